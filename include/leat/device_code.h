@@ -1,0 +1,208 @@
+/*
+ * leat/device_code.h - kernels written once, in C, for every device.
+ *
+ * Include this in a C file that holds kernels and nothing else. clang-19 compiles it to PTX and to AMD code
+ * objects, any C compiler to a shared object for the CPU device:
+ *
+ *     #include <leat/device_code.h>
+ *
+ *     LEAT_KERNEL(scale, 3, float *, data, uint64_t, count, float, factor)
+ *     {
+ *         LEAT_FOR (i, count)
+ *             data[i] *= factor;
+ *     }
+ *
+ *     clang-19 --target=nvptx64-nvidia-cuda -march=sm_75 -O3 -ffreestanding -nogpulib -S scale.c -o scale.ptx
+ *     cc -O3 -fPIC -shared scale.c -o scale.so
+ *
+ * LEAT_KERNEL(name, count, type, parameter, ...) defines a kernel of 1 to 8 parameters of plain types: numbers
+ * and pointers. LEAT_FOR(i, count) visits 0 to count - 1 once, spread over all threads of the grid, whatever its
+ * size, in the order that suits the device: neighbouring threads take neighbouring elements on a GPU, each
+ * thread a run of elements on a CPU.
+ *
+ * Inside a kernel body (not in functions it calls): leat_thread_x/y/z(), leat_block_x/y/z() (indices),
+ * leat_block_threads_x/y/z(), leat_grid_blocks_x/y/z() (sizes), leat_global_index(), leat_global_count()
+ * (one-dimensional). leat_atomic_add_u32/u64(pointer, value) work on memory that the whole grid shares.
+ *
+ * On the CPU device the threads of a block run one after the other, so a kernel must not make one thread of a
+ * block wait for another: there is no barrier and no shared memory there.
+ */
+#ifndef LEAT_DEVICE_CODE_H
+#define LEAT_DEVICE_CODE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Argument lists: LEAT_P3_(D, t1, p1, t2, p2, t3, p3) gives D(0, t1, p1), D(1, t2, p2), D(2, t3, p3). */
+#define LEAT_P1_(D, t, p) D(0, t, p)
+#define LEAT_P2_(D, t, p, ...) D(0, t, p), LEAT_P2B_(D, __VA_ARGS__)
+#define LEAT_P3_(D, t, p, ...) D(0, t, p), LEAT_P3B_(D, __VA_ARGS__)
+#define LEAT_P4_(D, t, p, ...) D(0, t, p), LEAT_P4B_(D, __VA_ARGS__)
+#define LEAT_P5_(D, t, p, ...) D(0, t, p), LEAT_P5B_(D, __VA_ARGS__)
+#define LEAT_P6_(D, t, p, ...) D(0, t, p), LEAT_P6B_(D, __VA_ARGS__)
+#define LEAT_P7_(D, t, p, ...) D(0, t, p), LEAT_P7B_(D, __VA_ARGS__)
+#define LEAT_P8_(D, t, p, ...) D(0, t, p), LEAT_P8B_(D, __VA_ARGS__)
+#define LEAT_P2B_(D, t, p) D(1, t, p)
+#define LEAT_P3B_(D, t, p, ...) D(1, t, p), LEAT_P3C_(D, __VA_ARGS__)
+#define LEAT_P4B_(D, t, p, ...) D(1, t, p), LEAT_P4C_(D, __VA_ARGS__)
+#define LEAT_P5B_(D, t, p, ...) D(1, t, p), LEAT_P5C_(D, __VA_ARGS__)
+#define LEAT_P6B_(D, t, p, ...) D(1, t, p), LEAT_P6C_(D, __VA_ARGS__)
+#define LEAT_P7B_(D, t, p, ...) D(1, t, p), LEAT_P7C_(D, __VA_ARGS__)
+#define LEAT_P8B_(D, t, p, ...) D(1, t, p), LEAT_P8C_(D, __VA_ARGS__)
+#define LEAT_P3C_(D, t, p) D(2, t, p)
+#define LEAT_P4C_(D, t, p, ...) D(2, t, p), LEAT_P4D_(D, __VA_ARGS__)
+#define LEAT_P5C_(D, t, p, ...) D(2, t, p), LEAT_P5D_(D, __VA_ARGS__)
+#define LEAT_P6C_(D, t, p, ...) D(2, t, p), LEAT_P6D_(D, __VA_ARGS__)
+#define LEAT_P7C_(D, t, p, ...) D(2, t, p), LEAT_P7D_(D, __VA_ARGS__)
+#define LEAT_P8C_(D, t, p, ...) D(2, t, p), LEAT_P8D_(D, __VA_ARGS__)
+#define LEAT_P4D_(D, t, p) D(3, t, p)
+#define LEAT_P5D_(D, t, p, ...) D(3, t, p), LEAT_P5E_(D, __VA_ARGS__)
+#define LEAT_P6D_(D, t, p, ...) D(3, t, p), LEAT_P6E_(D, __VA_ARGS__)
+#define LEAT_P7D_(D, t, p, ...) D(3, t, p), LEAT_P7E_(D, __VA_ARGS__)
+#define LEAT_P8D_(D, t, p, ...) D(3, t, p), LEAT_P8E_(D, __VA_ARGS__)
+#define LEAT_P5E_(D, t, p) D(4, t, p)
+#define LEAT_P6E_(D, t, p, ...) D(4, t, p), LEAT_P6F_(D, __VA_ARGS__)
+#define LEAT_P7E_(D, t, p, ...) D(4, t, p), LEAT_P7F_(D, __VA_ARGS__)
+#define LEAT_P8E_(D, t, p, ...) D(4, t, p), LEAT_P8F_(D, __VA_ARGS__)
+#define LEAT_P6F_(D, t, p) D(5, t, p)
+#define LEAT_P7F_(D, t, p, ...) D(5, t, p), LEAT_P7G_(D, __VA_ARGS__)
+#define LEAT_P8F_(D, t, p, ...) D(5, t, p), LEAT_P8G_(D, __VA_ARGS__)
+#define LEAT_P7G_(D, t, p) D(6, t, p)
+#define LEAT_P8G_(D, t, p, ...) D(6, t, p), LEAT_P8H_(D, __VA_ARGS__)
+#define LEAT_P8H_(D, t, p) D(7, t, p)
+
+#define LEAT_DECLARE_(i, t, p) t p
+
+#if defined(__NVPTX__) || defined(__AMDGCN__)
+
+#if defined(__NVPTX__)
+
+#define LEAT_KERNEL(name, count, ...)                                                                           \
+    __attribute__((nvptx_kernel)) void name(LEAT_P##count##_(LEAT_DECLARE_, __VA_ARGS__))
+
+#define leat_thread_x() ((uint32_t)__nvvm_read_ptx_sreg_tid_x())
+#define leat_thread_y() ((uint32_t)__nvvm_read_ptx_sreg_tid_y())
+#define leat_thread_z() ((uint32_t)__nvvm_read_ptx_sreg_tid_z())
+#define leat_block_x() ((uint32_t)__nvvm_read_ptx_sreg_ctaid_x())
+#define leat_block_y() ((uint32_t)__nvvm_read_ptx_sreg_ctaid_y())
+#define leat_block_z() ((uint32_t)__nvvm_read_ptx_sreg_ctaid_z())
+#define leat_block_threads_x() ((uint32_t)__nvvm_read_ptx_sreg_ntid_x())
+#define leat_block_threads_y() ((uint32_t)__nvvm_read_ptx_sreg_ntid_y())
+#define leat_block_threads_z() ((uint32_t)__nvvm_read_ptx_sreg_ntid_z())
+#define leat_grid_blocks_x() ((uint32_t)__nvvm_read_ptx_sreg_nctaid_x())
+#define leat_grid_blocks_y() ((uint32_t)__nvvm_read_ptx_sreg_nctaid_y())
+#define leat_grid_blocks_z() ((uint32_t)__nvvm_read_ptx_sreg_nctaid_z())
+
+#else
+
+#define LEAT_KERNEL(name, count, ...)                                                                           \
+    __attribute__((amdgpu_kernel, visibility("protected"))) void name(                                          \
+        LEAT_P##count##_(LEAT_DECLARE_, __VA_ARGS__))
+
+#define leat_thread_x() ((uint32_t)__builtin_amdgcn_workitem_id_x())
+#define leat_thread_y() ((uint32_t)__builtin_amdgcn_workitem_id_y())
+#define leat_thread_z() ((uint32_t)__builtin_amdgcn_workitem_id_z())
+#define leat_block_x() ((uint32_t)__builtin_amdgcn_workgroup_id_x())
+#define leat_block_y() ((uint32_t)__builtin_amdgcn_workgroup_id_y())
+#define leat_block_z() ((uint32_t)__builtin_amdgcn_workgroup_id_z())
+#define leat_block_threads_x() ((uint32_t)__builtin_amdgcn_workgroup_size_x())
+#define leat_block_threads_y() ((uint32_t)__builtin_amdgcn_workgroup_size_y())
+#define leat_block_threads_z() ((uint32_t)__builtin_amdgcn_workgroup_size_z())
+/* The grid's size counts threads on AMD, not blocks. */
+#define leat_grid_blocks_x() ((uint32_t)__builtin_amdgcn_grid_size_x() / leat_block_threads_x())
+#define leat_grid_blocks_y() ((uint32_t)__builtin_amdgcn_grid_size_y() / leat_block_threads_y())
+#define leat_grid_blocks_z() ((uint32_t)__builtin_amdgcn_grid_size_z() / leat_block_threads_z())
+
+#endif
+
+#define LEAT_FOR(i, count)                                                                                      \
+    for (uint64_t i = leat_global_index(), leat_step_ = leat_global_count(); i < (count); i += leat_step_)
+
+#else /* the CPU device */
+
+/* One dimension triple, laid out as leat_dim3. */
+typedef struct leat_cpu_dim {
+    uint32_t x, y, z;
+} leat_cpu_dim;
+
+/* What a kernel on the CPU device is told: the launch, and the block it runs. */
+typedef struct leat_cpu_block {
+    leat_cpu_dim grid_blocks;
+    leat_cpu_dim block_threads;
+    leat_cpu_dim block;
+} leat_cpu_block;
+
+#define LEAT_CPU_KERNEL_ABI 1
+
+/*
+ * What a shared object for the CPU device exports for the kernel NAME, as leat_cpu_kernel_NAME. run() executes
+ * one block from first thread to last; args are pointers to the parameter values. Blocks run on several threads at
+ * once.
+ */
+typedef struct leat_cpu_kernel {
+    uint32_t abi; /* LEAT_CPU_KERNEL_ABI */
+    uint32_t parameter_count;
+    const uint32_t *parameter_bytes; /* sizeof each parameter */
+    void (*run)(const leat_cpu_block *block, void *const *args);
+} leat_cpu_kernel;
+
+typedef struct leat_cpu_thread {
+    const leat_cpu_block *launch;
+    leat_cpu_dim thread;
+} leat_cpu_thread;
+
+#define LEAT_BYTES_(i, t, p) (uint32_t)sizeof(t)
+#define LEAT_PASS_(i, t, p) *(t *)leat_args_[i]
+
+#define LEAT_KERNEL(name, count, ...)                                                                           \
+    static inline __attribute__((always_inline)) void leat_body_##name(                                         \
+        const leat_cpu_thread *leat_self_, LEAT_P##count##_(LEAT_DECLARE_, __VA_ARGS__));                       \
+    static void leat_run_##name(const leat_cpu_block *leat_launch_, void *const *leat_args_)                    \
+    {                                                                                                           \
+        leat_cpu_thread self = {leat_launch_, {0, 0, 0}};                                                       \
+        for (self.thread.z = 0; self.thread.z < leat_launch_->block_threads.z; self.thread.z++)                 \
+            for (self.thread.y = 0; self.thread.y < leat_launch_->block_threads.y; self.thread.y++)             \
+                for (self.thread.x = 0; self.thread.x < leat_launch_->block_threads.x; self.thread.x++)         \
+                    leat_body_##name(&self, LEAT_P##count##_(LEAT_PASS_, __VA_ARGS__));                         \
+    }                                                                                                           \
+    static const uint32_t leat_bytes_##name[] = {LEAT_P##count##_(LEAT_BYTES_, __VA_ARGS__)};                   \
+    extern const leat_cpu_kernel leat_cpu_kernel_##name;                                                        \
+    LEAT_CPU_KERNEL_EXPORT const leat_cpu_kernel leat_cpu_kernel_##name = {LEAT_CPU_KERNEL_ABI, count,          \
+                                                                           leat_bytes_##name, leat_run_##name}; \
+    static inline __attribute__((always_inline)) void leat_body_##name(                                         \
+        __attribute__((unused)) const leat_cpu_thread *leat_self_,                                              \
+        LEAT_P##count##_(LEAT_DECLARE_, __VA_ARGS__))
+
+#ifndef LEAT_CPU_KERNEL_EXPORT
+#define LEAT_CPU_KERNEL_EXPORT __attribute__((visibility("default")))
+#endif
+
+#define leat_thread_x() (leat_self_->thread.x)
+#define leat_thread_y() (leat_self_->thread.y)
+#define leat_thread_z() (leat_self_->thread.z)
+#define leat_block_x() (leat_self_->launch->block.x)
+#define leat_block_y() (leat_self_->launch->block.y)
+#define leat_block_z() (leat_self_->launch->block.z)
+#define leat_block_threads_x() (leat_self_->launch->block_threads.x)
+#define leat_block_threads_y() (leat_self_->launch->block_threads.y)
+#define leat_block_threads_z() (leat_self_->launch->block_threads.z)
+#define leat_grid_blocks_x() (leat_self_->launch->grid_blocks.x)
+#define leat_grid_blocks_y() (leat_self_->launch->grid_blocks.y)
+#define leat_grid_blocks_z() (leat_self_->launch->grid_blocks.z)
+
+/* A run of elements for each thread: threads of a block run one after the other, so memory is walked in order. */
+#define LEAT_FOR(i, count)                                                                                      \
+    for (uint64_t leat_count_ = (count), leat_share_ = (leat_count_ + leat_global_count() - 1) / leat_global_count(), \
+                  i = leat_global_index() * leat_share_,                                                        \
+                  leat_end_ = i + leat_share_ < leat_count_ ? i + leat_share_ : leat_count_;                    \
+         i < leat_end_; i++)
+
+#endif
+
+#define leat_global_index() ((uint64_t)leat_block_x() * leat_block_threads_x() + leat_thread_x())
+#define leat_global_count() ((uint64_t)leat_grid_blocks_x() * leat_block_threads_x())
+
+#define leat_atomic_add_u32(pointer, value) ((void)__atomic_fetch_add((uint32_t *)(pointer), (value), __ATOMIC_RELAXED))
+#define leat_atomic_add_u64(pointer, value) ((void)__atomic_fetch_add((uint64_t *)(pointer), (value), __ATOMIC_RELAXED))
+
+#endif

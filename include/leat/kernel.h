@@ -1,0 +1,124 @@
+/*
+ * leat/kernel.h - modules and kernels: load, find, launch.
+ *
+ * Model. A module is device code loaded on one device: PTX text, a cubin or a fatbin on CUDA; a shared
+ * object on the CPU device. A kernel is a function in it. leat_launch() runs grid.x * grid.y * grid.z
+ * blocks of block.x * block.y * block.z threads, in stream order. Kernels can be written once, in C, for
+ * all of them: see leat/device_code.h. Some are built in: leat_module_builtin().
+ *
+ *     leat_module_builtin(dev, &module);
+ *     leat_kernel_get(module, "leat_vector_add_f32", &kernel);
+ *     void *args[] = {&c, &a, &b, &n};
+ *     leat_launch(stream, kernel, leat_dim(blocks, 1, 1), leat_dim(256, 1, 1), 0, args, 4);
+ *
+ * Call order. A kernel lives as long as its module; unload a module only when its launches are done.
+ *
+ * Threads. Any thread may call anything here.
+ */
+#ifndef LEAT_KERNEL_H
+#define LEAT_KERNEL_H
+
+#include <leat/device.h>
+#include <leat/stream.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct leat_module leat_module;
+typedef struct leat_kernel leat_kernel;
+
+typedef struct leat_dim3 {
+    uint32_t x, y, z;
+} leat_dim3;
+
+static inline leat_dim3 leat_dim(uint32_t x, uint32_t y, uint32_t z)
+{
+    leat_dim3 dim;
+
+    dim.x = x;
+    dim.y = y;
+    dim.z = z;
+    return dim;
+}
+
+/*
+ * Loads a module from memory; the image is not needed after the call. bytes: its size; for PTX text
+ * with or without a final NUL.
+ * Errors: HANDLE, INVALID (NULL, bytes 0), IMAGE (not code for this device; the sentence has the
+ * vendor's compile log), DEVICE_MEMORY, DRIVER, SYSTEM, NOT_PERMITTED.
+ */
+LEAT_API leat_status leat_module_load(leat_device *device, const void *image, size_t bytes,
+                                      leat_module **module);
+
+/* The same from a file. Errors: as leat_module_load; NOT_FOUND (no such file), SYSTEM (unreadable). */
+LEAT_API leat_status leat_module_load_file(leat_device *device, const char *path,
+                                           leat_module **module);
+
+/*
+ * The kernels that come with leat, for any device. Belongs to the device: unloading it is INVALID. All use
+ * one-dimensional blocks, any grid, and loop over what the grid does not cover; counts are elements.
+ *
+ *   leat_fill_u8, _u16, _u32, _u64   (T *dst, uint64_t count, T value)
+ *   leat_fill_u128                   (void *dst, uint64_t count, uint64_t low, uint64_t high)
+ *   leat_add_f32, leat_add_u32       (T *data, uint64_t count, T value): adds value to every element
+ *   leat_vector_add_f32, _u32        (T *sum, const T *a, const T *b, uint64_t count)
+ *   leat_square_u32                  (uint32_t *data, uint64_t count): replaces every element by its square
+ *   leat_pattern_u64                 (uint64_t *dst, uint64_t count, uint64_t seed): element i becomes
+ *                                    leat_pattern_value(i, seed)
+ *   leat_verify_u64                  (const uint64_t *src, uint64_t count, uint64_t seed, uint64_t *wrong):
+ *                                    adds the number of elements that are not that to *wrong
+ *   leat_checksum_u64                (const uint64_t *src, uint64_t count, uint64_t *sum): adds
+ *                                    leat_checksum_value(i, src[i]) over all i to *sum
+ *
+ * Errors: HANDLE, INVALID (module NULL), IMAGE, DRIVER, NOT_PERMITTED.
+ */
+LEAT_API leat_status leat_module_builtin(leat_device *device, leat_module **module);
+
+/* A 64-bit mix of a position and a seed: what leat_pattern_u64 writes. Misplaced, repeated and missing
+ * words all show. The mixing is that of splitmix64 (Steele, Lea and Flood, "Fast Splittable Pseudorandom
+ * Number Generators", OOPSLA 2014). */
+static inline uint64_t leat_pattern_value(uint64_t index, uint64_t seed)
+{
+    uint64_t z = seed + (index + 1) * 0x9e3779b97f4a7c15u;
+
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+}
+
+/* What one element adds to leat_checksum_u64: depends on the word and on its place. */
+static inline uint64_t leat_checksum_value(uint64_t index, uint64_t word)
+{
+    return leat_pattern_value(index, word);
+}
+
+/* Ends a module and its kernels. NULL does nothing. Errors: HANDLE, INVALID (the built-in module),
+ * NOT_PERMITTED; DRIVER (the handle is gone all the same). */
+LEAT_API leat_status leat_module_unload(leat_module *module);
+
+/* Finds a kernel by its name. Errors: HANDLE, INVALID (NULL), NOT_FOUND, DRIVER, NOT_PERMITTED. */
+LEAT_API leat_status leat_kernel_get(leat_module *module, const char *name, leat_kernel **kernel);
+
+/* The number of parameters of a kernel, or -1 where the driver does not know (CUDA before 12.4).
+ * Errors: HANDLE, INVALID (count NULL). */
+LEAT_API leat_status leat_kernel_parameter_count(leat_kernel *kernel, int *count);
+
+/*
+ * Runs a kernel in stream order. args: argument_count pointers, each to a value of the type of that
+ * parameter; the values are read before the call returns. shared_bytes: dynamic shared memory of each
+ * block (always 0 on the CPU device). Pointers among the arguments are not checked: a wrong one makes
+ * the work fail later.
+ * Errors: HANDLE; INVALID (a dimension is 0 or too large, argument_count differs from the kernel's where
+ * that is known, args NULL with a count, the kernel's device is not the stream's); UNSUPPORTED
+ * (shared_bytes on the CPU device), DEVICE_LOST, DRIVER, NOT_PERMITTED.
+ */
+LEAT_API leat_status leat_launch(leat_stream *stream, leat_kernel *kernel, leat_dim3 grid,
+                                 leat_dim3 block, size_t shared_bytes, void *const *args,
+                                 unsigned argument_count);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

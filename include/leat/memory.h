@@ -1,0 +1,127 @@
+/*
+ * leat/memory.h - memory by kind: allocate, free, register, ask.
+ *
+ * Model. Memory has a kind, which says who can reach it and how fast the link carries it:
+ *
+ *   kind       lives in          host reads it   kernels read it   copies
+ *   DEVICE     device memory     no              yes               at the speed of the link
+ *   PINNED     host memory       yes             yes, over link    asynchronous, link speed
+ *   MANAGED    moves             yes             yes               as its pages lie
+ *   PAGEABLE   host memory       yes             no                see leat/copy.h
+ *
+ * PAGEABLE is all memory that leat and the vendor's driver know nothing of: malloc, the stack, file
+ * mappings. leat finds the kind of a pointer by itself; pointers into the middle of an allocation
+ * are fine everywhere except where memory is freed.
+ *
+ * Call order. leat_alloc() and leat_free() are stream-ordered: memory may be used by work given to
+ * that stream after leat_alloc(), and goes back when the stream reaches leat_free(). Work on other
+ * streams must be ordered by events (leat/stream.h). leat_memory_alloc() and leat_memory_free() are
+ * ordered with the host instead.
+ *
+ *     leat_alloc(stream, bytes, &d);
+ *     leat_copy(stream, d, host, bytes);
+ *     leat_launch(stream, ...);
+ *     leat_free(stream, d);              // runs after the launch; no need to wait here
+ *
+ * Threads. Any thread may call anything here; a pointer may be freed by another thread.
+ */
+#ifndef LEAT_MEMORY_H
+#define LEAT_MEMORY_H
+
+#include <leat/device.h>
+#include <leat/stream.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum leat_kind {
+    LEAT_KIND_PAGEABLE = 0,
+    LEAT_KIND_PINNED = 1,
+    LEAT_KIND_DEVICE = 2,
+    LEAT_KIND_MANAGED = 3
+} leat_kind;
+
+/* "pageable", "pinned", "device", "managed"; "unknown" for another number. */
+LEAT_API const char *leat_kind_name(leat_kind kind);
+
+/*
+ * Device memory for work on stream, aligned to 256 bytes or more. The contents are undefined.
+ * bytes 0 is fine: *ptr becomes NULL, which leat_free() accepts.
+ * Errors: HANDLE, INVALID (ptr NULL), DEVICE_MEMORY (the sentence says how much is free), DRIVER,
+ * NOT_PERMITTED (inside a host function).
+ */
+LEAT_API leat_status leat_alloc(leat_stream *stream, size_t bytes, void **ptr);
+
+/*
+ * Gives memory of leat_alloc(), or device memory of leat_memory_alloc(), back once stream has
+ * reached this point. From the return of the call on, no leat call accepts ptr any more. The stream
+ * may be another one than that of leat_alloc(), if its work is ordered after all uses. NULL does
+ * nothing.
+ * Errors: HANDLE, POINTER (not the start of an allocation, not device memory, already freed, of
+ * another device than the stream's, or not leat's to free), DRIVER (the memory still belongs to the
+ * caller unless the sentence says otherwise), NOT_PERMITTED.
+ */
+LEAT_API leat_status leat_free(leat_stream *stream, void *ptr);
+
+/*
+ * Memory of one kind, ready when the call returns: LEAT_KIND_DEVICE, LEAT_KIND_PINNED (usable by
+ * all devices of the same driver) or LEAT_KIND_MANAGED. Aligned to 256 bytes or more, contents
+ * undefined. PAGEABLE is malloc's business: INVALID. bytes 0: *ptr becomes NULL.
+ * Pinning is slow (a vendor's call takes 0.4 s a GiB): allocate once and keep it.
+ * Errors: HANDLE, INVALID, DEVICE_MEMORY, HOST_MEMORY (also when the limit for locked memory is
+ * reached), UNSUPPORTED (no managed memory), DRIVER, NOT_PERMITTED.
+ */
+LEAT_API leat_status leat_memory_alloc(leat_device *device, leat_kind kind, size_t bytes,
+                                       void **ptr);
+
+/*
+ * Gives memory of leat_memory_alloc(), or of leat_alloc(), back at once. The caller must know that
+ * no work still uses it; the vendor's driver may wait for the whole device to make sure. NULL does
+ * nothing.
+ * Errors: POINTER (as leat_free), DRIVER, NOT_PERMITTED.
+ */
+LEAT_API leat_status leat_memory_free(void *ptr);
+
+/*
+ * Pins host memory that the caller already has (malloc, mmap), so that copies to and from it are
+ * asynchronous and run at link speed, on all devices of device's driver. Any start and size: the
+ * pages that the range touches are locked. Its kind is PINNED until leat_unregister(), which must
+ * come before the memory is freed or unmapped. Costs about 35 us a MiB plus 20 us to undo
+ * (H200 host, MEASURED in bench/results), so it pays for memory that is used again.
+ * bytes 0 does nothing.
+ * Errors: HANDLE, INVALID (NULL, or ptr + bytes overflows), POINTER (not mapped, device memory, or
+ * memory that leat already pinned), REGISTERED (a part is registered already, by leat or by someone
+ * else), HOST_MEMORY (limit for locked memory), UNSUPPORTED, DRIVER, NOT_PERMITTED.
+ */
+LEAT_API leat_status leat_register(leat_device *device, void *ptr, size_t bytes);
+
+/* Undoes leat_register(); ptr is the start that was registered. The caller must know that no work
+ * still uses the range. NULL does nothing.
+ * Errors: POINTER (not a start that leat_register() was given), DRIVER, NOT_PERMITTED. */
+LEAT_API leat_status leat_unregister(void *ptr);
+
+/* What leat knows of an address. */
+typedef struct leat_pointer_info {
+    leat_kind kind;
+    leat_device *device;   /* the device that has it; NULL for PAGEABLE and for devices not open */
+    void *base;            /* start of its allocation; NULL for PAGEABLE */
+    size_t bytes;          /* size of its allocation; 0 for PAGEABLE */
+    void *device_pointer;  /* what a kernel uses for this address; NULL for PAGEABLE */
+    uint8_t owned;         /* 1: leat allocated it; 0: registered, wrapped or the user's own */
+} leat_pointer_info;
+
+/*
+ * Looks an address up. Memory that the user's own CUDA calls allocated is found too once a device of
+ * that driver is open. An address that nobody knows is PAGEABLE; whether anything is mapped there is
+ * not checked here.
+ * Errors: INVALID (ptr or info NULL), POINTER (inside a CPU device's address range, but not allocated:
+ * freed, or never was).
+ */
+LEAT_API leat_status leat_pointer_query(const void *ptr, leat_pointer_info *info);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

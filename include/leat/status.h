@@ -1,0 +1,80 @@
+/*
+ * leat/status.h - what every call returns, and the sentence behind it.
+ *
+ * Model. Every call that can fail returns a leat_status. LEAT_OK is 0, failures are negative,
+ * LEAT_NOT_READY (1) is an answer and not a failure. Results come through out pointers, which are
+ * written only when the call returned LEAT_OK. On failure the caller still owns what it owned.
+ * No call ends the process, and none prints unless an environment variable asked for it.
+ *
+ *     if (leat_alloc(stream, bytes, &ptr) != LEAT_OK)
+ *         fprintf(stderr, "%s\n", leat_last_error());
+ *
+ * Threads. leat_last_error() belongs to the calling thread: it describes the latest failure that
+ * a leat call returned on this thread. A call that succeeds leaves it as it was.
+ *
+ * Asynchronous failures. Work that was accepted can fail later, on the device. Such a failure
+ * comes back from the next call that waits for or asks after that work (synchronize, query,
+ * leat_device_close). LEAT_ERROR_DEVICE_LOST stays: every later call on the device returns it.
+ */
+#ifndef LEAT_STATUS_H
+#define LEAT_STATUS_H
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#ifndef LEAT_API
+#define LEAT_API __attribute__((visibility("default")))
+#endif
+
+/* X(name, number, text). The numbers never change their meaning; new ones go at the end. */
+#define LEAT_STATUS_LIST(X)                                                                        \
+    X(LEAT_OK, 0, "success")                                                                       \
+    X(LEAT_NOT_READY, 1, "the work is not finished yet")                                           \
+    X(LEAT_ERROR_INVALID, -1, "an argument is not valid")                                          \
+    X(LEAT_ERROR_HANDLE, -2, "not a live handle: destroyed, or never created by leat")             \
+    X(LEAT_ERROR_POINTER, -3, "the address is not memory that this call can use")                  \
+    X(LEAT_ERROR_RANGE, -4, "the range goes past the end of its allocation")                       \
+    X(LEAT_ERROR_OVERLAP, -5, "source and destination overlap")                                    \
+    X(LEAT_ERROR_DEVICE_MEMORY, -6, "not enough device memory")                                    \
+    X(LEAT_ERROR_HOST_MEMORY, -7, "not enough host memory")                                        \
+    X(LEAT_ERROR_NO_DEVICE, -8, "no such device")                                                  \
+    X(LEAT_ERROR_NO_DRIVER, -9, "the vendor's driver library is missing or unusable")              \
+    X(LEAT_ERROR_DRIVER_TOO_OLD, -10, "the vendor's driver is too old")                            \
+    X(LEAT_ERROR_NOT_FOUND, -11, "the name was not found")                                         \
+    X(LEAT_ERROR_UNSUPPORTED, -12, "this device or driver cannot do that")                         \
+    X(LEAT_ERROR_IMAGE, -13, "the kernel image cannot be loaded on this device")                   \
+    X(LEAT_ERROR_BUSY, -14, "still in use")                                                        \
+    X(LEAT_ERROR_REGISTERED, -15, "the memory is already registered")                              \
+    X(LEAT_ERROR_NOT_PERMITTED, -16, "not allowed from here")                                      \
+    X(LEAT_ERROR_DEVICE_LOST, -17, "the device failed and cannot be used any more")                \
+    X(LEAT_ERROR_DRIVER, -18, "the vendor's driver refused the call")                              \
+    X(LEAT_ERROR_SYSTEM, -19, "the operating system refused the call")
+
+typedef enum leat_status {
+#define LEAT_STATUS_ENUM(name, number, text) name = number,
+    LEAT_STATUS_LIST(LEAT_STATUS_ENUM)
+#undef LEAT_STATUS_ENUM
+} leat_status;
+
+/*
+ * The latest failure on this thread as one sentence: what was asked, what failed, the vendor's own
+ * word, what to do. Never NULL; "" when nothing has failed yet. The text belongs to leat and stays
+ * until the next failure on this thread.
+ */
+LEAT_API const char *leat_last_error(void);
+
+/* The status as its name ("LEAT_ERROR_RANGE"). Never NULL: an unknown number gives "LEAT_UNKNOWN". */
+LEAT_API const char *leat_status_name(leat_status status);
+
+/* The status in words, the texts above. Never NULL: an unknown number gives "unknown status". */
+LEAT_API const char *leat_status_text(leat_status status);
+
+/* The version of the library that is running, such as "0.1.0". */
+LEAT_API const char *leat_version(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,69 @@
+/* error.c - see error.h. Also the names and texts of the statuses. */
+#include "base/error.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#define SENTENCE_BYTES 2048
+
+static _Thread_local char sentence[SENTENCE_BYTES];
+
+leat_status leati_fail(leat_status status, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(sentence, sizeof sentence, format, args);
+    va_end(args);
+    return status;
+}
+
+leat_status leati_fail_in(leat_status status, const char *format, ...)
+{
+    char inner[SENTENCE_BYTES];
+    va_list args;
+    int length;
+
+    memcpy(inner, sentence, sizeof inner);
+    va_start(args, format);
+    length = vsnprintf(sentence, sizeof sentence, format, args);
+    va_end(args);
+    if (length >= 0 && (size_t)length < sizeof sentence)
+        snprintf(sentence + length, sizeof sentence - (size_t)length, ": %s", inner);
+    return status;
+}
+
+const char *leat_last_error(void)
+{
+    return sentence;
+}
+
+const char *leat_status_name(leat_status status)
+{
+    switch (status) {
+#define STATUS_NAME(name, number, text)                                                                         \
+    case name:                                                                                                  \
+        return #name;
+        LEAT_STATUS_LIST(STATUS_NAME)
+#undef STATUS_NAME
+    }
+    return "LEAT_UNKNOWN";
+}
+
+const char *leat_status_text(leat_status status)
+{
+    switch (status) {
+#define STATUS_TEXT(name, number, text)                                                                         \
+    case name:                                                                                                  \
+        return text;
+        LEAT_STATUS_LIST(STATUS_TEXT)
+#undef STATUS_TEXT
+    }
+    return "unknown status";
+}
+
+const char *leat_version(void)
+{
+    return LEAT_VERSION;
+}

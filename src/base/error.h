@@ -1,0 +1,26 @@
+/*
+ * error.h - the status and its sentence, kept per thread for leat_last_error().
+ *
+ * The place that detects a failure calls leati_fail() once; callers forward the status, and the API call on top
+ * puts what was asked in front with leati_fail_in(). Neither is for LEAT_OK or LEAT_NOT_READY.
+ */
+#ifndef LEATI_ERROR_H
+#define LEATI_ERROR_H
+
+#include <leat/status.h>
+
+/* Sets this thread's sentence and returns status. */
+leat_status leati_fail(leat_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Puts "<formatted>: " in front of this thread's sentence and returns status. */
+leat_status leati_fail_in(leat_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Forwards a failure to the caller. LEAT_NOT_READY is forwarded too. */
+#define LEATI_TRY(expression)                                                                                   \
+    do {                                                                                                        \
+        leat_status leati_try_status_ = (expression);                                                           \
+        if (leati_try_status_ != LEAT_OK)                                                                       \
+            return leati_try_status_;                                                                           \
+    } while (0)
+
+#endif

@@ -1,0 +1,85 @@
+/* options.c - see options.h. */
+#include "base/options.h"
+
+#include "base/error.h"
+
+#include <leat/device.h>
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+static const leat_option_info table[] = {
+#define OPTION_ROW(id, initial, is_debug, words)                                                                \
+    {.name = "LEAT_" #id, .default_value = initial, .text = words, .debug = is_debug},
+    LEATI_OPTION_LIST(OPTION_ROW)
+#undef OPTION_ROW
+};
+
+/* Copies, so that a later setenv() of the program cannot change or free what leat uses. */
+static char *values[LEATI_OPTION_COUNT];
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void read_environment(void)
+{
+    for (int i = 0; i < LEATI_OPTION_COUNT; i++) {
+        const char *value = getenv(table[i].name);
+
+        if (value && *value)
+            values[i] = strdup(value);
+    }
+}
+
+const char *leati_option(enum leati_option option)
+{
+    pthread_once(&once, read_environment);
+    return values[option];
+}
+
+uint64_t leati_option_number(enum leati_option option, uint64_t low, uint64_t high, uint64_t initial)
+{
+    const char *value = leati_option(option);
+    const char *suffixes = "KMGT", *suffix;
+    char *end;
+    uint64_t number;
+
+    if (!value || *value < '0' || *value > '9')
+        return initial;
+    errno = 0;
+    number = strtoull(value, &end, 10);
+    if (errno)
+        return initial;
+    if (*end && (suffix = strchr(suffixes, *end & ~0x20))) {
+        unsigned shift = 10 * (unsigned)(suffix - suffixes + 1);
+
+        if (number > UINT64_MAX >> shift)
+            return initial;
+        number <<= shift;
+        end++;
+        if (end[0] == 'i' && end[1] == 'B')
+            end += 2;
+    }
+    return *end || number < low || number > high ? initial : number;
+}
+
+bool leati_option_flag(enum leati_option option)
+{
+    const char *value = leati_option(option);
+
+    return value && strcmp(value, "0") && strcasecmp(value, "no") && strcasecmp(value, "off") &&
+           strcasecmp(value, "false");
+}
+
+leat_status leat_option_list(unsigned index, leat_option_info *info)
+{
+    if (!info)
+        return leati_fail(LEAT_ERROR_INVALID, "leat_option_list: info is NULL; pass a leat_option_info to fill");
+    if (index >= LEATI_OPTION_COUNT)
+        return leati_fail(LEAT_ERROR_NOT_FOUND, "leat_option_list: there are %d options, 0 to %d",
+                          LEATI_OPTION_COUNT, LEATI_OPTION_COUNT - 1);
+    *info = table[index];
+    info->value = leati_option((enum leati_option)index);
+    return LEAT_OK;
+}

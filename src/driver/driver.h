@@ -1,0 +1,225 @@
+/*
+ * driver.h - the driver table: the one thing that a vendor must supply.
+ *
+ * A driver is a struct leati_driver: a name, a table of operations, and whatever state the driver puts behind it
+ * (it embeds this struct as its first member). Handles (device, stream, event, module, kernel) are the driver's
+ * own, passed as void *; the core never looks inside them. On CUDA and HIP they are the vendor's handles
+ * where that is possible, so that a user's stream can be used without a table of wrappings.
+ *
+ * Preconditions that the core keeps, so that no driver checks them again:
+ * - handles are live, out pointers are not NULL, byte counts are not 0 unless said otherwise;
+ * - ranges lie within one allocation, and source and destination do not overlap;
+ * - no entry is called from inside a host function;
+ * - a driver's entries may be called from several threads at once.
+ *
+ * Results. Entries return a leat_status. The entry that fails has called leati_fail() with the vendor's own
+ * call, name and text ("cuMemAlloc_v2: CUDA_ERROR_OUT_OF_MEMORY (out of memory)"); the core puts in front
+ * what was asked. Out pointers are written only on success.
+ *
+ * Entries that take something away (free, destroy, unload, close, unmap, release) are called once for each
+ * thing, and the core takes it as gone even when they fail: a vendor reports earlier failures from them.
+ * mem_free, mem_free_async, host_free and host_unregister are the exception: when they fail, the memory is still
+ * there and still the caller's.
+ *
+ * Required entries are always there. Optional ones may be NULL; the comment says what the core does then.
+ */
+#ifndef LEATI_DRIVER_H
+#define LEATI_DRIVER_H
+
+#include <leat/device.h>
+#include <leat/kernel.h>
+#include <leat/memory.h>
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct leati_driver;
+
+/* What a driver says of an address that the core does not know. */
+struct leati_place {
+    leat_kind kind;
+    void *device;        /* the driver's handle for an open device, or NULL */
+    uintptr_t base;      /* 0 where unknown */
+    size_t bytes;        /* 0 where unknown */
+    void *device_pointer;
+};
+
+/* One end of a copy. */
+struct leati_end {
+    void *ptr;
+    leat_kind kind;
+    void *device; /* for LEAT_KIND_DEVICE the driver's device that has it; else NULL */
+};
+
+struct leati_kernel_shape {
+    int parameter_count; /* -1 where the driver does not know */
+    uint32_t max_block_threads;
+};
+
+struct leati_driver_ops {
+    /*
+     * Loads what the driver needs and fills driver->library, driver->version and driver->device_count. Called once,
+     * under the registry's lock. NO_DRIVER or DRIVER_TOO_OLD mean "not on this machine", which is no fault:
+     * the registry keeps the sentence and goes on without this driver. Required.
+     */
+    leat_status (*load)(struct leati_driver *driver);
+
+    /* Describes a device that need not be open. Fills all of info but name and driver. Required. */
+    leat_status (*device_info)(struct leati_driver *driver, int ordinal, leat_device_info *info);
+
+    /* native_context: NULL, or a context of the user's own to work in. Required. */
+    leat_status (*device_open)(struct leati_driver *driver, int ordinal, void *native_context, void **device);
+
+    /* All streams, events, modules and memory of the device are gone before. Required. */
+    leat_status (*device_close)(struct leati_driver *driver, void *device);
+
+    /* The vendor's context handle. Required; never fails. */
+    void *(*device_native)(struct leati_driver *driver, void *device);
+
+    /* Free and total memory in bytes. Required. */
+    leat_status (*device_memory)(struct leati_driver *driver, void *device, uint64_t *free_bytes,
+                                 uint64_t *total_bytes);
+
+    /* Lets kernels and copies of device reach memory of peer. Called once for each ordered pair; no fault
+     * (LEAT_OK) when the hardware has no such path, since copies then go through host memory. Optional: peers are
+     * left alone. */
+    leat_status (*peer_enable)(struct leati_driver *driver, void *device, void *peer);
+
+    /* An exported function of the vendor's library, or NULL. Optional: UNSUPPORTED. */
+    void *(*symbol)(struct leati_driver *driver, const char *name);
+
+    /* ---- memory ------------------------------------------------------------------------------ */
+
+    /* Device memory, at least 256-byte aligned, ready at return. Required. */
+    leat_status (*mem_alloc)(struct leati_driver *driver, void *device, size_t bytes, void **ptr);
+
+    /* Frees what mem_alloc, mem_alloc_async or managed_alloc gave, at once; may wait for the device. Required. */
+    leat_status (*mem_free)(struct leati_driver *driver, void *device, void *ptr);
+
+    /* Device memory for work on stream, and back when stream gets there. Both or none. Optional: mem_alloc; and
+     * stream_synchronize followed by mem_free. */
+    leat_status (*mem_alloc_async)(struct leati_driver *driver, void *stream, size_t bytes, void **ptr);
+    leat_status (*mem_free_async)(struct leati_driver *driver, void *stream, void *ptr);
+
+    /* Pinned host memory, mapped for all devices of the driver. Required. */
+    leat_status (*host_alloc)(struct leati_driver *driver, void *device, size_t bytes, void **ptr);
+    leat_status (*host_free)(struct leati_driver *driver, void *device, void *ptr);
+
+    /* Pins memory of the caller's for all devices of the driver. Any alignment. REGISTERED when a part is
+     * pinned already. Both or none. Optional: UNSUPPORTED. */
+    leat_status (*host_register)(struct leati_driver *driver, void *device, void *ptr, size_t bytes);
+    leat_status (*host_unregister)(struct leati_driver *driver, void *device, void *ptr);
+
+    /* What a kernel uses for pinned or registered memory at ptr. Optional: the same address. */
+    leat_status (*host_device_pointer)(struct leati_driver *driver, void *device, void *ptr, void **device_pointer);
+
+    /* Memory that moves between host and device. Freed by mem_free. Optional: UNSUPPORTED. */
+    leat_status (*managed_alloc)(struct leati_driver *driver, void *device, size_t bytes, void **ptr);
+
+    /*
+     * What the driver knows of an address that the core does not: fills place and returns LEAT_OK; kind PAGEABLE
+     * when it is not the driver's. POINTER when the address is certainly not usable (freed). Needs no
+     * device to be open. Optional: everything unknown is pageable.
+     */
+    leat_status (*pointer_query)(struct leati_driver *driver, const void *ptr, struct leati_place *place);
+
+    /* ---- virtual memory: all or none. Optional: pools use mem_alloc ---------------------------- */
+
+    /* Sizes, addresses and offsets below are multiples of this many bytes. */
+    leat_status (*vm_granularity)(struct leati_driver *driver, void *device, size_t *bytes);
+
+    /* A range of addresses with nothing behind it; touching it faults. */
+    leat_status (*vm_reserve)(struct leati_driver *driver, void *device, size_t bytes, void **ptr);
+    leat_status (*vm_unreserve)(struct leati_driver *driver, void *device, void *ptr, size_t bytes);
+
+    /* Physical device memory. exportable: vm_export will be asked for it. */
+    leat_status (*vm_create)(struct leati_driver *driver, void *device, size_t bytes, bool exportable,
+                             uint64_t *handle);
+
+    /* Gives the handle up; the memory stays until its last mapping is gone. */
+    leat_status (*vm_release)(struct leati_driver *driver, void *device, uint64_t handle);
+
+    /* Puts a whole handle at ptr, inside a reserved range; not accessible before vm_set_access. Never waits for
+     * the device. */
+    leat_status (*vm_map)(struct leati_driver *driver, void *device, void *ptr, size_t bytes, uint64_t handle);
+    leat_status (*vm_set_access)(struct leati_driver *driver, void *device, void *ptr, size_t bytes);
+    leat_status (*vm_unmap)(struct leati_driver *driver, void *device, void *ptr, size_t bytes);
+
+    /* A file descriptor that another process can import; the caller closes it. bytes of import: as created. */
+    leat_status (*vm_export)(struct leati_driver *driver, void *device, uint64_t handle, int *fd);
+    leat_status (*vm_import)(struct leati_driver *driver, void *device, int fd, size_t bytes, uint64_t *handle);
+
+    /* ---- copies ------------------------------------------------------------------------------ */
+
+    /* In stream order. A pageable source may be changed after the return; a pageable destination is complete at
+     * the return. Required. */
+    leat_status (*copy)(struct leati_driver *driver, void *stream, struct leati_end dst, struct leati_end src,
+                        size_t bytes);
+
+    /* Repeats the low pattern_bytes (1, 2 or 4) bytes of pattern count times at dst, which is aligned to
+     * pattern_bytes and is device, managed or pinned memory. In stream order. Required. */
+    leat_status (*fill)(struct leati_driver *driver, void *stream, void *dst, uint32_t pattern,
+                        unsigned pattern_bytes, size_t count);
+
+    /* ---- streams and events ------------------------------------------------------------------ */
+
+    leat_status (*stream_create)(struct leati_driver *driver, void *device, void **stream);
+
+    /* Does not wait; queued work runs to its end. */
+    leat_status (*stream_destroy)(struct leati_driver *driver, void *stream);
+
+    /* Is this a stream that can be wrapped for device? Optional: yes. */
+    leat_status (*stream_check)(struct leati_driver *driver, void *device, void *stream);
+
+    /* LEAT_OK or LEAT_NOT_READY. Required. */
+    leat_status (*stream_query)(struct leati_driver *driver, void *stream);
+    leat_status (*stream_synchronize)(struct leati_driver *driver, void *stream);
+
+    /* The stream goes on only after the event's latest record, as it is now. Required. */
+    leat_status (*stream_wait)(struct leati_driver *driver, void *stream, void *event);
+
+    /* Calls function(argument) once, in stream order, even after a failure of the stream. Required. */
+    leat_status (*launch_host)(struct leati_driver *driver, void *stream, void (*function)(void *), void *argument);
+
+    /* With time stamp. Required, as are all of these. */
+    leat_status (*event_create)(struct leati_driver *driver, void *device, void **event);
+    leat_status (*event_destroy)(struct leati_driver *driver, void *event);
+    leat_status (*event_record)(struct leati_driver *driver, void *event, void *stream);
+    leat_status (*event_query)(struct leati_driver *driver, void *event);
+    leat_status (*event_synchronize)(struct leati_driver *driver, void *event);
+
+    /* NOT_READY while one of the two is not reached. */
+    leat_status (*event_elapsed)(struct leati_driver *driver, void *start, void *end, double *milliseconds);
+
+    /* ---- kernels ----------------------------------------------------------------------------- */
+
+    /* An image for this driver. PTX is NUL-terminated here. Required. */
+    leat_status (*module_load)(struct leati_driver *driver, void *device, const void *image, size_t bytes,
+                               void **module);
+
+    /* The module with leat's own kernels. Required. */
+    leat_status (*module_builtin)(struct leati_driver *driver, void *device, void **module);
+    leat_status (*module_unload)(struct leati_driver *driver, void *device, void *module);
+    leat_status (*kernel_get)(struct leati_driver *driver, void *device, void *module, const char *name,
+                              void **kernel, struct leati_kernel_shape *shape);
+    leat_status (*launch)(struct leati_driver *driver, void *stream, void *kernel, leat_dim3 grid, leat_dim3 block,
+                          size_t shared_bytes, void *const *args, unsigned argument_count);
+};
+
+/* A driver. The registry owns it; it lives as long as the process. */
+struct leati_driver {
+    const char *name; /* "cuda" */
+    const struct leati_driver_ops *ops;
+
+    /* Filled by ops->load. */
+    char library[256]; /* "" when nothing is loaded */
+    char version[64];
+    int device_count;
+};
+
+/* Each driver offers itself to the registry with one of these. Never NULL. */
+struct leati_driver *leati_cpu_driver(void);
+struct leati_driver *leati_cuda_driver(void);
+
+#endif
