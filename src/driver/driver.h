@@ -3,8 +3,8 @@
  *
  * A driver is a struct leati_driver: a name, a table of operations, and whatever state the driver puts behind it
  * (it embeds this struct as its first member). Handles (device, stream, event, module, kernel) are the driver's
- * own, passed as void *; the core never looks inside them. On CUDA and HIP they are the vendor's handles
- * where that is possible, so that a user's stream can be used without a table of wrappings.
+ * own, passed as void *; the core never looks inside them. The vendor's own handles go in and out through the
+ * _native and _adopt entries.
  *
  * Preconditions that the core keeps, so that no driver checks them again:
  * - handles are live, out pointers are not NULL, byte counts are not 0 unless said otherwise;
@@ -169,8 +169,12 @@ struct leati_driver_ops {
     /* Does not wait; queued work runs to its end. */
     leat_status (*stream_destroy)(struct leati_driver *driver, void *stream);
 
-    /* Is this a stream that can be wrapped for device? Optional: yes. */
-    leat_status (*stream_check)(struct leati_driver *driver, void *device, void *stream);
+    /* A stream for a vendor's stream of the user's own (NULL: the vendor's default stream); destroying it ends
+     * only the wrapping. INVALID when native is certainly not a stream of device. Required. */
+    leat_status (*stream_adopt)(struct leati_driver *driver, void *device, void *native, void **stream);
+
+    /* The vendor's stream. Required; never fails. */
+    void *(*stream_native)(struct leati_driver *driver, void *stream);
 
     /* LEAT_OK or LEAT_NOT_READY. Required. */
     leat_status (*stream_query)(struct leati_driver *driver, void *stream);
@@ -185,6 +189,10 @@ struct leati_driver_ops {
     /* With time stamp. Required, as are all of these. */
     leat_status (*event_create)(struct leati_driver *driver, void *device, void **event);
     leat_status (*event_destroy)(struct leati_driver *driver, void *event);
+
+    /* The same two for events. Required. */
+    leat_status (*event_adopt)(struct leati_driver *driver, void *device, void *native, void **event);
+    void *(*event_native)(struct leati_driver *driver, void *event);
     leat_status (*event_record)(struct leati_driver *driver, void *event, void *stream);
     leat_status (*event_query)(struct leati_driver *driver, void *event);
     leat_status (*event_synchronize)(struct leati_driver *driver, void *event);
