@@ -61,7 +61,8 @@ LEAT_API leat_status leat_device_open(const char *name, leat_device **device);
  */
 LEAT_API leat_status leat_device_close(leat_device *device);
 
-/* Waits until all work given to the device's streams so far is done. Wrapped streams are included.
+/* Waits until all work given to the device so far is done, that of destroyed streams too. On CUDA this is all work
+ * of the context, so it includes what other code of the process gave it.
  * Errors: HANDLE, DEVICE_LOST, DRIVER, NOT_PERMITTED (inside a host function). */
 LEAT_API leat_status leat_device_synchronize(leat_device *device);
 

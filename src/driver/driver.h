@@ -74,6 +74,9 @@ struct leati_driver_ops {
     /* All streams, events, modules and memory of the device are gone before. Required. */
     leat_status (*device_close)(struct leati_driver *driver, void *device);
 
+    /* Waits for all work given to the device, that of destroyed streams too, and returns its failure. Required. */
+    leat_status (*device_synchronize)(struct leati_driver *driver, void *device);
+
     /* The vendor's context handle. Required; never fails. */
     void *(*device_native)(struct leati_driver *driver, void *device);
 
