@@ -1,33 +1,213 @@
-# leat: make, make check, make install. See "make help".
+# leat: make, make check, make install. "make help" lists the targets and the variables.
 VERSION := $(shell cat VERSION)
-BUILD ?= build
-CC ?= cc
-CFLAGS ?= -O3 -g
-WARN := -Wall -Wextra -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wvla
-ALL_CFLAGS := -std=c11 -D_GNU_SOURCE -DLEAT_VERSION='"$(VERSION)"' -fPIC -fvisibility=hidden -pthread -Iinclude -Isrc \
-              $(WARN) $(CFLAGS)
+so_major := $(firstword $(subst ., ,$(VERSION)))
 
-lib_src := $(wildcard src/*/*.c src/driver/*/*.c)
+BUILD ?= build
+CFLAGS ?= -O3 -g
+CUDA_HOME ?= /usr/local/cuda
+PKG_CONFIG ?= pkg-config
+CLANG ?= clang-19
+
+prefix ?= /usr/local
+exec_prefix ?= $(prefix)
+bindir ?= $(exec_prefix)/bin
+libdir ?= $(exec_prefix)/lib
+includedir ?= $(prefix)/include
+mandir ?= $(prefix)/share/man
+INSTALL ?= install
+
+# V=1 shows the commands; otherwise each step is one short line.
+ifeq ($(V),1)
+Q :=
+say = @:
+else
+Q := @
+say = @printf '  %-5s %s\n'
+endif
+
+WARN := -Wall -Wextra -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wvla
+ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -fPIC -fvisibility=hidden -pthread -Iinclude -Isrc $(WARN) $(CPPFLAGS) $(CFLAGS)
+# What a program of somebody else's sees: the public headers only.
+PUBLIC_CFLAGS = -std=c11 -D_GNU_SOURCE -pthread -Iinclude $(WARN) $(CPPFLAGS) $(CFLAGS)
+LIB_LIBS := -pthread -ldl -lm
+# A sanitizer's runtime belongs to the program, so a library built for one may leave its symbols open.
+SO_LDFLAGS = -shared -Wl,-soname,libleat.so.$(so_major) -Wl,--version-script=src/libleat.map \
+             $(if $(findstring -fsanitize,$(CFLAGS)),,-Wl,-z,defs)
+
+lib_src := $(sort $(wildcard src/*/*.c src/driver/*/*.c))
 lib_obj := $(lib_src:%.c=$(BUILD)/obj/%.o)
-cli_src := $(wildcard cli/*.c)
+cli_src := $(sort $(wildcard cli/*.c))
 cli_obj := $(cli_src:%.c=$(BUILD)/obj/%.o)
-cli_libs := $(shell pkg-config --libs jansson smartcols)
+headers := $(sort $(wildcard include/leat/*.h include/leat/*/*.h))
+so_real := libleat.so.$(VERSION)
+so_name := libleat.so.$(so_major)
 
 all: lib $(BUILD)/leat
 lib: $(BUILD)/libleat.a $(BUILD)/libleat.so
 
-$(BUILD)/obj/%.o: %.c
+# Objects are made again when the compiler, the flags or the version change: this file then has other words.
+flags_now = $(CC) $(ALL_CFLAGS) $(LDFLAGS) $(VERSION)
+$(BUILD)/flags: FORCE
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) -MMD -MP -c $< -o $@
+	@printf '%s\n' '$(subst ','\'',$(flags_now))' | cmp -s - $@ || printf '%s\n' '$(subst ','\'',$(flags_now))' >$@
+
+$(BUILD)/obj/cli/%.o: cli/%.c $(BUILD)/flags
+	$(say) CC $<
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(PUBLIC_CFLAGS) $(cli_cflags) -MMD -MP -c $< -o $@
+
+$(BUILD)/obj/%.o: %.c $(BUILD)/flags
+	$(say) CC $<
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(ALL_CFLAGS) -DLEAT_VERSION='"$(VERSION)"' -MMD -MP -c $< -o $@
+
+# The embedded device code is read by the assembler, which writes no dependencies.
+$(BUILD)/obj/src/kernels/%.o: $(wildcard src/kernels/built/*)
 
 $(BUILD)/libleat.a: $(lib_obj)
-	rm -f $@; ar rcs $@ $^
-$(BUILD)/libleat.so: $(lib_obj)
-	$(CC) -shared -pthread $(LDFLAGS) $^ -ldl -lm -o $@
+	$(say) AR $@
+	$(Q)rm -f $@ && $(AR) rcs $@ $^
+
+$(BUILD)/$(so_real): $(lib_obj) src/libleat.map
+	$(say) LINK $@
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(SO_LDFLAGS) $(lib_obj) $(LIB_LIBS) -o $@
+
+$(BUILD)/libleat.so: $(BUILD)/$(so_real)
+	$(Q)ln -sf $(so_real) $(BUILD)/$(so_name)
+	$(Q)ln -sf $(so_name) $@
+
+# ---- the command -----------------------------------------------------------------------------------------------
+
+cli_libs := $(shell $(PKG_CONFIG) --libs jansson smartcols 2>/dev/null)
+cli_cflags := $(shell $(PKG_CONFIG) --cflags jansson smartcols 2>/dev/null)
+
+ifeq ($(cli_libs),)
+$(BUILD)/leat: lib FORCE
+	@echo "leat: the command needs two libraries for its tables and its JSON, the Debian packages pkg-config," \
+	      "libjansson-dev and libsmartcols-dev; 'make lib' builds the library without them." >&2; exit 1
+else
 $(BUILD)/leat: $(cli_obj) $(BUILD)/libleat.a
-	$(CC) -pthread $(LDFLAGS) $^ $(cli_libs) -ldl -lm -o $@
+	$(say) LINK $@
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $^ $(cli_libs) $(LIB_LIBS) -o $@
+endif
+
+# ---- examples: as a user would build them, against the shared library ---------------------------------------------
+
+cuda_include := $(if $(wildcard $(CUDA_HOME)/include/cuda.h),-I$(CUDA_HOME)/include)
+have_cuda_h := $(shell printf '\#include <cuda.h>\n' | $(CC) $(cuda_include) -E - >/dev/null 2>&1 && echo yes)
+# A machine without a GPU has only the toolkit's stub to link with; the program then says so when it is run.
+cuda_libs := $(addprefix -L,$(wildcard $(CUDA_HOME)/lib64/stubs)) -lcuda
+
+example_src := $(sort $(wildcard examples/*.c))
+ifneq ($(have_cuda_h),yes)
+example_src := $(filter-out examples/interop_cuda.c,$(example_src))
+endif
+example_bin := $(example_src:examples/%.c=$(BUILD)/examples/%)
+
+examples: $(example_bin)
+$(BUILD)/examples/%: examples/%.c $(BUILD)/libleat.so $(BUILD)/flags
+	$(say) CC $<
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(PUBLIC_CFLAGS) $(example_cflags) -MMD -MP -MF $@.d $< $(LDFLAGS) -L$(BUILD) \
+	    -Wl,-rpath,'$$ORIGIN/..' -lleat $(example_libs) -o $@
+$(BUILD)/examples/interop_cuda: example_cflags = $(addprefix -isystem ,$(cuda_include:-I%=%))
+$(BUILD)/examples/interop_cuda: example_libs = $(cuda_libs)
+
+# ---- tests and checks --------------------------------------------------------------------------------------------
+
+# Lists the test programs, and says how check, check-gpu and gate run them.
+-include tests/tests.mk
+
+san_flags := -O1 -g -fno-omit-frame-pointer -fno-sanitize-recover=all
+asan:
+	+$(MAKE) BUILD=$(BUILD)/asan CFLAGS='$(san_flags) -fsanitize=address,undefined' check
+tsan:
+	+$(MAKE) BUILD=$(BUILD)/tsan CFLAGS='$(san_flags) -fsanitize=thread' check-tsan
+
+headers:
+	$(Q)tools/check-headers.sh '$(CC)' '$(CXX)'
+symbols: $(BUILD)/libleat.so
+	$(Q)tools/check-symbols.sh $(BUILD)/libleat.so
+layers:
+	$(Q)tools/check-layers.sh
+kernels-check:
+	$(Q)CLANG='$(CLANG)' tools/build-kernels.sh --check
+readme-figures: $(BUILD)/leat
+	$(Q)tools/readme-figures.sh $(BUILD)/leat
+
+# ---- install -----------------------------------------------------------------------------------------------------
+
+pkgconfigdir ?= $(libdir)/pkgconfig
+cmakedir ?= $(libdir)/cmake/leat
+under_prefix = $(patsubst $(prefix)/%,$${prefix}/%,$(1))
+from_cmakedir = $(shell realpath -m --relative-to='$(cmakedir)' '$(1)')
+fill_in = sed -e 's|@VERSION@|$(VERSION)|g' -e 's|@SO_REAL@|$(so_real)|g' -e 's|@SO_NAME@|$(so_name)|g' \
+    -e 's|@PREFIX@|$(prefix)|g' -e 's|@LIBDIR@|$(call under_prefix,$(libdir))|g' \
+    -e 's|@INCLUDEDIR@|$(call under_prefix,$(includedir))|g' -e 's|@PRIVATE_LIBS@|$(LIB_LIBS)|g' \
+    -e 's|@LIBDIR_FROM_CMAKE@|$(call from_cmakedir,$(libdir))|g' \
+    -e 's|@INCLUDEDIR_FROM_CMAKE@|$(call from_cmakedir,$(includedir))|g'
+
+install: install-lib $(BUILD)/leat
+	$(say) INST '$(DESTDIR)$(bindir)/leat'
+	$(Q)$(INSTALL) -d '$(DESTDIR)$(bindir)' '$(DESTDIR)$(mandir)/man1'
+	$(Q)$(INSTALL) -m 755 $(BUILD)/leat '$(DESTDIR)$(bindir)/leat'
+	$(Q)$(INSTALL) -m 644 man/leat.1 '$(DESTDIR)$(mandir)/man1/leat.1'
+
+# The last line lets programs find the library at once; it needs root and is for this machine, not for a package.
+install-lib: lib
+	$(say) INST '$(DESTDIR)$(libdir)/$(so_real)'
+	$(Q)$(INSTALL) -d '$(DESTDIR)$(libdir)' '$(DESTDIR)$(pkgconfigdir)' '$(DESTDIR)$(cmakedir)' \
+	    '$(DESTDIR)$(includedir)/leat/interop'
+	$(Q)$(INSTALL) -m 644 $(BUILD)/$(so_real) '$(DESTDIR)$(libdir)/$(so_real)'
+	$(Q)ln -sf $(so_real) '$(DESTDIR)$(libdir)/$(so_name)'
+	$(Q)ln -sf $(so_name) '$(DESTDIR)$(libdir)/libleat.so'
+	$(Q)$(INSTALL) -m 644 $(BUILD)/libleat.a '$(DESTDIR)$(libdir)/libleat.a'
+	$(Q)set -e; for header in $(headers:include/%=%); do \
+	    $(INSTALL) -m 644 "include/$$header" '$(DESTDIR)$(includedir)'/"$$header"; done
+	$(Q)$(fill_in) packaging/leat.pc.in >'$(DESTDIR)$(pkgconfigdir)/leat.pc'
+	$(Q)$(fill_in) packaging/leat-config.cmake.in >'$(DESTDIR)$(cmakedir)/leat-config.cmake'
+	$(Q)$(fill_in) packaging/leat-config-version.cmake.in >'$(DESTDIR)$(cmakedir)/leat-config-version.cmake'
+	$(Q)if [ -z '$(DESTDIR)' ] && [ "$$(id -u)" = 0 ]; then PATH="$$PATH:/sbin:/usr/sbin" ldconfig || :; fi
+
+uninstall:
+	$(say) RM '$(DESTDIR)$(prefix)'
+	$(Q)rm -f '$(DESTDIR)$(bindir)/leat' '$(DESTDIR)$(mandir)/man1/leat.1' '$(DESTDIR)$(pkgconfigdir)/leat.pc' \
+	    '$(DESTDIR)$(libdir)/$(so_real)' '$(DESTDIR)$(libdir)/$(so_name)' '$(DESTDIR)$(libdir)/libleat.so' \
+	    '$(DESTDIR)$(libdir)/libleat.a'
+	$(Q)rm -rf '$(DESTDIR)$(cmakedir)' '$(DESTDIR)$(includedir)/leat'
+
+define help_text
+make                 $(BUILD)/leat, $(BUILD)/libleat.so, $(BUILD)/libleat.a
+make lib             the two libraries only; needs nothing but a C compiler
+make examples        the programs of examples/, into $(BUILD)/examples/
+make check           the tests on the CPU device
+make check-gpu       the same on a GPU; a test that would be skipped fails
+make gate            proves the tests: switches faults on, and each must be noticed
+make asan            the tests with address and undefined behaviour sanitizers
+make tsan            the tests of order and threads with the thread sanitizer
+make headers         each public header compiles alone, in C and in C++
+make symbols         libleat.so exports what the headers declare and nothing else
+make layers          no file includes what its layer must not know
+make kernels-check   the device code in the tree is what $(CLANG) makes of its sources
+make install         command, library, headers, pkg-config and CMake files, man page; honours prefix and DESTDIR
+make install-lib     the same without the command and its man page
+make uninstall       takes away what install put there
+make clean           removes $(BUILD)/
+
+Variables: V=1 shows the commands; BUILD=folder; CC, CXX, CFLAGS, CPPFLAGS, LDFLAGS; prefix (/usr/local), libdir,
+includedir, DESTDIR; CUDA_HOME (/usr/local/cuda) for the one example that uses cuda.h; CLANG (clang-19).
+endef
+
+# ---- the rest ----------------------------------------------------------------------------------------------------
 
 clean:
 	rm -rf $(BUILD)
-.PHONY: all lib clean
--include $(lib_obj:.o=.d) $(cli_obj:.o=.d)
+
+help:
+	$(info $(help_text))@:
+
+FORCE:
+.PHONY: all lib examples check check-gpu check-tsan gate asan tsan headers symbols layers kernels-check \
+        readme-figures install install-lib uninstall clean help FORCE
+.DELETE_ON_ERROR:
+-include $(lib_obj:.o=.d) $(cli_obj:.o=.d) $(example_bin:=.d)
