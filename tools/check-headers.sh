@@ -1,0 +1,38 @@
+#!/bin/bash
+# Compiles each public header alone, in C11 and in C++11, with warnings as errors. Each is
+# included twice, so its guard is tried as well.
+# Arguments: a C compiler and a C++ compiler, cc and c++ when left out. CUDA_HOME says where cuda.h is, if it is.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+cc=${1:-cc}
+cxx=${2:-c++}
+cuda=${CUDA_HOME:-/usr/local/cuda}
+warn="-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Werror"
+done=0 wrong=0 skipped=0
+
+for path in include/leat/*.h include/leat/*/*.h; do
+    [ -e "$path" ] || continue
+    header=${path#include/}
+    system=
+    # The interop headers are for people who have the vendor's SDK.
+    if [ "$header" = leat/interop/cuda.h ]; then
+        [ ! -e "$cuda/include/cuda.h" ] || system="-isystem $cuda/include"
+        # shellcheck disable=SC2086
+        if ! echo '#include <cuda.h>' | $cc $system -fsyntax-only -x c - 2>/dev/null; then
+            echo "headers: $header skipped: no cuda.h here"
+            skipped=$((skipped + 1))
+            continue
+        fi
+    fi
+    for language in c c++; do
+        if [ "$language" = c ]; then compiler="$cc -std=c11 -Wstrict-prototypes"; else compiler="$cxx -std=c++11"; fi
+        done=$((done + 1))
+        # shellcheck disable=SC2086
+        printf '#include <%s>\n#include <%s>\ntypedef int leat_not_empty;\n' "$header" "$header" |
+            $compiler $warn -Iinclude $system -fsyntax-only -x "$language" - && continue
+        echo "headers: $header does not compile alone with $compiler"
+        wrong=$((wrong + 1))
+    done
+done
+echo "headers: $done compiled with $cc and $cxx, $wrong wrong, $skipped skipped"
+[ "$done" -gt 0 ] && [ "$wrong" -eq 0 ]

@@ -1,0 +1,66 @@
+#!/bin/bash
+# Reads every #include line and names those that a file's layer must not have. docs/architecture.md has the picture;
+# the rules are here. Quoted and leat/ names are judged by allowed(), all other headers by allowed_system().
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+# One extended regular expression: the headers of leat's own that a file may include.
+allowed() {
+    local driver
+    case $1 in
+    include/leat/device_code.h) echo '^$' ;;
+    include/leat/*) echo '^leat/[a-z_]+\.h$' ;;
+    src/base/*) echo '^(base|leat)/[a-z_]+\.h$' ;;
+    src/kernels/*) echo '^kernels/[a-z_]+\.h$|^leat/device_code\.h$' ;;
+    src/driver/driver.h) echo '^leat/[a-z_]+\.h$' ;;
+    src/driver/library.[ch]) echo '^driver/library\.h$|^(base|leat)/[a-z_]+\.h$' ;;
+    # The registry is the one place that knows which drivers there are; fault is the wrapper it may put around them.
+    src/driver/registry.[ch]) echo '^driver/(driver|registry|fault/fault)\.h$|^(base|leat)/[a-z_]+\.h$' ;;
+    src/driver/*/*)
+        driver=${1#src/driver/}
+        echo "^driver/(driver|library|${driver%%/*}/[a-z_]+)\.h\$|^kernels/builtin\.h\$|^(base|leat)/[a-z_]+\.h\$" ;;
+    src/core/*) echo '^driver/(driver|registry)\.h$|^(core|base|leat)/[a-z_]+\.h$' ;;
+    cli/*) echo '^(leat/)?[a-z_]+\.h$' ;;
+    examples/*|bench/*) echo '^leat/([a-z]+/)?[a-z_]+\.h$' ;;
+    tests/*) echo '^leat/([a-z]+/)?[a-z_]+\.h$|^[a-z_]+\.h$' ;;
+    *) echo '^$' ;;
+    esac
+}
+
+# Tests that look inside say so by their name; all others see what a user sees.
+inside='^tests/(test_fault|test_cuda_|unit_)'
+
+# The rest of the headers: only these files know a vendor's SDK, and the public headers need plain C only.
+system_allowed() {
+    case $1 in
+    include/leat/interop/cuda.h|examples/interop_cuda.c|tests/test_cuda_abi.c) return 0 ;;
+    include/*) [[ $2 =~ ^std(arg|bool|def|int)\.h$ ]] ;;
+    *) ! [[ $2 =~ ^(cuda|nvml|hip/|hsa/|rocm) ]] ;;
+    esac
+}
+
+checked=0 wrong=0
+while IFS=: read -r file line header; do
+    checked=$((checked + 1))
+    name=${header:1:-1}
+    if [[ $header == '"'* || $name == leat/* ]]; then
+        [[ $name =~ $(allowed "$file") ]] && continue
+        [[ $file =~ $inside && $name =~ ^(driver|core|base)/ ]] && continue
+    else
+        system_allowed "$file" "$name" && continue
+    fi
+    echo "$file:$line: $header does not belong in this layer"
+    wrong=$((wrong + 1))
+done < <(find include src cli examples bench tests -name '*.[ch]' -print0 | sort -z |
+         xargs -0 awk 'match($0, /^[ \t]*#[ \t]*include[ \t]*/) {
+             rest = substr($0, RLENGTH + 1)
+             if (match(rest, /^("[^"]+"|<[^>]+>)/)) print FILENAME ":" FNR ":" substr(rest, 1, RLENGTH)
+         }')
+
+# A check that reads nothing would always be content.
+if [ "$checked" -eq 0 ]; then
+    echo "check-layers: found no #include line at all; is this the top of the tree?" >&2
+    exit 1
+fi
+echo "layers: $checked includes, $wrong wrong"
+[ "$wrong" -eq 0 ]
