@@ -36,10 +36,10 @@ extern "C" {
 LEAT_API leat_status leat_copy(leat_stream *stream, void *dst, const void *src, size_t bytes);
 
 /*
- * Sets bytes bytes at dst to value, in stream order. dst: device, managed or pinned memory of the
- * stream's driver; for pageable memory use memset. bytes 0 does nothing.
- * Errors: HANDLE; POINTER; RANGE; UNSUPPORTED (memory of another driver); DEVICE_LOST, DRIVER,
- * NOT_PERMITTED.
+ * Sets bytes bytes at dst to value, in stream order. dst: device memory of the stream's device, or managed
+ * or pinned memory of its driver; for pageable memory use memset. bytes 0 does nothing.
+ * Errors: HANDLE; POINTER (as leat_copy, and pageable memory); RANGE; INVALID (memory of another device);
+ * UNSUPPORTED (memory of another driver); DEVICE_LOST, DRIVER, NOT_PERMITTED.
  */
 LEAT_API leat_status leat_fill(leat_stream *stream, void *dst, uint8_t value, size_t bytes);
 

@@ -34,6 +34,16 @@ leat_status leati_fail_in(leat_status status, const char *format, ...)
     return status;
 }
 
+void leati_error_keep(struct leati_sentence *kept)
+{
+    snprintf(kept->text, sizeof kept->text, "%s", sentence);
+}
+
+leat_status leati_error_restore(leat_status status, const struct leati_sentence *kept)
+{
+    return leati_fail(status, "%s", kept->text);
+}
+
 const char *leat_last_error(void)
 {
     return sentence;

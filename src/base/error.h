@@ -15,6 +15,16 @@ leat_status leati_fail(leat_status status, const char *format, ...) __attribute_
 /* Puts "<formatted>: " in front of this thread's sentence and returns status. */
 leat_status leati_fail_in(leat_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* This thread's sentence, kept over calls that may replace it. */
+struct leati_sentence {
+    char text[1024];
+};
+
+void leati_error_keep(struct leati_sentence *sentence);
+
+/* Puts a kept sentence back and returns status. */
+leat_status leati_error_restore(leat_status status, const struct leati_sentence *sentence);
+
 /* Forwards a failure to the caller. LEAT_NOT_READY is forwarded too. */
 #define LEATI_TRY(expression)                                                                                   \
     do {                                                                                                        \

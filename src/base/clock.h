@@ -1,0 +1,16 @@
+/* clock.h - the time that all of leat means: the system's monotonic clock, in nanoseconds. */
+#ifndef LEATI_CLOCK_H
+#define LEATI_CLOCK_H
+
+#include <stdint.h>
+#include <time.h>
+
+static inline uint64_t leati_clock_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+#endif

@@ -1,0 +1,120 @@
+/* handles.c - see handles.h. */
+#include "base/handles.h"
+
+#include <string.h>
+#include <sys/mman.h>
+
+#define SLOT_COUNT (1u << 20)
+#define GROW_SLOTS 256u
+
+static size_t stride_bytes(const struct leati_handles *table)
+{
+    return (table->object_bytes + 63) & ~(size_t)63;
+}
+
+static struct leati_handle *slot(struct leati_handles *table, uint32_t number)
+{
+    char *base = atomic_load_explicit(&table->base, memory_order_relaxed);
+
+    return (struct leati_handle *)(void *)(base + (size_t)number * stride_bytes(table));
+}
+
+/* LeakSanitizer does not look for pointers in mapped memory unless it is told to. */
+__attribute__((weak)) void __lsan_register_root_region(const void *begin, size_t bytes);
+
+/* Makes one more slot readable; under the lock. */
+static bool grow(struct leati_handles *table)
+{
+    size_t stride = stride_bytes(table);
+    char *base = atomic_load_explicit(&table->base, memory_order_relaxed);
+    char *start;
+
+    if (!base) {
+        base = mmap(NULL, SLOT_COUNT * stride, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (base == MAP_FAILED)
+            return false;
+        /* Release: leati_handle_live() sees base only with the mapping behind it. */
+        atomic_store_explicit(&table->base, base, memory_order_release);
+    }
+    if (table->accessible == SLOT_COUNT)
+        return false;
+    start = base + (size_t)table->accessible * stride;
+    if (mprotect(start, GROW_SLOTS * stride, PROT_READ | PROT_WRITE))
+        return false;
+    if (__lsan_register_root_region)
+        __lsan_register_root_region(start, GROW_SLOTS * stride);
+    table->accessible += GROW_SLOTS;
+    return true;
+}
+
+static struct leati_handle *take_oldest_free(struct leati_handles *table)
+{
+    struct leati_handle *object = slot(table, table->oldest_free - 1);
+
+    table->oldest_free = object->next_free;
+    table->free_count--;
+    return object;
+}
+
+void *leati_handle_new(struct leati_handles *table)
+{
+    struct leati_handle *object = NULL;
+    uint32_t used;
+
+    pthread_mutex_lock(&table->lock);
+    used = atomic_load_explicit(&table->used, memory_order_relaxed);
+    if (table->free_count > LEATI_HANDLES_QUARANTINE) {
+        object = take_oldest_free(table);
+    } else if (used < table->accessible || grow(table)) {
+        object = slot(table, used);
+        /* Release: whoever sees the new count may read the slot. */
+        atomic_store_explicit(&table->used, used + 1, memory_order_release);
+    } else if (table->free_count) {
+        object = take_oldest_free(table);
+    }
+    pthread_mutex_unlock(&table->lock);
+    if (object)
+        memset((char *)object + sizeof *object, 0, table->object_bytes - sizeof *object);
+    return object;
+}
+
+void leati_handle_publish(void *object)
+{
+    /* Release: a thread that finds the handle live sees the finished object. */
+    atomic_store_explicit(&((struct leati_handle *)object)->live, 1, memory_order_release);
+}
+
+bool leati_handle_live(struct leati_handles *table, const void *handle)
+{
+    /* Acquire, all three: pairs with the releases in grow(), leati_handle_new() and leati_handle_publish(). */
+    char *base = atomic_load_explicit(&table->base, memory_order_acquire);
+    uintptr_t offset = (uintptr_t)handle - (uintptr_t)base;
+    size_t stride = stride_bytes(table);
+
+    if (!base || offset >= atomic_load_explicit(&table->used, memory_order_acquire) * stride || offset % stride)
+        return false;
+    return atomic_load_explicit(&((const struct leati_handle *)handle)->live, memory_order_acquire) == 1;
+}
+
+bool leati_handle_retire(struct leati_handles *table, void *handle)
+{
+    if (!leati_handle_live(table, handle))
+        return false;
+    /* One of several threads wins; acquire and release order its teardown after the others' uses. */
+    return atomic_exchange_explicit(&((struct leati_handle *)handle)->live, 0, memory_order_acq_rel) == 1;
+}
+
+void leati_handle_free(struct leati_handles *table, void *object)
+{
+    struct leati_handle *freed = object;
+    uint32_t number = (uint32_t)(((char *)object - (char *)slot(table, 0)) / (ptrdiff_t)stride_bytes(table)) + 1;
+
+    pthread_mutex_lock(&table->lock);
+    freed->next_free = 0;
+    if (table->free_count++)
+        slot(table, table->newest_free - 1)->next_free = number;
+    else
+        table->oldest_free = number;
+    table->newest_free = number;
+    pthread_mutex_unlock(&table->lock);
+}

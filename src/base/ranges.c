@@ -1,0 +1,112 @@
+/* ranges.c - see ranges.h. */
+#include "base/ranges.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The number of ranges that start at or below address. */
+static size_t starts_up_to(const struct leati_ranges *ranges, uintptr_t address)
+{
+    size_t low = 0, high = ranges->count;
+
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+
+        if (ranges->entries[middle].base <= address)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+const struct leati_range *leati_ranges_find(const struct leati_ranges *ranges, uintptr_t address)
+{
+    size_t behind = starts_up_to(ranges, address);
+    const struct leati_range *range = behind ? &ranges->entries[behind - 1] : NULL;
+
+    return range && address - range->base < range->bytes ? range : NULL;
+}
+
+const struct leati_range *leati_ranges_overlap(const struct leati_ranges *ranges, uintptr_t base, size_t bytes)
+{
+    size_t behind = starts_up_to(ranges, base);
+
+    if (behind && base - ranges->entries[behind - 1].base < ranges->entries[behind - 1].bytes)
+        return &ranges->entries[behind - 1];
+    if (behind < ranges->count && ranges->entries[behind].base - base < bytes)
+        return &ranges->entries[behind];
+    return NULL;
+}
+
+bool leati_ranges_reserve(struct leati_ranges *ranges)
+{
+    size_t capacity = ranges->capacity ? 2 * ranges->capacity : 64;
+    struct leati_range *entries;
+
+    if (ranges->count < ranges->capacity)
+        return true;
+    entries = realloc(ranges->entries, capacity * sizeof *entries);
+    if (!entries)
+        return false;
+    ranges->entries = entries;
+    ranges->capacity = capacity;
+    return true;
+}
+
+bool leati_ranges_insert(struct leati_ranges *ranges, uintptr_t base, size_t bytes, void *value)
+{
+    size_t place = starts_up_to(ranges, base);
+
+    if (!leati_ranges_reserve(ranges))
+        return false;
+    memmove(ranges->entries + place + 1, ranges->entries + place, (ranges->count - place) * sizeof *ranges->entries);
+    ranges->entries[place] = (struct leati_range){.base = base, .bytes = bytes, .value = value};
+    ranges->count++;
+    return true;
+}
+
+bool leati_ranges_remove(struct leati_ranges *ranges, uintptr_t base)
+{
+    size_t behind = starts_up_to(ranges, base);
+
+    if (!behind || ranges->entries[behind - 1].base != base)
+        return false;
+    ranges->count--;
+    memmove(ranges->entries + behind - 1, ranges->entries + behind,
+            (ranges->count - (behind - 1)) * sizeof *ranges->entries);
+    return true;
+}
+
+/* The first room at or above from that ends at or below high. */
+static uintptr_t room_above(const struct leati_ranges *ranges, uintptr_t from, uintptr_t high, size_t bytes)
+{
+    size_t next = starts_up_to(ranges, from);
+
+    if (next && from - ranges->entries[next - 1].base < ranges->entries[next - 1].bytes)
+        from = ranges->entries[next - 1].base + ranges->entries[next - 1].bytes;
+    for (; from < high && high - from >= bytes; next++) {
+        if (next == ranges->count || ranges->entries[next].base - from >= bytes)
+            return from;
+        from = ranges->entries[next].base + ranges->entries[next].bytes;
+    }
+    return 0;
+}
+
+uintptr_t leati_ranges_room(const struct leati_ranges *ranges, uintptr_t low, uintptr_t high, uintptr_t *cursor,
+                            size_t bytes)
+{
+    uintptr_t found = room_above(ranges, *cursor, high, bytes);
+
+    if (!found)
+        found = room_above(ranges, low, high, bytes);
+    if (found)
+        *cursor = found + bytes;
+    return found;
+}
+
+void leati_ranges_clear(struct leati_ranges *ranges)
+{
+    free(ranges->entries);
+    memset(ranges, 0, sizeof *ranges);
+}

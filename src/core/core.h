@@ -1,0 +1,157 @@
+/*
+ * core.h - the objects behind the public handles, and what the parts of the core share.
+ *
+ * The core checks arguments, keeps the table of known memory, and calls the driver. Locks, in the order in which they
+ * are taken: open_lock and list_lock (device.c), the table of memory (pointers.c), one a device for its lists. Only
+ * open_lock is held while a driver call may wait.
+ */
+#ifndef LEATI_CORE_H
+#define LEATI_CORE_H
+
+#include "base/error.h"
+#include "base/handles.h"
+#include "driver/driver.h"
+
+#include <leat/copy.h>
+#include <leat/kernel.h>
+#include <leat/memory.h>
+#include <leat/native.h>
+#include <leat/stream.h>
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+/* Streams, events, modules: what the last close of a device has to end. A ring with a head in the device. */
+struct leati_link {
+    struct leati_link *next, *previous;
+};
+
+struct leat_device {
+    struct leati_handle handle;
+    struct leati_driver *driver;
+    void *native; /* the driver's device */
+    int ordinal;
+    bool wrapped; /* works in a context of the user's own, so it is not shared between opens */
+    char name[16];
+    unsigned opens;            /* under open_lock of device.c */
+    struct leat_device *next;  /* under list_lock of device.c */
+    atomic_uint_least64_t peers; /* bit n: peer access to the driver's device n was switched on */
+    pthread_mutex_t lock;      /* guards what follows */
+    struct leati_link streams, events, modules;
+    struct leat_module *builtin;
+    struct host_call *host_calls; /* host functions that have not run yet; see stream.c */
+};
+
+struct leat_stream {
+    struct leati_handle handle;
+    struct leat_device *device;
+    void *native; /* the driver's stream */
+    struct leati_link link;
+};
+
+struct leat_event {
+    struct leati_handle handle;
+    struct leat_device *device;
+    void *native; /* the driver's event */
+    atomic_bool recorded;
+    struct leati_link link;
+};
+
+struct leat_kernel {
+    struct leati_handle handle;
+    struct leat_module *module;
+    void *native; /* the driver's kernel */
+    struct leati_kernel_shape shape;
+    char *name;
+    struct leat_kernel *next; /* under the device's lock */
+};
+
+struct leat_module {
+    struct leati_handle handle;
+    struct leat_device *device;
+    void *native; /* the driver's module */
+    struct leat_kernel *kernels;
+    struct leati_link link;
+};
+
+#define LEATI_OWNER(link_pointer, type) ((type *)(void *)((char *)(link_pointer) - offsetof(type, link)))
+
+void leati_link_add(struct leati_link *head, struct leati_link *link);
+void leati_link_remove(struct leati_link *link);
+
+extern struct leati_handles leati_device_handles, leati_stream_handles, leati_event_handles, leati_module_handles,
+    leati_kernel_handles;
+
+/* One sentence each for a handle that is not live. what: "leat_copy". Return LEAT_OK or LEAT_ERROR_HANDLE. */
+leat_status leati_check_device(const char *what, const leat_device *device);
+leat_status leati_check_stream(const char *what, const leat_stream *stream);
+leat_status leati_check_event(const char *what, const leat_event *event);
+
+/* Refuses calls from inside a host function, which could wait for the stream that waits for them. */
+leat_status leati_check_permitted(const char *what);
+
+/* LEAT_ERROR_INVALID with a sentence when pointer is NULL. name: "ptr". */
+leat_status leati_check_not_null(const char *what, const char *name, const void *pointer);
+
+/* Called on the thread that runs a host function, around it. */
+void leati_host_function_enter(void);
+void leati_host_function_leave(void);
+
+/* How the last close of a device ends what belongs to it (stream.c, event.c, kernel.c, pointers.c). Each returns the first
+ * failure and goes on. */
+leat_status leati_streams_close(struct leat_device *device);
+leat_status leati_events_close(struct leat_device *device);
+leat_status leati_modules_close(struct leat_device *device);
+leat_status leati_memory_close(struct leat_device *device);
+
+/* Switches peer access between two open devices of one driver on, at its first use. */
+leat_status leati_enable_peers(struct leat_device *first, struct leat_device *second);
+
+/* The open device of a driver's handle, or NULL; for answers of pointer_query. */
+struct leat_device *leati_device_of(const struct leati_driver *driver, const void *native);
+
+/* ---- the table of known memory (pointers.c) ---- */
+
+enum leati_origin { LEATI_ALLOCATED, LEATI_REGISTERED, LEATI_WRAPPED };
+
+/* Memory that leat knows. */
+struct leati_memory {
+    struct leat_device *device;
+    uintptr_t base;
+    size_t bytes;
+    leat_kind kind;
+    enum leati_origin origin;
+};
+
+/* What an address turned out to be. */
+struct leati_target {
+    struct leati_end end;
+    struct leat_device *device;   /* NULL when the device is not open, or for PAGEABLE */
+    struct leati_driver *driver;  /* NULL for PAGEABLE */
+    uintptr_t base;               /* of its allocation; 0 for PAGEABLE */
+    size_t bytes;
+    void *device_pointer;         /* only filled for memory that leat does not know itself */
+    bool owned;
+};
+
+/* Adds memory. REGISTERED when it overlaps what is there, HOST_MEMORY. The table copies *memory. */
+leat_status leati_pointers_add(const struct leati_memory *memory);
+
+/* Takes the memory that starts at ptr out of the table, so that no other thread finds it. POINTER with a sentence when
+ * nothing of that origin starts there (or of device, when that is not NULL). */
+leat_status leati_pointers_take(const char *what, const void *ptr, enum leati_origin origin,
+                                const struct leat_device *device, struct leati_memory *memory);
+
+/* Puts memory back that was just taken. */
+void leati_pointers_put_back(const struct leati_memory *memory);
+
+/* Finds out what ptr is. driver: whose view counts for pinned and managed memory; memory of another driver's kinds that
+ * this one can only see as plain host memory is PAGEABLE. POINTER when it is certainly not usable. */
+leat_status leati_pointers_find(struct leati_driver *driver, const void *ptr, struct leati_target *target);
+
+/* The same, and checks that bytes bytes are there: RANGE, and for pageable memory that both ends are mapped and, if
+ * write is set, writable. name: "dst". */
+leat_status leati_pointers_find_range(struct leati_driver *driver, const char *name, const void *ptr, size_t bytes,
+                                      bool write, struct leati_target *target);
+
+#endif

@@ -1,0 +1,464 @@
+/* device.c - opening, closing and describing devices; the checks that every call begins with. */
+#include "core/core.h"
+
+#include "base/options.h"
+#include "driver/registry.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct leati_handles leati_device_handles = LEATI_HANDLES(struct leat_device);
+
+/* One device is opened or closed at a time: guards each device's count of opens. */
+static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* Guards the list; taken inside open_lock and only for a moment, so that looking an address up never waits for a
+ * device that is being closed. */
+static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct leat_device *list;
+
+static _Thread_local unsigned host_function_depth;
+
+void leati_host_function_enter(void)
+{
+    host_function_depth++;
+}
+
+void leati_host_function_leave(void)
+{
+    host_function_depth--;
+}
+
+leat_status leati_check_permitted(const char *what)
+{
+    if (host_function_depth)
+        return leati_fail(LEAT_ERROR_NOT_PERMITTED,
+                          "%s: called from inside a host function; its stream waits for the function, so the call "
+                          "could wait for itself. Give the work from another thread",
+                          what);
+    return LEAT_OK;
+}
+
+leat_status leati_check_device(const char *what, const leat_device *device)
+{
+    if (leati_handle_live(&leati_device_handles, device))
+        return LEAT_OK;
+    return leati_fail(LEAT_ERROR_HANDLE, "%s: device %p is not open: it was closed, or never came from leat", what,
+                      (const void *)device);
+}
+
+leat_status leati_check_not_null(const char *what, const char *name, const void *pointer)
+{
+    if (pointer)
+        return LEAT_OK;
+    return leati_fail(LEAT_ERROR_INVALID, "%s: %s is NULL", what, name);
+}
+
+void leati_link_add(struct leati_link *head, struct leati_link *link)
+{
+    link->next = head;
+    link->previous = head->previous;
+    head->previous->next = link;
+    head->previous = link;
+}
+
+void leati_link_remove(struct leati_link *link)
+{
+    link->next->previous = link->previous;
+    link->previous->next = link->next;
+}
+
+static void link_init(struct leati_link *head)
+{
+    head->next = head->previous = head;
+}
+
+/* ---- names ---- */
+
+/* Lists what there is into text, for the sentence of a name that does not exist. */
+static void describe_devices(char *text, size_t bytes)
+{
+    struct leati_driver *driver;
+    const char *reason;
+    size_t used = 0;
+    leat_status status;
+
+    text[0] = '\0';
+    for (unsigned i = 0; (driver = leati_registry_driver(i, &status, &reason)) && used < bytes; i++) {
+        int n;
+
+        if (status != LEAT_OK)
+            n = snprintf(text + used, bytes - used, "%sno %s device (%s)", used ? ", " : "", driver->name, reason);
+        else if (driver->device_count == 1)
+            n = snprintf(text + used, bytes - used, "%s%s:0", used ? ", " : "", driver->name);
+        else
+            n = snprintf(text + used, bytes - used, "%s%s:0 to %s:%d", used ? ", " : "", driver->name, driver->name,
+                         driver->device_count - 1);
+        if (n > 0)
+            used += (size_t)n;
+    }
+}
+
+/* Splits "cuda:1" or "cuda"; false when it has another form. */
+static bool parse_name(const char *name, size_t *driver_length, int *ordinal)
+{
+    size_t length = strcspn(name, ":");
+    char *end;
+    long number;
+
+    *driver_length = length;
+    *ordinal = 0;
+    if (!length || length > 7)
+        return false;
+    if (!name[length])
+        return true;
+    if (name[length + 1] < '0' || name[length + 1] > '9')
+        return false;
+    number = strtol(name + length + 1, &end, 10);
+    if (*end || number > 4095)
+        return false;
+    *ordinal = (int)number;
+    return true;
+}
+
+static leat_status find_named(const char *what, const char *name, struct leati_driver **found, int *ordinal)
+{
+    struct leati_driver *driver;
+    const char *reason;
+    leat_status status;
+    size_t length;
+    char there[700];
+
+    if (!parse_name(name, &length, ordinal))
+        return leati_fail(LEAT_ERROR_INVALID, "%s: '%s' is not a device name; it should look like cuda:0 or cpu:1",
+                          what, name);
+    for (unsigned i = 0; (driver = leati_registry_driver(i, &status, &reason)); i++) {
+        if (strlen(driver->name) != length || strncmp(driver->name, name, length))
+            continue;
+        if (status != LEAT_OK)
+            return leati_fail(status, "%s: no device '%s': %s", what, name, reason);
+        if (*ordinal >= driver->device_count)
+            break;
+        *found = driver;
+        return LEAT_OK;
+    }
+    describe_devices(there, sizeof there);
+    return leati_fail(LEAT_ERROR_NO_DEVICE, "%s: there is no device '%s'; there is: %s", what, name,
+                      there[0] ? there : "none (LEAT_DRIVERS names no known driver)");
+}
+
+static leat_status find_best(const char *what, struct leati_driver **found, int *ordinal)
+{
+    struct leati_driver *driver;
+    leat_status status;
+    char there[700];
+
+    for (unsigned i = 0; (driver = leati_registry_driver(i, &status, NULL)); i++) {
+        if (status == LEAT_OK && driver->device_count > 0) {
+            *found = driver;
+            *ordinal = 0;
+            return LEAT_OK;
+        }
+    }
+    describe_devices(there, sizeof there);
+    return leati_fail(LEAT_ERROR_NO_DEVICE, "%s: there is no device: %s", what,
+                      there[0] ? there : "LEAT_DRIVERS names no known driver");
+}
+
+static leat_status find_driver(const char *what, const char *name, struct leati_driver **driver, int *ordinal)
+{
+    if (!name)
+        name = leati_option(LEATI_OPTION_DEVICE);
+    return name ? find_named(what, name, driver, ordinal) : find_best(what, driver, ordinal);
+}
+
+/* ---- open and close ---- */
+
+/* Under open_lock, which keeps the list as it is. */
+static struct leat_device *find_open(const struct leati_driver *driver, int ordinal)
+{
+    for (struct leat_device *device = list; device; device = device->next)
+        if (device->driver == driver && device->ordinal == ordinal && !device->wrapped)
+            return device;
+    return NULL;
+}
+
+struct leat_device *leati_device_of(const struct leati_driver *driver, const void *native)
+{
+    struct leat_device *device;
+
+    pthread_mutex_lock(&list_lock);
+    for (device = list; device; device = device->next)
+        if (device->driver == driver && device->native == native)
+            break;
+    pthread_mutex_unlock(&list_lock);
+    return device;
+}
+
+/* Under open_lock. */
+static leat_status open_new(const char *what, struct leati_driver *driver, int ordinal, void *context,
+                            leat_device **opened)
+{
+    struct leat_device *device = leati_handle_new(&leati_device_handles);
+    leat_status status;
+
+    if (!device)
+        return leati_fail(LEAT_ERROR_HOST_MEMORY, "%s: no memory for the device handle", what);
+    device->driver = driver;
+    device->ordinal = ordinal;
+    device->wrapped = context != NULL;
+    device->opens = 1;
+    atomic_init(&device->peers, 0);
+    snprintf(device->name, sizeof device->name, "%.7s:%d", driver->name, ordinal);
+    status = driver->ops->device_open(driver, ordinal, context, &device->native);
+    if (status != LEAT_OK) {
+        leati_fail_in(status, "%s: opening %s", what, device->name);
+        leati_handle_free(&leati_device_handles, device);
+        return status;
+    }
+    pthread_mutex_init(&device->lock, NULL);
+    link_init(&device->streams);
+    link_init(&device->events);
+    link_init(&device->modules);
+    pthread_mutex_lock(&list_lock);
+    device->next = list;
+    list = device;
+    pthread_mutex_unlock(&list_lock);
+    leati_handle_publish(device);
+    *opened = device;
+    return LEAT_OK;
+}
+
+static leat_status open_device(const char *what, const char *name, void *context, leat_device **device)
+{
+    struct leati_driver *driver;
+    struct leat_device *open;
+    leat_status status = LEAT_OK;
+    int ordinal;
+
+    LEATI_TRY(leati_check_permitted(what));
+    LEATI_TRY(leati_check_not_null(what, "device", device));
+    LEATI_TRY(find_driver(what, name, &driver, &ordinal));
+    pthread_mutex_lock(&open_lock);
+    open = context ? NULL : find_open(driver, ordinal);
+    if (open) {
+        open->opens++;
+        *device = open;
+    } else {
+        status = open_new(what, driver, ordinal, context, device);
+    }
+    pthread_mutex_unlock(&open_lock);
+    return status;
+}
+
+leat_status leat_device_open(const char *name, leat_device **device)
+{
+    return open_device("leat_device_open", name, NULL, device);
+}
+
+leat_status leat_device_wrap(const char *name, void *native_context, leat_device **device)
+{
+    LEATI_TRY(leati_check_not_null("leat_device_wrap", "native_context", native_context));
+    return open_device("leat_device_wrap", name, native_context, device);
+}
+
+static leat_status first_of(leat_status first, leat_status second)
+{
+    return first != LEAT_OK ? first : second;
+}
+
+static void list_remove(struct leat_device *device)
+{
+    struct leat_device **place = &list;
+
+    pthread_mutex_lock(&list_lock);
+    while (*place != device)
+        place = &(*place)->next;
+    *place = device->next;
+    /* Opened again it has a new context, to which nobody has access yet. Relaxed: the mark guards no data. */
+    for (struct leat_device *other = list; other && device->ordinal < 64; other = other->next)
+        if (other->driver == device->driver)
+            atomic_fetch_and_explicit(&other->peers, ~(UINT64_C(1) << device->ordinal), memory_order_relaxed);
+    pthread_mutex_unlock(&list_lock);
+}
+
+/* Relaxed throughout: the marks guard no data; a copy that comes before the access is switched on goes through host
+ * memory and is right as well. */
+static leat_status enable_peer(struct leat_device *device, struct leat_device *peer)
+{
+    uint64_t bit = UINT64_C(1) << peer->ordinal;
+    leat_status status;
+
+    if (atomic_fetch_or_explicit(&device->peers, bit, memory_order_relaxed) & bit)
+        return LEAT_OK;
+    status = device->driver->ops->peer_enable(device->driver, device->native, peer->native);
+    if (status != LEAT_OK)
+        atomic_fetch_and_explicit(&device->peers, ~bit, memory_order_relaxed);
+    return status;
+}
+
+leat_status leati_enable_peers(struct leat_device *first, struct leat_device *second)
+{
+    if (first == second || !first->driver->ops->peer_enable || first->ordinal > 63 || second->ordinal > 63)
+        return LEAT_OK;
+    LEATI_TRY(enable_peer(first, second));
+    return enable_peer(second, first);
+}
+
+/* Under open_lock, which keeps others from opening the device half closed. */
+static leat_status close_last(struct leat_device *device)
+{
+    struct leati_driver *driver = device->driver;
+    leat_status status;
+
+    list_remove(device);
+    /* From here on calls with the handle are refused; those still inside are the caller's fault. */
+    leati_handle_retire(&leati_device_handles, device);
+    status = driver->ops->device_synchronize(driver, device->native);
+    status = first_of(status, leati_streams_close(device));
+    status = first_of(status, leati_events_close(device));
+    status = first_of(status, leati_modules_close(device));
+    status = first_of(status, leati_memory_close(device));
+    status = first_of(status, driver->ops->device_close(driver, device->native));
+    if (status != LEAT_OK)
+        leati_fail_in(status, "leat_device_close: %s is closed, but", device->name);
+    pthread_mutex_destroy(&device->lock);
+    leati_handle_free(&leati_device_handles, device);
+    return status;
+}
+
+leat_status leat_device_close(leat_device *device)
+{
+    leat_status status = LEAT_OK;
+
+    if (!device)
+        return LEAT_OK;
+    LEATI_TRY(leati_check_permitted("leat_device_close"));
+    pthread_mutex_lock(&open_lock);
+    status = leati_check_device("leat_device_close", device);
+    if (status == LEAT_OK && --device->opens == 0)
+        status = close_last(device);
+    pthread_mutex_unlock(&open_lock);
+    return status;
+}
+
+leat_status leat_device_synchronize(leat_device *device)
+{
+    leat_status status;
+
+    LEATI_TRY(leati_check_permitted("leat_device_synchronize"));
+    LEATI_TRY(leati_check_device("leat_device_synchronize", device));
+    status = device->driver->ops->device_synchronize(device->driver, device->native);
+    return status == LEAT_OK ? status : leati_fail_in(status, "leat_device_synchronize on %s", device->name);
+}
+
+/* ---- describing ---- */
+
+static leat_status fill_info(struct leati_driver *driver, int ordinal, leat_device_info *info)
+{
+    leat_device_info filled;
+
+    memset(&filled, 0, sizeof filled);
+    filled.numa_node = -1;
+    LEATI_TRY(driver->ops->device_info(driver, ordinal, &filled));
+    filled.ordinal = ordinal;
+    snprintf(filled.driver, sizeof filled.driver, "%s", driver->name);
+    snprintf(filled.name, sizeof filled.name, "%.7s:%d", driver->name, ordinal);
+    filled.unified_addressing = 1;
+    *info = filled;
+    return LEAT_OK;
+}
+
+leat_status leat_device_query(leat_device *device, leat_device_info *info)
+{
+    leat_status status;
+
+    LEATI_TRY(leati_check_device("leat_device_query", device));
+    LEATI_TRY(leati_check_not_null("leat_device_query", "info", info));
+    status = fill_info(device->driver, device->ordinal, info);
+    return status == LEAT_OK ? status : leati_fail_in(status, "leat_device_query of %s", device->name);
+}
+
+leat_status leat_device_memory(leat_device *device, uint64_t *free_bytes, uint64_t *total_bytes)
+{
+    uint64_t free_now, total;
+    leat_status status;
+
+    LEATI_TRY(leati_check_device("leat_device_memory", device));
+    status = device->driver->ops->device_memory(device->driver, device->native, &free_now, &total);
+    if (status != LEAT_OK)
+        return leati_fail_in(status, "leat_device_memory of %s", device->name);
+    if (free_bytes)
+        *free_bytes = free_now;
+    if (total_bytes)
+        *total_bytes = total;
+    return LEAT_OK;
+}
+
+leat_status leat_device_list(unsigned index, leat_device_info *info)
+{
+    struct leati_driver *driver;
+    leat_status status;
+    unsigned past = index;
+
+    LEATI_TRY(leati_check_not_null("leat_device_list", "info", info));
+    for (unsigned i = 0; (driver = leati_registry_driver(i, &status, NULL)); i++) {
+        if (status != LEAT_OK)
+            continue;
+        if (past < (unsigned)driver->device_count) {
+            status = fill_info(driver, (int)past, info);
+            return status == LEAT_OK ? status : leati_fail_in(status, "leat_device_list(%u)", index);
+        }
+        past -= (unsigned)driver->device_count;
+    }
+    return leati_fail(LEAT_ERROR_NO_DEVICE, "leat_device_list: index %u is past the last device", index);
+}
+
+leat_status leat_driver_list(unsigned index, leat_driver_info *info)
+{
+    struct leati_driver *driver;
+    leat_driver_info filled;
+    leat_status status;
+    const char *reason;
+
+    LEATI_TRY(leati_check_not_null("leat_driver_list", "info", info));
+    driver = leati_registry_driver(index, &status, &reason);
+    if (!driver)
+        return leati_fail(LEAT_ERROR_NO_DRIVER, "leat_driver_list: index %u is past the last driver", index);
+    memset(&filled, 0, sizeof filled);
+    snprintf(filled.name, sizeof filled.name, "%s", driver->name);
+    filled.status = status;
+    snprintf(filled.reason, sizeof filled.reason, "%s", status == LEAT_OK ? "" : reason);
+    snprintf(filled.library, sizeof filled.library, "%s", driver->library);
+    snprintf(filled.version, sizeof filled.version, "%s", driver->version);
+    filled.device_count = (unsigned)driver->device_count;
+    *info = filled;
+    return LEAT_OK;
+}
+
+leat_status leat_device_native(leat_device *device, void **native_context)
+{
+    LEATI_TRY(leati_check_device("leat_device_native", device));
+    LEATI_TRY(leati_check_not_null("leat_device_native", "native_context", native_context));
+    *native_context = device->driver->ops->device_native(device->driver, device->native);
+    return LEAT_OK;
+}
+
+leat_status leat_native_symbol(leat_device *device, const char *name, void **symbol)
+{
+    void *found;
+
+    LEATI_TRY(leati_check_device("leat_native_symbol", device));
+    LEATI_TRY(leati_check_not_null("leat_native_symbol", "name", name));
+    LEATI_TRY(leati_check_not_null("leat_native_symbol", "symbol", symbol));
+    if (!device->driver->ops->symbol)
+        return leati_fail(LEAT_ERROR_UNSUPPORTED, "leat_native_symbol: %s has no vendor's library behind it",
+                          device->name);
+    found = device->driver->ops->symbol(device->driver, name);
+    if (!found)
+        return leati_fail(LEAT_ERROR_NOT_FOUND, "leat_native_symbol: %s does not export '%s'",
+                          device->driver->library, name);
+    *symbol = found;
+    return LEAT_OK;
+}

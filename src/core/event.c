@@ -1,0 +1,201 @@
+/* event.c - events: marks in streams. */
+#include "core/core.h"
+
+struct leati_handles leati_event_handles = LEATI_HANDLES(struct leat_event);
+
+leat_status leati_check_event(const char *what, const leat_event *event)
+{
+    if (leati_handle_live(&leati_event_handles, event))
+        return LEAT_OK;
+    return leati_fail(LEAT_ERROR_HANDLE,
+                      "%s: event %p is not a live event: it was destroyed, its device was closed, or it never came from "
+                      "leat",
+                      what, (const void *)event);
+}
+
+/* NULL, with a sentence, when there is no memory for it. */
+static leat_event *new_event(const char *what, leat_device *device)
+{
+    leat_event *event = leati_handle_new(&leati_event_handles);
+
+    if (event)
+        event->device = device;
+    else
+        leati_fail(LEAT_ERROR_HOST_MEMORY, "%s: no memory for the event handle", what);
+    return event;
+}
+
+/* The last step of making an event: from here on it is the user's. */
+static leat_status publish(leat_status status, const char *what, leat_event *event, leat_event **out)
+{
+    if (status != LEAT_OK) {
+        leati_fail_in(status, "%s on %s", what, event->device->name);
+        leati_handle_free(&leati_event_handles, event);
+        return status;
+    }
+    pthread_mutex_lock(&event->device->lock);
+    leati_link_add(&event->device->events, &event->link);
+    pthread_mutex_unlock(&event->device->lock);
+    leati_handle_publish(event);
+    *out = event;
+    return LEAT_OK;
+}
+
+leat_status leat_event_create(leat_device *device, leat_event **event)
+{
+    leat_event *made;
+    leat_status status;
+
+    LEATI_TRY(leati_check_permitted("leat_event_create"));
+    LEATI_TRY(leati_check_device("leat_event_create", device));
+    LEATI_TRY(leati_check_not_null("leat_event_create", "event", event));
+    made = new_event("leat_event_create", device);
+    if (!made)
+        return LEAT_ERROR_HOST_MEMORY;
+    atomic_init(&made->recorded, false);
+    status = device->driver->ops->event_create(device->driver, device->native, &made->native);
+    return publish(status, "leat_event_create", made, event);
+}
+
+leat_status leat_event_wrap(leat_device *device, void *native, leat_event **event)
+{
+    leat_event *made;
+    leat_status status;
+
+    LEATI_TRY(leati_check_permitted("leat_event_wrap"));
+    LEATI_TRY(leati_check_device("leat_event_wrap", device));
+    LEATI_TRY(leati_check_not_null("leat_event_wrap", "native", native));
+    LEATI_TRY(leati_check_not_null("leat_event_wrap", "event", event));
+    made = new_event("leat_event_wrap", device);
+    if (!made)
+        return LEAT_ERROR_HOST_MEMORY;
+    atomic_init(&made->recorded, true);
+    status = device->driver->ops->event_adopt(device->driver, device->native, native, &made->native);
+    return publish(status, "leat_event_wrap", made, event);
+}
+
+/* Ends an event that is retired already. */
+static leat_status end_event(leat_event *event)
+{
+    struct leati_driver *driver = event->device->driver;
+    leat_status status = driver->ops->event_destroy(driver, event->native);
+
+    leati_handle_free(&leati_event_handles, event);
+    return status;
+}
+
+leat_status leat_event_destroy(leat_event *event)
+{
+    leat_device *device;
+    leat_status status;
+
+    if (!event)
+        return LEAT_OK;
+    LEATI_TRY(leati_check_permitted("leat_event_destroy"));
+    if (!leati_handle_retire(&leati_event_handles, event))
+        return leati_check_event("leat_event_destroy", event);
+    device = event->device;
+    pthread_mutex_lock(&device->lock);
+    leati_link_remove(&event->link);
+    pthread_mutex_unlock(&device->lock);
+    status = end_event(event);
+    return status == LEAT_OK ? status : leati_fail_in(status, "leat_event_destroy on %s: it is gone, but", device->name);
+}
+
+leat_status leati_events_close(struct leat_device *device)
+{
+    leat_status first = LEAT_OK;
+
+    while (device->events.next != &device->events) {
+        leat_event *event = LEATI_OWNER(device->events.next, leat_event);
+        leat_status status;
+
+        leati_link_remove(&event->link);
+        leati_handle_retire(&leati_event_handles, event);
+        status = end_event(event);
+        first = first != LEAT_OK ? first : status;
+    }
+    return first;
+}
+
+leat_status leat_event_native(leat_event *event, void **native)
+{
+    LEATI_TRY(leati_check_event("leat_event_native", event));
+    LEATI_TRY(leati_check_not_null("leat_event_native", "native", native));
+    *native = event->device->driver->ops->event_native(event->device->driver, event->native);
+    return LEAT_OK;
+}
+
+leat_status leat_event_record(leat_event *event, leat_stream *stream)
+{
+    struct leati_driver *driver;
+    leat_status status;
+
+    LEATI_TRY(leati_check_permitted("leat_event_record"));
+    LEATI_TRY(leati_check_event("leat_event_record", event));
+    LEATI_TRY(leati_check_stream("leat_event_record", stream));
+    if (event->device != stream->device)
+        return leati_fail(LEAT_ERROR_INVALID,
+                          "leat_event_record: the event is of %s and the stream of %s; create the event on the "
+                          "stream's device",
+                          event->device->name, stream->device->name);
+    driver = event->device->driver;
+    status = driver->ops->event_record(driver, event->native, stream->native);
+    if (status != LEAT_OK)
+        return leati_fail_in(status, "leat_event_record on %s", event->device->name);
+    /* Release: who sees the mark finds the record already given to the driver. */
+    atomic_store_explicit(&event->recorded, true, memory_order_release);
+    return LEAT_OK;
+}
+
+/* Acquire: the record that set it was given to the driver before. */
+static bool was_recorded(leat_event *event)
+{
+    return atomic_load_explicit(&event->recorded, memory_order_acquire);
+}
+
+leat_status leat_event_synchronize(leat_event *event)
+{
+    struct leati_driver *driver;
+    leat_status status;
+
+    LEATI_TRY(leati_check_permitted("leat_event_synchronize"));
+    LEATI_TRY(leati_check_event("leat_event_synchronize", event));
+    if (!was_recorded(event))
+        return LEAT_OK;
+    driver = event->device->driver;
+    status = driver->ops->event_synchronize(driver, event->native);
+    return status == LEAT_OK ? status : leati_fail_in(status, "leat_event_synchronize on %s", event->device->name);
+}
+
+leat_status leat_event_query(leat_event *event)
+{
+    struct leati_driver *driver;
+    leat_status status;
+
+    LEATI_TRY(leati_check_event("leat_event_query", event));
+    if (!was_recorded(event))
+        return LEAT_OK;
+    driver = event->device->driver;
+    status = driver->ops->event_query(driver, event->native);
+    return status >= LEAT_OK ? status : leati_fail_in(status, "leat_event_query on %s", event->device->name);
+}
+
+leat_status leat_event_elapsed(leat_event *start, leat_event *end, double *milliseconds)
+{
+    struct leati_driver *driver;
+    leat_status status;
+
+    LEATI_TRY(leati_check_event("leat_event_elapsed: start", start));
+    LEATI_TRY(leati_check_event("leat_event_elapsed: end", end));
+    LEATI_TRY(leati_check_not_null("leat_event_elapsed", "milliseconds", milliseconds));
+    if (start->device != end->device)
+        return leati_fail(LEAT_ERROR_INVALID, "leat_event_elapsed: start is of %s and end of %s; both must be of one device",
+                          start->device->name, end->device->name);
+    if (!was_recorded(start) || !was_recorded(end))
+        return leati_fail(LEAT_ERROR_INVALID, "leat_event_elapsed: the %s event was never recorded",
+                          was_recorded(start) ? "end" : "start");
+    driver = start->device->driver;
+    status = driver->ops->event_elapsed(driver, start->native, end->native, milliseconds);
+    return status >= LEAT_OK ? status : leati_fail_in(status, "leat_event_elapsed on %s", start->device->name);
+}

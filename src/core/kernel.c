@@ -1,0 +1,331 @@
+/* kernel.c - modules, kernels and launches. */
+#include "core/core.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct leati_handles leati_module_handles = LEATI_HANDLES(struct leat_module);
+struct leati_handles leati_kernel_handles = LEATI_HANDLES(struct leat_kernel);
+
+static leat_status check_module(const char *what, const leat_module *module)
+{
+    if (leati_handle_live(&leati_module_handles, module))
+        return LEAT_OK;
+    return leati_fail(LEAT_ERROR_HANDLE,
+                      "%s: module %p is not loaded: it was unloaded, its device was closed, or it never came from leat", what,
+                      (const void *)module);
+}
+
+static leat_status check_kernel(const char *what, const leat_kernel *kernel)
+{
+    if (leati_handle_live(&leati_kernel_handles, kernel))
+        return LEAT_OK;
+    return leati_fail(LEAT_ERROR_HANDLE,
+                      "%s: kernel %p is not a live kernel: its module was unloaded, or it never came from leat", what,
+                      (const void *)kernel);
+}
+
+static leat_module *new_module(leat_device *device, void *native)
+{
+    leat_module *module = leati_handle_new(&leati_module_handles);
+
+    if (!module) {
+        leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the module handle");
+        return NULL;
+    }
+    module->device = device;
+    module->native = native;
+    return module;
+}
+
+/* Loads a NUL-terminated copy of an image. */
+static leat_status load(leat_device *device, const void *image, size_t bytes, leat_module **module)
+{
+    struct leati_driver *driver = device->driver;
+    leat_module *made = new_module(device, NULL);
+    leat_status status;
+
+    if (!made)
+        return LEAT_ERROR_HOST_MEMORY;
+    status = driver->ops->module_load(driver, device->native, image, bytes, &made->native);
+    if (status != LEAT_OK) {
+        leati_handle_free(&leati_module_handles, made);
+        return status;
+    }
+    pthread_mutex_lock(&device->lock);
+    leati_link_add(&device->modules, &made->link);
+    pthread_mutex_unlock(&device->lock);
+    leati_handle_publish(made);
+    *module = made;
+    return LEAT_OK;
+}
+
+leat_status leat_module_load(leat_device *device, const void *image, size_t bytes, leat_module **module)
+{
+    leat_status status;
+    char *copy;
+
+    LEATI_TRY(leati_check_permitted("leat_module_load"));
+    LEATI_TRY(leati_check_device("leat_module_load", device));
+    LEATI_TRY(leati_check_not_null("leat_module_load", "image", image));
+    LEATI_TRY(leati_check_not_null("leat_module_load", "module", module));
+    if (!bytes || bytes == SIZE_MAX)
+        return leati_fail(LEAT_ERROR_INVALID, "leat_module_load: an image of %zu bytes; give its size", bytes);
+    copy = malloc(bytes + 1);
+    if (!copy)
+        return leati_fail(LEAT_ERROR_HOST_MEMORY, "leat_module_load: no memory for a copy of %zu bytes", bytes);
+    memcpy(copy, image, bytes);
+    copy[bytes] = '\0';
+    status = load(device, copy, bytes, module);
+    free(copy);
+    return status == LEAT_OK ? status : leati_fail_in(status, "leat_module_load on %s", device->name);
+}
+
+/* Reads a whole file, with a NUL behind it. */
+static leat_status read_file(const char *path, char **content, size_t *bytes)
+{
+    size_t capacity = 1 << 16, used = 0, got;
+    leat_status status = LEAT_OK;
+    char *buffer = NULL;
+    FILE *file = fopen(path, "rb");
+
+    if (!file)
+        return leati_fail(errno == ENOENT ? LEAT_ERROR_NOT_FOUND : LEAT_ERROR_SYSTEM, "%s: %s", path, strerror(errno));
+    do {
+        char *larger = realloc(buffer, capacity *= 2);
+
+        if (!larger) {
+            status = leati_fail(LEAT_ERROR_HOST_MEMORY, "%s: no memory to read it", path);
+            break;
+        }
+        buffer = larger;
+        got = fread(buffer + used, 1, capacity - used - 1, file);
+        used += got;
+    } while (got && !feof(file));
+    if (status == LEAT_OK && ferror(file))
+        status = leati_fail(LEAT_ERROR_SYSTEM, "%s: cannot be read: %s", path, strerror(errno));
+    fclose(file);
+    if (status == LEAT_OK && !used)
+        status = leati_fail(LEAT_ERROR_IMAGE, "%s is empty", path);
+    if (status != LEAT_OK) {
+        free(buffer);
+        return status;
+    }
+    buffer[used] = '\0';
+    *content = buffer;
+    *bytes = used;
+    return LEAT_OK;
+}
+
+leat_status leat_module_load_file(leat_device *device, const char *path, leat_module **module)
+{
+    leat_status status;
+    char *content;
+    size_t bytes;
+
+    LEATI_TRY(leati_check_permitted("leat_module_load_file"));
+    LEATI_TRY(leati_check_device("leat_module_load_file", device));
+    LEATI_TRY(leati_check_not_null("leat_module_load_file", "path", path));
+    LEATI_TRY(leati_check_not_null("leat_module_load_file", "module", module));
+    status = read_file(path, &content, &bytes);
+    if (status == LEAT_OK) {
+        status = load(device, content, bytes, module);
+        free(content);
+    }
+    return status == LEAT_OK ? status : leati_fail_in(status, "leat_module_load_file of %s on %s", path, device->name);
+}
+
+leat_status leat_module_builtin(leat_device *device, leat_module **module)
+{
+    struct leati_driver *driver;
+    leat_status status = LEAT_OK;
+    void *native;
+
+    LEATI_TRY(leati_check_permitted("leat_module_builtin"));
+    LEATI_TRY(leati_check_device("leat_module_builtin", device));
+    LEATI_TRY(leati_check_not_null("leat_module_builtin", "module", module));
+    driver = device->driver;
+    pthread_mutex_lock(&device->lock);
+    if (!device->builtin) {
+        leat_module *made = new_module(device, NULL);
+
+        status = made ? driver->ops->module_builtin(driver, device->native, &native) : LEAT_ERROR_HOST_MEMORY;
+        if (status == LEAT_OK) {
+            made->native = native;
+            leati_link_add(&device->modules, &made->link);
+            leati_handle_publish(made);
+            device->builtin = made;
+        } else if (made) {
+            leati_handle_free(&leati_module_handles, made);
+        }
+    }
+    if (status == LEAT_OK)
+        *module = device->builtin;
+    pthread_mutex_unlock(&device->lock);
+    return status == LEAT_OK ? status : leati_fail_in(status, "leat_module_builtin on %s", device->name);
+}
+
+/* Ends a module that is retired and unlinked already. */
+static leat_status end_module(leat_module *module)
+{
+    struct leati_driver *driver = module->device->driver;
+    leat_status status;
+
+    while (module->kernels) {
+        leat_kernel *kernel = module->kernels;
+
+        module->kernels = kernel->next;
+        leati_handle_retire(&leati_kernel_handles, kernel);
+        free(kernel->name);
+        leati_handle_free(&leati_kernel_handles, kernel);
+    }
+    status = driver->ops->module_unload(driver, module->device->native, module->native);
+    leati_handle_free(&leati_module_handles, module);
+    return status;
+}
+
+leat_status leat_module_unload(leat_module *module)
+{
+    leat_device *device;
+    leat_status status;
+
+    if (!module)
+        return LEAT_OK;
+    LEATI_TRY(leati_check_permitted("leat_module_unload"));
+    LEATI_TRY(check_module("leat_module_unload", module));
+    if (module == module->device->builtin)
+        return leati_fail(LEAT_ERROR_INVALID, "leat_module_unload: the built-in module belongs to %s and goes with it",
+                          module->device->name);
+    if (!leati_handle_retire(&leati_module_handles, module))
+        return check_module("leat_module_unload", module);
+    device = module->device;
+    pthread_mutex_lock(&device->lock);
+    leati_link_remove(&module->link);
+    pthread_mutex_unlock(&device->lock);
+    status = end_module(module);
+    return status == LEAT_OK ? status : leati_fail_in(status, "leat_module_unload on %s: it is gone, but", device->name);
+}
+
+leat_status leati_modules_close(struct leat_device *device)
+{
+    leat_status first = LEAT_OK;
+
+    while (device->modules.next != &device->modules) {
+        leat_module *module = LEATI_OWNER(device->modules.next, leat_module);
+        leat_status status;
+
+        leati_link_remove(&module->link);
+        leati_handle_retire(&leati_module_handles, module);
+        status = end_module(module);
+        first = first != LEAT_OK ? first : status;
+    }
+    device->builtin = NULL;
+    return first;
+}
+
+static leat_kernel *find_kernel(leat_module *module, const char *name)
+{
+    leat_kernel *kernel = module->kernels;
+
+    while (kernel && strcmp(kernel->name, name))
+        kernel = kernel->next;
+    return kernel;
+}
+
+/* Under the device's lock. */
+static leat_status make_kernel(leat_module *module, const char *name, leat_kernel **kernel)
+{
+    struct leati_driver *driver = module->device->driver;
+    leat_kernel *made = leati_handle_new(&leati_kernel_handles);
+    char *kept = strdup(name);
+    leat_status status;
+
+    status = made && kept ? driver->ops->kernel_get(driver, module->device->native, module->native, name, &made->native,
+                                                    &made->shape)
+                          : leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the kernel handle");
+    if (status != LEAT_OK) {
+        if (made)
+            leati_handle_free(&leati_kernel_handles, made);
+        free(kept);
+        return status;
+    }
+    made->module = module;
+    made->name = kept;
+    made->next = module->kernels;
+    module->kernels = made;
+    leati_handle_publish(made);
+    *kernel = made;
+    return LEAT_OK;
+}
+
+leat_status leat_kernel_get(leat_module *module, const char *name, leat_kernel **kernel)
+{
+    leat_status status = LEAT_OK;
+    leat_kernel *found;
+
+    LEATI_TRY(leati_check_permitted("leat_kernel_get"));
+    LEATI_TRY(check_module("leat_kernel_get", module));
+    LEATI_TRY(leati_check_not_null("leat_kernel_get", "name", name));
+    LEATI_TRY(leati_check_not_null("leat_kernel_get", "kernel", kernel));
+    pthread_mutex_lock(&module->device->lock);
+    found = find_kernel(module, name);
+    if (!found)
+        status = make_kernel(module, name, &found);
+    pthread_mutex_unlock(&module->device->lock);
+    if (status != LEAT_OK)
+        return leati_fail_in(status, "leat_kernel_get of '%s' on %s", name, module->device->name);
+    *kernel = found;
+    return LEAT_OK;
+}
+
+leat_status leat_kernel_parameter_count(leat_kernel *kernel, int *count)
+{
+    LEATI_TRY(check_kernel("leat_kernel_parameter_count", kernel));
+    LEATI_TRY(leati_check_not_null("leat_kernel_parameter_count", "count", count));
+    *count = kernel->shape.parameter_count;
+    return LEAT_OK;
+}
+
+static leat_status check_launch(const leat_stream *stream, const leat_kernel *kernel, leat_dim3 grid, leat_dim3 block,
+                                void *const *args, unsigned argument_count)
+{
+    uint64_t threads = (uint64_t)block.x * block.y;
+
+    if (kernel->module->device != stream->device)
+        return leati_fail(LEAT_ERROR_INVALID, "the kernel is loaded on %s and the stream is of %s; load the module there",
+                          kernel->module->device->name, stream->device->name);
+    if (!grid.x || !grid.y || !grid.z || !block.x || !block.y || !block.z)
+        return leati_fail(LEAT_ERROR_INVALID, "grid %u x %u x %u, block %u x %u x %u: no dimension may be 0", grid.x, grid.y,
+                          grid.z, block.x, block.y, block.z);
+    if (threads > kernel->shape.max_block_threads || threads * block.z > kernel->shape.max_block_threads)
+        return leati_fail(LEAT_ERROR_INVALID, "a block of %u x %u x %u threads; this kernel runs at most %u", block.x, block.y,
+                          block.z, kernel->shape.max_block_threads);
+    if (kernel->shape.parameter_count >= 0 && argument_count != (unsigned)kernel->shape.parameter_count)
+        return leati_fail(LEAT_ERROR_INVALID, "%u arguments given; the kernel takes %d", argument_count,
+                          kernel->shape.parameter_count);
+    for (unsigned i = 0; i < argument_count; i++)
+        if (!args || !args[i])
+            return leati_fail(LEAT_ERROR_INVALID, "%s is NULL; it must point to the value of parameter %u",
+                              args ? "an element of args" : "args", i);
+    return LEAT_OK;
+}
+
+leat_status leat_launch(leat_stream *stream, leat_kernel *kernel, leat_dim3 grid, leat_dim3 block, size_t shared_bytes,
+                        void *const *args, unsigned argument_count)
+{
+    struct leati_driver *driver;
+    leat_status status;
+
+    LEATI_TRY(leati_check_permitted("leat_launch"));
+    LEATI_TRY(leati_check_stream("leat_launch", stream));
+    LEATI_TRY(check_kernel("leat_launch", kernel));
+    driver = stream->device->driver;
+    status = check_launch(stream, kernel, grid, block, args, argument_count);
+    if (status == LEAT_OK)
+        status = driver->ops->launch(driver, stream->native, kernel->native, grid, block, shared_bytes, args, argument_count);
+    return status == LEAT_OK
+               ? status
+               : leati_fail_in(status, "leat_launch of '%s' on %s", kernel->name, stream->device->name);
+}

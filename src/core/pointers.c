@@ -1,0 +1,343 @@
+/* pointers.c - the table of memory that leat knows, and what an address is. */
+#include "core/core.h"
+
+#include "base/ranges.h"
+#include "driver/registry.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#ifndef MADV_POPULATE_WRITE /* Linux 5.14 */
+#define MADV_POPULATE_WRITE 23
+#endif
+
+/* Guards the table. Look-ups share it; the values are only changed while it is held alone. */
+static pthread_rwlock_t table_lock = PTHREAD_RWLOCK_INITIALIZER;
+static struct leati_ranges table;
+
+const char *leat_kind_name(leat_kind kind)
+{
+    switch (kind) {
+    case LEAT_KIND_PAGEABLE:
+        return "pageable";
+    case LEAT_KIND_PINNED:
+        return "pinned";
+    case LEAT_KIND_DEVICE:
+        return "device";
+    case LEAT_KIND_MANAGED:
+        return "managed";
+    }
+    return "unknown";
+}
+
+leat_status leati_pointers_add(const struct leati_memory *memory)
+{
+    struct leati_memory *kept = malloc(sizeof *kept);
+    const struct leati_range *other;
+    leat_status status = LEAT_OK;
+
+    if (!kept)
+        return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the table of pointers");
+    *kept = *memory;
+    pthread_rwlock_wrlock(&table_lock);
+    other = leati_ranges_overlap(&table, memory->base, memory->bytes);
+    if (other)
+        status = leati_fail(LEAT_ERROR_REGISTERED,
+                            "the range %p + %zu overlaps %p + %zu, which leat already knows as %s memory",
+                            (void *)memory->base, memory->bytes, (void *)other->base, other->bytes,
+                            leat_kind_name(((struct leati_memory *)other->value)->kind));
+    else if (!leati_ranges_insert(&table, memory->base, memory->bytes, kept))
+        status = leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the table of pointers");
+    pthread_rwlock_unlock(&table_lock);
+    if (status != LEAT_OK)
+        free(kept);
+    return status;
+}
+
+void leati_pointers_put_back(const struct leati_memory *memory)
+{
+    /* Needs no more memory than was given back a moment ago. Should that be gone all the same, the caller still owns what it
+     * owned, and only the table has forgotten it. */
+    (void)leati_pointers_add(memory);
+}
+
+static const char *origin_words(const struct leati_memory *memory)
+{
+    switch (memory->origin) {
+    case LEATI_ALLOCATED:
+        return memory->kind == LEAT_KIND_DEVICE ? "it was allocated by leat; use leat_free()"
+                                                : "it was allocated by leat; use leat_memory_free()";
+    case LEATI_REGISTERED:
+        return "it was registered; use leat_unregister()";
+    case LEATI_WRAPPED:
+        return "it is wrapped memory of the user's own; use leat_pointer_unwrap()";
+    }
+    return "";
+}
+
+leat_status leati_pointers_take(const char *what, const void *ptr, enum leati_origin origin,
+                                const struct leat_device *device, struct leati_memory *memory)
+{
+    const struct leati_range *range;
+    struct leati_memory *found = NULL;
+    leat_status status = LEAT_OK;
+
+    pthread_rwlock_wrlock(&table_lock);
+    range = leati_ranges_find(&table, (uintptr_t)ptr);
+    if (range)
+        found = range->value;
+    if (!found)
+        status = leati_fail(LEAT_ERROR_POINTER, "%s: %p is not memory that leat knows: freed already, or never leat's",
+                            what, ptr);
+    else if (found->origin != origin)
+        status = leati_fail(LEAT_ERROR_POINTER, "%s: %p cannot be given back this way: %s", what, ptr,
+                            origin_words(found));
+    else if (found->base != (uintptr_t)ptr)
+        status = leati_fail(LEAT_ERROR_POINTER, "%s: %p is %zu bytes inside the allocation at %p; give its start", what,
+                            ptr, (size_t)((uintptr_t)ptr - found->base), (void *)found->base);
+    else if (device && found->device != device)
+        status = leati_fail(LEAT_ERROR_POINTER, "%s: %p is memory of %s, and the stream is of %s", what, ptr,
+                            found->device->name, device->name);
+    else if (device && found->kind != LEAT_KIND_DEVICE)
+        status = leati_fail(LEAT_ERROR_POINTER, "%s: %p is %s memory, not device memory; use leat_memory_free()", what,
+                            ptr, leat_kind_name(found->kind));
+    else
+        leati_ranges_remove(&table, found->base);
+    pthread_rwlock_unlock(&table_lock);
+    if (status == LEAT_OK) {
+        *memory = *found;
+        free(found);
+    }
+    return status;
+}
+
+/* Takes one piece of memory of device out of the table; false when there is none left. */
+static bool take_any(const struct leat_device *device, struct leati_memory *memory)
+{
+    struct leati_memory *found = NULL;
+
+    pthread_rwlock_wrlock(&table_lock);
+    for (size_t i = table.count; i-- && !found;)
+        if (((struct leati_memory *)table.entries[i].value)->device == device)
+            found = table.entries[i].value;
+    if (found)
+        leati_ranges_remove(&table, found->base);
+    if (!table.count)
+        leati_ranges_clear(&table);
+    pthread_rwlock_unlock(&table_lock);
+    if (!found)
+        return false;
+    *memory = *found;
+    free(found);
+    return true;
+}
+
+leat_status leati_memory_close(struct leat_device *device)
+{
+    const struct leati_driver_ops *ops = device->driver->ops;
+    struct leati_memory memory;
+    leat_status first = LEAT_OK;
+
+    while (take_any(device, &memory)) {
+        void *ptr = (void *)memory.base;
+        leat_status status = LEAT_OK;
+
+        if (memory.origin == LEATI_REGISTERED)
+            status = ops->host_unregister(device->driver, device->native, ptr);
+        else if (memory.origin == LEATI_ALLOCATED && memory.kind == LEAT_KIND_PINNED)
+            status = ops->host_free(device->driver, device->native, ptr);
+        else if (memory.origin == LEATI_ALLOCATED)
+            status = ops->mem_free(device->driver, device->native, ptr);
+        first = first != LEAT_OK ? first : status;
+    }
+    return first;
+}
+
+/* ---- what is this address? ---- */
+
+static void fill_pageable(const void *ptr, struct leati_target *target)
+{
+    memset(target, 0, sizeof *target);
+    target->end.ptr = (void *)(uintptr_t)ptr;
+}
+
+static bool find_known(const void *ptr, struct leati_target *target)
+{
+    const struct leati_range *range;
+
+    pthread_rwlock_rdlock(&table_lock);
+    range = leati_ranges_find(&table, (uintptr_t)ptr);
+    if (range) {
+        const struct leati_memory *memory = range->value;
+
+        fill_pageable(ptr, target);
+        target->end.kind = memory->kind;
+        target->end.device = memory->kind == LEAT_KIND_DEVICE ? memory->device->native : NULL;
+        target->device = memory->device;
+        target->driver = memory->device->driver;
+        target->base = memory->base;
+        target->bytes = memory->bytes;
+        target->owned = memory->origin == LEATI_ALLOCATED;
+    }
+    pthread_rwlock_unlock(&table_lock);
+    return range != NULL;
+}
+
+/* Asks every driver that is loaded; the first that knows the address wins. */
+static leat_status ask_drivers(const void *ptr, struct leati_target *target)
+{
+    struct leati_driver *driver;
+    leat_status loaded;
+
+    fill_pageable(ptr, target);
+    for (unsigned i = 0; (driver = leati_registry_driver(i, &loaded, NULL)); i++) {
+        struct leati_place place = {.kind = LEAT_KIND_PAGEABLE};
+
+        if (loaded != LEAT_OK || !driver->ops->pointer_query)
+            continue;
+        LEATI_TRY(driver->ops->pointer_query(driver, ptr, &place));
+        if (place.kind == LEAT_KIND_PAGEABLE)
+            continue;
+        target->end.kind = place.kind;
+        target->end.device = place.kind == LEAT_KIND_DEVICE ? place.device : NULL;
+        target->device = place.device ? leati_device_of(driver, place.device) : NULL;
+        target->driver = driver;
+        target->base = place.base;
+        target->bytes = place.bytes;
+        target->device_pointer = place.device_pointer;
+        return LEAT_OK;
+    }
+    return LEAT_OK;
+}
+
+leat_status leati_pointers_find(struct leati_driver *driver, const void *ptr, struct leati_target *target)
+{
+    if (!find_known(ptr, target))
+        LEATI_TRY(ask_drivers(ptr, target));
+    /* Memory that another vendor's driver pinned is plain host memory for this one. */
+    if (driver && target->driver && target->driver != driver && target->end.kind == LEAT_KIND_PINNED)
+        target->end.kind = LEAT_KIND_PAGEABLE;
+    return LEAT_OK;
+}
+
+/* Can the byte at address be read? Unknown counts as yes: some sandboxes forbid the question. */
+static bool readable(uintptr_t address)
+{
+    char byte;
+    struct iovec local = {.iov_base = &byte, .iov_len = 1};
+    struct iovec remote = {.iov_base = (void *)address, .iov_len = 1};
+
+    return process_vm_readv(getpid(), &local, 1, &remote, 1, 0) == 1 || errno != EFAULT;
+}
+
+/* Can the byte at address be written? Faults its page in, as the write that follows would. */
+static bool writable(uintptr_t address)
+{
+    static const uintptr_t page_bytes = 4096;
+    static atomic_int supported; /* 0 not asked yet, 1 yes, -1 no; any thread may find out, so relaxed is enough */
+
+    if (!atomic_load_explicit(&supported, memory_order_relaxed)) {
+        char own[1];
+        void *page = (void *)((uintptr_t)own & ~(page_bytes - 1));
+        int yes = madvise(page, page_bytes, MADV_POPULATE_WRITE) == 0;
+
+        atomic_store_explicit(&supported, yes ? 1 : -1, memory_order_relaxed);
+    }
+    if (atomic_load_explicit(&supported, memory_order_relaxed) < 0)
+        return readable(address);
+    return madvise((void *)(address & ~(page_bytes - 1)), page_bytes, MADV_POPULATE_WRITE) == 0 || errno == EAGAIN;
+}
+
+static leat_status check_mapped(const char *name, const void *ptr, size_t bytes, bool write)
+{
+    uintptr_t ends[2] = {(uintptr_t)ptr, (uintptr_t)ptr + bytes - 1};
+
+    for (int i = 0; i < 2; i++) {
+        if (i && ends[1] >> 12 == ends[0] >> 12)
+            break;
+        if (!(write ? writable(ends[i]) : readable(ends[i])))
+            return leati_fail(LEAT_ERROR_POINTER,
+                              "%s: the %s byte of %p + %zu (%p) is not %s: freed or unmapped memory, or a wrong size", name,
+                              i ? "last" : "first", ptr, bytes, (void *)ends[i],
+                              write ? "memory that can be written" : "memory that can be read");
+    }
+    return LEAT_OK;
+}
+
+leat_status leati_pointers_find_range(struct leati_driver *driver, const char *name, const void *ptr, size_t bytes,
+                                      bool write, struct leati_target *target)
+{
+    size_t left;
+
+    if (!ptr)
+        return leati_fail(LEAT_ERROR_POINTER, "%s is NULL", name);
+    if ((uintptr_t)ptr + (bytes - 1) < (uintptr_t)ptr)
+        return leati_fail(LEAT_ERROR_RANGE, "%s: %p + %zu goes past the end of the address space", name, ptr, bytes);
+    LEATI_TRY(leati_pointers_find(driver, ptr, target));
+    if (target->end.kind == LEAT_KIND_PAGEABLE)
+        return check_mapped(name, ptr, bytes, write);
+    left = target->bytes - ((uintptr_t)ptr - target->base);
+    if (target->bytes && bytes > left)
+        return leati_fail(LEAT_ERROR_RANGE,
+                          "%s: %zu bytes from %p go past the end of the %s allocation %p + %zu: %zu bytes are left there",
+                          name, bytes, ptr, leat_kind_name(target->end.kind), (void *)target->base, target->bytes, left);
+    if (target->end.kind == LEAT_KIND_DEVICE && !target->device)
+        return leati_fail(LEAT_ERROR_POINTER, "%s: %p is memory of a device that leat has not opened", name, ptr);
+    return LEAT_OK;
+}
+
+leat_status leat_pointer_query(const void *ptr, leat_pointer_info *info)
+{
+    struct leati_target target;
+    leat_pointer_info filled;
+    leat_status status;
+
+    LEATI_TRY(leati_check_not_null("leat_pointer_query", "ptr", ptr));
+    LEATI_TRY(leati_check_not_null("leat_pointer_query", "info", info));
+    status = leati_pointers_find(NULL, ptr, &target);
+    if (status != LEAT_OK)
+        return leati_fail_in(status, "leat_pointer_query");
+    memset(&filled, 0, sizeof filled);
+    filled.kind = target.end.kind;
+    filled.device = target.device;
+    filled.base = (void *)target.base;
+    filled.bytes = target.bytes;
+    filled.owned = target.owned;
+    if (target.device_pointer)
+        filled.device_pointer = target.device_pointer;
+    else if (filled.kind == LEAT_KIND_PINNED && target.device && target.driver->ops->host_device_pointer)
+        LEATI_TRY(target.driver->ops->host_device_pointer(target.driver, target.device->native, (void *)(uintptr_t)ptr,
+                                                          &filled.device_pointer));
+    else if (filled.kind != LEAT_KIND_PAGEABLE)
+        filled.device_pointer = (void *)(uintptr_t)ptr;
+    *info = filled;
+    return LEAT_OK;
+}
+
+leat_status leat_pointer_wrap(leat_device *device, leat_kind kind, void *ptr, size_t bytes)
+{
+    struct leati_memory memory = {
+        .device = device, .base = (uintptr_t)ptr, .bytes = bytes, .kind = kind, .origin = LEATI_WRAPPED};
+    leat_status status;
+
+    LEATI_TRY(leati_check_device("leat_pointer_wrap", device));
+    LEATI_TRY(leati_check_not_null("leat_pointer_wrap", "ptr", ptr));
+    if (!bytes || (uintptr_t)ptr + (bytes - 1) < (uintptr_t)ptr)
+        return leati_fail(LEAT_ERROR_INVALID, "leat_pointer_wrap: %zu bytes at %p are no range of memory", bytes, ptr);
+    if (kind != LEAT_KIND_DEVICE && kind != LEAT_KIND_PINNED && kind != LEAT_KIND_MANAGED)
+        return leati_fail(LEAT_ERROR_INVALID, "leat_pointer_wrap: kind %d cannot be wrapped; use device, pinned or managed",
+                          (int)kind);
+    status = leati_pointers_add(&memory);
+    return status == LEAT_OK ? status : leati_fail_in(status, "leat_pointer_wrap");
+}
+
+leat_status leat_pointer_unwrap(void *ptr)
+{
+    struct leati_memory memory;
+
+    return ptr ? leati_pointers_take("leat_pointer_unwrap", ptr, LEATI_WRAPPED, NULL, &memory) : LEAT_OK;
+}

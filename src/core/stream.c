@@ -1,0 +1,257 @@
+/* stream.c - streams, and host functions in stream order. */
+#include "core/core.h"
+
+#include <stdlib.h>
+
+struct leati_handles leati_stream_handles = LEATI_HANDLES(struct leat_stream);
+
+leat_status leati_check_stream(const char *what, const leat_stream *stream)
+{
+    if (leati_handle_live(&leati_stream_handles, stream))
+        return LEAT_OK;
+    return leati_fail(LEAT_ERROR_HANDLE,
+                      "%s: stream %p is not a live stream: it was destroyed, its device was closed, or it never came "
+                      "from leat",
+                      what, (const void *)stream);
+}
+
+/* NULL, with a sentence, when there is no memory for it. */
+static leat_stream *new_stream(const char *what, leat_device *device)
+{
+    leat_stream *stream = leati_handle_new(&leati_stream_handles);
+
+    if (stream)
+        stream->device = device;
+    else
+        leati_fail(LEAT_ERROR_HOST_MEMORY, "%s: no memory for the stream handle", what);
+    return stream;
+}
+
+/* The last step of making a stream: from here on it is the user's. */
+static leat_status publish(leat_status status, const char *what, leat_stream *stream, leat_stream **out)
+{
+    if (status != LEAT_OK) {
+        leati_fail_in(status, "%s on %s", what, stream->device->name);
+        leati_handle_free(&leati_stream_handles, stream);
+        return status;
+    }
+    pthread_mutex_lock(&stream->device->lock);
+    leati_link_add(&stream->device->streams, &stream->link);
+    pthread_mutex_unlock(&stream->device->lock);
+    leati_handle_publish(stream);
+    *out = stream;
+    return LEAT_OK;
+}
+
+leat_status leat_stream_create(leat_device *device, leat_stream **stream)
+{
+    leat_stream *made;
+    leat_status status;
+
+    LEATI_TRY(leati_check_permitted("leat_stream_create"));
+    LEATI_TRY(leati_check_device("leat_stream_create", device));
+    LEATI_TRY(leati_check_not_null("leat_stream_create", "stream", stream));
+    made = new_stream("leat_stream_create", device);
+    if (!made)
+        return LEAT_ERROR_HOST_MEMORY;
+    status = device->driver->ops->stream_create(device->driver, device->native, &made->native);
+    return publish(status, "leat_stream_create", made, stream);
+}
+
+leat_status leat_stream_wrap(leat_device *device, void *native, leat_stream **stream)
+{
+    leat_stream *made;
+    leat_status status;
+
+    LEATI_TRY(leati_check_permitted("leat_stream_wrap"));
+    LEATI_TRY(leati_check_device("leat_stream_wrap", device));
+    LEATI_TRY(leati_check_not_null("leat_stream_wrap", "stream", stream));
+    made = new_stream("leat_stream_wrap", device);
+    if (!made)
+        return LEAT_ERROR_HOST_MEMORY;
+    status = device->driver->ops->stream_adopt(device->driver, device->native, native, &made->native);
+    return publish(status, "leat_stream_wrap", made, stream);
+}
+
+/* Ends a stream that is retired already. */
+static leat_status end_stream(leat_stream *stream)
+{
+    struct leati_driver *driver = stream->device->driver;
+    leat_status status = driver->ops->stream_destroy(driver, stream->native);
+
+    leati_handle_free(&leati_stream_handles, stream);
+    return status;
+}
+
+leat_status leat_stream_destroy(leat_stream *stream)
+{
+    leat_device *device;
+    leat_status status;
+
+    if (!stream)
+        return LEAT_OK;
+    LEATI_TRY(leati_check_permitted("leat_stream_destroy"));
+    if (!leati_handle_retire(&leati_stream_handles, stream))
+        return leati_check_stream("leat_stream_destroy", stream);
+    device = stream->device;
+    pthread_mutex_lock(&device->lock);
+    leati_link_remove(&stream->link);
+    pthread_mutex_unlock(&device->lock);
+    status = end_stream(stream);
+    return status == LEAT_OK ? status : leati_fail_in(status, "leat_stream_destroy on %s: it is gone, but", device->name);
+}
+
+static void free_host_calls(struct leat_device *device);
+
+leat_status leati_streams_close(struct leat_device *device)
+{
+    leat_status first = LEAT_OK;
+
+    while (device->streams.next != &device->streams) {
+        leat_stream *stream = LEATI_OWNER(device->streams.next, leat_stream);
+        leat_status status;
+
+        leati_link_remove(&stream->link);
+        leati_handle_retire(&leati_stream_handles, stream);
+        status = end_stream(stream);
+        first = first != LEAT_OK ? first : status;
+    }
+    free_host_calls(device);
+    return first;
+}
+
+leat_status leat_stream_device(leat_stream *stream, leat_device **device)
+{
+    LEATI_TRY(leati_check_stream("leat_stream_device", stream));
+    LEATI_TRY(leati_check_not_null("leat_stream_device", "device", device));
+    *device = stream->device;
+    return LEAT_OK;
+}
+
+leat_status leat_stream_native(leat_stream *stream, void **native)
+{
+    LEATI_TRY(leati_check_stream("leat_stream_native", stream));
+    LEATI_TRY(leati_check_not_null("leat_stream_native", "native", native));
+    *native = stream->device->driver->ops->stream_native(stream->device->driver, stream->native);
+    return LEAT_OK;
+}
+
+leat_status leat_stream_synchronize(leat_stream *stream)
+{
+    struct leati_driver *driver;
+    leat_status status;
+
+    LEATI_TRY(leati_check_permitted("leat_stream_synchronize"));
+    LEATI_TRY(leati_check_stream("leat_stream_synchronize", stream));
+    driver = stream->device->driver;
+    status = driver->ops->stream_synchronize(driver, stream->native);
+    return status == LEAT_OK ? status : leati_fail_in(status, "leat_stream_synchronize on %s", stream->device->name);
+}
+
+leat_status leat_stream_query(leat_stream *stream)
+{
+    struct leati_driver *driver;
+    leat_status status;
+
+    LEATI_TRY(leati_check_stream("leat_stream_query", stream));
+    driver = stream->device->driver;
+    status = driver->ops->stream_query(driver, stream->native);
+    return status >= LEAT_OK ? status : leati_fail_in(status, "leat_stream_query on %s", stream->device->name);
+}
+
+leat_status leat_stream_wait(leat_stream *stream, leat_event *event)
+{
+    struct leati_driver *driver;
+    leat_status status;
+
+    LEATI_TRY(leati_check_permitted("leat_stream_wait"));
+    LEATI_TRY(leati_check_stream("leat_stream_wait", stream));
+    LEATI_TRY(leati_check_event("leat_stream_wait", event));
+    driver = stream->device->driver;
+    if (driver != event->device->driver)
+        return leati_fail(LEAT_ERROR_UNSUPPORTED,
+                          "leat_stream_wait: a stream of %s cannot wait for an event of %s; wait on the host with "
+                          "leat_event_synchronize()",
+                          stream->device->name, event->device->name);
+    /* Acquire: the record that set it was given to the driver before. */
+    if (!atomic_load_explicit(&event->recorded, memory_order_acquire))
+        return LEAT_OK;
+    status = driver->ops->stream_wait(driver, stream->native, event->native);
+    return status == LEAT_OK ? status : leati_fail_in(status, "leat_stream_wait on %s", stream->device->name);
+}
+
+/* ---- host functions ---- */
+
+/* A host function on its way through a stream. In its device's list until it ran, because a device that is lost may never
+ * run it: then the last close frees it. */
+struct host_call {
+    void (*function)(void *);
+    void *argument;
+    struct leat_device *device;
+    struct host_call *next, **place; /* under the device's lock */
+};
+
+static void unlist(struct host_call *call)
+{
+    pthread_mutex_lock(&call->device->lock);
+    *call->place = call->next;
+    if (call->next)
+        call->next->place = call->place;
+    pthread_mutex_unlock(&call->device->lock);
+}
+
+static void list(struct host_call *call)
+{
+    pthread_mutex_lock(&call->device->lock);
+    call->place = &call->device->host_calls;
+    call->next = call->device->host_calls;
+    if (call->next)
+        call->next->place = &call->next;
+    call->device->host_calls = call;
+    pthread_mutex_unlock(&call->device->lock);
+}
+
+static void free_host_calls(struct leat_device *device)
+{
+    while (device->host_calls) {
+        struct host_call *call = device->host_calls;
+
+        device->host_calls = call->next;
+        free(call);
+    }
+}
+
+static void run_host_call(void *argument)
+{
+    struct host_call call = *(struct host_call *)argument;
+
+    unlist(argument);
+    free(argument);
+    leati_host_function_enter();
+    call.function(call.argument);
+    leati_host_function_leave();
+}
+
+leat_status leat_launch_host(leat_stream *stream, void (*function)(void *argument), void *argument)
+{
+    struct leati_driver *driver;
+    struct host_call *call;
+    leat_status status;
+
+    LEATI_TRY(leati_check_permitted("leat_launch_host"));
+    LEATI_TRY(leati_check_stream("leat_launch_host", stream));
+    if (!function)
+        return leati_fail(LEAT_ERROR_INVALID, "leat_launch_host: function is NULL");
+    call = malloc(sizeof *call);
+    if (!call)
+        return leati_fail(LEAT_ERROR_HOST_MEMORY, "leat_launch_host: no memory for the call");
+    *call = (struct host_call){.function = function, .argument = argument, .device = stream->device};
+    list(call);
+    driver = stream->device->driver;
+    status = driver->ops->launch_host(driver, stream->native, run_host_call, call);
+    if (status == LEAT_OK)
+        return LEAT_OK;
+    unlist(call);
+    free(call);
+    return leati_fail_in(status, "leat_launch_host on %s", stream->device->name);
+}

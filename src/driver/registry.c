@@ -1,0 +1,100 @@
+/* registry.c - see registry.h. */
+#include "driver/registry.h"
+
+#include "base/error.h"
+#include "base/options.h"
+#include "driver/fault/fault.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+/* In the order that LEAT_DRIVERS has when it is not set. */
+static struct leati_driver *(*const known[])(void) = {leati_cuda_driver, leati_cpu_driver};
+
+#define KNOWN_COUNT (sizeof known / sizeof known[0])
+
+struct entry {
+    struct leati_driver *driver;
+    leat_status status;
+    char reason[512];
+};
+
+/* Written once, under once; read-only afterwards. */
+static struct entry entries[KNOWN_COUNT];
+static unsigned entry_count;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static bool listed_already(const struct leati_driver *driver)
+{
+    for (unsigned i = 0; i < entry_count; i++)
+        if (entries[i].driver == driver)
+            return true;
+    return false;
+}
+
+static void add_named(const char *name, size_t length)
+{
+    for (unsigned i = 0; i < KNOWN_COUNT; i++) {
+        struct leati_driver *driver = known[i]();
+
+        if (strlen(driver->name) == length && !strncmp(driver->name, name, length) && !listed_already(driver))
+            entries[entry_count++].driver = driver;
+    }
+}
+
+/* Puts the fault driver around every driver when LEAT_FAULT asks for it. */
+static leat_status add_faults(struct entry *entry)
+{
+    const char *faults = leati_option(LEATI_OPTION_FAULT);
+    struct leati_driver *wrapper;
+
+    if (!faults)
+        return LEAT_OK;
+    wrapper = leati_fault_wrap(entry->driver);
+    if (!wrapper)
+        return leati_fail(LEAT_ERROR_HOST_MEMORY, "LEAT_FAULT: no memory for the fault driver");
+    entry->driver = wrapper;
+    return leati_fault_arm_text(wrapper, faults);
+}
+
+static void load_all(void)
+{
+    const char *order = leati_option(LEATI_OPTION_DRIVERS);
+    struct leati_sentence sentence;
+
+    /* A missing driver is no failure of the call that came first: its thread keeps the sentence it had. */
+    leati_error_keep(&sentence);
+    if (!order)
+        order = "cuda,cpu";
+    while (*order) {
+        size_t length = strcspn(order, ",");
+
+        add_named(order, length);
+        order += length + (order[length] == ',');
+    }
+    for (unsigned i = 0; i < entry_count; i++) {
+        struct entry *entry = &entries[i];
+
+        entry->status = add_faults(entry);
+        if (entry->status == LEAT_OK)
+            entry->status = entry->driver->ops->load(entry->driver);
+        if (entry->status != LEAT_OK) {
+            entry->driver->device_count = 0;
+            snprintf(entry->reason, sizeof entry->reason, "%s", leat_last_error());
+        }
+    }
+    leati_error_restore(LEAT_OK, &sentence);
+}
+
+struct leati_driver *leati_registry_driver(unsigned index, leat_status *status, const char **reason)
+{
+    pthread_once(&once, load_all);
+    if (index >= entry_count)
+        return NULL;
+    if (status)
+        *status = entries[index].status;
+    if (reason)
+        *reason = entries[index].reason;
+    return entries[index].driver;
+}
