@@ -1,0 +1,68 @@
+#!/bin/bash
+# Proves what the README says of a bare Debian 12: makes one in a folder (debootstrap, no compiler, no sudo), clones
+# the checkout into it and runs ./dev run and ./dev test there. Needs root, debootstrap and a Debian mirror; takes
+# some minutes and about 1 GiB.
+#
+#     tools/fresh-debian.sh /var/tmp/fresh [command...]
+#
+# A command instead of the two runs that, in the clone. A folder that already holds such a root is used again, with a
+# new clone. Mirror, proxy and keys are those of this machine's apt.
+set -euo pipefail
+
+[ $# -ge 1 ] || { sed -n '2,11s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ "$(id -u)" -eq 0 ] || { echo "fresh-debian: needs root, to make a root of its own and change into it" >&2; exit 1; }
+command -v debootstrap >/dev/null || { echo "fresh-debian: needs debootstrap: apt-get install debootstrap" >&2; exit 1; }
+mkdir -p "$1"
+root=$(realpath "$1")
+shift
+top=$(cd "$(dirname "$0")/.." && pwd)
+
+if [ ! -e "$root/etc/debian_version" ]; then
+    mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' | sort -u | grep -m1 'debian/*$' ||
+             echo http://deb.debian.org/debian)
+    debootstrap --variant=minbase bookworm "$root" "$mirror"
+    # As images of Debian come: without package lists.
+    rm -rf "$root"/var/lib/apt/lists/*
+fi
+
+# What lets this machine reach its mirror, the new root needs too.
+rm -f "$root/etc/apt/sources.list"
+cp -a /etc/apt/sources.list* "$root/etc/apt/" 2>/dev/null || :
+rm -f "$root"/etc/apt/sources.list.d/*disabled*
+for file in /etc/apt/apt.conf /etc/apt/apt.conf.d/*; do
+    if grep -qis '^ *acquire' "$file"; then cp "$file" "$root/etc/apt/apt.conf.d/"; fi
+done
+[ ! -e /etc/apt/keyrings ] || cp -a /etc/apt/keyrings "$root/etc/apt/"
+cp -L /etc/resolv.conf "$root/etc/resolv.conf"
+cp /etc/hosts "$root/etc/hosts"
+
+rm -rf "$root/root/leat"
+git clone -q "$top" "$root/root/leat"
+
+leave() {
+    umount "$root/dev/shm" "$root/dev" "$root/proc" 2>/dev/null || :
+}
+trap leave EXIT
+mount -t proc proc "$root/proc"
+mount -t tmpfs -o mode=755 tmpfs "$root/dev"
+for device in null zero full random urandom tty; do
+    touch "$root/dev/$device"
+    cp -a --remove-destination "/dev/$device" "$root/dev/$device"
+done
+mkdir "$root/dev/shm"
+mount -t tmpfs tmpfs "$root/dev/shm"
+
+inside() {
+    echo "== $*"
+    env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 \
+        ${http_proxy:+http_proxy="$http_proxy"} ${https_proxy:+https_proxy="$https_proxy"} \
+        chroot "$root" sh -c 'cd /root/leat && exec "$@"' sh "$@" </dev/null
+}
+
+if [ $# -gt 0 ]; then
+    inside "$@"
+else
+    inside sh -c '! command -v cc make sudo'
+    inside ./dev run
+    inside ./dev test
+fi
