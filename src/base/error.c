@@ -5,9 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define SENTENCE_BYTES 2048
-
-static _Thread_local char sentence[SENTENCE_BYTES];
+static _Thread_local char sentence[sizeof(struct leati_sentence)];
 
 leat_status leati_fail(leat_status status, const char *format, ...)
 {
@@ -21,7 +19,7 @@ leat_status leati_fail(leat_status status, const char *format, ...)
 
 leat_status leati_fail_in(leat_status status, const char *format, ...)
 {
-    char inner[SENTENCE_BYTES];
+    char inner[sizeof sentence];
     va_list args;
     int length;
 
@@ -36,7 +34,7 @@ leat_status leati_fail_in(leat_status status, const char *format, ...)
 
 void leati_error_keep(struct leati_sentence *kept)
 {
-    snprintf(kept->text, sizeof kept->text, "%s", sentence);
+    memcpy(kept->text, sentence, sizeof sentence);
 }
 
 leat_status leati_error_restore(leat_status status, const struct leati_sentence *kept)

@@ -17,7 +17,7 @@ leat_status leati_fail_in(leat_status status, const char *format, ...) __attribu
 
 /* This thread's sentence, kept over calls that may replace it. */
 struct leati_sentence {
-    char text[1024];
+    char text[2048];
 };
 
 void leati_error_keep(struct leati_sentence *sentence);

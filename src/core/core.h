@@ -2,8 +2,8 @@
  * core.h - the objects behind the public handles, and what the parts of the core share.
  *
  * The core checks arguments, keeps the table of known memory, and calls the driver. Locks, in the order in which they
- * are taken: open_lock and list_lock (device.c), the table of memory (pointers.c), one a device for its lists. Only
- * open_lock is held while a driver call may wait.
+ * are taken: open_lock and list_lock (device.c), the table of memory (pointers.c), two a device. Only open_lock and a
+ * device's module_lock are held while a driver call may wait, so host functions must never need those two.
  */
 #ifndef LEATI_CORE_H
 #define LEATI_CORE_H
@@ -36,10 +36,12 @@ struct leat_device {
     unsigned opens;            /* under open_lock of device.c */
     struct leat_device *next;  /* under list_lock of device.c */
     atomic_uint_least64_t peers; /* bit n: peer access to the driver's device n was switched on */
-    pthread_mutex_t lock;      /* guards what follows */
-    struct leati_link streams, events, modules;
-    struct leat_module *builtin;
+    pthread_mutex_t lock;        /* guards the next three */
+    struct leati_link streams, events;
     struct host_call *host_calls; /* host functions that have not run yet; see stream.c */
+    pthread_mutex_t module_lock;  /* guards the rest, and is held while a module loads */
+    struct leati_link modules;
+    struct leat_module *builtin;
 };
 
 struct leat_stream {
@@ -63,7 +65,7 @@ struct leat_kernel {
     void *native; /* the driver's kernel */
     struct leati_kernel_shape shape;
     char *name;
-    struct leat_kernel *next; /* under the device's lock */
+    struct leat_kernel *next; /* under the device's module_lock */
 };
 
 struct leat_module {

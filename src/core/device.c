@@ -218,6 +218,7 @@ static leat_status open_new(const char *what, struct leati_driver *driver, int o
         return status;
     }
     pthread_mutex_init(&device->lock, NULL);
+    pthread_mutex_init(&device->module_lock, NULL);
     link_init(&device->streams);
     link_init(&device->events);
     link_init(&device->modules);
@@ -324,6 +325,7 @@ static leat_status close_last(struct leat_device *device)
     if (status != LEAT_OK)
         leati_fail_in(status, "leat_device_close: %s is closed, but", device->name);
     pthread_mutex_destroy(&device->lock);
+    pthread_mutex_destroy(&device->module_lock);
     leati_handle_free(&leati_device_handles, device);
     return status;
 }

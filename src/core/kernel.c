@@ -54,9 +54,9 @@ static leat_status load(leat_device *device, const void *image, size_t bytes, le
         leati_handle_free(&leati_module_handles, made);
         return status;
     }
-    pthread_mutex_lock(&device->lock);
+    pthread_mutex_lock(&device->module_lock);
     leati_link_add(&device->modules, &made->link);
-    pthread_mutex_unlock(&device->lock);
+    pthread_mutex_unlock(&device->module_lock);
     leati_handle_publish(made);
     *module = made;
     return LEAT_OK;
@@ -122,8 +122,8 @@ static leat_status read_file(const char *path, char **content, size_t *bytes)
 leat_status leat_module_load_file(leat_device *device, const char *path, leat_module **module)
 {
     leat_status status;
-    char *content;
-    size_t bytes;
+    char *content = NULL;
+    size_t bytes = 0;
 
     LEATI_TRY(leati_check_permitted("leat_module_load_file"));
     LEATI_TRY(leati_check_device("leat_module_load_file", device));
@@ -147,7 +147,7 @@ leat_status leat_module_builtin(leat_device *device, leat_module **module)
     LEATI_TRY(leati_check_device("leat_module_builtin", device));
     LEATI_TRY(leati_check_not_null("leat_module_builtin", "module", module));
     driver = device->driver;
-    pthread_mutex_lock(&device->lock);
+    pthread_mutex_lock(&device->module_lock);
     if (!device->builtin) {
         leat_module *made = new_module(device, NULL);
 
@@ -163,7 +163,7 @@ leat_status leat_module_builtin(leat_device *device, leat_module **module)
     }
     if (status == LEAT_OK)
         *module = device->builtin;
-    pthread_mutex_unlock(&device->lock);
+    pthread_mutex_unlock(&device->module_lock);
     return status == LEAT_OK ? status : leati_fail_in(status, "leat_module_builtin on %s", device->name);
 }
 
@@ -201,9 +201,9 @@ leat_status leat_module_unload(leat_module *module)
     if (!leati_handle_retire(&leati_module_handles, module))
         return check_module("leat_module_unload", module);
     device = module->device;
-    pthread_mutex_lock(&device->lock);
+    pthread_mutex_lock(&device->module_lock);
     leati_link_remove(&module->link);
-    pthread_mutex_unlock(&device->lock);
+    pthread_mutex_unlock(&device->module_lock);
     status = end_module(module);
     return status == LEAT_OK ? status : leati_fail_in(status, "leat_module_unload on %s: it is gone, but", device->name);
 }
@@ -234,7 +234,7 @@ static leat_kernel *find_kernel(leat_module *module, const char *name)
     return kernel;
 }
 
-/* Under the device's lock. */
+/* Under the device's module_lock. */
 static leat_status make_kernel(leat_module *module, const char *name, leat_kernel **kernel)
 {
     struct leati_driver *driver = module->device->driver;
@@ -269,11 +269,11 @@ leat_status leat_kernel_get(leat_module *module, const char *name, leat_kernel *
     LEATI_TRY(check_module("leat_kernel_get", module));
     LEATI_TRY(leati_check_not_null("leat_kernel_get", "name", name));
     LEATI_TRY(leati_check_not_null("leat_kernel_get", "kernel", kernel));
-    pthread_mutex_lock(&module->device->lock);
+    pthread_mutex_lock(&module->device->module_lock);
     found = find_kernel(module, name);
     if (!found)
         status = make_kernel(module, name, &found);
-    pthread_mutex_unlock(&module->device->lock);
+    pthread_mutex_unlock(&module->device->module_lock);
     if (status != LEAT_OK)
         return leati_fail_in(status, "leat_kernel_get of '%s' on %s", name, module->device->name);
     *kernel = found;
