@@ -1,0 +1,742 @@
+/*
+ * fault.c - see fault.h.
+ *
+ * Every table entry has a wrapper that counts the call and asks whether this is the one. Most wrappers are made by
+ * the WRAP macro from the entry's signature and its effect; those that some mode changes more deeply are written
+ * out.
+ */
+#include "driver/fault/fault.h"
+
+#include "base/error.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* All entries of struct leati_driver_ops, in its order. */
+#define ENTRY_LIST(X)                                                                                             \
+    X(load)                                                                                                       \
+    X(device_info)                                                                                                \
+    X(device_open)                                                                                                \
+    X(device_close)                                                                                               \
+    X(device_synchronize)                                                                                         \
+    X(device_native)                                                                                              \
+    X(device_memory)                                                                                              \
+    X(peer_enable)                                                                                                \
+    X(symbol)                                                                                                     \
+    X(mem_alloc)                                                                                                  \
+    X(mem_free)                                                                                                   \
+    X(mem_alloc_async)                                                                                            \
+    X(mem_free_async)                                                                                             \
+    X(host_alloc)                                                                                                 \
+    X(host_free)                                                                                                  \
+    X(host_register)                                                                                              \
+    X(host_unregister)                                                                                            \
+    X(host_device_pointer)                                                                                        \
+    X(managed_alloc)                                                                                              \
+    X(pointer_query)                                                                                              \
+    X(vm_granularity)                                                                                             \
+    X(vm_reserve)                                                                                                 \
+    X(vm_unreserve)                                                                                               \
+    X(vm_create)                                                                                                  \
+    X(vm_release)                                                                                                 \
+    X(vm_map)                                                                                                     \
+    X(vm_set_access)                                                                                              \
+    X(vm_unmap)                                                                                                   \
+    X(vm_export)                                                                                                  \
+    X(vm_import)                                                                                                  \
+    X(copy)                                                                                                       \
+    X(fill)                                                                                                       \
+    X(stream_create)                                                                                              \
+    X(stream_destroy)                                                                                             \
+    X(stream_adopt)                                                                                               \
+    X(stream_native)                                                                                              \
+    X(stream_query)                                                                                               \
+    X(stream_synchronize)                                                                                         \
+    X(stream_wait)                                                                                                \
+    X(launch_host)                                                                                                \
+    X(event_create)                                                                                               \
+    X(event_destroy)                                                                                              \
+    X(event_adopt)                                                                                                \
+    X(event_native)                                                                                               \
+    X(event_record)                                                                                               \
+    X(event_query)                                                                                                \
+    X(event_synchronize)                                                                                          \
+    X(event_elapsed)                                                                                              \
+    X(module_load)                                                                                                \
+    X(module_builtin)                                                                                             \
+    X(module_unload)                                                                                              \
+    X(kernel_get)                                                                                                 \
+    X(launch)
+
+enum entry {
+#define ENTRY_ENUM(name) ENTRY_##name,
+    ENTRY_LIST(ENTRY_ENUM)
+#undef ENTRY_ENUM
+        ENTRY_COUNT,
+    ENTRY_ANY = ENTRY_COUNT
+};
+
+static const char *const entry_names[] = {
+#define ENTRY_NAME(name) #name,
+    ENTRY_LIST(ENTRY_NAME)
+#undef ENTRY_NAME
+};
+
+/* A new table entry needs a wrapper: without one the wrapped driver would lose it. */
+_Static_assert(sizeof(struct leati_driver_ops) == ENTRY_COUNT * sizeof(void (*)(void)),
+               "ENTRY_LIST has all entries of the driver table");
+
+/*
+ * The atomics below are counters and switches, each read by itself: relaxed order is enough. Two exceptions: mode
+ * is stored last and loaded first, with release and acquire, so that who sees a mode sees its entry and n; and
+ * fired likewise publishes fired_entry.
+ */
+struct fault {
+    struct leati_driver base;
+    struct leati_driver_ops ops;
+    struct leati_driver *inner;
+
+    _Atomic enum leati_fault_mode mode;
+    _Atomic enum entry entry;
+    _Atomic uint64_t n;
+    _Atomic uint64_t calls;
+    atomic_bool fired;
+    _Atomic enum entry fired_entry;
+    _Atomic uint64_t live;
+    _Atomic uint64_t visits[ENTRY_COUNT];
+
+    /* Guards the pair of streams of LEATI_FAULT_ORDER_LOOSE and the count of the work given to it. It is held
+     * across the inner calls on the hidden stream, so that nobody ends it meanwhile. */
+    pthread_mutex_t loose_lock;
+    void *loose;
+    void *hidden;
+    uint64_t loose_work;
+};
+
+/* What a successful call does to the number of live things. TAKE takes away even if it fails. */
+enum effect { SAME, MAKE, GIVE_BACK, TAKE };
+
+static const struct fault *const_fault_of(const struct leati_driver *driver)
+{
+    return (const struct fault *)driver;
+}
+
+static struct fault *fault_of(struct leati_driver *driver)
+{
+    return (struct fault *)driver;
+}
+
+static enum leati_fault_mode mode_of(struct fault *fault)
+{
+    return atomic_load_explicit(&fault->mode, memory_order_acquire);
+}
+
+static void note_fired(struct fault *fault, enum entry entry)
+{
+    atomic_store_explicit(&fault->fired_entry, entry, memory_order_relaxed);
+    atomic_store_explicit(&fault->fired, true, memory_order_release);
+}
+
+static void pause_a_moment(void)
+{
+    struct timespec moment = {.tv_nsec = 20000000};
+
+    while (nanosleep(&moment, &moment))
+        continue;
+}
+
+/* The number of a call among those that the armed fault counts, or 0 if it does not count this entry. */
+static uint64_t count_call(struct fault *fault, enum entry entry)
+{
+    enum leati_fault_mode mode = mode_of(fault);
+    enum entry wanted = atomic_load_explicit(&fault->entry, memory_order_relaxed);
+
+    atomic_fetch_add_explicit(&fault->visits[entry], 1, memory_order_relaxed);
+    if (wanted != ENTRY_ANY && wanted != entry)
+        return 0;
+    if (mode == LEATI_FAULT_CORRUPT && entry != ENTRY_copy && entry != ENTRY_fill)
+        return 0;
+    return atomic_fetch_add_explicit(&fault->calls, 1, memory_order_relaxed) + 1;
+}
+
+/* Counts a call; true when it is the one that mode is armed for. */
+static bool strikes(struct fault *fault, enum entry entry, enum leati_fault_mode mode, uint64_t number)
+{
+    if (!number || mode_of(fault) != mode || number != atomic_load_explicit(&fault->n, memory_order_relaxed))
+        return false;
+    note_fired(fault, entry);
+    return true;
+}
+
+/* Counts a call and delays it if it is the one; returns the number when it is the one to fail, else 0. */
+static uint64_t enter(struct fault *fault, enum entry entry)
+{
+    uint64_t number = count_call(fault, entry);
+
+    if (strikes(fault, entry, LEATI_FAULT_DELAY, number))
+        pause_a_moment();
+    return strikes(fault, entry, LEATI_FAULT_FAIL, number) ? number : 0;
+}
+
+static leat_status fail(enum entry entry, uint64_t number)
+{
+    return leati_fail(LEAT_ERROR_DRIVER, "fault driver: call %" PRIu64 " (%s) was made to fail", number,
+                      entry_names[entry]);
+}
+
+static void settle(struct fault *fault, enum effect effect, leat_status status)
+{
+    if (effect == MAKE && status == LEAT_OK)
+        atomic_fetch_add_explicit(&fault->live, 1, memory_order_relaxed);
+    if (effect == TAKE || (effect == GIVE_BACK && status == LEAT_OK))
+        atomic_fetch_sub_explicit(&fault->live, 1, memory_order_relaxed);
+}
+
+/* ---- the plain wrappers ---------------------------------------------------------------------- */
+
+/* WRAP(name, effect, the parameters, the arguments for the wrapped driver). */
+#define WRAP(name, effect, parameters, arguments)                                                                 \
+    static leat_status wrap_##name parameters                                                                     \
+    {                                                                                                             \
+        struct fault *fault = fault_of(driver);                                                                   \
+        struct leati_driver *inner = fault->inner;                                                                \
+        uint64_t failing = enter(fault, ENTRY_##name);                                                            \
+        leat_status status;                                                                                       \
+                                                                                                                  \
+        if (failing && (effect) != TAKE)                                                                          \
+            return fail(ENTRY_##name, failing);                                                                   \
+        status = inner->ops->name arguments;                                                                      \
+        settle(fault, effect, status);                                                                            \
+        return failing ? fail(ENTRY_##name, failing) : status;                                                    \
+    }
+
+// clang-format off
+WRAP(device_info, SAME, (struct leati_driver *driver, int ordinal, leat_device_info *info), (inner, ordinal, info))
+WRAP(device_open, MAKE, (struct leati_driver *driver, int ordinal, void *native_context, void **device),
+     (inner, ordinal, native_context, device))
+WRAP(device_close, TAKE, (struct leati_driver *driver, void *device), (inner, device))
+WRAP(device_synchronize, SAME, (struct leati_driver *driver, void *device), (inner, device))
+WRAP(device_memory, SAME, (struct leati_driver *driver, void *device, uint64_t *free_bytes, uint64_t *total_bytes),
+     (inner, device, free_bytes, total_bytes))
+WRAP(peer_enable, SAME, (struct leati_driver *driver, void *device, void *peer), (inner, device, peer))
+
+WRAP(mem_alloc, MAKE, (struct leati_driver *driver, void *device, size_t bytes, void **ptr),
+     (inner, device, bytes, ptr))
+WRAP(mem_free, GIVE_BACK, (struct leati_driver *driver, void *device, void *ptr), (inner, device, ptr))
+WRAP(host_alloc, MAKE, (struct leati_driver *driver, void *device, size_t bytes, void **ptr),
+     (inner, device, bytes, ptr))
+WRAP(host_free, GIVE_BACK, (struct leati_driver *driver, void *device, void *ptr), (inner, device, ptr))
+WRAP(host_register, MAKE, (struct leati_driver *driver, void *device, void *ptr, size_t bytes),
+     (inner, device, ptr, bytes))
+WRAP(host_unregister, GIVE_BACK, (struct leati_driver *driver, void *device, void *ptr), (inner, device, ptr))
+WRAP(host_device_pointer, SAME, (struct leati_driver *driver, void *device, void *ptr, void **device_pointer),
+     (inner, device, ptr, device_pointer))
+WRAP(managed_alloc, MAKE, (struct leati_driver *driver, void *device, size_t bytes, void **ptr),
+     (inner, device, bytes, ptr))
+WRAP(pointer_query, SAME, (struct leati_driver *driver, const void *ptr, struct leati_place *place),
+     (inner, ptr, place))
+
+WRAP(vm_granularity, SAME, (struct leati_driver *driver, void *device, size_t *bytes), (inner, device, bytes))
+WRAP(vm_reserve, MAKE, (struct leati_driver *driver, void *device, size_t bytes, void **ptr),
+     (inner, device, bytes, ptr))
+WRAP(vm_unreserve, TAKE, (struct leati_driver *driver, void *device, void *ptr, size_t bytes),
+     (inner, device, ptr, bytes))
+WRAP(vm_create, MAKE, (struct leati_driver *driver, void *device, size_t bytes, bool exportable, uint64_t *handle),
+     (inner, device, bytes, exportable, handle))
+WRAP(vm_release, TAKE, (struct leati_driver *driver, void *device, uint64_t handle), (inner, device, handle))
+WRAP(vm_map, MAKE, (struct leati_driver *driver, void *device, void *ptr, size_t bytes, uint64_t handle),
+     (inner, device, ptr, bytes, handle))
+WRAP(vm_set_access, SAME, (struct leati_driver *driver, void *device, void *ptr, size_t bytes),
+     (inner, device, ptr, bytes))
+WRAP(vm_unmap, TAKE, (struct leati_driver *driver, void *device, void *ptr, size_t bytes),
+     (inner, device, ptr, bytes))
+WRAP(vm_export, SAME, (struct leati_driver *driver, void *device, uint64_t handle, int *fd),
+     (inner, device, handle, fd))
+WRAP(vm_import, MAKE, (struct leati_driver *driver, void *device, int fd, size_t bytes, uint64_t *handle),
+     (inner, device, fd, bytes, handle))
+
+WRAP(stream_adopt, MAKE, (struct leati_driver *driver, void *device, void *native, void **stream),
+     (inner, device, native, stream))
+WRAP(event_create, MAKE, (struct leati_driver *driver, void *device, void **event), (inner, device, event))
+WRAP(event_destroy, TAKE, (struct leati_driver *driver, void *event), (inner, event))
+WRAP(event_adopt, MAKE, (struct leati_driver *driver, void *device, void *native, void **event),
+     (inner, device, native, event))
+WRAP(event_record, SAME, (struct leati_driver *driver, void *event, void *stream), (inner, event, stream))
+WRAP(event_synchronize, SAME, (struct leati_driver *driver, void *event), (inner, event))
+WRAP(event_elapsed, SAME, (struct leati_driver *driver, void *start, void *end, double *milliseconds),
+     (inner, start, end, milliseconds))
+
+WRAP(module_load, MAKE,
+     (struct leati_driver *driver, void *device, const void *image, size_t bytes, void **module),
+     (inner, device, image, bytes, module))
+WRAP(module_builtin, MAKE, (struct leati_driver *driver, void *device, void **module), (inner, device, module))
+WRAP(module_unload, TAKE, (struct leati_driver *driver, void *device, void *module), (inner, device, module))
+WRAP(kernel_get, SAME,
+     (struct leati_driver *driver, void *device, void *module, const char *name, void **kernel,
+      struct leati_kernel_shape *shape),
+     (inner, device, module, name, kernel, shape))
+// clang-format on
+
+static leat_status wrap_load(struct leati_driver *driver)
+{
+    struct fault *fault = fault_of(driver);
+    uint64_t failing = enter(fault, ENTRY_load);
+
+    if (failing)
+        return fail(ENTRY_load, failing);
+    LEATI_TRY(fault->inner->ops->load(fault->inner));
+    memcpy(driver->library, fault->inner->library, sizeof driver->library);
+    memcpy(driver->version, fault->inner->version, sizeof driver->version);
+    driver->device_count = fault->inner->device_count;
+    return LEAT_OK;
+}
+
+/* ---- entries that cannot fail ---------------------------------------------------------------- */
+
+static void *wrap_device_native(struct leati_driver *driver, void *device)
+{
+    struct fault *fault = fault_of(driver);
+
+    atomic_fetch_add_explicit(&fault->visits[ENTRY_device_native], 1, memory_order_relaxed);
+    return fault->inner->ops->device_native(fault->inner, device);
+}
+
+static void *wrap_symbol(struct leati_driver *driver, const char *name)
+{
+    struct fault *fault = fault_of(driver);
+
+    atomic_fetch_add_explicit(&fault->visits[ENTRY_symbol], 1, memory_order_relaxed);
+    return fault->inner->ops->symbol(fault->inner, name);
+}
+
+static void *wrap_stream_native(struct leati_driver *driver, void *stream)
+{
+    struct fault *fault = fault_of(driver);
+
+    atomic_fetch_add_explicit(&fault->visits[ENTRY_stream_native], 1, memory_order_relaxed);
+    return fault->inner->ops->stream_native(fault->inner, stream);
+}
+
+static void *wrap_event_native(struct leati_driver *driver, void *event)
+{
+    struct fault *fault = fault_of(driver);
+
+    atomic_fetch_add_explicit(&fault->visits[ENTRY_event_native], 1, memory_order_relaxed);
+    return fault->inner->ops->event_native(fault->inner, event);
+}
+
+/* ---- the stream whose order is loosened ------------------------------------------------------ */
+
+/* The stream that this piece of work goes to: every other one of the loose stream's goes to the hidden one. Locks
+ * when it returns true; the caller gives the work and then calls end_work(). */
+static bool begin_work(struct fault *fault, void **stream)
+{
+    pthread_mutex_lock(&fault->loose_lock);
+    if (*stream == fault->loose && fault->hidden && mode_of(fault) == LEATI_FAULT_ORDER_LOOSE) {
+        if (fault->loose_work++ % 2) {
+            *stream = fault->hidden;
+            note_fired(fault, ENTRY_copy);
+        }
+        return true;
+    }
+    pthread_mutex_unlock(&fault->loose_lock);
+    return false;
+}
+
+static void end_work(struct fault *fault, bool locked)
+{
+    if (locked)
+        pthread_mutex_unlock(&fault->loose_lock);
+}
+
+/* Waits for the hidden stream if stream has one: draining the visible stream must drain all of its work. */
+static leat_status drain_hidden(struct fault *fault, void *stream)
+{
+    struct leati_driver *inner = fault->inner;
+    leat_status status = LEAT_OK;
+
+    pthread_mutex_lock(&fault->loose_lock);
+    if (fault->hidden && stream == fault->loose)
+        status = inner->ops->stream_synchronize(inner, fault->hidden);
+    pthread_mutex_unlock(&fault->loose_lock);
+    return status;
+}
+
+static leat_status wrap_stream_create(struct leati_driver *driver, void *device, void **stream)
+{
+    struct fault *fault = fault_of(driver);
+    struct leati_driver *inner = fault->inner;
+    uint64_t failing = enter(fault, ENTRY_stream_create);
+    leat_status status;
+
+    if (failing)
+        return fail(ENTRY_stream_create, failing);
+    status = inner->ops->stream_create(inner, device, stream);
+    settle(fault, MAKE, status);
+    if (status != LEAT_OK || mode_of(fault) != LEATI_FAULT_ORDER_LOOSE)
+        return status;
+    pthread_mutex_lock(&fault->loose_lock);
+    if (!fault->hidden && inner->ops->stream_create(inner, device, &fault->hidden) == LEAT_OK) {
+        fault->loose = *stream;
+        fault->loose_work = 0;
+    }
+    pthread_mutex_unlock(&fault->loose_lock);
+    return LEAT_OK;
+}
+
+static leat_status wrap_stream_destroy(struct leati_driver *driver, void *stream)
+{
+    struct fault *fault = fault_of(driver);
+    struct leati_driver *inner = fault->inner;
+    uint64_t failing = enter(fault, ENTRY_stream_destroy);
+    leat_status status;
+
+    pthread_mutex_lock(&fault->loose_lock);
+    if (fault->hidden && stream == fault->loose) {
+        inner->ops->stream_destroy(inner, fault->hidden);
+        fault->hidden = NULL;
+        fault->loose = NULL;
+    }
+    pthread_mutex_unlock(&fault->loose_lock);
+    status = inner->ops->stream_destroy(inner, stream);
+    settle(fault, TAKE, status);
+    return failing ? fail(ENTRY_stream_destroy, failing) : status;
+}
+
+static leat_status wrap_stream_synchronize(struct leati_driver *driver, void *stream)
+{
+    struct fault *fault = fault_of(driver);
+    uint64_t failing = enter(fault, ENTRY_stream_synchronize);
+
+    if (failing)
+        return fail(ENTRY_stream_synchronize, failing);
+    LEATI_TRY(fault->inner->ops->stream_synchronize(fault->inner, stream));
+    return drain_hidden(fault, stream);
+}
+
+/* Memory of the loose stream must be there for the hidden one too, and must not go while that still uses it: this
+ * fault is to break order, not to touch freed memory. */
+static leat_status wrap_mem_alloc_async(struct leati_driver *driver, void *stream, size_t bytes, void **ptr)
+{
+    struct fault *fault = fault_of(driver);
+    struct leati_driver *inner = fault->inner;
+    uint64_t failing = enter(fault, ENTRY_mem_alloc_async);
+    leat_status status;
+
+    if (failing)
+        return fail(ENTRY_mem_alloc_async, failing);
+    status = inner->ops->mem_alloc_async(inner, stream, bytes, ptr);
+    settle(fault, MAKE, status);
+    if (status == LEAT_OK && mode_of(fault) == LEATI_FAULT_ORDER_LOOSE)
+        (void)inner->ops->stream_synchronize(inner, stream);
+    return status;
+}
+
+static leat_status wrap_mem_free_async(struct leati_driver *driver, void *stream, void *ptr)
+{
+    struct fault *fault = fault_of(driver);
+    uint64_t failing = enter(fault, ENTRY_mem_free_async);
+    leat_status status;
+
+    if (failing)
+        return fail(ENTRY_mem_free_async, failing);
+    LEATI_TRY(drain_hidden(fault, stream));
+    status = fault->inner->ops->mem_free_async(fault->inner, stream, ptr);
+    settle(fault, GIVE_BACK, status);
+    return status;
+}
+
+/* ---- the wrappers that change what is done ---------------------------------------------------- */
+
+static leat_status wrap_stream_query(struct leati_driver *driver, void *stream)
+{
+    struct fault *fault = fault_of(driver);
+    struct leati_driver *inner = fault->inner;
+    uint64_t failing = enter(fault, ENTRY_stream_query);
+    leat_status status;
+
+    if (failing)
+        return fail(ENTRY_stream_query, failing);
+    if (mode_of(fault) == LEATI_FAULT_QUERY_READY) {
+        note_fired(fault, ENTRY_stream_query);
+        return LEAT_OK;
+    }
+    LEATI_TRY(inner->ops->stream_query(inner, stream));
+    pthread_mutex_lock(&fault->loose_lock);
+    status = fault->hidden && stream == fault->loose ? inner->ops->stream_query(inner, fault->hidden) : LEAT_OK;
+    pthread_mutex_unlock(&fault->loose_lock);
+    return status;
+}
+
+static leat_status wrap_event_query(struct leati_driver *driver, void *event)
+{
+    struct fault *fault = fault_of(driver);
+    uint64_t failing = enter(fault, ENTRY_event_query);
+
+    if (failing)
+        return fail(ENTRY_event_query, failing);
+    if (mode_of(fault) == LEATI_FAULT_QUERY_READY) {
+        note_fired(fault, ENTRY_event_query);
+        return LEAT_OK;
+    }
+    return fault->inner->ops->event_query(fault->inner, event);
+}
+
+static leat_status wrap_stream_wait(struct leati_driver *driver, void *stream, void *event)
+{
+    struct fault *fault = fault_of(driver);
+    uint64_t failing = enter(fault, ENTRY_stream_wait);
+
+    if (failing)
+        return fail(ENTRY_stream_wait, failing);
+    if (mode_of(fault) == LEATI_FAULT_WAIT_NOTHING) {
+        note_fired(fault, ENTRY_stream_wait);
+        return LEAT_OK;
+    }
+    return fault->inner->ops->stream_wait(fault->inner, stream, event);
+}
+
+/* Makes the last byte of a copy that was just given to stream wrong: reads it back, changes it, writes it. */
+static leat_status spoil_copy(struct fault *fault, void *stream, struct leati_end dst, size_t bytes)
+{
+    struct leati_driver *inner = fault->inner;
+    unsigned char byte;
+    struct leati_end last = dst, host = {.ptr = &byte, .kind = LEAT_KIND_PAGEABLE};
+
+    last.ptr = (unsigned char *)dst.ptr + bytes - 1;
+    if (dst.kind == LEAT_KIND_PAGEABLE) {
+        *(unsigned char *)last.ptr ^= 0xff;
+        return LEAT_OK;
+    }
+    LEATI_TRY(inner->ops->copy(inner, stream, host, last, 1));
+    byte ^= 0xff;
+    return inner->ops->copy(inner, stream, last, host, 1);
+}
+
+static leat_status wrap_copy(struct leati_driver *driver, void *stream, struct leati_end dst, struct leati_end src,
+                             size_t bytes)
+{
+    struct fault *fault = fault_of(driver);
+    uint64_t number = count_call(fault, ENTRY_copy);
+    leat_status status;
+    bool locked;
+
+    if (strikes(fault, ENTRY_copy, LEATI_FAULT_DELAY, number))
+        pause_a_moment();
+    if (strikes(fault, ENTRY_copy, LEATI_FAULT_FAIL, number))
+        return fail(ENTRY_copy, number);
+    if (mode_of(fault) == LEATI_FAULT_COPY_SHORT) {
+        note_fired(fault, ENTRY_copy);
+        if (--bytes == 0)
+            return LEAT_OK;
+    }
+    locked = begin_work(fault, &stream);
+    status = fault->inner->ops->copy(fault->inner, stream, dst, src, bytes);
+    end_work(fault, locked);
+    if (status == LEAT_OK && strikes(fault, ENTRY_copy, LEATI_FAULT_CORRUPT, number))
+        status = spoil_copy(fault, stream, dst, bytes);
+    return status;
+}
+
+static leat_status wrap_fill(struct leati_driver *driver, void *stream, void *dst, uint32_t pattern,
+                             unsigned pattern_bytes, size_t count)
+{
+    struct fault *fault = fault_of(driver);
+    struct leati_driver *inner = fault->inner;
+    uint64_t number = count_call(fault, ENTRY_fill);
+    unsigned last_byte = 8 * (pattern_bytes - 1);
+    leat_status status;
+    bool locked;
+
+    if (strikes(fault, ENTRY_fill, LEATI_FAULT_DELAY, number))
+        pause_a_moment();
+    if (strikes(fault, ENTRY_fill, LEATI_FAULT_FAIL, number))
+        return fail(ENTRY_fill, number);
+    if (mode_of(fault) == LEATI_FAULT_FILL_OFF) {
+        note_fired(fault, ENTRY_fill);
+        pattern++;
+    }
+    locked = begin_work(fault, &stream);
+    status = inner->ops->fill(inner, stream, dst, pattern, pattern_bytes, count);
+    end_work(fault, locked);
+    if (status == LEAT_OK && strikes(fault, ENTRY_fill, LEATI_FAULT_CORRUPT, number))
+        status = inner->ops->fill(inner, stream, (unsigned char *)dst + count * pattern_bytes - 1,
+                                  ((pattern >> last_byte) & 0xff) ^ 0xff, 1, 1);
+    return status;
+}
+
+static leat_status wrap_launch_host(struct leati_driver *driver, void *stream, void (*function)(void *),
+                                    void *argument)
+{
+    struct fault *fault = fault_of(driver);
+    uint64_t failing = enter(fault, ENTRY_launch_host);
+    leat_status status;
+    bool locked;
+
+    if (failing)
+        return fail(ENTRY_launch_host, failing);
+    locked = begin_work(fault, &stream);
+    status = fault->inner->ops->launch_host(fault->inner, stream, function, argument);
+    end_work(fault, locked);
+    return status;
+}
+
+static leat_status wrap_launch(struct leati_driver *driver, void *stream, void *kernel, leat_dim3 grid,
+                               leat_dim3 block, size_t shared_bytes, void *const *args, unsigned argument_count)
+{
+    struct fault *fault = fault_of(driver);
+    uint64_t failing = enter(fault, ENTRY_launch);
+    leat_status status;
+    bool locked;
+
+    if (failing)
+        return fail(ENTRY_launch, failing);
+    locked = begin_work(fault, &stream);
+    status =
+        fault->inner->ops->launch(fault->inner, stream, kernel, grid, block, shared_bytes, args, argument_count);
+    end_work(fault, locked);
+    return status;
+}
+
+/* ---- making and arming ------------------------------------------------------------------------ */
+
+struct leati_driver *leati_fault_wrap(struct leati_driver *inner)
+{
+    struct fault *fault = calloc(1, sizeof *fault);
+
+    if (!fault)
+        return NULL;
+    if (pthread_mutex_init(&fault->loose_lock, NULL)) {
+        free(fault);
+        return NULL;
+    }
+    fault->base = *inner;
+    fault->base.ops = &fault->ops;
+    fault->inner = inner;
+    fault->entry = ENTRY_ANY;
+#define ENTRY_WRAP(name) fault->ops.name = inner->ops->name ? wrap_##name : NULL;
+    ENTRY_LIST(ENTRY_WRAP)
+#undef ENTRY_WRAP
+    return &fault->base;
+}
+
+static enum entry entry_by_name(const char *name, size_t length)
+{
+    for (int i = 0; i < ENTRY_COUNT; i++)
+        if (strlen(entry_names[i]) == length && !memcmp(entry_names[i], name, length))
+            return (enum entry)i;
+    return ENTRY_ANY;
+}
+
+static void arm(struct fault *fault, enum leati_fault_mode mode, enum entry entry, uint64_t n)
+{
+    atomic_store_explicit(&fault->mode, LEATI_FAULT_NONE, memory_order_relaxed);
+    atomic_store_explicit(&fault->fired, false, memory_order_relaxed);
+    atomic_store_explicit(&fault->calls, 0, memory_order_relaxed);
+    atomic_store_explicit(&fault->entry, entry, memory_order_relaxed);
+    atomic_store_explicit(&fault->n, n, memory_order_relaxed);
+    atomic_store_explicit(&fault->mode, mode, memory_order_release);
+}
+
+void leati_fault_arm(struct leati_driver *wrapper, enum leati_fault_mode mode, const char *entry, uint64_t n)
+{
+    arm(fault_of(wrapper), mode, entry ? entry_by_name(entry, strlen(entry)) : ENTRY_ANY, n);
+}
+
+/* "N" or "ENTRY:N" after the "=" of fail, delay and corrupt. */
+static bool read_place(const char *text, enum entry *entry, uint64_t *n)
+{
+    const char *colon = strchr(text, ':');
+    char *end;
+
+    *entry = ENTRY_ANY;
+    if (colon) {
+        *entry = entry_by_name(text, (size_t)(colon - text));
+        if (*entry == ENTRY_ANY)
+            return false;
+        text = colon + 1;
+    }
+    if (*text < '0' || *text > '9')
+        return false;
+    *n = strtoull(text, &end, 10);
+    return !*end && *n > 0;
+}
+
+leat_status leati_fault_arm_text(struct leati_driver *wrapper, const char *text)
+{
+    static const struct {
+        const char *word;
+        enum leati_fault_mode mode;
+    } words[] = {
+        {"none", LEATI_FAULT_NONE},
+        {"fail=", LEATI_FAULT_FAIL},
+        {"delay=", LEATI_FAULT_DELAY},
+        {"corrupt=", LEATI_FAULT_CORRUPT},
+        {"copy-short", LEATI_FAULT_COPY_SHORT},
+        {"fill-off", LEATI_FAULT_FILL_OFF},
+        {"query-ready", LEATI_FAULT_QUERY_READY},
+        {"wait-nothing", LEATI_FAULT_WAIT_NOTHING},
+        {"order-loose", LEATI_FAULT_ORDER_LOOSE},
+    };
+
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        size_t length = strlen(words[i].word);
+        enum entry entry = ENTRY_ANY;
+        uint64_t n = 0;
+
+        if (strncmp(text, words[i].word, length))
+            continue;
+        if (words[i].word[length - 1] == '=' ? !read_place(text + length, &entry, &n) : text[length] != '\0')
+            continue;
+        arm(fault_of(wrapper), words[i].mode, entry, n);
+        return LEAT_OK;
+    }
+    return leati_fail(
+        LEAT_ERROR_INVALID,
+        "\"%s\" is no fault; use none, fail=N, fail=ENTRY:N, delay=N, corrupt=N, copy-short, fill-off, "
+        "query-ready, wait-nothing or order-loose, where ENTRY is an entry of the driver table such as "
+        "copy, and N is 1 or more",
+        text);
+}
+
+uint64_t leati_fault_calls(const struct leati_driver *wrapper)
+{
+    return atomic_load_explicit(&const_fault_of(wrapper)->calls, memory_order_relaxed);
+}
+
+bool leati_fault_fired(const struct leati_driver *wrapper)
+{
+    return atomic_load_explicit(&const_fault_of(wrapper)->fired, memory_order_acquire);
+}
+
+const char *leati_fault_entry(const struct leati_driver *wrapper)
+{
+    if (!leati_fault_fired(wrapper))
+        return NULL;
+    return entry_names[atomic_load_explicit(&const_fault_of(wrapper)->fired_entry, memory_order_relaxed)];
+}
+
+uint64_t leati_fault_live(const struct leati_driver *wrapper)
+{
+    return atomic_load_explicit(&const_fault_of(wrapper)->live, memory_order_relaxed);
+}
+
+bool leati_fault_visited(const struct leati_driver *wrapper, unsigned index, struct leati_fault_visit *visit)
+{
+    const struct fault *fault = const_fault_of(wrapper);
+
+    if (index >= ENTRY_COUNT)
+        return false;
+    visit->entry = entry_names[index];
+#define ENTRY_PRESENT(name)                                                                                       \
+    if (index == ENTRY_##name)                                                                                    \
+        visit->present = fault->ops.name != NULL;
+    ENTRY_LIST(ENTRY_PRESENT)
+#undef ENTRY_PRESENT
+    visit->calls = atomic_load_explicit(&fault->visits[index], memory_order_relaxed);
+    return true;
+}
