@@ -1,0 +1,207 @@
+/*
+ * cuda_module.c - modules, kernels, launches.
+ */
+#include "driver/cuda/cuda_driver.h"
+
+#include "kernels/builtin.h"
+
+#include <elf.h>
+#include <string.h>
+
+#define FATBIN_MAGIC 0xba55ed50u
+#define LOG_BYTES 4096
+#define LOG_SHOWN 1000
+
+/* The start of a fatbin. */
+struct fatbin_header {
+    uint32_t magic;
+    uint16_t version;
+    uint16_t header_bytes;
+    uint64_t content_bytes; /* after the header */
+};
+
+/* The end of a table within an ELF file, or UINT64_MAX when it overflows. */
+static uint64_t table_end(uint64_t offset, uint64_t entry_bytes, uint64_t count)
+{
+    uint64_t bytes = entry_bytes * count; /* both have 16 bits */
+
+    return offset > UINT64_MAX - bytes ? UINT64_MAX : offset + bytes;
+}
+
+static leat_status fail_short(const char *what, uint64_t needed, size_t bytes)
+{
+    return leati_fail(LEAT_ERROR_IMAGE,
+                      "the %s is cut off: its headers reach to byte %llu, the image has %zu; give the whole "
+                      "file",
+                      what, (unsigned long long)needed, bytes);
+}
+
+static leat_status check_elf(const void *image, size_t bytes)
+{
+    uint64_t sections, segments;
+    Elf64_Ehdr header;
+
+    if (bytes < sizeof header)
+        return fail_short("cubin", sizeof header, bytes);
+    memcpy(&header, image, sizeof header);
+    if (header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_machine != EM_CUDA)
+        return leati_fail(LEAT_ERROR_IMAGE,
+                          "the image is an ELF file for another machine (number %u, a GPU's is %u); a shared "
+                          "object is for the CPU device, give PTX, a cubin or a fatbin here",
+                          header.e_machine, EM_CUDA);
+    sections = table_end(header.e_shoff, header.e_shentsize, header.e_shnum);
+    segments = table_end(header.e_phoff, header.e_phentsize, header.e_phnum);
+    if (sections > bytes || segments > bytes)
+        return fail_short("cubin", sections > segments ? sections : segments, bytes);
+    return LEAT_OK;
+}
+
+/* The vendor takes no size and believes the sizes in the image, so a file that was cut off would make it read past
+ * the end. What is neither a cubin nor a fatbin is PTX text, which ends with a NUL. */
+static leat_status check_image(const void *image, size_t bytes)
+{
+    struct fatbin_header fatbin;
+
+    if (bytes >= SELFMAG && !memcmp(image, ELFMAG, SELFMAG))
+        return check_elf(image, bytes);
+    if (bytes < sizeof fatbin)
+        return LEAT_OK;
+    memcpy(&fatbin, image, sizeof fatbin);
+    if (fatbin.magic != FATBIN_MAGIC)
+        return LEAT_OK;
+    if (fatbin.header_bytes > bytes || fatbin.content_bytes > bytes - fatbin.header_bytes)
+        return fail_short("fatbin", table_end(fatbin.content_bytes, fatbin.header_bytes, 1), bytes);
+    return LEAT_OK;
+}
+
+/* Makes one line of the compiler's log. */
+static void flatten(char *log)
+{
+    size_t length;
+
+    log[LOG_SHOWN] = '\0';
+    for (char *p = log; *p; p++)
+        if ((unsigned char)*p < ' ')
+            *p = ' ';
+    length = strlen(log);
+    while (length > 0 && log[length - 1] == ' ')
+        log[--length] = '\0';
+}
+
+leat_status leati_cuda_module_load(struct leati_driver *driver, void *device, const void *image, size_t bytes,
+                                   void **module)
+{
+    struct cuda_device *self = device;
+    char log[LOG_BYTES] = "";
+    cu_jit_option options[] = {LEATI_CU_JIT_ERROR_LOG_BUFFER, LEATI_CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+    void *values[] = {log, (void *)(uintptr_t)sizeof log};
+    cu_module loaded;
+    leat_status status;
+    cu_result code;
+
+    (void)driver;
+    LEATI_TRY(check_image(image, bytes));
+    LEATI_CUDA_CALL(self, code, module_load, &loaded, image, 2, options, values);
+    if (code != LEATI_CUDA_SUCCESS) {
+        flatten(log);
+        status = leati_cuda_status(code);
+        if (status == LEAT_ERROR_INVALID)
+            status = LEAT_ERROR_IMAGE;
+        status = leati_cuda_fail_as(self->cu, status, leati_cuda_names.module_load, code);
+        return log[0] ? leati_fail_in(status, "the compiler says \"%s\"", log) : status;
+    }
+    *module = loaded;
+    return LEAT_OK;
+}
+
+leat_status leati_cuda_module_builtin(struct leati_driver *driver, void *device, void **module)
+{
+    return leati_cuda_module_load(driver, device, leati_kernels_ptx, leati_kernels_ptx_bytes, module);
+}
+
+leat_status leati_cuda_module_unload(struct leati_driver *driver, void *device, void *module)
+{
+    struct cuda_device *self = device;
+
+    (void)driver;
+    LEATI_CUDA_TRY(self, module_unload, module);
+    return LEAT_OK;
+}
+
+/* CUDA tells the place of one parameter at a time; the first index that it refuses is their number. */
+static leat_status count_parameters(const struct cuda_device *device, cu_function function, int *count)
+{
+    size_t offset, bytes;
+    cu_result code;
+    int found = 0;
+
+    if (!device->cu->function_parameter) {
+        *count = -1;
+        return LEAT_OK;
+    }
+    for (;;) {
+        LEATI_CUDA_CALL(device, code, function_parameter, function, (size_t)found, &offset, &bytes);
+        if (code != LEATI_CUDA_SUCCESS)
+            break;
+        found++;
+    }
+    *count = code == LEATI_CUDA_ERROR_INVALID_VALUE ? found : -1;
+    return LEAT_OK;
+}
+
+leat_status leati_cuda_kernel_get(struct leati_driver *driver, void *device, void *module, const char *name,
+                                  void **kernel, struct leati_kernel_shape *shape)
+{
+    struct cuda_device *self = device;
+    cu_function function;
+    int threads, parameters;
+
+    (void)driver;
+    LEATI_CUDA_TRY(self, module_function, &function, module, name);
+    LEATI_CUDA_TRY(self, function_attribute, &threads, LEATI_CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, function);
+    LEATI_TRY(count_parameters(self, function, &parameters));
+    shape->parameter_count = parameters;
+    shape->max_block_threads = (uint32_t)threads;
+    *kernel = function;
+    return LEAT_OK;
+}
+
+/*
+ * A kernel starts with a limit of 48 KiB for its shared memory, and more has to be asked for. We ask for all that
+ * the device has at once: every thread would set the same number, so two launches cannot lower each other's.
+ */
+static leat_status allow_shared(const struct cuda_device *device, cu_function function, size_t shared_bytes)
+{
+    int limit, fixed;
+
+    LEATI_CUDA_TRY(device, function_attribute, &limit, LEATI_CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                   function);
+    if (limit >= 0 && shared_bytes <= (size_t)limit)
+        return LEAT_OK;
+    LEATI_CUDA_TRY(device, function_attribute, &fixed, LEATI_CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, function);
+    limit = device->max_shared_bytes - fixed;
+    if (limit < 0 || shared_bytes > (size_t)limit)
+        return leati_fail(
+            LEAT_ERROR_INVALID,
+            "%zu bytes of dynamic shared memory, and the kernel has %d bytes of its own; a block of this device "
+            "has %d in all",
+            shared_bytes, fixed, device->max_shared_bytes);
+    LEATI_CUDA_TRY(device, function_set_attribute, function, LEATI_CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                   limit);
+    return LEAT_OK;
+}
+
+leat_status leati_cuda_launch(struct leati_driver *driver, void *stream, void *kernel, leat_dim3 grid,
+                              leat_dim3 block, size_t shared_bytes, void *const *args, unsigned argument_count)
+{
+    struct cuda_stream *on = stream;
+    cu_function function = kernel;
+
+    (void)driver;
+    (void)argument_count; /* CUDA knows how many it reads */
+    if (shared_bytes > 0)
+        LEATI_TRY(allow_shared(on->device, function, shared_bytes));
+    LEATI_CUDA_TRY(on->device, launch, function, grid.x, grid.y, grid.z, block.x, block.y, block.z,
+                   (unsigned int)shared_bytes, on->handle, (void **)(uintptr_t)args, NULL);
+    return LEAT_OK;
+}

@@ -1,0 +1,139 @@
+/*
+ * cuda_virtual.c - addresses and physical memory apart: reserve, create, map, export.
+ */
+#include "driver/cuda/cuda_driver.h"
+
+static leat_status check_virtual(const struct cuda_device *device)
+{
+    if (device->virtual_memory)
+        return LEAT_OK;
+    return leati_fail(LEAT_ERROR_UNSUPPORTED, "the GPU has no virtual memory management");
+}
+
+static cu_mem_properties properties(const struct cuda_device *device, bool exportable)
+{
+    cu_mem_properties wanted = {
+        .type = LEATI_CU_MEM_ALLOCATION_TYPE_PINNED,
+        .handle_types = exportable ? LEATI_CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR : 0,
+        .location = {.type = LEATI_CU_MEM_LOCATION_TYPE_DEVICE, .id = device->number},
+    };
+
+    return wanted;
+}
+
+leat_status leati_cuda_vm_granularity(struct leati_driver *driver, void *device, size_t *bytes)
+{
+    struct cuda_device *self = device;
+    cu_mem_properties wanted = properties(self, false);
+    size_t found;
+
+    (void)driver;
+    LEATI_TRY(check_virtual(self));
+    LEATI_CUDA_TRY(self, vm_granularity, &found, &wanted, LEATI_CU_MEM_ALLOC_GRANULARITY_MINIMUM);
+    *bytes = found;
+    return LEAT_OK;
+}
+
+leat_status leati_cuda_vm_reserve(struct leati_driver *driver, void *device, size_t bytes, void **ptr)
+{
+    struct cuda_device *self = device;
+    cu_deviceptr address;
+
+    (void)driver;
+    LEATI_TRY(check_virtual(self));
+    LEATI_CUDA_TRY(self, vm_reserve, &address, bytes, 0, 0, 0);
+    *ptr = leati_cuda_pointer(address);
+    return LEAT_OK;
+}
+
+leat_status leati_cuda_vm_unreserve(struct leati_driver *driver, void *device, void *ptr, size_t bytes)
+{
+    struct cuda_device *self = device;
+
+    (void)driver;
+    LEATI_CUDA_TRY(self, vm_unreserve, leati_cuda_address(ptr), bytes);
+    return LEAT_OK;
+}
+
+leat_status leati_cuda_vm_create(struct leati_driver *driver, void *device, size_t bytes, bool exportable,
+                                 uint64_t *handle)
+{
+    struct cuda_device *self = device;
+    cu_mem_properties wanted = properties(self, exportable);
+    cu_mem_handle created;
+
+    (void)driver;
+    LEATI_TRY(check_virtual(self));
+    if (exportable && !self->exportable)
+        return leati_fail(LEAT_ERROR_UNSUPPORTED, "the GPU's memory cannot be exported as a file descriptor here");
+    LEATI_CUDA_TRY(self, vm_create, &created, bytes, &wanted, 0);
+    *handle = created;
+    return LEAT_OK;
+}
+
+leat_status leati_cuda_vm_release(struct leati_driver *driver, void *device, uint64_t handle)
+{
+    struct cuda_device *self = device;
+
+    (void)driver;
+    LEATI_CUDA_TRY(self, vm_release, handle);
+    return LEAT_OK;
+}
+
+leat_status leati_cuda_vm_map(struct leati_driver *driver, void *device, void *ptr, size_t bytes, uint64_t handle)
+{
+    struct cuda_device *self = device;
+
+    (void)driver;
+    LEATI_CUDA_TRY(self, vm_map, leati_cuda_address(ptr), bytes, 0, handle, 0);
+    return LEAT_OK;
+}
+
+leat_status leati_cuda_vm_set_access(struct leati_driver *driver, void *device, void *ptr, size_t bytes)
+{
+    struct cuda_device *self = device;
+    cu_mem_access access = {
+        .location = {.type = LEATI_CU_MEM_LOCATION_TYPE_DEVICE, .id = self->number},
+        .flags = LEATI_CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
+    };
+
+    (void)driver;
+    LEATI_CUDA_TRY(self, vm_set_access, leati_cuda_address(ptr), bytes, &access, 1);
+    return LEAT_OK;
+}
+
+leat_status leati_cuda_vm_unmap(struct leati_driver *driver, void *device, void *ptr, size_t bytes)
+{
+    struct cuda_device *self = device;
+
+    (void)driver;
+    LEATI_CUDA_TRY(self, vm_unmap, leati_cuda_address(ptr), bytes);
+    return LEAT_OK;
+}
+
+leat_status leati_cuda_vm_export(struct leati_driver *driver, void *device, uint64_t handle, int *fd)
+{
+    struct cuda_device *self = device;
+    int exported;
+
+    (void)driver;
+    LEATI_CUDA_TRY(self, vm_export, &exported, handle, LEATI_CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+    *fd = exported;
+    return LEAT_OK;
+}
+
+leat_status leati_cuda_vm_import(struct leati_driver *driver, void *device, int fd, size_t bytes, uint64_t *handle)
+{
+    struct cuda_device *self = device;
+    cu_mem_handle imported;
+
+    (void)driver;
+    (void)bytes; /* the vendor's handle knows its size */
+    LEATI_TRY(check_virtual(self));
+
+    /* The vendor takes the number itself where its prototype has a pointer. */
+    LEATI_CUDA_TRY(self, vm_import, &imported, (void *)(intptr_t)fd,
+                   LEATI_CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+    *handle = imported;
+    return LEAT_OK;
+}
