@@ -1,0 +1,133 @@
+/*
+ * test_cuda_abi.c - holds leat's own CUDA declarations against NVIDIA's cuda.h, where there is one.
+ *
+ * The compiler checks the values of constants, the sizes and places of struct members, and that every function of
+ * the list has the type that the header declares for it. Running it compares the names and says what was compared.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#if __has_include(<cuda.h>)
+
+#include "driver/cuda/cuda_types.h"
+
+#include "driver/cuda/cuda_symbols.h"
+
+#include <cuda.h>
+
+/* Our constants, under the vendor's names, which are the real ones here. */
+#define CHECK_CONSTANT(name, value) _Static_assert((long long)(name) == (value), #name);
+LEATI_CUDA_CONSTANT_LIST(CHECK_CONSTANT)
+
+_Static_assert(__builtin_types_compatible_p(cu_device, CUdevice), "CUdevice");
+_Static_assert(__builtin_types_compatible_p(cu_deviceptr, CUdeviceptr), "CUdeviceptr");
+_Static_assert(__builtin_types_compatible_p(cu_mem_handle, CUmemGenericAllocationHandle), "allocation handle");
+_Static_assert(__builtin_types_compatible_p(cu_context, CUcontext), "CUcontext");
+_Static_assert(__builtin_types_compatible_p(cu_stream, CUstream), "CUstream");
+_Static_assert(__builtin_types_compatible_p(cu_event, CUevent), "CUevent");
+_Static_assert(__builtin_types_compatible_p(cu_module, CUmodule), "CUmodule");
+_Static_assert(__builtin_types_compatible_p(cu_function, CUfunction), "CUfunction");
+_Static_assert(__builtin_types_compatible_p(cu_host_function, CUhostFn), "CUhostFn");
+
+/* An enumeration and the unsigned int that stands for it: same size, same alignment, no negative values. */
+#define CHECK_ENUM(ours, real)                                                                                    \
+    _Static_assert(sizeof(ours) == sizeof(real) && _Alignof(ours) == _Alignof(real) && (real)-1 > 0, #real)
+CHECK_ENUM(cu_result, CUresult);
+CHECK_ENUM(cu_device_attribute, CUdevice_attribute);
+CHECK_ENUM(cu_pointer_attribute, CUpointer_attribute);
+CHECK_ENUM(cu_function_attribute, CUfunction_attribute);
+CHECK_ENUM(cu_jit_option, CUjit_option);
+CHECK_ENUM(cu_handle_type, CUmemAllocationHandleType);
+CHECK_ENUM(cu_granularity_kind, CUmemAllocationGranularity_flags);
+
+#define CHECK_MEMBER(ours, our_member, real, real_member)                                                         \
+    _Static_assert(offsetof(ours, our_member) == offsetof(real, real_member) &&                                   \
+                       sizeof(((ours *)NULL)->our_member) == sizeof(((real *)NULL)->real_member),                 \
+                   #real "." #real_member)
+#define CHECK_SIZE(ours, real)                                                                                    \
+    _Static_assert(sizeof(ours) == sizeof(real) && _Alignof(ours) == _Alignof(real), #real)
+CHECK_SIZE(cu_mem_location, CUmemLocation);
+CHECK_MEMBER(cu_mem_location, type, CUmemLocation, type);
+CHECK_MEMBER(cu_mem_location, id, CUmemLocation, id);
+CHECK_SIZE(cu_mem_properties, CUmemAllocationProp);
+CHECK_MEMBER(cu_mem_properties, type, CUmemAllocationProp, type);
+CHECK_MEMBER(cu_mem_properties, handle_types, CUmemAllocationProp, requestedHandleTypes);
+CHECK_MEMBER(cu_mem_properties, location, CUmemAllocationProp, location);
+CHECK_MEMBER(cu_mem_properties, win32_metadata, CUmemAllocationProp, win32HandleMetaData);
+CHECK_MEMBER(cu_mem_properties, flags.compression, CUmemAllocationProp, allocFlags.compressionType);
+CHECK_MEMBER(cu_mem_properties, flags.gpu_direct_rdma, CUmemAllocationProp, allocFlags.gpuDirectRDMACapable);
+CHECK_MEMBER(cu_mem_properties, flags.usage, CUmemAllocationProp, allocFlags.usage);
+CHECK_MEMBER(cu_mem_properties, flags.reserved, CUmemAllocationProp, allocFlags.reserved);
+CHECK_SIZE(cu_mem_access, CUmemAccessDesc);
+CHECK_MEMBER(cu_mem_access, location, CUmemAccessDesc, location);
+CHECK_MEMBER(cu_mem_access, flags, CUmemAccessDesc, flags);
+
+_Static_assert(sizeof(CU_STREAM_LEGACY) == sizeof LEATI_CU_STREAM_LEGACY, "CU_STREAM_LEGACY");
+
+/*
+ * The list again, with the vendor's types put in the place of ours: each entry must be the type of the header's
+ * function.
+ */
+#define cu_result CUresult
+#define cu_device_attribute CUdevice_attribute
+#define cu_pointer_attribute CUpointer_attribute
+#define cu_function_attribute CUfunction_attribute
+#define cu_jit_option CUjit_option
+#define cu_handle_type CUmemAllocationHandleType
+#define cu_granularity_kind CUmemAllocationGranularity_flags
+#define cu_mem_properties CUmemAllocationProp
+#define cu_mem_access CUmemAccessDesc
+
+#define CHECK_FUNCTION(field, name, need, parameters)                                                             \
+    _Static_assert(__builtin_types_compatible_p(__typeof__(&name), CUresult(CUDAAPI *) parameters), #name);
+LEATI_CUDA_SYMBOL_LIST(CHECK_FUNCTION)
+
+/* A name in the list must be the one that a program gets from the header. The header's macros turn a bare name
+ * into its newest version; of cuEventElapsedTime older drivers have the first one only, and the two have the same
+ * type. */
+static int check_name(const char *listed, const char *real)
+{
+    if (!strcmp(listed, real) || !strcmp(listed, "cuEventElapsedTime"))
+        return 0;
+    printf("%s: cuda.h makes this %s; look which of the two the oldest driver has and what differs\n", listed,
+           real);
+    return 1;
+}
+
+#define EXPANDED(name) EXPANDED_(name)
+#define EXPANDED_(name) #name
+
+int main(void)
+{
+    unsigned constants = 0;
+    unsigned functions = 0;
+    int wrong = 0;
+
+#define COUNT_CONSTANT(name, value) constants++;
+    LEATI_CUDA_CONSTANT_LIST(COUNT_CONSTANT)
+#define CHECK_NAME(field, name, need, parameters)                                                                 \
+    functions++;                                                                                                  \
+    wrong |= check_name(#name, EXPANDED(name));
+    LEATI_CUDA_SYMBOL_LIST(CHECK_NAME)
+    if (wrong)
+        return 1;
+
+    /* The default streams are pointers, which the compiler compares at run time only. */
+    if (CU_STREAM_LEGACY != LEATI_CU_STREAM_LEGACY || CU_STREAM_PER_THREAD != LEATI_CU_STREAM_PER_THREAD) {
+        printf("the numbers of the default streams differ from those of cuda.h\n");
+        return 1;
+    }
+    printf("cuda.h of CUDA %d.%d: %u constants, %u functions and 3 structs are as leat declares them\n",
+           CUDA_VERSION / 1000, CUDA_VERSION % 1000 / 10, constants, functions);
+    return 0;
+}
+
+#else
+
+int main(void)
+{
+    printf("skipped: there is no cuda.h to compare with; set CUDA_HOME to a CUDA toolkit\n");
+    return 77;
+}
+
+#endif
