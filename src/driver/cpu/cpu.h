@@ -1,0 +1,179 @@
+/*
+ * cpu.h - what the files of the CPU device share.
+ *
+ * The CPU device is a real device in the process: memory of its own in one reserved range of addresses, streams that
+ * run in order on a thread each and overlap with one another, events with time stamps, kernels and large copies
+ * spread over all cores. It is the judge of all tests, so it keeps the promises of driver.h to the letter and takes no
+ * short cuts that a GPU could not take.
+ *
+ * Locks: cpu_event.lock, then cpu_device.streams_lock, then cpu_stream.lock; cpu_space.lock stands alone.
+ */
+#ifndef LEATI_CPU_H
+#define LEATI_CPU_H
+
+#include "base/error.h"
+#include "base/ranges.h"
+#include "driver/driver.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#define CPU_PAGE_BYTES ((size_t)4096)
+#define CPU_HUGE_BYTES ((size_t)2 << 20)
+#define CPU_DEVICES_MAX 16
+#define CPU_BLOCK_THREADS_MAX 1024u
+
+/* ---- memory (cpu_memory.c) ---- */
+
+/* A block of a space: an allocation, or a reservation of virtual memory. */
+struct cpu_block {
+    leat_kind kind;
+    size_t charged_bytes; /* what it counts against the device's memory */
+    bool going;           /* given to a stream to be freed: nobody may find it any more */
+};
+
+/* One reserved range of addresses and what lives in it. Small blocks are in the lower half, large ones and those of
+ * virtual memory, on huge page boundaries, in the upper half. */
+struct cpu_space {
+    pthread_mutex_t lock; /* guards all of it */
+    uintptr_t base;       /* 0: not reserved */
+    size_t bytes;
+    uintptr_t small_cursor, large_cursor;
+    struct leati_ranges blocks;
+};
+
+struct cpu_device {
+    struct leati_driver *driver;
+    int ordinal;
+    struct cpu_space space;
+    uint64_t memory_bytes;
+    atomic_uint_least64_t used_bytes;
+    pthread_mutex_t streams_lock; /* guards the list, and who holds a stream in it */
+    struct cpu_stream *streams;
+    int virtual_fd;             /* physical pages of virtual memory, -1 before the first */
+    pthread_mutex_t virtual_lock; /* guards virtual_fd and the next three */
+    struct leati_ranges virtual_handles; /* by offset in virtual_fd; value: struct cpu_handle */
+    uintptr_t virtual_cursor;
+    struct leati_ranges virtual_maps; /* by address; value: struct cpu_handle */
+};
+
+/* Both with the space's lock held. */
+leat_status cpu_space_reserve(struct cpu_space *space);
+void cpu_space_release(struct cpu_space *space);
+
+/* Finds and enters room for a block of bytes (whole pages), with a page behind it that stays unreachable. */
+leat_status cpu_space_take(struct cpu_space *space, size_t bytes, const struct cpu_block *block, uintptr_t *base);
+
+/* Takes the block that starts at base out again, and makes its addresses unreachable. */
+leat_status cpu_space_give_back(struct cpu_space *space, uintptr_t base, struct cpu_block *block, size_t *bytes);
+
+leat_status cpu_mem_alloc(struct leati_driver *driver, void *device, size_t bytes, void **ptr);
+leat_status cpu_mem_free(struct leati_driver *driver, void *device, void *ptr);
+leat_status cpu_mem_alloc_async(struct leati_driver *driver, void *stream, size_t bytes, void **ptr);
+leat_status cpu_mem_free_async(struct leati_driver *driver, void *stream, void *ptr);
+leat_status cpu_host_alloc(struct leati_driver *driver, void *device, size_t bytes, void **ptr);
+leat_status cpu_host_free(struct leati_driver *driver, void *device, void *ptr);
+leat_status cpu_host_register(struct leati_driver *driver, void *device, void *ptr, size_t bytes);
+leat_status cpu_host_unregister(struct leati_driver *driver, void *device, void *ptr);
+leat_status cpu_managed_alloc(struct leati_driver *driver, void *device, size_t bytes, void **ptr);
+leat_status cpu_pointer_query(struct leati_driver *driver, const void *ptr, struct leati_place *place);
+
+/* Counts bytes against the device's memory, or gives them back. */
+leat_status cpu_charge(struct cpu_device *device, size_t bytes);
+void cpu_uncharge(struct cpu_device *device, size_t bytes);
+
+/* The pinned and managed memory of all CPU devices; reserved while one of them is open. */
+leat_status cpu_host_space_open(void);
+void cpu_host_space_close(void);
+
+/* A device, open or not: closed ones have no space. */
+struct cpu_device *cpu_device_number(int ordinal);
+
+/* ---- virtual memory (cpu_virtual.c) ---- */
+
+leat_status cpu_vm_granularity(struct leati_driver *driver, void *device, size_t *bytes);
+leat_status cpu_vm_reserve(struct leati_driver *driver, void *device, size_t bytes, void **ptr);
+leat_status cpu_vm_unreserve(struct leati_driver *driver, void *device, void *ptr, size_t bytes);
+leat_status cpu_vm_create(struct leati_driver *driver, void *device, size_t bytes, bool exportable, uint64_t *handle);
+leat_status cpu_vm_release(struct leati_driver *driver, void *device, uint64_t handle);
+leat_status cpu_vm_map(struct leati_driver *driver, void *device, void *ptr, size_t bytes, uint64_t handle);
+leat_status cpu_vm_set_access(struct leati_driver *driver, void *device, void *ptr, size_t bytes);
+leat_status cpu_vm_unmap(struct leati_driver *driver, void *device, void *ptr, size_t bytes);
+leat_status cpu_vm_export(struct leati_driver *driver, void *device, uint64_t handle, int *fd);
+leat_status cpu_vm_import(struct leati_driver *driver, void *device, int fd, size_t bytes, uint64_t *handle);
+
+/* ---- streams and events (cpu_stream.c) ---- */
+
+struct cpu_stream;
+
+leat_status cpu_stream_create(struct leati_driver *driver, void *device, void **stream);
+leat_status cpu_stream_destroy(struct leati_driver *driver, void *stream);
+leat_status cpu_stream_adopt(struct leati_driver *driver, void *device, void *native, void **stream);
+void *cpu_stream_native(struct leati_driver *driver, void *stream);
+leat_status cpu_stream_query(struct leati_driver *driver, void *stream);
+leat_status cpu_stream_synchronize(struct leati_driver *driver, void *stream);
+leat_status cpu_stream_wait(struct leati_driver *driver, void *stream, void *event);
+leat_status cpu_launch_host(struct leati_driver *driver, void *stream, void (*function)(void *), void *argument);
+leat_status cpu_event_create(struct leati_driver *driver, void *device, void **event);
+leat_status cpu_event_destroy(struct leati_driver *driver, void *event);
+leat_status cpu_event_adopt(struct leati_driver *driver, void *device, void *native, void **event);
+void *cpu_event_native(struct leati_driver *driver, void *event);
+leat_status cpu_event_record(struct leati_driver *driver, void *event, void *stream);
+leat_status cpu_event_query(struct leati_driver *driver, void *event);
+leat_status cpu_event_synchronize(struct leati_driver *driver, void *event);
+leat_status cpu_event_elapsed(struct leati_driver *driver, void *start, void *end, double *milliseconds);
+leat_status cpu_device_synchronize(struct leati_driver *driver, void *device);
+
+/* Work of a stream. run() is called on the stream's thread; the struct around it is freed afterwards. */
+struct cpu_work {
+    struct cpu_work *next;
+    void (*run)(struct cpu_work *work);
+};
+
+/* Gives work to a stream, in order. Cannot fail; the stream owns work from now on. */
+void cpu_stream_push(void *stream, struct cpu_work *work);
+
+struct cpu_device *cpu_stream_device(void *stream);
+
+/* Waits until all streams of a device are idle and their threads ended; every stream is destroyed already. */
+void cpu_streams_join(struct cpu_device *device);
+
+/* ---- moving and filling bytes (cpu_copy.c) ---- */
+
+leat_status cpu_copy(struct leati_driver *driver, void *stream, struct leati_end dst, struct leati_end src, size_t bytes);
+leat_status cpu_fill(struct leati_driver *driver, void *stream, void *dst, uint32_t pattern, unsigned pattern_bytes,
+                     size_t count);
+
+/* ---- kernels (cpu_kernel.c) ---- */
+
+leat_status cpu_module_load(struct leati_driver *driver, void *device, const void *image, size_t bytes, void **module);
+leat_status cpu_module_builtin(struct leati_driver *driver, void *device, void **module);
+leat_status cpu_module_unload(struct leati_driver *driver, void *device, void *module);
+leat_status cpu_kernel_get(struct leati_driver *driver, void *device, void *module, const char *name, void **kernel,
+                           struct leati_kernel_shape *shape);
+leat_status cpu_launch(struct leati_driver *driver, void *stream, void *kernel, leat_dim3 grid, leat_dim3 block,
+                       size_t shared_bytes, void *const *args, unsigned argument_count);
+
+/* ---- the team of threads (cpu_team.c) ---- */
+
+/* How many threads work on one job, the caller included. */
+unsigned cpu_team_threads(void);
+
+/* Calls part(context, i) for i from 0 to count - 1, on the caller and the team's threads at once, and returns when all
+ * calls have returned. Several callers share the team. */
+void cpu_team_run(void (*part)(void *context, uint64_t i), void *context, uint64_t count);
+
+/* ---- strict mode (cpu_strict.c) ---- */
+
+/* Sets LEAT_STRICT up if it is asked for; UNSUPPORTED without protection keys. */
+leat_status cpu_strict_open(void);
+bool cpu_strict(void);
+
+/* Makes memory unreachable for host threads. Does nothing when not strict. */
+leat_status cpu_strict_protect(void *ptr, size_t bytes);
+
+/* This thread may reach device memory (a device's thread), or may not (while it runs a host function). */
+void cpu_strict_allow(void);
+void cpu_strict_forbid(void);
+
+#endif

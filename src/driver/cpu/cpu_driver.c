@@ -1,0 +1,197 @@
+/* cpu_driver.c - the CPU devices: what they are, opening and closing, and their driver table. */
+#include "driver/cpu/cpu.h"
+
+#include "base/options.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+/* Never freed, so that an address can be looked up while a device is being closed. */
+static struct cpu_device devices[CPU_DEVICES_MAX];
+
+struct cpu_device *cpu_device_number(int ordinal)
+{
+    return &devices[ordinal];
+}
+
+static uint64_t machine_bytes(void)
+{
+    long pages = sysconf(_SC_PHYS_PAGES);
+
+    return pages > 0 ? (uint64_t)pages * (uint64_t)sysconf(_SC_PAGESIZE) : (uint64_t)1 << 30;
+}
+
+static leat_status load(struct leati_driver *driver)
+{
+    struct utsname system;
+
+    for (int i = 0; i < CPU_DEVICES_MAX; i++) {
+        devices[i].driver = driver;
+        devices[i].ordinal = i;
+        devices[i].memory_bytes = leati_option_number(LEATI_OPTION_CPU_MEMORY, 1 << 20, (uint64_t)1 << 44, machine_bytes());
+        devices[i].virtual_fd = -1;
+        pthread_mutex_init(&devices[i].space.lock, NULL);
+        pthread_mutex_init(&devices[i].streams_lock, NULL);
+        pthread_mutex_init(&devices[i].virtual_lock, NULL);
+    }
+    driver->device_count = (int)leati_option_number(LEATI_OPTION_CPU_DEVICES, 1, CPU_DEVICES_MAX, 2);
+    if (uname(&system) == 0)
+        snprintf(driver->version, sizeof driver->version, "%.16s %.46s", system.sysname, system.release);
+    return LEAT_OK;
+}
+
+/* The processor's name as Linux prints it. */
+static void read_model(char *model, size_t bytes)
+{
+    FILE *file = fopen("/proc/cpuinfo", "re");
+    char line[256];
+
+    snprintf(model, bytes, "CPU");
+    if (!file)
+        return;
+    while (fgets(line, sizeof line, file)) {
+        const char *colon = strchr(line, ':');
+
+        if (!strncmp(line, "model name", 10) && colon) {
+            snprintf(model, bytes, "%.*s", (int)strcspn(colon + 2, "\n"), colon + 2);
+            break;
+        }
+    }
+    fclose(file);
+}
+
+static leat_status device_info(struct leati_driver *driver, int ordinal, leat_device_info *info)
+{
+    struct utsname system;
+
+    (void)driver;
+    read_model(info->model, sizeof info->model);
+    if (uname(&system) == 0)
+        snprintf(info->architecture, sizeof info->architecture, "%.31s", system.machine);
+    info->memory_bytes = devices[ordinal].memory_bytes;
+    info->compute_units = cpu_team_threads();
+    info->max_block_threads = CPU_BLOCK_THREADS_MAX;
+    info->copy_engines = cpu_team_threads();
+    info->managed_memory = 1;
+    info->virtual_memory = 1;
+    info->strict = leati_option_flag(LEATI_OPTION_STRICT);
+    return LEAT_OK;
+}
+
+static leat_status device_open(struct leati_driver *driver, int ordinal, void *native_context, void **handle)
+{
+    struct cpu_device *device = &devices[ordinal];
+    leat_status status;
+
+    (void)driver;
+    if (native_context)
+        return leati_fail(LEAT_ERROR_UNSUPPORTED, "the CPU device has no contexts to wrap");
+    LEATI_TRY(cpu_strict_open());
+    LEATI_TRY(cpu_host_space_open());
+    pthread_mutex_lock(&device->space.lock);
+    status = cpu_space_reserve(&device->space);
+    pthread_mutex_unlock(&device->space.lock);
+    if (status != LEAT_OK) {
+        cpu_host_space_close();
+        return status;
+    }
+    atomic_init(&device->used_bytes, 0);
+    *handle = device;
+    return LEAT_OK;
+}
+
+static leat_status device_close(struct leati_driver *driver, void *handle)
+{
+    struct cpu_device *device = handle;
+
+    (void)driver;
+    cpu_streams_join(device);
+    pthread_mutex_lock(&device->space.lock);
+    cpu_space_release(&device->space);
+    pthread_mutex_unlock(&device->space.lock);
+    leati_ranges_clear(&device->virtual_maps);
+    leati_ranges_clear(&device->virtual_handles);
+    if (device->virtual_fd >= 0)
+        close(device->virtual_fd);
+    device->virtual_fd = -1;
+    cpu_host_space_close();
+    return LEAT_OK;
+}
+
+static void *device_native(struct leati_driver *driver, void *handle)
+{
+    (void)driver;
+    return handle;
+}
+
+static leat_status device_memory(struct leati_driver *driver, void *handle, uint64_t *free_bytes, uint64_t *total_bytes)
+{
+    struct cpu_device *device = handle;
+
+    (void)driver;
+    *total_bytes = device->memory_bytes;
+    *free_bytes = device->memory_bytes - atomic_load_explicit(&device->used_bytes, memory_order_relaxed);
+    return LEAT_OK;
+}
+
+static const struct leati_driver_ops ops = {
+    .load = load,
+    .device_info = device_info,
+    .device_open = device_open,
+    .device_close = device_close,
+    .device_synchronize = cpu_device_synchronize,
+    .device_native = device_native,
+    .device_memory = device_memory,
+    .mem_alloc = cpu_mem_alloc,
+    .mem_free = cpu_mem_free,
+    .mem_alloc_async = cpu_mem_alloc_async,
+    .mem_free_async = cpu_mem_free_async,
+    .host_alloc = cpu_host_alloc,
+    .host_free = cpu_host_free,
+    .host_register = cpu_host_register,
+    .host_unregister = cpu_host_unregister,
+    .managed_alloc = cpu_managed_alloc,
+    .pointer_query = cpu_pointer_query,
+    .vm_granularity = cpu_vm_granularity,
+    .vm_reserve = cpu_vm_reserve,
+    .vm_unreserve = cpu_vm_unreserve,
+    .vm_create = cpu_vm_create,
+    .vm_release = cpu_vm_release,
+    .vm_map = cpu_vm_map,
+    .vm_set_access = cpu_vm_set_access,
+    .vm_unmap = cpu_vm_unmap,
+    .vm_export = cpu_vm_export,
+    .vm_import = cpu_vm_import,
+    .copy = cpu_copy,
+    .fill = cpu_fill,
+    .stream_create = cpu_stream_create,
+    .stream_destroy = cpu_stream_destroy,
+    .stream_adopt = cpu_stream_adopt,
+    .stream_native = cpu_stream_native,
+    .stream_query = cpu_stream_query,
+    .stream_synchronize = cpu_stream_synchronize,
+    .stream_wait = cpu_stream_wait,
+    .launch_host = cpu_launch_host,
+    .event_create = cpu_event_create,
+    .event_destroy = cpu_event_destroy,
+    .event_adopt = cpu_event_adopt,
+    .event_native = cpu_event_native,
+    .event_record = cpu_event_record,
+    .event_query = cpu_event_query,
+    .event_synchronize = cpu_event_synchronize,
+    .event_elapsed = cpu_event_elapsed,
+    .module_load = cpu_module_load,
+    .module_builtin = cpu_module_builtin,
+    .module_unload = cpu_module_unload,
+    .kernel_get = cpu_kernel_get,
+    .launch = cpu_launch,
+};
+
+struct leati_driver *leati_cpu_driver(void)
+{
+    static struct leati_driver driver = {.name = "cpu", .ops = &ops};
+
+    return &driver;
+}

@@ -1,0 +1,240 @@
+/* cpu_kernel.c - kernels of the CPU device: shared objects, and blocks spread over the cores. */
+#include "driver/cpu/cpu.h"
+
+#include "kernels/builtin.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+struct cpu_kernel {
+    const leat_cpu_kernel *code;
+    struct cpu_kernel *next;
+};
+
+struct cpu_module {
+    void *library; /* NULL for the built-in kernels */
+    int fd;        /* the image; open while it is loaded, because the loader knows the library by this number */
+    struct cpu_kernel *kernels;
+};
+
+static leat_status new_module(struct cpu_module **module)
+{
+    *module = calloc(1, sizeof **module);
+    if (!*module)
+        return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for a module");
+    (*module)->fd = -1;
+    return LEAT_OK;
+}
+
+static leat_status image_file(const char *image, size_t bytes, int *fd)
+{
+    size_t written = 0;
+
+    *fd = memfd_create("leat-module", MFD_CLOEXEC);
+    if (*fd < 0)
+        return leati_fail(LEAT_ERROR_SYSTEM, "memfd_create: %s", strerror(errno));
+    while (written < bytes) {
+        ssize_t n = write(*fd, image + written, bytes - written);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0) {
+            close(*fd);
+            return leati_fail(LEAT_ERROR_SYSTEM, "writing a module of %zu bytes to memory: %s", bytes, strerror(errno));
+        }
+        written += (size_t)n;
+    }
+    return LEAT_OK;
+}
+
+leat_status cpu_module_load(struct leati_driver *driver, void *device, const void *image, size_t bytes, void **out)
+{
+    struct cpu_module *module = NULL;
+    leat_status status;
+    char path[64];
+
+    (void)driver, (void)device;
+    if (bytes < 4 || memcmp(image, "\177ELF", 4))
+        return leati_fail(LEAT_ERROR_IMAGE,
+                          "not a shared object; the CPU device takes what 'cc -O3 -fPIC -shared' makes of a file with "
+                          "leat/device_code.h");
+    LEATI_TRY(new_module(&module));
+    status = image_file(image, bytes, &module->fd);
+    if (status != LEAT_OK) {
+        free(module);
+        return status;
+    }
+    snprintf(path, sizeof path, "/proc/self/fd/%d", module->fd);
+    module->library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!module->library) {
+        status = leati_fail(LEAT_ERROR_IMAGE, "dlopen: %s", dlerror());
+        close(module->fd);
+        free(module);
+        return status;
+    }
+    *out = module;
+    return LEAT_OK;
+}
+
+leat_status cpu_module_builtin(struct leati_driver *driver, void *device, void **out)
+{
+    struct cpu_module *module = NULL;
+
+    (void)driver, (void)device;
+    LEATI_TRY(new_module(&module));
+    *out = module;
+    return LEAT_OK;
+}
+
+leat_status cpu_module_unload(struct leati_driver *driver, void *device, void *handle)
+{
+    struct cpu_module *module = handle;
+
+    (void)driver, (void)device;
+    while (module->kernels) {
+        struct cpu_kernel *kernel = module->kernels;
+
+        module->kernels = kernel->next;
+        free(kernel);
+    }
+    if (module->library) {
+        dlclose(module->library);
+        close(module->fd);
+    }
+    free(module);
+    return LEAT_OK;
+}
+
+static const leat_cpu_kernel *find_builtin(const char *name)
+{
+    for (size_t i = 0; i < leati_host_kernel_count; i++)
+        if (!strcmp(leati_host_kernels[i].name, name))
+            return leati_host_kernels[i].kernel;
+    return NULL;
+}
+
+static const leat_cpu_kernel *find_in_library(void *library, const char *name)
+{
+    char symbol[256];
+
+    if ((size_t)snprintf(symbol, sizeof symbol, "leat_cpu_kernel_%s", name) >= sizeof symbol)
+        return NULL;
+    return dlsym(library, symbol);
+}
+
+leat_status cpu_kernel_get(struct leati_driver *driver, void *device, void *handle, const char *name, void **out,
+                           struct leati_kernel_shape *shape)
+{
+    struct cpu_module *module = handle;
+    const leat_cpu_kernel *code = module->library ? find_in_library(module->library, name) : find_builtin(name);
+    struct cpu_kernel *kernel;
+
+    (void)driver, (void)device;
+    if (!code)
+        return leati_fail(LEAT_ERROR_NOT_FOUND, module->library ? "the shared object has no leat_cpu_kernel_%s"
+                                                                : "no built-in kernel is called %s",
+                          name);
+    if (code->abi != LEAT_CPU_KERNEL_ABI)
+        return leati_fail(LEAT_ERROR_IMAGE, "built for version %u of leat's CPU kernels, and this is version %u: build it again",
+                          code->abi, LEAT_CPU_KERNEL_ABI);
+    kernel = malloc(sizeof *kernel);
+    if (!kernel)
+        return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for a kernel");
+    *kernel = (struct cpu_kernel){.code = code, .next = module->kernels};
+    module->kernels = kernel;
+    shape->parameter_count = (int)code->parameter_count;
+    shape->max_block_threads = CPU_BLOCK_THREADS_MAX;
+    *out = kernel;
+    return LEAT_OK;
+}
+
+/* ---- launch ---- */
+
+struct launch_work {
+    struct cpu_work work;
+    const leat_cpu_kernel *code;
+    leat_cpu_block launch; /* grid and block; the block's own place is filled in for each */
+    uint64_t blocks, blocks_per_part;
+    void *args[]; /* then the values that they point to */
+};
+
+static void run_part(void *context, uint64_t part)
+{
+    const struct launch_work *work = context;
+    leat_cpu_block block = work->launch;
+    uint64_t first = part * work->blocks_per_part;
+    uint64_t end = first + work->blocks_per_part < work->blocks ? first + work->blocks_per_part : work->blocks;
+
+    for (uint64_t i = first; i < end; i++) {
+        block.block.x = (uint32_t)(i % block.grid_blocks.x);
+        block.block.y = (uint32_t)(i / block.grid_blocks.x % block.grid_blocks.y);
+        block.block.z = (uint32_t)(i / block.grid_blocks.x / block.grid_blocks.y);
+        work->code->run(&block, work->args);
+    }
+}
+
+static void run_launch(struct cpu_work *queued)
+{
+    struct launch_work *work = (struct launch_work *)(void *)queued;
+    uint64_t parts = (uint64_t)cpu_team_threads() * 16;
+
+    /* Neighbouring blocks together, for the caches; several parts a thread, so that all end at about the same time. */
+    if (parts > work->blocks)
+        parts = work->blocks;
+    work->blocks_per_part = (work->blocks + parts - 1) / parts;
+    cpu_team_run(run_part, work, (work->blocks + work->blocks_per_part - 1) / work->blocks_per_part);
+}
+
+/* The values start at multiples of 16, which suits every plain type. */
+static size_t value_bytes(uint32_t bytes)
+{
+    return ((size_t)bytes + 15) & ~(size_t)15;
+}
+
+static struct launch_work *new_launch(const leat_cpu_kernel *code, void *const *args, unsigned argument_count)
+{
+    size_t header = (sizeof(struct launch_work) + argument_count * sizeof(void *) + 15) & ~(size_t)15, bytes = header;
+    struct launch_work *work;
+    char *value;
+
+    for (unsigned i = 0; i < argument_count; i++)
+        bytes += value_bytes(code->parameter_bytes[i]);
+    work = malloc(bytes);
+    if (!work)
+        return NULL;
+    value = (char *)work + header;
+    for (unsigned i = 0; i < argument_count; i++) {
+        memcpy(value, args[i], code->parameter_bytes[i]);
+        work->args[i] = value;
+        value += value_bytes(code->parameter_bytes[i]);
+    }
+    return work;
+}
+
+leat_status cpu_launch(struct leati_driver *driver, void *stream, void *handle, leat_dim3 grid, leat_dim3 block,
+                       size_t shared_bytes, void *const *args, unsigned argument_count)
+{
+    const leat_cpu_kernel *code = ((struct cpu_kernel *)handle)->code;
+    struct launch_work *work;
+
+    (void)driver;
+    if (shared_bytes)
+        return leati_fail(LEAT_ERROR_UNSUPPORTED, "%zu bytes of shared memory: the CPU device has none", shared_bytes);
+    if ((uint64_t)grid.x * grid.y > UINT64_MAX / grid.z)
+        return leati_fail(LEAT_ERROR_INVALID, "a grid of %u x %u x %u blocks is too large", grid.x, grid.y, grid.z);
+    work = new_launch(code, args, argument_count);
+    if (!work)
+        return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory to queue the work");
+    work->work = (struct cpu_work){.run = run_launch};
+    work->code = code;
+    work->launch.grid_blocks = (leat_cpu_dim){grid.x, grid.y, grid.z};
+    work->launch.block_threads = (leat_cpu_dim){block.x, block.y, block.z};
+    work->blocks = (uint64_t)grid.x * grid.y * grid.z;
+    cpu_stream_push(stream, &work->work);
+    return LEAT_OK;
+}

@@ -1,0 +1,415 @@
+/*
+ * cpu_memory.c - memory of the CPU device: allocations in a reserved range of addresses of the device's own.
+ *
+ * Freed addresses become unreachable and are used again as late as possible, and a page that is never reachable
+ * follows every block, so that stray accesses fault as they would on a GPU. Pinned and managed memory lies in a second
+ * range that all CPU devices share; unlike device memory it stays reachable for the host in strict mode.
+ */
+#include "driver/cpu/cpu.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/sysinfo.h>
+
+#ifndef MADV_POPULATE_WRITE /* Linux 5.14 */
+#define MADV_POPULATE_WRITE 23
+#endif
+
+static struct cpu_space host_space = {.lock = PTHREAD_MUTEX_INITIALIZER};
+static unsigned host_space_users; /* under host_space.lock */
+
+static size_t round_up(size_t bytes, size_t unit)
+{
+    return (bytes + unit - 1) & ~(unit - 1);
+}
+
+/* ---- a space ---- */
+
+leat_status cpu_space_reserve(struct cpu_space *space)
+{
+    /* As much as the system grants: a limit on address space, or a checker, may not grant the first wish. */
+    for (size_t bytes = (size_t)1 << 40; bytes >= (size_t)1 << 30; bytes /= 2) {
+        void *start = mmap(NULL, bytes + CPU_HUGE_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        uintptr_t aligned;
+
+        if (start == MAP_FAILED)
+            continue;
+        aligned = round_up((uintptr_t)start, CPU_HUGE_BYTES);
+        if (aligned > (uintptr_t)start)
+            munmap(start, aligned - (uintptr_t)start);
+        if (aligned < (uintptr_t)start + CPU_HUGE_BYTES)
+            munmap((void *)(aligned + bytes), (uintptr_t)start + CPU_HUGE_BYTES - aligned);
+        space->base = aligned;
+        space->bytes = bytes;
+        space->small_cursor = aligned;
+        space->large_cursor = aligned + bytes / 2;
+        return LEAT_OK;
+    }
+    return leati_fail(LEAT_ERROR_SYSTEM, "mmap: %s: the CPU device could not reserve 1 GiB of addresses (ulimit -v?)",
+                      strerror(errno));
+}
+
+void cpu_space_release(struct cpu_space *space)
+{
+    munmap((void *)space->base, space->bytes);
+    for (size_t i = 0; i < space->blocks.count; i++)
+        free(space->blocks.entries[i].value);
+    leati_ranges_clear(&space->blocks);
+    space->base = 0;
+    space->bytes = 0;
+}
+
+leat_status cpu_space_take(struct cpu_space *space, size_t bytes, const struct cpu_block *block, uintptr_t *base)
+{
+    bool large = bytes >= CPU_HUGE_BYTES;
+    size_t step = large ? CPU_HUGE_BYTES : CPU_PAGE_BYTES;
+    uintptr_t middle = space->base + space->bytes / 2;
+    struct cpu_block *kept = malloc(sizeof *kept);
+    leat_status status = LEAT_OK;
+    uintptr_t found = 0;
+
+    if (!kept)
+        return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the CPU device's records");
+    *kept = *block;
+    pthread_mutex_lock(&space->lock);
+    if (bytes < space->bytes / 2)
+        found = large ? leati_ranges_room(&space->blocks, middle, space->base + space->bytes, &space->large_cursor,
+                                          round_up(bytes + CPU_PAGE_BYTES, step))
+                      : leati_ranges_room(&space->blocks, space->base, middle, &space->small_cursor,
+                                          bytes + CPU_PAGE_BYTES);
+    if (!found)
+        status = leati_fail(LEAT_ERROR_DEVICE_MEMORY, "the CPU device has no %zu bytes of addresses left together", bytes);
+    else if (!leati_ranges_insert(&space->blocks, found, bytes, kept))
+        status = leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the CPU device's records");
+    pthread_mutex_unlock(&space->lock);
+    if (status != LEAT_OK) {
+        free(kept);
+        return status;
+    }
+    *base = found;
+    return LEAT_OK;
+}
+
+leat_status cpu_space_give_back(struct cpu_space *space, uintptr_t base, struct cpu_block *block, size_t *bytes)
+{
+    const struct leati_range *range;
+    leat_status status = LEAT_OK;
+    struct cpu_block *kept;
+
+    pthread_mutex_lock(&space->lock);
+    range = leati_ranges_find(&space->blocks, base);
+    if (!range || range->base != base) {
+        status = leati_fail(LEAT_ERROR_POINTER, "no block of the CPU device starts at %p", (void *)base);
+    } else if (mmap((void *)base, range->bytes, PROT_NONE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED) {
+        status = leati_fail(LEAT_ERROR_SYSTEM, "mmap: %s: the block at %p could not be given back", strerror(errno),
+                            (void *)base);
+    } else {
+        kept = range->value;
+        *block = *kept;
+        *bytes = range->bytes;
+        leati_ranges_remove(&space->blocks, base);
+        free(kept);
+    }
+    pthread_mutex_unlock(&space->lock);
+    return status;
+}
+
+/* ---- a device's memory ---- */
+
+leat_status cpu_charge(struct cpu_device *device, size_t bytes)
+{
+    /* Relaxed: the count guards nothing but itself. */
+    uint64_t used = atomic_load_explicit(&device->used_bytes, memory_order_relaxed);
+
+    do {
+        if (bytes > device->memory_bytes - used)
+            return leati_fail(LEAT_ERROR_DEVICE_MEMORY, "the CPU device is full");
+    } while (!atomic_compare_exchange_weak_explicit(&device->used_bytes, &used, used + bytes, memory_order_relaxed,
+                                                    memory_order_relaxed));
+    return LEAT_OK;
+}
+
+void cpu_uncharge(struct cpu_device *device, size_t bytes)
+{
+    atomic_fetch_sub_explicit(&device->used_bytes, bytes, memory_order_relaxed);
+}
+
+/* Puts memory behind a fresh block. */
+static leat_status back(void *ptr, size_t bytes)
+{
+    if (mmap(ptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) ==
+        MAP_FAILED)
+        return leati_fail(LEAT_ERROR_HOST_MEMORY, "mmap of %zu bytes: %s", bytes, strerror(errno));
+    if (bytes >= CPU_HUGE_BYTES)
+        madvise(ptr, bytes, MADV_HUGEPAGE); /* Speed only: no harm where it is refused. */
+    return LEAT_OK;
+}
+
+leat_status cpu_mem_alloc(struct leati_driver *driver, void *handle, size_t bytes, void **ptr)
+{
+    struct cpu_device *device = handle;
+    struct cpu_block block = {.kind = LEAT_KIND_DEVICE};
+    leat_status status;
+    uintptr_t base;
+    size_t size;
+
+    (void)driver;
+    if (bytes > device->memory_bytes)
+        return leati_fail(LEAT_ERROR_DEVICE_MEMORY, "more than all memory of the CPU device");
+    size = round_up(bytes, CPU_PAGE_BYTES);
+    block.charged_bytes = size;
+    LEATI_TRY(cpu_charge(device, size));
+    status = cpu_space_take(&device->space, size, &block, &base);
+    if (status == LEAT_OK) {
+        status = back((void *)base, size);
+        if (status == LEAT_OK)
+            status = cpu_strict_protect((void *)base, size);
+        if (status != LEAT_OK)
+            cpu_space_give_back(&device->space, base, &block, &size);
+    }
+    if (status != LEAT_OK) {
+        cpu_uncharge(device, block.charged_bytes);
+        return status;
+    }
+    *ptr = (void *)base;
+    return LEAT_OK;
+}
+
+static bool holds(const struct cpu_space *space, const void *ptr)
+{
+    return (uintptr_t)ptr - space->base < space->bytes;
+}
+
+leat_status cpu_mem_free(struct leati_driver *driver, void *handle, void *ptr)
+{
+    struct cpu_device *device = handle;
+    struct cpu_block block;
+    size_t bytes;
+
+    (void)driver;
+    LEATI_TRY(cpu_space_give_back(holds(&host_space, ptr) ? &host_space : &device->space, (uintptr_t)ptr, &block, &bytes));
+    cpu_uncharge(device, block.charged_bytes);
+    return LEAT_OK;
+}
+
+leat_status cpu_mem_alloc_async(struct leati_driver *driver, void *stream, size_t bytes, void **ptr)
+{
+    struct cpu_device *device = cpu_stream_device(stream);
+    leat_status status = cpu_mem_alloc(driver, device, bytes, ptr);
+
+    if (status != LEAT_ERROR_DEVICE_MEMORY || bytes > device->memory_bytes)
+        return status;
+    /* What the stream was given to free may be enough. */
+    LEATI_TRY(cpu_stream_synchronize(driver, stream));
+    return cpu_mem_alloc(driver, device, bytes, ptr);
+}
+
+struct free_work {
+    struct cpu_work work;
+    struct cpu_device *device;
+    void *ptr;
+};
+
+static void run_free(struct cpu_work *work)
+{
+    struct free_work *free_work = (struct free_work *)(void *)work;
+
+    /* Can only fail if the system refuses to unmap; then the block stays charged, as it is still there. */
+    (void)cpu_mem_free(free_work->device->driver, free_work->device, free_work->ptr);
+}
+
+leat_status cpu_mem_free_async(struct leati_driver *driver, void *stream, void *ptr)
+{
+    struct cpu_device *device = cpu_stream_device(stream);
+    struct free_work *work = malloc(sizeof *work);
+    const struct leati_range *range;
+
+    (void)driver;
+    if (!work)
+        return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory to queue the work");
+    *work = (struct free_work){.work.run = run_free, .device = device, .ptr = ptr};
+    pthread_mutex_lock(&device->space.lock);
+    range = leati_ranges_find(&device->space.blocks, (uintptr_t)ptr);
+    if (range)
+        ((struct cpu_block *)range->value)->going = true;
+    pthread_mutex_unlock(&device->space.lock);
+    cpu_stream_push(stream, &work->work);
+    return LEAT_OK;
+}
+
+/* ---- host memory ---- */
+
+leat_status cpu_host_space_open(void)
+{
+    leat_status status = LEAT_OK;
+
+    pthread_mutex_lock(&host_space.lock);
+    if (!host_space_users)
+        status = cpu_space_reserve(&host_space);
+    if (status == LEAT_OK)
+        host_space_users++;
+    pthread_mutex_unlock(&host_space.lock);
+    return status;
+}
+
+void cpu_host_space_close(void)
+{
+    pthread_mutex_lock(&host_space.lock);
+    if (--host_space_users == 0)
+        cpu_space_release(&host_space);
+    pthread_mutex_unlock(&host_space.lock);
+}
+
+/* The bytes that programs can still get, by the kernel's own estimate; UINT64_MAX where it does not say. */
+static uint64_t available_bytes(void)
+{
+    unsigned long long kib;
+    uint64_t bytes = UINT64_MAX;
+    FILE *file = fopen("/proc/meminfo", "re");
+    char line[128];
+
+    if (!file)
+        return bytes;
+    while (bytes == UINT64_MAX && fgets(line, sizeof line, file))
+        if (sscanf(line, "MemAvailable: %llu kB", &kib) == 1)
+            bytes = (uint64_t)kib << 10;
+    fclose(file);
+    return bytes;
+}
+
+/* Memory in the host's range. Pinned memory is all there when the call returns, so ask before taking what is not there:
+ * the system would end some process instead of saying no. */
+static leat_status take_host(leat_kind kind, size_t bytes, size_t charged_bytes, void **ptr)
+{
+    struct cpu_block block = {.kind = kind, .charged_bytes = charged_bytes};
+    bool populate = kind == LEAT_KIND_PINNED;
+    leat_status status;
+    uintptr_t base;
+    size_t size;
+
+    if (bytes > host_space.bytes / 2)
+        return leati_fail(LEAT_ERROR_HOST_MEMORY, "%zu bytes are more than the host has", bytes);
+    size = round_up(bytes, CPU_PAGE_BYTES);
+    if (populate && size > (64u << 20) && size > available_bytes())
+        return leati_fail(LEAT_ERROR_HOST_MEMORY, "%zu bytes are more than the %llu bytes of host memory that are available",
+                          bytes, (unsigned long long)available_bytes());
+    LEATI_TRY(cpu_space_take(&host_space, size, &block, &base));
+    status = back((void *)base, size);
+    if (status == LEAT_OK && populate && madvise((void *)base, size, MADV_POPULATE_WRITE) && errno == ENOMEM)
+        status = leati_fail(LEAT_ERROR_HOST_MEMORY, "madvise: %s: %zu bytes could not be pinned", strerror(errno), bytes);
+    if (status != LEAT_OK) {
+        cpu_space_give_back(&host_space, base, &block, &size);
+        return status;
+    }
+    *ptr = (void *)base;
+    return LEAT_OK;
+}
+
+leat_status cpu_host_alloc(struct leati_driver *driver, void *device, size_t bytes, void **ptr)
+{
+    (void)driver, (void)device;
+    return take_host(LEAT_KIND_PINNED, bytes, 0, ptr);
+}
+
+leat_status cpu_host_free(struct leati_driver *driver, void *device, void *ptr)
+{
+    struct cpu_block block;
+    size_t bytes;
+
+    (void)driver, (void)device;
+    return cpu_space_give_back(&host_space, (uintptr_t)ptr, &block, &bytes);
+}
+
+/* Registering changes nothing here but what is known of the memory; it must be there, as on a GPU. */
+leat_status cpu_host_register(struct leati_driver *driver, void *device, void *ptr, size_t bytes)
+{
+    uintptr_t start = (uintptr_t)ptr & ~(CPU_PAGE_BYTES - 1);
+    unsigned char resident[1024];
+
+    (void)driver, (void)device;
+    for (uintptr_t end = (uintptr_t)ptr + bytes; start < end; start += sizeof resident * CPU_PAGE_BYTES) {
+        size_t length = end - start < sizeof resident * CPU_PAGE_BYTES ? end - start : sizeof resident * CPU_PAGE_BYTES;
+
+        if (mincore((void *)start, length, resident) && errno == ENOMEM)
+            return leati_fail(LEAT_ERROR_POINTER, "mincore: a part of %p + %zu is not mapped", ptr, bytes);
+    }
+    return LEAT_OK;
+}
+
+leat_status cpu_host_unregister(struct leati_driver *driver, void *device, void *ptr)
+{
+    (void)driver, (void)device, (void)ptr;
+    return LEAT_OK;
+}
+
+leat_status cpu_managed_alloc(struct leati_driver *driver, void *handle, size_t bytes, void **ptr)
+{
+    struct cpu_device *device = handle;
+    leat_status status;
+    size_t size;
+
+    (void)driver;
+    if (bytes > device->memory_bytes)
+        return leati_fail(LEAT_ERROR_DEVICE_MEMORY, "more than all memory of the CPU device");
+    size = round_up(bytes, CPU_PAGE_BYTES);
+    LEATI_TRY(cpu_charge(device, size));
+    status = take_host(LEAT_KIND_MANAGED, bytes, size, ptr);
+    if (status != LEAT_OK)
+        cpu_uncharge(device, size);
+    return status;
+}
+
+/* ---- what is this address? ---- */
+
+/* Looks ptr up in one space; false when it is not in its range at all. */
+static bool query_space(struct cpu_space *space, const void *ptr, const char *whose, struct leati_place *place,
+                        leat_status *status)
+{
+    const struct leati_range *range;
+    const struct cpu_block *block;
+    bool inside;
+
+    pthread_mutex_lock(&space->lock);
+    inside = space->base && holds(space, ptr);
+    if (inside) {
+        range = leati_ranges_find(&space->blocks, (uintptr_t)ptr);
+        block = range ? range->value : NULL;
+        if (!range || block->going) {
+            *status = leati_fail(LEAT_ERROR_POINTER,
+                                 "%p is in the address range of %s but not allocated: freed, or past the end of a block", ptr,
+                                 whose);
+        } else {
+            place->kind = block->kind;
+            place->base = range->base;
+            place->bytes = range->bytes;
+            place->device_pointer = (void *)(uintptr_t)ptr;
+            *status = LEAT_OK;
+        }
+    }
+    pthread_mutex_unlock(&space->lock);
+    return inside;
+}
+
+leat_status cpu_pointer_query(struct leati_driver *driver, const void *ptr, struct leati_place *place)
+{
+    leat_status status = LEAT_OK;
+
+    if (query_space(&host_space, ptr, "the CPU devices' host memory", place, &status))
+        return status;
+    for (int i = 0; i < driver->device_count; i++) {
+        struct cpu_device *device = cpu_device_number(i);
+        char name[16];
+
+        snprintf(name, sizeof name, "cpu:%d", i);
+        if (query_space(&device->space, ptr, name, place, &status)) {
+            place->device = device;
+            return status;
+        }
+    }
+    place->kind = LEAT_KIND_PAGEABLE;
+    return LEAT_OK;
+}

@@ -1,0 +1,532 @@
+/*
+ * cpu_stream.c - streams and events of the CPU device.
+ *
+ * A stream is a queue and a thread that works through it. An event holds its latest mark; recording makes a new mark,
+ * and a wait holds the mark that was the latest when it was given, so recording again changes no wait. Marks are put
+ * into a queue before anyone can wait for them, so waits cannot go round in a circle.
+ */
+#include "driver/cpu/cpu.h"
+
+#include "base/clock.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A place in a stream. Freed when neither an event nor a queue holds it. */
+struct cpu_mark {
+    atomic_uint holders;
+    pthread_mutex_t lock; /* guards the next two */
+    pthread_cond_t reached_now;
+    bool reached;
+    uint64_t reached_ns;
+};
+
+struct cpu_event {
+    pthread_mutex_t lock;  /* guards mark, and is held while a record or a wait goes into its queue */
+    struct cpu_mark *mark; /* NULL before the first record */
+};
+
+struct cpu_stream {
+    struct cpu_device *device;
+    pthread_t thread;
+    pthread_mutex_t lock; /* guards what follows */
+    pthread_cond_t work_there, work_done;
+    struct cpu_work *first, **end;
+    uint64_t given, done;
+    bool closing;
+    struct cpu_stream *next; /* under the device's streams_lock, as is the next */
+    unsigned holders;        /* threads in cpu_device_synchronize() that look at it */
+};
+
+/* A handle: the stream itself, or another handle for it that was wrapped. */
+struct cpu_stream_handle {
+    struct cpu_stream *stream;
+    bool owned;
+};
+
+struct cpu_event_handle {
+    struct cpu_event *event;
+    bool owned;
+};
+
+/* ---- the queue ---- */
+
+static void *stream_thread(void *argument)
+{
+    struct cpu_stream *stream = argument;
+
+    cpu_strict_allow();
+    pthread_mutex_lock(&stream->lock);
+    for (;;) {
+        struct cpu_work *work;
+
+        while (!stream->first && !stream->closing)
+            pthread_cond_wait(&stream->work_there, &stream->lock);
+        work = stream->first;
+        if (!work)
+            break;
+        stream->first = work->next;
+        if (!stream->first)
+            stream->end = &stream->first;
+        pthread_mutex_unlock(&stream->lock);
+        work->run(work);
+        free(work);
+        pthread_mutex_lock(&stream->lock);
+        stream->done++;
+        pthread_cond_broadcast(&stream->work_done);
+    }
+    pthread_mutex_unlock(&stream->lock);
+    return NULL;
+}
+
+static void push(struct cpu_stream *stream, struct cpu_work *work)
+{
+    work->next = NULL;
+    pthread_mutex_lock(&stream->lock);
+    *stream->end = work;
+    stream->end = &work->next;
+    stream->given++;
+    pthread_cond_signal(&stream->work_there);
+    pthread_mutex_unlock(&stream->lock);
+}
+
+void cpu_stream_push(void *handle, struct cpu_work *work)
+{
+    push(((struct cpu_stream_handle *)handle)->stream, work);
+}
+
+struct cpu_device *cpu_stream_device(void *handle)
+{
+    return ((struct cpu_stream_handle *)handle)->stream->device;
+}
+
+static void drain(struct cpu_stream *stream)
+{
+    uint64_t until;
+
+    pthread_mutex_lock(&stream->lock);
+    until = stream->given;
+    while (stream->done < until)
+        pthread_cond_wait(&stream->work_done, &stream->lock);
+    pthread_mutex_unlock(&stream->lock);
+}
+
+/* ---- life of a stream ---- */
+
+static leat_status start(struct cpu_device *device, struct cpu_stream **started)
+{
+    struct cpu_stream *stream = calloc(1, sizeof *stream);
+    int failed;
+
+    if (!stream)
+        return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for a stream");
+    stream->device = device;
+    stream->end = &stream->first;
+    pthread_mutex_init(&stream->lock, NULL);
+    pthread_cond_init(&stream->work_there, NULL);
+    pthread_cond_init(&stream->work_done, NULL);
+    failed = pthread_create(&stream->thread, NULL, stream_thread, stream);
+    if (failed) {
+        free(stream);
+        return leati_fail(LEAT_ERROR_SYSTEM, "pthread_create: %s: each stream of the CPU device is a thread",
+                          strerror(failed));
+    }
+    *started = stream;
+    return LEAT_OK;
+}
+
+static void end(struct cpu_stream *stream)
+{
+    pthread_join(stream->thread, NULL);
+    pthread_mutex_destroy(&stream->lock);
+    pthread_cond_destroy(&stream->work_there);
+    pthread_cond_destroy(&stream->work_done);
+    free(stream);
+}
+
+static bool finished(struct cpu_stream *stream)
+{
+    bool yes;
+
+    pthread_mutex_lock(&stream->lock);
+    yes = stream->closing && stream->done == stream->given;
+    pthread_mutex_unlock(&stream->lock);
+    return yes;
+}
+
+/* Ends the threads of streams that were destroyed and have no work left; all says to wait for the others. */
+static void reap(struct cpu_device *device, bool all)
+{
+    struct cpu_stream **place;
+
+    pthread_mutex_lock(&device->streams_lock);
+    for (place = &device->streams; *place;) {
+        struct cpu_stream *stream = *place;
+
+        if (!stream->holders && (all || finished(stream))) {
+            *place = stream->next;
+            end(stream);
+        } else {
+            place = &stream->next;
+        }
+    }
+    pthread_mutex_unlock(&device->streams_lock);
+}
+
+void cpu_streams_join(struct cpu_device *device)
+{
+    reap(device, true);
+}
+
+leat_status cpu_stream_create(struct leati_driver *driver, void *opened, void **handle)
+{
+    struct cpu_device *device = opened;
+    struct cpu_stream_handle *made = malloc(sizeof *made);
+    leat_status status;
+
+    (void)driver;
+    if (!made)
+        return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for a stream");
+    reap(device, false);
+    made->owned = true;
+    status = start(device, &made->stream);
+    if (status != LEAT_OK) {
+        free(made);
+        return status;
+    }
+    pthread_mutex_lock(&device->streams_lock);
+    made->stream->next = device->streams;
+    device->streams = made->stream;
+    pthread_mutex_unlock(&device->streams_lock);
+    *handle = made;
+    return LEAT_OK;
+}
+
+leat_status cpu_stream_destroy(struct leati_driver *driver, void *handle)
+{
+    struct cpu_stream_handle *ended = handle;
+
+    (void)driver;
+    if (ended->owned) {
+        pthread_mutex_lock(&ended->stream->lock);
+        ended->stream->closing = true;
+        pthread_cond_signal(&ended->stream->work_there);
+        pthread_mutex_unlock(&ended->stream->lock);
+    }
+    free(ended);
+    return LEAT_OK;
+}
+
+leat_status cpu_stream_adopt(struct leati_driver *driver, void *opened, void *native, void **handle)
+{
+    struct cpu_device *device = opened;
+    struct cpu_stream_handle *made;
+    struct cpu_stream *stream;
+
+    (void)driver;
+    pthread_mutex_lock(&device->streams_lock);
+    for (stream = device->streams; stream && stream != native; stream = stream->next)
+        ;
+    pthread_mutex_unlock(&device->streams_lock);
+    if (!stream)
+        return leati_fail(LEAT_ERROR_INVALID, "%p is no stream of cpu:%d", native, device->ordinal);
+    made = malloc(sizeof *made);
+    if (!made)
+        return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for a stream");
+    *made = (struct cpu_stream_handle){.stream = stream};
+    *handle = made;
+    return LEAT_OK;
+}
+
+void *cpu_stream_native(struct leati_driver *driver, void *handle)
+{
+    (void)driver;
+    return ((struct cpu_stream_handle *)handle)->stream;
+}
+
+leat_status cpu_stream_query(struct leati_driver *driver, void *handle)
+{
+    struct cpu_stream *stream = ((struct cpu_stream_handle *)handle)->stream;
+    bool idle;
+
+    (void)driver;
+    /* The lock, not an atomic: it makes what the work wrote visible to the caller. */
+    pthread_mutex_lock(&stream->lock);
+    idle = stream->done == stream->given;
+    pthread_mutex_unlock(&stream->lock);
+    return idle ? LEAT_OK : LEAT_NOT_READY;
+}
+
+leat_status cpu_stream_synchronize(struct leati_driver *driver, void *handle)
+{
+    (void)driver;
+    drain(((struct cpu_stream_handle *)handle)->stream);
+    return LEAT_OK;
+}
+
+leat_status cpu_device_synchronize(struct leati_driver *driver, void *opened)
+{
+    struct cpu_device *device = opened;
+    struct cpu_stream *stream;
+
+    (void)driver;
+    pthread_mutex_lock(&device->streams_lock);
+    for (stream = device->streams; stream; stream = stream->next) {
+        /* Held, a stream stays in the list, so that the walk can go on from it. */
+        stream->holders++;
+        pthread_mutex_unlock(&device->streams_lock);
+        drain(stream);
+        pthread_mutex_lock(&device->streams_lock);
+        stream->holders--;
+    }
+    pthread_mutex_unlock(&device->streams_lock);
+    return LEAT_OK;
+}
+
+/* ---- host functions ---- */
+
+struct host_work {
+    struct cpu_work work;
+    void (*function)(void *);
+    void *argument;
+};
+
+static void run_host(struct cpu_work *work)
+{
+    struct host_work *host = (struct host_work *)(void *)work;
+
+    cpu_strict_forbid();
+    host->function(host->argument);
+    cpu_strict_allow();
+}
+
+leat_status cpu_launch_host(struct leati_driver *driver, void *handle, void (*function)(void *), void *argument)
+{
+    struct host_work *work = malloc(sizeof *work);
+
+    (void)driver;
+    if (!work)
+        return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory to queue the work");
+    *work = (struct host_work){.work.run = run_host, .function = function, .argument = argument};
+    cpu_stream_push(handle, &work->work);
+    return LEAT_OK;
+}
+
+/* ---- events ---- */
+
+static struct cpu_mark *new_mark(unsigned holders)
+{
+    struct cpu_mark *mark = calloc(1, sizeof *mark);
+
+    if (!mark)
+        return NULL;
+    atomic_init(&mark->holders, holders);
+    pthread_mutex_init(&mark->lock, NULL);
+    pthread_cond_init(&mark->reached_now, NULL);
+    return mark;
+}
+
+static void let_go(struct cpu_mark *mark)
+{
+    /* Release and acquire: the last holder frees what the others have finished using. */
+    if (!mark || atomic_fetch_sub_explicit(&mark->holders, 1, memory_order_acq_rel) != 1)
+        return;
+    pthread_mutex_destroy(&mark->lock);
+    pthread_cond_destroy(&mark->reached_now);
+    free(mark);
+}
+
+/* The event's mark, held for the caller; NULL before the first record. Under the event's lock. */
+static struct cpu_mark *hold_mark(struct cpu_event *event)
+{
+    /* Relaxed: the event holds the mark meanwhile. */
+    if (event->mark)
+        atomic_fetch_add_explicit(&event->mark->holders, 1, memory_order_relaxed);
+    return event->mark;
+}
+
+static struct cpu_mark *hold_mark_of(void *handle)
+{
+    struct cpu_event *event = ((struct cpu_event_handle *)handle)->event;
+    struct cpu_mark *mark;
+
+    pthread_mutex_lock(&event->lock);
+    mark = hold_mark(event);
+    pthread_mutex_unlock(&event->lock);
+    return mark;
+}
+
+static void reach(struct cpu_mark *mark)
+{
+    pthread_mutex_lock(&mark->lock);
+    mark->reached = true;
+    mark->reached_ns = leati_clock_ns();
+    pthread_cond_broadcast(&mark->reached_now);
+    pthread_mutex_unlock(&mark->lock);
+}
+
+static void wait_for(struct cpu_mark *mark)
+{
+    pthread_mutex_lock(&mark->lock);
+    while (!mark->reached)
+        pthread_cond_wait(&mark->reached_now, &mark->lock);
+    pthread_mutex_unlock(&mark->lock);
+}
+
+/* The time at which a mark was reached; 0 when it is not. */
+static uint64_t reached_ns(struct cpu_mark *mark)
+{
+    uint64_t ns;
+
+    pthread_mutex_lock(&mark->lock);
+    ns = mark->reached ? mark->reached_ns : 0;
+    pthread_mutex_unlock(&mark->lock);
+    return ns;
+}
+
+leat_status cpu_event_create(struct leati_driver *driver, void *device, void **handle)
+{
+    struct cpu_event_handle *made = malloc(sizeof *made);
+    struct cpu_event *event = calloc(1, sizeof *event);
+
+    (void)driver, (void)device;
+    if (!made || !event) {
+        free(made);
+        free(event);
+        return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for an event");
+    }
+    pthread_mutex_init(&event->lock, NULL);
+    *made = (struct cpu_event_handle){.event = event, .owned = true};
+    *handle = made;
+    return LEAT_OK;
+}
+
+leat_status cpu_event_destroy(struct leati_driver *driver, void *handle)
+{
+    struct cpu_event_handle *ended = handle;
+
+    (void)driver;
+    if (ended->owned) {
+        let_go(ended->event->mark);
+        pthread_mutex_destroy(&ended->event->lock);
+        free(ended->event);
+    }
+    free(ended);
+    return LEAT_OK;
+}
+
+leat_status cpu_event_adopt(struct leati_driver *driver, void *device, void *native, void **handle)
+{
+    struct cpu_event_handle *made = malloc(sizeof *made);
+
+    (void)driver, (void)device;
+    if (!made)
+        return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for an event");
+    *made = (struct cpu_event_handle){.event = native};
+    *handle = made;
+    return LEAT_OK;
+}
+
+void *cpu_event_native(struct leati_driver *driver, void *handle)
+{
+    (void)driver;
+    return ((struct cpu_event_handle *)handle)->event;
+}
+
+struct mark_work {
+    struct cpu_work work;
+    struct cpu_mark *mark;
+};
+
+static void run_record(struct cpu_work *work)
+{
+    struct mark_work *record = (struct mark_work *)(void *)work;
+
+    reach(record->mark);
+    let_go(record->mark);
+}
+
+leat_status cpu_event_record(struct leati_driver *driver, void *handle, void *stream)
+{
+    struct cpu_event *event = ((struct cpu_event_handle *)handle)->event;
+    struct mark_work *work = malloc(sizeof *work);
+    struct cpu_mark *mark = new_mark(2), *old; /* held by the event and by the queue */
+
+    (void)driver;
+    if (!work || !mark) {
+        free(work);
+        free(mark);
+        return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory to queue the work");
+    }
+    *work = (struct mark_work){.work.run = run_record, .mark = mark};
+    pthread_mutex_lock(&event->lock);
+    old = event->mark;
+    event->mark = mark;
+    cpu_stream_push(stream, &work->work);
+    pthread_mutex_unlock(&event->lock);
+    let_go(old);
+    return LEAT_OK;
+}
+
+static void run_wait(struct cpu_work *work)
+{
+    struct mark_work *wait = (struct mark_work *)(void *)work;
+
+    wait_for(wait->mark);
+    let_go(wait->mark);
+}
+
+leat_status cpu_stream_wait(struct leati_driver *driver, void *stream, void *handle)
+{
+    struct cpu_event *event = ((struct cpu_event_handle *)handle)->event;
+    struct mark_work *work = malloc(sizeof *work);
+
+    (void)driver;
+    if (!work)
+        return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory to queue the work");
+    *work = (struct mark_work){.work.run = run_wait};
+    pthread_mutex_lock(&event->lock);
+    work->mark = hold_mark(event);
+    if (work->mark)
+        cpu_stream_push(stream, &work->work);
+    pthread_mutex_unlock(&event->lock);
+    if (!work->mark)
+        free(work);
+    return LEAT_OK;
+}
+
+leat_status cpu_event_query(struct leati_driver *driver, void *handle)
+{
+    struct cpu_mark *mark = hold_mark_of(handle);
+    bool reached = !mark || reached_ns(mark);
+
+    (void)driver;
+    let_go(mark);
+    return reached ? LEAT_OK : LEAT_NOT_READY;
+}
+
+leat_status cpu_event_synchronize(struct leati_driver *driver, void *handle)
+{
+    struct cpu_mark *mark = hold_mark_of(handle);
+
+    (void)driver;
+    if (mark)
+        wait_for(mark);
+    let_go(mark);
+    return LEAT_OK;
+}
+
+leat_status cpu_event_elapsed(struct leati_driver *driver, void *start_handle, void *end_handle, double *milliseconds)
+{
+    struct cpu_mark *first = hold_mark_of(start_handle), *last = hold_mark_of(end_handle);
+    uint64_t first_ns = first ? reached_ns(first) : 0, last_ns = last ? reached_ns(last) : 0;
+
+    (void)driver;
+    let_go(first);
+    let_go(last);
+    if (!first_ns || !last_ns)
+        return LEAT_NOT_READY;
+    *milliseconds = (double)(int64_t)(last_ns - first_ns) * 1e-6;
+    return LEAT_OK;
+}

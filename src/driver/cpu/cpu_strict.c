@@ -1,0 +1,160 @@
+/*
+ * cpu_strict.c - LEAT_STRICT=1: device memory of the CPU device that host threads cannot reach.
+ *
+ * All device memory gets one memory protection key (pkeys(7)), whose rights belong to each thread: the device's own
+ * threads have access, all others have none, so a program that would crash on a GPU crashes here. Before it does, a handler
+ * of SIGSEGV writes on standard error which pointer was touched, how, and whose memory that is; then it lets the program's
+ * earlier handler, or the default one, have the signal.
+ */
+#include "driver/cpu/cpu.h"
+
+#include "base/options.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static int key = -1; /* written once, before any thread of a device starts */
+static int key_errno;
+static struct sigaction earlier;
+
+bool cpu_strict(void)
+{
+    return key >= 0;
+}
+
+/* ---- the words ---- */
+
+struct owner {
+    char text[160];
+};
+
+/* Describes the block of device memory that holds address; false when it is not device memory at all. The faulting thread
+ * runs the program's code, not ours, so it holds none of our locks; another one may, but only for a moment. */
+static bool describe(uintptr_t address, struct owner *owner)
+{
+    for (int i = 0; i < CPU_DEVICES_MAX; i++) {
+        struct cpu_device *device = cpu_device_number(i);
+        const struct leati_range *range;
+
+        if (address - device->space.base >= device->space.bytes)
+            continue;
+        pthread_mutex_lock(&device->space.lock);
+        range = leati_ranges_find(&device->space.blocks, address);
+        if (range)
+            snprintf(owner->text, sizeof owner->text, "byte %zu of the %zu bytes at %p, device memory of cpu:%d",
+                     (size_t)(address - range->base), range->bytes, (void *)range->base, i);
+        else
+            snprintf(owner->text, sizeof owner->text, "no allocation: freed, or past the end of one, in memory of cpu:%d",
+                     i);
+        pthread_mutex_unlock(&device->space.lock);
+        return true;
+    }
+    return false;
+}
+
+static const char *access_word(const ucontext_t *context)
+{
+#if defined(__x86_64__)
+    /* Bit 1 of the page fault's error code: a write (Intel SDM volume 3, "Page-Fault Exceptions"). */
+    return context->uc_mcontext.gregs[REG_ERR] & 2 ? "write to" : "read of";
+#else
+    (void)context;
+    return "access to";
+#endif
+}
+
+static void describe_code(const ucontext_t *context, char *text, size_t bytes)
+{
+#if defined(__x86_64__)
+    uintptr_t address = (uintptr_t)context->uc_mcontext.gregs[REG_RIP];
+    Dl_info info;
+
+    if (!dladdr((void *)address, &info) || !info.dli_fname)
+        snprintf(text, bytes, "code at %p", (void *)address);
+    else if (info.dli_sname)
+        snprintf(text, bytes, "%s+0x%zx (%s)", info.dli_sname, (size_t)(address - (uintptr_t)info.dli_saddr),
+                 info.dli_fname);
+    else
+        snprintf(text, bytes, "%s+0x%zx", info.dli_fname, (size_t)(address - (uintptr_t)info.dli_fbase));
+#else
+    (void)context;
+    snprintf(text, bytes, "unknown code");
+#endif
+}
+
+static void on_fault(int signal_number, siginfo_t *info, void *context)
+{
+    struct owner owner;
+    char code[400], text[900];
+    int length;
+
+    if (info->si_addr && describe((uintptr_t)info->si_addr, &owner)) {
+        describe_code(context, code, sizeof code);
+        length = snprintf(text, sizeof text,
+                          "leat: LEAT_STRICT: %s %p from %s, thread %ld: %s. The host cannot reach it; bring the bytes over "
+                          "with leat_copy()\n",
+                          access_word(context), info->si_addr, code, (long)syscall(SYS_gettid), owner.text);
+        if (length > 0 && write(STDERR_FILENO, text, (size_t)length < sizeof text ? (size_t)length : sizeof text - 1) < 0)
+            length = 0; /* Nothing else to be done where standard error is closed. */
+    }
+    /* The instruction runs again under the earlier handler. */
+    sigaction(signal_number, &earlier, NULL);
+}
+
+/* ---- the key ---- */
+
+static void set_up(void)
+{
+    struct sigaction action;
+
+    if (!leati_option_flag(LEATI_OPTION_STRICT))
+        return;
+    key = pkey_alloc(0, PKEY_DISABLE_ACCESS);
+    if (key < 0) {
+        key_errno = errno;
+        return;
+    }
+    memset(&action, 0, sizeof action);
+    action.sa_sigaction = on_fault;
+    action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGSEGV, &action, &earlier);
+}
+
+leat_status cpu_strict_open(void)
+{
+    pthread_once(&once, set_up);
+    if (!key_errno)
+        return LEAT_OK;
+    return leati_fail(LEAT_ERROR_UNSUPPORTED,
+                      "LEAT_STRICT=1 needs memory protection keys (pkeys(7)), which this machine does not offer: "
+                      "pkey_alloc: %s; unset LEAT_STRICT",
+                      strerror(key_errno));
+}
+
+leat_status cpu_strict_protect(void *ptr, size_t bytes)
+{
+    if (cpu_strict() && pkey_mprotect(ptr, bytes, PROT_READ | PROT_WRITE, key))
+        return leati_fail(LEAT_ERROR_SYSTEM, "pkey_mprotect of %p + %zu: %s", ptr, bytes, strerror(errno));
+    return LEAT_OK;
+}
+
+void cpu_strict_allow(void)
+{
+    if (cpu_strict())
+        pkey_set(key, 0);
+}
+
+void cpu_strict_forbid(void)
+{
+    if (cpu_strict())
+        pkey_set(key, PKEY_DISABLE_ACCESS);
+}

@@ -1,0 +1,251 @@
+/*
+ * cpu_virtual.c - virtual memory of the CPU device: reserve, create, map, unmap, export, import.
+ *
+ * Physical pages are pieces of one sparse memory file per device; pages that may be exported have a file of their own. So
+ * one piece can be mapped at several addresses, moved from one to another with its contents, and shared between
+ * processes, as on a GPU.
+ */
+#include "driver/cpu/cpu.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* Physical pages; under the device's virtual_lock. */
+struct cpu_handle {
+    int fd;
+    uint64_t offset;
+    size_t bytes;
+    size_t charged_bytes;
+    unsigned maps;
+    bool own_file; /* fd is only this handle's */
+    bool released;
+};
+
+leat_status cpu_vm_granularity(struct leati_driver *driver, void *device, size_t *bytes)
+{
+    (void)driver, (void)device;
+    *bytes = CPU_HUGE_BYTES;
+    return LEAT_OK;
+}
+
+leat_status cpu_vm_reserve(struct leati_driver *driver, void *handle, size_t bytes, void **ptr)
+{
+    struct cpu_device *device = handle;
+    struct cpu_block block = {.kind = LEAT_KIND_DEVICE};
+    uintptr_t base;
+
+    (void)driver;
+    LEATI_TRY(cpu_space_take(&device->space, bytes, &block, &base));
+    *ptr = (void *)base;
+    return LEAT_OK;
+}
+
+leat_status cpu_vm_unreserve(struct leati_driver *driver, void *handle, void *ptr, size_t bytes)
+{
+    struct cpu_device *device = handle;
+    struct cpu_block block;
+
+    (void)driver;
+    return cpu_space_give_back(&device->space, (uintptr_t)ptr, &block, &bytes);
+}
+
+static leat_status new_file(int *fd)
+{
+    *fd = memfd_create("leat-cpu-device", MFD_CLOEXEC);
+    if (*fd < 0)
+        return leati_fail(LEAT_ERROR_SYSTEM, "memfd_create: %s", strerror(errno));
+    return LEAT_OK;
+}
+
+static leat_status size_file(int fd, uint64_t bytes)
+{
+    if (ftruncate(fd, (off_t)bytes))
+        return leati_fail(LEAT_ERROR_DEVICE_MEMORY, "ftruncate of a memory file to %llu bytes: %s",
+                          (unsigned long long)bytes, strerror(errno));
+    return LEAT_OK;
+}
+
+/* A file for one handle alone. */
+static leat_status place_in_own_file(struct cpu_handle *made)
+{
+    leat_status status;
+
+    LEATI_TRY(new_file(&made->fd));
+    made->own_file = true;
+    status = size_file(made->fd, made->bytes);
+    if (status != LEAT_OK)
+        close(made->fd);
+    return status;
+}
+
+/* A piece of the device's file; under virtual_lock. */
+static leat_status place_in_shared_file(struct cpu_device *device, struct cpu_handle *made)
+{
+    uintptr_t low = CPU_HUGE_BYTES, high = (uintptr_t)1 << 46, place;
+
+    if (device->virtual_fd < 0) {
+        LEATI_TRY(new_file(&device->virtual_fd));
+        device->virtual_cursor = low;
+    }
+    place = leati_ranges_room(&device->virtual_handles, low, high, &device->virtual_cursor, made->bytes);
+    if (!place)
+        return leati_fail(LEAT_ERROR_DEVICE_MEMORY, "no room for %zu bytes in the CPU device's memory file", made->bytes);
+    made->fd = device->virtual_fd;
+    made->offset = place;
+    if (lseek(made->fd, 0, SEEK_END) < (off_t)(place + made->bytes))
+        LEATI_TRY(size_file(made->fd, place + made->bytes));
+    if (!leati_ranges_insert(&device->virtual_handles, place, made->bytes, made))
+        return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the CPU device's records");
+    return LEAT_OK;
+}
+
+leat_status cpu_vm_create(struct leati_driver *driver, void *opened, size_t bytes, bool exportable, uint64_t *handle)
+{
+    struct cpu_device *device = opened;
+    struct cpu_handle *made = calloc(1, sizeof *made);
+    leat_status status;
+
+    (void)driver;
+    if (!made)
+        return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the CPU device's records");
+    made->bytes = made->charged_bytes = bytes;
+    status = cpu_charge(device, bytes);
+    if (status == LEAT_OK) {
+        pthread_mutex_lock(&device->virtual_lock);
+        status = exportable ? place_in_own_file(made) : place_in_shared_file(device, made);
+        pthread_mutex_unlock(&device->virtual_lock);
+        if (status != LEAT_OK)
+            cpu_uncharge(device, bytes);
+    }
+    if (status != LEAT_OK) {
+        free(made);
+        return status;
+    }
+    *handle = (uintptr_t)made;
+    return LEAT_OK;
+}
+
+/* Frees pages that nobody maps or holds any more; under virtual_lock. */
+static void end_handle(struct cpu_device *device, struct cpu_handle *handle)
+{
+    if (handle->maps || !handle->released)
+        return;
+    if (handle->own_file) {
+        close(handle->fd);
+    } else {
+        leati_ranges_remove(&device->virtual_handles, handle->offset);
+        /* Gives the pages back to the system; kept pages would only be cleared later, so a failure costs memory alone. */
+        (void)fallocate(handle->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)handle->offset,
+                        (off_t)handle->bytes);
+    }
+    cpu_uncharge(device, handle->charged_bytes);
+    free(handle);
+}
+
+leat_status cpu_vm_release(struct leati_driver *driver, void *opened, uint64_t number)
+{
+    struct cpu_device *device = opened;
+    struct cpu_handle *handle = (struct cpu_handle *)(uintptr_t)number;
+
+    (void)driver;
+    pthread_mutex_lock(&device->virtual_lock);
+    handle->released = true;
+    end_handle(device, handle);
+    pthread_mutex_unlock(&device->virtual_lock);
+    return LEAT_OK;
+}
+
+leat_status cpu_vm_map(struct leati_driver *driver, void *opened, void *ptr, size_t bytes, uint64_t number)
+{
+    struct cpu_device *device = opened;
+    struct cpu_handle *handle = (struct cpu_handle *)(uintptr_t)number;
+    leat_status status = LEAT_OK;
+
+    (void)driver;
+    pthread_mutex_lock(&device->virtual_lock);
+    if (leati_ranges_overlap(&device->virtual_maps, (uintptr_t)ptr, bytes))
+        status = leati_fail(LEAT_ERROR_INVALID, "something is mapped within %p + %zu already", ptr, bytes);
+    else if (bytes != handle->bytes)
+        status = leati_fail(LEAT_ERROR_INVALID, "%zu bytes to map, and the handle has %zu", bytes, handle->bytes);
+    else if (!leati_ranges_reserve(&device->virtual_maps))
+        status = leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the CPU device's records");
+    else if (mmap(ptr, bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, handle->fd, (off_t)handle->offset) == MAP_FAILED)
+        status = leati_fail(LEAT_ERROR_SYSTEM, "mmap of %zu bytes: %s", bytes, strerror(errno));
+    if (status == LEAT_OK) {
+        handle->maps++;
+        leati_ranges_insert(&device->virtual_maps, (uintptr_t)ptr, bytes, handle);
+    }
+    pthread_mutex_unlock(&device->virtual_lock);
+    return status;
+}
+
+leat_status cpu_vm_set_access(struct leati_driver *driver, void *device, void *ptr, size_t bytes)
+{
+    (void)driver, (void)device;
+    if (mprotect(ptr, bytes, PROT_READ | PROT_WRITE))
+        return leati_fail(LEAT_ERROR_SYSTEM, "mprotect of %p + %zu: %s", ptr, bytes, strerror(errno));
+    return cpu_strict_protect(ptr, bytes);
+}
+
+leat_status cpu_vm_unmap(struct leati_driver *driver, void *opened, void *ptr, size_t bytes)
+{
+    struct cpu_device *device = opened;
+    const struct leati_range *map;
+    leat_status status = LEAT_OK;
+
+    (void)driver;
+    pthread_mutex_lock(&device->virtual_lock);
+    if (mmap(ptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED)
+        status = leati_fail(LEAT_ERROR_SYSTEM, "mmap: %s: %p + %zu could not be unmapped", strerror(errno), ptr, bytes);
+    while (status == LEAT_OK && (map = leati_ranges_overlap(&device->virtual_maps, (uintptr_t)ptr, bytes))) {
+        struct cpu_handle *handle = map->value;
+
+        leati_ranges_remove(&device->virtual_maps, map->base);
+        handle->maps--;
+        end_handle(device, handle);
+    }
+    pthread_mutex_unlock(&device->virtual_lock);
+    return status;
+}
+
+leat_status cpu_vm_export(struct leati_driver *driver, void *device, uint64_t number, int *fd)
+{
+    struct cpu_handle *handle = (struct cpu_handle *)(uintptr_t)number;
+    int copy;
+
+    (void)driver, (void)device;
+    if (!handle->own_file)
+        return leati_fail(LEAT_ERROR_INVALID, "the memory was not created to be exported");
+    copy = fcntl(handle->fd, F_DUPFD_CLOEXEC, 0);
+    if (copy < 0)
+        return leati_fail(LEAT_ERROR_SYSTEM, "dup: %s", strerror(errno));
+    *fd = copy;
+    return LEAT_OK;
+}
+
+leat_status cpu_vm_import(struct leati_driver *driver, void *device, int fd, size_t bytes, uint64_t *handle)
+{
+    struct cpu_handle *made;
+    off_t size = lseek(fd, 0, SEEK_END);
+    int copy;
+
+    (void)driver, (void)device;
+    if (size < 0 || (uint64_t)size < bytes)
+        return leati_fail(LEAT_ERROR_INVALID, "file descriptor %d is not exported memory of %zu bytes", fd, bytes);
+    made = calloc(1, sizeof *made);
+    if (!made)
+        return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the CPU device's records");
+    copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    if (copy < 0) {
+        free(made);
+        return leati_fail(LEAT_ERROR_SYSTEM, "dup: %s", strerror(errno));
+    }
+    /* Not charged: the memory counts where it was created. */
+    *made = (struct cpu_handle){.fd = copy, .bytes = bytes, .own_file = true};
+    *handle = (uintptr_t)made;
+    return LEAT_OK;
+}
