@@ -1,8 +1,9 @@
 /*
  * leat/device_code.h - kernels written once, in C, for every device.
  *
- * Include this in a C file that holds kernels and nothing else. clang-19 compiles it to PTX and to AMD code
- * objects, any C compiler to a shared object for the CPU device:
+ * Include this in a C file that holds kernels and nothing else. clang-19 compiles it to PTX (any NVIDIA GPU from
+ * the named one on), clang-19 with lld-19 to an AMD code object, any C compiler to a shared object for the CPU
+ * device:
  *
  *     #include <leat/device_code.h>
  *
@@ -12,20 +13,34 @@
  *             data[i] *= factor;
  *     }
  *
- *     clang-19 --target=nvptx64-nvidia-cuda -march=sm_75 -O3 -ffreestanding -nogpulib -S scale.c -o scale.ptx
+ *     clang-19 --target=nvptx64-nvidia-cuda -march=sm_75 --cuda-feature=+ptx63 -O3 -ffreestanding -nogpulib \
+ *              -S scale.c -o scale.ptx
+ *     clang-19 --target=amdgcn-amd-amdhsa -mcpu=gfx942 -O3 -ffreestanding -nogpulib scale.c -o scale.co
  *     cc -O3 -fPIC -shared scale.c -o scale.so
  *
- * LEAT_KERNEL(name, count, type, parameter, ...) defines a kernel of 1 to 8 parameters of plain types: numbers
- * and pointers. LEAT_FOR(i, count) visits 0 to count - 1 once, spread over all threads of the grid, whatever its
- * size, in the order that suits the device: neighbouring threads take neighbouring elements on a GPU, each
- * thread a run of elements on a CPU.
+ * (Without --cuda-feature=+ptx63 clang-19 writes PTX 8.5, which drivers before CUDA 12.5 refuse.)
+ *
+ * LEAT_KERNEL(name, count, type, parameter, ...) defines a kernel of 1 to 8 parameters of plain types: numbers and
+ * pointers. Pass a pointer to a struct where that is not enough. A type that is not written as one word and stars
+ * (an array, a function) needs a typedef.
+ *
+ * LEAT_FOR (i, count) visits 0 to count - 1, each once, spread over all threads of a one-dimensional grid, in the
+ * order that suits the device: on a GPU neighbouring threads take neighbouring elements; on the CPU device each
+ * block takes one run of elements, which its first thread does, so that the compiler can make vector code of the
+ * loop. Which thread takes which element is therefore not the kernel's business. count is an unsigned number of
+ * up to 64 bits (on a GPU below 2^64 less the number of threads; no memory comes near that), evaluated once.
+ * A kernel may have several, one after the other; those with the same count give a thread the same elements. One
+ * inside the other does not visit all pairs, since each spreads its range over the same threads: use LEAT_FOR
+ * outside and an ordinary loop inside. break leaves only the calling thread's part.
  *
  * Inside a kernel body (not in functions it calls): leat_thread_x/y/z(), leat_block_x/y/z() (indices),
  * leat_block_threads_x/y/z(), leat_grid_blocks_x/y/z() (sizes), leat_global_index(), leat_global_count()
  * (one-dimensional). leat_atomic_add_u32/u64(pointer, value) work on memory that the whole grid shares.
  *
- * On the CPU device the threads of a block run one after the other, so a kernel must not make one thread of a
- * block wait for another: there is no barrier and no shared memory there.
+ * What is not possible here: waiting for other threads of the block (no barrier) and memory shared by a block,
+ * because on the CPU device the threads of a block run one after the other; more than 8 parameters; calling the C
+ * library, which does not exist on a GPU. A kernel that needs these is written in the vendor's way and loaded as
+ * PTX or cubin.
  */
 #ifndef LEAT_DEVICE_CODE_H
 #define LEAT_DEVICE_CODE_H
@@ -73,12 +88,17 @@
 
 #define LEAT_DECLARE_(i, t, p) t p
 
+#ifdef __cplusplus
+#define LEAT_EXTERN_ extern "C"
+#else
+#define LEAT_EXTERN_ extern
+#endif
+
 #if defined(__NVPTX__) || defined(__AMDGCN__)
 
 #if defined(__NVPTX__)
 
-#define LEAT_KERNEL(name, count, ...)                                                                           \
-    __attribute__((nvptx_kernel)) void name(LEAT_P##count##_(LEAT_DECLARE_, __VA_ARGS__))
+#define LEAT_ENTRY_ __attribute__((nvptx_kernel))
 
 #define leat_thread_x() ((uint32_t)__nvvm_read_ptx_sreg_tid_x())
 #define leat_thread_y() ((uint32_t)__nvvm_read_ptx_sreg_tid_y())
@@ -95,9 +115,7 @@
 
 #else
 
-#define LEAT_KERNEL(name, count, ...)                                                                           \
-    __attribute__((amdgpu_kernel, visibility("protected"))) void name(                                          \
-        LEAT_P##count##_(LEAT_DECLARE_, __VA_ARGS__))
+#define LEAT_ENTRY_ __attribute__((amdgpu_kernel, visibility("protected")))
 
 #define leat_thread_x() ((uint32_t)__builtin_amdgcn_workitem_id_x())
 #define leat_thread_y() ((uint32_t)__builtin_amdgcn_workitem_id_y())
@@ -115,8 +133,15 @@
 
 #endif
 
-#define LEAT_FOR(i, count)                                                                                      \
-    for (uint64_t i = leat_global_index(), leat_step_ = leat_global_count(); i < (count); i += leat_step_)
+/* Declared before it is defined, for compilers that are told to warn of functions without a prototype. */
+#define LEAT_KERNEL(name, count, ...)                                                                             \
+    LEAT_EXTERN_ LEAT_ENTRY_ void name(LEAT_P##count##_(LEAT_DECLARE_, __VA_ARGS__));                             \
+    LEAT_ENTRY_ void name(LEAT_P##count##_(LEAT_DECLARE_, __VA_ARGS__))
+
+/* The names of the loop's own variables end in that of the index, so that one loop inside another hides none. */
+#define LEAT_FOR(i, count)                                                                                        \
+    for (uint64_t i = leat_global_index(), leat_step_##i = leat_global_count(), leat_end_##i = (count);           \
+         i < leat_end_##i; i += leat_step_##i)
 
 #else /* the CPU device */
 
@@ -154,25 +179,28 @@ typedef struct leat_cpu_thread {
 #define LEAT_BYTES_(i, t, p) (uint32_t)sizeof(t)
 #define LEAT_PASS_(i, t, p) *(t *)leat_args_[i]
 
-#define LEAT_KERNEL(name, count, ...)                                                                           \
-    static inline __attribute__((always_inline)) void leat_body_##name(                                         \
-        const leat_cpu_thread *leat_self_, LEAT_P##count##_(LEAT_DECLARE_, __VA_ARGS__));                       \
-    static void leat_run_##name(const leat_cpu_block *leat_launch_, void *const *leat_args_)                    \
-    {                                                                                                           \
-        leat_cpu_thread self = {leat_launch_, {0, 0, 0}};                                                       \
-        for (self.thread.z = 0; self.thread.z < leat_launch_->block_threads.z; self.thread.z++)                 \
-            for (self.thread.y = 0; self.thread.y < leat_launch_->block_threads.y; self.thread.y++)             \
-                for (self.thread.x = 0; self.thread.x < leat_launch_->block_threads.x; self.thread.x++)         \
-                    leat_body_##name(&self, LEAT_P##count##_(LEAT_PASS_, __VA_ARGS__));                         \
-    }                                                                                                           \
-    static const uint32_t leat_bytes_##name[] = {LEAT_P##count##_(LEAT_BYTES_, __VA_ARGS__)};                   \
-    extern const leat_cpu_kernel leat_cpu_kernel_##name;                                                        \
-    LEAT_CPU_KERNEL_EXPORT const leat_cpu_kernel leat_cpu_kernel_##name = {LEAT_CPU_KERNEL_ABI, count,          \
-                                                                           leat_bytes_##name, leat_run_##name}; \
-    static inline __attribute__((always_inline)) void leat_body_##name(                                         \
-        __attribute__((unused)) const leat_cpu_thread *leat_self_,                                              \
-        LEAT_P##count##_(LEAT_DECLARE_, __VA_ARGS__))
+/* The launch is copied, so that the compiler knows that no store of the kernel changes it. */
+#define LEAT_KERNEL(name, count, ...)                                                                             \
+    static inline __attribute__((always_inline)) void leat_body_##name(                                           \
+        const leat_cpu_thread *leat_self_, LEAT_P##count##_(LEAT_DECLARE_, __VA_ARGS__));                         \
+    static void leat_run_##name(const leat_cpu_block *leat_block_, void *const *leat_args_)                       \
+    {                                                                                                             \
+        leat_cpu_block leat_launch_ = *leat_block_;                                                               \
+        leat_cpu_thread leat_self_ = {&leat_launch_, {0, 0, 0}};                                                  \
+        leat_cpu_dim *leat_at_ = &leat_self_.thread;                                                              \
+        for (leat_at_->z = 0; leat_at_->z < leat_launch_.block_threads.z; leat_at_->z++)                          \
+            for (leat_at_->y = 0; leat_at_->y < leat_launch_.block_threads.y; leat_at_->y++)                      \
+                for (leat_at_->x = 0; leat_at_->x < leat_launch_.block_threads.x; leat_at_->x++)                  \
+                    leat_body_##name(&leat_self_, LEAT_P##count##_(LEAT_PASS_, __VA_ARGS__));                     \
+    }                                                                                                             \
+    static const uint32_t leat_bytes_##name[] = {LEAT_P##count##_(LEAT_BYTES_, __VA_ARGS__)};                     \
+    LEAT_EXTERN_ LEAT_CPU_KERNEL_EXPORT const leat_cpu_kernel leat_cpu_kernel_##name;                             \
+    const leat_cpu_kernel leat_cpu_kernel_##name = {LEAT_CPU_KERNEL_ABI, count, leat_bytes_##name,                \
+                                                    leat_run_##name};                                             \
+    static inline __attribute__((always_inline)) void leat_body_##name(                                           \
+        __attribute__((unused)) const leat_cpu_thread *leat_self_, LEAT_P##count##_(LEAT_DECLARE_, __VA_ARGS__))
 
+/* A program that links kernels into itself may keep these symbols to itself. */
 #ifndef LEAT_CPU_KERNEL_EXPORT
 #define LEAT_CPU_KERNEL_EXPORT __attribute__((visibility("default")))
 #endif
@@ -190,19 +218,33 @@ typedef struct leat_cpu_thread {
 #define leat_grid_blocks_y() (leat_self_->launch->grid_blocks.y)
 #define leat_grid_blocks_z() (leat_self_->launch->grid_blocks.z)
 
-/* A run of elements for each thread: threads of a block run one after the other, so memory is walked in order. */
-#define LEAT_FOR(i, count)                                                                                      \
-    for (uint64_t leat_count_ = (count), leat_share_ = (leat_count_ + leat_global_count() - 1) / leat_global_count(), \
-                  i = leat_global_index() * leat_share_,                                                        \
-                  leat_end_ = i + leat_share_ < leat_count_ ? i + leat_share_ : leat_count_;                    \
-         i < leat_end_; i++)
+/*
+ * Where piece number piece begins of a range that is cut into pieces of almost the same length: the first count %
+ * pieces of them are one longer. No step of this can overflow, since no start is past count. Threads that have
+ * nothing to do ask too, so an empty range is spared the division.
+ */
+static inline uint64_t leat_cpu_piece_start(uint64_t count, uint64_t pieces, uint64_t piece)
+{
+    uint64_t longer = count ? count % pieces : 0;
+
+    return count ? piece * (count / pieces) + (piece < longer ? piece : longer) : 0;
+}
+
+/* The elements of a block are one run: its first thread takes them all, the others find nothing to do. */
+#define LEAT_FOR(i, count)                                                                                        \
+    for (uint64_t leat_count_##i = leat_thread_x() == 0 ? (count) : 0,                                            \
+                  i = leat_cpu_piece_start(leat_count_##i, leat_grid_blocks_x(), leat_block_x()),                 \
+                  leat_end_##i = leat_cpu_piece_start(leat_count_##i, leat_grid_blocks_x(), leat_block_x() + 1);  \
+         i < leat_end_##i; i++)
 
 #endif
 
 #define leat_global_index() ((uint64_t)leat_block_x() * leat_block_threads_x() + leat_thread_x())
 #define leat_global_count() ((uint64_t)leat_grid_blocks_x() * leat_block_threads_x())
 
-#define leat_atomic_add_u32(pointer, value) ((void)__atomic_fetch_add((uint32_t *)(pointer), (value), __ATOMIC_RELAXED))
-#define leat_atomic_add_u64(pointer, value) ((void)__atomic_fetch_add((uint64_t *)(pointer), (value), __ATOMIC_RELAXED))
+#define leat_atomic_add_u32(pointer, value)                                                                       \
+    ((void)__atomic_fetch_add((uint32_t *)(pointer), (value), __ATOMIC_RELAXED))
+#define leat_atomic_add_u64(pointer, value)                                                                       \
+    ((void)__atomic_fetch_add((uint64_t *)(pointer), (value), __ATOMIC_RELAXED))
 
 #endif

@@ -1,0 +1,38 @@
+/*
+ * builtin.h - the built-in kernels as drivers find them: PTX text for cuda, a table of functions for cpu.
+ */
+#ifndef LEATI_KERNELS_BUILTIN_H
+#define LEATI_KERNELS_BUILTIN_H
+
+#include <leat/device_code.h>
+
+/* The names of all kernels of builtin_kernels.c. */
+#define LEATI_KERNEL_LIST(X)                                                                                      \
+    X(leat_fill_u8)                                                                                               \
+    X(leat_fill_u16)                                                                                              \
+    X(leat_fill_u32)                                                                                              \
+    X(leat_fill_u64)                                                                                              \
+    X(leat_fill_u128)                                                                                             \
+    X(leat_add_f32)                                                                                               \
+    X(leat_add_u32)                                                                                               \
+    X(leat_vector_add_f32)                                                                                        \
+    X(leat_vector_add_u32)                                                                                        \
+    X(leat_square_u32)                                                                                            \
+    X(leat_pattern_u64)                                                                                           \
+    X(leat_verify_u64)                                                                                            \
+    X(leat_checksum_u64)
+
+/* PTX for sm_75 and everything newer, ended by a NUL, which bytes counts. */
+extern const char leati_kernels_ptx[];
+extern const size_t leati_kernels_ptx_bytes;
+
+struct leati_host_kernel {
+    const char *name;
+    const leat_cpu_kernel *kernel;
+};
+
+/* The same kernels compiled for the host. */
+extern const struct leati_host_kernel leati_host_kernels[];
+extern const size_t leati_host_kernel_count;
+
+#endif

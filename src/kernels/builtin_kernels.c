@@ -1,0 +1,288 @@
+/*
+ * builtin_kernels.c - the kernels that come with leat: fill, add, square, vector addition, pattern, verify,
+ * checksum.
+ *
+ * One source for all devices. The host compiler makes the CPU device's kernels of it, clang-19 the PTX and the AMD
+ * code objects in built/ (tools/build-kernels.sh). What each kernel does is said in leat/kernel.h.
+ *
+ * One idea is shared by all: arrays are read and written in words of 16 bytes, the widest access that a GPU thread
+ * has, and a GPU thread reads several of them before it writes the first, because only many reads under way at
+ * once reach the speed of a GPU's memory. Elements in front of the first whole word and behind the last are done
+ * singly.
+ */
+#if !defined(__NVPTX__) && !defined(__AMDGCN__)
+#define LEAT_CPU_KERNEL_EXPORT __attribute__((visibility("hidden")))
+#endif
+#include <leat/device_code.h>
+
+#define WORD_BYTES 16
+
+/* A word seen as elements; may_alias, since the array itself is of another type. */
+typedef uint32_t word_u32 __attribute__((vector_size(WORD_BYTES), may_alias));
+typedef uint64_t word_u64 __attribute__((vector_size(WORD_BYTES), may_alias));
+typedef float word_f32 __attribute__((vector_size(WORD_BYTES), may_alias));
+
+/* An array cut in three: head single elements, then words whole words, then single elements from tail on. */
+struct cut {
+    uint64_t head;
+    uint64_t words;
+    uint64_t tail;
+};
+
+/* alike: 0 when the arrays of a kernel lie differently across words, so that a whole word of one is none of
+ * another; then every element is a single one. */
+static inline struct cut cut_words(const void *ptr, uint64_t count, uint64_t element_bytes, int alike)
+{
+    uint64_t bytes = (WORD_BYTES - (uintptr_t)ptr % WORD_BYTES) % WORD_BYTES;
+    uint64_t elements = WORD_BYTES / element_bytes;
+    struct cut cut = {count, 0, count};
+
+    if (alike && bytes % element_bytes == 0 && bytes / element_bytes < count) {
+        cut.head = bytes / element_bytes;
+        cut.words = (count - cut.head) / elements;
+        cut.tail = cut.head + cut.words * elements;
+    }
+    return cut;
+}
+
+static inline int lie_alike(const void *a, const void *b)
+{
+    return ((uintptr_t)a ^ (uintptr_t)b) % WORD_BYTES == 0;
+}
+
+/*
+ * MAP stores an expression of i at out[i] for every i from start to end - 1, SUM adds one up into total. Both
+ * share the range out over the grid. MAP_FEW and SUM_FEW do the same in the shortest code, for a few elements.
+ */
+#define MAP_FEW(out, i, start, end, value)                                                                        \
+    do {                                                                                                          \
+        const uint64_t start_ = (start);                                                                          \
+        LEAT_FOR (at_, (end)-start_) {                                                                            \
+            uint64_t i = start_ + at_;                                                                            \
+            (out)[i] = (value);                                                                                   \
+        }                                                                                                         \
+    } while (0)
+
+#define SUM_FEW(total, i, start, end, value)                                                                      \
+    do {                                                                                                          \
+        const uint64_t start_ = (start);                                                                          \
+        LEAT_FOR (at_, (end)-start_) {                                                                            \
+            uint64_t i = start_ + at_;                                                                            \
+            (total) += (value);                                                                                   \
+        }                                                                                                         \
+    } while (0)
+
+#if defined(__NVPTX__) || defined(__AMDGCN__)
+
+/* Reads under way in each thread. */
+#define GROUP 4
+#define EACH_OF_GROUP(k) _Pragma("unroll") for (uint32_t k = 0; k < GROUP; k++)
+
+#define MAP(type, out, i, start, end, value)                                                                      \
+    do {                                                                                                          \
+        const uint64_t step_ = leat_global_count(), end_ = (end);                                                 \
+        uint64_t at_ = (start) + leat_global_index();                                                             \
+        for (; at_ + (GROUP - 1) * step_ < end_; at_ += GROUP * step_) {                                          \
+            type held_[GROUP];                                                                                    \
+            EACH_OF_GROUP(k_)                                                                                     \
+            {                                                                                                     \
+                uint64_t i = at_ + k_ * step_;                                                                    \
+                (void)i;                                                                                          \
+                held_[k_] = (value);                                                                              \
+            }                                                                                                     \
+            EACH_OF_GROUP(k_)                                                                                     \
+            {                                                                                                     \
+                (out)[at_ + k_ * step_] = held_[k_];                                                              \
+            }                                                                                                     \
+        }                                                                                                         \
+        for (; at_ < end_; at_ += step_) {                                                                        \
+            uint64_t i = at_;                                                                                     \
+            (out)[i] = (value);                                                                                   \
+        }                                                                                                         \
+    } while (0)
+
+#define SUM(total, i, start, end, value)                                                                          \
+    do {                                                                                                          \
+        const uint64_t step_ = leat_global_count(), end_ = (end);                                                 \
+        uint64_t at_ = (start) + leat_global_index();                                                             \
+        for (; at_ + (GROUP - 1) * step_ < end_; at_ += GROUP * step_)                                            \
+            EACH_OF_GROUP(k_)                                                                                     \
+            {                                                                                                     \
+                uint64_t i = at_ + k_ * step_;                                                                    \
+                (total) += (value);                                                                               \
+            }                                                                                                     \
+        for (; at_ < end_; at_ += step_) {                                                                        \
+            uint64_t i = at_;                                                                                     \
+            (total) += (value);                                                                                   \
+        }                                                                                                         \
+    } while (0)
+
+#else /* the CPU fetches ahead by itself, and its compiler unrolls and vectorises plain loops best */
+
+#define MAP(type, out, i, start, end, value) MAP_FEW(out, i, start, end, value)
+#define SUM(total, i, start, end, value) SUM_FEW(total, i, start, end, value)
+
+#endif
+
+/*
+ * Adds what each thread found to *total. Every thread of the block calls it. On NVIDIA GPUs the threads of a warp
+ * first add among themselves: hundreds of thousands of atomic additions to one address would take longer than
+ * reading the data. clang does the same by itself for AMD GPUs; a CPU block has one thread with anything to add.
+ */
+#if defined(__NVPTX__)
+static inline void add_to_total(uint64_t *total, uint64_t value, uint32_t thread, uint32_t block_threads)
+{
+    uint32_t lane = thread % 32;
+    uint32_t rest = block_threads - (thread - lane);
+    uint32_t lanes = rest < 32 ? rest : 32; /* the last warp of a block may be short */
+    uint32_t mask = 0xffffffffu >> (32 - lanes);
+
+    for (uint32_t apart = 16; apart > 0; apart /= 2) {
+        uint32_t low = (uint32_t)__nvvm_shfl_sync_down_i32(mask, (int)(uint32_t)value, (int)apart, 31);
+        uint32_t high = (uint32_t)__nvvm_shfl_sync_down_i32(mask, (int)(uint32_t)(value >> 32), (int)apart, 31);
+
+        if (lane + apart < lanes)
+            value += (uint64_t)high << 32 | low;
+    }
+    if (lane == 0 && value != 0)
+        leat_atomic_add_u64(total, value);
+}
+#else
+static inline void add_to_total(uint64_t *total, uint64_t value, uint32_t thread, uint32_t block_threads)
+{
+    (void)thread;
+    (void)block_threads;
+    if (value != 0)
+        leat_atomic_add_u64(total, value);
+}
+#endif
+
+/* The same as leat_pattern_value() in leat/kernel.h, which device code cannot include. */
+static inline uint64_t pattern_value(uint64_t index, uint64_t seed)
+{
+    uint64_t z = seed + (index + 1) * 0x9e3779b97f4a7c15u;
+
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+}
+
+/* ---- fill ------------------------------------------------------------------------------------ */
+
+/* ones: 1 in each element of a 64-bit number, so that a multiplication repeats the value. */
+#define FILL(name, type, ones)                                                                                    \
+    LEAT_KERNEL(name, 3, type *, dst, uint64_t, count, type, value)                                               \
+    {                                                                                                             \
+        struct cut cut = cut_words(dst, count, sizeof(type), 1);                                                  \
+        word_u64 *words = (word_u64 *)(dst + cut.head);                                                           \
+        word_u64 word = {value * (ones), value * (ones)};                                                         \
+                                                                                                                  \
+        MAP_FEW(dst, i, 0, cut.head, value);                                                                      \
+        MAP(word_u64, words, i, 0, cut.words, word);                                                              \
+        MAP_FEW(dst, i, cut.tail, count, value);                                                                  \
+    }
+
+FILL(leat_fill_u8, uint8_t, UINT64_C(0x0101010101010101))
+FILL(leat_fill_u16, uint16_t, UINT64_C(0x0001000100010001))
+FILL(leat_fill_u32, uint32_t, UINT64_C(0x0000000100000001))
+FILL(leat_fill_u64, uint64_t, UINT64_C(1))
+
+/* dst is aligned to 16 bytes, or at least to 8. */
+LEAT_KERNEL(leat_fill_u128, 4, void *, dst, uint64_t, count, uint64_t, low, uint64_t, high)
+{
+    struct cut cut = cut_words(dst, count, WORD_BYTES, 1);
+    word_u64 *words = (word_u64 *)dst;
+    uint64_t *halves = (uint64_t *)dst;
+    word_u64 word = {low, high};
+
+    MAP(word_u64, words, i, 0, cut.words, word);
+    MAP_FEW(halves, i, 0, 2 * cut.head, i % 2 ? high : low);
+}
+
+/* ---- arithmetic ------------------------------------------------------------------------------ */
+
+#define ADD(name, type, word_type)                                                                                \
+    LEAT_KERNEL(name, 3, type *, data, uint64_t, count, type, value)                                              \
+    {                                                                                                             \
+        struct cut cut = cut_words(data, count, sizeof(type), 1);                                                 \
+        word_type *words = (word_type *)(data + cut.head);                                                        \
+        word_type word = {value, value, value, value};                                                            \
+                                                                                                                  \
+        MAP_FEW(data, i, 0, cut.head, data[i] + value);                                                           \
+        MAP(word_type, words, i, 0, cut.words, words[i] + word);                                                  \
+        MAP_FEW(data, i, cut.tail, count, data[i] + value);                                                       \
+    }
+
+ADD(leat_add_f32, float, word_f32)
+ADD(leat_add_u32, uint32_t, word_u32)
+
+#define VECTOR_ADD(name, type, word_type)                                                                         \
+    LEAT_KERNEL(name, 4, type *, sum, const type *, a, const type *, b, uint64_t, count)                          \
+    {                                                                                                             \
+        struct cut cut = cut_words(sum, count, sizeof(type), lie_alike(sum, a) && lie_alike(sum, b));             \
+        word_type *sum_words = (word_type *)(sum + cut.head);                                                     \
+        const word_type *a_words = (const word_type *)(a + cut.head);                                             \
+        const word_type *b_words = (const word_type *)(b + cut.head);                                             \
+                                                                                                                  \
+        MAP(type, sum, i, 0, cut.head, a[i] + b[i]);                                                              \
+        MAP(word_type, sum_words, i, 0, cut.words, a_words[i] + b_words[i]);                                      \
+        MAP_FEW(sum, i, cut.tail, count, a[i] + b[i]);                                                            \
+    }
+
+VECTOR_ADD(leat_vector_add_f32, float, word_f32)
+VECTOR_ADD(leat_vector_add_u32, uint32_t, word_u32)
+
+LEAT_KERNEL(leat_square_u32, 2, uint32_t *, data, uint64_t, count)
+{
+    struct cut cut = cut_words(data, count, sizeof *data, 1);
+    word_u32 *words = (word_u32 *)(data + cut.head);
+
+    MAP_FEW(data, i, 0, cut.head, data[i] * data[i]);
+    MAP(word_u32, words, i, 0, cut.words, words[i] * words[i]);
+    MAP_FEW(data, i, cut.tail, count, data[i] * data[i]);
+}
+
+/* ---- pattern, verify, checksum --------------------------------------------------------------- */
+
+LEAT_KERNEL(leat_pattern_u64, 3, uint64_t *, dst, uint64_t, count, uint64_t, seed)
+{
+    struct cut cut = cut_words(dst, count, sizeof *dst, 1);
+    word_u64 *words = (word_u64 *)(dst + cut.head);
+
+    MAP_FEW(dst, i, 0, cut.head, pattern_value(i, seed));
+    MAP(word_u64, words, i, 0, cut.words,
+        ((word_u64){pattern_value(cut.head + 2 * i, seed), pattern_value(cut.head + 2 * i + 1, seed)}));
+    MAP_FEW(dst, i, cut.tail, count, pattern_value(i, seed));
+}
+
+static inline uint64_t is_wrong(uint64_t index, uint64_t seed, uint64_t found)
+{
+    return found != pattern_value(index, seed);
+}
+
+LEAT_KERNEL(leat_verify_u64, 4, const uint64_t *, src, uint64_t, count, uint64_t, seed, uint64_t *, wrong)
+{
+    struct cut cut = cut_words(src, count, sizeof *src, 1);
+    const word_u64 *words = (const word_u64 *)(src + cut.head);
+    uint64_t found = 0;
+
+    SUM_FEW(found, i, 0, cut.head, is_wrong(i, seed, src[i]));
+    SUM(found, i, 0, cut.words,
+        is_wrong(cut.head + 2 * i, seed, words[i][0]) + is_wrong(cut.head + 2 * i + 1, seed, words[i][1]));
+    SUM_FEW(found, i, cut.tail, count, is_wrong(i, seed, src[i]));
+    add_to_total(wrong, found, leat_thread_x(), leat_block_threads_x());
+}
+
+/* A word's share of the checksum is the pattern value of its place with the word itself as the seed. */
+LEAT_KERNEL(leat_checksum_u64, 3, const uint64_t *, src, uint64_t, count, uint64_t *, sum)
+{
+    struct cut cut = cut_words(src, count, sizeof *src, 1);
+    const word_u64 *words = (const word_u64 *)(src + cut.head);
+    uint64_t found = 0;
+
+    SUM_FEW(found, i, 0, cut.head, pattern_value(i, src[i]));
+    SUM(found, i, 0, cut.words,
+        pattern_value(cut.head + 2 * i, words[i][0]) + pattern_value(cut.head + 2 * i + 1, words[i][1]));
+    SUM_FEW(found, i, cut.tail, count, pattern_value(i, src[i]));
+    add_to_total(sum, found, leat_thread_x(), leat_block_threads_x());
+}
