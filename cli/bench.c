@@ -1,0 +1,322 @@
+/*
+ * bench.c - "leat bench": reads the options, runs the groups, prints tables or JSON, keeps the record.
+ */
+#include "bench.h"
+#include "bench_report.h"
+#include "cli.h"
+#include "host_facts.h"
+#include "info_json.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+const char cli_bench_help[] =
+    "Usage: leat bench [OPTION]...\n"
+    "       leat bench --from FILE [--headline] [--markdown] [--group NAMES]\n\n"
+    "Measures copies, allocation, latency and overlap on one device, each next to the driver's own call on\n"
+    "the same bytes in the same run, and verifies the bytes.\n\n"
+    "Options:\n"
+    "  --quick         fewer and smaller sizes: done in 40 seconds on two processors\n"
+    "  --device NAME   the device, such as cuda:1 or cpu:0; without it the best there is\n"
+    "  --group NAMES   only these groups, separated by commas; --list names them\n"
+    "  --list          lists the groups\n"
+    "  --repeat N      exactly N samples for each row; without it as many as fit in half a second\n"
+    "  --json          prints the record as JSON instead of tables\n"
+    "  --output FILE   also writes the record to FILE\n"
+    "  --from FILE     prints the tables of a stored record and measures nothing\n"
+    "  --headline      one table of the few rows that sum the record up\n"
+    "  --markdown      tables as Markdown\n"
+    "  --help          this text\n\n"
+    "The manual (man leat) says what each figure and each bound is.\n";
+
+const struct bench_group bench_groups[BENCH_GROUP_COUNT] = {
+    {"copy", "between host and device, each direction and both at once", bench_copy_group},
+    {"device", "within the device, and to another one of the same driver", bench_device_group},
+    {"alloc", "a pair of allocating and freeing, or of registering and unregistering", bench_alloc_group},
+    {"latency", "what a call costs, and small work from the call to its completion", bench_latency_group},
+    {"overlap", "bytes in, vector addition, bytes out: chunks over several streams against a sequence",
+     bench_overlap_group},
+};
+
+static int print_list(void)
+{
+    unsigned i;
+
+    for (i = 0; i < BENCH_GROUP_COUNT; i++)
+        printf("%-8s  %s\n", bench_groups[i].name, bench_groups[i].text);
+    return CLI_OK;
+}
+
+/* Adds the groups named in text, separated by commas. */
+static bool parse_groups(const char *text, unsigned *groups)
+{
+    while (*text) {
+        size_t length = strcspn(text, ",");
+        unsigned i;
+
+        for (i = 0; i < BENCH_GROUP_COUNT; i++)
+            if (strlen(bench_groups[i].name) == length && !strncmp(bench_groups[i].name, text, length))
+                break;
+        if (i == BENCH_GROUP_COUNT) {
+            cli_complain("bench: there is no group '%.*s'; leat bench --list names them", (int)length, text);
+            return false;
+        }
+        *groups |= 1u << i;
+        text += length + (text[length] == ',');
+    }
+    if (*groups)
+        return true;
+    cli_complain("bench: --group needs the name of a group; leat bench --list names them");
+    return false;
+}
+
+static bool parse_repeat(const char *text, unsigned *repeat)
+{
+    char *end;
+    unsigned long value;
+
+    errno = 0;
+    value = strtoul(text, &end, 10);
+    if (text[0] < '0' || text[0] > '9' || *end || errno || value < 1 || value > 1000) {
+        cli_complain("bench: --repeat takes a whole number from 1 to 1000, not '%s'", text);
+        return false;
+    }
+    *repeat = (unsigned)value;
+    return true;
+}
+
+enum { PARSE_GO_ON = -1 };
+
+/* One option. Returns PARSE_GO_ON, or what the command exits with. */
+static int apply_option(int option, struct bench_options *options, int argc, char **argv)
+{
+    switch (option) {
+    case 'q':
+        options->quick = true;
+        return PARSE_GO_ON;
+    case 'd':
+        options->device = optarg;
+        return PARSE_GO_ON;
+    case 'g':
+        return parse_groups(optarg, &options->groups) ? PARSE_GO_ON : CLI_USAGE;
+    case 'l':
+        return print_list();
+    case 'r':
+        return parse_repeat(optarg, &options->repeat) ? PARSE_GO_ON : CLI_USAGE;
+    case 'j':
+        options->json = true;
+        return PARSE_GO_ON;
+    case 'o':
+        options->output = optarg;
+        return PARSE_GO_ON;
+    case 'f':
+        options->from = optarg;
+        return PARSE_GO_ON;
+    case 'e':
+        options->headline = true;
+        return PARSE_GO_ON;
+    case 'm':
+        options->markdown = true;
+        return PARSE_GO_ON;
+    case 'h':
+        fputs(cli_bench_help, stdout);
+        return CLI_OK;
+    default:
+        return cli_bad_option(argc, argv, option);
+    }
+}
+
+static int parse(int argc, char **argv, struct bench_options *options)
+{
+    static const struct option names[] = {
+        {"quick", no_argument, NULL, 'q'},        {"device", required_argument, NULL, 'd'},
+        {"group", required_argument, NULL, 'g'},  {"list", no_argument, NULL, 'l'},
+        {"repeat", required_argument, NULL, 'r'}, {"json", no_argument, NULL, 'j'},
+        {"output", required_argument, NULL, 'o'}, {"from", required_argument, NULL, 'f'},
+        {"headline", no_argument, NULL, 'e'},     {"markdown", no_argument, NULL, 'm'},
+        {"help", no_argument, NULL, 'h'},         {NULL, 0, NULL, 0}};
+    int option, status;
+
+    while ((option = getopt_long(argc, argv, ":h", names, NULL)) != -1) {
+        status = apply_option(option, options, argc, argv);
+        if (status != PARSE_GO_ON)
+            return status;
+    }
+    if (cli_no_operands(argc, argv) != CLI_OK)
+        return CLI_USAGE;
+    if (options->from &&
+        (options->quick || options->device || options->repeat || options->json || options->output)) {
+        cli_complain("bench: --from measures nothing, so only --group, --headline and --markdown go with it");
+        return CLI_USAGE;
+    }
+    if (options->json && (options->markdown || options->headline)) {
+        cli_complain("bench: --json prints no tables, so --markdown and --headline do not go with it");
+        return CLI_USAGE;
+    }
+    if (!options->groups)
+        options->groups = (1u << BENCH_GROUP_COUNT) - 1;
+    return PARSE_GO_ON;
+}
+
+static enum table_style style_of(const struct bench_options *options)
+{
+    return options->markdown ? TABLE_MARKDOWN : TABLE_PLAIN;
+}
+
+static json_t *driver_json(const struct bench *bench)
+{
+    leat_driver_info info;
+    unsigned i;
+
+    for (i = 0; leat_driver_list(i, &info) == LEAT_OK; i++)
+        if (!strcmp(info.name, bench->info.driver))
+            return json_pack("{s:s, s:s, s:s, s:s?}", "name", info.name, "version", info.version, "library",
+                             info.library, "compared_with", bench->peer ? bench->peer->text : NULL);
+    return json_null();
+}
+
+static json_t *command_json(int argc, char **argv)
+{
+    char text[1024] = "leat";
+    size_t used = strlen(text);
+    int i;
+
+    for (i = 0; i < argc && used < sizeof text; i++)
+        used += (size_t)snprintf(text + used, sizeof text - used, " %s", argv[i]);
+    return json_string(text);
+}
+
+/* The record without rows yet; rows and notes are those of the run. NULL when memory is short. */
+static json_t *make_record(struct bench *bench, int argc, char **argv)
+{
+    struct host_facts facts;
+    time_t now = time(NULL);
+    struct tm utc;
+    char date[32] = "";
+
+    if (gmtime_r(&now, &utc))
+        strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", &utc);
+    host_facts_read(&facts);
+    return json_pack("{s:s, s:s, s:o, s:o, s:o, s:o, s:b, s:O, s:O}", "version", leat_version(), "date", date,
+                     "host", host_facts_json(&facts), "device", info_device_json(&bench->info), "driver",
+                     driver_json(bench), "command", command_json(argc, argv), "quick", bench->options->quick,
+                     "rows", bench->rows, "notes", bench->notes);
+}
+
+static bool run_groups(struct bench *bench, const json_t *record)
+{
+    const struct bench_options *options = bench->options;
+    bool tables = !options->json && !options->headline;
+    bool fine = true;
+    unsigned i;
+
+    if (!options->json)
+        report_print_head(record, style_of(options));
+    for (i = 0; i < BENCH_GROUP_COUNT && fine; i++) {
+        if (!(options->groups & 1u << i))
+            continue;
+        fflush(stdout);
+        bench_groups[i].run(bench);
+        bench_progress(bench, NULL, NULL, 0);
+        if (tables)
+            fine = report_print_group(record, bench_groups[i].name, style_of(options));
+    }
+    if (!options->json) {
+        if (options->headline)
+            fine = report_print_headline(record, style_of(options)) && fine;
+        report_print_notes(record, style_of(options));
+    }
+    return fine;
+}
+
+/* Numbers in the record have six digits already; more would only print their binary tails. */
+static const size_t dump_flags = JSON_INDENT(2) | JSON_REAL_PRECISION(6);
+
+static bool write_record(const struct bench_options *options, const json_t *record)
+{
+    if (options->json) {
+        if (json_dumpf(record, stdout, dump_flags) != 0)
+            return false;
+        putchar('\n');
+    }
+    if (!options->output || json_dump_file(record, options->output, dump_flags) == 0)
+        return true;
+    cli_complain("bench: %s cannot be written: %s", options->output, strerror(errno));
+    return false;
+}
+
+/* Finds out before the measuring, not after it, that the record cannot be kept. */
+static bool output_is_writable(const char *path)
+{
+    FILE *file = fopen(path, "ae");
+
+    if (file) {
+        fclose(file);
+        return true;
+    }
+    cli_complain("bench: %s cannot be written: %s", path, strerror(errno));
+    return false;
+}
+
+static int measure(const struct bench_options *options, int argc, char **argv)
+{
+    struct bench bench;
+    json_t *record = NULL;
+    bool fine = false;
+
+    if (options->output && !output_is_writable(options->output))
+        return CLI_FAILED;
+    if (!bench_open(&bench, options)) {
+        cli_complain("bench: %s", bench.error);
+        goto close;
+    }
+    record = make_record(&bench, argc, argv);
+    if (!record) {
+        cli_complain("bench: out of memory");
+        goto close;
+    }
+    fine = run_groups(&bench, record);
+    fine = write_record(options, record) && fine;
+
+close:
+    json_decref(record);
+    bench_close(&bench);
+    if (fine && bench.failed)
+        cli_complain("bench: not every row ran to its end and was verified");
+    return fine && !bench.failed ? CLI_OK : CLI_FAILED;
+}
+
+static int print_stored(const struct bench_options *options)
+{
+    enum table_style style = style_of(options);
+    json_t *record = report_load(options->from);
+    bool fine = true;
+    unsigned i;
+
+    if (!record)
+        return CLI_FAILED;
+    report_print_head(record, style);
+    if (options->headline)
+        fine = report_print_headline(record, style);
+    for (i = 0; i < BENCH_GROUP_COUNT && !options->headline; i++)
+        if (options->groups & 1u << i)
+            fine = report_print_group(record, bench_groups[i].name, style) && fine;
+    if (!options->headline)
+        report_print_notes(record, style);
+    json_decref(record);
+    return fine ? CLI_OK : CLI_FAILED;
+}
+
+int cli_bench(int argc, char **argv)
+{
+    struct bench_options options = {.quick = false};
+    int status = parse(argc, argv, &options);
+
+    if (status != PARSE_GO_ON)
+        return status;
+    return options.from ? print_stored(&options) : measure(&options, argc, argv);
+}

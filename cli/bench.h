@@ -1,0 +1,119 @@
+/*
+ * bench.h - what the parts of "leat bench" share: the run, its buffers, and the groups.
+ */
+#ifndef CLI_BENCH_H
+#define CLI_BENCH_H
+
+#include "bench_peer.h"
+#include "bench_threads.h"
+
+#include <jansson.h>
+#include <leat/leat.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define KIB ((size_t)1 << 10)
+#define MIB ((size_t)1 << 20)
+#define GIB ((size_t)1 << 30)
+
+enum { BENCH_STREAM_COUNT = 4, BENCH_ERROR_MAX = 1024 };
+
+/* Large buffers, made at their first use and shared by all groups; each holds bench->largest bytes. */
+enum bench_buffer {
+    BENCH_PINNED_IN,
+    BENCH_PINNED_OUT,
+    BENCH_PAGEABLE_IN,
+    BENCH_PAGEABLE_OUT,
+    BENCH_DEVICE_A,
+    BENCH_DEVICE_B,
+    BENCH_DEVICE_C,
+    BENCH_BUFFER_COUNT
+};
+
+struct bench_options {
+    bool quick;
+    bool json;
+    bool markdown;
+    bool headline;
+    const char *device;
+    const char *output;
+    const char *from;
+    unsigned groups; /* bit i: group i is wanted */
+    unsigned repeat; /* 0: as many as the time allows */
+};
+
+/* One run of the command on one device. */
+struct bench {
+    const struct bench_options *options;
+    leat_device *device;
+    leat_device_info info;
+    leat_stream *streams[BENCH_STREAM_COUNT];
+    void *native_streams[BENCH_STREAM_COUNT];
+    leat_kernel *pattern, *verify, *vector_add, *add;
+    struct bench_team *team; /* fills and checks host memory; on the CPU device it also copies for the peer */
+    struct bench_team *pair; /* two threads, for two copies that hold their callers up */
+    struct bench_peer *peer; /* NULL: no driver's figures */
+    void *buffers[BENCH_BUFFER_COUNT];
+    size_t largest;         /* the largest size of this run */
+    uint64_t *wrong_device; /* where the verify kernel counts */
+    uint64_t *wrong_host;   /* pinned */
+    uint64_t seed;          /* the latest one used; each check takes a new one, so that old bytes never pass */
+
+    json_t *rows;
+    json_t *notes;
+    unsigned row_count; /* measured so far, for the progress line */
+    bool failed;        /* something did not run to its end, or was not verified */
+    bool progress;      /* standard error is a terminal */
+
+    pthread_mutex_t error_lock; /* guards error, which copying threads write too */
+    char error[BENCH_ERROR_MAX];
+};
+
+/* ---- the run: bench_run.c ---- */
+
+/* Opens the device and makes everything up to peer. False: the failure is in bench->error. bench_close() is
+ * needed in both cases. */
+bool bench_open(struct bench *bench, const struct bench_options *options);
+void bench_close(struct bench *bench);
+
+/* A shared buffer, or NULL with bench->error set. */
+void *bench_buffer(struct bench *bench, enum bench_buffer which);
+
+/* Keep the first failure's sentence in bench->error and return false; true when all is well. Any thread. */
+bool bench_check(struct bench *bench, leat_status status);
+bool bench_check_peer(struct bench *bench, const char *what, int result);
+
+/* Adds a sentence to the record's notes. */
+void bench_note(struct bench *bench, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* A case did not run to its end: complains with bench->error, notes it, and makes the command fail in the end. */
+void bench_case_failed(struct bench *bench, const char *group, const char *name, uint64_t bytes);
+
+/* Shows what is being measured, where standard error is a terminal; NULL clears the line. */
+void bench_progress(struct bench *bench, const char *group, const char *name, uint64_t bytes);
+
+/* The stream's 1-D launch of a kernel over count elements. */
+bool bench_launch(struct bench *bench, unsigned stream, leat_kernel *kernel, uint64_t count, void *const *args,
+                  unsigned argument_count);
+
+/* ---- the groups, each in its own file ---- */
+
+struct bench_group {
+    const char *name;
+    const char *text;
+    void (*run)(struct bench *bench);
+};
+
+enum { BENCH_GROUP_COUNT = 5 };
+
+extern const struct bench_group bench_groups[BENCH_GROUP_COUNT];
+
+void bench_copy_group(struct bench *bench);
+void bench_device_group(struct bench *bench);
+void bench_alloc_group(struct bench *bench);
+void bench_latency_group(struct bench *bench);
+void bench_overlap_group(struct bench *bench);
+
+#endif

@@ -1,0 +1,280 @@
+/*
+ * bench_latency.c - the group "latency": what single calls cost the host, and how long small work takes from the
+ * call to its completion.
+ */
+#include "bench_measure.h"
+#include "bench_verify.h"
+
+#include <math.h>
+#include <string.h>
+
+enum {
+    /* Calls in one sample: enough for the clock, and far from the driver's limit on work that waits in a stream
+     * (about a thousand), where calls begin to block. */
+    BATCH = 64
+};
+
+struct latency_case {
+    struct bench *bench;
+    unsigned batch; /* calls in a sample; their completion is not timed where there are several */
+    enum bench_way way;
+    size_t bytes;
+    leat_event *event;
+    void *native_event;
+    leat_kernel *kernel;
+    uint64_t launches;
+    bool completion; /* timed up to the completion of the work */
+    bool (*leat)(struct latency_case *c);
+    int (*driver)(struct latency_case *c);
+};
+
+static bool leat_record(struct latency_case *c)
+{
+    return bench_check(c->bench, leat_event_record(c->event, c->bench->streams[0]));
+}
+
+static int driver_record(struct latency_case *c)
+{
+    return c->bench->peer->event_record(c->bench->peer, c->native_event, c->bench->native_streams[0]);
+}
+
+static bool leat_query(struct latency_case *c)
+{
+    return bench_check(c->bench, leat_event_query(c->event));
+}
+
+static int driver_query(struct latency_case *c)
+{
+    return c->bench->peer->event_query(c->bench->peer, c->native_event);
+}
+
+/* The kernel adds one to a counter, so that launches can be counted. */
+static bool leat_start(struct latency_case *c)
+{
+    struct bench *bench = c->bench;
+    uint64_t count = 1;
+    uint32_t value = 1;
+    void *args[] = {&bench->wrong_device, &count, &value};
+
+    c->launches++;
+    return bench_check(
+        bench, leat_launch(bench->streams[0], c->kernel, leat_dim(1, 1, 1), leat_dim(1, 1, 1), 0, args, 3));
+}
+
+static int driver_start(struct latency_case *c)
+{
+    struct bench *bench = c->bench;
+    uint64_t count = 1;
+    uint32_t value = 1;
+    void *args[] = {&bench->wrong_device, &count, &value};
+
+    c->launches++;
+    return bench->peer->launch(bench->peer, bench->native_streams[0], args);
+}
+
+static void copy_ends(struct latency_case *c, void **dst, void **src)
+{
+    void **buffers = c->bench->buffers;
+
+    *dst = c->way == BENCH_TO_DEVICE ? buffers[BENCH_DEVICE_A] : buffers[BENCH_PINNED_OUT];
+    *src = c->way == BENCH_TO_DEVICE ? buffers[BENCH_PINNED_IN] : buffers[BENCH_DEVICE_B];
+}
+
+static bool leat_small_copy(struct latency_case *c)
+{
+    void *dst, *src;
+
+    copy_ends(c, &dst, &src);
+    return bench_check(c->bench, leat_copy(c->bench->streams[0], dst, src, c->bytes));
+}
+
+static int driver_small_copy(struct latency_case *c)
+{
+    void *dst, *src;
+
+    copy_ends(c, &dst, &src);
+    return c->bench->peer->copy(c->bench->peer, c->bench->native_streams[0], c->way, dst, src, c->bytes);
+}
+
+static bool wait_for(struct latency_case *c, enum bench_side side)
+{
+    struct bench *bench = c->bench;
+
+    if (side == BENCH_LEAT)
+        return bench_check(bench, leat_stream_synchronize(bench->streams[0]));
+    return bench_check_peer(bench, "wait", bench->peer->wait(bench->peer, bench->native_streams[0]));
+}
+
+static bool sample_calls(void *state, enum bench_side side, double *seconds)
+{
+    struct latency_case *c = state;
+    double begin = bench_now();
+    unsigned i;
+
+    for (i = 0; i < c->batch; i++)
+        if (side == BENCH_LEAT ? !c->leat(c) : !bench_check_peer(c->bench, "call", c->driver(c)))
+            return false;
+    if (c->completion && !wait_for(c, side))
+        return false;
+    *seconds = (bench_now() - begin) / c->batch;
+    return c->completion || wait_for(c, side);
+}
+
+static void add_row(struct bench_rows *rows, const char *name, uint64_t bytes, const struct bench_result *result,
+                    bool with_driver, bool verified)
+{
+    struct bench_row *row = bench_row_add(rows, "latency", name, bytes, BENCH_US);
+
+    row->result = *result;
+    row->with_driver = with_driver;
+    row->verified = verified;
+    row->bound = with_driver ? bench_figure(row, result->driver.median) : NAN;
+}
+
+static void measure_events(struct bench *bench, struct bench_rows *rows)
+{
+    struct latency_case c = {.bench = bench, .batch = BATCH, .leat = leat_record, .driver = driver_record};
+    bool with_driver = bench->peer && bench->peer->event_record && bench->peer->event_query;
+    struct bench_result result;
+
+    if (!bench_check(bench, leat_event_create(bench->device, &c.event)) ||
+        !bench_check(bench, leat_event_native(c.event, &c.native_event)))
+        goto failed;
+    bench_progress(bench, "latency", "event record", 0);
+    if (!bench_measure(bench, sample_calls, &c, with_driver, &result))
+        goto failed;
+    add_row(rows, "event record", 0, &result, with_driver, leat_event_query(c.event) == LEAT_OK);
+
+    bench_progress(bench, "latency", "event query", 0);
+    c.leat = leat_query;
+    c.driver = driver_query;
+    if (!bench_measure(bench, sample_calls, &c, with_driver, &result))
+        goto failed;
+    add_row(rows, "event query", 0, &result, with_driver, true); /* each query had to say "done" */
+    leat_event_destroy(c.event);
+    return;
+
+failed:
+    bench_case_failed(bench, "latency", "events", 0);
+    leat_event_destroy(c.event);
+}
+
+/* Has the counter gone up by one for each launch? */
+static bool launches_counted(struct latency_case *c, bool *counted)
+{
+    struct bench *bench = c->bench;
+
+    if (!bench_check(bench, leat_copy(bench->streams[0], bench->wrong_host, bench->wrong_device, 8)) ||
+        !bench_check(bench, leat_stream_synchronize(bench->streams[0])))
+        return false;
+    *counted = *bench->wrong_host == c->launches;
+    return true;
+}
+
+static bool measure_launch(struct latency_case *c, struct bench_rows *rows, const char *name, bool with_driver)
+{
+    struct bench *bench = c->bench;
+    struct bench_result result;
+    bool verified;
+
+    bench_progress(bench, "latency", name, 0);
+    c->launches = 0;
+    if (!bench_check(bench, leat_fill(bench->streams[0], bench->wrong_device, 0, 8)) ||
+        !bench_measure(bench, sample_calls, c, with_driver, &result) || !launches_counted(c, &verified))
+        return false;
+    add_row(rows, name, 0, &result, with_driver, verified);
+    return true;
+}
+
+static void measure_launches(struct bench *bench, struct bench_rows *rows)
+{
+    struct latency_case c = {
+        .bench = bench, .batch = BATCH, .leat = leat_start, .driver = driver_start, .kernel = bench->add};
+    bool with_driver = bench->peer && bench->peer->launch;
+    leat_module *module = NULL;
+
+    /* Both sides launch the same kernel. */
+    if (with_driver && (!bench_check(bench, leat_module_load(bench->device, bench->peer->image,
+                                                             strlen(bench->peer->image), &module)) ||
+                        !bench_check(bench, leat_kernel_get(module, bench->peer->image_kernel, &c.kernel))))
+        goto failed;
+    if (!measure_launch(&c, rows, "kernel launch, the call", with_driver))
+        goto failed;
+    c.batch = 1;
+    c.completion = true;
+    if (!measure_launch(&c, rows, "kernel launch, to completion", with_driver))
+        goto failed;
+    leat_module_unload(module);
+    return;
+
+failed:
+    bench_case_failed(bench, "latency", "kernel launch", 0);
+    leat_module_unload(module);
+}
+
+/* Copies new bytes with leat and looks whether they arrived. */
+static bool verify_small_copy(struct latency_case *c, bool *verified)
+{
+    struct bench *bench = c->bench;
+    uint64_t seed = bench_new_seed(bench);
+    void *dst, *src;
+
+    copy_ends(c, &dst, &src);
+    if (c->way == BENCH_TO_DEVICE)
+        bench_fill_host(bench, src, c->bytes, seed);
+    else if (!bench_fill_device(bench, src, c->bytes, seed))
+        return false;
+    if (!leat_small_copy(c) || !wait_for(c, BENCH_LEAT))
+        return false;
+    if (c->way == BENCH_TO_DEVICE)
+        return bench_device_holds(bench, dst, c->bytes, seed, verified);
+    *verified = bench_host_holds(bench, dst, c->bytes, seed);
+    return true;
+}
+
+static void measure_small_copy(struct bench *bench, struct bench_rows *rows, enum bench_way way, bool completion,
+                               size_t bytes)
+{
+    static const char *const names[2][2] = {
+        {"copy to the device, the call", "copy to the device, to completion"},
+        {"copy to the host, the call", "copy to the host, to completion"},
+    };
+    const char *name = names[way == BENCH_TO_HOST][completion];
+    struct latency_case c = {.bench = bench,
+                             .batch = completion ? 1 : BATCH,
+                             .way = way,
+                             .bytes = bytes,
+                             .completion = completion,
+                             .leat = leat_small_copy,
+                             .driver = driver_small_copy};
+    /* A peer without events copies at the wait: it has no call that only issues a copy. */
+    bool with_driver = bench->peer && (completion || bench->peer->event_record);
+    struct bench_result result;
+    bool verified = false;
+
+    bench_progress(bench, "latency", name, bytes);
+    if (!bench_buffer(bench, BENCH_PINNED_IN) || !bench_buffer(bench, BENCH_PINNED_OUT) ||
+        !bench_buffer(bench, BENCH_DEVICE_A) || !bench_buffer(bench, BENCH_DEVICE_B) ||
+        !bench_measure(bench, sample_calls, &c, with_driver, &result) || !verify_small_copy(&c, &verified)) {
+        bench_case_failed(bench, "latency", name, bytes);
+        return;
+    }
+    add_row(rows, name, bytes, &result, with_driver, verified);
+}
+
+void bench_latency_group(struct bench *bench)
+{
+    static const size_t sizes[] = {4, 4 * KIB, 64 * KIB};
+    static const enum bench_way ways[] = {BENCH_TO_DEVICE, BENCH_TO_HOST};
+    struct bench_rows rows = {.count = 0};
+    unsigned way, i;
+
+    measure_events(bench, &rows);
+    measure_launches(bench, &rows);
+    for (way = 0; way < 2; way++) {
+        measure_small_copy(bench, &rows, ways[way], false, 4 * KIB);
+        for (i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+            measure_small_copy(bench, &rows, ways[way], true, sizes[i]);
+    }
+    bench_rows_commit(bench, &rows);
+}

@@ -1,0 +1,169 @@
+/*
+ * bench_measure.c - timing: samples of leat's call and of the driver's in turns, medians, and rows of the record.
+ */
+#include "bench_measure.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { SAMPLES_MAX = 1001, SAMPLES_MIN = 3 };
+
+double bench_now(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+static int compare_times(const void *a, const void *b)
+{
+    double x = *(const double *)a;
+    double y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+static struct bench_figures summarise(double *times, unsigned count)
+{
+    struct bench_figures figures;
+
+    qsort(times, count, sizeof times[0], compare_times);
+    figures.best = times[0];
+    figures.median = count % 2 ? times[count / 2] : (times[count / 2 - 1] + times[count / 2]) / 2;
+    return figures;
+}
+
+static bool take_sample(struct bench *bench, bench_sample sample, void *state, enum bench_side side,
+                        double *seconds)
+{
+    bool fine;
+
+    if (side == BENCH_LEAT)
+        return sample(state, side, seconds);
+    if (!bench_check_peer(bench, "making the device current", bench->peer->enter(bench->peer)))
+        return false;
+    fine = sample(state, side, seconds);
+    return bench_check_peer(bench, "leaving the device", bench->peer->leave(bench->peer)) && fine;
+}
+
+/* One sample of each side; every other time the driver goes first. */
+static bool take_turn(struct bench *bench, bench_sample sample, void *state, bool with_driver, unsigned turn,
+                      double *leat, double *driver)
+{
+    if (!with_driver)
+        return take_sample(bench, sample, state, BENCH_LEAT, leat);
+    if (turn % 2)
+        return take_sample(bench, sample, state, BENCH_DRIVER, driver) &&
+               take_sample(bench, sample, state, BENCH_LEAT, leat);
+    return take_sample(bench, sample, state, BENCH_LEAT, leat) &&
+           take_sample(bench, sample, state, BENCH_DRIVER, driver);
+}
+
+static bool enough(const struct bench *bench, unsigned count, double begin)
+{
+    double budget = bench->options->quick ? 0.25 : 0.6;
+
+    if (bench->options->repeat)
+        return count >= bench->options->repeat || count >= SAMPLES_MAX;
+    return count >= SAMPLES_MAX || (count >= SAMPLES_MIN && bench_now() - begin >= budget);
+}
+
+bool bench_measure(struct bench *bench, bench_sample sample, void *state, bool with_driver,
+                   struct bench_result *result)
+{
+    static double leat[SAMPLES_MAX], driver[SAMPLES_MAX];
+    unsigned count = 0;
+    double begin;
+
+    if (!take_turn(bench, sample, state, with_driver, 0, &leat[0], &driver[0]))
+        return false;
+    begin = bench_now();
+    while (!enough(bench, count, begin)) {
+        if (!take_turn(bench, sample, state, with_driver, count, &leat[count], &driver[count]))
+            return false;
+        count++;
+    }
+    result->leat = summarise(leat, count);
+    if (with_driver)
+        result->driver = summarise(driver, count);
+    result->repeats = count;
+    return true;
+}
+
+double bench_figure(const struct bench_row *row, double seconds)
+{
+    return row->unit == BENCH_US ? seconds * 1e6 : row->moved_bytes / seconds * 1e-9;
+}
+
+struct bench_row *bench_row_add(struct bench_rows *rows, const char *group, const char *name, uint64_t bytes,
+                                enum bench_unit unit)
+{
+    struct bench_row *row;
+
+    assert(rows->count < sizeof rows->rows / sizeof rows->rows[0]);
+    row = &rows->rows[rows->count++];
+    memset(row, 0, sizeof *row);
+    row->group = group;
+    row->name = name;
+    row->bytes = bytes;
+    row->unit = unit;
+    row->moved_bytes = (double)bytes;
+    row->bound = NAN;
+    row->gain = NAN;
+    return row;
+}
+
+/* Six digits are more than any of these figures deserves, and keep the record readable. */
+static json_t *figure_json(double value)
+{
+    double scale;
+
+    if (!isfinite(value))
+        return json_null();
+    if (value == 0)
+        return json_real(0);
+    scale = pow(10, 5 - floor(log10(fabs(value))));
+    return json_real(round(value * scale) / scale);
+}
+
+static json_t *row_json(const struct bench_row *row)
+{
+    const struct bench_result *result = &row->result;
+    double value = bench_figure(row, result->leat.median);
+    double driver = row->with_driver ? bench_figure(row, result->driver.median) : NAN;
+    json_t *json = json_pack("{s:s, s:s, s:I, s:o, s:s, s:o, s:o, s:b}", "group", row->group, "case", row->name,
+                             "bytes", (json_int_t)row->bytes, "value", figure_json(value), "unit",
+                             row->unit == BENCH_US ? "us" : "GB/s", "driver_value", figure_json(driver), "bound",
+                             figure_json(row->bound), "verified", row->verified);
+
+    if (!json)
+        return NULL;
+    json_object_set_new(json, "median", figure_json(value));
+    json_object_set_new(json, "p0", figure_json(bench_figure(row, result->leat.best)));
+    json_object_set_new(json, "driver_p0",
+                        figure_json(row->with_driver ? bench_figure(row, result->driver.best) : NAN));
+    json_object_set_new(json, "repeats", json_integer(result->repeats));
+    json_object_set_new(json, "ratio_to_driver", figure_json(value / driver));
+    json_object_set_new(json, "ratio_to_bound", figure_json(value / row->bound));
+    if (row->chunk_bytes)
+        json_object_set_new(json, "chunk_bytes", json_integer((json_int_t)row->chunk_bytes));
+    if (isfinite(row->gain))
+        json_object_set_new(json, "gain", figure_json(row->gain));
+    return json;
+}
+
+void bench_rows_commit(struct bench *bench, const struct bench_rows *rows)
+{
+    unsigned i;
+
+    for (i = 0; i < rows->count; i++) {
+        if (!rows->rows[i].verified)
+            bench->failed = true;
+        if (json_array_append_new(bench->rows, row_json(&rows->rows[i])) != 0)
+            bench->failed = true;
+    }
+}

@@ -1,0 +1,68 @@
+/*
+ * bench_measure.h - timing: samples of leat's call and of the driver's in turns, medians, and rows of the record.
+ */
+#ifndef CLI_BENCH_MEASURE_H
+#define CLI_BENCH_MEASURE_H
+
+#include "bench.h"
+
+enum bench_side { BENCH_LEAT, BENCH_DRIVER };
+
+/* Does the thing once, or a batch of it, and stores the seconds of one. False: bench->error says what failed. */
+typedef bool (*bench_sample)(void *state, enum bench_side side, double *seconds);
+
+struct bench_figures {
+    double median; /* seconds */
+    double best;
+};
+
+struct bench_result {
+    struct bench_figures leat, driver; /* driver only where it was measured */
+    unsigned repeats;
+};
+
+/* Seconds on a clock that only goes forward. */
+double bench_now(void);
+
+/*
+ * Warms up, then takes samples of both sides in turns, so that drift hits both, until the time that a row may take
+ * is over. with_driver: the driver's side is measured as well; the peer's context is current around its samples
+ * only.
+ */
+bool bench_measure(struct bench *bench, bench_sample sample, void *state, bool with_driver,
+                   struct bench_result *result);
+
+enum bench_unit { BENCH_GB_S, BENCH_US };
+
+/* One line of the record. Figures that do not exist are NAN. */
+struct bench_row {
+    const char *group;
+    const char *name; /* "case" in the record */
+    uint64_t bytes;   /* size of the copy or allocation; 0 for none */
+    enum bench_unit unit;
+    double moved_bytes; /* what a rate counts */
+    struct bench_result result;
+    bool with_driver;
+    bool verified;
+    double bound;       /* in the row's unit */
+    size_t chunk_bytes; /* 0: not a pipeline */
+    double gain;
+};
+
+/* The figure of a row for a time in seconds: a rate or microseconds. */
+double bench_figure(const struct bench_row *row, double seconds);
+
+/* A group's rows, kept until bounds are known, then given to the record. */
+struct bench_rows {
+    struct bench_row rows[64];
+    unsigned count;
+};
+
+/* The next row, empty, or NULL when there is no room (a mistake of ours). */
+struct bench_row *bench_row_add(struct bench_rows *rows, const char *group, const char *name, uint64_t bytes,
+                                enum bench_unit unit);
+
+/* Puts the rows into the record. */
+void bench_rows_commit(struct bench *bench, const struct bench_rows *rows);
+
+#endif

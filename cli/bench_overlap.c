@@ -1,0 +1,301 @@
+/*
+ * bench_overlap.c - the group "overlap": bytes in, a kernel, bytes out, in chunks over several streams, against
+ * the same work done step after step.
+ *
+ * The work is out = in + resident, element by element: "in" comes from pinned host memory, "resident" is on the
+ * device, "out" goes to pinned host memory. The bound is what the driver's own copies in both directions at once
+ * reach, measured in turns with each pipeline.
+ */
+#include "bench_copy.h"
+#include "bench_measure.h"
+#include "bench_verify.h"
+
+#include <math.h>
+
+/*
+ * How the chunks are spread over streams.
+ * ROUND: chunk i does all its steps on stream i modulo the number of streams, with a buffer for each stream: the
+ * usual way, which needs no events. STEPS: one stream copies in, one computes, one copies out, and events order
+ * them; a ring of buffers lets the copies in both directions run without a gap between chunks.
+ */
+enum plan_kind { PLAN_SEQUENCE, PLAN_ROUND, PLAN_STEPS };
+
+enum { RING = 6, CHUNK_CHOICES = 6 };
+
+struct plan {
+    struct bench *bench;
+    enum plan_kind kind;
+    unsigned streams;
+    size_t bytes;
+    size_t chunk_bytes;
+    char *in, *out;         /* pinned */
+    char *a, *resident, *c; /* on the device */
+    leat_event *loaded[RING], *computed[RING], *stored[RING];
+    struct copy_case both; /* the bound */
+};
+
+static bool add_chunk(struct plan *plan, unsigned stream, char *sum, char *a, size_t offset, size_t bytes)
+{
+    void *resident = plan->resident + offset;
+    uint64_t count = bytes / sizeof(float);
+    void *args[] = {&sum, &a, &resident, &count};
+
+    return bench_launch(plan->bench, stream, plan->bench->vector_add, count, args, 4);
+}
+
+static bool copy_chunk(struct plan *plan, unsigned stream, void *dst, const void *src, size_t bytes)
+{
+    return bench_check(plan->bench, leat_copy(plan->bench->streams[stream], dst, src, bytes));
+}
+
+static bool wait_for_stream(struct plan *plan, unsigned stream)
+{
+    return bench_check(plan->bench, leat_stream_synchronize(plan->bench->streams[stream]));
+}
+
+static bool run_sequence(struct plan *plan)
+{
+    return copy_chunk(plan, 0, plan->a, plan->in, plan->bytes) && wait_for_stream(plan, 0) &&
+           add_chunk(plan, 0, plan->c, plan->a, 0, plan->bytes) && wait_for_stream(plan, 0) &&
+           copy_chunk(plan, 0, plan->out, plan->c, plan->bytes) && wait_for_stream(plan, 0);
+}
+
+static size_t chunk_at(const struct plan *plan, size_t offset)
+{
+    return plan->bytes - offset < plan->chunk_bytes ? plan->bytes - offset : plan->chunk_bytes;
+}
+
+static bool run_round(struct plan *plan)
+{
+    unsigned stream = 0;
+    size_t offset;
+
+    for (offset = 0; offset < plan->bytes; offset += plan->chunk_bytes) {
+        size_t bytes = chunk_at(plan, offset);
+        char *a = plan->a + stream * plan->chunk_bytes;
+        char *c = plan->c + stream * plan->chunk_bytes;
+
+        if (!copy_chunk(plan, stream, a, plan->in + offset, bytes) ||
+            !add_chunk(plan, stream, c, a, offset, bytes) ||
+            !copy_chunk(plan, stream, plan->out + offset, c, bytes))
+            return false;
+        stream = (stream + 1) % plan->streams;
+    }
+    for (stream = 0; stream < plan->streams; stream++)
+        if (!wait_for_stream(plan, stream))
+            return false;
+    return true;
+}
+
+static bool order(struct plan *plan, leat_event *event, unsigned stream)
+{
+    return bench_check(plan->bench, leat_stream_wait(plan->bench->streams[stream], event));
+}
+
+static bool mark(struct plan *plan, leat_event *event, unsigned stream)
+{
+    return bench_check(plan->bench, leat_event_record(event, plan->bench->streams[stream]));
+}
+
+/* One chunk through the three streams. Waiting for an event that was never recorded holds nothing up, so the first
+ * round through the ring needs no exception; the marks of an earlier run were reached long ago. */
+static bool step_chunk(struct plan *plan, unsigned slot, size_t offset)
+{
+    enum { IN, COMPUTE, OUT };
+    size_t bytes = chunk_at(plan, offset);
+    char *a = plan->a + slot * plan->chunk_bytes;
+    char *c = plan->c + slot * plan->chunk_bytes;
+
+    return order(plan, plan->computed[slot], IN) && /* the kernel has read what is overwritten here */
+           copy_chunk(plan, IN, a, plan->in + offset, bytes) && mark(plan, plan->loaded[slot], IN) &&
+           order(plan, plan->loaded[slot], COMPUTE) &&
+           order(plan, plan->stored[slot], COMPUTE) && /* the same for the copy out */
+           add_chunk(plan, COMPUTE, c, a, offset, bytes) && mark(plan, plan->computed[slot], COMPUTE) &&
+           order(plan, plan->computed[slot], OUT) && copy_chunk(plan, OUT, plan->out + offset, c, bytes) &&
+           mark(plan, plan->stored[slot], OUT);
+}
+
+static bool run_steps(struct plan *plan)
+{
+    unsigned slot = 0;
+    size_t offset;
+
+    for (offset = 0; offset < plan->bytes; offset += plan->chunk_bytes) {
+        if (!step_chunk(plan, slot, offset))
+            return false;
+        slot = (slot + 1) % RING;
+    }
+    return wait_for_stream(plan, 2); /* the last copy out comes after everything else */
+}
+
+static bool run_plan(struct plan *plan)
+{
+    switch (plan->kind) {
+    case PLAN_SEQUENCE:
+        return run_sequence(plan);
+    case PLAN_ROUND:
+        return run_round(plan);
+    default:
+        return run_steps(plan);
+    }
+}
+
+/* The driver's side of a sample is the bound: copies in both directions at once. */
+static bool sample_plan(void *state, enum bench_side side, double *seconds)
+{
+    struct plan *plan = state;
+    double begin = bench_now();
+
+    if (side == BENCH_DRIVER)
+        return copy_case_sample(&plan->both, side, seconds);
+    if (!run_plan(plan))
+        return false;
+    *seconds = bench_now() - begin;
+    return true;
+}
+
+/* Tries each chunk size a few times and keeps the best. */
+static bool choose_chunk(struct plan *plan)
+{
+    static const size_t choices[CHUNK_CHOICES] = {2 * MIB, 4 * MIB, 6 * MIB, 8 * MIB, 16 * MIB, 32 * MIB};
+    size_t best_chunk = 0;
+    double best = INFINITY;
+    unsigned i;
+
+    for (i = 0; i < CHUNK_CHOICES; i++) {
+        double begin = bench_now();
+        unsigned round;
+
+        if (choices[i] * RING > plan->bytes && best_chunk)
+            break;
+        plan->chunk_bytes = choices[i] * RING > plan->bytes ? plan->bytes / RING / 4096 * 4096 : choices[i];
+        for (round = 0; round < 5 && (round < 1 || bench_now() - begin < 0.15); round++) {
+            double seconds;
+
+            if (!sample_plan(plan, BENCH_LEAT, &seconds))
+                return false;
+            if (seconds < best) {
+                best = seconds;
+                best_chunk = plan->chunk_bytes;
+            }
+        }
+    }
+    plan->chunk_bytes = best_chunk;
+    return true;
+}
+
+/* New bytes in, a spoilt target, one run, and a look at every element. */
+static bool verify_plan(struct plan *plan, uint64_t resident_seed, bool *verified)
+{
+    struct bench *bench = plan->bench;
+    size_t count = plan->bytes / sizeof(float);
+    uint64_t seed = bench_new_seed(bench);
+
+    bench_fill_floats(bench, (float *)(void *)plan->in, count, seed);
+    bench_poison_host(bench, plan->out, plan->bytes);
+    if (!run_plan(plan))
+        return false;
+    *verified = bench_holds_sums(bench, (const float *)(void *)plan->out, count, seed, resident_seed);
+    return true;
+}
+
+/* Measures one plan. Returns its median in seconds, or NAN when it failed. */
+static double measure_plan(struct plan *plan, struct bench_rows *rows, const char *name, double sequence,
+                           uint64_t resident_seed)
+{
+    struct bench *bench = plan->bench;
+    bool with_bound = bench->peer != NULL;
+    struct bench_result result;
+    struct bench_row *row;
+    bool verified = false;
+
+    bench_progress(bench, "overlap", name, plan->bytes);
+    if ((plan->kind != PLAN_SEQUENCE && !choose_chunk(plan)) ||
+        !bench_measure(bench, sample_plan, plan, with_bound, &result) ||
+        !verify_plan(plan, resident_seed, &verified)) {
+        bench_case_failed(bench, "overlap", name, plan->bytes);
+        return NAN;
+    }
+    row = bench_row_add(rows, "overlap", name, plan->bytes, BENCH_GB_S);
+    row->moved_bytes = 2.0 * (double)plan->bytes;
+    row->result = result;
+    row->verified = verified;
+    row->bound = with_bound ? bench_figure(row, result.driver.median) : NAN;
+    row->chunk_bytes = plan->kind == PLAN_SEQUENCE ? 0 : plan->chunk_bytes;
+    row->gain = sequence / result.leat.median;
+    return result.leat.median;
+}
+
+static bool make_plan(struct plan *plan, uint64_t resident_seed)
+{
+    struct bench *bench = plan->bench;
+    unsigned i;
+
+    plan->bytes = bench->options->quick ? 128 * MIB : GIB;
+    if (plan->bytes > bench->largest)
+        plan->bytes = bench->largest;
+    if (!copy_case_init(&plan->both, bench, COPY_BOTH, true, plan->bytes))
+        return false;
+    plan->in = plan->both.in_src;
+    plan->out = plan->both.out_dst;
+    plan->a = plan->both.in_dst;
+    plan->c = plan->both.out_src;
+    plan->resident = bench_buffer(bench, BENCH_DEVICE_C);
+    if (!plan->resident)
+        return false;
+    for (i = 0; i < RING; i++)
+        if (!bench_check(bench, leat_event_create(bench->device, &plan->loaded[i])) ||
+            !bench_check(bench, leat_event_create(bench->device, &plan->computed[i])) ||
+            !bench_check(bench, leat_event_create(bench->device, &plan->stored[i])))
+            return false;
+    bench_fill_floats(bench, (float *)(void *)plan->out, plan->bytes / sizeof(float), resident_seed);
+    return copy_chunk(plan, 0, plan->resident, plan->out, plan->bytes) && wait_for_stream(plan, 0);
+}
+
+static void unmake_plan(struct plan *plan)
+{
+    unsigned i;
+
+    for (i = 0; i < RING; i++) {
+        leat_event_destroy(plan->loaded[i]);
+        leat_event_destroy(plan->computed[i]);
+        leat_event_destroy(plan->stored[i]);
+    }
+}
+
+void bench_overlap_group(struct bench *bench)
+{
+    static const struct {
+        const char *name;
+        enum plan_kind kind;
+        unsigned streams;
+    } plans[] = {
+        {"in sequence, 1 stream", PLAN_SEQUENCE, 1},
+        {"overlapped, 2 streams", PLAN_ROUND, 2},
+        {"overlapped, 3 streams", PLAN_ROUND, 3},
+        {"overlapped, 4 streams", PLAN_ROUND, 4},
+        {"overlapped, a stream for each step", PLAN_STEPS, 3},
+    };
+    struct bench_rows rows = {.count = 0};
+    struct plan plan = {.bench = bench};
+    uint64_t resident_seed = bench_new_seed(bench);
+    double sequence = NAN;
+    unsigned i;
+
+    if (!make_plan(&plan, resident_seed)) {
+        bench_case_failed(bench, "overlap", "buffers and events", plan.bytes);
+        unmake_plan(&plan);
+        return;
+    }
+    for (i = 0; i < sizeof plans / sizeof plans[0]; i++) {
+        double seconds;
+
+        plan.kind = plans[i].kind;
+        plan.streams = plans[i].streams;
+        seconds = measure_plan(&plan, &rows, plans[i].name, sequence, resident_seed);
+        if (plan.kind == PLAN_SEQUENCE)
+            sequence = seconds;
+    }
+    unmake_plan(&plan);
+    bench_rows_commit(bench, &rows);
+}

@@ -1,0 +1,279 @@
+/*
+ * bench_peer_cuda.c - the calls of the CUDA driver, found through leat in the library that leat loaded.
+ *
+ * The declarations are our own, after the CUDA driver API manual, so that the command builds without a toolkit.
+ */
+#include "bench_peer.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef unsigned long long cuda_address;
+
+/* X(name, exported name, parameters). All return CUresult, an int. */
+#define CUDA_CALLS(X)                                                                                             \
+    X(push, "cuCtxPushCurrent_v2", (void *context))                                                               \
+    X(pop, "cuCtxPopCurrent_v2", (void **context))                                                                \
+    X(to_device, "cuMemcpyHtoD_v2", (cuda_address dst, const void *src, size_t bytes))                            \
+    X(to_host, "cuMemcpyDtoH_v2", (void *dst, cuda_address src, size_t bytes))                                    \
+    X(to_device_async, "cuMemcpyHtoDAsync_v2", (cuda_address dst, const void *src, size_t bytes, void *stream))   \
+    X(to_host_async, "cuMemcpyDtoHAsync_v2", (void *dst, cuda_address src, size_t bytes, void *stream))           \
+    X(on_device_async, "cuMemcpyDtoDAsync_v2", (cuda_address dst, cuda_address src, size_t bytes, void *stream))  \
+    X(synchronize, "cuStreamSynchronize", (void *stream))                                                         \
+    X(alloc, "cuMemAlloc_v2", (cuda_address * ptr, size_t bytes))                                                 \
+    X(free, "cuMemFree_v2", (cuda_address ptr))                                                                   \
+    X(host_alloc, "cuMemHostAlloc", (void **ptr, size_t bytes, unsigned flags))                                   \
+    X(host_free, "cuMemFreeHost", (void *ptr))                                                                    \
+    X(host_register, "cuMemHostRegister_v2", (void *ptr, size_t bytes, unsigned flags))                           \
+    X(host_unregister, "cuMemHostUnregister", (void *ptr))                                                        \
+    X(event_record, "cuEventRecord", (void *event, void *stream))                                                 \
+    X(event_query, "cuEventQuery", (void *event))                                                                 \
+    X(module_load, "cuModuleLoadData", (void **module, const void *image))                                        \
+    X(module_unload, "cuModuleUnload", (void *module))                                                            \
+    X(module_function, "cuModuleGetFunction", (void **function, void *module, const char *name))                  \
+    X(launch, "cuLaunchKernel",                                                                                   \
+      (void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,     \
+       unsigned block_z, unsigned shared_bytes, void *stream, void **args, void **extra))
+
+/* Drivers before CUDA 11.2 lack these two. */
+#define CUDA_OPTIONAL_CALLS(X)                                                                                    \
+    X(alloc_async, "cuMemAllocAsync", (cuda_address * ptr, size_t bytes, void *stream))                           \
+    X(free_async, "cuMemFreeAsync", (cuda_address ptr, void *stream))
+
+/* Portable and mapped, as leat allocates and registers (CU_MEMHOSTALLOC_*, CU_MEMHOSTREGISTER_*). */
+enum { HOST_FLAGS = 1 | 2 };
+
+struct cuda_calls {
+#define DECLARE_CALL(name, exported, parameters) int(*name) parameters;
+    CUDA_CALLS(DECLARE_CALL)
+    CUDA_OPTIONAL_CALLS(DECLARE_CALL)
+#undef DECLARE_CALL
+};
+
+struct cuda_peer {
+    struct bench_peer peer; /* first: the rest is found from it */
+    struct cuda_calls call;
+    void *context;
+    void *module;
+    void *function;
+};
+
+/* The smallest kernel whose launches can be counted. */
+static const char counting_kernel[] = ".version 6.3\n"
+                                      ".target sm_75\n"
+                                      ".address_size 64\n"
+                                      ".visible .entry bench_count(\n"
+                                      "    .param .u64 data, .param .u64 count, .param .u32 value)\n"
+                                      "{\n"
+                                      "    .reg .u64 %address;\n"
+                                      "    .reg .u32 %step;\n"
+                                      "    ld.param.u64 %address, [data];\n"
+                                      "    ld.param.u32 %step, [value];\n"
+                                      "    cvta.to.global.u64 %address, %address;\n"
+                                      "    red.global.add.u32 [%address], %step;\n"
+                                      "    ret;\n"
+                                      "}\n";
+
+static struct cuda_peer *cuda_of(struct bench_peer *peer)
+{
+    return (struct cuda_peer *)peer;
+}
+
+static int enter(struct bench_peer *peer)
+{
+    return cuda_of(peer)->call.push(cuda_of(peer)->context);
+}
+
+static int leave(struct bench_peer *peer)
+{
+    void *context;
+
+    return cuda_of(peer)->call.pop(&context);
+}
+
+static int copy(struct bench_peer *peer, void *stream, enum bench_way way, void *dst, const void *src,
+                size_t bytes)
+{
+    const struct cuda_calls *call = &cuda_of(peer)->call;
+
+    switch (way) {
+    case BENCH_TO_DEVICE:
+        return call->to_device_async((cuda_address)dst, src, bytes, stream);
+    case BENCH_TO_HOST:
+        return call->to_host_async(dst, (cuda_address)src, bytes, stream);
+    default:
+        return call->on_device_async((cuda_address)dst, (cuda_address)src, bytes, stream);
+    }
+}
+
+static int copy_at_once(struct bench_peer *peer, enum bench_way way, void *dst, const void *src, size_t bytes)
+{
+    const struct cuda_calls *call = &cuda_of(peer)->call;
+    int result;
+
+    if (way == BENCH_TO_HOST)
+        return call->to_host(dst, (cuda_address)src, bytes);
+    result = call->to_device((cuda_address)dst, src, bytes);
+
+    /* The call may come back when the source has been read, before the bytes are on the device. */
+    return result ? result : call->synchronize(NULL);
+}
+
+static int wait(struct bench_peer *peer, void *stream)
+{
+    return cuda_of(peer)->call.synchronize(stream);
+}
+
+static int alloc(struct bench_peer *peer, size_t bytes, void **ptr)
+{
+    cuda_address address = 0;
+    int result = cuda_of(peer)->call.alloc(&address, bytes);
+
+    *ptr = (void *)address;
+    return result;
+}
+
+static int free_memory(struct bench_peer *peer, void *ptr)
+{
+    return cuda_of(peer)->call.free((cuda_address)ptr);
+}
+
+static int alloc_async(struct bench_peer *peer, void *stream, size_t bytes, void **ptr)
+{
+    cuda_address address = 0;
+    int result = cuda_of(peer)->call.alloc_async(&address, bytes, stream);
+
+    *ptr = (void *)address;
+    return result;
+}
+
+static int free_async(struct bench_peer *peer, void *stream, void *ptr)
+{
+    return cuda_of(peer)->call.free_async((cuda_address)ptr, stream);
+}
+
+static int host_alloc(struct bench_peer *peer, size_t bytes, void **ptr)
+{
+    return cuda_of(peer)->call.host_alloc(ptr, bytes, HOST_FLAGS);
+}
+
+static int host_free(struct bench_peer *peer, void *ptr)
+{
+    return cuda_of(peer)->call.host_free(ptr);
+}
+
+static int host_register(struct bench_peer *peer, void *ptr, size_t bytes)
+{
+    return cuda_of(peer)->call.host_register(ptr, bytes, HOST_FLAGS);
+}
+
+static int host_unregister(struct bench_peer *peer, void *ptr)
+{
+    return cuda_of(peer)->call.host_unregister(ptr);
+}
+
+static int event_record(struct bench_peer *peer, void *event, void *stream)
+{
+    return cuda_of(peer)->call.event_record(event, stream);
+}
+
+static int event_query(struct bench_peer *peer, void *event)
+{
+    return cuda_of(peer)->call.event_query(event);
+}
+
+static int launch(struct bench_peer *peer, void *stream, void *const *args)
+{
+    struct cuda_peer *cuda = cuda_of(peer);
+
+    return cuda->call.launch(cuda->function, 1, 1, 1, 1, 1, 1, 0, stream, (void **)(uintptr_t)args, NULL);
+}
+
+static void destroy(struct bench_peer *peer)
+{
+    struct cuda_peer *cuda = cuda_of(peer);
+
+    if (cuda->module && enter(peer) == 0) {
+        cuda->call.module_unload(cuda->module);
+        leave(peer);
+    }
+    free(cuda);
+}
+
+/* Stores a function's address at call. ISO C has no conversion from void * to a function pointer; POSIX promises
+ * that the bytes are the same. */
+static bool find_call(leat_device *device, const char *name, void *call)
+{
+    void *symbol;
+
+    if (leat_native_symbol(device, name, &symbol) != LEAT_OK)
+        return false;
+    memcpy(call, &symbol, sizeof symbol);
+    return true;
+}
+
+static bool find_calls(leat_device *device, struct cuda_peer *cuda)
+{
+    struct cuda_calls *call = &cuda->call;
+
+#define FIND_CALL(name, exported, parameters)                                                                     \
+    if (!find_call(device, exported, &call->name))                                                                \
+        return false;
+    CUDA_CALLS(FIND_CALL)
+#undef FIND_CALL
+    if (!find_call(device, "cuMemAllocAsync", &call->alloc_async) ||
+        !find_call(device, "cuMemFreeAsync", &call->free_async))
+        call->alloc_async = NULL;
+    return leat_device_native(device, &cuda->context) == LEAT_OK;
+}
+
+static void load_kernel(struct cuda_peer *cuda)
+{
+    if (enter(&cuda->peer) != 0)
+        return;
+    if (cuda->call.module_load(&cuda->module, counting_kernel) == 0 &&
+        cuda->call.module_function(&cuda->function, cuda->module, "bench_count") == 0) {
+        cuda->peer.launch = launch;
+        cuda->peer.image = counting_kernel;
+        cuda->peer.image_kernel = "bench_count";
+    }
+    leave(&cuda->peer);
+}
+
+struct bench_peer *bench_peer_cuda(leat_device *device, const char **why)
+{
+    struct cuda_peer *cuda = calloc(1, sizeof *cuda);
+
+    if (!cuda) {
+        *why = "out of memory";
+        return NULL;
+    }
+    if (!find_calls(device, cuda)) {
+        *why = leat_last_error();
+        free(cuda);
+        return NULL;
+    }
+    snprintf(cuda->peer.text, sizeof cuda->peer.text, "the CUDA driver's own calls");
+    cuda->peer.enter = enter;
+    cuda->peer.leave = leave;
+    cuda->peer.copy = copy;
+    cuda->peer.copy_at_once = copy_at_once;
+    cuda->peer.copies_block = true;
+    cuda->peer.wait = wait;
+    cuda->peer.alloc = alloc;
+    cuda->peer.free = free_memory;
+    if (cuda->call.alloc_async) {
+        cuda->peer.alloc_async = alloc_async;
+        cuda->peer.free_async = free_async;
+    }
+    cuda->peer.host_alloc = host_alloc;
+    cuda->peer.host_free = host_free;
+    cuda->peer.host_register = host_register;
+    cuda->peer.host_unregister = host_unregister;
+    cuda->peer.event_record = event_record;
+    cuda->peer.event_query = event_query;
+    cuda->peer.destroy = destroy;
+    load_kernel(cuda);
+    return &cuda->peer;
+}

@@ -1,0 +1,313 @@
+/*
+ * bench_report.c - a record of "leat bench" as tables. Works on the JSON, so that a run and a stored record look
+ * alike.
+ */
+#include "bench_report.h"
+#include "bench.h"
+#include "cli.h"
+#include "text.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* How a cell is made from a row. */
+enum cell {
+    CELL_TEXT,
+    CELL_BYTES,
+    CELL_FIGURE,
+    CELL_FIGURE_UNIT,
+    CELL_DIFFERENCE,
+    CELL_RATIO,
+    CELL_PERCENT,
+    CELL_YES
+};
+
+struct report_column {
+    const char *heading; /* %s is the unit */
+    const char *key;
+    enum cell cell;
+    bool rates_only; /* says nothing new about times */
+    bool times_only;
+};
+
+static const struct report_column group_columns[] = {
+    {"CASE", "case", CELL_TEXT, false, false},
+    {"SIZE", "bytes", CELL_BYTES, false, false},
+    {"LEAT %s", "value", CELL_FIGURE, false, false},
+    {"DRIVER %s", "driver_value", CELL_FIGURE, false, false},
+    {"LEAT / DRIVER", "ratio_to_driver", CELL_RATIO, false, false},
+    {"DIFFERENCE us", "driver_value", CELL_DIFFERENCE, false, true},
+    {"BOUND", "bound", CELL_FIGURE, true, false},
+    {"OF BOUND", "ratio_to_bound", CELL_PERCENT, true, false},
+    {"CHUNK", "chunk_bytes", CELL_BYTES, false, false},
+    {"GAIN", "gain", CELL_RATIO, false, false},
+    {"VERIFIED", "verified", CELL_YES, false, false},
+};
+
+static const struct report_column headline_columns[] = {
+    {"GROUP", "group", CELL_TEXT, false, false},
+    {"CASE", "case", CELL_TEXT, false, false},
+    {"SIZE", "bytes", CELL_BYTES, false, false},
+    {"LEAT", "value", CELL_FIGURE_UNIT, false, false},
+    {"DRIVER", "driver_value", CELL_FIGURE_UNIT, false, false},
+    {"LEAT / DRIVER", "ratio_to_driver", CELL_RATIO, false, false},
+    {"OF BOUND", "ratio_to_bound", CELL_PERCENT, true, false},
+    {"VERIFIED", "verified", CELL_YES, false, false},
+};
+
+enum { COLUMNS_MAX = sizeof group_columns / sizeof group_columns[0], CELL_MAX = 128 };
+
+/* The rows that sum a record up; bytes 0 stands for the largest size that was measured. */
+static const struct headline_row {
+    const char *group;
+    const char *name;
+    json_int_t bytes;
+} headline_rows[] = {
+    {"copy", "host to device, pinned", 1 << 20},
+    {"copy", "host to device, pinned", 0},
+    {"copy", "device to host, pinned", 0},
+    {"copy", "both directions, pinned", 0},
+    {"copy", "host to device, pageable", 0},
+    {"copy", "device to host, pageable", 0},
+    {"device", "on one device, read + write", 0},
+    {"device", "to another device", 0},
+    {"alloc", "device memory, stream order", 1 << 20},
+    {"alloc", "pinned memory", 0},
+    {"latency", "copy to the device, the call", 0},
+    {"latency", "kernel launch, the call", 0},
+    {"overlap", "in sequence, 1 stream", 0},
+    {"overlap", "overlapped, 3 streams", 0},
+    {"overlap", "overlapped, a stream for each step", 0},
+};
+
+static const char *row_text(const json_t *row, const char *key)
+{
+    const char *text = json_string_value(json_object_get(row, key));
+
+    return text ? text : "";
+}
+
+static bool is_time(const json_t *row)
+{
+    return !strcmp(row_text(row, "unit"), "us");
+}
+
+/* Does the row have something to say in this column? */
+static bool has_cell(const json_t *row, const struct report_column *column)
+{
+    const json_t *value = json_object_get(row, column->key);
+
+    if (!value || json_is_null(value) || (column->rates_only && is_time(row)) ||
+        (column->times_only && !is_time(row)))
+        return false;
+    return column->cell != CELL_BYTES || json_integer_value(value) > 0;
+}
+
+static void make_cell(const json_t *row, const struct report_column *column, char text[CELL_MAX])
+{
+    const json_t *value = json_object_get(row, column->key);
+    double number = json_number_value(value);
+    char figure[TEXT_MAX];
+
+    text[0] = '\0';
+    if (!has_cell(row, column))
+        return;
+    switch (column->cell) {
+    case CELL_TEXT:
+        snprintf(text, CELL_MAX, "%s", row_text(row, column->key));
+        break;
+    case CELL_BYTES:
+        snprintf(text, CELL_MAX, "%s", text_bytes(figure, (uint64_t)json_integer_value(value)));
+        break;
+    case CELL_FIGURE:
+        snprintf(text, CELL_MAX, "%s", text_figure(figure, number));
+        break;
+    case CELL_FIGURE_UNIT:
+        snprintf(text, CELL_MAX, "%s %s", text_figure(figure, number), row_text(row, "unit"));
+        break;
+    case CELL_DIFFERENCE:
+        number = json_number_value(json_object_get(row, "value")) - number;
+        snprintf(text, CELL_MAX, "%s%s", number > 0 ? "+" : "", text_figure(figure, number));
+        break;
+    case CELL_RATIO:
+        snprintf(text, CELL_MAX, "%.*f", number < 10 ? 3 : 0, number);
+        break;
+    case CELL_PERCENT:
+        snprintf(text, CELL_MAX, "%.1f %%", number * 100);
+        break;
+    case CELL_YES:
+        snprintf(text, CELL_MAX, "%s", json_is_true(value) ? "yes" : "NO");
+        break;
+    }
+}
+
+/* A table of the rows, with those columns in which any row has something to say. */
+static bool print_rows(const json_t *rows, const struct report_column *columns, size_t column_count,
+                       const char *title, enum table_style style)
+{
+    const struct report_column *used[COLUMNS_MAX];
+    struct table_column headings[COLUMNS_MAX];
+    char names[COLUMNS_MAX][CELL_MAX];
+    struct table *table;
+    size_t count = 0, i, index;
+    bool fine = true;
+    const json_t *row;
+
+    for (i = 0; i < column_count; i++) {
+        bool any = false;
+
+        json_array_foreach(rows, index, row) any = any || has_cell(row, &columns[i]);
+        if (!any)
+            continue;
+        /* The headings' one %s is the unit; the format is ours. */
+        if (strstr(columns[i].heading, "%s"))
+            snprintf(names[count], CELL_MAX, "%.*s%s", (int)(strlen(columns[i].heading) - 2), columns[i].heading,
+                     row_text(json_array_get(rows, 0), "unit"));
+        else
+            snprintf(names[count], CELL_MAX, "%s", columns[i].heading);
+        used[count] = &columns[i];
+        headings[count].name = names[count];
+        headings[count].right = columns[i].cell != CELL_TEXT;
+        headings[count].wrap = false;
+        count++;
+    }
+    table = table_create(headings, count);
+    if (!table)
+        return false;
+    json_array_foreach(rows, index, row)
+    {
+        char texts[COLUMNS_MAX][CELL_MAX];
+        const char *cells[COLUMNS_MAX];
+
+        for (i = 0; i < count; i++) {
+            make_cell(row, used[i], texts[i]);
+            cells[i] = texts[i];
+        }
+        fine = fine && table_add(table, cells);
+    }
+    fine = fine && table_print(table, title, style);
+    table_destroy(table);
+    return fine;
+}
+
+bool report_print_group(const json_t *record, const char *group, enum table_style style)
+{
+    const json_t *rows = json_object_get(record, "rows");
+    json_t *chosen = json_array();
+    char title[CELL_MAX];
+    bool fine = chosen != NULL;
+    size_t index;
+    json_t *row;
+    unsigned i;
+
+    json_array_foreach(rows, index, row) if (!strcmp(row_text(row, "group"), group)) fine =
+        fine && json_array_append(chosen, row) == 0;
+    snprintf(title, sizeof title, "%s", group);
+    for (i = 0; i < BENCH_GROUP_COUNT; i++)
+        if (!strcmp(bench_groups[i].name, group))
+            snprintf(title, sizeof title, "%s: %s", group, bench_groups[i].text);
+    if (fine && json_array_size(chosen) > 0) {
+        fine = print_rows(chosen, group_columns, sizeof group_columns / sizeof group_columns[0], title, style);
+        putchar('\n');
+    }
+    json_decref(chosen);
+    return fine;
+}
+
+/* The row that a line of the headline stands for, or NULL. */
+static json_t *find_headline(const json_t *rows, const struct headline_row *wanted)
+{
+    json_t *found = NULL;
+    json_int_t found_bytes = -1;
+    size_t index;
+    json_t *row;
+
+    json_array_foreach(rows, index, row)
+    {
+        json_int_t bytes = json_integer_value(json_object_get(row, "bytes"));
+
+        if (strcmp(row_text(row, "group"), wanted->group) || strcmp(row_text(row, "case"), wanted->name) ||
+            (wanted->bytes && bytes != wanted->bytes) || bytes <= found_bytes)
+            continue;
+        found = row;
+        found_bytes = bytes;
+    }
+    return found;
+}
+
+bool report_print_headline(const json_t *record, enum table_style style)
+{
+    const json_t *rows = json_object_get(record, "rows");
+    json_t *chosen = json_array();
+    bool fine = chosen != NULL;
+    unsigned i;
+
+    for (i = 0; i < sizeof headline_rows / sizeof headline_rows[0]; i++) {
+        json_t *row = find_headline(rows, &headline_rows[i]);
+
+        if (row)
+            fine = fine && json_array_append(chosen, row) == 0;
+    }
+    if (fine && json_array_size(chosen) > 0) {
+        fine = print_rows(chosen, headline_columns, sizeof headline_columns / sizeof headline_columns[0], NULL,
+                          style);
+        putchar('\n');
+    }
+    json_decref(chosen);
+    return fine;
+}
+
+void report_print_head(const json_t *record, enum table_style style)
+{
+    const json_t *device = json_object_get(record, "device");
+    const json_t *driver = json_object_get(record, "driver");
+    const json_t *host = json_object_get(record, "host");
+    const char *peer = row_text(driver, "compared_with");
+
+    printf("leat %s on %s (%s, driver %s %s), %s, %d logical processors, %s; %s.\n", row_text(record, "version"),
+           row_text(device, "name"), row_text(device, "model"), row_text(driver, "name"),
+           row_text(driver, "version"), row_text(host, "cpu"),
+           (int)json_integer_value(json_object_get(host, "cores")), row_text(host, "kernel"),
+           row_text(record, "date"));
+    if (style == TABLE_MARKDOWN)
+        putchar('\n');
+    printf("Medians. GB/s is 10^9 bytes a second. Driver: %s, in the same run.\n\n",
+           peer[0] ? peer : "not measured");
+}
+
+void report_print_notes(const json_t *record, enum table_style style)
+{
+    const json_t *notes = json_object_get(record, "notes");
+    const json_t *note;
+    size_t index;
+
+    json_array_foreach(notes, index, note)
+        printf("%s%s.\n", style == TABLE_MARKDOWN ? "- " : "Note: ", json_string_value(note));
+}
+
+json_t *report_load(const char *path)
+{
+    json_error_t error;
+    json_t *record = json_load_file(path, 0, &error);
+    size_t index;
+    const json_t *row;
+
+    if (!record) {
+        cli_complain("bench: %s cannot be read as a record: %s", path, error.text);
+        return NULL;
+    }
+    if (!json_is_array(json_object_get(record, "rows"))) {
+        cli_complain("bench: %s is not a record of leat bench: it has no rows", path);
+        json_decref(record);
+        return NULL;
+    }
+    json_array_foreach(json_object_get(record, "rows"), index, row)
+    {
+        if (json_is_object(row))
+            continue;
+        cli_complain("bench: %s is not a record of leat bench: row %zu is not an object", path, index);
+        json_decref(record);
+        return NULL;
+    }
+    return record;
+}

@@ -1,0 +1,27 @@
+/*
+ * bench_report.h - a record of "leat bench" as tables.
+ */
+#ifndef CLI_BENCH_REPORT_H
+#define CLI_BENCH_REPORT_H
+
+#include "table.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+
+/* One or two lines on what was measured where. record needs no rows yet. */
+void report_print_head(const json_t *record, enum table_style style);
+
+/* The table of one group; nothing when the record has no row of it. False when memory is short. */
+bool report_print_group(const json_t *record, const char *group, enum table_style style);
+
+/* One table of the few rows that sum the record up. False when memory is short. */
+bool report_print_headline(const json_t *record, enum table_style style);
+
+/* The record's notes, if any. */
+void report_print_notes(const json_t *record, enum table_style style);
+
+/* Reads a record from a file; NULL after saying what is wrong with it. */
+json_t *report_load(const char *path);
+
+#endif

@@ -1,0 +1,276 @@
+/*
+ * bench_run.c - the run that all groups of "leat bench" share: the device, streams, buffers, failures and
+ * progress.
+ */
+#include "bench.h"
+#include "bench_verify.h"
+#include "cli.h"
+#include "text.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { TEAM_MAX = 64, BLOCK_THREADS = 256, BLOCKS_PER_UNIT = 32 };
+
+bool bench_check(struct bench *bench, leat_status status)
+{
+    if (status == LEAT_OK)
+        return true;
+    pthread_mutex_lock(&bench->error_lock);
+    if (!bench->error[0])
+        snprintf(bench->error, sizeof bench->error, "%s",
+                 status == LEAT_NOT_READY ? leat_status_text(status) : leat_last_error());
+    pthread_mutex_unlock(&bench->error_lock);
+    return false;
+}
+
+bool bench_check_peer(struct bench *bench, const char *what, int result)
+{
+    if (result == 0)
+        return true;
+    pthread_mutex_lock(&bench->error_lock);
+    if (!bench->error[0])
+        snprintf(bench->error, sizeof bench->error, "the driver's own call for comparison failed: %s, error %d",
+                 what, result);
+    pthread_mutex_unlock(&bench->error_lock);
+    return false;
+}
+
+static bool out_of_memory(struct bench *bench)
+{
+    snprintf(bench->error, sizeof bench->error, "out of host memory");
+    return false;
+}
+
+void bench_note(struct bench *bench, const char *format, ...)
+{
+    char text[BENCH_ERROR_MAX + 256];
+    va_list list;
+
+    va_start(list, format);
+    vsnprintf(text, sizeof text, format, list);
+    va_end(list);
+    if (json_array_append_new(bench->notes, json_string(text)) != 0)
+        bench->failed = true;
+}
+
+void bench_case_failed(struct bench *bench, const char *group, const char *name, uint64_t bytes)
+{
+    char size[TEXT_MAX];
+
+    bench_progress(bench, NULL, NULL, 0);
+    cli_complain("bench: %s, %s, %s: %s", group, name, text_bytes(size, bytes), bench->error);
+    bench_note(bench, "%s, %s, %s: did not run to its end: %s", group, name, text_bytes(size, bytes),
+               bench->error);
+    bench->failed = true;
+    bench->error[0] = '\0';
+
+    /* What was already given to the streams must not run into the next case. */
+    leat_device_synchronize(bench->device);
+}
+
+void bench_progress(struct bench *bench, const char *group, const char *name, uint64_t bytes)
+{
+    char size[TEXT_MAX];
+
+    if (!bench->progress)
+        return;
+    if (group)
+        fprintf(stderr, "\r\033[K%u  %s: %s%s%s", ++bench->row_count, group, name, bytes ? ", " : "",
+                bytes ? text_bytes(size, bytes) : "");
+    else
+        fputs("\r\033[K", stderr);
+    fflush(stderr);
+}
+
+bool bench_launch(struct bench *bench, unsigned stream, leat_kernel *kernel, uint64_t count, void *const *args,
+                  unsigned argument_count)
+{
+    uint64_t blocks = (count + BLOCK_THREADS - 1) / BLOCK_THREADS;
+    uint64_t most = (uint64_t)bench->info.compute_units * BLOCKS_PER_UNIT;
+
+    /* The kernels loop, so no more blocks than keep the device busy. */
+    if (blocks > most && most > 0)
+        blocks = most;
+    return bench_check(bench, leat_launch(bench->streams[stream], kernel, leat_dim((uint32_t)blocks, 1, 1),
+                                          leat_dim(BLOCK_THREADS, 1, 1), 0, args, argument_count));
+}
+
+static bool make_buffer(struct bench *bench, enum bench_buffer which)
+{
+    void **ptr = &bench->buffers[which];
+
+    switch (which) {
+    case BENCH_PINNED_IN:
+    case BENCH_PINNED_OUT:
+        return bench_check(bench, leat_memory_alloc(bench->device, LEAT_KIND_PINNED, bench->largest, ptr));
+    case BENCH_PAGEABLE_IN:
+    case BENCH_PAGEABLE_OUT:
+        *ptr = malloc(bench->largest);
+        return *ptr ? true : out_of_memory(bench);
+    default:
+        return bench_check(bench, leat_memory_alloc(bench->device, LEAT_KIND_DEVICE, bench->largest, ptr));
+    }
+}
+
+void *bench_buffer(struct bench *bench, enum bench_buffer which)
+{
+    bool on_device = which >= BENCH_DEVICE_A;
+
+    if (bench->buffers[which])
+        return bench->buffers[which];
+    if (!make_buffer(bench, which))
+        return NULL;
+
+    /* Touched once, so that no case pays for the first use of a page. */
+    if (!on_device)
+        bench_fill_host(bench, bench->buffers[which], bench->largest, bench_new_seed(bench));
+    else if (!bench_fill_device(bench, bench->buffers[which], bench->largest, bench_new_seed(bench)))
+        return NULL;
+    return bench->buffers[which];
+}
+
+static void free_buffers(struct bench *bench)
+{
+    free(bench->buffers[BENCH_PAGEABLE_IN]);
+    free(bench->buffers[BENCH_PAGEABLE_OUT]);
+    leat_memory_free(bench->buffers[BENCH_PINNED_IN]);
+    leat_memory_free(bench->buffers[BENCH_PINNED_OUT]);
+    leat_memory_free(bench->buffers[BENCH_DEVICE_A]);
+    leat_memory_free(bench->buffers[BENCH_DEVICE_B]);
+    leat_memory_free(bench->buffers[BENCH_DEVICE_C]);
+    leat_memory_free(bench->wrong_device);
+    leat_memory_free(bench->wrong_host);
+}
+
+static uint64_t available_host_memory(void)
+{
+    FILE *file = fopen("/proc/meminfo", "re");
+    char line[128];
+    unsigned long long kib = 0;
+
+    if (!file)
+        return UINT64_MAX;
+    while (fgets(line, sizeof line, file))
+        if (sscanf(line, "MemAvailable: %llu kB", &kib) == 1)
+            break;
+    fclose(file);
+    return kib ? (uint64_t)kib * KIB : UINT64_MAX;
+}
+
+/* The largest size for which all buffers fit, with room to spare. */
+static bool choose_largest(struct bench *bench)
+{
+    uint64_t host_bytes = available_host_memory();
+    uint64_t device_bytes;
+    char size[TEXT_MAX];
+    size_t wanted = bench->options->quick ? 256 * MIB : GIB;
+
+    if (!bench_check(bench, leat_device_memory(bench->device, &device_bytes, NULL)))
+        return false;
+    /* The CPU device's memory is the host's, so one bound covers both sides of it. */
+    if (!strcmp(bench->info.driver, "cpu") && host_bytes / 3 < device_bytes)
+        device_bytes = host_bytes / 3;
+    bench->largest = wanted;
+    while (bench->largest > MIB && (bench->largest > device_bytes / 5 || bench->largest > host_bytes / 8))
+        bench->largest /= 2;
+    if (bench->largest < wanted)
+        bench_note(bench, "sizes above %s are left out: there is not enough free memory for the buffers",
+                   text_bytes(size, bench->largest));
+    return true;
+}
+
+static bool get_kernels(struct bench *bench)
+{
+    leat_module *module;
+
+    return bench_check(bench, leat_module_builtin(bench->device, &module)) &&
+           bench_check(bench, leat_kernel_get(module, "leat_pattern_u64", &bench->pattern)) &&
+           bench_check(bench, leat_kernel_get(module, "leat_verify_u64", &bench->verify)) &&
+           bench_check(bench, leat_kernel_get(module, "leat_vector_add_f32", &bench->vector_add)) &&
+           bench_check(bench, leat_kernel_get(module, "leat_add_u32", &bench->add));
+}
+
+static bool make_streams(struct bench *bench)
+{
+    unsigned i;
+
+    for (i = 0; i < BENCH_STREAM_COUNT; i++)
+        if (!bench_check(bench, leat_stream_create(bench->device, &bench->streams[i])) ||
+            !bench_check(bench, leat_stream_native(bench->streams[i], &bench->native_streams[i])))
+            return false;
+    return true;
+}
+
+static bool make_teams(struct bench *bench)
+{
+    long online = sysconf(_SC_NPROCESSORS_ONLN);
+    unsigned threads = online > 0 ? (unsigned)online : 1;
+
+    /* On the CPU device the comparison is with as many threads as the device has. */
+    if (!strcmp(bench->info.driver, "cpu") && bench->info.compute_units)
+        threads = bench->info.compute_units;
+    bench->team = bench_team_create(threads < TEAM_MAX ? threads : TEAM_MAX);
+    bench->pair = bench_team_create(2);
+    if (bench->team && bench->pair)
+        return true;
+    snprintf(bench->error, sizeof bench->error, "the threads that the measurements need cannot be started");
+    return false;
+}
+
+static void make_peer(struct bench *bench)
+{
+    const char *why = "leat bench knows no calls of this driver to compare with";
+
+    if (!strcmp(bench->info.driver, "cpu"))
+        bench->peer = bench_peer_cpu(bench->team, &bench->info, &why);
+    else if (!strcmp(bench->info.driver, "cuda"))
+        bench->peer = bench_peer_cuda(bench->device, &why);
+    if (!bench->peer)
+        bench_note(bench, "no driver figures: %s", why);
+}
+
+bool bench_open(struct bench *bench, const struct bench_options *options)
+{
+    memset(bench, 0, sizeof *bench);
+    bench->options = options;
+    bench->progress = isatty(STDERR_FILENO);
+    pthread_mutex_init(&bench->error_lock, NULL);
+    bench->rows = json_array();
+    bench->notes = json_array();
+    if (!bench->rows || !bench->notes)
+        return out_of_memory(bench);
+    if (!bench_check(bench, leat_device_open(options->device, &bench->device)) ||
+        !bench_check(bench, leat_device_query(bench->device, &bench->info)) || !make_teams(bench) ||
+        !make_streams(bench) || !get_kernels(bench) || !choose_largest(bench) ||
+        !bench_check(bench, leat_memory_alloc(bench->device, LEAT_KIND_DEVICE, sizeof(uint64_t),
+                                              (void **)&bench->wrong_device)) ||
+        !bench_check(bench, leat_memory_alloc(bench->device, LEAT_KIND_PINNED, sizeof(uint64_t),
+                                              (void **)&bench->wrong_host)))
+        return false;
+    make_peer(bench);
+    return true;
+}
+
+void bench_close(struct bench *bench)
+{
+    unsigned i;
+
+    if (bench->peer)
+        bench->peer->destroy(bench->peer);
+    free_buffers(bench);
+    for (i = 0; i < BENCH_STREAM_COUNT; i++)
+        leat_stream_destroy(bench->streams[i]);
+    bench_team_destroy(bench->pair);
+    bench_team_destroy(bench->team);
+    if (bench->device && leat_device_close(bench->device) != LEAT_OK) {
+        cli_complain("bench: %s", leat_last_error());
+        bench->failed = true;
+    }
+    json_decref(bench->notes);
+    json_decref(bench->rows);
+    pthread_mutex_destroy(&bench->error_lock);
+}

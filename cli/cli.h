@@ -1,0 +1,31 @@
+/*
+ * cli.h - what the files of the command share: its sub-commands, its exit statuses, and one way to complain.
+ */
+#ifndef CLI_H
+#define CLI_H
+
+/* What the command exits with. */
+enum {
+    CLI_OK = 0,
+    CLI_FAILED = 1, /* something was tried and did not work */
+    CLI_USAGE = 2   /* the command line makes no sense */
+};
+
+/* The sub-commands. argv[0] is the sub-command's name. They return an exit status. */
+int cli_info(int argc, char **argv);
+int cli_bench(int argc, char **argv);
+
+/* What "leat help COMMAND" prints. */
+extern const char cli_info_help[];
+extern const char cli_bench_help[];
+
+/* Prints "leat: ..." as one line to standard error. */
+void cli_complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Explains what getopt_long() did not understand and returns CLI_USAGE. option: its return value. */
+int cli_bad_option(int argc, char **argv, int option);
+
+/* Complains about what is left on the command line after the options, if anything: CLI_OK or CLI_USAGE. */
+int cli_no_operands(int argc, char **argv);
+
+#endif

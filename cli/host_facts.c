@@ -1,0 +1,57 @@
+/*
+ * host_facts.c - what the machine is, for "leat info" and for records of measurements.
+ */
+#include "host_facts.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/sysinfo.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+/* The processor's name from /proc/cpuinfo; the key differs between architectures. */
+static void read_cpu_model(char *text, size_t size)
+{
+    FILE *file = fopen("/proc/cpuinfo", "re");
+    char line[256];
+
+    text[0] = '\0';
+    if (!file)
+        return;
+    while (fgets(line, sizeof line, file)) {
+        char *value = strchr(line, ':');
+
+        if (!value || (strncmp(line, "model name", 10) && strncmp(line, "Model", 5)))
+            continue;
+        value += 1 + strspn(value + 1, " \t");
+        value[strcspn(value, "\n")] = '\0';
+        snprintf(text, size, "%s", value);
+        break;
+    }
+    fclose(file);
+}
+
+void host_facts_read(struct host_facts *facts)
+{
+    struct utsname names;
+    struct sysinfo system;
+    cpu_set_t set;
+    long online = sysconf(_SC_NPROCESSORS_ONLN);
+
+    memset(facts, 0, sizeof *facts);
+    read_cpu_model(facts->cpu, sizeof facts->cpu);
+    facts->cores = online > 0 ? (unsigned)online : 1;
+    if (sched_getaffinity(0, sizeof set, &set) == 0)
+        facts->cores = (unsigned)CPU_COUNT(&set);
+    if (sysinfo(&system) == 0)
+        facts->memory_bytes = (uint64_t)system.totalram * system.mem_unit;
+    if (uname(&names) == 0)
+        snprintf(facts->kernel, sizeof facts->kernel, "%.60s %.60s", names.sysname, names.release);
+}
+
+json_t *host_facts_json(const struct host_facts *facts)
+{
+    return json_pack("{s:s, s:I, s:I, s:s}", "cpu", facts->cpu, "cores", (json_int_t)facts->cores, "memory_bytes",
+                     (json_int_t)facts->memory_bytes, "kernel", facts->kernel);
+}

@@ -1,0 +1,118 @@
+/*
+ * info_json.c - devices, drivers and environment variables as JSON.
+ */
+#include "info_json.h"
+#include "cli.h"
+#include "host_facts.h"
+
+#include <stdio.h>
+
+/* jansson's format "o" takes a new reference, and fails as a whole when it is given NULL. */
+static json_t *number_or_null(uint64_t value)
+{
+    return value ? json_integer((json_int_t)value) : json_null();
+}
+
+static json_t *text_or_null(const char *text)
+{
+    return text && text[0] ? json_string(text) : json_null();
+}
+
+static json_t *kinds_json(const leat_device_info *info)
+{
+    json_t *kinds = json_pack("[s, s]", leat_kind_name(LEAT_KIND_DEVICE), leat_kind_name(LEAT_KIND_PINNED));
+
+    if (kinds && info->managed_memory)
+        json_array_append_new(kinds, json_string(leat_kind_name(LEAT_KIND_MANAGED)));
+    return kinds;
+}
+
+json_t *info_device_json(const leat_device_info *info)
+{
+    json_t *device = json_pack(
+        "{s:s, s:s, s:i, s:s, s:s, s:I, s:I, s:I, s:I}", "name", info->name, "driver", info->driver, "ordinal",
+        info->ordinal, "model", info->model, "architecture", info->architecture, "memory_bytes",
+        (json_int_t)info->memory_bytes, "compute_units", (json_int_t)info->compute_units, "max_block_threads",
+        (json_int_t)info->max_block_threads, "max_shared_bytes", (json_int_t)info->max_shared_bytes);
+    json_t *rest;
+
+    if (!device)
+        return NULL;
+    rest = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:b, s:b, s:b, s:b, s:o}", "memory_clock_khz",
+                     number_or_null(info->memory_clock_khz), "memory_bus_bits",
+                     number_or_null(info->memory_bus_bits), "pci_address", text_or_null(info->pci_address),
+                     "numa_node", info->numa_node >= 0 ? json_integer(info->numa_node) : json_null(), "link_gen",
+                     number_or_null(info->link_gen), "link_width", number_or_null(info->link_width),
+                     "copy_engines", (json_int_t)info->copy_engines, "unified_addressing",
+                     info->unified_addressing, "managed_memory", info->managed_memory, "virtual_memory",
+                     info->virtual_memory, "strict", info->strict, "kinds", kinds_json(info));
+    if (!rest || json_object_update(device, rest) != 0) {
+        json_decref(device);
+        device = NULL;
+    }
+    json_decref(rest);
+    return device;
+}
+
+json_t *info_driver_json(const leat_driver_info *info)
+{
+    return json_pack("{s:s, s:b, s:s, s:o, s:o, s:o, s:I}", "name", info->name, "usable", info->status == LEAT_OK,
+                     "status", leat_status_name(info->status), "reason", text_or_null(info->reason), "library",
+                     text_or_null(info->library), "version", text_or_null(info->version), "device_count",
+                     (json_int_t)info->device_count);
+}
+
+static json_t *option_json(const leat_option_info *info)
+{
+    return json_pack("{s:s, s:o, s:s, s:s, s:b}", "name", info->name, "value",
+                     info->value ? json_string(info->value) : json_null(), "default", info->default_value, "text",
+                     info->text, "debug", info->debug);
+}
+
+/* False when memory is short or the devices cannot be listed. */
+static bool collect(json_t *devices, json_t *drivers, json_t *options)
+{
+    leat_device_info device;
+    leat_driver_info driver;
+    leat_option_info option;
+    leat_status status;
+    unsigned i;
+
+    for (i = 0; (status = leat_device_list(i, &device)) == LEAT_OK; i++)
+        if (json_array_append_new(devices, info_device_json(&device)) != 0)
+            return false;
+    if (status != LEAT_ERROR_NO_DEVICE) {
+        cli_complain("info: %s", leat_last_error());
+        return false;
+    }
+    for (i = 0; leat_driver_list(i, &driver) == LEAT_OK; i++)
+        if (json_array_append_new(drivers, info_driver_json(&driver)) != 0)
+            return false;
+    for (i = 0; leat_option_list(i, &option) == LEAT_OK; i++)
+        if (json_array_append_new(options, option_json(&option)) != 0)
+            return false;
+    return true;
+}
+
+bool info_print_json(void)
+{
+    struct host_facts facts;
+    json_t *devices, *drivers, *options, *all;
+    bool fine = false;
+
+    host_facts_read(&facts);
+    devices = json_array();
+    drivers = json_array();
+    options = json_array();
+    all = json_pack("{s:s, s:o, s:O, s:O, s:O}", "version", leat_version(), "host", host_facts_json(&facts),
+                    "devices", devices, "drivers", drivers, "options", options);
+    if (all && collect(devices, drivers, options)) {
+        fine = json_dumpf(all, stdout, JSON_INDENT(2)) == 0;
+        putchar('\n');
+    }
+    json_decref(all);
+    json_decref(options);
+    json_decref(drivers);
+    json_decref(devices);
+    return fine;
+}

@@ -1,0 +1,144 @@
+/*
+ * main.c - the command leat: finds the sub-command, prints help and the version.
+ */
+#include "cli.h"
+
+#include <getopt.h>
+#include <leat/leat.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static const struct cli_command {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *summary;
+    const char *help;
+} commands[] = {
+    {"info", cli_info, "what leat found on this machine, and its environment variables", cli_info_help},
+    {"bench", cli_bench, "how fast memory and copies are here, next to the driver's own calls", cli_bench_help},
+};
+
+#define COMMAND_COUNT (sizeof commands / sizeof commands[0])
+
+void cli_complain(const char *format, ...)
+{
+    va_list list;
+
+    fputs("leat: ", stderr);
+    va_start(list, format);
+    vfprintf(stderr, format, list);
+    va_end(list);
+    fputc('\n', stderr);
+}
+
+int cli_bad_option(int argc, char **argv, int option)
+{
+    const char *given = optind > 0 && optind <= argc ? argv[optind - 1] : "";
+
+    /* getopt_long() leaves a short option in optopt, and 0 there for a long one that it does not know. */
+    if (option == ':')
+        cli_complain("%s: %s needs a value; see leat help %s", argv[0], given, argv[0]);
+    else if (optopt > 0 && optopt < 128 && given[0] == '-' && given[1] == '-')
+        cli_complain("%s: %s takes no value; see leat help %s", argv[0], given, argv[0]);
+    else if (optopt > 0 && optopt < 128)
+        cli_complain("%s: there is no option -%c; see leat help %s", argv[0], optopt, argv[0]);
+    else
+        cli_complain("%s: there is no option %s; see leat help %s", argv[0], given, argv[0]);
+    return CLI_USAGE;
+}
+
+int cli_no_operands(int argc, char **argv)
+{
+    if (optind >= argc)
+        return CLI_OK;
+    cli_complain("%s: '%s' is not an option, and nothing else is expected; see leat help %s", argv[0],
+                 argv[optind], argv[0]);
+    return CLI_USAGE;
+}
+
+static void print_help(FILE *out)
+{
+    size_t i;
+
+    fputs("leat brings bytes to a GPU: this command shows what there is and how fast it is.\n\n"
+          "Usage: leat COMMAND [OPTION]...\n\n"
+          "Commands:\n",
+          out);
+    for (i = 0; i < COMMAND_COUNT; i++)
+        fprintf(out, "  %-8s  %s\n", commands[i].name, commands[i].summary);
+    fputs("  help      leat help COMMAND says more about one of them\n\n"
+          "Options:\n"
+          "  --help     this text\n"
+          "  --version  the version\n\n"
+          "Exit status: 0 fine, 1 something failed, 2 the command line is wrong. Manual: man leat.\n",
+          out);
+}
+
+static const struct cli_command *find_command(const char *name)
+{
+    size_t i;
+
+    for (i = 0; i < COMMAND_COUNT; i++)
+        if (!strcmp(commands[i].name, name))
+            return &commands[i];
+    cli_complain("there is no command '%s'; leat help lists them", name);
+    return NULL;
+}
+
+static int help(int argc, char **argv)
+{
+    const struct cli_command *command;
+
+    if (argc < 2) {
+        print_help(stdout);
+        return CLI_OK;
+    }
+    if (argc > 2) {
+        cli_complain("help: one command at a time, please");
+        return CLI_USAGE;
+    }
+    command = find_command(argv[1]);
+    if (!command)
+        return CLI_USAGE;
+    fputs(command->help, stdout);
+    return CLI_OK;
+}
+
+static int dispatch(int argc, char **argv)
+{
+    const struct cli_command *command;
+
+    if (argc < 2 || !strcmp(argv[1], "--help") || !strcmp(argv[1], "-h")) {
+        print_help(stdout);
+        return CLI_OK;
+    }
+    if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "-V")) {
+        printf("leat %s\n", leat_version());
+        return CLI_OK;
+    }
+    if (!strcmp(argv[1], "help"))
+        return help(argc - 1, argv + 1);
+    if (argv[1][0] == '-') {
+        cli_complain("there is no option %s; see leat --help", argv[1]);
+        return CLI_USAGE;
+    }
+    command = find_command(argv[1]);
+    if (!command)
+        return CLI_USAGE;
+    opterr = 0; /* the sub-commands complain in their own words */
+    return command->run(argc - 1, argv + 1);
+}
+
+int main(int argc, char **argv)
+{
+    int status = dispatch(argc, argv);
+
+    /* A full disk or a closed pipe must not look like success. */
+    if (fflush(stdout) != 0 || ferror(stdout)) {
+        cli_complain("the output could not be written");
+        if (status == CLI_OK)
+            status = CLI_FAILED;
+    }
+    return status;
+}

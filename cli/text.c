@@ -1,0 +1,40 @@
+/*
+ * text.c - numbers as people read them.
+ */
+#include "text.h"
+
+#include <math.h>
+#include <stdio.h>
+
+const char *text_bytes(char text[TEXT_MAX], uint64_t bytes)
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+    double value = (double)bytes;
+    unsigned unit = 0;
+
+    while (value >= 1024 && unit + 1 < sizeof units / sizeof units[0]) {
+        value /= 1024;
+        unit++;
+    }
+    snprintf(text, TEXT_MAX, "%.*f %s", value == floor(value) ? 0 : 1, value, units[unit]);
+    return text;
+}
+
+const char *text_figure(char text[TEXT_MAX], double value)
+{
+    double size = fabs(value);
+    int decimals;
+
+    if (size >= 1000 || size == 0)
+        decimals = 0;
+    else if (size >= 100)
+        decimals = 1;
+    else if (size >= 1)
+        decimals = 2;
+    else if (size >= 0.01)
+        decimals = 3;
+    else
+        decimals = 5;
+    snprintf(text, TEXT_MAX, "%.*f", decimals, value);
+    return text;
+}
