@@ -80,16 +80,15 @@ static void link_init(struct leati_link *head)
 static void describe_devices(char *text, size_t bytes)
 {
     struct leati_driver *driver;
-    const char *reason;
     size_t used = 0;
     leat_status status;
 
     text[0] = '\0';
-    for (unsigned i = 0; (driver = leati_registry_driver(i, &status, &reason)) && used < bytes; i++) {
+    for (unsigned i = 0; (driver = leati_registry_driver(i, &status, NULL)) && used < bytes; i++) {
         int n;
 
         if (status != LEAT_OK)
-            n = snprintf(text + used, bytes - used, "%sno %s device (%s)", used ? ", " : "", driver->name, reason);
+            n = snprintf(text + used, bytes - used, "%sno %s device", used ? ", " : "", driver->name);
         else if (driver->device_count == 1)
             n = snprintf(text + used, bytes - used, "%s%s:0", used ? ", " : "", driver->name);
         else
@@ -128,7 +127,7 @@ static leat_status find_named(const char *what, const char *name, struct leati_d
     const char *reason;
     leat_status status;
     size_t length;
-    char there[700];
+    char there[200];
 
     if (!parse_name(name, &length, ordinal))
         return leati_fail(LEAT_ERROR_INVALID, "%s: '%s' is not a device name; it should look like cuda:0 or cpu:1",
@@ -144,15 +143,15 @@ static leat_status find_named(const char *what, const char *name, struct leati_d
         return LEAT_OK;
     }
     describe_devices(there, sizeof there);
-    return leati_fail(LEAT_ERROR_NO_DEVICE, "%s: there is no device '%s'; there is: %s", what, name,
-                      there[0] ? there : "none (LEAT_DRIVERS names no known driver)");
+    return leati_fail(LEAT_ERROR_NO_DEVICE, "%s: there is no device '%s'; there is: %s ('leat info' says more)",
+                      what, name, there[0] ? there : "nothing, because LEAT_DRIVERS names no known driver");
 }
 
 static leat_status find_best(const char *what, struct leati_driver **found, int *ordinal)
 {
     struct leati_driver *driver;
     leat_status status;
-    char there[700];
+    char there[200];
 
     for (unsigned i = 0; (driver = leati_registry_driver(i, &status, NULL)); i++) {
         if (status == LEAT_OK && driver->device_count > 0) {
@@ -162,7 +161,7 @@ static leat_status find_best(const char *what, struct leati_driver **found, int 
         }
     }
     describe_devices(there, sizeof there);
-    return leati_fail(LEAT_ERROR_NO_DEVICE, "%s: there is no device: %s", what,
+    return leati_fail(LEAT_ERROR_NO_DEVICE, "%s: there is no device: %s ('leat info' says more)", what,
                       there[0] ? there : "LEAT_DRIVERS names no known driver");
 }
 

@@ -481,17 +481,18 @@ leat_status cpu_stream_wait(struct leati_driver *driver, void *stream, void *han
 {
     struct cpu_event *event = ((struct cpu_event_handle *)handle)->event;
     struct mark_work *work = malloc(sizeof *work);
+    struct cpu_mark *mark;
 
     (void)driver;
     if (!work)
         return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory to queue the work");
-    *work = (struct mark_work){.work.run = run_wait};
     pthread_mutex_lock(&event->lock);
-    work->mark = hold_mark(event);
-    if (work->mark)
+    mark = hold_mark(event);
+    *work = (struct mark_work){.work.run = run_wait, .mark = mark};
+    if (mark)
         cpu_stream_push(stream, &work->work);
     pthread_mutex_unlock(&event->lock);
-    if (!work->mark)
+    if (!mark)
         free(work);
     return LEAT_OK;
 }
