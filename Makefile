@@ -62,7 +62,7 @@ $(BUILD)/obj/%.o: %.c $(BUILD)/flags
 	$(Q)$(CC) $(ALL_CFLAGS) -DLEAT_VERSION='"$(VERSION)"' -MMD -MP -c $< -o $@
 
 # The embedded device code is read by the assembler, which writes no dependencies.
-$(BUILD)/obj/src/kernels/%.o: $(wildcard src/kernels/built/*)
+$(BUILD)/obj/src/kernels/embed.o: $(wildcard src/kernels/built/*)
 
 $(BUILD)/libleat.a: $(lib_obj)
 	$(say) AR $@

@@ -28,7 +28,7 @@ allowed() {
 }
 
 # Tests that look inside say so by their name; all others see what a user sees.
-inside='^tests/(test_fault|test_cuda_|unit_)'
+inside='^tests/(fault_walk|test_cuda_|unit_)'
 
 # The rest of the headers: only these files know a vendor's SDK, and the public headers need plain C only.
 system_allowed() {

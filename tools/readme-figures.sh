@@ -1,0 +1,21 @@
+#!/bin/bash
+# Puts the table of the newest H200 record of bench/results/ between the "figures" marks of README.md. Arguments: the
+# command to make the table with, and the record if it is not to be the newest (names begin with the date).
+set -euo pipefail
+cd "$(dirname "$0")/.."
+leat=${1:-build/leat}
+record=${2:-$(find bench/results -name '*h200*.json' | sort | tail -n 1)}
+[ -n "$record" ] || { echo "readme-figures: bench/results has no record of an H200 yet" >&2; exit 1; }
+
+table=$(mktemp)
+trap 'rm -f "$table"' EXIT
+"$leat" bench --from "$record" --markdown >"$table"
+[ -s "$table" ] || { echo "readme-figures: $leat made no table of $record" >&2; exit 1; }
+printf '\nFrom [%s](%s).\n' "$record" "$record" >>"$table"
+awk -v table="$table" '
+    /^<!-- \/figures -->$/ { inside = 0 }
+    !inside { print }
+    /^<!-- figures -->$/ { inside = 1; while ((getline line < table) > 0) print line }' README.md >"$table.new"
+cat "$table.new" >README.md
+rm -f "$table.new"
+echo "README.md has the figures of $record"
