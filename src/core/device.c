@@ -232,10 +232,10 @@ static leat_status open_new(const char *what, struct leati_driver *driver, int o
 
 static leat_status open_device(const char *what, const char *name, void *context, leat_device **device)
 {
-    struct leati_driver *driver;
+    struct leati_driver *driver = NULL;
     struct leat_device *open;
     leat_status status = LEAT_OK;
-    int ordinal;
+    int ordinal = 0;
 
     LEATI_TRY(leati_check_permitted(what));
     LEATI_TRY(leati_check_not_null(what, "device", device));

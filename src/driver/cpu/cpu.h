@@ -28,6 +28,7 @@
 /* A block of a space: an allocation, or a reservation of virtual memory. */
 struct cpu_block {
     leat_kind kind;
+    size_t asked_bytes;   /* before rounding up to pages */
     size_t charged_bytes; /* what it counts against the device's memory */
     bool going;           /* given to a stream to be freed: nobody may find it any more */
 };

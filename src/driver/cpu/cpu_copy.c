@@ -16,7 +16,7 @@
 
 #define PART_BYTES ((size_t)1 << 20)      /* a part of a copy that one thread takes at a time */
 #define PARALLEL_BYTES ((size_t)1 << 20)  /* from here on more than one thread */
-#define NON_TEMPORAL_BYTES ((size_t)4 << 20) /* from here on the caches would not hold the destination anyway */
+#define NON_TEMPORAL_BYTES ((size_t)32 << 20) /* from here on; smaller ones gain more from the caches */
 
 /* ---- one thread's share ---- */
 

@@ -152,7 +152,7 @@ static leat_status back(void *ptr, size_t bytes)
 leat_status cpu_mem_alloc(struct leati_driver *driver, void *handle, size_t bytes, void **ptr)
 {
     struct cpu_device *device = handle;
-    struct cpu_block block = {.kind = LEAT_KIND_DEVICE};
+    struct cpu_block block = {.kind = LEAT_KIND_DEVICE, .asked_bytes = bytes};
     leat_status status;
     uintptr_t base;
     size_t size;
@@ -285,7 +285,7 @@ static uint64_t available_bytes(void)
  * the system would end some process instead of saying no. */
 static leat_status take_host(leat_kind kind, size_t bytes, size_t charged_bytes, void **ptr)
 {
-    struct cpu_block block = {.kind = kind, .charged_bytes = charged_bytes};
+    struct cpu_block block = {.kind = kind, .asked_bytes = bytes, .charged_bytes = charged_bytes};
     bool populate = kind == LEAT_KIND_PINNED;
     leat_status status;
     uintptr_t base;

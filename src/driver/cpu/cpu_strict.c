@@ -50,7 +50,8 @@ static bool describe(uintptr_t address, struct owner *owner)
         range = leati_ranges_find(&device->space.blocks, address);
         if (range)
             snprintf(owner->text, sizeof owner->text, "byte %zu of the %zu bytes at %p, device memory of cpu:%d",
-                     (size_t)(address - range->base), range->bytes, (void *)range->base, i);
+                     (size_t)(address - range->base), ((const struct cpu_block *)range->value)->asked_bytes,
+                     (void *)range->base, i);
         else
             snprintf(owner->text, sizeof owner->text, "no allocation: freed, or past the end of one, in memory of cpu:%d",
                      i);

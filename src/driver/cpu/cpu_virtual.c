@@ -35,7 +35,7 @@ leat_status cpu_vm_granularity(struct leati_driver *driver, void *device, size_t
 leat_status cpu_vm_reserve(struct leati_driver *driver, void *handle, size_t bytes, void **ptr)
 {
     struct cpu_device *device = handle;
-    struct cpu_block block = {.kind = LEAT_KIND_DEVICE};
+    struct cpu_block block = {.kind = LEAT_KIND_DEVICE, .asked_bytes = bytes};
     uintptr_t base;
 
     (void)driver;
