@@ -186,6 +186,7 @@ leat_status leati_cuda_load(struct leati_driver *driver)
 
     if (!path)
         path = "libcuda.so.1";
+    LEATI_TRY(leati_cuda_check_file(path));
     LEATI_TRY(open_library(cuda, path));
     status = check_version(cuda, path);
     if (status == LEAT_OK)

@@ -1,0 +1,105 @@
+/*
+ * cuda_file.c - is the library's file whole?
+ *
+ * dlopen maps the segments that a shared object's headers promise and touches them: a file that was cut off kills
+ * the process with SIGBUS. So we look first whether the file is as long as its headers say. For a bare name the
+ * dynamic loader's own search path tells which file that will be.
+ */
+#include "driver/cuda/cuda_driver.h"
+
+#include <dlfcn.h>
+#include <elf.h>
+#include <fcntl.h>
+#include <link.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define SEGMENTS_MOST 64
+
+/* The number of bytes that a file must have for its segments; 0 when it has no headers that can be read, which
+ * dlopen refuses by itself. */
+static uint64_t bytes_needed(int fd)
+{
+    Elf64_Ehdr header;
+    Elf64_Phdr segments[SEGMENTS_MOST];
+    uint64_t needed = 0;
+    size_t bytes;
+
+    if (pread(fd, &header, sizeof header, 0) != (ssize_t)sizeof header)
+        return 0;
+    if (memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_phentsize != sizeof segments[0] ||
+        header.e_phnum > SEGMENTS_MOST)
+        return 0;
+    bytes = header.e_phnum * sizeof segments[0];
+    if (pread(fd, segments, bytes, (off_t)header.e_phoff) != (ssize_t)bytes)
+        return 0;
+    for (unsigned i = 0; i < header.e_phnum; i++) {
+        uint64_t end = segments[i].p_offset + segments[i].p_filesz;
+
+        if (segments[i].p_type == PT_LOAD && end > needed)
+            needed = end;
+    }
+    return needed;
+}
+
+/* Opens dir/name, or name alone when dir is NULL; -1 when there is no such file. */
+static int open_in(const char *dir, const char *name)
+{
+    char path[4096];
+    int length = snprintf(path, sizeof path, "%s%s%s", dir ? dir : "", dir ? "/" : "", name);
+
+    if (length < 0 || (size_t)length >= sizeof path)
+        return -1;
+    return open(path, O_RDONLY | O_CLOEXEC);
+}
+
+/* The file that dlopen would take for a bare name, as far as the search path tells (it knows no cache); or -1. */
+static int open_searched(const char *name)
+{
+    Dl_serinfo size;
+    Dl_serinfo *paths = NULL;
+    void *self;
+    int fd = -1;
+
+    self = dlopen(NULL, RTLD_LAZY);
+    if (!self)
+        return -1;
+    if (dlinfo(self, RTLD_DI_SERINFOSIZE, &size) != 0)
+        goto close_self;
+    paths = malloc(size.dls_size);
+    if (!paths)
+        goto close_self;
+    *paths = size;
+    if (dlinfo(self, RTLD_DI_SERINFOSIZE, paths) == 0 && dlinfo(self, RTLD_DI_SERINFO, paths) == 0)
+        for (unsigned i = 0; i < paths->dls_cnt && fd < 0; i++)
+            fd = open_in(paths->dls_serpath[i].dls_name, name);
+
+close_self:
+    free(paths);
+    dlclose(self);
+    return fd;
+}
+
+leat_status leati_cuda_check_file(const char *name)
+{
+    leat_status status = LEAT_OK;
+    struct stat file;
+    uint64_t needed;
+    int fd;
+
+    fd = strchr(name, '/') ? open_in(NULL, name) : open_searched(name);
+    if (fd < 0)
+        return LEAT_OK;
+    needed = bytes_needed(fd);
+    if (fstat(fd, &file) == 0 && S_ISREG(file.st_mode) && (uint64_t)file.st_size < needed)
+        status = leati_fail(
+            LEAT_ERROR_NO_DRIVER,
+            "the CUDA driver library %s is cut off: it has %lld bytes and needs %llu; reinstall the NVIDIA "
+            "driver, or set LEAT_CUDA_LIBRARY to the path of a good libcuda.so.1",
+            name, (long long)file.st_size, (unsigned long long)needed);
+    close(fd);
+    return status;
+}
