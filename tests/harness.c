@@ -1,0 +1,253 @@
+/* harness.c - see harness.h. */
+#include "harness.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define PATIENCE_MS 30000
+
+void test_ok(leat_status status, const char *call, const char *file, int line)
+{
+    if (status == LEAT_OK)
+        return;
+    print_error("%s\n  returned %s: %s\n", call, leat_status_name(status), leat_last_error());
+    _fail(file, line);
+}
+
+void test_refused(leat_status status, leat_status wanted, const char *words, const char *call, const char *file,
+                  int line)
+{
+    char name[64];
+
+    if (status != wanted) {
+        print_error("%s\n  returned %s and not %s; the sentence is: %s\n", call, leat_status_name(status),
+                    leat_status_name(wanted), leat_last_error());
+        _fail(file, line);
+    }
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(call, "("), call);
+    if (!strstr(leat_last_error(), name) || !strstr(leat_last_error(), words)) {
+        print_error("%s\n  returned %s, but the sentence does not have the words \"%s\" and \"%s\": %s\n", call,
+                    leat_status_name(status), name, words, leat_last_error());
+        _fail(file, line);
+    }
+}
+
+void test_skip_missing(const char *reason, const char *file, int line)
+{
+    const char *require = getenv("LEAT_REQUIRE");
+
+    if (require && *require) {
+        print_error("LEAT_REQUIRE=%s, but: %s\n", require, reason);
+        _fail(file, line);
+    }
+    test_skip_other(reason, file, line);
+}
+
+void test_skip_other(const char *reason, const char *file, int line)
+{
+    print_message("           skipped: %s\n", reason);
+    _skip(file, line);
+}
+
+const char *test_device_name(void)
+{
+    const char *name = getenv("LEAT_TEST_DEVICE");
+
+    return name && *name ? name : "cpu:0";
+}
+
+bool test_on_cpu(void)
+{
+    return !strncmp(test_device_name(), "cpu", 3);
+}
+
+bool test_device_there(void)
+{
+    const char *require = getenv("LEAT_REQUIRE");
+    leat_device *device;
+
+    if (leat_device_open(test_device_name(), &device) == LEAT_OK) {
+        leat_device_close(device);
+        return true;
+    }
+    /* With a device that is required, or a fault that is switched on, the tests run and fail. */
+    if ((require && *require) || test_on_cpu())
+        return true;
+    print_message("skipped: %s\n", leat_last_error());
+    return false;
+}
+
+leat_device *test_open(void)
+{
+    leat_device *device;
+
+    OK(leat_device_open(test_device_name(), &device));
+    return device;
+}
+
+leat_device *test_open_other(void)
+{
+    const char *name = test_device_name();
+    const char *colon = strchr(name, ':');
+    int length = (int)(colon ? colon - name : (ptrdiff_t)strlen(name));
+    int ordinal = colon ? atoi(colon + 1) : 0;
+    leat_device *other;
+    char wanted[32];
+
+    snprintf(wanted, sizeof wanted, "%.*s:%d", length, name, ordinal == 0 ? 1 : 0);
+    return leat_device_open(wanted, &other) == LEAT_OK ? other : NULL;
+}
+
+int test_setup(void **state)
+{
+    struct test_state *made = test_buffer(sizeof *made);
+
+    made->device = test_open();
+    OK(leat_stream_create(made->device, &made->stream));
+    OK(leat_stream_create(made->device, &made->second));
+    *state = made;
+    return 0;
+}
+
+int test_teardown(void **state)
+{
+    struct test_state *made = *state;
+
+    OK(leat_device_synchronize(made->device));
+    OK(leat_stream_destroy(made->stream));
+    OK(leat_stream_destroy(made->second));
+    OK(leat_device_close(made->device));
+    free(made);
+    return 0;
+}
+
+void test_pattern(void *ptr, size_t bytes, uint64_t seed)
+{
+    unsigned char *out = ptr;
+
+    for (size_t i = 0; i < bytes; i += 8) {
+        uint64_t word = leat_pattern_value(i / 8, seed);
+
+        memcpy(out + i, &word, bytes - i < 8 ? bytes - i : 8);
+    }
+}
+
+void test_expect_pattern(const void *ptr, size_t bytes, uint64_t seed, const char *file, int line)
+{
+    const unsigned char *seen = ptr;
+
+    for (size_t i = 0; i < bytes; i++) {
+        uint64_t word = leat_pattern_value(i / 8, seed);
+        unsigned char wanted;
+
+        if (i % 8 == 0 && bytes - i >= 8 && !memcmp(seen + i, &word, 8)) {
+            i += 7;
+            continue;
+        }
+        wanted = ((unsigned char *)&word)[i % 8];
+        if (seen[i] == wanted)
+            continue;
+        print_error("byte %zu of %zu is 0x%02x and not 0x%02x (pattern %llu)\n", i, bytes, seen[i], wanted,
+                    (unsigned long long)seed);
+        _fail(file, line);
+    }
+}
+
+void test_expect_bytes(const void *ptr, size_t bytes, unsigned char value, const char *file, int line)
+{
+    const unsigned char *seen = ptr;
+
+    for (size_t i = 0; i < bytes; i++) {
+        if (seen[i] == value)
+            continue;
+        print_error("byte %zu of %zu is 0x%02x and not 0x%02x\n", i, bytes, seen[i], value);
+        _fail(file, line);
+    }
+}
+
+void *test_buffer(size_t bytes)
+{
+    void *ptr = malloc(bytes ? bytes : 1);
+
+    assert_non_null(ptr);
+    return ptr;
+}
+
+void *test_alloc(leat_device *device, leat_kind kind, size_t bytes)
+{
+    void *ptr = NULL;
+
+    OK(leat_memory_alloc(device, kind, bytes, &ptr));
+    assert_non_null(ptr);
+    return ptr;
+}
+
+void test_sleep_us(long microseconds)
+{
+    struct timespec left = {.tv_sec = microseconds / 1000000, .tv_nsec = microseconds % 1000000 * 1000};
+
+    while (nanosleep(&left, &left) && errno == EINTR)
+        continue;
+}
+
+bool test_wait_for(atomic_int *value, int wanted)
+{
+    for (int i = 0; i < PATIENCE_MS * 10; i++) {
+        if (atomic_load(value) == wanted)
+            return true;
+        test_sleep_us(100);
+    }
+    return false;
+}
+
+static void stand_at_gate(void *argument)
+{
+    struct test_gate *gate = argument;
+
+    (void)test_wait_for(&gate->open, 1);
+    atomic_store(&gate->passed, 1);
+}
+
+struct test_gate *test_gate_close(leat_stream *stream)
+{
+    static struct test_gate gates[64];
+    static atomic_uint used;
+    unsigned index = atomic_fetch_add(&used, 1);
+    struct test_gate *gate = &gates[index];
+
+    assert_true(index < sizeof gates / sizeof gates[0]);
+    OK(leat_launch_host(stream, stand_at_gate, gate));
+    return gate;
+}
+
+void test_gate_open(struct test_gate *gate)
+{
+    atomic_store(&gate->open, 1);
+}
+
+void test_expect_held(leat_stream *stream, struct test_gate *gate, const char *file, int line)
+{
+    for (int i = 0; i < 20; i++) {
+        leat_status status = leat_stream_query(stream);
+
+        if (status != LEAT_NOT_READY) {
+            print_error("a stream that must wait says %s\n", leat_status_name(status));
+            test_gate_open(gate);
+            _fail(file, line);
+        }
+        test_sleep_us(1000);
+    }
+}
+
+leat_kernel *test_kernel(leat_device *device, const char *name)
+{
+    leat_module *module;
+    leat_kernel *kernel;
+
+    OK(leat_module_builtin(device, &module));
+    OK(leat_kernel_get(module, name, &kernel));
+    return kernel;
+}

@@ -1,0 +1,47 @@
+#!/bin/sh
+# run.sh BUILD DEVICE PROGRAM...: runs each program on DEVICE and counts. A program says 77 when it has nothing to run
+# here. Prints what failed in full, and "N passed, N failed, N skipped" at the end.
+build=$1
+device=$2
+shift 2
+passed=0 failed=0 skipped=0 left_out=0
+log=$build/tests/run.log
+
+for program in "$@"; do
+    name=${program##*/}
+    LEAT_TEST_DEVICE=$device LEAT_DEVICE=$device timeout -k 5 "${TEST_TIMEOUT:-300}" "$program" >"$log" 2>&1
+    code=$?
+    # A test that cmocka skipped inside a program, with its reason in the line above.
+    inside=$(grep -c '^ *skipped: ' "$log")
+    left_out=$((left_out + inside))
+    case $code in
+    0)
+        passed=$((passed + 1))
+        if [ "$inside" -gt 0 ]; then
+            printf 'ok    %s (%d of its tests skipped)\n' "$name" "$inside"
+            sed -n 's/^ *skipped: /        skipped: /p' "$log"
+        else
+            printf 'ok    %s\n' "$name"
+        fi
+        ;;
+    77)
+        skipped=$((skipped + 1))
+        printf 'skip  %s: %s\n' "$name" "$(tail -n 1 "$log")"
+        if [ -n "$LEAT_REQUIRE" ]; then
+            failed=$((failed + 1))
+            printf 'FAIL  %s: skipped, but LEAT_REQUIRE=%s\n' "$name" "$LEAT_REQUIRE"
+        fi
+        ;;
+    *)
+        failed=$((failed + 1))
+        cat "$log"
+        case $code in
+        124 | 137) printf 'FAIL  %s: still running after %s s\n' "$name" "${TEST_TIMEOUT:-300}" ;;
+        *) printf 'FAIL  %s: exit status %d\n' "$name" "$code" ;;
+        esac
+        ;;
+    esac
+done
+printf 'on %s: %d passed, %d failed, %d skipped; %d tests left out inside programs\n' \
+    "$device" "$passed" "$failed" "$skipped" "$left_out"
+[ "$failed" -eq 0 ]

@@ -1,0 +1,320 @@
+/* test_device.c - devices: names, opening and closing, lists of devices, drivers and options, statuses. */
+#include "harness.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void open_gives_the_same_handle_until_the_last_close(void **state)
+{
+    leat_device *first = test_open(), *again;
+    leat_device_info info;
+
+    (void)state;
+    OK(leat_device_open(test_device_name(), &again));
+    assert_ptr_equal(first, again);
+    OK(leat_device_close(again));
+    OK(leat_device_query(first, &info));
+    OK(leat_device_close(first));
+    REFUSED(leat_device_query(first, &info), LEAT_ERROR_HANDLE, "device");
+    REFUSED(leat_device_close(first), LEAT_ERROR_HANDLE, "device");
+}
+
+static void query_describes_the_device(void **state)
+{
+    leat_device *device = test_open();
+    leat_device_info info;
+    uint64_t free_bytes, total_bytes;
+
+    (void)state;
+    memset(&info, 0xee, sizeof info);
+    OK(leat_device_query(device, &info));
+    assert_string_equal(info.name, test_device_name());
+    assert_string_equal(info.driver, test_on_cpu() ? "cpu" : "cuda");
+    assert_int_equal(info.ordinal, atoi(strchr(test_device_name(), ':') + 1));
+    assert_true(strlen(info.model) > 0);
+    assert_true(strlen(info.architecture) > 0);
+    assert_true(info.memory_bytes > 0);
+    assert_true(info.compute_units > 0);
+    assert_true(info.max_block_threads >= 256);
+    assert_int_equal(info.unified_addressing, 1);
+    OK(leat_device_memory(device, &free_bytes, &total_bytes));
+    assert_true(total_bytes > 0 && free_bytes <= total_bytes);
+    OK(leat_device_memory(device, NULL, NULL));
+    OK(leat_device_close(device));
+}
+
+static void list_has_the_device_and_ends(void **state)
+{
+    leat_device_info info;
+    unsigned index = 0;
+    bool found = false;
+    leat_status status;
+
+    (void)state;
+    while ((status = leat_device_list(index, &info)) == LEAT_OK) {
+        leat_device *device;
+
+        found = found || !strcmp(info.name, test_device_name());
+        /* What the list names can be opened. */
+        OK(leat_device_open(info.name, &device));
+        OK(leat_device_close(device));
+        index++;
+    }
+    assert_true(found);
+    REFUSED(leat_device_list(index, &info), LEAT_ERROR_NO_DEVICE, "past the last");
+    REFUSED(leat_device_list(UINT32_MAX, &info), LEAT_ERROR_NO_DEVICE, "past the last");
+    REFUSED(leat_device_list(0, NULL), LEAT_ERROR_INVALID, "info");
+}
+
+static void null_opens_the_best(void **state)
+{
+    leat_device_info listed, opened;
+    leat_device *device;
+
+    (void)state;
+    if (getenv("LEAT_DEVICE"))
+        SKIP_OTHER("LEAT_DEVICE is set, which NULL takes");
+    OK(leat_device_list(0, &listed));
+    OK(leat_device_open(NULL, &device));
+    OK(leat_device_query(device, &opened));
+    assert_string_equal(opened.name, listed.name);
+    OK(leat_device_close(device));
+    OK(leat_device_close(NULL));
+}
+
+static void a_driver_alone_means_its_first_device(void **state)
+{
+    leat_device *by_driver, *by_name;
+
+    (void)state;
+    OK(leat_device_open("cpu", &by_driver));
+    OK(leat_device_open("cpu:0", &by_name));
+    assert_ptr_equal(by_driver, by_name);
+    OK(leat_device_close(by_name));
+    OK(leat_device_close(by_driver));
+}
+
+static void there_are_two_cpu_devices(void **state)
+{
+    leat_device *first, *second;
+    leat_device_info info;
+
+    (void)state;
+    if (getenv("LEAT_CPU_DEVICES"))
+        SKIP_OTHER("LEAT_CPU_DEVICES is set");
+    OK(leat_device_open("cpu:0", &first));
+    OK(leat_device_open("cpu:1", &second));
+    assert_ptr_not_equal(first, second);
+    OK(leat_device_query(second, &info));
+    assert_string_equal(info.name, "cpu:1");
+    assert_int_equal(info.ordinal, 1);
+    OK(leat_device_close(first));
+    OK(leat_device_close(second));
+}
+
+static void bad_names_are_refused(void **state)
+{
+    static const char *const malformed[] = {"",
+                                            ":",
+                                            ":0",
+                                            "cpu:",
+                                            "cpu:x",
+                                            "cpu:-1",
+                                            "cpu:0x",
+                                            "cpu:1 ",
+                                            "cpu: 1",
+                                            "cpu:99999999999999999999",
+                                            "averylongdrivername:0"};
+    leat_device *device = (leat_device *)(uintptr_t)1;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof malformed / sizeof malformed[0]; i++)
+        REFUSED(leat_device_open(malformed[i], &device), LEAT_ERROR_INVALID, malformed[i]);
+    REFUSED(leat_device_open("cpu:99", &device), LEAT_ERROR_NO_DEVICE, "cpu:0");
+    REFUSED(leat_device_open("tpu:0", &device), LEAT_ERROR_NO_DEVICE, "tpu:0");
+    REFUSED(leat_device_open("cpu:0", NULL), LEAT_ERROR_INVALID, "device");
+    /* Out pointers are written only on success. */
+    assert_ptr_equal(device, (leat_device *)(uintptr_t)1);
+}
+
+static void closing_takes_everything_with_it(void **state)
+{
+    leat_device *device = test_open();
+    leat_stream *stream;
+    leat_event *event;
+    leat_module *module;
+    leat_kernel *kernel;
+    leat_pointer_info info;
+    void *memory, *pinned, *own = test_buffer(10000);
+    int count;
+
+    (void)state;
+    OK(leat_stream_create(device, &stream));
+    OK(leat_event_create(device, &event));
+    OK(leat_alloc(stream, 1000, &memory));
+    pinned = test_alloc(device, LEAT_KIND_PINNED, 1000);
+    OK(leat_register(device, own, 10000));
+    OK(leat_module_builtin(device, &module));
+    OK(leat_kernel_get(module, "leat_fill_u8", &kernel));
+    OK(leat_device_close(device));
+
+    REFUSED(leat_stream_synchronize(stream), LEAT_ERROR_HANDLE, "stream");
+    REFUSED(leat_event_query(event), LEAT_ERROR_HANDLE, "event");
+    REFUSED(leat_kernel_parameter_count(kernel, &count), LEAT_ERROR_HANDLE, "kernel");
+    REFUSED(leat_kernel_get(module, "leat_fill_u8", &kernel), LEAT_ERROR_HANDLE, "module");
+    REFUSED(leat_memory_free(pinned), LEAT_ERROR_POINTER, "leat_memory_free");
+    REFUSED(leat_memory_free(memory), LEAT_ERROR_POINTER, "leat_memory_free");
+    REFUSED(leat_unregister(own), LEAT_ERROR_POINTER, "leat_unregister");
+    OK(leat_pointer_query(own, &info));
+    assert_int_equal(info.kind, LEAT_KIND_PAGEABLE);
+    memset(own, 1, 10000);
+    free(own);
+}
+
+static void set_number(void *argument)
+{
+    test_sleep_us(20000);
+    *(int *)argument = 42;
+}
+
+static void closing_waits_for_work(void **state)
+{
+    leat_device *device = test_open();
+    leat_stream *stream;
+    int number = 0;
+
+    (void)state;
+    OK(leat_stream_create(device, &stream));
+    OK(leat_launch_host(stream, set_number, &number));
+    OK(leat_device_close(device));
+    assert_int_equal(number, 42);
+}
+
+static void closing_waits_for_work_of_destroyed_streams(void **state)
+{
+    leat_device *device = test_open();
+    leat_stream *stream;
+    int number = 0;
+
+    (void)state;
+    OK(leat_stream_create(device, &stream));
+    OK(leat_launch_host(stream, set_number, &number));
+    OK(leat_stream_destroy(stream));
+    OK(leat_device_close(device));
+    assert_int_equal(number, 42);
+}
+
+static void a_device_can_be_opened_again(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 5; i++) {
+        leat_device *device = test_open();
+        leat_stream *stream;
+        unsigned char out[100];
+        void *memory;
+
+        OK(leat_stream_create(device, &stream));
+        OK(leat_alloc(stream, sizeof out, &memory));
+        OK(leat_fill(stream, memory, (uint8_t)(i + 1), sizeof out));
+        OK(leat_copy(stream, out, memory, sizeof out));
+        EXPECT_BYTES(out, sizeof out, (unsigned char)(i + 1));
+        OK(leat_device_close(device));
+    }
+}
+
+static void drivers_are_listed(void **state)
+{
+    leat_driver_info info;
+    unsigned index = 0;
+    bool cpu = false;
+
+    (void)state;
+    while (leat_driver_list(index, &info) == LEAT_OK) {
+        index++;
+        if (!strcmp(info.name, "cpu")) {
+            cpu = true;
+            assert_int_equal(info.status, LEAT_OK);
+            assert_string_equal(info.reason, "");
+            assert_true(info.device_count > 0);
+        } else if (info.status != LEAT_OK) {
+            /* A driver that is not there says why, and has no devices. */
+            assert_true(strlen(info.reason) > 10);
+            assert_int_equal(info.device_count, 0);
+        }
+    }
+    assert_true(cpu || getenv("LEAT_DRIVERS"));
+    REFUSED(leat_driver_list(index, &info), LEAT_ERROR_NO_DRIVER, "past the last");
+    REFUSED(leat_driver_list(0, NULL), LEAT_ERROR_INVALID, "info");
+}
+
+static void options_are_listed(void **state)
+{
+    leat_option_info info;
+    unsigned index = 0;
+    bool device = false;
+
+    (void)state;
+    while (leat_option_list(index, &info) == LEAT_OK) {
+        index++;
+        assert_true(!strncmp(info.name, "LEAT_", 5));
+        assert_non_null(info.default_value);
+        assert_true(strlen(info.text) > 10);
+        if (!strcmp(info.name, "LEAT_DEVICE")) {
+            device = true;
+            assert_true(getenv("LEAT_DEVICE") ? !strcmp(info.value, getenv("LEAT_DEVICE")) : info.value == NULL);
+        }
+    }
+    assert_true(device);
+    REFUSED(leat_option_list(index, &info), LEAT_ERROR_NOT_FOUND, "options");
+    REFUSED(leat_option_list(0, NULL), LEAT_ERROR_INVALID, "info");
+}
+
+static void statuses_have_names_and_texts(void **state)
+{
+    (void)state;
+    assert_string_equal(leat_status_name(LEAT_OK), "LEAT_OK");
+    assert_string_equal(leat_status_name(LEAT_ERROR_SYSTEM), "LEAT_ERROR_SYSTEM");
+    assert_string_equal(leat_status_name((leat_status)-1000), "LEAT_UNKNOWN");
+    assert_string_equal(leat_status_text((leat_status)-1000), "unknown status");
+    for (int i = LEAT_ERROR_SYSTEM; i <= LEAT_NOT_READY; i++)
+        assert_true(strlen(leat_status_text((leat_status)i)) > 0 &&
+                    strcmp(leat_status_text((leat_status)i), "unknown status"));
+    assert_int_equal(LEAT_ERROR_SYSTEM, -19);
+    assert_true(leat_version()[0] >= '0' && leat_version()[0] <= '9');
+    assert_string_equal(leat_kind_name(LEAT_KIND_MANAGED), "managed");
+    assert_string_equal(leat_kind_name((leat_kind)77), "unknown");
+}
+
+static void success_keeps_the_last_error(void **state)
+{
+    leat_device *device = test_open();
+    char kept[2048];
+
+    (void)state;
+    REFUSED(leat_device_open("cpu:99", &device), LEAT_ERROR_NO_DEVICE, "cpu:99");
+    strncpy(kept, leat_last_error(), sizeof kept - 1);
+    kept[sizeof kept - 1] = '\0';
+    OK(leat_device_synchronize(device));
+    OK(leat_device_close(device));
+    assert_string_equal(leat_last_error(), kept);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(open_gives_the_same_handle_until_the_last_close),
+    cmocka_unit_test(query_describes_the_device),
+    cmocka_unit_test(list_has_the_device_and_ends),
+    cmocka_unit_test(null_opens_the_best),
+    cmocka_unit_test(a_driver_alone_means_its_first_device),
+    cmocka_unit_test(there_are_two_cpu_devices),
+    cmocka_unit_test(bad_names_are_refused),
+    cmocka_unit_test(closing_takes_everything_with_it),
+    cmocka_unit_test(closing_waits_for_work),
+    cmocka_unit_test(closing_waits_for_work_of_destroyed_streams),
+    cmocka_unit_test(a_device_can_be_opened_again),
+    cmocka_unit_test(drivers_are_listed),
+    cmocka_unit_test(options_are_listed),
+    cmocka_unit_test(statuses_have_names_and_texts),
+    cmocka_unit_test(success_keeps_the_last_error),
+};
+
+TEST_MAIN(tests)

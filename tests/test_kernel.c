@@ -1,0 +1,488 @@
+/* test_kernel.c - modules and launches: every built-in kernel against a plain loop, and a user's own module. */
+#include "harness.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void launch(leat_stream *stream, leat_kernel *kernel, uint32_t blocks, uint32_t threads, void *const *args,
+                   unsigned count)
+{
+    OK(leat_launch(stream, kernel, leat_dim(blocks, 1, 1), leat_dim(threads, 1, 1), 0, args, count));
+}
+
+/* Grids that cover the elements more than once, just, and hardly. */
+static const uint32_t grids[][2] = {{1, 1}, {1, 256}, {7, 33}, {3, 1}, {64, 128}, {500, 256}};
+static const uint64_t counts[] = {1, 2, 31, 257, 1000, 65537};
+
+#define EACH(index, array)                                                                                        \
+    size_t index = 0;                                                                                             \
+    index < sizeof(array) / sizeof(array)[0];                                                                     \
+    index++
+
+/* Runs a fill kernel of one element size with guards on both sides. */
+static void check_fill(struct test_state *t, const char *name, size_t element_bytes)
+{
+    static const unsigned char bytes16[16] = {0x81, 2, 3, 4, 5, 6, 7, 0x88, 9, 10, 11, 12, 13, 14, 15, 0xf0};
+    leat_kernel *kernel = test_kernel(t->device, name);
+
+    for (EACH(g, grids)) {
+        for (EACH(c, counts)) {
+            uint64_t count = counts[c], words[2];
+            size_t window = (size_t)count * element_bytes + 128;
+            unsigned char *memory = test_alloc(t->device, LEAT_KIND_DEVICE, window), *out = test_buffer(window);
+            void *dst = memory + 64, *args[] = {&dst, &count, &words[0], &words[1]};
+
+            memcpy(words, bytes16, sizeof words);
+            OK(leat_fill(t->stream, memory, 0xa5, window));
+            launch(t->stream, kernel, grids[g][0], grids[g][1], args, element_bytes == 16 ? 4 : 3);
+            OK(leat_copy(t->stream, out, memory, window));
+            EXPECT_BYTES(out, 64, 0xa5);
+            for (size_t i = 0; i < count * element_bytes; i++)
+                assert_int_equal(out[64 + i], bytes16[i % element_bytes]);
+            EXPECT_BYTES(out + window - 64, 64, 0xa5);
+            OK(leat_memory_free(memory));
+            free(out);
+        }
+    }
+}
+
+static void fills(void **state)
+{
+    check_fill(*state, "leat_fill_u8", 1);
+    check_fill(*state, "leat_fill_u16", 2);
+    check_fill(*state, "leat_fill_u32", 4);
+    check_fill(*state, "leat_fill_u64", 8);
+    check_fill(*state, "leat_fill_u128", 16);
+}
+
+/* Device memory for three vectors of at most this many 4-byte elements, one more after each as a guard. */
+#define MOST 65537
+
+struct vectors {
+    uint32_t *a, *b, *c; /* on the device */
+    uint32_t *in_a, *in_b, *out;
+};
+
+static void make_vectors(struct test_state *t, struct vectors *v)
+{
+    v->a = test_alloc(t->device, LEAT_KIND_DEVICE, (MOST + 1) * 4);
+    v->b = test_alloc(t->device, LEAT_KIND_DEVICE, (MOST + 1) * 4);
+    v->c = test_alloc(t->device, LEAT_KIND_DEVICE, (MOST + 1) * 4);
+    v->in_a = test_buffer((MOST + 1) * 4);
+    v->in_b = test_buffer((MOST + 1) * 4);
+    v->out = test_buffer((MOST + 1) * 4);
+}
+
+static void end_vectors(struct vectors *v)
+{
+    OK(leat_memory_free(v->a));
+    OK(leat_memory_free(v->b));
+    OK(leat_memory_free(v->c));
+    free(v->in_a);
+    free(v->in_b);
+    free(v->out);
+}
+
+static uint32_t bits_of(float value)
+{
+    uint32_t bits;
+
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+/* What a kernel must make of element i of a and b. */
+typedef uint32_t (*expect)(uint32_t a, uint32_t b, uint32_t scalar);
+
+static float float_of(uint32_t bits)
+{
+    float value;
+
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static uint32_t expect_add_u32(uint32_t a, uint32_t b, uint32_t scalar)
+{
+    (void)b;
+    return a + scalar;
+}
+
+static uint32_t expect_add_f32(uint32_t a, uint32_t b, uint32_t scalar)
+{
+    (void)b;
+    return bits_of(float_of(a) + float_of(scalar));
+}
+
+static uint32_t expect_vector_add_u32(uint32_t a, uint32_t b, uint32_t scalar)
+{
+    (void)scalar;
+    return a + b;
+}
+
+static uint32_t expect_vector_add_f32(uint32_t a, uint32_t b, uint32_t scalar)
+{
+    (void)scalar;
+    return bits_of(float_of(a) + float_of(b));
+}
+
+static uint32_t expect_square_u32(uint32_t a, uint32_t b, uint32_t scalar)
+{
+    (void)b;
+    (void)scalar;
+    return a * a;
+}
+
+enum shape { IN_PLACE_SCALAR, IN_PLACE, TWO_TO_ONE };
+
+static void check_vectors(struct test_state *t, const char *name, enum shape shape, bool floats, expect expected)
+{
+    leat_kernel *kernel = test_kernel(t->device, name);
+    uint32_t scalar = floats ? bits_of(1.5f) : 0xfffffff1u;
+    struct vectors v;
+
+    make_vectors(t, &v);
+    for (uint32_t i = 0; i <= MOST; i++) {
+        v.in_a[i] = floats ? bits_of((float)i * 0.5f) : i * 2654435761u;
+        v.in_b[i] = floats ? bits_of(1000.0f - (float)i) : i ^ 0x80000000u;
+    }
+    for (EACH(g, grids)) {
+        for (EACH(c, counts)) {
+            uint64_t count = counts[c];
+            uint32_t *result = shape == TWO_TO_ONE ? v.c : v.a;
+            void *in_place[] = {&v.a, &count, &scalar}, *two_to_one[] = {&v.c, &v.a, &v.b, &count};
+
+            OK(leat_copy(t->stream, v.a, v.in_a, (MOST + 1) * 4));
+            OK(leat_copy(t->stream, v.b, v.in_b, (MOST + 1) * 4));
+            OK(leat_copy(t->stream, v.c, v.in_a, (MOST + 1) * 4));
+            if (shape == TWO_TO_ONE)
+                launch(t->stream, kernel, grids[g][0], grids[g][1], two_to_one, 4);
+            else
+                launch(t->stream, kernel, grids[g][0], grids[g][1], in_place, shape == IN_PLACE ? 2 : 3);
+            OK(leat_copy(t->stream, v.out, result, (size_t)(count + 1) * 4));
+            for (uint32_t i = 0; i < count; i++)
+                assert_int_equal(v.out[i], expected(v.in_a[i], v.in_b[i], scalar));
+            assert_int_equal(v.out[count], v.in_a[count]);
+        }
+    }
+    end_vectors(&v);
+}
+
+static void additions_and_squares(void **state)
+{
+    check_vectors(*state, "leat_add_u32", IN_PLACE_SCALAR, false, expect_add_u32);
+    check_vectors(*state, "leat_add_f32", IN_PLACE_SCALAR, true, expect_add_f32);
+    check_vectors(*state, "leat_vector_add_u32", TWO_TO_ONE, false, expect_vector_add_u32);
+    check_vectors(*state, "leat_vector_add_f32", TWO_TO_ONE, true, expect_vector_add_f32);
+    check_vectors(*state, "leat_square_u32", IN_PLACE, false, expect_square_u32);
+}
+
+static void pattern_verify_and_checksum(void **state)
+{
+    struct test_state *t = *state;
+    leat_kernel *write = test_kernel(t->device, "leat_pattern_u64");
+    leat_kernel *verify = test_kernel(t->device, "leat_verify_u64");
+    leat_kernel *checksum = test_kernel(t->device, "leat_checksum_u64");
+    uint64_t *memory = test_alloc(t->device, LEAT_KIND_DEVICE, (MOST + 1) * 8);
+    uint64_t *sums = test_alloc(t->device, LEAT_KIND_DEVICE, 16), *out = test_buffer((MOST + 1) * 8);
+
+    for (EACH(g, grids)) {
+        for (EACH(c, counts)) {
+            uint64_t count = counts[c], seed = 1000 + c, results[2], expected = 0, *wrong = sums, *sum = sums + 1;
+            uint64_t middle = 0xdead, *broken = memory + count / 2;
+            void *write_args[] = {&memory, &count, &seed}, *verify_args[] = {&memory, &count, &seed, &wrong};
+            void *checksum_args[] = {&memory, &count, &sum};
+
+            OK(leat_fill(t->stream, memory, 0x77, (MOST + 1) * 8));
+            OK(leat_fill(t->stream, sums, 0, 16));
+            launch(t->stream, write, grids[g][0], grids[g][1], write_args, 3);
+            launch(t->stream, verify, grids[g][0], grids[g][1], verify_args, 4);
+            launch(t->stream, checksum, grids[g][0], grids[g][1], checksum_args, 3);
+            OK(leat_copy(t->stream, out, memory, (size_t)(count + 1) * 8));
+            OK(leat_copy(t->stream, results, sums, 16));
+            EXPECT_PATTERN(out, (size_t)count * 8, seed);
+            EXPECT_BYTES(out + count, 8, 0x77);
+            for (uint64_t i = 0; i < count; i++)
+                expected += leat_checksum_value(i, out[i]);
+            assert_int_equal(results[0], 0);
+            assert_true(results[1] == expected);
+
+            /* They notice a wrong word, and add to what is there. */
+            OK(leat_copy(t->stream, broken, &middle, 8));
+            launch(t->stream, verify, grids[g][0], grids[g][1], verify_args, 4);
+            launch(t->stream, verify, grids[g][0], grids[g][1], verify_args, 4);
+            launch(t->stream, checksum, grids[g][0], grids[g][1], checksum_args, 3);
+            OK(leat_copy(t->stream, results, sums, 16));
+            assert_int_equal(results[0], 2);
+            assert_true(results[1] != 2 * expected);
+        }
+    }
+    OK(leat_memory_free(memory));
+    OK(leat_memory_free(sums));
+    free(out);
+}
+
+static void the_builtin_module_is_one(void **state)
+{
+    struct test_state *t = *state;
+    leat_module *first, *second;
+    leat_kernel *one, *same;
+    int parameters;
+
+    OK(leat_module_builtin(t->device, &first));
+    OK(leat_module_builtin(t->device, &second));
+    assert_ptr_equal(first, second);
+    OK(leat_kernel_get(first, "leat_add_u32", &one));
+    OK(leat_kernel_get(first, "leat_add_u32", &same));
+    assert_ptr_equal(one, same);
+    OK(leat_kernel_parameter_count(one, &parameters));
+    assert_true(parameters == 3 || (parameters == -1 && !test_on_cpu()));
+}
+
+static void arguments_are_read_before_the_return(void **state)
+{
+    struct test_state *t = *state;
+    uint32_t *memory = test_alloc(t->device, LEAT_KIND_DEVICE, 4000), value = 5, out[1000];
+    leat_kernel *kernel = test_kernel(t->device, "leat_add_u32");
+    uint64_t count = 1000;
+    void *pointer = memory, *args[] = {&pointer, &count, &value};
+    struct test_gate *gate;
+
+    OK(leat_fill(t->stream, memory, 0, 4000));
+    gate = test_gate_close(t->stream);
+    for (value = 1; value <= 100; value++)
+        launch(t->stream, kernel, 4, 32, args, 3);
+    pointer = NULL;
+    count = 0;
+    memset(args, 0, sizeof args);
+    test_gate_open(gate);
+    OK(leat_copy(t->stream, out, memory, 4000));
+    for (int i = 0; i < 1000; i++)
+        assert_int_equal(out[i], 5050);
+    OK(leat_memory_free(memory));
+}
+
+static void kernels_reach_pinned_memory(void **state)
+{
+    struct test_state *t = *state;
+    uint32_t *pinned = test_alloc(t->device, LEAT_KIND_PINNED, 4000), one = 1;
+    uint32_t *own = test_buffer(4000);
+    uint32_t *places[] = {pinned, own};
+
+    OK(leat_register(t->device, own, 4000));
+    for (EACH(p, places)) {
+        leat_pointer_info info;
+        uint64_t count = 1000;
+        void *args[] = {&info.device_pointer, &count, &one};
+
+        OK(leat_pointer_query(places[p], &info));
+        for (uint32_t i = 0; i < 1000; i++)
+            places[p][i] = i;
+        launch(t->stream, test_kernel(t->device, "leat_add_u32"), 2, 64, args, 3);
+        OK(leat_stream_synchronize(t->stream));
+        for (uint32_t i = 0; i < 1000; i++)
+            assert_int_equal(places[p][i], i + 1);
+    }
+    OK(leat_unregister(own));
+    OK(leat_memory_free(pinned));
+    free(own);
+}
+
+/* ---- a user's module -------------------------------------------------------------------------- */
+
+static const char *user_module_path(void)
+{
+    return test_on_cpu() ? TEST_KERNELS_SO : TEST_KERNELS_PTX;
+}
+
+static void *read_file(const char *path, size_t *bytes)
+{
+    FILE *file = fopen(path, "rb");
+    void *content;
+    long size;
+
+    if (!file)
+        fail_msg("%s is not there", path);
+    assert_int_equal(fseek(file, 0, SEEK_END), 0);
+    size = ftell(file);
+    assert_true(size > 0);
+    rewind(file);
+    content = test_buffer((size_t)size);
+    assert_int_equal(fread(content, 1, (size_t)size, file), (size_t)size);
+    fclose(file);
+    *bytes = (size_t)size;
+    return content;
+}
+
+static void use_user_module(struct test_state *t, leat_module *module)
+{
+    float *memory = test_alloc(t->device, LEAT_KIND_DEVICE, 1000 * sizeof(float)), in[1000], out[1000],
+          factor = 2.5f;
+    uint64_t count = 1000;
+    void *args[] = {&memory, &count, &factor};
+    leat_kernel *kernel;
+    int parameters;
+
+    for (int i = 0; i < 1000; i++)
+        in[i] = (float)i;
+    OK(leat_kernel_get(module, "user_scale_f32", &kernel));
+    OK(leat_kernel_parameter_count(kernel, &parameters));
+    assert_true(parameters == 3 || (parameters == -1 && !test_on_cpu()));
+    OK(leat_copy(t->stream, memory, in, sizeof in));
+    launch(t->stream, kernel, 3, 40, args, 3);
+    OK(leat_copy(t->stream, out, memory, sizeof out));
+    for (int i = 0; i < 1000; i++)
+        assert_true(out[i] == (float)i * 2.5f);
+    OK(leat_memory_free(memory));
+}
+
+static void a_module_from_a_file(void **state)
+{
+    struct test_state *t = *state;
+    leat_module *module;
+
+    OK(leat_module_load_file(t->device, user_module_path(), &module));
+    use_user_module(t, module);
+    OK(leat_module_unload(module));
+    OK(leat_module_unload(NULL));
+}
+
+static void a_module_from_memory(void **state)
+{
+    struct test_state *t = *state;
+    leat_module *module, *twice;
+    size_t bytes;
+    char *image = read_file(user_module_path(), &bytes);
+
+    OK(leat_module_load(t->device, image, bytes, &module));
+    OK(leat_module_load(t->device, image, bytes, &twice));
+    memset(image, 0, bytes);
+    free(image);
+    assert_ptr_not_equal(module, twice);
+    use_user_module(t, module);
+    OK(leat_module_unload(module));
+    use_user_module(t, twice);
+    OK(leat_module_unload(twice));
+}
+
+static void text_with_its_final_nul(void **state)
+{
+    struct test_state *t = *state;
+    leat_module *module;
+    size_t bytes;
+    char *image;
+
+    if (test_on_cpu())
+        SKIP_OTHER("PTX is for cuda");
+    image = read_file(user_module_path(), &bytes);
+    image = realloc(image, bytes + 1);
+    assert_non_null(image);
+    image[bytes] = '\0';
+    OK(leat_module_load(t->device, image, bytes + 1, &module));
+    free(image);
+    use_user_module(t, module);
+    OK(leat_module_unload(module));
+}
+
+static void arguments_of_all_sizes(void **state)
+{
+    struct test_state *t = *state;
+    uint64_t *memory = test_alloc(t->device, LEAT_KIND_DEVICE, 7 * 8), out[7], twice_bits;
+    uint32_t *from = test_alloc(t->device, LEAT_KIND_DEVICE, 4), source = 0xfeedbeef;
+    uint8_t byte = 200;
+    int16_t number = -12345;
+    uint32_t word = 0xdeadbeef;
+    float single = 0.15625f;
+    double twice = -1e300;
+    int64_t wide = INT64_MIN + 7;
+    void *args[] = {&memory, &byte, &number, &word, &single, &twice, &wide, &from};
+    leat_module *module;
+    leat_kernel *kernel;
+
+    OK(leat_module_load_file(t->device, user_module_path(), &module));
+    OK(leat_kernel_get(module, "user_many", &kernel));
+    OK(leat_copy(t->stream, from, &source, 4));
+    launch(t->stream, kernel, 2, 32, args, 8);
+    OK(leat_copy(t->stream, out, memory, sizeof out));
+    memcpy(&twice_bits, &twice, 8);
+    assert_true(out[0] == byte);
+    assert_true((int64_t)out[1] == number);
+    assert_true(out[2] == word);
+    assert_true(out[3] == bits_of(single));
+    assert_true(out[4] == twice_bits);
+    assert_true((int64_t)out[5] == wide);
+    assert_true(out[6] == source);
+    OK(leat_module_unload(module));
+    OK(leat_memory_free(memory));
+    OK(leat_memory_free(from));
+}
+
+static void grids_of_two_dimensions(void **state)
+{
+    enum { BLOCKS_X = 3, BLOCKS_Y = 5, THREADS_X = 8, THREADS_Y = 4 };
+    enum { WIDTH = BLOCKS_X * THREADS_X, HEIGHT = BLOCKS_Y * THREADS_Y };
+    struct test_state *t = *state;
+    uint32_t *memory = test_alloc(t->device, LEAT_KIND_DEVICE, WIDTH * HEIGHT * 4), out[HEIGHT][WIDTH];
+    void *args[] = {&memory};
+    leat_module *module;
+    leat_kernel *kernel;
+
+    OK(leat_module_load_file(t->device, user_module_path(), &module));
+    OK(leat_kernel_get(module, "user_index2d", &kernel));
+    OK(leat_fill(t->stream, memory, 0xff, sizeof out));
+    OK(leat_launch(t->stream, kernel, leat_dim(BLOCKS_X, BLOCKS_Y, 1), leat_dim(THREADS_X, THREADS_Y, 1), 0, args,
+                   1));
+    OK(leat_copy(t->stream, out, memory, sizeof out));
+    for (uint32_t y = 0; y < HEIGHT; y++)
+        for (uint32_t x = 0; x < WIDTH; x++) {
+            uint32_t block = y / THREADS_Y * BLOCKS_X + x / THREADS_X;
+
+            assert_int_equal(out[y][x], block * THREADS_X * THREADS_Y + y % THREADS_Y * THREADS_X + x % THREADS_X);
+        }
+    OK(leat_module_unload(module));
+    OK(leat_memory_free(memory));
+}
+
+static void every_element_is_visited_once(void **state)
+{
+    struct test_state *t = *state;
+    unsigned char *memory = test_alloc(t->device, LEAT_KIND_DEVICE, 16);
+    uint32_t *narrow = (uint32_t *)(void *)memory;
+    uint64_t *wide = (uint64_t *)(void *)(memory + 8), out[2];
+    leat_module *module;
+    leat_kernel *kernel;
+
+    OK(leat_module_load_file(t->device, user_module_path(), &module));
+    OK(leat_kernel_get(module, "user_count", &kernel));
+    for (EACH(g, grids)) {
+        for (uint64_t count = 0; count < 70000; count = count * 3 + 1) {
+            void *args[] = {&narrow, &wide, &count};
+
+            OK(leat_fill(t->stream, memory, 0, 16));
+            launch(t->stream, kernel, grids[g][0], grids[g][1], args, 3);
+            OK(leat_copy(t->stream, out, memory, 16));
+            assert_int_equal(out[0], count);
+            assert_int_equal(out[1], count ? count * (count - 1) / 2 : 0);
+        }
+    }
+    OK(leat_module_unload(module));
+    OK(leat_memory_free(memory));
+}
+
+static const struct CMUnitTest tests[] = {
+    STATE_TEST(fills),
+    STATE_TEST(additions_and_squares),
+    STATE_TEST(pattern_verify_and_checksum),
+    STATE_TEST(the_builtin_module_is_one),
+    STATE_TEST(arguments_are_read_before_the_return),
+    STATE_TEST(kernels_reach_pinned_memory),
+    STATE_TEST(a_module_from_a_file),
+    STATE_TEST(a_module_from_memory),
+    STATE_TEST(text_with_its_final_nul),
+    STATE_TEST(arguments_of_all_sizes),
+    STATE_TEST(grids_of_two_dimensions),
+    STATE_TEST(every_element_is_visited_once),
+};
+
+TEST_MAIN(tests)

@@ -1,0 +1,202 @@
+/* test_native.c - the vendor's handles: what leat gives out can be wrapped again, and both work on the same thing.
+ */
+#include "harness.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void a_wrapped_stream_is_the_same_stream(void **state)
+{
+    struct test_state *t = *state;
+    unsigned char *pinned = test_alloc(t->device, LEAT_KIND_PINNED, 64);
+    struct test_gate *gate;
+    leat_stream *wrapped;
+    leat_device *device;
+    void *native = NULL, *again = NULL;
+
+    OK(leat_stream_native(t->stream, &native));
+    assert_non_null(native);
+    OK(leat_stream_wrap(t->device, native, &wrapped));
+    assert_ptr_not_equal(wrapped, t->stream);
+    OK(leat_stream_native(wrapped, &again));
+    assert_ptr_equal(native, again);
+    OK(leat_stream_device(wrapped, &device));
+    assert_ptr_equal(device, t->device);
+
+    /* Work given through one handle holds up work given through the other. */
+    memset(pinned, 0, 64);
+    gate = test_gate_close(t->stream);
+    OK(leat_fill(wrapped, pinned, 4, 64));
+    EXPECT_HELD(wrapped, gate);
+    EXPECT_BYTES(pinned, 64, 0);
+    test_gate_open(gate);
+    OK(leat_stream_synchronize(wrapped));
+    EXPECT_BYTES(pinned, 64, 4);
+
+    /* Destroying ends only the wrapping. */
+    OK(leat_stream_destroy(wrapped));
+    REFUSED(leat_stream_query(wrapped), LEAT_ERROR_HANDLE, "stream");
+    OK(leat_fill(t->stream, pinned, 5, 64));
+    OK(leat_stream_synchronize(t->stream));
+    EXPECT_BYTES(pinned, 64, 5);
+    OK(leat_memory_free(pinned));
+}
+
+static void device_synchronize_includes_wrapped_streams(void **state)
+{
+    struct test_state *t = *state;
+    unsigned char *pinned = test_alloc(t->device, LEAT_KIND_PINNED, 1 << 20);
+    leat_stream *wrapped;
+    void *native;
+
+    OK(leat_stream_native(t->stream, &native));
+    OK(leat_stream_wrap(t->device, native, &wrapped));
+    for (int i = 1; i <= 10; i++) {
+        OK(leat_fill(wrapped, pinned, (uint8_t)i, 1 << 20));
+        OK(leat_device_synchronize(t->device));
+        EXPECT_BYTES(pinned, 1 << 20, (unsigned char)i);
+    }
+    OK(leat_stream_destroy(wrapped));
+    OK(leat_memory_free(pinned));
+}
+
+static void the_default_streams_of_cuda(void **state)
+{
+    struct test_state *t = *state;
+    void *const natives[] = {NULL, (void *)(uintptr_t)1, (void *)(uintptr_t)2};
+
+    if (test_on_cpu())
+        SKIP_OTHER("the CPU device has no default stream");
+    for (int i = 0; i < 3; i++) {
+        leat_stream *wrapped;
+        unsigned char out[100];
+        void *memory;
+
+        OK(leat_stream_wrap(t->device, natives[i], &wrapped));
+        OK(leat_alloc(wrapped, sizeof out, &memory));
+        OK(leat_fill(wrapped, memory, (uint8_t)(i + 1), sizeof out));
+        OK(leat_copy(wrapped, out, memory, sizeof out));
+        EXPECT_BYTES(out, sizeof out, (unsigned char)(i + 1));
+        OK(leat_free(wrapped, memory));
+        OK(leat_stream_synchronize(wrapped));
+        OK(leat_stream_destroy(wrapped));
+    }
+}
+
+static void a_wrapped_event_is_the_same_event(void **state)
+{
+    struct test_state *t = *state;
+    leat_event *event, *wrapped;
+    struct test_gate *gate;
+    void *native = NULL, *again = NULL;
+
+    OK(leat_event_create(t->device, &event));
+    gate = test_gate_close(t->stream);
+    OK(leat_event_record(event, t->stream));
+    OK(leat_event_native(event, &native));
+    assert_non_null(native);
+    OK(leat_event_wrap(t->device, native, &wrapped));
+    OK(leat_event_native(wrapped, &again));
+    assert_ptr_equal(native, again);
+    assert_int_equal(leat_event_query(wrapped), LEAT_NOT_READY);
+    OK(leat_stream_wait(t->second, wrapped));
+    EXPECT_HELD(t->second, gate);
+    test_gate_open(gate);
+    OK(leat_event_synchronize(wrapped));
+    assert_int_equal(atomic_load(&gate->passed), 1);
+    OK(leat_event_destroy(wrapped));
+    OK(leat_event_record(event, t->stream));
+    OK(leat_event_synchronize(event));
+    OK(leat_event_destroy(event));
+    OK(leat_stream_synchronize(t->second));
+}
+
+static void wrapped_memory_is_known(void **state)
+{
+    struct test_state *t = *state;
+    unsigned char *memory = test_alloc(t->device, LEAT_KIND_DEVICE, 4096), *own = test_buffer(4096);
+    leat_pointer_info info;
+
+    OK(leat_pointer_wrap(t->device, LEAT_KIND_PINNED, own, 4096));
+    OK(leat_pointer_query(own + 4095, &info));
+    assert_int_equal(info.kind, LEAT_KIND_PINNED);
+    assert_ptr_equal(info.base, own);
+    assert_int_equal(info.bytes, 4096);
+    assert_int_equal(info.owned, 0);
+    /* Ranges are checked against it, and nobody frees it by mistake. */
+    REFUSED(leat_copy(t->stream, memory, own + 1, 4096), LEAT_ERROR_RANGE, "src");
+    REFUSED(leat_memory_free(own), LEAT_ERROR_POINTER, "leat_pointer_unwrap");
+    REFUSED(leat_pointer_wrap(t->device, LEAT_KIND_PINNED, own + 4095, 1), LEAT_ERROR_REGISTERED, "overlaps");
+    REFUSED(leat_pointer_unwrap(own + 1), LEAT_ERROR_POINTER, "start");
+    REFUSED(leat_pointer_unwrap(memory), LEAT_ERROR_POINTER, "leat_free");
+    OK(leat_pointer_unwrap(own));
+    REFUSED(leat_pointer_unwrap(own), LEAT_ERROR_POINTER, "leat_pointer_unwrap");
+    OK(leat_pointer_query(own, &info));
+    assert_int_equal(info.kind, LEAT_KIND_PAGEABLE);
+    OK(leat_memory_free(memory));
+    free(own);
+}
+
+static void a_device_has_a_context(void **state)
+{
+    struct test_state *t = *state;
+    void *context = NULL;
+
+    OK(leat_device_native(t->device, &context));
+    assert_non_null(context);
+}
+
+static void a_context_of_the_users_own(void **state)
+{
+    struct test_state *t = *state;
+    leat_device *wrapped = NULL;
+    leat_stream *stream;
+    unsigned char out[64];
+    void *context, *again, *memory;
+
+    OK(leat_device_native(t->device, &context));
+    if (test_on_cpu()) {
+        REFUSED(leat_device_wrap(test_device_name(), context, &wrapped), LEAT_ERROR_UNSUPPORTED, "context");
+        assert_null(wrapped);
+        return;
+    }
+    OK(leat_device_wrap(test_device_name(), context, &wrapped));
+    assert_ptr_not_equal(wrapped, t->device);
+    OK(leat_device_native(wrapped, &again));
+    assert_ptr_equal(context, again);
+    OK(leat_stream_create(wrapped, &stream));
+    OK(leat_alloc(stream, sizeof out, &memory));
+    OK(leat_fill(stream, memory, 3, sizeof out));
+    OK(leat_copy(stream, out, memory, sizeof out));
+    EXPECT_BYTES(out, sizeof out, 3);
+    OK(leat_device_close(wrapped));
+    /* The context is still there. */
+    OK(leat_fill(t->stream, test_alloc(t->device, LEAT_KIND_DEVICE, 64), 1, 64));
+}
+
+static void functions_of_the_vendors_library(void **state)
+{
+    struct test_state *t = *state;
+    void *symbol = NULL;
+
+    if (test_on_cpu()) {
+        REFUSED(leat_native_symbol(t->device, "cuMemcpyAsync", &symbol), LEAT_ERROR_UNSUPPORTED, "library");
+        return;
+    }
+    OK(leat_native_symbol(t->device, "cuMemcpyAsync", &symbol));
+    assert_non_null(symbol);
+    REFUSED(leat_native_symbol(t->device, "cuNoSuchThing", &symbol), LEAT_ERROR_NOT_FOUND, "cuNoSuchThing");
+}
+
+static const struct CMUnitTest tests[] = {
+    STATE_TEST(a_wrapped_stream_is_the_same_stream),
+    STATE_TEST(device_synchronize_includes_wrapped_streams),
+    STATE_TEST(the_default_streams_of_cuda),
+    STATE_TEST(a_wrapped_event_is_the_same_event),
+    STATE_TEST(wrapped_memory_is_known),
+    STATE_TEST(a_device_has_a_context),
+    STATE_TEST(a_context_of_the_users_own),
+    STATE_TEST(functions_of_the_vendors_library),
+};
+
+TEST_MAIN(tests)

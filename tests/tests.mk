@@ -1,0 +1,58 @@
+# tests.mk - the test programs: which there are, how they are built, and how check, check-gpu, check-tsan and gate run
+# them. Read by the Makefile, which sets BUILD, CC, the flags and the list of examples.
+
+test_bin := $(BUILD)/tests
+
+# For any device, with the public headers only.
+test_api := $(addprefix $(test_bin)/,test_device test_memory test_copy test_fill test_stream test_event test_kernel \
+            test_native test_bad_input test_threads)
+# Random graphs of work, also public headers only.
+test_order := $(test_bin)/order_model
+# About the CPU device alone.
+test_cpu := $(test_bin)/test_strict
+# With private headers: parts by themselves, the CUDA driver against a library made for it, every error path.
+test_unit := $(patsubst tests/%.c,$(test_bin)/%,$(sort $(wildcard tests/unit_*.c tests/test_cuda_*.c)))
+test_walk := $(test_bin)/fault_walk
+
+test_programs := $(test_api) $(test_order) $(test_cpu) $(test_unit) $(test_walk)
+test_kernels := $(test_bin)/kernels_user.so
+
+# cmocka's headers have no warnings of ours to answer for; what the programs find beside them, they find by a define.
+test_defines = -DTEST_KERNELS_SO='"$(abspath $(test_kernels))"' -DTEST_KERNELS_PTX='"$(abspath tests/kernels_user.ptx)"'
+test_objects := $(test_bin)/harness.o
+
+$(test_bin)/%.o: tests/%.c $(BUILD)/flags
+	$(say) CC $<
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(if $(filter test_device test_memory test_copy test_fill test_stream test_event test_kernel \
+	    test_native test_bad_input test_threads test_strict order_model harness,$*),$(PUBLIC_CFLAGS),$(ALL_CFLAGS)) \
+	    $(test_defines) -MMD -MP -c $< -o $@
+
+$(test_programs): %: %.o $(test_objects) $(BUILD)/libleat.a
+	$(say) LINK $@
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(filter %.o,$^) $(BUILD)/libleat.a -lcmocka $(LIB_LIBS) -o $@
+
+# A user's kernels, as a user would build them.
+$(test_kernels): tests/kernels_user.c include/leat/device_code.h $(BUILD)/flags
+	$(say) CC $<
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(PUBLIC_CFLAGS) -fPIC -shared $< -o $@
+
+tests: $(test_programs) $(test_kernels)
+
+cpu_examples := $(filter-out %/interop_cuda,$(example_bin))
+
+check: tests $(cpu_examples)
+	$(Q)tests/run.sh '$(BUILD)' cpu:0 $(test_api) $(test_cpu) $(test_unit) $(test_walk) $(test_order) $(cpu_examples)
+
+check-gpu: tests $(example_bin)
+	$(Q)LEAT_REQUIRE=cuda tests/run.sh '$(BUILD)' cuda:0 $(test_api) $(test_order) $(example_bin)
+
+check-tsan: tests
+	$(Q)tests/run.sh '$(BUILD)' cpu:0 $(test_api) $(test_order) $(test_walk)
+
+gate: tests
+	$(Q)tests/gate.sh $(test_api) $(test_order)
+
+.PHONY: tests check check-gpu check-tsan gate
+-include $(test_programs:=.d) $(test_objects:.o=.d)
