@@ -98,18 +98,27 @@ have_cuda_h := $(shell printf '\#include <cuda.h>\n' | $(CC) $(cuda_include) -E 
 # A machine without a GPU has only the toolkit's stub to link with; the program then says so when it is run.
 cuda_libs := $(addprefix -L,$(wildcard $(CUDA_HOME)/lib64/stubs)) -lcuda
 
-example_src := $(sort $(wildcard examples/*.c))
+# Files named *_device.c are device code: a shared object for the CPU device, and the kept PTX beside it.
+device_src := $(sort $(wildcard examples/*_device.c))
+example_src := $(filter-out $(device_src),$(sort $(wildcard examples/*.c)))
 ifneq ($(have_cuda_h),yes)
 example_src := $(filter-out examples/interop_cuda.c,$(example_src))
 endif
 example_bin := $(example_src:examples/%.c=$(BUILD)/examples/%)
 
-examples: $(example_bin)
+examples: $(example_bin) $(device_src:examples/%.c=$(BUILD)/examples/%.so) $(device_src:examples/%.c=$(BUILD)/examples/%.ptx)
 $(BUILD)/examples/%: examples/%.c $(BUILD)/libleat.so $(BUILD)/flags
 	$(say) CC $<
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(PUBLIC_CFLAGS) $(example_cflags) -MMD -MP -MF $@.d $< $(LDFLAGS) -L$(BUILD) \
 	    -Wl,-rpath,'$$ORIGIN/..' -lleat $(example_libs) -o $@
+$(BUILD)/examples/%_device.so: examples/%_device.c include/leat/device_code.h $(BUILD)/flags
+	$(say) CC $<
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(PUBLIC_CFLAGS) -fPIC -shared $< $(LDFLAGS) -o $@
+$(BUILD)/examples/%.ptx: examples/%.ptx
+	@mkdir -p $(@D)
+	$(Q)cp $< $@
 $(BUILD)/examples/interop_cuda: example_cflags = $(addprefix -isystem ,$(cuda_include:-I%=%))
 $(BUILD)/examples/interop_cuda: example_libs = $(cuda_libs)
 

@@ -13,12 +13,11 @@ allowed() {
     src/base/*) echo '^(base|leat)/[a-z_]+\.h$' ;;
     src/kernels/*) echo '^kernels/[a-z_]+\.h$|^leat/device_code\.h$' ;;
     src/driver/driver.h) echo '^leat/[a-z_]+\.h$' ;;
-    src/driver/library.[ch]) echo '^driver/library\.h$|^(base|leat)/[a-z_]+\.h$' ;;
     # The registry is the one place that knows which drivers there are; fault is the wrapper it may put around them.
     src/driver/registry.[ch]) echo '^driver/(driver|registry|fault/fault)\.h$|^(base|leat)/[a-z_]+\.h$' ;;
     src/driver/*/*)
         driver=${1#src/driver/}
-        echo "^driver/(driver|library|${driver%%/*}/[a-z_]+)\.h\$|^kernels/builtin\.h\$|^(base|leat)/[a-z_]+\.h\$" ;;
+        echo "^driver/(driver|${driver%%/*}/[a-z_]+)\.h\$|^kernels/builtin\.h\$|^(base|leat)/[a-z_]+\.h\$" ;;
     src/core/*) echo '^driver/(driver|registry)\.h$|^(core|base|leat)/[a-z_]+\.h$' ;;
     cli/*) echo '^(leat/)?[a-z_]+\.h$' ;;
     examples/*|bench/*) echo '^leat/([a-z]+/)?[a-z_]+\.h$' ;;
