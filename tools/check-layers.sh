@@ -27,7 +27,7 @@ allowed() {
 }
 
 # Tests that look inside say so by their name; all others see what a user sees.
-inside='^tests/(fault_walk|test_cuda_|unit_)'
+inside='^tests/(fake/|fault_walk|test_cuda_|unit_)'
 
 # The rest of the headers: only these files know a vendor's SDK, and the public headers need plain C only.
 system_allowed() {
