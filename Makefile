@@ -106,13 +106,15 @@ example_src := $(filter-out examples/interop_cuda.c,$(example_src))
 endif
 example_bin := $(example_src:examples/%.c=$(BUILD)/examples/%)
 
-examples: $(example_bin) $(device_src:examples/%.c=$(BUILD)/examples/%.so) $(device_src:examples/%.c=$(BUILD)/examples/%.ptx)
+device_bin := $(device_src:examples/%.c=$(BUILD)/examples/%.so) $(device_src:examples/%.c=$(BUILD)/examples/%.ptx)
+
+examples: $(example_bin) $(device_bin)
 $(BUILD)/examples/%: examples/%.c $(BUILD)/libleat.so $(BUILD)/flags
 	$(say) CC $<
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(PUBLIC_CFLAGS) $(example_cflags) -MMD -MP -MF $@.d $< $(LDFLAGS) -L$(BUILD) \
 	    -Wl,-rpath,'$$ORIGIN/..' -lleat $(example_libs) -o $@
-$(BUILD)/examples/%_device.so: examples/%_device.c include/leat/device_code.h $(BUILD)/flags
+$(BUILD)/examples/%.so: examples/%.c include/leat/device_code.h $(BUILD)/flags
 	$(say) CC $<
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(PUBLIC_CFLAGS) -fPIC -shared $< $(LDFLAGS) -o $@

@@ -1,12 +1,13 @@
 #!/bin/bash
-# Builds the kernels that are kept in the tree, with clang-19 and lld-19: src/kernels/built/ (PTX and AMD code objects
-# of leat's own kernels) and the PTX of the tests' and examples' kernels.
+# Builds the kernels that are kept in the tree, with clang-19 and lld-19: src/kernels/built/ (PTX and AMD code
+# objects of leat's own kernels) and the PTX of the tests' and examples' kernels.
 #
 #   tools/build-kernels.sh           rebuilds them in place
 #   tools/build-kernels.sh --check   rebuilds them elsewhere and compares: same bytes, or it fails
 #
-# Where CUDA's ptxas is found, the PTX is also assembled for every GPU generation that ptxas knows. Exits 77 where
-# clang-19 or lld-19 is missing: building leat needs neither, only changing a kernel does.
+# Where CUDA's ptxas is found, the PTX is also assembled for every GPU generation that ptxas knows. Exits 77
+# where clang-19 or lld-19 is missing: building leat needs neither, only changing a kernel does. The variables
+# CLANG and LLD name other ones.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -27,14 +28,16 @@ examples/own_kernel_device.c examples/own_kernel_device.ptx"
 amd_gpus="gfx90a gfx942 gfx1100"
 nvidia_gpus="75 80 86 89 90 100 120"
 
-for tool in clang-19 ld.lld-19; do
+clang=${CLANG:-clang-19}
+lld=${LLD:-ld.lld-19}
+for tool in "$clang" "$lld"; do
     if ! command -v "$tool" > /dev/null; then
-        echo "kernels: skipped, $tool is not here (on Debian: apt install clang-19 lld-19); the kept files are used as they are"
+        echo "kernels: skipped, no $tool here (Debian: clang-19, lld-19); the kept files are used as they are"
         exit 77
     fi
 done
-echo "kernels: $(clang-19 --version | head -n 1)"
-echo "kernels: $(ld.lld-19 --version | head -n 1)"
+echo "kernels: $("$clang" --version | head -n 1)"
+echo "kernels: $("$lld" --version | head -n 1)"
 
 out=.
 if [ "$mode" = check ]; then
@@ -45,18 +48,20 @@ fi
 # Relative names, no debug information and no compiler's name in the files: the same bytes on every machine.
 flags="-std=c11 -O3 -ffreestanding -nogpulib -fno-ident -Iinclude -Wall -Wextra -Wshadow -Wconversion -Werror"
 
-# PTX 6.3 is the first that knows sm_75; a newer text would ask for a newer driver. Strength reduction keeps one
-# address register for each access of a loop: without it kernels fit in 32 registers, and all threads on the GPU.
+# PTX 6.3 is the first that knows sm_75; a newer text would ask for a newer driver. Loop strength reduction keeps
+# an address register for each access of a loop; without it most kernels fit in 32 registers, so that a GPU's
+# multiprocessor can hold as many threads as it knows.
 build_ptx() {
     # shellcheck disable=SC2086
-    clang-19 --target=nvptx64-nvidia-cuda -march=sm_75 --cuda-feature=+ptx63 $flags -mllvm -disable-lsr -S "$1" -o "$2"
+    "$clang" --target=nvptx64-nvidia-cuda -march=sm_75 --cuda-feature=+ptx63 $flags -mllvm -disable-lsr \
+        -S "$1" -o "$2"
 }
 
-# The path of ld.lld-19 is spelled out: clang would take the first ld.lld it finds, of whatever version.
+# The linker is named: clang would take the first ld.lld it finds, of whatever version.
 build_amd() {
     # shellcheck disable=SC2086
-    clang-19 --target=amdgcn-amd-amdhsa -mcpu="$1" -mcode-object-version=5 $flags -c "$2" -o "$3.o"
-    ld.lld-19 -shared --no-undefined -s "$3.o" -o "$3"
+    "$clang" --target=amdgcn-amd-amdhsa -mcpu="$1" -mcode-object-version=5 $flags -c "$2" -o "$3.o"
+    "$lld" -shared --no-undefined -s "$3.o" -o "$3"
     rm -f "$3.o"
     chmod 644 "$3"
 }
@@ -101,8 +106,9 @@ else
 fi
 
 if [ "$wrong" -gt 0 ]; then
-    echo "kernels: $wrong wrong. After changing a kernel, device_code.h or the flags, run tools/build-kernels.sh and" \
-        "commit what it writes. If nothing of that changed, this clang-19 is another one than the one that wrote them" >&2
+    echo "kernels: $wrong wrong. After a change to a kernel, to device_code.h or to the flags, run" \
+        "tools/build-kernels.sh and commit what it writes. If none of them changed, this compiler or linker is" \
+        "another than the one that wrote the kept files" >&2
     exit 1
 fi
 if [ "$mode" = check ]; then
