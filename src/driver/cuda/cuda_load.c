@@ -75,12 +75,12 @@ static leat_status check_version(struct cuda_driver *cuda, const char *path)
     if (code != LEATI_CUDA_SUCCESS)
         return leati_fail(LEAT_ERROR_NO_DRIVER,
                           "%s: cuDriverGetVersion: CUDA error %u; reinstall the NVIDIA driver", path, code);
+    snprintf(cuda->base.version, sizeof cuda->base.version, "%d.%d", version / 1000, version % 1000 / 10);
     if (version < VERSION_FLOOR)
         return leati_fail(
             LEAT_ERROR_DRIVER_TOO_OLD,
             "leat needs an NVIDIA driver for CUDA %d.%d or newer, found %d.%d (%s); update the driver",
             VERSION_FLOOR / 1000, VERSION_FLOOR % 1000 / 10, version / 1000, version % 1000 / 10, path);
-    snprintf(cuda->base.version, sizeof cuda->base.version, "%d.%d", version / 1000, version % 1000 / 10);
     return LEAT_OK;
 }
 
