@@ -9,7 +9,7 @@ record=${2:-$(find bench/results -name '*h200*.json' | sort | tail -n 1)}
 
 table=$(mktemp)
 trap 'rm -f "$table"' EXIT
-"$leat" bench --from "$record" --markdown >"$table"
+"$leat" bench --from "$record" --headline --markdown >"$table"
 [ -s "$table" ] || { echo "readme-figures: $leat made no table of $record" >&2; exit 1; }
 printf '\nFrom [%s](%s).\n' "$record" "$record" >>"$table"
 awk -v table="$table" '
