@@ -4,8 +4,6 @@
 #include "bench_copy.h"
 #include "bench_verify.h"
 
-#include <math.h>
-
 bool copy_case_init(struct copy_case *c, struct bench *bench, enum copy_direction direction, bool pinned,
                     size_t bytes)
 {
@@ -154,17 +152,14 @@ static void measure_case(struct bench *bench, struct bench_rows *rows, enum copy
     row->verified = verified;
 }
 
-/* The bound of a direction is what the driver's own call reached with pinned memory at the largest size; pinned
- * rows come first and sizes grow, so it is the last pinned row. */
+/* The bound of a direction is what the better side reached with pinned memory at the largest size; pinned rows
+ * come first and sizes grow, so that is the last pinned row. */
 static void set_bounds(struct bench_rows *rows, unsigned begin, unsigned pinned_end)
 {
-    double bound = NAN;
     unsigned i;
 
-    if (pinned_end > begin && rows->rows[pinned_end - 1].with_driver)
-        bound = bench_figure(&rows->rows[pinned_end - 1], rows->rows[pinned_end - 1].result.driver.median);
-    for (i = begin; i < rows->count; i++)
-        rows->rows[i].bound = bound;
+    for (i = begin; i < rows->count && pinned_end > begin; i++)
+        rows->rows[i].bound = bench_best_rate(&rows->rows[pinned_end - 1]);
 }
 
 static void measure_direction(struct bench *bench, struct bench_rows *rows, enum copy_direction direction)
@@ -174,7 +169,7 @@ static void measure_direction(struct bench *bench, struct bench_rows *rows, enum
     const size_t *sizes = bench->options->quick ? quick : full;
     size_t count = bench->options->quick ? sizeof quick / sizeof quick[0] : sizeof full / sizeof full[0];
     unsigned begin = rows->count;
-    unsigned pinned_end = begin;
+    unsigned pinned_end;
     size_t i;
 
     for (i = 0; i < count && sizes[i] <= bench->largest; i++)

@@ -4,7 +4,6 @@
 #include "bench_measure.h"
 #include "bench_verify.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -69,14 +68,13 @@ static void measure_case(struct device_case *c, struct bench_rows *rows, const c
     row->verified = verified;
 }
 
-/* All sizes of one pair of buffers. The bound is the driver's own copy at the largest size. */
+/* All sizes of one pair of buffers. The bound is what the better side reached at the largest size. */
 static void measure_sizes(struct bench *bench, struct bench_rows *rows, const char *name, void *dst, void *src,
                           double counted, void *back)
 {
     static const size_t sizes[] = {64 * KIB, MIB, 16 * MIB, 64 * MIB, 256 * MIB, GIB};
     struct device_case c = {bench, dst, src, 0};
     unsigned begin = rows->count;
-    const struct bench_row *last;
     unsigned i;
 
     for (i = 0; i < sizeof sizes / sizeof sizes[0] && sizes[i] <= bench->largest; i++) {
@@ -85,11 +83,8 @@ static void measure_sizes(struct bench *bench, struct bench_rows *rows, const ch
         c.bytes = sizes[i];
         measure_case(&c, rows, name, counted, back);
     }
-    if (rows->count == begin)
-        return;
-    last = &rows->rows[rows->count - 1];
     for (i = begin; i < rows->count; i++)
-        rows->rows[i].bound = last->with_driver ? bench_figure(last, last->result.driver.median) : NAN;
+        rows->rows[i].bound = bench_best_rate(&rows->rows[rows->count - 1]);
 }
 
 /* Opens another device of the same driver, or returns NULL when there is none. */

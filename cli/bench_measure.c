@@ -9,7 +9,10 @@
 #include <string.h>
 #include <time.h>
 
-enum { SAMPLES_MAX = 1001, SAMPLES_MIN = 3 };
+enum { SAMPLES_MAX = 1000, SAMPLES_MIN = 3 };
+
+/* Samples longer than this are not troubled by caches, and dear to repeat. */
+static const double SLOW_SECONDS = 0.05;
 
 double bench_now(void)
 {
@@ -50,53 +53,86 @@ static bool take_sample(struct bench *bench, bench_sample sample, void *state, e
     return bench_check_peer(bench, "leaving the device", bench->peer->leave(bench->peer)) && fine;
 }
 
-/* One sample of each side; every other time the driver goes first. */
-static bool take_turn(struct bench *bench, bench_sample sample, void *state, bool with_driver, unsigned turn,
-                      double *leat, double *driver)
+/* The samples of one side. */
+struct series {
+    double times[SAMPLES_MAX];
+    unsigned count;
+};
+
+static unsigned samples_wanted(const struct bench *bench)
 {
-    if (!with_driver)
-        return take_sample(bench, sample, state, BENCH_LEAT, leat);
-    if (turn % 2)
-        return take_sample(bench, sample, state, BENCH_DRIVER, driver) &&
-               take_sample(bench, sample, state, BENCH_LEAT, leat);
-    return take_sample(bench, sample, state, BENCH_LEAT, leat) &&
-           take_sample(bench, sample, state, BENCH_DRIVER, driver);
+    return bench->options->repeat ? bench->options->repeat : SAMPLES_MAX;
+}
+
+/*
+ * One side's turn: two samples that count. Before them one that does not, so that what the other side left in the
+ * caches does not decide the figure; slow things are not helped by that, and do without.
+ */
+static bool take_turn(struct bench *bench, bench_sample sample, void *state, enum bench_side side, bool slow,
+                      struct series *series)
+{
+    double ignored;
+    unsigned i;
+
+    if (!slow && !take_sample(bench, sample, state, side, &ignored))
+        return false;
+    for (i = 0; i < (slow ? 1 : 2) && series->count < samples_wanted(bench); i++)
+        if (!take_sample(bench, sample, state, side, &series->times[series->count++]))
+            return false;
+    return true;
 }
 
 static bool enough(const struct bench *bench, unsigned count, double begin)
 {
     double budget = bench->options->quick ? 0.25 : 0.6;
 
-    if (bench->options->repeat)
-        return count >= bench->options->repeat || count >= SAMPLES_MAX;
-    return count >= SAMPLES_MAX || (count >= SAMPLES_MIN && bench_now() - begin >= budget);
+    if (count >= samples_wanted(bench))
+        return true;
+    return !bench->options->repeat && count >= SAMPLES_MIN && bench_now() - begin >= budget;
 }
 
 bool bench_measure(struct bench *bench, bench_sample sample, void *state, bool with_driver,
                    struct bench_result *result)
 {
-    static double leat[SAMPLES_MAX], driver[SAMPLES_MAX];
-    unsigned count = 0;
-    double begin;
+    static struct series series[2]; /* indexed by side; too large for the stack */
+    unsigned turn = 0;
+    double begin, first, second = 0;
+    bool slow;
 
-    if (!take_turn(bench, sample, state, with_driver, 0, &leat[0], &driver[0]))
+    series[BENCH_LEAT].count = series[BENCH_DRIVER].count = 0;
+    if (!take_sample(bench, sample, state, BENCH_LEAT, &first) ||
+        (with_driver && !take_sample(bench, sample, state, BENCH_DRIVER, &second)))
         return false;
+    slow = first > SLOW_SECONDS || second > SLOW_SECONDS;
     begin = bench_now();
-    while (!enough(bench, count, begin)) {
-        if (!take_turn(bench, sample, state, with_driver, count, &leat[count], &driver[count]))
+    while (!enough(bench, series[BENCH_LEAT].count, begin)) {
+        /* Every other time the driver goes first. */
+        enum bench_side side = turn++ % 2 ? BENCH_DRIVER : BENCH_LEAT;
+        enum bench_side other = side == BENCH_LEAT ? BENCH_DRIVER : BENCH_LEAT;
+
+        if (((with_driver || side == BENCH_LEAT) && !take_turn(bench, sample, state, side, slow, &series[side])) ||
+            ((with_driver || other == BENCH_LEAT) &&
+             !take_turn(bench, sample, state, other, slow, &series[other])))
             return false;
-        count++;
     }
-    result->leat = summarise(leat, count);
+    result->repeats = series[BENCH_LEAT].count;
+    result->leat = summarise(series[BENCH_LEAT].times, result->repeats);
     if (with_driver)
-        result->driver = summarise(driver, count);
-    result->repeats = count;
+        result->driver = summarise(series[BENCH_DRIVER].times, result->repeats);
     return true;
 }
 
 double bench_figure(const struct bench_row *row, double seconds)
 {
     return row->unit == BENCH_US ? seconds * 1e6 : row->moved_bytes / seconds * 1e-9;
+}
+
+double bench_best_rate(const struct bench_row *row)
+{
+    double leat = bench_figure(row, row->result.leat.median);
+    double driver = row->with_driver ? bench_figure(row, row->result.driver.median) : leat;
+
+    return leat > driver ? leat : driver;
 }
 
 struct bench_row *bench_row_add(struct bench_rows *rows, const char *group, const char *name, uint64_t bytes,

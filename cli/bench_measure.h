@@ -52,6 +52,9 @@ struct bench_row {
 /* The figure of a row for a time in seconds: a rate or microseconds. */
 double bench_figure(const struct bench_row *row, double seconds);
 
+/* The better one of leat's and the driver's medians: as a bound for other rows. */
+double bench_best_rate(const struct bench_row *row);
+
 /* A group's rows, kept until bounds are known, then given to the record. */
 struct bench_rows {
     struct bench_row rows[64];

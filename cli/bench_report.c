@@ -168,7 +168,7 @@ static bool print_rows(const json_t *rows, const struct report_column *columns, 
         used[count] = &columns[i];
         headings[count].name = names[count];
         headings[count].right = columns[i].cell != CELL_TEXT;
-        headings[count].wrap = false;
+        headings[count].wrap = 0;
         count++;
     }
     table = table_create(headings, count);
@@ -263,16 +263,17 @@ void report_print_head(const json_t *record, enum table_style style)
     const json_t *driver = json_object_get(record, "driver");
     const json_t *host = json_object_get(record, "host");
     const char *peer = row_text(driver, "compared_with");
+    const char *end = style == TABLE_MARKDOWN ? "  \n" : "\n"; /* two blanks keep the line break */
+    char memory[TEXT_MAX];
 
-    printf("leat %s on %s (%s, driver %s %s), %s, %d logical processors, %s; %s.\n", row_text(record, "version"),
-           row_text(device, "name"), row_text(device, "model"), row_text(driver, "name"),
-           row_text(driver, "version"), row_text(host, "cpu"),
-           (int)json_integer_value(json_object_get(host, "cores")), row_text(host, "kernel"),
-           row_text(record, "date"));
-    if (style == TABLE_MARKDOWN)
-        putchar('\n');
-    printf("Medians. GB/s is 10^9 bytes a second. Driver: %s, in the same run.\n\n",
-           peer[0] ? peer : "not measured");
+    text_bytes(memory, (uint64_t)json_integer_value(json_object_get(host, "memory_bytes")));
+    printf("Device: %s, %s, driver %s %s%s", row_text(device, "name"), row_text(device, "model"),
+           row_text(driver, "name"), row_text(driver, "version"), end);
+    printf("Host: %s, %d logical processors, %s, %s%s", row_text(host, "cpu"),
+           (int)json_integer_value(json_object_get(host, "cores")), memory, row_text(host, "kernel"), end);
+    printf("Run: leat %s, %s, %s%s", row_text(record, "version"), row_text(record, "date"),
+           row_text(record, "command"), end);
+    printf("Figures: medians; GB/s is 10^9 bytes a second%s%s\n\n", peer[0] ? "; driver: " : "", peer);
 }
 
 void report_print_notes(const json_t *record, enum table_style style)

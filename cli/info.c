@@ -58,7 +58,6 @@ static bool add_abilities(struct table *table, const leat_device_info *info)
                            "yes",
                            yes_no(info->managed_memory),
                            yes_no(info->virtual_memory),
-                           yes_no(info->unified_addressing),
                            engines,
                            threads,
                            shared,
@@ -93,10 +92,9 @@ static int walk_devices(struct table *table, bool (*add)(struct table *, const l
 
 static bool print_devices(void)
 {
-    static const struct table_column columns[] = {{"DEVICE", false, false},       {"MODEL", false, false},
-                                                  {"ARCHITECTURE", false, false}, {"MEMORY", true, false},
-                                                  {"UNITS", true, false},         {"LINK", false, false},
-                                                  {"NUMA NODE", true, false},     {"STRICT", false, false}};
+    static const struct table_column columns[] = {{"DEVICE", false, 0}, {"MODEL", false, 0}, {"ARCH", false, 0},
+                                                  {"MEMORY", true, 0},  {"UNITS", true, 0},  {"LINK", false, 0},
+                                                  {"NUMA", true, 0},    {"STRICT", false, 0}};
     struct table *table = table_create(columns, sizeof columns / sizeof columns[0]);
     bool fine = false;
     int count;
@@ -116,15 +114,10 @@ static bool print_devices(void)
 
 static bool print_abilities(void)
 {
-    static const struct table_column columns[] = {{"DEVICE", false, false},
-                                                  {"PINNED", false, false},
-                                                  {"MANAGED", false, false},
-                                                  {"VIRTUAL MEMORY", false, false},
-                                                  {"ONE ADDRESS SPACE", false, false},
-                                                  {"COPY ENGINES", true, false},
-                                                  {"BLOCK THREADS", true, false},
-                                                  {"BLOCK SHARED", true, false},
-                                                  {"PCI ADDRESS", false, false}};
+    static const struct table_column columns[] = {{"DEVICE", false, 0},      {"PINNED", false, 0},
+                                                  {"MANAGED", false, 0},     {"VIRTUAL", false, 0},
+                                                  {"COPY ENGINES", true, 0}, {"BLOCK THREADS", true, 0},
+                                                  {"BLOCK SHARED", true, 0}, {"PCI ADDRESS", false, 0}};
     struct table *table = table_create(columns, sizeof columns / sizeof columns[0]);
     bool fine = false;
     int count;
@@ -142,11 +135,11 @@ static bool print_abilities(void)
 
 static bool print_drivers(void)
 {
-    static const struct table_column columns[] = {{"DRIVER", false, false},
-                                                  {"STATE", false, false},
-                                                  {"DEVICES", true, false},
-                                                  {"VERSION", false, false},
-                                                  {"LOADED FROM, OR WHY NOT", false, true}};
+    static const struct table_column columns[] = {{"DRIVER", false, 0},
+                                                  {"STATE", false, 0},
+                                                  {"DEVICES", true, 0},
+                                                  {"VERSION", false, 0},
+                                                  {"LOADED FROM, OR WHY NOT", false, TABLE_WRAP_REST}};
     struct table *table = table_create(columns, sizeof columns / sizeof columns[0]);
     leat_driver_info info;
     bool fine = table != NULL;
@@ -170,10 +163,10 @@ static bool print_drivers(void)
 
 static bool print_options(void)
 {
-    static const struct table_column columns[] = {{"VARIABLE", false, false},
-                                                  {"VALUE", false, false},
-                                                  {"DEFAULT", false, true},
-                                                  {"WHAT IT DOES", false, true}};
+    static const struct table_column columns[] = {{"VARIABLE", false, 0},
+                                                  {"VALUE", false, 0},
+                                                  {"DEFAULT", false, 22},
+                                                  {"WHAT IT DOES", false, TABLE_WRAP_REST}};
     struct table *table = table_create(columns, sizeof columns / sizeof columns[0]);
     leat_option_info info;
     bool fine = table != NULL;

@@ -12,8 +12,11 @@ struct table;
 struct table_column {
     const char *name;
     bool right; /* for numbers */
-    bool wrap;  /* long text: goes on in a second line where a terminal is too narrow */
+    int wrap;   /* on a terminal, lines of at most so many characters; 0: never broken */
 };
+
+/* For one column: as many characters as the terminal has left. */
+#define TABLE_WRAP_REST (-1)
 
 enum table_style { TABLE_PLAIN, TABLE_MARKDOWN };
 
