@@ -11,7 +11,10 @@
  *     void *args[] = {&c, &a, &b, &n};
  *     leat_launch(stream, kernel, leat_dim(blocks, 1, 1), leat_dim(256, 1, 1), 0, args, 4);
  *
- * Call order. A kernel lives as long as its module; unload a module only when its launches are done.
+ * Call order. A kernel lives as long as its module; unload a module only when its launches are done. Load modules and get
+ * kernels before the work that matters: a driver may wait for all work of the device when it loads code (CUDA's lazy
+ * loading, "Lazy Loading" in the CUDA C++ programming guide), and leat loads a kernel when it is got, not when it is
+ * first launched.
  *
  * Threads. Any thread may call anything here.
  */

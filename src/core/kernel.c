@@ -137,36 +137,6 @@ leat_status leat_module_load_file(leat_device *device, const char *path, leat_mo
     return status == LEAT_OK ? status : leati_fail_in(status, "leat_module_load_file of %s on %s", path, device->name);
 }
 
-leat_status leat_module_builtin(leat_device *device, leat_module **module)
-{
-    struct leati_driver *driver;
-    leat_status status = LEAT_OK;
-    void *native;
-
-    LEATI_TRY(leati_check_permitted("leat_module_builtin"));
-    LEATI_TRY(leati_check_device("leat_module_builtin", device));
-    LEATI_TRY(leati_check_not_null("leat_module_builtin", "module", module));
-    driver = device->driver;
-    pthread_mutex_lock(&device->module_lock);
-    if (!device->builtin) {
-        leat_module *made = new_module(device, NULL);
-
-        status = made ? driver->ops->module_builtin(driver, device->native, &native) : LEAT_ERROR_HOST_MEMORY;
-        if (status == LEAT_OK) {
-            made->native = native;
-            leati_link_add(&device->modules, &made->link);
-            leati_handle_publish(made);
-            device->builtin = made;
-        } else if (made) {
-            leati_handle_free(&leati_module_handles, made);
-        }
-    }
-    if (status == LEAT_OK)
-        *module = device->builtin;
-    pthread_mutex_unlock(&device->module_lock);
-    return status == LEAT_OK ? status : leati_fail_in(status, "leat_module_builtin on %s", device->name);
-}
-
 /* Ends a module that is retired and unlinked already. */
 static leat_status end_module(leat_module *module)
 {
@@ -258,6 +228,56 @@ static leat_status make_kernel(leat_module *module, const char *name, leat_kerne
     leati_handle_publish(made);
     *kernel = made;
     return LEAT_OK;
+}
+
+/*
+ * Loads the built-in module; under the device's module_lock. The kernels that leat_fill_pattern() uses come along, since a
+ * driver may wait for all work of the device when it loads one (CUDA's lazy loading does), and a fill must not.
+ */
+static leat_status load_builtin(leat_device *device)
+{
+    struct leati_driver *driver = device->driver;
+    leat_module *made = new_module(device, NULL);
+    leat_kernel *kernel;
+    leat_status status;
+
+    if (!made)
+        return LEAT_ERROR_HOST_MEMORY;
+    status = driver->ops->module_builtin(driver, device->native, &made->native);
+    if (status != LEAT_OK) {
+        leati_handle_free(&leati_module_handles, made);
+        return status;
+    }
+    status = make_kernel(made, "leat_fill_u64", &kernel);
+    if (status == LEAT_OK)
+        status = make_kernel(made, "leat_fill_u128", &kernel);
+    if (status != LEAT_OK) {
+        struct leati_sentence sentence;
+
+        leati_error_keep(&sentence);
+        (void)end_module(made);
+        return leati_error_restore(status, &sentence);
+    }
+    leati_link_add(&device->modules, &made->link);
+    leati_handle_publish(made);
+    device->builtin = made;
+    return LEAT_OK;
+}
+
+leat_status leat_module_builtin(leat_device *device, leat_module **module)
+{
+    leat_status status = LEAT_OK;
+
+    LEATI_TRY(leati_check_permitted("leat_module_builtin"));
+    LEATI_TRY(leati_check_device("leat_module_builtin", device));
+    LEATI_TRY(leati_check_not_null("leat_module_builtin", "module", module));
+    pthread_mutex_lock(&device->module_lock);
+    if (!device->builtin)
+        status = load_builtin(device);
+    if (status == LEAT_OK)
+        *module = device->builtin;
+    pthread_mutex_unlock(&device->module_lock);
+    return status == LEAT_OK ? status : leati_fail_in(status, "leat_module_builtin on %s", device->name);
 }
 
 leat_status leat_kernel_get(leat_module *module, const char *name, leat_kernel **kernel)
