@@ -63,7 +63,8 @@ LEAT_API leat_status leat_module_load_file(leat_device *device, const char *path
  * one-dimensional blocks, any grid, and loop over what the grid does not cover; counts are elements.
  *
  *   leat_fill_u8, _u16, _u32, _u64   (T *dst, uint64_t count, T value)
- *   leat_fill_u128                   (void *dst, uint64_t count, uint64_t low, uint64_t high)
+ *   leat_fill_u128                   (void *dst, uint64_t count, uint64_t low, uint64_t high); dst is aligned to 8 at
+ *                                    least, and to 16 for full speed
  *   leat_add_f32, leat_add_u32       (T *data, uint64_t count, T value): adds value to every element
  *   leat_vector_add_f32, _u32        (T *sum, const T *a, const T *b, uint64_t count)
  *   leat_square_u32                  (uint32_t *data, uint64_t count): replaces every element by its square

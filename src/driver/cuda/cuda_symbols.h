@@ -82,6 +82,7 @@
     X(module_function, cuModuleGetFunction, REQUIRED, (cu_function *, cu_module, const char *))                   \
     X(function_attribute, cuFuncGetAttribute, REQUIRED, (int *, cu_function_attribute, cu_function))              \
     X(function_set_attribute, cuFuncSetAttribute, REQUIRED, (cu_function, cu_function_attribute, int))            \
+    X(function_load, cuFuncLoad, OPTIONAL, (cu_function))                                                         \
     X(function_parameter, cuFuncGetParamInfo, OPTIONAL, (cu_function, size_t, size_t *, size_t *))                \
     X(launch, cuLaunchKernel, REQUIRED,                                                                           \
       (cu_function, unsigned int, unsigned int, unsigned int, unsigned int, unsigned int, unsigned int,           \
