@@ -9,7 +9,9 @@ log=$build/tests/run.log
 
 for program in "$@"; do
     name=${program##*/}
-    LEAT_TEST_DEVICE=$device LEAT_DEVICE=$device timeout -k 5 "${TEST_TIMEOUT:-300}" "$program" >"$log" 2>&1
+    # In its own folder: an example looks for its kernel where it is started.
+    (cd "${program%/*}" && LEAT_TEST_DEVICE=$device LEAT_DEVICE=$device timeout -k 5 "${TEST_TIMEOUT:-300}" "./$name") \
+        >"$log" 2>&1
     code=$?
     # A test that cmocka skipped inside a program, with its reason in the line above.
     inside=$(grep -c '^ *skipped: ' "$log")
