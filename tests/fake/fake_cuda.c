@@ -247,6 +247,26 @@ cu_result cuDevicePrimaryCtxRetain(cu_context *context, cu_device device)
     return LEATI_CUDA_SUCCESS;
 }
 
+/* Frees what is left of a context's memory, as the end of a primary context does. Called with the lock held. */
+static void free_memories(const struct CUctx_st *context)
+{
+    struct memory **link = &memories;
+
+    while (*link) {
+        struct memory *memory = *link;
+
+        if (memory->context != context) {
+            link = &memory->next;
+            continue;
+        }
+        *link = memory->next;
+        live--;
+        if (memory->place != REGISTERED)
+            free(memory->start);
+        free(memory);
+    }
+}
+
 /* Like all calls that end something, it has done so when it reports an earlier failure. */
 cu_result cuDevicePrimaryCtxRelease_v2(cu_device device)
 {
@@ -257,21 +277,23 @@ cu_result cuDevicePrimaryCtxRelease_v2(cu_device device)
     if (known) {
         retained[device]--;
         live--;
+        if (!retained[device])
+            free_memories(&primary[device]);
     }
     pthread_mutex_unlock(&lock);
     return known ? enter() : LEATI_CUDA_ERROR_INVALID_CONTEXT;
 }
 
+/* This and the next do not count as calls that may be told to fail: they only fail when the driver or the context
+ * is gone, and all that was in it. */
 cu_result cuCtxGetCurrent(cu_context *context)
 {
-    TRY(enter());
     *context = current();
     return LEATI_CUDA_SUCCESS;
 }
 
 cu_result cuCtxPushCurrent_v2(cu_context context)
 {
-    TRY(enter());
     if (!context || depth == STACK_MOST)
         return LEATI_CUDA_ERROR_INVALID_CONTEXT;
     stack[depth++] = context;
@@ -799,6 +821,7 @@ cu_result cuLaunchKernel(cu_function function, unsigned int grid_x, unsigned int
 
 EXPORT unsigned fake_cuda_live(void);
 EXPORT void fake_cuda_fail(unsigned n, unsigned code);
+EXPORT unsigned fake_cuda_calls(void);
 EXPORT unsigned fake_cuda_depth(void);
 EXPORT void *fake_cuda_context(int device);
 
@@ -821,6 +844,17 @@ void fake_cuda_fail(unsigned n, unsigned code)
     fail_at = n;
     fail_with = code;
     pthread_mutex_unlock(&lock);
+}
+
+/* Calls since then that could have been told to fail. */
+unsigned fake_cuda_calls(void)
+{
+    unsigned number;
+
+    pthread_mutex_lock(&lock);
+    number = calls;
+    pthread_mutex_unlock(&lock);
+    return number;
 }
 
 /* Contexts on this thread's stack: leat must leave it as it was. */
