@@ -271,13 +271,16 @@ static leat_status check_mapped(const char *name, const void *ptr, size_t bytes,
 leat_status leati_pointers_find_range(struct leati_driver *driver, const char *name, const void *ptr, size_t bytes,
                                       bool write, struct leati_target *target)
 {
+    leat_status status;
     size_t left;
 
     if (!ptr)
         return leati_fail(LEAT_ERROR_POINTER, "%s is NULL", name);
     if ((uintptr_t)ptr + (bytes - 1) < (uintptr_t)ptr)
         return leati_fail(LEAT_ERROR_RANGE, "%s: %p + %zu goes past the end of the address space", name, ptr, bytes);
-    LEATI_TRY(leati_pointers_find(driver, ptr, target));
+    status = leati_pointers_find(driver, ptr, target);
+    if (status != LEAT_OK)
+        return leati_fail_in(status, "%s", name);
     if (target->end.kind == LEAT_KIND_PAGEABLE)
         return check_mapped(name, ptr, bytes, write);
     left = target->bytes - ((uintptr_t)ptr - target->base);

@@ -5,6 +5,7 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,6 +53,29 @@ static leat_status image_file(const char *image, size_t bytes, int *fd)
     return LEAT_OK;
 }
 
+/* Is everything there that the headers speak of? The loader maps a file without asking, and a part that is cut off
+ * would end the program with SIGBUS. */
+static bool is_whole(const unsigned char *image, size_t bytes)
+{
+    ElfW(Ehdr) header;
+
+    if (bytes < sizeof header)
+        return false;
+    memcpy(&header, image, sizeof header);
+    if (header.e_phentsize != sizeof(ElfW(Phdr)) || header.e_phoff > bytes ||
+        (bytes - header.e_phoff) / sizeof(ElfW(Phdr)) < header.e_phnum || header.e_shoff > bytes ||
+        bytes - header.e_shoff < (size_t)header.e_shnum * header.e_shentsize)
+        return false;
+    for (unsigned i = 0; i < header.e_phnum; i++) {
+        ElfW(Phdr) part;
+
+        memcpy(&part, image + header.e_phoff + i * sizeof part, sizeof part);
+        if (part.p_offset > bytes || part.p_filesz > bytes - part.p_offset)
+            return false;
+    }
+    return true;
+}
+
 leat_status cpu_module_load(struct leati_driver *driver, void *device, const void *image, size_t bytes, void **out)
 {
     struct cpu_module *module = NULL;
@@ -63,6 +87,9 @@ leat_status cpu_module_load(struct leati_driver *driver, void *device, const voi
         return leati_fail(LEAT_ERROR_IMAGE,
                           "not a shared object; the CPU device takes what 'cc -O3 -fPIC -shared' makes of a file with "
                           "leat/device_code.h");
+    if (!is_whole(image, bytes))
+        return leati_fail(LEAT_ERROR_IMAGE, "a shared object of which only %zu bytes are there: build or copy it again",
+                          bytes);
     LEATI_TRY(new_module(&module));
     status = image_file(image, bytes, &module->fd);
     if (status != LEAT_OK) {

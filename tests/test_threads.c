@@ -1,0 +1,234 @@
+/* test_threads.c - many threads at once on one device: memory, streams, copies, events, kernels, look-ups. Most of
+ * its use is under the thread sanitizer. */
+#include "harness.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { THREADS = 8, ROUNDS = 20, BYTES = 20000 };
+
+struct job {
+    struct test_state *t;
+    int number;
+    leat_event *event; /* shared */
+    char failure[512]; /* "" when all went well */
+};
+
+/* Threads cannot end a test, so they note the first failure and stop. */
+#define STEP(job, call)                                                                                           \
+    do {                                                                                                          \
+        if ((call) != LEAT_OK) {                                                                                  \
+            snprintf((job)->failure, sizeof(job)->failure, "%s: %s", #call, leat_last_error());                   \
+            return NULL;                                                                                          \
+        }                                                                                                         \
+    } while (0)
+
+static void run(struct test_state *t, void *(*const functions[])(void *), int count)
+{
+    pthread_t threads[THREADS];
+    struct job jobs[THREADS];
+    leat_event *event;
+
+    OK(leat_event_create(t->device, &event));
+    memset(jobs, 0, sizeof jobs);
+    for (int i = 0; i < THREADS; i++) {
+        jobs[i].t = t;
+        jobs[i].number = i;
+        jobs[i].event = event;
+        assert_int_equal(pthread_create(&threads[i], NULL, functions[i % count], &jobs[i]), 0);
+    }
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    for (int i = 0; i < THREADS; i++)
+        if (jobs[i].failure[0])
+            fail_msg("thread %d: %s", i, jobs[i].failure);
+    OK(leat_event_destroy(event));
+}
+
+static void *own_stream(void *argument)
+{
+    struct job *job = argument;
+    unsigned char *in = malloc(BYTES), *out = malloc(BYTES);
+    leat_device *device = job->t->device;
+
+    for (int round = 0; in && out && round < ROUNDS; round++) {
+        leat_stream *stream;
+        leat_event *event;
+        leat_pointer_info info;
+        void *memory, *pinned;
+
+        STEP(job, leat_stream_create(device, &stream));
+        STEP(job, leat_event_create(device, &event));
+        STEP(job, leat_alloc(stream, BYTES, &memory));
+        STEP(job, leat_memory_alloc(device, LEAT_KIND_PINNED, BYTES, &pinned));
+        test_pattern(in, BYTES, (uint64_t)(job->number * ROUNDS + round));
+        memcpy(pinned, in, BYTES);
+        STEP(job, leat_copy(stream, memory, pinned, BYTES));
+        STEP(job, leat_event_record(event, stream));
+        STEP(job, leat_pointer_query(memory, &info));
+        STEP(job, leat_event_synchronize(event));
+        STEP(job, leat_copy(stream, out, memory, BYTES));
+        if (memcmp(in, out, BYTES))
+            snprintf(job->failure, sizeof job->failure, "round %d: the bytes differ", round);
+        STEP(job, leat_free(stream, memory));
+        STEP(job, leat_event_destroy(event));
+        STEP(job, leat_stream_synchronize(stream));
+        STEP(job, leat_stream_destroy(stream));
+        STEP(job, leat_memory_free(pinned));
+    }
+    free(in);
+    free(out);
+    return NULL;
+}
+
+static void every_thread_its_own_stream(void **state)
+{
+    void *(*const functions[])(void *) = {own_stream};
+
+    run(*state, functions, 1);
+}
+
+static void count_up(void *argument)
+{
+    ++*(int *)argument; /* no atomic: host functions of one stream do not run beside each other */
+}
+
+static int counted;
+
+static void *one_stream(void *argument)
+{
+    struct job *job = argument;
+    struct test_state *t = job->t;
+
+    for (int round = 0; round < ROUNDS; round++) {
+        STEP(job, leat_launch_host(t->stream, count_up, &counted));
+        STEP(job, leat_event_record(job->event, t->stream));
+        STEP(job, leat_stream_wait(t->second, job->event));
+        if (round % 8 == 0)
+            STEP(job, leat_stream_synchronize(t->stream));
+        if (leat_event_query(job->event) < 0)
+            STEP(job, leat_event_query(job->event));
+    }
+    return NULL;
+}
+
+static void all_threads_one_stream(void **state)
+{
+    void *(*const functions[])(void *) = {one_stream};
+    struct test_state *t = *state;
+
+    counted = 0;
+    run(t, functions, 1);
+    OK(leat_stream_synchronize(t->stream));
+    assert_int_equal(counted, THREADS * ROUNDS);
+}
+
+static void *open_and_close(void *argument)
+{
+    struct job *job = argument;
+
+    for (int round = 0; round < ROUNDS; round++) {
+        leat_device *device;
+        leat_device_info info;
+
+        STEP(job, leat_device_open(test_device_name(), &device));
+        STEP(job, leat_device_query(device, &info));
+        STEP(job, leat_device_synchronize(device));
+        STEP(job, leat_device_close(device));
+    }
+    return NULL;
+}
+
+static void *kernels(void *argument)
+{
+    struct job *job = argument;
+    leat_device *device = job->t->device;
+    unsigned char *out = malloc(BYTES);
+
+    for (int round = 0; out && round < ROUNDS; round++) {
+        leat_module *module;
+        leat_kernel *kernel;
+        leat_stream *stream;
+        uint64_t count = BYTES / 8, seed = (uint64_t)(job->number + round);
+        void *memory, *args[] = {&memory, &count, &seed};
+
+        STEP(job, leat_stream_create(device, &stream));
+        STEP(job, leat_alloc(stream, BYTES, &memory));
+        STEP(job, leat_module_builtin(device, &module));
+        STEP(job, leat_kernel_get(module, "leat_pattern_u64", &kernel));
+        STEP(job, leat_launch(stream, kernel, leat_dim(8, 1, 1), leat_dim(64, 1, 1), 0, args, 3));
+        STEP(job, leat_copy(stream, out, memory, BYTES));
+        for (uint64_t i = 0; i < count; i++)
+            if (((uint64_t *)(void *)out)[i] != leat_pattern_value(i, seed))
+                snprintf(job->failure, sizeof job->failure, "round %d: word %d is wrong", round, (int)i);
+        STEP(job, leat_free(stream, memory));
+        STEP(job, leat_stream_destroy(stream));
+    }
+    free(out);
+    return NULL;
+}
+
+static void *registrations(void *argument)
+{
+    struct job *job = argument;
+    unsigned char *own = malloc(BYTES);
+
+    for (int round = 0; own && round < ROUNDS; round++) {
+        leat_pointer_info info;
+
+        STEP(job, leat_register(job->t->device, own, BYTES));
+        STEP(job, leat_pointer_query(own + round, &info));
+        if (info.kind != LEAT_KIND_PINNED)
+            snprintf(job->failure, sizeof job->failure, "registered memory is %s", leat_kind_name(info.kind));
+        STEP(job, leat_unregister(own));
+    }
+    free(own);
+    return NULL;
+}
+
+static void all_things_at_once(void **state)
+{
+    void *(*const functions[])(void *) = {own_stream, one_stream, open_and_close, kernels, registrations};
+    struct test_state *t = *state;
+
+    counted = 0;
+    run(t, functions, 5);
+    OK(leat_stream_synchronize(t->stream));
+    OK(leat_stream_synchronize(t->second));
+}
+
+static void *fail_in_its_own_way(void *argument)
+{
+    struct job *job = argument;
+    char name[16], wanted[32];
+
+    snprintf(name, sizeof name, "cpu:%d", 1000 + job->number);
+    snprintf(wanted, sizeof wanted, "'%s'", name);
+    for (int round = 0; round < ROUNDS * 10; round++) {
+        leat_device *device;
+
+        if (leat_device_open(name, &device) != LEAT_ERROR_NO_DEVICE || !strstr(leat_last_error(), wanted)) {
+            snprintf(job->failure, sizeof job->failure, "%.400s does not have %s", leat_last_error(), wanted);
+            return NULL;
+        }
+    }
+    return NULL;
+}
+
+static void every_thread_its_own_sentence(void **state)
+{
+    void *(*const functions[])(void *) = {fail_in_its_own_way};
+
+    run(*state, functions, 1);
+}
+
+static const struct CMUnitTest tests[] = {
+    STATE_TEST(every_thread_its_own_stream),
+    STATE_TEST(all_threads_one_stream),
+    STATE_TEST(all_things_at_once),
+    STATE_TEST(every_thread_its_own_sentence),
+};
+
+TEST_MAIN(tests)
