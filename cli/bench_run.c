@@ -59,12 +59,14 @@ void bench_note(struct bench *bench, const char *format, ...)
 
 void bench_case_failed(struct bench *bench, const char *group, const char *name, uint64_t bytes)
 {
-    char size[TEXT_MAX];
+    const char *comma = bytes ? ", " : "";
+    char size[TEXT_MAX] = "";
 
+    if (bytes)
+        text_bytes(size, bytes);
     bench_progress(bench, NULL, NULL, 0);
-    cli_complain("bench: %s, %s, %s: %s", group, name, text_bytes(size, bytes), bench->error);
-    bench_note(bench, "%s, %s, %s: did not run to its end: %s", group, name, text_bytes(size, bytes),
-               bench->error);
+    cli_complain("bench: %s, %s%s%s: %s", group, name, comma, size, bench->error);
+    bench_note(bench, "%s, %s%s%s: did not run to its end: %s", group, name, comma, size, bench->error);
     bench->failed = true;
     bench->error[0] = '\0';
 
