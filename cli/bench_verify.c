@@ -7,6 +7,8 @@
 #include <stdatomic.h>
 #include <string.h>
 
+enum { PROBES = 1024 };
+
 /* What one walk over host memory needs. Each thread takes a run of elements. */
 struct walk {
     void *ptr;
@@ -158,18 +160,26 @@ static bool tail_holds(struct bench *bench, void *ptr, size_t bytes, uint64_t se
     return true;
 }
 
+/*
+ * The kernel counts wrong words. To know that it looked at all, it also compares the first words with a pattern
+ * that they do not have: exactly these must be counted.
+ */
 bool bench_device_holds(struct bench *bench, void *ptr, size_t bytes, uint64_t seed, bool *holds)
 {
     leat_stream *stream = bench->streams[0];
     uint64_t count = bytes / 8;
+    uint64_t probes = count < PROBES ? count : PROBES;
+    uint64_t other_seed = ~seed;
     void *args[] = {&ptr, &count, &seed, &bench->wrong_device};
+    void *probe_args[] = {&ptr, &probes, &other_seed, &bench->wrong_device};
 
     *bench->wrong_host = UINT64_MAX;
     if (!bench_check(bench, leat_fill(stream, bench->wrong_device, 0, sizeof(uint64_t))) ||
         (count && !bench_launch(bench, 0, bench->verify, count, args, 4)) ||
+        (count && !bench_launch(bench, 0, bench->verify, probes, probe_args, 4)) ||
         !bench_check(bench, leat_copy(stream, bench->wrong_host, bench->wrong_device, sizeof(uint64_t))) ||
         !bench_check(bench, leat_stream_synchronize(stream)))
         return false;
-    *holds = *bench->wrong_host == 0;
+    *holds = *bench->wrong_host == probes;
     return *holds && bytes % 8 ? tail_holds(bench, ptr, bytes, seed, holds) : true;
 }
