@@ -26,7 +26,8 @@ say = @printf '  %-5s %s\n'
 endif
 
 WARN := -Wall -Wextra -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wvla
-ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -fPIC -fvisibility=hidden -pthread -Iinclude -Isrc $(WARN) $(CPPFLAGS) $(CFLAGS)
+ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -fPIC -fvisibility=hidden -pthread -Iinclude -Isrc $(WARN) $(CPPFLAGS) \
+             $(CFLAGS)
 # What a program of somebody else's sees: the public headers only.
 PUBLIC_CFLAGS = -std=c11 -D_GNU_SOURCE -pthread -Iinclude $(WARN) $(CPPFLAGS) $(CFLAGS)
 LIB_LIBS := -pthread -ldl -lm
@@ -76,7 +77,7 @@ $(BUILD)/libleat.so: $(BUILD)/$(so_real)
 	$(Q)ln -sf $(so_real) $(BUILD)/$(so_name)
 	$(Q)ln -sf $(so_name) $@
 
-# ---- the command -----------------------------------------------------------------------------------------------
+# ---- the command ------------------------------------------------------------------------------------------
 
 cli_libs := $(shell $(PKG_CONFIG) --libs jansson smartcols 2>/dev/null)
 cli_cflags := $(shell $(PKG_CONFIG) --cflags jansson smartcols 2>/dev/null)
@@ -91,7 +92,7 @@ $(BUILD)/leat: $(cli_obj) $(BUILD)/libleat.a
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $^ $(cli_libs) $(LIB_LIBS) -o $@
 endif
 
-# ---- examples: as a user would build them, against the shared library ---------------------------------------------
+# ---- examples: as a user would build them, against the shared library ----------------------------------------
 
 cuda_include := $(if $(wildcard $(CUDA_HOME)/include/cuda.h),-I$(CUDA_HOME)/include)
 have_cuda_h := $(shell printf '\#include <cuda.h>\n' | $(CC) $(cuda_include) -E - >/dev/null 2>&1 && echo yes)
@@ -124,7 +125,7 @@ $(BUILD)/examples/%.ptx: examples/%.ptx
 $(BUILD)/examples/interop_cuda: example_cflags = $(addprefix -isystem ,$(cuda_include:-I%=%))
 $(BUILD)/examples/interop_cuda: example_libs = $(cuda_libs)
 
-# ---- tests and checks --------------------------------------------------------------------------------------------
+# ---- tests and checks ---------------------------------------------------------------------------------------
 
 # Lists the test programs, and says how check, check-gpu and gate run them.
 -include tests/tests.mk
@@ -146,7 +147,7 @@ kernels-check:
 readme-figures: $(BUILD)/leat
 	$(Q)tools/readme-figures.sh $(BUILD)/leat
 
-# ---- install -----------------------------------------------------------------------------------------------------
+# ---- install ------------------------------------------------------------------------------------------------
 
 pkgconfigdir ?= $(libdir)/pkgconfig
 cmakedir ?= $(libdir)/cmake/leat
@@ -209,7 +210,7 @@ Variables: V=1 shows the commands; BUILD=folder; CC, CXX, CFLAGS, CPPFLAGS, LDFL
 includedir, DESTDIR; CUDA_HOME (/usr/local/cuda) for the one example that uses cuda.h; CLANG (clang-19).
 endef
 
-# ---- the rest ----------------------------------------------------------------------------------------------------
+# ---- the rest -----------------------------------------------------------------------------------------------
 
 clean:
 	rm -rf $(BUILD)

@@ -25,7 +25,8 @@ for path in include/leat/*.h include/leat/*/*.h; do
         fi
     fi
     for language in c c++; do
-        if [ "$language" = c ]; then compiler="$cc -std=c11 -Wstrict-prototypes"; else compiler="$cxx -std=c++11"; fi
+        compiler="$cxx -std=c++11"
+        [ "$language" = c++ ] || compiler="$cc -std=c11 -Wstrict-prototypes"
         done=$((done + 1))
         # shellcheck disable=SC2086
         printf '#include <%s>\n#include <%s>\ntypedef int leat_not_empty;\n' "$header" "$header" |

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Reads every #include line and names those that a file's layer must not have. docs/architecture.md has the picture;
-# the rules are here. Quoted and leat/ names are judged by allowed(), all other headers by allowed_system().
+# Reads every #include line and names those that a file's layer must not have. docs/architecture.md has the
+# picture; the rules are here. Quoted and leat/ names are judged by allowed(), all other headers by allowed_system().
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -13,7 +13,7 @@ allowed() {
     src/base/*) echo '^(base|leat)/[a-z_]+\.h$' ;;
     src/kernels/*) echo '^kernels/[a-z_]+\.h$|^leat/device_code\.h$' ;;
     src/driver/driver.h) echo '^leat/[a-z_]+\.h$' ;;
-    # The registry is the one place that knows which drivers there are; fault is the wrapper it may put around them.
+    # The registry is the one place that knows which drivers there are; fault is what it may put around them.
     src/driver/registry.[ch]) echo '^driver/(driver|registry|fault/fault)\.h$|^(base|leat)/[a-z_]+\.h$' ;;
     src/driver/*/*)
         driver=${1#src/driver/}

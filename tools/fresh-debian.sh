@@ -1,17 +1,18 @@
 #!/bin/bash
-# Proves what the README says of a bare Debian 12: makes one in a folder (debootstrap, no compiler, no sudo), clones
-# the checkout into it and runs ./dev run and ./dev test there. Needs root, debootstrap and a Debian mirror; takes
-# some minutes and about 1 GiB.
+# Proves what the README says of a bare Debian 12: makes one in a folder (debootstrap, no compiler, no sudo),
+# clones the checkout into it and runs ./dev run and ./dev test there. Needs root, debootstrap and a Debian mirror;
+# takes some minutes and about 1 GiB.
 #
 #     tools/fresh-debian.sh /var/tmp/fresh [command...]
 #
-# A command instead of the two runs that, in the clone. A folder that already holds such a root is used again, with a
-# new clone. Mirror, proxy and keys are those of this machine's apt.
+# A command instead of the two runs that, in the clone. A folder that already holds such a root is used again, with
+# a new clone. Mirror, proxy and keys are those of this machine's apt.
 set -euo pipefail
 
+die() { printf 'fresh-debian: %s\n' "$*" >&2; exit 1; }
 [ $# -ge 1 ] || { sed -n '2,11s/^# \{0,1\}//p' "$0" >&2; exit 2; }
-[ "$(id -u)" -eq 0 ] || { echo "fresh-debian: needs root, to make a root of its own and change into it" >&2; exit 1; }
-command -v debootstrap >/dev/null || { echo "fresh-debian: needs debootstrap: apt-get install debootstrap" >&2; exit 1; }
+[ "$(id -u)" -eq 0 ] || die "needs root, to make a root of its own and change into it"
+command -v debootstrap >/dev/null || die "needs debootstrap: apt-get install debootstrap"
 mkdir -p "$1"
 root=$(realpath "$1")
 shift
