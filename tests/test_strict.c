@@ -1,0 +1,289 @@
+/*
+ * test_strict.c - LEAT_STRICT=1 on the CPU device: a host thread that touches device memory dies, and is told
+ * which pointer it touched, how, and whose memory that is; everything that goes through leat works.
+ *
+ * LEAT_STRICT is read once per process, so each case runs in a process of its own: this program again, with the
+ * name of the case.
+ */
+#include "harness.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define BYTES 100000
+
+/* ---- in the child: no cmocka ------------------------------------------------------------------ */
+
+/* What a case works with; the child says where its memory is before it touches it. */
+struct child {
+    leat_device *device;
+    leat_stream *stream;
+    unsigned char *memory;
+};
+
+static void must(leat_status status)
+{
+    if (status == LEAT_OK)
+        return;
+    fprintf(stderr, "child: %s\n", leat_last_error());
+    exit(status == LEAT_ERROR_UNSUPPORTED ? 77 : 1);
+}
+
+static void announce(const char *access, const unsigned char *place, size_t offset)
+{
+    fprintf(stderr, "child: %s %p offset %zu\n", access, (const void *)place, offset);
+}
+
+static int case_read(struct child *c)
+{
+    announce("read of", c->memory + 12345, 12345);
+    return ((volatile unsigned char *)c->memory)[12345];
+}
+
+static int case_write(struct child *c)
+{
+    announce("write to", c->memory + 7, 7);
+    ((volatile unsigned char *)c->memory)[7] = 1;
+    return 0;
+}
+
+static int case_freed(struct child *c)
+{
+    must(leat_memory_free(c->memory));
+    announce("freed", c->memory, 0);
+    return ((volatile unsigned char *)c->memory)[0];
+}
+
+static void touch(void *argument)
+{
+    ((volatile unsigned char *)argument)[99] = 1;
+}
+
+static int case_host_function(struct child *c)
+{
+    announce("write to", c->memory + 99, 99);
+    must(leat_launch_host(c->stream, touch, c->memory));
+    must(leat_stream_synchronize(c->stream));
+    return 0;
+}
+
+static void *read_in_thread(void *argument)
+{
+    (void)((volatile unsigned char *)argument)[3];
+    return NULL;
+}
+
+static int case_other_thread(struct child *c)
+{
+    pthread_t thread;
+
+    announce("read of", c->memory + 3, 3);
+    if (pthread_create(&thread, NULL, read_in_thread, c->memory))
+        return 1;
+    pthread_join(thread, NULL);
+    return 0;
+}
+
+/* Copies, fills and kernels reach device memory; pinned memory stays within reach of the host. */
+static int case_works(struct child *c)
+{
+    unsigned char *in = malloc(BYTES), *out = malloc(BYTES);
+    leat_device_info info;
+    leat_module *module;
+    leat_kernel *kernel;
+    void *pinned;
+    uint64_t count = BYTES / 8, seed = 4;
+    void *args[] = {&c->memory, &count, &seed};
+
+    if (!in || !out)
+        return 1;
+    must(leat_device_query(c->device, &info));
+    if (!info.strict)
+        return 2;
+    must(leat_memory_alloc(c->device, LEAT_KIND_PINNED, BYTES, &pinned));
+    test_pattern(in, BYTES, 3);
+    must(leat_copy(c->stream, c->memory, in, BYTES));
+    must(leat_copy(c->stream, pinned, c->memory, BYTES));
+    must(leat_stream_synchronize(c->stream));
+    if (memcmp(pinned, in, BYTES))
+        return 3;
+    must(leat_fill(c->stream, c->memory, 9, BYTES));
+    must(leat_copy(c->stream, out, c->memory, BYTES));
+    if (out[0] != 9 || out[BYTES - 1] != 9)
+        return 4;
+    must(leat_module_builtin(c->device, &module));
+    must(leat_kernel_get(module, "leat_pattern_u64", &kernel));
+    must(leat_launch(c->stream, kernel, leat_dim(16, 1, 1), leat_dim(64, 1, 1), 0, args, 3));
+    must(leat_copy(c->stream, out, c->memory, BYTES));
+    for (uint64_t i = 0; i < count; i++)
+        if (((uint64_t *)(void *)out)[i] != leat_pattern_value(i, seed))
+            return 5;
+    memset(pinned, 1, BYTES);
+    must(leat_memory_free(pinned));
+    free(in);
+    free(out);
+    return 42;
+}
+
+static const struct {
+    const char *name;
+    int (*run)(struct child *c);
+} cases[] = {
+    {"read", case_read},
+    {"write", case_write},
+    {"freed", case_freed},
+    {"host-function", case_host_function},
+    {"other-thread", case_other_thread},
+    {"works", case_works},
+};
+
+static int run_case(const char *name)
+{
+    struct child c;
+    int code = 1;
+
+    must(leat_device_open("cpu:0", &c.device));
+    must(leat_stream_create(c.device, &c.stream));
+    must(leat_memory_alloc(c.device, LEAT_KIND_DEVICE, BYTES, (void **)&c.memory));
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        if (!strcmp(name, cases[i].name))
+            code = cases[i].run(&c);
+    must(leat_device_close(c.device));
+    return code;
+}
+
+/* ---- in the parent ---------------------------------------------------------------------------- */
+
+struct outcome {
+    int status; /* of waitpid() */
+    char words[8192];
+};
+
+static void run_child(const char *name, struct outcome *outcome)
+{
+    size_t used = 0;
+    ssize_t got;
+    int ends[2];
+    pid_t child;
+
+    assert_int_equal(pipe(ends), 0);
+    child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        char *const arguments[] = {(char *)(uintptr_t) "test_strict", (char *)(uintptr_t)name, NULL};
+
+        setenv("LEAT_STRICT", "1", 1);
+        /* The sanitizers have handlers of their own, which would turn the signal into an exit status. */
+        setenv("ASAN_OPTIONS", "handle_segv=0:detect_leaks=0", 1);
+        setenv("TSAN_OPTIONS", "handle_segv=0", 1);
+        setenv("UBSAN_OPTIONS", "handle_segv=0", 1);
+        dup2(ends[1], STDERR_FILENO);
+        close(ends[0]);
+        close(ends[1]);
+        execv("/proc/self/exe", arguments);
+        _exit(126);
+    }
+    close(ends[1]);
+    while (used < sizeof outcome->words - 1) {
+        got = read(ends[0], outcome->words + used, sizeof outcome->words - 1 - used);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            break;
+        used += (size_t)got;
+    }
+    outcome->words[used] = '\0';
+    close(ends[0]);
+    assert_int_equal(waitpid(child, &outcome->status, 0), child);
+    if (WIFEXITED(outcome->status) && WEXITSTATUS(outcome->status) == 77)
+        SKIP_OTHER("this processor has no memory protection keys");
+}
+
+/* The child dies of SIGSEGV, and the sentence names what the child said that it would touch. */
+static void expect_death(const char *name, bool freed)
+{
+    struct outcome outcome;
+    char access[32], pointer[32], wanted[64];
+    const char *announced, *sentence;
+    size_t offset;
+
+    run_child(name, &outcome);
+    if (!WIFSIGNALED(outcome.status) || WTERMSIG(outcome.status) != SIGSEGV)
+        fail_msg("'%s' ended with wait status 0x%x and not by SIGSEGV; it said: %s", name,
+                 (unsigned)outcome.status, outcome.words);
+    announced = strstr(outcome.words, "child: ");
+    sentence = strstr(outcome.words, "leat: LEAT_STRICT");
+    if (!announced || !sentence)
+        fail_msg("'%s' said: %s", name, outcome.words);
+    if (freed) {
+        assert_int_equal(sscanf(announced, "child: freed %31s", pointer), 1);
+        assert_non_null(strstr(sentence, pointer));
+        assert_non_null(strstr(sentence, "freed"));
+        return;
+    }
+    assert_int_equal(sscanf(announced, "child: %31[a-z ] %31s offset %zu", access, pointer, &offset), 3);
+    snprintf(wanted, sizeof wanted, "byte %zu of the %d bytes", offset, BYTES);
+    if (!strstr(sentence, pointer) || !strstr(sentence, wanted) || !strstr(sentence, "cpu:0") ||
+        !strstr(sentence, access))
+        fail_msg("'%s': the sentence should have \"%s\", \"%s\" and \"%s\": %s", name, access, pointer, wanted,
+                 sentence);
+}
+
+static void a_read_dies(void **state)
+{
+    (void)state;
+    expect_death("read", false);
+}
+
+static void a_write_dies(void **state)
+{
+    (void)state;
+    expect_death("write", false);
+}
+
+static void freed_memory_dies(void **state)
+{
+    (void)state;
+    expect_death("freed", true);
+}
+
+static void a_host_function_dies(void **state)
+{
+    (void)state;
+    expect_death("host-function", false);
+}
+
+static void every_thread_dies(void **state)
+{
+    (void)state;
+    expect_death("other-thread", false);
+}
+
+static void what_goes_through_leat_works(void **state)
+{
+    struct outcome outcome;
+
+    (void)state;
+    run_child("works", &outcome);
+    if (!WIFEXITED(outcome.status) || WEXITSTATUS(outcome.status) != 42)
+        fail_msg("wait status 0x%x; it said: %s", (unsigned)outcome.status, outcome.words);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(a_read_dies),       cmocka_unit_test(a_write_dies),
+    cmocka_unit_test(freed_memory_dies), cmocka_unit_test(a_host_function_dies),
+    cmocka_unit_test(every_thread_dies), cmocka_unit_test(what_goes_through_leat_works),
+};
+
+int main(int argc, char **argv)
+{
+    if (argc == 2)
+        return run_case(argv[1]);
+    return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
+}
