@@ -2,8 +2,8 @@
  * cpu_copy.c - moving and filling bytes on the CPU device, with all cores and full-line stores.
  *
  * Large copies are cut into parts for the team and written past the caches (non-temporal stores), which saves reading
- * the destination first. Measured on a 2-core Sapphire Rapids guest with 256 MiB, median of 9 runs: two threads moved
- * 16.8 GB/s with the C library's memcpy and 33 GB/s this way, one thread 13.8 and 13.7.
+ * the destination first. bench/results/ has what that gives: on a 2-core Sapphire Rapids guest 256 MiB move nearly twice
+ * as fast as by the C library's memcpy on as many threads.
  */
 #include "driver/cpu/cpu.h"
 
@@ -14,39 +14,47 @@
 #include <immintrin.h>
 #endif
 
-#define PART_BYTES ((size_t)1 << 20)      /* a part of a copy that one thread takes at a time */
-#define PARALLEL_BYTES ((size_t)1 << 20)  /* from here on more than one thread */
+#define PART_BYTES ((size_t)1 << 20)          /* a part of a copy that one thread takes at a time */
+#define PARALLEL_BYTES ((size_t)1 << 20)      /* from here on more than one thread */
 #define NON_TEMPORAL_BYTES ((size_t)32 << 20) /* from here on; smaller ones gain more from the caches */
 
 /* ---- one thread's share ---- */
 
-/* Copies bytes, a multiple of 256, to dst, a multiple of 64. */
+#define PAGES_AT_ONCE 4 /* walked side by side: one page at a time leaves the memory idle now and then */
+#define GROUP_BYTES ((size_t)PAGES_AT_ONCE * 4096)
+
+/* Copies bytes, a multiple of GROUP_BYTES, to dst, a multiple of 64. */
 typedef void (*stream_lines)(char *dst, const char *src, size_t bytes);
 
 #if defined(__x86_64__)
 
-/* The hardware does not follow enough streams by itself: reading 2 KiB ahead doubled what two threads moved. */
-#define AHEAD_BYTES 2048
-
 __attribute__((target("avx512f"))) static void stream_lines_avx512(char *dst, const char *src, size_t bytes)
 {
-    for (size_t i = 0; i < bytes; i += 256) {
-        for (int line = 0; line < 4; line++)
-            _mm_prefetch(src + i + AHEAD_BYTES + 64 * line, _MM_HINT_T0);
-        for (int line = 0; line < 4; line++)
-            _mm512_stream_si512((void *)(dst + i + 64 * line), _mm512_loadu_si512(src + i + 64 * line));
+    for (const char *end = src + bytes; src < end; src += GROUP_BYTES, dst += GROUP_BYTES) {
+        for (size_t i = 0; i < 4096; i += 128) {
+            for (size_t at = i; at < GROUP_BYTES; at += 4096) {
+                __m512i first = _mm512_loadu_si512(src + at), second = _mm512_loadu_si512(src + at + 64);
+
+                _mm512_stream_si512((void *)(dst + at), first);
+                _mm512_stream_si512((void *)(dst + at + 64), second);
+            }
+        }
     }
     _mm_sfence();
 }
 
 __attribute__((target("avx2"))) static void stream_lines_avx2(char *dst, const char *src, size_t bytes)
 {
-    for (size_t i = 0; i < bytes; i += 256) {
-        for (int line = 0; line < 4; line++)
-            _mm_prefetch(src + i + AHEAD_BYTES + 64 * line, _MM_HINT_T0);
-        for (int half = 0; half < 8; half++)
-            _mm256_stream_si256((void *)(dst + i + 32 * half),
-                                _mm256_loadu_si256((const void *)(src + i + 32 * half)));
+    for (const char *end = src + bytes; src < end; src += GROUP_BYTES, dst += GROUP_BYTES) {
+        for (size_t i = 0; i < 4096; i += 64) {
+            for (size_t at = i; at < GROUP_BYTES; at += 4096) {
+                __m256i first = _mm256_loadu_si256((const void *)(src + at));
+                __m256i second = _mm256_loadu_si256((const void *)(src + at + 32));
+
+                _mm256_stream_si256((void *)(dst + at), first);
+                _mm256_stream_si256((void *)(dst + at + 32), second);
+            }
+        }
     }
     _mm_sfence();
 }
@@ -81,11 +89,11 @@ static void copy_streaming(char *dst, const char *src, size_t bytes)
 {
     size_t head = (size_t)(-(uintptr_t)dst & 63), body;
 
-    if (!lines || bytes < head + 256) {
+    if (!lines || bytes < head + GROUP_BYTES) {
         memcpy(dst, src, bytes);
         return;
     }
-    body = (bytes - head) & ~(size_t)255;
+    body = (bytes - head) / GROUP_BYTES * GROUP_BYTES;
     memcpy(dst, src, head);
     lines(dst + head, src + head, body);
     memcpy(dst + head + body, src + head + body, bytes - head - body);
