@@ -152,16 +152,6 @@ static void measure_case(struct bench *bench, struct bench_rows *rows, enum copy
     row->verified = verified;
 }
 
-/* The bound of a direction is what the better side reached with pinned memory at the largest size; pinned rows
- * come first and sizes grow, so that is the last pinned row. */
-static void set_bounds(struct bench_rows *rows, unsigned begin, unsigned pinned_end)
-{
-    unsigned i;
-
-    for (i = begin; i < rows->count && pinned_end > begin; i++)
-        rows->rows[i].bound = bench_best_rate(&rows->rows[pinned_end - 1]);
-}
-
 static void measure_direction(struct bench *bench, struct bench_rows *rows, enum copy_direction direction)
 {
     static const size_t full[] = {4, 4 * KIB, 64 * KIB, MIB, 16 * MIB, 64 * MIB, 256 * MIB, GIB};
@@ -177,7 +167,7 @@ static void measure_direction(struct bench *bench, struct bench_rows *rows, enum
     pinned_end = rows->count;
     for (i = 0; i < count && sizes[i] <= bench->largest; i++)
         measure_case(bench, rows, direction, false, sizes[i]);
-    set_bounds(rows, begin, pinned_end);
+    bench_set_bounds(rows, begin, pinned_end);
 }
 
 void bench_copy_group(struct bench *bench)

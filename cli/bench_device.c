@@ -68,7 +68,7 @@ static void measure_case(struct device_case *c, struct bench_rows *rows, const c
     row->verified = verified;
 }
 
-/* All sizes of one pair of buffers. The bound is what the better side reached at the largest size. */
+/* All sizes of one pair of buffers. */
 static void measure_sizes(struct bench *bench, struct bench_rows *rows, const char *name, void *dst, void *src,
                           double counted, void *back)
 {
@@ -83,8 +83,7 @@ static void measure_sizes(struct bench *bench, struct bench_rows *rows, const ch
         c.bytes = sizes[i];
         measure_case(&c, rows, name, counted, back);
     }
-    for (i = begin; i < rows->count; i++)
-        rows->rows[i].bound = bench_best_rate(&rows->rows[rows->count - 1]);
+    bench_set_bounds(rows, begin, rows->count);
 }
 
 /* Opens another device of the same driver, or returns NULL when there is none. */

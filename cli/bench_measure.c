@@ -127,12 +127,24 @@ double bench_figure(const struct bench_row *row, double seconds)
     return row->unit == BENCH_US ? seconds * 1e6 : row->moved_bytes / seconds * 1e-9;
 }
 
-double bench_best_rate(const struct bench_row *row)
+static double best_rate(const struct bench_row *row)
 {
     double leat = bench_figure(row, row->result.leat.median);
     double driver = row->with_driver ? bench_figure(row, row->result.driver.median) : leat;
 
     return leat > driver ? leat : driver;
+}
+
+void bench_set_bounds(struct bench_rows *rows, unsigned begin, unsigned measured_end)
+{
+    double bound = NAN;
+    unsigned i;
+
+    for (i = begin; i < measured_end; i++)
+        if (rows->rows[i].bytes >= 64u << 20 || i + 1 == measured_end)
+            bound = fmax(bound, best_rate(&rows->rows[i])); /* fmax takes the number when the other is none */
+    for (i = begin; i < rows->count && measured_end > begin; i++)
+        rows->rows[i].bound = bound;
 }
 
 struct bench_row *bench_row_add(struct bench_rows *rows, const char *group, const char *name, uint64_t bytes,

@@ -52,8 +52,9 @@ struct bench_row {
 /* The figure of a row for a time in seconds: a rate or microseconds. */
 double bench_figure(const struct bench_row *row, double seconds);
 
-/* The better one of leat's and the driver's medians: as a bound for other rows. */
-double bench_best_rate(const struct bench_row *row);
+/* Gives the rows from begin on their bound: the best rate of either side among those of them that come before measured_end
+ * and move 64 MiB or more, which no cache flatters; without such rows, the rate of the last one. */
+void bench_set_bounds(struct bench_rows *rows, unsigned begin, unsigned measured_end);
 
 /* A group's rows, kept until bounds are known, then given to the record. */
 struct bench_rows {
