@@ -40,6 +40,7 @@ static struct {
     cu_result (*event_create)(cu_event *, unsigned int);
     cu_result (*event_destroy)(cu_event);
     cu_result (*mem_alloc)(cu_deviceptr *, size_t);
+    cu_result (*mem_alloc_async)(cu_deviceptr *, size_t, cu_stream);
     cu_result (*mem_free)(cu_deviceptr);
     cu_result (*host_alloc)(void **, size_t, unsigned int);
     cu_result (*host_free)(void *);
@@ -325,6 +326,7 @@ static void test_pointers_of_the_user(void **state)
     leat_device *device = open_device("cuda:0");
     cu_context context = NULL;
     cu_deviceptr address = 0;
+    cu_deviceptr pooled = 0;
     void *native = NULL;
     void *pinned = NULL;
     char *d;
@@ -335,13 +337,17 @@ static void test_pointers_of_the_user(void **state)
     context = native;
     assert_int_equal(fake.push(context), 0);
     assert_int_equal(fake.mem_alloc(&address, BYTES), 0);
+    assert_int_equal(fake.mem_alloc_async(&pooled, BYTES, NULL), 0);
     assert_int_equal(fake.host_alloc(&pinned, BYTES, 0), 0);
     d = (char *)(uintptr_t)address;
     expect_place(d + 100, LEAT_KIND_DEVICE, device, d, BYTES);
+    d = (char *)(uintptr_t)pooled;
+    expect_place(d, LEAT_KIND_DEVICE, device, d, BYTES);
     expect_place((char *)pinned + 1, LEAT_KIND_PINNED, device, pinned, BYTES);
     expect_place(&local, LEAT_KIND_PAGEABLE, NULL, NULL, 0);
     REFUSED(leat_register(device, pinned, BYTES), LEAT_ERROR_REGISTERED, "already");
     assert_int_equal(fake.mem_free(address), 0);
+    assert_int_equal(fake.mem_free(pooled), 0);
     assert_int_equal(fake.host_free(pinned), 0);
     assert_int_equal(fake.pop(&context), 0);
     OK(leat_device_close(device));
@@ -479,8 +485,10 @@ static bool set_up(void)
            take(library, "cuStreamDestroy_v2", &fake.stream_destroy) &&
            take(library, "cuEventCreate", &fake.event_create) &&
            take(library, "cuEventDestroy_v2", &fake.event_destroy) &&
-           take(library, "cuMemAlloc_v2", &fake.mem_alloc) && take(library, "cuMemFree_v2", &fake.mem_free) &&
-           take(library, "cuMemHostAlloc", &fake.host_alloc) && take(library, "cuMemFreeHost", &fake.host_free);
+           take(library, "cuMemAlloc_v2", &fake.mem_alloc) &&
+           take(library, "cuMemAllocAsync", &fake.mem_alloc_async) &&
+           take(library, "cuMemFree_v2", &fake.mem_free) && take(library, "cuMemHostAlloc", &fake.host_alloc) &&
+           take(library, "cuMemFreeHost", &fake.host_free);
 }
 
 int main(void)

@@ -48,7 +48,8 @@ struct CUfunc_st {
     int shared_limit;
 };
 
-enum place { ON_DEVICE, PINNED, REGISTERED, MANAGED };
+/* POOLED: from cuMemAllocAsync; it belongs to a device, but to no context. */
+enum place { ON_DEVICE = 1, POOLED = 2, PINNED = 4, REGISTERED = 8, MANAGED = 16 };
 
 struct memory {
     struct memory *next;
@@ -364,8 +365,8 @@ static cu_result make(enum place place, size_t bytes, void **start)
     return add(place, *start, bytes);
 }
 
-/* Takes memory of one place, or of its other place, off the list. */
-static cu_result drop(enum place place, enum place other, const void *start)
+/* Takes memory of one of these places off the list. */
+static cu_result drop(unsigned places, const void *start)
 {
     struct memory *memory;
     struct memory **link;
@@ -373,7 +374,7 @@ static cu_result drop(enum place place, enum place other, const void *start)
     pthread_mutex_lock(&lock);
     link = find(start);
     memory = *link;
-    if (!memory || memory->start != start || (memory->place != place && memory->place != other)) {
+    if (!memory || memory->start != start || !(memory->place & places)) {
         pthread_mutex_unlock(&lock);
         return LEATI_CUDA_ERROR_INVALID_VALUE;
     }
@@ -412,19 +413,19 @@ cu_result cuMemAlloc_v2(cu_deviceptr *ptr, size_t bytes)
 cu_result cuMemFree_v2(cu_deviceptr ptr)
 {
     TRY(enter_context());
-    return drop(ON_DEVICE, MANAGED, address(ptr));
+    return drop(ON_DEVICE | POOLED | MANAGED, address(ptr));
 }
 
 cu_result cuMemAllocAsync(cu_deviceptr *ptr, size_t bytes, cu_stream stream)
 {
     TRY(enter_stream(stream));
-    return make_on_device(ON_DEVICE, ptr, bytes);
+    return make_on_device(POOLED, ptr, bytes);
 }
 
 cu_result cuMemFreeAsync(cu_deviceptr ptr, cu_stream stream)
 {
     TRY(enter_stream(stream));
-    return drop(ON_DEVICE, ON_DEVICE, address(ptr));
+    return drop(ON_DEVICE | POOLED, address(ptr));
 }
 
 cu_result cuMemAllocManaged(cu_deviceptr *ptr, size_t bytes, unsigned int flags)
@@ -445,7 +446,7 @@ cu_result cuMemHostAlloc(void **ptr, size_t bytes, unsigned int flags)
 cu_result cuMemFreeHost(void *ptr)
 {
     TRY(enter_context());
-    return drop(PINNED, PINNED, ptr);
+    return drop(PINNED, ptr);
 }
 
 cu_result cuMemHostRegister_v2(void *ptr, size_t bytes, unsigned int flags)
@@ -465,7 +466,7 @@ cu_result cuMemHostUnregister(void *ptr)
     cu_result result;
 
     TRY(enter_context());
-    result = drop(REGISTERED, REGISTERED, ptr);
+    result = drop(REGISTERED, ptr);
     return result == LEATI_CUDA_SUCCESS ? result : LEATI_CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
 }
 
@@ -485,7 +486,7 @@ static void put_attribute(cu_pointer_attribute attribute, const struct memory *m
 
     switch (attribute) {
     case LEATI_CU_POINTER_ATTRIBUTE_CONTEXT:
-        *(cu_context *)value = memory ? memory->context : NULL;
+        *(cu_context *)value = memory && memory->place != POOLED ? memory->context : NULL;
         break;
     case LEATI_CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
         *(unsigned int *)value = !memory ? 0u : host ? LEATI_CU_MEMORYTYPE_HOST : LEATI_CU_MEMORYTYPE_DEVICE;
