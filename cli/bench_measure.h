@@ -52,15 +52,15 @@ struct bench_row {
 /* The figure of a row for a time in seconds: a rate or microseconds. */
 double bench_figure(const struct bench_row *row, double seconds);
 
-/* Gives the rows from begin on their bound: the best rate of either side among those of them that come before measured_end
- * and move 64 MiB or more, which no cache flatters; without such rows, the rate of the last one. */
-void bench_set_bounds(struct bench_rows *rows, unsigned begin, unsigned measured_end);
-
 /* A group's rows, kept until bounds are known, then given to the record. */
 struct bench_rows {
     struct bench_row rows[64];
     unsigned count;
 };
+
+/* Gives the rows from begin on their bound: the best rate of either side among those of them that come before
+ * measured_end and move 64 MiB or more, which no cache flatters; without such rows, the rate of the last one. */
+void bench_set_bounds(struct bench_rows *rows, unsigned begin, unsigned measured_end);
 
 /* The next row, empty, or NULL when there is no room (a mistake of ours). */
 struct bench_row *bench_row_add(struct bench_rows *rows, const char *group, const char *name, uint64_t bytes,
