@@ -38,7 +38,16 @@ $(test_kernels): tests/kernels_user.c include/leat/device_code.h $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(PUBLIC_CFLAGS) -fPIC -shared $< -o $@
 
-tests: $(test_programs) $(test_kernels)
+# Libraries that stand for libcuda.so.1; their sources share the CUDA driver's list of functions. The check against
+# cuda.h needs its folder.
+test_fakes := $(patsubst tests/fake/%.c,$(test_bin)/fake/%.so,$(sort $(wildcard tests/fake/*.c)))
+$(test_bin)/fake/%.so: tests/fake/%.c $(wildcard src/driver/cuda/*.h) $(BUILD)/flags
+	$(say) CC $<
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -shared $< -o $@
+$(test_bin)/test_cuda_abi.o: CPPFLAGS += $(addprefix -isystem ,$(cuda_include:-I%=%))
+
+tests: $(test_programs) $(test_kernels) $(test_fakes)
 
 cpu_examples := $(filter-out %/interop_cuda,$(example_bin))
 

@@ -776,6 +776,12 @@ cu_result cuModuleGetFunction(cu_function *function, cu_module module, const cha
     return LEATI_CUDA_SUCCESS;
 }
 
+cu_result cuFuncLoad(cu_function function)
+{
+    (void)function;
+    return enter_context();
+}
+
 cu_result cuFuncGetAttribute(int *value, cu_function_attribute attribute, cu_function function)
 {
     TRY(enter_context());

@@ -96,8 +96,8 @@ leat_status leati_cuda_fail_as(const struct cuda_api *cu, leat_status status, co
 
 /* ---- contexts (cuda_device.c) ---- */
 
-/* Makes the device's context current; pushed says whether leati_cuda_leave() has to undo it. Fails only when the driver
- * or the context is gone, and then all that was in it is gone too: nobody need be told to end it. */
+/* Makes the device's context current; pushed says whether leati_cuda_leave() has to undo it. Fails only when the
+ * driver or the context is gone, and then all that was in it is gone too: nobody need be told to end it. */
 leat_status leati_cuda_enter(const struct cuda_device *device, bool *pushed);
 void leati_cuda_leave(const struct cuda_device *device, bool pushed);
 
