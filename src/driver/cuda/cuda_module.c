@@ -159,8 +159,8 @@ leat_status leati_cuda_kernel_get(struct leati_driver *driver, void *device, voi
     (void)driver;
     LEATI_CUDA_TRY(self, module_function, &function, module, name);
 
-    /* Now rather than at the first launch, which would wait for all work of the context ("Lazy Loading" in the CUDA
-     * C++ programming guide). Drivers before 12.4 cannot be asked. */
+    /* Now rather than at the first launch, which would wait for all work of the context ("Lazy Loading" in the
+     * CUDA C++ programming guide). Drivers before 12.4 cannot be asked. */
     if (self->cu->function_load)
         LEATI_CUDA_TRY(self, function_load, function);
     LEATI_CUDA_TRY(self, function_attribute, &threads, LEATI_CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, function);

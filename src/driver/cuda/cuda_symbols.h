@@ -1,10 +1,10 @@
 /*
  * cuda_symbols.h - every function that leat takes from libcuda.so.1, in one list.
  *
- * X(field, exported name, REQUIRED or OPTIONAL, parameters). All return cu_result. The names are exactly those that
- * the library exports: cuda.h hides versions behind macros ("cuMemAlloc" is cuMemAlloc_v2), and a name without its
- * version is an older function with other parameters. Each is there in every driver from CUDA 11.4 to 13, the
- * optional ones aside. cuEventElapsedTime stays at its first version, which newer drivers still have.
+ * X(field, exported name, REQUIRED or OPTIONAL, parameters). All return cu_result. The names are exactly those
+ * that the library exports: cuda.h hides versions behind macros ("cuMemAlloc" is cuMemAlloc_v2), and a name
+ * without its version is an older function with other parameters. Each is there in every driver from CUDA 11.4
+ * to 13, the optional ones aside. cuEventElapsedTime stays at its first version, which newer drivers still have.
  */
 #ifndef LEATI_CUDA_SYMBOLS_H
 #define LEATI_CUDA_SYMBOLS_H
