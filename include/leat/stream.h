@@ -60,8 +60,8 @@ LEAT_API leat_status leat_stream_wait(leat_stream *stream, leat_event *event);
 /*
  * Calls function(argument) on a thread of the driver when stream gets there; later work of the stream
  * waits for its return. Inside it every leat call that gives work, waits, allocates or frees returns
- * NOT_PERMITTED: it would stop the stream that it waits for. It runs even if earlier work of the stream
- * failed. Keep it short; other streams' host functions may wait behind it.
+ * NOT_PERMITTED: it would stop the stream that it waits for. It may never run once the device is lost
+ * (CUDA driver API, cuLaunchHostFunc). Keep it short; other streams' host functions may wait behind it.
  * Errors: HANDLE, INVALID (function NULL), HOST_MEMORY, DRIVER, NOT_PERMITTED.
  */
 LEAT_API leat_status leat_launch_host(leat_stream *stream, void (*function)(void *argument),

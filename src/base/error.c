@@ -19,16 +19,22 @@ leat_status leati_fail(leat_status status, const char *format, ...)
 
 leat_status leati_fail_in(leat_status status, const char *format, ...)
 {
-    char inner[sizeof sentence];
+    struct leati_sentence inner;
     va_list args;
-    int length;
+    size_t length;
 
-    memcpy(inner, sentence, sizeof inner);
+    leati_error_keep(&inner);
     va_start(args, format);
-    length = vsnprintf(sentence, sizeof sentence, format, args);
+    vsnprintf(sentence, sizeof sentence, format, args);
     va_end(args);
-    if (length >= 0 && (size_t)length < sizeof sentence)
-        snprintf(sentence + length, sizeof sentence - (size_t)length, ": %s", inner);
+    length = strlen(sentence);
+    if (length + sizeof ": " <= sizeof sentence) {
+        size_t room = sizeof sentence - length - sizeof ": ", wanted = strlen(inner.text);
+
+        memcpy(sentence + length, ": ", 2);
+        memcpy(sentence + length + 2, inner.text, wanted < room ? wanted : room);
+        sentence[length + 2 + (wanted < room ? wanted : room)] = '\0';
+    }
     return status;
 }
 

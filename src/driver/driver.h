@@ -186,7 +186,7 @@ struct leati_driver_ops {
     /* The stream goes on only after the event's latest record, as it is now. Required. */
     leat_status (*stream_wait)(struct leati_driver *driver, void *stream, void *event);
 
-    /* Calls function(argument) once, in stream order, even after a failure of the stream. Required. */
+    /* Calls function(argument) once, in stream order; perhaps never when the device is lost. Required. */
     leat_status (*launch_host)(struct leati_driver *driver, void *stream, void (*function)(void *), void *argument);
 
     /* With time stamp. Required, as are all of these. */
