@@ -1,0 +1,1154 @@
+/*
+ * order_model.c - random graphs of work over several streams and devices, against a model of what happens before
+ * what.
+ *
+ * The model. Host and streams are agents with vector clocks. Giving work to a stream joins the host's clock into
+ * the stream's and moves the stream one tick on; recording an event keeps a copy of the stream's clock; waiting
+ * for the event joins that copy, as it is then, into the waiting stream's; synchronizing joins a stream's or an
+ * event's clock into the host's. An access at (agent, tick) happened before all that is done under a clock that
+ * has reached tick for that agent.
+ *
+ * Memory is cells of one size. Every write fills a cell with a value of its own. Before an access the model looks
+ * for earlier ones that it needs to come after, and where no order holds yet it makes one: an event of before, a
+ * new record and a wait, or a host that waits. So there is no edge too few and the value of every read is known;
+ * and if the library loses an edge, the reader sees an older or a younger value, because slow work stands in front
+ * of many steps.
+ *
+ * A failure prints the graph step by step and the arguments that make it again.
+ *
+ *     order_model [--seed N] [--graphs N] [--seconds N] [--steps N] [--device NAME] [--verbose]
+ */
+#include <leat/leat.h>
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    HOST = 0,        /* the host's place in a clock; streams follow */
+    AGENTS_MAX = 32, /* over a graph's life */
+    STREAMS_MAX = 6, /* at a time */
+    EVENTS = 6,
+    TEMPORARY_MAX = 4,
+    RESULTS_MAX = 64,
+    WORDS_MAX = 32768,
+    SCRATCH_WORDS = 1 << 15
+};
+
+enum home { DEVICE, OTHER, PINNED, REGISTERED, PAGEABLE, HOMES };
+
+static const char *const home_names[] = {"device", "other", "pinned", "registered", "pageable"};
+enum { CELLS_EACH = 3, CELLS_FIXED = HOMES * CELLS_EACH, CELLS_MAX = CELLS_FIXED + TEMPORARY_MAX };
+
+struct clock {
+    uint32_t at[AGENTS_MAX];
+};
+
+/* One access. */
+struct moment {
+    int agent;
+    uint32_t tick;
+};
+
+struct cell {
+    bool there;
+    enum home home;
+    int number;
+    uint64_t *ptr;
+    uint64_t *kernel_ptr; /* what a kernel uses for it */
+    uint64_t value;
+    struct moment write;            /* the last one */
+    uint32_t read_tick[AGENTS_MAX]; /* the last read of each agent since then; 0 for none */
+};
+
+struct stream {
+    bool there;
+    leat_stream *handle, *alias; /* alias: the same stream, wrapped; or NULL */
+    enum home device;            /* DEVICE or OTHER */
+    int agent;
+    struct clock clock;
+    uint32_t *scratch;
+};
+
+struct event {
+    leat_event *handle;
+    enum home device;
+    bool recorded;
+    struct clock clock;
+};
+
+/* What a read brought, to be looked at once it is done. */
+struct result {
+    bool used;
+    struct moment done;
+    const uint64_t *words;
+    uint64_t seen; /* for a host function, which looks at the words itself */
+    uint64_t expected;
+    int step;
+};
+
+/* What one host function does. Lives to the end of the graph. */
+struct errand {
+    uint64_t *words;
+    size_t count;
+    bool write;
+    uint64_t value;
+    uint64_t *seen; /* the first word that is not value, or value */
+    long sleep_us;
+};
+
+static struct {
+    /* of the process */
+    const char *name;
+    leat_device *devices[2];
+    uint64_t *arena[HOMES];
+    uint64_t *results_arena;
+    leat_kernel *vector_add[2], *add[2];
+    uint64_t seed, checked, steps_done;
+    int steps_wanted;
+    bool verbose;
+
+    /* of the graph */
+    uint64_t random_state, random_count;
+    size_t words; /* of each cell */
+    bool delays;
+    int step, agents;
+    struct clock host;
+    enum home agent_device[AGENTS_MAX];
+    struct clock ended[AGENTS_MAX]; /* the last clocks of streams that were destroyed; zeros for the others */
+    struct cell cells[CELLS_MAX];
+    struct stream streams[STREAMS_MAX];
+    struct event events[EVENTS];
+    struct result results[RESULTS_MAX];
+    struct errand *errands;
+    int errand_count;
+    char *log;
+    size_t log_used, log_bytes;
+} g;
+
+/* ---- saying what happened --------------------------------------------------------------------- */
+
+static void note(const char *format, ...) __attribute__((format(printf, 1, 2)));
+static void give_up(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
+
+/* Adds one line to the graph's list of steps. */
+static void note(const char *format, ...)
+{
+    char line[256];
+    va_list args;
+    int length;
+
+    va_start(args, format);
+    length = vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    if (g.verbose)
+        printf("%4d  %s\n", g.step, line);
+    if (length < 0 || g.log_used + (size_t)length + 16 >= g.log_bytes)
+        return;
+    g.log_used += (size_t)snprintf(g.log + g.log_used, g.log_bytes - g.log_used, "%4d  %s\n", g.step, line);
+}
+
+static void give_up(const char *format, ...)
+{
+    va_list args;
+
+    fflush(stdout);
+    fprintf(stderr, "%s", g.log ? g.log : "");
+    fprintf(stderr, "FAILED at step %d: ", g.step);
+    va_start(args, format);
+    vfprintf(stderr, format, args);
+    va_end(args);
+    fprintf(stderr, "\nagain with: order_model --seed %llu --graphs 1 --steps %d --device %s\n",
+            (unsigned long long)g.seed, g.steps_wanted, g.name);
+    /* Work is still running with our memory: no tidying up. */
+    fflush(NULL);
+    _exit(1);
+}
+
+#define DO(call)                                                                                                  \
+    do {                                                                                                          \
+        leat_status do_status_ = (call);                                                                          \
+        if (do_status_ != LEAT_OK)                                                                                \
+            give_up("%s returned %s: %s", #call, leat_status_name(do_status_), leat_last_error());                \
+    } while (0)
+
+static uint64_t draw(void)
+{
+    return leat_pattern_value(g.random_count++, g.random_state);
+}
+
+/* 0 to below - 1. */
+static int pick(int below)
+{
+    return (int)(draw() % (uint64_t)below);
+}
+
+static bool chance(int percent)
+{
+    return pick(100) < percent;
+}
+
+static void sleep_us(long microseconds)
+{
+    struct timespec left = {.tv_nsec = microseconds * 1000};
+
+    while (nanosleep(&left, &left) && errno == EINTR)
+        continue;
+}
+
+/* ---- clocks ----------------------------------------------------------------------------------- */
+
+static void join(struct clock *into, const struct clock *from)
+{
+    for (int i = 0; i < AGENTS_MAX; i++)
+        if (from->at[i] > into->at[i])
+            into->at[i] = from->at[i];
+}
+
+static bool covers(const struct clock *clock, struct moment moment)
+{
+    return clock->at[moment.agent] >= moment.tick;
+}
+
+/* The clock that new work of a stream would have. */
+static const struct clock *coming(struct stream *s)
+{
+    join(&s->clock, &g.host);
+    return &s->clock;
+}
+
+static struct moment advance(struct stream *s)
+{
+    join(&s->clock, &g.host);
+    return (struct moment){s->agent, ++s->clock.at[s->agent]};
+}
+
+static struct moment advance_host(void)
+{
+    return (struct moment){HOST, ++g.host.at[HOST]};
+}
+
+/* ---- looking at results ----------------------------------------------------------------------- */
+
+static void look(struct result *result)
+{
+    uint64_t seen = result->seen;
+    size_t index = 0;
+
+    result->used = false;
+    if (result->words) {
+        while (index < g.words - 1 && result->words[index] == result->expected)
+            index++;
+        seen = result->words[index];
+    }
+    g.checked++;
+    if (seen != result->expected)
+        give_up(
+            "the read of step %d saw 0x%016llx in word %zu of %zu; what happened before it allows 0x%016llx only",
+            result->step, (unsigned long long)seen, index, g.words, (unsigned long long)result->expected);
+}
+
+/* Looks at every result that is there under clock. */
+static void look_at_results(const struct clock *clock)
+{
+    for (int i = 0; i < RESULTS_MAX; i++)
+        if (g.results[i].used && covers(clock, g.results[i].done))
+            look(&g.results[i]);
+}
+
+static leat_stream *handle_of(const struct stream *s)
+{
+    return s->alias && chance(50) ? s->alias : s->handle;
+}
+
+/* ---- the host waits --------------------------------------------------------------------------- */
+
+static int index_of(const struct stream *s)
+{
+    return (int)(s - g.streams);
+}
+
+static void synchronize_stream(struct stream *s)
+{
+    if (chance(50)) {
+        note("synchronize stream %d", index_of(s));
+        DO(leat_stream_synchronize(handle_of(s)));
+    } else {
+        leat_status status;
+
+        note("query stream %d until it is ready", index_of(s));
+        while ((status = leat_stream_query(handle_of(s))) == LEAT_NOT_READY)
+            continue;
+        DO(status);
+    }
+    join(&g.host, &s->clock);
+    look_at_results(&g.host);
+}
+
+static void synchronize_event(struct event *e)
+{
+    if (chance(50)) {
+        note("synchronize event %d", (int)(e - g.events));
+        DO(leat_event_synchronize(e->handle));
+    } else {
+        leat_status status;
+
+        note("query event %d until it is ready", (int)(e - g.events));
+        while ((status = leat_event_query(e->handle)) == LEAT_NOT_READY)
+            continue;
+        DO(status);
+    }
+    if (e->recorded)
+        join(&g.host, &e->clock);
+    look_at_results(&g.host);
+}
+
+/* Streams that were destroyed are included: the device knows their work. */
+static void synchronize_device(enum home device)
+{
+    note("synchronize the %s", device == DEVICE ? "device" : "other device");
+    DO(leat_device_synchronize(g.devices[device]));
+    for (int agent = 1; agent < g.agents; agent++)
+        if (g.agent_device[agent] == device)
+            join(&g.host, &g.ended[agent]);
+    for (int i = 0; i < STREAMS_MAX; i++)
+        if (g.streams[i].there && g.streams[i].device == device)
+            join(&g.host, &g.streams[i].clock);
+    look_at_results(&g.host);
+}
+
+static void synchronize_all(void)
+{
+    for (int i = 0; i < 2; i++)
+        if (g.devices[i])
+            synchronize_device((enum home)i);
+}
+
+/* A single question; only when the answer is yes there is something to look at. It changes nothing in the model,
+ * so that the graph does not depend on how quick the machine is. */
+static void ask(void)
+{
+    struct stream *s = &g.streams[pick(STREAMS_MAX)];
+    struct event *e = &g.events[pick(EVENTS)];
+
+    if (chance(50) && s->there) {
+        leat_status status = leat_stream_query(handle_of(s));
+
+        note("query stream %d", index_of(s));
+        if (status != LEAT_NOT_READY) {
+            DO(status);
+            look_at_results(&s->clock);
+        }
+    } else {
+        leat_status status = leat_event_query(e->handle);
+
+        note("query event %d", (int)(e - g.events));
+        if (status != LEAT_NOT_READY) {
+            DO(status);
+            if (e->recorded)
+                look_at_results(&e->clock);
+        }
+    }
+}
+
+/* ---- making order ----------------------------------------------------------------------------- */
+
+static struct stream *stream_of_agent(int agent)
+{
+    for (int i = 0; i < STREAMS_MAX; i++)
+        if (g.streams[i].there && g.streams[i].agent == agent)
+            return &g.streams[i];
+    return NULL;
+}
+
+static void record(struct event *e, struct stream *s)
+{
+    note("record event %d on stream %d", (int)(e - g.events), index_of(s));
+    DO(leat_event_record(e->handle, handle_of(s)));
+    e->recorded = true;
+    e->clock = *coming(s);
+}
+
+static void wait_for(struct stream *s, struct event *e)
+{
+    note("stream %d waits for event %d", index_of(s), (int)(e - g.events));
+    DO(leat_stream_wait(handle_of(s), e->handle));
+    if (e->recorded)
+        join(&s->clock, &e->clock);
+}
+
+static void renew_event(struct event *e)
+{
+    note("destroy event %d and create it anew", (int)(e - g.events));
+    DO(leat_event_destroy(e->handle));
+    DO(leat_event_create(g.devices[e->device], &e->handle));
+    e->recorded = false;
+}
+
+/* An event of before that marks a place at or after moment. */
+static struct event *covering_event(struct moment moment)
+{
+    int first = pick(EVENTS);
+
+    for (int i = 0; i < EVENTS; i++) {
+        struct event *e = &g.events[(first + i) % EVENTS];
+
+        if (e->recorded && covers(&e->clock, moment))
+            return e;
+    }
+    return NULL;
+}
+
+static struct event *event_of_device(enum home device)
+{
+    int first = pick(EVENTS);
+
+    for (int i = 0; i < EVENTS; i++)
+        if (g.events[(first + i) % EVENTS].device == device)
+            return &g.events[(first + i) % EVENTS];
+    return NULL;
+}
+
+/* The host comes after moment. */
+static void host_after(struct moment moment)
+{
+    struct stream *from = stream_of_agent(moment.agent);
+    struct event *e;
+
+    if (covers(&g.host, moment))
+        return;
+    e = covering_event(moment);
+    if (e && chance(40)) {
+        synchronize_event(e);
+    } else if (from && chance(30)) {
+        e = event_of_device(from->device);
+        record(e, from);
+        synchronize_event(e);
+    } else if (from && chance(80)) {
+        synchronize_stream(from);
+    } else {
+        synchronize_device(g.agent_device[moment.agent]);
+    }
+    if (!covers(&g.host, moment))
+        give_up("the model itself is wrong: no order made for agent %d", moment.agent);
+}
+
+/* New work of s comes after moment. */
+static void stream_after(struct stream *s, struct moment moment)
+{
+    struct stream *from = stream_of_agent(moment.agent);
+    struct event *e;
+
+    if (covers(coming(s), moment))
+        return;
+    e = covering_event(moment);
+    if (e && chance(50)) {
+        wait_for(s, e);
+    } else if (from && chance(92)) {
+        e = event_of_device(from->device);
+        /* A mark that is replaced before anyone waits for it holds nobody up. */
+        if (chance(20))
+            record(e, from);
+        record(e, from);
+        wait_for(s, e);
+        if (chance(20))
+            renew_event(e);
+    } else {
+        host_after(moment);
+    }
+    if (!covers(coming(s), moment))
+        give_up("the model itself is wrong: no order made for agent %d", moment.agent);
+}
+
+static bool in_host_order(const struct cell *c)
+{
+    return c->home == PAGEABLE;
+}
+
+/* The host may read a cell, or write it. */
+static void host_may(struct cell *c, bool write)
+{
+    host_after(c->write);
+    for (int agent = 1; write && agent < g.agents; agent++)
+        if (c->read_tick[agent])
+            host_after((struct moment){agent, c->read_tick[agent]});
+}
+
+static void stream_may(struct stream *s, struct cell *c, bool write)
+{
+    stream_after(s, c->write);
+    for (int agent = 1; write && agent < g.agents; agent++)
+        if (c->read_tick[agent])
+            stream_after(s, (struct moment){agent, c->read_tick[agent]});
+}
+
+static void was_read(struct cell *c, struct moment now)
+{
+    c->read_tick[now.agent] = now.tick;
+}
+
+static void was_written(struct cell *c, struct moment now, uint64_t value)
+{
+    c->write = now;
+    memset(c->read_tick, 0, sizeof c->read_tick);
+    c->value = value;
+}
+
+/* ---- steps ------------------------------------------------------------------------------------ */
+
+static const char *cell_name(const struct cell *c)
+{
+    static char names[4][32];
+    static int next;
+    char *name = names[next++ % 4];
+
+    snprintf(name, sizeof names[0], "%s[%d]", c - g.cells >= CELLS_FIXED ? "temporary" : home_names[c->home],
+             c->number);
+    return name;
+}
+
+static void run_errand(void *argument)
+{
+    struct errand *errand = argument;
+
+    if (errand->sleep_us)
+        sleep_us(errand->sleep_us);
+    if (!errand->words)
+        return;
+    *errand->seen = errand->value;
+    for (size_t i = 0; i < errand->count; i++) {
+        if (errand->write)
+            errand->words[i] = errand->value;
+        else if (errand->words[i] != errand->value)
+            *errand->seen = errand->words[i];
+    }
+}
+
+static struct errand *new_errand(void)
+{
+    struct errand *errand = &g.errands[g.errand_count++];
+
+    memset(errand, 0, sizeof *errand);
+    return errand;
+}
+
+/* Puts slow work in front of what comes next on a stream. */
+static void maybe_delay(struct stream *s)
+{
+    if (!g.delays || !chance(30))
+        return;
+    if (chance(60)) {
+        struct errand *errand = new_errand();
+
+        errand->sleep_us = 50 + pick(1200);
+        note("stream %d sleeps %ld us", index_of(s), errand->sleep_us);
+        DO(leat_launch_host(handle_of(s), run_errand, errand));
+    } else {
+        uint64_t count = SCRATCH_WORDS;
+        uint32_t one = 1;
+        void *args[] = {&s->scratch, &count, &one};
+
+        note("stream %d runs a slow kernel", index_of(s));
+        DO(leat_launch(handle_of(s), g.add[s->device], leat_dim(1, 1, 1), leat_dim(32, 1, 1), 0, args, 3));
+    }
+}
+
+static struct stream *any_stream(void)
+{
+    int first = pick(STREAMS_MAX);
+
+    for (int i = 0; i < STREAMS_MAX; i++)
+        if (g.streams[(first + i) % STREAMS_MAX].there)
+            return &g.streams[(first + i) % STREAMS_MAX];
+    give_up("the model itself is wrong: no stream left");
+}
+
+/* Any cell of the homes in the set. */
+static struct cell *any_cell(unsigned homes)
+{
+    int first = pick(CELLS_MAX);
+
+    for (int i = 0; i < CELLS_MAX; i++) {
+        struct cell *c = &g.cells[(first + i) % CELLS_MAX];
+
+        if (c->there && homes & 1u << c->home)
+            return c;
+    }
+    give_up("the model itself is wrong: no cell for 0x%x", homes);
+}
+
+#define ON_DEVICE (1u << DEVICE | 1u << OTHER)
+#define IN_PINNED (1u << PINNED | 1u << REGISTERED)
+
+/* What a kernel or a fill on this stream can reach. */
+static unsigned near(const struct stream *s)
+{
+    return 1u << s->device | IN_PINNED;
+}
+
+static void copy(void)
+{
+    struct stream *s = any_stream();
+    unsigned homes = ON_DEVICE | IN_PINNED | (chance(15) ? 1u << PAGEABLE : 0);
+    struct cell *dst = any_cell(homes), *src = any_cell(homes);
+    struct moment now;
+
+    if (dst == src)
+        return;
+    /* Pageable cells are used by the host, or by a call that has ended when it returns. */
+    if (!in_host_order(src))
+        stream_may(s, src, false);
+    if (!in_host_order(dst))
+        stream_may(s, dst, true);
+    maybe_delay(s);
+    note("stream %d copies %s to %s, 0x%016llx", index_of(s), cell_name(src), cell_name(dst),
+         (unsigned long long)src->value);
+    DO(leat_copy(handle_of(s), dst->ptr, src->ptr, g.words * 8));
+    now = advance(s);
+    if (in_host_order(dst)) {
+        /* Complete at the return, and all that was before it. */
+        join(&g.host, &s->clock);
+        was_written(dst, advance_host(), src->value);
+    } else {
+        was_written(dst, now, src->value);
+    }
+    if (!in_host_order(src))
+        was_read(src, now);
+}
+
+static void fill(void)
+{
+    struct stream *s = any_stream();
+    struct cell *dst = any_cell(near(s));
+    uint64_t value = draw();
+    int size = pick(3);
+
+    stream_may(s, dst, true);
+    maybe_delay(s);
+    if (size == 0)
+        value = (value & 0xff) * 0x0101010101010101u;
+    else if (size == 1)
+        value = (value & 0xffffffff) * 0x0000000100000001u;
+    note("stream %d fills %s with 0x%016llx", index_of(s), cell_name(dst), (unsigned long long)value);
+    if (size == 0)
+        DO(leat_fill(handle_of(s), dst->ptr, (uint8_t)value, g.words * 8));
+    else
+        DO(leat_fill_pattern(handle_of(s), dst->ptr, &value, size == 1 ? 4 : 8, g.words * 8));
+    was_written(dst, advance(s), value);
+}
+
+/* The sum of both halves, as the kernels do it. */
+static uint64_t add_halves(uint64_t a, uint64_t b)
+{
+    return (uint64_t)((uint32_t)(a >> 32) + (uint32_t)(b >> 32)) << 32 | (uint32_t)((uint32_t)a + (uint32_t)b);
+}
+
+static void add_vectors(void)
+{
+    struct stream *s = any_stream();
+    struct cell *dst = any_cell(near(s)), *a = any_cell(near(s)), *b = any_cell(near(s));
+    uint64_t count = g.words * 2, value = add_halves(a->value, b->value);
+    void *args[] = {&dst->kernel_ptr, &a->kernel_ptr, &b->kernel_ptr, &count};
+    struct moment now;
+
+    if (dst == a || dst == b)
+        return;
+    stream_may(s, a, false);
+    stream_may(s, b, false);
+    stream_may(s, dst, true);
+    maybe_delay(s);
+    note("stream %d adds %s and %s into %s, 0x%016llx", index_of(s), cell_name(a), cell_name(b), cell_name(dst),
+         (unsigned long long)value);
+    DO(leat_launch(handle_of(s), g.vector_add[s->device], leat_dim((uint32_t)(1 + pick(8)), 1, 1),
+                   leat_dim(64, 1, 1), 0, args, 4));
+    now = advance(s);
+    was_read(a, now);
+    was_read(b, now);
+    was_written(dst, now, value);
+}
+
+static void add_in_place(void)
+{
+    struct stream *s = any_stream();
+    struct cell *dst = any_cell(near(s));
+    uint32_t number = (uint32_t)draw();
+    uint64_t count = g.words * 2, value = add_halves(dst->value, number * 0x0000000100000001u);
+    void *args[] = {&dst->kernel_ptr, &count, &number};
+
+    stream_may(s, dst, true);
+    maybe_delay(s);
+    note("stream %d adds 0x%08x to %s, 0x%016llx", index_of(s), number, cell_name(dst), (unsigned long long)value);
+    DO(leat_launch(handle_of(s), g.add[s->device], leat_dim((uint32_t)(1 + pick(8)), 1, 1), leat_dim(64, 1, 1), 0,
+                   args, 3));
+    was_written(dst, advance(s), value);
+}
+
+/* A free place for a result; when there is none the host waits for all. */
+static struct result *new_result(void)
+{
+    for (int turn = 0; turn < 2; turn++) {
+        for (int i = 0; i < RESULTS_MAX; i++) {
+            struct result *result = &g.results[i];
+
+            if (result->used)
+                continue;
+            memset(result, 0, sizeof *result);
+            result->used = true;
+            result->step = g.step;
+            /* Until it is filled in, it is after everything. */
+            result->done = (struct moment){HOST, UINT32_MAX};
+            return result;
+        }
+        synchronize_all();
+    }
+    give_up("the model itself is wrong: no place for a result");
+}
+
+static void read_cell(void)
+{
+    struct stream *s = any_stream();
+    struct cell *src = any_cell(ON_DEVICE | IN_PINNED);
+    struct result *result = new_result();
+    uint64_t *words = g.results_arena + (size_t)(result - g.results) * g.words;
+
+    stream_may(s, src, false);
+    maybe_delay(s);
+    for (size_t i = 0; i < g.words; i++)
+        words[i] = 0xbadbadbadbadbadbu;
+    note("stream %d reads %s, 0x%016llx", index_of(s), cell_name(src), (unsigned long long)src->value);
+    DO(leat_copy(handle_of(s), words, src->ptr, g.words * 8));
+    result->words = words;
+    result->expected = src->value;
+    result->done = advance(s);
+    was_read(src, result->done);
+}
+
+static void host_function(void)
+{
+    struct stream *s = any_stream();
+    struct cell *c = any_cell(IN_PINNED);
+    struct result *result = new_result();
+    struct errand *errand = new_errand();
+
+    errand->write = chance(50);
+    errand->value = errand->write ? draw() : c->value;
+    errand->words = c->ptr;
+    errand->count = g.words;
+    errand->seen = &result->seen;
+    errand->sleep_us = g.delays && chance(30) ? 50 + pick(500) : 0;
+    stream_may(s, c, errand->write);
+    maybe_delay(s);
+    note("stream %d has the host %s %s, 0x%016llx", index_of(s), errand->write ? "write" : "read", cell_name(c),
+         (unsigned long long)errand->value);
+    DO(leat_launch_host(handle_of(s), run_errand, errand));
+    result->expected = errand->value;
+    result->done = advance(s);
+    if (errand->write)
+        was_written(c, result->done, errand->value);
+    else
+        was_read(c, result->done);
+}
+
+static void host_access(void)
+{
+    struct cell *c = any_cell(IN_PINNED | 1u << PAGEABLE);
+    bool write = chance(60);
+    uint64_t value = draw();
+
+    host_may(c, write);
+    note("the host %s %s, 0x%016llx", write ? "writes" : "reads", cell_name(c),
+         (unsigned long long)(write ? value : c->value));
+    if (write) {
+        for (size_t i = 0; i < g.words; i++)
+            c->ptr[i] = value;
+        was_written(c, advance_host(), value);
+    } else {
+        struct result now = {.words = c->ptr, .expected = c->value, .step = g.step};
+
+        look(&now);
+    }
+}
+
+static void open_stream(struct stream *s)
+{
+    void *native;
+
+    memset(s, 0, sizeof *s);
+    s->device = g.devices[OTHER] && chance(40) ? OTHER : DEVICE;
+    s->agent = g.agents++;
+    g.agent_device[s->agent] = s->device;
+    DO(leat_stream_create(g.devices[s->device], &s->handle));
+    if (chance(30)) {
+        DO(leat_stream_native(s->handle, &native));
+        DO(leat_stream_wrap(g.devices[s->device], native, &s->alias));
+    }
+    DO(leat_memory_alloc(g.devices[s->device], LEAT_KIND_DEVICE, SCRATCH_WORDS * 4, (void **)&s->scratch));
+    s->there = true;
+    note("create stream %d on the %s%s", index_of(s), s->device == DEVICE ? "device" : "other device",
+         s->alias ? ", and wrap it" : "");
+}
+
+/* Ends a stream with its work still queued. Its scratch memory stays until the graph ends. */
+static uint32_t *leftover[AGENTS_MAX];
+static int leftovers;
+
+static void renew_stream(void)
+{
+    struct stream *s = any_stream();
+
+    if (g.agents == AGENTS_MAX)
+        return;
+    note("destroy stream %d", index_of(s));
+    DO(leat_stream_destroy(s->alias));
+    DO(leat_stream_destroy(s->handle));
+    leftover[leftovers++] = s->scratch;
+    g.ended[s->agent] = s->clock;
+    open_stream(s);
+}
+
+static void allocate(void)
+{
+    struct stream *s = any_stream();
+    int number = pick(TEMPORARY_MAX);
+    struct cell *c = &g.cells[CELLS_FIXED + number];
+    uint64_t value = draw();
+
+    if (c->there)
+        return;
+    memset(c, 0, sizeof *c);
+    c->home = s->device;
+    c->number = number;
+    note("stream %d allocates %s and fills it with 0x%016llx", index_of(s), cell_name(c),
+         (unsigned long long)value);
+    DO(leat_alloc(handle_of(s), g.words * 8, (void **)&c->ptr));
+    c->kernel_ptr = c->ptr;
+    DO(leat_fill_pattern(handle_of(s), c->ptr, &value, 8, g.words * 8));
+    c->there = true;
+    was_written(c, advance(s), value);
+}
+
+static void deallocate(void)
+{
+    struct stream *s = any_stream();
+    struct cell *c = &g.cells[CELLS_FIXED + pick(TEMPORARY_MAX)];
+
+    if (!c->there || c->home != s->device)
+        return;
+    stream_may(s, c, true);
+    note("stream %d frees %s", index_of(s), cell_name(c));
+    DO(leat_free(handle_of(s), c->ptr));
+    advance(s);
+    c->there = false;
+}
+
+static void record_any(void)
+{
+    struct stream *s = any_stream();
+
+    record(event_of_device(s->device), s);
+}
+
+static void wait_for_any(void)
+{
+    wait_for(any_stream(), &g.events[pick(EVENTS)]);
+}
+
+static void renew_any_event(void)
+{
+    renew_event(&g.events[pick(EVENTS)]);
+}
+
+static void synchronize_any(void)
+{
+    if (chance(45))
+        synchronize_stream(any_stream());
+    else if (chance(80))
+        synchronize_event(&g.events[pick(EVENTS)]);
+    else
+        synchronize_device(any_stream()->device);
+}
+
+static void any_step(void)
+{
+    static const struct {
+        int weight;
+        void (*run)(void);
+    } kinds[] = {
+        {24, copy},         {12, fill},       {10, add_vectors}, {8, add_in_place}, {20, read_cell},
+        {8, host_function}, {4, host_access}, {8, record_any},   {5, wait_for_any}, {3, renew_any_event},
+        {2, renew_stream},  {3, allocate},    {3, deallocate},   {8, ask},          {2, synchronize_any},
+    };
+    int total = 0, drawn;
+    size_t i = 0;
+
+    for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++)
+        total += kinds[k].weight;
+    for (drawn = pick(total); drawn >= kinds[i].weight; i++)
+        drawn -= kinds[i].weight;
+    kinds[i].run();
+}
+
+/* ---- a graph ---------------------------------------------------------------------------------- */
+
+static void make_cells(void)
+{
+    for (int home = 0; home < HOMES; home++) {
+        for (int i = 0; i < CELLS_EACH; i++) {
+            struct cell *c = &g.cells[home * CELLS_EACH + i];
+            leat_pointer_info info;
+
+            if (!g.arena[home])
+                continue;
+            c->there = true;
+            c->home = (enum home)home;
+            c->number = i;
+            c->ptr = g.arena[home] + (size_t)i * g.words;
+            DO(leat_pointer_query(c->ptr, &info));
+            c->kernel_ptr = info.device_pointer;
+        }
+    }
+}
+
+/* Gives each cell its first value, from pageable memory, on one stream. */
+static void fill_cells(void)
+{
+    uint64_t *words = malloc(g.words * 8);
+
+    if (!words)
+        give_up("no memory");
+    for (int i = 0; i < CELLS_FIXED; i++) {
+        struct cell *c = &g.cells[i];
+        uint64_t value = draw();
+
+        if (!c->there)
+            continue;
+        for (size_t k = 0; k < g.words; k++)
+            words[k] = value;
+        DO(leat_copy(g.streams[0].handle, c->ptr, words, g.words * 8));
+        advance(&g.streams[0]);
+        was_written(c, advance_host(), value);
+    }
+    DO(leat_stream_synchronize(g.streams[0].handle));
+    free(words);
+    join(&g.host, &g.streams[0].clock);
+}
+
+static void begin_graph(void)
+{
+    static const size_t sizes[] = {1, 8, 100, 512, 4096, WORDS_MAX};
+
+    g.random_state = g.seed;
+    g.random_count = 0;
+    g.step = 0;
+    g.agents = 1;
+    g.errand_count = 0;
+    g.log_used = 0;
+    g.log[0] = '\0';
+    leftovers = 0;
+    memset(&g.host, 0, sizeof g.host);
+    memset(g.ended, 0, sizeof g.ended);
+    memset(g.cells, 0, sizeof g.cells);
+    memset(g.streams, 0, sizeof g.streams);
+    memset(g.results, 0, sizeof g.results);
+    g.words = sizes[pick(6)];
+    g.delays = chance(75);
+    note("cells of %zu words, %s", g.words, g.delays ? "with slow work in between" : "without slow work");
+    for (int i = 0, count = 2 + pick(STREAMS_MAX - 1); i < count; i++)
+        open_stream(&g.streams[i]);
+    for (int i = 0; i < EVENTS; i++) {
+        struct event *e = &g.events[i];
+
+        memset(e, 0, sizeof *e);
+        e->device = g.devices[OTHER] && i % 2 ? OTHER : DEVICE;
+        DO(leat_event_create(g.devices[e->device], &e->handle));
+    }
+    make_cells();
+    fill_cells();
+}
+
+/* Looks at everything once more, and gives all back. */
+static void end_graph(void)
+{
+    uint64_t *words = malloc(g.words * 8);
+    leat_stream *stream;
+
+    if (!words)
+        give_up("no memory");
+    g.step++;
+    synchronize_all();
+    DO(leat_stream_create(g.devices[DEVICE], &stream));
+    for (int i = 0; i < CELLS_MAX; i++) {
+        struct cell *c = &g.cells[i];
+        struct result now = {.words = words, .expected = c->value, .step = g.step};
+
+        if (!c->there)
+            continue;
+        note("at the end: look at %s", cell_name(c));
+        DO(leat_copy(stream, words, c->ptr, g.words * 8));
+        look(&now);
+        if (i >= CELLS_FIXED)
+            DO(leat_memory_free(c->ptr));
+    }
+    DO(leat_stream_destroy(stream));
+    for (int i = 0; i < EVENTS; i++)
+        DO(leat_event_destroy(g.events[i].handle));
+    for (int i = 0; i < STREAMS_MAX; i++) {
+        if (!g.streams[i].there)
+            continue;
+        DO(leat_stream_destroy(g.streams[i].alias));
+        DO(leat_stream_destroy(g.streams[i].handle));
+        DO(leat_memory_free(g.streams[i].scratch));
+    }
+    while (leftovers)
+        DO(leat_memory_free(leftover[--leftovers]));
+    free(words);
+}
+
+static void run_graph(void)
+{
+    begin_graph();
+    for (g.step = 1; g.step <= g.steps_wanted; g.step++)
+        any_step();
+    end_graph();
+    g.steps_done += (uint64_t)g.steps_wanted;
+}
+
+/* ---- the process ------------------------------------------------------------------------------ */
+
+/* Another device of the same driver, if there is one. */
+static leat_device *open_other(void)
+{
+    const char *colon = strchr(g.name, ':');
+    int length = colon ? (int)(colon - g.name) : (int)strlen(g.name);
+    char name[32];
+    leat_device *other;
+
+    snprintf(name, sizeof name, "%.*s:%d", length, g.name, colon && atoi(colon + 1) == 1 ? 0 : 1);
+    return leat_device_open(name, &other) == LEAT_OK ? other : NULL;
+}
+
+static void set_up(void)
+{
+    size_t arena_bytes = (size_t)CELLS_EACH * WORDS_MAX * 8;
+
+    g.log_bytes = (size_t)g.steps_wanted * 1024 + 4096;
+    g.log = calloc(1, g.log_bytes);
+    /* A step has at most one host function of its own and a few delays. */
+    g.errands = calloc((size_t)g.steps_wanted * 4 + 16, sizeof *g.errands);
+    g.arena[PAGEABLE] = malloc(arena_bytes);
+    g.arena[REGISTERED] = malloc(arena_bytes);
+    if (!g.log || !g.errands || !g.arena[PAGEABLE] || !g.arena[REGISTERED])
+        give_up("no memory");
+    for (int i = 0; i < 2; i++) {
+        leat_module *module;
+
+        if (!g.devices[i])
+            continue;
+        DO(leat_memory_alloc(g.devices[i], LEAT_KIND_DEVICE, arena_bytes, (void **)&g.arena[i]));
+        DO(leat_module_builtin(g.devices[i], &module));
+        DO(leat_kernel_get(module, "leat_vector_add_u32", &g.vector_add[i]));
+        DO(leat_kernel_get(module, "leat_add_u32", &g.add[i]));
+    }
+    DO(leat_memory_alloc(g.devices[DEVICE], LEAT_KIND_PINNED, arena_bytes, (void **)&g.arena[PINNED]));
+    DO(leat_memory_alloc(g.devices[DEVICE], LEAT_KIND_PINNED, (size_t)RESULTS_MAX * WORDS_MAX * 8,
+                         (void **)&g.results_arena));
+    DO(leat_register(g.devices[DEVICE], g.arena[REGISTERED], arena_bytes));
+}
+
+static void tear_down(void)
+{
+    DO(leat_unregister(g.arena[REGISTERED]));
+    DO(leat_memory_free(g.results_arena));
+    DO(leat_memory_free(g.arena[PINNED]));
+    DO(leat_memory_free(g.arena[OTHER]));
+    DO(leat_memory_free(g.arena[DEVICE]));
+    DO(leat_device_close(g.devices[OTHER]));
+    DO(leat_device_close(g.devices[DEVICE]));
+    free(g.arena[REGISTERED]);
+    free(g.arena[PAGEABLE]);
+    free(g.errands);
+    free(g.log);
+    g.log = NULL;
+}
+
+static double seconds_now(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+struct arguments {
+    uint64_t seed;
+    long graphs; /* 0: until the time is over */
+    double seconds;
+};
+
+static void read_arguments(int argc, char **argv, struct arguments *a)
+{
+    for (int i = 1; i < argc; i++) {
+        const char *value = i + 1 < argc ? argv[i + 1] : NULL;
+
+        if (!strcmp(argv[i], "--verbose")) {
+            g.verbose = true;
+            continue;
+        }
+        if (value && !strcmp(argv[i], "--seed"))
+            a->seed = strtoull(value, NULL, 10);
+        else if (value && !strcmp(argv[i], "--graphs"))
+            a->graphs = strtol(value, NULL, 10);
+        else if (value && !strcmp(argv[i], "--seconds"))
+            a->seconds = strtod(value, NULL);
+        else if (value && !strcmp(argv[i], "--steps"))
+            g.steps_wanted = atoi(value);
+        else if (value && !strcmp(argv[i], "--device"))
+            g.name = value;
+        else {
+            fprintf(stderr, "usage: order_model [--seed N] [--graphs N] [--seconds N] [--steps N] [--device NAME] "
+                            "[--verbose]\n");
+            exit(2);
+        }
+        i++;
+    }
+}
+
+int main(int argc, char **argv)
+{
+    struct arguments a = {.seed = (uint64_t)time(NULL) * 1000 + (uint64_t)getpid(), .seconds = 10};
+    const char *device = getenv("LEAT_TEST_DEVICE"), *require = getenv("LEAT_REQUIRE");
+    const char *seconds = getenv("ORDER_MODEL_SECONDS");
+    uint64_t first;
+    double start;
+    long graphs = 0;
+
+    g.name = device && *device ? device : "cpu:0";
+    g.steps_wanted = 150;
+    if (seconds && *seconds)
+        a.seconds = strtod(seconds, NULL);
+    read_arguments(argc, argv, &a);
+    first = g.seed = a.seed;
+    if (leat_device_open(g.name, &g.devices[DEVICE]) != LEAT_OK) {
+        fprintf(stderr, "order_model: %s\n", leat_last_error());
+        return require && *require ? 1 : 77;
+    }
+    g.devices[OTHER] = open_other();
+    printf("order_model: seed %llu, %d steps a graph, on %s%s\n", (unsigned long long)a.seed, g.steps_wanted,
+           g.name, g.devices[OTHER] ? " and another device" : "");
+    fflush(stdout);
+    set_up();
+    start = seconds_now();
+    for (; a.graphs ? graphs < a.graphs : seconds_now() - start < a.seconds; graphs++) {
+        g.seed = first + (uint64_t)graphs;
+        run_graph();
+    }
+    tear_down();
+    printf("order_model: %ld graphs, %llu steps, %llu reads saw what they may see\n", graphs,
+           (unsigned long long)g.steps_done, (unsigned long long)g.checked);
+    return 0;
+}
