@@ -1,6 +1,6 @@
 #!/bin/bash
 # Reads every #include line and names those that a file's layer must not have. docs/architecture.md has the
-# picture; the rules are here. Quoted and leat/ names are judged by allowed(), all other headers by allowed_system().
+# picture; the rules are here. Quoted and leat/ names are judged by allowed(), other headers by system_allowed().
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
