@@ -9,6 +9,9 @@
 
 #define PATIENCE_MS 30000
 
+static struct test_gate gates[64];
+static unsigned gate_count;
+
 void test_ok(leat_status status, const char *call, const char *file, int line)
 {
     if (status == LEAT_OK)
@@ -116,6 +119,9 @@ int test_teardown(void **state)
 {
     struct test_state *made = *state;
 
+    /* A test that failed may have left one closed. */
+    for (unsigned i = 0; i < gate_count; i++)
+        test_gate_open(&gates[i]);
     OK(leat_device_synchronize(made->device));
     OK(leat_stream_destroy(made->stream));
     OK(leat_stream_destroy(made->second));
@@ -213,12 +219,10 @@ static void stand_at_gate(void *argument)
 
 struct test_gate *test_gate_close(leat_stream *stream)
 {
-    static struct test_gate gates[64];
-    static atomic_uint used;
-    unsigned index = atomic_fetch_add(&used, 1);
-    struct test_gate *gate = &gates[index];
+    struct test_gate *gate = &gates[gate_count];
 
-    assert_true(index < sizeof gates / sizeof gates[0]);
+    assert_true(gate_count < sizeof gates / sizeof gates[0]);
+    gate_count++;
     OK(leat_launch_host(stream, stand_at_gate, gate));
     return gate;
 }

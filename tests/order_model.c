@@ -112,6 +112,7 @@ static struct {
     uint64_t seed, checked, steps_done;
     int steps_wanted;
     bool verbose;
+    bool keep_memory; /* free late, so that lost order shows as a wrong value and not as a crash */
 
     /* of the graph */
     uint64_t random_state, random_count;
@@ -127,6 +128,8 @@ static struct {
     struct result results[RESULTS_MAX];
     struct errand *errands;
     int errand_count;
+    void **leftover; /* memory that goes when the graph ends */
+    int leftovers;
     char *log;
     size_t log_used, log_bytes;
 } g;
@@ -794,9 +797,6 @@ static void open_stream(struct stream *s)
 }
 
 /* Ends a stream with its work still queued. Its scratch memory stays until the graph ends. */
-static uint32_t *leftover[AGENTS_MAX];
-static int leftovers;
-
 static void renew_stream(void)
 {
     struct stream *s = any_stream();
@@ -806,7 +806,7 @@ static void renew_stream(void)
     note("destroy stream %d", index_of(s));
     DO(leat_stream_destroy(s->alias));
     DO(leat_stream_destroy(s->handle));
-    leftover[leftovers++] = s->scratch;
+    g.leftover[g.leftovers++] = s->scratch;
     g.ended[s->agent] = s->clock;
     open_stream(s);
 }
@@ -841,7 +841,10 @@ static void deallocate(void)
         return;
     stream_may(s, c, true);
     note("stream %d frees %s", index_of(s), cell_name(c));
-    DO(leat_free(handle_of(s), c->ptr));
+    if (g.keep_memory)
+        g.leftover[g.leftovers++] = c->ptr;
+    else
+        DO(leat_free(handle_of(s), c->ptr));
     advance(s);
     c->there = false;
 }
@@ -949,7 +952,7 @@ static void begin_graph(void)
     g.errand_count = 0;
     g.log_used = 0;
     g.log[0] = '\0';
-    leftovers = 0;
+    g.leftovers = 0;
     memset(&g.host, 0, sizeof g.host);
     memset(g.ended, 0, sizeof g.ended);
     memset(g.cells, 0, sizeof g.cells);
@@ -1004,8 +1007,8 @@ static void end_graph(void)
         DO(leat_stream_destroy(g.streams[i].handle));
         DO(leat_memory_free(g.streams[i].scratch));
     }
-    while (leftovers)
-        DO(leat_memory_free(leftover[--leftovers]));
+    while (g.leftovers)
+        DO(leat_memory_free(g.leftover[--g.leftovers]));
     free(words);
 }
 
@@ -1040,9 +1043,10 @@ static void set_up(void)
     g.log = calloc(1, g.log_bytes);
     /* A step has at most one host function of its own and a few delays. */
     g.errands = calloc((size_t)g.steps_wanted * 4 + 16, sizeof *g.errands);
+    g.leftover = calloc((size_t)g.steps_wanted, sizeof *g.leftover);
     g.arena[PAGEABLE] = malloc(arena_bytes);
     g.arena[REGISTERED] = malloc(arena_bytes);
-    if (!g.log || !g.errands || !g.arena[PAGEABLE] || !g.arena[REGISTERED])
+    if (!g.log || !g.errands || !g.leftover || !g.arena[PAGEABLE] || !g.arena[REGISTERED])
         give_up("no memory");
     for (int i = 0; i < 2; i++) {
         leat_module *module;
@@ -1072,6 +1076,7 @@ static void tear_down(void)
     free(g.arena[REGISTERED]);
     free(g.arena[PAGEABLE]);
     free(g.errands);
+    free(g.leftover);
     free(g.log);
     g.log = NULL;
 }
@@ -1129,6 +1134,7 @@ int main(int argc, char **argv)
 
     g.name = device && *device ? device : "cpu:0";
     g.steps_wanted = 150;
+    g.keep_memory = getenv("ORDER_MODEL_KEEP_MEMORY") != NULL;
     if (seconds && *seconds)
         a.seconds = strtod(seconds, NULL);
     read_arguments(argc, argv, &a);

@@ -305,6 +305,7 @@ static void ranges_past_the_end(void **state)
     }
     REFUSED(leat_copy(t->stream, big, (void *)(uintptr_t)4096, SIZE_MAX - 4000), LEAT_ERROR_RANGE, "dst");
     REFUSED(leat_fill_pattern(t->stream, memory, "01234567", 8, SIZE_MAX - 7), LEAT_ERROR_RANGE, "dst");
+    OK(leat_stream_synchronize(t->stream));
     OK(leat_unregister(own));
     OK(leat_memory_free(memory));
     OK(leat_memory_free(pinned));
@@ -331,6 +332,7 @@ static void overlapping_copies(void **state)
         OK(leat_copy(t->stream, place + 10, place, 10));
         OK(leat_copy(t->stream, place, place + 10, 10));
     }
+    OK(leat_stream_synchronize(t->stream));
     OK(leat_memory_free(memory));
     OK(leat_memory_free(pinned));
 }
