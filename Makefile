@@ -109,7 +109,8 @@ example_bin := $(example_src:examples/%.c=$(BUILD)/examples/%)
 
 device_bin := $(device_src:examples/%.c=$(BUILD)/examples/%.so) $(device_src:examples/%.c=$(BUILD)/examples/%.ptx)
 
-examples: $(example_bin) $(device_bin)
+examples: $(example_bin)
+$(example_bin): $(device_bin)
 $(BUILD)/examples/%: examples/%.c $(BUILD)/libleat.so $(BUILD)/flags
 	$(say) CC $<
 	@mkdir -p $(@D)
