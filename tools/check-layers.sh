@@ -20,7 +20,7 @@ allowed() {
         echo "^driver/(driver|${driver%%/*}/[a-z_]+)\.h\$|^kernels/builtin\.h\$|^(base|leat)/[a-z_]+\.h\$" ;;
     src/core/*) echo '^driver/(driver|registry)\.h$|^(core|base|leat)/[a-z_]+\.h$' ;;
     cli/*) echo '^(leat/)?[a-z_]+\.h$' ;;
-    examples/*|bench/*) echo '^leat/([a-z]+/)?[a-z_]+\.h$' ;;
+    examples/*) echo '^leat/([a-z]+/)?[a-z_]+\.h$' ;;
     tests/*) echo '^leat/([a-z]+/)?[a-z_]+\.h$|^[a-z_]+\.h$' ;;
     *) echo '^$' ;;
     esac
@@ -50,7 +50,7 @@ while IFS=: read -r file line header; do
     fi
     echo "$file:$line: $header does not belong in this layer"
     wrong=$((wrong + 1))
-done < <(find include src cli examples bench tests -name '*.[ch]' -print0 | sort -z |
+done < <(find include src cli examples tests -name '*.[ch]' -print0 | sort -z |
          xargs -0 awk 'match($0, /^[ \t]*#[ \t]*include[ \t]*/) {
              rest = substr($0, RLENGTH + 1)
              if (match(rest, /^("[^"]+"|<[^>]+>)/)) print FILENAME ":" FNR ":" substr(rest, 1, RLENGTH)
