@@ -1,0 +1,570 @@
+/*
+ * fault_walk.c - makes the first, the second, the third ... call of the driver fail, until a run of the scenario
+ * needs no more calls. Each time an error must come back with the fault driver's words, nothing may be left over,
+ * nothing may hang, and the device must work as before.
+ *
+ * One scenario touches every call of the public API. Another uses the entries of the table that nothing public
+ * uses yet. LEAT_TEST_DEVICE names the device.
+ */
+#include "harness.h"
+
+#include "driver/fault/fault.h"
+#include "driver/registry.h"
+
+#include <dirent.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { BYTES = 5000, OWN_BYTES = 20000, RUN_SECONDS = 20 };
+
+/* What a run owns. NULL and 0 mean: not there, or given back. */
+struct world {
+    leat_device *device, *other;
+    leat_stream *stream, *second, *wrapped_stream, *far_stream;
+    leat_event *start, *end, *wrapped_event;
+    leat_module *module, *file_module;
+    void *ordered, *plain, *pinned, *managed, *far, *own;
+    bool registered, wrapped;
+
+    bool failed;         /* a call has returned an error */
+    const char *call;    /* the first that did */
+    bool fault_was_said; /* an error had the fault driver's words */
+    char sentence[2048];
+    atomic_int host_calls;
+};
+
+static struct leati_driver *wrapper;
+static leat_device_info device_info;
+static struct {
+    uint64_t n;
+    const char *scenario;
+    const char *entry; /* whose call was made to fail; NULL for none, or not yet */
+} now;
+
+static void give_up(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
+
+static void give_up(const char *format, ...)
+{
+    va_list args;
+
+    fflush(stdout);
+    fprintf(stderr, "FAILED: %s with call %llu (%s) made to fail: ", now.scenario, (unsigned long long)now.n,
+            now.entry ? now.entry : "not yet");
+    va_start(args, format);
+    vfprintf(stderr, format, args);
+    va_end(args);
+    fputc('\n', stderr);
+    fflush(NULL);
+    _exit(1);
+}
+
+static void on_alarm(int signal_number)
+{
+    static const char words[] = "FAILED: a run hangs\n";
+
+    (void)signal_number;
+    if (write(STDERR_FILENO, words, sizeof words - 1) < 0)
+        _exit(2);
+    give_up("still running after %d s", RUN_SECONDS);
+}
+
+/* Keeps what a call returned. */
+static leat_status keep(struct world *w, const char *call, leat_status status)
+{
+    if (status >= LEAT_OK)
+        return status;
+    if (strstr(leat_last_error(), "fault driver: call "))
+        w->fault_was_said = true;
+    if (!w->failed) {
+        w->failed = true;
+        w->call = call;
+        snprintf(w->sentence, sizeof w->sentence, "%s", leat_last_error());
+    }
+    return status;
+}
+
+/* A step of the scenario: the first that fails ends it. */
+#define STEP(call)                                                                                                \
+    do {                                                                                                          \
+        if (keep(w, #call, (call)) != LEAT_OK)                                                                    \
+            return false;                                                                                         \
+    } while (0)
+
+/* Giving back: what it frees is still ours after an error, so once more must do. */
+#define FREE(call)                                                                                                \
+    do {                                                                                                          \
+        if (keep(w, #call, (call)) != LEAT_OK && (call) != LEAT_OK)                                               \
+            give_up("%s fails a second time: %s", #call, leat_last_error());                                      \
+    } while (0)
+
+/* Ending: whatever it returns, the thing is gone. */
+#define END(call) keep(w, #call, (call))
+
+static void count_call(void *argument)
+{
+    atomic_fetch_add((atomic_int *)argument, 1);
+}
+
+static void count_slowly(void *argument)
+{
+    test_sleep_us(3000);
+    count_call(argument);
+}
+
+/* ---- the scenario ----------------------------------------------------------------------------- */
+
+static bool open_things(struct world *w)
+{
+    leat_device_info info;
+    leat_device *again;
+    uint64_t free_bytes;
+    void *native, *symbol;
+    char other_name[16];
+
+    STEP(leat_device_open(test_device_name(), &w->device));
+    STEP(leat_device_open(test_device_name(), &again));
+    STEP(leat_device_close(again));
+    STEP(leat_device_query(w->device, &info));
+    STEP(leat_device_list(0, &info));
+    STEP(leat_device_memory(w->device, &free_bytes, NULL));
+    STEP(leat_device_native(w->device, &native));
+    if (leat_native_symbol(w->device, "cuInit", &symbol) != (test_on_cpu() ? LEAT_ERROR_UNSUPPORTED : LEAT_OK))
+        STEP(LEAT_ERROR_NOT_FOUND);
+    if (wrapper->device_count > 1) {
+        snprintf(other_name, sizeof other_name, "%s:%d", wrapper->name, device_info.ordinal == 0);
+        STEP(leat_device_open(other_name, &w->other));
+        STEP(leat_stream_create(w->other, &w->far_stream));
+        STEP(leat_memory_alloc(w->other, LEAT_KIND_DEVICE, BYTES, &w->far));
+    }
+    STEP(leat_stream_create(w->device, &w->stream));
+    STEP(leat_stream_create(w->device, &w->second));
+    STEP(leat_stream_native(w->stream, &native));
+    STEP(leat_stream_wrap(w->device, native, &w->wrapped_stream));
+    STEP(leat_event_create(w->device, &w->start));
+    STEP(leat_event_create(w->device, &w->end));
+    STEP(leat_event_native(w->end, &native));
+    STEP(leat_event_wrap(w->device, native, &w->wrapped_event));
+    return true;
+}
+
+static bool take_memory(struct world *w)
+{
+    leat_pointer_info info;
+    void *none = NULL;
+
+    STEP(leat_alloc(w->stream, BYTES, &w->ordered));
+    STEP(leat_memory_alloc(w->device, LEAT_KIND_DEVICE, BYTES, &w->plain));
+    STEP(leat_memory_alloc(w->device, LEAT_KIND_PINNED, BYTES, &w->pinned));
+    if (device_info.managed_memory)
+        STEP(leat_memory_alloc(w->device, LEAT_KIND_MANAGED, BYTES, &w->managed));
+    w->own = malloc(OWN_BYTES);
+    if (!w->own)
+        give_up("no memory");
+    STEP(leat_register(w->device, (char *)w->own + 1, BYTES));
+    w->registered = true;
+    STEP(leat_pointer_query((char *)w->own + 2, &info));
+    STEP(leat_pointer_query(w->pinned, &info));
+    STEP(leat_pointer_query(w->plain, &info));
+    STEP(leat_pointer_query(w, &info));
+    STEP(leat_pointer_wrap(w->device, LEAT_KIND_PINNED, (char *)w->own + OWN_BYTES - 10, 10));
+    w->wrapped = true;
+    /* Refused whatever happens; the question how much is free is one more call that may fail. */
+    if (leat_alloc(w->stream, SIZE_MAX / 2, &none) != LEAT_ERROR_DEVICE_MEMORY)
+        STEP(LEAT_ERROR_DRIVER);
+    return true;
+}
+
+static bool move_bytes(struct world *w)
+{
+    unsigned char in[BYTES], out[BYTES];
+    uint32_t four = 0x01020304;
+    uint64_t eight = 0x0102030405060708;
+
+    test_pattern(in, BYTES, 1);
+    STEP(leat_copy(w->stream, w->plain, in, BYTES));
+    STEP(leat_copy(w->stream, w->ordered, w->plain, BYTES));
+    STEP(leat_copy(w->stream, w->pinned, w->ordered, BYTES));
+    STEP(leat_copy(w->stream, w->plain, w->pinned, BYTES));
+    if (w->far) {
+        STEP(leat_copy(w->stream, w->far, w->plain, BYTES));
+        STEP(leat_event_record(w->end, w->stream));
+        STEP(leat_stream_wait(w->far_stream, w->end));
+        STEP(leat_copy(w->far_stream, w->pinned, w->far, BYTES));
+        STEP(leat_stream_synchronize(w->far_stream));
+    }
+    STEP(leat_copy(w->stream, out, w->plain, BYTES));
+    if (memcmp(in, out, BYTES))
+        give_up("wrong bytes without an error");
+    STEP(leat_copy(w->stream, (char *)w->own + 1, w->plain, BYTES));
+    STEP(leat_fill(w->stream, w->plain, 1, BYTES));
+    STEP(leat_fill(w->stream, (char *)w->own + 1, 1, BYTES));
+    STEP(leat_fill_pattern(w->stream, w->plain, &four, 4, BYTES));
+    STEP(leat_fill_pattern(w->stream, w->plain, &eight, 8, BYTES));
+    STEP(leat_stream_synchronize(w->stream));
+    if (w->managed)
+        STEP(leat_copy(w->stream, w->managed, in, BYTES));
+    return true;
+}
+
+/* Kernels of both modules, twice, so that what is looked up once is there the second time. */
+static bool run_kernels(struct world *w)
+{
+    const char *path = test_on_cpu() ? TEST_KERNELS_SO : TEST_KERNELS_PTX;
+    uint64_t count = BYTES / 4;
+    float factor = 2;
+    void *args[] = {&w->plain, &count, &factor};
+
+    STEP(leat_module_builtin(w->device, &w->module));
+    STEP(leat_module_load_file(w->device, path, &w->file_module));
+    for (int i = 0; i < 2; i++) {
+        leat_kernel *add, *scale;
+        int parameters;
+
+        STEP(leat_kernel_get(w->module, "leat_add_f32", &add));
+        STEP(leat_kernel_get(w->file_module, "user_scale_f32", &scale));
+        STEP(leat_kernel_parameter_count(add, &parameters));
+        STEP(leat_launch(w->stream, add, leat_dim(2, 1, 1), leat_dim(32, 1, 1), 0, args, 3));
+        STEP(leat_launch(w->wrapped_stream, scale, leat_dim(2, 1, 1), leat_dim(32, 1, 1), 0, args, 3));
+    }
+    return true;
+}
+
+static leat_status poll_stream(leat_stream *stream)
+{
+    leat_status status;
+
+    while ((status = leat_stream_query(stream)) == LEAT_NOT_READY)
+        continue;
+    return status;
+}
+
+static leat_status poll_event(leat_event *event)
+{
+    leat_status status;
+
+    while ((status = leat_event_query(event)) == LEAT_NOT_READY)
+        continue;
+    return status;
+}
+
+static bool order_work(struct world *w)
+{
+    double milliseconds;
+    leat_device *device;
+
+    STEP(leat_event_record(w->start, w->stream));
+    STEP(leat_launch_host(w->stream, count_call, &w->host_calls));
+    STEP(leat_event_record(w->end, w->stream));
+    STEP(leat_stream_wait(w->second, w->end));
+    STEP(leat_stream_wait(w->second, w->wrapped_event));
+    STEP(leat_launch_host(w->second, count_call, &w->host_calls));
+    STEP(leat_event_synchronize(w->end));
+    STEP(poll_event(w->end));
+    STEP(leat_event_elapsed(w->start, w->end, &milliseconds));
+    STEP(leat_stream_synchronize(w->second));
+    STEP(poll_stream(w->second));
+    STEP(leat_device_synchronize(w->device));
+    STEP(leat_stream_device(w->stream, &device));
+    if (atomic_load(&w->host_calls) != 2)
+        give_up("%d of 2 host functions ran", atomic_load(&w->host_calls));
+    return true;
+}
+
+/* Gives all back that is there. A close that comes from here has nothing left to free. */
+static void give_all_back(struct world *w)
+{
+    if (w->device) {
+        FREE(leat_device_synchronize(w->device));
+        if (w->wrapped)
+            FREE(leat_pointer_unwrap((char *)w->own + OWN_BYTES - 10));
+        if (w->registered)
+            FREE(leat_unregister((char *)w->own + 1));
+        if (w->stream)
+            FREE(leat_free(w->stream, w->ordered));
+        FREE(leat_memory_free(w->plain));
+        FREE(leat_memory_free(w->pinned));
+        FREE(leat_memory_free(w->managed));
+        END(leat_module_unload(w->file_module));
+        END(leat_event_destroy(w->wrapped_event));
+        END(leat_event_destroy(w->start));
+        END(leat_event_destroy(w->end));
+        END(leat_stream_destroy(w->wrapped_stream));
+        END(leat_stream_destroy(w->second));
+        END(leat_stream_destroy(w->stream));
+    }
+    if (w->other) {
+        FREE(leat_device_synchronize(w->other));
+        FREE(leat_memory_free(w->far));
+        END(leat_stream_destroy(w->far_stream));
+        END(leat_device_close(w->other));
+    }
+    END(leat_device_close(w->device));
+    free(w->own);
+}
+
+/* Memory, a stream, copies both ways, on a device that may have seen a failure. */
+static void must_work(leat_device *device)
+{
+    unsigned char in[1000], out[1000] = {0};
+    leat_stream *stream;
+    void *memory;
+    bool good;
+
+    test_pattern(in, sizeof in, 2);
+    good = leat_stream_create(device, &stream) == LEAT_OK && leat_alloc(stream, sizeof in, &memory) == LEAT_OK &&
+           leat_copy(stream, memory, in, sizeof in) == LEAT_OK &&
+           leat_copy(stream, out, memory, sizeof in) == LEAT_OK && leat_free(stream, memory) == LEAT_OK &&
+           leat_stream_synchronize(stream) == LEAT_OK && leat_stream_destroy(stream) == LEAT_OK;
+    if (!good)
+        give_up("the device does not work any more: %s", leat_last_error());
+    if (memcmp(in, out, sizeof in))
+        give_up("the device copies wrong bytes after the failure");
+}
+
+static void public_scenario(struct world *w)
+{
+    if (open_things(w) && take_memory(w) && move_bytes(w) && run_kernels(w))
+        order_work(w);
+    if (w->failed && w->device)
+        must_work(w->device);
+    give_all_back(w);
+}
+
+/* The same, but the last close has to give everything back, and to wait for work that still runs. */
+static void lazy_scenario(struct world *w)
+{
+    int calls;
+
+    if (open_things(w) && take_memory(w) && move_bytes(w) && run_kernels(w))
+        order_work(w);
+    /* Work of one device uses memory of the other, and the caller's own has to outlive its use. */
+    if (w->device)
+        FREE(leat_device_synchronize(w->device));
+    if (w->other)
+        FREE(leat_device_synchronize(w->other));
+    if (w->registered)
+        FREE(leat_unregister((char *)w->own + 1));
+    if (w->wrapped)
+        FREE(leat_pointer_unwrap((char *)w->own + OWN_BYTES - 10));
+    calls = atomic_load(&w->host_calls);
+    if (w->second)
+        calls += END(leat_launch_host(w->second, count_slowly, &w->host_calls)) == LEAT_OK;
+    END(leat_device_close(w->other));
+    END(leat_device_close(w->device));
+    if (atomic_load(&w->host_calls) != calls)
+        give_up("the device was closed before its last host function had run");
+    free(w->own);
+}
+
+/* ---- entries that nothing public uses yet ------------------------------------------------------ */
+
+/* Virtual memory, by the table. Everything that was made is given back, in any case. */
+static void table_scenario(struct world *w)
+{
+    const struct leati_driver_ops *ops = wrapper->ops;
+    uint64_t handle = 0, imported = 0;
+    bool reserved, created = false, have_import = false, mapped = false;
+    void *device = NULL, *place = NULL;
+    size_t bytes = 0;
+    int fd = -1;
+
+    if (!ops->vm_reserve)
+        return;
+    if (keep(w, "device_open", ops->device_open(wrapper, device_info.ordinal, NULL, &device)) != LEAT_OK)
+        return;
+    reserved = keep(w, "vm_granularity", ops->vm_granularity(wrapper, device, &bytes)) == LEAT_OK &&
+               keep(w, "vm_reserve", ops->vm_reserve(wrapper, device, bytes, &place)) == LEAT_OK;
+    if (reserved)
+        created = keep(w, "vm_create", ops->vm_create(wrapper, device, bytes, true, &handle)) == LEAT_OK;
+    if (created)
+        mapped = keep(w, "vm_map", ops->vm_map(wrapper, device, place, bytes, handle)) == LEAT_OK;
+    if (mapped)
+        keep(w, "vm_set_access", ops->vm_set_access(wrapper, device, place, bytes));
+    if (created && keep(w, "vm_export", ops->vm_export(wrapper, device, handle, &fd)) == LEAT_OK)
+        have_import = keep(w, "vm_import", ops->vm_import(wrapper, device, fd, bytes, &imported)) == LEAT_OK;
+    if (fd >= 0)
+        close(fd);
+    if (have_import)
+        keep(w, "vm_release", ops->vm_release(wrapper, device, imported));
+    if (mapped)
+        keep(w, "vm_unmap", ops->vm_unmap(wrapper, device, place, bytes));
+    if (created)
+        keep(w, "vm_release", ops->vm_release(wrapper, device, handle));
+    if (reserved)
+        keep(w, "vm_unreserve", ops->vm_unreserve(wrapper, device, place, bytes));
+    keep(w, "device_close", ops->device_close(wrapper, device));
+}
+
+/* ---- the walk --------------------------------------------------------------------------------- */
+
+static unsigned open_files(void)
+{
+    DIR *folder = opendir("/proc/self/fd");
+    unsigned count = 0;
+
+    if (!folder)
+        give_up("no /proc/self/fd");
+    while (readdir(folder))
+        count++;
+    closedir(folder);
+    return count;
+}
+
+/* Did the core have a reason to keep quiet? The question how much memory is free only makes a sentence longer. */
+static bool may_be_silent(void)
+{
+    return !strcmp(now.entry, "device_memory");
+}
+
+/* One run; true when the fault happened. */
+static bool run_once(void (*scenario)(struct world *), enum leati_fault_mode mode, bool leaks_allowed)
+{
+    uint64_t live = leati_fault_live(wrapper);
+    unsigned files = open_files();
+    struct world w;
+    leat_device *device;
+    bool fired;
+
+    memset(&w, 0, sizeof w);
+    now.entry = NULL;
+    alarm(RUN_SECONDS);
+    leati_fault_arm(wrapper, mode, NULL, now.n);
+    scenario(&w);
+    fired = leati_fault_fired(wrapper);
+    now.entry = leati_fault_entry(wrapper);
+    leati_fault_arm(wrapper, LEATI_FAULT_NONE, NULL, 0);
+    if (mode == LEATI_FAULT_FAIL && fired && !w.fault_was_said && !may_be_silent())
+        give_up("no call said so; the first error is: %s", w.failed ? w.sentence : "none");
+    if ((mode != LEATI_FAULT_FAIL || !fired) && w.failed)
+        give_up("%s failed by itself: %s", w.call, w.sentence);
+    if (!leaks_allowed && leati_fault_live(wrapper) != live)
+        give_up("%llu things are left over", (unsigned long long)(leati_fault_live(wrapper) - live));
+    if (leati_fault_live(wrapper) == live && open_files() != files)
+        give_up("%u files were open before and %u are now", files, open_files());
+    if (leat_device_open(test_device_name(), &device) != LEAT_OK)
+        give_up("the device cannot be opened any more: %s", leat_last_error());
+    must_work(device);
+    if (leat_device_close(device) != LEAT_OK)
+        give_up("the device cannot be closed: %s", leat_last_error());
+    alarm(0);
+    return fired;
+}
+
+static void walk(const char *name, void (*scenario)(struct world *))
+{
+    now.scenario = name;
+    now.n = 0;
+    do {
+        now.n++;
+    } while (run_once(scenario, LEATI_FAULT_FAIL, scenario == lazy_scenario));
+    printf("fault_walk: %s: each of %llu driver calls was made to fail\n", name, (unsigned long long)now.n - 1);
+    fflush(stdout);
+}
+
+/* A call that takes longer changes nothing. Every few calls are enough. */
+static void walk_delays(const char *name, void (*scenario)(struct world *), uint64_t stride)
+{
+    unsigned runs = 0;
+
+    now.scenario = name;
+    for (now.n = 1; run_once(scenario, LEATI_FAULT_DELAY, false); now.n += stride)
+        runs++;
+    printf("fault_walk: %s: %u of %llu driver calls took longer\n", name, runs, (unsigned long long)now.n - 1);
+}
+
+/* Every entry that the driver has must have been called. */
+static void check_visits(void)
+{
+    struct leati_fault_visit visit;
+    unsigned missed = 0, absent = 0, visited = 0;
+
+    for (unsigned i = 0; leati_fault_visited(wrapper, i, &visit); i++) {
+        if (!visit.present) {
+            absent++;
+            printf("fault_walk: the driver has no %s\n", visit.entry);
+        } else if (!visit.calls) {
+            missed++;
+            printf("fault_walk: %s was never called\n", visit.entry);
+        } else {
+            visited++;
+        }
+    }
+    printf("fault_walk: %u entries visited, %u not there\n", visited, absent);
+    if (missed)
+        give_up("%u entries of the driver were never called", missed);
+}
+
+/* ---- loading, which happens once per process ---------------------------------------------------- */
+
+/* In the child, with LEAT_FAULT=fail=load:1. */
+static int fail_to_load(void)
+{
+    leat_driver_info info;
+    leat_device *device;
+
+    if (leat_device_open(test_device_name(), &device) != LEAT_ERROR_DRIVER)
+        return 2;
+    if (!strstr(leat_last_error(), "fault driver: call 1 (load)"))
+        return 3;
+    if (leat_driver_list(0, &info) != LEAT_OK || info.status != LEAT_ERROR_DRIVER || info.device_count)
+        return 4;
+    return strstr(info.reason, "fault driver") ? 42 : 5;
+}
+
+static void walk_load(void)
+{
+    int status;
+    pid_t child = fork();
+
+    if (child < 0)
+        give_up("no child process");
+    if (child == 0) {
+        setenv("LEAT_FAULT", "fail=load:1", 1);
+        execl("/proc/self/exe", "fault_walk", "--load", (char *)NULL);
+        _exit(126);
+    }
+    now.scenario = "loading";
+    if (waitpid(child, &status, 0) != child || !WIFEXITED(status) || WEXITSTATUS(status) != 42)
+        give_up("the child ended with wait status 0x%x", (unsigned)status);
+    printf("fault_walk: loading failed as it should\n");
+}
+
+static void find_wrapper(void)
+{
+    struct leati_driver *driver;
+    leat_device *device;
+
+    if (leat_device_open(test_device_name(), &device) != LEAT_OK ||
+        leat_device_query(device, &device_info) != LEAT_OK || leat_device_close(device) != LEAT_OK) {
+        fprintf(stderr, "fault_walk: %s\n", leat_last_error());
+        exit(77);
+    }
+    for (unsigned i = 0; (driver = leati_registry_driver(i, NULL, NULL)); i++)
+        if (!strcmp(driver->name, device_info.driver))
+            wrapper = driver;
+}
+
+int main(int argc, char **argv)
+{
+    char driver[16];
+
+    /* Before the first call of leat, which reads them. */
+    snprintf(driver, sizeof driver, "%.*s", (int)strcspn(test_device_name(), ":"), test_device_name());
+    setenv("LEAT_DRIVERS", driver, 1);
+    if (argc == 2 && !strcmp(argv[1], "--load"))
+        return fail_to_load();
+    setenv("LEAT_FAULT", "none", 1);
+    signal(SIGALRM, on_alarm);
+    find_wrapper();
+    walk("everything, given back", public_scenario);
+    walk("everything, left to the close", lazy_scenario);
+    walk("virtual memory", table_scenario);
+    walk_delays("everything, given back", public_scenario, 7);
+    check_visits();
+    walk_load();
+    return 0;
+}
