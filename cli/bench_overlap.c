@@ -60,21 +60,28 @@ static bool run_sequence(struct plan *plan)
            copy_chunk(plan, 0, plan->out, plan->c, plan->bytes) && wait_for_stream(plan, 0);
 }
 
+/* Small chunks at both ends, since nothing overlaps the first way in and the last way out; between them each is as large
+ * as all before it, up to the full size. */
 static size_t chunk_at(const struct plan *plan, size_t offset)
 {
-    return plan->bytes - offset < plan->chunk_bytes ? plan->bytes - offset : plan->chunk_bytes;
+    size_t left = plan->bytes - offset;
+    size_t grown = offset > MIB ? offset : MIB;
+    size_t shrunk = left / 2 > MIB ? left / 2 / 4096 * 4096 : left < MIB ? left : MIB;
+    size_t bytes = grown < shrunk ? grown : shrunk;
+
+    return bytes < plan->chunk_bytes ? bytes : plan->chunk_bytes;
 }
 
 static bool run_round(struct plan *plan)
 {
     unsigned stream = 0;
-    size_t offset;
+    size_t offset, bytes;
 
-    for (offset = 0; offset < plan->bytes; offset += plan->chunk_bytes) {
-        size_t bytes = chunk_at(plan, offset);
+    for (offset = 0; offset < plan->bytes; offset += bytes) {
         char *a = plan->a + stream * plan->chunk_bytes;
         char *c = plan->c + stream * plan->chunk_bytes;
 
+        bytes = chunk_at(plan, offset);
         if (!copy_chunk(plan, stream, a, plan->in + offset, bytes) ||
             !add_chunk(plan, stream, c, a, offset, bytes) ||
             !copy_chunk(plan, stream, plan->out + offset, c, bytes))
@@ -120,7 +127,7 @@ static bool run_steps(struct plan *plan)
     unsigned slot = 0;
     size_t offset;
 
-    for (offset = 0; offset < plan->bytes; offset += plan->chunk_bytes) {
+    for (offset = 0; offset < plan->bytes; offset += chunk_at(plan, offset)) {
         if (!step_chunk(plan, slot, offset))
             return false;
         slot = (slot + 1) % RING;
