@@ -117,16 +117,17 @@ static void wrapped_memory_is_known(void **state)
     unsigned char *memory = test_alloc(t->device, LEAT_KIND_DEVICE, 4096), *own = test_buffer(4096);
     leat_pointer_info info;
 
-    OK(leat_pointer_wrap(t->device, LEAT_KIND_PINNED, own, 4096));
+    /* Managed is the kind that the vendor's driver is not asked about. */
+    OK(leat_pointer_wrap(t->device, LEAT_KIND_MANAGED, own, 4096));
     OK(leat_pointer_query(own + 4095, &info));
-    assert_int_equal(info.kind, LEAT_KIND_PINNED);
+    assert_int_equal(info.kind, LEAT_KIND_MANAGED);
     assert_ptr_equal(info.base, own);
     assert_int_equal(info.bytes, 4096);
     assert_int_equal(info.owned, 0);
     /* Ranges are checked against it, and nobody frees it by mistake. */
     REFUSED(leat_copy(t->stream, memory, own + 1, 4096), LEAT_ERROR_RANGE, "src");
     REFUSED(leat_memory_free(own), LEAT_ERROR_POINTER, "leat_pointer_unwrap");
-    REFUSED(leat_pointer_wrap(t->device, LEAT_KIND_PINNED, own + 4095, 1), LEAT_ERROR_REGISTERED, "overlaps");
+    REFUSED(leat_pointer_wrap(t->device, LEAT_KIND_MANAGED, own + 4095, 1), LEAT_ERROR_REGISTERED, "overlaps");
     REFUSED(leat_pointer_unwrap(own + 1), LEAT_ERROR_POINTER, "start");
     REFUSED(leat_pointer_unwrap(memory), LEAT_ERROR_POINTER, "leat_free");
     OK(leat_pointer_unwrap(own));

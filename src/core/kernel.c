@@ -289,6 +289,8 @@ leat_status leat_kernel_get(leat_module *module, const char *name, leat_kernel *
     LEATI_TRY(check_module("leat_kernel_get", module));
     LEATI_TRY(leati_check_not_null("leat_kernel_get", "name", name));
     LEATI_TRY(leati_check_not_null("leat_kernel_get", "kernel", kernel));
+    if (!*name)
+        return leati_fail(LEAT_ERROR_NOT_FOUND, "leat_kernel_get of '': the name is empty");
     pthread_mutex_lock(&module->device->module_lock);
     found = find_kernel(module, name);
     if (!found)
