@@ -1,0 +1,329 @@
+/* unit_base.c - the parts of src/base by themselves: options, sentences, address ranges, handles. */
+#include "harness.h"
+
+#include "base/error.h"
+#include "base/handles.h"
+#include "base/options.h"
+#include "base/ranges.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- options: main() has set them -------------------------------------------------------------- */
+
+static void set_options(void)
+{
+    setenv("LEAT_DEVICE", "cpu:1", 1);
+    setenv("LEAT_CPU_MEMORY", "3G", 1);
+    setenv("LEAT_CPU_DEVICES", "17", 1);
+    setenv("LEAT_CPU_THREADS", "5x", 1);
+    setenv("LEAT_STRICT", "off", 1);
+    setenv("LEAT_CUDA_LIBRARY", "", 1);
+    unsetenv("LEAT_DRIVERS");
+}
+
+static void options_are_read_once(void **state)
+{
+    (void)state;
+    assert_string_equal(leati_option(LEATI_OPTION_DEVICE), "cpu:1");
+    setenv("LEAT_DEVICE", "cpu:0", 1);
+    assert_string_equal(leati_option(LEATI_OPTION_DEVICE), "cpu:1");
+    assert_null(leati_option(LEATI_OPTION_DRIVERS));
+    /* Empty counts as not set. */
+    assert_null(leati_option(LEATI_OPTION_CUDA_LIBRARY));
+}
+
+static void numbers_have_suffixes_and_bounds(void **state)
+{
+    (void)state;
+    assert_true(leati_option_number(LEATI_OPTION_CPU_MEMORY, 1, UINT64_MAX, 9) == (uint64_t)3 << 30);
+    /* Out of range, not a number, not set: what holds otherwise. */
+    assert_int_equal(leati_option_number(LEATI_OPTION_CPU_DEVICES, 1, 16, 2), 2);
+    assert_int_equal(leati_option_number(LEATI_OPTION_CPU_THREADS, 1, 1024, 7), 7);
+    assert_int_equal(leati_option_number(LEATI_OPTION_DRIVERS, 1, 16, 4), 4);
+    assert_int_equal(leati_option_number(LEATI_OPTION_DEVICE, 1, 16, 4), 4);
+}
+
+static void flags_have_words(void **state)
+{
+    (void)state;
+    assert_false(leati_option_flag(LEATI_OPTION_STRICT));
+    assert_false(leati_option_flag(LEATI_OPTION_DRIVERS));
+    assert_true(leati_option_flag(LEATI_OPTION_DEVICE));
+}
+
+/* ---- sentences --------------------------------------------------------------------------------- */
+
+static void sentences_grow_at_the_front(void **state)
+{
+    struct leati_sentence kept;
+
+    (void)state;
+    assert_int_equal(leati_fail(LEAT_ERROR_RANGE, "%d is too many", 7), LEAT_ERROR_RANGE);
+    assert_int_equal(leati_fail_in(LEAT_ERROR_RANGE, "counting %s", "sheep"), LEAT_ERROR_RANGE);
+    assert_string_equal(leat_last_error(), "counting sheep: 7 is too many");
+    leati_error_keep(&kept);
+    leati_fail(LEAT_ERROR_BUSY, "something else");
+    assert_int_equal(leati_error_restore(LEAT_ERROR_RANGE, &kept), LEAT_ERROR_RANGE);
+    assert_string_equal(leat_last_error(), "counting sheep: 7 is too many");
+}
+
+static void long_sentences_are_cut(void **state)
+{
+    char *words = test_buffer(10000);
+
+    (void)state;
+    memset(words, 'x', 9999);
+    words[9999] = '\0';
+    leati_fail(LEAT_ERROR_BUSY, "%s", words);
+    assert_true(strlen(leat_last_error()) < 9999 && strlen(leat_last_error()) > 1000);
+    leati_fail_in(LEAT_ERROR_BUSY, "%s", words);
+    assert_true(strlen(leat_last_error()) < 9999);
+    leati_fail_in(LEAT_ERROR_BUSY, "front");
+    assert_true(!strncmp(leat_last_error(), "front: xxx", 10));
+    free(words);
+}
+
+/* ---- ranges: against an array of marks ----------------------------------------------------------- */
+
+enum { PLACES = 200 };
+
+static void ranges_agree_with_a_plain_array(void **state)
+{
+    struct leati_ranges ranges = {0};
+    /* owner[i]: start + 1 of the range that has place i, or 0. */
+    size_t owner[PLACES] = {0}, length[PLACES] = {0};
+    uint64_t seed = 12345;
+
+    (void)state;
+    print_message("           seed %d\n", (int)seed);
+    for (uint64_t step = 0; step < 20000; step++) {
+        size_t base = leat_pattern_value(2 * step, seed) % PLACES;
+        size_t bytes = 1 + leat_pattern_value(2 * step + 1, seed) % 12, taken = 0;
+        const struct leati_range *range = leati_ranges_find(&ranges, 1000 + base);
+
+        assert_int_equal(range != NULL, owner[base] != 0);
+        if (range) {
+            assert_int_equal(range->base, 1000 + owner[base] - 1);
+            assert_int_equal(range->bytes, length[owner[base] - 1]);
+            assert_ptr_equal(range->value, &owner[owner[base] - 1]);
+        }
+        if (base + bytes > PLACES)
+            bytes = PLACES - base;
+        for (size_t i = base; i < base + bytes; i++)
+            taken += owner[i] != 0;
+        assert_int_equal(leati_ranges_overlap(&ranges, 1000 + base, bytes) != NULL, taken != 0);
+        if (!taken) {
+            assert_true(leati_ranges_insert(&ranges, 1000 + base, bytes, &owner[base]));
+            length[base] = bytes;
+            for (size_t i = base; i < base + bytes; i++)
+                owner[i] = base + 1;
+        } else {
+            bool starts = owner[base] == base + 1;
+
+            assert_int_equal(leati_ranges_remove(&ranges, 1000 + base), starts);
+            for (size_t i = base; starts && i < base + length[base]; i++)
+                owner[i] = 0;
+        }
+    }
+    leati_ranges_clear(&ranges);
+    assert_int_equal(ranges.count, 0);
+}
+
+static void room_is_found_when_there_is_some(void **state)
+{
+    enum { LOW = 1 << 12, UNIT = 1 << 12, UNITS = 64, HIGH = LOW + UNIT * UNITS };
+    struct leati_ranges ranges = {0};
+    bool used[UNITS] = {false};
+    size_t units[UNITS] = {0};
+    uintptr_t cursor = LOW;
+
+    (void)state;
+    for (uint64_t step = 0; step < 20000; step++) {
+        size_t wanted = 1 + leat_pattern_value(step, 7) % 9, longest = 0, run = 0;
+        uintptr_t found = leati_ranges_room(&ranges, LOW, HIGH, &cursor, wanted * UNIT);
+
+        for (size_t i = 0; i < UNITS; i++) {
+            run = used[i] ? 0 : run + 1;
+            longest = run > longest ? run : longest;
+        }
+        if (found) {
+            size_t first = (found - LOW) / UNIT;
+
+            assert_true(found >= LOW && found + wanted * UNIT <= HIGH && found % UNIT == 0);
+            assert_int_equal(cursor, found + wanted * UNIT);
+            for (size_t i = first; i < first + wanted; i++) {
+                assert_false(used[i]);
+                used[i] = true;
+            }
+            units[first] = wanted;
+            assert_true(leati_ranges_insert(&ranges, found, wanted * UNIT, NULL));
+        } else {
+            size_t start;
+
+            /* It may have started in the middle of the longest run, but it goes round. */
+            assert_true(longest < wanted);
+            for (start = leat_pattern_value(step, 9) % UNITS; !units[start]; start = (start + 1) % UNITS)
+                continue;
+            assert_true(leati_ranges_remove(&ranges, LOW + start * UNIT));
+            memset(used + start, 0, units[start]);
+            units[start] = 0;
+        }
+    }
+    leati_ranges_clear(&ranges);
+}
+
+static void ranges_reach_the_end_of_addresses(void **state)
+{
+    struct leati_ranges ranges = {0};
+
+    (void)state;
+    assert_true(leati_ranges_insert(&ranges, UINTPTR_MAX - 10, 10, NULL));
+    assert_non_null(leati_ranges_find(&ranges, UINTPTR_MAX - 1));
+    assert_null(leati_ranges_find(&ranges, UINTPTR_MAX));
+    assert_null(leati_ranges_find(&ranges, UINTPTR_MAX - 11));
+    assert_non_null(leati_ranges_overlap(&ranges, UINTPTR_MAX - 20, 15));
+    assert_null(leati_ranges_overlap(&ranges, UINTPTR_MAX - 20, 10));
+    assert_null(leati_ranges_overlap(&ranges, 0, 100));
+    leati_ranges_clear(&ranges);
+}
+
+/* ---- handles ------------------------------------------------------------------------------------ */
+
+struct thing {
+    struct leati_handle handle;
+    uint64_t number;
+};
+
+static struct leati_handles things = LEATI_HANDLES(struct thing);
+
+static struct thing *make_thing(uint64_t number)
+{
+    struct thing *thing = leati_handle_new(&things);
+
+    assert_non_null(thing);
+    assert_int_equal(thing->number, 0);
+    assert_false(leati_handle_live(&things, thing));
+    thing->number = number;
+    leati_handle_publish(thing);
+    return thing;
+}
+
+static void handles_live_from_publish_to_retire(void **state)
+{
+    struct thing *thing = make_thing(5);
+    int elsewhere;
+
+    (void)state;
+    assert_true(leati_handle_live(&things, thing));
+    assert_false(leati_handle_live(&things, NULL));
+    assert_false(leati_handle_live(&things, &elsewhere));
+    assert_false(leati_handle_live(&things, (char *)thing + 1));
+    assert_false(leati_handle_live(&things, (char *)thing + 8));
+    assert_false(leati_handle_live(&things, (char *)thing - (1 << 20)));
+    assert_true(leati_handle_retire(&things, thing));
+    assert_int_equal(thing->number, 5);
+    assert_false(leati_handle_live(&things, thing));
+    assert_false(leati_handle_retire(&things, thing));
+    leati_handle_free(&things, thing);
+    assert_false(leati_handle_live(&things, thing));
+}
+
+static void dead_handles_rest(void **state)
+{
+    struct thing *dead = make_thing(1);
+
+    (void)state;
+    assert_true(leati_handle_retire(&things, dead));
+    leati_handle_free(&things, dead);
+    for (uint64_t i = 0; i < LEATI_HANDLES_QUARANTINE - 1; i++) {
+        struct thing *younger = make_thing(i + 2);
+
+        assert_ptr_not_equal(younger, dead);
+        assert_false(leati_handle_live(&things, dead));
+        assert_true(leati_handle_retire(&things, younger));
+        leati_handle_free(&things, younger);
+    }
+}
+
+static void *make_and_end(void *argument)
+{
+    atomic_int *wrong = argument;
+
+    for (uint64_t i = 0; i < 3000; i++) {
+        struct thing *thing = leati_handle_new(&things);
+
+        if (!thing) {
+            atomic_fetch_add(wrong, 1);
+            break;
+        }
+        thing->number = (uint64_t)(uintptr_t)thing;
+        leati_handle_publish(thing);
+        if (!leati_handle_live(&things, thing) || thing->number != (uint64_t)(uintptr_t)thing ||
+            !leati_handle_retire(&things, thing))
+            atomic_fetch_add(wrong, 1);
+        leati_handle_free(&things, thing);
+    }
+    return NULL;
+}
+
+static void threads_share_the_table(void **state)
+{
+    pthread_t threads[4];
+    atomic_int wrong = 0;
+
+    (void)state;
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, make_and_end, &wrong), 0);
+    for (int i = 0; i < 4; i++)
+        pthread_join(threads[i], NULL);
+    assert_int_equal(wrong, 0);
+}
+
+static void *retire_one(void *argument)
+{
+    return leati_handle_retire(&things, argument) ? argument : NULL;
+}
+
+static void one_thread_wins_the_end(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 100; round++) {
+        struct thing *thing = make_thing(3);
+        pthread_t threads[4];
+        int winners = 0;
+
+        for (int i = 0; i < 4; i++)
+            assert_int_equal(pthread_create(&threads[i], NULL, retire_one, thing), 0);
+        for (int i = 0; i < 4; i++) {
+            void *won;
+
+            pthread_join(threads[i], &won);
+            winners += won != NULL;
+        }
+        assert_int_equal(winners, 1);
+        leati_handle_free(&things, thing);
+    }
+}
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(options_are_read_once),
+        cmocka_unit_test(numbers_have_suffixes_and_bounds),
+        cmocka_unit_test(flags_have_words),
+        cmocka_unit_test(sentences_grow_at_the_front),
+        cmocka_unit_test(long_sentences_are_cut),
+        cmocka_unit_test(ranges_agree_with_a_plain_array),
+        cmocka_unit_test(room_is_found_when_there_is_some),
+        cmocka_unit_test(ranges_reach_the_end_of_addresses),
+        cmocka_unit_test(handles_live_from_publish_to_retire),
+        cmocka_unit_test(dead_handles_rest),
+        cmocka_unit_test(threads_share_the_table),
+        cmocka_unit_test(one_thread_wins_the_end),
+    };
+
+    set_options();
+    return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
+}
