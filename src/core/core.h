@@ -106,6 +106,9 @@ leat_status leati_events_close(struct leat_device *device);
 leat_status leati_modules_close(struct leat_device *device);
 leat_status leati_memory_close(struct leat_device *device);
 
+/* Frees what is left of host functions that never ran. After the driver's device_close. */
+void leati_host_calls_close(struct leat_device *device);
+
 /* Switches peer access between two open devices of one driver on, at its first use. */
 leat_status leati_enable_peers(struct leat_device *first, struct leat_device *second);
 

@@ -321,6 +321,8 @@ static leat_status close_last(struct leat_device *device)
     status = first_of(status, leati_modules_close(device));
     status = first_of(status, leati_memory_close(device));
     status = first_of(status, driver->ops->device_close(driver, device->native));
+    /* Only now does no thread of the driver run one any more, even if the wait above failed. */
+    leati_host_calls_close(device);
     if (status != LEAT_OK)
         leati_fail_in(status, "leat_device_close: %s is closed, but", device->name);
     pthread_mutex_destroy(&device->lock);

@@ -101,8 +101,6 @@ leat_status leat_stream_destroy(leat_stream *stream)
     return status == LEAT_OK ? status : leati_fail_in(status, "leat_stream_destroy on %s: it is gone, but", device->name);
 }
 
-static void free_host_calls(struct leat_device *device);
-
 leat_status leati_streams_close(struct leat_device *device)
 {
     leat_status first = LEAT_OK;
@@ -116,7 +114,6 @@ leat_status leati_streams_close(struct leat_device *device)
         status = end_stream(stream);
         first = first != LEAT_OK ? first : status;
     }
-    free_host_calls(device);
     return first;
 }
 
@@ -211,7 +208,7 @@ static void list(struct host_call *call)
     pthread_mutex_unlock(&call->device->lock);
 }
 
-static void free_host_calls(struct leat_device *device)
+void leati_host_calls_close(struct leat_device *device)
 {
     while (device->host_calls) {
         struct host_call *call = device->host_calls;
