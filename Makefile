@@ -95,7 +95,7 @@ endif
 # ---- examples: as a user would build them, against the shared library ----------------------------------------
 
 cuda_include := $(if $(wildcard $(CUDA_HOME)/include/cuda.h),-I$(CUDA_HOME)/include)
-have_cuda_h := $(shell printf '\#include <cuda.h>\n' | $(CC) $(cuda_include) -E - >/dev/null 2>&1 && echo yes)
+have_cuda_h := $(shell $(CC) $(cuda_include) -include cuda.h -E -x c /dev/null >/dev/null 2>&1 && echo yes)
 # A machine without a GPU has only the toolkit's stub to link with; the program then says so when it is run.
 cuda_libs := $(addprefix -L,$(wildcard $(CUDA_HOME)/lib64/stubs)) -lcuda
 
