@@ -50,6 +50,7 @@ for device in null zero full random urandom tty; do
     touch "$root/dev/$device"
     cp -a --remove-destination "/dev/$device" "$root/dev/$device"
 done
+ln -s /proc/self/fd "$root/dev/fd"
 mkdir "$root/dev/shm"
 mount -t tmpfs tmpfs "$root/dev/shm"
 
