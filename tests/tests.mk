@@ -53,6 +53,8 @@ cpu_examples := $(filter-out %/interop_cuda,$(example_bin))
 
 check: tests $(cpu_examples)
 	$(Q)tests/run.sh '$(BUILD)' cpu:0 $(test_api) $(test_cpu) $(test_unit) $(test_walk) $(test_order) $(cpu_examples)
+	$(Q)echo 'once more, with device memory out of reach for host threads (LEAT_STRICT=1):'
+	$(Q)LEAT_STRICT=1 ORDER_MODEL_SECONDS=3 tests/run.sh '$(BUILD)' cpu:0 $(test_api) $(test_order) $(cpu_examples)
 
 check-gpu: tests $(example_bin)
 	$(Q)LEAT_REQUIRE=cuda tests/run.sh '$(BUILD)' cuda:0 $(test_api) $(test_order) $(example_bin)
