@@ -57,7 +57,7 @@ check: tests $(cpu_examples)
 	$(Q)LEAT_STRICT=1 ORDER_MODEL_SECONDS=3 tests/run.sh '$(BUILD)' cpu:0 $(test_api) $(test_order) $(cpu_examples)
 
 check-gpu: tests $(example_bin)
-	$(Q)LEAT_REQUIRE=cuda tests/run.sh '$(BUILD)' cuda:0 $(test_api) $(test_order) $(example_bin)
+	$(Q)LEAT_REQUIRE=cuda tests/run.sh '$(BUILD)' cuda:0 $(test_api) $(test_bin)/unit_virtual $(test_order) $(example_bin)
 
 check-tsan: tests
 	$(Q)tests/run.sh '$(BUILD)' cpu:0 $(test_api) $(test_order) $(test_walk)
