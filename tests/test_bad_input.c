@@ -505,6 +505,28 @@ static void things_of_another_driver(void **state)
     still_works(t);
 }
 
+static void streams_that_cannot_be_wrapped(void **state)
+{
+    struct test_state *t = *state;
+    leat_device *other;
+    leat_stream *far, *wrapped = NULL;
+    void *native;
+    int elsewhere;
+
+    if (!test_on_cpu())
+        SKIP_OTHER("CUDA follows a pointer that is no stream");
+    REFUSED(leat_stream_wrap(t->device, &elsewhere, &wrapped), LEAT_ERROR_INVALID, "no stream");
+    other = test_open_other();
+    if (other) {
+        OK(leat_stream_create(other, &far));
+        OK(leat_stream_native(far, &native));
+        REFUSED(leat_stream_wrap(t->device, native, &wrapped), LEAT_ERROR_INVALID, "no stream");
+        OK(leat_stream_destroy(far));
+        OK(leat_device_close(other));
+    }
+    assert_null(wrapped);
+}
+
 static void wrong_launches(void **state)
 {
     struct test_state *t = *state;
@@ -640,6 +662,7 @@ static const struct CMUnitTest tests[] = {
     STATE_TEST(addresses_that_are_dead),
     STATE_TEST(things_of_another_device),
     STATE_TEST(things_of_another_driver),
+    STATE_TEST(streams_that_cannot_be_wrapped),
     STATE_TEST(wrong_launches),
     STATE_TEST(wrong_modules),
     STATE_TEST(truncated_modules),
