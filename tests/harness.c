@@ -241,7 +241,9 @@ void test_expect_held(leat_stream *stream, struct test_gate *gate, const char *f
 
         if (status != LEAT_NOT_READY) {
             print_error("a stream that must wait says %s\n", leat_status_name(status));
+            /* What is still running uses the test's memory. */
             test_gate_open(gate);
+            (void)leat_stream_synchronize(stream);
             _fail(file, line);
         }
         test_sleep_us(1000);
