@@ -19,9 +19,9 @@ shift
 top=$(cd "$(dirname "$0")/.." && pwd)
 
 if [ ! -e "$root/etc/debian_version" ]; then
-    mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' | sort -u | grep -m1 'debian/*$' ||
-             echo http://deb.debian.org/debian)
-    debootstrap --variant=minbase bookworm "$root" "$mirror"
+    # Without a mirror of this machine's debootstrap takes its own default.
+    mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' | grep -m1 'debian/*$' || :)
+    debootstrap --variant=minbase bookworm "$root" ${mirror:+"$mirror"}
     # As images of Debian come: without package lists.
     rm -rf "$root"/var/lib/apt/lists/*
 fi
