@@ -16,11 +16,12 @@
  * How the chunks are spread over streams.
  * ROUND: chunk i does all its steps on stream i modulo the number of streams, with a buffer for each stream: the
  * usual way, which needs no events. STEPS: one stream copies in, one computes, one copies out, and events order
- * them; a ring of buffers lets the copies in both directions run without a gap between chunks.
+ * them. Each chunk has its own place on the device, so the stream that copies in waits for nothing: on an H200 a wait
+ * between two copies left the link idle for about 10 us.
  */
 enum plan_kind { PLAN_SEQUENCE, PLAN_ROUND, PLAN_STEPS };
 
-enum { RING = 6, CHUNK_CHOICES = 6 };
+enum { CHUNK_CHOICES = 6, CHUNKS_MIN = 6 };
 
 struct plan {
     struct bench *bench;
@@ -30,7 +31,7 @@ struct plan {
     size_t chunk_bytes;
     char *in, *out;         /* pinned */
     char *a, *resident, *c; /* on the device */
-    leat_event *loaded[RING], *computed[RING], *stored[RING];
+    leat_event *loaded, *computed; /* of the latest chunk; a wait holds the mark that was the latest then */
     struct copy_case both; /* the bound */
 };
 
@@ -60,28 +61,21 @@ static bool run_sequence(struct plan *plan)
            copy_chunk(plan, 0, plan->out, plan->c, plan->bytes) && wait_for_stream(plan, 0);
 }
 
-/* Small chunks at both ends, since nothing overlaps the first way in and the last way out; between them each is as large
- * as all before it, up to the full size. */
 static size_t chunk_at(const struct plan *plan, size_t offset)
 {
-    size_t left = plan->bytes - offset;
-    size_t grown = offset > MIB ? offset : MIB;
-    size_t shrunk = left / 2 > MIB ? left / 2 / 4096 * 4096 : left < MIB ? left : MIB;
-    size_t bytes = grown < shrunk ? grown : shrunk;
-
-    return bytes < plan->chunk_bytes ? bytes : plan->chunk_bytes;
+    return plan->bytes - offset < plan->chunk_bytes ? plan->bytes - offset : plan->chunk_bytes;
 }
 
 static bool run_round(struct plan *plan)
 {
     unsigned stream = 0;
-    size_t offset, bytes;
+    size_t offset;
 
-    for (offset = 0; offset < plan->bytes; offset += bytes) {
+    for (offset = 0; offset < plan->bytes; offset += plan->chunk_bytes) {
+        size_t bytes = chunk_at(plan, offset);
         char *a = plan->a + stream * plan->chunk_bytes;
         char *c = plan->c + stream * plan->chunk_bytes;
 
-        bytes = chunk_at(plan, offset);
         if (!copy_chunk(plan, stream, a, plan->in + offset, bytes) ||
             !add_chunk(plan, stream, c, a, offset, bytes) ||
             !copy_chunk(plan, stream, plan->out + offset, c, bytes))
@@ -104,34 +98,27 @@ static bool mark(struct plan *plan, leat_event *event, unsigned stream)
     return bench_check(plan->bench, leat_event_record(event, plan->bench->streams[stream]));
 }
 
-/* One chunk through the three streams. Waiting for an event that was never recorded holds nothing up, so the first
- * round through the ring needs no exception; the marks of an earlier run were reached long ago. */
-static bool step_chunk(struct plan *plan, unsigned slot, size_t offset)
+/* One chunk through the three streams. */
+static bool step_chunk(struct plan *plan, size_t offset)
 {
     enum { IN, COMPUTE, OUT };
     size_t bytes = chunk_at(plan, offset);
-    char *a = plan->a + slot * plan->chunk_bytes;
-    char *c = plan->c + slot * plan->chunk_bytes;
+    char *a = plan->a + offset;
+    char *c = plan->c + offset;
 
-    return order(plan, plan->computed[slot], IN) && /* the kernel has read what is overwritten here */
-           copy_chunk(plan, IN, a, plan->in + offset, bytes) && mark(plan, plan->loaded[slot], IN) &&
-           order(plan, plan->loaded[slot], COMPUTE) &&
-           order(plan, plan->stored[slot], COMPUTE) && /* the same for the copy out */
-           add_chunk(plan, COMPUTE, c, a, offset, bytes) && mark(plan, plan->computed[slot], COMPUTE) &&
-           order(plan, plan->computed[slot], OUT) && copy_chunk(plan, OUT, plan->out + offset, c, bytes) &&
-           mark(plan, plan->stored[slot], OUT);
+    return copy_chunk(plan, IN, a, plan->in + offset, bytes) && mark(plan, plan->loaded, IN) &&
+           order(plan, plan->loaded, COMPUTE) && add_chunk(plan, COMPUTE, c, a, offset, bytes) &&
+           mark(plan, plan->computed, COMPUTE) && order(plan, plan->computed, OUT) &&
+           copy_chunk(plan, OUT, plan->out + offset, c, bytes);
 }
 
 static bool run_steps(struct plan *plan)
 {
-    unsigned slot = 0;
     size_t offset;
 
-    for (offset = 0; offset < plan->bytes; offset += chunk_at(plan, offset)) {
-        if (!step_chunk(plan, slot, offset))
+    for (offset = 0; offset < plan->bytes; offset += plan->chunk_bytes)
+        if (!step_chunk(plan, offset))
             return false;
-        slot = (slot + 1) % RING;
-    }
     return wait_for_stream(plan, 2); /* the last copy out comes after everything else */
 }
 
@@ -173,9 +160,10 @@ static bool choose_chunk(struct plan *plan)
         double begin = bench_now();
         unsigned round;
 
-        if (choices[i] * RING > plan->bytes && best_chunk)
+        if (choices[i] * CHUNKS_MIN > plan->bytes && best_chunk)
             break;
-        plan->chunk_bytes = choices[i] * RING > plan->bytes ? plan->bytes / RING / 4096 * 4096 : choices[i];
+        plan->chunk_bytes =
+            choices[i] * CHUNKS_MIN > plan->bytes ? plan->bytes / CHUNKS_MIN / 4096 * 4096 : choices[i];
         for (round = 0; round < 5 && (round < 1 || bench_now() - begin < 0.15); round++) {
             double seconds;
 
@@ -236,7 +224,6 @@ static double measure_plan(struct plan *plan, struct bench_rows *rows, const cha
 static bool make_plan(struct plan *plan, uint64_t resident_seed)
 {
     struct bench *bench = plan->bench;
-    unsigned i;
 
     plan->bytes = bench->options->quick ? 128 * MIB : GIB;
     if (plan->bytes > bench->largest)
@@ -250,24 +237,17 @@ static bool make_plan(struct plan *plan, uint64_t resident_seed)
     plan->resident = bench_buffer(bench, BENCH_DEVICE_C);
     if (!plan->resident)
         return false;
-    for (i = 0; i < RING; i++)
-        if (!bench_check(bench, leat_event_create(bench->device, &plan->loaded[i])) ||
-            !bench_check(bench, leat_event_create(bench->device, &plan->computed[i])) ||
-            !bench_check(bench, leat_event_create(bench->device, &plan->stored[i])))
-            return false;
+    if (!bench_check(bench, leat_event_create(bench->device, &plan->loaded)) ||
+        !bench_check(bench, leat_event_create(bench->device, &plan->computed)))
+        return false;
     bench_fill_floats(bench, (float *)(void *)plan->out, plan->bytes / sizeof(float), resident_seed);
     return copy_chunk(plan, 0, plan->resident, plan->out, plan->bytes) && wait_for_stream(plan, 0);
 }
 
 static void unmake_plan(struct plan *plan)
 {
-    unsigned i;
-
-    for (i = 0; i < RING; i++) {
-        leat_event_destroy(plan->loaded[i]);
-        leat_event_destroy(plan->computed[i]);
-        leat_event_destroy(plan->stored[i]);
-    }
+    leat_event_destroy(plan->loaded);
+    leat_event_destroy(plan->computed);
 }
 
 void bench_overlap_group(struct bench *bench)
