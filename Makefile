@@ -195,6 +195,7 @@ make lib             the two libraries only; needs nothing but a C compiler
 make examples        the programs of examples/, into $(BUILD)/examples/
 make check           the tests on the CPU device
 make check-gpu       the same on a GPU; a test that would be skipped fails
+make check-memcheck  the tests of the API on a GPU, under compute-sanitizer
 make gate            proves the tests: switches faults on, and each must be noticed
 make asan            the tests with address and undefined behaviour sanitizers
 make tsan            the tests of order and threads with the thread sanitizer

@@ -476,6 +476,12 @@ static void walk_delays(const char *name, void (*scenario)(struct world *), uint
     printf("fault_walk: %s: %u of %llu driver calls took longer\n", name, runs, (unsigned long long)now.n - 1);
 }
 
+/* One device has no peer. */
+static bool needs_two_devices(const char *entry)
+{
+    return !strcmp(entry, "peer_enable");
+}
+
 /* Every entry that the driver has must have been called. */
 static void check_visits(void)
 {
@@ -486,6 +492,9 @@ static void check_visits(void)
         if (!visit.present) {
             absent++;
             printf("fault_walk: the driver has no %s\n", visit.entry);
+        } else if (!visit.calls && wrapper->device_count < 2 && needs_two_devices(visit.entry)) {
+            absent++;
+            printf("fault_walk: %s needs two devices\n", visit.entry);
         } else if (!visit.calls) {
             missed++;
             printf("fault_walk: %s was never called\n", visit.entry);

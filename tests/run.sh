@@ -14,7 +14,9 @@ for program in "$@"; do
     (
         cd "${program%/*}" || exit 1
         case $program in */examples/*) export LEAT_DEVICE="$device" ;; esac
-        LEAT_TEST_DEVICE=$device exec timeout -k 5 "${TEST_TIMEOUT:-300}" "./$name"
+        # TEST_UNDER: a checker and its options, in words.
+        # shellcheck disable=SC2086
+        LEAT_TEST_DEVICE=$device exec timeout -k 5 "${TEST_TIMEOUT:-300}" $TEST_UNDER "./$name"
     ) >"$log" 2>&1
     code=$?
     # A test that cmocka skipped inside a program, with its reason in the line above.

@@ -290,7 +290,9 @@ static void a_destroyed_stream_finishes_its_work(void **state)
     gate = test_gate_close(stream);
     OK(leat_fill(stream, pinned, 9, 64));
     OK(leat_stream_destroy(stream));
-    EXPECT_BYTES(pinned, 64, 0);
+    /* compute-sanitizer makes CUDA wait for the stream before it destroys it. */
+    if (!getenv("LEAT_TEST_MEMCHECK"))
+        EXPECT_BYTES(pinned, 64, 0);
     test_gate_open(gate);
     OK(leat_device_synchronize(t->device));
     EXPECT_BYTES(pinned, 64, 9);

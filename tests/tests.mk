@@ -1,5 +1,5 @@
-# tests.mk - the test programs: which there are, how they are built, and how check, check-gpu, check-tsan and gate run
-# them. Read by the Makefile, which sets BUILD, CC, the flags and the list of examples.
+# tests.mk - the test programs: which there are, how they are built, and how check, check-gpu, check-memcheck, check-tsan
+# and gate run them. Read by the Makefile, which sets BUILD, CC, the flags and the list of examples.
 
 test_bin := $(BUILD)/tests
 
@@ -57,7 +57,14 @@ check: tests $(cpu_examples)
 	$(Q)LEAT_STRICT=1 ORDER_MODEL_SECONDS=3 tests/run.sh '$(BUILD)' cpu:0 $(test_api) $(test_order) $(cpu_examples)
 
 check-gpu: tests $(example_bin)
-	$(Q)LEAT_REQUIRE=cuda tests/run.sh '$(BUILD)' cuda:0 $(test_api) $(test_bin)/unit_virtual $(test_order) $(example_bin)
+	$(Q)LEAT_REQUIRE=cuda tests/run.sh '$(BUILD)' cuda:0 $(test_api) $(test_bin)/unit_virtual $(test_walk) $(test_order) \
+	    $(example_bin)
+
+# Wrong accesses on the GPU. The tests of bad input make calls that CUDA refuses, which are no finding.
+check-memcheck: tests
+	$(Q)LEAT_REQUIRE=cuda LEAT_TEST_MEMCHECK=1 \
+	    TEST_UNDER='compute-sanitizer --tool memcheck --report-api-errors no --error-exitcode 9' \
+	    tests/run.sh '$(BUILD)' cuda:0 $(test_api)
 
 check-tsan: tests
 	$(Q)tests/run.sh '$(BUILD)' cpu:0 $(test_api) $(test_order) $(test_walk)
@@ -65,5 +72,5 @@ check-tsan: tests
 gate: tests
 	$(Q)tests/gate.sh $(test_api) $(test_order)
 
-.PHONY: tests check check-gpu check-tsan gate
+.PHONY: tests check check-gpu check-memcheck check-tsan gate
 -include $(test_programs:=.d) $(test_objects:.o=.d)

@@ -54,8 +54,8 @@ LEAT_API leat_status leat_device_open(const char *name, leat_device **device);
 /*
  * Gives one open back. The last close waits for all work of the device, then destroys its streams,
  * events and modules, frees its memory and undoes its registrations: handles and pointers made from
- * it are dead afterwards. Streams, events and memory of the user's own that were wrapped stay alive.
- * NULL does nothing.
+ * it are dead afterwards, so no work of another device may still use its memory. Streams, events and
+ * memory of the user's own that were wrapped stay alive. NULL does nothing.
  * Errors: HANDLE; or the asynchronous failure of work that was still outstanding, in which case the
  * device is closed all the same.
  */
