@@ -105,6 +105,39 @@ static void a_stream_of_the_other_device_copies_too(void **state)
     end_arenas(&arenas);
 }
 
+/* Memory of leat_alloc() comes from the vendor's pool, which has rules of its own about other devices. */
+static void a_stream_of_the_other_device_copies_pool_memory(void **state)
+{
+    struct test_state *t = *state;
+    leat_device *other = test_open_other();
+    uint64_t *in = test_alloc(t->device, LEAT_KIND_PINNED, 8192), *out = in + 512;
+    leat_stream *stream;
+    void *memory, *far;
+
+    if (!other) {
+        OK(leat_memory_free(in));
+        SKIP_OTHER("needs two devices of one driver");
+    }
+    OK(leat_stream_create(other, &stream));
+    OK(leat_alloc(t->stream, 8192, &memory));
+    OK(leat_stream_synchronize(t->stream));
+    OK(leat_alloc(stream, 4096, &far));
+    for (int i = 0; i < 512; i++)
+        in[i] = 1000u + (unsigned)i;
+    memset(out, 0, 4096);
+    OK(leat_copy(stream, memory, in, 4096));
+    OK(leat_copy(stream, (char *)memory + 4096, memory, 4096));
+    OK(leat_copy(stream, far, (char *)memory + 4096, 4096));
+    OK(leat_copy(stream, memory, far, 4096));
+    OK(leat_copy(stream, out, memory, 4096));
+    OK(leat_stream_synchronize(stream));
+    for (int i = 0; i < 512; i++)
+        assert_int_equal(out[i], 1000 + i);
+    OK(leat_free(t->stream, memory));
+    OK(leat_memory_free(in));
+    OK(leat_device_close(other));
+}
+
 static void a_whole_allocation_can_be_copied(void **state)
 {
     /* Sizes around the borders of pages and slabs: the last byte of an allocation is there. */
@@ -292,6 +325,7 @@ static void more_than_four_gib(void **state)
 static const struct CMUnitTest tests[] = {
     STATE_TEST(all_pairs_sizes_and_places),
     STATE_TEST(a_stream_of_the_other_device_copies_too),
+    STATE_TEST(a_stream_of_the_other_device_copies_pool_memory),
     STATE_TEST(a_whole_allocation_can_be_copied),
     STATE_TEST(adjacent_ranges_do_not_overlap),
     STATE_TEST(zero_bytes_do_nothing),
