@@ -16,8 +16,8 @@
  * How the chunks are spread over streams.
  * ROUND: chunk i does all its steps on stream i modulo the number of streams, with a buffer for each stream: the
  * usual way, which needs no events. STEPS: one stream copies in, one computes, one copies out, and events order
- * them. Each chunk has its own place on the device, so the stream that copies in waits for nothing: on an H200 a wait
- * between two copies left the link idle for about 10 us.
+ * them. Each chunk has its own place on the device, so the stream that copies in waits for nothing: on an H200 a
+ * wait between two copies left the link idle for about 10 us.
  */
 enum plan_kind { PLAN_SEQUENCE, PLAN_ROUND, PLAN_STEPS };
 
@@ -29,10 +29,10 @@ struct plan {
     unsigned streams;
     size_t bytes;
     size_t chunk_bytes;
-    char *in, *out;         /* pinned */
-    char *a, *resident, *c; /* on the device */
+    char *in, *out;                /* pinned */
+    char *a, *resident, *c;        /* on the device */
     leat_event *loaded, *computed; /* of the latest chunk; a wait holds the mark that was the latest then */
-    struct copy_case both; /* the bound */
+    struct copy_case both;         /* the bound */
 };
 
 static bool add_chunk(struct plan *plan, unsigned stream, char *sum, char *a, size_t offset, size_t bytes)

@@ -56,15 +56,18 @@ check: tests $(cpu_examples)
 	$(Q)echo 'once more, with device memory out of reach for host threads (LEAT_STRICT=1):'
 	$(Q)LEAT_STRICT=1 ORDER_MODEL_SECONDS=3 tests/run.sh '$(BUILD)' cpu:0 $(test_api) $(test_order) $(cpu_examples)
 
+# The GPU to test, of any driver.
+GPU ?= cuda:0
+
 check-gpu: tests $(example_bin)
-	$(Q)LEAT_REQUIRE=cuda tests/run.sh '$(BUILD)' cuda:0 $(test_api) $(test_bin)/unit_virtual $(test_walk) $(test_order) \
+	$(Q)LEAT_REQUIRE=$(firstword $(subst :, ,$(GPU))) tests/run.sh '$(BUILD)' $(GPU) $(test_api) $(test_bin)/unit_virtual $(test_walk) $(test_order) \
 	    $(example_bin)
 
 # Wrong accesses on the GPU. The tests of bad input make calls that CUDA refuses, which are no finding.
 check-memcheck: tests
-	$(Q)LEAT_REQUIRE=cuda LEAT_TEST_MEMCHECK=1 \
+	$(Q)LEAT_TEST_MEMCHECK=1 \
 	    TEST_UNDER='compute-sanitizer --tool memcheck --report-api-errors no --error-exitcode 9' \
-	    tests/run.sh '$(BUILD)' cuda:0 $(test_api)
+	    tests/run.sh '$(BUILD)' $(GPU) $(test_api)
 
 check-tsan: tests
 	$(Q)tests/run.sh '$(BUILD)' cpu:0 $(test_api) $(test_order) $(test_walk)

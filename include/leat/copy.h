@@ -46,12 +46,12 @@ LEAT_API leat_status leat_fill(leat_stream *stream, void *dst, uint8_t value, si
 /*
  * Repeats a pattern of pattern_bytes (1, 2, 4, 8 or 16) over bytes bytes at dst, in stream order. The
  * pattern is read before the call returns. dst must be aligned to pattern_bytes, and bytes must be a
- * multiple of it. The first pattern of 8 or 16 bytes on a device loads leat's kernels, which may wait for the device's
- * work; leat_module_builtin() does that ahead of time.
+ * multiple of it. The first pattern of 8 or 16 bytes on a device loads leat's kernels, which may wait for the
+ * device's work; leat_module_builtin() does that ahead of time.
  * Errors: as leat_fill; INVALID (pattern NULL, another pattern size, alignment, not a multiple).
  */
-LEAT_API leat_status leat_fill_pattern(leat_stream *stream, void *dst, const void *pattern,
-                                       size_t pattern_bytes, size_t bytes);
+LEAT_API leat_status leat_fill_pattern(leat_stream *stream, void *dst, const void *pattern, size_t pattern_bytes,
+                                       size_t bytes);
 
 #ifdef __cplusplus
 }

@@ -68,26 +68,26 @@ LEAT_API leat_status leat_device_synchronize(leat_device *device);
 
 /* What a device is. Strings belong to the struct; sizes are bytes; 0 means unknown or none. */
 typedef struct leat_device_info {
-    char name[16];                /* "cuda:0": what leat_device_open() takes */
-    char driver[8];               /* "cuda" or "cpu" */
-    int ordinal;                  /* number within its driver */
-    char model[96];               /* the vendor's name, for example "NVIDIA H200" */
-    char architecture[32];        /* "sm_90", "x86-64" */
-    uint64_t memory_bytes;        /* all of its memory */
-    uint32_t compute_units;       /* multiprocessors; on the CPU device its threads */
-    uint32_t max_block_threads;   /* threads of one block at most */
-    uint32_t max_shared_bytes;    /* dynamic shared memory of one block at most */
-    uint32_t memory_clock_khz;    /* 0 where the driver does not say */
-    uint32_t memory_bus_bits;     /* 0 where the driver does not say */
-    char pci_address[20];         /* "0000:1b:00.0", or "" */
-    int numa_node;                /* of the host memory nearest to it; -1 unknown */
-    uint32_t link_gen;            /* PCIe generation in use, 0 unknown */
-    uint32_t link_width;          /* PCIe lanes in use, 0 unknown */
-    uint32_t copy_engines;        /* copies that run beside each other */
-    uint8_t unified_addressing;   /* host and device share one address space: always 1 in leat */
-    uint8_t managed_memory;       /* leat_memory_alloc(LEAT_KIND_MANAGED) works */
-    uint8_t virtual_memory;       /* reserve, create, map and unmap work */
-    uint8_t strict;               /* device memory is unreachable for host threads (LEAT_STRICT) */
+    char name[16];              /* "cuda:0": what leat_device_open() takes */
+    char driver[8];             /* "cuda" or "cpu" */
+    int ordinal;                /* number within its driver */
+    char model[96];             /* the vendor's name, for example "NVIDIA H200" */
+    char architecture[32];      /* "sm_90", "x86-64" */
+    uint64_t memory_bytes;      /* all of its memory */
+    uint32_t compute_units;     /* multiprocessors; on the CPU device its threads */
+    uint32_t max_block_threads; /* threads of one block at most */
+    uint32_t max_shared_bytes;  /* dynamic shared memory of one block at most */
+    uint32_t memory_clock_khz;  /* 0 where the driver does not say */
+    uint32_t memory_bus_bits;   /* 0 where the driver does not say */
+    char pci_address[20];       /* "0000:1b:00.0", or "" */
+    int numa_node;              /* of the host memory nearest to it; -1 unknown */
+    uint32_t link_gen;          /* PCIe generation in use, 0 unknown */
+    uint32_t link_width;        /* PCIe lanes in use, 0 unknown */
+    uint32_t copy_engines;      /* copies that run beside each other */
+    uint8_t unified_addressing; /* host and device share one address space: always 1 in leat */
+    uint8_t managed_memory;     /* leat_memory_alloc(LEAT_KIND_MANAGED) works */
+    uint8_t virtual_memory;     /* reserve, create, map and unmap work */
+    uint8_t strict;             /* device memory is unreachable for host threads (LEAT_STRICT) */
 } leat_device_info;
 
 /* Errors: HANDLE, INVALID (info NULL), DRIVER. */
@@ -95,8 +95,7 @@ LEAT_API leat_status leat_device_query(leat_device *device, leat_device_info *in
 
 /* Free and total device memory in bytes at this moment; other programs share the device. Either
  * pointer may be NULL. Errors: HANDLE, DRIVER. */
-LEAT_API leat_status leat_device_memory(leat_device *device, uint64_t *free_bytes,
-                                        uint64_t *total_bytes);
+LEAT_API leat_status leat_device_memory(leat_device *device, uint64_t *free_bytes, uint64_t *total_bytes);
 
 /*
  * Lists devices without opening them: index 0, 1, ... over all drivers in the order in which
@@ -107,11 +106,11 @@ LEAT_API leat_status leat_device_list(unsigned index, leat_device_info *info);
 
 /* What became of a driver: for people who wonder why their GPU is not there. */
 typedef struct leat_driver_info {
-    char name[8];          /* "cuda" */
-    leat_status status;    /* LEAT_OK: usable; else why not */
-    char reason[512];      /* the sentence for status, "" when usable */
-    char library[256];     /* path of what was loaded, "" when nothing was */
-    char version[64];      /* the vendor's version, for example "13.0" */
+    char name[8];       /* "cuda" */
+    leat_status status; /* LEAT_OK: usable; else why not */
+    char reason[512];   /* the sentence for status, "" when usable */
+    char library[256];  /* path of what was loaded, "" when nothing was */
+    char version[64];   /* the vendor's version, for example "13.0" */
     unsigned device_count;
 } leat_driver_info;
 

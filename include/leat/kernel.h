@@ -11,10 +11,10 @@
  *     void *args[] = {&c, &a, &b, &n};
  *     leat_launch(stream, kernel, leat_dim(blocks, 1, 1), leat_dim(256, 1, 1), 0, args, 4);
  *
- * Call order. A kernel lives as long as its module; unload a module only when its launches are done. Load modules and get
- * kernels before the work that matters: a driver may wait for all work of the device when it loads code (CUDA's lazy
- * loading, "Lazy Loading" in the CUDA C++ programming guide), and leat loads a kernel when it is got, not when it is
- * first launched.
+ * Call order. A kernel lives as long as its module; unload a module only when its launches are done. Load modules
+ * and get kernels before the work that matters: a driver may wait for all work of the device when it loads code
+ * (CUDA's lazy loading, "Lazy Loading" in the CUDA C++ programming guide), and leat loads a kernel when it is got,
+ * not when it is first launched.
  *
  * Threads. Any thread may call anything here.
  */
@@ -51,20 +51,18 @@ static inline leat_dim3 leat_dim(uint32_t x, uint32_t y, uint32_t z)
  * Errors: HANDLE, INVALID (NULL, bytes 0), IMAGE (not code for this device; the sentence has the
  * vendor's compile log), DEVICE_MEMORY, DRIVER, SYSTEM, NOT_PERMITTED.
  */
-LEAT_API leat_status leat_module_load(leat_device *device, const void *image, size_t bytes,
-                                      leat_module **module);
+LEAT_API leat_status leat_module_load(leat_device *device, const void *image, size_t bytes, leat_module **module);
 
 /* The same from a file. Errors: as leat_module_load; NOT_FOUND (no such file), SYSTEM (unreadable). */
-LEAT_API leat_status leat_module_load_file(leat_device *device, const char *path,
-                                           leat_module **module);
+LEAT_API leat_status leat_module_load_file(leat_device *device, const char *path, leat_module **module);
 
 /*
  * The kernels that come with leat, for any device. Belongs to the device: unloading it is INVALID. All use
  * one-dimensional blocks, any grid, and loop over what the grid does not cover; counts are elements.
  *
  *   leat_fill_u8, _u16, _u32, _u64   (T *dst, uint64_t count, T value)
- *   leat_fill_u128                   (void *dst, uint64_t count, uint64_t low, uint64_t high); dst is aligned to 8 at
- *                                    least, and to 16 for full speed
+ *   leat_fill_u128                   (void *dst, uint64_t count, uint64_t low, uint64_t high); dst is aligned
+ *                                    to 8 at least, and to 16 for full speed
  *   leat_add_f32, leat_add_u32       (T *data, uint64_t count, T value): adds value to every element
  *   leat_vector_add_f32, _u32        (T *sum, const T *a, const T *b, uint64_t count)
  *   leat_square_u32                  (uint32_t *data, uint64_t count): replaces every element by its square
@@ -117,9 +115,8 @@ LEAT_API leat_status leat_kernel_parameter_count(leat_kernel *kernel, int *count
  * that is known, args NULL with a count, the kernel's device is not the stream's); UNSUPPORTED
  * (shared_bytes on the CPU device), DEVICE_LOST, DRIVER, NOT_PERMITTED.
  */
-LEAT_API leat_status leat_launch(leat_stream *stream, leat_kernel *kernel, leat_dim3 grid,
-                                 leat_dim3 block, size_t shared_bytes, void *const *args,
-                                 unsigned argument_count);
+LEAT_API leat_status leat_launch(leat_stream *stream, leat_kernel *kernel, leat_dim3 grid, leat_dim3 block,
+                                 size_t shared_bytes, void *const *args, unsigned argument_count);
 
 #ifdef __cplusplus
 }

@@ -72,8 +72,7 @@ LEAT_API leat_status leat_free(leat_stream *stream, void *ptr);
  * Errors: HANDLE, INVALID, DEVICE_MEMORY, HOST_MEMORY (also when the limit for locked memory is
  * reached), UNSUPPORTED (no managed memory), DRIVER, NOT_PERMITTED.
  */
-LEAT_API leat_status leat_memory_alloc(leat_device *device, leat_kind kind, size_t bytes,
-                                       void **ptr);
+LEAT_API leat_status leat_memory_alloc(leat_device *device, leat_kind kind, size_t bytes, void **ptr);
 
 /*
  * Gives memory of leat_memory_alloc(), or of leat_alloc(), back at once. The caller must know that
@@ -87,8 +86,8 @@ LEAT_API leat_status leat_memory_free(void *ptr);
  * Pins host memory that the caller already has (malloc, mmap), so that copies to and from it are
  * asynchronous and run at link speed, on all devices of device's driver. Any start and size: the
  * pages that the range touches are locked. Its kind is PINNED until leat_unregister(), which must
- * come before the memory is freed or unmapped. Registering and undoing it cost about 36 us a MiB together (the H200
- * record in bench/results), as long as copying that MiB twice, so it pays for memory that is used again.
+ * come before the memory is freed or unmapped. Registering and undoing it cost about 36 us a MiB together (the
+ * H200 record in bench/results), as long as copying that MiB twice, so it pays for memory that is used again.
  * bytes 0 does nothing.
  * Errors: HANDLE, INVALID (NULL, or ptr + bytes overflows), POINTER (not mapped, device memory, or
  * memory that leat already pinned), REGISTERED (a part is registered already, by leat or by someone
@@ -104,11 +103,11 @@ LEAT_API leat_status leat_unregister(void *ptr);
 /* What leat knows of an address. */
 typedef struct leat_pointer_info {
     leat_kind kind;
-    leat_device *device;   /* the device that has it; NULL for PAGEABLE and for devices not open */
-    void *base;            /* start of its allocation; NULL for PAGEABLE */
-    size_t bytes;          /* size of its allocation; 0 for PAGEABLE */
-    void *device_pointer;  /* what a kernel uses for this address; NULL for PAGEABLE */
-    uint8_t owned;         /* 1: leat allocated it; 0: registered, wrapped or the user's own */
+    leat_device *device;  /* the device that has it; NULL for PAGEABLE and for devices not open */
+    void *base;           /* start of its allocation; NULL for PAGEABLE */
+    size_t bytes;         /* size of its allocation; 0 for PAGEABLE */
+    void *device_pointer; /* what a kernel uses for this address; NULL for PAGEABLE */
+    uint8_t owned;        /* 1: leat allocated it; 0: registered, wrapped or the user's own */
 } leat_pointer_info;
 
 /*

@@ -28,6 +28,7 @@ extern "C" {
 #endif
 
 /* X(name, number, text). The numbers never change their meaning; new ones go at the end. */
+// clang-format off
 #define LEAT_STATUS_LIST(X)                                                                        \
     X(LEAT_OK, 0, "success")                                                                       \
     X(LEAT_NOT_READY, 1, "the work is not finished yet")                                           \
@@ -50,6 +51,7 @@ extern "C" {
     X(LEAT_ERROR_DEVICE_LOST, -17, "the device failed and cannot be used any more")                \
     X(LEAT_ERROR_DRIVER, -18, "the vendor's driver refused the call")                              \
     X(LEAT_ERROR_SYSTEM, -19, "the operating system refused the call")
+// clang-format on
 
 typedef enum leat_status {
 #define LEAT_STATUS_ENUM(name, number, text) name = number,

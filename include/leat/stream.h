@@ -64,8 +64,7 @@ LEAT_API leat_status leat_stream_wait(leat_stream *stream, leat_event *event);
  * (CUDA driver API, cuLaunchHostFunc). Keep it short; other streams' host functions may wait behind it.
  * Errors: HANDLE, INVALID (function NULL), HOST_MEMORY, DRIVER, NOT_PERMITTED.
  */
-LEAT_API leat_status leat_launch_host(leat_stream *stream, void (*function)(void *argument),
-                                      void *argument);
+LEAT_API leat_status leat_launch_host(leat_stream *stream, void (*function)(void *argument), void *argument);
 
 /* A new event, with a time stamp. Errors: HANDLE, INVALID (event NULL), HOST_MEMORY, DRIVER,
  * NOT_PERMITTED. */

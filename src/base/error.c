@@ -56,8 +56,8 @@ const char *leat_last_error(void)
 const char *leat_status_name(leat_status status)
 {
     switch (status) {
-#define STATUS_NAME(name, number, text)                                                                         \
-    case name:                                                                                                  \
+#define STATUS_NAME(name, number, text)                                                                           \
+    case name:                                                                                                    \
         return #name;
         LEAT_STATUS_LIST(STATUS_NAME)
 #undef STATUS_NAME
@@ -68,8 +68,8 @@ const char *leat_status_name(leat_status status)
 const char *leat_status_text(leat_status status)
 {
     switch (status) {
-#define STATUS_TEXT(name, number, text)                                                                         \
-    case name:                                                                                                  \
+#define STATUS_TEXT(name, number, text)                                                                           \
+    case name:                                                                                                    \
         return text;
         LEAT_STATUS_LIST(STATUS_TEXT)
 #undef STATUS_TEXT

@@ -26,11 +26,11 @@ void leati_error_keep(struct leati_sentence *sentence);
 leat_status leati_error_restore(leat_status status, const struct leati_sentence *sentence);
 
 /* Forwards a failure to the caller. LEAT_NOT_READY is forwarded too. */
-#define LEATI_TRY(expression)                                                                                   \
-    do {                                                                                                        \
-        leat_status leati_try_status_ = (expression);                                                           \
-        if (leati_try_status_ != LEAT_OK)                                                                       \
-            return leati_try_status_;                                                                           \
+#define LEATI_TRY(expression)                                                                                     \
+    do {                                                                                                          \
+        leat_status leati_try_status_ = (expression);                                                             \
+        if (leati_try_status_ != LEAT_OK)                                                                         \
+            return leati_try_status_;                                                                             \
     } while (0)
 
 #endif

@@ -3,8 +3,8 @@
  *
  * Each type of handle has one table: one reserved address range, cut into slots of equal size, never given back. A
  * pointer is a live handle if it is the start of a slot whose live mark is set; that takes no lock and touches no
- * foreign memory. A freed slot is used again only after LEATI_HANDLES_QUARANTINE younger ones were freed, so a stale
- * handle stays recognisable for that long.
+ * foreign memory. A freed slot is used again only after LEATI_HANDLES_QUARANTINE younger ones were freed, so a
+ * stale handle stays recognisable for that long.
  */
 #ifndef LEATI_HANDLES_H
 #define LEATI_HANDLES_H
@@ -24,7 +24,7 @@ struct leati_handle {
 };
 
 struct leati_handles {
-    size_t object_bytes; /* set by the definition below; the rest starts as zeros */
+    size_t object_bytes;  /* set by the definition below; the rest starts as zeros */
     pthread_mutex_t lock; /* guards all but base and used */
     _Atomic(char *) base;
     _Atomic uint32_t used; /* slots that were ever handed out; those below it are readable */
@@ -33,7 +33,10 @@ struct leati_handles {
     uint32_t oldest_free, newest_free; /* slot number + 1, a queue */
 };
 
-#define LEATI_HANDLES(type) {.object_bytes = sizeof(type), .lock = PTHREAD_MUTEX_INITIALIZER}
+#define LEATI_HANDLES(type)                                                                                       \
+    {                                                                                                             \
+        .object_bytes = sizeof(type), .lock = PTHREAD_MUTEX_INITIALIZER                                           \
+    }
 
 /* A zeroed object that is not live yet; NULL when out of memory. */
 void *leati_handle_new(struct leati_handles *table);
@@ -44,8 +47,8 @@ void leati_handle_publish(void *object);
 /* Is this a live handle of the table? Any pointer may be asked for. */
 bool leati_handle_live(struct leati_handles *table, const void *handle);
 
-/* Ends a live handle; false if it was not one (another thread was faster). The object stays readable for the caller
- * until leati_handle_free(). */
+/* Ends a live handle; false if it was not one (another thread was faster). The object stays readable for the
+ * caller until leati_handle_free(). */
 bool leati_handle_retire(struct leati_handles *table, void *handle);
 
 /* Gives an object that is not live back. */

@@ -12,7 +12,7 @@
 #include <strings.h>
 
 static const leat_option_info table[] = {
-#define OPTION_ROW(id, initial, is_debug, words)                                                                \
+#define OPTION_ROW(id, initial, is_debug, words)                                                                  \
     {.name = "LEAT_" #id, .default_value = initial, .text = words, .debug = is_debug},
     LEATI_OPTION_LIST(OPTION_ROW)
 #undef OPTION_ROW

@@ -10,26 +10,30 @@
 #include <stdint.h>
 
 /* X(id, default in words, debug only, text). The variable is called LEAT_<id>. */
+// clang-format off
 #define LEATI_OPTION_LIST(X)                                                                                    \
-    X(DEVICE, "the first device of LEAT_DRIVERS", 0, "The device that leat_device_open(NULL) takes, such as cuda:1.") \
+    X(DEVICE, "the first device of LEAT_DRIVERS", 0,                                                            \
+      "The device that leat_device_open(NULL) takes, such as cuda:1.")                                          \
     X(DRIVERS, "cuda,cpu", 0, "The drivers to use, in order of preference.")                                    \
     X(CUDA_LIBRARY, "libcuda.so.1", 0, "The CUDA driver library to load, a name or a path.")                    \
     X(CPU_DEVICES, "2", 0, "How many CPU devices there are, 1 to 16.")                                          \
     X(CPU_MEMORY, "the machine's memory", 0,                                                                    \
       "The memory of each CPU device in bytes; K, M, G and T (powers of 1024) may follow.")                     \
-    X(CPU_THREADS, "the processors this process may use", 0, "Threads that run kernels and large copies, 1 to 1024.") \
+    X(CPU_THREADS, "the processors this process may use", 0,                                                    \
+      "Threads that run kernels and large copies, 1 to 1024.")                                                  \
     X(STRICT, "0", 0,                                                                                           \
       "1: device memory of the CPU device is unreachable for host threads; touching it ends the program with a " \
       "sentence on standard error that names the pointer, the access and the allocation.")                      \
     X(FAULT, "none", 1,                                                                                         \
       "Faults to inject into every driver: fail=N, fail=ENTRY:N, delay=N, corrupt=N, copy-short, fill-off, "    \
       "query-ready, wait-nothing, order-loose.")
+// clang-format on
 
 enum leati_option {
 #define LEATI_OPTION_ENUM(id, initial, debug, text) LEATI_OPTION_##id,
     LEATI_OPTION_LIST(LEATI_OPTION_ENUM)
 #undef LEATI_OPTION_ENUM
-    LEATI_OPTION_COUNT
+        LEATI_OPTION_COUNT
 };
 
 /* The value as set, or NULL; an empty value counts as not set. Lives as long as the process. */

@@ -60,7 +60,8 @@ bool leati_ranges_insert(struct leati_ranges *ranges, uintptr_t base, size_t byt
 
     if (!leati_ranges_reserve(ranges))
         return false;
-    memmove(ranges->entries + place + 1, ranges->entries + place, (ranges->count - place) * sizeof *ranges->entries);
+    memmove(ranges->entries + place + 1, ranges->entries + place,
+            (ranges->count - place) * sizeof *ranges->entries);
     ranges->entries[place] = (struct leati_range){.base = base, .bytes = bytes, .value = value};
     ranges->count++;
     return true;

@@ -38,9 +38,9 @@ bool leati_ranges_insert(struct leati_ranges *ranges, uintptr_t base, size_t byt
 bool leati_ranges_remove(struct leati_ranges *ranges, uintptr_t base);
 
 /*
- * Finds room for bytes within [low, high), starting at *cursor and going round once; low, high, *cursor and bytes are
- * multiples of the caller's granularity, and so is the result. Moves *cursor behind what it found, so that freed
- * addresses rest for as long as possible. 0 when there is no room.
+ * Finds room for bytes within [low, high), starting at *cursor and going round once; low, high, *cursor and bytes
+ * are multiples of the caller's granularity, and so is the result. Moves *cursor behind what it found, so that
+ * freed addresses rest for as long as possible. 0 when there is no room.
  */
 uintptr_t leati_ranges_room(const struct leati_ranges *ranges, uintptr_t low, uintptr_t high, uintptr_t *cursor,
                             size_t bytes);

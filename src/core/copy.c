@@ -1,4 +1,5 @@
-/* copy.c - copies and fills: what the pointers are, whether the ranges are sound, and then the driver's own call. */
+/* copy.c - copies and fills: what the pointers are, whether the ranges are sound, and then the driver's own call.
+ */
 #include "core/core.h"
 
 #include <string.h>
@@ -7,9 +8,10 @@ static leat_status check_driver(leat_stream *stream, const char *name, const str
 {
     if (!target->driver || target->end.kind == LEAT_KIND_PAGEABLE || target->driver == stream->device->driver)
         return LEAT_OK;
-    return leati_fail(LEAT_ERROR_UNSUPPORTED,
-                      "%s: %p is %s memory of the %s driver, which a stream of %s cannot reach; go through host memory", name,
-                      target->end.ptr, leat_kind_name(target->end.kind), target->driver->name, stream->device->name);
+    return leati_fail(
+        LEAT_ERROR_UNSUPPORTED,
+        "%s: %p is %s memory of the %s driver, which a stream of %s cannot reach; go through host memory", name,
+        target->end.ptr, leat_kind_name(target->end.kind), target->driver->name, stream->device->name);
 }
 
 static leat_status check_overlap(const void *dst, const void *src, size_t bytes)
@@ -17,8 +19,8 @@ static leat_status check_overlap(const void *dst, const void *src, size_t bytes)
     uintptr_t d = (uintptr_t)dst, s = (uintptr_t)src;
 
     if (d - s < bytes || s - d < bytes)
-        return leati_fail(LEAT_ERROR_OVERLAP, "dst %p and src %p overlap within %zu bytes; use a third place", dst, src,
-                          bytes);
+        return leati_fail(LEAT_ERROR_OVERLAP, "dst %p and src %p overlap within %zu bytes; use a third place", dst,
+                          src, bytes);
     return LEAT_OK;
 }
 
@@ -46,7 +48,8 @@ leat_status leat_copy(leat_stream *stream, void *dst, const void *src, size_t by
     if (!bytes)
         return LEAT_OK;
     status = copy_checked(stream, dst, src, bytes);
-    return status == LEAT_OK ? status : leati_fail_in(status, "leat_copy of %zu bytes on %s", bytes, stream->device->name);
+    return status == LEAT_OK ? status
+                             : leati_fail_in(status, "leat_copy of %zu bytes on %s", bytes, stream->device->name);
 }
 
 /* What a fill can write to. Fills target->device_pointer. */
@@ -57,7 +60,8 @@ static leat_status find_fillable(leat_stream *stream, void *dst, size_t bytes, s
     LEATI_TRY(leati_pointers_find_range(driver, "dst", dst, bytes, true, target));
     LEATI_TRY(check_driver(stream, "dst", target));
     if (target->end.kind == LEAT_KIND_PAGEABLE)
-        return leati_fail(LEAT_ERROR_POINTER, "dst: %p is pageable host memory; use memset(), or pinned memory", dst);
+        return leati_fail(LEAT_ERROR_POINTER, "dst: %p is pageable host memory; use memset(), or pinned memory",
+                          dst);
     if (target->end.kind == LEAT_KIND_DEVICE && target->device != stream->device)
         return leati_fail(LEAT_ERROR_INVALID, "dst: %p is memory of %s; fill it on a stream of that device", dst,
                           target->device->name);
@@ -77,7 +81,8 @@ struct pattern {
 
 static void shorten(struct pattern *pattern)
 {
-    while (pattern->length > 1 && !memcmp(pattern->bytes, pattern->bytes + pattern->length / 2, pattern->length / 2))
+    while (pattern->length > 1 &&
+           !memcmp(pattern->bytes, pattern->bytes + pattern->length / 2, pattern->length / 2))
         pattern->length /= 2;
 }
 
@@ -94,8 +99,8 @@ static leat_status fill_by_kernel(leat_stream *stream, void *dst, const struct p
     memcpy(words, pattern->bytes, sizeof words);
     LEATI_TRY(leat_module_builtin(stream->device, &module));
     LEATI_TRY(leat_kernel_get(module, pattern->length == 8 ? "leat_fill_u64" : "leat_fill_u128", &kernel));
-    return leat_launch(stream, kernel, leat_dim(blocks < 4096 ? (uint32_t)blocks : 4096, 1, 1), leat_dim(256, 1, 1), 0, args,
-                       argument_count);
+    return leat_launch(stream, kernel, leat_dim(blocks < 4096 ? (uint32_t)blocks : 4096, 1, 1),
+                       leat_dim(256, 1, 1), 0, args, argument_count);
 }
 
 static leat_status fill(leat_stream *stream, void *dst, struct pattern pattern, size_t bytes)
@@ -109,7 +114,8 @@ static leat_status fill(leat_stream *stream, void *dst, struct pattern pattern, 
     if (pattern.length > 4)
         return fill_by_kernel(stream, target.device_pointer, &pattern, bytes);
     memcpy(&value, pattern.bytes, pattern.length);
-    return driver->ops->fill(driver, stream->native, target.device_pointer, value, pattern.length, bytes / pattern.length);
+    return driver->ops->fill(driver, stream->native, target.device_pointer, value, pattern.length,
+                             bytes / pattern.length);
 }
 
 leat_status leat_fill(leat_stream *stream, void *dst, uint8_t value, size_t bytes)
@@ -122,10 +128,12 @@ leat_status leat_fill(leat_stream *stream, void *dst, uint8_t value, size_t byte
     if (!bytes)
         return LEAT_OK;
     status = fill(stream, dst, pattern, bytes);
-    return status == LEAT_OK ? status : leati_fail_in(status, "leat_fill of %zu bytes on %s", bytes, stream->device->name);
+    return status == LEAT_OK ? status
+                             : leati_fail_in(status, "leat_fill of %zu bytes on %s", bytes, stream->device->name);
 }
 
-leat_status leat_fill_pattern(leat_stream *stream, void *dst, const void *pattern, size_t pattern_bytes, size_t bytes)
+leat_status leat_fill_pattern(leat_stream *stream, void *dst, const void *pattern, size_t pattern_bytes,
+                              size_t bytes)
 {
     struct pattern copied = {.length = (unsigned)pattern_bytes};
     leat_status status;
@@ -134,13 +142,15 @@ leat_status leat_fill_pattern(leat_stream *stream, void *dst, const void *patter
     LEATI_TRY(leati_check_stream("leat_fill_pattern", stream));
     LEATI_TRY(leati_check_not_null("leat_fill_pattern", "pattern", pattern));
     if (pattern_bytes > 16 || !pattern_bytes || pattern_bytes & (pattern_bytes - 1))
-        return leati_fail(LEAT_ERROR_INVALID, "leat_fill_pattern: a pattern of %zu bytes; it may have 1, 2, 4, 8 or 16",
+        return leati_fail(LEAT_ERROR_INVALID,
+                          "leat_fill_pattern: a pattern of %zu bytes; it may have 1, 2, 4, 8 or 16",
                           pattern_bytes);
     if (bytes % pattern_bytes || (bytes && (uintptr_t)dst % pattern_bytes))
-        return leati_fail(LEAT_ERROR_INVALID,
-                          "leat_fill_pattern: dst %p must be aligned to the pattern's %zu bytes, and the size %zu a multiple "
-                          "of it",
-                          dst, pattern_bytes, bytes);
+        return leati_fail(
+            LEAT_ERROR_INVALID,
+            "leat_fill_pattern: dst %p must be aligned to the pattern's %zu bytes, and the size %zu a multiple "
+            "of it",
+            dst, pattern_bytes, bytes);
     if (!bytes)
         return LEAT_OK;
     memcpy(copied.bytes, pattern, pattern_bytes);

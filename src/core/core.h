@@ -1,9 +1,10 @@
 /*
  * core.h - the objects behind the public handles, and what the parts of the core share.
  *
- * The core checks arguments, keeps the table of known memory, and calls the driver. Locks, in the order in which they
- * are taken: open_lock and list_lock (device.c), the table of memory (pointers.c), two a device. Only open_lock and a
- * device's module_lock are held while a driver call may wait, so host functions must never need those two.
+ * The core checks arguments, keeps the table of known memory, and calls the driver. Locks, in the order in which
+ * they are taken: open_lock and list_lock (device.c), the table of memory (pointers.c), two a device. Only
+ * open_lock and a device's module_lock are held while a driver call may wait, so host functions must never need
+ * those two.
  */
 #ifndef LEATI_CORE_H
 #define LEATI_CORE_H
@@ -33,8 +34,8 @@ struct leat_device {
     int ordinal;
     bool wrapped; /* works in a context of the user's own, so it is not shared between opens */
     char name[16];
-    unsigned opens;            /* under open_lock of device.c */
-    struct leat_device *next;  /* under list_lock of device.c */
+    unsigned opens;              /* under open_lock of device.c */
+    struct leat_device *next;    /* under list_lock of device.c */
     atomic_uint_least64_t peers; /* bit n: peer access to the driver's device n was switched on */
     pthread_mutex_t lock;        /* guards the next three */
     struct leati_link streams, events;
@@ -76,7 +77,7 @@ struct leat_module {
     struct leati_link link;
 };
 
-#define LEATI_OWNER(link_pointer, type) ((type *)(void *)((char *)(link_pointer) - offsetof(type, link)))
+#define LEATI_OWNER(link_pointer, type) ((type *)(void *)((char *)(link_pointer)-offsetof(type, link)))
 
 void leati_link_add(struct leati_link *head, struct leati_link *link);
 void leati_link_remove(struct leati_link *link);
@@ -99,8 +100,8 @@ leat_status leati_check_not_null(const char *what, const char *name, const void 
 void leati_host_function_enter(void);
 void leati_host_function_leave(void);
 
-/* How the last close of a device ends what belongs to it (stream.c, event.c, kernel.c, pointers.c). Each returns the first
- * failure and goes on. */
+/* How the last close of a device ends what belongs to it (stream.c, event.c, kernel.c, pointers.c). Each returns
+ * the first failure and goes on. */
 leat_status leati_streams_close(struct leat_device *device);
 leat_status leati_events_close(struct leat_device *device);
 leat_status leati_modules_close(struct leat_device *device);
@@ -131,31 +132,31 @@ struct leati_memory {
 /* What an address turned out to be. */
 struct leati_target {
     struct leati_end end;
-    struct leat_device *device;   /* NULL when the device is not open, or for PAGEABLE */
-    struct leati_driver *driver;  /* NULL for PAGEABLE */
-    uintptr_t base;               /* of its allocation; 0 for PAGEABLE */
+    struct leat_device *device;  /* NULL when the device is not open, or for PAGEABLE */
+    struct leati_driver *driver; /* NULL for PAGEABLE */
+    uintptr_t base;              /* of its allocation; 0 for PAGEABLE */
     size_t bytes;
-    void *device_pointer;         /* only filled for memory that leat does not know itself */
+    void *device_pointer; /* only filled for memory that leat does not know itself */
     bool owned;
 };
 
 /* Adds memory. REGISTERED when it overlaps what is there, HOST_MEMORY. The table copies *memory. */
 leat_status leati_pointers_add(const struct leati_memory *memory);
 
-/* Takes the memory that starts at ptr out of the table, so that no other thread finds it. POINTER with a sentence when
- * nothing of that origin starts there (or of device, when that is not NULL). */
+/* Takes the memory that starts at ptr out of the table, so that no other thread finds it. POINTER with a sentence
+ * when nothing of that origin starts there (or of device, when that is not NULL). */
 leat_status leati_pointers_take(const char *what, const void *ptr, enum leati_origin origin,
                                 const struct leat_device *device, struct leati_memory *memory);
 
 /* Puts memory back that was just taken. */
 void leati_pointers_put_back(const struct leati_memory *memory);
 
-/* Finds out what ptr is. driver: whose view counts for pinned and managed memory; memory of another driver's kinds that
- * this one can only see as plain host memory is PAGEABLE. POINTER when it is certainly not usable. */
+/* Finds out what ptr is. driver: whose view counts for pinned and managed memory; memory of another driver's kinds
+ * that this one can only see as plain host memory is PAGEABLE. POINTER when it is certainly not usable. */
 leat_status leati_pointers_find(struct leati_driver *driver, const void *ptr, struct leati_target *target);
 
-/* The same, and checks that bytes bytes are there: RANGE, and for pageable memory that both ends are mapped and, if
- * write is set, writable. name: "dst". */
+/* The same, and checks that bytes bytes are there: RANGE, and for pageable memory that both ends are mapped and,
+ * if write is set, writable. name: "dst". */
 leat_status leati_pointers_find_range(struct leati_driver *driver, const char *name, const void *ptr, size_t bytes,
                                       bool write, struct leati_target *target);
 

@@ -92,8 +92,8 @@ static void describe_devices(char *text, size_t bytes)
         else if (driver->device_count == 1)
             n = snprintf(text + used, bytes - used, "%s%s:0", used ? ", " : "", driver->name);
         else
-            n = snprintf(text + used, bytes - used, "%s%s:0 to %s:%d", used ? ", " : "", driver->name, driver->name,
-                         driver->device_count - 1);
+            n = snprintf(text + used, bytes - used, "%s%s:0 to %s:%d", used ? ", " : "", driver->name,
+                         driver->name, driver->device_count - 1);
         if (n > 0)
             used += (size_t)n;
     }
@@ -283,8 +283,8 @@ static void list_remove(struct leat_device *device)
     pthread_mutex_unlock(&list_lock);
 }
 
-/* Relaxed throughout: the marks guard no data; a copy that comes before the access is switched on goes through host
- * memory and is right as well. */
+/* Relaxed throughout: the marks guard no data; a copy that comes before the access is switched on goes through
+ * host memory and is right as well. */
 static leat_status enable_peer(struct leat_device *device, struct leat_device *peer)
 {
     uint64_t bit = UINT64_C(1) << peer->ordinal;

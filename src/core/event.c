@@ -7,10 +7,11 @@ leat_status leati_check_event(const char *what, const leat_event *event)
 {
     if (leati_handle_live(&leati_event_handles, event))
         return LEAT_OK;
-    return leati_fail(LEAT_ERROR_HANDLE,
-                      "%s: event %p is not a live event: it was destroyed, its device was closed, or it never came from "
-                      "leat",
-                      what, (const void *)event);
+    return leati_fail(
+        LEAT_ERROR_HANDLE,
+        "%s: event %p is not a live event: it was destroyed, its device was closed, or it never came from "
+        "leat",
+        what, (const void *)event);
 }
 
 /* NULL, with a sentence, when there is no memory for it. */
@@ -99,7 +100,8 @@ leat_status leat_event_destroy(leat_event *event)
     leati_link_remove(&event->link);
     pthread_mutex_unlock(&device->lock);
     status = end_event(event);
-    return status == LEAT_OK ? status : leati_fail_in(status, "leat_event_destroy on %s: it is gone, but", device->name);
+    return status == LEAT_OK ? status
+                             : leati_fail_in(status, "leat_event_destroy on %s: it is gone, but", device->name);
 }
 
 leat_status leati_events_close(struct leat_device *device)
@@ -190,7 +192,8 @@ leat_status leat_event_elapsed(leat_event *start, leat_event *end, double *milli
     LEATI_TRY(leati_check_event("leat_event_elapsed: end", end));
     LEATI_TRY(leati_check_not_null("leat_event_elapsed", "milliseconds", milliseconds));
     if (start->device != end->device)
-        return leati_fail(LEAT_ERROR_INVALID, "leat_event_elapsed: start is of %s and end of %s; both must be of one device",
+        return leati_fail(LEAT_ERROR_INVALID,
+                          "leat_event_elapsed: start is of %s and end of %s; both must be of one device",
                           start->device->name, end->device->name);
     if (!was_recorded(start) || !was_recorded(end))
         return leati_fail(LEAT_ERROR_INVALID, "leat_event_elapsed: the %s event was never recorded",

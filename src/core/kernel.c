@@ -13,9 +13,10 @@ static leat_status check_module(const char *what, const leat_module *module)
 {
     if (leati_handle_live(&leati_module_handles, module))
         return LEAT_OK;
-    return leati_fail(LEAT_ERROR_HANDLE,
-                      "%s: module %p is not loaded: it was unloaded, its device was closed, or it never came from leat", what,
-                      (const void *)module);
+    return leati_fail(
+        LEAT_ERROR_HANDLE,
+        "%s: module %p is not loaded: it was unloaded, its device was closed, or it never came from leat", what,
+        (const void *)module);
 }
 
 static leat_status check_kernel(const char *what, const leat_kernel *kernel)
@@ -23,8 +24,8 @@ static leat_status check_kernel(const char *what, const leat_kernel *kernel)
     if (leati_handle_live(&leati_kernel_handles, kernel))
         return LEAT_OK;
     return leati_fail(LEAT_ERROR_HANDLE,
-                      "%s: kernel %p is not a live kernel: its module was unloaded, or it never came from leat", what,
-                      (const void *)kernel);
+                      "%s: kernel %p is not a live kernel: its module was unloaded, or it never came from leat",
+                      what, (const void *)kernel);
 }
 
 static leat_module *new_module(leat_device *device, void *native)
@@ -92,7 +93,8 @@ static leat_status read_file(const char *path, char **content, size_t *bytes)
     FILE *file = fopen(path, "rb");
 
     if (!file)
-        return leati_fail(errno == ENOENT ? LEAT_ERROR_NOT_FOUND : LEAT_ERROR_SYSTEM, "%s: %s", path, strerror(errno));
+        return leati_fail(errno == ENOENT ? LEAT_ERROR_NOT_FOUND : LEAT_ERROR_SYSTEM, "%s: %s", path,
+                          strerror(errno));
     do {
         char *larger = realloc(buffer, capacity *= 2);
 
@@ -134,7 +136,8 @@ leat_status leat_module_load_file(leat_device *device, const char *path, leat_mo
         status = load(device, content, bytes, module);
         free(content);
     }
-    return status == LEAT_OK ? status : leati_fail_in(status, "leat_module_load_file of %s on %s", path, device->name);
+    return status == LEAT_OK ? status
+                             : leati_fail_in(status, "leat_module_load_file of %s on %s", path, device->name);
 }
 
 /* Ends a module that is retired and unlinked already. */
@@ -166,7 +169,8 @@ leat_status leat_module_unload(leat_module *module)
     LEATI_TRY(leati_check_permitted("leat_module_unload"));
     LEATI_TRY(check_module("leat_module_unload", module));
     if (module == module->device->builtin)
-        return leati_fail(LEAT_ERROR_INVALID, "leat_module_unload: the built-in module belongs to %s and goes with it",
+        return leati_fail(LEAT_ERROR_INVALID,
+                          "leat_module_unload: the built-in module belongs to %s and goes with it",
                           module->device->name);
     if (!leati_handle_retire(&leati_module_handles, module))
         return check_module("leat_module_unload", module);
@@ -175,7 +179,8 @@ leat_status leat_module_unload(leat_module *module)
     leati_link_remove(&module->link);
     pthread_mutex_unlock(&device->module_lock);
     status = end_module(module);
-    return status == LEAT_OK ? status : leati_fail_in(status, "leat_module_unload on %s: it is gone, but", device->name);
+    return status == LEAT_OK ? status
+                             : leati_fail_in(status, "leat_module_unload on %s: it is gone, but", device->name);
 }
 
 leat_status leati_modules_close(struct leat_device *device)
@@ -212,8 +217,8 @@ static leat_status make_kernel(leat_module *module, const char *name, leat_kerne
     char *kept = strdup(name);
     leat_status status;
 
-    status = made && kept ? driver->ops->kernel_get(driver, module->device->native, module->native, name, &made->native,
-                                                    &made->shape)
+    status = made && kept ? driver->ops->kernel_get(driver, module->device->native, module->native, name,
+                                                    &made->native, &made->shape)
                           : leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the kernel handle");
     if (status != LEAT_OK) {
         if (made)
@@ -231,8 +236,9 @@ static leat_status make_kernel(leat_module *module, const char *name, leat_kerne
 }
 
 /*
- * Loads the built-in module; under the device's module_lock. The kernels that leat_fill_pattern() uses come along, since a
- * driver may wait for all work of the device when it loads one (CUDA's lazy loading does), and a fill must not.
+ * Loads the built-in module; under the device's module_lock. The kernels that leat_fill_pattern() uses come along,
+ * since a driver may wait for all work of the device when it loads one (CUDA's lazy loading does), and a fill must
+ * not.
  */
 static leat_status load_builtin(leat_device *device)
 {
@@ -310,20 +316,21 @@ leat_status leat_kernel_parameter_count(leat_kernel *kernel, int *count)
     return LEAT_OK;
 }
 
-static leat_status check_launch(const leat_stream *stream, const leat_kernel *kernel, leat_dim3 grid, leat_dim3 block,
-                                void *const *args, unsigned argument_count)
+static leat_status check_launch(const leat_stream *stream, const leat_kernel *kernel, leat_dim3 grid,
+                                leat_dim3 block, void *const *args, unsigned argument_count)
 {
     uint64_t threads = (uint64_t)block.x * block.y;
 
     if (kernel->module->device != stream->device)
-        return leati_fail(LEAT_ERROR_INVALID, "the kernel is loaded on %s and the stream is of %s; load the module there",
+        return leati_fail(LEAT_ERROR_INVALID,
+                          "the kernel is loaded on %s and the stream is of %s; load the module there",
                           kernel->module->device->name, stream->device->name);
     if (!grid.x || !grid.y || !grid.z || !block.x || !block.y || !block.z)
-        return leati_fail(LEAT_ERROR_INVALID, "grid %u x %u x %u, block %u x %u x %u: no dimension may be 0", grid.x, grid.y,
-                          grid.z, block.x, block.y, block.z);
+        return leati_fail(LEAT_ERROR_INVALID, "grid %u x %u x %u, block %u x %u x %u: no dimension may be 0",
+                          grid.x, grid.y, grid.z, block.x, block.y, block.z);
     if (threads > kernel->shape.max_block_threads || threads * block.z > kernel->shape.max_block_threads)
-        return leati_fail(LEAT_ERROR_INVALID, "a block of %u x %u x %u threads; this kernel runs at most %u", block.x, block.y,
-                          block.z, kernel->shape.max_block_threads);
+        return leati_fail(LEAT_ERROR_INVALID, "a block of %u x %u x %u threads; this kernel runs at most %u",
+                          block.x, block.y, block.z, kernel->shape.max_block_threads);
     if (kernel->shape.parameter_count >= 0 && argument_count != (unsigned)kernel->shape.parameter_count)
         return leati_fail(LEAT_ERROR_INVALID, "%u arguments given; the kernel takes %d", argument_count,
                           kernel->shape.parameter_count);
@@ -334,8 +341,8 @@ static leat_status check_launch(const leat_stream *stream, const leat_kernel *ke
     return LEAT_OK;
 }
 
-leat_status leat_launch(leat_stream *stream, leat_kernel *kernel, leat_dim3 grid, leat_dim3 block, size_t shared_bytes,
-                        void *const *args, unsigned argument_count)
+leat_status leat_launch(leat_stream *stream, leat_kernel *kernel, leat_dim3 grid, leat_dim3 block,
+                        size_t shared_bytes, void *const *args, unsigned argument_count)
 {
     struct leati_driver *driver;
     leat_status status;
@@ -346,7 +353,8 @@ leat_status leat_launch(leat_stream *stream, leat_kernel *kernel, leat_dim3 grid
     driver = stream->device->driver;
     status = check_launch(stream, kernel, grid, block, args, argument_count);
     if (status == LEAT_OK)
-        status = driver->ops->launch(driver, stream->native, kernel->native, grid, block, shared_bytes, args, argument_count);
+        status = driver->ops->launch(driver, stream->native, kernel->native, grid, block, shared_bytes, args,
+                                     argument_count);
     return status == LEAT_OK
                ? status
                : leati_fail_in(status, "leat_launch of '%s' on %s", kernel->name, stream->device->name);

@@ -12,8 +12,9 @@ static leat_status explain_memory(leat_status status, leat_device *device)
     leati_error_keep(&sentence);
     if (device->driver->ops->device_memory(device->driver, device->native, &free_bytes, &total_bytes) != LEAT_OK)
         return leati_error_restore(status, &sentence);
-    return leati_fail(status, "%s; %llu of %llu bytes of %s are free: free some memory or ask for less", sentence.text,
-                      (unsigned long long)free_bytes, (unsigned long long)total_bytes, device->name);
+    return leati_fail(status, "%s; %llu of %llu bytes of %s are free: free some memory or ask for less",
+                      sentence.text, (unsigned long long)free_bytes, (unsigned long long)total_bytes,
+                      device->name);
 }
 
 /* Enters fresh memory into the table; the caller frees it when that fails. */
@@ -151,8 +152,8 @@ leat_status leat_memory_alloc(leat_device *device, leat_kind kind, size_t bytes,
         }
     }
     if (status != LEAT_OK)
-        return leati_fail_in(explain_memory(status, device), "leat_memory_alloc of %zu bytes of %s memory on %s", bytes,
-                             leat_kind_name(kind), device->name);
+        return leati_fail_in(explain_memory(status, device), "leat_memory_alloc of %zu bytes of %s memory on %s",
+                             bytes, leat_kind_name(kind), device->name);
     *ptr = fresh;
     return LEAT_OK;
 }
@@ -186,7 +187,8 @@ leat_status leat_register(leat_device *device, void *ptr, size_t bytes)
         return LEAT_OK;
     LEATI_TRY(leati_check_not_null("leat_register", "ptr", ptr));
     if ((uintptr_t)ptr + (bytes - 1) < (uintptr_t)ptr)
-        return leati_fail(LEAT_ERROR_INVALID, "leat_register: %p + %zu goes past the end of the address space", ptr, bytes);
+        return leati_fail(LEAT_ERROR_INVALID, "leat_register: %p + %zu goes past the end of the address space",
+                          ptr, bytes);
     ops = device->driver->ops;
     if (!ops->host_register)
         return leati_fail(LEAT_ERROR_UNSUPPORTED, "leat_register: the %s driver cannot register memory",

@@ -60,8 +60,8 @@ leat_status leati_pointers_add(const struct leati_memory *memory)
 
 void leati_pointers_put_back(const struct leati_memory *memory)
 {
-    /* Needs no more memory than was given back a moment ago. Should that be gone all the same, the caller still owns what it
-     * owned, and only the table has forgotten it. */
+    /* Needs no more memory than was given back a moment ago. Should that be gone all the same, the caller still
+     * owns what it owned, and only the table has forgotten it. */
     (void)leati_pointers_add(memory);
 }
 
@@ -91,20 +91,20 @@ leat_status leati_pointers_take(const char *what, const void *ptr, enum leati_or
     if (range)
         found = range->value;
     if (!found)
-        status = leati_fail(LEAT_ERROR_POINTER, "%s: %p is not memory that leat knows: freed already, or never leat's",
-                            what, ptr);
+        status = leati_fail(LEAT_ERROR_POINTER,
+                            "%s: %p is not memory that leat knows: freed already, or never leat's", what, ptr);
     else if (found->origin != origin)
         status = leati_fail(LEAT_ERROR_POINTER, "%s: %p cannot be given back this way: %s", what, ptr,
                             origin_words(found));
     else if (found->base != (uintptr_t)ptr)
-        status = leati_fail(LEAT_ERROR_POINTER, "%s: %p is %zu bytes inside the allocation at %p; give its start", what,
-                            ptr, (size_t)((uintptr_t)ptr - found->base), (void *)found->base);
+        status = leati_fail(LEAT_ERROR_POINTER, "%s: %p is %zu bytes inside the allocation at %p; give its start",
+                            what, ptr, (size_t)((uintptr_t)ptr - found->base), (void *)found->base);
     else if (device && found->device != device)
         status = leati_fail(LEAT_ERROR_POINTER, "%s: %p is memory of %s, and the stream is of %s", what, ptr,
                             found->device->name, device->name);
     else if (device && found->kind != LEAT_KIND_DEVICE)
-        status = leati_fail(LEAT_ERROR_POINTER, "%s: %p is %s memory, not device memory; use leat_memory_free()", what,
-                            ptr, leat_kind_name(found->kind));
+        status = leati_fail(LEAT_ERROR_POINTER, "%s: %p is %s memory, not device memory; use leat_memory_free()",
+                            what, ptr, leat_kind_name(found->kind));
     else
         leati_ranges_remove(&table, found->base);
     pthread_rwlock_unlock(&table_lock);
@@ -260,10 +260,11 @@ static leat_status check_mapped(const char *name, const void *ptr, size_t bytes,
         if (i && ends[1] >> 12 == ends[0] >> 12)
             break;
         if (!(write ? writable(ends[i]) : readable(ends[i])))
-            return leati_fail(LEAT_ERROR_POINTER,
-                              "%s: the %s byte of %p + %zu (%p) is not %s: freed or unmapped memory, or a wrong size", name,
-                              i ? "last" : "first", ptr, bytes, (void *)ends[i],
-                              write ? "memory that can be written" : "memory that can be read");
+            return leati_fail(
+                LEAT_ERROR_POINTER,
+                "%s: the %s byte of %p + %zu (%p) is not %s: freed or unmapped memory, or a wrong size", name,
+                i ? "last" : "first", ptr, bytes, (void *)ends[i],
+                write ? "memory that can be written" : "memory that can be read");
     }
     return LEAT_OK;
 }
@@ -277,7 +278,8 @@ leat_status leati_pointers_find_range(struct leati_driver *driver, const char *n
     if (!ptr)
         return leati_fail(LEAT_ERROR_POINTER, "%s is NULL", name);
     if ((uintptr_t)ptr + (bytes - 1) < (uintptr_t)ptr)
-        return leati_fail(LEAT_ERROR_RANGE, "%s: %p + %zu goes past the end of the address space", name, ptr, bytes);
+        return leati_fail(LEAT_ERROR_RANGE, "%s: %p + %zu goes past the end of the address space", name, ptr,
+                          bytes);
     status = leati_pointers_find(driver, ptr, target);
     if (status != LEAT_OK)
         return leati_fail_in(status, "%s", name);
@@ -285,9 +287,10 @@ leat_status leati_pointers_find_range(struct leati_driver *driver, const char *n
         return check_mapped(name, ptr, bytes, write);
     left = target->bytes - ((uintptr_t)ptr - target->base);
     if (target->bytes && bytes > left)
-        return leati_fail(LEAT_ERROR_RANGE,
-                          "%s: %zu bytes from %p go past the end of the %s allocation %p + %zu: %zu bytes are left there",
-                          name, bytes, ptr, leat_kind_name(target->end.kind), (void *)target->base, target->bytes, left);
+        return leati_fail(
+            LEAT_ERROR_RANGE,
+            "%s: %zu bytes from %p go past the end of the %s allocation %p + %zu: %zu bytes are left there", name,
+            bytes, ptr, leat_kind_name(target->end.kind), (void *)target->base, target->bytes, left);
     if (target->end.kind == LEAT_KIND_DEVICE && !target->device)
         return leati_fail(LEAT_ERROR_POINTER, "%s: %p is memory of a device that leat has not opened", name, ptr);
     return LEAT_OK;
@@ -313,8 +316,8 @@ leat_status leat_pointer_query(const void *ptr, leat_pointer_info *info)
     if (target.device_pointer)
         filled.device_pointer = target.device_pointer;
     else if (filled.kind == LEAT_KIND_PINNED && target.device && target.driver->ops->host_device_pointer)
-        LEATI_TRY(target.driver->ops->host_device_pointer(target.driver, target.device->native, (void *)(uintptr_t)ptr,
-                                                          &filled.device_pointer));
+        LEATI_TRY(target.driver->ops->host_device_pointer(target.driver, target.device->native,
+                                                          (void *)(uintptr_t)ptr, &filled.device_pointer));
     else if (filled.kind != LEAT_KIND_PAGEABLE)
         filled.device_pointer = (void *)(uintptr_t)ptr;
     *info = filled;
@@ -330,9 +333,11 @@ leat_status leat_pointer_wrap(leat_device *device, leat_kind kind, void *ptr, si
     LEATI_TRY(leati_check_device("leat_pointer_wrap", device));
     LEATI_TRY(leati_check_not_null("leat_pointer_wrap", "ptr", ptr));
     if (!bytes || (uintptr_t)ptr + (bytes - 1) < (uintptr_t)ptr)
-        return leati_fail(LEAT_ERROR_INVALID, "leat_pointer_wrap: %zu bytes at %p are no range of memory", bytes, ptr);
+        return leati_fail(LEAT_ERROR_INVALID, "leat_pointer_wrap: %zu bytes at %p are no range of memory", bytes,
+                          ptr);
     if (kind != LEAT_KIND_DEVICE && kind != LEAT_KIND_PINNED && kind != LEAT_KIND_MANAGED)
-        return leati_fail(LEAT_ERROR_INVALID, "leat_pointer_wrap: kind %d cannot be wrapped; use device, pinned or managed",
+        return leati_fail(LEAT_ERROR_INVALID,
+                          "leat_pointer_wrap: kind %d cannot be wrapped; use device, pinned or managed",
                           (int)kind);
     status = leati_pointers_add(&memory);
     return status == LEAT_OK ? status : leati_fail_in(status, "leat_pointer_wrap");

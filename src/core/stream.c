@@ -9,10 +9,11 @@ leat_status leati_check_stream(const char *what, const leat_stream *stream)
 {
     if (leati_handle_live(&leati_stream_handles, stream))
         return LEAT_OK;
-    return leati_fail(LEAT_ERROR_HANDLE,
-                      "%s: stream %p is not a live stream: it was destroyed, its device was closed, or it never came "
-                      "from leat",
-                      what, (const void *)stream);
+    return leati_fail(
+        LEAT_ERROR_HANDLE,
+        "%s: stream %p is not a live stream: it was destroyed, its device was closed, or it never came "
+        "from leat",
+        what, (const void *)stream);
 }
 
 /* NULL, with a sentence, when there is no memory for it. */
@@ -98,7 +99,8 @@ leat_status leat_stream_destroy(leat_stream *stream)
     leati_link_remove(&stream->link);
     pthread_mutex_unlock(&device->lock);
     status = end_stream(stream);
-    return status == LEAT_OK ? status : leati_fail_in(status, "leat_stream_destroy on %s: it is gone, but", device->name);
+    return status == LEAT_OK ? status
+                             : leati_fail_in(status, "leat_stream_destroy on %s: it is gone, but", device->name);
 }
 
 leat_status leati_streams_close(struct leat_device *device)
@@ -142,7 +144,8 @@ leat_status leat_stream_synchronize(leat_stream *stream)
     LEATI_TRY(leati_check_stream("leat_stream_synchronize", stream));
     driver = stream->device->driver;
     status = driver->ops->stream_synchronize(driver, stream->native);
-    return status == LEAT_OK ? status : leati_fail_in(status, "leat_stream_synchronize on %s", stream->device->name);
+    return status == LEAT_OK ? status
+                             : leati_fail_in(status, "leat_stream_synchronize on %s", stream->device->name);
 }
 
 leat_status leat_stream_query(leat_stream *stream)
@@ -179,8 +182,8 @@ leat_status leat_stream_wait(leat_stream *stream, leat_event *event)
 
 /* ---- host functions ---- */
 
-/* A host function on its way through a stream. In its device's list until it ran, because a device that is lost may never
- * run it: then the last close frees it. */
+/* A host function on its way through a stream. In its device's list until it ran, because a device that is lost
+ * may never run it: then the last close frees it. */
 struct host_call {
     void (*function)(void *);
     void *argument;

@@ -39,9 +39,9 @@ struct leati_driver;
 /* What a driver says of an address that the core does not know. */
 struct leati_place {
     leat_kind kind;
-    void *device;        /* the driver's handle for an open device, or NULL */
-    uintptr_t base;      /* 0 where unknown */
-    size_t bytes;        /* 0 where unknown */
+    void *device;   /* the driver's handle for an open device, or NULL */
+    uintptr_t base; /* 0 where unknown */
+    size_t bytes;   /* 0 where unknown */
     void *device_pointer;
 };
 
@@ -59,8 +59,8 @@ struct leati_kernel_shape {
 
 struct leati_driver_ops {
     /*
-     * Loads what the driver needs and fills driver->library, driver->version and driver->device_count. Called once,
-     * under the registry's lock. NO_DRIVER or DRIVER_TOO_OLD mean "not on this machine", which is no fault:
+     * Loads what the driver needs and fills driver->library, driver->version and driver->device_count. Called
+     * once, under the registry's lock. NO_DRIVER or DRIVER_TOO_OLD mean "not on this machine", which is no fault:
      * the registry keeps the sentence and goes on without this driver. Required.
      */
     leat_status (*load)(struct leati_driver *driver);
@@ -115,7 +115,8 @@ struct leati_driver_ops {
     leat_status (*host_unregister)(struct leati_driver *driver, void *device, void *ptr);
 
     /* What a kernel uses for pinned or registered memory at ptr. Optional: the same address. */
-    leat_status (*host_device_pointer)(struct leati_driver *driver, void *device, void *ptr, void **device_pointer);
+    leat_status (*host_device_pointer)(struct leati_driver *driver, void *device, void *ptr,
+                                       void **device_pointer);
 
     /* Memory that moves between host and device. Freed by mem_free. Optional: UNSUPPORTED. */
     leat_status (*managed_alloc)(struct leati_driver *driver, void *device, size_t bytes, void **ptr);
@@ -187,7 +188,8 @@ struct leati_driver_ops {
     leat_status (*stream_wait)(struct leati_driver *driver, void *stream, void *event);
 
     /* Calls function(argument) once, in stream order; perhaps never when the device is lost. Required. */
-    leat_status (*launch_host)(struct leati_driver *driver, void *stream, void (*function)(void *), void *argument);
+    leat_status (*launch_host)(struct leati_driver *driver, void *stream, void (*function)(void *),
+                               void *argument);
 
     /* With time stamp. Required, as are all of these. */
     leat_status (*event_create)(struct leati_driver *driver, void *device, void **event);

@@ -6,8 +6,8 @@
 
 #include "driver/driver.h"
 
-/* The driver at a place of LEAT_DRIVERS, loaded on first use; NULL past the last one. status and reason (either may
- * be NULL) say what loading gave; reason lives as long as the process. */
+/* The driver at a place of LEAT_DRIVERS, loaded on first use; NULL past the last one. status and reason (either
+ * may be NULL) say what loading gave; reason lives as long as the process. */
 struct leati_driver *leati_registry_driver(unsigned index, leat_status *status, const char **reason);
 
 #endif

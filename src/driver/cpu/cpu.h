@@ -1,10 +1,10 @@
 /*
  * cpu.h - what the files of the CPU device share.
  *
- * The CPU device is a real device in the process: memory of its own in one reserved range of addresses, streams that
- * run in order on a thread each and overlap with one another, events with time stamps, kernels and large copies
- * spread over all cores. It is the judge of all tests, so it keeps the promises of driver.h to the letter and takes no
- * short cuts that a GPU could not take.
+ * The CPU device is a real device in the process: memory of its own in one reserved range of addresses, streams
+ * that run in order on a thread each and overlap with one another, events with time stamps, kernels and large
+ * copies spread over all cores. It is the judge of all tests, so it keeps the promises of driver.h to the letter
+ * and takes no short cuts that a GPU could not take.
  *
  * Locks: cpu_event.lock, then cpu_device.streams_lock, then cpu_stream.lock; cpu_space.lock stands alone.
  */
@@ -33,8 +33,8 @@ struct cpu_block {
     bool going;           /* given to a stream to be freed: nobody may find it any more */
 };
 
-/* One reserved range of addresses and what lives in it. Small blocks are in the lower half, large ones and those of
- * virtual memory, on huge page boundaries, in the upper half. */
+/* One reserved range of addresses and what lives in it. Small blocks are in the lower half, large ones and those
+ * of virtual memory, on huge page boundaries, in the upper half. */
 struct cpu_space {
     pthread_mutex_t lock; /* guards all of it */
     uintptr_t base;       /* 0: not reserved */
@@ -51,8 +51,8 @@ struct cpu_device {
     atomic_uint_least64_t used_bytes;
     pthread_mutex_t streams_lock; /* guards the list, and who holds a stream in it */
     struct cpu_stream *streams;
-    int virtual_fd;             /* physical pages of virtual memory, -1 before the first */
-    pthread_mutex_t virtual_lock; /* guards virtual_fd and the next three */
+    int virtual_fd;                      /* physical pages of virtual memory, -1 before the first */
+    pthread_mutex_t virtual_lock;        /* guards virtual_fd and the next three */
     struct leati_ranges virtual_handles; /* by offset in virtual_fd; value: struct cpu_handle */
     uintptr_t virtual_cursor;
     struct leati_ranges virtual_maps; /* by address; value: struct cpu_handle */
@@ -95,7 +95,8 @@ struct cpu_device *cpu_device_number(int ordinal);
 leat_status cpu_vm_granularity(struct leati_driver *driver, void *device, size_t *bytes);
 leat_status cpu_vm_reserve(struct leati_driver *driver, void *device, size_t bytes, void **ptr);
 leat_status cpu_vm_unreserve(struct leati_driver *driver, void *device, void *ptr, size_t bytes);
-leat_status cpu_vm_create(struct leati_driver *driver, void *device, size_t bytes, bool exportable, uint64_t *handle);
+leat_status cpu_vm_create(struct leati_driver *driver, void *device, size_t bytes, bool exportable,
+                          uint64_t *handle);
 leat_status cpu_vm_release(struct leati_driver *driver, void *device, uint64_t handle);
 leat_status cpu_vm_map(struct leati_driver *driver, void *device, void *ptr, size_t bytes, uint64_t handle);
 leat_status cpu_vm_set_access(struct leati_driver *driver, void *device, void *ptr, size_t bytes);
@@ -141,17 +142,19 @@ void cpu_streams_join(struct cpu_device *device);
 
 /* ---- moving and filling bytes (cpu_copy.c) ---- */
 
-leat_status cpu_copy(struct leati_driver *driver, void *stream, struct leati_end dst, struct leati_end src, size_t bytes);
-leat_status cpu_fill(struct leati_driver *driver, void *stream, void *dst, uint32_t pattern, unsigned pattern_bytes,
-                     size_t count);
+leat_status cpu_copy(struct leati_driver *driver, void *stream, struct leati_end dst, struct leati_end src,
+                     size_t bytes);
+leat_status cpu_fill(struct leati_driver *driver, void *stream, void *dst, uint32_t pattern,
+                     unsigned pattern_bytes, size_t count);
 
 /* ---- kernels (cpu_kernel.c) ---- */
 
-leat_status cpu_module_load(struct leati_driver *driver, void *device, const void *image, size_t bytes, void **module);
+leat_status cpu_module_load(struct leati_driver *driver, void *device, const void *image, size_t bytes,
+                            void **module);
 leat_status cpu_module_builtin(struct leati_driver *driver, void *device, void **module);
 leat_status cpu_module_unload(struct leati_driver *driver, void *device, void *module);
-leat_status cpu_kernel_get(struct leati_driver *driver, void *device, void *module, const char *name, void **kernel,
-                           struct leati_kernel_shape *shape);
+leat_status cpu_kernel_get(struct leati_driver *driver, void *device, void *module, const char *name,
+                           void **kernel, struct leati_kernel_shape *shape);
 leat_status cpu_launch(struct leati_driver *driver, void *stream, void *kernel, leat_dim3 grid, leat_dim3 block,
                        size_t shared_bytes, void *const *args, unsigned argument_count);
 
@@ -160,8 +163,8 @@ leat_status cpu_launch(struct leati_driver *driver, void *stream, void *kernel, 
 /* How many threads work on one job, the caller included. */
 unsigned cpu_team_threads(void);
 
-/* Calls part(context, i) for i from 0 to count - 1, on the caller and the team's threads at once, and returns when all
- * calls have returned. Several callers share the team. */
+/* Calls part(context, i) for i from 0 to count - 1, on the caller and the team's threads at once, and returns when
+ * all calls have returned. Several callers share the team. */
 void cpu_team_run(void (*part)(void *context, uint64_t i), void *context, uint64_t count);
 
 /* ---- strict mode (cpu_strict.c) ---- */

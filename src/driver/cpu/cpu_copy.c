@@ -1,9 +1,9 @@
 /*
  * cpu_copy.c - moving and filling bytes on the CPU device, with all cores and full-line stores.
  *
- * Large copies are cut into parts for the team and written past the caches (non-temporal stores), which saves reading
- * the destination first. bench/results/ has what that gives: on a 2-core Sapphire Rapids guest 256 MiB move nearly twice
- * as fast as by the C library's memcpy on as many threads.
+ * Large copies are cut into parts for the team and written past the caches (non-temporal stores), which saves
+ * reading the destination first. bench/results/ has what that gives: on a 2-core Sapphire Rapids guest 256 MiB
+ * move nearly twice as fast as by the C library's memcpy on as many threads.
  */
 #include "driver/cpu/cpu.h"
 
@@ -145,7 +145,8 @@ static void run_copy(struct cpu_work *work)
     copy_bytes(copy->dst, copy->src, copy->bytes);
 }
 
-leat_status cpu_copy(struct leati_driver *driver, void *stream, struct leati_end dst, struct leati_end src, size_t bytes)
+leat_status cpu_copy(struct leati_driver *driver, void *stream, struct leati_end dst, struct leati_end src,
+                     size_t bytes)
 {
     struct copy_work *work = malloc(sizeof *work);
 
@@ -153,7 +154,8 @@ leat_status cpu_copy(struct leati_driver *driver, void *stream, struct leati_end
         return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory to queue the work");
     *work = (struct copy_work){.work.run = run_copy, .dst = dst.ptr, .src = src.ptr, .bytes = bytes};
     cpu_stream_push(stream, &work->work);
-    /* What driver.h promises for pageable memory: the caller may reuse a source, and read a destination, at once. */
+    /* What driver.h promises for pageable memory: the caller may reuse a source, and read a destination, at once.
+     */
     if (dst.kind == LEAT_KIND_PAGEABLE || src.kind == LEAT_KIND_PAGEABLE)
         return cpu_stream_synchronize(driver, stream);
     return LEAT_OK;
@@ -202,8 +204,8 @@ static void run_fill(struct cpu_work *work)
     cpu_team_run(fill_part, &fill->job, (fill->job.bytes + PART_BYTES - 1) / PART_BYTES);
 }
 
-leat_status cpu_fill(struct leati_driver *driver, void *stream, void *dst, uint32_t pattern, unsigned pattern_bytes,
-                     size_t count)
+leat_status cpu_fill(struct leati_driver *driver, void *stream, void *dst, uint32_t pattern,
+                     unsigned pattern_bytes, size_t count)
 {
     struct fill_work *work = malloc(sizeof *work);
 

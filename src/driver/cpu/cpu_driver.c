@@ -30,7 +30,8 @@ static leat_status load(struct leati_driver *driver)
     for (int i = 0; i < CPU_DEVICES_MAX; i++) {
         devices[i].driver = driver;
         devices[i].ordinal = i;
-        devices[i].memory_bytes = leati_option_number(LEATI_OPTION_CPU_MEMORY, 1 << 20, (uint64_t)1 << 44, machine_bytes());
+        devices[i].memory_bytes =
+            leati_option_number(LEATI_OPTION_CPU_MEMORY, 1 << 20, (uint64_t)1 << 44, machine_bytes());
         devices[i].virtual_fd = -1;
         pthread_mutex_init(&devices[i].space.lock, NULL);
         pthread_mutex_init(&devices[i].streams_lock, NULL);
@@ -126,7 +127,8 @@ static void *device_native(struct leati_driver *driver, void *handle)
     return handle;
 }
 
-static leat_status device_memory(struct leati_driver *driver, void *handle, uint64_t *free_bytes, uint64_t *total_bytes)
+static leat_status device_memory(struct leati_driver *driver, void *handle, uint64_t *free_bytes,
+                                 uint64_t *total_bytes)
 {
     struct cpu_device *device = handle;
 

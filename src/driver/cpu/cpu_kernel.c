@@ -46,7 +46,8 @@ static leat_status image_file(const char *image, size_t bytes, int *fd)
             continue;
         if (n <= 0) {
             close(*fd);
-            return leati_fail(LEAT_ERROR_SYSTEM, "writing a module of %zu bytes to memory: %s", bytes, strerror(errno));
+            return leati_fail(LEAT_ERROR_SYSTEM, "writing a module of %zu bytes to memory: %s", bytes,
+                              strerror(errno));
         }
         written += (size_t)n;
     }
@@ -84,12 +85,13 @@ leat_status cpu_module_load(struct leati_driver *driver, void *device, const voi
 
     (void)driver, (void)device;
     if (bytes < 4 || memcmp(image, "\177ELF", 4))
-        return leati_fail(LEAT_ERROR_IMAGE,
-                          "not a shared object; the CPU device takes what 'cc -O3 -fPIC -shared' makes of a file with "
-                          "leat/device_code.h");
+        return leati_fail(
+            LEAT_ERROR_IMAGE,
+            "not a shared object; the CPU device takes what 'cc -O3 -fPIC -shared' makes of a file with "
+            "leat/device_code.h");
     if (!is_whole(image, bytes))
-        return leati_fail(LEAT_ERROR_IMAGE, "a shared object of which only %zu bytes are there: build or copy it again",
-                          bytes);
+        return leati_fail(LEAT_ERROR_IMAGE,
+                          "a shared object of which only %zu bytes are there: build or copy it again", bytes);
     LEATI_TRY(new_module(&module));
     status = image_file(image, bytes, &module->fd);
     if (status != LEAT_OK) {
@@ -163,11 +165,13 @@ leat_status cpu_kernel_get(struct leati_driver *driver, void *device, void *hand
 
     (void)driver, (void)device;
     if (!code)
-        return leati_fail(LEAT_ERROR_NOT_FOUND, module->library ? "the shared object has no leat_cpu_kernel_%s"
-                                                                : "no built-in kernel is called %s",
+        return leati_fail(LEAT_ERROR_NOT_FOUND,
+                          module->library ? "the shared object has no leat_cpu_kernel_%s"
+                                          : "no built-in kernel is called %s",
                           name);
     if (code->abi != LEAT_CPU_KERNEL_ABI)
-        return leati_fail(LEAT_ERROR_IMAGE, "built for version %u of leat's CPU kernels, and this is version %u: build it again",
+        return leati_fail(LEAT_ERROR_IMAGE,
+                          "built for version %u of leat's CPU kernels, and this is version %u: build it again",
                           code->abi, LEAT_CPU_KERNEL_ABI);
     kernel = malloc(sizeof *kernel);
     if (!kernel)
@@ -210,7 +214,8 @@ static void run_launch(struct cpu_work *queued)
     struct launch_work *work = (struct launch_work *)(void *)queued;
     uint64_t parts = (uint64_t)cpu_team_threads() * 16;
 
-    /* Neighbouring blocks together, for the caches; several parts a thread, so that all end at about the same time. */
+    /* Neighbouring blocks together, for the caches; several parts a thread, so that all end at about the same
+     * time. */
     if (parts > work->blocks)
         parts = work->blocks;
     work->blocks_per_part = (work->blocks + parts - 1) / parts;
@@ -225,7 +230,8 @@ static size_t value_bytes(uint32_t bytes)
 
 static struct launch_work *new_launch(const leat_cpu_kernel *code, void *const *args, unsigned argument_count)
 {
-    size_t header = (sizeof(struct launch_work) + argument_count * sizeof(void *) + 15) & ~(size_t)15, bytes = header;
+    size_t header = (sizeof(struct launch_work) + argument_count * sizeof(void *) + 15) & ~(size_t)15,
+           bytes = header;
     struct launch_work *work;
     char *value;
 
@@ -251,9 +257,11 @@ leat_status cpu_launch(struct leati_driver *driver, void *stream, void *handle, 
 
     (void)driver;
     if (shared_bytes)
-        return leati_fail(LEAT_ERROR_UNSUPPORTED, "%zu bytes of shared memory: the CPU device has none", shared_bytes);
+        return leati_fail(LEAT_ERROR_UNSUPPORTED, "%zu bytes of shared memory: the CPU device has none",
+                          shared_bytes);
     if ((uint64_t)grid.x * grid.y > UINT64_MAX / grid.z)
-        return leati_fail(LEAT_ERROR_INVALID, "a grid of %u x %u x %u blocks is too large", grid.x, grid.y, grid.z);
+        return leati_fail(LEAT_ERROR_INVALID, "a grid of %u x %u x %u blocks is too large", grid.x, grid.y,
+                          grid.z);
     work = new_launch(code, args, argument_count);
     if (!work)
         return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory to queue the work");

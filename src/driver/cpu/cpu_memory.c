@@ -2,8 +2,8 @@
  * cpu_memory.c - memory of the CPU device: allocations in a reserved range of addresses of the device's own.
  *
  * Freed addresses become unreachable and are used again as late as possible, and a page that is never reachable
- * follows every block, so that stray accesses fault as they would on a GPU. Pinned and managed memory lies in a second
- * range that all CPU devices share; unlike device memory it stays reachable for the host in strict mode.
+ * follows every block, so that stray accesses fault as they would on a GPU. Pinned and managed memory lies in a
+ * second range that all CPU devices share; unlike device memory it stays reachable for the host in strict mode.
  */
 #include "driver/cpu/cpu.h"
 
@@ -32,7 +32,8 @@ leat_status cpu_space_reserve(struct cpu_space *space)
 {
     /* As much as the system grants: a limit on address space, or a checker, may not grant the first wish. */
     for (size_t bytes = (size_t)1 << 40; bytes >= (size_t)1 << 30; bytes /= 2) {
-        void *start = mmap(NULL, bytes + CPU_HUGE_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        void *start =
+            mmap(NULL, bytes + CPU_HUGE_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         uintptr_t aligned;
 
         if (start == MAP_FAILED)
@@ -48,7 +49,8 @@ leat_status cpu_space_reserve(struct cpu_space *space)
         space->large_cursor = aligned + bytes / 2;
         return LEAT_OK;
     }
-    return leati_fail(LEAT_ERROR_SYSTEM, "mmap: %s: the CPU device could not reserve 1 GiB of addresses (ulimit -v?)",
+    return leati_fail(LEAT_ERROR_SYSTEM,
+                      "mmap: %s: the CPU device could not reserve 1 GiB of addresses (ulimit -v?)",
                       strerror(errno));
 }
 
@@ -81,7 +83,8 @@ leat_status cpu_space_take(struct cpu_space *space, size_t bytes, const struct c
                       : leati_ranges_room(&space->blocks, space->base, middle, &space->small_cursor,
                                           bytes + CPU_PAGE_BYTES);
     if (!found)
-        status = leati_fail(LEAT_ERROR_DEVICE_MEMORY, "the CPU device has no %zu bytes of addresses left together", bytes);
+        status = leati_fail(LEAT_ERROR_DEVICE_MEMORY, "the CPU device has no %zu bytes of addresses left together",
+                            bytes);
     else if (!leati_ranges_insert(&space->blocks, found, bytes, kept))
         status = leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the CPU device's records");
     pthread_mutex_unlock(&space->lock);
@@ -103,10 +106,10 @@ leat_status cpu_space_give_back(struct cpu_space *space, uintptr_t base, struct 
     range = leati_ranges_find(&space->blocks, base);
     if (!range || range->base != base) {
         status = leati_fail(LEAT_ERROR_POINTER, "no block of the CPU device starts at %p", (void *)base);
-    } else if (mmap((void *)base, range->bytes, PROT_NONE,
-                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED) {
-        status = leati_fail(LEAT_ERROR_SYSTEM, "mmap: %s: the block at %p could not be given back", strerror(errno),
-                            (void *)base);
+    } else if (mmap((void *)base, range->bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED,
+                    -1, 0) == MAP_FAILED) {
+        status = leati_fail(LEAT_ERROR_SYSTEM, "mmap: %s: the block at %p could not be given back",
+                            strerror(errno), (void *)base);
     } else {
         kept = range->value;
         *block = *kept;
@@ -191,7 +194,8 @@ leat_status cpu_mem_free(struct leati_driver *driver, void *handle, void *ptr)
     size_t bytes;
 
     (void)driver;
-    LEATI_TRY(cpu_space_give_back(holds(&host_space, ptr) ? &host_space : &device->space, (uintptr_t)ptr, &block, &bytes));
+    LEATI_TRY(cpu_space_give_back(holds(&host_space, ptr) ? &host_space : &device->space, (uintptr_t)ptr, &block,
+                                  &bytes));
     cpu_uncharge(device, block.charged_bytes);
     return LEAT_OK;
 }
@@ -281,8 +285,8 @@ static uint64_t available_bytes(void)
     return bytes;
 }
 
-/* Memory in the host's range. Pinned memory is all there when the call returns, so ask before taking what is not there:
- * the system would end some process instead of saying no. */
+/* Memory in the host's range. Pinned memory is all there when the call returns, so ask before taking what is not
+ * there: the system would end some process instead of saying no. */
 static leat_status take_host(leat_kind kind, size_t bytes, size_t charged_bytes, void **ptr)
 {
     struct cpu_block block = {.kind = kind, .asked_bytes = bytes, .charged_bytes = charged_bytes};
@@ -295,12 +299,14 @@ static leat_status take_host(leat_kind kind, size_t bytes, size_t charged_bytes,
         return leati_fail(LEAT_ERROR_HOST_MEMORY, "%zu bytes are more than the host has", bytes);
     size = round_up(bytes, CPU_PAGE_BYTES);
     if (populate && size > (64u << 20) && size > available_bytes())
-        return leati_fail(LEAT_ERROR_HOST_MEMORY, "%zu bytes are more than the %llu bytes of host memory that are available",
-                          bytes, (unsigned long long)available_bytes());
+        return leati_fail(LEAT_ERROR_HOST_MEMORY,
+                          "%zu bytes are more than the %llu bytes of host memory that are available", bytes,
+                          (unsigned long long)available_bytes());
     LEATI_TRY(cpu_space_take(&host_space, size, &block, &base));
     status = back((void *)base, size);
     if (status == LEAT_OK && populate && madvise((void *)base, size, MADV_POPULATE_WRITE) && errno == ENOMEM)
-        status = leati_fail(LEAT_ERROR_HOST_MEMORY, "madvise: %s: %zu bytes could not be pinned", strerror(errno), bytes);
+        status = leati_fail(LEAT_ERROR_HOST_MEMORY, "madvise: %s: %zu bytes could not be pinned", strerror(errno),
+                            bytes);
     if (status != LEAT_OK) {
         cpu_space_give_back(&host_space, base, &block, &size);
         return status;
@@ -332,7 +338,8 @@ leat_status cpu_host_register(struct leati_driver *driver, void *device, void *p
 
     (void)driver, (void)device;
     for (uintptr_t end = (uintptr_t)ptr + bytes; start < end; start += sizeof resident * CPU_PAGE_BYTES) {
-        size_t length = end - start < sizeof resident * CPU_PAGE_BYTES ? end - start : sizeof resident * CPU_PAGE_BYTES;
+        size_t length =
+            end - start < sizeof resident * CPU_PAGE_BYTES ? end - start : sizeof resident * CPU_PAGE_BYTES;
 
         if (mincore((void *)start, length, resident) && errno == ENOMEM)
             return leati_fail(LEAT_ERROR_POINTER, "mincore: a part of %p + %zu is not mapped", ptr, bytes);
@@ -379,9 +386,10 @@ static bool query_space(struct cpu_space *space, const void *ptr, const char *wh
         range = leati_ranges_find(&space->blocks, (uintptr_t)ptr);
         block = range ? range->value : NULL;
         if (!range || block->going) {
-            *status = leati_fail(LEAT_ERROR_POINTER,
-                                 "%p is in the address range of %s but not allocated: freed, or past the end of a block", ptr,
-                                 whose);
+            *status =
+                leati_fail(LEAT_ERROR_POINTER,
+                           "%p is in the address range of %s but not allocated: freed, or past the end of a block",
+                           ptr, whose);
         } else {
             place->kind = block->kind;
             place->base = range->base;

@@ -1,9 +1,9 @@
 /*
  * cpu_stream.c - streams and events of the CPU device.
  *
- * A stream is a queue and a thread that works through it. An event holds its latest mark; recording makes a new mark,
- * and a wait holds the mark that was the latest when it was given, so recording again changes no wait. Marks are put
- * into a queue before anyone can wait for them, so waits cannot go round in a circle.
+ * A stream is a queue and a thread that works through it. An event holds its latest mark; recording makes a new
+ * mark, and a wait holds the mark that was the latest when it was given, so recording again changes no wait. Marks
+ * are put into a queue before anyone can wait for them, so waits cannot go round in a circle.
  */
 #include "driver/cpu/cpu.h"
 
@@ -518,7 +518,8 @@ leat_status cpu_event_synchronize(struct leati_driver *driver, void *handle)
     return LEAT_OK;
 }
 
-leat_status cpu_event_elapsed(struct leati_driver *driver, void *start_handle, void *end_handle, double *milliseconds)
+leat_status cpu_event_elapsed(struct leati_driver *driver, void *start_handle, void *end_handle,
+                              double *milliseconds)
 {
     struct cpu_mark *first = hold_mark_of(start_handle), *last = hold_mark_of(end_handle);
     uint64_t first_ns = first ? reached_ns(first) : 0, last_ns = last ? reached_ns(last) : 0;

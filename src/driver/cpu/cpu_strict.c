@@ -1,10 +1,10 @@
 /*
  * cpu_strict.c - LEAT_STRICT=1: device memory of the CPU device that host threads cannot reach.
  *
- * All device memory gets one memory protection key (pkeys(7)), whose rights belong to each thread: the device's own
- * threads have access, all others have none, so a program that would crash on a GPU crashes here. Before it does, a handler
- * of SIGSEGV writes on standard error which pointer was touched, how, and whose memory that is; then it lets the program's
- * earlier handler, or the default one, have the signal.
+ * All device memory gets one memory protection key (pkeys(7)), whose rights belong to each thread: the device's
+ * own threads have access, all others have none, so a program that would crash on a GPU crashes here. Before it
+ * does, a handler of SIGSEGV writes on standard error which pointer was touched, how, and whose memory that is;
+ * then it lets the program's earlier handler, or the default one, have the signal.
  */
 #include "driver/cpu/cpu.h"
 
@@ -36,8 +36,9 @@ struct owner {
     char text[160];
 };
 
-/* Describes the block of device memory that holds address; false when it is not device memory at all. The faulting thread
- * runs the program's code, not ours, so it holds none of our locks; another one may, but only for a moment. */
+/* Describes the block of device memory that holds address; false when it is not device memory at all. The faulting
+ * thread runs the program's code, not ours, so it holds none of our locks; another one may, but only for a moment.
+ */
 static bool describe(uintptr_t address, struct owner *owner)
 {
     for (int i = 0; i < CPU_DEVICES_MAX; i++) {
@@ -53,8 +54,8 @@ static bool describe(uintptr_t address, struct owner *owner)
                      (size_t)(address - range->base), ((const struct cpu_block *)range->value)->asked_bytes,
                      (void *)range->base, i);
         else
-            snprintf(owner->text, sizeof owner->text, "no allocation: freed, or past the end of one, in memory of cpu:%d",
-                     i);
+            snprintf(owner->text, sizeof owner->text,
+                     "no allocation: freed, or past the end of one, in memory of cpu:%d", i);
         pthread_mutex_unlock(&device->space.lock);
         return true;
     }
@@ -99,11 +100,13 @@ static void on_fault(int signal_number, siginfo_t *info, void *context)
 
     if (info->si_addr && describe((uintptr_t)info->si_addr, &owner)) {
         describe_code(context, code, sizeof code);
-        length = snprintf(text, sizeof text,
-                          "leat: LEAT_STRICT: %s %p from %s, thread %ld: %s. The host cannot reach it; bring the bytes over "
-                          "with leat_copy()\n",
-                          access_word(context), info->si_addr, code, (long)syscall(SYS_gettid), owner.text);
-        if (length > 0 && write(STDERR_FILENO, text, (size_t)length < sizeof text ? (size_t)length : sizeof text - 1) < 0)
+        length = snprintf(
+            text, sizeof text,
+            "leat: LEAT_STRICT: %s %p from %s, thread %ld: %s. The host cannot reach it; bring the bytes over "
+            "with leat_copy()\n",
+            access_word(context), info->si_addr, code, (long)syscall(SYS_gettid), owner.text);
+        if (length > 0 &&
+            write(STDERR_FILENO, text, (size_t)length < sizeof text ? (size_t)length : sizeof text - 1) < 0)
             length = 0; /* Nothing else to be done where standard error is closed. */
     }
     /* The instruction runs again under the earlier handler. */

@@ -45,7 +45,8 @@ static void work_on(struct job *job)
         job->part(job->context, i);
 }
 
-/* A job with parts that nobody has taken; moved to the end of the list, so that all jobs get helpers. Under the lock. */
+/* A job with parts that nobody has taken; moved to the end of the list, so that all jobs get helpers. Under the
+ * lock. */
 static struct job *choose_job(void)
 {
     struct job **place = &jobs;
@@ -122,8 +123,8 @@ void cpu_team_run(void (*part)(void *context, uint64_t i), void *context, uint64
 
     work_on(&job);
 
-    /* Out of the list first, so that no helper comes in; then wait for those inside. The lock that they took when they
-     * left makes what they wrote visible here. */
+    /* Out of the list first, so that no helper comes in; then wait for those inside. The lock that they took when
+     * they left makes what they wrote visible here. */
     pthread_mutex_lock(&lock);
     for (place = &jobs; *place != &job; place = &(*place)->next_job)
         ;

@@ -1,9 +1,9 @@
 /*
  * cpu_virtual.c - virtual memory of the CPU device: reserve, create, map, unmap, export, import.
  *
- * Physical pages are pieces of one sparse memory file per device; pages that may be exported have a file of their own. So
- * one piece can be mapped at several addresses, moved from one to another with its contents, and shared between
- * processes, as on a GPU.
+ * Physical pages are pieces of one sparse memory file per device; pages that may be exported have a file of their
+ * own. So one piece can be mapped at several addresses, moved from one to another with its contents, and shared
+ * between processes, as on a GPU.
  */
 #include "driver/cpu/cpu.h"
 
@@ -93,7 +93,8 @@ static leat_status place_in_shared_file(struct cpu_device *device, struct cpu_ha
     }
     place = leati_ranges_room(&device->virtual_handles, low, high, &device->virtual_cursor, made->bytes);
     if (!place)
-        return leati_fail(LEAT_ERROR_DEVICE_MEMORY, "no room for %zu bytes in the CPU device's memory file", made->bytes);
+        return leati_fail(LEAT_ERROR_DEVICE_MEMORY, "no room for %zu bytes in the CPU device's memory file",
+                          made->bytes);
     made->fd = device->virtual_fd;
     made->offset = place;
     if (lseek(made->fd, 0, SEEK_END) < (off_t)(place + made->bytes))
@@ -103,7 +104,8 @@ static leat_status place_in_shared_file(struct cpu_device *device, struct cpu_ha
     return LEAT_OK;
 }
 
-leat_status cpu_vm_create(struct leati_driver *driver, void *opened, size_t bytes, bool exportable, uint64_t *handle)
+leat_status cpu_vm_create(struct leati_driver *driver, void *opened, size_t bytes, bool exportable,
+                          uint64_t *handle)
 {
     struct cpu_device *device = opened;
     struct cpu_handle *made = calloc(1, sizeof *made);
@@ -138,7 +140,8 @@ static void end_handle(struct cpu_device *device, struct cpu_handle *handle)
         close(handle->fd);
     } else {
         leati_ranges_remove(&device->virtual_handles, handle->offset);
-        /* Gives the pages back to the system; kept pages would only be cleared later, so a failure costs memory alone. */
+        /* Gives the pages back to the system; kept pages would only be cleared later, so a failure costs memory
+         * alone. */
         (void)fallocate(handle->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)handle->offset,
                         (off_t)handle->bytes);
     }
@@ -200,7 +203,8 @@ leat_status cpu_vm_unmap(struct leati_driver *driver, void *opened, void *ptr, s
     (void)driver;
     pthread_mutex_lock(&device->virtual_lock);
     if (mmap(ptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED)
-        status = leati_fail(LEAT_ERROR_SYSTEM, "mmap: %s: %p + %zu could not be unmapped", strerror(errno), ptr, bytes);
+        status =
+            leati_fail(LEAT_ERROR_SYSTEM, "mmap: %s: %p + %zu could not be unmapped", strerror(errno), ptr, bytes);
     while (status == LEAT_OK && (map = leati_ranges_overlap(&device->virtual_maps, (uintptr_t)ptr, bytes))) {
         struct cpu_handle *handle = map->value;
 

@@ -65,9 +65,9 @@ leat_status leati_cuda_copy(struct leati_driver *driver, void *stream, struct le
     struct cuda_stream *on = stream;
     struct cuda_device *to = dst.kind == LEAT_KIND_DEVICE ? dst.device : NULL;
     struct cuda_device *from = src.kind == LEAT_KIND_DEVICE ? src.device : NULL;
-    /* The copy is given in the context of the device that has the memory, which need not be the stream's: memory of a pool
-     * cannot be reached from another one, while the stream may be of any ("Stream and Event Behavior" in the CUDA C++
-     * programming guide; both seen on two H200s). */
+    /* The copy is given in the context of the device that has the memory, which need not be the stream's: memory
+     * of a pool cannot be reached from another one, while the stream may be of any ("Stream and Event Behavior" in
+     * the CUDA C++ programming guide; both seen on two H200s). */
     struct cuda_device *owner = to ? to : from ? from : on->device;
     bool pageable = dst.kind == LEAT_KIND_PAGEABLE || src.kind == LEAT_KIND_PAGEABLE;
 
