@@ -179,14 +179,18 @@ static json_t *driver_json(const struct bench *bench)
     return json_null();
 }
 
+/* The words of the command. Of paths only the last part: where a record was written to says nothing about it. */
 static json_t *command_json(int argc, char **argv)
 {
     char text[1024] = "leat";
     size_t used = strlen(text);
     int i;
 
-    for (i = 0; i < argc && used < sizeof text; i++)
-        used += (size_t)snprintf(text + used, sizeof text - used, " %s", argv[i]);
+    for (i = 0; i < argc && used < sizeof text; i++) {
+        const char *slash = strrchr(argv[i], '/');
+
+        used += (size_t)snprintf(text + used, sizeof text - used, " %s", slash ? slash + 1 : argv[i]);
+    }
     return json_string(text);
 }
 

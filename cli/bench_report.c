@@ -19,6 +19,7 @@ enum cell {
     CELL_DIFFERENCE,
     CELL_RATIO,
     CELL_PERCENT,
+    CELL_COUNT,
     CELL_YES
 };
 
@@ -51,7 +52,9 @@ static const struct report_column headline_columns[] = {
     {"LEAT", "value", CELL_FIGURE_UNIT, false, false},
     {"DRIVER", "driver_value", CELL_FIGURE_UNIT, false, false},
     {"LEAT / DRIVER", "ratio_to_driver", CELL_RATIO, false, false},
+    {"BOUND", "bound", CELL_FIGURE_UNIT, true, false},
     {"OF BOUND", "ratio_to_bound", CELL_PERCENT, true, false},
+    {"REPEATS", "repeats", CELL_COUNT, false, false},
     {"VERIFIED", "verified", CELL_YES, false, false},
 };
 
@@ -134,6 +137,9 @@ static void make_cell(const json_t *row, const struct report_column *column, cha
         break;
     case CELL_PERCENT:
         snprintf(text, CELL_MAX, "%.1f %%", number * 100);
+        break;
+    case CELL_COUNT:
+        snprintf(text, CELL_MAX, "%.0f", number);
         break;
     case CELL_YES:
         snprintf(text, CELL_MAX, "%s", json_is_true(value) ? "yes" : "NO");
@@ -263,12 +269,15 @@ void report_print_head(const json_t *record, enum table_style style)
     const json_t *driver = json_object_get(record, "driver");
     const json_t *host = json_object_get(record, "host");
     const char *peer = row_text(driver, "compared_with");
+    const char *library = strrchr(row_text(driver, "library"), '/');
     const char *end = style == TABLE_MARKDOWN ? "  \n" : "\n"; /* two blanks keep the line break */
     char memory[TEXT_MAX];
 
     text_bytes(memory, (uint64_t)json_integer_value(json_object_get(host, "memory_bytes")));
-    printf("Device: %s, %s, driver %s %s%s", row_text(device, "name"), row_text(device, "model"),
-           row_text(driver, "name"), row_text(driver, "version"), end);
+    /* The library's name has the driver's exact version. */
+    printf("Device: %s, %s, driver %s %s%s%s%s%s", row_text(device, "name"), row_text(device, "model"),
+           row_text(driver, "name"), row_text(driver, "version"), library ? " (" : "", library ? library + 1 : "",
+           library ? ")" : "", end);
     printf("Host: %s, %d logical processors, %s, %s%s", row_text(host, "cpu"),
            (int)json_integer_value(json_object_get(host, "cores")), memory, row_text(host, "kernel"), end);
     printf("Run: leat %s, %s, %s%s", row_text(record, "version"), row_text(record, "date"),
