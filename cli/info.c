@@ -51,19 +51,33 @@ static bool add_device(struct table *table, const leat_device_info *info)
     return table_add(table, cells);
 }
 
+/* The numbers of the devices within direct reach, or "-". */
+static void list_peers(const leat_device_info *info, char *text, size_t bytes)
+{
+    size_t used = 0;
+    int i;
+
+    snprintf(text, bytes, "-");
+    for (i = 0; i < 64 && used < bytes; i++)
+        if (info->peer_mask >> i & 1)
+            used += (size_t)snprintf(text + used, bytes - used, "%s%d", used ? "," : "", i);
+}
+
 static bool add_abilities(struct table *table, const leat_device_info *info)
 {
-    char engines[TEXT_MAX], threads[TEXT_MAX], shared[TEXT_MAX];
+    char engines[TEXT_MAX], peers[192], threads[TEXT_MAX], shared[TEXT_MAX];
     const char *cells[] = {info->name,
                            "yes",
                            yes_no(info->managed_memory),
                            yes_no(info->virtual_memory),
                            engines,
+                           peers,
                            threads,
                            shared,
                            info->pci_address[0] ? info->pci_address : "-"};
 
     snprintf(engines, sizeof engines, "%u", info->copy_engines);
+    list_peers(info, peers, sizeof peers);
     snprintf(threads, sizeof threads, "%u", info->max_block_threads);
     text_bytes(shared, info->max_shared_bytes);
     return table_add(table, cells);
@@ -114,10 +128,10 @@ static bool print_devices(void)
 
 static bool print_abilities(void)
 {
-    static const struct table_column columns[] = {{"DEVICE", false, 0},      {"PINNED", false, 0},
-                                                  {"MANAGED", false, 0},     {"VIRTUAL", false, 0},
-                                                  {"COPY ENGINES", true, 0}, {"BLOCK THREADS", true, 0},
-                                                  {"BLOCK SHARED", true, 0}, {"PCI ADDRESS", false, 0}};
+    static const struct table_column columns[] = {
+        {"DEVICE", false, 0},       {"PINNED", false, 0},      {"MANAGED", false, 0},
+        {"VIRTUAL", false, 0},      {"COPY ENGINES", true, 0}, {"PEERS", true, 0},
+        {"BLOCK THREADS", true, 0}, {"BLOCK SHARED", true, 0}, {"PCI ADDRESS", false, 0}};
     struct table *table = table_create(columns, sizeof columns / sizeof columns[0]);
     bool fine = false;
     int count;

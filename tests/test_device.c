@@ -35,6 +35,7 @@ static void query_describes_the_device(void **state)
     assert_true(strlen(info.architecture) > 0);
     assert_true(info.memory_bytes > 0);
     assert_true(info.compute_units > 0);
+    assert_false(info.peer_mask >> info.ordinal & 1);
     assert_true(info.max_block_threads >= 256);
     assert_int_equal(info.unified_addressing, 1);
     OK(leat_device_memory(device, &free_bytes, &total_bytes));

@@ -84,6 +84,7 @@ typedef struct leat_device_info {
     uint32_t link_gen;          /* PCIe generation in use, 0 unknown */
     uint32_t link_width;        /* PCIe lanes in use, 0 unknown */
     uint32_t copy_engines;      /* copies that run beside each other */
+    uint64_t peer_mask;         /* bit n: device n of this driver is within direct reach, over NVLink or PCIe */
     uint8_t unified_addressing; /* host and device share one address space: always 1 in leat */
     uint8_t managed_memory;     /* leat_memory_alloc(LEAT_KIND_MANAGED) works */
     uint8_t virtual_memory;     /* reserve, create, map and unmap work */

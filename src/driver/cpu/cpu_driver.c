@@ -67,7 +67,6 @@ static leat_status device_info(struct leati_driver *driver, int ordinal, leat_de
 {
     struct utsname system;
 
-    (void)driver;
     read_model(info->model, sizeof info->model);
     if (uname(&system) == 0)
         snprintf(info->architecture, sizeof info->architecture, "%.31s", system.machine);
@@ -75,6 +74,7 @@ static leat_status device_info(struct leati_driver *driver, int ordinal, leat_de
     info->compute_units = cpu_team_threads();
     info->max_block_threads = CPU_BLOCK_THREADS_MAX;
     info->copy_engines = cpu_team_threads();
+    info->peer_mask = ((UINT64_C(1) << driver->device_count) - 1) & ~(UINT64_C(1) << ordinal);
     info->managed_memory = 1;
     info->virtual_memory = 1;
     info->strict = leati_option_flag(LEATI_OPTION_STRICT);

@@ -72,6 +72,20 @@ static void put_pci_address(const struct cuda_api *cu, cu_device device, leat_de
         *p = (char)tolower((unsigned char)*p);
 }
 
+/* The devices whose memory this one can reach directly. What cannot be asked counts as out of reach. */
+static uint64_t find_peers(const struct cuda_driver *cuda, cu_device device)
+{
+    uint64_t peers = 0;
+    cu_device other;
+    int reachable;
+
+    for (int i = 0; i < cuda->base.device_count && i < 64; i++)
+        if (cuda->cu.device_get(&other, i) == LEATI_CUDA_SUCCESS && other != device &&
+            cuda->cu.device_can_access_peer(&reachable, device, other) == LEATI_CUDA_SUCCESS && reachable)
+            peers |= UINT64_C(1) << i;
+    return peers;
+}
+
 leat_status leati_cuda_device_info(struct leati_driver *driver, int ordinal, leat_device_info *info)
 {
     const struct cuda_api *cu = &leati_cuda_of(driver)->cu;
@@ -101,6 +115,7 @@ leat_status leati_cuda_device_info(struct leati_driver *driver, int ordinal, lea
     info->memory_clock_khz = attribute(cu, device, LEATI_CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE);
     info->memory_bus_bits = attribute(cu, device, LEATI_CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH);
     info->copy_engines = attribute(cu, device, LEATI_CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT);
+    info->peer_mask = find_peers(leati_cuda_of(driver), device);
     info->unified_addressing = attribute(cu, device, LEATI_CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING) != 0;
     info->managed_memory = attribute(cu, device, LEATI_CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY) != 0;
     info->virtual_memory =
