@@ -191,6 +191,31 @@ static void closing_waits_for_work(void **state)
     assert_int_equal(number, 42);
 }
 
+/* What the work needs goes only after it: memory, and the code of a module. */
+static void closing_lets_work_keep_what_it_uses(void **state)
+{
+    leat_device *device = test_open();
+    uint64_t rounds = 1 << 20, *memory;
+    leat_module *module;
+    leat_kernel *kernel;
+    leat_stream *stream;
+    int number = 0, other_number = 0;
+
+    (void)state;
+    OK(leat_stream_create(device, &stream));
+    OK(leat_module_load_file(device, test_on_cpu() ? TEST_KERNELS_SO : TEST_KERNELS_PTX, &module));
+    OK(leat_kernel_get(module, "user_spin", &kernel));
+    OK(leat_alloc(stream, sizeof *memory, (void **)&memory));
+    OK(leat_launch_host(stream, set_number,
+                        &number)); /* takes a while, so that the kernel comes after the close */
+    OK(leat_launch(stream, kernel, leat_dim(1, 1, 1), leat_dim(1, 1, 1), 0, (void *[]){&memory, &rounds}, 2));
+    OK(leat_fill(stream, memory, 1, sizeof *memory));
+    OK(leat_launch_host(stream, set_number, &other_number));
+    OK(leat_device_close(device));
+    assert_int_equal(number, 42);
+    assert_int_equal(other_number, 42);
+}
+
 static void closing_waits_for_work_of_destroyed_streams(void **state)
 {
     leat_device *device = test_open();
@@ -310,6 +335,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(bad_names_are_refused),
     cmocka_unit_test(closing_takes_everything_with_it),
     cmocka_unit_test(closing_waits_for_work),
+    cmocka_unit_test(closing_lets_work_keep_what_it_uses),
     cmocka_unit_test(closing_waits_for_work_of_destroyed_streams),
     cmocka_unit_test(a_device_can_be_opened_again),
     cmocka_unit_test(drivers_are_listed),

@@ -170,6 +170,33 @@ static void freed_memory_comes_back(void **state)
         OK(leat_memory_free(test_alloc(t->device, LEAT_KIND_DEVICE, bytes)));
 }
 
+static void hold_up(void *unused)
+{
+    (void)unused;
+    test_sleep_us(20000);
+}
+
+/* More than half of the device twice: the second allocation needs what the stream frees before it, which has not
+ * happened yet when it is asked for. */
+static void freed_memory_is_there_for_later_work_of_the_stream(void **state)
+{
+    struct test_state *t = *state;
+    uint64_t free_bytes, total_bytes;
+    size_t bytes;
+
+    OK(leat_device_memory(t->device, &free_bytes, &total_bytes));
+    bytes = (size_t)(free_bytes / 10 * 6);
+    for (int i = 0; i < 2; i++) {
+        void *memory;
+
+        OK(leat_alloc(t->stream, bytes, &memory));
+        OK(leat_fill(t->stream, memory, 1, 4096));
+        OK(leat_launch_host(t->stream, hold_up, NULL));
+        OK(leat_free(t->stream, memory));
+    }
+    OK(leat_stream_synchronize(t->stream));
+}
+
 static void many_allocations(void **state)
 {
     enum { COUNT = 2000 };
@@ -304,6 +331,7 @@ static const struct CMUnitTest tests[] = {
     STATE_TEST(free_is_in_stream_order),
     STATE_TEST(either_free_takes_device_memory),
     STATE_TEST(freed_memory_comes_back),
+    STATE_TEST(freed_memory_is_there_for_later_work_of_the_stream),
     STATE_TEST(many_allocations),
     STATE_TEST(registered_memory_is_pinned),
     STATE_TEST(mapped_files_and_pages_can_be_registered),
