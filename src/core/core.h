@@ -151,12 +151,9 @@ leat_status leati_pointers_take(const char *what, const void *ptr, enum leati_or
 /* Puts memory back that was just taken. */
 void leati_pointers_put_back(const struct leati_memory *memory);
 
-/* Finds out what ptr is. driver: whose view counts for pinned and managed memory; memory of another driver's kinds
- * that this one can only see as plain host memory is PAGEABLE. POINTER when it is certainly not usable. */
-leat_status leati_pointers_find(struct leati_driver *driver, const void *ptr, struct leati_target *target);
-
-/* The same, and checks that bytes bytes are there: RANGE, and for pageable memory that both ends are mapped and,
- * if write is set, writable. name: "dst". */
+/* Finds out what ptr is, in the view of driver, for which memory that another driver pinned is PAGEABLE, and
+ * checks that bytes bytes are there: RANGE, and for pageable memory that both ends are mapped and, if write is
+ * set, writable. name: "dst". */
 leat_status leati_pointers_find_range(struct leati_driver *driver, const char *name, const void *ptr, size_t bytes,
                                       bool write, struct leati_target *target);
 

@@ -214,7 +214,8 @@ static leat_status ask_drivers(const void *ptr, struct leati_target *target)
     return LEAT_OK;
 }
 
-leat_status leati_pointers_find(struct leati_driver *driver, const void *ptr, struct leati_target *target)
+/* What ptr is. driver: whose view counts for pinned memory, or NULL. POINTER when it is certainly not usable. */
+static leat_status find(struct leati_driver *driver, const void *ptr, struct leati_target *target)
 {
     if (!find_known(ptr, target))
         LEATI_TRY(ask_drivers(ptr, target));
@@ -280,7 +281,7 @@ leat_status leati_pointers_find_range(struct leati_driver *driver, const char *n
     if ((uintptr_t)ptr + (bytes - 1) < (uintptr_t)ptr)
         return leati_fail(LEAT_ERROR_RANGE, "%s: %p + %zu goes past the end of the address space", name, ptr,
                           bytes);
-    status = leati_pointers_find(driver, ptr, target);
+    status = find(driver, ptr, target);
     if (status != LEAT_OK)
         return leati_fail_in(status, "%s", name);
     if (target->end.kind == LEAT_KIND_PAGEABLE)
@@ -304,7 +305,7 @@ leat_status leat_pointer_query(const void *ptr, leat_pointer_info *info)
 
     LEATI_TRY(leati_check_not_null("leat_pointer_query", "ptr", ptr));
     LEATI_TRY(leati_check_not_null("leat_pointer_query", "info", info));
-    status = leati_pointers_find(NULL, ptr, &target);
+    status = find(NULL, ptr, &target);
     if (status != LEAT_OK)
         return leati_fail_in(status, "leat_pointer_query");
     memset(&filled, 0, sizeof filled);

@@ -171,7 +171,6 @@ void cpu_team_run(void (*part)(void *context, uint64_t i), void *context, uint64
 
 /* Sets LEAT_STRICT up if it is asked for; UNSUPPORTED without protection keys. */
 leat_status cpu_strict_open(void);
-bool cpu_strict(void);
 
 /* Makes memory unreachable for host threads. Does nothing when not strict. */
 leat_status cpu_strict_protect(void *ptr, size_t bytes);

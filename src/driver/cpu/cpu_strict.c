@@ -25,7 +25,7 @@ static int key = -1; /* written once, before any thread of a device starts */
 static int key_errno;
 static struct sigaction earlier;
 
-bool cpu_strict(void)
+static bool strict(void)
 {
     return key >= 0;
 }
@@ -146,19 +146,19 @@ leat_status cpu_strict_open(void)
 
 leat_status cpu_strict_protect(void *ptr, size_t bytes)
 {
-    if (cpu_strict() && pkey_mprotect(ptr, bytes, PROT_READ | PROT_WRITE, key))
+    if (strict() && pkey_mprotect(ptr, bytes, PROT_READ | PROT_WRITE, key))
         return leati_fail(LEAT_ERROR_SYSTEM, "pkey_mprotect of %p + %zu: %s", ptr, bytes, strerror(errno));
     return LEAT_OK;
 }
 
 void cpu_strict_allow(void)
 {
-    if (cpu_strict())
+    if (strict())
         pkey_set(key, 0);
 }
 
 void cpu_strict_forbid(void)
 {
-    if (cpu_strict())
+    if (strict())
         pkey_set(key, PKEY_DISABLE_ACCESS);
 }
