@@ -28,7 +28,7 @@ static leat_status check_kernel(const char *what, const leat_kernel *kernel)
                       what, (const void *)kernel);
 }
 
-static leat_module *new_module(leat_device *device, void *native)
+static leat_module *new_module(leat_device *device)
 {
     leat_module *module = leati_handle_new(&leati_module_handles);
 
@@ -37,7 +37,6 @@ static leat_module *new_module(leat_device *device, void *native)
         return NULL;
     }
     module->device = device;
-    module->native = native;
     return module;
 }
 
@@ -45,7 +44,7 @@ static leat_module *new_module(leat_device *device, void *native)
 static leat_status load(leat_device *device, const void *image, size_t bytes, leat_module **module)
 {
     struct leati_driver *driver = device->driver;
-    leat_module *made = new_module(device, NULL);
+    leat_module *made = new_module(device);
     leat_status status;
 
     if (!made)
@@ -243,7 +242,7 @@ static leat_status make_kernel(leat_module *module, const char *name, leat_kerne
 static leat_status load_builtin(leat_device *device)
 {
     struct leati_driver *driver = device->driver;
-    leat_module *made = new_module(device, NULL);
+    leat_module *made = new_module(device);
     leat_kernel *kernel;
     leat_status status;
 
