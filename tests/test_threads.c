@@ -3,6 +3,7 @@
 #include "harness.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -217,6 +218,63 @@ static void *fail_in_its_own_way(void *argument)
     return NULL;
 }
 
+enum { WHOLE_WORDS = 1 << 20 };
+
+/* What two threads give one stream goes one after the other: a copy is seen as a whole or not at all. */
+struct whole {
+    leat_stream *stream;
+    uint64_t *pinned;
+    atomic_int done;
+    char failure[512];
+    unsigned torn, seen;
+};
+
+static void look_at_both_ends(void *argument)
+{
+    struct whole *whole = argument;
+
+    whole->seen++;
+    if (whole->pinned[0] != whole->pinned[WHOLE_WORDS - 1] || whole->pinned[0] != whole->pinned[WHOLE_WORDS / 2])
+        whole->torn++;
+}
+
+static void *look_again_and_again(void *argument)
+{
+    struct whole *whole = argument;
+
+    while (!atomic_load(&whole->done)) {
+        STEP(whole, leat_launch_host(whole->stream, look_at_both_ends, whole));
+        test_sleep_us(50);
+    }
+    return NULL;
+}
+
+static void a_copy_is_one_piece_of_work(void **state)
+{
+    struct test_state *t = *state;
+    size_t bytes = WHOLE_WORDS * sizeof(uint64_t);
+    uint64_t *pageable = test_buffer(bytes);
+    struct whole whole = {.stream = t->stream};
+    pthread_t thread;
+
+    whole.pinned = test_alloc(t->device, LEAT_KIND_PINNED, bytes);
+    memset(whole.pinned, 0, bytes);
+    assert_int_equal(pthread_create(&thread, NULL, look_again_and_again, &whole), 0);
+    for (uint64_t round = 1; round <= 40; round++) {
+        for (size_t i = 0; i < WHOLE_WORDS; i++)
+            pageable[i] = round;
+        OK(leat_copy(t->stream, whole.pinned, pageable, bytes));
+    }
+    atomic_store(&whole.done, 1);
+    pthread_join(thread, NULL);
+    OK(leat_stream_synchronize(t->stream));
+    assert_string_equal(whole.failure, "");
+    assert_true(whole.seen > 0);
+    assert_int_equal(whole.torn, 0);
+    OK(leat_memory_free(whole.pinned));
+    free(pageable);
+}
+
 static void every_thread_its_own_sentence(void **state)
 {
     void *(*const functions[])(void *) = {fail_in_its_own_way};
@@ -228,6 +286,7 @@ static const struct CMUnitTest tests[] = {
     STATE_TEST(every_thread_its_own_stream),
     STATE_TEST(all_threads_one_stream),
     STATE_TEST(all_things_at_once),
+    STATE_TEST(a_copy_is_one_piece_of_work),
     STATE_TEST(every_thread_its_own_sentence),
 };
 

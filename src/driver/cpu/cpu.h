@@ -135,6 +135,10 @@ struct cpu_work {
 /* Gives work to a stream, in order. Cannot fail; the stream owns work from now on. */
 void cpu_stream_push(void *stream, struct cpu_work *work);
 
+/* Runs work on the caller's thread, in the stream's place, and frees it: for a caller that would wait for it
+ * anyway. False, with nothing done, when the stream has other work first. */
+bool cpu_stream_run_here(void *stream, struct cpu_work *work);
+
 struct cpu_device *cpu_stream_device(void *stream);
 
 /* Waits until all streams of a device are idle and their threads ended; every stream is destroyed already. */

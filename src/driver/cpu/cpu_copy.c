@@ -153,12 +153,16 @@ leat_status cpu_copy(struct leati_driver *driver, void *stream, struct leati_end
     if (!work)
         return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory to queue the work");
     *work = (struct copy_work){.work.run = run_copy, .dst = dst.ptr, .src = src.ptr, .bytes = bytes};
-    cpu_stream_push(stream, &work->work);
+    if (dst.kind != LEAT_KIND_PAGEABLE && src.kind != LEAT_KIND_PAGEABLE) {
+        cpu_stream_push(stream, &work->work);
+        return LEAT_OK;
+    }
     /* What driver.h promises for pageable memory: the caller may reuse a source, and read a destination, at once.
      */
-    if (dst.kind == LEAT_KIND_PAGEABLE || src.kind == LEAT_KIND_PAGEABLE)
-        return cpu_stream_synchronize(driver, stream);
-    return LEAT_OK;
+    if (cpu_stream_run_here(stream, &work->work))
+        return LEAT_OK;
+    cpu_stream_push(stream, &work->work);
+    return cpu_stream_synchronize(driver, stream);
 }
 
 /* ---- fill ---- */

@@ -34,6 +34,7 @@ struct cpu_stream {
     pthread_cond_t work_there, work_done;
     struct cpu_work *first, **end;
     uint64_t given, done;
+    bool borrowed; /* another thread runs a piece of work in this one's place */
     bool closing;
     struct cpu_stream *next; /* under the device's streams_lock, as is the next */
     unsigned holders;        /* threads in cpu_device_synchronize() that look at it */
@@ -61,7 +62,7 @@ static void *stream_thread(void *argument)
     for (;;) {
         struct cpu_work *work;
 
-        while (!stream->first && !stream->closing)
+        while (stream->borrowed || (!stream->first && !stream->closing))
             pthread_cond_wait(&stream->work_there, &stream->lock);
         work = stream->first;
         if (!work)
@@ -94,6 +95,33 @@ static void push(struct cpu_stream *stream, struct cpu_work *work)
 void cpu_stream_push(void *handle, struct cpu_work *work)
 {
     push(((struct cpu_stream_handle *)handle)->stream, work);
+}
+
+bool cpu_stream_run_here(void *handle, struct cpu_work *work)
+{
+    struct cpu_stream *stream = ((struct cpu_stream_handle *)handle)->stream;
+    bool idle;
+
+    pthread_mutex_lock(&stream->lock);
+    idle = stream->done == stream->given;
+    if (idle) {
+        stream->given++;
+        stream->borrowed = true;
+    }
+    pthread_mutex_unlock(&stream->lock);
+    if (!idle)
+        return false;
+    cpu_strict_allow();
+    work->run(work);
+    cpu_strict_forbid();
+    free(work);
+    pthread_mutex_lock(&stream->lock);
+    stream->done++;
+    stream->borrowed = false;
+    pthread_cond_broadcast(&stream->work_done);
+    pthread_cond_signal(&stream->work_there); /* work may have come meanwhile */
+    pthread_mutex_unlock(&stream->lock);
+    return true;
 }
 
 struct cpu_device *cpu_stream_device(void *handle)

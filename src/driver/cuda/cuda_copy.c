@@ -5,8 +5,8 @@
  * the Async functions: between device and pageable memory they "might be synchronous with respect to host", and
  * the driver may or may not stage what it copies. So for a pageable end we wait for the stream ourselves: only
  * then is a source free and a destination complete, on machines whose GPU reads pageable memory directly as well.
- * From host to host they are always synchronous; between two pinned ends, where nobody should have to wait, the
- * copy is therefore a host function of the stream.
+ * From host to host they are always synchronous. Such a copy is therefore a host function of the stream, so that
+ * it keeps its place in the stream's order, also among the work of other threads.
  */
 #include "driver/cuda/cuda_driver.h"
 
@@ -27,9 +27,8 @@ static void run_host_copy(void *argument)
     free(copy);
 }
 
-/* Copies between two pinned ends in stream order. When the context has failed CUDA drops what waits, and this
- * piece of memory with it. */
-static leat_status copy_pinned(struct cuda_stream *on, void *dst, const void *src, size_t bytes)
+/* When the context has failed CUDA drops what waits, and this piece of memory with it. */
+static leat_status copy_on_host(struct cuda_stream *on, void *dst, const void *src, size_t bytes)
 {
     struct host_copy *copy;
     leat_status status;
@@ -72,14 +71,9 @@ leat_status leati_cuda_copy(struct leati_driver *driver, void *stream, struct le
     bool pageable = dst.kind == LEAT_KIND_PAGEABLE || src.kind == LEAT_KIND_PAGEABLE;
 
     (void)driver;
-    if (on_host(&dst) && on_host(&src)) {
-        if (!pageable)
-            return copy_pinned(on, dst.ptr, src.ptr, bytes);
-        LEATI_CUDA_TRY(on->device, stream_synchronize, on->handle);
-        memcpy(dst.ptr, src.ptr, bytes);
-        return LEAT_OK;
-    }
-    if (to && from && to != from)
+    if (on_host(&dst) && on_host(&src))
+        LEATI_TRY(copy_on_host(on, dst.ptr, src.ptr, bytes));
+    else if (to && from && to != from)
         LEATI_CUDA_TRY(on->device, copy_peer, leati_cuda_address(dst.ptr), to->context,
                        leati_cuda_address(src.ptr), from->context, bytes, on->handle);
     else
