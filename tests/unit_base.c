@@ -64,7 +64,7 @@ static void sentences_grow_at_the_front(void **state)
     assert_int_equal(leati_fail_in(LEAT_ERROR_RANGE, "counting %s", "sheep"), LEAT_ERROR_RANGE);
     assert_string_equal(leat_last_error(), "counting sheep: 7 is too many");
     leati_error_keep(&kept);
-    leati_fail(LEAT_ERROR_BUSY, "something else");
+    leati_fail(LEAT_ERROR_SYSTEM, "something else");
     assert_int_equal(leati_error_restore(LEAT_ERROR_RANGE, &kept), LEAT_ERROR_RANGE);
     assert_string_equal(leat_last_error(), "counting sheep: 7 is too many");
 }
@@ -76,11 +76,11 @@ static void long_sentences_are_cut(void **state)
     (void)state;
     memset(words, 'x', 9999);
     words[9999] = '\0';
-    leati_fail(LEAT_ERROR_BUSY, "%s", words);
+    leati_fail(LEAT_ERROR_SYSTEM, "%s", words);
     assert_true(strlen(leat_last_error()) < 9999 && strlen(leat_last_error()) > 1000);
-    leati_fail_in(LEAT_ERROR_BUSY, "%s", words);
+    leati_fail_in(LEAT_ERROR_SYSTEM, "%s", words);
     assert_true(strlen(leat_last_error()) < 9999);
-    leati_fail_in(LEAT_ERROR_BUSY, "front");
+    leati_fail_in(LEAT_ERROR_SYSTEM, "front");
     assert_true(!strncmp(leat_last_error(), "front: xxx", 10));
     free(words);
 }

@@ -45,12 +45,11 @@ extern "C" {
     X(LEAT_ERROR_NOT_FOUND, -11, "the name was not found")                                         \
     X(LEAT_ERROR_UNSUPPORTED, -12, "this device or driver cannot do that")                         \
     X(LEAT_ERROR_IMAGE, -13, "the kernel image cannot be loaded on this device")                   \
-    X(LEAT_ERROR_BUSY, -14, "still in use")                                                        \
-    X(LEAT_ERROR_REGISTERED, -15, "the memory is already registered")                              \
-    X(LEAT_ERROR_NOT_PERMITTED, -16, "not allowed from here")                                      \
-    X(LEAT_ERROR_DEVICE_LOST, -17, "the device failed and cannot be used any more")                \
-    X(LEAT_ERROR_DRIVER, -18, "the vendor's driver refused the call")                              \
-    X(LEAT_ERROR_SYSTEM, -19, "the operating system refused the call")
+    X(LEAT_ERROR_REGISTERED, -14, "the memory is already registered")                              \
+    X(LEAT_ERROR_NOT_PERMITTED, -15, "not allowed from here")                                      \
+    X(LEAT_ERROR_DEVICE_LOST, -16, "the device failed and cannot be used any more")                \
+    X(LEAT_ERROR_DRIVER, -17, "the vendor's driver refused the call")                              \
+    X(LEAT_ERROR_SYSTEM, -18, "the operating system refused the call")
 // clang-format on
 
 typedef enum leat_status {
