@@ -31,7 +31,7 @@ ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -fPIC -fvisibility=hidden -pthread -Iinclude
 # What a program of somebody else's sees: the public headers only.
 PUBLIC_CFLAGS = -std=c11 -D_GNU_SOURCE -pthread -Iinclude $(WARN) $(CPPFLAGS) $(CFLAGS)
 LIB_LIBS := -pthread -ldl -lm
-# The library stays loaded once it is (nodelete): the CPU device's threads live as long as the process.
+# The library stays loaded once it is (nodelete): the CPU device's threads run its code while a device is open.
 # A sanitizer's runtime belongs to the program, so a library built for one may leave its symbols open.
 SO_LDFLAGS = -shared -Wl,-z,nodelete -Wl,-soname,libleat.so.$(so_major) -Wl,--version-script=src/libleat.map \
              $(if $(findstring -fsanitize,$(CFLAGS)),,-Wl,-z,defs)

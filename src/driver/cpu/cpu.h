@@ -22,6 +22,7 @@
 #define CPU_HUGE_BYTES ((size_t)2 << 20)
 #define CPU_DEVICES_MAX 16
 #define CPU_BLOCK_THREADS_MAX 1024u
+#define CPU_TEAM_MAX 1024
 
 /* ---- memory (cpu_memory.c) ---- */
 
@@ -85,7 +86,7 @@ void cpu_uncharge(struct cpu_device *device, size_t bytes);
 
 /* The pinned and managed memory of all CPU devices; reserved while one of them is open. */
 leat_status cpu_host_space_open(void);
-void cpu_host_space_close(void);
+bool cpu_host_space_close(void); /* was it the last of them? */
 
 /* A device, open or not: closed ones have no space. */
 struct cpu_device *cpu_device_number(int ordinal);
@@ -170,6 +171,9 @@ unsigned cpu_team_threads(void);
 /* Calls part(context, i) for i from 0 to count - 1, on the caller and the team's threads at once, and returns when
  * all calls have returned. Several callers share the team. */
 void cpu_team_run(void (*part)(void *context, uint64_t i), void *context, uint64_t count);
+
+/* Ends the team's threads; no job may run or come meanwhile. The next job starts them again. */
+void cpu_team_stop(void);
 
 /* ---- strict mode (cpu_strict.c) ---- */
 

@@ -117,7 +117,9 @@ static leat_status device_close(struct leati_driver *driver, void *handle)
     if (device->virtual_fd >= 0)
         close(device->virtual_fd);
     device->virtual_fd = -1;
-    cpu_host_space_close();
+    /* Devices are opened and closed one at a time, so no other one can need the team now. */
+    if (cpu_host_space_close())
+        cpu_team_stop();
     return LEAT_OK;
 }
 

@@ -260,12 +260,16 @@ leat_status cpu_host_space_open(void)
     return status;
 }
 
-void cpu_host_space_close(void)
+bool cpu_host_space_close(void)
 {
+    bool last;
+
     pthread_mutex_lock(&host_space.lock);
-    if (--host_space_users == 0)
+    last = --host_space_users == 0;
+    if (last)
         cpu_space_release(&host_space);
     pthread_mutex_unlock(&host_space.lock);
+    return last;
 }
 
 /* The bytes that programs can still get, by the kernel's own estimate; UINT64_MAX where it does not say. */

@@ -15,12 +15,14 @@ struct job {
     struct job *next_job;
 };
 
-/* Guards the list, each job's helpers and the start of the team. */
+/* Guards all of the following, and each job's helpers. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t work_there = PTHREAD_COND_INITIALIZER;
 static pthread_cond_t helper_left = PTHREAD_COND_INITIALIZER;
 static struct job *jobs;
+static pthread_t team[CPU_TEAM_MAX];
 static unsigned started;
+static bool stopping;
 
 unsigned cpu_team_threads(void)
 {
@@ -31,7 +33,7 @@ unsigned cpu_team_threads(void)
         cpu_set_t cores;
         int count = sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : 1;
 
-        threads = (unsigned)leati_option_number(LEATI_OPTION_CPU_THREADS, 1, 1024, (uint64_t)count);
+        threads = (unsigned)leati_option_number(LEATI_OPTION_CPU_THREADS, 1, CPU_TEAM_MAX, (uint64_t)count);
         atomic_store_explicit(&known, threads, memory_order_relaxed);
     }
     return threads;
@@ -75,8 +77,10 @@ static void *team_thread(void *unused)
     cpu_strict_allow();
     pthread_mutex_lock(&lock);
     for (;;) {
-        while (!(job = choose_job()))
+        while (!(job = choose_job()) && !stopping)
             pthread_cond_wait(&work_there, &lock);
+        if (!job)
+            break;
         job->helpers++;
         pthread_mutex_unlock(&lock);
         work_on(job);
@@ -84,24 +88,32 @@ static void *team_thread(void *unused)
         if (--job->helpers == 0)
             pthread_cond_broadcast(&helper_left);
     }
+    pthread_mutex_unlock(&lock);
     return NULL;
 }
 
 /* Starts the team. Fewer threads than wanted are no fault: the caller does the rest. Under the lock. */
 static void start_team(void)
 {
-    for (; started + 1 < cpu_team_threads(); started++) {
-        pthread_attr_t attributes;
-        pthread_t thread;
-        int failed;
+    while (started + 1 < cpu_team_threads() && !pthread_create(&team[started], NULL, team_thread, NULL))
+        started++;
+}
 
-        pthread_attr_init(&attributes);
-        pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-        failed = pthread_create(&thread, &attributes, team_thread, NULL);
-        pthread_attr_destroy(&attributes);
-        if (failed)
-            break;
-    }
+void cpu_team_stop(void)
+{
+    unsigned count;
+
+    pthread_mutex_lock(&lock);
+    stopping = true;
+    pthread_cond_broadcast(&work_there);
+    count = started;
+    pthread_mutex_unlock(&lock);
+    for (unsigned i = 0; i < count; i++)
+        pthread_join(team[i], NULL);
+    pthread_mutex_lock(&lock);
+    stopping = false;
+    started = 0;
+    pthread_mutex_unlock(&lock);
 }
 
 void cpu_team_run(void (*part)(void *context, uint64_t i), void *context, uint64_t count)
