@@ -64,7 +64,7 @@ inside() {
 if [ $# -gt 0 ]; then
     inside "$@"
 else
-    inside sh -c '! command -v cc make sudo'
+    inside sh -c '! command -v cc make sudo' || die "$root has a compiler already: give a folder that does not exist yet"
     inside ./dev run
     inside ./dev test
 fi
