@@ -36,13 +36,22 @@ static void options_are_read_once(void **state)
 
 static void numbers_have_suffixes_and_bounds(void **state)
 {
+    uint64_t number = 5;
+
     (void)state;
-    assert_true(leati_option_number(LEATI_OPTION_CPU_MEMORY, 1, UINT64_MAX, 9) == (uint64_t)3 << 30);
-    /* Out of range, not a number, not set: what holds otherwise. */
-    assert_int_equal(leati_option_number(LEATI_OPTION_CPU_DEVICES, 1, 16, 2), 2);
-    assert_int_equal(leati_option_number(LEATI_OPTION_CPU_THREADS, 1, 1024, 7), 7);
-    assert_int_equal(leati_option_number(LEATI_OPTION_DRIVERS, 1, 16, 4), 4);
-    assert_int_equal(leati_option_number(LEATI_OPTION_DEVICE, 1, 16, 4), 4);
+    OK(leati_option_number(LEATI_OPTION_CPU_MEMORY, 1, UINT64_MAX, 9, &number));
+    assert_true(number == (uint64_t)3 << 30);
+    /* Not set: what holds otherwise. */
+    OK(leati_option_number(LEATI_OPTION_DRIVERS, 1, 16, 4, &number));
+    assert_int_equal(number, 4);
+    /* Out of range, or not a number: the sentence says what may stand there, and nothing is written. */
+    assert_int_equal(leati_option_number(LEATI_OPTION_CPU_DEVICES, 1, 16, 2, &number), LEAT_ERROR_INVALID);
+    assert_non_null(
+        strstr(leat_last_error(), "LEAT_CPU_DEVICES is set to '17', and takes a whole number from 1 to 16"));
+    assert_int_equal(leati_option_number(LEATI_OPTION_CPU_THREADS, 1, 1024, 7, &number), LEAT_ERROR_INVALID);
+    assert_non_null(strstr(leat_last_error(), "'5x'"));
+    assert_int_equal(leati_option_number(LEATI_OPTION_DEVICE, 1, 16, 4, &number), LEAT_ERROR_INVALID);
+    assert_int_equal(number, 4);
 }
 
 static void flags_have_words(void **state)

@@ -45,7 +45,8 @@ typedef struct leat_device leat_device;
  * On CUDA this retains the device's primary context, the one that the CUDA runtime uses, so both
  * live side by side in one process; leat never changes the calling thread's current context.
  *
- * Errors: INVALID (device NULL, or a name of another form), NO_DRIVER, DRIVER_TOO_OLD, NO_DEVICE
+ * Errors: INVALID (device NULL, a name of another form, or an environment variable with a value that it
+ * cannot have), NO_DRIVER, DRIVER_TOO_OLD, NO_DEVICE
  * (the sentence lists what there is), DEVICE_MEMORY, HOST_MEMORY, UNSUPPORTED (LEAT_STRICT=1 on a
  * processor without memory protection keys), DRIVER, SYSTEM.
  */

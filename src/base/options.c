@@ -38,30 +38,44 @@ const char *leati_option(enum leati_option option)
     return values[option];
 }
 
-uint64_t leati_option_number(enum leati_option option, uint64_t low, uint64_t high, uint64_t initial)
+/* "3G" is 3 << 30; false when value is no such number or too large for 64 bits. */
+static bool parse_number(const char *value, uint64_t *number)
 {
-    const char *value = leati_option(option);
     const char *suffixes = "KMGT", *suffix;
     char *end;
-    uint64_t number;
 
-    if (!value || *value < '0' || *value > '9')
-        return initial;
+    if (*value < '0' || *value > '9')
+        return false;
     errno = 0;
-    number = strtoull(value, &end, 10);
+    *number = strtoull(value, &end, 10);
     if (errno)
-        return initial;
+        return false;
     if (*end && (suffix = strchr(suffixes, *end & ~0x20))) {
         unsigned shift = 10 * (unsigned)(suffix - suffixes + 1);
 
-        if (number > UINT64_MAX >> shift)
-            return initial;
-        number <<= shift;
+        if (*number > UINT64_MAX >> shift)
+            return false;
+        *number <<= shift;
         end++;
         if (end[0] == 'i' && end[1] == 'B')
             end += 2;
     }
-    return *end || number < low || number > high ? initial : number;
+    return !*end;
+}
+
+leat_status leati_option_number(enum leati_option option, uint64_t low, uint64_t high, uint64_t initial,
+                                uint64_t *number)
+{
+    const char *value = leati_option(option);
+    uint64_t parsed = initial;
+
+    if (value && (!parse_number(value, &parsed) || parsed < low || parsed > high))
+        return leati_fail(
+            LEAT_ERROR_INVALID,
+            "%s is set to '%s', and takes a whole number from %llu to %llu (K, M, G or T may follow)",
+            table[option].name, value, (unsigned long long)low, (unsigned long long)high);
+    *number = parsed;
+    return LEAT_OK;
 }
 
 bool leati_option_flag(enum leati_option option)

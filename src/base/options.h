@@ -6,6 +6,8 @@
 #ifndef LEATI_OPTIONS_H
 #define LEATI_OPTIONS_H
 
+#include <leat/status.h>
+
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -39,9 +41,10 @@ enum leati_option {
 /* The value as set, or NULL; an empty value counts as not set. Lives as long as the process. */
 const char *leati_option(enum leati_option option);
 
-/* A whole number within [low, high], with the suffixes K, M, G, T; initial when not set, out of range or not a
- * number. */
-uint64_t leati_option_number(enum leati_option option, uint64_t low, uint64_t high, uint64_t initial);
+/* A whole number within [low, high], with the suffixes K, M, G, T; initial when not set. INVALID, with a sentence,
+ * when out of range or not a number. */
+leat_status leati_option_number(enum leati_option option, uint64_t low, uint64_t high, uint64_t initial,
+                                uint64_t *number);
 
 /* Set to anything but 0, no, off or false. */
 bool leati_option_flag(enum leati_option option);

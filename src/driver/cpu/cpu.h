@@ -165,6 +165,9 @@ leat_status cpu_launch(struct leati_driver *driver, void *stream, void *kernel, 
 
 /* ---- the team of threads (cpu_team.c) ---- */
 
+/* Reads how many threads there shall be. Once, when the driver is loaded. */
+leat_status cpu_team_load(void);
+
 /* How many threads work on one job, the caller included. */
 unsigned cpu_team_threads(void);
 

@@ -26,18 +26,22 @@ static uint64_t machine_bytes(void)
 static leat_status load(struct leati_driver *driver)
 {
     struct utsname system;
+    uint64_t memory_bytes, count;
 
+    LEATI_TRY(
+        leati_option_number(LEATI_OPTION_CPU_MEMORY, 1 << 20, (uint64_t)1 << 44, machine_bytes(), &memory_bytes));
+    LEATI_TRY(leati_option_number(LEATI_OPTION_CPU_DEVICES, 1, CPU_DEVICES_MAX, 2, &count));
+    LEATI_TRY(cpu_team_load());
     for (int i = 0; i < CPU_DEVICES_MAX; i++) {
         devices[i].driver = driver;
         devices[i].ordinal = i;
-        devices[i].memory_bytes =
-            leati_option_number(LEATI_OPTION_CPU_MEMORY, 1 << 20, (uint64_t)1 << 44, machine_bytes());
+        devices[i].memory_bytes = memory_bytes;
         devices[i].virtual_fd = -1;
         pthread_mutex_init(&devices[i].space.lock, NULL);
         pthread_mutex_init(&devices[i].streams_lock, NULL);
         pthread_mutex_init(&devices[i].virtual_lock, NULL);
     }
-    driver->device_count = (int)leati_option_number(LEATI_OPTION_CPU_DEVICES, 1, CPU_DEVICES_MAX, 2);
+    driver->device_count = (int)count;
     if (uname(&system) == 0)
         snprintf(driver->version, sizeof driver->version, "%.16s %.46s", system.sysname, system.release);
     return LEAT_OK;

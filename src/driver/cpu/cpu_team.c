@@ -24,19 +24,22 @@ static pthread_t team[CPU_TEAM_MAX];
 static unsigned started;
 static bool stopping;
 
+static unsigned team_threads; /* written once, before any device is open */
+
+leat_status cpu_team_load(void)
+{
+    cpu_set_t cores;
+    int count = sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : 1;
+    uint64_t threads;
+
+    LEATI_TRY(leati_option_number(LEATI_OPTION_CPU_THREADS, 1, CPU_TEAM_MAX, (uint64_t)count, &threads));
+    team_threads = (unsigned)threads;
+    return LEAT_OK;
+}
+
 unsigned cpu_team_threads(void)
 {
-    static atomic_uint known; /* any thread may find out; the answer is always the same, so relaxed is enough */
-    unsigned threads = atomic_load_explicit(&known, memory_order_relaxed);
-
-    if (!threads) {
-        cpu_set_t cores;
-        int count = sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : 1;
-
-        threads = (unsigned)leati_option_number(LEATI_OPTION_CPU_THREADS, 1, CPU_TEAM_MAX, (uint64_t)count);
-        atomic_store_explicit(&known, threads, memory_order_relaxed);
-    }
-    return threads;
+    return team_threads;
 }
 
 static void work_on(struct job *job)
