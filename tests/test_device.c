@@ -206,8 +206,8 @@ static void closing_lets_work_keep_what_it_uses(void **state)
     OK(leat_module_load_file(device, test_on_cpu() ? TEST_KERNELS_SO : TEST_KERNELS_PTX, &module));
     OK(leat_kernel_get(module, "user_spin", &kernel));
     OK(leat_alloc(stream, sizeof *memory, (void **)&memory));
-    OK(leat_launch_host(stream, set_number,
-                        &number)); /* takes a while, so that the kernel comes after the close */
+    /* Takes a while, so that the kernel comes after the close. */
+    OK(leat_launch_host(stream, set_number, &number));
     OK(leat_launch(stream, kernel, leat_dim(1, 1, 1), leat_dim(1, 1, 1), 0, (void *[]){&memory, &rounds}, 2));
     OK(leat_fill(stream, memory, 1, sizeof *memory));
     OK(leat_launch_host(stream, set_number, &other_number));

@@ -17,7 +17,7 @@ static leat_status explain_memory(leat_status status, leat_device *device)
                       device->name);
 }
 
-/* Enters fresh memory into the table; the caller frees it when that fails. */
+/* Enters memory into the table. */
 static leat_status enter(leat_device *device, leat_kind kind, void *ptr, size_t bytes, enum leati_origin origin)
 {
     struct leati_memory memory = {
@@ -52,6 +52,27 @@ static leat_status free_on_stream(leat_stream *stream, void *ptr)
     return status;
 }
 
+static leat_status free_at_once(leat_device *device, leat_kind kind, void *ptr)
+{
+    const struct leati_driver_ops *ops = device->driver->ops;
+
+    return kind == LEAT_KIND_PINNED ? ops->host_free(device->driver, device->native, ptr)
+                                    : ops->mem_free(device->driver, device->native, ptr);
+}
+
+/* Enters what was just allocated, or gives it back: on stream, or at once when that is NULL. */
+static leat_status enter_fresh(leat_device *device, leat_stream *stream, leat_kind kind, void *fresh, size_t bytes)
+{
+    leat_status status = enter(device, kind, fresh, bytes, LEATI_ALLOCATED);
+    struct leati_sentence sentence;
+
+    if (status == LEAT_OK)
+        return LEAT_OK;
+    leati_error_keep(&sentence);
+    (void)(stream ? free_on_stream(stream, fresh) : free_at_once(device, kind, fresh));
+    return leati_error_restore(status, &sentence);
+}
+
 leat_status leat_alloc(leat_stream *stream, size_t bytes, void **ptr)
 {
     leat_status status;
@@ -65,16 +86,8 @@ leat_status leat_alloc(leat_stream *stream, size_t bytes, void **ptr)
         return LEAT_OK;
     }
     status = alloc_on_stream(stream, bytes, &fresh);
-    if (status == LEAT_OK) {
-        status = enter(stream->device, LEAT_KIND_DEVICE, fresh, bytes, LEATI_ALLOCATED);
-        if (status != LEAT_OK) {
-            struct leati_sentence sentence;
-
-            leati_error_keep(&sentence);
-            (void)free_on_stream(stream, fresh);
-            leati_error_restore(status, &sentence);
-        }
-    }
+    if (status == LEAT_OK)
+        status = enter_fresh(stream->device, stream, LEAT_KIND_DEVICE, fresh, bytes);
     if (status != LEAT_OK)
         return leati_fail_in(explain_memory(status, stream->device), "leat_alloc of %zu bytes on %s", bytes,
                              stream->device->name);
@@ -98,14 +111,6 @@ leat_status leat_free(leat_stream *stream, void *ptr)
     leati_fail_in(status, "leat_free of %p on %s", ptr, stream->device->name);
     leati_pointers_put_back(&memory);
     return status;
-}
-
-static leat_status free_at_once(leat_device *device, leat_kind kind, void *ptr)
-{
-    const struct leati_driver_ops *ops = device->driver->ops;
-
-    return kind == LEAT_KIND_PINNED ? ops->host_free(device->driver, device->native, ptr)
-                                    : ops->mem_free(device->driver, device->native, ptr);
 }
 
 static leat_status alloc_of_kind(leat_device *device, leat_kind kind, size_t bytes, void **ptr)
@@ -141,16 +146,8 @@ leat_status leat_memory_alloc(leat_device *device, leat_kind kind, size_t bytes,
         return LEAT_OK;
     }
     status = alloc_of_kind(device, kind, bytes, &fresh);
-    if (status == LEAT_OK) {
-        status = enter(device, kind, fresh, bytes, LEATI_ALLOCATED);
-        if (status != LEAT_OK) {
-            struct leati_sentence sentence;
-
-            leati_error_keep(&sentence);
-            (void)free_at_once(device, kind, fresh);
-            leati_error_restore(status, &sentence);
-        }
-    }
+    if (status == LEAT_OK)
+        status = enter_fresh(device, NULL, kind, fresh, bytes);
     if (status != LEAT_OK)
         return leati_fail_in(explain_memory(status, device), "leat_memory_alloc of %zu bytes of %s memory on %s",
                              bytes, leat_kind_name(kind), device->name);
