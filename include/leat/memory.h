@@ -68,7 +68,7 @@ LEAT_API leat_status leat_free(leat_stream *stream, void *ptr);
  * Memory of one kind, ready when the call returns: LEAT_KIND_DEVICE, LEAT_KIND_PINNED (usable by
  * all devices of the same driver) or LEAT_KIND_MANAGED. Aligned to 256 bytes or more, contents
  * undefined. PAGEABLE is malloc's business: INVALID. bytes 0: *ptr becomes NULL.
- * Pinning is slow (0.35 s a GiB, the H200 record in bench/results): allocate once and keep it.
+ * Pinning is slow (about 0.4 s a GiB, the H200 record in bench/results): allocate once and keep it.
  * Errors: HANDLE, INVALID, DEVICE_MEMORY, HOST_MEMORY (also when the limit for locked memory is
  * reached), UNSUPPORTED (no managed memory), DRIVER, NOT_PERMITTED.
  */
@@ -86,7 +86,7 @@ LEAT_API leat_status leat_memory_free(void *ptr);
  * Pins host memory that the caller already has (malloc, mmap), so that copies to and from it are
  * asynchronous and run at link speed, on all devices of device's driver. Any start and size: the
  * pages that the range touches are locked. Its kind is PINNED until leat_unregister(), which must
- * come before the memory is freed or unmapped. Registering and undoing it cost about 36 us a MiB together (the
+ * come before the memory is freed or unmapped. Registering and undoing it cost about 40 us a MiB together (the
  * H200 record in bench/results), as long as copying that MiB twice, so it pays for memory that is used again.
  * bytes 0 does nothing.
  * Errors: HANDLE, INVALID (NULL, or ptr + bytes overflows), POINTER (not mapped, device memory, or
