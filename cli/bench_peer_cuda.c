@@ -41,6 +41,16 @@ typedef unsigned long long cuda_address;
     X(alloc_async, "cuMemAllocAsync", (cuda_address * ptr, size_t bytes, void *stream))                           \
     X(free_async, "cuMemFreeAsync", (cuda_address ptr, void *stream))
 
+/* Drivers before CUDA 11.3 lack these, or the high-water mark that is read through them. */
+#define CUDA_POOL_CALLS(X)                                                                                        \
+    X(context_device, "cuCtxGetDevice", (int *device))                                                            \
+    X(default_pool, "cuDeviceGetDefaultMemPool", (void **pool, int device))                                       \
+    X(pool_get, "cuMemPoolGetAttribute", (void *pool, int attribute, void *value))                                \
+    X(pool_set, "cuMemPoolSetAttribute", (void *pool, int attribute, void *value))
+
+/* CU_MEMPOOL_ATTR_*; their values are uint64_t. */
+enum { POOL_RELEASE_THRESHOLD = 4, POOL_RESERVED_HIGH = 6 };
+
 /* Portable and mapped, as leat allocates and registers (CU_MEMHOSTALLOC_*, CU_MEMHOSTREGISTER_*). */
 enum { HOST_FLAGS = 1 | 2 };
 
@@ -48,6 +58,7 @@ struct cuda_calls {
 #define DECLARE_CALL(name, exported, parameters) int(*name) parameters;
     CUDA_CALLS(DECLARE_CALL)
     CUDA_OPTIONAL_CALLS(DECLARE_CALL)
+    CUDA_POOL_CALLS(DECLARE_CALL)
 #undef DECLARE_CALL
 };
 
@@ -57,6 +68,8 @@ struct cuda_peer {
     void *context;
     void *module;
     void *function;
+    void *pool;              /* the device's default one, while it is watched */
+    uint64_t pool_threshold; /* as it was before */
 };
 
 /* The smallest kernel whose launches can be counted. */
@@ -153,6 +166,36 @@ static int free_async(struct bench_peer *peer, void *stream, void *ptr)
     return cuda_of(peer)->call.free_async((cuda_address)ptr, stream);
 }
 
+static int pool_watch(struct bench_peer *peer, bool keep)
+{
+    struct cuda_peer *cuda = cuda_of(peer);
+    const struct cuda_calls *call = &cuda->call;
+    uint64_t nothing = 0, everything = UINT64_MAX;
+    int device, result = call->context_device(&device);
+
+    if (!result)
+        result = call->default_pool(&cuda->pool, device);
+    if (!result)
+        result = call->pool_get(cuda->pool, POOL_RELEASE_THRESHOLD, &cuda->pool_threshold);
+    if (!result)
+        result = call->pool_set(cuda->pool, POOL_RESERVED_HIGH, &nothing);
+    if (!result && keep)
+        result = call->pool_set(cuda->pool, POOL_RELEASE_THRESHOLD, &everything);
+    return result;
+}
+
+static int pool_peak(struct bench_peer *peer, uint64_t *bytes)
+{
+    return cuda_of(peer)->call.pool_get(cuda_of(peer)->pool, POOL_RESERVED_HIGH, bytes);
+}
+
+static int pool_unwatch(struct bench_peer *peer)
+{
+    struct cuda_peer *cuda = cuda_of(peer);
+
+    return cuda->call.pool_set(cuda->pool, POOL_RELEASE_THRESHOLD, &cuda->pool_threshold);
+}
+
 static int host_alloc(struct bench_peer *peer, size_t bytes, void **ptr)
 {
     return cuda_of(peer)->call.host_alloc(ptr, bytes, HOST_FLAGS);
@@ -216,6 +259,7 @@ static bool find_call(leat_device *device, const char *name, void *call)
 static bool find_calls(leat_device *device, struct cuda_peer *cuda)
 {
     struct cuda_calls *call = &cuda->call;
+    bool all_of_pool = true;
 
 #define FIND_CALL(name, exported, parameters)                                                                     \
     if (!find_call(device, exported, &call->name))                                                                \
@@ -225,6 +269,12 @@ static bool find_calls(leat_device *device, struct cuda_peer *cuda)
     if (!find_call(device, "cuMemAllocAsync", &call->alloc_async) ||
         !find_call(device, "cuMemFreeAsync", &call->free_async))
         call->alloc_async = NULL;
+#define FIND_POOL_CALL(name, exported, parameters)                                                                \
+    all_of_pool = find_call(device, exported, &call->name) && all_of_pool;
+    CUDA_POOL_CALLS(FIND_POOL_CALL)
+#undef FIND_POOL_CALL
+    if (!all_of_pool)
+        call->default_pool = NULL;
     return leat_device_native(device, &cuda->context) == LEAT_OK;
 }
 
@@ -266,6 +316,11 @@ struct bench_peer *bench_peer_cuda(leat_device *device, const char **why)
     if (cuda->call.alloc_async) {
         cuda->peer.alloc_async = alloc_async;
         cuda->peer.free_async = free_async;
+    }
+    if (cuda->call.alloc_async && cuda->call.default_pool) {
+        cuda->peer.pool_watch = pool_watch;
+        cuda->peer.pool_peak = pool_peak;
+        cuda->peer.pool_unwatch = pool_unwatch;
     }
     cuda->peer.host_alloc = host_alloc;
     cuda->peer.host_free = host_free;
