@@ -1,0 +1,469 @@
+/*
+ * pinned.c - see pinned.h.
+ *
+ * Nearly all of the time goes into clearing pages, which the kernel does for the thread that touches them; so
+ * there are several. What is left for the driver is to look up pages that are there, and huge pages make those
+ * few.
+ */
+#include "pool/pinned.h"
+
+#include "pool/available.h"
+
+#include <errno.h>
+#include <linux/mempolicy.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#ifndef MADV_POPULATE_WRITE /* Linux 5.14 */
+#define MADV_POPULATE_WRITE 23
+#endif
+
+#define SLICE_BYTES ((size_t)32 << 20)
+
+/* What is left to the rest of the machine: a thirty-second of what is available, at most this. */
+#define SPARED_BYTES_MAX ((uint64_t)1 << 30)
+
+enum { THREADS_MAX = 16, NODES_MAX = 1024, DEVICES_MAX = 64 };
+
+/* One piece of memory that was taken. */
+struct chunk {
+    void *ptr;
+    size_t bytes;
+    void *from_driver; /* what host_free takes; NULL for memory that is mapped and registered */
+    struct chunk *next;
+};
+
+/* Guards the list of chunks and the nodes below, never across a driver call. A chunk that is being given back is
+ * on no list, so its address may come back from the system or the driver at once. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct chunk *chunks;
+
+/* The NUMA nodes of devices that were asked for, as asking takes a driver longer than mapping a small chunk does.
+ */
+static struct {
+    const struct leati_driver *driver;
+    int ordinal, node;
+} nodes[DEVICES_MAX];
+static unsigned node_count;
+
+/* Bytes that calls now under way have still to touch, and that the system therefore still counts as available.
+ * Relaxed: the number guards nothing but itself. */
+static _Atomic uint64_t claimed_bytes;
+
+static void list_chunk(struct chunk *chunk)
+{
+    pthread_mutex_lock(&lock);
+    chunk->next = chunks;
+    chunks = chunk;
+    pthread_mutex_unlock(&lock);
+}
+
+static struct chunk *unlist_chunk(const void *ptr, size_t bytes)
+{
+    struct chunk **place, *found;
+
+    pthread_mutex_lock(&lock);
+    place = &chunks;
+    while ((found = *place) && !(found->ptr == ptr && found->bytes == bytes))
+        place = &found->next;
+    if (found)
+        *place = found->next;
+    pthread_mutex_unlock(&lock);
+    return found;
+}
+
+/* ---- is there enough memory? ------------------------------------------------------------------------------ */
+
+static void unclaim(size_t bytes)
+{
+    atomic_fetch_sub_explicit(&claimed_bytes, bytes, memory_order_relaxed);
+}
+
+/* Says no where touching so many bytes would make the system end some process. The claim lasts until unclaim(). */
+static leat_status claim(size_t bytes)
+{
+    uint64_t others = atomic_fetch_add_explicit(&claimed_bytes, bytes, memory_order_relaxed);
+    struct leati_available available;
+    uint64_t spared, left;
+
+    leati_available("", bytes + others + SPARED_BYTES_MAX, &available);
+    if (available.bytes == UINT64_MAX)
+        return LEAT_OK;
+    spared = available.bytes / 32 < SPARED_BYTES_MAX ? available.bytes / 32 : SPARED_BYTES_MAX;
+    left = available.bytes - spared;
+    left = left > others ? left - others : 0;
+    if (bytes <= left)
+        return LEAT_OK;
+    unclaim(bytes);
+    return leati_fail(
+        LEAT_ERROR_HOST_MEMORY,
+        "%zu bytes of pinned memory are too many: of the %llu bytes that %s has available, %llu may be "
+        "pinned; free some memory or ask for less",
+        bytes, (unsigned long long)available.bytes, available.whose, (unsigned long long)left);
+}
+
+/* ---- touching --------------------------------------------------------------------------------------------- */
+
+/* A chunk that several threads touch; on the stack of the one that wants it. */
+struct touch {
+    char *start;
+    size_t bytes, slices;
+    atomic_size_t next;   /* the next slice that nobody has taken; relaxed: slices have nothing in common */
+    atomic_int error;     /* an errno; relaxed: read by itself, at last after all threads were joined */
+    pthread_mutex_t gate; /* held until all threads are there */
+};
+
+/* One byte a page, for kernels that cannot populate. The pages are fresh, so there is nothing to keep. */
+static void write_bytes(char *start, size_t bytes)
+{
+    size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE);
+
+    for (size_t i = 0; i < bytes; i += page_bytes)
+        ((volatile char *)start)[i] = 0;
+}
+
+/* 0 or an errno. */
+static int touch_slice(char *start, size_t bytes)
+{
+    while (madvise(start, bytes, MADV_POPULATE_WRITE)) {
+        if (errno == EINTR || errno == EAGAIN)
+            continue;
+        /* These say that there are no pages; a written byte would end the process. */
+        if (errno == ENOMEM || errno == EFAULT || errno == EHWPOISON)
+            return errno;
+        write_bytes(start, bytes);
+        return 0;
+    }
+    return 0;
+}
+
+/* Every slice is taken by somebody and is no longer claimed then, touched or not: after an error none is touched.
+ */
+static void touch_slices(struct touch *touch)
+{
+    size_t i;
+
+    while ((i = atomic_fetch_add_explicit(&touch->next, 1, memory_order_relaxed)) < touch->slices) {
+        size_t first = i * SLICE_BYTES, bytes = i + 1 < touch->slices ? SLICE_BYTES : touch->bytes - first;
+        int error = atomic_load_explicit(&touch->error, memory_order_relaxed);
+
+        if (!error && (error = touch_slice(touch->start + first, bytes)))
+            atomic_store_explicit(&touch->error, error, memory_order_relaxed);
+        unclaim(bytes);
+    }
+}
+
+static void *touch_thread(void *argument)
+{
+    struct touch *touch = argument;
+
+    pthread_mutex_lock(&touch->gate);
+    pthread_mutex_unlock(&touch->gate);
+    touch_slices(touch);
+    return NULL;
+}
+
+unsigned leati_pinned_threads(size_t bytes)
+{
+    size_t slices = bytes / SLICE_BYTES;
+    cpu_set_t set;
+    long processors = sched_getaffinity(0, sizeof set, &set) ? sysconf(_SC_NPROCESSORS_ONLN) : CPU_COUNT(&set);
+    unsigned threads = slices < THREADS_MAX ? (unsigned)slices : THREADS_MAX;
+
+    if (processors < (long)threads)
+        threads = processors > 0 ? (unsigned)processors : 1;
+    return threads ? threads : 1;
+}
+
+/*
+ * Starts threads that touch slices when the gate opens; returns how many there are. Fewer than wanted are no
+ * fault: the others take their slices. They take no signals, which are the program's.
+ *
+ * The gate: starting a thread changes the map of the address space, for which it would have to wait until those
+ * that touch already are done with their slice.
+ */
+static unsigned start_threads(struct touch *touch, pthread_t *threads, unsigned wanted)
+{
+    sigset_t all, before;
+    unsigned count = 0;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    while (count < wanted && !pthread_create(&threads[count], NULL, touch_thread, touch))
+        count++;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return count;
+}
+
+/* Ends the claim, whatever comes of it. */
+static leat_status touch_all(void *ptr, size_t bytes)
+{
+    struct touch touch = {.start = ptr, .bytes = bytes, .slices = bytes / SLICE_BYTES};
+    unsigned wanted = leati_pinned_threads(bytes) - 1, count = 0;
+    pthread_t threads[THREADS_MAX - 1];
+    int error;
+
+    if (!touch.slices)
+        touch.slices = 1;
+    if (wanted) {
+        pthread_mutex_init(&touch.gate, NULL);
+        pthread_mutex_lock(&touch.gate);
+        count = start_threads(&touch, threads, wanted);
+        pthread_mutex_unlock(&touch.gate);
+    }
+    touch_slices(&touch);
+    for (unsigned i = 0; i < count; i++)
+        pthread_join(threads[i], NULL);
+    if (wanted)
+        pthread_mutex_destroy(&touch.gate);
+    error = atomic_load_explicit(&touch.error, memory_order_relaxed);
+    if (!error)
+        return LEAT_OK;
+    return leati_fail(LEAT_ERROR_HOST_MEMORY,
+                      "madvise: %s: the system could not find pages for all of %zu bytes of pinned memory",
+                      strerror(error), bytes);
+}
+
+/* ---- mapping ---------------------------------------------------------------------------------------------- */
+
+static void unmap(void *ptr, size_t bytes)
+{
+    /* Cutting a hole into a larger mapping needs one mapping more than before, and their number has a limit. The
+     * pages can go back all the same; addresses there are enough of. */
+    if (munmap(ptr, bytes))
+        (void)madvise(ptr, bytes, MADV_DONTNEED);
+}
+
+/* NULL, with errno, when the system refuses. */
+static void *map_aligned(size_t bytes)
+{
+    size_t mapped_bytes = bytes + LEATI_PINNED_UNIT, before;
+    char *mapped = mmap(NULL, mapped_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    if (mapped == MAP_FAILED)
+        return NULL;
+    before = -(uintptr_t)mapped & (LEATI_PINNED_UNIT - 1);
+    if (before)
+        unmap(mapped, before);
+    unmap(mapped + before + bytes, LEATI_PINNED_UNIT - before);
+    /* Kernels without huge pages refuse this, and small ones it is then. */
+    (void)madvise(mapped + before, bytes, MADV_HUGEPAGE);
+    return mapped + before;
+}
+
+/* -1 where it is not known. */
+static int node_of(const struct leat_device *device)
+{
+    leat_device_info info = {.numa_node = -1};
+    int node = -1;
+    unsigned i;
+
+    pthread_mutex_lock(&lock);
+    for (i = 0; i < node_count; i++)
+        if (nodes[i].driver == device->driver && nodes[i].ordinal == device->ordinal)
+            break;
+    if (i < node_count)
+        node = nodes[i].node;
+    pthread_mutex_unlock(&lock);
+    if (i < node_count)
+        return node;
+    if (device->driver->ops->device_info(device->driver, device->ordinal, &info) != LEAT_OK)
+        return -1;
+    /* Two threads may both have asked; an entry too many does no harm. */
+    pthread_mutex_lock(&lock);
+    if (node_count < DEVICES_MAX) {
+        nodes[node_count].driver = device->driver;
+        nodes[node_count].ordinal = device->ordinal;
+        nodes[node_count++].node = info.numa_node;
+    }
+    pthread_mutex_unlock(&lock);
+    return info.numa_node;
+}
+
+/*
+ * Asks for pages of the device's NUMA node, before they are touched. That is a wish: where it has none left, or a
+ * container may not use it, others do as well. A program that was started with a policy of its own (numactl) keeps
+ * that.
+ */
+static void prefer_node(const struct leat_device *device, void *ptr, size_t bytes)
+{
+    enum { WORD_BITS = 8 * sizeof(unsigned long) };
+    unsigned long mask[NODES_MAX / WORD_BITS] = {0};
+    int node = node_of(device), policy = MPOL_DEFAULT;
+
+    if (node < 0 || node >= NODES_MAX)
+        return;
+    if (!syscall(SYS_get_mempolicy, &policy, NULL, 0, NULL, 0) && policy != MPOL_DEFAULT)
+        return;
+    mask[node / WORD_BITS] = 1ul << (node % WORD_BITS);
+    /* The kernel takes one bit less than it is told. */
+    (void)syscall(SYS_mbind, ptr, bytes, MPOL_PREFERRED, mask, (unsigned long)NODES_MAX + 1, 0);
+}
+
+/* ---- the two ways to a chunk ------------------------------------------------------------------------------ */
+
+/* A chunk has one address for both sides. Not all hardware gives that for memory that was not the driver's first.
+ */
+static leat_status check_address(const struct leat_device *device, void *ptr)
+{
+    const struct leati_driver_ops *ops = device->driver->ops;
+    void *device_pointer = ptr;
+
+    if (ops->host_device_pointer)
+        LEATI_TRY(ops->host_device_pointer(device->driver, device->native, ptr, &device_pointer));
+    if (device_pointer != ptr)
+        return leati_fail(LEAT_ERROR_UNSUPPORTED, "registered memory at %p has the address %p on the device", ptr,
+                          device_pointer);
+    return LEAT_OK;
+}
+
+/* Registers mapped memory, or unmaps it. */
+static leat_status register_or_unmap(const struct leat_device *device, void *ptr, size_t bytes)
+{
+    const struct leati_driver_ops *ops = device->driver->ops;
+    leat_status status = ops->host_register(device->driver, device->native, ptr, bytes);
+    struct leati_sentence sentence;
+
+    if (status == LEAT_OK) {
+        status = check_address(device, ptr);
+        if (status == LEAT_OK)
+            return LEAT_OK;
+        leati_error_keep(&sentence);
+        /* A driver that refuses has lost the device. Its memory must not become something else's: it stays. */
+        if (ops->host_unregister(device->driver, device->native, ptr) != LEAT_OK)
+            return leati_error_restore(status, &sentence);
+        (void)leati_error_restore(status, &sentence);
+    }
+    unmap(ptr, bytes);
+    return status;
+}
+
+/* Memory of the process, all of it there. *hopeless: the driver's own call would only fail as well, or worse. */
+static leat_status map_touched(const struct leat_device *device, size_t bytes, void **ptr, bool *hopeless)
+{
+    leat_status status;
+    void *mapped;
+
+    *hopeless = true;
+    LEATI_TRY(claim(bytes));
+    mapped = map_aligned(bytes);
+    if (!mapped) {
+        unclaim(bytes);
+        *hopeless = false;
+        return leati_fail(LEAT_ERROR_HOST_MEMORY, "mmap: %s: no room for %zu bytes of pinned memory",
+                          strerror(errno), bytes);
+    }
+    prefer_node(device, mapped, bytes);
+    status = touch_all(mapped, bytes);
+    if (status != LEAT_OK) {
+        unmap(mapped, bytes);
+        return status;
+    }
+    *ptr = mapped;
+    return LEAT_OK;
+}
+
+static leat_status map_chunk(const struct leat_device *device, struct chunk *chunk, bool *hopeless)
+{
+    void *mapped = NULL;
+
+    *hopeless = false;
+    if (!device->driver->ops->host_register)
+        return leati_fail(LEAT_ERROR_UNSUPPORTED, "the %s driver cannot register memory", device->driver->name);
+    LEATI_TRY(map_touched(device, chunk->bytes, &mapped, hopeless));
+    *hopeless = false;
+    LEATI_TRY(register_or_unmap(device, mapped, chunk->bytes));
+    chunk->ptr = mapped;
+    return LEAT_OK;
+}
+
+/* The driver's call takes its time, but is there when the other way is not. Its memory need not be aligned as
+ * chunks are; then it is taken again with room to cut. */
+static leat_status allocate_chunk(const struct leat_device *device, struct chunk *chunk)
+{
+    const struct leati_driver_ops *ops = device->driver->ops;
+    void *memory;
+
+    LEATI_TRY(ops->host_alloc(device->driver, device->native, chunk->bytes, &memory));
+    if ((uintptr_t)memory & (LEATI_PINNED_UNIT - 1)) {
+        LEATI_TRY(ops->host_free(device->driver, device->native, memory));
+        LEATI_TRY(ops->host_alloc(device->driver, device->native, chunk->bytes + LEATI_PINNED_UNIT, &memory));
+    }
+    chunk->from_driver = memory;
+    chunk->ptr = (char *)memory + (-(uintptr_t)memory & (LEATI_PINNED_UNIT - 1));
+    return LEAT_OK;
+}
+
+/* After the first way was refused, for the reason that is this thread's sentence. */
+static leat_status fall_back(const struct leat_device *device, struct chunk *chunk)
+{
+    struct leati_sentence reason, sentence;
+    leat_status status;
+
+    leati_error_keep(&reason);
+    status = claim(chunk->bytes);
+    if (status == LEAT_OK) {
+        status = allocate_chunk(device, chunk);
+        unclaim(chunk->bytes);
+    }
+    if (status == LEAT_OK)
+        return LEAT_OK;
+    leati_error_keep(&sentence);
+    /* "Full" of host memory, whatever the driver calls its own part of it. */
+    if (status == LEAT_ERROR_DEVICE_MEMORY)
+        status = LEAT_ERROR_HOST_MEMORY;
+    return leati_fail(status, "%.900s; the driver was asked for the memory because of this: %.900s", sentence.text,
+                      reason.text);
+}
+
+leat_status leati_pinned_take(struct leat_device *device, size_t bytes, void **ptr)
+{
+    struct chunk *chunk;
+    leat_status status;
+    bool hopeless;
+
+    if (!bytes || bytes % LEATI_PINNED_UNIT || bytes > PTRDIFF_MAX - LEATI_PINNED_UNIT)
+        return leati_fail(LEAT_ERROR_INVALID, "a chunk of %zu bytes of pinned memory is not whole units of 2 MiB",
+                          bytes);
+    chunk = malloc(sizeof *chunk);
+    if (!chunk)
+        return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory to describe a chunk of pinned memory");
+    *chunk = (struct chunk){.bytes = bytes};
+    status = map_chunk(device, chunk, &hopeless);
+    if (status != LEAT_OK && !hopeless)
+        status = fall_back(device, chunk);
+    if (status != LEAT_OK) {
+        free(chunk);
+        return status;
+    }
+    *ptr = chunk->ptr;
+    list_chunk(chunk);
+    return LEAT_OK;
+}
+
+leat_status leati_pinned_give_back(struct leat_device *device, void *ptr, size_t bytes)
+{
+    const struct leati_driver_ops *ops = device->driver->ops;
+    struct chunk *chunk = unlist_chunk(ptr, bytes);
+    leat_status status;
+
+    if (!chunk)
+        return leati_fail(LEAT_ERROR_POINTER, "no chunk of %zu bytes of pinned memory starts at %p", bytes, ptr);
+    if (chunk->from_driver)
+        status = ops->host_free(device->driver, device->native, chunk->from_driver);
+    else
+        status = ops->host_unregister(device->driver, device->native, ptr);
+    if (status != LEAT_OK) {
+        list_chunk(chunk);
+        return status;
+    }
+    if (!chunk->from_driver)
+        unmap(ptr, bytes);
+    free(chunk);
+    return LEAT_OK;
+}
