@@ -347,10 +347,13 @@ static void a_refused_step_is_taken_another_way(void **state)
     void *ptr;
 
     for (unsigned i = 0; i < (wrapper(t)->ops->host_device_pointer ? 2 : 1); i++) {
+        refused(leati_pinned_take(t->device, 1, &ptr), LEAT_ERROR_INVALID, "a chunk of 1 bytes");
         leati_fault_arm(wrapper(t), LEATI_FAULT_FAIL, entries[i], 1);
         ptr = take(t->device, 4 * MIB, i);
         assert_true(leati_fault_fired(wrapper(t)));
         assert_int_equal(leati_fault_live(wrapper(t)), live + 1);
+        /* A call that succeeds leaves the sentence of an earlier one. */
+        assert_non_null(strstr(leat_last_error(), "a chunk of 1 bytes"));
         /* It came from the driver's own call, so it goes back there. */
         leati_fault_arm(wrapper(t), LEATI_FAULT_FAIL, "host_free", 1);
         refused(leati_pinned_give_back(t->device, ptr, 4 * MIB), LEAT_ERROR_DRIVER, "host_free");

@@ -423,6 +423,7 @@ static leat_status fall_back(const struct leat_device *device, struct chunk *chu
 
 leat_status leati_pinned_take(struct leat_device *device, size_t bytes, void **ptr)
 {
+    struct leati_sentence before;
     struct chunk *chunk;
     leat_status status;
     bool hopeless;
@@ -434,6 +435,7 @@ leat_status leati_pinned_take(struct leat_device *device, size_t bytes, void **p
     if (!chunk)
         return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory to describe a chunk of pinned memory");
     *chunk = (struct chunk){.bytes = bytes};
+    leati_error_keep(&before);
     status = map_chunk(device, chunk, &hopeless);
     if (status != LEAT_OK && !hopeless)
         status = fall_back(device, chunk);
@@ -443,7 +445,8 @@ leat_status leati_pinned_take(struct leat_device *device, size_t bytes, void **p
     }
     *ptr = chunk->ptr;
     list_chunk(chunk);
-    return LEAT_OK;
+    /* What was refused on the way is no error of this call. */
+    return leati_error_restore(LEAT_OK, &before);
 }
 
 leat_status leati_pinned_give_back(struct leat_device *device, void *ptr, size_t bytes)
