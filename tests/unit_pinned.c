@@ -795,6 +795,7 @@ static uint64_t blocked_signals(pid_t thread)
 {
     char path[64], line[128];
     uint64_t blocked = UINT64_MAX;
+    unsigned threads = 0;
     FILE *file;
 
     snprintf(path, sizeof path, "/proc/self/task/%d/status", (int)thread);
@@ -802,10 +803,11 @@ static uint64_t blocked_signals(pid_t thread)
     if (!file)
         return blocked;
     while (fgets(line, sizeof line, file))
-        if (sscanf(line, "SigBlk: %" SCNx64, &blocked) == 1)
+        if (sscanf(line, "Threads: %u", &threads) == 0 && sscanf(line, "SigBlk: %" SCNx64, &blocked) == 1)
             break;
     fclose(file);
-    return blocked;
+    /* One that is ending says that its process has no threads and that it keeps nothing out. */
+    return threads ? blocked : UINT64_MAX;
 }
 
 static _Atomic pid_t taker;
