@@ -1,0 +1,64 @@
+/*
+ * pytorch_pool.cpp - what PyTorch's caching allocator costs when it is called from C++: pairs of
+ * raw_alloc_with_stream and raw_delete, by 1, 4 and 16 threads on as many streams. pytorch_pool.py builds and runs
+ * it.
+ */
+#include "measure.hpp"
+
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAStream.h>
+
+namespace
+{
+
+namespace caching = c10::cuda::CUDACachingAllocator;
+
+class PyTorch : public peers::Allocator
+{
+  public:
+    explicit PyTorch(std::vector<cudaStream_t> streams)
+        : Allocator("PyTorch " + caching::name()), streams_(std::move(streams))
+    {
+    }
+
+    void *take(unsigned stream, std::size_t bytes) override
+    {
+        return caching::raw_alloc_with_stream(bytes, streams_[stream]);
+    }
+    void give(unsigned, void *ptr, std::size_t) override
+    {
+        caching::raw_delete(ptr);
+    }
+    void trim() override
+    {
+        caching::emptyCache();
+    }
+
+  private:
+    std::vector<cudaStream_t> streams_;
+};
+
+} // namespace
+
+/* The number of repeats may be given. Rows of JSON go to the standard output. */
+int main(int argc, char **argv)
+{
+    try {
+        std::vector<std::unique_ptr<peers::Allocator>> allocators;
+        std::vector<cudaStream_t> streams;
+
+        peers::check(cudaSetDevice(0), "cudaSetDevice");
+        peers::check(cudaFree(nullptr), "making the context");
+        caching::init(1);
+        /* PyTorch's own streams, as its programs use them. */
+        for (unsigned i = 0; i < peers::STREAMS; i++)
+            streams.push_back(c10::cuda::getStreamFromPool(false, 0).stream());
+        allocators.push_back(std::make_unique<PyTorch>(streams));
+        peers::add_driver_and_leat(allocators, streams);
+        peers::measure_pairs(allocators, peers::repeats_of(argc, argv));
+    } catch (const std::exception &error) {
+        std::fprintf(stderr, "pytorch_pool: %s\n", error.what());
+        return 1;
+    }
+    return 0;
+}

@@ -1,0 +1,90 @@
+#!/usr/bin/env python3
+"""Replays allocation traces through PyTorch's caching allocator, called from C++.
+
+    replay_pytorch.py RECORD TRACE...
+
+A trace is CSV, packed by gzip or not, with the columns t_us, op, id, bytes and stream; op is alloc, free or freed.
+Each trace runs twice, in processes of their own: with PyTorch's usual settings, and with expandable_segments:True.
+RECORD is written as JSON: peak bytes requested, peak bytes reserved, and their ratio.
+
+Order. Operations are made in the order of the trace, one right after the other. A block goes back at its "freed", the
+moment when the recorded program's allocator could use it again; for a block that was used on another stream
+(record_stream) that is later than its "free", by as much as the recording says. So the replay needs no work on the
+GPU to hold blocks up, and runs the same every time. Blocks of stream 0 are of the default stream, those of the
+others of streams from PyTorch's own pool. Requested bytes count from "alloc" to "free".
+"""
+import argparse
+import csv
+import gzip
+import pathlib
+import struct
+import tempfile
+
+import pytorch_pool
+import record
+
+RECORD_FORMAT = struct.Struct("<QQQ")  # block, bytes (0: a free), stream: as replay_pytorch.cpp reads them
+
+
+def open_trace(path):
+    with open(path, "rb") as file:
+        packed = file.read(2) == b"\x1f\x8b"
+    return gzip.open(path, "rt", encoding="utf-8") if packed else open(path, encoding="utf-8")
+
+
+def read_trace(path):
+    """The records of a trace, and the most bytes that were requested at one time."""
+    records, sizes = [], {}
+    requested = peak = 0
+    with open_trace(path) as file:
+        for row in csv.DictReader(file):
+            block, size = int(row["id"]), int(row["bytes"])
+            if row["op"] == "alloc":
+                sizes[block] = size
+                requested += size
+                peak = max(peak, requested)
+                if size:
+                    records.append((block, size, int(row["stream"])))
+            elif row["op"] == "free":
+                requested -= sizes[block]
+            elif row["op"] == "freed":
+                if sizes[block]:
+                    records.append((block, 0, 0))
+            else:
+                raise SystemExit(f"{path}: what is the operation {row['op']}?")
+    return records, peak
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("record", help="the file to write")
+    parser.add_argument("traces", nargs="+", metavar="TRACE")
+    options = parser.parse_args()
+
+    result = record.make("traces through PyTorch's caching allocator", pytorch_pool.versions())
+    result["replays"] = []
+    with tempfile.TemporaryDirectory() as folder:
+        program, binary = pathlib.Path(folder) / "replay_pytorch", pathlib.Path(folder) / "records"
+        pytorch_pool.build_with_torch("replay_pytorch.cpp", program)
+        for trace in options.traces:
+            records, peak = read_trace(trace)
+            binary.write_bytes(b"".join(RECORD_FORMAT.pack(*words) for words in records))
+            for setting in pytorch_pool.SETTINGS:
+                figures = record.run_json([program, binary], pytorch_pool.environment(setting))
+                figures = {
+                    "trace": pathlib.Path(trace).name,
+                    "setting": setting,
+                    "peak_requested_bytes": peak,
+                    **figures,
+                    "ratio": round(figures["peak_reserved_bytes"] / peak, 5) if peak else None,
+                }
+                result["replays"].append(figures)
+                print(
+                    f"{figures['trace']}, {setting}: requested {peak}, "
+                    f"reserved {figures['peak_reserved_bytes']}, ratio {figures['ratio']}"
+                )
+    record.write(result, options.record)
+
+
+if __name__ == "__main__":
+    main()
