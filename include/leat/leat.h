@@ -13,6 +13,7 @@
 #include <leat/kernel.h>
 #include <leat/memory.h>
 #include <leat/native.h>
+#include <leat/pool.h>
 #include <leat/status.h>
 #include <leat/stream.h>
 

@@ -65,6 +65,13 @@ LEAT_API leat_status leat_alloc(leat_stream *stream, size_t bytes, void **ptr);
 LEAT_API leat_status leat_free(leat_stream *stream, void *ptr);
 
 /*
+ * Device memory for work on stream from the driver's own stream-ordered call (cuMemAllocAsync), or its plain one where
+ * it has none, past leat's pools: for comparison, and for memory that must not be kept. Goes back through
+ * leat_free(), which then is the driver's call too. Errors and bytes 0: as leat_alloc().
+ */
+LEAT_API leat_status leat_alloc_plain(leat_stream *stream, size_t bytes, void **ptr);
+
+/*
  * Memory of one kind, ready when the call returns: LEAT_KIND_DEVICE, LEAT_KIND_PINNED (usable by
  * all devices of the same driver) or LEAT_KIND_MANAGED. Aligned to 256 bytes or more, contents
  * undefined. PAGEABLE is malloc's business: INVALID. bytes 0: *ptr becomes NULL.

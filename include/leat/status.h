@@ -49,7 +49,8 @@ extern "C" {
     X(LEAT_ERROR_NOT_PERMITTED, -15, "not allowed from here")                                      \
     X(LEAT_ERROR_DEVICE_LOST, -16, "the device failed and cannot be used any more")                \
     X(LEAT_ERROR_DRIVER, -17, "the vendor's driver refused the call")                              \
-    X(LEAT_ERROR_SYSTEM, -18, "the operating system refused the call")
+    X(LEAT_ERROR_SYSTEM, -18, "the operating system refused the call")                             \
+    X(LEAT_ERROR_BUSY, -19, "still in use")
 // clang-format on
 
 typedef enum leat_status {

@@ -26,6 +26,13 @@
     X(STRICT, "0", 0,                                                                                           \
       "1: device memory of the CPU device is unreachable for host threads; touching it ends the program with a " \
       "sentence on standard error that names the pointer, the access and the allocation.")                      \
+    X(POOL_HISTORY, "0", 0, "How many events each pool remembers for leat_pool_history().")                         \
+    X(SCRUB, "0", 0, "1: pools clear memory before it is handed out, so that nobody sees what others left.")        \
+    X(LEAKS, "0", 1,                                                                                            \
+      "1: what is still allocated when a device is closed is listed on standard error, by tag and call stack.")  \
+    X(POOL_STACKS, "0", 1, "1: pools remember the call stack of each allocation, for reports and snapshots.")       \
+    X(POOL_GUARD, "0", 1,                                                                                       \
+      "1: pools put guards around blocks and poison what is freed; damage is reported with call stacks.")         \
     X(FAULT, "none", 1,                                                                                         \
       "Faults to inject into every driver: fail=N, fail=ENTRY:N, delay=N, corrupt=N, copy-short, fill-off, "    \
       "query-ready, wait-nothing, order-loose.")

@@ -2,15 +2,18 @@
  * core.h - the objects behind the public handles, and what the parts of the core share.
  *
  * The core checks arguments, keeps the table of known memory, and calls the driver. Locks, in the order in which
- * they are taken: open_lock and list_lock (device.c), the table of memory (pointers.c), two a device. Only
- * open_lock and a device's module_lock are held while a driver call may wait, so host functions must never need
- * those two.
+ * they are taken: open_lock and list_lock (device.c), the table of memory (pointers.c), two a device, those of
+ * pools (pool/pool.h), an event's, an order's (order.h), the records of blocks (blocks.c). Only open_lock, a
+ * device's module_lock, a pool's lock and an order's are held while a driver call may wait, so host functions must
+ * never need those.
  */
 #ifndef LEATI_CORE_H
 #define LEATI_CORE_H
 
 #include "base/error.h"
 #include "base/handles.h"
+#include "core/blocks.h"
+#include "core/order.h"
 #include "driver/driver.h"
 
 #include <leat/copy.h>
@@ -25,6 +28,14 @@
 /* Streams, events, modules: what the last close of a device has to end. A ring with a head in the device. */
 struct leati_link {
     struct leati_link *next, *previous;
+};
+
+enum { LEATI_FAST_POOLS = 8 };
+
+/* What the layer of pools does when something else ends. Set by the first pool of a device. */
+struct leati_pool_hooks {
+    void (*stream_ends)(struct leat_stream *stream); /* before the driver's stream_destroy */
+    leat_status (*device_closes)(struct leat_device *device);
 };
 
 struct leat_device {
@@ -43,12 +54,18 @@ struct leat_device {
     pthread_mutex_t module_lock;  /* guards the rest, and is held while a module loads */
     struct leati_link modules;
     struct leat_module *builtin;
+    _Atomic(struct leat_pool *) default_pools[4]; /* by leat_kind; made at the first use */
+    _Atomic(const struct leati_pool_hooks *) pool_hooks;
+    pthread_mutex_t pools_lock; /* guards pool_numbers, and is held while a pool is made */
+    unsigned pool_numbers;      /* bit n: a pool has place n in leat_stream.owners */
 };
 
 struct leat_stream {
     struct leati_handle handle;
     struct leat_device *device;
     void *native; /* the driver's stream */
+    struct leati_order *order;
+    _Atomic(struct leati_owner *) owners[LEATI_FAST_POOLS]; /* what the first pools keep for it (pool/lane.h) */
     struct leati_link link;
 };
 
@@ -57,6 +74,11 @@ struct leat_event {
     struct leat_device *device;
     void *native; /* the driver's event */
     atomic_bool recorded;
+    pthread_mutex_t lock;      /* guards the rest, and is held while the driver records it or waits for it */
+    bool shared;               /* others may record it past leat, so nothing is known of its mark */
+    struct leati_order *order; /* of the stream of the latest record, or NULL */
+    struct leati_point point;
+    struct leati_points known; /* what that stream waited for */
     struct leati_link link;
 };
 
@@ -101,8 +123,8 @@ void leati_host_function_enter(void);
 void leati_host_function_leave(void);
 
 /* How the last close of a device ends what belongs to it (stream.c, event.c, kernel.c, pointers.c). Each returns
- * the first failure and goes on. */
-leat_status leati_streams_close(struct leat_device *device);
+ * the first failure and goes on. finished: all work of the device is known to be done. */
+leat_status leati_streams_close(struct leat_device *device, bool finished);
 leat_status leati_events_close(struct leat_device *device);
 leat_status leati_modules_close(struct leat_device *device);
 leat_status leati_memory_close(struct leat_device *device);
@@ -116,9 +138,23 @@ leat_status leati_enable_peers(struct leat_device *first, struct leat_device *se
 /* The open device of a driver's handle, or NULL; for answers of pointer_query. */
 struct leat_device *leati_device_of(const struct leati_driver *driver, const void *native);
 
-/* ---- the table of known memory (pointers.c) ---- */
+/* ---- memory that no pool has (memory.c) ---- */
 
-enum leati_origin { LEATI_ALLOCATED, LEATI_REGISTERED, LEATI_WRAPPED };
+/* leat_free() and leat_memory_free() of it; POINTER when it is not there. */
+leat_status leati_plain_free(leat_stream *stream, void *ptr);
+leat_status leati_plain_memory_free(void *ptr);
+
+/* Maps memory that was exported. */
+leat_status leati_import(leat_device *device, int fd, size_t bytes, void **ptr);
+
+struct leati_memory;
+
+/* Undoes it for memory that was taken out of the table. */
+leat_status leati_import_end(const struct leati_memory *memory);
+
+/* ---- the table of known memory (pointers.c); that of pools is in blocks.h ---- */
+
+enum leati_origin { LEATI_ALLOCATED, LEATI_REGISTERED, LEATI_WRAPPED, LEATI_IMPORTED };
 
 /* Memory that leat knows. */
 struct leati_memory {
@@ -127,6 +163,7 @@ struct leati_memory {
     size_t bytes;
     leat_kind kind;
     enum leati_origin origin;
+    uint64_t handle; /* the driver's, of IMPORTED memory */
 };
 
 /* What an address turned out to be. */

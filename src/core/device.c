@@ -218,6 +218,7 @@ static leat_status open_new(const char *what, struct leati_driver *driver, int o
     }
     pthread_mutex_init(&device->lock, NULL);
     pthread_mutex_init(&device->module_lock, NULL);
+    pthread_mutex_init(&device->pools_lock, NULL);
     link_init(&device->streams);
     link_init(&device->events);
     link_init(&device->modules);
@@ -310,15 +311,19 @@ leat_status leati_enable_peers(struct leat_device *first, struct leat_device *se
 static leat_status close_last(struct leat_device *device)
 {
     struct leati_driver *driver = device->driver;
+    const struct leati_pool_hooks *hooks;
     leat_status status;
 
     list_remove(device);
     /* From here on calls with the handle are refused; those still inside are the caller's fault. */
     leati_handle_retire(&leati_device_handles, device);
     status = driver->ops->device_synchronize(driver, device->native);
-    status = first_of(status, leati_streams_close(device));
+    hooks = atomic_load_explicit(&device->pool_hooks, memory_order_acquire);
+    status = first_of(status, leati_streams_close(device, status == LEAT_OK));
     status = first_of(status, leati_events_close(device));
     status = first_of(status, leati_modules_close(device));
+    if (hooks)
+        status = first_of(status, hooks->device_closes(device));
     status = first_of(status, leati_memory_close(device));
     status = first_of(status, driver->ops->device_close(driver, device->native));
     /* Only now does no thread of the driver run one any more, even if the wait above failed. */
@@ -327,6 +332,7 @@ static leat_status close_last(struct leat_device *device)
         leati_fail_in(status, "leat_device_close: %s is closed, but", device->name);
     pthread_mutex_destroy(&device->lock);
     pthread_mutex_destroy(&device->module_lock);
+    pthread_mutex_destroy(&device->pools_lock);
     leati_handle_free(&leati_device_handles, device);
     return status;
 }

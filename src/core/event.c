@@ -19,10 +19,12 @@ static leat_event *new_event(const char *what, leat_device *device)
 {
     leat_event *event = leati_handle_new(&leati_event_handles);
 
-    if (event)
-        event->device = device;
-    else
+    if (!event) {
         leati_fail(LEAT_ERROR_HOST_MEMORY, "%s: no memory for the event handle", what);
+        return NULL;
+    }
+    event->device = device;
+    pthread_mutex_init(&event->lock, NULL);
     return event;
 }
 
@@ -31,6 +33,7 @@ static leat_status publish(leat_status status, const char *what, leat_event *eve
 {
     if (status != LEAT_OK) {
         leati_fail_in(status, "%s on %s", what, event->device->name);
+        pthread_mutex_destroy(&event->lock);
         leati_handle_free(&leati_event_handles, event);
         return status;
     }
@@ -71,6 +74,7 @@ leat_status leat_event_wrap(leat_device *device, void *native, leat_event **even
     if (!made)
         return LEAT_ERROR_HOST_MEMORY;
     atomic_init(&made->recorded, true);
+    made->shared = true;
     status = device->driver->ops->event_adopt(device->driver, device->native, native, &made->native);
     return publish(status, "leat_event_wrap", made, event);
 }
@@ -81,6 +85,8 @@ static leat_status end_event(leat_event *event)
     struct leati_driver *driver = event->device->driver;
     leat_status status = driver->ops->event_destroy(driver, event->native);
 
+    leati_order_let_go(event->order);
+    pthread_mutex_destroy(&event->lock);
     leati_handle_free(&leati_event_handles, event);
     return status;
 }
@@ -124,13 +130,54 @@ leat_status leat_event_native(leat_event *event, void **native)
 {
     LEATI_TRY(leati_check_event("leat_event_native", event));
     LEATI_TRY(leati_check_not_null("leat_event_native", "native", native));
+    pthread_mutex_lock(&event->lock);
+    event->shared = true;
+    event->point.serial = 0;
+    pthread_mutex_unlock(&event->lock);
     *native = event->device->driver->ops->event_native(event->device->driver, event->native);
     return LEAT_OK;
 }
 
+/* Has the driver record the event, and keeps what that says of the order; under the event's lock. */
+static leat_status record(leat_event *event, leat_stream *stream)
+{
+    struct leati_driver *driver = event->device->driver;
+    struct leati_order *order = stream->order, *old = event->order;
+    struct leati_point point = {.serial = order->serial};
+
+    point.tick = leati_order_advance(order);
+    leati_order_waits(order, &event->known);
+    event->point.serial = 0;
+    LEATI_TRY(driver->ops->event_record(driver, event->native, stream->native));
+    if (!event->shared && !order->per_thread)
+        event->point = point;
+    leati_order_hold(order);
+    event->order = order;
+    leati_order_let_go(old);
+    return LEAT_OK;
+}
+
+/* The event's mark was reached. point: as it was before the driver was asked. */
+static void reached(leat_event *event, const struct leati_point *point)
+{
+    pthread_mutex_lock(&event->lock);
+    if (point->serial && point->serial == event->point.serial)
+        leati_order_finished(event->order, point->tick);
+    pthread_mutex_unlock(&event->lock);
+}
+
+static struct leati_point point_of(leat_event *event)
+{
+    struct leati_point point;
+
+    pthread_mutex_lock(&event->lock);
+    point = event->point;
+    pthread_mutex_unlock(&event->lock);
+    return point;
+}
+
 leat_status leat_event_record(leat_event *event, leat_stream *stream)
 {
-    struct leati_driver *driver;
     leat_status status;
 
     LEATI_TRY(leati_check_permitted("leat_event_record"));
@@ -141,8 +188,9 @@ leat_status leat_event_record(leat_event *event, leat_stream *stream)
                           "leat_event_record: the event is of %s and the stream of %s; create the event on the "
                           "stream's device",
                           event->device->name, stream->device->name);
-    driver = event->device->driver;
-    status = driver->ops->event_record(driver, event->native, stream->native);
+    pthread_mutex_lock(&event->lock);
+    status = record(event, stream);
+    pthread_mutex_unlock(&event->lock);
     if (status != LEAT_OK)
         return leati_fail_in(status, "leat_event_record on %s", event->device->name);
     /* Release: who sees the mark finds the record already given to the driver. */
@@ -159,6 +207,7 @@ static bool was_recorded(leat_event *event)
 leat_status leat_event_synchronize(leat_event *event)
 {
     struct leati_driver *driver;
+    struct leati_point point;
     leat_status status;
 
     LEATI_TRY(leati_check_permitted("leat_event_synchronize"));
@@ -166,20 +215,27 @@ leat_status leat_event_synchronize(leat_event *event)
     if (!was_recorded(event))
         return LEAT_OK;
     driver = event->device->driver;
+    point = point_of(event);
     status = driver->ops->event_synchronize(driver, event->native);
+    if (status == LEAT_OK)
+        reached(event, &point);
     return status == LEAT_OK ? status : leati_fail_in(status, "leat_event_synchronize on %s", event->device->name);
 }
 
 leat_status leat_event_query(leat_event *event)
 {
     struct leati_driver *driver;
+    struct leati_point point;
     leat_status status;
 
     LEATI_TRY(leati_check_event("leat_event_query", event));
     if (!was_recorded(event))
         return LEAT_OK;
     driver = event->device->driver;
+    point = point_of(event);
     status = driver->ops->event_query(driver, event->native);
+    if (status == LEAT_OK)
+        reached(event, &point);
     return status >= LEAT_OK ? status : leati_fail_in(status, "leat_event_query on %s", event->device->name);
 }
 

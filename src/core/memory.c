@@ -1,4 +1,4 @@
-/* memory.c - allocating, freeing and registering. Device memory comes from the driver's own calls. */
+/* memory.c - memory that no pool has: from the driver's own calls, registered, imported. */
 #include "core/core.h"
 
 /* Adds what the driver knows: how much there is. */
@@ -52,58 +52,46 @@ static leat_status free_on_stream(leat_stream *stream, void *ptr)
     return status;
 }
 
-static leat_status free_at_once(leat_device *device, leat_kind kind, void *ptr)
+/* Enters what was just allocated, or gives it back. */
+static leat_status enter_fresh(leat_stream *stream, void *fresh, size_t bytes)
 {
-    const struct leati_driver_ops *ops = device->driver->ops;
-
-    return kind == LEAT_KIND_PINNED ? ops->host_free(device->driver, device->native, ptr)
-                                    : ops->mem_free(device->driver, device->native, ptr);
-}
-
-/* Enters what was just allocated, or gives it back: on stream, or at once when that is NULL. */
-static leat_status enter_fresh(leat_device *device, leat_stream *stream, leat_kind kind, void *fresh, size_t bytes)
-{
-    leat_status status = enter(device, kind, fresh, bytes, LEATI_ALLOCATED);
+    leat_status status = enter(stream->device, LEAT_KIND_DEVICE, fresh, bytes, LEATI_ALLOCATED);
     struct leati_sentence sentence;
 
     if (status == LEAT_OK)
         return LEAT_OK;
     leati_error_keep(&sentence);
-    (void)(stream ? free_on_stream(stream, fresh) : free_at_once(device, kind, fresh));
+    (void)free_on_stream(stream, fresh);
     return leati_error_restore(status, &sentence);
 }
 
-leat_status leat_alloc(leat_stream *stream, size_t bytes, void **ptr)
+leat_status leat_alloc_plain(leat_stream *stream, size_t bytes, void **ptr)
 {
     leat_status status;
     void *fresh;
 
-    LEATI_TRY(leati_check_permitted("leat_alloc"));
-    LEATI_TRY(leati_check_stream("leat_alloc", stream));
-    LEATI_TRY(leati_check_not_null("leat_alloc", "ptr", ptr));
+    LEATI_TRY(leati_check_permitted("leat_alloc_plain"));
+    LEATI_TRY(leati_check_stream("leat_alloc_plain", stream));
+    LEATI_TRY(leati_check_not_null("leat_alloc_plain", "ptr", ptr));
     if (!bytes) {
         *ptr = NULL;
         return LEAT_OK;
     }
     status = alloc_on_stream(stream, bytes, &fresh);
     if (status == LEAT_OK)
-        status = enter_fresh(stream->device, stream, LEAT_KIND_DEVICE, fresh, bytes);
+        status = enter_fresh(stream, fresh, bytes);
     if (status != LEAT_OK)
-        return leati_fail_in(explain_memory(status, stream->device), "leat_alloc of %zu bytes on %s", bytes,
+        return leati_fail_in(explain_memory(status, stream->device), "leat_alloc_plain of %zu bytes on %s", bytes,
                              stream->device->name);
     *ptr = fresh;
     return LEAT_OK;
 }
 
-leat_status leat_free(leat_stream *stream, void *ptr)
+leat_status leati_plain_free(leat_stream *stream, void *ptr)
 {
     struct leati_memory memory;
     leat_status status;
 
-    LEATI_TRY(leati_check_permitted("leat_free"));
-    LEATI_TRY(leati_check_stream("leat_free", stream));
-    if (!ptr)
-        return LEAT_OK;
     LEATI_TRY(leati_pointers_take("leat_free", ptr, LEATI_ALLOCATED, stream->device, &memory));
     status = free_on_stream(stream, ptr);
     if (status == LEAT_OK)
@@ -113,58 +101,80 @@ leat_status leat_free(leat_stream *stream, void *ptr)
     return status;
 }
 
-static leat_status alloc_of_kind(leat_device *device, leat_kind kind, size_t bytes, void **ptr)
-{
-    const struct leati_driver_ops *ops = device->driver->ops;
+/* ---- memory of another process ---- */
 
-    switch (kind) {
-    case LEAT_KIND_DEVICE:
-        return ops->mem_alloc(device->driver, device->native, bytes, ptr);
-    case LEAT_KIND_PINNED:
-        return ops->host_alloc(device->driver, device->native, bytes, ptr);
-    case LEAT_KIND_MANAGED:
-        if (ops->managed_alloc)
-            return ops->managed_alloc(device->driver, device->native, bytes, ptr);
-        return leati_fail(LEAT_ERROR_UNSUPPORTED, "the %s driver has no managed memory", device->driver->name);
-    case LEAT_KIND_PAGEABLE:
-        break;
-    }
-    return leati_fail(LEAT_ERROR_INVALID, "kind %d cannot be allocated here; pageable memory comes from malloc()",
-                      (int)kind);
+leat_status leati_import_end(const struct leati_memory *memory)
+{
+    struct leat_device *device = memory->device;
+    const struct leati_driver_ops *ops = device->driver->ops;
+    leat_status status, first;
+
+    first = ops->vm_unmap(device->driver, device->native, (void *)memory->base, memory->bytes);
+    status = ops->vm_unreserve(device->driver, device->native, (void *)memory->base, memory->bytes);
+    first = first != LEAT_OK ? first : status;
+    status = ops->vm_release(device->driver, device->native, memory->handle);
+    return first != LEAT_OK ? first : status;
 }
 
-leat_status leat_memory_alloc(leat_device *device, leat_kind kind, size_t bytes, void **ptr)
+/* Puts an imported handle behind addresses of its own. */
+static leat_status map_import(struct leati_memory *memory)
 {
+    struct leat_device *device = memory->device;
+    const struct leati_driver_ops *ops = device->driver->ops;
+    struct leati_sentence sentence;
     leat_status status;
-    void *fresh;
+    void *place;
 
-    LEATI_TRY(leati_check_permitted("leat_memory_alloc"));
-    LEATI_TRY(leati_check_device("leat_memory_alloc", device));
-    LEATI_TRY(leati_check_not_null("leat_memory_alloc", "ptr", ptr));
-    if (!bytes && (kind == LEAT_KIND_DEVICE || kind == LEAT_KIND_PINNED || kind == LEAT_KIND_MANAGED)) {
-        *ptr = NULL;
-        return LEAT_OK;
+    LEATI_TRY(ops->vm_reserve(device->driver, device->native, memory->bytes, &place));
+    memory->base = (uintptr_t)place;
+    status = ops->vm_map(device->driver, device->native, place, memory->bytes, memory->handle);
+    if (status == LEAT_OK) {
+        status = ops->vm_set_access(device->driver, device->native, place, memory->bytes);
+        if (status == LEAT_OK)
+            status = leati_pointers_add(memory);
+        if (status == LEAT_OK)
+            return LEAT_OK;
+        leati_error_keep(&sentence);
+        (void)ops->vm_unmap(device->driver, device->native, place, memory->bytes);
+    } else {
+        leati_error_keep(&sentence);
     }
-    status = alloc_of_kind(device, kind, bytes, &fresh);
-    if (status == LEAT_OK)
-        status = enter_fresh(device, NULL, kind, fresh, bytes);
-    if (status != LEAT_OK)
-        return leati_fail_in(explain_memory(status, device), "leat_memory_alloc of %zu bytes of %s memory on %s",
-                             bytes, leat_kind_name(kind), device->name);
-    *ptr = fresh;
+    (void)ops->vm_unreserve(device->driver, device->native, place, memory->bytes);
+    return leati_error_restore(status, &sentence);
+}
+
+leat_status leati_import(leat_device *device, int fd, size_t bytes, void **ptr)
+{
+    const struct leati_driver_ops *ops = device->driver->ops;
+    struct leati_memory memory = {
+        .device = device, .bytes = bytes, .kind = LEAT_KIND_DEVICE, .origin = LEATI_IMPORTED};
+    struct leati_sentence sentence;
+    leat_status status;
+
+    LEATI_TRY(ops->vm_import(device->driver, device->native, fd, bytes, &memory.handle));
+    status = map_import(&memory);
+    if (status != LEAT_OK) {
+        leati_error_keep(&sentence);
+        (void)ops->vm_release(device->driver, device->native, memory.handle);
+        return leati_error_restore(status, &sentence);
+    }
+    *ptr = (void *)memory.base;
     return LEAT_OK;
 }
 
-leat_status leat_memory_free(void *ptr)
+leat_status leati_plain_memory_free(void *ptr)
 {
     struct leati_memory memory;
     leat_status status;
 
-    if (!ptr)
-        return LEAT_OK;
-    LEATI_TRY(leati_check_permitted("leat_memory_free"));
+    if (leati_pointers_take("leat_memory_free", ptr, LEATI_IMPORTED, NULL, &memory) == LEAT_OK) {
+        status = leati_import_end(&memory);
+        return status == LEAT_OK ? status
+                                 : leati_fail_in(status, "leat_memory_free of %p on %s: it is gone, but", ptr,
+                                                 memory.device->name);
+    }
     LEATI_TRY(leati_pointers_take("leat_memory_free", ptr, LEATI_ALLOCATED, NULL, &memory));
-    status = free_at_once(memory.device, memory.kind, ptr);
+    status = memory.device->driver->ops->mem_free(memory.device->driver, memory.device->native, ptr);
     if (status == LEAT_OK)
         return LEAT_OK;
     leati_fail_in(status, "leat_memory_free of %p on %s", ptr, memory.device->name);

@@ -69,14 +69,30 @@ static const char *origin_words(const struct leati_memory *memory)
 {
     switch (memory->origin) {
     case LEATI_ALLOCATED:
-        return memory->kind == LEAT_KIND_DEVICE ? "it was allocated by leat; use leat_free()"
-                                                : "it was allocated by leat; use leat_memory_free()";
+        return "it was allocated by leat; use leat_free()";
     case LEATI_REGISTERED:
         return "it was registered; use leat_unregister()";
     case LEATI_WRAPPED:
         return "it is wrapped memory of the user's own; use leat_pointer_unwrap()";
+    case LEATI_IMPORTED:
+        return "it was imported; use leat_memory_free()";
     }
     return "";
+}
+
+/* Why the table has no such memory. */
+static leat_status refuse_unknown(const char *what, const void *ptr)
+{
+    struct leat_pool *pool;
+    struct leati_block *block = leati_block_find(ptr, &pool);
+
+    if (pool && block && atomic_load_explicit(&block->state, memory_order_acquire) == LEATI_BLOCK_LIVE)
+        return leati_fail(LEAT_ERROR_POINTER,
+                          "%s: %p cannot be given back this way: it was allocated by leat; use leat_free() or "
+                          "leat_memory_free()",
+                          what, ptr);
+    return leati_fail(LEAT_ERROR_POINTER, "%s: %p is not memory that leat knows: freed already, or never leat's",
+                      what, ptr);
 }
 
 leat_status leati_pointers_take(const char *what, const void *ptr, enum leati_origin origin,
@@ -91,8 +107,7 @@ leat_status leati_pointers_take(const char *what, const void *ptr, enum leati_or
     if (range)
         found = range->value;
     if (!found)
-        status = leati_fail(LEAT_ERROR_POINTER,
-                            "%s: %p is not memory that leat knows: freed already, or never leat's", what, ptr);
+        status = refuse_unknown(what, ptr);
     else if (found->origin != origin)
         status = leati_fail(LEAT_ERROR_POINTER, "%s: %p cannot be given back this way: %s", what, ptr,
                             origin_words(found));
@@ -102,9 +117,6 @@ leat_status leati_pointers_take(const char *what, const void *ptr, enum leati_or
     else if (device && found->device != device)
         status = leati_fail(LEAT_ERROR_POINTER, "%s: %p is memory of %s, and the stream is of %s", what, ptr,
                             found->device->name, device->name);
-    else if (device && found->kind != LEAT_KIND_DEVICE)
-        status = leati_fail(LEAT_ERROR_POINTER, "%s: %p is %s memory, not device memory; use leat_memory_free()",
-                            what, ptr, leat_kind_name(found->kind));
     else
         leati_ranges_remove(&table, found->base);
     pthread_rwlock_unlock(&table_lock);
@@ -148,8 +160,8 @@ leat_status leati_memory_close(struct leat_device *device)
 
         if (memory.origin == LEATI_REGISTERED)
             status = ops->host_unregister(device->driver, device->native, ptr);
-        else if (memory.origin == LEATI_ALLOCATED && memory.kind == LEAT_KIND_PINNED)
-            status = ops->host_free(device->driver, device->native, ptr);
+        else if (memory.origin == LEATI_IMPORTED)
+            status = leati_import_end(&memory);
         else if (memory.origin == LEATI_ALLOCATED)
             status = ops->mem_free(device->driver, device->native, ptr);
         first = first != LEAT_OK ? first : status;
@@ -163,6 +175,39 @@ static void fill_pageable(const void *ptr, struct leati_target *target)
 {
     memset(target, 0, sizeof *target);
     target->end.ptr = (void *)(uintptr_t)ptr;
+}
+
+/* Blocks of pools. False when ptr is in no pool's addresses; *status says whether it is live memory there. */
+static bool find_block(const void *ptr, struct leati_target *target, leat_status *status)
+{
+    struct leat_pool *pool;
+    struct leati_block *block = leati_block_find(ptr, &pool);
+    uintptr_t base;
+    size_t bytes;
+
+    if (!pool)
+        return false;
+    /* Acquire: a block that is live is there with all that its record says. */
+    if (block && atomic_load_explicit(&block->state, memory_order_acquire) == LEATI_BLOCK_LIVE) {
+        base = atomic_load_explicit(&block->base, memory_order_relaxed) + block->front_bytes;
+        bytes = atomic_load_explicit(&block->requested_bytes, memory_order_relaxed);
+        if ((uintptr_t)ptr - base < bytes) {
+            fill_pageable(ptr, target);
+            target->end.kind = block->kind;
+            target->end.device = block->kind == LEAT_KIND_DEVICE ? block->device->native : NULL;
+            target->device = block->device;
+            target->driver = block->device->driver;
+            target->base = base;
+            target->bytes = bytes;
+            target->owned = true;
+            *status = LEAT_OK;
+            return true;
+        }
+    }
+    *status =
+        leati_fail(LEAT_ERROR_POINTER,
+                   "%p is in the addresses of a pool, but not allocated: freed, or past the end of a block", ptr);
+    return true;
 }
 
 static bool find_known(const void *ptr, struct leati_target *target)
@@ -181,7 +226,7 @@ static bool find_known(const void *ptr, struct leati_target *target)
         target->driver = memory->device->driver;
         target->base = memory->base;
         target->bytes = memory->bytes;
-        target->owned = memory->origin == LEATI_ALLOCATED;
+        target->owned = memory->origin == LEATI_ALLOCATED || memory->origin == LEATI_IMPORTED;
     }
     pthread_rwlock_unlock(&table_lock);
     return range != NULL;
@@ -217,7 +262,11 @@ static leat_status ask_drivers(const void *ptr, struct leati_target *target)
 /* What ptr is. driver: whose view counts for pinned memory, or NULL. POINTER when it is certainly not usable. */
 static leat_status find(struct leati_driver *driver, const void *ptr, struct leati_target *target)
 {
-    if (!find_known(ptr, target))
+    leat_status status = LEAT_OK;
+
+    if (find_block(ptr, target, &status))
+        LEATI_TRY(status);
+    else if (!find_known(ptr, target))
         LEATI_TRY(ask_drivers(ptr, target));
     /* Memory that another vendor's driver pinned is plain host memory for this one. */
     if (driver && target->driver && target->driver != driver && target->end.kind == LEAT_KIND_PINNED)
@@ -340,6 +389,14 @@ leat_status leat_pointer_wrap(leat_device *device, leat_kind kind, void *ptr, si
         return leati_fail(LEAT_ERROR_INVALID,
                           "leat_pointer_wrap: kind %d cannot be wrapped; use device, pinned or managed",
                           (int)kind);
+    for (int i = 0; i < 2; i++) {
+        struct leat_pool *pool;
+
+        leati_block_find((char *)ptr + (i ? bytes - 1 : 0), &pool);
+        if (pool)
+            return leati_fail(LEAT_ERROR_REGISTERED,
+                              "leat_pointer_wrap: %p + %zu overlaps the addresses of a pool of leat's own", ptr, bytes);
+    }
     status = leati_pointers_add(&memory);
     return status == LEAT_OK ? status : leati_fail_in(status, "leat_pointer_wrap");
 }

@@ -31,6 +31,13 @@ static leat_stream *new_stream(const char *what, leat_device *device)
 /* The last step of making a stream: from here on it is the user's. */
 static leat_status publish(leat_status status, const char *what, leat_stream *stream, leat_stream **out)
 {
+    if (status == LEAT_OK) {
+        stream->order = leati_order_new(stream->device, stream->native);
+        if (!stream->order) {
+            (void)stream->device->driver->ops->stream_destroy(stream->device->driver, stream->native);
+            status = leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the stream's order");
+        }
+    }
     if (status != LEAT_OK) {
         leati_fail_in(status, "%s on %s", what, stream->device->name);
         leati_handle_free(&leati_stream_handles, stream);
@@ -74,12 +81,18 @@ leat_status leat_stream_wrap(leat_device *device, void *native, leat_stream **st
     return publish(status, "leat_stream_wrap", made, stream);
 }
 
-/* Ends a stream that is retired already. */
-static leat_status end_stream(leat_stream *stream)
+/* Ends a stream that is retired already. finished: all its work is known to be done. */
+static leat_status end_stream(leat_stream *stream, bool finished)
 {
     struct leati_driver *driver = stream->device->driver;
-    leat_status status = driver->ops->stream_destroy(driver, stream->native);
+    const struct leati_pool_hooks *hooks = atomic_load_explicit(&stream->device->pool_hooks, memory_order_acquire);
+    leat_status status;
 
+    if (hooks)
+        hooks->stream_ends(stream);
+    leati_order_stream_ends(stream->order, finished);
+    leati_order_let_go(stream->order);
+    status = driver->ops->stream_destroy(driver, stream->native);
     leati_handle_free(&leati_stream_handles, stream);
     return status;
 }
@@ -98,12 +111,12 @@ leat_status leat_stream_destroy(leat_stream *stream)
     pthread_mutex_lock(&device->lock);
     leati_link_remove(&stream->link);
     pthread_mutex_unlock(&device->lock);
-    status = end_stream(stream);
+    status = end_stream(stream, false);
     return status == LEAT_OK ? status
                              : leati_fail_in(status, "leat_stream_destroy on %s: it is gone, but", device->name);
 }
 
-leat_status leati_streams_close(struct leat_device *device)
+leat_status leati_streams_close(struct leat_device *device, bool finished)
 {
     leat_status first = LEAT_OK;
 
@@ -113,7 +126,7 @@ leat_status leati_streams_close(struct leat_device *device)
 
         leati_link_remove(&stream->link);
         leati_handle_retire(&leati_stream_handles, stream);
-        status = end_stream(stream);
+        status = end_stream(stream, finished);
         first = first != LEAT_OK ? first : status;
     }
     return first;
@@ -139,23 +152,32 @@ leat_status leat_stream_synchronize(leat_stream *stream)
 {
     struct leati_driver *driver;
     leat_status status;
+    uint64_t tick;
 
     LEATI_TRY(leati_check_permitted("leat_stream_synchronize"));
     LEATI_TRY(leati_check_stream("leat_stream_synchronize", stream));
     driver = stream->device->driver;
+    tick = leati_order_advance(stream->order);
     status = driver->ops->stream_synchronize(driver, stream->native);
-    return status == LEAT_OK ? status
-                             : leati_fail_in(status, "leat_stream_synchronize on %s", stream->device->name);
+    if (status != LEAT_OK)
+        return leati_fail_in(status, "leat_stream_synchronize on %s", stream->device->name);
+    if (!stream->order->per_thread)
+        leati_order_finished(stream->order, tick);
+    return LEAT_OK;
 }
 
 leat_status leat_stream_query(leat_stream *stream)
 {
     struct leati_driver *driver;
     leat_status status;
+    uint64_t tick;
 
     LEATI_TRY(leati_check_stream("leat_stream_query", stream));
     driver = stream->device->driver;
+    tick = leati_order_advance(stream->order);
     status = driver->ops->stream_query(driver, stream->native);
+    if (status == LEAT_OK && !stream->order->per_thread)
+        leati_order_finished(stream->order, tick);
     return status >= LEAT_OK ? status : leati_fail_in(status, "leat_stream_query on %s", stream->device->name);
 }
 
@@ -176,7 +198,11 @@ leat_status leat_stream_wait(leat_stream *stream, leat_event *event)
     /* Acquire: the record that set it was given to the driver before. */
     if (!atomic_load_explicit(&event->recorded, memory_order_acquire))
         return LEAT_OK;
+    pthread_mutex_lock(&event->lock);
     status = driver->ops->stream_wait(driver, stream->native, event->native);
+    if (status == LEAT_OK && event->point.serial)
+        leati_order_waited(stream->order, &event->point, &event->known);
+    pthread_mutex_unlock(&event->lock);
     return status == LEAT_OK ? status : leati_fail_in(status, "leat_stream_wait on %s", stream->device->name);
 }
 

@@ -31,7 +31,7 @@ static size_t round_up(size_t bytes, size_t unit)
 leat_status cpu_space_reserve(struct cpu_space *space)
 {
     /* As much as the system grants: a limit on address space, or a checker, may not grant the first wish. */
-    for (size_t bytes = (size_t)1 << 40; bytes >= (size_t)1 << 30; bytes /= 2) {
+    for (size_t bytes = (size_t)1 << 43; bytes >= (size_t)1 << 30; bytes /= 2) {
         void *start =
             mmap(NULL, bytes + CPU_HUGE_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         uintptr_t aligned;

@@ -1,0 +1,291 @@
+/* blocks.c - see blocks.h. */
+#include "core/blocks.h"
+
+#include <pthread.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define LEAF_PAGES 8192u /* 16 GiB */
+#define ROOTS 8192u      /* 128 TiB: all addresses that a program gets today */
+#define PAGE_GRANULES (LEATI_PAGE_BYTES / LEATI_GRANULE_BYTES)
+#define RECORDS_MAX ((size_t)1 << 27)
+#define RECORDS_STEP ((size_t)1 << 12)
+
+/* Records by number; 0 is none. */
+struct windows {
+    _Atomic uint32_t start[2], cover[2];
+};
+
+struct granules {
+    _Atomic uint32_t record[PAGE_GRANULES];
+};
+
+struct leaf {
+    _Atomic(struct leat_pool *) pool[LEAF_PAGES];
+    _Atomic(struct granules *) granules[LEAF_PAGES];
+    struct windows windows[LEAF_PAGES];
+};
+
+static _Atomic(struct leaf *) roots[ROOTS];
+
+/* Guards what follows, and the making of leaves. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static _Atomic(struct leati_block *) records;
+static size_t records_accessible, records_used = 1;
+static struct leati_block *free_records;
+static struct granules *free_granules; /* linked through their first bytes */
+
+static void *map(size_t bytes, int protection)
+{
+    void *memory = mmap(NULL, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+    return memory == MAP_FAILED ? NULL : memory;
+}
+
+/* Makes more records accessible; under lock. */
+static bool more_records(void)
+{
+    struct leati_block *base = atomic_load_explicit(&records, memory_order_relaxed);
+
+    if (!base) {
+        base = map(RECORDS_MAX * sizeof *base, PROT_NONE);
+        if (!base)
+            return false;
+        /* Release: pairs with the acquire in record(). */
+        atomic_store_explicit(&records, base, memory_order_release);
+    }
+    if (records_accessible + RECORDS_STEP > RECORDS_MAX ||
+        mprotect(base + records_accessible, RECORDS_STEP * sizeof *base, PROT_READ | PROT_WRITE))
+        return false;
+    records_accessible += RECORDS_STEP;
+    return true;
+}
+
+struct leati_block *leati_block_new(void)
+{
+    struct leati_block *block = NULL;
+
+    pthread_mutex_lock(&lock);
+    if (free_records) {
+        block = free_records;
+        free_records = block->link;
+    } else if (records_used < records_accessible || more_records()) {
+        block = atomic_load_explicit(&records, memory_order_relaxed) + records_used++;
+    }
+    pthread_mutex_unlock(&lock);
+    if (!block)
+        return NULL;
+    /* Field by field: late readers may still look at the atomic ones. */
+    block->tag = 0;
+    block->link = block->back = block->before = block->after = NULL;
+    block->owner = NULL;
+    block->users = NULL;
+    block->note = NULL;
+    block->tick = block->idle_since_ns = 0;
+    block->front_bytes = 0;
+    block->heap = block->whole = 0;
+    atomic_store_explicit(&block->requested_bytes, 0, memory_order_relaxed);
+    return block;
+}
+
+void leati_block_give_back(struct leati_block *block)
+{
+    /* Release: a reader that still sees the old base sees no live block with it. */
+    atomic_store_explicit(&block->state, LEATI_BLOCK_UNUSED, memory_order_release);
+    pthread_mutex_lock(&lock);
+    block->link = free_records;
+    free_records = block;
+    pthread_mutex_unlock(&lock);
+}
+
+static uint32_t number_of(const struct leati_block *block)
+{
+    return (uint32_t)(block - atomic_load_explicit(&records, memory_order_relaxed));
+}
+
+static struct leati_block *record(uint32_t number)
+{
+    /* Acquire: pairs with the release in more_records(). */
+    return number ? atomic_load_explicit(&records, memory_order_acquire) + number : NULL;
+}
+
+/* ---- the table ---- */
+
+static struct leaf *leaf_of(uintptr_t address)
+{
+    size_t root = address >> 34;
+
+    /* Acquire: pairs with the release in make_leaf(). */
+    return root < ROOTS ? atomic_load_explicit(&roots[root], memory_order_acquire) : NULL;
+}
+
+static size_t page_in_leaf(uintptr_t address)
+{
+    return (address / LEATI_PAGE_BYTES) % LEAF_PAGES;
+}
+
+/* Under lock. */
+static struct leaf *make_leaf(uintptr_t address)
+{
+    struct leaf *leaf = leaf_of(address);
+
+    if (leaf || address >> 34 >= ROOTS)
+        return leaf;
+    leaf = map(sizeof *leaf, PROT_READ | PROT_WRITE);
+    if (leaf)
+        atomic_store_explicit(&roots[address >> 34], leaf, memory_order_release);
+    return leaf;
+}
+
+/* Under lock. */
+static struct granules *make_granules(void)
+{
+    struct granules *made = free_granules;
+
+    if (!made)
+        return map(sizeof *made, PROT_READ | PROT_WRITE);
+    memcpy(&free_granules, made, sizeof free_granules);
+    for (size_t i = 0; i < sizeof free_granules / sizeof made->record[0]; i++)
+        atomic_store_explicit(&made->record[i], 0, memory_order_relaxed);
+    return made;
+}
+
+bool leati_blocks_cover(struct leat_pool *pool, uintptr_t base, size_t bytes, bool small)
+{
+    bool ready = true;
+
+    pthread_mutex_lock(&lock);
+    for (uintptr_t at = base; ready && at < base + bytes; at += LEATI_PAGE_BYTES) {
+        struct leaf *leaf = make_leaf(at);
+        size_t page = page_in_leaf(at);
+
+        if (!leaf) {
+            ready = false;
+            break;
+        }
+        if (small && !atomic_load_explicit(&leaf->granules[page], memory_order_relaxed)) {
+            struct granules *made = make_granules();
+
+            ready = made != NULL;
+            /* Release: a reader that finds it finds it cleared. */
+            atomic_store_explicit(&leaf->granules[page], made, memory_order_release);
+        }
+        atomic_store_explicit(&leaf->pool[page], pool, memory_order_release);
+    }
+    pthread_mutex_unlock(&lock);
+    return ready;
+}
+
+/* Clears a page's granules for the next user; under lock. */
+static void recycle(struct granules *old)
+{
+    for (size_t i = 0; i < PAGE_GRANULES; i++)
+        atomic_store_explicit(&old->record[i], 0, memory_order_relaxed);
+    memcpy(old, &free_granules, sizeof free_granules);
+    free_granules = old;
+}
+
+void leati_blocks_uncover(uintptr_t base, size_t bytes)
+{
+    pthread_mutex_lock(&lock);
+    for (uintptr_t at = base; at < base + bytes;) {
+        struct leaf *leaf = leaf_of(at);
+        size_t page = page_in_leaf(at);
+        struct granules *old;
+
+        if (!leaf) {
+            at = (at | (LEAF_PAGES * LEATI_PAGE_BYTES - 1)) + 1;
+            continue;
+        }
+        if (atomic_load_explicit(&leaf->pool[page], memory_order_relaxed)) {
+            old = atomic_exchange_explicit(&leaf->granules[page], NULL, memory_order_relaxed);
+            if (old)
+                recycle(old);
+            for (int i = 0; i < 2; i++) {
+                atomic_store_explicit(&leaf->windows[page].start[i], 0, memory_order_relaxed);
+                atomic_store_explicit(&leaf->windows[page].cover[i], 0, memory_order_relaxed);
+            }
+            atomic_store_explicit(&leaf->pool[page], NULL, memory_order_relaxed);
+        }
+        at += LEATI_PAGE_BYTES;
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+static void set_granules(uintptr_t base, size_t bytes, uint32_t number)
+{
+    for (uintptr_t at = base; at < base + bytes;) {
+        struct granules *granules =
+            atomic_load_explicit(&leaf_of(at)->granules[page_in_leaf(at)], memory_order_relaxed);
+        uintptr_t end = (at | (LEATI_PAGE_BYTES - 1)) + 1;
+
+        for (end = end < base + bytes ? end : base + bytes; at < end; at += LEATI_GRANULE_BYTES)
+            /* Release: pairs with the acquire in leati_block_find(). */
+            atomic_store_explicit(&granules->record[at % LEATI_PAGE_BYTES / LEATI_GRANULE_BYTES], number,
+                                  memory_order_release);
+    }
+}
+
+static void set_windows(uintptr_t base, size_t bytes, uint32_t number)
+{
+    for (uintptr_t at = base; at < base + bytes; at = (at | (LEATI_WINDOW_BYTES - 1)) + 1) {
+        struct windows *windows = &leaf_of(at)->windows[page_in_leaf(at)];
+        size_t window = at / LEATI_WINDOW_BYTES % 2;
+
+        /* A block that starts with its window is its start, so that the block before can have no cover there. */
+        atomic_store_explicit(at == base ? &windows->start[window] : &windows->cover[window], number,
+                              memory_order_release);
+    }
+}
+
+void leati_blocks_enter(struct leati_block *block, bool small)
+{
+    uintptr_t base = atomic_load_explicit(&block->base, memory_order_relaxed);
+    size_t bytes = atomic_load_explicit(&block->bytes, memory_order_relaxed);
+
+    (small ? set_granules : set_windows)(base, bytes, number_of(block));
+}
+
+void leati_blocks_leave(struct leati_block *block, bool small)
+{
+    uintptr_t base = atomic_load_explicit(&block->base, memory_order_relaxed);
+    size_t bytes = atomic_load_explicit(&block->bytes, memory_order_relaxed);
+
+    /* Granules may keep the number: whoever follows it sees that the record is of something else now. A window has
+     * two numbers, and an old start would hide a new cover. */
+    if (!small)
+        set_windows(base, bytes, 0);
+}
+
+struct leati_block *leati_block_find(const void *ptr, struct leat_pool **pool)
+{
+    uintptr_t address = (uintptr_t)ptr;
+    struct leaf *leaf = leaf_of(address);
+    struct leati_block *block;
+    struct granules *granules;
+    struct windows *windows;
+    size_t page, window;
+
+    *pool = NULL;
+    if (!leaf)
+        return NULL;
+    page = page_in_leaf(address);
+    *pool = atomic_load_explicit(&leaf->pool[page], memory_order_acquire);
+    if (!*pool)
+        return NULL;
+    granules = atomic_load_explicit(&leaf->granules[page], memory_order_acquire);
+    if (granules) {
+        block = record(atomic_load_explicit(&granules->record[address % LEATI_PAGE_BYTES / LEATI_GRANULE_BYTES],
+                                            memory_order_acquire));
+    } else {
+        windows = &leaf->windows[page];
+        window = address / LEATI_WINDOW_BYTES % 2;
+        block = record(atomic_load_explicit(&windows->start[window], memory_order_acquire));
+        if (!block || atomic_load_explicit(&block->base, memory_order_relaxed) > address)
+            block = record(atomic_load_explicit(&windows->cover[window], memory_order_acquire));
+    }
+    if (!block || address - atomic_load_explicit(&block->base, memory_order_relaxed) >=
+                      atomic_load_explicit(&block->bytes, memory_order_relaxed))
+        return NULL;
+    return block;
+}

@@ -1,0 +1,86 @@
+/*
+ * blocks.h - records of the blocks that pools hand out, and the way from an address to its record without a lock.
+ *
+ * Records are type-stable: they lie in one reserved array that is never given back, so a reader that comes too
+ * late reads a record of something else and sees that from its base and state; it never reads foreign memory.
+ * Address to record is a table of two levels. Its leaves describe 2 MiB each: where blocks are small, by the
+ * granule of 512 bytes; where they are of 1 MiB or more, by windows of 1 MiB, in each of which at most one block
+ * can start and one come in from before.
+ *
+ * Pools write (under their own locks), everybody reads. Every word that a reader may see while it changes is
+ * atomic.
+ */
+#ifndef LEATI_BLOCKS_H
+#define LEATI_BLOCKS_H
+
+#include <leat/memory.h>
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define LEATI_GRANULE_BYTES ((size_t)512)
+#define LEATI_WINDOW_BYTES ((size_t)1 << 20)
+#define LEATI_PAGE_BYTES ((size_t)2 << 20)
+
+struct leat_pool;
+struct leat_device;
+struct leati_owner;
+
+/* What a record stands for. Only LIVE belongs to the user. */
+enum leati_block_state {
+    LEATI_BLOCK_UNUSED = 0, /* no extent at all: the record is in the list of free records */
+    LEATI_BLOCK_LIVE,
+    LEATI_BLOCK_LEAVING, /* being freed by one thread, so that a second one cannot */
+    LEATI_BLOCK_CACHED,  /* freed, and kept whole for its stream */
+    LEATI_BLOCK_PENDING, /* freed, and waiting for other streams */
+    LEATI_BLOCK_FREE,    /* an extent of idle memory */
+    LEATI_BLOCK_HOLE,    /* addresses with no memory behind them */
+    LEATI_BLOCK_STALE    /* addresses whose memory has moved on, still mapped because old work may be running */
+};
+
+/* One extent of a pool's addresses. Extents of a range form a list in address order without gaps. */
+struct leati_block {
+    _Atomic uintptr_t base;
+    _Atomic size_t bytes;           /* of the extent, whole granules */
+    _Atomic size_t requested_bytes; /* as the user asked; of a LIVE block */
+    _Atomic uint32_t state;         /* enum leati_block_state */
+    uint32_t tag;
+    struct leat_device *device;
+    leat_kind kind;
+    uint32_t front_bytes;            /* what lies in front of the user's first byte, in guard mode */
+    struct leati_block *link, *back; /* in a magazine, a bin or a list */
+    _Atomic(struct leat_pool *) pool;
+    struct leati_owner *owner;          /* whose stream it was freed on, or is ordered after */
+    uint64_t tick;                      /* of that stream, when it was freed */
+    struct leati_block *before, *after; /* neighbours by address */
+    struct leati_use *users;            /* other streams that use it, or NULL (pool/users.c) */
+    struct leati_note *note;            /* call stacks and the like, or NULL (pool/guard.h) */
+    uint64_t idle_since_ns;
+    uint8_t heap;  /* which of the pool's heaps: 0 small, 1 large */
+    uint8_t whole; /* one physical handle of its own: never split, never joined */
+};
+
+/* A record, UNUSED and zeroed; NULL when out of memory. Takes a lock. */
+struct leati_block *leati_block_new(void);
+void leati_block_give_back(struct leati_block *block);
+
+/* Enters or takes out the extent of block: from then on every address of it leads to the record (or to nothing).
+ * leati_blocks_cover() must have been called for the range. Blocks in small pages are of any whole number of
+ * granules, others of a window or more. */
+void leati_blocks_enter(struct leati_block *block, bool small);
+void leati_blocks_leave(struct leati_block *block, bool small);
+
+/* Makes the table ready for whole pages of pool; false when out of memory. May be called again for the same range.
+ */
+bool leati_blocks_cover(struct leat_pool *pool, uintptr_t base, size_t bytes, bool small);
+
+/* Undoes it when a pool ends. */
+void leati_blocks_uncover(uintptr_t base, size_t bytes);
+
+/* The record for ptr, in whatever state; NULL when there is none. *pool: the pool whose range it is in, or NULL.
+ */
+struct leati_block *leati_block_find(const void *ptr, struct leat_pool **pool);
+
+#endif

@@ -1,0 +1,286 @@
+/* order.c - see order.h. */
+#include "core/order.h"
+
+#include "core/core.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static _Atomic uint64_t last_serial;
+
+/* What CUDA calls CU_STREAM_PER_THREAD; no other driver has such a stream, nor one at this address. */
+#define PER_THREAD_STREAM ((void *)2)
+
+static void count(_Atomic uint64_t *counter)
+{
+    atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
+}
+
+struct leati_order *leati_order_new(struct leat_device *device, void *native_stream)
+{
+    struct leati_order *order = calloc(1, sizeof *order);
+
+    if (!order)
+        return NULL;
+    atomic_init(&order->holders, 1);
+    order->serial = 1 + atomic_fetch_add_explicit(&last_serial, 1, memory_order_relaxed);
+    order->device = device;
+    order->stream = native_stream;
+    order->per_thread = device->driver->ops->stream_native(device->driver, native_stream) == PER_THREAD_STREAM;
+    atomic_init(&order->tick, 1);
+    atomic_init(&order->done, 0);
+    pthread_mutex_init(&order->lock, NULL);
+    return order;
+}
+
+void leati_order_hold(struct leati_order *order)
+{
+    /* Relaxed: whoever calls this holds it already. */
+    atomic_fetch_add_explicit(&order->holders, 1, memory_order_relaxed);
+}
+
+void leati_order_let_go(struct leati_order *order)
+{
+    /* Release and acquire: the last holder frees what the others have finished using. */
+    if (!order || atomic_fetch_sub_explicit(&order->holders, 1, memory_order_acq_rel) != 1)
+        return;
+    for (int i = 0; i < LEATI_MARKS; i++)
+        if (order->marks[i].event)
+            (void)order->device->driver->ops->event_destroy(order->device->driver, order->marks[i].event);
+    pthread_mutex_destroy(&order->lock);
+    free(order);
+}
+
+uint64_t leati_order_now(const struct leati_order *order)
+{
+    /* Acquire: what is read as t was given before the mark that ends t, see leati_order_advance(). */
+    return atomic_load_explicit(&order->tick, memory_order_acquire);
+}
+
+uint64_t leati_order_advance(struct leati_order *order)
+{
+    /* The tick moves on before the mark is put: what still counts to the old tick is in the stream already. */
+    return atomic_fetch_add_explicit(&order->tick, 1, memory_order_acq_rel);
+}
+
+void leati_order_finished(struct leati_order *order, uint64_t tick)
+{
+    uint64_t known = atomic_load_explicit(&order->done, memory_order_relaxed);
+
+    /* Release: who sees the tick as done sees what the host saw then. */
+    while (known < tick && !atomic_compare_exchange_weak_explicit(&order->done, &known, tick, memory_order_release,
+                                                                  memory_order_relaxed))
+        ;
+}
+
+bool leati_order_known(const struct leati_order *order, uint64_t tick)
+{
+    return atomic_load_explicit(&order->done, memory_order_acquire) >= tick;
+}
+
+/* The oldest mark that covers tick, or NULL; under the order's lock. */
+static struct leati_mark *find_mark(struct leati_order *order, uint64_t tick)
+{
+    struct leati_mark *found = NULL;
+
+    for (int i = 0; i < LEATI_MARKS; i++)
+        if (order->marks[i].tick >= tick && (!found || order->marks[i].tick < found->tick))
+            found = &order->marks[i];
+    return found;
+}
+
+/* Puts a mark that covers all that was given so far; under the order's lock. Overwrites the youngest but one, so
+ * that an old mark, which is done first, stays for who asks for old work. */
+static leat_status put_mark(struct leati_order *order, struct leati_mark **put, struct leati_order_counts *counts)
+{
+    const struct leati_driver_ops *ops = order->device->driver->ops;
+    struct leati_mark *place = NULL, *youngest = NULL;
+
+    for (int i = 0; i < LEATI_MARKS; i++) {
+        struct leati_mark *mark = &order->marks[i];
+
+        if (!mark->tick || leati_order_known(order, mark->tick)) {
+            place = mark;
+            break;
+        }
+        if (!youngest || mark->tick > youngest->tick)
+            youngest = mark;
+    }
+    if (!place)
+        place = youngest;
+    if (!place->event)
+        LEATI_TRY(ops->event_create(order->device->driver, order->device->native, &place->event));
+    place->tick = 0;
+    {
+        uint64_t tick = leati_order_advance(order);
+
+        LEATI_TRY(ops->event_record(order->device->driver, place->event, order->stream));
+        place->tick = tick;
+    }
+    if (counts)
+        count(&counts->events);
+    *put = place;
+    return LEAT_OK;
+}
+
+static leat_status mark_for(struct leati_order *order, uint64_t tick, struct leati_mark **mark,
+                            struct leati_order_counts *counts)
+{
+    *mark = find_mark(order, tick);
+    if (*mark)
+        return LEAT_OK;
+    if (!order->stream)
+        return leati_fail(LEAT_ERROR_DRIVER, "the stream is gone and nothing marks its last work");
+    return put_mark(order, mark, counts);
+}
+
+void leati_order_stream_ends(struct leati_order *order, bool finished)
+{
+    struct leati_driver *driver = order->device->driver;
+    struct leati_mark *mark;
+    struct leati_sentence sentence;
+
+    leati_error_keep(&sentence);
+    pthread_mutex_lock(&order->lock);
+    if (finished)
+        leati_order_finished(order, UINT64_MAX);
+    else if (atomic_load_explicit(&order->holders, memory_order_relaxed) > 1 &&
+             put_mark(order, &mark, NULL) != LEAT_OK &&
+             driver->ops->stream_synchronize(driver, order->stream) == LEAT_OK)
+        leati_order_finished(order, UINT64_MAX);
+    order->stream = NULL;
+    pthread_mutex_unlock(&order->lock);
+    leati_error_restore(LEAT_OK, &sentence);
+}
+
+leat_status leati_order_query(struct leati_order *order, uint64_t tick, bool *done,
+                              struct leati_order_counts *counts)
+{
+    struct leati_driver *driver = order->device->driver;
+    struct leati_mark *mark;
+    leat_status status;
+
+    *done = leati_order_known(order, tick);
+    if (*done)
+        return LEAT_OK;
+    pthread_mutex_lock(&order->lock);
+    status = mark_for(order, tick, &mark, counts);
+    if (status == LEAT_OK) {
+        if (counts)
+            count(&counts->queries);
+        status = driver->ops->event_query(driver, mark->event);
+        if (status == LEAT_OK) {
+            leati_order_finished(order, mark->tick);
+            *done = true;
+        } else if (status == LEAT_NOT_READY) {
+            status = LEAT_OK;
+        }
+    }
+    pthread_mutex_unlock(&order->lock);
+    return status;
+}
+
+/* ---- waits that are remembered ---- */
+
+static bool remembers(const struct leati_points *points, uint64_t serial, uint64_t tick)
+{
+    for (int i = 0; i < LEATI_POINTS_MAX; i++)
+        if (points->at[i].serial == serial)
+            return points->at[i].tick >= tick;
+    return false;
+}
+
+static void remember(struct leati_points *points, const struct leati_point *point)
+{
+    if (!point->serial)
+        return;
+    for (int i = 0; i < LEATI_POINTS_MAX; i++)
+        if (points->at[i].serial == point->serial) {
+            if (points->at[i].tick < point->tick)
+                points->at[i].tick = point->tick;
+            return;
+        }
+    points->at[points->next] = *point;
+    points->next = (points->next + 1) % LEATI_POINTS_MAX;
+}
+
+bool leati_order_follows(struct leati_order *stream, struct leati_order *order, uint64_t tick)
+{
+    bool yes;
+
+    if (stream == order)
+        return !order->per_thread;
+    pthread_mutex_lock(&stream->lock);
+    yes = remembers(&stream->waits, order->serial, tick);
+    pthread_mutex_unlock(&stream->lock);
+    return yes;
+}
+
+void leati_order_waited(struct leati_order *stream, const struct leati_point *point,
+                        const struct leati_points *known)
+{
+    /* What one thread waits for on its own stream says nothing about the others'. */
+    if (stream->per_thread || point->serial == stream->serial)
+        return;
+    pthread_mutex_lock(&stream->lock);
+    for (int i = 0; i < LEATI_POINTS_MAX; i++)
+        if (known->at[i].serial != stream->serial)
+            remember(&stream->waits, &known->at[i]);
+    remember(&stream->waits, point);
+    pthread_mutex_unlock(&stream->lock);
+}
+
+void leati_order_waits(struct leati_order *stream, struct leati_points *known)
+{
+    pthread_mutex_lock(&stream->lock);
+    *known = stream->waits;
+    pthread_mutex_unlock(&stream->lock);
+}
+
+leat_status leati_order_wait(struct leati_order *stream, struct leati_order *order, uint64_t tick,
+                             struct leati_order_counts *counts)
+{
+    struct leati_driver *driver = order->device->driver;
+    struct leati_points known;
+    struct leati_point point;
+    struct leati_mark *mark;
+    leat_status status;
+
+    pthread_mutex_lock(&order->lock);
+    status = mark_for(order, tick, &mark, counts);
+    if (status == LEAT_OK) {
+        if (counts)
+            count(&counts->waits);
+        status = driver->ops->stream_wait(driver, stream->stream, mark->event);
+        point = (struct leati_point){.serial = order->per_thread ? 0 : order->serial, .tick = mark->tick};
+        /* What order waits for now may be more than it did when the mark was put. */
+        memset(&known, 0, sizeof known);
+    }
+    pthread_mutex_unlock(&order->lock);
+    if (status == LEAT_OK)
+        leati_order_waited(stream, &point, &known);
+    return status;
+}
+
+leat_status leati_order_host_wait(struct leati_order *order, uint64_t tick, struct leati_order_counts *counts)
+{
+    struct leati_driver *driver = order->device->driver;
+    struct leati_mark *mark;
+    leat_status status;
+
+    if (leati_order_known(order, tick))
+        return LEAT_OK;
+    pthread_mutex_lock(&order->lock);
+    status = mark_for(order, tick, &mark, counts);
+    if (status == LEAT_OK) {
+        uint64_t marked = mark->tick;
+
+        if (counts)
+            count(&counts->host_waits);
+        status = driver->ops->event_synchronize(driver, mark->event);
+        if (status == LEAT_OK)
+            leati_order_finished(order, marked);
+    }
+    pthread_mutex_unlock(&order->lock);
+    return status;
+}

@@ -1,0 +1,352 @@
+/*
+ * alloc.c - the calls that allocate and free, and the fast path under them.
+ *
+ * In the steady state a program frees and allocates the same sizes on the same streams. Then a block goes from the
+ * user to a magazine of the stream's lane and back: a few checks, one byte locked and unlocked, no driver, no
+ * memory allocation, no other lock.
+ */
+#include "pool/pool.h"
+
+#define ALIGNMENT_MAX ((size_t)1 << 30)
+#define BYTES_MAX ((size_t)1 << 60)
+
+/* ---- allocating ---- */
+
+static leat_status fail_alloc(const char *what, leat_status status, const leat_pool *pool, size_t bytes)
+{
+    return leati_fail_in(status, "%s of %zu bytes from %s on %s", what, bytes, pool->name, pool->device->name);
+}
+
+/* The fast path: a block of exactly bytes from this thread's lane, LIVE; NULL when there is none. */
+static inline struct leati_block *take_cached(struct leat_pool *pool, leat_stream *stream, size_t bytes,
+                                              size_t requested_bytes)
+{
+    struct leati_owner *owner = leati_owner_fast(pool, stream);
+    struct leati_lane *lane = owner ? leati_lane_of(owner, false) : NULL;
+    struct leati_block *block;
+
+    if (!lane || pool->watched || !leati_lane_try(lane))
+        return NULL;
+    block = leati_lane_pop(lane, bytes);
+    if (block) {
+        block->tag = leati_see_thread_tag();
+        atomic_store_explicit(&block->requested_bytes, requested_bytes, memory_order_relaxed);
+        leati_lane_count_alloc(lane, block, true);
+        leati_set_state(block, LEATI_BLOCK_LIVE);
+    }
+    leati_lane_unlock(lane);
+    return block;
+}
+
+static leat_status alloc_from(const char *what, struct leat_pool *pool, leat_stream *stream, size_t bytes,
+                              size_t alignment, void **ptr)
+{
+    size_t rounded_bytes = leati_round_up(bytes, LEATI_GRANULE_BYTES);
+    struct leati_block *block = NULL;
+    leat_status status;
+
+    /* No device has so much, and the sums below cannot overflow. */
+    if (rounded_bytes < bytes || rounded_bytes > BYTES_MAX)
+        rounded_bytes = BYTES_MAX;
+    else if (alignment <= LEATI_GRANULE_BYTES)
+        block = take_cached(pool, stream, rounded_bytes, bytes);
+    if (!block) {
+        status = leati_ladder_climb(pool, stream, rounded_bytes, bytes,
+                                    alignment < LEATI_GRANULE_BYTES ? LEATI_GRANULE_BYTES : alignment, &block);
+        if (status != LEAT_OK)
+            return fail_alloc(what, status, pool, bytes);
+        if (pool->watched) {
+            status = leati_watch_alloc(pool, stream, block);
+            if (status != LEAT_OK)
+                return fail_alloc(what, status, pool, bytes);
+        }
+    }
+    *ptr = (void *)leati_user_base(block);
+    return LEAT_OK;
+}
+
+static leat_status alloc_default(const char *what, leat_device *device, leat_kind kind, leat_stream *stream,
+                                 size_t bytes, void **ptr)
+{
+    /* Acquire: pairs with the release of the pool that is made. */
+    struct leat_pool *pool = atomic_load_explicit(&device->default_pools[kind], memory_order_acquire);
+
+    if (!pool)
+        LEATI_TRY(leati_pool_get_default(what, device, kind, &pool));
+    return alloc_from(what, pool, stream, bytes, 0, ptr);
+}
+
+leat_status leat_alloc(leat_stream *stream, size_t bytes, void **ptr)
+{
+    LEATI_TRY(leati_check_permitted("leat_alloc"));
+    LEATI_TRY(leati_check_stream("leat_alloc", stream));
+    LEATI_TRY(leati_check_not_null("leat_alloc", "ptr", ptr));
+    if (!bytes) {
+        *ptr = NULL;
+        return LEAT_OK;
+    }
+    return alloc_default("leat_alloc", stream->device, LEAT_KIND_DEVICE, stream, bytes, ptr);
+}
+
+leat_status leat_memory_alloc(leat_device *device, leat_kind kind, size_t bytes, void **ptr)
+{
+    LEATI_TRY(leati_check_permitted("leat_memory_alloc"));
+    LEATI_TRY(leati_check_device("leat_memory_alloc", device));
+    LEATI_TRY(leati_check_not_null("leat_memory_alloc", "ptr", ptr));
+    if (kind != LEAT_KIND_DEVICE && kind != LEAT_KIND_PINNED && kind != LEAT_KIND_MANAGED)
+        return leati_fail(
+            LEAT_ERROR_INVALID,
+            "leat_memory_alloc: kind %d cannot be allocated here; pageable memory comes from malloc()", (int)kind);
+    if (!bytes) {
+        *ptr = NULL;
+        return LEAT_OK;
+    }
+    return alloc_default("leat_memory_alloc", device, kind, NULL, bytes, ptr);
+}
+
+static leat_status pool_alloc(const char *what, leat_pool *pool, leat_stream *stream, size_t bytes,
+                              size_t alignment, void **ptr)
+{
+    LEATI_TRY(leati_check_permitted(what));
+    LEATI_TRY(leati_check_pool(what, pool));
+    if (stream)
+        LEATI_TRY(leati_check_stream(what, stream));
+    LEATI_TRY(leati_check_not_null(what, "ptr", ptr));
+    if (stream && stream->device != pool->device)
+        return leati_fail(LEAT_ERROR_INVALID,
+                          "%s: the stream is of %s and %s of %s; use a pool of the stream's device", what,
+                          stream->device->name, pool->name, pool->device->name);
+    if (alignment & (alignment - 1) || alignment > ALIGNMENT_MAX)
+        return leati_fail(LEAT_ERROR_INVALID, "%s: alignment %zu is not a power of two up to %zu", what, alignment,
+                          ALIGNMENT_MAX);
+    if (!bytes) {
+        *ptr = NULL;
+        return LEAT_OK;
+    }
+    return alloc_from(what, pool, stream, bytes, alignment, ptr);
+}
+
+leat_status leat_pool_alloc(leat_pool *pool, leat_stream *stream, size_t bytes, void **ptr)
+{
+    return pool_alloc("leat_pool_alloc", pool, stream, bytes, 0, ptr);
+}
+
+leat_status leat_pool_alloc_aligned(leat_pool *pool, leat_stream *stream, size_t bytes, size_t alignment,
+                                    void **ptr)
+{
+    return pool_alloc("leat_pool_alloc_aligned", pool, stream, bytes, alignment, ptr);
+}
+
+/* ---- freeing ---- */
+
+/* Why ptr is no block that can be taken. */
+static leat_status refuse(const char *what, const void *ptr, const struct leat_pool *pool,
+                          const struct leati_block *block)
+{
+    uintptr_t base = block ? leati_user_base(block) : 0;
+
+    if (!block || leati_state(block) != LEATI_BLOCK_LIVE)
+        return leati_fail(LEAT_ERROR_POINTER,
+                          "%s: %p is in %s of %s, but not allocated: freed already, or never was", what, ptr,
+                          pool->name, pool->device->name);
+    return leati_fail(LEAT_ERROR_POINTER, "%s: %p is %zu bytes inside the block at %p; give its start", what, ptr,
+                      (size_t)((uintptr_t)ptr - base), (void *)base);
+}
+
+/* Takes the block that starts at ptr away from the user, so that no second thread can. NOT_FOUND, without a
+ * sentence, when ptr is in no pool. */
+static inline leat_status take_block(const char *what, const void *ptr, struct leat_pool **pool,
+                                     struct leati_block **taken)
+{
+    struct leati_block *block = leati_block_find(ptr, pool);
+    uint32_t live = LEATI_BLOCK_LIVE;
+
+    if (!*pool)
+        return LEAT_ERROR_NOT_FOUND;
+    if (!block || leati_user_base(block) != (uintptr_t)ptr ||
+        /* Acquire and release: what was done with the block before is over. */
+        !atomic_compare_exchange_strong_explicit(&block->state, &live, LEATI_BLOCK_LEAVING, memory_order_acq_rel,
+                                                 memory_order_relaxed))
+        return refuse(what, ptr, *pool, block);
+    *taken = block;
+    return LEAT_OK;
+}
+
+/* Keeps a block that was taken in this thread's lane; false when that is not possible. */
+static inline bool keep_cached(struct leat_pool *pool, leat_stream *stream, struct leati_block *block)
+{
+    struct leati_owner *owner = leati_owner_fast(pool, stream);
+    struct leati_lane *lane = owner ? leati_lane_of(owner, false) : NULL;
+    bool kept;
+
+    if (!lane || block->users || pool->watched || (stream && stream->order->per_thread) || !leati_lane_try(lane))
+        return false;
+    block->owner = owner;
+    block->tick = stream ? leati_order_now(stream->order) : 0;
+    /* Counted first: once pushed and unlocked the block may be another thread's. */
+    kept = leati_lane_push(lane, block);
+    if (kept)
+        leati_lane_count_free(lane, block);
+    leati_lane_unlock(lane);
+    return kept;
+}
+
+/* Under the pool's lock: a block whose lane has no room, or that is special in some way. */
+static void free_slow(struct leat_pool *pool, leat_stream *stream, struct leati_owner *owner,
+                      struct leati_block *block)
+{
+    struct leati_lane *lane = leati_lane_of(owner, true);
+    bool kept = false;
+
+    block->owner = owner;
+    block->tick = stream ? leati_order_now(stream->order) : 0;
+    leati_users_fix(block);
+    if (lane) {
+        leati_lane_lock(lane);
+        leati_lane_count_free(lane, block);
+        leati_lane_unlock(lane);
+    }
+    if (lane && !block->users && !pool->watched) {
+        leati_lane_drain_slot(pool, lane, leati_bytes(block));
+        leati_lane_lock(lane);
+        kept = leati_lane_push(lane, block);
+        leati_lane_unlock(lane);
+    }
+    if (!kept)
+        leati_ladder_take_back(pool, block, owner, block->tick);
+}
+
+/* Frees a block that was taken. On failure it is the user's again. */
+static leat_status free_block(struct leat_pool *pool, leat_stream *stream, struct leati_block *block)
+{
+    struct leati_owner *owner;
+    leat_status status = LEAT_OK;
+
+    if (keep_cached(pool, stream, block))
+        return LEAT_OK;
+    if (pool->watched)
+        status = leati_watch_free(pool, stream, block);
+    pthread_mutex_lock(&pool->lock);
+    owner = leati_owner_of(pool, stream);
+    if (!owner && status == LEAT_OK)
+        status = leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for what the pool keeps for a stream");
+    if (status == LEAT_OK && stream && stream->order->per_thread) {
+        status = leati_users_add_stream(pool, block, stream);
+        owner = pool->host;
+    }
+    if (status == LEAT_OK)
+        free_slow(pool, stream, owner, block);
+    else
+        leati_set_state(block, LEATI_BLOCK_LIVE);
+    pthread_mutex_unlock(&pool->lock);
+    return status;
+}
+
+leat_status leat_free(leat_stream *stream, void *ptr)
+{
+    struct leati_block *block = NULL;
+    struct leat_pool *pool;
+    leat_status status;
+
+    LEATI_TRY(leati_check_permitted("leat_free"));
+    LEATI_TRY(leati_check_stream("leat_free", stream));
+    if (!ptr)
+        return LEAT_OK;
+    status = take_block("leat_free", ptr, &pool, &block);
+    if (status == LEAT_ERROR_NOT_FOUND)
+        return leati_plain_free(stream, ptr);
+    LEATI_TRY(status);
+    if (pool->device != stream->device &&
+        (pool->kind == LEAT_KIND_DEVICE || pool->device->driver != stream->device->driver)) {
+        leati_set_state(block, LEATI_BLOCK_LIVE);
+        return leati_fail(LEAT_ERROR_POINTER, "leat_free: %p is memory of %s, and the stream is of %s", ptr,
+                          pool->device->name, stream->device->name);
+    }
+    status = free_block(pool, stream, block);
+    return status == LEAT_OK ? status : leati_fail_in(status, "leat_free of %p on %s", ptr, stream->device->name);
+}
+
+leat_status leat_memory_free(void *ptr)
+{
+    struct leati_block *block = NULL;
+    struct leat_pool *pool;
+    leat_status status;
+
+    if (!ptr)
+        return LEAT_OK;
+    LEATI_TRY(leati_check_permitted("leat_memory_free"));
+    status = take_block("leat_memory_free", ptr, &pool, &block);
+    if (status == LEAT_ERROR_NOT_FOUND)
+        return leati_plain_memory_free(ptr);
+    LEATI_TRY(status);
+    if (block->users) {
+        /* The caller knows that no work uses it any more. */
+        pthread_mutex_lock(&pool->lock);
+        leati_users_drop(pool, block);
+        pthread_mutex_unlock(&pool->lock);
+    }
+    status = free_block(pool, NULL, block);
+    return status == LEAT_OK ? status : leati_fail_in(status, "leat_memory_free of %p", ptr);
+}
+
+/* ---- users ---- */
+
+/* The live block that starts at ptr. */
+static leat_status find_live(const char *what, const void *ptr, struct leat_pool **pool,
+                             struct leati_block **found)
+{
+    struct leati_block *block = leati_block_find(ptr, pool);
+
+    if (!*pool)
+        return leati_fail(LEAT_ERROR_POINTER, "%s: %p is not memory of a pool", what, ptr);
+    if (!block || leati_user_base(block) != (uintptr_t)ptr || leati_state(block) != LEATI_BLOCK_LIVE)
+        return refuse(what, ptr, *pool, block);
+    *found = block;
+    return LEAT_OK;
+}
+
+static leat_status check_same_driver(const char *what, const struct leat_pool *pool,
+                                     const struct leat_device *device)
+{
+    if (pool->device->driver == device->driver)
+        return LEAT_OK;
+    return leati_fail(
+        LEAT_ERROR_UNSUPPORTED,
+        "%s: the block is memory of %s, whose streams cannot wait for %s; synchronize before it is freed", what,
+        pool->device->name, device->name);
+}
+
+leat_status leat_pool_use(void *ptr, leat_stream *stream)
+{
+    struct leati_block *block;
+    struct leat_pool *pool;
+    leat_status status;
+
+    LEATI_TRY(leati_check_permitted("leat_pool_use"));
+    LEATI_TRY(leati_check_stream("leat_pool_use", stream));
+    LEATI_TRY(find_live("leat_pool_use", ptr, &pool, &block));
+    LEATI_TRY(check_same_driver("leat_pool_use", pool, stream->device));
+    pthread_mutex_lock(&pool->lock);
+    status = leati_users_add_stream(pool, block, stream);
+    pthread_mutex_unlock(&pool->lock);
+    return status == LEAT_OK ? status : leati_fail_in(status, "leat_pool_use of %p", ptr);
+}
+
+leat_status leat_pool_use_until(void *ptr, leat_event *event)
+{
+    struct leati_block *block;
+    struct leat_pool *pool;
+    leat_status status;
+
+    LEATI_TRY(leati_check_permitted("leat_pool_use_until"));
+    LEATI_TRY(leati_check_event("leat_pool_use_until", event));
+    LEATI_TRY(find_live("leat_pool_use_until", ptr, &pool, &block));
+    LEATI_TRY(check_same_driver("leat_pool_use_until", pool, event->device));
+    /* Acquire: the record that set it was given to the driver before. */
+    if (!atomic_load_explicit(&event->recorded, memory_order_acquire))
+        return LEAT_OK;
+    pthread_mutex_lock(&pool->lock);
+    status = leati_users_add_event(pool, block, event);
+    pthread_mutex_unlock(&pool->lock);
+    return status == LEAT_OK ? status : leati_fail_in(status, "leat_pool_use_until of %p", ptr);
+}

@@ -1,0 +1,306 @@
+/* heap.c - extents of a pool's addresses: finding, splitting, joining. Knows no driver and no stream. */
+#include "pool/pool.h"
+
+#include <stdlib.h>
+
+enum { SCAN_MAX = 64 };
+
+/* ---- bins ---- */
+
+/* Eight bins for each power of two, so a bin's sizes differ by an eighth at most. */
+static unsigned bin_of(size_t bytes)
+{
+    size_t granules = bytes / LEATI_GRANULE_BYTES;
+    unsigned power, bin;
+
+    if (granules < 8)
+        return (unsigned)granules;
+    power = 63 - (unsigned)__builtin_clzll(granules);
+    bin = (power - 2) * 8 + (unsigned)(granules >> (power - 3) & 7);
+    return bin < LEATI_BINS ? bin : LEATI_BINS - 1;
+}
+
+void leati_bins_add(struct leati_bins *bins, struct leati_block *block)
+{
+    unsigned bin = bin_of(leati_bytes(block));
+
+    block->back = NULL;
+    block->link = bins->first[bin];
+    if (block->link)
+        block->link->back = block;
+    bins->first[bin] = block;
+    bins->used[bin / 64] |= UINT64_C(1) << bin % 64;
+    bins->bytes += leati_bytes(block);
+    bins->count++;
+}
+
+void leati_bins_remove(struct leati_bins *bins, struct leati_block *block)
+{
+    unsigned bin = bin_of(leati_bytes(block));
+
+    if (block->link)
+        block->link->back = block->back;
+    if (block->back)
+        block->back->link = block->link;
+    else
+        bins->first[bin] = block->link;
+    if (!bins->first[bin])
+        bins->used[bin / 64] &= ~(UINT64_C(1) << bin % 64);
+    bins->bytes -= leati_bytes(block);
+    bins->count--;
+    block->link = block->back = NULL;
+}
+
+/* The first used bin from bin on; LEATI_BINS when there is none. */
+static unsigned bin_from(const struct leati_bins *bins, unsigned bin)
+{
+    for (unsigned word = bin / 64; word < LEATI_BINS / 64; word++) {
+        uint64_t used = bins->used[word];
+
+        if (word == bin / 64)
+            used &= ~UINT64_C(0) << bin % 64;
+        if (used)
+            return word * 64 + (unsigned)__builtin_ctzll(used);
+    }
+    return LEATI_BINS;
+}
+
+/* The last used bin below bin; LEATI_BINS when there is none. */
+static unsigned bin_below(const struct leati_bins *bins, unsigned bin)
+{
+    while (bin--)
+        if (bins->used[bin / 64] >> bin % 64 & 1)
+            return bin;
+    return LEATI_BINS;
+}
+
+static bool fits(const struct leati_block *block, size_t bytes, size_t alignment)
+{
+    uintptr_t base = leati_base(block), end = base + leati_bytes(block);
+    uintptr_t start = (base + alignment - 1) & ~(uintptr_t)(alignment - 1);
+
+    return start <= end && end - start >= bytes;
+}
+
+struct leati_block *leati_bins_fit(struct leati_bins *bins, size_t bytes, size_t alignment, bool exact)
+{
+    for (unsigned bin = bin_from(bins, bin_of(bytes)); bin < LEATI_BINS; bin = bin_from(bins, bin + 1)) {
+        struct leati_block *best = NULL;
+        unsigned scanned = 0;
+
+        for (struct leati_block *block = bins->first[bin]; block; block = block->link) {
+            if (fits(block, bytes, alignment) && (!exact || leati_bytes(block) == bytes) &&
+                (!best || leati_bytes(block) < leati_bytes(best)))
+                best = block;
+            /* Long lists are looked through until something fits, and a little further. */
+            if (++scanned >= SCAN_MAX && (best || scanned >= 16 * SCAN_MAX))
+                break;
+        }
+        if (best)
+            return best;
+        if (exact)
+            break;
+        if (bin + 1 >= LEATI_BINS)
+            break;
+    }
+    return NULL;
+}
+
+struct leati_block *leati_bins_walk(struct leati_bins *bins, const struct leati_block *block)
+{
+    unsigned bin;
+
+    if (block && block->link)
+        return block->link;
+    bin = bin_below(bins, block ? bin_of(leati_bytes(block)) : LEATI_BINS);
+    return bin < LEATI_BINS ? bins->first[bin] : NULL;
+}
+
+/* ---- extents ---- */
+
+static void set_extent(struct leati_block *block, uintptr_t base, size_t bytes)
+{
+    atomic_store_explicit(&block->base, base, memory_order_relaxed);
+    atomic_store_explicit(&block->bytes, bytes, memory_order_relaxed);
+}
+
+leat_status leati_span_new(struct leat_pool *pool, uintptr_t base, size_t bytes, uint8_t heap,
+                           enum leati_block_state state, struct leati_span **made)
+{
+    struct leati_span *span = calloc(1, sizeof *span);
+    struct leati_block *block = span ? leati_block_new() : NULL;
+
+    if (!block) {
+        free(span);
+        return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the pool's records");
+    }
+    *span = (struct leati_span){.base = base, .bytes = bytes, .first = block, .next = pool->spans, .heap = heap};
+    set_extent(block, base, bytes);
+    atomic_store_explicit(&block->pool, pool, memory_order_relaxed);
+    block->device = pool->device;
+    block->kind = pool->kind;
+    block->heap = heap;
+    leati_set_state(block, state);
+    pool->spans = span;
+    *made = span;
+    return LEAT_OK;
+}
+
+static struct leati_bins *bins_of(struct leat_pool *pool, struct leati_block *block)
+{
+    if (leati_state(block) == LEATI_BLOCK_HOLE)
+        return &pool->holes[block->heap];
+    return &block->owner->bins[block->heap];
+}
+
+void leati_extent_unbin(struct leat_pool *pool, struct leati_block *block)
+{
+    leati_bins_remove(bins_of(pool, block), block);
+}
+
+/* A record for a part of block, without its addresses. NULL without memory. */
+static struct leati_block *new_part(const struct leati_block *block)
+{
+    struct leati_block *part = leati_block_new();
+
+    if (!part)
+        return NULL;
+    atomic_store_explicit(&part->pool, atomic_load_explicit(&block->pool, memory_order_relaxed),
+                          memory_order_relaxed);
+    part->device = block->device;
+    part->kind = block->kind;
+    part->owner = block->owner;
+    part->tick = block->tick;
+    part->heap = block->heap;
+    part->whole = block->whole;
+    part->idle_since_ns = block->idle_since_ns;
+    return part;
+}
+
+/* Cuts the extent at base; the upper part is a new record, returned, in no bin. NULL without memory. */
+static struct leati_block *split(struct leati_block *block, uintptr_t base)
+{
+    struct leati_block *upper = new_part(block);
+    uintptr_t start = leati_base(block), end = start + leati_bytes(block);
+
+    if (!upper)
+        return NULL;
+    set_extent(upper, base, end - base);
+    set_extent(block, start, base - start);
+    upper->before = block;
+    upper->after = block->after;
+    if (upper->after)
+        upper->after->before = upper;
+    block->after = upper;
+    leati_set_state(upper, leati_state(block));
+    return upper;
+}
+
+void leati_extent_join(struct leat_pool *pool, struct leati_block *first, struct leati_block *second)
+{
+    (void)pool;
+    set_extent(first, leati_base(first), leati_bytes(first) + leati_bytes(second));
+    first->after = second->after;
+    if (first->after)
+        first->after->before = first;
+    leati_block_give_back(second);
+}
+
+leat_status leati_extent_cut(struct leat_pool *pool, struct leati_block *block, uintptr_t base, size_t bytes)
+{
+    uintptr_t start = leati_base(block), end = start + leati_bytes(block);
+    struct leati_block *upper = NULL;
+
+    if (base + bytes < end) {
+        upper = split(block, base + bytes);
+        if (!upper)
+            return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the pool's records");
+    }
+    if (base > start) {
+        /* The record stays with the piece that is wanted, so the front is the new one. */
+        struct leati_block *lower = new_part(block);
+
+        if (!lower) {
+            if (upper)
+                leati_extent_join(pool, block, upper);
+            return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the pool's records");
+        }
+        set_extent(lower, start, base - start);
+        set_extent(block, base, leati_bytes(block) - (base - start));
+        lower->after = block;
+        lower->before = block->before;
+        if (lower->before) {
+            lower->before->after = lower;
+        } else {
+            for (struct leati_span *span = pool->spans; span; span = span->next)
+                if (span->first == block)
+                    span->first = lower;
+        }
+        block->before = lower;
+        leati_set_state(lower, leati_state(block));
+        leati_bins_add(bins_of(pool, lower), lower);
+    }
+    if (upper)
+        leati_bins_add(bins_of(pool, upper), upper);
+    return LEAT_OK;
+}
+
+/* May the two neighbours be one extent? */
+static bool joinable(const struct leati_block *one, const struct leati_block *other)
+{
+    return one && other && leati_state(one) == leati_state(other) && !one->whole && !other->whole &&
+           (leati_state(one) == LEATI_BLOCK_HOLE || one->owner == other->owner);
+}
+
+/* Joins block, which is in no bin, with like neighbours, which are; the result is in none. */
+static struct leati_block *join_neighbours(struct leat_pool *pool, struct leati_block *block)
+{
+    struct leati_block *other = block->after;
+
+    if (joinable(block, other)) {
+        leati_extent_unbin(pool, other);
+        if (other->tick > block->tick)
+            block->tick = other->tick;
+        leati_extent_join(pool, block, other);
+    }
+    other = block->before;
+    if (joinable(other, block)) {
+        leati_extent_unbin(pool, other);
+        if (block->tick > other->tick)
+            other->tick = block->tick;
+        other->idle_since_ns = block->idle_since_ns;
+        leati_extent_join(pool, other, block);
+        block = other;
+    }
+    return block;
+}
+
+struct leati_block *leati_extent_free(struct leat_pool *pool, struct leati_block *block, struct leati_owner *owner,
+                                      uint64_t tick)
+{
+    block->owner = owner;
+    block->tick = tick;
+    leati_set_state(block, LEATI_BLOCK_FREE);
+    block = join_neighbours(pool, block);
+    leati_bins_add(&owner->bins[block->heap], block);
+    return block;
+}
+
+void leati_extent_hole(struct leat_pool *pool, struct leati_block *block)
+{
+    block->owner = NULL;
+    block->tick = 0;
+    block->whole = 0;
+    leati_set_state(block, LEATI_BLOCK_HOLE);
+    block = join_neighbours(pool, block);
+    leati_bins_add(&pool->holes[block->heap], block);
+}
+
+bool leati_usable(const struct leati_block *block, const struct leati_owner *owner)
+{
+    struct leati_order *order = block->owner->order;
+
+    if (block->owner == owner || !order || leati_order_known(order, block->tick))
+        return true;
+    return owner->order && leati_order_follows(owner->order, order, block->tick);
+}

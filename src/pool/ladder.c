@@ -1,0 +1,528 @@
+/*
+ * ladder.c - where a block comes from when the magazines have none, and where it goes when they do not keep it.
+ *
+ * Each step of the ladder costs more than the one before: idle memory of the stream's own or of everybody's; what
+ * the stream's lanes hold; memory of streams that this one is ordered after; asking the device what is done by
+ * now; what all lanes hold; pages that move, then pages from the driver; making the stream wait; idle memory of
+ * other pools; the user's function; the error.
+ */
+#include "pool/pool.h"
+
+#include "base/clock.h"
+
+#include <stdio.h>
+
+enum { RUNS_SCANNED = 256, CALLBACKS_MAX = 64 };
+
+/* One request on its way. */
+struct climb {
+    struct leat_pool *pool;
+    struct leati_owner *owner;
+    leat_stream *stream; /* NULL: for the host */
+    size_t bytes, alignment;
+    uint8_t heap;
+};
+
+static _Thread_local unsigned callback_depth;
+
+/* ---- back to the heap ---- */
+
+static void add_pending(struct leat_pool *pool, struct leati_block *block)
+{
+    leati_set_state(block, LEATI_BLOCK_PENDING);
+    block->back = NULL;
+    block->link = pool->pending;
+    if (block->link)
+        block->link->back = block;
+    pool->pending = block;
+    leati_count(&pool->figures.pending_bytes, leati_bytes(block));
+}
+
+static void remove_pending(struct leat_pool *pool, struct leati_block *block)
+{
+    if (block->link)
+        block->link->back = block->back;
+    if (block->back)
+        block->back->link = block->link;
+    else
+        pool->pending = block->link;
+    atomic_fetch_sub_explicit(&pool->figures.pending_bytes, leati_bytes(block), memory_order_relaxed);
+}
+
+void leati_ladder_take_back(struct leat_pool *pool, struct leati_block *block, struct leati_owner *owner,
+                            uint64_t tick)
+{
+    leati_blocks_leave(block, block->heap == LEATI_HEAP_SMALL);
+    block->idle_since_ns = leati_clock_ns();
+    if (!owner || !owner->order || leati_order_known(owner->order, tick)) {
+        owner = pool->host;
+        tick = 0;
+    }
+    block->owner = owner;
+    block->tick = tick;
+    if (block->users && !leati_users_settle(pool, block, owner, false))
+        add_pending(pool, block);
+    else
+        leati_extent_free(pool, block, owner, tick);
+}
+
+/* ---- asking what is done ---- */
+
+/* The youngest tick of an owner's idle memory; 0 when it has none. */
+static uint64_t youngest_tick(struct leati_owner *owner)
+{
+    uint64_t tick = 0;
+
+    for (int heap = 0; heap < LEATI_HEAPS; heap++)
+        for (struct leati_block *block = leati_bins_walk(&owner->bins[heap], NULL); block;
+             block = leati_bins_walk(&owner->bins[heap], block))
+            tick = block->tick > tick ? block->tick : tick;
+    return tick;
+}
+
+/* Makes idle memory whose work is known to be done everybody's. */
+static bool promote(struct leat_pool *pool, struct leati_owner *owner)
+{
+    bool any = false;
+
+    for (int heap = 0; heap < LEATI_HEAPS; heap++) {
+        struct leati_block *block = leati_bins_walk(&owner->bins[heap], NULL);
+
+        while (block) {
+            struct leati_block *next = leati_bins_walk(&owner->bins[heap], block);
+
+            if (leati_order_known(owner->order, block->tick)) {
+                leati_extent_unbin(pool, block);
+                leati_extent_free(pool, block, pool->host, 0);
+                any = true;
+            }
+            block = next;
+        }
+    }
+    return any;
+}
+
+static bool settle_pending(struct leat_pool *pool, struct leati_owner *owner, bool query)
+{
+    struct leati_block *block = pool->pending, *next;
+    bool any = false;
+
+    for (; block; block = next) {
+        next = block->link;
+        if (!leati_users_settle(pool, block, NULL, query) &&
+            !(owner && block->owner == owner && leati_users_settle(pool, block, owner, false)))
+            continue;
+        remove_pending(pool, block);
+        leati_extent_free(pool, block, block->owner, block->tick);
+        any = true;
+    }
+    return any;
+}
+
+bool leati_ladder_progress(struct leat_pool *pool)
+{
+    bool any = settle_pending(pool, NULL, true), done;
+
+    for (struct leati_owner *owner = pool->owners; owner; owner = owner->next) {
+        uint64_t tick = owner->order ? youngest_tick(owner) : 0;
+
+        if (!tick)
+            continue;
+        /* A driver that fails here has not said that the work is done. */
+        (void)leati_order_query(owner->order, tick, &done, &pool->figures.order);
+        any |= promote(pool, owner);
+    }
+    for (struct leati_block *block = pool->stale; block; block = block->link)
+        if (block->owner->order)
+            (void)leati_order_query(block->owner->order, block->tick, &done, &pool->figures.order);
+    leati_pages_settle(pool);
+    return any;
+}
+
+/* ---- finding idle memory ---- */
+
+static struct leati_block *fit_in(struct climb *climb, struct leati_owner *owner)
+{
+    return leati_bins_fit(&owner->bins[climb->heap], climb->bytes, climb->alignment, climb->pool->one_handle);
+}
+
+/* The smaller one of what fits of the stream's own and of everybody's. */
+static struct leati_block *fit_own(struct climb *climb)
+{
+    struct leati_block *own = climb->owner != climb->pool->host ? fit_in(climb, climb->owner) : NULL;
+    struct leati_block *common = fit_in(climb, climb->pool->host);
+
+    if (own && common)
+        return leati_bytes(common) < leati_bytes(own) ? common : own;
+    return own ? own : common;
+}
+
+static bool is_others(const struct climb *climb, const struct leati_owner *owner)
+{
+    return owner != climb->owner && owner->order;
+}
+
+/* Something of another stream's that this one is ordered after. */
+static struct leati_block *fit_ordered(struct climb *climb)
+{
+    for (struct leati_owner *owner = climb->pool->owners; owner; owner = owner->next) {
+        struct leati_block *block = is_others(climb, owner) ? fit_in(climb, owner) : NULL;
+
+        if (block && leati_usable(block, climb->owner))
+            return block;
+    }
+    return NULL;
+}
+
+static bool usable_extent(const struct leati_block *block, const struct leati_owner *owner)
+{
+    return block && leati_state(block) == LEATI_BLOCK_FREE && !block->whole && leati_usable(block, owner);
+}
+
+/* Extents side by side that only their owners keep apart: joined, if they are enough together. */
+static struct leati_block *join_run(struct climb *climb, struct leati_block *block)
+{
+    struct leati_block *first = block, *last = block;
+    uintptr_t base;
+
+    while (usable_extent(first->before, climb->owner))
+        first = first->before;
+    while (usable_extent(last->after, climb->owner))
+        last = last->after;
+    base = (leati_base(first) + climb->alignment - 1) & ~(uintptr_t)(climb->alignment - 1);
+    if (first == last || base + climb->bytes > leati_base(last) + leati_bytes(last))
+        return NULL;
+    leati_extent_unbin(climb->pool, first);
+    while (first != last) {
+        struct leati_block *next = first->after;
+
+        leati_extent_unbin(climb->pool, next);
+        if (next == last)
+            last = first;
+        leati_extent_join(climb->pool, first, next);
+    }
+    /* Idle for the stream, whose later work comes after all of it; for others as its own would be. */
+    first->owner = climb->owner;
+    first->tick = climb->owner->order ? leati_order_now(climb->owner->order) : 0;
+    leati_bins_add(&first->owner->bins[first->heap], first);
+    return first;
+}
+
+static struct leati_block *fit_run(struct climb *climb)
+{
+    struct leati_owner *places[] = {climb->owner, climb->pool->host};
+    unsigned scanned = 0;
+
+    if (climb->pool->one_handle)
+        return NULL;
+    for (int i = 0; i < 2; i++)
+        for (struct leati_block *block = leati_bins_walk(&places[i]->bins[climb->heap], NULL);
+             block && scanned++ < RUNS_SCANNED; block = leati_bins_walk(&places[i]->bins[climb->heap], block)) {
+            struct leati_block *joined = join_run(climb, block);
+
+            if (joined)
+                return joined;
+        }
+    return NULL;
+}
+
+static struct leati_block *fit_any(struct climb *climb)
+{
+    struct leati_block *block = fit_own(climb);
+
+    if (!block)
+        block = fit_ordered(climb);
+    return block ? block : fit_run(climb);
+}
+
+/* ---- making the stream wait ---- */
+
+/* Makes the stream wait for one freed block that waits for its users, and has it as the stream's own. */
+static leat_status wait_pending(struct climb *climb, struct leati_block *block)
+{
+    struct leati_order *order = block->owner->order;
+
+    LEATI_TRY(leati_users_wait(climb->pool, block, climb->stream));
+    if (order && !leati_order_known(order, block->tick) &&
+        !leati_order_follows(climb->stream->order, order, block->tick))
+        LEATI_TRY(leati_order_wait(climb->stream->order, order, block->tick, &climb->pool->figures.order));
+    remove_pending(climb->pool, block);
+    leati_extent_free(climb->pool, block, climb->owner, leati_order_now(climb->stream->order));
+    return LEAT_OK;
+}
+
+/* Makes the stream wait for one extent of another stream's, or one pending block, that is large enough. */
+static struct leati_block *fit_waiting(struct climb *climb)
+{
+    struct leat_pool *pool = climb->pool;
+
+    if (!climb->stream || climb->stream->order->per_thread)
+        return NULL;
+    for (struct leati_owner *owner = pool->owners; owner; owner = owner->next) {
+        struct leati_block *block = is_others(climb, owner) ? fit_in(climb, owner) : NULL;
+
+        if (block &&
+            (leati_usable(block, climb->owner) ||
+             leati_order_wait(climb->stream->order, owner->order, block->tick, &pool->figures.order) == LEAT_OK))
+            return block;
+    }
+    for (struct leati_block *block = pool->pending; block; block = block->link)
+        if (block->heap == climb->heap && leati_bytes(block) >= climb->bytes &&
+            (!pool->one_handle || leati_bytes(block) == climb->bytes))
+            return wait_pending(climb, block) == LEAT_OK ? fit_own(climb) : NULL;
+    return NULL;
+}
+
+/* Makes the stream wait for all that is idle on other streams, so that all of it can be used. */
+static void wait_for_all(struct climb *climb)
+{
+    struct leat_pool *pool = climb->pool;
+    struct leati_block *next;
+
+    if (!climb->stream || climb->stream->order->per_thread)
+        return;
+    for (struct leati_block *block = pool->pending; block; block = next) {
+        next = block->link;
+        (void)wait_pending(climb, block);
+    }
+    for (struct leati_owner *owner = pool->owners; owner; owner = owner->next) {
+        uint64_t tick = is_others(climb, owner) ? youngest_tick(owner) : 0;
+
+        if (tick && !leati_order_known(owner->order, tick) &&
+            !leati_order_follows(climb->owner->order, owner->order, tick))
+            (void)leati_order_wait(climb->stream->order, owner->order, tick, &pool->figures.order);
+    }
+}
+
+leat_status leati_ladder_finish(struct leat_pool *pool)
+{
+    leat_status first = LEAT_OK, status;
+    struct leati_block *next;
+
+    for (struct leati_block *block = pool->pending; block; block = next) {
+        next = block->link;
+        status = leati_users_host_wait(pool, block);
+        first = first != LEAT_OK ? first : status;
+        if (status != LEAT_OK)
+            continue;
+        remove_pending(pool, block);
+        leati_extent_free(pool, block, block->owner, block->tick);
+    }
+    for (struct leati_owner *owner = pool->owners; owner; owner = owner->next) {
+        uint64_t tick = owner->order ? youngest_tick(owner) : 0;
+
+        if (!tick)
+            continue;
+        status = leati_order_host_wait(owner->order, tick, &pool->figures.order);
+        first = first != LEAT_OK ? first : status;
+        promote(pool, owner);
+    }
+    for (struct leati_block *block = pool->stale; block; block = block->link)
+        if (block->owner->order) {
+            status = leati_order_host_wait(block->owner->order, block->tick, &pool->figures.order);
+            first = first != LEAT_OK ? first : status;
+        }
+    leati_pages_settle(pool);
+    return first;
+}
+
+/* ---- the ladder ---- */
+
+/* Steps that find memory which is idle already. */
+static struct leati_block *climb_idle(struct climb *climb)
+{
+    struct leat_pool *pool = climb->pool;
+    struct leati_block *block = fit_own(climb);
+    bool more;
+
+    if (!block && leati_owner_drain(climb->owner))
+        block = fit_own(climb);
+    if (!block)
+        block = fit_ordered(climb);
+    if (!block)
+        block = fit_run(climb);
+    if (block)
+        return block;
+    /* From here on it is worth asking the driver. */
+    more = leati_owners_drain(pool);
+    more |= settle_pending(pool, climb->owner, false);
+    more |= leati_ladder_progress(pool);
+    if (more)
+        block = fit_any(climb);
+    if (!block && pool->reuse == LEAT_POOL_WAIT)
+        block = fit_waiting(climb);
+    return block;
+}
+
+static bool is_full(leat_status status)
+{
+    return status == LEAT_ERROR_DEVICE_MEMORY || status == LEAT_ERROR_HOST_MEMORY;
+}
+
+static leat_status provide(struct climb *climb, struct leati_block **block)
+{
+    leat_status status =
+        leati_pages_provide(climb->pool, climb->owner, climb->bytes, climb->alignment, true, block);
+
+    if (status == LEAT_OK)
+        leati_bins_add(&(*block)->owner->bins[(*block)->heap], *block);
+    return status;
+}
+
+/* Steps for when neither idle memory nor the driver has enough. */
+static leat_status climb_full(struct climb *climb, leat_status status, struct leati_block **block)
+{
+    struct leat_pool *pool = climb->pool;
+    struct leati_sentence sentence;
+    uint64_t released, pending;
+
+    leati_error_keep(&sentence);
+    if (pool->reuse != LEAT_POOL_WAIT_NEVER) {
+        wait_for_all(climb);
+        if ((*block = fit_any(climb)) || provide(climb, block) == LEAT_OK)
+            return LEAT_OK;
+    }
+    /* Memory in pieces of the wrong size goes back, where it cannot move. */
+    if ((!pool->virtual_memory || pool->one_handle) &&
+        leati_pages_trim(pool, 0, UINT64_MAX, &released, &pending) == LEAT_OK && released &&
+        provide(climb, block) == LEAT_OK)
+        return LEAT_OK;
+    if (leati_pool_take_from_others(pool, climb->bytes) && provide(climb, block) == LEAT_OK)
+        return LEAT_OK;
+    if (!climb->stream) {
+        (void)leati_ladder_finish(pool);
+        if ((*block = fit_any(climb)) || provide(climb, block) == LEAT_OK)
+            return LEAT_OK;
+    }
+    return leati_error_restore(status, &sentence);
+}
+
+/* A LIVE block out of an idle extent. */
+static leat_status carve(struct climb *climb, struct leati_block *block)
+{
+    uintptr_t base = (leati_base(block) + climb->alignment - 1) & ~(uintptr_t)(climb->alignment - 1);
+    leat_status status = LEAT_OK;
+
+    leati_extent_unbin(climb->pool, block);
+    if (!block->whole)
+        status = leati_extent_cut(climb->pool, block, base, climb->bytes);
+    if (status != LEAT_OK) {
+        leati_bins_add(&block->owner->bins[block->heap], block);
+        return status;
+    }
+    leati_blocks_enter(block, block->heap == LEATI_HEAP_SMALL);
+    return LEAT_OK;
+}
+
+static leat_status climb_once(struct climb *climb, struct leati_block **block)
+{
+    leat_status status = LEAT_OK;
+
+    *block = climb_idle(climb);
+    if (!*block) {
+        status = provide(climb, block);
+        if (is_full(status))
+            status = climb_full(climb, status, block);
+    }
+    return status == LEAT_OK ? carve(climb, *block) : status;
+}
+
+/* Calls the user's function, without the lock. False: let it fail. */
+static bool ask_user(struct leat_pool *pool, size_t bytes)
+{
+    leat_pool_full_function function = pool->on_full;
+    void *argument = pool->on_full_argument;
+    bool made_room;
+
+    if (!function || callback_depth)
+        return false;
+    leati_count(&pool->figures.callbacks, 1);
+    pthread_mutex_unlock(&pool->lock);
+    callback_depth++;
+    made_room = function(argument, pool, bytes) != 0;
+    callback_depth--;
+    pthread_mutex_lock(&pool->lock);
+    return made_room;
+}
+
+static leat_status explain(struct leat_pool *pool, leat_status status, size_t bytes)
+{
+    uint64_t free_bytes, total_bytes;
+    struct leati_sentence sentence;
+    char holders[600];
+
+    leati_count(&pool->figures.failures, 1);
+    leati_see_event(pool, LEAT_POOL_FULL, NULL, bytes, NULL, 0);
+    if (!is_full(status))
+        return status;
+    leati_error_keep(&sentence);
+    /* What was collected for the request helps others more. */
+    (void)leati_pages_drop_spare(pool);
+    leati_see_describe(pool, holders, sizeof holders);
+    if (pool->kind == LEAT_KIND_PINNED)
+        return leati_fail(LEAT_ERROR_HOST_MEMORY, "%s; %s: free some memory, raise the limit, or ask for less",
+                          sentence.text, holders);
+    if (pool->device->driver->ops->device_memory(pool->device->driver, pool->device->native, &free_bytes,
+                                                 &total_bytes) != LEAT_OK)
+        free_bytes = total_bytes = 0;
+    return leati_fail(
+        LEAT_ERROR_DEVICE_MEMORY,
+        "%s; %llu of %llu bytes of %s are free, and %s: free some memory, raise the limit, or ask for less",
+        sentence.text, (unsigned long long)free_bytes, (unsigned long long)total_bytes, pool->device->name,
+        holders);
+}
+
+/* Above the soft limit, idle memory goes back. */
+static void keep_soft_limit(struct leat_pool *pool)
+{
+    uint64_t soft_bytes = atomic_load_explicit(&pool->soft_limit_bytes, memory_order_relaxed), released, pending;
+
+    if (soft_bytes && atomic_load_explicit(&pool->figures.reserved_bytes, memory_order_relaxed) > soft_bytes)
+        (void)leati_pages_trim(pool, soft_bytes, UINT64_MAX, &released, &pending);
+}
+
+leat_status leati_ladder_climb(struct leat_pool *pool, leat_stream *stream, size_t bytes, size_t requested_bytes,
+                               size_t alignment, struct leati_block **block)
+{
+    struct climb climb = {.pool = pool, .stream = stream, .bytes = bytes, .alignment = alignment};
+    leat_status status;
+
+    climb.heap = bytes >= LEATI_LARGE_BYTES ? LEATI_HEAP_LARGE : LEATI_HEAP_SMALL;
+    if (pool->one_handle) {
+        climb.bytes = leati_round_up(bytes, LEATI_PAGE_BYTES);
+        climb.heap = LEATI_HEAP_LARGE;
+    }
+    pthread_mutex_lock(&pool->lock);
+    climb.owner = leati_owner_of(pool, stream);
+    if (!climb.owner) {
+        pthread_mutex_unlock(&pool->lock);
+        return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for what the pool keeps for a stream");
+    }
+    /* What a stream that is another one for each thread frees is never its own. */
+    if (stream && stream->order->per_thread)
+        climb.owner = pool->host;
+    for (unsigned asked = 0;; asked++) {
+        status = climb_once(&climb, block);
+        if (!is_full(status) || asked >= CALLBACKS_MAX || !ask_user(pool, bytes))
+            break;
+    }
+    if (status == LEAT_OK) {
+        struct leati_lane *lane = leati_lane_of(climb.owner, true);
+
+        (*block)->owner = climb.owner;
+        (*block)->tag = leati_see_thread_tag();
+        atomic_store_explicit(&(*block)->requested_bytes, requested_bytes, memory_order_relaxed);
+        if (lane) {
+            leati_lane_lock(lane);
+            leati_lane_count_alloc(lane, *block, false);
+            leati_lane_unlock(lane);
+        }
+        leati_set_state(*block, LEATI_BLOCK_LIVE);
+        leati_see_sample(pool);
+        keep_soft_limit(pool);
+    } else {
+        status = explain(pool, status, bytes);
+    }
+    pthread_mutex_unlock(&pool->lock);
+    return status;
+}

@@ -1,0 +1,261 @@
+/*
+ * lane.c - what a pool keeps for each stream, and the lanes of it: magazines of freed blocks.
+ *
+ * A lane holds freed blocks of many sizes, each as it was, so that the next request of that size takes one without
+ * looking at the heap. Threads are spread over the lanes of a stream by a number of their own; a lane belongs to
+ * the stream and not to the thread, so nothing is lost when a thread ends. Its lock is one byte: two threads meet
+ * on it only if they share stream and number, or when the pool collects what lanes hold.
+ */
+#include "pool/pool.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Blocks of one size that a lane keeps. */
+enum { KEEP_SMALL = 64, KEEP_LARGE = 16 };
+
+/* ---- owners ---- */
+
+struct leati_owner *leati_owner_fast(struct leat_pool *pool, leat_stream *stream)
+{
+    /* Acquire: pairs with the release in leati_owner_of(). */
+    if (!stream)
+        return pool->host;
+    if (pool->number >= LEATI_FAST_POOLS || stream->device != pool->device)
+        return NULL;
+    return atomic_load_explicit(&stream->owners[pool->number], memory_order_acquire);
+}
+
+static struct leati_owner *new_owner(struct leat_pool *pool, leat_stream *stream)
+{
+    struct leati_owner *owner = calloc(1, sizeof *owner);
+
+    if (!owner)
+        return NULL;
+    owner->pool = pool;
+    owner->stream = stream;
+    owner->order = stream ? stream->order : NULL;
+    if (owner->order)
+        leati_order_hold(owner->order);
+    owner->next = atomic_load_explicit(&pool->owners, memory_order_relaxed);
+    /* Release: who finds it without the lock finds it whole. */
+    atomic_store_explicit(&pool->owners, owner, memory_order_release);
+    return owner;
+}
+
+struct leati_owner *leati_owner_of(struct leat_pool *pool, leat_stream *stream)
+{
+    struct leati_owner *owner = NULL;
+
+    if (!stream && pool->host)
+        return pool->host;
+    for (owner = pool->owners; owner; owner = owner->next)
+        if (owner->stream == stream && stream)
+            return owner;
+    owner = new_owner(pool, stream);
+    if (owner && stream && pool->number < LEATI_FAST_POOLS && stream->device == pool->device)
+        atomic_store_explicit(&stream->owners[pool->number], owner, memory_order_release);
+    return owner;
+}
+
+static void free_owner(struct leati_owner *owner)
+{
+    for (int i = 0; i < LEATI_LANES; i++)
+        free(atomic_load_explicit(&owner->lanes[i], memory_order_relaxed));
+    leati_order_let_go(owner->order);
+    free(owner);
+}
+
+void leati_owners_end(struct leat_pool *pool)
+{
+    while (pool->owners) {
+        struct leati_owner *owner = pool->owners;
+
+        pool->owners = owner->next;
+        if (owner->stream && pool->number < LEATI_FAST_POOLS && owner->stream->device == pool->device)
+            atomic_store_explicit(&owner->stream->owners[pool->number], NULL, memory_order_relaxed);
+        free_owner(owner);
+    }
+    pool->host = NULL;
+}
+
+/* ---- lanes ---- */
+
+struct leati_lane *leati_lane_of(struct leati_owner *owner, bool make)
+{
+    static atomic_uint threads;
+    static _Thread_local unsigned number; /* from 1 */
+    _Atomic(struct leati_lane *) *place;
+    struct leati_lane *lane;
+
+    if (!number)
+        number = 1 + atomic_fetch_add_explicit(&threads, 1, memory_order_relaxed);
+    place = &owner->lanes[number % LEATI_LANES];
+    /* Acquire: pairs with the release below. */
+    lane = atomic_load_explicit(place, memory_order_acquire);
+    if (lane || !make)
+        return lane;
+    lane = aligned_alloc(_Alignof(struct leati_lane), sizeof *lane);
+    if (lane) {
+        memset(lane, 0, sizeof *lane);
+        atomic_store_explicit(place, lane, memory_order_release);
+    }
+    return lane;
+}
+
+bool leati_lane_try(struct leati_lane *lane)
+{
+    return !atomic_exchange_explicit(&lane->locked, 1, memory_order_acquire);
+}
+
+void leati_lane_lock(struct leati_lane *lane)
+{
+    /* It is held for some ten instructions, unless its holder was put off the processor in between. */
+    for (unsigned tries = 0; !leati_lane_try(lane); tries++)
+        if (tries > 100)
+            sched_yield();
+}
+
+void leati_lane_unlock(struct leati_lane *lane)
+{
+    atomic_store_explicit(&lane->locked, 0, memory_order_release);
+}
+
+static struct leati_slot *slot_of(struct leati_lane *lane, size_t bytes)
+{
+    uint64_t mixed = bytes / LEATI_GRANULE_BYTES * UINT64_C(0x9E3779B97F4A7C15);
+
+    return &lane->slots[mixed >> 57];
+}
+
+_Static_assert(LEATI_LANE_SLOTS == 1 << (64 - 57), "slot_of() takes the top bits for so many slots");
+
+static void add(_Atomic int64_t *counter, int64_t by)
+{
+    /* Only the holder of the lane's lock writes, so load and store need not be one. */
+    atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + by, memory_order_relaxed);
+}
+
+static void add_one(_Atomic uint64_t *counter)
+{
+    atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + 1, memory_order_relaxed);
+}
+
+struct leati_block *leati_lane_pop(struct leati_lane *lane, size_t bytes)
+{
+    struct leati_slot *slot = slot_of(lane, bytes);
+    struct leati_block *block = slot->top;
+
+    if (slot->bytes != bytes || !block)
+        return NULL;
+    slot->top = block->link;
+    slot->count--;
+    add(&lane->figures.cached_bytes, -(int64_t)bytes);
+    return block;
+}
+
+bool leati_lane_push(struct leati_lane *lane, struct leati_block *block)
+{
+    size_t bytes = leati_bytes(block);
+    struct leati_slot *slot = slot_of(lane, bytes);
+
+    if (slot->bytes != bytes) {
+        if (slot->top)
+            return false;
+        slot->bytes = bytes;
+    }
+    if (slot->count >= (bytes < LEATI_LARGE_BYTES ? KEEP_SMALL : KEEP_LARGE))
+        return false;
+    block->link = slot->top;
+    slot->top = block;
+    slot->count++;
+    add(&lane->figures.cached_bytes, (int64_t)bytes);
+    leati_set_state(block, LEATI_BLOCK_CACHED);
+    return true;
+}
+
+void leati_lane_count_alloc(struct leati_lane *lane, const struct leati_block *block, bool hit)
+{
+    struct leati_lane_figures *figures = &lane->figures;
+    int64_t requested_bytes = (int64_t)leati_requested(block), now;
+
+    add(&figures->requested_bytes, requested_bytes);
+    add(&figures->used_bytes, (int64_t)leati_bytes(block));
+    add(&figures->live_blocks, 1);
+    add_one(&figures->allocations);
+    if (hit)
+        add_one(&figures->hits);
+    now = atomic_load_explicit(&figures->requested_bytes, memory_order_relaxed);
+    if (now > atomic_load_explicit(&figures->requested_peak_bytes, memory_order_relaxed))
+        atomic_store_explicit(&figures->requested_peak_bytes, now, memory_order_relaxed);
+    if (block->tag) {
+        add(&figures->tag_bytes[block->tag], requested_bytes);
+        add(&figures->tag_blocks[block->tag], 1);
+    }
+}
+
+void leati_lane_count_free(struct leati_lane *lane, const struct leati_block *block)
+{
+    struct leati_lane_figures *figures = &lane->figures;
+
+    add(&figures->requested_bytes, -(int64_t)leati_requested(block));
+    add(&figures->used_bytes, -(int64_t)leati_bytes(block));
+    add(&figures->live_blocks, -1);
+    add_one(&figures->frees);
+    if (block->tag) {
+        add(&figures->tag_bytes[block->tag], -(int64_t)leati_requested(block));
+        add(&figures->tag_blocks[block->tag], -1);
+    }
+}
+
+/* ---- collecting ---- */
+
+/* Empties a slot into the heap; under the lane's lock. */
+static bool drain_slot(struct leat_pool *pool, struct leati_lane *lane, struct leati_slot *slot)
+{
+    bool any = slot->top != NULL;
+
+    while (slot->top) {
+        struct leati_block *block = slot->top;
+
+        slot->top = block->link;
+        slot->count--;
+        add(&lane->figures.cached_bytes, -(int64_t)leati_bytes(block));
+        leati_ladder_take_back(pool, block, block->owner, block->tick);
+    }
+    return any;
+}
+
+void leati_lane_drain_slot(struct leat_pool *pool, struct leati_lane *lane, size_t bytes)
+{
+    leati_lane_lock(lane);
+    drain_slot(pool, lane, slot_of(lane, bytes));
+    leati_lane_unlock(lane);
+}
+
+bool leati_owner_drain(struct leati_owner *owner)
+{
+    bool any = false;
+
+    for (int i = 0; i < LEATI_LANES; i++) {
+        struct leati_lane *lane = atomic_load_explicit(&owner->lanes[i], memory_order_acquire);
+
+        if (!lane || !atomic_load_explicit(&lane->figures.cached_bytes, memory_order_relaxed))
+            continue;
+        leati_lane_lock(lane);
+        for (int slot = 0; slot < LEATI_LANE_SLOTS; slot++)
+            any |= drain_slot(owner->pool, lane, &lane->slots[slot]);
+        leati_lane_unlock(lane);
+    }
+    return any;
+}
+
+bool leati_owners_drain(struct leat_pool *pool)
+{
+    bool any = false;
+
+    for (struct leati_owner *owner = pool->owners; owner; owner = owner->next)
+        any |= leati_owner_drain(owner);
+    return any;
+}

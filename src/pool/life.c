@@ -1,0 +1,623 @@
+/* life.c - making and ending pools; options, limits and budgets. */
+#include "pool/pool.h"
+
+#include "base/clock.h"
+#include "base/options.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct leati_handles leati_pool_handles = LEATI_HANDLES(struct leat_pool);
+struct leati_handles leati_budget_handles = LEATI_HANDLES(struct leat_budget);
+
+/* All pools. */
+static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct leat_pool *list;
+
+static const char *const default_names[] = {[LEAT_KIND_PINNED] = "the pinned pool",
+                                            [LEAT_KIND_DEVICE] = "the device pool",
+                                            [LEAT_KIND_MANAGED] = "the managed pool"};
+
+leat_status leati_check_pool(const char *what, const leat_pool *pool)
+{
+    if (leati_handle_live(&leati_pool_handles, pool))
+        return LEAT_OK;
+    return leati_fail(
+        LEAT_ERROR_HANDLE,
+        "%s: pool %p is not a live pool: it was destroyed, its device was closed, or it never came from "
+        "leat",
+        what, (const void *)pool);
+}
+
+static leat_status check_budget(const char *what, const leat_budget *budget)
+{
+    if (leati_handle_live(&leati_budget_handles, budget))
+        return LEAT_OK;
+    return leati_fail(LEAT_ERROR_HANDLE,
+                      "%s: budget %p is not a live budget: it was destroyed, or never came from leat", what,
+                      (const void *)budget);
+}
+
+/* ---- limits ---- */
+
+static bool charge_budget(leat_budget *budget, uint64_t bytes)
+{
+    uint64_t limit = atomic_load_explicit(&budget->limit_bytes, memory_order_relaxed);
+    uint64_t used = atomic_load_explicit(&budget->used_bytes, memory_order_relaxed);
+
+    /* Relaxed: the count guards nothing but itself. */
+    do {
+        if (bytes > limit || used > limit - bytes)
+            return false;
+    } while (!atomic_compare_exchange_weak_explicit(&budget->used_bytes, &used, used + bytes, memory_order_relaxed,
+                                                    memory_order_relaxed));
+    return true;
+}
+
+leat_status leati_pool_charge(struct leat_pool *pool, uint64_t bytes)
+{
+    uint64_t limit = atomic_load_explicit(&pool->limit_bytes, memory_order_relaxed);
+    uint64_t reserved = atomic_load_explicit(&pool->figures.reserved_bytes, memory_order_relaxed);
+    leat_status full = pool->kind == LEAT_KIND_PINNED ? LEAT_ERROR_HOST_MEMORY : LEAT_ERROR_DEVICE_MEMORY;
+
+    if (limit && (bytes > limit || reserved > limit - bytes))
+        return leati_fail(full, "the limit of %llu bytes is reached", (unsigned long long)limit);
+    if (pool->budget && !charge_budget(pool->budget, bytes))
+        return leati_fail(
+            full, "the budget of %llu bytes, which it shares with other pools, is reached",
+            (unsigned long long)atomic_load_explicit(&pool->budget->limit_bytes, memory_order_relaxed));
+    reserved += bytes;
+    atomic_store_explicit(&pool->figures.reserved_bytes, reserved, memory_order_relaxed);
+    if (reserved > atomic_load_explicit(&pool->figures.reserved_peak_bytes, memory_order_relaxed))
+        atomic_store_explicit(&pool->figures.reserved_peak_bytes, reserved, memory_order_relaxed);
+    return LEAT_OK;
+}
+
+void leati_pool_uncharge(struct leat_pool *pool, uint64_t bytes)
+{
+    atomic_fetch_sub_explicit(&pool->figures.reserved_bytes, bytes, memory_order_relaxed);
+    if (pool->budget)
+        atomic_fetch_sub_explicit(&pool->budget->used_bytes, bytes, memory_order_relaxed);
+}
+
+/* Trying and not waiting, because the other's holder may want ours; it is held for moments only. */
+static bool try_lock(pthread_mutex_t *lock)
+{
+    for (int tries = 0; tries < 1000; tries++) {
+        if (!pthread_mutex_trylock(lock))
+            return true;
+        sched_yield();
+    }
+    return false;
+}
+
+static uint64_t take_from(struct leat_pool *other, uint64_t bytes)
+{
+    uint64_t reserved = atomic_load_explicit(&other->figures.reserved_bytes, memory_order_relaxed);
+    uint64_t released = 0, pending;
+
+    leati_owners_drain(other);
+    leati_ladder_progress(other);
+    (void)leati_pages_trim(other, reserved > bytes ? reserved - bytes : 0, UINT64_MAX, &released, &pending);
+    return released;
+}
+
+bool leati_pool_take_from_others(struct leat_pool *pool, uint64_t bytes)
+{
+    uint64_t taken = 0;
+
+    if (!try_lock(&list_lock))
+        return false;
+    for (struct leat_pool *other = list; other && taken < bytes; other = other->next) {
+        bool shares =
+            other->device == pool->device && (other->kind == LEAT_KIND_PINNED) == (pool->kind == LEAT_KIND_PINNED);
+
+        if (other == pool || !(shares || (pool->budget && other->budget == pool->budget)) ||
+            !try_lock(&other->lock))
+            continue;
+        taken += take_from(other, bytes - taken);
+        pthread_mutex_unlock(&other->lock);
+    }
+    pthread_mutex_unlock(&list_lock);
+    return taken > 0;
+}
+
+/* ---- making ---- */
+
+static void hook_stream_ends(struct leat_stream *stream);
+static leat_status hook_device_closes(struct leat_device *device);
+
+static const struct leati_pool_hooks hooks = {.stream_ends = hook_stream_ends,
+                                              .device_closes = hook_device_closes};
+
+/* Checks what the caller gave, and completes it with zeros. */
+static leat_status read_options(const char *what, leat_device *device, const leat_pool_options *given,
+                                leat_pool_options *options)
+{
+    const struct leati_driver_ops *ops = device->driver->ops;
+
+    memset(options, 0, sizeof *options);
+    if (given) {
+        if (!given->size || given->size > sizeof *options)
+            return leati_fail(LEAT_ERROR_INVALID,
+                              "%s: options->size is %zu, and should be sizeof(leat_pool_options)", what,
+                              given->size);
+        memcpy(options, given, given->size);
+    }
+    if (!options->kind)
+        options->kind = LEAT_KIND_DEVICE;
+    if (options->kind != LEAT_KIND_DEVICE && options->kind != LEAT_KIND_PINNED &&
+        options->kind != LEAT_KIND_MANAGED)
+        return leati_fail(LEAT_ERROR_INVALID, "%s: memory of kind %d cannot be pooled", what, (int)options->kind);
+    if ((unsigned)options->reuse > LEAT_POOL_WAIT_NEVER)
+        return leati_fail(LEAT_ERROR_INVALID, "%s: there is no reuse policy %d", what, (int)options->reuse);
+    if (options->limit_bytes && options->soft_limit_bytes > options->limit_bytes)
+        return leati_fail(LEAT_ERROR_INVALID, "%s: the soft limit of %llu bytes is above the limit of %llu", what,
+                          (unsigned long long)options->soft_limit_bytes, (unsigned long long)options->limit_bytes);
+    if (options->exportable && !options->one_handle)
+        return leati_fail(LEAT_ERROR_INVALID, "%s: exportable needs one_handle", what);
+    if (options->one_handle && options->plain)
+        return leati_fail(LEAT_ERROR_INVALID, "%s: one_handle needs virtual memory, and plain is without", what);
+    if (options->budget)
+        LEATI_TRY(check_budget(what, options->budget));
+    if (options->kind == LEAT_KIND_MANAGED && !ops->managed_alloc)
+        return leati_fail(LEAT_ERROR_UNSUPPORTED, "%s: the %s driver has no managed memory", what,
+                          device->driver->name);
+    return LEAT_OK;
+}
+
+/* Has the device virtual memory in pages that pools can work with? */
+static leat_status find_virtual_memory(leat_device *device, bool *yes)
+{
+    const struct leati_driver_ops *ops = device->driver->ops;
+    size_t granularity_bytes = 0;
+    leat_status status;
+
+    *yes = false;
+    if (!ops->vm_granularity)
+        return LEAT_OK;
+    status = ops->vm_granularity(device->driver, device->native, &granularity_bytes);
+    if (status == LEAT_ERROR_UNSUPPORTED)
+        return LEAT_OK;
+    *yes = status == LEAT_OK && granularity_bytes && LEATI_PAGE_BYTES % granularity_bytes == 0;
+    return status;
+}
+
+static void fill(struct leat_pool *pool, leat_device *device, const leat_pool_options *options, uint64_t history)
+{
+    static atomic_uint made;
+
+    pool->device = device;
+    pool->kind = options->kind;
+    pool->reuse = options->reuse;
+    pool->budget = options->budget;
+    atomic_init(&pool->limit_bytes, options->limit_bytes);
+    atomic_init(&pool->soft_limit_bytes, options->soft_limit_bytes);
+    pool->one_handle = options->one_handle;
+    pool->exportable = options->exportable;
+    pool->guard = options->guard || leati_option_flag(LEATI_OPTION_POOL_GUARD);
+    pool->scrub = options->scrub || leati_option_flag(LEATI_OPTION_SCRUB);
+    pool->stacks = pool->guard || leati_option_flag(LEATI_OPTION_POOL_STACKS);
+    pool->watched = pool->guard || pool->scrub || pool->stacks || history;
+    pool->made_ns = leati_clock_ns();
+    if (options->name)
+        snprintf(pool->name, sizeof pool->name, "%s", options->name);
+    else
+        snprintf(pool->name, sizeof pool->name, "pool %u",
+                 1 + atomic_fetch_add_explicit(&made, 1, memory_order_relaxed));
+}
+
+/* Under the device's pools_lock. */
+static void enlist(struct leat_pool *pool)
+{
+    leat_device *device = pool->device;
+
+    pool->number = LEATI_FAST_POOLS;
+    for (unsigned number = LEATI_FAST_POOLS; number--;)
+        if (!(device->pool_numbers >> number & 1))
+            pool->number = number;
+    if (pool->number < LEATI_FAST_POOLS)
+        device->pool_numbers |= 1u << pool->number;
+    if (pool->budget)
+        atomic_fetch_add_explicit(&pool->budget->pools, 1, memory_order_relaxed);
+    pthread_mutex_lock(&list_lock);
+    pool->next = list;
+    list = pool;
+    pthread_mutex_unlock(&list_lock);
+    /* Release: who calls them finds this pool. */
+    atomic_store_explicit(&device->pool_hooks, &hooks, memory_order_release);
+    leati_handle_publish(pool);
+}
+
+/* Under the device's pools_lock. */
+static leat_status make(const char *what, leat_device *device, const leat_pool_options *options,
+                        struct leat_pool **made)
+{
+    uint64_t history = options->history;
+    struct leat_pool *pool;
+    leat_status status = LEAT_OK;
+
+    if (!history)
+        LEATI_TRY(leati_option_number(LEATI_OPTION_POOL_HISTORY, 0, 1u << 24, 0, &history));
+    pool = leati_handle_new(&leati_pool_handles);
+    if (!pool)
+        return leati_fail(LEAT_ERROR_HOST_MEMORY, "%s: no memory for the pool handle", what);
+    fill(pool, device, options, history);
+    if (pool->kind == LEAT_KIND_DEVICE && !options->plain) {
+        status = find_virtual_memory(device, &pool->virtual_memory);
+        if (status != LEAT_OK)
+            leati_fail_in(status, "%s on %s", what, device->name);
+    }
+    if (status == LEAT_OK && pool->one_handle && !pool->virtual_memory)
+        status = leati_fail(LEAT_ERROR_UNSUPPORTED,
+                            "%s: one_handle needs virtual memory, which %s memory of %s has not", what,
+                            leat_kind_name(pool->kind), device->name);
+    if (status == LEAT_OK) {
+        pthread_mutex_init(&pool->lock, NULL);
+        pool->host = leati_owner_of(pool, NULL);
+        if (!pool->host)
+            status = leati_fail(LEAT_ERROR_HOST_MEMORY, "%s: no memory for the pool", what);
+        else
+            status = leati_see_start(pool, (uint32_t)history);
+        if (status != LEAT_OK) {
+            leati_owners_end(pool);
+            pthread_mutex_destroy(&pool->lock);
+        }
+    }
+    if (status != LEAT_OK) {
+        leati_handle_free(&leati_pool_handles, pool);
+        return status;
+    }
+    enlist(pool);
+    *made = pool;
+    return LEAT_OK;
+}
+
+leat_status leat_pool_create(leat_device *device, const leat_pool_options *given, leat_pool **pool)
+{
+    leat_pool_options options;
+    leat_status status;
+
+    LEATI_TRY(leati_check_permitted("leat_pool_create"));
+    LEATI_TRY(leati_check_device("leat_pool_create", device));
+    LEATI_TRY(leati_check_not_null("leat_pool_create", "pool", pool));
+    LEATI_TRY(read_options("leat_pool_create", device, given, &options));
+    pthread_mutex_lock(&device->pools_lock);
+    status = make("leat_pool_create", device, &options, pool);
+    pthread_mutex_unlock(&device->pools_lock);
+    return status;
+}
+
+leat_status leati_pool_get_default(const char *what, leat_device *device, leat_kind kind, leat_pool **pool)
+{
+    leat_pool_options wanted = {.size = sizeof wanted, .kind = kind}, options;
+    struct leat_pool *found;
+    leat_status status = LEAT_OK;
+
+    LEATI_TRY(read_options(what, device, &wanted, &options));
+    options.name = default_names[kind];
+    pthread_mutex_lock(&device->pools_lock);
+    found = atomic_load_explicit(&device->default_pools[kind], memory_order_relaxed);
+    if (!found) {
+        status = make(what, device, &options, &found);
+        if (status == LEAT_OK) {
+            found->is_default = true;
+            /* Release: who finds it finds it made. */
+            atomic_store_explicit(&device->default_pools[kind], found, memory_order_release);
+        }
+    }
+    pthread_mutex_unlock(&device->pools_lock);
+    if (status == LEAT_OK)
+        *pool = found;
+    return status;
+}
+
+leat_status leat_pool_default(leat_device *device, leat_kind kind, leat_pool **pool)
+{
+    LEATI_TRY(leati_check_permitted("leat_pool_default"));
+    LEATI_TRY(leati_check_device("leat_pool_default", device));
+    LEATI_TRY(leati_check_not_null("leat_pool_default", "pool", pool));
+    if (kind != LEAT_KIND_DEVICE && kind != LEAT_KIND_PINNED && kind != LEAT_KIND_MANAGED)
+        return leati_fail(LEAT_ERROR_INVALID, "leat_pool_default: there is no default pool of kind %d", (int)kind);
+    return leati_pool_get_default("leat_pool_default", device, kind, pool);
+}
+
+/* ---- ending ---- */
+
+static void delist(struct leat_pool *pool)
+{
+    struct leat_pool **place = &list;
+
+    pthread_mutex_lock(&list_lock);
+    while (*place != pool)
+        place = &(*place)->next;
+    *place = pool->next;
+    pthread_mutex_unlock(&list_lock);
+    /* Whoever found it in the list before has let go of it by now. */
+    pthread_mutex_lock(&pool->lock);
+    pthread_mutex_unlock(&pool->lock);
+}
+
+/* Gives all of a pool back that is retired, and of which no work is left. */
+static leat_status end(struct leat_pool *pool)
+{
+    struct leati_driver *driver = pool->device->driver;
+    leat_status first = LEAT_OK, status;
+
+    delist(pool);
+    for (struct leati_span *span = pool->spans; span; span = span->next)
+        for (struct leati_block *block = span->first; block; block = block->after) {
+            leati_users_drop(pool, block);
+            leati_watch_forget(block);
+        }
+    if (pool->helper_stream)
+        first = driver->ops->stream_destroy(driver, pool->helper_stream);
+    status = leati_pages_end(pool);
+    first = first != LEAT_OK ? first : status;
+    leati_owners_end(pool);
+    leati_see_end(pool);
+    if (pool->budget)
+        atomic_fetch_sub_explicit(&pool->budget->pools, 1, memory_order_relaxed);
+    if (pool->number < LEATI_FAST_POOLS)
+        pool->device->pool_numbers &= ~(1u << pool->number);
+    pthread_mutex_destroy(&pool->lock);
+    leati_handle_free(&leati_pool_handles, pool);
+    return first;
+}
+
+leat_status leat_pool_destroy(leat_pool *pool)
+{
+    leat_device *device;
+    leat_status status;
+    char holders[600];
+    bool live;
+
+    if (!pool)
+        return LEAT_OK;
+    LEATI_TRY(leati_check_permitted("leat_pool_destroy"));
+    LEATI_TRY(leati_check_pool("leat_pool_destroy", pool));
+    if (pool->is_default)
+        return leati_fail(LEAT_ERROR_NOT_PERMITTED,
+                          "leat_pool_destroy: %s of %s is a default pool, which ends with its device", pool->name,
+                          pool->device->name);
+    pthread_mutex_lock(&pool->lock);
+    live = leati_see_describe(pool, holders, sizeof holders);
+    status = LEAT_OK;
+    if (!live) {
+        leati_owners_drain(pool);
+        status = leati_ladder_finish(pool);
+    }
+    pthread_mutex_unlock(&pool->lock);
+    if (live)
+        return leati_fail(LEAT_ERROR_BUSY, "leat_pool_destroy: %s: free them first", holders);
+    if (!leati_handle_retire(&leati_pool_handles, pool))
+        return leati_check_pool("leat_pool_destroy", pool);
+    device = pool->device;
+    pthread_mutex_lock(&device->pools_lock);
+    {
+        leat_status ended = end(pool);
+
+        status = status != LEAT_OK ? status : ended;
+    }
+    pthread_mutex_unlock(&device->pools_lock);
+    return status == LEAT_OK ? status
+                             : leati_fail_in(status, "leat_pool_destroy on %s: it is gone, but", device->name);
+}
+
+static struct leat_pool *any_pool_of(const leat_device *device)
+{
+    struct leat_pool *pool;
+
+    pthread_mutex_lock(&list_lock);
+    for (pool = list; pool && pool->device != device; pool = pool->next)
+        ;
+    pthread_mutex_unlock(&list_lock);
+    return pool;
+}
+
+static leat_status hook_device_closes(struct leat_device *device)
+{
+    leat_status first = LEAT_OK, status;
+    struct leat_pool *pool;
+
+    while ((pool = any_pool_of(device))) {
+        leati_see_leaks(pool);
+        leati_handle_retire(&leati_pool_handles, pool);
+        status = end(pool);
+        first = first != LEAT_OK ? first : status;
+    }
+    return first;
+}
+
+/* Pools of other devices may know the stream too, so all are asked. */
+static void hook_stream_ends(struct leat_stream *stream)
+{
+    pthread_mutex_lock(&list_lock);
+    for (struct leat_pool *pool = list; pool; pool = pool->next) {
+        pthread_mutex_lock(&pool->lock);
+        for (struct leati_owner *owner = pool->owners; owner; owner = owner->next)
+            if (owner->stream == stream) {
+                leati_owner_drain(owner);
+                owner->stream = NULL;
+            }
+        pthread_mutex_unlock(&pool->lock);
+    }
+    pthread_mutex_unlock(&list_lock);
+}
+
+/* ---- the calls about limits ---- */
+
+leat_status leat_pool_set_limits(leat_pool *pool, uint64_t limit_bytes, uint64_t soft_limit_bytes)
+{
+    uint64_t released, pending, reserved;
+    leat_status status = LEAT_OK;
+
+    LEATI_TRY(leati_check_permitted("leat_pool_set_limits"));
+    LEATI_TRY(leati_check_pool("leat_pool_set_limits", pool));
+    if (limit_bytes && soft_limit_bytes > limit_bytes)
+        return leati_fail(LEAT_ERROR_INVALID,
+                          "leat_pool_set_limits: the soft limit of %llu bytes is above the limit of %llu",
+                          (unsigned long long)soft_limit_bytes, (unsigned long long)limit_bytes);
+    pthread_mutex_lock(&pool->lock);
+    reserved = atomic_load_explicit(&pool->figures.reserved_bytes, memory_order_relaxed);
+    if (limit_bytes && reserved > limit_bytes) {
+        leati_owners_drain(pool);
+        leati_ladder_progress(pool);
+        status = leati_pages_trim(pool, limit_bytes, UINT64_MAX, &released, &pending);
+        reserved = atomic_load_explicit(&pool->figures.reserved_bytes, memory_order_relaxed);
+        if (status == LEAT_OK && reserved > limit_bytes)
+            status =
+                leati_fail(LEAT_ERROR_BUSY,
+                           "leat_pool_set_limits: %s has %llu bytes in use, which is more than the limit of %llu",
+                           pool->name, (unsigned long long)reserved, (unsigned long long)limit_bytes);
+    }
+    if (status == LEAT_OK) {
+        atomic_store_explicit(&pool->limit_bytes, limit_bytes, memory_order_relaxed);
+        atomic_store_explicit(&pool->soft_limit_bytes, soft_limit_bytes, memory_order_relaxed);
+    }
+    pthread_mutex_unlock(&pool->lock);
+    return status;
+}
+
+static leat_status trim(const char *what, leat_pool *pool, uint64_t keep_bytes, uint64_t before_ns,
+                        uint64_t *released_bytes, uint64_t *pending_bytes)
+{
+    uint64_t released = 0, pending = 0;
+    leat_status status;
+
+    LEATI_TRY(leati_check_permitted(what));
+    LEATI_TRY(leati_check_pool(what, pool));
+    pthread_mutex_lock(&pool->lock);
+    leati_owners_drain(pool);
+    leati_ladder_progress(pool);
+    status = leati_pages_trim(pool, keep_bytes, before_ns, &released, &pending);
+    pthread_mutex_unlock(&pool->lock);
+    if (status != LEAT_OK)
+        return leati_fail_in(status, "%s of %s", what, pool->name);
+    if (released_bytes)
+        *released_bytes = released;
+    if (pending_bytes)
+        *pending_bytes = pending;
+    return LEAT_OK;
+}
+
+leat_status leat_pool_trim(leat_pool *pool, uint64_t keep_bytes, uint64_t *released_bytes, uint64_t *pending_bytes)
+{
+    return trim("leat_pool_trim", pool, keep_bytes, UINT64_MAX, released_bytes, pending_bytes);
+}
+
+leat_status leat_pool_trim_idle(leat_pool *pool, uint64_t idle_ms, uint64_t *released_bytes,
+                                uint64_t *pending_bytes)
+{
+    uint64_t now_ns = leati_clock_ns(), idle_ns = idle_ms < UINT64_MAX / 1000000 ? idle_ms * 1000000 : UINT64_MAX;
+
+    return trim("leat_pool_trim_idle", pool, 0, now_ns > idle_ns ? now_ns - idle_ns : 0, released_bytes,
+                pending_bytes);
+}
+
+leat_status leat_pool_on_full(leat_pool *pool, leat_pool_full_function function, void *argument)
+{
+    LEATI_TRY(leati_check_pool("leat_pool_on_full", pool));
+    pthread_mutex_lock(&pool->lock);
+    pool->on_full = function;
+    pool->on_full_argument = argument;
+    pthread_mutex_unlock(&pool->lock);
+    return LEAT_OK;
+}
+
+leat_status leat_budget_create(uint64_t limit_bytes, leat_budget **budget)
+{
+    leat_budget *made;
+
+    LEATI_TRY(leati_check_not_null("leat_budget_create", "budget", budget));
+    if (!limit_bytes)
+        return leati_fail(LEAT_ERROR_INVALID, "leat_budget_create: a limit of 0 bytes lets nothing be allocated");
+    made = leati_handle_new(&leati_budget_handles);
+    if (!made)
+        return leati_fail(LEAT_ERROR_HOST_MEMORY, "leat_budget_create: no memory for the budget handle");
+    atomic_init(&made->limit_bytes, limit_bytes);
+    leati_handle_publish(made);
+    *budget = made;
+    return LEAT_OK;
+}
+
+leat_status leat_budget_destroy(leat_budget *budget)
+{
+    unsigned pools;
+
+    if (!budget)
+        return LEAT_OK;
+    LEATI_TRY(check_budget("leat_budget_destroy", budget));
+    pools = atomic_load_explicit(&budget->pools, memory_order_relaxed);
+    if (pools)
+        return leati_fail(LEAT_ERROR_BUSY, "leat_budget_destroy: %u pools still have this budget", pools);
+    if (!leati_handle_retire(&leati_budget_handles, budget))
+        return check_budget("leat_budget_destroy", budget);
+    leati_handle_free(&leati_budget_handles, budget);
+    return LEAT_OK;
+}
+
+leat_status leat_budget_query(leat_budget *budget, uint64_t *limit_bytes, uint64_t *used_bytes)
+{
+    LEATI_TRY(check_budget("leat_budget_query", budget));
+    if (limit_bytes)
+        *limit_bytes = atomic_load_explicit(&budget->limit_bytes, memory_order_relaxed);
+    if (used_bytes)
+        *used_bytes = atomic_load_explicit(&budget->used_bytes, memory_order_relaxed);
+    return LEAT_OK;
+}
+
+/* ---- sharing ---- */
+
+leat_status leat_pool_export(void *ptr, int *fd, size_t *bytes)
+{
+    struct leati_physical *physical;
+    struct leati_block *block;
+    struct leat_pool *pool;
+    leat_status status;
+    int exported = -1;
+
+    LEATI_TRY(leati_check_permitted("leat_pool_export"));
+    LEATI_TRY(leati_check_not_null("leat_pool_export", "fd", fd));
+    LEATI_TRY(leati_check_not_null("leat_pool_export", "bytes", bytes));
+    block = leati_block_find(ptr, &pool);
+    if (!pool || !block || leati_user_base(block) != (uintptr_t)ptr || leati_state(block) != LEATI_BLOCK_LIVE)
+        return leati_fail(LEAT_ERROR_POINTER, "leat_pool_export: %p is not the start of a live block of a pool",
+                          ptr);
+    if (!pool->exportable)
+        return leati_fail(LEAT_ERROR_POINTER,
+                          "leat_pool_export: %p is a block of %s, which was not made with exportable", ptr,
+                          pool->name);
+    pthread_mutex_lock(&pool->lock);
+    physical = leati_pages_physical(pool, leati_base(block));
+    status = pool->device->driver->ops->vm_export(pool->device->driver, pool->device->native, physical->handle,
+                                                  &exported);
+    leati_count(&pool->figures.driver_calls, 1);
+    pthread_mutex_unlock(&pool->lock);
+    if (status != LEAT_OK)
+        return leati_fail_in(status, "leat_pool_export of %p on %s", ptr, pool->device->name);
+    *fd = exported;
+    *bytes = leati_bytes(block);
+    return LEAT_OK;
+}
+
+leat_status leat_pool_import(leat_device *device, int fd, size_t bytes, void **ptr)
+{
+    bool virtual_memory;
+    leat_status status;
+
+    LEATI_TRY(leati_check_permitted("leat_pool_import"));
+    LEATI_TRY(leati_check_device("leat_pool_import", device));
+    LEATI_TRY(leati_check_not_null("leat_pool_import", "ptr", ptr));
+    if (!bytes || bytes % LEATI_PAGE_BYTES)
+        return leati_fail(LEAT_ERROR_INVALID, "leat_pool_import: %zu bytes is not a size that leat_pool_export() gave",
+                          bytes);
+    LEATI_TRY(find_virtual_memory(device, &virtual_memory));
+    if (!virtual_memory)
+        return leati_fail(LEAT_ERROR_UNSUPPORTED, "leat_pool_import: %s has no virtual memory", device->name);
+    status = leati_import(device, fd, bytes, ptr);
+    return status == LEAT_OK ? status
+                             : leati_fail_in(status, "leat_pool_import of %zu bytes on %s", bytes, device->name);
+}

@@ -1,0 +1,390 @@
+/*
+ * pool.h - what the files of the pool share. docs/pools.md explains how it works, with a picture.
+ *
+ * A pool has addresses, cut into extents (struct leati_block of core/blocks.h). Files, from the hot path down:
+ *   alloc.c   the calls that allocate and free; the fast path
+ *   lane.c    owners (what a pool keeps for one stream) and their lanes (magazines of freed blocks)
+ *   ladder.c  where a block comes from when the magazines have none, step by step until the error
+ *   users.c   blocks that wait for other streams than the one they were freed on
+ *   heap.c    extents: finding, splitting, joining; knows no driver
+ *   pages.c   physical memory: creating, moving, releasing; the only file that calls the driver for memory
+ *   pinned.c  where pinned memory comes from
+ *   life.c    making and ending pools, options, limits, budgets
+ *   see.c     statistics, history, snapshot
+ *   guard.c   red zones, poison, scrubbing, call stacks
+ *
+ * Locks, in order: a device's pools_lock, the list of all pools (life.c), one pool's lock, a lane's lock. Who
+ * holds a pool's lock takes that of the list, or of another pool, only by trying. The fast path takes its lane's
+ * lock and nothing else.
+ */
+#ifndef LEATI_POOL_H
+#define LEATI_POOL_H
+
+#include "core/core.h"
+
+#include <leat/pool.h>
+
+enum {
+    LEATI_LANES = 16,       /* threads spread over so many lanes of a stream */
+    LEATI_LANE_SLOTS = 128, /* sizes that a lane keeps */
+    LEATI_BINS = 256,
+    LEATI_TAGS = 64
+};
+
+enum { LEATI_HEAP_SMALL, LEATI_HEAP_LARGE, LEATI_HEAPS };
+
+/* Requests from this size on are large. */
+#define LEATI_LARGE_BYTES LEATI_WINDOW_BYTES
+
+/* ---- lanes ---- */
+
+/* Freed blocks of one size, the latest first. */
+struct leati_slot {
+    size_t bytes;
+    struct leati_block *top;
+    uint32_t count;
+};
+
+/* Figures that only the holder of the lane's lock changes and anybody reads. What one thread frees another may
+ * have allocated, so each lane's are differences, and only their sums mean something. */
+struct leati_lane_figures {
+    _Atomic int64_t requested_bytes, used_bytes, live_blocks, cached_bytes;
+    _Atomic int64_t requested_peak_bytes; /* of this lane alone */
+    _Atomic uint64_t allocations, frees, hits;
+    _Atomic int64_t tag_bytes[LEATI_TAGS], tag_blocks[LEATI_TAGS];
+};
+
+struct leati_lane {
+    _Alignas(128) atomic_uchar locked;
+    struct leati_slot slots[LEATI_LANE_SLOTS];
+    struct leati_lane_figures figures;
+};
+
+/* Idle extents by size: eight bins for each power of two. */
+struct leati_bins {
+    uint64_t used[LEATI_BINS / 64];
+    struct leati_block *first[LEATI_BINS];
+    size_t bytes, count;
+};
+
+/* What a pool keeps for one stream; with order NULL, for everybody: memory of which all work is done. */
+struct leati_owner {
+    struct leat_pool *pool;
+    struct leati_order *order;
+    leat_stream *stream; /* NULL once it is destroyed */
+    struct leati_owner *next;
+    _Atomic(struct leati_lane *) lanes[LEATI_LANES];
+    struct leati_bins bins[LEATI_HEAPS];
+};
+
+/* ---- physical memory ---- */
+
+/* One handle of the driver's, mapped at base, or spare. */
+struct leati_physical {
+    uint64_t handle;
+    uintptr_t base; /* 0: spare */
+    size_t bytes;
+    struct leati_physical *next; /* of the spare ones */
+};
+
+/* A range of addresses whose extents form one list: a part of the reservation, or a chunk of the driver's. */
+struct leati_span {
+    uintptr_t base;
+    size_t bytes;
+    void *chunk; /* what the driver gave, which may be a little in front of base; NULL for a reservation */
+    size_t chunk_bytes;
+    struct leati_block *first;
+    struct leati_span *next;
+    uint8_t heap;
+};
+
+/* ---- the pool ---- */
+
+/* Another stream, or an event, that a block must wait for once it is freed. */
+struct leati_use {
+    struct leati_use *next;
+    struct leati_order *order; /* held */
+    uint64_t tick;             /* 0: the stream's tick when the block is freed */
+    void *event;               /* a driver's event of our own instead of a tick; or NULL */
+};
+
+struct leati_figures {
+    _Atomic uint64_t reserved_bytes, reserved_peak_bytes, pending_bytes, failures, driver_calls, driver_ns,
+        created_bytes, moved_bytes, released_bytes, callbacks, requested_peak_bytes;
+    struct leati_order_counts order;
+};
+
+struct leati_ring; /* see.c */
+
+struct leat_budget {
+    struct leati_handle handle;
+    _Atomic uint64_t limit_bytes, used_bytes;
+    _Atomic uint32_t pools;
+};
+
+struct leat_pool {
+    struct leati_handle handle;
+    struct leat_device *device;
+    struct leat_pool *next; /* of the list of all pools (life.c) */
+    char name[48];
+    leat_kind kind;
+    leat_pool_reuse reuse;
+    unsigned number; /* below LEATI_FAST_POOLS: place in leat_stream.owners */
+    bool is_default;
+    bool one_handle, exportable, virtual_memory;
+    bool watched; /* guard, scrub or history: the fast path is left alone */
+    bool guard, scrub, stacks;
+    uint64_t made_ns;
+
+    pthread_mutex_t lock; /* guards all below but atomics */
+    _Atomic uint64_t limit_bytes, soft_limit_bytes;
+    leat_budget *budget;
+    leat_pool_full_function on_full;
+    void *on_full_argument;
+    _Atomic(struct leati_owner *)
+        owners;               /* all of them, the youngest first; only added to, so read without a lock */
+    struct leati_owner *host; /* everybody's: memory of which all work is done */
+    struct leati_span *spans;
+    struct leati_bins holes[LEATI_HEAPS];
+    struct leati_block *stale;   /* list through link */
+    struct leati_block *pending; /* list through link and back */
+    struct leati_physical *spare;
+    uintptr_t reserved_base; /* the reservation; 0: none yet */
+    size_t reserved_span_bytes;
+    struct leati_physical **page_physical; /* by page of the reservation */
+    void *helper_stream;                   /* the driver's; holds events of the user's own apart (users.c) */
+    struct leati_figures figures;
+    struct leati_ring *ring;
+};
+
+extern struct leati_handles leati_pool_handles, leati_budget_handles;
+
+static inline size_t leati_round_up(size_t bytes, size_t unit)
+{
+    return (bytes + unit - 1) & ~(unit - 1);
+}
+
+/* Short names for the words of a record that readers without a lock may see. Relaxed: what must be ordered is
+ * ordered by the state, or by a lock. */
+static inline uintptr_t leati_base(const struct leati_block *block)
+{
+    return atomic_load_explicit(&block->base, memory_order_relaxed);
+}
+
+static inline size_t leati_bytes(const struct leati_block *block)
+{
+    return atomic_load_explicit(&block->bytes, memory_order_relaxed);
+}
+
+static inline size_t leati_requested(const struct leati_block *block)
+{
+    return atomic_load_explicit(&block->requested_bytes, memory_order_relaxed);
+}
+
+static inline uint32_t leati_state(const struct leati_block *block)
+{
+    return atomic_load_explicit(&block->state, memory_order_relaxed);
+}
+
+static inline void leati_set_state(struct leati_block *block, enum leati_block_state state)
+{
+    /* Release: who sees the state sees the record as it was when it got it. */
+    atomic_store_explicit(&block->state, state, memory_order_release);
+}
+
+/* The user's first byte. */
+static inline uintptr_t leati_user_base(const struct leati_block *block)
+{
+    return leati_base(block) + block->front_bytes;
+}
+
+static inline void leati_count(_Atomic uint64_t *counter, uint64_t by)
+{
+    atomic_fetch_add_explicit(counter, by, memory_order_relaxed);
+}
+
+/* ---- heap.c: all with the pool's lock held ---- */
+
+void leati_bins_add(struct leati_bins *bins, struct leati_block *block);
+void leati_bins_remove(struct leati_bins *bins, struct leati_block *block);
+
+/* The smallest block of at least bytes that limit (NULL: any) accepts, left where it is; NULL when there is none.
+ */
+struct leati_block *leati_bins_fit(struct leati_bins *bins, size_t bytes, size_t alignment, bool exact);
+
+/* The next block after block, going down from the largest; block NULL: the largest. */
+struct leati_block *leati_bins_walk(struct leati_bins *bins, const struct leati_block *block);
+
+/* A new span with one extent in the given state, which is not in any bin yet. */
+leat_status leati_span_new(struct leat_pool *pool, uintptr_t base, size_t bytes, uint8_t heap,
+                           enum leati_block_state state, struct leati_span **span);
+
+/* Cuts block so that it begins at base and has bytes; what is left over on either side becomes extents of the same
+ * state and owner in the right bins. block is in no bin before and after. HOST_MEMORY leaves it as it was. */
+leat_status leati_extent_cut(struct leat_pool *pool, struct leati_block *block, uintptr_t base, size_t bytes);
+
+/* Makes block, which is in no bin, idle memory of owner from tick on, joined with what is idle beside it. Returns
+ * the extent that it is in then. */
+struct leati_block *leati_extent_free(struct leat_pool *pool, struct leati_block *block, struct leati_owner *owner,
+                                      uint64_t tick);
+
+/* Makes block addresses without memory, joined with such beside it. */
+void leati_extent_hole(struct leat_pool *pool, struct leati_block *block);
+
+/* Takes an idle extent or a hole out of its bin. */
+void leati_extent_unbin(struct leat_pool *pool, struct leati_block *block);
+
+/* May owner's stream use this idle memory without waiting? */
+bool leati_usable(const struct leati_block *block, const struct leati_owner *owner);
+
+/* Joins second into first, its neighbour; both are in no bin. */
+void leati_extent_join(struct leat_pool *pool, struct leati_block *first, struct leati_block *second);
+
+/* ---- pages.c: all with the pool's lock held ---- */
+
+/* Reserves addresses at the first use. */
+leat_status leati_pages_reserve(struct leat_pool *pool);
+
+/* Memory for a block of bytes for owner where none is idle in one piece: pages are put behind addresses, from idle
+ * places first, and from the driver where create is set. Gives an idle extent, in no bin, of at least bytes at the
+ * alignment. DEVICE_MEMORY or HOST_MEMORY when there is none. */
+leat_status leati_pages_provide(struct leat_pool *pool, struct leati_owner *owner, size_t bytes, size_t alignment,
+                                bool create, struct leati_block **block);
+
+/* Unmaps addresses whose old work is done by now. */
+void leati_pages_settle(struct leat_pool *pool);
+
+/* Releases handles that are mapped nowhere. */
+leat_status leati_pages_drop_spare(struct leat_pool *pool);
+
+/* Gives idle memory back until the pool holds keep_bytes or less; only what was idle before before_ns. */
+leat_status leati_pages_trim(struct leat_pool *pool, uint64_t keep_bytes, uint64_t before_ns,
+                             uint64_t *released_bytes, uint64_t *pending_bytes);
+
+/* Gives all back. Nothing is live, no work is left. Returns the first failure and goes on. */
+leat_status leati_pages_end(struct leat_pool *pool);
+
+/* The physical memory of a block of a pool with one_handle. */
+struct leati_physical *leati_pages_physical(struct leat_pool *pool, uintptr_t address);
+
+/* ---- lane.c ---- */
+
+/* The owner for a stream (NULL: the host), made at the first use; with the pool's lock held. NULL without memory.
+ */
+struct leati_owner *leati_owner_of(struct leat_pool *pool, leat_stream *stream);
+
+/* The same without making one, without a lock; NULL when it is not there, or not to be found so fast. */
+struct leati_owner *leati_owner_fast(struct leat_pool *pool, leat_stream *stream);
+
+/* This thread's lane of owner; NULL when there is none (make: and none can be made). */
+struct leati_lane *leati_lane_of(struct leati_owner *owner, bool make);
+
+bool leati_lane_try(struct leati_lane *lane);
+void leati_lane_lock(struct leati_lane *lane);
+void leati_lane_unlock(struct leati_lane *lane);
+
+/* Under the lane's lock. A block of exactly bytes, or NULL. */
+struct leati_block *leati_lane_pop(struct leati_lane *lane, size_t bytes);
+
+/* Under the lane's lock; false when there is no room. */
+bool leati_lane_push(struct leati_lane *lane, struct leati_block *block);
+
+/* Under the lane's lock: counts a block that was handed out, or came back. */
+void leati_lane_count_alloc(struct leati_lane *lane, const struct leati_block *block, bool hit);
+void leati_lane_count_free(struct leati_lane *lane, const struct leati_block *block);
+
+/* Puts the blocks of one lane's slot for bytes, of an owner, or of all owners, back to the heap; with the pool's
+ * lock held. True when there were any. */
+void leati_lane_drain_slot(struct leat_pool *pool, struct leati_lane *lane, size_t bytes);
+bool leati_owner_drain(struct leati_owner *owner);
+bool leati_owners_drain(struct leat_pool *pool);
+
+/* Ends owners: at the end of a pool, and of a stream (hook). */
+void leati_owners_end(struct leat_pool *pool);
+void leati_owners_stream_ends(leat_stream *stream);
+
+/* ---- ladder.c ---- */
+
+/* A LIVE block for owner, by every means that the pool has. Takes the pool's lock. what: the call, for sentences.
+ */
+leat_status leati_ladder_climb(struct leat_pool *pool, leat_stream *stream, size_t bytes, size_t requested_bytes,
+                               size_t alignment, struct leati_block **block);
+
+/* Asks which freed memory is done by now; with the pool's lock held. True when something came free for everybody.
+ */
+bool leati_ladder_progress(struct leat_pool *pool);
+
+/* Waits for all work that may still use freed memory, which then is everybody's; with the pool's lock held.
+ * Returns the first failure and goes on. */
+leat_status leati_ladder_finish(struct leat_pool *pool);
+
+/* Gives a block that is no longer LIVE to the heap, or lets it wait for its users; with the pool's lock held.
+ * owner NULL: no work uses it any more. */
+void leati_ladder_take_back(struct leat_pool *pool, struct leati_block *block, struct leati_owner *owner,
+                            uint64_t tick);
+
+/* ---- users.c: with the pool's lock held ---- */
+
+leat_status leati_users_add_stream(struct leat_pool *pool, struct leati_block *block, leat_stream *stream);
+leat_status leati_users_add_event(struct leat_pool *pool, struct leati_block *block, leat_event *event);
+
+/* Fixes the ticks of a block that is freed. */
+void leati_users_fix(struct leati_block *block);
+
+/* Drops the users that are done, or that owner's stream is ordered after. query: ask the driver too. True when
+ * none is left. */
+bool leati_users_settle(struct leat_pool *pool, struct leati_block *block, struct leati_owner *owner, bool query);
+
+/* Makes stream wait for all of them, and drops them. */
+leat_status leati_users_wait(struct leat_pool *pool, struct leati_block *block, leat_stream *stream);
+leat_status leati_users_host_wait(struct leat_pool *pool, struct leati_block *block);
+void leati_users_drop(struct leat_pool *pool, struct leati_block *block);
+
+/* ---- life.c ---- */
+
+leat_status leati_check_pool(const char *what, const leat_pool *pool);
+
+/* The default pool, made at the first use. */
+leat_status leati_pool_get_default(const char *what, leat_device *device, leat_kind kind, leat_pool **pool);
+
+/* May the pool hold bytes more? Charges limit and budget, or says why not. */
+leat_status leati_pool_charge(struct leat_pool *pool, uint64_t bytes);
+void leati_pool_uncharge(struct leat_pool *pool, uint64_t bytes);
+
+/* Takes idle memory from other pools so that pool can grow by bytes; with the pool's lock held. True when any
+ * came. */
+bool leati_pool_take_from_others(struct leat_pool *pool, uint64_t bytes);
+
+/* ---- see.c ---- */
+
+/* For pools that are watched (guard, scrub, history): a block was handed out, is freed. A failure of the first has
+ * given the block back already; after one of the second the block is still the user's. */
+leat_status leati_watch_alloc(struct leat_pool *pool, leat_stream *stream, struct leati_block *block);
+leat_status leati_watch_free(struct leat_pool *pool, leat_stream *stream, struct leati_block *block);
+
+/* How much a block is larger on either side in guard mode. */
+enum { LEATI_GUARD_BYTES = 512 };
+
+void leati_see_event(struct leat_pool *pool, leat_pool_action action, const void *ptr, uint64_t bytes,
+                     const struct leati_order *order, uint32_t tag);
+uint32_t leati_see_thread_tag(void);
+
+/* Samples the peak of what is live; with the pool's lock held. */
+void leati_see_sample(struct leat_pool *pool);
+leat_status leati_see_start(struct leat_pool *pool, uint32_t history);
+void leati_see_end(struct leat_pool *pool);
+
+/* Who holds what, for errors: "the device pool of cuda:0 has 12 blocks live, ...". Are any live? */
+bool leati_see_describe(struct leat_pool *pool, char *text, size_t bytes);
+
+/* With LEAT_LEAKS=1, says on standard error what is live when a device is closed. */
+void leati_see_leaks(struct leat_pool *pool);
+
+/* Forgets what guard mode knows of a block. */
+void leati_watch_forget(struct leati_block *block);
+
+/* Adds "stack":[...] to a block's line of a snapshot, if there is one. */
+void leati_watch_snapshot(const struct leati_block *block,
+                          void (*write)(void *argument, const char *text, size_t bytes), void *argument);
+
+#endif

@@ -1,0 +1,552 @@
+/*
+ * see.c - what can be seen of a pool: statistics, tags, history, snapshot, and who holds what.
+ *
+ * Statistics are sums over the lanes' figures and the pool's own, read while they change.
+ */
+#include "pool/pool.h"
+
+#include "base/clock.h"
+#include "base/options.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The latest events. A writer takes a place by counting on, so writers do not wait for each other. */
+struct leati_ring {
+    _Atomic uint64_t written;
+    uint32_t places;
+    struct ring_event {
+        _Atomic uint64_t sequence; /* number of the event + 1 once it is all there; 0 while it is written */
+        leat_pool_event event;
+    } at[];
+};
+
+/* ---- tags ---- */
+
+enum { TAG_OTHER = LEATI_TAGS - 1 };
+
+static pthread_mutex_t tags_lock = PTHREAD_MUTEX_INITIALIZER;
+static char tag_names[LEATI_TAGS][32] = {[TAG_OTHER] = "other"};
+static _Atomic uint32_t tag_count = 1; /* the first is "no tag" */
+static _Thread_local uint32_t thread_tag;
+
+uint32_t leati_see_thread_tag(void)
+{
+    return thread_tag;
+}
+
+leat_status leat_pool_tag(const char *tag)
+{
+    char name[32];
+    uint32_t i, count;
+
+    if (!tag || !*tag) {
+        thread_tag = 0;
+        return LEAT_OK;
+    }
+    snprintf(name, sizeof name, "%s", tag);
+    pthread_mutex_lock(&tags_lock);
+    count = atomic_load_explicit(&tag_count, memory_order_relaxed);
+    for (i = 1; i < count && strcmp(tag_names[i], name) != 0; i++)
+        ;
+    if (i == count && count < TAG_OTHER) {
+        memcpy(tag_names[i], name, sizeof name);
+        /* Release: who sees the count sees the name. */
+        atomic_store_explicit(&tag_count, count + 1, memory_order_release);
+    }
+    pthread_mutex_unlock(&tags_lock);
+    thread_tag = i < TAG_OTHER ? i : TAG_OTHER;
+    return LEAT_OK;
+}
+
+/* ---- sums ---- */
+
+struct sums {
+    int64_t requested_bytes, used_bytes, live_blocks, cached_bytes, requested_peak_bytes;
+    uint64_t allocations, frees, hits;
+};
+
+static void add_owner(struct leati_owner *owner, struct sums *sums)
+{
+    for (int i = 0; i < LEATI_LANES; i++) {
+        struct leati_lane *lane = atomic_load_explicit(&owner->lanes[i], memory_order_acquire);
+        struct leati_lane_figures *figures = lane ? &lane->figures : NULL;
+        int64_t peak;
+
+        if (!figures)
+            continue;
+        /* Relaxed throughout: figures, which guard nothing. */
+        sums->requested_bytes += atomic_load_explicit(&figures->requested_bytes, memory_order_relaxed);
+        sums->used_bytes += atomic_load_explicit(&figures->used_bytes, memory_order_relaxed);
+        sums->live_blocks += atomic_load_explicit(&figures->live_blocks, memory_order_relaxed);
+        sums->cached_bytes += atomic_load_explicit(&figures->cached_bytes, memory_order_relaxed);
+        sums->allocations += atomic_load_explicit(&figures->allocations, memory_order_relaxed);
+        sums->frees += atomic_load_explicit(&figures->frees, memory_order_relaxed);
+        sums->hits += atomic_load_explicit(&figures->hits, memory_order_relaxed);
+        peak = atomic_load_explicit(&figures->requested_peak_bytes, memory_order_relaxed);
+        sums->requested_peak_bytes = peak > sums->requested_peak_bytes ? peak : sums->requested_peak_bytes;
+    }
+}
+
+static uint64_t positive(int64_t value)
+{
+    return value > 0 ? (uint64_t)value : 0;
+}
+
+static struct sums sum_up(struct leat_pool *pool)
+{
+    struct sums sums = {0};
+
+    for (struct leati_owner *owner = atomic_load_explicit(&pool->owners, memory_order_acquire); owner;
+         owner = owner->next)
+        add_owner(owner, &sums);
+    return sums;
+}
+
+void leati_see_sample(struct leat_pool *pool)
+{
+    uint64_t now = positive(sum_up(pool).requested_bytes);
+
+    if (now > atomic_load_explicit(&pool->figures.requested_peak_bytes, memory_order_relaxed))
+        atomic_store_explicit(&pool->figures.requested_peak_bytes, now, memory_order_relaxed);
+}
+
+static uint64_t read_figure(const _Atomic uint64_t *figure)
+{
+    return atomic_load_explicit(figure, memory_order_relaxed);
+}
+
+static void fill_statistics(struct leat_pool *pool, leat_pool_statistics *s)
+{
+    struct leati_figures *figures = &pool->figures;
+    struct sums sums = sum_up(pool);
+    uint64_t peak = read_figure(&figures->requested_peak_bytes);
+
+    memset(s, 0, sizeof *s);
+    s->requested_bytes = positive(sums.requested_bytes);
+    peak = peak > positive(sums.requested_peak_bytes) ? peak : positive(sums.requested_peak_bytes);
+    s->requested_peak_bytes = peak > s->requested_bytes ? peak : s->requested_bytes;
+    s->used_bytes = positive(sums.used_bytes);
+    s->reserved_bytes = read_figure(&figures->reserved_bytes);
+    s->reserved_peak_bytes = read_figure(&figures->reserved_peak_bytes);
+    s->pending_bytes = read_figure(&figures->pending_bytes);
+    s->live_blocks = positive(sums.live_blocks);
+    s->allocations = sums.allocations;
+    s->frees = sums.frees;
+    s->failures = read_figure(&figures->failures);
+    s->cache_hits = sums.hits;
+    s->driver_calls = read_figure(&figures->driver_calls);
+    s->driver_ns = read_figure(&figures->driver_ns);
+    s->pages_created = read_figure(&figures->created_bytes);
+    s->pages_moved = read_figure(&figures->moved_bytes);
+    s->pages_released = read_figure(&figures->released_bytes);
+    s->events = read_figure(&figures->order.events);
+    s->queries = read_figure(&figures->order.queries);
+    s->stream_waits = read_figure(&figures->order.waits);
+    s->host_waits = read_figure(&figures->order.host_waits);
+    s->callbacks = read_figure(&figures->callbacks);
+}
+
+leat_status leat_pool_query(leat_pool *pool, leat_pool_statistics *statistics)
+{
+    leat_pool_statistics filled;
+    size_t size;
+
+    LEATI_TRY(leati_check_pool("leat_pool_query", pool));
+    LEATI_TRY(leati_check_not_null("leat_pool_query", "statistics", statistics));
+    size = statistics->size;
+    if (!size || size > sizeof filled)
+        return leati_fail(LEAT_ERROR_INVALID,
+                          "leat_pool_query: statistics->size is %zu, and should be sizeof(leat_pool_statistics)",
+                          size);
+    fill_statistics(pool, &filled);
+    filled.size = size;
+    memcpy(statistics, &filled, size);
+    return LEAT_OK;
+}
+
+/* ---- shares ---- */
+
+leat_status leat_pool_stream_share(leat_pool *pool, unsigned index, leat_pool_share *share)
+{
+    struct leati_owner *owner;
+    struct sums sums = {0};
+    unsigned left = index;
+
+    LEATI_TRY(leati_check_pool("leat_pool_stream_share", pool));
+    LEATI_TRY(leati_check_not_null("leat_pool_stream_share", "share", share));
+    pthread_mutex_lock(&pool->lock);
+    for (owner = pool->owners; owner && left; owner = owner->next)
+        left--;
+    if (owner) {
+        add_owner(owner, &sums);
+        memset(share, 0, sizeof *share);
+        if (owner->order)
+            snprintf(share->name, sizeof share->name, "stream %" PRIu64, owner->order->serial);
+        else
+            snprintf(share->name, sizeof share->name, "host");
+        share->stream = owner->stream;
+        share->requested_bytes = positive(sums.requested_bytes);
+        share->live_blocks = positive(sums.live_blocks);
+        share->cached_bytes = positive(sums.cached_bytes) + owner->bins[LEATI_HEAP_SMALL].bytes +
+                              owner->bins[LEATI_HEAP_LARGE].bytes;
+    }
+    pthread_mutex_unlock(&pool->lock);
+    if (!owner)
+        return leati_fail(LEAT_ERROR_NOT_FOUND, "leat_pool_stream_share: index %u is past the last stream", index);
+    return LEAT_OK;
+}
+
+static void sum_tag(struct leat_pool *pool, uint32_t tag, int64_t *bytes, int64_t *blocks)
+{
+    *bytes = *blocks = 0;
+    for (struct leati_owner *owner = pool->owners; owner; owner = owner->next)
+        for (int i = 0; i < LEATI_LANES; i++) {
+            struct leati_lane *lane = atomic_load_explicit(&owner->lanes[i], memory_order_acquire);
+
+            if (!lane)
+                continue;
+            *bytes += atomic_load_explicit(&lane->figures.tag_bytes[tag], memory_order_relaxed);
+            *blocks += atomic_load_explicit(&lane->figures.tag_blocks[tag], memory_order_relaxed);
+        }
+}
+
+leat_status leat_pool_tag_share(leat_pool *pool, unsigned index, leat_pool_share *share)
+{
+    uint32_t count = atomic_load_explicit(&tag_count, memory_order_acquire);
+    int64_t bytes, blocks;
+    uint32_t tag = index;
+
+    LEATI_TRY(leati_check_pool("leat_pool_tag_share", pool));
+    LEATI_TRY(leati_check_not_null("leat_pool_tag_share", "share", share));
+    /* The tag for names that found no place comes last. */
+    if (index == count)
+        tag = TAG_OTHER;
+    if (index > count)
+        return leati_fail(LEAT_ERROR_NOT_FOUND, "leat_pool_tag_share: index %u is past the last tag", index);
+    memset(share, 0, sizeof *share);
+    if (tag) {
+        memcpy(share->name, tag_names[tag], sizeof share->name);
+        sum_tag(pool, tag, &bytes, &blocks);
+    } else {
+        struct sums sums = sum_up(pool);
+
+        bytes = sums.requested_bytes;
+        blocks = sums.live_blocks;
+        for (uint32_t other = 1; other < LEATI_TAGS; other++) {
+            int64_t other_bytes, other_blocks;
+
+            sum_tag(pool, other, &other_bytes, &other_blocks);
+            bytes -= other_bytes;
+            blocks -= other_blocks;
+        }
+    }
+    share->requested_bytes = positive(bytes);
+    share->live_blocks = positive(blocks);
+    return LEAT_OK;
+}
+
+/* ---- history ---- */
+
+leat_status leati_see_start(struct leat_pool *pool, uint32_t history)
+{
+    if (!history)
+        return LEAT_OK;
+    pool->ring = calloc(1, sizeof *pool->ring + history * sizeof pool->ring->at[0]);
+    if (!pool->ring)
+        return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for a history of %u events", history);
+    pool->ring->places = history;
+    return LEAT_OK;
+}
+
+void leati_see_end(struct leat_pool *pool)
+{
+    free(pool->ring);
+}
+
+void leati_see_event(struct leat_pool *pool, leat_pool_action action, const void *ptr, uint64_t bytes,
+                     const struct leati_order *order, uint32_t tag)
+{
+    struct leati_ring *ring = pool->ring;
+    struct ring_event *place;
+    uint64_t number;
+
+    if (!ring)
+        return;
+    number = atomic_fetch_add_explicit(&ring->written, 1, memory_order_relaxed);
+    place = &ring->at[number % ring->places];
+    atomic_store_explicit(&place->sequence, 0, memory_order_relaxed);
+    place->event = (leat_pool_event){
+        .time_ns = leati_clock_ns() - pool->made_ns,
+        .ptr = (void *)(uintptr_t)ptr,
+        .bytes = bytes,
+        .stream = order ? order->serial : 0,
+        .action = action,
+        .tag = tag,
+    };
+    /* Release: who sees the number sees the event. */
+    atomic_store_explicit(&place->sequence, number + 1, memory_order_release);
+}
+
+leat_status leat_pool_history(leat_pool *pool, leat_pool_event *events, size_t *count)
+{
+    uint64_t end, start;
+    size_t room, given = 0;
+
+    LEATI_TRY(leati_check_pool("leat_pool_history", pool));
+    LEATI_TRY(leati_check_not_null("leat_pool_history", "events", events));
+    LEATI_TRY(leati_check_not_null("leat_pool_history", "count", count));
+    if (!pool->ring)
+        return leati_fail(LEAT_ERROR_UNSUPPORTED,
+                          "leat_pool_history: %s remembers no events; set LEAT_POOL_HISTORY or options.history",
+                          pool->name);
+    room = *count < pool->ring->places ? *count : pool->ring->places;
+    /* Events are written with the pool's lock held or without; those in the middle of it are left out. */
+    end = atomic_load_explicit(&pool->ring->written, memory_order_acquire);
+    start = end > room ? end - room : 0;
+    for (uint64_t number = start; number < end; number++) {
+        struct ring_event *place = &pool->ring->at[number % pool->ring->places];
+
+        if (atomic_load_explicit(&place->sequence, memory_order_acquire) == number + 1)
+            events[given++] = place->event;
+    }
+    *count = given;
+    return LEAT_OK;
+}
+
+/* ---- who holds what ---- */
+
+bool leati_see_describe(struct leat_pool *pool, char *text, size_t bytes)
+{
+    struct sums sums = sum_up(pool);
+    size_t largest = 0, used;
+    struct leati_block *found = NULL;
+    int64_t most = 0;
+    uint32_t tag = 0;
+
+    for (struct leati_span *span = pool->spans; span; span = span->next)
+        for (struct leati_block *block = span->first; block; block = block->after)
+            if (leati_state(block) == LEATI_BLOCK_LIVE && leati_requested(block) >= largest) {
+                largest = leati_requested(block);
+                found = block;
+            }
+    used = (size_t)snprintf(text, bytes,
+                            "%s of %s holds %" PRIu64 " bytes: %" PRIu64 " blocks with %" PRIu64
+                            " bytes are live, %" PRIu64 " bytes wait for other streams",
+                            pool->name, pool->device->name, read_figure(&pool->figures.reserved_bytes),
+                            positive(sums.live_blocks), positive(sums.requested_bytes),
+                            read_figure(&pool->figures.pending_bytes));
+    for (uint32_t i = 1; i < LEATI_TAGS; i++) {
+        int64_t tag_bytes, blocks;
+
+        sum_tag(pool, i, &tag_bytes, &blocks);
+        if (tag_bytes > most) {
+            most = tag_bytes;
+            tag = i;
+        }
+    }
+    if (found && used < bytes)
+        used += (size_t)snprintf(text + used, bytes - used, "; the largest is %p with %zu bytes",
+                                 (void *)leati_user_base(found), largest);
+    if (tag && used < bytes)
+        used +=
+            (size_t)snprintf(text + used, bytes - used, "; tag '%s' has %" PRId64 " bytes", tag_names[tag], most);
+    if (read_figure(&pool->limit_bytes) && used < bytes)
+        snprintf(text + used, bytes - used, "; its limit is %" PRIu64 " bytes", read_figure(&pool->limit_bytes));
+    return found != NULL;
+}
+
+void leati_see_leaks(struct leat_pool *pool)
+{
+    char text[600];
+
+    if (leati_option_flag(LEATI_OPTION_LEAKS) && leati_see_describe(pool, text, sizeof text))
+        fprintf(stderr, "leat: leak: %s is closed and %s\n", pool->device->name, text);
+}
+
+/* ---- snapshot ---- */
+
+struct writer {
+    void (*write)(void *argument, const char *text, size_t bytes);
+    void *argument;
+};
+
+static void say(const struct writer *writer, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+static void say(const struct writer *writer, const char *format, ...)
+{
+    char text[1024];
+    va_list args;
+    int length;
+
+    va_start(args, format);
+    length = vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    if (length > 0)
+        writer->write(writer->argument, text, (size_t)length < sizeof text ? (size_t)length : sizeof text - 1);
+}
+
+static void say_string(const struct writer *writer, const char *text)
+{
+    say(writer, "\"");
+    for (; *text; text++)
+        if (*text == '"' || *text == '\\')
+            say(writer, "\\%c", *text);
+        else if ((unsigned char)*text < 0x20)
+            say(writer, "\\u%04x", (unsigned)(unsigned char)*text);
+        else
+            say(writer, "%c", *text);
+    say(writer, "\"");
+}
+
+static const char *state_name(uint32_t state)
+{
+    switch (state) {
+    case LEATI_BLOCK_LIVE:
+        return "live";
+    case LEATI_BLOCK_LEAVING:
+    case LEATI_BLOCK_CACHED:
+        return "cached";
+    case LEATI_BLOCK_PENDING:
+        return "pending";
+    case LEATI_BLOCK_FREE:
+        return "free";
+    case LEATI_BLOCK_STALE:
+        return "stale";
+    default:
+        return "hole";
+    }
+}
+
+static void say_extent(const struct writer *writer, const struct leati_span *span, struct leati_block *block)
+{
+    uint32_t state = leati_state(block);
+    struct leati_owner *owner = block->owner;
+
+    say(writer, "{\"offset\":%zu,\"bytes\":%zu,\"state\":\"%s\"", (size_t)(leati_base(block) - span->base),
+        leati_bytes(block), state_name(state));
+    if (state == LEATI_BLOCK_LIVE)
+        say(writer, ",\"requested_bytes\":%zu", leati_requested(block));
+    say(writer, ",\"stream\":%" PRIu64, owner && owner->order ? owner->order->serial : 0);
+    if (state == LEATI_BLOCK_LIVE && block->tag) {
+        say(writer, ",\"tag\":");
+        say_string(writer, tag_names[block->tag]);
+    }
+    leati_watch_snapshot(block, writer->write, writer->argument);
+    say(writer, "}");
+}
+
+static void say_ranges(const struct writer *writer, struct leat_pool *pool)
+{
+    const char *between = "";
+
+    for (struct leati_span *span = pool->spans; span; span = span->next) {
+        struct leati_block *last = NULL;
+
+        for (struct leati_block *block = span->first; block; block = block->after)
+            if (leati_state(block) != LEATI_BLOCK_HOLE)
+                last = block;
+        say(writer, "%s{\"name\":\"%s\",\"base\":\"%p\",\"bytes\":%zu,\"extents\":[", between,
+            span->heap == LEATI_HEAP_SMALL ? "small" : "large", (void *)span->base, span->bytes);
+        for (struct leati_block *block = span->first; last && block; block = block->after) {
+            say_extent(writer, span, block);
+            if (block == last)
+                break;
+            say(writer, ",\n");
+        }
+        say(writer, "]}");
+        between = ",\n";
+    }
+}
+
+static void say_statistics(const struct writer *writer, struct leat_pool *pool)
+{
+    leat_pool_statistics s;
+
+    fill_statistics(pool, &s);
+#define FIELD(name) say(writer, ",\"" #name "\":%" PRIu64, s.name)
+    say(writer, "\"statistics\":{\"requested_bytes\":%" PRIu64, s.requested_bytes);
+    FIELD(requested_peak_bytes);
+    FIELD(used_bytes);
+    FIELD(reserved_bytes);
+    FIELD(reserved_peak_bytes);
+    FIELD(pending_bytes);
+    FIELD(live_blocks);
+    FIELD(allocations);
+    FIELD(frees);
+    FIELD(failures);
+    FIELD(cache_hits);
+    FIELD(driver_calls);
+    FIELD(driver_ns);
+    FIELD(pages_created);
+    FIELD(pages_moved);
+    FIELD(pages_released);
+    FIELD(events);
+    FIELD(queries);
+    FIELD(stream_waits);
+    FIELD(host_waits);
+    FIELD(callbacks);
+#undef FIELD
+    say(writer, "},\n");
+}
+
+static void say_shares(const struct writer *writer, struct leat_pool *pool)
+{
+    const char *between = "";
+
+    say(writer, "\"streams\":[");
+    for (struct leati_owner *owner = pool->owners; owner; owner = owner->next) {
+        struct sums sums = {0};
+
+        add_owner(owner, &sums);
+        say(writer,
+            "%s{\"number\":%" PRIu64 ",\"requested_bytes\":%" PRIu64 ",\"live_blocks\":%" PRIu64
+            ",\"cached_bytes\":%" PRIu64 "}",
+            between, owner->order ? owner->order->serial : 0, positive(sums.requested_bytes),
+            positive(sums.live_blocks),
+            positive(sums.cached_bytes) + owner->bins[LEATI_HEAP_SMALL].bytes +
+                owner->bins[LEATI_HEAP_LARGE].bytes);
+        between = ",";
+    }
+    say(writer, "],\n\"tags\":[");
+    between = "";
+    for (uint32_t tag = 1; tag < LEATI_TAGS; tag++) {
+        int64_t bytes, blocks;
+
+        sum_tag(pool, tag, &bytes, &blocks);
+        if (!blocks)
+            continue;
+        say(writer, "%s{\"name\":", between);
+        say_string(writer, tag_names[tag]);
+        say(writer, ",\"requested_bytes\":%" PRIu64 ",\"live_blocks\":%" PRIu64 "}", positive(bytes),
+            positive(blocks));
+        between = ",";
+    }
+    say(writer, "],\n");
+}
+
+leat_status leat_pool_snapshot(leat_pool *pool, void (*write)(void *argument, const char *text, size_t bytes),
+                               void *argument)
+{
+    struct writer writer = {.write = write, .argument = argument};
+
+    LEATI_TRY(leati_check_permitted("leat_pool_snapshot"));
+    LEATI_TRY(leati_check_pool("leat_pool_snapshot", pool));
+    if (!write)
+        return leati_fail(LEAT_ERROR_INVALID, "leat_pool_snapshot: write is NULL");
+    pthread_mutex_lock(&pool->lock);
+    say(&writer, "{\"format\":\"leat-pool-1\",\"pool\":");
+    say_string(&writer, pool->name);
+    say(&writer, ",\"device\":\"%s\",\"kind\":\"%s\",\"page_bytes\":%zu,\"time_ns\":%" PRIu64 ",\n",
+        pool->device->name, leat_kind_name(pool->kind), LEATI_PAGE_BYTES, leati_clock_ns() - pool->made_ns);
+    say_statistics(&writer, pool);
+    say_shares(&writer, pool);
+    say(&writer, "\"ranges\":[");
+    say_ranges(&writer, pool);
+    say(&writer, "]}\n");
+    pthread_mutex_unlock(&pool->lock);
+    return LEAT_OK;
+}

@@ -1,0 +1,173 @@
+/* users.c - blocks that wait, once freed, for other streams than the one they were freed on. */
+#include "pool/pool.h"
+
+#include <stdlib.h>
+
+static void drop(struct leat_pool *pool, struct leati_use **place)
+{
+    struct leati_use *use = *place;
+
+    *place = use->next;
+    if (use->event)
+        (void)pool->device->driver->ops->event_destroy(pool->device->driver, use->event);
+    leati_order_let_go(use->order);
+    free(use);
+}
+
+void leati_users_drop(struct leat_pool *pool, struct leati_block *block)
+{
+    while (block->users)
+        drop(pool, &block->users);
+}
+
+static leat_status add(struct leati_block *block, struct leati_order *order, uint64_t tick, void *event)
+{
+    struct leati_use *use = malloc(sizeof *use);
+
+    if (!use)
+        return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the block's list of users");
+    if (order)
+        leati_order_hold(order);
+    *use = (struct leati_use){.next = block->users, .order = order, .tick = tick, .event = event};
+    block->users = use;
+    return LEAT_OK;
+}
+
+/* A stream that is another one for each thread: its place now, on this thread, which no tick can say. */
+static leat_status add_place(struct leat_pool *pool, struct leati_block *block, leat_stream *stream)
+{
+    const struct leati_driver_ops *ops = pool->device->driver->ops;
+    struct leati_driver *driver = pool->device->driver;
+    leat_status status;
+    void *made;
+
+    LEATI_TRY(ops->event_create(driver, stream->device->native, &made));
+    status = ops->event_record(driver, made, stream->native);
+    leati_count(&pool->figures.order.events, 1);
+    if (status == LEAT_OK)
+        status = add(block, NULL, 0, made);
+    if (status != LEAT_OK)
+        (void)ops->event_destroy(driver, made);
+    return status;
+}
+
+leat_status leati_users_add_stream(struct leat_pool *pool, struct leati_block *block, leat_stream *stream)
+{
+    if (stream->order->per_thread)
+        return add_place(pool, block, stream);
+    for (struct leati_use *use = block->users; use; use = use->next)
+        if (use->order == stream->order && !use->tick)
+            return LEAT_OK;
+    return add(block, stream->order, 0, NULL);
+}
+
+/* What event marks now, as an event of our own, which the user cannot record again. */
+static leat_status capture(struct leat_pool *pool, leat_event *event, void **own)
+{
+    const struct leati_driver_ops *ops = pool->device->driver->ops;
+    struct leati_driver *driver = pool->device->driver;
+    leat_status status;
+    void *made;
+
+    if (!pool->helper_stream)
+        LEATI_TRY(ops->stream_create(driver, pool->device->native, &pool->helper_stream));
+    LEATI_TRY(ops->event_create(driver, pool->device->native, &made));
+    pthread_mutex_lock(&event->lock);
+    status = ops->stream_wait(driver, pool->helper_stream, event->native);
+    pthread_mutex_unlock(&event->lock);
+    if (status == LEAT_OK)
+        status = ops->event_record(driver, made, pool->helper_stream);
+    if (status != LEAT_OK) {
+        (void)ops->event_destroy(driver, made);
+        return status;
+    }
+    leati_count(&pool->figures.order.events, 1);
+    leati_count(&pool->figures.order.waits, 1);
+    *own = made;
+    return LEAT_OK;
+}
+
+leat_status leati_users_add_event(struct leat_pool *pool, struct leati_block *block, leat_event *event)
+{
+    leat_status status;
+    void *own;
+
+    LEATI_TRY(capture(pool, event, &own));
+    status = add(block, NULL, 0, own);
+    if (status != LEAT_OK)
+        (void)pool->device->driver->ops->event_destroy(pool->device->driver, own);
+    return status;
+}
+
+void leati_users_fix(struct leati_block *block)
+{
+    for (struct leati_use *use = block->users; use; use = use->next)
+        if (use->order && !use->tick)
+            use->tick = leati_order_now(use->order);
+}
+
+static bool settled(struct leat_pool *pool, const struct leati_use *use, struct leati_owner *owner, bool query)
+{
+    bool done = false;
+
+    if (use->event) {
+        if (!query)
+            return false;
+        leati_count(&pool->figures.order.queries, 1);
+        return pool->device->driver->ops->event_query(pool->device->driver, use->event) == LEAT_OK;
+    }
+    if (leati_order_known(use->order, use->tick) ||
+        (owner && owner->order && leati_order_follows(owner->order, use->order, use->tick)))
+        return true;
+    /* A driver that fails here has not said that the work is done. */
+    return query && leati_order_query(use->order, use->tick, &done, &pool->figures.order) == LEAT_OK && done;
+}
+
+bool leati_users_settle(struct leat_pool *pool, struct leati_block *block, struct leati_owner *owner, bool query)
+{
+    struct leati_use **place = &block->users;
+
+    while (*place)
+        if (settled(pool, *place, owner, query))
+            drop(pool, place);
+        else
+            place = &(*place)->next;
+    return !block->users;
+}
+
+leat_status leati_users_wait(struct leat_pool *pool, struct leati_block *block, leat_stream *stream)
+{
+    struct leati_driver *driver = pool->device->driver;
+
+    while (block->users) {
+        struct leati_use *use = block->users;
+
+        if (use->event) {
+            leati_count(&pool->figures.order.waits, 1);
+            LEATI_TRY(driver->ops->stream_wait(driver, stream->native, use->event));
+        } else if (!leati_order_known(use->order, use->tick) &&
+                   !leati_order_follows(stream->order, use->order, use->tick)) {
+            LEATI_TRY(leati_order_wait(stream->order, use->order, use->tick, &pool->figures.order));
+        }
+        drop(pool, &block->users);
+    }
+    return LEAT_OK;
+}
+
+leat_status leati_users_host_wait(struct leat_pool *pool, struct leati_block *block)
+{
+    struct leati_driver *driver = pool->device->driver;
+
+    while (block->users) {
+        struct leati_use *use = block->users;
+
+        if (use->event) {
+            leati_count(&pool->figures.order.host_waits, 1);
+            LEATI_TRY(driver->ops->event_synchronize(driver, use->event));
+        } else {
+            LEATI_TRY(leati_order_host_wait(use->order, use->tick, &pool->figures.order));
+        }
+        drop(pool, &block->users);
+    }
+    return LEAT_OK;
+}
