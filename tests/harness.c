@@ -9,7 +9,7 @@
 
 #define PATIENCE_MS 30000
 
-static struct test_gate gates[64];
+static struct test_gate gates[1024];
 static unsigned gate_count;
 
 void test_ok(leat_status status, const char *call, const char *file, int line)

@@ -1,0 +1,114 @@
+/* test_pool.h - what the tests of pools share: pools that must be made, blocks that must be there, figures, and
+ * bytes that must survive. Public headers only. */
+#ifndef TEST_POOL_H
+#define TEST_POOL_H
+
+#include "harness.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define KIB ((size_t)1 << 10)
+#define MIB ((size_t)1 << 20)
+#define GIB ((size_t)1 << 30)
+
+/* The call must return status. Unlike REFUSED() it looks at no sentence. */
+#define STATUS(call, status) assert_int_equal((call), (status))
+
+/* A pool with these options, which must be made: POOL(device, .limit_bytes = 4 * MIB). */
+#define POOL(device, ...)                                                                                         \
+    test_pool_make((device), &(leat_pool_options){.size = sizeof(leat_pool_options), __VA_ARGS__})
+
+static inline leat_pool *test_pool_make(leat_device *device, const leat_pool_options *options)
+{
+    leat_pool *pool = NULL;
+
+    OK(leat_pool_create(device, options, &pool));
+    assert_non_null(pool);
+    return pool;
+}
+
+/* The same where a kind of memory may be missing: NULL then. */
+static inline leat_pool *test_pool_try(leat_device *device, const leat_pool_options *options)
+{
+    leat_pool *pool = NULL;
+    leat_status status = leat_pool_create(device, options, &pool);
+
+    if (status == LEAT_ERROR_UNSUPPORTED)
+        return NULL;
+    OK(status);
+    assert_non_null(pool);
+    return pool;
+}
+
+static inline void *test_block(leat_pool *pool, leat_stream *stream, size_t bytes)
+{
+    void *ptr = NULL;
+
+    OK(leat_pool_alloc(pool, stream, bytes, &ptr));
+    assert_non_null(ptr);
+    return ptr;
+}
+
+static inline leat_pool_statistics test_statistics(leat_pool *pool)
+{
+    leat_pool_statistics figures = {.size = sizeof figures};
+
+    OK(leat_pool_query(pool, &figures));
+    return figures;
+}
+
+static inline leat_pool *test_default_pool(leat_device *device, leat_kind kind)
+{
+    leat_pool *pool = NULL;
+
+    OK(leat_pool_default(device, kind, &pool));
+    assert_non_null(pool);
+    return pool;
+}
+
+static inline bool test_has_virtual_memory(leat_device *device)
+{
+    leat_device_info info;
+
+    OK(leat_device_query(device, &info));
+    return info.virtual_memory;
+}
+
+#define NEEDS_VIRTUAL_MEMORY(t)                                                                                   \
+    do {                                                                                                          \
+        if (!test_has_virtual_memory((t)->device))                                                                \
+            SKIP_OTHER("this driver has no virtual memory");                                                      \
+    } while (0)
+
+/* Waits for stream and fails, naming the first wrong byte, unless the block holds value everywhere. */
+static inline void test_block_holds(leat_stream *stream, const void *block, size_t bytes, unsigned char value)
+{
+    unsigned char *out = (unsigned char *)test_buffer(bytes);
+
+    memset(out, (unsigned char)~value, bytes);
+    OK(leat_copy(stream, out, block, bytes));
+    EXPECT_BYTES(out, bytes, value);
+    free(out);
+}
+
+/* Pools of every sort. Those that a device cannot have are left out by test_pool_try(). */
+struct test_pool_sort {
+    const char *words;
+    leat_pool_options options;
+};
+
+#define TEST_POOL_SORTS                                                                                           \
+    {                                                                                                             \
+        {"device", {.size = sizeof(leat_pool_options)}},                                                          \
+            {"device, made to wait", {.size = sizeof(leat_pool_options), .reuse = LEAT_POOL_WAIT}},               \
+            {"device, never made to wait", {.size = sizeof(leat_pool_options), .reuse = LEAT_POOL_WAIT_NEVER}},   \
+            {"plain", {.size = sizeof(leat_pool_options), .plain = 1}},                                           \
+            {"one handle", {.size = sizeof(leat_pool_options), .one_handle = 1}},                                 \
+            {"pinned", {.size = sizeof(leat_pool_options), .kind = LEAT_KIND_PINNED}},                            \
+            {"managed", {.size = sizeof(leat_pool_options), .kind = LEAT_KIND_MANAGED}},                          \
+            {"scrubbed", {.size = sizeof(leat_pool_options), .scrub = 1}},                                        \
+            {"guarded", {.size = sizeof(leat_pool_options), .guard = 1}},                                         \
+    }
+
+#endif

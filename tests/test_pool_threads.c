@@ -1,0 +1,531 @@
+/*
+ * test_pool_threads.c - pools under 16 threads: on streams of their own, on one stream, freeing what others
+ * allocated, while others look, trim, and make and end pools. Every block is filled and looked at. Most of its use
+ * is under the thread sanitizer.
+ */
+#include "test_pool.h"
+
+#include <pthread.h>
+#include <stdio.h>
+
+enum { THREADS = 16, BLOCKS = 12, LOOK_BYTES = 2048 };
+
+/* A block on its way from one thread to another. */
+struct parcel {
+    unsigned char *block;
+    size_t bytes;
+    unsigned char value;
+    leat_stream *from;
+    leat_event *filled;
+};
+
+/* Where a thread finds what others sent it. */
+struct mailbox {
+    pthread_mutex_t lock; /* guards the rest */
+    struct parcel parcels[64];
+    int count;
+};
+
+struct shared {
+    struct test_state *t;
+    leat_pool *pool;
+    leat_pool *more[3]; /* other pools, of other sorts */
+    struct mailbox boxes[THREADS];
+    atomic_int busy; /* threads that are not done yet */
+    int rounds;
+};
+
+struct job {
+    struct shared *shared;
+    int number;
+    leat_stream *stream;
+    unsigned char *seen, *unseen; /* pinned; what is copied to unseen is not looked at */
+    char failure[512];            /* "" when all went well */
+};
+
+/* Threads cannot end a test, so they note the first failure and stop. */
+#define STEP(job, call)                                                                                           \
+    do {                                                                                                          \
+        if ((call) != LEAT_OK) {                                                                                  \
+            snprintf((job)->failure, sizeof(job)->failure, "%s: %s", #call, leat_last_error());                   \
+            return false;                                                                                         \
+        }                                                                                                         \
+    } while (0)
+
+static size_t some_size(uint64_t number)
+{
+    static const size_t most[] = {200, 4096, 60000, MIB, 3 * MIB};
+
+    return 1 + (size_t)leat_pattern_value(number, 11) % most[leat_pattern_value(number, 12) % 5];
+}
+
+/* Both ends of a block hold value. Waits for the thread's stream. */
+static bool holds(struct job *job, const unsigned char *block, size_t bytes, unsigned char value)
+{
+    size_t part = bytes < LOOK_BYTES ? bytes : LOOK_BYTES;
+
+    memset(job->seen, (unsigned char)~value, 2 * part);
+    STEP(job, leat_copy(job->stream, job->seen, block, part));
+    STEP(job, leat_copy(job->stream, job->seen + part, block + bytes - part, part));
+    STEP(job, leat_stream_synchronize(job->stream));
+    for (size_t i = 0; i < 2 * part; i++) {
+        if (job->seen[i] == value)
+            continue;
+        snprintf(job->failure, sizeof job->failure, "byte %zu of %zu is 0x%02x and not 0x%02x", i, bytes,
+                 job->seen[i], value);
+        return false;
+    }
+    return true;
+}
+
+struct mine {
+    unsigned char *block;
+    size_t bytes;
+    unsigned char value;
+};
+
+/* One step with a block of the thread's own: it comes, or is looked at and goes. */
+static bool come_or_go(struct job *job, struct mine *m, uint64_t number, leat_pool *pool)
+{
+    void *block;
+
+    if (m->block) {
+        if (!holds(job, m->block, m->bytes, m->value))
+            return false;
+        STEP(job, leat_free(job->stream, m->block));
+        m->block = NULL;
+        return true;
+    }
+    m->bytes = some_size(number);
+    m->value = (unsigned char)leat_pattern_value(number, 13);
+    STEP(job, leat_pool_alloc(pool, job->stream, m->bytes, &block));
+    m->block = block;
+    STEP(job, leat_fill(job->stream, m->block, m->value, m->bytes));
+    return true;
+}
+
+static bool all_go(struct job *job, struct mine *mine)
+{
+    for (int i = 0; i < BLOCKS; i++) {
+        if (!mine[i].block)
+            continue;
+        if (!holds(job, mine[i].block, mine[i].bytes, mine[i].value))
+            return false;
+        STEP(job, leat_free(job->stream, mine[i].block));
+    }
+    return true;
+}
+
+static bool churn(struct job *job)
+{
+    struct mine mine[BLOCKS];
+
+    memset(mine, 0, sizeof mine);
+    for (int round = 0; round < job->shared->rounds; round++) {
+        uint64_t number = (uint64_t)job->number * 100000 + (uint64_t)round;
+
+        if (!come_or_go(job, &mine[leat_pattern_value(number, 14) % BLOCKS], number, job->shared->pool))
+            return false;
+    }
+    return all_go(job, mine);
+}
+
+/* Puts a parcel into the box of another thread; false when that is full. */
+static bool post(struct mailbox *box, const struct parcel *parcel)
+{
+    bool room;
+
+    pthread_mutex_lock(&box->lock);
+    room = box->count < (int)(sizeof box->parcels / sizeof box->parcels[0]);
+    if (room)
+        box->parcels[box->count++] = *parcel;
+    pthread_mutex_unlock(&box->lock);
+    return room;
+}
+
+static bool collect(struct mailbox *box, struct parcel *parcel)
+{
+    bool any;
+
+    pthread_mutex_lock(&box->lock);
+    any = box->count > 0;
+    if (any)
+        *parcel = box->parcels[--box->count];
+    pthread_mutex_unlock(&box->lock);
+    return any;
+}
+
+static bool send_one(struct job *job, uint64_t number)
+{
+    struct parcel parcel = {.bytes = some_size(number), .value = (unsigned char)number, .from = job->stream};
+    int to = (int)(leat_pattern_value(number, 15) % THREADS);
+    void *block;
+
+    STEP(job, leat_pool_alloc(job->shared->pool, job->stream, parcel.bytes, &block));
+    parcel.block = block;
+    STEP(job, leat_fill(job->stream, block, parcel.value, parcel.bytes));
+    STEP(job, leat_event_create(job->shared->t->device, &parcel.filled));
+    STEP(job, leat_event_record(parcel.filled, job->stream));
+    if (post(&job->shared->boxes[to], &parcel))
+        return true;
+    STEP(job, leat_event_destroy(parcel.filled));
+    STEP(job, leat_free(job->stream, block));
+    return true;
+}
+
+/* Looks at a block of another thread, and frees it: on the own stream, on its first one, or for the host. */
+static bool take_one(struct job *job, uint64_t number)
+{
+    struct parcel parcel;
+
+    if (!collect(&job->shared->boxes[job->number], &parcel))
+        return true;
+    STEP(job, leat_stream_wait(job->stream, parcel.filled));
+    STEP(job, leat_event_destroy(parcel.filled));
+    switch (number % 4) {
+    case 0:
+        /* The copy out of it may still run: the pool is told. */
+        STEP(job, leat_copy(job->stream, job->unseen, parcel.block, parcel.bytes < 100 ? parcel.bytes : 100));
+        STEP(job, leat_pool_use(parcel.block, job->stream));
+        STEP(job, leat_free(parcel.from, parcel.block));
+        return true;
+    case 1:
+        if (!holds(job, parcel.block, parcel.bytes, parcel.value))
+            return false;
+        STEP(job, leat_memory_free(parcel.block));
+        return true;
+    case 2:
+        if (!holds(job, parcel.block, parcel.bytes, parcel.value))
+            return false;
+        STEP(job, leat_free(parcel.from, parcel.block));
+        return true;
+    default:
+        STEP(job, leat_copy(job->stream, job->unseen, parcel.block, parcel.bytes < 100 ? parcel.bytes : 100));
+        STEP(job, leat_free(job->stream, parcel.block));
+        return true;
+    }
+}
+
+static bool exchange(struct job *job)
+{
+    struct mine mine[BLOCKS];
+
+    memset(mine, 0, sizeof mine);
+    for (int round = 0; round < job->shared->rounds; round++) {
+        uint64_t number = (uint64_t)job->number * 100000 + (uint64_t)round;
+        bool good;
+
+        if (round % 3 == 0)
+            good = send_one(job, number);
+        else if (round % 3 == 1)
+            good = take_one(job, leat_pattern_value(number, 16));
+        else
+            good = come_or_go(job, &mine[leat_pattern_value(number, 14) % BLOCKS], number, job->shared->pool);
+        if (!good)
+            return false;
+    }
+    return all_go(job, mine);
+}
+
+static void count_text(void *argument, const char *text, size_t bytes)
+{
+    (void)text;
+    *(size_t *)argument += bytes;
+}
+
+/* Looks on, and trims, while the others work. */
+static bool look_on(struct job *job)
+{
+    leat_pool *pool = job->shared->pool;
+
+    for (int round = 0; round < job->shared->rounds; round++) {
+        leat_pool_statistics figures = {.size = sizeof figures};
+        leat_pool_share share;
+        leat_pool_event events[16];
+        size_t count = 16, bytes = 0;
+
+        STEP(job, leat_pool_query(pool, &figures));
+        for (unsigned i = 0; leat_pool_stream_share(pool, i, &share) == LEAT_OK; i++)
+            continue;
+        for (unsigned i = 0; leat_pool_tag_share(pool, i, &share) == LEAT_OK; i++)
+            continue;
+        STEP(job, leat_pool_history(pool, events, &count));
+        if (round % 16 == 0)
+            STEP(job, leat_pool_snapshot(pool, count_text, &bytes));
+        if (round % 4 == 0)
+            STEP(job, leat_pool_trim(pool, MIB, NULL, NULL));
+        if (round % 8 == 0)
+            STEP(job, leat_pool_trim_idle(pool, 1, NULL, NULL));
+        if (round % 32 == 0)
+            STEP(job, leat_pool_set_limits(pool, 0, round % 64 ? 4 * MIB : 0));
+    }
+    return true;
+}
+
+/* Streams and pools that come and go, with blocks cached in both. */
+static bool make_and_end(struct job *job)
+{
+    leat_device *device = job->shared->t->device;
+
+    for (int round = 0; round < job->shared->rounds / 4; round++) {
+        leat_pool_options options = {.size = sizeof options, .plain = round % 2 == 0};
+        leat_stream *stream;
+        leat_pool *pool;
+        void *block, *shared;
+
+        STEP(job, leat_stream_create(device, &stream));
+        STEP(job, leat_pool_create(device, &options, &pool));
+        STEP(job, leat_pool_alloc(pool, stream, 5000, &block));
+        STEP(job, leat_pool_alloc(job->shared->pool, stream, 70000, &shared));
+        STEP(job, leat_fill(stream, block, 1, 5000));
+        STEP(job, leat_fill(stream, shared, 2, 70000));
+        STEP(job, leat_free(stream, block));
+        STEP(job, leat_free(stream, shared));
+        STEP(job, round % 3 ? leat_stream_destroy(stream) : leat_pool_destroy(pool));
+        STEP(job, round % 3 ? leat_pool_destroy(pool) : leat_stream_destroy(stream));
+    }
+    return true;
+}
+
+/* Blocks of the default pools and of pools of other sorts. */
+static bool other_pools(struct job *job)
+{
+    for (int round = 0; round < job->shared->rounds; round++) {
+        leat_pool *pool = job->shared->more[round % 3];
+        uint64_t number = (uint64_t)job->number * 100000 + (uint64_t)round;
+        struct mine mine = {NULL, 0, 0};
+        void *block;
+
+        STEP(job, leat_pool_tag(round % 2 ? "others" : NULL));
+        for (int i = 0; pool && i < 2; i++)
+            if (!come_or_go(job, &mine, number, pool))
+                return false;
+        STEP(job, leat_memory_alloc(job->shared->t->device, LEAT_KIND_PINNED, some_size(number), &block));
+        *(unsigned char *)block = 1;
+        STEP(job, leat_memory_free(block));
+        STEP(job, leat_alloc(job->stream, some_size(number), &block));
+        STEP(job, leat_free(job->stream, block));
+    }
+    STEP(job, leat_pool_tag(NULL));
+    return true;
+}
+
+struct start {
+    struct job job;
+    bool (*work)(struct job *job);
+};
+
+static void *run_job(void *argument)
+{
+    struct start *start = argument;
+
+    if (!start->work(&start->job) && !start->job.failure[0])
+        snprintf(start->job.failure, sizeof start->job.failure, "failed without a word");
+    atomic_fetch_sub(&start->job.shared->busy, 1);
+    return NULL;
+}
+
+/* What nobody fetched. */
+static void empty_boxes(struct shared *shared)
+{
+    struct parcel parcel;
+
+    OK(leat_device_synchronize(shared->t->device));
+    for (int i = 0; i < THREADS; i++) {
+        while (collect(&shared->boxes[i], &parcel)) {
+            test_block_holds(shared->t->stream, parcel.block, parcel.bytes, parcel.value);
+            OK(leat_event_destroy(parcel.filled));
+            OK(leat_memory_free(parcel.block));
+        }
+    }
+}
+
+/* Runs the works side by side, thread i the work i modulo count. */
+static void run(struct test_state *t, bool one_stream, bool (*const works[])(struct job *job), int count)
+{
+    struct start *starts = test_buffer(THREADS * sizeof *starts);
+    struct shared *shared = test_buffer(sizeof *shared);
+    pthread_t threads[THREADS];
+    leat_pool_options plain = {.size = sizeof plain, .plain = 1}, alone = {.size = sizeof alone, .one_handle = 1};
+
+    memset(starts, 0, THREADS * sizeof *starts);
+    memset(shared, 0, sizeof *shared);
+    shared->t = t;
+    shared->rounds = 300;
+    shared->pool = POOL(t->device, .name = "threads", .history = 1000, .reuse = LEAT_POOL_WAIT);
+    shared->more[0] = test_pool_try(t->device, &plain);
+    shared->more[1] = test_pool_try(t->device, &alone);
+    shared->more[2] = POOL(t->device, .limit_bytes = GIB, .reuse = LEAT_POOL_WAIT_NEVER);
+    atomic_store(&shared->busy, THREADS);
+    for (int i = 0; i < THREADS; i++) {
+        assert_int_equal(pthread_mutex_init(&shared->boxes[i].lock, NULL), 0);
+        starts[i].work = works[i % count];
+        starts[i].job.shared = shared;
+        starts[i].job.number = i;
+        starts[i].job.seen = test_alloc(t->device, LEAT_KIND_PINNED, 2 * LOOK_BYTES + 100);
+        starts[i].job.unseen = starts[i].job.seen + 2 * LOOK_BYTES;
+        starts[i].job.stream = t->stream;
+        if (!one_stream)
+            OK(leat_stream_create(t->device, &starts[i].job.stream));
+    }
+    for (int i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, run_job, &starts[i]), 0);
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    for (int i = 0; i < THREADS; i++)
+        if (starts[i].job.failure[0])
+            fail_msg("thread %d: %s", i, starts[i].job.failure);
+    empty_boxes(shared);
+    for (int i = 0; i < THREADS; i++) {
+        if (!one_stream)
+            OK(leat_stream_destroy(starts[i].job.stream));
+        OK(leat_memory_free(starts[i].job.seen));
+        pthread_mutex_destroy(&shared->boxes[i].lock);
+    }
+    assert_int_equal(test_statistics(shared->pool).live_blocks, 0);
+    assert_int_equal(test_statistics(shared->pool).requested_bytes, 0);
+    assert_int_equal(test_statistics(shared->pool).allocations, test_statistics(shared->pool).frees);
+    OK(leat_pool_destroy(shared->pool));
+    for (int i = 0; i < 3; i++)
+        OK(leat_pool_destroy(shared->more[i]));
+    free(shared);
+    free(starts);
+}
+
+static void every_thread_its_own_stream(void **state)
+{
+    bool (*const works[])(struct job * job) = {churn};
+
+    run(*state, false, works, 1);
+}
+
+static void all_threads_one_stream(void **state)
+{
+    bool (*const works[])(struct job * job) = {churn};
+
+    run(*state, true, works, 1);
+}
+
+static void threads_free_what_others_allocated(void **state)
+{
+    bool (*const works[])(struct job * job) = {exchange};
+
+    run(*state, false, works, 1);
+}
+
+static void threads_free_what_others_allocated_on_one_stream(void **state)
+{
+    bool (*const works[])(struct job * job) = {exchange};
+
+    run(*state, true, works, 1);
+}
+
+static void all_things_at_once(void **state)
+{
+    bool (*const works[])(struct job * job) = {exchange, look_on, make_and_end, other_pools, churn};
+
+    run(*state, false, works, 5);
+}
+
+/* Two threads free the same block: one of them succeeds. */
+struct race {
+    leat_stream *stream;
+    void *block;
+    atomic_int ready;
+    int freed[2];
+};
+
+static void *free_at_the_same_time(void *argument)
+{
+    struct race *race = ((void **)argument)[0];
+    int *freed = ((void **)argument)[1];
+
+    atomic_fetch_add(&race->ready, 1);
+    while (atomic_load(&race->ready) < 2)
+        continue;
+    *freed = leat_free(race->stream, race->block) == LEAT_OK;
+    return NULL;
+}
+
+static void a_block_is_freed_once(void **state)
+{
+    struct test_state *t = *state;
+    leat_pool *pool = POOL(t->device, .name = "race");
+
+    for (int round = 0; round < 200; round++) {
+        struct race race = {.stream = t->stream, .block = test_block(pool, t->stream, 1000 + (size_t)round * 999)};
+        void *arguments[2][2] = {{&race, &race.freed[0]}, {&race, &race.freed[1]}};
+        pthread_t threads[2];
+
+        for (int i = 0; i < 2; i++)
+            assert_int_equal(pthread_create(&threads[i], NULL, free_at_the_same_time, arguments[i]), 0);
+        for (int i = 0; i < 2; i++)
+            pthread_join(threads[i], NULL);
+        assert_int_equal(race.freed[0] + race.freed[1], 1);
+    }
+    assert_int_equal(test_statistics(pool).frees, 200);
+    assert_int_equal(test_statistics(pool).live_blocks, 0);
+    OK(leat_pool_destroy(pool));
+}
+
+/* A limited pool that several threads fill and empty: a request fails only while the others hold the rest. */
+struct squeeze {
+    leat_pool *pool;
+    leat_stream *stream;
+    pthread_mutex_t *one_at_a_time;
+    int failures;
+};
+
+static void *fill_and_empty(void *argument)
+{
+    struct squeeze *s = argument;
+
+    for (int round = 0; round < 100; round++) {
+        void *blocks[8];
+        int count = 0;
+
+        pthread_mutex_lock(s->one_at_a_time);
+        while (count < 8 && leat_pool_alloc(s->pool, s->stream, 4 * MIB, &blocks[count]) == LEAT_OK)
+            count++;
+        s->failures += count < 8;
+        while (count)
+            s->failures += leat_free(s->stream, blocks[--count]) != LEAT_OK;
+        pthread_mutex_unlock(s->one_at_a_time);
+    }
+    return NULL;
+}
+
+/* What a thread has cached is found by the next one, on another stream, when there is no other memory. */
+static void caches_of_threads_are_no_islands(void **state)
+{
+    enum { COUNT = 4 };
+    struct test_state *t = *state;
+    pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    leat_pool *pool = POOL(t->device, .limit_bytes = 32 * MIB, .reuse = LEAT_POOL_WAIT);
+    struct squeeze squeezes[COUNT];
+    pthread_t threads[COUNT];
+
+    for (int i = 0; i < COUNT; i++) {
+        squeezes[i] = (struct squeeze){.pool = pool, .one_at_a_time = &lock};
+        OK(leat_stream_create(t->device, &squeezes[i].stream));
+        assert_int_equal(pthread_create(&threads[i], NULL, fill_and_empty, &squeezes[i]), 0);
+    }
+    for (int i = 0; i < COUNT; i++) {
+        pthread_join(threads[i], NULL);
+        assert_int_equal(squeezes[i].failures, 0);
+        OK(leat_stream_destroy(squeezes[i].stream));
+    }
+    OK(leat_pool_destroy(pool));
+}
+
+static const struct CMUnitTest tests[] = {
+    STATE_TEST(every_thread_its_own_stream),
+    STATE_TEST(all_threads_one_stream),
+    STATE_TEST(threads_free_what_others_allocated),
+    STATE_TEST(threads_free_what_others_allocated_on_one_stream),
+    STATE_TEST(all_things_at_once),
+    STATE_TEST(a_block_is_freed_once),
+    STATE_TEST(caches_of_threads_are_no_islands),
+};
+
+TEST_MAIN(tests)
