@@ -80,13 +80,13 @@ $(BUILD)/libleat.so: $(BUILD)/$(so_real)
 
 # ---- the command ------------------------------------------------------------------------------------------
 
-cli_libs := $(shell $(PKG_CONFIG) --libs jansson smartcols 2>/dev/null)
-cli_cflags := $(shell $(PKG_CONFIG) --cflags jansson smartcols 2>/dev/null)
+cli_libs := $(shell $(PKG_CONFIG) --libs jansson smartcols zlib 2>/dev/null)
+cli_cflags := $(shell $(PKG_CONFIG) --cflags jansson smartcols zlib 2>/dev/null)
 
 ifeq ($(cli_libs),)
 $(BUILD)/leat: lib FORCE
-	@echo "leat: the command needs two libraries for its tables and its JSON, the Debian packages pkg-config," \
-	      "libjansson-dev and libsmartcols-dev; 'make lib' builds the library without them." >&2; exit 1
+	@echo "leat: the command needs libraries for tables, JSON and compressed files, the Debian packages pkg-config," \
+	      "libjansson-dev, libsmartcols-dev and zlib1g-dev; 'make lib' builds the library without them." >&2; exit 1
 else
 $(BUILD)/leat: $(cli_obj) $(BUILD)/libleat.a
 	$(say) LINK $@

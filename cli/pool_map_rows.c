@@ -1,0 +1,99 @@
+/*
+ * pool_map_rows.c - cuts a range of addresses into rows of one length, for pictures of a pool. Rows that have no
+ * memory at all are left out.
+ */
+#include "pool_map.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static uint64_t end_of(const struct pool_map_range *range)
+{
+    const struct pool_map_extent *last = range->extents + range->extent_count - 1;
+
+    return range->extent_count ? last->offset + last->bytes : 0;
+}
+
+/* The whole rows within an extent: from row *first to before the result. */
+static uint64_t whole_rows(const struct pool_map_extent *extent, uint64_t row_bytes, uint64_t *first)
+{
+    *first = extent->offset / row_bytes + (extent->offset % row_bytes != 0);
+    return (extent->offset + extent->bytes) / row_bytes;
+}
+
+/* How many rows have memory somewhere. */
+static uint64_t count_rows(const struct pool_map_range *range, uint64_t row_bytes)
+{
+    uint64_t end = end_of(range), count = end / row_bytes + (end % row_bytes != 0), first, last;
+    size_t i;
+
+    for (i = 0; i < range->extent_count; i++) {
+        if (pool_map_has_memory(range->extents[i].state))
+            continue;
+        last = whole_rows(&range->extents[i], row_bytes, &first);
+        count -= last > first ? last - first : 0;
+    }
+    return count;
+}
+
+static void add_row(struct pool_map_rows *rows, uint64_t begin, uint64_t end, bool gap)
+{
+    struct pool_map_row *before = rows->row_count ? &rows->rows[rows->row_count - 1] : NULL;
+
+    /* Two holes one after the other are one gap. */
+    if (gap && before && before->gap && before->end == begin) {
+        before->end = end;
+        return;
+    }
+    rows->rows[rows->row_count++] = (struct pool_map_row){begin, end, gap};
+}
+
+bool pool_map_make_rows(const struct pool_map_range *range, uint64_t smallest_row_bytes, size_t rows_max,
+                        struct pool_map_rows *rows)
+{
+    uint64_t end = end_of(range), at = 0, first, last, count;
+    size_t i;
+
+    rows->row_bytes = smallest_row_bytes;
+    while ((count = count_rows(range, rows->row_bytes)) > rows_max)
+        rows->row_bytes *= 2;
+    rows->row_count = 0;
+    /* A gap stands before, between or behind rows. */
+    rows->rows = calloc(2 * (size_t)count + 1, sizeof *rows->rows);
+    if (!rows->rows)
+        return false;
+    for (i = 0; i < range->extent_count; i++) {
+        const struct pool_map_extent *extent = &range->extents[i];
+
+        if (!pool_map_has_memory(extent->state)) {
+            last = whole_rows(extent, rows->row_bytes, &first);
+            for (; at < first * rows->row_bytes && at < end; at += rows->row_bytes)
+                add_row(rows, at, at + rows->row_bytes, false);
+            if (last > first) {
+                add_row(rows, first * rows->row_bytes, last * rows->row_bytes, true);
+                at = last * rows->row_bytes;
+            }
+        }
+    }
+    for (; at < end; at += rows->row_bytes)
+        add_row(rows, at, at + rows->row_bytes, false);
+    return true;
+}
+
+bool pool_map_next_piece(const struct pool_map_range *range, const struct pool_map_row *row, size_t *index,
+                         uint64_t at, uint64_t *end, const struct pool_map_extent **extent)
+{
+    while (*index < range->extent_count && at < row->end) {
+        const struct pool_map_extent *here = &range->extents[*index];
+        uint64_t here_end = here->offset + here->bytes;
+
+        if (here_end <= at) {
+            ++*index;
+            continue;
+        }
+        *end = here_end < row->end ? here_end : row->end;
+        *extent = here;
+        return true;
+    }
+    return false;
+}

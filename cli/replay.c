@@ -1,0 +1,272 @@
+/*
+ * replay.c - "leat replay": reads the options, replays a recorded trace of allocations, prints what it cost.
+ */
+#include "replay.h"
+#include "cli.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/sysinfo.h>
+
+const char cli_replay_help[] =
+    "Usage: leat replay [OPTION]... TRACE\n\n"
+    "Runs the allocations and frees that a program made, recorded in the file TRACE, through a pool of leat or\n"
+    "through the driver's own allocator, and shows how much memory that took and how long the calls were.\n"
+    "The memory is never touched, so a trace of 25 GB runs on the CPU device of a small machine.\n\n"
+    "TRACE is a CSV file, plain or compressed by gzip, with a header line: leat's format "
+    "(t_us,op,id,bytes,stream;\n"
+    "op is alloc, free or freed) or the log of RMM's logging adaptor (Thread,Time,Action,Pointer,Size,Stream).\n\n"
+    "Options:\n"
+    "  --device NAME     the device, such as cuda:1 or cpu:0; without it the best there is\n"
+    "  --allocator NAME  leat (the default): a new pool; driver: the driver's plain calls (cuMemAlloc; malloc on\n"
+    "                    the CPU device); driver-async: its calls in stream order (cuMemAllocAsync);\n"
+    "                    driver-async-keep: the same, with a pool that gives nothing back meanwhile\n"
+    "  --policy NAME     of the pool, for memory that another stream freed and may still use: wait-last (the\n"
+    "                    default), wait or wait-never\n"
+    "  --limit BYTES     the most that the pool may hold; K, M, G and T (powers of 1024) may follow\n"
+    "  --hold            frees a block where the trace says freed instead of free\n"
+    "  --repeat N        replays the trace N times in the same pool, 1 to 100\n"
+    "  --trim            after each round gives all memory of the pool back to the driver\n"
+    "  --snapshot FILE   writes the state of the pool, at the moment of the most bytes requested in the last "
+    "round,\n"
+    "                    to FILE; leat pool-map draws it\n"
+    "  --json            prints the figures as JSON instead of tables\n"
+    "  --help            this text\n\n"
+    "Each stream of the trace is a stream of its own; one thread makes all calls. A line free is where the "
+    "program\n"
+    "let go of the block. Where a trace with several streams has other lines between free and freed, other "
+    "streams\n"
+    "still used the block (in PyTorch: record_stream), and the pool is told so (leat_pool_use) before the free. "
+    "The\n"
+    "line freed then needs nothing: the memory comes back in the order of the streams, whereas the recording\n"
+    "allocator found out by polling. With --hold the block is kept until then, as that allocator did.\n\n"
+    "A pair is the allocation and the free of one block. Times are those of the calls alone.\n"
+    "The manual (man leat) says what each figure is.\n";
+
+enum { PARSE_GO_ON = -1 };
+
+/* ---- the command line ---- */
+
+/* The index of text among count names, or -1 after a complaint. */
+static int parse_name(const char *option, const char *text, const char *const *names, int count)
+{
+    char list[128] = "";
+    int i;
+
+    for (i = 0; i < count; i++) {
+        size_t used = strlen(list);
+
+        if (!strcmp(text, names[i]))
+            return i;
+        snprintf(list + used, sizeof list - used, "%s%s", i == 0 ? "" : i + 1 < count ? ", " : " or ", names[i]);
+    }
+    cli_complain("replay: --%s takes %s, not '%s'", option, list, text);
+    return -1;
+}
+
+static bool parse_rounds(const char *text, unsigned *rounds)
+{
+    char *end;
+    unsigned long value;
+
+    errno = 0;
+    value = strtoul(text, &end, 10);
+    if (text[0] < '0' || text[0] > '9' || *end || errno || value < 1 || value > REPLAY_ROUNDS_MAX) {
+        cli_complain("replay: --repeat takes a whole number from 1 to %d, not '%s'", REPLAY_ROUNDS_MAX, text);
+        return false;
+    }
+    *rounds = (unsigned)value;
+    return true;
+}
+
+static bool parse_bytes(const char *text, uint64_t *bytes)
+{
+    static const char suffixes[] = "KMGT";
+    const char *suffix;
+    unsigned shift = 0;
+    char *end;
+
+    errno = 0;
+    *bytes = strtoull(text, &end, 10);
+    suffix = *end ? strchr(suffixes, *end) : NULL;
+    if (suffix) {
+        shift = 10 * (unsigned)(suffix - suffixes + 1);
+        end++;
+    }
+    if (text[0] < '0' || text[0] > '9' || *end || errno || *bytes == 0 || *bytes > UINT64_MAX >> shift) {
+        cli_complain("replay: --limit takes a number of bytes above 0, with K, M, G or T after it if need be, not "
+                     "'%s'",
+                     text);
+        return false;
+    }
+    *bytes <<= shift;
+    return true;
+}
+
+/* One option. Returns PARSE_GO_ON, or what the command exits with. */
+static int apply_option(int option, struct replay_options *options, int argc, char **argv)
+{
+    int index;
+
+    switch (option) {
+    case 'd':
+        options->device = optarg;
+        return PARSE_GO_ON;
+    case 'a':
+        index = parse_name("allocator", optarg, replay_allocator_names, REPLAY_ALLOCATOR_COUNT);
+        options->allocator = index < 0 ? REPLAY_LEAT : (enum replay_allocator)index;
+        return index < 0 ? CLI_USAGE : PARSE_GO_ON;
+    case 'p':
+        index = parse_name("policy", optarg, replay_policy_names, 3);
+        options->policy = index < 0 ? LEAT_POOL_WAIT_LAST : (leat_pool_reuse)index;
+        options->policy_given = true;
+        return index < 0 ? CLI_USAGE : PARSE_GO_ON;
+    case 'l':
+        return parse_bytes(optarg, &options->limit_bytes) ? PARSE_GO_ON : CLI_USAGE;
+    case 'r':
+        return parse_rounds(optarg, &options->rounds) ? PARSE_GO_ON : CLI_USAGE;
+    case 'o':
+        options->hold = true;
+        return PARSE_GO_ON;
+    case 't':
+        options->trim = true;
+        return PARSE_GO_ON;
+    case 's':
+        options->snapshot = optarg;
+        return PARSE_GO_ON;
+    case 'j':
+        options->json = true;
+        return PARSE_GO_ON;
+    case 'h':
+        fputs(cli_replay_help, stdout);
+        return CLI_OK;
+    default:
+        return cli_bad_option(argc, argv, option);
+    }
+}
+
+/* What only a pool of leat has. */
+static int check_pool_options(const struct replay_options *options)
+{
+    const char *name = options->policy_given  ? "--policy"
+                       : options->limit_bytes ? "--limit"
+                       : options->trim        ? "--trim"
+                       : options->snapshot    ? "--snapshot"
+                                              : NULL;
+
+    if (options->allocator == REPLAY_LEAT || !name)
+        return PARSE_GO_ON;
+    cli_complain("replay: %s is about a pool of leat and does not go with --allocator %s", name,
+                 replay_allocator_names[options->allocator]);
+    return CLI_USAGE;
+}
+
+static int parse(int argc, char **argv, struct replay_options *options)
+{
+    static const struct option names[] = {{"device", required_argument, NULL, 'd'},
+                                          {"allocator", required_argument, NULL, 'a'},
+                                          {"policy", required_argument, NULL, 'p'},
+                                          {"limit", required_argument, NULL, 'l'},
+                                          {"repeat", required_argument, NULL, 'r'},
+                                          {"hold", no_argument, NULL, 'o'},
+                                          {"trim", no_argument, NULL, 't'},
+                                          {"snapshot", required_argument, NULL, 's'},
+                                          {"json", no_argument, NULL, 'j'},
+                                          {"help", no_argument, NULL, 'h'},
+                                          {NULL, 0, NULL, 0}};
+    int option, status;
+
+    while ((option = getopt_long(argc, argv, ":h", names, NULL)) != -1) {
+        status = apply_option(option, options, argc, argv);
+        if (status != PARSE_GO_ON)
+            return status;
+    }
+    if (optind >= argc) {
+        cli_complain("replay: the file to replay is missing; see leat help replay");
+        return CLI_USAGE;
+    }
+    options->trace = argv[optind++];
+    if (cli_no_operands(argc, argv) != CLI_OK)
+        return CLI_USAGE;
+    return check_pool_options(options);
+}
+
+/* ---- replaying ---- */
+
+/*
+ * The CPU device has as much memory as the machine unless LEAT_CPU_MEMORY says otherwise. Nothing is written to
+ * the blocks of a replay, so the device may be larger than that: large enough for the trace and any allocator's
+ * waste. Comes before the first call of leat, which reads the variable once.
+ */
+static void enlarge_cpu_device(const struct trace *trace)
+{
+    uint64_t wanted_bytes = 2 * trace_peak_bytes(trace, true, NULL) + ((uint64_t)1 << 30);
+    uint64_t machine_bytes = 0;
+    struct sysinfo machine;
+    char text[32];
+
+    if (sysinfo(&machine) == 0)
+        machine_bytes = (uint64_t)machine.totalram * machine.mem_unit;
+    if (wanted_bytes <= machine_bytes)
+        return;
+    snprintf(text, sizeof text, "%llu", (unsigned long long)wanted_bytes);
+    setenv("LEAT_CPU_MEMORY", text, 0);
+}
+
+static int replay(const struct replay_options *options, const struct trace *trace)
+{
+    struct replay_result *result = malloc(sizeof *result);
+    struct replay_target *target = malloc(sizeof *target);
+    bool fine = false, printed = true;
+
+    if (!target || !result) {
+        cli_complain("replay: out of host memory");
+        goto release;
+    }
+    enlarge_cpu_device(trace);
+    fine = replay_open(target, options, trace) && replay_run(target, options, trace, result);
+    if (!fine)
+        cli_complain("replay: %s", target->error);
+    else
+        printed = options->json ? replay_print_json(target, options, trace, result)
+                                : replay_print_tables(target, options, trace, result);
+    if (!printed)
+        cli_complain("replay: out of host memory");
+    if (!replay_close(target)) {
+        cli_complain("replay: %s", target->error);
+        fine = false;
+    }
+
+release:
+    free(target);
+    free(result);
+    return fine && printed ? CLI_OK : CLI_FAILED;
+}
+
+int cli_replay(int argc, char **argv)
+{
+    struct replay_options options = {.rounds = 1};
+    char error[TRACE_ERROR_MAX];
+    struct trace *trace;
+    int status = parse(argc, argv, &options);
+
+    if (status != PARSE_GO_ON)
+        return status;
+    trace = trace_read(options.trace, error);
+    if (!trace) {
+        cli_complain("replay: %s", error);
+        return CLI_FAILED;
+    }
+    if (options.hold && !trace->has_freed) {
+        cli_complain("replay: %s has no line 'freed', so there is nothing that --hold could wait for",
+                     options.trace);
+        status = CLI_FAILED;
+    } else {
+        status = replay(&options, trace);
+    }
+    trace_destroy(trace);
+    return status;
+}

@@ -1,0 +1,359 @@
+/*
+ * replay_run.c - replays a trace, round after round, and times each call.
+ *
+ * A call's time is taken by reading the clock before and after it; what two readings cost without a call between
+ * them, measured at the start, is taken off. The work between the calls is the replay's own and not timed.
+ */
+#include "replay.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { CLOCK_SAMPLES = 1001 };
+
+struct run {
+    struct replay_target *target;
+    const struct replay_options *options;
+    const struct trace *trace;
+    struct replay_result *result;
+    FILE *snapshot;
+    void **blocks; /* by index of the trace's blocks: where each one is; NULL: not allocated now */
+
+    /* By round and block: what the calls took, in ns; longer than 4.2 s counts as 4.2 s. */
+    uint32_t *alloc_ns, *free_ns;
+    uint64_t total_ns[REPLAY_ROUNDS_MAX], stalled_ns[REPLAY_ROUNDS_MAX];
+    unsigned round;
+
+    size_t peak_event; /* the allocation that reaches the peak of the bytes requested */
+    uint64_t live_bytes, sampled_bytes;
+};
+
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+static int compare_ns(const void *a, const void *b)
+{
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* The median of what two readings of the clock are apart. */
+static uint64_t clock_cost_ns(void)
+{
+    uint32_t samples[CLOCK_SAMPLES];
+    unsigned i;
+
+    for (i = 0; i < CLOCK_SAMPLES; i++) {
+        uint64_t begin_ns = now_ns();
+
+        samples[i] = (uint32_t)(now_ns() - begin_ns);
+    }
+    qsort(samples, CLOCK_SAMPLES, sizeof samples[0], compare_ns);
+    return samples[CLOCK_SAMPLES / 2];
+}
+
+/* Books the time of one call. */
+static uint32_t book(struct run *run, uint64_t elapsed_ns)
+{
+    uint64_t cost_ns = run->result->clock_ns;
+    uint64_t ns = elapsed_ns > cost_ns ? elapsed_ns - cost_ns : 0;
+
+    run->total_ns[run->round] += ns;
+    if (ns > REPLAY_STALL_NS)
+        run->stalled_ns[run->round] += ns - REPLAY_STALL_NS;
+    return ns < UINT32_MAX ? (uint32_t)ns : UINT32_MAX;
+}
+
+/* ---- one event ---- */
+
+static bool alloc_block(struct run *run, uint32_t index)
+{
+    const struct trace_block *block = &run->trace->blocks[index];
+    struct replay_target *target = run->target;
+    uint64_t begin_ns = now_ns();
+    bool fine = target->alloc(target, block->stream, block->bytes, &run->blocks[index]);
+    uint64_t end_ns = now_ns();
+
+    if (!fine) {
+        run->blocks[index] = NULL;
+        return false;
+    }
+    run->alloc_ns[run->round * run->trace->block_count + index] = book(run, end_ns - begin_ns);
+    run->live_bytes += block->bytes;
+    return true;
+}
+
+static bool free_block(struct run *run, uint32_t index, unsigned stream)
+{
+    const struct trace_block *block = &run->trace->blocks[index];
+    bool used_elsewhere = block->used_elsewhere && !run->options->hold;
+    struct replay_target *target = run->target;
+    uint64_t begin_ns = now_ns();
+    bool fine = target->free(target, stream, used_elsewhere, run->blocks[index]);
+    uint64_t end_ns = now_ns();
+
+    if (!fine)
+        return false;
+    run->blocks[index] = NULL;
+    run->free_ns[run->round * run->trace->block_count + index] = book(run, end_ns - begin_ns);
+    run->live_bytes -= block->bytes;
+    return true;
+}
+
+/* Asking a driver for its free memory takes longer than many allocations, so it is done when the live bytes have
+ * grown a little beyond those of the last time, and at their peak. */
+static void sample(struct run *run, size_t event)
+{
+    uint64_t step_bytes = run->result->peak_requested_bytes / 256;
+
+    if (event != run->peak_event && run->live_bytes < run->sampled_bytes + step_bytes)
+        return;
+    run->sampled_bytes = run->live_bytes;
+    run->target->sample(run->target);
+}
+
+static void write_piece(void *argument, const char *text, size_t bytes)
+{
+    fwrite(text, 1, bytes, argument);
+}
+
+static bool write_snapshot(struct run *run)
+{
+    struct replay_target *target = run->target;
+    FILE *file = run->snapshot;
+    bool fine;
+
+    run->snapshot = NULL;
+    if (leat_pool_snapshot(target->pool, write_piece, file) != LEAT_OK) {
+        snprintf(target->error, sizeof target->error, "%s", leat_last_error());
+        fclose(file);
+        return false;
+    }
+    fine = !ferror(file);
+    if (fclose(file) == 0 && fine)
+        return true;
+    snprintf(target->error, sizeof target->error, "%.300s cannot be written: %s", run->options->snapshot,
+             strerror(errno));
+    return false;
+}
+
+/* Says which line of the trace an allocation or a free belongs to, in front of what went wrong. */
+static bool locate(struct run *run, const char *what, uint32_t index)
+{
+    const struct trace_block *block = &run->trace->blocks[index];
+    char why[REPLAY_ERROR_MAX];
+
+    snprintf(why, sizeof why, "%s", run->target->error);
+    snprintf(run->target->error, sizeof run->target->error,
+             "%s the %llu bytes of line %llu of %.200s, in round %u with %llu bytes live: %.1500s", what,
+             (unsigned long long)block->bytes, (unsigned long long)block->line, run->options->trace,
+             run->round + 1, (unsigned long long)run->live_bytes, why);
+    return false;
+}
+
+static bool replay_event(struct run *run, size_t i)
+{
+    const struct trace_event *event = &run->trace->events[i];
+    enum trace_op end = run->options->hold ? TRACE_FREED : TRACE_FREE;
+
+    if (event->op == end)
+        return free_block(run, event->block, event->stream) || locate(run, "freeing", event->block);
+    if (event->op != TRACE_ALLOC)
+        return true;
+    if (!alloc_block(run, event->block))
+        return locate(run, "allocating", event->block);
+    if (run->target->sample)
+        sample(run, i);
+    if (i == run->peak_event && run->round + 1 == run->options->rounds && run->snapshot)
+        return write_snapshot(run);
+    return true;
+}
+
+/* ---- one round ---- */
+
+/* What the trace never frees goes back at its end, on the block's own stream. */
+static bool free_rest(struct run *run)
+{
+    uint32_t index;
+
+    for (index = 0; index < run->trace->block_count; index++)
+        if (run->blocks[index] && !free_block(run, index, run->trace->blocks[index].stream))
+            return locate(run, "freeing", index);
+    return true;
+}
+
+/* After a failure everything goes back as well; the first failure is the one to tell of. */
+static void give_up(struct run *run)
+{
+    struct replay_target *target = run->target;
+    char first[REPLAY_ERROR_MAX];
+    uint32_t index;
+
+    memcpy(first, target->error, sizeof first);
+    for (index = 0; index < run->trace->block_count; index++)
+        if (run->blocks[index])
+            target->free(target, run->trace->blocks[index].stream, false, run->blocks[index]);
+    memcpy(target->error, first, sizeof first);
+}
+
+static bool trim(struct run *run)
+{
+    struct replay_result *result = run->result;
+    leat_pool_statistics statistics;
+
+    if (leat_device_synchronize(run->target->device) == LEAT_OK &&
+        leat_pool_trim(run->target->pool, 0, &result->trimmed_bytes, &result->trim_pending_bytes) == LEAT_OK &&
+        replay_statistics(run->target, &statistics)) {
+        result->trim_left_bytes = statistics.reserved_bytes;
+        return true;
+    }
+    snprintf(run->target->error, sizeof run->target->error, "%s", leat_last_error());
+    return false;
+}
+
+static bool replay_round(struct run *run)
+{
+    size_t i;
+
+    run->live_bytes = run->sampled_bytes = 0;
+    for (i = 0; i < run->trace->event_count; i++)
+        if (!replay_event(run, i))
+            return false;
+    return free_rest(run) && (!run->options->trim || trim(run));
+}
+
+/* ---- figures ---- */
+
+/* Of count times; the smallest one that at least so many of a thousand do not exceed. */
+static uint64_t percentile(const uint32_t *sorted, size_t count, unsigned thousandths)
+{
+    size_t rank = (count * thousandths + 999) / 1000;
+
+    return sorted[rank > 0 ? rank - 1 : 0];
+}
+
+static struct replay_percentiles percentiles(uint32_t *times, size_t count)
+{
+    qsort(times, count, sizeof times[0], compare_ns);
+    return (struct replay_percentiles){percentile(times, count, 500), percentile(times, count, 990),
+                                       percentile(times, count, 999)};
+}
+
+/* Figures of the rounds from begin to before end. scratch has room for the times of all rounds. */
+static void sum_times(const struct run *run, unsigned begin, unsigned end, uint32_t *scratch,
+                      struct replay_figures *figures)
+{
+    size_t blocks = run->trace->block_count, count = (end - begin) * blocks, i;
+    const uint32_t *alloc_ns = run->alloc_ns + begin * blocks, *free_ns = run->free_ns + begin * blocks;
+    unsigned round;
+
+    figures->rounds = end - begin;
+    if (count == 0)
+        return;
+    memcpy(scratch, alloc_ns, count * sizeof *scratch);
+    figures->alloc = percentiles(scratch, count);
+    memcpy(scratch, free_ns, count * sizeof *scratch);
+    figures->free = percentiles(scratch, count);
+    for (i = 0; i < count; i++)
+        scratch[i] = free_ns[i] > UINT32_MAX - alloc_ns[i] ? UINT32_MAX : alloc_ns[i] + free_ns[i];
+    figures->pair = percentiles(scratch, count);
+    for (round = begin; round < end; round++) {
+        figures->total_ns += run->total_ns[round];
+        figures->stalled_ns += run->stalled_ns[round];
+    }
+}
+
+/* What happened between two readings of the statistics. */
+static void sum_counts(const struct run *run, const leat_pool_statistics *before,
+                       const leat_pool_statistics *after, struct replay_figures *figures)
+{
+    figures->driver_calls = after->driver_calls - before->driver_calls;
+    figures->events = after->events - before->events;
+    figures->queries = after->queries - before->queries;
+    figures->stream_waits = after->stream_waits - before->stream_waits;
+    figures->host_waits = after->host_waits - before->host_waits;
+    figures->cache_hits = after->cache_hits - before->cache_hits;
+
+    /* A pool knows how long it was inside the driver; of others only what the calls took is seen. */
+    if (run->target->pool)
+        figures->stalled_ns = after->driver_ns - before->driver_ns;
+}
+
+static bool replay_rounds(struct run *run)
+{
+    const leat_pool_statistics zero = {.size = sizeof zero};
+    struct replay_result *result = run->result;
+    unsigned rounds = run->options->rounds;
+    leat_pool_statistics after_first = zero, at_end = zero;
+    uint32_t *scratch;
+
+    for (run->round = 0; run->round < rounds; run->round++) {
+        if (!replay_round(run))
+            return false;
+        if (run->round == 0 && !replay_statistics(run->target, &after_first))
+            return false;
+        if (run->round == 0)
+            result->first.peak_known = replay_peak_bytes(run->target, &result->first.peak_reserved_bytes);
+    }
+    if (!replay_statistics(run->target, &at_end))
+        return false;
+    result->statistics = at_end;
+    scratch = malloc(rounds * run->trace->block_count * sizeof *scratch);
+    if (!scratch) {
+        snprintf(run->target->error, sizeof run->target->error, "out of host memory");
+        return false;
+    }
+    sum_times(run, 0, 1, scratch, &result->first);
+    sum_times(run, 1, rounds, scratch, &result->later);
+    sum_times(run, 0, rounds, scratch, &result->all);
+    free(scratch);
+    sum_counts(run, &zero, &after_first, &result->first);
+    sum_counts(run, &after_first, &at_end, &result->later);
+    sum_counts(run, &zero, &at_end, &result->all);
+    result->all.peak_known = replay_peak_bytes(run->target, &result->all.peak_reserved_bytes);
+    result->later.peak_known = result->all.peak_known;
+    result->later.peak_reserved_bytes = result->all.peak_reserved_bytes;
+    return true;
+}
+
+bool replay_run(struct replay_target *target, const struct replay_options *options, const struct trace *trace,
+                struct replay_result *result)
+{
+    struct run run = {.target = target, .options = options, .trace = trace, .result = result};
+    size_t times = options->rounds * trace->block_count;
+    bool fine = false;
+
+    memset(result, 0, sizeof *result);
+    result->peak_requested_bytes = trace_peak_bytes(trace, options->hold, &run.peak_event);
+    result->clock_ns = clock_cost_ns();
+    run.blocks = calloc(trace->block_count, sizeof *run.blocks);
+    run.alloc_ns = calloc(times, sizeof *run.alloc_ns);
+    run.free_ns = calloc(times, sizeof *run.free_ns);
+    /* Opened before the first round, so that a wrong name is found at once. */
+    if (options->snapshot)
+        run.snapshot = fopen(options->snapshot, "we");
+    if (options->snapshot && !run.snapshot)
+        snprintf(target->error, sizeof target->error, "%.300s cannot be written: %s", options->snapshot,
+                 strerror(errno));
+    else if (!run.blocks || !run.alloc_ns || !run.free_ns)
+        snprintf(target->error, sizeof target->error, "out of host memory");
+    else
+        fine = replay_rounds(&run);
+    if (!fine && run.blocks)
+        give_up(&run);
+    if (run.snapshot)
+        fclose(run.snapshot);
+    free(run.free_ns);
+    free(run.alloc_ns);
+    free(run.blocks);
+    return fine;
+}

@@ -1,0 +1,303 @@
+/*
+ * replay_target.c - the allocators that "leat replay" knows: a pool of leat, and the driver's own calls through
+ * the tables that "leat bench" compares with.
+ *
+ * On devices without such a table, and for stream order on the CPU device, whose memory has no calls but leat's,
+ * the driver's allocator is leat_alloc_plain().
+ */
+#include "bench_peer.h"
+#include "replay.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *const replay_allocator_names[REPLAY_ALLOCATOR_COUNT] = {"leat", "driver", "driver-async",
+                                                                    "driver-async-keep"};
+const char *const replay_policy_names[3] = {
+    [LEAT_POOL_WAIT_LAST] = "wait-last", [LEAT_POOL_WAIT] = "wait", [LEAT_POOL_WAIT_NEVER] = "wait-never"};
+
+static bool check(struct replay_target *target, leat_status status)
+{
+    if (status != LEAT_OK && !target->error[0])
+        snprintf(target->error, sizeof target->error, "%s", leat_last_error());
+    return status == LEAT_OK;
+}
+
+static bool check_peer(struct replay_target *target, const char *what, int result)
+{
+    if (result != 0 && !target->error[0])
+        snprintf(target->error, sizeof target->error, "the driver's own call failed: %s, error %d", what, result);
+    return result == 0;
+}
+
+/* ---- a pool of leat ---- */
+
+static bool leat_target_alloc(struct replay_target *target, unsigned stream, uint64_t bytes, void **ptr)
+{
+    return check(target, leat_pool_alloc(target->pool, target->streams[stream], bytes, ptr));
+}
+
+/* A block that was used elsewhere was used on all other streams: the trace does not say on which. */
+static bool leat_target_free(struct replay_target *target, unsigned stream, bool used_elsewhere, void *ptr)
+{
+    unsigned i;
+
+    for (i = 0; used_elsewhere && i < target->stream_count; i++)
+        if (i != stream && !check(target, leat_pool_use(ptr, target->streams[i])))
+            return false;
+    return check(target, leat_free(target->streams[stream], ptr));
+}
+
+/* ---- the driver's calls ---- */
+
+/* The driver's free is in the order of one stream and knows no others, so that stream waits for them first, as a
+ * program without leat would do. */
+static bool wait_for_others(struct replay_target *target, unsigned stream)
+{
+    unsigned i;
+
+    for (i = 0; i < target->stream_count; i++) {
+        if (i == stream)
+            continue;
+        if (!check(target, leat_event_record(target->event, target->streams[i])) ||
+            !check(target, leat_stream_wait(target->streams[stream], target->event)))
+            return false;
+        target->events++;
+        target->stream_waits++;
+    }
+    return true;
+}
+
+static bool plain_alloc(struct replay_target *target, unsigned stream, uint64_t bytes, void **ptr)
+{
+    target->driver_calls++;
+    return check(target, leat_alloc_plain(target->streams[stream], bytes, ptr));
+}
+
+static bool plain_free(struct replay_target *target, unsigned stream, bool used_elsewhere, void *ptr)
+{
+    if (used_elsewhere && !wait_for_others(target, stream))
+        return false;
+    target->driver_calls++;
+    return check(target, leat_free(target->streams[stream], ptr));
+}
+
+static bool peer_alloc(struct replay_target *target, unsigned stream, uint64_t bytes, void **ptr)
+{
+    (void)stream;
+    target->driver_calls++;
+    return check_peer(target, "allocating", target->peer->alloc(target->peer, bytes, ptr));
+}
+
+/* Waits for the whole device by itself where it must. */
+static bool peer_free(struct replay_target *target, unsigned stream, bool used_elsewhere, void *ptr)
+{
+    (void)stream, (void)used_elsewhere;
+    target->driver_calls++;
+    return check_peer(target, "freeing", target->peer->free(target->peer, ptr));
+}
+
+static bool peer_alloc_async(struct replay_target *target, unsigned stream, uint64_t bytes, void **ptr)
+{
+    target->driver_calls++;
+    return check_peer(target, "allocating in stream order",
+                      target->peer->alloc_async(target->peer, target->native_streams[stream], bytes, ptr));
+}
+
+static bool peer_free_async(struct replay_target *target, unsigned stream, bool used_elsewhere, void *ptr)
+{
+    if (used_elsewhere && !wait_for_others(target, stream))
+        return false;
+    target->driver_calls++;
+    return check_peer(target, "freeing in stream order",
+                      target->peer->free_async(target->peer, target->native_streams[stream], ptr));
+}
+
+/* ---- memory that the driver's plain calls took ---- */
+
+/* The device's free memory says it. Other programs may take some meanwhile; nothing tells their share apart. */
+static void sample_free_memory(struct replay_target *target)
+{
+    uint64_t free_bytes;
+
+    if (leat_device_memory(target->device, &free_bytes, NULL) == LEAT_OK &&
+        target->first_free_bytes > free_bytes &&
+        target->first_free_bytes - free_bytes > target->sampled_peak_bytes)
+        target->sampled_peak_bytes = target->first_free_bytes - free_bytes;
+}
+
+/* ---- opening ---- */
+
+static bool is_cpu(const struct replay_target *target)
+{
+    return !strcmp(target->info.driver, "cpu");
+}
+
+static bool open_pool(struct replay_target *target, const struct replay_options *options)
+{
+    leat_pool_options pool = {.size = sizeof pool,
+                              .name = "replay",
+                              .kind = LEAT_KIND_DEVICE,
+                              .reuse = options->policy,
+                              .limit_bytes = options->limit_bytes};
+
+    target->alloc = leat_target_alloc;
+    target->free = leat_target_free;
+    snprintf(target->calls, sizeof target->calls, "leat_pool_alloc and leat_free, policy %s",
+             replay_policy_names[options->policy]);
+    return check(target, leat_pool_create(target->device, &pool, &target->pool));
+}
+
+/* NULL: this device has none. */
+static void make_peer(struct replay_target *target)
+{
+    const char *why;
+
+    if (is_cpu(target)) {
+        target->team = bench_team_create(1);
+        target->peer = target->team ? bench_peer_cpu(target->team, &target->info, &why) : NULL;
+    } else if (!strcmp(target->info.driver, "cuda")) {
+        target->peer = bench_peer_cuda(target->device, &why);
+    }
+    if (target->peer)
+        target->entered = target->peer->enter(target->peer) == 0;
+}
+
+static void use_plain_calls(struct replay_target *target)
+{
+    target->alloc = plain_alloc;
+    target->free = plain_free;
+    target->no_peak = "nothing says what these calls hold";
+    snprintf(target->calls, sizeof target->calls, "leat_alloc_plain and leat_free");
+}
+
+static void open_driver(struct replay_target *target)
+{
+    if (!target->peer) {
+        use_plain_calls(target);
+        return;
+    }
+    target->alloc = peer_alloc;
+    target->free = peer_free;
+    snprintf(target->calls, sizeof target->calls, "%s",
+             is_cpu(target) ? "malloc and free" : "cuMemAlloc and cuMemFree");
+    if (is_cpu(target)) {
+        target->no_peak = "malloc takes pages only when they are touched";
+        return;
+    }
+    if (leat_device_memory(target->device, &target->first_free_bytes, NULL) == LEAT_OK)
+        target->sample = sample_free_memory;
+    else
+        target->no_peak = "the device does not say how much of its memory is free";
+}
+
+static bool open_driver_async(struct replay_target *target, bool keep)
+{
+    if (!target->peer || is_cpu(target)) {
+        use_plain_calls(target);
+        if (!keep)
+            return true;
+        snprintf(target->error, sizeof target->error,
+                 "%s: the allocator driver-async-keep needs a driver with a pool of its own", target->info.name);
+        return false;
+    }
+    if (!target->peer->alloc_async || (keep && !target->peer->pool_watch)) {
+        snprintf(target->error, sizeof target->error, "%s: this driver has no %s", target->info.name,
+                 keep ? "pool that can be told to keep its memory" : "calls that allocate in stream order");
+        return false;
+    }
+    target->alloc = peer_alloc_async;
+    target->free = peer_free_async;
+    snprintf(target->calls, sizeof target->calls, "cuMemAllocAsync and cuMemFreeAsync, the default pool %s",
+             keep ? "with its release threshold at the maximum" : "as it is");
+    if (!target->peer->pool_watch) {
+        target->no_peak = "this driver does not say how much its pool held";
+        return true;
+    }
+    target->driver_pool = check_peer(target, "watching its pool", target->peer->pool_watch(target->peer, keep));
+    return target->driver_pool;
+}
+
+static bool make_streams(struct replay_target *target, const struct trace *trace)
+{
+    for (; target->stream_count < trace->stream_count; target->stream_count++)
+        if (!check(target, leat_stream_create(target->device, &target->streams[target->stream_count])) ||
+            !check(target, leat_stream_native(target->streams[target->stream_count],
+                                              &target->native_streams[target->stream_count])))
+            return false;
+    return check(target, leat_event_create(target->device, &target->event));
+}
+
+bool replay_open(struct replay_target *target, const struct replay_options *options, const struct trace *trace)
+{
+    memset(target, 0, sizeof *target);
+    if (!check(target, leat_device_open(options->device, &target->device)) ||
+        !check(target, leat_device_query(target->device, &target->info)) || !make_streams(target, trace))
+        return false;
+    if (options->allocator == REPLAY_LEAT)
+        return open_pool(target, options);
+    make_peer(target);
+    if (target->peer && !target->entered) {
+        snprintf(target->error, sizeof target->error, "%s: the device's context cannot be made current",
+                 target->info.name);
+        return false;
+    }
+    if (options->allocator == REPLAY_DRIVER) {
+        open_driver(target);
+        return true;
+    }
+    return open_driver_async(target, options->allocator == REPLAY_DRIVER_ASYNC_KEEP);
+}
+
+bool replay_close(struct replay_target *target)
+{
+    bool fine;
+    unsigned i;
+
+    /* What failed before is not what fails here. */
+    target->error[0] = '\0';
+    fine = check(target, leat_pool_destroy(target->pool));
+    if (target->driver_pool)
+        fine = check_peer(target, "its pool's settings", target->peer->pool_unwatch(target->peer)) && fine;
+    if (target->entered)
+        target->peer->leave(target->peer);
+    if (target->peer)
+        target->peer->destroy(target->peer);
+    bench_team_destroy(target->team);
+    leat_event_destroy(target->event);
+    for (i = 0; i < target->stream_count; i++)
+        leat_stream_destroy(target->streams[i]);
+    return check(target, leat_device_close(target->device)) && fine;
+}
+
+/* ---- what it says of itself ---- */
+
+bool replay_statistics(struct replay_target *target, leat_pool_statistics *statistics)
+{
+    memset(statistics, 0, sizeof *statistics);
+    statistics->size = sizeof *statistics;
+    if (target->pool)
+        return check(target, leat_pool_query(target->pool, statistics));
+    statistics->driver_calls = target->driver_calls;
+    statistics->events = target->events;
+    statistics->stream_waits = target->stream_waits;
+    return true;
+}
+
+bool replay_peak_bytes(struct replay_target *target, uint64_t *bytes)
+{
+    leat_pool_statistics statistics;
+
+    if (target->pool) {
+        if (!replay_statistics(target, &statistics))
+            return false;
+        *bytes = statistics.reserved_peak_bytes;
+        return true;
+    }
+    if (target->driver_pool)
+        return target->peer->pool_peak(target->peer, bytes) == 0;
+    *bytes = target->sampled_peak_bytes;
+    return target->sample && target->sampled_peak_bytes > 0;
+}

@@ -1,0 +1,63 @@
+/*
+ * trace_read.h - recorded allocations, read from a file: traces of leat's own format, and logs of RMM's logging
+ * adaptor; plain or compressed by gzip.
+ *
+ * leat's format is CSV with the columns t_us, op (alloc, free, freed), id, bytes, stream. RMM's is CSV with
+ * Thread, Time, Action (allocate, free, allocate failure), Pointer, Size, Stream. The header line says which one
+ * it is and in what order the columns come; further columns are skipped.
+ */
+#ifndef CLI_TRACE_READ_H
+#define CLI_TRACE_READ_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { TRACE_STREAMS_MAX = 256, TRACE_ERROR_MAX = 512 };
+
+enum trace_format { TRACE_LEAT, TRACE_RMM };
+
+enum trace_op {
+    TRACE_ALLOC,
+    TRACE_FREE, /* the program let go of the block */
+    TRACE_FREED /* the recording allocator used its memory again from here on; leat's format only */
+};
+
+struct trace_event {
+    uint32_t block;  /* index of trace.blocks */
+    uint16_t stream; /* index of trace.streams; of a free, the stream that it was given to */
+    uint16_t op;     /* enum trace_op */
+};
+
+struct trace_block {
+    uint64_t id; /* number of the block, or RMM's pointer */
+    uint64_t bytes;
+    uint64_t line;       /* that allocated it */
+    uint16_t stream;     /* index of trace.streams */
+    bool used_elsewhere; /* other streams used it: its "freed" does not directly follow its "free" */
+};
+
+struct trace {
+    enum trace_format format;
+    struct trace_event *events;
+    size_t event_count;
+    struct trace_block *blocks; /* as many as there are allocations */
+    size_t block_count;
+    uint64_t streams[TRACE_STREAMS_MAX]; /* their numbers in the file, in the order in which they appear */
+    unsigned stream_count;
+    uint64_t failures; /* allocations that failed when the log was written; RMM's format only */
+    bool has_freed;    /* there is a line "freed" */
+};
+
+/* The trace in a file, or NULL; error then says which line is wrong and why. */
+struct trace *trace_read(const char *path, char error[TRACE_ERROR_MAX]);
+void trace_destroy(struct trace *trace);
+
+/* "leat" or "rmm". */
+const char *trace_format_name(enum trace_format format);
+
+/* The most bytes that are live at once, from "alloc" to "free" or, with until_freed, to "freed"; *event, which may
+ * be NULL, gets the index of the allocation that reaches it first. */
+uint64_t trace_peak_bytes(const struct trace *trace, bool until_freed, size_t *event);
+
+#endif
