@@ -197,10 +197,10 @@ static void wrong_options(void **state)
         {{.size = SIZE_MAX}, LEAT_ERROR_INVALID, "size"},
         {{.size = size, .kind = (leat_kind)9}, LEAT_ERROR_INVALID, "kind"},
         {{.size = size, .kind = (leat_kind)-1}, LEAT_ERROR_INVALID, "kind"},
-        {{.size = size, .reuse = (leat_pool_reuse)3}, LEAT_ERROR_INVALID, "reuse"},
+        {{.size = size, .reuse = (leat_pool_reuse)3}, LEAT_ERROR_INVALID, "policy"},
         {{.size = size, .limit_bytes = 10, .soft_limit_bytes = 11}, LEAT_ERROR_INVALID, "soft"},
         {{.size = size, .exportable = 1}, LEAT_ERROR_INVALID, "one_handle"},
-        {{.size = size, .one_handle = 1, .plain = 1}, LEAT_ERROR_UNSUPPORTED, "one_handle"},
+        {{.size = size, .one_handle = 1, .plain = 1}, LEAT_ERROR_INVALID, "one_handle"},
         {{.size = size, .one_handle = 1, .kind = LEAT_KIND_PINNED}, LEAT_ERROR_UNSUPPORTED, "one_handle"},
     };
     leat_pool *pool = NULL;
@@ -233,7 +233,7 @@ static void wrong_budgets(void **state)
     leat_budget *budget = NULL;
 
     (void)t;
-    REFUSED(leat_budget_create(0, &budget), LEAT_ERROR_INVALID, "limit");
+    REFUSED(leat_budget_create(0, &budget), LEAT_ERROR_INVALID, "0 bytes");
     assert_null(budget);
 }
 
@@ -623,7 +623,7 @@ static void wrong_imports(void **state)
     pool = POOL(t->device, .one_handle = 1, .exportable = 1);
     block = test_block(pool, t->stream, 5000);
     OK(leat_pool_export(block, &fd, &bytes));
-    REFUSED(leat_pool_import(t->device, fd, 0, &ptr), LEAT_ERROR_INVALID, "0 bytes");
+    REFUSED(leat_pool_import(t->device, fd, 0, &ptr), LEAT_ERROR_INVALID, "size");
     REFUSED(leat_pool_import(t->device, -1, bytes, &ptr), LEAT_ERROR_INVALID, "");
     REFUSED(leat_pool_import(t->device, 1 << 20, bytes, &ptr), LEAT_ERROR_INVALID, "");
     /* What other sizes do is the vendor's business on a GPU, which cannot ask a descriptor for its size. */

@@ -5,9 +5,10 @@ test_bin := $(BUILD)/tests
 
 # For any device, with the public headers only.
 test_api := $(addprefix $(test_bin)/,test_device test_memory test_copy test_fill test_stream test_event test_kernel \
-            test_native test_bad_input test_threads)
+            test_native test_bad_input test_threads test_pool test_pool_order test_pool_limits test_pool_bad \
+            test_pool_threads test_pool_share)
 # Random graphs of work, also public headers only.
-test_order := $(test_bin)/order_model
+test_order := $(addprefix $(test_bin)/,order_model pool_model)
 # About the CPU device alone.
 test_cpu := $(test_bin)/test_strict
 # With private headers: parts by themselves, the CUDA driver against a library made for it, every error path.
@@ -25,7 +26,7 @@ $(test_bin)/%.o: tests/%.c $(BUILD)/flags
 	$(say) CC $<
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(if $(filter test_device test_memory test_copy test_fill test_stream test_event test_kernel \
-	    test_native test_bad_input test_threads test_strict order_model harness,$*),$(PUBLIC_CFLAGS),$(ALL_CFLAGS)) \
+	    test_native test_bad_input test_threads test_pool% test_strict order_model pool_model harness,$*),$(PUBLIC_CFLAGS),$(ALL_CFLAGS)) \
 	    $(test_defines) -MMD -MP -c $< -o $@
 
 $(test_programs): %: %.o $(test_objects) $(BUILD)/libleat.a
