@@ -1,0 +1,143 @@
+/*
+ * shared_block.c - a block that two streams use, freed while one of them still reads it.
+ *
+ *     cc shared_block.c -o shared_block $(pkg-config --cflags --libs leat)
+ *     ./shared_block [device]
+ *
+ * One stream makes data, another reads it. The block belongs to the stream that it was allocated on: once it is
+ * freed, the next block of that stream may have the same memory. That the other stream has not finished with it is
+ * something that the pool cannot know by itself, so it is told:
+ *
+ *     leat_pool_use(block, reader)          everything that reader was given until the block is freed
+ *     leat_pool_use_until(block, event)     only what comes before the event; later work of reader holds nothing
+ * up
+ *
+ * Without one of the two, the next round would write over what is still being read. Neither waits for anything,
+ * and no stream waits either as long as there is other memory.
+ */
+#include <leat/leat.h>
+
+#include <stdio.h>
+
+#define ROUNDS 16
+#define COUNT ((size_t)1 << 20) /* numbers in each block, 4 MiB */
+#define BYTES (COUNT * sizeof(uint32_t))
+
+struct work {
+    leat_device *device;
+    leat_stream *maker, *reader;
+    leat_event *made, *was_read;
+    uint32_t *host; /* pinned: what was read, round after round */
+};
+
+static int failed(const char *step)
+{
+    fprintf(stderr, "shared_block: cannot %s: %s\n", step, leat_last_error());
+    return 1;
+}
+
+static int prepare(struct work *w)
+{
+    void *memory;
+
+    if (leat_stream_create(w->device, &w->maker) != LEAT_OK ||
+        leat_stream_create(w->device, &w->reader) != LEAT_OK)
+        return failed("create the streams");
+    if (leat_event_create(w->device, &w->made) != LEAT_OK || leat_event_create(w->device, &w->was_read) != LEAT_OK)
+        return failed("create the events");
+    if (leat_memory_alloc(w->device, LEAT_KIND_PINNED, ROUNDS * BYTES, &memory) != LEAT_OK)
+        return failed("allocate pinned memory");
+    w->host = memory;
+    return 0;
+}
+
+/* The block is full of value when the reader gets to it, and then copied to the host. */
+static int make_and_read(struct work *w, void *block, uint32_t value, uint32_t *host)
+{
+    if (leat_fill_pattern(w->maker, block, &value, sizeof value, BYTES) != LEAT_OK)
+        return failed("make the data");
+    /* This is the order of the work itself, which is needed with and without a pool. */
+    if (leat_event_record(w->made, w->maker) != LEAT_OK || leat_stream_wait(w->reader, w->made) != LEAT_OK)
+        return failed("let one stream wait for the other");
+    if (leat_copy(w->reader, host, block, BYTES) != LEAT_OK)
+        return failed("read the data");
+    return 0;
+}
+
+/* Tells the pool of the second stream, for as long as it has work now. */
+static int share_with_stream(struct work *w, void *block)
+{
+    if (leat_pool_use(block, w->reader) != LEAT_OK)
+        return failed("tell the pool of the second stream");
+    return 0;
+}
+
+/* Tells the pool of the place in the second stream after which it does not need the block. The event can be used
+ * for the next block at once. */
+static int share_until_event(struct work *w, void *block)
+{
+    if (leat_event_record(w->was_read, w->reader) != LEAT_OK)
+        return failed("mark the end of reading");
+    if (leat_pool_use_until(block, w->was_read) != LEAT_OK)
+        return failed("tell the pool of the event");
+    return 0;
+}
+
+static int check(const struct work *w, uint32_t first_value)
+{
+    for (size_t i = 0; i < ROUNDS * COUNT; i++)
+        if (w->host[i] != first_value + (uint32_t)(i / COUNT)) {
+            fprintf(stderr, "shared_block: round %zu read %u at %zu, not %u\n", i / COUNT, w->host[i], i % COUNT,
+                    first_value + (uint32_t)(i / COUNT));
+            return 1;
+        }
+    return 0;
+}
+
+static int run_rounds(struct work *w, uint32_t first_value, int (*share)(struct work *w, void *block))
+{
+    for (uint32_t round = 0; round < ROUNDS; round++) {
+        void *block;
+
+        if (leat_alloc(w->maker, BYTES, &block) != LEAT_OK)
+            return failed("allocate a block");
+        if (make_and_read(w, block, first_value + round, w->host + round * COUNT) || share(w, block))
+            return 1;
+        /* Freed here and now, while the copy above has perhaps not even begun. */
+        if (leat_free(w->maker, block) != LEAT_OK)
+            return failed("free the block");
+    }
+    /* The only wait: for the last copy. */
+    if (leat_stream_synchronize(w->reader) != LEAT_OK)
+        return failed("finish the work");
+    return check(w, first_value);
+}
+
+static int run(struct work *w)
+{
+    if (prepare(w))
+        return 1;
+    if (run_rounds(w, 1000, share_with_stream))
+        return 1;
+    printf("leat_pool_use: %d blocks, each freed while it was being read, all read right\n", ROUNDS);
+    if (run_rounds(w, 2000, share_until_event))
+        return 1;
+    printf("leat_pool_use_until: the same with an event, all read right\n");
+    if (leat_memory_free(w->host) != LEAT_OK)
+        return failed("free the pinned memory");
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    struct work w = {0};
+    int wrong;
+
+    if (leat_device_open(argc > 1 ? argv[1] : NULL, &w.device) != LEAT_OK)
+        return failed("open the device");
+    wrong = run(&w);
+    /* Closing ends the streams and events, and frees what a failed step left behind. */
+    if (leat_device_close(w.device) != LEAT_OK)
+        wrong = failed("close the device");
+    return wrong;
+}
