@@ -17,8 +17,8 @@
 const char cli_bench_help[] =
     "Usage: leat bench [OPTION]...\n"
     "       leat bench --from FILE [--headline] [--markdown] [--group NAMES]\n\n"
-    "Measures copies, allocation, latency and overlap on one device, each next to the driver's own call on\n"
-    "the same bytes in the same run, and verifies the bytes.\n\n"
+    "Measures copies, allocation, pools, latency and overlap on one device, each next to the driver's own\n"
+    "call on the same bytes in the same run, and verifies the bytes.\n\n"
     "Options:\n"
     "  --quick         fewer and smaller sizes: done in 40 seconds on two processors\n"
     "  --device NAME   the device, such as cuda:1 or cpu:0; without it the best there is\n"
@@ -37,6 +37,8 @@ const struct bench_group bench_groups[BENCH_GROUP_COUNT] = {
     {"copy", "between host and device, each direction and both at once", bench_copy_group},
     {"device", "within the device, and to another one of the same driver", bench_device_group},
     {"alloc", "a pair of allocating and freeing, or of registering and unregistering", bench_alloc_group},
+    {"pool", "what pools cost: pairs of allocating and freeing, threads, streams, growing, moving, trimming",
+     bench_pool_group},
     {"latency", "what a call costs, and small work from the call to its completion", bench_latency_group},
     {"overlap", "bytes in, vector addition, bytes out: chunks over several streams against a sequence",
      bench_overlap_group},

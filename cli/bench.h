@@ -106,13 +106,14 @@ struct bench_group {
     void (*run)(struct bench *bench);
 };
 
-enum { BENCH_GROUP_COUNT = 5 };
+enum { BENCH_GROUP_COUNT = 6 };
 
 extern const struct bench_group bench_groups[BENCH_GROUP_COUNT];
 
 void bench_copy_group(struct bench *bench);
 void bench_device_group(struct bench *bench);
 void bench_alloc_group(struct bench *bench);
+void bench_pool_group(struct bench *bench);
 void bench_latency_group(struct bench *bench);
 void bench_overlap_group(struct bench *bench);
 

@@ -95,26 +95,6 @@ static bool sample_pairs(void *state, enum bench_side side, double *seconds)
     return bench_check(c->bench, leat_stream_synchronize(c->bench->streams[0]));
 }
 
-static bool verify_part(struct bench *bench, char *ptr, size_t bytes, bool *verified)
-{
-    uint64_t seed = bench_new_seed(bench);
-
-    return bench_fill_device(bench, ptr, bytes, seed) && bench_device_holds(bench, ptr, bytes, seed, verified);
-}
-
-/* Writes to the first and the last MiB of device memory and looks at them, on the device. */
-static bool verify_device(struct alloc_case *c, void *ptr, bool *verified)
-{
-    size_t part = c->bytes < MIB ? c->bytes : MIB;
-    bool first = false, last = false;
-
-    if (!verify_part(c->bench, ptr, part, &first) ||
-        !verify_part(c->bench, (char *)ptr + (c->bytes - part), part, &last))
-        return false;
-    *verified = first && last;
-    return true;
-}
-
 /* Pinned and registered memory: copies its first MiB to the device and from there to its last one. All sizes of
  * these cases are well above two MiB. */
 static bool verify_host(struct alloc_case *c, void *ptr, bool *verified)
@@ -148,7 +128,7 @@ static bool verify_pair(struct alloc_case *c, bool *verified)
     case ALLOC_STREAM:
         if (!bench_check(bench, leat_alloc(stream, c->bytes, &ptr)))
             return false;
-        fine = verify_device(c, ptr, verified);
+        fine = bench_device_usable(bench, ptr, c->bytes, verified);
         return bench_check(bench, leat_free(stream, ptr)) && fine;
     case ALLOC_REGISTER:
         if (!bench_check(bench, leat_register(bench->device, c->pageable, c->bytes)))
@@ -160,7 +140,8 @@ static bool verify_pair(struct alloc_case *c, bool *verified)
                                                   c->way == ALLOC_PINNED ? LEAT_KIND_PINNED : LEAT_KIND_DEVICE,
                                                   c->bytes, &ptr)))
             return false;
-        fine = c->way == ALLOC_PINNED ? verify_host(c, ptr, verified) : verify_device(c, ptr, verified);
+        fine = c->way == ALLOC_PINNED ? verify_host(c, ptr, verified)
+                                      : bench_device_usable(bench, ptr, c->bytes, verified);
         return bench_check(bench, leat_memory_free(ptr)) && fine;
     }
 }

@@ -30,12 +30,31 @@ static int compare_times(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+double bench_clock_cost(void)
+{
+    enum { READINGS = 1001 };
+    static double cost = -1;
+    double apart[READINGS];
+    unsigned i;
+
+    if (cost >= 0)
+        return cost;
+    for (i = 0; i < READINGS; i++) {
+        double first = bench_now();
+
+        apart[i] = bench_now() - first;
+    }
+    qsort(apart, READINGS, sizeof apart[0], compare_times);
+    return cost = apart[READINGS / 2];
+}
+
 static struct bench_figures summarise(double *times, unsigned count)
 {
     struct bench_figures figures;
 
     qsort(times, count, sizeof times[0], compare_times);
     figures.best = times[0];
+    figures.worst = times[count - 1];
     figures.median = count % 2 ? times[count / 2] : (times[count / 2 - 1] + times[count / 2]) / 2;
     return figures;
 }
@@ -45,7 +64,7 @@ static bool take_sample(struct bench *bench, bench_sample sample, void *state, e
 {
     bool fine;
 
-    if (side == BENCH_LEAT)
+    if (side == BENCH_LEAT || !bench->peer)
         return sample(state, side, seconds);
     if (!bench_check_peer(bench, "making the device current", bench->peer->enter(bench->peer)))
         return false;
@@ -124,7 +143,26 @@ bool bench_measure(struct bench *bench, bench_sample sample, void *state, bool w
 
 double bench_figure(const struct bench_row *row, double seconds)
 {
-    return row->unit == BENCH_US ? seconds * 1e6 : row->moved_bytes / seconds * 1e-9;
+    switch (row->unit) {
+    case BENCH_US:
+        return seconds * 1e6;
+    case BENCH_NS:
+        return seconds * 1e9;
+    default:
+        return row->moved_bytes / seconds * 1e-9;
+    }
+}
+
+static const char *unit_name(enum bench_unit unit)
+{
+    return unit == BENCH_US ? "us" : unit == BENCH_NS ? "ns" : "GB/s";
+}
+
+void bench_row_extra(struct bench_row *row, const char *key, double value)
+{
+    assert(row->extra_count < BENCH_EXTRAS_MAX);
+    row->extras[row->extra_count].key = key;
+    row->extras[row->extra_count++].value = value;
 }
 
 static double best_rate(const struct bench_row *row)
@@ -183,13 +221,16 @@ static json_t *row_json(const struct bench_row *row)
     const struct bench_result *result = &row->result;
     double value = bench_figure(row, result->leat.median);
     double driver = row->with_driver ? bench_figure(row, result->driver.median) : NAN;
+    unsigned i;
     json_t *json = json_pack("{s:s, s:s, s:I, s:o, s:s, s:o, s:o, s:b}", "group", row->group, "case", row->name,
                              "bytes", (json_int_t)row->bytes, "value", figure_json(value), "unit",
-                             row->unit == BENCH_US ? "us" : "GB/s", "driver_value", figure_json(driver), "bound",
+                             unit_name(row->unit), "driver_value", figure_json(driver), "bound",
                              figure_json(row->bound), "verified", row->verified);
 
     if (!json)
         return NULL;
+    if (row->part)
+        json_object_set_new(json, "part", json_string(row->part));
     json_object_set_new(json, "median", figure_json(value));
     json_object_set_new(json, "p0", figure_json(bench_figure(row, result->leat.best)));
     json_object_set_new(json, "driver_p0",
@@ -201,6 +242,8 @@ static json_t *row_json(const struct bench_row *row)
         json_object_set_new(json, "chunk_bytes", json_integer((json_int_t)row->chunk_bytes));
     if (isfinite(row->gain))
         json_object_set_new(json, "gain", figure_json(row->gain));
+    for (i = 0; i < row->extra_count; i++)
+        json_object_set_new(json, row->extras[i].key, figure_json(row->extras[i].value));
     return json;
 }
 

@@ -14,6 +14,7 @@ typedef bool (*bench_sample)(void *state, enum bench_side side, double *seconds)
 struct bench_figures {
     double median; /* seconds */
     double best;
+    double worst;
 };
 
 struct bench_result {
@@ -24,6 +25,10 @@ struct bench_result {
 /* Seconds on a clock that only goes forward. */
 double bench_now(void);
 
+/* Seconds that two readings of the clock right after each other are apart: what a time of one short call has too
+ * much. Measured at the first call. */
+double bench_clock_cost(void);
+
 /*
  * Warms up, then takes samples of both sides in turns, so that drift hits both, until the time that a row may take
  * is over. with_driver: the driver's side is measured as well; the peer's context is current around its samples
@@ -32,11 +37,20 @@ double bench_now(void);
 bool bench_measure(struct bench *bench, bench_sample sample, void *state, bool with_driver,
                    struct bench_result *result);
 
-enum bench_unit { BENCH_GB_S, BENCH_US };
+enum bench_unit { BENCH_GB_S, BENCH_US, BENCH_NS };
+
+/* A figure of its own key beside the usual ones, such as "events". The key is a literal. */
+struct bench_extra {
+    const char *key;
+    double value;
+};
+
+enum { BENCH_EXTRAS_MAX = 8 };
 
 /* One line of the record. Figures that do not exist are NAN. */
 struct bench_row {
     const char *group;
+    const char *part; /* which table of the group it is in; NULL where the group has one table only */
     const char *name; /* "case" in the record */
     uint64_t bytes;   /* size of the copy or allocation; 0 for none */
     enum bench_unit unit;
@@ -47,9 +61,14 @@ struct bench_row {
     double bound;       /* in the row's unit */
     size_t chunk_bytes; /* 0: not a pipeline */
     double gain;
+    struct bench_extra extras[BENCH_EXTRAS_MAX];
+    unsigned extra_count;
 };
 
-/* The figure of a row for a time in seconds: a rate or microseconds. */
+/* Gives a row one more key. */
+void bench_row_extra(struct bench_row *row, const char *key, double value);
+
+/* The figure of a row for a time in seconds: a rate, microseconds or nanoseconds. */
 double bench_figure(const struct bench_row *row, double seconds);
 
 /* A group's rows, kept until bounds are known, then given to the record. */

@@ -38,11 +38,12 @@ struct bench_peer {
     int (*free_async)(struct bench_peer *peer, void *stream, void *ptr);
 
     /* The driver's pool behind alloc_async: pool_watch() starts its high-water mark anew and, with keep, lets it
-     * keep all memory that it gets; pool_peak() reads the mark; pool_unwatch() gives the pool its settings back.
-     * All three NULL where the driver does not say. */
+     * keep all memory that it gets; pool_peak() reads the mark; pool_unwatch() gives the pool its settings back;
+     * pool_trim() gives the memory that it holds idle to the device. All NULL where the driver does not say. */
     int (*pool_watch)(struct bench_peer *peer, bool keep);
     int (*pool_peak)(struct bench_peer *peer, uint64_t *bytes);
     int (*pool_unwatch)(struct bench_peer *peer);
+    int (*pool_trim)(struct bench_peer *peer);
 
     int (*host_alloc)(struct bench_peer *peer, size_t bytes, void **ptr);
     int (*host_free)(struct bench_peer *peer, void *ptr);

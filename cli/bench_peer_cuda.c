@@ -46,7 +46,8 @@ typedef unsigned long long cuda_address;
     X(context_device, "cuCtxGetDevice", (int *device))                                                            \
     X(default_pool, "cuDeviceGetDefaultMemPool", (void **pool, int device))                                       \
     X(pool_get, "cuMemPoolGetAttribute", (void *pool, int attribute, void *value))                                \
-    X(pool_set, "cuMemPoolSetAttribute", (void *pool, int attribute, void *value))
+    X(pool_set, "cuMemPoolSetAttribute", (void *pool, int attribute, void *value))                                \
+    X(pool_trim, "cuMemPoolTrimTo", (void *pool, size_t keep_bytes))
 
 /* CU_MEMPOOL_ATTR_*; their values are uint64_t. */
 enum { POOL_RELEASE_THRESHOLD = 4, POOL_RESERVED_HIGH = 6 };
@@ -196,6 +197,16 @@ static int pool_unwatch(struct bench_peer *peer)
     return cuda->call.pool_set(cuda->pool, POOL_RELEASE_THRESHOLD, &cuda->pool_threshold);
 }
 
+static int pool_trim(struct bench_peer *peer)
+{
+    struct cuda_peer *cuda = cuda_of(peer);
+    int device, result = cuda->call.context_device(&device);
+
+    if (!result)
+        result = cuda->call.default_pool(&cuda->pool, device);
+    return result ? result : cuda->call.pool_trim(cuda->pool, 0);
+}
+
 static int host_alloc(struct bench_peer *peer, size_t bytes, void **ptr)
 {
     return cuda_of(peer)->call.host_alloc(ptr, bytes, HOST_FLAGS);
@@ -321,6 +332,7 @@ struct bench_peer *bench_peer_cuda(leat_device *device, const char **why)
         cuda->peer.pool_watch = pool_watch;
         cuda->peer.pool_peak = pool_peak;
         cuda->peer.pool_unwatch = pool_unwatch;
+        cuda->peer.pool_trim = pool_trim;
     }
     cuda->peer.host_alloc = host_alloc;
     cuda->peer.host_free = host_free;

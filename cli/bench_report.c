@@ -17,6 +17,7 @@ enum cell {
     CELL_FIGURE,
     CELL_FIGURE_UNIT,
     CELL_DIFFERENCE,
+    CELL_MEAN,
     CELL_RATIO,
     CELL_PERCENT,
     CELL_COUNT,
@@ -28,7 +29,7 @@ struct report_column {
     const char *key;
     enum cell cell;
     bool rates_only; /* says nothing new about times */
-    bool times_only;
+    bool us_only;    /* nanoseconds are compared by their ratio */
 };
 
 static const struct report_column group_columns[] = {
@@ -42,6 +43,18 @@ static const struct report_column group_columns[] = {
     {"OF BOUND", "ratio_to_bound", CELL_PERCENT, true, false},
     {"CHUNK", "chunk_bytes", CELL_BYTES, false, false},
     {"GAIN", "gain", CELL_RATIO, false, false},
+    {"P99.9", "p999", CELL_FIGURE, false, false},
+    {"DRIVER P99.9", "driver_p999", CELL_FIGURE, false, false},
+    {"LONGEST", "longest", CELL_FIGURE, false, false},
+    {"DRIVER LONGEST", "driver_longest", CELL_FIGURE, false, false},
+    {"SCALING", "scaling", CELL_RATIO, false, false},
+    {"DRIVER SCALING", "driver_scaling", CELL_RATIO, false, false},
+    {"RING ALONE", "ring", CELL_FIGURE, false, false},
+    {"CALLS", "driver_calls", CELL_MEAN, false, false},
+    {"EVENTS", "events", CELL_MEAN, false, false},
+    {"QUERIES", "queries", CELL_MEAN, false, false},
+    {"WAITS", "waits", CELL_MEAN, false, false},
+    {"ADDRESSES", "addresses", CELL_COUNT, false, false},
     {"VERIFIED", "verified", CELL_YES, false, false},
 };
 
@@ -76,6 +89,10 @@ static const struct headline_row {
     {"device", "to another device", 0},
     {"alloc", "device memory, stream order", 1 << 20},
     {"alloc", "pinned memory", 0},
+    {"pool", "pair", 1 << 20},
+    {"pool", "pair", 0},
+    {"pool", "16 threads, a stream each", 0},
+    {"pool", "pinned memory, first time", 0},
     {"latency", "copy to the device, the call", 0},
     {"latency", "kernel launch, the call", 0},
     {"overlap", "in sequence, 1 stream", 0},
@@ -92,7 +109,7 @@ static const char *row_text(const json_t *row, const char *key)
 
 static bool is_time(const json_t *row)
 {
-    return !strcmp(row_text(row, "unit"), "us");
+    return strcmp(row_text(row, "unit"), "GB/s") != 0;
 }
 
 /* Does the row have something to say in this column? */
@@ -101,7 +118,7 @@ static bool has_cell(const json_t *row, const struct report_column *column)
     const json_t *value = json_object_get(row, column->key);
 
     if (!value || json_is_null(value) || (column->rates_only && is_time(row)) ||
-        (column->times_only && !is_time(row)))
+        (column->us_only && strcmp(row_text(row, "unit"), "us") != 0))
         return false;
     return column->cell != CELL_BYTES || json_integer_value(value) > 0;
 }
@@ -131,6 +148,9 @@ static void make_cell(const json_t *row, const struct report_column *column, cha
     case CELL_DIFFERENCE:
         number = json_number_value(json_object_get(row, "value")) - number;
         snprintf(text, CELL_MAX, "%s%s", number > 0 ? "+" : "", text_figure(figure, number));
+        break;
+    case CELL_MEAN: /* most of these are 0, and that is what should show */
+        snprintf(text, CELL_MAX, "%.3g", number);
         break;
     case CELL_RATIO:
         snprintf(text, CELL_MAX, "%.*f", number < 10 ? 3 : 0, number);
@@ -196,27 +216,73 @@ static bool print_rows(const json_t *rows, const struct report_column *columns, 
     return fine;
 }
 
-bool report_print_group(const json_t *record, const char *group, enum table_style style)
+/* The rows of a group that have this part, none being "". NULL when memory is short. */
+static json_t *rows_of(const json_t *rows, const char *group, const char *part)
 {
-    const json_t *rows = json_object_get(record, "rows");
     json_t *chosen = json_array();
-    char title[CELL_MAX];
-    bool fine = chosen != NULL;
     size_t index;
     json_t *row;
-    unsigned i;
 
-    json_array_foreach(rows, index, row) if (!strcmp(row_text(row, "group"), group)) fine =
-        fine && json_array_append(chosen, row) == 0;
-    snprintf(title, sizeof title, "%s", group);
-    for (i = 0; i < BENCH_GROUP_COUNT; i++)
-        if (!strcmp(bench_groups[i].name, group))
-            snprintf(title, sizeof title, "%s: %s", group, bench_groups[i].text);
+    json_array_foreach(rows, index, row)
+    {
+        if (strcmp(row_text(row, "group"), group) || strcmp(row_text(row, "part"), part))
+            continue;
+        if (chosen && json_array_append(chosen, row) != 0) {
+            json_decref(chosen);
+            return NULL;
+        }
+    }
+    return chosen;
+}
+
+static bool print_part(const json_t *rows, const char *group, const char *text, const char *part,
+                       enum table_style style)
+{
+    json_t *chosen = rows_of(rows, group, part);
+    char title[CELL_MAX];
+    bool fine = chosen != NULL;
+
+    if (part[0])
+        snprintf(title, sizeof title, "%s: %s", group, part);
+    else
+        snprintf(title, sizeof title, "%s%s%s", group, text[0] ? ": " : "", text);
     if (fine && json_array_size(chosen) > 0) {
         fine = print_rows(chosen, group_columns, sizeof group_columns / sizeof group_columns[0], title, style);
         putchar('\n');
     }
     json_decref(chosen);
+    return fine;
+}
+
+/* Has one of the rows before this one the same group and part? */
+static bool part_is_known(const json_t *rows, size_t before, const json_t *row)
+{
+    size_t i;
+
+    for (i = 0; i < before; i++)
+        if (!strcmp(row_text(json_array_get(rows, i), "group"), row_text(row, "group")) &&
+            !strcmp(row_text(json_array_get(rows, i), "part"), row_text(row, "part")))
+            return true;
+    return false;
+}
+
+bool report_print_group(const json_t *record, const char *group, enum table_style style)
+{
+    const json_t *rows = json_object_get(record, "rows");
+    const char *text = "";
+    bool fine = true;
+    size_t index;
+    const json_t *row;
+    unsigned i;
+
+    for (i = 0; i < BENCH_GROUP_COUNT; i++)
+        if (!strcmp(bench_groups[i].name, group))
+            text = bench_groups[i].text;
+    json_array_foreach(rows, index, row)
+    {
+        if (!strcmp(row_text(row, "group"), group) && !part_is_known(rows, index, row))
+            fine = print_part(rows, group, text, row_text(row, "part"), style) && fine;
+    }
     return fine;
 }
 

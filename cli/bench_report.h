@@ -12,7 +12,8 @@
 /* One or two lines on what was measured where. record needs no rows yet. */
 void report_print_head(const json_t *record, enum table_style style);
 
-/* The table of one group; nothing when the record has no row of it. False when memory is short. */
+/* The table of one group, or one for each of its parts; nothing when the record has no row of it. False when
+ * memory is short. */
 bool report_print_group(const json_t *record, const char *group, enum table_style style);
 
 /* One table of the few rows that sum the record up. False when memory is short. */

@@ -183,3 +183,21 @@ bool bench_device_holds(struct bench *bench, void *ptr, size_t bytes, uint64_t s
     *holds = *bench->wrong_host == probes;
     return *holds && bytes % 8 ? tail_holds(bench, ptr, bytes, seed, holds) : true;
 }
+
+static bool part_usable(struct bench *bench, char *ptr, size_t bytes, bool *usable)
+{
+    uint64_t seed = bench_new_seed(bench);
+
+    return bench_fill_device(bench, ptr, bytes, seed) && bench_device_holds(bench, ptr, bytes, seed, usable);
+}
+
+bool bench_device_usable(struct bench *bench, void *ptr, size_t bytes, bool *usable)
+{
+    size_t part = bytes < MIB ? bytes : MIB;
+    bool first = false, last = false;
+
+    if (!part_usable(bench, ptr, part, &first) || !part_usable(bench, (char *)ptr + (bytes - part), part, &last))
+        return false;
+    *usable = first && last;
+    return true;
+}

@@ -20,6 +20,9 @@ bool bench_host_holds(struct bench *bench, const void *ptr, size_t bytes, uint64
 bool bench_fill_device(struct bench *bench, void *ptr, size_t bytes, uint64_t seed);
 bool bench_device_holds(struct bench *bench, void *ptr, size_t bytes, uint64_t seed, bool *holds);
 
+/* Writes to the first and the last MiB of device memory and looks at them, on the device. */
+bool bench_device_usable(struct bench *bench, void *ptr, size_t bytes, bool *usable);
+
 /* Floats that are whole numbers below 2^20, so that a sum of two is exact. */
 void bench_fill_floats(struct bench *bench, float *ptr, size_t count, uint64_t seed);
 

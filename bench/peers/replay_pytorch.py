@@ -7,8 +7,8 @@ A trace is CSV, packed by gzip or not, with the columns t_us, op, id, bytes and 
 Each trace runs twice, in processes of their own: with PyTorch's usual settings, and with expandable_segments:True.
 RECORD is written as JSON: peak bytes requested, peak bytes reserved, and their ratio.
 
-Order. Operations are made in the order of the trace, one right after the other. A block goes back at its "freed", the
-moment when the recorded program's allocator could use it again; for a block that was used on another stream
+Order. Operations are made in the order of the trace, one right after the other. A block goes back at its "freed",
+the moment when the recorded program's allocator could use it again; for a block that was used on another stream
 (record_stream) that is later than its "free", by as much as the recording says. So the replay needs no work on the
 GPU to hold blocks up, and runs the same every time. Blocks of stream 0 are of the default stream, those of the
 others of streams from PyTorch's own pool. Requested bytes count from "alloc" to "free".

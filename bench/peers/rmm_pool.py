@@ -4,8 +4,8 @@
     rmm_pool.py RECORD [--leat BUILD] [--repeat N]
 
 Pairs of allocate and deallocate, 512 B to 1 GiB, by 1, 4 and 16 threads on as many streams. RECORD is written as
-JSON. BUILD is the folder of libleat.so. Needs the packages librmm-cu13 and rapids-logger where Python finds them; the
-headers of CCCL that RMM was built with come with librmm.
+JSON. BUILD is the folder of libleat.so. Needs the packages librmm-cu13 and rapids-logger where Python finds them;
+the headers of CCCL that RMM was built with come with librmm.
 """
 import argparse
 import importlib.util

@@ -1,0 +1,330 @@
+/*
+ * bench_pool_grow.c - of the group "pool": the first large block of a fresh pool, idle pages moved into one block,
+ * and memory given back; alone and while a stream is held busy, where a call that waits for the device shows.
+ */
+#include "bench_pool.h"
+#include "bench_verify.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <time.h>
+
+enum grow_step { STEP_GROW, STEP_MOVE, STEP_TRIM, STEP_COUNT };
+enum hold_way { HOLD_NOTHING, HOLD_FUNCTION, HOLD_KERNELS, HOLD_COUNT };
+
+enum {
+    PIECES = 32,     /* blocks that fill the pool before pages are moved; every other one is freed then */
+    HOLD_STREAM = 3, /* the pool's blocks are on stream 0 */
+    LAUNCHES_MAX = 400,
+    PIECE_MIN_BYTES = 8 << 20 /* below this a piece is not made of pages of its own */
+};
+
+/* A host function ends after so long in any case, so that a call that waits for it is seen and not waited for for
+ * ever. Kernels hold the device for about as long. */
+static const double HOLD_SECONDS = 0.25;
+
+static const char *const step_names[STEP_COUNT][HOLD_COUNT] = {
+    {"first block of a fresh pool", "first block, a host function runs", "first block, kernels run"},
+    {"idle pages moved into one block", "idle pages moved, a host function runs", "idle pages moved, kernels run"},
+    {"trim", "trim, a host function runs", "trim, kernels run"}};
+
+/* ---- holding a stream ---- */
+
+struct hold {
+    pthread_mutex_t lock; /* guards release */
+    pthread_cond_t changed;
+    bool release;
+};
+
+static void hold_function(void *argument)
+{
+    struct hold *hold = argument;
+    struct timespec until;
+
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += (long)(HOLD_SECONDS * 1e9);
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    pthread_mutex_lock(&hold->lock);
+    while (!hold->release && pthread_cond_clockwait(&hold->changed, &hold->lock, CLOCK_MONOTONIC, &until) == 0)
+        ;
+    pthread_mutex_unlock(&hold->lock);
+}
+
+struct grow_case {
+    struct pool_source source;
+    enum grow_step step;
+    enum hold_way way;
+    size_t bytes;
+    unsigned launches; /* of kernels that take HOLD_SECONDS together */
+    struct hold hold;
+    struct pool_watch watch;
+    unsigned operations; /* leat's */
+    bool held;           /* in all of them the stream was still busy when the call came back */
+    bool verify;         /* this one is looked at and not timed */
+    bool verified;
+};
+
+static bool launch_kernel(struct grow_case *c)
+{
+    struct bench *bench = c->source.bench;
+    void *data = bench_buffer(bench, BENCH_DEVICE_C);
+    uint64_t count = bench->largest / sizeof(uint32_t);
+    uint32_t value = 1;
+    void *args[] = {&data, &count, &value};
+
+    return data && bench_launch(bench, HOLD_STREAM, bench->add, count, args, 3);
+}
+
+/* How many launches hold the device long enough. */
+static bool count_launches(struct grow_case *c)
+{
+    leat_stream *stream = c->source.bench->streams[HOLD_STREAM];
+    double begin, seconds;
+
+    if (!launch_kernel(c) || !bench_check(c->source.bench, leat_stream_synchronize(stream)))
+        return false;
+    begin = bench_now();
+    if (!launch_kernel(c) || !bench_check(c->source.bench, leat_stream_synchronize(stream)))
+        return false;
+    seconds = bench_now() - begin;
+    c->launches = (unsigned)fmin(HOLD_SECONDS / seconds + 1, LAUNCHES_MAX);
+    return true;
+}
+
+static bool begin_hold(struct grow_case *c)
+{
+    struct bench *bench = c->source.bench;
+    unsigned i;
+
+    c->hold.release = false;
+    if (c->way == HOLD_FUNCTION)
+        return bench_check(bench, leat_launch_host(bench->streams[HOLD_STREAM], hold_function, &c->hold));
+    for (i = 0; c->way == HOLD_KERNELS && i < c->launches; i++)
+        if (!launch_kernel(c))
+            return false;
+    return true;
+}
+
+/* *held: the stream was busy up to now. */
+static bool end_hold(struct grow_case *c, bool *held)
+{
+    struct bench *bench = c->source.bench;
+    leat_stream *stream = bench->streams[HOLD_STREAM];
+
+    *held = c->way == HOLD_NOTHING || leat_stream_query(stream) == LEAT_NOT_READY;
+    pthread_mutex_lock(&c->hold.lock);
+    c->hold.release = true;
+    pthread_cond_broadcast(&c->hold.changed);
+    pthread_mutex_unlock(&c->hold.lock);
+    return bench_check(bench, leat_stream_synchronize(stream));
+}
+
+/* ---- the steps ---- */
+
+/* What one run has allocated. */
+struct grow_blocks {
+    void *pieces[PIECES];
+    void *block; /* the one that is timed, or whose memory is given back */
+    uint64_t seed;
+};
+
+static size_t piece_bytes(const struct grow_case *c)
+{
+    return c->bytes / (PIECES / 2);
+}
+
+/* Brings the pool to where the step begins, with no work left. */
+static bool prepare(struct grow_case *c, enum bench_side side, struct grow_blocks *blocks)
+{
+    struct bench *bench = c->source.bench;
+    unsigned i;
+
+    if (c->step == STEP_TRIM) {
+        if (!pool_take_first(&c->source, side, c->bytes, &blocks->block) ||
+            !pool_give_first(&c->source, side, blocks->block))
+            return false;
+        blocks->block = NULL;
+    }
+    for (i = 0; c->step == STEP_MOVE && i < PIECES; i++)
+        if (!pool_take_first(&c->source, side, piece_bytes(c), &blocks->pieces[i]))
+            return false;
+    for (i = 0; c->step == STEP_MOVE && i < PIECES; i += 2) {
+        if (!pool_give_first(&c->source, side, blocks->pieces[i]))
+            return false;
+        blocks->pieces[i] = NULL;
+    }
+    if (c->verify && c->step == STEP_MOVE) {
+        blocks->seed = bench_new_seed(bench);
+        if (!bench_fill_device(bench, blocks->pieces[1], piece_bytes(c), blocks->seed))
+            return false;
+    }
+    return bench_check(bench, leat_device_synchronize(bench->device));
+}
+
+/* The call that is timed. */
+static bool do_step(struct grow_case *c, enum bench_side side, struct grow_blocks *blocks)
+{
+    struct bench *bench = c->source.bench;
+    uint64_t released = 0, pending = 0;
+
+    if (c->step != STEP_TRIM)
+        return pool_take_first(&c->source, side, c->bytes, &blocks->block);
+    if (side == BENCH_DRIVER)
+        return bench_check_peer(bench, "trim", bench->peer->pool_trim(bench->peer));
+    if (!bench_check(bench, leat_pool_trim(c->source.pool, 0, &released, &pending)))
+        return false;
+    c->verified = released >= c->bytes && pending == 0;
+    return true;
+}
+
+/* The block that the pages went to can be used, and the one whose neighbours went still has its bytes. */
+static bool look_at_blocks(struct grow_case *c, struct grow_blocks *blocks)
+{
+    struct bench *bench = c->source.bench;
+    bool kept = true;
+
+    if (c->step == STEP_TRIM)
+        return true;
+    if (!bench_device_usable(bench, blocks->block, c->bytes, &c->verified) ||
+        (c->step == STEP_MOVE &&
+         !bench_device_holds(bench, blocks->pieces[1], piece_bytes(c), blocks->seed, &kept)))
+        return false;
+    c->verified = c->verified && kept;
+    return true;
+}
+
+static bool free_blocks(struct grow_case *c, enum bench_side side, struct grow_blocks *blocks)
+{
+    struct bench *bench = c->source.bench;
+    bool fine = !blocks->block || pool_give_first(&c->source, side, blocks->block);
+    unsigned i;
+
+    for (i = 0; i < PIECES; i++)
+        if (blocks->pieces[i])
+            fine = pool_give_first(&c->source, side, blocks->pieces[i]) && fine;
+    return bench_check(bench, leat_device_synchronize(bench->device)) && fine;
+}
+
+/* The step once, from an empty pool to an empty pool. */
+static bool run_step(struct grow_case *c, enum bench_side side, double *seconds)
+{
+    struct grow_blocks blocks = {.block = NULL};
+    bool fine, watched, held = false;
+    double begin;
+
+    fine = prepare(c, side, &blocks) && begin_hold(c);
+    watched = fine && side == BENCH_LEAT;
+    fine = fine && (!watched || pool_watch_begin(&c->watch));
+    begin = bench_now();
+    fine = fine && do_step(c, side, &blocks);
+    *seconds = bench_now() - begin;
+    fine = fine && (!watched || pool_watch_end(&c->watch));
+    fine = end_hold(c, &held) && fine;
+    if (watched) {
+        c->held = c->held && held;
+        c->operations++;
+    }
+    fine = fine && (!c->verify || look_at_blocks(c, &blocks));
+    return free_blocks(c, side, &blocks) && fine;
+}
+
+/* leat: a fresh pool. Pages can only be moved where no others are to be had, so its limit is what the pieces fill.
+ */
+static bool sample_step(void *state, enum bench_side side, double *seconds)
+{
+    struct grow_case *c = state;
+    struct bench *bench = c->source.bench;
+    bool fine;
+
+    if (side == BENCH_DRIVER)
+        return bench_check_peer(bench, "trim", bench->peer->pool_trim(bench->peer)) && run_step(c, side, seconds);
+    if (!pool_make(bench, LEAT_KIND_DEVICE, c->step == STEP_MOVE ? PIECES * piece_bytes(c) : 0, &c->source.pool))
+        return false;
+    c->watch.pool = c->source.pool;
+    fine = run_step(c, side, seconds);
+    return bench_check(bench, leat_pool_destroy(c->source.pool)) && fine;
+}
+
+static bool measure_step(struct grow_case *c, struct bench_rows *rows)
+{
+    struct bench *bench = c->source.bench;
+    bool with_driver = bench->peer && bench->peer->alloc_async && bench->peer->pool_trim;
+    const char *name = step_names[c->step][c->way];
+    struct bench_result result;
+    struct bench_row *row;
+    double seconds;
+
+    c->watch = (struct pool_watch){.bench = bench};
+    c->operations = 0;
+    c->held = true;
+    c->verify = false;
+    if (!bench_measure(bench, sample_step, c, with_driver, &result))
+        return false;
+    row = pool_row(rows, POOL_GROWTH, name, c->bytes, &result, with_driver, false);
+    bench_row_extra(row, "longest", bench_figure(row, result.leat.worst));
+    if (with_driver)
+        bench_row_extra(row, "driver_longest", bench_figure(row, result.driver.worst));
+    pool_watch_row(&c->watch, row, c->operations);
+
+    c->verify = true;
+    c->verified = false;
+    if (!sample_step(c, BENCH_LEAT, &seconds))
+        return false;
+    if (!c->held)
+        bench_note(bench, "pool, %s: the busy stream had come to its end when the call returned", name);
+    row->verified = c->verified && c->held;
+    return true;
+}
+
+/* A step alone and beside held streams. */
+static void measure_ways(struct grow_case *c, struct bench_rows *rows)
+{
+    struct bench *bench = c->source.bench;
+    unsigned way;
+
+    for (way = 0; way < HOLD_COUNT; way++) {
+        c->way = (enum hold_way)way;
+        bench_progress(bench, "pool", step_names[c->step][way], c->bytes);
+        if (!measure_step(c, rows))
+            bench_case_failed(bench, "pool", step_names[c->step][way], c->bytes);
+    }
+}
+
+static void measure_steps(struct grow_case *c, struct bench_rows *rows)
+{
+    struct bench *bench = c->source.bench;
+
+    /* The first block costs the driver its full price only where its pool keeps nothing. */
+    c->step = STEP_GROW;
+    measure_ways(c, rows);
+    if (!pool_driver_keeps(bench)) {
+        bench_case_failed(bench, "pool", "moving and trimming", c->bytes);
+        return;
+    }
+    c->step = STEP_MOVE;
+    if (!bench->info.virtual_memory)
+        bench_note(bench, "pool: the device has no virtual memory, so no pages can be moved");
+    else if (piece_bytes(c) < PIECE_MIN_BYTES)
+        bench_note(bench, "pool: moving pages is left out: there is not enough free memory for it");
+    else
+        measure_ways(c, rows);
+    c->step = STEP_TRIM;
+    measure_ways(c, rows);
+    if (!pool_driver_as_usual(bench))
+        bench_case_failed(bench, "pool", "moving and trimming", c->bytes);
+}
+
+void bench_pool_grow(struct bench *bench, struct bench_rows *rows)
+{
+    struct grow_case c = {.source = {.bench = bench}, .bytes = bench->largest};
+
+    pthread_mutex_init(&c.hold.lock, NULL);
+    pthread_cond_init(&c.hold.changed, NULL);
+    if (count_launches(&c))
+        measure_steps(&c, rows);
+    else
+        bench_case_failed(bench, "pool", "kernels that keep the device busy", 0);
+    pthread_cond_destroy(&c.hold.changed);
+    pthread_mutex_destroy(&c.hold.lock);
+}
