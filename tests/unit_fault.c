@@ -54,20 +54,21 @@ static void what_takes_away_does_so(void **state)
     struct test_state *t = *state;
     uint64_t live = leati_fault_live(wrapper());
     leat_stream *stream;
-    void *memory = test_alloc(t->device, LEAT_KIND_PINNED, 100);
+    void *own = test_buffer(100);
 
+    OK(leat_register(t->device, own, 100));
     OK(leat_stream_create(t->device, &stream));
     assert_int_equal(leati_fault_live(wrapper()), live + 2);
     leati_fault_arm(wrapper(), LEATI_FAULT_FAIL, "stream_destroy", 1);
     REFUSED(leat_stream_destroy(stream), LEAT_ERROR_DRIVER, "gone");
     assert_int_equal(leati_fault_live(wrapper()), live + 1);
     REFUSED(leat_stream_destroy(stream), LEAT_ERROR_HANDLE, "stream");
-    /* Memory stays the caller's. */
-    leati_fault_arm(wrapper(), LEATI_FAULT_FAIL, "host_free", 1);
-    REFUSED(leat_memory_free(memory), LEAT_ERROR_DRIVER, "host_free");
+    /* Memory stays what it was. */
+    leati_fault_arm(wrapper(), LEATI_FAULT_FAIL, "host_unregister", 1);
+    REFUSED(leat_unregister(own), LEAT_ERROR_DRIVER, "host_unregister");
     assert_int_equal(leati_fault_live(wrapper()), live + 1);
-    memset(memory, 1, 100);
-    OK(leat_memory_free(memory));
+    OK(leat_unregister(own));
+    free(own);
     assert_int_equal(leati_fault_live(wrapper()), live);
     leati_fault_arm(wrapper(), LEATI_FAULT_NONE, NULL, 0);
 }

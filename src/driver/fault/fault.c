@@ -117,6 +117,9 @@ struct fault {
     uint64_t loose_work;
 };
 
+/* What sizes of mappings are multiples of, on every driver. */
+#define PAGE_BYTES ((size_t)4096)
+
 /* What a successful call does to the number of live things. TAKE takes away even if it fails. */
 enum effect { SAME, MAKE, GIVE_BACK, TAKE };
 
@@ -196,6 +199,31 @@ static void settle(struct fault *fault, enum effect effect, leat_status status)
         atomic_fetch_sub_explicit(&fault->live, 1, memory_order_relaxed);
 }
 
+/* Mappings count by their pages, because one call unmaps what several have mapped. */
+static leat_status wrap_vm_map(struct leati_driver *driver, void *device, void *ptr, size_t bytes, uint64_t handle)
+{
+    struct fault *fault = fault_of(driver);
+    uint64_t failing = enter(fault, ENTRY_vm_map);
+    leat_status status;
+
+    if (failing)
+        return fail(ENTRY_vm_map, failing);
+    status = fault->inner->ops->vm_map(fault->inner, device, ptr, bytes, handle);
+    if (status == LEAT_OK)
+        atomic_fetch_add_explicit(&fault->live, bytes / PAGE_BYTES, memory_order_relaxed);
+    return status;
+}
+
+static leat_status wrap_vm_unmap(struct leati_driver *driver, void *device, void *ptr, size_t bytes)
+{
+    struct fault *fault = fault_of(driver);
+    uint64_t failing = enter(fault, ENTRY_vm_unmap);
+    leat_status status = fault->inner->ops->vm_unmap(fault->inner, device, ptr, bytes);
+
+    atomic_fetch_sub_explicit(&fault->live, bytes / PAGE_BYTES, memory_order_relaxed);
+    return failing ? fail(ENTRY_vm_unmap, failing) : status;
+}
+
 /* ---- the plain wrappers ---------------------------------------------------------------------- */
 
 /* WRAP(name, effect, the parameters, the arguments for the wrapped driver). */
@@ -248,11 +276,7 @@ WRAP(vm_unreserve, TAKE, (struct leati_driver *driver, void *device, void *ptr, 
 WRAP(vm_create, MAKE, (struct leati_driver *driver, void *device, size_t bytes, bool exportable, uint64_t *handle),
      (inner, device, bytes, exportable, handle))
 WRAP(vm_release, TAKE, (struct leati_driver *driver, void *device, uint64_t handle), (inner, device, handle))
-WRAP(vm_map, MAKE, (struct leati_driver *driver, void *device, void *ptr, size_t bytes, uint64_t handle),
-     (inner, device, ptr, bytes, handle))
 WRAP(vm_set_access, SAME, (struct leati_driver *driver, void *device, void *ptr, size_t bytes),
-     (inner, device, ptr, bytes))
-WRAP(vm_unmap, TAKE, (struct leati_driver *driver, void *device, void *ptr, size_t bytes),
      (inner, device, ptr, bytes))
 WRAP(vm_export, SAME, (struct leati_driver *driver, void *device, uint64_t handle, int *fd),
      (inner, device, handle, fd))

@@ -43,7 +43,7 @@ bool leati_fault_fired(const struct leati_driver *wrapper);
 /* The name of the entry whose call was made to fail, or NULL. */
 const char *leati_fault_entry(const struct leati_driver *wrapper);
 
-/* Things made through the wrapper and not given back yet: devices, memory, reservations, handles, mappings,
+/* Things made through the wrapper and not given back yet: devices, memory, reservations, handles, mapped pages,
  * registrations, streams, events, modules. */
 uint64_t leati_fault_live(const struct leati_driver *wrapper);
 
