@@ -138,18 +138,33 @@ static bool grow_slots(struct reader *reader)
 
 /* ---- lines and fields ---- */
 
-/* Reads the next line that is not empty. False at the end of the file, or after a complaint: *failed tells. */
-static bool next_line(struct reader *reader, bool *failed)
+/* Whether the file could be read up to here; false after a complaint. */
+static bool file_is_sound(struct reader *reader)
 {
     int code;
 
+    gzerror(reader->file, &code);
+    if (code == Z_OK || code == Z_STREAM_END)
+        return true;
+    if (code == Z_ERRNO)
+        return complain(reader, "the file cannot be read: %s", strerror(errno));
+    return complain(reader, code == Z_BUF_ERROR ? "the compressed file ends in the middle; was it cut off?"
+                                                : "the compressed file is damaged");
+}
+
+/* Reads the next line that is not empty. False at the end of the file, or after a complaint: *failed tells. */
+static bool next_line(struct reader *reader, bool *failed)
+{
     *failed = false;
     while (gzgets(reader->file, reader->text, sizeof reader->text)) {
         size_t length = strlen(reader->text);
+        bool whole = length > 0 && reader->text[length - 1] == '\n';
 
         reader->line++;
-        if ((length == 0 || reader->text[length - 1] != '\n') && !gzeof(reader->file)) {
+        if (!whole && (!file_is_sound(reader) || !gzeof(reader->file))) {
             *failed = true;
+            if (!file_is_sound(reader))
+                return false;
             return complain(reader, "the line is longer than %d characters or holds a zero byte; is this a trace?",
                             LINE_MAX_BYTES - 2);
         }
@@ -160,15 +175,10 @@ static bool next_line(struct reader *reader, bool *failed)
             return true;
         }
     }
-    gzerror(reader->file, &code);
-    if (code == Z_OK || code == Z_STREAM_END)
-        return false;
-    *failed = true;
     reader->line++;
-    if (code == Z_ERRNO)
-        return complain(reader, "the file cannot be read: %s", strerror(errno));
-    return complain(reader, code == Z_BUF_ERROR ? "the compressed file ends in the middle; was it cut off?"
-                                                : "the compressed file is damaged");
+    *failed = !file_is_sound(reader);
+    reader->line -= !*failed;
+    return false;
 }
 
 /* Cuts the line at its commas; blanks around a field do not count. Returns the number of fields, at most

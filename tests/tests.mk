@@ -50,19 +50,24 @@ $(test_bin)/test_cuda_abi.o: CPPFLAGS += $(addprefix -isystem ,$(cuda_include:-I
 
 tests: $(test_programs) $(test_kernels) $(test_fakes)
 
+# The command as a user calls it, on the device to test.
+test_cli := tests/cli_replay.sh
+export LEAT_COMMAND = $(abspath $(BUILD))/leat
+
 cpu_examples := $(filter-out %/interop_cuda,$(example_bin))
 
-check: tests $(cpu_examples)
-	$(Q)tests/run.sh '$(BUILD)' cpu:0 $(test_api) $(test_cpu) $(test_unit) $(test_walk) $(test_order) $(cpu_examples)
+check: tests $(cpu_examples) $(BUILD)/leat
+	$(Q)tests/run.sh '$(BUILD)' cpu:0 $(test_api) $(test_cpu) $(test_unit) $(test_walk) $(test_order) $(cpu_examples) \
+	    $(test_cli)
 	$(Q)echo 'once more, with device memory out of reach for host threads (LEAT_STRICT=1):'
 	$(Q)LEAT_STRICT=1 ORDER_MODEL_SECONDS=3 tests/run.sh '$(BUILD)' cpu:0 $(test_api) $(test_order) $(cpu_examples)
 
 # The GPU to test, of any driver.
 GPU ?= cuda:0
 
-check-gpu: tests $(example_bin)
+check-gpu: tests $(example_bin) $(BUILD)/leat
 	$(Q)LEAT_REQUIRE=$(firstword $(subst :, ,$(GPU))) tests/run.sh '$(BUILD)' $(GPU) $(test_api) $(test_bin)/unit_virtual $(test_walk) $(test_order) \
-	    $(example_bin)
+	    $(example_bin) $(test_cli)
 
 # Wrong accesses on the GPU. The tests of bad input make calls that CUDA refuses, which are no finding.
 check-memcheck: tests

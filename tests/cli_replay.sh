@@ -1,0 +1,327 @@
+#!/bin/sh
+# cli_replay.sh - "leat replay" and "leat pool-map" as a user calls them: traces, bad traces, every allocator,
+# snapshots.
+#
+# LEAT_COMMAND is the command, LEAT_TEST_DEVICE the device. Figures that do not depend on time are held against
+# what is known of the traces; times only have to make sense.
+cd "$(dirname "$0")/traces" || exit 1
+leat=${LEAT_COMMAND:-../../build/leat}
+device=${LEAT_TEST_DEVICE:-cpu:0}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+failures=0
+
+fail() {
+    failures=$((failures + 1))
+    printf 'FAIL  %s\n' "$*"
+    head -n 60 "$work/err" "$work/out" | sed 's/^/      | /'
+}
+
+# run STATUS WORDS...: the command must exit with that status; its output goes to $work/out and $work/err.
+run() {
+    wanted=$1
+    shift
+    "$leat" "$@" >"$work/out" 2>"$work/err"
+    code=$?
+    [ $code -eq "$wanted" ] && return 0
+    fail "leat $*: exit status $code instead of $wanted"
+    return 1
+}
+
+replay() { run 0 replay --device "$device" "$@"; }
+
+# says TEXT: standard error has it, in one line that begins with the command's name.
+says() {
+    grep -q '^leat: ' "$work/err" && grep -qF -- "$1" "$work/err" && [ "$(wc -l <"$work/err")" -eq 1 ] && return
+    fail "the message does not have: $1"
+}
+
+# The value of a key at the top of the JSON, and one of the JSON's objects by name.
+value() { sed -n "s/^  \"$1\": \(.*[^,]\),\{0,1\}\$/\1/p" "$work/out"; }
+inner() { sed -n "/^  \"$1\": {/,/^  }/s/^    \"$2\": \(.*[^,]\),\{0,1\}\$/\1/p" "$work/out"; }
+
+# is KEY VALUE
+is() { [ "$(value "$1")" = "$2" ] || fail "$1 is $(value "$1") instead of $2"; }
+
+# holds EXPRESSION: of awk, over numbers.
+holds() { awk "BEGIN { exit !($1) }" || fail "does not hold: $1"; }
+
+# ---- the pieces of recorded traces ----------------------------------------------------------------------------
+
+# whole TRACE EVENTS ALLOCATIONS STREAMS PEAK RATIO: replays it; what is reserved is at most RATIO times the peak.
+whole() {
+    replay --json "$1" || return
+    is trace "\"$1\"" && is format '"leat"' && is allocator '"leat"' && is policy '"wait-last"'
+    is events "$2" && is allocations "$3" && is streams "$4" && is peak_requested_bytes "$5" && is rounds 1
+    holds "$(value peak_reserved_bytes) >= $5"
+    holds "$(value ratio) >= 1 && $(value ratio) <= $6"
+    holds "$(value ratio) - $(value peak_reserved_bytes) / $5 < 0.0001"
+    holds "$(value peak_reserved_bytes) / $5 - $(value ratio) < 0.0001"
+    for call in alloc free pair; do
+        holds "$(value ${call}_ns_p50) <= $(value ${call}_ns_p99)"
+        holds "$(value ${call}_ns_p99) <= $(value ${call}_ns_p999)"
+    done
+    holds "$(value total_ns) > 0 && $(value driver_calls) > 0 && $(value stalled_ns) > 0"
+    holds "$(value events_recorded) >= 0 && $(value stream_waits) >= 0"
+    [ "$(inner statistics allocations)" = "$3" ] || fail "the pool counts another number of allocations"
+    [ "$(inner statistics frees)" = "$3" ] || fail "not every block was freed"
+    [ "$(value later)" = null ] || fail "there were no later rounds"
+}
+
+memory_bytes=$("$leat" info --json | grep -A9 "\"name\": \"$device\"" |
+    sed -n 's/.*"memory_bytes": \([0-9]*\),/\1/p')
+case $device in
+cpu:*) memory_bytes=1000000000000 ;; # as much as a trace needs: nothing is touched
+esac
+if [ "$memory_bytes" -gt 28000000000 ]; then
+    whole gpt2_train_cut.csv.gz 6285 2600 1 24712356640 1.03
+else
+    echo 'skipped: gpt2_train_cut needs 26 GiB of device memory'
+fi
+whole vit_checkpoint_cut.csv.gz 6015 2337 1 3507757272 1.03
+whole two_stream_cut.csv.gz 7304 2784 2 5792626680 1.03
+
+# A trace that is not compressed, with its columns in another order and one that nobody knows.
+{
+    printf 'stream,bytes,who,id,op,t_us\r\n0,1000,me,1,alloc,0\r\n\r\n0,500,me,2,alloc,1\r\n'
+    printf '0,1000,me,1,free,2\n0,1000,me,1,freed,3'
+} >"$work/small.csv"
+replay --json "$work/small.csv" && is events 4 && is allocations 2 && is peak_requested_bytes 1500 &&
+    is trace '"small.csv"'
+
+# Tables have the same figures.
+replay two_stream_cut.csv.gz && { grep -q '5792626680' "$work/out" || fail 'the table lacks the bytes requested'; }
+replay --repeat 2 two_stream_cut.csv.gz &&
+    { grep -q 'FIRST ROUND.*LATER ROUNDS' "$work/out" || fail 'the rounds are not kept apart'; }
+
+# ---- options --------------------------------------------------------------------------------------------------
+
+replay --json --repeat 3 --trim vit_checkpoint_cut.csv.gz && {
+    is rounds 3 && is peak_requested_bytes 3507757272
+    [ "$(inner first rounds),$(inner later rounds)" = 1,2 ] || fail 'rounds are counted wrongly'
+    [ "$(inner statistics allocations)" = 7011 ] || fail 'three rounds are three times the allocations'
+    holds "$(inner first driver_calls) + $(inner later driver_calls) == $(value driver_calls)"
+    holds "$(inner first total_ns) + $(inner later total_ns) == $(value total_ns)"
+    holds "$(inner first peak_reserved_bytes) <= $(value peak_reserved_bytes)"
+    holds "$(inner trim released_bytes) > 3000000000"
+    [ "$(inner trim pending_bytes),$(inner trim left_bytes)" = 0,0 ] || fail 'memory stayed after the trim'
+}
+# A steady loop: the pool that had one round needs hardly more for the next ones.
+replay --json --repeat 5 two_stream_cut.csv.gz && holds "$(value ratio) <= 1.1"
+
+# The one block that another stream used: the pool was told, or the block kept until the recorder had it back.
+for policy in wait-last wait wait-never; do
+    replay --json --policy $policy two_stream_cut.csv.gz && is policy "\"$policy\"" && is hold false
+done
+is stream_waits 0
+replay --json --hold two_stream_cut.csv.gz && is hold true && is peak_requested_bytes 5792626680
+printf 't_us,op,id,bytes,stream\n0,alloc,1,1000,0\n1,free,1,1000,0\n2,alloc,2,3000,1\n3,freed,1,1000,0\n' \
+    >"$work/held.csv"
+replay --json "$work/held.csv" && is peak_requested_bytes 3000
+replay --json --hold "$work/held.csv" && is peak_requested_bytes 4000
+
+replay --json --limit 4G vit_checkpoint_cut.csv.gz && is limit_bytes 4294967296
+run 1 replay --device "$device" --limit 3G vit_checkpoint_cut.csv.gz &&
+    says 'line 5850 of vit_checkpoint_cut.csv.gz' && says 'limit of 3221225472 bytes'
+run 1 replay --device "$device" --json --limit 1M two_stream_cut.csv.gz && {
+    [ ! -s "$work/out" ] || fail 'a replay that failed prints no figures'
+}
+
+# ---- the other allocators -------------------------------------------------------------------------------------
+
+# other ALLOCATOR: the piece of two streams; two calls a block, and what is unknown is null.
+other() {
+    replay --json --allocator "$1" two_stream_cut.csv.gz || return
+    is allocator "\"$1\"" && is policy null && is statistics null && is cache_hits null
+    is peak_requested_bytes 5792626680 && is driver_calls 5568
+    if [ "$(value peak_reserved_bytes)" = null ]; then
+        is ratio null
+        [ "$(value peak_reserved_unknown)" != null ] || fail 'nothing says why the memory reserved is unknown'
+    else
+        holds "$(value ratio) >= 1"
+    fi
+}
+other driver && is events_recorded 0
+other driver-async && is events_recorded 1 && is stream_waits 1
+case $device in
+cpu:*)
+    run 1 replay --device "$device" --allocator driver-async-keep two_stream_cut.csv.gz && says 'pool of its own'
+    ;;
+cuda:*) other driver-async-keep ;;
+esac
+
+# ---- RMM's log ------------------------------------------------------------------------------------------------
+
+replay --json rmm_log.csv && is format '"rmm"' && is allocations 5 && is events 9 && is streams 2 &&
+    is failures_recorded 1 && is peak_requested_bytes 6291556
+replay --json --allocator driver-async rmm_log.csv && is driver_calls 10
+run 1 replay --device "$device" --hold rmm_log.csv && says "no line 'freed'"
+
+# ---- bad traces -----------------------------------------------------------------------------------------------
+
+# bad LINES LINE TEXT: a trace of leat's format with those lines after its header is refused for that line.
+bad() {
+    printf 't_us,op,id,bytes,stream\n%b' "$1" >"$work/bad.csv"
+    run 1 replay --device "$device" "$work/bad.csv" && says "bad.csv:$2: " && says "$3"
+}
+one='0,alloc,1,64,0\n'
+bad '' 1 'the file has no allocation'
+bad "${one}1,allocate,2,64,0\n" 3 "the op is 'allocate', and must be alloc, free or freed"
+bad 'x,alloc,1,64,0\n' 2 "the column t_us has 'x', which is no whole number"
+bad '0,alloc,-1,64,0\n' 2 "the column id has '-1'"
+bad '0,alloc,1,64.5,0\n' 2 "the column bytes has '64.5'"
+bad '0,alloc,1,99999999999999999999,0\n' 2 "the column bytes has '99999999999999999999'"
+bad '0,alloc,1,64,\n' 2 "the column stream has ''"
+bad "${one}1,alloc,2,18446744073709551615,0\n" 3 'exceed 2^64 bytes'
+bad "${one}1,alloc,2,64\n" 3 'the line has 4 columns, and the header line has 5'
+bad "${one}1,alloc,2,64,0,7\n" 3 'the line has 6 columns'
+bad "${one}1,alloc,1,64,0\n" 3 'block 1 was allocated already, in line 2'
+bad "${one}1,free,2,64,0\n" 3 'block 2 was never allocated'
+bad "${one}1,free,1,65,0\n" 3 'block 1 has 65 bytes here, and was allocated with 64 in line 2'
+bad "${one}1,free,1,0,0\n" 3 'block 1 has 0 bytes here'
+bad "${one}1,free,1,64,3\n" 3 'block 1 is of stream 3 here, and was allocated on stream 0 in line 2'
+bad "${one}1,freed,1,64,0\n" 3 "block 1 is 'freed' without having been given to 'free' before"
+bad "${one}1,free,1,64,0\n2,free,1,64,0\n" 4 'block 1 was freed already, in line 3'
+bad "${one}1,free,1,64,0\n2,freed,1,64,0\n3,freed,1,64,0\n" 5 "block 1 is 'freed' a second time"
+bad "$one$(printf '%5000s' x)\n" 3 'the line is longer than 4094 characters'
+bad "${one}1,alloc\\0,2,64,0\n" 3 'holds a zero byte'
+bad "$(awk 'BEGIN { for (i = 0; i < 257; i++) printf "0,alloc,%d,64,%d\\n", i, i }')" 258 \
+    'more than 256 streams'
+
+# bad_rmm LINES LINE TEXT: the same for RMM's log.
+bad_rmm() {
+    printf 'Thread,Time,Action,Pointer,Size,Stream\n%b' "$1" >"$work/bad.csv"
+    run 1 replay --device "$device" "$work/bad.csv" && says "bad.csv:$2: " && says "$3"
+}
+one='1,12:00,allocate,0x10,64,0x0\n'
+bad_rmm "${one}1,12:00,allocat,0x20,64,0x0\n" 3 "the action is 'allocat'"
+bad_rmm "$one$one" 3 'pointer 0x10 was allocated in line 2 and is not free yet'
+bad_rmm "${one}1,12:00,free,0x20,64,0x0\n" 3 'pointer 0x20 is not allocated'
+bad_rmm "${one}1,12:00,free,0x10,64,0x0\n1,12:00,free,0x10,64,0x0\n" 4 'pointer 0x10 is not allocated'
+bad_rmm "${one}1,12:00,free,0xzz,64,0x0\n" 3 "the column Pointer has '0xzz'"
+
+# Files that are no traces at all.
+: >"$work/bad.csv"
+run 1 replay "$work/bad.csv" && says 'bad.csv:1: the file is empty'
+printf 'a,b,c\n1,2,3\n' >"$work/bad.csv"
+run 1 replay "$work/bad.csv" && says 'bad.csv:1: this is not the header line of a trace'
+head -c 9000 two_stream_cut.csv.gz >"$work/bad.csv.gz"
+run 1 replay "$work/bad.csv.gz" && says 'the compressed file ends in the middle'
+{
+    head -c 9000 two_stream_cut.csv.gz && printf 'garbage garbage' && tail -c 20000 two_stream_cut.csv.gz
+} >"$work/bad.csv.gz"
+run 1 replay "$work/bad.csv.gz" && says 'bad.csv.gz:'
+run 1 replay "$work/none.csv" && says 'none.csv cannot be opened: No such file or directory'
+run 1 replay "$work" && says 'cannot be read: Is a directory'
+
+# ---- bad command lines ----------------------------------------------------------------------------------------
+
+usage() {
+    text=$1
+    shift
+    run 2 "$@" && says "$text"
+}
+trace=two_stream_cut.csv.gz
+usage 'the file to replay is missing' replay
+usage "'b' is not an option" replay a b
+usage 'there is no option --nothing' replay --nothing $trace
+usage '--allocator takes leat, driver, driver-async or driver-async-keep' replay --allocator malloc $trace
+usage '--policy takes wait-last, wait or wait-never' replay --policy never $trace
+for number in 0 101 -1 x ''; do
+    usage '--repeat takes a whole number from 1 to 100' replay --repeat "$number" $trace
+done
+for number in 0 -1 1X 1KiB 99999999999T ''; do
+    usage '--limit takes a number of bytes' replay --limit "$number" $trace
+done
+for option in '--policy wait' '--limit 1G' '--trim' '--snapshot x'; do
+    # shellcheck disable=SC2086
+    usage 'does not go with --allocator driver' replay --allocator driver $option $trace
+done
+run 1 replay --device nothing:0 $trace && says 'nothing'
+run 1 replay --device "$device" --snapshot "$work/none/x" $trace && says 'none/x cannot be written'
+run 0 replay --help && run 0 help replay
+
+# ---- pool-map -------------------------------------------------------------------------------------------------
+
+# Standard input is well-formed XML, as far as there is something here to tell.
+if command -v xmllint >/dev/null; then
+    check_xml() { xmllint --noout "$1"; }
+elif command -v python3 >/dev/null; then
+    check_xml() { python3 -c 'import sys, xml.dom.minidom; xml.dom.minidom.parse(sys.argv[1])' "$1"; }
+else
+    echo 'skipped: whether the picture is well-formed XML: there is neither xmllint nor python3'
+    check_xml() { :; }
+fi
+
+# drawn SNAPSHOT: both pictures of it can be made.
+drawn() {
+    run 0 pool-map "$1" -o "$work/map.svg" || return
+    check_xml "$work/map.svg" 2>"$work/err" || fail "the picture of $1 is not well-formed"
+    [ ! -s "$work/out" ] || fail 'with -o nothing goes to standard output'
+    run 0 pool-map "$1" && { cmp -s "$work/out" "$work/map.svg" || fail 'a file and standard output differ'; }
+    run 0 pool-map --text "$1"
+}
+
+replay --snapshot "$work/peak.json" --repeat 2 vit_checkpoint_cut.csv.gz && drawn "$work/peak.json" && {
+    grep -q '^requested 3.3 GiB, reserved 3\.[3-6] GiB, ratio 1\.0' "$work/out" || fail 'the figures of the peak'
+    grep -q '^  0x[0-9a-f]* |.*#' "$work/out" || fail 'nothing is live in the picture'
+    # The live blocks of the snapshot are the requested bytes at the peak.
+    live=$(grep -o '"state":"live","requested_bytes":[0-9]*' "$work/peak.json" |
+        awk -F: '{ sum += $3 } END { printf "%.0f", sum }')
+    [ "$live" = 3507757272 ] || fail "the blocks of the snapshot have $live bytes instead of 3507757272"
+}
+
+# Every state, a tag and names that XML must escape or cannot have, a call stack, a hole that is cut, small pages.
+head='"format":"leat-pool-1","pool":"a<b>&\"c\u0001\uffff","device":"cuda:0","kind":"device"'
+figures='"statistics":{"requested_bytes":5000000,"reserved_bytes":6291456}'
+shares='"streams":[{"number":12,"requested_bytes":5000000,"live_blocks":1,"cached_bytes":7}],
+    "tags":[{"name":"x & y","requested_bytes":5000000,"live_blocks":1}]'
+live='{"offset":0,"bytes":5000192,"state":"live","requested_bytes":5000000,"stream":12,"tag":"x & y",
+    "stack":["main <0x1>","f"]}'
+others='{"offset":5000192,"bytes":1000,"state":"cached","stream":12},
+    {"offset":5001192,"bytes":24,"state":"pending"},{"offset":5001216,"bytes":1290240,"state":"free"},{"offset":6291456,"bytes":1099511627776,"state":"hole"},
+    {"offset":1099517919232,"bytes":2097152,"state":"stale"},{"offset":1099520016384,"bytes":4096,"state":"free"}'
+snapshot() {
+    printf '{%s,"page_bytes":%s,%s,%s,"ranges":[{"name":"large","base":"0x7f0000000000","bytes":2199023255552,
+        "extents":[%s]}]}' "$head" "$1" "$figures" "$shares" "$2" >"$work/map.json"
+}
+for page in 2097152 4096 1; do
+    snapshot $page "$live,$others" && drawn "$work/map.json"
+    grep -q 'of addresses without memory' "$work/out" || fail 'the hole is not cut'
+    grep -q 'ratio 1.2583' "$work/out" || fail 'the ratio is wrong'
+    for text in 'Pool a&lt;b&gt;&amp;"c on' '<title>live' 'tag x &amp; y' 'main &lt;0x1&gt;' 'stream 12' \
+        'requested 5000000 bytes' 'class="cached"' 'class="pending"' 'class="free"' \
+        'class="stale"' 'prefers-color-scheme: dark'; do
+        grep -qF "$text" "$work/map.svg" || fail "the picture of pages of $page bytes lacks: $text"
+    done
+done
+snapshot 2097152 '' && drawn "$work/map.json"
+
+# wrong EXTENTS TEXT: such a snapshot is refused.
+wrong() {
+    snapshot 2097152 "$1"
+    run 1 pool-map "$work/map.json" && says "map.json: " && says "$2"
+}
+wrong '{"offset":0,"bytes":4096,"state":"odd"}' "ranges[0].extents[0]: there is no state 'odd'"
+wrong '{"offset":512,"bytes":4096,"state":"free"}' \
+    'ranges[0].extents[0]: it begins at 512, and the one before it ends at 0'
+wrong '{"offset":0,"bytes":0,"state":"free"}' 'ranges[0].extents[0]: 0 bytes at 0 are nothing'
+wrong '{"offset":0,"bytes":9000000000000,"state":"free"}' 'more than the 2199023255552 bytes of the range'
+wrong '{"offset":0,"state":"free"}' "ranges[0].extents[0]: 'bytes' is missing or no whole number"
+wrong '{"offset":0,"bytes":-1,"state":"free"}' "ranges[0].extents[0]: 'bytes' is missing or no whole number"
+wrong '5' "ranges[0].extents[0]: 'offset' is missing"
+wrong '{' 'line '
+snapshot 0 '' && run 1 pool-map "$work/map.json" && says "'page_bytes' must be from 1"
+printf '{"format":"other"}' >"$work/map.json"
+run 1 pool-map "$work/map.json" && says 'this is no snapshot of a pool'
+printf '[]' >"$work/map.json"
+run 1 pool-map "$work/map.json" && says 'this is no snapshot of a pool'
+run 1 pool-map "$work/none.json" && says 'none.json'
+run 1 pool-map "$work/peak.json" -o "$work/none/x" && says 'none/x cannot be written'
+usage 'the snapshot to draw is missing' pool-map
+usage "'b' is not an option" pool-map a b
+usage 'needs a value' pool-map a -o
+run 0 pool-map --help && run 0 help pool-map
+
+[ $failures -eq 0 ] && echo 'all is well'
+[ $failures -eq 0 ]
