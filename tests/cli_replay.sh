@@ -279,7 +279,8 @@ shares='"streams":[{"number":12,"requested_bytes":5000000,"live_blocks":1,"cache
 live='{"offset":0,"bytes":5000192,"state":"live","requested_bytes":5000000,"stream":12,"tag":"x & y",
     "stack":["main <0x1>","f"]}'
 others='{"offset":5000192,"bytes":1000,"state":"cached","stream":12},
-    {"offset":5001192,"bytes":24,"state":"pending"},{"offset":5001216,"bytes":1290240,"state":"free"},{"offset":6291456,"bytes":1099511627776,"state":"hole"},
+    {"offset":5001192,"bytes":24,"state":"pending"},{"offset":5001216,"bytes":1290240,"state":"free"},
+    {"offset":6291456,"bytes":1099511627776,"state":"hole"},
     {"offset":1099517919232,"bytes":2097152,"state":"stale"},{"offset":1099520016384,"bytes":4096,"state":"free"}'
 snapshot() {
     printf '{%s,"page_bytes":%s,%s,%s,"ranges":[{"name":"large","base":"0x7f0000000000","bytes":2199023255552,

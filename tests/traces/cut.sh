@@ -1,8 +1,8 @@
 #!/bin/sh
-# cut.sh TRACE FIRST LAST: writes a piece of a trace in leat's format to standard output, compressed. The piece is whole
-# by itself: the blocks that are live before line FIRST are allocated at its beginning, in their old order, and what is
-# still live after line LAST is never freed. The header is line 1. Times begin at 0; lines that only go with what lies
-# outside of the piece are left out.
+# cut.sh TRACE FIRST LAST: writes a piece of a trace in leat's format to standard output, compressed. The piece is
+# whole by itself: the blocks that are live before line FIRST are allocated at its beginning, in their old order, and
+# what is still live after line LAST is never freed. The header is line 1. Times begin at 0; lines that only go with
+# what lies outside of the piece are left out.
 [ $# -eq 3 ] || { sed -n '2,5s/^# //p' "$0" >&2; exit 2; }
 gzip -dcf "$1" | awk -F, -v OFS=, -v first="$2" -v last="$3" '
     NR == 1 { print; next }
