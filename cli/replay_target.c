@@ -298,6 +298,8 @@ bool replay_peak_bytes(struct replay_target *target, uint64_t *bytes)
     }
     if (target->driver_pool)
         return target->peer->pool_peak(target->peer, bytes) == 0;
+    if (target->sample && target->sampled_peak_bytes == 0)
+        target->no_peak = "the device's free memory did not shrink meanwhile";
     *bytes = target->sampled_peak_bytes;
-    return target->sample && target->sampled_peak_bytes > 0;
+    return target->sampled_peak_bytes > 0;
 }
