@@ -89,8 +89,8 @@ static struct leati_mark *find_mark(struct leati_order *order, uint64_t tick)
     return found;
 }
 
-/* Puts a mark that covers all that was given so far; under the order's lock. Overwrites the youngest but one, so
- * that an old mark, which is done first, stays for who asks for old work. */
+/* Puts a mark that covers all that was given so far; under the order's lock. Overwrites the youngest, because
+ * older ones are reached first. */
 static leat_status put_mark(struct leati_order *order, struct leati_mark **put, struct leati_order_counts *counts)
 {
     const struct leati_driver_ops *ops = order->device->driver->ops;
@@ -148,6 +148,9 @@ void leati_order_stream_ends(struct leati_order *order, bool finished)
              put_mark(order, &mark, NULL) != LEAT_OK &&
              driver->ops->stream_synchronize(driver, order->stream) == LEAT_OK)
         leati_order_finished(order, UINT64_MAX);
+    /* Nothing more will be given to it, so what is asked of it from now on is before its last mark. */
+    if (!leati_order_known(order, UINT64_MAX))
+        atomic_fetch_sub_explicit(&order->tick, 1, memory_order_relaxed);
     order->stream = NULL;
     pthread_mutex_unlock(&order->lock);
     leati_error_restore(LEAT_OK, &sentence);
@@ -164,6 +167,19 @@ leat_status leati_order_query(struct leati_order *order, uint64_t tick, bool *do
     if (*done)
         return LEAT_OK;
     pthread_mutex_lock(&order->lock);
+    /* A stream that is idle needs no mark. */
+    if (order->stream && !find_mark(order, tick) && !order->per_thread) {
+        uint64_t now = leati_order_advance(order);
+
+        if (counts)
+            count(&counts->queries);
+        if (driver->ops->stream_query(driver, order->stream) == LEAT_OK) {
+            leati_order_finished(order, now);
+            *done = true;
+            pthread_mutex_unlock(&order->lock);
+            return LEAT_OK;
+        }
+    }
     status = mark_for(order, tick, &mark, counts);
     if (status == LEAT_OK) {
         if (counts)

@@ -179,9 +179,8 @@ static inline bool keep_cached(struct leat_pool *pool, leat_stream *stream, stru
     struct leati_lane *lane = owner ? leati_lane_of(owner, false) : NULL;
     bool kept;
 
-    if (!lane || block->users || pool->watched || (stream && stream->order->per_thread) || !leati_lane_try(lane))
+    if (!lane || block->users || pool->watched || block->owner != owner || !leati_lane_try(lane))
         return false;
-    block->owner = owner;
     block->tick = stream ? leati_order_now(stream->order) : 0;
     /* Counted first: once pushed and unlocked the block may be another thread's. */
     kept = leati_lane_push(lane, block);
@@ -189,6 +188,20 @@ static inline bool keep_cached(struct leat_pool *pool, leat_stream *stream, stru
         leati_lane_count_free(lane, block);
     leati_lane_unlock(lane);
     return kept;
+}
+
+/* A block that is freed on another stream than it was allocated for, perhaps without ever having been used: its
+ * memory was this stream's to use from a place in its order on, and the other one must come after that too. */
+static leat_status add_origin(struct leat_pool *pool, leat_stream *stream, struct leati_owner *owner,
+                              struct leati_block *block)
+{
+    struct leati_order *order = block->owner->order;
+
+    (void)pool;
+    if (block->owner == owner || !order || !block->tick || leati_order_known(order, block->tick) ||
+        (stream && leati_order_follows(stream->order, order, block->tick)))
+        return LEAT_OK;
+    return leati_users_add_tick(block, order, block->tick);
 }
 
 /* Under the pool's lock: a block whose lane has no room, or that is special in some way. */
@@ -230,6 +243,8 @@ static leat_status free_block(struct leat_pool *pool, leat_stream *stream, struc
     owner = leati_owner_of(pool, stream);
     if (!owner && status == LEAT_OK)
         status = leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for what the pool keeps for a stream");
+    if (status == LEAT_OK)
+        status = add_origin(pool, stream, owner, block);
     if (status == LEAT_OK && stream && stream->order->per_thread) {
         status = leati_users_add_stream(pool, block, stream);
         owner = pool->host;

@@ -82,28 +82,78 @@ static bool fits(const struct leati_block *block, size_t bytes, size_t alignment
     return start <= end && end - start >= bytes;
 }
 
+/* The pages that a block at start touches: all of them, and those that were wholly idle in [base, end). */
+struct touched {
+    size_t idle, all;
+};
+
+static struct touched pages_touched(uintptr_t base, uintptr_t end, uintptr_t start, size_t bytes)
+{
+    uintptr_t first = (base + LEATI_PAGE_BYTES - 1) / LEATI_PAGE_BYTES, last = end / LEATI_PAGE_BYTES;
+    uintptr_t low = start / LEATI_PAGE_BYTES, high = (start + bytes + LEATI_PAGE_BYTES - 1) / LEATI_PAGE_BYTES;
+    struct touched touched = {.all = high - low};
+
+    low = low > first ? low : first;
+    high = high < last ? high : last;
+    touched.idle = high > low ? high - low : 0;
+    return touched;
+}
+
+static uintptr_t align_down(uintptr_t address, size_t alignment)
+{
+    return address & ~(uintptr_t)(alignment - 1);
+}
+
+uintptr_t leati_extent_place(const struct leati_block *block, size_t bytes, size_t alignment, size_t *pages)
+{
+    size_t page = alignment > LEATI_PAGE_BYTES ? alignment : LEATI_PAGE_BYTES;
+    uintptr_t base = leati_base(block), end = base + leati_bytes(block);
+    /* At either end; and, for blocks of whole pages, on pages that what lies beside them does not share. */
+    uintptr_t starts[] = {align_down(base + alignment - 1, alignment), align_down(end - bytes, alignment),
+                          align_down(base + page - 1, page),
+                          align_down(align_down(end, LEATI_PAGE_BYTES) - bytes, alignment)};
+    struct touched best = pages_touched(base, end, starts[0], bytes);
+    uintptr_t start = starts[0];
+
+    for (int i = 1; i < 4; i++) {
+        struct touched touched;
+
+        if (starts[i] < base || starts[i] + bytes > end || (i > 1 && bytes % LEATI_PAGE_BYTES))
+            continue;
+        touched = pages_touched(base, end, starts[i], bytes);
+        if (touched.idle < best.idle || (touched.idle == best.idle && touched.all < best.all)) {
+            best = touched;
+            start = starts[i];
+        }
+    }
+    *pages = best.idle;
+    return start;
+}
+
 struct leati_block *leati_bins_fit(struct leati_bins *bins, size_t bytes, size_t alignment, bool exact)
 {
-    for (unsigned bin = bin_from(bins, bin_of(bytes)); bin < LEATI_BINS; bin = bin_from(bins, bin + 1)) {
-        struct leati_block *best = NULL;
-        unsigned scanned = 0;
+    struct leati_block *best = NULL;
+    size_t best_pages = 0, pages;
+    unsigned scanned = 0;
 
+    for (unsigned bin = bin_from(bins, bin_of(bytes)); bin < LEATI_BINS; bin = bin_from(bins, bin + 1)) {
         for (struct leati_block *block = bins->first[bin]; block; block = block->link) {
-            if (fits(block, bytes, alignment) && (!exact || leati_bytes(block) == bytes) &&
-                (!best || leati_bytes(block) < leati_bytes(best)))
-                best = block;
             /* Long lists are looked through until something fits, and a little further. */
-            if (++scanned >= SCAN_MAX && (best || scanned >= 16 * SCAN_MAX))
-                break;
+            if (++scanned > SCAN_MAX && (best || scanned > 16 * SCAN_MAX))
+                return best;
+            if (!fits(block, bytes, alignment) || (exact && leati_bytes(block) != bytes))
+                continue;
+            leati_extent_place(block, bytes, alignment, &pages);
+            if (!best || pages < best_pages || (pages == best_pages && leati_bytes(block) < leati_bytes(best))) {
+                best = block;
+                best_pages = pages;
+            }
         }
-        if (best)
-            return best;
-        if (exact)
-            break;
-        if (bin + 1 >= LEATI_BINS)
+        /* Small blocks are many, and have pages of their own: the first that fits well will do. */
+        if (exact || bin + 1 >= LEATI_BINS || (best && bytes < LEATI_LARGE_BYTES))
             break;
     }
-    return NULL;
+    return best;
 }
 
 struct leati_block *leati_bins_walk(struct leati_bins *bins, const struct leati_block *block)

@@ -23,7 +23,13 @@ struct climb {
     uint8_t heap;
 };
 
-static _Thread_local unsigned callback_depth;
+/* The pools whose functions this thread is inside of. */
+struct asking {
+    struct leat_pool *pool;
+    struct asking *outer;
+};
+
+static _Thread_local struct asking *inside_of;
 
 /* ---- back to the heap ---- */
 
@@ -369,12 +375,26 @@ static leat_status provide(struct climb *climb, struct leati_block **block)
     return status;
 }
 
+static bool can_move(const struct leat_pool *pool)
+{
+    return pool->virtual_memory && !pool->one_handle;
+}
+
+/* Where memory cannot move, pieces of the wrong size go back to the driver first. */
+static bool provide_smaller(struct climb *climb, struct leati_block **block)
+{
+    uint64_t released, pending;
+
+    return !can_move(climb->pool) &&
+           leati_pages_trim(climb->pool, 0, UINT64_MAX, &released, &pending) == LEAT_OK && released &&
+           provide(climb, block) == LEAT_OK;
+}
+
 /* Steps for when neither idle memory nor the driver has enough. */
 static leat_status climb_full(struct climb *climb, leat_status status, struct leati_block **block)
 {
     struct leat_pool *pool = climb->pool;
     struct leati_sentence sentence;
-    uint64_t released, pending;
 
     leati_error_keep(&sentence);
     if (pool->reuse != LEAT_POOL_WAIT_NEVER) {
@@ -382,16 +402,15 @@ static leat_status climb_full(struct climb *climb, leat_status status, struct le
         if ((*block = fit_any(climb)) || provide(climb, block) == LEAT_OK)
             return LEAT_OK;
     }
-    /* Memory in pieces of the wrong size goes back, where it cannot move. */
-    if ((!pool->virtual_memory || pool->one_handle) &&
-        leati_pages_trim(pool, 0, UINT64_MAX, &released, &pending) == LEAT_OK && released &&
-        provide(climb, block) == LEAT_OK)
+    if (provide_smaller(climb, block))
         return LEAT_OK;
     if (leati_pool_take_from_others(pool, climb->bytes) && provide(climb, block) == LEAT_OK)
         return LEAT_OK;
-    if (!climb->stream) {
+    /* Where a stream cannot wait for the memory, or has no use for it as it is, the host must. */
+    if (!climb->stream || climb->stream->order->per_thread || pool->reuse == LEAT_POOL_WAIT_NEVER ||
+        !can_move(pool)) {
         (void)leati_ladder_finish(pool);
-        if ((*block = fit_any(climb)) || provide(climb, block) == LEAT_OK)
+        if ((*block = fit_any(climb)) || provide(climb, block) == LEAT_OK || provide_smaller(climb, block))
             return LEAT_OK;
     }
     return leati_error_restore(status, &sentence);
@@ -400,9 +419,11 @@ static leat_status climb_full(struct climb *climb, leat_status status, struct le
 /* A LIVE block out of an idle extent. */
 static leat_status carve(struct climb *climb, struct leati_block *block)
 {
-    uintptr_t base = (leati_base(block) + climb->alignment - 1) & ~(uintptr_t)(climb->alignment - 1);
     leat_status status = LEAT_OK;
+    uintptr_t base;
+    size_t pages;
 
+    base = leati_extent_place(block, climb->bytes, climb->alignment, &pages);
     leati_extent_unbin(climb->pool, block);
     if (!block->whole)
         status = leati_extent_cut(climb->pool, block, base, climb->bytes);
@@ -414,10 +435,24 @@ static leat_status carve(struct climb *climb, struct leati_block *block)
     return LEAT_OK;
 }
 
+/* A block as it is from another lane of the stream's, or of the host's. */
+static struct leati_block *steal(struct climb *climb)
+{
+    struct leati_block *block;
+
+    if (climb->alignment > LEATI_GRANULE_BYTES)
+        return NULL;
+    block = leati_owner_steal(climb->owner, climb->bytes);
+    return block ? block : leati_owner_steal(climb->pool->host, climb->bytes);
+}
+
 static leat_status climb_once(struct climb *climb, struct leati_block **block)
 {
     leat_status status = LEAT_OK;
 
+    *block = steal(climb);
+    if (*block)
+        return LEAT_OK;
     *block = climb_idle(climb);
     if (!*block) {
         status = provide(climb, block);
@@ -432,15 +467,19 @@ static bool ask_user(struct leat_pool *pool, size_t bytes)
 {
     leat_pool_full_function function = pool->on_full;
     void *argument = pool->on_full_argument;
+    struct asking asking = {.pool = pool, .outer = inside_of};
     bool made_room;
 
-    if (!function || callback_depth)
+    for (struct asking *outer = inside_of; outer; outer = outer->outer)
+        if (outer->pool == pool)
+            return false;
+    if (!function)
         return false;
     leati_count(&pool->figures.callbacks, 1);
     pthread_mutex_unlock(&pool->lock);
-    callback_depth++;
+    inside_of = &asking;
     made_room = function(argument, pool, bytes) != 0;
-    callback_depth--;
+    inside_of = asking.outer;
     pthread_mutex_lock(&pool->lock);
     return made_room;
 }
@@ -501,14 +540,20 @@ leat_status leati_ladder_climb(struct leat_pool *pool, leat_stream *stream, size
     /* What a stream that is another one for each thread frees is never its own. */
     if (stream && stream->order->per_thread)
         climb.owner = pool->host;
-    for (unsigned asked = 0;; asked++) {
+    for (unsigned asked_times = 0;; asked_times++) {
         status = climb_once(&climb, block);
-        if (!is_full(status) || asked >= CALLBACKS_MAX || !ask_user(pool, bytes))
+        if (!is_full(status) || asked_times >= CALLBACKS_MAX || !ask_user(pool, bytes))
             break;
     }
     if (status == LEAT_OK) {
         struct leati_lane *lane = leati_lane_of(climb.owner, true);
 
+        /* From where on the memory may be used: the place in the stream at which it was freed; 0: from the start.
+         */
+        if (!(*block)->owner->order)
+            (*block)->tick = 0;
+        else if ((*block)->owner != climb.owner)
+            (*block)->tick = climb.owner->order ? leati_order_now(climb.owner->order) : 0;
         (*block)->owner = climb.owner;
         (*block)->tag = leati_see_thread_tag();
         atomic_store_explicit(&(*block)->requested_bytes, requested_bytes, memory_order_relaxed);

@@ -234,6 +234,22 @@ void leati_lane_drain_slot(struct leat_pool *pool, struct leati_lane *lane, size
     leati_lane_unlock(lane);
 }
 
+struct leati_block *leati_owner_steal(struct leati_owner *owner, size_t bytes)
+{
+    struct leati_block *block = NULL;
+
+    for (int i = 0; i < LEATI_LANES && !block; i++) {
+        struct leati_lane *lane = atomic_load_explicit(&owner->lanes[i], memory_order_acquire);
+
+        if (!lane || !atomic_load_explicit(&lane->figures.cached_bytes, memory_order_relaxed))
+            continue;
+        leati_lane_lock(lane);
+        block = leati_lane_pop(lane, bytes);
+        leati_lane_unlock(lane);
+    }
+    return block;
+}
+
 bool leati_owner_drain(struct leati_owner *owner)
 {
     bool any = false;

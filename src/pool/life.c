@@ -612,8 +612,8 @@ leat_status leat_pool_import(leat_device *device, int fd, size_t bytes, void **p
     LEATI_TRY(leati_check_device("leat_pool_import", device));
     LEATI_TRY(leati_check_not_null("leat_pool_import", "ptr", ptr));
     if (!bytes || bytes % LEATI_PAGE_BYTES)
-        return leati_fail(LEAT_ERROR_INVALID, "leat_pool_import: %zu bytes is not a size that leat_pool_export() gave",
-                          bytes);
+        return leati_fail(LEAT_ERROR_INVALID,
+                          "leat_pool_import: %zu bytes is not a size that leat_pool_export() gave", bytes);
     LEATI_TRY(find_virtual_memory(device, &virtual_memory));
     if (!virtual_memory)
         return leati_fail(LEAT_ERROR_UNSUPPORTED, "leat_pool_import: %s has no virtual memory", device->name);

@@ -21,8 +21,9 @@
 
 /* Handles are an eighth of the request that they are made for, so that a request takes few calls and its memory
  * can still move on in parts. */
-#define HANDLE_SHARE 8
+#define HANDLES_EACH 32
 #define HANDLE_MAX_BYTES ((size_t)256 << 20)
+#define RESERVE_MIN_BYTES ((size_t)256 << 20)
 #define CHUNK_MIN_BYTES ((size_t)8 << 20)
 #define SMALL_GROWTH_MAX_BYTES ((size_t)32 << 20)
 
@@ -106,7 +107,7 @@ leat_status leati_pages_reserve(struct leat_pool *pool)
     do {
         DRIVER(pool, status, vm_reserve, bytes, &reserved);
         bytes = status == LEAT_OK ? bytes : page_up(bytes / 2);
-    } while (status != LEAT_OK && bytes >= total_bytes);
+    } while (status != LEAT_OK && bytes >= RESERVE_MIN_BYTES);
     LEATI_TRY(status);
     table_bytes = bytes / LEATI_PAGE_BYTES * sizeof(struct leati_physical *);
     pool->page_physical =
@@ -347,10 +348,23 @@ static bool fit_place(struct place *place, size_t bytes)
     return true;
 }
 
+/* How much of the neighbours a place uses. */
+static size_t neighbour_bytes(const struct place *place)
+{
+    return (place->lower ? leati_bytes(place->lower) : 0) + (place->upper ? leati_bytes(place->upper) : 0);
+}
+
+/* Fewest pages first; then the smallest pieces beside them, and the smallest hole, so that large ones stay. */
 static void keep_better(struct place *best, const struct place *place)
 {
-    if (!best->hole || place->map_bytes < best->map_bytes ||
-        (place->map_bytes == best->map_bytes && leati_bytes(place->hole) < leati_bytes(best->hole)))
+    bool better = !best->hole || place->map_bytes < best->map_bytes;
+
+    if (!better && place->map_bytes == best->map_bytes) {
+        size_t bytes = neighbour_bytes(place), best_bytes = neighbour_bytes(best);
+
+        better = bytes < best_bytes || (bytes == best_bytes && leati_bytes(place->hole) < leati_bytes(best->hole));
+    }
+    if (better)
         *best = *place;
 }
 
@@ -406,7 +420,7 @@ static size_t handle_bytes(const struct leat_pool *pool, size_t request_bytes, s
 
     if (pool->one_handle)
         return missing_bytes;
-    while (bytes * 2 <= request_bytes / HANDLE_SHARE && bytes < HANDLE_MAX_BYTES)
+    while (bytes * 2 <= request_bytes / HANDLES_EACH && bytes < HANDLE_MAX_BYTES)
         bytes *= 2;
     return bytes < missing_bytes ? bytes : missing_bytes;
 }
@@ -602,6 +616,20 @@ static leat_status give_chunk_back(struct leat_pool *pool, void *chunk, size_t b
     return status;
 }
 
+/* Is there room below the limits for a chunk that is larger than it must be? */
+static bool has_room(struct leat_pool *pool, size_t bytes)
+{
+    struct leati_sentence sentence;
+    bool yes;
+
+    leati_error_keep(&sentence);
+    yes = leati_pool_charge(pool, bytes) == LEAT_OK;
+    if (yes)
+        leati_pool_uncharge(pool, bytes);
+    leati_error_restore(LEAT_OK, &sentence);
+    return yes;
+}
+
 static leat_status provide_chunk(struct leat_pool *pool, size_t bytes, size_t alignment,
                                  struct leati_block **block)
 {
@@ -611,8 +639,8 @@ static leat_status provide_chunk(struct leat_pool *pool, size_t bytes, size_t al
     leat_status status;
     void *chunk = NULL;
 
-    if (span_bytes < CHUNK_MIN_BYTES)
-        span_bytes = heap == LEATI_HEAP_SMALL ? LEATI_PAGE_BYTES : CHUNK_MIN_BYTES;
+    if (span_bytes < CHUNK_MIN_BYTES && heap == LEATI_HEAP_LARGE && has_room(pool, CHUNK_MIN_BYTES))
+        span_bytes = CHUNK_MIN_BYTES;
     /* Pinned chunks begin on a page of ours; where the driver's own do not, one page more makes room for it. */
     for (chunk_bytes = span_bytes;; chunk_bytes += LEATI_PAGE_BYTES) {
         LEATI_TRY(leati_pool_charge(pool, chunk_bytes));

@@ -208,9 +208,12 @@ static inline void leati_count(_Atomic uint64_t *counter, uint64_t by)
 void leati_bins_add(struct leati_bins *bins, struct leati_block *block);
 void leati_bins_remove(struct leati_bins *bins, struct leati_block *block);
 
-/* The smallest block of at least bytes that limit (NULL: any) accepts, left where it is; NULL when there is none.
- */
+/* The idle extent that suits a block best, left where it is; NULL when none fits. exact: only of exactly bytes. */
 struct leati_block *leati_bins_fit(struct leati_bins *bins, size_t bytes, size_t alignment, bool exact);
+
+/* Where in an idle extent, in which it fits, a block should begin so that as few whole pages as possible become
+ * unmovable, and how many those are. */
+uintptr_t leati_extent_place(const struct leati_block *block, size_t bytes, size_t alignment, size_t *pages);
 
 /* The next block after block, going down from the largest; block NULL: the largest. */
 struct leati_block *leati_bins_walk(struct leati_bins *bins, const struct leati_block *block);
@@ -293,6 +296,9 @@ bool leati_lane_push(struct leati_lane *lane, struct leati_block *block);
 void leati_lane_count_alloc(struct leati_lane *lane, const struct leati_block *block, bool hit);
 void leati_lane_count_free(struct leati_lane *lane, const struct leati_block *block);
 
+/* A block of exactly bytes from any lane of owner, or NULL; with the pool's lock held. */
+struct leati_block *leati_owner_steal(struct leati_owner *owner, size_t bytes);
+
 /* Puts the blocks of one lane's slot for bytes, of an owner, or of all owners, back to the heap; with the pool's
  * lock held. True when there were any. */
 void leati_lane_drain_slot(struct leat_pool *pool, struct leati_lane *lane, size_t bytes);
@@ -326,6 +332,7 @@ void leati_ladder_take_back(struct leat_pool *pool, struct leati_block *block, s
 /* ---- users.c: with the pool's lock held ---- */
 
 leat_status leati_users_add_stream(struct leat_pool *pool, struct leati_block *block, leat_stream *stream);
+leat_status leati_users_add_tick(struct leati_block *block, struct leati_order *order, uint64_t tick);
 leat_status leati_users_add_event(struct leat_pool *pool, struct leati_block *block, leat_event *event);
 
 /* Fixes the ticks of a block that is freed. */

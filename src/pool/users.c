@@ -51,6 +51,11 @@ static leat_status add_place(struct leat_pool *pool, struct leati_block *block, 
     return status;
 }
 
+leat_status leati_users_add_tick(struct leati_block *block, struct leati_order *order, uint64_t tick)
+{
+    return add(block, order, tick, NULL);
+}
+
 leat_status leati_users_add_stream(struct leat_pool *pool, struct leati_block *block, leat_stream *stream)
 {
     if (stream->order->per_thread)
