@@ -191,16 +191,17 @@ static leat_status create(struct leat_pool *pool, size_t bytes, struct leati_phy
 
 /* ---- moving ---- */
 
-/* Unmaps the addresses of an extent that is in no bin and makes them a hole. If the driver will not, they stay as
- * they are, and another try is made later. */
-static leat_status unmap_extent(struct leat_pool *pool, struct leati_block *block)
+/* Unmaps the addresses of an extent that is in no bin and makes them a hole. A driver that fails has taken them
+ * away all the same (driver.h); what went wrong before comes back from the calls that wait for the device. */
+static void unmap_extent(struct leat_pool *pool, struct leati_block *block)
 {
-    leat_status status;
+    struct leati_sentence sentence;
+    leat_status ignored;
 
-    DRIVER(pool, status, vm_unmap, (void *)leati_base(block), leati_bytes(block));
-    if (status == LEAT_OK)
-        leati_extent_hole(pool, block);
-    return status;
+    leati_error_keep(&sentence);
+    DRIVER(pool, ignored, vm_unmap, (void *)leati_base(block), leati_bytes(block));
+    leati_error_restore(ignored, &sentence);
+    leati_extent_hole(pool, block);
 }
 
 static void make_stale(struct leat_pool *pool, struct leati_block *block)
@@ -220,11 +221,7 @@ void leati_pages_settle(struct leat_pool *pool)
             continue;
         }
         *place = block->link;
-        if (unmap_extent(pool, block) != LEAT_OK) {
-            block->link = *place;
-            *place = block;
-            place = &block->link;
-        }
+        unmap_extent(pool, block);
     }
 }
 
@@ -260,8 +257,6 @@ static leat_status take_run(struct leat_pool *pool, struct leati_block *block, u
 
     leati_extent_unbin(pool, block);
     status = leati_extent_cut(pool, block, base, bytes);
-    if (status == LEAT_OK && done)
-        DRIVER(pool, status, vm_unmap, (void *)base, bytes);
     if (status != LEAT_OK) {
         leati_extent_free(pool, block, block->owner, block->tick);
         return status;
@@ -277,7 +272,7 @@ static leat_status take_run(struct leat_pool *pool, struct leati_block *block, u
     }
     set_physical(pool, base, bytes, NULL);
     if (done)
-        leati_extent_hole(pool, block);
+        unmap_extent(pool, block);
     else
         make_stale(pool, block);
     leati_count(&pool->figures.moved_bytes, bytes);
@@ -302,6 +297,76 @@ static bool take_from(struct leat_pool *pool, struct leati_owner *from, struct l
     return false;
 }
 
+/* block, if it is idle memory that owner may use and that can be cut and joined; else NULL. */
+static struct leati_block *idle_neighbour(struct leati_block *block, const struct leati_owner *owner)
+{
+    return block && leati_state(block) == LEATI_BLOCK_FREE && !block->whole && leati_usable(block, owner) ? block
+                                                                                                          : NULL;
+}
+
+/* Is the handle within idle extents that owner may use? *first and *last: those at its ends. */
+static bool covered(const struct leati_physical *physical, const struct leati_owner *owner,
+                    struct leati_block **first, struct leati_block **last)
+{
+    uintptr_t end = physical->base + physical->bytes;
+
+    while (*first && leati_base(*first) > physical->base)
+        *first = idle_neighbour((*first)->before, owner);
+    while (*last && end_of(*last) < end)
+        *last = idle_neighbour((*last)->after, owner);
+    return *first && *last;
+}
+
+/* Makes one extent of owner's out of exactly the handle's addresses. */
+static bool isolate(struct leat_pool *pool, const struct leati_physical *physical, struct leati_owner *owner,
+                    struct leati_block *first, struct leati_block *last)
+{
+    uintptr_t end = physical->base + physical->bytes;
+    leat_status status;
+
+    leati_extent_unbin(pool, first);
+    status = leati_extent_cut(pool, first, physical->base, end_of(first) - physical->base);
+    if (status == LEAT_OK) {
+        leati_extent_unbin(pool, last);
+        status = leati_extent_cut(pool, last, leati_base(last), end - leati_base(last));
+        if (status != LEAT_OK)
+            leati_bins_add(&last->owner->bins[last->heap], last);
+    }
+    if (status == LEAT_OK) {
+        while (first->after != last) {
+            leati_extent_unbin(pool, first->after);
+            leati_extent_join(pool, first, first->after);
+        }
+        leati_extent_join(pool, first, last);
+        first->owner = owner;
+        first->tick = owner->order ? leati_order_now(owner->order) : 0;
+    }
+    leati_bins_add(&first->owner->bins[first->heap], first);
+    return status == LEAT_OK;
+}
+
+/* Looks for handles that are idle, but lie in extents of several owners. */
+static bool isolate_shared(struct leat_pool *pool, struct leati_owner *owner)
+{
+    bool any = false;
+
+    for (struct leati_span *span = pool->spans; span; span = span->next)
+        for (struct leati_block *block = span->first; block; block = block->after) {
+            struct leati_block *first = idle_neighbour(block, owner), *last = idle_neighbour(block->after, owner);
+            struct leati_physical *physical;
+
+            if (!first || !last)
+                continue;
+            physical = *slot_of(pool, leati_base(last) - 1);
+            if (physical->base + physical->bytes > leati_base(last) && covered(physical, owner, &first, &last) &&
+                isolate(pool, physical, owner, first, last)) {
+                any = true;
+                block = first;
+            }
+        }
+    return any;
+}
+
 static bool take_idle(struct leat_pool *pool, struct leati_owner *owner, size_t bytes, size_t *taken_bytes,
                       bool *waits, struct leati_physical ***list)
 {
@@ -310,7 +375,7 @@ static bool take_idle(struct leat_pool *pool, struct leati_owner *owner, size_t 
     for (struct leati_owner *from = pool->owners; from; from = from->next)
         if (from != pool->host && take_from(pool, from, owner, bytes, taken_bytes, waits, list))
             return true;
-    return false;
+    return isolate_shared(pool, owner) && take_from(pool, owner, owner, bytes, taken_bytes, waits, list);
 }
 
 /* ---- placing ---- */
@@ -323,12 +388,6 @@ struct place {
     uintptr_t map_base;
     size_t map_bytes;
 };
-
-static struct leati_block *idle_neighbour(struct leati_block *block, const struct leati_owner *owner)
-{
-    return block && leati_state(block) == LEATI_BLOCK_FREE && !block->whole && leati_usable(block, owner) ? block
-                                                                                                          : NULL;
-}
 
 /* Completes a place whose base is set; false when it does not fit. */
 static bool fit_place(struct place *place, size_t bytes)
@@ -505,10 +564,21 @@ static leat_status fill_hole(struct leat_pool *pool, struct place *place, struct
     return LEAT_OK;
 }
 
-static void rebin(struct leati_block *block)
+/* Takes a neighbour out of its bin, so that nobody takes its pages, and puts it back. */
+static void keep_apart(struct leat_pool *pool, struct leati_block *block)
 {
-    if (block)
-        leati_bins_add(&block->owner->bins[block->heap], block);
+    if (!block)
+        return;
+    leati_extent_unbin(pool, block);
+    leati_set_state(block, LEATI_BLOCK_LEAVING);
+}
+
+static void put_back(struct leati_block *block)
+{
+    if (!block)
+        return;
+    leati_set_state(block, LEATI_BLOCK_FREE);
+    leati_bins_add(&block->owner->bins[block->heap], block);
 }
 
 /* Joins the filled piece with the neighbours that the place uses. waits: some of it is ordered after work of
@@ -519,7 +589,6 @@ static struct leati_block *join_place(struct leat_pool *pool, struct place *plac
     struct leati_block *block = place->hole;
 
     waits = waits || (place->lower && place->lower->owner->order) || (place->upper && place->upper->owner->order);
-    leati_set_state(block, LEATI_BLOCK_FREE);
     block->whole = pool->one_handle;
     block->idle_since_ns = leati_clock_ns();
     if (place->upper)
@@ -528,6 +597,7 @@ static struct leati_block *join_place(struct leat_pool *pool, struct place *plac
         leati_extent_join(pool, place->lower, block);
         block = place->lower;
     }
+    leati_set_state(block, LEATI_BLOCK_FREE);
     /* What owner's stream may use now is ordered before all that it is given from now on. */
     block->owner = waits && owner->order ? owner : pool->host;
     block->tick = block->owner->order ? leati_order_now(owner->order) : 0;
@@ -555,18 +625,15 @@ static leat_status provide_virtual(struct leat_pool *pool, struct leati_owner *o
         return status;
     }
     leati_set_state(place.hole, LEATI_BLOCK_LEAVING); /* so that holes made meanwhile do not join it */
-    /* Out of their bins, so that their pages are not taken. */
-    if (place.lower)
-        leati_extent_unbin(pool, place.lower);
-    if (place.upper)
-        leati_extent_unbin(pool, place.upper);
+    keep_apart(pool, place.lower);
+    keep_apart(pool, place.upper);
     status = collect(pool, owner, bytes, place.map_bytes, may_create, &waits, &list);
     if (status == LEAT_OK)
         status = fill_hole(pool, &place, list, heap);
     if (status != LEAT_OK) {
         put_spare(pool, list);
-        rebin(place.lower);
-        rebin(place.upper);
+        put_back(place.lower);
+        put_back(place.upper);
         leati_extent_hole(pool, place.hole);
         return status;
     }

@@ -14,14 +14,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The latest events. A writer takes a place by counting on, so writers do not wait for each other. */
+/* The latest events. */
 struct leati_ring {
-    _Atomic uint64_t written;
+    pthread_mutex_t lock; /* guards all of it */
+    uint64_t written;
     uint32_t places;
-    struct ring_event {
-        _Atomic uint64_t sequence; /* number of the event + 1 once it is all there; 0 while it is written */
-        leat_pool_event event;
-    } at[];
+    leat_pool_event events[];
 };
 
 /* ---- tags ---- */
@@ -255,15 +253,18 @@ leat_status leati_see_start(struct leat_pool *pool, uint32_t history)
 {
     if (!history)
         return LEAT_OK;
-    pool->ring = calloc(1, sizeof *pool->ring + history * sizeof pool->ring->at[0]);
+    pool->ring = calloc(1, sizeof *pool->ring + history * sizeof pool->ring->events[0]);
     if (!pool->ring)
         return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for a history of %u events", history);
     pool->ring->places = history;
+    pthread_mutex_init(&pool->ring->lock, NULL);
     return LEAT_OK;
 }
 
 void leati_see_end(struct leat_pool *pool)
 {
+    if (pool->ring)
+        pthread_mutex_destroy(&pool->ring->lock);
     free(pool->ring);
 }
 
@@ -271,15 +272,11 @@ void leati_see_event(struct leat_pool *pool, leat_pool_action action, const void
                      const struct leati_order *order, uint32_t tag)
 {
     struct leati_ring *ring = pool->ring;
-    struct ring_event *place;
-    uint64_t number;
 
     if (!ring)
         return;
-    number = atomic_fetch_add_explicit(&ring->written, 1, memory_order_relaxed);
-    place = &ring->at[number % ring->places];
-    atomic_store_explicit(&place->sequence, 0, memory_order_relaxed);
-    place->event = (leat_pool_event){
+    pthread_mutex_lock(&ring->lock);
+    ring->events[ring->written++ % ring->places] = (leat_pool_event){
         .time_ns = leati_clock_ns() - pool->made_ns,
         .ptr = (void *)(uintptr_t)ptr,
         .bytes = bytes,
@@ -287,32 +284,28 @@ void leati_see_event(struct leat_pool *pool, leat_pool_action action, const void
         .action = action,
         .tag = tag,
     };
-    /* Release: who sees the number sees the event. */
-    atomic_store_explicit(&place->sequence, number + 1, memory_order_release);
+    pthread_mutex_unlock(&ring->lock);
 }
 
 leat_status leat_pool_history(leat_pool *pool, leat_pool_event *events, size_t *count)
 {
-    uint64_t end, start;
-    size_t room, given = 0;
+    struct leati_ring *ring;
+    size_t given;
 
     LEATI_TRY(leati_check_pool("leat_pool_history", pool));
     LEATI_TRY(leati_check_not_null("leat_pool_history", "events", events));
     LEATI_TRY(leati_check_not_null("leat_pool_history", "count", count));
-    if (!pool->ring)
+    ring = pool->ring;
+    if (!ring)
         return leati_fail(LEAT_ERROR_UNSUPPORTED,
                           "leat_pool_history: %s remembers no events; set LEAT_POOL_HISTORY or options.history",
                           pool->name);
-    room = *count < pool->ring->places ? *count : pool->ring->places;
-    /* Events are written with the pool's lock held or without; those in the middle of it are left out. */
-    end = atomic_load_explicit(&pool->ring->written, memory_order_acquire);
-    start = end > room ? end - room : 0;
-    for (uint64_t number = start; number < end; number++) {
-        struct ring_event *place = &pool->ring->at[number % pool->ring->places];
-
-        if (atomic_load_explicit(&place->sequence, memory_order_acquire) == number + 1)
-            events[given++] = place->event;
-    }
+    pthread_mutex_lock(&ring->lock);
+    given = ring->written < ring->places ? (size_t)ring->written : ring->places;
+    given = *count < given ? *count : given;
+    for (size_t i = 0; i < given; i++)
+        events[i] = ring->events[(ring->written - given + i) % ring->places];
+    pthread_mutex_unlock(&ring->lock);
     *count = given;
     return LEAT_OK;
 }
