@@ -386,6 +386,28 @@ static void a_user_of_a_block_without_a_stream_scene(struct scene *x)
 }
 SCENE_TEST(a_user_of_a_block_without_a_stream)
 
+/* The freeing stream came after the user in the end, but later than a third one came after the free. */
+static void what_a_stream_waited_for_later_does_not_count_for_others_scene(struct scene *x)
+{
+    leat_stream *third = new_stream(x);
+    void *block = test_block(x->pool, x->s, BYTES), *small;
+
+    order(x, x->s, x->u);
+    OK(leat_pool_use(block, x->u));
+    work_late(x, x->u, block);
+    OK(leat_free(x->s, block));
+    order(x, x->s, third);
+    order(x, x->u, x->s);
+    /* Has the pool look at what waits for the first stream's sake. */
+    if (!x->limited) {
+        small = test_block(x->pool, x->s, 100);
+        OK(leat_free(x->s, small));
+    }
+    both_are_right(x, third, test_block(x->pool, third, BYTES));
+    OK(leat_stream_destroy(third));
+}
+SCENE_TEST(what_a_stream_waited_for_later_does_not_count_for_others)
+
 /* The mark is what counts, not the event: that is moved and destroyed before the block is freed. */
 static void use_until_keeps_the_mark_scene(struct scene *x)
 {
@@ -515,6 +537,36 @@ static void a_user_ends_before_the_block_is_freed(void **state)
 {
     NEEDS_STREAMS_THAT_END_AT_ONCE;
     play(state, a_user_ends_before_the_block_is_freed_scene);
+}
+
+/* Streams come and go by the thousand: the pool forgets them, and has their memory. */
+static void streams_that_are_gone_leave_nothing_behind(void **state)
+{
+    enum { STREAMS = 3000 };
+    struct test_state *t = *state;
+    leat_pool *pool = POOL(t->device, .reuse = LEAT_POOL_WAIT);
+    leat_pool_share share;
+    unsigned count = 0;
+
+    for (int i = 0; i < STREAMS; i++) {
+        leat_stream *stream;
+        void *block;
+
+        OK(leat_stream_create(t->device, &stream));
+        block = test_block(pool, stream, 5000);
+        OK(leat_free(stream, block));
+        OK(leat_stream_destroy(stream));
+        if (i % 100 == 0)
+            OK(leat_device_synchronize(t->device));
+    }
+    while (leat_pool_stream_share(pool, count, &share) == LEAT_OK)
+        count++;
+    assert_true(count < STREAMS / 4);
+    assert_true(test_statistics(pool).reserved_bytes <= 64 * MIB);
+    OK(leat_device_synchronize(t->device));
+    OK(leat_pool_trim(pool, 0, NULL, NULL));
+    assert_int_equal(test_statistics(pool).reserved_bytes, 0);
+    OK(leat_pool_destroy(pool));
 }
 
 /* A stream and its wrapping are one stream to the device. */
@@ -772,6 +824,39 @@ static void use_until_does_not_wait_for_later_work(void **state)
     OK(leat_pool_destroy(pool));
 }
 
+/* One block waits for a mark behind the gate; another one's mark is reached, and its memory is there. */
+static void marks_do_not_wait_for_each_other(void **state)
+{
+    struct test_state *t = *state;
+    leat_pool *pool = POOL(t->device, .limit_bytes = 2 * BYTES, .reuse = LEAT_POOL_WAIT_NEVER);
+    void *held = test_block(pool, NULL, BYTES), *block = test_block(pool, NULL, BYTES);
+    struct test_gate *gate = test_gate_close(t->second);
+    leat_event *late, *reached;
+    leat_stream *third;
+
+    OK(leat_stream_create(t->device, &third));
+    OK(leat_event_create(t->device, &late));
+    OK(leat_event_create(t->device, &reached));
+    OK(leat_event_record(late, t->second));
+    OK(leat_pool_use_until(held, late));
+    OK(leat_fill(third, block, 1, BYTES));
+    OK(leat_event_record(reached, third));
+    OK(leat_pool_use_until(block, reached));
+    OK(leat_event_synchronize(reached));
+    OK(leat_free(t->stream, held));
+    OK(leat_free(t->stream, block));
+    OK(leat_stream_synchronize(t->stream));
+    block = test_block(pool, t->stream, BYTES);
+    assert_int_equal(atomic_load(&gate->passed), 0);
+    assert_int_equal(test_statistics(pool).host_waits, 0);
+    test_gate_open(gate);
+    OK(leat_free(t->stream, block));
+    OK(leat_event_destroy(late));
+    OK(leat_event_destroy(reached));
+    OK(leat_stream_destroy(third));
+    OK(leat_pool_destroy(pool));
+}
+
 static void pending_memory_is_counted(void **state)
 {
     struct test_state *t = *state;
@@ -986,6 +1071,55 @@ static void pages_move_while_a_stream_is_held_up(void **state)
     OK(leat_pool_destroy(pool));
 }
 
+/* A request fails that had collected pages which its own stream still uses. In the callback another stream asks.
+ */
+struct collected {
+    struct scene *x;
+    void *block;
+    leat_status status;
+};
+
+static int take_what_was_collected(void *argument, leat_pool *pool, uint64_t bytes)
+{
+    struct collected *c = argument;
+
+    (void)bytes;
+    c->status = leat_pool_alloc(pool, c->x->u, 3 * BYTES, &c->block);
+    return 0;
+}
+
+static void what_a_failed_request_collected_is_still_in_use(void **state)
+{
+    struct test_state *t = *state;
+
+    NEEDS_VIRTUAL_MEMORY(t);
+    for (int reuse = 0; reuse < 2; reuse++) {
+        struct scene x = {.t = t, .s = t->stream, .u = t->second};
+        struct collected c = {.x = &x};
+        void *block, *live, *more;
+
+        x.pool = POOL(t->device, .limit_bytes = 4 * BYTES, .reuse = (leat_pool_reuse)reuse);
+        x.kept = test_alloc(t->device, LEAT_KIND_PINNED, BYTES);
+        OK(leat_pool_on_full(x.pool, take_what_was_collected, &c));
+        live = test_block(x.pool, x.s, BYTES);
+        block = test_block(x.pool, x.s, BYTES);
+        work_late(&x, x.s, block);
+        OK(leat_free(x.s, block));
+        STATUS(leat_pool_alloc(x.pool, x.s, 4 * BYTES, &more), LEAT_ERROR_DEVICE_MEMORY);
+        OK(c.status);
+        OK(leat_fill(x.u, c.block, NEW, 3 * BYTES));
+        give_a_chance(x.u);
+        test_gate_open(x.gate);
+        OK(leat_device_synchronize(t->device));
+        EXPECT_BYTES(x.kept, BYTES, OLD);
+        test_block_holds(x.u, c.block, 3 * BYTES, NEW);
+        OK(leat_free(x.u, c.block));
+        OK(leat_free(x.s, live));
+        OK(leat_pool_destroy(x.pool));
+        OK(leat_memory_free(x.kept));
+    }
+}
+
 /* ---- slow work ------------------------------------------------------------------------------------------------
  */
 
@@ -1109,12 +1243,14 @@ static const struct CMUnitTest tests[] = {
     STATE_TEST(all_users_are_waited_for),
     STATE_TEST(the_user_gets_the_memory),
     STATE_TEST(a_user_of_a_block_without_a_stream),
+    STATE_TEST(what_a_stream_waited_for_later_does_not_count_for_others),
     STATE_TEST(use_until_keeps_the_mark),
     STATE_TEST(use_until_takes_wrapped_events),
     STATE_TEST(use_until_takes_several_events),
     STATE_TEST(a_stream_ends_behind_its_free),
     STATE_TEST(a_stream_ends_before_its_block_is_freed),
     STATE_TEST(a_user_ends_before_the_block_is_freed),
+    STATE_TEST(streams_that_are_gone_leave_nothing_behind),
     STATE_TEST(a_wrapped_stream_is_a_user),
     STATE_TEST(a_wrapped_stream_has_blocks),
     STATE_TEST(a_wrapping_ends_behind_its_free),
@@ -1126,12 +1262,14 @@ static const struct CMUnitTest tests[] = {
     STATE_TEST(policies_decide_who_waits),
     STATE_TEST(finished_memory_is_found_without_the_programs_help),
     STATE_TEST(use_until_does_not_wait_for_later_work),
+    STATE_TEST(marks_do_not_wait_for_each_other),
     STATE_TEST(pending_memory_is_counted),
     STATE_TEST(blocks_are_taken_one_by_one),
     STATE_TEST(a_loop_gets_the_same_block_each_time),
     STATE_TEST(a_stream_that_stands_still_reuses_its_memory),
     STATE_TEST(nothing_waits_while_a_stream_is_held_up),
     STATE_TEST(pages_move_while_a_stream_is_held_up),
+    STATE_TEST(what_a_failed_request_collected_is_still_in_use),
     STATE_TEST(pages_in_use_do_not_move),
     STATE_TEST(a_pool_ends_after_its_work),
     STATE_TEST(a_smaller_limit_spares_what_is_in_use),
