@@ -9,6 +9,9 @@ leat_status leati_watch_alloc(struct leat_pool *pool, leat_stream *stream, struc
     if (pool->scrub && stream)
         status = driver->ops->fill(driver, stream->native, (void *)leati_base(block), 0, 1, leati_bytes(block));
     (void)status;
+    /* What was given here uses the block: whoever frees it must come after that, even if nobody else used it. */
+    if (stream)
+        block->tick = leati_order_now(stream->order);
     leati_see_event(pool, LEAT_POOL_ALLOC, (void *)leati_user_base(block), leati_requested(block),
                     stream ? stream->order : NULL, block->tag);
     return LEAT_OK;

@@ -69,7 +69,7 @@ void leati_ladder_take_back(struct leat_pool *pool, struct leati_block *block, s
     if (block->users && !leati_users_settle(pool, block, owner, false))
         add_pending(pool, block);
     else
-        leati_extent_free(pool, block, owner, tick);
+        leati_extent_free(pool, block, owner, block->tick);
 }
 
 /* ---- asking what is done ---- */
@@ -108,6 +108,7 @@ static bool promote(struct leat_pool *pool, struct leati_owner *owner)
     return any;
 }
 
+/* Frees pending blocks whose users are done, or, of those freed on owner's stream, are waited for by it. */
 static bool settle_pending(struct leat_pool *pool, struct leati_owner *owner, bool query)
 {
     struct leati_block *block = pool->pending, *next;
@@ -115,8 +116,7 @@ static bool settle_pending(struct leat_pool *pool, struct leati_owner *owner, bo
 
     for (; block; block = next) {
         next = block->link;
-        if (!leati_users_settle(pool, block, NULL, query) &&
-            !(owner && block->owner == owner && leati_users_settle(pool, block, owner, false)))
+        if (!leati_users_settle(pool, block, owner == block->owner ? owner : NULL, query))
             continue;
         remove_pending(pool, block);
         leati_extent_free(pool, block, block->owner, block->tick);
@@ -334,15 +334,33 @@ leat_status leati_ladder_finish(struct leat_pool *pool)
 
 /* ---- the ladder ---- */
 
+/* The stream's own or everybody's idle memory, or, when little is left, a place that takes moving but wastes less.
+ */
+static struct leati_block *fit_dense(struct climb *climb)
+{
+    struct leati_block *block = fit_own(climb);
+    size_t pages;
+
+    if (!block || climb->heap != LEATI_HEAP_LARGE)
+        return block;
+    leati_extent_place(block, climb->bytes, climb->alignment, &pages);
+    if (!leati_pages_denser(climb->pool, climb->owner, climb->bytes, climb->alignment, pages))
+        return block;
+    if (leati_pages_provide(climb->pool, climb->owner, climb->bytes, climb->alignment, false, &block) != LEAT_OK)
+        return fit_own(climb); /* its pages may have been taken before the others ran out */
+    leati_bins_add(&block->owner->bins[block->heap], block);
+    return block;
+}
+
 /* Steps that find memory which is idle already. */
 static struct leati_block *climb_idle(struct climb *climb)
 {
     struct leat_pool *pool = climb->pool;
-    struct leati_block *block = fit_own(climb);
+    struct leati_block *block = fit_dense(climb);
     bool more;
 
     if (!block && leati_owner_drain(climb->owner))
-        block = fit_own(climb);
+        block = fit_dense(climb);
     if (!block)
         block = fit_ordered(climb);
     if (!block)

@@ -22,7 +22,9 @@
 /* Handles are an eighth of the request that they are made for, so that a request takes few calls and its memory
  * can still move on in parts. */
 #define HANDLES_EACH 32
-#define HANDLE_MAX_BYTES ((size_t)256 << 20)
+#define HANDLE_MAX_BYTES ((size_t)8 << 20)
+/* While less than this share of a pool is idle, blocks are packed as densely as they can be. */
+#define DENSE_SHARE 10
 #define RESERVE_MIN_BYTES ((size_t)256 << 20)
 #define CHUNK_MIN_BYTES ((size_t)8 << 20)
 #define SMALL_GROWTH_MAX_BYTES ((size_t)32 << 20)
@@ -456,6 +458,22 @@ static leat_status find_place(struct leat_pool *pool, const struct leati_owner *
         return LEAT_OK;
     return leati_fail(LEAT_ERROR_DEVICE_MEMORY,
                       "%zu bytes are more than the pool's addresses have room for together", bytes);
+}
+
+bool leati_pages_denser(struct leat_pool *pool, const struct leati_owner *owner, size_t bytes, size_t alignment,
+                        size_t pages)
+{
+    uint64_t idle_bytes = 0;
+    struct place place;
+
+    if (!pool->virtual_memory || pool->one_handle || !pages)
+        return false;
+    for (struct leati_owner *other = pool->owners; other; other = other->next)
+        idle_bytes += other->bins[LEATI_HEAP_LARGE].bytes;
+    if (idle_bytes > atomic_load_explicit(&pool->figures.reserved_bytes, memory_order_relaxed) / DENSE_SHARE)
+        return false;
+    return find_place(pool, owner, bytes, alignment, LEATI_HEAP_LARGE, &place) == LEAT_OK &&
+           place.map_bytes / LEATI_PAGE_BYTES < pages;
 }
 
 /* More than is asked for, so that small blocks do not take a call for every page. */

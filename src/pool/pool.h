@@ -254,6 +254,11 @@ leat_status leati_pages_reserve(struct leat_pool *pool);
 leat_status leati_pages_provide(struct leat_pool *pool, struct leati_owner *owner, size_t bytes, size_t alignment,
                                 bool create, struct leati_block **block);
 
+/* Would a place beside memory in use, for which pages must move, leave more whole pages idle than one that makes pages
+ * of idle ones unmovable? Only when little memory is idle. */
+bool leati_pages_denser(struct leat_pool *pool, const struct leati_owner *owner, size_t bytes, size_t alignment,
+                        size_t pages);
+
 /* Unmaps addresses whose old work is done by now. */
 void leati_pages_settle(struct leat_pool *pool);
 

@@ -111,7 +111,8 @@ void leati_users_fix(struct leati_block *block)
             use->tick = leati_order_now(use->order);
 }
 
-static bool settled(struct leat_pool *pool, const struct leati_use *use, struct leati_owner *owner, bool query)
+/* Is the work of a user done? */
+static bool is_done(struct leat_pool *pool, const struct leati_use *use, bool query)
 {
     bool done = false;
 
@@ -121,8 +122,7 @@ static bool settled(struct leat_pool *pool, const struct leati_use *use, struct 
         leati_count(&pool->figures.order.queries, 1);
         return pool->device->driver->ops->event_query(pool->device->driver, use->event) == LEAT_OK;
     }
-    if (leati_order_known(use->order, use->tick) ||
-        (owner && owner->order && leati_order_follows(owner->order, use->order, use->tick)))
+    if (leati_order_known(use->order, use->tick))
         return true;
     /* A driver that fails here has not said that the work is done. */
     return query && leati_order_query(use->order, use->tick, &done, &pool->figures.order) == LEAT_OK && done;
@@ -130,13 +130,22 @@ static bool settled(struct leat_pool *pool, const struct leati_use *use, struct 
 
 bool leati_users_settle(struct leat_pool *pool, struct leati_block *block, struct leati_owner *owner, bool query)
 {
+    struct leati_order *order = owner ? owner->order : NULL;
     struct leati_use **place = &block->users;
 
-    while (*place)
-        if (settled(pool, *place, owner, query))
+    while (*place) {
+        struct leati_use *use = *place;
+
+        if (is_done(pool, use, query)) {
             drop(pool, place);
-        else
-            place = &(*place)->next;
+        } else if (order && use->order && leati_order_follows(order, use->order, use->tick)) {
+            drop(pool, place);
+            /* Only what the stream is given from now on is known to come after that user. */
+            block->tick = leati_order_now(order);
+        } else {
+            place = &use->next;
+        }
+    }
     return !block->users;
 }
 
