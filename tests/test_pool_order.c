@@ -1084,7 +1084,7 @@ static int take_what_was_collected(void *argument, leat_pool *pool, uint64_t byt
     struct collected *c = argument;
 
     (void)bytes;
-    c->status = leat_pool_alloc(pool, c->x->u, 3 * BYTES, &c->block);
+    c->status = leat_pool_alloc(pool, c->x->u, 2 * BYTES, &c->block);
     return 0;
 }
 
@@ -1096,25 +1096,28 @@ static void what_a_failed_request_collected_is_still_in_use(void **state)
     for (int reuse = 0; reuse < 2; reuse++) {
         struct scene x = {.t = t, .s = t->stream, .u = t->second};
         struct collected c = {.x = &x};
-        void *block, *live, *more;
+        void *live, *block, *behind, *more;
 
         x.pool = POOL(t->device, .limit_bytes = 4 * BYTES, .reuse = (leat_pool_reuse)reuse);
         x.kept = test_alloc(t->device, LEAT_KIND_PINNED, BYTES);
         OK(leat_pool_on_full(x.pool, take_what_was_collected, &c));
         live = test_block(x.pool, x.s, BYTES);
+        /* Between live ones, so that its pages must move. */
         block = test_block(x.pool, x.s, BYTES);
+        behind = test_block(x.pool, x.s, BYTES);
         work_late(&x, x.s, block);
         OK(leat_free(x.s, block));
-        STATUS(leat_pool_alloc(x.pool, x.s, 4 * BYTES, &more), LEAT_ERROR_DEVICE_MEMORY);
+        STATUS(leat_pool_alloc(x.pool, x.s, 3 * BYTES, &more), LEAT_ERROR_DEVICE_MEMORY);
         OK(c.status);
-        OK(leat_fill(x.u, c.block, NEW, 3 * BYTES));
+        OK(leat_fill(x.u, c.block, NEW, 2 * BYTES));
         give_a_chance(x.u);
         test_gate_open(x.gate);
         OK(leat_device_synchronize(t->device));
         EXPECT_BYTES(x.kept, BYTES, OLD);
-        test_block_holds(x.u, c.block, 3 * BYTES, NEW);
+        test_block_holds(x.u, c.block, 2 * BYTES, NEW);
         OK(leat_free(x.u, c.block));
         OK(leat_free(x.s, live));
+        OK(leat_free(x.s, behind));
         OK(leat_pool_destroy(x.pool));
         OK(leat_memory_free(x.kept));
     }
