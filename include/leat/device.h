@@ -54,9 +54,10 @@ LEAT_API leat_status leat_device_open(const char *name, leat_device **device);
 
 /*
  * Gives one open back. The last close waits for all work of the device, then destroys its streams,
- * events and modules, frees its memory and undoes its registrations: handles and pointers made from
+ * events, modules and pools, frees its memory and undoes its registrations: handles and pointers made from
  * it are dead afterwards, so no work of another device may still use its memory. Streams, events and
- * memory of the user's own that were wrapped stay alive. NULL does nothing.
+ * memory of the user's own that were wrapped stay alive. With LEAT_LEAKS=1 it says on standard error what was
+ * still allocated from pools. NULL does nothing.
  * Errors: HANDLE; or the asynchronous failure of work that was still outstanding, in which case the
  * device is closed all the same.
  */
@@ -88,15 +89,16 @@ typedef struct leat_device_info {
     uint64_t peer_mask;         /* bit n: device n of this driver is within direct reach, over NVLink or PCIe */
     uint8_t unified_addressing; /* host and device share one address space: always 1 in leat */
     uint8_t managed_memory;     /* leat_memory_alloc(LEAT_KIND_MANAGED) works */
-    uint8_t virtual_memory;     /* reserve, create, map and unmap work */
+    uint8_t virtual_memory;     /* reserve, create, map and unmap work, so pools can move memory */
     uint8_t strict;             /* device memory is unreachable for host threads (LEAT_STRICT) */
 } leat_device_info;
 
 /* Errors: HANDLE, INVALID (info NULL), DRIVER. */
 LEAT_API leat_status leat_device_query(leat_device *device, leat_device_info *info);
 
-/* Free and total device memory in bytes at this moment; other programs share the device. Either
- * pointer may be NULL. Errors: HANDLE, DRIVER. */
+/* Free and total device memory in bytes at this moment; other programs share the device. What leat's pools hold
+ * counts as used, live or idle: leat_pool_query() says how much that is, leat_pool_trim() gives the idle part
+ * back. Either pointer may be NULL. Errors: HANDLE, DRIVER. */
 LEAT_API leat_status leat_device_memory(leat_device *device, uint64_t *free_bytes, uint64_t *total_bytes);
 
 /*

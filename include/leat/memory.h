@@ -13,10 +13,13 @@
  * mappings. leat finds the kind of a pointer by itself; pointers into the middle of an allocation
  * are fine everywhere except where memory is freed.
  *
+ * Memory comes from pools (leat/pool.h), one for each device and kind unless the program makes more. What is freed
+ * stays in its pool for the next request; leat_pool_trim() gives it back to the device.
+ *
  * Call order. leat_alloc() and leat_free() are stream-ordered: memory may be used by work given to
  * that stream after leat_alloc(), and goes back when the stream reaches leat_free(). Work on other
- * streams must be ordered by events (leat/stream.h). leat_memory_alloc() and leat_memory_free() are
- * ordered with the host instead.
+ * streams must be ordered by events (leat/stream.h); how a block is freed that several streams use is
+ * said in leat/pool.h. leat_memory_alloc() and leat_memory_free() are ordered with the host instead.
  *
  *     leat_alloc(stream, bytes, &d);
  *     leat_copy(stream, d, host, bytes);
@@ -46,46 +49,54 @@ typedef enum leat_kind {
 LEAT_API const char *leat_kind_name(leat_kind kind);
 
 /*
- * Device memory for work on stream, aligned to 256 bytes or more. The contents are undefined.
- * bytes 0 is fine: *ptr becomes NULL, which leat_free() accepts.
- * Errors: HANDLE, INVALID (ptr NULL), DEVICE_MEMORY (the sentence says how much is free), DRIVER,
- * NOT_PERMITTED (inside a host function).
+ * Device memory for work on stream from the default pool of its device, aligned to 512 bytes. The contents are
+ * undefined (zeros with LEAT_SCRUB). A size that was freed before on that stream comes without a call of the
+ * driver's. bytes 0 is fine: *ptr becomes NULL, which leat_free() accepts.
+ * Errors: HANDLE, INVALID (ptr NULL; an environment variable of pools with a value that it cannot have),
+ * DEVICE_MEMORY (the sentence says how much is free and who holds what), HOST_MEMORY, DRIVER, NOT_PERMITTED
+ * (inside a host function).
  */
 LEAT_API leat_status leat_alloc(leat_stream *stream, size_t bytes, void **ptr);
 
 /*
- * Gives memory of leat_alloc(), or device memory of leat_memory_alloc(), back once stream has
- * reached this point. From the return of the call on, no leat call accepts ptr any more. The stream
- * may be another one than that of leat_alloc(), if its work is ordered after all uses. NULL does
- * nothing.
- * Errors: HANDLE, POINTER (not the start of an allocation, not device memory, already freed, of
- * another device than the stream's, or not leat's to free), DRIVER (the memory still belongs to the
- * caller unless the sentence says otherwise), NOT_PERMITTED.
+ * Gives a block of any pool, or memory of leat_alloc_plain(), back once stream has reached this point: memory of
+ * leat_alloc(), of leat_pool_alloc(), and of leat_memory_alloc(), whatever its kind. From the return of the call
+ * on, no leat call accepts ptr any more. The stream may be another one than that of leat_alloc(), if its work is
+ * ordered after all uses that leat_pool_use() was not told of. For pinned and managed memory it may be a stream of
+ * another device of the same driver. NULL does nothing.
+ * Errors: HANDLE, POINTER (not the start of an allocation, already freed, device memory of another device than the
+ * stream's, or not leat's to free: registered, wrapped, imported), HOST_MEMORY, DRIVER (in both cases the memory
+ * still belongs to the caller unless the sentence says otherwise), NOT_PERMITTED.
  */
 LEAT_API leat_status leat_free(leat_stream *stream, void *ptr);
 
 /*
- * Device memory for work on stream from the driver's own stream-ordered call (cuMemAllocAsync), or its plain one where
- * it has none, past leat's pools: for comparison, and for memory that must not be kept. Goes back through
- * leat_free(), which then is the driver's call too. Errors and bytes 0: as leat_alloc().
+ * Device memory for work on stream from the driver's own stream-ordered call (cuMemAllocAsync), or its plain one
+ * where it has none, past leat's pools: for comparison, and for memory that must not be kept. Aligned to 256 bytes
+ * or more. Goes back through leat_free(), which then is the driver's call too. Errors and bytes 0: as
+ * leat_alloc().
  */
 LEAT_API leat_status leat_alloc_plain(leat_stream *stream, size_t bytes, void **ptr);
 
 /*
- * Memory of one kind, ready when the call returns: LEAT_KIND_DEVICE, LEAT_KIND_PINNED (usable by
- * all devices of the same driver) or LEAT_KIND_MANAGED. Aligned to 256 bytes or more, contents
- * undefined. PAGEABLE is malloc's business: INVALID. bytes 0: *ptr becomes NULL.
- * Pinning is slow (about 0.4 s a GiB, the H200 record in bench/results): allocate once and keep it.
- * Errors: HANDLE, INVALID, DEVICE_MEMORY, HOST_MEMORY (also when the limit for locked memory is
- * reached), UNSUPPORTED (no managed memory), DRIVER, NOT_PERMITTED.
+ * Memory of one kind from the device's default pool for it, ready for the host and for every stream when the call
+ * returns: LEAT_KIND_DEVICE, LEAT_KIND_PINNED (usable by all devices of the same driver) or LEAT_KIND_MANAGED.
+ * What streams have freed is taken only once their work is done. Aligned to 512 bytes, contents undefined (zeros
+ * with LEAT_SCRUB). PAGEABLE is malloc's business: INVALID. bytes 0: *ptr becomes NULL. New pinned memory takes
+ * long, since the system clears it and the driver locks it; what the pool has already is there at once.
+ * Errors: HANDLE, INVALID (ptr NULL, kind; an environment variable of pools with a value that it cannot have),
+ * DEVICE_MEMORY, HOST_MEMORY (for pinned memory also when the machine or a control group has too little, or the
+ * limit for locked memory is reached), UNSUPPORTED (no managed memory), DRIVER, NOT_PERMITTED.
  */
 LEAT_API leat_status leat_memory_alloc(leat_device *device, leat_kind kind, size_t bytes, void **ptr);
 
 /*
- * Gives memory of leat_memory_alloc(), or of leat_alloc(), back at once. The caller must know that
- * no work still uses it; the vendor's driver may wait for the whole device to make sure. NULL does
- * nothing.
- * Errors: POINTER (as leat_free), DRIVER, NOT_PERMITTED.
+ * Gives a block of any pool, or memory of leat_alloc_plain() or leat_pool_import(), back at once: the next one who
+ * asks may have it. The caller must know that all work that uses it is done; what leat_pool_use() told is dropped.
+ * Blocks of pools go back without a wait; for other memory the vendor's driver may wait for the whole device. NULL
+ * does nothing.
+ * Errors: POINTER (not the start of an allocation, already freed, or not leat's to free: registered, wrapped),
+ * HOST_MEMORY, DRIVER (the memory still belongs to the caller unless the sentence says otherwise), NOT_PERMITTED.
  */
 LEAT_API leat_status leat_memory_free(void *ptr);
 
@@ -112,7 +123,7 @@ typedef struct leat_pointer_info {
     leat_kind kind;
     leat_device *device;  /* the device that has it; NULL for PAGEABLE and for devices not open */
     void *base;           /* start of its allocation; NULL for PAGEABLE */
-    size_t bytes;         /* size of its allocation; 0 for PAGEABLE */
+    size_t bytes;         /* size of its allocation, leat's as asked for; 0 for PAGEABLE */
     void *device_pointer; /* what a kernel uses for this address; NULL for PAGEABLE */
     uint8_t owned;        /* 1: leat allocated it; 0: registered, wrapped or the user's own */
 } leat_pointer_info;
@@ -121,8 +132,8 @@ typedef struct leat_pointer_info {
  * Looks an address up. Memory that the user's own CUDA calls allocated is found too once a device of
  * that driver is open. An address that nobody knows is PAGEABLE; whether anything is mapped there is
  * not checked here.
- * Errors: INVALID (ptr or info NULL), POINTER (inside a CPU device's address range, but not allocated:
- * freed, or never was).
+ * Errors: INVALID (ptr or info NULL), POINTER (inside the addresses of a pool or of a CPU device, but not
+ * allocated: freed, or never was).
  */
 LEAT_API leat_status leat_pointer_query(const void *ptr, leat_pointer_info *info);
 

@@ -34,11 +34,12 @@ LEAT_API leat_status leat_device_wrap(const char *name, void *native_context, le
 LEAT_API leat_status leat_device_native(leat_device *device, void **native_context);
 
 /*
- * A leat stream for a CUstream of the user's own, which must belong to device's context. On CUDA NULL
- * means the legacy default stream, and the vendor's constants for the default streams
- * (CU_STREAM_LEGACY, CU_STREAM_PER_THREAD) work as well. Destroying the leat stream ends only the
- * wrapping. Errors: HANDLE, INVALID (stream NULL; NULL native on the CPU device; a native stream of
- * another device or one that the driver does not know, where it can tell), HOST_MEMORY, NOT_PERMITTED.
+ * A leat stream for a CUstream of the user's own, which must belong to device's context. On CUDA NULL means the
+ * legacy default stream, and the vendor's constants for the default streams (CU_STREAM_LEGACY,
+ * CU_STREAM_PER_THREAD) work as well. Pools query the native stream and put events into it, so it must not be
+ * captured into a graph meanwhile. Destroying the leat stream ends only the wrapping. Errors: HANDLE, INVALID
+ * (stream NULL; NULL native on the CPU device; a native stream of another device or one that the driver does not
+ * know, where it can tell), HOST_MEMORY, NOT_PERMITTED.
  */
 LEAT_API leat_status leat_stream_wrap(leat_device *device, void *native, leat_stream **stream);
 

@@ -6,12 +6,13 @@
  * once, without an event and without the driver; another stream may use it as soon as it is ordered after the
  * free, which the pool finds out from the waits that the program made anyway, by asking the device, or by making
  * the new stream wait, as the pool's policy says. Nothing here waits on the host, but for the last step before the
- * error "out of memory".
+ * error "out of memory", and where a pool without virtual memory gives chunks back: the driver's own call may wait
+ * for the device then.
  *
  * Device pools reserve one large range of addresses and put physical pages where blocks need them. Pages move from
  * idle places to new ones, so a request fails only when the device is full (or a limit says so), whatever the
- * sizes were. Where a driver has no virtual memory, and for pinned and managed memory, a pool splits and joins the
- * chunks that the driver gives.
+ * sizes were. Where a driver has no virtual memory, and for pinned and managed memory, a pool splits and joins
+ * chunks. docs/pools.md explains how all of it works.
  *
  * Each device has a default pool for each kind; leat_alloc() uses that for device memory, leat_memory_alloc() that
  * of the kind asked for. A program may make pools of its own, with limits, policies and names.
@@ -28,10 +29,17 @@
  *
  * Order. A block may be used by work given to its stream after leat_pool_alloc(). Work of another stream that uses
  * it must be ordered after that point, by an event; and either the stream that frees is ordered after that work,
- * or leat_pool_use() (or leat_pool_use_until()) told the pool of it.
+ * or leat_pool_use() (or leat_pool_use_until()) told the pool of it. A block that nobody used may be freed on any
+ * stream. CUDA's per-thread default stream (leat_stream_wrap()) is another stream for each thread: what is freed
+ * on it comes back once that work is done, and each such free costs an event.
+ *
+ * Other devices. Kernels and copies of the pool's own device reach its memory; copies by leat_copy() from and to
+ * other devices of the driver do as well. Kernels of another GPU reach pinned and managed memory, but not the
+ * pages of a device pool; a pool with options.plain has memory that they can reach where the vendor lets them.
  *
  * Threads. Every call may come from any thread, and two threads may use one stream. Callers that mostly keep to a
- * stream of their own do not wait for each other.
+ * stream of their own do not wait for each other. That holds for eight pools of a device at a time, the first
+ * ones; calls on further pools take the pool's lock.
  */
 #ifndef LEAT_POOL_H
 #define LEAT_POOL_H
@@ -62,9 +70,9 @@ typedef struct leat_pool_options {
     leat_kind kind;   /* DEVICE, PINNED or MANAGED; 0: DEVICE */
     leat_pool_reuse reuse;
     uint64_t limit_bytes;      /* most physical memory that the pool holds; 0: no limit */
-    uint64_t soft_limit_bytes; /* above this, idle memory goes back to the driver at the next chance; 0: none */
+    uint64_t soft_limit_bytes; /* above this, idle memory goes back when the pool next looks for memory; 0: none */
     leat_budget *budget;       /* shared with other pools; NULL: none */
-    uint8_t one_handle;        /* 1: each block is one physical allocation of its own, for RDMA, NCCL and IPC */
+    uint8_t one_handle;        /* 1: each block is one physical allocation, of whole 2 MiB: RDMA, NCCL, IPC */
     uint8_t exportable;        /* 1: blocks can be given to leat_pool_export(); needs one_handle */
     uint8_t plain;             /* 1: no virtual memory even where the driver has it */
     uint8_t guard;             /* 1: as LEAT_POOL_GUARD=1, for this pool alone */
@@ -75,8 +83,9 @@ typedef struct leat_pool_options {
 /*
  * Makes a pool. options may be NULL: all as usual. The pool holds no memory until something is allocated.
  * Errors: HANDLE (device, or budget), INVALID (pool NULL, options->size 0 or larger than this library knows, a
- * kind that cannot be pooled, limits the wrong way round, exportable without one_handle), UNSUPPORTED (no managed
- * memory; one_handle without virtual memory), HOST_MEMORY, DRIVER, NOT_PERMITTED.
+ * kind or a policy that there is not, limits the wrong way round, exportable without one_handle, one_handle with
+ * plain, LEAT_POOL_HISTORY with a value that it cannot have), UNSUPPORTED (no managed memory; one_handle where
+ * there is no virtual memory), HOST_MEMORY, DRIVER, NOT_PERMITTED.
  */
 LEAT_API leat_status leat_pool_create(leat_device *device, const leat_pool_options *options, leat_pool **pool);
 
@@ -89,8 +98,8 @@ LEAT_API leat_status leat_pool_create(leat_device *device, const leat_pool_optio
 LEAT_API leat_status leat_pool_destroy(leat_pool *pool);
 
 /* The default pool of a device for DEVICE, PINNED or MANAGED, made at the first use. It belongs to the device.
- * Errors: HANDLE, INVALID (another kind, pool NULL), UNSUPPORTED (no managed memory), HOST_MEMORY, DRIVER,
- * NOT_PERMITTED. */
+ * Errors: HANDLE, INVALID (another kind, pool NULL, LEAT_POOL_HISTORY with a value that it cannot have),
+ * UNSUPPORTED (no managed memory), HOST_MEMORY, DRIVER, NOT_PERMITTED. */
 LEAT_API leat_status leat_pool_default(leat_device *device, leat_kind kind, leat_pool **pool);
 
 /*
@@ -98,7 +107,8 @@ LEAT_API leat_status leat_pool_default(leat_device *device, leat_kind kind, leat
  * leat_alloc(), from a pool of the caller's choice. stream NULL: the block is ready for the host and for every
  * stream when the call returns, as of leat_memory_alloc(). bytes 0: *ptr becomes NULL.
  * Errors: HANDLE, INVALID (ptr NULL, stream of another device), DEVICE_MEMORY (HOST_MEMORY for a pinned pool): the
- * device is full or a limit is reached; the sentence says who holds what; DRIVER, NOT_PERMITTED.
+ * device is full or a limit is reached; the sentence says who holds what; HOST_MEMORY (for the pool's records),
+ * DRIVER, NOT_PERMITTED.
  */
 LEAT_API leat_status leat_pool_alloc(leat_pool *pool, leat_stream *stream, size_t bytes, void **ptr);
 
@@ -120,7 +130,8 @@ LEAT_API leat_status leat_pool_use(void *ptr, leat_stream *stream);
  * The same with an event of the caller's: the block, once freed, is not used again before what event marks now is
  * reached. The event may be recorded again or destroyed after the call. An event that was never recorded changes
  * nothing.
- * Errors: HANDLE, POINTER, UNSUPPORTED (event of another driver), HOST_MEMORY, DRIVER, NOT_PERMITTED.
+ * Errors: HANDLE, POINTER (as leat_pool_use), UNSUPPORTED (event of another driver), HOST_MEMORY, DRIVER,
+ * NOT_PERMITTED.
  */
 LEAT_API leat_status leat_pool_use_until(void *ptr, leat_event *event);
 
@@ -134,9 +145,11 @@ LEAT_API leat_status leat_pool_use_until(void *ptr, leat_event *event);
 LEAT_API leat_status leat_pool_set_limits(leat_pool *pool, uint64_t limit_bytes, uint64_t soft_limit_bytes);
 
 /*
- * Gives idle physical memory back to the driver until the pool holds keep_bytes or less. Never waits: memory whose
- * last work is not finished yet stays and is counted in *pending_bytes. *released_bytes: what went back.
- * Both may be NULL. To give back all of it, synchronize the device first.
+ * Gives idle physical memory back to the driver until the pool holds keep_bytes or less: whole pages of 2 MiB and
+ * more, or whole chunks, in which nothing is live. Waits for no work: memory whose last work is not finished yet
+ * stays and is counted in *pending_bytes. (For chunks of a pool without virtual memory the driver's own call may
+ * wait for the device.) *released_bytes: what went back. Both may be NULL. To give back all of it, synchronize the
+ * device first.
  * Errors: HANDLE, DRIVER, NOT_PERMITTED.
  */
 LEAT_API leat_status leat_pool_trim(leat_pool *pool, uint64_t keep_bytes, uint64_t *released_bytes,
@@ -148,9 +161,10 @@ LEAT_API leat_status leat_pool_trim_idle(leat_pool *pool, uint64_t idle_ms, uint
 
 /*
  * Called when the pool can get no memory for a request: after all idle memory of this and other pools was tried
- * and before the error. Returns 1 if it made room and the request should be tried again, 0 to let it fail. It may
- * free blocks, allocate from other pools (from this one too, then without being called again), and destroy
- * streams and events. It runs on the thread that asked, with no lock of leat held. NULL takes it away.
+ * and before the error. Returns 1 if it made room and the request should be tried again (at most 64 times for one
+ * request), 0 to let it fail. It may free blocks, allocate from other pools (from this one too, then without being
+ * called again), and destroy streams and events. It runs on the thread that asked, with no lock of leat held. NULL
+ * takes it away.
  */
 typedef int (*leat_pool_full_function)(void *argument, leat_pool *pool, uint64_t bytes);
 
@@ -186,7 +200,7 @@ LEAT_API leat_status leat_pool_import(leat_device *device, int fd, size_t bytes,
 
 /*
  * Names what this thread allocates from now on, for statistics, snapshots and reports; NULL ends it. Copied; up to
- * 31 bytes count. There are 63 tags in a process: further names count as "other". Errors: none but HOST_MEMORY.
+ * 31 bytes count. There are 62 tags in a process: further names count as "other". Errors: none.
  */
 LEAT_API leat_status leat_pool_tag(const char *tag);
 
@@ -197,14 +211,14 @@ typedef struct leat_pool_statistics {
     uint64_t requested_bytes;      /* live now, as the program asked for it */
     uint64_t requested_peak_bytes; /* the most of that; exact while one thread at a time uses the pool, else the
                                       most that was seen whenever the pool had to look for memory */
-    uint64_t used_bytes;           /* live now, rounded up to 512 bytes, with guards */
+    uint64_t used_bytes;           /* live now, rounded up to 512 bytes (one_handle: to 2 MiB), with guards */
     uint64_t reserved_bytes;       /* physical memory that the pool holds from the driver */
     uint64_t reserved_peak_bytes;
-    uint64_t pending_bytes; /* freed, but waiting for other streams */
+    uint64_t pending_bytes; /* freed, but other streams were still using it when that was last looked at */
     uint64_t live_blocks;
     uint64_t allocations, frees, failures;
     uint64_t cache_hits;   /* allocations that took no lock but their stream's own */
-    uint64_t driver_calls; /* of memory: reserve, create, map, unmap, release, allocate, free, register */
+    uint64_t driver_calls; /* of memory: reserve, create, map, set access, unmap, release, allocate, free... */
     uint64_t driver_ns;    /* time spent in them */
     uint64_t pages_created, pages_moved, pages_released; /* in bytes: physical memory */
     uint64_t events, queries, stream_waits;              /* given to the driver to order reuse */
@@ -217,7 +231,7 @@ LEAT_API leat_status leat_pool_query(leat_pool *pool, leat_pool_statistics *stat
 
 /* One line of the statistics by stream or by tag. */
 typedef struct leat_pool_share {
-    char name[32];       /* "stream 12", or the tag; "" for what has no tag */
+    char name[32];       /* "stream 12", "host", or the tag; "" for what has no tag */
     leat_stream *stream; /* NULL: a tag, or a stream that was destroyed, or the host */
     uint64_t requested_bytes;
     uint64_t live_blocks;
@@ -233,7 +247,7 @@ typedef enum leat_pool_action {
     LEAT_POOL_ALLOC = 1,
     LEAT_POOL_FREE = 2,
     LEAT_POOL_GROW = 3,    /* physical memory from the driver */
-    LEAT_POOL_MOVE = 4,    /* physical memory to another place */
+    LEAT_POOL_MOVE = 4,    /* physical memory, new or from another place, put behind addresses */
     LEAT_POOL_RELEASE = 5, /* physical memory back to the driver */
     LEAT_POOL_FULL = 6     /* a request that failed */
 } leat_pool_action;
@@ -255,8 +269,10 @@ LEAT_API leat_status leat_pool_history(leat_pool *pool, leat_pool_event *events,
 
 /*
  * Writes the state of a pool as JSON, piece by piece, to write(argument, text, bytes): figures, streams, tags, and
- * every extent of its addresses with its state (live, cached, free, pending, hole), stream, tag and, in guard
- * mode, call stack. 'leat pool-map' draws it. The pool stands still meanwhile, so write must not call leat.
+ * every extent of its addresses with its state, stream, tag and, in guard mode or with LEAT_POOL_STACKS, call
+ * stack. States: live; cached (freed, kept whole for its stream); free (idle); pending (freed, waits for other
+ * streams); stale (its memory has moved on, but old work may still use the addresses); hole (addresses without
+ * memory). 'leat pool-map' draws it. The pool stands still meanwhile, so write must not call leat.
  * Errors: HANDLE, INVALID (write NULL), HOST_MEMORY.
  */
 LEAT_API leat_status leat_pool_snapshot(leat_pool *pool,

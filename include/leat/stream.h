@@ -12,6 +12,9 @@
  *
  * Call order. A stream or an event lives from create to destroy, or until its device is closed.
  *
+ * Pools (leat/pool.h) learn from these calls which stream comes after which, and which work is done, so that
+ * memory passes from one stream to another without a wait of its own.
+ *
  * Threads. Any thread may use any stream; two threads that give one stream work at the same time get
  * some order of the two. Calls that wait (synchronize) stop only the calling thread.
  */
@@ -32,7 +35,9 @@ LEAT_API leat_status leat_stream_create(leat_device *device, leat_stream **strea
 
 /*
  * Ends a stream. Does not wait: work that it was given still runs to its end, and memory that it uses
- * must stay until then. For a wrapped stream only the wrapping ends. NULL does nothing.
+ * must stay until then. Blocks that were allocated for it stay as they are, and can be freed on another stream or
+ * with leat_memory_free(); what was freed on it is used again once its work is done. For a wrapped stream only the
+ * wrapping ends. NULL does nothing.
  * Errors: HANDLE, NOT_PERMITTED; DRIVER (the handle is gone all the same).
  */
 LEAT_API leat_status leat_stream_destroy(leat_stream *stream);
