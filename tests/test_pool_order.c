@@ -213,6 +213,27 @@ static void a_mark_that_was_moved_is_not_enough_scene(struct scene *x)
 }
 SCENE_TEST(a_mark_that_was_moved_is_not_enough)
 
+/* The mark was on a stream that comes after the work, and moved to one that does not. */
+static void a_mark_that_moved_takes_nothing_along_scene(struct scene *x)
+{
+    leat_stream *after = new_stream(x), *idle = new_stream(x);
+    void *block = test_block(x->pool, x->s, BYTES);
+    leat_event *event;
+
+    OK(leat_event_create(x->t->device, &event));
+    work_late(x, x->s, block);
+    OK(leat_free(x->s, block));
+    order(x, x->s, after);
+    OK(leat_event_record(event, after));
+    OK(leat_event_record(event, idle));
+    OK(leat_stream_wait(x->u, event));
+    both_are_right(x, x->u, test_block(x->pool, x->u, BYTES));
+    OK(leat_event_destroy(event));
+    OK(leat_stream_destroy(after));
+    OK(leat_stream_destroy(idle));
+}
+SCENE_TEST(a_mark_that_moved_takes_nothing_along)
+
 /* The same by the user's own code, which moves the mark by the vendor's handle: leat does not see that. */
 static void a_mark_that_the_user_moved_is_not_enough_scene(struct scene *x)
 {
@@ -234,6 +255,28 @@ static void a_mark_that_the_user_moved_is_not_enough_scene(struct scene *x)
     OK(leat_stream_destroy(idle));
 }
 SCENE_TEST(a_mark_that_the_user_moved_is_not_enough)
+
+/* And when the handle was given out only after leat's own record. */
+static void a_mark_that_the_user_moved_later_is_not_enough_scene(struct scene *x)
+{
+    leat_stream *idle = new_stream(x);
+    void *block = test_block(x->pool, x->s, BYTES), *native;
+    leat_event *event, *same;
+
+    OK(leat_event_create(x->t->device, &event));
+    work_late(x, x->s, block);
+    OK(leat_free(x->s, block));
+    OK(leat_event_record(event, x->s));
+    OK(leat_event_native(event, &native));
+    OK(leat_event_wrap(x->t->device, native, &same));
+    OK(leat_event_record(same, idle));
+    OK(leat_stream_wait(x->u, event));
+    both_are_right(x, x->u, test_block(x->pool, x->u, BYTES));
+    OK(leat_event_destroy(same));
+    OK(leat_event_destroy(event));
+    OK(leat_stream_destroy(idle));
+}
+SCENE_TEST(a_mark_that_the_user_moved_later_is_not_enough)
 
 /* The host saw an older mark of the stream: what came after it is still on its way. */
 static void an_older_mark_that_was_reached_is_not_enough_scene(struct scene *x)
@@ -266,6 +309,42 @@ static void an_idle_stream_says_nothing_of_others_scene(struct scene *x)
     both_are_right(x, x->u, test_block(x->pool, x->u, BYTES));
 }
 SCENE_TEST(an_idle_stream_says_nothing_of_others)
+
+/* A wait for an old place of a stream brings nothing of what that stream waited for since then. The pool marks
+ * that place before: a second pool asks for it. */
+static void a_wait_for_an_old_place_is_for_no_more(void **state)
+{
+    struct test_state *t = *state;
+    struct scene x = {.t = t, .s = t->stream, .u = t->second};
+    leat_pool *asking = POOL(t->device, .reuse = LEAT_POOL_WAIT_NEVER);
+    leat_stream *third = new_stream(&x);
+    struct test_gate *first_gate;
+    void *old, *large, *block, *small;
+
+    x.pool = POOL(t->device, .reuse = LEAT_POOL_WAIT);
+    x.kept = test_alloc(t->device, LEAT_KIND_PINNED, BYTES);
+    old = test_block(asking, x.s, BYTES);
+    large = test_block(x.pool, x.s, 2 * BYTES);
+    block = test_block(x.pool, x.u, BYTES);
+    first_gate = test_gate_close(x.s);
+    OK(leat_free(x.s, old));
+    OK(leat_free(x.s, large));
+    small = test_block(asking, third, BYTES);
+    /* The mark is there. From here on the first stream comes after the second, which is held up. */
+    work_late(&x, x.u, block);
+    OK(leat_free(x.u, block));
+    order(&x, x.u, x.s);
+    large = test_block(x.pool, third, 2 * BYTES);
+    block = test_block(x.pool, third, BYTES);
+    test_gate_open(first_gate);
+    both_are_right(&x, third, block);
+    OK(leat_free(third, large));
+    OK(leat_free(third, small));
+    OK(leat_pool_destroy(asking));
+    OK(leat_pool_destroy(x.pool));
+    OK(leat_memory_free(x.kept));
+    OK(leat_stream_destroy(third));
+}
 
 /* ---- blocks that were never used ------------------------------------------------------------------------------
  */
@@ -1235,9 +1314,12 @@ static const struct CMUnitTest tests[] = {
     STATE_TEST(an_older_wait_is_not_enough),
     STATE_TEST(a_record_that_nobody_waits_for_is_not_enough),
     STATE_TEST(a_mark_that_was_moved_is_not_enough),
+    STATE_TEST(a_mark_that_moved_takes_nothing_along),
     STATE_TEST(a_mark_that_the_user_moved_is_not_enough),
+    STATE_TEST(a_mark_that_the_user_moved_later_is_not_enough),
     STATE_TEST(an_older_mark_that_was_reached_is_not_enough),
     STATE_TEST(an_idle_stream_says_nothing_of_others),
+    STATE_TEST(a_wait_for_an_old_place_is_for_no_more),
     STATE_TEST(an_unused_block_is_freed_elsewhere),
     STATE_TEST(an_unused_block_is_freed_by_the_host),
     STATE_TEST(an_unused_block_of_a_held_stream),

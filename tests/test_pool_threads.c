@@ -518,6 +518,72 @@ static void caches_of_threads_are_no_islands(void **state)
     OK(leat_pool_destroy(pool));
 }
 
+/* ---- one event, two threads --------------------------------------------------------------------------------- */
+
+struct asking {
+    leat_event *event;
+    atomic_int done;
+    leat_status status;
+};
+
+static void *ask_again_and_again(void *argument)
+{
+    struct asking *a = argument;
+
+    while (!atomic_load(&a->done) && a->status == LEAT_OK) {
+        leat_status status = leat_event_query(a->event);
+
+        if (status != LEAT_NOT_READY)
+            a->status = status;
+    }
+    return NULL;
+}
+
+static void wait_for_host(void *open)
+{
+    (void)test_wait_for(open, 1);
+}
+
+/* A mark is moved while another thread asks for it: the answer is for the old place, and says nothing of the work
+ * in between, of which the block that was freed before the new mark must wait. */
+static void a_mark_moves_while_it_is_asked_for(void **state)
+{
+    enum { ROUNDS = 400 };
+    struct test_state *t = *state;
+    leat_pool *pool = POOL(t->device, .reuse = LEAT_POOL_WAIT_NEVER);
+    unsigned char *kept = test_alloc(t->device, LEAT_KIND_PINNED, 4096);
+    struct asking asking = {.status = LEAT_OK};
+    pthread_t thread;
+
+    OK(leat_event_create(t->device, &asking.event));
+    assert_int_equal(pthread_create(&thread, NULL, ask_again_and_again, &asking), 0);
+    for (int round = 0; round < ROUNDS; round++) {
+        void *block = test_block(pool, t->stream, 4096), *next;
+        atomic_int open = 0;
+
+        OK(leat_fill(t->stream, block, 1, 4096));
+        OK(leat_event_record(asking.event, t->stream));
+        OK(leat_event_synchronize(asking.event));
+        OK(leat_launch_host(t->stream, wait_for_host, &open));
+        OK(leat_copy(t->stream, kept, block, 4096));
+        OK(leat_free(t->stream, block));
+        OK(leat_event_record(asking.event, t->stream));
+        next = test_block(pool, t->second, 4096);
+        OK(leat_fill(t->second, next, 2, 4096));
+        OK(leat_stream_synchronize(t->second));
+        atomic_store(&open, 1);
+        OK(leat_stream_synchronize(t->stream));
+        EXPECT_BYTES(kept, 4096, 1);
+        OK(leat_free(t->second, next));
+    }
+    atomic_store(&asking.done, 1);
+    pthread_join(thread, NULL);
+    OK(asking.status);
+    OK(leat_event_destroy(asking.event));
+    OK(leat_pool_destroy(pool));
+    OK(leat_memory_free(kept));
+}
+
 static const struct CMUnitTest tests[] = {
     STATE_TEST(every_thread_its_own_stream),
     STATE_TEST(all_threads_one_stream),
@@ -526,6 +592,7 @@ static const struct CMUnitTest tests[] = {
     STATE_TEST(all_things_at_once),
     STATE_TEST(a_block_is_freed_once),
     STATE_TEST(caches_of_threads_are_no_islands),
+    STATE_TEST(a_mark_moves_while_it_is_asked_for),
 };
 
 TEST_MAIN(tests)
