@@ -6,6 +6,7 @@
 
 #define SLOT_COUNT (1u << 20)
 #define GROW_SLOTS 256u
+#define MARK ((uintptr_t)0x6c65617468616e64)
 
 static size_t stride_bytes(const struct leati_handles *table)
 {
@@ -80,6 +81,7 @@ void *leati_handle_new(struct leati_handles *table)
 
 void leati_handle_publish(void *object)
 {
+    atomic_store_explicit(&((struct leati_handle *)object)->mark, (uintptr_t)object ^ MARK, memory_order_relaxed);
     /* Release: a thread that finds the handle live sees the finished object. */
     atomic_store_explicit(&((struct leati_handle *)object)->live, 1, memory_order_release);
 }
@@ -89,11 +91,13 @@ bool leati_handle_live(struct leati_handles *table, const void *handle)
     /* Acquire, all three: pairs with the releases in grow(), leati_handle_new() and leati_handle_publish(). */
     char *base = atomic_load_explicit(&table->base, memory_order_acquire);
     uintptr_t offset = (uintptr_t)handle - (uintptr_t)base;
-    size_t stride = stride_bytes(table);
+    const struct leati_handle *object = handle;
 
-    if (!base || offset >= atomic_load_explicit(&table->used, memory_order_acquire) * stride || offset % stride)
+    if (!base || offset >= atomic_load_explicit(&table->used, memory_order_acquire) * stride_bytes(table) ||
+        offset % 64)
         return false;
-    return atomic_load_explicit(&((const struct leati_handle *)handle)->live, memory_order_acquire) == 1;
+    return atomic_load_explicit(&object->live, memory_order_acquire) == 1 &&
+           atomic_load_explicit(&object->mark, memory_order_relaxed) == ((uintptr_t)object ^ MARK);
 }
 
 bool leati_handle_retire(struct leati_handles *table, void *handle)

@@ -19,8 +19,9 @@
 
 /* The first member of every object. */
 struct leati_handle {
-    atomic_uint live;   /* 1 between publish and retire */
-    uint32_t next_free; /* slot number + 1 of the next free slot; under the table's lock */
+    atomic_uint live;       /* 1 between publish and retire */
+    _Atomic uintptr_t mark; /* its own address, mixed: what tells the start of a slot from a place inside of one */
+    uint32_t next_free;     /* slot number + 1 of the next free slot; under the table's lock */
 };
 
 struct leati_handles {

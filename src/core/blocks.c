@@ -79,6 +79,7 @@ struct leati_block *leati_block_new(void)
     block->tag = 0;
     block->link = block->back = block->before = block->after = NULL;
     block->owner = NULL;
+    atomic_store_explicit(&block->lane, NULL, memory_order_relaxed);
     block->users = NULL;
     block->note = NULL;
     block->tick = block->idle_since_ns = 0;

@@ -27,6 +27,9 @@
 struct leat_pool;
 struct leat_device;
 struct leati_owner;
+struct leati_lane;
+struct leati_use;
+struct leati_note;
 
 /* What a record stands for. Only LIVE belongs to the user. */
 enum leati_block_state {
@@ -40,20 +43,25 @@ enum leati_block_state {
     LEATI_BLOCK_STALE    /* addresses whose memory has moved on, still mapped because old work may be running */
 };
 
-/* One extent of a pool's addresses. Extents of a range form a list in address order without gaps. */
+/* One extent of a pool's addresses. Extents of a range form a list in address order without gaps. What the fast
+ * path writes has a cache line of its own, so that threads with neighbouring records do not disturb each other. */
 struct leati_block {
-    _Atomic uintptr_t base;
+    _Alignas(64) _Atomic uintptr_t base;
     _Atomic size_t bytes;           /* of the extent, whole granules */
     _Atomic size_t requested_bytes; /* as the user asked; of a LIVE block */
     _Atomic uint32_t state;         /* enum leati_block_state */
     uint32_t tag;
+    struct leati_block *link; /* in a magazine, a bin or a list */
+    _Atomic(struct leati_lane *)
+        lane;                  /* whose lock guards the end of a LIVE block; NULL: none, it takes turns alone */
+    struct leati_owner *owner; /* whose stream it was freed on, or is ordered after */
+    uint64_t tick;             /* of that stream, when it was freed */
+
+    _Alignas(64) _Atomic(struct leat_pool *) pool;
     struct leat_device *device;
     leat_kind kind;
-    uint32_t front_bytes;            /* what lies in front of the user's first byte, in guard mode */
-    struct leati_block *link, *back; /* in a magazine, a bin or a list */
-    _Atomic(struct leat_pool *) pool;
-    struct leati_owner *owner;          /* whose stream it was freed on, or is ordered after */
-    uint64_t tick;                      /* of that stream, when it was freed */
+    uint32_t front_bytes; /* what lies in front of the user's first byte, in guard mode */
+    struct leati_block *back;
     struct leati_block *before, *after; /* neighbours by address */
     struct leati_use *users;            /* other streams that use it, or NULL (pool/users.c) */
     struct leati_note *note;            /* call stacks and the like, or NULL (pool/guard.h) */

@@ -25,6 +25,10 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+/* A few words of each thread that the hot paths read: found without the call that a shared library pays for
+ * others. */
+#define LEATI_QUICK_TLS _Thread_local __attribute__((tls_model("initial-exec")))
+
 /* Streams, events, modules: what the last close of a device has to end. A ring with a head in the device. */
 struct leati_link {
     struct leati_link *next, *previous;

@@ -18,7 +18,7 @@ static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct leat_device *list;
 
-static _Thread_local unsigned host_function_depth;
+static LEATI_QUICK_TLS unsigned host_function_depth;
 
 void leati_host_function_enter(void)
 {

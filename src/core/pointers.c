@@ -395,7 +395,8 @@ leat_status leat_pointer_wrap(leat_device *device, leat_kind kind, void *ptr, si
         leati_block_find((char *)ptr + (i ? bytes - 1 : 0), &pool);
         if (pool)
             return leati_fail(LEAT_ERROR_REGISTERED,
-                              "leat_pointer_wrap: %p + %zu overlaps the addresses of a pool of leat's own", ptr, bytes);
+                              "leat_pointer_wrap: %p + %zu overlaps the addresses of a pool of leat's own", ptr,
+                              bytes);
     }
     status = leati_pointers_add(&memory);
     return status == LEAT_OK ? status : leati_fail_in(status, "leat_pointer_wrap");

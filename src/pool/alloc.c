@@ -30,6 +30,7 @@ static inline struct leati_block *take_cached(struct leat_pool *pool, leat_strea
     block = leati_lane_pop(lane, bytes);
     if (block) {
         block->tag = leati_see_thread_tag();
+        atomic_store_explicit(&block->lane, lane, memory_order_relaxed);
         atomic_store_explicit(&block->requested_bytes, requested_bytes, memory_order_relaxed);
         leati_lane_count_alloc(lane, block, true);
         leati_set_state(block, LEATI_BLOCK_LIVE);
@@ -153,39 +154,72 @@ static leat_status refuse(const char *what, const void *ptr, const struct leat_p
                       (size_t)((uintptr_t)ptr - base), (void *)base);
 }
 
-/* Takes the block that starts at ptr away from the user, so that no second thread can. NOT_FOUND, without a
- * sentence, when ptr is in no pool. */
-static inline leat_status take_block(const char *what, const void *ptr, struct leat_pool **pool,
-                                     struct leati_block **taken)
+/* Is this the live block that starts at ptr, with lane's lock held or none? */
+static inline bool is_live(const struct leati_block *block, const void *ptr, const struct leati_lane *lane)
+{
+    return leati_state(block) == LEATI_BLOCK_LIVE && leati_user_base(block) == (uintptr_t)ptr &&
+           atomic_load_explicit(&block->lane, memory_order_relaxed) == lane;
+}
+
+/* Makes a live block LEAVING, so that no second thread can free it. */
+static bool leave(struct leati_block *block, const void *ptr)
+{
+    struct leati_lane *lane = atomic_load_explicit(&block->lane, memory_order_relaxed);
+    uint32_t live = LEATI_BLOCK_LIVE;
+    bool left;
+
+    if (!lane)
+        /* Acquire and release: what was done with the block before is over. */
+        return leati_user_base(block) == (uintptr_t)ptr &&
+               atomic_compare_exchange_strong_explicit(&block->state, &live, LEATI_BLOCK_LEAVING,
+                                                       memory_order_acq_rel, memory_order_relaxed);
+    leati_lane_lock(lane);
+    left = is_live(block, ptr, lane);
+    if (left)
+        leati_set_state(block, LEATI_BLOCK_LEAVING);
+    leati_lane_unlock(lane);
+    return left;
+}
+
+/* Takes the block that starts at ptr away from the user. NOT_FOUND, without a sentence, when ptr is in no pool. */
+static leat_status take_block(const char *what, const void *ptr, struct leat_pool **pool,
+                              struct leati_block **taken)
 {
     struct leati_block *block = leati_block_find(ptr, pool);
-    uint32_t live = LEATI_BLOCK_LIVE;
 
     if (!*pool)
         return LEAT_ERROR_NOT_FOUND;
-    if (!block || leati_user_base(block) != (uintptr_t)ptr ||
-        /* Acquire and release: what was done with the block before is over. */
-        !atomic_compare_exchange_strong_explicit(&block->state, &live, LEATI_BLOCK_LEAVING, memory_order_acq_rel,
-                                                 memory_order_relaxed))
+    if (!block || leati_user_base(block) != (uintptr_t)ptr || !leave(block, ptr))
         return refuse(what, ptr, *pool, block);
     *taken = block;
     return LEAT_OK;
 }
 
-/* Keeps a block that was taken in this thread's lane; false when that is not possible. */
-static inline bool keep_cached(struct leat_pool *pool, leat_stream *stream, struct leati_block *block)
+/* The fast path: keeps the block that starts at ptr in this thread's lane. False, with nothing done, when it is
+ * not a live block that this lane handed out for this stream, or when there is no room. */
+static inline bool free_cached(leat_stream *stream, const void *ptr)
 {
-    struct leati_owner *owner = leati_owner_fast(pool, stream);
-    struct leati_lane *lane = owner ? leati_lane_of(owner, false) : NULL;
-    bool kept;
+    struct leat_pool *pool;
+    struct leati_block *block = leati_block_find(ptr, &pool);
+    struct leati_lane *lane = block ? atomic_load_explicit(&block->lane, memory_order_relaxed) : NULL;
+    struct leati_owner *owner;
+    bool kept = false;
 
-    if (!lane || block->users || pool->watched || block->owner != owner || !leati_lane_try(lane))
+    if (!lane || pool->watched)
         return false;
-    block->tick = stream ? leati_order_now(stream->order) : 0;
-    /* Counted first: once pushed and unlocked the block may be another thread's. */
-    kept = leati_lane_push(lane, block);
-    if (kept)
-        leati_lane_count_free(lane, block);
+    owner = leati_owner_fast(pool, stream);
+    if (!owner || lane != leati_lane_of(owner, false) || !leati_lane_try(lane))
+        return false;
+    if (is_live(block, ptr, lane) && !block->users && block->owner == owner) {
+        uint64_t tick = block->tick;
+
+        block->tick = stream ? leati_order_now(stream->order) : 0;
+        kept = leati_lane_push(lane, block);
+        if (kept)
+            leati_lane_count_free(lane, block);
+        else
+            block->tick = tick;
+    }
     leati_lane_unlock(lane);
     return kept;
 }
@@ -211,7 +245,7 @@ static void free_slow(struct leat_pool *pool, leat_stream *stream, struct leati_
     struct leati_lane *lane = leati_lane_of(owner, true);
     bool kept = false;
 
-    block->owner = owner;
+    leati_set_owner(block, owner);
     block->tick = stream ? leati_order_now(stream->order) : 0;
     leati_users_fix(block);
     if (lane) {
@@ -235,8 +269,6 @@ static leat_status free_block(struct leat_pool *pool, leat_stream *stream, struc
     struct leati_owner *owner;
     leat_status status = LEAT_OK;
 
-    if (keep_cached(pool, stream, block))
-        return LEAT_OK;
     if (pool->watched)
         status = leati_watch_free(pool, stream, block);
     pthread_mutex_lock(&pool->lock);
@@ -267,6 +299,8 @@ leat_status leat_free(leat_stream *stream, void *ptr)
     LEATI_TRY(leati_check_stream("leat_free", stream));
     if (!ptr)
         return LEAT_OK;
+    if (free_cached(stream, ptr))
+        return LEAT_OK;
     status = take_block("leat_free", ptr, &pool, &block);
     if (status == LEAT_ERROR_NOT_FOUND)
         return leati_plain_free(stream, ptr);
@@ -290,6 +324,8 @@ leat_status leat_memory_free(void *ptr)
     if (!ptr)
         return LEAT_OK;
     LEATI_TRY(leati_check_permitted("leat_memory_free"));
+    if (free_cached(NULL, ptr))
+        return LEAT_OK;
     status = take_block("leat_memory_free", ptr, &pool, &block);
     if (status == LEAT_ERROR_NOT_FOUND)
         return leati_plain_memory_free(ptr);

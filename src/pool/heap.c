@@ -219,7 +219,7 @@ static struct leati_block *new_part(const struct leati_block *block)
                           memory_order_relaxed);
     part->device = block->device;
     part->kind = block->kind;
-    part->owner = block->owner;
+    leati_set_owner(part, block->owner);
     part->tick = block->tick;
     part->heap = block->heap;
     part->whole = block->whole;
@@ -253,6 +253,7 @@ void leati_extent_join(struct leat_pool *pool, struct leati_block *first, struct
     first->after = second->after;
     if (first->after)
         first->after->before = first;
+    leati_set_owner(second, NULL);
     leati_block_give_back(second);
 }
 
@@ -328,7 +329,7 @@ static struct leati_block *join_neighbours(struct leat_pool *pool, struct leati_
 struct leati_block *leati_extent_free(struct leat_pool *pool, struct leati_block *block, struct leati_owner *owner,
                                       uint64_t tick)
 {
-    block->owner = owner;
+    leati_set_owner(block, owner);
     block->tick = tick;
     leati_set_state(block, LEATI_BLOCK_FREE);
     block = join_neighbours(pool, block);
@@ -338,7 +339,7 @@ struct leati_block *leati_extent_free(struct leat_pool *pool, struct leati_block
 
 void leati_extent_hole(struct leat_pool *pool, struct leati_block *block)
 {
-    block->owner = NULL;
+    leati_set_owner(block, NULL);
     block->tick = 0;
     block->whole = 0;
     leati_set_state(block, LEATI_BLOCK_HOLE);
@@ -346,11 +347,14 @@ void leati_extent_hole(struct leat_pool *pool, struct leati_block *block)
     leati_bins_add(&pool->holes[block->heap], block);
 }
 
+bool leati_usable_by(const struct leati_owner *freed_by, uint64_t tick, const struct leati_owner *owner)
+{
+    if (freed_by == owner || !freed_by->order || leati_order_known(freed_by->order, tick))
+        return true;
+    return owner->order && leati_order_follows(owner->order, freed_by->order, tick);
+}
+
 bool leati_usable(const struct leati_block *block, const struct leati_owner *owner)
 {
-    struct leati_order *order = block->owner->order;
-
-    if (block->owner == owner || !order || leati_order_known(order, block->tick))
-        return true;
-    return owner->order && leati_order_follows(owner->order, order, block->tick);
+    return leati_usable_by(block->owner, block->tick, owner);
 }

@@ -64,7 +64,7 @@ void leati_ladder_take_back(struct leat_pool *pool, struct leati_block *block, s
         owner = pool->host;
         tick = 0;
     }
-    block->owner = owner;
+    leati_set_owner(block, owner);
     block->tick = tick;
     if (block->users && !leati_users_settle(pool, block, owner, false))
         add_pending(pool, block);
@@ -208,7 +208,7 @@ static struct leati_block *join_run(struct climb *climb, struct leati_block *blo
         leati_extent_join(climb->pool, first, next);
     }
     /* Idle for the stream, whose later work comes after all of it; for others as its own would be. */
-    first->owner = climb->owner;
+    leati_set_owner(first, climb->owner);
     first->tick = climb->owner->order ? leati_order_now(climb->owner->order) : 0;
     leati_bins_add(&first->owner->bins[first->heap], first);
     return first;
@@ -279,7 +279,7 @@ static struct leati_block *fit_waiting(struct climb *climb)
     return NULL;
 }
 
-/* Makes the stream wait for all that is idle on other streams, so that all of it can be used. */
+/* Makes the stream wait for all that is idle on other streams, and for what was, so that all of it can be used. */
 static void wait_for_all(struct climb *climb)
 {
     struct leat_pool *pool = climb->pool;
@@ -291,6 +291,9 @@ static void wait_for_all(struct climb *climb)
         next = block->link;
         (void)wait_pending(climb, block);
     }
+    for (struct leati_physical *spare = pool->spare; spare; spare = spare->next)
+        if (spare->owner && !leati_usable_by(spare->owner, spare->tick, climb->owner))
+            (void)leati_order_wait(climb->stream->order, spare->owner->order, spare->tick, &pool->figures.order);
     for (struct leati_owner *owner = pool->owners; owner; owner = owner->next) {
         uint64_t tick = is_others(climb, owner) ? youngest_tick(owner) : 0;
 
@@ -460,8 +463,9 @@ static struct leati_block *steal(struct climb *climb)
 
     if (climb->alignment > LEATI_GRANULE_BYTES)
         return NULL;
-    block = leati_owner_steal(climb->owner, climb->bytes);
-    return block ? block : leati_owner_steal(climb->pool->host, climb->bytes);
+    block = leati_owner_steal(climb->owner, leati_lane_of(climb->owner, true), climb->bytes);
+    return block || climb->owner == climb->pool->host ? block
+                                                      : leati_owner_steal(climb->pool->host, NULL, climb->bytes);
 }
 
 static leat_status climb_once(struct climb *climb, struct leati_block **block)
@@ -572,9 +576,10 @@ leat_status leati_ladder_climb(struct leat_pool *pool, leat_stream *stream, size
             (*block)->tick = 0;
         else if ((*block)->owner != climb.owner)
             (*block)->tick = climb.owner->order ? leati_order_now(climb.owner->order) : 0;
-        (*block)->owner = climb.owner;
+        leati_set_owner((*block), climb.owner);
         (*block)->tag = leati_see_thread_tag();
         atomic_store_explicit(&(*block)->requested_bytes, requested_bytes, memory_order_relaxed);
+        atomic_store_explicit(&(*block)->lane, lane, memory_order_relaxed);
         if (lane) {
             leati_lane_lock(lane);
             leati_lane_count_alloc(lane, *block, false);

@@ -27,17 +27,23 @@ struct leati_owner *leati_owner_fast(struct leat_pool *pool, leat_stream *stream
     return atomic_load_explicit(&stream->owners[pool->number], memory_order_acquire);
 }
 
-static struct leati_owner *new_owner(struct leat_pool *pool, leat_stream *stream)
+/* An owner whose stream is gone, and that nothing belongs to any more; NULL when there is none. Owners stay in
+ * their list, because it is read without a lock. */
+static struct leati_owner *find_unused(struct leat_pool *pool)
+{
+    for (struct leati_owner *owner = pool->owners; owner; owner = owner->next)
+        if (owner != pool->host && !owner->stream && !owner->blocks)
+            return owner;
+    return NULL;
+}
+
+static struct leati_owner *new_owner(struct leat_pool *pool)
 {
     struct leati_owner *owner = calloc(1, sizeof *owner);
 
     if (!owner)
         return NULL;
     owner->pool = pool;
-    owner->stream = stream;
-    owner->order = stream ? stream->order : NULL;
-    if (owner->order)
-        leati_order_hold(owner->order);
     owner->next = atomic_load_explicit(&pool->owners, memory_order_relaxed);
     /* Release: who finds it without the lock finds it whole. */
     atomic_store_explicit(&pool->owners, owner, memory_order_release);
@@ -48,13 +54,22 @@ struct leati_owner *leati_owner_of(struct leat_pool *pool, leat_stream *stream)
 {
     struct leati_owner *owner = NULL;
 
-    if (!stream && pool->host)
-        return pool->host;
+    if (!stream)
+        return pool->host ? pool->host : new_owner(pool);
     for (owner = pool->owners; owner; owner = owner->next)
-        if (owner->stream == stream && stream)
+        if (owner->stream == stream)
             return owner;
-    owner = new_owner(pool, stream);
-    if (owner && stream && pool->number < LEATI_FAST_POOLS && stream->device == pool->device)
+    owner = find_unused(pool);
+    if (!owner)
+        owner = new_owner(pool);
+    if (!owner)
+        return NULL;
+    leati_order_let_go(owner->order);
+    owner->stream = stream;
+    owner->order = stream->order;
+    leati_order_hold(owner->order);
+    /* Release: pairs with the acquire in leati_owner_fast(). */
+    if (pool->number < LEATI_FAST_POOLS && stream->device == pool->device)
         atomic_store_explicit(&stream->owners[pool->number], owner, memory_order_release);
     return owner;
 }
@@ -85,7 +100,7 @@ void leati_owners_end(struct leat_pool *pool)
 struct leati_lane *leati_lane_of(struct leati_owner *owner, bool make)
 {
     static atomic_uint threads;
-    static _Thread_local unsigned number; /* from 1 */
+    static LEATI_QUICK_TLS unsigned number; /* from 1 */
     _Atomic(struct leati_lane *) *place;
     struct leati_lane *lane;
 
@@ -234,18 +249,39 @@ void leati_lane_drain_slot(struct leat_pool *pool, struct leati_lane *lane, size
     leati_lane_unlock(lane);
 }
 
-struct leati_block *leati_owner_steal(struct leati_owner *owner, size_t bytes)
+/* Moves up to so many blocks of one size from one lane to another of the same owner, after the caller's. */
+enum { STEAL_MAX = 16 };
+
+static struct leati_block *steal_from(struct leati_lane *lane, struct leati_lane *into, size_t bytes)
+{
+    struct leati_block *taken[STEAL_MAX], *block;
+    unsigned count = 0, kept = 1;
+
+    leati_lane_lock(lane);
+    while (count < STEAL_MAX && (into || !count) && (block = leati_lane_pop(lane, bytes)))
+        taken[count++] = block;
+    leati_lane_unlock(lane);
+    if (count > 1) {
+        leati_lane_lock(into);
+        while (kept < count && leati_lane_push(into, taken[kept]))
+            kept++;
+        leati_lane_unlock(into);
+    }
+    /* What the other lane has no room for goes back to where there was some a moment ago, or to the heap. */
+    for (; kept < count; kept++)
+        leati_ladder_take_back(taken[kept]->owner->pool, taken[kept], taken[kept]->owner, taken[kept]->tick);
+    return count ? taken[0] : NULL;
+}
+
+struct leati_block *leati_owner_steal(struct leati_owner *owner, struct leati_lane *into, size_t bytes)
 {
     struct leati_block *block = NULL;
 
     for (int i = 0; i < LEATI_LANES && !block; i++) {
         struct leati_lane *lane = atomic_load_explicit(&owner->lanes[i], memory_order_acquire);
 
-        if (!lane || !atomic_load_explicit(&lane->figures.cached_bytes, memory_order_relaxed))
-            continue;
-        leati_lane_lock(lane);
-        block = leati_lane_pop(lane, bytes);
-        leati_lane_unlock(lane);
+        if (lane && lane != into && atomic_load_explicit(&lane->figures.cached_bytes, memory_order_relaxed))
+            block = steal_from(lane, into, bytes);
     }
     return block;
 }

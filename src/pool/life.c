@@ -352,8 +352,11 @@ static leat_status end(struct leat_pool *pool)
             leati_users_drop(pool, block);
             leati_watch_forget(block);
         }
-    if (pool->helper_stream)
-        first = driver->ops->stream_destroy(driver, pool->helper_stream);
+    for (int i = 0; i < LEATI_HELPERS; i++)
+        if (pool->helpers[i]) {
+            status = driver->ops->stream_destroy(driver, pool->helpers[i]);
+            first = first != LEAT_OK ? first : status;
+        }
     status = leati_pages_end(pool);
     first = first != LEAT_OK ? first : status;
     leati_owners_end(pool);

@@ -22,7 +22,7 @@
 /* Handles are an eighth of the request that they are made for, so that a request takes few calls and its memory
  * can still move on in parts. */
 #define HANDLES_EACH 32
-#define HANDLE_MAX_BYTES ((size_t)8 << 20)
+#define HANDLE_MAX_BYTES ((size_t)16 << 20)
 /* While less than this share of a pool is idle, blocks are packed as densely as they can be. */
 #define DENSE_SHARE 10
 #define RESERVE_MIN_BYTES ((size_t)256 << 20)
@@ -140,18 +140,32 @@ static void put_spare(struct leat_pool *pool, struct leati_physical *list)
     }
 }
 
-/* The largest spare handle of at most bytes, taken out of the list; NULL when there is none. */
-static struct leati_physical *take_spare(struct leat_pool *pool, size_t bytes)
+/* Says whose old work may still use a handle. */
+static void set_user(struct leati_physical *physical, struct leati_owner *owner, uint64_t tick)
+{
+    if (physical->owner)
+        physical->owner->blocks--;
+    if (owner)
+        owner->blocks++;
+    physical->owner = owner;
+    physical->tick = tick;
+}
+
+/* The largest spare handle of at most bytes that owner may use, taken out of the list; NULL when there is none. */
+static struct leati_physical *take_spare(struct leat_pool *pool, const struct leati_owner *owner, size_t bytes,
+                                         bool *waits)
 {
     struct leati_physical **best = NULL, *taken;
 
     for (struct leati_physical **place = &pool->spare; *place; place = &(*place)->next)
-        if ((*place)->bytes <= bytes && (!best || (*place)->bytes > (*best)->bytes))
+        if ((*place)->bytes <= bytes && (!best || (*place)->bytes > (*best)->bytes) &&
+            (!(*place)->owner || leati_usable_by((*place)->owner, (*place)->tick, owner)))
             best = place;
     if (!best)
         return NULL;
     taken = *best;
     *best = taken->next;
+    *waits = *waits || (taken->owner && !leati_order_known(taken->owner->order, taken->tick));
     return taken;
 }
 
@@ -163,6 +177,7 @@ static leat_status release(struct leat_pool *pool, struct leati_physical *physic
     leati_count(&pool->figures.released_bytes, physical->bytes);
     leati_pool_uncharge(pool, physical->bytes);
     leati_see_event(pool, LEAT_POOL_RELEASE, NULL, physical->bytes, NULL, 0);
+    set_user(physical, NULL, 0);
     free(physical);
     return status;
 }
@@ -269,6 +284,7 @@ static leat_status take_run(struct leat_pool *pool, struct leati_block *block, u
         at += physical->bytes;
         physical->base = 0;
         physical->next = NULL;
+        set_user(physical, done ? NULL : block->owner, block->tick);
         **list = physical;
         *list = &physical->next;
     }
@@ -340,7 +356,7 @@ static bool isolate(struct leat_pool *pool, const struct leati_physical *physica
             leati_extent_join(pool, first, first->after);
         }
         leati_extent_join(pool, first, last);
-        first->owner = owner;
+        leati_set_owner(first, owner);
         first->tick = owner->order ? leati_order_now(owner->order) : 0;
     }
     leati_bins_add(&first->owner->bins[first->heap], first);
@@ -511,7 +527,7 @@ static leat_status collect(struct leat_pool *pool, struct leati_owner *owner, si
 
     *list = NULL;
     while (missing_bytes) {
-        struct leati_physical *physical = pool->one_handle ? NULL : take_spare(pool, missing_bytes);
+        struct leati_physical *physical = pool->one_handle ? NULL : take_spare(pool, owner, missing_bytes, waits);
         size_t taken_bytes = 0;
 
         if (!physical && idle_left) {
@@ -575,6 +591,7 @@ static leat_status fill_hole(struct leat_pool *pool, struct place *place, struct
         struct leati_physical *next = list->next;
 
         list->base = at;
+        set_user(list, NULL, 0);
         set_physical(pool, at, list->bytes, list);
         at += list->bytes;
         list = next;
@@ -617,7 +634,7 @@ static struct leati_block *join_place(struct leat_pool *pool, struct place *plac
     }
     leati_set_state(block, LEATI_BLOCK_FREE);
     /* What owner's stream may use now is ordered before all that it is given from now on. */
-    block->owner = waits && owner->order ? owner : pool->host;
+    leati_set_owner(block, waits && owner->order ? owner : pool->host);
     block->tick = block->owner->order ? leati_order_now(owner->order) : 0;
     return block;
 }
@@ -754,7 +771,7 @@ static leat_status provide_chunk(struct leat_pool *pool, size_t bytes, size_t al
     }
     span->chunk = chunk;
     span->chunk_bytes = chunk_bytes;
-    span->first->owner = pool->host;
+    leati_set_owner(span->first, pool->host);
     span->first->idle_since_ns = leati_clock_ns();
     leati_count(&pool->figures.created_bytes, chunk_bytes);
     leati_see_event(pool, LEAT_POOL_GROW, chunk, chunk_bytes, NULL, 0);

@@ -28,6 +28,7 @@ enum {
     LEATI_LANES = 16,       /* threads spread over so many lanes of a stream */
     LEATI_LANE_SLOTS = 128, /* sizes that a lane keeps */
     LEATI_BINS = 256,
+    LEATI_HELPERS = 8,
     LEATI_TAGS = 64
 };
 
@@ -73,6 +74,7 @@ struct leati_owner {
     struct leati_order *order;
     leat_stream *stream; /* NULL once it is destroyed */
     struct leati_owner *next;
+    size_t blocks; /* records that name it; one whose stream is gone serves another stream once there are none */
     _Atomic(struct leati_lane *) lanes[LEATI_LANES];
     struct leati_bins bins[LEATI_HEAPS];
 };
@@ -85,6 +87,8 @@ struct leati_physical {
     uintptr_t base; /* 0: spare */
     size_t bytes;
     struct leati_physical *next; /* of the spare ones */
+    struct leati_owner *owner;   /* of a spare one: whose old work may still use it, up to tick; NULL: nobody's */
+    uint64_t tick;
 };
 
 /* A range of addresses whose extents form one list: a part of the reservation, or a chunk of the driver's. */
@@ -105,7 +109,7 @@ struct leati_use {
     struct leati_use *next;
     struct leati_order *order; /* held */
     uint64_t tick;             /* 0: the stream's tick when the block is freed */
-    void *event;               /* a driver's event of our own instead of a tick; or NULL */
+    void *event;               /* a driver's event of our own, which says more exactly when; or NULL */
 };
 
 struct leati_figures {
@@ -152,7 +156,8 @@ struct leat_pool {
     uintptr_t reserved_base; /* the reservation; 0: none yet */
     size_t reserved_span_bytes;
     struct leati_physical **page_physical; /* by page of the reservation */
-    void *helper_stream;                   /* the driver's; holds events of the user's own apart (users.c) */
+    void
+        *helpers[LEATI_HELPERS]; /* the driver's streams that keep marks of the user's events (users.c); or NULL */
     struct leati_figures figures;
     struct leati_ring *ring;
 };
@@ -198,6 +203,16 @@ static inline uintptr_t leati_user_base(const struct leati_block *block)
     return leati_base(block) + block->front_bytes;
 }
 
+/* Says whose a record is; with the pool's lock held. */
+static inline void leati_set_owner(struct leati_block *block, struct leati_owner *owner)
+{
+    if (block->owner)
+        block->owner->blocks--;
+    if (owner)
+        owner->blocks++;
+    block->owner = owner;
+}
+
 static inline void leati_count(_Atomic uint64_t *counter, uint64_t by)
 {
     atomic_fetch_add_explicit(counter, by, memory_order_relaxed);
@@ -239,6 +254,7 @@ void leati_extent_unbin(struct leat_pool *pool, struct leati_block *block);
 
 /* May owner's stream use this idle memory without waiting? */
 bool leati_usable(const struct leati_block *block, const struct leati_owner *owner);
+bool leati_usable_by(const struct leati_owner *freed_by, uint64_t tick, const struct leati_owner *owner);
 
 /* Joins second into first, its neighbour; both are in no bin. */
 void leati_extent_join(struct leat_pool *pool, struct leati_block *first, struct leati_block *second);
@@ -254,8 +270,8 @@ leat_status leati_pages_reserve(struct leat_pool *pool);
 leat_status leati_pages_provide(struct leat_pool *pool, struct leati_owner *owner, size_t bytes, size_t alignment,
                                 bool create, struct leati_block **block);
 
-/* Would a place beside memory in use, for which pages must move, leave more whole pages idle than one that makes pages
- * of idle ones unmovable? Only when little memory is idle. */
+/* Would a place beside memory in use, for which pages must move, leave more whole pages idle than one that makes
+ * pages of idle ones unmovable? Only when little memory is idle. */
 bool leati_pages_denser(struct leat_pool *pool, const struct leati_owner *owner, size_t bytes, size_t alignment,
                         size_t pages);
 
@@ -301,8 +317,9 @@ bool leati_lane_push(struct leati_lane *lane, struct leati_block *block);
 void leati_lane_count_alloc(struct leati_lane *lane, const struct leati_block *block, bool hit);
 void leati_lane_count_free(struct leati_lane *lane, const struct leati_block *block);
 
-/* A block of exactly bytes from any lane of owner, or NULL; with the pool's lock held. */
-struct leati_block *leati_owner_steal(struct leati_owner *owner, size_t bytes);
+/* A block of exactly bytes from any lane of owner, or NULL; some more of them go to the lane into. With the pool's
+ * lock held. */
+struct leati_block *leati_owner_steal(struct leati_owner *owner, struct leati_lane *into, size_t bytes);
 
 /* Puts the blocks of one lane's slot for bytes, of an owner, or of all owners, back to the heap; with the pool's
  * lock held. True when there were any. */

@@ -29,7 +29,7 @@ enum { TAG_OTHER = LEATI_TAGS - 1 };
 static pthread_mutex_t tags_lock = PTHREAD_MUTEX_INITIALIZER;
 static char tag_names[LEATI_TAGS][32] = {[TAG_OTHER] = "other"};
 static _Atomic uint32_t tag_count = 1; /* the first is "no tag" */
-static _Thread_local uint32_t thread_tag;
+static LEATI_QUICK_TLS uint32_t thread_tag;
 
 uint32_t leati_see_thread_tag(void)
 {

@@ -66,22 +66,36 @@ leat_status leati_users_add_stream(struct leat_pool *pool, struct leati_block *b
     return add(block, stream->order, 0, NULL);
 }
 
+/* A stream of our own that waits for nothing, as far as there is one: marks must not wait for each other. */
+static leat_status find_helper(struct leat_pool *pool, void **helper)
+{
+    const struct leati_driver_ops *ops = pool->device->driver->ops;
+
+    for (int i = 0; i < LEATI_HELPERS; i++) {
+        if (!pool->helpers[i])
+            LEATI_TRY(ops->stream_create(pool->device->driver, pool->device->native, &pool->helpers[i]));
+        *helper = pool->helpers[i];
+        if (ops->stream_query(pool->device->driver, *helper) == LEAT_OK)
+            break;
+    }
+    return LEAT_OK;
+}
+
 /* What event marks now, as an event of our own, which the user cannot record again. */
 static leat_status capture(struct leat_pool *pool, leat_event *event, void **own)
 {
     const struct leati_driver_ops *ops = pool->device->driver->ops;
     struct leati_driver *driver = pool->device->driver;
     leat_status status;
-    void *made;
+    void *made, *helper;
 
-    if (!pool->helper_stream)
-        LEATI_TRY(ops->stream_create(driver, pool->device->native, &pool->helper_stream));
+    LEATI_TRY(find_helper(pool, &helper));
     LEATI_TRY(ops->event_create(driver, pool->device->native, &made));
     pthread_mutex_lock(&event->lock);
-    status = ops->stream_wait(driver, pool->helper_stream, event->native);
+    status = ops->stream_wait(driver, helper, event->native);
     pthread_mutex_unlock(&event->lock);
     if (status == LEAT_OK)
-        status = ops->event_record(driver, made, pool->helper_stream);
+        status = ops->event_record(driver, made, helper);
     if (status != LEAT_OK) {
         (void)ops->event_destroy(driver, made);
         return status;
@@ -94,11 +108,22 @@ static leat_status capture(struct leat_pool *pool, leat_event *event, void **own
 
 leat_status leati_users_add_event(struct leat_pool *pool, struct leati_block *block, leat_event *event)
 {
+    struct leati_order *order = NULL;
+    struct leati_point point;
     leat_status status;
     void *own;
 
     LEATI_TRY(capture(pool, event, &own));
-    status = add(block, NULL, 0, own);
+    /* Where the event's place in its stream is known, what is known of that stream says as much. */
+    pthread_mutex_lock(&event->lock);
+    point = event->point;
+    if (point.serial) {
+        order = event->order;
+        leati_order_hold(order);
+    }
+    pthread_mutex_unlock(&event->lock);
+    status = add(block, order, point.tick, own);
+    leati_order_let_go(order);
     if (status != LEAT_OK)
         (void)pool->device->driver->ops->event_destroy(pool->device->driver, own);
     return status;
@@ -107,7 +132,7 @@ leat_status leati_users_add_event(struct leat_pool *pool, struct leati_block *bl
 void leati_users_fix(struct leati_block *block)
 {
     for (struct leati_use *use = block->users; use; use = use->next)
-        if (use->order && !use->tick)
+        if (use->order && !use->event && !use->tick)
             use->tick = leati_order_now(use->order);
 }
 
@@ -116,14 +141,14 @@ static bool is_done(struct leat_pool *pool, const struct leati_use *use, bool qu
 {
     bool done = false;
 
+    if (use->order && leati_order_known(use->order, use->tick))
+        return true;
     if (use->event) {
         if (!query)
             return false;
         leati_count(&pool->figures.order.queries, 1);
         return pool->device->driver->ops->event_query(pool->device->driver, use->event) == LEAT_OK;
     }
-    if (leati_order_known(use->order, use->tick))
-        return true;
     /* A driver that fails here has not said that the work is done. */
     return query && leati_order_query(use->order, use->tick, &done, &pool->figures.order) == LEAT_OK && done;
 }
@@ -138,7 +163,7 @@ bool leati_users_settle(struct leat_pool *pool, struct leati_block *block, struc
 
         if (is_done(pool, use, query)) {
             drop(pool, place);
-        } else if (order && use->order && leati_order_follows(order, use->order, use->tick)) {
+        } else if (order && use->order && use->tick && leati_order_follows(order, use->order, use->tick)) {
             drop(pool, place);
             /* Only what the stream is given from now on is known to come after that user. */
             block->tick = leati_order_now(order);

@@ -126,14 +126,23 @@ leat_status leati_cuda_vm_import(struct leati_driver *driver, void *device, int 
 {
     struct cuda_device *self = device;
     cu_mem_handle imported;
+    leat_status status;
+    cu_result code;
 
     (void)driver;
     (void)bytes; /* the vendor's handle knows its size */
     LEATI_TRY(check_virtual(self));
 
     /* The vendor takes the number itself where its prototype has a pointer. */
-    LEATI_CUDA_TRY(self, vm_import, &imported, (void *)(intptr_t)fd,
-                   LEATI_CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+    LEATI_CUDA_CALL(self, code, vm_import, &imported, (void *)(intptr_t)fd,
+                    LEATI_CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+    if (code == LEATI_CUDA_ERROR_INVALID_VALUE || code == LEATI_CUDA_ERROR_UNKNOWN) {
+        /* Its answer to descriptors of something else, and to closed ones. */
+        status = leati_cuda_fail_as(self->cu, LEAT_ERROR_INVALID, leati_cuda_names.vm_import, code);
+        return leati_fail_in(status, "file descriptor %d is not exported memory", fd);
+    }
+    if (code != LEATI_CUDA_SUCCESS)
+        return leati_cuda_fail(self->cu, leati_cuda_names.vm_import, code);
     *handle = imported;
     return LEAT_OK;
 }
