@@ -696,8 +696,9 @@ static unsigned open_files(void)
  */
 static bool may_be_silent(void)
 {
-    static const char *const entries[] = {"device_memory", "vm_reserve",  "host_register", "event_create",
-                                          "event_record",  "event_query", "event_destroy"};
+    static const char *const entries[] = {"device_memory",       "vm_reserve",   "host_register",
+                                          "host_device_pointer", "stream_query", "event_create",
+                                          "event_record",        "event_query",  "event_destroy"};
     size_t count = now.without_memory ? 1 : sizeof entries / sizeof entries[0];
 
     for (size_t i = 0; i < count; i++)

@@ -118,7 +118,7 @@ uintptr_t leati_extent_place(const struct leati_block *block, size_t bytes, size
     for (int i = 1; i < 4; i++) {
         struct touched touched;
 
-        if (starts[i] < base || starts[i] + bytes > end || (i > 1 && bytes % LEATI_PAGE_BYTES))
+        if (starts[i] < base || starts[i] + bytes > end || (i > 1 && bytes % LEATI_PAGE_BYTES && bytes > LEATI_PAGE_BYTES))
             continue;
         touched = pages_touched(base, end, starts[i], bytes);
         if (touched.idle < best.idle || (touched.idle == best.idle && touched.all < best.all)) {

@@ -65,6 +65,7 @@ leat_status leat_pool_tag(const char *tag)
 struct sums {
     int64_t requested_bytes, used_bytes, live_blocks, cached_bytes, requested_peak_bytes;
     uint64_t allocations, frees, hits;
+    unsigned lanes;
 };
 
 static void add_owner(struct leati_owner *owner, struct sums *sums)
@@ -84,8 +85,9 @@ static void add_owner(struct leati_owner *owner, struct sums *sums)
         sums->allocations += atomic_load_explicit(&figures->allocations, memory_order_relaxed);
         sums->frees += atomic_load_explicit(&figures->frees, memory_order_relaxed);
         sums->hits += atomic_load_explicit(&figures->hits, memory_order_relaxed);
+        /* A lane alone knows the peak; of several, each knows only differences. */
         peak = atomic_load_explicit(&figures->requested_peak_bytes, memory_order_relaxed);
-        sums->requested_peak_bytes = peak > sums->requested_peak_bytes ? peak : sums->requested_peak_bytes;
+        sums->requested_peak_bytes = sums->lanes++ ? 0 : peak;
     }
 }
 
