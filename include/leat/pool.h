@@ -209,8 +209,8 @@ LEAT_API leat_status leat_pool_tag(const char *tag);
 typedef struct leat_pool_statistics {
     size_t size;                   /* sizeof(leat_pool_statistics), set by the caller */
     uint64_t requested_bytes;      /* live now, as the program asked for it */
-    uint64_t requested_peak_bytes; /* the most of that; exact while one thread at a time uses the pool, else the
-                                      most that was seen whenever the pool had to look for memory */
+    uint64_t requested_peak_bytes; /* the most of that; exact while one thread uses the pool on one stream, else
+                                      the most that was seen whenever the pool had to look for memory */
     uint64_t used_bytes;           /* live now, rounded up to 512 bytes (one_handle: to 2 MiB), with guards */
     uint64_t reserved_bytes;       /* physical memory that the pool holds from the driver */
     uint64_t reserved_peak_bytes;
