@@ -263,12 +263,33 @@ static void free_slow(struct leat_pool *pool, leat_stream *stream, struct leati_
         leati_ladder_take_back(pool, block, owner, block->tick);
 }
 
+/* Keeps a block that was taken, and that another thread had allocated on the same stream, in this thread's lane.
+ */
+static bool keep_cached(struct leat_pool *pool, leat_stream *stream, struct leati_block *block)
+{
+    struct leati_owner *owner = leati_owner_fast(pool, stream);
+    struct leati_lane *lane = owner ? leati_lane_of(owner, false) : NULL;
+    bool kept;
+
+    if (!lane || pool->watched || block->users || block->owner != owner)
+        return false;
+    leati_lane_lock(lane);
+    block->tick = stream ? leati_order_now(stream->order) : 0;
+    kept = leati_lane_push(lane, block);
+    if (kept)
+        leati_lane_count_free(lane, block);
+    leati_lane_unlock(lane);
+    return kept;
+}
+
 /* Frees a block that was taken. On failure it is the user's again. */
 static leat_status free_block(struct leat_pool *pool, leat_stream *stream, struct leati_block *block)
 {
     struct leati_owner *owner;
     leat_status status = LEAT_OK;
 
+    if (keep_cached(pool, stream, block))
+        return LEAT_OK;
     if (pool->watched)
         status = leati_watch_free(pool, stream, block);
     pthread_mutex_lock(&pool->lock);
