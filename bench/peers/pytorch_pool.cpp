@@ -6,7 +6,6 @@
 #include "measure.hpp"
 
 #include <c10/cuda/CUDACachingAllocator.h>
-#include <c10/cuda/CUDAStream.h>
 
 namespace
 {
@@ -38,6 +37,15 @@ class PyTorch : public peers::Allocator
     std::vector<cudaStream_t> streams_;
 };
 
+/* A stream of the program's own: those of PyTorch's pool need the whole of libtorch. */
+cudaStream_t own_stream()
+{
+    cudaStream_t stream;
+
+    peers::check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "making a stream");
+    return stream;
+}
+
 } // namespace
 
 /* The number of repeats may be given. Rows of JSON go to the standard output. */
@@ -50,9 +58,8 @@ int main(int argc, char **argv)
         peers::check(cudaSetDevice(0), "cudaSetDevice");
         peers::check(cudaFree(nullptr), "making the context");
         caching::init(1);
-        /* PyTorch's own streams, as its programs use them. */
         for (unsigned i = 0; i < peers::STREAMS; i++)
-            streams.push_back(c10::cuda::getStreamFromPool(false, 0).stream());
+            streams.push_back(own_stream());
         allocators.push_back(std::make_unique<PyTorch>(streams));
         peers::add_driver_and_leat(allocators, streams);
         peers::measure_pairs(allocators, peers::repeats_of(argc, argv));

@@ -9,7 +9,6 @@
 #include "measure.hpp"
 
 #include <c10/cuda/CUDACachingAllocator.h>
-#include <c10/cuda/CUDAStream.h>
 
 #include <fstream>
 
@@ -40,16 +39,25 @@ std::vector<Record> read_records(const char *path)
     return records;
 }
 
-/* Stream 0 is the default stream, as in the programs that were recorded; the others are PyTorch's own. */
+/* A stream of the program's own: those of PyTorch's pool need the whole of libtorch. */
+cudaStream_t own_stream()
+{
+    cudaStream_t stream;
+
+    peers::check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "making a stream");
+    return stream;
+}
+
+/* Stream 0 is the default stream, as in the programs that were recorded. */
 std::vector<cudaStream_t> streams_for(const std::vector<Record> &records)
 {
-    std::vector<cudaStream_t> streams{c10::cuda::getDefaultCUDAStream(0).stream()};
+    std::vector<cudaStream_t> streams{cudaStream_t{nullptr}};
     std::uint64_t highest = 0;
 
     for (const Record &record : records)
         highest = std::max(highest, record.stream);
     while (streams.size() <= highest)
-        streams.push_back(c10::cuda::getStreamFromPool(false, 0).stream());
+        streams.push_back(own_stream());
     return streams;
 }
 

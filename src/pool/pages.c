@@ -445,11 +445,11 @@ static void keep_better(struct place *best, const struct place *place)
         *best = *place;
 }
 
-static void try_hole(struct leat_pool *pool, struct leati_block *hole, const struct leati_owner *owner,
-                     size_t bytes, size_t alignment, struct place *best)
+static void try_hole(struct leati_block *hole, const struct leati_owner *owner, size_t bytes, size_t alignment,
+                     bool beside, struct place *best)
 {
-    struct leati_block *lower = pool->one_handle ? NULL : idle_neighbour(hole->before, owner);
-    struct leati_block *upper = pool->one_handle ? NULL : idle_neighbour(hole->after, owner);
+    struct leati_block *lower = beside ? idle_neighbour(hole->before, owner) : NULL;
+    struct leati_block *upper = beside ? idle_neighbour(hole->after, owner) : NULL;
     struct place place = {.hole = hole, .lower = lower, .upper = upper};
 
     place.base = align_up(lower ? leati_base(lower) : leati_base(hole), alignment);
@@ -463,13 +463,14 @@ static void try_hole(struct leat_pool *pool, struct leati_block *hole, const str
         keep_better(best, &place);
 }
 
+/* beside: idle neighbours of holes may be used. */
 static leat_status find_place(struct leat_pool *pool, const struct leati_owner *owner, size_t bytes,
-                              size_t alignment, uint8_t heap, struct place *best)
+                              size_t alignment, uint8_t heap, bool beside, struct place *best)
 {
     *best = (struct place){.hole = NULL};
     for (struct leati_block *hole = leati_bins_walk(&pool->holes[heap], NULL); hole;
          hole = leati_bins_walk(&pool->holes[heap], hole))
-        try_hole(pool, hole, owner, bytes, alignment, best);
+        try_hole(hole, owner, bytes, alignment, beside && !pool->one_handle, best);
     if (best->hole)
         return LEAT_OK;
     return leati_fail(LEAT_ERROR_DEVICE_MEMORY,
@@ -488,7 +489,7 @@ bool leati_pages_denser(struct leat_pool *pool, const struct leati_owner *owner,
         idle_bytes += other->bins[LEATI_HEAP_LARGE].bytes;
     if (idle_bytes > atomic_load_explicit(&pool->figures.reserved_bytes, memory_order_relaxed) / DENSE_SHARE)
         return false;
-    return find_place(pool, owner, bytes, alignment, LEATI_HEAP_LARGE, &place) == LEAT_OK &&
+    return find_place(pool, owner, bytes, alignment, LEATI_HEAP_LARGE, true, &place) == LEAT_OK &&
            place.map_bytes / LEATI_PAGE_BYTES < pages;
 }
 
@@ -639,42 +640,58 @@ static struct leati_block *join_place(struct leat_pool *pool, struct place *plac
     return block;
 }
 
+/* Maps what is missing at a place and gives the idle extent there. */
+static leat_status provide_at(struct leat_pool *pool, struct leati_owner *owner, size_t bytes, struct place *place,
+                              bool may_create, struct leati_block **block)
+{
+    struct leati_physical *list = NULL;
+    uint8_t heap = place->hole->heap;
+    bool waits = false;
+    leat_status status;
+
+    leati_extent_unbin(pool, place->hole);
+    status = leati_extent_cut(pool, place->hole, place->map_base, place->map_bytes);
+    if (status != LEAT_OK) {
+        leati_extent_hole(pool, place->hole);
+        return status;
+    }
+    leati_set_state(place->hole, LEATI_BLOCK_LEAVING); /* so that holes made meanwhile do not join it */
+    keep_apart(pool, place->lower);
+    keep_apart(pool, place->upper);
+    status = collect(pool, owner, bytes, place->map_bytes, may_create, &waits, &list);
+    if (status == LEAT_OK)
+        status = fill_hole(pool, place, list, heap);
+    if (status != LEAT_OK) {
+        put_spare(pool, list);
+        put_back(place->lower);
+        put_back(place->upper);
+        leati_extent_hole(pool, place->hole);
+        return status;
+    }
+    *block = join_place(pool, place, owner, waits);
+    leati_see_event(pool, LEAT_POOL_MOVE, (void *)place->map_base, place->map_bytes, owner->order, 0);
+    return LEAT_OK;
+}
+
 static leat_status provide_virtual(struct leat_pool *pool, struct leati_owner *owner, size_t bytes,
                                    size_t alignment, bool may_create, struct leati_block **block)
 {
     uint8_t heap = bytes >= LEATI_LARGE_BYTES ? LEATI_HEAP_LARGE : LEATI_HEAP_SMALL;
-    struct leati_physical *list = NULL;
-    bool waits = false;
     struct place place;
     leat_status status;
 
     LEATI_TRY(leati_pages_reserve(pool));
     leati_pages_settle(pool);
-    LEATI_TRY(find_place(pool, owner, bytes, alignment, heap, &place));
+    LEATI_TRY(find_place(pool, owner, bytes, alignment, heap, true, &place));
     if (may_create)
         widen(pool, &place, heap);
-    leati_extent_unbin(pool, place.hole);
-    status = leati_extent_cut(pool, place.hole, place.map_base, place.map_bytes);
-    if (status != LEAT_OK) {
-        leati_extent_hole(pool, place.hole);
+    status = provide_at(pool, owner, bytes, &place, may_create, block);
+    if (status != LEAT_ERROR_DEVICE_MEMORY || !may_create)
         return status;
-    }
-    leati_set_state(place.hole, LEATI_BLOCK_LEAVING); /* so that holes made meanwhile do not join it */
-    keep_apart(pool, place.lower);
-    keep_apart(pool, place.upper);
-    status = collect(pool, owner, bytes, place.map_bytes, may_create, &waits, &list);
-    if (status == LEAT_OK)
-        status = fill_hole(pool, &place, list, heap);
-    if (status != LEAT_OK) {
-        put_spare(pool, list);
-        put_back(place.lower);
-        put_back(place.upper);
-        leati_extent_hole(pool, place.hole);
-        return status;
-    }
-    *block = join_place(pool, &place, owner, waits);
-    leati_see_event(pool, LEAT_POOL_MOVE, (void *)place.map_base, place.map_bytes, owner->order, 0);
-    return LEAT_OK;
+    /* Neighbours keep pages that they share with idle memory, and more was asked for than must be: once more
+     * without. */
+    LEATI_TRY(find_place(pool, owner, bytes, alignment, heap, false, &place));
+    return provide_at(pool, owner, bytes, &place, may_create, block);
 }
 
 /* ---- chunks of the driver's ---- */
