@@ -29,6 +29,7 @@ struct leati_order *leati_order_new(struct leat_device *device, void *native_str
     order->per_thread = device->driver->ops->stream_native(device->driver, native_stream) == PER_THREAD_STREAM;
     atomic_init(&order->tick, 1);
     atomic_init(&order->done, 0);
+    atomic_init(&order->shared, false);
     pthread_mutex_init(&order->lock, NULL);
     return order;
 }
@@ -216,6 +217,8 @@ static void remember(struct leati_points *points, const struct leati_point *poin
                 points->at[i].tick = point->tick;
             return;
         }
+    if (points->at[points->next].serial)
+        points->more = true;
     points->at[points->next] = *point;
     points->next = (points->next + 1) % LEATI_POINTS_MAX;
 }
@@ -232,6 +235,32 @@ bool leati_order_follows(struct leati_order *stream, struct leati_order *order, 
     return yes;
 }
 
+bool leati_order_may_follow(struct leati_order *stream, struct leati_order *order, uint64_t tick)
+{
+    bool yes;
+
+    /* Relaxed: whoever shares a stream while others ask about it may come before or after them. */
+    if (stream == order || stream->per_thread || atomic_load_explicit(&order->shared, memory_order_relaxed))
+        return true;
+    pthread_mutex_lock(&stream->lock);
+    yes = stream->waits.more || remembers(&stream->waits, order->serial, tick);
+    pthread_mutex_unlock(&stream->lock);
+    return yes;
+}
+
+void leati_order_unseen(struct leati_order *stream)
+{
+    pthread_mutex_lock(&stream->lock);
+    stream->waits.more = true;
+    pthread_mutex_unlock(&stream->lock);
+}
+
+void leati_order_share(struct leati_order *stream)
+{
+    atomic_store_explicit(&stream->shared, true, memory_order_relaxed);
+    leati_order_unseen(stream);
+}
+
 void leati_order_waited(struct leati_order *stream, const struct leati_point *point,
                         const struct leati_points *known)
 {
@@ -242,6 +271,7 @@ void leati_order_waited(struct leati_order *stream, const struct leati_point *po
     for (int i = 0; i < LEATI_POINTS_MAX; i++)
         if (known->at[i].serial != stream->serial)
             remember(&stream->waits, &known->at[i]);
+    stream->waits.more = stream->waits.more || known->more;
     remember(&stream->waits, point);
     pthread_mutex_unlock(&stream->lock);
 }
@@ -270,7 +300,7 @@ leat_status leati_order_wait(struct leati_order *stream, struct leati_order *ord
         status = driver->ops->stream_wait(driver, stream->stream, mark->event);
         point = (struct leati_point){.serial = order->per_thread ? 0 : order->serial, .tick = mark->tick};
         /* What order waits for now may be more than it did when the mark was put. */
-        memset(&known, 0, sizeof known);
+        known = (struct leati_points){.more = true};
     }
     pthread_mutex_unlock(&order->lock);
     if (status == LEAT_OK)

@@ -36,6 +36,7 @@ enum { LEATI_POINTS_MAX = 8, LEATI_MARKS = 4 };
 struct leati_points {
     struct leati_point at[LEATI_POINTS_MAX];
     unsigned next; /* the place to overwrite when all are taken */
+    bool more;     /* and perhaps after others, which are not listed */
 };
 
 /* A mark put by leat itself. */
@@ -52,6 +53,7 @@ struct leati_order {
     _Atomic uint64_t done; /* all work up to this tick is known to be finished */
     pthread_mutex_t lock;  /* guards the rest, and is held while an event is recorded */
     void *stream;          /* the driver's stream; NULL once it is destroyed */
+    atomic_bool shared;    /* the user has the vendor's handle, so there may be order that leat does not see */
     bool per_thread; /* another stream for each thread, so that no mark of one thread says anything to others */
     struct leati_mark marks[LEATI_MARKS];
     struct leati_points waits;
@@ -89,6 +91,15 @@ leat_status leati_order_query(struct leati_order *order, uint64_t tick, bool *do
 
 /* Is later work of stream known to be ordered after order's work up to tick? No driver call. */
 bool leati_order_follows(struct leati_order *stream, struct leati_order *order, uint64_t tick);
+
+/* May it be, for all that leat can know? False only for streams whose waits have all been seen and kept. */
+bool leati_order_may_follow(struct leati_order *stream, struct leati_order *order, uint64_t tick);
+
+/* The stream waits for something that leat does not know. */
+void leati_order_unseen(struct leati_order *stream);
+
+/* The user has the vendor's handle, and may order the stream past leat from now on. */
+void leati_order_share(struct leati_order *stream);
 
 /* Makes stream wait for order's work up to tick, and remembers it. */
 leat_status leati_order_wait(struct leati_order *stream, struct leati_order *order, uint64_t tick,

@@ -78,7 +78,10 @@ leat_status leat_stream_wrap(leat_device *device, void *native, leat_stream **st
     if (!made)
         return LEAT_ERROR_HOST_MEMORY;
     status = device->driver->ops->stream_adopt(device->driver, device->native, native, &made->native);
-    return publish(status, "leat_stream_wrap", made, stream);
+    status = publish(status, "leat_stream_wrap", made, stream);
+    if (status == LEAT_OK)
+        leati_order_share(made->order);
+    return status;
 }
 
 /* Ends a stream that is retired already. finished: all its work is known to be done. */
@@ -144,6 +147,7 @@ leat_status leat_stream_native(leat_stream *stream, void **native)
 {
     LEATI_TRY(leati_check_stream("leat_stream_native", stream));
     LEATI_TRY(leati_check_not_null("leat_stream_native", "native", native));
+    leati_order_share(stream->order);
     *native = stream->device->driver->ops->stream_native(stream->device->driver, stream->native);
     return LEAT_OK;
 }
@@ -202,6 +206,8 @@ leat_status leat_stream_wait(leat_stream *stream, leat_event *event)
     status = driver->ops->stream_wait(driver, stream->native, event->native);
     if (status == LEAT_OK && event->point.serial)
         leati_order_waited(stream->order, &event->point, &event->known);
+    else if (status == LEAT_OK)
+        leati_order_unseen(stream->order);
     pthread_mutex_unlock(&event->lock);
     return status == LEAT_OK ? status : leati_fail_in(status, "leat_stream_wait on %s", stream->device->name);
 }
