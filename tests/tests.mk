@@ -6,7 +6,7 @@ test_bin := $(BUILD)/tests
 # For any device, with the public headers only.
 test_api := $(addprefix $(test_bin)/,test_device test_memory test_copy test_fill test_stream test_event test_kernel \
             test_native test_bad_input test_threads test_pool test_pool_order test_pool_limits test_pool_bad \
-            test_pool_threads test_pool_share)
+            test_pool_threads test_pool_share test_pool_guard)
 # Random graphs of work, also public headers only.
 test_order := $(addprefix $(test_bin)/,order_model pool_model)
 # About the CPU device alone.

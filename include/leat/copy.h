@@ -31,7 +31,8 @@ extern "C" {
  * Errors: HANDLE; POINTER (NULL; freed or unmapped memory; a destination that is read-only; device memory
  * of a device that is not open); RANGE (a pointer's allocation is shorter than bytes, or pointer + bytes
  * overflows); OVERLAP (also when dst == src); UNSUPPORTED (two drivers, for example cpu and cuda memory:
- * copy through host memory); DEVICE_LOST, DRIVER, NOT_PERMITTED. Nothing was copied then.
+ * copy through host memory); DEVICE_LOST, DRIVER, NOT_PERMITTED (inside a host function; in guard mode, see
+ * leat/pool.h, also on a stream that is not ordered after other uses). Nothing was copied then.
  */
 LEAT_API leat_status leat_copy(leat_stream *stream, void *dst, const void *src, size_t bytes);
 

@@ -180,6 +180,41 @@ LEAT_API leat_status leat_budget_destroy(leat_budget *budget);
 /* Either pointer may be NULL. Errors: HANDLE. */
 LEAT_API leat_status leat_budget_query(leat_budget *budget, uint64_t *limit_bytes, uint64_t *used_bytes);
 
+/*
+ * ---- guard mode ------------------------------------------------------------------------------------------
+ *
+ * LEAT_POOL_GUARD=1, or options.guard for one pool, looks for wrong use of blocks, on every device. It costs
+ * fills, copies and waits at each call, and memory; it is for finding faults, not for use.
+ *
+ * Zones. 512 bytes in front of a block and at least as many behind it hold 0xfd. leat_free() and
+ * leat_memory_free() look at them, for which they wait for their stream and for those that leat_pool_use() and
+ * leat_pool_use_until() told of. Where something else is written, they return LEAT_ERROR_RANGE, with a sentence
+ * that says how many bytes in front or behind, the first one's offset and value, where the block was allocated and
+ * where it is freed. The zones are mended then, and the block is still live: it can be freed again.
+ *
+ * Contents. A new block holds 0xcd (zeros with scrub), a freed one 0xdd.
+ *
+ * Use after free. What is freed is kept out of use: the latest 64 blocks of a pool, and 64 MiB of them, until
+ * memory is needed or the pool is trimmed, has its limits lowered, or ends. Who writes there meanwhile is found
+ * out when the block leaves: that is said on standard error, with both call stacks, and counted in guard_reports.
+ * Calls of leat that are given a pointer into a freed block say where it was allocated and freed.
+ *
+ * Use before order. leat_copy(), leat_fill() and leat_fill_pattern() are refused with LEAT_ERROR_NOT_PERMITTED,
+ * and both call stacks, when another stream has not got to its allocation of the block yet, or to the latest write
+ * of these calls to the same bytes (or the latest read, for one that writes), and no event orders this stream
+ * after it. What kernels do with their arguments is not seen. A stream that waited for more than eight others, or
+ * that may be ordered by other means because it is wrapped or its native handle was asked for, is not judged. Host
+ * functions that wait for each other are no order that leat can see.
+ *
+ * An alignment of more than 512 bytes costs as much again in front. Pools with exportable have neither zones nor
+ * poison, because other processes may write there.
+ *
+ * Call stacks, which LEAT_POOL_STACKS=1 keeps without guard mode, are addresses until they are said: as
+ * "function+offset (library)" where the dynamic linker knows the function (link with -rdynamic), or else as
+ * "program+offset", of which 'addr2line -f -e program offset' says the line. They are in snapshots, in the
+ * list of LEAT_LEAKS=1, and in the error of a pool that is full.
+ */
+
 /* ---- sharing with other processes ------------------------------------------------------------------------ */
 
 /*
@@ -222,8 +257,9 @@ typedef struct leat_pool_statistics {
     uint64_t driver_ns;    /* time spent in them */
     uint64_t pages_created, pages_moved, pages_released; /* in bytes: physical memory */
     uint64_t events, queries, stream_waits;              /* given to the driver to order reuse */
-    uint64_t host_waits;                                 /* times that the host waited for the device */
-    uint64_t callbacks;                                  /* calls of the function of leat_pool_on_full() */
+    uint64_t host_waits;    /* times that the host waited for the device, but for guard mode */
+    uint64_t callbacks;     /* calls of the function of leat_pool_on_full() */
+    uint64_t guard_reports; /* damage and wrong uses that guard mode has found */
 } leat_pool_statistics;
 
 /* Errors: HANDLE, INVALID (statistics NULL, or size 0 or larger than this library knows). */

@@ -29,10 +29,12 @@
     X(POOL_HISTORY, "0", 0, "How many events each pool remembers for leat_pool_history().")                         \
     X(SCRUB, "0", 0, "1: pools clear memory before it is handed out, so that nobody sees what others left.")        \
     X(LEAKS, "0", 1,                                                                                            \
-      "1: what is still allocated when a device is closed is listed on standard error, by tag and call stack.")  \
+      "1: what is still allocated when a device is closed is listed on standard error, by tag, and by call "    \
+      "stack with LEAT_POOL_STACKS=1.")                                                                         \
     X(POOL_STACKS, "0", 1, "1: pools remember the call stack of each allocation, for reports and snapshots.")       \
     X(POOL_GUARD, "0", 1,                                                                                       \
-      "1: pools put guards around blocks and poison what is freed; damage is reported with call stacks.")         \
+      "1: pools put guards around blocks, poison what is freed and keep it for a while, and refuse use by "     \
+      "streams that are not ordered after the allocation; damage is reported with call stacks. See leat/pool.h.") \
     X(FAULT, "none", 1,                                                                                         \
       "Faults to inject into every driver: fail=N, fail=ENTRY:N, delay=N, corrupt=N, copy-short, fill-off, "    \
       "query-ready, wait-nothing, order-loose.")

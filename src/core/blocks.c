@@ -28,6 +28,8 @@ struct leaf {
 
 static _Atomic(struct leaf *) roots[ROOTS];
 
+_Atomic(const struct leati_guard_hooks *) leati_guard_hooks;
+
 /* Guards what follows, and the making of leaves. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic(struct leati_block *) records;
@@ -83,7 +85,7 @@ struct leati_block *leati_block_new(void)
     block->users = NULL;
     block->note = NULL;
     block->tick = block->idle_since_ns = 0;
-    block->front_bytes = 0;
+    atomic_store_explicit(&block->front_bytes, 0, memory_order_relaxed);
     block->heap = block->whole = 0;
     atomic_store_explicit(&block->requested_bytes, 0, memory_order_relaxed);
     return block;

@@ -26,6 +26,7 @@
 
 struct leat_pool;
 struct leat_device;
+struct leat_stream;
 struct leati_owner;
 struct leati_lane;
 struct leati_use;
@@ -40,7 +41,8 @@ enum leati_block_state {
     LEATI_BLOCK_PENDING, /* freed, and waiting for other streams */
     LEATI_BLOCK_FREE,    /* an extent of idle memory */
     LEATI_BLOCK_HOLE,    /* addresses with no memory behind them */
-    LEATI_BLOCK_STALE    /* addresses whose memory has moved on, still mapped because old work may be running */
+    LEATI_BLOCK_STALE,   /* addresses whose memory has moved on, still mapped because old work may be running */
+    LEATI_BLOCK_POISONED /* freed in guard mode, and kept out of use for a while */
 };
 
 /* One extent of a pool's addresses. Extents of a range form a list in address order without gaps. What the fast
@@ -60,11 +62,11 @@ struct leati_block {
     _Alignas(64) _Atomic(struct leat_pool *) pool;
     struct leat_device *device;
     leat_kind kind;
-    uint32_t front_bytes; /* what lies in front of the user's first byte, in guard mode */
+    _Atomic uint32_t front_bytes; /* what lies in front of the user's first byte, in guard mode */
     struct leati_block *back;
     struct leati_block *before, *after; /* neighbours by address */
     struct leati_use *users;            /* other streams that use it, or NULL (pool/users.c) */
-    struct leati_note *note;            /* call stacks and the like, or NULL (pool/guard.h) */
+    struct leati_note *note;            /* call stacks and the like, or NULL; under the lock of pool/guard.c */
     uint64_t idle_since_ns;
     uint8_t heap;  /* which of the pool's heaps: 0 small, 1 large */
     uint8_t whole; /* one physical handle of its own: never split, never joined */
@@ -90,5 +92,24 @@ void leati_blocks_uncover(uintptr_t base, size_t bytes);
 /* The record for ptr, in whatever state; NULL when there is none. *pool: the pool whose range it is in, or NULL.
  */
 struct leati_block *leati_block_find(const void *ptr, struct leat_pool **pool);
+
+/* What pools in guard mode know beyond the records. */
+struct leati_guard_hooks {
+    /* Where the memory around ptr was allocated, and freed: "; it is ..." for the end of a sentence. False, and
+     * text "", when that is not known. */
+    bool (*describe)(struct leat_pool *pool, const void *ptr, char *text, size_t bytes);
+
+    /* May stream use [ptr, ptr + bytes) of a live block? NOT_PERMITTED when it is not ordered after what was done
+     * there before. */
+    leat_status (*may_use)(struct leati_block *block, struct leat_stream *stream, const void *ptr, size_t bytes,
+                           bool write);
+
+    /* Work that uses it was given to stream; tick: the stream's before that, or 0: it is done already. */
+    void (*was_used)(struct leati_block *block, struct leat_stream *stream, const void *ptr, size_t bytes,
+                     bool write, uint64_t tick);
+};
+
+/* NULL until the first pool is made in guard mode. */
+extern _Atomic(const struct leati_guard_hooks *) leati_guard_hooks;
 
 #endif

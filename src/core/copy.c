@@ -24,10 +24,43 @@ static leat_status check_overlap(const void *dst, const void *src, size_t bytes)
     return LEAT_OK;
 }
 
+/* ---- guard mode: what may a stream use already? ---- */
+
+/* One use of memory by work that is about to be given to a stream. */
+struct use {
+    const struct leati_guard_hooks *hooks;
+    uint64_t tick;
+};
+
+static leat_status may_use(struct use *use, leat_stream *stream, const char *name,
+                           const struct leati_target *target, size_t bytes, bool write)
+{
+    leat_status status;
+
+    /* Acquire: pairs with the release of the pool that set them. */
+    use->tick = 0;
+    use->hooks = target->block ? atomic_load_explicit(&leati_guard_hooks, memory_order_acquire) : NULL;
+    if (!use->hooks)
+        return LEAT_OK;
+    use->tick = leati_order_now(stream->order);
+    status = use->hooks->may_use(target->block, stream, target->end.ptr, bytes, write);
+    return status == LEAT_OK ? status : leati_fail_in(status, "%s", name);
+}
+
+static void was_used(const struct use *use, leat_stream *stream, const struct leati_target *target, size_t bytes,
+                     bool write)
+{
+    if (use->hooks)
+        use->hooks->was_used(target->block, stream, target->end.ptr, bytes, write, use->tick);
+}
+
+/* ---- copies and fills ---- */
+
 static leat_status copy_checked(leat_stream *stream, void *dst, const void *src, size_t bytes)
 {
     struct leati_driver *driver = stream->device->driver;
     struct leati_target to, from;
+    struct use written, read;
 
     LEATI_TRY(leati_pointers_find_range(driver, "dst", dst, bytes, true, &to));
     LEATI_TRY(leati_pointers_find_range(driver, "src", src, bytes, false, &from));
@@ -36,7 +69,15 @@ static leat_status copy_checked(leat_stream *stream, void *dst, const void *src,
     LEATI_TRY(check_overlap(dst, src, bytes));
     if (to.end.device && from.end.device && to.end.device != from.end.device)
         LEATI_TRY(leati_enable_peers(to.device, from.device));
-    return driver->ops->copy(driver, stream->native, to.end, from.end, bytes);
+    LEATI_TRY(may_use(&written, stream, "dst", &to, bytes, true));
+    LEATI_TRY(may_use(&read, stream, "src", &from, bytes, false));
+    LEATI_TRY(driver->ops->copy(driver, stream->native, to.end, from.end, bytes));
+    was_used(&written, stream, &to, bytes, true);
+    /* A copy into pageable memory is complete by now. */
+    if (to.end.kind == LEAT_KIND_PAGEABLE)
+        read.tick = 0;
+    was_used(&read, stream, &from, bytes, false);
+    return LEAT_OK;
 }
 
 leat_status leat_copy(leat_stream *stream, void *dst, const void *src, size_t bytes)
@@ -103,19 +144,29 @@ static leat_status fill_by_kernel(leat_stream *stream, void *dst, const struct p
                        leat_dim(256, 1, 1), 0, args, argument_count);
 }
 
-static leat_status fill(leat_stream *stream, void *dst, struct pattern pattern, size_t bytes)
+/* With the driver's call where it has one. */
+static leat_status fill_at(leat_stream *stream, void *dst, const struct pattern *pattern, size_t bytes)
 {
     struct leati_driver *driver = stream->device->driver;
-    struct leati_target target;
     uint32_t value = 0;
 
+    if (pattern->length > 4)
+        return fill_by_kernel(stream, dst, pattern, bytes);
+    memcpy(&value, pattern->bytes, pattern->length);
+    return driver->ops->fill(driver, stream->native, dst, value, pattern->length, bytes / pattern->length);
+}
+
+static leat_status fill(leat_stream *stream, void *dst, struct pattern pattern, size_t bytes)
+{
+    struct leati_target target;
+    struct use written;
+
     LEATI_TRY(find_fillable(stream, dst, bytes, &target));
+    LEATI_TRY(may_use(&written, stream, "dst", &target, bytes, true));
     shorten(&pattern);
-    if (pattern.length > 4)
-        return fill_by_kernel(stream, target.device_pointer, &pattern, bytes);
-    memcpy(&value, pattern.bytes, pattern.length);
-    return driver->ops->fill(driver, stream->native, target.device_pointer, value, pattern.length,
-                             bytes / pattern.length);
+    LEATI_TRY(fill_at(stream, target.device_pointer, &pattern, bytes));
+    was_used(&written, stream, &target, bytes, true);
+    return LEAT_OK;
 }
 
 leat_status leat_fill(leat_stream *stream, void *dst, uint8_t value, size_t bytes)

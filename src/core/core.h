@@ -177,7 +177,8 @@ struct leati_target {
     struct leati_driver *driver; /* NULL for PAGEABLE */
     uintptr_t base;              /* of its allocation; 0 for PAGEABLE */
     size_t bytes;
-    void *device_pointer; /* only filled for memory that leat does not know itself */
+    void *device_pointer;      /* only filled for memory that leat does not know itself */
+    struct leati_block *block; /* of a pool, or NULL */
     bool owned;
 };
 

@@ -177,6 +177,17 @@ static void fill_pageable(const void *ptr, struct leati_target *target)
     target->end.ptr = (void *)(uintptr_t)ptr;
 }
 
+/* What guard mode knows of memory that is not live; "" when it is off. */
+static void describe(struct leat_pool *pool, const void *ptr, char *words, size_t bytes)
+{
+    /* Acquire: pairs with the release of the pool that set them. */
+    const struct leati_guard_hooks *hooks = atomic_load_explicit(&leati_guard_hooks, memory_order_acquire);
+
+    *words = '\0';
+    if (hooks)
+        hooks->describe(pool, ptr, words, bytes);
+}
+
 /* Blocks of pools. False when ptr is in no pool's addresses; *status says whether it is live memory there. */
 static bool find_block(const void *ptr, struct leati_target *target, leat_status *status)
 {
@@ -184,12 +195,14 @@ static bool find_block(const void *ptr, struct leati_target *target, leat_status
     struct leati_block *block = leati_block_find(ptr, &pool);
     uintptr_t base;
     size_t bytes;
+    char words[1400];
 
     if (!pool)
         return false;
     /* Acquire: a block that is live is there with all that its record says. */
     if (block && atomic_load_explicit(&block->state, memory_order_acquire) == LEATI_BLOCK_LIVE) {
-        base = atomic_load_explicit(&block->base, memory_order_relaxed) + block->front_bytes;
+        base = atomic_load_explicit(&block->base, memory_order_relaxed) +
+               atomic_load_explicit(&block->front_bytes, memory_order_relaxed);
         bytes = atomic_load_explicit(&block->requested_bytes, memory_order_relaxed);
         if ((uintptr_t)ptr - base < bytes) {
             fill_pageable(ptr, target);
@@ -200,13 +213,15 @@ static bool find_block(const void *ptr, struct leati_target *target, leat_status
             target->base = base;
             target->bytes = bytes;
             target->owned = true;
+            target->block = block;
             *status = LEAT_OK;
             return true;
         }
     }
-    *status =
-        leati_fail(LEAT_ERROR_POINTER,
-                   "%p is in the addresses of a pool, but not allocated: freed, or past the end of a block", ptr);
+    describe(pool, ptr, words, sizeof words);
+    *status = leati_fail(
+        LEAT_ERROR_POINTER,
+        "%p is in the addresses of a pool, but not allocated: freed, or past the end of a block%s", ptr, words);
     return true;
 }
 

@@ -6,6 +6,7 @@
  * memory allocation, no other lock.
  */
 #include "pool/pool.h"
+#include "pool/track.h"
 
 #define ALIGNMENT_MAX ((size_t)1 << 30)
 #define BYTES_MAX ((size_t)1 << 60)
@@ -33,10 +34,40 @@ static inline struct leati_block *take_cached(struct leat_pool *pool, leat_strea
         atomic_store_explicit(&block->lane, lane, memory_order_relaxed);
         atomic_store_explicit(&block->requested_bytes, requested_bytes, memory_order_relaxed);
         leati_lane_count_alloc(lane, block, true);
+        leati_track_live(pool, block, !owner->order);
         leati_set_state(block, LEATI_BLOCK_LIVE);
     }
     leati_lane_unlock(lane);
     return block;
+}
+
+/* Gives a block back that its user never saw. */
+static void give_back(struct leat_pool *pool, leat_stream *stream, struct leati_block *block)
+{
+    struct leati_driver *driver = pool->device->driver;
+    struct leati_sentence sentence;
+    struct leati_owner *owner;
+    struct leati_lane *lane;
+
+    leati_error_keep(&sentence);
+    /* What was begun must be over where no tick can say when it is. */
+    if (!stream)
+        leati_watch_settle(pool);
+    else if (stream->order->per_thread)
+        (void)driver->ops->stream_synchronize(driver, stream->native);
+    pthread_mutex_lock(&pool->lock);
+    owner = block->owner;
+    lane = leati_lane_of(owner, true);
+    leati_set_state(block, LEATI_BLOCK_LEAVING);
+    if (lane) {
+        leati_lane_lock(lane);
+        leati_lane_count_free(lane, block);
+        leati_lane_unlock(lane);
+    }
+    leati_count(&pool->figures.failures, 1);
+    leati_ladder_take_back(pool, block, owner, owner->order ? leati_order_now(owner->order) : 0);
+    pthread_mutex_unlock(&pool->lock);
+    leati_error_restore(LEAT_OK, &sentence);
 }
 
 static leat_status alloc_from(const char *what, struct leat_pool *pool, leat_stream *stream, size_t bytes,
@@ -52,14 +83,16 @@ static leat_status alloc_from(const char *what, struct leat_pool *pool, leat_str
     else if (alignment <= LEATI_GRANULE_BYTES)
         block = take_cached(pool, stream, rounded_bytes, bytes);
     if (!block) {
-        status = leati_ladder_climb(pool, stream, rounded_bytes, bytes,
+        status = leati_ladder_climb(pool, stream, rounded_bytes + leati_guard_extra_bytes(pool, alignment), bytes,
                                     alignment < LEATI_GRANULE_BYTES ? LEATI_GRANULE_BYTES : alignment, &block);
         if (status != LEAT_OK)
             return fail_alloc(what, status, pool, bytes);
         if (pool->watched) {
             status = leati_watch_alloc(pool, stream, block);
-            if (status != LEAT_OK)
+            if (status != LEAT_OK) {
+                give_back(pool, stream, block);
                 return fail_alloc(what, status, pool, bytes);
+            }
         }
     }
     *ptr = (void *)leati_user_base(block);
@@ -141,15 +174,18 @@ leat_status leat_pool_alloc_aligned(leat_pool *pool, leat_stream *stream, size_t
 /* ---- freeing ---- */
 
 /* Why ptr is no block that can be taken. */
-static leat_status refuse(const char *what, const void *ptr, const struct leat_pool *pool,
+static leat_status refuse(const char *what, const void *ptr, struct leat_pool *pool,
                           const struct leati_block *block)
 {
     uintptr_t base = block ? leati_user_base(block) : 0;
+    char words[1400];
 
-    if (!block || leati_state(block) != LEATI_BLOCK_LIVE)
+    if (!block || leati_state(block) != LEATI_BLOCK_LIVE) {
+        leati_watch_describe(pool, ptr, words, sizeof words);
         return leati_fail(LEAT_ERROR_POINTER,
-                          "%s: %p is in %s of %s, but not allocated: freed already, or never was", what, ptr,
-                          pool->name, pool->device->name);
+                          "%s: %p is in %s of %s, but not allocated: freed already, or never was%s", what, ptr,
+                          pool->name, pool->device->name, words);
+    }
     return leati_fail(LEAT_ERROR_POINTER, "%s: %p is %zu bytes inside the block at %p; give its start", what, ptr,
                       (size_t)((uintptr_t)ptr - base), (void *)base);
 }
@@ -253,6 +289,10 @@ static void free_slow(struct leat_pool *pool, leat_stream *stream, struct leati_
         leati_lane_count_free(lane, block);
         leati_lane_unlock(lane);
     }
+    if (leati_guarded(pool)) {
+        leati_watch_keep(pool, block);
+        return;
+    }
     if (lane && !block->users && !pool->watched) {
         leati_lane_drain_slot(pool, lane, leati_bytes(block));
         leati_lane_lock(lane);
@@ -296,9 +336,10 @@ static leat_status free_block(struct leat_pool *pool, leat_stream *stream, struc
     owner = leati_owner_of(pool, stream);
     if (!owner && status == LEAT_OK)
         status = leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for what the pool keeps for a stream");
-    if (status == LEAT_OK)
+    /* What is guarded is kept until all work is done, so it waits for nobody. */
+    if (status == LEAT_OK && !leati_guarded(pool))
         status = add_origin(pool, stream, owner, block);
-    if (status == LEAT_OK && stream && stream->order->per_thread) {
+    if (status == LEAT_OK && !leati_guarded(pool) && stream && stream->order->per_thread) {
         status = leati_users_add_stream(pool, block, stream);
         owner = pool->host;
     }

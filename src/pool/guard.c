@@ -1,36 +1,661 @@
-/* guard.c - pools that are watched: history, scrubbing, red zones, poison and call stacks. */
-#include "pool/pool.h"
+/*
+ * guard.c - pools that are watched: scrubbing, zones around blocks, poison, and freed blocks that are kept.
+ *
+ * Everything is written and read through the driver, in stream order, so that it is the same on every device. What
+ * is handed out is prepared on the stream that asked. What is freed is looked at on the stream that frees, which
+ * for that is waited for; then it is poisoned there and kept out of use, the oldest of it until there are too
+ * many, or until memory is needed. When it leaves, its poison is looked at on a stream of the pool's own, which
+ * nobody else can hold up. By then all work on it is done, so it leaves as memory for everybody.
+ */
+#include "pool/guard.h"
+
+#include "base/clock.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PIECE_BYTES ((size_t)256 << 10) /* looked at in one copy */
+
+pthread_mutex_t leati_notes_lock = PTHREAD_MUTEX_INITIALIZER;
+
+size_t leati_guard_front_bytes(const struct leat_pool *pool, size_t alignment)
+{
+    if (!leati_guarded(pool))
+        return 0;
+    return alignment > LEATI_GUARD_BYTES ? alignment : LEATI_GUARD_BYTES;
+}
+
+size_t leati_guard_extra_bytes(const struct leat_pool *pool, size_t alignment)
+{
+    return leati_guarded(pool) ? leati_guard_front_bytes(pool, alignment) + LEATI_GUARD_BYTES : 0;
+}
+
+static uintptr_t user_end(const struct leati_block *block)
+{
+    return leati_user_base(block) + leati_requested(block);
+}
+
+static uintptr_t extent_end(const struct leati_block *block)
+{
+    return leati_base(block) + leati_bytes(block);
+}
+
+/* ---- notes ---- */
+
+void leati_access_end(struct leati_driver *driver, struct leati_access *access)
+{
+    if (access->event)
+        (void)driver->ops->event_destroy(driver, access->event);
+    leati_order_let_go(access->order);
+    access->event = NULL;
+    access->order = NULL;
+}
+
+/* Keeps the call stacks and nothing of the driver's. */
+static void strip(struct leati_driver *driver, struct leati_note *note)
+{
+    for (int i = 0; i < LEATI_ACCESSES; i++)
+        leati_access_end(driver, &note->at[i]);
+    if (note->poisoned)
+        (void)driver->ops->event_destroy(driver, note->poisoned);
+    note->poisoned = NULL;
+}
+
+void leati_note_free(struct leati_driver *driver, struct leati_note *note)
+{
+    if (note)
+        strip(driver, note);
+    free(note);
+}
+
+static struct leati_note *new_note(const struct leati_block *block)
+{
+    struct leati_note *note = calloc(1, sizeof *note);
+
+    if (!note)
+        return NULL;
+    note->base = leati_user_base(block);
+    note->from = leati_base(block);
+    note->to = extent_end(block);
+    note->requested_bytes = leati_requested(block);
+    leati_stack_take(&note->at[LEATI_ALLOCATION].stack);
+    return note;
+}
+
+/* Gives block the note, or none, and returns the one that it had. */
+static struct leati_note *swap_note(struct leati_block *block, struct leati_note *note)
+{
+    struct leati_note *old;
+
+    pthread_mutex_lock(&leati_notes_lock);
+    old = block->note;
+    block->note = note;
+    pthread_mutex_unlock(&leati_notes_lock);
+    return old;
+}
+
+void leati_watch_forget(struct leati_block *block)
+{
+    leati_note_free(block->device->driver, swap_note(block, NULL));
+}
+
+/* Takes the note from a block that was freed, and remembers it by its addresses. */
+static void remember(struct leat_pool *pool, struct leati_block *block)
+{
+    struct leati_note *note = swap_note(block, NULL), *oldest;
+    struct leati_watch *watch = pool->watch;
+
+    if (!note)
+        return;
+    strip(pool->device->driver, note);
+    pthread_mutex_lock(&leati_notes_lock);
+    note->is_freed = true;
+    oldest = watch->remembered[watch->next];
+    watch->remembered[watch->next] = note;
+    watch->next = (watch->next + 1) % LEATI_REMEMBERED;
+    pthread_mutex_unlock(&leati_notes_lock);
+    free(oldest);
+}
+
+leat_status leati_guard_mark(struct leat_pool *pool, void *native_stream, void **event)
+{
+    struct leati_driver *driver = pool->device->driver;
+    leat_status status;
+    void *made;
+
+    LEATI_TRY(driver->ops->event_create(driver, pool->device->native, &made));
+    status = driver->ops->event_record(driver, made, native_stream);
+    if (status != LEAT_OK) {
+        struct leati_sentence sentence;
+
+        leati_error_keep(&sentence);
+        (void)driver->ops->event_destroy(driver, made);
+        return leati_error_restore(status, &sentence);
+    }
+    *event = made;
+    return LEAT_OK;
+}
+
+/* ---- writing and reading ---- */
+
+/* Where something is done: on a stream of the user's, or (stream NULL) on the pool's own. */
+struct place {
+    struct leat_pool *pool;
+    leat_stream *stream;
+    void *native;
+};
+
+static struct place place_of(struct leat_pool *pool, leat_stream *stream)
+{
+    return (struct place){.pool = pool, .stream = stream, .native = stream ? stream->native : pool->watch->stream};
+}
+
+/* Without a stream, pinned memory is the host's own to write. */
+static bool by_host(const struct place *place)
+{
+    return !place->stream && place->pool->kind == LEAT_KIND_PINNED;
+}
+
+static leat_status fill(const struct place *place, uintptr_t from, uintptr_t to, unsigned char value)
+{
+    struct leat_device *device = place->stream ? place->stream->device : place->pool->device;
+    struct leati_driver *driver = device->driver;
+    void *ptr = (void *)from;
+
+    if (from == to)
+        return LEAT_OK;
+    if (by_host(place)) {
+        memset(ptr, value, to - from);
+        return LEAT_OK;
+    }
+    if (place->pool->kind == LEAT_KIND_PINNED && driver->ops->host_device_pointer)
+        LEATI_TRY(driver->ops->host_device_pointer(driver, device->native, (void *)from, &ptr));
+    return driver->ops->fill(driver, place->native, ptr, value, 1, to - from);
+}
+
+/* Bytes that are not what was written there. */
+struct damage {
+    size_t count;
+    uintptr_t first;
+    unsigned char value;
+};
+
+static void compare(const unsigned char *seen, uintptr_t from, size_t bytes, unsigned char wanted,
+                    struct damage *damage)
+{
+    for (size_t i = 0; i < bytes; i++) {
+        if (seen[i] == wanted)
+            continue;
+        if (!damage->count++) {
+            damage->first = from + i;
+            damage->value = seen[i];
+        }
+    }
+}
+
+/* Compares [from, to) with what should be there. Waits for what was given to the place before. */
+static leat_status look(const struct place *place, uintptr_t from, uintptr_t to, unsigned char wanted,
+                        struct damage *damage)
+{
+    struct leat_pool *pool = place->pool;
+    struct leati_driver *driver = pool->device->driver;
+    struct leati_end source = {.kind = pool->kind,
+                               .device = pool->kind == LEAT_KIND_DEVICE ? pool->device->native : NULL};
+    unsigned char small[LEATI_GUARD_BYTES], *large = NULL;
+    size_t most = sizeof small;
+    leat_status status = LEAT_OK;
+
+    if (to - from > sizeof small && (large = malloc(PIECE_BYTES)))
+        most = PIECE_BYTES;
+    while (from < to && status == LEAT_OK) {
+        size_t bytes = to - from < most ? to - from : most;
+        struct leati_end copied = {.ptr = large ? large : small, .kind = LEAT_KIND_PAGEABLE};
+
+        source.ptr = (void *)from;
+        status = driver->ops->copy(driver, place->native, copied, source, bytes);
+        if (status == LEAT_OK)
+            compare(copied.ptr, from, bytes, wanted, damage);
+        from += bytes;
+    }
+    free(large);
+    return status;
+}
+
+static leat_status write_zones(const struct place *place, const struct leati_block *block)
+{
+    uintptr_t base = leati_user_base(block);
+
+    LEATI_TRY(fill(place, base - LEATI_GUARD_BYTES, base, LEATI_BYTE_ZONE));
+    return fill(place, user_end(block), extent_end(block), LEATI_BYTE_ZONE);
+}
+
+/* ---- handing out ---- */
+
+/* What a block holds when its user gets it. Without zones all of the extent is cleared, because a process that
+ * imports it sees all of it. */
+static leat_status prepare(const struct place *place, const struct leati_block *block)
+{
+    const struct leat_pool *pool = place->pool;
+    unsigned char value = pool->scrub ? 0 : LEATI_BYTE_FRESH;
+
+    if (leati_guarded(pool)) {
+        LEATI_TRY(write_zones(place, block));
+        LEATI_TRY(fill(place, leati_user_base(block), user_end(block), value));
+    } else if (pool->scrub) {
+        LEATI_TRY(fill(place, leati_user_base(block), extent_end(block), value));
+    } else {
+        return LEAT_OK;
+    }
+    /* Of a stream that is another one for each thread nobody can say later how far it is. */
+    if (by_host(place) || (place->stream && !place->stream->order->per_thread))
+        return LEAT_OK;
+    return pool->device->driver->ops->stream_synchronize(pool->device->driver, place->native);
+}
+
+/* From where on the stream's work may use the block. */
+static leat_status note_allocation(struct leat_pool *pool, leat_stream *stream, struct leati_note *note,
+                                   uint64_t tick)
+{
+    struct leati_access *access = &note->at[LEATI_ALLOCATION];
+
+    if (!stream)
+        return LEAT_OK;
+    LEATI_TRY(leati_guard_mark(pool, stream->native, &access->event));
+    if (stream->order->per_thread)
+        return LEAT_OK;
+    leati_order_hold(stream->order);
+    access->order = stream->order;
+    access->tick = tick;
+    access->from = note->from;
+    access->to = note->to;
+    return LEAT_OK;
+}
 
 leat_status leati_watch_alloc(struct leat_pool *pool, leat_stream *stream, struct leati_block *block)
 {
-    struct leati_driver *driver = pool->device->driver;
+    uint64_t tick = stream ? leati_order_now(stream->order) : 0;
+    struct leati_note *note = pool->stacks ? new_note(block) : NULL;
     leat_status status = LEAT_OK;
 
-    if (pool->scrub && stream)
-        status = driver->ops->fill(driver, stream->native, (void *)leati_base(block), 0, 1, leati_bytes(block));
-    (void)status;
-    /* What was given here uses the block: whoever frees it must come after that, even if nobody else used it. */
-    if (stream)
-        block->tick = leati_order_now(stream->order);
+    if (pool->guard && !note)
+        status = leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the block's note");
+    if (status == LEAT_OK && (pool->guard || pool->scrub)) {
+        struct place place = place_of(pool, stream);
+
+        status = prepare(&place, block);
+        /* Who gets the memory without the stream having used it must still come after that. */
+        if (stream && !stream->order->per_thread)
+            block->tick = leati_order_now(stream->order);
+        if (status == LEAT_OK && pool->guard)
+            status = note_allocation(pool, stream, note, tick);
+    }
+    if (status != LEAT_OK) {
+        leati_note_free(pool->device->driver, note);
+        return status;
+    }
+    if (note)
+        swap_note(block, note);
     leati_see_event(pool, LEAT_POOL_ALLOC, (void *)leati_user_base(block), leati_requested(block),
                     stream ? stream->order : NULL, block->tag);
     return LEAT_OK;
 }
 
+void leati_watch_settle(struct leat_pool *pool)
+{
+    if (pool->watch && pool->watch->stream)
+        (void)pool->device->driver->ops->stream_synchronize(pool->device->driver, pool->watch->stream);
+}
+
+/* ---- freeing ---- */
+
+/* Waits for the other streams that use the block. The list is taken away meanwhile, as it belongs to the pool's
+ * lock, under which nobody should wait; the block is nobody else's now. */
+static leat_status wait_for_users(struct leat_pool *pool, struct leati_block *block, struct leati_use **users)
+{
+    struct leati_driver *driver = pool->device->driver;
+
+    pthread_mutex_lock(&pool->lock);
+    *users = block->users;
+    block->users = NULL;
+    pthread_mutex_unlock(&pool->lock);
+    for (struct leati_use *use = *users; use; use = use->next) {
+        if (use->event)
+            LEATI_TRY(driver->ops->event_synchronize(driver, use->event));
+        else
+            LEATI_TRY(
+                leati_order_host_wait(use->order, use->tick ? use->tick : leati_order_now(use->order), NULL));
+    }
+    return LEAT_OK;
+}
+
+/* Users that were waited for are dropped once the block is really freed, and go back to it otherwise. */
+static void end_users(struct leat_pool *pool, struct leati_block *block, struct leati_use *users, bool freed)
+{
+    struct leati_use **place = &users;
+
+    if (!users)
+        return;
+    pthread_mutex_lock(&pool->lock);
+    while (*place)
+        place = &(*place)->next;
+    *place = block->users;
+    block->users = users;
+    if (freed)
+        leati_users_drop(pool, block);
+    pthread_mutex_unlock(&pool->lock);
+}
+
+/* Comes after what prepared the block, which may have been on another stream. */
+static leat_status come_after_allocation(const struct place *place, const struct leati_note *note)
+{
+    struct leati_driver *driver = place->pool->device->driver;
+    void *event = note->at[LEATI_ALLOCATION].event;
+
+    if (!event)
+        return LEAT_OK;
+    if (place->stream)
+        return driver->ops->stream_wait(driver, place->native, event);
+    /* On the host, because the pool's own stream is others' too and must not stand still. */
+    return driver->ops->event_synchronize(driver, event);
+}
+
+/* "3 bytes behind it are overwritten, the first, at offset 1002, with 0x5a". */
+static void say_damage(const struct leati_block *block, const struct damage *damage, const char *where, char *text,
+                       size_t bytes)
+{
+    long long offset = (long long)(damage->first - leati_user_base(block));
+
+    *text = '\0';
+    if (damage->count)
+        snprintf(text, bytes, "%zu byte%s %s it %s overwritten, the first, at offset %lld, with 0x%02x",
+                 damage->count, damage->count == 1 ? "" : "s", where, damage->count == 1 ? "is" : "are", offset,
+                 damage->value);
+}
+
+static leat_status report_zones(const struct place *place, const struct leati_block *block,
+                                const struct leati_note *note, const struct damage *front,
+                                const struct damage *rear)
+{
+    char allocated[LEATI_STACK_TEXT_BYTES], here[LEATI_STACK_TEXT_BYTES], in_front[160], behind[160];
+    struct leati_stack stack;
+
+    leati_count(&place->pool->figures.guard_reports, 1);
+    leati_stack_take(&stack);
+    leati_stack_say(&stack, here, sizeof here);
+    leati_stack_say(&note->at[LEATI_ALLOCATION].stack, allocated, sizeof allocated);
+    say_damage(block, front, "in front of", in_front, sizeof in_front);
+    say_damage(block, rear, "behind", behind, sizeof behind);
+    /* So that what is said once is not said again; the program may go on with the block, and free it. */
+    (void)write_zones(place, block);
+    return leati_fail(
+        LEAT_ERROR_RANGE,
+        "the block has %zu bytes, and %s%s%s, in place of 0x%02x; it is mended and still live; allocated "
+        "at %s; freed at %s",
+        leati_requested(block), in_front, *in_front && *behind ? ", and " : "", behind, LEATI_BYTE_ZONE, allocated,
+        here);
+}
+
+static leat_status check_zones(const struct place *place, const struct leati_block *block,
+                               const struct leati_note *note)
+{
+    uintptr_t base = leati_user_base(block);
+    struct damage front = {0}, rear = {0};
+
+    LEATI_TRY(look(place, base - LEATI_GUARD_BYTES, base, LEATI_BYTE_ZONE, &front));
+    LEATI_TRY(look(place, user_end(block), extent_end(block), LEATI_BYTE_ZONE, &rear));
+    if (front.count || rear.count)
+        return report_zones(place, block, note, &front, &rear);
+    return LEAT_OK;
+}
+
+/* Writes over what the block held, and puts a mark behind that, or waits for it. */
+static leat_status poison(const struct place *place, const struct leati_block *block, struct leati_note *note)
+{
+    struct leat_pool *pool = place->pool;
+    struct leati_driver *driver = pool->device->driver;
+
+    if (note->poisoned)
+        (void)driver->ops->event_destroy(driver, note->poisoned);
+    note->poisoned = NULL;
+    LEATI_TRY(fill(place, leati_user_base(block), user_end(block), LEATI_BYTE_FREED));
+    if (by_host(place))
+        return LEAT_OK;
+    /* An event is of one device, and so are its streams. */
+    if (place->stream && place->stream->device != pool->device)
+        return driver->ops->stream_synchronize(driver, place->native);
+    return leati_guard_mark(pool, place->native, &note->poisoned);
+}
+
+static leat_status check_and_poison(struct leat_pool *pool, leat_stream *stream, struct leati_block *block)
+{
+    struct place place = place_of(pool, stream);
+    struct leati_note *note = block->note;
+    struct leati_use *users;
+    leat_status status = wait_for_users(pool, block, &users);
+
+    if (status == LEAT_OK)
+        status = come_after_allocation(&place, note);
+    if (status == LEAT_OK)
+        status = check_zones(&place, block, note);
+    if (status == LEAT_OK)
+        status = poison(&place, block, note);
+    end_users(pool, block, users, status == LEAT_OK);
+    return status;
+}
+
 leat_status leati_watch_free(struct leat_pool *pool, leat_stream *stream, struct leati_block *block)
 {
+    if (leati_guarded(pool)) {
+        LEATI_TRY(check_and_poison(pool, stream, block));
+        pthread_mutex_lock(&leati_notes_lock);
+        leati_stack_take(&block->note->freed);
+        pthread_mutex_unlock(&leati_notes_lock);
+    } else if (pool->guard) {
+        if (block->note)
+            leati_stack_take(&block->note->freed);
+        remember(pool, block);
+    } else {
+        leati_watch_forget(block);
+    }
     leati_see_event(pool, LEAT_POOL_FREE, (void *)leati_user_base(block), leati_requested(block),
                     stream ? stream->order : NULL, block->tag);
     return LEAT_OK;
 }
 
-void leati_watch_forget(struct leati_block *block)
+/* ---- freed blocks that are kept ---- */
+
+/* Says so on standard error, which whoever switched guard mode on asked for: there is no call to fail. */
+static void report_poison(struct leat_pool *pool, const struct leati_block *block, const struct leati_note *note,
+                          const struct damage *damage)
 {
-    (void)block;
+    char allocated[LEATI_STACK_TEXT_BYTES], freed[LEATI_STACK_TEXT_BYTES];
+
+    leati_count(&pool->figures.guard_reports, 1);
+    leati_stack_say(&note->at[LEATI_ALLOCATION].stack, allocated, sizeof allocated);
+    leati_stack_say(&note->freed, freed, sizeof freed);
+    fprintf(
+        stderr,
+        "leat: use after free in %s of %s: %zu byte%s of the freed block %p + %zu %s overwritten, the first, at "
+        "offset %zu, with 0x%02x in place of 0x%02x; allocated at %s; freed at %s\n",
+        pool->name, pool->device->name, damage->count, damage->count == 1 ? "" : "s", (void *)note->base,
+        leati_requested(block), damage->count == 1 ? "is" : "are", (size_t)(damage->first - note->base),
+        damage->value, LEATI_BYTE_FREED, allocated, freed);
 }
 
-void leati_watch_snapshot(const struct leati_block *block, void (*write)(void *, const char *, size_t),
-                          void *argument)
+/* Looks at a kept block for the last time and gives it to everybody. What cannot be looked at goes by the order in
+ * which it was freed. */
+static void let_go(struct leat_pool *pool, struct leati_block *block)
 {
-    (void)block, (void)write, (void)argument;
+    struct leati_driver *driver = pool->device->driver;
+    struct place place = place_of(pool, NULL);
+    struct leati_note *note = block->note;
+    struct damage damage = {0};
+    leat_status status = LEAT_OK;
+
+    if (note->poisoned)
+        status = driver->ops->event_synchronize(driver, note->poisoned);
+    if (status == LEAT_OK && look(&place, note->base, user_end(block), LEATI_BYTE_FREED, &damage) == LEAT_OK &&
+        damage.count)
+        report_poison(pool, block, note, &damage);
+    remember(pool, block);
+    leati_set_state(block, LEATI_BLOCK_LEAVING);
+    if (status != LEAT_OK || block->users) {
+        leati_ladder_take_back(pool, block, block->owner, block->tick);
+        return;
+    }
+    leati_blocks_leave(block, block->heap == LEATI_HEAP_SMALL);
+    leati_extent_free(pool, block, pool->host, 0);
+}
+
+static void let_oldest_go(struct leat_pool *pool)
+{
+    struct leati_watch *watch = pool->watch;
+    struct leati_block *block = watch->oldest;
+
+    watch->oldest = block->link;
+    if (!watch->oldest)
+        watch->youngest = NULL;
+    watch->kept_blocks--;
+    watch->kept_bytes -= leati_bytes(block);
+    block->link = NULL;
+    let_go(pool, block);
+}
+
+void leati_watch_keep(struct leat_pool *pool, struct leati_block *block)
+{
+    struct leati_watch *watch = pool->watch;
+    struct leati_sentence sentence;
+
+    pthread_mutex_lock(&leati_notes_lock);
+    block->note->is_freed = true;
+    pthread_mutex_unlock(&leati_notes_lock);
+    block->idle_since_ns = leati_clock_ns();
+    leati_error_keep(&sentence);
+    if (leati_bytes(block) > LEATI_KEPT_BYTES) {
+        let_go(pool, block);
+    } else {
+        block->link = NULL;
+        leati_set_state(block, LEATI_BLOCK_POISONED);
+        *(watch->youngest ? &watch->youngest->link : &watch->oldest) = block;
+        watch->youngest = block;
+        watch->kept_blocks++;
+        watch->kept_bytes += leati_bytes(block);
+        while (watch->kept_blocks > LEATI_KEPT_BLOCKS || watch->kept_bytes > LEATI_KEPT_BYTES)
+            let_oldest_go(pool);
+    }
+    leati_error_restore(LEAT_OK, &sentence);
+}
+
+bool leati_watch_drain(struct leat_pool *pool)
+{
+    struct leati_sentence sentence;
+
+    if (!pool->watch || !pool->watch->oldest)
+        return false;
+    leati_error_keep(&sentence);
+    while (pool->watch->oldest)
+        let_oldest_go(pool);
+    leati_error_restore(LEAT_OK, &sentence);
+    return true;
+}
+
+/* ---- what is known of a pointer ---- */
+
+static bool contains(const struct leati_note *note, uintptr_t address)
+{
+    return note && address - note->from < note->to - note->from;
+}
+
+/* The note of what is, or was last, at address; under the lock. */
+static const struct leati_note *find_note(const struct leat_pool *pool, const struct leati_block *block,
+                                          uintptr_t address)
+{
+    const struct leati_watch *watch = pool->watch;
+
+    if (block && contains(block->note, address))
+        return block->note;
+    for (unsigned i = 1; watch && i <= LEATI_REMEMBERED; i++) {
+        const struct leati_note *note = watch->remembered[(watch->next + LEATI_REMEMBERED - i) % LEATI_REMEMBERED];
+
+        if (contains(note, address))
+            return note;
+    }
+    return NULL;
+}
+
+static void say_note(const struct leati_note *note, uintptr_t address, char *text, size_t bytes)
+{
+    char allocated[LEATI_STACK_TEXT_BYTES], freed[LEATI_STACK_TEXT_BYTES] = "";
+    uintptr_t end = note->base + note->requested_bytes;
+    const char *where = address < note->base ? "in front of" : address < end ? "into" : "past the end of";
+    size_t distance = address < note->base ? note->base - address : address - (address < end ? note->base : end);
+
+    leati_stack_say(&note->at[LEATI_ALLOCATION].stack, allocated, sizeof allocated);
+    if (note->is_freed)
+        leati_stack_say(&note->freed, freed, sizeof freed);
+    snprintf(text, bytes, "; it is %zu bytes %s the block %p + %zu, allocated at %s%s%s", distance, where,
+             (void *)note->base, note->requested_bytes, allocated, *freed ? "; freed at " : "", freed);
+}
+
+bool leati_watch_describe(struct leat_pool *pool, const void *ptr, char *text, size_t bytes)
+{
+    struct leat_pool *found;
+    const struct leati_block *block = leati_block_find(ptr, &found);
+    const struct leati_note *note = NULL;
+
+    *text = '\0';
+    pthread_mutex_lock(&leati_notes_lock);
+    /* The end of a pool takes its notes away under this lock, and its handle keeps its memory. */
+    if (leati_handle_live(&leati_pool_handles, pool) && pool->guard)
+        note = find_note(pool, block, (uintptr_t)ptr);
+    if (note)
+        say_note(note, (uintptr_t)ptr, text, bytes);
+    pthread_mutex_unlock(&leati_notes_lock);
+    return note != NULL;
+}
+
+/* ---- the pool's life ---- */
+
+static const struct leati_guard_hooks hooks = {
+    .describe = leati_watch_describe, .may_use = leati_guard_may_use, .was_used = leati_guard_was_used};
+
+leat_status leati_watch_start(struct leat_pool *pool)
+{
+    struct leati_driver *driver = pool->device->driver;
+    struct leati_stack first;
+
+    if (!pool->guard && !pool->scrub && !pool->stacks)
+        return LEAT_OK;
+    pool->watch = calloc(1, sizeof *pool->watch);
+    if (!pool->watch)
+        return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for what guard mode remembers");
+    /* The first one loads libraries, which should not happen in the middle of an allocation. */
+    if (pool->stacks)
+        leati_stack_take(&first);
+    if (pool->guard)
+        atomic_store_explicit(&leati_guard_hooks, &hooks, memory_order_release);
+    if (pool->guard || pool->scrub)
+        return driver->ops->stream_create(driver, pool->device->native, &pool->watch->stream);
+    return LEAT_OK;
+}
+
+leat_status leati_watch_end(struct leat_pool *pool)
+{
+    struct leati_driver *driver = pool->device->driver;
+    struct leati_watch *watch;
+    leat_status status = LEAT_OK;
+
+    pthread_mutex_lock(&leati_notes_lock);
+    watch = pool->watch;
+    pool->watch = NULL;
+    pthread_mutex_unlock(&leati_notes_lock);
+    if (!watch)
+        return LEAT_OK;
+    if (watch->stream)
+        status = driver->ops->stream_destroy(driver, watch->stream);
+    for (int i = 0; i < LEATI_REMEMBERED; i++)
+        free(watch->remembered[i]);
+    free(watch);
+    return status;
 }

@@ -1,5 +1,6 @@
 /* heap.c - extents of a pool's addresses: finding, splitting, joining. Knows no driver and no stream. */
 #include "pool/pool.h"
+#include "pool/track.h"
 
 #include <stdlib.h>
 
@@ -331,6 +332,8 @@ struct leati_block *leati_extent_free(struct leat_pool *pool, struct leati_block
 {
     leati_set_owner(block, owner);
     block->tick = tick;
+    if (!owner->order)
+        leati_track_idle(pool, leati_base(block), leati_bytes(block));
     leati_set_state(block, LEATI_BLOCK_FREE);
     block = join_neighbours(pool, block);
     leati_bins_add(&owner->bins[block->heap], block);

@@ -9,6 +9,7 @@
 #include "pool/pool.h"
 
 #include "base/clock.h"
+#include "pool/track.h"
 
 #include <stdio.h>
 
@@ -391,8 +392,11 @@ static leat_status provide(struct climb *climb, struct leati_block **block)
     leat_status status =
         leati_pages_provide(climb->pool, climb->owner, climb->bytes, climb->alignment, true, block);
 
-    if (status == LEAT_OK)
+    if (status == LEAT_OK) {
+        if (!(*block)->owner->order)
+            leati_track_idle(climb->pool, leati_base(*block), leati_bytes(*block));
         leati_bins_add(&(*block)->owner->bins[(*block)->heap], *block);
+    }
     return status;
 }
 
@@ -418,6 +422,9 @@ static leat_status climb_full(struct climb *climb, leat_status status, struct le
     struct leati_sentence sentence;
 
     leati_error_keep(&sentence);
+    /* Freed blocks that guard mode keeps are the first that must go. */
+    if (leati_watch_drain(pool) && ((*block = fit_any(climb)) || provide(climb, block) == LEAT_OK))
+        return LEAT_OK;
     if (pool->reuse != LEAT_POOL_WAIT_NEVER) {
         wait_for_all(climb);
         if ((*block = fit_any(climb)) || provide(climb, block) == LEAT_OK)
@@ -510,7 +517,7 @@ static leat_status explain(struct leat_pool *pool, leat_status status, size_t by
 {
     uint64_t free_bytes, total_bytes;
     struct leati_sentence sentence;
-    char holders[600];
+    char holders[1100];
 
     leati_count(&pool->figures.failures, 1);
     leati_see_event(pool, LEAT_POOL_FULL, NULL, bytes, NULL, 0);
@@ -538,8 +545,10 @@ static void keep_soft_limit(struct leat_pool *pool)
 {
     uint64_t soft_bytes = atomic_load_explicit(&pool->soft_limit_bytes, memory_order_relaxed), released, pending;
 
-    if (soft_bytes && atomic_load_explicit(&pool->figures.reserved_bytes, memory_order_relaxed) > soft_bytes)
-        (void)leati_pages_trim(pool, soft_bytes, UINT64_MAX, &released, &pending);
+    if (!soft_bytes || atomic_load_explicit(&pool->figures.reserved_bytes, memory_order_relaxed) <= soft_bytes)
+        return;
+    leati_watch_drain(pool);
+    (void)leati_pages_trim(pool, soft_bytes, UINT64_MAX, &released, &pending);
 }
 
 leat_status leati_ladder_climb(struct leat_pool *pool, leat_stream *stream, size_t bytes, size_t requested_bytes,
@@ -569,6 +578,7 @@ leat_status leati_ladder_climb(struct leat_pool *pool, leat_stream *stream, size
     }
     if (status == LEAT_OK) {
         struct leati_lane *lane = leati_lane_of(climb.owner, true);
+        bool clean = !(*block)->owner->order;
 
         /* From where on the memory may be used: the place in the stream at which it was freed; 0: from the start.
          */
@@ -580,6 +590,9 @@ leat_status leati_ladder_climb(struct leat_pool *pool, leat_stream *stream, size
         (*block)->tag = leati_see_thread_tag();
         atomic_store_explicit(&(*block)->requested_bytes, requested_bytes, memory_order_relaxed);
         atomic_store_explicit(&(*block)->lane, lane, memory_order_relaxed);
+        atomic_store_explicit(&(*block)->front_bytes, (uint32_t)leati_guard_front_bytes(pool, alignment),
+                              memory_order_relaxed);
+        leati_track_live(pool, *block, clean);
         if (lane) {
             leati_lane_lock(lane);
             leati_lane_count_alloc(lane, *block, false);

@@ -7,6 +7,7 @@
  * on it only if they share stream and number, or when the pool collects what lanes hold.
  */
 #include "pool/pool.h"
+#include "pool/track.h"
 
 #include <sched.h>
 #include <stdlib.h>
@@ -182,6 +183,8 @@ bool leati_lane_push(struct leati_lane *lane, struct leati_block *block)
     }
     if (slot->count >= (bytes < LEATI_LARGE_BYTES ? KEEP_SMALL : KEEP_LARGE))
         return false;
+    if (!block->owner->order)
+        leati_track_idle(block->owner->pool, leati_base(block), bytes);
     block->link = slot->top;
     slot->top = block;
     slot->count++;

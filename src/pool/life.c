@@ -98,6 +98,7 @@ static uint64_t take_from(struct leat_pool *other, uint64_t bytes)
     uint64_t reserved = atomic_load_explicit(&other->figures.reserved_bytes, memory_order_relaxed);
     uint64_t released = 0, pending;
 
+    leati_watch_drain(other);
     leati_owners_drain(other);
     leati_ladder_progress(other);
     (void)leati_pages_trim(other, reserved > bytes ? reserved - bytes : 0, UINT64_MAX, &released, &pending);
@@ -261,7 +262,12 @@ static leat_status make(const char *what, leat_device *device, const leat_pool_o
             status = leati_fail(LEAT_ERROR_HOST_MEMORY, "%s: no memory for the pool", what);
         else
             status = leati_see_start(pool, (uint32_t)history);
+        if (status == LEAT_OK)
+            status = leati_watch_start(pool);
         if (status != LEAT_OK) {
+            leati_fail_in(status, "%s on %s", what, device->name);
+            (void)leati_watch_end(pool);
+            leati_see_end(pool);
             leati_owners_end(pool);
             pthread_mutex_destroy(&pool->lock);
         }
@@ -347,6 +353,9 @@ static leat_status end(struct leat_pool *pool)
     leat_status first = LEAT_OK, status;
 
     delist(pool);
+    pthread_mutex_lock(&pool->lock);
+    leati_watch_drain(pool);
+    pthread_mutex_unlock(&pool->lock);
     for (struct leati_span *span = pool->spans; span; span = span->next)
         for (struct leati_block *block = span->first; block; block = block->after) {
             leati_users_drop(pool, block);
@@ -357,6 +366,8 @@ static leat_status end(struct leat_pool *pool)
             status = driver->ops->stream_destroy(driver, pool->helpers[i]);
             first = first != LEAT_OK ? first : status;
         }
+    status = leati_watch_end(pool);
+    first = first != LEAT_OK ? first : status;
     status = leati_pages_end(pool);
     first = first != LEAT_OK ? first : status;
     leati_owners_end(pool);
@@ -374,7 +385,7 @@ leat_status leat_pool_destroy(leat_pool *pool)
 {
     leat_device *device;
     leat_status status;
-    char holders[600];
+    char holders[1100];
     bool live;
 
     if (!pool)
@@ -389,6 +400,7 @@ leat_status leat_pool_destroy(leat_pool *pool)
     live = leati_see_describe(pool, holders, sizeof holders);
     status = LEAT_OK;
     if (!live) {
+        leati_watch_drain(pool);
         leati_owners_drain(pool);
         status = leati_ladder_finish(pool);
     }
@@ -466,6 +478,7 @@ leat_status leat_pool_set_limits(leat_pool *pool, uint64_t limit_bytes, uint64_t
     pthread_mutex_lock(&pool->lock);
     reserved = atomic_load_explicit(&pool->figures.reserved_bytes, memory_order_relaxed);
     if (limit_bytes && reserved > limit_bytes) {
+        leati_watch_drain(pool);
         leati_owners_drain(pool);
         leati_ladder_progress(pool);
         status = leati_pages_trim(pool, limit_bytes, UINT64_MAX, &released, &pending);
@@ -493,6 +506,7 @@ static leat_status trim(const char *what, leat_pool *pool, uint64_t keep_bytes, 
     LEATI_TRY(leati_check_permitted(what));
     LEATI_TRY(leati_check_pool(what, pool));
     pthread_mutex_lock(&pool->lock);
+    leati_watch_drain(pool);
     leati_owners_drain(pool);
     leati_ladder_progress(pool);
     status = leati_pages_trim(pool, keep_bytes, before_ns, &released, &pending);

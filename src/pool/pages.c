@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "pool/pinned.h"
+#include "pool/track.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -218,6 +219,7 @@ static void unmap_extent(struct leat_pool *pool, struct leati_block *block)
     leati_error_keep(&sentence);
     DRIVER(pool, ignored, vm_unmap, (void *)leati_base(block), leati_bytes(block));
     leati_error_restore(ignored, &sentence);
+    leati_track_forget(pool, leati_base(block), leati_bytes(block));
     leati_extent_hole(pool, block);
 }
 
@@ -723,6 +725,7 @@ static leat_status give_chunk_back(struct leat_pool *pool, void *chunk, size_t b
 {
     leat_status status;
 
+    leati_track_forget(pool, (uintptr_t)chunk, bytes);
     if (pool->kind == LEAT_KIND_PINNED) {
         uint64_t start_ns = leati_clock_ns();
 
@@ -950,6 +953,7 @@ static leat_status end_extent(struct leat_pool *pool, struct leati_block *block)
 
     if (leati_state(block) == LEATI_BLOCK_HOLE)
         return LEAT_OK;
+    leati_track_forget(pool, leati_base(block), leati_bytes(block));
     if (leati_state(block) == LEATI_BLOCK_STALE) {
         DRIVER(pool, status, vm_unmap, (void *)leati_base(block), leati_bytes(block));
         return status;

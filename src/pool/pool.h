@@ -11,7 +11,9 @@
  *   pinned.c  where pinned memory comes from
  *   life.c    making and ending pools, options, limits, budgets
  *   see.c     statistics, history, snapshot
- *   guard.c   red zones, poison, scrubbing, call stacks
+ *   guard.c   red zones, poison, scrubbing (guard.h)
+ *   uses.c    guard mode: what a stream may use already
+ *   stacks.c  call stacks, and who holds what by them
  *
  * Locks, in order: a device's pools_lock, the list of all pools (life.c), one pool's lock, a lane's lock. Who
  * holds a pool's lock takes that of the list, or of another pool, only by trying. The fast path takes its lane's
@@ -114,11 +116,12 @@ struct leati_use {
 
 struct leati_figures {
     _Atomic uint64_t reserved_bytes, reserved_peak_bytes, pending_bytes, failures, driver_calls, driver_ns,
-        created_bytes, moved_bytes, released_bytes, callbacks, requested_peak_bytes;
+        created_bytes, moved_bytes, released_bytes, callbacks, requested_peak_bytes, guard_reports;
     struct leati_order_counts order;
 };
 
-struct leati_ring; /* see.c */
+struct leati_ring;  /* see.c */
+struct leati_watch; /* guard.h */
 
 struct leat_budget {
     struct leati_handle handle;
@@ -160,6 +163,7 @@ struct leat_pool {
         *helpers[LEATI_HELPERS]; /* the driver's streams that keep marks of the user's events (users.c); or NULL */
     struct leati_figures figures;
     struct leati_ring *ring;
+    struct leati_watch *watch; /* NULL: nothing is guarded, scrubbed or traced back */
 };
 
 extern struct leati_handles leati_pool_handles, leati_budget_handles;
@@ -200,7 +204,7 @@ static inline void leati_set_state(struct leati_block *block, enum leati_block_s
 /* The user's first byte. */
 static inline uintptr_t leati_user_base(const struct leati_block *block)
 {
-    return leati_base(block) + block->front_bytes;
+    return leati_base(block) + atomic_load_explicit(&block->front_bytes, memory_order_relaxed);
 }
 
 /* Says whose a record is; with the pool's lock held. */
@@ -386,14 +390,6 @@ bool leati_pool_take_from_others(struct leat_pool *pool, uint64_t bytes);
 
 /* ---- see.c ---- */
 
-/* For pools that are watched (guard, scrub, history): a block was handed out, is freed. A failure of the first has
- * given the block back already; after one of the second the block is still the user's. */
-leat_status leati_watch_alloc(struct leat_pool *pool, leat_stream *stream, struct leati_block *block);
-leat_status leati_watch_free(struct leat_pool *pool, leat_stream *stream, struct leati_block *block);
-
-/* How much a block is larger on either side in guard mode. */
-enum { LEATI_GUARD_BYTES = 512 };
-
 void leati_see_event(struct leat_pool *pool, leat_pool_action action, const void *ptr, uint64_t bytes,
                      const struct leati_order *order, uint32_t tag);
 uint32_t leati_see_thread_tag(void);
@@ -409,11 +405,63 @@ bool leati_see_describe(struct leat_pool *pool, char *text, size_t bytes);
 /* With LEAT_LEAKS=1, says on standard error what is live when a device is closed. */
 void leati_see_leaks(struct leat_pool *pool);
 
-/* Forgets what guard mode knows of a block. */
+/* "" for what has no tag. */
+const char *leati_see_tag_name(uint32_t tag);
+
+/* ---- guard.c: pools that are watched (guard, scrub, stacks, history) ---- */
+
+/* How much is written on either side of a block in guard mode. */
+enum { LEATI_GUARD_BYTES = 512 };
+
+/* Has the pool zones around blocks, and keeps them when they are freed? Not where another process may write into
+ * what it imported. */
+static inline bool leati_guarded(const struct leat_pool *pool)
+{
+    return pool->guard && !pool->exportable;
+}
+
+/* What lies in front of a block of this alignment, and how much larger its extent is for zones. */
+size_t leati_guard_front_bytes(const struct leat_pool *pool, size_t alignment);
+size_t leati_guard_extra_bytes(const struct leat_pool *pool, size_t alignment);
+
+leat_status leati_watch_start(struct leat_pool *pool);
+
+/* No block has a note any more. */
+leat_status leati_watch_end(struct leat_pool *pool);
+
+/* A block was handed out, or is about to be freed; without the pool's lock. After a failure of the first the
+ * caller gives the block back, after one of the second it is still the user's. Both may wait for the device. */
+leat_status leati_watch_alloc(struct leat_pool *pool, leat_stream *stream, struct leati_block *block);
+leat_status leati_watch_free(struct leat_pool *pool, leat_stream *stream, struct leati_block *block);
+
+/* After a failure: waits for what is still done on the pool's own stream. */
+void leati_watch_settle(struct leat_pool *pool);
+
+/* Takes a block of a guarded pool that was freed; with the pool's lock held. */
+void leati_watch_keep(struct leat_pool *pool, struct leati_block *block);
+
+/* Lets all blocks go that are kept out of use; with the pool's lock held. True when there were any. */
+bool leati_watch_drain(struct leat_pool *pool);
+
+/* Forgets what is known of a block. */
 void leati_watch_forget(struct leati_block *block);
+
+/* Where the memory around ptr was allocated and freed, for the end of a sentence; false and "" if that is not
+ * known.
+ */
+bool leati_watch_describe(struct leat_pool *pool, const void *ptr, char *text, size_t bytes);
+
+/* ---- stacks.c ---- */
 
 /* Adds "stack":[...] to a block's line of a snapshot, if there is one. */
 void leati_watch_snapshot(const struct leati_block *block,
                           void (*write)(void *argument, const char *text, size_t bytes), void *argument);
+
+/* The call stack that holds most bytes, for the end of a sentence; "" where stacks are not kept. With the pool's
+ * lock held. */
+void leati_watch_holders(struct leat_pool *pool, char *text, size_t bytes);
+
+/* Lists what is live on standard error, by tag and call stack; at the end of a pool. */
+void leati_watch_leaks(struct leat_pool *pool);
 
 #endif

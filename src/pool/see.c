@@ -31,6 +31,11 @@ static char tag_names[LEATI_TAGS][32] = {[TAG_OTHER] = "other"};
 static _Atomic uint32_t tag_count = 1; /* the first is "no tag" */
 static LEATI_QUICK_TLS uint32_t thread_tag;
 
+const char *leati_see_tag_name(uint32_t tag)
+{
+    return tag_names[tag];
+}
+
 uint32_t leati_see_thread_tag(void)
 {
     return thread_tag;
@@ -148,6 +153,7 @@ static void fill_statistics(struct leat_pool *pool, leat_pool_statistics *s)
     s->stream_waits = read_figure(&figures->order.waits);
     s->host_waits = read_figure(&figures->order.host_waits);
     s->callbacks = read_figure(&figures->callbacks);
+    s->guard_reports = read_figure(&figures->guard_reports);
 }
 
 leat_status leat_pool_query(leat_pool *pool, leat_pool_statistics *statistics)
@@ -350,16 +356,21 @@ bool leati_see_describe(struct leat_pool *pool, char *text, size_t bytes)
         used +=
             (size_t)snprintf(text + used, bytes - used, "; tag '%s' has %" PRId64 " bytes", tag_names[tag], most);
     if (read_figure(&pool->limit_bytes) && used < bytes)
-        snprintf(text + used, bytes - used, "; its limit is %" PRIu64 " bytes", read_figure(&pool->limit_bytes));
+        used += (size_t)snprintf(text + used, bytes - used, "; its limit is %" PRIu64 " bytes",
+                                 read_figure(&pool->limit_bytes));
+    if (used < bytes)
+        leati_watch_holders(pool, text + used, bytes - used);
     return found != NULL;
 }
 
 void leati_see_leaks(struct leat_pool *pool)
 {
-    char text[600];
+    char text[1100];
 
-    if (leati_option_flag(LEATI_OPTION_LEAKS) && leati_see_describe(pool, text, sizeof text))
-        fprintf(stderr, "leat: leak: %s is closed and %s\n", pool->device->name, text);
+    if (!leati_option_flag(LEATI_OPTION_LEAKS) || !leati_see_describe(pool, text, sizeof text))
+        return;
+    fprintf(stderr, "leat: leak: %s is closed and %s\n", pool->device->name, text);
+    leati_watch_leaks(pool);
 }
 
 /* ---- snapshot ---- */
@@ -404,6 +415,7 @@ static const char *state_name(uint32_t state)
         return "live";
     case LEATI_BLOCK_LEAVING:
     case LEATI_BLOCK_CACHED:
+    case LEATI_BLOCK_POISONED:
         return "cached";
     case LEATI_BLOCK_PENDING:
         return "pending";
@@ -484,6 +496,7 @@ static void say_statistics(const struct writer *writer, struct leat_pool *pool)
     FIELD(stream_waits);
     FIELD(host_waits);
     FIELD(callbacks);
+    FIELD(guard_reports);
 #undef FIELD
     say(writer, "},\n");
 }

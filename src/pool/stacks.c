@@ -1,0 +1,244 @@
+/*
+ * stacks.c - call stacks: taken as addresses, turned into words only where they are reported; and who holds what
+ * by call stack.
+ */
+#include "pool/guard.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+
+#if __has_include(<execinfo.h>)
+#include <execinfo.h>
+#else
+#define backtrace(at, count) 0 /* a C library without it: stacks are empty */
+#endif
+
+enum { LEAK_LINES = 20 };
+
+/* Never inlined, so that the innermost frame is always this function's own, which is left out. */
+__attribute__((noinline)) void leati_stack_take(struct leati_stack *stack)
+{
+    void *at[LEATI_STACK_FRAMES + 1];
+    int count = backtrace(at, LEATI_STACK_FRAMES + 1);
+
+    stack->count = count > 1 ? (unsigned)count - 1 : 0;
+    if (stack->count)
+        memcpy(stack->at, at + 1, stack->count * sizeof at[0]);
+}
+
+/* Where leat itself lies, if that is a library of its own; else NULL, as its frames look like the program's. */
+static const void *own_library(void)
+{
+    Dl_info own, program;
+
+    if (!dladdr((void *)(uintptr_t)leati_stack_say, &own) ||
+        !dladdr((void *)(uintptr_t)getauxval(AT_ENTRY), &program) || own.dli_fbase == program.dli_fbase)
+        return NULL;
+    return own.dli_fbase;
+}
+
+static const char *short_name(const char *path)
+{
+    const char *slash = path ? strrchr(path, '/') : NULL;
+
+    return slash ? slash + 1 : path && *path ? path : "?";
+}
+
+/* One frame in words. at is where the call returns to, which may be another line, even another function. */
+static size_t say_frame(const void *at, char *text, size_t bytes)
+{
+    uintptr_t call = (uintptr_t)at - 1;
+    Dl_info info;
+    int length;
+
+    if (!dladdr((void *)call, &info))
+        length = snprintf(text, bytes, "%p", (void *)call);
+    else if (info.dli_sname)
+        length = snprintf(text, bytes, "%s+0x%zx (%s)", info.dli_sname, (size_t)(call - (uintptr_t)info.dli_saddr),
+                          short_name(info.dli_fname));
+    else
+        length = snprintf(text, bytes, "%s+0x%zx", short_name(info.dli_fname),
+                          (size_t)(call - (uintptr_t)info.dli_fbase));
+    return length > 0 ? (size_t)length : 0;
+}
+
+/* The first frame that is not leat's. */
+static unsigned first_frame(const struct leati_stack *stack)
+{
+    const void *own = own_library();
+    unsigned first = 0;
+    Dl_info info;
+
+    while (own && first + 1 < stack->count && dladdr(stack->at[first], &info) && info.dli_fbase == own)
+        first++;
+    return first;
+}
+
+void leati_stack_say(const struct leati_stack *stack, char *text, size_t bytes)
+{
+    size_t used = 0;
+
+    snprintf(text, bytes, "an unknown place");
+    for (unsigned i = first_frame(stack); i < stack->count; i++) {
+        char frame[256];
+        size_t length = say_frame(stack->at[i], frame, sizeof frame);
+
+        length = length < sizeof frame ? length : sizeof frame - 1;
+        /* Whole frames only. */
+        if (used + length + sizeof " < " > bytes)
+            break;
+        used += (size_t)snprintf(text + used, bytes - used, "%s%s", used ? " < " : "", frame);
+    }
+}
+
+/* ---- snapshots ---- */
+
+static void say_stack(const char *name, const struct leati_stack *stack,
+                      void (*write)(void *argument, const char *text, size_t bytes), void *argument)
+{
+    char text[256];
+
+    write(argument, text, (size_t)snprintf(text, sizeof text, ",\"%s\":[", name));
+    for (unsigned i = first_frame(stack), first = i; i < stack->count; i++) {
+        say_frame(stack->at[i], text, sizeof text);
+        write(argument, i == first ? "\"" : ",\"", i == first ? 1 : 2);
+        for (const char *at = text; *at; at++) {
+            if (*at == '"' || *at == '\\')
+                write(argument, "\\", 1);
+            /* Names of files may have any bytes; the rest is not worth a table. */
+            write(argument, (unsigned char)*at < 0x20 ? "?" : at, 1);
+        }
+        write(argument, "\"", 1);
+    }
+    write(argument, "]", 1);
+}
+
+void leati_watch_snapshot(const struct leati_block *block,
+                          void (*write)(void *argument, const char *text, size_t bytes), void *argument)
+{
+    const struct leati_note *note;
+
+    pthread_mutex_lock(&leati_notes_lock);
+    note = block->note;
+    if (note)
+        say_stack("stack", &note->at[LEATI_ALLOCATION].stack, write, argument);
+    if (note && note->is_freed)
+        say_stack("freed_stack", &note->freed, write, argument);
+    pthread_mutex_unlock(&leati_notes_lock);
+}
+
+/* ---- who holds what ---- */
+
+/* Live blocks of one tag and call stack. */
+struct holder {
+    const struct leati_stack *stack; /* NULL: not known */
+    uint32_t tag;
+    uint64_t blocks, bytes;
+};
+
+static int compare_who(const void *a, const void *b)
+{
+    const struct holder *one = a, *other = b;
+    unsigned one_count = one->stack ? one->stack->count : 0, other_count = other->stack ? other->stack->count : 0;
+
+    if (one->tag != other->tag)
+        return one->tag < other->tag ? -1 : 1;
+    if (one_count != other_count)
+        return one_count < other_count ? -1 : 1;
+    return one_count ? memcmp(one->stack->at, other->stack->at, one_count * sizeof one->stack->at[0]) : 0;
+}
+
+static int compare_bytes(const void *a, const void *b)
+{
+    const struct holder *one = a, *other = b;
+
+    return one->bytes < other->bytes ? 1 : one->bytes > other->bytes ? -1 : 0;
+}
+
+static size_t count_live(const struct leat_pool *pool)
+{
+    size_t count = 0;
+
+    for (struct leati_span *span = pool->spans; span; span = span->next)
+        for (struct leati_block *block = span->first; block; block = block->after)
+            count += leati_state(block) == LEATI_BLOCK_LIVE;
+    return count;
+}
+
+/* Who holds live blocks, the one with most bytes first; how many there are. NULL and 0 without memory. Under both
+ * locks, or at the end of a pool; the caller frees it. */
+static struct holder *find_holders(const struct leat_pool *pool, size_t *count)
+{
+    size_t live = count_live(pool), filled = 0, kept = 0;
+    struct holder *holders = live ? malloc(live * sizeof *holders) : NULL;
+
+    *count = 0;
+    if (!holders)
+        return NULL;
+    for (struct leati_span *span = pool->spans; span; span = span->next)
+        for (struct leati_block *block = span->first; block && filled < live; block = block->after)
+            if (leati_state(block) == LEATI_BLOCK_LIVE)
+                holders[filled++] =
+                    (struct holder){.stack = block->note ? &block->note->at[LEATI_ALLOCATION].stack : NULL,
+                                    .tag = block->tag,
+                                    .blocks = 1,
+                                    .bytes = leati_requested(block)};
+    qsort(holders, filled, sizeof *holders, compare_who);
+    for (size_t i = 0; i < filled; i++) {
+        if (kept && !compare_who(&holders[kept - 1], &holders[i])) {
+            holders[kept - 1].blocks++;
+            holders[kept - 1].bytes += holders[i].bytes;
+        } else {
+            holders[kept++] = holders[i];
+        }
+    }
+    qsort(holders, kept, sizeof *holders, compare_bytes);
+    *count = kept;
+    return holders;
+}
+
+void leati_watch_holders(struct leat_pool *pool, char *text, size_t bytes)
+{
+    char words[LEATI_STACK_TEXT_BYTES];
+    struct holder *holders;
+    size_t count;
+
+    *text = '\0';
+    if (!pool->stacks)
+        return;
+    pthread_mutex_lock(&leati_notes_lock);
+    holders = find_holders(pool, &count);
+    if (count && holders[0].stack) {
+        leati_stack_say(holders[0].stack, words, sizeof words);
+        snprintf(text, bytes, "; most, %llu bytes in %llu blocks, was allocated at %s",
+                 (unsigned long long)holders[0].bytes, (unsigned long long)holders[0].blocks, words);
+    }
+    pthread_mutex_unlock(&leati_notes_lock);
+    free(holders);
+}
+
+void leati_watch_leaks(struct leat_pool *pool)
+{
+    struct holder *holders;
+    size_t count;
+
+    pthread_mutex_lock(&leati_notes_lock);
+    holders = find_holders(pool, &count);
+    for (size_t i = 0; i < count && i < LEAK_LINES; i++) {
+        const char *tag = leati_see_tag_name(holders[i].tag);
+        char words[LEATI_STACK_TEXT_BYTES] = "";
+
+        if (holders[i].stack)
+            leati_stack_say(holders[i].stack, words, sizeof words);
+        fprintf(stderr, "leat: leak: %llu bytes in %llu block%s%s%s%s%s%s\n", (unsigned long long)holders[i].bytes,
+                (unsigned long long)holders[i].blocks, holders[i].blocks == 1 ? "" : "s", *tag ? ", tag '" : "",
+                tag, *tag ? "'" : "", *words ? ", allocated at " : "", words);
+    }
+    if (count > LEAK_LINES)
+        fprintf(stderr, "leat: leak: and %zu more places\n", count - LEAK_LINES);
+    pthread_mutex_unlock(&leati_notes_lock);
+    free(holders);
+}

@@ -1,0 +1,140 @@
+/*
+ * uses.c - guard mode: may a stream use a block already?
+ *
+ * Of each block the latest write and the latest read by leat's own calls are remembered, and the allocation; what
+ * kernels do with pointers is not seen. A stream that is ordered after such a use may follow it, and so may every
+ * stream once the use is done. Where leat cannot know (a stream that the user's own calls may have ordered, or
+ * that waited for more streams than are remembered), it keeps quiet: what is refused here is wrong.
+ */
+#include "pool/guard.h"
+
+static const char *const what_was_done[LEATI_ACCESSES] = {
+    [LEATI_ALLOCATION] = "was allocated", [LEATI_WRITE] = "was last written", [LEATI_READ] = "was last read"};
+
+/* Does an access of this kind stand in the way of one that writes, or reads? */
+static bool opposes(enum leati_access_kind kind, bool write)
+{
+    return write || kind != LEATI_READ;
+}
+
+/* The access of this kind of what overlaps [from, to); under the lock. NULL when there is none. */
+static struct leati_access *find_access(struct leati_block *block, enum leati_access_kind kind, uintptr_t from,
+                                        uintptr_t to)
+{
+    struct leati_access *access = block->note ? &block->note->at[kind] : NULL;
+
+    return access && access->order && access->from < to && from < access->to ? access : NULL;
+}
+
+/* Is stream certainly not ordered after the access? Asks without the lock of notes, since the lock of an order may
+ * be held by a thread that waits. */
+static bool is_unordered(leat_stream *stream, struct leati_order *order, uint64_t tick)
+{
+    return !leati_order_known(order, tick) && !leati_order_may_follow(stream->order, order, tick);
+}
+
+static leat_status refuse(struct leat_pool *pool, enum leati_access_kind kind, const struct leati_access *access,
+                          const void *ptr, const char *allocated)
+{
+    char earlier[LEATI_STACK_TEXT_BYTES], here[LEATI_STACK_TEXT_BYTES];
+    struct leati_stack stack;
+
+    leati_count(&pool->figures.guard_reports, 1);
+    leati_stack_take(&stack);
+    leati_stack_say(&stack, here, sizeof here);
+    leati_stack_say(&access->stack, earlier, sizeof earlier);
+    return leati_fail(
+        LEAT_ERROR_NOT_PERMITTED,
+        "%p %s on another stream, which this one is not ordered after and which has not got there yet; "
+        "record an event there and make this stream wait for it; %s at %s; used at %s%s%s",
+        ptr, what_was_done[kind], kind == LEATI_ALLOCATION ? "allocated" : "the other use was", earlier, here,
+        *allocated ? "; allocated at " : "", allocated);
+}
+
+static leat_status check_access(struct leat_pool *pool, struct leati_block *block, enum leati_access_kind kind,
+                                leat_stream *stream, const void *ptr, size_t bytes)
+{
+    struct leati_driver *driver = pool->device->driver;
+    uintptr_t from = (uintptr_t)ptr, to = from + bytes;
+    struct leati_order *order = NULL;
+    struct leati_access *access;
+    leat_status status = LEAT_OK;
+    uint64_t tick = 0;
+    bool unordered;
+
+    pthread_mutex_lock(&leati_notes_lock);
+    access = find_access(block, kind, from, to);
+    if (access) {
+        order = access->order;
+        tick = access->tick;
+        leati_order_hold(order);
+    }
+    pthread_mutex_unlock(&leati_notes_lock);
+    if (!order)
+        return LEAT_OK;
+    unordered = is_unordered(stream, order, tick);
+    if (unordered) {
+        pthread_mutex_lock(&leati_notes_lock);
+        access = find_access(block, kind, from, to);
+        /* Only if it is still the same. */
+        if (access && access->order == order && access->tick == tick &&
+            driver->ops->event_query(driver, access->event) == LEAT_NOT_READY) {
+            char allocated[LEATI_STACK_TEXT_BYTES] = "";
+
+            if (kind != LEATI_ALLOCATION)
+                leati_stack_say(&block->note->at[LEATI_ALLOCATION].stack, allocated, sizeof allocated);
+            status = refuse(pool, kind, access, ptr, allocated);
+        }
+        pthread_mutex_unlock(&leati_notes_lock);
+    }
+    leati_order_let_go(order);
+    return status;
+}
+
+leat_status leati_guard_may_use(struct leati_block *block, leat_stream *stream, const void *ptr, size_t bytes,
+                                bool write)
+{
+    struct leat_pool *pool = atomic_load_explicit(&block->pool, memory_order_relaxed);
+    struct leati_sentence sentence;
+
+    if (!pool->guard || stream->order->per_thread)
+        return LEAT_OK;
+    leati_error_keep(&sentence);
+    for (int kind = 0; kind < LEATI_ACCESSES; kind++)
+        if (opposes((enum leati_access_kind)kind, write))
+            LEATI_TRY(check_access(pool, block, (enum leati_access_kind)kind, stream, ptr, bytes));
+    /* A query that failed has left one. */
+    return leati_error_restore(LEAT_OK, &sentence);
+}
+
+void leati_guard_was_used(struct leati_block *block, leat_stream *stream, const void *ptr, size_t bytes,
+                          bool write, uint64_t tick)
+{
+    struct leat_pool *pool = atomic_load_explicit(&block->pool, memory_order_relaxed);
+    struct leati_access access = {.tick = tick, .from = (uintptr_t)ptr, .to = (uintptr_t)ptr + bytes}, old = {0};
+    struct leati_sentence sentence;
+
+    if (!pool->guard)
+        return;
+    leati_error_keep(&sentence);
+    /* Events are of one device and outlive none; of streams of other devices nothing is remembered. */
+    if (tick && !stream->order->per_thread && stream->device == pool->device &&
+        leati_guard_mark(pool, stream->native, &access.event) == LEAT_OK) {
+        leati_order_hold(stream->order);
+        access.order = stream->order;
+        leati_stack_take(&access.stack);
+    }
+    pthread_mutex_lock(&leati_notes_lock);
+    if (block->note) {
+        struct leati_access *place = &block->note->at[write ? LEATI_WRITE : LEATI_READ];
+
+        old = *place;
+        *place = access;
+        access.event = NULL;
+        access.order = NULL;
+    }
+    pthread_mutex_unlock(&leati_notes_lock);
+    leati_access_end(pool->device->driver, &old);
+    leati_access_end(pool->device->driver, &access);
+    leati_error_restore(LEAT_OK, &sentence);
+}
