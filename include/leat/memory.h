@@ -97,8 +97,8 @@ LEAT_API leat_status leat_memory_alloc(leat_device *device, leat_kind kind, size
  * Blocks of pools go back without a wait; for other memory the vendor's driver may wait for the whole device. NULL
  * does nothing.
  * Errors: POINTER (not the start of an allocation, already freed, or not leat's to free: registered, wrapped),
- * HOST_MEMORY, DRIVER (the memory still belongs to the caller unless the sentence says otherwise), NOT_PERMITTED; in
- * guard mode RANGE (as leat_free).
+ * HOST_MEMORY, DRIVER (the memory still belongs to the caller unless the sentence says otherwise), NOT_PERMITTED;
+ * in guard mode RANGE (as leat_free).
  */
 LEAT_API leat_status leat_memory_free(void *ptr);
 

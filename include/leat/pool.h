@@ -306,9 +306,10 @@ LEAT_API leat_status leat_pool_history(leat_pool *pool, leat_pool_event *events,
 /*
  * Writes the state of a pool as JSON, piece by piece, to write(argument, text, bytes): figures, streams, tags, and
  * every extent of its addresses with its state, stream, tag and, in guard mode or with LEAT_POOL_STACKS, call
- * stack. States: live; cached (freed, kept whole for its stream); free (idle); pending (freed, waits for other
- * streams); stale (its memory has moved on, but old work may still use the addresses); hole (addresses without
- * memory). 'leat pool-map' draws it. The pool stands still meanwhile, so write must not call leat.
+ * stack. States: live; cached (freed, kept whole for its stream or by guard mode); free (idle); pending (freed,
+ * waits for other streams); stale (its memory has moved on, but old work may still use the addresses); hole
+ * (addresses without memory). 'leat pool-map' draws it. The pool stands still meanwhile, so write must not call
+ * leat.
  * Errors: HANDLE, INVALID (write NULL), HOST_MEMORY.
  */
 LEAT_API leat_status leat_pool_snapshot(leat_pool *pool,
