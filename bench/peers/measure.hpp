@@ -229,9 +229,12 @@ inline void print_row(const std::string &allocator, std::size_t bytes, unsigned 
     std::fflush(stdout);
 }
 
-/* Pairs so that a sample takes about 20 ms, but enough of them. */
+/* Pairs so that a sample takes about 20 ms, but enough of them. The first ones, for which memory has to come, do not
+ * count. */
 inline unsigned choose_pairs(Allocator &allocator, unsigned threads, std::size_t bytes)
 {
+    sample_pairs(allocator, threads, bytes, 20);
+
     double ns = sample_pairs(allocator, threads, bytes, 200);
 
     return static_cast<unsigned>(std::clamp(20e6 / ns, 200.0, 200000.0));

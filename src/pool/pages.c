@@ -96,6 +96,7 @@ static leat_status lay_out(struct leat_pool *pool, size_t small_bytes)
 
 leat_status leati_pages_reserve(struct leat_pool *pool)
 {
+    uint64_t limit = atomic_load_explicit(&pool->limit_bytes, memory_order_relaxed);
     uint64_t free_bytes, total_bytes;
     leat_status status;
     void *reserved = NULL;
@@ -105,8 +106,11 @@ leat_status leati_pages_reserve(struct leat_pool *pool)
         return LEAT_OK;
     LEATI_TRY(pool->device->driver->ops->device_memory(pool->device->driver, pool->device->native, &free_bytes,
                                                        &total_bytes));
-    /* Addresses cost nothing, and the more there are, the less often must old ones be made free for new places. */
+    /* Addresses cost next to nothing, and the more there are, the less often must old ones be made free for new
+     * places. A pool with a low limit needs fewer, though the limit may be raised later. */
     bytes = page_up((size_t)total_bytes) * 8;
+    if (limit && limit < total_bytes / 16)
+        bytes = page_up((size_t)total_bytes);
     do {
         DRIVER(pool, status, vm_reserve, bytes, &reserved);
         bytes = status == LEAT_OK ? bytes : page_up(bytes / 2);

@@ -103,6 +103,7 @@ leat_status leati_cuda_device_open(struct leati_driver *driver, int ordinal, voi
         return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the device's description");
     opened->cu = &cuda->cu;
     opened->ordinal = ordinal;
+    pthread_mutex_init(&opened->maps_lock, NULL);
     code = cuda->cu.device_get(&opened->number, ordinal);
     if (code != LEATI_CUDA_SUCCESS) {
         status = leati_cuda_fail(&cuda->cu, leati_cuda_names.device_get, code);
@@ -124,6 +125,7 @@ leat_status leati_cuda_device_open(struct leati_driver *driver, int ordinal, voi
     return LEAT_OK;
 
 free_device:
+    pthread_mutex_destroy(&opened->maps_lock);
     free(opened);
     return status;
 }
@@ -147,6 +149,8 @@ leat_status leati_cuda_device_close(struct leati_driver *driver, void *device)
         if (code != LEATI_CUDA_SUCCESS)
             status = leati_cuda_fail(&cuda->cu, leati_cuda_names.primary_context_release, code);
     }
+    leati_ranges_clear(&closed->maps);
+    pthread_mutex_destroy(&closed->maps_lock);
     free(closed);
     return status;
 }
@@ -204,6 +208,7 @@ leat_status leati_cuda_peer_enable(struct leati_driver *driver, void *device, vo
     switch (code) {
     case LEATI_CUDA_SUCCESS:
     case LEATI_CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED: /* by the user's own code */
+        return other->virtual_memory ? leati_cuda_vm_add_peer(other, self) : LEAT_OK;
     case LEATI_CUDA_ERROR_PEER_ACCESS_UNSUPPORTED:
     case LEATI_CUDA_ERROR_TOO_MANY_PEERS: /* copies then go through host memory */
         return LEAT_OK;

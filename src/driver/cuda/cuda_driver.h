@@ -11,6 +11,7 @@
 #define LEATI_CUDA_DRIVER_H
 
 #include "base/error.h"
+#include "base/ranges.h"
 #include "driver/cuda/cuda_symbols.h"
 #include "driver/cuda/cuda_types.h"
 #include "driver/driver.h"
@@ -32,6 +33,8 @@ struct cuda_names {
 };
 extern const struct cuda_names leati_cuda_names;
 
+enum { LEATI_CUDA_PEERS_MAX = 32 };
+
 struct cuda_device {
     const struct cuda_api *cu;
     cu_context context;
@@ -41,6 +44,12 @@ struct cuda_device {
     bool pools, managed, virtual_memory, exportable;
     int max_shared_bytes;     /* of one block, static and dynamic together */
     struct cuda_device *next; /* under open_lock of struct cuda_driver */
+
+    /* Virtual memory is reachable only for the devices that each mapping names (cuda_virtual.c). */
+    pthread_mutex_t maps_lock; /* guards the rest, and is held while mappings change */
+    struct leati_ranges maps;  /* what is accessible */
+    cu_device peers[LEATI_CUDA_PEERS_MAX];
+    unsigned peer_count;
 };
 
 struct cuda_driver {
@@ -166,6 +175,8 @@ leat_status leati_cuda_vm_create(struct leati_driver *driver, void *device, size
 leat_status leati_cuda_vm_release(struct leati_driver *driver, void *device, uint64_t handle);
 leat_status leati_cuda_vm_map(struct leati_driver *driver, void *device, void *ptr, size_t bytes, uint64_t handle);
 leat_status leati_cuda_vm_set_access(struct leati_driver *driver, void *device, void *ptr, size_t bytes);
+/* Lets peer reach the device's virtual memory. */
+leat_status leati_cuda_vm_add_peer(struct cuda_device *self, const struct cuda_device *peer);
 leat_status leati_cuda_vm_unmap(struct leati_driver *driver, void *device, void *ptr, size_t bytes);
 leat_status leati_cuda_vm_export(struct leati_driver *driver, void *device, uint64_t handle, int *fd);
 leat_status leati_cuda_vm_import(struct leati_driver *driver, void *device, int fd, size_t bytes,

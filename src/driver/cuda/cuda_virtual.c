@@ -89,26 +89,93 @@ leat_status leati_cuda_vm_map(struct leati_driver *driver, void *device, void *p
     return LEAT_OK;
 }
 
-leat_status leati_cuda_vm_set_access(struct leati_driver *driver, void *device, void *ptr, size_t bytes)
+static cu_mem_access access_of(cu_device number)
 {
-    struct cuda_device *self = device;
     cu_mem_access access = {
-        .location = {.type = LEATI_CU_MEM_LOCATION_TYPE_DEVICE, .id = self->number},
+        .location = {.type = LEATI_CU_MEM_LOCATION_TYPE_DEVICE, .id = number},
         .flags = LEATI_CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
     };
 
-    (void)driver;
-    LEATI_CUDA_TRY(self, vm_set_access, leati_cuda_address(ptr), bytes, &access, 1);
+    return access;
+}
+
+/* With maps_lock held. */
+static leat_status set_access(struct cuda_device *self, void *ptr, size_t bytes)
+{
+    cu_mem_access access[1 + LEATI_CUDA_PEERS_MAX];
+
+    access[0] = access_of(self->number);
+    for (unsigned i = 0; i < self->peer_count; i++)
+        access[1 + i] = access_of(self->peers[i]);
+    if (!leati_ranges_reserve(&self->maps))
+        return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the list of mappings");
+    LEATI_CUDA_TRY(self, vm_set_access, leati_cuda_address(ptr), bytes, access, 1 + self->peer_count);
+    leati_ranges_insert(&self->maps, (uintptr_t)ptr, bytes, self);
     return LEAT_OK;
+}
+
+leat_status leati_cuda_vm_set_access(struct leati_driver *driver, void *device, void *ptr, size_t bytes)
+{
+    struct cuda_device *self = device;
+    leat_status status;
+
+    (void)driver;
+    pthread_mutex_lock(&self->maps_lock);
+    status = set_access(self, ptr, bytes);
+    pthread_mutex_unlock(&self->maps_lock);
+    return status;
+}
+
+/* Lets a peer reach what is mapped already and what will be. */
+leat_status leati_cuda_vm_add_peer(struct cuda_device *self, const struct cuda_device *peer)
+{
+    cu_mem_access access = access_of(peer->number);
+    cu_result code = LEATI_CUDA_SUCCESS;
+
+    pthread_mutex_lock(&self->maps_lock);
+    for (unsigned i = 0; i < self->peer_count; i++)
+        if (self->peers[i] == peer->number)
+            goto done;
+    for (size_t i = 0; i < self->maps.count && code == LEATI_CUDA_SUCCESS; i++)
+        LEATI_CUDA_CALL(self, code, vm_set_access, (cu_deviceptr)self->maps.entries[i].base,
+                        self->maps.entries[i].bytes, &access, 1);
+    if (code == LEATI_CUDA_SUCCESS && self->peer_count < LEATI_CUDA_PEERS_MAX)
+        self->peers[self->peer_count++] = peer->number;
+done:
+    pthread_mutex_unlock(&self->maps_lock);
+    return code == LEATI_CUDA_SUCCESS ? LEAT_OK : leati_cuda_fail(self->cu, leati_cuda_names.vm_set_access, code);
+}
+
+/* Takes a piece out of the list of mappings; what is left of one that was larger stays in it. With maps_lock held.
+ */
+static void forget_maps(struct cuda_device *self, uintptr_t base, size_t bytes)
+{
+    const struct leati_range *range;
+
+    while ((range = leati_ranges_overlap(&self->maps, base, bytes))) {
+        uintptr_t start = range->base, end = start + range->bytes;
+
+        /* Removing one leaves room for one; where there is none for the second piece, peers reach it over the
+         * host. */
+        leati_ranges_remove(&self->maps, start);
+        if (start < base)
+            (void)leati_ranges_insert(&self->maps, start, base - start, self);
+        if (end > base + bytes)
+            (void)leati_ranges_insert(&self->maps, base + bytes, end - (base + bytes), self);
+    }
 }
 
 leat_status leati_cuda_vm_unmap(struct leati_driver *driver, void *device, void *ptr, size_t bytes)
 {
     struct cuda_device *self = device;
+    cu_result code;
 
     (void)driver;
-    LEATI_CUDA_TRY(self, vm_unmap, leati_cuda_address(ptr), bytes);
-    return LEAT_OK;
+    pthread_mutex_lock(&self->maps_lock);
+    LEATI_CUDA_CALL(self, code, vm_unmap, leati_cuda_address(ptr), bytes);
+    forget_maps(self, (uintptr_t)ptr, bytes);
+    pthread_mutex_unlock(&self->maps_lock);
+    return code == LEATI_CUDA_SUCCESS ? LEAT_OK : leati_cuda_fail(self->cu, leati_cuda_names.vm_unmap, code);
 }
 
 leat_status leati_cuda_vm_export(struct leati_driver *driver, void *device, uint64_t handle, int *fd)
