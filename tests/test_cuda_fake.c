@@ -362,7 +362,7 @@ static void test_out_of_memory(void **state)
     REFUSED(leat_memory_alloc(device, LEAT_KIND_DEVICE, (size_t)1 << 40, &ptr), LEAT_ERROR_DEVICE_MEMORY,
             "CUDA_ERROR_OUT_OF_MEMORY");
     REFUSED(leat_memory_alloc(device, LEAT_KIND_PINNED, (size_t)1 << 40, &ptr), LEAT_ERROR_HOST_MEMORY,
-            "CUDA_ERROR_OUT_OF_MEMORY");
+            "available");
     OK(leat_device_close(device));
 }
 

@@ -210,6 +210,7 @@ static leat_status open_new(const char *what, struct leati_driver *driver, int o
     device->opens = 1;
     atomic_init(&device->peers, 0);
     snprintf(device->name, sizeof device->name, "%.7s:%d", driver->name, ordinal);
+    atomic_store_explicit(&leati_describe_address, leati_describe_pooled, memory_order_release);
     status = driver->ops->device_open(driver, ordinal, context, &device->native);
     if (status != LEAT_OK) {
         leati_fail_in(status, "%s: opening %s", what, device->name);

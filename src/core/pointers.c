@@ -188,6 +188,21 @@ static void describe(struct leat_pool *pool, const void *ptr, char *words, size_
         hooks->describe(pool, ptr, words, bytes);
 }
 
+bool leati_describe_pooled(const void *address, uintptr_t *base, size_t *bytes)
+{
+    struct leat_pool *pool;
+    struct leati_block *block = leati_block_find(address, &pool);
+
+    *base = *bytes = 0;
+    if (block && atomic_load_explicit(&block->state, memory_order_acquire) == LEATI_BLOCK_LIVE) {
+        *base = atomic_load_explicit(&block->base, memory_order_relaxed) + block->front_bytes;
+        *bytes = atomic_load_explicit(&block->requested_bytes, memory_order_relaxed);
+        if ((uintptr_t)address - *base >= *bytes)
+            *bytes = 0;
+    }
+    return pool != NULL;
+}
+
 /* Blocks of pools. False when ptr is in no pool's addresses; *status says whether it is live memory there. */
 static bool find_block(const void *ptr, struct leati_target *target, leat_status *status)
 {

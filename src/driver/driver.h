@@ -30,6 +30,7 @@
 #include <leat/kernel.h>
 #include <leat/memory.h>
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -230,6 +231,15 @@ struct leati_driver {
     char version[64];
     int device_count;
 };
+
+/*
+ * What the core knows of an address within memory of a driver: for what a driver says of wrong accesses. Fills
+ * *base and *bytes of the user's allocation, or sets *bytes to 0 where the address is in a pool, but not
+ * allocated; false when it is in no pool. Set by the core before it uses a driver's virtual memory, NULL before
+ * that. Takes no lock, so that signal handlers may call it.
+ */
+typedef bool (*leati_address_function)(const void *address, uintptr_t *base, size_t *bytes);
+extern _Atomic(leati_address_function) leati_describe_address;
 
 /* Each driver offers itself to the registry with one of these. Never NULL. */
 struct leati_driver *leati_cpu_driver(void);

@@ -36,6 +36,25 @@ struct owner {
     char text[160];
 };
 
+/* What the core knows of an address in a pool. */
+static bool describe_pooled(uintptr_t address, int device, struct owner *owner)
+{
+    /* Acquire: pairs with the release of the core, which sets it. */
+    leati_address_function ask = atomic_load_explicit(&leati_describe_address, memory_order_acquire);
+    uintptr_t base;
+    size_t bytes;
+
+    if (!ask || !ask((void *)address, &base, &bytes))
+        return false;
+    if (bytes)
+        snprintf(owner->text, sizeof owner->text, "byte %zu of the %zu bytes at %p, device memory of cpu:%d",
+                 (size_t)(address - base), bytes, (void *)base, device);
+    else
+        snprintf(owner->text, sizeof owner->text,
+                 "no allocation: freed, or past the end of one, in a pool of cpu:%d", device);
+    return true;
+}
+
 /* Describes the block of device memory that holds address; false when it is not device memory at all. The faulting
  * thread runs the program's code, not ours, so it holds none of our locks; another one may, but only for a moment.
  */
@@ -47,6 +66,8 @@ static bool describe(uintptr_t address, struct owner *owner)
 
         if (address - device->space.base >= device->space.bytes)
             continue;
+        if (describe_pooled(address, i, owner))
+            return true;
         pthread_mutex_lock(&device->space.lock);
         range = leati_ranges_find(&device->space.blocks, address);
         if (range)
