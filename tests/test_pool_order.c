@@ -1202,6 +1202,44 @@ static void what_a_failed_request_collected_is_still_in_use(void **state)
     }
 }
 
+/* An aligned block grows out of memory that its stream still uses. What the alignment leaves of that in front
+ * stays in use. Where it lies depends on where the addresses begin, so there are two tries. */
+static void what_an_alignment_leaves_is_still_in_use(void **state)
+{
+    struct test_state *t = *state;
+
+    for (int reuse = 0; reuse < 3; reuse++) {
+        for (size_t front = 1; front <= 2; front++) {
+            struct scene x = {.t = t, .s = t->stream, .u = t->second};
+            void *first, *block, *aligned, *pieces[2];
+
+            x.pool = POOL(t->device, .reuse = (leat_pool_reuse)reuse);
+            x.kept = test_alloc(t->device, LEAT_KIND_PINNED, BYTES);
+            first = test_block(x.pool, x.s, front * BYTES / 2);
+            block = test_block(x.pool, x.s, BYTES);
+            work_late(&x, x.s, block);
+            OK(leat_free(x.s, block));
+            OK(leat_pool_alloc_aligned(x.pool, x.s, 2 * BYTES, BYTES, &aligned));
+            for (int i = 0; i < 2; i++) {
+                pieces[i] = test_block(x.pool, x.u, BYTES / 2);
+                OK(leat_fill(x.u, pieces[i], NEW, BYTES / 2));
+            }
+            give_a_chance(x.u);
+            test_gate_open(x.gate);
+            OK(leat_device_synchronize(t->device));
+            EXPECT_BYTES(x.kept, BYTES, OLD);
+            for (int i = 0; i < 2; i++) {
+                test_block_holds(x.u, pieces[i], BYTES / 2, NEW);
+                OK(leat_free(x.u, pieces[i]));
+            }
+            OK(leat_free(x.s, aligned));
+            OK(leat_free(x.s, first));
+            OK(leat_pool_destroy(x.pool));
+            OK(leat_memory_free(x.kept));
+        }
+    }
+}
+
 /* ---- slow work ------------------------------------------------------------------------------------------------
  */
 
@@ -1355,6 +1393,7 @@ static const struct CMUnitTest tests[] = {
     STATE_TEST(nothing_waits_while_a_stream_is_held_up),
     STATE_TEST(pages_move_while_a_stream_is_held_up),
     STATE_TEST(what_a_failed_request_collected_is_still_in_use),
+    STATE_TEST(what_an_alignment_leaves_is_still_in_use),
     STATE_TEST(pages_in_use_do_not_move),
     STATE_TEST(a_pool_ends_after_its_work),
     STATE_TEST(a_smaller_limit_spares_what_is_in_use),
