@@ -33,9 +33,9 @@
  * stream. CUDA's per-thread default stream (leat_stream_wrap()) is another stream for each thread: what is freed
  * on it comes back once that work is done, and each such free costs an event.
  *
- * Other devices. Kernels and copies of the pool's own device reach its memory; copies by leat_copy() from and to
- * other devices of the driver do as well. Kernels of another GPU reach pinned and managed memory, but not the
- * pages of a device pool; a pool with options.plain has memory that they can reach where the vendor lets them.
+ * Other devices. leat_copy() copies between pools of any devices of a driver. Kernels of another GPU reach pinned
+ * and managed memory, and memory of a device pool once a first leat_copy() between the two devices has switched
+ * peer access on, where the hardware has it.
  *
  * Threads. Every call may come from any thread, and two threads may use one stream. Callers that mostly keep to a
  * stream of their own do not wait for each other. That holds for eight pools of a device at a time, the first
