@@ -1095,7 +1095,7 @@ static void driver_calls_may_fail(void **state)
             unsigned failed = 0;
 
             /* The n-th such call, for some; past the last one nothing fails. */
-            for (unsigned n = 1; n < 60; n += 1 + n / 5) {
+            for (unsigned n = 1; n < 60; n += 1 + n / 2) {
                 char fault[60], text[4096];
                 const char *settings[][2] = {
                     {"LEAT_FAULT", fault}, {"TEST_SORT", sort ? "scrub" : "guard"}, {NULL, NULL}};
