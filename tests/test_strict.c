@@ -214,6 +214,9 @@ static void expect_death(const char *name, bool freed)
     size_t offset;
 
     run_child(name, &outcome);
+    /* In a program built for AddressSanitizer the pool has told it what is freed, and it speaks first. */
+    if (freed && strstr(outcome.words, "use-after-poison"))
+        return;
     if (!WIFSIGNALED(outcome.status) || WTERMSIG(outcome.status) != SIGSEGV)
         fail_msg("'%s' ended with wait status 0x%x and not by SIGSEGV; it said: %s", name,
                  (unsigned)outcome.status, outcome.words);

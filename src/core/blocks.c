@@ -147,8 +147,8 @@ static struct granules *make_granules(void)
 
     if (!made)
         return map(sizeof *made, PROT_READ | PROT_WRITE);
-    memcpy(&free_granules, made, sizeof free_granules);
-    for (size_t i = 0; i < sizeof free_granules / sizeof made->record[0]; i++)
+    memcpy(&free_granules, made, sizeof(struct granules *));
+    for (size_t i = 0; i < sizeof(struct granules *) / sizeof made->record[0]; i++)
         atomic_store_explicit(&made->record[i], 0, memory_order_relaxed);
     return made;
 }
@@ -184,7 +184,7 @@ static void recycle(struct granules *old)
 {
     for (size_t i = 0; i < PAGE_GRANULES; i++)
         atomic_store_explicit(&old->record[i], 0, memory_order_relaxed);
-    memcpy(old, &free_granules, sizeof free_granules);
+    memcpy(old, &free_granules, sizeof(struct granules *));
     free_granules = old;
 }
 
