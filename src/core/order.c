@@ -29,7 +29,6 @@ struct leati_order *leati_order_new(struct leat_device *device, void *native_str
     order->per_thread = device->driver->ops->stream_native(device->driver, native_stream) == PER_THREAD_STREAM;
     atomic_init(&order->tick, 1);
     atomic_init(&order->done, 0);
-    atomic_init(&order->shared, false);
     pthread_mutex_init(&order->lock, NULL);
     return order;
 }
@@ -239,8 +238,7 @@ bool leati_order_may_follow(struct leati_order *stream, struct leati_order *orde
 {
     bool yes;
 
-    /* Relaxed: whoever shares a stream while others ask about it may come before or after them. */
-    if (stream == order || stream->per_thread || atomic_load_explicit(&order->shared, memory_order_relaxed))
+    if (stream == order || stream->per_thread)
         return true;
     pthread_mutex_lock(&stream->lock);
     yes = stream->waits.more || remembers(&stream->waits, order->serial, tick);
@@ -253,12 +251,6 @@ void leati_order_unseen(struct leati_order *stream)
     pthread_mutex_lock(&stream->lock);
     stream->waits.more = true;
     pthread_mutex_unlock(&stream->lock);
-}
-
-void leati_order_share(struct leati_order *stream)
-{
-    atomic_store_explicit(&stream->shared, true, memory_order_relaxed);
-    leati_order_unseen(stream);
 }
 
 void leati_order_waited(struct leati_order *stream, const struct leati_point *point,

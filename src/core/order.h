@@ -53,7 +53,6 @@ struct leati_order {
     _Atomic uint64_t done; /* all work up to this tick is known to be finished */
     pthread_mutex_t lock;  /* guards the rest, and is held while an event is recorded */
     void *stream;          /* the driver's stream; NULL once it is destroyed */
-    atomic_bool shared;    /* the user has the vendor's handle, so there may be order that leat does not see */
     bool per_thread; /* another stream for each thread, so that no mark of one thread says anything to others */
     struct leati_mark marks[LEATI_MARKS];
     struct leati_points waits;
@@ -95,11 +94,8 @@ bool leati_order_follows(struct leati_order *stream, struct leati_order *order, 
 /* May it be, for all that leat can know? False only for streams whose waits have all been seen and kept. */
 bool leati_order_may_follow(struct leati_order *stream, struct leati_order *order, uint64_t tick);
 
-/* The stream waits for something that leat does not know. */
+/* The stream waits for something that leat does not know, or may do so: the user has the vendor's handle. */
 void leati_order_unseen(struct leati_order *stream);
-
-/* The user has the vendor's handle, and may order the stream past leat from now on. */
-void leati_order_share(struct leati_order *stream);
 
 /* Makes stream wait for order's work up to tick, and remembers it. */
 leat_status leati_order_wait(struct leati_order *stream, struct leati_order *order, uint64_t tick,

@@ -80,7 +80,7 @@ leat_status leat_stream_wrap(leat_device *device, void *native, leat_stream **st
     status = device->driver->ops->stream_adopt(device->driver, device->native, native, &made->native);
     status = publish(status, "leat_stream_wrap", made, stream);
     if (status == LEAT_OK)
-        leati_order_share(made->order);
+        leati_order_unseen(made->order);
     return status;
 }
 
@@ -147,7 +147,7 @@ leat_status leat_stream_native(leat_stream *stream, void **native)
 {
     LEATI_TRY(leati_check_stream("leat_stream_native", stream));
     LEATI_TRY(leati_check_not_null("leat_stream_native", "native", native));
-    leati_order_share(stream->order);
+    leati_order_unseen(stream->order);
     *native = stream->device->driver->ops->stream_native(stream->device->driver, stream->native);
     return LEAT_OK;
 }
