@@ -35,7 +35,12 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic(struct leati_block *) records;
 static size_t records_accessible, records_used = 1;
 static struct leati_block *free_records;
-static struct granules *free_granules; /* linked through their first bytes */
+static struct granules *free_granules;
+
+/* What the first bytes of a free one are. */
+struct free_granules {
+    struct granules *next;
+};
 
 static void *map(size_t bytes, int protection)
 {
@@ -144,11 +149,13 @@ static struct leaf *make_leaf(uintptr_t address)
 static struct granules *make_granules(void)
 {
     struct granules *made = free_granules;
+    struct free_granules link;
 
     if (!made)
         return map(sizeof *made, PROT_READ | PROT_WRITE);
-    memcpy(&free_granules, made, sizeof(struct granules *));
-    for (size_t i = 0; i < sizeof(struct granules *) / sizeof made->record[0]; i++)
+    memcpy(&link, made, sizeof link);
+    free_granules = link.next;
+    for (size_t i = 0; i < sizeof link / sizeof made->record[0]; i++)
         atomic_store_explicit(&made->record[i], 0, memory_order_relaxed);
     return made;
 }
@@ -182,9 +189,11 @@ bool leati_blocks_cover(struct leat_pool *pool, uintptr_t base, size_t bytes, bo
 /* Clears a page's granules for the next user; under lock. */
 static void recycle(struct granules *old)
 {
+    struct free_granules link = {.next = free_granules};
+
     for (size_t i = 0; i < PAGE_GRANULES; i++)
         atomic_store_explicit(&old->record[i], 0, memory_order_relaxed);
-    memcpy(old, &free_granules, sizeof(struct granules *));
+    memcpy(old, &link, sizeof link);
     free_granules = old;
 }
 
