@@ -919,6 +919,8 @@ static void change_limits(void)
     if (status == LEAT_ERROR_BUSY && limit < p->limit_bytes)
         return;
     DO(status);
+    if (limit == p->limit_bytes)
+        return; /* always so beside other threads, which read both */
     p->limit_bytes = limit;
     p->most_bytes = limit > p->most_bytes ? limit : p->most_bytes;
 }
