@@ -3,16 +3,32 @@
  *
  * Model. leat_copy(stream, dst, src, bytes) copies between any two places that leat can reach: pageable
  * and pinned host memory, device memory, another device's memory, managed memory. The kinds and so the
- * direction come from the pointers. It runs in stream order, after all earlier work of the stream.
+ * direction come from the pointers. It runs in stream order, after all earlier work of the stream, and
+ * returns at once, whatever the kinds are.
  *
- * When may the host touch its buffers again?
- *   pinned host memory    when the stream has got past the copy (synchronize, query or event); the
- *                         call returns at once.
- *   pageable source       when the call has returned.
- *   pageable destination  when the call has returned: it waits for the stream and the copy.
- * So only copies without pageable memory overlap with the host and with each other.
+ * Pageable memory (malloc, the stack, file mappings) is moved by leat's own threads through pinned memory,
+ * while the stream waits for them; docs/copies.md explains how. When may the host touch its buffers again?
  *
- * Threads. Any thread may call; see leat/stream.h for two threads on one stream.
+ *   any buffer         when the stream has got past the copy (synchronize, query or event)
+ *   a pageable source  also as soon as the copy's ticket says LEAT_COPY_STAGED
+ *   both, at once      when the call was leat_copy_sync()
+ *
+ * The source is read at some time between the call and that moment: not before earlier work of the stream that
+ * may write it (a host function, a copy into it), but perhaps before earlier kernels have run.
+ *
+ *     leat_copy(stream, d, data, bytes);                              // pageable: returns at once
+ *     leat_launch(stream, ...);                                       // runs when the bytes are there
+ *
+ *     leat_copy_start(stream, d, data, bytes, NULL, &ticket);
+ *     leat_ticket_wait(ticket, LEAT_COPY_STAGED, LEAT_FOREVER);       // data may change now
+ *     leat_ticket_free(ticket);
+ *
+ * What goes wrong while leat's threads move the bytes (the source was unmapped, a file shrank under its mapping)
+ * comes back from the ticket, and once from the next leat_stream_synchronize() of that stream. Work after the
+ * copy runs all the same. What of dst was not reached yet is undefined then.
+ *
+ * Threads. Any thread may call; see leat/stream.h for two threads on one stream. A ticket may be used by several
+ * threads, but for leat_ticket_free(), which must be the last.
  */
 #ifndef LEAT_COPY_H
 #define LEAT_COPY_H
@@ -28,13 +44,140 @@ extern "C" {
  * Copies bytes from src to dst. bytes 0 does nothing, whatever the pointers are. Device memory may be of
  * another device than the stream's, of the same driver; peer access is switched on where the hardware
  * has it, else the driver goes through host memory.
+ *
+ * The call itself does not wait for the stream, but in these cases: more than 4 GiB of pageable memory on a
+ * stream that is busy (the driver's queue has an end: the call returns when the last 4 GiB fit in); staged copies
+ * that wait on their streams hold more pinned memory than LEAT_COPY_MEMORY allows; a driver without values in
+ * memory (leat_copy_explain() says so).
  * Errors: HANDLE; POINTER (NULL; freed or unmapped memory; a destination that is read-only; device memory
  * of a device that is not open); RANGE (a pointer's allocation is shorter than bytes, or pointer + bytes
  * overflows); OVERLAP (also when dst == src); UNSUPPORTED (two drivers, for example cpu and cuda memory:
- * copy through host memory); DEVICE_LOST, DRIVER, NOT_PERMITTED (inside a host function; in guard mode, see
- * leat/pool.h, also on a stream that is not ordered after other uses). Nothing was copied then.
+ * copy through host memory); HOST_MEMORY; DEVICE_LOST, DRIVER, NOT_PERMITTED (inside a host function; in guard
+ * mode, see leat/pool.h, also on a stream that is not ordered after other uses). Nothing was copied then, but for
+ * DEVICE_LOST and DRIVER, after which dst is undefined.
  */
 LEAT_API leat_status leat_copy(leat_stream *stream, void *dst, const void *src, size_t bytes);
+
+/*
+ * The same, with the classic contract: when it returns, a pageable source may be changed and a pageable
+ * destination is complete. It waits for the stream if one of the two is pageable, and does not wait otherwise.
+ * Errors: as leat_copy(), and what went wrong while the bytes were moved.
+ */
+LEAT_API leat_status leat_copy_sync(leat_stream *stream, void *dst, const void *src, size_t bytes);
+
+/* ---- tickets --------------------------------------------------------------------------------------------- */
+
+/* One copy that was started. */
+typedef struct leat_ticket leat_ticket;
+
+/* Where a copy has got to. */
+typedef enum leat_copy_point {
+    LEAT_COPY_STAGED = 1, /* the source has been read: it may change */
+    LEAT_COPY_DONE = 2    /* the bytes are at dst, and all earlier work of the stream is done */
+} leat_copy_point;
+
+#define LEAT_FOREVER UINT64_MAX
+
+/* How a copy is made. Start with zeros and size = sizeof(leat_copy_options): every zero means "as usual". */
+typedef struct leat_copy_options {
+    size_t size;          /* sizeof(leat_copy_options), so that the struct can grow */
+    uint64_t deadline_ns; /* from the call; what is not staged then is cancelled; 0: none */
+} leat_copy_options;
+
+/*
+ * leat_copy() with a ticket. options may be NULL. bytes 0 gives a ticket that is done.
+ * Errors: as leat_copy(); INVALID (ticket NULL, options->size 0 or larger than this library knows).
+ */
+LEAT_API leat_status leat_copy_start(leat_stream *stream, void *dst, const void *src, size_t bytes,
+                                     const leat_copy_options *options, leat_ticket **ticket);
+
+/*
+ * Waits until the copy has got to point, at most timeout_ns nanoseconds (0: only looks; LEAT_FOREVER: no limit).
+ * LEAT_NOT_READY: not yet. A copy that failed, was cancelled or passed its deadline gets to both points all the
+ * same, and its failure is returned then: POINTER (the source or the destination could not be reached; the
+ * sentence has the address), CANCELLED, DEADLINE.
+ * Errors: HANDLE, INVALID (point), DEVICE_LOST, DRIVER, NOT_PERMITTED (inside a host function).
+ */
+LEAT_API leat_status leat_ticket_wait(leat_ticket *ticket, leat_copy_point point, uint64_t timeout_ns);
+
+/* How a copy is getting on. */
+typedef struct leat_ticket_info {
+    uint64_t bytes;         /* of the copy */
+    uint64_t arrived_bytes; /* at dst, counted from its start; what follows is undefined once the copy has ended */
+    uint8_t staged, done;   /* 1: it has got there */
+    leat_status status;     /* LEAT_OK so far, or why it stopped */
+} leat_ticket_info;
+
+/* Looks without waiting. Errors: HANDLE, INVALID (info NULL). */
+LEAT_API leat_status leat_ticket_query(leat_ticket *ticket, leat_ticket_info *info);
+
+/*
+ * Stops a copy between pageable and other memory: chunks that are not staged yet stay where they are. What is on
+ * its way to the device cannot be called back, and the stream still goes past the copy in its order. Any other
+ * copy, and one that is over, goes on as if nothing was said. Does not wait. Errors: HANDLE.
+ */
+LEAT_API leat_status leat_ticket_cancel(leat_ticket *ticket);
+
+/* Ends a ticket; the copy goes on. NULL does nothing. Errors: HANDLE. */
+LEAT_API leat_status leat_ticket_free(leat_ticket *ticket);
+
+/* ---- many small copies ----------------------------------------------------------------------------------- */
+
+/* One of many. */
+typedef struct leat_copy_pair {
+    void *dst;
+    const void *src;
+    size_t bytes;
+} leat_copy_pair;
+
+/*
+ * Makes count copies in stream order as if they were one: none runs before earlier work of the stream, later work
+ * waits for all of them, and among them there is no order. Ranges that continue one another are merged; then all
+ * of them go together, by a kernel that gathers or scatters over mapped memory, packed by the host where they are
+ * pageable, or one by one where that is faster (leat_copy_many_explain() says which). pairs is read before the
+ * call returns. A pair of 0 bytes does nothing, whatever its pointers are; count 0 does nothing.
+ * Any mixture of kinds and directions is fine. A destination that overlaps another pair's source or destination
+ * is refused.
+ * Errors: as leat_copy(), with the number of the pair in the sentence; INVALID (pairs NULL); OVERLAP. Nothing was
+ * copied then, but for DEVICE_LOST and DRIVER, after which all destinations are undefined.
+ */
+LEAT_API leat_status leat_copy_many(leat_stream *stream, const leat_copy_pair *pairs, size_t count);
+
+/* ---- rectangles ------------------------------------------------------------------------------------------ */
+
+/* A box of bytes on both sides. Of row y in slice z, width_bytes bytes lie at y * pitch_bytes + z * slice_bytes. */
+typedef struct leat_copy_box {
+    size_t width_bytes; /* of a row */
+    size_t height;      /* rows */
+    size_t depth;       /* slices; 1 for a plain rectangle */
+    size_t dst_pitch_bytes, src_pitch_bytes;
+    size_t dst_slice_bytes, src_slice_bytes; /* not looked at when depth is 1 */
+} leat_copy_box;
+
+/*
+ * Copies a rectangle or a box between any two places, as leat_copy(). A size of 0 does nothing.
+ * Errors: as leat_copy(), where the range is all from the first byte of the box to its last; INVALID (box NULL;
+ * a pitch below width_bytes; slices that overlap: a slice_bytes below height * pitch_bytes; a size that
+ * overflows).
+ */
+LEAT_API leat_status leat_copy_rectangle(leat_stream *stream, void *dst, const void *src, const leat_copy_box *box);
+
+/* ---- plans in words -------------------------------------------------------------------------------------- */
+
+/*
+ * Writes how leat_copy() would make this copy now, as text, and copies nothing: the path, why it was chosen, and
+ * the bound. text_bytes: the room in text, with the closing 0; what is longer is cut. docs/copies.md says how to
+ * read it.
+ * Errors: as leat_copy(); INVALID (text NULL or text_bytes 0).
+ */
+LEAT_API leat_status leat_copy_explain(leat_stream *stream, void *dst, const void *src, size_t bytes, char *text,
+                                       size_t text_bytes);
+
+/* The same for leat_copy_many(). */
+LEAT_API leat_status leat_copy_many_explain(leat_stream *stream, const leat_copy_pair *pairs, size_t count,
+                                            char *text, size_t text_bytes);
+
+/* ---- filling --------------------------------------------------------------------------------------------- */
 
 /*
  * Sets bytes bytes at dst to value, in stream order. dst: device memory of the stream's device, or managed

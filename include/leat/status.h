@@ -50,7 +50,9 @@ extern "C" {
     X(LEAT_ERROR_DEVICE_LOST, -16, "the device failed and cannot be used any more")                \
     X(LEAT_ERROR_DRIVER, -17, "the vendor's driver refused the call")                              \
     X(LEAT_ERROR_SYSTEM, -18, "the operating system refused the call")                             \
-    X(LEAT_ERROR_BUSY, -19, "still in use")
+    X(LEAT_ERROR_BUSY, -19, "still in use")                                                        \
+    X(LEAT_ERROR_CANCELLED, -20, "the copy was cancelled")                                         \
+    X(LEAT_ERROR_DEADLINE, -21, "the copy's deadline passed")
 // clang-format on
 
 typedef enum leat_status {
