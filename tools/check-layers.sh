@@ -20,6 +20,7 @@ allowed() {
         echo "^driver/(driver|${driver%%/*}/[a-z_]+)\.h\$|^kernels/builtin\.h\$|^(base|leat)/[a-z_]+\.h\$" ;;
     src/core/*) echo '^driver/(driver|registry)\.h$|^(core|base|leat)/[a-z_]+\.h$' ;;
     src/pool/*) echo '^driver/driver\.h$|^(pool|core|base|leat)/[a-z_]+\.h$' ;;
+    src/copy/*) echo '^driver/driver\.h$|^(copy|pool|core|base|leat)/[a-z_]+\.h$' ;;
     cli/*) echo '^(leat/)?[a-z_]+\.h$' ;;
     examples/*) echo '^leat/([a-z]+/)?[a-z_]+\.h$' ;;
     tests/*) echo '^leat/([a-z]+/)?[a-z_]+\.h$|^[a-z_]+\.h$' ;;
@@ -45,7 +46,7 @@ while IFS=: read -r file line header; do
     name=${header:1:-1}
     if [[ $header == '"'* || $name == leat/* ]]; then
         [[ $name =~ $(allowed "$file") ]] && continue
-        [[ $file =~ $inside && $name =~ ^(driver|core|pool|base)/ ]] && continue
+        [[ $file =~ $inside && $name =~ ^(driver|core|pool|copy|base)/ ]] && continue
     else
         system_allowed "$file" "$name" && continue
     fi
