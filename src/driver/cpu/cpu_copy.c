@@ -7,97 +7,14 @@
  */
 #include "driver/cpu/cpu.h"
 
+#include "base/stream_copy.h"
+
 #include <stdlib.h>
 #include <string.h>
-
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
 
 #define PART_BYTES ((size_t)1 << 20)          /* a part of a copy that one thread takes at a time */
 #define PARALLEL_BYTES ((size_t)1 << 20)      /* from here on more than one thread */
 #define NON_TEMPORAL_BYTES ((size_t)32 << 20) /* from here on; smaller ones gain more from the caches */
-
-/* ---- one thread's share ---- */
-
-#define PAGES_AT_ONCE 4 /* walked side by side: one page at a time leaves the memory idle now and then */
-#define GROUP_BYTES ((size_t)PAGES_AT_ONCE * 4096)
-
-/* Copies bytes, a multiple of GROUP_BYTES, to dst, a multiple of 64. */
-typedef void (*stream_lines)(char *dst, const char *src, size_t bytes);
-
-#if defined(__x86_64__)
-
-__attribute__((target("avx512f"))) static void stream_lines_avx512(char *dst, const char *src, size_t bytes)
-{
-    for (const char *end = src + bytes; src < end; src += GROUP_BYTES, dst += GROUP_BYTES) {
-        for (size_t i = 0; i < 4096; i += 128) {
-            for (size_t at = i; at < GROUP_BYTES; at += 4096) {
-                __m512i first = _mm512_loadu_si512(src + at), second = _mm512_loadu_si512(src + at + 64);
-
-                _mm512_stream_si512((void *)(dst + at), first);
-                _mm512_stream_si512((void *)(dst + at + 64), second);
-            }
-        }
-    }
-    _mm_sfence();
-}
-
-__attribute__((target("avx2"))) static void stream_lines_avx2(char *dst, const char *src, size_t bytes)
-{
-    for (const char *end = src + bytes; src < end; src += GROUP_BYTES, dst += GROUP_BYTES) {
-        for (size_t i = 0; i < 4096; i += 64) {
-            for (size_t at = i; at < GROUP_BYTES; at += 4096) {
-                __m256i first = _mm256_loadu_si256((const void *)(src + at));
-                __m256i second = _mm256_loadu_si256((const void *)(src + at + 32));
-
-                _mm256_stream_si256((void *)(dst + at), first);
-                _mm256_stream_si256((void *)(dst + at + 32), second);
-            }
-        }
-    }
-    _mm_sfence();
-}
-
-static stream_lines choose_stream_lines(void)
-{
-    __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx512f"))
-        return stream_lines_avx512;
-    return __builtin_cpu_supports("avx2") ? stream_lines_avx2 : NULL;
-}
-
-#else
-
-static stream_lines choose_stream_lines(void)
-{
-    return NULL;
-}
-
-#endif
-
-static stream_lines lines;
-static pthread_once_t lines_once = PTHREAD_ONCE_INIT;
-
-static void choose_lines(void)
-{
-    lines = choose_stream_lines();
-}
-
-/* Copies past the caches. */
-static void copy_streaming(char *dst, const char *src, size_t bytes)
-{
-    size_t head = (size_t)(-(uintptr_t)dst & 63), body;
-
-    if (!lines || bytes < head + GROUP_BYTES) {
-        memcpy(dst, src, bytes);
-        return;
-    }
-    body = (bytes - head) / GROUP_BYTES * GROUP_BYTES;
-    memcpy(dst, src, head);
-    lines(dst + head, src + head, body);
-    memcpy(dst + head + body, src + head + body, bytes - head - body);
-}
 
 /* ---- all threads together ---- */
 
@@ -116,7 +33,7 @@ static void copy_part(void *context, uint64_t i)
     if (job->bytes < NON_TEMPORAL_BYTES)
         memcpy(job->dst + start, job->src + start, bytes);
     else
-        copy_streaming(job->dst + start, job->src + start, bytes);
+        leati_stream_copy(job->dst + start, job->src + start, bytes);
 }
 
 static void copy_bytes(void *dst, const void *src, size_t bytes)
@@ -127,7 +44,6 @@ static void copy_bytes(void *dst, const void *src, size_t bytes)
         memcpy(dst, src, bytes);
         return;
     }
-    pthread_once(&lines_once, choose_lines);
     cpu_team_run(copy_part, &job, (bytes + PART_BYTES - 1) / PART_BYTES);
 }
 

@@ -1,0 +1,148 @@
+/*
+ * stream_copy.c - see stream_copy.h.
+ *
+ * Most of a copy walks several pages side by side: one page at a time leaves the memory idle now and then.
+ */
+#include "base/stream_copy.h"
+
+#include <pthread.h>
+#include <stdint.h>
+#include <string.h>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+#define LINE_BYTES ((size_t)64)
+#define PAGE_BYTES ((size_t)4096)
+#define PAGES_AT_ONCE 4
+#define GROUP_BYTES (PAGES_AT_ONCE * PAGE_BYTES)
+
+/* Copies lines lines to dst, a multiple of LINE_BYTES. */
+typedef void (*copy_lines)(char *dst, const char *src, size_t lines);
+
+#if defined(__x86_64__)
+
+__attribute__((target("avx512f"))) static void copy_lines_avx512(char *dst, const char *src, size_t lines)
+{
+    for (; lines >= GROUP_BYTES / LINE_BYTES; lines -= GROUP_BYTES / LINE_BYTES) {
+        for (size_t i = 0; i < PAGE_BYTES; i += 2 * LINE_BYTES) {
+            for (size_t at = i; at < GROUP_BYTES; at += PAGE_BYTES) {
+                __m512i first = _mm512_loadu_si512(src + at), second = _mm512_loadu_si512(src + at + LINE_BYTES);
+
+                _mm512_stream_si512((void *)(dst + at), first);
+                _mm512_stream_si512((void *)(dst + at + LINE_BYTES), second);
+            }
+        }
+        src += GROUP_BYTES;
+        dst += GROUP_BYTES;
+    }
+    for (; lines; lines--, src += LINE_BYTES, dst += LINE_BYTES)
+        _mm512_stream_si512((void *)dst, _mm512_loadu_si512(src));
+    _mm_sfence();
+}
+
+__attribute__((target("avx2"))) static void copy_line_avx2(char *dst, const char *src)
+{
+    __m256i first = _mm256_loadu_si256((const void *)src), second = _mm256_loadu_si256((const void *)(src + 32));
+
+    _mm256_stream_si256((void *)dst, first);
+    _mm256_stream_si256((void *)(dst + 32), second);
+}
+
+__attribute__((target("avx2"))) static void copy_lines_avx2(char *dst, const char *src, size_t lines)
+{
+    for (; lines >= GROUP_BYTES / LINE_BYTES; lines -= GROUP_BYTES / LINE_BYTES) {
+        for (size_t i = 0; i < PAGE_BYTES; i += LINE_BYTES) {
+            for (size_t at = i; at < GROUP_BYTES; at += PAGE_BYTES)
+                copy_line_avx2(dst + at, src + at);
+        }
+        src += GROUP_BYTES;
+        dst += GROUP_BYTES;
+    }
+    for (; lines; lines--, src += LINE_BYTES, dst += LINE_BYTES)
+        copy_line_avx2(dst, src);
+    _mm_sfence();
+}
+
+static copy_lines lines_of(enum leati_stream_stores stores)
+{
+    static const copy_lines table[] = {NULL, copy_lines_avx2, copy_lines_avx512};
+
+    return table[stores];
+}
+
+static enum leati_stream_stores look(void)
+{
+    __builtin_cpu_init();
+    if (__builtin_cpu_supports("avx512f"))
+        return LEATI_STREAM_AVX512;
+    return __builtin_cpu_supports("avx2") ? LEATI_STREAM_AVX2 : LEATI_STREAM_PLAIN;
+}
+
+void leati_stream_fence(void)
+{
+    _mm_sfence();
+}
+
+#else
+
+static copy_lines lines_of(enum leati_stream_stores stores)
+{
+    (void)stores;
+    return NULL;
+}
+
+static enum leati_stream_stores look(void)
+{
+    return LEATI_STREAM_PLAIN;
+}
+
+void leati_stream_fence(void)
+{
+}
+
+#endif
+
+static enum leati_stream_stores best;
+static pthread_once_t best_once = PTHREAD_ONCE_INIT;
+
+static void find_best(void)
+{
+    best = look();
+}
+
+enum leati_stream_stores leati_stream_best(void)
+{
+    pthread_once(&best_once, find_best);
+    return best;
+}
+
+const char *leati_stream_name(enum leati_stream_stores stores)
+{
+    static const char *const names[] = {"memcpy", "AVX2", "AVX-512"};
+
+    return names[stores];
+}
+
+void leati_stream_copy_by(enum leati_stream_stores stores, void *dst, const void *src, size_t bytes)
+{
+    size_t head = (size_t)(-(uintptr_t)dst & (LINE_BYTES - 1)), body;
+    copy_lines lines = lines_of(stores);
+    const char *from = src;
+    char *to = dst;
+
+    if (!lines || bytes < head + LINE_BYTES) {
+        memcpy(dst, src, bytes);
+        return;
+    }
+    body = (bytes - head) & ~(LINE_BYTES - 1);
+    memcpy(to, from, head);
+    lines(to + head, from + head, body / LINE_BYTES);
+    memcpy(to + head + body, from + head + body, bytes - head - body);
+}
+
+void leati_stream_copy(void *dst, const void *src, size_t bytes)
+{
+    leati_stream_copy_by(leati_stream_best(), dst, src, bytes);
+}
