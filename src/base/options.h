@@ -28,6 +28,9 @@
       "sentence on standard error that names the pointer, the access and the allocation.")                      \
     X(POOL_HISTORY, "0", 0, "How many events each pool remembers for leat_pool_history().")                         \
     X(SCRUB, "0", 0, "1: pools clear memory before it is handed out, so that nobody sees what others left.")        \
+    X(COPY_STORES, "probe", 0,                                                                                  \
+      "How the threads that stage copies of pageable memory write: cached, streaming (past the caches), or "    \
+      "probe to measure which is faster.")                                                                      \
     X(LEAKS, "0", 1,                                                                                            \
       "1: what is still allocated when a device is closed is listed on standard error, by tag, and by call "    \
       "stack with LEAT_POOL_STACKS=1.")                                                                         \
