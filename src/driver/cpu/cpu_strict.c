@@ -8,6 +8,7 @@
  */
 #include "driver/cpu/cpu.h"
 
+#include "base/catch.h"
 #include "base/options.h"
 
 #include <dlfcn.h>
@@ -119,6 +120,7 @@ static void on_fault(int signal_number, siginfo_t *info, void *context)
     char code[400], text[900];
     int length;
 
+    leati_catch_take(info, context);
     if (info->si_addr && describe((uintptr_t)info->si_addr, &owner)) {
         describe_code(context, code, sizeof code);
         length = snprintf(

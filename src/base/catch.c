@@ -1,0 +1,163 @@
+/* catch.c - see catch.h. */
+#include "base/catch.h"
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <string.h>
+#include <ucontext.h>
+
+struct section {
+    sigjmp_buf back;
+    const struct leati_catch_range *ranges;
+    uintptr_t fault;
+    struct section *outer; /* of the code that a signal of the program's interrupted */
+};
+
+/* Found without the call that a shared library pays for others, which a handler could not make either. */
+static _Thread_local __attribute__((tls_model("initial-exec"))) struct section *volatile current;
+static _Thread_local __attribute__((tls_model("initial-exec"))) bool unblocked;
+
+static struct sigaction earlier_segv, earlier_bus;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+/* ---- whose fault is it? ---- */
+
+static bool find_in(const struct leati_catch_range ranges[2], uintptr_t address)
+{
+    return address - ranges[0].base < ranges[0].bytes || address - ranges[1].base < ranges[1].bytes;
+}
+
+/* The address that info tells of, or the range's own where the processor does not tell: x86-64 does not for
+ * addresses that cannot exist, which have some but not all of the upper bits. */
+static bool find_fault(const struct leati_catch_range ranges[2], const siginfo_t *info, uintptr_t *fault)
+{
+    *fault = (uintptr_t)info->si_addr;
+#if defined(__x86_64__)
+    if (info->si_signo == SIGSEGV && info->si_code == SI_KERNEL && !info->si_addr) {
+        const uintptr_t lower_half = (uintptr_t)1 << 47;
+
+        for (int i = 0; i < 2; i++) {
+            uintptr_t last = ranges[i].base + ranges[i].bytes - 1;
+
+            if (ranges[i].bytes && last >= lower_half) {
+                *fault = ranges[i].base >= lower_half ? ranges[i].base : lower_half;
+                return true;
+            }
+        }
+        return false;
+    }
+#endif
+    /* What was sent by kill(), or tells of broken memory that nobody touched yet, is nobody's access. */
+    if (info->si_code <= 0 || (info->si_signo == SIGBUS && info->si_code == BUS_MCEERR_AO))
+        return false;
+    return find_in(ranges, *fault);
+}
+
+void leati_catch_take(const siginfo_t *info, const void *ucontext)
+{
+    struct section *section = current;
+    uintptr_t fault;
+    sigset_t mask;
+
+    if (!section || !find_fault(section->ranges, info, &fault))
+        return;
+    /* The mask from before the signal; of sigset_t the system fills in only what it has signals for. */
+    sigemptyset(&mask);
+    memcpy(&mask, &((const ucontext_t *)ucontext)->uc_sigmask, (NSIG - 1) / 8);
+    pthread_sigmask(SIG_SETMASK, &mask, NULL);
+    section->fault = fault;
+    siglongjmp(section->back, 1);
+}
+
+/* ---- the others' faults ---- */
+
+static void pass_on(const struct sigaction *earlier, int signal_number, siginfo_t *info, void *ucontext)
+{
+    sigset_t mask = earlier->sa_mask;
+
+    if (!(earlier->sa_flags & SA_SIGINFO) && (earlier->sa_handler == SIG_DFL || earlier->sa_handler == SIG_IGN)) {
+        /* The access runs again and ends the program, even where the signal is ignored. One that was sent has
+         * no access: it is ignored here, or waits until this handler has returned. */
+        if (info->si_code <= 0 && earlier->sa_handler == SIG_IGN)
+            return;
+        sigaction(signal_number, earlier, NULL);
+        if (info->si_code <= 0)
+            raise(signal_number);
+        return;
+    }
+    /* As the system would have called it; it blocked the signal itself already. */
+    if (earlier->sa_flags & (int)SA_RESETHAND)
+        signal(signal_number, SIG_DFL);
+    pthread_sigmask(SIG_BLOCK, &mask, NULL);
+    if (earlier->sa_flags & SA_NODEFER) {
+        sigemptyset(&mask);
+        sigaddset(&mask, signal_number);
+        pthread_sigmask(SIG_UNBLOCK, &mask, NULL);
+    }
+    if (earlier->sa_flags & SA_SIGINFO)
+        earlier->sa_sigaction(signal_number, info, ucontext);
+    else
+        earlier->sa_handler(signal_number);
+}
+
+static void on_fault(int signal_number, siginfo_t *info, void *ucontext)
+{
+    leati_catch_take(info, ucontext);
+    pass_on(signal_number == SIGSEGV ? &earlier_segv : &earlier_bus, signal_number, info, ucontext);
+}
+
+static void install(int signal_number, struct sigaction *earlier)
+{
+    struct sigaction action;
+
+    memset(&action, 0, sizeof action);
+    action.sa_sigaction = on_fault;
+    action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+    sigemptyset(&action.sa_mask);
+    /* Asked for first: from the moment on that ours is there, it may need it. */
+    sigaction(signal_number, NULL, earlier);
+    sigaction(signal_number, &action, NULL);
+}
+
+static void install_both(void)
+{
+    install(SIGSEGV, &earlier_segv);
+    install(SIGBUS, &earlier_bus);
+}
+
+/* ---- sections ---- */
+
+static void make_ready(void)
+{
+    sigset_t both;
+
+    pthread_once(&once, install_both);
+    sigemptyset(&both);
+    sigaddset(&both, SIGSEGV);
+    sigaddset(&both, SIGBUS);
+    pthread_sigmask(SIG_UNBLOCK, &both, NULL);
+    unblocked = true;
+}
+
+bool leati_catch(const struct leati_catch_range ranges[2], void (*work)(void *context), void *context,
+                 uintptr_t *fault)
+{
+    struct section section = {.ranges = ranges, .outer = current};
+
+    if (!unblocked)
+        make_ready();
+    /* Without the mask, which costs a system call: leati_catch_take() has it from the signal. */
+    if (sigsetjmp(section.back, 0)) {
+        current = section.outer;
+        *fault = section.fault;
+        return false;
+    }
+    /* Neither may work begin before the section nor end after it. */
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    current = &section;
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    work(context);
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    current = section.outer;
+    return true;
+}

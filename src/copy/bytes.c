@@ -1,0 +1,119 @@
+/* bytes.c - see bytes.h; the measurement is in probe.c. */
+#include "copy/bytes.h"
+
+#include "base/catch.h"
+#include "base/stream_copy.h"
+
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
+#endif
+
+#define LOOKS 8 /* at pages, for leati_bytes_resident() */
+
+/* ---- copying ---- */
+
+const char *leati_stores_name(enum leati_stores stores)
+{
+    return stores == LEATI_STORES_STREAMING ? "streaming" : "cached";
+}
+
+const char *leati_stores_streaming_by(void)
+{
+    return leati_stream_name(leati_stream_best());
+}
+
+void leati_bytes_copy(void *dst, const void *src, size_t bytes, enum leati_stores stores)
+{
+    if (stores == LEATI_STORES_STREAMING)
+        leati_stream_copy(dst, src, bytes);
+    else
+        memcpy(dst, src, bytes);
+}
+
+struct job {
+    char *dst;
+    const char *src;
+    size_t bytes;
+    enum leati_stores stores;
+    volatile size_t done; /* of step_by_step() */
+};
+
+static void all_at_once(void *context)
+{
+    struct job *job = context;
+
+    leati_bytes_copy(job->dst, job->src, job->bytes, job->stores);
+}
+
+static size_t to_page_end(const char *ptr, size_t page_bytes)
+{
+    return page_bytes - ((uintptr_t)ptr & (page_bytes - 1));
+}
+
+/* In pieces that lie in one page on either side, so that each can be copied as a whole or not at all. */
+static void step_by_step(void *context)
+{
+    struct job *job = context;
+    size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE);
+
+    while (job->done < job->bytes) {
+        char *dst = job->dst + job->done;
+        const char *src = job->src + job->done;
+        size_t step = job->bytes - job->done, to_end = to_page_end(dst, page_bytes);
+
+        step = to_end < step ? to_end : step;
+        to_end = to_page_end(src, page_bytes);
+        step = to_end < step ? to_end : step;
+        memcpy(dst, src, step);
+        job->done += step;
+    }
+}
+
+size_t leati_bytes_copy_guarded(void *dst, const void *src, size_t bytes, enum leati_stores stores,
+                                uintptr_t *fault)
+{
+    const struct leati_catch_range ranges[] = {{(uintptr_t)src, bytes}, {(uintptr_t)dst, bytes}};
+    struct job job = {.dst = dst, .src = src, .bytes = bytes, .stores = stores};
+    uintptr_t where;
+
+    if (!bytes || leati_catch(ranges, all_at_once, &job, &where))
+        return bytes;
+    leati_stream_fence();
+    /* Copies begin at either end or in several places. Again, in order, to know how far it goes. */
+    if (leati_catch(ranges, step_by_step, &job, &where))
+        return bytes;
+    *fault = (where - ranges[0].base < bytes ? ranges[0].base : ranges[1].base) + job.done;
+    return job.done;
+}
+
+/* ---- pages ---- */
+
+bool leati_bytes_resident(const void *ptr, size_t bytes)
+{
+    uintptr_t page_bytes = (uintptr_t)sysconf(_SC_PAGESIZE);
+    uintptr_t first = (uintptr_t)ptr & -page_bytes, pages;
+
+    if (!bytes)
+        return true;
+    pages = (((uintptr_t)ptr + bytes - 1 - first) / page_bytes) + 1;
+    for (uintptr_t i = 0; i < LOOKS && i < pages; i++) {
+        uintptr_t page = pages <= LOOKS ? i : i * ((pages - 1) / (LOOKS - 1));
+        unsigned char there;
+
+        if (mincore((void *)(first + page * page_bytes), page_bytes, &there) || !(there & 1))
+            return false;
+    }
+    return true;
+}
+
+void leati_bytes_prefault(void *ptr, size_t bytes)
+{
+    uintptr_t page_bytes = (uintptr_t)sysconf(_SC_PAGESIZE), first = (uintptr_t)ptr & -page_bytes;
+
+    if (bytes)
+        madvise((void *)first, (uintptr_t)ptr + bytes - first, MADV_POPULATE_WRITE);
+}

@@ -1,0 +1,68 @@
+/*
+ * bytes.h - how the engine's threads move bytes between ordinary memory and pinned slots.
+ *
+ * A copy goes through the caches, by the C library's memcpy(), or past them. Which is faster depends on the
+ * machine, the direction and the number of threads at it, so that is measured at the first use
+ * (leati_bytes_choose()).
+ */
+#ifndef LEATI_BYTES_H
+#define LEATI_BYTES_H
+
+#include <leat/status.h>
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* ---- copying ---- */
+
+enum leati_stores { LEATI_STORES_CACHED, LEATI_STORES_STREAMING };
+
+/* "cached", "streaming". */
+const char *leati_stores_name(enum leati_stores stores);
+
+/* What streaming means on this processor: "AVX-512", "AVX2"; "memcpy" where it has no such stores. */
+const char *leati_stores_streaming_by(void);
+
+/* Copies; any size and alignment, no overlap. What the calling thread writes next is seen after all of it. */
+void leati_bytes_copy(void *dst, const void *src, size_t bytes, enum leati_stores stores);
+
+/*
+ * The same with memory that may go away meanwhile. Returns how many bytes were copied, from the start: bytes, or
+ * fewer when one side could not be reached: not mapped, no right to read or write it, a mapped file that has
+ * become shorter. *fault is then the address of the first byte that could not; what dst holds from there on is
+ * undefined. base/catch.h says what a program's own handlers of SIGSEGV and SIGBUS make of that.
+ */
+size_t leati_bytes_copy_guarded(void *dst, const void *src, size_t bytes, enum leati_stores stores,
+                                uintptr_t *fault);
+
+/* ---- pages ---- */
+
+/* Are the pages there? Looks at a few of them. */
+bool leati_bytes_resident(const void *ptr, size_t bytes);
+
+/* Makes the pages present for writing and leaves what they hold as it is. Where that is not possible nothing
+ * happens, and the pages come one by one when they are written. */
+void leati_bytes_prefault(void *ptr, size_t bytes);
+
+/* ---- choosing ---- */
+
+struct leati_bytes_choice {
+    enum leati_stores in, out;      /* ordinary memory to slot; slot to ordinary memory */
+    bool probed;                    /* the rest was measured: GB/s of all threads together */
+    double in_gbps[2], out_gbps[2]; /* by enum leati_stores */
+};
+
+/*
+ * Chooses as LEAT_COPY_STORES says, which by default is to measure: threads threads, this one among them, copy in
+ * parts of the engine's size for some milliseconds between the slot's memory, which they overwrite, and memory of
+ * their own. Streaming has to be 5 % faster to be chosen. Where there is no memory or no thread to be had for it,
+ * fewer take part, or cached is chosen.
+ * INVALID, with a sentence: LEAT_COPY_STORES holds some other word.
+ */
+leat_status leati_bytes_choose(void *slot, size_t slot_bytes, unsigned threads, struct leati_bytes_choice *choice);
+
+/* The measurement alone. */
+void leati_bytes_probe(void *slot, size_t slot_bytes, unsigned threads, struct leati_bytes_choice *choice);
+
+#endif

@@ -1,0 +1,250 @@
+/*
+ * probe.c - measures which stores are faster here (bytes.h).
+ *
+ * What one thread finds is not what sixteen find together, so as many take part as the engine has. All of them
+ * follow one timetable of short windows: in each window everybody copies in the same way, and a thread's rate is
+ * what it copied in the time that its copies took. The ordinary side leaves the caches before each copy, as in a
+ * copy that is larger than they are; the slots stay, since the engine uses them over and over.
+ */
+#include "copy/bytes.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/options.h"
+#include "base/stream_copy.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <immintrin.h>
+#endif
+
+#define PART_BYTES ((size_t)256 << 10)  /* of the engine */
+#define LEAST_BYTES ((size_t)16 << 10)  /* of slot memory for one thread */
+#define ORDINARY_BYTES (4 * PART_BYTES) /* of each thread */
+#define THREADS_MAX 64
+#define ROUNDS 3
+#define WAYS 4 /* in and out, each cached and streaming */
+#define WINDOW_NS 400000
+#define FASTER 1.05 /* for streaming to be chosen */
+
+/* ---- out of the caches ---- */
+
+#if defined(__x86_64__)
+
+static bool can_evict(void)
+{
+    unsigned a, b, c, d;
+
+    return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (b & 1u << 23);
+}
+
+__attribute__((target("clflushopt"))) static void evict(char *ptr, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i += 64)
+        _mm_clflushopt(ptr + i);
+    _mm_sfence();
+}
+
+#else
+
+static bool can_evict(void)
+{
+    return false;
+}
+
+static void evict(char *ptr, size_t bytes)
+{
+    (void)ptr;
+    (void)bytes;
+}
+
+#endif
+
+/* ---- one thread ---- */
+
+struct probe {
+    char *slot;
+    size_t part_bytes;
+    bool evict;
+    atomic_uint ready;
+    atomic_uint_least64_t start_ns; /* of the first window; 0: not known yet */
+};
+
+struct prober {
+    struct probe *probe;
+    unsigned index;
+    pthread_t thread;
+    double rates[ROUNDS * WAYS]; /* bytes a nanosecond in each window; 0: was not there */
+};
+
+static bool goes_out(unsigned way)
+{
+    return way & 2;
+}
+
+static enum leati_stores stores_of(unsigned way)
+{
+    return way & 1 ? LEATI_STORES_STREAMING : LEATI_STORES_CACHED;
+}
+
+/* Copies until end_ns. */
+static double run_window(const struct prober *prober, char *ordinary, unsigned way, uint64_t end_ns)
+{
+    const struct probe *probe = prober->probe;
+    size_t part_bytes = probe->part_bytes, copied = 0, at = 0;
+    char *slot = probe->slot + prober->index * part_bytes;
+    uint64_t now_ns = leati_clock_ns(), spent_ns = 0;
+
+    while (now_ns < end_ns) {
+        char *here = ordinary + at;
+        uint64_t start_ns;
+
+        if (probe->evict)
+            evict(here, part_bytes);
+        start_ns = leati_clock_ns();
+        leati_bytes_copy(goes_out(way) ? here : slot, goes_out(way) ? slot : here, part_bytes, stores_of(way));
+        now_ns = leati_clock_ns();
+        spent_ns += now_ns - start_ns;
+        copied += part_bytes;
+        at = at + 2 * part_bytes <= ORDINARY_BYTES ? at + part_bytes : 0;
+    }
+    return spent_ns ? (double)copied / (double)spent_ns : 0;
+}
+
+static void *run(void *argument)
+{
+    struct prober *prober = argument;
+    struct probe *probe = prober->probe;
+    char *ordinary = mmap(NULL, ORDINARY_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    uint64_t start_ns;
+
+    if (ordinary != MAP_FAILED)
+        memset(ordinary, 1, ORDINARY_BYTES);
+    /* Release and acquire: the last one's count starts the clock. */
+    atomic_fetch_add_explicit(&probe->ready, 1, memory_order_release);
+    while (!(start_ns = atomic_load_explicit(&probe->start_ns, memory_order_acquire)))
+        sched_yield();
+    for (unsigned i = 0; i < ROUNDS * WAYS && ordinary != MAP_FAILED; i++)
+        prober->rates[i] = run_window(prober, ordinary, i % WAYS, start_ns + (uint64_t)(i + 1) * WINDOW_NS);
+    if (ordinary != MAP_FAILED)
+        munmap(ordinary, ORDINARY_BYTES);
+    return NULL;
+}
+
+/* ---- all together ---- */
+
+static unsigned processors(void)
+{
+    cpu_set_t set;
+    int count = sched_getaffinity(0, sizeof set, &set) ? 0 : CPU_COUNT(&set);
+
+    return count > 0 ? (unsigned)count : 1;
+}
+
+/* Starts helpers, which take no signals of the program's; the number that did start. */
+static unsigned start_helpers(struct prober *probers, unsigned wanted)
+{
+    sigset_t all, before;
+    unsigned count = 0;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    while (count < wanted && !pthread_create(&probers[count].thread, NULL, run, &probers[count]))
+        count++;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return count;
+}
+
+/* The middle one of the rounds of all threads together. */
+static double median(const struct prober *probers, unsigned count, unsigned way)
+{
+    double sums[ROUNDS];
+
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        double sum = 0;
+        unsigned i;
+
+        for (unsigned j = 0; j < count; j++)
+            sum += probers[j].rates[round * WAYS + way];
+        for (i = round; i > 0 && sums[i - 1] > sum; i--)
+            sums[i] = sums[i - 1];
+        sums[i] = sum;
+    }
+    return sums[ROUNDS / 2];
+}
+
+static void measure(struct prober *probers, unsigned count, struct probe *probe, struct leati_bytes_choice *choice)
+{
+    unsigned helpers = start_helpers(probers + 1, count - 1);
+    double *const gbps[] = {choice->in_gbps, choice->out_gbps};
+
+    while (atomic_load_explicit(&probe->ready, memory_order_acquire) < helpers)
+        sched_yield();
+    atomic_store_explicit(&probe->start_ns, leati_clock_ns() + WINDOW_NS, memory_order_release);
+    run(&probers[0]);
+    for (unsigned i = 1; i <= helpers; i++)
+        pthread_join(probers[i].thread, NULL);
+    for (unsigned way = 0; way < WAYS; way++)
+        gbps[goes_out(way)][stores_of(way)] = median(probers, helpers + 1, way);
+    choice->probed = true;
+}
+
+static enum leati_stores faster(const double gbps[2])
+{
+    return gbps[LEATI_STORES_STREAMING] > gbps[LEATI_STORES_CACHED] * FASTER ? LEATI_STORES_STREAMING
+                                                                             : LEATI_STORES_CACHED;
+}
+
+void leati_bytes_probe(void *slot, size_t slot_bytes, unsigned threads, struct leati_bytes_choice *choice)
+{
+    struct probe probe = {.slot = slot, .evict = can_evict()};
+    unsigned count = processors();
+    struct prober *probers;
+
+    *choice = (struct leati_bytes_choice){.in = LEATI_STORES_CACHED, .out = LEATI_STORES_CACHED};
+    /* One thread on each processor at most: who waits for a turn misses his windows. */
+    count = threads < count ? threads : count;
+    count = count < THREADS_MAX ? count : THREADS_MAX;
+    if (slot_bytes / LEAST_BYTES < count)
+        count = (unsigned)(slot_bytes / LEAST_BYTES);
+    if (!count || leati_stream_best() == LEATI_STREAM_PLAIN)
+        return;
+    probe.part_bytes = slot_bytes / count < PART_BYTES ? slot_bytes / count & ~(size_t)4095 : PART_BYTES;
+    probers = calloc(count, sizeof *probers);
+    if (!probers)
+        return;
+    for (unsigned i = 0; i < count; i++) {
+        probers[i].probe = &probe;
+        probers[i].index = i;
+    }
+    measure(probers, count, &probe, choice);
+    free(probers);
+    choice->in = faster(choice->in_gbps);
+    choice->out = faster(choice->out_gbps);
+}
+
+leat_status leati_bytes_choose(void *slot, size_t slot_bytes, unsigned threads, struct leati_bytes_choice *choice)
+{
+    const char *word = leati_option(LEATI_OPTION_COPY_STORES);
+    enum leati_stores stores = LEATI_STORES_CACHED;
+
+    if (!word || !strcmp(word, "probe")) {
+        leati_bytes_probe(slot, slot_bytes, threads, choice);
+        return LEAT_OK;
+    }
+    if (!strcmp(word, leati_stores_name(LEATI_STORES_STREAMING)))
+        stores = LEATI_STORES_STREAMING;
+    else if (strcmp(word, leati_stores_name(LEATI_STORES_CACHED)))
+        return leati_fail(LEAT_ERROR_INVALID,
+                          "LEAT_COPY_STORES is set to '%s', and takes probe, cached or streaming", word);
+    *choice = (struct leati_bytes_choice){.in = stores, .out = stores};
+    return LEAT_OK;
+}
