@@ -2,10 +2,12 @@
  * bench.c - "leat bench": reads the options, runs the groups, prints tables or JSON, keeps the record.
  */
 #include "bench.h"
+#include "bench_copy.h"
 #include "bench_report.h"
 #include "cli.h"
 #include "host_facts.h"
 #include "info_json.h"
+#include "text.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -15,22 +17,28 @@
 #include <time.h>
 
 const char cli_bench_help[] =
-    "Usage: leat bench [OPTION]...\n"
-    "       leat bench --from FILE [--headline] [--markdown] [--group NAMES]\n\n"
+    "Usage: leat bench [OPTION]... [GROUP]...\n"
+    "       leat bench --from FILE [--headline] [--markdown] [--picture FILE] [GROUP]...\n\n"
     "Measures copies, allocation, pools, latency and overlap on one device, each next to the driver's own\n"
     "call on the same bytes in the same run, and verifies the bytes.\n\n"
     "Options:\n"
     "  --quick         fewer and smaller sizes: done in 40 seconds on two processors\n"
     "  --device NAME   the device, such as cuda:1 or cpu:0; without it the best there is\n"
-    "  --group NAMES   only these groups, separated by commas; --list names them\n"
+    "  --group NAMES   only these groups, separated by commas; the same as naming them without --group\n"
     "  --list          lists the groups\n"
     "  --repeat N      exactly N samples for each row; without it as many as fit in half a second\n"
     "  --json          prints the record as JSON instead of tables\n"
     "  --output FILE   also writes the record to FILE\n"
+    "  --picture FILE  also draws the rates of the group copy over the size, as SVG\n"
     "  --from FILE     prints the tables of a stored record and measures nothing\n"
     "  --headline      one table of the few rows that sum the record up\n"
     "  --markdown      tables as Markdown\n"
     "  --help          this text\n\n"
+    "Of the group copy:\n"
+    "  --full          every kind of memory, direction, size and number of threads: many minutes\n"
+    "  --bytes SIZES   only these sizes, separated by commas; K, M, G (powers of 1024) may follow\n"
+    "  --memory NAMES  only pinned, pageable, huge, registered, file, file-cold, fresh\n"
+    "  --part NAMES    only sizes, workers, beside, many\n\n"
     "The manual (man leat) says what each figure and each bound is.\n";
 
 const struct bench_group bench_groups[BENCH_GROUP_COUNT] = {
@@ -91,6 +99,61 @@ static bool parse_repeat(const char *text, unsigned *repeat)
     return true;
 }
 
+/* Names of a list, separated by commas; bit i of *chosen for name i. */
+static bool parse_names(const char *option, const char *text, const char *const *names, unsigned count,
+                        unsigned *chosen)
+{
+    while (*text) {
+        size_t length = strcspn(text, ",");
+        unsigned i;
+
+        for (i = 0; i < count; i++)
+            if (strlen(names[i]) == length && !strncmp(names[i], text, length))
+                break;
+        if (i == count) {
+            cli_complain("bench: %s knows no '%.*s'; see leat help bench", option, (int)length, text);
+            return false;
+        }
+        *chosen |= 1u << i;
+        text += length + (text[length] == ',');
+    }
+    if (*chosen)
+        return true;
+    cli_complain("bench: %s needs a name; see leat help bench", option);
+    return false;
+}
+
+static bool parse_memories(const char *text, unsigned *chosen)
+{
+    const char *names[COPY_MEMORY_COUNT];
+    unsigned i;
+
+    for (i = 0; i < COPY_MEMORY_COUNT; i++)
+        names[i] = copy_memory_texts[i].word;
+    return parse_names("--memory", text, names, COPY_MEMORY_COUNT, chosen);
+}
+
+static bool parse_sizes(const char *text, struct bench_options *options)
+{
+    const char *rest = text;
+    uint64_t bytes;
+
+    for (;;) {
+        if (options->size_count == BENCH_SIZES_MAX || !text_parse_bytes(rest, &rest, &bytes) ||
+            (*rest && *rest != ','))
+            break;
+        options->sizes[options->size_count++] = bytes;
+        if (!*rest)
+            return true;
+        rest++;
+    }
+    cli_complain(
+        "bench: --bytes takes at most %d numbers of bytes above 0, separated by commas, with K, M or G after "
+        "them if need be, not '%s'",
+        BENCH_SIZES_MAX, text);
+    return false;
+}
+
 enum { PARSE_GO_ON = -1 };
 
 /* One option. Returns PARSE_GO_ON, or what the command exits with. */
@@ -118,6 +181,19 @@ static int apply_option(int option, struct bench_options *options, int argc, cha
     case 'f':
         options->from = optarg;
         return PARSE_GO_ON;
+    case 'p':
+        options->picture = optarg;
+        return PARSE_GO_ON;
+    case 'F':
+        options->full = true;
+        return PARSE_GO_ON;
+    case 'b':
+        return parse_sizes(optarg, options) ? PARSE_GO_ON : CLI_USAGE;
+    case 'M':
+        return parse_memories(optarg, &options->copy_memories) ? PARSE_GO_ON : CLI_USAGE;
+    case 'P':
+        return parse_names("--part", optarg, copy_part_words, COPY_PART_COUNT, &options->copy_parts) ? PARSE_GO_ON
+                                                                                                     : CLI_USAGE;
     case 'e':
         options->headline = true;
         return PARSE_GO_ON;
@@ -132,15 +208,47 @@ static int apply_option(int option, struct bench_options *options, int argc, cha
     }
 }
 
+/* What does not go together. */
+static int check_options(const struct bench_options *options)
+{
+    bool copies = options->full || options->size_count || options->copy_memories || options->copy_parts;
+
+    if (options->from &&
+        (options->quick || options->device || options->repeat || options->json || options->output || copies)) {
+        cli_complain(
+            "bench: --from measures nothing, so only groups, --headline, --markdown and --picture go with it");
+        return CLI_USAGE;
+    }
+    if (options->json && (options->markdown || options->headline)) {
+        cli_complain("bench: --json prints no tables, so --markdown and --headline do not go with it");
+        return CLI_USAGE;
+    }
+    if (options->quick && options->full) {
+        cli_complain("bench: --quick and --full are opposites");
+        return CLI_USAGE;
+    }
+    return CLI_OK;
+}
+
 static int parse(int argc, char **argv, struct bench_options *options)
 {
-    static const struct option names[] = {
-        {"quick", no_argument, NULL, 'q'},        {"device", required_argument, NULL, 'd'},
-        {"group", required_argument, NULL, 'g'},  {"list", no_argument, NULL, 'l'},
-        {"repeat", required_argument, NULL, 'r'}, {"json", no_argument, NULL, 'j'},
-        {"output", required_argument, NULL, 'o'}, {"from", required_argument, NULL, 'f'},
-        {"headline", no_argument, NULL, 'e'},     {"markdown", no_argument, NULL, 'm'},
-        {"help", no_argument, NULL, 'h'},         {NULL, 0, NULL, 0}};
+    static const struct option names[] = {{"quick", no_argument, NULL, 'q'},
+                                          {"device", required_argument, NULL, 'd'},
+                                          {"group", required_argument, NULL, 'g'},
+                                          {"list", no_argument, NULL, 'l'},
+                                          {"repeat", required_argument, NULL, 'r'},
+                                          {"json", no_argument, NULL, 'j'},
+                                          {"output", required_argument, NULL, 'o'},
+                                          {"from", required_argument, NULL, 'f'},
+                                          {"headline", no_argument, NULL, 'e'},
+                                          {"markdown", no_argument, NULL, 'm'},
+                                          {"picture", required_argument, NULL, 'p'},
+                                          {"full", no_argument, NULL, 'F'},
+                                          {"bytes", required_argument, NULL, 'b'},
+                                          {"memory", required_argument, NULL, 'M'},
+                                          {"part", required_argument, NULL, 'P'},
+                                          {"help", no_argument, NULL, 'h'},
+                                          {NULL, 0, NULL, 0}};
     int option, status;
 
     while ((option = getopt_long(argc, argv, ":h", names, NULL)) != -1) {
@@ -148,17 +256,11 @@ static int parse(int argc, char **argv, struct bench_options *options)
         if (status != PARSE_GO_ON)
             return status;
     }
-    if (cli_no_operands(argc, argv) != CLI_OK)
+    for (; optind < argc; optind++)
+        if (!parse_groups(argv[optind], &options->groups))
+            return CLI_USAGE;
+    if (check_options(options) != CLI_OK)
         return CLI_USAGE;
-    if (options->from &&
-        (options->quick || options->device || options->repeat || options->json || options->output)) {
-        cli_complain("bench: --from measures nothing, so only --group, --headline and --markdown go with it");
-        return CLI_USAGE;
-    }
-    if (options->json && (options->markdown || options->headline)) {
-        cli_complain("bench: --json prints no tables, so --markdown and --headline do not go with it");
-        return CLI_USAGE;
-    }
     if (!options->groups)
         options->groups = (1u << BENCH_GROUP_COUNT) - 1;
     return PARSE_GO_ON;
@@ -274,7 +376,8 @@ static int measure(const struct bench_options *options, int argc, char **argv)
     json_t *record = NULL;
     bool fine = false;
 
-    if (options->output && !output_is_writable(options->output))
+    if ((options->output && !output_is_writable(options->output)) ||
+        (options->picture && !output_is_writable(options->picture)))
         return CLI_FAILED;
     if (!bench_open(&bench, options)) {
         cli_complain("bench: %s", bench.error);
@@ -287,6 +390,7 @@ static int measure(const struct bench_options *options, int argc, char **argv)
     }
     fine = run_groups(&bench, record);
     fine = write_record(options, record) && fine;
+    fine = (!options->picture || bench_copy_picture(record, options->picture)) && fine;
 
 close:
     json_decref(record);
@@ -313,6 +417,7 @@ static int print_stored(const struct bench_options *options)
             fine = report_print_group(record, bench_groups[i].name, style) && fine;
     if (!options->headline)
         report_print_notes(record, style);
+    fine = (!options->picture || bench_copy_picture(record, options->picture)) && fine;
     json_decref(record);
     return fine ? CLI_OK : CLI_FAILED;
 }

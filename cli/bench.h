@@ -18,7 +18,7 @@
 #define MIB ((size_t)1 << 20)
 #define GIB ((size_t)1 << 30)
 
-enum { BENCH_STREAM_COUNT = 4, BENCH_ERROR_MAX = 1024 };
+enum { BENCH_STREAM_COUNT = 4, BENCH_ERROR_MAX = 1024, BENCH_SIZES_MAX = 32 };
 
 /* Large buffers, made at their first use and shared by all groups; each holds bench->largest bytes. */
 enum bench_buffer {
@@ -34,14 +34,22 @@ enum bench_buffer {
 
 struct bench_options {
     bool quick;
+    bool full; /* of the group "copy" every combination */
     bool json;
     bool markdown;
     bool headline;
     const char *device;
     const char *output;
     const char *from;
+    const char *picture;
     unsigned groups; /* bit i: group i is wanted */
     unsigned repeat; /* 0: as many as the time allows */
+
+    /* Of the group "copy": bit i is part or kind of memory i, 0 for all; these sizes only, if there are any. */
+    unsigned copy_parts;
+    unsigned copy_memories;
+    size_t sizes[BENCH_SIZES_MAX];
+    unsigned size_count;
 };
 
 /* One run of the command on one device. */
@@ -93,6 +101,9 @@ void bench_case_failed(struct bench *bench, const char *group, const char *name,
 
 /* Shows what is being measured, where standard error is a terminal; NULL clears the line. */
 void bench_progress(struct bench *bench, const char *group, const char *name, uint64_t bytes);
+
+/* How much memory the machine has left, as the system estimates it. */
+uint64_t bench_available_memory(void);
 
 /* The stream's 1-D launch of a kernel over count elements. */
 bool bench_launch(struct bench *bench, unsigned stream, leat_kernel *kernel, uint64_t count, void *const *args,

@@ -1,181 +1,253 @@
 /*
- * bench_copy.c - the group "copy": host to device, device to host and both at once, pinned and pageable.
+ * bench_copy.c - the group "copy": host to device, device to host and both at once, over sizes, for each kind of
+ * host memory; and the group's other parts.
  */
 #include "bench_copy.h"
 #include "bench_verify.h"
+#include "text.h"
 
-bool copy_case_init(struct copy_case *c, struct bench *bench, enum copy_direction direction, bool pinned,
-                    size_t bytes)
-{
-    *c = (struct copy_case){.bench = bench, .direction = direction, .pinned = pinned, .bytes = bytes};
-    c->in_src = bench_buffer(bench, pinned ? BENCH_PINNED_IN : BENCH_PAGEABLE_IN);
-    c->out_dst = bench_buffer(bench, pinned ? BENCH_PINNED_OUT : BENCH_PAGEABLE_OUT);
-    c->in_dst = bench_buffer(bench, BENCH_DEVICE_A);
-    c->out_src = bench_buffer(bench, BENCH_DEVICE_B);
-    return c->in_src && c->out_dst && c->in_dst && c->out_src;
-}
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
 
-/* Issues one direction on its own stream, by leat or by the driver. */
-static bool issue(struct copy_case *c, enum bench_side side, bool in)
-{
-    struct bench *bench = c->bench;
-    struct bench_peer *peer = bench->peer;
-    unsigned stream = in ? 0 : 1;
-    void *dst = in ? c->in_dst : c->out_dst;
-    void *src = in ? c->in_src : c->out_src;
+const char *const copy_direction_texts[COPY_DIRECTION_COUNT] = {"host to device", "device to host",
+                                                                "both directions"};
+const char *const copy_part_words[COPY_PART_COUNT] = {"sizes", "workers", "beside", "many"};
 
-    if (side == BENCH_LEAT)
-        return bench_check(bench, leat_copy(bench->streams[stream], dst, src, c->bytes));
-    return bench_check_peer(
-        bench, "copy",
-        peer->copy(peer, bench->native_streams[stream], in ? BENCH_TO_DEVICE : BENCH_TO_HOST, dst, src, c->bytes));
-}
+/* The largest of copy_case_choose_call(): above, what was chosen for smaller sizes stays. */
+static const size_t choose_call_bytes = 64 * MIB;
 
-static bool finish(struct copy_case *c, enum bench_side side, bool in)
-{
-    struct bench *bench = c->bench;
-    unsigned stream = in ? 0 : 1;
-
-    if (side == BENCH_LEAT)
-        return bench_check(bench, leat_stream_synchronize(bench->streams[stream]));
-    return bench_check_peer(bench, "wait", bench->peer->wait(bench->peer, bench->native_streams[stream]));
-}
-
-/* Both directions of pageable copies: a call holds its thread up, so each direction has a thread. */
-struct pair_work {
-    struct copy_case *c;
-    enum bench_side side;
-    bool fine[2];
+/* One sweep of sizes. */
+struct sweep {
+    struct bench *bench;
+    size_t largest;  /* of this run */
+    void *device[2]; /* in, out */
+    double bounds[COPY_DIRECTION_COUNT];
+    char names[COPY_MEMORY_COUNT][COPY_DIRECTION_COUNT][64];
 };
 
-static void copy_one_of_two(void *argument, unsigned index, unsigned count)
-{
-    struct pair_work *work = argument;
-    struct bench_peer *peer = work->c->bench->peer;
-    bool entered = false;
+struct size_list {
+    const size_t *sizes;
+    unsigned count;
+};
 
-    (void)count;
-    if (work->side == BENCH_DRIVER && index > 0) {
-        entered = bench_check_peer(work->c->bench, "making the device current", peer->enter(peer));
-        if (!entered)
-            return;
+#define SIZE_LIST(array) ((struct size_list){array, sizeof(array) / sizeof((array)[0])})
+
+static const size_t all_sizes[] = {64,      256,     KIB,      4 * KIB,  16 * KIB,  64 * KIB, 256 * KIB, MIB,
+                                   4 * MIB, 8 * MIB, 16 * MIB, 64 * MIB, 256 * MIB, GIB,      2 * GIB,   4 * GIB};
+static const size_t few_sizes[] = {64 * KIB, MIB, 8 * MIB, 64 * MIB, 2 * GIB};
+static const size_t quick_sizes[] = {64, 64 * KIB, MIB, 16 * MIB, 64 * MIB, 256 * MIB};
+static const size_t quick_few_sizes[] = {MIB, 64 * MIB};
+
+/* What the disk gives takes long, and writing a large file to it even longer. */
+static const size_t cold_sizes[] = {8 * MIB, 64 * MIB};
+static const size_t quick_cold_sizes[] = {8 * MIB};
+
+/* Is every size to be seen for this kind of memory? The others are there to be compared with it. */
+static bool is_main(enum copy_memory memory)
+{
+    return memory == COPY_PINNED || memory == COPY_PAGEABLE;
+}
+
+static struct size_list sizes_of(const struct bench_options *options, enum copy_memory memory)
+{
+    if (options->size_count)
+        return (struct size_list){options->sizes, options->size_count};
+    if (options->full)
+        return SIZE_LIST(all_sizes);
+    if (memory == COPY_FILE_COLD)
+        return options->quick ? SIZE_LIST(quick_cold_sizes) : SIZE_LIST(cold_sizes);
+    if (options->quick)
+        return is_main(memory) ? SIZE_LIST(quick_sizes) : SIZE_LIST(quick_few_sizes);
+    return is_main(memory) ? SIZE_LIST(all_sizes) : SIZE_LIST(few_sizes);
+}
+
+static bool wants_direction(const struct bench_options *options, enum copy_memory memory,
+                            enum copy_direction direction)
+{
+    if (memory == COPY_FRESH)
+        return direction == COPY_OUT;
+    if (options->full || is_main(memory))
+        return true;
+    return direction == COPY_IN || (direction == COPY_OUT && memory != COPY_FILE_COLD);
+}
+
+static bool wants_memory(const struct bench_options *options, enum copy_memory memory)
+{
+    return !options->copy_memories || options->copy_memories & 1u << memory;
+}
+
+static bool is_cpu(const struct bench *bench)
+{
+    return !strcmp(bench->info.driver, "cpu");
+}
+
+static double row_seconds(const struct bench *bench)
+{
+    if (bench->options->full)
+        return 0.5;
+    return bench->options->quick || is_cpu(bench) ? 0.06 : 0.12;
+}
+
+/* The largest size that was asked for, and for which there is room. On the CPU device both sides take the host's
+ * memory, and on a GPU the driver's copies of more than 1 GiB are what takes the time. */
+static bool choose_largest(struct sweep *sweep)
+{
+    struct bench *bench = sweep->bench;
+    uint64_t room = bench_available_memory() / (is_cpu(bench) ? 8 : 4);
+    size_t wanted = bench->options->quick ? 256 * MIB : is_cpu(bench) && !bench->options->full ? GIB : 4 * GIB;
+    uint64_t device_bytes;
+    char size[TEXT_MAX];
+    unsigned i;
+
+    if (!bench_check(bench, leat_device_memory(bench->device, &device_bytes, NULL)))
+        return false;
+    for (i = 0, wanted = bench->options->size_count ? 0 : wanted; i < bench->options->size_count; i++)
+        if (bench->options->sizes[i] > wanted)
+            wanted = bench->options->sizes[i];
+    if (!is_cpu(bench) && room > device_bytes / 4)
+        room = device_bytes / 4;
+    sweep->largest = wanted;
+    if (room < wanted) {
+        sweep->largest = (size_t)room / MIB * MIB;
+        bench_note(bench, "copy: sizes above %s are left out: there is not enough free memory for the buffers",
+                   text_bytes(size, sweep->largest));
     }
-    work->fine[index] = issue(work->c, work->side, index == 0) && finish(work->c, work->side, index == 0);
-    if (entered)
-        peer->leave(peer);
-}
-
-static bool copy_by_two_threads(struct copy_case *c, enum bench_side side)
-{
-    struct pair_work work = {c, side, {false, false}};
-
-    bench_team_run(c->bench->pair, copy_one_of_two, &work);
-    return work.fine[0] && work.fine[1];
-}
-
-static bool copy_once(struct copy_case *c, enum bench_side side)
-{
-    struct bench_peer *peer = c->bench->peer;
-    bool in = c->direction != COPY_OUT;
-    bool out = c->direction != COPY_IN;
-
-    if (!c->pinned && in && out && (side == BENCH_LEAT || peer->copies_block))
-        return copy_by_two_threads(c, side);
-    if (!c->pinned && !(in && out) && side == BENCH_DRIVER)
-        return bench_check_peer(c->bench, "copy",
-                                in ? peer->copy_at_once(peer, BENCH_TO_DEVICE, c->in_dst, c->in_src, c->bytes)
-                                   : peer->copy_at_once(peer, BENCH_TO_HOST, c->out_dst, c->out_src, c->bytes));
-    return (!in || issue(c, side, true)) && (!out || issue(c, side, false)) && (!in || finish(c, side, true)) &&
-           (!out || finish(c, side, false));
-}
-
-bool copy_case_sample(void *state, enum bench_side side, double *seconds)
-{
-    double begin = bench_now();
-
-    if (!copy_once(state, side))
-        return false;
-    *seconds = bench_now() - begin;
     return true;
 }
 
-/* Copies new bytes with leat and looks whether they arrived. */
-static bool verify_copy(struct copy_case *c, bool *verified)
+static bool make_device_buffers(struct sweep *sweep)
 {
-    struct bench *bench = c->bench;
-    uint64_t in_seed = bench_new_seed(bench);
-    uint64_t out_seed = bench_new_seed(bench);
-    bool holds = true;
+    struct bench *bench = sweep->bench;
+    unsigned i;
 
-    if (c->direction != COPY_OUT)
-        bench_fill_host(bench, c->in_src, c->bytes, in_seed);
-    if (c->direction != COPY_IN && !bench_fill_device(bench, c->out_src, c->bytes, out_seed))
-        return false;
-    if (!copy_once(c, BENCH_LEAT))
-        return false;
-    if (c->direction != COPY_OUT && !bench_device_holds(bench, c->in_dst, c->bytes, in_seed, &holds))
-        return false;
-    *verified = holds && (c->direction == COPY_IN || bench_host_holds(bench, c->out_dst, c->bytes, out_seed));
+    for (i = 0; i < 2; i++)
+        if (!bench_check(bench, leat_memory_alloc(bench->device, LEAT_KIND_DEVICE,
+                                                  sweep->largest + sizeof(uint64_t), &sweep->device[i])) ||
+            !bench_fill_device(bench, sweep->device[i], sweep->largest, bench_new_seed(bench)))
+            return false;
     return true;
 }
 
-static const char *case_name(enum copy_direction direction, bool pinned)
+/* What the pools hold idle goes back, so that the next kind of memory finds room, and other groups find the pools
+ * as they were. */
+static void trim(struct bench *bench, leat_kind kind)
 {
-    static const char *const names[][2] = {
-        {"host to device, pageable", "host to device, pinned"},
-        {"device to host, pageable", "device to host, pinned"},
-        {"both directions, pageable", "both directions, pinned"},
-    };
+    uint64_t released, pending;
+    leat_pool *pool;
 
-    return names[direction][pinned];
+    if (leat_pool_default(bench->device, kind, &pool) == LEAT_OK)
+        leat_pool_trim(pool, 0, &released, &pending);
 }
 
-static void measure_case(struct bench *bench, struct bench_rows *rows, enum copy_direction direction, bool pinned,
-                         size_t bytes)
+static void sweep_direction(struct sweep *sweep, enum copy_memory memory, enum copy_direction direction,
+                            struct copy_host *in, struct copy_host *out)
 {
-    const char *name = case_name(direction, pinned);
-    struct bench_result result;
-    struct bench_row *row;
-    struct copy_case c;
-    bool verified = false;
+    struct bench *bench = sweep->bench;
+    struct size_list list = sizes_of(bench->options, memory);
+    struct bench_rows rows = {.count = 0};
+    bool at_once = false;
+    unsigned i;
 
-    bench_progress(bench, "copy", name, bytes);
-    if (!copy_case_init(&c, bench, direction, pinned, bytes) ||
-        !bench_measure(bench, copy_case_sample, &c, bench->peer != NULL, &result) || !verify_copy(&c, &verified)) {
-        bench_case_failed(bench, "copy", name, bytes);
+    for (i = 0; i < list.count; i++) {
+        struct copy_case c = {.bench = bench,
+                              .direction = direction,
+                              .pageable = memory != COPY_PINNED && memory != COPY_REGISTERED,
+                              .bytes = list.sizes[i],
+                              .in_dst = sweep->device[0],
+                              .in_src = in->ptr,
+                              .out_dst = out->ptr,
+                              .out_src = sweep->device[1],
+                              .in_host = in,
+                              .out_host = out,
+                              .driver_at_once = at_once};
+
+        if (c.bytes > sweep->largest)
+            continue;
+        if ((c.bytes <= choose_call_bytes || i == 0) && !copy_case_choose_call(&c)) {
+            bench_case_failed(bench, "copy", sweep->names[memory][direction], c.bytes);
+            continue;
+        }
+        at_once = c.driver_at_once;
+        copy_case_measure(&c, &rows, copy_memory_texts[memory].part, sweep->names[memory][direction],
+                          row_seconds(bench), sweep->bounds[direction]);
+    }
+    if (memory == COPY_PINNED && rows.count > 0) {
+        bench_set_bounds(&rows, 0, rows.count);
+        sweep->bounds[direction] = rows.rows[0].bound;
+    }
+    bench_rows_commit(bench, &rows);
+}
+
+static size_t largest_of(const struct sweep *sweep, enum copy_memory memory)
+{
+    struct size_list list = sizes_of(sweep->bench->options, memory);
+    size_t largest = 0;
+    unsigned i;
+
+    for (i = 0; i < list.count; i++)
+        if (list.sizes[i] <= sweep->largest && list.sizes[i] > largest)
+            largest = list.sizes[i];
+    return largest;
+}
+
+static void sweep_memory(struct sweep *sweep, enum copy_memory memory)
+{
+    struct bench *bench = sweep->bench;
+    size_t bytes = largest_of(sweep, memory);
+    struct copy_host in = {.ptr = NULL}, out = {.ptr = NULL};
+    enum copy_host_state state = COPY_HOST_READY;
+    unsigned i;
+
+    if (bytes == 0)
         return;
-    }
-    row = bench_row_add(rows, "copy", name, bytes, BENCH_GB_S);
-    row->moved_bytes = direction == COPY_BOTH ? 2.0 * (double)bytes : (double)bytes;
-    row->result = result;
-    row->with_driver = bench->peer != NULL;
-    row->verified = verified;
+    if (memory != COPY_FRESH)
+        state = copy_host_make(bench, memory, true, bytes, &in);
+    if (state == COPY_HOST_READY &&
+        (wants_direction(bench->options, memory, COPY_OUT) || wants_direction(bench->options, memory, COPY_BOTH)))
+        state = copy_host_make(bench, memory, false, bytes, &out);
+    if (state == COPY_HOST_FAILED)
+        bench_case_failed(bench, "copy", copy_memory_texts[memory].part, bytes);
+    for (i = 0; i < COPY_DIRECTION_COUNT && state == COPY_HOST_READY; i++)
+        if (wants_direction(bench->options, memory, (enum copy_direction)i))
+            sweep_direction(sweep, memory, (enum copy_direction)i, &in, &out);
+    copy_host_free(&in);
+    copy_host_free(&out);
+    if (memory == COPY_PINNED)
+        trim(bench, LEAT_KIND_PINNED);
 }
 
-static void measure_direction(struct bench *bench, struct bench_rows *rows, enum copy_direction direction)
+static void sweep_sizes(struct bench *bench)
 {
-    static const size_t full[] = {4, 4 * KIB, 64 * KIB, MIB, 16 * MIB, 64 * MIB, 256 * MIB, GIB};
-    static const size_t quick[] = {4, 64 * KIB, MIB, 16 * MIB, 256 * MIB};
-    const size_t *sizes = bench->options->quick ? quick : full;
-    size_t count = bench->options->quick ? sizeof quick / sizeof quick[0] : sizeof full / sizeof full[0];
-    unsigned begin = rows->count;
-    unsigned pinned_end;
-    size_t i;
+    static struct sweep sweep; /* the record's rows keep its names until they are committed */
+    unsigned memory, direction;
 
-    for (i = 0; i < count && sizes[i] <= bench->largest; i++)
-        measure_case(bench, rows, direction, true, sizes[i]);
-    pinned_end = rows->count;
-    for (i = 0; i < count && sizes[i] <= bench->largest; i++)
-        measure_case(bench, rows, direction, false, sizes[i]);
-    bench_set_bounds(rows, begin, pinned_end);
+    sweep = (struct sweep){.bench = bench};
+    for (direction = 0; direction < COPY_DIRECTION_COUNT; direction++) {
+        sweep.bounds[direction] = NAN;
+        for (memory = 0; memory < COPY_MEMORY_COUNT; memory++)
+            snprintf(sweep.names[memory][direction], sizeof sweep.names[memory][direction], "%s, %s",
+                     copy_direction_texts[direction], copy_memory_texts[memory].label);
+    }
+    if (choose_largest(&sweep) && make_device_buffers(&sweep)) {
+        for (memory = 0; memory < COPY_MEMORY_COUNT; memory++)
+            if (wants_memory(bench->options, (enum copy_memory)memory))
+                sweep_memory(&sweep, (enum copy_memory)memory);
+    } else {
+        bench_case_failed(bench, "copy", "device memory for the sizes", sweep.largest);
+    }
+    leat_memory_free(sweep.device[0]);
+    leat_memory_free(sweep.device[1]);
+    trim(bench, LEAT_KIND_DEVICE);
 }
 
 void bench_copy_group(struct bench *bench)
 {
-    struct bench_rows rows = {.count = 0};
+    static void (*const parts[COPY_PART_COUNT])(struct bench *) = {sweep_sizes, bench_copy_workers,
+                                                                   bench_copy_beside, bench_copy_many};
+    unsigned i;
 
-    measure_direction(bench, &rows, COPY_IN);
-    measure_direction(bench, &rows, COPY_OUT);
-    measure_direction(bench, &rows, COPY_BOTH);
-    bench_rows_commit(bench, &rows);
+    for (i = 0; i < COPY_PART_COUNT; i++)
+        if (!bench->options->copy_parts || bench->options->copy_parts & 1u << i)
+            parts[i](bench);
 }

@@ -55,6 +55,7 @@ static struct bench_figures summarise(double *times, unsigned count)
     qsort(times, count, sizeof times[0], compare_times);
     figures.best = times[0];
     figures.worst = times[count - 1];
+    figures.p99 = times[(count * 99 + 99) / 100 - 1];
     figures.median = count % 2 ? times[count / 2] : (times[count / 2 - 1] + times[count / 2]) / 2;
     return figures;
 }
@@ -101,17 +102,15 @@ static bool take_turn(struct bench *bench, bench_sample sample, void *state, enu
     return true;
 }
 
-static bool enough(const struct bench *bench, unsigned count, double begin)
+static bool enough(const struct bench *bench, unsigned count, double begin, double budget_seconds)
 {
-    double budget = bench->options->quick ? 0.25 : 0.6;
-
     if (count >= samples_wanted(bench))
         return true;
-    return !bench->options->repeat && count >= SAMPLES_MIN && bench_now() - begin >= budget;
+    return !bench->options->repeat && count >= SAMPLES_MIN && bench_now() - begin >= budget_seconds;
 }
 
-bool bench_measure(struct bench *bench, bench_sample sample, void *state, bool with_driver,
-                   struct bench_result *result)
+bool bench_measure_for(struct bench *bench, bench_sample sample, void *state, bool with_driver,
+                       double budget_seconds, struct bench_result *result)
 {
     static struct series series[2]; /* indexed by side; too large for the stack */
     unsigned turn = 0;
@@ -124,7 +123,7 @@ bool bench_measure(struct bench *bench, bench_sample sample, void *state, bool w
         return false;
     slow = first > SLOW_SECONDS || second > SLOW_SECONDS;
     begin = bench_now();
-    while (!enough(bench, series[BENCH_LEAT].count, begin)) {
+    while (!enough(bench, series[BENCH_LEAT].count, begin, budget_seconds)) {
         /* Every other time the driver goes first. */
         enum bench_side side = turn++ % 2 ? BENCH_DRIVER : BENCH_LEAT;
         enum bench_side other = side == BENCH_LEAT ? BENCH_DRIVER : BENCH_LEAT;
@@ -139,6 +138,12 @@ bool bench_measure(struct bench *bench, bench_sample sample, void *state, bool w
     if (with_driver)
         result->driver = summarise(series[BENCH_DRIVER].times, result->repeats);
     return true;
+}
+
+bool bench_measure(struct bench *bench, bench_sample sample, void *state, bool with_driver,
+                   struct bench_result *result)
+{
+    return bench_measure_for(bench, sample, state, with_driver, bench->options->quick ? 0.25 : 0.6, result);
 }
 
 double bench_figure(const struct bench_row *row, double seconds)

@@ -14,6 +14,7 @@ typedef bool (*bench_sample)(void *state, enum bench_side side, double *seconds)
 struct bench_figures {
     double median; /* seconds */
     double best;
+    double p99; /* 99 % of the samples took at most so long */
     double worst;
 };
 
@@ -37,6 +38,10 @@ double bench_clock_cost(void);
 bool bench_measure(struct bench *bench, bench_sample sample, void *state, bool with_driver,
                    struct bench_result *result);
 
+/* The same, with so many seconds to go on instead of the usual ones. */
+bool bench_measure_for(struct bench *bench, bench_sample sample, void *state, bool with_driver,
+                       double budget_seconds, struct bench_result *result);
+
 enum bench_unit { BENCH_GB_S, BENCH_US, BENCH_NS };
 
 /* A figure of its own key beside the usual ones, such as "events". The key is a literal. */
@@ -45,7 +50,7 @@ struct bench_extra {
     double value;
 };
 
-enum { BENCH_EXTRAS_MAX = 8 };
+enum { BENCH_EXTRAS_MAX = 12 };
 
 /* One line of the record. Figures that do not exist are NAN. */
 struct bench_row {

@@ -228,7 +228,7 @@ static bool make_plan(struct plan *plan, uint64_t resident_seed)
     plan->bytes = bench->options->quick ? 128 * MIB : GIB;
     if (plan->bytes > bench->largest)
         plan->bytes = bench->largest;
-    if (!copy_case_init(&plan->both, bench, COPY_BOTH, true, plan->bytes))
+    if (!copy_case_share(&plan->both, bench, COPY_BOTH, plan->bytes))
         return false;
     plan->in = plan->both.in_src;
     plan->out = plan->both.out_dst;

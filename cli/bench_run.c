@@ -148,7 +148,7 @@ static void free_buffers(struct bench *bench)
     leat_memory_free(bench->wrong_host);
 }
 
-static uint64_t available_host_memory(void)
+uint64_t bench_available_memory(void)
 {
     FILE *file = fopen("/proc/meminfo", "re");
     char line[128];
@@ -166,7 +166,7 @@ static uint64_t available_host_memory(void)
 /* The largest size for which all buffers fit, with room to spare. */
 static bool choose_largest(struct bench *bench)
 {
-    uint64_t host_bytes = available_host_memory();
+    uint64_t host_bytes = bench_available_memory();
     uint64_t device_bytes;
     char size[TEXT_MAX];
     size_t wanted = bench->options->quick ? 256 * MIB : GIB;

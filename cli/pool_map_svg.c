@@ -6,6 +6,7 @@
  * block has the hue of its tag, darker the larger it is.
  */
 #include "pool_map.h"
+#include "svg.h"
 #include "text.h"
 
 #include <inttypes.h>
@@ -54,43 +55,10 @@ struct group {
 
 /* ---- text ---- */
 
-/* How many bytes the UTF-8 character at text has; 0: it is cut off or none. */
-static unsigned character_bytes(const char *text)
-{
-    unsigned char first = (unsigned char)*text;
-    unsigned bytes = first < 0x80 ? 1 : first < 0xc0 ? 0 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4, i;
-
-    for (i = 1; i < bytes; i++)
-        if (((unsigned char)text[i] & 0xc0) != 0x80)
-            return 0;
-    return bytes;
-}
-
-/* Text as XML has it. Characters that XML cannot have are left out, and so are those that were cut off when a name
- * was shortened. */
-static void write_escaped(FILE *file, const char *text)
-{
-    unsigned bytes;
-
-    for (; *text; text += bytes ? bytes : 1) {
-        bytes = character_bytes(text);
-        if (*text == '&')
-            fputs("&amp;", file);
-        else if (*text == '<')
-            fputs("&lt;", file);
-        else if (*text == '>')
-            fputs("&gt;", file);
-        else if (bytes == 3 && !memcmp(text, "\xef\xbf", 2) && (unsigned char)text[2] >= 0xbe)
-            continue; /* U+FFFE and U+FFFF */
-        else if (bytes > 1 || (unsigned char)*text >= ' ' || *text == '\n' || *text == '\t')
-            fwrite(text, 1, bytes, file);
-    }
-}
-
 static void write_text(struct picture *picture, unsigned x, const char *style, const char *text)
 {
     fprintf(picture->file, "<text x=\"%u\" y=\"%u\" class=\"%s\">", x, picture->y, style);
-    write_escaped(picture->file, text);
+    svg_write_escaped(picture->file, text);
     fputs("</text>\n", picture->file);
 }
 
@@ -250,7 +218,7 @@ static void write_stack(FILE *file, const json_t *stack)
         const char *frame = json_string_value(json_array_get(stack, i));
 
         fputs("\n  ", file);
-        write_escaped(file, frame ? frame : "?");
+        svg_write_escaped(file, frame ? frame : "?");
     }
 }
 
@@ -265,13 +233,13 @@ static void write_tooltip(struct picture *picture, const struct pool_map_range *
     if (group->pieces > 1) {
         fprintf(file, "%" PRIu64 " extents, %s, together %s at offset %" PRIu64 " of ", group->pieces,
                 pool_map_state_names[extent->state], text_bytes(size, group->end - group->begin), group->begin);
-        write_escaped(file, range->name);
+        svg_write_escaped(file, range->name);
         fputs("</title>", file);
         return;
     }
     fprintf(file, "%s, %s (%" PRIu64 ") at offset %" PRIu64 " of ", pool_map_state_names[extent->state],
             text_bytes(size, extent->bytes), extent->bytes, extent->offset);
-    write_escaped(file, range->name);
+    svg_write_escaped(file, range->name);
     fprintf(file, ", address 0x%" PRIx64, range->base + extent->offset);
     if (extent->state == POOL_MAP_LIVE)
         fprintf(file, "\nrequested %" PRIu64 " bytes", extent->requested_bytes);
@@ -279,7 +247,7 @@ static void write_tooltip(struct picture *picture, const struct pool_map_range *
         fprintf(file, "\nstream %" PRIu64, extent->stream);
     if (extent->tag != POOL_MAP_NO_TAG) {
         fputs("\ntag ", file);
-        write_escaped(file, picture->map->tags[extent->tag].name);
+        svg_write_escaped(file, picture->map->tags[extent->tag].name);
     }
     write_stack(file, extent->stack);
     fputs("</title>", file);

@@ -3,6 +3,7 @@
  */
 #include "replay.h"
 #include "cli.h"
+#include "text.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -84,26 +85,11 @@ static bool parse_rounds(const char *text, unsigned *rounds)
 
 static bool parse_bytes(const char *text, uint64_t *bytes)
 {
-    static const char suffixes[] = "KMGT";
-    const char *suffix;
-    unsigned shift = 0;
-    char *end;
-
-    errno = 0;
-    *bytes = strtoull(text, &end, 10);
-    suffix = *end ? strchr(suffixes, *end) : NULL;
-    if (suffix) {
-        shift = 10 * (unsigned)(suffix - suffixes + 1);
-        end++;
-    }
-    if (text[0] < '0' || text[0] > '9' || *end || errno || *bytes == 0 || *bytes > UINT64_MAX >> shift) {
-        cli_complain("replay: --limit takes a number of bytes above 0, with K, M, G or T after it if need be, not "
-                     "'%s'",
-                     text);
-        return false;
-    }
-    *bytes <<= shift;
-    return true;
+    if (text_parse_bytes(text, NULL, bytes))
+        return true;
+    cli_complain(
+        "replay: --limit takes a number of bytes above 0, with K, M, G or T after it if need be, not '%s'", text);
+    return false;
 }
 
 /* One option. Returns PARSE_GO_ON, or what the command exits with. */

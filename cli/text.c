@@ -3,8 +3,11 @@
  */
 #include "text.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 const char *text_bytes(char text[TEXT_MAX], uint64_t bytes)
 {
@@ -37,4 +40,26 @@ const char *text_figure(char text[TEXT_MAX], double value)
         decimals = 5;
     snprintf(text, TEXT_MAX, "%.*f", decimals, value);
     return text;
+}
+
+bool text_parse_bytes(const char *text, const char **end, uint64_t *bytes)
+{
+    static const char suffixes[] = "KMGT";
+    const char *suffix;
+    unsigned shift = 0;
+    char *after;
+
+    errno = 0;
+    *bytes = strtoull(text, &after, 10);
+    suffix = *after ? strchr(suffixes, *after) : NULL;
+    if (suffix) {
+        shift = 10 * (unsigned)(suffix - suffixes + 1);
+        after++;
+    }
+    if (text[0] < '0' || text[0] > '9' || errno || *bytes == 0 || *bytes > UINT64_MAX >> shift || (!end && *after))
+        return false;
+    *bytes <<= shift;
+    if (end)
+        *end = after;
+    return true;
 }

@@ -1,0 +1,362 @@
+/*
+ * bench_copy_picture.c - the rates of the group "copy" over the size, as SVG: one panel for each direction, one
+ * hue for each kind of memory, leat's line solid and the driver's dashed. Works on the JSON, so that a run and a
+ * stored record look alike. One self-contained file, light or dark.
+ */
+#include "bench_copy.h"
+#include "cli.h"
+#include "svg.h"
+#include "text.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Lengths in pixels. */
+enum {
+    MARGIN = 20,
+    HEAD = 128, /* title, what was measured, legend */
+    AXIS_LEFT = 44,
+    PANEL_WIDTH = 380,
+    PANEL_HEIGHT = 300,
+    PANEL_GAP = 24,
+    FOOT = 58, /* sizes and the axis' name */
+    LINE_STEP = 18,
+    WIDTH = 2 * MARGIN + COPY_DIRECTION_COUNT * (AXIS_LEFT + PANEL_WIDTH) + (COPY_DIRECTION_COUNT - 1) * PANEL_GAP,
+    HEIGHT = HEAD + LINE_STEP + PANEL_HEIGHT + FOOT + MARGIN
+};
+
+enum { POINTS_MAX = 64 };
+
+/* What is drawn, the uppermost last. Other kinds have too few sizes, or lie on one of these. */
+static const struct {
+    enum copy_memory memory;
+    const char *text;
+} drawn[] = {{COPY_PINNED, "pinned"},
+             {COPY_FILE_WARM, "file mapping, in the page cache"},
+             {COPY_HUGE, "pageable, huge pages"},
+             {COPY_PAGEABLE, "pageable, 4 KiB pages"}};
+
+enum { DRAWN_COUNT = sizeof drawn / sizeof drawn[0] };
+
+struct point {
+    uint64_t bytes;
+    double leat, driver; /* GB/s; NAN: not measured */
+};
+
+struct line {
+    struct point points[POINTS_MAX];
+    unsigned count;
+};
+
+struct picture {
+    FILE *file;
+    struct line lines[COPY_DIRECTION_COUNT][DRAWN_COUNT];
+    unsigned first, last; /* powers of 2 of the sizes */
+    bool any, any_driver;
+};
+
+static double number_of(const json_t *row, const char *key)
+{
+    const json_t *value = json_object_get(row, key);
+
+    return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+static const char *text_of(const json_t *object, const char *key)
+{
+    const char *text = json_string_value(json_object_get(object, key));
+
+    return text ? text : "";
+}
+
+/* Takes the rows of a line out of the record. The case's name is the direction and the kind of memory. */
+static void read_line(struct picture *picture, const json_t *rows, unsigned direction, unsigned kind)
+{
+    struct line *line = &picture->lines[direction][kind];
+    const json_t *row;
+    size_t index;
+    char name[96];
+
+    snprintf(name, sizeof name, "%s, %s", copy_direction_texts[direction],
+             copy_memory_texts[drawn[kind].memory].label);
+    json_array_foreach(rows, index, row)
+    {
+        struct point point = {(uint64_t)json_integer_value(json_object_get(row, "bytes")), number_of(row, "value"),
+                              number_of(row, "driver_value")};
+
+        if (strcmp(text_of(row, "group"), "copy") || strcmp(text_of(row, "case"), name) || point.bytes == 0 ||
+            !isfinite(point.leat) || line->count == POINTS_MAX)
+            continue;
+        line->points[line->count++] = point;
+        picture->any = true;
+        picture->any_driver = picture->any_driver || isfinite(point.driver);
+        if (log2((double)point.bytes) < picture->first)
+            picture->first = (unsigned)floor(log2((double)point.bytes));
+        if (log2((double)point.bytes) > picture->last)
+            picture->last = (unsigned)ceil(log2((double)point.bytes));
+    }
+}
+
+static bool has_kind(const struct picture *picture, unsigned kind)
+{
+    unsigned direction;
+
+    for (direction = 0; direction < COPY_DIRECTION_COUNT; direction++)
+        if (picture->lines[direction][kind].count > 0)
+            return true;
+    return false;
+}
+
+/* ---- the sheet of styles and the head ---- */
+
+static void write_styles(FILE *file)
+{
+    static const struct {
+        const char *light, *dark;
+    } hues[DRAWN_COUNT] = {
+        {"#6e7781", "#9aa4ae"}, {"#b3720a", "#e8a23c"}, {"#1a7f5a", "#3fbf8f"}, {"#1f6fc4", "#62a8ee"}};
+    unsigned i;
+
+    fputs("<style>\n"
+          "text{font:12px sans-serif;fill:#1f2328}\n"
+          ".title{font-size:18px;font-weight:bold}\n"
+          ".head{font-size:14px;font-weight:bold}\n"
+          ".quiet{fill:#59636e}\n"
+          ".tick{font-size:11px;fill:#59636e}\n"
+          ".middle{text-anchor:middle}\n"
+          ".end{text-anchor:end}\n"
+          ".paper{fill:#ffffff}\n"
+          ".frame{fill:none;stroke:#8c959f;stroke-width:1}\n"
+          ".grid{fill:none;stroke:#d8dee4;stroke-width:1}\n"
+          ".curve{fill:none;stroke-width:2;stroke-linejoin:round}\n"
+          ".driver{stroke-dasharray:5 4;stroke-width:1.6}\n"
+          ".hollow{fill:#ffffff;stroke-width:1.4}\n",
+          file);
+    for (i = 0; i < DRAWN_COUNT; i++)
+        fprintf(file, ".k%u{stroke:%s}\n.dot.k%u{fill:%s;stroke:none}\n", i, hues[i].light, i, hues[i].light);
+    fputs("@media (prefers-color-scheme: dark){\n"
+          "text{fill:#e6edf3}\n.quiet,.tick{fill:#9198a1}\n.paper,.hollow{fill:#14181d}\n.grid{stroke:#2d343c}\n"
+          ".frame{stroke:#59636e}\n",
+          file);
+    for (i = 0; i < DRAWN_COUNT; i++)
+        fprintf(file, ".k%u{stroke:%s}\n.dot.k%u{fill:%s;stroke:none}\n", i, hues[i].dark, i, hues[i].dark);
+    fputs("}\n</style>\n", file);
+}
+
+static void write_text(FILE *file, double x, double y, const char *style, const char *text)
+{
+    fprintf(file, "<text x=\"%.1f\" y=\"%.1f\" class=\"%s\">", x, y, style);
+    svg_write_escaped(file, text);
+    fputs("</text>\n", file);
+}
+
+static void write_head(struct picture *picture, const json_t *record)
+{
+    const json_t *device = json_object_get(record, "device");
+    const json_t *driver = json_object_get(record, "driver");
+    const json_t *host = json_object_get(record, "host");
+    const char *library = strrchr(text_of(driver, "library"), '/');
+    const char *peer = text_of(driver, "compared_with");
+    unsigned x = MARGIN, y = MARGIN + 12, kind;
+    char text[512];
+
+    snprintf(text, sizeof text, "Copies between host and %.40s, %.80s, driver %.20s %.60s%s%.60s%s",
+             text_of(device, "name"), text_of(device, "model"), text_of(driver, "name"),
+             text_of(driver, "version"), library ? " (" : "", library ? library + 1 : "", library ? ")" : "");
+    write_text(picture->file, x, y, "title", text);
+    y += LINE_STEP + 6;
+    snprintf(text, sizeof text, "%.80s, %d logical processors, %.80s; leat %.20s, %.30s", text_of(host, "cpu"),
+             (int)json_integer_value(json_object_get(host, "cores")), text_of(host, "kernel"),
+             text_of(record, "version"), text_of(record, "date"));
+    write_text(picture->file, x, y, "quiet", text);
+    y += LINE_STEP;
+    snprintf(text, sizeof text, "From the call to its completion, medians; GB/s is 10^9 bytes a second%s%.96s",
+             picture->any_driver ? "; driver: " : "", picture->any_driver ? peer : "");
+    write_text(picture->file, x, y, "quiet", text);
+    y += LINE_STEP + 8;
+    for (kind = DRAWN_COUNT; kind-- > 0;) {
+        unsigned side;
+
+        for (side = 0; side < (picture->any_driver ? 2u : 1u) && has_kind(picture, kind); side++) {
+            snprintf(text, sizeof text, "%s%s", drawn[kind].text, side ? ", driver" : ", leat");
+            fprintf(picture->file, "<line x1=\"%u\" y1=\"%u\" x2=\"%u\" y2=\"%u\" class=\"curve%s k%u\"/>\n", x,
+                    y - 4, x + 28, y - 4, side ? " driver" : "", kind);
+            write_text(picture->file, x + 34, y, "", text);
+            x += 52 + 6 * (unsigned)strlen(text);
+        }
+    }
+}
+
+/* ---- a panel ---- */
+
+/* A step of the axis that gives four to eight of them. */
+static double step_for(double most)
+{
+    double step = pow(10, floor(log10(most)));
+
+    if (most / step < 2)
+        return step / 4;
+    return most / step < 4 ? step / 2 : step;
+}
+
+static double highest(const struct picture *picture, unsigned direction)
+{
+    double most = 0;
+    unsigned kind, i;
+
+    for (kind = 0; kind < DRAWN_COUNT; kind++)
+        for (i = 0; i < picture->lines[direction][kind].count; i++) {
+            const struct point *point = &picture->lines[direction][kind].points[i];
+
+            most = fmax(most, fmax(point->leat, point->driver)); /* fmax leaves NAN out */
+        }
+    return most;
+}
+
+struct panel {
+    struct picture *picture;
+    unsigned x, y; /* upper left corner of the frame */
+    double top;    /* GB/s */
+};
+
+static double panel_x(const struct panel *panel, uint64_t bytes)
+{
+    const struct picture *picture = panel->picture;
+
+    return panel->x + PANEL_WIDTH * (log2((double)bytes) - picture->first) / (picture->last - picture->first);
+}
+
+static double panel_y(const struct panel *panel, double rate)
+{
+    return panel->y + PANEL_HEIGHT * (1 - rate / panel->top);
+}
+
+static void write_axes(struct panel *panel, double step)
+{
+    struct picture *picture = panel->picture;
+    unsigned spacing = picture->last - picture->first > 16 ? 4 : 2, power;
+    char text[TEXT_MAX];
+    double rate;
+
+    for (rate = 0; rate <= panel->top * 1.001; rate += step) {
+        fprintf(picture->file, "<path d=\"M%u %.1fh%d\" class=\"grid\"/>\n", panel->x, panel_y(panel, rate),
+                PANEL_WIDTH);
+        snprintf(text, sizeof text, "%g", rate);
+        write_text(picture->file, panel->x - 6.0, panel_y(panel, rate) + 4, "tick end", text);
+    }
+    for (power = (picture->first + 1) / 2 * 2; power <= picture->last; power++) {
+        if (power % spacing != picture->first % 2 + (picture->first + 1) / 2 * 2 % spacing - picture->first % 2)
+            continue;
+        fprintf(picture->file, "<path d=\"M%.1f %uv%d\" class=\"grid\"/>\n", panel_x(panel, (uint64_t)1 << power),
+                panel->y, PANEL_HEIGHT);
+        write_text(picture->file, panel_x(panel, (uint64_t)1 << power), panel->y + PANEL_HEIGHT + 16,
+                   "tick middle", text_bytes(text, (uint64_t)1 << power));
+    }
+    fprintf(picture->file, "<rect x=\"%u\" y=\"%u\" width=\"%d\" height=\"%d\" class=\"frame\"/>\n", panel->x,
+            panel->y, PANEL_WIDTH, PANEL_HEIGHT);
+    write_text(picture->file, panel->x + PANEL_WIDTH / 2.0, panel->y + PANEL_HEIGHT + 36, "quiet middle",
+               "bytes of a copy");
+}
+
+static void write_curve(struct panel *panel, const struct line *line, unsigned kind, bool driver)
+{
+    FILE *file = panel->picture->file;
+    char size[TEXT_MAX], rate[TEXT_MAX];
+    bool begun = false;
+    unsigned i;
+
+    for (i = 0; i < line->count; i++) {
+        double value = driver ? line->points[i].driver : line->points[i].leat;
+
+        if (!isfinite(value))
+            continue;
+        fprintf(file, "%s%.1f %.1f", begun ? " L" : "<path d=\"M", panel_x(panel, line->points[i].bytes),
+                panel_y(panel, value));
+        begun = true;
+    }
+    if (!begun)
+        return;
+    fprintf(file, "\" class=\"curve%s k%u\"/>\n", driver ? " driver" : "", kind);
+    for (i = 0; i < line->count; i++) {
+        double value = driver ? line->points[i].driver : line->points[i].leat;
+
+        if (!isfinite(value))
+            continue;
+        fprintf(file,
+                "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"%s\" class=\"%s k%u\"><title>%s, %s: %s, %s "
+                "GB/s</title></circle>\n",
+                panel_x(panel, line->points[i].bytes), panel_y(panel, value), driver ? "2.2" : "2.8",
+                driver ? "hollow" : "dot", kind, driver ? "driver" : "leat", drawn[kind].text,
+                text_bytes(size, line->points[i].bytes), text_figure(rate, value));
+    }
+}
+
+static void write_panel(struct picture *picture, unsigned direction)
+{
+    static const char *const titles[COPY_DIRECTION_COUNT] = {"Host to device", "Device to host",
+                                                             "Both directions at once, together"};
+    struct panel panel = {.picture = picture,
+                          .x = MARGIN + AXIS_LEFT + direction * (AXIS_LEFT + PANEL_WIDTH + PANEL_GAP),
+                          .y = HEAD + LINE_STEP};
+    double most = highest(picture, direction), step;
+    unsigned kind;
+
+    write_text(picture->file, panel.x, panel.y - 8, "head", titles[direction]);
+    if (most <= 0) {
+        write_text(picture->file, panel.x, panel.y + 20, "quiet", "not measured");
+        return;
+    }
+    step = step_for(most);
+    panel.top = ceil(most / step * 1.02) * step;
+    write_text(picture->file, panel.x - 6, panel.y - 8, "tick end", "GB/s");
+    write_axes(&panel, step);
+    for (kind = 0; kind < DRAWN_COUNT; kind++) {
+        write_curve(&panel, &picture->lines[direction][kind], kind, true);
+        write_curve(&panel, &picture->lines[direction][kind], kind, false);
+    }
+}
+
+static void write_picture(struct picture *picture, const json_t *record)
+{
+    unsigned direction;
+
+    fprintf(picture->file,
+            "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d %d\">\n",
+            WIDTH, HEIGHT, WIDTH, HEIGHT);
+    write_styles(picture->file);
+    fprintf(picture->file, "<rect width=\"%d\" height=\"%d\" class=\"paper\"/>\n", WIDTH, HEIGHT);
+    write_head(picture, record);
+    for (direction = 0; direction < COPY_DIRECTION_COUNT; direction++)
+        write_panel(picture, direction);
+    fputs("</svg>\n", picture->file);
+}
+
+bool bench_copy_picture(const json_t *record, const char *path)
+{
+    static struct picture picture; /* too large for the stack */
+    unsigned direction, kind;
+    bool fine;
+
+    picture = (struct picture){.first = 63};
+    for (direction = 0; direction < COPY_DIRECTION_COUNT; direction++)
+        for (kind = 0; kind < DRAWN_COUNT; kind++)
+            read_line(&picture, json_object_get(record, "rows"), direction, kind);
+    if (!picture.any) {
+        cli_complain("bench: there is nothing to draw: the record has no sizes of the group copy");
+        return false;
+    }
+    if (picture.last == picture.first)
+        picture.last++;
+    picture.file = fopen(path, "we");
+    if (picture.file) {
+        write_picture(&picture, record);
+        fine = !ferror(picture.file);
+        if (fclose(picture.file) == 0 && fine)
+            return true;
+    }
+    cli_complain("bench: %s cannot be written: %s", path, strerror(errno));
+    return false;
+}
