@@ -58,6 +58,16 @@ CHECK_MEMBER(cu_mem_properties, flags.compression, CUmemAllocationProp, allocFla
 CHECK_MEMBER(cu_mem_properties, flags.gpu_direct_rdma, CUmemAllocationProp, allocFlags.gpuDirectRDMACapable);
 CHECK_MEMBER(cu_mem_properties, flags.usage, CUmemAllocationProp, allocFlags.usage);
 CHECK_MEMBER(cu_mem_properties, flags.reserved, CUmemAllocationProp, allocFlags.reserved);
+CHECK_SIZE(cu_value_operation, CUstreamBatchMemOpParams);
+#define CHECK_VALUE_MEMBER(ours, real)                                                                            \
+    _Static_assert(offsetof(cu_value_operation, ours) == offsetof(CUstreamBatchMemOpParams, waitValue.real) &&     \
+                       offsetof(cu_value_operation, ours) == offsetof(CUstreamBatchMemOpParams, writeValue.real),  \
+                   #real)
+CHECK_VALUE_MEMBER(operation, operation);
+CHECK_VALUE_MEMBER(address, address);
+CHECK_VALUE_MEMBER(value, value);
+CHECK_VALUE_MEMBER(flags, flags);
+CHECK_VALUE_MEMBER(alias, alias);
 CHECK_SIZE(cu_mem_access, CUmemAccessDesc);
 CHECK_MEMBER(cu_mem_access, location, CUmemAccessDesc, location);
 CHECK_MEMBER(cu_mem_access, flags, CUmemAccessDesc, flags);
@@ -77,6 +87,7 @@ _Static_assert(sizeof(CU_STREAM_LEGACY) == sizeof LEATI_CU_STREAM_LEGACY, "CU_ST
 #define cu_granularity_kind CUmemAllocationGranularity_flags
 #define cu_mem_properties CUmemAllocationProp
 #define cu_mem_access CUmemAccessDesc
+#define cu_value_operation CUstreamBatchMemOpParams
 
 #define CHECK_FUNCTION(field, name, need, parameters)                                                             \
     _Static_assert(__builtin_types_compatible_p(__typeof__(&name), CUresult(CUDAAPI *) parameters), #name);
@@ -117,7 +128,7 @@ int main(void)
         printf("the numbers of the default streams differ from those of cuda.h\n");
         return 1;
     }
-    printf("cuda.h of CUDA %d.%d: %u constants, %u functions and 3 structs are as leat declares them\n",
+    printf("cuda.h of CUDA %d.%d: %u constants, %u functions and 4 structs are as leat declares them\n",
            CUDA_VERSION / 1000, CUDA_VERSION % 1000 / 10, constants, functions);
     return 0;
 }

@@ -42,6 +42,13 @@ struct leati_pool_hooks {
     leat_status (*device_closes)(struct leat_device *device);
 };
 
+/* What the layer of copies does when something ends. Set by the first copy that goes through its workers. */
+struct leati_copy_hooks {
+    void (*stream_ends)(struct leat_stream *stream); /* before the driver's stream_destroy */
+    /* Before the pools are closed; finished: all work of the device is known to be done. */
+    leat_status (*device_closes)(struct leat_device *device);
+};
+
 struct leat_device {
     struct leati_handle handle;
     struct leati_driver *driver;
@@ -60,6 +67,8 @@ struct leat_device {
     struct leat_module *builtin;
     _Atomic(struct leat_pool *) default_pools[4]; /* by leat_kind; made at the first use */
     _Atomic(const struct leati_pool_hooks *) pool_hooks;
+    _Atomic(const struct leati_copy_hooks *) copy_hooks;
+    _Atomic(struct leati_stager *) stager; /* copy/stage.h; made at the first use */
     pthread_mutex_t pools_lock; /* guards pool_numbers, and is held while a pool is made */
     unsigned pool_numbers;      /* bit n: a pool has place n in leat_stream.owners */
 };
@@ -69,6 +78,9 @@ struct leat_stream {
     struct leat_device *device;
     void *native; /* the driver's stream */
     struct leati_order *order;
+    _Atomic uint64_t host_tick; /* the last work that may write pageable memory belongs to it, or to an earlier one */
+    atomic_bool foreign;        /* the user has, or had, the vendor's handle, so others may give it work */
+    _Atomic(struct leati_staging *) staging; /* copy/small.h; made at the first use */
     _Atomic(struct leati_owner *) owners[LEATI_FAST_POOLS]; /* what the first pools keep for it (pool/lane.h) */
     struct leati_link link;
 };
@@ -102,6 +114,13 @@ struct leat_module {
     struct leat_kernel *kernels;
     struct leati_link link;
 };
+
+/* Work that is about to be given to stream may write pageable memory, or let others do so. */
+void leati_stream_writes_host(leat_stream *stream);
+
+/* May pageable memory be read now, as if in stream order? True when no work of stream that may write it is under
+ * way. */
+bool leati_stream_reads_now(leat_stream *stream);
 
 #define LEATI_OWNER(link_pointer, type) ((type *)(void *)((char *)(link_pointer)-offsetof(type, link)))
 

@@ -313,6 +313,7 @@ static leat_status close_last(struct leat_device *device)
 {
     struct leati_driver *driver = device->driver;
     const struct leati_pool_hooks *hooks;
+    const struct leati_copy_hooks *copies;
     leat_status status;
 
     list_remove(device);
@@ -320,7 +321,10 @@ static leat_status close_last(struct leat_device *device)
     leati_handle_retire(&leati_device_handles, device);
     status = driver->ops->device_synchronize(driver, device->native);
     hooks = atomic_load_explicit(&device->pool_hooks, memory_order_acquire);
+    copies = atomic_load_explicit(&device->copy_hooks, memory_order_acquire);
     status = first_of(status, leati_streams_close(device, status == LEAT_OK));
+    if (copies)
+        status = first_of(status, copies->device_closes(device));
     status = first_of(status, leati_events_close(device));
     status = first_of(status, leati_modules_close(device));
     if (hooks)

@@ -3,6 +3,7 @@
 
 #include "core/core.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -48,7 +49,38 @@ void leati_order_let_go(struct leati_order *order)
         if (order->marks[i].event)
             (void)order->device->driver->ops->event_destroy(order->device->driver, order->marks[i].event);
     pthread_mutex_destroy(&order->lock);
+    free(atomic_load_explicit(&order->failure, memory_order_relaxed));
     free(order);
+}
+
+void leati_order_failed(struct leati_order *order, leat_status status, const char *sentence)
+{
+    struct leati_failure *made = malloc(sizeof *made), *none = NULL;
+
+    if (!made)
+        return; /* the ticket still has it */
+    made->status = status;
+    snprintf(made->sentence, sizeof made->sentence, "%s", sentence);
+    /* Release and acquire: the failure is written before it is seen. */
+    if (!atomic_compare_exchange_strong_explicit(&order->failure, &none, made, memory_order_release,
+                                                 memory_order_relaxed))
+        free(made);
+}
+
+leat_status leati_order_take_failure(struct leati_order *order)
+{
+    struct leati_failure *taken;
+    leat_status status;
+
+    /* Relaxed: nearly always there is none, and then nothing is read. */
+    if (!atomic_load_explicit(&order->failure, memory_order_relaxed))
+        return LEAT_OK;
+    taken = atomic_exchange_explicit(&order->failure, NULL, memory_order_acq_rel);
+    if (!taken)
+        return LEAT_OK;
+    status = leati_fail(taken->status, "%s", taken->sentence);
+    free(taken);
+    return status;
 }
 
 uint64_t leati_order_now(const struct leati_order *order)

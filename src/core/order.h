@@ -45,12 +45,18 @@ struct leati_mark {
     void *event;   /* the driver's event */
 };
 
+struct leati_failure {
+    leat_status status;
+    char sentence[512];
+};
+
 struct leati_order {
     atomic_uint holders;
     uint64_t serial;
     struct leat_device *device;
     _Atomic uint64_t tick; /* from 1 */
     _Atomic uint64_t done; /* all work up to this tick is known to be finished */
+    _Atomic(struct leati_failure *) failure; /* of a copy that leat's own threads made, until somebody takes it */
     pthread_mutex_t lock;  /* guards the rest, and is held while an event is recorded */
     void *stream;          /* the driver's stream; NULL once it is destroyed */
     bool per_thread; /* another stream for each thread, so that no mark of one thread says anything to others */
@@ -107,6 +113,11 @@ leat_status leati_order_host_wait(struct leati_order *order, uint64_t tick, stru
 /* A stream waits for an event that was recorded at *point when its stream had waited for *known. */
 void leati_order_waited(struct leati_order *stream, const struct leati_point *point,
                         const struct leati_points *known);
+
+/* Work of the stream failed past the driver: the first such failure is kept for leati_order_take_failure(), which
+ * sets its sentence and returns its status once, and else LEAT_OK. */
+void leati_order_failed(struct leati_order *order, leat_status status, const char *sentence);
+leat_status leati_order_take_failure(struct leati_order *order);
 
 /* What a stream waits for by now: for an event that is about to be recorded. */
 void leati_order_waits(struct leati_order *stream, struct leati_points *known);

@@ -28,6 +28,27 @@ static leat_stream *new_stream(const char *what, leat_device *device)
     return stream;
 }
 
+void leati_stream_writes_host(leat_stream *stream)
+{
+    uint64_t tick = leati_order_now(stream->order), seen;
+
+    /* Release: pairs with the acquire below, on a thread that the caller has told of its work. */
+    seen = atomic_load_explicit(&stream->host_tick, memory_order_relaxed);
+    while (seen < tick && !atomic_compare_exchange_weak_explicit(&stream->host_tick, &seen, tick,
+                                                                 memory_order_release, memory_order_relaxed))
+        continue;
+}
+
+bool leati_stream_reads_now(leat_stream *stream)
+{
+    uint64_t tick;
+
+    if (atomic_load_explicit(&stream->foreign, memory_order_relaxed) || stream->order->per_thread)
+        return false;
+    tick = atomic_load_explicit(&stream->host_tick, memory_order_acquire);
+    return !tick || leati_order_known(stream->order, tick);
+}
+
 /* The last step of making a stream: from here on it is the user's. */
 static leat_status publish(leat_status status, const char *what, leat_stream *stream, leat_stream **out)
 {
@@ -79,8 +100,10 @@ leat_status leat_stream_wrap(leat_device *device, void *native, leat_stream **st
         return LEAT_ERROR_HOST_MEMORY;
     status = device->driver->ops->stream_adopt(device->driver, device->native, native, &made->native);
     status = publish(status, "leat_stream_wrap", made, stream);
-    if (status == LEAT_OK)
+    if (status == LEAT_OK) {
         leati_order_unseen(made->order);
+        atomic_store_explicit(&made->foreign, true, memory_order_relaxed);
+    }
     return status;
 }
 
@@ -89,8 +112,11 @@ static leat_status end_stream(leat_stream *stream, bool finished)
 {
     struct leati_driver *driver = stream->device->driver;
     const struct leati_pool_hooks *hooks = atomic_load_explicit(&stream->device->pool_hooks, memory_order_acquire);
+    const struct leati_copy_hooks *copies = atomic_load_explicit(&stream->device->copy_hooks, memory_order_acquire);
     leat_status status;
 
+    if (copies)
+        copies->stream_ends(stream);
     if (hooks)
         hooks->stream_ends(stream);
     leati_order_stream_ends(stream->order, finished);
@@ -148,6 +174,7 @@ leat_status leat_stream_native(leat_stream *stream, void **native)
     LEATI_TRY(leati_check_stream("leat_stream_native", stream));
     LEATI_TRY(leati_check_not_null("leat_stream_native", "native", native));
     leati_order_unseen(stream->order);
+    atomic_store_explicit(&stream->foreign, true, memory_order_relaxed);
     *native = stream->device->driver->ops->stream_native(stream->device->driver, stream->native);
     return LEAT_OK;
 }
@@ -167,7 +194,8 @@ leat_status leat_stream_synchronize(leat_stream *stream)
         return leati_fail_in(status, "leat_stream_synchronize on %s", stream->device->name);
     if (!stream->order->per_thread)
         leati_order_finished(stream->order, tick);
-    return LEAT_OK;
+    status = leati_order_take_failure(stream->order);
+    return status == LEAT_OK ? status : leati_fail_in(status, "leat_stream_synchronize on %s", stream->device->name);
 }
 
 leat_status leat_stream_query(leat_stream *stream)
@@ -202,6 +230,7 @@ leat_status leat_stream_wait(leat_stream *stream, leat_event *event)
     /* Acquire: the record that set it was given to the driver before. */
     if (!atomic_load_explicit(&event->recorded, memory_order_acquire))
         return LEAT_OK;
+    leati_stream_writes_host(stream);
     pthread_mutex_lock(&event->lock);
     status = driver->ops->stream_wait(driver, stream->native, event->native);
     if (status == LEAT_OK && event->point.serial)
@@ -279,6 +308,7 @@ leat_status leat_launch_host(leat_stream *stream, void (*function)(void *argumen
         return leati_fail(LEAT_ERROR_HOST_MEMORY, "leat_launch_host: no memory for the call");
     *call = (struct host_call){.function = function, .argument = argument, .device = stream->device};
     list(call);
+    leati_stream_writes_host(stream);
     driver = stream->device->driver;
     status = driver->ops->launch_host(driver, stream->native, run_host_call, call);
     if (status == LEAT_OK)

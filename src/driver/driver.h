@@ -46,6 +46,13 @@ struct leati_place {
     void *device_pointer;
 };
 
+/* A word in memory that a stream and the host share. */
+struct leati_value {
+    _Atomic uint32_t *word; /* in memory of host_alloc or host_register of this driver */
+    uint32_t value;
+    bool wait; /* else write */
+};
+
 /* One end of a copy. */
 struct leati_end {
     void *ptr;
@@ -157,8 +164,8 @@ struct leati_driver_ops {
 
     /* ---- copies ------------------------------------------------------------------------------ */
 
-    /* In stream order. A pageable source may be changed after the return; a pageable destination is complete at
-     * the return. Required. */
+    /* In stream order. A pageable source is read, and a pageable destination written, at some time until the stream
+     * has got past the copy. For pageable memory the call may wait for the stream. Required. */
     leat_status (*copy)(struct leati_driver *driver, void *stream, struct leati_end dst, struct leati_end src,
                         size_t bytes);
 
@@ -187,6 +194,16 @@ struct leati_driver_ops {
 
     /* The stream goes on only after the event's latest record, as it is now. Required. */
     leat_status (*stream_wait)(struct leati_driver *driver, void *stream, void *event);
+
+    /*
+     * In stream order, one after the other: wait: the stream goes on when the word has reached value, which is when
+     * (int32_t)(*word - value) >= 0; what the host wrote before it wrote the word is there then for copies that
+     * follow. Else writes value to the word when all earlier work of the stream is done and can be seen by the
+     * host. UNSUPPORTED where this driver's version or device cannot. count is at most 4. Optional: pageable copies
+     * are left to copy.
+     */
+    leat_status (*stream_values)(struct leati_driver *driver, void *stream, const struct leati_value *values,
+                                 unsigned count);
 
     /* Calls function(argument) once, in stream order; perhaps never when the device is lost. Required. */
     leat_status (*launch_host)(struct leati_driver *driver, void *stream, void (*function)(void *),

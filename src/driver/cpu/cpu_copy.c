@@ -13,6 +13,7 @@
 #include <string.h>
 
 #define PART_BYTES ((size_t)1 << 20)          /* a part of a copy that one thread takes at a time */
+#define HERE_BYTES ((size_t)256 << 10)        /* up to here on the caller's thread */
 #define PARALLEL_BYTES ((size_t)1 << 20)      /* from here on more than one thread */
 #define NON_TEMPORAL_BYTES ((size_t)32 << 20) /* from here on; smaller ones gain more from the caches */
 
@@ -69,16 +70,13 @@ leat_status cpu_copy(struct leati_driver *driver, void *stream, struct leati_end
     if (!work)
         return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory to queue the work");
     *work = (struct copy_work){.work.run = run_copy, .dst = dst.ptr, .src = src.ptr, .bytes = bytes};
-    if (dst.kind != LEAT_KIND_PAGEABLE && src.kind != LEAT_KIND_PAGEABLE) {
-        cpu_stream_push(stream, &work->work);
-        return LEAT_OK;
-    }
-    /* What driver.h promises for pageable memory: the caller may reuse a source, and read a destination, at once.
-     */
-    if (cpu_stream_run_here(stream, &work->work))
+    (void)driver;
+    /* Short copies of pageable memory are over before another thread could begin. */
+    if ((dst.kind == LEAT_KIND_PAGEABLE || src.kind == LEAT_KIND_PAGEABLE) && bytes <= HERE_BYTES &&
+        cpu_stream_run_here(stream, &work->work))
         return LEAT_OK;
     cpu_stream_push(stream, &work->work);
-    return cpu_stream_synchronize(driver, stream);
+    return LEAT_OK;
 }
 
 /* ---- fill ---- */

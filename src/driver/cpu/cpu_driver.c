@@ -181,6 +181,7 @@ static const struct leati_driver_ops ops = {
     .stream_query = cpu_stream_query,
     .stream_synchronize = cpu_stream_synchronize,
     .stream_wait = cpu_stream_wait,
+    .stream_values = cpu_stream_values,
     .launch_host = cpu_launch_host,
     .event_create = cpu_event_create,
     .event_destroy = cpu_event_destroy,

@@ -10,8 +10,10 @@
 #include "base/clock.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 /* A place in a stream. Freed when neither an event nor a queue holds it. */
 struct cpu_mark {
@@ -309,6 +311,62 @@ leat_status cpu_device_synchronize(struct leati_driver *driver, void *opened)
         stream->holders--;
     }
     pthread_mutex_unlock(&device->streams_lock);
+    return LEAT_OK;
+}
+
+/* ---- words in memory ---- */
+
+struct value_work {
+    struct cpu_work work;
+    unsigned count;
+    struct leati_value values[4];
+};
+
+static bool reached_value(const struct leati_value *value)
+{
+    /* Acquire: what the host wrote before the word is there for the work that follows. */
+    uint32_t now = atomic_load_explicit(value->word, memory_order_acquire);
+
+    return (int32_t)(now - value->value) >= 0;
+}
+
+/* Nobody can wake this thread, so it looks again and again: at first without a pause, as a GPU does. */
+static void wait_for_value(const struct leati_value *value)
+{
+    struct timespec pause = {.tv_nsec = 20000};
+
+    for (unsigned looks = 0; !reached_value(value); looks++) {
+        if (looks < 100)
+            sched_yield();
+        else
+            nanosleep(&pause, NULL);
+    }
+}
+
+static void run_values(struct cpu_work *work)
+{
+    struct value_work *all = (struct value_work *)(void *)work;
+
+    for (unsigned i = 0; i < all->count; i++) {
+        if (all->values[i].wait)
+            wait_for_value(&all->values[i]);
+        else
+            /* Release: the copies before it are there for whom sees the word. */
+            atomic_store_explicit(all->values[i].word, all->values[i].value, memory_order_release);
+    }
+}
+
+leat_status cpu_stream_values(struct leati_driver *driver, void *handle, const struct leati_value *values,
+                              unsigned count)
+{
+    struct value_work *work = malloc(sizeof *work);
+
+    (void)driver;
+    if (!work)
+        return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory to queue the work");
+    *work = (struct value_work){.work.run = run_values, .count = count};
+    memcpy(work->values, values, count * sizeof *values);
+    cpu_stream_push(handle, &work->work);
     return LEAT_OK;
 }
 

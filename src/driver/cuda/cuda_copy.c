@@ -3,10 +3,8 @@
  *
  * What "asynchronous" means depends on the memory. "API synchronization behavior" in the driver API manual says of
  * the Async functions: between device and pageable memory they "might be synchronous with respect to host", and
- * the driver may or may not stage what it copies. So for a pageable end we wait for the stream ourselves: only
- * then is a source free and a destination complete, on machines whose GPU reads pageable memory directly as well.
- * From host to host they are always synchronous. Such a copy is therefore a host function of the stream, so that
- * it keeps its place in the stream's order, also among the work of other threads.
+ * from host to host they are always synchronous. A copy of the latter sort is therefore a host function of the
+ * stream, so that it keeps its place in the stream's order, also among the work of other threads.
  */
 #include "driver/cuda/cuda_driver.h"
 
@@ -68,7 +66,6 @@ leat_status leati_cuda_copy(struct leati_driver *driver, void *stream, struct le
      * of a pool cannot be reached from another one, while the stream may be of any ("Stream and Event Behavior" in
      * the CUDA C++ programming guide; both seen on two H200s). */
     struct cuda_device *owner = to ? to : from ? from : on->device;
-    bool pageable = dst.kind == LEAT_KIND_PAGEABLE || src.kind == LEAT_KIND_PAGEABLE;
 
     (void)driver;
     if (on_host(&dst) && on_host(&src))
@@ -78,8 +75,6 @@ leat_status leati_cuda_copy(struct leati_driver *driver, void *stream, struct le
                        leati_cuda_address(src.ptr), from->context, bytes, on->handle);
     else
         LEATI_CUDA_TRY(owner, copy, leati_cuda_address(dst.ptr), leati_cuda_address(src.ptr), bytes, on->handle);
-    if (pageable)
-        LEATI_CUDA_TRY(on->device, stream_synchronize, on->handle);
     return LEAT_OK;
 }
 

@@ -49,6 +49,7 @@ static const struct leati_driver_ops cuda_ops = {
     .stream_query = leati_cuda_stream_query,
     .stream_synchronize = leati_cuda_stream_synchronize,
     .stream_wait = leati_cuda_stream_wait,
+    .stream_values = leati_cuda_stream_values,
     .launch_host = leati_cuda_launch_host,
     .event_create = leati_cuda_event_create,
     .event_destroy = leati_cuda_event_destroy,

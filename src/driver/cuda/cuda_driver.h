@@ -196,6 +196,8 @@ void *leati_cuda_stream_native(struct leati_driver *driver, void *stream);
 leat_status leati_cuda_stream_query(struct leati_driver *driver, void *stream);
 leat_status leati_cuda_stream_synchronize(struct leati_driver *driver, void *stream);
 leat_status leati_cuda_stream_wait(struct leati_driver *driver, void *stream, void *event);
+leat_status leati_cuda_stream_values(struct leati_driver *driver, void *stream, const struct leati_value *values,
+                                     unsigned count);
 leat_status leati_cuda_launch_host(struct leati_driver *driver, void *stream, void (*function)(void *),
                                    void *argument);
 leat_status leati_cuda_event_create(struct leati_driver *driver, void *device, void **event);

@@ -138,6 +138,27 @@ leat_status leati_cuda_stream_wait(struct leati_driver *driver, void *stream, vo
     return LEAT_OK;
 }
 
+leat_status leati_cuda_stream_values(struct leati_driver *driver, void *stream, const struct leati_value *values,
+                                     unsigned count)
+{
+    struct cuda_stream *self = stream;
+    cu_value_operation operations[4] = {{0}};
+
+    (void)driver;
+    if (!self->device->cu->stream_values)
+        return leati_fail(LEAT_ERROR_UNSUPPORTED, "%s: this CUDA driver is older than 11.7 and does not have it",
+                          leati_cuda_names.stream_values);
+    for (unsigned i = 0; i < count; i++) {
+        operations[i].operation =
+            values[i].wait ? LEATI_CU_STREAM_MEM_OP_WAIT_VALUE_32 : LEATI_CU_STREAM_MEM_OP_WRITE_VALUE_32;
+        operations[i].address = leati_cuda_address((const void *)values[i].word);
+        operations[i].value = values[i].value;
+        operations[i].flags = values[i].wait ? LEATI_CU_STREAM_WAIT_VALUE_GEQ : LEATI_CU_STREAM_WRITE_VALUE_DEFAULT;
+    }
+    LEATI_CUDA_TRY(self->device, stream_values, self->handle, count, operations, 0);
+    return LEAT_OK;
+}
+
 leat_status leati_cuda_launch_host(struct leati_driver *driver, void *stream, void (*function)(void *),
                                    void *argument)
 {

@@ -52,6 +52,16 @@ typedef struct cu_mem_access {
     unsigned int flags;
 } cu_mem_access;
 
+/* One operation of cuStreamBatchMemOp: the vendor's union, as far as waiting for words and writing them goes. */
+typedef struct cu_value_operation {
+    unsigned int operation;
+    cu_deviceptr address;
+    uint64_t value; /* the low half of a 32-bit one */
+    unsigned int flags;
+    cu_deviceptr alias; /* unused */
+    uint64_t reserved;
+} cu_value_operation;
+
 /* Streams that every context has, as the vendor writes them. */
 #define LEATI_CU_STREAM_LEGACY ((cu_stream)(uintptr_t)1)
 #define LEATI_CU_STREAM_PER_THREAD ((cu_stream)(uintptr_t)2)
@@ -135,6 +145,10 @@ typedef struct cu_mem_access {
     X(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 8)                                                         \
     X(CU_JIT_ERROR_LOG_BUFFER, 5)                                                                                 \
     X(CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, 6)                                                                      \
+    X(CU_STREAM_MEM_OP_WAIT_VALUE_32, 1)                                                                          \
+    X(CU_STREAM_MEM_OP_WRITE_VALUE_32, 2)                                                                         \
+    X(CU_STREAM_WAIT_VALUE_GEQ, 0)                                                                                \
+    X(CU_STREAM_WRITE_VALUE_DEFAULT, 0)                                                                           \
     X(CU_STREAM_NON_BLOCKING, 1)                                                                                  \
     X(CU_EVENT_DEFAULT, 0)                                                                                        \
     X(CU_MEM_ATTACH_GLOBAL, 1)                                                                                    \

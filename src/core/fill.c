@@ -1,97 +1,7 @@
-/* copy.c - copies and fills: what the pointers are, whether the ranges are sound, and then the driver's own call.
- */
-#include "core/core.h"
+/* fill.c - filling memory, with the driver's call where it has one. */
+#include "core/access.h"
 
 #include <string.h>
-
-static leat_status check_driver(leat_stream *stream, const char *name, const struct leati_target *target)
-{
-    if (!target->driver || target->end.kind == LEAT_KIND_PAGEABLE || target->driver == stream->device->driver)
-        return LEAT_OK;
-    return leati_fail(
-        LEAT_ERROR_UNSUPPORTED,
-        "%s: %p is %s memory of the %s driver, which a stream of %s cannot reach; go through host memory", name,
-        target->end.ptr, leat_kind_name(target->end.kind), target->driver->name, stream->device->name);
-}
-
-static leat_status check_overlap(const void *dst, const void *src, size_t bytes)
-{
-    uintptr_t d = (uintptr_t)dst, s = (uintptr_t)src;
-
-    if (d - s < bytes || s - d < bytes)
-        return leati_fail(LEAT_ERROR_OVERLAP, "dst %p and src %p overlap within %zu bytes; use a third place", dst,
-                          src, bytes);
-    return LEAT_OK;
-}
-
-/* ---- guard mode: what may a stream use already? ---- */
-
-/* One use of memory by work that is about to be given to a stream. */
-struct use {
-    const struct leati_guard_hooks *hooks;
-    uint64_t tick;
-};
-
-static leat_status may_use(struct use *use, leat_stream *stream, const char *name,
-                           const struct leati_target *target, size_t bytes, bool write)
-{
-    leat_status status;
-
-    /* Acquire: pairs with the release of the pool that set them. */
-    use->tick = 0;
-    use->hooks = target->block ? atomic_load_explicit(&leati_guard_hooks, memory_order_acquire) : NULL;
-    if (!use->hooks)
-        return LEAT_OK;
-    use->tick = leati_order_now(stream->order);
-    status = use->hooks->may_use(target->block, stream, target->end.ptr, bytes, write);
-    return status == LEAT_OK ? status : leati_fail_in(status, "%s", name);
-}
-
-static void was_used(const struct use *use, leat_stream *stream, const struct leati_target *target, size_t bytes,
-                     bool write)
-{
-    if (use->hooks)
-        use->hooks->was_used(target->block, stream, target->end.ptr, bytes, write, use->tick);
-}
-
-/* ---- copies and fills ---- */
-
-static leat_status copy_checked(leat_stream *stream, void *dst, const void *src, size_t bytes)
-{
-    struct leati_driver *driver = stream->device->driver;
-    struct leati_target to, from;
-    struct use written, read;
-
-    LEATI_TRY(leati_pointers_find_range(driver, "dst", dst, bytes, true, &to));
-    LEATI_TRY(leati_pointers_find_range(driver, "src", src, bytes, false, &from));
-    LEATI_TRY(check_driver(stream, "dst", &to));
-    LEATI_TRY(check_driver(stream, "src", &from));
-    LEATI_TRY(check_overlap(dst, src, bytes));
-    if (to.end.device && from.end.device && to.end.device != from.end.device)
-        LEATI_TRY(leati_enable_peers(to.device, from.device));
-    LEATI_TRY(may_use(&written, stream, "dst", &to, bytes, true));
-    LEATI_TRY(may_use(&read, stream, "src", &from, bytes, false));
-    LEATI_TRY(driver->ops->copy(driver, stream->native, to.end, from.end, bytes));
-    was_used(&written, stream, &to, bytes, true);
-    /* A copy into pageable memory is complete by now. */
-    if (to.end.kind == LEAT_KIND_PAGEABLE)
-        read.tick = 0;
-    was_used(&read, stream, &from, bytes, false);
-    return LEAT_OK;
-}
-
-leat_status leat_copy(leat_stream *stream, void *dst, const void *src, size_t bytes)
-{
-    leat_status status;
-
-    LEATI_TRY(leati_check_permitted("leat_copy"));
-    LEATI_TRY(leati_check_stream("leat_copy", stream));
-    if (!bytes)
-        return LEAT_OK;
-    status = copy_checked(stream, dst, src, bytes);
-    return status == LEAT_OK ? status
-                             : leati_fail_in(status, "leat_copy of %zu bytes on %s", bytes, stream->device->name);
-}
 
 /* What a fill can write to. Fills target->device_pointer. */
 static leat_status find_fillable(leat_stream *stream, void *dst, size_t bytes, struct leati_target *target)
@@ -99,7 +9,7 @@ static leat_status find_fillable(leat_stream *stream, void *dst, size_t bytes, s
     struct leati_driver *driver = stream->device->driver;
 
     LEATI_TRY(leati_pointers_find_range(driver, "dst", dst, bytes, true, target));
-    LEATI_TRY(check_driver(stream, "dst", target));
+    LEATI_TRY(leati_check_reach(stream, "dst", target));
     if (target->end.kind == LEAT_KIND_PAGEABLE)
         return leati_fail(LEAT_ERROR_POINTER, "dst: %p is pageable host memory; use memset(), or pinned memory",
                           dst);
@@ -159,13 +69,13 @@ static leat_status fill_at(leat_stream *stream, void *dst, const struct pattern 
 static leat_status fill(leat_stream *stream, void *dst, struct pattern pattern, size_t bytes)
 {
     struct leati_target target;
-    struct use written;
+    struct leati_use written;
 
     LEATI_TRY(find_fillable(stream, dst, bytes, &target));
-    LEATI_TRY(may_use(&written, stream, "dst", &target, bytes, true));
+    LEATI_TRY(leati_may_use(&written, stream, "dst", &target, bytes, true));
     shorten(&pattern);
     LEATI_TRY(fill_at(stream, target.device_pointer, &pattern, bytes));
-    was_used(&written, stream, &target, bytes, true);
+    leati_was_used(&written, stream, &target, bytes, true);
     return LEAT_OK;
 }
 

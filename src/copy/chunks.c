@@ -1,0 +1,105 @@
+/* chunks.c - see chunks.h. */
+#include "copy/chunks.h"
+
+#define PAGE_BYTES ((size_t)4096)
+#define GRAIN_BYTES ((size_t)64 << 10)
+#define FIRST_IN_BYTES ((size_t)1 << 20)
+#define LAST_OUT_BYTES ((size_t)256 << 10)
+#define LEAST_PART_BYTES ((size_t)64 << 10)
+#define MOST_PART_BYTES ((size_t)256 << 10)
+#define CHUNKS_IN_RING 4
+
+static size_t round_up(size_t bytes, size_t unit)
+{
+    return (bytes + unit - 1) / unit * unit;
+}
+
+size_t leati_ring_bytes(size_t bytes, size_t most_bytes)
+{
+    size_t all = round_up(bytes, PAGE_BYTES);
+
+    return all < most_bytes ? all : most_bytes / PAGE_BYTES * PAGE_BYTES;
+}
+
+/* The size after size, going away from the small end. */
+static size_t grow(size_t size, size_t most)
+{
+    size_t grown = round_up(size + size / 2, GRAIN_BYTES);
+
+    return grown < most ? grown : most;
+}
+
+/* The size of the next chunk when left bytes are left. The last one takes a small rest with it. */
+static size_t next_size(size_t size, size_t left)
+{
+    return left <= size + size / 4 ? left : size;
+}
+
+static void set_parts(struct leati_chunk *chunk, unsigned threads)
+{
+    size_t part = round_up(chunk->bytes / (2 * (threads ? threads : 1)), PAGE_BYTES);
+
+    part = part < LEAST_PART_BYTES ? LEAST_PART_BYTES : part > MOST_PART_BYTES ? MOST_PART_BYTES : part;
+    chunk->part_bytes = part;
+    chunk->parts = (uint32_t)((chunk->bytes + part - 1) / part);
+    atomic_init(&chunk->finished, 0);
+}
+
+static bool share_bytes(const struct leati_chunk *a, const struct leati_chunk *b)
+{
+    return a->place < b->place + b->bytes && b->place < a->place + a->bytes;
+}
+
+/* Puts the chunks into the ring, one behind the other, from the start again where the rest is too short. */
+static void place_all(struct leati_chunk *chunks, uint32_t count, size_t ring_bytes)
+{
+    size_t at = 0;
+    uint32_t gone = 0; /* chunks that all later ones come after */
+
+    for (uint32_t c = 0; c < count; c++) {
+        if (at + chunks[c].bytes > ring_bytes)
+            at = 0;
+        chunks[c].place = at;
+        at = round_up(at + chunks[c].bytes, PAGE_BYTES);
+        for (uint32_t earlier = gone; earlier < c; earlier++)
+            if (share_bytes(&chunks[c], &chunks[earlier]))
+                gone = earlier + 1;
+        chunks[c].after = gone;
+    }
+}
+
+uint32_t leati_cut_chunks(const struct leati_cut *cut, struct leati_chunk *chunks)
+{
+    size_t most = round_up(cut->ring_bytes / CHUNKS_IN_RING, PAGE_BYTES);
+    size_t size = cut->out ? LAST_OUT_BYTES : FIRST_IN_BYTES, left = cut->bytes;
+    uint32_t count = 0;
+
+    /* All of a short copy is in the ring at once, so its chunks may be as large as they like. */
+    if (!cut->ring_bytes || cut->ring_bytes >= cut->bytes)
+        most = cut->bytes;
+    size = !cut->ring_bytes ? cut->bytes : size < most ? size : most;
+    while (left) {
+        size_t bytes = next_size(size, left);
+
+        if (chunks)
+            chunks[count].bytes = bytes;
+        left -= bytes;
+        size = grow(size, most);
+        count++;
+    }
+    if (!chunks)
+        return count;
+    for (uint32_t c = 0; cut->out && c < count / 2; c++) {
+        size_t kept = chunks[c].bytes;
+
+        chunks[c].bytes = chunks[count - 1 - c].bytes;
+        chunks[count - 1 - c].bytes = kept;
+    }
+    for (uint32_t c = 0; c < count; c++) {
+        chunks[c].offset = c ? chunks[c - 1].offset + chunks[c - 1].bytes : 0;
+        set_parts(&chunks[c], cut->threads);
+    }
+    if (cut->ring_bytes)
+        place_all(chunks, count, cut->ring_bytes);
+    return count;
+}

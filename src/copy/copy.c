@@ -1,0 +1,298 @@
+/*
+ * copy.c - leat_copy(): what the pointers are, whether the ranges are sound, and which way the bytes go.
+ *
+ * Memory that the driver knows is moved by the driver's own call. Pageable memory goes through pinned memory: short
+ * copies by the caller's hand (small.h), others by the team's threads (stage.h), and by the driver's call for
+ * pageable memory where neither can be had, or where that is the fastest.
+ */
+#include "copy/copy.h"
+
+#include "base/clock.h"
+#include "copy/small.h"
+
+#include <leat/copy.h>
+
+#include <sched.h>
+#include <string.h>
+#include <time.h>
+
+/* From here to twice LEATI_SMALL_BYTES and more the driver's own call is as fast as any, on a stream that is idle:
+ * see docs/copies.md. */
+#define DRIVER_IN_BYTES ((size_t)256 << 10)
+
+#define ASK_NS 1000000u
+
+static leat_status check_overlap(const void *dst, const void *src, size_t bytes)
+{
+    uintptr_t d = (uintptr_t)dst, s = (uintptr_t)src;
+
+    if (d - s < bytes || s - d < bytes)
+        return leati_fail(LEAT_ERROR_OVERLAP, "dst %p and src %p overlap within %zu bytes; use a third place", dst,
+                          src, bytes);
+    return LEAT_OK;
+}
+
+static bool is_pageable(const struct leati_target *target)
+{
+    return target->end.kind == LEAT_KIND_PAGEABLE;
+}
+
+static bool is_on_host(const struct leati_target *target)
+{
+    return is_pageable(target) || target->end.kind == LEAT_KIND_PINNED;
+}
+
+/* ---- choosing ---- */
+
+static void choose(struct leati_plan *plan, enum leati_path path, const char *why)
+{
+    plan->path = path;
+    plan->why = why;
+}
+
+static bool is_idle(leat_stream *stream)
+{
+    struct leati_driver *driver = stream->device->driver;
+    struct leati_sentence before;
+    leat_status status;
+
+    leati_error_keep(&before);
+    status = driver->ops->stream_query(driver, stream->native);
+    if (status < LEAT_OK)
+        leati_error_restore(status, &before);
+    return status == LEAT_OK;
+}
+
+static void choose_in(leat_stream *stream, struct leati_plan *plan)
+{
+    bool idle = plan->bytes < DRIVER_IN_BYTES && is_idle(stream);
+
+    plan->way = LEATI_WAY_IN;
+    plan->early = idle || leati_stream_reads_now(stream) || is_idle(stream);
+    if (plan->bytes <= LEATI_SMALL_BYTES && plan->early)
+        choose(plan, LEATI_PATH_SMALL_IN, "it is short, and nothing before it on the stream writes host memory");
+    else if (idle)
+        choose(plan, LEATI_PATH_PAGEABLE, "at this size, on an idle stream, the driver's own call is the fastest");
+    else if (plan->early)
+        choose(plan, LEATI_PATH_STAGED,
+               "the source is pageable, and nothing before it on the stream writes host memory: staging starts at "
+               "once");
+    else
+        choose(plan, LEATI_PATH_STAGED,
+               "the source is pageable, and earlier work of the stream may write it: staging starts when the "
+               "stream gets there");
+}
+
+static void choose_out(leat_stream *stream, struct leati_plan *plan)
+{
+    plan->way = LEATI_WAY_OUT;
+    if (plan->bytes <= LEATI_SMALL_BYTES && is_idle(stream))
+        choose(plan, LEATI_PATH_SMALL_OUT, "it is short and the stream is idle: no thread could be faster");
+    else
+        choose(plan, LEATI_PATH_STAGED, "the destination is pageable");
+}
+
+/* Staging failed to be made: only a wrong environment variable is the caller's business. */
+static leat_status choose_pageable(leat_stream *stream, struct leati_plan *plan)
+{
+    struct leati_sentence before;
+    leat_status status;
+
+    leati_error_keep(&before);
+    status = leati_stager_get(stream->device, &plan->stager);
+    if (status == LEAT_ERROR_INVALID)
+        return status;
+    if (status != LEAT_OK) {
+        leati_error_restore(status, &before);
+        plan->stager = NULL;
+        choose(plan, LEATI_PATH_PAGEABLE, "there is no memory, or no thread, for staging");
+        return LEAT_OK;
+    }
+    if (plan->stager->refused[0]) {
+        choose(plan, LEATI_PATH_PAGEABLE, plan->stager->refused);
+    } else if (is_on_host(&plan->to) && is_on_host(&plan->from)) {
+        plan->way = LEATI_WAY_HOST;
+        choose(plan, LEATI_PATH_STAGED, "both ends are in host memory: threads copy from one to the other");
+    } else if (is_pageable(&plan->from)) {
+        choose_in(stream, plan);
+    } else {
+        choose_out(stream, plan);
+    }
+    return LEAT_OK;
+}
+
+leat_status leati_plan_copy(leat_stream *stream, void *dst, const void *src, size_t bytes, struct leati_plan *plan)
+{
+    struct leati_driver *driver = stream->device->driver;
+
+    memset(plan, 0, sizeof *plan);
+    plan->bytes = bytes;
+    LEATI_TRY(leati_pointers_find_range(driver, "dst", dst, bytes, true, &plan->to));
+    LEATI_TRY(leati_pointers_find_range(driver, "src", src, bytes, false, &plan->from));
+    LEATI_TRY(leati_check_reach(stream, "dst", &plan->to));
+    LEATI_TRY(leati_check_reach(stream, "src", &plan->from));
+    LEATI_TRY(check_overlap(dst, src, bytes));
+    if (is_pageable(&plan->to) || is_pageable(&plan->from))
+        return choose_pageable(stream, plan);
+    choose(plan, LEATI_PATH_DRIVER, "the driver reaches both ends by itself");
+    return LEAT_OK;
+}
+
+/* ---- doing ---- */
+
+static leat_status run_by_driver(leat_stream *stream, const struct leati_plan *plan)
+{
+    struct leati_driver *driver = stream->device->driver;
+
+    if (is_pageable(&plan->to))
+        leati_stream_writes_host(stream);
+    return driver->ops->copy(driver, stream->native, plan->to.end, plan->from.end, plan->bytes);
+}
+
+static leat_status run(leat_stream *stream, const struct leati_plan *plan, uint64_t deadline_ns,
+                       struct leati_job **job)
+{
+    struct leati_stage_request request = {.way = plan->way, .early = plan->early, .deadline_ns = deadline_ns};
+    leat_status status = LEAT_NOT_READY;
+
+    if (plan->path == LEATI_PATH_SMALL_OUT)
+        status = leati_small_out(plan->stager, stream, &plan->to, &plan->from, plan->bytes);
+    else if (plan->path == LEATI_PATH_SMALL_IN)
+        status = leati_small_in(plan->stager, stream, &plan->to, &plan->from, plan->bytes);
+    if (status == LEAT_NOT_READY && plan->path != LEATI_PATH_DRIVER && plan->path != LEATI_PATH_PAGEABLE)
+        status = leati_stage_start(plan->stager, stream, &plan->to, &plan->from, plan->bytes, &request, job);
+    return status == LEAT_NOT_READY ? run_by_driver(stream, plan) : status;
+}
+
+leat_status leati_run_copy(leat_stream *stream, struct leati_plan *plan, uint64_t deadline_ns,
+                           struct leati_job **job)
+{
+    struct leati_target *to = &plan->to, *from = &plan->from;
+    struct leati_use written, read;
+
+    if (job)
+        *job = NULL;
+    if (to->end.device && from->end.device && to->end.device != from->end.device)
+        LEATI_TRY(leati_enable_peers(to->device, from->device));
+    LEATI_TRY(leati_may_use(&written, stream, "dst", to, plan->bytes, true));
+    LEATI_TRY(leati_may_use(&read, stream, "src", from, plan->bytes, false));
+    LEATI_TRY(run(stream, plan, deadline_ns, job));
+    leati_was_used(&written, stream, to, plan->bytes, true);
+    /* A short copy out is complete by now. */
+    if (plan->path == LEATI_PATH_SMALL_OUT)
+        read.tick = 0;
+    leati_was_used(&read, stream, from, plan->bytes, false);
+    return LEAT_OK;
+}
+
+/* ---- waiting ---- */
+
+static leat_status device_health(leat_device *device)
+{
+    struct leati_driver *driver = device->driver;
+    uint64_t free_bytes, total_bytes;
+
+    if (leati_check_device("the copy's device", device) != LEAT_OK)
+        return LEAT_ERROR_HANDLE;
+    /* A call that needs the context and waits for nothing. */
+    return driver->ops->device_memory(driver, device->native, &free_bytes, &total_bytes);
+}
+
+leat_status leati_job_wait(struct leati_job *job, leat_device *device, bool done, uint64_t end_ns)
+{
+    struct timespec pause = {.tv_nsec = 20000};
+    uint64_t start = leati_clock_ns(), asked = start, now;
+    struct leati_job_state state;
+
+    for (unsigned looks = 0;; looks++) {
+        leati_job_look(job, &state);
+        if (done ? state.done : state.staged)
+            return LEAT_OK;
+        now = leati_clock_ns();
+        if (now >= end_ns)
+            return LEAT_NOT_READY;
+        if (now - asked > ASK_NS) {
+            LEATI_TRY(device_health(device));
+            asked = now;
+        }
+        if (now - start < 200000)
+            sched_yield();
+        else
+            nanosleep(&pause, NULL);
+    }
+}
+
+leat_status leati_job_result(struct leati_job *job)
+{
+    struct leati_job_state state;
+    char sentence[256];
+
+    leati_job_look(job, &state);
+    if (state.status == LEAT_OK)
+        return LEAT_OK;
+    leati_job_sentence(job, sentence, sizeof sentence);
+    return leati_fail(state.status, "%s", sentence);
+}
+
+/* ---- the public calls ---- */
+
+static leat_status check(const char *what, leat_stream *stream)
+{
+    LEATI_TRY(leati_check_permitted(what));
+    return leati_check_stream(what, stream);
+}
+
+static leat_status fail_copy(leat_status status, const char *what, leat_stream *stream, size_t bytes)
+{
+    return status == LEAT_OK ? status
+                             : leati_fail_in(status, "%s of %zu bytes on %s", what, bytes, stream->device->name);
+}
+
+leat_status leat_copy(leat_stream *stream, void *dst, const void *src, size_t bytes)
+{
+    struct leati_plan plan;
+    leat_status status;
+
+    LEATI_TRY(check("leat_copy", stream));
+    if (!bytes)
+        return LEAT_OK;
+    status = leati_plan_copy(stream, dst, src, bytes, &plan);
+    if (status == LEAT_OK)
+        status = leati_run_copy(stream, &plan, 0, NULL);
+    return fail_copy(status, "leat_copy", stream, bytes);
+}
+
+/* The caller, who has nothing else to do, works on the job as well. */
+static leat_status finish_now(leat_stream *stream, const struct leati_plan *plan, struct leati_job *job)
+{
+    struct leati_driver *driver = stream->device->driver;
+    leat_status status;
+
+    if (job) {
+        leati_job_work(job);
+        status = leati_job_wait(job, stream->device, plan->way != LEATI_WAY_IN, UINT64_MAX);
+        return status == LEAT_OK ? leati_job_result(job) : status;
+    }
+    if (plan->path == LEATI_PATH_DRIVER || plan->path == LEATI_PATH_SMALL_IN || plan->path == LEATI_PATH_SMALL_OUT)
+        return LEAT_OK;
+    return driver->ops->stream_synchronize(driver, stream->native);
+}
+
+leat_status leat_copy_sync(leat_stream *stream, void *dst, const void *src, size_t bytes)
+{
+    struct leati_job *job = NULL;
+    struct leati_plan plan;
+    leat_status status;
+
+    LEATI_TRY(check("leat_copy_sync", stream));
+    if (!bytes)
+        return LEAT_OK;
+    status = leati_plan_copy(stream, dst, src, bytes, &plan);
+    if (status == LEAT_OK)
+        status = leati_run_copy(stream, &plan, 0, &job);
+    if (status == LEAT_OK)
+        status = finish_now(stream, &plan, job);
+    if (job)
+        leati_job_let_go(job);
+    return fail_copy(status, "leat_copy_sync", stream, bytes);
+}

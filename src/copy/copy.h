@@ -1,0 +1,43 @@
+/*
+ * copy.h - which way a copy goes, and its start.
+ */
+#ifndef LEATI_COPY_COPY_H
+#define LEATI_COPY_COPY_H
+
+#include "copy/stage.h"
+#include "core/access.h"
+
+enum leati_path {
+    LEATI_PATH_DRIVER,    /* the driver's asynchronous call */
+    LEATI_PATH_PAGEABLE,  /* the driver's call for pageable memory */
+    LEATI_PATH_SMALL_IN,  /* small.h */
+    LEATI_PATH_SMALL_OUT, /* small.h */
+    LEATI_PATH_STAGED     /* stage.h */
+};
+
+/* How a copy will be made. */
+struct leati_plan {
+    struct leati_target to, from;
+    size_t bytes;
+    enum leati_path path;
+    enum leati_way way;          /* of STAGED */
+    bool early;                  /* the source may be read at once */
+    struct leati_stager *stager; /* NULL where no pageable memory is involved */
+    const char *why;
+};
+
+/* Finds out what the pointers are, checks everything that leat_copy() promises to check, and chooses. bytes > 0. */
+leat_status leati_plan_copy(leat_stream *stream, void *dst, const void *src, size_t bytes, struct leati_plan *plan);
+
+/* Does what was planned. job: filled for a staged copy, else NULL; the caller lets it go. May be NULL itself. */
+leat_status leati_run_copy(leat_stream *stream, struct leati_plan *plan, uint64_t deadline_ns,
+                           struct leati_job **job);
+
+/* Waits until a job is staged or done, at most until end_ns on the clock: LEAT_NOT_READY after that. DEVICE_LOST when
+ * the device will never get there. device: of its stream. */
+leat_status leati_job_wait(struct leati_job *job, leat_device *device, bool done, uint64_t end_ns);
+
+/* The failure of a job that is over, with its sentence; LEAT_OK. */
+leat_status leati_job_result(struct leati_job *job);
+
+#endif

@@ -1,0 +1,211 @@
+/* small.c - see small.h. */
+#include "copy/small.h"
+
+#include "base/clock.h"
+
+#include <sched.h>
+#include <stdlib.h>
+
+#define WORDS_BYTES ((size_t)4096)
+#define QUARTERS 4
+#define QUARTER_BYTES (2 * LEATI_SMALL_BYTES)
+#define ALIGNMENT ((size_t)64)
+#define ASK_NS 1000000u /* how often the driver is asked whether the stream is still well */
+
+/* What a stream has for its short copies. The stream writes the word passed when it has got past a quarter of the
+ * ring. */
+struct leati_staging {
+    struct leati_stager *stager;
+    pthread_mutex_t lock; /* guards the rest, and is held while a copy is given to the stream */
+    struct leati_words *words;
+    char *ring;
+    size_t at;
+    uint32_t marks;             /* written to passed so far, or on their way */
+    uint32_t left_at[QUARTERS]; /* the mark after which a quarter is free */
+    struct leati_job *leftover; /* what is left to do when the stream ends */
+};
+
+static struct leati_staging *new_staging(struct leati_stager *stager)
+{
+    struct leati_staging *staging = calloc(1, sizeof *staging);
+
+    if (!staging)
+        return NULL;
+    staging->leftover = calloc(1, sizeof *staging->leftover);
+    staging->words = leati_stager_take(stager, WORDS_BYTES + QUARTERS * QUARTER_BYTES);
+    if (!staging->leftover || !staging->words) {
+        leati_stager_give_back(staging->words);
+        free(staging->leftover);
+        free(staging);
+        return NULL;
+    }
+    atomic_init(&staging->words->ready, 0);
+    atomic_init(&staging->words->passed, 0);
+    atomic_init(&staging->leftover->holders, 1);
+    staging->leftover->words = staging->words;
+    staging->ring = (char *)staging->words + WORDS_BYTES;
+    staging->stager = stager;
+    pthread_mutex_init(&staging->lock, NULL);
+    return staging;
+}
+
+static void drop_staging(struct leati_staging *staging)
+{
+    pthread_mutex_destroy(&staging->lock);
+    free(staging);
+}
+
+/* The stream's, made at its first short copy; NULL when there is no memory. */
+static struct leati_staging *staging_of(struct leati_stager *stager, leat_stream *stream)
+{
+    struct leati_staging *staging = atomic_load_explicit(&stream->staging, memory_order_acquire), *made;
+
+    if (staging)
+        return staging;
+    made = new_staging(stager);
+    if (!made)
+        return NULL;
+    /* Release and acquire: it is whole for whom finds it. */
+    if (atomic_compare_exchange_strong_explicit(&stream->staging, &staging, made, memory_order_acq_rel,
+                                                memory_order_acquire))
+        return made;
+    leati_stager_give_back(made->words);
+    free(made->leftover);
+    drop_staging(made);
+    return staging;
+}
+
+static bool is_free(const struct leati_staging *staging, size_t quarter)
+{
+    uint32_t passed = atomic_load_explicit(&staging->words->passed, memory_order_acquire);
+
+    return (int32_t)(passed - staging->left_at[quarter]) >= 0;
+}
+
+/* Room for bytes at staging->at: NOT_READY when the next quarter is still in use. */
+static leat_status make_room(struct leati_staging *staging, leat_stream *stream, size_t bytes)
+{
+    struct leati_driver *driver = stream->device->driver;
+    size_t quarter = staging->at / QUARTER_BYTES, next = (quarter + 1) % QUARTERS;
+    struct leati_value mark = {.word = &staging->words->passed, .value = staging->marks + 1};
+
+    if (staging->at + bytes <= (quarter + 1) * QUARTER_BYTES)
+        return LEAT_OK;
+    if (!is_free(staging, next))
+        return LEAT_NOT_READY;
+    LEATI_TRY(driver->ops->stream_values(driver, stream->native, &mark, 1));
+    staging->left_at[quarter] = ++staging->marks;
+    staging->at = next * QUARTER_BYTES;
+    return LEAT_OK;
+}
+
+static leat_status fail_read(const struct leati_target *from, uintptr_t fault)
+{
+    return leati_fail(LEAT_ERROR_POINTER, "src: %p cannot be read at %p: unmapped, protected, or its file shrank",
+                      from->end.ptr, (void *)fault);
+}
+
+static leat_status copy_in(struct leati_staging *staging, leat_stream *stream, const struct leati_target *to,
+                           const struct leati_target *from, size_t bytes)
+{
+    struct leati_driver *driver = stream->device->driver;
+    struct leati_end slot = {.kind = LEAT_KIND_PINNED};
+    uintptr_t fault;
+
+    LEATI_TRY(make_room(staging, stream, bytes));
+    slot.ptr = staging->ring + staging->at;
+    if (leati_bytes_copy_guarded(slot.ptr, from->end.ptr, bytes, LEATI_STORES_CACHED, &fault) != bytes)
+        return fail_read(from, fault);
+    LEATI_TRY(driver->ops->copy(driver, stream->native, to->end, slot, bytes));
+    staging->at += (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    return LEAT_OK;
+}
+
+leat_status leati_small_in(struct leati_stager *stager, leat_stream *stream, const struct leati_target *to,
+                           const struct leati_target *from, size_t bytes)
+{
+    struct leati_staging *staging = staging_of(stager, stream);
+    leat_status status;
+
+    if (!staging)
+        return LEAT_NOT_READY;
+    pthread_mutex_lock(&staging->lock);
+    status = copy_in(staging, stream, to, from, bytes);
+    pthread_mutex_unlock(&staging->lock);
+    return status;
+}
+
+/* Waits, awake, until the stream has written the word. */
+static leat_status await(leat_stream *stream, _Atomic uint32_t *word)
+{
+    struct leati_driver *driver = stream->device->driver;
+    uint64_t asked = leati_clock_ns();
+
+    for (unsigned looks = 1; !atomic_load_explicit(word, memory_order_acquire); looks++) {
+        leat_status status;
+
+        if (looks % 256)
+            continue;
+        /* Where processors are few, the stream of a CPU device may need this one. */
+        sched_yield();
+        if (leati_clock_ns() - asked < ASK_NS)
+            continue;
+        status = driver->ops->stream_query(driver, stream->native);
+        if (status < LEAT_OK)
+            return status;
+        asked = leati_clock_ns();
+    }
+    return LEAT_OK;
+}
+
+leat_status leati_small_out(struct leati_stager *stager, leat_stream *stream, const struct leati_target *to,
+                            const struct leati_target *from, size_t bytes)
+{
+    struct leati_driver *driver = stream->device->driver;
+    struct leati_words *words = leati_stager_take(stager, sizeof *words + bytes);
+    struct leati_end slot = {.kind = LEAT_KIND_PINNED};
+    struct leati_value value;
+    leat_status status;
+    uintptr_t fault;
+
+    if (!words)
+        return LEAT_NOT_READY;
+    atomic_init(&words->passed, 0);
+    value = (struct leati_value){.word = &words->passed, .value = 1};
+    slot.ptr = words + 1;
+    status = driver->ops->copy(driver, stream->native, slot, from->end, bytes);
+    if (status == LEAT_OK)
+        status = driver->ops->stream_values(driver, stream->native, &value, 1);
+    if (status == LEAT_OK)
+        status = await(stream, &words->passed);
+    if (status != LEAT_OK) {
+        struct leati_sentence why;
+
+        /* The DMA may still be on its way. When the stream cannot be waited for either, the device is lost. */
+        leati_error_keep(&why);
+        if (driver->ops->stream_synchronize(driver, stream->native) == LEAT_OK)
+            leati_stager_give_back(words);
+        return leati_error_restore(status, &why);
+    }
+    if (leati_bytes_copy_guarded(to->end.ptr, slot.ptr, bytes, LEATI_STORES_CACHED, &fault) != bytes)
+        status = leati_fail(LEAT_ERROR_POINTER, "dst: %p cannot be written at %p: unmapped or protected", to->end.ptr,
+                            (void *)fault);
+    leati_stager_give_back(words);
+    return status;
+}
+
+void leati_small_stream_ends(struct leat_stream *stream)
+{
+    struct leati_staging *staging = atomic_exchange_explicit(&stream->staging, NULL, memory_order_acquire);
+    struct leati_driver *driver = stream->device->driver;
+    struct leati_value mark;
+
+    if (!staging)
+        return;
+    mark = (struct leati_value){.word = &staging->words->passed, .value = staging->marks + 1};
+    /* Where that fails the device is lost, and the ring stays until its close. */
+    (void)driver->ops->stream_values(driver, stream->native, &mark, 1);
+    staging->leftover->end = mark.value;
+    leati_stager_keep(staging->stager, staging->leftover);
+    drop_staging(staging);
+}

@@ -1,0 +1,495 @@
+/* stage.c - see stage.h. */
+#include "copy/stage.h"
+
+#include "base/clock.h"
+#include "base/options.h"
+#include "copy/small.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define WORDS_BYTES ((size_t)4096) /* in front of the ring, which starts on a page of its own */
+#define RING_USUAL_BYTES ((uint64_t)64 << 20)
+#define RING_LEAST_BYTES ((uint64_t)256 << 10)
+#define PROBE_BYTES ((size_t)8 << 20)
+#define MEMORY_USUAL_BYTES ((uint64_t)1 << 30)
+
+/* Guards the lists of issued jobs and whatever job.h says. Held for a few loads and stores, and for pool calls. */
+static pthread_mutex_t jobs_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t make_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* ---- a device's stager ---- */
+
+static leat_status device_closes(struct leat_device *device);
+
+static const struct leati_copy_hooks hooks = {.stream_ends = leati_small_stream_ends,
+                                              .device_closes = device_closes};
+
+/* An eighth of the machine's memory, but no more than usual. */
+static uint64_t usual_memory(void)
+{
+    uint64_t machine = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+
+    return machine / 8 < MEMORY_USUAL_BYTES ? machine / 8 : MEMORY_USUAL_BYTES;
+}
+
+/* Tries on a stream of its own whether the driver can wait for words: what it cannot is found out in no other
+ * way. */
+static leat_status try_values(struct leati_stager *stager)
+{
+    leat_device *device = stager->device;
+    struct leati_driver *driver = device->driver;
+    struct leati_words *words = leati_stager_take(stager, sizeof *words);
+    struct leati_value values[2];
+    leat_status status, ended;
+    void *stream;
+
+    if (!words)
+        return LEAT_ERROR_HOST_MEMORY;
+    atomic_init(&words->ready, 1);
+    atomic_init(&words->passed, 0);
+    values[0] = (struct leati_value){.word = &words->ready, .value = 1, .wait = true};
+    values[1] = (struct leati_value){.word = &words->passed, .value = 1};
+    status = driver->ops->stream_create(driver, device->native, &stream);
+    if (status == LEAT_OK) {
+        status = driver->ops->stream_values(driver, stream, values, 2);
+        ended = driver->ops->stream_synchronize(driver, stream);
+        status = status == LEAT_OK ? ended : status;
+        ended = driver->ops->stream_destroy(driver, stream);
+        status = status == LEAT_OK ? ended : status;
+    }
+    leati_stager_give_back(words);
+    return status;
+}
+
+static leat_status set_up(struct leati_stager *stager)
+{
+    leat_pool_options options = {.size = sizeof options, .name = "staging", .kind = LEAT_KIND_PINNED};
+    leat_device_info info = {.numa_node = -1};
+    leat_status status;
+    void *slot;
+
+    LEATI_TRY(leati_option_number(LEATI_OPTION_COPY_RING, RING_LEAST_BYTES, (uint64_t)1 << 40, RING_USUAL_BYTES,
+                                  &stager->ring_bytes));
+    LEATI_TRY(leati_option_number(LEATI_OPTION_COPY_MEMORY, RING_LEAST_BYTES, (uint64_t)1 << 50, usual_memory(),
+                                  &stager->limit_bytes));
+    LEATI_TRY(leat_device_query(stager->device, &info));
+    LEATI_TRY(leat_pool_create(stager->device, &options, &stager->pool));
+    LEATI_TRY(try_values(stager));
+    LEATI_TRY(leati_team_get(info.numa_node, &stager->team));
+    slot = leati_stager_take(stager, PROBE_BYTES);
+    if (!slot)
+        return LEAT_ERROR_HOST_MEMORY;
+    status = leati_bytes_choose(slot, PROBE_BYTES, leati_team_share(stager->team), &stager->choice);
+    leati_stager_give_back(slot);
+    return status;
+}
+
+static void tear_down(struct leati_stager *stager)
+{
+    if (stager->team)
+        leati_team_put(stager->team);
+    stager->team = NULL;
+    if (stager->pool)
+        (void)leat_pool_destroy(stager->pool);
+    stager->pool = NULL;
+}
+
+/* The CPU device copies pageable memory in one pass, which staging would make two; tests ask for it all the same. */
+static const char *refusal(const struct leat_device *device)
+{
+    if (!device->driver->ops->stream_values)
+        return "the driver's streams cannot wait for words in memory";
+    if (!strcmp(device->driver->name, "cpu") && !leati_option_flag(LEATI_OPTION_COPY_STAGE))
+        return "the CPU device reads and writes pageable memory itself";
+    return NULL;
+}
+
+static leat_status make(leat_device *device, struct leati_stager **made)
+{
+    struct leati_stager *stager = calloc(1, sizeof *stager);
+    const char *why = refusal(device);
+    struct leati_sentence before;
+    leat_status status;
+
+    if (!stager)
+        return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the device's staging");
+    stager->device = device;
+    if (why) {
+        snprintf(stager->refused, sizeof stager->refused, "%s", why);
+    } else {
+        leati_error_keep(&before);
+        status = set_up(stager);
+        if (status != LEAT_OK)
+            tear_down(stager);
+        if (status != LEAT_OK && status != LEAT_ERROR_UNSUPPORTED) {
+            free(stager);
+            return status;
+        }
+        if (status != LEAT_OK) {
+            snprintf(stager->refused, sizeof stager->refused, "%s", leat_last_error());
+            leati_error_restore(status, &before);
+        }
+    }
+    /* Release: pairs with the acquire of those who find them. */
+    atomic_store_explicit(&device->copy_hooks, &hooks, memory_order_release);
+    atomic_store_explicit(&device->stager, stager, memory_order_release);
+    *made = stager;
+    return LEAT_OK;
+}
+
+leat_status leati_stager_get(leat_device *device, struct leati_stager **stager)
+{
+    leat_status status = LEAT_OK;
+
+    *stager = atomic_load_explicit(&device->stager, memory_order_acquire);
+    if (*stager)
+        return LEAT_OK;
+    pthread_mutex_lock(&make_lock);
+    *stager = atomic_load_explicit(&device->stager, memory_order_acquire);
+    if (!*stager)
+        status = make(device, stager);
+    pthread_mutex_unlock(&make_lock);
+    return status;
+}
+
+void *leati_stager_take(struct leati_stager *stager, size_t bytes)
+{
+    void *block;
+
+    return leat_pool_alloc(stager->pool, NULL, bytes, &block) == LEAT_OK ? block : NULL;
+}
+
+void leati_stager_give_back(void *block)
+{
+    (void)leat_memory_free(block);
+}
+
+/* ---- the end of a job ---- */
+
+void leati_stager_keep(struct leati_stager *stager, struct leati_job *job)
+{
+    pthread_mutex_lock(&jobs_lock);
+    job->stager = stager;
+    job->next_issued = stager->issued;
+    stager->issued = job;
+    pthread_mutex_unlock(&jobs_lock);
+}
+
+void leati_job_let_go(struct leati_job *job)
+{
+    /* Release and acquire: the last holder frees what the others have finished using. */
+    if (atomic_fetch_sub_explicit(&job->holders, 1, memory_order_acq_rel) != 1)
+        return;
+    leati_order_let_go(job->order);
+    free(job->chunks);
+    free(job);
+}
+
+/* Bytes that are known to be at dst. Under the lock, while the words are there. */
+static size_t arrived(const struct leati_job *job)
+{
+    uint32_t chunks = atomic_load_explicit(&job->words->ready, memory_order_acquire), passed;
+    size_t bytes, most = atomic_load_explicit(&job->stopped_at, memory_order_relaxed);
+
+    if (job->way == LEATI_WAY_IN) {
+        passed = atomic_load_explicit(&job->words->passed, memory_order_acquire);
+        chunks = passed > 1 ? passed - 1 : 0;
+    }
+    bytes = chunks >= job->count ? job->bytes : job->chunks[chunks].offset;
+    return bytes < most ? bytes : most;
+}
+
+static bool is_done(const struct leati_job *job)
+{
+    uint32_t passed = atomic_load_explicit(&job->words->passed, memory_order_acquire);
+
+    return (int32_t)(passed - job->end) >= 0 && leati_job_staged(job);
+}
+
+/* Nobody but the ticket has the job any more: its memory goes back. Under the lock. */
+static void finish(struct leati_job *job)
+{
+    struct leati_stager *stager = job->stager;
+
+    job->arrived_bytes = arrived(job);
+    job->over = true;
+    job->stager = NULL;
+    stager->held_bytes -= job->held_bytes;
+    leati_stager_give_back(job->words);
+    job->words = NULL;
+    leati_order_let_go(job->order);
+    job->order = NULL;
+    leati_job_let_go(job);
+}
+
+/* Ends the jobs whose streams have got past them. Under the lock. */
+static void reap(struct leati_stager *stager)
+{
+    struct leati_job **place = &stager->issued, *job;
+
+    while ((job = *place)) {
+        if (!is_done(job)) {
+            place = &job->next_issued;
+            continue;
+        }
+        /* Its last thread may still be on its way out. */
+        leati_team_remove(stager->team, job);
+        *place = job->next_issued;
+        finish(job);
+    }
+}
+
+static leat_status device_closes(struct leat_device *device)
+{
+    struct leati_stager *stager = atomic_load_explicit(&device->stager, memory_order_acquire);
+    struct leati_job *job;
+    leat_status status = LEAT_OK;
+
+    if (!stager)
+        return LEAT_OK;
+    pthread_mutex_lock(&jobs_lock);
+    /* All work is done, or the device is lost and will never do it. */
+    while ((job = stager->issued)) {
+        leati_team_remove(stager->team, job);
+        stager->issued = job->next_issued;
+        if (!is_done(job)) {
+            leati_job_stop(job, LEAT_ERROR_DEVICE_LOST);
+            atomic_store_explicit(&job->stopped_at, arrived(job), memory_order_relaxed);
+        }
+        finish(job);
+    }
+    pthread_mutex_unlock(&jobs_lock);
+    if (stager->team)
+        leati_team_put(stager->team);
+    if (stager->pool)
+        status = leat_pool_destroy(stager->pool);
+    atomic_store_explicit(&device->stager, NULL, memory_order_relaxed);
+    free(stager);
+    return status;
+}
+
+/* ---- the start of a job ---- */
+
+/* Memory for a ring of wanted bytes, or of fewer while much is in use; waits only when all that is allowed is in
+ * use. NULL, with a sentence, when there is none to be had. */
+static void *take_ring(struct leati_stager *stager, size_t wanted, size_t *got)
+{
+    struct timespec pause = {.tv_nsec = 50000};
+    void *block;
+
+    for (;;) {
+        uint64_t left, most;
+
+        pthread_mutex_lock(&jobs_lock);
+        reap(stager);
+        left = stager->limit_bytes > stager->held_bytes ? stager->limit_bytes - stager->held_bytes : 0;
+        /* A share of what is left, so that many streams that are held up can each have one. */
+        most = left / 8 > RING_LEAST_BYTES ? left / 8 : RING_LEAST_BYTES;
+        *got = wanted < most ? wanted : (size_t)(most / WORDS_BYTES * WORDS_BYTES);
+        if (*got + WORDS_BYTES <= left || !stager->held_bytes) {
+            stager->held_bytes += *got + WORDS_BYTES;
+            pthread_mutex_unlock(&jobs_lock);
+            break;
+        }
+        pthread_mutex_unlock(&jobs_lock);
+        nanosleep(&pause, NULL);
+    }
+    block = leati_stager_take(stager, *got + WORDS_BYTES);
+    if (block)
+        return block;
+    pthread_mutex_lock(&jobs_lock);
+    stager->held_bytes -= *got + WORDS_BYTES;
+    pthread_mutex_unlock(&jobs_lock);
+    return NULL;
+}
+
+static struct leati_job *new_job(struct leati_stager *stager, enum leati_way way, size_t bytes)
+{
+    size_t wanted = way == LEATI_WAY_HOST ? 0 : leati_ring_bytes(bytes, (size_t)stager->ring_bytes), ring_bytes;
+    struct leati_job *job = calloc(1, sizeof *job);
+    struct leati_cut cut = {.bytes = bytes, .out = way == LEATI_WAY_OUT};
+
+    if (!job)
+        return NULL;
+    job->words = take_ring(stager, wanted, &ring_bytes);
+    if (!job->words)
+        goto free_job;
+    cut.ring_bytes = ring_bytes;
+    cut.threads = leati_team_share(stager->team);
+    job->count = leati_cut_chunks(&cut, NULL);
+    job->chunks = calloc(job->count, sizeof *job->chunks);
+    if (!job->chunks)
+        goto give_ring_back;
+    leati_cut_chunks(&cut, job->chunks);
+    atomic_init(&job->words->ready, 0);
+    atomic_init(&job->words->passed, 0);
+    job->ring = (char *)job->words + WORDS_BYTES;
+    job->held_bytes = ring_bytes + WORDS_BYTES;
+    return job;
+
+give_ring_back:
+    leati_stager_give_back(job->words);
+    pthread_mutex_lock(&jobs_lock);
+    stager->held_bytes -= ring_bytes + WORDS_BYTES;
+    pthread_mutex_unlock(&jobs_lock);
+free_job:
+    free(job);
+    return NULL;
+}
+
+static struct leati_value write_passed(struct leati_job *job, uint32_t value)
+{
+    return (struct leati_value){.word = &job->words->passed, .value = value};
+}
+
+static struct leati_value wait_ready(struct leati_job *job, uint32_t value)
+{
+    return (struct leati_value){.word = &job->words->ready, .value = value, .wait = true};
+}
+
+static struct leati_end move_end(struct leati_end end, size_t bytes)
+{
+    end.ptr = (char *)end.ptr + bytes;
+    return end;
+}
+
+/* Gives the stream its side of the job. Words that follow one another go in one call, which halves the gap that
+ * they leave between two DMAs. */
+static leat_status issue(struct leati_job *job, leat_stream *stream, const struct leati_target *to,
+                         const struct leati_target *from)
+{
+    struct leati_driver *driver = stream->device->driver;
+    struct leati_value values[4];
+    unsigned given = 0;
+
+    if (!job->early)
+        values[given++] = write_passed(job, 1);
+    for (uint32_t c = 0; c < job->count && job->way != LEATI_WAY_HOST; c++) {
+        const struct leati_chunk *chunk = &job->chunks[c];
+        struct leati_end ring = {.ptr = job->ring + chunk->place, .kind = LEAT_KIND_PINNED};
+        uint32_t ready = job->way == LEATI_WAY_IN ? c + 1 : chunk->after;
+
+        if (ready)
+            values[given++] = wait_ready(job, ready);
+        if (given)
+            LEATI_TRY(driver->ops->stream_values(driver, stream->native, values, given));
+        given = 0;
+        if (job->way == LEATI_WAY_IN)
+            LEATI_TRY(driver->ops->copy(driver, stream->native, move_end(to->end, chunk->offset), ring,
+                                        chunk->bytes));
+        else
+            LEATI_TRY(driver->ops->copy(driver, stream->native, ring, move_end(from->end, chunk->offset),
+                                        chunk->bytes));
+        values[given++] = write_passed(job, c + 2);
+    }
+    if (job->way != LEATI_WAY_IN) {
+        values[given++] = wait_ready(job, job->count);
+        values[given++] = write_passed(job, job->end);
+    }
+    return driver->ops->stream_values(driver, stream->native, values, given);
+}
+
+/* The stream was given a part of the job only: lets it run through that part, and waits until it has. When that
+ * fails too, the device is lost, and the job's memory stays until its close. */
+static void abandon(struct leati_stager *stager, struct leati_job *job, leat_stream *stream)
+{
+    struct leati_driver *driver = stream->device->driver;
+    struct leati_sentence why;
+
+    leati_error_keep(&why);
+    leati_job_stop(job, LEAT_ERROR_DRIVER);
+    leati_team_remove(stager->team, job);
+    atomic_store_explicit(&job->stopped_at, 0, memory_order_relaxed);
+    atomic_store_explicit(&job->words->ready, job->count, memory_order_release);
+    if (driver->ops->stream_synchronize(driver, stream->native) == LEAT_OK)
+        atomic_store_explicit(&job->words->passed, job->end, memory_order_release);
+    pthread_mutex_lock(&jobs_lock);
+    reap(stager);
+    pthread_mutex_unlock(&jobs_lock);
+    leati_error_restore(LEAT_ERROR_DRIVER, &why);
+}
+
+leat_status leati_stage_start(struct leati_stager *stager, leat_stream *stream, const struct leati_target *to,
+                              const struct leati_target *from, size_t bytes,
+                              const struct leati_stage_request *request, struct leati_job **started)
+{
+    struct leati_sentence before;
+    struct leati_job *job;
+    leat_status status;
+
+    leati_error_keep(&before);
+    job = new_job(stager, request->way, bytes);
+    if (!job) {
+        leati_error_restore(LEAT_NOT_READY, &before);
+        return LEAT_NOT_READY;
+    }
+    job->way = request->way;
+    job->early = request->early && request->way == LEATI_WAY_IN;
+    job->stores = job->way == LEATI_WAY_OUT ? stager->choice.out : stager->choice.in;
+    job->dst = to->end.ptr;
+    job->src = from->end.ptr;
+    job->bytes = bytes;
+    job->end = job->way == LEATI_WAY_IN ? job->count + 1 : job->count + 2;
+    job->deadline_ns = request->deadline_ns;
+    atomic_init(&job->holders, started ? 2 : 1);
+    atomic_init(&job->stopped_at, bytes);
+    atomic_init(&job->prefaulted, job->way == LEATI_WAY_IN || leati_bytes_resident(job->dst, bytes) ? bytes : 0);
+    leati_order_hold(stream->order);
+    job->order = stream->order;
+    leati_stager_keep(stager, job);
+    if (job->way != LEATI_WAY_IN)
+        leati_stream_writes_host(stream);
+    leati_team_add(stager->team, job);
+    status = issue(job, stream, to, from);
+    if (status != LEAT_OK) {
+        abandon(stager, job, stream);
+        if (started)
+            leati_job_let_go(job);
+        return status;
+    }
+    if (started)
+        *started = job;
+    return LEAT_OK;
+}
+
+/* ---- looking ---- */
+
+void leati_job_sentence(const struct leati_job *job, char *text, size_t bytes)
+{
+    leat_status why = atomic_load_explicit(&job->stopped, memory_order_relaxed);
+    size_t at = atomic_load_explicit(&job->stopped_at, memory_order_relaxed);
+
+    switch (why) {
+    case LEAT_OK:
+        snprintf(text, bytes, "%s", "");
+        break;
+    case LEAT_ERROR_POINTER:
+        snprintf(text, bytes,
+                 "a copy of %zu bytes from %p to %p stopped after %zu bytes: the pageable memory at %p could not be "
+                 "reached (unmapped, protected, or its file shrank); keep it until the stream has got past the copy",
+                 job->bytes, (const void *)job->src, (void *)job->dst, at,
+                 (void *)atomic_load_explicit(&job->fault, memory_order_relaxed));
+        break;
+    default:
+        snprintf(text, bytes, "a copy of %zu bytes from %p to %p stopped after %zu bytes: %s", job->bytes,
+                 (const void *)job->src, (void *)job->dst, at, leat_status_text(why));
+        break;
+    }
+}
+
+void leati_job_look(struct leati_job *job, struct leati_job_state *state)
+{
+    pthread_mutex_lock(&jobs_lock);
+    state->staged = job->over || leati_job_staged(job);
+    state->done = job->over || is_done(job);
+    state->arrived_bytes = job->over ? job->arrived_bytes : arrived(job);
+    /* A copy that was told to stop when all was copied already did not stop. */
+    state->status = LEAT_OK;
+    if (atomic_load_explicit(&job->stopped_at, memory_order_relaxed) < job->bytes)
+        state->status = (leat_status)atomic_load_explicit(&job->stopped, memory_order_relaxed);
+    pthread_mutex_unlock(&jobs_lock);
+}

@@ -1,0 +1,63 @@
+/*
+ * stage.h - copies between pageable and other memory, through pinned memory and the team's threads.
+ *
+ * A stager belongs to a device. It has a pool of pinned memory from which each copy takes a ring, and gives its work
+ * to the team of the device's NUMA node. The caller's thread gives the stream all that it will need for the copy, at
+ * once; what happens then is said in job.h.
+ */
+#ifndef LEATI_STAGE_H
+#define LEATI_STAGE_H
+
+#include "copy/job.h"
+#include "copy/team.h"
+
+#include <leat/pool.h>
+
+struct leati_stager {
+    leat_device *device;
+    leat_pool *pool;
+    struct leati_team *team;
+    struct leati_bytes_choice choice;
+    uint64_t ring_bytes;  /* of one copy, at most */
+    uint64_t limit_bytes; /* of pinned memory in all copies under way */
+    char refused[192];    /* why this device has no staging; "" when it has */
+
+    /* Under the lock of stage.c. */
+    struct leati_job *issued;
+    uint64_t held_bytes;
+};
+
+/* The device's stager, made at the first use. One whose refused is set cannot be used: the driver's own calls it is
+ * then. INVALID: an environment variable has a value that it cannot have; other failures may be gone next time. */
+leat_status leati_stager_get(leat_device *device, struct leati_stager **stager);
+
+/* A block of at least bytes of the stager's pinned memory, or NULL; and back, when nobody uses it any more. */
+void *leati_stager_take(struct leati_stager *stager, size_t bytes);
+void leati_stager_give_back(void *block);
+
+struct leati_stage_request {
+    enum leati_way way;
+    bool early;
+    uint64_t deadline_ns; /* on the clock; 0: none */
+};
+
+/* Starts a staged copy. Fills *job, which the caller must let go, when job is not NULL. LEAT_NOT_READY: there is no
+ * memory for it, and nothing was given to the stream: the driver's own call must do. */
+leat_status leati_stage_start(struct leati_stager *stager, leat_stream *stream, const struct leati_target *to,
+                              const struct leati_target *from, size_t bytes,
+                              const struct leati_stage_request *request, struct leati_job **job);
+
+/* Keeps a job, and the memory of its words, until its stream has got past it. */
+void leati_stager_keep(struct leati_stager *stager, struct leati_job *job);
+
+/* How far a job is. Takes the lock of stage.c, under which its words cannot go away. */
+struct leati_job_state {
+    bool staged, done;
+    size_t arrived_bytes;
+    leat_status status; /* of what the threads did */
+};
+void leati_job_look(struct leati_job *job, struct leati_job_state *state);
+
+void leati_job_let_go(struct leati_job *job);
+
+#endif

@@ -1,0 +1,36 @@
+/*
+ * team.h - the threads that move bytes between ordinary memory and pinned memory.
+ *
+ * One team for each NUMA node that a device with staged copies is on; its threads stay on that node. They make no
+ * driver call at all: a driver may hold its lock while it waits for a stream, which may in turn be waiting for them
+ * (seen with cuMemFree, cuMemHostUnregister and cuModuleLoadData). So all that they do is copy, look at words in
+ * memory and write such words.
+ */
+#ifndef LEATI_TEAM_H
+#define LEATI_TEAM_H
+
+#include "copy/job.h"
+
+#include <stdbool.h>
+
+struct leati_team;
+
+/* The team of a node (-1: unknown), made and its threads started at the first use; each get needs a put, the last
+ * of which ends the threads. HOST_MEMORY, SYSTEM. */
+leat_status leati_team_get(int node, struct leati_team **team);
+void leati_team_put(struct leati_team *team);
+
+/* How many threads there are, and how many at most work on one job. */
+unsigned leati_team_threads(const struct leati_team *team);
+unsigned leati_team_share(const struct leati_team *team);
+
+/* Gives a job to the team. */
+void leati_team_add(struct leati_team *team, struct leati_job *job);
+
+/* Takes a job away from the team, whether it is finished or not, and waits until no thread works on it. */
+void leati_team_remove(struct leati_team *team, struct leati_job *job);
+
+/* The caller works on the job as long as there is something that it can do at once. */
+void leati_job_work(struct leati_job *job);
+
+#endif

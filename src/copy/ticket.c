@@ -1,0 +1,204 @@
+/* ticket.c - copies that the caller can ask after. A staged copy is asked itself; any other has an event behind it. */
+#include "base/clock.h"
+#include "copy/copy.h"
+
+#include <leat/copy.h>
+
+#include <sched.h>
+#include <string.h>
+#include <time.h>
+
+struct leat_ticket {
+    struct leati_handle handle;
+    leat_device *device;
+    size_t bytes;
+    bool staged;           /* known to be, whatever the rest says */
+    struct leati_job *job; /* NULL: there is an event, or neither, and then it was done from the start */
+    leat_event *event;
+};
+
+static struct leati_handles ticket_handles = LEATI_HANDLES(struct leat_ticket);
+
+static leat_status check_ticket(const char *what, const leat_ticket *ticket)
+{
+    if (leati_handle_live(&ticket_handles, ticket))
+        return LEAT_OK;
+    return leati_fail(LEAT_ERROR_HANDLE, "%s: ticket %p is not live: it was freed, or it never came from leat", what,
+                      (const void *)ticket);
+}
+
+static leat_status check_options(const leat_copy_options *options)
+{
+    if (options && (!options->size || options->size > sizeof *options))
+        return leati_fail(LEAT_ERROR_INVALID,
+                          "leat_copy_start: options->size is %zu; set it to sizeof(leat_copy_options), %zu here",
+                          options->size, sizeof *options);
+    return LEAT_OK;
+}
+
+/* A deadline beyond the end of time is none. */
+static uint64_t deadline_of(const leat_copy_options *options)
+{
+    uint64_t now = leati_clock_ns();
+
+    if (!options || options->size < sizeof *options || !options->deadline_ns)
+        return 0;
+    return options->deadline_ns < UINT64_MAX - now ? now + options->deadline_ns : 0;
+}
+
+static leat_status start(leat_stream *stream, void *dst, const void *src, size_t bytes, uint64_t deadline_ns,
+                         leat_ticket *ticket)
+{
+    struct leati_plan plan;
+    leat_status status;
+
+    if (!bytes)
+        return LEAT_OK;
+    LEATI_TRY(leati_plan_copy(stream, dst, src, bytes, &plan));
+    /* Made first: a copy without its event would be lost sight of. */
+    if (plan.path != LEATI_PATH_SMALL_OUT)
+        LEATI_TRY(leat_event_create(stream->device, &ticket->event));
+    status = leati_run_copy(stream, &plan, deadline_ns, &ticket->job);
+    ticket->staged = !ticket->job && plan.path == LEATI_PATH_SMALL_IN;
+    if (status == LEAT_OK && ticket->event && !ticket->job)
+        status = leat_event_record(ticket->event, stream);
+    if (ticket->event && (status != LEAT_OK || ticket->job)) {
+        struct leati_sentence why;
+
+        leati_error_keep(&why);
+        (void)leat_event_destroy(ticket->event);
+        ticket->event = NULL;
+        if (status != LEAT_OK)
+            leati_error_restore(status, &why);
+    }
+    return status;
+}
+
+leat_status leat_copy_start(leat_stream *stream, void *dst, const void *src, size_t bytes,
+                            const leat_copy_options *options, leat_ticket **ticket)
+{
+    leat_ticket *made;
+    leat_status status;
+
+    LEATI_TRY(leati_check_permitted("leat_copy_start"));
+    LEATI_TRY(leati_check_stream("leat_copy_start", stream));
+    LEATI_TRY(leati_check_not_null("leat_copy_start", "ticket", ticket));
+    LEATI_TRY(check_options(options));
+    made = leati_handle_new(&ticket_handles);
+    if (!made)
+        return leati_fail(LEAT_ERROR_HOST_MEMORY, "leat_copy_start: no memory for the ticket");
+    made->device = stream->device;
+    made->bytes = bytes;
+    made->staged = false;
+    made->job = NULL;
+    made->event = NULL;
+    status = start(stream, dst, src, bytes, deadline_of(options), made);
+    if (status != LEAT_OK) {
+        leati_handle_free(&ticket_handles, made);
+        return leati_fail_in(status, "leat_copy_start of %zu bytes on %s", bytes, stream->device->name);
+    }
+    leati_handle_publish(made);
+    *ticket = made;
+    return LEAT_OK;
+}
+
+/* Whether the event was reached. One that is gone went with its device, whose close waited for all work. */
+static leat_status event_reached(const leat_ticket *ticket)
+{
+    leat_status status;
+
+    if (!ticket->event)
+        return LEAT_OK;
+    status = leat_event_query(ticket->event);
+    return status == LEAT_ERROR_HANDLE ? LEAT_OK : status;
+}
+
+static leat_status wait_for_event(const leat_ticket *ticket, uint64_t end_ns)
+{
+    struct timespec pause = {.tv_nsec = 20000};
+    uint64_t start = leati_clock_ns();
+
+    for (;;) {
+        leat_status status = event_reached(ticket);
+        uint64_t now = leati_clock_ns();
+
+        if (status != LEAT_NOT_READY || now >= end_ns)
+            return status;
+        if (now - start < 200000)
+            sched_yield();
+        else
+            nanosleep(&pause, NULL);
+    }
+}
+
+leat_status leat_ticket_wait(leat_ticket *ticket, leat_copy_point point, uint64_t timeout_ns)
+{
+    uint64_t now = leati_clock_ns(), end_ns = timeout_ns < UINT64_MAX - now ? now + timeout_ns : UINT64_MAX;
+    leat_status status;
+
+    LEATI_TRY(leati_check_permitted("leat_ticket_wait"));
+    LEATI_TRY(check_ticket("leat_ticket_wait", ticket));
+    if (point != LEAT_COPY_STAGED && point != LEAT_COPY_DONE)
+        return leati_fail(LEAT_ERROR_INVALID,
+                          "leat_ticket_wait: there is no point %d; use LEAT_COPY_STAGED or LEAT_COPY_DONE",
+                          (int)point);
+    if (ticket->staged && point == LEAT_COPY_STAGED)
+        return LEAT_OK;
+    if (ticket->job) {
+        status = leati_job_wait(ticket->job, ticket->device, point == LEAT_COPY_DONE, end_ns);
+        status = status == LEAT_OK ? leati_job_result(ticket->job) : status;
+    } else {
+        status = wait_for_event(ticket, end_ns);
+    }
+    return status >= LEAT_OK ? status : leati_fail_in(status, "leat_ticket_wait");
+}
+
+leat_status leat_ticket_query(leat_ticket *ticket, leat_ticket_info *info)
+{
+    leat_ticket_info filled;
+    leat_status status;
+
+    LEATI_TRY(check_ticket("leat_ticket_query", ticket));
+    LEATI_TRY(leati_check_not_null("leat_ticket_query", "info", info));
+    memset(&filled, 0, sizeof filled);
+    filled.bytes = ticket->bytes;
+    if (ticket->job) {
+        struct leati_job_state state;
+
+        leati_job_look(ticket->job, &state);
+        filled.staged = state.staged;
+        filled.done = state.done;
+        filled.arrived_bytes = state.arrived_bytes;
+        filled.status = state.status;
+    } else {
+        status = event_reached(ticket);
+        filled.done = status == LEAT_OK;
+        filled.staged = filled.done || ticket->staged;
+        filled.arrived_bytes = filled.done ? ticket->bytes : 0;
+        filled.status = status < LEAT_OK ? status : LEAT_OK;
+    }
+    *info = filled;
+    return LEAT_OK;
+}
+
+leat_status leat_ticket_cancel(leat_ticket *ticket)
+{
+    LEATI_TRY(check_ticket("leat_ticket_cancel", ticket));
+    if (ticket->job)
+        leati_job_stop(ticket->job, LEAT_ERROR_CANCELLED);
+    return LEAT_OK;
+}
+
+leat_status leat_ticket_free(leat_ticket *ticket)
+{
+    if (!ticket)
+        return LEAT_OK;
+    if (!leati_handle_retire(&ticket_handles, ticket))
+        return check_ticket("leat_ticket_free", ticket);
+    if (ticket->job)
+        leati_job_let_go(ticket->job);
+    if (ticket->event)
+        (void)leat_event_destroy(ticket->event);
+    leati_handle_free(&ticket_handles, ticket);
+    return LEAT_OK;
+}
