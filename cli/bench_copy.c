@@ -86,7 +86,7 @@ static double row_seconds(const struct bench *bench)
 {
     if (bench->options->full)
         return 0.5;
-    return bench->options->quick || is_cpu(bench) ? 0.06 : 0.12;
+    return bench->options->quick || is_cpu(bench) ? 0.045 : 0.12;
 }
 
 /* The largest size that was asked for, and for which there is room. On the CPU device both sides take the host's

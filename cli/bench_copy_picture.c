@@ -114,9 +114,12 @@ static bool has_kind(const struct picture *picture, unsigned kind)
 static void write_styles(FILE *file)
 {
     static const struct {
-        const char *light, *dark;
-    } hues[DRAWN_COUNT] = {
-        {"#6e7781", "#9aa4ae"}, {"#b3720a", "#e8a23c"}, {"#1a7f5a", "#3fbf8f"}, {"#1f6fc4", "#62a8ee"}};
+        const char *light, *dark; /* the last one is that of the legend */
+    } hues[DRAWN_COUNT + 1] = {{"#6e7781", "#9aa4ae"},
+                               {"#b3720a", "#e8a23c"},
+                               {"#1a7f5a", "#3fbf8f"},
+                               {"#1f6fc4", "#62a8ee"},
+                               {"#1f2328", "#e6edf3"}};
     unsigned i;
 
     fputs("<style>\n"
@@ -134,13 +137,13 @@ static void write_styles(FILE *file)
           ".driver{stroke-dasharray:5 4;stroke-width:1.6}\n"
           ".hollow{fill:#ffffff;stroke-width:1.4}\n",
           file);
-    for (i = 0; i < DRAWN_COUNT; i++)
+    for (i = 0; i <= DRAWN_COUNT; i++)
         fprintf(file, ".k%u{stroke:%s}\n.dot.k%u{fill:%s;stroke:none}\n", i, hues[i].light, i, hues[i].light);
     fputs("@media (prefers-color-scheme: dark){\n"
           "text{fill:#e6edf3}\n.quiet,.tick{fill:#9198a1}\n.paper,.hollow{fill:#14181d}\n.grid{stroke:#2d343c}\n"
           ".frame{stroke:#59636e}\n",
           file);
-    for (i = 0; i < DRAWN_COUNT; i++)
+    for (i = 0; i <= DRAWN_COUNT; i++)
         fprintf(file, ".k%u{stroke:%s}\n.dot.k%u{fill:%s;stroke:none}\n", i, hues[i].dark, i, hues[i].dark);
     fputs("}\n</style>\n", file);
 }
@@ -150,6 +153,15 @@ static void write_text(FILE *file, double x, double y, const char *style, const 
     fprintf(file, "<text x=\"%.1f\" y=\"%.1f\" class=\"%s\">", x, y, style);
     svg_write_escaped(file, text);
     fputs("</text>\n", file);
+}
+
+/* One entry of the legend; returns where the next one goes. */
+static unsigned write_sample(FILE *file, unsigned x, unsigned y, const char *style, unsigned hue, const char *text)
+{
+    fprintf(file, "<line x1=\"%u\" y1=\"%u\" x2=\"%u\" y2=\"%u\" class=\"curve%s k%u\"/>\n", x, y - 4, x + 28,
+            y - 4, style, hue);
+    write_text(file, x + 34, y, "", text);
+    return x + 56 + 7 * (unsigned)strlen(text);
 }
 
 static void write_head(struct picture *picture, const json_t *record)
@@ -176,16 +188,12 @@ static void write_head(struct picture *picture, const json_t *record)
              picture->any_driver ? "; driver: " : "", picture->any_driver ? peer : "");
     write_text(picture->file, x, y, "quiet", text);
     y += LINE_STEP + 8;
-    for (kind = DRAWN_COUNT; kind-- > 0;) {
-        unsigned side;
-
-        for (side = 0; side < (picture->any_driver ? 2u : 1u) && has_kind(picture, kind); side++) {
-            snprintf(text, sizeof text, "%s%s", drawn[kind].text, side ? ", driver" : ", leat");
-            fprintf(picture->file, "<line x1=\"%u\" y1=\"%u\" x2=\"%u\" y2=\"%u\" class=\"curve%s k%u\"/>\n", x,
-                    y - 4, x + 28, y - 4, side ? " driver" : "", kind);
-            write_text(picture->file, x + 34, y, "", text);
-            x += 52 + 6 * (unsigned)strlen(text);
-        }
+    for (kind = DRAWN_COUNT; kind-- > 0;)
+        if (has_kind(picture, kind))
+            x = write_sample(picture->file, x, y, "", kind, drawn[kind].text);
+    if (picture->any_driver) {
+        x = write_sample(picture->file, x + 30, y, "", DRAWN_COUNT, "leat");
+        write_sample(picture->file, x, y, " driver", DRAWN_COUNT, "driver");
     }
 }
 
@@ -246,9 +254,7 @@ static void write_axes(struct panel *panel, double step)
         snprintf(text, sizeof text, "%g", rate);
         write_text(picture->file, panel->x - 6.0, panel_y(panel, rate) + 4, "tick end", text);
     }
-    for (power = (picture->first + 1) / 2 * 2; power <= picture->last; power++) {
-        if (power % spacing != picture->first % 2 + (picture->first + 1) / 2 * 2 % spacing - picture->first % 2)
-            continue;
+    for (power = (picture->first + 1) / 2 * 2; power <= picture->last; power += spacing) {
         fprintf(picture->file, "<path d=\"M%.1f %uv%d\" class=\"grid\"/>\n", panel_x(panel, (uint64_t)1 << power),
                 panel->y, PANEL_HEIGHT);
         write_text(picture->file, panel_x(panel, (uint64_t)1 << power), panel->y + PANEL_HEIGHT + 16,
