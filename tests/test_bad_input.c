@@ -19,7 +19,7 @@ static void still_works(struct test_state *t)
     test_pattern(in, sizeof in, 1);
     OK(leat_alloc(t->stream, sizeof in, &memory));
     OK(leat_copy(t->stream, memory, in, sizeof in));
-    OK(leat_copy(t->stream, out, memory, sizeof in));
+    OK(leat_copy_sync(t->stream, out, memory, sizeof in));
     EXPECT_PATTERN(out, sizeof out, 1);
     OK(leat_free(t->stream, memory));
     OK(leat_stream_synchronize(t->stream));
@@ -63,6 +63,7 @@ static void refuse_stream(struct test_state *t, leat_stream *stream)
     leat_kernel *kernel = test_kernel(t->device, "leat_fill_u8");
     unsigned char *memory = test_alloc(t->device, LEAT_KIND_DEVICE, 100), byte = 1;
     leat_device *device = NULL;
+    leat_ticket *ticket = NULL;
     leat_event *event;
     void *ptr = NULL, *native = NULL;
 
@@ -77,11 +78,13 @@ static void refuse_stream(struct test_state *t, leat_stream *stream)
     REFUSED(leat_alloc(stream, 100, &ptr), LEAT_ERROR_HANDLE, "stream");
     REFUSED(leat_free(stream, memory), LEAT_ERROR_HANDLE, "stream");
     REFUSED(leat_copy(stream, memory, &byte, 1), LEAT_ERROR_HANDLE, "stream");
+    REFUSED(leat_copy_sync(stream, memory, &byte, 1), LEAT_ERROR_HANDLE, "stream");
+    REFUSED(leat_copy_start(stream, memory, &byte, 1, NULL, &ticket), LEAT_ERROR_HANDLE, "stream");
     REFUSED(leat_fill(stream, memory, 1, 1), LEAT_ERROR_HANDLE, "stream");
     REFUSED(leat_fill_pattern(stream, memory, &byte, 1, 1), LEAT_ERROR_HANDLE, "stream");
     REFUSED(leat_launch(stream, kernel, leat_dim(1, 1, 1), leat_dim(1, 1, 1), 0, NULL, 0), LEAT_ERROR_HANDLE,
             "stream");
-    assert_true(!device && !native && !ptr);
+    assert_true(!device && !native && !ptr && !ticket);
     OK(leat_event_destroy(event));
     OK(leat_memory_free(memory));
 }
@@ -498,7 +501,7 @@ static void things_of_another_driver(void **state)
     /* What the other driver pinned is plain host memory here. */
     memset(pinned, 5, 100);
     OK(leat_copy(t->stream, mine, pinned, 100));
-    OK(leat_copy(t->stream, out, mine, 100));
+    OK(leat_copy_sync(t->stream, out, mine, 100));
     EXPECT_BYTES(out, 100, 5);
     OK(leat_device_close(other));
     still_works(t);
@@ -563,7 +566,7 @@ static void wrong_launches(void **state)
     else
         assert_true(leat_launch(t->stream, kernel, one, one, (size_t)1 << 40, args, 3) < 0);
     /* None of them ran. */
-    OK(leat_copy(t->stream, out, memory, 400));
+    OK(leat_copy_sync(t->stream, out, memory, 400));
     EXPECT_BYTES(out, 400, 0);
     OK(leat_memory_free(memory));
     still_works(t);

@@ -57,7 +57,7 @@ static void copy_once(leat_stream *stream, struct arenas *arenas, enum place to,
     memset(arenas->seen, 0xa5, window);
     OK(leat_copy(stream, dst - GUARD_BYTES, arenas->seen, window));
     OK(leat_copy(stream, dst, src, bytes));
-    OK(leat_copy(stream, arenas->seen, dst - GUARD_BYTES, window));
+    OK(leat_copy_sync(stream, arenas->seen, dst - GUARD_BYTES, window));
     EXPECT_BYTES(arenas->seen, GUARD_BYTES, 0xa5);
     EXPECT_PATTERN(arenas->seen + GUARD_BYTES, bytes, seed);
     EXPECT_BYTES(arenas->seen + GUARD_BYTES + bytes, GUARD_BYTES, 0xa5);
@@ -154,7 +154,7 @@ static void a_whole_allocation_can_be_copied(void **state)
         memset(out, 0, sizes[i]);
         OK(leat_copy(t->stream, first, in, sizes[i]));
         OK(leat_copy(t->stream, second, first, sizes[i]));
-        OK(leat_copy(t->stream, out, second, sizes[i]));
+        OK(leat_copy_sync(t->stream, out, second, sizes[i]));
         EXPECT_PATTERN(out, sizes[i], i);
         OK(leat_free(t->stream, first));
         OK(leat_free(t->stream, second));
@@ -173,7 +173,7 @@ static void adjacent_ranges_do_not_overlap(void **state)
     OK(leat_copy(t->stream, memory + 1000, memory, 1000));
     OK(leat_fill(t->stream, memory, 0, 1000));
     OK(leat_copy(t->stream, memory, memory + 1000, 1000));
-    OK(leat_copy(t->stream, out, memory, 1000));
+    OK(leat_copy_sync(t->stream, out, memory, 1000));
     EXPECT_PATTERN(out, 1000, 8);
     OK(leat_memory_free(memory));
 }
@@ -188,12 +188,12 @@ static void zero_bytes_do_nothing(void **state)
     OK(leat_copy(t->stream, NULL, NULL, 0));
     OK(leat_copy(t->stream, memory, memory, 0));
     OK(leat_copy(t->stream, (void *)(uintptr_t)8, memory + 64, 0));
-    OK(leat_copy(t->stream, out, memory, 64));
+    OK(leat_copy_sync(t->stream, out, memory, 64));
     EXPECT_BYTES(out, 64, 0x11);
     OK(leat_memory_free(memory));
 }
 
-static void a_pageable_source_may_be_changed_at_once(void **state)
+static void a_pageable_source_may_be_changed_after_copy_sync(void **state)
 {
     /* From one byte to several staging pieces; the stream is busy meanwhile, so a copy that reads late reads
      * wrong. */
@@ -208,9 +208,9 @@ static void a_pageable_source_may_be_changed_at_once(void **state)
         for (int busy = 0; busy < 4; busy++)
             OK(leat_fill(t->stream, memory, (uint8_t)busy, 32 << 20));
         test_pattern(in, sizes[i], i);
-        OK(leat_copy(t->stream, ptr, in, sizes[i]));
+        OK(leat_copy_sync(t->stream, ptr, in, sizes[i]));
         memset(in, 0xff, sizes[i]);
-        OK(leat_copy(t->stream, out, ptr, sizes[i]));
+        OK(leat_copy_sync(t->stream, out, ptr, sizes[i]));
         EXPECT_PATTERN(out, sizes[i], i);
         OK(leat_memory_free(memory));
         free(in);
@@ -223,7 +223,7 @@ static void sleep_in_stream(void *argument)
     test_sleep_us(*(int *)argument);
 }
 
-static void a_pageable_destination_is_complete_at_return(void **state)
+static void a_pageable_destination_is_complete_after_copy_sync(void **state)
 {
     static const size_t sizes[] = {1, 1000, 1 << 20};
     struct test_state *t = *state;
@@ -239,7 +239,7 @@ static void a_pageable_destination_is_complete_at_return(void **state)
         OK(leat_fill(t->stream, memory, 0, sizes[i]));
         OK(leat_launch_host(t->stream, sleep_in_stream, &microseconds));
         OK(leat_copy(t->stream, memory, pinned, sizes[i]));
-        OK(leat_copy(t->stream, out, memory, sizes[i]));
+        OK(leat_copy_sync(t->stream, out, memory, sizes[i]));
         EXPECT_PATTERN(out, sizes[i], i);
         OK(leat_memory_free(memory));
         OK(leat_memory_free(pinned));
@@ -283,7 +283,7 @@ static void a_long_chain_of_copies_keeps_its_order(void **state)
     OK(leat_copy(t->stream, memory, in, BYTES));
     for (size_t i = 0; i < LINKS; i++)
         OK(leat_copy(t->stream, memory + (i + 1) * BYTES, memory + i * BYTES, BYTES));
-    OK(leat_copy(t->stream, out, memory + (size_t)LINKS * BYTES, BYTES));
+    OK(leat_copy_sync(t->stream, out, memory + (size_t)LINKS * BYTES, BYTES));
     EXPECT_PATTERN(out, BYTES, 4);
     OK(leat_memory_free(memory));
 }
@@ -315,7 +315,7 @@ static void more_than_four_gib(void **state)
         OK(leat_launch(t->stream, test_kernel(t->device, "leat_verify_u64"), leat_dim(1024, 1, 1),
                        leat_dim(256, 1, 1), 0, verify_args, 4));
     }
-    OK(leat_copy(t->stream, &wrong, found, sizeof wrong));
+    OK(leat_copy_sync(t->stream, &wrong, found, sizeof wrong));
     assert_int_equal(wrong, 0);
     OK(leat_memory_free(first));
     OK(leat_memory_free(second));
@@ -329,8 +329,8 @@ static const struct CMUnitTest tests[] = {
     STATE_TEST(a_whole_allocation_can_be_copied),
     STATE_TEST(adjacent_ranges_do_not_overlap),
     STATE_TEST(zero_bytes_do_nothing),
-    STATE_TEST(a_pageable_source_may_be_changed_at_once),
-    STATE_TEST(a_pageable_destination_is_complete_at_return),
+    STATE_TEST(a_pageable_source_may_be_changed_after_copy_sync),
+    STATE_TEST(a_pageable_destination_is_complete_after_copy_sync),
     STATE_TEST(copies_without_pageable_memory_do_not_stop_the_host),
     STATE_TEST(a_long_chain_of_copies_keeps_its_order),
     STATE_TEST(more_than_four_gib),

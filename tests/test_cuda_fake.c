@@ -128,7 +128,7 @@ static leat_status use_all(struct everything *all, bool *ran)
     TRY(leat_copy(all->stream, (char *)all->pinned + BYTES, all->pinned, BYTES));
     TRY(leat_copy(all->stream, all->far_d, all->d, BYTES));
     TRY(leat_copy(all->far, all->managed, all->far_d, BYTES));
-    TRY(leat_copy(all->far, all->host, all->managed, BYTES));
+    TRY(leat_copy_sync(all->far, all->host, all->managed, BYTES));
     TRY(leat_launch(all->stream, all->kernel, leat_dim(1, 1, 1), leat_dim(1, 1, 1), 60 << 10, args, 4));
     TRY(leat_launch_host(all->stream, set_flag, ran));
     TRY(leat_event_record(all->end, all->stream));
@@ -262,7 +262,7 @@ static void test_wrapped_stream(void **state)
     assert_ptr_equal(native, mine);
     OK(leat_alloc(stream, sizeof host, &d));
     OK(leat_fill(stream, d, 9, sizeof host));
-    OK(leat_copy(stream, host, d, sizeof host));
+    OK(leat_copy_sync(stream, host, d, sizeof host));
     assert_int_equal(host[63], 9);
     OK(leat_free(stream, d));
     OK(leat_stream_destroy(stream));

@@ -242,7 +242,7 @@ static void a_device_can_be_opened_again(void **state)
         OK(leat_stream_create(device, &stream));
         OK(leat_alloc(stream, sizeof out, &memory));
         OK(leat_fill(stream, memory, (uint8_t)(i + 1), sizeof out));
-        OK(leat_copy(stream, out, memory, sizeof out));
+        OK(leat_copy_sync(stream, out, memory, sizeof out));
         EXPECT_BYTES(out, sizeof out, (unsigned char)(i + 1));
         OK(leat_device_close(device));
     }

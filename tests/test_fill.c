@@ -15,11 +15,11 @@ static void fill_once(struct test_state *t, unsigned char *arena, size_t offset,
     unsigned char *expected = test_buffer(window), *seen = test_buffer(window);
 
     memset(expected, 0xa5, window);
-    OK(leat_copy(t->stream, arena + offset, expected, window));
+    OK(leat_copy_sync(t->stream, arena + offset, expected, window));
     for (size_t i = 0; i < bytes; i++)
         expected[GUARD_BYTES + i] = pattern[i % pattern_bytes];
     OK(leat_fill_pattern(t->stream, arena + offset + GUARD_BYTES, pattern, pattern_bytes, bytes));
-    OK(leat_copy(t->stream, seen, arena + offset, window));
+    OK(leat_copy_sync(t->stream, seen, arena + offset, window));
     for (size_t i = 0; i < window; i++) {
         if (seen[i] == expected[i])
             continue;
@@ -84,7 +84,7 @@ static void every_byte_value(void **state)
 
     for (size_t value = 0; value < 256; value++)
         OK(leat_fill(t->stream, memory + value * 33, (uint8_t)value, 33));
-    OK(leat_copy(t->stream, out, memory, 256 * 33));
+    OK(leat_copy_sync(t->stream, out, memory, 256 * 33));
     for (size_t value = 0; value < 256; value++)
         EXPECT_BYTES(out + value * 33, 33, (unsigned char)value);
     OK(leat_memory_free(memory));
@@ -102,7 +102,7 @@ static void a_whole_allocation(void **state)
 
         OK(leat_alloc(t->stream, sizes[i], &memory));
         OK(leat_fill(t->stream, memory, 0x5a, sizes[i]));
-        OK(leat_copy(t->stream, out, memory, sizes[i]));
+        OK(leat_copy_sync(t->stream, out, memory, sizes[i]));
         EXPECT_BYTES(out, sizes[i], 0x5a);
         OK(leat_free(t->stream, memory));
         free(out);

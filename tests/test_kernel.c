@@ -36,7 +36,7 @@ static void check_fill(struct test_state *t, const char *name, size_t element_by
             memcpy(words, bytes16, sizeof words);
             OK(leat_fill(t->stream, memory, 0xa5, window));
             launch(t->stream, kernel, grids[g][0], grids[g][1], args, element_bytes == 16 ? 4 : 3);
-            OK(leat_copy(t->stream, out, memory, window));
+            OK(leat_copy_sync(t->stream, out, memory, window));
             EXPECT_BYTES(out, 64, 0xa5);
             for (size_t i = 0; i < count * element_bytes; i++)
                 assert_int_equal(out[64 + i], bytes16[i % element_bytes]);
@@ -160,7 +160,7 @@ static void check_vectors(struct test_state *t, const char *name, enum shape sha
                 launch(t->stream, kernel, grids[g][0], grids[g][1], two_to_one, 4);
             else
                 launch(t->stream, kernel, grids[g][0], grids[g][1], in_place, shape == IN_PLACE ? 2 : 3);
-            OK(leat_copy(t->stream, v.out, result, (size_t)(count + 1) * 4));
+            OK(leat_copy_sync(t->stream, v.out, result, (size_t)(count + 1) * 4));
             for (uint32_t i = 0; i < count; i++)
                 assert_int_equal(v.out[i], expected(v.in_a[i], v.in_b[i], scalar));
             assert_int_equal(v.out[count], v.in_a[count]);
@@ -199,8 +199,8 @@ static void pattern_verify_and_checksum(void **state)
             launch(t->stream, write, grids[g][0], grids[g][1], write_args, 3);
             launch(t->stream, verify, grids[g][0], grids[g][1], verify_args, 4);
             launch(t->stream, checksum, grids[g][0], grids[g][1], checksum_args, 3);
-            OK(leat_copy(t->stream, out, memory, (size_t)(count + 1) * 8));
-            OK(leat_copy(t->stream, results, sums, 16));
+            OK(leat_copy_sync(t->stream, out, memory, (size_t)(count + 1) * 8));
+            OK(leat_copy_sync(t->stream, results, sums, 16));
             EXPECT_PATTERN(out, (size_t)count * 8, seed);
             EXPECT_BYTES(out + count, 8, 0x77);
             for (uint64_t i = 0; i < count; i++)
@@ -213,7 +213,7 @@ static void pattern_verify_and_checksum(void **state)
             launch(t->stream, verify, grids[g][0], grids[g][1], verify_args, 4);
             launch(t->stream, verify, grids[g][0], grids[g][1], verify_args, 4);
             launch(t->stream, checksum, grids[g][0], grids[g][1], checksum_args, 3);
-            OK(leat_copy(t->stream, results, sums, 16));
+            OK(leat_copy_sync(t->stream, results, sums, 16));
             assert_int_equal(results[0], 2);
             assert_true(results[1] != 2 * expected);
         }
@@ -260,7 +260,7 @@ static void arguments_are_read_before_the_return(void **state)
     count = 0;
     memset(args, 0, sizeof args);
     test_gate_open(gate);
-    OK(leat_copy(t->stream, out, memory, 4000));
+    OK(leat_copy_sync(t->stream, out, memory, 4000));
     for (int i = 0; i < 1000; i++)
         assert_int_equal(out[i], 5050);
     OK(leat_memory_free(memory));
@@ -334,7 +334,7 @@ static void use_user_module(struct test_state *t, leat_module *module)
     assert_true(parameters == 3 || (parameters == -1 && !test_on_cpu()));
     OK(leat_copy(t->stream, memory, in, sizeof in));
     launch(t->stream, kernel, 3, 40, args, 3);
-    OK(leat_copy(t->stream, out, memory, sizeof out));
+    OK(leat_copy_sync(t->stream, out, memory, sizeof out));
     for (int i = 0; i < 1000; i++)
         assert_true(out[i] == (float)i * 2.5f);
     OK(leat_memory_free(memory));
@@ -407,7 +407,7 @@ static void arguments_of_all_sizes(void **state)
     OK(leat_kernel_get(module, "user_many", &kernel));
     OK(leat_copy(t->stream, from, &source, 4));
     launch(t->stream, kernel, 2, 32, args, 8);
-    OK(leat_copy(t->stream, out, memory, sizeof out));
+    OK(leat_copy_sync(t->stream, out, memory, sizeof out));
     memcpy(&twice_bits, &twice, 8);
     assert_true(out[0] == byte);
     assert_true((int64_t)out[1] == number);
@@ -436,7 +436,7 @@ static void grids_of_two_dimensions(void **state)
     OK(leat_fill(t->stream, memory, 0xff, sizeof out));
     OK(leat_launch(t->stream, kernel, leat_dim(BLOCKS_X, BLOCKS_Y, 1), leat_dim(THREADS_X, THREADS_Y, 1), 0, args,
                    1));
-    OK(leat_copy(t->stream, out, memory, sizeof out));
+    OK(leat_copy_sync(t->stream, out, memory, sizeof out));
     for (uint32_t y = 0; y < HEIGHT; y++)
         for (uint32_t x = 0; x < WIDTH; x++) {
             uint32_t block = y / THREADS_Y * BLOCKS_X + x / THREADS_X;
@@ -464,7 +464,7 @@ static void every_element_is_visited_once(void **state)
 
             OK(leat_fill(t->stream, memory, 0, 16));
             launch(t->stream, kernel, grids[g][0], grids[g][1], args, 3);
-            OK(leat_copy(t->stream, out, memory, 16));
+            OK(leat_copy_sync(t->stream, out, memory, 16));
             assert_int_equal(out[0], count);
             assert_int_equal(out[1], count ? count * (count - 1) / 2 : 0);
         }

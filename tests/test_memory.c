@@ -12,7 +12,7 @@ static void round_trip(leat_stream *stream, void *memory, size_t bytes, uint64_t
     test_pattern(in, bytes, seed);
     memset(out, 0, bytes);
     OK(leat_copy(stream, memory, in, bytes));
-    OK(leat_copy(stream, out, memory, bytes));
+    OK(leat_copy_sync(stream, out, memory, bytes));
     EXPECT_PATTERN(out, bytes, seed);
     free(in);
     free(out);
@@ -33,7 +33,7 @@ static void allocations_are_aligned_and_apart(void **state)
     for (int i = 0; i < COUNT; i++) {
         unsigned char *out = test_buffer(sizes[i]);
 
-        OK(leat_copy(t->stream, out, memory[i], sizes[i]));
+        OK(leat_copy_sync(t->stream, out, memory[i], sizes[i]));
         EXPECT_BYTES(out, sizes[i], (unsigned char)(i + 1));
         free(out);
         OK(leat_free(t->stream, memory[i]));

@@ -75,7 +75,7 @@ static void the_default_streams_of_cuda(void **state)
         OK(leat_stream_wrap(t->device, natives[i], &wrapped));
         OK(leat_alloc(wrapped, sizeof out, &memory));
         OK(leat_fill(wrapped, memory, (uint8_t)(i + 1), sizeof out));
-        OK(leat_copy(wrapped, out, memory, sizeof out));
+        OK(leat_copy_sync(wrapped, out, memory, sizeof out));
         EXPECT_BYTES(out, sizeof out, (unsigned char)(i + 1));
         OK(leat_free(wrapped, memory));
         OK(leat_stream_synchronize(wrapped));
@@ -168,7 +168,7 @@ static void a_context_of_the_users_own(void **state)
     OK(leat_stream_create(wrapped, &stream));
     OK(leat_alloc(stream, sizeof out, &memory));
     OK(leat_fill(stream, memory, 3, sizeof out));
-    OK(leat_copy(stream, out, memory, sizeof out));
+    OK(leat_copy_sync(stream, out, memory, sizeof out));
     EXPECT_BYTES(out, sizeof out, 3);
     OK(leat_device_close(wrapped));
     /* The context is still there. */

@@ -87,7 +87,7 @@ static inline void test_block_holds(leat_stream *stream, const void *block, size
     unsigned char *out = (unsigned char *)test_buffer(bytes);
 
     memset(out, (unsigned char)~value, bytes);
-    OK(leat_copy(stream, out, block, bytes));
+    OK(leat_copy_sync(stream, out, block, bytes));
     EXPECT_BYTES(out, bytes, value);
     free(out);
 }

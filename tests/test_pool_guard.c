@@ -693,8 +693,8 @@ static void order_goes_through_others(void **state)
     OK(leat_stream_synchronize(t->second));
     OK(leat_fill(third, block, 2, 1000));
     OK(leat_stream_synchronize(third));
-    /* A copy into pageable memory is done when it returns. */
-    OK(leat_copy(third, host, block, 1000));
+    /* The host has waited for this copy, and so for all before it. */
+    OK(leat_copy_sync(third, host, block, 1000));
     OK(leat_fill(t->second, block, 3, 1000));
     OK(leat_stream_synchronize(t->second));
     OK(leat_free(t->stream, block));
@@ -1077,7 +1077,7 @@ static void use_faulty_pool(struct faulty *f)
     for (int round = 0; round < 4; round++) {
         void *block = take_much(f);
 
-        ONCE_MORE(f, leat_copy(f->stream, seen, block, sizeof seen));
+        ONCE_MORE(f, leat_copy_sync(f->stream, seen, block, sizeof seen));
         for (size_t at = 0; at < sizeof seen; at++)
             MUST(seen[at] == (f->options.scrub ? 0 : FRESH));
         ONCE_MORE(f, leat_fill(f->stream, block, 0x31, 5 * MIB));

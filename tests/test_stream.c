@@ -350,6 +350,7 @@ static void try_all(void *argument)
     leat_event *event;
     leat_module *module;
     leat_kernel *kernel;
+    leat_ticket *ticket;
     void *ptr, *args[] = {NULL};
     const char byte = 0;
     leat_status seen[] = {
@@ -363,6 +364,8 @@ static void try_all(void *argument)
         leat_register(f->device, f->own, 100),
         leat_unregister(f->own),
         leat_copy(f->stream, f->memory, f->own, 1),
+        leat_copy_sync(f->stream, f->memory, f->own, 1),
+        leat_copy_start(f->stream, f->memory, f->own, 1, NULL, &ticket),
         leat_fill(f->stream, f->memory, 1, 1),
         leat_fill_pattern(f->stream, f->memory, &byte, 1, 1),
         leat_stream_create(f->device, &stream),
@@ -409,7 +412,7 @@ static void host_functions_may_not_give_work(void **state)
         fail_msg("call %d of %d in the list did not return NOT_PERMITTED", f.wrong, f.count);
     assert_non_null(strstr(f.sentence, "host function"));
     /* Nothing of that happened. */
-    OK(leat_copy(t->stream, &out, f.memory, 1));
+    OK(leat_copy_sync(t->stream, &out, f.memory, 1));
     assert_int_equal(out, 6);
     OK(leat_free(t->stream, f.memory));
     OK(leat_event_destroy(f.event));

@@ -114,13 +114,13 @@ static int case_works(struct child *c)
     if (memcmp(pinned, in, BYTES))
         return 3;
     must(leat_fill(c->stream, c->memory, 9, BYTES));
-    must(leat_copy(c->stream, out, c->memory, BYTES));
+    must(leat_copy_sync(c->stream, out, c->memory, BYTES));
     if (out[0] != 9 || out[BYTES - 1] != 9)
         return 4;
     must(leat_module_builtin(c->device, &module));
     must(leat_kernel_get(module, "leat_pattern_u64", &kernel));
     must(leat_launch(c->stream, kernel, leat_dim(16, 1, 1), leat_dim(64, 1, 1), 0, args, 3));
-    must(leat_copy(c->stream, out, c->memory, BYTES));
+    must(leat_copy_sync(c->stream, out, c->memory, BYTES));
     for (uint64_t i = 0; i < count; i++)
         if (((uint64_t *)(void *)out)[i] != leat_pattern_value(i, seed))
             return 5;

@@ -70,7 +70,7 @@ static void *own_stream(void *argument)
         STEP(job, leat_event_record(event, stream));
         STEP(job, leat_pointer_query(memory, &info));
         STEP(job, leat_event_synchronize(event));
-        STEP(job, leat_copy(stream, out, memory, BYTES));
+        STEP(job, leat_copy_sync(stream, out, memory, BYTES));
         if (memcmp(in, out, BYTES))
             snprintf(job->failure, sizeof job->failure, "round %d: the bytes differ", round);
         STEP(job, leat_free(stream, memory));
@@ -160,7 +160,7 @@ static void *kernels(void *argument)
         STEP(job, leat_module_builtin(device, &module));
         STEP(job, leat_kernel_get(module, "leat_pattern_u64", &kernel));
         STEP(job, leat_launch(stream, kernel, leat_dim(8, 1, 1), leat_dim(64, 1, 1), 0, args, 3));
-        STEP(job, leat_copy(stream, out, memory, BYTES));
+        STEP(job, leat_copy_sync(stream, out, memory, BYTES));
         for (uint64_t i = 0; i < count; i++)
             if (((uint64_t *)(void *)out)[i] != leat_pattern_value(i, seed))
                 snprintf(job->failure, sizeof job->failure, "round %d: word %d is wrong", round, (int)i);
@@ -263,7 +263,7 @@ static void a_copy_is_one_piece_of_work(void **state)
     for (uint64_t round = 1; round <= 40; round++) {
         for (size_t i = 0; i < WHOLE_WORDS; i++)
             pageable[i] = round;
-        OK(leat_copy(t->stream, whole.pinned, pageable, bytes));
+        OK(leat_copy_sync(t->stream, whole.pinned, pageable, bytes));
     }
     atomic_store(&whole.done, 1);
     pthread_join(thread, NULL);

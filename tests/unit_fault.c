@@ -101,10 +101,10 @@ static void the_nth_copy_has_one_wrong_byte(void **state)
         assert_false(leati_fault_fired(wrapper()));
         OK(leat_copy(t->stream, places[i], in, BYTES));
         assert_true(leati_fault_fired(wrapper()));
-        OK(leat_copy(t->stream, out, places[i], BYTES));
+        OK(leat_copy_sync(t->stream, out, places[i], BYTES));
         assert_int_equal(count_wrong(out, BYTES, 6), 1);
         OK(leat_copy(t->stream, places[i], in, BYTES));
-        OK(leat_copy(t->stream, out, places[i], BYTES));
+        OK(leat_copy_sync(t->stream, out, places[i], BYTES));
         assert_int_equal(count_wrong(out, BYTES, 6), 0);
     }
     leati_fault_arm(wrapper(), LEATI_FAULT_NONE, NULL, 0);
@@ -125,7 +125,7 @@ static void the_nth_fill_has_one_wrong_byte(void **state)
         leati_fault_arm(wrapper(), LEATI_FAULT_CORRUPT, "fill", 1);
         OK(leat_fill_pattern(t->stream, memory, &pattern, size, 1000));
         assert_true(leati_fault_fired(wrapper()));
-        OK(leat_copy(t->stream, out, memory, 1000));
+        OK(leat_copy_sync(t->stream, out, memory, 1000));
         for (size_t i = 0; i < 1000; i++)
             wrong += out[i] != ((const unsigned char *)&pattern)[i % size];
         assert_int_equal(wrong, 1);
@@ -143,7 +143,7 @@ static void a_delay_changes_nothing(void **state)
     leati_fault_arm(wrapper(), LEATI_FAULT_DELAY, "copy", 1);
     OK(leat_copy(t->stream, memory, in, sizeof in));
     assert_true(leati_fault_fired(wrapper()));
-    OK(leat_copy(t->stream, out, memory, sizeof out));
+    OK(leat_copy_sync(t->stream, out, memory, sizeof out));
     EXPECT_PATTERN(out, sizeof out, 3);
     leati_fault_arm(wrapper(), LEATI_FAULT_NONE, NULL, 0);
     OK(leat_memory_free(memory));
