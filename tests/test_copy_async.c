@@ -1,0 +1,1230 @@
+/*
+ * test_copy_async.c - copies of pageable memory return at once, keep their place in the order of the stream, and
+ * tell by tickets how far they are.
+ *
+ * On the CPU device such a copy is one pass over memory unless LEAT_COPY_STAGE=1 has it staged as on a GPU; make
+ * check runs this program both ways, the second time with rings so small that slots are used again and again.
+ */
+#include "harness.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define KIB ((size_t)1 << 10)
+#define MIB ((size_t)1 << 20)
+
+/* Around the smallest chunk, and up to many chunks. */
+static const size_t sizes[] = {1, 64 * KIB - 1, 64 * KIB, 64 * KIB + 1, MIB, 5 * MIB + 3, 40 * MIB};
+#define SIZES (sizeof sizes / sizeof sizes[0])
+#define MOST (40 * MIB)
+
+/* What most tests copy between. */
+struct room {
+    unsigned char *in, *out;        /* pageable */
+    unsigned char *pinned, *memory; /* of the device */
+};
+
+static struct room make_room(leat_device *device, size_t bytes)
+{
+    struct room room = {.in = test_buffer(bytes), .out = test_buffer(bytes)};
+
+    room.pinned = test_alloc(device, LEAT_KIND_PINNED, bytes);
+    room.memory = test_alloc(device, LEAT_KIND_DEVICE, bytes);
+    memset(room.in, 0, bytes);
+    memset(room.out, 0, bytes);
+    memset(room.pinned, 0, bytes);
+    return room;
+}
+
+static void end_room(struct room *room)
+{
+    OK(leat_memory_free(room->memory));
+    OK(leat_memory_free(room->pinned));
+    free(room->in);
+    free(room->out);
+}
+
+/* Writes pattern seed to device memory, without pageable memory. */
+static void write_memory(leat_stream *stream, struct room *room, size_t bytes, uint64_t seed)
+{
+    test_pattern(room->pinned, bytes, seed);
+    OK(leat_copy(stream, room->memory, room->pinned, bytes));
+    OK(leat_stream_synchronize(stream));
+}
+
+/* What device memory holds, read without pageable memory, by work behind all that the stream has. */
+static void read_memory(leat_stream *stream, struct room *room, size_t bytes)
+{
+    memset(room->pinned, 0xee, bytes);
+    OK(leat_copy(stream, room->pinned, room->memory, bytes));
+}
+
+static leat_ticket *start(leat_stream *stream, void *dst, const void *src, size_t bytes)
+{
+    leat_ticket *ticket = NULL;
+
+    OK(leat_copy_start(stream, dst, src, bytes, NULL, &ticket));
+    assert_non_null(ticket);
+    return ticket;
+}
+
+static leat_ticket_info info_of(leat_ticket *ticket)
+{
+    leat_ticket_info info;
+
+    memset(&info, 0xff, sizeof info);
+    OK(leat_ticket_query(ticket, &info));
+    return info;
+}
+
+static double seconds_now(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+static void be_slow(void *argument)
+{
+    (void)argument;
+    test_sleep_us(2000);
+}
+
+/* ---- the call returns, whatever the stream is doing ---- */
+
+static void a_copy_in_returns_while_its_stream_is_held(void **state)
+{
+    struct test_state *t = *state;
+    struct room room = make_room(t->device, MOST);
+
+    for (size_t i = 0; i < SIZES; i++) {
+        struct test_gate *gate = test_gate_close(t->stream);
+
+        test_pattern(room.in, sizes[i], i);
+        OK(leat_copy(t->stream, room.memory, room.in, sizes[i]));
+        read_memory(t->stream, &room, sizes[i]);
+        EXPECT_HELD(t->stream, gate);
+        assert_int_equal(atomic_load(&gate->passed), 0);
+        test_gate_open(gate);
+        OK(leat_stream_synchronize(t->stream));
+        EXPECT_PATTERN(room.pinned, sizes[i], i);
+    }
+    end_room(&room);
+}
+
+static void a_copy_out_returns_while_its_stream_is_held(void **state)
+{
+    struct test_state *t = *state;
+    struct room room = make_room(t->device, MOST);
+
+    for (size_t i = 0; i < SIZES; i++) {
+        struct test_gate *gate;
+
+        write_memory(t->stream, &room, sizes[i], i);
+        memset(room.out, 0x5a, sizes[i]);
+        gate = test_gate_close(t->stream);
+        OK(leat_copy(t->stream, room.out, room.memory, sizes[i]));
+        EXPECT_HELD(t->stream, gate);
+        /* A host function in front of the copy may still look at it. */
+        EXPECT_BYTES(room.out, sizes[i], 0x5a);
+        assert_int_equal(atomic_load(&gate->passed), 0);
+        test_gate_open(gate);
+        OK(leat_stream_synchronize(t->stream));
+        EXPECT_PATTERN(room.out, sizes[i], i);
+    }
+    end_room(&room);
+}
+
+/* Both directions, with nothing else on the stream and with a kernel's worth of work in front. */
+static void copies_on_a_stream_that_is_not_held(void **state)
+{
+    struct test_state *t = *state;
+    struct room room = make_room(t->device, MOST);
+
+    for (size_t i = 0; i < SIZES; i++) {
+        for (int busy = 0; busy < 2; busy++) {
+            uint64_t seed = 2 * i + (uint64_t)busy;
+
+            test_pattern(room.in, sizes[i], seed);
+            memset(room.out, 0, sizes[i]);
+            for (int k = 0; k < 3 * busy; k++)
+                OK(leat_fill(t->stream, room.memory, 0x33, MOST));
+            OK(leat_copy(t->stream, room.memory, room.in, sizes[i]));
+            OK(leat_copy(t->stream, room.out, room.memory, sizes[i]));
+            OK(leat_stream_synchronize(t->stream));
+            EXPECT_PATTERN(room.out, sizes[i], seed);
+            EXPECT_PATTERN(room.in, sizes[i], seed);
+        }
+    }
+    end_room(&room);
+}
+
+static void between_two_host_buffers(void **state)
+{
+    struct test_state *t = *state;
+    struct room room = make_room(t->device, MOST);
+
+    for (size_t i = 0; i < SIZES; i++) {
+        struct test_gate *gate = test_gate_close(t->stream);
+
+        test_pattern(room.in, sizes[i], i);
+        memset(room.out, 0x5a, sizes[i]);
+        memset(room.pinned, 0x5a, sizes[i]);
+        OK(leat_copy(t->stream, room.pinned, room.in, sizes[i]));
+        OK(leat_copy(t->stream, room.out, room.pinned, sizes[i]));
+        OK(leat_copy(t->stream, room.in, room.out, sizes[i]));
+        EXPECT_HELD(t->stream, gate);
+        EXPECT_BYTES(room.out, sizes[i], 0x5a);
+        EXPECT_BYTES(room.pinned, sizes[i], 0x5a);
+        test_gate_open(gate);
+        OK(leat_stream_synchronize(t->stream));
+        EXPECT_PATTERN(room.out, sizes[i], i);
+        EXPECT_PATTERN(room.in, sizes[i], i);
+    }
+    end_room(&room);
+}
+
+static void bytes_around_a_copy_stay(void **state)
+{
+    static const size_t offsets[] = {1, 7, 63, 64, 4095};
+    struct test_state *t = *state;
+    struct room room = make_room(t->device, 3 * MIB);
+
+    for (size_t i = 0; i < sizeof offsets / sizeof offsets[0]; i++) {
+        size_t bytes = MIB + 64 * KIB * i + 5, at = offsets[i];
+
+        memset(room.out, 0x5a, 3 * MIB);
+        test_pattern(room.in + at, bytes, i);
+        OK(leat_fill(t->stream, room.memory, 0xa5, 3 * MIB));
+        OK(leat_copy(t->stream, room.memory + 2 * at, room.in + at, bytes));
+        read_memory(t->stream, &room, 3 * MIB);
+        OK(leat_copy(t->stream, room.out + 3 * at, room.memory + 2 * at, bytes));
+        OK(leat_stream_synchronize(t->stream));
+        EXPECT_BYTES(room.pinned, 2 * at, 0xa5);
+        EXPECT_PATTERN(room.pinned + 2 * at, bytes, i);
+        EXPECT_BYTES(room.pinned + 2 * at + bytes, 3 * MIB - 2 * at - bytes, 0xa5);
+        EXPECT_BYTES(room.out, 3 * at, 0x5a);
+        EXPECT_PATTERN(room.out + 3 * at, bytes, i);
+        EXPECT_BYTES(room.out + 3 * at + bytes, 3 * MIB - 3 * at - bytes, 0x5a);
+    }
+    end_room(&room);
+}
+
+static void no_bytes_at_all(void **state)
+{
+    struct test_state *t = *state;
+    struct test_gate *gate = test_gate_close(t->stream);
+    unsigned char own[8] = {0};
+    leat_ticket_info info;
+    leat_ticket *ticket;
+
+    OK(leat_copy(t->stream, NULL, NULL, 0));
+    OK(leat_copy_sync(t->stream, NULL, own, 0));
+    OK(leat_copy_sync(t->stream, own, own, 0));
+    ticket = start(t->stream, NULL, (void *)(uintptr_t)8, 0);
+    OK(leat_ticket_wait(ticket, LEAT_COPY_STAGED, 0));
+    OK(leat_ticket_wait(ticket, LEAT_COPY_DONE, 0));
+    info = info_of(ticket);
+    assert_true(info.bytes == 0 && info.arrived_bytes == 0 && info.staged && info.done && info.status == LEAT_OK);
+    OK(leat_ticket_cancel(ticket));
+    OK(leat_ticket_free(ticket));
+    EXPECT_HELD(t->stream, gate);
+    test_gate_open(gate);
+}
+
+/* ---- order ---- */
+
+struct writer {
+    unsigned char *ptr;
+    size_t bytes;
+    uint64_t seed;
+};
+
+static void write_pattern(void *argument)
+{
+    struct writer *w = argument;
+
+    test_sleep_us(2000);
+    for (size_t i = 0; i < w->bytes; i += 8) {
+        uint64_t word = leat_pattern_value(i / 8, w->seed);
+
+        memcpy(w->ptr + i, &word, w->bytes - i < 8 ? w->bytes - i : 8);
+    }
+}
+
+static void a_source_is_read_after_a_host_function_that_writes_it(void **state)
+{
+    struct test_state *t = *state;
+    struct room room = make_room(t->device, MOST);
+
+    for (size_t i = 0; i < SIZES; i++) {
+        struct writer writer = {room.in, sizes[i], 100 + i};
+
+        memset(room.in, 0x5a, sizes[i]);
+        OK(leat_launch_host(t->stream, write_pattern, &writer));
+        OK(leat_copy(t->stream, room.memory, room.in, sizes[i]));
+        read_memory(t->stream, &room, sizes[i]);
+        OK(leat_stream_synchronize(t->stream));
+        EXPECT_PATTERN(room.pinned, sizes[i], 100 + i);
+    }
+    end_room(&room);
+}
+
+/* The host function is another stream's, and an event stands between. */
+static void a_source_is_read_after_a_host_function_of_another_stream(void **state)
+{
+    struct test_state *t = *state;
+    struct room room = make_room(t->device, MOST);
+    leat_event *event;
+
+    OK(leat_event_create(t->device, &event));
+    for (size_t i = 0; i < SIZES; i++) {
+        struct writer writer = {room.in, sizes[i], 200 + i};
+
+        memset(room.in, 0x5a, sizes[i]);
+        OK(leat_launch_host(t->second, write_pattern, &writer));
+        OK(leat_event_record(event, t->second));
+        OK(leat_stream_wait(t->stream, event));
+        OK(leat_copy(t->stream, room.memory, room.in, sizes[i]));
+        read_memory(t->stream, &room, sizes[i]);
+        OK(leat_stream_synchronize(t->stream));
+        EXPECT_PATTERN(room.pinned, sizes[i], 200 + i);
+    }
+    OK(leat_event_destroy(event));
+    end_room(&room);
+}
+
+static void a_source_is_read_after_a_copy_into_it(void **state)
+{
+    struct test_state *t = *state;
+    struct room room = make_room(t->device, MOST);
+    unsigned char *again = test_alloc(t->device, LEAT_KIND_DEVICE, MOST);
+
+    for (size_t i = 0; i < SIZES; i++) {
+        for (int held = 0; held < 2; held++) {
+            uint64_t seed = 300 + 2 * i + (uint64_t)held;
+            struct test_gate *gate = NULL;
+
+            write_memory(t->stream, &room, sizes[i], seed);
+            memset(room.out, 0x5a, sizes[i]);
+            if (held)
+                gate = test_gate_close(t->stream);
+            OK(leat_copy(t->stream, room.out, room.memory, sizes[i]));
+            OK(leat_fill(t->stream, room.memory, 0x33, sizes[i]));
+            OK(leat_copy(t->stream, again, room.out, sizes[i]));
+            OK(leat_copy(t->stream, room.pinned, again, sizes[i]));
+            if (held)
+                test_gate_open(gate);
+            OK(leat_stream_synchronize(t->stream));
+            EXPECT_PATTERN(room.pinned, sizes[i], seed);
+            EXPECT_PATTERN(room.out, sizes[i], seed);
+        }
+    }
+    OK(leat_memory_free(again));
+    end_room(&room);
+}
+
+struct reader {
+    const unsigned char *ptr;
+    size_t bytes, wrong;
+    uint64_t seed;
+};
+
+static void count_wrong(void *argument)
+{
+    struct reader *r = argument;
+
+    for (size_t i = 0; i < r->bytes; i += 8) {
+        uint64_t word = leat_pattern_value(i / 8, r->seed);
+
+        r->wrong += memcmp(r->ptr + i, &word, r->bytes - i < 8 ? r->bytes - i : 8) != 0;
+    }
+}
+
+static void a_destination_is_complete_in_a_later_host_function(void **state)
+{
+    struct test_state *t = *state;
+    struct room room = make_room(t->device, MOST);
+
+    for (size_t i = 0; i < SIZES; i++) {
+        struct reader reader = {room.out, sizes[i], 0, 400 + i};
+
+        write_memory(t->stream, &room, sizes[i], 400 + i);
+        memset(room.out, 0x5a, sizes[i]);
+        OK(leat_copy(t->stream, room.out, room.memory, sizes[i]));
+        OK(leat_launch_host(t->stream, count_wrong, &reader));
+        OK(leat_stream_synchronize(t->stream));
+        assert_int_equal(reader.wrong, 0);
+    }
+    end_room(&room);
+}
+
+/* By event_synchronize, event_query, stream_query and device_synchronize. */
+static void a_destination_is_complete_when_the_host_has_waited(void **state)
+{
+    struct test_state *t = *state;
+    struct room room = make_room(t->device, MOST);
+    leat_event *event;
+
+    OK(leat_event_create(t->device, &event));
+    for (size_t i = 0; i < SIZES; i++) {
+        for (int way = 0; way < 4; way++) {
+            uint64_t seed = 500 + 4 * i + (uint64_t)way;
+            leat_status status = LEAT_OK;
+
+            write_memory(t->stream, &room, sizes[i], seed);
+            memset(room.out, 0x5a, sizes[i]);
+            OK(leat_launch_host(t->stream, be_slow, NULL));
+            OK(leat_copy(t->stream, room.out, room.memory, sizes[i]));
+            OK(leat_event_record(event, t->stream));
+            if (way == 0)
+                OK(leat_event_synchronize(event));
+            else if (way == 1)
+                while ((status = leat_event_query(event)) == LEAT_NOT_READY)
+                    continue;
+            else if (way == 2)
+                while ((status = leat_stream_query(t->stream)) == LEAT_NOT_READY)
+                    continue;
+            else
+                OK(leat_device_synchronize(t->device));
+            OK(status);
+            EXPECT_PATTERN(room.out, sizes[i], seed);
+        }
+    }
+    OK(leat_event_destroy(event));
+    end_room(&room);
+}
+
+/* Two streams hand data to each other through pageable memory. */
+static void other_streams_see_the_data_after_an_event(void **state)
+{
+    struct test_state *t = *state;
+    struct room room = make_room(t->device, MOST);
+    unsigned char *again = test_alloc(t->device, LEAT_KIND_DEVICE, MOST);
+    leat_event *event;
+
+    OK(leat_event_create(t->device, &event));
+    for (size_t i = 0; i < SIZES; i++) {
+        struct test_gate *gate = test_gate_close(t->stream);
+
+        test_pattern(room.in, sizes[i], 600 + i);
+        memset(room.out, 0x5a, sizes[i]);
+        OK(leat_copy(t->stream, room.memory, room.in, sizes[i]));
+        OK(leat_copy(t->stream, room.out, room.memory, sizes[i]));
+        OK(leat_event_record(event, t->stream));
+        OK(leat_stream_wait(t->second, event));
+        OK(leat_copy(t->second, again, room.out, sizes[i]));
+        OK(leat_copy(t->second, room.pinned, again, sizes[i]));
+        EXPECT_HELD(t->second, gate);
+        test_gate_open(gate);
+        OK(leat_stream_synchronize(t->second));
+        EXPECT_PATTERN(room.pinned, sizes[i], 600 + i);
+    }
+    OK(leat_event_destroy(event));
+    OK(leat_memory_free(again));
+    end_room(&room);
+}
+
+/* No pinned memory and no thread that others need may be bound to a stream that stands still. */
+static void many_held_streams_hold_nobody_else_up(void **state)
+{
+    enum { COUNT = 16 };
+    struct test_state *t = *state;
+    struct room rooms[COUNT], own = make_room(t->device, MOST);
+    struct test_gate *gates[COUNT];
+    leat_stream *streams[COUNT];
+
+    for (size_t i = 0; i < COUNT; i++) {
+        size_t bytes = MIB + 1000 * i + 1;
+
+        rooms[i] = make_room(t->device, 2 * MIB);
+        OK(leat_stream_create(t->device, &streams[i]));
+        test_pattern(rooms[i].in, bytes, i);
+        gates[i] = test_gate_close(streams[i]);
+        OK(leat_copy(streams[i], rooms[i].memory, rooms[i].in, bytes));
+        OK(leat_copy(streams[i], rooms[i].out, rooms[i].memory, bytes));
+    }
+    for (size_t i = 0; i < SIZES; i++) {
+        test_pattern(own.in, sizes[i], 700 + i);
+        memset(own.out, 0, sizes[i]);
+        OK(leat_copy(t->stream, own.memory, own.in, sizes[i]));
+        OK(leat_copy_sync(t->stream, own.out, own.memory, sizes[i]));
+        EXPECT_PATTERN(own.out, sizes[i], 700 + i);
+    }
+    for (size_t i = COUNT; i-- > 0;) {
+        size_t bytes = MIB + 1000 * i + 1;
+
+        assert_int_equal(atomic_load(&gates[i]->passed), 0);
+        test_gate_open(gates[i]);
+        OK(leat_stream_synchronize(streams[i]));
+        EXPECT_PATTERN(rooms[i].out, bytes, i);
+    }
+    for (size_t i = 0; i < COUNT; i++) {
+        OK(leat_stream_destroy(streams[i]));
+        end_room(&rooms[i]);
+    }
+    end_room(&own);
+}
+
+/* More copies than there are slots, on one stream that is held. */
+static void many_copies_wait_on_one_stream(void **state)
+{
+    enum { COUNT = 200, BYTES = 100003 };
+    struct test_state *t = *state;
+    struct room room = make_room(t->device, (size_t)COUNT * BYTES);
+    struct test_gate *gate = test_gate_close(t->stream);
+
+    test_pattern(room.in, (size_t)COUNT * BYTES, 800);
+    for (size_t i = 0; i < COUNT; i++) {
+        OK(leat_copy(t->stream, room.memory + i * BYTES, room.in + i * BYTES, BYTES));
+        OK(leat_copy(t->stream, room.out + i * BYTES, room.memory + i * BYTES, BYTES));
+    }
+    EXPECT_HELD(t->stream, gate);
+    test_gate_open(gate);
+    OK(leat_stream_synchronize(t->stream));
+    EXPECT_PATTERN(room.out, (size_t)COUNT * BYTES, 800);
+    end_room(&room);
+}
+
+static void two_devices_at_once(void **state)
+{
+    struct test_state *t = *state;
+    leat_device *other = test_open_other();
+    struct room here, there;
+    leat_stream *stream;
+
+    if (!other)
+        SKIP_OTHER("needs two devices of one driver");
+    OK(leat_stream_create(other, &stream));
+    here = make_room(t->device, MOST);
+    there = make_room(other, MOST);
+    for (size_t i = 0; i < SIZES; i++) {
+        test_pattern(here.in, sizes[i], 900 + i);
+        test_pattern(there.in, sizes[i], 950 + i);
+        OK(leat_copy(t->stream, here.memory, here.in, sizes[i]));
+        OK(leat_copy(stream, there.memory, there.in, sizes[i]));
+        OK(leat_copy(t->stream, here.out, here.memory, sizes[i]));
+        OK(leat_copy(stream, there.out, there.memory, sizes[i]));
+        OK(leat_stream_synchronize(stream));
+        EXPECT_PATTERN(there.out, sizes[i], 950 + i);
+        OK(leat_stream_synchronize(t->stream));
+        EXPECT_PATTERN(here.out, sizes[i], 900 + i);
+        /* And each stream with the other one's memory. */
+        OK(leat_copy(stream, here.memory, there.in, sizes[i]));
+        OK(leat_copy(stream, here.out, here.memory, sizes[i]));
+        OK(leat_copy(t->stream, there.memory, here.in, sizes[i]));
+        OK(leat_copy(t->stream, there.out, there.memory, sizes[i]));
+        OK(leat_stream_synchronize(stream));
+        OK(leat_stream_synchronize(t->stream));
+        EXPECT_PATTERN(here.out, sizes[i], 950 + i);
+        EXPECT_PATTERN(there.out, sizes[i], 900 + i);
+    }
+    end_room(&here);
+    end_room(&there);
+    OK(leat_device_close(other));
+}
+
+/* ---- blocks of pools ---- */
+
+/* The block goes back right behind the copy, and another stream gets it: the copy must not notice. */
+static void a_block_may_be_freed_behind_a_copy(void **state)
+{
+    struct test_state *t = *state;
+    size_t bytes = 5 * MIB + 3;
+    unsigned char *in = test_buffer(bytes), *out = test_buffer(bytes), *more = test_buffer(bytes);
+    unsigned char *pinned = test_alloc(t->device, LEAT_KIND_PINNED, 2 * bytes);
+
+    test_pattern(in, bytes, 1);
+    test_pattern(more, bytes, 2);
+    for (int round = 0; round < 12; round++) {
+        struct test_gate *gate = NULL;
+        void *block, *next;
+
+        memset(out, 0, bytes);
+        memset(pinned, 0, 2 * bytes);
+        OK(leat_alloc(t->stream, bytes, &block));
+        if (round % 3 == 1)
+            gate = test_gate_close(t->stream);
+        OK(leat_copy(t->stream, block, in, bytes));
+        if (round % 2)
+            OK(leat_copy(t->stream, pinned, block, bytes));
+        OK(leat_copy(t->stream, out, block, bytes));
+        OK(leat_free(t->stream, block));
+        if (gate)
+            test_gate_open(gate);
+        OK(leat_alloc(t->second, bytes, &next));
+        OK(leat_copy(t->second, next, more, bytes));
+        OK(leat_copy(t->second, pinned + bytes, next, bytes));
+        OK(leat_free(t->second, next));
+        OK(leat_stream_synchronize(t->second));
+        OK(leat_stream_synchronize(t->stream));
+        EXPECT_PATTERN(out, bytes, 1);
+        if (round % 2)
+            EXPECT_PATTERN(pinned, bytes, 1);
+        EXPECT_PATTERN(pinned + bytes, bytes, 2);
+    }
+    OK(leat_memory_free(pinned));
+    free(in);
+    free(out);
+    free(more);
+}
+
+/* Only a copy in, and then the block is gone: nobody may write to it after the next one has it. */
+static void a_block_freed_behind_a_copy_in_is_left_alone(void **state)
+{
+    struct test_state *t = *state;
+    size_t bytes = 5 * MIB + 3;
+    unsigned char *in = test_buffer(bytes);
+    unsigned char *pinned = test_alloc(t->device, LEAT_KIND_PINNED, bytes);
+
+    test_pattern(in, bytes, 3);
+    for (int round = 0; round < 12; round++) {
+        void *block, *next;
+
+        OK(leat_alloc(t->stream, bytes, &block));
+        OK(leat_copy(t->stream, block, in, bytes));
+        OK(leat_free(t->stream, block));
+        OK(leat_alloc(t->second, bytes, &next));
+        OK(leat_fill(t->second, next, (uint8_t)round, bytes));
+        OK(leat_stream_synchronize(t->stream));
+        OK(leat_copy(t->second, pinned, next, bytes));
+        OK(leat_free(t->second, next));
+        OK(leat_stream_synchronize(t->second));
+        EXPECT_BYTES(pinned, bytes, (unsigned char)round);
+    }
+    OK(leat_memory_free(pinned));
+    free(in);
+}
+
+/* ---- leat_copy_sync ---- */
+
+struct sync_call {
+    leat_stream *stream;
+    void *dst;
+    const void *src;
+    size_t bytes;
+    leat_status status;
+    atomic_int returned;
+};
+
+static void *call_sync(void *argument)
+{
+    struct sync_call *call = argument;
+
+    call->status = leat_copy_sync(call->stream, call->dst, call->src, call->bytes);
+    atomic_store(&call->returned, 1);
+    return NULL;
+}
+
+static void copy_sync_waits_for_pageable_memory_only(void **state)
+{
+    struct test_state *t = *state;
+    struct room room = make_room(t->device, 5 * MIB);
+
+    for (int way = 0; way < 2; way++) {
+        struct sync_call call = {.stream = t->stream, .bytes = 5 * MIB};
+        struct test_gate *gate;
+        pthread_t thread;
+
+        write_memory(t->stream, &room, call.bytes, 1);
+        test_pattern(room.in, call.bytes, 2);
+        memset(room.out, 0, call.bytes);
+        call.dst = way ? room.out : room.memory;
+        call.src = way ? room.memory : room.in;
+        gate = test_gate_close(t->stream);
+        /* It returns on a held stream when no end is pageable. */
+        OK(leat_copy_sync(t->stream, room.pinned, room.memory, 1));
+        assert_int_equal(pthread_create(&thread, NULL, call_sync, &call), 0);
+        EXPECT_HELD(t->stream, gate);
+        /* A pageable source may have been read already, and only then may the call be back. */
+        if (way)
+            assert_int_equal(atomic_load(&call.returned), 0);
+        test_gate_open(gate);
+        pthread_join(thread, NULL);
+        OK(call.status);
+        if (way)
+            EXPECT_PATTERN(room.out, call.bytes, 1);
+        memset(room.in, 0x44, call.bytes);
+        read_memory(t->stream, &room, call.bytes);
+        OK(leat_stream_synchronize(t->stream));
+        EXPECT_PATTERN(room.pinned, call.bytes, way ? 1 : 2);
+    }
+    end_room(&room);
+}
+
+/* ---- tickets ---- */
+
+static void a_ticket_tells_how_far_its_copy_is(void **state)
+{
+    struct test_state *t = *state;
+    struct room room = make_room(t->device, MOST);
+
+    for (size_t i = 0; i < SIZES; i++) {
+        struct test_gate *gate = test_gate_close(t->stream);
+        leat_ticket_info info;
+        leat_ticket *in, *out;
+
+        test_pattern(room.in, sizes[i], 20 + i);
+        in = start(t->stream, room.memory, room.in, sizes[i]);
+        out = start(t->stream, room.out, room.memory, sizes[i]);
+        info = info_of(in);
+        assert_true(info.bytes == sizes[i] && !info.arrived_bytes && !info.done && info.status == LEAT_OK);
+        info = info_of(out);
+        assert_true(info.bytes == sizes[i] && !info.arrived_bytes && !info.staged && !info.done);
+        assert_int_equal(leat_ticket_wait(in, LEAT_COPY_DONE, 0), LEAT_NOT_READY);
+        assert_int_equal(leat_ticket_wait(out, LEAT_COPY_STAGED, 0), LEAT_NOT_READY);
+        test_gate_open(gate);
+        OK(leat_ticket_wait(in, LEAT_COPY_STAGED, LEAT_FOREVER));
+        assert_true(info_of(in).staged);
+        /* Now it is the caller's again. */
+        memset(room.in, 0x77, sizes[i]);
+        OK(leat_ticket_wait(out, LEAT_COPY_DONE, LEAT_FOREVER));
+        EXPECT_PATTERN(room.out, sizes[i], 20 + i);
+        /* The one that came before it is done too. */
+        OK(leat_ticket_wait(in, LEAT_COPY_DONE, 0));
+        for (int k = 0; k < 2; k++) {
+            info = info_of(k ? out : in);
+            assert_true(info.arrived_bytes == sizes[i] && info.staged && info.done && info.status == LEAT_OK);
+        }
+        OK(leat_ticket_free(in));
+        OK(leat_ticket_free(out));
+    }
+    end_room(&room);
+}
+
+static void tickets_of_memory_that_is_not_pageable(void **state)
+{
+    struct test_state *t = *state;
+    struct room room = make_room(t->device, 2 * MIB);
+    struct test_gate *gate;
+    leat_ticket *tickets[3];
+
+    test_pattern(room.pinned, MIB, 9);
+    gate = test_gate_close(t->stream);
+    tickets[0] = start(t->stream, room.memory, room.pinned, MIB);
+    tickets[1] = start(t->stream, room.memory + MIB, room.memory, MIB);
+    tickets[2] = start(t->stream, room.pinned + MIB, room.memory + MIB, MIB);
+    for (int i = 0; i < 3; i++) {
+        leat_ticket_info info = info_of(tickets[i]);
+
+        assert_true(info.bytes == MIB && !info.arrived_bytes && !info.staged && !info.done);
+        assert_int_equal(leat_ticket_wait(tickets[i], LEAT_COPY_DONE, 1000), LEAT_NOT_READY);
+        /* It goes on as if nothing was said. */
+        OK(leat_ticket_cancel(tickets[i]));
+    }
+    test_gate_open(gate);
+    OK(leat_ticket_wait(tickets[0], LEAT_COPY_STAGED, LEAT_FOREVER));
+    for (int i = 2; i >= 0; i--) {
+        leat_ticket_info info;
+
+        OK(leat_ticket_wait(tickets[i], LEAT_COPY_DONE, LEAT_FOREVER));
+        info = info_of(tickets[i]);
+        assert_true(info.arrived_bytes == MIB && info.staged && info.done && info.status == LEAT_OK);
+        OK(leat_ticket_free(tickets[i]));
+    }
+    EXPECT_PATTERN(room.pinned + MIB, MIB, 9);
+    end_room(&room);
+}
+
+static void a_wait_ends_when_its_time_is_over(void **state)
+{
+    struct test_state *t = *state;
+    struct room room = make_room(t->device, MIB);
+    struct test_gate *gate = test_gate_close(t->stream);
+    leat_ticket *ticket = start(t->stream, room.out, room.memory, MIB);
+
+    for (int point = LEAT_COPY_STAGED; point <= LEAT_COPY_DONE; point++) {
+        double begin = seconds_now(), took;
+
+        assert_int_equal(leat_ticket_wait(ticket, (leat_copy_point)point, 0), LEAT_NOT_READY);
+        assert_int_equal(leat_ticket_wait(ticket, (leat_copy_point)point, 1), LEAT_NOT_READY);
+        assert_int_equal(leat_ticket_wait(ticket, (leat_copy_point)point, 30 * 1000 * 1000), LEAT_NOT_READY);
+        took = seconds_now() - begin;
+        assert_true(took > 0.025 && took < 10);
+    }
+    test_gate_open(gate);
+    /* Far away, but not for ever: no sum may overflow. */
+    OK(leat_ticket_wait(ticket, LEAT_COPY_DONE, LEAT_FOREVER - 1));
+    OK(leat_ticket_free(ticket));
+    end_room(&room);
+}
+
+/* Looks again and again from outside while the copies run. */
+struct looker {
+    leat_ticket *ticket;
+    const char *wrong;
+    size_t steps;
+};
+
+static void *look_at_ticket(void *argument)
+{
+    struct looker *l = argument;
+    uint64_t before = 0;
+    leat_ticket_info info;
+
+    do {
+        if (leat_ticket_query(l->ticket, &info) != LEAT_OK)
+            l->wrong = "the query fails";
+        else if (info.arrived_bytes < before)
+            l->wrong = "bytes go away again";
+        else if (info.arrived_bytes > info.bytes)
+            l->wrong = "more bytes than there are";
+        else if (info.done && (!info.staged || info.arrived_bytes != info.bytes))
+            l->wrong = "done, but not all of it";
+        else if (info.status != LEAT_OK)
+            l->wrong = "the status is an error";
+        l->steps += info.arrived_bytes != before;
+        before = info.arrived_bytes;
+    } while (!info.done && !l->wrong);
+    return NULL;
+}
+
+static void progress_goes_forward(void **state)
+{
+    struct test_state *t = *state;
+    struct room room = make_room(t->device, MOST);
+
+    for (int round = 0; round < 6; round++) {
+        struct looker lookers[2] = {{0}};
+        struct test_gate *gate;
+        pthread_t threads[2];
+
+        test_pattern(room.in, MOST, (uint64_t)round);
+        gate = test_gate_close(t->stream);
+        lookers[0].ticket = start(t->stream, room.memory, room.in, MOST);
+        lookers[1].ticket = start(t->stream, room.out, room.memory, MOST);
+        for (int i = 0; i < 2; i++)
+            assert_int_equal(pthread_create(&threads[i], NULL, look_at_ticket, &lookers[i]), 0);
+        test_gate_open(gate);
+        for (int i = 0; i < 2; i++)
+            pthread_join(threads[i], NULL);
+        EXPECT_PATTERN(room.out, MOST, (uint64_t)round);
+        for (int i = 0; i < 2; i++) {
+            if (lookers[i].wrong)
+                fail_msg("%s", lookers[i].wrong);
+            OK(leat_ticket_free(lookers[i].ticket));
+        }
+    }
+    end_room(&room);
+}
+
+struct waiter {
+    leat_ticket *ticket;
+    leat_copy_point point;
+    leat_status status;
+};
+
+static void *wait_for_ticket(void *argument)
+{
+    struct waiter *w = argument;
+
+    w->status = leat_ticket_wait(w->ticket, w->point, LEAT_FOREVER);
+    return NULL;
+}
+
+static void several_threads_wait_for_one_ticket(void **state)
+{
+    enum { COUNT = 6 };
+    struct test_state *t = *state;
+    struct room room = make_room(t->device, 5 * MIB);
+
+    for (int round = 0; round < 10; round++) {
+        bool out = round % 2;
+        struct test_gate *gate = test_gate_close(t->stream);
+        leat_ticket *ticket = out ? start(t->stream, room.out, room.memory, 5 * MIB)
+                                  : start(t->stream, room.memory, room.in, 5 * MIB);
+        struct waiter waiters[COUNT];
+        pthread_t threads[COUNT];
+
+        for (int i = 0; i < COUNT; i++) {
+            waiters[i] = (struct waiter){ticket, i % 2 ? LEAT_COPY_STAGED : LEAT_COPY_DONE, LEAT_NOT_READY};
+            assert_int_equal(pthread_create(&threads[i], NULL, wait_for_ticket, &waiters[i]), 0);
+        }
+        test_sleep_us(round * 300);
+        test_gate_open(gate);
+        for (int i = 0; i < COUNT; i++) {
+            pthread_join(threads[i], NULL);
+            OK(waiters[i].status);
+        }
+        OK(leat_ticket_free(ticket));
+    }
+    end_room(&room);
+}
+
+static void a_ticket_may_be_freed_before_the_end(void **state)
+{
+    struct test_state *t = *state;
+    struct room room = make_room(t->device, MOST);
+
+    for (size_t i = 0; i < SIZES; i++) {
+        struct test_gate *gate = i % 2 ? test_gate_close(t->stream) : NULL;
+
+        test_pattern(room.in, sizes[i], 30 + i);
+        OK(leat_ticket_free(start(t->stream, room.memory, room.in, sizes[i])));
+        OK(leat_ticket_free(start(t->stream, room.out, room.memory, sizes[i])));
+        if (gate)
+            test_gate_open(gate);
+        OK(leat_stream_synchronize(t->stream));
+        EXPECT_PATTERN(room.out, sizes[i], 30 + i);
+    }
+    end_room(&room);
+}
+
+/* What the calls say inside a host function. */
+struct inside {
+    leat_ticket *ticket;
+    leat_status staged, done, query, cancel, free;
+};
+
+static void use_ticket_inside(void *argument)
+{
+    struct inside *inside = argument;
+    leat_ticket_info info;
+
+    inside->staged = leat_ticket_wait(inside->ticket, LEAT_COPY_STAGED, 0);
+    inside->done = leat_ticket_wait(inside->ticket, LEAT_COPY_DONE, LEAT_FOREVER);
+    inside->query = leat_ticket_query(inside->ticket, &info);
+    inside->cancel = leat_ticket_cancel(inside->ticket);
+    inside->free = leat_ticket_free(inside->ticket);
+}
+
+static void host_functions_may_look_but_not_wait(void **state)
+{
+    struct test_state *t = *state;
+    struct room room = make_room(t->device, MIB);
+    struct test_gate *gate = test_gate_close(t->stream);
+    struct inside inside;
+
+    test_pattern(room.in, MIB, 4);
+    inside.ticket = start(t->stream, room.memory, room.in, MIB);
+    OK(leat_launch_host(t->stream, use_ticket_inside, &inside));
+    read_memory(t->stream, &room, MIB);
+    test_gate_open(gate);
+    OK(leat_stream_synchronize(t->stream));
+    assert_int_equal(inside.staged, LEAT_ERROR_NOT_PERMITTED);
+    assert_int_equal(inside.done, LEAT_ERROR_NOT_PERMITTED);
+    assert_int_equal(inside.query, LEAT_OK);
+    assert_int_equal(inside.cancel, LEAT_OK);
+    assert_int_equal(inside.free, LEAT_OK);
+    EXPECT_PATTERN(room.pinned, MIB, 4);
+    end_room(&room);
+}
+
+static void refuse_ticket(leat_ticket *ticket)
+{
+    leat_ticket_info info;
+
+    REFUSED(leat_ticket_wait(ticket, LEAT_COPY_DONE, LEAT_FOREVER), LEAT_ERROR_HANDLE, "ticket");
+    REFUSED(leat_ticket_query(ticket, &info), LEAT_ERROR_HANDLE, "ticket");
+    REFUSED(leat_ticket_cancel(ticket), LEAT_ERROR_HANDLE, "ticket");
+    if (ticket)
+        REFUSED(leat_ticket_free(ticket), LEAT_ERROR_HANDLE, "ticket");
+}
+
+static void wild_tickets_and_dead_ones(void **state)
+{
+    struct test_state *t = *state;
+    struct room room = make_room(t->device, MIB);
+    leat_ticket *tickets[20];
+    int number = 0;
+
+    refuse_ticket(NULL);
+    OK(leat_ticket_free(NULL));
+    refuse_ticket((leat_ticket *)(void *)t->stream);
+    refuse_ticket((leat_ticket *)(uintptr_t)12345);
+    refuse_ticket((leat_ticket *)(void *)&number);
+    for (int i = 0; i < 20; i++) {
+        tickets[i] = start(t->stream, room.memory, room.in, i % 2 ? MIB : 0);
+        OK(leat_ticket_free(tickets[i]));
+    }
+    for (int i = 0; i < 20; i++)
+        refuse_ticket(tickets[i]);
+    end_room(&room);
+}
+
+static void wrong_options_of_a_copy(void **state)
+{
+    struct test_state *t = *state;
+    struct room room = make_room(t->device, MIB);
+    leat_copy_options options = {0};
+    leat_ticket *ticket = NULL;
+
+    REFUSED(leat_copy_start(t->stream, room.memory, room.in, MIB, NULL, NULL), LEAT_ERROR_INVALID, "ticket");
+    REFUSED(leat_copy_start(t->stream, room.memory, room.in, MIB, &options, &ticket), LEAT_ERROR_INVALID, "size");
+    options.size = sizeof options + 8;
+    REFUSED(leat_copy_start(t->stream, room.memory, room.in, MIB, &options, &ticket), LEAT_ERROR_INVALID, "size");
+    options.size = sizeof options;
+    REFUSED(leat_copy_start(t->stream, NULL, room.in, MIB, &options, &ticket), LEAT_ERROR_POINTER, "dst");
+    REFUSED(leat_copy_start(t->stream, room.memory, room.in, SIZE_MAX, &options, &ticket), LEAT_ERROR_RANGE, "");
+    REFUSED(leat_copy_start(t->stream, room.in, room.in, MIB, NULL, &ticket), LEAT_ERROR_OVERLAP, "");
+    REFUSED(leat_copy_sync(t->stream, NULL, room.in, MIB), LEAT_ERROR_POINTER, "dst");
+    REFUSED(leat_copy_sync(t->stream, room.in + 1, room.in, 9), LEAT_ERROR_OVERLAP, "");
+    assert_null(ticket);
+    OK(leat_copy_start(t->stream, room.memory, room.in, MIB, &options, &ticket));
+    REFUSED(leat_ticket_wait(ticket, (leat_copy_point)0, 0), LEAT_ERROR_INVALID, "point");
+    REFUSED(leat_ticket_wait(ticket, (leat_copy_point)3, 0), LEAT_ERROR_INVALID, "point");
+    REFUSED(leat_ticket_query(ticket, NULL), LEAT_ERROR_INVALID, "info");
+    OK(leat_ticket_wait(ticket, LEAT_COPY_DONE, LEAT_FOREVER));
+    OK(leat_ticket_free(ticket));
+    end_room(&room);
+}
+
+/* ---- the end of streams and devices ---- */
+
+static void a_stream_is_destroyed_with_copies_under_way(void **state)
+{
+    struct test_state *t = *state;
+    struct room room = make_room(t->device, MOST);
+
+    for (size_t i = 0; i < SIZES; i++) {
+        for (int held = 0; held < 2; held++) {
+            uint64_t seed = 40 + 2 * i + (uint64_t)held;
+            struct test_gate *gate = NULL;
+            leat_ticket *in, *out;
+            leat_stream *stream;
+
+            OK(leat_stream_create(t->device, &stream));
+            test_pattern(room.in, sizes[i], seed);
+            memset(room.out, 0, sizes[i]);
+            if (held)
+                gate = test_gate_close(stream);
+            in = start(stream, room.memory, room.in, sizes[i]);
+            out = start(stream, room.out, room.memory, sizes[i]);
+            OK(leat_stream_destroy(stream));
+            if (held)
+                test_gate_open(gate);
+            /* The work goes on, and so do its tickets. */
+            OK(leat_ticket_wait(out, LEAT_COPY_DONE, LEAT_FOREVER));
+            EXPECT_PATTERN(room.out, sizes[i], seed);
+            OK(leat_ticket_wait(in, LEAT_COPY_DONE, LEAT_FOREVER));
+            assert_true(info_of(out).arrived_bytes == sizes[i]);
+            OK(leat_ticket_free(in));
+            OK(leat_ticket_free(out));
+            OK(leat_device_synchronize(t->device));
+        }
+    }
+    end_room(&room);
+}
+
+static void the_device_is_synchronized_after_its_stream_has_ended(void **state)
+{
+    struct test_state *t = *state;
+    struct room room = make_room(t->device, MOST);
+
+    for (size_t i = 0; i < SIZES; i++) {
+        leat_stream *stream;
+
+        OK(leat_stream_create(t->device, &stream));
+        test_pattern(room.in, sizes[i], 60 + i);
+        memset(room.out, 0, sizes[i]);
+        OK(leat_copy(stream, room.memory, room.in, sizes[i]));
+        OK(leat_copy(stream, room.out, room.memory, sizes[i]));
+        OK(leat_stream_destroy(stream));
+        OK(leat_device_synchronize(t->device));
+        EXPECT_PATTERN(room.out, sizes[i], 60 + i);
+    }
+    end_room(&room);
+}
+
+/* Closing waits. Streams, memory and tickets go with the device; the caller's memory holds what it should. */
+static void a_device_is_closed_with_copies_under_way(void **state)
+{
+    unsigned char *in = test_buffer(MOST), *out = test_buffer(MOST);
+
+    (void)state;
+    for (size_t i = 0; i < SIZES; i++) {
+        leat_device *device = test_open();
+        leat_ticket *ticket, *kept;
+        leat_status status;
+        leat_stream *stream;
+        void *memory;
+
+        OK(leat_stream_create(device, &stream));
+        OK(leat_alloc(stream, sizes[i], &memory));
+        test_pattern(in, sizes[i], 80 + i);
+        memset(out, 0, sizes[i]);
+        OK(leat_launch_host(stream, be_slow, NULL));
+        ticket = start(stream, memory, in, sizes[i]);
+        kept = start(stream, out, memory, sizes[i]);
+        OK(leat_ticket_free(ticket));
+        OK(leat_device_close(device));
+        EXPECT_PATTERN(out, sizes[i], 80 + i);
+        /* A ticket that outlives its device is done, or gone with it. */
+        status = leat_ticket_wait(kept, LEAT_COPY_DONE, 0);
+        assert_true(status == LEAT_OK || status == LEAT_ERROR_HANDLE);
+        status = leat_ticket_free(kept);
+        assert_true(status == LEAT_OK || status == LEAT_ERROR_HANDLE);
+    }
+    free(in);
+    free(out);
+}
+
+/* ---- threads ---- */
+
+struct job {
+    leat_device *device;
+    unsigned number;
+    char failure[256];
+};
+
+#define JOB_BYTES (3 * MIB)
+
+static bool job_failed(struct job *job, const char *call)
+{
+    snprintf(job->failure, sizeof job->failure, "%s: %s", call, leat_last_error());
+    return true;
+}
+
+#define TRY(call)                                                                                                 \
+    do {                                                                                                          \
+        if ((call) != LEAT_OK && job_failed(job, #call))                                                          \
+            goto end;                                                                                             \
+    } while (0)
+
+/* Copies of all sizes in and out, waited for in several ways. */
+static void *copy_again_and_again(void *argument)
+{
+    enum { ROUNDS = 40 };
+    struct job *job = argument;
+    unsigned char *in = malloc(JOB_BYTES), *out = malloc(JOB_BYTES);
+    leat_stream *stream = NULL;
+    void *memory = NULL;
+
+    TRY(leat_stream_create(job->device, &stream));
+    TRY(leat_alloc(stream, JOB_BYTES, &memory));
+    for (unsigned round = 0; in && out && round < ROUNDS; round++) {
+        uint64_t number = (uint64_t)job->number * ROUNDS + round;
+        size_t bytes = 1 + (size_t)leat_pattern_value(number, 1) % (round % 4 ? 200 * KIB : JOB_BYTES);
+        leat_ticket *first, *last;
+
+        memset(in, (int)number, bytes);
+        memset(out, 0xff - (int)(number & 0xff), bytes);
+        TRY(leat_copy_start(stream, memory, in, bytes, NULL, &first));
+        TRY(leat_copy_start(stream, out, memory, bytes, NULL, &last));
+        if (round % 3 == 0) {
+            TRY(leat_ticket_wait(first, LEAT_COPY_STAGED, LEAT_FOREVER));
+            memset(in, 0xdd, bytes);
+        }
+        if (round % 2)
+            TRY(leat_stream_synchronize(stream));
+        TRY(leat_ticket_wait(last, LEAT_COPY_DONE, LEAT_FOREVER));
+        TRY(leat_ticket_free(last));
+        TRY(leat_ticket_free(first));
+        for (size_t i = 0; i < bytes; i++)
+            if (out[i] != (unsigned char)number) {
+                snprintf(job->failure, sizeof job->failure, "round %u: byte %zu of %zu is wrong", round, i, bytes);
+                goto end;
+            }
+    }
+    TRY(leat_free(stream, memory));
+    TRY(leat_stream_synchronize(stream));
+    TRY(leat_stream_destroy(stream));
+end:
+    free(in);
+    free(out);
+    return NULL;
+}
+
+static void threads_copy_beside_each_other(void **state)
+{
+    enum { COUNT = 6 };
+    struct test_state *t = *state;
+    leat_device *other = test_open_other();
+    struct job jobs[COUNT];
+    pthread_t threads[COUNT];
+
+    for (unsigned i = 0; i < COUNT; i++) {
+        jobs[i] = (struct job){.device = other && i % 3 == 2 ? other : t->device, .number = i};
+        assert_int_equal(pthread_create(&threads[i], NULL, copy_again_and_again, &jobs[i]), 0);
+    }
+    for (unsigned i = 0; i < COUNT; i++)
+        pthread_join(threads[i], NULL);
+    for (unsigned i = 0; i < COUNT; i++)
+        assert_string_equal(jobs[i].failure, "");
+    OK(leat_device_close(other));
+}
+
+/* Two threads give copies to one stream: each copy is whole, and both threads' copies keep their order. */
+struct half {
+    leat_stream *stream;
+    unsigned char *in, *out, *memory;
+    leat_status status;
+};
+
+static void *copy_half(void *argument)
+{
+    struct half *half = argument;
+
+    for (unsigned i = 0; i < 100 && half->status == LEAT_OK; i++) {
+        size_t bytes = i % 10 ? 70001 : MIB;
+
+        half->status = leat_copy(half->stream, half->memory, half->in, bytes);
+        if (half->status == LEAT_OK)
+            half->status = leat_copy(half->stream, half->out, half->memory, bytes);
+    }
+    return NULL;
+}
+
+static void two_threads_share_a_stream(void **state)
+{
+    struct test_state *t = *state;
+    struct room rooms[2];
+    struct half halves[2];
+    pthread_t threads[2];
+
+    for (unsigned i = 0; i < 2; i++) {
+        rooms[i] = make_room(t->device, MIB);
+        test_pattern(rooms[i].in, MIB, i);
+        halves[i] = (struct half){t->stream, rooms[i].in, rooms[i].out, rooms[i].memory, LEAT_OK};
+        assert_int_equal(pthread_create(&threads[i], NULL, copy_half, &halves[i]), 0);
+    }
+    for (unsigned i = 0; i < 2; i++)
+        pthread_join(threads[i], NULL);
+    OK(leat_stream_synchronize(t->stream));
+    for (unsigned i = 0; i < 2; i++) {
+        assert_int_equal(halves[i].status, LEAT_OK);
+        EXPECT_PATTERN(rooms[i].out, MIB, i);
+        end_room(&rooms[i]);
+    }
+}
+
+static const struct CMUnitTest tests[] = {
+    STATE_TEST(a_copy_in_returns_while_its_stream_is_held),
+    STATE_TEST(a_copy_out_returns_while_its_stream_is_held),
+    STATE_TEST(copies_on_a_stream_that_is_not_held),
+    STATE_TEST(between_two_host_buffers),
+    STATE_TEST(bytes_around_a_copy_stay),
+    STATE_TEST(no_bytes_at_all),
+    STATE_TEST(a_source_is_read_after_a_host_function_that_writes_it),
+    STATE_TEST(a_source_is_read_after_a_host_function_of_another_stream),
+    STATE_TEST(a_source_is_read_after_a_copy_into_it),
+    STATE_TEST(a_destination_is_complete_in_a_later_host_function),
+    STATE_TEST(a_destination_is_complete_when_the_host_has_waited),
+    STATE_TEST(other_streams_see_the_data_after_an_event),
+    STATE_TEST(many_held_streams_hold_nobody_else_up),
+    STATE_TEST(many_copies_wait_on_one_stream),
+    STATE_TEST(two_devices_at_once),
+    STATE_TEST(a_block_may_be_freed_behind_a_copy),
+    STATE_TEST(a_block_freed_behind_a_copy_in_is_left_alone),
+    STATE_TEST(copy_sync_waits_for_pageable_memory_only),
+    STATE_TEST(a_ticket_tells_how_far_its_copy_is),
+    STATE_TEST(tickets_of_memory_that_is_not_pageable),
+    STATE_TEST(a_wait_ends_when_its_time_is_over),
+    STATE_TEST(progress_goes_forward),
+    STATE_TEST(several_threads_wait_for_one_ticket),
+    STATE_TEST(a_ticket_may_be_freed_before_the_end),
+    STATE_TEST(host_functions_may_look_but_not_wait),
+    STATE_TEST(wild_tickets_and_dead_ones),
+    STATE_TEST(wrong_options_of_a_copy),
+    STATE_TEST(a_stream_is_destroyed_with_copies_under_way),
+    STATE_TEST(the_device_is_synchronized_after_its_stream_has_ended),
+    cmocka_unit_test(a_device_is_closed_with_copies_under_way),
+    STATE_TEST(threads_copy_beside_each_other),
+    STATE_TEST(two_threads_share_a_stream),
+};
+
+TEST_MAIN(tests)
