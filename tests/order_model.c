@@ -14,6 +14,10 @@
  * and if the library loses an edge, the reader sees an older or a younger value, because slow work stands in front
  * of many steps.
  *
+ * Pageable cells are used in stream order like all others. A ticket that says LEAT_COPY_STAGED lets the host come
+ * after one read and nothing else; LEAT_COPY_DONE brings the stream's clock of that copy. A copy that is cancelled
+ * leaves its destination undefined, so that is written again, by the same stream or by one that comes after.
+ *
  * A failure prints the graph step by step and the arguments that make it again.
  *
  *     order_model [--seed N] [--graphs N] [--seconds N] [--steps N] [--device NAME] [--verbose]
@@ -36,6 +40,7 @@ enum {
     EVENTS = 6,
     TEMPORARY_MAX = 4,
     RESULTS_MAX = 64,
+    TICKETS = 12,
     WORDS_MAX = 32768,
     SCRATCH_WORDS = 1 << 15
 };
@@ -92,6 +97,16 @@ struct result {
     int step;
 };
 
+/* A copy that was started with a ticket. */
+struct ticket {
+    leat_ticket *handle; /* NULL: a free place */
+    bool cancelled;      /* so it may end as CANCELLED */
+    struct cell *src;
+    struct moment read, write; /* of src: this copy's read, and the write before it */
+    uint32_t read_before;      /* the tick of the stream's read of src before this one; 0 for none */
+    struct clock clock;        /* of the stream, with this copy */
+};
+
 /* What one host function does. Lives to the end of the graph. */
 struct errand {
     uint64_t *words;
@@ -107,7 +122,7 @@ static struct {
     const char *name;
     leat_device *devices[2];
     uint64_t *arena[HOMES];
-    uint64_t *results_arena;
+    uint64_t *results_arena, *pageable_results;
     leat_kernel *vector_add[2], *add[2];
     uint64_t seed, checked, steps_done;
     int steps_wanted;
@@ -126,6 +141,7 @@ static struct {
     struct stream streams[STREAMS_MAX];
     struct event events[EVENTS];
     struct result results[RESULTS_MAX];
+    struct ticket tickets[TICKETS];
     struct errand *errands;
     int errand_count;
     void **leftover; /* memory that goes when the graph ends */
@@ -468,11 +484,6 @@ static void stream_after(struct stream *s, struct moment moment)
         give_up("the model itself is wrong: no order made for agent %d", moment.agent);
 }
 
-static bool in_host_order(const struct cell *c)
-{
-    return c->home == PAGEABLE;
-}
-
 /* The host may read a cell, or write it. */
 static void host_may(struct cell *c, bool write)
 {
@@ -587,6 +598,7 @@ static struct cell *any_cell(unsigned homes)
 
 #define ON_DEVICE (1u << DEVICE | 1u << OTHER)
 #define IN_PINNED (1u << PINNED | 1u << REGISTERED)
+#define IN_HOST (IN_PINNED | 1u << PAGEABLE)
 
 /* What a kernel or a fill on this stream can reach. */
 static unsigned near(const struct stream *s)
@@ -594,34 +606,59 @@ static unsigned near(const struct stream *s)
     return 1u << s->device | IN_PINNED;
 }
 
+/* A free place for a ticket, or NULL. */
+static struct ticket *new_ticket(void)
+{
+    for (int i = 0; i < TICKETS; i++)
+        if (!g.tickets[i].handle)
+            return &g.tickets[i];
+    return NULL;
+}
+
+/* Gives one copy to a stream that may use both cells. ticket: NULL for a copy without one. */
+static void give_copy(struct stream *s, struct cell *dst, struct cell *src, struct ticket *ticket)
+{
+    struct moment write = src->write, now;
+    uint32_t read_before = src->read_tick[s->agent];
+    bool waits = !ticket && chance(8);
+
+    note("stream %d copies %s to %s, 0x%016llx%s%s", index_of(s), cell_name(src), cell_name(dst),
+         (unsigned long long)src->value, ticket ? ", with a ticket" : "", waits ? ", and the host waits" : "");
+    if (ticket)
+        DO(leat_copy_start(handle_of(s), dst->ptr, src->ptr, g.words * 8, NULL, &ticket->handle));
+    else if (waits)
+        DO(leat_copy_sync(handle_of(s), dst->ptr, src->ptr, g.words * 8));
+    else
+        DO(leat_copy(handle_of(s), dst->ptr, src->ptr, g.words * 8));
+    now = advance(s);
+    was_written(dst, now, src->value);
+    was_read(src, now);
+    if (waits && (dst->home == PAGEABLE || src->home == PAGEABLE)) {
+        join(&g.host, &s->clock);
+        look_at_results(&g.host);
+    }
+    if (!ticket)
+        return;
+    ticket->cancelled = false;
+    ticket->src = src;
+    ticket->read = now;
+    ticket->write = write;
+    ticket->read_before = read_before;
+    ticket->clock = s->clock;
+}
+
 static void copy(void)
 {
     struct stream *s = any_stream();
-    unsigned homes = ON_DEVICE | IN_PINNED | (chance(15) ? 1u << PAGEABLE : 0);
+    unsigned homes = ON_DEVICE | IN_PINNED | (chance(50) ? 1u << PAGEABLE : 0);
     struct cell *dst = any_cell(homes), *src = any_cell(homes);
-    struct moment now;
 
     if (dst == src)
         return;
-    /* Pageable cells are used by the host, or by a call that has ended when it returns. */
-    if (!in_host_order(src))
-        stream_may(s, src, false);
-    if (!in_host_order(dst))
-        stream_may(s, dst, true);
+    stream_may(s, src, false);
+    stream_may(s, dst, true);
     maybe_delay(s);
-    note("stream %d copies %s to %s, 0x%016llx", index_of(s), cell_name(src), cell_name(dst),
-         (unsigned long long)src->value);
-    DO(leat_copy(handle_of(s), dst->ptr, src->ptr, g.words * 8));
-    now = advance(s);
-    if (in_host_order(dst)) {
-        /* Complete at the return, and all that was before it. */
-        join(&g.host, &s->clock);
-        was_written(dst, advance_host(), src->value);
-    } else {
-        was_written(dst, now, src->value);
-    }
-    if (!in_host_order(src))
-        was_read(src, now);
+    give_copy(s, dst, src, chance(35) ? new_ticket() : NULL);
 }
 
 static void fill(void)
@@ -715,15 +752,17 @@ static struct result *new_result(void)
 static void read_cell(void)
 {
     struct stream *s = any_stream();
-    struct cell *src = any_cell(ON_DEVICE | IN_PINNED);
+    struct cell *src = any_cell(ON_DEVICE | IN_HOST);
     struct result *result = new_result();
-    uint64_t *words = g.results_arena + (size_t)(result - g.results) * g.words;
+    uint64_t *arena = chance(50) ? g.pageable_results : g.results_arena;
+    uint64_t *words = arena + (size_t)(result - g.results) * g.words;
 
     stream_may(s, src, false);
     maybe_delay(s);
     for (size_t i = 0; i < g.words; i++)
         words[i] = 0xbadbadbadbadbadbu;
-    note("stream %d reads %s, 0x%016llx", index_of(s), cell_name(src), (unsigned long long)src->value);
+    note("stream %d reads %s into %s memory, 0x%016llx", index_of(s), cell_name(src),
+         arena == g.results_arena ? "pinned" : "pageable", (unsigned long long)src->value);
     DO(leat_copy(handle_of(s), words, src->ptr, g.words * 8));
     result->words = words;
     result->expected = src->value;
@@ -734,7 +773,7 @@ static void read_cell(void)
 static void host_function(void)
 {
     struct stream *s = any_stream();
-    struct cell *c = any_cell(IN_PINNED);
+    struct cell *c = any_cell(IN_HOST);
     struct result *result = new_result();
     struct errand *errand = new_errand();
 
@@ -757,24 +796,154 @@ static void host_function(void)
         was_read(c, result->done);
 }
 
-static void host_access(void)
+static void host_writes(struct cell *c)
 {
-    struct cell *c = any_cell(IN_PINNED | 1u << PAGEABLE);
-    bool write = chance(60);
     uint64_t value = draw();
 
-    host_may(c, write);
-    note("the host %s %s, 0x%016llx", write ? "writes" : "reads", cell_name(c),
-         (unsigned long long)(write ? value : c->value));
-    if (write) {
-        for (size_t i = 0; i < g.words; i++)
-            c->ptr[i] = value;
-        was_written(c, advance_host(), value);
-    } else {
-        struct result now = {.words = c->ptr, .expected = c->value, .step = g.step};
+    host_may(c, true);
+    note("the host writes %s, 0x%016llx", cell_name(c), (unsigned long long)value);
+    for (size_t i = 0; i < g.words; i++)
+        c->ptr[i] = value;
+    was_written(c, advance_host(), value);
+}
 
-        look(&now);
+static void host_access(void)
+{
+    struct cell *c = any_cell(IN_HOST);
+    struct result now = {.words = c->ptr, .step = g.step};
+
+    if (chance(60)) {
+        host_writes(c);
+        return;
     }
+    host_may(c, false);
+    note("the host reads %s, 0x%016llx", cell_name(c), (unsigned long long)c->value);
+    now.expected = c->value;
+    look(&now);
+}
+
+/* ---- steps: tickets --------------------------------------------------------------------------- */
+
+static leat_status wait_at(const struct ticket *ticket, leat_copy_point point)
+{
+    leat_status status;
+    leat_ticket_info info;
+
+    if (chance(50))
+        return leat_ticket_wait(ticket->handle, point, LEAT_FOREVER);
+    if (chance(50)) {
+        while ((status = leat_ticket_wait(ticket->handle, point, 20000)) == LEAT_NOT_READY)
+            continue;
+        return status;
+    }
+    do
+        DO(leat_ticket_query(ticket->handle, &info));
+    while (!(point == LEAT_COPY_DONE ? info.done : info.staged));
+    return info.status;
+}
+
+/* The host waits until a copy is at point; what its end may be is known. */
+static void reach(struct ticket *ticket, leat_copy_point point)
+{
+    struct cell *src = ticket->src;
+    leat_status status;
+
+    note("wait until ticket %d is %s", (int)(ticket - g.tickets), point == LEAT_COPY_DONE ? "done" : "staged");
+    status = wait_at(ticket, point);
+    if (status != LEAT_ERROR_CANCELLED || !ticket->cancelled)
+        DO(status);
+    if (point == LEAT_COPY_DONE) {
+        join(&g.host, &ticket->clock);
+        look_at_results(&g.host);
+        return;
+    }
+    /* The read is over, and so is the write that it came after. Of anything else the host knows nothing. A cell
+     * that was used again meanwhile has other ticks. */
+    if (src->read_tick[ticket->read.agent] == ticket->read.tick)
+        src->read_tick[ticket->read.agent] = ticket->read_before;
+    if (src->write.agent == ticket->write.agent && src->write.tick == ticket->write.tick)
+        src->write = (struct moment){HOST, g.host.at[HOST]};
+}
+
+static void free_ticket(struct ticket *ticket)
+{
+    note("free ticket %d", (int)(ticket - g.tickets));
+    DO(leat_ticket_free(ticket->handle));
+    ticket->handle = NULL;
+}
+
+static void use_ticket(void)
+{
+    int first = pick(TICKETS);
+    struct ticket *ticket = NULL;
+
+    for (int i = 0; i < TICKETS && !ticket; i++)
+        if (g.tickets[(first + i) % TICKETS].handle)
+            ticket = &g.tickets[(first + i) % TICKETS];
+    if (!ticket)
+        return;
+    if (chance(85)) {
+        bool done = chance(30);
+
+        reach(ticket, done ? LEAT_COPY_DONE : LEAT_COPY_STAGED);
+        /* At once, so that what is read late is read wrong. */
+        if (!done && ticket->src->there && 1u << ticket->src->home & IN_HOST)
+            host_writes(ticket->src);
+    }
+    if (chance(60))
+        free_ticket(ticket);
+}
+
+/* What has arrived of a cancelled copy is right. The copy is done, and nobody else uses dst. */
+static void look_at_prefix(struct stream *s, const struct ticket *ticket, const struct cell *dst)
+{
+    uint64_t *words = malloc(g.words * 8);
+    leat_ticket_info info;
+
+    if (!words)
+        give_up("no memory");
+    DO(leat_ticket_query(ticket->handle, &info));
+    if (info.arrived_bytes > g.words * 8 || (info.status == LEAT_OK && info.arrived_bytes < g.words * 8))
+        give_up("%llu bytes of %zu have arrived, and the status is %s", (unsigned long long)info.arrived_bytes,
+                g.words * 8, leat_status_name(info.status));
+    DO(leat_copy_sync(handle_of(s), words, dst->ptr, g.words * 8));
+    for (size_t i = 0; i < info.arrived_bytes / 8; i++)
+        if (words[i] != dst->value)
+            give_up("word %zu of a cancelled copy is 0x%016llx and not 0x%016llx, and %llu bytes have arrived", i,
+                    (unsigned long long)words[i], (unsigned long long)dst->value,
+                    (unsigned long long)info.arrived_bytes);
+    g.checked++;
+    free(words);
+}
+
+/* Cancels a copy sooner or later, and has its destination written again. */
+static void cancel_copy(void)
+{
+    struct stream *s = any_stream();
+    struct cell *dst = any_cell(ON_DEVICE | IN_HOST), *src = any_cell(ON_DEVICE | IN_HOST);
+    struct cell *from = any_cell(ON_DEVICE | IN_HOST);
+    struct ticket *ticket = new_ticket();
+
+    if (!ticket || dst == src || dst == from)
+        return;
+    stream_may(s, src, false);
+    stream_may(s, dst, true);
+    stream_may(s, from, false);
+    maybe_delay(s);
+    give_copy(s, dst, src, ticket);
+    if (chance(50))
+        sleep_us(pick(300));
+    note("cancel ticket %d", (int)(ticket - g.tickets));
+    DO(leat_ticket_cancel(ticket->handle));
+    ticket->cancelled = dst->home == PAGEABLE || src->home == PAGEABLE;
+    if (chance(40)) {
+        reach(ticket, LEAT_COPY_DONE);
+        look_at_prefix(s, ticket, dst);
+        advance(s);
+    }
+    give_copy(s, dst, from, NULL);
+    if (chance(50))
+        free_ticket(ticket);
 }
 
 static void open_stream(struct stream *s)
@@ -885,6 +1054,7 @@ static void any_step(void)
         {24, copy},         {12, fill},       {10, add_vectors}, {8, add_in_place}, {20, read_cell},
         {8, host_function}, {4, host_access}, {8, record_any},   {5, wait_for_any}, {3, renew_any_event},
         {2, renew_stream},  {3, allocate},    {3, deallocate},   {8, ask},          {2, synchronize_any},
+        {10, use_ticket},   {4, cancel_copy},
     };
     int total = 0, drawn;
     size_t i = 0;
@@ -932,7 +1102,7 @@ static void fill_cells(void)
             continue;
         for (size_t k = 0; k < g.words; k++)
             words[k] = value;
-        DO(leat_copy(g.streams[0].handle, c->ptr, words, g.words * 8));
+        DO(leat_copy_sync(g.streams[0].handle, c->ptr, words, g.words * 8));
         advance(&g.streams[0]);
         was_written(c, advance_host(), value);
     }
@@ -958,6 +1128,7 @@ static void begin_graph(void)
     memset(g.cells, 0, sizeof g.cells);
     memset(g.streams, 0, sizeof g.streams);
     memset(g.results, 0, sizeof g.results);
+    memset(g.tickets, 0, sizeof g.tickets);
     g.words = sizes[pick(6)];
     g.delays = chance(75);
     note("cells of %zu words, %s", g.words, g.delays ? "with slow work in between" : "without slow work");
@@ -983,6 +1154,9 @@ static void end_graph(void)
     if (!words)
         give_up("no memory");
     g.step++;
+    for (int i = 0; i < TICKETS / 2; i++)
+        if (g.tickets[i].handle)
+            free_ticket(&g.tickets[i]);
     synchronize_all();
     DO(leat_stream_create(g.devices[DEVICE], &stream));
     for (int i = 0; i < CELLS_MAX; i++) {
@@ -992,12 +1166,15 @@ static void end_graph(void)
         if (!c->there)
             continue;
         note("at the end: look at %s", cell_name(c));
-        DO(leat_copy(stream, words, c->ptr, g.words * 8));
+        DO(leat_copy_sync(stream, words, c->ptr, g.words * 8));
         look(&now);
         if (i >= CELLS_FIXED)
             DO(leat_memory_free(c->ptr));
     }
     DO(leat_stream_destroy(stream));
+    for (int i = 0; i < TICKETS; i++)
+        if (g.tickets[i].handle)
+            free_ticket(&g.tickets[i]);
     for (int i = 0; i < EVENTS; i++)
         DO(leat_event_destroy(g.events[i].handle));
     for (int i = 0; i < STREAMS_MAX; i++) {
@@ -1046,7 +1223,8 @@ static void set_up(void)
     g.leftover = calloc((size_t)g.steps_wanted, sizeof *g.leftover);
     g.arena[PAGEABLE] = malloc(arena_bytes);
     g.arena[REGISTERED] = malloc(arena_bytes);
-    if (!g.log || !g.errands || !g.leftover || !g.arena[PAGEABLE] || !g.arena[REGISTERED])
+    g.pageable_results = malloc((size_t)RESULTS_MAX * WORDS_MAX * 8);
+    if (!g.pageable_results || !g.log || !g.errands || !g.leftover || !g.arena[PAGEABLE] || !g.arena[REGISTERED])
         give_up("no memory");
     for (int i = 0; i < 2; i++) {
         leat_module *module;
@@ -1075,6 +1253,7 @@ static void tear_down(void)
     DO(leat_device_close(g.devices[DEVICE]));
     free(g.arena[REGISTERED]);
     free(g.arena[PAGEABLE]);
+    free(g.pageable_results);
     free(g.errands);
     free(g.leftover);
     free(g.log);
