@@ -19,7 +19,7 @@ struct leati_staging {
     pthread_mutex_t lock; /* guards the rest, and is held while a copy is given to the stream */
     struct leati_words *words;
     char *ring;
-    size_t at;
+    size_t quarter, used; /* the quarter that is being filled, and how far */
     uint32_t marks;             /* written to passed so far, or on their way */
     uint32_t left_at[QUARTERS]; /* the mark after which a quarter is free */
     struct leati_job *leftover; /* what is left to do when the stream ends */
@@ -82,20 +82,21 @@ static bool is_free(const struct leati_staging *staging, size_t quarter)
     return (int32_t)(passed - staging->left_at[quarter]) >= 0;
 }
 
-/* Room for bytes at staging->at: NOT_READY when the next quarter is still in use. */
+/* Room for bytes in the quarter that is being filled: NOT_READY when the next quarter is still in use. */
 static leat_status make_room(struct leati_staging *staging, leat_stream *stream, size_t bytes)
 {
     struct leati_driver *driver = stream->device->driver;
-    size_t quarter = staging->at / QUARTER_BYTES, next = (quarter + 1) % QUARTERS;
+    size_t next = (staging->quarter + 1) % QUARTERS;
     struct leati_value mark = {.word = &staging->words->passed, .value = staging->marks + 1};
 
-    if (staging->at + bytes <= (quarter + 1) * QUARTER_BYTES)
+    if (staging->used + bytes <= QUARTER_BYTES)
         return LEAT_OK;
     if (!is_free(staging, next))
         return LEAT_NOT_READY;
     LEATI_TRY(driver->ops->stream_values(driver, stream->native, &mark, 1));
-    staging->left_at[quarter] = ++staging->marks;
-    staging->at = next * QUARTER_BYTES;
+    staging->left_at[staging->quarter] = ++staging->marks;
+    staging->quarter = next;
+    staging->used = 0;
     return LEAT_OK;
 }
 
@@ -113,11 +114,11 @@ static leat_status copy_in(struct leati_staging *staging, leat_stream *stream, c
     uintptr_t fault;
 
     LEATI_TRY(make_room(staging, stream, bytes));
-    slot.ptr = staging->ring + staging->at;
+    slot.ptr = staging->ring + staging->quarter * QUARTER_BYTES + staging->used;
     if (leati_bytes_copy_guarded(slot.ptr, from->end.ptr, bytes, LEATI_STORES_CACHED, &fault) != bytes)
         return fail_read(from, fault);
     LEATI_TRY(driver->ops->copy(driver, stream->native, to->end, slot, bytes));
-    staging->at += (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    staging->used += (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     return LEAT_OK;
 }
 
