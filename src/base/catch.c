@@ -10,7 +10,7 @@ struct section {
     sigjmp_buf back;
     const struct leati_catch_range *ranges;
     uintptr_t fault;
-    struct section *outer; /* of the code that a signal of the program's interrupted */
+    struct section *outer; /* whose work this is */
 };
 
 /* Found without the call that a shared library pays for others, which a handler could not make either. */

@@ -72,6 +72,7 @@ static void evict(char *ptr, size_t bytes)
 
 struct probe {
     char *slot;
+    size_t share_bytes; /* of the slot, for each thread */
     size_t part_bytes;
     bool evict;
     atomic_uint ready;
@@ -99,12 +100,12 @@ static enum leati_stores stores_of(unsigned way)
 static double run_window(const struct prober *prober, char *ordinary, unsigned way, uint64_t end_ns)
 {
     const struct probe *probe = prober->probe;
-    size_t part_bytes = probe->part_bytes, copied = 0, at = 0;
-    char *slot = probe->slot + prober->index * part_bytes;
+    size_t part_bytes = probe->part_bytes, copied = 0, at = 0, slot_at = 0;
+    char *share = probe->slot + prober->index * probe->share_bytes;
     uint64_t now_ns = leati_clock_ns(), spent_ns = 0;
 
     while (now_ns < end_ns) {
-        char *here = ordinary + at;
+        char *here = ordinary + at, *slot = share + slot_at;
         uint64_t start_ns;
 
         if (probe->evict)
@@ -115,6 +116,7 @@ static double run_window(const struct prober *prober, char *ordinary, unsigned w
         spent_ns += now_ns - start_ns;
         copied += part_bytes;
         at = at + 2 * part_bytes <= ORDINARY_BYTES ? at + part_bytes : 0;
+        slot_at = slot_at + 2 * part_bytes <= probe->share_bytes ? slot_at + part_bytes : 0;
     }
     return spent_ns ? (double)copied / (double)spent_ns : 0;
 }
@@ -217,7 +219,8 @@ void leati_bytes_probe(void *slot, size_t slot_bytes, unsigned threads, struct l
         count = (unsigned)(slot_bytes / LEAST_BYTES);
     if (!count || leati_stream_best() == LEATI_STREAM_PLAIN)
         return;
-    probe.part_bytes = slot_bytes / count < PART_BYTES ? slot_bytes / count & ~(size_t)4095 : PART_BYTES;
+    probe.share_bytes = slot_bytes / count & ~(size_t)4095;
+    probe.part_bytes = probe.share_bytes < PART_BYTES ? probe.share_bytes : PART_BYTES;
     probers = calloc(count, sizeof *probers);
     if (!probers)
         return;

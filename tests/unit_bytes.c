@@ -1,0 +1,828 @@
+/*
+ * unit_bytes.c - how the copy engine moves bytes: every variant of the code, faults in the middle of it, pages,
+ * and the choice of stores.
+ *
+ * cmocka has handlers of its own for the signals that faults send, so whatever faults runs in a child: this
+ * program again, with the name of the case. It measures, too; with how many threads:
+ *
+ *     unit_bytes measure 8
+ */
+#include "harness.h"
+
+#include "base/catch.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/stream_copy.h"
+#include "copy/bytes.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define KIB ((size_t)1 << 10)
+#define PAGES 80                                     /* of the places that copies run between */
+#define LOW ((unsigned char *)64)                    /* where nothing is ever mapped */
+#define WILD ((unsigned char *)((uintptr_t)1 << 60)) /* on x86-64 an address that cannot exist */
+
+static size_t page_bytes;
+
+/* ---- copying ----------------------------------------------------------------------------------------------- */
+
+struct places {
+    unsigned char *dst, *src, *wanted;
+    size_t bytes;
+};
+
+static void make_places(struct places *p, size_t bytes)
+{
+    *p = (struct places){test_buffer(bytes), test_buffer(bytes), test_buffer(bytes), bytes};
+    test_pattern(p->src, bytes, 11);
+}
+
+static void free_places(const struct places *p)
+{
+    free(p->dst);
+    free(p->src);
+    free(p->wanted);
+}
+
+/* One copy; everything around it stays as it was. */
+static void copy_one(const struct places *p, int variant, size_t to, size_t from, size_t bytes)
+{
+    size_t around = to + bytes + 256;
+
+    assert_true(around <= p->bytes && from + bytes <= p->bytes);
+    memset(p->dst, 0xa5, around);
+    memset(p->wanted, 0xa5, around);
+    memcpy(p->wanted + to, p->src + from, bytes);
+    if (variant < 0)
+        leati_bytes_copy(p->dst + to, p->src + from, bytes, LEATI_STORES_CACHED);
+    else
+        leati_stream_copy_by((enum leati_stream_stores)variant, p->dst + to, p->src + from, bytes);
+    if (memcmp(p->dst, p->wanted, around))
+        fail_msg("variant %d: %zu bytes from offset %zu to offset %zu went wrong", variant, bytes, from, to);
+}
+
+static void every_variant_copies(void **state)
+{
+    static const size_t from[] = {0, 1, 7, 16, 31, 32, 33, 63, 64, 65, 70};
+    static const size_t edges[] = {4 * KIB, 16 * KIB, 32 * KIB, 64 * KIB, 256 * KIB};
+    static const long beside[] = {-65, -64, -63, -1, 0, 1, 63, 64, 65};
+    struct places p;
+
+    (void)state;
+    make_places(&p, 300 * KIB);
+    for (int variant = -1; variant <= (int)leati_stream_best(); variant++) {
+        for (size_t to = 0; to <= 70; to++)
+            for (size_t i = 0; i < sizeof from / sizeof *from; i++)
+                for (size_t bytes = 0; bytes < 330; bytes += bytes < 132 ? 1 : 11)
+                    copy_one(&p, variant, to, from[i], bytes);
+        for (size_t i = 0; i < sizeof edges / sizeof *edges; i++)
+            for (size_t j = 0; j < sizeof beside / sizeof *beside; j++)
+                for (size_t to = 0; to <= 70; to += to < 2 ? 1 : 17)
+                    copy_one(&p, variant, to, from[(i + j + to) % 11], edges[i] + (size_t)beside[j]);
+    }
+    free_places(&p);
+}
+
+static void stores_have_names(void **state)
+{
+    (void)state;
+    assert_string_equal(leati_stores_name(LEATI_STORES_CACHED), "cached");
+    assert_string_equal(leati_stores_name(LEATI_STORES_STREAMING), "streaming");
+    assert_string_equal(leati_stores_streaming_by(), leati_stream_name(leati_stream_best()));
+    assert_string_equal(leati_stream_name(LEATI_STREAM_PLAIN), "memcpy");
+}
+
+/* ---- faults: in the child, no cmocka ----------------------------------------------------------------------- */
+
+#define CHECK(condition)                                                                                          \
+    do {                                                                                                          \
+        if (!(condition)) {                                                                                       \
+            fprintf(stderr, "child: line %d: %s does not hold\n", __LINE__, #condition);                          \
+            _exit(1);                                                                                             \
+        }                                                                                                         \
+    } while (0)
+
+static unsigned char *map_pages(size_t pages)
+{
+    void *ptr = mmap(NULL, pages * page_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    CHECK(ptr != MAP_FAILED);
+    for (size_t i = 0; i < pages * page_bytes; i++)
+        ((unsigned char *)ptr)[i] = (unsigned char)(i * 7 + i / page_bytes);
+    return ptr;
+}
+
+static void unmap_pages(unsigned char *ptr, size_t pages)
+{
+    CHECK(!munmap(ptr, pages * page_bytes));
+}
+
+/* A guarded copy of bytes bytes that must stop after reached of them, at the address bad. */
+static void expect_stop(unsigned char *dst, const unsigned char *src, size_t bytes, size_t reached,
+                        const unsigned char *bad)
+{
+    for (int stores = LEATI_STORES_CACHED; stores <= LEATI_STORES_STREAMING; stores++) {
+        uintptr_t fault = 0;
+        size_t got = leati_bytes_copy_guarded(dst, src, bytes, (enum leati_stores)stores, &fault);
+
+        if (got != reached || fault != (uintptr_t)bad) {
+            fprintf(stderr, "child: %s: %zu of %zu bytes and a fault at %p; should be %zu and %p\n",
+                    leati_stores_name((enum leati_stores)stores), got, bytes, (void *)fault, reached,
+                    (const void *)bad);
+            _exit(1);
+        }
+        CHECK(!reached || !memcmp(dst, src, reached));
+    }
+}
+
+static void expect_whole(unsigned char *dst, const unsigned char *src, size_t bytes)
+{
+    for (int stores = LEATI_STORES_CACHED; stores <= LEATI_STORES_STREAMING; stores++) {
+        uintptr_t fault = 5;
+
+        memset(dst, 0, bytes);
+        CHECK(leati_bytes_copy_guarded(dst, src, bytes, (enum leati_stores)stores, &fault) == bytes);
+        CHECK(fault == 5 && !memcmp(dst, src, bytes));
+    }
+}
+
+/* What the cases have in common: two places, and the signals as a program has them that did nothing. */
+struct scene {
+    unsigned char *dst, *src;
+};
+
+/* The last page of the source is gone, then an early one, seen from several offsets. */
+static void stop_everywhere(struct scene *s, unsigned char *base, size_t page, bool source)
+{
+    unsigned char *bad = base + page * page_bytes;
+
+    for (size_t skip = 0; skip <= 130; skip += 13) {
+        size_t reached = page * page_bytes - skip;
+
+        /* Both sides shifted by the same, and by different, numbers of bytes. */
+        expect_stop(s->dst + skip, s->src + skip, PAGES * page_bytes - skip, reached, bad);
+        if (source)
+            expect_stop(s->dst, s->src + skip, PAGES * page_bytes - skip, reached, bad);
+        else
+            expect_stop(s->dst + skip, s->src, PAGES * page_bytes - skip, reached, bad);
+        expect_whole(s->dst + skip, s->src + skip, reached);
+    }
+}
+
+static int case_unreadable(struct scene *s)
+{
+    CHECK(!mprotect(s->src + 40 * page_bytes, page_bytes, PROT_NONE));
+    stop_everywhere(s, s->src, 40, true);
+    CHECK(!mprotect(s->src + 3 * page_bytes, page_bytes, PROT_NONE));
+    stop_everywhere(s, s->src, 3, true);
+    CHECK(!mprotect(s->src, PAGES * page_bytes, PROT_NONE));
+    expect_stop(s->dst, s->src + 9, 5 * page_bytes, 0, s->src + 9);
+    CHECK(!mprotect(s->src, PAGES * page_bytes, PROT_READ));
+    expect_whole(s->dst, s->src, PAGES * page_bytes);
+    return 0;
+}
+
+static int case_unmapped(struct scene *s)
+{
+    unmap_pages(s->src + 40 * page_bytes, PAGES - 40);
+    stop_everywhere(s, s->src, 40, true);
+    unmap_pages(s->dst + 20 * page_bytes, PAGES - 20);
+    stop_everywhere(s, s->dst, 20, false);
+    /* Addresses where nothing ever was, or can be. */
+    expect_stop(s->dst, LOW, 100, 0, LOW);
+    expect_stop(LOW, s->src, 100 * KIB, 0, LOW);
+#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+    expect_stop(s->dst, WILD, 100 * KIB, 0, WILD);
+    expect_stop(WILD, s->src, 100 * KIB, 0, WILD);
+#endif
+    return 0;
+}
+
+static int case_truncated(struct scene *s)
+{
+    char name[] = "/tmp/unit_bytes_XXXXXX";
+    int file = mkstemp(name);
+    size_t bytes = PAGES * page_bytes;
+
+    CHECK(file >= 0 && !unlink(name) && !ftruncate(file, (off_t)bytes));
+    unmap_pages(s->src, PAGES);
+    s->src = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    CHECK(s->src != MAP_FAILED);
+    memset(s->src, 3, bytes);
+    expect_whole(s->dst, s->src, bytes);
+    CHECK(!ftruncate(file, (off_t)(50 * page_bytes)));
+    stop_everywhere(s, s->src, 50, true);
+    /* As a destination. */
+    expect_stop(s->src, s->dst, bytes, 50 * page_bytes, s->src + 50 * page_bytes);
+    return close(file);
+}
+
+static int case_read_only(struct scene *s)
+{
+    CHECK(!mprotect(s->dst + 40 * page_bytes, (PAGES - 40) * page_bytes, PROT_READ));
+    stop_everywhere(s, s->dst, 40, false);
+    /* When both are bad, the first counts. */
+    CHECK(!mprotect(s->src + 20 * page_bytes, page_bytes, PROT_NONE));
+    expect_stop(s->dst, s->src, PAGES * page_bytes, 20 * page_bytes, s->src + 20 * page_bytes);
+    return 0;
+}
+
+static int case_nothing(struct scene *s)
+{
+    uintptr_t fault = 5;
+
+    CHECK(leati_bytes_copy_guarded(NULL, NULL, 0, LEATI_STORES_STREAMING, &fault) == 0 && fault == 5);
+    expect_whole(s->dst + 1, s->src, PAGES * page_bytes - 1);
+    return 0;
+}
+
+/* Threads that fault and threads that do not, some of which had blocked everything. */
+static void *copy_much(void *argument)
+{
+    unsigned number = *(unsigned *)argument;
+    unsigned char *dst = map_pages(PAGES), *src = map_pages(PAGES);
+    sigset_t all;
+
+    sigfillset(&all);
+    if (number & 1)
+        CHECK(!pthread_sigmask(SIG_BLOCK, &all, NULL));
+    if (number & 2)
+        CHECK(!mprotect((number & 4 ? src : dst) + 30 * page_bytes, page_bytes, PROT_NONE));
+    for (int round = 0; round < 100; round++) {
+        if (number & 2)
+            expect_stop(dst, src, PAGES * page_bytes, 30 * page_bytes, (number & 4 ? src : dst) + 30 * page_bytes);
+        else
+            expect_whole(dst, src, PAGES * page_bytes);
+    }
+    unmap_pages(dst, PAGES);
+    unmap_pages(src, PAGES);
+    return NULL;
+}
+
+static int case_threads(struct scene *s)
+{
+    enum { COUNT = 8 };
+    pthread_t threads[COUNT];
+    unsigned numbers[COUNT];
+
+    (void)s;
+    for (unsigned i = 0; i < COUNT; i++) {
+        numbers[i] = i;
+        CHECK(!pthread_create(&threads[i], NULL, copy_much, &numbers[i]));
+    }
+    for (int i = 0; i < COUNT; i++)
+        CHECK(!pthread_join(threads[i], NULL));
+    return 0;
+}
+
+/* A fault leaves the mask of signals as it was. */
+static int case_mask(struct scene *s)
+{
+    sigset_t usr2, before, after;
+
+    unmap_pages(s->src, PAGES);
+    expect_stop(s->dst, s->src, 100, 0, s->src);
+    sigemptyset(&usr2);
+    sigaddset(&usr2, SIGUSR2);
+    CHECK(!pthread_sigmask(SIG_BLOCK, &usr2, NULL) && !pthread_sigmask(SIG_BLOCK, NULL, &before));
+    expect_stop(s->dst, s->src, 100, 0, s->src);
+    CHECK(!pthread_sigmask(SIG_BLOCK, NULL, &after));
+    for (int i = 1; i < NSIG; i++)
+        CHECK(sigismember(&before, i) == sigismember(&after, i));
+    CHECK(sigismember(&after, SIGUSR2) == 1 && sigismember(&after, SIGSEGV) == 0);
+    return 0;
+}
+
+/* ---- other handlers ---- */
+
+static sigjmp_buf way_out;
+static void *volatile seen_address;
+static volatile int seen_signal, seen_usr1_blocked;
+static struct sigaction below;
+
+static void leave(int signal_number, siginfo_t *info, void *context)
+{
+    sigset_t mask;
+
+    (void)context;
+    seen_signal = signal_number;
+    seen_address = info->si_addr;
+    pthread_sigmask(SIG_BLOCK, NULL, &mask);
+    seen_usr1_blocked = sigismember(&mask, SIGUSR1);
+    siglongjmp(way_out, 1);
+}
+
+static void leave_plainly(int signal_number)
+{
+    seen_signal = signal_number;
+    siglongjmp(way_out, 1);
+}
+
+static void hand_down(int signal_number, siginfo_t *info, void *context)
+{
+    seen_signal = -1;
+    below.sa_sigaction(signal_number, info, context);
+}
+
+static void install(int signal_number, void (*handler)(int, siginfo_t *, void *), struct sigaction *before)
+{
+    struct sigaction action = {0};
+
+    action.sa_sigaction = handler;
+    action.sa_flags = SA_SIGINFO;
+    sigaddset(&action.sa_mask, SIGUSR1);
+    CHECK(!sigaction(signal_number, &action, before));
+}
+
+static unsigned char read_byte(const volatile unsigned char *ptr)
+{
+    return *ptr;
+}
+
+/* An access of the program's own that faults, and how its handler saw it. */
+static void expect_seen(const unsigned char *bad)
+{
+    for (volatile int round = 0; round < 3; round++) {
+        seen_signal = 0;
+        seen_address = NULL;
+        if (!sigsetjmp(way_out, 1)) {
+            read_byte(bad);
+            CHECK(!"the access went through");
+        }
+        CHECK(seen_signal == SIGSEGV || seen_signal == SIGBUS);
+        CHECK(!seen_address || seen_address == (const void *)bad);
+    }
+}
+
+static int case_handler_before(struct scene *s)
+{
+    install(SIGSEGV, leave, NULL);
+    unmap_pages(s->src, PAGES);
+    expect_stop(s->dst, s->src, 100, 0, s->src);
+    expect_seen(s->src + 17);
+    CHECK(seen_address == s->src + 17 && seen_usr1_blocked == 1);
+    expect_stop(s->dst, s->src, 100, 0, s->src);
+    return 0;
+}
+
+static int case_plain_handler_before(struct scene *s)
+{
+    CHECK(signal(SIGSEGV, leave_plainly) != SIG_ERR);
+    unmap_pages(s->src, PAGES);
+    expect_stop(s->dst, s->src, 100, 0, s->src);
+    expect_seen(s->src);
+    expect_stop(s->dst, s->src, 100, 0, s->src);
+    return 0;
+}
+
+static int case_handler_after(struct scene *s)
+{
+    unmap_pages(s->src, PAGES);
+    expect_stop(s->dst, s->src, 100, 0, s->src);
+    install(SIGSEGV, leave, NULL);
+    expect_seen(s->src + 17);
+    CHECK(seen_address == s->src + 17);
+    return 0;
+}
+
+/* Later handlers that pass on what is not theirs do no harm. */
+static int case_handler_passes_on(struct scene *s)
+{
+    unmap_pages(s->src, PAGES);
+    expect_stop(s->dst, s->src, 100, 0, s->src);
+    install(SIGSEGV, hand_down, &below);
+    for (int round = 0; round < 3; round++) {
+        seen_signal = 0;
+        expect_stop(s->dst, s->src, 100, 0, s->src);
+        CHECK(seen_signal == -1);
+    }
+    return 0;
+}
+
+/* ---- faults that are not the copy's ---- */
+
+static void touch(void *context)
+{
+    read_byte(context);
+}
+
+/* Inside of a section, but elsewhere. */
+static int case_elsewhere(struct scene *s)
+{
+    const struct leati_catch_range ranges[] = {{(uintptr_t)s->src, page_bytes}, {0, 0}};
+    uintptr_t fault = 0;
+
+    install(SIGSEGV, leave, NULL);
+    unmap_pages(s->src, 2);
+    CHECK(!leati_catch(ranges, touch, s->src + page_bytes - 1, &fault));
+    CHECK(fault == (uintptr_t)s->src + page_bytes - 1);
+    if (!sigsetjmp(way_out, 1)) {
+        leati_catch(ranges, touch, s->src + page_bytes, &fault);
+        CHECK(!"the access went through");
+    }
+    CHECK(seen_address == s->src + page_bytes);
+    return 0;
+}
+
+static void send_to_self(void *context)
+{
+    (void)context;
+    raise(SIGSEGV);
+    raise(SIGBUS);
+}
+
+/* A signal that was sent is no fault, whatever runs. */
+static int case_sent_and_ignored(struct scene *s)
+{
+    const struct leati_catch_range everything[] = {{0, SIZE_MAX}, {0, 0}};
+    uintptr_t fault = 0;
+
+    CHECK(signal(SIGSEGV, SIG_IGN) != SIG_ERR && signal(SIGBUS, SIG_IGN) != SIG_ERR);
+    for (int round = 0; round < 3; round++)
+        CHECK(leati_catch(everything, send_to_self, NULL, &fault));
+    unmap_pages(s->src, PAGES);
+    expect_stop(s->dst, s->src, 100, 0, s->src);
+    return 0;
+}
+
+static void copy_and_touch(void *context)
+{
+    struct scene *s = context;
+
+    expect_stop(s->dst, s->src, 100, 0, s->src);
+    read_byte(s->src + 5);
+}
+
+/* A section within a section. */
+static int case_nested(struct scene *s)
+{
+    const struct leati_catch_range ranges[] = {{(uintptr_t)s->src, page_bytes}, {0, 0}};
+    uintptr_t fault = 0;
+
+    unmap_pages(s->src, PAGES);
+    for (int round = 0; round < 3; round++) {
+        CHECK(!leati_catch(ranges, copy_and_touch, s, &fault));
+        CHECK(fault == (uintptr_t)s->src + 5);
+    }
+    return 0;
+}
+
+static int case_alternate_stack(struct scene *s)
+{
+    stack_t stack = {.ss_sp = map_pages(32), .ss_size = 32 * page_bytes};
+
+    CHECK(!sigaltstack(&stack, NULL));
+    unmap_pages(s->src, PAGES);
+    for (int round = 0; round < 100; round++)
+        expect_stop(s->dst, s->src, 100, 0, s->src);
+    return 0;
+}
+
+/* Cases that end the process stop here, so that the parent knows that they came this far. */
+static void say_last_words(void)
+{
+    raise(SIGSTOP);
+}
+
+/* The strict mode's handler comes on top of ours when the CPU device is opened later. */
+static int case_strict_after(struct scene *s)
+{
+    leat_device *device;
+    void *memory;
+
+    CHECK(!mprotect(s->src, page_bytes, PROT_NONE));
+    expect_stop(s->dst, s->src, 100, 0, s->src);
+    setenv("LEAT_STRICT", "1", 1);
+    setenv("LEAT_DRIVERS", "cpu", 1);
+    if (leat_device_open("cpu:0", &device) != LEAT_OK)
+        return 77;
+    CHECK(leat_memory_alloc(device, LEAT_KIND_DEVICE, 100, &memory) == LEAT_OK);
+    for (int round = 0; round < 3; round++)
+        expect_stop(s->dst, s->src, 100, 0, s->src);
+    /* The words are for test_strict to judge. */
+    CHECK(freopen("/dev/null", "w", stderr));
+    say_last_words();
+    return read_byte(memory);
+}
+
+static int case_dies_by_access(struct scene *s)
+{
+    unmap_pages(s->src, PAGES);
+    expect_stop(s->dst, s->src, 100, 0, s->src);
+    say_last_words();
+    return read_byte(s->src);
+}
+
+static int case_dies_though_ignored(struct scene *s)
+{
+    CHECK(signal(SIGSEGV, SIG_IGN) != SIG_ERR);
+    return case_dies_by_access(s);
+}
+
+static int case_dies_by_bus(struct scene *s)
+{
+    CHECK(!case_truncated(s));
+    say_last_words();
+    return read_byte(s->src + 60 * page_bytes);
+}
+
+static int case_dies_by_kill(struct scene *s)
+{
+    expect_whole(s->dst, s->src, 100);
+    say_last_words();
+    raise(SIGSEGV);
+    return 0;
+}
+
+static int case_dies_by_bus_kill(struct scene *s)
+{
+    expect_whole(s->dst, s->src, 100);
+    say_last_words();
+    raise(SIGBUS);
+    return 0;
+}
+
+static const struct {
+    const char *name;
+    int (*run)(struct scene *s);
+    int dies_by; /* the signal; 0: it returns 0 */
+} cases[] = {
+    {"unreadable", case_unreadable, 0},
+    {"unmapped", case_unmapped, 0},
+    {"truncated", case_truncated, 0},
+    {"read_only", case_read_only, 0},
+    {"nothing", case_nothing, 0},
+    {"threads", case_threads, 0},
+    {"mask", case_mask, 0},
+    {"handler_before", case_handler_before, 0},
+    {"plain_handler_before", case_plain_handler_before, 0},
+    {"handler_after", case_handler_after, 0},
+    {"handler_passes_on", case_handler_passes_on, 0},
+    {"elsewhere", case_elsewhere, 0},
+    {"sent_and_ignored", case_sent_and_ignored, 0},
+    {"nested", case_nested, 0},
+    {"alternate_stack", case_alternate_stack, 0},
+    {"strict_after", case_strict_after, SIGSEGV},
+    {"dies_by_access", case_dies_by_access, SIGSEGV},
+    {"dies_though_ignored", case_dies_though_ignored, SIGSEGV},
+    {"dies_by_bus", case_dies_by_bus, SIGBUS},
+    {"dies_by_kill", case_dies_by_kill, SIGSEGV},
+    {"dies_by_bus_kill", case_dies_by_bus_kill, SIGBUS},
+};
+
+enum { CASES = sizeof cases / sizeof *cases };
+
+static int run_case(const char *name)
+{
+    struct scene scene;
+
+    /* A sanitizer has handlers of its own. */
+    signal(SIGSEGV, SIG_DFL);
+    signal(SIGBUS, SIG_DFL);
+    scene.dst = map_pages(PAGES);
+    scene.src = map_pages(PAGES);
+    for (int i = 0; i < CASES; i++)
+        if (!strcmp(cases[i].name, name))
+            return cases[i].run(&scene);
+    return 2;
+}
+
+/* Runs this program again. *stopped: it has said its last words. */
+static int run_child(const char *what, const char *name, bool *stopped)
+{
+    pid_t child = fork();
+    int status = 0;
+
+    assert_true(child >= 0);
+    if (!child) {
+        execl("/proc/self/exe", "unit_bytes", what, name, (char *)NULL);
+        _exit(126);
+    }
+    *stopped = false;
+    do {
+        if (WIFSTOPPED(status)) {
+            *stopped = true;
+            kill(child, SIGCONT);
+        }
+        while (waitpid(child, &status, WUNTRACED) < 0)
+            assert_int_equal(errno, EINTR);
+    } while (WIFSTOPPED(status));
+    return status;
+}
+
+static void faults_do_what_they_should(void **state)
+{
+    (void)state;
+    for (int i = 0; i < CASES; i++) {
+        bool stopped;
+        int status = run_child("case", cases[i].name, &stopped);
+
+        if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
+            print_message("%s: this machine cannot do it\n", cases[i].name);
+        else if (cases[i].dies_by ? !stopped || !WIFSIGNALED(status) || WTERMSIG(status) != cases[i].dies_by
+                                  : status)
+            fail_msg("%s: the child ended with 0x%x", cases[i].name, (unsigned)status);
+    }
+}
+
+/* ---- pages ------------------------------------------------------------------------------------------------- */
+
+static void prefault_leaves_what_is_there(void **state)
+{
+    size_t bytes = 64 * page_bytes;
+    unsigned char *ptr = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    bool can;
+
+    (void)state;
+    assert_true(ptr != MAP_FAILED);
+    madvise(ptr, bytes, MADV_NOHUGEPAGE);
+    assert_true(leati_bytes_resident(ptr, 0));
+    assert_false(leati_bytes_resident(ptr, bytes));
+    for (size_t i = 0; i < bytes; i += 2 * page_bytes)
+        test_pattern(ptr + i, page_bytes, i);
+    assert_false(leati_bytes_resident(ptr, bytes));
+    assert_true(leati_bytes_resident(ptr + 10, 5));
+    assert_false(leati_bytes_resident(ptr + page_bytes - 1, 2));
+    /* Not from the start, nor to the end, of a page. */
+    can = !madvise(ptr + page_bytes, page_bytes, 23);
+    leati_bytes_prefault(ptr + 100, bytes - page_bytes);
+    assert_int_equal(leati_bytes_resident(ptr, bytes), can);
+    for (size_t i = 0; i < bytes; i += 2 * page_bytes) {
+        EXPECT_PATTERN(ptr + i, page_bytes, i);
+        EXPECT_BYTES(ptr + i + page_bytes, page_bytes, 0);
+    }
+    assert_int_equal(munmap(ptr, bytes), 0);
+}
+
+static void prefault_says_nothing(void **state)
+{
+    unsigned char *ptr = mmap(NULL, 4 * page_bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    (void)state;
+    assert_true(ptr != MAP_FAILED);
+    leati_bytes_prefault(ptr, 0);
+    leati_bytes_prefault(ptr, 4 * page_bytes);
+    assert_int_equal(munmap(ptr, 4 * page_bytes), 0);
+    leati_bytes_prefault(ptr, 4 * page_bytes);
+    leati_bytes_prefault(NULL, 100);
+    assert_false(leati_bytes_resident(ptr, 4 * page_bytes));
+    assert_false(leati_bytes_resident(NULL, 1));
+}
+
+/* ---- choosing ---------------------------------------------------------------------------------------------- */
+
+static void the_probe_measures(void **state)
+{
+    size_t bytes = 1024 * KIB;
+    void *slot = test_buffer(bytes);
+    struct leati_bytes_choice choice;
+
+    (void)state;
+    for (unsigned threads = 1; threads <= 4; threads++) {
+        leati_bytes_probe(slot, bytes, threads, &choice);
+        assert_int_equal(choice.probed, leati_stream_best() != LEATI_STREAM_PLAIN);
+        for (int i = 0; i < 2 && choice.probed; i++)
+            assert_true(choice.in_gbps[i] >= 0 && choice.out_gbps[i] >= 0);
+        assert_int_equal(choice.in, choice.in_gbps[1] > choice.in_gbps[0] * 1.05);
+        assert_int_equal(choice.out, choice.out_gbps[1] > choice.out_gbps[0] * 1.05);
+    }
+    /* Too little, or nothing, to measure with. */
+    leati_bytes_probe(slot, 20 * KIB, 4, &choice);
+    leati_bytes_probe(slot, 100, 4, &choice);
+    assert_true(!choice.probed && choice.in == LEATI_STORES_CACHED && choice.out == LEATI_STORES_CACHED);
+    leati_bytes_probe(slot, bytes, 0, &choice);
+    assert_false(choice.probed);
+    free(slot);
+}
+
+/* In the child: LEAT_COPY_STORES is read once. */
+static int choose(const char *word)
+{
+    static char slot[64 << 10];
+    struct leati_bytes_choice choice;
+    leat_status status;
+
+    setenv("LEAT_COPY_STORES", word, 1);
+    status = leati_bytes_choose(slot, sizeof slot, 2, &choice);
+    if (!strcmp(word, "fast")) {
+        CHECK(status == LEAT_ERROR_INVALID);
+        CHECK(strstr(leat_last_error(), "LEAT_COPY_STORES is set to 'fast'"));
+        return 0;
+    }
+    CHECK(status == LEAT_OK);
+    if (!*word || !strcmp(word, "probe"))
+        return choice.probed != (leati_stream_best() != LEATI_STREAM_PLAIN);
+    CHECK(!choice.probed && choice.in == choice.out && !strcmp(leati_stores_name(choice.in), word));
+    return 0;
+}
+
+static void the_option_decides(void **state)
+{
+    static const char *const words[] = {"cached", "streaming", "probe", "", "fast"};
+
+    bool stopped;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        assert_int_equal(run_child("choose", words[i], &stopped), 0);
+}
+
+/* ---- measuring --------------------------------------------------------------------------------------------- */
+
+static double gbps_of(unsigned char *dst, unsigned char *src, size_t bytes, int variant, bool guarded)
+{
+    double best = 0;
+
+    for (int round = 0; round < 7; round++) {
+        uint64_t start_ns = leati_clock_ns();
+        uintptr_t fault;
+        double gbps;
+
+        for (size_t at = 0; at < bytes; at += 256 * KIB) {
+            if (guarded)
+                leati_bytes_copy_guarded(dst + at, src + at, 256 * KIB, (enum leati_stores)variant, &fault);
+            else
+                leati_stream_copy_by((enum leati_stream_stores)variant, dst + at, src + at, 256 * KIB);
+        }
+        gbps = (double)bytes / (double)(leati_clock_ns() - start_ns);
+        best = gbps > best ? gbps : best;
+    }
+    return best;
+}
+
+static int measure(unsigned threads)
+{
+    size_t bytes = (size_t)256 << 20;
+    unsigned char *dst = test_buffer(bytes), *src = test_buffer(bytes);
+    struct leati_bytes_choice choice;
+    uint64_t start_ns;
+    uintptr_t fault;
+
+    memset(src, 1, bytes);
+    memset(dst, 2, bytes);
+    printf("one thread, 256 MiB to 256 MiB in parts of 256 KiB, GB/s\n");
+    for (int variant = LEATI_STREAM_PLAIN; variant <= (int)leati_stream_best(); variant++)
+        printf("%-20s %6.2f\n", leati_stream_name((enum leati_stream_stores)variant),
+               gbps_of(dst, src, bytes, variant, false));
+    for (int stores = LEATI_STORES_CACHED; stores <= LEATI_STORES_STREAMING; stores++)
+        printf("guarded %-12s %6.2f\n", leati_stores_name((enum leati_stores)stores),
+               gbps_of(dst, src, bytes, stores, true));
+    start_ns = leati_clock_ns();
+    for (int i = 0; i < 1000000; i++)
+        leati_bytes_copy_guarded(dst, src, 8, LEATI_STORES_CACHED, &fault);
+    printf("guarding one copy    %6.1f ns\n", (double)(leati_clock_ns() - start_ns) / 1e6);
+    start_ns = leati_clock_ns();
+    for (int i = 0; i < 1000; i++)
+        leati_bytes_resident(dst, bytes);
+    printf("looking for pages    %6.1f ns\n", (double)(leati_clock_ns() - start_ns) / 1e3);
+    for (int prefault = 0; prefault < 2; prefault++) {
+        free(dst);
+        dst = test_buffer(bytes);
+        start_ns = leati_clock_ns();
+        for (size_t at = 0; at < bytes; at += 256 * KIB) {
+            if (prefault)
+                leati_bytes_prefault(dst + at, 256 * KIB);
+            leati_bytes_copy(dst + at, src + at, 256 * KIB, LEATI_STORES_STREAMING);
+        }
+        printf("new pages%-11s %6.2f\n", prefault ? ", prefault" : "",
+               (double)bytes / (double)(leati_clock_ns() - start_ns));
+    }
+    for (int i = 0; i < 3; i++) {
+        start_ns = leati_clock_ns();
+        leati_bytes_probe(dst, 64 * 256 * KIB, threads, &choice);
+        printf("probe %.1f ms: in %s (%.2f, %s %.2f), out %s (%.2f, %s %.2f)\n",
+               (double)(leati_clock_ns() - start_ns) / 1e6, leati_stores_name(choice.in), choice.in_gbps[0],
+               leati_stores_streaming_by(), choice.in_gbps[1], leati_stores_name(choice.out), choice.out_gbps[0],
+               leati_stores_streaming_by(), choice.out_gbps[1]);
+    }
+    free(dst);
+    free(src);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_variant_copies),       cmocka_unit_test(stores_have_names),
+        cmocka_unit_test(faults_do_what_they_should), cmocka_unit_test(prefault_leaves_what_is_there),
+        cmocka_unit_test(prefault_says_nothing),      cmocka_unit_test(the_probe_measures),
+        cmocka_unit_test(the_option_decides),
+    };
+
+    page_bytes = (size_t)sysconf(_SC_PAGESIZE);
+    if (argc == 3 && !strcmp(argv[1], "case"))
+        return run_case(argv[2]);
+    if (argc == 3 && !strcmp(argv[1], "choose"))
+        return choose(argv[2]);
+    if (argc == 3 && !strcmp(argv[1], "measure"))
+        return measure((unsigned)atoi(argv[2]));
+    return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
+}
