@@ -86,7 +86,7 @@ check-memcheck: tests
 # Two long programs whose host is one thread are left out: under this sanitizer they take many minutes.
 test_tsan := $(filter-out %/test_pool_order %/test_pool_guard,$(test_api))
 check-tsan: tests
-	$(Q)TEST_TIMEOUT=900 tests/run.sh '$(BUILD)' cpu:0 $(test_tsan) $(test_order) $(test_walk)
+	$(Q)TEST_TIMEOUT=900 tests/run.sh '$(BUILD)' cpu:0 $(test_tsan) $(test_order) $(test_walk) $(test_bin)/unit_bytes
 
 gate: tests
 	$(Q)tests/gate.sh $(test_api) $(test_order)

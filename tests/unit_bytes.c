@@ -355,7 +355,7 @@ static void expect_seen(const unsigned char *bad)
         seen_address = NULL;
         if (!sigsetjmp(way_out, 1)) {
             read_byte(bad);
-            CHECK(!"the access went through");
+            CHECK(false && "the access went through");
         }
         CHECK(seen_signal == SIGSEGV || seen_signal == SIGBUS);
         CHECK(!seen_address || seen_address == (const void *)bad);
@@ -426,7 +426,7 @@ static int case_elsewhere(struct scene *s)
     CHECK(fault == (uintptr_t)s->src + page_bytes - 1);
     if (!sigsetjmp(way_out, 1)) {
         leati_catch(ranges, touch, s->src + page_bytes, &fault);
-        CHECK(!"the access went through");
+        CHECK(false && "the access went through");
     }
     CHECK(seen_address == s->src + page_bytes);
     return 0;
