@@ -32,6 +32,10 @@ struct bench_peer {
     int (*copy_at_once)(struct bench_peer *peer, enum bench_way way, void *dst, const void *src, size_t bytes);
     int (*wait)(struct bench_peer *peer, void *stream);
 
+    /* Many copies in stream order by one call, with no order among them. NULL: the driver has no such call. */
+    int (*copy_batch)(struct bench_peer *peer, void *stream, void **dsts, void **srcs, size_t *sizes,
+                      size_t count);
+
     int (*alloc)(struct bench_peer *peer, size_t bytes, void **ptr);
     int (*free)(struct bench_peer *peer, void *ptr);
     int (*alloc_async)(struct bench_peer *peer, void *stream, size_t bytes, void **ptr);

@@ -49,6 +49,23 @@ typedef unsigned long long cuda_address;
     X(pool_set, "cuMemPoolSetAttribute", (void *pool, int attribute, void *value))                                \
     X(pool_trim, "cuMemPoolTrimTo", (void *pool, size_t keep_bytes))
 
+/* CUmemcpyAttributes: how the copies of a batch are made. */
+struct batch_attributes {
+    int source_order; /* CU_MEMCPY_SRC_ACCESS_ORDER_STREAM is 1 */
+    int source_hint[2], target_hint[2];
+    unsigned flags;
+};
+
+/* Either of these: drivers from CUDA 13.0 on have the first one, those of CUDA 12.8 and 12.9 the other one. */
+#define CUDA_BATCH_CALLS(X)                                                                                       \
+    X(batch, "cuMemcpyBatchAsync_v2",                                                                             \
+      (cuda_address * dsts, cuda_address * srcs, size_t * sizes, size_t count,                                    \
+       struct batch_attributes * attributes, size_t * indices, size_t attribute_count, void *stream))             \
+    X(batch_12, "cuMemcpyBatchAsync",                                                                             \
+      (cuda_address * dsts, cuda_address * srcs, size_t * sizes, size_t count,                                    \
+       struct batch_attributes * attributes, size_t * indices, size_t attribute_count, size_t * failed,           \
+       void *stream))
+
 /* CU_MEMPOOL_ATTR_*; their values are uint64_t. */
 enum { POOL_RELEASE_THRESHOLD = 4, POOL_RESERVED_HIGH = 6 };
 
@@ -60,6 +77,7 @@ struct cuda_calls {
     CUDA_CALLS(DECLARE_CALL)
     CUDA_OPTIONAL_CALLS(DECLARE_CALL)
     CUDA_POOL_CALLS(DECLARE_CALL)
+    CUDA_BATCH_CALLS(DECLARE_CALL)
 #undef DECLARE_CALL
 };
 
@@ -137,6 +155,20 @@ static int copy_at_once(struct bench_peer *peer, enum bench_way way, void *dst, 
 static int wait(struct bench_peer *peer, void *stream)
 {
     return cuda_of(peer)->call.synchronize(stream);
+}
+
+static int copy_batch(struct bench_peer *peer, void *stream, void **dsts, void **srcs, size_t *sizes, size_t count)
+{
+    const struct cuda_calls *call = &cuda_of(peer)->call;
+    struct batch_attributes attributes = {.source_order = 1};
+    size_t first = 0, failed = 0;
+    /* Addresses of the driver are as wide as pointers. */
+    cuda_address *to = (cuda_address *)(void *)dsts;
+    cuda_address *from = (cuda_address *)(void *)srcs;
+
+    if (call->batch)
+        return call->batch(to, from, sizes, count, &attributes, &first, 1, stream);
+    return call->batch_12(to, from, sizes, count, &attributes, &first, 1, &failed, stream);
 }
 
 static int alloc(struct bench_peer *peer, size_t bytes, void **ptr)
@@ -286,6 +318,10 @@ static bool find_calls(leat_device *device, struct cuda_peer *cuda)
 #undef FIND_POOL_CALL
     if (!all_of_pool)
         call->default_pool = NULL;
+    if (!find_call(device, "cuMemcpyBatchAsync_v2", &call->batch))
+        call->batch = NULL;
+    if (!find_call(device, "cuMemcpyBatchAsync", &call->batch_12))
+        call->batch_12 = NULL;
     return leat_device_native(device, &cuda->context) == LEAT_OK;
 }
 
@@ -322,6 +358,8 @@ struct bench_peer *bench_peer_cuda(leat_device *device, const char **why)
     cuda->peer.copy_at_once = copy_at_once;
     cuda->peer.copies_block = true;
     cuda->peer.wait = wait;
+    if (cuda->call.batch || cuda->call.batch_12)
+        cuda->peer.copy_batch = copy_batch;
     cuda->peer.alloc = alloc;
     cuda->peer.free = free_memory;
     if (cuda->call.alloc_async) {
