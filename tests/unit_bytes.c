@@ -495,6 +495,7 @@ static void say_last_words(void)
 /* The strict mode's handler comes on top of ours when the CPU device is opened later. */
 static int case_strict_after(struct scene *s)
 {
+    struct sigaction before, after;
     leat_device *device;
     void *memory;
 
@@ -505,8 +506,11 @@ static int case_strict_after(struct scene *s)
     if (leat_device_open("cpu:0", &device) != LEAT_OK)
         return 77;
     CHECK(leat_memory_alloc(device, LEAT_KIND_DEVICE, 100, &memory) == LEAT_OK);
+    CHECK(!sigaction(SIGSEGV, NULL, &before));
     for (int round = 0; round < 3; round++)
         expect_stop(s->dst, s->src, 100, 0, s->src);
+    /* It is still there. */
+    CHECK(!sigaction(SIGSEGV, NULL, &after) && before.sa_sigaction == after.sa_sigaction);
     /* The words are for test_strict to judge. */
     CHECK(freopen("/dev/null", "w", stderr));
     say_last_words();
