@@ -251,6 +251,9 @@ static leat_status device_closes(struct leat_device *device)
 
     if (!stager)
         return LEAT_OK;
+    /* The streams have ended by now, each with a last word to write. */
+    if (stager->team)
+        status = device->driver->ops->device_synchronize(device->driver, device->native);
     pthread_mutex_lock(&jobs_lock);
     /* All work is done, or the device is lost and will never do it. */
     while ((job = stager->issued)) {
@@ -265,8 +268,11 @@ static leat_status device_closes(struct leat_device *device)
     pthread_mutex_unlock(&jobs_lock);
     if (stager->team)
         leati_team_put(stager->team);
-    if (stager->pool)
-        status = leat_pool_destroy(stager->pool);
+    if (stager->pool) {
+        leat_status ended = leat_pool_destroy(stager->pool);
+
+        status = status == LEAT_OK ? ended : status;
+    }
     atomic_store_explicit(&device->stager, NULL, memory_order_relaxed);
     free(stager);
     return status;
