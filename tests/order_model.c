@@ -615,6 +615,16 @@ static struct ticket *new_ticket(void)
     return NULL;
 }
 
+/* The host knows that a copy has read src, at now, and so that the write before is done, but nothing else. A cell
+ * that was used again meanwhile has other ticks. */
+static void was_staged(struct cell *src, struct moment now, uint32_t read_before, struct moment write)
+{
+    if (src->read_tick[now.agent] == now.tick)
+        src->read_tick[now.agent] = read_before;
+    if (src->write.agent == write.agent && src->write.tick == write.tick)
+        src->write = (struct moment){HOST, g.host.at[HOST]};
+}
+
 /* Gives one copy to a stream that may use both cells. ticket: NULL for a copy without one. */
 static void give_copy(struct stream *s, struct cell *dst, struct cell *src, struct ticket *ticket)
 {
@@ -633,9 +643,11 @@ static void give_copy(struct stream *s, struct cell *dst, struct cell *src, stru
     now = advance(s);
     was_written(dst, now, src->value);
     was_read(src, now);
-    if (waits && (dst->home == PAGEABLE || src->home == PAGEABLE)) {
+    if (waits && dst->home == PAGEABLE) {
         join(&g.host, &s->clock);
         look_at_results(&g.host);
+    } else if (waits && src->home == PAGEABLE) {
+        was_staged(src, now, read_before, write);
     }
     if (!ticket)
         return;
@@ -845,7 +857,6 @@ static leat_status wait_at(const struct ticket *ticket, leat_copy_point point)
 /* The host waits until a copy is at point; what its end may be is known. */
 static void reach(struct ticket *ticket, leat_copy_point point)
 {
-    struct cell *src = ticket->src;
     leat_status status;
 
     note("wait until ticket %d is %s", (int)(ticket - g.tickets), point == LEAT_COPY_DONE ? "done" : "staged");
@@ -857,12 +868,7 @@ static void reach(struct ticket *ticket, leat_copy_point point)
         look_at_results(&g.host);
         return;
     }
-    /* The read is over, and so is the write that it came after. Of anything else the host knows nothing. A cell
-     * that was used again meanwhile has other ticks. */
-    if (src->read_tick[ticket->read.agent] == ticket->read.tick)
-        src->read_tick[ticket->read.agent] = ticket->read_before;
-    if (src->write.agent == ticket->write.agent && src->write.tick == ticket->write.tick)
-        src->write = (struct moment){HOST, g.host.at[HOST]};
+    was_staged(ticket->src, ticket->read, ticket->read_before, ticket->write);
 }
 
 static void free_ticket(struct ticket *ticket)
