@@ -1,0 +1,136 @@
+#!/bin/sh
+# cli_bench.sh - "leat bench copy" as a user calls it: a run of small sizes, its record, its tables and its picture,
+# and command lines that make no sense.
+#
+# LEAT_COMMAND is the command, LEAT_TEST_DEVICE the device. Times only have to be there.
+cd "$(dirname "$0")/.." || exit 1
+leat=${LEAT_COMMAND:-build/leat}
+device=${LEAT_TEST_DEVICE:-cpu:0}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+export TMPDIR="$work" # for the files that are mapped
+failures=0
+
+fail() {
+    failures=$((failures + 1))
+    printf 'FAIL  %s\n' "$*"
+    head -n 60 "$work/err" "$work/out" | sed 's/^/      | /'
+}
+
+# run STATUS WORDS...: the command must exit with that status; its output goes to $work/out and $work/err.
+run() {
+    wanted=$1
+    shift
+    "$leat" "$@" >"$work/out" 2>"$work/err"
+    code=$?
+    [ $code -eq "$wanted" ] && return 0
+    fail "leat $*: exit status $code instead of $wanted"
+    return 1
+}
+
+# says TEXT: standard error has it, in one line that begins with the command's name.
+says() {
+    grep -q '^leat: ' "$work/err" && grep -qF -- "$1" "$work/err" && [ "$(wc -l <"$work/err")" -eq 1 ] && return
+    fail "the message does not have: $1"
+}
+
+# usage TEXT WORDS...: such a command line is refused.
+usage() {
+    text=$1
+    shift
+    run 2 "$@" && says "$text"
+}
+
+# count NUMBER PATTERN FILE
+count() {
+    found=$(grep -c -- "$2" "$3")
+    [ "$found" -eq "$1" ] || fail "$found lines instead of $1 have: $2"
+}
+
+# Standard input is well-formed XML, as far as there is something here to tell.
+if command -v xmllint >/dev/null; then
+    check_xml() { xmllint --noout "$1"; }
+elif command -v python3 >/dev/null; then
+    check_xml() { python3 -c 'import sys, xml.dom.minidom; xml.dom.minidom.parse(sys.argv[1])' "$1"; }
+else
+    echo 'skipped: whether the picture is well-formed XML: there is neither xmllint nor python3'
+    check_xml() { [ "$(tail -n 1 "$1")" = '</svg>' ]; }
+fi
+
+bench() { run 0 bench copy --device "$device" --repeat 2 "$@"; }
+
+# ---- sizes ----------------------------------------------------------------------------------------------------
+
+# Main kinds of memory have three directions and the others two; fresh pages are targets only.
+bench --part sizes --memory pinned,pageable,huge,registered,file,fresh --bytes 4K,64K,1M --json --output "$work/record" \
+    --picture "$work/a.svg" && {
+    cmp -s "$work/out" "$work/record" || { echo >>"$work/record" && cmp -s "$work/out" "$work/record"; } ||
+        fail 'the record on standard output is not that of the file'
+    ! grep -q '"verified": false' "$work/out" || fail 'bytes were not verified'
+    for kind in pinned pageable; do
+        for direction in 'host to device' 'device to host' 'both directions'; do
+            count 3 "\"case\": \"$direction, $kind\"" "$work/out"
+        done
+    done
+    for kind in registered file; do
+        count 3 "\"case\": \"host to device, $kind\"" "$work/out"
+        count 3 "\"case\": \"device to host, $kind\"" "$work/out"
+    done
+    count 3 '"case": "device to host, pageable, fresh"' "$work/out"
+    rows=$(grep -c '"case": ' "$work/out")
+    for key in value p99 call_us cpu_s_per_gb bytes; do
+        count "$rows" "\"$key\": [0-9]" "$work/out"
+    done
+    check_xml "$work/a.svg" 2>"$work/err" || fail 'the picture is not well-formed'
+    # leat's lines: pinned and pageable in three panels, files and, where there are any, huge pages in two.
+    lines=$(grep -c '<path .*class="curve k' "$work/a.svg")
+    wanted=8
+    grep -q 'huge pages"' "$work/record" && wanted=10
+    [ "$lines" -eq $wanted ] || fail "the picture has $lines lines of leat's instead of $wanted"
+    for text in 'Host to device' 'Device to host' 'Both directions' 'GB/s' '4 KiB' 'prefers-color-scheme: dark'; do
+        grep -qF "$text" "$work/a.svg" || fail "the picture lacks: $text"
+    done
+    run 0 bench --from "$work/record" --picture "$work/b.svg" && {
+        cmp -s "$work/a.svg" "$work/b.svg" || fail 'the picture of the run and that of its record differ'
+        grep -q '^copy: pinned memory' "$work/out" || fail 'there is no table of pinned memory'
+        grep -q 'CPU s/GB' "$work/out" || fail 'the tables lack the processor time'
+    }
+    run 0 bench --from "$work/record" --headline --markdown &&
+        { grep -q '^| copy | host to device, pageable | 1 MiB' "$work/out" || fail 'the headline lacks a row'; }
+}
+bench --part sizes --memory file-cold --bytes 64K &&
+    { grep -q 'cold file\|no rows of cold files' "$work/out" || fail 'cold files are neither there nor left out'; }
+[ -z "$(find "$work" -name 'leat-bench-*')" ] || fail 'a temporary file was left'
+
+# ---- the other parts ------------------------------------------------------------------------------------------
+
+# On GPUs other processes take a second each to start.
+bench --part workers --bytes 64K --json && {
+    count 3 '"workers": 1' "$work/out"
+    count 1 '"case": "host to device, pageable, 1 thread"' "$work/out"
+}
+bench --part beside --bytes 1M --json && {
+    count 2 '"slowdown": [0-9]' "$work/out"
+    count 2 '"verified": true' "$work/out"
+}
+
+# ---- bad command lines ----------------------------------------------------------------------------------------
+
+for sizes in 0 x '' 4K, ,4K 4KiB -1 99999999999T; do
+    usage '--bytes takes at most' bench copy --bytes "$sizes"
+done
+usage "there is no group 'copies'" bench copies
+usage "--memory knows no 'warm'" bench copy --memory pinned,warm
+usage '--memory needs a name' bench copy --memory ''
+usage "--part knows no 'size'" bench copy --part size
+usage '--quick and --full are opposites' bench --quick --full
+usage '--from measures nothing' bench --from "$work/record" --bytes 4K
+usage '--json prints no tables' bench --json --headline
+run 1 bench copy --device "$device" --picture "$work/none/x" && says 'none/x cannot be written'
+run 1 bench --from "$work/none" --picture "$work/c.svg" && says 'cannot be read as a record'
+printf '{"rows":[]}' >"$work/empty"
+run 1 bench --from "$work/empty" --picture "$work/c.svg" && says 'there is nothing to draw'
+run 1 bench copy --device nothing:0 && says 'nothing'
+
+[ $failures -eq 0 ] && echo 'all is well'
+[ $failures -eq 0 ]
