@@ -12,9 +12,10 @@
 #include <stdio.h>
 #include <unistd.h>
 
-enum { KERNELS_MAX = 4096, KERNEL_STREAM = 2, ROUNDS = 9 };
+enum { KERNEL_STREAM = 2, ROUNDS = 9 };
 
 static const double kernel_seconds = 0.008; /* all launches together, alone */
+static const double kernels_max = 4096;
 static const char part[] = "a kernel beside a pageable copy";
 
 struct beside {
@@ -90,7 +91,7 @@ static bool choose_kernels(struct beside *b)
     if (!run_kernels(b, &seconds) || !run_kernels(b, &seconds))
         return false;
     wanted = ceil(kernel_seconds / seconds);
-    b->kernels = wanted < 1 ? 1 : wanted > KERNELS_MAX ? KERNELS_MAX : (unsigned)wanted;
+    b->kernels = wanted < 1 ? 1 : (unsigned)fmin(wanted, kernels_max);
     return true;
 }
 

@@ -233,12 +233,13 @@ static double panel_x(const struct panel *panel, uint64_t bytes)
 {
     const struct picture *picture = panel->picture;
 
-    return panel->x + PANEL_WIDTH * (log2((double)bytes) - picture->first) / (picture->last - picture->first);
+    return panel->x +
+           (double)PANEL_WIDTH * (log2((double)bytes) - picture->first) / (picture->last - picture->first);
 }
 
 static double panel_y(const struct panel *panel, double rate)
 {
-    return panel->y + PANEL_HEIGHT * (1 - rate / panel->top);
+    return panel->y + (double)PANEL_HEIGHT * (1 - rate / panel->top);
 }
 
 static void write_axes(struct panel *panel, double step)
@@ -262,7 +263,7 @@ static void write_axes(struct panel *panel, double step)
     }
     fprintf(picture->file, "<rect x=\"%u\" y=\"%u\" width=\"%d\" height=\"%d\" class=\"frame\"/>\n", panel->x,
             panel->y, PANEL_WIDTH, PANEL_HEIGHT);
-    write_text(picture->file, panel->x + PANEL_WIDTH / 2.0, panel->y + PANEL_HEIGHT + 36, "quiet middle",
+    write_text(picture->file, panel->x + (double)PANEL_WIDTH / 2, panel->y + PANEL_HEIGHT + 36, "quiet middle",
                "bytes of a copy");
 }
 

@@ -14,12 +14,14 @@ enum {
 /* The sub-commands. argv[0] is the sub-command's name. They return an exit status. */
 int cli_info(int argc, char **argv);
 int cli_bench(int argc, char **argv);
+int cli_explain(int argc, char **argv);
 int cli_replay(int argc, char **argv);
 int cli_pool_map(int argc, char **argv);
 
 /* What "leat help COMMAND" prints. */
 extern const char cli_info_help[];
 extern const char cli_bench_help[];
+extern const char cli_explain_help[];
 extern const char cli_replay_help[];
 extern const char cli_pool_map_help[];
 

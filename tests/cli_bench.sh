@@ -1,6 +1,6 @@
 #!/bin/sh
-# cli_bench.sh - "leat bench copy" as a user calls it: a run of small sizes, its record, its tables and its picture,
-# and command lines that make no sense.
+# cli_bench.sh - "leat bench copy" and "leat explain" as a user calls them: a run of small sizes, its record, its
+# tables and its picture, plans in words, and command lines that make no sense.
 #
 # LEAT_COMMAND is the command, LEAT_TEST_DEVICE the device. Times only have to be there.
 cd "$(dirname "$0")/.." || exit 1
@@ -113,6 +113,24 @@ bench --part beside --bytes 1M --json && {
     count 2 '"slowdown": [0-9]' "$work/out"
     count 2 '"verified": true' "$work/out"
 }
+
+# ---- plans in words -------------------------------------------------------------------------------------------
+
+for place in pageable file registered pinned managed device; do
+    run 0 explain copy --device "$device" --from $place --bytes 4M && {
+        grep -q '^4 MiB from ' "$work/out" || fail "the plan of $place does not begin with what is copied"
+        for line in path why bound; do
+            grep -q "^  $line  *[^ ]" "$work/out" || fail "the plan of $place has no $line"
+        done
+    }
+done
+run 0 explain copy --device "$device" --from device --to device && grep -q "^64 MiB from $device to $device" "$work/out" ||
+    fail 'the plan within the device'
+run 1 explain copy --device "$device" --from nonsense && says "'nonsense' is not a device name"
+usage 'what is to be explained' explain
+usage 'what is to be explained' explain fill
+usage '--bytes takes a number of bytes above 0' explain copy --bytes 4KiB
+run 0 explain --help && run 0 help explain
 
 # ---- bad command lines ----------------------------------------------------------------------------------------
 
