@@ -131,10 +131,7 @@ static const char *usual_target(const char *from)
 static int explain(const struct explain_options *options)
 {
     struct place from = {.word = options->from ? options->from : "pageable", .bytes = options->bytes};
-    struct place to = {.word = options->to          ? options->to
-                               : is_host(from.word) ? "device"
-                                                    : "pageable",
-                       .bytes = options->bytes};
+    struct place to = {.word = options->to ? options->to : usual_target(from.word), .bytes = options->bytes};
     leat_device *device = NULL;
     leat_stream *stream = NULL;
     char text[TEXT_BYTES];

@@ -124,8 +124,9 @@ for place in pageable file registered pinned managed device; do
         done
     }
 done
-run 0 explain copy --device "$device" --from device --to device && grep -q "^64 MiB from $device to $device" "$work/out" ||
-    fail 'the plan within the device'
+run 0 explain copy --device "$device" --from device --to device && {
+    grep -q "^64 MiB from $device to $device" "$work/out" || fail 'the plan within the device'
+}
 run 1 explain copy --device "$device" --from nonsense && says "'nonsense' is not a device name"
 usage 'what is to be explained' explain
 usage 'what is to be explained' explain fill
@@ -134,7 +135,7 @@ run 0 explain --help && run 0 help explain
 
 # ---- bad command lines ----------------------------------------------------------------------------------------
 
-for sizes in 0 x '' 4K, ,4K 4KiB -1 99999999999T; do
+for sizes in 0 x '' '4K,' ',4K' 4KiB -1 99999999999T; do
     usage '--bytes takes at most' bench copy --bytes "$sizes"
 done
 usage "there is no group 'copies'" bench copies
