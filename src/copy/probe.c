@@ -2,9 +2,10 @@
  * probe.c - measures which stores are faster here (bytes.h).
  *
  * What one thread finds is not what sixteen find together, so as many take part as the engine has. All of them
- * follow one timetable of short windows: in each window everybody copies in the same way, and a thread's rate is
- * what it copied in the time that its copies took. The ordinary side leaves the caches before each copy, as in a
- * copy that is larger than they are; the slots stay, since the engine uses them over and over.
+ * follow one timetable of short windows, in each of which everybody copies in the same way. The middle one of all
+ * copies counts, so it does no harm that a thread loses its processor now and then. The ordinary side leaves the
+ * caches before each copy, as in a copy that is larger than they are; the slots stay, since the engine uses them
+ * over and over.
  */
 #include "copy/bytes.h"
 
@@ -26,14 +27,17 @@
 #include <immintrin.h>
 #endif
 
-#define PART_BYTES ((size_t)256 << 10)  /* of the engine */
-#define LEAST_BYTES ((size_t)16 << 10)  /* of slot memory for one thread */
-#define ORDINARY_BYTES (4 * PART_BYTES) /* of each thread */
+#define PART_BYTES ((size_t)256 << 10) /* of the engine */
+#define LEAST_BYTES ((size_t)16 << 10) /* of slot memory for one thread */
+#define SHARE_BYTES (4 * PART_BYTES)   /* of each thread, on either side */
 #define THREADS_MAX 64
 #define ROUNDS 3
-#define WAYS 4 /* in and out, each cached and streaming */
-#define WINDOW_NS 400000
-#define FASTER 1.05 /* for streaming to be chosen */
+#define WINDOW_NS 500000
+#define SAMPLES_MAX 64 /* of each thread, for each way */
+#define FASTER 1.05    /* for streaming to be chosen */
+
+/* What is measured in one window. */
+enum { IN_CACHED, IN_STREAMING, OUT_CACHED, OUT_STREAMING, WAYS };
 
 /* ---- out of the caches ---- */
 
@@ -83,29 +87,34 @@ struct prober {
     struct probe *probe;
     unsigned index;
     pthread_t thread;
-    double rates[ROUNDS * WAYS]; /* bytes a nanosecond in each window; 0: was not there */
+    unsigned counts[WAYS];
+    double rates[WAYS][SAMPLES_MAX]; /* bytes a nanosecond, of one copy each */
 };
 
 static bool goes_out(unsigned way)
 {
-    return way & 2;
+    return way == OUT_CACHED || way == OUT_STREAMING;
 }
 
 static enum leati_stores stores_of(unsigned way)
 {
-    return way & 1 ? LEATI_STORES_STREAMING : LEATI_STORES_CACHED;
+    return way == IN_STREAMING || way == OUT_STREAMING ? LEATI_STORES_STREAMING : LEATI_STORES_CACHED;
 }
 
 /* Copies until end_ns. */
-static double run_window(const struct prober *prober, char *ordinary, unsigned way, uint64_t end_ns)
+static void run_window(struct prober *prober, char *ordinary, unsigned way, uint64_t end_ns)
 {
     const struct probe *probe = prober->probe;
-    size_t part_bytes = probe->part_bytes, copied = 0, at = 0, slot_at = 0;
+    size_t part_bytes = probe->part_bytes, at = 0;
     char *share = probe->slot + prober->index * probe->share_bytes;
-    uint64_t now_ns = leati_clock_ns(), spent_ns = 0;
+    uint64_t now_ns = leati_clock_ns();
 
+    /* What cached stores left there makes the first streaming stores three times as slow. The engine's slots only
+     * ever see one kind. */
+    if (probe->evict && way == IN_STREAMING)
+        evict(share, probe->share_bytes);
     while (now_ns < end_ns) {
-        char *here = ordinary + at, *slot = share + slot_at;
+        char *here = ordinary + at, *slot = share + at;
         uint64_t start_ns;
 
         if (probe->evict)
@@ -113,31 +122,29 @@ static double run_window(const struct prober *prober, char *ordinary, unsigned w
         start_ns = leati_clock_ns();
         leati_bytes_copy(goes_out(way) ? here : slot, goes_out(way) ? slot : here, part_bytes, stores_of(way));
         now_ns = leati_clock_ns();
-        spent_ns += now_ns - start_ns;
-        copied += part_bytes;
-        at = at + 2 * part_bytes <= ORDINARY_BYTES ? at + part_bytes : 0;
-        slot_at = slot_at + 2 * part_bytes <= probe->share_bytes ? slot_at + part_bytes : 0;
+        if (prober->counts[way] < SAMPLES_MAX && now_ns > start_ns)
+            prober->rates[way][prober->counts[way]++] = (double)part_bytes / (double)(now_ns - start_ns);
+        at = at + 2 * part_bytes <= probe->share_bytes ? at + part_bytes : 0;
     }
-    return spent_ns ? (double)copied / (double)spent_ns : 0;
 }
 
 static void *run(void *argument)
 {
     struct prober *prober = argument;
     struct probe *probe = prober->probe;
-    char *ordinary = mmap(NULL, ORDINARY_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    char *ordinary = mmap(NULL, SHARE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     uint64_t start_ns;
 
     if (ordinary != MAP_FAILED)
-        memset(ordinary, 1, ORDINARY_BYTES);
+        memset(ordinary, 1, SHARE_BYTES);
     /* Release and acquire: the last one's count starts the clock. */
     atomic_fetch_add_explicit(&probe->ready, 1, memory_order_release);
     while (!(start_ns = atomic_load_explicit(&probe->start_ns, memory_order_acquire)))
         sched_yield();
     for (unsigned i = 0; i < ROUNDS * WAYS && ordinary != MAP_FAILED; i++)
-        prober->rates[i] = run_window(prober, ordinary, i % WAYS, start_ns + (uint64_t)(i + 1) * WINDOW_NS);
+        run_window(prober, ordinary, i % WAYS, start_ns + (uint64_t)(i + 1) * WINDOW_NS);
     if (ordinary != MAP_FAILED)
-        munmap(ordinary, ORDINARY_BYTES);
+        munmap(ordinary, SHARE_BYTES);
     return NULL;
 }
 
@@ -165,25 +172,29 @@ static unsigned start_helpers(struct prober *probers, unsigned wanted)
     return count;
 }
 
-/* The middle one of the rounds of all threads together. */
-static double median(const struct prober *probers, unsigned count, unsigned way)
+static int compare(const void *left, const void *right)
 {
-    double sums[ROUNDS];
+    double l = *(const double *)left, r = *(const double *)right;
 
-    for (unsigned round = 0; round < ROUNDS; round++) {
-        double sum = 0;
-        unsigned i;
-
-        for (unsigned j = 0; j < count; j++)
-            sum += probers[j].rates[round * WAYS + way];
-        for (i = round; i > 0 && sums[i - 1] > sum; i--)
-            sums[i] = sums[i - 1];
-        sums[i] = sum;
-    }
-    return sums[ROUNDS / 2];
+    return (l > r) - (l < r);
 }
 
-static void measure(struct prober *probers, unsigned count, struct probe *probe, struct leati_bytes_choice *choice)
+/* What count threads move together: each as fast as the middle one of all their copies. rates has room for all. */
+static double total(const struct prober *probers, unsigned count, unsigned way, double *rates)
+{
+    size_t samples = 0;
+
+    for (unsigned i = 0; i < count; i++)
+        for (unsigned j = 0; j < probers[i].counts[way]; j++)
+            rates[samples++] = probers[i].rates[way][j];
+    if (!samples)
+        return 0;
+    qsort(rates, samples, sizeof *rates, compare);
+    return rates[samples / 2] * count;
+}
+
+static void measure(struct prober *probers, unsigned count, struct probe *probe, double *rates,
+                    struct leati_bytes_choice *choice)
 {
     unsigned helpers = start_helpers(probers + 1, count - 1);
     double *const gbps[] = {choice->in_gbps, choice->out_gbps};
@@ -195,14 +206,15 @@ static void measure(struct prober *probers, unsigned count, struct probe *probe,
     for (unsigned i = 1; i <= helpers; i++)
         pthread_join(probers[i].thread, NULL);
     for (unsigned way = 0; way < WAYS; way++)
-        gbps[goes_out(way)][stores_of(way)] = median(probers, helpers + 1, way);
+        gbps[goes_out(way)][stores_of(way)] = total(probers, helpers + 1, way, rates);
     choice->probed = true;
 }
 
 static enum leati_stores faster(const double gbps[2])
 {
-    return gbps[LEATI_STORES_STREAMING] > gbps[LEATI_STORES_CACHED] * FASTER ? LEATI_STORES_STREAMING
-                                                                             : LEATI_STORES_CACHED;
+    return gbps[LEATI_STORES_CACHED] > 0 && gbps[LEATI_STORES_STREAMING] > gbps[LEATI_STORES_CACHED] * FASTER
+               ? LEATI_STORES_STREAMING
+               : LEATI_STORES_CACHED;
 }
 
 void leati_bytes_probe(void *slot, size_t slot_bytes, unsigned threads, struct leati_bytes_choice *choice)
@@ -210,6 +222,7 @@ void leati_bytes_probe(void *slot, size_t slot_bytes, unsigned threads, struct l
     struct probe probe = {.slot = slot, .evict = can_evict()};
     unsigned count = processors();
     struct prober *probers;
+    double *rates;
 
     *choice = (struct leati_bytes_choice){.in = LEATI_STORES_CACHED, .out = LEATI_STORES_CACHED};
     /* One thread on each processor at most: who waits for a turn misses his windows. */
@@ -219,19 +232,21 @@ void leati_bytes_probe(void *slot, size_t slot_bytes, unsigned threads, struct l
         count = (unsigned)(slot_bytes / LEAST_BYTES);
     if (!count || leati_stream_best() == LEATI_STREAM_PLAIN)
         return;
-    probe.share_bytes = slot_bytes / count & ~(size_t)4095;
+    probe.share_bytes = slot_bytes / count < SHARE_BYTES ? slot_bytes / count & ~(size_t)4095 : SHARE_BYTES;
     probe.part_bytes = probe.share_bytes < PART_BYTES ? probe.share_bytes : PART_BYTES;
     probers = calloc(count, sizeof *probers);
-    if (!probers)
-        return;
-    for (unsigned i = 0; i < count; i++) {
+    rates = calloc(count, sizeof probers->rates[0]);
+    for (unsigned i = 0; probers && i < count; i++) {
         probers[i].probe = &probe;
         probers[i].index = i;
     }
-    measure(probers, count, &probe, choice);
+    if (probers && rates) {
+        measure(probers, count, &probe, rates, choice);
+        choice->in = faster(choice->in_gbps);
+        choice->out = faster(choice->out_gbps);
+    }
     free(probers);
-    choice->in = faster(choice->in_gbps);
-    choice->out = faster(choice->out_gbps);
+    free(rates);
 }
 
 leat_status leati_bytes_choose(void *slot, size_t slot_bytes, unsigned threads, struct leati_bytes_choice *choice)
