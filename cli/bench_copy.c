@@ -39,6 +39,9 @@ static const size_t few_sizes[] = {64 * KIB, MIB, 8 * MIB, 64 * MIB, 2 * GIB};
 static const size_t quick_sizes[] = {64, 64 * KIB, MIB, 16 * MIB, 64 * MIB, 256 * MIB};
 static const size_t quick_few_sizes[] = {MIB, 64 * MIB};
 
+/* New pages take longer than the copy, and files are to stay small against the disk. */
+static const size_t paged_sizes[] = {64 * KIB, MIB, 8 * MIB, 64 * MIB, 512 * MIB};
+
 /* What the disk gives takes long, and writing a large file to it even longer. */
 static const size_t cold_sizes[] = {8 * MIB, 64 * MIB};
 static const size_t quick_cold_sizes[] = {8 * MIB};
@@ -59,6 +62,8 @@ static struct size_list sizes_of(const struct bench_options *options, enum copy_
         return options->quick ? SIZE_LIST(quick_cold_sizes) : SIZE_LIST(cold_sizes);
     if (options->quick)
         return is_main(memory) ? SIZE_LIST(quick_sizes) : SIZE_LIST(quick_few_sizes);
+    if (memory == COPY_FILE_WARM || memory == COPY_FRESH)
+        return SIZE_LIST(paged_sizes);
     return is_main(memory) ? SIZE_LIST(all_sizes) : SIZE_LIST(few_sizes);
 }
 
@@ -86,7 +91,7 @@ static double row_seconds(const struct bench *bench)
 {
     if (bench->options->full)
         return 0.5;
-    return bench->options->quick || is_cpu(bench) ? 0.045 : 0.12;
+    return bench->options->quick || is_cpu(bench) ? 0.045 : 0.09;
 }
 
 /* The largest size that was asked for, and for which there is room. On the CPU device both sides take the host's
