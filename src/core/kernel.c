@@ -235,12 +235,13 @@ static leat_status make_kernel(leat_module *module, const char *name, leat_kerne
 }
 
 /*
- * Loads the built-in module; under the device's module_lock. The kernels that leat_fill_pattern() uses come along,
- * since a driver may wait for all work of the device when it loads one (CUDA's lazy loading does), and a fill must
- * not.
+ * Loads the built-in module; under the device's module_lock. The kernels that leat_fill_pattern() and
+ * leat_copy_many() use come along, since a driver may wait for all work of the device when it loads one (CUDA's lazy
+ * loading does), and a fill or a copy must not.
  */
 static leat_status load_builtin(leat_device *device)
 {
+    static const char *const own[] = {"leat_fill_u64", "leat_fill_u128", "leat_copy_pieces"};
     struct leati_driver *driver = device->driver;
     leat_module *made = new_module(device);
     leat_kernel *kernel;
@@ -253,9 +254,8 @@ static leat_status load_builtin(leat_device *device)
         leati_handle_free(&leati_module_handles, made);
         return status;
     }
-    status = make_kernel(made, "leat_fill_u64", &kernel);
-    if (status == LEAT_OK)
-        status = make_kernel(made, "leat_fill_u128", &kernel);
+    for (size_t i = 0; i < sizeof own / sizeof own[0] && status == LEAT_OK; i++)
+        status = make_kernel(made, own[i], &kernel);
     if (status != LEAT_OK) {
         struct leati_sentence sentence;
 

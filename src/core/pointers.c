@@ -289,15 +289,19 @@ static leat_status ask_drivers(const void *ptr, struct leati_target *target)
     return LEAT_OK;
 }
 
-/* What ptr is. driver: whose view counts for pinned memory, or NULL. POINTER when it is certainly not usable. */
-static leat_status find(struct leati_driver *driver, const void *ptr, struct leati_target *target)
+/* What ptr is. driver: whose view counts for pinned memory, or NULL. ask: drivers are asked for what leat does not
+ * know; else it counts as pageable. POINTER when it is certainly not usable. */
+static leat_status find(struct leati_driver *driver, const void *ptr, bool ask, struct leati_target *target)
 {
     leat_status status = LEAT_OK;
 
-    if (find_block(ptr, target, &status))
+    if (find_block(ptr, target, &status)) {
         LEATI_TRY(status);
-    else if (!find_known(ptr, target))
-        LEATI_TRY(ask_drivers(ptr, target));
+    } else if (!find_known(ptr, target)) {
+        fill_pageable(ptr, target);
+        if (ask)
+            LEATI_TRY(ask_drivers(ptr, target));
+    }
     /* Memory that another vendor's driver pinned is plain host memory for this one. */
     if (driver && target->driver && target->driver != driver && target->end.kind == LEAT_KIND_PINNED)
         target->end.kind = LEAT_KIND_PAGEABLE;
@@ -349,8 +353,8 @@ static leat_status check_mapped(const char *name, const void *ptr, size_t bytes,
     return LEAT_OK;
 }
 
-leat_status leati_pointers_find_range(struct leati_driver *driver, const char *name, const void *ptr, size_t bytes,
-                                      bool write, struct leati_target *target)
+leat_status leati_pointers_find_unread(struct leati_driver *driver, const char *name, const void *ptr, size_t bytes,
+                                       bool ask, struct leati_target *target)
 {
     leat_status status;
     size_t left;
@@ -360,11 +364,11 @@ leat_status leati_pointers_find_range(struct leati_driver *driver, const char *n
     if ((uintptr_t)ptr + (bytes - 1) < (uintptr_t)ptr)
         return leati_fail(LEAT_ERROR_RANGE, "%s: %p + %zu goes past the end of the address space", name, ptr,
                           bytes);
-    status = find(driver, ptr, target);
+    status = find(driver, ptr, ask, target);
     if (status != LEAT_OK)
         return leati_fail_in(status, "%s", name);
     if (target->end.kind == LEAT_KIND_PAGEABLE)
-        return check_mapped(name, ptr, bytes, write);
+        return LEAT_OK;
     left = target->bytes - ((uintptr_t)ptr - target->base);
     if (target->bytes && bytes > left)
         return leati_fail(
@@ -376,6 +380,13 @@ leat_status leati_pointers_find_range(struct leati_driver *driver, const char *n
     return LEAT_OK;
 }
 
+leat_status leati_pointers_find_range(struct leati_driver *driver, const char *name, const void *ptr, size_t bytes,
+                                      bool write, struct leati_target *target)
+{
+    LEATI_TRY(leati_pointers_find_unread(driver, name, ptr, bytes, true, target));
+    return target->end.kind == LEAT_KIND_PAGEABLE ? check_mapped(name, ptr, bytes, write) : LEAT_OK;
+}
+
 leat_status leat_pointer_query(const void *ptr, leat_pointer_info *info)
 {
     struct leati_target target;
@@ -384,7 +395,7 @@ leat_status leat_pointer_query(const void *ptr, leat_pointer_info *info)
 
     LEATI_TRY(leati_check_not_null("leat_pointer_query", "ptr", ptr));
     LEATI_TRY(leati_check_not_null("leat_pointer_query", "info", info));
-    status = find(NULL, ptr, &target);
+    status = find(NULL, ptr, true, &target);
     if (status != LEAT_OK)
         return leati_fail_in(status, "leat_pointer_query");
     memset(&filled, 0, sizeof filled);

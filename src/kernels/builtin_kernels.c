@@ -1,9 +1,10 @@
 /*
  * builtin_kernels.c - the kernels that come with leat: fill, add, square, vector addition, pattern, verify,
- * checksum.
+ * checksum, and many copies at once.
  *
  * One source for all devices. The host compiler makes the CPU device's kernels of it, clang-19 the PTX and the AMD
- * code objects in built/ (tools/build-kernels.sh). What each kernel does is said in leat/kernel.h.
+ * code objects in built/ (tools/build-kernels.sh). What each kernel does is said in leat/kernel.h, but for
+ * the last one, which is for leat's own use.
  *
  * One idea is shared by all: arrays are read and written in words of 16 bytes, the widest access that a GPU thread
  * has, and a GPU thread reads several of them before it writes the first, because only many reads under way at
@@ -14,6 +15,10 @@
 #define LEAT_CPU_KERNEL_EXPORT __attribute__((visibility("hidden")))
 #endif
 #include <leat/device_code.h>
+
+#if !defined(__NVPTX__) && !defined(__AMDGCN__)
+#include <string.h>
+#endif
 
 #define WORD_BYTES 16
 
@@ -286,3 +291,86 @@ LEAT_KERNEL(leat_checksum_u64, 3, const uint64_t *, src, uint64_t, count, uint64
     SUM_FEW(found, i, cut.tail, count, pattern_value(i, src[i]));
     add_to_total(sum, found, leat_thread_x(), leat_block_threads_x());
 }
+
+/* ---- many copies ----------------------------------------------------------------------------- */
+
+/* As struct leati_piece of copy/many.c. */
+struct piece {
+    char *dst;
+    const char *src;
+    uint64_t bytes;
+};
+
+#if defined(__NVPTX__) || defined(__AMDGCN__)
+
+/* As many threads copy a piece together: on NVIDIA GPUs a warp, on AMD a half or a whole of what runs together. */
+#define LANES 32
+#define UNITS 8 /* reads under way in each thread: 4 KiB of a warp's */
+
+typedef uint16_t unit_u16 __attribute__((may_alias));
+typedef uint32_t unit_u32 __attribute__((may_alias));
+typedef uint64_t unit_u64 __attribute__((may_alias));
+
+#define COPY_UNITS(type, out, in, count, lane)                                                                    \
+    do {                                                                                                          \
+        type *out_ = (type *)(out);                                                                               \
+        const type *in_ = (const type *)(in);                                                                     \
+        uint64_t at_ = (lane), count_ = (count);                                                                  \
+        for (; at_ + (UNITS - 1) * LANES < count_; at_ += UNITS * LANES) {                                        \
+            type held_[UNITS];                                                                                    \
+            _Pragma("unroll") for (uint32_t k_ = 0; k_ < UNITS; k_++) held_[k_] = in_[at_ + k_ * LANES];          \
+            _Pragma("unroll") for (uint32_t k_ = 0; k_ < UNITS; k_++) out_[at_ + k_ * LANES] = held_[k_];         \
+        }                                                                                                         \
+        for (; at_ < count_; at_ += LANES)                                                                        \
+            out_[at_] = in_[at_];                                                                                 \
+    } while (0)
+
+/* In units of unit_bytes, by which the two ends lie alike; single bytes in front of the first and behind the last.
+ */
+static inline void copy_piece(const struct piece *piece, uint32_t lane)
+{
+    char *dst = piece->dst;
+    const char *src = piece->src;
+    uint64_t bytes = piece->bytes, apart = ((uintptr_t)dst ^ (uintptr_t)src) % WORD_BYTES;
+    uint64_t unit_bytes = apart == 0 ? 16 : apart % 8 == 0 ? 8 : apart % 4 == 0 ? 4 : apart % 2 == 0 ? 2 : 1;
+    uint64_t head = (unit_bytes - (uintptr_t)dst % unit_bytes) % unit_bytes, units, tail;
+
+    head = head < bytes ? head : bytes;
+    units = (bytes - head) / unit_bytes;
+    tail = head + units * unit_bytes;
+    if (lane < head)
+        dst[lane] = src[lane];
+    if (tail + lane < bytes)
+        dst[tail + lane] = src[tail + lane];
+    dst += head;
+    src += head;
+    if (unit_bytes == 16)
+        COPY_UNITS(word_u64, dst, src, units, lane);
+    else if (unit_bytes == 8)
+        COPY_UNITS(unit_u64, dst, src, units, lane);
+    else if (unit_bytes == 4)
+        COPY_UNITS(unit_u32, dst, src, units, lane);
+    else if (unit_bytes == 2)
+        COPY_UNITS(unit_u16, dst, src, units, lane);
+    else
+        COPY_UNITS(char, dst, src, units, lane);
+}
+
+/* Copies count pieces that do not overlap. A block has a multiple of 32 threads. */
+LEAT_KERNEL(leat_copy_pieces, 2, const struct piece *, pieces, uint64_t, count)
+{
+    uint64_t step = leat_global_count() / LANES;
+
+    for (uint64_t i = leat_global_index() / LANES; i < count; i += step)
+        copy_piece(&pieces[i], leat_thread_x() % LANES);
+}
+
+#else
+
+LEAT_KERNEL(leat_copy_pieces, 2, const struct piece *, pieces, uint64_t, count)
+{
+    LEAT_FOR (i, count)
+        memcpy(pieces[i].dst, pieces[i].src, pieces[i].bytes);
+}
+
+#endif
