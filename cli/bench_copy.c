@@ -151,7 +151,7 @@ static void sweep_direction(struct sweep *sweep, enum copy_memory memory, enum c
     struct bench *bench = sweep->bench;
     struct size_list list = sizes_of(bench->options, memory);
     struct bench_rows rows = {.count = 0};
-    bool at_once = false;
+    bool other = false;
     unsigned i;
 
     for (i = 0; i < list.count; i++) {
@@ -165,7 +165,7 @@ static void sweep_direction(struct sweep *sweep, enum copy_memory memory, enum c
                               .out_src = sweep->device[1],
                               .in_host = in,
                               .out_host = out,
-                              .driver_at_once = at_once};
+                              .driver_other = other};
 
         if (c.bytes > sweep->largest)
             continue;
@@ -173,7 +173,7 @@ static void sweep_direction(struct sweep *sweep, enum copy_memory memory, enum c
             bench_case_failed(bench, "copy", sweep->names[memory][direction], c.bytes);
             continue;
         }
-        at_once = c.driver_at_once;
+        other = c.driver_other;
         copy_case_measure(&c, &rows, copy_memory_texts[memory].part, sweep->names[memory][direction],
                           row_seconds(bench), sweep->bounds[direction]);
     }

@@ -93,7 +93,7 @@ struct copy_case {
     void *in_dst, *in_src;                /* device, host */
     void *out_dst, *out_src;              /* host, device */
     struct copy_host *in_host, *out_host; /* NULL: nothing has to be done before a copy */
-    bool driver_at_once;                  /* the driver's call that waits by itself is its faster one */
+    bool driver_other;                    /* the driver is faster in its other way */
     struct copy_cost *costs;              /* by side; NULL: nobody asks */
 };
 
@@ -106,7 +106,10 @@ bool copy_case_run(struct copy_case *c, enum bench_side side, double *call_secon
 /* A bench_sample for a struct copy_case. */
 bool copy_case_sample(void *state, enum bench_side side, double *seconds);
 
-/* Finds out whether the driver is faster by its call in stream order or by the one that waits. */
+/*
+ * Finds out in which of two ways the driver is faster with pageable memory: by its calls in stream order, or, in
+ * one direction, by the call that waits, and in both, by two threads, since its calls hold their caller up.
+ */
 bool copy_case_choose_call(struct copy_case *c);
 
 /* Measures, verifies and adds a row. A failure is complained about, and the row is left out. */

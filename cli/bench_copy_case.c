@@ -95,9 +95,8 @@ bool copy_case_run(struct copy_case *c, enum bench_side side, double *call_secon
     bool out = c->direction != COPY_IN;
     double begin = bench_now();
 
-    if (side == BENCH_DRIVER && c->pageable &&
-        ((in && out && c->bench->peer->copies_block) || c->driver_at_once)) {
-        bool fine = c->driver_at_once ? copy_at_once(c) : copy_by_two_threads(c);
+    if (side == BENCH_DRIVER && c->driver_other) {
+        bool fine = in && out ? copy_by_two_threads(c) : copy_at_once(c);
 
         if (call_seconds)
             *call_seconds = bench_now() - begin;
@@ -212,15 +211,15 @@ bool copy_case_choose_call(struct copy_case *c)
     double best[2] = {INFINITY, INFINITY};
     unsigned i;
 
-    c->driver_at_once = false;
-    if (!peer || !peer->copies_block || !c->pageable || c->direction == COPY_BOTH)
+    c->driver_other = false;
+    if (!peer || !peer->copies_block || !c->pageable)
         return true;
     if (!bench_check_peer(c->bench, "making the device current", peer->enter(peer)))
         return false;
     for (i = 0; i < 2 * TRIES; i++) {
         double begin;
 
-        c->driver_at_once = i % 2 == 1;
+        c->driver_other = i % 2 == 1;
         if (!prepare(c))
             break;
         begin = bench_now();
@@ -228,7 +227,7 @@ bool copy_case_choose_call(struct copy_case *c)
             break;
         best[i % 2] = fmin(best[i % 2], bench_now() - begin);
     }
-    c->driver_at_once = best[1] < best[0];
+    c->driver_other = best[1] < best[0];
     peer->leave(peer);
     return i == 2 * TRIES;
 }
