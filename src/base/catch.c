@@ -139,6 +139,14 @@ static void make_ready(void)
     unblocked = true;
 }
 
+bool leati_catch_ready(void)
+{
+    struct sigaction now;
+
+    pthread_once(&once, install_both);
+    return sigaction(SIGSEGV, NULL, &now) == 0 && now.sa_flags & SA_SIGINFO && now.sa_sigaction == on_fault;
+}
+
 bool leati_catch(const struct leati_catch_range ranges[2], void (*work)(void *context), void *context,
                  uintptr_t *fault)
 {

@@ -32,6 +32,9 @@ struct leati_catch_range {
 bool leati_catch(const struct leati_catch_range ranges[2], void (*work)(void *context), void *context,
                  uintptr_t *fault);
 
+/* Is leat's handler the one that gets faults now? Where somebody else's is, it may or may not pass them on. */
+bool leati_catch_ready(void);
+
 /* For leat's other handlers of these signals, to be called first: does not return when the fault is one to catch.
  */
 void leati_catch_take(const siginfo_t *info, const void *ucontext);

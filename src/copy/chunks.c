@@ -7,7 +7,7 @@
 #define LAST_OUT_BYTES ((size_t)256 << 10)
 #define LEAST_PART_BYTES ((size_t)64 << 10)
 #define MOST_PART_BYTES ((size_t)256 << 10)
-#define CHUNKS_IN_RING 4
+#define CHUNKS_IN_RING 6
 
 static size_t round_up(size_t bytes, size_t unit)
 {

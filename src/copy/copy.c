@@ -1,12 +1,13 @@
 /*
  * copy.c - leat_copy(): what the pointers are, whether the ranges are sound, and which way the bytes go.
  *
- * Memory that the driver knows is moved by the driver's own call. Pageable memory goes through pinned memory: short
- * copies by the caller's hand (small.h), others by the team's threads (stage.h), and by the driver's call for
- * pageable memory where neither can be had, or where that is the fastest.
+ * Memory that the driver knows is moved by the driver's own call. Pageable memory goes through pinned memory:
+ * short copies by the caller's hand (small.h), others by the team's threads (stage.h), and by the driver's call
+ * for pageable memory where neither can be had, or where that is the fastest.
  */
 #include "copy/copy.h"
 
+#include "base/catch.h"
 #include "base/clock.h"
 #include "copy/small.h"
 
@@ -16,9 +17,14 @@
 #include <string.h>
 #include <time.h>
 
-/* From here to twice LEATI_SMALL_BYTES and more the driver's own call is as fast as any, on a stream that is idle:
- * see docs/copies.md. */
-#define DRIVER_IN_BYTES ((size_t)256 << 10)
+/*
+ * Where the driver's own call for pageable memory is the fastest on an idle stream: below this size always, and
+ * below the second one while leat's threads are asleep, since waking them takes some 150 us. Measured on an H200;
+ * see docs/copies.md.
+ */
+#define DRIVER_BYTES ((size_t)384 << 10)
+#define DRIVER_WHILE_ASLEEP_BYTES ((size_t)8 << 20)
+#define SOON_NS 5000000u /* a second such copy within this time wakes them for the third */
 
 #define ASK_NS 1000000u
 
@@ -63,16 +69,40 @@ static bool is_idle(leat_stream *stream)
     return status == LEAT_OK;
 }
 
+/* Should a copy on an idle stream be left to the driver? Wakes the threads when such copies come in a row. */
+static bool suits_driver(struct leati_stager *stager, size_t bytes)
+{
+    uint64_t now, last;
+
+    if (bytes < DRIVER_BYTES)
+        return true;
+    if (bytes >= DRIVER_WHILE_ASLEEP_BYTES || leati_team_awake(stager->team))
+        return false;
+    now = leati_clock_ns();
+    last = atomic_exchange_explicit(&stager->left_to_driver_ns, now, memory_order_relaxed);
+    if (now - last < SOON_NS)
+        leati_team_wake(stager->team);
+    return true;
+}
+
+static const char suits_driver_why[] = "the stream is idle, and at this size the driver's own call is the fastest";
+
 static void choose_in(leat_stream *stream, struct leati_plan *plan)
 {
-    bool idle = plan->bytes < DRIVER_IN_BYTES && is_idle(stream);
+    bool idle;
 
     plan->way = LEATI_WAY_IN;
-    plan->early = idle || leati_stream_reads_now(stream) || is_idle(stream);
-    if (plan->bytes <= LEATI_SMALL_BYTES && plan->early)
+    plan->early = leati_stream_reads_now(stream);
+    if (plan->bytes <= LEATI_SMALL_BYTES && plan->early) {
         choose(plan, LEATI_PATH_SMALL_IN, "it is short, and nothing before it on the stream writes host memory");
-    else if (idle)
-        choose(plan, LEATI_PATH_PAGEABLE, "at this size, on an idle stream, the driver's own call is the fastest");
+        return;
+    }
+    idle = (!plan->early || plan->bytes < DRIVER_WHILE_ASLEEP_BYTES) && is_idle(stream);
+    plan->early = plan->early || idle;
+    if (plan->bytes <= LEATI_SMALL_BYTES && idle)
+        choose(plan, LEATI_PATH_SMALL_IN, "it is short, and the stream is idle");
+    else if (idle && suits_driver(plan->stager, plan->bytes))
+        choose(plan, LEATI_PATH_PAGEABLE, suits_driver_why);
     else if (plan->early)
         choose(plan, LEATI_PATH_STAGED,
                "the source is pageable, and nothing before it on the stream writes host memory: staging starts at "
@@ -85,9 +115,13 @@ static void choose_in(leat_stream *stream, struct leati_plan *plan)
 
 static void choose_out(leat_stream *stream, struct leati_plan *plan)
 {
+    bool idle = plan->bytes < DRIVER_WHILE_ASLEEP_BYTES && is_idle(stream);
+
     plan->way = LEATI_WAY_OUT;
-    if (plan->bytes <= LEATI_SMALL_BYTES && is_idle(stream))
+    if (plan->bytes <= LEATI_SMALL_BYTES && idle)
         choose(plan, LEATI_PATH_SMALL_OUT, "it is short and the stream is idle: no thread could be faster");
+    else if (idle && suits_driver(plan->stager, plan->bytes))
+        choose(plan, LEATI_PATH_PAGEABLE, suits_driver_why);
     else
         choose(plan, LEATI_PATH_STAGED, "the destination is pageable");
 }
@@ -127,15 +161,22 @@ leat_status leati_plan_copy(leat_stream *stream, void *dst, const void *src, siz
 
     memset(plan, 0, sizeof *plan);
     plan->bytes = bytes;
-    LEATI_TRY(leati_pointers_find_range(driver, "dst", dst, bytes, true, &plan->to));
-    LEATI_TRY(leati_pointers_find_range(driver, "src", src, bytes, false, &plan->from));
+    LEATI_TRY(leati_pointers_find_unread(driver, "dst", dst, bytes, true, &plan->to));
+    LEATI_TRY(leati_pointers_find_unread(driver, "src", src, bytes, true, &plan->from));
     LEATI_TRY(leati_check_reach(stream, "dst", &plan->to));
     LEATI_TRY(leati_check_reach(stream, "src", &plan->from));
     LEATI_TRY(check_overlap(dst, src, bytes));
-    if (is_pageable(&plan->to) || is_pageable(&plan->from))
-        return choose_pageable(stream, plan);
-    choose(plan, LEATI_PATH_DRIVER, "the driver reaches both ends by itself");
-    return LEAT_OK;
+    if (!is_pageable(&plan->to) && !is_pageable(&plan->from)) {
+        choose(plan, LEATI_PATH_DRIVER, "the driver reaches both ends by itself");
+        return LEAT_OK;
+    }
+    LEATI_TRY(choose_pageable(stream, plan));
+    /* Short copies find out by themselves, which saves a system call or two. */
+    if ((plan->path == LEATI_PATH_SMALL_IN || plan->path == LEATI_PATH_SMALL_OUT) && leati_catch_ready())
+        return LEAT_OK;
+    if (is_pageable(&plan->to))
+        LEATI_TRY(leati_pointers_check_mapped("dst", dst, bytes, true));
+    return is_pageable(&plan->from) ? leati_pointers_check_mapped("src", src, bytes, false) : LEAT_OK;
 }
 
 /* ---- doing ---- */

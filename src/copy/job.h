@@ -3,13 +3,13 @@
  *
  * A job has two words in pinned memory, which its stream and the threads use to wait for each other:
  *
- *   ready   written by the threads: so many chunks have been copied to (in) or from (out) the ring. The stream waits
- *           for it before a chunk's DMA reads the chunk, or writes over an older one.
- *   passed  written by the stream: 1 when it got to the copy, c + 2 when chunk c's DMA is done. The threads look at
- *           it before they read a chunk, or write over an older one.
+ *   ready   written by the threads: so many chunks have been copied to (in) or from (out) the ring. The stream
+ * waits for it before a chunk's DMA reads the chunk, or writes over an older one. passed  written by the stream: 1
+ * when it got to the copy, c + 2 when chunk c's DMA is done. The threads look at it before they read a chunk, or
+ * write over an older one.
  *
- * The stream was given all of that when the copy was called, so nobody but the stream and the threads, which always
- * go on, is ever waited for.
+ * The stream was given all of that when the copy was called, so nobody but the stream and the threads, which
+ * always go on, is ever waited for.
  */
 #ifndef LEATI_JOB_H
 #define LEATI_JOB_H
@@ -31,12 +31,12 @@ struct leati_words {
 };
 
 struct leati_job {
-    struct leati_job *next, **place; /* in its team's list; under the team's lock, as is workers */
+    struct leati_job *next, **place; /* in its team's list; under the team's lock, as are workers and listed */
     unsigned workers;
     atomic_uint holders; /* the engine until the job is over, and the ticket */
     enum leati_way way;
     bool early; /* may be staged before the stream gets there */
-    bool listed; /* in the team's list; under its lock */
+    bool listed;
     enum leati_stores stores;
     char *dst;       /* HOST and OUT: pageable */
     const char *src; /* HOST and IN */
@@ -56,11 +56,11 @@ struct leati_job {
     struct leati_order *order; /* of its stream, for the failure */
 
     /* Under the lock of stage.c. */
-    struct leati_stager *stager;    /* NULL when over */
-    struct leati_job *next_issued;  /* of the stager */
-    size_t held_bytes;              /* of pinned memory */
-    size_t arrived_bytes;           /* set when over */
-    bool over;                      /* words and ring are gone */
+    struct leati_stager *stager;   /* NULL when over */
+    struct leati_job *next_issued; /* of the stager */
+    size_t held_bytes;             /* of pinned memory */
+    size_t arrived_bytes;          /* set when over */
+    bool over;                     /* words and ring are gone */
 };
 
 /* Stops a job: parts that nobody has taken yet are not copied. The first reason stays. */

@@ -1,16 +1,12 @@
 /* small.c - see small.h. */
 #include "copy/small.h"
 
-#include "base/clock.h"
-
-#include <sched.h>
 #include <stdlib.h>
 
 #define WORDS_BYTES ((size_t)4096)
 #define QUARTERS 4
 #define QUARTER_BYTES (2 * LEATI_SMALL_BYTES)
 #define ALIGNMENT ((size_t)64)
-#define ASK_NS 1000000u /* how often the driver is asked whether the stream is still well */
 
 /* What a stream has for its short copies. The stream writes the word passed when it has got past a quarter of the
  * ring. */
@@ -19,7 +15,7 @@ struct leati_staging {
     pthread_mutex_t lock; /* guards the rest, and is held while a copy is given to the stream */
     struct leati_words *words;
     char *ring;
-    size_t quarter, used; /* the quarter that is being filled, and how far */
+    size_t quarter, used;       /* the quarter that is being filled, and how far */
     uint32_t marks;             /* written to passed so far, or on their way */
     uint32_t left_at[QUARTERS]; /* the mark after which a quarter is free */
     struct leati_job *leftover; /* what is left to do when the stream ends */
@@ -136,62 +132,27 @@ leat_status leati_small_in(struct leati_stager *stager, leat_stream *stream, con
     return status;
 }
 
-/* Waits, awake, until the stream has written the word. */
-static leat_status await(leat_stream *stream, _Atomic uint32_t *word)
-{
-    struct leati_driver *driver = stream->device->driver;
-    uint64_t asked = leati_clock_ns();
-
-    for (unsigned looks = 1; !atomic_load_explicit(word, memory_order_acquire); looks++) {
-        leat_status status;
-
-        if (looks % 256)
-            continue;
-        /* Where processors are few, the stream of a CPU device may need this one. */
-        sched_yield();
-        if (leati_clock_ns() - asked < ASK_NS)
-            continue;
-        status = driver->ops->stream_query(driver, stream->native);
-        if (status < LEAT_OK)
-            return status;
-        asked = leati_clock_ns();
-    }
-    return LEAT_OK;
-}
-
 leat_status leati_small_out(struct leati_stager *stager, leat_stream *stream, const struct leati_target *to,
                             const struct leati_target *from, size_t bytes)
 {
     struct leati_driver *driver = stream->device->driver;
-    struct leati_words *words = leati_stager_take(stager, sizeof *words + bytes);
-    struct leati_end slot = {.kind = LEAT_KIND_PINNED};
-    struct leati_value value;
+    struct leati_end slot = {.ptr = leati_stager_take(stager, bytes), .kind = LEAT_KIND_PINNED};
     leat_status status;
     uintptr_t fault;
 
-    if (!words)
+    if (!slot.ptr)
         return LEAT_NOT_READY;
-    atomic_init(&words->passed, 0);
-    value = (struct leati_value){.word = &words->passed, .value = 1};
-    slot.ptr = words + 1;
     status = driver->ops->copy(driver, stream->native, slot, from->end, bytes);
-    if (status == LEAT_OK)
-        status = driver->ops->stream_values(driver, stream->native, &value, 1);
-    if (status == LEAT_OK)
-        status = await(stream, &words->passed);
     if (status != LEAT_OK) {
-        struct leati_sentence why;
-
-        /* The DMA may still be on its way. When the stream cannot be waited for either, the device is lost. */
-        leati_error_keep(&why);
-        if (driver->ops->stream_synchronize(driver, stream->native) == LEAT_OK)
-            leati_stager_give_back(words);
-        return leati_error_restore(status, &why);
+        leati_stager_give_back(slot.ptr);
+        return status;
     }
+    /* Where that fails the device is lost, and the slot stays until its close. */
+    LEATI_TRY(driver->ops->stream_synchronize(driver, stream->native));
     if (leati_bytes_copy_guarded(to->end.ptr, slot.ptr, bytes, LEATI_STORES_CACHED, &fault) != bytes)
-        status = leati_fail(LEAT_ERROR_POINTER, "dst: %p cannot be written at %p: unmapped or protected", to->end.ptr,
-                            (void *)fault);
-    leati_stager_give_back(words);
+        status = leati_fail(LEAT_ERROR_POINTER, "dst: %p cannot be written at %p: unmapped or protected",
+                            to->end.ptr, (void *)fault);
+    leati_stager_give_back(slot.ptr);
     return status;
 }
 

@@ -1,7 +1,7 @@
 /* stage.c - see stage.h. */
 #include "copy/stage.h"
 
-#include "base/clock.h"
+#include "base/catch.h"
 #include "base/options.h"
 #include "copy/small.h"
 
@@ -72,6 +72,8 @@ static leat_status set_up(struct leati_stager *stager)
     leat_status status;
     void *slot;
 
+    /* The handlers of faults come with the first use of staging, not at some later copy. */
+    (void)leati_catch_ready();
     LEATI_TRY(leati_option_number(LEATI_OPTION_COPY_RING, RING_LEAST_BYTES, (uint64_t)1 << 40, RING_USUAL_BYTES,
                                   &stager->ring_bytes));
     LEATI_TRY(leati_option_number(LEATI_OPTION_COPY_MEMORY, RING_LEAST_BYTES, (uint64_t)1 << 50, usual_memory(),
@@ -98,7 +100,8 @@ static void tear_down(struct leati_stager *stager)
     stager->pool = NULL;
 }
 
-/* The CPU device copies pageable memory in one pass, which staging would make two; tests ask for it all the same. */
+/* The CPU device copies pageable memory in one pass, which staging would make two; tests ask for it all the same.
+ */
 static const char *refusal(const struct leat_device *device)
 {
     if (!device->driver->ops->stream_values)
@@ -385,11 +388,11 @@ static leat_status issue(struct leati_job *job, leat_stream *stream, const struc
             LEATI_TRY(driver->ops->stream_values(driver, stream->native, values, given));
         given = 0;
         if (job->way == LEATI_WAY_IN)
-            LEATI_TRY(driver->ops->copy(driver, stream->native, move_end(to->end, chunk->offset), ring,
-                                        chunk->bytes));
+            LEATI_TRY(
+                driver->ops->copy(driver, stream->native, move_end(to->end, chunk->offset), ring, chunk->bytes));
         else
-            LEATI_TRY(driver->ops->copy(driver, stream->native, ring, move_end(from->end, chunk->offset),
-                                        chunk->bytes));
+            LEATI_TRY(
+                driver->ops->copy(driver, stream->native, ring, move_end(from->end, chunk->offset), chunk->bytes));
         values[given++] = write_passed(job, c + 2);
     }
     if (job->way != LEATI_WAY_IN) {
@@ -474,11 +477,12 @@ void leati_job_sentence(const struct leati_job *job, char *text, size_t bytes)
         snprintf(text, bytes, "%s", "");
         break;
     case LEAT_ERROR_POINTER:
-        snprintf(text, bytes,
-                 "a copy of %zu bytes from %p to %p stopped after %zu bytes: the pageable memory at %p could not be "
-                 "reached (unmapped, protected, or its file shrank); keep it until the stream has got past the copy",
-                 job->bytes, (const void *)job->src, (void *)job->dst, at,
-                 (void *)atomic_load_explicit(&job->fault, memory_order_relaxed));
+        snprintf(
+            text, bytes,
+            "a copy of %zu bytes from %p to %p stopped after %zu bytes: the pageable memory at %p could not be "
+            "reached (unmapped, protected, or its file shrank); keep it until the stream has got past the copy",
+            job->bytes, (const void *)job->src, (void *)job->dst, at,
+            (void *)atomic_load_explicit(&job->fault, memory_order_relaxed));
         break;
     default:
         snprintf(text, bytes, "a copy of %zu bytes from %p to %p stopped after %zu bytes: %s", job->bytes,

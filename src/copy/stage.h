@@ -1,9 +1,9 @@
 /*
  * stage.h - copies between pageable and other memory, through pinned memory and the team's threads.
  *
- * A stager belongs to a device. It has a pool of pinned memory from which each copy takes a ring, and gives its work
- * to the team of the device's NUMA node. The caller's thread gives the stream all that it will need for the copy, at
- * once; what happens then is said in job.h.
+ * A stager belongs to a device. It has a pool of pinned memory from which each copy takes a ring, and gives its
+ * work to the team of the device's NUMA node. The caller's thread gives the stream all that it will need for the
+ * copy, at once; what happens then is said in job.h.
  */
 #ifndef LEATI_STAGE_H
 #define LEATI_STAGE_H
@@ -18,17 +18,19 @@ struct leati_stager {
     leat_pool *pool;
     struct leati_team *team;
     struct leati_bytes_choice choice;
-    uint64_t ring_bytes;  /* of one copy, at most */
-    uint64_t limit_bytes; /* of pinned memory in all copies under way */
-    char refused[192];    /* why this device has no staging; "" when it has */
+    uint64_t ring_bytes;                /* of one copy, at most */
+    uint64_t limit_bytes;               /* of pinned memory in all copies under way */
+    _Atomic uint64_t left_to_driver_ns; /* when a copy was, because the threads were asleep */
+    char refused[192];                  /* why this device has no staging; "" when it has */
 
     /* Under the lock of stage.c. */
     struct leati_job *issued;
     uint64_t held_bytes;
 };
 
-/* The device's stager, made at the first use. One whose refused is set cannot be used: the driver's own calls it is
- * then. INVALID: an environment variable has a value that it cannot have; other failures may be gone next time. */
+/* The device's stager, made at the first use. One whose refused is set cannot be used: the driver's own calls it
+ * is then. INVALID: an environment variable has a value that it cannot have; other failures may be gone next time.
+ */
 leat_status leati_stager_get(leat_device *device, struct leati_stager **stager);
 
 /* A block of at least bytes of the stager's pinned memory, or NULL; and back, when nobody uses it any more. */
@@ -41,8 +43,8 @@ struct leati_stage_request {
     uint64_t deadline_ns; /* on the clock; 0: none */
 };
 
-/* Starts a staged copy. Fills *job, which the caller must let go, when job is not NULL. LEAT_NOT_READY: there is no
- * memory for it, and nothing was given to the stream: the driver's own call must do. */
+/* Starts a staged copy. Fills *job, which the caller must let go, when job is not NULL. LEAT_NOT_READY: there is
+ * no memory for it, and nothing was given to the stream: the driver's own call must do. */
 leat_status leati_stage_start(struct leati_stager *stager, leat_stream *stream, const struct leati_target *to,
                               const struct leati_target *from, size_t bytes,
                               const struct leati_stage_request *request, struct leati_job **job);

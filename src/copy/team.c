@@ -15,24 +15,30 @@
 #define TEAMS_MAX 64
 #define THREADS_MAX 64
 #define THREADS_USUAL 12 /* enough for both directions of one link; measured on an H200 */
-#define SHARE_USUAL 6    /* for one copy: more threads do not make it faster there */
+#define SHARE_USUAL 8    /* for one copy: more threads do not make it faster there */
 #define PREFAULT_BYTES ((size_t)2 << 20)
 
-/* How long a thread that has nothing to do stays awake, which saves the next copy the time to wake it; and how long
- * it looks at a job whose stream is not there yet before it looks for another. */
-#define AWAKE_NS 100000u
+/* How long a thread that has nothing to do stays awake, which saves the next copy the time to wake it (some 150 us
+ * in a virtual machine); the same while a stream is in the middle of a copy; and how long a thread looks at one
+ * job before it looks at the others. */
+#define AWAKE_NS 200000u
+#define AWAKE_IN_COPY_NS 5000000u
 #define LOOK_NS 20000u
 
+/* Threads that look for work hold a lock for some ten instructions at a time, so they never sleep for it. */
 struct leati_team {
     unsigned holders; /* under teams_lock */
     int node;
-    pthread_mutex_t lock; /* guards what follows */
-    pthread_cond_t work_there, job_left;
+    unsigned threads, share;
+    atomic_bool locked; /* guards the next two, and what job.h says */
     struct leati_job *first, **end;
-    unsigned threads, share, asleep;
-    bool polling; /* one thread looks at the streams again and again while the others sleep */
-    bool ending;
-    atomic_uint news; /* changes when a job comes; read without the lock */
+    atomic_uint jobs;    /* in the list */
+    atomic_uint news;    /* changes when a job comes, or when many may go on */
+    atomic_uint asleep;  /* threads that wait for work_there */
+    atomic_bool polling; /* one thread looks at the streams from time to time while the others sleep */
+    atomic_bool ending;
+    pthread_mutex_t sleep_lock; /* guards nothing but the sleep: see rest() */
+    pthread_cond_t work_there;
     pthread_t ids[THREADS_MAX];
 };
 
@@ -105,8 +111,8 @@ static enum taken take_part(struct leati_job *job, uint32_t *c, uint32_t *part)
         if (!can_copy(job, *c))
             return NOT_YET;
         next = *part + 1 < job->chunks[*c].parts ? at + 1 : (uint64_t)(*c + 1) << 32;
-    } while (!atomic_compare_exchange_weak_explicit(&job->at, &at, next, memory_order_relaxed,
-                                                    memory_order_relaxed));
+    } while (
+        !atomic_compare_exchange_weak_explicit(&job->at, &at, next, memory_order_relaxed, memory_order_relaxed));
     return TAKEN;
 }
 
@@ -122,8 +128,9 @@ static void copy_part(struct leati_job *job, const struct leati_chunk *chunk, ui
         lower(&job->stopped_at, offset);
         return;
     }
-    copied = leati_bytes_copy_guarded(job->way == LEATI_WAY_IN ? ring : job->dst + offset,
-                                      job->way == LEATI_WAY_OUT ? ring : job->src + offset, bytes, job->stores, &fault);
+    copied =
+        leati_bytes_copy_guarded(job->way == LEATI_WAY_IN ? ring : job->dst + offset,
+                                 job->way == LEATI_WAY_OUT ? ring : job->src + offset, bytes, job->stores, &fault);
     if (copied == bytes)
         return;
     lower(&job->stopped_at, offset + copied);
@@ -194,7 +201,28 @@ static inline void pause_a_moment(void)
 #endif
 }
 
-/* Works on a job; stays with it for a moment when its stream is not there yet, unless another job comes. */
+static void lock(struct leati_team *team)
+{
+    for (unsigned tries = 1; atomic_exchange_explicit(&team->locked, true, memory_order_acquire); tries++) {
+        if (tries % 100)
+            pause_a_moment();
+        else
+            sched_yield(); /* its holder may have lost its processor */
+    }
+}
+
+static void unlock(struct leati_team *team)
+{
+    atomic_store_explicit(&team->locked, false, memory_order_release);
+}
+
+/* Is the stream in the middle of the copy, so that there will be work soon? */
+static bool is_lively(const struct leati_job *job)
+{
+    return job->early || atomic_load_explicit(&job->words->passed, memory_order_relaxed);
+}
+
+/* Works on a job. When its stream is not there yet it stays with it as long as no other job comes. */
 static void serve(struct leati_team *team, struct leati_job *job, bool alone)
 {
     unsigned news = atomic_load_explicit(&team->news, memory_order_relaxed);
@@ -217,11 +245,12 @@ static void serve(struct leati_team *team, struct leati_job *job, bool alone)
             continue;
         if (!alone || atomic_load_explicit(&team->news, memory_order_relaxed) != news)
             return;
+        for (int i = 0; i < 16; i++)
+            pause_a_moment();
         if (!since)
             since = leati_clock_ns();
         else if (leati_clock_ns() - since > LOOK_NS)
             return;
-        pause_a_moment();
     }
 }
 
@@ -239,61 +268,87 @@ static void unlist(struct leati_team *team, struct leati_job *job)
     else
         team->end = job->place;
     job->listed = false;
+    atomic_fetch_sub_explicit(&team->jobs, 1, memory_order_relaxed);
 }
 
-/* A job that can go on at once, or one whose pages are to be made. Under the lock; takes finished ones away. */
-static struct leati_job *find_job(struct leati_team *team)
+/* A job that can go on at once, or one whose pages are to be made, entered as its worker. Takes finished ones out
+ * of the list. */
+static struct leati_job *find_job(struct leati_team *team, bool *alone, bool *lively)
 {
     struct leati_job *job, *next;
 
+    *lively = false;
+    lock(team);
     for (job = team->first; job; job = next) {
         next = job->next;
         if (nothing_left(job)) {
             unlist(team, job);
-            pthread_cond_broadcast(&team->job_left);
             continue;
         }
+        *lively = *lively || is_lively(job);
         if (job->workers >= team->share)
             continue;
         if (can_copy(job, (uint32_t)(atomic_load_explicit(&job->at, memory_order_relaxed) >> 32)) ||
             atomic_load_explicit(&job->prefaulted, memory_order_relaxed) < job->bytes)
-            return job;
+            break;
     }
-    return NULL;
+    if (job)
+        job->workers++;
+    *alone = job && team->first == job && !job->next;
+    unlock(team);
+    return job;
 }
 
-/* Waits for something to do, with the lock held: awake for a moment, then asleep. While jobs wait for their
- * streams, one thread looks at them from time to time, since a stream wakes nobody. */
-static void rest(struct leati_team *team, uint64_t idle_ns)
+static void leave_job(struct leati_team *team, struct leati_job *job)
 {
-    unsigned news = atomic_load_explicit(&team->news, memory_order_relaxed);
+    lock(team);
+    job->workers--;
+    unlock(team);
+}
+
+/* Waits for something to do: awake for a moment, then asleep. While jobs wait for their streams, one thread looks
+ * at them from time to time, since a stream wakes nobody. */
+static void rest(struct leati_team *team, unsigned news, uint64_t idle_ns, bool lively)
+{
+    uint64_t awake_ns = lively ? AWAKE_IN_COPY_NS : team->threads > 1 ? AWAKE_NS : AWAKE_NS / 10;
     struct timespec pause = {.tv_nsec = idle_ns < 2000000 ? 20000 : 100000};
 
-    if (team->threads > 1 ? idle_ns < AWAKE_NS : idle_ns < AWAKE_NS / 10) {
-        pthread_mutex_unlock(&team->lock);
-        for (int i = 0; i < 50 && atomic_load_explicit(&team->news, memory_order_relaxed) == news; i++)
+    if (idle_ns < awake_ns) {
+        for (int i = 0; i < 20 && atomic_load_explicit(&team->news, memory_order_relaxed) == news; i++)
             pause_a_moment();
-        pthread_mutex_lock(&team->lock);
+        if (team->threads == 1)
+            sched_yield();
         return;
     }
-    if (team->first && !team->polling) {
-        team->polling = true;
-        pthread_mutex_unlock(&team->lock);
+    if (atomic_load_explicit(&team->jobs, memory_order_relaxed) &&
+        !atomic_exchange_explicit(&team->polling, true, memory_order_relaxed)) {
         nanosleep(&pause, NULL);
-        pthread_mutex_lock(&team->lock);
-        team->polling = false;
+        atomic_store_explicit(&team->polling, false, memory_order_relaxed);
         return;
     }
-    team->asleep++;
-    pthread_cond_wait(&team->work_there, &team->lock);
-    team->asleep--;
+    pthread_mutex_lock(&team->sleep_lock);
+    /* In one order with wake(): either that one sees the sleeper, or this one sees the news (seq_cst). */
+    atomic_fetch_add(&team->asleep, 1);
+    while (atomic_load(&team->news) == news)
+        pthread_cond_wait(&team->work_there, &team->sleep_lock);
+    atomic_fetch_sub(&team->asleep, 1);
+    pthread_mutex_unlock(&team->sleep_lock);
 }
 
 static void wake(struct leati_team *team, unsigned most)
 {
-    atomic_fetch_add_explicit(&team->news, 1, memory_order_relaxed);
-    for (unsigned i = 0; i < team->asleep && i < most; i++)
+    unsigned asleep;
+
+    atomic_fetch_add(&team->news, 1);
+    asleep = atomic_load(&team->asleep);
+    if (!asleep)
+        return;
+    pthread_mutex_lock(&team->sleep_lock);
+    if (most >= asleep)
+        pthread_cond_broadcast(&team->work_there);
+    for (unsigned i = 0; most < asleep && i < most; i++)
         pthread_cond_signal(&team->work_there);
+    pthread_mutex_unlock(&team->sleep_lock);
 }
 
 static void *team_thread(void *argument)
@@ -301,33 +356,25 @@ static void *team_thread(void *argument)
     struct leati_team *team = argument;
     uint64_t idle_since = 0;
 
-    pthread_mutex_lock(&team->lock);
-    while (!team->ending) {
-        struct leati_job *job = find_job(team);
-        bool alone, slept;
+    while (!atomic_load_explicit(&team->ending, memory_order_acquire)) {
+        unsigned news = atomic_load(&team->news);
+        bool alone, lively;
+        struct leati_job *job = find_job(team, &alone, &lively);
 
         if (!job) {
             uint64_t now = leati_clock_ns();
 
             idle_since = idle_since ? idle_since : now;
-            rest(team, now - idle_since);
+            rest(team, news, now - idle_since, lively);
             continue;
         }
-        /* Whoever finds work after a long time wakes the others, who may help. */
-        slept = idle_since && team->asleep;
-        if (slept)
+        /* Whoever finds work while others sleep wakes them, who may help. */
+        if (idle_since && atomic_load_explicit(&team->asleep, memory_order_relaxed))
             wake(team, team->share - 1);
         idle_since = 0;
-        job->workers++;
-        alone = team->first == job && !job->next;
-        pthread_mutex_unlock(&team->lock);
         serve(team, job, alone);
-        pthread_mutex_lock(&team->lock);
-        if (--job->workers == 0)
-            pthread_cond_broadcast(&team->job_left);
+        leave_job(team, job);
     }
-    /* Another thread may be the one that polls; each ends by itself. */
-    pthread_mutex_unlock(&team->lock);
     return NULL;
 }
 
@@ -335,24 +382,45 @@ static void *team_thread(void *argument)
 
 void leati_team_add(struct leati_team *team, struct leati_job *job)
 {
-    pthread_mutex_lock(&team->lock);
+    uint32_t parts = job->count > 1 ? team->share : job->chunks[0].parts;
+
+    lock(team);
     job->next = NULL;
     job->place = team->end;
     *team->end = job;
     team->end = &job->next;
     job->listed = true;
-    wake(team, job->count > 1 || job->chunks[0].parts > team->share ? team->share : job->chunks[0].parts);
-    pthread_mutex_unlock(&team->lock);
+    atomic_fetch_add_explicit(&team->jobs, 1, memory_order_relaxed);
+    unlock(team);
+    wake(team, parts < team->share ? parts : team->share);
 }
 
 void leati_team_remove(struct leati_team *team, struct leati_job *job)
 {
-    pthread_mutex_lock(&team->lock);
+    unsigned workers;
+
+    lock(team);
     if (job->listed)
         unlist(team, job);
-    while (job->workers)
-        pthread_cond_wait(&team->job_left, &team->lock);
-    pthread_mutex_unlock(&team->lock);
+    workers = job->workers;
+    unlock(team);
+    /* They are on their way out, or copy a last part. */
+    while (workers) {
+        sched_yield();
+        lock(team);
+        workers = job->workers;
+        unlock(team);
+    }
+}
+
+bool leati_team_awake(const struct leati_team *team)
+{
+    return atomic_load_explicit(&team->asleep, memory_order_relaxed) + team->share <= team->threads;
+}
+
+void leati_team_wake(struct leati_team *team)
+{
+    wake(team, team->share);
 }
 
 /* ---- the team itself ---- */
@@ -388,7 +456,8 @@ static void node_processors(int node, cpu_set_t *set)
         *set = both;
 }
 
-/* A processor stays free for the caller; with few processors that leaves one thread, which is what they can feed. */
+/* A processor stays free for the caller; with few processors that leaves one thread, which is what they can feed.
+ */
 static leat_status choose_threads(int processors, unsigned *threads)
 {
     unsigned usual = processors > 2 ? (unsigned)processors * 3 / 4 : 1;
@@ -403,15 +472,12 @@ static leat_status choose_threads(int processors, unsigned *threads)
 /* Ends the threads that were started. */
 static void end_threads(struct leati_team *team)
 {
-    pthread_mutex_lock(&team->lock);
-    team->ending = true;
+    atomic_store_explicit(&team->ending, true, memory_order_release);
     wake(team, team->threads);
-    pthread_mutex_unlock(&team->lock);
     for (unsigned i = 0; i < team->threads; i++)
         pthread_join(team->ids[i], NULL);
     pthread_cond_destroy(&team->work_there);
-    pthread_cond_destroy(&team->job_left);
-    pthread_mutex_destroy(&team->lock);
+    pthread_mutex_destroy(&team->sleep_lock);
     free(team);
 }
 
@@ -430,7 +496,8 @@ static leat_status start_threads(struct leati_team *team, unsigned threads, cons
     }
     if (!failed)
         return LEAT_OK;
-    return leati_fail(LEAT_ERROR_SYSTEM, "pthread_create: %s: pageable copies need %u threads, see LEAT_COPY_WORKERS",
+    return leati_fail(LEAT_ERROR_SYSTEM,
+                      "pthread_create: %s: pageable copies need %u threads, see LEAT_COPY_WORKERS",
                       strerror(failed), threads);
 }
 
@@ -450,9 +517,8 @@ static leat_status make_team(int node, struct leati_team **made)
     team->end = &team->first;
     team->share = threads <= 4 ? threads : threads / 2 > SHARE_USUAL ? threads / 2 : SHARE_USUAL;
     team->share = team->share < threads ? team->share : threads;
-    pthread_mutex_init(&team->lock, NULL);
+    pthread_mutex_init(&team->sleep_lock, NULL);
     pthread_cond_init(&team->work_there, NULL);
-    pthread_cond_init(&team->job_left, NULL);
     status = start_threads(team, threads, &processors);
     if (status != LEAT_OK) {
         end_threads(team);

@@ -2,9 +2,9 @@
  * team.h - the threads that move bytes between ordinary memory and pinned memory.
  *
  * One team for each NUMA node that a device with staged copies is on; its threads stay on that node. They make no
- * driver call at all: a driver may hold its lock while it waits for a stream, which may in turn be waiting for them
- * (seen with cuMemFree, cuMemHostUnregister and cuModuleLoadData). So all that they do is copy, look at words in
- * memory and write such words.
+ * driver call at all: a driver may hold its lock while it waits for a stream, which may in turn be waiting for
+ * them (seen with cuMemFree, cuMemHostUnregister and cuModuleLoadData). So all that they do is copy, look at words
+ * in memory and write such words.
  */
 #ifndef LEATI_TEAM_H
 #define LEATI_TEAM_H
@@ -29,6 +29,10 @@ void leati_team_add(struct leati_team *team, struct leati_job *job);
 
 /* Takes a job away from the team, whether it is finished or not, and waits until no thread works on it. */
 void leati_team_remove(struct leati_team *team, struct leati_job *job);
+
+/* Are enough threads awake to begin a copy at once? Wakes them for one that will come soon. */
+bool leati_team_awake(const struct leati_team *team);
+void leati_team_wake(struct leati_team *team);
 
 /* The caller works on the job as long as there is something that it can do at once. */
 void leati_job_work(struct leati_job *job);

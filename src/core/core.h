@@ -221,6 +221,9 @@ void leati_pointers_put_back(const struct leati_memory *memory);
 leat_status leati_pointers_find_range(struct leati_driver *driver, const char *name, const void *ptr, size_t bytes,
                                       bool write, struct leati_target *target);
 
+/* The last of these checks alone, for pageable memory. */
+leat_status leati_pointers_check_mapped(const char *name, const void *ptr, size_t bytes, bool write);
+
 /* The same without touching pageable memory: whoever reads it finds out whether it is there. ask: false: what leat
  * does not know counts as pageable, which is the truth for all but memory that was got from a driver past leat. */
 leat_status leati_pointers_find_unread(struct leati_driver *driver, const char *name, const void *ptr, size_t bytes,

@@ -336,7 +336,7 @@ static bool writable(uintptr_t address)
     return madvise((void *)(address & ~(page_bytes - 1)), page_bytes, MADV_POPULATE_WRITE) == 0 || errno == EAGAIN;
 }
 
-static leat_status check_mapped(const char *name, const void *ptr, size_t bytes, bool write)
+leat_status leati_pointers_check_mapped(const char *name, const void *ptr, size_t bytes, bool write)
 {
     uintptr_t ends[2] = {(uintptr_t)ptr, (uintptr_t)ptr + bytes - 1};
 
@@ -384,7 +384,7 @@ leat_status leati_pointers_find_range(struct leati_driver *driver, const char *n
                                       bool write, struct leati_target *target)
 {
     LEATI_TRY(leati_pointers_find_unread(driver, name, ptr, bytes, true, target));
-    return target->end.kind == LEAT_KIND_PAGEABLE ? check_mapped(name, ptr, bytes, write) : LEAT_OK;
+    return target->end.kind == LEAT_KIND_PAGEABLE ? leati_pointers_check_mapped(name, ptr, bytes, write) : LEAT_OK;
 }
 
 leat_status leat_pointer_query(const void *ptr, leat_pointer_info *info)
