@@ -1,10 +1,304 @@
 /*
- * bench_copy_many.c - thousands of small copies.
+ * bench_copy_many.c - thousands of small copies from scattered places to
+ * scattered places: leat_copy_many() beside the driver's call for each of them,
+ * one leat_copy() each, and the driver's batch call where it has one.
  */
 #include "bench_copy.h"
+#include "bench_verify.h"
 
-/* Measured once leat_copy_many() is there. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* No two ranges touch: what lies between them must stay as it is. */
+enum { COUNT = 4096, PIECE = 4 << 10, STRIDE = 2 * PIECE, OTHER_TRIES = 5 };
+
+static const size_t span = (size_t)COUNT * STRIDE;
+static const char part[] = "4096 copies of 4 KiB, scattered: us for each";
+
+struct many {
+    struct bench *bench;
+    enum bench_way way;
+    char *src, *dst;
+    struct copy_host *src_host, *dst_host; /* NULL: device memory */
+    leat_copy_pair pairs[COUNT];
+    void *dsts[COUNT], *srcs[COUNT]; /* the same for the driver's batch */
+    size_t sizes[COUNT];
+    double calls[1024];
+    unsigned call_count;
+};
+
+/* Copy i goes from slot source_slot(i) to slot target_slot(i); both walk over
+ * all slots in an order of their own. */
+static size_t source_slot(size_t i)
+{
+    return (i * 1237 + 11) % COUNT;
+}
+
+static size_t target_slot(size_t i)
+{
+    return (i * 2741 + 1733) % COUNT;
+}
+
+static void make_pairs(struct many *m)
+{
+    size_t i;
+
+    for (i = 0; i < COUNT; i++) {
+        m->srcs[i] = m->src + source_slot(i) * STRIDE;
+        m->dsts[i] = m->dst + target_slot(i) * STRIDE;
+        m->sizes[i] = PIECE;
+        m->pairs[i] = (leat_copy_pair){m->dsts[i], m->srcs[i], PIECE};
+    }
+}
+
+static bool wait_for_leat(struct many *m)
+{
+    return bench_check(m->bench, leat_stream_synchronize(m->bench->streams[0]));
+}
+
+static bool wait_for_driver(struct many *m)
+{
+    return bench_check_peer(m->bench, "wait", m->bench->peer->wait(m->bench->peer, m->bench->native_streams[0]));
+}
+
+/* The driver's call for each copy. */
+static bool issue_driver(struct many *m)
+{
+    struct bench_peer *peer = m->bench->peer;
+    size_t i;
+
+    for (i = 0; i < COUNT; i++)
+        if (!bench_check_peer(
+                m->bench, "copy",
+                peer->copy(peer, m->bench->native_streams[0], m->way, m->dsts[i], m->srcs[i], PIECE)))
+            return false;
+    return true;
+}
+
+static bool sample(void *state, enum bench_side side, double *seconds)
+{
+    struct many *m = state;
+    double begin = bench_now(), call;
+
+    if (side == BENCH_DRIVER) {
+        if (!issue_driver(m) || !wait_for_driver(m))
+            return false;
+    } else {
+        if (!bench_check(m->bench, leat_copy_many(m->bench->streams[0], m->pairs, COUNT)))
+            return false;
+        call = bench_now() - begin;
+        if (!wait_for_leat(m))
+            return false;
+        if (m->call_count < sizeof m->calls / sizeof m->calls[0])
+            m->calls[m->call_count++] = call / (double)COUNT;
+    }
+    *seconds = (bench_now() - begin) / (double)COUNT;
+    return true;
+}
+
+/* ---- the other ways, for comparison ---- */
+
+static bool run_each(struct many *m)
+{
+    size_t i;
+
+    for (i = 0; i < COUNT; i++)
+        if (!bench_check(m->bench, leat_copy(m->bench->streams[0], m->dsts[i], m->srcs[i], PIECE)))
+            return false;
+    return wait_for_leat(m);
+}
+
+static bool run_batch(struct many *m)
+{
+    struct bench_peer *peer = m->bench->peer;
+
+    return bench_check_peer(
+               m->bench, "batch of copies",
+               peer->copy_batch(peer, m->bench->native_streams[0], m->dsts, m->srcs, m->sizes, COUNT)) &&
+           wait_for_driver(m);
+}
+
+/* The best of a few runs, in microseconds for each copy; NAN when it failed. */
+static double best_us(struct many *m, bool (*run)(struct many *m))
+{
+    double best = INFINITY;
+    unsigned i;
+
+    for (i = 0; i < OTHER_TRIES; i++) {
+        double begin = bench_now();
+
+        if (!run(m))
+            return NAN;
+        best = fmin(best, bench_now() - begin);
+    }
+    return best / (double)COUNT * 1e6;
+}
+
+static double batch_us(struct many *m)
+{
+    struct bench_peer *peer = m->bench->peer;
+    double us;
+
+    if (!peer || !peer->copy_batch || !bench_check_peer(m->bench, "making the device current", peer->enter(peer)))
+        return NAN;
+    us = best_us(m, run_batch);
+    peer->leave(peer);
+    if (isnan(us)) {
+        /* It is not what is measured here, so the row can do without it. */
+        bench_note(m->bench, "copy: the driver's batch call: %s", m->bench->error);
+        m->bench->error[0] = '\0';
+    }
+    return us;
+}
+
+/* ---- verifying ---- */
+
+/* Every piece is where it belongs, and between the pieces nothing was written.
+ */
+static bool holds_pieces(const char *bytes, uint64_t seed)
+{
+    enum { WORDS = PIECE / sizeof(uint64_t) };
+    uint64_t word;
+    size_t i, k;
+
+    for (i = 0; i < COUNT; i++)
+        for (k = 0; k < 2 * WORDS; k++) {
+            memcpy(&word, bytes + target_slot(i) * STRIDE + k * sizeof word, sizeof word);
+            if (word !=
+                (k < WORDS ? leat_pattern_value(source_slot(i) * STRIDE / sizeof word + k, seed) : UINT64_MAX))
+                return false;
+        }
+    return true;
+}
+
+static bool verify(struct many *m, bool *verified)
+{
+    struct bench *bench = m->bench;
+    uint64_t seed = bench_new_seed(bench);
+    double seconds;
+    char *bytes;
+
+    if (!(m->src_host ? copy_host_fill(m->src_host, span, seed) : bench_fill_device(bench, m->src, span, seed)))
+        return false;
+    if (m->dst_host)
+        bench_poison_host(bench, m->dst, span);
+    else if (!bench_check(bench, leat_fill(bench->streams[0], m->dst, 0xff, span)) || !wait_for_leat(m))
+        return false;
+    if (!sample(m, BENCH_LEAT, &seconds))
+        return false;
+    if (m->dst_host) {
+        *verified = holds_pieces(m->dst, seed);
+        return true;
+    }
+    bytes = malloc(span);
+    if (!bytes || !bench_check(bench, leat_copy(bench->streams[0], bytes, m->dst, span)) || !wait_for_leat(m)) {
+        free(bytes);
+        return false;
+    }
+    *verified = holds_pieces(bytes, seed);
+    free(bytes);
+    return true;
+}
+
+/* ---- rows ---- */
+
+static int compare_times(const void *a, const void *b)
+{
+    double x = *(const double *)a;
+    double y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+static bool measure(struct many *m, const char *name, struct bench_rows *rows)
+{
+    struct bench *bench = m->bench;
+    struct bench_result result;
+    struct bench_row *row;
+    bool with_driver = bench->peer != NULL, verified = false;
+    double each, batch;
+
+    m->call_count = 0;
+    if (!bench_measure_for(bench, sample, m, with_driver, 0.2, &result) || !verify(m, &verified))
+        return false;
+    each = best_us(m, run_each);
+    if (isnan(each))
+        return false;
+    batch = batch_us(m);
+    qsort(m->calls, m->call_count, sizeof m->calls[0], compare_times);
+    row = bench_row_add(rows, "copy", name, PIECE, BENCH_US);
+    row->part = part;
+    row->result = result;
+    row->with_driver = with_driver;
+    row->verified = verified;
+    bench_row_extra(row, "p99", result.leat.p99 * 1e6);
+    if (with_driver)
+        bench_row_extra(row, "driver_p99", result.driver.p99 * 1e6);
+    bench_row_extra(row, "call_us", m->calls[m->call_count / 2] * 1e6);
+    bench_row_extra(row, "each_us", each);
+    if (!isnan(batch))
+        bench_row_extra(row, "driver_batch_us", batch);
+    return true;
+}
+
+static const struct many_row {
+    const char *name;
+    enum bench_way way;
+    enum copy_memory memory;
+} many_rows[] = {
+    {"4096 copies in, pinned", BENCH_TO_DEVICE, COPY_PINNED},
+    {"4096 copies out, pinned", BENCH_TO_HOST, COPY_PINNED},
+    {"4096 copies in, pageable", BENCH_TO_DEVICE, COPY_PAGEABLE},
+    {"4096 copies out, pageable", BENCH_TO_HOST, COPY_PAGEABLE},
+    {"4096 copies on the device", BENCH_ON_DEVICE, COPY_PINNED},
+};
+
+static bool measure_row(struct many *m, const struct many_row *wanted, struct copy_host *host,
+                        struct bench_rows *rows)
+{
+    struct bench *bench = m->bench;
+
+    m->way = wanted->way;
+    m->src_host = m->dst_host = NULL;
+    m->src = bench_buffer(bench, BENCH_DEVICE_A);
+    m->dst = bench_buffer(bench, BENCH_DEVICE_B);
+    if (!m->src || !m->dst)
+        return false;
+    if (wanted->way != BENCH_ON_DEVICE &&
+        copy_host_make(bench, wanted->memory, wanted->way == BENCH_TO_DEVICE, span, host) != COPY_HOST_READY)
+        return false;
+    if (wanted->way == BENCH_TO_DEVICE) {
+        m->src = host->ptr;
+        m->src_host = host;
+    }
+    if (wanted->way == BENCH_TO_HOST) {
+        m->dst = host->ptr;
+        m->dst_host = host;
+    }
+    make_pairs(m);
+    return measure(m, wanted->name, rows);
+}
+
 void bench_copy_many(struct bench *bench)
 {
-    (void)bench;
+    static struct many many; /* too large for the stack */
+    struct bench_rows rows = {.count = 0};
+    unsigned i;
+
+    if (bench->largest < span) {
+        bench_note(bench, "copy: no rows of many copies: there is not enough free "
+                          "memory for the buffers");
+        return;
+    }
+    many.bench = bench;
+    for (i = 0; i < sizeof many_rows / sizeof many_rows[0]; i++) {
+        struct copy_host host = {.ptr = NULL};
+
+        bench_progress(bench, "copy", many_rows[i].name, PIECE);
+        if (!measure_row(&many, &many_rows[i], &host, &rows))
+            bench_case_failed(bench, "copy", many_rows[i].name, PIECE);
+        copy_host_free(&host);
+    }
+    bench_rows_commit(bench, &rows);
 }

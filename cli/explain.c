@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 const char cli_explain_help[] =
-    "Usage: leat explain copy [--from PLACE] [--to PLACE] [--bytes SIZE] [--device NAME]\n\n"
+    "Usage: leat explain copy [--from PLACE] [--to PLACE] [--bytes SIZE] [--count N] [--device NAME]\n\n"
     "Allocates two places and prints how leat would copy from one to the other: the path, why it was chosen, and\n"
     "the bound. Nothing is copied.\n\n"
     "Options:\n"
@@ -23,14 +23,16 @@ const char cli_explain_help[] =
     "cuda:1\n"
     "  --to PLACE      the same; without it device, or pageable where --from is a device\n"
     "  --bytes SIZE    bytes of the copy, 64M without it; K, M, G and T (powers of 1024) may follow\n"
+    "  --count N       so many scattered copies of that size by one call of leat_copy_many()\n"
     "  --device NAME   the device of the stream, such as cuda:1 or cpu:0; without it the best there is\n"
     "  --help          this text\n";
 
-enum { TEXT_BYTES = 4096 };
+enum { TEXT_BYTES = 4096, COUNT_MAX = 1 << 20 };
 
 struct explain_options {
     const char *from, *to, *device;
     uint64_t bytes;
+    size_t count; /* 0: leat_copy() */
 };
 
 /* One end of the copy. */
@@ -128,10 +130,41 @@ static const char *usual_target(const char *from)
     return "pageable";
 }
 
+/* The copies lie apart, and not in the order of their addresses. */
+static bool explain_many(const struct explain_options *options, leat_stream *stream, const struct place *to,
+                         const struct place *from, char *text)
+{
+    size_t stride = 2 * (size_t)options->bytes, i;
+    leat_copy_pair *pairs = calloc(options->count, sizeof *pairs);
+    bool fine;
+
+    if (!pairs) {
+        cli_complain("explain: out of memory");
+        return false;
+    }
+    for (i = 0; i < options->count; i++) {
+        pairs[i].dst = (char *)to->ptr + stride * (options->count - 1 - i);
+        pairs[i].src = (const char *)from->ptr + stride * i;
+        pairs[i].bytes = options->bytes;
+    }
+    fine = leat_copy_many_explain(stream, pairs, options->count, text, TEXT_BYTES) == LEAT_OK ||
+           failed("these copies");
+    free(pairs);
+    return fine;
+}
+
+static bool explain_one(const struct explain_options *options, leat_stream *stream, const struct place *to,
+                        const struct place *from, char *text)
+{
+    return leat_copy_explain(stream, to->ptr, from->ptr, options->bytes, text, TEXT_BYTES) == LEAT_OK ||
+           failed("this copy");
+}
+
 static int explain(const struct explain_options *options)
 {
-    struct place from = {.word = options->from ? options->from : "pageable", .bytes = options->bytes};
-    struct place to = {.word = options->to ? options->to : usual_target(from.word), .bytes = options->bytes};
+    uint64_t bytes = options->count ? 2 * options->bytes * options->count : options->bytes;
+    struct place from = {.word = options->from ? options->from : "pageable", .bytes = bytes};
+    struct place to = {.word = options->to ? options->to : usual_target(from.word), .bytes = bytes};
     leat_device *device = NULL;
     leat_stream *stream = NULL;
     char text[TEXT_BYTES];
@@ -140,8 +173,8 @@ static int explain(const struct explain_options *options)
     if (leat_device_open(options->device, &device) != LEAT_OK || leat_stream_create(device, &stream) != LEAT_OK) {
         failed("the device");
     } else if (make_place(&from, device) && make_place(&to, device)) {
-        fine = leat_copy_explain(stream, to.ptr, from.ptr, options->bytes, text, sizeof text) == LEAT_OK ||
-               failed("this copy");
+        fine = options->count ? explain_many(options, stream, &to, &from, text)
+                              : explain_one(options, stream, &to, &from, text);
         if (fine)
             printf("%s%s", text, text[0] && text[strlen(text) - 1] == '\n' ? "" : "\n");
     }
@@ -153,12 +186,28 @@ static int explain(const struct explain_options *options)
     return fine ? CLI_OK : CLI_FAILED;
 }
 
+static bool parse_count(const char *text, size_t *count)
+{
+    char *end;
+    unsigned long value = strtoul(text, &end, 10);
+
+    if (text[0] >= '0' && text[0] <= '9' && !*end && value >= 1 && value <= COUNT_MAX) {
+        *count = value;
+        return true;
+    }
+    cli_complain("explain: --count takes a whole number from 1 to %d, not '%s'", COUNT_MAX, text);
+    return false;
+}
+
 static int parse(int argc, char **argv, struct explain_options *options)
 {
-    static const struct option names[] = {
-        {"from", required_argument, NULL, 'f'},  {"to", required_argument, NULL, 't'},
-        {"bytes", required_argument, NULL, 'b'}, {"device", required_argument, NULL, 'd'},
-        {"help", no_argument, NULL, 'h'},        {NULL, 0, NULL, 0}};
+    static const struct option names[] = {{"from", required_argument, NULL, 'f'},
+                                          {"to", required_argument, NULL, 't'},
+                                          {"bytes", required_argument, NULL, 'b'},
+                                          {"count", required_argument, NULL, 'c'},
+                                          {"device", required_argument, NULL, 'd'},
+                                          {"help", no_argument, NULL, 'h'},
+                                          {NULL, 0, NULL, 0}};
     int option;
 
     while ((option = getopt_long(argc, argv, ":h", names, NULL)) != -1) {
@@ -180,6 +229,10 @@ static int parse(int argc, char **argv, struct explain_options *options)
                 "'%s'",
                 optarg);
             return CLI_USAGE;
+        case 'c':
+            if (parse_count(optarg, &options->count))
+                break;
+            return CLI_USAGE;
         case 'h':
             fputs(cli_explain_help, stdout);
             return -1;
@@ -192,6 +245,10 @@ static int parse(int argc, char **argv, struct explain_options *options)
         return CLI_USAGE;
     }
     optind++;
+    if (options->count && options->bytes > UINT64_MAX / 2 / options->count) {
+        cli_complain("explain: so many bytes there are nowhere");
+        return CLI_USAGE;
+    }
     return cli_no_operands(argc, argv);
 }
 

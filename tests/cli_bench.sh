@@ -113,6 +113,13 @@ bench --part beside --bytes 1M --json && {
     count 2 '"slowdown": [0-9]' "$work/out"
     count 2 '"verified": true' "$work/out"
 }
+bench --part many --json && {
+    count 5 '"each_us": [0-9]' "$work/out"
+    count 5 '"verified": true' "$work/out"
+    for case in 'in, pinned' 'out, pinned' 'in, pageable' 'out, pageable' 'on the device'; do
+        count 1 "\"case\": \"4096 copies $case\"" "$work/out"
+    done
+}
 
 # ---- plans in words -------------------------------------------------------------------------------------------
 
@@ -127,10 +134,13 @@ done
 run 0 explain copy --device "$device" --from device --to device && {
     grep -q "^64 MiB from $device to $device" "$work/out" || fail 'the plan within the device'
 }
+run 0 explain copy --device "$device" --from pinned --bytes 4K --count 100
 run 1 explain copy --device "$device" --from nonsense && says "'nonsense' is not a device name"
 usage 'what is to be explained' explain
 usage 'what is to be explained' explain fill
 usage '--bytes takes a number of bytes above 0' explain copy --bytes 4KiB
+usage '--count takes a whole number' explain copy --count 0
+usage 'so many bytes there are nowhere' explain copy --bytes 10000000T --count 1000000
 run 0 explain --help && run 0 help explain
 
 # ---- bad command lines ----------------------------------------------------------------------------------------
