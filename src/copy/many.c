@@ -138,21 +138,21 @@ static void choose_ways(struct many *many)
     count_ways(many);
 }
 
-/* The sources of single copies were perhaps not looked at, and what leat_copy() refuses must be known before
- * anything is done. */
-static leat_status check_singles(struct many *many)
+/* Only packing finds out by itself whether a source is there. What is not packed was perhaps not looked at, and
+ * what leat_copy() refuses must be known before anything is done. */
+static leat_status check_unread(struct many *many)
 {
     struct leati_pairs *pairs = &many->pairs;
     struct leati_driver *driver = many->stream->device->driver;
     struct leati_target target;
 
-    if (!pairs->unread || !many->counts[WAY_SINGLE])
+    if (!pairs->unread || many->counts[WAY_SINGLE] + many->counts[WAY_HOST] == 0)
         return LEAT_OK;
     for (size_t i = 0; i < pairs->count; i++) {
         const struct leati_pair *pair = &pairs->list[i];
         leat_status status;
 
-        if (pair->from || choose_way(many, pair) != WAY_SINGLE)
+        if (pair->from || choose_way(many, pair) == WAY_IN)
             continue;
         status = leati_pointers_find_range(driver, "src", (void *)pair->src, pair->bytes, false, &target);
         if (status != LEAT_OK)
@@ -168,7 +168,7 @@ static leat_status plan(struct many *many, leat_stream *stream, const leat_copy_
     LEATI_TRY(leati_pairs_read(&many->pairs, stream, given, count, asking));
     LEATI_TRY(get_limits(stream, &many->limits));
     choose_ways(many);
-    return check_singles(many);
+    return check_unread(many);
 }
 
 /* ---- guard mode ---- */

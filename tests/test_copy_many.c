@@ -1,0 +1,723 @@
+/*
+ * test_copy_many.c - many copies at once: all kinds of memory and mixtures of them against a plain loop, what is
+ * merged and what is refused, and their place in the order of the stream.
+ *
+ * On the CPU device pageable memory is reached by the kernel itself unless LEAT_COPY_STAGE=1 has it packed as for
+ * a GPU; make check runs this program both ways.
+ */
+#include "harness.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define KIB ((size_t)1 << 10)
+#define MIB ((size_t)1 << 20)
+
+enum { PAGEABLE, PINNED, DEVICE, MANAGED, OTHER_PINNED, SIDES };
+
+/* Memory of every kind, of which a copy of what it must hold is kept. Two of each, so that sources and
+ * destinations of one kind may be in one allocation or in two. */
+struct place {
+    leat_kind kind;
+    leat_device *device;
+    unsigned char *ptr;    /* NULL: there is none of this kind */
+    unsigned char *wanted; /* ordinary memory */
+    bool plain;            /* of malloc */
+};
+
+struct room {
+    leat_stream *stream;
+    size_t bytes; /* of each place */
+    struct place places[2 * SIDES];
+    unsigned char *pinned; /* to look at device memory with */
+};
+
+static uint64_t random_state;
+
+static uint64_t random_below(uint64_t limit)
+{
+    return leat_pattern_value(random_state++, 77) % limit;
+}
+
+static void *managed_or_null(leat_device *device, size_t bytes)
+{
+    void *ptr = NULL;
+
+    return leat_memory_alloc(device, LEAT_KIND_MANAGED, bytes, &ptr) == LEAT_OK ? ptr : NULL;
+}
+
+static void write_place(struct room *room, struct place *place)
+{
+    memcpy(room->pinned, place->wanted, room->bytes);
+    OK(leat_copy(room->stream, place->ptr, room->pinned, room->bytes));
+    OK(leat_stream_synchronize(room->stream));
+}
+
+static struct room make_room(struct test_state *t, size_t bytes)
+{
+    static const leat_kind kinds[SIDES] = {LEAT_KIND_PAGEABLE, LEAT_KIND_PINNED, LEAT_KIND_DEVICE,
+                                           LEAT_KIND_MANAGED, LEAT_KIND_PINNED};
+    struct room room = {.stream = t->stream, .bytes = bytes};
+
+    room.pinned = test_alloc(t->device, LEAT_KIND_PINNED, bytes);
+    for (int i = 0; i < 2 * SIDES; i++) {
+        struct place *place = &room.places[i];
+
+        place->kind = kinds[i % SIDES];
+        place->device = t->device;
+        place->plain = place->kind == LEAT_KIND_PAGEABLE;
+        place->wanted = test_buffer(bytes);
+        test_pattern(place->wanted, bytes, (uint64_t)i);
+        if (place->plain)
+            place->ptr = test_buffer(bytes);
+        else if (place->kind == LEAT_KIND_MANAGED)
+            place->ptr = managed_or_null(t->device, bytes);
+        else
+            place->ptr = test_alloc(t->device, place->kind, bytes);
+        if (place->ptr)
+            write_place(&room, place);
+    }
+    return room;
+}
+
+static void end_room(struct room *room)
+{
+    for (int i = 0; i < 2 * SIDES; i++) {
+        if (room->places[i].plain)
+            free(room->places[i].ptr);
+        else
+            OK(leat_memory_free(room->places[i].ptr));
+        free(room->places[i].wanted);
+    }
+    OK(leat_memory_free(room->pinned));
+}
+
+/* Every byte of every place, those between the pairs too. */
+static void expect_room(struct room *room, const char *what)
+{
+    OK(leat_stream_synchronize(room->stream));
+    for (int i = 0; i < 2 * SIDES; i++) {
+        struct place *place = &room->places[i];
+
+        if (!place->ptr)
+            continue;
+        memset(room->pinned, 0xee, room->bytes);
+        OK(leat_copy(room->stream, room->pinned, place->ptr, room->bytes));
+        OK(leat_stream_synchronize(room->stream));
+        for (size_t at = 0; at < room->bytes; at++)
+            if (room->pinned[at] != place->wanted[at])
+                fail_msg("%s: place %d (%s) has a wrong byte %zu: %02x, not %02x", what, i,
+                         leat_kind_name(place->kind), at, room->pinned[at], place->wanted[at]);
+    }
+}
+
+/* Pairs to be copied, and the loop that says what must come of it. */
+struct plan {
+    leat_copy_pair *pairs;
+    size_t count, room;
+};
+
+static void add_pair(struct plan *plan, struct place *to, size_t to_at, struct place *from, size_t from_at,
+                     size_t bytes)
+{
+    assert_true(plan->count < plan->room);
+    plan->pairs[plan->count++] =
+        (leat_copy_pair){.dst = to->ptr + to_at, .src = from->ptr + from_at, .bytes = bytes};
+    memcpy(to->wanted + to_at, from->wanted + from_at, bytes);
+}
+
+static void shuffle(struct plan *plan)
+{
+    for (size_t i = plan->count; i > 1; i--) {
+        size_t other = random_below(i);
+        leat_copy_pair kept = plan->pairs[i - 1];
+
+        plan->pairs[i - 1] = plan->pairs[other];
+        plan->pairs[other] = kept;
+    }
+}
+
+static struct plan new_plan(size_t room)
+{
+    return (struct plan){.pairs = test_buffer(room * sizeof(leat_copy_pair)), .room = room};
+}
+
+/* The pairs are gone as soon as the call returns. */
+static void copy_plan(struct room *room, struct plan *plan)
+{
+    leat_copy_pair *pairs = test_buffer((plan->count + 1) * sizeof *pairs);
+
+    memcpy(pairs, plan->pairs, plan->count * sizeof *pairs);
+    OK(leat_copy_many(room->stream, pairs, plan->count));
+    memset(pairs, 0xff, plan->count * sizeof *pairs);
+    free(pairs);
+    plan->count = 0;
+}
+
+/* ---- all kinds ---- */
+
+/* Destinations of one place from the front on, with gaps or without, from random places of another. */
+static void fill_plan(struct plan *plan, struct room *room, int to, int from, size_t count, size_t most)
+{
+    size_t at = random_below(64);
+
+    for (size_t i = 0; i < count; i++) {
+        size_t bytes = random_below(8) ? random_below(most) : random_below(40);
+
+        if (at + bytes > room->bytes)
+            break;
+        add_pair(plan, &room->places[to], at, &room->places[from], random_below(room->bytes - bytes), bytes);
+        at += bytes + (random_below(3) ? random_below(100) : 0);
+    }
+}
+
+static void every_kind_to_every_kind(void **state)
+{
+    static const size_t counts[] = {1, 3, 40, 300};
+    struct test_state *t = *state;
+    struct room room = make_room(t, 3 * MIB);
+    struct plan plan = new_plan(1000);
+    char what[80];
+
+    for (int to = 0; to < SIDES; to++) {
+        for (int from = SIDES; from < 2 * SIDES; from++) {
+            for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
+                if (!room.places[to].ptr || !room.places[from].ptr)
+                    continue;
+                fill_plan(&plan, &room, to, from, counts[i], 20000);
+                shuffle(&plan);
+                copy_plan(&room, &plan);
+                snprintf(what, sizeof what, "%zu pairs from %d to %d", counts[i], from, to);
+                expect_room(&room, what);
+            }
+        }
+    }
+    free(plan.pairs);
+    end_room(&room);
+}
+
+/* Within one allocation: the lower half from the upper one, with nothing common. */
+static void within_one_allocation(void **state)
+{
+    struct test_state *t = *state;
+    struct room room = make_room(t, 2 * MIB);
+    struct plan plan = new_plan(500);
+
+    for (int i = 0; i < SIDES; i++) {
+        struct place *place = &room.places[i];
+
+        if (!place->ptr)
+            continue;
+        for (size_t at = 0; at < MIB; at += 8 * KIB)
+            add_pair(&plan, place, at + 5, place, at + MIB + 11, 3000 + random_below(5000));
+        shuffle(&plan);
+        copy_plan(&room, &plan);
+        expect_room(&room, "within one allocation");
+        /* Interleaved: each destination lies between two sources. */
+        for (size_t at = 0; at < MIB; at += 8 * KIB)
+            add_pair(&plan, place, at, place, at + 4 * KIB, 4 * KIB);
+        shuffle(&plan);
+        copy_plan(&room, &plan);
+        expect_room(&room, "interleaved");
+    }
+    free(plan.pairs);
+    end_room(&room);
+}
+
+static void all_kinds_in_one_call(void **state)
+{
+    struct test_state *t = *state;
+    struct room room = make_room(t, 3 * MIB);
+    struct plan plan = new_plan(4000);
+
+    for (int round = 0; round < 10; round++) {
+        for (int to = 0; to < SIDES; to++) {
+            size_t at = random_below(100);
+
+            while (room.places[to].ptr && at + 30000 < room.bytes && plan.count + 1 < plan.room) {
+                int from = SIDES + (int)random_below(SIDES);
+                size_t bytes = random_below(20) ? random_below(12000) : 0;
+
+                /* Now and then one that is too large to go with the others. */
+                if (!random_below(60) && at + 400000 < room.bytes)
+                    bytes = 200000 + random_below(200000);
+                if (room.places[from].ptr)
+                    add_pair(&plan, &room.places[to], at, &room.places[from], random_below(room.bytes - bytes),
+                             bytes);
+                at += bytes + random_below(3) * 50;
+            }
+        }
+        shuffle(&plan);
+        copy_plan(&room, &plan);
+        expect_room(&room, "all kinds");
+    }
+    free(plan.pairs);
+    end_room(&room);
+}
+
+/* Every alignment of both ends, and sizes around whole words. */
+static void every_alignment(void **state)
+{
+    static const size_t sizes[] = {1, 2, 3, 15, 16, 17, 31, 32, 33, 511, 512, 513, 4095, 4096, 4097, 16385};
+    struct test_state *t = *state;
+    struct room room = make_room(t, 3 * MIB);
+    struct plan plan = new_plan(300);
+
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        size_t at = 0;
+
+        for (size_t k = 0; k < 17 * 16; k++) {
+            size_t step = (sizes[i] + 40) / 16 * 16;
+
+            if (at + step + 16 > room.bytes || 16 * k + 16 + sizes[i] > room.bytes)
+                break;
+            add_pair(&plan, &room.places[DEVICE], at + k % 16, &room.places[SIDES + PINNED], 16 * k + k / 16 % 16,
+                     sizes[i]);
+            at += step;
+        }
+        copy_plan(&room, &plan);
+        expect_room(&room, "alignments");
+    }
+    free(plan.pairs);
+    end_room(&room);
+}
+
+static void a_hundred_thousand_pairs(void **state)
+{
+    enum { COUNT = 100000 };
+    struct test_state *t = *state;
+    struct room room = make_room(t, 13 * MIB);
+    struct plan plan = new_plan(COUNT);
+    const int kinds[][2] = {{DEVICE, SIDES + PINNED}, {DEVICE, SIDES + PAGEABLE}, {PAGEABLE, SIDES + DEVICE}};
+
+    for (size_t k = 0; k < 3; k++) {
+        for (size_t i = 0; i < COUNT; i++)
+            add_pair(&plan, &room.places[kinds[k][0]], i * 128 + i % 7, &room.places[kinds[k][1]],
+                     (i * 7919 % COUNT) * 128, 100 + i % 20);
+        copy_plan(&room, &plan);
+        expect_room(&room, "a hundred thousand");
+    }
+    free(plan.pairs);
+    end_room(&room);
+}
+
+/* More than one round of packing when the ring is small, and more than all of it when it is very small. */
+static void more_than_a_ring(void **state)
+{
+    struct test_state *t = *state;
+    struct room room = make_room(t, 12 * MIB);
+    struct plan plan = new_plan(1000);
+
+    for (int out = 0; out < 2; out++) {
+        for (size_t i = 0; i < 1000; i++)
+            add_pair(&plan, &room.places[out ? PAGEABLE : DEVICE], i * 12000,
+                     &room.places[SIDES + (out ? DEVICE : PAGEABLE)], (i * 769 % 1000) * 12000, 11000 + i);
+        copy_plan(&room, &plan);
+        expect_room(&room, "more than a ring");
+    }
+    free(plan.pairs);
+    end_room(&room);
+}
+
+/* ---- what is merged ---- */
+
+static void explained(leat_stream *stream, const leat_copy_pair *pairs, size_t count, const char *words)
+{
+    char text[2000];
+
+    OK(leat_copy_many_explain(stream, pairs, count, text, sizeof text));
+    if (!strstr(text, words))
+        fail_msg("leat_copy_many_explain says: %s\nand not: %s", text, words);
+}
+
+static void neighbours_are_merged(void **state)
+{
+    struct test_state *t = *state;
+    struct room room = make_room(t, MIB);
+    struct plan plan = new_plan(200);
+
+    for (size_t i = 0; i < 100; i++)
+        add_pair(&plan, &room.places[DEVICE], i * 1000, &room.places[SIDES + PINNED], i * 1000, 1000);
+    shuffle(&plan);
+    explained(t->stream, plan.pairs, plan.count, "100 pairs, 100000 bytes, merged into 1 ranges");
+    copy_plan(&room, &plan);
+    expect_room(&room, "merged into one");
+    for (size_t i = 0; i < 100; i++)
+        add_pair(&plan, &room.places[DEVICE], i * 1000, &room.places[SIDES + PINNED], i * 1000 + i / 10, 1000);
+    shuffle(&plan);
+    explained(t->stream, plan.pairs, plan.count, "merged into 10 ranges");
+    copy_plan(&room, &plan);
+    expect_room(&room, "merged into ten");
+    /* The other way round they are no neighbours. */
+    for (size_t i = 0; i < 100; i++)
+        add_pair(&plan, &room.places[DEVICE], i * 1000, &room.places[SIDES + PINNED], (99 - i) * 1000, 1000);
+    explained(t->stream, plan.pairs, plan.count, "merged into 100 ranges");
+    copy_plan(&room, &plan);
+    expect_room(&room, "not merged");
+    free(plan.pairs);
+    end_room(&room);
+}
+
+static void explaining_copies_nothing(void **state)
+{
+    struct test_state *t = *state;
+    struct room room = make_room(t, MIB);
+    leat_copy_pair pairs[64];
+    char text[8];
+
+    for (size_t i = 0; i < 64; i++)
+        pairs[i] =
+            (leat_copy_pair){room.places[DEVICE].ptr + 4 * KIB * i, room.places[PINNED].ptr + 5000 * i, 3000};
+    explained(t->stream, pairs, 64, "64 ranges");
+    OK(leat_copy_many_explain(t->stream, pairs, 64, text, sizeof text));
+    assert_int_equal(strlen(text), sizeof text - 1);
+    OK(leat_copy_many_explain(t->stream, pairs, 0, text, sizeof text));
+    OK(leat_copy_many_explain(t->stream, NULL, 0, text, sizeof text));
+    REFUSED(leat_copy_many_explain(t->stream, pairs, 64, text, 0), LEAT_ERROR_INVALID, "text_bytes");
+    REFUSED(leat_copy_many_explain(t->stream, pairs, 64, NULL, 10), LEAT_ERROR_INVALID, "text");
+    REFUSED(leat_copy_many_explain(t->stream, NULL, 64, text, 8), LEAT_ERROR_INVALID, "pairs");
+    expect_room(&room, "explained");
+    end_room(&room);
+}
+
+/* ---- what is refused; nothing is copied then ---- */
+
+static void fill_pairs(struct room *room, int to, int from, leat_copy_pair *pairs, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        pairs[i] =
+            (leat_copy_pair){room->places[to].ptr + 4 * KIB * i, room->places[SIDES + from].ptr + 4100 * i, 3000};
+}
+
+static void overlaps_are_refused(void **state)
+{
+    struct test_state *t = *state;
+    struct room room = make_room(t, MIB);
+    leat_copy_pair pairs[100];
+    const size_t counts[] = {2, 20, 100};
+
+    for (int to = 0; to < 3; to++) {
+        for (size_t k = 0; k < 3; k++) {
+            size_t count = counts[k];
+
+            /* Two destinations, by one byte. */
+            fill_pairs(&room, to, DEVICE, pairs, count);
+            pairs[count - 1].dst = (char *)pairs[0].dst + 2999;
+            REFUSED(leat_copy_many(t->stream, pairs, count), LEAT_ERROR_OVERLAP, "pair 0");
+            /* The same destination twice. */
+            pairs[0].dst = pairs[count - 1].dst;
+            REFUSED(leat_copy_many(t->stream, pairs, count), LEAT_ERROR_OVERLAP, "overlaps the dst of pair");
+            /* One pair's source is another's destination. */
+            fill_pairs(&room, to, DEVICE, pairs, count);
+            pairs[count - 1].src = (char *)pairs[0].dst + 2999;
+            REFUSED(leat_copy_many(t->stream, pairs, count), LEAT_ERROR_OVERLAP, "src of pair");
+            /* Itself. */
+            fill_pairs(&room, to, DEVICE, pairs, count);
+            pairs[count / 2].src = (char *)pairs[count / 2].dst + 1;
+            REFUSED(leat_copy_many(t->stream, pairs, count), LEAT_ERROR_OVERLAP, "overlap");
+            pairs[count / 2].src = pairs[count / 2].dst;
+            REFUSED(leat_copy_many(t->stream, pairs, count), LEAT_ERROR_OVERLAP, "overlap");
+        }
+    }
+    expect_room(&room, "refused");
+    end_room(&room);
+}
+
+/* Many sources may lie in one another, and touch destinations. */
+static void sources_may_overlap(void **state)
+{
+    struct test_state *t = *state;
+    struct room room = make_room(t, MIB);
+    struct plan plan = new_plan(200);
+    struct place *place = &room.places[DEVICE];
+
+    for (size_t i = 0; i < 100; i++)
+        add_pair(&plan, place, i * 2000, place, 100 * 2000 + i % 10 * 100, 1000 + i % 3 * 500);
+    add_pair(&plan, place, 500000, place, 100 * 2000, 300000);
+    copy_plan(&room, &plan);
+    expect_room(&room, "one source for all");
+    free(plan.pairs);
+    end_room(&room);
+}
+
+static void the_wrong_pair_is_named(void **state)
+{
+    struct test_state *t = *state;
+    struct room room = make_room(t, MIB);
+    leat_copy_pair pairs[100], right[100];
+    void *gone = mmap(NULL, MIB, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    assert_true(gone != MAP_FAILED);
+    for (int kinds = 0; kinds < 9; kinds++) {
+        fill_pairs(&room, kinds % 3, kinds / 3, right, 100);
+        memcpy(pairs, right, sizeof pairs);
+        pairs[37].dst = NULL;
+        REFUSED(leat_copy_many(t->stream, pairs, 100), LEAT_ERROR_POINTER, "pair 37");
+        memcpy(pairs, right, sizeof pairs);
+        pairs[41].src = NULL;
+        REFUSED(leat_copy_many(t->stream, pairs, 100), LEAT_ERROR_POINTER, "pair 41");
+        pairs[41].src = gone;
+        REFUSED(leat_copy_many(t->stream, pairs, 100), LEAT_ERROR_POINTER, "pair 41");
+        REFUSED(leat_copy_many(t->stream, pairs + 41, 2), LEAT_ERROR_POINTER, "pair 0");
+        memcpy(pairs, right, sizeof pairs);
+        pairs[99].dst = gone;
+        REFUSED(leat_copy_many(t->stream, pairs, 100), LEAT_ERROR_POINTER, "pair 99");
+        memcpy(pairs, right, sizeof pairs);
+        pairs[12].bytes = SIZE_MAX - 100;
+        REFUSED(leat_copy_many(t->stream, pairs, 100), LEAT_ERROR_RANGE, "pair 12");
+    }
+    fill_pairs(&room, DEVICE, PINNED, pairs, 100);
+    pairs[3].bytes = MIB;
+    REFUSED(leat_copy_many(t->stream, pairs, 100), LEAT_ERROR_RANGE, "pair 3");
+    fill_pairs(&room, DEVICE, PINNED, pairs, 100);
+    pairs[0].dst = room.places[DEVICE].ptr + MIB - 2999;
+    REFUSED(leat_copy_many(t->stream, pairs, 100), LEAT_ERROR_RANGE, "pair 0");
+    pairs[0].bytes = 0;
+    pairs[0].src = NULL;
+    pairs[1].bytes = 0;
+    pairs[1].dst = NULL;
+    REFUSED(leat_copy_many(t->stream, NULL, 1), LEAT_ERROR_INVALID, "pairs");
+    REFUSED(leat_copy_many(NULL, pairs, 1), LEAT_ERROR_HANDLE, "stream");
+    OK(leat_copy_many(t->stream, pairs, 2));
+    OK(leat_copy_many(t->stream, NULL, 0));
+    expect_room(&room, "refused");
+    munmap(gone, MIB);
+    end_room(&room);
+}
+
+static void from_a_host_function(void *argument)
+{
+    leat_copy_pair pair = {NULL, NULL, 0};
+
+    REFUSED(leat_copy_many(argument, &pair, 1), LEAT_ERROR_NOT_PERMITTED, "");
+}
+
+static void not_from_host_functions(void **state)
+{
+    struct test_state *t = *state;
+
+    OK(leat_launch_host(t->stream, from_a_host_function, t->stream));
+    OK(leat_stream_synchronize(t->stream));
+}
+
+/* ---- order ---- */
+
+static void on_a_held_stream(void **state)
+{
+    struct test_state *t = *state;
+    struct room room = make_room(t, 3 * MIB);
+    struct plan plan = new_plan(500);
+
+    for (int kinds = 0; kinds < 9; kinds++) {
+        int to = kinds % 3, from = SIDES + kinds / 3;
+        struct test_gate *gate = test_gate_close(t->stream);
+
+        fill_plan(&plan, &room, to, from, 200, 8000);
+        shuffle(&plan);
+        copy_plan(&room, &plan);
+        EXPECT_HELD(t->stream, gate);
+        assert_int_equal(atomic_load(&gate->passed), 0);
+        test_gate_open(gate);
+        expect_room(&room, "held");
+    }
+    free(plan.pairs);
+    end_room(&room);
+}
+
+struct writer {
+    unsigned char *ptr;
+    size_t bytes;
+    uint64_t seed;
+};
+
+static void write_late(void *argument)
+{
+    struct writer *writer = argument;
+
+    test_sleep_us(5000);
+    test_pattern(writer->ptr, writer->bytes, writer->seed);
+}
+
+/* What a host function, a copy and a kernel wrote just before is what goes; what comes later does not. */
+static void between_earlier_and_later_work(void **state)
+{
+    struct test_state *t = *state;
+    struct room room = make_room(t, MIB);
+    struct plan plan = new_plan(200);
+
+    for (int from = SIDES; from < SIDES + 3; from++) {
+        for (int to = 0; to < 3; to++) {
+            struct place *source = &room.places[from], *target = &room.places[to];
+            unsigned char *late = from == SIDES + DEVICE ? room.pinned : source->ptr;
+            struct writer writer = {late, room.bytes, random_below(1 << 20)};
+
+            OK(leat_launch_host(t->stream, write_late, &writer));
+            test_pattern(source->wanted, room.bytes, writer.seed);
+            if (from == SIDES + DEVICE)
+                OK(leat_copy(t->stream, source->ptr, room.pinned, room.bytes));
+            for (size_t i = 0; i < 100; i++)
+                add_pair(&plan, target, i * 5000, source, i * 4111, 4000);
+            copy_plan(&room, &plan);
+            /* Later work sees it, in other memory, and may write over the sources. */
+            for (size_t i = 0; i < 100; i++)
+                add_pair(&plan, &room.places[SIDES + OTHER_PINNED], i * 5001, target, i * 5000, 4000);
+            copy_plan(&room, &plan);
+            if (from == SIDES + DEVICE) {
+                OK(leat_fill(t->stream, source->ptr, 0x77, room.bytes));
+                memset(source->wanted, 0x77, room.bytes);
+            }
+            expect_room(&room, "in order");
+        }
+    }
+    free(plan.pairs);
+    end_room(&room);
+}
+
+/* With nothing else under way, a pageable source is packed while the call lasts, or goes with its stream; either
+ * way the stream's copies that follow come after. */
+static void one_after_the_other(void **state)
+{
+    struct test_state *t = *state;
+    struct room room = make_room(t, MIB);
+    struct plan plan = new_plan(100);
+
+    for (int round = 0; round < 50; round++) {
+        int to = (int)random_below(3), from = SIDES + (int)random_below(3);
+
+        for (size_t i = 0; i < 60; i++)
+            add_pair(&plan, &room.places[to], i * 17000 + random_below(5000), &room.places[from],
+                     random_below(MIB - 12000), random_below(12000));
+        copy_plan(&room, &plan);
+        /* And on. */
+        for (size_t i = 0; i < 60; i++)
+            add_pair(&plan, &room.places[SIDES + to], i * 17000 + random_below(5000), &room.places[to],
+                     random_below(MIB - 12000), random_below(12000));
+        copy_plan(&room, &plan);
+    }
+    expect_room(&room, "one after the other");
+    free(plan.pairs);
+    end_room(&room);
+}
+
+/* Memory that is given back in stream order right behind the copies. */
+static void blocks_freed_behind(void **state)
+{
+    struct test_state *t = *state;
+    struct room room = make_room(t, MIB);
+    struct plan plan = new_plan(100);
+
+    for (int round = 0; round < 20; round++) {
+        leat_copy_pair there[100];
+        void *block;
+
+        OK(leat_alloc(t->stream, MIB, &block));
+        for (size_t i = 0; i < 100; i++)
+            there[i] = (leat_copy_pair){(char *)block + i * 5000, room.places[PINNED].ptr + i * 4999, 4000};
+        OK(leat_copy_many(t->stream, there, 100));
+        for (size_t i = 0; i < 100; i++) {
+            there[i].src = there[i].dst;
+            there[i].dst = room.places[DEVICE].ptr + i * 6000;
+            memcpy(room.places[DEVICE].wanted + i * 6000, room.places[PINNED].wanted + i * 4999, 4000);
+        }
+        OK(leat_copy_many(t->stream, there, 100));
+        OK(leat_free(t->stream, block));
+    }
+    expect_room(&room, "freed behind");
+    free(plan.pairs);
+    end_room(&room);
+}
+
+/* ---- another device ---- */
+
+static void memory_of_two_devices(void **state)
+{
+    struct test_state *t = *state;
+    leat_device *other = test_open_other();
+    struct room room = make_room(t, MIB);
+    unsigned char *far, *wanted = test_buffer(MIB);
+    leat_copy_pair pairs[120];
+
+    if (!other) {
+        end_room(&room);
+        free(wanted);
+        SKIP_OTHER("one device only");
+    }
+    far = test_alloc(other, LEAT_KIND_DEVICE, MIB);
+    OK(leat_copy(t->stream, far, room.places[PAGEABLE].ptr, MIB));
+    OK(leat_stream_synchronize(t->stream));
+    memcpy(wanted, room.places[PAGEABLE].wanted, MIB);
+    /* To the other device, from it, and beside them what stays here. */
+    for (size_t i = 0; i < 40; i++) {
+        pairs[i] = (leat_copy_pair){far + i * 5000, room.places[DEVICE].ptr + i * 7000, 4000};
+        memcpy(wanted + i * 5000, room.places[DEVICE].wanted + i * 7000, 4000);
+        pairs[40 + i] =
+            (leat_copy_pair){room.places[SIDES + DEVICE].ptr + i * 9000, far + MIB / 2 + i * 5000, 4500};
+        memcpy(room.places[SIDES + DEVICE].wanted + i * 9000, wanted + MIB / 2 + i * 5000, 4500);
+        pairs[80 + i] =
+            (leat_copy_pair){room.places[SIDES + PINNED].ptr + i * 9000, room.places[DEVICE].ptr + i, 4500};
+        memcpy(room.places[SIDES + PINNED].wanted + i * 9000, room.places[DEVICE].wanted + i, 4500);
+    }
+    OK(leat_copy_many(t->stream, pairs, 120));
+    expect_room(&room, "two devices");
+    OK(leat_copy(t->stream, room.pinned, far, MIB));
+    OK(leat_stream_synchronize(t->stream));
+    assert_memory_equal(room.pinned, wanted, MIB);
+    OK(leat_memory_free(far));
+    OK(leat_device_close(other));
+    free(wanted);
+    end_room(&room);
+}
+
+/* ---- memory that goes away ---- */
+
+/* Sources that cannot be read are found in the call, or when the stream is waited for. */
+static void a_source_in_the_middle_is_gone(void **state)
+{
+    struct test_state *t = *state;
+    struct room room = make_room(t, MIB);
+    size_t page = 4096;
+    char *holed = mmap(NULL, 200 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    leat_copy_pair pairs[50];
+    leat_status status;
+
+    assert_true(holed != MAP_FAILED);
+    memset(holed, 1, 200 * page);
+    for (size_t i = 0; i < 50; i++)
+        pairs[i] = (leat_copy_pair){room.places[DEVICE].ptr + i * 3 * page, holed + i * 4 * page, 3 * page - 16};
+    /* The first byte of pair 20 is gone: that is seen whichever way it goes. */
+    assert_int_equal(munmap(holed + 80 * page, page), 0);
+    REFUSED(leat_copy_many(t->stream, pairs, 50), LEAT_ERROR_POINTER, "pair 20");
+    expect_room(&room, "a source is gone");
+    if (test_on_cpu() && !getenv("LEAT_COPY_STAGE")) {
+        munmap(holed, 200 * page);
+        end_room(&room);
+        SKIP_OTHER(
+            "the CPU device reads pageable memory itself, and unmapped memory in the middle ends the program");
+    }
+    pairs[20].bytes = 0;
+    assert_int_equal(munmap(holed + 121 * page, page), 0);
+    status = leat_copy_many(t->stream, pairs, 50);
+    if (status == LEAT_OK)
+        status = leat_stream_synchronize(t->stream);
+    assert_int_equal(status, LEAT_ERROR_POINTER);
+    assert_non_null(strstr(leat_last_error(), "pair 30"));
+    OK(leat_stream_synchronize(t->stream));
+    munmap(holed, 200 * page);
+    end_room(&room);
+}
+
+static const struct CMUnitTest tests[] = {
+    STATE_TEST(every_kind_to_every_kind), STATE_TEST(within_one_allocation),
+    STATE_TEST(all_kinds_in_one_call),    STATE_TEST(every_alignment),
+    STATE_TEST(a_hundred_thousand_pairs), STATE_TEST(more_than_a_ring),
+    STATE_TEST(neighbours_are_merged),    STATE_TEST(explaining_copies_nothing),
+    STATE_TEST(overlaps_are_refused),     STATE_TEST(sources_may_overlap),
+    STATE_TEST(the_wrong_pair_is_named),  STATE_TEST(not_from_host_functions),
+    STATE_TEST(on_a_held_stream),         STATE_TEST(between_earlier_and_later_work),
+    STATE_TEST(one_after_the_other),      STATE_TEST(blocks_freed_behind),
+    STATE_TEST(memory_of_two_devices),    STATE_TEST(a_source_in_the_middle_is_gone),
+};
+
+TEST_MAIN(tests)
