@@ -55,7 +55,6 @@ struct many {
     struct limits limits;
     leat_kernel *kernel;
     size_t counts[WAYS], bytes[WAYS]; /* of ranges */
-    bool together;                    /* false: all of them are single */
     const char *why_single;
 };
 
@@ -78,13 +77,12 @@ static leat_status get_limits(const leat_stream *stream, struct limits *limits)
     return LEAT_OK;
 }
 
-static enum way choose_way(const struct many *many, const struct leati_pair *pair)
+static inline enum way choose_way(const struct many *many, const struct leati_pair *pair)
 {
     const struct leati_pairs *pairs = &many->pairs;
     enum leati_side to = pairs->areas[pair->to].side, from = pairs->areas[pair->from].side;
 
-    if (!many->together || pair->bytes > many->limits.single_bytes || to == LEATI_SIDE_FAR ||
-        from == LEATI_SIDE_FAR)
+    if (pair->bytes > many->limits.single_bytes || to == LEATI_SIDE_FAR || from == LEATI_SIDE_FAR)
         return WAY_SINGLE;
     if ((to != LEATI_SIDE_PAGEABLE && from != LEATI_SIDE_PAGEABLE) || pairs->direct)
         return WAY_KERNEL;
@@ -95,16 +93,15 @@ static enum way choose_way(const struct many *many, const struct leati_pair *pai
     return from == LEATI_SIDE_NEAR ? WAY_OUT : WAY_HOST;
 }
 
-static void count_ways(struct many *many)
+static void all_single(struct many *many, const char *why)
 {
     memset(many->counts, 0, sizeof many->counts);
     memset(many->bytes, 0, sizeof many->bytes);
-    for (size_t i = 0; i < many->pairs.count; i++) {
-        enum way way = choose_way(many, &many->pairs.list[i]);
-
-        many->counts[way]++;
-        many->bytes[way] += many->pairs.list[i].bytes;
-    }
+    many->counts[WAY_SINGLE] = many->pairs.count;
+    many->bytes[WAY_SINGLE] = many->pairs.bytes;
+    for (size_t i = 0; i < many->pairs.count; i++)
+        many->pairs.list[i].way = WAY_SINGLE;
+    many->why_single = why;
 }
 
 /* Without the kernel there are still the single copies. */
@@ -123,19 +120,20 @@ static bool find_kernel(struct many *many)
 
 static void choose_ways(struct many *many)
 {
-    many->together = true;
+    memset(many->counts, 0, sizeof many->counts);
+    memset(many->bytes, 0, sizeof many->bytes);
     many->why_single = "";
-    count_ways(many);
-    if (!many->pairs.count)
-        return;
+    for (size_t i = 0; i < many->pairs.count; i++) {
+        struct leati_pair *pair = &many->pairs.list[i];
+
+        pair->way = choose_way(many, pair);
+        many->counts[pair->way]++;
+        many->bytes[pair->way] += pair->bytes;
+    }
     if (many->pairs.count - many->counts[WAY_SINGLE] < many->limits.few)
-        many->why_single = "they are few";
+        all_single(many, "they are few");
     else if (!find_kernel(many))
-        many->why_single = "the device has no kernel for it";
-    else
-        return;
-    many->together = false;
-    count_ways(many);
+        all_single(many, "the device has no kernel for it");
 }
 
 /* Only packing finds out by itself whether a source is there. What is not packed was perhaps not looked at, and
@@ -152,7 +150,7 @@ static leat_status check_unread(struct many *many)
         const struct leati_pair *pair = &pairs->list[i];
         leat_status status;
 
-        if (pair->from || choose_way(many, pair) == WAY_IN)
+        if (pair->from || pair->way == WAY_IN)
             continue;
         status = leati_pointers_find_range(driver, "src", (void *)pair->src, pair->bytes, false, &target);
         if (status != LEAT_OK)
@@ -217,7 +215,7 @@ static void was_used(struct many *many, const struct leati_use *use, size_t firs
     for (size_t i = first; i < end && use->hooks; i++) {
         const struct leati_pair *pair = &many->pairs.list[i];
 
-        if (choose_way(many, pair) == WAY_SINGLE)
+        if (pair->way == WAY_SINGLE)
             continue;
         end_was_used(many, use, pair->to, pair->dst, pair->bytes, true);
         end_was_used(many, use, pair->from, pair->src, pair->bytes, false);
@@ -277,32 +275,39 @@ static size_t align_up(size_t bytes, size_t to)
     return (bytes + to - 1) / to * to;
 }
 
+/* What a range of so many bytes, or several of them, takes at most. */
+static void add_needs(struct block *needs, enum way way, size_t count, size_t bytes)
+{
+    if (way == WAY_IN || way == WAY_OUT)
+        needs->packed_bytes += bytes + count * 2 * WORD_BYTES;
+    if (way == WAY_IN)
+        needs->in.count += count;
+    if (way == WAY_OUT || way == WAY_HOST)
+        needs->out.count += count;
+    if (way < WAY_HOST)
+        needs->piece_count += bytes / PIECE_BYTES + count;
+}
+
 /* Ends before the range that does not fit any more. */
 static size_t find_round(const struct many *many, size_t first, size_t most_packed, struct block *needs)
 {
-    size_t i;
+    size_t i = many->pairs.count;
 
     memset(needs, 0, sizeof *needs);
-    for (i = first; i < many->pairs.count; i++) {
-        const struct leati_pair *pair = &many->pairs.list[i];
-        enum way way = choose_way(many, pair);
+    for (enum way way = 0; way < WAYS && first == 0; way++)
+        add_needs(needs, way, many->counts[way], many->bytes[way]);
+    if (first || needs->packed_bytes > most_packed) {
+        memset(needs, 0, sizeof *needs);
+        for (i = first; i < many->pairs.count; i++) {
+            const struct leati_pair *pair = &many->pairs.list[i];
 
-        if (way == WAY_IN || way == WAY_OUT) {
-            size_t bytes = pair->bytes + 2 * WORD_BYTES;
-
-            if (needs->packed_bytes && needs->packed_bytes + bytes > most_packed)
+            if (needs->packed_bytes && needs->packed_bytes + pair->bytes + 2 * WORD_BYTES > most_packed)
                 break;
-            needs->packed_bytes += bytes;
+            add_needs(needs, (enum way)pair->way, 1, pair->bytes);
         }
-        needs->in.count += way == WAY_IN;
-        needs->out.count += way == WAY_OUT || way == WAY_HOST;
-        needs->dma_count += way == WAY_IN || way == WAY_OUT;
-        if (way < WAY_HOST)
-            needs->piece_count += pair->bytes / PIECE_BYTES + 1;
     }
-    /* Those that become DMAs are larger than any range that went into them. */
-    if (needs->dma_count > needs->packed_bytes / many->limits.single_bytes)
-        needs->dma_count = needs->packed_bytes / many->limits.single_bytes;
+    /* Each of them is larger than any range that went into it. */
+    needs->dma_count = needs->packed_bytes / many->limits.single_bytes;
     return i;
 }
 
@@ -386,7 +391,7 @@ static leat_status add_range(struct many *many, struct block *block, struct run 
                              const struct leati_pair *pair)
 {
     struct leati_area *to = &many->pairs.areas[pair->to], *from = &many->pairs.areas[pair->from];
-    enum way way = choose_way(many, pair);
+    enum way way = (enum way)pair->way;
     char *packed;
 
     switch (way) {
@@ -566,7 +571,7 @@ static leat_status copy_single(struct many *many, const struct leati_pair *pair)
 static leat_status copy_singles(struct many *many, size_t first, size_t end, bool together)
 {
     for (size_t i = first; i < end; i++)
-        if ((choose_way(many, &many->pairs.list[i]) != WAY_SINGLE) == together)
+        if ((many->pairs.list[i].way != WAY_SINGLE) == together)
             LEATI_TRY(copy_single(many, &many->pairs.list[i]));
     return LEAT_OK;
 }

@@ -211,42 +211,51 @@ struct key {
     uint32_t number; /* in the list */
 };
 
-#define DIGIT_BITS 11
-#define DIGITS (1 << DIGIT_BITS)
+#define DIGIT_BITS 12u /* the counts of a pass fit into the first cache */
+#define DIGITS (1u << DIGIT_BITS)
 
-/* Sorts keys by their bits from 0 to bits - 1, the low digit first, back and forth between two arrays. Returns the
- * one that has the result. */
-static struct key *sort_keys(struct key *keys, struct key *other, size_t count, unsigned bits)
+static void sort_digit(struct key *sorted, const struct key *keys, size_t count, unsigned shift,
+                       unsigned digit_bits)
 {
-    for (unsigned shift = 0; shift < bits; shift += DIGIT_BITS) {
-        uint32_t starts[DIGITS] = {0}, at = 0;
+    uint32_t starts[DIGITS], at = 0, digits = 1u << digit_bits;
+
+    memset(starts, 0, digits * sizeof *starts);
+    for (size_t i = 0; i < count; i++)
+        starts[keys[i].at >> shift & (digits - 1)]++;
+    for (uint32_t digit = 0; digit < digits; digit++) {
+        uint32_t here = starts[digit];
+
+        starts[digit] = at;
+        at += here;
+    }
+    for (size_t i = 0; i < count; i++)
+        sorted[starts[keys[i].at >> shift & (digits - 1)]++] = keys[i];
+}
+
+/* Sorts keys by the bits that are set in varying, the low digit first, back and forth between two arrays. Returns
+ * the one that has the result. */
+static struct key *sort_keys(struct key *keys, struct key *other, size_t count, uint64_t varying)
+{
+    unsigned low = varying ? (unsigned)__builtin_ctzll(varying) : 0;
+    unsigned bits = varying ? 64 - (unsigned)__builtin_clzll(varying) - low : 0;
+    unsigned passes = (bits + DIGIT_BITS - 1) / DIGIT_BITS;
+    unsigned digit_bits = passes ? (bits + passes - 1) / passes : 0;
+
+    for (unsigned pass = 0; pass < passes; pass++) {
         struct key *sorted = other;
 
-        for (size_t i = 0; i < count; i++)
-            starts[keys[i].at >> shift & (DIGITS - 1)]++;
-        for (size_t digit = 0; digit < DIGITS; digit++) {
-            uint32_t here = starts[digit];
-
-            starts[digit] = at;
-            at += here;
-        }
-        for (size_t i = 0; i < count; i++)
-            sorted[starts[keys[i].at >> shift & (DIGITS - 1)]++] = keys[i];
+        sort_digit(sorted, keys, count, low + pass * digit_bits, digit_bits);
         other = keys;
         keys = sorted;
     }
     return keys;
 }
 
-static unsigned bits_of(uint64_t value)
-{
-    return value ? 64 - (unsigned)__builtin_clzll(value) : 0;
-}
-
 /* The pairs in the order of one side, as keys in *scratch, which the caller gives back. */
 static leat_status sort_side(struct leati_pairs *pairs, int side, void **scratch, struct key **sorted)
 {
     struct key *keys = leati_pairs_take(pairs->stream->device, 2 * pairs->count * sizeof *keys);
+    uint64_t varying = 0;
 
     if (!keys)
         return fail_memory(pairs->count);
@@ -254,8 +263,9 @@ static leat_status sort_side(struct leati_pairs *pairs, int side, void **scratch
         uintptr_t ptr = side == DST ? pairs->list[i].dst : pairs->list[i].src;
 
         keys[i] = (struct key){.at = ptr - pairs->low[side], .number = (uint32_t)i};
+        varying |= keys[i].at;
     }
-    *sorted = sort_keys(keys, keys + pairs->count, pairs->count, bits_of(pairs->high[side] - pairs->low[side]));
+    *sorted = sort_keys(keys, keys + pairs->count, pairs->count, varying);
     *scratch = keys;
     return LEAT_OK;
 }
@@ -395,14 +405,12 @@ void leati_pairs_end(struct leati_pairs *pairs)
         free(pairs->areas);
 }
 
-leat_status leati_pairs_map(struct leati_pairs *pairs, struct leati_area *area)
+leat_status leati_pairs_map_area(struct leati_pairs *pairs, struct leati_area *area)
 {
     struct leat_device *device = pairs->stream->device;
     struct leati_driver *driver = device->driver;
     void *ptr = area->target.end.ptr, *device_pointer = area->target.device_pointer;
 
-    if (area->mapped)
-        return LEAT_OK;
     if (!device_pointer)
         device_pointer = ptr;
     if (!area->target.device_pointer && area->side == LEATI_SIDE_PINNED && driver->ops->host_device_pointer)

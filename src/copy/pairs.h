@@ -34,6 +34,7 @@ struct leati_pair {
     size_t bytes;
     uint32_t number;   /* of the caller's pair; of the first one where some were merged */
     uint32_t to, from; /* areas */
+    uint32_t way;      /* for many.c */
 };
 
 enum { LEATI_PAIRS_OWN = 32, LEATI_AREAS_OWN = 16, LEATI_AREAS_RECENT = 64 };
@@ -74,7 +75,12 @@ leat_status leati_pairs_read(struct leati_pairs *pairs, leat_stream *stream, con
 void leati_pairs_end(struct leati_pairs *pairs);
 
 /* Fills area->shift. */
-leat_status leati_pairs_map(struct leati_pairs *pairs, struct leati_area *area);
+leat_status leati_pairs_map_area(struct leati_pairs *pairs, struct leati_area *area);
+
+static inline leat_status leati_pairs_map(struct leati_pairs *pairs, struct leati_area *area)
+{
+    return area->mapped ? LEAT_OK : leati_pairs_map_area(pairs, area);
+}
 
 /* The target of one end of a pair. */
 struct leati_target leati_pairs_target(const struct leati_pairs *pairs, uint32_t area, uintptr_t ptr);
