@@ -22,9 +22,9 @@
  * below the second one while leat's threads are asleep, since waking them takes some 150 us. Measured on an H200;
  * see docs/copies.md.
  */
-#define DRIVER_BYTES ((size_t)384 << 10)
+#define DRIVER_BYTES ((size_t)256 << 10)
 #define DRIVER_WHILE_ASLEEP_BYTES ((size_t)8 << 20)
-#define SOON_NS 5000000u /* a second such copy within this time wakes them for the third */
+#define SOON_NS 1000000u /* a second such copy within this time wakes them for the third */
 
 #define ASK_NS 1000000u
 

@@ -60,7 +60,7 @@ static void add_staged(struct text *text, const struct leati_plan *plan)
                             .ring_bytes = plan->way == LEATI_WAY_HOST ? 0 : ring_bytes,
                             .out = plan->way == LEATI_WAY_OUT,
                             .threads = leati_team_share(stager->team)};
-    enum leati_stores stores = plan->way == LEATI_WAY_OUT ? stager->choice.out : stager->choice.in;
+    enum leati_stores stores = leati_stage_stores(stager, plan->way, plan->bytes);
 
     if (plan->way == LEATI_WAY_HOST) {
         add(text, "by leat's threads, in one pass");
@@ -115,7 +115,9 @@ static void add_bound(struct text *text, const struct leati_plan *plan)
         add(text, "the link between host and device");
     if (plan->path != LEATI_PATH_STAGED || !choice->probed)
         return;
-    gbps = plan->way == LEATI_WAY_OUT ? choice->out_gbps[choice->out] : choice->in_gbps[choice->in];
+    gbps =
+        (plan->way == LEATI_WAY_OUT ? choice->out_gbps
+                                    : choice->in_gbps)[leati_stage_stores(plan->stager, plan->way, plan->bytes)];
     add(text, "; the threads move %.1f GB/s (measured at the first use)", gbps);
 }
 
@@ -154,6 +156,7 @@ leat_status leat_copy_explain(leat_stream *stream, void *dst, const void *src, s
         return leati_fail(LEAT_ERROR_INVALID, "leat_copy_explain: text_bytes is 0; a few hundred are enough");
     text[0] = '\0';
     status = explain(stream, dst, src, bytes, &out);
-    return status == LEAT_OK ? status
-                             : leati_fail_in(status, "leat_copy_explain of %zu bytes on %s", bytes, stream->device->name);
+    return status == LEAT_OK
+               ? status
+               : leati_fail_in(status, "leat_copy_explain of %zu bytes on %s", bytes, stream->device->name);
 }

@@ -32,8 +32,8 @@ struct leati_words {
 
 struct leati_job {
     struct leati_job *next, **place; /* in its team's list; under the team's lock, as are workers and listed */
-    unsigned workers;
-    atomic_uint holders; /* the engine until the job is over, and the ticket */
+    unsigned workers, share;         /* how many there are, and may be */
+    atomic_uint holders;             /* the engine until the job is over, and the ticket */
     enum leati_way way;
     bool early; /* may be staged before the stream gets there */
     bool listed;

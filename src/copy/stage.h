@@ -15,7 +15,8 @@
 
 struct leati_stager {
     leat_device *device;
-    leat_pool *pool;
+    leat_pool
+        *pools[2]; /* by how their memory is written: lines that one way leaves in the caches slow the other */
     struct leati_team *team;
     struct leati_bytes_choice choice;
     uint64_t ring_bytes;                /* of one copy, at most */
@@ -32,6 +33,9 @@ struct leati_stager {
  * is then. INVALID: an environment variable has a value that it cannot have; other failures may be gone next time.
  */
 leat_status leati_stager_get(leat_device *device, struct leati_stager **stager);
+
+/* How the threads will write in a copy. */
+enum leati_stores leati_stage_stores(const struct leati_stager *stager, enum leati_way way, size_t bytes);
 
 /* A block of at least bytes of the stager's pinned memory, or NULL; and back, when nobody uses it any more. */
 void *leati_stager_take(struct leati_stager *stager, size_t bytes);

@@ -14,8 +14,9 @@
 
 #define TEAMS_MAX 64
 #define THREADS_MAX 64
-#define THREADS_USUAL 12 /* enough for both directions of one link; measured on an H200 */
-#define SHARE_USUAL 8    /* for one copy: more threads do not make it faster there */
+#define THREADS_USUAL 8 /* for each device: enough for both directions of its link; measured on an H200 */
+#define LEAST_SHARE 4u
+#define BYTES_FOR_A_THREAD ((size_t)2 << 20)
 #define PREFAULT_BYTES ((size_t)2 << 20)
 
 /* How long a thread that has nothing to do stays awake, which saves the next copy the time to wake it (some 150 us
@@ -203,11 +204,14 @@ static inline void pause_a_moment(void)
 
 static void lock(struct leati_team *team)
 {
-    for (unsigned tries = 1; atomic_exchange_explicit(&team->locked, true, memory_order_acquire); tries++) {
-        if (tries % 100)
-            pause_a_moment();
-        else
-            sched_yield(); /* its holder may have lost its processor */
+    while (atomic_exchange_explicit(&team->locked, true, memory_order_acquire)) {
+        /* Looks before it tries again, since each try takes the line away from the holder. */
+        for (unsigned looks = 1; atomic_load_explicit(&team->locked, memory_order_relaxed); looks++) {
+            if (looks % 100)
+                pause_a_moment();
+            else
+                sched_yield(); /* the holder may have lost its processor */
+        }
     }
 }
 
@@ -277,7 +281,10 @@ static struct leati_job *find_job(struct leati_team *team, bool *alone, bool *li
 {
     struct leati_job *job, *next;
 
-    *lively = false;
+    *alone = *lively = false;
+    /* Threads that wait awake leave the lock alone until there is something. */
+    if (!atomic_load_explicit(&team->jobs, memory_order_relaxed))
+        return NULL;
     lock(team);
     for (job = team->first; job; job = next) {
         next = job->next;
@@ -286,7 +293,7 @@ static struct leati_job *find_job(struct leati_team *team, bool *alone, bool *li
             continue;
         }
         *lively = *lively || is_lively(job);
-        if (job->workers >= team->share)
+        if (job->workers >= job->share)
             continue;
         if (can_copy(job, (uint32_t)(atomic_load_explicit(&job->at, memory_order_relaxed) >> 32)) ||
             atomic_load_explicit(&job->prefaulted, memory_order_relaxed) < job->bytes)
@@ -327,28 +334,38 @@ static void rest(struct leati_team *team, unsigned news, uint64_t idle_ns, bool 
         return;
     }
     pthread_mutex_lock(&team->sleep_lock);
-    /* In one order with wake(): either that one sees the sleeper, or this one sees the news (seq_cst). */
+    /* In one order with wake(): either that one sees the sleeper, or this one sees the news (seq_cst). Once is
+     * enough: whoever is woken looks for work, and is awake for a while. */
     atomic_fetch_add(&team->asleep, 1);
-    while (atomic_load(&team->news) == news)
+    if (atomic_load(&team->news) == news)
         pthread_cond_wait(&team->work_there, &team->sleep_lock);
     atomic_fetch_sub(&team->asleep, 1);
     pthread_mutex_unlock(&team->sleep_lock);
 }
 
-static void wake(struct leati_team *team, unsigned most)
+/* Says that there is something to do, and wakes one thread, which wakes the next: waking one costs the caller some
+ * 40 us in a virtual machine. */
+static void wake_one(struct leati_team *team)
 {
-    unsigned asleep;
-
-    atomic_fetch_add(&team->news, 1);
-    asleep = atomic_load(&team->asleep);
-    if (!asleep)
+    if (!atomic_load(&team->asleep))
         return;
     pthread_mutex_lock(&team->sleep_lock);
-    if (most >= asleep)
-        pthread_cond_broadcast(&team->work_there);
-    for (unsigned i = 0; most < asleep && i < most; i++)
-        pthread_cond_signal(&team->work_there);
+    pthread_cond_signal(&team->work_there);
     pthread_mutex_unlock(&team->sleep_lock);
+}
+
+static void wake(struct leati_team *team)
+{
+    atomic_fetch_add(&team->news, 1);
+    wake_one(team);
+}
+
+/* Are there fewer threads awake than this job can use? */
+static bool wants_more(const struct leati_team *team, const struct leati_job *job)
+{
+    unsigned asleep = atomic_load_explicit(&team->asleep, memory_order_relaxed);
+
+    return asleep && team->threads - asleep < job->share;
 }
 
 static void *team_thread(void *argument)
@@ -368,9 +385,8 @@ static void *team_thread(void *argument)
             rest(team, news, now - idle_since, lively);
             continue;
         }
-        /* Whoever finds work while others sleep wakes them, who may help. */
-        if (idle_since && atomic_load_explicit(&team->asleep, memory_order_relaxed))
-            wake(team, team->share - 1);
+        if (wants_more(team, job))
+            wake_one(team);
         idle_since = 0;
         serve(team, job, alone);
         leave_job(team, job);
@@ -382,8 +398,11 @@ static void *team_thread(void *argument)
 
 void leati_team_add(struct leati_team *team, struct leati_job *job)
 {
-    uint32_t parts = job->count > 1 ? team->share : job->chunks[0].parts;
+    /* Few threads are faster with little to share: they get in each other's way less. */
+    size_t useful = job->bytes / BYTES_FOR_A_THREAD;
 
+    useful = useful < LEAST_SHARE ? LEAST_SHARE : useful;
+    job->share = useful < team->share ? (unsigned)useful : team->share;
     lock(team);
     job->next = NULL;
     job->place = team->end;
@@ -392,7 +411,7 @@ void leati_team_add(struct leati_team *team, struct leati_job *job)
     job->listed = true;
     atomic_fetch_add_explicit(&team->jobs, 1, memory_order_relaxed);
     unlock(team);
-    wake(team, parts < team->share ? parts : team->share);
+    wake(team);
 }
 
 void leati_team_remove(struct leati_team *team, struct leati_job *job)
@@ -420,7 +439,7 @@ bool leati_team_awake(const struct leati_team *team)
 
 void leati_team_wake(struct leati_team *team)
 {
-    wake(team, team->share);
+    wake(team);
 }
 
 /* ---- the team itself ---- */
@@ -456,15 +475,14 @@ static void node_processors(int node, cpu_set_t *set)
         *set = both;
 }
 
-/* A processor stays free for the caller; with few processors that leaves one thread, which is what they can feed.
- */
-static leat_status choose_threads(int processors, unsigned *threads)
+/* Half of the processors stay with the program. */
+static leat_status choose_threads(int processors, int devices, unsigned *threads)
 {
-    unsigned usual = processors > 2 ? (unsigned)processors * 3 / 4 : 1;
+    unsigned half = processors > 3 ? (unsigned)processors / 2 : 1, most = THREADS_USUAL * (unsigned)devices;
     uint64_t chosen;
 
-    LEATI_TRY(leati_option_number(LEATI_OPTION_COPY_WORKERS, 1, THREADS_MAX,
-                                  usual < THREADS_USUAL ? usual : THREADS_USUAL, &chosen));
+    most = most < THREADS_MAX ? most : THREADS_MAX;
+    LEATI_TRY(leati_option_number(LEATI_OPTION_COPY_WORKERS, 1, THREADS_MAX, half < most ? half : most, &chosen));
     *threads = (unsigned)chosen;
     return LEAT_OK;
 }
@@ -473,7 +491,10 @@ static leat_status choose_threads(int processors, unsigned *threads)
 static void end_threads(struct leati_team *team)
 {
     atomic_store_explicit(&team->ending, true, memory_order_release);
-    wake(team, team->threads);
+    atomic_fetch_add(&team->news, 1);
+    pthread_mutex_lock(&team->sleep_lock);
+    pthread_cond_broadcast(&team->work_there);
+    pthread_mutex_unlock(&team->sleep_lock);
     for (unsigned i = 0; i < team->threads; i++)
         pthread_join(team->ids[i], NULL);
     pthread_cond_destroy(&team->work_there);
@@ -501,7 +522,7 @@ static leat_status start_threads(struct leati_team *team, unsigned threads, cons
                       strerror(failed), threads);
 }
 
-static leat_status make_team(int node, struct leati_team **made)
+static leat_status make_team(int node, int devices, struct leati_team **made)
 {
     struct leati_team *team;
     cpu_set_t processors;
@@ -509,14 +530,13 @@ static leat_status make_team(int node, struct leati_team **made)
     leat_status status;
 
     node_processors(node, &processors);
-    LEATI_TRY(choose_threads(CPU_COUNT(&processors), &threads));
+    LEATI_TRY(choose_threads(CPU_COUNT(&processors), devices, &threads));
     team = calloc(1, sizeof *team);
     if (!team)
         return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the threads that copy");
     team->node = node;
     team->end = &team->first;
-    team->share = threads <= 4 ? threads : threads / 2 > SHARE_USUAL ? threads / 2 : SHARE_USUAL;
-    team->share = team->share < threads ? team->share : threads;
+    team->share = threads < THREADS_USUAL ? threads : THREADS_USUAL;
     pthread_mutex_init(&team->sleep_lock, NULL);
     pthread_cond_init(&team->work_there, NULL);
     status = start_threads(team, threads, &processors);
@@ -528,14 +548,14 @@ static leat_status make_team(int node, struct leati_team **made)
     return LEAT_OK;
 }
 
-leat_status leati_team_get(int node, struct leati_team **team)
+leat_status leati_team_get(int node, int devices, struct leati_team **team)
 {
     struct leati_team **place = &teams[node >= 0 && node < TEAMS_MAX - 1 ? node + 1 : 0];
     leat_status status = LEAT_OK;
 
     pthread_mutex_lock(&teams_lock);
     if (!*place)
-        status = make_team(node, place);
+        status = make_team(node, devices, place);
     if (status == LEAT_OK) {
         (*place)->holders++;
         *team = *place;

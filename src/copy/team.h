@@ -15,9 +15,9 @@
 
 struct leati_team;
 
-/* The team of a node (-1: unknown), made and its threads started at the first use; each get needs a put, the last
- * of which ends the threads. HOST_MEMORY, SYSTEM. */
-leat_status leati_team_get(int node, struct leati_team **team);
+/* The team of a node (-1: unknown), made and its threads started at the first use, as many as that many devices
+ * can use; each get needs a put, the last of which ends the threads. HOST_MEMORY, SYSTEM. */
+leat_status leati_team_get(int node, int devices, struct leati_team **team);
 void leati_team_put(struct leati_team *team);
 
 /* How many threads there are, and how many at most work on one job. */
