@@ -45,10 +45,13 @@ extern "C" {
  * another device than the stream's, of the same driver; peer access is switched on where the hardware
  * has it, else the driver goes through host memory.
  *
- * The call itself does not wait for the stream, but in these cases: more than 4 GiB of pageable memory on a
- * stream that is busy (the driver's queue has an end: the call returns when the last 4 GiB fit in); staged copies
- * that wait on their streams hold more pinned memory than LEAT_COPY_MEMORY allows; a driver without values in
- * memory (leat_copy_explain() says so).
+ * The call itself does not wait for earlier work of the stream, but in these cases: several GiB of pageable memory
+ * on a stream that is busy (the driver's queue has an end: the call returns when the rest fits in); staged copies
+ * that wait on their streams hold all the pinned memory that LEAT_COPY_MEMORY allows; a driver whose streams cannot
+ * wait for words in memory (leat_copy_explain() says so). On a stream that is idle, pageable copies of less than
+ * 8 MiB may be made before the call returns, where that is the fastest. On CUDA, copies of different streams share
+ * few queues: behind four or more streams that are held up with copies in them, others may wait too
+ * (docs/copies.md).
  * Errors: HANDLE; POINTER (NULL; freed or unmapped memory; a destination that is read-only; device memory
  * of a device that is not open); RANGE (a pointer's allocation is shorter than bytes, or pointer + bytes
  * overflows); OVERLAP (also when dst == src); UNSUPPORTED (two drivers, for example cpu and cuda memory:
@@ -60,7 +63,8 @@ LEAT_API leat_status leat_copy(leat_stream *stream, void *dst, const void *src, 
 
 /*
  * The same, with the classic contract: when it returns, a pageable source may be changed and a pageable
- * destination is complete. It waits for the stream if one of the two is pageable, and does not wait otherwise.
+ * destination is complete. It waits until a pageable source has been read, for the stream if dst is pageable, and
+ * not at all otherwise. The caller's thread takes part in the copying.
  * Errors: as leat_copy(), and what went wrong while the bytes were moved.
  */
 LEAT_API leat_status leat_copy_sync(leat_stream *stream, void *dst, const void *src, size_t bytes);

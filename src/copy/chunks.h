@@ -2,8 +2,8 @@
  * chunks.h - how a staged copy is cut into chunks, and where in its ring of pinned memory each chunk lies.
  *
  * Only arithmetic. A chunk is one DMA. Between two of them the link is idle for some 2 to 5 us (measured on an
- * H200), so chunks are large; but the first one going in must be filled before the link has anything to do, and the
- * last one coming out must be emptied after it has done all, so those are small and sizes grow away from them.
+ * H200), so chunks are large; but the first one going in must be filled before the link has anything to do, and
+ * the last one coming out must be emptied after it has done all, so those are small and sizes grow away from them.
  */
 #ifndef LEATI_CHUNKS_H
 #define LEATI_CHUNKS_H

@@ -26,15 +26,17 @@ struct leati_plan {
     const char *why;
 };
 
-/* Finds out what the pointers are, checks everything that leat_copy() promises to check, and chooses. bytes > 0. */
-leat_status leati_plan_copy(leat_stream *stream, void *dst, const void *src, size_t bytes, struct leati_plan *plan);
+/* Finds out what the pointers are, checks everything that leat_copy() promises to check, and chooses. bytes > 0.
+ */
+leat_status leati_plan_copy(leat_stream *stream, void *dst, const void *src, size_t bytes,
+                            struct leati_plan *plan);
 
 /* Does what was planned. job: filled for a staged copy, else NULL; the caller lets it go. May be NULL itself. */
 leat_status leati_run_copy(leat_stream *stream, struct leati_plan *plan, uint64_t deadline_ns,
                            struct leati_job **job);
 
-/* Waits until a job is staged or done, at most until end_ns on the clock: LEAT_NOT_READY after that. DEVICE_LOST when
- * the device will never get there. device: of its stream. */
+/* Waits until a job is staged or done, at most until end_ns on the clock: LEAT_NOT_READY after that. DEVICE_LOST
+ * when the device will never get there. device: of its stream. */
 leat_status leati_job_wait(struct leati_job *job, leat_device *device, bool done, uint64_t end_ns);
 
 /* The failure of a job that is over, with its sentence; LEAT_OK. */

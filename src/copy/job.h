@@ -50,8 +50,8 @@ struct leati_job {
     _Atomic size_t prefaulted; /* so far; OUT and HOST only; bytes when there is nothing to do */
     uint64_t deadline_ns;      /* 0: none */
     atomic_int stopped;        /* LEAT_OK, or why no more is copied */
-    _Atomic size_t stopped_at; /* nothing in front of this was left out */
-    _Atomic uintptr_t fault;   /* the address that could not be reached */
+    _Atomic uintptr_t stopped_at; /* nothing in front of this was left out */
+    _Atomic uintptr_t fault;   /* the first address that could not be reached; UINTPTR_MAX: none */
     atomic_bool told;          /* the stream knows of it */
     struct leati_order *order; /* of its stream, for the failure */
 

@@ -1,9 +1,9 @@
 /*
  * small.h - short copies of pageable memory, made by the caller's thread.
  *
- * Up to 64 KiB a copy is over, or staged, sooner than a thread can be told of it. In: the bytes go into a ring that
- * the stream has for itself, from which its DMAs read them. Out: on a stream that is idle, the caller waits for the
- * DMA and takes the bytes out.
+ * Up to 64 KiB a copy is over, or staged, sooner than a thread can be told of it. In: the bytes go into a ring
+ * that the stream has for itself, from which its DMAs read them. Out: on a stream that is idle, the caller waits
+ * for the DMA and takes the bytes out.
  */
 #ifndef LEATI_SMALL_H
 #define LEATI_SMALL_H
@@ -17,8 +17,8 @@
 leat_status leati_small_in(struct leati_stager *stager, leat_stream *stream, const struct leati_target *to,
                            const struct leati_target *from, size_t bytes);
 
-/* Copies out of device memory, complete at its return; for a stream that is idle. LEAT_NOT_READY: there is no memory
- * for it (nothing was done). */
+/* Copies out of device memory, complete at its return; for a stream that is idle. LEAT_NOT_READY: there is no
+ * memory for it (nothing was done). */
 leat_status leati_small_out(struct leati_stager *stager, leat_stream *stream, const struct leati_target *to,
                             const struct leati_target *from, size_t bytes);
 

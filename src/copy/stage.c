@@ -467,6 +467,7 @@ leat_status leati_stage_start(struct leati_stager *stager, leat_stream *stream, 
     job->deadline_ns = request->deadline_ns;
     atomic_init(&job->holders, started ? 2 : 1);
     atomic_init(&job->stopped_at, bytes);
+    atomic_init(&job->fault, UINTPTR_MAX);
     atomic_init(&job->prefaulted, job->way == LEATI_WAY_IN || leati_bytes_resident(job->dst, bytes) ? bytes : 0);
     leati_order_hold(stream->order);
     job->order = stream->order;

@@ -67,9 +67,9 @@ static bool has_stopped(struct leati_job *job)
     return true;
 }
 
-static void lower(_Atomic size_t *least, size_t value)
+static void lower(_Atomic uintptr_t *least, uintptr_t value)
 {
-    size_t now = atomic_load_explicit(least, memory_order_relaxed);
+    uintptr_t now = atomic_load_explicit(least, memory_order_relaxed);
 
     while (value < now &&
            !atomic_compare_exchange_weak_explicit(least, &now, value, memory_order_relaxed, memory_order_relaxed))
@@ -134,9 +134,9 @@ static void copy_part(struct leati_job *job, const struct leati_chunk *chunk, ui
                                  job->way == LEATI_WAY_OUT ? ring : job->src + offset, bytes, job->stores, &fault);
     if (copied == bytes)
         return;
+    /* The first address is told: of two threads that fail at once, the one further in front wins. */
+    lower(&job->fault, fault);
     lower(&job->stopped_at, offset + copied);
-    if (atomic_load_explicit(&job->stopped, memory_order_relaxed) == LEAT_OK)
-        atomic_store_explicit(&job->fault, fault, memory_order_relaxed);
     leati_job_stop(job, LEAT_ERROR_POINTER);
 }
 

@@ -1,4 +1,5 @@
-/* ticket.c - copies that the caller can ask after. A staged copy is asked itself; any other has an event behind it. */
+/* ticket.c - copies that the caller can ask after. A staged copy is asked itself; any other has an event behind
+ * it. */
 #include "base/clock.h"
 #include "copy/copy.h"
 
@@ -23,8 +24,8 @@ static leat_status check_ticket(const char *what, const leat_ticket *ticket)
 {
     if (leati_handle_live(&ticket_handles, ticket))
         return LEAT_OK;
-    return leati_fail(LEAT_ERROR_HANDLE, "%s: ticket %p is not live: it was freed, or it never came from leat", what,
-                      (const void *)ticket);
+    return leati_fail(LEAT_ERROR_HANDLE, "%s: ticket %p is not live: it was freed, or it never came from leat",
+                      what, (const void *)ticket);
 }
 
 static leat_status check_options(const leat_copy_options *options)
