@@ -9,6 +9,7 @@
 
 #include "base/catch.h"
 #include "base/clock.h"
+#include "base/options.h"
 #include "copy/small.h"
 
 #include <leat/copy.h>
@@ -126,11 +127,24 @@ static void choose_out(leat_stream *stream, struct leati_plan *plan)
         choose(plan, LEATI_PATH_STAGED, "the destination is pageable");
 }
 
+/* On the CPU device the stream's own thread copies pageable memory in one pass; leat's threads do, in one pass
+ * too, when the caller wants to follow the copy, unless strict mode keeps device memory from them. */
+static bool is_one_pass(const leat_device *device)
+{
+    return !strcmp(device->driver->name, "cpu") && !leati_option_flag(LEATI_OPTION_COPY_STAGE);
+}
+
 /* Staging failed to be made: only a wrong environment variable is the caller's business. */
 static leat_status choose_pageable(leat_stream *stream, struct leati_plan *plan)
 {
+    bool one_pass = is_one_pass(stream->device);
     struct leati_sentence before;
     leat_status status;
+
+    if (one_pass && (!plan->followed || leati_option_flag(LEATI_OPTION_STRICT))) {
+        choose(plan, LEATI_PATH_PAGEABLE, "the CPU device reads and writes pageable memory itself");
+        return LEAT_OK;
+    }
 
     leati_error_keep(&before);
     status = leati_stager_get(stream->device, &plan->stager);
@@ -144,6 +158,9 @@ static leat_status choose_pageable(leat_stream *stream, struct leati_plan *plan)
     }
     if (plan->stager->refused[0]) {
         choose(plan, LEATI_PATH_PAGEABLE, plan->stager->refused);
+    } else if (one_pass) {
+        plan->way = LEATI_WAY_HOST;
+        choose(plan, LEATI_PATH_STAGED, "the copy has a ticket: threads that can be stopped make it");
     } else if (is_on_host(&plan->to) && is_on_host(&plan->from)) {
         plan->way = LEATI_WAY_HOST;
         choose(plan, LEATI_PATH_STAGED, "both ends are in host memory: threads copy from one to the other");
@@ -155,12 +172,14 @@ static leat_status choose_pageable(leat_stream *stream, struct leati_plan *plan)
     return LEAT_OK;
 }
 
-leat_status leati_plan_copy(leat_stream *stream, void *dst, const void *src, size_t bytes, struct leati_plan *plan)
+leat_status leati_plan_copy(leat_stream *stream, void *dst, const void *src, size_t bytes, bool followed,
+                            struct leati_plan *plan)
 {
     struct leati_driver *driver = stream->device->driver;
 
     memset(plan, 0, sizeof *plan);
     plan->bytes = bytes;
+    plan->followed = followed;
     LEATI_TRY(leati_pointers_find_unread(driver, "dst", dst, bytes, true, &plan->to));
     LEATI_TRY(leati_pointers_find_unread(driver, "src", src, bytes, true, &plan->from));
     LEATI_TRY(leati_check_reach(stream, "dst", &plan->to));
@@ -297,7 +316,7 @@ leat_status leat_copy(leat_stream *stream, void *dst, const void *src, size_t by
     LEATI_TRY(check("leat_copy", stream));
     if (!bytes)
         return LEAT_OK;
-    status = leati_plan_copy(stream, dst, src, bytes, &plan);
+    status = leati_plan_copy(stream, dst, src, bytes, false, &plan);
     if (status == LEAT_OK)
         status = leati_run_copy(stream, &plan, 0, NULL);
     return fail_copy(status, "leat_copy", stream, bytes);
@@ -328,7 +347,7 @@ leat_status leat_copy_sync(leat_stream *stream, void *dst, const void *src, size
     LEATI_TRY(check("leat_copy_sync", stream));
     if (!bytes)
         return LEAT_OK;
-    status = leati_plan_copy(stream, dst, src, bytes, &plan);
+    status = leati_plan_copy(stream, dst, src, bytes, false, &plan);
     if (status == LEAT_OK)
         status = leati_run_copy(stream, &plan, 0, &job);
     if (status == LEAT_OK)

@@ -21,6 +21,7 @@ struct leati_plan {
     size_t bytes;
     enum leati_path path;
     enum leati_way way;          /* of STAGED */
+    bool followed;               /* it has a ticket */
     bool early;                  /* the source may be read at once */
     struct leati_stager *stager; /* NULL where no pageable memory is involved */
     const char *why;
@@ -28,7 +29,7 @@ struct leati_plan {
 
 /* Finds out what the pointers are, checks everything that leat_copy() promises to check, and chooses. bytes > 0.
  */
-leat_status leati_plan_copy(leat_stream *stream, void *dst, const void *src, size_t bytes,
+leat_status leati_plan_copy(leat_stream *stream, void *dst, const void *src, size_t bytes, bool followed,
                             struct leati_plan *plan);
 
 /* Does what was planned. job: filled for a staged copy, else NULL; the caller lets it go. May be NULL itself. */

@@ -129,7 +129,7 @@ static leat_status explain(leat_stream *stream, void *dst, const void *src, size
         add(text, "0 B: nothing to do\n");
         return LEAT_OK;
     }
-    LEATI_TRY(leati_plan_copy(stream, dst, src, bytes, &plan));
+    LEATI_TRY(leati_plan_copy(stream, dst, src, bytes, false, &plan));
     add_bytes(text, bytes);
     add(text, " from ");
     add_end(text, &plan.from);

@@ -560,7 +560,7 @@ static leat_status copy_single(struct many *many, const struct leati_pair *pair)
 {
     struct leati_plan single;
     leat_status status =
-        leati_plan_copy(many->stream, (void *)pair->dst, (const void *)pair->src, pair->bytes, &single);
+        leati_plan_copy(many->stream, (void *)pair->dst, (const void *)pair->src, pair->bytes, false, &single);
 
     if (status == LEAT_OK)
         status = leati_run_copy(many->stream, &single, 0, NULL);

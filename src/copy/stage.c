@@ -104,29 +104,17 @@ static void tear_down(struct leati_stager *stager)
     }
 }
 
-/* The CPU device copies pageable memory in one pass, which staging would make two; tests ask for it all the same.
- */
-static const char *refusal(const struct leat_device *device)
-{
-    if (!device->driver->ops->stream_values)
-        return "the driver's streams cannot wait for words in memory";
-    if (!strcmp(device->driver->name, "cpu") && !leati_option_flag(LEATI_OPTION_COPY_STAGE))
-        return "the CPU device reads and writes pageable memory itself";
-    return NULL;
-}
-
 static leat_status make(leat_device *device, struct leati_stager **made)
 {
     struct leati_stager *stager = calloc(1, sizeof *stager);
-    const char *why = refusal(device);
     struct leati_sentence before;
     leat_status status;
 
     if (!stager)
         return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the device's staging");
     stager->device = device;
-    if (why) {
-        snprintf(stager->refused, sizeof stager->refused, "%s", why);
+    if (!device->driver->ops->stream_values) {
+        snprintf(stager->refused, sizeof stager->refused, "the driver's streams cannot wait for words in memory");
     } else {
         leati_error_keep(&before);
         status = set_up(stager);

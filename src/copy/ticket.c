@@ -55,7 +55,7 @@ static leat_status start(leat_stream *stream, void *dst, const void *src, size_t
 
     if (!bytes)
         return LEAT_OK;
-    LEATI_TRY(leati_plan_copy(stream, dst, src, bytes, &plan));
+    LEATI_TRY(leati_plan_copy(stream, dst, src, bytes, true, &plan));
     /* Made first: a copy without its event would be lost sight of. */
     if (plan.path != LEATI_PATH_SMALL_OUT)
         LEATI_TRY(leat_event_create(stream->device, &ticket->event));

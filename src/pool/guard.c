@@ -218,6 +218,8 @@ static leat_status look(const struct place *place, uintptr_t from, uintptr_t to,
         source.ptr = (void *)from;
         status = driver->ops->copy(driver, place->native, copied, source, bytes);
         if (status == LEAT_OK)
+            status = driver->ops->stream_synchronize(driver, place->native);
+        if (status == LEAT_OK)
             compare(copied.ptr, from, bytes, wanted, damage);
         from += bytes;
     }

@@ -142,6 +142,11 @@ void cpu_stream_push(void *stream, struct cpu_work *work);
  * anyway. False, with nothing done, when the stream has other work first. */
 bool cpu_stream_run_here(void *stream, struct cpu_work *work);
 
+/* A copy of a stream could not reach its pageable memory at fault: for the next cpu_stream_synchronize(), once.
+ * The handle may be gone by now, so stream is what cpu_stream_core() gave. */
+void cpu_stream_lost(struct cpu_stream *stream, const void *dst, const void *src, size_t bytes, uintptr_t fault);
+struct cpu_stream *cpu_stream_core(void *stream);
+
 struct cpu_device *cpu_stream_device(void *stream);
 
 /* Waits until all streams of a device are idle and their threads ended; every stream is destroyed already. */

@@ -7,6 +7,7 @@
  */
 #include "driver/cpu/cpu.h"
 
+#include "base/catch.h"
 #include "base/stream_copy.h"
 
 #include <stdlib.h>
@@ -23,57 +24,93 @@ struct copy_job {
     char *dst;
     const char *src;
     size_t bytes;
+    bool guarded;                  /* one of the two may go away meanwhile */
+    _Atomic uintptr_t unreachable; /* the first address that did; UINTPTR_MAX: none */
 };
+
+struct part {
+    char *dst;
+    const char *src;
+    size_t bytes;
+    bool streaming;
+};
+
+static void move(void *context)
+{
+    const struct part *part = context;
+
+    if (part->streaming)
+        leati_stream_copy(part->dst, part->src, part->bytes);
+    else
+        memcpy(part->dst, part->src, part->bytes);
+}
+
+static void move_guarded(struct copy_job *job, struct part *part)
+{
+    const struct leati_catch_range ranges[] = {{(uintptr_t)part->src, part->bytes},
+                                               {(uintptr_t)part->dst, part->bytes}};
+    uintptr_t fault, first;
+
+    if (leati_catch(ranges, move, part, &fault))
+        return;
+    leati_stream_fence();
+    /* Relaxed: read after the team has finished. */
+    first = atomic_load_explicit(&job->unreachable, memory_order_relaxed);
+    while (fault < first && !atomic_compare_exchange_weak_explicit(&job->unreachable, &first, fault,
+                                                                   memory_order_relaxed, memory_order_relaxed))
+        continue;
+}
 
 static void copy_part(void *context, uint64_t i)
 {
-    const struct copy_job *job = context;
+    struct copy_job *job = context;
     size_t start = (size_t)i * PART_BYTES;
-    size_t bytes = job->bytes - start < PART_BYTES ? job->bytes - start : PART_BYTES;
+    struct part part = {.dst = job->dst + start, .src = job->src + start, .bytes = job->bytes - start};
 
-    if (job->bytes < NON_TEMPORAL_BYTES)
-        memcpy(job->dst + start, job->src + start, bytes);
+    part.bytes = part.bytes < PART_BYTES ? part.bytes : PART_BYTES;
+    part.streaming = job->bytes >= NON_TEMPORAL_BYTES;
+    if (job->guarded)
+        move_guarded(job, &part);
     else
-        leati_stream_copy(job->dst + start, job->src + start, bytes);
-}
-
-static void copy_bytes(void *dst, const void *src, size_t bytes)
-{
-    struct copy_job job = {.dst = dst, .src = src, .bytes = bytes};
-
-    if (bytes < PARALLEL_BYTES) {
-        memcpy(dst, src, bytes);
-        return;
-    }
-    cpu_team_run(copy_part, &job, (bytes + PART_BYTES - 1) / PART_BYTES);
+        move(&part);
 }
 
 struct copy_work {
     struct cpu_work work;
-    void *dst;
-    const void *src;
-    size_t bytes;
+    struct cpu_stream *stream;
+    struct copy_job job;
 };
 
 static void run_copy(struct cpu_work *work)
 {
     struct copy_work *copy = (struct copy_work *)(void *)work;
+    struct copy_job *job = &copy->job;
+    uintptr_t fault;
 
-    copy_bytes(copy->dst, copy->src, copy->bytes);
+    if (job->bytes < PARALLEL_BYTES)
+        copy_part(job, 0);
+    else
+        cpu_team_run(copy_part, job, (job->bytes + PART_BYTES - 1) / PART_BYTES);
+    fault = atomic_load_explicit(&job->unreachable, memory_order_relaxed);
+    if (fault != UINTPTR_MAX)
+        cpu_stream_lost(copy->stream, job->dst, job->src, job->bytes, fault);
 }
 
 leat_status cpu_copy(struct leati_driver *driver, void *stream, struct leati_end dst, struct leati_end src,
                      size_t bytes)
 {
+    bool pageable = dst.kind == LEAT_KIND_PAGEABLE || src.kind == LEAT_KIND_PAGEABLE;
     struct copy_work *work = malloc(sizeof *work);
 
+    (void)driver;
     if (!work)
         return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory to queue the work");
-    *work = (struct copy_work){.work.run = run_copy, .dst = dst.ptr, .src = src.ptr, .bytes = bytes};
-    (void)driver;
+    *work = (struct copy_work){.work.run = run_copy,
+                               .stream = cpu_stream_core(stream),
+                               .job = {.dst = dst.ptr, .src = src.ptr, .bytes = bytes, .guarded = pageable}};
+    atomic_init(&work->job.unreachable, UINTPTR_MAX);
     /* Short copies of pageable memory are over before another thread could begin. */
-    if ((dst.kind == LEAT_KIND_PAGEABLE || src.kind == LEAT_KIND_PAGEABLE) && bytes <= HERE_BYTES &&
-        cpu_stream_run_here(stream, &work->work))
+    if (pageable && bytes <= HERE_BYTES && cpu_stream_run_here(stream, &work->work))
         return LEAT_OK;
     cpu_stream_push(stream, &work->work);
     return LEAT_OK;

@@ -11,6 +11,7 @@
 
 #include <errno.h>
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -38,6 +39,7 @@ struct cpu_stream {
     uint64_t given, done;
     bool borrowed; /* another thread runs a piece of work in this one's place */
     bool closing;
+    char lost[256];          /* what a copy has to say, or "" */
     struct cpu_stream *next; /* under the device's streams_lock, as is the next */
     unsigned holders;        /* threads in cpu_device_synchronize() that look at it */
 };
@@ -124,6 +126,23 @@ bool cpu_stream_run_here(void *handle, struct cpu_work *work)
     pthread_cond_signal(&stream->work_there); /* work may have come meanwhile */
     pthread_mutex_unlock(&stream->lock);
     return true;
+}
+
+struct cpu_stream *cpu_stream_core(void *handle)
+{
+    return ((struct cpu_stream_handle *)handle)->stream;
+}
+
+void cpu_stream_lost(struct cpu_stream *stream, const void *dst, const void *src, size_t bytes, uintptr_t fault)
+{
+    pthread_mutex_lock(&stream->lock);
+    if (!stream->lost[0])
+        snprintf(
+            stream->lost, sizeof stream->lost,
+            "a copy of %zu bytes from %p to %p did not get to its end: the pageable memory at %p could not be "
+            "reached (unmapped, protected, or its file shrank); keep it until the stream has got past the copy",
+            bytes, src, dst, (void *)fault);
+    pthread_mutex_unlock(&stream->lock);
 }
 
 struct cpu_device *cpu_stream_device(void *handle)
@@ -290,9 +309,16 @@ leat_status cpu_stream_query(struct leati_driver *driver, void *handle)
 
 leat_status cpu_stream_synchronize(struct leati_driver *driver, void *handle)
 {
+    struct cpu_stream *stream = cpu_stream_core(handle);
+    char lost[sizeof stream->lost];
+
     (void)driver;
-    drain(((struct cpu_stream_handle *)handle)->stream);
-    return LEAT_OK;
+    drain(stream);
+    pthread_mutex_lock(&stream->lock);
+    memcpy(lost, stream->lost, sizeof lost);
+    stream->lost[0] = '\0';
+    pthread_mutex_unlock(&stream->lock);
+    return lost[0] ? leati_fail(LEAT_ERROR_POINTER, "%s", lost) : LEAT_OK;
 }
 
 leat_status cpu_device_synchronize(struct leati_driver *driver, void *opened)

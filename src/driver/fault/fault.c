@@ -554,12 +554,15 @@ static leat_status spoil_copy(struct fault *fault, void *stream, struct leati_en
 
     last.ptr = (unsigned char *)dst.ptr + bytes - 1;
     if (dst.kind == LEAT_KIND_PAGEABLE) {
+        LEATI_TRY(inner->ops->stream_synchronize(inner, stream));
         *(unsigned char *)last.ptr ^= 0xff;
         return LEAT_OK;
     }
     LEATI_TRY(inner->ops->copy(inner, stream, host, last, 1));
+    LEATI_TRY(inner->ops->stream_synchronize(inner, stream));
     byte ^= 0xff;
-    return inner->ops->copy(inner, stream, last, host, 1);
+    LEATI_TRY(inner->ops->copy(inner, stream, last, host, 1));
+    return inner->ops->stream_synchronize(inner, stream);
 }
 
 static leat_status wrap_copy(struct leati_driver *driver, void *stream, struct leati_end dst, struct leati_end src,
