@@ -72,6 +72,31 @@ CHECK_SIZE(cu_mem_access, CUmemAccessDesc);
 CHECK_MEMBER(cu_mem_access, location, CUmemAccessDesc, location);
 CHECK_MEMBER(cu_mem_access, flags, CUmemAccessDesc, flags);
 
+CHECK_SIZE(cu_box_copy, CUDA_MEMCPY3D);
+CHECK_SIZE(cu_box_copy, CUDA_MEMCPY3D_PEER);
+#define CHECK_BOX_MEMBER(ours, real)                                                                              \
+    CHECK_MEMBER(cu_box_copy, ours, CUDA_MEMCPY3D, real);                                                         \
+    CHECK_MEMBER(cu_box_copy, ours, CUDA_MEMCPY3D_PEER, real)
+#define CHECK_BOX_END(ours, real)                                                                                 \
+    CHECK_BOX_MEMBER(ours##_x, real##XInBytes);                                                                   \
+    CHECK_BOX_MEMBER(ours##_y, real##Y);                                                                          \
+    CHECK_BOX_MEMBER(ours##_z, real##Z);                                                                          \
+    CHECK_BOX_MEMBER(ours##_level, real##LOD);                                                                    \
+    CHECK_BOX_MEMBER(ours##_type, real##MemoryType);                                                              \
+    CHECK_BOX_MEMBER(ours##_host, real##Host);                                                                    \
+    CHECK_BOX_MEMBER(ours##_device, real##Device);                                                                \
+    CHECK_BOX_MEMBER(ours##_array, real##Array);                                                                  \
+    CHECK_MEMBER(cu_box_copy, ours##_context, CUDA_MEMCPY3D_PEER, real##Context);                                 \
+    CHECK_BOX_MEMBER(ours##_pitch, real##Pitch);                                                                  \
+    CHECK_BOX_MEMBER(ours##_height, real##Height)
+CHECK_BOX_END(src, src);
+CHECK_BOX_END(dst, dst);
+CHECK_MEMBER(cu_box_copy, src_context, CUDA_MEMCPY3D, reserved0);
+CHECK_MEMBER(cu_box_copy, dst_context, CUDA_MEMCPY3D, reserved1);
+CHECK_BOX_MEMBER(width, WidthInBytes);
+CHECK_BOX_MEMBER(height, Height);
+CHECK_BOX_MEMBER(depth, Depth);
+
 _Static_assert(sizeof(CU_STREAM_LEGACY) == sizeof LEATI_CU_STREAM_LEGACY, "CU_STREAM_LEGACY");
 
 /*
@@ -88,6 +113,8 @@ _Static_assert(sizeof(CU_STREAM_LEGACY) == sizeof LEATI_CU_STREAM_LEGACY, "CU_ST
 #define cu_mem_properties CUmemAllocationProp
 #define cu_mem_access CUmemAccessDesc
 #define cu_value_operation CUstreamBatchMemOpParams
+#define cu_box_copy CUDA_MEMCPY3D
+#define cu_box_copy_peer CUDA_MEMCPY3D_PEER
 
 #define CHECK_FUNCTION(field, name, need, parameters)                                                             \
     _Static_assert(__builtin_types_compatible_p(__typeof__(&name), CUresult(CUDAAPI *) parameters), #name);
@@ -128,7 +155,7 @@ int main(void)
         printf("the numbers of the default streams differ from those of cuda.h\n");
         return 1;
     }
-    printf("cuda.h of CUDA %d.%d: %u constants, %u functions and 4 structs are as leat declares them\n",
+    printf("cuda.h of CUDA %d.%d: %u constants, %u functions and 5 structs are as leat declares them\n",
            CUDA_VERSION / 1000, CUDA_VERSION % 1000 / 10, constants, functions);
     return 0;
 }

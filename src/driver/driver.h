@@ -26,6 +26,7 @@
 #ifndef LEATI_DRIVER_H
 #define LEATI_DRIVER_H
 
+#include <leat/copy.h>
 #include <leat/device.h>
 #include <leat/kernel.h>
 #include <leat/memory.h>
@@ -164,10 +165,18 @@ struct leati_driver_ops {
 
     /* ---- copies ------------------------------------------------------------------------------ */
 
-    /* In stream order. A pageable source is read, and a pageable destination written, at some time until the stream
-     * has got past the copy. For pageable memory the call may wait for the stream. Required. */
+    /* In stream order. A pageable source is read, and a pageable destination written, at some time until the
+     * stream has got past the copy. For pageable memory the call may wait for the stream. Required. */
     leat_status (*copy)(struct leati_driver *driver, void *stream, struct leati_end dst, struct leati_end src,
                         size_t bytes);
+
+    /*
+     * The same for a box of rows; dst and src are its first bytes. Its sizes are 1 or more, pitches are
+     * width_bytes or more, slices height * pitch or more and set when depth is above 1, and nothing overflows.
+     * Rows of the two sides may lie between one another, but no byte is in both. Optional: copy for each row.
+     */
+    leat_status (*copy_rectangle)(struct leati_driver *driver, void *stream, struct leati_end dst,
+                                  struct leati_end src, const leat_copy_box *box);
 
     /* Repeats the low pattern_bytes (1, 2 or 4) bytes of pattern count times at dst, which is aligned to
      * pattern_bytes and is device, managed or pinned memory. In stream order. Required. */
@@ -196,11 +205,11 @@ struct leati_driver_ops {
     leat_status (*stream_wait)(struct leati_driver *driver, void *stream, void *event);
 
     /*
-     * In stream order, one after the other: wait: the stream goes on when the word has reached value, which is when
-     * (int32_t)(*word - value) >= 0; what the host wrote before it wrote the word is there then for copies that
-     * follow. Else writes value to the word when all earlier work of the stream is done and can be seen by the
-     * host. UNSUPPORTED where this driver's version or device cannot. count is at most 4. Optional: pageable copies
-     * are left to copy.
+     * In stream order, one after the other: wait: the stream goes on when the word has reached value, which is
+     * when (int32_t)(*word - value) >= 0; what the host wrote before it wrote the word is there then for copies
+     * that follow. Else writes value to the word when all earlier work of the stream is done and can be seen by
+     * the host. UNSUPPORTED where this driver's version or device cannot. count is at most 4. Optional: pageable
+     * copies are left to copy.
      */
     leat_status (*stream_values)(struct leati_driver *driver, void *stream, const struct leati_value *values,
                                  unsigned count);

@@ -605,6 +605,52 @@ cu_result cuMemcpyPeerAsync(cu_deviceptr dst, cu_context dst_context, cu_devicep
     return LEATI_CUDA_SUCCESS;
 }
 
+static bool is_known_type(unsigned type)
+{
+    return type == LEATI_CU_MEMORYTYPE_HOST || type == LEATI_CU_MEMORYTYPE_DEVICE ||
+           type == LEATI_CU_MEMORYTYPE_UNIFIED;
+}
+
+/* What the vendor refuses too. */
+static bool is_box(const cu_box_copy *copy)
+{
+    return is_known_type(copy->src_type) && is_known_type(copy->dst_type) && copy->src_pitch >= copy->width &&
+           copy->dst_pitch >= copy->width && copy->src_pitch <= INT32_MAX && copy->dst_pitch <= INT32_MAX &&
+           copy->src_height >= copy->height && copy->dst_height >= copy->height;
+}
+
+static void copy_box(const cu_box_copy *copy)
+{
+    const char *src = copy->src_type == LEATI_CU_MEMORYTYPE_HOST ? copy->src_host : address(copy->src_device);
+    char *dst = copy->dst_type == LEATI_CU_MEMORYTYPE_HOST ? copy->dst_host : address(copy->dst_device);
+
+    for (size_t z = 0; z < copy->depth; z++)
+        for (size_t y = 0; y < copy->height; y++)
+            memcpy(dst + (z * copy->dst_height + y) * copy->dst_pitch,
+                   src + (z * copy->src_height + y) * copy->src_pitch, copy->width);
+}
+
+cu_result cuMemcpy3DAsync_v2(const cu_box_copy *copy, cu_stream stream)
+{
+    (void)stream;
+    TRY(enter_context());
+    if (!is_box(copy) || copy->src_context || copy->dst_context)
+        return LEATI_CUDA_ERROR_INVALID_VALUE;
+    copy_box(copy);
+    return LEATI_CUDA_SUCCESS;
+}
+
+cu_result cuMemcpy3DPeerAsync(const cu_box_copy_peer *copy, cu_stream stream)
+{
+    TRY(enter_stream(stream));
+    if (!is_box(copy))
+        return LEATI_CUDA_ERROR_INVALID_VALUE;
+    if (!copy->dst_context || !copy->src_context || copy->dst_context == copy->src_context)
+        return LEATI_CUDA_ERROR_INVALID_CONTEXT;
+    copy_box(copy);
+    return LEATI_CUDA_SUCCESS;
+}
+
 static cu_result fill(cu_deviceptr dst, const void *pattern, size_t pattern_bytes, size_t number, cu_stream stream)
 {
     TRY(enter_stream(stream));

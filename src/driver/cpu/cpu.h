@@ -156,6 +156,8 @@ void cpu_streams_join(struct cpu_device *device);
 
 leat_status cpu_copy(struct leati_driver *driver, void *stream, struct leati_end dst, struct leati_end src,
                      size_t bytes);
+leat_status cpu_copy_rectangle(struct leati_driver *driver, void *stream, struct leati_end dst,
+                               struct leati_end src, const leat_copy_box *box); /* cpu_rectangle.c */
 leat_status cpu_fill(struct leati_driver *driver, void *stream, void *dst, uint32_t pattern,
                      unsigned pattern_bytes, size_t count);
 

@@ -173,6 +173,7 @@ static const struct leati_driver_ops ops = {
     .vm_export = cpu_vm_export,
     .vm_import = cpu_vm_import,
     .copy = cpu_copy,
+    .copy_rectangle = cpu_copy_rectangle,
     .fill = cpu_fill,
     .stream_create = cpu_stream_create,
     .stream_destroy = cpu_stream_destroy,

@@ -41,6 +41,7 @@ static const struct leati_driver_ops cuda_ops = {
     .vm_export = leati_cuda_vm_export,
     .vm_import = leati_cuda_vm_import,
     .copy = leati_cuda_copy,
+    .copy_rectangle = leati_cuda_copy_rectangle,
     .fill = leati_cuda_fill,
     .stream_create = leati_cuda_stream_create,
     .stream_destroy = leati_cuda_stream_destroy,

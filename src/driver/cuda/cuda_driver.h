@@ -185,6 +185,8 @@ leat_status leati_cuda_vm_import(struct leati_driver *driver, void *device, int 
 /* cuda_copy.c */
 leat_status leati_cuda_copy(struct leati_driver *driver, void *stream, struct leati_end dst, struct leati_end src,
                             size_t bytes);
+leat_status leati_cuda_copy_rectangle(struct leati_driver *driver, void *stream, struct leati_end dst,
+                                      struct leati_end src, const leat_copy_box *box);
 leat_status leati_cuda_fill(struct leati_driver *driver, void *stream, void *dst, uint32_t pattern,
                             unsigned pattern_bytes, size_t count);
 

@@ -62,6 +62,27 @@ typedef struct cu_value_operation {
     uint64_t reserved;
 } cu_value_operation;
 
+/* A box of bytes: the vendor's struct for copies within a context and for those between two, which differ in the
+ * contexts alone; elsewhere those are NULL. Places within arrays of the vendor's are not used. */
+typedef struct cu_box_copy {
+    size_t src_x, src_y, src_z, src_level;
+    unsigned int src_type;
+    const void *src_host;
+    cu_deviceptr src_device;
+    void *src_array;
+    cu_context src_context;
+    size_t src_pitch, src_height;
+    size_t dst_x, dst_y, dst_z, dst_level;
+    unsigned int dst_type;
+    void *dst_host;
+    cu_deviceptr dst_device;
+    void *dst_array;
+    cu_context dst_context;
+    size_t dst_pitch, dst_height;
+    size_t width, height, depth;
+} cu_box_copy;
+typedef cu_box_copy cu_box_copy_peer;
+
 /* Streams that every context has, as the vendor writes them. */
 #define LEATI_CU_STREAM_LEGACY ((cu_stream)(uintptr_t)1)
 #define LEATI_CU_STREAM_PER_THREAD ((cu_stream)(uintptr_t)2)
@@ -140,6 +161,7 @@ typedef struct cu_value_operation {
     X(CU_POINTER_ATTRIBUTE_RANGE_SIZE, 12)                                                                        \
     X(CU_MEMORYTYPE_HOST, 1)                                                                                      \
     X(CU_MEMORYTYPE_DEVICE, 2)                                                                                    \
+    X(CU_MEMORYTYPE_UNIFIED, 4)                                                                                   \
     X(CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 0)                                                                 \
     X(CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, 1)                                                                     \
     X(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 8)                                                         \

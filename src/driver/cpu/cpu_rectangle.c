@@ -1,0 +1,166 @@
+/*
+ * cpu_rectangle.c - moving boxes of rows on the CPU device: rows are shared out among the team, long rows cut.
+ */
+#include "driver/cpu/cpu.h"
+
+#include "base/catch.h"
+#include "base/stream_copy.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define PART_BYTES ((size_t)1 << 20)          /* what one thread takes at a time */
+#define HERE_BYTES ((size_t)256 << 10)        /* up to here on the caller's thread, where memory is pageable */
+#define PARALLEL_BYTES ((size_t)1 << 20)      /* from here on more than one thread */
+#define NON_TEMPORAL_BYTES ((size_t)32 << 20) /* from here on, for rows of a few lines or more */
+#define NON_TEMPORAL_ROW_BYTES ((size_t)4096)
+
+struct box_job {
+    char *dst;
+    const char *src;
+    leat_copy_box box;
+    size_t rows;                   /* of all slices */
+    size_t part_rows, pieces;      /* rows of a part; or parts of a row, where it is long */
+    bool streaming;                /* past the caches */
+    bool guarded;                  /* one of the two may go away meanwhile */
+    _Atomic uintptr_t unreachable; /* the first address that did; UINTPTR_MAX: none */
+};
+
+/* Some of the rows, or a piece of one of them. */
+struct part {
+    const struct box_job *job;
+    size_t first, end;    /* rows */
+    size_t start, length; /* in each */
+};
+
+/* Where a row begins on either side. */
+static size_t dst_row(const struct box_job *job, size_t row)
+{
+    const leat_copy_box *box = &job->box;
+
+    return row / box->height * box->dst_slice_bytes + row % box->height * box->dst_pitch_bytes;
+}
+
+static size_t src_row(const struct box_job *job, size_t row)
+{
+    const leat_copy_box *box = &job->box;
+
+    return row / box->height * box->src_slice_bytes + row % box->height * box->src_pitch_bytes;
+}
+
+static void move_part(void *context)
+{
+    const struct part *part = context;
+    const struct box_job *job = part->job;
+    size_t y = part->first % job->box.height;
+    char *dst = job->dst + dst_row(job, part->first) + part->start;
+    const char *src = job->src + src_row(job, part->first) + part->start;
+
+    for (size_t row = part->first; row < part->end; row++) {
+        if (job->streaming)
+            leati_stream_copy(dst, src, part->length);
+        else
+            memcpy(dst, src, part->length);
+        if (++y < job->box.height) {
+            dst += job->box.dst_pitch_bytes;
+            src += job->box.src_pitch_bytes;
+        } else if (row + 1 < part->end) {
+            y = 0;
+            dst = job->dst + dst_row(job, row + 1) + part->start;
+            src = job->src + src_row(job, row + 1) + part->start;
+        }
+    }
+}
+
+static void move_guarded(struct box_job *job, struct part *part)
+{
+    size_t dst_start = dst_row(job, part->first) + part->start,
+           src_start = src_row(job, part->first) + part->start;
+    size_t dst_end = dst_row(job, part->end - 1) + part->start + part->length;
+    size_t src_end = src_row(job, part->end - 1) + part->start + part->length;
+    const struct leati_catch_range ranges[] = {{(uintptr_t)job->src + src_start, src_end - src_start},
+                                               {(uintptr_t)job->dst + dst_start, dst_end - dst_start}};
+    uintptr_t fault, first;
+
+    if (leati_catch(ranges, move_part, part, &fault))
+        return;
+    leati_stream_fence();
+    /* Relaxed: read after the team has finished. */
+    first = atomic_load_explicit(&job->unreachable, memory_order_relaxed);
+    while (fault < first && !atomic_compare_exchange_weak_explicit(&job->unreachable, &first, fault,
+                                                                   memory_order_relaxed, memory_order_relaxed))
+        continue;
+}
+
+static void copy_part(void *context, uint64_t i)
+{
+    struct box_job *job = context;
+    struct part part = {.job = job, .length = job->box.width_bytes};
+
+    if (job->pieces > 1) {
+        part.first = (size_t)i / job->pieces;
+        part.end = part.first + 1;
+        part.start = (size_t)i % job->pieces * PART_BYTES;
+        part.length = job->box.width_bytes - part.start;
+        part.length = part.length < PART_BYTES ? part.length : PART_BYTES;
+    } else {
+        part.first = (size_t)i * job->part_rows;
+        part.end = job->rows - part.first < job->part_rows ? job->rows : part.first + job->part_rows;
+    }
+    if (job->guarded)
+        move_guarded(job, &part);
+    else
+        move_part(&part);
+}
+
+struct box_work {
+    struct cpu_work work;
+    struct cpu_stream *stream;
+    struct box_job job;
+};
+
+static void run_box(struct cpu_work *work)
+{
+    struct box_work *copy = (struct box_work *)(void *)work;
+    struct box_job *job = &copy->job;
+    uintptr_t fault;
+
+    cpu_team_run(copy_part, job,
+                 job->pieces > 1 ? job->rows * job->pieces : (job->rows + job->part_rows - 1) / job->part_rows);
+    fault = atomic_load_explicit(&job->unreachable, memory_order_relaxed);
+    if (fault != UINTPTR_MAX)
+        cpu_stream_lost(copy->stream, job->dst, job->src, job->rows * job->box.width_bytes, fault);
+}
+
+leat_status cpu_copy_rectangle(struct leati_driver *driver, void *stream, struct leati_end dst,
+                               struct leati_end src, const leat_copy_box *box)
+{
+    bool pageable = dst.kind == LEAT_KIND_PAGEABLE || src.kind == LEAT_KIND_PAGEABLE;
+    size_t rows = box->depth * box->height, bytes = rows * box->width_bytes;
+    struct box_work *work = malloc(sizeof *work);
+    struct box_job *job;
+
+    (void)driver;
+    if (!work)
+        return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory to queue the work");
+    *work = (struct box_work){
+        .work.run = run_box,
+        .stream = cpu_stream_core(stream),
+        .job = {.dst = dst.ptr, .src = src.ptr, .box = *box, .rows = rows, .guarded = pageable, .pieces = 1}};
+    job = &work->job;
+    if (box->depth == 1)
+        job->box.dst_slice_bytes = job->box.src_slice_bytes = 0;
+    job->streaming = bytes >= NON_TEMPORAL_BYTES && box->width_bytes >= NON_TEMPORAL_ROW_BYTES;
+    if (bytes < PARALLEL_BYTES)
+        job->part_rows = rows;
+    else if (box->width_bytes > PART_BYTES)
+        job->pieces = (box->width_bytes + PART_BYTES - 1) / PART_BYTES;
+    else
+        job->part_rows = PART_BYTES / box->width_bytes;
+    atomic_init(&job->unreachable, UINTPTR_MAX);
+    /* Short copies of pageable memory are over before another thread could begin. */
+    if (pageable && bytes <= HERE_BYTES && cpu_stream_run_here(stream, &work->work))
+        return LEAT_OK;
+    cpu_stream_push(stream, &work->work);
+    return LEAT_OK;
+}
