@@ -115,6 +115,8 @@ static void expect_room(struct room *room, const char *what)
         memset(room->pinned, 0xee, room->bytes);
         OK(leat_copy(room->stream, room->pinned, place->ptr, room->bytes));
         OK(leat_stream_synchronize(room->stream));
+        if (!memcmp(room->pinned, place->wanted, room->bytes))
+            continue;
         for (size_t at = 0; at < room->bytes; at++)
             if (room->pinned[at] != place->wanted[at])
                 fail_msg("%s: place %d (%s) has a wrong byte %zu: %02x, not %02x", what, i,
