@@ -1,0 +1,138 @@
+/*
+ * many_records.c - thousands of small records, from all over the host's memory to the device, and back.
+ *
+ *     cc many_records.c -o many_records $(pkg-config --cflags --libs leat)
+ *     ./many_records [device]
+ *
+ * Programs keep things where they came up: rows of a table, blocks of a cache, nodes of a graph. A kernel wants
+ * them side by side. One copy for each record costs some microseconds, whatever its size, so a thousand records of
+ * 1 KiB take longer than a million bytes in one piece. leat_copy_many() takes all of them at once: it checks them,
+ * merges those that continue one another, packs what is pageable, and lets one kernel do the rest.
+ */
+#include <leat/leat.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define RECORDS ((size_t)4096)
+#define VALUES ((size_t)256) /* in a record, 1 KiB */
+#define RECORD_BYTES (VALUES * sizeof(uint32_t))
+#define ADDEND 1000u
+
+struct record {
+    uint32_t values[VALUES];
+};
+
+struct work {
+    leat_device *device;
+    leat_stream *stream;
+    leat_kernel *add;
+    struct record *records[RECORDS]; /* each where malloc put it */
+    void *table;                     /* of the device: all of them side by side */
+    leat_copy_pair pairs[RECORDS];
+};
+
+static int failed(const char *step)
+{
+    fprintf(stderr, "many_records: cannot %s: %s\n", step, leat_last_error());
+    return 1;
+}
+
+static int prepare(struct work *w)
+{
+    leat_module *module;
+
+    if (leat_stream_create(w->device, &w->stream) != LEAT_OK)
+        return failed("create a stream");
+    /* leat_copy_many() has its kernel there, too. To load kernels may take a moment: better now than in between.
+     */
+    if (leat_module_builtin(w->device, &module) != LEAT_OK)
+        return failed("load the built-in kernels");
+    if (leat_kernel_get(module, "leat_add_u32", &w->add) != LEAT_OK)
+        return failed("find the kernel");
+    if (leat_alloc(w->stream, RECORDS * RECORD_BYTES, &w->table) != LEAT_OK)
+        return failed("allocate on the device");
+    for (size_t i = 0; i < RECORDS; i++) {
+        w->records[i] = malloc(RECORD_BYTES);
+        if (!w->records[i]) {
+            fprintf(stderr, "many_records: no memory for record %zu\n", i);
+            return 1;
+        }
+        for (size_t k = 0; k < VALUES; k++)
+            w->records[i]->values[k] = (uint32_t)(i * VALUES + k);
+    }
+    return 0;
+}
+
+/* Every record to its place in the table. */
+static int gather(struct work *w)
+{
+    for (size_t i = 0; i < RECORDS; i++)
+        w->pairs[i] = (leat_copy_pair){
+            .dst = (char *)w->table + i * RECORD_BYTES, .src = w->records[i], .bytes = RECORD_BYTES};
+    if (leat_copy_many(w->stream, w->pairs, RECORDS) != LEAT_OK)
+        return failed("copy the records to the device");
+    return 0;
+}
+
+static int compute(struct work *w)
+{
+    uint64_t count = RECORDS * VALUES;
+    uint32_t addend = ADDEND;
+    void *args[] = {&w->table, &count, &addend};
+
+    if (leat_launch(w->stream, w->add, leat_dim(256, 1, 1), leat_dim(256, 1, 1), 0, args, 3) != LEAT_OK)
+        return failed("launch the kernel");
+    return 0;
+}
+
+/* And back, to where each of them lies. The pairs were read before leat_copy_many() returned, so they can be
+ * turned round at once; the copies before, which may still be under way, do not mind. */
+static int scatter(struct work *w)
+{
+    char plan[2000];
+
+    for (size_t i = 0; i < RECORDS; i++) {
+        w->pairs[i].dst = w->records[i];
+        w->pairs[i].src = (char *)w->table + i * RECORD_BYTES;
+    }
+    if (leat_copy_many_explain(w->stream, w->pairs, RECORDS, plan, sizeof plan) != LEAT_OK)
+        return failed("ask how the records will be copied");
+    printf("the way back:\n%s", plan);
+    if (leat_copy_many(w->stream, w->pairs, RECORDS) != LEAT_OK)
+        return failed("copy the records back");
+    return 0;
+}
+
+static int check(const struct work *w)
+{
+    for (size_t i = 0; i < RECORDS; i++)
+        for (size_t k = 0; k < VALUES; k++)
+            if (w->records[i]->values[k] != (uint32_t)(i * VALUES + k) + ADDEND) {
+                fprintf(stderr, "many_records: value %zu of record %zu is %u\n", k, i, w->records[i]->values[k]);
+                return 1;
+            }
+    printf("%zu records of %zu bytes went to the device and back; all values are right\n", RECORDS, RECORD_BYTES);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    static struct work w; /* too large for a small stack */
+    int wrong;
+
+    if (leat_device_open(argc > 1 ? argv[1] : NULL, &w.device) != LEAT_OK)
+        return failed("open the device");
+    wrong = prepare(&w) || gather(&w) || compute(&w) || scatter(&w);
+    /* Records that the stream writes may be read, and freed, when it is done. */
+    if (w.stream && leat_stream_synchronize(w.stream) != LEAT_OK)
+        wrong = failed("finish the work");
+    wrong = wrong || check(&w);
+
+    /* Closing ends the stream and frees the table. */
+    if (leat_device_close(w.device) != LEAT_OK)
+        wrong = failed("close the device");
+    for (size_t i = 0; i < RECORDS; i++)
+        free(w.records[i]);
+    return wrong;
+}
