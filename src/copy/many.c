@@ -225,8 +225,15 @@ static void was_used(struct many *many, const struct leati_use *use, size_t firs
 /* ---- a round: as many ranges as there is pinned memory to pack ---- */
 
 /* As the kernel reads it. */
-struct leati_piece {
-    uint64_t dst, src, bytes;
+struct piece {
+    uint64_t dst, src; /* addresses of the device */
+    uint32_t bytes, number;
+};
+
+/* Copies pieces in the kernel's place, on the CPU device's threads, where one side may be pageable. */
+struct copier {
+    void (*copy)(struct copier *copier, const struct piece *piece);
+    struct leati_order *order;
 };
 
 /* A copy by the host. */
@@ -253,7 +260,8 @@ struct host_parts {
 /* The one block of a round; in it lies everything that the stream or its host functions look at. */
 struct block {
     struct host_parts in, out;
-    struct leati_piece *pieces;
+    struct copier copier;
+    struct piece *pieces;
     size_t piece_count;
     char *pack;
     uintptr_t pack_shift; /* to the address for kernels */
@@ -315,7 +323,7 @@ static struct block *take_block(struct many *many, const struct block *needs)
 {
     size_t in_bytes = align_up(needs->in.count * sizeof(struct part), 64);
     size_t out_bytes = align_up(needs->out.count * sizeof(struct part), 64);
-    size_t piece_bytes = align_up(needs->piece_count * sizeof(struct leati_piece), 64);
+    size_t piece_bytes = align_up(needs->piece_count * sizeof(struct piece), 64);
     size_t dma_bytes = align_up(needs->dma_count * sizeof(struct dma), 64);
     size_t head_bytes = align_up(sizeof(struct block), 64);
     struct block *block = leati_pairs_take(many->stream->device, head_bytes + in_bytes + out_bytes + piece_bytes +
@@ -327,17 +335,20 @@ static struct block *take_block(struct many *many, const struct block *needs)
     memset(block, 0, sizeof *block);
     block->in.list = (struct part *)(void *)at;
     block->out.list = (struct part *)(void *)(at += in_bytes);
-    block->pieces = (struct leati_piece *)(void *)(at += out_bytes);
+    block->pieces = (struct piece *)(void *)(at += out_bytes);
     block->dmas = (struct dma *)(void *)(at += piece_bytes);
     block->pack = at + dma_bytes;
     return block;
 }
 
-static void add_pieces(struct block *block, uintptr_t dst, uintptr_t src, size_t bytes)
+static void add_pieces(struct block *block, uintptr_t dst, uintptr_t src, size_t bytes, uint32_t number)
 {
     for (size_t at = 0; at < bytes; at += PIECE_BYTES)
-        block->pieces[block->piece_count++] = (struct leati_piece){
-            .dst = dst + at, .src = src + at, .bytes = bytes - at < PIECE_BYTES ? bytes - at : PIECE_BYTES};
+        block->pieces[block->piece_count++] =
+            (struct piece){.dst = dst + at,
+                           .src = src + at,
+                           .bytes = (uint32_t)(bytes - at < PIECE_BYTES ? bytes - at : PIECE_BYTES),
+                           .number = number};
 }
 
 static leat_status end_run(struct many *many, struct block *block, struct run *run)
@@ -356,9 +367,9 @@ static leat_status end_run(struct many *many, struct block *block, struct run *r
         LEATI_TRY(leati_pairs_map(&many->pairs, area));
         device_near = run->near + (uintptr_t)area->shift;
         if (run->way == WAY_IN)
-            add_pieces(block, device_near, device_packed, run->bytes);
+            add_pieces(block, device_near, device_packed, run->bytes, 0);
         else
-            add_pieces(block, device_packed, device_near, run->bytes);
+            add_pieces(block, device_packed, device_near, run->bytes, 0);
     }
     run->bytes = 0;
     return LEAT_OK;
@@ -398,7 +409,8 @@ static leat_status add_range(struct many *many, struct block *block, struct run 
     case WAY_KERNEL:
         LEATI_TRY(leati_pairs_map(&many->pairs, to));
         LEATI_TRY(leati_pairs_map(&many->pairs, from));
-        add_pieces(block, pair->dst + (uintptr_t)to->shift, pair->src + (uintptr_t)from->shift, pair->bytes);
+        add_pieces(block, pair->dst + (uintptr_t)to->shift, pair->src + (uintptr_t)from->shift, pair->bytes,
+                   pair->number);
         break;
     case WAY_IN:
         LEATI_TRY(pack(many, block, run, way, pair->to, pair->dst, pair->bytes, &packed));
@@ -448,21 +460,30 @@ static bool copy_parts(const struct host_parts *parts, const struct part **faile
     return true;
 }
 
-static void describe_fault(const struct part *part, uintptr_t fault, char *text, size_t bytes)
+static void describe_fault(uint32_t number, uintptr_t fault, char *text, size_t bytes)
 {
     snprintf(
         text, bytes,
-        "pair %u: the pageable memory at %p could not be reached (unmapped, protected, or its file shrank), in a "
-        "copy of %zu bytes",
-        part->number, (void *)fault, part->bytes);
+        "pair %u: the pageable memory at %p could not be reached (unmapped, protected, or its file shrank); keep "
+        "it until the stream has got past the copies",
+        number, (void *)fault);
 }
 
-static void fail_order(struct leati_order *order, const struct part *part, uintptr_t fault)
+static void fail_order(struct leati_order *order, uint32_t number, uintptr_t fault)
 {
     char sentence[256];
 
-    describe_fault(part, fault, sentence, sizeof sentence);
+    describe_fault(number, fault, sentence, sizeof sentence);
     leati_order_failed(order, LEAT_ERROR_POINTER, sentence);
+}
+
+static void copy_piece(struct copier *copier, const struct piece *piece)
+{
+    uintptr_t fault;
+
+    if (leati_bytes_copy_guarded((void *)piece->dst, (const void *)piece->src, piece->bytes, LEATI_STORES_CACHED,
+                                 &fault) != piece->bytes)
+        fail_order(copier->order, piece->number, fault);
 }
 
 /* The host function. What it copies stays until the stream has got past it. */
@@ -474,7 +495,7 @@ static void run_parts(void *argument)
     uintptr_t fault = 0;
 
     if (!copy_parts(parts, &failed, &fault))
-        fail_order(order, failed, fault);
+        fail_order(order, failed->number, fault);
     leati_order_let_go(order);
 }
 
@@ -493,33 +514,48 @@ static leat_status launch_parts(struct many *many, struct host_parts *parts)
 
 /* ---- giving it to the stream ---- */
 
-static leat_status launch_pieces(struct many *many, const struct block *block)
+static leat_status launch_pieces(struct many *many, struct block *block)
 {
-    bool cpu = many->pairs.direct || !strcmp(many->stream->device->driver->name, "cpu");
+    bool cpu = !strcmp(many->stream->device->driver->name, "cpu");
     uint64_t pieces = (uintptr_t)block->pieces + block->pack_shift, count = block->piece_count;
     size_t blocks = cpu ? (count + 3) / 4 : (count + BLOCK_PIECES - 1) / BLOCK_PIECES;
     size_t most = cpu ? CPU_BLOCKS_MOST : BLOCKS_MOST;
-    void *args[] = {&pieces, &count};
+    struct copier *copier = many->pairs.direct ? &block->copier : NULL;
+    void *args[] = {&pieces, &count, &copier};
 
     return leat_launch(many->stream, many->kernel, leat_dim((uint32_t)(blocks < most ? blocks : most), 1, 1),
-                       leat_dim(cpu ? 1 : BLOCK_THREADS, 1, 1), 0, args, 2);
+                       leat_dim(cpu ? 1 : BLOCK_THREADS, 1, 1), 0, args, 3);
 }
 
 static leat_status issue(struct many *many, struct block *block)
 {
     struct leati_driver *driver = many->stream->device->driver;
+    struct leati_order *order = many->stream->order;
+    leat_status status;
 
     if (block->in.count && !many->pairs.early)
         LEATI_TRY(launch_parts(many, &block->in));
     for (size_t i = 0; i < block->dma_count; i++)
         LEATI_TRY(driver->ops->copy(driver, many->stream->native, block->dmas[i].dst, block->dmas[i].src,
                                     block->dmas[i].bytes));
-    if (block->piece_count)
-        LEATI_TRY(launch_pieces(many, block));
-    /* The CPU device's kernel writes pageable memory by itself. */
-    if (block->out.count || many->pairs.direct)
+    if (!many->pairs.direct) {
+        if (block->piece_count)
+            LEATI_TRY(launch_pieces(many, block));
+        if (!block->out.count)
+            return LEAT_OK;
         leati_stream_writes_host(many->stream);
-    return block->out.count ? launch_parts(many, &block->out) : LEAT_OK;
+        return launch_parts(many, &block->out);
+    }
+    /* The kernel reads and writes pageable memory by itself. The host function behind it has no parts: the
+     * stream's order, to which a failure is told, is kept until it runs. */
+    leati_stream_writes_host(many->stream);
+    leati_order_hold(order);
+    block->copier = (struct copier){.copy = copy_piece, .order = order};
+    status = block->piece_count ? launch_pieces(many, block) : LEAT_OK;
+    if (status == LEAT_OK)
+        status = launch_parts(many, &block->out);
+    leati_order_let_go(order);
+    return status;
 }
 
 /* Gives a block back when the stream has got past it. Keeps the failure, if there is one. */
@@ -547,12 +583,12 @@ static leat_status pack_now(struct many *many, struct block *block, bool first)
     if (!block->in.count || !many->pairs.early || copy_parts(&block->in, &failed, &fault))
         return LEAT_OK;
     if (!first) { /* others are under way: told as leat's threads tell theirs */
-        fail_order(many->stream->order, failed, fault);
+        fail_order(many->stream->order, failed->number, fault);
         return LEAT_OK;
     }
     if (!many->pairs.asking)
         return LEAT_NOT_READY;
-    describe_fault(failed, fault, sentence, sizeof sentence);
+    describe_fault(failed->number, fault, sentence, sizeof sentence);
     return leati_fail(LEAT_ERROR_POINTER, "%s", sentence);
 }
 
@@ -685,7 +721,7 @@ static const char *path_of(const struct many *many, enum way way)
 {
     switch (way) {
     case WAY_KERNEL:
-        return many->pairs.direct ? "one kernel, which reaches pageable memory too"
+        return many->pairs.direct ? "one kernel, which reaches pageable memory as well"
                                   : "one kernel that gathers and scatters over mapped memory";
     case WAY_IN:
         return many->pairs.early

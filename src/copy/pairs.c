@@ -1,6 +1,8 @@
 /* pairs.c - see pairs.h. */
 #include "copy/pairs.h"
 
+#include "base/catch.h"
+#include "base/options.h"
 #include "core/access.h"
 
 #include <stdlib.h>
@@ -47,11 +49,15 @@ static leat_status meet_pageable(struct leati_pairs *pairs)
 {
     leat_device *device = pairs->stream->device;
     struct leati_sentence before;
+    bool idle, asking = pairs->asking;
     leat_status status;
-    bool idle;
 
-    leati_error_keep(&before);
     pairs->pageable = true;
+    pairs->asking = true;
+    pairs->direct = !strcmp(device->driver->name, "cpu") && !leati_option_flag(LEATI_OPTION_COPY_STAGE);
+    if (pairs->direct)
+        return LEAT_OK;
+    leati_error_keep(&before);
     status = leati_stager_get(device, &pairs->stager);
     if (status == LEAT_ERROR_INVALID)
         return status;
@@ -61,12 +67,11 @@ static leat_status meet_pageable(struct leati_pairs *pairs)
         return LEAT_OK;
     }
     pairs->staged = !pairs->stager->refused[0];
-    pairs->direct = !pairs->staged && !strcmp(device->driver->name, "cpu");
     idle = is_idle(pairs->stream);
     pairs->early = idle || leati_stream_reads_now(pairs->stream);
-    pairs->unread = pairs->staged && pairs->early;
+    pairs->unread = pairs->staged && pairs->early && leati_catch_ready();
     /* With nothing under way, it does not matter whether somebody pinned the memory past leat. */
-    pairs->asking |= !idle || !pairs->unread;
+    pairs->asking = asking || !idle || !pairs->unread;
     return LEAT_OK;
 }
 

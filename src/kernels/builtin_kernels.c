@@ -1,10 +1,10 @@
 /*
  * builtin_kernels.c - the kernels that come with leat: fill, add, square, vector addition, pattern, verify,
- * checksum, and many copies at once.
+ * checksum, many copies at once, and boxes of rows.
  *
  * One source for all devices. The host compiler makes the CPU device's kernels of it, clang-19 the PTX and the AMD
  * code objects in built/ (tools/build-kernels.sh). What each kernel does is said in leat/kernel.h, but for
- * the last one, which is for leat's own use.
+ * the last two, which are for leat's own use.
  *
  * One idea is shared by all: arrays are read and written in words of 16 bytes, the widest access that a GPU thread
  * has, and a GPU thread reads several of them before it writes the first, because only many reads under way at
@@ -294,11 +294,17 @@ LEAT_KERNEL(leat_checksum_u64, 3, const uint64_t *, src, uint64_t, count, uint64
 
 /* ---- many copies ----------------------------------------------------------------------------- */
 
-/* As struct leati_piece of copy/many.c. */
+/* These two are as in copy/many.c. */
 struct piece {
     char *dst;
     const char *src;
-    uint64_t bytes;
+    uint32_t bytes;
+    uint32_t number; /* for the copier's use */
+};
+
+/* Copies in the place of the CPU device's kernel, where memory may go away meanwhile; NULL elsewhere. */
+struct copier {
+    void (*copy)(struct copier *copier, const struct piece *piece);
 };
 
 #if defined(__NVPTX__) || defined(__AMDGCN__)
@@ -357,20 +363,25 @@ static inline void copy_piece(const struct piece *piece, uint32_t lane)
 }
 
 /* Copies count pieces that do not overlap. A block has a multiple of 32 threads. */
-LEAT_KERNEL(leat_copy_pieces, 2, const struct piece *, pieces, uint64_t, count)
+LEAT_KERNEL(leat_copy_pieces, 3, const struct piece *, pieces, uint64_t, count, struct copier *, copier)
 {
     uint64_t step = leat_global_count() / LANES;
 
+    (void)copier;
     for (uint64_t i = leat_global_index() / LANES; i < count; i += step)
         copy_piece(&pieces[i], leat_thread_x() % LANES);
 }
 
 #else
 
-LEAT_KERNEL(leat_copy_pieces, 2, const struct piece *, pieces, uint64_t, count)
+LEAT_KERNEL(leat_copy_pieces, 3, const struct piece *, pieces, uint64_t, count, struct copier *, copier)
 {
-    LEAT_FOR (i, count)
-        memcpy(pieces[i].dst, pieces[i].src, pieces[i].bytes);
+    LEAT_FOR (i, count) {
+        if (copier)
+            copier->copy(copier, &pieces[i]);
+        else
+            memcpy(pieces[i].dst, pieces[i].src, pieces[i].bytes);
+    }
 }
 
 #endif
