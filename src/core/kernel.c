@@ -236,12 +236,12 @@ static leat_status make_kernel(leat_module *module, const char *name, leat_kerne
 
 /*
  * Loads the built-in module; under the device's module_lock. The kernels that leat_fill_pattern() and
- * leat_copy_many() use come along, since a driver may wait for all work of the device when it loads one (CUDA's lazy
- * loading does), and a fill or a copy must not.
+ * leat_copy_many() use come along, since a driver may wait for all work of the device when it loads one (CUDA's
+ * lazy loading does), and a fill or a copy must not.
  */
 static leat_status load_builtin(leat_device *device)
 {
-    static const char *const own[] = {"leat_fill_u64", "leat_fill_u128", "leat_copy_pieces"};
+    static const char *const own[] = {"leat_fill_u64", "leat_fill_u128", "leat_copy_pieces", "leat_copy_box"};
     struct leati_driver *driver = device->driver;
     leat_module *made = new_module(device);
     leat_kernel *kernel;

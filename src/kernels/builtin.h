@@ -21,7 +21,8 @@
     X(leat_pattern_u64)                                                                                           \
     X(leat_verify_u64)                                                                                            \
     X(leat_checksum_u64)                                                                                          \
-    X(leat_copy_pieces)
+    X(leat_copy_pieces)                                                                                           \
+    X(leat_copy_box)
 
 /* PTX for sm_75 and everything newer, ended by a NUL, which bytes counts. */
 extern const char leati_kernels_ptx[];
