@@ -166,6 +166,20 @@ typedef struct leat_copy_box {
  */
 LEAT_API leat_status leat_copy_rectangle(leat_stream *stream, void *dst, const void *src, const leat_copy_box *box);
 
+/* ---- several links --------------------------------------------------------------------------------------- */
+
+/*
+ * Lets copies of 64 MiB and more from host memory into device go over the host links of count other devices as
+ * well, and from them across: on GPUs that reach each other over NVLink two links fill one GPU at nearly twice the
+ * speed, four at nearly four times. Their links and copy engines are busy meanwhile, and each helper gives 48 MiB of its
+ * memory for each copy that is under way (four at most; others go over the device's own link). Peer access is
+ * switched on. Replaces an earlier list; count 0 ends it. Closing one of the devices ends it too. A ticket of such a
+ * copy knows when it is done, and neither its progress nor how to stop it.
+ * Errors: HANDLE (device or a helper); INVALID (helpers NULL, more than 8, one that is device itself or is there
+ * twice); UNSUPPORTED (a helper of another driver); HOST_MEMORY, DRIVER, NOT_PERMITTED.
+ */
+LEAT_API leat_status leat_copy_share_links(leat_device *device, leat_device *const *helpers, unsigned count);
+
 /* ---- plans in words -------------------------------------------------------------------------------------- */
 
 /*

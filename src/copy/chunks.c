@@ -77,6 +77,8 @@ uint32_t leati_cut_chunks(const struct leati_cut *cut, struct leati_chunk *chunk
     /* All of a short copy is in the ring at once, so its chunks may be as large as they like. */
     if (!cut->ring_bytes || cut->ring_bytes >= cut->bytes)
         most = cut->bytes;
+    if (cut->most_bytes && most > cut->most_bytes / 5 * 4)
+        most = cut->most_bytes / 5 * 4; /* the last chunk may take a rest of a quarter with it */
     size = !cut->ring_bytes ? cut->bytes : size < most ? size : most;
     while (left) {
         size_t bytes = next_size(size, left);

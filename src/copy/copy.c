@@ -10,6 +10,7 @@
 #include "base/catch.h"
 #include "base/clock.h"
 #include "base/options.h"
+#include "copy/links.h"
 #include "copy/small.h"
 
 #include <leat/copy.h>
@@ -27,6 +28,7 @@
 #define DRIVER_WHILE_ASLEEP_BYTES ((size_t)8 << 20)
 #define SOON_NS 1000000u /* a second such copy within this time wakes them for the third */
 
+#define LINKS_BYTES ((size_t)64 << 20) /* from here on over several links; leat/copy.h says so too */
 #define ASK_NS 1000000u
 
 static leat_status check_overlap(const void *dst, const void *src, size_t bytes)
@@ -172,6 +174,18 @@ static leat_status choose_pageable(leat_stream *stream, struct leati_plan *plan)
     return LEAT_OK;
 }
 
+/* Is it worth the helpers' while? */
+static unsigned count_links(leat_stream *stream, const struct leati_plan *plan)
+{
+    bool in = plan->path == LEATI_PATH_DRIVER ? plan->from.end.kind == LEAT_KIND_PINNED
+                                              : plan->path == LEATI_PATH_STAGED && plan->way == LEATI_WAY_IN;
+
+    if (!in || plan->to.end.kind != LEAT_KIND_DEVICE || plan->to.device != stream->device ||
+        plan->bytes < LINKS_BYTES)
+        return 0;
+    return leati_links_count(stream->device);
+}
+
 leat_status leati_plan_copy(leat_stream *stream, void *dst, const void *src, size_t bytes, bool followed,
                             struct leati_plan *plan)
 {
@@ -187,9 +201,11 @@ leat_status leati_plan_copy(leat_stream *stream, void *dst, const void *src, siz
     LEATI_TRY(check_overlap(dst, src, bytes));
     if (!is_pageable(&plan->to) && !is_pageable(&plan->from)) {
         choose(plan, LEATI_PATH_DRIVER, "the driver reaches both ends by itself");
+        plan->helpers = count_links(stream, plan);
         return LEAT_OK;
     }
     LEATI_TRY(choose_pageable(stream, plan));
+    plan->helpers = count_links(stream, plan);
     /* Short copies find out by themselves, which saves a system call or two. */
     if ((plan->path == LEATI_PATH_SMALL_IN || plan->path == LEATI_PATH_SMALL_OUT) && leati_catch_ready())
         return LEAT_OK;
@@ -209,12 +225,77 @@ static leat_status run_by_driver(leat_stream *stream, const struct leati_plan *p
     return driver->ops->copy(driver, stream->native, plan->to.end, plan->from.end, plan->bytes);
 }
 
+static struct leati_target move_target(struct leati_target target, size_t bytes)
+{
+    target.end.ptr = (char *)target.end.ptr + bytes;
+    return target;
+}
+
+/* Chunk by chunk, each over the next link. */
+static leat_status pinned_over_links(leat_stream *stream, const struct leati_plan *plan, struct leati_fleet *fleet)
+{
+    struct leati_driver *driver = stream->device->driver;
+    unsigned link = 0;
+
+    for (size_t at = 0; at < plan->bytes; at += LEATI_LINK_CHUNK_BYTES, link = (link + 1) % (plan->helpers + 1)) {
+        size_t bytes = plan->bytes - at < LEATI_LINK_CHUNK_BYTES ? plan->bytes - at : LEATI_LINK_CHUNK_BYTES;
+        struct leati_end to = move_target(plan->to, at).end, from = move_target(plan->from, at).end;
+
+        if (link)
+            LEATI_TRY(leati_route_copy(leati_fleet_route(fleet, link - 1), to, from, bytes));
+        else
+            LEATI_TRY(driver->ops->copy(driver, stream->native, to, from, bytes));
+    }
+    return LEAT_OK;
+}
+
+/* A share of the whole over each link, staged for itself. */
+static leat_status staged_over_links(leat_stream *stream, const struct leati_plan *plan, struct leati_fleet *fleet,
+                                     uint64_t deadline_ns)
+{
+    size_t share = plan->bytes / (plan->helpers + 1) & ~(size_t)4095;
+
+    for (unsigned link = 0; link <= plan->helpers; link++) {
+        struct leati_stage_request request = {
+            .way = plan->way,
+            .early = plan->early,
+            .deadline_ns = deadline_ns,
+            .route = link ? leati_fleet_route(fleet, link - 1) : NULL,
+        };
+        struct leati_target to = move_target(plan->to, link * share), from = move_target(plan->from, link * share);
+        size_t bytes = link < plan->helpers ? share : plan->bytes - link * share;
+        leat_status status = leati_stage_start(plan->stager, stream, &to, &from, bytes, &request, NULL);
+
+        if (status == LEAT_NOT_READY)
+            return leati_fail(LEAT_ERROR_HOST_MEMORY, "no pinned memory for staging over %u links",
+                              plan->helpers + 1);
+        LEATI_TRY(status);
+    }
+    return LEAT_OK;
+}
+
+/* LEAT_NOT_READY: the helpers are not to be had, and nothing was given to any stream. */
+static leat_status over_links(leat_stream *stream, const struct leati_plan *plan, uint64_t deadline_ns)
+{
+    struct leati_fleet *fleet = leati_fleet_begin(stream);
+    leat_status status, ended;
+
+    if (!fleet)
+        return LEAT_NOT_READY;
+    status = plan->path == LEATI_PATH_DRIVER ? pinned_over_links(stream, plan, fleet)
+                                             : staged_over_links(stream, plan, fleet, deadline_ns);
+    ended = leati_fleet_end(fleet, stream, status != LEAT_OK);
+    return status != LEAT_OK ? status : ended;
+}
+
 static leat_status run(leat_stream *stream, const struct leati_plan *plan, uint64_t deadline_ns,
                        struct leati_job **job)
 {
     struct leati_stage_request request = {.way = plan->way, .early = plan->early, .deadline_ns = deadline_ns};
     leat_status status = LEAT_NOT_READY;
 
+    if (plan->helpers)
+        status = over_links(stream, plan, deadline_ns);
     if (plan->path == LEATI_PATH_SMALL_OUT)
         status = leati_small_out(plan->stager, stream, &plan->to, &plan->from, plan->bytes);
     else if (plan->path == LEATI_PATH_SMALL_IN)

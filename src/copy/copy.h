@@ -21,6 +21,7 @@ struct leati_plan {
     size_t bytes;
     enum leati_path path;
     enum leati_way way;          /* of STAGED */
+    unsigned helpers;            /* devices whose links are used too */
     bool followed;               /* it has a ticket */
     bool early;                  /* the source may be read at once */
     struct leati_stager *stager; /* NULL where no pageable memory is involved */

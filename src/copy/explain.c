@@ -137,6 +137,9 @@ static leat_status explain(leat_stream *stream, void *dst, const void *src, size
     add_end(text, &plan.to);
     add(text, "\n  path   ");
     add_path(text, &plan);
+    if (plan.helpers)
+        add(text, "; over %u host links, and across from %u other device%s", plan.helpers + 1, plan.helpers,
+            plan.helpers > 1 ? "s" : "");
     add(text, "\n  why    %s\n  bound  ", plan.why);
     add_bound(text, &plan);
     add(text, "\n");

@@ -3,6 +3,7 @@
 
 #include "base/catch.h"
 #include "base/options.h"
+#include "copy/links.h"
 #include "copy/small.h"
 
 #include <stdio.h>
@@ -27,6 +28,12 @@ static leat_status device_closes(struct leat_device *device);
 
 static const struct leati_copy_hooks hooks = {.stream_ends = leati_small_stream_ends,
                                               .device_closes = device_closes};
+
+void leati_copy_set_hooks(leat_device *device)
+{
+    /* Release: pairs with the acquire of those who call them. */
+    atomic_store_explicit(&device->copy_hooks, &hooks, memory_order_release);
+}
 
 /* An eighth of the machine's memory, but no more than usual. */
 static uint64_t usual_memory(void)
@@ -129,8 +136,8 @@ static leat_status make(leat_device *device, struct leati_stager **made)
             leati_error_restore(status, &before);
         }
     }
-    /* Release: pairs with the acquire of those who find them. */
-    atomic_store_explicit(&device->copy_hooks, &hooks, memory_order_release);
+    leati_copy_set_hooks(device);
+    /* Release: pairs with the acquire of those who find it. */
     atomic_store_explicit(&device->stager, stager, memory_order_release);
     *made = stager;
     return LEAT_OK;
@@ -260,6 +267,7 @@ static leat_status device_closes(struct leat_device *device)
     struct leati_job *job;
     leat_status status = LEAT_OK;
 
+    leati_links_close(device);
     if (!stager)
         return LEAT_OK;
     /* The streams have ended by now, each with a last word to write. */
@@ -324,12 +332,15 @@ static void *take_ring(struct leati_stager *stager, enum leati_stores stores, si
     return NULL;
 }
 
-static struct leati_job *new_job(struct leati_stager *stager, enum leati_way way, size_t bytes)
+static struct leati_job *new_job(struct leati_stager *stager, const struct leati_stage_request *request,
+                                 size_t bytes)
 {
+    enum leati_way way = request->way;
     enum leati_stores stores = leati_stage_stores(stager, way, bytes);
     size_t wanted = way == LEATI_WAY_HOST ? 0 : leati_ring_bytes(bytes, (size_t)stager->ring_bytes), ring_bytes;
     struct leati_job *job = calloc(1, sizeof *job);
-    struct leati_cut cut = {.bytes = bytes, .out = way == LEATI_WAY_OUT};
+    struct leati_cut cut = {
+        .bytes = bytes, .out = way == LEATI_WAY_OUT, .most_bytes = request->route ? LEATI_LINK_CHUNK_BYTES : 0};
 
     if (!job)
         return NULL;
@@ -378,10 +389,11 @@ static struct leati_end move_end(struct leati_end end, size_t bytes)
 
 /* Gives the stream its side of the job. Words that follow one another go in one call, which halves the gap that
  * they leave between two DMAs. */
-static leat_status issue(struct leati_job *job, leat_stream *stream, const struct leati_target *to,
-                         const struct leati_target *from)
+static leat_status issue(struct leati_job *job, leat_stream *stream, struct leati_route *route,
+                         const struct leati_target *to, const struct leati_target *from)
 {
     struct leati_driver *driver = stream->device->driver;
+    void *native = route ? leati_route_stream(route) : stream->native;
     struct leati_value values[4];
     unsigned given = 0;
 
@@ -395,27 +407,29 @@ static leat_status issue(struct leati_job *job, leat_stream *stream, const struc
         if (ready)
             values[given++] = wait_ready(job, ready);
         if (given)
-            LEATI_TRY(driver->ops->stream_values(driver, stream->native, values, given));
+            LEATI_TRY(driver->ops->stream_values(driver, native, values, given));
         given = 0;
-        if (job->way == LEATI_WAY_IN)
-            LEATI_TRY(
-                driver->ops->copy(driver, stream->native, move_end(to->end, chunk->offset), ring, chunk->bytes));
+        if (route)
+            LEATI_TRY(leati_route_copy(route, move_end(to->end, chunk->offset), ring, chunk->bytes));
+        else if (job->way == LEATI_WAY_IN)
+            LEATI_TRY(driver->ops->copy(driver, native, move_end(to->end, chunk->offset), ring, chunk->bytes));
         else
-            LEATI_TRY(
-                driver->ops->copy(driver, stream->native, ring, move_end(from->end, chunk->offset), chunk->bytes));
+            LEATI_TRY(driver->ops->copy(driver, native, ring, move_end(from->end, chunk->offset), chunk->bytes));
         values[given++] = write_passed(job, c + 2);
     }
     if (job->way != LEATI_WAY_IN) {
         values[given++] = wait_ready(job, job->count);
         values[given++] = write_passed(job, job->end);
     }
-    return driver->ops->stream_values(driver, stream->native, values, given);
+    return driver->ops->stream_values(driver, native, values, given);
 }
 
 /* The stream was given a part of the job only: lets it run through that part, and waits until it has. When that
  * fails too, the device is lost, and the job's memory stays until its close. */
-static void abandon(struct leati_stager *stager, struct leati_job *job, leat_stream *stream)
+static void abandon(struct leati_stager *stager, struct leati_job *job, leat_stream *stream,
+                    const struct leati_route *route)
 {
+    void *native = route ? leati_route_stream(route) : stream->native;
     struct leati_driver *driver = stream->device->driver;
     struct leati_sentence why;
 
@@ -424,7 +438,7 @@ static void abandon(struct leati_stager *stager, struct leati_job *job, leat_str
     leati_team_remove(stager->team, job);
     atomic_store_explicit(&job->stopped_at, 0, memory_order_relaxed);
     atomic_store_explicit(&job->words->ready, job->count, memory_order_release);
-    if (driver->ops->stream_synchronize(driver, stream->native) == LEAT_OK)
+    if (driver->ops->stream_synchronize(driver, native) == LEAT_OK)
         atomic_store_explicit(&job->words->passed, job->end, memory_order_release);
     pthread_mutex_lock(&jobs_lock);
     reap(stager);
@@ -441,7 +455,7 @@ leat_status leati_stage_start(struct leati_stager *stager, leat_stream *stream, 
     leat_status status;
 
     leati_error_keep(&before);
-    job = new_job(stager, request->way, bytes);
+    job = new_job(stager, request, bytes);
     if (!job) {
         leati_error_restore(LEAT_NOT_READY, &before);
         return LEAT_NOT_READY;
@@ -463,9 +477,9 @@ leat_status leati_stage_start(struct leati_stager *stager, leat_stream *stream, 
     if (job->way != LEATI_WAY_IN)
         leati_stream_writes_host(stream);
     leati_team_add(stager->team, job);
-    status = issue(job, stream, to, from);
+    status = issue(job, stream, request->route, to, from);
     if (status != LEAT_OK) {
-        abandon(stager, job, stream);
+        abandon(stager, job, stream, request->route);
         if (started)
             leati_job_let_go(job);
         return status;

@@ -13,6 +13,8 @@
 
 #include <leat/pool.h>
 
+struct leati_route;
+
 struct leati_stager {
     leat_device *device;
     leat_pool
@@ -34,6 +36,9 @@ struct leati_stager {
  */
 leat_status leati_stager_get(leat_device *device, struct leati_stager **stager);
 
+/* What is to be done when a device with copies of this layer closes, and when its streams end. */
+void leati_copy_set_hooks(leat_device *device);
+
 /* How the threads will write in a copy. */
 enum leati_stores leati_stage_stores(const struct leati_stager *stager, enum leati_way way, size_t bytes);
 
@@ -44,7 +49,8 @@ void leati_stager_give_back(void *block);
 struct leati_stage_request {
     enum leati_way way;
     bool early;
-    uint64_t deadline_ns; /* on the clock; 0: none */
+    uint64_t deadline_ns;      /* on the clock; 0: none */
+    struct leati_route *route; /* NULL: over the link of the stream's own device */
 };
 
 /* Starts a staged copy. Fills *job, which the caller must let go, when job is not NULL. LEAT_NOT_READY: there is
