@@ -35,14 +35,6 @@ struct room {
     unsigned char *pinned; /* to look at device memory with */
 };
 
-/* On the CPU device pageable memory is staged only when that is asked for. */
-static bool staged(void)
-{
-    const char *value = getenv("LEAT_COPY_STAGE");
-
-    return !test_on_cpu() || (value && *value && strcmp(value, "0"));
-}
-
 static uint64_t random_state;
 
 static uint64_t random_below(uint64_t limit)
@@ -732,12 +724,6 @@ static void a_source_in_the_middle_is_gone(void **state)
     assert_int_equal(munmap(holed + 80 * page, page), 0);
     REFUSED(leat_copy_many(t->stream, pairs, 50), LEAT_ERROR_POINTER, "pair 20");
     expect_room(&room, "a source is gone");
-    if (!staged()) {
-        munmap(holed, 200 * page);
-        end_room(&room);
-        SKIP_OTHER(
-            "the CPU device reads pageable memory itself, and unmapped memory in the middle ends the program");
-    }
     pairs[20].bytes = 0;
     assert_int_equal(munmap(holed + 121 * page, page), 0);
     status = leat_copy_many(t->stream, pairs, 50);
