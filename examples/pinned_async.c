@@ -5,8 +5,9 @@
  *     ./pinned_async [device]
  *
  * Memory from malloc is pageable: the system may move it or swap it out, so a GPU cannot fetch from it by itself,
- * and a copy keeps the host waiting. Pinned memory stays where it is. The device reads and writes it without help,
- * so leat_copy returns at once and the copy runs by itself, at the full speed of the link.
+ * and threads of leat's carry the bytes through memory that stays where it is. That is pinned memory, and a
+ * program may use it itself: the device reads and writes it without help, no processor is busy with the copy, and
+ * the copy back writes straight to where the host will look.
  */
 #include <leat/leat.h>
 
