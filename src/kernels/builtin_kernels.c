@@ -385,3 +385,106 @@ LEAT_KERNEL(leat_copy_pieces, 3, const struct piece *, pieces, uint64_t, count, 
 }
 
 #endif
+
+/* ---- a box of rows --------------------------------------------------------------------------- */
+
+/* As struct leati_box_arguments of copy/box.c. Slices are 0 when there is one of them. */
+typedef struct box {
+    char *dst;
+    const char *src;
+    uint64_t width, height, rows; /* height: rows of a slice; rows: of all slices */
+    uint64_t dst_pitch, src_pitch, dst_slice, src_slice;
+} box;
+
+#if defined(__NVPTX__) || defined(__AMDGCN__)
+
+#define WIDE_BYTES 256 /* from here on as many threads as make a piece copy a row together */
+#define BOX_PIECE_BYTES ((uint64_t)16 << 10)
+#define BOX_UNITS 4 /* reads under way in each thread */
+
+/* A GPU divides numbers of 32 bits several times as fast. */
+static inline uint64_t divide(uint64_t a, uint64_t b)
+{
+    return (a | b) >> 32 ? a / b : (uint32_t)a / (uint32_t)b;
+}
+
+static inline char *dst_of(const box *all, uint64_t row)
+{
+    uint64_t z = row < all->height ? 0 : divide(row, all->height);
+
+    return all->dst + z * all->dst_slice + (row - z * all->height) * all->dst_pitch;
+}
+
+static inline const char *src_of(const box *all, uint64_t row)
+{
+    uint64_t z = row < all->height ? 0 : divide(row, all->height);
+
+    return all->src + z * all->src_slice + (row - z * all->height) * all->src_pitch;
+}
+
+/* Each thread a unit; neighbours in a row go to neighbours. */
+#define COPY_BOX(type, all, first, step)                                                                          \
+    do {                                                                                                          \
+        uint64_t units_ = divide((all)->width, sizeof(type)), count_ = (all)->rows * units_, at_ = (first);       \
+        for (; at_ < count_; at_ += BOX_UNITS * (step)) {                                                         \
+            type held_[BOX_UNITS], *out_[BOX_UNITS];                                                              \
+            _Pragma("unroll") for (uint32_t k_ = 0; k_ < BOX_UNITS; k_++)                                         \
+            {                                                                                                     \
+                uint64_t unit_ = at_ + k_ * (step), row_ = divide(unit_, units_), in_ = unit_ - row_ * units_;    \
+                out_[k_] = (type *)dst_of((all), row_) + in_;                                                     \
+                if (unit_ < count_)                                                                               \
+                    held_[k_] = ((const type *)src_of((all), row_))[in_];                                         \
+            }                                                                                                     \
+            _Pragma("unroll") for (uint32_t k_ = 0; k_ < BOX_UNITS; k_++) if (at_ + k_ * (step) < count_)         \
+                *out_[k_] = held_[k_];                                                                            \
+        }                                                                                                         \
+    } while (0)
+
+static inline void copy_wide_rows(const box *all, uint64_t first, uint64_t step, uint32_t lane)
+{
+    uint64_t pieces = divide(all->width + BOX_PIECE_BYTES - 1, BOX_PIECE_BYTES);
+
+    for (uint64_t i = first; i < all->rows * pieces; i += step) {
+        uint64_t row = divide(i, pieces), start = (i - row * pieces) * BOX_PIECE_BYTES, left = all->width - start;
+        struct piece piece = {.dst = dst_of(all, row) + start,
+                              .src = src_of(all, row) + start,
+                              .bytes = (uint32_t)(left < BOX_PIECE_BYTES ? left : BOX_PIECE_BYTES)};
+
+        copy_piece(&piece, lane);
+    }
+}
+
+/* Copies rows that do not overlap. A block has a multiple of 32 threads. */
+LEAT_KERNEL(leat_copy_box, 1, box, all)
+{
+    uint64_t index = leat_global_index(), step = leat_global_count();
+    uint64_t apart = (uintptr_t)all.dst | (uintptr_t)all.src | all.width | all.dst_pitch | all.src_pitch |
+                     all.dst_slice | all.src_slice;
+
+    if (all.width >= WIDE_BYTES)
+        copy_wide_rows(&all, index / LANES, step / LANES, leat_thread_x() % LANES);
+    else if (apart % 16 == 0)
+        COPY_BOX(word_u64, &all, index, step);
+    else if (apart % 8 == 0)
+        COPY_BOX(unit_u64, &all, index, step);
+    else if (apart % 4 == 0)
+        COPY_BOX(unit_u32, &all, index, step);
+    else if (apart % 2 == 0)
+        COPY_BOX(unit_u16, &all, index, step);
+    else
+        COPY_BOX(char, &all, index, step);
+}
+
+#else
+
+LEAT_KERNEL(leat_copy_box, 1, box, all)
+{
+    LEAT_FOR (i, all.rows) {
+        uint64_t z = i / all.height, y = i % all.height;
+
+        memcpy(all.dst + z * all.dst_slice + y * all.dst_pitch, all.src + z * all.src_slice + y * all.src_pitch,
+               all.width);
+    }
+}
+
+#endif
