@@ -61,15 +61,20 @@ static leat_status try_values(struct leati_stager *stager)
     values[0] = (struct leati_value){.word = &words->ready, .value = 1, .wait = true};
     values[1] = (struct leati_value){.word = &words->passed, .value = 1};
     status = driver->ops->stream_create(driver, device->native, &stream);
-    if (status == LEAT_OK) {
-        status = driver->ops->stream_values(driver, stream, values, 2);
-        ended = driver->ops->stream_synchronize(driver, stream);
-        status = status == LEAT_OK ? ended : status;
-        ended = driver->ops->stream_destroy(driver, stream);
-        status = status == LEAT_OK ? ended : status;
+    if (status != LEAT_OK) {
+        leati_stager_give_back(words);
+        return status;
     }
-    leati_stager_give_back(words);
-    return status;
+    status = driver->ops->stream_values(driver, stream, values, 2);
+    ended = driver->ops->stream_synchronize(driver, stream);
+    /* Where it cannot be waited for, it may still write its word. */
+    if (ended == LEAT_OK)
+        leati_stager_give_back(words);
+    else
+        stager->lost = words;
+    status = status == LEAT_OK ? ended : status;
+    ended = driver->ops->stream_destroy(driver, stream);
+    return status == LEAT_OK ? ended : status;
 }
 
 static leat_status set_up(struct leati_stager *stager)
@@ -125,9 +130,9 @@ static leat_status make(leat_device *device, struct leati_stager **made)
     } else {
         leati_error_keep(&before);
         status = set_up(stager);
-        if (status != LEAT_OK)
+        if (status != LEAT_OK && !stager->lost)
             tear_down(stager);
-        if (status != LEAT_OK && status != LEAT_ERROR_UNSUPPORTED) {
+        if (status != LEAT_OK && status != LEAT_ERROR_UNSUPPORTED && !stager->lost) {
             free(stager);
             return status;
         }
@@ -287,6 +292,8 @@ static leat_status device_closes(struct leat_device *device)
     pthread_mutex_unlock(&jobs_lock);
     if (stager->team)
         leati_team_put(stager->team);
+    if (stager->lost)
+        leati_stager_give_back(stager->lost);
     for (int i = 0; i < 2; i++) {
         leat_status ended = stager->pools[i] ? leat_pool_destroy(stager->pools[i]) : LEAT_OK;
 

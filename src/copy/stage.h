@@ -24,6 +24,7 @@ struct leati_stager {
     uint64_t ring_bytes;                /* of one copy, at most */
     uint64_t limit_bytes;               /* of pinned memory in all copies under way */
     _Atomic uint64_t left_to_driver_ns; /* when a copy was, because the threads were asleep */
+    void *lost;                         /* words of a stream that could not be waited for; until the close */
     char refused[192];                  /* why this device has no staging; "" when it has */
 
     /* Under the lock of stage.c. */

@@ -373,11 +373,15 @@ static void *team_thread(void *argument)
     struct leati_team *team = argument;
     uint64_t idle_since = 0;
 
-    while (!atomic_load_explicit(&team->ending, memory_order_acquire)) {
+    for (;;) {
+        /* Taken first, so that neither an end nor a job that comes from here on is slept through. */
         unsigned news = atomic_load(&team->news);
         bool alone, lively;
-        struct leati_job *job = find_job(team, &alone, &lively);
+        struct leati_job *job;
 
+        if (atomic_load_explicit(&team->ending, memory_order_acquire))
+            return NULL;
+        job = find_job(team, &alone, &lively);
         if (!job) {
             uint64_t now = leati_clock_ns();
 
@@ -391,7 +395,6 @@ static void *team_thread(void *argument)
         serve(team, job, alone);
         leave_job(team, job);
     }
-    return NULL;
 }
 
 /* ---- jobs come and go ---- */

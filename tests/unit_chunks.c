@@ -1,0 +1,133 @@
+/*
+ * unit_chunks.c - how staged copies are cut: every byte once and in order, rings that are never written over too
+ * early, sizes that grow away from the end that the link or the host waits for.
+ */
+#include "copy/chunks.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+#include <stdlib.h>
+
+#define KIB ((size_t)1 << 10)
+#define MIB ((size_t)1 << 20)
+
+static struct leati_chunk *cut_all(const struct leati_cut *cut, uint32_t *count)
+{
+    struct leati_chunk *chunks;
+
+    *count = leati_cut_chunks(cut, NULL);
+    chunks = calloc(*count, sizeof *chunks);
+    assert_non_null(chunks);
+    assert_int_equal(leati_cut_chunks(cut, chunks), *count);
+    return chunks;
+}
+
+static void check_bytes(const struct leati_cut *cut, const struct leati_chunk *chunks, uint32_t count)
+{
+    size_t at = 0;
+
+    for (uint32_t c = 0; c < count; c++) {
+        assert_int_equal(chunks[c].offset, at);
+        assert_true(chunks[c].bytes > 0);
+        assert_true(!cut->most_bytes || chunks[c].bytes <= cut->most_bytes);
+        at += chunks[c].bytes;
+        assert_true(chunks[c].parts >= 1);
+        assert_true((chunks[c].parts - 1) * chunks[c].part_bytes < chunks[c].bytes);
+        assert_true(chunks[c].parts * chunks[c].part_bytes >= chunks[c].bytes);
+    }
+    assert_int_equal(at, cut->bytes);
+}
+
+static bool share(const struct leati_chunk *a, const struct leati_chunk *b)
+{
+    return a->place < b->place + b->bytes && b->place < a->place + a->bytes;
+}
+
+/* A chunk lies within the ring, and those that it shares bytes with have left before it enters. */
+static void check_ring(const struct leati_cut *cut, const struct leati_chunk *chunks, uint32_t count)
+{
+    for (uint32_t c = 0; c < count; c++) {
+        assert_true(chunks[c].place + chunks[c].bytes <= (cut->ring_bytes + 4095) / 4096 * 4096);
+        assert_true(chunks[c].after <= c);
+        assert_true(!c || chunks[c].after >= chunks[c - 1].after);
+        for (uint32_t earlier = chunks[c].after; earlier < c; earlier++)
+            assert_false(share(&chunks[c], &chunks[earlier]));
+        /* It waits for no more than it must. */
+        assert_true(!chunks[c].after || chunks[c].after == (c ? chunks[c - 1].after : 0) ||
+                    share(&chunks[c], &chunks[chunks[c].after - 1]));
+    }
+}
+
+static void all_sizes(void **state)
+{
+    static const size_t rings[] = {256 * KIB, 1 * MIB, 3 * MIB + 4096, 64 * MIB};
+    size_t sizes[80], many = 0;
+
+    (void)state;
+    for (size_t base = 1; base <= 512 * MIB; base *= 4)
+        for (size_t i = 0; i < 3; i++)
+            if (base + i > 1)
+                sizes[many++] = base + i - 1;
+    for (size_t i = 0; i < many; i++)
+        for (size_t r = 0; r < sizeof rings / sizeof rings[0]; r++)
+            for (int form = 0; form < 4; form++) {
+                struct leati_cut cut = {.bytes = sizes[i],
+                                        .ring_bytes = leati_ring_bytes(sizes[i], rings[r]),
+                                        .most_bytes = form & 2 ? 16 * MIB : 0,
+                                        .out = form & 1,
+                                        .threads = 1 + (unsigned)i % 9};
+                uint32_t count;
+                struct leati_chunk *chunks = cut_all(&cut, &count);
+
+                check_bytes(&cut, chunks, count);
+                check_ring(&cut, chunks, count);
+                free(chunks);
+            }
+}
+
+/* In: the link waits for the first chunk. Out: the host waits for the last one. */
+static void small_chunks_are_at_the_end_that_waits(void **state)
+{
+    struct leati_cut cut = {.bytes = 256 * MIB, .ring_bytes = 64 * MIB, .threads = 8};
+    struct leati_chunk *chunks;
+    uint32_t count;
+
+    (void)state;
+    chunks = cut_all(&cut, &count);
+    assert_true(chunks[0].bytes < chunks[1].bytes && chunks[0].bytes <= 2 * MIB);
+    assert_true(chunks[count / 2].bytes >= 8 * MIB);
+    free(chunks);
+    cut.out = true;
+    chunks = cut_all(&cut, &count);
+    assert_true(chunks[count - 1].bytes < chunks[count - 2].bytes && chunks[count - 1].bytes <= MIB);
+    assert_true(chunks[count / 2].bytes >= 8 * MIB);
+    free(chunks);
+}
+
+static void without_a_ring_there_is_one_chunk(void **state)
+{
+    struct leati_cut cut = {.bytes = 100 * MIB + 1, .threads = 4};
+    struct leati_chunk *chunks;
+    uint32_t count;
+
+    (void)state;
+    chunks = cut_all(&cut, &count);
+    assert_int_equal(count, 1);
+    check_bytes(&cut, chunks, count);
+    assert_true(chunks[0].parts > 100);
+    free(chunks);
+}
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_sizes),
+        cmocka_unit_test(small_chunks_are_at_the_end_that_waits),
+        cmocka_unit_test(without_a_ring_there_is_one_chunk),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
+}
