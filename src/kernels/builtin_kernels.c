@@ -388,68 +388,54 @@ LEAT_KERNEL(leat_copy_pieces, 3, const struct piece *, pieces, uint64_t, count, 
 
 /* ---- a box of rows --------------------------------------------------------------------------- */
 
-/* As struct leati_box_arguments of copy/box.c. Slices are 0 when there is one of them. */
+/* As struct leati_box_arguments of copy/box.c. */
 typedef struct box {
     char *dst;
     const char *src;
-    uint64_t width, height, rows; /* height: rows of a slice; rows: of all slices */
-    uint64_t dst_pitch, src_pitch, dst_slice, src_slice;
+    uint64_t width, dst_pitch, src_pitch, dst_slice, src_slice;
+    uint32_t height, rows; /* of a slice, and of all slices; all of them together have less than 4 GiB */
 } box;
 
 #if defined(__NVPTX__) || defined(__AMDGCN__)
 
 #define WIDE_BYTES 256 /* from here on as many threads as make a piece copy a row together */
-#define BOX_PIECE_BYTES ((uint64_t)16 << 10)
-#define BOX_UNITS 4 /* reads under way in each thread */
+#define BOX_PIECE_BYTES (UINT32_C(16) << 10)
 
-/* A GPU divides numbers of 32 bits several times as fast. */
-static inline uint64_t divide(uint64_t a, uint64_t b)
+/* Finds a row on both sides. Numbers of 32 bits, which a GPU divides several times as fast as longer ones. */
+static inline void find_row(const box *all, uint32_t row, char **dst, const char **src)
 {
-    return (a | b) >> 32 ? a / b : (uint32_t)a / (uint32_t)b;
-}
+    uint32_t z = row / all->height, y = row - z * all->height;
 
-static inline char *dst_of(const box *all, uint64_t row)
-{
-    uint64_t z = row < all->height ? 0 : divide(row, all->height);
-
-    return all->dst + z * all->dst_slice + (row - z * all->height) * all->dst_pitch;
-}
-
-static inline const char *src_of(const box *all, uint64_t row)
-{
-    uint64_t z = row < all->height ? 0 : divide(row, all->height);
-
-    return all->src + z * all->src_slice + (row - z * all->height) * all->src_pitch;
+    *dst = all->dst + z * all->dst_slice + y * all->dst_pitch;
+    *src = all->src + z * all->src_slice + y * all->src_pitch;
 }
 
 /* Each thread a unit; neighbours in a row go to neighbours. */
 #define COPY_BOX(type, all, first, step)                                                                          \
     do {                                                                                                          \
-        uint64_t units_ = divide((all)->width, sizeof(type)), count_ = (all)->rows * units_, at_ = (first);       \
-        for (; at_ < count_; at_ += BOX_UNITS * (step)) {                                                         \
-            type held_[BOX_UNITS], *out_[BOX_UNITS];                                                              \
-            _Pragma("unroll") for (uint32_t k_ = 0; k_ < BOX_UNITS; k_++)                                         \
-            {                                                                                                     \
-                uint64_t unit_ = at_ + k_ * (step), row_ = divide(unit_, units_), in_ = unit_ - row_ * units_;    \
-                out_[k_] = (type *)dst_of((all), row_) + in_;                                                     \
-                if (unit_ < count_)                                                                               \
-                    held_[k_] = ((const type *)src_of((all), row_))[in_];                                         \
-            }                                                                                                     \
-            _Pragma("unroll") for (uint32_t k_ = 0; k_ < BOX_UNITS; k_++) if (at_ + k_ * (step) < count_)         \
-                *out_[k_] = held_[k_];                                                                            \
+        uint32_t units_ = (uint32_t)(all)->width / (uint32_t)sizeof(type);                                        \
+        uint64_t count_ = (uint64_t)(all)->rows * units_;                                                         \
+        for (uint64_t at_ = (first); at_ < count_; at_ += (step)) {                                               \
+            uint32_t row_ = (uint32_t)at_ / units_, in_ = (uint32_t)at_ - row_ * units_;                          \
+            const char *from_;                                                                                    \
+            char *to_;                                                                                            \
+                                                                                                                  \
+            find_row((all), row_, &to_, &from_);                                                                  \
+            ((type *)to_)[in_] = ((const type *)from_)[in_];                                                      \
         }                                                                                                         \
     } while (0)
 
 static inline void copy_wide_rows(const box *all, uint64_t first, uint64_t step, uint32_t lane)
 {
-    uint64_t pieces = divide(all->width + BOX_PIECE_BYTES - 1, BOX_PIECE_BYTES);
+    uint32_t width = (uint32_t)all->width, pieces = (width + BOX_PIECE_BYTES - 1) / BOX_PIECE_BYTES;
 
-    for (uint64_t i = first; i < all->rows * pieces; i += step) {
-        uint64_t row = divide(i, pieces), start = (i - row * pieces) * BOX_PIECE_BYTES, left = all->width - start;
-        struct piece piece = {.dst = dst_of(all, row) + start,
-                              .src = src_of(all, row) + start,
-                              .bytes = (uint32_t)(left < BOX_PIECE_BYTES ? left : BOX_PIECE_BYTES)};
+    for (uint64_t i = first; i < (uint64_t)all->rows * pieces; i += step) {
+        uint32_t row = (uint32_t)i / pieces, start = ((uint32_t)i - row * pieces) * BOX_PIECE_BYTES;
+        struct piece piece = {.bytes = width - start < BOX_PIECE_BYTES ? width - start : BOX_PIECE_BYTES};
 
+        find_row(all, row, &piece.dst, &piece.src);
+        piece.dst += start;
+        piece.src += start;
         copy_piece(&piece, lane);
     }
 }
