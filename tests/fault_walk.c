@@ -4,8 +4,9 @@
  * nothing may hang, and the device must work as before.
  *
  * One scenario touches every call of the public API but those of pools, which have scenarios of their own, one for
- * each sort of pool: there a call may also survive a failure, and then must have done its work. Another uses the
- * entries of the table by themselves. LEAT_TEST_DEVICE names the device.
+ * each sort of pool: there a call may also survive a failure, and then must have done its work. So it is with
+ * copies of pageable memory, which find another way when they cannot be staged; on the CPU device they are staged
+ * here as on a GPU. Another uses the entries of the table by themselves. LEAT_TEST_DEVICE names the device.
  */
 #include "harness.h"
 
@@ -20,7 +21,20 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { BYTES = 5000, OWN_BYTES = 20000, RUN_SECONDS = 20, BLOCKS = 8, MIB = 1 << 20, BLOCK_BYTES = 3 * MIB };
+enum {
+    BYTES = 5000,
+    OWN_BYTES = 20000,
+    RUN_SECONDS = 20,
+    BLOCKS = 8,
+    TICKETS = 8,
+    MIB = 1 << 20,
+    BLOCK_BYTES = 3 * MIB,
+    LONG_BYTES = MIB + 3 /* several times around the smallest ring */
+};
+
+/* What copies of pageable memory use. Not on the stack: a copy whose call has failed may be on its way for a
+ * while. */
+static unsigned char host_in[LONG_BYTES], host_out[LONG_BYTES], host_other[LONG_BYTES], end_seen[600];
 
 /* What a run owns. NULL and 0 mean: not there, or given back. */
 struct world {
@@ -37,6 +51,9 @@ struct world {
     void *blocks[BLOCKS], *imported;
     int fd;
 
+    /* of the scenarios of copies */
+    leat_ticket *tickets[TICKETS];
+
     bool failed;         /* a call has returned an error */
     const char *call;    /* the first that did */
     bool fault_was_said; /* an error had the fault driver's words */
@@ -52,6 +69,7 @@ static struct {
     const char *entry; /* whose call was made to fail; NULL for none, or not yet */
     leat_pool_options pool;
     bool of_pools;       /* the scenario is one of pools */
+    bool of_copies;      /* or of pageable memory */
     bool without_memory; /* nothing is allocated in it, so leat has no events of its own */
 } now;
 
@@ -59,11 +77,12 @@ static void give_up(const char *format, ...) __attribute__((format(printf, 1, 2)
 
 static void give_up(const char *format, ...)
 {
+    const char *entry = now.entry ? now.entry : wrapper ? leati_fault_entry(wrapper) : NULL;
     va_list args;
 
     fflush(stdout);
     fprintf(stderr, "FAILED: %s with call %llu (%s) made to fail: ", now.scenario, (unsigned long long)now.n,
-            now.entry ? now.entry : "not yet");
+            entry ? entry : "not yet");
     va_start(args, format);
     vfprintf(stderr, format, args);
     va_end(args);
@@ -79,6 +98,9 @@ static void on_alarm(int signal_number)
     (void)signal_number;
     if (write(STDERR_FILENO, words, sizeof words - 1) < 0)
         _exit(2);
+    /* A core to look into. */
+    if (getenv("FAULT_WALK_CORE"))
+        abort();
     give_up("still running after %d s", RUN_SECONDS);
 }
 
@@ -169,7 +191,7 @@ static bool take_memory(struct world *w)
     STEP(leat_alloc(w->stream, BYTES, &w->ordered));
     STEP(leat_alloc_plain(w->stream, BYTES, &w->past_pools));
     STEP(leat_memory_alloc(w->device, LEAT_KIND_DEVICE, BYTES, &w->plain));
-    STEP(leat_memory_alloc(w->device, LEAT_KIND_PINNED, BYTES, &w->pinned));
+    STEP(leat_memory_alloc(w->device, LEAT_KIND_PINNED, 3 * BYTES, &w->pinned));
     if (device_info.managed_memory)
         STEP(leat_memory_alloc(w->device, LEAT_KIND_MANAGED, BYTES, &w->managed));
     w->own = malloc(OWN_BYTES);
@@ -191,7 +213,7 @@ static bool take_memory(struct world *w)
 
 static bool move_bytes(struct world *w)
 {
-    unsigned char in[BYTES], out[BYTES];
+    unsigned char *in = (unsigned char *)w->pinned + BYTES, *out = in + BYTES;
     uint32_t four = 0x01020304;
     uint64_t eight = 0x0102030405060708;
 
@@ -209,6 +231,7 @@ static bool move_bytes(struct world *w)
         STEP(leat_stream_synchronize(w->far_stream));
     }
     STEP(leat_copy(w->stream, out, w->plain, BYTES));
+    STEP(leat_stream_synchronize(w->stream));
     if (memcmp(in, out, BYTES))
         give_up("wrong bytes without an error");
     STEP(leat_copy(w->stream, (char *)w->own + 1, w->plain, BYTES));
@@ -409,7 +432,7 @@ static void pool_must_work(struct world *w, leat_pool *pool)
     test_pattern(in, sizeof in, 4);
     good = leat_pool_alloc(pool, w->stream, sizeof in, &block) == LEAT_OK &&
            leat_copy(w->stream, block, in, sizeof in) == LEAT_OK &&
-           leat_copy(w->stream, out, block, sizeof in) == LEAT_OK && leat_free(w->stream, block) == LEAT_OK;
+           leat_copy_sync(w->stream, out, block, sizeof in) == LEAT_OK && leat_free(w->stream, block) == LEAT_OK;
     if (!good)
         give_up("the pool does not work any more: %s", leat_last_error());
     if (memcmp(in, out, sizeof in))
@@ -419,12 +442,13 @@ static void pool_must_work(struct world *w, leat_pool *pool)
 /* The last bytes of a block of bytes hold value; else something went wrong and nobody said so. */
 static leat_status expect_end(leat_stream *stream, void *block, size_t bytes, unsigned char value)
 {
-    unsigned char seen[600] = {0};
-    leat_status status = leat_copy(stream, seen, (char *)block + bytes - sizeof seen, sizeof seen);
+    leat_status status;
 
-    for (size_t i = 0; status == LEAT_OK && i < sizeof seen; i++)
-        if (seen[i] != value)
-            give_up("byte %zu of %zu is 0x%02x and not 0x%02x, without an error", i, bytes, seen[i], value);
+    memset(end_seen, ~value, sizeof end_seen);
+    status = leat_copy_sync(stream, end_seen, (char *)block + bytes - sizeof end_seen, sizeof end_seen);
+    for (size_t i = 0; status == LEAT_OK && i < sizeof end_seen; i++)
+        if (end_seen[i] != value)
+            give_up("byte %zu of %zu is 0x%02x and not 0x%02x, without an error", i, bytes, end_seen[i], value);
     return status;
 }
 
@@ -634,6 +658,224 @@ static void lazy_pool_scenario(struct world *w)
         give_up("the budget cannot be destroyed: %s", leat_last_error());
 }
 
+/* ---- pageable memory -------------------------------------------------------------------------- */
+
+static void expect_bytes(const unsigned char *seen, size_t bytes, uint64_t seed, const char *what)
+{
+    for (size_t i = 0; i < bytes; i += 8) {
+        uint64_t word = leat_pattern_value(i / 8, seed);
+
+        if (memcmp(seen + i, &word, bytes - i < 8 ? bytes - i : 8))
+            give_up("%s: the word at byte %zu of %zu is wrong, without an error", what, i, bytes);
+    }
+}
+
+static bool open_for_copies(struct world *w)
+{
+    char other_name[16];
+
+    STEP(leat_device_open(test_device_name(), &w->device));
+    STEP(leat_stream_create(w->device, &w->stream));
+    STEP(leat_stream_create(w->device, &w->second));
+    STEP(leat_memory_alloc(w->device, LEAT_KIND_DEVICE, LONG_BYTES, &w->plain));
+    STEP(leat_memory_alloc(w->device, LEAT_KIND_PINNED, LONG_BYTES, &w->pinned));
+    STEP(leat_event_create(w->device, &w->end));
+    if (wrapper->device_count > 1) {
+        snprintf(other_name, sizeof other_name, "%s:%d", wrapper->name, device_info.ordinal == 0);
+        STEP(leat_device_open(other_name, &w->other));
+        STEP(leat_stream_create(w->other, &w->far_stream));
+        STEP(leat_memory_alloc(w->other, LEAT_KIND_DEVICE, LONG_BYTES, &w->far));
+    }
+    return true;
+}
+
+/* In and out again, by plain calls: short copies, and such as fill the ring more than once. */
+static bool copy_both_ways(struct world *w)
+{
+    static const size_t sizes[] = {100, BYTES, 300 << 10, LONG_BYTES};
+
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        test_pattern(host_in, sizes[i], i);
+        memset(host_out, 0, sizes[i]);
+        STEP(leat_copy(w->stream, w->plain, host_in, sizes[i]));
+        STEP(leat_copy(w->stream, host_out, w->plain, sizes[i]));
+        STEP(leat_stream_synchronize(w->stream));
+        expect_bytes(host_out, sizes[i], i, "both ways");
+        memset(host_out, 0, sizes[i]);
+        STEP(leat_copy_sync(w->stream, w->plain, host_in, sizes[i]));
+        test_pattern(host_in, sizes[i], 10 + i);
+        STEP(leat_copy_sync(w->stream, host_out, w->plain, sizes[i]));
+        expect_bytes(host_out, sizes[i], i, "both ways, waiting");
+    }
+    return true;
+}
+
+/* From one host buffer to another, between streams and devices, behind work that is slow. */
+static bool copy_in_order(struct world *w)
+{
+    test_pattern(host_in, LONG_BYTES, 20);
+    memset(host_out, 0, LONG_BYTES);
+    memset(host_other, 0, LONG_BYTES);
+    STEP(leat_launch_host(w->stream, count_slowly, &w->host_calls));
+    STEP(leat_copy(w->stream, host_other, host_in, LONG_BYTES));
+    STEP(leat_copy(w->stream, w->plain, host_other, LONG_BYTES));
+    STEP(leat_event_record(w->end, w->stream));
+    STEP(leat_stream_wait(w->second, w->end));
+    STEP(leat_copy(w->second, host_out, w->plain, LONG_BYTES));
+    STEP(leat_copy(w->second, w->pinned, host_out, LONG_BYTES));
+    STEP(leat_stream_synchronize(w->second));
+    expect_bytes(host_out, LONG_BYTES, 20, "two streams");
+    expect_bytes(w->pinned, LONG_BYTES, 20, "two streams, to pinned memory");
+    if (!w->far)
+        return true;
+    memset(host_other, 0, LONG_BYTES);
+    STEP(leat_copy(w->far_stream, w->far, host_in, LONG_BYTES));
+    STEP(leat_copy(w->far_stream, host_other, w->far, LONG_BYTES));
+    STEP(leat_stream_synchronize(w->far_stream));
+    expect_bytes(host_other, LONG_BYTES, 20, "the other device");
+    return true;
+}
+
+/* CANCELLED is an answer here. */
+static leat_status wait_cancelled(leat_ticket *ticket, leat_copy_point point)
+{
+    leat_status status = leat_ticket_wait(ticket, point, LEAT_FOREVER);
+
+    return status == LEAT_ERROR_CANCELLED ? LEAT_OK : status;
+}
+
+static bool use_tickets(struct world *w)
+{
+    leat_copy_options options = {.size = sizeof options, .deadline_ns = UINT64_C(100000000000)};
+    leat_ticket **tickets = w->tickets;
+    leat_ticket_info info;
+
+    test_pattern(host_in, LONG_BYTES, 30);
+    memset(host_out, 0, LONG_BYTES);
+    STEP(leat_launch_host(w->stream, count_slowly, &w->host_calls));
+    STEP(leat_copy_start(w->stream, w->plain, host_in, LONG_BYTES, &options, &tickets[0]));
+    STEP(leat_copy_start(w->stream, host_out, w->plain, LONG_BYTES, NULL, &tickets[1]));
+    STEP(leat_copy_start(w->stream, w->pinned, w->plain, LONG_BYTES, NULL, &tickets[2]));
+    STEP(leat_ticket_query(tickets[0], &info));
+    STEP(leat_ticket_wait(tickets[0], LEAT_COPY_STAGED, LEAT_FOREVER));
+    memset(host_in, 0, LONG_BYTES);
+    STEP(leat_ticket_wait(tickets[2], LEAT_COPY_DONE, LEAT_FOREVER));
+    STEP(leat_ticket_wait(tickets[1], LEAT_COPY_DONE, LEAT_FOREVER));
+    STEP(leat_ticket_query(tickets[1], &info));
+    STEP(info.status);
+    if (!info.done || info.arrived_bytes != LONG_BYTES)
+        give_up("a copy that was waited for has %llu bytes", (unsigned long long)info.arrived_bytes);
+    expect_bytes(host_out, LONG_BYTES, 30, "tickets");
+    expect_bytes(w->pinned, LONG_BYTES, 30, "tickets, to pinned memory");
+    /* Small ones, which need no thread. */
+    STEP(leat_copy_start(w->stream, w->plain, host_in, 100, NULL, &tickets[3]));
+    STEP(leat_copy_start(w->stream, host_out, w->plain, 100, NULL, &tickets[4]));
+    STEP(leat_ticket_wait(tickets[3], LEAT_COPY_STAGED, LEAT_FOREVER));
+    STEP(leat_ticket_wait(tickets[4], LEAT_COPY_DONE, LEAT_FOREVER));
+    if (host_out[0] || memcmp(host_out, host_out + 1, 99))
+        give_up("small copies with tickets: wrong bytes without an error");
+    STEP(leat_launch_host(w->stream, count_slowly, &w->host_calls));
+    STEP(leat_copy_start(w->stream, w->plain, host_in, LONG_BYTES, NULL, &tickets[5]));
+    STEP(leat_copy_start(w->stream, host_out, w->plain, LONG_BYTES, NULL, &tickets[6]));
+    STEP(leat_ticket_cancel(tickets[5]));
+    STEP(leat_ticket_cancel(tickets[6]));
+    STEP(wait_cancelled(tickets[5], LEAT_COPY_STAGED));
+    STEP(wait_cancelled(tickets[6], LEAT_COPY_DONE));
+    return true;
+}
+
+/* A stream ends while copies of its are on their way, short ones and long ones. */
+static bool end_a_stream_that_copies(struct world *w)
+{
+    leat_stream *gone = NULL;
+    bool given;
+
+    test_pattern(host_in, LONG_BYTES, 40);
+    memset(host_out, 0, LONG_BYTES);
+    STEP(leat_stream_create(w->device, &gone));
+    given = keep(w, "short", leat_copy(gone, w->plain, host_in, 100)) == LEAT_OK &&
+            keep(w, "slow", leat_launch_host(gone, count_slowly, &w->host_calls)) == LEAT_OK &&
+            keep(w, "in", leat_copy(gone, w->plain, host_in, LONG_BYTES)) == LEAT_OK &&
+            keep(w, "out", leat_copy(gone, host_out, w->plain, LONG_BYTES)) == LEAT_OK;
+    END(leat_stream_destroy(gone));
+    if (!given || w->failed)
+        return false;
+    STEP(leat_device_synchronize(w->device));
+    expect_bytes(host_out, LONG_BYTES, 40, "a stream that ended");
+    return true;
+}
+
+/* The device stages as before. */
+static void copies_must_work(leat_device *device)
+{
+    leat_stream *stream;
+    void *memory;
+    bool good;
+
+    test_pattern(host_in, LONG_BYTES, 50);
+    memset(host_out, 0, LONG_BYTES);
+    good = leat_stream_create(device, &stream) == LEAT_OK && leat_alloc(stream, LONG_BYTES, &memory) == LEAT_OK &&
+           leat_copy(stream, memory, host_in, LONG_BYTES) == LEAT_OK &&
+           leat_copy_sync(stream, host_out, memory, LONG_BYTES) == LEAT_OK &&
+           leat_free(stream, memory) == LEAT_OK && leat_stream_synchronize(stream) == LEAT_OK &&
+           leat_stream_destroy(stream) == LEAT_OK;
+    if (!good)
+        give_up("the device does not copy any more: %s", leat_last_error());
+    expect_bytes(host_out, LONG_BYTES, 50, "after the failure");
+}
+
+static void free_tickets(struct world *w)
+{
+    for (int i = 0; i < TICKETS; i++)
+        if (w->tickets[i])
+            END(leat_ticket_free(w->tickets[i]));
+}
+
+static void copy_scenario(struct world *w)
+{
+    if (open_for_copies(w) && copy_both_ways(w) && copy_in_order(w) && use_tickets(w))
+        end_a_stream_that_copies(w);
+    if (w->device)
+        FREE(leat_device_synchronize(w->device));
+    if (w->other)
+        FREE(leat_device_synchronize(w->other));
+    free_tickets(w);
+    if (w->device && leati_fault_fired(wrapper))
+        copies_must_work(w->device);
+    FREE(leat_memory_free(w->plain));
+    FREE(leat_memory_free(w->pinned));
+    FREE(leat_memory_free(w->far));
+    END(leat_event_destroy(w->end));
+    END(leat_stream_destroy(w->far_stream));
+    END(leat_stream_destroy(w->second));
+    END(leat_stream_destroy(w->stream));
+    END(leat_device_close(w->other));
+    END(leat_device_close(w->device));
+}
+
+/* Devices are closed with copies on their way. Nobody but the close waits for them. */
+static void lazy_copy_scenario(struct world *w)
+{
+    bool given = false;
+
+    if (open_for_copies(w)) {
+        test_pattern(host_in, LONG_BYTES, 60);
+        memset(host_out, 0, LONG_BYTES);
+        given = keep(w, "short", leat_copy(w->stream, w->plain, host_in, 100)) == LEAT_OK &&
+                keep(w, "slow", leat_launch_host(w->stream, count_slowly, &w->host_calls)) == LEAT_OK &&
+                keep(w, "in", leat_copy(w->stream, w->plain, host_in, LONG_BYTES)) == LEAT_OK &&
+                keep(w, "out", leat_copy_start(w->stream, host_out, w->plain, LONG_BYTES, NULL, &w->tickets[0])) ==
+                    LEAT_OK;
+    }
+    END(leat_device_close(w->other));
+    END(leat_device_close(w->device));
+    if (given && !w->failed)
+        expect_bytes(host_out, LONG_BYTES, 60, "a device that was closed");
+    /* It outlives its device, or went with it. */
+    if (w->tickets[0])
+        (void)leat_ticket_free(w->tickets[0]);
+}
+
 /* ---- entries by themselves -------------------------------------------------------------------- */
 
 /* Virtual memory, by the table. Everything that was made is given back, in any case. */
@@ -692,7 +934,7 @@ static unsigned open_files(void)
  * Did leat have a reason to keep quiet? The question how much memory is free only makes a sentence longer; fewer
  * addresses do as well, and so does memory that the driver pins itself; and where a stream's own mark cannot be
  * put, its end waits. Of the user's events another scenario is, in which leat has none of its own. Pools have more
- * such ways; that they work is looked at.
+ * such ways, and so have copies of pageable memory; that they work is looked at.
  */
 static bool may_be_silent(void)
 {
@@ -704,7 +946,7 @@ static bool may_be_silent(void)
     for (size_t i = 0; i < count; i++)
         if (!strcmp(now.entry, entries[i]))
             return true;
-    return now.of_pools;
+    return now.of_pools || now.of_copies;
 }
 
 /* Memory that a driver will not free is still there, and the end of a pool or of a device does not try again. */
@@ -754,7 +996,9 @@ static void walk(const char *name, void (*scenario)(struct world *))
     now.n = 0;
     do {
         now.n++;
-    } while (run_once(scenario, LEATI_FAULT_FAIL, scenario == lazy_scenario || scenario == lazy_pool_scenario));
+    } while (
+        run_once(scenario, LEATI_FAULT_FAIL,
+                 scenario == lazy_scenario || scenario == lazy_pool_scenario || scenario == lazy_copy_scenario));
     printf("fault_walk: %s: each of %llu driver calls was made to fail\n", name, (unsigned long long)now.n - 1);
     fflush(stdout);
 }
@@ -802,6 +1046,15 @@ static void walk_pools(void)
             walk_delays(sorts[i].name, pool_scenario, 7);
     }
     now.of_pools = false;
+}
+
+static void walk_copies(void)
+{
+    now.of_copies = true;
+    walk("pageable memory", copy_scenario);
+    walk("pageable memory, left to the close", lazy_copy_scenario);
+    walk_delays("pageable memory", copy_scenario, 7);
+    now.of_copies = false;
 }
 
 /* One device has no peer. */
@@ -895,6 +1148,9 @@ int main(int argc, char **argv)
     if (argc == 2 && !strcmp(argv[1], "--load"))
         return fail_to_load();
     setenv("LEAT_FAULT", "none", 1);
+    setenv("LEAT_COPY_STAGE", "1", 0);
+    setenv("LEAT_COPY_RING", "256K", 0);
+    setenv("LEAT_COPY_WORKERS", "2", 0);
     signal(SIGALRM, on_alarm);
     find_wrapper();
     now.without_memory = true;
@@ -904,6 +1160,7 @@ int main(int argc, char **argv)
     walk("everything, left to the close", lazy_scenario);
     walk("virtual memory", table_scenario);
     walk_delays("everything, given back", public_scenario, 7);
+    walk_copies();
     walk_pools();
     check_visits();
     walk_load();
