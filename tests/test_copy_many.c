@@ -373,7 +373,7 @@ static void neighbours_are_merged(void **state)
     for (size_t i = 0; i < 100; i++)
         add_pair(&plan, &room.places[DEVICE], i * 1000, &room.places[SIDES + PINNED], i * 1000, 1000);
     shuffle(&plan);
-    explained(t->stream, plan.pairs, plan.count, "100 pairs, 100000 bytes, merged into 1 ranges");
+    explained(t->stream, plan.pairs, plan.count, "100 pairs, 100000 bytes, merged into 1 range\n");
     copy_plan(&room, &plan);
     expect_room(&room, "merged into one");
     for (size_t i = 0; i < 100; i++)

@@ -717,6 +717,11 @@ static void add(struct text *text, const char *format, ...)
     text->left -= (size_t)length;
 }
 
+static const char *plural(size_t count)
+{
+    return count == 1 ? "" : "s";
+}
+
 static const char *path_of(const struct many *many, enum way way)
 {
     switch (way) {
@@ -780,11 +785,12 @@ static leat_status explain(struct many *many, leat_stream *stream, const leat_co
     const struct leati_pairs *pairs = &many->pairs;
 
     LEATI_TRY(plan(many, stream, given, count, true));
-    add(text, "%zu pairs, %zu bytes, merged into %zu ranges\n", pairs->given_count, pairs->bytes, pairs->count);
+    add(text, "%zu pair%s, %zu bytes, merged into %zu range%s\n", pairs->given_count, plural(pairs->given_count),
+        pairs->bytes, pairs->count, plural(pairs->count));
     for (enum way way = 0; way < WAYS; way++)
         if (many->counts[way])
-            add(text, "%zu ranges, %zu bytes\n  path   %s\n  why    %s\n  bound  %s\n", many->counts[way],
-                many->bytes[way], path_of(many, way), why_of(many, way), bound_of(way));
+            add(text, "%zu range%s, %zu bytes\n  path   %s\n  why    %s\n  bound  %s\n", many->counts[way],
+                plural(many->counts[way]), many->bytes[way], path_of(many, way), why_of(many, way), bound_of(way));
     return LEAT_OK;
 }
 
