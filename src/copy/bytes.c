@@ -8,6 +8,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#ifndef MADV_POPULATE_READ /* Linux 5.14 */
+#define MADV_POPULATE_READ 22
+#endif
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
 #endif
@@ -108,6 +111,14 @@ bool leati_bytes_resident(const void *ptr, size_t bytes)
             return false;
     }
     return true;
+}
+
+void leati_bytes_fetch(const void *ptr, size_t bytes)
+{
+    uintptr_t page_bytes = (uintptr_t)sysconf(_SC_PAGESIZE);
+    uintptr_t first = (uintptr_t)ptr & -page_bytes;
+
+    (void)madvise((void *)first, (uintptr_t)ptr + bytes - first, MADV_POPULATE_READ);
 }
 
 void leati_bytes_prefault(void *ptr, size_t bytes)

@@ -45,6 +45,10 @@ bool leati_bytes_resident(const void *ptr, size_t bytes);
  * happens, and the pages come one by one when they are written. */
 void leati_bytes_prefault(void *ptr, size_t bytes);
 
+/* Reads the pages of a file mapping that are not in memory yet, many at a time instead of one after the other. What
+ * cannot be read stays as it is. */
+void leati_bytes_fetch(const void *ptr, size_t bytes);
+
 /* ---- choosing ---- */
 
 struct leati_bytes_choice {

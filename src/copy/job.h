@@ -45,15 +45,16 @@ struct leati_job {
     char *ring;
     struct leati_chunk *chunks;
     uint32_t count;
-    uint32_t end;              /* passed, when the stream has got past the copy */
-    _Atomic uint64_t at;       /* the next part: chunk in the high half, part in the low one */
-    _Atomic size_t prefaulted; /* so far; OUT and HOST only; bytes when there is nothing to do */
-    uint64_t deadline_ns;      /* 0: none */
-    atomic_int stopped;        /* LEAT_OK, or why no more is copied */
+    uint32_t end;                 /* passed, when the stream has got past the copy */
+    _Atomic uint64_t at;          /* the next part: chunk in the high half, part in the low one */
+    bool cold;                    /* pages of the source are not in memory */
+    _Atomic size_t prefaulted;    /* so far; OUT and HOST only; bytes when there is nothing to do */
+    uint64_t deadline_ns;         /* 0: none */
+    atomic_int stopped;           /* LEAT_OK, or why no more is copied */
     _Atomic uintptr_t stopped_at; /* nothing in front of this was left out */
-    _Atomic uintptr_t fault;   /* the first address that could not be reached; UINTPTR_MAX: none */
-    atomic_bool told;          /* the stream knows of it */
-    struct leati_order *order; /* of its stream, for the failure */
+    _Atomic uintptr_t fault;      /* the first address that could not be reached; UINTPTR_MAX: none */
+    atomic_bool told;             /* the stream knows of it */
+    struct leati_order *order;    /* of its stream, for the failure */
 
     /* Under the lock of stage.c. */
     struct leati_stager *stager;   /* NULL when over */

@@ -15,6 +15,7 @@
 #define WORDS_BYTES ((size_t)4096) /* in front of the ring, which starts on a page of its own */
 #define RING_USUAL_BYTES ((uint64_t)64 << 20)
 #define RING_LEAST_BYTES ((uint64_t)256 << 10)
+#define COLD_LEAST_BYTES ((size_t)1 << 20) /* below that the look costs more than it may save */
 #define PROBE_BYTES ((size_t)8 << 20)
 #define MEMORY_USUAL_BYTES ((uint64_t)1 << 30)
 
@@ -477,6 +478,7 @@ leat_status leati_stage_start(struct leati_stager *stager, leat_stream *stream, 
     atomic_init(&job->holders, started ? 2 : 1);
     atomic_init(&job->stopped_at, bytes);
     atomic_init(&job->fault, UINTPTR_MAX);
+    job->cold = job->way == LEATI_WAY_IN && bytes >= COLD_LEAST_BYTES && !leati_bytes_resident(job->src, bytes);
     atomic_init(&job->prefaulted, job->way == LEATI_WAY_IN || leati_bytes_resident(job->dst, bytes) ? bytes : 0);
     leati_order_hold(stream->order);
     job->order = stream->order;

@@ -129,6 +129,8 @@ static void copy_part(struct leati_job *job, const struct leati_chunk *chunk, ui
         lower(&job->stopped_at, offset);
         return;
     }
+    if (job->cold)
+        leati_bytes_fetch(job->src + offset, bytes);
     copied =
         leati_bytes_copy_guarded(job->way == LEATI_WAY_IN ? ring : job->dst + offset,
                                  job->way == LEATI_WAY_OUT ? ring : job->src + offset, bytes, job->stores, &fault);
