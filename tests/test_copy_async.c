@@ -948,6 +948,7 @@ static void wild_tickets_and_dead_ones(void **state)
     }
     for (int i = 0; i < 20; i++)
         refuse_ticket(tickets[i]);
+    OK(leat_stream_synchronize(t->stream));
     end_room(&room);
 }
 
