@@ -47,6 +47,9 @@
       "1: the CPU device goes through pinned memory too, as GPUs do, for tests.")                                 \
     X(COPY_MANY, "auto", 1,                                                                                       \
       "How leat_copy_many() goes: kernel, single (one by one), or auto by its own table; for measuring.")       \
+    X(COPY_RECTANGLE, "auto", 1,                                                                                  \
+      "Who moves the rows of leat_copy_rectangle(): driver, kernel, rows (each by itself), or auto by its own "   \
+      "table; for measuring.")                                                                                    \
     X(FAULT, "none", 1,                                                                                         \
       "Faults to inject into every driver: fail=N, fail=ENTRY:N, delay=N, corrupt=N, copy-short, fill-off, "    \
       "query-ready, wait-nothing, order-loose.")

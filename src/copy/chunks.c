@@ -21,10 +21,18 @@ size_t leati_ring_bytes(size_t bytes, size_t most_bytes)
     return all < most_bytes ? all : most_bytes / PAGE_BYTES * PAGE_BYTES;
 }
 
-/* The size after size, going away from the small end. */
-static size_t grow(size_t size, size_t most)
+/* As much of a size as is whole units, and at least one. */
+static size_t whole_units(const struct leati_cut *cut, size_t size)
 {
-    size_t grown = round_up(size + size / 2, GRAIN_BYTES);
+    if (cut->unit_bytes < 2)
+        return size;
+    return size > cut->unit_bytes ? size / cut->unit_bytes * cut->unit_bytes : cut->unit_bytes;
+}
+
+/* The size after size, going away from the small end. */
+static size_t grow(const struct leati_cut *cut, size_t size, size_t most)
+{
+    size_t grown = whole_units(cut, round_up(size + size / 2, GRAIN_BYTES));
 
     return grown < most ? grown : most;
 }
@@ -79,14 +87,15 @@ uint32_t leati_cut_chunks(const struct leati_cut *cut, struct leati_chunk *chunk
         most = cut->bytes;
     if (cut->most_bytes && most > cut->most_bytes / 5 * 4)
         most = cut->most_bytes / 5 * 4; /* the last chunk may take a rest of a quarter with it */
-    size = !cut->ring_bytes ? cut->bytes : size < most ? size : most;
+    most = whole_units(cut, most);
+    size = !cut->ring_bytes ? cut->bytes : whole_units(cut, size < most ? size : most);
     while (left) {
         size_t bytes = next_size(size, left);
 
         if (chunks)
             chunks[count].bytes = bytes;
         left -= bytes;
-        size = grow(size, most);
+        size = grow(cut, size, most);
         count++;
     }
     if (!chunks)

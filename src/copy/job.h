@@ -16,6 +16,7 @@
 
 #include "copy/bytes.h"
 #include "copy/chunks.h"
+#include "copy/rows.h"
 #include "core/core.h"
 
 /* Through which hands the bytes go. */
@@ -38,9 +39,12 @@ struct leati_job {
     bool early; /* may be staged before the stream gets there */
     bool listed;
     enum leati_stores stores;
-    char *dst;       /* HOST and OUT: pageable */
-    const char *src; /* HOST and IN */
-    size_t bytes;
+    char *dst;          /* HOST and OUT: pageable */
+    const char *src;    /* HOST and IN */
+    size_t bytes;       /* of the copy, without gaps */
+    size_t reach_bytes; /* of dst, from the first byte to the last; OUT and HOST only */
+    bool in_rows;       /* the pageable sides are these: */
+    struct leati_rows to_rows, from_rows;
     struct leati_words *words;
     char *ring;
     struct leati_chunk *chunks;
@@ -48,7 +52,7 @@ struct leati_job {
     uint32_t end;                 /* passed, when the stream has got past the copy */
     _Atomic uint64_t at;          /* the next part: chunk in the high half, part in the low one */
     bool cold;                    /* pages of the source are not in memory */
-    _Atomic size_t prefaulted;    /* so far; OUT and HOST only; bytes when there is nothing to do */
+    _Atomic size_t prefaulted;    /* of the reach, so far; reach_bytes when there is nothing to do */
     uint64_t deadline_ns;         /* 0: none */
     atomic_int stopped;           /* LEAT_OK, or why no more is copied */
     _Atomic uintptr_t stopped_at; /* nothing in front of this was left out */

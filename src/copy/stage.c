@@ -309,7 +309,8 @@ static leat_status device_closes(struct leat_device *device)
 
 /* Memory for a ring of wanted bytes, or of fewer while much is in use; waits only when all that is allowed is in
  * use. NULL, with a sentence, when there is none to be had. */
-static void *take_ring(struct leati_stager *stager, enum leati_stores stores, size_t wanted, size_t *got)
+static void *take_ring(struct leati_stager *stager, enum leati_stores stores, size_t wanted, size_t least,
+                       size_t *got)
 {
     struct timespec pause = {.tv_nsec = 50000};
     void *block;
@@ -321,7 +322,7 @@ static void *take_ring(struct leati_stager *stager, enum leati_stores stores, si
         reap(stager);
         left = stager->limit_bytes > stager->held_bytes ? stager->limit_bytes - stager->held_bytes : 0;
         /* A share of what is left, so that many streams that are held up can each have one. */
-        most = left / 8 > RING_LEAST_BYTES ? left / 8 : RING_LEAST_BYTES;
+        most = left / 8 > least ? left / 8 : least;
         *got = wanted < most ? wanted : (size_t)(most / WORDS_BYTES * WORDS_BYTES);
         if (*got + WORDS_BYTES <= left || !stager->held_bytes) {
             stager->held_bytes += *got + WORDS_BYTES;
@@ -340,6 +341,16 @@ static void *take_ring(struct leati_stager *stager, enum leati_stores stores, si
     return NULL;
 }
 
+/* Chunks are whole rows where DMA puts rows into their places: in bytes, or 0. */
+static size_t chunk_unit(const struct leati_stage_request *request)
+{
+    enum leati_box_side placed = request->way == LEATI_WAY_IN ? LEATI_BOX_DST : LEATI_BOX_SRC;
+    const struct leati_staged_box *box = request->box;
+
+    return box && request->way != LEATI_WAY_HOST && !leati_box_is_dense(&box->box, placed) ? box->box.width_bytes
+                                                                                           : 0;
+}
+
 static struct leati_job *new_job(struct leati_stager *stager, const struct leati_stage_request *request,
                                  size_t bytes)
 {
@@ -347,13 +358,18 @@ static struct leati_job *new_job(struct leati_stager *stager, const struct leati
     enum leati_stores stores = leati_stage_stores(stager, way, bytes);
     size_t wanted = way == LEATI_WAY_HOST ? 0 : leati_ring_bytes(bytes, (size_t)stager->ring_bytes), ring_bytes;
     struct leati_job *job = calloc(1, sizeof *job);
-    struct leati_cut cut = {
-        .bytes = bytes, .out = way == LEATI_WAY_OUT, .most_bytes = request->route ? LEATI_LINK_CHUNK_BYTES : 0};
+    struct leati_cut cut = {.bytes = bytes,
+                            .out = way == LEATI_WAY_OUT,
+                            .unit_bytes = chunk_unit(request),
+                            .most_bytes = request->route ? LEATI_LINK_CHUNK_BYTES : 0};
+    /* A chunk of one unit must fit. */
+    size_t least =
+        cut.unit_bytes > RING_LEAST_BYTES ? leati_ring_bytes(cut.unit_bytes, SIZE_MAX) : RING_LEAST_BYTES;
 
     if (!job)
         return NULL;
     job->stores = stores;
-    job->words = take_ring(stager, stores, wanted, &ring_bytes);
+    job->words = take_ring(stager, stores, wanted, least, &ring_bytes);
     if (!job->words)
         goto free_job;
     cut.ring_bytes = ring_bytes;
@@ -395,12 +411,31 @@ static struct leati_end move_end(struct leati_end end, size_t bytes)
     return end;
 }
 
-/* Gives the stream its side of the job. Words that follow one another go in one call, which halves the gap that
- * they leave between two DMAs. */
-static leat_status issue(struct leati_job *job, leat_stream *stream, struct leati_route *route,
-                         const struct leati_target *to, const struct leati_target *from)
+/* The DMA of one chunk: in, from the ring to the device, or out. ring: the chunk's place. */
+static leat_status move_chunk(const struct leati_job *job, leat_stream *stream, void *native,
+                              const struct leati_stage_request *request, const struct leati_chunk *chunk,
+                              struct leati_end ring, struct leati_end placed)
 {
     struct leati_driver *driver = stream->device->driver;
+    bool in = job->way == LEATI_WAY_IN;
+    size_t row_bytes = chunk_unit(request);
+
+    if (row_bytes)
+        return leati_box_move_packed(stream, &request->box->hand, in ? LEATI_BOX_DST : LEATI_BOX_SRC, placed, ring,
+                                     &request->box->box, chunk->offset / row_bytes, chunk->bytes / row_bytes);
+    placed = move_end(placed, chunk->offset);
+    return in ? driver->ops->copy(driver, native, placed, ring, chunk->bytes)
+              : driver->ops->copy(driver, native, ring, placed, chunk->bytes);
+}
+
+/* Gives the stream its side of the job. Words that follow one another go in one call, which halves the gap that
+ * they leave between two DMAs. */
+static leat_status issue(struct leati_job *job, leat_stream *stream, const struct leati_stage_request *request,
+                         const struct leati_target *to, const struct leati_target *from)
+{
+    struct leati_end placed = job->way == LEATI_WAY_IN ? to->end : from->end;
+    struct leati_driver *driver = stream->device->driver;
+    struct leati_route *route = request->route;
     void *native = route ? leati_route_stream(route) : stream->native;
     struct leati_value values[4];
     unsigned given = 0;
@@ -419,10 +454,8 @@ static leat_status issue(struct leati_job *job, leat_stream *stream, struct leat
         given = 0;
         if (route)
             LEATI_TRY(leati_route_copy(route, move_end(to->end, chunk->offset), ring, chunk->bytes));
-        else if (job->way == LEATI_WAY_IN)
-            LEATI_TRY(driver->ops->copy(driver, native, move_end(to->end, chunk->offset), ring, chunk->bytes));
         else
-            LEATI_TRY(driver->ops->copy(driver, native, ring, move_end(from->end, chunk->offset), chunk->bytes));
+            LEATI_TRY(move_chunk(job, stream, native, request, chunk, ring, placed));
         values[given++] = write_passed(job, c + 2);
     }
     if (job->way != LEATI_WAY_IN) {
@@ -454,6 +487,36 @@ static void abandon(struct leati_stager *stager, struct leati_job *job, leat_str
     leati_error_restore(LEAT_ERROR_DRIVER, &why);
 }
 
+static struct leati_rows rows_of(const leat_copy_box *box, enum leati_box_side side, const void *base)
+{
+    bool dst = side == LEATI_BOX_DST;
+
+    return (struct leati_rows){.base = (char *)base,
+                               .width = box->width_bytes,
+                               .pitch = dst ? box->dst_pitch_bytes : box->src_pitch_bytes,
+                               .height = box->height,
+                               .slice = dst ? box->dst_slice_bytes : box->src_slice_bytes};
+}
+
+/* What the threads will touch, and which pages of it there will be a use for. */
+static void set_reach(struct leati_job *job, const struct leati_staged_box *staged)
+{
+    const leat_copy_box *box = staged ? &staged->box : NULL;
+
+    job->reach_bytes = job->way == LEATI_WAY_IN ? 0 : job->bytes;
+    if (box) {
+        job->in_rows = true;
+        job->to_rows = rows_of(box, LEATI_BOX_DST, job->dst);
+        job->from_rows = rows_of(box, LEATI_BOX_SRC, job->src);
+        /* Gaps of many pages are left as they are. */
+        if (job->reach_bytes && leati_box_reach(box, LEATI_BOX_DST) / 2 <= job->bytes)
+            job->reach_bytes = leati_box_reach(box, LEATI_BOX_DST);
+        else
+            job->reach_bytes = 0;
+    }
+    atomic_init(&job->prefaulted, leati_bytes_resident(job->dst, job->reach_bytes) ? job->reach_bytes : 0);
+}
+
 leat_status leati_stage_start(struct leati_stager *stager, leat_stream *stream, const struct leati_target *to,
                               const struct leati_target *from, size_t bytes,
                               const struct leati_stage_request *request, struct leati_job **started)
@@ -478,15 +541,19 @@ leat_status leati_stage_start(struct leati_stager *stager, leat_stream *stream, 
     atomic_init(&job->holders, started ? 2 : 1);
     atomic_init(&job->stopped_at, bytes);
     atomic_init(&job->fault, UINTPTR_MAX);
-    job->cold = job->way == LEATI_WAY_IN && bytes >= COLD_LEAST_BYTES && !leati_bytes_resident(job->src, bytes);
-    atomic_init(&job->prefaulted, job->way == LEATI_WAY_IN || leati_bytes_resident(job->dst, bytes) ? bytes : 0);
+    job->cold = job->way == LEATI_WAY_IN && bytes >= COLD_LEAST_BYTES && !request->box &&
+                !leati_bytes_resident(job->src, bytes);
+    set_reach(job, request->box);
     leati_order_hold(stream->order);
     job->order = stream->order;
     leati_stager_keep(stager, job);
     if (job->way != LEATI_WAY_IN)
         leati_stream_writes_host(stream);
-    leati_team_add(stager->team, job);
-    status = issue(job, stream, request->route, to, from);
+    if (request->here)
+        leati_job_work(job);
+    else
+        leati_team_add(stager->team, job);
+    status = issue(job, stream, request, to, from);
     if (status != LEAT_OK) {
         abandon(stager, job, stream, request->route);
         if (started)

@@ -8,6 +8,7 @@
 #ifndef LEATI_STAGE_H
 #define LEATI_STAGE_H
 
+#include "copy/box.h"
 #include "copy/job.h"
 #include "copy/team.h"
 
@@ -47,11 +48,19 @@ enum leati_stores leati_stage_stores(const struct leati_stager *stager, enum lea
 void *leati_stager_take(struct leati_stager *stager, size_t bytes);
 void leati_stager_give_back(void *block);
 
+/* A copy whose rows have gaps on one side or on both. */
+struct leati_staged_box {
+    leat_copy_box box;          /* in its simplest form */
+    struct leati_box_hand hand; /* between the ring and the device */
+};
+
 struct leati_stage_request {
     enum leati_way way;
     bool early;
     uint64_t deadline_ns;      /* on the clock; 0: none */
     struct leati_route *route; /* NULL: over the link of the stream's own device */
+    bool here; /* in, early, and short: the caller's thread stages all of it before the call returns */
+    const struct leati_staged_box *box; /* NULL: bytes without gaps */
 };
 
 /* Starts a staged copy. Fills *job, which the caller must let go, when job is not NULL. LEAT_NOT_READY: there is

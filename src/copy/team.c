@@ -117,6 +117,16 @@ static enum taken take_part(struct leati_job *job, uint32_t *c, uint32_t *part)
     return TAKEN;
 }
 
+/* Where the job's sides are rows; ring is the place of the part in the ring. */
+static size_t copy_rows(struct leati_job *job, size_t offset, char *ring, size_t bytes, uintptr_t *fault)
+{
+    bool in = job->way == LEATI_WAY_IN, out = job->way == LEATI_WAY_OUT;
+    struct leati_rows packed = leati_rows_dense(ring);
+
+    return leati_rows_copy_guarded(in ? &packed : &job->to_rows, in ? 0 : offset, out ? &packed : &job->from_rows,
+                                   out ? 0 : offset, bytes, job->stores, fault);
+}
+
 static void copy_part(struct leati_job *job, const struct leati_chunk *chunk, uint32_t part)
 {
     size_t start = part * chunk->part_bytes, offset = chunk->offset + start;
@@ -131,9 +141,12 @@ static void copy_part(struct leati_job *job, const struct leati_chunk *chunk, ui
     }
     if (job->cold)
         leati_bytes_fetch(job->src + offset, bytes);
-    copied =
-        leati_bytes_copy_guarded(job->way == LEATI_WAY_IN ? ring : job->dst + offset,
-                                 job->way == LEATI_WAY_OUT ? ring : job->src + offset, bytes, job->stores, &fault);
+    if (job->in_rows)
+        copied = copy_rows(job, offset, ring, bytes, &fault);
+    else
+        copied = leati_bytes_copy_guarded(job->way == LEATI_WAY_IN ? ring : job->dst + offset,
+                                          job->way == LEATI_WAY_OUT ? ring : job->src + offset, bytes, job->stores,
+                                          &fault);
     if (copied == bytes)
         return;
     /* The first address is told: of two threads that fail at once, the one further in front wins. */
@@ -176,12 +189,13 @@ static bool prefault(struct leati_job *job)
 {
     size_t at = atomic_load_explicit(&job->prefaulted, memory_order_relaxed);
 
-    if (at >= job->bytes)
+    if (at >= job->reach_bytes)
         return false;
     at = atomic_fetch_add_explicit(&job->prefaulted, PREFAULT_BYTES, memory_order_relaxed);
-    if (at >= job->bytes)
+    if (at >= job->reach_bytes)
         return false;
-    leati_bytes_prefault(job->dst + at, job->bytes - at < PREFAULT_BYTES ? job->bytes - at : PREFAULT_BYTES);
+    leati_bytes_prefault(job->dst + at,
+                         job->reach_bytes - at < PREFAULT_BYTES ? job->reach_bytes - at : PREFAULT_BYTES);
     return true;
 }
 
@@ -298,7 +312,7 @@ static struct leati_job *find_job(struct leati_team *team, bool *alone, bool *li
         if (job->workers >= job->share)
             continue;
         if (can_copy(job, (uint32_t)(atomic_load_explicit(&job->at, memory_order_relaxed) >> 32)) ||
-            atomic_load_explicit(&job->prefaulted, memory_order_relaxed) < job->bytes)
+            atomic_load_explicit(&job->prefaulted, memory_order_relaxed) < job->reach_bytes)
             break;
     }
     if (job)

@@ -1,0 +1,319 @@
+/* box.c - see box.h. */
+#include "copy/box.h"
+
+#include "base/options.h"
+
+#include <string.h>
+
+/*
+ * When a GPU's DMA engines are left alone: rows below NARROW_BYTES, and rows below ODD_BYTES that do not lie on
+ * words of ODD_UNIT bytes, unless there are fewer than FEW_ROWS. To be measured: docs/copies.md.
+ */
+#define NARROW_BYTES ((size_t)64)
+#define ODD_BYTES ((size_t)1024)
+#define ODD_UNIT 4
+#define FEW_ROWS ((size_t)64)
+
+#define BLOCK_THREADS 256u
+#define BLOCK_BYTES ((size_t)16 << 10) /* that a block copies in one go, so that all of a GPU takes part early */
+#define BLOCKS_MOST 2048u
+#define CPU_BLOCKS_MOST 256u
+
+static size_t pitch_of(const leat_copy_box *box, enum leati_box_side side)
+{
+    return side == LEATI_BOX_DST ? box->dst_pitch_bytes : box->src_pitch_bytes;
+}
+
+static size_t slice_of(const leat_copy_box *box, enum leati_box_side side)
+{
+    return side == LEATI_BOX_DST ? box->dst_slice_bytes : box->src_slice_bytes;
+}
+
+size_t leati_box_reach(const leat_copy_box *box, enum leati_box_side side)
+{
+    size_t slices = box->depth > 1 ? (box->depth - 1) * slice_of(box, side) : 0;
+
+    return slices + (box->height - 1) * pitch_of(box, side) + box->width_bytes;
+}
+
+bool leati_box_is_dense(const leat_copy_box *box, enum leati_box_side side)
+{
+    return (box->height == 1 || pitch_of(box, side) == box->width_bytes) &&
+           (box->depth == 1 || slice_of(box, side) == box->height * box->width_bytes);
+}
+
+/* ---- what the user gave ---- */
+
+static leat_status check_side(const leat_copy_box *box, enum leati_box_side side)
+{
+    const char *name = side == LEATI_BOX_DST ? "dst" : "src";
+    size_t pitch = pitch_of(box, side), slice = slice_of(box, side), rows, slices, end;
+
+    if (pitch < box->width_bytes)
+        return leati_fail(LEAT_ERROR_INVALID, "%s_pitch_bytes is %zu, below the width of a row, %zu", name, pitch,
+                          box->width_bytes);
+    if (__builtin_mul_overflow(box->height, pitch, &rows))
+        return leati_fail(LEAT_ERROR_INVALID,
+                          "%zu rows with a %s_pitch_bytes of %zu are more than 64 bits can count", box->height,
+                          name, pitch);
+    if (box->depth == 1)
+        return LEAT_OK;
+    if (slice < rows)
+        return leati_fail(LEAT_ERROR_INVALID, "%s_slice_bytes is %zu, below that of %zu rows of pitch %zu", name,
+                          slice, box->height, pitch);
+    if (__builtin_mul_overflow(box->depth - 1, slice, &slices) || __builtin_add_overflow(slices, rows, &end))
+        return leati_fail(LEAT_ERROR_INVALID, "%zu slices of %s_slice_bytes %zu are more than 64 bits can count",
+                          box->depth, name, slice);
+    return LEAT_OK;
+}
+
+leat_status leati_box_check(const leat_copy_box *box)
+{
+    LEATI_TRY(check_side(box, LEATI_BOX_DST));
+    return check_side(box, LEATI_BOX_SRC);
+}
+
+/* The slices are rows now. */
+static void lay_flat(leat_copy_box *box)
+{
+    box->height = box->depth;
+    box->dst_pitch_bytes = box->dst_slice_bytes;
+    box->src_pitch_bytes = box->src_slice_bytes;
+    box->depth = 1;
+}
+
+void leati_box_simplify(leat_copy_box *box)
+{
+    if (box->depth > 1 && box->height == 1)
+        lay_flat(box);
+    if (box->depth > 1 && box->dst_slice_bytes == box->height * box->dst_pitch_bytes &&
+        box->src_slice_bytes == box->height * box->src_pitch_bytes) {
+        box->height *= box->depth;
+        box->depth = 1;
+    }
+    if (box->dst_pitch_bytes == box->width_bytes && box->src_pitch_bytes == box->width_bytes) {
+        box->width_bytes *= box->height;
+        box->height = 1;
+        if (box->depth > 1)
+            lay_flat(box);
+    }
+    if (box->height == 1)
+        box->dst_pitch_bytes = box->src_pitch_bytes = box->width_bytes;
+    if (box->depth == 1)
+        box->dst_slice_bytes = box->src_slice_bytes = 0;
+}
+
+/* Two rectangles of the same pitch, of which one begins apart bytes behind the other. */
+static bool rectangles_overlap(const leat_copy_box *box, uintptr_t apart)
+{
+    size_t pitch = box->dst_pitch_bytes, rows = apart / pitch, in_row = apart % pitch;
+
+    return (rows < box->height && in_row < box->width_bytes) ||
+           (rows + 1 < box->height && pitch - in_row < box->width_bytes);
+}
+
+bool leati_box_overlaps(const leat_copy_box *box, const void *dst, const void *src)
+{
+    uintptr_t d = (uintptr_t)dst, s = (uintptr_t)src, apart = d < s ? s - d : d - s;
+    size_t slice = box->dst_slice_bytes, slices, in_slice;
+
+    if (apart >= leati_box_reach(box, d < s ? LEATI_BOX_DST : LEATI_BOX_SRC))
+        return false;
+    if (box->dst_pitch_bytes != box->src_pitch_bytes || box->dst_slice_bytes != box->src_slice_bytes)
+        return true;
+    if (box->depth == 1)
+        return rectangles_overlap(box, apart);
+    slices = apart / slice;
+    in_slice = apart % slice;
+    return (slices < box->depth && rectangles_overlap(box, in_slice)) ||
+           (slices + 1 < box->depth && rectangles_overlap(box, slice - in_slice));
+}
+
+/* ---- choosing ---- */
+
+static bool is_on_host(const struct leati_end *end)
+{
+    return end->kind == LEAT_KIND_PAGEABLE || end->kind == LEAT_KIND_PINNED;
+}
+
+/* Does the kernel reach both ends, and can it count the bytes? */
+static bool suits_kernel(const leat_stream *stream, const struct leati_end *dst, const struct leati_end *src,
+                         const leat_copy_box *box)
+{
+    void *device = stream->device->native;
+
+    if (box->width_bytes * box->height * box->depth > UINT32_MAX)
+        return false;
+    if (dst->kind == LEAT_KIND_PAGEABLE || src->kind == LEAT_KIND_PAGEABLE)
+        return false;
+    if ((dst->kind == LEAT_KIND_DEVICE && dst->device != device) ||
+        (src->kind == LEAT_KIND_DEVICE && src->device != device))
+        return false;
+    return !is_on_host(dst) || !is_on_host(src);
+}
+
+/* Rows that a DMA engine moves one by one, or in words that are shorter than its own. */
+static bool is_narrow(const leat_copy_box *box, const void *dst, const void *src)
+{
+    size_t odd = (uintptr_t)dst | (uintptr_t)src | box->width_bytes | box->dst_pitch_bytes | box->src_pitch_bytes |
+                 box->dst_slice_bytes | box->src_slice_bytes;
+
+    if (box->height * box->depth < FEW_ROWS)
+        return false;
+    return box->width_bytes < NARROW_BYTES || (box->width_bytes < ODD_BYTES && odd % ODD_UNIT);
+}
+
+static bool find_kernel(leat_stream *stream, leat_kernel **kernel)
+{
+    struct leati_sentence before;
+    leat_module *module;
+
+    leati_error_keep(&before);
+    if (leat_module_builtin(stream->device, &module) == LEAT_OK &&
+        leat_kernel_get(module, "leat_copy_box", kernel) == LEAT_OK)
+        return true;
+    leati_error_restore(LEAT_ERROR_DRIVER, &before);
+    return false;
+}
+
+leat_status leati_box_choose(leat_stream *stream, const struct leati_end *dst, const struct leati_end *src,
+                             const leat_copy_box *box, struct leati_box_hand *hand)
+{
+    struct leati_driver *driver = stream->device->driver;
+    const char *chosen = leati_option(LEATI_OPTION_COPY_RECTANGLE);
+    bool wanted = strcmp(driver->name, "cpu") && is_narrow(box, dst->ptr, src->ptr);
+
+    hand->kernel = NULL;
+    hand->by = driver->ops->copy_rectangle ? LEATI_BOX_BY_DRIVER : LEATI_BOX_BY_ROWS;
+    if (chosen && strcmp(chosen, "auto")) {
+        if (strcmp(chosen, "driver") && strcmp(chosen, "kernel") && strcmp(chosen, "rows"))
+            return leati_fail(LEAT_ERROR_INVALID,
+                              "LEAT_COPY_RECTANGLE is set to '%s'; it may be auto, driver, kernel or rows",
+                              chosen);
+        wanted = !strcmp(chosen, "kernel");
+        if (!strcmp(chosen, "rows"))
+            hand->by = LEATI_BOX_BY_ROWS;
+    }
+    if (wanted && suits_kernel(stream, dst, src, box) && find_kernel(stream, &hand->kernel))
+        hand->by = LEATI_BOX_BY_KERNEL;
+    return LEAT_OK;
+}
+
+/* ---- doing ---- */
+
+/* As the kernel reads it. */
+struct leati_box_arguments {
+    uint64_t dst, src;
+    uint64_t width, dst_pitch, src_pitch, dst_slice, src_slice;
+    uint32_t height, rows;
+};
+
+/* What a kernel uses for memory of this end. */
+static leat_status kernel_address(leat_stream *stream, const struct leati_end *end, uint64_t *address)
+{
+    struct leati_driver *driver = stream->device->driver;
+    void *ptr = end->ptr;
+
+    if (end->kind == LEAT_KIND_PINNED && driver->ops->host_device_pointer)
+        LEATI_TRY(driver->ops->host_device_pointer(driver, stream->device->native, end->ptr, &ptr));
+    *address = (uintptr_t)ptr;
+    return LEAT_OK;
+}
+
+static leat_status launch(leat_stream *stream, leat_kernel *kernel, const struct leati_end *dst,
+                          const struct leati_end *src, const leat_copy_box *box)
+{
+    bool cpu = !strcmp(stream->device->driver->name, "cpu");
+    struct leati_box_arguments all = {.width = box->width_bytes,
+                                      .dst_pitch = box->dst_pitch_bytes,
+                                      .src_pitch = box->src_pitch_bytes,
+                                      .dst_slice = box->dst_slice_bytes,
+                                      .src_slice = box->src_slice_bytes,
+                                      .height = (uint32_t)box->height,
+                                      .rows = (uint32_t)(box->height * box->depth)};
+    size_t blocks = (box->width_bytes * all.rows + BLOCK_BYTES - 1) / BLOCK_BYTES;
+    size_t most = cpu ? CPU_BLOCKS_MOST : BLOCKS_MOST;
+    void *args[] = {&all};
+
+    LEATI_TRY(kernel_address(stream, dst, &all.dst));
+    LEATI_TRY(kernel_address(stream, src, &all.src));
+    return leat_launch(stream, kernel, leat_dim((uint32_t)(blocks < most ? blocks : most), 1, 1),
+                       leat_dim(cpu ? 1 : BLOCK_THREADS, 1, 1), 0, args, 1);
+}
+
+static struct leati_end move_end(struct leati_end end, size_t bytes)
+{
+    end.ptr = (char *)end.ptr + bytes;
+    return end;
+}
+
+static leat_status copy_rows(leat_stream *stream, struct leati_end dst, struct leati_end src,
+                             const leat_copy_box *box)
+{
+    struct leati_driver *driver = stream->device->driver;
+
+    for (size_t z = 0; z < box->depth; z++)
+        for (size_t y = 0; y < box->height; y++)
+            LEATI_TRY(driver->ops->copy(
+                driver, stream->native, move_end(dst, z * box->dst_slice_bytes + y * box->dst_pitch_bytes),
+                move_end(src, z * box->src_slice_bytes + y * box->src_pitch_bytes), box->width_bytes));
+    return LEAT_OK;
+}
+
+leat_status leati_box_move(leat_stream *stream, const struct leati_box_hand *hand, struct leati_end dst,
+                           struct leati_end src, const leat_copy_box *box)
+{
+    struct leati_driver *driver = stream->device->driver;
+
+    switch (hand->by) {
+    case LEATI_BOX_BY_DRIVER:
+        return driver->ops->copy_rectangle(driver, stream->native, dst, src, box);
+    case LEATI_BOX_BY_KERNEL:
+        return launch(stream, hand->kernel, &dst, &src, box);
+    default:
+        return copy_rows(stream, dst, src, box);
+    }
+}
+
+/* Whole slices, or rows of one slice. */
+static leat_status move_packed(leat_stream *stream, const struct leati_box_hand *hand, enum leati_box_side side,
+                               struct leati_end placed, struct leati_end packed, leat_copy_box box, size_t first)
+{
+    size_t height = box.height;
+
+    /* In the box that is left, first is the row that comes first of all of the copy. */
+    if (side == LEATI_BOX_DST) {
+        box.src_pitch_bytes = box.width_bytes;
+        box.src_slice_bytes = box.depth > 1 ? height * box.width_bytes : 0;
+    } else {
+        box.dst_pitch_bytes = box.width_bytes;
+        box.dst_slice_bytes = box.depth > 1 ? height * box.width_bytes : 0;
+    }
+    if (box.depth == 1)
+        box.dst_slice_bytes = box.src_slice_bytes = 0;
+    packed = move_end(packed, first * box.width_bytes);
+    return side == LEATI_BOX_DST ? leati_box_move(stream, hand, placed, packed, &box)
+                                 : leati_box_move(stream, hand, packed, placed, &box);
+}
+
+leat_status leati_box_move_packed(leat_stream *stream, const struct leati_box_hand *hand, enum leati_box_side side,
+                                  struct leati_end placed, struct leati_end packed, const leat_copy_box *box,
+                                  size_t first, size_t count)
+{
+    for (size_t done = 0, height; done < count; done += height) {
+        size_t z = (first + done) / box->height, y = (first + done) % box->height, left = count - done;
+        leat_copy_box some = *box;
+
+        /* What is left of a slice, whole slices, and what is wanted of the last one. */
+        some.depth = y == 0 && left >= box->height ? left / box->height : 1;
+        if (some.depth == 1 && left < box->height - y)
+            some.height = left;
+        else if (some.depth == 1)
+            some.height = box->height - y;
+        height = some.height * some.depth;
+        LEATI_TRY(move_packed(stream, hand, side,
+                              move_end(placed, z * slice_of(box, side) + y * pitch_of(box, side)), packed, some,
+                              done));
+    }
+    return LEAT_OK;
+}

@@ -1,0 +1,153 @@
+/* rows.c - see rows.h. */
+#include "copy/rows.h"
+
+#include "base/catch.h"
+#include "base/stream_copy.h"
+
+#include <string.h>
+
+#define SHORT_BYTES 32                /* up to here without a call */
+#define STREAMED_BYTES ((size_t)4096) /* shorter rows leave too many lines half written to stream them */
+
+/* A place among rows. */
+struct place {
+    const struct leati_rows *rows;
+    char *at;
+    size_t left; /* of the row */
+    size_t y, z;
+};
+
+static struct place place_at(const struct leati_rows *rows, size_t offset)
+{
+    size_t row = offset / rows->width, in = offset % rows->width;
+    struct place place = {
+        .rows = rows, .left = rows->width - in, .y = row % rows->height, .z = row / rows->height};
+
+    place.at = rows->base + place.z * rows->slice + place.y * rows->pitch + in;
+    return place;
+}
+
+static inline void go_on(struct place *place, size_t bytes)
+{
+    const struct leati_rows *rows = place->rows;
+
+    place->at += bytes;
+    place->left -= bytes;
+    if (place->left)
+        return;
+    place->left = rows->width;
+    if (++place->y < rows->height) {
+        place->at += rows->pitch - rows->width;
+        return;
+    }
+    place->y = 0;
+    place->z++;
+    place->at = rows->base + place->z * rows->slice;
+}
+
+/* How far one copy may go. */
+static inline size_t step_of(const struct place *to, const struct place *from, size_t left)
+{
+    size_t step = to->left < from->left ? to->left : from->left;
+
+    return step < left ? step : left;
+}
+
+/* The first and the last bytes, in words that may overlap. */
+#define COPY_ENDS(word_bytes)                                                                                     \
+    do {                                                                                                          \
+        char first_[word_bytes], last_[word_bytes];                                                               \
+        memcpy(first_, src, word_bytes);                                                                          \
+        memcpy(last_, src + bytes - (word_bytes), word_bytes);                                                    \
+        memcpy(dst, first_, word_bytes);                                                                          \
+        memcpy(dst + bytes - (word_bytes), last_, word_bytes);                                                    \
+    } while (0)
+
+/* Calls of memcpy() take longer than the copy when there are few bytes. */
+static inline void copy_short(char *dst, const char *src, size_t bytes)
+{
+    if (bytes >= 16)
+        COPY_ENDS(16);
+    else if (bytes >= 8)
+        COPY_ENDS(8);
+    else if (bytes >= 4)
+        COPY_ENDS(4);
+    else if (bytes >= 2)
+        COPY_ENDS(2);
+    else
+        *dst = *src;
+}
+
+struct job {
+    struct place to, from;
+    size_t bytes;
+    bool streaming;
+};
+
+static void all_at_once(void *context)
+{
+    const struct job *job = context;
+    struct place to = job->to, from = job->from;
+    size_t left = job->bytes;
+
+    while (left) {
+        size_t step = step_of(&to, &from, left);
+
+        if (step <= SHORT_BYTES)
+            copy_short(to.at, from.at, step);
+        else if (job->streaming && step >= STREAMED_BYTES)
+            leati_stream_copy(to.at, from.at, step);
+        else
+            memcpy(to.at, from.at, step);
+        left -= step;
+        go_on(&to, step);
+        go_on(&from, step);
+    }
+}
+
+static size_t step_by_step(const struct job *job, uintptr_t *fault)
+{
+    struct place to = job->to, from = job->from;
+    size_t done = 0;
+
+    while (done < job->bytes) {
+        size_t step = step_of(&to, &from, job->bytes - done);
+        size_t copied = leati_bytes_copy_guarded(to.at, from.at, step, LEATI_STORES_CACHED, fault);
+
+        done += copied;
+        if (copied != step)
+            return done;
+        go_on(&to, step);
+        go_on(&from, step);
+    }
+    return done;
+}
+
+/* All from the first byte to the last, gaps included. */
+static struct leati_catch_range range_of(const struct leati_rows *rows, const struct place *start, size_t offset,
+                                         size_t bytes)
+{
+    struct place last = place_at(rows, offset + bytes - 1);
+
+    return (struct leati_catch_range){(uintptr_t)start->at, (size_t)(last.at - start->at) + 1};
+}
+
+size_t leati_rows_copy_guarded(const struct leati_rows *dst, size_t dst_offset, const struct leati_rows *src,
+                               size_t src_offset, size_t bytes, enum leati_stores stores, uintptr_t *fault)
+{
+    struct job job = {.bytes = bytes, .streaming = stores == LEATI_STORES_STREAMING};
+    struct leati_catch_range ranges[2];
+    uintptr_t where;
+
+    if (!bytes)
+        return 0;
+    job.to = place_at(dst, dst_offset);
+    job.from = place_at(src, src_offset);
+    ranges[0] = range_of(src, &job.from, src_offset, bytes);
+    ranges[1] = range_of(dst, &job.to, dst_offset, bytes);
+    if (leati_catch(ranges, all_at_once, &job, &where))
+        return bytes;
+    leati_stream_fence();
+    /* Again, in order, to know how far it goes. */
+    return step_by_step(&job, fault);
+}
