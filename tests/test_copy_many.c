@@ -542,7 +542,10 @@ static void on_a_held_stream(void **state)
     struct test_state *t = *state;
     struct room room = make_room(t, 3 * MIB);
     struct plan plan = new_plan(500);
+    leat_module *module;
 
+    /* Loading the kernels would wait for the stream. */
+    OK(leat_module_builtin(t->device, &module));
     for (int kinds = 0; kinds < 9; kinds++) {
         int to = kinds % 3, from = SIDES + kinds / 3;
         struct test_gate *gate = test_gate_close(t->stream);

@@ -20,13 +20,14 @@
 #include <time.h>
 
 /*
- * Where the driver's own call for pageable memory is the fastest on an idle stream: below this size always, and
- * below the second one while leat's threads are asleep, since waking them takes some 150 us. Measured on an H200;
- * see docs/copies.md.
+ * Where the driver's own call for pageable memory is the fastest on an idle stream: below these sizes always, and
+ * below the last one when leat's threads have had nothing to do for a while: they sleep then, and waking them
+ * takes some 150 us in a virtual machine. Measured on an H200; see docs/copies.md.
  */
-#define DRIVER_BYTES ((size_t)256 << 10)
-#define DRIVER_WHILE_ASLEEP_BYTES ((size_t)8 << 20)
-#define SOON_NS 1000000u /* a second such copy within this time wakes them for the third */
+#define DRIVER_IN_BYTES ((size_t)256 << 10)
+#define DRIVER_OUT_BYTES ((size_t)448 << 10)
+#define DRIVER_AT_FIRST_BYTES ((size_t)8 << 20)
+#define SOON_NS 1000000u
 
 #define LINKS_BYTES ((size_t)64 << 20) /* from here on over several links; leat/copy.h says so too */
 #define ASK_NS 1000000u
@@ -62,30 +63,33 @@ static void choose(struct leati_plan *plan, enum leati_path path, const char *wh
 static bool is_idle(leat_stream *stream)
 {
     struct leati_driver *driver = stream->device->driver;
+    struct leati_order *order = stream->order;
     struct leati_sentence before;
     leat_status status;
+    uint64_t given;
 
+    if (!atomic_load_explicit(&stream->foreign, memory_order_relaxed) && leati_order_is_idle(order))
+        return true;
+    given = atomic_load_explicit(&order->given, memory_order_relaxed);
     leati_error_keep(&before);
     status = driver->ops->stream_query(driver, stream->native);
-    if (status < LEAT_OK)
+    if (status == LEAT_OK)
+        leati_order_seen_idle(order, given);
+    else if (status < LEAT_OK)
         leati_error_restore(status, &before);
     return status == LEAT_OK;
 }
 
-/* Should a copy on an idle stream be left to the driver? Wakes the threads when such copies come in a row. */
-static bool suits_driver(struct leati_stager *stager, size_t bytes)
+/* Should a copy on an idle stream be left to the driver? */
+static bool suits_driver(struct leati_stager *stager, enum leati_way way, size_t bytes)
 {
     uint64_t now, last;
 
-    if (bytes < DRIVER_BYTES)
+    if (bytes < (way == LEATI_WAY_IN ? DRIVER_IN_BYTES : DRIVER_OUT_BYTES))
         return true;
-    if (bytes >= DRIVER_WHILE_ASLEEP_BYTES || leati_team_awake(stager->team))
-        return false;
     now = leati_clock_ns();
-    last = atomic_exchange_explicit(&stager->left_to_driver_ns, now, memory_order_relaxed);
-    if (now - last < SOON_NS)
-        leati_team_wake(stager->team);
-    return true;
+    last = atomic_exchange_explicit(&stager->last_ns, now, memory_order_relaxed);
+    return bytes < DRIVER_AT_FIRST_BYTES && now - last > SOON_NS;
 }
 
 static const char suits_driver_why[] = "the stream is idle, and at this size the driver's own call is the fastest";
@@ -100,11 +104,11 @@ static void choose_in(leat_stream *stream, struct leati_plan *plan)
         choose(plan, LEATI_PATH_SMALL_IN, "it is short, and nothing before it on the stream writes host memory");
         return;
     }
-    idle = (!plan->early || plan->bytes < DRIVER_WHILE_ASLEEP_BYTES) && is_idle(stream);
+    idle = (!plan->early || plan->bytes < DRIVER_AT_FIRST_BYTES) && is_idle(stream);
     plan->early = plan->early || idle;
     if (plan->bytes <= LEATI_SMALL_BYTES && idle)
         choose(plan, LEATI_PATH_SMALL_IN, "it is short, and the stream is idle");
-    else if (idle && suits_driver(plan->stager, plan->bytes))
+    else if (idle && suits_driver(plan->stager, plan->way, plan->bytes))
         choose(plan, LEATI_PATH_PAGEABLE, suits_driver_why);
     else if (plan->early)
         choose(plan, LEATI_PATH_STAGED,
@@ -118,12 +122,12 @@ static void choose_in(leat_stream *stream, struct leati_plan *plan)
 
 static void choose_out(leat_stream *stream, struct leati_plan *plan)
 {
-    bool idle = plan->bytes < DRIVER_WHILE_ASLEEP_BYTES && is_idle(stream);
+    bool idle = plan->bytes < DRIVER_AT_FIRST_BYTES && is_idle(stream);
 
     plan->way = LEATI_WAY_OUT;
     if (plan->bytes <= LEATI_SMALL_BYTES && idle)
         choose(plan, LEATI_PATH_SMALL_OUT, "it is short and the stream is idle: no thread could be faster");
-    else if (idle && suits_driver(plan->stager, plan->bytes))
+    else if (idle && suits_driver(plan->stager, plan->way, plan->bytes))
         choose(plan, LEATI_PATH_PAGEABLE, suits_driver_why);
     else
         choose(plan, LEATI_PATH_STAGED, "the destination is pageable");
@@ -309,7 +313,7 @@ leat_status leati_run_copy(leat_stream *stream, struct leati_plan *plan, uint64_
                            struct leati_job **job)
 {
     struct leati_target *to = &plan->to, *from = &plan->from;
-    struct leati_use written, read;
+    struct leati_access written, read;
 
     if (job)
         *job = NULL;
@@ -317,6 +321,7 @@ leat_status leati_run_copy(leat_stream *stream, struct leati_plan *plan, uint64_
         LEATI_TRY(leati_enable_peers(to->device, from->device));
     LEATI_TRY(leati_may_use(&written, stream, "dst", to, plan->bytes, true));
     LEATI_TRY(leati_may_use(&read, stream, "src", from, plan->bytes, false));
+    leati_order_given(stream->order);
     LEATI_TRY(run(stream, plan, deadline_ns, job));
     leati_was_used(&written, stream, to, plan->bytes, true);
     /* A short copy out is complete by now. */

@@ -45,6 +45,10 @@ struct leati_job {
     size_t reach_bytes; /* of dst, from the first byte to the last; OUT and HOST only */
     bool in_rows;       /* the pageable sides are these: */
     struct leati_rows to_rows, from_rows;
+    /* In the place of one copy: a list of copies, of which chunks, parts and stopped_at count the entries. Returns how
+     * many were made before the first that could not be. */
+    size_t (*copy_list)(const void *list, size_t first, size_t count, uintptr_t *fault);
+    const void *list;
     struct leati_words *words;
     char *ring;
     struct leati_chunk *chunks;

@@ -21,15 +21,18 @@
 #include <leat/pool.h>
 
 #include <limits.h>
+#include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define PIECE_BYTES                                                                                               \
-    ((size_t)16 << 10)          /* what a warp copies at a time, so that unequal ranges share out evenly          \
-                                 */
-#define WORD_BYTES ((size_t)16) /* ends that lie alike in words of this size are copied in such words */
+    ((size_t)16 << 10)                 /* what a warp copies at a time, so that unequal ranges share out evenly   \
+                                        */
+#define WORD_BYTES ((size_t)16)        /* ends that lie alike in words of this size are copied in such words */
+#define TEAM_BYTES ((size_t)512 << 10) /* from here on the team packs, too */
+#define TEAM_PART_BYTES ((size_t)64 << 10) /* about as much at a time */
 #define BLOCK_THREADS 256u
 #define BLOCK_PIECES (BLOCK_THREADS / 32)
 #define BLOCKS_MOST 2048u
@@ -172,7 +175,7 @@ static leat_status plan(struct many *many, leat_stream *stream, const leat_copy_
 /* ---- guard mode ---- */
 
 static leat_status may_use_end(struct many *many, const char *name, uint32_t area, uintptr_t ptr,
-                               const struct leati_pair *pair, struct leati_use *use)
+                               const struct leati_pair *pair, struct leati_access *use)
 {
     struct leati_target target = leati_pairs_target(&many->pairs, area, ptr);
     leat_status status = leati_may_use(use, many->stream, name, &target, pair->bytes, *name == 'd');
@@ -181,9 +184,9 @@ static leat_status may_use_end(struct many *many, const char *name, uint32_t are
 }
 
 /* Fills *use with the mark that was_used() needs; its hooks are NULL where guard mode is off. */
-static leat_status may_use(struct many *many, struct leati_use *use)
+static leat_status may_use(struct many *many, struct leati_access *use)
 {
-    struct leati_use one;
+    struct leati_access one;
 
     /* Acquire: pairs with the release of the pool that set them. */
     use->hooks = atomic_load_explicit(&leati_guard_hooks, memory_order_acquire);
@@ -200,17 +203,17 @@ static leat_status may_use(struct many *many, struct leati_use *use)
     return LEAT_OK;
 }
 
-static void end_was_used(struct many *many, const struct leati_use *use, uint32_t area, uintptr_t ptr,
+static void end_was_used(struct many *many, const struct leati_access *use, uint32_t area, uintptr_t ptr,
                          size_t bytes, bool write)
 {
     struct leati_target target = leati_pairs_target(&many->pairs, area, ptr);
-    struct leati_use one = {.hooks = target.block ? use->hooks : NULL, .tick = use->tick};
+    struct leati_access one = {.hooks = target.block ? use->hooks : NULL, .tick = use->tick};
 
     leati_was_used(&one, many->stream, &target, bytes, write);
 }
 
 /* Of the ranges from first to end - 1 that went together. */
-static void was_used(struct many *many, const struct leati_use *use, size_t first, size_t end)
+static void was_used(struct many *many, const struct leati_access *use, size_t first, size_t end)
 {
     for (size_t i = first; i < end && use->hooks; i++) {
         const struct leati_pair *pair = &many->pairs.list[i];
@@ -446,18 +449,45 @@ static leat_status fill_block(struct many *many, struct block *block, size_t fir
 
 /* ---- the host's part ---- */
 
-/* False when a part could not be read or written; *failed is then that part. */
-static bool copy_parts(const struct host_parts *parts, const struct part **failed, uintptr_t *fault)
+/* Returns how many parts were copied before the first that could not be read or written. */
+static size_t copy_parts(const void *list, size_t first, size_t count, uintptr_t *fault)
 {
-    for (size_t i = 0; i < parts->count; i++) {
-        const struct part *part = &parts->list[i];
+    const struct part *parts = list;
+    size_t i;
 
-        if (leati_bytes_copy_guarded(part->dst, part->src, part->bytes, LEATI_STORES_CACHED, fault) == part->bytes)
-            continue;
-        *failed = part;
-        return false;
-    }
-    return true;
+    for (i = first; i < first + count; i++)
+        if (leati_bytes_copy_guarded(parts[i].dst, parts[i].src, parts[i].bytes, LEATI_STORES_CACHED, fault) !=
+            parts[i].bytes)
+            break;
+    return i - first;
+}
+
+/* The same for all of a list that is worth it, with the team's threads beside the caller. */
+static size_t copy_parts_together(struct leati_team *team, const struct host_parts *parts, size_t bytes,
+                                  uintptr_t *fault)
+{
+    struct leati_words words;
+    struct leati_chunk chunk = {.bytes = parts->count};
+    struct leati_job job = {.way = LEATI_WAY_HOST, .bytes = bytes, .words = &words, .chunks = &chunk, .count = 1};
+
+    chunk.part_bytes = parts->count / (bytes / TEAM_PART_BYTES);
+    chunk.part_bytes = chunk.part_bytes ? chunk.part_bytes : 1;
+    chunk.parts = (uint32_t)((parts->count + chunk.part_bytes - 1) / chunk.part_bytes);
+    atomic_init(&words.ready, 0);
+    atomic_init(&words.passed, 1);
+    atomic_init(&job.prefaulted, bytes);
+    atomic_init(&job.stopped_at, parts->count);
+    atomic_init(&job.fault, UINTPTR_MAX);
+    atomic_init(&job.told, true); /* the caller tells, not the stream */
+    job.copy_list = copy_parts;
+    job.list = parts->list;
+    leati_team_add(team, &job);
+    leati_job_work(&job);
+    while (!leati_job_staged(&job))
+        sched_yield();
+    leati_team_remove(team, &job);
+    *fault = atomic_load_explicit(&job.fault, memory_order_relaxed);
+    return (size_t)atomic_load_explicit(&job.stopped_at, memory_order_relaxed);
 }
 
 static void describe_fault(uint32_t number, uintptr_t fault, char *text, size_t bytes)
@@ -491,11 +521,11 @@ static void run_parts(void *argument)
 {
     const struct host_parts *parts = argument;
     struct leati_order *order = parts->order;
-    const struct part *failed;
     uintptr_t fault = 0;
+    size_t copied = copy_parts(parts->list, 0, parts->count, &fault);
 
-    if (!copy_parts(parts, &failed, &fault))
-        fail_order(order, failed->number, fault);
+    if (copied < parts->count)
+        fail_order(order, parts->list[copied].number, fault);
     leati_order_let_go(order);
 }
 
@@ -506,6 +536,7 @@ static leat_status launch_parts(struct many *many, struct host_parts *parts)
 
     leati_order_hold(many->stream->order);
     parts->order = many->stream->order;
+    leati_order_given(many->stream->order);
     status = driver->ops->launch_host(driver, many->stream->native, run_parts, parts);
     if (status != LEAT_OK)
         leati_order_let_go(many->stream->order);
@@ -576,19 +607,27 @@ static leat_status release(struct many *many, struct block *block, leat_status s
 /* Packs what may be read at once. NOT_READY: a source cannot be read, and drivers were not asked what it is. */
 static leat_status pack_now(struct many *many, struct block *block, bool first)
 {
-    const struct part *failed;
+    const struct host_parts *in = &block->in;
+    struct leati_stager *stager = many->pairs.stager;
     char sentence[256];
     uintptr_t fault = 0;
+    size_t packed;
 
-    if (!block->in.count || !many->pairs.early || copy_parts(&block->in, &failed, &fault))
+    if (!in->count || !many->pairs.early)
+        return LEAT_OK;
+    if (block->packed_bytes < TEAM_BYTES)
+        packed = copy_parts(in->list, 0, in->count, &fault);
+    else
+        packed = copy_parts_together(stager->team, in, block->packed_bytes, &fault);
+    if (packed == in->count)
         return LEAT_OK;
     if (!first) { /* others are under way: told as leat's threads tell theirs */
-        fail_order(many->stream->order, failed->number, fault);
+        fail_order(many->stream->order, in->list[packed].number, fault);
         return LEAT_OK;
     }
     if (!many->pairs.asking)
         return LEAT_NOT_READY;
-    describe_fault(failed->number, fault, sentence, sizeof sentence);
+    describe_fault(in->list[packed].number, fault, sentence, sizeof sentence);
     return leati_fail(LEAT_ERROR_POINTER, "%s", sentence);
 }
 
@@ -631,7 +670,7 @@ static leat_status copy_round(struct many *many, const struct block *needs, size
 }
 
 /* Packed memory is counted, so that a stream that is held up does not make it endless. */
-static leat_status copy_together(struct many *many, const struct leati_use *use)
+static leat_status copy_together(struct many *many, const struct leati_access *use)
 {
     struct leati_driver *driver = many->stream->device->driver;
     struct leati_stager *stager = many->pairs.stager;
@@ -656,7 +695,7 @@ static leat_status copy_together(struct many *many, const struct leati_use *use)
 static leat_status copy_many(struct many *many, leat_stream *stream, const leat_copy_pair *given, size_t count,
                              bool asking)
 {
-    struct leati_use use;
+    struct leati_access use;
 
     LEATI_TRY(plan(many, stream, given, count, asking));
     LEATI_TRY(may_use(many, &use));
@@ -730,7 +769,8 @@ static const char *path_of(const struct many *many, enum way way)
                                   : "one kernel that gathers and scatters over mapped memory";
     case WAY_IN:
         return many->pairs.early
-                   ? "packed into pinned memory by the caller, from there by DMA or by one kernel that scatters"
+                   ? "packed into pinned memory by the caller and leat's threads, from there by DMA or by one "
+                     "kernel that scatters"
                    : "packed into pinned memory by a host function of the stream, from there by DMA or by one "
                      "kernel";
     case WAY_OUT:
@@ -771,6 +811,7 @@ static const char *bound_of(enum way way)
     case WAY_KERNEL:
         return "the link between host and device, or the memory of the device where both ends are there";
     case WAY_IN:
+        return "the host's memory, or one thread that copies where earlier work may write the sources";
     case WAY_OUT:
     case WAY_HOST:
         return "one thread that copies";

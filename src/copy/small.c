@@ -147,8 +147,11 @@ leat_status leati_small_out(struct leati_stager *stager, leat_stream *stream, co
         leati_stager_give_back(slot.ptr);
         return status;
     }
-    /* Where that fails the device is lost, and the slot stays until its close. */
-    LEATI_TRY(driver->ops->stream_synchronize(driver, stream->native));
+    status = driver->ops->stream_synchronize(driver, stream->native);
+    if (status != LEAT_OK) {
+        leati_stager_lose(stager, slot.ptr);
+        return status;
+    }
     if (leati_bytes_copy_guarded(to->end.ptr, slot.ptr, bytes, LEATI_STORES_CACHED, &fault) != bytes)
         status = leati_fail(LEAT_ERROR_POINTER, "dst: %p cannot be written at %p: unmapped or protected",
                             to->end.ptr, (void *)fault);

@@ -72,7 +72,7 @@ static leat_status try_values(struct leati_stager *stager)
     if (ended == LEAT_OK)
         leati_stager_give_back(words);
     else
-        stager->lost = words;
+        leati_stager_lose(stager, words);
     status = status == LEAT_OK ? ended : status;
     ended = driver->ops->stream_destroy(driver, stream);
     return status == LEAT_OK ? ended : status;
@@ -174,6 +174,19 @@ static void *take_from(leat_pool *pool, size_t bytes)
 void *leati_stager_take(struct leati_stager *stager, size_t bytes)
 {
     return take_from(stager->pools[LEATI_STORES_CACHED], bytes);
+}
+
+void leati_stager_lose(struct leati_stager *stager, void *block)
+{
+    struct leati_lost *lost = malloc(sizeof *lost);
+
+    if (!lost)
+        return; /* it stays for ever, which harms nobody */
+    lost->block = block;
+    pthread_mutex_lock(&jobs_lock);
+    lost->next = stager->lost;
+    stager->lost = lost;
+    pthread_mutex_unlock(&jobs_lock);
 }
 
 enum leati_stores leati_stage_stores(const struct leati_stager *stager, enum leati_way way, size_t bytes)
@@ -293,8 +306,13 @@ static leat_status device_closes(struct leat_device *device)
     pthread_mutex_unlock(&jobs_lock);
     if (stager->team)
         leati_team_put(stager->team);
-    if (stager->lost)
-        leati_stager_give_back(stager->lost);
+    while (stager->lost) {
+        struct leati_lost *lost = stager->lost;
+
+        stager->lost = lost->next;
+        leati_stager_give_back(lost->block);
+        free(lost);
+    }
     for (int i = 0; i < 2; i++) {
         leat_status ended = stager->pools[i] ? leat_pool_destroy(stager->pools[i]) : LEAT_OK;
 

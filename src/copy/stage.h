@@ -16,17 +16,23 @@
 
 struct leati_route;
 
+/* A block that a stream may still use. */
+struct leati_lost {
+    void *block;
+    struct leati_lost *next;
+};
+
 struct leati_stager {
     leat_device *device;
     leat_pool
         *pools[2]; /* by how their memory is written: lines that one way leaves in the caches slow the other */
     struct leati_team *team;
     struct leati_bytes_choice choice;
-    uint64_t ring_bytes;                /* of one copy, at most */
-    uint64_t limit_bytes;               /* of pinned memory in all copies under way */
-    _Atomic uint64_t left_to_driver_ns; /* when a copy was, because the threads were asleep */
-    void *lost;                         /* words of a stream that could not be waited for; until the close */
-    char refused[192];                  /* why this device has no staging; "" when it has */
+    uint64_t ring_bytes;      /* of one copy, at most */
+    uint64_t limit_bytes;     /* of pinned memory in all copies under way */
+    _Atomic uint64_t last_ns; /* when the latest copy came that the threads could make */
+    struct leati_lost *lost;  /* blocks of streams that could not be waited for; until the close */
+    char refused[192];        /* why this device has no staging; "" when it has */
 
     /* Under the lock of stage.c. */
     struct leati_job *issued;
@@ -47,6 +53,9 @@ enum leati_stores leati_stage_stores(const struct leati_stager *stager, enum lea
 /* A block of at least bytes of the stager's pinned memory, or NULL; and back, when nobody uses it any more. */
 void *leati_stager_take(struct leati_stager *stager, size_t bytes);
 void leati_stager_give_back(void *block);
+
+/* Keeps a block to the close, because its stream cannot be waited for. */
+void leati_stager_lose(struct leati_stager *stager, void *block);
 
 /* A copy whose rows have gaps on one side or on both. */
 struct leati_staged_box {

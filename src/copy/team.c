@@ -16,7 +16,7 @@
 #define THREADS_MAX 64
 #define THREADS_USUAL 8 /* for each device: enough for both directions of its link; measured on an H200 */
 #define LEAST_SHARE 4u
-#define BYTES_FOR_A_THREAD ((size_t)2 << 20)
+#define BYTES_FOR_A_THREAD ((size_t)12 << 20)
 #define PREFAULT_BYTES ((size_t)2 << 20)
 
 /* How long a thread that has nothing to do stays awake, which saves the next copy the time to wake it (some 150 us
@@ -30,7 +30,7 @@
 struct leati_team {
     unsigned holders; /* under teams_lock */
     int node;
-    unsigned threads, share;
+    unsigned threads, started, share;
     atomic_bool locked; /* guards the next two, and what job.h says */
     struct leati_job *first, **end;
     atomic_uint jobs;    /* in the list */
@@ -141,7 +141,9 @@ static void copy_part(struct leati_job *job, const struct leati_chunk *chunk, ui
     }
     if (job->cold)
         leati_bytes_fetch(job->src + offset, bytes);
-    if (job->in_rows)
+    if (job->copy_list)
+        copied = job->copy_list(job->list, offset, bytes, &fault);
+    else if (job->in_rows)
         copied = copy_rows(job, offset, ring, bytes, &fault);
     else
         copied = leati_bytes_copy_guarded(job->way == LEATI_WAY_IN ? ring : job->dst + offset,
@@ -451,16 +453,6 @@ void leati_team_remove(struct leati_team *team, struct leati_job *job)
     }
 }
 
-bool leati_team_awake(const struct leati_team *team)
-{
-    return atomic_load_explicit(&team->asleep, memory_order_relaxed) + team->share <= team->threads;
-}
-
-void leati_team_wake(struct leati_team *team)
-{
-    wake(team);
-}
-
 /* ---- the team itself ---- */
 
 /* The processors of a node that this process may use; all that it may use where the node is not known. */
@@ -514,7 +506,7 @@ static void end_threads(struct leati_team *team)
     pthread_mutex_lock(&team->sleep_lock);
     pthread_cond_broadcast(&team->work_there);
     pthread_mutex_unlock(&team->sleep_lock);
-    for (unsigned i = 0; i < team->threads; i++)
+    for (unsigned i = 0; i < team->started; i++)
         pthread_join(team->ids[i], NULL);
     pthread_cond_destroy(&team->work_there);
     pthread_mutex_destroy(&team->sleep_lock);
@@ -525,11 +517,12 @@ static leat_status start_threads(struct leati_team *team, unsigned threads, cons
 {
     int failed = 0;
 
+    team->threads = threads;
     for (unsigned i = 0; i < threads && !failed; i++) {
         failed = pthread_create(&team->ids[i], NULL, team_thread, team);
         if (failed)
             break;
-        team->threads++;
+        team->started++;
         if (CPU_COUNT(processors))
             (void)pthread_setaffinity_np(team->ids[i], sizeof *processors, processors);
         (void)pthread_setname_np(team->ids[i], "leat copy");

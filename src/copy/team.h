@@ -30,10 +30,6 @@ void leati_team_add(struct leati_team *team, struct leati_job *job);
 /* Takes a job away from the team, whether it is finished or not, and waits until no thread works on it. */
 void leati_team_remove(struct leati_team *team, struct leati_job *job);
 
-/* Are enough threads awake to begin a copy at once? Wakes them for one that will come soon. */
-bool leati_team_awake(const struct leati_team *team);
-void leati_team_wake(struct leati_team *team);
-
 /* The caller works on the job as long as there is something that it can do at once. */
 void leati_job_work(struct leati_job *job);
 

@@ -11,7 +11,7 @@ leat_status leati_check_reach(leat_stream *stream, const char *name, const struc
         target->end.ptr, leat_kind_name(target->end.kind), target->driver->name, stream->device->name);
 }
 
-leat_status leati_may_use(struct leati_use *use, leat_stream *stream, const char *name,
+leat_status leati_may_use(struct leati_access *use, leat_stream *stream, const char *name,
                           const struct leati_target *target, size_t bytes, bool write)
 {
     leat_status status;
@@ -26,7 +26,7 @@ leat_status leati_may_use(struct leati_use *use, leat_stream *stream, const char
     return status == LEAT_OK ? status : leati_fail_in(status, "%s", name);
 }
 
-void leati_was_used(const struct leati_use *use, leat_stream *stream, const struct leati_target *target,
+void leati_was_used(const struct leati_access *use, leat_stream *stream, const struct leati_target *target,
                     size_t bytes, bool write)
 {
     if (use->hooks)

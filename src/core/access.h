@@ -11,15 +11,15 @@
 leat_status leati_check_reach(leat_stream *stream, const char *name, const struct leati_target *target);
 
 /* One use of memory by work that is about to be given to a stream. */
-struct leati_use {
+struct leati_access {
     const struct leati_guard_hooks *hooks;
     uint64_t tick;
 };
 
 /* Guard mode (leat/pool.h): may the stream use it already? And then: it was given the work. */
-leat_status leati_may_use(struct leati_use *use, leat_stream *stream, const char *name,
+leat_status leati_may_use(struct leati_access *use, leat_stream *stream, const char *name,
                           const struct leati_target *target, size_t bytes, bool write);
-void leati_was_used(const struct leati_use *use, leat_stream *stream, const struct leati_target *target,
+void leati_was_used(const struct leati_access *use, leat_stream *stream, const struct leati_target *target,
                     size_t bytes, bool write);
 
 #endif

@@ -69,10 +69,11 @@ static leat_status fill_at(leat_stream *stream, void *dst, const struct pattern 
 static leat_status fill(leat_stream *stream, void *dst, struct pattern pattern, size_t bytes)
 {
     struct leati_target target;
-    struct leati_use written;
+    struct leati_access written;
 
     LEATI_TRY(find_fillable(stream, dst, bytes, &target));
     LEATI_TRY(leati_may_use(&written, stream, "dst", &target, bytes, true));
+    leati_order_given(stream->order);
     shorten(&pattern);
     LEATI_TRY(fill_at(stream, target.device_pointer, &pattern, bytes));
     leati_was_used(&written, stream, &target, bytes, true);

@@ -31,6 +31,7 @@ static leat_status alloc_on_stream(leat_stream *stream, size_t bytes, void **ptr
     struct leati_driver *driver = stream->device->driver;
     leat_status status = LEAT_ERROR_UNSUPPORTED;
 
+    leati_order_given(stream->order);
     if (driver->ops->mem_alloc_async)
         status = driver->ops->mem_alloc_async(driver, stream->native, bytes, ptr);
     if (status == LEAT_ERROR_UNSUPPORTED)
@@ -43,6 +44,7 @@ static leat_status free_on_stream(leat_stream *stream, void *ptr)
     struct leati_driver *driver = stream->device->driver;
     leat_status status = LEAT_ERROR_UNSUPPORTED;
 
+    leati_order_given(stream->order);
     if (driver->ops->mem_free_async)
         status = driver->ops->mem_free_async(driver, stream->native, ptr);
     if (status == LEAT_ERROR_UNSUPPORTED) {

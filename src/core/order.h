@@ -54,11 +54,13 @@ struct leati_order {
     atomic_uint holders;
     uint64_t serial;
     struct leat_device *device;
-    _Atomic uint64_t tick; /* from 1 */
-    _Atomic uint64_t done; /* all work up to this tick is known to be finished */
+    _Atomic uint64_t tick;                   /* from 1 */
+    _Atomic uint64_t done;                   /* all work up to this tick is known to be finished */
+    _Atomic uint64_t given;                  /* counts pieces of work */
+    _Atomic uint64_t idle_at;                /* with so many given, the stream was seen idle */
     _Atomic(struct leati_failure *) failure; /* of a copy that leat's own threads made, until somebody takes it */
-    pthread_mutex_t lock;  /* guards the rest, and is held while an event is recorded */
-    void *stream;          /* the driver's stream; NULL once it is destroyed */
+    pthread_mutex_t lock;                    /* guards the rest, and is held while an event is recorded */
+    void *stream;                            /* the driver's stream; NULL once it is destroyed */
     bool per_thread; /* another stream for each thread, so that no mark of one thread says anything to others */
     struct leati_mark marks[LEATI_MARKS];
     struct leati_points waits;
@@ -77,6 +79,25 @@ void leati_order_let_go(struct leati_order *order);
 /* The stream is about to be destroyed: puts a last mark, if anybody else holds the order. finished: all its work
  * is known to be done. Never fails: where no mark can be put, it waits for the stream. */
 void leati_order_stream_ends(struct leati_order *order, bool finished);
+
+/* A piece of work is about to be given to the stream. Relaxed, as are the next two: they only save asking. */
+static inline void leati_order_given(struct leati_order *order)
+{
+    atomic_fetch_add_explicit(&order->given, 1, memory_order_relaxed);
+}
+
+/* The stream was idle after given pieces. */
+static inline void leati_order_seen_idle(struct leati_order *order, uint64_t given)
+{
+    atomic_store_explicit(&order->idle_at, given, memory_order_relaxed);
+}
+
+/* Was nothing given since it was idle? Only for streams that nobody gives work past leat. */
+static inline bool leati_order_is_idle(const struct leati_order *order)
+{
+    return atomic_load_explicit(&order->given, memory_order_relaxed) ==
+           atomic_load_explicit(&order->idle_at, memory_order_relaxed);
+}
 
 /* The tick that work given by now belongs to. */
 uint64_t leati_order_now(const struct leati_order *order);

@@ -112,7 +112,8 @@ static leat_status end_stream(leat_stream *stream, bool finished)
 {
     struct leati_driver *driver = stream->device->driver;
     const struct leati_pool_hooks *hooks = atomic_load_explicit(&stream->device->pool_hooks, memory_order_acquire);
-    const struct leati_copy_hooks *copies = atomic_load_explicit(&stream->device->copy_hooks, memory_order_acquire);
+    const struct leati_copy_hooks *copies =
+        atomic_load_explicit(&stream->device->copy_hooks, memory_order_acquire);
     leat_status status;
 
     if (copies)
@@ -183,19 +184,22 @@ leat_status leat_stream_synchronize(leat_stream *stream)
 {
     struct leati_driver *driver;
     leat_status status;
-    uint64_t tick;
+    uint64_t tick, given;
 
     LEATI_TRY(leati_check_permitted("leat_stream_synchronize"));
     LEATI_TRY(leati_check_stream("leat_stream_synchronize", stream));
     driver = stream->device->driver;
+    given = atomic_load_explicit(&stream->order->given, memory_order_relaxed);
     tick = leati_order_advance(stream->order);
     status = driver->ops->stream_synchronize(driver, stream->native);
     if (status != LEAT_OK)
         return leati_fail_in(status, "leat_stream_synchronize on %s", stream->device->name);
     if (!stream->order->per_thread)
         leati_order_finished(stream->order, tick);
+    leati_order_seen_idle(stream->order, given);
     status = leati_order_take_failure(stream->order);
-    return status == LEAT_OK ? status : leati_fail_in(status, "leat_stream_synchronize on %s", stream->device->name);
+    return status == LEAT_OK ? status
+                             : leati_fail_in(status, "leat_stream_synchronize on %s", stream->device->name);
 }
 
 leat_status leat_stream_query(leat_stream *stream)
@@ -231,6 +235,7 @@ leat_status leat_stream_wait(leat_stream *stream, leat_event *event)
     if (!atomic_load_explicit(&event->recorded, memory_order_acquire))
         return LEAT_OK;
     leati_stream_writes_host(stream);
+    leati_order_given(stream->order);
     pthread_mutex_lock(&event->lock);
     status = driver->ops->stream_wait(driver, stream->native, event->native);
     if (status == LEAT_OK && event->point.serial)
@@ -309,6 +314,7 @@ leat_status leat_launch_host(leat_stream *stream, void (*function)(void *argumen
     *call = (struct host_call){.function = function, .argument = argument, .device = stream->device};
     list(call);
     leati_stream_writes_host(stream);
+    leati_order_given(stream->order);
     driver = stream->device->driver;
     status = driver->ops->launch_host(driver, stream->native, run_host_call, call);
     if (status == LEAT_OK)

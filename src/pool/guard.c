@@ -205,25 +205,28 @@ static leat_status look(const struct place *place, uintptr_t from, uintptr_t to,
     struct leati_driver *driver = pool->device->driver;
     struct leati_end source = {.kind = pool->kind,
                                .device = pool->kind == LEAT_KIND_DEVICE ? pool->device->native : NULL};
-    unsigned char small[LEATI_GUARD_BYTES], *large = NULL;
-    size_t most = sizeof small;
+    size_t most = to - from < PIECE_BYTES ? to - from : PIECE_BYTES;
+    struct leati_end copied = {.ptr = malloc(most), .kind = LEAT_KIND_PAGEABLE};
     leat_status status = LEAT_OK;
 
-    if (to - from > sizeof small && (large = malloc(PIECE_BYTES)))
-        most = PIECE_BYTES;
+    if (!copied.ptr)
+        return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory to look at guards");
     while (from < to && status == LEAT_OK) {
         size_t bytes = to - from < most ? to - from : most;
-        struct leati_end copied = {.ptr = large ? large : small, .kind = LEAT_KIND_PAGEABLE};
 
         source.ptr = (void *)from;
         status = driver->ops->copy(driver, place->native, copied, source, bytes);
-        if (status == LEAT_OK)
+        if (status == LEAT_OK) {
             status = driver->ops->stream_synchronize(driver, place->native);
+            /* The copy may still come: then the buffer must stay for ever. */
+            if (status != LEAT_OK && driver->ops->device_synchronize(driver, pool->device->native) != LEAT_OK)
+                return status;
+        }
         if (status == LEAT_OK)
             compare(copied.ptr, from, bytes, wanted, damage);
         from += bytes;
     }
-    free(large);
+    free(copied.ptr);
     return status;
 }
 

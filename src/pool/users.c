@@ -183,6 +183,7 @@ leat_status leati_users_wait(struct leat_pool *pool, struct leati_block *block, 
 
         if (use->event) {
             leati_count(&pool->figures.order.waits, 1);
+            leati_order_given(stream->order);
             LEATI_TRY(driver->ops->stream_wait(driver, stream->native, use->event));
         } else if (!leati_order_known(use->order, use->tick) &&
                    !leati_order_follows(stream->order, use->order, use->tick)) {
