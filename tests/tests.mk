@@ -87,6 +87,7 @@ check-memcheck: tests
 test_tsan := $(filter-out %/test_pool_order %/test_pool_guard,$(test_api))
 check-tsan: tests
 	$(Q)TEST_TIMEOUT=900 tests/run.sh '$(BUILD)' cpu:0 $(test_tsan) $(test_order) $(test_walk) $(test_bin)/unit_bytes
+	$(Q)$(staged) TEST_TIMEOUT=900 tests/run.sh '$(BUILD)' cpu:0 $(test_staged)
 
 gate: tests
 	$(Q)tests/gate.sh $(test_api) $(test_order)
