@@ -612,8 +612,9 @@ void leati_job_sentence(const struct leati_job *job, char *text, size_t bytes)
 void leati_job_look(struct leati_job *job, struct leati_job_state *state)
 {
     pthread_mutex_lock(&jobs_lock);
-    state->staged = job->over || leati_job_staged(job);
+    /* The last point first, since the others are reached before it and the copy goes on meanwhile. */
     state->done = job->over || is_done(job);
+    state->staged = state->done || leati_job_staged(job);
     state->arrived_bytes = job->over ? job->arrived_bytes : arrived(job);
     /* A copy that was told to stop when all was copied already did not stop. */
     state->status = LEAT_OK;
