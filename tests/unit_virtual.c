@@ -87,6 +87,7 @@ static void expect(struct place *p, void *memory, size_t bytes, uint64_t seed)
 
     memset(out, 0, bytes);
     copy(p, out, LEAT_KIND_PAGEABLE, memory, LEAT_KIND_DEVICE, bytes);
+    OK(p->ops->stream_synchronize(p->driver, p->stream));
     EXPECT_PATTERN(out, bytes, seed);
     free(out);
 }
