@@ -171,10 +171,11 @@ LEAT_API leat_status leat_copy_rectangle(leat_stream *stream, void *dst, const v
 
 /*
  * Lets copies of 64 MiB and more from host memory into device go over the host links of count other devices as
- * well, and from them across, which pays where the devices reach each other faster than the host (NVLink). Their links and copy engines are busy meanwhile, and each helper gives 48 MiB of its
- * memory for each copy that is under way (four at most; others go over the device's own link). Peer access is
- * switched on. Replaces an earlier list; count 0 ends it. Closing one of the devices ends it too. A ticket of such a
- * copy knows when it is done, and neither its progress nor how to stop it.
+ * well, and from them across, which pays where the devices reach each other faster than the host (NVLink). The
+ * helpers' links and copy engines are busy meanwhile, and each gives 48 MiB of its memory for each copy that is under
+ * way (four at most; others go over the device's own link). Peer access is switched on. Replaces an earlier list;
+ * count 0 ends it. Closing one of the devices ends it too. A ticket of such a copy knows when it is done, and neither
+ * its progress nor how to stop it.
  * Errors: HANDLE (device or a helper); INVALID (helpers NULL, more than 8, one that is device itself or is there
  * twice); UNSUPPORTED (a helper of another driver); HOST_MEMORY, DRIVER, NOT_PERMITTED.
  */

@@ -5,6 +5,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 /* Text that is cut where the room ends. */
 struct text {
@@ -104,6 +105,14 @@ static void add_bound(struct text *text, const struct leati_plan *plan)
     const struct leati_bytes_choice *choice = plan->stager ? &plan->stager->choice : NULL;
     double gbps = 0;
 
+    if (!strcmp(plan->to.driver     ? plan->to.driver->name
+                : plan->from.driver ? plan->from.driver->name
+                                    : "",
+                "cpu") &&
+        (plan->path == LEATI_PATH_PAGEABLE || plan->path == LEATI_PATH_DRIVER)) {
+        add(text, "the host's memory, read and written");
+        return;
+    }
     if (to->end.kind == LEAT_KIND_DEVICE && from->end.kind == LEAT_KIND_DEVICE)
         add(text, to->device == from->device ? "the device's memory, read and written"
                                              : "the link between the two devices");
