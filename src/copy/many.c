@@ -133,6 +133,8 @@ static void choose_ways(struct many *many)
         many->counts[pair->way]++;
         many->bytes[pair->way] += pair->bytes;
     }
+    if (many->counts[WAY_SINGLE] == many->pairs.count)
+        return;
     if (many->pairs.count - many->counts[WAY_SINGLE] < many->limits.few)
         all_single(many, "they are few");
     else if (!find_kernel(many))
