@@ -211,6 +211,29 @@ static bool take_memory(struct world *w)
     return true;
 }
 
+static void expect_rows(const unsigned char *seen, const unsigned char *wanted, size_t width, size_t height,
+                        size_t pitch)
+{
+    for (size_t y = 0; y < height; y++)
+        if (memcmp(seen + y * pitch, wanted + y * pitch, width))
+            give_up("row %zu of %zu is wrong, without an error", y, height);
+}
+
+/* To device memory, at another pitch, and back. */
+static bool move_rows(struct world *w, unsigned char *out, unsigned char *in, size_t width, size_t height,
+                      size_t pitch)
+{
+    leat_copy_box there = {width, height, 1, width + 20, pitch, 0, 0},
+                  back = {width, height, 1, pitch, width + 20, 0, 0};
+
+    memset(out, 0, height * pitch);
+    STEP(leat_copy_rectangle(w->stream, w->plain, in, &there));
+    STEP(leat_copy_rectangle(w->stream, out, w->plain, &back));
+    STEP(leat_stream_synchronize(w->stream));
+    expect_rows(out, in, width, height, pitch);
+    return true;
+}
+
 static bool move_bytes(struct world *w)
 {
     unsigned char *in = (unsigned char *)w->pinned + BYTES, *out = in + BYTES;
@@ -234,6 +257,8 @@ static bool move_bytes(struct world *w)
     STEP(leat_stream_synchronize(w->stream));
     if (memcmp(in, out, BYTES))
         give_up("wrong bytes without an error");
+    if (!move_rows(w, out, in, 100, 30, 150))
+        return false;
     STEP(leat_copy(w->stream, (char *)w->own + 1, w->plain, BYTES));
     STEP(leat_fill(w->stream, w->plain, 1, BYTES));
     STEP(leat_fill(w->stream, (char *)w->own + 1, 1, BYTES));
@@ -707,7 +732,10 @@ static bool copy_both_ways(struct world *w)
         STEP(leat_copy_sync(w->stream, host_out, w->plain, sizes[i]));
         expect_bytes(host_out, sizes[i], i, "both ways, waiting");
     }
-    return true;
+    test_pattern(host_in, LONG_BYTES, 15);
+    if (!move_rows(w, host_out, host_in, 1000, 900, 1150))
+        return false;
+    return move_rows(w, host_out, host_in, 10, 50, 30);
 }
 
 /* From one host buffer to another, between streams and devices, behind work that is slow. */

@@ -115,6 +115,8 @@ static leat_status make_all(struct everything *all)
     return leat_kernel_get(module, "leat_vector_add_f32", &all->kernel);
 }
 
+static const leat_copy_box some_rows = {10, 7, 1, 20, 30, 0, 0};
+
 static leat_status use_all(struct everything *all, bool *ran)
 {
     void *args[] = {&all->d, &all->d, &all->d, &(uint64_t){1}};
@@ -129,6 +131,9 @@ static leat_status use_all(struct everything *all, bool *ran)
     TRY(leat_copy(all->stream, all->far_d, all->d, BYTES));
     TRY(leat_copy(all->far, all->managed, all->far_d, BYTES));
     TRY(leat_copy_sync(all->far, all->host, all->managed, BYTES));
+    TRY(leat_copy_rectangle(all->stream, all->d, all->pinned, &some_rows));
+    TRY(leat_copy_rectangle(all->stream, all->far_d, all->d, &some_rows));
+    TRY(leat_copy_rectangle(all->stream, (char *)all->pinned + BYTES, all->pinned, &some_rows));
     TRY(leat_launch(all->stream, all->kernel, leat_dim(1, 1, 1), leat_dim(1, 1, 1), 60 << 10, args, 4));
     TRY(leat_launch_host(all->stream, set_flag, ran));
     TRY(leat_event_record(all->end, all->stream));
@@ -320,6 +325,66 @@ static void expect_place(const void *ptr, leat_kind kind, leat_device *device, c
     assert_int_equal(info.bytes, bytes);
 }
 
+/* Between all kinds, in slices that are whole rows apart, and that are not. */
+static void test_boxes(void **state)
+{
+    static const leat_copy_box boxes[] = {
+        {10, 5, 1, 11, 13, 0, 0}, {10, 5, 3, 12, 20, 60, 120}, {10, 5, 3, 12, 20, 61, 130}};
+    leat_device *device = open_device("cuda:0"), *other = open_device("cuda:1");
+    leat_stream *stream;
+    struct {
+        leat_device *device;
+        leat_kind kind;
+        unsigned char *ptr;
+    } ends[] = {{device, LEAT_KIND_DEVICE, NULL},
+                {device, LEAT_KIND_PINNED, NULL},
+                {device, LEAT_KIND_MANAGED, NULL},
+                {other, LEAT_KIND_DEVICE, NULL},
+                {NULL, LEAT_KIND_PAGEABLE, NULL}};
+    size_t count = sizeof ends / sizeof ends[0];
+
+    (void)state;
+    OK(leat_stream_create(device, &stream));
+    for (size_t i = 0; i < count; i++) {
+        void *ptr = malloc(2 * BYTES);
+
+        if (ends[i].device) {
+            free(ptr);
+            OK(leat_memory_alloc(ends[i].device, ends[i].kind, 2 * BYTES, &ptr));
+        }
+        ends[i].ptr = ptr;
+    }
+    for (size_t all = 0; all < count * count * 3; all++) {
+        unsigned char *dst = ends[all / 3 % count].ptr, *src = ends[all / 3 / count].ptr + BYTES;
+        const leat_copy_box *box = &boxes[all % 3];
+
+        /* The fake driver's memory is the host's. */
+        memset(dst, 0, BYTES);
+        for (size_t i = 0; i < BYTES; i++)
+            src[i] = (unsigned char)(i * 7 % 251 + 1);
+        OK(leat_copy_rectangle(stream, dst, src, box));
+        OK(leat_stream_synchronize(stream));
+        for (size_t i = 0; i < 200; i++) {
+            size_t slice = box->depth > 1 ? box->dst_slice_bytes : 1000, z = i / slice,
+                   y = i % slice / box->dst_pitch_bytes;
+            size_t x = i % slice % box->dst_pitch_bytes;
+            bool inside = z < box->depth && y < box->height && x < box->width_bytes;
+
+            assert_int_equal(dst[i], inside ? src[z * box->src_slice_bytes + y * box->src_pitch_bytes + x] : 0);
+        }
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (ends[i].device)
+            OK(leat_memory_free(ends[i].ptr));
+        else
+            free(ends[i].ptr);
+    }
+    OK(leat_stream_destroy(stream));
+    OK(leat_device_close(other));
+    OK(leat_device_close(device));
+    assert_int_equal(fake.live(), 0);
+}
+
 /* Memory that came from the user's own calls is known by its address. */
 static void test_pointers_of_the_user(void **state)
 {
@@ -494,11 +559,17 @@ static bool set_up(void)
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_each_call_fails), cmocka_unit_test(test_context_stays),
-        cmocka_unit_test(test_wrapped_device),  cmocka_unit_test(test_wrapped_stream),
-        cmocka_unit_test(test_wrapped_event),   cmocka_unit_test(test_pointers_of_the_user),
-        cmocka_unit_test(test_out_of_memory),   cmocka_unit_test(test_images),
-        cmocka_unit_test(test_kernels),         cmocka_unit_test(test_info),
+        cmocka_unit_test(test_each_call_fails),
+        cmocka_unit_test(test_context_stays),
+        cmocka_unit_test(test_wrapped_device),
+        cmocka_unit_test(test_wrapped_stream),
+        cmocka_unit_test(test_wrapped_event),
+        cmocka_unit_test(test_pointers_of_the_user),
+        cmocka_unit_test(test_boxes),
+        cmocka_unit_test(test_out_of_memory),
+        cmocka_unit_test(test_images),
+        cmocka_unit_test(test_kernels),
+        cmocka_unit_test(test_info),
     };
 
     if (!set_up()) {

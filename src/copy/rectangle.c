@@ -1,0 +1,222 @@
+/*
+ * rectangle.c - leat_copy_rectangle(): boxes of rows.
+ *
+ * What is one run of bytes on both sides is left to leat_copy(). Memory that the driver knows is moved by the hand
+ * that suits the rows (box.h). Where a side is pageable, leat's threads pack its rows into the ring of a staged
+ * copy or unpack them from there (stage.h), and the same hand moves them between the ring and the device; between
+ * host memory and host memory they go from place to place. Rows that are too long for that are copies of their
+ * own.
+ */
+#include "base/options.h"
+#include "copy/box.h"
+#include "copy/copy.h"
+#include "copy/small.h"
+
+#include <leat/copy.h>
+
+#include <string.h>
+
+struct plan {
+    leat_copy_box box; /* in its simplest form */
+    size_t bytes;
+    struct leati_target to, from;
+    struct leati_stager *stager; /* NULL: nothing is staged */
+    enum leati_way way;
+    bool early;
+    bool row_by_row;
+};
+
+static bool is_pageable(const struct leati_target *target)
+{
+    return target->end.kind == LEAT_KIND_PAGEABLE;
+}
+
+static bool is_on_host(const struct leati_target *target)
+{
+    return is_pageable(target) || target->end.kind == LEAT_KIND_PINNED;
+}
+
+static bool is_idle(leat_stream *stream)
+{
+    struct leati_driver *driver = stream->device->driver;
+    struct leati_sentence before;
+    leat_status status;
+
+    leati_error_keep(&before);
+    status = driver->ops->stream_query(driver, stream->native);
+    if (status < LEAT_OK)
+        leati_error_restore(status, &before);
+    return status == LEAT_OK;
+}
+
+/* ---- choosing ---- */
+
+static leat_status check_overlap(const struct plan *plan)
+{
+    const void *dst = plan->to.end.ptr, *src = plan->from.end.ptr;
+
+    if (!leati_box_overlaps(&plan->box, dst, src))
+        return LEAT_OK;
+    if (plan->box.dst_pitch_bytes != plan->box.src_pitch_bytes ||
+        plan->box.dst_slice_bytes != plan->box.src_slice_bytes)
+        return leati_fail(LEAT_ERROR_OVERLAP,
+                          "dst %p and src %p: the rows of one lie within the other, at another pitch; use a third "
+                          "place",
+                          dst, src);
+    return leati_fail(LEAT_ERROR_OVERLAP,
+                      "dst %p and src %p: a row of one overlaps a row of the other; use a third "
+                      "place",
+                      dst, src);
+}
+
+/* Finds the stager. Without one the driver is given pageable memory; only a wrong environment variable is the
+ * caller's business. */
+static leat_status find_stager(leat_stream *stream, struct plan *plan)
+{
+    struct leati_sentence before;
+    leat_status status;
+
+    /* The CPU device reads and writes pageable memory itself. */
+    if (!strcmp(stream->device->driver->name, "cpu") && !leati_option_flag(LEATI_OPTION_COPY_STAGE))
+        return LEAT_OK;
+    leati_error_keep(&before);
+    status = leati_stager_get(stream->device, &plan->stager);
+    if (status == LEAT_ERROR_INVALID)
+        return status;
+    if (status != LEAT_OK) {
+        leati_error_restore(status, &before);
+        plan->stager = NULL;
+    } else if (plan->stager->refused[0]) {
+        plan->stager = NULL;
+    }
+    return LEAT_OK;
+}
+
+static leat_status choose_pageable(leat_stream *stream, struct plan *plan)
+{
+    LEATI_TRY(find_stager(stream, plan));
+    if (!plan->stager)
+        return LEAT_OK;
+    plan->way = is_on_host(&plan->to) && is_on_host(&plan->from) ? LEATI_WAY_HOST
+                : is_pageable(&plan->from)                       ? LEATI_WAY_IN
+                                                                 : LEATI_WAY_OUT;
+    if (plan->way == LEATI_WAY_IN)
+        plan->early = leati_stream_reads_now(stream) || is_idle(stream);
+    /* Several chunks of whole rows must fit into a ring. */
+    plan->row_by_row = plan->way != LEATI_WAY_HOST && plan->box.width_bytes > plan->stager->ring_bytes / 8;
+    return LEAT_OK;
+}
+
+static leat_status make_plan(leat_stream *stream, void *dst, const void *src, struct plan *plan)
+{
+    struct leati_driver *driver = stream->device->driver;
+    const leat_copy_box *box = &plan->box;
+
+    plan->bytes = box->width_bytes * box->height * box->depth;
+    LEATI_TRY(leati_pointers_find_range(driver, "dst", dst, leati_box_reach(box, LEATI_BOX_DST), true, &plan->to));
+    LEATI_TRY(
+        leati_pointers_find_range(driver, "src", src, leati_box_reach(box, LEATI_BOX_SRC), false, &plan->from));
+    LEATI_TRY(leati_check_reach(stream, "dst", &plan->to));
+    LEATI_TRY(leati_check_reach(stream, "src", &plan->from));
+    LEATI_TRY(check_overlap(plan));
+    return is_pageable(&plan->to) || is_pageable(&plan->from) ? choose_pageable(stream, plan) : LEAT_OK;
+}
+
+/* ---- doing ---- */
+
+static leat_status move(leat_stream *stream, const struct plan *plan)
+{
+    struct leati_box_hand hand;
+
+    LEATI_TRY(leati_box_choose(stream, &plan->to.end, &plan->from.end, &plan->box, &hand));
+    if (is_pageable(&plan->to))
+        leati_stream_writes_host(stream);
+    return leati_box_move(stream, &hand, plan->to.end, plan->from.end, &plan->box);
+}
+
+static leat_status stage(leat_stream *stream, const struct plan *plan)
+{
+    struct leati_end ring = {.kind = LEAT_KIND_PINNED}; /* its place is aligned like whole words */
+    struct leati_staged_box staged = {.box = plan->box};
+    leat_copy_box packed = plan->box;
+    struct leati_stage_request request = {.way = plan->way, .early = plan->early, .box = &staged};
+
+    request.here = plan->early && plan->bytes <= LEATI_SMALL_BYTES;
+    if (plan->way == LEATI_WAY_IN) {
+        packed.src_pitch_bytes = packed.width_bytes;
+        LEATI_TRY(leati_box_choose(stream, &plan->to.end, &ring, &packed, &staged.hand));
+    } else if (plan->way == LEATI_WAY_OUT) {
+        packed.dst_pitch_bytes = packed.width_bytes;
+        LEATI_TRY(leati_box_choose(stream, &ring, &plan->from.end, &packed, &staged.hand));
+    }
+    return leati_stage_start(plan->stager, stream, &plan->to, &plan->from, plan->bytes, &request, NULL);
+}
+
+static leat_status run_rows(leat_stream *stream, const struct plan *plan)
+{
+    const leat_copy_box *box = &plan->box;
+
+    for (size_t z = 0; z < box->depth; z++)
+        for (size_t y = 0; y < box->height; y++)
+            LEATI_TRY(
+                leat_copy(stream, (char *)plan->to.end.ptr + z * box->dst_slice_bytes + y * box->dst_pitch_bytes,
+                          (const char *)plan->from.end.ptr + z * box->src_slice_bytes + y * box->src_pitch_bytes,
+                          box->width_bytes));
+    return LEAT_OK;
+}
+
+static leat_status run(leat_stream *stream, const struct plan *plan)
+{
+    leat_status status = LEAT_NOT_READY;
+
+    if (plan->stager)
+        status = stage(stream, plan);
+    return status == LEAT_NOT_READY ? move(stream, plan) : status;
+}
+
+static leat_status run_checked(leat_stream *stream, const struct plan *plan)
+{
+    size_t dst_reach = leati_box_reach(&plan->box, LEATI_BOX_DST);
+    size_t src_reach = leati_box_reach(&plan->box, LEATI_BOX_SRC);
+    const struct leati_target *to = &plan->to, *from = &plan->from;
+    struct leati_access written, read;
+
+    if (to->end.device && from->end.device && to->end.device != from->end.device)
+        LEATI_TRY(leati_enable_peers(to->device, from->device));
+    LEATI_TRY(leati_may_use(&written, stream, "dst", to, dst_reach, true));
+    LEATI_TRY(leati_may_use(&read, stream, "src", from, src_reach, false));
+    leati_order_given(stream->order);
+    LEATI_TRY(run(stream, plan));
+    leati_was_used(&written, stream, to, dst_reach, true);
+    leati_was_used(&read, stream, from, src_reach, false);
+    return LEAT_OK;
+}
+
+/* ---- the public call ---- */
+
+static leat_status copy(leat_stream *stream, void *dst, const void *src, const leat_copy_box *given)
+{
+    struct plan plan = {.box = *given};
+
+    LEATI_TRY(leati_box_check(given));
+    leati_box_simplify(&plan.box);
+    if (plan.box.height == 1 && plan.box.depth == 1)
+        return leat_copy(stream, dst, src, plan.box.width_bytes);
+    LEATI_TRY(make_plan(stream, dst, src, &plan));
+    return plan.row_by_row ? run_rows(stream, &plan) : run_checked(stream, &plan);
+}
+
+leat_status leat_copy_rectangle(leat_stream *stream, void *dst, const void *src, const leat_copy_box *box)
+{
+    leat_status status;
+
+    LEATI_TRY(leati_check_permitted("leat_copy_rectangle"));
+    LEATI_TRY(leati_check_stream("leat_copy_rectangle", stream));
+    LEATI_TRY(leati_check_not_null("leat_copy_rectangle", "box", box));
+    if (!box->width_bytes || !box->height || !box->depth)
+        return LEAT_OK;
+    status = copy(stream, dst, src, box);
+    return status == LEAT_OK ? status
+                             : leati_fail_in(status, "leat_copy_rectangle of %zu x %zu x %zu bytes on %s",
+                                             box->width_bytes, box->height, box->depth, stream->device->name);
+}

@@ -1,0 +1,527 @@
+/*
+ * test_copy_rectangle.c - boxes of rows between all kinds of memory against a plain loop, what is refused, and
+ * their place in the order of the stream.
+ *
+ * On the CPU device pageable memory is reached by the device itself unless LEAT_COPY_STAGE=1 has it staged as for
+ * a GPU; make check runs this program both ways.
+ */
+#include "harness.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define GUARD_BYTES 64
+#define MIB ((size_t)1 << 20)
+
+enum place { PAGEABLE, PINNED, REGISTERED, DEVICE, MANAGED, OTHER_DEVICE, PLACES };
+
+/* Two memories of each kind, and what is needed to look at them. */
+struct arenas {
+    leat_device *other;
+    size_t bytes;
+    unsigned char *arena[2][PLACES]; /* NULL where there is none */
+    unsigned char *in, *wanted, *seen;
+};
+
+static void *managed_or_null(leat_device *device, size_t bytes)
+{
+    void *ptr = NULL;
+
+    return leat_memory_alloc(device, LEAT_KIND_MANAGED, bytes, &ptr) == LEAT_OK ? ptr : NULL;
+}
+
+static void make_arenas(struct test_state *t, struct arenas *arenas, size_t bytes)
+{
+    arenas->other = test_open_other();
+    arenas->bytes = bytes;
+    for (int i = 0; i < 2; i++) {
+        unsigned char **arena = arenas->arena[i];
+
+        arena[PAGEABLE] = test_buffer(bytes);
+        arena[PINNED] = test_alloc(t->device, LEAT_KIND_PINNED, bytes);
+        arena[REGISTERED] = test_buffer(bytes);
+        OK(leat_register(t->device, arena[REGISTERED], bytes));
+        arena[DEVICE] = test_alloc(t->device, LEAT_KIND_DEVICE, bytes);
+        arena[MANAGED] = managed_or_null(t->device, bytes);
+        arena[OTHER_DEVICE] = arenas->other ? test_alloc(arenas->other, LEAT_KIND_DEVICE, bytes) : NULL;
+    }
+    arenas->in = test_buffer(bytes);
+    arenas->wanted = test_buffer(bytes);
+    arenas->seen = test_buffer(bytes);
+    test_pattern(arenas->in, bytes, 1);
+}
+
+static void end_arenas(struct arenas *arenas)
+{
+    for (int i = 0; i < 2; i++) {
+        unsigned char **arena = arenas->arena[i];
+
+        free(arena[PAGEABLE]);
+        OK(leat_memory_free(arena[PINNED]));
+        OK(leat_unregister(arena[REGISTERED]));
+        free(arena[REGISTERED]);
+        OK(leat_memory_free(arena[DEVICE]));
+        OK(leat_memory_free(arena[MANAGED]));
+        OK(leat_memory_free(arena[OTHER_DEVICE]));
+    }
+    OK(leat_device_close(arenas->other));
+    free(arenas->in);
+    free(arenas->wanted);
+    free(arenas->seen);
+}
+
+/* The plain loop. */
+static void copy_plainly(unsigned char *dst, const unsigned char *src, const leat_copy_box *box)
+{
+    for (size_t z = 0; z < box->depth; z++)
+        for (size_t y = 0; y < box->height; y++)
+            memcpy(dst + z * box->dst_slice_bytes + y * box->dst_pitch_bytes,
+                   src + z * box->src_slice_bytes + y * box->src_pitch_bytes, box->width_bytes);
+}
+
+static size_t reach(const leat_copy_box *box, size_t pitch, size_t slice)
+{
+    return (box->depth > 1 ? (box->depth - 1) * slice : 0) + (box->height - 1) * pitch + box->width_bytes;
+}
+
+static size_t dst_reach(const leat_copy_box *box)
+{
+    return reach(box, box->dst_pitch_bytes, box->dst_slice_bytes);
+}
+
+static size_t src_reach(const leat_copy_box *box)
+{
+    return reach(box, box->src_pitch_bytes, box->src_slice_bytes);
+}
+
+static void expect_same(const unsigned char *seen, const unsigned char *wanted, size_t bytes, const char *what,
+                        const leat_copy_box *box)
+{
+    size_t i;
+
+    if (!memcmp(seen, wanted, bytes))
+        return;
+    for (i = 0; seen[i] == wanted[i]; i++)
+        continue;
+    fail_msg("%s, %zu x %zu x %zu, pitches %zu and %zu, slices %zu and %zu: byte %zu of dst is %02x and not %02x",
+             what, box->width_bytes, box->height, box->depth, box->dst_pitch_bytes, box->src_pitch_bytes,
+             box->dst_slice_bytes, box->src_slice_bytes, (size_t)(i - GUARD_BYTES), seen[i], wanted[i]);
+}
+
+/* Everything around the rows is looked at too. */
+static void copy_once(leat_stream *stream, struct arenas *arenas, enum place to, enum place from,
+                      const leat_copy_box *box, size_t dst_offset, size_t src_offset)
+{
+    static const char *const names[] = {"pageable", "pinned",  "registered",
+                                        "device",   "managed", "the other device"};
+    unsigned char *dst = arenas->arena[0][to] + GUARD_BYTES + dst_offset;
+    unsigned char *src = arenas->arena[1][from] + src_offset;
+    size_t window = dst_reach(box) + 2 * GUARD_BYTES;
+    char what[80];
+
+    assert_true(window + dst_offset <= arenas->bytes && src_reach(box) + src_offset <= arenas->bytes);
+    memset(arenas->wanted, 0xa5, window);
+    OK(leat_copy(stream, dst - GUARD_BYTES, arenas->wanted, window));
+    OK(leat_copy(stream, src, arenas->in, src_reach(box)));
+    OK(leat_copy_rectangle(stream, dst, src, box));
+    OK(leat_copy_sync(stream, arenas->seen, dst - GUARD_BYTES, window));
+    copy_plainly(arenas->wanted + GUARD_BYTES, arenas->in, box);
+    snprintf(what, sizeof what, "%s to %s", names[from], names[to]);
+    expect_same(arenas->seen, arenas->wanted, window, what, box);
+}
+
+static const size_t widths[] = {1, 2, 3, 4, 7, 8, 16, 17, 31, 32, 33, 64, 255, 1000, 4096, 4097};
+
+/* Dense, odd, aligned to words, sparse. */
+static size_t some_pitch(size_t width, unsigned which)
+{
+    static const size_t more[] = {0, 1, 3, 5, 16, 333};
+
+    return which % 6 == 4 ? (width + 31) / 16 * 16 : width + more[which % 6];
+}
+
+static leat_copy_box some_box(size_t width, size_t height, size_t depth, unsigned to, unsigned from)
+{
+    leat_copy_box box = {.width_bytes = width,
+                         .height = height,
+                         .depth = depth,
+                         .dst_pitch_bytes = some_pitch(width, to),
+                         .src_pitch_bytes = some_pitch(width, from)};
+
+    /* Slices that touch, that are whole rows apart, and that are not. */
+    box.dst_slice_bytes = height * box.dst_pitch_bytes + (to % 3 == 2 ? 2 * box.dst_pitch_bytes : to % 3 * 5);
+    box.src_slice_bytes = height * box.src_pitch_bytes + (from % 3 == 2 ? box.src_pitch_bytes : from % 3 * 7);
+    return box;
+}
+
+static void all_pairs_widths_and_pitches(void **state)
+{
+    struct test_state *t = *state;
+    struct arenas arenas;
+    unsigned which = 0;
+
+    make_arenas(t, &arenas, MIB);
+    for (enum place to = 0; to < PLACES; to++) {
+        for (enum place from = 0; from < PLACES; from++) {
+            if (!arenas.arena[0][to] || !arenas.arena[1][from])
+                continue;
+            for (size_t i = 0; i < sizeof widths / sizeof widths[0]; i++) {
+                for (unsigned pitches = 0; pitches < 6; pitches++, which++) {
+                    size_t height = 1 + (which * 7) % 40, depth = 1 + which % 3;
+                    leat_copy_box box = some_box(widths[i], height, depth, pitches + which / 6, pitches * 5 + 1);
+
+                    copy_once(t->stream, &arenas, to, from, &box, which % 3 * 5, which % 5 * 3);
+                }
+            }
+        }
+    }
+    if (!arenas.other)
+        print_message("           without pairs of devices: there is only one\n");
+    end_arenas(&arenas);
+}
+
+static void many_narrow_rows(void **state)
+{
+    static const size_t narrow[] = {1, 3, 4, 7, 16, 60};
+    struct test_state *t = *state;
+    struct arenas arenas;
+
+    make_arenas(t, &arenas, 4 * MIB);
+    for (enum place to = 0; to < PLACES; to++) {
+        for (enum place from = 0; from < PLACES; from++) {
+            if (!arenas.arena[0][to] || !arenas.arena[1][from])
+                continue;
+            for (size_t i = 0; i < sizeof narrow / sizeof narrow[0]; i++) {
+                leat_copy_box box = {.width_bytes = narrow[i],
+                                     .height = 5000,
+                                     .depth = 3,
+                                     .dst_pitch_bytes = narrow[i] + (i + to) % 3,
+                                     .src_pitch_bytes = narrow[i] + (i + from) % 7};
+
+                box.dst_slice_bytes = box.height * box.dst_pitch_bytes + 11;
+                box.src_slice_bytes = box.height * box.src_pitch_bytes + 100;
+                copy_once(t->stream, &arenas, to, from, &box, 0, 1);
+            }
+        }
+    }
+    end_arenas(&arenas);
+}
+
+/* More than any ring of the tests, in rows that are short, long, and longer than a ring. */
+static void large_boxes(void **state)
+{
+    static const leat_copy_box boxes[] = {
+        {4000, 6100, 1, 4096, 4003, 0, 0},
+        {100, 100, 2000, 100, 113, 10100, 11300},
+        {300000, 80, 1, 300016, 300001, 0, 0},
+        {3 << 20, 7, 1, (3 << 20) + 1, (3 << 20) + 64, 0, 0},
+        {1000, 1000, 23, 1000, 1016, 1000000, 1016000},
+        {1000, 1000, 23, 1016, 1000, 1016000 + 77, 1000000},
+        {65536, 3, 100, 65536, 65537, 3 * 65536, 4 * 65537},
+    };
+    static const enum place pairs[][2] = {{DEVICE, PAGEABLE}, {PAGEABLE, DEVICE}, {PAGEABLE, PAGEABLE},
+                                          {DEVICE, PINNED},   {PINNED, PAGEABLE}, {PAGEABLE, PINNED},
+                                          {DEVICE, DEVICE}};
+    struct test_state *t = *state;
+    struct arenas arenas;
+
+    make_arenas(t, &arenas, 32 * MIB);
+    for (size_t i = 0; i < sizeof boxes / sizeof boxes[0]; i++)
+        for (size_t j = 0; j < sizeof pairs / sizeof pairs[0]; j++)
+            copy_once(t->stream, &arenas, pairs[j][0], pairs[j][1], &boxes[i], 3, 0);
+    end_arenas(&arenas);
+}
+
+static void a_stream_of_the_other_device_copies_too(void **state)
+{
+    struct test_state *t = *state;
+    struct arenas arenas;
+    leat_stream *stream;
+
+    make_arenas(t, &arenas, MIB);
+    if (!arenas.other) {
+        end_arenas(&arenas);
+        SKIP_OTHER("needs two devices of one driver");
+    }
+    OK(leat_stream_create(arenas.other, &stream));
+    for (enum place to = 0; to < PLACES; to++) {
+        for (enum place from = 0; from < PLACES; from++) {
+            leat_copy_box box = some_box(to == DEVICE ? 60 : 1001, 100, 2, to, from);
+
+            if (arenas.arena[0][to] && arenas.arena[1][from])
+                copy_once(stream, &arenas, to, from, &box, 1, 2);
+        }
+    }
+    end_arenas(&arenas);
+}
+
+/* ---- order ---- */
+
+struct writing {
+    unsigned char *dst;
+    const unsigned char *src;
+    size_t bytes;
+};
+
+static void write_bytes(void *argument)
+{
+    const struct writing *writing = argument;
+
+    memcpy(writing->dst, writing->src, writing->bytes);
+}
+
+/* Into device memory and out of it again behind a gate; the source is written by the stream itself. */
+static void boxes_keep_their_place(void **state)
+{
+    static const leat_copy_box in = {1000, 3000, 1, 1100, 1003, 0, 0}, out = {1000, 3000, 1, 1001, 1100, 0, 0};
+    struct test_state *t = *state;
+    unsigned char *written = test_buffer(4 * MIB), *source = test_buffer(4 * MIB), *target = test_buffer(4 * MIB);
+    unsigned char *memory = test_alloc(t->device, LEAT_KIND_DEVICE, 4 * MIB);
+    unsigned char *again = test_alloc(t->device, LEAT_KIND_PINNED, 4 * MIB);
+    struct writing writing = {source, written, 4 * MIB};
+    struct test_gate *gate;
+
+    test_pattern(written, 4 * MIB, 3);
+    memset(source, 0, 4 * MIB);
+    memset(target, 0x77, 4 * MIB);
+    OK(leat_fill(t->stream, memory, 0, 4 * MIB));
+    OK(leat_stream_synchronize(t->stream));
+    gate = test_gate_close(t->stream);
+    OK(leat_launch_host(t->stream, write_bytes, &writing));
+    OK(leat_copy_rectangle(t->stream, memory, source, &in));
+    OK(leat_copy_rectangle(t->stream, target, memory, &out));
+    /* What comes next reads what the box has brought. */
+    OK(leat_copy(t->stream, again, target, dst_reach(&out)));
+    EXPECT_HELD(t->stream, gate);
+    EXPECT_BYTES(target, 4 * MIB, 0x77);
+    test_gate_open(gate);
+    OK(leat_stream_synchronize(t->stream));
+    for (size_t y = 0; y < in.height; y++) {
+        assert_memory_equal(target + y * 1001, written + y * 1003, 1000);
+        assert_true(y + 1 == in.height || target[y * 1001 + 1000] == 0x77);
+    }
+    assert_memory_equal(again, target, dst_reach(&out));
+    OK(leat_memory_free(memory));
+    OK(leat_memory_free(again));
+    free(written);
+    free(source);
+    free(target);
+}
+
+/* Short ones, many on a stream that is held up. */
+static void short_boxes_on_a_held_stream(void **state)
+{
+    enum { COUNT = 200, ROWS = 20, WIDTH = 12, PITCH = 16, BOX = ROWS * PITCH };
+    static const leat_copy_box in = {WIDTH, ROWS, 1, PITCH + 2, PITCH, 0, 0};
+    static const leat_copy_box out = {WIDTH, ROWS, 1, PITCH, PITCH + 2, 0, 0};
+    struct test_state *t = *state;
+    unsigned char *source = test_buffer(COUNT * BOX), *target = test_buffer(COUNT * BOX);
+    unsigned char *memory = test_alloc(t->device, LEAT_KIND_DEVICE, (size_t)COUNT * ROWS * (PITCH + 2));
+    struct test_gate *gate;
+
+    test_pattern(source, COUNT * BOX, 4);
+    memset(target, 0, COUNT * BOX);
+    gate = test_gate_close(t->stream);
+    for (size_t i = 0; i < COUNT; i++) {
+        unsigned char *place = memory + i * ROWS * (PITCH + 2);
+
+        OK(leat_copy_rectangle(t->stream, place, source + i * BOX, &in));
+        OK(leat_copy_rectangle(t->stream, target + i * BOX, place, &out));
+    }
+    test_gate_open(gate);
+    OK(leat_stream_synchronize(t->stream));
+    for (size_t i = 0; i < COUNT * BOX; i++)
+        assert_int_equal(target[i], i % PITCH < WIDTH ? source[i] : 0);
+    OK(leat_memory_free(memory));
+    free(source);
+    free(target);
+}
+
+/* ---- what does nothing, and what is refused ---- */
+
+static void a_size_of_zero_does_nothing(void **state)
+{
+    struct test_state *t = *state;
+    unsigned char *memory = test_alloc(t->device, LEAT_KIND_DEVICE, 64), out[64];
+
+    OK(leat_fill(t->stream, memory, 0x11, 64));
+    OK(leat_copy_rectangle(t->stream, memory, out, &(leat_copy_box){0, 4, 1, 8, 8, 0, 0}));
+    OK(leat_copy_rectangle(t->stream, NULL, NULL, &(leat_copy_box){4, 0, 1, 0, 0, 0, 0}));
+    OK(leat_copy_rectangle(t->stream, memory, memory, &(leat_copy_box){4, 4, 0, 8, 8, 0, 0}));
+    OK(leat_copy_sync(t->stream, out, memory, 64));
+    EXPECT_BYTES(out, 64, 0x11);
+    OK(leat_memory_free(memory));
+}
+
+static void wrong_boxes_are_refused(void **state)
+{
+    struct test_state *t = *state;
+    unsigned char *memory = test_alloc(t->device, LEAT_KIND_DEVICE, 4096);
+    unsigned char *pinned = test_alloc(t->device, LEAT_KIND_PINNED, 4096);
+    leat_stream *none = NULL;
+
+#define WRONG(status, words, ...)                                                                                 \
+    REFUSED(leat_copy_rectangle(t->stream, memory, pinned, &(leat_copy_box){__VA_ARGS__}), (status), (words))
+    REFUSED(leat_copy_rectangle(t->stream, memory, pinned, NULL), LEAT_ERROR_INVALID, "box");
+    REFUSED(leat_copy_rectangle(none, memory, pinned, &(leat_copy_box){4, 4, 1, 4, 4, 0, 0}), LEAT_ERROR_HANDLE,
+            "leat_copy_rectangle");
+    WRONG(LEAT_ERROR_INVALID, "dst_pitch_bytes", 8, 4, 1, 7, 8, 0, 0);
+    WRONG(LEAT_ERROR_INVALID, "src_pitch_bytes", 8, 4, 1, 8, 7, 0, 0);
+    WRONG(LEAT_ERROR_INVALID, "dst_slice_bytes", 8, 4, 2, 8, 8, 31, 32);
+    WRONG(LEAT_ERROR_INVALID, "src_slice_bytes", 8, 4, 2, 8, 8, 32, 31);
+    WRONG(LEAT_ERROR_INVALID, "64 bits", 8, SIZE_MAX / 4, 1, 8, 8, 0, 0);
+    WRONG(LEAT_ERROR_INVALID, "64 bits", 8, 2, 1, SIZE_MAX / 2 + 1, 8, 0, 0);
+    WRONG(LEAT_ERROR_INVALID, "64 bits", 8, 4, SIZE_MAX / 16, 8, 8, 32, 32);
+    WRONG(LEAT_ERROR_INVALID, "64 bits", 8, 4, 3, 8, 8, SIZE_MAX / 2, 32);
+    WRONG(LEAT_ERROR_INVALID, "64 bits", 8, 4, 3, 8, 8, 32, SIZE_MAX / 2 + 1);
+    WRONG(LEAT_ERROR_INVALID, "64 bits", SIZE_MAX, 2, 1, SIZE_MAX, SIZE_MAX, 0, 0);
+    /* The last byte of the box, and no other, decides. */
+    OK(leat_copy_rectangle(t->stream, memory, pinned, &(leat_copy_box){8, 4, 1, 1362, 8, 0, 0}));
+    OK(leat_copy_rectangle(t->stream, memory, pinned, &(leat_copy_box){8, 2, 2, 8, 8, 64, 4080}));
+    WRONG(LEAT_ERROR_RANGE, "dst", 8, 4, 1, 1363, 8, 0, 0);
+    WRONG(LEAT_ERROR_RANGE, "src", 8, 4, 1, 8, 1363, 0, 0);
+    WRONG(LEAT_ERROR_RANGE, "src", 8, 2, 2, 8, 8, 64, 4081);
+    WRONG(LEAT_ERROR_RANGE, "dst", 8, 4, 1, (size_t)1 << 40, 8, 0, 0);
+    WRONG(LEAT_ERROR_RANGE, "", 1, SIZE_MAX / 2, 1, 1, 1, 0, 0);
+    REFUSED(leat_copy_rectangle(t->stream, NULL, pinned, &(leat_copy_box){8, 4, 1, 9, 9, 0, 0}),
+            LEAT_ERROR_POINTER, "dst");
+    REFUSED(leat_copy_rectangle(t->stream, memory, NULL, &(leat_copy_box){8, 4, 1, 9, 9, 0, 0}),
+            LEAT_ERROR_POINTER, "src");
+    OK(leat_stream_synchronize(t->stream));
+    OK(leat_memory_free(memory));
+    OK(leat_memory_free(pinned));
+}
+
+static void overlaps_are_refused_and_neighbours_are_not(void **state)
+{
+    struct test_state *t = *state;
+    unsigned char *memory = test_alloc(t->device, LEAT_KIND_DEVICE, 40000), *wanted = test_buffer(40000);
+    unsigned char *seen = test_buffer(40000), *plain = test_buffer(40000);
+    static const leat_copy_box columns = {40, 90, 1, 100, 100, 0, 0}, cubes = {4, 5, 6, 10, 10, 100, 100};
+    static const struct {
+        size_t dst, src;
+        const leat_copy_box *box;
+        bool fine;
+    } cases[] = {
+        {0, 40, &columns, true},    {40, 0, &columns, true},   {0, 60, &columns, true},
+        {0, 39, &columns, false},   {39, 0, &columns, false},  {0, 61, &columns, false},
+        {0, 0, &columns, false},    {0, 100, &columns, false}, {8900, 0, &columns, false},
+        {9000, 0, &columns, true},  {8941, 0, &columns, true}, {8861, 0, &columns, false},
+        {8939, 0, &columns, false}, {0, 4, &cubes, true},      {0, 3, &cubes, false},
+        {0, 50, &cubes, true},      {0, 46, &cubes, true},     {46, 0, &cubes, true},
+        {0, 40, &cubes, false},     {40, 0, &cubes, false},    {0, 100, &cubes, false},
+        {0, 150, &cubes, true},     {0, 160, &cubes, false},   {560, 0, &cubes, true},
+        {0, 543, &cubes, false},    {0, 544, &cubes, true},    {97, 0, &cubes, false},
+    };
+
+    test_pattern(wanted, 40000, 9);
+    memcpy(plain, wanted, 40000);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        unsigned char *pages[] = {memory, plain};
+
+        for (int p = 0; p < 2; p++) {
+            leat_status status;
+
+            test_pattern(wanted, 40000, 9);
+            OK(leat_copy_sync(t->stream, pages[p], wanted, 40000));
+            status =
+                leat_copy_rectangle(t->stream, pages[p] + cases[i].dst, pages[p] + cases[i].src, cases[i].box);
+            if (status != (cases[i].fine ? LEAT_OK : LEAT_ERROR_OVERLAP))
+                fail_msg("case %zu: %s", i, leat_last_error());
+            if (cases[i].fine)
+                copy_plainly(wanted + cases[i].dst, wanted + cases[i].src, cases[i].box);
+            OK(leat_copy_sync(t->stream, seen, pages[p], 40000));
+            assert_memory_equal(seen, wanted, 40000);
+        }
+    }
+    /* At two pitches nobody counts rows. */
+    REFUSED(leat_copy_rectangle(t->stream, memory, memory + 40, &(leat_copy_box){4, 50, 1, 100, 101, 0, 0}),
+            LEAT_ERROR_OVERLAP, "pitch");
+    OK(leat_copy_rectangle(t->stream, memory, memory + 4904, &(leat_copy_box){4, 50, 1, 100, 101, 0, 0}));
+    REFUSED(leat_copy_rectangle(t->stream, memory, memory, &(leat_copy_box){4, 50, 1, 4, 4, 0, 0}),
+            LEAT_ERROR_OVERLAP, "overlap");
+    OK(leat_stream_synchronize(t->stream));
+    OK(leat_memory_free(memory));
+    free(wanted);
+    free(seen);
+    free(plain);
+}
+
+/*
+ * cmocka has handlers of its own in each test, which know nothing of leat's; so leat's are kept from before the
+ * first test, and put back in those tests that need them.
+ */
+static struct sigaction on_segv, on_bus;
+
+static void keep_handlers(void)
+{
+    static char own[MIB];
+    leat_device *device;
+    leat_stream *stream;
+    void *memory;
+
+    /* Outside of a test nothing can be asserted. */
+    if (leat_device_open(test_device_name(), &device) == LEAT_OK) {
+        if (leat_stream_create(device, &stream) == LEAT_OK && leat_alloc(stream, MIB, &memory) == LEAT_OK)
+            (void)leat_copy_sync(stream, memory, own, MIB);
+        (void)leat_device_close(device);
+    }
+    sigaction(SIGSEGV, NULL, &on_segv);
+    sigaction(SIGBUS, NULL, &on_bus);
+}
+
+static void let_leat_catch_faults(void)
+{
+    sigaction(SIGSEGV, &on_segv, NULL);
+    sigaction(SIGBUS, &on_bus, NULL);
+}
+
+/* A page in the middle cannot be read: an error of the stream, or of the call itself, that has the address. */
+static void a_source_that_cannot_be_read(void **state)
+{
+    struct test_state *t = *state;
+    size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE), bytes = 2 * MIB;
+    static const leat_copy_box boxes[] = {
+        {100, 1000, 1, 100, 1007, 0, 0}, {10, 200000, 1, 10, 10, 0, 0}, {8, 150, 1, 9, 13000, 0, 0}};
+    unsigned char *source = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    unsigned char *memory = test_alloc(t->device, LEAT_KIND_DEVICE, bytes);
+
+    assert_ptr_not_equal(source, MAP_FAILED);
+    let_leat_catch_faults();
+    memset(source, 1, bytes);
+    assert_int_equal(mprotect(source + bytes / 4, 4 * page_bytes, PROT_NONE), 0);
+    for (size_t i = 0; i < sizeof boxes / sizeof boxes[0]; i++) {
+        leat_status status = leat_copy_rectangle(t->stream, memory, source, &boxes[i]), later;
+
+        later = leat_stream_synchronize(t->stream);
+        assert_int_equal(status == LEAT_OK ? later : status, LEAT_ERROR_POINTER);
+        OK(leat_stream_synchronize(t->stream));
+    }
+    munmap(source, bytes);
+    OK(leat_memory_free(memory));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        STATE_TEST(all_pairs_widths_and_pitches),
+        STATE_TEST(many_narrow_rows),
+        STATE_TEST(large_boxes),
+        STATE_TEST(a_stream_of_the_other_device_copies_too),
+        STATE_TEST(boxes_keep_their_place),
+        STATE_TEST(short_boxes_on_a_held_stream),
+        STATE_TEST(a_size_of_zero_does_nothing),
+        STATE_TEST(wrong_boxes_are_refused),
+        STATE_TEST(overlaps_are_refused_and_neighbours_are_not),
+        STATE_TEST(a_source_that_cannot_be_read),
+    };
+
+    if (!test_device_there())
+        return 77;
+    keep_handlers();
+    return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
+}
