@@ -764,6 +764,26 @@ static bool copy_in_order(struct world *w)
     return true;
 }
 
+/* Boxes with room between their rows on the device, from and to both kinds of host memory. */
+static bool copy_boxes(struct world *w)
+{
+    enum { WIDTH = 3000, HEIGHT = 40, PITCH = 4096, ALL = WIDTH * HEIGHT };
+    leat_copy_box in = {WIDTH, HEIGHT, 1, PITCH, WIDTH, 0, 0}, out = {WIDTH, HEIGHT, 1, WIDTH, PITCH, 0, 0};
+    unsigned char *pinned = w->pinned;
+
+    test_pattern(host_in, ALL, 70);
+    test_pattern(pinned, ALL, 71);
+    memset(host_out, 0, ALL);
+    STEP(leat_copy_rectangle(w->stream, w->plain, host_in, &in));
+    STEP(leat_copy_rectangle(w->stream, pinned + ALL, w->plain, &out));
+    STEP(leat_copy_rectangle(w->stream, w->plain, pinned, &in));
+    STEP(leat_copy_rectangle(w->stream, host_out, w->plain, &out));
+    STEP(leat_stream_synchronize(w->stream));
+    expect_bytes(pinned + ALL, ALL, 70, "rectangles to pinned memory");
+    expect_bytes(host_out, ALL, 71, "rectangles to pageable memory");
+    return true;
+}
+
 /* Many small copies, from and to both kinds of host memory. */
 static bool copy_pairs(struct world *w)
 {
@@ -889,7 +909,8 @@ static void free_tickets(struct world *w)
 
 static void copy_scenario(struct world *w)
 {
-    if (open_for_copies(w) && copy_both_ways(w) && copy_in_order(w) && use_tickets(w) && copy_pairs(w))
+    if (open_for_copies(w) && copy_both_ways(w) && copy_in_order(w) && use_tickets(w) && copy_boxes(w) &&
+        copy_pairs(w))
         end_a_stream_that_copies(w);
     if (w->device)
         FREE(leat_device_synchronize(w->device));

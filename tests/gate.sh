@@ -12,7 +12,7 @@ export ORDER_MODEL_KEEP_MEMORY=1
 
 # Runs a program with a fault; its words go to the log.
 run() {
-    LEAT_FAULT=$1 LEAT_TEST_DEVICE=${LEAT_TEST_DEVICE:-cpu:0} timeout -k 5 120 "$2" >"$log" 2>&1
+    LEAT_FAULT=$1 LEAT_TEST_DEVICE=${LEAT_TEST_DEVICE:-cpu:0} timeout -k 5 60 "$2" >"$log" 2>&1
 }
 
 # All programs must pass.
