@@ -4,6 +4,7 @@
 #include "base/catch.h"
 #include "base/stream_copy.h"
 
+#include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -119,6 +120,16 @@ void leati_bytes_fetch(const void *ptr, size_t bytes)
     uintptr_t first = (uintptr_t)ptr & -page_bytes;
 
     (void)madvise((void *)first, (uintptr_t)ptr + bytes - first, MADV_POPULATE_READ);
+}
+
+bool leati_bytes_reachable(const void *ptr, size_t bytes, bool write)
+{
+    uintptr_t page_bytes = (uintptr_t)sysconf(_SC_PAGESIZE);
+    uintptr_t first = (uintptr_t)ptr & -page_bytes;
+
+    return madvise((void *)first, (uintptr_t)ptr + bytes - first,
+                   write ? MADV_POPULATE_WRITE : MADV_POPULATE_READ) == 0 ||
+           errno == EINVAL || errno == EAGAIN;
 }
 
 void leati_bytes_prefault(void *ptr, size_t bytes)

@@ -49,6 +49,10 @@ void leati_bytes_prefault(void *ptr, size_t bytes);
  * cannot be read stays as it is. */
 void leati_bytes_fetch(const void *ptr, size_t bytes);
 
+/* Can all of the range be read (or written)? Looks at every page, and makes those that are not there. Where the system
+ * cannot tell, yes. */
+bool leati_bytes_reachable(const void *ptr, size_t bytes, bool write);
+
 /* ---- choosing ---- */
 
 struct leati_bytes_choice {

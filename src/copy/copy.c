@@ -190,6 +190,12 @@ static unsigned count_links(leat_stream *stream, const struct leati_plan *plan)
     return leati_links_count(stream->device);
 }
 
+static bool is_all_there(const struct leati_plan *plan)
+{
+    return is_pageable(&plan->from) ? leati_bytes_reachable(plan->from.end.ptr, plan->bytes, false)
+                                    : leati_bytes_reachable(plan->to.end.ptr, plan->bytes, true);
+}
+
 leat_status leati_plan_copy(leat_stream *stream, void *dst, const void *src, size_t bytes, bool followed,
                             struct leati_plan *plan)
 {
@@ -213,6 +219,9 @@ leat_status leati_plan_copy(leat_stream *stream, void *dst, const void *src, siz
     /* Short copies find out by themselves, which saves a system call or two. */
     if ((plan->path == LEATI_PATH_SMALL_IN || plan->path == LEATI_PATH_SMALL_OUT) && leati_catch_ready())
         return LEAT_OK;
+    /* The driver's call would end the program where a page in the middle is gone; leat's threads say which. */
+    if (plan->path == LEATI_PATH_PAGEABLE && plan->stager && !plan->stager->refused[0] && !is_all_there(plan))
+        choose(plan, LEATI_PATH_STAGED, "not all of the memory is there, which leat's threads tell");
     if (is_pageable(&plan->to))
         LEATI_TRY(leati_pointers_check_mapped("dst", dst, bytes, true));
     return is_pageable(&plan->from) ? leati_pointers_check_mapped("src", src, bytes, false) : LEAT_OK;

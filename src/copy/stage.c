@@ -292,6 +292,9 @@ static leat_status device_closes(struct leat_device *device)
     /* The streams have ended by now, each with a last word to write. */
     if (stager->team)
         status = device->driver->ops->device_synchronize(device->driver, device->native);
+    /* Once more: only when the device is lost does nobody write the words any more. */
+    if (status != LEAT_OK)
+        (void)device->driver->ops->device_synchronize(device->driver, device->native);
     pthread_mutex_lock(&jobs_lock);
     /* All work is done, or the device is lost and will never do it. */
     while ((job = stager->issued)) {

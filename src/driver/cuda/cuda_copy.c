@@ -63,6 +63,10 @@ leat_status leati_cuda_copy(struct leati_driver *driver, void *stream, struct le
     struct cuda_device *owner = to ? to : from ? from : on->device;
 
     (void)driver;
+    /* The driver may read a pageable source at once, whatever the stream still has to do: it must be what earlier work
+     * leaves there. */
+    if (src.kind == LEAT_KIND_PAGEABLE && !on_host(&dst))
+        LEATI_CUDA_TRY(on->device, stream_synchronize, on->handle);
     if (on_host(&dst) && on_host(&src))
         LEATI_TRY(copy_on_host(on, dst.ptr, src.ptr, bytes));
     else if (to && from && to != from)
