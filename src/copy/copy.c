@@ -359,7 +359,7 @@ leat_status leati_job_wait(struct leati_job *job, leat_device *device, bool done
     uint64_t start = leati_clock_ns(), asked = start, now;
     struct leati_job_state state;
 
-    for (unsigned looks = 0;; looks++) {
+    for (;;) {
         leati_job_look(job, &state);
         if (done ? state.done : state.staged)
             return LEAT_OK;
