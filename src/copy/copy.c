@@ -424,7 +424,7 @@ static leat_status finish_now(leat_stream *stream, const struct leati_plan *plan
     leat_status status;
 
     if (job) {
-        leati_job_work(job);
+        leati_team_help(plan->stager->team, job);
         status = leati_job_wait(job, stream->device, plan->way != LEATI_WAY_IN, UINT64_MAX);
         return status == LEAT_OK ? leati_job_result(job) : status;
     }

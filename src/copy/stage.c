@@ -333,11 +333,12 @@ static leat_status device_closes(struct leat_device *device)
 static void *take_ring(struct leati_stager *stager, enum leati_stores stores, size_t wanted, size_t least,
                        size_t *got)
 {
+    struct leati_driver *driver = stager->device->driver;
     struct timespec pause = {.tv_nsec = 50000};
     void *block;
 
-    for (;;) {
-        uint64_t left, most;
+    for (unsigned looks = 1;; looks++) {
+        uint64_t left, most, free_bytes, total_bytes;
 
         pthread_mutex_lock(&jobs_lock);
         reap(stager);
@@ -351,6 +352,10 @@ static void *take_ring(struct leati_stager *stager, enum leati_stores stores, si
             break;
         }
         pthread_mutex_unlock(&jobs_lock);
+        /* Copies of a device that is lost never end: any call that needs it says so. */
+        if (looks % 256 == 0 &&
+            driver->ops->device_memory(driver, stager->device->native, &free_bytes, &total_bytes) != LEAT_OK)
+            return NULL;
         nanosleep(&pause, NULL);
     }
     block = take_from(stager->pools[stores], *got + WORDS_BYTES);

@@ -435,6 +435,21 @@ void leati_team_add(struct leati_team *team, struct leati_job *job)
     wake(team);
 }
 
+void leati_team_help(struct leati_team *team, struct leati_job *job)
+{
+    bool listed;
+
+    /* Entered like a thread of the team, so that the job's memory stays meanwhile. */
+    lock(team);
+    listed = job->listed;
+    job->workers += listed;
+    unlock(team);
+    if (!listed)
+        return;
+    leati_job_work(job);
+    leave_job(team, job);
+}
+
 void leati_team_remove(struct leati_team *team, struct leati_job *job)
 {
     unsigned workers;

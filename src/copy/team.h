@@ -30,7 +30,11 @@ void leati_team_add(struct leati_team *team, struct leati_job *job);
 /* Takes a job away from the team, whether it is finished or not, and waits until no thread works on it. */
 void leati_team_remove(struct leati_team *team, struct leati_job *job);
 
-/* The caller works on the job as long as there is something that it can do at once. */
+/* The caller works on a job of the team's as long as there is something that it can do at once. */
+void leati_team_help(struct leati_team *team, struct leati_job *job);
+
+/* The same for a job that nobody else can end meanwhile: one that its stream was not given yet, or the caller's
+ * own. */
 void leati_job_work(struct leati_job *job);
 
 #endif
