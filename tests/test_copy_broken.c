@@ -558,9 +558,10 @@ static void a_small_source_is_lost(void **state)
 static void host_memory_is_lost_under_a_copy_to_host_memory(void **state)
 {
     struct test_state *t = *state;
-    unsigned char *own = test_buffer(MAP_BYTES);
+    unsigned char *own;
 
     let_leat_catch_faults();
+    own = test_buffer(MAP_BYTES);
     memset(own, 0x21, MAP_BYTES);
     for (int out = 0; out < 2; out++) {
         struct mapping m = map(PROTECTED, 2 * MIB);
