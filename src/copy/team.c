@@ -277,11 +277,6 @@ static void serve(struct leati_team *team, struct leati_job *job, bool alone)
     }
 }
 
-static bool nothing_left(const struct leati_job *job)
-{
-    return atomic_load_explicit(&job->at, memory_order_relaxed) >> 32 >= job->count;
-}
-
 /* Takes a job out of the list. Under the lock. */
 static void unlist(struct leati_team *team, struct leati_job *job)
 {
@@ -306,16 +301,18 @@ static struct leati_job *find_job(struct leati_team *team, bool *alone, bool *li
         return NULL;
     lock(team);
     for (job = team->first; job; job = next) {
+        /* Read once: others take parts meanwhile. */
+        uint32_t c = (uint32_t)(atomic_load_explicit(&job->at, memory_order_relaxed) >> 32);
+
         next = job->next;
-        if (nothing_left(job)) {
+        if (c >= job->count) {
             unlist(team, job);
             continue;
         }
         *lively = *lively || is_lively(job);
         if (job->workers >= job->share)
             continue;
-        if (can_copy(job, (uint32_t)(atomic_load_explicit(&job->at, memory_order_relaxed) >> 32)) ||
-            atomic_load_explicit(&job->prefaulted, memory_order_relaxed) < job->reach_bytes)
+        if (can_copy(job, c) || atomic_load_explicit(&job->prefaulted, memory_order_relaxed) < job->reach_bytes)
             break;
     }
     if (job)
