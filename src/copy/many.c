@@ -16,13 +16,13 @@
 #include "base/options.h"
 #include "copy/copy.h"
 #include "copy/pairs.h"
+#include "copy/text.h"
 
 #include <leat/copy.h>
 #include <leat/pool.h>
 
 #include <limits.h>
 #include <sched.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -735,29 +735,6 @@ leat_status leat_copy_many(leat_stream *stream, const leat_copy_pair *pairs, siz
 
 /* ---- in words ---- */
 
-struct text {
-    char *at;
-    size_t left;
-};
-
-static void add(struct text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
-static void add(struct text *text, const char *format, ...)
-{
-    va_list arguments;
-    int length;
-
-    va_start(arguments, format);
-    length = vsnprintf(text->at, text->left, format, arguments);
-    va_end(arguments);
-    if (length < 0)
-        return;
-    if ((size_t)length >= text->left)
-        length = (int)text->left - 1;
-    text->at += length;
-    text->left -= (size_t)length;
-}
-
 static const char *plural(size_t count)
 {
     return count == 1 ? "" : "s";
@@ -823,24 +800,25 @@ static const char *bound_of(enum way way)
 }
 
 static leat_status explain(struct many *many, leat_stream *stream, const leat_copy_pair *given, size_t count,
-                           struct text *text)
+                           struct leati_text *text)
 {
     const struct leati_pairs *pairs = &many->pairs;
 
     LEATI_TRY(plan(many, stream, given, count, true));
-    add(text, "%zu pair%s, %zu bytes, merged into %zu range%s\n", pairs->given_count, plural(pairs->given_count),
-        pairs->bytes, pairs->count, plural(pairs->count));
+    leati_text_add(text, "%zu pair%s, %zu bytes, merged into %zu range%s\n", pairs->given_count,
+                   plural(pairs->given_count), pairs->bytes, pairs->count, plural(pairs->count));
     for (enum way way = 0; way < WAYS; way++)
         if (many->counts[way])
-            add(text, "%zu range%s, %zu bytes\n  path   %s\n  why    %s\n  bound  %s\n", many->counts[way],
-                plural(many->counts[way]), many->bytes[way], path_of(many, way), why_of(many, way), bound_of(way));
+            leati_text_add(text, "%zu range%s, %zu bytes\n  path   %s\n  why    %s\n  bound  %s\n",
+                           many->counts[way], plural(many->counts[way]), many->bytes[way], path_of(many, way),
+                           why_of(many, way), bound_of(way));
     return LEAT_OK;
 }
 
 leat_status leat_copy_many_explain(leat_stream *stream, const leat_copy_pair *pairs, size_t count, char *text,
                                    size_t text_bytes)
 {
-    struct text out = {.at = text, .left = text_bytes};
+    struct leati_text out = {.at = text, .left = text_bytes};
     struct many many;
     leat_status status;
 
@@ -850,7 +828,7 @@ leat_status leat_copy_many_explain(leat_stream *stream, const leat_copy_pair *pa
         return leati_fail(LEAT_ERROR_INVALID, "leat_copy_many_explain: text_bytes is 0; a thousand are enough");
     text[0] = '\0';
     if (!count) {
-        add(&out, "no pairs: nothing to do\n");
+        leati_text_add(&out, "no pairs: nothing to do\n");
         return LEAT_OK;
     }
     status = explain(&many, stream, pairs, count, &out);
