@@ -2,6 +2,7 @@
 #include "harness.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -258,4 +259,29 @@ leat_kernel *test_kernel(leat_device *device, const char *name)
     OK(leat_module_builtin(device, &module));
     OK(leat_kernel_get(module, name, &kernel));
     return kernel;
+}
+
+static struct sigaction on_segv, on_bus;
+
+void test_keep_handlers(void)
+{
+    static char own[1 << 20];
+    leat_device *device;
+    leat_stream *stream;
+    void *memory;
+
+    /* Outside of a test nothing can be asserted. */
+    if (leat_device_open(test_device_name(), &device) == LEAT_OK) {
+        if (leat_stream_create(device, &stream) == LEAT_OK && leat_alloc(stream, sizeof own, &memory) == LEAT_OK)
+            (void)leat_copy_sync(stream, memory, own, sizeof own);
+        (void)leat_device_close(device);
+    }
+    sigaction(SIGSEGV, NULL, &on_segv);
+    sigaction(SIGBUS, NULL, &on_bus);
+}
+
+void test_let_leat_catch_faults(void)
+{
+    sigaction(SIGSEGV, &on_segv, NULL);
+    sigaction(SIGBUS, &on_bus, NULL);
 }

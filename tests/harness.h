@@ -105,6 +105,13 @@ bool test_wait_for(atomic_int *value, int wanted);
 
 void test_sleep_us(long microseconds);
 
+/*
+ * cmocka has handlers of its own for faults in each test, which know nothing of leat's. So leat's are kept from
+ * before the first test, and put back in those tests that need them.
+ */
+void test_keep_handlers(void);
+void test_let_leat_catch_faults(void);
+
 /* The built-in kernel of this name. */
 leat_kernel *test_kernel(leat_device *device, const char *name);
 

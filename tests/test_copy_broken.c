@@ -335,37 +335,13 @@ static void a_deadline_that_is_far_away_changes_nothing(void **state)
 
 /* ---- memory that is taken away ---- */
 
-/*
- * cmocka has handlers of its own in each test, which know nothing of leat's; so leat's are kept from before the
- * first test, and put back in those tests that need them.
- */
-static struct sigaction on_segv, on_bus;
-
-static void keep_handlers(void)
-{
-    static char own[MIB];
-    leat_device *device;
-    leat_stream *stream;
-    void *memory;
-
-    /* Outside of a test nothing can be asserted. */
-    if (leat_device_open(test_device_name(), &device) == LEAT_OK) {
-        if (leat_stream_create(device, &stream) == LEAT_OK && leat_alloc(stream, MIB, &memory) == LEAT_OK)
-            (void)leat_copy_sync(stream, memory, own, MIB);
-        (void)leat_device_close(device);
-    }
-    sigaction(SIGSEGV, NULL, &on_segv);
-    sigaction(SIGBUS, NULL, &on_bus);
-}
-
 static void let_leat_catch_faults(void)
 {
     const char *strict = getenv("LEAT_STRICT");
 
     if (test_on_cpu() && strict && atoi(strict))
         SKIP_OTHER("in strict mode the stream's own thread copies, and its ticket does not learn of a failure");
-    sigaction(SIGSEGV, &on_segv, NULL);
-    sigaction(SIGBUS, &on_bus, NULL);
+    test_let_leat_catch_faults();
 }
 
 #define MAP_BYTES (6 * MIB)
@@ -993,6 +969,6 @@ int main(int argc, char **argv)
         return run_child(argv[1]);
     if (!test_device_there())
         return 77;
-    keep_handlers();
+    test_keep_handlers();
     return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
 }

@@ -159,35 +159,6 @@ static void copy_plan(struct room *room, struct plan *plan)
     plan->count = 0;
 }
 
-/*
- * cmocka has handlers of its own in each test, which know nothing of leat's; so leat's are kept from before the
- * first test, and put back in those tests that need them.
- */
-static struct sigaction on_segv, on_bus;
-
-static void keep_handlers(void)
-{
-    static char own[MIB];
-    leat_device *device;
-    leat_stream *stream;
-    void *memory;
-
-    /* Outside of a test nothing can be asserted. */
-    if (leat_device_open(test_device_name(), &device) == LEAT_OK) {
-        if (leat_stream_create(device, &stream) == LEAT_OK && leat_alloc(stream, MIB, &memory) == LEAT_OK)
-            (void)leat_copy_sync(stream, memory, own, MIB);
-        (void)leat_device_close(device);
-    }
-    sigaction(SIGSEGV, NULL, &on_segv);
-    sigaction(SIGBUS, NULL, &on_bus);
-}
-
-static void let_leat_catch_faults(void)
-{
-    sigaction(SIGSEGV, &on_segv, NULL);
-    sigaction(SIGBUS, &on_bus, NULL);
-}
-
 /* ---- all kinds ---- */
 
 /* Destinations of one place from the front on, with gaps or without, from random places of another. */
@@ -482,7 +453,7 @@ static void the_wrong_pair_is_named(void **state)
     void *gone = mmap(NULL, MIB, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
     assert_true(gone != MAP_FAILED);
-    let_leat_catch_faults();
+    test_let_leat_catch_faults();
     for (int kinds = 0; kinds < 9; kinds++) {
         fill_pairs(&room, kinds % 3, kinds / 3, right, 100);
         memcpy(pairs, right, sizeof pairs);
@@ -719,7 +690,7 @@ static void a_source_in_the_middle_is_gone(void **state)
     leat_status status;
 
     assert_true(holed != MAP_FAILED);
-    let_leat_catch_faults();
+    test_let_leat_catch_faults();
     memset(holed, 1, 200 * page);
     for (size_t i = 0; i < 50; i++)
         pairs[i] = (leat_copy_pair){room.places[DEVICE].ptr + i * 3 * page, holed + i * 4 * page, 3 * page - 16};
@@ -755,6 +726,6 @@ int main(void)
 {
     if (!test_device_there())
         return 77;
-    keep_handlers();
+    test_keep_handlers();
     return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
 }

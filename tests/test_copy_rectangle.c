@@ -451,35 +451,6 @@ static void overlaps_are_refused_and_neighbours_are_not(void **state)
     free(plain);
 }
 
-/*
- * cmocka has handlers of its own in each test, which know nothing of leat's; so leat's are kept from before the
- * first test, and put back in those tests that need them.
- */
-static struct sigaction on_segv, on_bus;
-
-static void keep_handlers(void)
-{
-    static char own[MIB];
-    leat_device *device;
-    leat_stream *stream;
-    void *memory;
-
-    /* Outside of a test nothing can be asserted. */
-    if (leat_device_open(test_device_name(), &device) == LEAT_OK) {
-        if (leat_stream_create(device, &stream) == LEAT_OK && leat_alloc(stream, MIB, &memory) == LEAT_OK)
-            (void)leat_copy_sync(stream, memory, own, MIB);
-        (void)leat_device_close(device);
-    }
-    sigaction(SIGSEGV, NULL, &on_segv);
-    sigaction(SIGBUS, NULL, &on_bus);
-}
-
-static void let_leat_catch_faults(void)
-{
-    sigaction(SIGSEGV, &on_segv, NULL);
-    sigaction(SIGBUS, &on_bus, NULL);
-}
-
 /* A page in the middle cannot be read: an error of the stream, or of the call itself, that has the address. */
 static void a_source_that_cannot_be_read(void **state)
 {
@@ -491,7 +462,7 @@ static void a_source_that_cannot_be_read(void **state)
     unsigned char *memory = test_alloc(t->device, LEAT_KIND_DEVICE, bytes);
 
     assert_ptr_not_equal(source, MAP_FAILED);
-    let_leat_catch_faults();
+    test_let_leat_catch_faults();
     memset(source, 1, bytes);
     assert_int_equal(mprotect(source + bytes / 4, 4 * page_bytes, PROT_NONE), 0);
     for (size_t i = 0; i < sizeof boxes / sizeof boxes[0]; i++) {
@@ -522,6 +493,6 @@ int main(void)
 
     if (!test_device_there())
         return 77;
-    keep_handlers();
+    test_keep_handlers();
     return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
 }
