@@ -11,6 +11,7 @@
 #include <leat/copy.h>
 #include <leat/device.h>
 #include <leat/kernel.h>
+#include <leat/layout.h>
 #include <leat/memory.h>
 #include <leat/native.h>
 #include <leat/pool.h>

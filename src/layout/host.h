@@ -1,0 +1,33 @@
+/*
+ * host.h - layouts by processors: the way that the CPU device copies them, and that leat packs host memory.
+ *
+ * A copy is cut into parts that may run at the same time on several threads and together write every element once.
+ */
+#ifndef LEATI_LAYOUT_HOST_H
+#define LEATI_LAYOUT_HOST_H
+
+#include "layout/form.h"
+
+/* A list of indices, in memory that the processor can read, and what becomes of wrong ones. */
+struct leati_indices {
+    const void *list;         /* NULL where the form has none */
+    _Atomic uint64_t *wrong;  /* NULL, or raised by one for each index that is out of bounds */
+};
+
+struct leati_host_layout {
+    uint64_t parts; /* 1 or more, unless the form is empty */
+    /* What else it takes: which kernel, tiles, order of the dimensions. */
+};
+
+/* How processors best copy this form. class_of_plan is what the planner found. Never fails. */
+void leati_host_layout_make(const struct leati_form *form, leat_layout_class class_of_plan,
+                            struct leati_host_layout *host);
+
+/* Runs the parts from first to before end. dst and src are the pointers that the layouts' offsets count from. */
+void leati_host_layout_run(const struct leati_form *form, const struct leati_host_layout *host, void *dst,
+                           const void *src, const struct leati_indices *indices, uint64_t first, uint64_t end);
+
+/* Kernel and tile in words, for the plan's text: one line without a newline. */
+void leati_host_layout_text(const struct leati_host_layout *host, char *text, size_t text_bytes);
+
+#endif
