@@ -11,7 +11,7 @@
 #include "layout/gpu.h"
 #include "layout/host.h"
 
-struct leati_plan {
+struct leati_layout_plan {
     _Atomic uint32_t holders;
     struct leati_form form;
     leat_layout_class class_of_plan;
@@ -22,13 +22,13 @@ struct leati_plan {
 };
 
 /* The plan for two layouts; the caller holds it. Errors: as leati_form_make(); HOST_MEMORY. */
-leat_status leati_plan_get(const leat_layout *dst, size_t dst_align, const leat_layout *src, size_t src_align,
-                           struct leati_plan **plan);
+leat_status leati_layout_plan_get(const leat_layout *dst, size_t dst_align, const leat_layout *src, size_t src_align,
+                           struct leati_layout_plan **plan);
 
-void leati_plan_hold(struct leati_plan *plan);
-void leati_plan_drop(struct leati_plan *plan);
+void leati_layout_plan_hold(struct leati_layout_plan *plan);
+void leati_layout_plan_drop(struct leati_layout_plan *plan);
 
 /* The plan in words, as lines; on_gpu says which of the two ways. Always ends with a 0 when text_bytes is not 0. */
-void leati_plan_text(const struct leati_plan *plan, bool on_gpu, char *text, size_t text_bytes);
+void leati_layout_plan_text(const struct leati_layout_plan *plan, bool on_gpu, char *text, size_t text_bytes);
 
 #endif
