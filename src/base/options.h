@@ -50,6 +50,9 @@
     X(COPY_RECTANGLE, "auto", 1,                                                                                  \
       "Who moves the rows of leat_copy_rectangle(): driver, kernel, rows (each by itself), or auto by its own "   \
       "table; for measuring.")                                                                                    \
+    X(LAYOUT_KERNEL, "auto", 1,                                                                                   \
+      "Which kernel transposes in leat_copy_layout(): naive, shared or padded (on GPUs), blocked or staged (on "  \
+      "processors), or auto, the one that is meant; for measuring.")                                              \
     X(FAULT, "none", 1,                                                                                         \
       "Faults to inject into every driver: fail=N, fail=ENTRY:N, delay=N, corrupt=N, copy-short, fill-off, "    \
       "query-ready, wait-nothing, order-loose.")
