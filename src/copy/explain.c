@@ -1,25 +1,11 @@
 /* explain.c - how a copy would be made, in words. */
+#include "base/text.h"
 #include "copy/copy.h"
-#include "copy/text.h"
 
 #include <leat/copy.h>
 
 #include <stdio.h>
 #include <string.h>
-
-/* "4 KiB", "1.5 MiB", "37 B". */
-static void add_bytes(struct leati_text *text, size_t bytes)
-{
-    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
-    double value = (double)bytes;
-    unsigned unit = 0;
-
-    while (value >= 1024 && unit < 5) {
-        value /= 1024;
-        unit++;
-    }
-    leati_text_add(text, "%.*f %s", value < 10 && unit && value != (double)(int)value ? 1 : 0, value, units[unit]);
-}
 
 static void add_end(struct leati_text *text, const struct leati_target *end)
 {
@@ -45,7 +31,7 @@ static void add_staged(struct leati_text *text, const struct leati_plan *plan)
         uint32_t chunks = leati_cut_chunks(&cut, NULL);
 
         leati_text_add(text, "staged, in %u chunk%s through a ring of ", chunks, chunks == 1 ? "" : "s");
-        add_bytes(text, ring_bytes);
+        leati_text_add_bytes(text, ring_bytes);
         leati_text_add(text, " of pinned memory");
     }
     leati_text_add(text, "; at most %u of %u threads, %s stores", leati_team_share(stager->team),
@@ -115,7 +101,7 @@ static leat_status explain(leat_stream *stream, void *dst, const void *src, size
         return LEAT_OK;
     }
     LEATI_TRY(leati_plan_copy(stream, dst, src, bytes, false, &plan));
-    add_bytes(text, bytes);
+    leati_text_add_bytes(text, bytes);
     leati_text_add(text, " from ");
     add_end(text, &plan.from);
     leati_text_add(text, " to ");

@@ -14,9 +14,9 @@
  * that the stream needs lies in one block of pinned memory, which goes back to its pool in stream order.
  */
 #include "base/options.h"
+#include "base/text.h"
 #include "copy/copy.h"
 #include "copy/pairs.h"
-#include "copy/text.h"
 
 #include <leat/copy.h>
 #include <leat/pool.h>

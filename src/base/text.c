@@ -1,5 +1,5 @@
 /* text.c - see text.h. */
-#include "copy/text.h"
+#include "base/text.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -18,4 +18,17 @@ void leati_text_add(struct leati_text *text, const char *format, ...)
         length = (int)text->left - 1;
     text->at += length;
     text->left -= (size_t)length;
+}
+
+void leati_text_add_bytes(struct leati_text *text, uint64_t bytes)
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
+    double value = (double)bytes;
+    unsigned unit = 0;
+
+    while (value >= 1024 && unit < 5) {
+        value /= 1024;
+        unit++;
+    }
+    leati_text_add(text, "%.*f %s", value < 10 && unit && value != (double)(int)value ? 1 : 0, value, units[unit]);
 }
