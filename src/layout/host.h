@@ -10,13 +10,18 @@
 
 /* A list of indices, in memory that the processor can read, and what becomes of wrong ones. */
 struct leati_indices {
-    const void *list;         /* NULL where the form has none */
-    _Atomic uint64_t *wrong;  /* NULL, or raised by one for each index that is out of bounds */
+    const void *list;        /* NULL where the form has none */
+    _Atomic uint64_t *wrong; /* NULL, or raised by one for each index that is out of bounds */
 };
+
+/* What the innermost loops of a part do; more about each in host_kernels.h. */
+enum leati_host_kernel { LEATI_HOST_RUNS, LEATI_HOST_ELEMENTS };
 
 struct leati_host_layout {
     uint64_t parts; /* 1 or more, unless the form is empty */
-    /* What else it takes: which kernel, tiles, order of the dimensions. */
+    enum leati_host_kernel kernel;
+    uint64_t part_size[LEATI_FORM_MAX_DIMS];  /* units of each dimension in a part; the last may have fewer */
+    uint64_t part_count[LEATI_FORM_MAX_DIMS]; /* parts along each dimension */
 };
 
 /* How processors best copy this form. class_of_plan is what the planner found. Never fails. */

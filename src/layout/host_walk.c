@@ -1,0 +1,82 @@
+/*
+ * host_walk.c - boxes that are copied by plain loops: runs of bytes, and single units.
+ *
+ * The innermost loops know the unit when they are compiled. Around them an odometer steps from one place to the
+ * next by adding strides; nothing is divided.
+ */
+#include "layout/host_kernels.h"
+
+#include <string.h>
+
+/* What one step of the odometer does: dimensions 0 and, where there is one, 1. */
+typedef void (*plane)(const struct leati_box *box, char *dst, const char *src);
+
+static void walk(const struct leati_box *box, unsigned inner, plane plane_of, char *dst, const char *src)
+{
+    uint64_t at[LEATI_FORM_MAX_DIMS] = {0};
+    int64_t to = 0, from = 0;
+    unsigned i;
+
+    do {
+        plane_of(box, dst + to, src + from);
+        for (i = inner; i < box->dims; i++) {
+            to += box->dst_stride[i];
+            from += box->src_stride[i];
+            if (++at[i] < box->size[i])
+                break;
+            to -= (int64_t)box->size[i] * box->dst_stride[i];
+            from -= (int64_t)box->size[i] * box->src_stride[i];
+            at[i] = 0;
+        }
+    } while (i < box->dims);
+}
+
+/* ---- runs ---- */
+
+static void plane_of_runs(const struct leati_box *box, char *dst, const char *src)
+{
+    size_t bytes = box->size[0] * box->unit_bytes;
+    uint64_t count = box->dims > 1 ? box->size[1] : 1;
+
+    for (uint64_t i = 0; i < count; i++)
+        memcpy(dst + (int64_t)i * box->dst_stride[1], src + (int64_t)i * box->src_stride[1], bytes);
+}
+
+void leati_box_runs(const struct leati_box *box, char *dst, const char *src)
+{
+    walk(box, 2, plane_of_runs, dst, src);
+}
+
+/* ---- units ---- */
+
+#define PLANE_OF_UNITS(bytes)                                                                                     \
+    static void plane_of_units_##bytes(const struct leati_box *box, char *dst, const char *src)                   \
+    {                                                                                                             \
+        int64_t to = box->dst_stride[0], from = box->src_stride[0];                                               \
+        uint64_t rows = box->dims > 1 ? box->size[1] : 1, count = box->size[0];                                   \
+                                                                                                                  \
+        for (uint64_t i = 0; i < rows; i++) {                                                                     \
+            char *d = dst + (int64_t)i * box->dst_stride[1];                                                      \
+            const char *s = src + (int64_t)i * box->src_stride[1];                                                \
+                                                                                                                  \
+            for (uint64_t j = 0; j < count; j++)                                                                  \
+                memcpy(d + (int64_t)j * to, s + (int64_t)j * from, bytes);                                        \
+        }                                                                                                         \
+    }
+
+PLANE_OF_UNITS(1)
+PLANE_OF_UNITS(2)
+PLANE_OF_UNITS(4)
+PLANE_OF_UNITS(8)
+PLANE_OF_UNITS(16)
+
+void leati_box_elements(const struct leati_box *box, char *dst, const char *src)
+{
+    static const plane planes[] = {[1] = plane_of_units_1,
+                                   [2] = plane_of_units_2,
+                                   [4] = plane_of_units_4,
+                                   [8] = plane_of_units_8,
+                                   [16] = plane_of_units_16};
+
+    walk(box, 2, planes[box->unit_bytes], dst, src);
+}
