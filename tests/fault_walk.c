@@ -977,6 +977,11 @@ static void table_scenario(struct world *w)
         mapped = keep(w, "vm_map", ops->vm_map(wrapper, device, place, bytes, handle)) == LEAT_OK;
     if (mapped)
         keep(w, "vm_set_access", ops->vm_set_access(wrapper, device, place, bytes));
+    if (mapped && ops->vm_set_rights) {
+        struct leati_right right = {.device = device, .access = LEAT_ACCESS_READ};
+
+        keep(w, "vm_set_rights", ops->vm_set_rights(wrapper, device, place, bytes, &right, 1));
+    }
     if (created && keep(w, "vm_export", ops->vm_export(wrapper, device, handle, &fd)) == LEAT_OK)
         have_import = keep(w, "vm_import", ops->vm_import(wrapper, device, fd, bytes, &imported)) == LEAT_OK;
     if (fd >= 0)
@@ -990,6 +995,50 @@ static void table_scenario(struct world *w)
     if (reserved)
         keep(w, "vm_unreserve", ops->vm_unreserve(wrapper, device, place, bytes));
     keep(w, "device_close", ops->device_close(wrapper, device));
+}
+
+/* The same by the public calls. What a run has made when it fails, the close of the device ends. */
+static bool use_addresses(struct world *w, leat_physical **memory)
+{
+    leat_physical *retained;
+    leat_access access;
+    size_t unit_bytes;
+    void *base;
+
+    STEP(leat_virtual_granularity(w->device, &unit_bytes));
+    STEP(leat_virtual_reserve(w->device, 2 * unit_bytes, 4 * unit_bytes, &base));
+    STEP(leat_physical_create(w->device, unit_bytes, LEAT_PHYSICAL_EXPORTABLE, &memory[0]));
+    STEP(leat_physical_export(memory[0], &w->fd));
+    STEP(leat_physical_import(w->device, w->fd, unit_bytes, &memory[1]));
+    STEP(leat_virtual_map(base, unit_bytes, memory[0]));
+    STEP(leat_virtual_map((char *)base + unit_bytes, unit_bytes, memory[1]));
+    STEP(leat_virtual_set_access(base, 2 * unit_bytes, w->device, LEAT_ACCESS_READ_WRITE));
+    STEP(leat_virtual_get_access(base, w->device, &access));
+    STEP(leat_physical_retain(base, &retained));
+    STEP(leat_physical_release(retained));
+    STEP(leat_fill(w->stream, base, 5, 2 * unit_bytes));
+    STEP(leat_stream_synchronize(w->stream));
+    STEP(leat_virtual_unmap(base, 2 * unit_bytes));
+    STEP(leat_physical_release(memory[1]));
+    STEP(leat_physical_release(memory[0]));
+    STEP(leat_virtual_unreserve(base));
+    return true;
+}
+
+static void virtual_scenario(struct world *w)
+{
+    leat_physical *memory[2] = {NULL, NULL};
+
+    w->fd = -1;
+    if (!wrapper->ops->vm_reserve)
+        return;
+    if (keep(w, "leat_device_open", leat_device_open(test_device_name(), &w->device)) != LEAT_OK)
+        return;
+    if (keep(w, "leat_stream_create", leat_stream_create(w->device, &w->stream)) == LEAT_OK)
+        use_addresses(w, memory);
+    if (w->fd >= 0)
+        close(w->fd);
+    END(leat_device_close(w->device));
 }
 
 /* ---- the walk --------------------------------------------------------------------------------- */
@@ -1238,6 +1287,7 @@ int main(int argc, char **argv)
     walk("everything, given back", public_scenario);
     walk("everything, left to the close", lazy_scenario);
     walk("virtual memory", table_scenario);
+    walk("virtual memory, public", virtual_scenario);
     walk_delays("everything, given back", public_scenario, 7);
     walk_copies();
     walk_pools();

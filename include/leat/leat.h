@@ -17,5 +17,6 @@
 #include <leat/pool.h>
 #include <leat/status.h>
 #include <leat/stream.h>
+#include <leat/virtual.h>
 
 #endif

@@ -16,6 +16,10 @@ leat_status leati_may_use(struct leati_access *use, leat_stream *stream, const c
 {
     leat_status status;
 
+    if (write && target->read_only)
+        return leati_fail(LEAT_ERROR_NOT_PERMITTED,
+                          "%s: %p may only be read: so leat_virtual_set_access() has set it", name,
+                          target->end.ptr);
     /* Acquire: pairs with the release of the pool that set them. */
     use->tick = 0;
     use->hooks = target->block ? atomic_load_explicit(&leati_guard_hooks, memory_order_acquire) : NULL;

@@ -16,7 +16,8 @@ struct leati_access {
     uint64_t tick;
 };
 
-/* Guard mode (leat/pool.h): may the stream use it already? And then: it was given the work. */
+/* May it be written, if it is to be, and in guard mode (leat/pool.h): may the stream use it already? And then: it was
+ * given the work. */
 leat_status leati_may_use(struct leati_access *use, leat_stream *stream, const char *name,
                           const struct leati_target *target, size_t bytes, bool write);
 void leati_was_used(const struct leati_access *use, leat_stream *stream, const struct leati_target *target,

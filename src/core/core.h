@@ -69,8 +69,8 @@ struct leat_device {
     _Atomic(const struct leati_pool_hooks *) pool_hooks;
     _Atomic(const struct leati_copy_hooks *) copy_hooks;
     _Atomic(struct leati_stager *) stager; /* copy/stage.h; made at the first use */
-    pthread_mutex_t pools_lock; /* guards pool_numbers, and is held while a pool is made */
-    unsigned pool_numbers;      /* bit n: a pool has place n in leat_stream.owners */
+    pthread_mutex_t pools_lock;            /* guards pool_numbers, and is held while a pool is made */
+    unsigned pool_numbers;                 /* bit n: a pool has place n in leat_stream.owners */
 };
 
 struct leat_stream {
@@ -78,9 +78,10 @@ struct leat_stream {
     struct leat_device *device;
     void *native; /* the driver's stream */
     struct leati_order *order;
-    _Atomic uint64_t host_tick; /* the last work that may write pageable memory belongs to it, or to an earlier one */
-    atomic_bool foreign;        /* the user has, or had, the vendor's handle, so others may give it work */
-    _Atomic(struct leati_staging *) staging; /* copy/small.h; made at the first use */
+    _Atomic uint64_t
+        host_tick;       /* the last work that may write pageable memory belongs to it, or to an earlier one */
+    atomic_bool foreign; /* the user has, or had, the vendor's handle, so others may give it work */
+    _Atomic(struct leati_staging *) staging;                /* copy/small.h; made at the first use */
     _Atomic(struct leati_owner *) owners[LEATI_FAST_POOLS]; /* what the first pools keep for it (pool/lane.h) */
     struct leati_link link;
 };
@@ -177,7 +178,9 @@ leat_status leati_import_end(const struct leati_memory *memory);
 
 /* ---- the table of known memory (pointers.c); that of pools is in blocks.h ---- */
 
-enum leati_origin { LEATI_ALLOCATED, LEATI_REGISTERED, LEATI_WRAPPED, LEATI_IMPORTED };
+enum leati_origin { LEATI_ALLOCATED, LEATI_REGISTERED, LEATI_WRAPPED, LEATI_IMPORTED, LEATI_RESERVED };
+
+struct leati_reservation;
 
 /* Memory that leat knows. */
 struct leati_memory {
@@ -186,7 +189,8 @@ struct leati_memory {
     size_t bytes;
     leat_kind kind;
     enum leati_origin origin;
-    uint64_t handle; /* the driver's, of IMPORTED memory */
+    uint64_t handle;                       /* the driver's, of IMPORTED memory */
+    struct leati_reservation *reservation; /* of RESERVED addresses (virtual.c) */
 };
 
 /* What an address turned out to be. */
@@ -199,6 +203,7 @@ struct leati_target {
     void *device_pointer;      /* only filled for memory that leat does not know itself */
     struct leati_block *block; /* of a pool, or NULL */
     bool owned;
+    bool read_only; /* no device may write it (leat_virtual_set_access) */
 };
 
 /* Adds memory. REGISTERED when it overlaps what is there, HOST_MEMORY. The table copies *memory. */
@@ -226,7 +231,7 @@ leat_status leati_pointers_check_mapped(const char *name, const void *ptr, size_
 
 /* The same without touching pageable memory: whoever reads it finds out whether it is there. ask: false: what leat
  * does not know counts as pageable, which is the truth for all but memory that was got from a driver past leat. */
-leat_status leati_pointers_find_unread(struct leati_driver *driver, const char *name, const void *ptr, size_t bytes,
-                                       bool ask, struct leati_target *target);
+leat_status leati_pointers_find_unread(struct leati_driver *driver, const char *name, const void *ptr,
+                                       size_t bytes, bool ask, struct leati_target *target);
 
 #endif

@@ -1,5 +1,6 @@
 /* device.c - opening, closing and describing devices; the checks that every call begins with. */
 #include "core/core.h"
+#include "core/virtual.h"
 
 #include "base/options.h"
 #include "driver/registry.h"
@@ -329,6 +330,7 @@ static leat_status close_last(struct leat_device *device)
     status = first_of(status, leati_modules_close(device));
     if (hooks)
         status = first_of(status, hooks->device_closes(device));
+    status = first_of(status, leati_virtual_close(device));
     status = first_of(status, leati_memory_close(device));
     status = first_of(status, driver->ops->device_close(driver, device->native));
     /* Only now does no thread of the driver run one any more, even if the wait above failed. */

@@ -1,5 +1,6 @@
 /* pointers.c - the table of memory that leat knows, and what an address is. */
 #include "core/core.h"
+#include "core/virtual.h"
 
 #include "base/ranges.h"
 #include "driver/registry.h"
@@ -76,6 +77,8 @@ static const char *origin_words(const struct leati_memory *memory)
         return "it is wrapped memory of the user's own; use leat_pointer_unwrap()";
     case LEATI_IMPORTED:
         return "it was imported; use leat_memory_free()";
+    case LEATI_RESERVED:
+        return "it is reserved virtual memory; use leat_virtual_unmap() and leat_virtual_unreserve()";
     }
     return "";
 }
@@ -240,7 +243,8 @@ static bool find_block(const void *ptr, struct leati_target *target, leat_status
     return true;
 }
 
-static bool find_known(const void *ptr, struct leati_target *target)
+/* Memory of the table. False when it has none there; *status says whether what it has can be used. */
+static bool find_known(const void *ptr, struct leati_target *target, leat_status *status)
 {
     const struct leati_range *range;
 
@@ -250,13 +254,17 @@ static bool find_known(const void *ptr, struct leati_target *target)
         const struct leati_memory *memory = range->value;
 
         fill_pageable(ptr, target);
-        target->end.kind = memory->kind;
-        target->end.device = memory->kind == LEAT_KIND_DEVICE ? memory->device->native : NULL;
-        target->device = memory->device;
-        target->driver = memory->device->driver;
-        target->base = memory->base;
-        target->bytes = memory->bytes;
-        target->owned = memory->origin == LEATI_ALLOCATED || memory->origin == LEATI_IMPORTED;
+        if (memory->origin == LEATI_RESERVED) {
+            *status = leati_virtual_find(memory, ptr, target);
+        } else {
+            target->end.kind = memory->kind;
+            target->end.device = memory->kind == LEAT_KIND_DEVICE ? memory->device->native : NULL;
+            target->device = memory->device;
+            target->driver = memory->device->driver;
+            target->base = memory->base;
+            target->bytes = memory->bytes;
+            target->owned = memory->origin == LEATI_ALLOCATED || memory->origin == LEATI_IMPORTED;
+        }
     }
     pthread_rwlock_unlock(&table_lock);
     return range != NULL;
@@ -295,9 +303,9 @@ static leat_status find(struct leati_driver *driver, const void *ptr, bool ask, 
 {
     leat_status status = LEAT_OK;
 
-    if (find_block(ptr, target, &status)) {
+    if (find_block(ptr, target, &status) || find_known(ptr, target, &status)) {
         LEATI_TRY(status);
-    } else if (!find_known(ptr, target)) {
+    } else {
         fill_pageable(ptr, target);
         if (ask)
             LEATI_TRY(ask_drivers(ptr, target));
@@ -353,8 +361,8 @@ leat_status leati_pointers_check_mapped(const char *name, const void *ptr, size_
     return LEAT_OK;
 }
 
-leat_status leati_pointers_find_unread(struct leati_driver *driver, const char *name, const void *ptr, size_t bytes,
-                                       bool ask, struct leati_target *target)
+leat_status leati_pointers_find_unread(struct leati_driver *driver, const char *name, const void *ptr,
+                                       size_t bytes, bool ask, struct leati_target *target)
 {
     leat_status status;
     size_t left;

@@ -30,6 +30,7 @@
 #include <leat/device.h>
 #include <leat/kernel.h>
 #include <leat/memory.h>
+#include <leat/virtual.h>
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -59,6 +60,12 @@ struct leati_end {
     void *ptr;
     leat_kind kind;
     void *device; /* for LEAT_KIND_DEVICE the driver's device that has it; else NULL */
+};
+
+/* What an open device may do with mapped memory. */
+struct leati_right {
+    void *device;
+    leat_access access;
 };
 
 struct leati_kernel_shape {
@@ -153,10 +160,17 @@ struct leati_driver_ops {
     /* Gives the handle up; the memory stays until its last mapping is gone. */
     leat_status (*vm_release)(struct leati_driver *driver, void *device, uint64_t handle);
 
-    /* Puts a whole handle at ptr, inside a reserved range; not accessible before vm_set_access. Never waits for
-     * the device. */
+    /* Puts the first bytes bytes of a handle at ptr, inside a reserved range of any device of the driver; not
+     * accessible before vm_set_access. Never waits for the device. */
     leat_status (*vm_map)(struct leati_driver *driver, void *device, void *ptr, size_t bytes, uint64_t handle);
+
+    /* The device that has the memory, and peers that may reach its memory, may read and write it. */
     leat_status (*vm_set_access)(struct leati_driver *driver, void *device, void *ptr, size_t bytes);
+
+    /* What each device may do from now on with one whole mapping; those that are not listed never had a right.
+     * Optional, though the others are there: UNSUPPORTED for all but what vm_set_access does. */
+    leat_status (*vm_set_rights)(struct leati_driver *driver, void *device, void *ptr, size_t bytes,
+                                 const struct leati_right *rights, unsigned count);
     leat_status (*vm_unmap)(struct leati_driver *driver, void *device, void *ptr, size_t bytes);
 
     /* A file descriptor that another process can import; the caller closes it. bytes of import: as created. */

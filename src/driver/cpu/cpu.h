@@ -101,6 +101,8 @@ leat_status cpu_vm_create(struct leati_driver *driver, void *device, size_t byte
 leat_status cpu_vm_release(struct leati_driver *driver, void *device, uint64_t handle);
 leat_status cpu_vm_map(struct leati_driver *driver, void *device, void *ptr, size_t bytes, uint64_t handle);
 leat_status cpu_vm_set_access(struct leati_driver *driver, void *device, void *ptr, size_t bytes);
+leat_status cpu_vm_set_rights(struct leati_driver *driver, void *device, void *ptr, size_t bytes,
+                              const struct leati_right *rights, unsigned count);
 leat_status cpu_vm_unmap(struct leati_driver *driver, void *device, void *ptr, size_t bytes);
 leat_status cpu_vm_export(struct leati_driver *driver, void *device, uint64_t handle, int *fd);
 leat_status cpu_vm_import(struct leati_driver *driver, void *device, int fd, size_t bytes, uint64_t *handle);
@@ -192,8 +194,9 @@ void cpu_team_stop(void);
 /* Sets LEAT_STRICT up if it is asked for; UNSUPPORTED without protection keys. */
 leat_status cpu_strict_open(void);
 
-/* Makes memory unreachable for host threads. Does nothing when not strict. */
-leat_status cpu_strict_protect(void *ptr, size_t bytes);
+/* Makes memory, which has this protection (PROT_READ | PROT_WRITE), unreachable for host threads. Does nothing
+ * when not strict. */
+leat_status cpu_strict_protect(void *ptr, size_t bytes, int protection);
 
 /* This thread may reach device memory (a device's thread), or may not (while it runs a host function). */
 void cpu_strict_allow(void);

@@ -169,6 +169,7 @@ static const struct leati_driver_ops ops = {
     .vm_release = cpu_vm_release,
     .vm_map = cpu_vm_map,
     .vm_set_access = cpu_vm_set_access,
+    .vm_set_rights = cpu_vm_set_rights,
     .vm_unmap = cpu_vm_unmap,
     .vm_export = cpu_vm_export,
     .vm_import = cpu_vm_import,

@@ -170,7 +170,7 @@ leat_status cpu_mem_alloc(struct leati_driver *driver, void *handle, size_t byte
     if (status == LEAT_OK) {
         status = back((void *)base, size);
         if (status == LEAT_OK)
-            status = cpu_strict_protect((void *)base, size);
+            status = cpu_strict_protect((void *)base, size, PROT_READ | PROT_WRITE);
         if (status != LEAT_OK)
             cpu_space_give_back(&device->space, base, &block, &size);
     }

@@ -167,9 +167,9 @@ leat_status cpu_strict_open(void)
                       strerror(key_errno));
 }
 
-leat_status cpu_strict_protect(void *ptr, size_t bytes)
+leat_status cpu_strict_protect(void *ptr, size_t bytes, int protection)
 {
-    if (strict() && pkey_mprotect(ptr, bytes, PROT_READ | PROT_WRITE, key))
+    if (strict() && pkey_mprotect(ptr, bytes, protection, key))
         return leati_fail(LEAT_ERROR_SYSTEM, "pkey_mprotect of %p + %zu: %s", ptr, bytes, strerror(errno));
     return LEAT_OK;
 }

@@ -172,7 +172,7 @@ leat_status cpu_vm_map(struct leati_driver *driver, void *opened, void *ptr, siz
     pthread_mutex_lock(&device->virtual_lock);
     if (leati_ranges_overlap(&device->virtual_maps, (uintptr_t)ptr, bytes))
         status = leati_fail(LEAT_ERROR_INVALID, "something is mapped within %p + %zu already", ptr, bytes);
-    else if (bytes != handle->bytes)
+    else if (bytes > handle->bytes)
         status = leati_fail(LEAT_ERROR_INVALID, "%zu bytes to map, and the handle has %zu", bytes, handle->bytes);
     else if (!leati_ranges_reserve(&device->virtual_maps))
         status = leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the CPU device's records");
@@ -191,7 +191,26 @@ leat_status cpu_vm_set_access(struct leati_driver *driver, void *device, void *p
     (void)driver, (void)device;
     if (mprotect(ptr, bytes, PROT_READ | PROT_WRITE))
         return leati_fail(LEAT_ERROR_SYSTEM, "mprotect of %p + %zu: %s", ptr, bytes, strerror(errno));
-    return cpu_strict_protect(ptr, bytes);
+    return cpu_strict_protect(ptr, bytes, PROT_READ | PROT_WRITE);
+}
+
+/* The devices share one address space, so each gets what any of them may do. */
+leat_status cpu_vm_set_rights(struct leati_driver *driver, void *device, void *ptr, size_t bytes,
+                              const struct leati_right *rights, unsigned count)
+{
+    leat_access most = LEAT_ACCESS_NONE;
+    int protection;
+
+    (void)driver, (void)device;
+    for (unsigned i = 0; i < count; i++)
+        if (rights[i].access > most)
+            most = rights[i].access;
+    protection = most == LEAT_ACCESS_READ_WRITE ? PROT_READ | PROT_WRITE
+                 : most == LEAT_ACCESS_READ     ? PROT_READ
+                                                : 0;
+    if (mprotect(ptr, bytes, protection))
+        return leati_fail(LEAT_ERROR_SYSTEM, "mprotect of %p + %zu: %s", ptr, bytes, strerror(errno));
+    return cpu_strict_protect(ptr, bytes, protection);
 }
 
 leat_status cpu_vm_unmap(struct leati_driver *driver, void *opened, void *ptr, size_t bytes)

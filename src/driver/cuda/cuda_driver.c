@@ -37,6 +37,7 @@ static const struct leati_driver_ops cuda_ops = {
     .vm_release = leati_cuda_vm_release,
     .vm_map = leati_cuda_vm_map,
     .vm_set_access = leati_cuda_vm_set_access,
+    .vm_set_rights = leati_cuda_vm_set_rights,
     .vm_unmap = leati_cuda_vm_unmap,
     .vm_export = leati_cuda_vm_export,
     .vm_import = leati_cuda_vm_import,

@@ -176,6 +176,8 @@ leat_status leati_cuda_vm_release(struct leati_driver *driver, void *device, uin
 leat_status leati_cuda_vm_map(struct leati_driver *driver, void *device, void *ptr, size_t bytes, uint64_t handle);
 leat_status leati_cuda_vm_set_access(struct leati_driver *driver, void *device, void *ptr, size_t bytes);
 /* Lets peer reach the device's virtual memory. */
+leat_status leati_cuda_vm_set_rights(struct leati_driver *driver, void *device, void *ptr, size_t bytes,
+                                     const struct leati_right *rights, unsigned count);
 leat_status leati_cuda_vm_add_peer(struct cuda_device *self, const struct cuda_device *peer);
 leat_status leati_cuda_vm_unmap(struct leati_driver *driver, void *device, void *ptr, size_t bytes);
 leat_status leati_cuda_vm_export(struct leati_driver *driver, void *device, uint64_t handle, int *fd);

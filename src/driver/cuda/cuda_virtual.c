@@ -126,6 +126,22 @@ leat_status leati_cuda_vm_set_access(struct leati_driver *driver, void *device, 
     return status;
 }
 
+leat_status leati_cuda_vm_set_rights(struct leati_driver *driver, void *device, void *ptr, size_t bytes,
+                                     const struct leati_right *rights, unsigned count)
+{
+    struct cuda_device *self = device;
+
+    (void)driver;
+    for (unsigned i = 0; i < count; i++) {
+        const struct cuda_device *peer = rights[i].device;
+        cu_mem_access access = access_of(peer->number);
+
+        access.flags = (unsigned)rights[i].access; /* the vendor has the same numbers */
+        LEATI_CUDA_TRY(self, vm_set_access, leati_cuda_address(ptr), bytes, &access, 1);
+    }
+    return LEAT_OK;
+}
+
 /* Lets a peer reach what is mapped already and what will be. */
 leat_status leati_cuda_vm_add_peer(struct cuda_device *self, const struct cuda_device *peer)
 {

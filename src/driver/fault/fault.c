@@ -45,6 +45,7 @@
     X(vm_release)                                                                                                 \
     X(vm_map)                                                                                                     \
     X(vm_set_access)                                                                                              \
+    X(vm_set_rights)                                                                                              \
     X(vm_unmap)                                                                                                   \
     X(vm_export)                                                                                                  \
     X(vm_import)                                                                                                  \
@@ -280,6 +281,8 @@ WRAP(vm_create, MAKE, (struct leati_driver *driver, void *device, size_t bytes, 
 WRAP(vm_release, TAKE, (struct leati_driver *driver, void *device, uint64_t handle), (inner, device, handle))
 WRAP(vm_set_access, SAME, (struct leati_driver *driver, void *device, void *ptr, size_t bytes),
      (inner, device, ptr, bytes))
+WRAP(vm_set_rights, SAME, (struct leati_driver *driver, void *device, void *ptr, size_t bytes,
+     const struct leati_right *rights, unsigned count), (inner, device, ptr, bytes, rights, count))
 WRAP(vm_export, SAME, (struct leati_driver *driver, void *device, uint64_t handle, int *fd),
      (inner, device, handle, fd))
 WRAP(vm_import, MAKE, (struct leati_driver *driver, void *device, int fd, size_t bytes, uint64_t *handle),

@@ -1,0 +1,763 @@
+/*
+ * virtual.c - addresses and physical memory apart, over the driver table: reservations, mappings, access.
+ *
+ * A reservation is an entry in the table of pointers, so that nothing else can be entered there and every address
+ * in it is found; what is mapped in it is a list of its own. Physical memory may belong to another device than the
+ * reservation; the driver's calls about a mapping go to the device of the memory.
+ */
+#include "core/virtual.h"
+
+#include "base/ranges.h"
+
+#include <stdlib.h>
+
+enum { RIGHTS_MAX = 32 };
+
+struct leat_physical {
+    struct leati_handle handle;
+    struct leat_device *device;
+    uint64_t native; /* the driver's handle */
+    size_t bytes;
+    bool exportable, imported;
+    unsigned holds; /* the user's; 0: the handle is dead, and only mappings are left. Under turn, as is maps */
+    unsigned maps;
+    struct leati_link link; /* in all_physical */
+};
+
+/* What one device may do with a mapping. */
+struct right {
+    struct leat_device *device;
+    leat_access access;
+};
+
+struct mapping {
+    struct leat_physical *physical;
+    struct right rights[RIGHTS_MAX];
+    unsigned right_count;
+};
+
+struct leati_reservation {
+    struct leat_device *device;
+    uintptr_t base;
+    size_t bytes;
+    uintptr_t outer_base; /* as the driver gave it: larger where the user wanted more alignment */
+    size_t outer_bytes;
+    struct leati_ranges maps; /* of struct mapping */
+    struct leati_link link;   /* in all_reservations */
+};
+
+static struct leati_handles physical_handles = LEATI_HANDLES(struct leat_physical);
+
+/* Calls that change something take turns; it is held while the driver works. Guards the lists. */
+static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
+static struct leati_link all_physical = {.next = &all_physical, .previous = &all_physical};
+static struct leati_link all_reservations = {.next = &all_reservations, .previous = &all_reservations};
+
+/* Guards the lists of mappings and their rights against look-ups. Whoever changes them has the turn as well, so
+ * that the turn alone is enough to read. Taken after the turn and after the lock of the table of pointers. */
+static pthread_rwlock_t maps_lock = PTHREAD_RWLOCK_INITIALIZER;
+
+static leat_status check_physical(const char *what, const leat_physical *physical)
+{
+    if (leati_handle_live(&physical_handles, physical))
+        return LEAT_OK;
+    return leati_fail(
+        LEAT_ERROR_HANDLE,
+        "%s: %p is no live physical memory: it was released, its device was closed, or it never came "
+        "from leat",
+        what, (const void *)physical);
+}
+
+static leat_status granularity(leat_device *device, size_t *bytes)
+{
+    const struct leati_driver_ops *ops = device->driver->ops;
+
+    if (!ops->vm_reserve)
+        return leati_fail(LEAT_ERROR_UNSUPPORTED, "the %s driver has no virtual memory", device->driver->name);
+    return ops->vm_granularity(device->driver, device->native, bytes);
+}
+
+leat_status leat_virtual_granularity(leat_device *device, size_t *bytes)
+{
+    leat_status status;
+    size_t found;
+
+    LEATI_TRY(leati_check_device("leat_virtual_granularity", device));
+    LEATI_TRY(leati_check_not_null("leat_virtual_granularity", "bytes", bytes));
+    status = granularity(device, &found);
+    if (status != LEAT_OK)
+        return leati_fail_in(status, "leat_virtual_granularity of %s", device->name);
+    *bytes = found;
+    return LEAT_OK;
+}
+
+/* bytes must be a whole number of the device's units. */
+static leat_status check_bytes(leat_device *device, size_t bytes, size_t *unit_bytes)
+{
+    LEATI_TRY(granularity(device, unit_bytes));
+    if (bytes && bytes % *unit_bytes == 0)
+        return LEAT_OK;
+    return leati_fail(LEAT_ERROR_INVALID, "%zu bytes are not a multiple of %zu, the granularity of %s", bytes,
+                      *unit_bytes, device->name);
+}
+
+/* ---- reservations ---- */
+
+/* Has the driver reserve enough for an aligned start. */
+static leat_status reserve(struct leati_reservation *made, size_t alignment_bytes, size_t unit_bytes)
+{
+    const struct leati_driver_ops *ops = made->device->driver->ops;
+    size_t more_bytes = alignment_bytes > unit_bytes ? alignment_bytes - unit_bytes : 0;
+    void *start;
+
+    if (made->bytes > SIZE_MAX - more_bytes)
+        return leati_fail(LEAT_ERROR_INVALID, "%zu bytes aligned to %zu are more than there are addresses",
+                          made->bytes, alignment_bytes);
+    made->outer_bytes = made->bytes + more_bytes;
+    LEATI_TRY(ops->vm_reserve(made->device->driver, made->device->native, made->outer_bytes, &start));
+    made->outer_base = (uintptr_t)start;
+    made->base = more_bytes ? (made->outer_base + alignment_bytes - 1) & ~(alignment_bytes - 1) : made->outer_base;
+    return LEAT_OK;
+}
+
+static leat_status unreserve(struct leati_reservation *reservation)
+{
+    struct leat_device *device = reservation->device;
+
+    return device->driver->ops->vm_unreserve(device->driver, device->native, (void *)reservation->outer_base,
+                                             reservation->outer_bytes);
+}
+
+static leat_status reserve_and_enter(struct leati_reservation *made, size_t alignment_bytes)
+{
+    struct leati_memory memory = {.device = made->device,
+                                  .bytes = made->bytes,
+                                  .kind = LEAT_KIND_DEVICE,
+                                  .origin = LEATI_RESERVED,
+                                  .reservation = made};
+    struct leati_sentence sentence;
+    leat_status status;
+    size_t unit_bytes;
+
+    LEATI_TRY(check_bytes(made->device, made->bytes, &unit_bytes));
+    LEATI_TRY(reserve(made, alignment_bytes, unit_bytes));
+    memory.base = made->base;
+    status = leati_pointers_add(&memory);
+    if (status == LEAT_OK)
+        return LEAT_OK;
+    leati_error_keep(&sentence);
+    (void)unreserve(made);
+    return leati_error_restore(status, &sentence);
+}
+
+leat_status leat_virtual_reserve(leat_device *device, size_t bytes, size_t alignment_bytes, void **ptr)
+{
+    struct leati_reservation *made;
+    leat_status status;
+
+    LEATI_TRY(leati_check_permitted("leat_virtual_reserve"));
+    LEATI_TRY(leati_check_device("leat_virtual_reserve", device));
+    LEATI_TRY(leati_check_not_null("leat_virtual_reserve", "ptr", ptr));
+    if (alignment_bytes & (alignment_bytes - 1))
+        return leati_fail(LEAT_ERROR_INVALID, "leat_virtual_reserve: an alignment of %zu bytes is no power of two",
+                          alignment_bytes);
+    made = calloc(1, sizeof *made);
+    if (!made)
+        return leati_fail(LEAT_ERROR_HOST_MEMORY, "leat_virtual_reserve: no memory for its record");
+    made->device = device;
+    made->bytes = bytes;
+    pthread_mutex_lock(&turn);
+    status = reserve_and_enter(made, alignment_bytes);
+    if (status == LEAT_OK)
+        leati_link_add(&all_reservations, &made->link);
+    pthread_mutex_unlock(&turn);
+    if (status != LEAT_OK) {
+        free(made);
+        return leati_fail_in(status, "leat_virtual_reserve of %zu bytes on %s", bytes, device->name);
+    }
+    *ptr = (void *)made->base;
+    return LEAT_OK;
+}
+
+/* Takes an empty reservation away; with the turn. */
+static leat_status end_reservation(struct leati_reservation *reservation)
+{
+    struct leati_memory memory;
+    leat_status status;
+
+    LEATI_TRY(
+        leati_pointers_take("leat_virtual_unreserve", (void *)reservation->base, LEATI_RESERVED, NULL, &memory));
+    leati_link_remove(&reservation->link);
+    leati_ranges_clear(&reservation->maps);
+    status = unreserve(reservation);
+    free(reservation);
+    return status;
+}
+
+/* The reservation that holds [ptr, ptr + bytes); with the turn. */
+static leat_status find_reservation(const void *ptr, size_t bytes, struct leati_reservation **found)
+{
+    for (struct leati_link *at = all_reservations.next; at != &all_reservations; at = at->next) {
+        struct leati_reservation *reservation = LEATI_OWNER(at, struct leati_reservation);
+        size_t offset = (uintptr_t)ptr - reservation->base;
+
+        if (offset >= reservation->bytes)
+            continue;
+        if (bytes > reservation->bytes - offset)
+            return leati_fail(LEAT_ERROR_RANGE, "%p + %zu goes past the end of the reservation %p + %zu", ptr,
+                              bytes, (void *)reservation->base, reservation->bytes);
+        *found = reservation;
+        return LEAT_OK;
+    }
+    return leati_fail(LEAT_ERROR_POINTER,
+                      "%p is not reserved: leat_virtual_reserve() never gave it, or it was given back", ptr);
+}
+
+static leat_status unreserve_whole(void *ptr)
+{
+    struct leati_reservation *reservation = NULL;
+
+    LEATI_TRY(find_reservation(ptr, 1, &reservation));
+    if (reservation->base != (uintptr_t)ptr)
+        return leati_fail(LEAT_ERROR_POINTER, "the reservation starts at %p; give its start",
+                          (void *)reservation->base);
+    if (reservation->maps.count)
+        return leati_fail(LEAT_ERROR_BUSY, "%zu bytes are still mapped at %p; unmap them first",
+                          reservation->maps.entries[0].bytes, (void *)reservation->maps.entries[0].base);
+    return end_reservation(reservation);
+}
+
+leat_status leat_virtual_unreserve(void *ptr)
+{
+    leat_status status;
+
+    if (!ptr)
+        return LEAT_OK;
+    LEATI_TRY(leati_check_permitted("leat_virtual_unreserve"));
+    pthread_mutex_lock(&turn);
+    status = unreserve_whole(ptr);
+    pthread_mutex_unlock(&turn);
+    return status == LEAT_OK ? LEAT_OK : leati_fail_in(status, "leat_virtual_unreserve of %p", ptr);
+}
+
+/* ---- physical memory ---- */
+
+/* Gives the memory back when nobody holds it any more; with the turn. */
+static leat_status end_if_unused(struct leat_physical *physical)
+{
+    struct leat_device *device = physical->device;
+    leat_status status;
+
+    if (physical->holds || physical->maps)
+        return LEAT_OK;
+    leati_link_remove(&physical->link);
+    status = device->driver->ops->vm_release(device->driver, device->native, physical->native);
+    leati_handle_free(&physical_handles, physical);
+    return status;
+}
+
+/* The user's handle on what the driver has just made. */
+static void publish(struct leat_physical *made, leat_physical **physical)
+{
+    made->holds = 1;
+    pthread_mutex_lock(&turn);
+    leati_link_add(&all_physical, &made->link);
+    pthread_mutex_unlock(&turn);
+    leati_handle_publish(made);
+    *physical = made;
+}
+
+leat_status leat_physical_create(leat_device *device, size_t bytes, unsigned flags, leat_physical **physical)
+{
+    struct leat_physical *made;
+    leat_status status;
+    size_t unit_bytes;
+
+    LEATI_TRY(leati_check_permitted("leat_physical_create"));
+    LEATI_TRY(leati_check_device("leat_physical_create", device));
+    LEATI_TRY(leati_check_not_null("leat_physical_create", "physical", physical));
+    if (flags & ~(unsigned)LEAT_PHYSICAL_EXPORTABLE)
+        return leati_fail(LEAT_ERROR_INVALID, "leat_physical_create: flags 0x%x are not known", flags);
+    made = leati_handle_new(&physical_handles);
+    if (!made)
+        return leati_fail(LEAT_ERROR_HOST_MEMORY, "leat_physical_create: no memory for the handle");
+    made->device = device;
+    made->bytes = bytes;
+    made->exportable = flags & LEAT_PHYSICAL_EXPORTABLE;
+    status = check_bytes(device, bytes, &unit_bytes);
+    if (status == LEAT_OK)
+        status =
+            device->driver->ops->vm_create(device->driver, device->native, bytes, made->exportable, &made->native);
+    if (status != LEAT_OK) {
+        leati_handle_free(&physical_handles, made);
+        return leati_fail_in(status, "leat_physical_create of %zu bytes on %s", bytes, device->name);
+    }
+    publish(made, physical);
+    return LEAT_OK;
+}
+
+leat_status leat_physical_release(leat_physical *physical)
+{
+    leat_status status;
+
+    if (!physical)
+        return LEAT_OK;
+    LEATI_TRY(leati_check_permitted("leat_physical_release"));
+    pthread_mutex_lock(&turn);
+    status = check_physical("leat_physical_release", physical);
+    if (status == LEAT_OK) {
+        if (!--physical->holds)
+            leati_handle_retire(&physical_handles, physical);
+        status = end_if_unused(physical);
+        if (status != LEAT_OK)
+            leati_fail_in(status, "leat_physical_release: it is given up, but");
+    }
+    pthread_mutex_unlock(&turn);
+    return status;
+}
+
+leat_status leat_physical_query(leat_physical *physical, leat_physical_info *info)
+{
+    LEATI_TRY(check_physical("leat_physical_query", physical));
+    LEATI_TRY(leati_check_not_null("leat_physical_query", "info", info));
+    *info = (leat_physical_info){.device = physical->device,
+                                 .bytes = physical->bytes,
+                                 .exportable = physical->exportable,
+                                 .imported = physical->imported};
+    return LEAT_OK;
+}
+
+leat_status leat_physical_export(leat_physical *physical, int *fd)
+{
+    struct leat_device *device;
+    leat_status status;
+    int exported;
+
+    LEATI_TRY(leati_check_permitted("leat_physical_export"));
+    LEATI_TRY(check_physical("leat_physical_export", physical));
+    LEATI_TRY(leati_check_not_null("leat_physical_export", "fd", fd));
+    device = physical->device;
+    if (!physical->exportable)
+        return leati_fail(LEAT_ERROR_INVALID, "leat_physical_export: the memory was created without "
+                                              "LEAT_PHYSICAL_EXPORTABLE, which cannot be changed later");
+    status = device->driver->ops->vm_export(device->driver, device->native, physical->native, &exported);
+    if (status != LEAT_OK)
+        return leati_fail_in(status, "leat_physical_export of %zu bytes of %s", physical->bytes, device->name);
+    *fd = exported;
+    return LEAT_OK;
+}
+
+leat_status leat_physical_import(leat_device *device, int fd, size_t bytes, leat_physical **physical)
+{
+    struct leat_physical *made;
+    leat_status status;
+    size_t unit_bytes;
+
+    LEATI_TRY(leati_check_permitted("leat_physical_import"));
+    LEATI_TRY(leati_check_device("leat_physical_import", device));
+    LEATI_TRY(leati_check_not_null("leat_physical_import", "physical", physical));
+    made = leati_handle_new(&physical_handles);
+    if (!made)
+        return leati_fail(LEAT_ERROR_HOST_MEMORY, "leat_physical_import: no memory for the handle");
+    made->device = device;
+    made->bytes = bytes;
+    made->exportable = made->imported = true;
+    status = check_bytes(device, bytes, &unit_bytes);
+    if (status == LEAT_OK)
+        status = device->driver->ops->vm_import(device->driver, device->native, fd, bytes, &made->native);
+    if (status != LEAT_OK) {
+        leati_handle_free(&physical_handles, made);
+        return leati_fail_in(status, "leat_physical_import of %zu bytes on %s", bytes, device->name);
+    }
+    publish(made, physical);
+    return LEAT_OK;
+}
+
+/* ---- mappings ---- */
+
+static leat_status check_map(struct leati_reservation *reservation, void *ptr, size_t bytes,
+                             const struct leat_physical *physical)
+{
+    size_t unit_bytes;
+
+    if (reservation->device->driver != physical->device->driver)
+        return leati_fail(LEAT_ERROR_UNSUPPORTED, "the addresses are the %s driver's and the memory is of %s",
+                          reservation->device->driver->name, physical->device->name);
+    LEATI_TRY(check_bytes(physical->device, bytes, &unit_bytes));
+    if ((uintptr_t)ptr % unit_bytes)
+        return leati_fail(LEAT_ERROR_INVALID, "the address is not a multiple of %zu, the granularity of %s",
+                          unit_bytes, physical->device->name);
+    if (bytes > physical->bytes)
+        return leati_fail(LEAT_ERROR_INVALID, "the physical memory has only %zu bytes", physical->bytes);
+    if (leati_ranges_overlap(&reservation->maps, (uintptr_t)ptr, bytes))
+        return leati_fail(LEAT_ERROR_BUSY, "something is mapped in this range already; unmap it first");
+    return LEAT_OK;
+}
+
+/* With the turn. */
+static leat_status map(void *ptr, size_t bytes, struct leat_physical *physical)
+{
+    struct leat_device *device = physical->device;
+    struct leati_reservation *reservation = NULL;
+    struct mapping *made;
+    leat_status status;
+    bool entered;
+
+    LEATI_TRY(find_reservation(ptr, bytes, &reservation));
+    LEATI_TRY(check_map(reservation, ptr, bytes, physical));
+    made = calloc(1, sizeof *made);
+    if (!made)
+        return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the list of mappings");
+    made->physical = physical;
+    status = device->driver->ops->vm_map(device->driver, device->native, ptr, bytes, physical->native);
+    if (status != LEAT_OK) {
+        free(made);
+        return status;
+    }
+    pthread_rwlock_wrlock(&maps_lock);
+    entered = leati_ranges_insert(&reservation->maps, (uintptr_t)ptr, bytes, made);
+    pthread_rwlock_unlock(&maps_lock);
+    if (!entered) {
+        (void)device->driver->ops->vm_unmap(device->driver, device->native, ptr, bytes);
+        free(made);
+        return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the list of mappings");
+    }
+    physical->maps++;
+    return LEAT_OK;
+}
+
+leat_status leat_virtual_map(void *ptr, size_t bytes, leat_physical *physical)
+{
+    leat_status status;
+
+    LEATI_TRY(leati_check_permitted("leat_virtual_map"));
+    pthread_mutex_lock(&turn);
+    status = check_physical("leat_virtual_map", physical);
+    if (status == LEAT_OK) {
+        status = map(ptr, bytes, physical);
+        if (status != LEAT_OK)
+            leati_fail_in(status, "leat_virtual_map of %zu bytes at %p", bytes, ptr);
+    }
+    pthread_mutex_unlock(&turn);
+    return status;
+}
+
+/* The first and the number of the mappings that make up [ptr, ptr + bytes). With the turn. */
+static leat_status find_mappings(const void *ptr, size_t bytes, struct leati_reservation **reservation,
+                                 size_t *first, size_t *count)
+{
+    const struct leati_range *entries;
+    uintptr_t at = (uintptr_t)ptr;
+    size_t i = 0;
+
+    if (!bytes)
+        return leati_fail(LEAT_ERROR_INVALID, "0 bytes are no range");
+    LEATI_TRY(find_reservation(ptr, bytes, reservation));
+    entries = (*reservation)->maps.entries;
+    while (i < (*reservation)->maps.count && entries[i].base + (entries[i].bytes - 1) < at)
+        i++;
+    for (*first = i; at - (uintptr_t)ptr < bytes; at = entries[i].base + entries[i].bytes, i++) {
+        if (i == (*reservation)->maps.count || entries[i].base > at)
+            return leati_fail(LEAT_ERROR_POINTER, "nothing is mapped at %p", (void *)at);
+        if (entries[i].base < at || entries[i].bytes > bytes - (at - (uintptr_t)ptr))
+            return leati_fail(LEAT_ERROR_INVALID, "the range has only a part of the mapping %p + %zu",
+                              (void *)entries[i].base, entries[i].bytes);
+    }
+    *count = i - *first;
+    return LEAT_OK;
+}
+
+/* Ends mapping number i; with the turn. */
+static leat_status unmap_one(struct leati_reservation *reservation, size_t i)
+{
+    struct leati_range range = reservation->maps.entries[i];
+    struct mapping *mapping = range.value;
+    struct leat_physical *physical = mapping->physical;
+    struct leat_device *device = physical->device;
+    leat_status status, released;
+
+    pthread_rwlock_wrlock(&maps_lock);
+    leati_ranges_remove(&reservation->maps, range.base);
+    pthread_rwlock_unlock(&maps_lock);
+    free(mapping);
+    status = device->driver->ops->vm_unmap(device->driver, device->native, (void *)range.base, range.bytes);
+    physical->maps--;
+    released = end_if_unused(physical);
+    return status != LEAT_OK ? status : released;
+}
+
+static leat_status unmap(void *ptr, size_t bytes)
+{
+    struct leati_reservation *reservation = NULL;
+    leat_status first_failure = LEAT_OK;
+    size_t first, count;
+
+    LEATI_TRY(find_mappings(ptr, bytes, &reservation, &first, &count));
+    while (count--) {
+        leat_status status = unmap_one(reservation, first + count);
+
+        first_failure = first_failure != LEAT_OK ? first_failure : status;
+    }
+    return first_failure;
+}
+
+leat_status leat_virtual_unmap(void *ptr, size_t bytes)
+{
+    leat_status status;
+
+    LEATI_TRY(leati_check_permitted("leat_virtual_unmap"));
+    pthread_mutex_lock(&turn);
+    status = unmap(ptr, bytes);
+    pthread_mutex_unlock(&turn);
+    return status == LEAT_OK ? LEAT_OK
+                             : leati_fail_in(status, "leat_virtual_unmap of %zu bytes at %p", bytes, ptr);
+}
+
+/* The mapping that holds ptr; with the turn or maps_lock. */
+static const struct leati_range *mapping_at(const struct leati_reservation *reservation, const void *ptr)
+{
+    return leati_ranges_find(&reservation->maps, (uintptr_t)ptr);
+}
+
+leat_status leat_physical_retain(const void *ptr, leat_physical **physical)
+{
+    struct leati_reservation *reservation = NULL;
+    const struct leati_range *range = NULL;
+    leat_status status;
+
+    LEATI_TRY(leati_check_permitted("leat_physical_retain"));
+    LEATI_TRY(leati_check_not_null("leat_physical_retain", "physical", physical));
+    pthread_mutex_lock(&turn);
+    status = find_reservation(ptr, 1, &reservation);
+    if (status == LEAT_OK) {
+        range = mapping_at(reservation, ptr);
+        if (!range)
+            status = leati_fail(LEAT_ERROR_POINTER, "nothing is mapped there");
+    }
+    if (range) {
+        struct leat_physical *found = ((struct mapping *)range->value)->physical;
+
+        if (!found->holds++)
+            leati_handle_publish(found);
+        *physical = found;
+    }
+    pthread_mutex_unlock(&turn);
+    return status == LEAT_OK ? LEAT_OK : leati_fail_in(status, "leat_physical_retain of what is at %p", ptr);
+}
+
+/* ---- access ---- */
+
+/* Where the right of device is or would be; NULL when there are too many. */
+static struct right *right_of(struct mapping *mapping, const struct leat_device *device)
+{
+    for (unsigned i = 0; i < mapping->right_count; i++)
+        if (mapping->rights[i].device == device)
+            return &mapping->rights[i];
+    return mapping->right_count < RIGHTS_MAX ? &mapping->rights[mapping->right_count] : NULL;
+}
+
+/* Tells the driver. */
+static leat_status set_rights(const struct leati_range *range, const struct mapping *changed)
+{
+    struct leat_device *owner = changed->physical->device;
+    const struct leati_driver_ops *ops = owner->driver->ops;
+    struct leati_right rights[RIGHTS_MAX];
+
+    if (!ops->vm_set_rights) {
+        if (changed->right_count == 1 && changed->rights[0].device == owner &&
+            changed->rights[0].access == LEAT_ACCESS_READ_WRITE)
+            return ops->vm_set_access(owner->driver, owner->native, (void *)range->base, range->bytes);
+        return leati_fail(LEAT_ERROR_UNSUPPORTED,
+                          "the %s driver can only let the device that has the memory read and write it",
+                          owner->driver->name);
+    }
+    for (unsigned i = 0; i < changed->right_count; i++)
+        rights[i] =
+            (struct leati_right){.device = changed->rights[i].device->native, .access = changed->rights[i].access};
+    return ops->vm_set_rights(owner->driver, owner->native, (void *)range->base, range->bytes, rights,
+                              changed->right_count);
+}
+
+static leat_status set_one(const struct leati_range *range, leat_device *device, leat_access access)
+{
+    struct mapping *mapping = range->value;
+    struct mapping changed = *mapping;
+    struct right *right = right_of(&changed, device);
+
+    if (device->driver != mapping->physical->device->driver)
+        return leati_fail(LEAT_ERROR_UNSUPPORTED, "%s is a device of another driver than the memory's",
+                          device->name);
+    if (!right)
+        return leati_fail(LEAT_ERROR_UNSUPPORTED, "%d devices have access already", RIGHTS_MAX);
+    if (right == &changed.rights[changed.right_count])
+        changed.right_count++;
+    *right = (struct right){.device = device, .access = access};
+    LEATI_TRY(set_rights(range, &changed));
+    pthread_rwlock_wrlock(&maps_lock);
+    *mapping = changed;
+    pthread_rwlock_unlock(&maps_lock);
+    return LEAT_OK;
+}
+
+static leat_status set_access(void *ptr, size_t bytes, leat_device *device, leat_access access)
+{
+    struct leati_reservation *reservation = NULL;
+    size_t first, count;
+
+    LEATI_TRY(find_mappings(ptr, bytes, &reservation, &first, &count));
+    for (size_t i = first; i < first + count; i++)
+        LEATI_TRY(set_one(&reservation->maps.entries[i], device, access));
+    return LEAT_OK;
+}
+
+leat_status leat_virtual_set_access(void *ptr, size_t bytes, leat_device *device, leat_access access)
+{
+    leat_status status;
+
+    LEATI_TRY(leati_check_permitted("leat_virtual_set_access"));
+    LEATI_TRY(leati_check_device("leat_virtual_set_access", device));
+    if (access != LEAT_ACCESS_NONE && access != LEAT_ACCESS_READ && access != LEAT_ACCESS_READ_WRITE)
+        return leati_fail(LEAT_ERROR_INVALID, "leat_virtual_set_access: %d is no access that a device can have",
+                          (int)access);
+    pthread_mutex_lock(&turn);
+    status = set_access(ptr, bytes, device, access);
+    pthread_mutex_unlock(&turn);
+    return status == LEAT_OK ? LEAT_OK
+                             : leati_fail_in(status, "leat_virtual_set_access of %s to %zu bytes at %p",
+                                             device->name, bytes, ptr);
+}
+
+leat_status leat_virtual_get_access(const void *ptr, leat_device *device, leat_access *access)
+{
+    struct leati_reservation *reservation = NULL;
+    const struct leati_range *range;
+    leat_status status;
+
+    LEATI_TRY(leati_check_device("leat_virtual_get_access", device));
+    LEATI_TRY(leati_check_not_null("leat_virtual_get_access", "access", access));
+    pthread_mutex_lock(&turn);
+    status = find_reservation(ptr, 1, &reservation);
+    if (status == LEAT_OK) {
+        range = mapping_at(reservation, ptr);
+        if (range) {
+            struct mapping *mapping = range->value;
+            struct right *right = right_of(mapping, device);
+
+            *access = right && right != &mapping->rights[mapping->right_count] ? right->access : LEAT_ACCESS_NONE;
+        } else {
+            status = leati_fail(LEAT_ERROR_POINTER, "nothing is mapped there");
+        }
+    }
+    pthread_mutex_unlock(&turn);
+    return status == LEAT_OK ? LEAT_OK : leati_fail_in(status, "leat_virtual_get_access at %p", ptr);
+}
+
+/* The most that any device may do. */
+static leat_access widest(const struct mapping *mapping)
+{
+    leat_access most = LEAT_ACCESS_NONE;
+
+    for (unsigned i = 0; i < mapping->right_count; i++)
+        if (mapping->rights[i].access > most)
+            most = mapping->rights[i].access;
+    return most;
+}
+
+/* ---- for the rest of the core ---- */
+
+/* Can copies treat two neighbouring mappings as one piece? */
+static bool alike(const struct leati_range *low, const struct leati_range *high)
+{
+    const struct mapping *one = low->value, *other = high->value;
+
+    return low->base + low->bytes == high->base && one->physical->device == other->physical->device &&
+           widest(one) == widest(other);
+}
+
+leat_status leati_virtual_find(const struct leati_memory *reserved, const void *ptr, struct leati_target *target)
+{
+    const struct leati_ranges *maps = &reserved->reservation->maps;
+    const struct leati_range *range, *low, *high;
+    const struct mapping *mapping;
+    leat_status status = LEAT_OK;
+
+    pthread_rwlock_rdlock(&maps_lock);
+    range = mapping_at(reserved->reservation, ptr);
+    mapping = range ? range->value : NULL;
+    if (!mapping) {
+        status = leati_fail(LEAT_ERROR_POINTER, "%p is reserved, but nothing is mapped there", ptr);
+    } else if (widest(mapping) == LEAT_ACCESS_NONE) {
+        status = leati_fail(LEAT_ERROR_POINTER,
+                            "%p is mapped, but no device has access: call leat_virtual_set_access() first", ptr);
+    } else {
+        for (low = range; low > maps->entries && alike(low - 1, low);)
+            low--;
+        for (high = range; high < maps->entries + maps->count - 1 && alike(high, high + 1);)
+            high++;
+        target->end.ptr = (void *)(uintptr_t)ptr;
+        target->end.kind = LEAT_KIND_DEVICE;
+        target->end.device = mapping->physical->device->native;
+        target->device = mapping->physical->device;
+        target->driver = mapping->physical->device->driver;
+        target->base = low->base;
+        target->bytes = high->base + high->bytes - low->base;
+        target->owned = true;
+        target->read_only = widest(mapping) == LEAT_ACCESS_READ;
+    }
+    pthread_rwlock_unlock(&maps_lock);
+    return status;
+}
+
+/* Ends the mappings of device's memory in a reservation, and forgets what device may do there. */
+static leat_status leave_reservation(struct leati_reservation *reservation, const struct leat_device *device)
+{
+    leat_status first_failure = LEAT_OK;
+
+    for (size_t i = reservation->maps.count; i--;) {
+        struct mapping *mapping = reservation->maps.entries[i].value;
+        struct right *right = right_of(mapping, device);
+
+        if (reservation->device == device || mapping->physical->device == device) {
+            leat_status status = unmap_one(reservation, i);
+
+            first_failure = first_failure != LEAT_OK ? first_failure : status;
+        } else if (right && right != &mapping->rights[mapping->right_count]) {
+            pthread_rwlock_wrlock(&maps_lock);
+            *right = mapping->rights[--mapping->right_count];
+            pthread_rwlock_unlock(&maps_lock);
+        }
+    }
+    return first_failure;
+}
+
+leat_status leati_virtual_close(struct leat_device *device)
+{
+    leat_status first_failure = LEAT_OK, status;
+    struct leati_link *at, *next;
+
+    pthread_mutex_lock(&turn);
+    for (at = all_reservations.next; at != &all_reservations; at = next) {
+        struct leati_reservation *reservation = LEATI_OWNER(at, struct leati_reservation);
+
+        next = at->next;
+        status = leave_reservation(reservation, device);
+        first_failure = first_failure != LEAT_OK ? first_failure : status;
+        if (reservation->device == device) {
+            status = end_reservation(reservation);
+            first_failure = first_failure != LEAT_OK ? first_failure : status;
+        }
+    }
+    for (at = all_physical.next; at != &all_physical; at = next) {
+        struct leat_physical *physical = LEATI_OWNER(at, struct leat_physical);
+
+        next = at->next;
+        if (physical->device != device)
+            continue;
+        leati_handle_retire(&physical_handles, physical);
+        physical->holds = 0;
+        status = end_if_unused(physical);
+        first_failure = first_failure != LEAT_OK ? first_failure : status;
+    }
+    pthread_mutex_unlock(&turn);
+    return first_failure;
+}

@@ -1,0 +1,377 @@
+/* test_virtual.c - reserved addresses, physical memory, mappings, access, sharing by file descriptor. */
+#include "harness.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { UNITS = 4 };
+
+/* A reservation of UNITS units, and one unit of memory for each. */
+struct place {
+    size_t unit;
+    char *base;
+    leat_physical *memory[UNITS];
+};
+
+/* Skips the test where the device has no virtual memory. */
+static size_t unit_of(leat_device *device)
+{
+    size_t unit = 0;
+    leat_status status = leat_virtual_granularity(device, &unit);
+
+    if (status == LEAT_ERROR_UNSUPPORTED)
+        SKIP_OTHER("this device has no virtual memory");
+    OK(status);
+    assert_true(unit > 0 && (unit & (unit - 1)) == 0);
+    return unit;
+}
+
+static struct place make_place(leat_device *device)
+{
+    struct place p = {.unit = unit_of(device)};
+    void *base;
+
+    OK(leat_virtual_reserve(device, UNITS * p.unit, 0, &base));
+    p.base = base;
+    for (int i = 0; i < UNITS; i++)
+        OK(leat_physical_create(device, p.unit, 0, &p.memory[i]));
+    return p;
+}
+
+static void map_all(struct place *p, leat_device *device)
+{
+    for (int i = 0; i < UNITS; i++)
+        OK(leat_virtual_map(p->base + (size_t)i * p->unit, p->unit, p->memory[i]));
+    OK(leat_virtual_set_access(p->base, UNITS * p->unit, device, LEAT_ACCESS_READ_WRITE));
+}
+
+/* Unmaps count units from the start, and ends the place. */
+static void end_place(struct place *p, size_t count)
+{
+    if (count)
+        OK(leat_virtual_unmap(p->base, count * p->unit));
+    for (int i = 0; i < UNITS; i++)
+        OK(leat_physical_release(p->memory[i]));
+    OK(leat_virtual_unreserve(p->base));
+}
+
+static void write_pattern(leat_stream *stream, void *dst, size_t bytes, uint64_t seed)
+{
+    unsigned char *in = test_buffer(bytes);
+
+    test_pattern(in, bytes, seed);
+    OK(leat_copy_sync(stream, dst, in, bytes));
+    free(in);
+}
+
+static void expect_pattern(leat_stream *stream, const void *src, size_t bytes, uint64_t seed)
+{
+    unsigned char *out = test_buffer(bytes);
+
+    memset(out, 0, bytes);
+    OK(leat_copy_sync(stream, out, src, bytes));
+    EXPECT_PATTERN(out, bytes, seed);
+    free(out);
+}
+
+static void mapped_memory_is_device_memory(void **state)
+{
+    struct test_state *t = *state;
+    struct place p = make_place(t->device);
+    leat_kernel *square = test_kernel(t->device, "leat_square_u32");
+    uint32_t *numbers = test_buffer(p.unit);
+    uint64_t count = p.unit / 4;
+    uint32_t twelve = 12;
+    leat_pointer_info info;
+    void *data = p.base + p.unit;
+    void *args[] = {&data, &count};
+
+    map_all(&p, t->device);
+    OK(leat_pointer_query(p.base + p.unit + 5, &info));
+    assert_int_equal(info.kind, LEAT_KIND_DEVICE);
+    assert_ptr_equal(info.device, t->device);
+    assert_ptr_equal(info.base, p.base);
+    assert_int_equal(info.bytes, UNITS * p.unit);
+    assert_ptr_equal(info.device_pointer, p.base + p.unit + 5);
+    assert_int_equal(info.owned, 1);
+
+    /* Over the seams of four mappings. */
+    write_pattern(t->stream, p.base, UNITS * p.unit, 7);
+    expect_pattern(t->stream, p.base, UNITS * p.unit, 7);
+    OK(leat_fill_pattern(t->stream, data, &twelve, sizeof twelve, p.unit));
+    OK(leat_launch(t->stream, square, leat_dim(8, 1, 1), leat_dim(64, 1, 1), 0, args, 2));
+    OK(leat_copy_sync(t->stream, numbers, data, p.unit));
+    for (uint64_t i = 0; i < count; i++)
+        assert_int_equal(numbers[i], 144);
+    free(numbers);
+    end_place(&p, UNITS);
+}
+
+static void contents_move_with_the_memory(void **state)
+{
+    struct test_state *t = *state;
+    struct place p = make_place(t->device);
+    char *last = p.base + 3 * p.unit;
+
+    OK(leat_virtual_map(p.base, p.unit, p.memory[0]));
+    OK(leat_virtual_set_access(p.base, p.unit, t->device, LEAT_ACCESS_READ_WRITE));
+    write_pattern(t->stream, p.base, p.unit, 3);
+
+    /* At two addresses at once, then only at the second. */
+    OK(leat_virtual_map(last, p.unit, p.memory[0]));
+    OK(leat_virtual_set_access(last, p.unit, t->device, LEAT_ACCESS_READ_WRITE));
+    expect_pattern(t->stream, last, p.unit, 3);
+    OK(leat_virtual_unmap(p.base, p.unit));
+    OK(leat_physical_release(p.memory[0]));
+    p.memory[0] = NULL;
+    expect_pattern(t->stream, last, p.unit, 3);
+
+    /* Released, but still mapped: the mapping gives it back. */
+    OK(leat_physical_retain(last + 1, &p.memory[0]));
+    OK(leat_virtual_unmap(last, p.unit));
+    OK(leat_virtual_map(p.base, p.unit, p.memory[0]));
+    OK(leat_virtual_set_access(p.base, p.unit, t->device, LEAT_ACCESS_READ_WRITE));
+    expect_pattern(t->stream, p.base, p.unit, 3);
+    end_place(&p, 1);
+}
+
+static void what_is_not_mapped_is_refused(void **state)
+{
+    struct test_state *t = *state;
+    struct place p = make_place(t->device);
+    leat_pointer_info info;
+    unsigned char byte = 0;
+
+    REFUSED(leat_pointer_query(p.base, &info), LEAT_ERROR_POINTER, "nothing is mapped");
+    REFUSED(leat_copy(t->stream, p.base, &byte, 1), LEAT_ERROR_POINTER, "nothing is mapped");
+    REFUSED(leat_fill(t->stream, p.base, 0, 1), LEAT_ERROR_POINTER, "nothing is mapped");
+    OK(leat_virtual_map(p.base, p.unit, p.memory[0]));
+    REFUSED(leat_copy(t->stream, p.base, &byte, 1), LEAT_ERROR_POINTER, "no device has access");
+    OK(leat_virtual_set_access(p.base, p.unit, t->device, LEAT_ACCESS_READ_WRITE));
+    OK(leat_copy_sync(t->stream, p.base + p.unit - 1, &byte, 1));
+    REFUSED(leat_copy(t->stream, p.base + p.unit, &byte, 1), LEAT_ERROR_POINTER, "nothing is mapped");
+    REFUSED(leat_fill(t->stream, p.base + 1, 0, p.unit), LEAT_ERROR_RANGE, "past the end");
+    REFUSED(leat_free(t->stream, p.base), LEAT_ERROR_POINTER, "reserved virtual memory");
+    REFUSED(leat_memory_free(p.base), LEAT_ERROR_POINTER, "reserved virtual memory");
+    REFUSED(leat_pointer_wrap(t->device, LEAT_KIND_DEVICE, p.base + p.unit, 1), LEAT_ERROR_REGISTERED, "overlaps");
+    end_place(&p, 1);
+    REFUSED(leat_virtual_unreserve(p.base), LEAT_ERROR_POINTER, "not reserved");
+}
+
+static void access_is_kept_and_asked(void **state)
+{
+    struct test_state *t = *state;
+    struct place p = make_place(t->device);
+    leat_device *other = test_open_other();
+    leat_access access = LEAT_ACCESS_READ;
+    unsigned char byte = 0;
+    leat_status status;
+
+    OK(leat_virtual_map(p.base, p.unit, p.memory[0]));
+    OK(leat_virtual_get_access(p.base + 9, t->device, &access));
+    assert_int_equal(access, LEAT_ACCESS_NONE);
+    OK(leat_virtual_set_access(p.base, p.unit, t->device, LEAT_ACCESS_READ_WRITE));
+    OK(leat_virtual_get_access(p.base, t->device, &access));
+    assert_int_equal(access, LEAT_ACCESS_READ_WRITE);
+    write_pattern(t->stream, p.base, p.unit, 8);
+    status = leat_virtual_set_access(p.base, p.unit, t->device, LEAT_ACCESS_READ);
+    if (status != LEAT_OK) {
+        /* Not every driver can take the right to write away. */
+        assert_true(!test_on_cpu());
+    } else {
+        OK(leat_virtual_get_access(p.base, t->device, &access));
+        assert_int_equal(access, LEAT_ACCESS_READ);
+        expect_pattern(t->stream, p.base, p.unit, 8);
+        REFUSED(leat_fill(t->stream, p.base, 0, 1), LEAT_ERROR_NOT_PERMITTED, "only be read");
+        REFUSED(leat_copy(t->stream, p.base, &byte, 1), LEAT_ERROR_NOT_PERMITTED, "only be read");
+        OK(leat_virtual_set_access(p.base, p.unit, t->device, LEAT_ACCESS_NONE));
+        REFUSED(leat_copy(t->stream, &byte, p.base, 1), LEAT_ERROR_POINTER, "no device has access");
+    }
+    if (other) {
+        OK(leat_virtual_get_access(p.base, other, &access));
+        assert_int_equal(access, LEAT_ACCESS_NONE);
+        if (test_on_cpu()) {
+            OK(leat_virtual_set_access(p.base, p.unit, other, LEAT_ACCESS_READ_WRITE));
+            OK(leat_virtual_get_access(p.base, other, &access));
+            assert_int_equal(access, LEAT_ACCESS_READ_WRITE);
+        }
+        OK(leat_device_close(other));
+    }
+    end_place(&p, 1);
+}
+
+static void two_devices_share_a_reservation(void **state)
+{
+    struct test_state *t = *state;
+    size_t unit = unit_of(t->device);
+    leat_device *other = test_open_other();
+    leat_physical *near_memory, *far_memory;
+    leat_pointer_info info;
+    leat_stream *stream;
+    void *base;
+
+    if (!other)
+        SKIP_OTHER("there is one device only");
+    OK(leat_stream_create(other, &stream));
+    OK(leat_virtual_reserve(t->device, 2 * unit, 0, &base));
+    OK(leat_physical_create(t->device, unit, 0, &near_memory));
+    OK(leat_physical_create(other, unit, 0, &far_memory));
+    OK(leat_virtual_map(base, unit, near_memory));
+    OK(leat_virtual_map((char *)base + unit, unit, far_memory));
+    OK(leat_virtual_set_access(base, unit, t->device, LEAT_ACCESS_READ_WRITE));
+    OK(leat_virtual_set_access((char *)base + unit, unit, other, LEAT_ACCESS_READ_WRITE));
+    OK(leat_pointer_query((char *)base + unit, &info));
+    assert_ptr_equal(info.device, other);
+    assert_ptr_equal(info.base, (char *)base + unit);
+    assert_int_equal(info.bytes, unit);
+    write_pattern(t->stream, base, unit, 5);
+    OK(leat_copy_sync(stream, (char *)base + unit, base, unit));
+    expect_pattern(stream, (char *)base + unit, unit, 5);
+
+    /* The close of the other device takes its memory out of this one's reservation. */
+    OK(leat_device_close(other));
+    REFUSED(leat_pointer_query((char *)base + unit, &info), LEAT_ERROR_POINTER, "nothing is mapped");
+    REFUSED(leat_physical_release(far_memory), LEAT_ERROR_HANDLE, "no live physical memory");
+    expect_pattern(t->stream, base, unit, 5);
+    OK(leat_virtual_unmap(base, unit));
+    OK(leat_physical_release(near_memory));
+    OK(leat_virtual_unreserve(base));
+}
+
+static void memory_goes_through_a_descriptor(void **state)
+{
+    struct test_state *t = *state;
+    size_t unit = unit_of(t->device);
+    leat_physical *memory, *imported;
+    leat_physical_info info;
+    void *base;
+    int fd;
+    leat_status status = leat_physical_create(t->device, 2 * unit, LEAT_PHYSICAL_EXPORTABLE, &memory);
+
+    if (status == LEAT_ERROR_UNSUPPORTED)
+        SKIP_OTHER("this device's memory cannot be exported");
+    OK(status);
+    OK(leat_physical_export(memory, &fd));
+    OK(leat_physical_import(t->device, fd, 2 * unit, &imported));
+    assert_int_equal(close(fd), 0);
+    OK(leat_physical_query(imported, &info));
+    assert_ptr_equal(info.device, t->device);
+    assert_int_equal(info.bytes, 2 * unit);
+    assert_int_equal(info.imported, 1);
+    OK(leat_physical_query(memory, &info));
+    assert_int_equal(info.exportable, 1);
+    assert_int_equal(info.imported, 0);
+
+    OK(leat_virtual_reserve(t->device, 4 * unit, 0, &base));
+    OK(leat_virtual_map(base, 2 * unit, memory));
+    OK(leat_virtual_map((char *)base + 2 * unit, 2 * unit, imported));
+    OK(leat_virtual_set_access(base, 4 * unit, t->device, LEAT_ACCESS_READ_WRITE));
+    write_pattern(t->stream, base, 2 * unit, 4);
+    expect_pattern(t->stream, (char *)base + 2 * unit, 2 * unit, 4);
+    OK(leat_virtual_unmap(base, 4 * unit));
+    OK(leat_virtual_unreserve(base));
+    OK(leat_physical_release(imported));
+    OK(leat_physical_release(memory));
+
+    OK(leat_physical_create(t->device, unit, 0, &memory));
+    REFUSED(leat_physical_export(memory, &fd), LEAT_ERROR_INVALID, "LEAT_PHYSICAL_EXPORTABLE");
+    REFUSED(leat_physical_import(t->device, -1, unit, &imported), LEAT_ERROR_INVALID, "exported memory");
+    OK(leat_physical_release(memory));
+}
+
+static void alignment_is_kept(void **state)
+{
+    struct test_state *t = *state;
+    size_t unit = unit_of(t->device);
+    void *small, *base[3];
+
+    OK(leat_virtual_reserve(t->device, unit, 0, &small));
+    for (int i = 0; i < 3; i++) {
+        OK(leat_virtual_reserve(t->device, unit, 16 * unit, &base[i]));
+        assert_int_equal((uintptr_t)base[i] % (16 * unit), 0);
+    }
+    for (int i = 0; i < 3; i++)
+        OK(leat_virtual_unreserve(base[i]));
+    OK(leat_virtual_unreserve(small));
+}
+
+static void wrong_arguments_are_refused(void **state)
+{
+    struct test_state *t = *state;
+    struct place p = make_place(t->device);
+    leat_physical *memory, *dead = p.memory[UNITS - 1];
+    leat_access access;
+    char local;
+    void *ptr;
+
+    REFUSED(leat_virtual_granularity(t->device, NULL), LEAT_ERROR_INVALID, "NULL");
+    REFUSED(leat_virtual_granularity(NULL, &p.unit), LEAT_ERROR_HANDLE, "device");
+    REFUSED(leat_virtual_reserve(t->device, p.unit, 0, NULL), LEAT_ERROR_INVALID, "NULL");
+    REFUSED(leat_virtual_reserve(t->device, 0, 0, &ptr), LEAT_ERROR_INVALID, "multiple");
+    REFUSED(leat_virtual_reserve(t->device, p.unit + 1, 0, &ptr), LEAT_ERROR_INVALID, "multiple");
+    REFUSED(leat_virtual_reserve(t->device, p.unit, 3, &ptr), LEAT_ERROR_INVALID, "power of two");
+    REFUSED(leat_virtual_unreserve(p.base + p.unit), LEAT_ERROR_POINTER, "start");
+    REFUSED(leat_virtual_unreserve(&local), LEAT_ERROR_POINTER, "not reserved");
+    OK(leat_virtual_unreserve(NULL));
+
+    REFUSED(leat_physical_create(t->device, 0, 0, &memory), LEAT_ERROR_INVALID, "multiple");
+    REFUSED(leat_physical_create(t->device, p.unit, 2, &memory), LEAT_ERROR_INVALID, "flags");
+    REFUSED(leat_physical_create(t->device, p.unit, 0, NULL), LEAT_ERROR_INVALID, "NULL");
+    REFUSED(leat_physical_query(p.memory[0], NULL), LEAT_ERROR_INVALID, "NULL");
+    OK(leat_physical_release(NULL));
+    OK(leat_physical_release(dead));
+    p.memory[UNITS - 1] = NULL;
+    REFUSED(leat_physical_release(dead), LEAT_ERROR_HANDLE, "no live physical memory");
+    REFUSED(leat_virtual_map(p.base, p.unit, dead), LEAT_ERROR_HANDLE, "no live physical memory");
+
+    REFUSED(leat_virtual_map(p.base, 0, p.memory[0]), LEAT_ERROR_INVALID, "multiple");
+    REFUSED(leat_virtual_map(p.base + 1, p.unit, p.memory[0]), LEAT_ERROR_INVALID, "multiple");
+    REFUSED(leat_virtual_map(p.base, 2 * p.unit, p.memory[0]), LEAT_ERROR_INVALID, "only");
+    REFUSED(leat_virtual_map(p.base + UNITS * p.unit - p.unit, 2 * p.unit, p.memory[0]), LEAT_ERROR_RANGE,
+            "past the end");
+    REFUSED(leat_virtual_map(&local, p.unit, p.memory[0]), LEAT_ERROR_POINTER, "not reserved");
+    OK(leat_virtual_map(p.base, p.unit, p.memory[0]));
+    REFUSED(leat_virtual_map(p.base, p.unit, p.memory[1]), LEAT_ERROR_BUSY, "mapped");
+    REFUSED(leat_virtual_unreserve(p.base), LEAT_ERROR_BUSY, "still mapped");
+
+    REFUSED(leat_virtual_set_access(p.base, p.unit, t->device, (leat_access)2), LEAT_ERROR_INVALID, "no access");
+    REFUSED(leat_virtual_set_access(p.base, 2 * p.unit, t->device, LEAT_ACCESS_READ_WRITE), LEAT_ERROR_POINTER,
+            "nothing is mapped");
+    REFUSED(leat_virtual_set_access(p.base, p.unit / 2, t->device, LEAT_ACCESS_READ_WRITE), LEAT_ERROR_INVALID,
+            "only a part");
+    REFUSED(leat_virtual_set_access(p.base, 0, t->device, LEAT_ACCESS_READ_WRITE), LEAT_ERROR_INVALID, "0 bytes");
+    REFUSED(leat_virtual_get_access(p.base + p.unit, t->device, &access), LEAT_ERROR_POINTER, "nothing is mapped");
+    REFUSED(leat_virtual_get_access(p.base, t->device, NULL), LEAT_ERROR_INVALID, "NULL");
+    REFUSED(leat_physical_retain(p.base + p.unit, &memory), LEAT_ERROR_POINTER, "nothing is mapped");
+    REFUSED(leat_virtual_unmap(p.base, 0), LEAT_ERROR_INVALID, "0 bytes");
+    REFUSED(leat_virtual_unmap(p.base, p.unit / 2), LEAT_ERROR_INVALID, "only a part");
+    REFUSED(leat_virtual_unmap(p.base + p.unit, p.unit), LEAT_ERROR_POINTER, "nothing is mapped");
+    REFUSED(leat_virtual_unmap(p.base, UNITS * p.unit + 1), LEAT_ERROR_RANGE, "past the end");
+    end_place(&p, 1);
+}
+
+/* What a program leaves behind goes with the device; the teardown closes it. */
+static void a_device_closes_with_everything_mapped(void **state)
+{
+    struct test_state *t = *state;
+    struct place p = make_place(t->device);
+
+    map_all(&p, t->device);
+    OK(leat_fill(t->stream, p.base, 1, UNITS * p.unit));
+    OK(leat_physical_release(p.memory[0]));
+}
+
+static const struct CMUnitTest tests[] = {
+    STATE_TEST(mapped_memory_is_device_memory),
+    STATE_TEST(contents_move_with_the_memory),
+    STATE_TEST(what_is_not_mapped_is_refused),
+    STATE_TEST(access_is_kept_and_asked),
+    STATE_TEST(two_devices_share_a_reservation),
+    STATE_TEST(memory_goes_through_a_descriptor),
+    STATE_TEST(alignment_is_kept),
+    STATE_TEST(wrong_arguments_are_refused),
+    STATE_TEST(a_device_closes_with_everything_mapped),
+};
+
+TEST_MAIN(tests)
