@@ -16,8 +16,10 @@
 #define LEATI_OPTION_LIST(X)                                                                                    \
     X(DEVICE, "the first device of LEAT_DRIVERS", 0,                                                            \
       "The device that leat_device_open(NULL) takes, such as cuda:1.")                                          \
-    X(DRIVERS, "cuda,cpu", 0, "The drivers to use, in order of preference.")                                    \
+    X(DRIVERS, "cuda,hip,cpu", 0, "The drivers to use, in order of preference.")                                    \
     X(CUDA_LIBRARY, "libcuda.so.1", 0, "The CUDA driver library to load, a name or a path.")                    \
+    X(HIP_LIBRARY, "libamdhip64.so.7, .6, .5 or libamdhip64.so, whichever is there", 0,                         \
+      "The HIP library to load, a name or a path.")                                                             \
     X(CPU_DEVICES, "2", 0, "How many CPU devices there are, 1 to 16.")                                          \
     X(CPU_MEMORY, "the machine's memory", 0,                                                                    \
       "The memory of each CPU device in bytes; K, M, G and T (powers of 1024) may follow.")                     \

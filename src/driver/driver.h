@@ -284,5 +284,6 @@ extern _Atomic(leati_address_function) leati_describe_address;
 /* Each driver offers itself to the registry with one of these. Never NULL. */
 struct leati_driver *leati_cpu_driver(void);
 struct leati_driver *leati_cuda_driver(void);
+struct leati_driver *leati_hip_driver(void);
 
 #endif

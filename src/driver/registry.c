@@ -12,7 +12,7 @@
 _Atomic(leati_address_function) leati_describe_address;
 
 /* In the order that LEAT_DRIVERS has when it is not set. */
-static struct leati_driver *(*const known[])(void) = {leati_cuda_driver, leati_cpu_driver};
+static struct leati_driver *(*const known[])(void) = {leati_cuda_driver, leati_hip_driver, leati_cpu_driver};
 
 #define KNOWN_COUNT (sizeof known / sizeof known[0])
 
@@ -68,7 +68,7 @@ static void load_all(void)
     /* A missing driver is no failure of the call that came first: its thread keeps the sentence it had. */
     leati_error_keep(&sentence);
     if (!order)
-        order = "cuda,cpu";
+        order = "cuda,hip,cpu";
     while (*order) {
         size_t length = strcspn(order, ",");
 

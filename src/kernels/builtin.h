@@ -1,5 +1,6 @@
 /*
- * builtin.h - the built-in kernels as drivers find them: PTX text for cuda, a table of functions for cpu.
+ * builtin.h - the built-in kernels as drivers find them: PTX text for cuda, code objects for
+ * hip, a table of functions for cpu.
  */
 #ifndef LEATI_KERNELS_BUILTIN_H
 #define LEATI_KERNELS_BUILTIN_H
@@ -27,6 +28,18 @@
 /* PTX for sm_75 and everything newer, ended by a NUL, which bytes counts. */
 extern const char leati_kernels_ptx[];
 extern const size_t leati_kernels_ptx_bytes;
+
+/* The AMD architectures that the kernels are built for; tools/build-kernels.sh has the same list. */
+#define LEATI_CODE_OBJECT_LIST(X) X(gfx90a) X(gfx942) X(gfx1100)
+#define LEATI_CODE_OBJECT_NAMES "gfx90a, gfx942 and gfx1100"
+
+struct leati_code_object {
+    const char *architecture; /* "gfx90a" */
+    const char *image, *end;
+};
+
+extern const struct leati_code_object leati_code_objects[];
+extern const size_t leati_code_object_count;
 
 struct leati_host_kernel {
     const char *name;

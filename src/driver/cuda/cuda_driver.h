@@ -137,9 +137,6 @@ void leati_cuda_leave(const struct cuda_device *device, bool pushed);
 leat_status leati_cuda_load(struct leati_driver *driver);
 void *leati_cuda_symbol(struct leati_driver *driver, const char *name);
 
-/* cuda_file.c: LEAT_OK when the file that dlopen would take for name is whole, or when that cannot be told. */
-leat_status leati_cuda_check_file(const char *name);
-
 /* cuda_info.c */
 leat_status leati_cuda_device_info(struct leati_driver *driver, int ordinal, leat_device_info *info);
 

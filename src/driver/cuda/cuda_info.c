@@ -3,10 +3,9 @@
  */
 #include "driver/cuda/cuda_driver.h"
 
-#include <ctype.h>
+#include "base/pci.h"
+
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* One attribute, 0 where the driver does not know it: it only serves to inform. */
 static uint32_t attribute(const struct cuda_api *cu, cu_device device, cu_device_attribute which)
@@ -16,60 +15,6 @@ static uint32_t attribute(const struct cuda_api *cu, cu_device device, cu_device
     if (cu->device_attribute(&value, which, device) != LEATI_CUDA_SUCCESS || value < 0)
         return 0;
     return (uint32_t)value;
-}
-
-/* Reads one line of a device's folder in sysfs. */
-static bool read_line(const char *pci_address, const char *file, char *line, int line_bytes)
-{
-    char path[96];
-    FILE *stream;
-    bool ok;
-
-    snprintf(path, sizeof path, "/sys/bus/pci/devices/%s/%s", pci_address, file);
-    stream = fopen(path, "re");
-    if (!stream)
-        return false;
-    ok = fgets(line, line_bytes, stream) != NULL;
-    fclose(stream);
-    return ok;
-}
-
-/* The generation of a speed such as "32.0 GT/s PCIe". */
-static uint32_t generation(const char *speed)
-{
-    static const double rates[] = {2.5, 5, 8, 16, 32, 64, 128};
-    double rate = strtod(speed, NULL);
-    uint32_t found = 0;
-
-    for (uint32_t i = 0; i < sizeof rates / sizeof rates[0]; i++)
-        if (rate >= rates[i])
-            found = i + 1;
-    return found;
-}
-
-static void describe_link(leat_device_info *info)
-{
-    char line[64];
-
-    info->numa_node = -1;
-    if (!info->pci_address[0])
-        return;
-    if (read_line(info->pci_address, "numa_node", line, sizeof line))
-        info->numa_node = atoi(line);
-    if (read_line(info->pci_address, "current_link_speed", line, sizeof line))
-        info->link_gen = generation(line);
-    if (read_line(info->pci_address, "current_link_width", line, sizeof line))
-        info->link_width = (uint32_t)strtoul(line, NULL, 10);
-}
-
-/* "0000:1b:00.0": the driver gives upper case, sysfs wants lower case. */
-static void put_pci_address(const struct cuda_api *cu, cu_device device, leat_device_info *info)
-{
-    if (cu->device_pci_address(info->pci_address, sizeof info->pci_address, device) != LEATI_CUDA_SUCCESS)
-        info->pci_address[0] = '\0';
-    info->pci_address[sizeof info->pci_address - 1] = '\0';
-    for (char *p = info->pci_address; *p; p++)
-        *p = (char)tolower((unsigned char)*p);
 }
 
 /* The devices whose memory this one can reach directly. What cannot be asked counts as out of reach. */
@@ -121,9 +66,8 @@ leat_status leati_cuda_device_info(struct leati_driver *driver, int ordinal, lea
     info->virtual_memory =
         attribute(cu, device, LEATI_CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) != 0;
     info->strict = 0;
-    put_pci_address(cu, device, info);
-    info->link_gen = 0;
-    info->link_width = 0;
-    describe_link(info);
+    if (cu->device_pci_address(info->pci_address, sizeof info->pci_address, device) != LEATI_CUDA_SUCCESS)
+        info->pci_address[0] = '\0';
+    leati_pci_describe(info);
     return LEAT_OK;
 }

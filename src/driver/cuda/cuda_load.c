@@ -3,6 +3,7 @@
  */
 #include "driver/cuda/cuda_driver.h"
 
+#include "base/library.h"
 #include "base/options.h"
 
 #include <dlfcn.h>
@@ -26,6 +27,19 @@ static const struct {
 };
 
 #define SYMBOL_COUNT (sizeof symbols / sizeof symbols[0])
+
+static leat_status check_file(const char *path)
+{
+    uint64_t bytes, needed;
+
+    if (!leati_library_is_cut(path, &bytes, &needed))
+        return LEAT_OK;
+    return leati_fail(
+        LEAT_ERROR_NO_DRIVER,
+        "the CUDA driver library %s is cut off: it has %llu bytes and needs %llu; reinstall the NVIDIA "
+        "driver, or set LEAT_CUDA_LIBRARY to the path of a good libcuda.so.1",
+        path, (unsigned long long)bytes, (unsigned long long)needed);
+}
 
 static leat_status open_library(struct cuda_driver *cuda, const char *path)
 {
@@ -186,7 +200,7 @@ leat_status leati_cuda_load(struct leati_driver *driver)
 
     if (!path)
         path = "libcuda.so.1";
-    LEATI_TRY(leati_cuda_check_file(path));
+    LEATI_TRY(check_file(path));
     LEATI_TRY(open_library(cuda, path));
     status = check_version(cuda, path);
     if (status == LEAT_OK)

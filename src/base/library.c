@@ -1,11 +1,11 @@
 /*
- * cuda_file.c - is the library's file whole?
+ * library.c - is a shared library's file whole?
  *
  * dlopen maps the segments that a shared object's headers promise and touches them: a file that was cut off kills
  * the process with SIGBUS. So we look first whether the file is as long as its headers say. For a bare name the
  * dynamic loader's own search path tells which file that will be.
  */
-#include "driver/cuda/cuda_driver.h"
+#include "base/library.h"
 
 #include <dlfcn.h>
 #include <elf.h>
@@ -83,23 +83,20 @@ close_self:
     return fd;
 }
 
-leat_status leati_cuda_check_file(const char *name)
+bool leati_library_is_cut(const char *name, uint64_t *bytes, uint64_t *needed)
 {
-    leat_status status = LEAT_OK;
     struct stat file;
-    uint64_t needed;
+    bool cut = false;
     int fd;
 
     fd = strchr(name, '/') ? open_in(NULL, name) : open_searched(name);
     if (fd < 0)
-        return LEAT_OK;
-    needed = bytes_needed(fd);
-    if (fstat(fd, &file) == 0 && S_ISREG(file.st_mode) && (uint64_t)file.st_size < needed)
-        status = leati_fail(
-            LEAT_ERROR_NO_DRIVER,
-            "the CUDA driver library %s is cut off: it has %lld bytes and needs %llu; reinstall the NVIDIA "
-            "driver, or set LEAT_CUDA_LIBRARY to the path of a good libcuda.so.1",
-            name, (long long)file.st_size, (unsigned long long)needed);
+        return false;
+    *needed = bytes_needed(fd);
+    if (fstat(fd, &file) == 0 && S_ISREG(file.st_mode)) {
+        *bytes = (uint64_t)file.st_size;
+        cut = *bytes < *needed;
+    }
     close(fd);
-    return status;
+    return cut;
 }

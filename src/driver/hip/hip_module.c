@@ -1,0 +1,135 @@
+/*
+ * hip_module.c - modules, kernels, launches.
+ */
+#include "driver/hip/hip_driver.h"
+
+#include "driver/hip/hip_code.h"
+#include "kernels/builtin.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* HIP does not say how many parameters a kernel has, so what its code object says is kept. */
+struct hip_module {
+    hi_module handle;
+    struct hip_code_kernels kernels;
+};
+
+leat_status leati_hip_module_load(struct leati_driver *driver, void *device, const void *image, size_t bytes,
+                                  void **module)
+{
+    struct hip_device *self = device;
+    struct hip_module *made;
+    leat_status status;
+    hi_result code;
+    int before;
+
+    (void)driver;
+    LEATI_TRY(leati_hip_code_check(image, bytes));
+    made = calloc(1, sizeof *made);
+    if (!made)
+        return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for a module");
+    status = leati_hip_code_read(image, bytes, &made->kernels);
+    if (status == LEAT_OK)
+        status = leati_hip_enter(self, &before);
+    if (status != LEAT_OK)
+        goto free_made;
+    code = self->api->module_load(&made->handle, image);
+    leati_hip_leave(self, before);
+    if (code != LEATI_hipSuccess) {
+        status = leati_hip_status(code);
+        if (status == LEAT_ERROR_INVALID)
+            status = LEAT_ERROR_IMAGE;
+        status = leati_hip_fail_as(self->api, status, leati_hip_names.module_load, code);
+        if (status == LEAT_ERROR_IMAGE)
+            status =
+                leati_fail_in(status, "the image has no code for this GPU, which is a %s", self->architecture);
+        goto free_made;
+    }
+    *module = made;
+    return LEAT_OK;
+
+free_made:
+    leati_hip_code_free(&made->kernels);
+    free(made);
+    return status;
+}
+
+/* The code object for exactly this GPU; the first where there is none, which the vendor then judges. */
+leat_status leati_hip_module_builtin(struct leati_driver *driver, void *device, void **module)
+{
+    struct hip_device *self = device;
+    const struct leati_code_object *chosen = leati_code_objects;
+    leat_status status;
+
+    for (size_t i = 0; i < leati_code_object_count; i++)
+        if (!strcmp(leati_code_objects[i].architecture, self->architecture))
+            chosen = &leati_code_objects[i];
+    status = leati_hip_module_load(driver, device, chosen->image, (size_t)(chosen->end - chosen->image), module);
+    if (status == LEAT_ERROR_IMAGE)
+        return leati_fail_in(LEAT_ERROR_UNSUPPORTED, "leat's own kernels are built for %s",
+                             LEATI_CODE_OBJECT_NAMES);
+    return status;
+}
+
+leat_status leati_hip_module_unload(struct leati_driver *driver, void *device, void *module)
+{
+    struct hip_device *self = device;
+    struct hip_module *gone = module;
+    hi_module handle = gone->handle;
+
+    (void)driver;
+    leati_hip_code_free(&gone->kernels);
+    free(gone);
+    LEATI_HIP_TRY(self, module_unload, handle);
+    return LEAT_OK;
+}
+
+leat_status leati_hip_kernel_get(struct leati_driver *driver, void *device, void *module, const char *name,
+                                 void **kernel, struct leati_kernel_shape *shape)
+{
+    struct hip_device *self = device;
+    struct hip_module *from = module;
+    hi_function function;
+    int threads;
+
+    (void)driver;
+    LEATI_HIP_TRY(self, module_function, &function, from->handle, name);
+    LEATI_HIP_TRY(self, function_attribute, &threads, LEATI_HIP_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, function);
+    shape->parameter_count = leati_hip_code_parameters(&from->kernels, name);
+    shape->max_block_threads = (uint32_t)threads;
+    *kernel = function;
+    return LEAT_OK;
+}
+
+/* A block may have all of its compute unit's LDS without being asked, and the vendor's answer to more is a failed
+ * launch, which it may report late. */
+static leat_status check_shared(const struct hip_device *device, hi_function function, size_t shared_bytes)
+{
+    int fixed, limit;
+
+    LEATI_HIP_TRY(device, function_attribute, &fixed, LEATI_HIP_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, function);
+    limit = device->max_shared_bytes - fixed;
+    if (limit < 0 || shared_bytes > (size_t)limit)
+        return leati_fail(
+            LEAT_ERROR_INVALID,
+            "%zu bytes of dynamic shared memory, and the kernel has %d bytes of its own; a block of this device "
+            "has %d in all",
+            shared_bytes, fixed, device->max_shared_bytes);
+    return LEAT_OK;
+}
+
+leat_status leati_hip_launch(struct leati_driver *driver, void *stream, void *kernel, leat_dim3 grid,
+                             leat_dim3 block, size_t shared_bytes, void *const *args, unsigned argument_count)
+{
+    struct hip_stream *on = stream;
+    hi_function function = kernel;
+
+    (void)driver;
+    (void)argument_count; /* HIP knows how many it reads */
+    if (shared_bytes > 0)
+        LEATI_TRY(check_shared(on->device, function, shared_bytes));
+    LEATI_HIP_TRY(on->device, launch, function, grid.x, grid.y, grid.z, block.x, block.y, block.z,
+                  (unsigned int)shared_bytes, on->handle, (void **)(uintptr_t)args, NULL);
+    return LEAT_OK;
+}
