@@ -15,7 +15,7 @@ test_order := $(addprefix $(test_bin)/,order_model pool_model)
 # About the CPU device alone.
 test_cpu := $(test_bin)/test_strict
 # With private headers: parts by themselves, the CUDA driver against a library made for it, every error path.
-test_unit := $(patsubst tests/%.c,$(test_bin)/%,$(sort $(wildcard tests/unit_*.c tests/test_cuda_*.c)))
+test_unit := $(patsubst tests/%.c,$(test_bin)/%,$(sort $(wildcard tests/unit_*.c tests/test_cuda_*.c tests/test_hip_*.c)))
 test_walk := $(test_bin)/fault_walk
 
 test_programs := $(test_api) $(test_order) $(test_cpu) $(test_unit) $(test_walk)
@@ -42,10 +42,10 @@ $(test_kernels): tests/kernels_user.c include/leat/device_code.h $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(PUBLIC_CFLAGS) -fPIC -shared $< -o $@
 
-# Libraries that stand for libcuda.so.1; their sources share the CUDA driver's list of functions. The check against
+# Libraries that stand for libcuda.so.1 and libamdhip64.so; their sources share the drivers' lists of functions. The check against
 # cuda.h needs its folder.
 test_fakes := $(patsubst tests/fake/%.c,$(test_bin)/fake/%.so,$(sort $(wildcard tests/fake/*.c)))
-$(test_bin)/fake/%.so: tests/fake/%.c $(wildcard src/driver/cuda/*.h) $(BUILD)/flags
+$(test_bin)/fake/%.so: tests/fake/%.c $(wildcard src/driver/cuda/*.h src/driver/hip/*.h) $(BUILD)/flags
 	$(say) CC $<
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -shared $< -o $@

@@ -30,12 +30,12 @@ allowed() {
 }
 
 # Tests that look inside say so by their name; all others see what a user sees.
-inside='^tests/(fake/|fault_walk|test_cuda_|unit_)'
+inside='^tests/(fake/|fault_walk|test_(cuda|hip)_|unit_)'
 
 # The rest of the headers: only these files know a vendor's SDK, and the public headers need plain C only.
 system_allowed() {
     case $1 in
-    include/leat/interop/cuda.h|examples/interop_cuda.c|tests/test_cuda_abi.c) return 0 ;;
+    include/leat/interop/cuda.h|examples/interop_cuda.c|tests/test_cuda_abi.c|tests/test_hip_abi.c) return 0 ;;
     include/*) [[ $2 =~ ^std(arg|bool|def|int)\.h$ ]] ;;
     *) ! [[ $2 =~ ^(cuda|nvml|hip/|hsa/|rocm) ]] ;;
     esac

@@ -37,15 +37,12 @@ void leati_hip_architecture(const struct hip_api *api, int ordinal, char *text, 
     hi_properties_6 six;
     const char *name = "";
 
-    if (api->device_properties_6) {
-        memset(&six, 0, sizeof six);
-        if (api->device_properties_6(&six, ordinal) == LEATI_hipSuccess)
-            name = six.architecture;
-    } else if (api->device_properties_5) {
-        memset(&five, 0, sizeof five);
-        if (api->device_properties_5(&five, ordinal) == LEATI_hipSuccess)
-            name = five.architecture;
-    }
+    memset(&six, 0, sizeof six);
+    memset(&five, 0, sizeof five);
+    if (api->device_properties_6 && api->device_properties_6(&six, ordinal) == LEATI_hipSuccess)
+        name = six.architecture;
+    else if (api->device_properties_5 && api->device_properties_5(&five, ordinal) == LEATI_hipSuccess)
+        name = five.architecture;
     snprintf(text, text_bytes, "%.*s", (int)strcspn(name, ":"), name);
 }
 

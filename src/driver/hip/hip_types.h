@@ -85,13 +85,13 @@ typedef struct hi_box_copy {
 /* hipDeviceProp_t, of which only the architecture is wanted: HIP 5's, and what hipGetDevicePropertiesR0600 fills.
  * Both have room behind for what a newer library may add. */
 typedef struct hi_properties_5 {
-    char before[396];
+    _Alignas(8) char before[396];
     char architecture[256];
     char after[140];
 } hi_properties_5;
 
 typedef struct hi_properties_6 {
-    char before[1160];
+    _Alignas(8) char before[1160];
     char architecture[256];
     char after[56];
 } hi_properties_6;

@@ -1,0 +1,180 @@
+/*
+ * test_hip_abi.c - holds leat's own HIP declarations against AMD's hip/hip_runtime_api.h, where there is one.
+ *
+ * The compiler checks the values of constants, the sizes and places of struct members, and that every function of
+ * the list has the type that the header declares for it. What the header's version does not have yet, or no longer, is
+ * left out; those of HIP 6 and later were then only read in AMD's public sources. Running it says what was compared.
+ */
+#include <stdio.h>
+
+#if __has_include(<hip/hip_runtime_api.h>)
+
+#define __HIP_PLATFORM_AMD__
+#include <hip/hip_runtime_api.h>
+
+#include "driver/hip/hip_symbols.h"
+#include "driver/hip/hip_types.h"
+
+#define SINCE(major, minor) (HIP_VERSION_MAJOR * 100 + HIP_VERSION_MINOR >= (major)*100 + (minor))
+
+/* Our constants, under the vendor's names, which are the real ones here. */
+#define CHECK_CONSTANT(name, value) _Static_assert((long long)(name) == (value), #name);
+LEATI_HIP_CONSTANT_LIST(CHECK_CONSTANT)
+#if SINCE(6, 0)
+LEATI_HIP_6_CONSTANT_LIST(CHECK_CONSTANT)
+#else
+LEATI_HIP_5_CONSTANT_LIST(CHECK_CONSTANT)
+#endif
+#if SINCE(5, 3)
+LEATI_HIP_53_CONSTANT_LIST(CHECK_CONSTANT)
+#endif
+
+_Static_assert(__builtin_types_compatible_p(hi_device, hipDevice_t), "hipDevice_t");
+_Static_assert(__builtin_types_compatible_p(hi_deviceptr, hipDeviceptr_t), "hipDeviceptr_t");
+_Static_assert(__builtin_types_compatible_p(hi_mem_handle, hipMemGenericAllocationHandle_t), "allocation handle");
+_Static_assert(__builtin_types_compatible_p(hi_context, hipCtx_t), "hipCtx_t");
+_Static_assert(__builtin_types_compatible_p(hi_stream, hipStream_t), "hipStream_t");
+_Static_assert(__builtin_types_compatible_p(hi_event, hipEvent_t), "hipEvent_t");
+_Static_assert(__builtin_types_compatible_p(hi_module, hipModule_t), "hipModule_t");
+_Static_assert(__builtin_types_compatible_p(hi_function, hipFunction_t), "hipFunction_t");
+_Static_assert(__builtin_types_compatible_p(hi_host_function, hipHostFn_t), "hipHostFn_t");
+
+/* An enumeration and the unsigned int that stands for it: same size, same alignment, no negative values. */
+#define CHECK_ENUM(ours, real)                                                                                    \
+    _Static_assert(sizeof(ours) == sizeof(real) && _Alignof(ours) == _Alignof(real) && (real)-1 > 0, #real)
+CHECK_ENUM(hi_result, hipError_t);
+CHECK_ENUM(hi_device_attribute, hipDeviceAttribute_t);
+CHECK_ENUM(hi_function_attribute, hipFunction_attribute);
+CHECK_ENUM(hi_copy_kind, hipMemcpyKind);
+CHECK_ENUM(hi_handle_type, hipMemAllocationHandleType);
+CHECK_ENUM(hi_granularity_kind, hipMemAllocationGranularity_flags);
+
+#define CHECK_MEMBER(ours, our_member, real, real_member)                                                         \
+    _Static_assert(offsetof(ours, our_member) == offsetof(real, real_member) &&                                   \
+                       sizeof(((ours *)NULL)->our_member) == sizeof(((real *)NULL)->real_member),                 \
+                   #real "." #real_member)
+#define CHECK_SIZE(ours, real)                                                                                    \
+    _Static_assert(sizeof(ours) == sizeof(real) && _Alignof(ours) == _Alignof(real), #real)
+CHECK_SIZE(hi_mem_location, hipMemLocation);
+CHECK_MEMBER(hi_mem_location, type, hipMemLocation, type);
+CHECK_MEMBER(hi_mem_location, id, hipMemLocation, id);
+CHECK_SIZE(hi_mem_access, hipMemAccessDesc);
+CHECK_MEMBER(hi_mem_access, location, hipMemAccessDesc, location);
+CHECK_MEMBER(hi_mem_access, flags, hipMemAccessDesc, flags);
+CHECK_SIZE(hi_mem_properties, hipMemAllocationProp);
+#if SINCE(5, 3)
+CHECK_MEMBER(hi_mem_properties, type, hipMemAllocationProp, type);
+CHECK_MEMBER(hi_mem_properties, handle_types, hipMemAllocationProp, requestedHandleType);
+CHECK_MEMBER(hi_mem_properties, location, hipMemAllocationProp, location);
+CHECK_MEMBER(hi_mem_properties, win32_metadata, hipMemAllocationProp, win32HandleMetaData);
+CHECK_MEMBER(hi_mem_properties, flags.compression, hipMemAllocationProp, allocFlags.compressionType);
+CHECK_MEMBER(hi_mem_properties, flags.gpu_direct_rdma, hipMemAllocationProp, allocFlags.gpuDirectRDMACapable);
+CHECK_MEMBER(hi_mem_properties, flags.usage, hipMemAllocationProp, allocFlags.usage);
+#endif
+
+CHECK_SIZE(hi_pointer_attributes, hipPointerAttribute_t);
+#if SINCE(6, 0)
+CHECK_MEMBER(hi_pointer_attributes, type, hipPointerAttribute_t, type);
+#else
+CHECK_MEMBER(hi_pointer_attributes, type, hipPointerAttribute_t, memoryType);
+#endif
+CHECK_MEMBER(hi_pointer_attributes, device, hipPointerAttribute_t, device);
+CHECK_MEMBER(hi_pointer_attributes, device_pointer, hipPointerAttribute_t, devicePointer);
+CHECK_MEMBER(hi_pointer_attributes, host_pointer, hipPointerAttribute_t, hostPointer);
+CHECK_MEMBER(hi_pointer_attributes, is_managed, hipPointerAttribute_t, isManaged);
+CHECK_MEMBER(hi_pointer_attributes, flags, hipPointerAttribute_t, allocationFlags);
+
+#if SINCE(6, 0)
+CHECK_SIZE(hi_properties_6, hipDeviceProp_tR0600);
+CHECK_MEMBER(hi_properties_6, architecture, hipDeviceProp_tR0600, gcnArchName);
+#else
+CHECK_SIZE(hi_properties_5, hipDeviceProp_t);
+CHECK_MEMBER(hi_properties_5, architecture, hipDeviceProp_t, gcnArchName);
+#endif
+
+CHECK_SIZE(hi_box_copy, hipMemcpy3DParms);
+#define CHECK_BOX_END(side)                                                                                       \
+    CHECK_MEMBER(hi_box_copy, side##_array, hipMemcpy3DParms, side##Array);                                       \
+    CHECK_MEMBER(hi_box_copy, side##_x, hipMemcpy3DParms, side##Pos.x);                                           \
+    CHECK_MEMBER(hi_box_copy, side##_y, hipMemcpy3DParms, side##Pos.y);                                           \
+    CHECK_MEMBER(hi_box_copy, side##_z, hipMemcpy3DParms, side##Pos.z);                                           \
+    CHECK_MEMBER(hi_box_copy, side.ptr, hipMemcpy3DParms, side##Ptr.ptr);                                         \
+    CHECK_MEMBER(hi_box_copy, side.pitch, hipMemcpy3DParms, side##Ptr.pitch);                                     \
+    CHECK_MEMBER(hi_box_copy, side.width, hipMemcpy3DParms, side##Ptr.xsize);                                     \
+    CHECK_MEMBER(hi_box_copy, side.height, hipMemcpy3DParms, side##Ptr.ysize)
+CHECK_BOX_END(src);
+CHECK_BOX_END(dst);
+CHECK_MEMBER(hi_box_copy, width, hipMemcpy3DParms, extent.width);
+CHECK_MEMBER(hi_box_copy, height, hipMemcpy3DParms, extent.height);
+CHECK_MEMBER(hi_box_copy, depth, hipMemcpy3DParms, extent.depth);
+CHECK_MEMBER(hi_box_copy, kind, hipMemcpy3DParms, kind);
+
+/*
+ * The list again, with the vendor's types put in the place of ours: each entry must be the type of the header's
+ * function.
+ */
+#define hi_result hipError_t
+#define hi_device_attribute hipDeviceAttribute_t
+#define hi_function_attribute hipFunction_attribute
+#define hi_copy_kind hipMemcpyKind
+#define hi_handle_type hipMemAllocationHandleType
+#define hi_granularity_kind hipMemAllocationGranularity_flags
+#define hi_mem_properties hipMemAllocationProp
+#define hi_mem_access hipMemAccessDesc
+#define hi_pointer_attributes hipPointerAttribute_t
+#define hi_box_copy hipMemcpy3DParms
+#define hi_stream_callback hipStreamCallback_t
+#define hi_properties_5 hipDeviceProp_t
+#define hi_properties_6 hipDeviceProp_tR0600
+
+/* A macro of the vendor's turns the plain name into the newer one. */
+#if SINCE(6, 0)
+#undef hipGetDeviceProperties
+hipError_t hipGetDeviceProperties(hi_properties_5 *properties, int device);
+#else
+typedef struct hip_properties_tR0600 hipDeviceProp_tR0600;
+hipError_t hipGetDevicePropertiesR0600(hi_properties_6 *properties, int device);
+#endif
+#if !SINCE(5, 6)
+hipError_t hipStreamGetDevice(hipStream_t stream, hipDevice_t *device);
+#endif
+
+#define CHECK_FUNCTION(field, name, need, parameters)                                                             \
+    _Static_assert(__builtin_types_compatible_p(__typeof__(&name), hipError_t(*) parameters), #name);
+LEATI_HIP_SYMBOL_LIST(CHECK_FUNCTION)
+#define CHECK_TEXT(field, name, need, parameters)                                                                 \
+    _Static_assert(__builtin_types_compatible_p(__typeof__(&name), const char *(*)parameters), #name);
+LEATI_HIP_TEXT_LIST(CHECK_TEXT)
+
+int main(void)
+{
+    unsigned constants = 0;
+    unsigned functions = 0;
+
+#define COUNT(...) constants++;
+    LEATI_HIP_CONSTANT_LIST(COUNT)
+#undef COUNT
+#define COUNT(...) functions++;
+    LEATI_HIP_SYMBOL_LIST(COUNT)
+    LEATI_HIP_TEXT_LIST(COUNT)
+#undef COUNT
+
+    /* The default stream is a pointer, which the compiler compares at run time only. */
+    if (hipStreamPerThread != LEATI_HIP_STREAM_PER_THREAD) {
+        printf("the number of the default stream differs from that of hip_runtime_api.h\n");
+        return 1;
+    }
+    printf("hip_runtime_api.h of HIP %d.%d: %u constants, %u functions and 6 structs are as leat declares them\n",
+           HIP_VERSION_MAJOR, HIP_VERSION_MINOR, constants, functions);
+    return 0;
+}
+
+#else
+
+int main(void)
+{
+    printf("skipped: there is no hip/hip_runtime_api.h to compare with (Debian: libamdhip64-dev)\n");
+    return 77;
+}
+
+#endif
