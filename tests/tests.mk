@@ -28,8 +28,8 @@ test_objects := $(test_bin)/harness.o
 $(test_bin)/%.o: tests/%.c $(BUILD)/flags
 	$(say) CC $<
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(if $(filter test_device test_memory test_virtual test_copy% test_fill test_stream test_event test_kernel \
-	    test_native test_bad_input test_threads test_pool% test_strict order_model pool_model harness,$*),$(PUBLIC_CFLAGS),$(ALL_CFLAGS)) \
+	$(Q)$(CC) $(if $(filter test_device test_memory test_virtual test_copy% test_layout% test_fill test_stream test_event test_kernel \
+	    test_native test_bad_input test_threads test_pool% test_strict order_model pool_model harness layouts,$*),$(PUBLIC_CFLAGS),$(ALL_CFLAGS)) \
 	    $(test_defines) -MMD -MP -c $< -o $@
 
 $(test_programs): %: %.o $(test_objects) $(BUILD)/libleat.a

@@ -3,8 +3,9 @@
  *
  * Two copies that touch the same bytes in the same way have the same form: dimensions of size 1 are gone, the rest
  * are sorted by their step through the destination, neighbours that continue one another on both sides are one,
- * negative destination strides are turned round, and elements are as wide as run, strides and addresses allow: four
- * floats that stay together are one element of 16 bytes, and an element of 6 bytes is a dimension of 3 elements of 2.
+ * negative destination strides are turned round, and elements are as wide as run, strides and addresses allow:
+ * four floats that stay together are one element of 16 bytes, and an element of 6 bytes is a dimension of 3
+ * elements of 2.
  */
 #ifndef LEATI_LAYOUT_FORM_H
 #define LEATI_LAYOUT_FORM_H
@@ -18,38 +19,68 @@
 /* One more than a layout has: an odd element size becomes a dimension. */
 #define LEATI_FORM_MAX_DIMS (LEAT_LAYOUT_MAX_DIMS + 1)
 
-struct leati_form {
-    unsigned dims;       /* 0: a single unit */
-    unsigned unit_bytes; /* 1, 2, 4, 8 or 16: what is moved at once; all strides, offsets and alignments divide by it */
+/* The widest unit that is moved at once. */
+#define LEATI_FORM_MAX_UNIT_BYTES 16
 
-    /* Dimension 0 has the smallest step on the destination. All sizes are 2 or more, but for an indexed dimension. */
+/* Neither side reaches further than this from its pointer, to either side: sums of two such numbers fit. */
+#define LEATI_FORM_MAX_REACH ((int64_t)1 << 61)
+
+struct leati_form {
+    unsigned dims; /* 0: a single unit */
+    unsigned
+        unit_bytes; /* 1, 2, 4, 8 or 16: what is moved at once; all strides, offsets and alignments divide by it */
+
+    /*
+     * Sorted: dimension 0 has the smallest step on the destination. All sizes are 2 or more, and all destination
+     * strides above 0, but for a dimension with a list: it may have a size of 1, and any destination stride, since
+     * turning it round would turn its list round. Where the size of that dimension is 1 and the list on the
+     * source, its destination stride is 0, and it is sorted last.
+     */
     uint64_t size[LEATI_FORM_MAX_DIMS];
-    int64_t dst_stride[LEATI_FORM_MAX_DIMS]; /* bytes; above 0 where no list is on it */
-    int64_t src_stride[LEATI_FORM_MAX_DIMS]; /* bytes */
+    int64_t dst_stride[LEATI_FORM_MAX_DIMS]; /* bytes */
+    int64_t src_stride[LEATI_FORM_MAX_DIMS]; /* bytes; any */
     int64_t dst_offset, src_offset;          /* of the first unit from the pointers */
 
-    /* The dimension with a list of indices, or -1; never fused with another. */
+    /* The dimension with a list of indices, or -1; never joined with another. */
     int index_dim;
     bool index_on_dst;
     unsigned index_bytes;
     int64_t index_bound;
 
-    bool empty;            /* a size is 0: nothing moves */
+    bool empty; /* a size is 0: nothing moves */
     uint64_t payload_bytes;
 
-    /* Bytes from the pointers that may be touched: from low to below high; both 0 when empty. */
+    /* Bytes from the pointers that may be touched: from low to below high; 0 and 0 when there are none: of both
+     * sides of an empty form, and where there is no index that is right. */
     int64_t dst_low, dst_high;
     int64_t src_low, src_high;
 };
 
+/* Whether this is a layout: dims, element_bytes, sizes, and its list. INVALID, with a sentence that calls it name.
+ */
+leat_status leati_layout_check(const char *name, const leat_layout *layout);
+
+/* The same of what a list needs beside it. */
+leat_status leati_layout_check_list(const char *name, const leat_layout *layout);
+
+/* Whether layouts that were checked have the same sizes and elements, and one list at most. INVALID. */
+leat_status leati_form_check_same(const leat_layout *dst, const leat_layout *src);
+
 /*
- * Checks two layouts and makes their form, for pointers that are aligned to dst_align and src_align bytes at least.
- * Errors, all with a sentence: INVALID, RANGE; see leat_copy_layout().
+ * Checks two layouts and makes their form, for pointers that are aligned to dst_align and src_align bytes at
+ * least. Errors, all with a sentence: INVALID, RANGE; see leat_copy_layout().
  */
 leat_status leati_form_make(const leat_layout *dst, size_t dst_align, const leat_layout *src, size_t src_align,
                             struct leati_form *form);
 
-/* Whether a byte that is written may also be read, for these pointers: false is certain, true is not. */
+/* The dimension in which neighbours touch on the source: the largest with a src_stride of one unit; -1 for none.
+ */
+int leati_form_dense_src(const struct leati_form *form);
+
+/*
+ * Whether a byte that is written may also be read, for these pointers: false is certain, true is not. What it
+ * cannot decide with some thousand steps counts as true.
+ */
 bool leati_form_may_overlap(const struct leati_form *form, const void *dst, const void *src);
 
 #endif

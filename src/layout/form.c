@@ -1,0 +1,431 @@
+/* form.c - see form.h. */
+#include "layout/form.h"
+
+#include "base/error.h"
+#include "layout/meet.h"
+
+#include <string.h>
+
+/* ---- what the user gave ---- */
+
+leat_status leati_layout_check_list(const char *name, const leat_layout *layout)
+{
+    if (layout->index_dim >= layout->dims)
+        return leati_fail(LEAT_ERROR_INVALID,
+                          "index_dim of %s is %u, and the layout has %u dimensions, counted from 0", name,
+                          layout->index_dim, layout->dims);
+    if (layout->index_bytes != 4 && layout->index_bytes != 8)
+        return leati_fail(LEAT_ERROR_INVALID, "index_bytes of %s is %u; an index has 4 or 8 bytes", name,
+                          layout->index_bytes);
+    if (layout->index_bound < 0)
+        return leati_fail(LEAT_ERROR_INVALID, "index_bound of %s is %lld; it is 0 or more", name,
+                          (long long)layout->index_bound);
+    if ((uintptr_t)layout->index % layout->index_bytes)
+        return leati_fail(LEAT_ERROR_INVALID,
+                          "the list of indices of %s, %p, is not aligned to its %u bytes an index", name,
+                          layout->index, layout->index_bytes);
+    if ((uintptr_t)layout->index_wrong % sizeof *layout->index_wrong)
+        return leati_fail(LEAT_ERROR_INVALID, "the counter of wrong indices of %s, %p, is not aligned to 8 bytes",
+                          name, (void *)layout->index_wrong);
+    return LEAT_OK;
+}
+
+leat_status leati_layout_check(const char *name, const leat_layout *layout)
+{
+    if (!layout)
+        return leati_fail(LEAT_ERROR_INVALID, "%s is NULL", name);
+    if (layout->dims > LEAT_LAYOUT_MAX_DIMS)
+        return leati_fail(LEAT_ERROR_INVALID, "dims of %s is %u; a layout has %d dimensions at most", name,
+                          layout->dims, LEAT_LAYOUT_MAX_DIMS);
+    if (layout->element_bytes < 1 || layout->element_bytes > LEAT_LAYOUT_MAX_ELEMENT_BYTES)
+        return leati_fail(LEAT_ERROR_INVALID, "element_bytes of %s is %u; elements have 1 to %d bytes", name,
+                          layout->element_bytes, LEAT_LAYOUT_MAX_ELEMENT_BYTES);
+    for (uint32_t i = 0; i < layout->dims; i++)
+        if (layout->size[i] < 0)
+            return leati_fail(LEAT_ERROR_INVALID, "size[%u] of %s is %lld; sizes are 0 or more", i, name,
+                              (long long)layout->size[i]);
+    return layout->index ? leati_layout_check_list(name, layout) : LEAT_OK;
+}
+
+leat_status leati_form_check_same(const leat_layout *dst, const leat_layout *src)
+{
+    if (dst->dims != src->dims)
+        return leati_fail(LEAT_ERROR_INVALID, "dst has %u dimensions and src has %u; they must be the same",
+                          dst->dims, src->dims);
+    if (dst->element_bytes != src->element_bytes)
+        return leati_fail(LEAT_ERROR_INVALID,
+                          "elements of dst have %u bytes and those of src %u; they must be the same",
+                          dst->element_bytes, src->element_bytes);
+    for (uint32_t i = 0; i < dst->dims; i++)
+        if (dst->size[i] != src->size[i])
+            return leati_fail(
+                LEAT_ERROR_INVALID,
+                "size[%u] is %lld on dst and %lld on src; they must be the same (to repeat a dimension "
+                "of 1 there is leat_layout_broadcast)",
+                i, (long long)dst->size[i], (long long)src->size[i]);
+    if (dst->index && src->index)
+        return leati_fail(LEAT_ERROR_INVALID,
+                          "both dst and src have a list of indices; gather into a place of its own first");
+    return LEAT_OK;
+}
+
+static leat_status check_align(const char *name, size_t align)
+{
+    if (!align || (align & (align - 1)))
+        return leati_fail(LEAT_ERROR_INVALID, "%s_align is %zu; alignments are powers of two", name, align);
+    return LEAT_OK;
+}
+
+static bool has_nothing(const leat_layout *layout)
+{
+    for (uint32_t i = 0; i < layout->dims; i++)
+        if (layout->size[i] == 0)
+            return true;
+    return false;
+}
+
+/* ---- one side: where it reaches to ---- */
+
+static leat_status too_far(const char *name)
+{
+    return leati_fail(
+        LEAT_ERROR_RANGE,
+        "the sizes, strides and offset of %s reach further than 2^61 bytes; check them for what is not "
+        "in bytes or was never set",
+        name);
+}
+
+/* Between the first and the last position of a dimension on this side. */
+static uint64_t positions(const leat_layout *layout, uint32_t dim)
+{
+    return (uint64_t)(layout->index && dim == layout->index_dim ? layout->index_bound : layout->size[dim]);
+}
+
+/* The bytes that the elements of a side may lie in. The layout is not empty. */
+static leat_status find_reach(const char *name, const leat_layout *layout, int64_t *low, int64_t *high)
+{
+    const int64_t most = LEATI_FORM_MAX_REACH;
+    int64_t below = layout->offset_bytes, above = layout->offset_bytes;
+
+    if (above > most || below < -most)
+        return too_far(name);
+    above += layout->element_bytes;
+    for (uint32_t i = 0; i < layout->dims; i++) {
+        uint64_t count = positions(layout, i);
+        int64_t way;
+
+        if (count < 2)
+            continue;
+        if (__builtin_mul_overflow(count - 1, layout->stride_bytes[i], &way) || way > most || way < -most)
+            return too_far(name);
+        if (way > 0)
+            above += way;
+        else
+            below += way;
+        if (above > most || below < -most)
+            return too_far(name);
+    }
+    *low = below;
+    *high = above;
+    return LEAT_OK;
+}
+
+static leat_status find_reaches(const leat_layout *dst, const leat_layout *src, struct leati_form *form)
+{
+    const leat_layout *with_list = dst->index ? dst : src->index ? src : NULL;
+
+    LEATI_TRY(find_reach("dst", dst, &form->dst_low, &form->dst_high));
+    LEATI_TRY(find_reach("src", src, &form->src_low, &form->src_high));
+    if (with_list && with_list->index_bound == 0)
+        form->dst_low = form->dst_high = form->src_low = form->src_high = 0;
+    return LEAT_OK;
+}
+
+/* ---- dimensions: taking them over, turning them round, sorting them ---- */
+
+static void add_dim(struct leati_form *form, uint64_t size, int64_t dst_stride, int64_t src_stride)
+{
+    form->size[form->dims] = size;
+    form->dst_stride[form->dims] = dst_stride;
+    form->src_stride[form->dims] = src_stride;
+    form->dims++;
+}
+
+static void add_indexed(const leat_layout *dst, const leat_layout *src, uint32_t dim, struct leati_form *form)
+{
+    const leat_layout *with_list = dst->index ? dst : src;
+    int64_t dst_stride = dst->stride_bytes[dim], src_stride = src->stride_bytes[dim];
+
+    /* Strides that nothing steps by must not narrow the unit. */
+    if (positions(dst, dim) < 2)
+        dst_stride = 0;
+    if (positions(src, dim) < 2)
+        src_stride = 0;
+    form->index_dim = (int)form->dims;
+    form->index_on_dst = dst->index != NULL;
+    form->index_bytes = with_list->index_bytes;
+    form->index_bound = with_list->index_bound;
+    add_dim(form, (uint64_t)dst->size[dim], dst_stride, src_stride);
+}
+
+/* Every dimension that is stepped through, and the bytes of an element as one more. */
+static void take_dims(const leat_layout *dst, const leat_layout *src, struct leati_form *form)
+{
+    const leat_layout *with_list = dst->index ? dst : src->index ? src : NULL;
+
+    form->dst_offset = dst->offset_bytes;
+    form->src_offset = src->offset_bytes;
+    if (dst->element_bytes > 1)
+        add_dim(form, dst->element_bytes, 1, 1);
+    for (uint32_t i = 0; i < dst->dims; i++) {
+        int64_t dst_stride = dst->stride_bytes[i], src_stride = src->stride_bytes[i];
+
+        if (with_list && i == with_list->index_dim) {
+            add_indexed(dst, src, i, form);
+            continue;
+        }
+        if (dst->size[i] == 1)
+            continue;
+        if (dst_stride < 0) {
+            form->dst_offset += dst_stride * (dst->size[i] - 1);
+            form->src_offset += src_stride * (dst->size[i] - 1);
+            dst_stride = -dst_stride;
+            src_stride = -src_stride;
+        }
+        add_dim(form, (uint64_t)dst->size[i], dst_stride, src_stride);
+    }
+}
+
+/* What dimensions are sorted by; without a step a dimension is last. */
+static uint64_t step_of(int64_t stride)
+{
+    return stride ? (uint64_t)(stride < 0 ? -stride : stride) : UINT64_MAX;
+}
+
+static void sort_dims(struct leati_form *form)
+{
+    for (unsigned i = 1; i < form->dims; i++) {
+        uint64_t size = form->size[i];
+        int64_t dst_stride = form->dst_stride[i], src_stride = form->src_stride[i];
+        unsigned at = i;
+
+        for (; at && step_of(form->dst_stride[at - 1]) > step_of(dst_stride); at--) {
+            form->size[at] = form->size[at - 1];
+            form->dst_stride[at] = form->dst_stride[at - 1];
+            form->src_stride[at] = form->src_stride[at - 1];
+        }
+        form->size[at] = size;
+        form->dst_stride[at] = dst_stride;
+        form->src_stride[at] = src_stride;
+        if (form->index_dim == (int)i)
+            form->index_dim = (int)at;
+        else if (form->index_dim >= (int)at && form->index_dim < (int)i)
+            form->index_dim++;
+    }
+}
+
+/* ---- no element twice ---- */
+
+/*
+ * Two elements meet when the differences of their numbers, times the strides, add up to 0. The highest dimension
+ * in which they differ is tried in turn; nearly always its stride is above all that the lower ones reach, which
+ * ends the question at once.
+ */
+static leat_status check_written_once(const struct leati_form *form)
+{
+    struct leati_term terms[LEATI_FORM_MAX_DIMS];
+    unsigned count = 0, steps = LEATI_MEET_STEPS;
+
+    for (unsigned i = 0; i < form->dims; i++) {
+        bool listed = (int)i == form->index_dim && form->index_on_dst;
+        int64_t most = (listed ? form->index_bound : (int64_t)form->size[i]) - 1;
+        enum leati_meet meet;
+
+        if (most < 1)
+            continue;
+        if (!form->dst_stride[i])
+            return leati_fail(
+                LEAT_ERROR_INVALID,
+                "a dimension of size %llu has stride 0 on dst, so its elements would be written over one "
+                "another; only sources can be broadcast",
+                (unsigned long long)form->size[i]);
+        terms[count].stride = (int64_t)step_of(form->dst_stride[i]);
+        terms[count].low = 1;
+        terms[count].high = most;
+        meet = leati_meet(terms, count + 1, 0, &steps);
+        if (meet == LEATI_MEET_YES)
+            return leati_fail(
+                LEAT_ERROR_INVALID,
+                "the strides of dst write a byte twice: a dimension of size %lld and stride %lld runs "
+                "into the elements of those with smaller strides",
+                (long long)most + 1, (long long)form->dst_stride[i]);
+        if (meet == LEATI_MEET_UNKNOWN)
+            return leati_fail(
+                LEAT_ERROR_INVALID,
+                "the strides of dst are so interleaved that leat cannot tell whether an element is "
+                "written twice (a dimension of size %lld and stride %lld lies among smaller ones); copy "
+                "in several parts",
+                (long long)most + 1, (long long)form->dst_stride[i]);
+        terms[count].low = -most;
+        count++;
+    }
+    return LEAT_OK;
+}
+
+/* ---- as few dimensions and as wide units as possible ---- */
+
+static bool continues(const struct leati_form *form, unsigned lower, unsigned upper)
+{
+    int64_t dst_way, src_way;
+
+    if (form->index_dim == (int)lower || form->index_dim == (int)upper)
+        return false;
+    return !__builtin_mul_overflow(form->size[lower], form->dst_stride[lower], &dst_way) &&
+           !__builtin_mul_overflow(form->size[lower], form->src_stride[lower], &src_way) &&
+           form->dst_stride[upper] == dst_way && form->src_stride[upper] == src_way;
+}
+
+static void join_dims(struct leati_form *form)
+{
+    unsigned kept = 0;
+
+    for (unsigned i = 1; i < form->dims; i++) {
+        if (continues(form, kept, i)) {
+            form->size[kept] *= form->size[i];
+            continue;
+        }
+        kept++;
+        form->size[kept] = form->size[i];
+        form->dst_stride[kept] = form->dst_stride[i];
+        form->src_stride[kept] = form->src_stride[i];
+        if (form->index_dim == (int)i)
+            form->index_dim = (int)kept;
+    }
+    if (form->dims)
+        form->dims = kept + 1;
+}
+
+static void remove_first_dim(struct leati_form *form)
+{
+    form->dims--;
+    memmove(form->size, form->size + 1, form->dims * sizeof form->size[0]);
+    memmove(form->dst_stride, form->dst_stride + 1, form->dims * sizeof form->dst_stride[0]);
+    memmove(form->src_stride, form->src_stride + 1, form->dims * sizeof form->src_stride[0]);
+    if (form->index_dim >= 0)
+        form->index_dim--;
+}
+
+/* So far units are bytes. Those that lie together on both sides are a dimension of stride 1, which is the first.
+ */
+static void widen_units(struct leati_form *form, size_t dst_align, size_t src_align)
+{
+    uint64_t all = LEATI_FORM_MAX_UNIT_BYTES | dst_align | src_align;
+
+    form->unit_bytes = 1;
+    if (!form->dims || form->index_dim == 0 || form->dst_stride[0] != 1 || form->src_stride[0] != 1)
+        return;
+    all |= (uint64_t)form->dst_offset | (uint64_t)form->src_offset | form->size[0];
+    for (unsigned i = 1; i < form->dims; i++)
+        all |= (uint64_t)form->dst_stride[i] | (uint64_t)form->src_stride[i];
+    form->unit_bytes = (unsigned)(all & (0 - all));
+    form->size[0] /= form->unit_bytes;
+    form->dst_stride[0] = form->src_stride[0] = (int64_t)form->unit_bytes;
+    if (form->size[0] == 1)
+        remove_first_dim(form);
+}
+
+/* ---- the whole ---- */
+
+leat_status leati_form_make(const leat_layout *dst, size_t dst_align, const leat_layout *src, size_t src_align,
+                            struct leati_form *form)
+{
+    LEATI_TRY(leati_layout_check("dst_layout", dst));
+    LEATI_TRY(leati_layout_check("src_layout", src));
+    LEATI_TRY(check_align("dst", dst_align));
+    LEATI_TRY(check_align("src", src_align));
+    LEATI_TRY(leati_form_check_same(dst, src));
+    memset(form, 0, sizeof *form);
+    form->index_dim = -1;
+    form->unit_bytes = 1;
+    form->empty = has_nothing(dst);
+    if (form->empty)
+        return LEAT_OK;
+    form->payload_bytes = dst->element_bytes;
+    for (uint32_t i = 0; i < dst->dims; i++)
+        if (__builtin_mul_overflow(form->payload_bytes, (uint64_t)dst->size[i], &form->payload_bytes) ||
+            form->payload_bytes > (uint64_t)LEATI_FORM_MAX_REACH)
+            return leati_fail(LEAT_ERROR_RANGE, "the sizes multiply to more than 2^61 bytes");
+    LEATI_TRY(find_reaches(dst, src, form));
+    take_dims(dst, src, form);
+    sort_dims(form);
+    LEATI_TRY(check_written_once(form));
+    join_dims(form);
+    widen_units(form, dst_align, src_align);
+    return LEAT_OK;
+}
+
+int leati_form_dense_src(const struct leati_form *form)
+{
+    int found = -1;
+
+    for (int i = 0; i < (int)form->dims; i++)
+        if (i != form->index_dim && form->src_stride[i] == (int64_t)form->unit_bytes &&
+            (found < 0 || form->size[i] > form->size[found]))
+            found = i;
+    return found;
+}
+
+/* ---- what is written against what is read ---- */
+
+/* Adds what one dimension of a side can add to the address; terms of one stride are one. */
+static void add_term(struct leati_term *terms, unsigned *count, int64_t stride, uint64_t positions)
+{
+    int64_t step = (int64_t)step_of(stride), most = (int64_t)positions - 1;
+    unsigned at = *count;
+
+    if (!stride || most < 1)
+        return;
+    while (at && terms[at - 1].stride >= step)
+        at--;
+    if (at == *count || terms[at].stride != step) {
+        memmove(terms + at + 1, terms + at, (*count - at) * sizeof *terms);
+        terms[at] = (struct leati_term){.stride = step};
+        ++*count;
+    }
+    if (stride > 0)
+        terms[at].high += most;
+    else
+        terms[at].low -= most;
+}
+
+static uint64_t form_positions(const struct leati_form *form, unsigned dim, bool of_dst)
+{
+    bool listed = (int)dim == form->index_dim && form->index_on_dst == of_dst;
+
+    return listed ? (uint64_t)form->index_bound : form->size[dim];
+}
+
+bool leati_form_may_overlap(const struct leati_form *form, const void *dst, const void *src)
+{
+    uintptr_t written = (uintptr_t)dst + (uintptr_t)form->dst_low,
+              read = (uintptr_t)src + (uintptr_t)form->src_low;
+    struct leati_term terms[LEATI_MEET_MAX_TERMS];
+    unsigned count = 0, steps = LEATI_MEET_STEPS;
+    int64_t distance;
+
+    if (read - written >= (uint64_t)(form->dst_high - form->dst_low) &&
+        written - read >= (uint64_t)(form->src_high - form->src_low))
+        return false;
+    /* A byte of dst, less one of src, is 0 away. */
+    add_term(terms, &count, 1, form->unit_bytes);
+    add_term(terms, &count, -1, form->unit_bytes);
+    for (unsigned i = 0; i < form->dims; i++) {
+        add_term(terms, &count, form->dst_stride[i], form_positions(form, i, true));
+        add_term(terms, &count, -form->src_stride[i], form_positions(form, i, false));
+    }
+    distance =
+        (int64_t)((uintptr_t)src + (uintptr_t)form->src_offset - (uintptr_t)dst - (uintptr_t)form->dst_offset);
+    if (leati_never_meet(terms, count, distance))
+        return false;
+    return leati_meet(terms, count, distance, &steps) != LEATI_MEET_NO;
+}

@@ -1,0 +1,107 @@
+/* meet.c - see meet.h. */
+#include "layout/meet.h"
+
+/* Rounded towards minus infinity, and towards plus; by is above 0. */
+static int64_t divide_down(int64_t value, int64_t by)
+{
+    return value / by - (value % by < 0);
+}
+
+static int64_t divide_up(int64_t value, int64_t by)
+{
+    return value / by + (value % by > 0);
+}
+
+struct search {
+    const struct leati_term *terms;
+    unsigned *steps;
+    /* What the first so many terms reach together. */
+    int64_t low[LEATI_MEET_MAX_TERMS + 1], high[LEATI_MEET_MAX_TERMS + 1];
+};
+
+/* The largest of the terms that are left is given each number with which the others can still make up the rest. */
+static enum leati_meet look(const struct search *search, unsigned count, int64_t distance)
+{
+    const struct leati_term *term;
+    int64_t first, last;
+
+    if (count == 0)
+        return distance == 0 ? LEATI_MEET_YES : LEATI_MEET_NO;
+    term = &search->terms[count - 1];
+    first = divide_up(distance - search->high[count - 1], term->stride);
+    last = divide_down(distance - search->low[count - 1], term->stride);
+    if (first < term->low)
+        first = term->low;
+    if (last > term->high)
+        last = term->high;
+    for (int64_t number = first; number <= last; number++) {
+        enum leati_meet found;
+
+        if (*search->steps == 0)
+            return LEATI_MEET_UNKNOWN;
+        --*search->steps;
+        found = look(search, count - 1, distance - number * term->stride);
+        if (found != LEATI_MEET_NO)
+            return found;
+    }
+    return LEATI_MEET_NO;
+}
+
+enum leati_meet leati_meet(const struct leati_term *terms, unsigned count, int64_t distance, unsigned *steps)
+{
+    struct search search = {.terms = terms, .steps = steps};
+
+    for (unsigned i = 0; i < count; i++) {
+        search.low[i + 1] = search.low[i] + terms[i].low * terms[i].stride;
+        search.high[i + 1] = search.high[i] + terms[i].high * terms[i].stride;
+    }
+    return look(&search, count, distance);
+}
+
+/* ---- remainders ---- */
+
+/* Whether what is no multiple of pitch can make up the distance, up to multiples of pitch. */
+static bool pitch_excludes(const struct leati_term *terms, unsigned count, int64_t distance, int64_t pitch)
+{
+    int64_t low = 0, high = 0;
+
+    for (unsigned i = 0; i < count; i++) {
+        if (terms[i].stride % pitch == 0)
+            continue;
+        low += terms[i].low * terms[i].stride;
+        high += terms[i].high * terms[i].stride;
+    }
+    /* Is there no multiple of pitch from distance - high to distance - low? */
+    return divide_up(distance - high, pitch) > divide_down(distance - low, pitch);
+}
+
+static int64_t common_divisor(int64_t a, int64_t b)
+{
+    while (b) {
+        int64_t rest = a % b;
+
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+bool leati_never_meet(const struct leati_term *terms, unsigned count, int64_t distance)
+{
+    int64_t common = 0;
+
+    /* A pitch is a stride, or what the largest so many strides have in common. */
+    for (unsigned i = count; i-- > 0;) {
+        int64_t before = common;
+
+        if (terms[i].stride == 1)
+            break;
+        common = common_divisor(terms[i].stride, common);
+        if (pitch_excludes(terms, count, distance, terms[i].stride))
+            return true;
+        if (common != before && common > 1 && common != terms[i].stride &&
+            pitch_excludes(terms, count, distance, common))
+            return true;
+    }
+    return false;
+}
