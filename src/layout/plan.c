@@ -1,0 +1,367 @@
+/* plan.c - see plan.h. */
+#include "layout/plan.h"
+
+#include "base/error.h"
+#include "base/text.h"
+#include "layout/sectors.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- what kind of copy ---- */
+
+/*
+ * What makes a run long. A GPU reads and writes memory in sectors of 32 bytes and DRAM in pairs of them, a
+ * processor in lines of 64: runs of as much use what they touch whole, and can be moved one after another in any
+ * order. Shorter ones need neighbours on both sides, which is what boxes are for.
+ */
+#define LONG_RUN_BYTES 64
+
+/*
+ * What makes a dense dimension long enough for square tiles, whose sides are 64 bytes on processors and 128 on
+ * GPUs. Of a shorter one part of each tile would stay empty, and its neighbours on that side are in reach.
+ */
+#define LONG_SIDE_BYTES 64
+
+static uint64_t bytes_of(const struct leati_form *form, unsigned dim)
+{
+    return form->size[dim] * form->unit_bytes;
+}
+
+/* Has a dimension above 0 a smaller step on the source than dimension 1, the next one on the destination? */
+static bool src_has_another_order(const struct leati_form *form)
+{
+    int64_t next = llabs((long long)form->src_stride[1]);
+
+    for (unsigned i = 2; i < form->dims; i++)
+        if (form->src_stride[i] && llabs((long long)form->src_stride[i]) < next)
+            return true;
+    return false;
+}
+
+static leat_layout_class classify_run(const struct leati_form *form)
+{
+    if (form->dims == 1)
+        return LEAT_LAYOUT_COPY;
+    if (bytes_of(form, 0) >= LONG_RUN_BYTES)
+        return LEAT_LAYOUT_ROWS;
+    if (!form->src_stride[1])
+        return LEAT_LAYOUT_FILL;
+    return src_has_another_order(form) ? LEAT_LAYOUT_BOX : LEAT_LAYOUT_ROWS;
+}
+
+leat_layout_class leati_layout_classify(const struct leati_form *form)
+{
+    int64_t unit = (int64_t)form->unit_bytes;
+    int dense_src;
+
+    if (form->empty)
+        return LEAT_LAYOUT_NOTHING;
+    if (form->index_dim >= 0)
+        return LEAT_LAYOUT_GATHER;
+    if (form->dims == 0)
+        return LEAT_LAYOUT_COPY;
+    if (form->dst_stride[0] != unit)
+        return LEAT_LAYOUT_ELEMENTS;
+    if (form->src_stride[0] == unit)
+        return classify_run(form);
+    if (form->src_stride[0] == 0)
+        return LEAT_LAYOUT_FILL;
+    dense_src = leati_form_dense_src(form);
+    if (dense_src < 0)
+        return LEAT_LAYOUT_ELEMENTS;
+    return bytes_of(form, 0) >= LONG_SIDE_BYTES && bytes_of(form, (unsigned)dense_src) >= LONG_SIDE_BYTES
+               ? LEAT_LAYOUT_TRANSPOSE
+               : LEAT_LAYOUT_BOX;
+}
+
+/* ---- the table ---- */
+
+/* Plans are some kilobytes each. */
+#define SETS 512u
+#define WAYS 4u
+
+/* The places in which a plan may be; which of them are left is told by their turn. */
+struct set {
+    struct leati_layout_plan *_Atomic ways[WAYS];
+    _Atomic bool used[WAYS]; /* since the last time that a place was looked for; a hint, so relaxed */
+    unsigned turn;           /* guarded by table_lock */
+};
+
+static struct set table[SETS];
+
+/* Guards the places of the table against one another's writers, and the list of plans that wait. */
+static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct leati_layout_plan *waiting;
+
+static uint64_t mix(uint64_t hash, uint64_t value)
+{
+    __uint128_t product = (__uint128_t)(hash ^ value) * 0x9e3779b97f4a7c15u;
+
+    return (uint64_t)product ^ (uint64_t)(product >> 64);
+}
+
+/* Of layouts that were looked at by leati_layout_check(). Their sizes are the same, or there is no plan for them.
+ */
+static void make_key(const leat_layout *dst, size_t dst_align, const leat_layout *src, size_t src_align,
+                     struct leati_layout_key *key)
+{
+    const leat_layout *with_list = dst->index ? dst : src->index ? src : NULL;
+    uint64_t hash = 1;
+
+    key->dims = dst->dims;
+    key->element_bytes = dst->element_bytes;
+    key->dst_align = dst_align < LEATI_FORM_MAX_UNIT_BYTES ? (uint32_t)dst_align : LEATI_FORM_MAX_UNIT_BYTES;
+    key->src_align = src_align < LEATI_FORM_MAX_UNIT_BYTES ? (uint32_t)src_align : LEATI_FORM_MAX_UNIT_BYTES;
+    key->dst_offset = dst->offset_bytes;
+    key->src_offset = src->offset_bytes;
+    key->index_on = dst->index ? 1 : src->index ? 2 : 0;
+    key->index_dim = with_list ? with_list->index_dim : 0;
+    key->index_bytes = with_list ? with_list->index_bytes : 0;
+    key->index_bound = with_list ? with_list->index_bound : 0;
+    memcpy(key->size, dst->size, key->dims * sizeof key->size[0]);
+    memcpy(key->dst_stride, dst->stride_bytes, key->dims * sizeof key->dst_stride[0]);
+    memcpy(key->src_stride, src->stride_bytes, key->dims * sizeof key->src_stride[0]);
+    hash = mix(hash, (uint64_t)key->dims << 32 | key->element_bytes);
+    hash = mix(hash, (uint64_t)key->dst_align << 32 | key->src_align);
+    hash = mix(hash, (uint64_t)key->index_dim << 32 | key->index_bytes << 2 | key->index_on);
+    hash = mix(mix(hash, (uint64_t)key->dst_offset), (uint64_t)key->src_offset);
+    hash = mix(hash, (uint64_t)key->index_bound);
+    for (uint32_t i = 0; i < key->dims; i++)
+        hash = mix(mix(mix(hash, (uint64_t)key->size[i]), (uint64_t)key->dst_stride[i]),
+                   (uint64_t)key->src_stride[i]);
+    key->hash = hash;
+}
+
+static bool same_key(const struct leati_layout_key *a, const struct leati_layout_key *b)
+{
+    size_t bytes = a->dims * sizeof a->size[0];
+
+    return a->hash == b->hash && a->dims == b->dims && a->element_bytes == b->element_bytes &&
+           a->dst_align == b->dst_align && a->src_align == b->src_align && a->dst_offset == b->dst_offset &&
+           a->src_offset == b->src_offset && a->index_on == b->index_on && a->index_dim == b->index_dim &&
+           a->index_bytes == b->index_bytes && a->index_bound == b->index_bound &&
+           !memcmp(a->size, b->size, bytes) && !memcmp(a->dst_stride, b->dst_stride, bytes) &&
+           !memcmp(a->src_stride, b->src_stride, bytes);
+}
+
+void leati_layout_plan_hold(struct leati_layout_plan *plan)
+{
+    atomic_fetch_add_explicit(&plan->holders, 1, memory_order_relaxed);
+}
+
+/* Holds a plan that may have gone: false then. What was written before it was put into the table is seen
+ * afterwards. */
+static bool try_hold(struct leati_layout_plan *plan)
+{
+    uint32_t holders = atomic_load_explicit(&plan->holders, memory_order_relaxed);
+
+    while (holders)
+        if (atomic_compare_exchange_weak_explicit(&plan->holders, &holders, holders + 1, memory_order_acquire,
+                                                  memory_order_relaxed))
+            return true;
+    return false;
+}
+
+/* Gives up one hold; with the last one the plan waits to be another. The caller has table_lock. */
+static void drop_locked(struct leati_layout_plan *plan)
+{
+    /* All that was read from the plan was read before somebody makes another of it. */
+    if (atomic_fetch_sub_explicit(&plan->holders, 1, memory_order_acq_rel) > 1)
+        return;
+    plan->next = waiting;
+    waiting = plan;
+}
+
+void leati_layout_plan_drop(struct leati_layout_plan *plan)
+{
+    uint32_t holders = atomic_load_explicit(&plan->holders, memory_order_relaxed);
+
+    /* Nearly always the table holds it as well, and the lock is not needed. */
+    while (holders > 1)
+        if (atomic_compare_exchange_weak_explicit(&plan->holders, &holders, holders - 1, memory_order_release,
+                                                  memory_order_relaxed))
+            return;
+    pthread_mutex_lock(&table_lock);
+    drop_locked(plan);
+    pthread_mutex_unlock(&table_lock);
+}
+
+/* The plan of this key, held; or NULL. */
+static struct leati_layout_plan *find(const struct leati_layout_key *key)
+{
+    struct set *set = &table[key->hash % SETS];
+
+    for (unsigned i = 0; i < WAYS; i++) {
+        struct leati_layout_plan *plan = atomic_load_explicit(&set->ways[i], memory_order_acquire);
+
+        if (!plan || !try_hold(plan))
+            continue;
+        /* It may have become another one since it was found, but not since it is held. */
+        if (same_key(&plan->key, key)) {
+            if (!atomic_load_explicit(&set->used[i], memory_order_relaxed))
+                atomic_store_explicit(&set->used[i], true, memory_order_relaxed);
+            return plan;
+        }
+        leati_layout_plan_drop(plan);
+    }
+    return NULL;
+}
+
+/* A place for one more plan: a free one, or that which was not used for longest, more or less. */
+static unsigned choose_way(struct set *set)
+{
+    for (unsigned i = 0; i < WAYS; i++)
+        if (!atomic_load_explicit(&set->ways[i], memory_order_relaxed))
+            return i;
+    /* Twice round: those that are used all the time are spared once each. */
+    for (unsigned i = 0; i < 2 * WAYS; i++)
+        if (!atomic_exchange_explicit(&set->used[++set->turn % WAYS], false, memory_order_relaxed))
+            break;
+    return set->turn % WAYS;
+}
+
+/* Puts a plan, which the caller holds, into the table; if another thread was quicker, the caller gets its plan. */
+static struct leati_layout_plan *keep(struct leati_layout_plan *plan)
+{
+    struct set *set = &table[plan->key.hash % SETS];
+    struct leati_layout_plan *there;
+    unsigned way;
+
+    pthread_mutex_lock(&table_lock);
+    for (unsigned i = 0; i < WAYS; i++) {
+        there = atomic_load_explicit(&set->ways[i], memory_order_relaxed);
+        if (there && same_key(&there->key, &plan->key)) {
+            leati_layout_plan_hold(there);
+            drop_locked(plan);
+            pthread_mutex_unlock(&table_lock);
+            return there;
+        }
+    }
+    way = choose_way(set);
+    there = atomic_load_explicit(&set->ways[way], memory_order_relaxed);
+    leati_layout_plan_hold(plan);
+    atomic_store_explicit(&set->ways[way], plan, memory_order_release);
+    atomic_store_explicit(&set->used[way], true, memory_order_relaxed);
+    if (there)
+        drop_locked(there);
+    pthread_mutex_unlock(&table_lock);
+    return plan;
+}
+
+/* ---- making ---- */
+
+static struct leati_layout_plan *take_memory(void)
+{
+    struct leati_layout_plan *plan;
+
+    pthread_mutex_lock(&table_lock);
+    plan = waiting;
+    if (plan)
+        waiting = plan->next;
+    pthread_mutex_unlock(&table_lock);
+    if (!plan)
+        plan = malloc(sizeof *plan);
+    if (plan)
+        plan->next = NULL;
+    return plan;
+}
+
+static leat_status make(const leat_layout *dst, size_t dst_align, const leat_layout *src, size_t src_align,
+                        const struct leati_layout_key *key, struct leati_layout_plan **made)
+{
+    struct leati_layout_plan *plan;
+    struct leati_form form;
+
+    LEATI_TRY(leati_form_make(dst, dst_align, src, src_align, &form));
+    plan = take_memory();
+    if (!plan)
+        return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for a plan of %zu bytes", sizeof *plan);
+    plan->key = *key;
+    plan->form = form;
+    plan->class_of_plan = leati_layout_classify(&form);
+    plan->read_sectors = leati_sectors(&form, false);
+    plan->written_sectors = leati_sectors(&form, true);
+    leati_host_layout_make(&form, plan->class_of_plan, &plan->host);
+    leati_gpu_layout_make(&form, plan->class_of_plan, &plan->gpu);
+    /* From here on threads that know its address from before may try to hold it. */
+    atomic_store_explicit(&plan->holders, 1, memory_order_release);
+    *made = plan;
+    return LEAT_OK;
+}
+
+leat_status leati_layout_plan_get(const leat_layout *dst, size_t dst_align, const leat_layout *src,
+                                  size_t src_align, struct leati_layout_plan **plan)
+{
+    struct leati_layout_plan *found;
+    struct leati_layout_key key;
+
+    /* What a key cannot tell: whether it can be made at all, and what of the layouts is not part of it. */
+    LEATI_TRY(leati_layout_check("dst_layout", dst));
+    LEATI_TRY(leati_layout_check("src_layout", src));
+    LEATI_TRY(leati_form_check_same(dst, src));
+    make_key(dst, dst_align, src, src_align, &key);
+    found = find(&key);
+    if (!found) {
+        LEATI_TRY(make(dst, dst_align, src, src_align, &key, &found));
+        found = keep(found);
+    }
+    *plan = found;
+    return LEAT_OK;
+}
+
+/* ---- in words ---- */
+
+static void add_dims(struct leati_text *text, const struct leati_form *form)
+{
+    leati_text_add(text, "form: units of %u byte%s", form->unit_bytes, form->unit_bytes == 1 ? "" : "s");
+    for (unsigned i = 0; i < form->dims; i++) {
+        bool listed = (int)i == form->index_dim;
+
+        leati_text_add(text, "%s%llu%s (dst %+lld, src %+lld)",
+                       i ? ", " : "; from the fastest on dst: ", (unsigned long long)form->size[i],
+                       !listed              ? ""
+                       : form->index_on_dst ? " by a list on dst"
+                                            : " by a list on src",
+                       (long long)form->dst_stride[i], (long long)form->src_stride[i]);
+    }
+    leati_text_add(text, "\n");
+}
+
+static void add_bound(struct leati_text *text, const struct leati_layout_plan *plan)
+{
+    uint64_t sectors = plan->read_sectors + plan->written_sectors;
+
+    leati_text_add(text,
+                   "bound: %llu sectors of %d bytes read, %llu written: ", (unsigned long long)plan->read_sectors,
+                   LEATI_SECTOR_BYTES, (unsigned long long)plan->written_sectors);
+    leati_text_add_bytes(text, sectors * LEATI_SECTOR_BYTES);
+    if (sectors)
+        leati_text_add(text, " of traffic, %.1f %% of it payload",
+                       100.0 * 2 * (double)plan->form.payload_bytes / ((double)sectors * LEATI_SECTOR_BYTES));
+    leati_text_add(text, "\n");
+}
+
+void leati_layout_plan_text(const struct leati_layout_plan *plan, bool on_gpu, char *text, size_t text_bytes)
+{
+    struct leati_text all = {text, text_bytes};
+    char way[256];
+
+    if (!text_bytes)
+        return;
+    text[0] = '\0';
+    leati_text_add(&all, "class: %s, ", leat_layout_class_name(plan->class_of_plan));
+    leati_text_add_bytes(&all, plan->form.payload_bytes);
+    leati_text_add(&all, "\n");
+    if (plan->form.empty)
+        return;
+    add_dims(&all, &plan->form);
+    if (on_gpu)
+        leati_gpu_layout_text(&plan->gpu, way, sizeof way);
+    else
+        leati_host_layout_text(&plan->host, way, sizeof way);
+    leati_text_add(&all, "kernel: %s\n", way);
+    add_bound(&all, plan);
+}

@@ -1,0 +1,198 @@
+/*
+ * sectors.c - see sectors.h.
+ *
+ * Bytes that leave no whole sector out between them are one run. What steps over sectors are levels: each repeats
+ * all that is below it. How many sectors a run touches depends on where in a sector it begins, so each level has a
+ * count for every such place; and where what is repeated ends in the sector in which the next one begins, that
+ * sector is counted once.
+ */
+#include "layout/sectors.h"
+
+struct step {
+    uint64_t size;
+    int64_t stride; /* above 0 */
+};
+
+struct touched {
+    unsigned places; /* in a sector, a unit apart */
+    int64_t unit_bytes;
+    int64_t extent;                       /* from the first byte to behind the last */
+    uint64_t sectors[LEATI_SECTOR_BYTES]; /* by the place of the first byte */
+};
+
+/* The dimensions of one side without that of the list, the smallest stride first; moves *first to the lowest byte.
+ */
+static unsigned take_steps(const struct leati_form *form, bool of_dst, int without, struct step *steps,
+                           int64_t *first)
+{
+    const int64_t *stride = of_dst ? form->dst_stride : form->src_stride;
+    unsigned count = 0;
+
+    for (unsigned i = 0; i < form->dims; i++) {
+        struct step step = {form->size[i], stride[i]};
+        unsigned at;
+
+        if ((int)i == without || !step.stride || step.size < 2)
+            continue;
+        if (step.stride < 0) {
+            *first += (int64_t)(step.size - 1) * step.stride;
+            step.stride = -step.stride;
+        }
+        for (at = count++; at && steps[at - 1].stride > step.stride; at--)
+            steps[at] = steps[at - 1];
+        steps[at] = step;
+    }
+    return count;
+}
+
+static void touch_run(struct touched *touched, int64_t bytes)
+{
+    touched->extent = bytes;
+    for (unsigned place = 0; place < touched->places; place++)
+        touched->sectors[place] = (uint64_t)((place * touched->unit_bytes + bytes - 1) / LEATI_SECTOR_BYTES + 1);
+}
+
+static unsigned common_divisor(unsigned a, unsigned b)
+{
+    while (b) {
+        unsigned rest = a % b;
+
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+/* The sum of values at place, place + move, ... : count of them, round and round. */
+static uint64_t sum_round(const uint64_t *values, unsigned places, unsigned place, unsigned move, uint64_t count)
+{
+    unsigned period = places / common_divisor(places, move);
+    uint64_t rounds = count / period, rest = count % period, sum = 0;
+
+    for (unsigned i = 0; i < period && (rounds || i < rest); i++) {
+        sum += values[place] * (rounds + (i < rest));
+        place = (place + move) % places;
+    }
+    return sum;
+}
+
+/* How far a step moves within a sector, in places. */
+static unsigned places_of(const struct touched *touched, int64_t stride)
+{
+    int64_t rest = stride % LEATI_SECTOR_BYTES;
+
+    return (unsigned)((rest < 0 ? rest + LEATI_SECTOR_BYTES : rest) / touched->unit_bytes);
+}
+
+/* Repeats everything so far; the repetitions do not overlap. */
+static void repeat(struct touched *touched, struct step step)
+{
+    unsigned move = places_of(touched, step.stride);
+    int64_t gap = step.stride - touched->extent;
+    struct touched before = *touched;
+    uint64_t shares[LEATI_SECTOR_BYTES];
+
+    /* Begins here what begins in the sector in which the one before it ends? */
+    for (unsigned place = 0; place < touched->places; place++)
+        shares[place] = place * touched->unit_bytes > gap;
+    for (unsigned place = 0; place < touched->places; place++)
+        touched->sectors[place] =
+            sum_round(before.sectors, touched->places, place, move, step.size) -
+            sum_round(shares, touched->places, (place + move) % touched->places, move, step.size - 1);
+    touched->extent += (int64_t)(step.size - 1) * step.stride;
+}
+
+static int64_t reach(const struct touched *run, const struct step *levels, unsigned count)
+{
+    int64_t extent = run->extent;
+
+    for (unsigned i = 0; i < count; i++)
+        extent += (int64_t)(levels[i].size - 1) * levels[i].stride;
+    return extent;
+}
+
+/* Joins what can be joined, so that each level that is left steps over all below it. Returns how many there are.
+ */
+static unsigned make_levels(struct touched *run, struct step *steps, unsigned count)
+{
+    unsigned levels = 0;
+
+    for (unsigned i = 0; i < count; i++) {
+        struct step step = steps[i];
+        struct step *last = levels ? &steps[levels - 1] : NULL;
+        int64_t extent = reach(run, steps, levels);
+
+        if (!last && step.stride - extent < LEATI_SECTOR_BYTES) {
+            run->extent += (int64_t)(step.size - 1) * step.stride;
+        } else if (last && step.stride % last->stride == 0 &&
+                   (uint64_t)(step.stride / last->stride) <= last->size) {
+            last->size += (uint64_t)(step.stride / last->stride) * (step.size - 1);
+        } else {
+            /* Of repetitions that run into one another, those are taken that do not. */
+            int64_t every = step.stride < extent ? (extent - 1) / step.stride + 1 : 1;
+
+            step.size = (step.size - 1) / (uint64_t)every + 1;
+            step.stride *= every;
+            if (step.size > 1)
+                steps[levels++] = step;
+        }
+    }
+    return levels;
+}
+
+static void touch(const struct leati_form *form, bool of_dst, int without, struct touched *touched, int64_t *first)
+{
+    struct step steps[LEATI_FORM_MAX_DIMS];
+    unsigned count;
+
+    touched->unit_bytes = form->unit_bytes;
+    touched->places = LEATI_SECTOR_BYTES / form->unit_bytes;
+    touched->extent = form->unit_bytes;
+    count = make_levels(touched, steps, take_steps(form, of_dst, without, steps, first));
+    touch_run(touched, touched->extent);
+    for (unsigned i = 0; i < count; i++)
+        repeat(touched, steps[i]);
+}
+
+/* All rows that there are, as if the list named each of them once. */
+static uint64_t touch_all_rows(const struct leati_form *form, bool of_dst)
+{
+    struct leati_form whole = *form;
+    struct touched touched;
+    int64_t first = of_dst ? form->dst_offset : form->src_offset;
+
+    whole.size[form->index_dim] = (uint64_t)form->index_bound;
+    touch(&whole, of_dst, -1, &touched, &first);
+    return touched.sectors[places_of(&touched, first)];
+}
+
+static uint64_t touch_rows(const struct leati_form *form, bool of_dst)
+{
+    int64_t stride = of_dst ? form->dst_stride[form->index_dim] : form->src_stride[form->index_dim];
+    int64_t first = of_dst ? form->dst_offset : form->src_offset;
+    struct touched row;
+    uint64_t apart, all;
+
+    if (!form->index_bound)
+        return 0;
+    touch(form, of_dst, form->index_dim, &row, &first);
+    apart = sum_round(row.sectors, row.places, places_of(&row, first), places_of(&row, stride),
+                      form->size[form->index_dim]);
+    all = touch_all_rows(form, of_dst);
+    return apart < all ? apart : all;
+}
+
+uint64_t leati_sectors(const struct leati_form *form, bool of_dst)
+{
+    int64_t first = of_dst ? form->dst_offset : form->src_offset;
+    struct touched touched;
+
+    if (form->empty)
+        return 0;
+    if (form->index_dim >= 0 && form->index_on_dst == of_dst)
+        return touch_rows(form, of_dst);
+    if (form->index_dim >= 0 && !form->index_bound)
+        return 0;
+    touch(form, of_dst, -1, &touched, &first);
+    return touched.sectors[places_of(&touched, first)];
+}

@@ -1,0 +1,19 @@
+/*
+ * sectors.h - what a copy cannot do without: pieces of 32 bytes, in which memory is read and written.
+ */
+#ifndef LEATI_LAYOUT_SECTORS_H
+#define LEATI_LAYOUT_SECTORS_H
+
+#include "layout/form.h"
+
+#define LEATI_SECTOR_BYTES 32
+
+/*
+ * The different sectors that one side touches, for a pointer that lies at the start of one. It is exact, unless
+ * dimensions of a source run into one another in a way that is no multiple of each other: then it is a number that
+ * cannot be undercut. For a side with a list it is that of rows which are all different and share no sector, or of
+ * all rows there are if that is less. The list itself is not counted.
+ */
+uint64_t leati_sectors(const struct leati_form *form, bool of_dst);
+
+#endif

@@ -1,0 +1,483 @@
+/*
+ * unit_layout.c - layouts as arithmetic, against counting element by element: the calls that change layouts, the
+ * forms that copies are brought to, what they are called and bounded by, what may overlap, and the table of plans.
+ *
+ * The seed is printed and can be given: unit_layout --seed N, and with how many layouts of each sort: --many N.
+ */
+#include "layouts.h"
+
+#include "base/error.h"
+#include "layout/plan.h"
+#include "layout/sectors.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define MOST_BYTES 4096
+#define ROOM_BYTES (16 * MOST_BYTES + 4096)
+
+static uint64_t seed, random_state;
+static unsigned many = 3000;
+
+static uint64_t chance(uint64_t below)
+{
+    return layouts_random(&random_state, below);
+}
+
+#define EXPECT(what, pair)                                                                                        \
+    do {                                                                                                          \
+        if (!(what))                                                                                              \
+            complain(#what, (pair), __LINE__);                                                                    \
+    } while (0)
+
+static void complain(const char *what, const struct layouts_pair *pair, int line)
+{
+    char dst[1024], src[1024];
+
+    layouts_say(&pair->dst, dst, sizeof dst);
+    layouts_say(&pair->src, src, sizeof src);
+    fail_msg("line %d, seed %llu: not %s; dst has %s; src has %s", line, (unsigned long long)seed, what, dst, src);
+}
+
+/* ---- forms ---- */
+
+/* Where unit number of a form lies, as layouts_at(). */
+static int64_t form_at(const struct leati_form *form, const leat_layout *listed, bool of_dst, uint64_t number)
+{
+    const int64_t *stride = of_dst ? form->dst_stride : form->src_stride;
+    int64_t at = of_dst ? form->dst_offset : form->src_offset;
+
+    for (unsigned i = 0; i < form->dims; i++) {
+        int64_t steps = (int64_t)(number % form->size[i]);
+
+        number /= form->size[i];
+        if ((int)i == form->index_dim && form->index_on_dst == of_dst) {
+            leat_layout one = {.dims = 1,
+                               .element_bytes = 1,
+                               .size = {listed->size[listed->index_dim]},
+                               .stride_bytes = {1},
+                               .index = listed->index,
+                               .index_bytes = listed->index_bytes,
+                               .index_bound = listed->index_bound};
+
+            steps = layouts_at(&one, (uint64_t)steps);
+            if (steps == INT64_MIN)
+                return INT64_MIN;
+        }
+        at += steps * stride[i];
+    }
+    return at;
+}
+
+static uint64_t units(const struct leati_form *form)
+{
+    uint64_t all = 1;
+
+    for (unsigned i = 0; i < form->dims; i++)
+        all *= form->size[i];
+    return all;
+}
+
+static void check_shape(const struct leati_form *form, size_t dst_align, size_t src_align,
+                        const struct layouts_pair *pair)
+{
+    uint64_t all = (uint64_t)form->dst_offset | (uint64_t)form->src_offset | dst_align | src_align;
+
+    for (unsigned i = 0; i < form->dims; i++) {
+        bool listed = (int)i == form->index_dim;
+
+        EXPECT(listed || form->size[i] >= 2, pair);
+        EXPECT(listed || form->dst_stride[i] > 0, pair);
+        EXPECT(!i || listed || (int)i - 1 == form->index_dim || form->dst_stride[i] > form->dst_stride[i - 1],
+               pair);
+        all |= (uint64_t)form->dst_stride[i] | (uint64_t)form->src_stride[i];
+    }
+    EXPECT(all % form->unit_bytes == 0, pair);
+    EXPECT(form->payload_bytes == pair->elements * pair->dst.element_bytes, pair);
+    EXPECT(units(form) * form->unit_bytes == form->payload_bytes, pair);
+    EXPECT(form->dst_low == pair->dst_low && form->dst_high == pair->dst_high, pair);
+    EXPECT(form->src_low == pair->src_low && form->src_high == pair->src_high, pair);
+}
+
+/* Which byte of the source each byte of the destination has; by elements, and by the units of the form. */
+static void check_bytes(const struct leati_form *form, const struct layouts_pair *pair)
+{
+    static int64_t wanted[ROOM_BYTES], seen[ROOM_BYTES];
+    const leat_layout *listed = pair->dst.index ? &pair->dst : &pair->src;
+    uint64_t room = (uint64_t)(pair->dst_high - pair->dst_low), all = units(form);
+
+    EXPECT(room <= ROOM_BYTES, pair);
+    for (uint64_t i = 0; i < room; i++)
+        wanted[i] = seen[i] = INT64_MIN;
+    for (uint64_t i = 0; i < pair->elements; i++)
+        for (uint32_t b = 0; b < pair->dst.element_bytes; b++)
+            wanted[layouts_at(&pair->dst, i) - pair->dst_low + b] = layouts_at(&pair->src, i) + b;
+    for (uint64_t i = 0; i < all; i++)
+        for (unsigned b = 0; b < form->unit_bytes; b++)
+            seen[form_at(form, listed, true, i) - pair->dst_low + b] = form_at(form, listed, false, i) + b;
+    EXPECT(!memcmp(wanted, seen, room * sizeof wanted[0]), pair);
+}
+
+static enum layouts_list some_list(void)
+{
+    uint64_t drawn = chance(6);
+
+    return drawn == 0 ? LAYOUTS_GATHER : drawn == 1 ? LAYOUTS_SCATTER : LAYOUTS_NO_LIST;
+}
+
+static void forms_touch_the_same_bytes(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < many; i++) {
+        size_t dst_align = (size_t)1 << chance(7), src_align = (size_t)1 << chance(7);
+        struct layouts_pair pair;
+        struct leati_form form;
+
+        layouts_draw(&random_state, 1 + i % 16, MOST_BYTES, some_list(), &pair);
+        if (leati_form_make(&pair.dst, dst_align, &pair.src, src_align, &form) != LEAT_OK) {
+            print_error("%s\n", leat_last_error());
+            EXPECT(!"made", &pair);
+        }
+        check_shape(&form, dst_align, src_align, &pair);
+        check_bytes(&form, &pair);
+    }
+}
+
+static struct leati_form form_of(uint32_t dims, const int64_t *size, const uint32_t *order, uint32_t element_bytes)
+{
+    struct leati_form form;
+    leat_layout dst, src;
+
+    assert_int_equal(leat_layout_dense(&src, dims, size, element_bytes), LEAT_OK);
+    assert_int_equal(leat_layout_permute(&src, order), LEAT_OK);
+    assert_int_equal(leat_layout_dense(&dst, dims, src.size, element_bytes), LEAT_OK);
+    assert_int_equal(leati_form_make(&dst, 64, &src, 64, &form), LEAT_OK);
+    return form;
+}
+
+#define FORM_OF(element_bytes, sizes, ...)                                                                        \
+    form_of(sizeof((uint32_t[])__VA_ARGS__) / 4, (int64_t[])sizes, (uint32_t[])__VA_ARGS__, (element_bytes))
+#define SIZES(...)                                                                                                \
+    {                                                                                                             \
+        __VA_ARGS__                                                                                               \
+    }
+
+static void forms_are_as_small_as_they_can_be(void **state)
+{
+    struct leati_form form = FORM_OF(4, SIZES(3, 5, 7, 9), {0, 1, 2, 3});
+
+    (void)state;
+    /* 945 floats: one run, of which nothing wider than 4 bytes divides the length. */
+    assert_int_equal(form.dims, 1);
+    assert_int_equal(form.unit_bytes, 4);
+    form = FORM_OF(4, SIZES(4, 4), {0, 1});
+    assert_int_equal(form.unit_bytes, 16);
+    assert_int_equal(form.size[0], 4);
+    form = FORM_OF(4, SIZES(2, 2), {0, 1});
+    assert_int_equal(form.dims, 0);
+    assert_int_equal(form.unit_bytes, 16);
+    /* Heads of 64 halves change places: three dimensions, and units of 16 bytes. */
+    form = FORM_OF(2, SIZES(8, 512, 12, 64), {0, 2, 1, 3});
+    assert_int_equal(form.dims, 4);
+    assert_int_equal(form.unit_bytes, 16);
+    assert_int_equal(form.size[0], 8);
+    /* The two last stay together, and so do the two first. */
+    form = FORM_OF(4, SIZES(6, 5, 4, 3), {2, 3, 0, 1});
+    assert_int_equal(form.dims, 2);
+    assert_int_equal(form.size[0], 30);
+    assert_int_equal(form.size[1], 12);
+    /* Elements of 12 bytes are three of 4. */
+    form = FORM_OF(12, SIZES(10, 20), {1, 0});
+    assert_int_equal(form.dims, 3);
+    assert_int_equal(form.unit_bytes, 4);
+    assert_int_equal(form.size[0], 3);
+}
+
+static void an_empty_pair_has_an_empty_form(void **state)
+{
+    leat_layout dst = {
+        .dims = 3, .element_bytes = 4, .size = {5, 0, INT64_MAX}, .stride_bytes = {0, INT64_MIN, 7}};
+    struct leati_form form;
+
+    (void)state;
+    assert_int_equal(leati_form_make(&dst, 1, &dst, 1, &form), LEAT_OK);
+    assert_true(form.empty && !form.payload_bytes && !form.dst_high && !form.src_high);
+    assert_int_equal(leati_layout_classify(&form), LEAT_LAYOUT_NOTHING);
+    assert_int_equal(leati_sectors(&form, true) + leati_sectors(&form, false), 0);
+    assert_false(leati_form_may_overlap(&form, &dst, &dst));
+}
+
+/* ---- no element twice ---- */
+
+static bool writes_twice(const leat_layout *layout, uint64_t elements)
+{
+    static unsigned char seen[1 << 16];
+    int64_t low = INT64_MAX;
+    bool twice = false;
+
+    memset(seen, 0, sizeof seen);
+    for (uint64_t i = 0; i < elements; i++)
+        low = layouts_at(layout, i) < low ? layouts_at(layout, i) : low;
+    for (uint64_t i = 0; i < elements; i++)
+        for (uint32_t b = 0; b < layout->element_bytes; b++)
+            twice |= seen[layouts_at(layout, i) - low + b]++ > 0;
+    return twice;
+}
+
+/* Strides that are drawn from the air. */
+static void what_is_written_twice_is_refused(void **state)
+{
+    unsigned twice = 0, interleaved = 0;
+
+    (void)state;
+    for (unsigned i = 0; i < 4 * many; i++) {
+        struct layouts_pair pair = {.elements = 1};
+        bool expected;
+        leat_status status;
+        struct leati_form form;
+        uint32_t dims = 1 + (uint32_t)chance(4), element_bytes = 1 + (uint32_t)chance(chance(2) ? 4 : 1);
+
+        pair.dst = (leat_layout){.dims = dims, .element_bytes = element_bytes};
+        for (uint32_t d = 0; d < dims; d++) {
+            pair.dst.size[d] = 1 + (int64_t)chance(5);
+            pair.dst.stride_bytes[d] = (int64_t)chance(chance(2) ? 100 : 20) - 10;
+            pair.elements *= (uint64_t)pair.dst.size[d];
+        }
+        assert_int_equal(leat_layout_dense(&pair.src, dims, pair.dst.size, element_bytes), LEAT_OK);
+        expected = writes_twice(&pair.dst, pair.elements);
+        status = leati_form_make(&pair.dst, 1, &pair.src, 1, &form);
+        EXPECT((status == LEAT_ERROR_INVALID) == expected, &pair);
+        EXPECT(status == LEAT_OK || strstr(leat_last_error(), "twice") ||
+                   strstr(leat_last_error(), "over one another"),
+               &pair);
+        twice += expected;
+        for (unsigned d = 1; !expected && d < form.dims; d++)
+            interleaved += form.dst_stride[d] < form.dst_stride[d - 1] * (int64_t)form.size[d - 1];
+    }
+    print_message("           %u wrote a byte twice, %u were interleaved and did not\n", twice, interleaved);
+    assert_true(twice > many / 4 && interleaved > many / 100);
+}
+
+/* 2^30 times 2^30 elements that interleave without touching: too much to try, and refused with another sentence.
+ */
+static void what_cannot_be_told_is_refused(void **state)
+{
+    leat_layout dst = {.dims = 12, .element_bytes = 1}, src;
+    struct leati_form form;
+    static const int64_t primes[] = {1009, 1013, 1019, 1021, 1031, 1033, 1039, 1049, 1051, 1061, 1063, 1069};
+
+    (void)state;
+    for (uint32_t i = 0; i < 12; i++) {
+        dst.size[i] = 2;
+        dst.stride_bytes[i] = primes[i] * 100003 + (int64_t)i * i * i;
+    }
+    leat_layout_dense(&src, 12, dst.size, 1);
+    if (leati_form_make(&dst, 1, &src, 1, &form) != LEAT_OK)
+        assert_non_null(strstr(leat_last_error(), "cannot tell"));
+}
+
+/* ---- what is written against what is read ---- */
+
+static bool really_overlap(const struct layouts_pair *pair, int64_t apart)
+{
+    static unsigned char written[2 * ROOM_BYTES];
+    int64_t low = pair->dst_low;
+
+    memset(written, 0, (size_t)(pair->dst_high - low));
+    for (uint64_t i = 0; i < pair->elements; i++)
+        memset(written + (layouts_at(&pair->dst, i) - low), 1, pair->dst.element_bytes);
+    for (uint64_t i = 0; i < pair->elements; i++)
+        for (uint32_t b = 0; b < pair->src.element_bytes; b++) {
+            int64_t at = apart + layouts_at(&pair->src, i) + b - low;
+
+            if (at >= 0 && at < pair->dst_high - low && written[at])
+                return true;
+        }
+    return false;
+}
+
+/* With the same strides on both sides often, as parts of one array have them. */
+static void overlaps_are_never_missed(void **state)
+{
+    unsigned found = 0, disjoint = 0, inside = 0, doubtful = 0;
+    char *base = (char *)(uintptr_t)(1 << 30);
+
+    (void)state;
+    for (unsigned i = 0; i < many; i++) {
+        struct layouts_pair pair;
+        struct leati_form form;
+        int64_t apart;
+        bool really, said, meets;
+
+        layouts_draw(&random_state, 1 + (uint32_t)chance(16), MOST_BYTES, LAYOUTS_NO_LIST, &pair);
+        if (chance(2)) {
+            memcpy(pair.src.stride_bytes, pair.dst.stride_bytes, sizeof pair.src.stride_bytes);
+            pair.src_low += pair.dst_low - pair.dst.offset_bytes - (pair.src_low - pair.src.offset_bytes);
+            pair.src.offset_bytes = pair.dst.offset_bytes;
+            pair.src_low = pair.dst_low;
+            pair.src_high = pair.dst_high;
+        }
+        apart = (int64_t)chance((uint64_t)(pair.dst_high - pair.dst_low) + 200) - 100;
+        if (chance(2))
+            apart = (int64_t)chance(200) - 100;
+        if (leati_form_make(&pair.dst, 1, &pair.src, 1, &form) != LEAT_OK)
+            EXPECT(!"made", &pair);
+        really = really_overlap(&pair, apart);
+        said = leati_form_may_overlap(&form, base, base + apart);
+        meets = apart + pair.src_low < pair.dst_high && pair.dst_low < apart + pair.src_high;
+        EXPECT(said || !really, &pair);
+        found += really;
+        disjoint += !said;
+        inside += !said && meets;
+        doubtful += said && !really;
+    }
+    print_message("           %u overlap, %u do not, %u of them within one another, %u could not be told\n", found,
+                  disjoint, inside, doubtful);
+    assert_true(found > many / 10 && inside > many / 100 && doubtful < many / 100);
+}
+
+/* What programs do: columns, planes and every second row of one matrix, large ones. */
+static void parts_of_one_array_are_told_apart(void **state)
+{
+    char *base = (char *)(uintptr_t)(1ll << 40);
+    leat_layout whole, left, right, even, odd;
+    struct leati_form form;
+
+    (void)state;
+    assert_int_equal(leat_layout_dense(&whole, 2, (int64_t[]){100000, 3000}, 4), LEAT_OK);
+    left = right = even = odd = whole;
+    assert_int_equal(leat_layout_slice(&left, 1, 0, 1000, 1), LEAT_OK);
+    assert_int_equal(leat_layout_slice(&right, 1, 1000, 2000, 1), LEAT_OK);
+    assert_int_equal(leati_form_make(&left, 16, &right, 16, &form), LEAT_OK);
+    assert_false(leati_form_may_overlap(&form, base, base));
+    assert_true(leati_form_may_overlap(&form, base + 4, base));
+    assert_false(leati_form_may_overlap(&form, base + 8000, base));
+    assert_true(leati_form_may_overlap(&form, base + 7996, base));
+    /* Rows 0, 6, 12 ... and rows 1, 5, 9 ...: their strides have 2 rows in common. */
+    assert_int_equal(leat_layout_slice(&even, 0, 0, 60000, 6), LEAT_OK);
+    assert_int_equal(leat_layout_slice(&odd, 0, 1, 40001, 4), LEAT_OK);
+    assert_int_equal(leati_form_make(&even, 16, &odd, 16, &form), LEAT_OK);
+    assert_false(leati_form_may_overlap(&form, base, base));
+    assert_true(leati_form_may_overlap(&form, base, base + 12000));
+    /* The upper half turned round into the lower one. */
+    left = right = whole;
+    assert_int_equal(leat_layout_slice(&left, 0, 0, 50000, 1), LEAT_OK);
+    assert_int_equal(leat_layout_slice(&right, 0, 99999, 49999, -1), LEAT_OK);
+    assert_int_equal(leati_form_make(&left, 16, &right, 16, &form), LEAT_OK);
+    assert_false(leati_form_may_overlap(&form, base, base));
+    assert_true(leati_form_may_overlap(&form, base + 12000, base));
+}
+
+/* ---- sectors ---- */
+
+static uint64_t count_sectors(const leat_layout *layout, uint64_t first, uint64_t every, uint64_t count,
+                              int64_t low, unsigned char *seen)
+{
+    uint64_t sectors = 0;
+
+    for (uint64_t i = 0; i < count; i++)
+        for (uint32_t b = 0; b < layout->element_bytes; b++) {
+            int64_t sector = (layouts_at(layout, first + i * every) + b - low) / LEATI_SECTOR_BYTES;
+
+            sectors += !seen[sector];
+            seen[sector] = 1;
+        }
+    return sectors;
+}
+
+static int64_t low_sector(int64_t low)
+{
+    return low - (low % LEATI_SECTOR_BYTES + LEATI_SECTOR_BYTES) % LEATI_SECTOR_BYTES;
+}
+
+/* Every row by itself, as if it were apart from all others; and all rows that could be named. */
+static uint64_t count_rows(const leat_layout *layout, uint64_t elements, int64_t low)
+{
+    static unsigned char seen[ROOM_BYTES];
+    leat_layout row = *layout;
+    uint64_t apart = 0, all;
+
+    row.index = NULL;
+    row.size[row.index_dim] = 1;
+    for (int64_t i = 0; i < layout->size[layout->index_dim]; i++) {
+        row.offset_bytes = layout->offset_bytes + i * layout->stride_bytes[layout->index_dim];
+        memset(seen, 0, sizeof seen);
+        apart += count_sectors(&row, 0, 1, elements / (uint64_t)layout->size[layout->index_dim],
+                               low_sector(row.offset_bytes - ROOM_BYTES / 2 * LEATI_SECTOR_BYTES), seen);
+    }
+    row.offset_bytes = layout->offset_bytes;
+    row.size[row.index_dim] = layout->index_bound;
+    memset(seen, 0, sizeof seen);
+    all = count_sectors(&row, 0, 1,
+                        elements / (uint64_t)layout->size[layout->index_dim] * (uint64_t)layout->index_bound, low,
+                        seen);
+    return apart < all ? apart : all;
+}
+
+static uint64_t count_side(const leat_layout *layout, uint64_t elements, int64_t low)
+{
+    static unsigned char seen[ROOM_BYTES];
+
+    if (layout->index)
+        return count_rows(layout, elements, low_sector(low));
+    memset(seen, 0, sizeof seen);
+    return count_sectors(layout, 0, 1, elements, low_sector(low), seen);
+}
+
+static void sectors_are_those_that_can_be_counted(void **state)
+{
+    unsigned exact = 0, below = 0;
+
+    (void)state;
+    for (unsigned i = 0; i < many; i++) {
+        uint64_t read, written, counted;
+        struct layouts_pair pair;
+        struct leati_form form;
+
+        layouts_draw(&random_state, 1 + i % 16, MOST_BYTES, some_list(), &pair);
+        if (leati_form_make(&pair.dst, 16, &pair.src, 16, &form) != LEAT_OK)
+            EXPECT(!"made", &pair);
+        read = leati_sectors(&form, false);
+        written = leati_sectors(&form, true);
+        EXPECT(written == count_side(&pair.dst, pair.elements, pair.dst_low), &pair);
+        counted = count_side(&pair.src, pair.elements, pair.src_low);
+        EXPECT(pair.nested ? read == counted : read <= counted, &pair);
+        exact += read == counted;
+        below += read != counted;
+    }
+    print_message("           %u sources counted exactly, %u not\n", exact, below);
+    assert_true(below < many / 20);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(forms_touch_the_same_bytes),
+        cmocka_unit_test(forms_are_as_small_as_they_can_be),
+        cmocka_unit_test(an_empty_pair_has_an_empty_form),
+        cmocka_unit_test(what_is_written_twice_is_refused),
+        cmocka_unit_test(what_cannot_be_told_is_refused),
+        cmocka_unit_test(overlaps_are_never_missed),
+        cmocka_unit_test(parts_of_one_array_are_told_apart),
+        cmocka_unit_test(sectors_are_those_that_can_be_counted),
+    };
+
+    seed = (uint64_t)time(NULL);
+    for (int i = 1; i + 1 < argc; i += 2) {
+        if (!strcmp(argv[i], "--seed"))
+            seed = strtoull(argv[i + 1], NULL, 0);
+        else if (!strcmp(argv[i], "--many"))
+            many = (unsigned)strtoul(argv[i + 1], NULL, 0);
+    }
+    random_state = seed * 2 + 1;
+    printf("unit_layout: --seed %llu\n", (unsigned long long)seed);
+    return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
+}
