@@ -23,7 +23,7 @@ test_kernels := $(test_bin)/kernels_user.so
 
 # cmocka's headers have no warnings of ours to answer for; what the programs find beside them, they find by a define.
 test_defines = -DTEST_KERNELS_SO='"$(abspath $(test_kernels))"' -DTEST_KERNELS_PTX='"$(abspath tests/kernels_user.ptx)"'
-test_objects := $(test_bin)/harness.o
+test_objects := $(test_bin)/harness.o $(test_bin)/layouts.o
 
 $(test_bin)/%.o: tests/%.c $(BUILD)/flags
 	$(say) CC $<
