@@ -457,9 +457,580 @@ static void sectors_are_those_that_can_be_counted(void **state)
     assert_true(below < many / 20);
 }
 
+/* ---- the calls that change layouts ---- */
+
+/* A layout, and where its elements must be. */
+struct counted {
+    leat_layout layout;
+    uint64_t elements;
+    int64_t at[MOST_BYTES];
+};
+
+static void split_number(const leat_layout *layout, uint64_t number, int64_t *position)
+{
+    for (uint32_t i = layout->dims; i-- > 0;) {
+        position[i] = (int64_t)(number % (uint64_t)layout->size[i]);
+        number /= (uint64_t)layout->size[i];
+    }
+}
+
+static uint64_t join_number(const leat_layout *layout, const int64_t *position)
+{
+    uint64_t number = 0;
+
+    for (uint32_t i = 0; i < layout->dims; i++)
+        number = number * (uint64_t)layout->size[i] + (uint64_t)position[i];
+    return number;
+}
+
+static void expect_counted(const struct counted *counted, const char *after)
+{
+    for (uint64_t i = 0; i < counted->elements; i++)
+        if (layouts_at(&counted->layout, i) != counted->at[i]) {
+            char text[1024];
+
+            layouts_say(&counted->layout, text, sizeof text);
+            fail_msg("seed %llu: after %s element %llu of %s is not at %lld", (unsigned long long)seed, after,
+                     (unsigned long long)i, text, (long long)counted->at[i]);
+        }
+}
+
+static void start_counting(struct counted *counted)
+{
+    int64_t size[LEAT_LAYOUT_MAX_DIMS];
+    uint32_t dims = (uint32_t)chance(6);
+
+    counted->elements = 1;
+    for (uint32_t i = 0; i < dims; i++) {
+        size[i] = 1 + (int64_t)chance(chance(2) ? 8 : 3);
+        if (counted->elements * (uint64_t)size[i] > MOST_BYTES / 8)
+            size[i] = 1;
+        counted->elements *= (uint64_t)size[i];
+    }
+    assert_int_equal(leat_layout_dense(&counted->layout, dims, size, 1 + (uint32_t)chance(16)), LEAT_OK);
+    for (uint64_t i = 0; i < counted->elements; i++)
+        counted->at[i] = (int64_t)(i * counted->layout.element_bytes);
+    expect_counted(counted, "dense");
+}
+
+/* The elements are those of before with dimensions in another order; or some, or copies, of one dimension: element
+ * i of it is now element from[i] of before. */
+static void recount(struct counted *counted, const leat_layout *before, const uint32_t *order, uint32_t dim,
+                    const int64_t *from)
+{
+    static int64_t old[MOST_BYTES];
+    uint64_t count = 1;
+
+    memcpy(old, counted->at, sizeof old);
+    for (uint32_t i = 0; i < counted->layout.dims; i++)
+        count *= (uint64_t)counted->layout.size[i];
+    for (uint64_t i = 0; i < count; i++) {
+        int64_t position[LEAT_LAYOUT_MAX_DIMS], was[LEAT_LAYOUT_MAX_DIMS];
+
+        split_number(&counted->layout, i, position);
+        for (uint32_t d = 0; d < before->dims; d++)
+            was[order ? order[d] : d] = position[d];
+        if (from)
+            was[dim] = from[position[dim]];
+        counted->at[i] = old[join_number(before, was)];
+    }
+    counted->elements = count;
+}
+
+static void try_permute(struct counted *counted)
+{
+    leat_layout before = counted->layout;
+    uint32_t order[LEAT_LAYOUT_MAX_DIMS];
+
+    for (uint32_t i = 0; i < before.dims; i++) {
+        uint32_t at = (uint32_t)chance(i + 1);
+
+        order[i] = order[at];
+        order[at] = i;
+    }
+    if (before.dims && chance(3) == 0) {
+        uint32_t a = (uint32_t)chance(before.dims), b = (uint32_t)chance(before.dims);
+
+        for (uint32_t i = 0; i < before.dims; i++)
+            order[i] = i == a ? b : i == b ? a : i;
+        assert_int_equal(leat_layout_transpose(&counted->layout, a, b), LEAT_OK);
+    } else {
+        assert_int_equal(leat_layout_permute(&counted->layout, before.dims ? order : NULL), LEAT_OK);
+    }
+    recount(counted, &before, order, 0, NULL);
+    expect_counted(counted, "permute");
+}
+
+/* Slices, flips and broadcasts of a dimension without a list. */
+static void try_part(struct counted *counted)
+{
+    leat_layout before = counted->layout;
+    uint32_t dim = before.dims ? (uint32_t)chance(before.dims) : 0;
+    int64_t from[MOST_BYTES], size, start, stop, step, count = 0;
+
+    if (!before.dims || (before.index && dim == before.index_dim))
+        return;
+    size = before.size[dim];
+    if (chance(3) == 0) {
+        assert_int_equal(leat_layout_flip(&counted->layout, dim), LEAT_OK);
+        for (int64_t i = 0; i < size; i++)
+            from[i] = size - 1 - i;
+    } else if (size == 1 && counted->elements <= MOST_BYTES / 64) {
+        assert_int_equal(leat_layout_broadcast(&counted->layout, dim, 1 + (int64_t)chance(9)), LEAT_OK);
+        memset(from, 0, sizeof from);
+    } else {
+        step = 1 + (int64_t)chance(3);
+        start = (int64_t)chance((uint64_t)size);
+        stop = start + 1 + (int64_t)chance((uint64_t)(size - start));
+        for (int64_t i = start; i < stop; i += step)
+            from[count++] = i;
+        if (chance(2)) {
+            /* The same elements from the other end. */
+            int64_t last = from[count - 1];
+
+            for (int64_t i = 0; i < count; i++)
+                from[i] = last - i * step;
+            stop = start - 1;
+            start = last;
+            step = -step;
+        }
+        assert_int_equal(leat_layout_slice(&counted->layout, dim, start, stop, step), LEAT_OK);
+        assert_int_equal(counted->layout.size[dim], count);
+    }
+    recount(counted, &before, NULL, dim, from);
+    expect_counted(counted, "a part");
+}
+
+static void try_list(struct counted *counted, uint32_t *list)
+{
+    leat_layout before = counted->layout;
+    uint32_t dim = before.dims ? (uint32_t)chance(before.dims) : 0;
+    int64_t from[64], count = 1 + (int64_t)chance(5);
+
+    if (!before.dims || before.index || counted->elements > MOST_BYTES / 64)
+        return;
+    for (int64_t i = 0; i < count; i++)
+        list[i] = (uint32_t)(from[i] = (int64_t)chance((uint64_t)before.size[dim]));
+    assert_int_equal(leat_layout_index(&counted->layout, dim, list, count, 4, NULL), LEAT_OK);
+    assert_int_equal(counted->layout.index_bound, before.size[dim]);
+    recount(counted, &before, NULL, dim, from);
+    expect_counted(counted, "a list");
+}
+
+/* Is there a stride for each dimension, so that the elements lie where they lie? */
+static bool can_be_reshaped(const struct counted *counted, uint32_t dims, const int64_t *size)
+{
+    leat_layout made = {
+        .dims = dims, .element_bytes = counted->layout.element_bytes, .offset_bytes = counted->at[0]};
+    uint64_t apart = 1;
+
+    for (uint32_t i = dims; i-- > 0;) {
+        made.size[i] = size[i];
+        made.stride_bytes[i] = size[i] > 1 ? counted->at[apart] - counted->at[0] : 0;
+        apart *= (uint64_t)size[i];
+    }
+    for (uint64_t i = 0; i < counted->elements; i++)
+        if (layouts_at(&made, i) != counted->at[i])
+            return false;
+    return true;
+}
+
+/* Sizes of the same product: factors of it, put together at random. */
+static uint32_t draw_sizes(uint64_t elements, int64_t *size)
+{
+    uint32_t dims = 0;
+
+    for (uint64_t factor = 2; elements > 1; factor++)
+        for (; elements % factor == 0; elements /= factor) {
+            if (chance(3) == 0)
+                size[dims++] = 1;
+            if (dims && chance(2))
+                size[dims - 1] *= (int64_t)factor;
+            else
+                size[dims++] = (int64_t)factor;
+        }
+    for (uint32_t i = 0; i < dims; i++) {
+        uint32_t at = (uint32_t)chance(i + 1);
+        int64_t moved = size[i];
+
+        size[i] = size[at];
+        size[at] = moved;
+    }
+    return dims;
+}
+
+static void try_reshape(struct counted *counted, unsigned *refused)
+{
+    leat_layout before = counted->layout;
+    int64_t size[64];
+    uint32_t dims = draw_sizes(counted->elements, size);
+    leat_status status = leat_layout_reshape(&counted->layout, dims, size);
+
+    if (status == LEAT_OK) {
+        assert_int_equal(counted->layout.dims, dims);
+        assert_memory_equal(counted->layout.size, size, dims * sizeof *size);
+        expect_counted(counted, "reshape");
+    } else {
+        assert_int_equal(status, LEAT_ERROR_UNSUPPORTED);
+        assert_true(before.index || !can_be_reshaped(counted, dims, size));
+        assert_memory_equal(&counted->layout, &before, sizeof before);
+        ++*refused;
+    }
+}
+
+static void changed_layouts_lead_to_the_same_elements(void **state)
+{
+    unsigned refused = 0;
+
+    (void)state;
+    for (unsigned i = 0; i < many; i++) {
+        struct counted counted;
+        uint32_t list[64];
+
+        start_counting(&counted);
+        for (uint64_t steps = chance(7); steps; steps--) {
+            switch (chance(5)) {
+            case 0:
+                try_permute(&counted);
+                break;
+            case 1:
+                try_list(&counted, list);
+                break;
+            case 2:
+                try_reshape(&counted, &refused);
+                break;
+            default:
+                try_part(&counted);
+            }
+        }
+    }
+    assert_true(refused > many / 50);
+}
+
+/* The call is refused with these words, and leaves the layout as it was. */
+#define WRONG(call, status, words)                                                                                \
+    do {                                                                                                          \
+        leat_layout wrong_before = layout;                                                                        \
+        assert_int_equal((call), (status));                                                                       \
+        assert_non_null(strstr(leat_last_error(), (words)));                                                      \
+        assert_non_null(strstr(leat_last_error(), "leat_layout_"));                                               \
+        assert_memory_equal(&layout, &wrong_before, sizeof layout);                                               \
+    } while (0)
+
+static void wrong_changes_are_refused(void **state)
+{
+    const int64_t sizes[] = {4, 5, 6}, negative[] = {4, -5, 6}, large[] = {1 << 30, 1 << 30, 8};
+    static const int64_t most[33] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
+                                     1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+    uint64_t elements = 0, bytes = 0, counter[2];
+    uint32_t list[3] = {0};
+    leat_layout layout;
+
+    (void)state;
+    assert_int_equal(leat_layout_dense(&layout, 3, sizes, 4), LEAT_OK);
+    WRONG(leat_layout_dense(NULL, 3, sizes, 4), LEAT_ERROR_INVALID, "layout is NULL");
+    WRONG(leat_layout_dense(&layout, 3, NULL, 4), LEAT_ERROR_INVALID, "size is NULL");
+    WRONG(leat_layout_dense(&layout, 33, most, 4), LEAT_ERROR_INVALID, "32 dimensions");
+    WRONG(leat_layout_dense(&layout, 3, negative, 4), LEAT_ERROR_INVALID, "size[1] is -5");
+    WRONG(leat_layout_dense(&layout, 3, sizes, 0), LEAT_ERROR_INVALID, "element_bytes");
+    WRONG(leat_layout_dense(&layout, 3, sizes, 17), LEAT_ERROR_INVALID, "element_bytes");
+    WRONG(leat_layout_dense(&layout, 3, large, 1), LEAT_ERROR_RANGE, "63 bits");
+    WRONG(leat_layout_permute(NULL, NULL), LEAT_ERROR_INVALID, "layout is NULL");
+    WRONG(leat_layout_permute(&layout, NULL), LEAT_ERROR_INVALID, "order is NULL");
+    WRONG(leat_layout_permute(&layout, (uint32_t[]){0, 1, 1}), LEAT_ERROR_INVALID, "order[2] is 1");
+    WRONG(leat_layout_permute(&layout, (uint32_t[]){0, 3, 1}), LEAT_ERROR_INVALID, "order[1] is 3");
+    WRONG(leat_layout_transpose(&layout, 0, 3), LEAT_ERROR_INVALID, "b is 3");
+    WRONG(leat_layout_transpose(&layout, 3, 0), LEAT_ERROR_INVALID, "a is 3");
+    WRONG(leat_layout_slice(&layout, 3, 0, 1, 1), LEAT_ERROR_INVALID, "dim is 3");
+    WRONG(leat_layout_slice(&layout, 1, 0, 1, 0), LEAT_ERROR_INVALID, "step is 0");
+    WRONG(leat_layout_slice(&layout, 1, 0, 6, 1), LEAT_ERROR_INVALID, "stop 6");
+    WRONG(leat_layout_slice(&layout, 1, -1, 4, 1), LEAT_ERROR_INVALID, "start -1");
+    WRONG(leat_layout_slice(&layout, 1, 5, 0, -1), LEAT_ERROR_INVALID, "start 5");
+    WRONG(leat_layout_slice(&layout, 1, 4, -2, -1), LEAT_ERROR_INVALID, "stop -2");
+    WRONG(leat_layout_slice(&layout, 1, 3, 2, 1), LEAT_ERROR_INVALID, "leads away");
+    WRONG(leat_layout_slice(&layout, 1, 2, 3, -1), LEAT_ERROR_INVALID, "leads away");
+    WRONG(leat_layout_flip(&layout, 3), LEAT_ERROR_INVALID, "dim is 3");
+    WRONG(leat_layout_broadcast(&layout, 0, 4), LEAT_ERROR_INVALID, "only one of 1");
+    WRONG(leat_layout_reshape(&layout, 2, (int64_t[]){4, 29}), LEAT_ERROR_INVALID, "116 elements");
+    WRONG(leat_layout_reshape(&layout, 2, (int64_t[]){-4, -30}), LEAT_ERROR_INVALID, "size[0] is -4");
+    WRONG(leat_layout_reshape(&layout, 2, NULL), LEAT_ERROR_INVALID, "size is NULL");
+    WRONG(leat_layout_reshape(&layout, 33, most), LEAT_ERROR_INVALID, "32 dimensions");
+    WRONG(leat_layout_index(&layout, 3, list, 3, 4, NULL), LEAT_ERROR_INVALID, "dim is 3");
+    WRONG(leat_layout_index(&layout, 0, NULL, 3, 4, NULL), LEAT_ERROR_INVALID, "index is NULL");
+    WRONG(leat_layout_index(&layout, 0, list, -1, 4, NULL), LEAT_ERROR_INVALID, "count is -1");
+    WRONG(leat_layout_index(&layout, 0, list, 3, 2, NULL), LEAT_ERROR_INVALID, "index_bytes");
+    WRONG(leat_layout_index(&layout, 0, (char *)list + 1, 2, 4, NULL), LEAT_ERROR_INVALID, "not aligned");
+    WRONG(leat_layout_index(&layout, 0, list, 3, 4, (uint64_t *)(void *)((char *)counter + 4)), LEAT_ERROR_INVALID,
+          "not aligned");
+    WRONG(leat_layout_count(&layout, NULL, &bytes), LEAT_ERROR_INVALID, "elements is NULL");
+    WRONG(leat_layout_count(&layout, &elements, NULL), LEAT_ERROR_INVALID, "bytes is NULL");
+    WRONG(leat_layout_count(NULL, &elements, &bytes), LEAT_ERROR_INVALID, "layout is NULL");
+
+    assert_int_equal(leat_layout_index(&layout, 1, list, 3, 4, NULL), LEAT_OK);
+    WRONG(leat_layout_index(&layout, 0, list, 3, 4, NULL), LEAT_ERROR_INVALID, "already");
+    WRONG(leat_layout_slice(&layout, 1, 0, 1, 1), LEAT_ERROR_INVALID, "change the list");
+    WRONG(leat_layout_flip(&layout, 1), LEAT_ERROR_INVALID, "change the list");
+    WRONG(leat_layout_broadcast(&layout, 1, 1), LEAT_ERROR_INVALID, "change the list");
+    WRONG(leat_layout_reshape(&layout, 1, (int64_t[]){72}), LEAT_ERROR_UNSUPPORTED, "list");
+
+    assert_int_equal(leat_layout_dense(&layout, 1, (int64_t[]){1}, 4), LEAT_OK);
+    WRONG(leat_layout_broadcast(&layout, 0, -1), LEAT_ERROR_INVALID, "size is -1");
+    layout.stride_bytes[0] = INT64_MAX / 2;
+    layout.size[0] = 5;
+    WRONG(leat_layout_slice(&layout, 0, 3, 4, 1), LEAT_ERROR_RANGE, "63 bits");
+    WRONG(leat_layout_slice(&layout, 0, 0, 5, 3), LEAT_ERROR_RANGE, "63 bits");
+    WRONG(leat_layout_flip(&layout, 0), LEAT_ERROR_RANGE, "63 bits");
+    for (int i = 0; i < 3; i++)
+        layout.size[i] = (int64_t)1 << 40;
+    layout.dims = 3;
+    WRONG(leat_layout_count(&layout, &elements, &bytes), LEAT_ERROR_RANGE, "64 bits");
+}
+
+static void nothing_is_as_good_as_something(void **state)
+{
+    uint64_t elements = 1, bytes = 1;
+    leat_layout layout;
+
+    (void)state;
+    assert_int_equal(leat_layout_dense(&layout, 0, NULL, 3), LEAT_OK);
+    assert_int_equal(leat_layout_count(&layout, &elements, &bytes), LEAT_OK);
+    assert_true(elements == 1 && bytes == 3);
+    assert_int_equal(leat_layout_permute(&layout, NULL), LEAT_OK);
+    assert_int_equal(leat_layout_reshape(&layout, 3, (int64_t[]){1, 1, 1}), LEAT_OK);
+    assert_int_equal(leat_layout_reshape(&layout, 0, NULL), LEAT_OK);
+
+    assert_int_equal(leat_layout_dense(&layout, 3, (int64_t[]){INT64_MAX, 0, INT64_MAX}, 1), LEAT_OK);
+    assert_int_equal(leat_layout_count(&layout, &elements, &bytes), LEAT_OK);
+    assert_true(elements == 0 && bytes == 0);
+    assert_int_equal(leat_layout_reshape(&layout, 2, (int64_t[]){0, 7}), LEAT_OK);
+    assert_int_equal(leat_layout_slice(&layout, 0, 0, 0, 1), LEAT_OK);
+    assert_int_equal(leat_layout_slice(&layout, 0, -1, -1, -1), LEAT_OK);
+    assert_int_equal(leat_layout_flip(&layout, 0), LEAT_OK);
+    assert_int_equal(leat_layout_slice(&layout, 1, 6, -1, INT64_MIN), LEAT_OK);
+    assert_int_equal(layout.size[1], 1);
+    assert_int_equal(leat_layout_index(&layout, 1, NULL, 0, 8, NULL), LEAT_OK);
+    assert_int_equal(layout.size[1], 0);
+}
+
+/* ---- classes, plans ---- */
+
+static leat_layout_class class_of(struct leati_form form)
+{
+    return leati_layout_classify(&form);
+}
+
+static void classes_are_what_they_are_called(void **state)
+{
+    leat_layout dst, src;
+    struct leati_form form;
+    uint32_t list[2] = {1, 0};
+
+    (void)state;
+    assert_int_equal(class_of(FORM_OF(4, SIZES(5, 5), {0, 1})), LEAT_LAYOUT_COPY);
+    assert_int_equal(class_of(FORM_OF(1, SIZES(1, 1), {0, 1})), LEAT_LAYOUT_COPY);
+    assert_int_equal(class_of(FORM_OF(2, SIZES(8, 512, 12, 64), {0, 2, 1, 3})), LEAT_LAYOUT_ROWS);
+    for (uint32_t element_bytes = 1; element_bytes <= 16; element_bytes *= 2)
+        assert_int_equal(class_of(FORM_OF(element_bytes, SIZES(500, 300), {1, 0})), LEAT_LAYOUT_TRANSPOSE);
+    assert_int_equal(class_of(FORM_OF(4, SIZES(80, 96, 75, 96), {3, 0, 1, 2})), LEAT_LAYOUT_TRANSPOSE);
+    /* Pictures of 3 channels, and back; two columns; pixels of 12 bytes; floats that lie at any byte. */
+    assert_int_equal(class_of(FORM_OF(4, SIZES(32, 3, 224, 224), {0, 2, 3, 1})), LEAT_LAYOUT_BOX);
+    assert_int_equal(class_of(FORM_OF(4, SIZES(32, 224, 224, 3), {0, 3, 1, 2})), LEAT_LAYOUT_BOX);
+    assert_int_equal(class_of(FORM_OF(4, SIZES(100000, 2), {1, 0})), LEAT_LAYOUT_BOX);
+    assert_int_equal(class_of(FORM_OF(12, SIZES(100, 200), {1, 0})), LEAT_LAYOUT_BOX);
+    assert_int_equal(class_of(FORM_OF(4, SIZES(15, 15, 15, 15, 15), {4, 3, 2, 1, 0})), LEAT_LAYOUT_BOX);
+
+    /* Three columns of a matrix; one; every second; backwards. */
+    assert_int_equal(leat_layout_dense(&src, 2, (int64_t[]){1000, 100}, 4), LEAT_OK);
+    assert_int_equal(leat_layout_slice(&src, 1, 7, 10, 1), LEAT_OK);
+    assert_int_equal(leat_layout_dense(&dst, 2, src.size, 4), LEAT_OK);
+    assert_int_equal(leati_form_make(&dst, 16, &src, 16, &form), LEAT_OK);
+    assert_int_equal(class_of(form), LEAT_LAYOUT_ROWS);
+    assert_int_equal(leat_layout_slice(&src, 1, 0, 1, 1), LEAT_OK);
+    assert_int_equal(leat_layout_dense(&dst, 2, src.size, 4), LEAT_OK);
+    assert_int_equal(leati_form_make(&dst, 16, &src, 16, &form), LEAT_OK);
+    assert_int_equal(class_of(form), LEAT_LAYOUT_ELEMENTS);
+    assert_int_equal(leat_layout_dense(&src, 2, (int64_t[]){1000, 100}, 4), LEAT_OK);
+    dst = src;
+    assert_int_equal(leat_layout_flip(&src, 1), LEAT_OK);
+    assert_int_equal(leati_form_make(&dst, 16, &src, 16, &form), LEAT_OK);
+    assert_int_equal(class_of(form), LEAT_LAYOUT_ELEMENTS);
+
+    /* A value a row, a short pattern, a long row; a list. */
+    assert_int_equal(leat_layout_dense(&src, 2, (int64_t[]){1000, 1}, 4), LEAT_OK);
+    assert_int_equal(leat_layout_broadcast(&src, 1, 100), LEAT_OK);
+    assert_int_equal(leati_form_make(&dst, 16, &src, 16, &form), LEAT_OK);
+    assert_int_equal(class_of(form), LEAT_LAYOUT_FILL);
+    assert_int_equal(leat_layout_dense(&src, 2, (int64_t[]){1, 100}, 4), LEAT_OK);
+    assert_int_equal(leat_layout_broadcast(&src, 0, 1000), LEAT_OK);
+    assert_int_equal(leati_form_make(&dst, 16, &src, 16, &form), LEAT_OK);
+    assert_int_equal(class_of(form), LEAT_LAYOUT_ROWS);
+    assert_int_equal(leat_layout_slice(&src, 1, 0, 3, 1), LEAT_OK);
+    assert_int_equal(leat_layout_dense(&dst, 2, src.size, 4), LEAT_OK);
+    assert_int_equal(leati_form_make(&dst, 16, &src, 16, &form), LEAT_OK);
+    assert_int_equal(class_of(form), LEAT_LAYOUT_FILL);
+    assert_int_equal(leat_layout_dense(&src, 2, (int64_t[]){2, 3}, 4), LEAT_OK);
+    dst = src;
+    assert_int_equal(leat_layout_index(&src, 0, list, 2, 4, NULL), LEAT_OK);
+    assert_int_equal(leati_form_make(&dst, 16, &src, 16, &form), LEAT_OK);
+    assert_int_equal(class_of(form), LEAT_LAYOUT_GATHER);
+    assert_string_equal(leat_layout_class_name(LEAT_LAYOUT_TRANSPOSE), "transpose");
+    assert_string_equal(leat_layout_class_name((leat_layout_class)8), "unknown");
+    assert_string_equal(leat_layout_class_name((leat_layout_class)-1), "unknown");
+}
+
+static struct leati_layout_plan *plan_of(const leat_layout *dst, size_t dst_align, const leat_layout *src,
+                                         size_t src_align)
+{
+    struct leati_layout_plan *plan = NULL;
+
+    assert_int_equal(leati_layout_plan_get(dst, dst_align, src, src_align, &plan), LEAT_OK);
+    return plan;
+}
+
+static void a_plan_is_made_once(void **state)
+{
+    struct leati_layout_plan *first, *again, *other;
+    leat_layout dst, src;
+    uint64_t list[3] = {0};
+
+    (void)state;
+    assert_int_equal(leat_layout_dense(&dst, 2, (int64_t[]){30, 40}, 4), LEAT_OK);
+    src = dst;
+    first = plan_of(&dst, 64, &src, 16);
+    again = plan_of(&dst, 16, &src, 256);
+    assert_ptr_equal(first, again);
+    assert_int_equal(first->form.unit_bytes, 16);
+    leati_layout_plan_drop(again);
+    other = plan_of(&dst, 8, &src, 16);
+    assert_ptr_not_equal(first, other);
+    assert_int_equal(other->form.unit_bytes, 8);
+    leati_layout_plan_drop(other);
+    src.offset_bytes = 4;
+    other = plan_of(&dst, 16, &src, 16);
+    assert_int_equal(other->form.unit_bytes, 4);
+    leati_layout_plan_drop(other);
+    src.offset_bytes = 0;
+    /* What is behind the last dimension is nobody's business, and another list is the same plan. */
+    src.size[2] = 7;
+    dst.stride_bytes[5] = 1;
+    again = plan_of(&dst, 16, &src, 16);
+    assert_ptr_equal(first, again);
+    leati_layout_plan_drop(again);
+    leati_layout_plan_drop(first);
+    assert_int_equal(leat_layout_slice(&dst, 0, 0, 2, 1), LEAT_OK);
+    assert_int_equal(leat_layout_index(&src, 0, list, 2, 8, NULL), LEAT_OK);
+    first = plan_of(&dst, 16, &src, 16);
+    src.index = list + 1;
+    again = plan_of(&dst, 16, &src, 16);
+    assert_ptr_equal(first, again);
+    leati_layout_plan_drop(again);
+    src.index_bound--;
+    again = plan_of(&dst, 16, &src, 16);
+    assert_ptr_not_equal(first, again);
+    leati_layout_plan_drop(again);
+    leati_layout_plan_drop(first);
+}
+
+/* More plans than the table has room for; those that are held stay as they are. */
+static void held_plans_outlive_the_table(void **state)
+{
+    enum { HELD = 50, PLANS = 10000 };
+    struct leati_layout_plan *held[HELD];
+    leat_layout dst, src;
+
+    (void)state;
+    assert_int_equal(leat_layout_dense(&src, 2, (int64_t[]){100, 200}, 2), LEAT_OK);
+    dst = src;
+    for (int i = 0; i < PLANS; i++) {
+        struct leati_layout_plan *plan;
+
+        dst.stride_bytes[0] = 400 + i * 2;
+        plan = plan_of(&dst, 16, &src, 16);
+        assert_int_equal(plan->form.dst_high, 99 * dst.stride_bytes[0] + 400);
+        if (i < HELD)
+            held[i] = plan;
+        else
+            leati_layout_plan_drop(plan);
+    }
+    for (int i = 0; i < HELD; i++) {
+        assert_int_equal(held[i]->form.dst_high, 99 * (400 + i * 2) + 400);
+        leati_layout_plan_drop(held[i]);
+    }
+}
+
+/* A few shapes more than the table has places for them: plans come and go while others look for them. */
+static void *look_for_plans(void *argument)
+{
+    uint64_t random = *(uint64_t *)argument, wrong = 0;
+    leat_layout dst = {.dims = 1, .element_bytes = 1}, src;
+
+    src = dst;
+    for (int i = 0; i < 20000; i++) {
+        struct leati_layout_plan *plan;
+
+        dst.size[0] = src.size[0] = 2 + (int64_t)layouts_random(&random, 3000);
+        dst.stride_bytes[0] = src.stride_bytes[0] = 3;
+        if (leati_layout_plan_get(&dst, 1, &src, 1, &plan) != LEAT_OK)
+            return NULL;
+        wrong += plan->form.payload_bytes != (uint64_t)dst.size[0] || plan->form.size[0] != (uint64_t)dst.size[0];
+        leati_layout_plan_drop(plan);
+    }
+    *(uint64_t *)argument = wrong;
+    return argument;
+}
+
+static void threads_find_the_plans_they_look_for(void **state)
+{
+    enum { THREADS = 4 };
+    uint64_t arguments[THREADS];
+    pthread_t threads[THREADS];
+
+    (void)state;
+    for (int i = 0; i < THREADS; i++) {
+        arguments[i] = chance(1 << 20) + 1;
+        assert_int_equal(pthread_create(&threads[i], NULL, look_for_plans, &arguments[i]), 0);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        void *result = NULL;
+
+        assert_int_equal(pthread_join(threads[i], &result), 0);
+        assert_non_null(result);
+        assert_int_equal(arguments[i], 0);
+    }
+}
+
+static void a_plan_says_what_it_is(void **state)
+{
+    struct leati_layout_plan *plan;
+    leat_layout dst, src;
+    char text[2000], cut[20];
+
+    (void)state;
+    assert_int_equal(leat_layout_dense(&src, 2, (int64_t[]){4096, 1024}, 4), LEAT_OK);
+    assert_int_equal(leat_layout_transpose(&src, 0, 1), LEAT_OK);
+    assert_int_equal(leat_layout_dense(&dst, 2, src.size, 4), LEAT_OK);
+    plan = plan_of(&dst, 16, &src, 16);
+    for (int on_gpu = 0; on_gpu < 2; on_gpu++) {
+        leati_layout_plan_text(plan, on_gpu, text, sizeof text);
+        assert_non_null(strstr(text, "class: transpose, 16 MiB\n"));
+        assert_non_null(strstr(text, "units of 4 bytes"));
+        assert_non_null(strstr(text, "4096 (dst +4, src +4096), 1024 (dst +16384, src +4)\n"));
+        assert_non_null(strstr(text, "kernel: "));
+        assert_non_null(strstr(text, "bound: 524288 sectors of 32 bytes read, 524288 written"));
+        leati_layout_plan_text(plan, on_gpu, cut, sizeof cut);
+        assert_int_equal(strlen(cut), sizeof cut - 1);
+        assert_memory_equal(text, cut, sizeof cut - 1);
+        leati_layout_plan_text(plan, on_gpu, NULL, 0);
+    }
+    leati_layout_plan_drop(plan);
+}
+
 int main(int argc, char **argv)
 {
     static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(changed_layouts_lead_to_the_same_elements),
+        cmocka_unit_test(wrong_changes_are_refused),
+        cmocka_unit_test(nothing_is_as_good_as_something),
         cmocka_unit_test(forms_touch_the_same_bytes),
         cmocka_unit_test(forms_are_as_small_as_they_can_be),
         cmocka_unit_test(an_empty_pair_has_an_empty_form),
@@ -468,6 +1039,11 @@ int main(int argc, char **argv)
         cmocka_unit_test(overlaps_are_never_missed),
         cmocka_unit_test(parts_of_one_array_are_told_apart),
         cmocka_unit_test(sectors_are_those_that_can_be_counted),
+        cmocka_unit_test(classes_are_what_they_are_called),
+        cmocka_unit_test(a_plan_is_made_once),
+        cmocka_unit_test(held_plans_outlive_the_table),
+        cmocka_unit_test(threads_find_the_plans_they_look_for),
+        cmocka_unit_test(a_plan_says_what_it_is),
     };
 
     seed = (uint64_t)time(NULL);

@@ -30,22 +30,21 @@ static leat_status check_plain_dim(const leat_layout *layout, uint32_t dim)
     return LEAT_OK;
 }
 
-/* The product of all sizes; 0 when one of them is. */
+static bool has_nothing(uint32_t dims, const int64_t *size)
+{
+    for (uint32_t i = 0; i < dims; i++)
+        if (size[i] == 0)
+            return true;
+    return false;
+}
+
+/* The product of all sizes. */
 static leat_status count_elements(uint32_t dims, const int64_t *size, uint64_t *elements)
 {
-    uint64_t all = 1;
-    bool overflows = false;
-
-    for (uint32_t i = 0; i < dims; i++) {
-        if (size[i] == 0) {
-            *elements = 0;
-            return LEAT_OK;
-        }
-        overflows |= __builtin_mul_overflow(all, (uint64_t)size[i], &all);
-    }
-    if (overflows)
-        return leati_fail(LEAT_ERROR_RANGE, "the sizes multiply to more elements than 64 bits can count");
-    *elements = all;
+    *elements = !has_nothing(dims, size);
+    for (uint32_t i = 0; i < dims; i++)
+        if (__builtin_mul_overflow(*elements, (uint64_t)size[i], elements))
+            return leati_fail(LEAT_ERROR_RANGE, "the sizes multiply to more elements than 64 bits can count");
     return LEAT_OK;
 }
 
@@ -65,11 +64,12 @@ static leat_status check_sizes(uint32_t dims, const int64_t *size)
 
 /* ---- dense ---- */
 
-/* With a size of 0 no stride is ever used; they are then what they would be if that size were 1. */
+/* With a size of 0 no stride is ever used; they are then what they would be with sizes of 1 for those of 0. */
 static leat_status make_dense(leat_layout *layout, uint32_t dims, const int64_t *size, uint32_t element_bytes)
 {
     leat_layout made = {.dims = dims, .element_bytes = element_bytes};
-    int64_t stride = element_bytes;
+    uint64_t stride = element_bytes;
+    bool overflows = false;
 
     if (!layout)
         return leati_fail(LEAT_ERROR_INVALID, "layout is NULL");
@@ -77,13 +77,14 @@ static leat_status make_dense(leat_layout *layout, uint32_t dims, const int64_t 
     LEATI_TRY(leati_layout_check("layout", &made));
     for (uint32_t i = dims; i-- > 0;) {
         made.size[i] = size[i];
-        made.stride_bytes[i] = stride;
-        if (size[i] && __builtin_mul_overflow(stride, size[i], &stride))
-            return leati_fail(LEAT_ERROR_RANGE,
-                              "sizes from size[%u] on, with elements of %u bytes, are more bytes than 63 bits can "
-                              "count",
-                              i, element_bytes);
+        made.stride_bytes[i] = (int64_t)stride;
+        overflows |= size[i] && __builtin_mul_overflow(stride, (uint64_t)size[i], &stride);
+        overflows |= stride > INT64_MAX;
     }
+    if (overflows && !has_nothing(dims, size))
+        return leati_fail(LEAT_ERROR_RANGE,
+                          "the sizes multiply to more bytes, with elements of %u, than 63 bits can count",
+                          element_bytes);
     *layout = made;
     return LEAT_OK;
 }

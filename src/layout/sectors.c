@@ -63,15 +63,26 @@ static unsigned common_divisor(unsigned a, unsigned b)
     return a;
 }
 
-/* The sum of values at place, place + move, ... : count of them, round and round. */
-static uint64_t sum_round(const uint64_t *values, unsigned places, unsigned place, unsigned move, uint64_t count)
-{
-    unsigned period = places / common_divisor(places, move);
-    uint64_t rounds = count / period, rest = count % period, sum = 0;
+/* A way round the places of a sector: how far each step goes, and after how many it is where it began. */
+struct way {
+    unsigned places, move, period;
+};
 
-    for (unsigned i = 0; i < period && (rounds || i < rest); i++) {
+static struct way way_round(unsigned places, unsigned move)
+{
+    return (struct way){places, move, places / common_divisor(places, move)};
+}
+
+/* The sum of values at place and so on round and round, count of them. */
+static uint64_t sum_round(const uint64_t *values, struct way way, unsigned place, uint64_t count)
+{
+    uint64_t rounds = count < way.period ? 0 : count / way.period, rest = count - rounds * way.period, sum = 0;
+
+    for (unsigned i = 0; i < way.period && (rounds || i < rest); i++) {
         sum += values[place] * (rounds + (i < rest));
-        place = (place + move) % places;
+        place += way.move;
+        if (place >= way.places)
+            place -= way.places;
     }
     return sum;
 }
@@ -84,21 +95,28 @@ static unsigned places_of(const struct touched *touched, int64_t stride)
     return (unsigned)((rest < 0 ? rest + LEATI_SECTOR_BYTES : rest) / touched->unit_bytes);
 }
 
-/* Repeats everything so far; the repetitions do not overlap. */
-static void repeat(struct touched *touched, struct step step)
+/* A repetition that begins in the sector in which the one before it ends has touched one less. */
+static void share_sectors(struct touched *touched, struct way way, uint64_t repetitions, int64_t gap)
 {
-    unsigned move = places_of(touched, step.stride);
-    int64_t gap = step.stride - touched->extent;
-    struct touched before = *touched;
     uint64_t shares[LEATI_SECTOR_BYTES];
 
-    /* Begins here what begins in the sector in which the one before it ends? */
     for (unsigned place = 0; place < touched->places; place++)
         shares[place] = place * touched->unit_bytes > gap;
     for (unsigned place = 0; place < touched->places; place++)
-        touched->sectors[place] =
-            sum_round(before.sectors, touched->places, place, move, step.size) -
-            sum_round(shares, touched->places, (place + move) % touched->places, move, step.size - 1);
+        touched->sectors[place] -= sum_round(shares, way, (place + way.move) % touched->places, repetitions - 1);
+}
+
+/* Repeats everything so far; the repetitions do not overlap. */
+static void repeat(struct touched *touched, struct step step)
+{
+    struct way way = way_round(touched->places, places_of(touched, step.stride));
+    int64_t gap = step.stride - touched->extent;
+    struct touched before = *touched;
+
+    for (unsigned place = 0; place < touched->places; place++)
+        touched->sectors[place] = sum_round(before.sectors, way, place, step.size);
+    if (gap < LEATI_SECTOR_BYTES - 1)
+        share_sectors(touched, way, step.size, gap);
     touched->extent += (int64_t)(step.size - 1) * step.stride;
 }
 
@@ -176,7 +194,7 @@ static uint64_t touch_rows(const struct leati_form *form, bool of_dst)
     if (!form->index_bound)
         return 0;
     touch(form, of_dst, form->index_dim, &row, &first);
-    apart = sum_round(row.sectors, row.places, places_of(&row, first), places_of(&row, stride),
+    apart = sum_round(row.sectors, way_round(row.places, places_of(&row, stride)), places_of(&row, first),
                       form->size[form->index_dim]);
     all = touch_all_rows(form, of_dst);
     return apart < all ? apart : all;
