@@ -61,14 +61,16 @@ typedef struct leat_layout {
  * A dense array of dims dimensions, the last of them the fastest, as C arrays lie. size may be NULL when dims is 0.
  * A size of 0 is fine: there is nothing in the array then.
  * Errors: INVALID (layout or size NULL, more than 32 dimensions, a negative size, element_bytes not 1 to 16); RANGE
- * (more bytes than an int64_t holds). Here and below, a layout is as it was when a call fails.
+ * (more bytes than an int64_t holds). Here and below, a layout is as it was when a call fails, and INVALID includes a
+ * layout that is NULL or none: dims, element_bytes, sizes, or what belongs to its list.
  */
 LEAT_API leat_status leat_layout_dense(leat_layout *layout, uint32_t dims, const int64_t *size,
                                        uint32_t element_bytes);
 
 /*
  * Dimension i becomes what dimension order[i] was: {1, 0} transposes a matrix, {0, 2, 3, 1} makes NHWC of NCHW (as
- * numpy's transpose and PyTorch's permute). order has layout->dims entries, each number once.
+ * numpy's transpose and PyTorch's permute). order has layout->dims entries, each number once; without dimensions it
+ * may be NULL. A list of indices goes with its dimension.
  * Errors: INVALID.
  */
 LEAT_API leat_status leat_layout_permute(leat_layout *layout, const uint32_t *order);
@@ -79,12 +81,15 @@ LEAT_API leat_status leat_layout_transpose(leat_layout *layout, uint32_t a, uint
 /*
  * Keeps the elements start, start + step, ... before stop of one dimension. step may be negative: elements are then
  * start, start + step, ... above stop, and stop may be -1 for "down to the first". start == stop leaves none.
- * Errors: INVALID (dim, step 0, start or stop outside the dimension, a dimension with an index list).
+ * start and stop are from 0 to the size, with a negative step from -1 to the size less one; nothing counts from the
+ * end.
+ * Errors: INVALID (dim, step 0, start or stop outside the dimension, a step that leads from start away from stop, a
+ * dimension with an index list); RANGE (an offset or a stride that overflows).
  */
 LEAT_API leat_status leat_layout_slice(leat_layout *layout, uint32_t dim, int64_t start, int64_t stop,
                                        int64_t step);
 
-/* Turns the order of one dimension round. Errors: INVALID (dim, a dimension with an index list). */
+/* Turns the order of one dimension round. Errors: INVALID (dim, a dimension with an index list); RANGE (overflow). */
 LEAT_API leat_status leat_layout_flip(leat_layout *layout, uint32_t dim);
 
 /*
@@ -94,9 +99,11 @@ LEAT_API leat_status leat_layout_flip(leat_layout *layout, uint32_t dim);
 LEAT_API leat_status leat_layout_broadcast(leat_layout *layout, uint32_t dim, int64_t size);
 
 /*
- * The same elements in the same order under other sizes, without moving anything. The product of the sizes stays.
- * Errors: INVALID (the products differ, a negative size, more than 32 dimensions); UNSUPPORTED (no strides can say
- * it: the elements would have to move. Copy into a dense layout first).
+ * The same elements in the same order under other sizes, without moving anything. The product of the sizes stays. Of
+ * several new dimensions that a dimension with an index list could become, it becomes the first.
+ * Errors: INVALID (the products differ, a negative size, more than 32 dimensions, size NULL); UNSUPPORTED (no strides
+ * can say it: the elements would have to move. Copy into a dense layout first; or no new dimension has the size of
+ * that with the list); RANGE (more elements than 64 bits can count).
  */
 LEAT_API leat_status leat_layout_reshape(leat_layout *layout, uint32_t dims, const int64_t *size);
 
@@ -110,12 +117,14 @@ LEAT_API leat_status leat_layout_reshape(leat_layout *layout, uint32_t dims, con
  * error of the call any more: its elements are not copied, and *wrong is increased by one for each such index, in
  * stream order, if wrong is not NULL. wrong points to 8 bytes, aligned to 8, of memory that the device reaches:
  * device, pinned or managed memory.
- * Errors: INVALID (dim, index NULL with a count, count negative, index_bytes not 4 or 8, a list there already).
+ * Errors: INVALID (dim, index NULL with a count, count negative, index_bytes not 4 or 8, a list there already, a list
+ * that is not aligned to index_bytes, wrong not aligned to 8).
  */
 LEAT_API leat_status leat_layout_index(leat_layout *layout, uint32_t dim, const void *index, int64_t count,
                                        uint32_t index_bytes, uint64_t *wrong);
 
-/* The elements and the bytes of them; the strides do not matter. Errors: INVALID (NULL); RANGE (overflow). */
+/* The elements and the bytes of them; the strides do not matter. Errors: INVALID (NULL); RANGE (more than 64 bits can
+ * count). */
 LEAT_API leat_status leat_layout_count(const leat_layout *layout, uint64_t *elements, uint64_t *bytes);
 
 /* ---- copying -------------------------------------------------------------------------------------------------- */
@@ -130,10 +139,12 @@ LEAT_API leat_status leat_layout_count(const leat_layout *layout, uint64_t *elem
  * The first call on a device loads leat's kernels, which may wait for the device's work; leat_module_builtin() does
  * that ahead of time.
  * Errors: HANDLE; INVALID (a layout is NULL or no layout: dims, element_bytes, a negative size; sizes or element_bytes
- * of the two differ; a destination stride that writes an element twice, 0 included; an index list on both sides, or a
- * wrong one; index_wrong where the device cannot reach it); RANGE (an index of a host list is out of bounds: the
- * sentence says which; sizes and strides that overflow; elements outside of a pointer's allocation); OVERLAP (a byte
- * that is written may also be read; there is no copying in place); and those of leat_copy().
+ * of the two differ; destination strides that write a byte twice, 0 included, as with a pitch below the bytes of a
+ * row, or strides so interleaved that leat cannot tell; an index list on both sides, or a wrong one; index_wrong where
+ * the device cannot reach it); RANGE (an index of a host list is out of bounds: the sentence says which; sizes, strides
+ * and offsets that reach further than 2^61 bytes; elements outside of a pointer's allocation); OVERLAP (a byte that is
+ * written is also read, or might be, where telling that takes too long; there is no copying in place. Parts of one
+ * array that have no element in common, columns for instance, are fine); and those of leat_copy().
  */
 LEAT_API leat_status leat_copy_layout(leat_stream *stream, void *dst, const leat_layout *dst_layout,
                                       const void *src, const leat_layout *src_layout);
@@ -161,8 +172,9 @@ LEAT_API const char *leat_layout_class_name(leat_layout_class class_of_plan);
 typedef struct leat_layout_plan_info {
     leat_layout_class class_of_plan;
     uint64_t payload_bytes; /* elements times their bytes */
-    /* The bound: pieces of 32 bytes, in which memory is read and written, that the copy cannot do without. A byte
-     * that is read again counts once. For an index list as if its rows were all different and apart. */
+    /* The bound: pieces of 32 bytes, in which memory is read and written, that the copy cannot do without, for
+     * pointers at the start of one. What is read again counts once. For an index list as if its rows were all
+     * different and apart, or all rows if those are fewer; the list itself is not counted. */
     uint64_t read_sectors, written_sectors;
 } leat_layout_plan_info;
 
