@@ -219,9 +219,9 @@ static void tell(const struct leati_form *form, const struct leati_host_layout *
     fprintf(stderr, "unit %u; %s; list on %d (%s)\n", form->unit_bytes, text, form->index_dim,
             form->index_on_dst ? "dst" : "src");
     for (unsigned i = 0; i < form->dims; i++)
-        fprintf(stderr, "  size %llu, dst %lld, src %lld; parts of %llu\n", (unsigned long long)form->size[i],
-                (long long)form->dst_stride[i], (long long)form->src_stride[i],
-                (unsigned long long)host->part_size[i]);
+        fprintf(stderr, "  size %llu, dst %lld, src %lld; loop %u is dimension %u in parts of %llu\n",
+                (unsigned long long)form->size[i], (long long)form->dst_stride[i], (long long)form->src_stride[i],
+                i, host->order[i], (unsigned long long)host->part_size[i]);
 }
 
 struct places {
@@ -283,6 +283,8 @@ static void random_forms_are_copied(void **unused)
         if (form.index_dim >= 0)
             list = make_list(&form, &wrong);
         leati_host_layout_make(&form, LEAT_LAYOUT_ELEMENTS, &host);
+        host.level = (enum leati_host_level)chance((uint64_t)leati_host_level() + 1);
+        host.streaming = chance(2);
         run_form(&form, &host, &p, list, wrong, i);
         free(list);
     }

@@ -11,38 +11,172 @@
 #include <stdio.h>
 #include <string.h>
 
-#define PART_BYTES ((uint64_t)512 << 10) /* of payload */
+#include <pthread.h>
 
-/* ---- choosing ---- */
+#define PART_BYTES ((uint64_t)512 << 10)    /* of payload */
+#define STREAMING_BYTES ((uint64_t)4 << 20) /* of payload, from which on caches do not help */
+#define SHORT_BYTES 32                      /* runs that are shorter make no tiles */
+#define LONG_BYTES ((uint64_t)4 << 10)      /* runs need not be longer */
 
-/* How many units of each dimension go into a part: all of the fast ones, as far as that goes. A destination's list
- * is not cut when elements may have several units, so that the last of equal indices wins as a whole. */
-static void cut(const struct leati_form *form, struct leati_host_layout *host)
+/* ---- choosing: instructions ---- */
+
+static enum leati_host_level best;
+static pthread_once_t best_once = PTHREAD_ONCE_INIT;
+
+static void find_best(void)
 {
-    uint64_t room = PART_BYTES / form->unit_bytes;
+#if defined(__x86_64__)
+    __builtin_cpu_init();
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512vl"))
+        best = LEATI_HOST_AVX512;
+    else if (__builtin_cpu_supports("avx2"))
+        best = LEATI_HOST_AVX2;
+#endif
+}
+
+enum leati_host_level leati_host_level(void)
+{
+    pthread_once(&best_once, find_best);
+    return best;
+}
+
+/* ---- choosing: the kernel, and the order of the loops ---- */
+
+/* The dimensions of a dense run, the fastest first, of those that are not taken. */
+struct run {
+    unsigned dims, dim[LEATI_FORM_MAX_DIMS];
+    uint64_t units;
+};
+
+static void extend(const struct leati_form *form, const int64_t *stride, uint64_t most, bool *taken,
+                   struct run *run)
+{
+    int64_t next = run->dims ? stride[run->dim[run->dims - 1]] * (int64_t)form->size[run->dim[run->dims - 1]]
+                             : (int64_t)form->unit_bytes;
 
     for (unsigned i = 0; i < form->dims; i++) {
-        uint64_t size = form->size[i];
-        bool whole = (int)i == form->index_dim && form->index_on_dst && form->dims > 1;
+        if (taken[i] || (int)i == form->index_dim || stride[i] != next)
+            continue;
+        /* What is cut comes last. */
+        if (run->dims && run->units * form->size[i] > most)
+            return;
+        taken[i] = true;
+        run->dim[run->dims++] = i;
+        run->units *= form->size[i];
+        return;
+    }
+}
 
-        host->part_size[i] = size <= room || whole ? size : room;
+/* Two runs of different dimensions, one on each side, that are long enough for tiles. */
+static bool find_runs(const struct leati_form *form, struct run *dst, struct run *src)
+{
+    bool taken[LEATI_FORM_MAX_DIMS] = {false};
+    unsigned before;
+
+    *dst = *src = (struct run){.units = 1};
+    extend(form, form->dst_stride, LEATI_TILES_DST_MOST, taken, dst);
+    extend(form, form->src_stride, LEATI_TILES_SRC_MOST, taken, src);
+    if (!dst->dims || !src->dims)
+        return false;
+    do {
+        before = dst->dims + src->dims;
+        if (dst->units * form->unit_bytes < 2 * LEATI_LINE_BYTES)
+            extend(form, form->dst_stride, LEATI_TILES_DST_MOST, taken, dst);
+        if (src->units * form->unit_bytes < LONG_BYTES)
+            extend(form, form->src_stride, LEATI_TILES_SRC_MOST, taken, src);
+    } while (dst->dims + src->dims > before);
+    return dst->units * form->unit_bytes >= SHORT_BYTES && src->units * form->unit_bytes >= SHORT_BYTES;
+}
+
+/* Those of runs first, then as the form has them. */
+static void put_in_order(const struct leati_form *form, const struct run *dst, const struct run *src,
+                         struct leati_host_layout *host)
+{
+    bool taken[LEATI_FORM_MAX_DIMS] = {false};
+    unsigned count = 0;
+
+    for (unsigned i = 0; i < dst->dims; i++)
+        host->order[count++] = dst->dim[i];
+    for (unsigned i = 0; i < src->dims; i++)
+        host->order[count++] = src->dim[i];
+    for (unsigned i = 0; i < count; i++)
+        taken[host->order[i]] = true;
+    for (unsigned i = 0; i < form->dims; i++)
+        if (!taken[i])
+            host->order[count++] = i;
+    host->dst_dims = dst->dims;
+    host->src_dims = src->dims;
+}
+
+/* ---- choosing: parts ---- */
+
+/* Cuts size into pieces of most at most, all about the same, of whole steps. */
+static uint64_t even(uint64_t size, uint64_t most, uint64_t step)
+{
+    uint64_t pieces, piece;
+
+    if (size <= most)
+        return size;
+    most = most > step ? most / step * step : step;
+    pieces = (size + most - 1) / most;
+    piece = (size + pieces - 1) / pieces;
+    return (piece + step - 1) / step * step;
+}
+
+/* How many units the dimensions at first to before end have in a part, the fastest as many as most allows. */
+static uint64_t cut(const struct leati_form *form, struct leati_host_layout *host, unsigned first, unsigned end,
+                    uint64_t most, uint64_t step)
+{
+    uint64_t units = 1;
+
+    for (unsigned i = first; i < end; i++) {
+        uint64_t size = form->size[host->order[i]];
+        /* Elements may have several units; the last of equal indices of a destination has to win as a whole. */
+        bool whole = (int)host->order[i] == form->index_dim && form->index_on_dst && form->dims > 1;
+
+        host->part_size[i] = whole ? size : even(size, units < most ? most / units : 1, i == first ? step : 1);
         host->part_count[i] = (size + host->part_size[i] - 1) / host->part_size[i];
         host->parts *= host->part_count[i];
-        room = room / host->part_size[i] ? room / host->part_size[i] : 1;
+        units *= host->part_size[i];
     }
+    return units;
+}
+
+static void cut_tiles(const struct leati_form *form, struct leati_host_layout *host)
+{
+    uint64_t line = LEATI_LINE_BYTES / form->unit_bytes, room = PART_BYTES / form->unit_bytes;
+    unsigned both = host->dst_dims + host->src_dims;
+    uint64_t src_units = cut(form, host, host->dst_dims, both, LEATI_TILES_SRC_MOST, line), dst_units;
+
+    dst_units = room / src_units > LEATI_TILES_DST_MOST ? LEATI_TILES_DST_MOST : room / src_units;
+    dst_units = cut(form, host, 0, host->dst_dims, dst_units, 2 * line);
+    cut(form, host, both, form->dims, room / (dst_units * src_units), 1);
 }
 
 void leati_host_layout_make(const struct leati_form *form, leat_layout_class class_of_plan,
                             struct leati_host_layout *host)
 {
+    struct run dst, src, none = {0};
+
     (void)class_of_plan;
-    *host = (struct leati_host_layout){.parts = form->empty ? 0 : 1, .kernel = LEATI_HOST_ELEMENTS};
-    if (form->empty)
+    *host = (struct leati_host_layout){.parts = 1, .kernel = LEATI_HOST_ELEMENTS, .level = leati_host_level()};
+    if (form->empty) {
+        host->parts = 0;
         return;
+    }
+    host->streaming = form->payload_bytes >= STREAMING_BYTES;
     if (form->dims && form->index_dim != 0 && form->dst_stride[0] == (int64_t)form->unit_bytes &&
-        form->src_stride[0] == form->dst_stride[0])
+        form->src_stride[0] == form->dst_stride[0]) {
         host->kernel = LEATI_HOST_RUNS;
-    cut(form, host);
+    } else if (find_runs(form, &dst, &src)) {
+        host->kernel = LEATI_HOST_TILES;
+        put_in_order(form, &dst, &src, host);
+        cut_tiles(form, host);
+        return;
+    }
+    put_in_order(form, &none, &none, host);
+    cut(form, host, 0, form->dims, PART_BYTES / form->unit_bytes, 1);
 }
 
 /* ---- running ---- */
@@ -66,12 +200,12 @@ static void find_piece(const struct leati_form *form, const struct leati_host_la
 
     piece->counts = true;
     box->dims = 0;
-    box->unit_bytes = form->unit_bytes;
-    for (unsigned i = 0; i < form->dims; i++) {
-        uint64_t start = part % host->part_count[i] * host->part_size[i], left = form->size[i] - start;
-        uint64_t size = left < host->part_size[i] ? left : host->part_size[i];
+    for (unsigned k = 0; k < form->dims; k++) {
+        unsigned i = host->order[k];
+        uint64_t start = part % host->part_count[k] * host->part_size[k], left = form->size[i] - start;
+        uint64_t size = left < host->part_size[k] ? left : host->part_size[k];
 
-        part /= host->part_count[i];
+        part /= host->part_count[k];
         if ((int)i == form->index_dim) {
             piece->first_index = start;
             piece->indices = size;
@@ -98,7 +232,9 @@ static void find_piece(const struct leati_form *form, const struct leati_host_la
 
 static void run_box(const struct piece *piece, char *dst, const char *src)
 {
-    if (piece->kernel == LEATI_HOST_RUNS)
+    if (piece->kernel == LEATI_HOST_TILES)
+        leati_box_tiles(&piece->box, dst, src);
+    else if (piece->kernel == LEATI_HOST_RUNS)
         leati_box_runs(&piece->box, dst, src);
     else
         leati_box_elements(&piece->box, dst, src);
@@ -141,7 +277,13 @@ static void run_indexed(const struct piece *piece, const struct leati_indices *i
 void leati_host_layout_run(const struct leati_form *form, const struct leati_host_layout *host, void *dst,
                            const void *src, const struct leati_indices *indices, uint64_t first, uint64_t end)
 {
-    struct piece piece = {.form = form, .kernel = host->kernel};
+    struct piece piece = {.form = form,
+                          .kernel = host->kernel,
+                          .box = {.unit_bytes = form->unit_bytes,
+                                  .level = host->level,
+                                  .streaming = host->streaming,
+                                  .dst_dims = host->dst_dims,
+                                  .src_dims = host->src_dims}};
 
     for (uint64_t part = first; part < end; part++) {
         piece.dst = (char *)dst + form->dst_offset;
@@ -159,7 +301,9 @@ void leati_host_layout_run(const struct leati_form *form, const struct leati_hos
 
 void leati_host_layout_text(const struct leati_host_layout *host, char *text, size_t text_bytes)
 {
-    static const char *const names[] = {"runs", "elements"};
+    static const char *const names[] = {"runs", "elements", "tiles"};
+    static const char *const levels[] = {"plain C", "AVX2", "AVX-512"};
 
-    snprintf(text, text_bytes, "%s, %llu parts", names[host->kernel], (unsigned long long)host->parts);
+    snprintf(text, text_bytes, "%s, %s, %s stores, %llu parts", names[host->kernel], levels[host->level],
+             host->streaming ? "streaming" : "cached", (unsigned long long)host->parts);
 }

@@ -15,13 +15,25 @@ struct leati_indices {
 };
 
 /* What the innermost loops of a part do; more about each in host_kernels.h. */
-enum leati_host_kernel { LEATI_HOST_RUNS, LEATI_HOST_ELEMENTS };
+enum leati_host_kernel { LEATI_HOST_RUNS, LEATI_HOST_ELEMENTS, LEATI_HOST_TILES };
+
+/* Sets of instructions, the later the better. AVX-512 is its parts F, BW and VL. */
+enum leati_host_level { LEATI_HOST_PLAIN, LEATI_HOST_AVX2, LEATI_HOST_AVX512 };
+
+/* The best that this processor and its system offer. */
+enum leati_host_level leati_host_level(void);
 
 struct leati_host_layout {
     uint64_t parts; /* 1 or more, unless the form is empty */
     enum leati_host_kernel kernel;
-    uint64_t part_size[LEATI_FORM_MAX_DIMS];  /* units of each dimension in a part; the last may have fewer */
-    uint64_t part_count[LEATI_FORM_MAX_DIMS]; /* parts along each dimension */
+    enum leati_host_level level; /* a lower one may be put here */
+    bool streaming;              /* stores go past the caches */
+    unsigned dst_dims, src_dims; /* for tiles: how many dimensions their rows have */
+
+    /* In the order of the loops, the innermost first. */
+    unsigned order[LEATI_FORM_MAX_DIMS];      /* which dimension of the form it is */
+    uint64_t part_size[LEATI_FORM_MAX_DIMS];  /* units in a part; the last part may have fewer */
+    uint64_t part_count[LEATI_FORM_MAX_DIMS]; /* parts along this dimension */
 };
 
 /* How processors best copy this form. class_of_plan is what the planner found. Never fails. */

@@ -6,10 +6,14 @@
 #define LEATI_LAYOUT_HOST_KERNELS_H
 
 #include "layout/form.h"
+#include "layout/host.h"
 
 struct leati_box {
     unsigned dims; /* dimension 0 is the innermost loop */
     unsigned unit_bytes;
+    enum leati_host_level level;
+    bool streaming;                     /* stores go past the caches */
+    unsigned dst_dims, src_dims;        /* for tiles */
     uint64_t size[LEATI_FORM_MAX_DIMS]; /* 1 or more */
     int64_t dst_stride[LEATI_FORM_MAX_DIMS];
     int64_t src_stride[LEATI_FORM_MAX_DIMS];
@@ -20,5 +24,62 @@ void leati_box_runs(const struct leati_box *box, char *dst, const char *src);
 
 /* One unit after the other; takes every box. */
 void leati_box_elements(const struct leati_box *box, char *dst, const char *src);
+
+/* The first dst_dims dimensions are a dense run on the destination, the next src_dims one on the source; neither
+ * has more units than LEATI_TILES_DST_MOST and LEATI_TILES_SRC_MOST. */
+void leati_box_tiles(const struct leati_box *box, char *dst, const char *src);
+
+#define LEATI_TILES_DST_MOST 1024
+#define LEATI_TILES_SRC_MOST 2048
+
+/* What one step of leati_box_walk() copies. */
+typedef void (*leati_step)(const void *context, char *dst, const char *src);
+
+/* Steps through the dimensions from first on, and calls step at each place. */
+void leati_box_walk(const struct leati_box *box, unsigned first, leati_step step, const void *context, char *dst,
+                    const char *src);
+
+/* ---- tiles ---- */
+
+#define LEATI_LINE_BYTES 64
+
+/*
+ * Transposes one tile: of as many rows of the source as units go into a line, a line of each; they become as many
+ * lines of the destination. Row i begins at src + src_rows[i], line j goes to dst + dst_rows[j].
+ */
+typedef void (*leati_tile)(char *dst, const int64_t *dst_rows, const char *src, const int64_t *src_rows);
+
+/* A tile of fewer rows: 1 or more each. src_row_count is also the length of a destination row, in units, and the
+ * other way round; nothing beyond is read or written. */
+typedef void (*leati_part_tile)(char *dst, const int64_t *dst_rows, unsigned dst_row_count, const char *src,
+                                const int64_t *src_rows, unsigned src_row_count);
+
+/* In plain C, for who has nothing better. */
+void leati_part_tile_1(char *dst, const int64_t *dst_rows, unsigned dst_row_count, const char *src,
+                       const int64_t *src_rows, unsigned src_row_count);
+void leati_part_tile_2(char *dst, const int64_t *dst_rows, unsigned dst_row_count, const char *src,
+                       const int64_t *src_rows, unsigned src_row_count);
+void leati_part_tile_4(char *dst, const int64_t *dst_rows, unsigned dst_row_count, const char *src,
+                       const int64_t *src_rows, unsigned src_row_count);
+void leati_part_tile_8(char *dst, const int64_t *dst_rows, unsigned dst_row_count, const char *src,
+                       const int64_t *src_rows, unsigned src_row_count);
+void leati_part_tile_16(char *dst, const int64_t *dst_rows, unsigned dst_row_count, const char *src,
+                        const int64_t *src_rows, unsigned src_row_count);
+
+/* All but lines are by the binary logarithm of the unit. Streaming stores go past the caches to places that are
+ * aligned to lines; nobody has seen them before leati_stream_fence(). A pair is two tiles whose lines lie side by
+ * side on the destination: twice as many source rows. Two neighbouring lines at once is what memory takes best. */
+struct leati_tiles {
+    leati_tile cached[5], streaming[5], streaming_pair[5];
+    leati_part_tile part[5];
+    void (*stream_lines)(char *dst, const char *src, size_t lines); /* src has any alignment */
+};
+
+const struct leati_tiles *leati_tiles_plain(void);
+const struct leati_tiles *leati_tiles_avx2(void);
+const struct leati_tiles *leati_tiles_avx512(void);
+
+/* The best that this processor has, but no better than level. */
+const struct leati_tiles *leati_tiles_of(enum leati_host_level level);
 
 #endif

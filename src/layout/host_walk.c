@@ -8,18 +8,16 @@
 
 #include <string.h>
 
-/* What one step of the odometer does: dimensions 0 and, where there is one, 1. */
-typedef void (*plane)(const struct leati_box *box, char *dst, const char *src);
-
-static void walk(const struct leati_box *box, unsigned inner, plane plane_of, char *dst, const char *src)
+void leati_box_walk(const struct leati_box *box, unsigned first, leati_step step, const void *context, char *dst,
+                    const char *src)
 {
     uint64_t at[LEATI_FORM_MAX_DIMS] = {0};
     int64_t to = 0, from = 0;
     unsigned i;
 
     do {
-        plane_of(box, dst + to, src + from);
-        for (i = inner; i < box->dims; i++) {
+        step(context, dst + to, src + from);
+        for (i = first; i < box->dims; i++) {
             to += box->dst_stride[i];
             from += box->src_stride[i];
             if (++at[i] < box->size[i])
@@ -33,8 +31,9 @@ static void walk(const struct leati_box *box, unsigned inner, plane plane_of, ch
 
 /* ---- runs ---- */
 
-static void plane_of_runs(const struct leati_box *box, char *dst, const char *src)
+static void plane_of_runs(const void *context, char *dst, const char *src)
 {
+    const struct leati_box *box = context;
     size_t bytes = box->size[0] * box->unit_bytes;
     uint64_t count = box->dims > 1 ? box->size[1] : 1;
 
@@ -44,14 +43,15 @@ static void plane_of_runs(const struct leati_box *box, char *dst, const char *sr
 
 void leati_box_runs(const struct leati_box *box, char *dst, const char *src)
 {
-    walk(box, 2, plane_of_runs, dst, src);
+    leati_box_walk(box, 2, plane_of_runs, box, dst, src);
 }
 
 /* ---- units ---- */
 
 #define PLANE_OF_UNITS(bytes)                                                                                     \
-    static void plane_of_units_##bytes(const struct leati_box *box, char *dst, const char *src)                   \
+    static void plane_of_units_##bytes(const void *context, char *dst, const char *src)                           \
     {                                                                                                             \
+        const struct leati_box *box = context;                                                                    \
         int64_t to = box->dst_stride[0], from = box->src_stride[0];                                               \
         uint64_t rows = box->dims > 1 ? box->size[1] : 1, count = box->size[0];                                   \
                                                                                                                   \
@@ -72,11 +72,11 @@ PLANE_OF_UNITS(16)
 
 void leati_box_elements(const struct leati_box *box, char *dst, const char *src)
 {
-    static const plane planes[] = {[1] = plane_of_units_1,
-                                   [2] = plane_of_units_2,
-                                   [4] = plane_of_units_4,
-                                   [8] = plane_of_units_8,
-                                   [16] = plane_of_units_16};
+    static const leati_step planes[] = {[1] = plane_of_units_1,
+                                        [2] = plane_of_units_2,
+                                        [4] = plane_of_units_4,
+                                        [8] = plane_of_units_8,
+                                        [16] = plane_of_units_16};
 
-    walk(box, 2, planes[box->unit_bytes], dst, src);
+    leati_box_walk(box, 2, planes[box->unit_bytes], box, dst, src);
 }

@@ -1,0 +1,182 @@
+/*
+ * host_tiles.c - boxes whose dense dimensions differ: transposed tile by tile.
+ *
+ * A tile takes whole lines from the source and makes whole lines of the destination, so it does not matter how
+ * many rows fall into the same place of a cache: each line is read once and written once. Rows of either side are
+ * found through a table of offsets, so that several short dimensions together may be the rows. The source is read
+ * along its rows, which processors notice and run ahead; the destination gets two neighbouring lines at a time.
+ *
+ * Where the rows of the destination begin anywhere within a line, tiles go through a small buffer, out of which
+ * each row is written in whole lines and what is left at its ends.
+ */
+#include "layout/host_kernels.h"
+
+#include <string.h>
+
+#define STAGE_LINES 8 /* of each row */
+#define STAGE_ROW_BYTES ((size_t)STAGE_LINES * LEATI_LINE_BYTES)
+
+struct job {
+    const struct leati_tiles *tiles;
+    unsigned unit, log; /* bytes; and their binary logarithm */
+    unsigned side;      /* units in a line, which is how many rows a tile has */
+    bool streaming;
+    bool alike; /* all rows of the destination begin at the same place within a line */
+    unsigned dst_units, src_units;
+    int64_t src_rows[LEATI_TILES_DST_MOST]; /* where the source row for each unit of a destination row begins */
+    int64_t dst_rows[LEATI_TILES_SRC_MOST];
+};
+
+const struct leati_tiles *leati_tiles_of(enum leati_host_level level)
+{
+    enum leati_host_level best = leati_host_level();
+
+    level = level < best ? level : best;
+    if (level == LEATI_HOST_AVX512)
+        return leati_tiles_avx512();
+    return level == LEATI_HOST_AVX2 ? leati_tiles_avx2() : leati_tiles_plain();
+}
+
+/* The offsets of all places of some dimensions, the first one fastest. Returns how many. */
+static unsigned offsets(const uint64_t *size, const int64_t *stride, unsigned dims, int64_t *rows)
+{
+    unsigned count = 1;
+
+    rows[0] = 0;
+    for (unsigned i = 0; i < dims; i++) {
+        for (uint64_t j = 1; j < size[i]; j++)
+            for (unsigned k = 0; k < count; k++)
+                rows[j * count + k] = rows[k] + (int64_t)j * stride[i];
+        count *= (unsigned)size[i];
+    }
+    return count;
+}
+
+static unsigned least(unsigned a, unsigned b)
+{
+    return a < b ? a : b;
+}
+
+/* Tiles for count units of each destination row, from unit at on; at most a line of them. */
+static void part_panel(const struct job *job, char *dst, const char *src, unsigned at, unsigned count)
+{
+    leati_part_tile part = job->tiles->part[job->log];
+
+    for (unsigned j = 0; j < job->src_units; j += job->side)
+        part(dst + (size_t)at * job->unit, job->dst_rows + j, least(job->side, job->src_units - j),
+             src + (size_t)j * job->unit, job->src_rows + at, count);
+}
+
+/* Whole tiles, and what is left of the source's rows. rows: how many source rows the tiles take. */
+static void panel(const struct job *job, leati_tile tile, char *dst, const char *src, unsigned at, unsigned rows)
+{
+    leati_part_tile part = job->tiles->part[job->log];
+    char *to = dst + (size_t)at * job->unit;
+    unsigned j = 0;
+
+    for (; j + job->side <= job->src_units; j += job->side)
+        tile(to, job->dst_rows + j, src + (size_t)j * job->unit, job->src_rows + at);
+    if (j == job->src_units)
+        return;
+    for (unsigned i = 0; i < rows; i += job->side)
+        part(to + (size_t)i * job->unit, job->dst_rows + j, job->src_units - j, src + (size_t)j * job->unit,
+             job->src_rows + at + i, job->side);
+}
+
+static void direct(const struct job *job, char *dst, const char *src)
+{
+    unsigned at = 0, side = job->side, end = job->dst_units;
+
+    if (job->streaming) {
+        at = least((unsigned)(-(uintptr_t)dst % LEATI_LINE_BYTES) / job->unit, end);
+        if (at)
+            part_panel(job, dst, src, 0, at);
+        for (; at + 2 * side <= end; at += 2 * side)
+            panel(job, job->tiles->streaming_pair[job->log], dst, src, at, 2 * side);
+    }
+    for (; at + side <= end; at += side)
+        panel(job, job->streaming ? job->tiles->streaming[job->log] : job->tiles->cached[job->log], dst, src, at,
+              side);
+    if (at < end)
+        part_panel(job, dst, src, at, end - at);
+}
+
+/* Whole lines past the caches, the ends as ever. */
+static void flush(const struct job *job, char *dst, const char *src, size_t bytes)
+{
+    size_t head = -(uintptr_t)dst % LEATI_LINE_BYTES, lines;
+
+    head = head < bytes ? head : bytes;
+    lines = (bytes - head) / LEATI_LINE_BYTES;
+    memcpy(dst, src, head);
+    job->tiles->stream_lines(dst + head, src + head, lines);
+    head += lines * LEATI_LINE_BYTES;
+    memcpy(dst + head, src + head, bytes - head);
+}
+
+/* A column of tiles through the buffer: bytes of each of the rows. */
+static void through(const struct job *job, char *dst, const char *src, unsigned at, unsigned count, bool one_run)
+{
+    _Alignas(LEATI_LINE_BYTES) char stage[(STAGE_ROW_BYTES + LEATI_LINE_BYTES) * LEATI_LINE_BYTES];
+    size_t bytes = (size_t)count * job->unit, pitch = one_run ? bytes : STAGE_ROW_BYTES + LEATI_LINE_BYTES;
+    int64_t rows[LEATI_LINE_BYTES];
+
+    for (unsigned i = 0; i < job->side; i++)
+        rows[i] = (int64_t)(i * pitch);
+    for (unsigned j = 0; j < job->src_units; j += job->side) {
+        unsigned here = least(job->side, job->src_units - j);
+        const char *from = src + (size_t)j * job->unit;
+        char *to = dst + (size_t)at * job->unit;
+
+        for (unsigned i = 0; i < count; i += job->side) {
+            if (here == job->side && i + job->side <= count)
+                job->tiles->cached[job->log](stage + (size_t)i * job->unit, rows, from, job->src_rows + at + i);
+            else
+                job->tiles->part[job->log](stage + (size_t)i * job->unit, rows, here, from, job->src_rows + at + i,
+                                           least(job->side, count - i));
+        }
+        if (one_run)
+            flush(job, to + job->dst_rows[j], stage, here * bytes);
+        for (unsigned i = 0; i < here && !one_run; i++)
+            flush(job, to + job->dst_rows[j + i], stage + rows[i], bytes);
+    }
+}
+
+static void staged(const struct job *job, char *dst, const char *src)
+{
+    unsigned most = (unsigned)STAGE_ROW_BYTES / job->unit, bytes = job->dst_units * job->unit;
+    bool one_run = job->dst_units <= most;
+
+    for (unsigned j = 1; j < job->src_units && one_run; j++)
+        one_run = job->dst_rows[j] == job->dst_rows[j - 1] + bytes;
+    for (unsigned at = 0; at < job->dst_units; at += most)
+        through(job, dst, src, at, least(most, job->dst_units - at), one_run);
+}
+
+static void step(const void *context, char *dst, const char *src)
+{
+    const struct job *job = context;
+
+    if (job->streaming && !job->alike)
+        staged(job, dst, src);
+    else
+        direct(job, dst, src);
+}
+
+void leati_box_tiles(const struct leati_box *box, char *dst, const char *src)
+{
+    unsigned dst_dims = box->dst_dims, both = dst_dims + box->src_dims;
+    struct job job;
+
+    job.tiles = leati_tiles_of(box->level);
+    job.unit = box->unit_bytes;
+    job.log = (unsigned)__builtin_ctz(box->unit_bytes);
+    job.side = LEATI_LINE_BYTES / box->unit_bytes;
+    job.streaming = box->streaming;
+    job.dst_units = offsets(box->size, box->src_stride, dst_dims, job.src_rows);
+    job.src_units = offsets(box->size + dst_dims, box->dst_stride + dst_dims, box->src_dims, job.dst_rows);
+    job.alike = true;
+    for (unsigned i = 0; i < job.src_units; i++)
+        job.alike &= job.dst_rows[i] % LEATI_LINE_BYTES == 0;
+    leati_box_walk(box, both, step, &job, dst, src);
+}

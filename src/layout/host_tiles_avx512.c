@@ -1,0 +1,253 @@
+/*
+ * host_tiles_avx512.c - tiles for processors with AVX-512: a line of the source is one register.
+ *
+ * Everything is built on one transpose, of 16 x 16 numbers of 4 bytes. For smaller units the rows are taken in
+ * 2 or 4 sets, every second or fourth row each, and the numbers of the sets are then merged place by place.
+ */
+#include "layout/host_kernels.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+
+#define AVX512 __attribute__((target("avx512f,avx512bw,avx512vl")))
+#define INLINE_AVX512 static inline __attribute__((target("avx512f,avx512bw,avx512vl"), always_inline))
+
+/* Where a tile comes from and goes to. Rows and bytes that are not there read as 0 and are not written. */
+struct tile {
+    char *dst;
+    const int64_t *dst_rows;
+    const char *src;
+    const int64_t *src_rows;
+    unsigned src_row_count, dst_row_count;
+    __mmask64 src_bytes, dst_bytes;
+    const char *before; /* for PAIRED: the tile whose lines go before these */
+};
+
+enum stores { PLAIN, STREAMING, PAIRED, MASKED };
+
+INLINE_AVX512 __m512i load(const struct tile *t, unsigned row, enum stores stores)
+{
+    if (stores != MASKED)
+        return _mm512_loadu_si512(t->src + t->src_rows[row]);
+    if (row >= t->src_row_count)
+        return _mm512_setzero_si512();
+    return _mm512_maskz_loadu_epi8(t->src_bytes, t->src + t->src_rows[row]);
+}
+
+INLINE_AVX512 void store(const struct tile *t, unsigned row, __m512i line, enum stores stores)
+{
+    if (stores == MASKED) {
+        if (row < t->dst_row_count)
+            _mm512_mask_storeu_epi8(t->dst + t->dst_rows[row], t->dst_bytes, line);
+    } else if (stores == PAIRED) {
+        char *dst = t->dst + t->dst_rows[row];
+
+        _mm512_stream_si512((void *)dst, _mm512_load_si512(t->before + (size_t)row * LEATI_LINE_BYTES));
+        _mm512_stream_si512((void *)(dst + LEATI_LINE_BYTES), line);
+    } else if (stores == STREAMING) {
+        _mm512_stream_si512((void *)(t->dst + t->dst_rows[row]), line);
+    } else {
+        _mm512_storeu_si512(t->dst + t->dst_rows[row], line);
+    }
+}
+
+/* Rows first, first + step, ...: number j of row i becomes number i of row j. */
+INLINE_AVX512 void transpose16(const struct tile *t, unsigned first, unsigned step, enum stores stores,
+                               __m512i out[16])
+{
+    __m512i a[16], b[16];
+
+    for (unsigned i = 0; i < 16; i++)
+        a[i] = load(t, first + i * step, stores);
+    for (unsigned i = 0; i < 16; i += 2) {
+        b[i] = _mm512_unpacklo_epi32(a[i], a[i + 1]);
+        b[i + 1] = _mm512_unpackhi_epi32(a[i], a[i + 1]);
+    }
+    for (unsigned i = 0; i < 16; i += 4) {
+        a[i] = _mm512_unpacklo_epi64(b[i], b[i + 2]);
+        a[i + 1] = _mm512_unpackhi_epi64(b[i], b[i + 2]);
+        a[i + 2] = _mm512_unpacklo_epi64(b[i + 1], b[i + 3]);
+        a[i + 3] = _mm512_unpackhi_epi64(b[i + 1], b[i + 3]);
+    }
+    /* a[4 i + j] holds column j of each group of four in rows 4 i to 4 i + 3. */
+    for (unsigned j = 0; j < 4; j++) {
+        b[j] = _mm512_shuffle_i32x4(a[j], a[4 + j], 0x88);
+        b[4 + j] = _mm512_shuffle_i32x4(a[j], a[4 + j], 0xdd);
+        b[8 + j] = _mm512_shuffle_i32x4(a[8 + j], a[12 + j], 0x88);
+        b[12 + j] = _mm512_shuffle_i32x4(a[8 + j], a[12 + j], 0xdd);
+    }
+    for (unsigned j = 0; j < 4; j++) {
+        out[j] = _mm512_shuffle_i32x4(b[j], b[8 + j], 0x88);
+        out[8 + j] = _mm512_shuffle_i32x4(b[j], b[8 + j], 0xdd);
+        out[4 + j] = _mm512_shuffle_i32x4(b[4 + j], b[12 + j], 0x88);
+        out[12 + j] = _mm512_shuffle_i32x4(b[4 + j], b[12 + j], 0xdd);
+    }
+}
+
+INLINE_AVX512 void tile_1(const struct tile *t, enum stores stores)
+{
+    const __mmask64 odd = 0xaaaaaaaaaaaaaaaa;
+    const __mmask32 odd_pairs = 0xaaaaaaaa;
+    __m512i sets[4][16];
+
+    for (unsigned i = 0; i < 4; i++)
+        transpose16(t, i, 4, stores, sets[i]);
+    for (unsigned i = 0; i < 16; i++) {
+        __m512i p = sets[0][i], q = sets[1][i], r = sets[2][i], s = sets[3][i];
+        __m512i even_low = _mm512_mask_blend_epi8(odd, p, _mm512_slli_epi16(q, 8));
+        __m512i odd_low = _mm512_mask_blend_epi8(odd, _mm512_srli_epi16(p, 8), q);
+        __m512i even_high = _mm512_mask_blend_epi8(odd, r, _mm512_slli_epi16(s, 8));
+        __m512i odd_high = _mm512_mask_blend_epi8(odd, _mm512_srli_epi16(r, 8), s);
+
+        store(t, 4 * i, _mm512_mask_blend_epi16(odd_pairs, even_low, _mm512_slli_epi32(even_high, 16)), stores);
+        store(t, 4 * i + 1, _mm512_mask_blend_epi16(odd_pairs, odd_low, _mm512_slli_epi32(odd_high, 16)), stores);
+        store(t, 4 * i + 2, _mm512_mask_blend_epi16(odd_pairs, _mm512_srli_epi32(even_low, 16), even_high),
+              stores);
+        store(t, 4 * i + 3, _mm512_mask_blend_epi16(odd_pairs, _mm512_srli_epi32(odd_low, 16), odd_high), stores);
+    }
+}
+
+INLINE_AVX512 void tile_2(const struct tile *t, enum stores stores)
+{
+    const __mmask32 odd = 0xaaaaaaaa;
+    __m512i even_rows[16], odd_rows[16];
+
+    transpose16(t, 0, 2, stores, even_rows);
+    transpose16(t, 1, 2, stores, odd_rows);
+    for (unsigned i = 0; i < 16; i++) {
+        __m512i p = even_rows[i], q = odd_rows[i];
+
+        store(t, 2 * i, _mm512_mask_blend_epi16(odd, p, _mm512_slli_epi32(q, 16)), stores);
+        store(t, 2 * i + 1, _mm512_mask_blend_epi16(odd, _mm512_srli_epi32(p, 16), q), stores);
+    }
+}
+
+INLINE_AVX512 void tile_4(const struct tile *t, enum stores stores)
+{
+    __m512i lines[16];
+
+    transpose16(t, 0, 1, stores, lines);
+    for (unsigned i = 0; i < 16; i++)
+        store(t, i, lines[i], stores);
+}
+
+INLINE_AVX512 void tile_8(const struct tile *t, enum stores stores)
+{
+    __m512i a[8], b[8];
+
+    for (unsigned i = 0; i < 8; i++)
+        a[i] = load(t, i, stores);
+    for (unsigned i = 0; i < 8; i += 2) {
+        b[i] = _mm512_unpacklo_epi64(a[i], a[i + 1]);
+        b[i + 1] = _mm512_unpackhi_epi64(a[i], a[i + 1]);
+    }
+    /* b[2 i + j] holds column j of each pair in rows 2 i and 2 i + 1. */
+    for (unsigned j = 0; j < 2; j++) {
+        a[j] = _mm512_shuffle_i64x2(b[j], b[2 + j], 0x88);
+        a[2 + j] = _mm512_shuffle_i64x2(b[j], b[2 + j], 0xdd);
+        a[4 + j] = _mm512_shuffle_i64x2(b[4 + j], b[6 + j], 0x88);
+        a[6 + j] = _mm512_shuffle_i64x2(b[4 + j], b[6 + j], 0xdd);
+    }
+    for (unsigned j = 0; j < 2; j++) {
+        store(t, j, _mm512_shuffle_i64x2(a[j], a[4 + j], 0x88), stores);
+        store(t, 4 + j, _mm512_shuffle_i64x2(a[j], a[4 + j], 0xdd), stores);
+        store(t, 2 + j, _mm512_shuffle_i64x2(a[2 + j], a[6 + j], 0x88), stores);
+        store(t, 6 + j, _mm512_shuffle_i64x2(a[2 + j], a[6 + j], 0xdd), stores);
+    }
+}
+
+INLINE_AVX512 void tile_16(const struct tile *t, enum stores stores)
+{
+    __m512i a[4], b[4];
+
+    for (unsigned i = 0; i < 4; i++)
+        a[i] = load(t, i, stores);
+    b[0] = _mm512_shuffle_i64x2(a[0], a[1], 0x88);
+    b[1] = _mm512_shuffle_i64x2(a[0], a[1], 0xdd);
+    b[2] = _mm512_shuffle_i64x2(a[2], a[3], 0x88);
+    b[3] = _mm512_shuffle_i64x2(a[2], a[3], 0xdd);
+    store(t, 0, _mm512_shuffle_i64x2(b[0], b[2], 0x88), stores);
+    store(t, 1, _mm512_shuffle_i64x2(b[1], b[3], 0x88), stores);
+    store(t, 2, _mm512_shuffle_i64x2(b[0], b[2], 0xdd), stores);
+    store(t, 3, _mm512_shuffle_i64x2(b[1], b[3], 0xdd), stores);
+}
+
+#define FOUR(i) (i) * 64, (i)*64 + 64, (i)*64 + 128, (i)*64 + 192
+#define SIXTEEN(i) FOUR(i), FOUR((i) + 4), FOUR((i) + 8), FOUR((i) + 12)
+
+/* Where the lines of a tile are that lie one after the other. */
+static const int64_t in_a_row[64] = {SIXTEEN(0), SIXTEEN(16), SIXTEEN(32), SIXTEEN(48)};
+
+AVX512 static void stream_lines(char *dst, const char *src, size_t lines)
+{
+    for (; lines; lines--, src += LEATI_LINE_BYTES, dst += LEATI_LINE_BYTES)
+        _mm512_stream_si512((void *)dst, _mm512_loadu_si512(src));
+}
+
+#define WHOLE_AND_PART(bytes)                                                                                     \
+    AVX512 static void plain_##bytes(char *dst, const int64_t *dst_rows, const char *src,                         \
+                                     const int64_t *src_rows)                                                     \
+    {                                                                                                             \
+        const struct tile t = {.dst = dst, .dst_rows = dst_rows, .src = src, .src_rows = src_rows};               \
+                                                                                                                  \
+        tile_##bytes(&t, PLAIN);                                                                                  \
+    }                                                                                                             \
+    AVX512 static void streaming_##bytes(char *dst, const int64_t *dst_rows, const char *src,                     \
+                                         const int64_t *src_rows)                                                 \
+    {                                                                                                             \
+        const struct tile t = {.dst = dst, .dst_rows = dst_rows, .src = src, .src_rows = src_rows};               \
+                                                                                                                  \
+        tile_##bytes(&t, STREAMING);                                                                              \
+    }                                                                                                             \
+    AVX512 static void pair_##bytes(char *dst, const int64_t *dst_rows, const char *src, const int64_t *src_rows) \
+    {                                                                                                             \
+        _Alignas(64) char before[64 / bytes * 64];                                                                \
+        const struct tile first = {.dst = before, .dst_rows = in_a_row, .src = src, .src_rows = src_rows};        \
+        const struct tile second = {                                                                              \
+            .dst = dst, .dst_rows = dst_rows, .src = src, .src_rows = src_rows + 64 / bytes, .before = before};   \
+                                                                                                                  \
+        tile_##bytes(&first, PLAIN);                                                                              \
+        tile_##bytes(&second, PAIRED);                                                                            \
+    }                                                                                                             \
+    AVX512 static void part_##bytes(char *dst, const int64_t *dst_rows, unsigned dst_row_count, const char *src,  \
+                                    const int64_t *src_rows, unsigned src_row_count)                              \
+    {                                                                                                             \
+        const struct tile t = {.dst = dst,                                                                        \
+                               .dst_rows = dst_rows,                                                              \
+                               .src = src,                                                                        \
+                               .src_rows = src_rows,                                                              \
+                               .src_row_count = src_row_count,                                                    \
+                               .dst_row_count = dst_row_count,                                                    \
+                               .src_bytes = ~0ull >> (64 - dst_row_count * bytes),                                \
+                               .dst_bytes = ~0ull >> (64 - src_row_count * bytes)};                               \
+                                                                                                                  \
+        tile_##bytes(&t, MASKED);                                                                                 \
+    }
+
+WHOLE_AND_PART(1)
+WHOLE_AND_PART(2)
+WHOLE_AND_PART(4)
+WHOLE_AND_PART(8)
+WHOLE_AND_PART(16)
+
+const struct leati_tiles *leati_tiles_avx512(void)
+{
+    static const struct leati_tiles tiles = {
+        {plain_1, plain_2, plain_4, plain_8, plain_16},
+        {streaming_1, streaming_2, streaming_4, streaming_8, streaming_16},
+        {pair_1, pair_2, pair_4, pair_8, pair_16},
+        {part_1, part_2, part_4, part_8, part_16},
+        stream_lines,
+    };
+
+    return &tiles;
+}
+
+#else
+
+const struct leati_tiles *leati_tiles_avx512(void)
+{
+    return leati_tiles_plain();
+}
+
+#endif
