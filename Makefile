@@ -44,7 +44,7 @@ headers := $(sort $(wildcard include/leat/*.h include/leat/*/*.h))
 so_real := libleat.so.$(VERSION)
 so_name := libleat.so.$(so_major)
 
-all: lib $(BUILD)/leat
+all: lib compat $(BUILD)/leat
 lib: $(BUILD)/libleat.a $(BUILD)/libleat.so
 
 # Objects are made again when the compiler, the flags or the version change: this file then has other words.
@@ -77,6 +77,10 @@ $(BUILD)/$(so_real): $(lib_obj) src/libleat.map
 $(BUILD)/libleat.so: $(BUILD)/$(so_real)
 	$(Q)ln -sf $(so_real) $(BUILD)/$(so_name)
 	$(Q)ln -sf $(so_name) $@
+
+# ---- known names: libleat-cudart and the like, over the public headers -------------------------------------------
+
+include compat/compat.mk
 
 # ---- the command ------------------------------------------------------------------------------------------
 

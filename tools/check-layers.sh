@@ -6,9 +6,16 @@ cd "$(dirname "$0")/.."
 
 # One extended regular expression: the headers of leat's own that a file may include.
 allowed() {
-    local driver
+    local driver name
     case $1 in
     include/leat/device_code.h) echo '^$' ;;
+    # Known names: headers in place of a vendor's, each library over the engine, the engine over the public headers.
+    include/leat/compat/*) echo '^leat/(compat/)?[a-z_]+\.h$' ;;
+    compat/engine/*) echo '^engine/[a-z_]+\.h$|^leat/[a-z_]+\.h$' ;;
+    compat/*/*)
+        name=${1#compat/}
+        echo "^engine/engine\.h\$|^${name%%/*}/[a-z_]+\.h\$|^leat/(compat/)?[a-z_]+\.h\$" ;;
+    tests/compat/*) echo '^leat/(compat/)?[a-z_]+\.h$|^[a-z_]+\.h$' ;;
     include/leat/*) echo '^leat/[a-z_]+\.h$' ;;
     src/base/*) echo '^(base|leat)/[a-z_]+\.h$' ;;
     src/layout/*) echo '^(layout|base|leat)/[a-z_]+\.h$' ;;
@@ -53,7 +60,7 @@ while IFS=: read -r file line header; do
     fi
     echo "$file:$line: $header does not belong in this layer"
     wrong=$((wrong + 1))
-done < <(find include src cli examples tests -name '*.[ch]' -print0 | sort -z |
+done < <(find include src compat cli examples tests -name '*.[ch]' -print0 | sort -z |
          xargs -0 awk 'match($0, /^[ \t]*#[ \t]*include[ \t]*/) {
              rest = substr($0, RLENGTH + 1)
              if (match(rest, /^("[^"]+"|<[^>]+>)/)) print FILENAME ":" FNR ":" substr(rest, 1, RLENGTH)

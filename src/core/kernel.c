@@ -40,6 +40,17 @@ static leat_module *new_module(leat_device *device)
     return module;
 }
 
+/* Makes a module that the driver has loaded known. */
+static void publish_module(leat_module *module)
+{
+    leat_device *device = module->device;
+
+    pthread_mutex_lock(&device->module_lock);
+    leati_link_add(&device->modules, &module->link);
+    pthread_mutex_unlock(&device->module_lock);
+    leati_handle_publish(module);
+}
+
 /* Loads a NUL-terminated copy of an image. */
 static leat_status load(leat_device *device, const void *image, size_t bytes, leat_module **module)
 {
@@ -54,10 +65,7 @@ static leat_status load(leat_device *device, const void *image, size_t bytes, le
         leati_handle_free(&leati_module_handles, made);
         return status;
     }
-    pthread_mutex_lock(&device->module_lock);
-    leati_link_add(&device->modules, &made->link);
-    pthread_mutex_unlock(&device->module_lock);
-    leati_handle_publish(made);
+    publish_module(made);
     *module = made;
     return LEAT_OK;
 }
@@ -137,6 +145,49 @@ leat_status leat_module_load_file(leat_device *device, const char *path, leat_mo
     }
     return status == LEAT_OK ? status
                              : leati_fail_in(status, "leat_module_load_file of %s on %s", path, device->name);
+}
+
+static leat_status check_own(const leat_own_kernel *kernels, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (!kernels[i].name || !*kernels[i].name || !kernels[i].code)
+            return leati_fail(LEAT_ERROR_INVALID,
+                              "leat_module_own: kernel %zu of the list has no name or no code; the code is the address "
+                              "of leat_cpu_kernel_NAME",
+                              i);
+    return LEAT_OK;
+}
+
+leat_status leat_module_own(leat_device *device, const leat_own_kernel *kernels, size_t count, leat_module **module)
+{
+    struct leati_driver *driver;
+    leat_status status;
+    leat_module *made;
+
+    LEATI_TRY(leati_check_permitted("leat_module_own"));
+    LEATI_TRY(leati_check_device("leat_module_own", device));
+    LEATI_TRY(leati_check_not_null("leat_module_own", "kernels", kernels));
+    LEATI_TRY(leati_check_not_null("leat_module_own", "module", module));
+    if (!count)
+        return leati_fail(LEAT_ERROR_INVALID, "leat_module_own: a list of 0 kernels; give at least one");
+    LEATI_TRY(check_own(kernels, count));
+    driver = device->driver;
+    if (!driver->ops->module_own)
+        return leati_fail(LEAT_ERROR_UNSUPPORTED,
+                          "leat_module_own: %s cannot run what was compiled for the host; load PTX or a cubin by "
+                          "leat_module_load()",
+                          device->name);
+    made = new_module(device);
+    if (!made)
+        return LEAT_ERROR_HOST_MEMORY;
+    status = driver->ops->module_own(driver, device->native, kernels, count, &made->native);
+    if (status != LEAT_OK) {
+        leati_handle_free(&leati_module_handles, made);
+        return leati_fail_in(status, "leat_module_own on %s", device->name);
+    }
+    publish_module(made);
+    *module = made;
+    return LEAT_OK;
 }
 
 /* Ends a module that is retired and unlinked already. */

@@ -195,6 +195,7 @@ static const struct leati_driver_ops ops = {
     .event_elapsed = cpu_event_elapsed,
     .module_load = cpu_module_load,
     .module_builtin = cpu_module_builtin,
+    .module_own = cpu_module_own,
     .module_unload = cpu_module_unload,
     .kernel_get = cpu_kernel_get,
     .launch = cpu_launch,

@@ -18,7 +18,9 @@ struct cpu_kernel {
 };
 
 struct cpu_module {
-    void *library; /* NULL for the built-in kernels */
+    void *library; /* NULL for the built-in kernels, and for those of the program's own */
+    leat_own_kernel *own;
+    size_t own_count;
     int fd;        /* the image; open while it is loaded, because the loader knows the library by this number */
     struct cpu_kernel *kernels;
 };
@@ -120,6 +122,24 @@ leat_status cpu_module_builtin(struct leati_driver *driver, void *device, void *
     return LEAT_OK;
 }
 
+leat_status cpu_module_own(struct leati_driver *driver, void *device, const leat_own_kernel *kernels, size_t count,
+                           void **out)
+{
+    struct cpu_module *module = NULL;
+
+    (void)driver, (void)device;
+    LEATI_TRY(new_module(&module));
+    module->own = calloc(count, sizeof *module->own);
+    if (!module->own) {
+        free(module);
+        return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for a list of %zu kernels", count);
+    }
+    memcpy(module->own, kernels, count * sizeof *kernels);
+    module->own_count = count;
+    *out = module;
+    return LEAT_OK;
+}
+
 leat_status cpu_module_unload(struct leati_driver *driver, void *device, void *handle)
 {
     struct cpu_module *module = handle;
@@ -135,6 +155,7 @@ leat_status cpu_module_unload(struct leati_driver *driver, void *device, void *h
         dlclose(module->library);
         close(module->fd);
     }
+    free(module->own);
     free(module);
     return LEAT_OK;
 }
@@ -144,6 +165,14 @@ static const leat_cpu_kernel *find_builtin(const char *name)
     for (size_t i = 0; i < leati_host_kernel_count; i++)
         if (!strcmp(leati_host_kernels[i].name, name))
             return leati_host_kernels[i].kernel;
+    return NULL;
+}
+
+static const leat_cpu_kernel *find_own(const struct cpu_module *module, const char *name)
+{
+    for (size_t i = 0; i < module->own_count; i++)
+        if (!strcmp(module->own[i].name, name))
+            return module->own[i].code;
     return NULL;
 }
 
@@ -160,13 +189,16 @@ leat_status cpu_kernel_get(struct leati_driver *driver, void *device, void *hand
                            struct leati_kernel_shape *shape)
 {
     struct cpu_module *module = handle;
-    const leat_cpu_kernel *code = module->library ? find_in_library(module->library, name) : find_builtin(name);
+    const leat_cpu_kernel *code = module->library ? find_in_library(module->library, name)
+                                  : module->own   ? find_own(module, name)
+                                                  : find_builtin(name);
     struct cpu_kernel *kernel;
 
     (void)driver, (void)device;
     if (!code)
         return leati_fail(LEAT_ERROR_NOT_FOUND,
                           module->library ? "the shared object has no leat_cpu_kernel_%s"
+                          : module->own   ? "no kernel of that list is called %s"
                                           : "no built-in kernel is called %s",
                           name);
     if (code->abi != LEAT_CPU_KERNEL_ABI)

@@ -71,6 +71,7 @@
     X(event_elapsed)                                                                                              \
     X(module_load)                                                                                                \
     X(module_builtin)                                                                                             \
+    X(module_own)                                                                                                 \
     X(module_unload)                                                                                              \
     X(kernel_get)                                                                                                 \
     X(launch)
@@ -303,6 +304,9 @@ WRAP(module_load, MAKE,
      (struct leati_driver *driver, void *device, const void *image, size_t bytes, void **module),
      (inner, device, image, bytes, module))
 WRAP(module_builtin, MAKE, (struct leati_driver *driver, void *device, void **module), (inner, device, module))
+WRAP(module_own, MAKE,
+     (struct leati_driver *driver, void *device, const leat_own_kernel *kernels, size_t count, void **module),
+     (inner, device, kernels, count, module))
 WRAP(module_unload, TAKE, (struct leati_driver *driver, void *device, void *module), (inner, device, module))
 WRAP(kernel_get, SAME,
      (struct leati_driver *driver, void *device, void *module, const char *name, void **kernel,

@@ -1,0 +1,97 @@
+/* array.c - arrays: pitched device memory behind a handle. */
+#include "engine/inside.h"
+
+struct leatc_array {
+    struct leatc_slot slot;
+    struct leatc_device *device;
+    struct leatc_array_shape shape;
+    void *ptr;
+    size_t pitch, slice;
+};
+
+static struct leatc_slots arrays = LEATC_SLOTS(struct leatc_array);
+
+static size_t at_least_one(size_t n)
+{
+    return n ? n : 1;
+}
+
+int leatc_array_create(const struct leatc_array_shape *shape, struct leatc_array **array)
+{
+    struct leatc_array *made;
+    struct leatc_memory memory = {.kind = LEATC_MEMORY_DEVICE, .foreign = true};
+    int result;
+    struct leatc_device *device = leatc_device_here(&result);
+    size_t row, pitch, slice;
+
+    if (!array || !shape->width || !shape->element_bytes || (shape->depth && !shape->height && !shape->flags))
+        return LEATC_INVALID_VALUE;
+    if (!device)
+        return result;
+    if (__builtin_mul_overflow(shape->width, (size_t)shape->element_bytes, &row) || !(pitch = leatc_pitch(row)) ||
+        __builtin_mul_overflow(pitch, at_least_one(shape->height), &slice) ||
+        __builtin_mul_overflow(slice, at_least_one(shape->depth), &memory.bytes))
+        return LEATC_INVALID_VALUE;
+    memory.ordinal = device->ordinal;
+    LEATC_TRY(leatc_result_of(
+        leat_memory_alloc(atomic_load(&device->native), LEAT_KIND_DEVICE, memory.bytes, &memory.base)));
+    made = leatc_slot_new(&arrays);
+    if (!made || leatc_memory_add(&memory) != LEATC_OK) {
+        if (made)
+            leatc_slot_free(&arrays, made);
+        leat_memory_free(memory.base);
+        return LEATC_OUT_OF_MEMORY;
+    }
+    made->device = device;
+    made->shape = *shape;
+    made->ptr = memory.base;
+    made->pitch = pitch;
+    made->slice = slice;
+    leatc_slot_publish(made);
+    *array = made;
+    return LEATC_OK;
+}
+
+int leatc_array_destroy(struct leatc_array *array)
+{
+    leat_status status;
+
+    if (!array)
+        return LEATC_OK;
+    if (!leatc_slot_retire(&arrays, array))
+        return LEATC_INVALID_HANDLE;
+    (void)leatc_device_synchronize(array->device->ordinal);
+    (void)leatc_memory_remove(array->ptr);
+    status = leat_memory_free(array->ptr);
+    leatc_slot_free(&arrays, array);
+    return leatc_result_of(status);
+}
+
+static void close_array(void *object, void *device)
+{
+    struct leatc_array *array = object;
+
+    if (array->device == device)
+        (void)leatc_array_destroy(array);
+}
+
+void leatc_arrays_close(struct leatc_device *device)
+{
+    leatc_slots_each(&arrays, close_array, device);
+}
+
+int leatc_array_describe(const struct leatc_array *array, struct leatc_array_shape *shape, void **ptr,
+                         size_t *pitch_bytes, size_t *slice_bytes)
+{
+    if (!leatc_slot_live(&arrays, array))
+        return LEATC_INVALID_HANDLE;
+    if (shape)
+        *shape = array->shape;
+    if (ptr)
+        *ptr = array->ptr;
+    if (pitch_bytes)
+        *pitch_bytes = array->pitch;
+    if (slice_bytes)
+        *slice_bytes = array->slice;
+    return LEATC_OK;
+}

@@ -1,0 +1,140 @@
+/* attribute.c - the numbered attributes of a device, by CUDA's numbers. */
+#include "engine/inside.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Numbers above it are not known to the version of the names that is offered. */
+#define LAST_ATTRIBUTE 147
+
+/* What no device of leat's can say of itself: the values of NVIDIA's GPUs from compute capability 7.5 on, which
+ * programs use to size what they ask for. Every number that is in neither list is 0. */
+static const struct {
+    int number, value;
+} constants[] = {
+    {2, 1024},    {3, 1024},    {4, 64},       /* block */
+    {5, INT_MAX}, {6, 65535},   {7, 65535},    /* grid */
+    {9, 65536},   {10, 32},     {11, INT_MAX}, /* constant memory, warp, pitch */
+    {12, 65536},  {14, 512},    {15, 1},       /* registers, texture alignment, overlap */
+    {19, 1},      {21, 131072}, {22, 131072},  /* mapped memory; sizes of arrays */
+    {23, 65536},  {24, 16384},  {25, 16384},   {26, 16384},     {27, 32768},  {28, 32768}, {29, 2048},
+    {30, 512},    {31, 1},      {39, 2048}, /* surface alignment, concurrent kernels, threads */
+    {41, 1},      {42, 32768},  {43, 2048}, /* unified addresses */
+    {45, 131072}, {46, 65536},  {51, 32},   /* pitch of textures */
+    {52, 32768},  {53, 32768},  {54, 2048},    {55, 32768},     {56, 131072}, {57, 65536}, {58, 16384},
+    {59, 16384},  {60, 16384},  {61, 32768},   {62, 2048},      {63, 32768},  {64, 32768}, {65, 2048},
+    {66, 32768},  {67, 32768},  {68, 2046},    {69, 268435456}, {70, 131072}, {71, 65000}, {72, 2097120},
+    {73, 32768},  {74, 32768},  {77, 32768},   {78, 1},         {82, 65536},  {87, 2}, /* priorities; registers;
+                                                                                          ratio of precisions */
+    {91, 1},      {99, 1},      {106, 32}, /* registered memory; blocks of a multiprocessor */
+    {113, 1},     {115, 1},     {126, 1},  /* read-only registering, pools, one domain */
+};
+
+/* Of the CPU device, whose kernels run on the processor that the host runs on. */
+static bool on_cpu(int number, int *value)
+{
+    switch (number) {
+    case 75:
+        *value = 9;
+        break; /* compute capability: what is offered here is what 9.0 offers */
+    case 86:
+    case 89:
+    case 101:
+        *value = 1;
+        break; /* atomics on host memory; managed memory from both sides */
+    default:
+        return false;
+    }
+    return true;
+}
+
+static bool on_gpu(const leat_device_info *info, int number, int *value)
+{
+    unsigned capability = 0;
+
+    switch (number) {
+    case 75:
+    case 76:
+        (void)sscanf(info->architecture, "sm_%u", &capability);
+        *value = (int)(number == 75 ? capability / 10 : capability % 10);
+        break;
+    case 89:
+        *value = info->managed_memory;
+        break;
+    default:
+        return false;
+    }
+    return true;
+}
+
+static bool from_info(const leat_device_info *info, int ordinal, int number, int *value)
+{
+    int address[3] = {0, 0, 0};
+
+    switch (number) {
+    case 1:
+        *value = (int)info->max_block_threads;
+        break;
+    case 8:
+        *value = (int)(info->max_shared_bytes < 49152 ? info->max_shared_bytes : 49152);
+        break;
+    case 16:
+        *value = (int)info->compute_units;
+        break;
+    case 33:
+    case 34:
+    case 50:
+        (void)leatc_device_address(ordinal, &address[0], &address[1], &address[2]);
+        *value = address[number == 50 ? 0 : number - 32];
+        break;
+    case 36:
+        *value = (int)info->memory_clock_khz;
+        break;
+    case 37:
+        *value = (int)info->memory_bus_bits;
+        break;
+    case 40:
+        *value = (int)info->copy_engines;
+        break;
+    case 81:
+    case 97:
+        *value = (int)info->max_shared_bytes;
+        break;
+    case 83:
+        *value = info->managed_memory;
+        break;
+    case 85:
+        *value = ordinal;
+        break;
+    case 102:
+    case 103:
+    case 119:
+        *value = info->virtual_memory;
+        break; /* 119: file descriptors are bit 0 */
+    case 131:
+    case 134:
+        *value = info->numa_node;
+        break;
+    default:
+        return false;
+    }
+    return true;
+}
+
+int leatc_device_attribute(int ordinal, int number, int *value)
+{
+    leat_device_info info;
+
+    LEATC_TRY(leatc_device_describe(ordinal, &info));
+    if (!value || number < 1 || number > LAST_ATTRIBUTE)
+        return LEATC_INVALID_VALUE;
+    if (from_info(&info, ordinal, number, value) ||
+        (strcmp(info.driver, "cpu") ? on_gpu(&info, number, value) : on_cpu(number, value)))
+        return LEATC_OK;
+    *value = 0;
+    for (size_t i = 0; i < sizeof constants / sizeof constants[0]; i++)
+        if (constants[i].number == number)
+            *value = constants[i].value;
+    return LEATC_OK;
+}

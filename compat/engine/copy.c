@@ -1,0 +1,381 @@
+/*
+ * copy.c - copies and fills: what is checked, and what waits for what. See engine.h for the rules.
+ *
+ * Where the rules want a pageable source to have been read at the return, though the stream is busy, short ones
+ * are put into pinned memory first; for longer ones the call waits, as the vendors' do.
+ */
+#include "engine/inside.h"
+
+#include <string.h>
+
+/* The longest source that is worth a copy of its own by the host. */
+#define BOUNCE_BYTES ((size_t)1 << 20)
+
+struct sides {
+    struct leatc_memory dst, src;
+};
+
+static bool is_pageable(const struct leatc_memory *memory)
+{
+    return memory->kind == LEATC_MEMORY_PAGEABLE;
+}
+
+static bool is_device(const struct leatc_memory *memory)
+{
+    return memory->kind == LEATC_MEMORY_DEVICE;
+}
+
+static bool is_host(const struct leatc_memory *memory)
+{
+    return !is_device(memory) && memory->kind != LEATC_MEMORY_MANAGED;
+}
+
+static int find_sides(void *dst, const void *src, int direction, struct sides *sides)
+{
+    bool to_device = direction == LEATC_HOST_TO_DEVICE || direction == LEATC_DEVICE_TO_DEVICE;
+    bool from_device = direction == LEATC_DEVICE_TO_HOST || direction == LEATC_DEVICE_TO_DEVICE;
+
+    LEATC_TRY(leatc_memory_find(dst, &sides->dst));
+    LEATC_TRY(leatc_memory_find(src, &sides->src));
+    if (direction == LEATC_DEFAULT)
+        return LEATC_OK;
+    if ((to_device ? is_pageable(&sides->dst) : is_device(&sides->dst)) ||
+        (from_device ? is_pageable(&sides->src) : is_device(&sides->src)))
+        return LEATC_INVALID_VALUE;
+    return LEATC_OK;
+}
+
+/* Must the bytes have arrived when the call returns? */
+static bool must_wait(const struct sides *sides, bool async)
+{
+    if (async)
+        return is_pageable(&sides->dst) || (is_host(&sides->dst) && is_host(&sides->src));
+    return !is_device(&sides->dst) || !is_device(&sides->src);
+}
+
+static bool is_busy(leat_stream *stream)
+{
+    return leat_stream_query(stream) == LEAT_NOT_READY;
+}
+
+static leat_status pinned_block(const struct leatc_work *work, size_t bytes, void **ptr)
+{
+    leat_device *device = NULL;
+    leat_status status = leat_stream_device(work->stream, &device);
+
+    return status == LEAT_OK ? leat_memory_alloc(device, LEAT_KIND_PINNED, bytes, ptr) : status;
+}
+
+/* The first failure of work that was given, and of giving a block back after it. */
+static leat_status and_free(leat_stream *stream, void *block, leat_status status)
+{
+    leat_status freed = leat_free(stream, block);
+
+    return status != LEAT_OK ? status : freed;
+}
+
+/* ---- one range ---- */
+
+/* As memmove, for ranges that overlap. */
+static leat_status move(const struct leatc_work *work, void *dst, const void *src, size_t bytes,
+                        const struct sides *sides)
+{
+    void *between = NULL;
+    leat_status status;
+
+    if (dst == src)
+        return LEAT_OK;
+    if (is_host(&sides->dst)) {
+        status = leat_stream_synchronize(work->stream);
+        if (status == LEAT_OK)
+            memmove(dst, src, bytes);
+        return status;
+    }
+    status = leat_alloc(work->stream, bytes, &between);
+    if (status != LEAT_OK)
+        return status;
+    status = leat_copy(work->stream, between, src, bytes);
+    if (status == LEAT_OK)
+        status = leat_copy(work->stream, dst, between, bytes);
+    return and_free(work->stream, between, status);
+}
+
+static leat_status bounce(const struct leatc_work *work, void *dst, const void *src, size_t bytes)
+{
+    void *between = NULL;
+    leat_status status = pinned_block(work, bytes, &between);
+
+    if (status != LEAT_OK)
+        return status;
+    memcpy(between, src, bytes);
+    return and_free(work->stream, between, leat_copy(work->stream, dst, between, bytes));
+}
+
+static leat_status copy_range(const struct leatc_work *work, void *dst, const void *src, size_t bytes,
+                              const struct sides *sides, bool wait)
+{
+    leat_status status;
+
+    if (is_pageable(&sides->src) && !wait && bytes <= BOUNCE_BYTES && is_busy(work->stream))
+        status = bounce(work, dst, src, bytes);
+    else if (is_pageable(&sides->src) || is_pageable(&sides->dst))
+        status = leat_copy_sync(work->stream, dst, src, bytes);
+    else
+        status = leat_copy(work->stream, dst, src, bytes);
+    return status == LEAT_ERROR_OVERLAP ? move(work, dst, src, bytes, sides) : status;
+}
+
+int leatc_copy(void *dst, const void *src, size_t bytes, int direction, struct leatc_stream *stream, bool async)
+{
+    struct leatc_work work;
+    struct sides sides;
+    leat_status status;
+    bool wait;
+
+    if (direction < LEATC_HOST_TO_HOST || direction > LEATC_DEFAULT)
+        return LEATC_INVALID_DIRECTION;
+    LEATC_TRY(leatc_work_begin(stream, &work));
+    if (!bytes)
+        return LEATC_OK;
+    LEATC_TRY(find_sides(dst, src, direction, &sides));
+    wait = must_wait(&sides, async);
+    status = copy_range(&work, dst, src, bytes, &sides, wait);
+    LEATC_TRY(leatc_work_end(&work, status));
+    return wait ? leatc_result_of(leat_stream_synchronize(work.stream)) : LEATC_OK;
+}
+
+/* ---- boxes ---- */
+
+/* The box with one side packed: rows and slices behind one another. */
+static leat_copy_box packed_side(const leat_copy_box *box, bool dst)
+{
+    leat_copy_box packed = *box;
+
+    if (dst) {
+        packed.dst_pitch_bytes = box->width_bytes;
+        packed.dst_slice_bytes = box->width_bytes * box->height;
+    } else {
+        packed.src_pitch_bytes = box->width_bytes;
+        packed.src_slice_bytes = box->width_bytes * box->height;
+    }
+    return packed;
+}
+
+/* Through memory of its own between the two sides: pinned, which the host fills now, or of the device. */
+static leat_status box_between(const struct leatc_work *work, void *dst, const void *src, const leat_copy_box *box,
+                               bool by_host)
+{
+    leat_copy_box in = packed_side(box, true), out = packed_side(box, false);
+    size_t bytes = box->width_bytes * box->height * box->depth;
+    void *between = NULL;
+    leat_status status = by_host ? pinned_block(work, bytes, &between) : leat_alloc(work->stream, bytes, &between);
+
+    if (status != LEAT_OK)
+        return status;
+    if (by_host) {
+        for (size_t z = 0; z < box->depth; z++)
+            for (size_t y = 0; y < box->height; y++)
+                memcpy((char *)between + z * in.dst_slice_bytes + y * in.dst_pitch_bytes,
+                       (const char *)src + (box->depth > 1 ? z * box->src_slice_bytes : 0) +
+                           y * box->src_pitch_bytes,
+                       box->width_bytes);
+    } else {
+        status = leat_copy_rectangle(work->stream, between, src, &in);
+    }
+    if (status == LEAT_OK)
+        status = leat_copy_rectangle(work->stream, dst, between, &out);
+    return and_free(work->stream, between, status);
+}
+
+static bool box_is_short(const leat_copy_box *box)
+{
+    size_t bytes;
+
+    return !__builtin_mul_overflow(box->width_bytes, box->height, &bytes) &&
+           !__builtin_mul_overflow(bytes, box->depth, &bytes) && bytes <= BOUNCE_BYTES;
+}
+
+int leatc_copy_box(void *dst, const void *src, const leat_copy_box *box, int direction,
+                   struct leatc_stream *stream, bool async)
+{
+    struct leatc_work work;
+    struct sides sides;
+    leat_status status;
+    bool wait;
+
+    if (direction < LEATC_HOST_TO_HOST || direction > LEATC_DEFAULT)
+        return LEATC_INVALID_DIRECTION;
+    LEATC_TRY(leatc_work_begin(stream, &work));
+    if (!box->width_bytes || !box->height || !box->depth)
+        return LEATC_OK;
+    LEATC_TRY(find_sides(dst, src, direction, &sides));
+    wait = must_wait(&sides, async);
+    if (is_pageable(&sides.src) && !wait && box_is_short(box) && is_busy(work.stream)) {
+        status = box_between(&work, dst, src, box, true);
+    } else {
+        status = leat_copy_rectangle(work.stream, dst, src, box);
+        wait |= is_pageable(&sides.src);
+        if (status == LEAT_ERROR_OVERLAP)
+            status = dst == src ? LEAT_OK : box_between(&work, dst, src, box, false);
+    }
+    LEATC_TRY(leatc_work_end(&work, status));
+    return wait ? leatc_result_of(leat_stream_synchronize(work.stream)) : LEATC_OK;
+}
+
+/* ---- fills ---- */
+
+/* Rows below this many bytes are written together, from rows in pinned memory. */
+#define NARROW_BYTES 4096
+#define TEMPLATE_BYTES ((size_t)256 << 10)
+
+/* A box to fill, in bytes. */
+struct fill {
+    char *dst;
+    size_t pitch, slice, width, height, depth;
+    uint32_t value;
+    unsigned unit;
+};
+
+static leat_status fill_rows(leat_stream *stream, const struct fill *fill)
+{
+    leat_status status = LEAT_OK;
+
+    for (size_t z = 0; z < fill->depth; z++)
+        for (size_t y = 0; y < fill->height && status == LEAT_OK; y++)
+            status = leat_fill_pattern(stream, fill->dst + z * fill->slice + y * fill->pitch, &fill->value,
+                                       fill->unit, fill->width);
+    return status;
+}
+
+static leat_status fill_narrow(leat_stream *stream, const struct fill *fill)
+{
+    size_t rows = TEMPLATE_BYTES / fill->width, bytes;
+    leat_device *device = NULL;
+    void *like = NULL;
+    leat_status status = leat_stream_device(stream, &device);
+
+    rows = rows < fill->height ? rows : fill->height;
+    bytes = rows * fill->width;
+    if (status == LEAT_OK)
+        status = leat_memory_alloc(device, LEAT_KIND_PINNED, bytes, &like);
+    if (status != LEAT_OK)
+        return status;
+    for (size_t i = 0; i < bytes; i += fill->unit)
+        memcpy((char *)like + i, &fill->value, fill->unit);
+    for (size_t z = 0; z < fill->depth; z++)
+        for (size_t y = 0; y < fill->height && status == LEAT_OK; y += rows) {
+            leat_copy_box box = {.width_bytes = fill->width,
+                                 .height = fill->height - y < rows ? fill->height - y : rows,
+                                 .depth = 1,
+                                 .dst_pitch_bytes = fill->pitch,
+                                 .src_pitch_bytes = fill->width};
+
+            status = leat_copy_rectangle(stream, fill->dst + z * fill->slice + y * fill->pitch, like, &box);
+        }
+    return and_free(stream, like, status);
+}
+
+static leat_status fill_on(leat_stream *stream, const struct fill *fill)
+{
+    if (fill->width < NARROW_BYTES && fill->height > 8)
+        return fill_narrow(stream, fill);
+    return fill_rows(stream, fill);
+}
+
+/* On a stream of the memory's own device, between two marks that keep it in the order of the caller's. */
+static leat_status fill_elsewhere(const struct leatc_work *work, struct leatc_device *device,
+                                  const struct fill *fill)
+{
+    struct leatc_stream *there = device->legacy, *here = work->record;
+    leat_status status;
+
+    pthread_mutex_lock(&here->device->lock);
+    status = leat_event_record(here->mark, here->native);
+    if (status == LEAT_OK)
+        status = leat_stream_wait(there->native, here->mark);
+    /* The legacy stream's mark stands for its latest work; here it is somewhere else now. */
+    here->device->marked_epoch = here->legacy ? UINT64_MAX : here->device->marked_epoch;
+    pthread_mutex_unlock(&here->device->lock);
+    if (status == LEAT_OK)
+        status = fill_on(there->native, fill);
+    if (status != LEAT_OK)
+        return status;
+    pthread_mutex_lock(&device->lock);
+    status = leat_event_record(there->mark, there->native);
+    if (status == LEAT_OK)
+        status = leat_stream_wait(here->native, there->mark);
+    device->marked_epoch = UINT64_MAX;
+    pthread_mutex_unlock(&device->lock);
+    return status;
+}
+
+/* Rows that follow one another without a gap are one row. */
+static void join_rows(struct fill *fill)
+{
+    if (fill->height > 1 && fill->pitch == fill->width &&
+        (fill->depth == 1 || fill->slice == fill->pitch * fill->height)) {
+        fill->width *= fill->height * fill->depth;
+        fill->height = fill->depth = 1;
+    }
+}
+
+/* Does the box lie within its allocation, and does none of its sizes overflow? */
+static bool box_fits(const struct fill *fill, const struct leatc_memory *memory)
+{
+    size_t rows, slices, last;
+
+    return !__builtin_mul_overflow(fill->pitch, fill->height - 1, &rows) &&
+           !__builtin_mul_overflow(fill->slice, fill->depth - 1, &slices) &&
+           !__builtin_add_overflow(rows, slices, &last) && !__builtin_add_overflow(last, fill->width, &last) &&
+           last <= memory->bytes - (size_t)(fill->dst - (char *)memory->base);
+}
+
+static int fill_box(struct fill *fill, struct leatc_stream *stream, bool async)
+{
+    struct leatc_work work;
+    struct leatc_memory memory;
+    leat_status status;
+
+    LEATC_TRY(leatc_work_begin(stream, &work));
+    if (!fill->width || !fill->height || !fill->depth)
+        return LEATC_OK;
+    LEATC_TRY(leatc_memory_find(fill->dst, &memory));
+    if (is_pageable(&memory) || (uintptr_t)fill->dst % fill->unit || !box_fits(fill, &memory))
+        return LEATC_INVALID_VALUE;
+    join_rows(fill);
+    if (is_device(&memory) && memory.ordinal != work.ordinal)
+        status = fill_elsewhere(&work, leatc_device_known(memory.ordinal), fill);
+    else
+        status = fill_on(work.stream, fill);
+    LEATC_TRY(leatc_work_end(&work, status));
+    return is_device(&memory) || async ? LEATC_OK : leatc_result_of(leat_stream_synchronize(work.stream));
+}
+
+int leatc_fill(void *dst, uint32_t value, unsigned unit_bytes, size_t count, struct leatc_stream *stream,
+               bool async)
+{
+    struct fill fill = {.dst = dst, .height = 1, .depth = 1, .value = value, .unit = unit_bytes};
+
+    if (__builtin_mul_overflow(count, (size_t)unit_bytes, &fill.width))
+        return LEATC_INVALID_VALUE;
+    return fill_box(&fill, stream, async);
+}
+
+int leatc_fill_box(void *dst, size_t pitch_bytes, size_t slice_bytes, uint32_t value, unsigned unit_bytes,
+                   size_t width, size_t height, size_t depth, struct leatc_stream *stream, bool async)
+{
+    struct fill fill = {.dst = dst,
+                        .pitch = pitch_bytes,
+                        .slice = slice_bytes,
+                        .height = height,
+                        .depth = depth,
+                        .value = value,
+                        .unit = unit_bytes};
+
+    if (__builtin_mul_overflow(width, (size_t)unit_bytes, &fill.width))
+        return LEATC_INVALID_VALUE;
+    if (fill.width && height && depth &&
+        ((height > 1 && pitch_bytes < fill.width) || pitch_bytes % unit_bytes || slice_bytes % unit_bytes))
+        return LEATC_INVALID_VALUE;
+    return fill_box(&fill, stream, async);
+}

@@ -1,0 +1,351 @@
+/* device.c - the devices of known names: finding, opening, the current one of each thread, resetting. */
+#include "engine/inside.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static struct leatc_device devices[LEATC_DEVICES_MAX];
+static leat_device_info infos[LEATC_DEVICES_MAX];
+static int device_count;
+static int found = LEATC_NO_DEVICE;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+/* One device is opened or reset at a time. */
+static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static _Thread_local int current;
+
+/* The driver that LEAT_DEVICE names, or "". */
+static void wanted_driver(char *name, size_t bytes)
+{
+    leat_option_info option;
+
+    name[0] = '\0';
+    for (unsigned i = 0; leat_option_list(i, &option) == LEAT_OK; i++)
+        if (!strcmp(option.name, "LEAT_DEVICE") && option.value) {
+            size_t length = strcspn(option.value, ":");
+
+            snprintf(name, bytes, "%.*s", (int)(length < bytes ? length : bytes - 1), option.value);
+        }
+}
+
+static void add_device(const leat_device_info *info)
+{
+    struct leatc_device *device = &devices[device_count];
+
+    infos[device_count] = *info;
+    device->ordinal = device_count++;
+    pthread_mutex_init(&device->lock, NULL);
+}
+
+static void find_devices(void)
+{
+    char driver[16];
+    leat_device_info info;
+    leat_driver_info why;
+
+    wanted_driver(driver, sizeof driver);
+    for (unsigned i = 0; device_count < LEATC_DEVICES_MAX && leat_device_list(i, &info) == LEAT_OK; i++) {
+        if (!driver[0])
+            snprintf(driver, sizeof driver, "%s", info.driver);
+        if (!strcmp(driver, info.driver))
+            add_device(&info);
+    }
+    if (device_count)
+        found = LEATC_OK;
+    else if (leat_driver_list(0, &why) == LEAT_OK && why.status != LEAT_OK)
+        found = leatc_result_of(why.status);
+}
+
+int leatc_init(void)
+{
+    pthread_once(&once, find_devices);
+    return found;
+}
+
+int leatc_device_count(int *count)
+{
+    int result = leatc_init();
+
+    if (!count)
+        return LEATC_INVALID_VALUE;
+    *count = device_count;
+    return result;
+}
+
+static int check_ordinal(int ordinal)
+{
+    LEATC_TRY(leatc_init());
+    return ordinal >= 0 && ordinal < device_count ? LEATC_OK : LEATC_INVALID_DEVICE;
+}
+
+struct leatc_device *leatc_device_known(int ordinal)
+{
+    return ordinal >= 0 && ordinal < device_count ? &devices[ordinal] : NULL;
+}
+
+/* Under open_lock. */
+static int open_device(struct leatc_device *device)
+{
+    leat_device *native = NULL;
+    int result;
+
+    if (atomic_load_explicit(&device->native, memory_order_relaxed))
+        return LEATC_OK;
+    LEATC_TRY(leatc_result_of(leat_device_open(infos[device->ordinal].name, &native)));
+    atomic_fetch_add(&device->generation, 1);
+    atomic_store_explicit(&device->native, native, memory_order_release);
+    result = leatc_streams_open(device);
+    if (result != LEATC_OK) {
+        atomic_store(&device->native, NULL);
+        leat_device_close(native);
+    }
+    return result;
+}
+
+struct leatc_device *leatc_device_at(int ordinal, int *result)
+{
+    struct leatc_device *device;
+
+    *result = check_ordinal(ordinal);
+    if (*result != LEATC_OK)
+        return NULL;
+    device = &devices[ordinal];
+    if (__builtin_expect(atomic_load_explicit(&device->native, memory_order_acquire) && device->legacy, 1))
+        return device;
+    pthread_mutex_lock(&open_lock);
+    *result = open_device(device);
+    pthread_mutex_unlock(&open_lock);
+    return *result == LEATC_OK ? device : NULL;
+}
+
+struct leatc_device *leatc_device_here(int *result)
+{
+    return leatc_device_at(current, result);
+}
+
+int leatc_device_open(int ordinal, leat_device **native)
+{
+    int result;
+    struct leatc_device *device = leatc_device_at(ordinal, &result);
+
+    if (device && native)
+        *native = atomic_load_explicit(&device->native, memory_order_relaxed);
+    return result;
+}
+
+bool leatc_device_is_open(int ordinal)
+{
+    return check_ordinal(ordinal) == LEATC_OK && atomic_load(&devices[ordinal].native);
+}
+
+int leatc_device_get(int *ordinal)
+{
+    LEATC_TRY(leatc_init());
+    if (!ordinal)
+        return LEATC_INVALID_VALUE;
+    *ordinal = current;
+    return LEATC_OK;
+}
+
+int leatc_device_set(int ordinal)
+{
+    int result;
+
+    if (leatc_device_at(ordinal, &result))
+        current = ordinal;
+    return result;
+}
+
+int leatc_device_ordinal(const leat_device *native)
+{
+    for (int i = 0; i < device_count; i++)
+        if (native && atomic_load(&devices[i].native) == native)
+            return i;
+    return -1;
+}
+
+int leatc_device_synchronize(int ordinal)
+{
+    int result;
+    struct leatc_device *device = leatc_device_at(ordinal, &result);
+
+    if (!device)
+        return result;
+    result = leatc_result_of(leat_device_synchronize(atomic_load(&device->native)));
+    leatc_pools_waited(device);
+    return result;
+}
+
+int leatc_device_reset(int ordinal)
+{
+    struct leatc_device *device;
+    leat_device *native;
+
+    LEATC_TRY(check_ordinal(ordinal));
+    device = &devices[ordinal];
+    pthread_mutex_lock(&open_lock);
+    native = atomic_load(&device->native);
+    if (native) {
+        /* The work first: what follows takes away what it uses. Its failure is what the reset is for. */
+        (void)leat_device_synchronize(native);
+        leatc_kernels_close(device);
+        leatc_events_close(device);
+        leatc_arrays_close(device);
+        leatc_pools_close(device);
+        leatc_streams_close(device);
+        leatc_memory_close(device);
+        atomic_store(&device->native, NULL);
+        atomic_store(&device->peers, 0);
+        device->flags = 0;
+        (void)leat_device_close(native);
+    }
+    pthread_mutex_unlock(&open_lock);
+    leatc_error_clear();
+    return LEATC_OK;
+}
+
+int leatc_device_describe(int ordinal, leat_device_info *info)
+{
+    LEATC_TRY(check_ordinal(ordinal));
+    *info = infos[ordinal];
+    return LEATC_OK;
+}
+
+/* What the default pools of leat keep, though nothing is live there. */
+static uint64_t idle_bytes(leat_device *native)
+{
+    leat_pool_statistics figures = {.size = sizeof figures};
+    leat_pool *pool;
+
+    if (leat_pool_default(native, LEAT_KIND_DEVICE, &pool) != LEAT_OK ||
+        leat_pool_query(pool, &figures) != LEAT_OK || figures.reserved_bytes < figures.used_bytes)
+        return 0;
+    return figures.reserved_bytes - figures.used_bytes;
+}
+
+int leatc_device_memory(int ordinal, size_t *free_bytes, size_t *total_bytes)
+{
+    uint64_t free_now = 0, total = 0;
+    int result;
+    struct leatc_device *device = leatc_device_at(ordinal, &result);
+    leat_device *native;
+
+    if (!device)
+        return result;
+    native = atomic_load(&device->native);
+    LEATC_TRY(leatc_result_of(leat_device_memory(native, &free_now, &total)));
+    free_now += idle_bytes(native);
+    if (free_bytes)
+        *free_bytes = free_now < total ? free_now : total;
+    if (total_bytes)
+        *total_bytes = total;
+    return LEATC_OK;
+}
+
+int leatc_device_set_flags(int ordinal, unsigned flags)
+{
+    LEATC_TRY(check_ordinal(ordinal));
+    devices[ordinal].flags = flags;
+    return LEATC_OK;
+}
+
+int leatc_device_flags(int ordinal, unsigned *flags)
+{
+    LEATC_TRY(check_ordinal(ordinal));
+    *flags = devices[ordinal].flags;
+    return LEATC_OK;
+}
+
+/* ---- peers ---- */
+
+int leatc_peer_possible(int ordinal, int peer, int *possible)
+{
+    LEATC_TRY(check_ordinal(ordinal));
+    LEATC_TRY(check_ordinal(peer));
+    /* CPU devices have no link to speak of, but all of their memory is within reach of all of their threads. */
+    *possible =
+        ordinal != peer && (!strcmp(infos[ordinal].driver, "cpu") ||
+                            (infos[peer].ordinal < 64 && (infos[ordinal].peer_mask >> infos[peer].ordinal & 1)));
+    return LEATC_OK;
+}
+
+static int check_peer(int peer)
+{
+    LEATC_TRY(check_ordinal(peer));
+    return peer == current ? LEATC_INVALID_DEVICE : LEATC_OK;
+}
+
+int leatc_peer_enable(int peer, unsigned flags)
+{
+    int result, possible = 0;
+    struct leatc_device *device = leatc_device_here(&result);
+    uint64_t bit;
+
+    if (!device)
+        return result;
+    if (flags)
+        return LEATC_INVALID_VALUE;
+    LEATC_TRY(check_peer(peer));
+    LEATC_TRY(leatc_peer_possible(current, peer, &possible));
+    if (!possible)
+        return 217; /* peer access unsupported */
+    bit = (uint64_t)1 << peer;
+    return atomic_fetch_or(&device->peers, bit) & bit ? LEATC_PEER_ENABLED : leatc_device_open(peer, NULL);
+}
+
+int leatc_peer_disable(int peer)
+{
+    int result;
+    struct leatc_device *device = leatc_device_here(&result);
+    uint64_t bit;
+
+    if (!device)
+        return result;
+    LEATC_TRY(check_ordinal(peer));
+    bit = (uint64_t)1 << peer;
+    return atomic_fetch_and(&device->peers, ~bit) & bit ? LEATC_OK : LEATC_PEER_NOT_ENABLED;
+}
+
+/* ---- addresses and names ---- */
+
+int leatc_device_address(int ordinal, int *domain, int *bus, int *slot)
+{
+    unsigned d = 0, b = 0, s = 0;
+
+    LEATC_TRY(check_ordinal(ordinal));
+    if (sscanf(infos[ordinal].pci_address, "%x:%x:%x", &d, &b, &s) != 3) {
+        /* No PCI device: a domain that no machine gives its own, and a bus for each ordinal. */
+        d = 0, b = (unsigned)ordinal + 1, s = 0;
+    }
+    *domain = (int)d, *bus = (int)b, *slot = (int)s;
+    return LEATC_OK;
+}
+
+int leatc_device_by_address(const char *text, int *ordinal)
+{
+    unsigned wanted[3] = {0, 0, 0};
+    int domain, bus, slot;
+
+    LEATC_TRY(leatc_init());
+    if (sscanf(text, "%x:%x:%x", &wanted[0], &wanted[1], &wanted[2]) != 3 &&
+        sscanf(text, "%x:%x", &wanted[1], &wanted[2]) != 2)
+        return LEATC_INVALID_VALUE;
+    for (int i = 0; i < device_count; i++) {
+        LEATC_TRY(leatc_device_address(i, &domain, &bus, &slot));
+        if (domain == (int)wanted[0] && bus == (int)wanted[1] && slot == (int)wanted[2]) {
+            *ordinal = i;
+            return LEATC_OK;
+        }
+    }
+    return LEATC_INVALID_DEVICE;
+}
+
+int leatc_device_uuid(int ordinal, unsigned char uuid[16])
+{
+    LEATC_TRY(check_ordinal(ordinal));
+    /* leat knows no vendor's number of a card; its name within the machine tells one from another. */
+    memset(uuid, 0, 16);
+    memcpy(uuid, infos[ordinal].name, strnlen(infos[ordinal].name, 16));
+    return LEATC_OK;
+}

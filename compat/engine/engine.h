@@ -1,0 +1,415 @@
+/*
+ * engine.h - what the libraries of known names have in common.
+ *
+ * Model. libleat-cudart, libleat-cuda and libleat-hip offer the names of CUDA's runtime, CUDA's driver and HIP
+ * over leat's public API. The three APIs mean the same things: devices by ordinal, a current device for each
+ * thread, a default stream that is ordered against others, memory whose kind decides what is synchronous. All of
+ * that is here, once, without a vendor's name; libleat-compat.so is this folder. A library of names is a thin
+ * layer: it turns its vendor's structs and constants into the engine's, calls the engine, maps the result where
+ * its vendor's numbers differ, and notes it as the thread's last error:
+ *
+ *     cudaError_t cudaEventQuery(cudaEvent_t event)
+ *     {
+ *         return leatc_note(leatc_event_query(event));
+ *     }
+ *
+ * Since the engine is one library, streams, events, pointers and the current device of one API are those of the
+ * others in the same process, as with the vendors'.
+ *
+ * Results. Calls return an enum leatc_result, whose numbers are CUDA's (runtime and driver agree on them). No call
+ * here looks at or changes the last error but leatc_note() and the three around it.
+ *
+ * Handles. A stream, event, pool or array is a slot of a table: any pointer may be passed, and one that is not
+ * alive gives LEATC_INVALID_HANDLE (arrays and pools LEATC_INVALID_VALUE). A stream argument may also be NULL or
+ * LEATC_STREAM_LEGACY, the legacy default stream of the current device, or LEATC_STREAM_PER_THREAD, that of this
+ * thread on the current device. Names that mean the per-thread stream by NULL (_ptsz, _ptds, _spt) say
+ * leatc_per_thread(stream).
+ *
+ * Work. Whatever is given to a stream goes between leatc_work_begin(), which orders the stream after what the
+ * legacy default stream demands and gives the leat stream, and leatc_work_end(), which remembers that there is new
+ * work. All calls here that take a stream do that themselves.
+ *
+ * Devices are those of one driver of leat's: that of LEAT_DEVICE where it is set, else the first that has any.
+ * They are opened at the first call that needs one and stay open until reset or the end of the process.
+ *
+ * Threads. Any thread may call anything.
+ */
+#ifndef LEATC_ENGINE_H
+#define LEATC_ENGINE_H
+
+#include <leat/leat.h>
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define LEATC_API __attribute__((visibility("default")))
+
+/* ---- results -------------------------------------------------------------------------------------------- */
+
+enum leatc_result {
+    LEATC_OK = 0,
+    LEATC_INVALID_VALUE = 1,
+    LEATC_OUT_OF_MEMORY = 2,
+    LEATC_NOT_INITIALIZED = 3,
+    LEATC_DEINITIALIZED = 4,
+    LEATC_INVALID_CONFIGURATION = 9,
+    LEATC_INVALID_PITCH = 12,
+    LEATC_INVALID_CHANNEL = 20,
+    LEATC_INVALID_DIRECTION = 21,
+    LEATC_INSUFFICIENT_DRIVER = 35,
+    LEATC_INVALID_FUNCTION = 98,
+    LEATC_NO_DEVICE = 100,
+    LEATC_INVALID_DEVICE = 101,
+    LEATC_INVALID_IMAGE = 200,
+    LEATC_INVALID_CONTEXT = 201,
+    LEATC_OPERATING_SYSTEM = 304,
+    LEATC_INVALID_HANDLE = 400,
+    LEATC_ILLEGAL_STATE = 401,
+    LEATC_NOT_FOUND = 500,
+    LEATC_NOT_READY = 600,
+    LEATC_ILLEGAL_ADDRESS = 700,
+    LEATC_PEER_ENABLED = 704,
+    LEATC_PEER_NOT_ENABLED = 705,
+    LEATC_CONTEXT_DESTROYED = 709,
+    LEATC_REGISTERED = 712,
+    LEATC_NOT_REGISTERED = 713,
+    LEATC_LAUNCH_FAILED = 719,
+    LEATC_NOT_PERMITTED = 800,
+    LEATC_NOT_SUPPORTED = 801,
+    LEATC_UNKNOWN = 999
+};
+
+/* What a status of leat's is as a result. */
+LEATC_API int leatc_result_of(leat_status status);
+
+#define LEATC_TRY(call)                                                                                           \
+    do {                                                                                                          \
+        int leatc_try_ = (call);                                                                                  \
+        if (leatc_try_ != LEATC_OK)                                                                               \
+            return leatc_try_;                                                                                    \
+    } while (0)
+
+/*
+ * Keeps result as this thread's last error and returns it. LEATC_OK and LEATC_NOT_READY are not kept. A result
+ * that means a lost device (700, 719 and the like) is sticky: reading the last error does not clear it, only
+ * resetting the device does. Any number may be given, so a layer maps to its vendor's before.
+ */
+LEATC_API int leatc_note(int result);
+
+/* The last error, which is cleared; and without clearing it. */
+LEATC_API int leatc_last_error(void);
+LEATC_API int leatc_peek_error(void);
+
+/* ---- devices -------------------------------------------------------------------------------------------- */
+
+#define LEATC_DEVICES_MAX 64
+
+/* Finds the devices at the first call. NO_DEVICE, INSUFFICIENT_DRIVER. */
+LEATC_API int leatc_init(void);
+
+/* How many there are; 0 and NO_DEVICE without any. */
+LEATC_API int leatc_device_count(int *count);
+
+/* This thread's current device; 0 at first. */
+LEATC_API int leatc_device_get(int *ordinal);
+
+/* Makes a device current and opens it. INVALID_DEVICE; what opening it gives. */
+LEATC_API int leatc_device_set(int ordinal);
+
+/* Opens a device if need be. *device may be NULL if only the opening is wanted. */
+LEATC_API int leatc_device_open(int ordinal, leat_device **device);
+
+/* Is it open? (The driver's names say whether a primary context is active.) */
+LEATC_API bool leatc_device_is_open(int ordinal);
+
+/* Waits for all work of the device. */
+LEATC_API int leatc_device_synchronize(int ordinal);
+
+/* Ends everything of the device: streams, events, memory, pools. Clears a sticky error. */
+LEATC_API int leatc_device_reset(int ordinal);
+
+/* What leat says of it, without opening it. INVALID_DEVICE. */
+LEATC_API int leatc_device_describe(int ordinal, leat_device_info *info);
+
+/* Free and total memory; what leat's pools keep idle counts as free. Either may be NULL. */
+LEATC_API int leatc_device_memory(int ordinal, size_t *free_bytes, size_t *total_bytes);
+
+/* The ordinal of an open leat device; -1 when it is none of these. */
+LEATC_API int leatc_device_ordinal(const leat_device *device);
+
+/*
+ * An attribute by the number that CUDA gives it in cudaDeviceAttr and CUdevice_attribute. INVALID_VALUE for a
+ * number that there is not.
+ */
+LEATC_API int leatc_device_attribute(int ordinal, int number, int *value);
+
+/* PCI address as numbers, 16 bytes that identify the device, and "0000:1b:00.0" (made up for CPU devices). */
+LEATC_API int leatc_device_address(int ordinal, int *domain, int *bus, int *slot);
+LEATC_API int leatc_device_uuid(int ordinal, unsigned char uuid[16]);
+LEATC_API int leatc_device_by_address(const char *text, int *ordinal);
+
+/* Peers: may they reach each other; switch it on (PEER_ENABLED when it is) or off (PEER_NOT_ENABLED) for the
+ * current device. INVALID_DEVICE also for the device itself. */
+LEATC_API int leatc_peer_possible(int ordinal, int peer, int *possible);
+LEATC_API int leatc_peer_enable(int peer, unsigned flags);
+LEATC_API int leatc_peer_disable(int peer);
+
+/* Flags of a device as cudaSetDeviceFlags has them: kept and given back. */
+LEATC_API int leatc_device_set_flags(int ordinal, unsigned flags);
+LEATC_API int leatc_device_flags(int ordinal, unsigned *flags);
+
+/* ---- streams -------------------------------------------------------------------------------------------- */
+
+struct leatc_stream;
+
+#define LEATC_STREAM_LEGACY ((struct leatc_stream *)0x1)
+#define LEATC_STREAM_PER_THREAD ((struct leatc_stream *)0x2)
+
+/* NULL as a name with per-thread default streams means it. */
+static inline struct leatc_stream *leatc_per_thread(void *stream)
+{
+    return stream ? (struct leatc_stream *)stream : LEATC_STREAM_PER_THREAD;
+}
+
+#define LEATC_STREAM_NON_BLOCKING 1u
+
+/* Priorities are kept between 0 (lowest) and LEATC_PRIORITY_HIGHEST. leat's streams have none, so they are no more
+ * than the hint that the vendors call them. */
+#define LEATC_PRIORITY_HIGHEST (-5)
+
+LEATC_API int leatc_stream_create(unsigned flags, int priority, struct leatc_stream **stream);
+
+/* Does not wait. The default streams are INVALID_HANDLE. */
+LEATC_API int leatc_stream_destroy(struct leatc_stream *stream);
+LEATC_API int leatc_stream_synchronize(struct leatc_stream *stream);
+LEATC_API int leatc_stream_query(struct leatc_stream *stream);
+
+/* Is it a stream that may be used? */
+LEATC_API int leatc_stream_check(struct leatc_stream *stream);
+LEATC_API int leatc_stream_flags(struct leatc_stream *stream, unsigned *flags);
+LEATC_API int leatc_stream_priority(struct leatc_stream *stream, int *priority);
+LEATC_API int leatc_stream_ordinal(struct leatc_stream *stream, int *ordinal);
+LEATC_API int leatc_stream_id(struct leatc_stream *stream, unsigned long long *id);
+
+/* Calls function(argument) in stream order. INVALID_VALUE: function NULL. */
+LEATC_API int leatc_stream_host_function(struct leatc_stream *stream, void (*function)(void *), void *argument);
+
+/* The older form: the callback is told its stream and the result so far (LEATC_OK). */
+LEATC_API int leatc_stream_callback(struct leatc_stream *stream,
+                                    void (*callback)(void *stream, int result, void *argument), void *argument);
+
+/* Where work goes. */
+struct leatc_work {
+    leat_stream *stream;
+    struct leatc_stream *record;
+    int ordinal;
+};
+
+LEATC_API int leatc_work_begin(struct leatc_stream *stream, struct leatc_work *work);
+
+/* status: what leat said of the work. */
+LEATC_API int leatc_work_end(struct leatc_work *work, leat_status status);
+
+/* ---- events --------------------------------------------------------------------------------------------- */
+
+struct leatc_event;
+
+#define LEATC_EVENT_BLOCKING_SYNC 1u
+#define LEATC_EVENT_DISABLE_TIMING 2u
+#define LEATC_EVENT_INTERPROCESS 4u
+
+/* INVALID_VALUE: flags that there are not, or INTERPROCESS without DISABLE_TIMING. */
+LEATC_API int leatc_event_create(unsigned flags, struct leatc_event **event);
+LEATC_API int leatc_event_destroy(struct leatc_event *event);
+LEATC_API int leatc_event_record(struct leatc_event *event, struct leatc_stream *stream);
+LEATC_API int leatc_event_synchronize(struct leatc_event *event);
+LEATC_API int leatc_event_query(struct leatc_event *event);
+
+/* INVALID_HANDLE: one without timing, of another device, or never recorded. NOT_READY. */
+LEATC_API int leatc_event_elapsed(float *milliseconds, struct leatc_event *start, struct leatc_event *end);
+
+/* Work given to stream from now on waits for what event marks now. */
+LEATC_API int leatc_stream_wait(struct leatc_stream *stream, struct leatc_event *event);
+LEATC_API int leatc_event_check(struct leatc_event *event);
+
+/* ---- memory --------------------------------------------------------------------------------------------- */
+
+enum leatc_memory_kind {
+    LEATC_MEMORY_PAGEABLE = 0, /* nothing that is known */
+    LEATC_MEMORY_HOST = 1,     /* pinned, from leatc_alloc_host() */
+    LEATC_MEMORY_DEVICE = 2,
+    LEATC_MEMORY_MANAGED = 3,
+    LEATC_MEMORY_REGISTERED = 4 /* the program's own, from leatc_register() */
+};
+
+struct leatc_pool;
+
+/* One allocation. */
+struct leatc_memory {
+    void *base;
+    size_t bytes; /* as asked for */
+    enum leatc_memory_kind kind;
+    int ordinal;             /* the device that was current, or that has it */
+    unsigned flags;          /* of leatc_alloc_host(), leatc_register() or leatc_alloc_managed() */
+    struct leatc_pool *pool; /* of leatc_alloc_async(), else NULL */
+    unsigned long long id;   /* no other allocation of the process has it */
+    bool foreign;            /* mapped by a layer (virtual or imported memory): no leatc_free() takes it */
+};
+
+/* The allocation that ptr lies in; kind PAGEABLE when nothing is known. Always LEATC_OK but for ptr NULL. */
+LEATC_API int leatc_memory_find(const void *ptr, struct leatc_memory *memory);
+
+/* A layer's own ranges (virtual memory that is mapped): known from add to remove. */
+LEATC_API int leatc_memory_add(const struct leatc_memory *memory);
+LEATC_API int leatc_memory_remove(void *base);
+
+/* Device memory of the current device. bytes 0 gives NULL. */
+LEATC_API int leatc_alloc(size_t bytes, void **ptr);
+
+/* Waits for the device. NULL does nothing. INVALID_VALUE: not the start of device or managed memory. */
+LEATC_API int leatc_free(void *ptr);
+
+#define LEATC_HOST_PORTABLE 1u
+#define LEATC_HOST_MAPPED 2u
+#define LEATC_HOST_WRITE_COMBINED 4u
+
+/* Pinned memory. The layer has checked flags; they are kept. bytes 0 gives NULL. */
+LEATC_API int leatc_alloc_host(size_t bytes, unsigned flags, void **ptr);
+LEATC_API int leatc_free_host(void *ptr);
+
+/* INVALID_VALUE: NULL, 0 bytes; REGISTERED; NOT_REGISTERED. The layer has checked flags. */
+LEATC_API int leatc_register(void *ptr, size_t bytes, unsigned flags);
+LEATC_API int leatc_unregister(void *ptr);
+
+/* Of pinned and registered memory. INVALID_VALUE for any other. */
+LEATC_API int leatc_host_flags(const void *ptr, unsigned *flags);
+LEATC_API int leatc_host_device_pointer(void *ptr, void **device_pointer);
+
+/* flags: 1 global, 2 host, 4 single stream. INVALID_VALUE: bytes 0 or other flags. NOT_SUPPORTED. */
+LEATC_API int leatc_alloc_managed(size_t bytes, unsigned flags, void **ptr);
+
+/* What one row of width_bytes takes with every row aligned; 0 when that overflows. */
+LEATC_API size_t leatc_pitch(size_t width_bytes);
+
+/* ---- pools ---------------------------------------------------------------------------------------------- */
+
+/* The attributes' numbers are both vendors'. */
+enum leatc_pool_attribute {
+    LEATC_POOL_REUSE_FOLLOW_EVENTS = 1, /* int */
+    LEATC_POOL_REUSE_OPPORTUNISTIC = 2, /* int */
+    LEATC_POOL_REUSE_INTERNAL = 3,      /* int */
+    LEATC_POOL_RELEASE_THRESHOLD = 4,   /* uint64_t, as all that follow */
+    LEATC_POOL_RESERVED_CURRENT = 5,    /* read only */
+    LEATC_POOL_RESERVED_HIGH = 6,       /* may be set to 0 */
+    LEATC_POOL_USED_CURRENT = 7,        /* read only */
+    LEATC_POOL_USED_HIGH = 8            /* may be set to 0 */
+};
+
+/* exportable: blocks are whole multiples of 2 MiB that another process can be given. max_bytes: 0, no limit. */
+LEATC_API int leatc_pool_create(int ordinal, bool exportable, size_t max_bytes, struct leatc_pool **pool);
+
+/* Blocks that are live stay so; the pool ends with the last of them. The default pools: INVALID_VALUE. */
+LEATC_API int leatc_pool_destroy(struct leatc_pool *pool);
+LEATC_API int leatc_pool_default(int ordinal, struct leatc_pool **pool);
+
+/* The pool that leatc_alloc_async() takes for a device: the default one unless another was set. */
+LEATC_API int leatc_pool_current(int ordinal, struct leatc_pool **pool);
+LEATC_API int leatc_pool_set_current(int ordinal, struct leatc_pool *pool);
+LEATC_API int leatc_pool_set(struct leatc_pool *pool, int attribute, const void *value);
+LEATC_API int leatc_pool_get(struct leatc_pool *pool, int attribute, void *value);
+LEATC_API int leatc_pool_trim(struct leatc_pool *pool, size_t keep_bytes);
+
+/* access: 0 none, 1 read, 3 read and write. The pool's own device has 3, and keeps it (INVALID_DEVICE). */
+LEATC_API int leatc_pool_set_access(struct leatc_pool *pool, int ordinal, unsigned access);
+LEATC_API int leatc_pool_access(struct leatc_pool *pool, int ordinal, unsigned *access);
+LEATC_API int leatc_pool_check(struct leatc_pool *pool);
+
+/* In stream order. pool NULL: the current one of the stream's device. bytes 0: INVALID_VALUE is the layer's
+ * choice; here *ptr becomes NULL. */
+LEATC_API int leatc_alloc_async(struct leatc_pool *pool, size_t bytes, struct leatc_stream *stream, void **ptr);
+LEATC_API int leatc_free_async(void *ptr, struct leatc_stream *stream);
+
+/* ---- copies and fills ----------------------------------------------------------------------------------- */
+
+/* The vendors' numbers of copy kinds. */
+enum leatc_direction {
+    LEATC_HOST_TO_HOST = 0,
+    LEATC_HOST_TO_DEVICE = 1,
+    LEATC_DEVICE_TO_HOST = 2,
+    LEATC_DEVICE_TO_DEVICE = 3,
+    LEATC_DEFAULT = 4
+};
+
+/*
+ * Copies. direction is checked against the pointers: pageable memory is no device's, device memory no host's;
+ * pinned and managed memory are both. INVALID_DIRECTION: no such number; INVALID_VALUE: it does not fit, NULL, or
+ * past the end of an allocation. Overlapping ranges are copied as memmove would. What waits for what, for both
+ * vendors
+ * ("API synchronization behavior"):
+ *
+ *   async false   any host memory: the bytes have arrived at the return (a pageable source has been read at
+ * least). device to device: returns at once async true    pageable destination, or host to host: the bytes have
+ * arrived at the return. pageable source: it has been read at the return. Else returns at once
+ */
+LEATC_API int leatc_copy(void *dst, const void *src, size_t bytes, int direction, struct leatc_stream *stream,
+                         bool async);
+
+/* A box of bytes: sizes and steps as in leat_copy_box; x, y, z are added to the pointers by the caller. */
+LEATC_API int leatc_copy_box(void *dst, const void *src, const leat_copy_box *box, int direction,
+                             struct leatc_stream *stream, bool async);
+
+/*
+ * Repeats the low unit_bytes (1, 2 or 4) of value count times. Returns at once for device memory; for pinned and
+ * managed memory when it is done, unless async. Pageable memory is INVALID_VALUE.
+ */
+LEATC_API int leatc_fill(void *dst, uint32_t value, unsigned unit_bytes, size_t count, struct leatc_stream *stream,
+                         bool async);
+
+/* The same for depth slices of height rows of width units; slice z begins at z * slice_bytes. */
+LEATC_API int leatc_fill_box(void *dst, size_t pitch_bytes, size_t slice_bytes, uint32_t value,
+                             unsigned unit_bytes, size_t width, size_t height, size_t depth,
+                             struct leatc_stream *stream, bool async);
+
+/* ---- arrays --------------------------------------------------------------------------------------------- */
+
+/* Arrays are pitched device memory that only their handle names. Sizes are elements; 0 where a dimension is
+ * missing. */
+struct leatc_array;
+struct leatc_array_shape {
+    size_t width, height, depth;
+    unsigned element_bytes;
+    int channel_bits[4]; /* kept for the layer */
+    int channel_kind;
+    unsigned flags;
+};
+
+/* INVALID_VALUE: a width or an element of 0 bytes, or a depth without a height. */
+LEATC_API int leatc_array_create(const struct leatc_array_shape *shape, struct leatc_array **array);
+
+/* NULL does nothing. INVALID_HANDLE: not alive. Waits for the device. */
+LEATC_API int leatc_array_destroy(struct leatc_array *array);
+
+/* What and where it is. All but array may be NULL. */
+LEATC_API int leatc_array_describe(const struct leatc_array *array, struct leatc_array_shape *shape, void **ptr,
+                                   size_t *pitch_bytes, size_t *slice_bytes);
+
+/* ---- kernels -------------------------------------------------------------------------------------------- */
+
+/*
+ * Launches by function pointer: function is the address of the leat_cpu_kernel that LEAT_KERNEL(name, ...)
+ * defines, leat_cpu_kernel_name, or a kernel of leatc_library_kernel(). INVALID_FUNCTION: it is neither, or the
+ * device is a GPU and has no code for it; INVALID_CONFIGURATION: sizes that the device does not run.
+ */
+LEATC_API int leatc_launch(const void *function, leat_dim3 grid, leat_dim3 block, void **args, size_t shared_bytes,
+                           struct leatc_stream *stream);
+
+/* Device code from memory or from a file: PTX, a cubin, or a shared object for the CPU device. It is loaded on
+ * each device at the first use of a kernel there. INVALID_IMAGE, NOT_FOUND. */
+struct leatc_library;
+LEATC_API int leatc_library_load(const void *image, size_t bytes, const char *path,
+                                 struct leatc_library **library);
+LEATC_API int leatc_library_unload(struct leatc_library *library);
+LEATC_API int leatc_library_kernel(struct leatc_library *library, const char *name, void **kernel);
+
+#endif

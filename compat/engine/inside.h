@@ -1,0 +1,129 @@
+/* inside.h - what the files of the engine share with each other. */
+#ifndef LEATC_INSIDE_H
+#define LEATC_INSIDE_H
+
+#include "engine/engine.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+/* ---- slots: objects behind handles ----------------------------------------------------------------------- */
+
+/*
+ * Each type of handle has a table of slots of one size in an address range of its own that is never given back, so
+ * that any pointer can be asked whether it is a live handle without touching foreign memory. A freed slot rests
+ * until LEATC_SLOTS_REST younger ones were freed.
+ */
+#define LEATC_SLOTS_REST 4096
+#define LEATC_SLOTS_MAX (1u << 20)
+
+/* The first member of every object. */
+struct leatc_slot {
+    atomic_uint live;
+    uint32_t next_free; /* number + 1 of the next free slot; under the table's lock */
+};
+
+struct leatc_slots {
+    size_t object_bytes;
+    pthread_mutex_t lock; /* guards what follows but base and used, which are read without it */
+    _Atomic(char *) base;
+    _Atomic uint32_t used;
+    uint32_t free_count, oldest_free, newest_free;
+};
+
+#define LEATC_SLOTS(type)                                                                                         \
+    {                                                                                                             \
+        .object_bytes = sizeof(type), .lock = PTHREAD_MUTEX_INITIALIZER                                           \
+    }
+
+/* A zeroed object that is not live yet; NULL when out of memory. */
+void *leatc_slot_new(struct leatc_slots *table);
+void leatc_slot_publish(void *object);
+bool leatc_slot_live(struct leatc_slots *table, const void *object);
+
+/* Ends a live object; false when it was none. It stays readable until leatc_slot_free(). */
+bool leatc_slot_retire(struct leatc_slots *table, void *object);
+void leatc_slot_free(struct leatc_slots *table, void *object);
+
+/* Calls visit for each live object, which may end it. */
+void leatc_slots_each(struct leatc_slots *table, void (*visit)(void *object, void *argument), void *argument);
+
+/* ---- streams and devices --------------------------------------------------------------------------------- */
+
+struct leatc_stream {
+    struct leatc_slot slot;
+    struct leatc_device *device;
+    leat_stream *native;
+    leat_event *mark; /* by which the legacy default stream waits for this one, and the other way round */
+    unsigned flags;
+    int priority;
+    unsigned long long id;
+    atomic_bool dirty;         /* was given work that the legacy default stream is not ordered after */
+    _Atomic uint64_t seen;     /* the legacy default stream's work that this one is ordered after */
+    bool legacy;               /* it is a device's legacy default stream */
+    struct leatc_stream *next; /* of the device's blocking streams; under its lock */
+};
+
+struct leatc_device {
+    int ordinal;
+    _Atomic(leat_device *) native; /* NULL: not open */
+    pthread_mutex_t lock;          /* guards the list of streams, and the marks by which streams wait */
+    struct leatc_stream *legacy;
+    struct leatc_stream *blocking;
+    atomic_int dirty_count;      /* blocking streams that are dirty */
+    _Atomic uint64_t epoch;      /* counts the work given to the legacy default stream */
+    uint64_t marked_epoch;       /* of the latest record of its mark; under the lock */
+    _Atomic uint64_t generation; /* counts openings: a per-thread default stream belongs to one */
+    unsigned flags;
+    _Atomic uint64_t peers; /* bit n: access to device n was switched on */
+    atomic_bool trim;       /* a pool of the device may hold more than its threshold */
+    struct leatc_pool *_Atomic default_pool, *_Atomic current_pool;
+};
+
+/* The device of this number, opened; NULL with *result set. */
+struct leatc_device *leatc_device_at(int ordinal, int *result);
+
+/* This thread's current device, opened. */
+struct leatc_device *leatc_device_here(int *result);
+
+/* The device of this number as it is, which may be closed. */
+struct leatc_device *leatc_device_known(int ordinal);
+
+/* stream.c, when a device is opened and before it is closed. */
+int leatc_streams_open(struct leatc_device *device);
+void leatc_streams_close(struct leatc_device *device);
+
+/* A handle as a stream that is alive; *device is opened. */
+int leatc_stream_find(struct leatc_stream *stream, struct leatc_stream **found);
+
+/* event.c */
+void leatc_events_close(struct leatc_device *device);
+
+/* memory.c */
+void leatc_memory_close(struct leatc_device *device);
+unsigned long long leatc_memory_id(void);
+
+/* Takes the record of an allocation that starts at ptr out of the table; false when there is none. */
+bool leatc_memory_take(void *ptr, struct leatc_memory *memory);
+
+/* pool.c */
+void leatc_pools_close(struct leatc_device *device);
+int leatc_pool_free(const struct leatc_memory *memory, leat_stream *stream);
+
+/* Gives back what pools of the device hold above their thresholds; called when something was waited for. */
+void leatc_pools_trim(struct leatc_device *device);
+
+static inline void leatc_pools_waited(struct leatc_device *device)
+{
+    if (atomic_load_explicit(&device->trim, memory_order_relaxed))
+        leatc_pools_trim(device);
+}
+
+/* array.c, launch.c */
+void leatc_arrays_close(struct leatc_device *device);
+void leatc_kernels_close(struct leatc_device *device);
+
+/* Forgets a sticky error, when its device was reset. */
+void leatc_error_clear(void);
+
+#endif

@@ -1,0 +1,314 @@
+/*
+ * launch.c - kernels by function pointer, and libraries of device code.
+ *
+ * A function pointer is the address of a leat_cpu_kernel, which LEAT_KERNEL defines in the program itself. It is
+ * looked at through the system once, so that a wild one becomes a result instead of a crash, and remembered with
+ * the kernel that leat made of it on each device.
+ */
+#include "engine/inside.h"
+
+#include <leat/device_code.h>
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+struct own {
+    const void *function;
+    int ordinal;
+    leat_module *module;
+    leat_kernel *kernel;
+    unsigned parameters;
+    struct own *next;
+};
+
+#define OWN_BUCKETS 256
+
+/* Guards the buckets, and what libraries have loaded. */
+static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
+static struct own *buckets[OWN_BUCKETS];
+
+static struct own **bucket_of(const void *function)
+{
+    return &buckets[((uintptr_t)function >> 4) % OWN_BUCKETS];
+}
+
+/* ---- the program's own kernels ---- */
+
+/* Reads memory that may not be there. */
+static bool read_safely(const void *from, void *to, size_t bytes)
+{
+    struct iovec local = {to, bytes}, remote = {(void *)(uintptr_t)from, bytes};
+
+    return process_vm_readv(getpid(), &local, 1, &remote, 1, 0) == (ssize_t)bytes;
+}
+
+static bool is_own_kernel(const void *function, leat_cpu_kernel *code)
+{
+    return (uintptr_t)function % _Alignof(leat_cpu_kernel) == 0 && read_safely(function, code, sizeof *code) &&
+           code->abi == LEAT_CPU_KERNEL_ABI && code->parameter_count <= 64 && code->run &&
+           (code->parameter_bytes || !code->parameter_count);
+}
+
+/* Under the lock. */
+static struct own *find_own(const void *function, int ordinal)
+{
+    struct own *own = *bucket_of(function);
+
+    while (own && (own->function != function || own->ordinal != ordinal))
+        own = own->next;
+    return own;
+}
+
+static int make_own(const void *function, struct leatc_device *device, struct own *made)
+{
+    leat_own_kernel one = {"function", function};
+    leat_cpu_kernel code;
+    leat_status status;
+
+    if (!is_own_kernel(function, &code))
+        return LEATC_INVALID_FUNCTION;
+    status = leat_module_own(atomic_load(&device->native), &one, 1, &made->module);
+    if (status == LEAT_ERROR_UNSUPPORTED)
+        return LEATC_INVALID_FUNCTION;
+    LEATC_TRY(leatc_result_of(status));
+    status = leat_kernel_get(made->module, one.name, &made->kernel);
+    if (status != LEAT_OK)
+        leat_module_unload(made->module);
+    made->function = function;
+    made->ordinal = device->ordinal;
+    made->parameters = code.parameter_count;
+    return leatc_result_of(status);
+}
+
+static int add_own(const void *function, struct leatc_device *device, struct own *found)
+{
+    struct own *own = calloc(1, sizeof *own);
+    struct own **bucket = bucket_of(function);
+    int result;
+
+    if (!own)
+        return LEATC_OUT_OF_MEMORY;
+    result = make_own(function, device, own);
+    if (result != LEATC_OK) {
+        free(own);
+        return result;
+    }
+    *found = *own;
+    pthread_rwlock_wrlock(&lock);
+    if (find_own(function, device->ordinal)) {
+        /* Another thread was faster. This one's kernel is good for this launch, and goes with the device. */
+        free(own);
+    } else {
+        own->next = *bucket;
+        *bucket = own;
+    }
+    pthread_rwlock_unlock(&lock);
+    return LEATC_OK;
+}
+
+static int own_kernel(const void *function, struct leatc_device *device, struct own *found)
+{
+    struct own *own;
+
+    pthread_rwlock_rdlock(&lock);
+    own = find_own(function, device->ordinal);
+    if (own)
+        *found = *own;
+    pthread_rwlock_unlock(&lock);
+    return own ? LEATC_OK : add_own(function, device, found);
+}
+
+/* ---- libraries ---- */
+
+struct leatc_library {
+    struct leatc_slot slot;
+    char *image;  /* what was given, or the path of the file */
+    size_t bytes; /* 0: image is a path */
+    leat_module *modules[LEATC_DEVICES_MAX];
+    uint64_t generations[LEATC_DEVICES_MAX]; /* of the device that the module was loaded on */
+};
+
+struct library_kernel {
+    struct leatc_slot slot;
+    struct leatc_library *library;
+    char *name;
+};
+
+static struct leatc_slots libraries = LEATC_SLOTS(struct leatc_library);
+static struct leatc_slots library_kernels = LEATC_SLOTS(struct library_kernel);
+
+/* The module of a library on a device, loaded. Under the lock, for writing. */
+static int load_on(struct leatc_library *library, struct leatc_device *device, leat_module **module)
+{
+    uint64_t generation = atomic_load(&device->generation);
+    leat_device *native = atomic_load(&device->native);
+    int i = device->ordinal;
+
+    if (!library->modules[i] || library->generations[i] != generation) {
+        LEATC_TRY(leatc_result_of(library->bytes ? leat_module_load(native, library->image, library->bytes, module)
+                                                 : leat_module_load_file(native, library->image, module)));
+        library->modules[i] = *module;
+        library->generations[i] = generation;
+    }
+    *module = library->modules[i];
+    return LEATC_OK;
+}
+
+static int kernel_on(struct leatc_library *library, const char *name, struct leatc_device *device,
+                     leat_kernel **kernel)
+{
+    leat_module *module = NULL;
+    int result;
+
+    pthread_rwlock_wrlock(&lock);
+    result = load_on(library, device, &module);
+    pthread_rwlock_unlock(&lock);
+    return result == LEATC_OK ? leatc_result_of(leat_kernel_get(module, name, kernel)) : result;
+}
+
+int leatc_library_load(const void *image, size_t bytes, const char *path, struct leatc_library **library)
+{
+    struct leatc_library *made;
+    leat_module *module;
+    int result;
+    struct leatc_device *device = leatc_device_here(&result);
+
+    if (!library || (!path && (!image || !bytes)))
+        return LEATC_INVALID_VALUE;
+    if (!device)
+        return result;
+    made = leatc_slot_new(&libraries);
+    if (!made)
+        return LEATC_OUT_OF_MEMORY;
+    made->bytes = path ? 0 : bytes;
+    made->image = path ? strdup(path) : malloc(bytes);
+    if (made->image && !path)
+        memcpy(made->image, image, bytes);
+    /* Loaded here as well, so that a wrong image is told at once. */
+    pthread_rwlock_wrlock(&lock);
+    result = made->image ? load_on(made, device, &module) : LEATC_OUT_OF_MEMORY;
+    pthread_rwlock_unlock(&lock);
+    if (result != LEATC_OK) {
+        free(made->image);
+        leatc_slot_free(&libraries, made);
+        return result;
+    }
+    leatc_slot_publish(made);
+    *library = made;
+    return LEATC_OK;
+}
+
+static void end_kernel_of(void *object, void *library)
+{
+    struct library_kernel *kernel = object;
+
+    if (kernel->library == library && leatc_slot_retire(&library_kernels, kernel)) {
+        free(kernel->name);
+        leatc_slot_free(&library_kernels, kernel);
+    }
+}
+
+int leatc_library_unload(struct leatc_library *library)
+{
+    if (!leatc_slot_retire(&libraries, library))
+        return LEATC_INVALID_HANDLE;
+    leatc_slots_each(&library_kernels, end_kernel_of, library);
+    for (int i = 0; i < LEATC_DEVICES_MAX; i++)
+        if (library->modules[i] && library->generations[i] == atomic_load(&leatc_device_known(i)->generation) &&
+            leatc_device_is_open(i)) {
+            (void)leatc_device_synchronize(i);
+            (void)leat_module_unload(library->modules[i]);
+        }
+    free(library->image);
+    leatc_slot_free(&libraries, library);
+    return LEATC_OK;
+}
+
+int leatc_library_kernel(struct leatc_library *library, const char *name, void **kernel)
+{
+    struct library_kernel *made;
+    leat_kernel *there;
+    int result;
+    struct leatc_device *device = leatc_device_here(&result);
+
+    if (!name || !kernel)
+        return LEATC_INVALID_VALUE;
+    if (!leatc_slot_live(&libraries, library))
+        return LEATC_INVALID_HANDLE;
+    if (!device)
+        return result;
+    LEATC_TRY(kernel_on(library, name, device, &there));
+    made = leatc_slot_new(&library_kernels);
+    if (!made || !(made->name = strdup(name))) {
+        if (made)
+            leatc_slot_free(&library_kernels, made);
+        return LEATC_OUT_OF_MEMORY;
+    }
+    made->library = library;
+    leatc_slot_publish(made);
+    *kernel = made;
+    return LEATC_OK;
+}
+
+void leatc_kernels_close(struct leatc_device *device)
+{
+    pthread_rwlock_wrlock(&lock);
+    for (int i = 0; i < OWN_BUCKETS; i++)
+        for (struct own **link = &buckets[i]; *link;) {
+            struct own *own = *link;
+
+            if (own->ordinal == device->ordinal) {
+                *link = own->next;
+                free(own);
+            } else {
+                link = &own->next;
+            }
+        }
+    pthread_rwlock_unlock(&lock);
+}
+
+/* ---- launch ---- */
+
+static int find_kernel(const void *function, struct leatc_device *device, leat_kernel **kernel,
+                       unsigned *parameters)
+{
+    struct own own;
+    int count = -1;
+
+    if (leatc_slot_live(&library_kernels, function)) {
+        const struct library_kernel *made = function;
+
+        LEATC_TRY(kernel_on(made->library, made->name, device, kernel));
+        LEATC_TRY(leatc_result_of(leat_kernel_parameter_count(*kernel, &count)));
+        if (count < 0)
+            return LEATC_NOT_SUPPORTED; /* a driver that does not say how many arguments to take */
+        *parameters = (unsigned)count;
+        return LEATC_OK;
+    }
+    LEATC_TRY(own_kernel(function, device, &own));
+    *kernel = own.kernel;
+    *parameters = own.parameters;
+    return LEATC_OK;
+}
+
+int leatc_launch(const void *function, leat_dim3 grid, leat_dim3 block, void **args, size_t shared_bytes,
+                 struct leatc_stream *stream)
+{
+    struct leatc_work work;
+    leat_kernel *kernel = NULL;
+    unsigned parameters = 0;
+    leat_status status;
+
+    if (!function)
+        return LEATC_INVALID_FUNCTION;
+    LEATC_TRY(leatc_work_begin(stream, &work));
+    LEATC_TRY(find_kernel(function, work.record->device, &kernel, &parameters));
+    if (parameters && !args)
+        return LEATC_INVALID_VALUE;
+    status = leat_launch(work.stream, kernel, grid, block, shared_bytes, args, parameters);
+    if (status == LEAT_ERROR_INVALID)
+        return LEATC_INVALID_CONFIGURATION;
+    return leatc_work_end(&work, status);
+}

@@ -1,0 +1,372 @@
+/*
+ * memory.c - what is known of each address, and allocation that is ordered with the host.
+ *
+ * leat knows its own blocks; the table here adds what the names need beside (flags, the pool, an id) and answers
+ * "what is this pointer" for every call. It is a treap by address, under a lock that look-ups share.
+ */
+#include "engine/inside.h"
+
+#include <stdlib.h>
+
+struct node {
+    struct leatc_memory memory;
+    uint32_t weight; /* at random: no child has more */
+    struct node *left, *right;
+};
+
+static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
+static struct node *root;
+static uint32_t random_state = 2463534242u;
+static _Atomic unsigned long long latest_id = 1;
+
+unsigned long long leatc_memory_id(void)
+{
+    return atomic_fetch_add_explicit(&latest_id, 1, memory_order_relaxed);
+}
+
+static uintptr_t start(const struct node *node)
+{
+    return (uintptr_t)node->memory.base;
+}
+
+/* ---- the treap, under the lock ---- */
+
+/* Those below key go to *left, the others to *right. */
+static void split(struct node *node, uintptr_t key, struct node **left, struct node **right)
+{
+    while (node) {
+        if (start(node) < key) {
+            *left = node;
+            left = &node->right;
+            node = node->right;
+        } else {
+            *right = node;
+            right = &node->left;
+            node = node->left;
+        }
+    }
+    *left = *right = NULL;
+}
+
+/* All of left lie below all of right. */
+static struct node *merge(struct node *left, struct node *right)
+{
+    struct node *top = NULL, **place = &top;
+
+    while (left && right) {
+        struct node **next;
+
+        if (left->weight > right->weight) {
+            *place = left;
+            next = &left->right;
+            left = left->right;
+        } else {
+            *place = right;
+            next = &right->left;
+            right = right->left;
+        }
+        place = next;
+    }
+    *place = left ? left : right;
+    return top;
+}
+
+static void insert(struct node *node)
+{
+    struct node **place = &root;
+
+    random_state ^= random_state << 13;
+    random_state ^= random_state >> 17;
+    random_state ^= random_state << 5;
+    node->weight = random_state;
+    while (*place && (*place)->weight >= node->weight)
+        place = start(node) < start(*place) ? &(*place)->left : &(*place)->right;
+    split(*place, start(node), &node->left, &node->right);
+    *place = node;
+}
+
+/* The allocation that holds address, or NULL. */
+static struct node *find(uintptr_t address)
+{
+    struct node *node = root, *best = NULL;
+
+    while (node) {
+        if (start(node) <= address) {
+            best = node;
+            node = node->right;
+        } else {
+            node = node->left;
+        }
+    }
+    return best && address - start(best) < best->memory.bytes ? best : NULL;
+}
+
+static struct node *take(uintptr_t base)
+{
+    struct node **place = &root, *node;
+
+    while (*place && start(*place) != base)
+        place = base < start(*place) ? &(*place)->left : &(*place)->right;
+    node = *place;
+    if (node)
+        *place = merge(node->left, node->right);
+    return node;
+}
+
+/* ---- the table ---- */
+
+int leatc_memory_find(const void *ptr, struct leatc_memory *memory)
+{
+    const struct node *node;
+
+    if (!ptr)
+        return LEATC_INVALID_VALUE;
+    pthread_rwlock_rdlock(&lock);
+    node = find((uintptr_t)ptr);
+    *memory = node ? node->memory : (struct leatc_memory){.kind = LEATC_MEMORY_PAGEABLE, .ordinal = -1};
+    pthread_rwlock_unlock(&lock);
+    return LEATC_OK;
+}
+
+int leatc_memory_add(const struct leatc_memory *memory)
+{
+    struct node *node = malloc(sizeof *node);
+
+    if (!node)
+        return LEATC_OUT_OF_MEMORY;
+    node->memory = *memory;
+    if (!node->memory.id)
+        node->memory.id = leatc_memory_id();
+    pthread_rwlock_wrlock(&lock);
+    insert(node);
+    pthread_rwlock_unlock(&lock);
+    return LEATC_OK;
+}
+
+bool leatc_memory_take(void *ptr, struct leatc_memory *memory)
+{
+    struct node *node;
+
+    pthread_rwlock_wrlock(&lock);
+    node = take((uintptr_t)ptr);
+    pthread_rwlock_unlock(&lock);
+    if (node)
+        *memory = node->memory;
+    free(node);
+    return node != NULL;
+}
+
+int leatc_memory_remove(void *base)
+{
+    struct leatc_memory memory;
+
+    return leatc_memory_take(base, &memory) ? LEATC_OK : LEATC_INVALID_VALUE;
+}
+
+/* Some allocation of the device, or NULL. Under the lock. */
+static struct node *find_of(struct node *node, int ordinal)
+{
+    struct node *found;
+
+    if (!node || node->memory.ordinal == ordinal)
+        return node;
+    found = find_of(node->left, ordinal);
+    return found ? found : find_of(node->right, ordinal);
+}
+
+void leatc_memory_close(struct leatc_device *device)
+{
+    struct node *node;
+
+    pthread_rwlock_wrlock(&lock);
+    while ((node = find_of(root, device->ordinal)))
+        free(take(start(node)));
+    pthread_rwlock_unlock(&lock);
+}
+
+/* ---- allocating and freeing ---- */
+
+static int allocate(leat_kind kind, const struct leatc_memory *like, void **ptr)
+{
+    struct leatc_memory memory = *like;
+    int result;
+    struct leatc_device *device = leatc_device_here(&result);
+
+    if (!ptr)
+        return LEATC_INVALID_VALUE;
+    if (!device)
+        return result;
+    if (!memory.bytes) {
+        *ptr = NULL;
+        return LEATC_OK;
+    }
+    memory.ordinal = device->ordinal;
+    LEATC_TRY(leatc_result_of(leat_memory_alloc(atomic_load(&device->native), kind, memory.bytes, &memory.base)));
+    result = leatc_memory_add(&memory);
+    if (result != LEATC_OK)
+        leat_memory_free(memory.base);
+    else
+        *ptr = memory.base;
+    return result;
+}
+
+int leatc_alloc(size_t bytes, void **ptr)
+{
+    return allocate(LEAT_KIND_DEVICE, &(struct leatc_memory){.bytes = bytes, .kind = LEATC_MEMORY_DEVICE}, ptr);
+}
+
+int leatc_alloc_host(size_t bytes, unsigned flags, void **ptr)
+{
+    return allocate(LEAT_KIND_PINNED,
+                    &(struct leatc_memory){.bytes = bytes, .kind = LEATC_MEMORY_HOST, .flags = flags}, ptr);
+}
+
+int leatc_alloc_managed(size_t bytes, unsigned flags, void **ptr)
+{
+    if (!bytes || (flags != 1 && flags != 2))
+        return LEATC_INVALID_VALUE;
+    return allocate(LEAT_KIND_MANAGED,
+                    &(struct leatc_memory){.bytes = bytes, .kind = LEATC_MEMORY_MANAGED, .flags = flags}, ptr);
+}
+
+/* Waits for the work that may use an allocation: that of its device, or of all devices that reach it. */
+static int wait_for_users(const struct leatc_memory *memory)
+{
+    int result = LEATC_OK, count = 0;
+
+    if (memory->kind == LEATC_MEMORY_DEVICE)
+        return leatc_device_synchronize(memory->ordinal);
+    LEATC_TRY(leatc_device_count(&count));
+    for (int i = 0; i < count && result == LEATC_OK; i++)
+        if (leatc_device_is_open(i))
+            result = leatc_device_synchronize(i);
+    return result;
+}
+
+/* Ends an allocation whose record was taken out; puts the record back when that fails. */
+static int give_back(const struct leatc_memory *memory)
+{
+    int result = wait_for_users(memory);
+
+    if (result == LEATC_OK)
+        result = memory->pool ? leatc_pool_free(memory, NULL) : leatc_result_of(leat_memory_free(memory->base));
+    if (result != LEATC_OK)
+        (void)leatc_memory_add(memory);
+    return result;
+}
+
+/* Takes out the record of an allocation of one of two kinds that starts at ptr. */
+static bool take_kind(void *ptr, enum leatc_memory_kind first, enum leatc_memory_kind second,
+                      struct leatc_memory *memory)
+{
+    if (leatc_memory_find(ptr, memory) != LEATC_OK || memory->base != ptr || memory->foreign ||
+        (memory->kind != first && memory->kind != second))
+        return false;
+    return leatc_memory_take(ptr, memory);
+}
+
+int leatc_free(void *ptr)
+{
+    struct leatc_memory memory;
+
+    LEATC_TRY(leatc_init());
+    if (!ptr)
+        return LEATC_OK;
+    if (!take_kind(ptr, LEATC_MEMORY_DEVICE, LEATC_MEMORY_MANAGED, &memory))
+        return LEATC_INVALID_VALUE;
+    return give_back(&memory);
+}
+
+int leatc_free_host(void *ptr)
+{
+    struct leatc_memory memory;
+
+    LEATC_TRY(leatc_init());
+    if (!ptr)
+        return LEATC_OK;
+    if (!take_kind(ptr, LEATC_MEMORY_HOST, LEATC_MEMORY_HOST, &memory))
+        return LEATC_INVALID_VALUE;
+    return give_back(&memory);
+}
+
+/* ---- the program's own memory ---- */
+
+int leatc_register(void *ptr, size_t bytes, unsigned flags)
+{
+    int result;
+    struct leatc_device *device = leatc_device_here(&result);
+    struct leatc_memory memory = {.base = ptr, .bytes = bytes, .kind = LEATC_MEMORY_REGISTERED, .flags = flags};
+
+    if (!device)
+        return result;
+    if (!ptr || !bytes)
+        return LEATC_INVALID_VALUE;
+    memory.ordinal = device->ordinal;
+    LEATC_TRY(leatc_result_of(leat_register(atomic_load(&device->native), ptr, bytes)));
+    result = leatc_memory_add(&memory);
+    if (result != LEATC_OK)
+        leat_unregister(ptr);
+    return result;
+}
+
+int leatc_unregister(void *ptr)
+{
+    struct leatc_memory memory;
+    int result;
+
+    LEATC_TRY(leatc_init());
+    if (!ptr)
+        return LEATC_INVALID_VALUE;
+    if (!take_kind(ptr, LEATC_MEMORY_REGISTERED, LEATC_MEMORY_REGISTERED, &memory))
+        return LEATC_NOT_REGISTERED;
+    result = wait_for_users(&memory);
+    if (result == LEATC_OK)
+        result = leatc_result_of(leat_unregister(ptr));
+    if (result != LEATC_OK)
+        (void)leatc_memory_add(&memory);
+    return result;
+}
+
+static bool is_host(const struct leatc_memory *memory)
+{
+    return memory->kind == LEATC_MEMORY_HOST || memory->kind == LEATC_MEMORY_REGISTERED;
+}
+
+int leatc_host_flags(const void *ptr, unsigned *flags)
+{
+    struct leatc_memory memory;
+
+    if (!flags)
+        return LEATC_INVALID_VALUE;
+    LEATC_TRY(leatc_init());
+    LEATC_TRY(leatc_memory_find(ptr, &memory));
+    if (!is_host(&memory))
+        return LEATC_INVALID_VALUE;
+    *flags = memory.flags;
+    return LEATC_OK;
+}
+
+int leatc_host_device_pointer(void *ptr, void **device_pointer)
+{
+    struct leatc_memory memory;
+    leat_pointer_info info;
+
+    if (!device_pointer)
+        return LEATC_INVALID_VALUE;
+    LEATC_TRY(leatc_init());
+    LEATC_TRY(leatc_memory_find(ptr, &memory));
+    if (!is_host(&memory) && memory.kind != LEATC_MEMORY_MANAGED)
+        return LEATC_INVALID_VALUE;
+    LEATC_TRY(leatc_result_of(leat_pointer_query(ptr, &info)));
+    *device_pointer = info.device_pointer;
+    return LEATC_OK;
+}
+
+#define PITCH_BYTES 512
+
+size_t leatc_pitch(size_t width_bytes)
+{
+    return width_bytes > SIZE_MAX - (PITCH_BYTES - 1)
+               ? 0
+               : (width_bytes + PITCH_BYTES - 1) & ~(size_t)(PITCH_BYTES - 1);
+}

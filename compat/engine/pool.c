@@ -1,0 +1,406 @@
+/*
+ * pool.c - pools as the vendors have them, each over one pool of leat's, and allocation in stream order.
+ *
+ * A vendor's pool keeps no more than its release threshold (0 unless it is set) once something was waited for;
+ * leat's keeps all until it is told to trim. So what frees marks the device, and what waits trims its pools when
+ * it finds the mark. A pool that is destroyed while blocks are live ends with the last of them: references counts
+ * the handle and the blocks.
+ */
+#include "engine/inside.h"
+
+struct leatc_pool {
+    struct leatc_slot slot;
+    struct leatc_device *device;
+    leat_pool *native;
+    bool is_default;
+    atomic_int references;
+    _Atomic int reuse[3];
+    _Atomic uint64_t threshold;
+    _Atomic uint64_t used, used_high;
+    _Atomic uint64_t reserved_high; /* seen since it was reset, but for leat's own peak */
+    _Atomic uint64_t peak_at_reset; /* leat's peak then: only a higher one counts */
+    _Atomic unsigned access[LEATC_DEVICES_MAX];
+};
+
+static struct leatc_slots pools = LEATC_SLOTS(struct leatc_pool);
+
+/* Guards the making of default pools. */
+static pthread_mutex_t default_lock = PTHREAD_MUTEX_INITIALIZER;
+
+#define USED_STEP 512
+
+static uint64_t rounded(size_t bytes)
+{
+    return ((uint64_t)bytes + USED_STEP - 1) & ~(uint64_t)(USED_STEP - 1);
+}
+
+int leatc_pool_check(struct leatc_pool *pool)
+{
+    return leatc_slot_live(&pools, pool) ? LEATC_OK : LEATC_INVALID_VALUE;
+}
+
+static int new_pool(struct leatc_device *device, bool exportable, size_t max_bytes, struct leatc_pool **pool)
+{
+    leat_pool_options options = {.size = sizeof options,
+                                 .kind = LEAT_KIND_DEVICE,
+                                 .limit_bytes = max_bytes,
+                                 .one_handle = exportable,
+                                 .exportable = exportable};
+    struct leatc_pool *made = leatc_slot_new(&pools);
+    leat_status status;
+
+    if (!made)
+        return LEATC_OUT_OF_MEMORY;
+    status = leat_pool_create(atomic_load(&device->native), &options, &made->native);
+    if (status != LEAT_OK) {
+        leatc_slot_free(&pools, made);
+        return leatc_result_of(status);
+    }
+    made->device = device;
+    for (int i = 0; i < 3; i++)
+        atomic_store_explicit(&made->reuse[i], 1, memory_order_relaxed);
+    atomic_store_explicit(&made->references, 1, memory_order_relaxed);
+    atomic_store_explicit(&made->access[device->ordinal], 3, memory_order_relaxed);
+    leatc_slot_publish(made);
+    *pool = made;
+    return LEATC_OK;
+}
+
+int leatc_pool_create(int ordinal, bool exportable, size_t max_bytes, struct leatc_pool **pool)
+{
+    int result;
+    struct leatc_device *device = leatc_device_at(ordinal, &result);
+
+    if (!pool)
+        return LEATC_INVALID_VALUE;
+    return device ? new_pool(device, exportable, max_bytes, pool) : result;
+}
+
+static void drop(struct leatc_pool *pool)
+{
+    if (atomic_fetch_sub(&pool->references, 1) > 1)
+        return;
+    (void)leat_pool_destroy(pool->native);
+    leatc_slot_free(&pools, pool);
+}
+
+int leatc_pool_destroy(struct leatc_pool *pool)
+{
+    struct leatc_pool *expected = pool;
+
+    LEATC_TRY(leatc_pool_check(pool));
+    if (pool->is_default || !leatc_slot_retire(&pools, pool))
+        return LEATC_INVALID_VALUE;
+    (void)atomic_compare_exchange_strong(&pool->device->current_pool, &expected, NULL);
+    drop(pool);
+    return LEATC_OK;
+}
+
+int leatc_pool_default(int ordinal, struct leatc_pool **pool)
+{
+    int result;
+    struct leatc_device *device = leatc_device_at(ordinal, &result);
+    struct leatc_pool *made = NULL;
+
+    if (!pool)
+        return LEATC_INVALID_VALUE;
+    if (!device)
+        return result;
+    made = atomic_load_explicit(&device->default_pool, memory_order_acquire);
+    if (!made) {
+        pthread_mutex_lock(&default_lock);
+        made = atomic_load(&device->default_pool);
+        if (!made && (result = new_pool(device, false, 0, &made)) == LEATC_OK) {
+            made->is_default = true;
+            atomic_store_explicit(&device->default_pool, made, memory_order_release);
+        }
+        pthread_mutex_unlock(&default_lock);
+    }
+    if (result == LEATC_OK)
+        *pool = made;
+    return result;
+}
+
+int leatc_pool_current(int ordinal, struct leatc_pool **pool)
+{
+    int result;
+    struct leatc_device *device = leatc_device_at(ordinal, &result);
+    struct leatc_pool *set;
+
+    if (!pool)
+        return LEATC_INVALID_VALUE;
+    if (!device)
+        return result;
+    set = atomic_load_explicit(&device->current_pool, memory_order_acquire);
+    if (!set)
+        return leatc_pool_default(ordinal, pool);
+    *pool = set;
+    return LEATC_OK;
+}
+
+int leatc_pool_set_current(int ordinal, struct leatc_pool *pool)
+{
+    int result;
+    struct leatc_device *device = leatc_device_at(ordinal, &result);
+
+    if (!device)
+        return result;
+    LEATC_TRY(leatc_pool_check(pool));
+    if (pool->device != device)
+        return LEATC_INVALID_VALUE;
+    atomic_store(&device->current_pool, pool->is_default ? NULL : pool);
+    return LEATC_OK;
+}
+
+/* Closing the device ends leat's pool, and the records of its blocks go right after this. */
+static void close_pool(void *object, void *device)
+{
+    struct leatc_pool *pool = object;
+
+    if (pool->device == device && leatc_slot_retire(&pools, pool))
+        leatc_slot_free(&pools, pool);
+}
+
+void leatc_pools_close(struct leatc_device *device)
+{
+    leatc_slots_each(&pools, close_pool, device);
+    atomic_store(&device->default_pool, NULL);
+    atomic_store(&device->current_pool, NULL);
+    atomic_store(&device->trim, false);
+}
+
+/* ---- attributes ---- */
+
+static void raise_to(_Atomic uint64_t *high, uint64_t value)
+{
+    uint64_t seen = atomic_load_explicit(high, memory_order_relaxed);
+
+    while (seen < value && !atomic_compare_exchange_weak(high, &seen, value))
+        ;
+}
+
+static int figures_of(struct leatc_pool *pool, leat_pool_statistics *figures)
+{
+    figures->size = sizeof *figures;
+    LEATC_TRY(leatc_result_of(leat_pool_query(pool->native, figures)));
+    raise_to(&pool->reserved_high, figures->reserved_bytes);
+    if (figures->reserved_peak_bytes > atomic_load(&pool->peak_at_reset))
+        raise_to(&pool->reserved_high, figures->reserved_peak_bytes);
+    return LEATC_OK;
+}
+
+int leatc_pool_set(struct leatc_pool *pool, int attribute, const void *value)
+{
+    leat_pool_statistics figures;
+
+    LEATC_TRY(leatc_pool_check(pool));
+    if (!value)
+        return LEATC_INVALID_VALUE;
+    switch (attribute) {
+    case LEATC_POOL_REUSE_FOLLOW_EVENTS:
+    case LEATC_POOL_REUSE_OPPORTUNISTIC:
+    case LEATC_POOL_REUSE_INTERNAL:
+        atomic_store(&pool->reuse[attribute - 1], *(const int *)value != 0);
+        return LEATC_OK;
+    case LEATC_POOL_RELEASE_THRESHOLD:
+        atomic_store(&pool->threshold, *(const uint64_t *)value);
+        atomic_store(&pool->device->trim, true);
+        return LEATC_OK;
+    case LEATC_POOL_RESERVED_HIGH:
+        if (*(const uint64_t *)value)
+            return LEATC_INVALID_VALUE;
+        LEATC_TRY(figures_of(pool, &figures));
+        atomic_store(&pool->peak_at_reset, figures.reserved_peak_bytes);
+        atomic_store(&pool->reserved_high, figures.reserved_bytes);
+        return LEATC_OK;
+    case LEATC_POOL_USED_HIGH:
+        if (*(const uint64_t *)value)
+            return LEATC_INVALID_VALUE;
+        atomic_store(&pool->used_high, atomic_load(&pool->used));
+        return LEATC_OK;
+    default:
+        return LEATC_INVALID_VALUE;
+    }
+}
+
+int leatc_pool_get(struct leatc_pool *pool, int attribute, void *value)
+{
+    leat_pool_statistics figures;
+
+    LEATC_TRY(leatc_pool_check(pool));
+    if (!value)
+        return LEATC_INVALID_VALUE;
+    switch (attribute) {
+    case LEATC_POOL_REUSE_FOLLOW_EVENTS:
+    case LEATC_POOL_REUSE_OPPORTUNISTIC:
+    case LEATC_POOL_REUSE_INTERNAL:
+        *(int *)value = atomic_load(&pool->reuse[attribute - 1]);
+        return LEATC_OK;
+    case LEATC_POOL_RELEASE_THRESHOLD:
+        *(uint64_t *)value = atomic_load(&pool->threshold);
+        return LEATC_OK;
+    case LEATC_POOL_USED_CURRENT:
+        *(uint64_t *)value = atomic_load(&pool->used);
+        return LEATC_OK;
+    case LEATC_POOL_USED_HIGH:
+        *(uint64_t *)value = atomic_load(&pool->used_high);
+        return LEATC_OK;
+    case LEATC_POOL_RESERVED_CURRENT:
+    case LEATC_POOL_RESERVED_HIGH:
+        LEATC_TRY(figures_of(pool, &figures));
+        *(uint64_t *)value =
+            attribute == LEATC_POOL_RESERVED_CURRENT ? figures.reserved_bytes : atomic_load(&pool->reserved_high);
+        return LEATC_OK;
+    default:
+        return LEATC_INVALID_VALUE;
+    }
+}
+
+int leatc_pool_trim(struct leatc_pool *pool, size_t keep_bytes)
+{
+    leat_pool_statistics figures;
+
+    LEATC_TRY(leatc_pool_check(pool));
+    LEATC_TRY(figures_of(pool, &figures));
+    return leatc_result_of(leat_pool_trim(pool->native, keep_bytes, NULL, NULL));
+}
+
+/* Gives back what the pool holds above its threshold; notes for the next time when work that uses freed blocks
+ * kept some of that. */
+static void trim_to_threshold(void *object, void *device)
+{
+    struct leatc_pool *pool = object;
+    uint64_t threshold = atomic_load(&pool->threshold), pending = 0;
+    leat_pool_statistics figures;
+
+    if (pool->device != device || threshold == UINT64_MAX || figures_of(pool, &figures) != LEATC_OK ||
+        figures.reserved_bytes <= threshold)
+        return;
+    if (leat_pool_trim(pool->native, threshold, NULL, &pending) == LEAT_OK && pending)
+        atomic_store(&pool->device->trim, true);
+}
+
+void leatc_pools_trim(struct leatc_device *device)
+{
+    atomic_store(&device->trim, false);
+    leatc_slots_each(&pools, trim_to_threshold, device);
+}
+
+int leatc_pool_set_access(struct leatc_pool *pool, int ordinal, unsigned access)
+{
+    leat_device_info info;
+    int possible = 0;
+
+    LEATC_TRY(leatc_pool_check(pool));
+    if (access != 0 && access != 1 && access != 3)
+        return LEATC_INVALID_VALUE;
+    LEATC_TRY(leatc_device_describe(ordinal, &info));
+    if (ordinal == pool->device->ordinal)
+        return access == 3 ? LEATC_OK : LEATC_INVALID_DEVICE;
+    LEATC_TRY(leatc_peer_possible(ordinal, pool->device->ordinal, &possible));
+    if (!possible && access)
+        return LEATC_INVALID_DEVICE;
+    atomic_store(&pool->access[ordinal], access);
+    return LEATC_OK;
+}
+
+int leatc_pool_access(struct leatc_pool *pool, int ordinal, unsigned *access)
+{
+    leat_device_info info;
+
+    LEATC_TRY(leatc_pool_check(pool));
+    LEATC_TRY(leatc_device_describe(ordinal, &info));
+    if (!access)
+        return LEATC_INVALID_VALUE;
+    *access = atomic_load(&pool->access[ordinal]);
+    return LEATC_OK;
+}
+
+/* ---- blocks ---- */
+
+static int take_block(struct leatc_pool *pool, size_t bytes, const struct leatc_work *work, void **ptr)
+{
+    struct leatc_memory memory = {
+        .bytes = bytes, .kind = LEATC_MEMORY_DEVICE, .ordinal = pool->device->ordinal, .pool = pool};
+    /* A block for a stream of another device is ready at once instead of in that stream's order. */
+    leat_stream *stream = work->ordinal == pool->device->ordinal ? work->stream : NULL;
+    int result;
+
+    LEATC_TRY(leatc_result_of(leat_pool_alloc(pool->native, stream, bytes, &memory.base)));
+    result = leatc_memory_add(&memory);
+    if (result != LEATC_OK) {
+        leat_memory_free(memory.base);
+        return result;
+    }
+    atomic_fetch_add(&pool->references, 1);
+    raise_to(&pool->used_high, atomic_fetch_add(&pool->used, rounded(bytes)) + rounded(bytes));
+    *ptr = memory.base;
+    return LEATC_OK;
+}
+
+int leatc_alloc_async(struct leatc_pool *pool, size_t bytes, struct leatc_stream *stream, void **ptr)
+{
+    struct leatc_work work;
+
+    if (!ptr)
+        return LEATC_INVALID_VALUE;
+    LEATC_TRY(leatc_work_begin(stream, &work));
+    if (!pool)
+        LEATC_TRY(leatc_pool_current(work.ordinal, &pool));
+    LEATC_TRY(leatc_pool_check(pool));
+    if (!bytes) {
+        *ptr = NULL;
+        return LEATC_OK;
+    }
+    return take_block(pool, bytes, &work, ptr);
+}
+
+/* leat_free() on a stream, which may be of another device than the block. */
+static leat_status free_on(const struct leatc_memory *memory, leat_stream *stream, int ordinal)
+{
+    struct leatc_device *device = leatc_device_known(memory->ordinal);
+    leat_status status;
+
+    if (ordinal == memory->ordinal || memory->kind != LEATC_MEMORY_DEVICE)
+        return leat_free(stream, memory->base);
+    /* The block goes back on a stream of its own device, and is used again when the other one is past its work. */
+    status = leat_pool_use(memory->base, stream);
+    return status == LEAT_OK ? leat_free(device->legacy->native, memory->base) : status;
+}
+
+int leatc_pool_free(const struct leatc_memory *memory, leat_stream *stream)
+{
+    struct leatc_pool *pool = memory->pool;
+    int ordinal = memory->ordinal;
+    leat_device *device;
+
+    if (stream && leat_stream_device(stream, &device) == LEAT_OK)
+        ordinal = leatc_device_ordinal(device);
+    LEATC_TRY(leatc_result_of(stream ? free_on(memory, stream, ordinal) : leat_memory_free(memory->base)));
+    if (pool) {
+        atomic_fetch_sub(&pool->used, rounded(memory->bytes));
+        if (atomic_load_explicit(&pool->threshold, memory_order_relaxed) != UINT64_MAX)
+            atomic_store_explicit(&pool->device->trim, true, memory_order_relaxed);
+        drop(pool);
+    }
+    return LEATC_OK;
+}
+
+int leatc_free_async(void *ptr, struct leatc_stream *stream)
+{
+    struct leatc_work work;
+    struct leatc_memory memory;
+    int result;
+
+    LEATC_TRY(leatc_work_begin(stream, &work));
+    if (!ptr)
+        return LEATC_OK;
+    LEATC_TRY(leatc_memory_find(ptr, &memory));
+    if (memory.base != ptr || memory.kind != LEATC_MEMORY_DEVICE || memory.foreign ||
+        !leatc_memory_take(ptr, &memory))
+        return LEATC_INVALID_VALUE;
+    result = leatc_pool_free(&memory, work.stream);
+    if (result != LEATC_OK)
+        (void)leatc_memory_add(&memory);
+    return leatc_work_end(&work, LEAT_OK) == LEATC_OK ? result : LEATC_UNKNOWN;
+}

@@ -1,0 +1,90 @@
+/* result.c - results of leat's statuses, and each thread's last error. */
+#include "engine/inside.h"
+
+int leatc_result_of(leat_status status)
+{
+    switch (status) {
+    case LEAT_OK:
+        return LEATC_OK;
+    case LEAT_NOT_READY:
+        return LEATC_NOT_READY;
+    case LEAT_ERROR_INVALID:
+    case LEAT_ERROR_POINTER:
+    case LEAT_ERROR_RANGE:
+    case LEAT_ERROR_OVERLAP:
+        return LEATC_INVALID_VALUE;
+    case LEAT_ERROR_HANDLE:
+        return LEATC_INVALID_HANDLE;
+    case LEAT_ERROR_DEVICE_MEMORY:
+    case LEAT_ERROR_HOST_MEMORY:
+        return LEATC_OUT_OF_MEMORY;
+    case LEAT_ERROR_NO_DEVICE:
+        return LEATC_INVALID_DEVICE;
+    case LEAT_ERROR_NO_DRIVER:
+    case LEAT_ERROR_DRIVER_TOO_OLD:
+        return LEATC_INSUFFICIENT_DRIVER;
+    case LEAT_ERROR_NOT_FOUND:
+        return LEATC_NOT_FOUND;
+    case LEAT_ERROR_UNSUPPORTED:
+        return LEATC_NOT_SUPPORTED;
+    case LEAT_ERROR_IMAGE:
+        return LEATC_INVALID_IMAGE;
+    case LEAT_ERROR_REGISTERED:
+        return LEATC_REGISTERED;
+    case LEAT_ERROR_NOT_PERMITTED:
+        return LEATC_NOT_PERMITTED;
+    case LEAT_ERROR_DEVICE_LOST:
+        return LEATC_LAUNCH_FAILED;
+    case LEAT_ERROR_SYSTEM:
+        return LEATC_OPERATING_SYSTEM;
+    case LEAT_ERROR_DRIVER:
+    case LEAT_ERROR_BUSY:
+    case LEAT_ERROR_CANCELLED:
+    case LEAT_ERROR_DEADLINE:
+        return LEATC_UNKNOWN;
+    }
+    return LEATC_UNKNOWN;
+}
+
+static _Thread_local int last;
+
+/* The result by which a device was lost, or 0. It is every thread's last error until the device is reset. */
+static atomic_int sticky;
+
+/* Results after which the vendors' documentation says that the process can do no more work on the device. */
+static bool is_sticky(int result)
+{
+    return result == LEATC_ILLEGAL_ADDRESS || result == LEATC_LAUNCH_FAILED || result == 702 ||
+           (result >= 714 && result <= 718);
+}
+
+int leatc_note(int result)
+{
+    if (__builtin_expect(result == LEATC_OK || result == LEATC_NOT_READY, 1))
+        return result;
+    last = result;
+    if (is_sticky(result))
+        atomic_store_explicit(&sticky, result, memory_order_relaxed);
+    return result;
+}
+
+int leatc_peek_error(void)
+{
+    int lost = atomic_load_explicit(&sticky, memory_order_relaxed);
+
+    return lost ? lost : last;
+}
+
+int leatc_last_error(void)
+{
+    int result = leatc_peek_error();
+
+    last = LEATC_OK;
+    return result;
+}
+
+void leatc_error_clear(void)
+{
+    atomic_store_explicit(&sticky, 0, memory_order_relaxed);
+    last = LEATC_OK;
+}

@@ -1,0 +1,413 @@
+/*
+ * stream.c - streams, and the order that the default streams demand.
+ *
+ * leat has no default stream. A device's legacy one is a stream of leat's, and two rules make it what the vendors
+ * describe. Before it is given work, it waits for every blocking stream that has work it does not know of (dirty).
+ * Before a blocking stream is given work, it waits for the legacy stream's latest work, if that is newer than what
+ * it waited for before (epoch and seen). Both cost two loads as long as a program keeps to one kind of stream.
+ *
+ * A mark is put and waited for under the device's lock, so that nobody else puts it elsewhere in between. What two
+ * threads give at the same moment to the legacy and to another stream has no order, with the vendors either.
+ */
+#include "engine/inside.h"
+
+#include <stdlib.h>
+
+static struct leatc_slots streams = LEATC_SLOTS(struct leatc_stream);
+static _Atomic unsigned long long latest_id = 2; /* 1 and 2 are the default streams' */
+
+/* ---- making and ending ---- */
+
+static void free_stream(struct leatc_stream *stream)
+{
+    leat_event_destroy(stream->mark);
+    leat_stream_destroy(stream->native);
+    leatc_slot_free(&streams, stream);
+}
+
+static int new_stream(struct leatc_device *device, unsigned flags, int priority, struct leatc_stream **made)
+{
+    struct leatc_stream *stream = leatc_slot_new(&streams);
+    leat_device *native = atomic_load_explicit(&device->native, memory_order_relaxed);
+    leat_status status;
+
+    if (!stream)
+        return LEATC_OUT_OF_MEMORY;
+    stream->device = device;
+    stream->flags = flags;
+    stream->priority = priority;
+    stream->id = atomic_fetch_add_explicit(&latest_id, 1, memory_order_relaxed);
+    status = leat_stream_create(native, &stream->native);
+    if (status == LEAT_OK)
+        status = leat_event_create(native, &stream->mark);
+    if (status != LEAT_OK) {
+        free_stream(stream);
+        return leatc_result_of(status);
+    }
+    *made = stream;
+    return LEATC_OK;
+}
+
+/* Lists a blocking stream with its device, so that the legacy default stream waits for it. */
+static void list_stream(struct leatc_stream *stream)
+{
+    struct leatc_device *device = stream->device;
+
+    if (stream->flags & LEATC_STREAM_NON_BLOCKING)
+        return;
+    pthread_mutex_lock(&device->lock);
+    stream->next = device->blocking;
+    device->blocking = stream;
+    pthread_mutex_unlock(&device->lock);
+}
+
+int leatc_streams_open(struct leatc_device *device)
+{
+    struct leatc_stream *legacy = NULL;
+
+    LEATC_TRY(new_stream(device, 0, 0, &legacy));
+    legacy->legacy = true;
+    legacy->id = 1;
+    leatc_slot_publish(legacy);
+    device->blocking = NULL;
+    atomic_store(&device->dirty_count, 0);
+    device->legacy = legacy;
+    return LEATC_OK;
+}
+
+static void close_stream(void *object, void *device)
+{
+    struct leatc_stream *stream = object;
+
+    if (stream->device == device && leatc_slot_retire(&streams, stream))
+        free_stream(stream);
+}
+
+void leatc_streams_close(struct leatc_device *device)
+{
+    device->legacy = NULL;
+    leatc_slots_each(&streams, close_stream, device);
+    device->blocking = NULL;
+}
+
+/* ---- the legacy default stream's order ---- */
+
+/* Under the device's lock: the legacy stream waits for what this one was given. */
+static leat_status join(struct leatc_device *device, struct leatc_stream *stream)
+{
+    leat_status status;
+
+    if (!atomic_exchange(&stream->dirty, false))
+        return LEAT_OK;
+    atomic_fetch_sub(&device->dirty_count, 1);
+    /* A wait for what is over would make the waiting stream seem busy for a moment. */
+    if (leat_stream_query(stream->native) == LEAT_OK)
+        return LEAT_OK;
+    status = leat_event_record(stream->mark, stream->native);
+    return status == LEAT_OK ? leat_stream_wait(device->legacy->native, stream->mark) : status;
+}
+
+static int join_all(struct leatc_device *device)
+{
+    leat_status status = LEAT_OK;
+
+    pthread_mutex_lock(&device->lock);
+    for (struct leatc_stream *stream = device->blocking; stream && status == LEAT_OK; stream = stream->next)
+        status = join(device, stream);
+    pthread_mutex_unlock(&device->lock);
+    return leatc_result_of(status);
+}
+
+/* The stream waits for the legacy stream's latest work. */
+static int follow(struct leatc_device *device, struct leatc_stream *stream)
+{
+    struct leatc_stream *legacy = device->legacy;
+    leat_status status = LEAT_OK;
+    uint64_t epoch;
+
+    pthread_mutex_lock(&device->lock);
+    epoch = atomic_load(&device->epoch);
+    if (leat_stream_query(legacy->native) != LEAT_OK) {
+        if (device->marked_epoch != epoch) {
+            status = leat_event_record(legacy->mark, legacy->native);
+            if (status == LEAT_OK)
+                device->marked_epoch = epoch;
+        }
+        if (status == LEAT_OK)
+            status = leat_stream_wait(stream->native, legacy->mark);
+    }
+    pthread_mutex_unlock(&device->lock);
+    if (status == LEAT_OK)
+        atomic_store_explicit(&stream->seen, epoch, memory_order_release);
+    return leatc_result_of(status);
+}
+
+static int order(struct leatc_stream *stream)
+{
+    struct leatc_device *device = stream->device;
+
+    if (stream->legacy)
+        return atomic_load_explicit(&device->dirty_count, memory_order_acquire) ? join_all(device) : LEATC_OK;
+    if (!(stream->flags & LEATC_STREAM_NON_BLOCKING) &&
+        atomic_load_explicit(&device->epoch, memory_order_acquire) !=
+            atomic_load_explicit(&stream->seen, memory_order_acquire))
+        return follow(device, stream);
+    return LEATC_OK;
+}
+
+/* ---- per-thread default streams ---- */
+
+struct thread_streams {
+    struct leatc_stream *of[LEATC_DEVICES_MAX];
+    uint64_t generation[LEATC_DEVICES_MAX];
+};
+
+static pthread_key_t thread_key;
+static pthread_once_t thread_once = PTHREAD_ONCE_INIT;
+static _Thread_local struct thread_streams *mine;
+
+static void end_thread(void *argument)
+{
+    struct thread_streams *of_thread = argument;
+
+    for (int i = 0; i < LEATC_DEVICES_MAX; i++)
+        if (of_thread->of[i] && of_thread->generation[i] == atomic_load(&leatc_device_known(i)->generation))
+            (void)leatc_stream_destroy(of_thread->of[i]);
+    free(of_thread);
+}
+
+static void make_key(void)
+{
+    (void)pthread_key_create(&thread_key, end_thread);
+}
+
+static int of_this_thread(struct leatc_stream **found)
+{
+    int result;
+    struct leatc_device *device = leatc_device_here(&result);
+    uint64_t generation;
+
+    if (!device)
+        return result;
+    if (!mine) {
+        pthread_once(&thread_once, make_key);
+        mine = calloc(1, sizeof *mine);
+        if (!mine || pthread_setspecific(thread_key, mine))
+            return LEATC_OUT_OF_MEMORY;
+    }
+    generation = atomic_load_explicit(&device->generation, memory_order_relaxed);
+    if (!mine->of[device->ordinal] || mine->generation[device->ordinal] != generation) {
+        struct leatc_stream *made = NULL;
+
+        LEATC_TRY(new_stream(device, 0, 0, &made));
+        made->id = 2;
+        leatc_slot_publish(made);
+        list_stream(made);
+        mine->of[device->ordinal] = made;
+        mine->generation[device->ordinal] = generation;
+    }
+    *found = mine->of[device->ordinal];
+    return LEATC_OK;
+}
+
+/* ---- work ---- */
+
+int leatc_stream_find(struct leatc_stream *stream, struct leatc_stream **found)
+{
+    if (!stream || stream == LEATC_STREAM_LEGACY) {
+        int result;
+        struct leatc_device *device = leatc_device_here(&result);
+
+        if (device)
+            *found = device->legacy;
+        return result;
+    }
+    if (stream == LEATC_STREAM_PER_THREAD)
+        return of_this_thread(found);
+    if (!leatc_slot_live(&streams, stream) || stream->legacy)
+        return LEATC_INVALID_HANDLE;
+    *found = stream;
+    return LEATC_OK;
+}
+
+int leatc_work_begin(struct leatc_stream *stream, struct leatc_work *work)
+{
+    struct leatc_stream *found = NULL;
+
+    LEATC_TRY(leatc_stream_find(stream, &found));
+    LEATC_TRY(order(found));
+    work->stream = found->native;
+    work->record = found;
+    work->ordinal = found->device->ordinal;
+    return LEATC_OK;
+}
+
+int leatc_work_end(struct leatc_work *work, leat_status status)
+{
+    struct leatc_stream *stream = work->record;
+    struct leatc_device *device = stream->device;
+
+    /* After the work was given: whoever reads these afterwards and puts a mark puts it behind the work. */
+    if (stream->legacy)
+        atomic_fetch_add_explicit(&device->epoch, 1, memory_order_release);
+    else if (!(stream->flags & LEATC_STREAM_NON_BLOCKING) &&
+             !atomic_load_explicit(&stream->dirty, memory_order_relaxed) && !atomic_exchange(&stream->dirty, true))
+        atomic_fetch_add(&device->dirty_count, 1);
+    return leatc_result_of(status);
+}
+
+/* ---- calls ---- */
+
+int leatc_stream_create(unsigned flags, int priority, struct leatc_stream **stream)
+{
+    struct leatc_stream *made = NULL;
+    int result;
+    struct leatc_device *device = leatc_device_here(&result);
+
+    if (!stream || flags & ~LEATC_STREAM_NON_BLOCKING)
+        return LEATC_INVALID_VALUE;
+    if (!device)
+        return result;
+    if (priority > 0)
+        priority = 0;
+    if (priority < LEATC_PRIORITY_HIGHEST)
+        priority = LEATC_PRIORITY_HIGHEST;
+    LEATC_TRY(new_stream(device, flags, priority, &made));
+    leatc_slot_publish(made);
+    list_stream(made);
+    *stream = made;
+    return LEATC_OK;
+}
+
+int leatc_stream_destroy(struct leatc_stream *stream)
+{
+    struct leatc_device *device;
+    struct leatc_stream **link;
+
+    if (!stream || stream == LEATC_STREAM_LEGACY || stream == LEATC_STREAM_PER_THREAD ||
+        !leatc_slot_live(&streams, stream) || stream->legacy || !leatc_slot_retire(&streams, stream))
+        return LEATC_INVALID_HANDLE;
+    device = stream->device;
+    if (!(stream->flags & LEATC_STREAM_NON_BLOCKING)) {
+        pthread_mutex_lock(&device->lock);
+        for (link = &device->blocking; *link && *link != stream; link = &(*link)->next)
+            ;
+        if (*link)
+            *link = stream->next;
+        /* Its work goes on, and the legacy default stream comes after it all the same. */
+        (void)join(device, stream);
+        pthread_mutex_unlock(&device->lock);
+    }
+    free_stream(stream);
+    return LEATC_OK;
+}
+
+int leatc_stream_check(struct leatc_stream *stream)
+{
+    struct leatc_stream *found;
+
+    return leatc_stream_find(stream, &found);
+}
+
+int leatc_stream_synchronize(struct leatc_stream *stream)
+{
+    struct leatc_work work;
+    int result;
+
+    LEATC_TRY(leatc_work_begin(stream, &work));
+    result = leatc_result_of(leat_stream_synchronize(work.stream));
+    leatc_pools_waited(work.record->device);
+    return result;
+}
+
+int leatc_stream_query(struct leatc_stream *stream)
+{
+    struct leatc_work work;
+
+    LEATC_TRY(leatc_work_begin(stream, &work));
+    return leatc_result_of(leat_stream_query(work.stream));
+}
+
+int leatc_stream_flags(struct leatc_stream *stream, unsigned *flags)
+{
+    struct leatc_stream *found = NULL;
+
+    if (!flags)
+        return LEATC_INVALID_VALUE;
+    LEATC_TRY(leatc_stream_find(stream, &found));
+    *flags = found->flags;
+    return LEATC_OK;
+}
+
+int leatc_stream_priority(struct leatc_stream *stream, int *priority)
+{
+    struct leatc_stream *found = NULL;
+
+    if (!priority)
+        return LEATC_INVALID_VALUE;
+    LEATC_TRY(leatc_stream_find(stream, &found));
+    *priority = found->priority;
+    return LEATC_OK;
+}
+
+int leatc_stream_ordinal(struct leatc_stream *stream, int *ordinal)
+{
+    struct leatc_stream *found = NULL;
+
+    if (!ordinal)
+        return LEATC_INVALID_VALUE;
+    LEATC_TRY(leatc_stream_find(stream, &found));
+    *ordinal = found->device->ordinal;
+    return LEATC_OK;
+}
+
+int leatc_stream_id(struct leatc_stream *stream, unsigned long long *id)
+{
+    struct leatc_stream *found = NULL;
+
+    if (!id)
+        return LEATC_INVALID_VALUE;
+    LEATC_TRY(leatc_stream_find(stream, &found));
+    *id = found->id;
+    return LEATC_OK;
+}
+
+int leatc_stream_host_function(struct leatc_stream *stream, void (*function)(void *), void *argument)
+{
+    struct leatc_work work;
+
+    if (!function)
+        return LEATC_INVALID_VALUE;
+    LEATC_TRY(leatc_work_begin(stream, &work));
+    return leatc_work_end(&work, leat_launch_host(work.stream, function, argument));
+}
+
+struct callback {
+    void (*function)(void *stream, int result, void *argument);
+    void *stream, *argument;
+};
+
+static void run_callback(void *context)
+{
+    struct callback *callback = context;
+
+    callback->function(callback->stream, LEATC_OK, callback->argument);
+    free(callback);
+}
+
+int leatc_stream_callback(struct leatc_stream *stream, void (*function)(void *, int, void *), void *argument)
+{
+    struct callback *callback;
+    int result;
+
+    if (!function)
+        return LEATC_INVALID_VALUE;
+    callback = malloc(sizeof *callback);
+    if (!callback)
+        return LEATC_OUT_OF_MEMORY;
+    *callback = (struct callback){function, stream, argument};
+    result = leatc_stream_host_function(stream, run_callback, callback);
+    if (result != LEATC_OK)
+        free(callback);
+    return result;
+}
