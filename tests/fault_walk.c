@@ -13,6 +13,8 @@
 #include "driver/fault/fault.h"
 #include "driver/registry.h"
 
+#include <leat/device_code.h>
+
 #include <dirent.h>
 #include <signal.h>
 #include <stdio.h>
@@ -41,7 +43,7 @@ struct world {
     leat_device *device, *other;
     leat_stream *stream, *second, *wrapped_stream, *far_stream;
     leat_event *start, *end, *wrapped_event;
-    leat_module *module, *file_module;
+    leat_module *module, *file_module, *own_module;
     void *ordered, *past_pools, *plain, *pinned, *managed, *far, *own;
     bool registered, wrapped;
 
@@ -270,7 +272,14 @@ static bool move_bytes(struct world *w)
     return true;
 }
 
-/* Kernels of both modules, twice, so that what is looked up once is there the second time. */
+/* Compiled into this program. */
+LEAT_KERNEL(walk_halve, 2, float *, data, uint64_t, count)
+{
+    LEAT_FOR (i, count)
+        data[i] /= 2;
+}
+
+/* Kernels of all modules, most of them twice, so that what is looked up once is there the second time. */
 static bool run_kernels(struct world *w)
 {
     const char *path = test_on_cpu() ? TEST_KERNELS_SO : TEST_KERNELS_PTX;
@@ -280,6 +289,14 @@ static bool run_kernels(struct world *w)
 
     STEP(leat_module_builtin(w->device, &w->module));
     STEP(leat_module_load_file(w->device, path, &w->file_module));
+    if (test_on_cpu()) {
+        static const leat_own_kernel own[] = {{"halve", &leat_cpu_kernel_walk_halve}};
+        leat_kernel *halve;
+
+        STEP(leat_module_own(w->device, own, 1, &w->own_module));
+        STEP(leat_kernel_get(w->own_module, "halve", &halve));
+        STEP(leat_launch(w->stream, halve, leat_dim(2, 1, 1), leat_dim(32, 1, 1), 0, args, 2));
+    }
     for (int i = 0; i < 2; i++) {
         leat_kernel *add, *scale;
         int parameters;
@@ -374,6 +391,7 @@ static void give_all_back(struct world *w)
         FREE(leat_memory_free(w->pinned));
         FREE(leat_memory_free(w->managed));
         END(leat_module_unload(w->file_module));
+        END(leat_module_unload(w->own_module));
         END(leat_event_destroy(w->wrapped_event));
         END(leat_event_destroy(w->start));
         END(leat_event_destroy(w->end));

@@ -174,7 +174,22 @@ static void an_event_can_be_recorded_many_times(void **state)
     OK(leat_event_destroy(event));
 }
 
+static void who_waited_for_the_last_mark_finds_the_stream_done(void **state)
+{
+    struct test_state *t = *state;
+    leat_event *event;
+
+    OK(leat_event_create(t->device, &event));
+    for (int i = 0; i < 300; i++) {
+        OK(leat_event_record(event, t->stream));
+        OK(leat_event_synchronize(event));
+        OK(leat_stream_query(t->stream));
+    }
+    OK(leat_event_destroy(event));
+}
+
 static const struct CMUnitTest tests[] = {
+    STATE_TEST(who_waited_for_the_last_mark_finds_the_stream_done),
     STATE_TEST(an_event_follows_its_stream),
     STATE_TEST(the_mark_is_where_it_was_put),
     STATE_TEST(query_says_when_results_can_be_read),

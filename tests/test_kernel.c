@@ -1,6 +1,8 @@
 /* test_kernel.c - modules and launches: every built-in kernel against a plain loop, and a user's own module. */
 #include "harness.h"
 
+#include <leat/device_code.h>
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -473,7 +475,48 @@ static void every_element_is_visited_once(void **state)
     OK(leat_memory_free(memory));
 }
 
+/* Compiled into this program. */
+LEAT_KERNEL(own_triple, 2, uint32_t *, data, uint64_t, count)
+{
+    LEAT_FOR (i, count)
+        data[i] *= 3;
+}
+
+static void kernels_of_the_program_itself(void **state)
+{
+    struct test_state *t = *state;
+    leat_own_kernel list[] = {{"triple", &leat_cpu_kernel_own_triple}};
+    uint32_t host[1000], *data = test_alloc(t->device, LEAT_KIND_DEVICE, sizeof host);
+    uint64_t count = 1000;
+    void *args[] = {&data, &count};
+    leat_module *module;
+    leat_kernel *kernel;
+
+    if (!test_on_cpu()) {
+        REFUSED(leat_module_own(t->device, list, 1, &module), LEAT_ERROR_UNSUPPORTED, "leat_module_load");
+        OK(leat_memory_free(data));
+        return;
+    }
+    OK(leat_module_own(t->device, list, 1, &module));
+    memset(list, 0, sizeof list); /* read before the return */
+    REFUSED(leat_kernel_get(module, "own_triple", &kernel), LEAT_ERROR_NOT_FOUND, "own_triple");
+    OK(leat_kernel_get(module, "triple", &kernel));
+    for (uint32_t i = 0; i < count; i++)
+        host[i] = i;
+    OK(leat_copy(t->stream, data, host, sizeof host));
+    OK(leat_launch(t->stream, kernel, leat_dim(4, 1, 1), leat_dim(32, 1, 1), 0, args, 2));
+    OK(leat_copy_sync(t->stream, host, data, sizeof host));
+    for (uint32_t i = 0; i < count; i++)
+        assert_int_equal(host[i], 3 * i);
+    OK(leat_module_unload(module));
+    REFUSED(leat_module_own(t->device, NULL, 1, &module), LEAT_ERROR_INVALID, "kernels");
+    REFUSED(leat_module_own(t->device, list, 0, &module), LEAT_ERROR_INVALID, "at least one");
+    REFUSED(leat_module_own(t->device, list, 1, &module), LEAT_ERROR_INVALID, "kernel 0");
+    OK(leat_memory_free(data));
+}
+
 static const struct CMUnitTest tests[] = {
+    STATE_TEST(kernels_of_the_program_itself),
     STATE_TEST(fills),
     STATE_TEST(additions_and_squares),
     STATE_TEST(pattern_verify_and_checksum),

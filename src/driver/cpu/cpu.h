@@ -131,10 +131,12 @@ leat_status cpu_event_synchronize(struct leati_driver *driver, void *event);
 leat_status cpu_event_elapsed(struct leati_driver *driver, void *start, void *end, double *milliseconds);
 leat_status cpu_device_synchronize(struct leati_driver *driver, void *device);
 
-/* Work of a stream. run() is called on the stream's thread; the struct around it is freed afterwards. */
+/* Work of a stream. run() is called on the stream's thread, then counted() under the stream's lock, at the moment from
+ * which the work counts as done; one of the two may be NULL. The struct around it is freed afterwards. */
 struct cpu_work {
     struct cpu_work *next;
     void (*run)(struct cpu_work *work);
+    void (*counted)(struct cpu_work *work);
 };
 
 /* Gives work to a stream, in order. Cannot fail; the stream owns work from now on. */

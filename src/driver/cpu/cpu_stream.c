@@ -19,7 +19,7 @@
 /* A place in a stream. Freed when neither an event nor a queue holds it. */
 struct cpu_mark {
     atomic_uint holders;
-    pthread_mutex_t lock; /* guards the next two */
+    pthread_mutex_t lock; /* guards the next two; taken inside a stream's */
     pthread_cond_t reached_now;
     bool reached;
     uint64_t reached_ns;
@@ -75,10 +75,13 @@ static void *stream_thread(void *argument)
         if (!stream->first)
             stream->end = &stream->first;
         pthread_mutex_unlock(&stream->lock);
-        work->run(work);
-        free(work);
+        if (work->run)
+            work->run(work);
         pthread_mutex_lock(&stream->lock);
         stream->done++;
+        if (work->counted)
+            work->counted(work);
+        free(work);
         pthread_cond_broadcast(&stream->work_done);
     }
     pthread_mutex_unlock(&stream->lock);
@@ -551,7 +554,8 @@ struct mark_work {
     struct cpu_mark *mark;
 };
 
-static void run_record(struct cpu_work *work)
+/* So late that who has waited for the mark finds the stream done, unless it has more work. */
+static void count_record(struct cpu_work *work)
 {
     struct mark_work *record = (struct mark_work *)(void *)work;
 
@@ -571,7 +575,7 @@ leat_status cpu_event_record(struct leati_driver *driver, void *handle, void *st
         free(mark);
         return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory to queue the work");
     }
-    *work = (struct mark_work){.work.run = run_record, .mark = mark};
+    *work = (struct mark_work){.work.counted = count_record, .mark = mark};
     pthread_mutex_lock(&event->lock);
     old = event->mark;
     event->mark = mark;
