@@ -31,7 +31,8 @@ enum {
     TICKETS = 8,
     MIB = 1 << 20,
     BLOCK_BYTES = 3 * MIB,
-    LONG_BYTES = MIB + 3 /* several times around the smallest ring */
+    MANAGED_BYTES = 200000, /* some of the smallest chunks of a prefetch */
+    LONG_BYTES = MIB + 3    /* several times around the smallest ring */
 };
 
 /* What copies of pageable memory use. Not on the stack: a copy whose call has failed may be on its way for a
@@ -407,6 +408,57 @@ static void give_all_back(struct world *w)
     }
     END(leat_device_close(w->device));
     free(w->own);
+}
+
+/* Prefetch by one call and in chunks, advice, questions, the record. */
+static bool move_managed(struct world *w)
+{
+    leat_managed_counts counts = {.size = sizeof counts};
+    leat_managed_info info = {.size = sizeof info};
+    leat_managed_move moves[4];
+    size_t count = 4;
+
+    STEP(leat_device_open(test_device_name(), &w->device));
+    STEP(leat_stream_create(w->device, &w->stream));
+    STEP(leat_memory_alloc(w->device, LEAT_KIND_MANAGED, MANAGED_BYTES, &w->managed));
+    if (test_on_cpu())
+        STEP(leat_managed_record(w->device, 1));
+    memset(w->managed, 1, MANAGED_BYTES);
+    STEP(leat_managed_advise(w->managed, MANAGED_BYTES, LEAT_ADVICE_ACCESSED_BY, w->device));
+    STEP(leat_managed_prefetch(w->stream, w->managed, MANAGED_BYTES, w->device));
+    STEP(leat_fill(w->stream, w->managed, 2, MANAGED_BYTES));
+    STEP(leat_managed_prefetch(w->stream, w->managed, MANAGED_BYTES, LEAT_HOST));
+    STEP(leat_stream_synchronize(w->stream));
+    for (size_t i = 0; i < MANAGED_BYTES; i++)
+        if (((unsigned char *)w->managed)[i] != 2)
+            give_up("byte %zu of managed memory is wrong, without an error", i);
+    STEP(leat_managed_query(w->managed, MANAGED_BYTES, &info));
+    if (test_on_cpu()) {
+        STEP(leat_managed_count(w->device, w->managed, 0, &counts));
+        STEP(leat_managed_history(w->device, moves, &count));
+        STEP(leat_managed_record(w->device, 0));
+        /* Nobody but the driver knows that this is no memory of its own. */
+        STEP(leat_pointer_wrap(w->device, LEAT_KIND_MANAGED, host_other, sizeof host_other));
+        w->wrapped = true;
+        STEP(leat_managed_attach(w->stream, host_other, LEAT_ATTACH_STREAM));
+    }
+    return true;
+}
+
+static void managed_scenario(struct world *w)
+{
+    move_managed(w);
+    if (w->device) {
+        FREE(leat_device_synchronize(w->device));
+        /* Whatever became of its call, the record must not go on. */
+        if (test_on_cpu())
+            FREE(leat_managed_record(w->device, 0));
+        if (w->wrapped)
+            FREE(leat_pointer_unwrap(host_other));
+        FREE(leat_memory_free(w->managed));
+        END(leat_stream_destroy(w->stream));
+    }
+    END(leat_device_close(w->device));
 }
 
 /* Memory, a stream, copies both ways, on a device that may have seen a failure. */
@@ -1295,6 +1347,9 @@ int main(int argc, char **argv)
     setenv("LEAT_COPY_STAGE", "1", 0);
     setenv("LEAT_COPY_RING", "256K", 0);
     setenv("LEAT_COPY_WORKERS", "2", 0);
+    /* Prefetches in one direction go in chunks, in the other by one call. */
+    setenv("LEAT_PREFETCH_STREAMS_OUT", "2", 0);
+    setenv("LEAT_PREFETCH_CHUNK", "64K", 0);
     /* Nothing is measured at each first use. */
     setenv("LEAT_COPY_STORES", "cached", 0);
     signal(SIGALRM, on_alarm);
@@ -1306,6 +1361,8 @@ int main(int argc, char **argv)
     walk("everything, left to the close", lazy_scenario);
     walk("virtual memory", table_scenario);
     walk("virtual memory, public", virtual_scenario);
+    if (device_info.managed_memory)
+        walk("managed memory", managed_scenario);
     walk_delays("everything, given back", public_scenario, 7);
     walk_copies();
     walk_pools();

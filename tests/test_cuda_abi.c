@@ -39,6 +39,8 @@ CHECK_ENUM(cu_function_attribute, CUfunction_attribute);
 CHECK_ENUM(cu_jit_option, CUjit_option);
 CHECK_ENUM(cu_handle_type, CUmemAllocationHandleType);
 CHECK_ENUM(cu_granularity_kind, CUmemAllocationGranularity_flags);
+CHECK_ENUM(cu_mem_advice, CUmem_advise);
+CHECK_ENUM(cu_range_attribute, CUmem_range_attribute);
 
 #define CHECK_MEMBER(ours, our_member, real, real_member)                                                         \
     _Static_assert(offsetof(ours, our_member) == offsetof(real, real_member) &&                                   \
@@ -60,8 +62,8 @@ CHECK_MEMBER(cu_mem_properties, flags.usage, CUmemAllocationProp, allocFlags.usa
 CHECK_MEMBER(cu_mem_properties, flags.reserved, CUmemAllocationProp, allocFlags.reserved);
 CHECK_SIZE(cu_value_operation, CUstreamBatchMemOpParams);
 #define CHECK_VALUE_MEMBER(ours, real)                                                                            \
-    _Static_assert(offsetof(cu_value_operation, ours) == offsetof(CUstreamBatchMemOpParams, waitValue.real) &&     \
-                       offsetof(cu_value_operation, ours) == offsetof(CUstreamBatchMemOpParams, writeValue.real),  \
+    _Static_assert(offsetof(cu_value_operation, ours) == offsetof(CUstreamBatchMemOpParams, waitValue.real) &&    \
+                       offsetof(cu_value_operation, ours) == offsetof(CUstreamBatchMemOpParams, writeValue.real), \
                    #real)
 CHECK_VALUE_MEMBER(operation, operation);
 CHECK_VALUE_MEMBER(address, address);
@@ -97,6 +99,7 @@ CHECK_BOX_MEMBER(width, WidthInBytes);
 CHECK_BOX_MEMBER(height, Height);
 CHECK_BOX_MEMBER(depth, Depth);
 
+_Static_assert(CU_DEVICE_CPU == LEATI_CU_DEVICE_CPU && CU_DEVICE_INVALID == LEATI_CU_DEVICE_INVALID, "CUdevice");
 _Static_assert(sizeof(CU_STREAM_LEGACY) == sizeof LEATI_CU_STREAM_LEGACY, "CU_STREAM_LEGACY");
 
 /*
@@ -111,6 +114,9 @@ _Static_assert(sizeof(CU_STREAM_LEGACY) == sizeof LEATI_CU_STREAM_LEGACY, "CU_ST
 #define cu_handle_type CUmemAllocationHandleType
 #define cu_granularity_kind CUmemAllocationGranularity_flags
 #define cu_mem_properties CUmemAllocationProp
+#define cu_mem_location CUmemLocation
+#define cu_mem_advice CUmem_advise
+#define cu_range_attribute CUmem_range_attribute
 #define cu_mem_access CUmemAccessDesc
 #define cu_value_operation CUstreamBatchMemOpParams
 #define cu_box_copy CUDA_MEMCPY3D

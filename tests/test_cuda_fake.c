@@ -120,6 +120,7 @@ static const leat_copy_box some_rows = {10, 7, 1, 20, 30, 0, 0};
 static leat_status use_all(struct everything *all, bool *ran)
 {
     void *args[] = {&all->d, &all->d, &all->d, &(uint64_t){1}};
+    leat_managed_info managed = {.size = sizeof managed};
     double milliseconds;
 
     TRY(leat_register(all->device, all->host, BYTES));
@@ -131,6 +132,10 @@ static leat_status use_all(struct everything *all, bool *ran)
     TRY(leat_copy(all->stream, all->far_d, all->d, BYTES));
     TRY(leat_copy(all->far, all->managed, all->far_d, BYTES));
     TRY(leat_copy_sync(all->far, all->host, all->managed, BYTES));
+    TRY(leat_managed_advise(all->managed, BYTES, LEAT_ADVICE_PREFERRED, all->device));
+    TRY(leat_managed_prefetch(all->stream, all->managed, BYTES, all->other));
+    TRY(leat_managed_prefetch(all->far, all->managed, BYTES, LEAT_HOST));
+    TRY(leat_managed_query(all->managed, BYTES, &managed));
     TRY(leat_copy_rectangle(all->stream, all->d, all->pinned, &some_rows));
     TRY(leat_copy_rectangle(all->stream, all->far_d, all->d, &some_rows));
     TRY(leat_copy_rectangle(all->stream, (char *)all->pinned + BYTES, all->pinned, &some_rows));
@@ -418,6 +423,60 @@ static void test_pointers_of_the_user(void **state)
     OK(leat_device_close(device));
 }
 
+/* Places go over in the vendor's numbers and come back, the host's too. Memory of the user's own can be attached.
+ */
+static void test_managed(void **state)
+{
+    leat_device *device = open_device("cuda:0"), *other = open_device("cuda:1");
+    leat_managed_info info = {.size = sizeof info};
+    cu_result (*alloc_managed)(cu_deviceptr *, size_t, unsigned int) = NULL;
+    leat_stream *stream;
+    cu_context popped;
+    cu_deviceptr own;
+    void *symbol, *managed;
+
+    (void)state;
+    OK(leat_stream_create(device, &stream));
+    OK(leat_memory_alloc(device, LEAT_KIND_MANAGED, BYTES, &managed));
+    OK(leat_managed_prefetch(stream, managed, BYTES, other));
+    OK(leat_managed_advise(managed, BYTES, LEAT_ADVICE_READ_MOSTLY, NULL));
+    OK(leat_managed_advise(managed, BYTES, LEAT_ADVICE_PREFERRED, LEAT_HOST));
+    OK(leat_managed_advise(managed, BYTES, LEAT_ADVICE_ACCESSED_BY, LEAT_HOST));
+    OK(leat_managed_advise(managed, BYTES, LEAT_ADVICE_ACCESSED_BY, other));
+    OK(leat_managed_query(managed, BYTES, &info));
+    assert_int_equal(info.last_prefetch.kind, LEAT_LOCATION_DEVICE);
+    assert_int_equal(info.last_prefetch.ordinal, 1);
+    assert_int_equal(info.preferred.kind, LEAT_LOCATION_HOST);
+    assert_true(info.read_mostly && info.accessed_by_host && info.accessed_by == 2 && !info.places_known);
+    OK(leat_managed_advise(managed, BYTES, LEAT_ADVICE_NOT_READ_MOSTLY, NULL));
+    OK(leat_managed_advise(managed, BYTES, LEAT_ADVICE_NOT_PREFERRED, NULL));
+    OK(leat_managed_advise(managed, BYTES, LEAT_ADVICE_NOT_ACCESSED_BY, LEAT_HOST));
+    OK(leat_managed_prefetch(stream, managed, BYTES, LEAT_HOST));
+    OK(leat_managed_query(managed, BYTES, &info));
+    assert_int_equal(info.last_prefetch.kind, LEAT_LOCATION_HOST);
+    assert_int_equal(info.preferred.kind, LEAT_LOCATION_NONE);
+    assert_true(!info.read_mostly && !info.accessed_by_host && info.accessed_by == 2);
+    REFUSED(leat_managed_attach(stream, managed, LEAT_ATTACH_STREAM), LEAT_ERROR_UNSUPPORTED, "pool");
+    REFUSED(leat_managed_record(device, 1), LEAT_ERROR_UNSUPPORTED, "keeps no record");
+
+    OK(leat_native_symbol(device, "cuMemAllocManaged", &symbol));
+    memcpy(&alloc_managed, &symbol, sizeof symbol);
+    assert_int_equal(fake.push(fake.context(0)), 0);
+    assert_int_equal(alloc_managed(&own, BYTES, 1), 0);
+    assert_int_equal(fake.pop(&popped), 0);
+    OK(leat_pointer_wrap(device, LEAT_KIND_MANAGED, (void *)(uintptr_t)own, BYTES));
+    OK(leat_managed_attach(stream, (void *)(uintptr_t)own, LEAT_ATTACH_STREAM));
+    REFUSED(leat_managed_attach(stream, (char *)(uintptr_t)own + 512, LEAT_ATTACH_ALL), LEAT_ERROR_POINTER,
+            "inside");
+    OK(leat_pointer_unwrap((void *)(uintptr_t)own));
+    assert_int_equal(fake.push(fake.context(0)), 0);
+    assert_int_equal(fake.mem_free(own), 0);
+    assert_int_equal(fake.pop(&popped), 0);
+    OK(leat_device_close(other));
+    OK(leat_device_close(device));
+    assert_int_equal(fake.live(), 0);
+}
+
 static void test_out_of_memory(void **state)
 {
     leat_device *device = open_device("cuda:0");
@@ -559,17 +618,12 @@ static bool set_up(void)
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_each_call_fails),
-        cmocka_unit_test(test_context_stays),
-        cmocka_unit_test(test_wrapped_device),
-        cmocka_unit_test(test_wrapped_stream),
-        cmocka_unit_test(test_wrapped_event),
-        cmocka_unit_test(test_pointers_of_the_user),
-        cmocka_unit_test(test_boxes),
-        cmocka_unit_test(test_out_of_memory),
-        cmocka_unit_test(test_images),
-        cmocka_unit_test(test_kernels),
-        cmocka_unit_test(test_info),
+        cmocka_unit_test(test_each_call_fails), cmocka_unit_test(test_context_stays),
+        cmocka_unit_test(test_wrapped_device),  cmocka_unit_test(test_wrapped_stream),
+        cmocka_unit_test(test_wrapped_event),   cmocka_unit_test(test_pointers_of_the_user),
+        cmocka_unit_test(test_boxes),           cmocka_unit_test(test_managed),
+        cmocka_unit_test(test_out_of_memory),   cmocka_unit_test(test_images),
+        cmocka_unit_test(test_kernels),         cmocka_unit_test(test_info),
     };
 
     if (!set_up()) {

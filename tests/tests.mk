@@ -5,7 +5,7 @@ test_bin := $(BUILD)/tests
 
 # For any device, with the public headers only.
 test_api := $(addprefix $(test_bin)/,test_device test_memory test_copy test_copy_async test_copy_broken test_copy_many \
-            test_copy_links test_copy_rectangle test_virtual test_fill test_stream test_event test_kernel test_native test_bad_input test_threads test_pool test_pool_order \
+            test_copy_links test_copy_rectangle test_virtual test_fill test_managed test_stream test_event test_kernel test_native test_bad_input test_threads test_pool test_pool_order \
             test_pool_limits test_pool_bad test_pool_threads test_pool_share test_pool_guard)
 # Copies, and what goes with them: also run with pageable memory staged on the CPU device.
 test_staged := $(addprefix $(test_bin)/,test_copy test_copy_async test_copy_broken test_copy_many test_copy_links test_copy_rectangle test_fill \
@@ -28,7 +28,7 @@ test_objects := $(test_bin)/harness.o $(test_bin)/layouts.o
 $(test_bin)/%.o: tests/%.c $(BUILD)/flags
 	$(say) CC $<
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(if $(filter test_device test_memory test_virtual test_copy% test_layout% test_fill test_stream test_event test_kernel \
+	$(Q)$(CC) $(if $(filter test_device test_memory test_virtual test_copy% test_layout% test_fill test_managed test_stream test_event test_kernel \
 	    test_native test_bad_input test_threads test_pool% test_strict order_model pool_model harness layouts,$*),$(PUBLIC_CFLAGS),$(ALL_CFLAGS)) \
 	    $(test_defines) -MMD -MP -c $< -o $@
 
@@ -66,6 +66,10 @@ check: tests $(cpu_examples) $(BUILD)/leat
 	$(Q)LEAT_STRICT=1 ORDER_MODEL_SECONDS=3 tests/run.sh '$(BUILD)' cpu:0 $(test_api) $(test_order) $(cpu_examples)
 	$(Q)echo 'once more, with pageable copies staged as on a GPU, through small rings (LEAT_COPY_STAGE=1):'
 	$(Q)$(staged) ORDER_MODEL_SECONDS=5 tests/run.sh '$(BUILD)' cpu:0 $(test_staged)
+
+	$(Q)echo 'once more, with prefetches in chunks over several streams (LEAT_PREFETCH_STREAMS_IN and _OUT):'
+	$(Q)LEAT_PREFETCH_STREAMS_IN=3 LEAT_PREFETCH_STREAMS_OUT=2 LEAT_PREFETCH_CHUNK=64K \
+	    tests/run.sh '$(BUILD)' cpu:0 $(test_bin)/test_managed
 
 # Rings of few slots, so that each is used again and again, and more threads than there may be processors.
 staged := LEAT_COPY_STAGE=1 LEAT_COPY_RING=1M LEAT_COPY_WORKERS=3

@@ -12,6 +12,7 @@
 #include <leat/device.h>
 #include <leat/kernel.h>
 #include <leat/layout.h>
+#include <leat/managed.h>
 #include <leat/memory.h>
 #include <leat/native.h>
 #include <leat/pool.h>

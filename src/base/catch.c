@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 #include <setjmp.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <ucontext.h>
 
@@ -100,8 +101,20 @@ static void pass_on(const struct sigaction *earlier, int signal_number, siginfo_
         earlier->sa_handler(signal_number);
 }
 
+static bool (*_Atomic repairer)(const siginfo_t *info, const void *ucontext);
+
+bool leati_catch_repaired(const siginfo_t *info, const void *ucontext)
+{
+    /* Acquire: pairs with the release of who set it. */
+    bool (*repair)(const siginfo_t *, const void *) = atomic_load_explicit(&repairer, memory_order_acquire);
+
+    return repair && repair(info, ucontext);
+}
+
 static void on_fault(int signal_number, siginfo_t *info, void *ucontext)
 {
+    if (leati_catch_repaired(info, ucontext))
+        return;
     leati_catch_take(info, ucontext);
     pass_on(signal_number == SIGSEGV ? &earlier_segv : &earlier_bus, signal_number, info, ucontext);
 }
@@ -137,6 +150,12 @@ static void make_ready(void)
     sigaddset(&both, SIGBUS);
     pthread_sigmask(SIG_UNBLOCK, &both, NULL);
     unblocked = true;
+}
+
+void leati_catch_repair(bool (*repair)(const siginfo_t *info, const void *ucontext))
+{
+    atomic_store_explicit(&repairer, repair, memory_order_release);
+    pthread_once(&once, install_both);
 }
 
 bool leati_catch_ready(void)

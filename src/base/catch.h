@@ -35,6 +35,13 @@ bool leati_catch(const struct leati_catch_range ranges[2], void (*work)(void *co
 /* Is leat's handler the one that gets faults now? Where somebody else's is, it may or may not pass them on. */
 bool leati_catch_ready(void);
 
+/* Sets who is asked first about each fault: true says that the access may run again, as it is. The handlers are
+ * installed then. repair runs inside of a handler. */
+void leati_catch_repair(bool (*repair)(const siginfo_t *info, const void *ucontext));
+
+/* For leat's other handlers of these signals, to be called before the next one: was it repaired? */
+bool leati_catch_repaired(const siginfo_t *info, const void *ucontext);
+
 /* For leat's other handlers of these signals, to be called first: does not return when the fault is one to catch.
  */
 void leati_catch_take(const siginfo_t *info, const void *ucontext);

@@ -55,6 +55,11 @@
     X(LAYOUT_KERNEL, "auto", 1,                                                                                   \
       "Which kernel transposes in leat_copy_layout(): naive, shared or padded (on GPUs), blocked or staged (on "  \
       "processors), or auto, the one that is meant; for measuring.")                                              \
+    X(PREFETCH_STREAMS_IN, "0", 1,                                                                                \
+      "Streams of leat's over which leat_managed_prefetch() to a device goes in chunks, 1 to 16; 0: the driver's "  \
+      "one call. For measuring.")                                                                                 \
+    X(PREFETCH_STREAMS_OUT, "0", 1, "The same for prefetches to the host.")                                        \
+    X(PREFETCH_CHUNK, "16M", 1, "Bytes of such a chunk, 64K or more.")                                             \
     X(FAULT, "none", 1,                                                                                         \
       "Faults to inject into every driver: fail=N, fail=ENTRY:N, delay=N, corrupt=N, copy-short, fill-off, "    \
       "query-ready, wait-nothing, order-loose.")

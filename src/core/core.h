@@ -4,8 +4,8 @@
  * The core checks arguments, keeps the table of known memory, and calls the driver. Locks, in the order in which
  * they are taken: open_lock and list_lock (device.c), the table of memory (pointers.c), two a device, those of
  * pools (pool/pool.h), an event's, an order's (order.h), the records of blocks (blocks.c). Only open_lock, a
- * device's module_lock, a pool's lock and an order's are held while a driver call may wait, so host functions must
- * never need those.
+ * device's module_lock and prefetch_lock, a pool's lock and an order's are held while a driver call may wait, so
+ * host functions must never need those.
  */
 #ifndef LEATI_CORE_H
 #define LEATI_CORE_H
@@ -34,7 +34,7 @@ struct leati_link {
     struct leati_link *next, *previous;
 };
 
-enum { LEATI_FAST_POOLS = 8 };
+enum { LEATI_FAST_POOLS = 8, LEATI_PREFETCH_STREAMS_MAX = 16 };
 
 /* What the layer of pools does when something else ends. Set by the first pool of a device. */
 struct leati_pool_hooks {
@@ -71,6 +71,9 @@ struct leat_device {
     _Atomic(struct leati_stager *) stager; /* copy/stage.h; made at the first use */
     pthread_mutex_t pools_lock;            /* guards pool_numbers, and is held while a pool is made */
     unsigned pool_numbers;                 /* bit n: a pool has place n in leat_stream.owners */
+    pthread_mutex_t prefetch_lock;         /* guards the rest, and is held while a prefetch in chunks is given */
+    void *prefetch_streams[LEATI_PREFETCH_STREAMS_MAX]; /* the driver's; made at the first use */
+    unsigned prefetch_count;
 };
 
 struct leat_stream {
@@ -152,6 +155,9 @@ leat_status leati_streams_close(struct leat_device *device, bool finished);
 leat_status leati_events_close(struct leat_device *device);
 leat_status leati_modules_close(struct leat_device *device);
 leat_status leati_memory_close(struct leat_device *device);
+
+/* Ends the streams of prefetches (managed.c). */
+leat_status leati_prefetch_close(struct leat_device *device);
 
 /* Frees what is left of host functions that never ran. After the driver's device_close. */
 void leati_host_calls_close(struct leat_device *device);

@@ -221,6 +221,7 @@ static leat_status open_new(const char *what, struct leati_driver *driver, int o
     pthread_mutex_init(&device->lock, NULL);
     pthread_mutex_init(&device->module_lock, NULL);
     pthread_mutex_init(&device->pools_lock, NULL);
+    pthread_mutex_init(&device->prefetch_lock, NULL);
     link_init(&device->streams);
     link_init(&device->events);
     link_init(&device->modules);
@@ -324,6 +325,7 @@ static leat_status close_last(struct leat_device *device)
     hooks = atomic_load_explicit(&device->pool_hooks, memory_order_acquire);
     copies = atomic_load_explicit(&device->copy_hooks, memory_order_acquire);
     status = first_of(status, leati_streams_close(device, status == LEAT_OK));
+    status = first_of(status, leati_prefetch_close(device));
     if (copies)
         status = first_of(status, copies->device_closes(device));
     status = first_of(status, leati_events_close(device));
@@ -340,6 +342,7 @@ static leat_status close_last(struct leat_device *device)
     pthread_mutex_destroy(&device->lock);
     pthread_mutex_destroy(&device->module_lock);
     pthread_mutex_destroy(&device->pools_lock);
+    pthread_mutex_destroy(&device->prefetch_lock);
     leati_handle_free(&leati_device_handles, device);
     return status;
 }

@@ -29,6 +29,7 @@
 #include <leat/copy.h>
 #include <leat/device.h>
 #include <leat/kernel.h>
+#include <leat/managed.h>
 #include <leat/memory.h>
 #include <leat/virtual.h>
 
@@ -136,6 +137,31 @@ struct leati_driver_ops {
 
     /* Memory that moves between host and device. Freed by mem_free. Optional: UNSUPPORTED. */
     leat_status (*managed_alloc)(struct leati_driver *driver, void *device, size_t bytes, void **ptr);
+
+    /* ---- managed memory: each optional, and without it the call that needs it is UNSUPPORTED ----- */
+
+    /* Brings pages to a device of the driver, or to the host (to NULL), in stream order. */
+    leat_status (*managed_prefetch)(struct leati_driver *driver, void *stream, void *ptr, size_t bytes, void *to);
+
+    /* device: any open one whose context the call can be made in; where: a device, NULL for the host or for none.
+     */
+    leat_status (*managed_advise)(struct leati_driver *driver, void *device, void *ptr, size_t bytes,
+                                  leat_advice advice, void *where);
+
+    /* Fills all of info but size, which is that of the whole struct; it is zeroed before. */
+    leat_status (*managed_query)(struct leati_driver *driver, void *device, const void *ptr, size_t bytes,
+                                 leat_managed_info *info);
+
+    /* A whole allocation of managed_alloc, or of the user's own. In stream order. */
+    leat_status (*managed_attach)(struct leati_driver *driver, void *stream, void *ptr, size_t bytes,
+                                  leat_attach attach);
+
+    /* The record of leat_managed_record(). ptr NULL: all. All or none of these three. */
+    leat_status (*managed_record)(struct leati_driver *driver, void *device, bool on);
+    leat_status (*managed_count)(struct leati_driver *driver, void *device, const void *ptr, size_t bytes,
+                                 leat_managed_counts *counts);
+    leat_status (*managed_history)(struct leati_driver *driver, void *device, leat_managed_move *moves,
+                                   size_t *count);
 
     /*
      * What the driver knows of an address that the core does not: fills place and returns LEAT_OK; kind PAGEABLE

@@ -21,6 +21,7 @@
 /* Each function that follows has the type that leat calls it with, or this file does not compile. */
 #define DECLARE(field, name, need, parameters) EXPORT cu_result name parameters;
 LEATI_CUDA_SYMBOL_LIST(DECLARE)
+LEATI_CUDA_FIRST_SYMBOL_LIST(DECLARE)
 
 #define DEVICES_MOST 2
 #define STACK_MOST 8
@@ -57,6 +58,10 @@ struct memory {
     char *start;
     size_t bytes;
     cu_context context;
+
+    /* What was said of managed memory, of all of it: devices by number, -1 for the host. */
+    bool read_mostly, used_by[DEVICES_MOST + 1]; /* the host's is the last */
+    int preferred, prefetched;
 };
 
 /* Guards all that follows, but the stacks of contexts, which belong to their threads. */
@@ -347,8 +352,13 @@ static cu_result add(enum place place, void *start, size_t bytes)
     if (!memory)
         return LEATI_CUDA_ERROR_OUT_OF_MEMORY;
     pthread_mutex_lock(&lock);
-    *memory =
-        (struct memory){.next = memories, .place = place, .start = start, .bytes = bytes, .context = current()};
+    *memory = (struct memory){.next = memories,
+                              .place = place,
+                              .start = start,
+                              .bytes = bytes,
+                              .context = current(),
+                              .preferred = LEATI_CU_DEVICE_INVALID,
+                              .prefetched = LEATI_CU_DEVICE_INVALID};
     memories = memory;
     live++;
     pthread_mutex_unlock(&lock);
@@ -434,6 +444,137 @@ cu_result cuMemAllocManaged(cu_deviceptr *ptr, size_t bytes, unsigned int flags)
     if (flags != LEATI_CU_MEM_ATTACH_GLOBAL)
         return LEATI_CUDA_ERROR_INVALID_VALUE;
     return make_on_device(MANAGED, ptr, bytes);
+}
+
+/* Managed memory that has the whole range, with the lock held, or NULL. */
+static struct memory *lock_managed(cu_deviceptr ptr, size_t bytes)
+{
+    struct memory *memory;
+
+    pthread_mutex_lock(&lock);
+    memory = *find(address(ptr));
+    if (memory && memory->place == MANAGED && bytes &&
+        bytes <= memory->bytes - (size_t)((char *)address(ptr) - memory->start))
+        return memory;
+    pthread_mutex_unlock(&lock);
+    return NULL;
+}
+
+static int number_of(cu_mem_location location)
+{
+    if (location.type == LEATI_CU_MEM_LOCATION_TYPE_HOST)
+        return LEATI_CU_DEVICE_CPU;
+    return location.type == LEATI_CU_MEM_LOCATION_TYPE_DEVICE ? location.id : LEATI_CU_DEVICE_INVALID;
+}
+
+static cu_result prefetch(cu_deviceptr ptr, size_t bytes, int device, cu_stream stream)
+{
+    struct memory *memory;
+
+    TRY(enter_stream(stream));
+    if (device < LEATI_CU_DEVICE_CPU || device >= DEVICES_MOST)
+        return LEATI_CUDA_ERROR_INVALID_DEVICE;
+    memory = lock_managed(ptr, bytes);
+    if (!memory)
+        return LEATI_CUDA_ERROR_INVALID_VALUE;
+    memory->prefetched = device;
+    pthread_mutex_unlock(&lock);
+    return LEATI_CUDA_SUCCESS;
+}
+
+cu_result cuMemPrefetchAsync(cu_deviceptr ptr, size_t bytes, cu_device device, cu_stream stream)
+{
+    return prefetch(ptr, bytes, device, stream);
+}
+
+cu_result cuMemPrefetchAsync_v2(cu_deviceptr ptr, size_t bytes, cu_mem_location location, unsigned int flags,
+                                cu_stream stream)
+{
+    return flags ? LEATI_CUDA_ERROR_INVALID_VALUE : prefetch(ptr, bytes, number_of(location), stream);
+}
+
+static cu_result advise(cu_deviceptr ptr, size_t bytes, cu_mem_advice advice, int device)
+{
+    struct memory *memory;
+
+    TRY(enter_context());
+    if (device < LEATI_CU_DEVICE_CPU || device >= DEVICES_MOST)
+        return LEATI_CUDA_ERROR_INVALID_DEVICE;
+    memory = lock_managed(ptr, bytes);
+    if (!memory)
+        return LEATI_CUDA_ERROR_INVALID_VALUE;
+    if (advice == LEATI_CU_MEM_ADVISE_SET_READ_MOSTLY || advice == LEATI_CU_MEM_ADVISE_UNSET_READ_MOSTLY)
+        memory->read_mostly = advice == LEATI_CU_MEM_ADVISE_SET_READ_MOSTLY;
+    else if (advice == LEATI_CU_MEM_ADVISE_SET_PREFERRED_LOCATION)
+        memory->preferred = device;
+    else if (advice == LEATI_CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION)
+        memory->preferred = LEATI_CU_DEVICE_INVALID;
+    else
+        memory->used_by[device < 0 ? DEVICES_MOST : device] = advice == LEATI_CU_MEM_ADVISE_SET_ACCESSED_BY;
+    pthread_mutex_unlock(&lock);
+    return LEATI_CUDA_SUCCESS;
+}
+
+cu_result cuMemAdvise(cu_deviceptr ptr, size_t bytes, cu_mem_advice advice, cu_device device)
+{
+    return advise(ptr, bytes, advice, device);
+}
+
+cu_result cuMemAdvise_v2(cu_deviceptr ptr, size_t bytes, cu_mem_advice advice, cu_mem_location location)
+{
+    return advise(ptr, bytes, advice, number_of(location));
+}
+
+/* The devices that use the memory, and nothing in the room that is left. */
+static void list_users(const struct memory *memory, int *users, size_t room)
+{
+    size_t count = 0;
+
+    for (int i = 0; i <= DEVICES_MOST && count < room; i++)
+        if (memory->used_by[i])
+            users[count++] = i == DEVICES_MOST ? LEATI_CU_DEVICE_CPU : i;
+    while (count < room)
+        users[count++] = LEATI_CU_DEVICE_INVALID;
+}
+
+cu_result cuMemRangeGetAttributes(void **values, size_t *sizes, cu_range_attribute *wanted, size_t count,
+                                  cu_deviceptr ptr, size_t bytes)
+{
+    struct memory *memory;
+
+    TRY(enter_context());
+    memory = lock_managed(ptr, bytes);
+    if (!memory)
+        return LEATI_CUDA_ERROR_INVALID_VALUE;
+    for (size_t i = 0; i < count; i++) {
+        if (wanted[i] == LEATI_CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY)
+            list_users(memory, values[i], sizes[i] / sizeof(int));
+        else if (wanted[i] == LEATI_CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY)
+            *(int *)values[i] = memory->read_mostly;
+        else
+            *(int *)values[i] = wanted[i] == LEATI_CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION ? memory->preferred
+                                                                                             : memory->prefetched;
+    }
+    pthread_mutex_unlock(&lock);
+    return LEATI_CUDA_SUCCESS;
+}
+
+/* All of an allocation or nothing. */
+cu_result cuStreamAttachMemAsync(cu_stream stream, cu_deviceptr ptr, size_t bytes, unsigned int flags)
+{
+    struct memory *memory;
+    bool whole;
+
+    TRY(enter_stream(stream));
+    if (flags != LEATI_CU_MEM_ATTACH_GLOBAL && flags != LEATI_CU_MEM_ATTACH_HOST &&
+        flags != LEATI_CU_MEM_ATTACH_SINGLE)
+        return LEATI_CUDA_ERROR_INVALID_VALUE;
+    memory = lock_managed(ptr, 1);
+    if (!memory)
+        return LEATI_CUDA_ERROR_INVALID_VALUE;
+    whole = memory->start == address(ptr) && (!bytes || bytes == memory->bytes);
+    pthread_mutex_unlock(&lock);
+    return whole ? LEATI_CUDA_SUCCESS : LEATI_CUDA_ERROR_INVALID_VALUE;
 }
 
 cu_result cuMemHostAlloc(void **ptr, size_t bytes, unsigned int flags)

@@ -6,7 +6,8 @@
  * copies spread over all cores. It is the judge of all tests, so it keeps the promises of driver.h to the letter
  * and takes no short cuts that a GPU could not take.
  *
- * Locks: cpu_event.lock, then cpu_device.streams_lock, then cpu_stream.lock; cpu_space.lock stands alone.
+ * Locks: cpu_event.lock, then cpu_device.streams_lock, then cpu_stream.lock; cpu_space.lock stands alone, and so
+ * does that of cpu_managed.c.
  */
 #ifndef LEATI_CPU_H
 #define LEATI_CPU_H
@@ -90,6 +91,41 @@ bool cpu_host_space_close(void); /* was it the last of them? */
 
 /* A device, open or not: closed ones have no space. */
 struct cpu_device *cpu_device_number(int ordinal);
+
+/* ---- managed memory (cpu_managed.c) ---- */
+
+#define CPU_HOST_SIDE (-1) /* beside the devices' numbers */
+
+/* A managed allocation of whole pages begins, and ends. */
+leat_status cpu_managed_add(void *ptr, size_t bytes);
+void cpu_managed_remove(const void *ptr);
+
+/* For whom the calling thread works: a device's number or CPU_HOST_SIDE. take_side returns the earlier one. */
+int cpu_managed_side(void);
+int cpu_managed_take_side(int side);
+
+/* Around work of a device that may touch managed memory. leave takes what enter returned. */
+int cpu_managed_enter(const struct cpu_device *device);
+void cpu_managed_leave(int earlier);
+
+/* The calling thread is about to touch this memory, of whatever kind it is, on behalf of its side. */
+void cpu_managed_touch(const void *ptr, size_t bytes, bool write);
+
+/* The last device closes: gives the record back. */
+void cpu_managed_end(void);
+
+leat_status cpu_managed_prefetch(struct leati_driver *driver, void *stream, void *ptr, size_t bytes, void *to);
+leat_status cpu_managed_advise(struct leati_driver *driver, void *device, void *ptr, size_t bytes,
+                               leat_advice advice, void *where);
+leat_status cpu_managed_query(struct leati_driver *driver, void *device, const void *ptr, size_t bytes,
+                              leat_managed_info *info);
+leat_status cpu_managed_attach(struct leati_driver *driver, void *stream, void *ptr, size_t bytes,
+                               leat_attach attach);
+leat_status cpu_managed_record(struct leati_driver *driver, void *device, bool on);
+leat_status cpu_managed_count(struct leati_driver *driver, void *device, const void *ptr, size_t bytes,
+                              leat_managed_counts *counts);
+leat_status cpu_managed_history(struct leati_driver *driver, void *device, leat_managed_move *moves,
+                                size_t *count);
 
 /* ---- virtual memory (cpu_virtual.c) ---- */
 
@@ -197,6 +233,9 @@ void cpu_team_stop(void);
 
 /* Sets LEAT_STRICT up if it is asked for; UNSUPPORTED without protection keys. */
 leat_status cpu_strict_open(void);
+
+/* Is strict mode's handler the one that gets faults now? */
+bool cpu_strict_catches(void);
 
 /* Makes memory, which has this protection (PROT_READ | PROT_WRITE), unreachable for host threads. Does nothing
  * when not strict. */

@@ -77,6 +77,7 @@ static void copy_part(void *context, uint64_t i)
 
 struct copy_work {
     struct cpu_work work;
+    const struct cpu_device *device;
     struct cpu_stream *stream;
     struct copy_job job;
 };
@@ -85,12 +86,16 @@ static void run_copy(struct cpu_work *work)
 {
     struct copy_work *copy = (struct copy_work *)(void *)work;
     struct copy_job *job = &copy->job;
+    int earlier = cpu_managed_enter(copy->device);
     uintptr_t fault;
 
+    cpu_managed_touch(job->src, job->bytes, false);
+    cpu_managed_touch(job->dst, job->bytes, true);
     if (job->bytes < PARALLEL_BYTES)
         copy_part(job, 0);
     else
         cpu_team_run(copy_part, job, (job->bytes + PART_BYTES - 1) / PART_BYTES);
+    cpu_managed_leave(earlier);
     fault = atomic_load_explicit(&job->unreachable, memory_order_relaxed);
     if (fault != UINTPTR_MAX)
         cpu_stream_lost(copy->stream, job->dst, job->src, job->bytes, fault);
@@ -106,6 +111,7 @@ leat_status cpu_copy(struct leati_driver *driver, void *stream, struct leati_end
     if (!work)
         return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory to queue the work");
     *work = (struct copy_work){.work.run = run_copy,
+                               .device = cpu_stream_device(stream),
                                .stream = cpu_stream_core(stream),
                                .job = {.dst = dst.ptr, .src = src.ptr, .bytes = bytes, .guarded = pageable}};
     atomic_init(&work->job.unreachable, UINTPTR_MAX);
@@ -149,14 +155,18 @@ static void fill_part(void *context, uint64_t i)
 
 struct fill_work {
     struct cpu_work work;
+    const struct cpu_device *device;
     struct fill_job job;
 };
 
 static void run_fill(struct cpu_work *work)
 {
     struct fill_work *fill = (struct fill_work *)(void *)work;
+    int earlier = cpu_managed_enter(fill->device);
 
+    cpu_managed_touch(fill->job.dst, fill->job.bytes, true);
     cpu_team_run(fill_part, &fill->job, (fill->job.bytes + PART_BYTES - 1) / PART_BYTES);
+    cpu_managed_leave(earlier);
 }
 
 leat_status cpu_fill(struct leati_driver *driver, void *stream, void *dst, uint32_t pattern,
@@ -171,6 +181,7 @@ leat_status cpu_fill(struct leati_driver *driver, void *stream, void *dst, uint3
         pattern = (pattern & 0xffff) * 0x10001u;
     *work = (struct fill_work){
         .work.run = run_fill,
+        .device = cpu_stream_device(stream),
         .job = {.dst = dst, .bytes = count * pattern_bytes, .pattern = pattern, .pattern_bytes = pattern_bytes}};
     cpu_stream_push(stream, &work->work);
     return LEAT_OK;

@@ -122,8 +122,10 @@ static leat_status device_close(struct leati_driver *driver, void *handle)
         close(device->virtual_fd);
     device->virtual_fd = -1;
     /* Devices are opened and closed one at a time, so no other one can need the team now. */
-    if (cpu_host_space_close())
+    if (cpu_host_space_close()) {
         cpu_team_stop();
+        cpu_managed_end();
+    }
     return LEAT_OK;
 }
 
@@ -161,6 +163,13 @@ static const struct leati_driver_ops ops = {
     .host_register = cpu_host_register,
     .host_unregister = cpu_host_unregister,
     .managed_alloc = cpu_managed_alloc,
+    .managed_prefetch = cpu_managed_prefetch,
+    .managed_advise = cpu_managed_advise,
+    .managed_query = cpu_managed_query,
+    .managed_attach = cpu_managed_attach,
+    .managed_record = cpu_managed_record,
+    .managed_count = cpu_managed_count,
+    .managed_history = cpu_managed_history,
     .pointer_query = cpu_pointer_query,
     .vm_granularity = cpu_vm_granularity,
     .vm_reserve = cpu_vm_reserve,

@@ -220,6 +220,7 @@ leat_status cpu_kernel_get(struct leati_driver *driver, void *device, void *hand
 
 struct launch_work {
     struct cpu_work work;
+    const struct cpu_device *device;
     const leat_cpu_kernel *code;
     leat_cpu_block launch; /* grid and block; the block's own place is filled in for each */
     uint64_t blocks, blocks_per_part;
@@ -245,13 +246,16 @@ static void run_launch(struct cpu_work *queued)
 {
     struct launch_work *work = (struct launch_work *)(void *)queued;
     uint64_t parts = (uint64_t)cpu_team_threads() * 16;
+    int earlier;
 
     /* Neighbouring blocks together, for the caches; several parts a thread, so that all end at about the same
      * time. */
     if (parts > work->blocks)
         parts = work->blocks;
     work->blocks_per_part = (work->blocks + parts - 1) / parts;
+    earlier = cpu_managed_enter(work->device);
     cpu_team_run(run_part, work, (work->blocks + work->blocks_per_part - 1) / work->blocks_per_part);
+    cpu_managed_leave(earlier);
 }
 
 /* The values start at multiples of 16, which suits every plain type. */
@@ -298,6 +302,7 @@ leat_status cpu_launch(struct leati_driver *driver, void *stream, void *handle, 
     if (!work)
         return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory to queue the work");
     work->work = (struct cpu_work){.run = run_launch};
+    work->device = cpu_stream_device(stream);
     work->code = code;
     work->launch.grid_blocks = (leat_cpu_dim){grid.x, grid.y, grid.z};
     work->launch.block_threads = (leat_cpu_dim){block.x, block.y, block.z};

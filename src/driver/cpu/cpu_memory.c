@@ -194,6 +194,9 @@ leat_status cpu_mem_free(struct leati_driver *driver, void *handle, void *ptr)
     size_t bytes;
 
     (void)driver;
+    /* Before somebody else may get the addresses. */
+    if (holds(&host_space, ptr))
+        cpu_managed_remove(ptr);
     LEATI_TRY(cpu_space_give_back(holds(&host_space, ptr) ? &host_space : &device->space, (uintptr_t)ptr, &block,
                                   &bytes));
     cpu_uncharge(device, block.charged_bytes);
@@ -360,18 +363,28 @@ leat_status cpu_host_unregister(struct leati_driver *driver, void *device, void 
 leat_status cpu_managed_alloc(struct leati_driver *driver, void *handle, size_t bytes, void **ptr)
 {
     struct cpu_device *device = handle;
+    struct cpu_block block;
     leat_status status;
+    void *fresh;
     size_t size;
 
     (void)driver;
     if (bytes > device->memory_bytes)
         return leati_fail(LEAT_ERROR_DEVICE_MEMORY, "more than all memory of the CPU device");
-    size = round_up(bytes, CPU_PAGE_BYTES);
+    block.charged_bytes = size = round_up(bytes, CPU_PAGE_BYTES);
     LEATI_TRY(cpu_charge(device, size));
-    status = take_host(LEAT_KIND_MANAGED, bytes, size, ptr);
-    if (status != LEAT_OK)
-        cpu_uncharge(device, size);
-    return status;
+    status = take_host(LEAT_KIND_MANAGED, bytes, size, &fresh);
+    if (status == LEAT_OK) {
+        status = cpu_managed_add(fresh, size);
+        if (status != LEAT_OK)
+            cpu_space_give_back(&host_space, (uintptr_t)fresh, &block, &size);
+    }
+    if (status != LEAT_OK) {
+        cpu_uncharge(device, block.charged_bytes);
+        return status;
+    }
+    *ptr = fresh;
+    return LEAT_OK;
 }
 
 /* ---- what is this address? ---- */

@@ -115,6 +115,7 @@ static void copy_part(void *context, uint64_t i)
 
 struct box_work {
     struct cpu_work work;
+    const struct cpu_device *device;
     struct cpu_stream *stream;
     struct box_job job;
 };
@@ -123,10 +124,12 @@ static void run_box(struct cpu_work *work)
 {
     struct box_work *copy = (struct box_work *)(void *)work;
     struct box_job *job = &copy->job;
+    int earlier = cpu_managed_enter(copy->device);
     uintptr_t fault;
 
     cpu_team_run(copy_part, job,
                  job->pieces > 1 ? job->rows * job->pieces : (job->rows + job->part_rows - 1) / job->part_rows);
+    cpu_managed_leave(earlier);
     fault = atomic_load_explicit(&job->unreachable, memory_order_relaxed);
     if (fault != UINTPTR_MAX)
         cpu_stream_lost(copy->stream, job->dst, job->src, job->rows * job->box.width_bytes, fault);
@@ -145,6 +148,7 @@ leat_status cpu_copy_rectangle(struct leati_driver *driver, void *stream, struct
         return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory to queue the work");
     *work = (struct box_work){
         .work.run = run_box,
+        .device = cpu_stream_device(stream),
         .stream = cpu_stream_core(stream),
         .job = {.dst = dst.ptr, .src = src.ptr, .box = *box, .rows = rows, .guarded = pageable, .pieces = 1}};
     job = &work->job;

@@ -120,6 +120,8 @@ static void on_fault(int signal_number, siginfo_t *info, void *context)
     char code[400], text[900];
     int length;
 
+    if (leati_catch_repaired(info, context))
+        return;
     leati_catch_take(info, context);
     if (info->si_addr && describe((uintptr_t)info->si_addr, &owner)) {
         describe_code(context, code, sizeof code);
@@ -165,6 +167,14 @@ leat_status cpu_strict_open(void)
                       "LEAT_STRICT=1 needs memory protection keys (pkeys(7)), which this machine does not offer: "
                       "pkey_alloc: %s; unset LEAT_STRICT",
                       strerror(key_errno));
+}
+
+bool cpu_strict_catches(void)
+{
+    struct sigaction current;
+
+    return strict() && sigaction(SIGSEGV, NULL, &current) == 0 && current.sa_flags & SA_SIGINFO &&
+           current.sa_sigaction == on_fault;
 }
 
 leat_status cpu_strict_protect(void *ptr, size_t bytes, int protection)

@@ -13,6 +13,7 @@ struct job {
     atomic_uint_least64_t next; /* the next part nobody has taken; relaxed: the lock below orders the data */
     unsigned helpers;           /* team threads inside the job; under the lock */
     struct job *next_job;
+    int side; /* the caller's, for which the helpers work too */
 };
 
 /* Guards all of the following, and each job's helpers. */
@@ -86,7 +87,9 @@ static void *team_thread(void *unused)
             break;
         job->helpers++;
         pthread_mutex_unlock(&lock);
+        cpu_managed_take_side(job->side);
         work_on(job);
+        cpu_managed_take_side(CPU_HOST_SIDE);
         pthread_mutex_lock(&lock);
         if (--job->helpers == 0)
             pthread_cond_broadcast(&helper_left);
@@ -121,7 +124,7 @@ void cpu_team_stop(void)
 
 void cpu_team_run(void (*part)(void *context, uint64_t i), void *context, uint64_t count)
 {
-    struct job job = {.part = part, .context = context, .count = count};
+    struct job job = {.part = part, .context = context, .count = count, .side = cpu_managed_side()};
     struct job **place;
 
     atomic_init(&job.next, 0);

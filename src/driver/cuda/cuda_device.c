@@ -45,11 +45,12 @@ static leat_status read_attribute(const struct cuda_device *device, cu_device_at
 static leat_status read_attributes(struct cuda_device *device)
 {
     const struct cuda_api *cu = device->cu;
-    int unified, pools, managed, virtual_memory, exportable;
+    int unified, pools, managed, concurrent, virtual_memory, exportable;
 
     LEATI_TRY(read_attribute(device, LEATI_CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING, &unified));
     LEATI_TRY(read_attribute(device, LEATI_CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, &pools));
     LEATI_TRY(read_attribute(device, LEATI_CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY, &managed));
+    LEATI_TRY(read_attribute(device, LEATI_CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, &concurrent));
     LEATI_TRY(
         read_attribute(device, LEATI_CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, &virtual_memory));
     LEATI_TRY(read_attribute(device, LEATI_CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED,
@@ -62,6 +63,7 @@ static leat_status read_attributes(struct cuda_device *device)
                           "from device pointers; use a 64-bit driver");
     device->pools = pools && cu->mem_alloc_async && cu->mem_free_async;
     device->managed = managed != 0;
+    device->concurrent = concurrent != 0;
     device->virtual_memory = virtual_memory != 0;
     device->exportable = exportable != 0;
     return LEAT_OK;

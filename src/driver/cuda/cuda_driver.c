@@ -6,6 +6,7 @@
 const struct cuda_names leati_cuda_names = {
 #define LEATI_CUDA_NAME(field, name, need, parameters) .field = #name,
     LEATI_CUDA_SYMBOL_LIST(LEATI_CUDA_NAME)
+    LEATI_CUDA_FIRST_SYMBOL_LIST(LEATI_CUDA_NAME)
 #undef LEATI_CUDA_NAME
 };
 
@@ -29,6 +30,10 @@ static const struct leati_driver_ops cuda_ops = {
     .host_unregister = leati_cuda_host_unregister,
     .host_device_pointer = leati_cuda_host_device_pointer,
     .managed_alloc = leati_cuda_managed_alloc,
+    .managed_prefetch = leati_cuda_managed_prefetch,
+    .managed_advise = leati_cuda_managed_advise,
+    .managed_query = leati_cuda_managed_query,
+    .managed_attach = leati_cuda_managed_attach,
     .pointer_query = leati_cuda_pointer_query,
     .vm_granularity = leati_cuda_vm_granularity,
     .vm_reserve = leati_cuda_vm_reserve,

@@ -22,6 +22,7 @@
 struct cuda_api {
 #define LEATI_CUDA_FIELD(field, name, need, parameters) cu_result(*field) parameters;
     LEATI_CUDA_SYMBOL_LIST(LEATI_CUDA_FIELD)
+    LEATI_CUDA_FIRST_SYMBOL_LIST(LEATI_CUDA_FIELD)
 #undef LEATI_CUDA_FIELD
 };
 
@@ -29,6 +30,7 @@ struct cuda_api {
 struct cuda_names {
 #define LEATI_CUDA_FIELD(field, name, need, parameters) const char *field;
     LEATI_CUDA_SYMBOL_LIST(LEATI_CUDA_FIELD)
+    LEATI_CUDA_FIRST_SYMBOL_LIST(LEATI_CUDA_FIELD)
 #undef LEATI_CUDA_FIELD
 };
 extern const struct cuda_names leati_cuda_names;
@@ -41,7 +43,7 @@ struct cuda_device {
     cu_device number;
     int ordinal;
     bool primary; /* the context is the primary one, which we retained */
-    bool pools, managed, virtual_memory, exportable;
+    bool pools, managed, concurrent, virtual_memory, exportable;
     int max_shared_bytes;     /* of one block, static and dynamic together */
     struct cuda_device *next; /* under open_lock of struct cuda_driver */
 
@@ -162,6 +164,16 @@ leat_status leati_cuda_host_device_pointer(struct leati_driver *driver, void *de
                                            void **device_pointer);
 leat_status leati_cuda_managed_alloc(struct leati_driver *driver, void *device, size_t bytes, void **ptr);
 leat_status leati_cuda_pointer_query(struct leati_driver *driver, const void *ptr, struct leati_place *place);
+
+/* cuda_managed.c */
+leat_status leati_cuda_managed_prefetch(struct leati_driver *driver, void *stream, void *ptr, size_t bytes,
+                                        void *to);
+leat_status leati_cuda_managed_advise(struct leati_driver *driver, void *device, void *ptr, size_t bytes,
+                                      leat_advice advice, void *where);
+leat_status leati_cuda_managed_query(struct leati_driver *driver, void *device, const void *ptr, size_t bytes,
+                                     leat_managed_info *info);
+leat_status leati_cuda_managed_attach(struct leati_driver *driver, void *stream, void *ptr, size_t bytes,
+                                      leat_attach attach);
 
 /* cuda_virtual.c */
 leat_status leati_cuda_vm_granularity(struct leati_driver *driver, void *device, size_t *bytes);

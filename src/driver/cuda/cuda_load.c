@@ -23,6 +23,7 @@ static const struct {
 } symbols[] = {
 #define SYMBOL(field, name, need, parameters) {#name, offsetof(struct cuda_api, field), need},
     LEATI_CUDA_SYMBOL_LIST(SYMBOL)
+    LEATI_CUDA_FIRST_SYMBOL_LIST(SYMBOL)
 #undef SYMBOL
 };
 

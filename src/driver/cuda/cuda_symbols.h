@@ -36,6 +36,12 @@
     X(mem_alloc_async, cuMemAllocAsync, OPTIONAL, (cu_deviceptr *, size_t, cu_stream))                            \
     X(mem_free_async, cuMemFreeAsync, OPTIONAL, (cu_deviceptr, cu_stream))                                        \
     X(mem_alloc_managed, cuMemAllocManaged, REQUIRED, (cu_deviceptr *, size_t, unsigned int))                     \
+    X(prefetch, cuMemPrefetchAsync_v2, OPTIONAL,                                                                  \
+      (cu_deviceptr, size_t, cu_mem_location, unsigned int, cu_stream))                                           \
+    X(advise, cuMemAdvise_v2, OPTIONAL, (cu_deviceptr, size_t, cu_mem_advice, cu_mem_location))                   \
+    X(range_attributes, cuMemRangeGetAttributes, REQUIRED,                                                        \
+      (void **, size_t *, cu_range_attribute *, size_t, cu_deviceptr, size_t))                                    \
+    X(stream_attach, cuStreamAttachMemAsync, REQUIRED, (cu_stream, cu_deviceptr, size_t, unsigned int))           \
     X(host_alloc, cuMemHostAlloc, REQUIRED, (void **, size_t, unsigned int))                                      \
     X(host_free, cuMemFreeHost, REQUIRED, (void *))                                                               \
     X(host_register, cuMemHostRegister_v2, REQUIRED, (void *, size_t, unsigned int))                              \
@@ -91,6 +97,15 @@
     X(launch, cuLaunchKernel, REQUIRED,                                                                           \
       (cu_function, unsigned int, unsigned int, unsigned int, unsigned int, unsigned int, unsigned int,           \
        unsigned int, cu_stream, void **, void **))
+
+/*
+ * The first versions of functions whose names newer headers give to later versions, so that their types cannot be
+ * compared with those headers: for drivers before CUDA 12.2, which have no others. The device is a number, -1 for
+ * the host.
+ */
+#define LEATI_CUDA_FIRST_SYMBOL_LIST(X)                                                                           \
+    X(prefetch_first, cuMemPrefetchAsync, OPTIONAL, (cu_deviceptr, size_t, cu_device, cu_stream))                 \
+    X(advise_first, cuMemAdvise, OPTIONAL, (cu_deviceptr, size_t, cu_mem_advice, cu_device))
 // clang-format on
 
 #endif

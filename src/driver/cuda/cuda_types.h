@@ -18,6 +18,8 @@ typedef unsigned int cu_function_attribute;
 typedef unsigned int cu_jit_option;
 typedef unsigned int cu_handle_type;
 typedef unsigned int cu_granularity_kind;
+typedef unsigned int cu_mem_advice;
+typedef unsigned int cu_range_attribute;
 
 typedef int cu_device;
 typedef unsigned long long cu_deviceptr;
@@ -86,6 +88,10 @@ typedef cu_box_copy cu_box_copy_peer;
 /* Streams that every context has, as the vendor writes them. */
 #define LEATI_CU_STREAM_LEGACY ((cu_stream)(uintptr_t)1)
 #define LEATI_CU_STREAM_PER_THREAD ((cu_stream)(uintptr_t)2)
+
+/* Numbers in the place of a device's. */
+#define LEATI_CU_DEVICE_CPU (-1)
+#define LEATI_CU_DEVICE_INVALID (-2)
 
 /* X(the vendor's name, value). Here each is called LEATI_<the vendor's name>. */
 #define LEATI_CUDA_CONSTANT_LIST(X)                                                                               \
@@ -174,12 +180,26 @@ typedef cu_box_copy cu_box_copy_peer;
     X(CU_STREAM_NON_BLOCKING, 1)                                                                                  \
     X(CU_EVENT_DEFAULT, 0)                                                                                        \
     X(CU_MEM_ATTACH_GLOBAL, 1)                                                                                    \
+    X(CU_MEM_ATTACH_HOST, 2)                                                                                      \
+    X(CU_MEM_ATTACH_SINGLE, 4)                                                                                    \
+    X(CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, 89)                                                          \
     X(CU_MEMHOSTALLOC_PORTABLE, 1)                                                                                \
     X(CU_MEMHOSTALLOC_DEVICEMAP, 2)                                                                               \
     X(CU_MEMHOSTREGISTER_PORTABLE, 1)                                                                             \
     X(CU_MEMHOSTREGISTER_DEVICEMAP, 2)                                                                            \
     X(CU_MEM_ALLOCATION_TYPE_PINNED, 1)                                                                           \
     X(CU_MEM_LOCATION_TYPE_DEVICE, 1)                                                                             \
+    X(CU_MEM_LOCATION_TYPE_HOST, 2)                                                                               \
+    X(CU_MEM_ADVISE_SET_READ_MOSTLY, 1)                                                                           \
+    X(CU_MEM_ADVISE_UNSET_READ_MOSTLY, 2)                                                                         \
+    X(CU_MEM_ADVISE_SET_PREFERRED_LOCATION, 3)                                                                    \
+    X(CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION, 4)                                                                  \
+    X(CU_MEM_ADVISE_SET_ACCESSED_BY, 5)                                                                           \
+    X(CU_MEM_ADVISE_UNSET_ACCESSED_BY, 6)                                                                         \
+    X(CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY, 1)                                                                      \
+    X(CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION, 2)                                                               \
+    X(CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY, 3)                                                                      \
+    X(CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION, 4)                                                           \
     X(CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 1)                                                                \
     X(CU_MEM_ACCESS_FLAGS_PROT_READWRITE, 3)                                                                      \
     X(CU_MEM_ALLOC_GRANULARITY_MINIMUM, 0)

@@ -37,6 +37,13 @@
     X(host_unregister)                                                                                            \
     X(host_device_pointer)                                                                                        \
     X(managed_alloc)                                                                                              \
+    X(managed_prefetch)                                                                                           \
+    X(managed_advise)                                                                                             \
+    X(managed_query)                                                                                              \
+    X(managed_attach)                                                                                             \
+    X(managed_record)                                                                                             \
+    X(managed_count)                                                                                              \
+    X(managed_history)                                                                                            \
     X(pointer_query)                                                                                              \
     X(vm_granularity)                                                                                             \
     X(vm_reserve)                                                                                                 \
@@ -269,6 +276,23 @@ WRAP(host_device_pointer, SAME, (struct leati_driver *driver, void *device, void
      (inner, device, ptr, device_pointer))
 WRAP(managed_alloc, MAKE, (struct leati_driver *driver, void *device, size_t bytes, void **ptr),
      (inner, device, bytes, ptr))
+WRAP(managed_prefetch, SAME, (struct leati_driver *driver, void *stream, void *ptr, size_t bytes, void *to),
+     (inner, stream, ptr, bytes, to))
+WRAP(managed_advise, SAME,
+     (struct leati_driver *driver, void *device, void *ptr, size_t bytes, leat_advice advice, void *where),
+     (inner, device, ptr, bytes, advice, where))
+WRAP(managed_query, SAME,
+     (struct leati_driver *driver, void *device, const void *ptr, size_t bytes, leat_managed_info *info),
+     (inner, device, ptr, bytes, info))
+WRAP(managed_attach, SAME,
+     (struct leati_driver *driver, void *stream, void *ptr, size_t bytes, leat_attach attach),
+     (inner, stream, ptr, bytes, attach))
+WRAP(managed_record, SAME, (struct leati_driver *driver, void *device, bool on), (inner, device, on))
+WRAP(managed_count, SAME,
+     (struct leati_driver *driver, void *device, const void *ptr, size_t bytes, leat_managed_counts *counts),
+     (inner, device, ptr, bytes, counts))
+WRAP(managed_history, SAME, (struct leati_driver *driver, void *device, leat_managed_move *moves, size_t *count),
+     (inner, device, moves, count))
 WRAP(pointer_query, SAME, (struct leati_driver *driver, const void *ptr, struct leati_place *place),
      (inner, ptr, place))
 

@@ -1,0 +1,415 @@
+/*
+ * managed.c - prefetch, advice and questions about managed memory: finds out what the pointers are, and cuts
+ * prefetches into chunks for several streams where that is asked for.
+ */
+#include "core/access.h"
+
+#include "base/options.h"
+
+#include <leat/managed.h>
+
+#include <stdio.h>
+#include <string.h>
+
+const char *leat_advice_name(leat_advice advice)
+{
+    switch (advice) {
+    case LEAT_ADVICE_READ_MOSTLY:
+        return "read mostly";
+    case LEAT_ADVICE_NOT_READ_MOSTLY:
+        return "not read mostly";
+    case LEAT_ADVICE_PREFERRED:
+        return "preferred";
+    case LEAT_ADVICE_NOT_PREFERRED:
+        return "not preferred";
+    case LEAT_ADVICE_ACCESSED_BY:
+        return "accessed by";
+    case LEAT_ADVICE_NOT_ACCESSED_BY:
+        return "not accessed by";
+    }
+    return "unknown";
+}
+
+static const char *name_of(const leat_device *device)
+{
+    return device ? device->name : "the host";
+}
+
+/* ---- what the memory is ---- */
+
+/* Managed memory of bytes bytes, with a device of leat's that has it. */
+static leat_status find_managed(const void *ptr, size_t bytes, struct leati_target *target)
+{
+    LEATI_TRY(leati_pointers_find_unread(NULL, "ptr", ptr, bytes, true, target));
+    if (target->end.kind != LEAT_KIND_MANAGED)
+        return leati_fail(
+            LEAT_ERROR_POINTER,
+            "ptr: %p is %s memory, and only managed memory moves; allocate it with LEAT_KIND_MANAGED", ptr,
+            leat_kind_name(target->end.kind));
+    if (!target->device)
+        return leati_fail(LEAT_ERROR_POINTER, "ptr: %p is managed memory of a device that leat has not opened",
+                          ptr);
+    return LEAT_OK;
+}
+
+/* The same for questions, where 0 bytes stand for the rest of the allocation. */
+static leat_status find_rest(const void *ptr, size_t *bytes, struct leati_target *target)
+{
+    LEATI_TRY(find_managed(ptr, *bytes ? *bytes : 1, target));
+    if (!*bytes && !target->bytes)
+        return leati_fail(
+            LEAT_ERROR_INVALID,
+            "the driver does not say how large the allocation of %p is; say how many bytes are meant", ptr);
+    if (!*bytes)
+        *bytes = target->bytes - ((uintptr_t)ptr - target->base);
+    return LEAT_OK;
+}
+
+/* A place in the sense of these calls, for memory of driver. */
+static leat_status check_place(const char *name, const leat_device *place, const struct leati_driver *driver)
+{
+    if (!place || place->driver == driver)
+        return LEAT_OK;
+    return leati_fail(LEAT_ERROR_UNSUPPORTED, "%s is %s, which memory of the %s driver cannot go to", name,
+                      place->name, driver->name);
+}
+
+static leat_status refuse(const struct leati_driver *driver, const char *what)
+{
+    return leati_fail(LEAT_ERROR_UNSUPPORTED, "the %s driver has no %s", driver->name, what);
+}
+
+/* ---- prefetch ---- */
+
+/* How a prefetch is cut up. */
+struct spread {
+    uint64_t streams; /* 0: not at all */
+    uint64_t chunk_bytes;
+};
+
+static leat_status read_spread(const leat_device *to, struct spread *spread)
+{
+    LEATI_TRY(leati_option_number(to ? LEATI_OPTION_PREFETCH_STREAMS_IN : LEATI_OPTION_PREFETCH_STREAMS_OUT, 0,
+                                  LEATI_PREFETCH_STREAMS_MAX, 0, &spread->streams));
+    return leati_option_number(LEATI_OPTION_PREFETCH_CHUNK, 1 << 16, (uint64_t)1 << 40, 16 << 20,
+                               &spread->chunk_bytes);
+}
+
+leat_status leati_prefetch_close(struct leat_device *device)
+{
+    const struct leati_driver_ops *ops = device->driver->ops;
+    leat_status first = LEAT_OK;
+
+    while (device->prefetch_count) {
+        leat_status status =
+            ops->stream_destroy(device->driver, device->prefetch_streams[--device->prefetch_count]);
+
+        first = first != LEAT_OK ? first : status;
+    }
+    return first;
+}
+
+/* Makes the streams that are not there yet; under prefetch_lock. */
+static leat_status need_streams(struct leat_device *device, unsigned wanted)
+{
+    while (device->prefetch_count < wanted) {
+        LEATI_TRY(device->driver->ops->stream_create(device->driver, device->native,
+                                                     &device->prefetch_streams[device->prefetch_count]));
+        device->prefetch_count++;
+    }
+    return LEAT_OK;
+}
+
+/* The chunk that begins at start: chunks end at multiples of their size, so that no page is in two. */
+static size_t chunk_at(uintptr_t start, uintptr_t end, size_t chunk_bytes)
+{
+    size_t bytes = chunk_bytes - start % chunk_bytes;
+
+    return bytes < end - start ? bytes : end - start;
+}
+
+static leat_status give_chunks(struct leat_device *device, char *ptr, size_t bytes, void *to,
+                               const struct spread *spread)
+{
+    uintptr_t at = (uintptr_t)ptr, end = at + bytes;
+    unsigned next = 0;
+
+    while (at < end) {
+        size_t length = chunk_at(at, end, spread->chunk_bytes);
+
+        LEATI_TRY(device->driver->ops->managed_prefetch(
+            device->driver, device->prefetch_streams[next++ % spread->streams], (void *)at, length, to));
+        at += length;
+    }
+    return LEAT_OK;
+}
+
+/* Leat's streams begin where stream is, and stream goes on when all of them are done. An event that is recorded
+ * again changes no earlier wait, so one is enough. */
+static leat_status fork_and_join(leat_stream *stream, void *event, char *ptr, size_t bytes, void *to,
+                                 const struct spread *spread)
+{
+    struct leat_device *device = stream->device;
+    struct leati_driver *driver = device->driver;
+    const struct leati_driver_ops *ops = driver->ops;
+    leat_status status;
+
+    LEATI_TRY(ops->event_record(driver, event, stream->native));
+    for (unsigned i = 0; i < spread->streams; i++)
+        LEATI_TRY(ops->stream_wait(driver, device->prefetch_streams[i], event));
+    status = give_chunks(device, ptr, bytes, to, spread);
+    /* Chunks that were given are waited for even when a later one was refused. */
+    for (unsigned i = 0; i < spread->streams; i++) {
+        leat_status joined = ops->event_record(driver, event, device->prefetch_streams[i]);
+
+        if (joined == LEAT_OK)
+            joined = ops->stream_wait(driver, stream->native, event);
+        status = status == LEAT_OK ? joined : status;
+    }
+    return status;
+}
+
+static leat_status prefetch_spread(leat_stream *stream, char *ptr, size_t bytes, void *to,
+                                   const struct spread *spread)
+{
+    struct leat_device *device = stream->device;
+    const struct leati_driver_ops *ops = device->driver->ops;
+    struct leati_sentence sentence;
+    leat_status status;
+    void *event;
+
+    pthread_mutex_lock(&device->prefetch_lock);
+    status = need_streams(device, (unsigned)spread->streams);
+    if (status == LEAT_OK)
+        status = ops->event_create(device->driver, device->native, &event);
+    if (status == LEAT_OK) {
+        status = fork_and_join(stream, event, ptr, bytes, to, spread);
+        leati_error_keep(&sentence);
+        (void)ops->event_destroy(device->driver, event);
+        if (status != LEAT_OK)
+            leati_error_restore(status, &sentence);
+    }
+    pthread_mutex_unlock(&device->prefetch_lock);
+    return status;
+}
+
+static leat_status prefetch(leat_stream *stream, void *ptr, size_t bytes, leat_device *to)
+{
+    struct leati_driver *driver = stream->device->driver;
+    struct leati_target target;
+    struct spread spread;
+
+    LEATI_TRY(find_managed(ptr, bytes, &target));
+    LEATI_TRY(leati_check_reach(stream, "ptr", &target));
+    LEATI_TRY(check_place("to", to, driver));
+    if (!driver->ops->managed_prefetch)
+        return refuse(driver, "prefetch of managed memory");
+    LEATI_TRY(read_spread(to, &spread));
+    leati_order_given(stream->order);
+    if (spread.streams && bytes > spread.chunk_bytes)
+        return prefetch_spread(stream, ptr, bytes, to ? to->native : NULL, &spread);
+    return driver->ops->managed_prefetch(driver, stream->native, ptr, bytes, to ? to->native : NULL);
+}
+
+leat_status leat_managed_prefetch(leat_stream *stream, void *ptr, size_t bytes, leat_device *to)
+{
+    leat_status status;
+
+    LEATI_TRY(leati_check_permitted("leat_managed_prefetch"));
+    LEATI_TRY(leati_check_stream("leat_managed_prefetch", stream));
+    if (to)
+        LEATI_TRY(leati_check_device("leat_managed_prefetch", to));
+    if (!bytes)
+        return LEAT_OK;
+    status = prefetch(stream, ptr, bytes, to);
+    return status == LEAT_OK ? status
+                             : leati_fail_in(status, "leat_managed_prefetch of %zu bytes to %s on %s", bytes,
+                                             name_of(to), stream->device->name);
+}
+
+/* ---- advice ---- */
+
+static bool has_place(leat_advice advice)
+{
+    return advice == LEAT_ADVICE_PREFERRED || advice == LEAT_ADVICE_ACCESSED_BY ||
+           advice == LEAT_ADVICE_NOT_ACCESSED_BY;
+}
+
+static leat_status advise(void *ptr, size_t bytes, leat_advice advice, leat_device *where)
+{
+    struct leati_driver *driver;
+    struct leati_target target;
+
+    LEATI_TRY(find_managed(ptr, bytes, &target));
+    driver = target.driver;
+    LEATI_TRY(check_place("where", where, driver));
+    if (!driver->ops->managed_advise)
+        return refuse(driver, "advice about managed memory");
+    return driver->ops->managed_advise(driver, target.device->native, ptr, bytes, advice,
+                                       where ? where->native : NULL);
+}
+
+leat_status leat_managed_advise(void *ptr, size_t bytes, leat_advice advice, leat_device *where)
+{
+    leat_status status;
+
+    LEATI_TRY(leati_check_permitted("leat_managed_advise"));
+    if (advice < LEAT_ADVICE_READ_MOSTLY || advice > LEAT_ADVICE_NOT_ACCESSED_BY)
+        return leati_fail(LEAT_ERROR_INVALID,
+                          "leat_managed_advise: advice is %d; it is one of leat_advice, 1 to 6", (int)advice);
+    if (!has_place(advice))
+        where = LEAT_HOST;
+    if (where)
+        LEATI_TRY(leati_check_device("leat_managed_advise", where));
+    if (!bytes)
+        return LEAT_OK;
+    status = advise(ptr, bytes, advice, where);
+    return status == LEAT_OK ? status
+                             : leati_fail_in(status, "leat_managed_advise ('%s', %s) of %zu bytes",
+                                             leat_advice_name(advice), name_of(where), bytes);
+}
+
+/* ---- attaching ---- */
+
+static leat_status attach_whole(leat_stream *stream, void *ptr, leat_attach attach)
+{
+    struct leati_driver *driver = stream->device->driver;
+    struct leati_target target;
+
+    LEATI_TRY(find_managed(ptr, 1, &target));
+    LEATI_TRY(leati_check_reach(stream, "ptr", &target));
+    if (target.block)
+        return leati_fail(
+            LEAT_ERROR_UNSUPPORTED,
+            "ptr: %p is a block of a pool, which is a part of what the driver allocated, and drivers "
+            "attach only all of that; allocate it by the driver's own call",
+            ptr);
+    if (target.base && target.base != (uintptr_t)ptr)
+        return leati_fail(LEAT_ERROR_POINTER, "ptr: %p is %zu bytes inside the allocation at %p; give its start",
+                          ptr, (size_t)((uintptr_t)ptr - target.base), (void *)target.base);
+    if (!driver->ops->managed_attach)
+        return refuse(driver, "attaching of managed memory");
+    leati_order_given(stream->order);
+    return driver->ops->managed_attach(driver, stream->native, ptr, target.bytes, attach);
+}
+
+leat_status leat_managed_attach(leat_stream *stream, void *ptr, leat_attach attach)
+{
+    leat_status status;
+
+    LEATI_TRY(leati_check_permitted("leat_managed_attach"));
+    LEATI_TRY(leati_check_stream("leat_managed_attach", stream));
+    if (attach != LEAT_ATTACH_ALL && attach != LEAT_ATTACH_HOST && attach != LEAT_ATTACH_STREAM)
+        return leati_fail(LEAT_ERROR_INVALID,
+                          "leat_managed_attach: attach is %d; it is one of leat_attach, 1, 2 or 4", (int)attach);
+    status = attach_whole(stream, ptr, attach);
+    return status == LEAT_OK ? status : leati_fail_in(status, "leat_managed_attach on %s", stream->device->name);
+}
+
+/* ---- questions ---- */
+
+/* Structs that grow say how large they are. known: how large this library's is. */
+static leat_status check_size(const char *what, const char *name, size_t size, size_t known)
+{
+    if (size && size <= known)
+        return LEAT_OK;
+    return leati_fail(LEAT_ERROR_INVALID, "%s: %s->size is %zu; set it to sizeof *%s, which is at most %zu here",
+                      what, name, size, name, known);
+}
+
+leat_status leat_managed_query(const void *ptr, size_t bytes, leat_managed_info *info)
+{
+    struct leati_target target;
+    leat_managed_info filled;
+    leat_status status;
+
+    LEATI_TRY(leati_check_permitted("leat_managed_query"));
+    LEATI_TRY(leati_check_not_null("leat_managed_query", "info", info));
+    LEATI_TRY(check_size("leat_managed_query", "info", info->size, sizeof *info));
+    status = find_rest(ptr, &bytes, &target);
+    if (status == LEAT_OK && !target.driver->ops->managed_query)
+        status = refuse(target.driver, "answer about managed memory");
+    memset(&filled, 0, sizeof filled);
+    if (status == LEAT_OK)
+        status = target.driver->ops->managed_query(target.driver, target.device->native, ptr, bytes, &filled);
+    if (status != LEAT_OK)
+        return leati_fail_in(status, "leat_managed_query");
+    filled.size = info->size;
+    memcpy(info, &filled, info->size);
+    return LEAT_OK;
+}
+
+static leat_status refuse_record(const struct leati_driver *driver)
+{
+    return leati_fail(
+        LEAT_ERROR_UNSUPPORTED,
+        "the %s driver keeps no record of what moves; run the program on cpu:0, or under the vendor's "
+        "profiler",
+        driver->name);
+}
+
+leat_status leat_managed_record(leat_device *device, int on)
+{
+    leat_status status;
+
+    LEATI_TRY(leati_check_permitted("leat_managed_record"));
+    LEATI_TRY(leati_check_device("leat_managed_record", device));
+    status = device->driver->ops->managed_record
+                 ? device->driver->ops->managed_record(device->driver, device->native, on != 0)
+                 : refuse_record(device->driver);
+    return status == LEAT_OK ? status : leati_fail_in(status, "leat_managed_record on %s", device->name);
+}
+
+/* What was recorded for a range, or for all. */
+static leat_status count_range(leat_device *device, const void *ptr, size_t bytes, leat_managed_counts *counts)
+{
+    struct leati_driver *driver = device->driver;
+    struct leati_target target;
+
+    if (!driver->ops->managed_count)
+        return refuse_record(driver);
+    if (ptr) {
+        LEATI_TRY(find_rest(ptr, &bytes, &target));
+        if (target.driver != driver)
+            return leati_fail(LEAT_ERROR_UNSUPPORTED, "ptr: %p is memory of the %s driver", ptr,
+                              target.driver->name);
+    }
+    return driver->ops->managed_count(driver, device->native, ptr, bytes, counts);
+}
+
+leat_status leat_managed_count(leat_device *device, const void *ptr, size_t bytes, leat_managed_counts *counts)
+{
+    leat_managed_counts filled;
+    leat_status status;
+
+    LEATI_TRY(leati_check_permitted("leat_managed_count"));
+    LEATI_TRY(leati_check_device("leat_managed_count", device));
+    LEATI_TRY(leati_check_not_null("leat_managed_count", "counts", counts));
+    LEATI_TRY(check_size("leat_managed_count", "counts", counts->size, sizeof *counts));
+    memset(&filled, 0, sizeof filled);
+    status = count_range(device, ptr, bytes, &filled);
+    if (status != LEAT_OK)
+        return leati_fail_in(status, "leat_managed_count on %s", device->name);
+    filled.size = counts->size;
+    memcpy(counts, &filled, counts->size);
+    return LEAT_OK;
+}
+
+leat_status leat_managed_history(leat_device *device, leat_managed_move *moves, size_t *count)
+{
+    leat_status status;
+    size_t room;
+
+    LEATI_TRY(leati_check_permitted("leat_managed_history"));
+    LEATI_TRY(leati_check_device("leat_managed_history", device));
+    LEATI_TRY(leati_check_not_null("leat_managed_history", "moves", moves));
+    LEATI_TRY(leati_check_not_null("leat_managed_history", "count", count));
+    room = *count;
+    status = device->driver->ops->managed_history
+                 ? device->driver->ops->managed_history(device->driver, device->native, moves, &room)
+                 : refuse_record(device->driver);
+    if (status != LEAT_OK)
+        return leati_fail_in(status, "leat_managed_history on %s", device->name);
+    *count = room;
+    return LEAT_OK;
+}
