@@ -1,80 +1,61 @@
 /* managed_report.c - what moved between host and devices, in words, with what to do about it. */
+#include "base/text.h"
 #include "core/core.h"
 
 #include <leat/managed.h>
 
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 enum { MOVES_SHOWN = 20, MOVES_ASKED = 4096 };
 
-/* A text that is put together piece by piece, and cut where its room ends. */
-struct words {
-    char *at;
-    size_t left;
-};
-
-static void add(struct words *words, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
-static void add(struct words *words, const char *format, ...)
-{
-    va_list args;
-    int length;
-
-    va_start(args, format);
-    length = vsnprintf(words->at, words->left, format, args);
-    va_end(args);
-    if (length < 0)
-        return;
-    length = (size_t)length < words->left ? length : (int)words->left - 1;
-    words->at += length;
-    words->left -= (size_t)length;
-}
-
-static void add_count(struct words *words, uint64_t pages, const char *what)
+static void add_count(struct leati_text *text, uint64_t pages, const char *what)
 {
     if (pages)
-        add(words, "  %8" PRIu64 "  %s\n", pages, what);
+        leati_text_add(text, "  %8" PRIu64 "  %s\n", pages, what);
 }
 
-static void add_counts(struct words *words, const leat_managed_counts *c)
+static void add_counts(struct leati_text *text, const leat_managed_counts *c)
 {
-    add(words, "%" PRIu64 " pages of %zu bytes\n", c->pages, c->page_bytes);
-    add_count(words, c->first_touch_host, "touched first by the host, which gave them their place");
-    add_count(words, c->first_touch_device, "touched first by a device");
-    add_count(words, c->faults_to_device, "moved to a device because it touched them elsewhere (faults)");
-    add_count(words, c->faults_to_host, "moved to the host because it touched them elsewhere (faults)");
-    add_count(words, c->prefetched_to_device, "moved to a device by prefetch");
-    add_count(words, c->prefetched_to_host, "moved to the host by prefetch");
-    add_count(words, c->prefetched_in_vain, "prefetched to where they were already");
-    add_count(words, c->copied, "copied for a reader (read mostly)");
-    add_count(words, c->copies_ended, "times that a page's copies ended");
-    add_count(words, c->used_in_place, "touched from elsewhere without a move, as advised");
-    add_count(words, c->thrashing, "thrashing: moved to and fro by three faults or more");
+    leati_text_add(text, "%" PRIu64 " pages of %zu bytes\n", c->pages, c->page_bytes);
+    add_count(text, c->first_touch_host, "touched first by the host, which gave them their place");
+    add_count(text, c->first_touch_device, "touched first by a device");
+    add_count(text, c->faults_to_device, "moved to a device because it touched them elsewhere (faults)");
+    add_count(text, c->faults_to_host, "moved to the host because it touched them elsewhere (faults)");
+    add_count(text, c->prefetched_to_device, "moved to a device by prefetch");
+    add_count(text, c->prefetched_to_host, "moved to the host by prefetch");
+    add_count(text, c->prefetched_in_vain, "prefetched to where they were already");
+    add_count(text, c->copied, "copied for a reader (read mostly)");
+    add_count(text, c->copies_ended, "times that a page's copies ended");
+    add_count(text, c->used_in_place, "touched from elsewhere without a move, as advised");
+    add_count(text, c->thrashing, "thrashing: moved to and fro by three faults or more");
 }
 
-static void add_advice(struct words *words, const leat_managed_counts *c)
+static void add_advice(struct leati_text *text, const leat_managed_counts *c)
 {
     if (c->thrashing)
-        add(words,
+        leati_text_add(
+            text,
             "Thrashing: let one side finish before the other begins, or keep what both use in pinned memory, or "
             "advise LEAT_ADVICE_PREFERRED at the host with LEAT_ADVICE_ACCESSED_BY for the device.\n");
     if (c->faults_to_device)
-        add(words, "Faults to a device: leat_managed_prefetch() to it on the stream before the work that uses the "
-                   "memory; what is only read there may be LEAT_ADVICE_READ_MOSTLY.\n");
+        leati_text_add(
+            text, "Faults to a device: leat_managed_prefetch() to it on the stream before the work that uses the "
+                  "memory; what is only read there may be LEAT_ADVICE_READ_MOSTLY.\n");
     if (c->faults_to_host)
-        add(words,
+        leati_text_add(
+            text,
             "Faults to the host: leat_managed_prefetch() to LEAT_HOST before the host reads, and wait for the "
             "stream.\n");
     if (c->prefetched_in_vain)
-        add(words, "Prefetched in vain: pages were there already; that costs a call and moves nothing.\n");
+        leati_text_add(text,
+                       "Prefetched in vain: pages were there already; that costs a call and moves nothing.\n");
     if (c->copies_ended)
-        add(words, "Copies ended: read mostly memory is written; advise that only while it is read.\n");
+        leati_text_add(text, "Copies ended: read mostly memory is written; advise that only while it is read.\n");
     if (c->unseen)
-        add(words, "Some touches were not seen: the system has no room for so many pieces of memory "
-                   "(vm.max_map_count).\n");
+        leati_text_add(text, "Some touches were not seen: the system has no room for so many pieces of memory "
+                             "(vm.max_map_count).\n");
 }
 
 static const char *place_words(leat_location location, const char *driver, char text[32])
@@ -104,17 +85,17 @@ static const char *cause_words(leat_move_cause cause)
     return "unknown";
 }
 
-static void add_moves(struct words *words, const char *driver, const leat_managed_move *moves, size_t count)
+static void add_moves(struct leati_text *text, const char *driver, const leat_managed_move *moves, size_t count)
 {
     size_t first = count > MOVES_SHOWN ? count - MOVES_SHOWN : 0;
     char from[32], to[32];
 
     if (count)
-        add(words, "The latest %zu of %zu moves:\n", count - first, count);
+        leati_text_add(text, "The latest %zu of %zu moves:\n", count - first, count);
     for (size_t i = first; i < count; i++)
-        add(words, "  %10.3f ms  %p + %" PRIu64 ": %s to %s, %s\n", (double)moves[i].time_ns / 1e6, moves[i].ptr,
-            moves[i].bytes, place_words(moves[i].from, driver, from), place_words(moves[i].to, driver, to),
-            cause_words(moves[i].cause));
+        leati_text_add(text, "  %10.3f ms  %p + %" PRIu64 ": %s to %s, %s\n", (double)moves[i].time_ns / 1e6,
+                       moves[i].ptr, moves[i].bytes, place_words(moves[i].from, driver, from),
+                       place_words(moves[i].to, driver, to), cause_words(moves[i].cause));
 }
 
 /* Keeps the moves that touch [base, base + bytes). */
@@ -131,7 +112,7 @@ static size_t keep_within(leat_managed_move *moves, size_t count, uintptr_t base
 leat_status leat_managed_report(leat_device *device, const void *ptr, size_t bytes, char *text, size_t text_bytes)
 {
     leat_managed_counts counts = {.size = sizeof counts};
-    struct words words = {text, text_bytes};
+    struct leati_text words = {text, text_bytes};
     size_t count = MOVES_ASKED;
     leat_managed_move *moves;
     leat_status status;
