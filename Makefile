@@ -204,6 +204,7 @@ make check-memcheck  the tests of the API on a GPU, under compute-sanitizer
 make gate            proves the tests: switches faults on, and each must be noticed
 make asan            the tests with address and undefined behaviour sanitizers
 make tsan            the tests of order and threads with the thread sanitizer
+make fuzz-layout     random bytes as layouts, by $(CLANG)'s libFuzzer, for FUZZ_SECONDS (60)
 make headers         each public header compiles alone, in C and in C++
 make symbols         libleat.so exports what the headers declare and nothing else
 make layers          no file includes what its layer must not know

@@ -15,7 +15,7 @@ test_order := $(addprefix $(test_bin)/,order_model pool_model)
 # About the CPU device alone.
 test_cpu := $(test_bin)/test_strict
 # With private headers: parts by themselves, the CUDA driver against a library made for it, every error path.
-test_unit := $(patsubst tests/%.c,$(test_bin)/%,$(sort $(wildcard tests/unit_*.c tests/test_cuda_*.c tests/test_hip_*.c)))
+test_unit := $(patsubst tests/%.c,$(test_bin)/%,$(sort $(wildcard tests/unit_*.c tests/fuzz_*.c tests/test_cuda_*.c tests/test_hip_*.c)))
 test_walk := $(test_bin)/fault_walk
 
 test_programs := $(test_api) $(test_order) $(test_cpu) $(test_unit) $(test_walk)
@@ -98,11 +98,23 @@ check-tsan: tests
 	$(Q)$(staged) $(few_addresses) TEST_TIMEOUT=900 tests/run.sh '$(BUILD)' cpu:0 \
 	    $(filter-out %/test_bad_input,$(test_staged))
 
+# The layouts' arithmetic, by libFuzzer: for so many seconds, from what was found before on.
+FUZZ_SECONDS ?= 60
+fuzz_dir := $(BUILD)/fuzz/layout
+fuzz_src := tests/fuzz_layout.c tests/layouts.c $(sort $(wildcard src/layout/*.c src/base/*.c))
+fuzz-layout:
+	$(Q)mkdir -p $(fuzz_dir)/found
+	$(Q)$(CLANG) $(filter-out $(CFLAGS),$(ALL_CFLAGS)) -O1 -g -fsanitize=fuzzer,address,undefined \
+	    -fno-sanitize-recover=all -DLEAT_LIBFUZZER -DLEAT_VERSION='"$(VERSION)"' $(fuzz_src) $(LIB_LIBS) \
+	    -o $(fuzz_dir)/fuzz_layout
+	$(Q)$(fuzz_dir)/fuzz_layout -max_total_time=$(FUZZ_SECONDS) -max_len=400 -artifact_prefix=$(fuzz_dir)/ \
+	    $(fuzz_dir)/found
+
 # The faults are those of copies, fills and order; programs that look at other things only take time here.
 test_gate := $(filter-out %/test_pool_limits %/test_pool_bad %/test_pool_threads %/test_pool_guard %/test_pool_share \
              %/test_copy_links %/test_copy_broken,$(test_api)) $(test_order)
 gate: tests
 	$(Q)tests/gate.sh $(test_gate)
 
-.PHONY: tests check check-gpu check-memcheck check-tsan gate
+.PHONY: tests check check-gpu check-memcheck check-tsan fuzz-layout gate
 -include $(test_programs:=.d) $(test_objects:.o=.d)

@@ -57,7 +57,7 @@ typedef struct leat_layout {
     uint64_t *index_wrong; /* NULL, or a counter in memory that the device can reach; see leat_layout_index() */
 } leat_layout;
 
-/* ---- making layouts: arithmetic only, no device needed ------------------------------------------------------- */
+/* ---- making layouts: arithmetic only, no device needed ---------------------------------------------------- */
 
 /*
  * A dense array of dims dimensions, the last of them the fastest, as C arrays lie. size may be NULL when dims is
@@ -131,7 +131,7 @@ LEAT_API leat_status leat_layout_index(leat_layout *layout, uint32_t dim, const 
  * can count). */
 LEAT_API leat_status leat_layout_count(const leat_layout *layout, uint64_t *elements, uint64_t *bytes);
 
-/* ---- copying ------------------------------------------------------------------------------------------------- */
+/* ---- copying ---------------------------------------------------------------------------------------------- */
 
 /*
  * Copies between any two places that leat_copy() copies between, in stream order, and returns at once. The layouts
@@ -154,7 +154,7 @@ LEAT_API leat_status leat_layout_count(const leat_layout *layout, uint64_t *elem
 LEAT_API leat_status leat_copy_layout(leat_stream *stream, void *dst, const leat_layout *dst_layout,
                                       const void *src, const leat_layout *src_layout);
 
-/* ---- plans --------------------------------------------------------------------------------------------------- */
+/* ---- plans ------------------------------------------------------------------------------------------------ */
 
 /* How one shape is copied on one device. */
 typedef struct leat_layout_plan leat_layout_plan;

@@ -200,10 +200,17 @@ static uint64_t touch_rows(const struct leati_form *form, bool of_dst)
     return apart < all ? apart : all;
 }
 
+/* Of a destination no two bytes are the same. */
+static uint64_t fewest(const struct leati_form *form, bool of_dst)
+{
+    return of_dst ? (form->payload_bytes + LEATI_SECTOR_BYTES - 1) / LEATI_SECTOR_BYTES : 1;
+}
+
 uint64_t leati_sectors(const struct leati_form *form, bool of_dst)
 {
     int64_t first = of_dst ? form->dst_offset : form->src_offset;
     struct touched touched;
+    uint64_t sectors;
 
     if (form->empty)
         return 0;
@@ -212,5 +219,6 @@ uint64_t leati_sectors(const struct leati_form *form, bool of_dst)
     if (form->index_dim >= 0 && !form->index_bound)
         return 0;
     touch(form, of_dst, -1, &touched, &first);
-    return touched.sectors[places_of(&touched, first)];
+    sectors = touched.sectors[places_of(&touched, first)];
+    return sectors < fewest(form, of_dst) ? fewest(form, of_dst) : sectors;
 }
