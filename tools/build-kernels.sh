@@ -23,6 +23,7 @@ esac
 
 # One line a kernel file: source, then the PTX that is made of it.
 ptx_files="src/kernels/builtin_kernels.c src/kernels/built/builtin_kernels.ptx
+src/kernels/layout_kernels.c src/kernels/built/layout_kernels.ptx
 tests/kernels_user.c tests/kernels_user.ptx
 examples/own_kernel_device.c examples/own_kernel_device.ptx"
 amd_gpus="gfx90a gfx942 gfx1100"
@@ -46,7 +47,7 @@ if [ "$mode" = check ]; then
 fi
 
 # Relative names, no debug information and no compiler's name in the files: the same bytes on every machine.
-flags="-std=c11 -O3 -ffreestanding -nogpulib -fno-ident -Iinclude -Wall -Wextra -Wshadow -Wconversion -Werror"
+flags="-std=c11 -O3 -ffreestanding -nogpulib -fno-ident -Iinclude -Isrc -Wall -Wextra -Wshadow -Wconversion -Werror"
 
 # PTX 6.3 is the first that knows sm_75; a newer text would ask for a newer driver. Loop strength reduction keeps
 # an address register for each access of a loop; without it most kernels fit in 32 registers, so that a GPU's
@@ -73,9 +74,11 @@ while read -r source ptx; do
     built="$built $ptx"
 done <<< "$ptx_files"
 for gpu in $amd_gpus; do
-    object=src/kernels/built/builtin_kernels.$gpu.co
-    build_amd "$gpu" src/kernels/builtin_kernels.c "$out/$object"
-    built="$built $object"
+    for kernels in builtin_kernels layout_kernels; do
+        object=src/kernels/built/$kernels.$gpu.co
+        build_amd "$gpu" "src/kernels/$kernels.c" "$out/$object"
+        built="$built $object"
+    done
 done
 
 wrong=0

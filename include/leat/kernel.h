@@ -95,6 +95,22 @@ LEAT_API leat_status leat_module_own(leat_device *device, const leat_own_kernel 
  */
 LEAT_API leat_status leat_module_builtin(leat_device *device, leat_module **module);
 
+/*
+ * The kernels that copy layouts (leat/layout.h), a module of its own: leat_copy_layout() loads it at its first use on
+ * a device, this call ahead of time. Belongs to the device: unloading it is INVALID. What leat launches itself is not
+ * for others; these are, the steps that lead to a fast transpose, for elements of 4 bytes:
+ *
+ *   leat_transpose_naive_u32    each thread one element: neighbours read neighbours and write far from each other
+ *   leat_transpose_shared_u32   tiles of 32 x 32 in shared memory, so that neighbours write neighbours too
+ *   leat_transpose_padded_u32   the same with rows of 33, so that columns of a tile lie in different banks
+ *
+ * All take (uint32_t *dst, const uint32_t *src, uint64_t rows, uint64_t columns), where src is a dense matrix of rows
+ * by columns and dst becomes its transpose, and blocks of 256 threads in x. The naive one wants a block for each 256
+ * elements, the others one for each tile: (rows + 31) / 32 * ((columns + 31) / 32).
+ * Errors: as leat_module_builtin.
+ */
+LEAT_API leat_status leat_module_layout(leat_device *device, leat_module **module);
+
 /* A 64-bit mix of a position and a seed: what leat_pattern_u64 writes. Misplaced, repeated and missing
  * words all show. The mixing is that of splitmix64 (Steele, Lea and Flood, "Fast Splittable Pseudorandom
  * Number Generators", OOPSLA 2014). */
@@ -113,7 +129,7 @@ static inline uint64_t leat_checksum_value(uint64_t index, uint64_t word)
     return leat_pattern_value(index, word);
 }
 
-/* Ends a module and its kernels. NULL does nothing. Errors: HANDLE, INVALID (the built-in module),
+/* Ends a module and its kernels. NULL does nothing. Errors: HANDLE, INVALID (a built-in module),
  * NOT_PERMITTED; DRIVER (the handle is gone all the same). */
 LEAT_API leat_status leat_module_unload(leat_module *module);
 

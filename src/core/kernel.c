@@ -218,7 +218,8 @@ leat_status leat_module_unload(leat_module *module)
         return LEAT_OK;
     LEATI_TRY(leati_check_permitted("leat_module_unload"));
     LEATI_TRY(check_module("leat_module_unload", module));
-    if (module == module->device->builtin)
+    if (module == module->device->builtin[LEATI_BUILTIN_BASIC] ||
+        module == module->device->builtin[LEATI_BUILTIN_LAYOUT])
         return leati_fail(LEAT_ERROR_INVALID,
                           "leat_module_unload: the built-in module belongs to %s and goes with it",
                           module->device->name);
@@ -246,7 +247,7 @@ leat_status leati_modules_close(struct leat_device *device)
         status = end_module(module);
         first = first != LEAT_OK ? first : status;
     }
-    device->builtin = NULL;
+    device->builtin[LEATI_BUILTIN_BASIC] = device->builtin[LEATI_BUILTIN_LAYOUT] = NULL;
     return first;
 }
 
@@ -285,14 +286,25 @@ static leat_status make_kernel(leat_module *module, const char *name, leat_kerne
     return LEAT_OK;
 }
 
+/* The kernels that leat itself launches. */
+static const char *const own_basic[] = {"leat_fill_u64", "leat_fill_u128", "leat_copy_pieces", "leat_copy_box",
+                                        NULL};
+static const char *const own_layout[] = {"leat_layout_elements",
+                                         "leat_layout_rows_1",
+                                         "leat_layout_rows_2",
+                                         "leat_layout_rows_4",
+                                         "leat_layout_rows_8",
+                                         "leat_layout_rows_16",
+                                         NULL};
+
 /*
- * Loads the built-in module; under the device's module_lock. The kernels that leat_fill_pattern() and
- * leat_copy_many() use come along, since a driver may wait for all work of the device when it loads one (CUDA's
- * lazy loading does), and a fill or a copy must not.
+ * Loads a built-in module; under the device's module_lock. The kernels that leat launches by itself come along,
+ * since a driver may wait for all work of the device when it loads one (CUDA's lazy loading does), and a fill or a
+ * copy must not.
  */
-static leat_status load_builtin(leat_device *device)
+static leat_status load_builtin(leat_device *device, enum leati_builtin which)
 {
-    static const char *const own[] = {"leat_fill_u64", "leat_fill_u128", "leat_copy_pieces", "leat_copy_box"};
+    const char *const *own = which == LEATI_BUILTIN_LAYOUT ? own_layout : own_basic;
     struct leati_driver *driver = device->driver;
     leat_module *made = new_module(device);
     leat_kernel *kernel;
@@ -300,12 +312,12 @@ static leat_status load_builtin(leat_device *device)
 
     if (!made)
         return LEAT_ERROR_HOST_MEMORY;
-    status = driver->ops->module_builtin(driver, device->native, &made->native);
+    status = driver->ops->module_builtin(driver, device->native, which, &made->native);
     if (status != LEAT_OK) {
         leati_handle_free(&leati_module_handles, made);
         return status;
     }
-    for (size_t i = 0; i < sizeof own / sizeof own[0] && status == LEAT_OK; i++)
+    for (size_t i = 0; own[i] && status == LEAT_OK; i++)
         status = make_kernel(made, own[i], &kernel);
     if (status != LEAT_OK) {
         struct leati_sentence sentence;
@@ -316,24 +328,35 @@ static leat_status load_builtin(leat_device *device)
     }
     leati_link_add(&device->modules, &made->link);
     leati_handle_publish(made);
-    device->builtin = made;
+    device->builtin[which] = made;
     return LEAT_OK;
+}
+
+static leat_status get_builtin(const char *what, leat_device *device, enum leati_builtin which,
+                               leat_module **module)
+{
+    leat_status status = LEAT_OK;
+
+    LEATI_TRY(leati_check_permitted(what));
+    LEATI_TRY(leati_check_device(what, device));
+    LEATI_TRY(leati_check_not_null(what, "module", module));
+    pthread_mutex_lock(&device->module_lock);
+    if (!device->builtin[which])
+        status = load_builtin(device, which);
+    if (status == LEAT_OK)
+        *module = device->builtin[which];
+    pthread_mutex_unlock(&device->module_lock);
+    return status == LEAT_OK ? status : leati_fail_in(status, "%s on %s", what, device->name);
 }
 
 leat_status leat_module_builtin(leat_device *device, leat_module **module)
 {
-    leat_status status = LEAT_OK;
+    return get_builtin("leat_module_builtin", device, LEATI_BUILTIN_BASIC, module);
+}
 
-    LEATI_TRY(leati_check_permitted("leat_module_builtin"));
-    LEATI_TRY(leati_check_device("leat_module_builtin", device));
-    LEATI_TRY(leati_check_not_null("leat_module_builtin", "module", module));
-    pthread_mutex_lock(&device->module_lock);
-    if (!device->builtin)
-        status = load_builtin(device);
-    if (status == LEAT_OK)
-        *module = device->builtin;
-    pthread_mutex_unlock(&device->module_lock);
-    return status == LEAT_OK ? status : leati_fail_in(status, "leat_module_builtin on %s", device->name);
+leat_status leat_module_layout(leat_device *device, leat_module **module)
+{
+    return get_builtin("leat_module_layout", device, LEATI_BUILTIN_LAYOUT, module);
 }
 
 leat_status leat_kernel_get(leat_module *module, const char *name, leat_kernel **kernel)

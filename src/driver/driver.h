@@ -69,6 +69,10 @@ struct leati_right {
     leat_access access;
 };
 
+/* leat's own kernels are two modules, since compiling PTX takes time: those that each program may want, and those of
+ * layouts, which are loaded when the first layout is copied. */
+enum leati_builtin { LEATI_BUILTIN_BASIC, LEATI_BUILTIN_LAYOUT };
+
 struct leati_kernel_shape {
     int parameter_count; /* -1 where the driver does not know */
     uint32_t max_block_threads;
@@ -278,8 +282,9 @@ struct leati_driver_ops {
     leat_status (*module_load)(struct leati_driver *driver, void *device, const void *image, size_t bytes,
                                void **module);
 
-    /* The module with leat's own kernels. Required. */
-    leat_status (*module_builtin)(struct leati_driver *driver, void *device, void **module);
+    /* A module with leat's own kernels. Required. */
+    leat_status (*module_builtin)(struct leati_driver *driver, void *device, enum leati_builtin which,
+                                  void **module);
 
     /* A module of kernels that the program has compiled into itself. The list is read before the call returns; names
      * and kernels stay where they are. Optional: UNSUPPORTED. */

@@ -25,9 +25,21 @@
     X(leat_copy_pieces)                                                                                           \
     X(leat_copy_box)
 
+/* The names of all kernels of layout_kernels.c. */
+#define LEATI_LAYOUT_KERNEL_LIST(X)                                                                               \
+    X(leat_layout_elements)                                                                                       \
+    X(leat_layout_rows_1)                                                                                         \
+    X(leat_layout_rows_2)                                                                                         \
+    X(leat_layout_rows_4)                                                                                         \
+    X(leat_layout_rows_8)                                                                                         \
+    X(leat_layout_rows_16)                                                                                        \
+    X(leat_transpose_naive_u32)                                                                                   \
+    X(leat_transpose_shared_u32)                                                                                  \
+    X(leat_transpose_padded_u32)
+
 /* PTX for sm_75 and everything newer, ended by a NUL, which bytes counts. */
-extern const char leati_kernels_ptx[];
-extern const size_t leati_kernels_ptx_bytes;
+extern const char leati_kernels_ptx[], leati_layout_ptx[];
+extern const size_t leati_kernels_ptx_bytes, leati_layout_ptx_bytes;
 
 /* The AMD architectures that the kernels are built for; tools/build-kernels.sh has the same list. */
 #define LEATI_CODE_OBJECT_LIST(X) X(gfx90a) X(gfx942) X(gfx1100)
@@ -36,6 +48,7 @@ extern const size_t leati_kernels_ptx_bytes;
 struct leati_code_object {
     const char *architecture; /* "gfx90a" */
     const char *image, *end;
+    const char *layout_image, *layout_end;
 };
 
 extern const struct leati_code_object leati_code_objects[];
@@ -47,7 +60,7 @@ struct leati_host_kernel {
 };
 
 /* The same kernels compiled for the host. */
-extern const struct leati_host_kernel leati_host_kernels[];
-extern const size_t leati_host_kernel_count;
+extern const struct leati_host_kernel leati_host_kernels[], leati_host_layouts[];
+extern const size_t leati_host_kernel_count, leati_host_layout_count;
 
 #endif

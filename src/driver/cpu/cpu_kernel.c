@@ -21,6 +21,7 @@ struct cpu_module {
     void *library; /* NULL for the built-in kernels, and for those of the program's own */
     leat_own_kernel *own;
     size_t own_count;
+    enum leati_builtin which; /* of the built-in modules, where there is neither */
     int fd;        /* the image; open while it is loaded, because the loader knows the library by this number */
     struct cpu_kernel *kernels;
 };
@@ -112,12 +113,13 @@ leat_status cpu_module_load(struct leati_driver *driver, void *device, const voi
     return LEAT_OK;
 }
 
-leat_status cpu_module_builtin(struct leati_driver *driver, void *device, void **out)
+leat_status cpu_module_builtin(struct leati_driver *driver, void *device, enum leati_builtin which, void **out)
 {
     struct cpu_module *module = NULL;
 
     (void)driver, (void)device;
     LEATI_TRY(new_module(&module));
+    module->which = which;
     *out = module;
     return LEAT_OK;
 }
@@ -160,11 +162,15 @@ leat_status cpu_module_unload(struct leati_driver *driver, void *device, void *h
     return LEAT_OK;
 }
 
-static const leat_cpu_kernel *find_builtin(const char *name)
+static const leat_cpu_kernel *find_builtin(enum leati_builtin which, const char *name)
 {
-    for (size_t i = 0; i < leati_host_kernel_count; i++)
-        if (!strcmp(leati_host_kernels[i].name, name))
-            return leati_host_kernels[i].kernel;
+    bool layout = which == LEATI_BUILTIN_LAYOUT;
+    const struct leati_host_kernel *kernels = layout ? leati_host_layouts : leati_host_kernels;
+    size_t count = layout ? leati_host_layout_count : leati_host_kernel_count;
+
+    for (size_t i = 0; i < count; i++)
+        if (!strcmp(kernels[i].name, name))
+            return kernels[i].kernel;
     return NULL;
 }
 
@@ -191,7 +197,7 @@ leat_status cpu_kernel_get(struct leati_driver *driver, void *device, void *hand
     struct cpu_module *module = handle;
     const leat_cpu_kernel *code = module->library ? find_in_library(module->library, name)
                                   : module->own   ? find_own(module, name)
-                                                  : find_builtin(name);
+                                                  : find_builtin(module->which, name);
     struct cpu_kernel *kernel;
 
     (void)driver, (void)device;

@@ -225,7 +225,8 @@ leat_status leati_cuda_event_elapsed(struct leati_driver *driver, void *start, v
 /* cuda_module.c */
 leat_status leati_cuda_module_load(struct leati_driver *driver, void *device, const void *image, size_t bytes,
                                    void **module);
-leat_status leati_cuda_module_builtin(struct leati_driver *driver, void *device, void **module);
+leat_status leati_cuda_module_builtin(struct leati_driver *driver, void *device, enum leati_builtin which,
+                                      void **module);
 leat_status leati_cuda_module_unload(struct leati_driver *driver, void *device, void *module);
 leat_status leati_cuda_kernel_get(struct leati_driver *driver, void *device, void *module, const char *name,
                                   void **kernel, struct leati_kernel_shape *shape);

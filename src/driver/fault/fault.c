@@ -327,7 +327,9 @@ WRAP(event_elapsed, SAME, (struct leati_driver *driver, void *start, void *end, 
 WRAP(module_load, MAKE,
      (struct leati_driver *driver, void *device, const void *image, size_t bytes, void **module),
      (inner, device, image, bytes, module))
-WRAP(module_builtin, MAKE, (struct leati_driver *driver, void *device, void **module), (inner, device, module))
+WRAP(module_builtin, MAKE,
+     (struct leati_driver *driver, void *device, enum leati_builtin which, void **module),
+     (inner, device, which, module))
 WRAP(module_own, MAKE,
      (struct leati_driver *driver, void *device, const leat_own_kernel *kernels, size_t count, void **module),
      (inner, device, kernels, count, module))

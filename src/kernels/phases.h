@@ -1,0 +1,55 @@
+/*
+ * phases.h - kernels whose threads wait for each other, also where the threads of a block run one after the other.
+ *
+ *     SHARED_ARRAY(uint32_t, tile, 1024);
+ *     PHASE (t)
+ *         tile[t] = ...;
+ *     BARRIER();
+ *     PHASE (t)
+ *         ... = tile[1023 - t];
+ *
+ * t is the thread's number. On a GPU a phase is run by its thread, on the CPU device all of a block's phases by
+ * its first thread, the first one for every t, then the second. So nothing but shared arrays goes from one phase
+ * to the next, and what is outside of phases is the same for all threads of a block. Blocks have one dimension.
+ * PHASE is no loop to break out of.
+ */
+#ifndef LEATI_KERNELS_PHASES_H
+#define LEATI_KERNELS_PHASES_H
+
+#include <leat/device_code.h>
+
+#if defined(__NVPTX__) || defined(__AMDGCN__)
+
+#define GLOBAL __attribute__((address_space(1)))
+#define SHARED __attribute__((address_space(3)))
+#define SHARED_ARRAY(type, name, count)                                                                           \
+    static SHARED type name[count] __attribute__((aligned(16), loader_uninitialized))
+#define PHASE(t) for (uint32_t t = leat_thread_x(), end_##t = t + 1; t != end_##t; t++)
+#define UNROLL _Pragma("unroll")
+#define KEEP_LOOP _Pragma("nounroll")
+
+#if defined(__NVPTX__)
+#define BARRIER() __syncthreads()
+#else
+#define BARRIER()                                                                                                 \
+    do {                                                                                                          \
+        __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup");                                                    \
+        __builtin_amdgcn_s_barrier();                                                                             \
+        __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");                                                    \
+    } while (0)
+#endif
+
+#else
+
+#define GLOBAL
+#define SHARED
+#define SHARED_ARRAY(type, name, count) type name[count] __attribute__((aligned(16)))
+#define PHASE(t)                                                                                                  \
+    for (uint32_t t = leat_thread_x() == 0 ? 0 : leat_block_threads_x(); t < leat_block_threads_x(); t++)
+#define UNROLL
+#define KEEP_LOOP
+#define BARRIER() ((void)0)
+
+#endif
+
+#endif
