@@ -315,6 +315,14 @@ static void remove_first_dim(struct leati_form *form)
         form->index_dim--;
 }
 
+/* What the first unit's address divides by, up to the widest unit. */
+static unsigned first_align(size_t align, int64_t offset)
+{
+    uint64_t all = LEATI_FORM_MAX_UNIT_BYTES | align | (uint64_t)offset;
+
+    return (unsigned)(all & (0 - all));
+}
+
 /* So far units are bytes. Those that lie together on both sides are a dimension of stride 1, which is the first.
  */
 static void widen_units(struct leati_form *form, size_t dst_align, size_t src_align)
@@ -361,6 +369,8 @@ leat_status leati_form_make(const leat_layout *dst, size_t dst_align, const leat
     LEATI_TRY(check_written_once(form));
     join_dims(form);
     widen_units(form, dst_align, src_align);
+    form->dst_align = first_align(dst_align, form->dst_offset);
+    form->src_align = first_align(src_align, form->src_offset);
     return LEAT_OK;
 }
 

@@ -28,7 +28,10 @@
 struct leati_form {
     unsigned dims; /* 0: a single unit */
     unsigned
-        unit_bytes; /* 1, 2, 4, 8 or 16: what is moved at once; all strides, offsets and alignments divide by it */
+        unit_bytes; /* 1, 2, 4, 8 or 16: what is moved at once; strides, offsets and alignments divide by it */
+
+    /* What the addresses of the first unit divide by for certain, up to 16. */
+    unsigned dst_align, src_align;
 
     /*
      * Sorted: dimension 0 has the smallest step on the destination. All sizes are 2 or more, and all destination

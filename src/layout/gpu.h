@@ -4,6 +4,7 @@
 #ifndef LEATI_LAYOUT_GPU_H
 #define LEATI_LAYOUT_GPU_H
 
+#include "kernels/layout_task.h"
 #include "layout/form.h"
 
 #include <leat/kernel.h>
@@ -11,19 +12,23 @@
 struct leati_gpu_layout {
     const char *kernel; /* its name in the module of layout kernels; NULL where the form is empty */
     leat_dim3 grid, block;
-    size_t shared_bytes;
-    /* What else it takes: the argument without pointers. */
+    struct leati_layout_task task; /* its argument, but for the addresses */
+    unsigned tile_i, tile_j;       /* units of a tile on the destination's and the source's side; 0: no tiles */
 };
 
 /* How GPUs best copy this form. Never fails: the kernel for single elements takes every form. */
 void leati_gpu_layout_make(const struct leati_form *form, leat_layout_class class_of_plan,
                            struct leati_gpu_layout *gpu);
 
-/* The most bytes that the argument of a kernel takes. */
-#define LEATI_GPU_LAYOUT_ARGUMENT_BYTES 1024
+/* The same with a kernel by the name of its sort ("elements", "rows", ...); false where it does not take the form.
+ */
+bool leati_gpu_layout_make_as(const struct leati_form *form, const char *sort, struct leati_gpu_layout *gpu);
 
-/* Fills in the one argument of the kernel, a struct by value. list and wrong may be NULL. All are addresses that the
- * device reaches. */
+/* What the argument of a kernel takes. */
+#define LEATI_GPU_LAYOUT_ARGUMENT_BYTES sizeof(struct leati_layout_task)
+
+/* Fills in the one argument of the kernel, a struct by value. dst and src are the pointers that the form's offsets
+ * count from; list and wrong may be NULL. All are addresses that the device reaches. */
 void leati_gpu_layout_argument(const struct leati_form *form, const struct leati_gpu_layout *gpu, void *dst,
                                const void *src, const void *list, uint64_t *wrong,
                                unsigned char argument[LEATI_GPU_LAYOUT_ARGUMENT_BYTES]);
