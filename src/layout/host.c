@@ -9,6 +9,7 @@
 
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <pthread.h>
@@ -58,8 +59,8 @@ static void extend(const struct leati_form *form, const int64_t *stride, uint64_
     for (unsigned i = 0; i < form->dims; i++) {
         if (taken[i] || (int)i == form->index_dim || stride[i] != next)
             continue;
-        /* What is cut comes last. */
-        if (run->dims && run->units * form->size[i] > most)
+        /* The last one may be cut, but not to less than 2. */
+        if (run->dims && most / run->units < 2)
             return;
         taken[i] = true;
         run->dim[run->dims++] = i;
@@ -143,6 +144,52 @@ static uint64_t cut(const struct leati_form *form, struct leati_host_layout *hos
     return units;
 }
 
+/* The dimension behind the run with the smallest step through the source; -1 if there is none. */
+static int source_goes_on(const struct leati_form *form)
+{
+    int found = -1;
+
+    for (int i = 1; i < (int)form->dims; i++)
+        if (i != form->index_dim && llabs(form->src_stride[i]) > 0 &&
+            (found < 0 || llabs(form->src_stride[i]) < llabs(form->src_stride[found])))
+            found = i;
+    return found;
+}
+
+static void order_runs(const struct leati_form *form, struct leati_host_layout *host)
+{
+    int dst_dim = form->dims > 1 && form->index_dim != 1 ? 1 : -1, src_dim = source_goes_on(form);
+    unsigned count = 0;
+
+    src_dim = src_dim == dst_dim ? -1 : src_dim;
+    host->order[count++] = 0;
+    if (dst_dim > 0)
+        host->order[count++] = (unsigned)dst_dim;
+    if (src_dim > 0)
+        host->order[count++] = (unsigned)src_dim;
+    for (int i = 1; i < (int)form->dims; i++)
+        if (i != dst_dim && i != src_dim)
+            host->order[count++] = (unsigned)i;
+    host->dst_dims = dst_dim > 0;
+    host->src_dims = src_dim > 0;
+}
+
+static void cut_runs(const struct leati_form *form, struct leati_host_layout *host)
+{
+    unsigned after = 1 + host->dst_dims + host->src_dims;
+    uint64_t room = PART_BYTES / form->unit_bytes, units, along = 1;
+
+    units = cut(form, host, 0, 1, room, 64 / form->unit_bytes);
+    room /= units;
+    /* A few runs side by side on the source, many on the destination. */
+    if (host->src_dims)
+        along = cut(form, host, after - 1, after, room < 8 ? room : 8 + room / 64, 1);
+    room = room > along ? room / along : 1;
+    if (host->dst_dims)
+        room /= cut(form, host, 1, 2, room, 1);
+    cut(form, host, after, form->dims, room ? room : 1, 1);
+}
+
 static void cut_tiles(const struct leati_form *form, struct leati_host_layout *host)
 {
     uint64_t line = LEATI_LINE_BYTES / form->unit_bytes, room = PART_BYTES / form->unit_bytes;
@@ -169,6 +216,9 @@ void leati_host_layout_make(const struct leati_form *form, leat_layout_class cla
     if (form->dims && form->index_dim != 0 && form->dst_stride[0] == (int64_t)form->unit_bytes &&
         form->src_stride[0] == form->dst_stride[0]) {
         host->kernel = LEATI_HOST_RUNS;
+        order_runs(form, host);
+        cut_runs(form, host);
+        return;
     } else if (find_runs(form, &dst, &src)) {
         host->kernel = LEATI_HOST_TILES;
         put_in_order(form, &dst, &src, host);

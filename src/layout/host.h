@@ -28,7 +28,7 @@ struct leati_host_layout {
     enum leati_host_kernel kernel;
     enum leati_host_level level; /* a lower one may be put here */
     bool streaming;              /* stores go past the caches */
-    unsigned dst_dims, src_dims; /* for tiles: how many dimensions their rows have */
+    unsigned dst_dims, src_dims; /* what they mean, host_kernels.h says */
 
     /* In the order of the loops, the innermost first. */
     unsigned order[LEATI_FORM_MAX_DIMS];      /* which dimension of the form it is */

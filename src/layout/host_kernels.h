@@ -19,7 +19,8 @@ struct leati_box {
     int64_t src_stride[LEATI_FORM_MAX_DIMS];
 };
 
-/* Runs of bytes: dimension 0 is dense on both sides. */
+/* Runs of bytes: dimension 0 is dense on both sides. After it comes, if dst_dims is 1, the dimension with which
+ * the destination goes on, and then, if src_dims is 1, the one with which the source goes on. */
 void leati_box_runs(const struct leati_box *box, char *dst, const char *src);
 
 /* One unit after the other; takes every box. */

@@ -29,25 +29,6 @@ void leati_box_walk(const struct leati_box *box, unsigned first, leati_step step
     } while (i < box->dims);
 }
 
-/* ---- runs ---- */
-
-static void plane_of_runs(const void *context, char *dst, const char *src)
-{
-    const struct leati_box *box = context;
-    size_t bytes = box->size[0] * box->unit_bytes;
-    uint64_t count = box->dims > 1 ? box->size[1] : 1;
-
-    for (uint64_t i = 0; i < count; i++)
-        memcpy(dst + (int64_t)i * box->dst_stride[1], src + (int64_t)i * box->src_stride[1], bytes);
-}
-
-void leati_box_runs(const struct leati_box *box, char *dst, const char *src)
-{
-    leati_box_walk(box, 2, plane_of_runs, box, dst, src);
-}
-
-/* ---- units ---- */
-
 #define PLANE_OF_UNITS(bytes)                                                                                     \
     static void plane_of_units_##bytes(const void *context, char *dst, const char *src)                           \
     {                                                                                                             \

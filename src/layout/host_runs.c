@@ -1,0 +1,160 @@
+/*
+ * host_runs.c - boxes whose sides have the same dense dimension: runs of bytes.
+ *
+ * Behind the run come two dimensions: the one that goes on on the destination, and the one that goes on on the
+ * source. A few steps along the source's, then one along the destination's: so that short runs, too, are read
+ * several lines side by side, and the lines that are written follow one another soon.
+ *
+ * Runs that lie one after the other on the destination but do not end with a line are put together in a buffer,
+ * from which whole lines go past the caches.
+ */
+#include "layout/host_kernels.h"
+
+#include <string.h>
+
+#define TOGETHER_BYTES ((uint64_t)1 << 10) /* of the source, before a step along the destination */
+#define STAGE_BYTES ((size_t)4 << 10)
+#define STAGED_BYTES ((size_t)256) /* and longer runs are not put together */
+
+struct job {
+    const struct leati_box *box;
+    void (*stream_lines)(char *dst, const char *src, size_t lines);
+    size_t bytes; /* of a run */
+    uint64_t dst_count, src_count;
+    int64_t dst_step[2], src_step[2]; /* along the destination's dimension, and along the source's */
+};
+
+/* ---- single runs ---- */
+
+/* Short runs without a call. May write and read nothing but the bytes. */
+static inline void copy_short(char *dst, const char *src, size_t bytes)
+{
+    if (bytes >= 16) {
+        size_t i = 0;
+
+        for (; i + 16 < bytes; i += 16)
+            memcpy(dst + i, src + i, 16);
+        memcpy(dst + bytes - 16, src + bytes - 16, 16);
+    } else if (bytes >= 8) {
+        memcpy(dst, src, 8);
+        memcpy(dst + bytes - 8, src + bytes - 8, 8);
+    } else if (bytes >= 4) {
+        memcpy(dst, src, 4);
+        memcpy(dst + bytes - 4, src + bytes - 4, 4);
+    } else {
+        for (size_t i = 0; i < bytes; i++)
+            dst[i] = src[i];
+    }
+}
+
+static inline void copy_cached(char *dst, const char *src, size_t bytes)
+{
+    if (bytes <= 128)
+        copy_short(dst, src, bytes);
+    else
+        memcpy(dst, src, bytes);
+}
+
+static inline void copy_streaming(const struct job *job, char *dst, const char *src)
+{
+    size_t head = -(uintptr_t)dst % LEATI_LINE_BYTES, lines;
+
+    if (job->bytes < head + LEATI_LINE_BYTES) {
+        copy_cached(dst, src, job->bytes);
+        return;
+    }
+    lines = (job->bytes - head) / LEATI_LINE_BYTES;
+    copy_short(dst, src, head);
+    job->stream_lines(dst + head, src + head, lines);
+    head += lines * LEATI_LINE_BYTES;
+    copy_short(dst + head, src + head, job->bytes - head);
+}
+
+/* ---- runs together ---- */
+
+/* For one step along the destination's dimension: the runs from first on along the source's. */
+static void some(const struct job *job, char *dst, const char *src, uint64_t first, uint64_t count)
+{
+    dst += (int64_t)first * job->dst_step[1];
+    src += (int64_t)first * job->src_step[1];
+    for (uint64_t i = 0; i < count; i++) {
+        if (job->box->streaming)
+            copy_streaming(job, dst, src);
+        else
+            copy_cached(dst, src, job->bytes);
+        dst += job->dst_step[1];
+        src += job->src_step[1];
+    }
+}
+
+/* All steps along the destination's dimension, which make one piece of it. */
+static void one_piece(const struct job *job, char *dst, const char *src)
+{
+    _Alignas(LEATI_LINE_BYTES) char stage[STAGE_BYTES + STAGED_BYTES];
+    /* Places in the buffer have the destination's places within a line. */
+    size_t held = (uintptr_t)dst % LEATI_LINE_BYTES, empty = held, lines;
+
+    dst -= held;
+    for (uint64_t i = 0; i < job->dst_count; i++) {
+        copy_cached(stage + held, src, job->bytes);
+        held += job->bytes;
+        src += job->src_step[0];
+        if (held < STAGE_BYTES)
+            continue;
+        lines = held / LEATI_LINE_BYTES;
+        if (empty) { /* the first line is not ours alone */
+            memcpy(dst + empty, stage + empty, LEATI_LINE_BYTES - empty);
+            job->stream_lines(dst + LEATI_LINE_BYTES, stage + LEATI_LINE_BYTES, lines - 1);
+            empty = 0;
+        } else {
+            job->stream_lines(dst, stage, lines);
+        }
+        dst += lines * LEATI_LINE_BYTES;
+        held -= lines * LEATI_LINE_BYTES;
+        copy_cached(stage, stage + lines * LEATI_LINE_BYTES, held);
+    }
+    if (held > empty)
+        memcpy(dst + empty, stage + empty, held - empty);
+}
+
+static void step(const void *context, char *dst, const char *src)
+{
+    const struct job *job = context;
+    uint64_t together = TOGETHER_BYTES / job->bytes ? TOGETHER_BYTES / job->bytes : 1;
+
+    if (job->box->streaming && job->bytes < STAGED_BYTES && job->bytes % LEATI_LINE_BYTES &&
+        job->dst_step[0] == (int64_t)job->bytes) {
+        for (uint64_t i = 0; i < job->src_count; i++)
+            one_piece(job, dst + (int64_t)i * job->dst_step[1], src + (int64_t)i * job->src_step[1]);
+        return;
+    }
+    for (uint64_t first = 0; first < job->src_count; first += together) {
+        uint64_t left = job->src_count - first;
+
+        for (uint64_t i = 0; i < job->dst_count; i++)
+            some(job, dst + (int64_t)i * job->dst_step[0], src + (int64_t)i * job->src_step[0], first,
+                 left < together ? left : together);
+    }
+}
+
+void leati_box_runs(const struct leati_box *box, char *dst, const char *src)
+{
+    unsigned dst_dim = 1, src_dim = 1 + box->dst_dims;
+    struct job job = {.box = box,
+                      .stream_lines = leati_tiles_of(box->level)->stream_lines,
+                      .bytes = (size_t)box->size[0] * box->unit_bytes,
+                      .dst_count = 1,
+                      .src_count = 1};
+
+    if (box->dst_dims) {
+        job.dst_count = box->size[dst_dim];
+        job.dst_step[0] = box->dst_stride[dst_dim];
+        job.src_step[0] = box->src_stride[dst_dim];
+    }
+    if (box->src_dims) {
+        job.src_count = box->size[src_dim];
+        job.dst_step[1] = box->dst_stride[src_dim];
+        job.src_step[1] = box->src_stride[src_dim];
+    }
+    leati_box_walk(box, 1 + box->dst_dims + box->src_dims, step, &job, dst, src);
+}
