@@ -17,6 +17,7 @@
 #include "base/text.h"
 #include "copy/copy.h"
 #include "copy/pairs.h"
+#include "copy/scratch.h"
 
 #include <leat/copy.h>
 #include <leat/pool.h>
@@ -331,7 +332,7 @@ static struct block *take_block(struct many *many, const struct block *needs)
     size_t piece_bytes = align_up(needs->piece_count * sizeof(struct piece), 64);
     size_t dma_bytes = align_up(needs->dma_count * sizeof(struct dma), 64);
     size_t head_bytes = align_up(sizeof(struct block), 64);
-    struct block *block = leati_pairs_take(many->stream->device, head_bytes + in_bytes + out_bytes + piece_bytes +
+    struct block *block = leati_scratch_take(many->stream->device, head_bytes + in_bytes + out_bytes + piece_bytes +
                                                                      dma_bytes + needs->packed_bytes);
     char *at = (char *)block + head_bytes;
 
@@ -591,21 +592,6 @@ static leat_status issue(struct many *many, struct block *block)
     return status;
 }
 
-/* Gives a block back when the stream has got past it. Keeps the failure, if there is one. */
-static leat_status release(struct many *many, struct block *block, leat_status status)
-{
-    struct leati_driver *driver = many->stream->device->driver;
-    struct leati_sentence why;
-
-    leati_error_keep(&why);
-    if (leat_free(many->stream, block) == LEAT_OK)
-        return leati_error_restore(status, &why);
-    /* Where the stream cannot be waited for either, the device is lost, and the block stays until its close. */
-    if (driver->ops->stream_synchronize(driver, many->stream->native) == LEAT_OK)
-        (void)leat_memory_free(block);
-    return leati_error_restore(status, &why);
-}
-
 /* Packs what may be read at once. NOT_READY: a source cannot be read, and drivers were not asked what it is. */
 static leat_status pack_now(struct many *many, struct block *block, bool first)
 {
@@ -668,7 +654,7 @@ static leat_status copy_round(struct many *many, const struct block *needs, size
         (void)leat_memory_free(block);
         return status;
     }
-    return release(many, block, issue(many, block));
+    return leati_scratch_release(many->stream, block, issue(many, block));
 }
 
 /* Packed memory is counted, so that a stream that is held up does not make it endless. */

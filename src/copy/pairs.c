@@ -3,26 +3,13 @@
 
 #include "base/catch.h"
 #include "base/options.h"
+#include "copy/scratch.h"
 #include "core/access.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 enum { DST, SRC };
-
-void *leati_pairs_take(leat_device *device, size_t bytes)
-{
-    struct leati_sentence before;
-    leat_pool *pool;
-    void *block;
-
-    leati_error_keep(&before);
-    if (leat_pool_default(device, LEAT_KIND_PINNED, &pool) == LEAT_OK &&
-        leat_pool_alloc(pool, NULL, bytes, &block) == LEAT_OK)
-        return block;
-    leati_error_restore(LEAT_ERROR_HOST_MEMORY, &before);
-    return NULL;
-}
 
 static leat_status fail_memory(size_t count)
 {
@@ -259,7 +246,7 @@ static struct key *sort_keys(struct key *keys, struct key *other, size_t count, 
 /* The pairs in the order of one side, as keys in *scratch, which the caller gives back. */
 static leat_status sort_side(struct leati_pairs *pairs, int side, void **scratch, struct key **sorted)
 {
-    struct key *keys = leati_pairs_take(pairs->stream->device, 2 * pairs->count * sizeof *keys);
+    struct key *keys = leati_scratch_take(pairs->stream->device, 2 * pairs->count * sizeof *keys);
     uint64_t varying = 0;
 
     if (!keys)
@@ -282,7 +269,7 @@ static leat_status put_in_order(struct leati_pairs *pairs)
     void *scratch, *block;
 
     LEATI_TRY(sort_side(pairs, DST, &scratch, &sorted));
-    block = leati_pairs_take(pairs->stream->device, pairs->count * sizeof *list);
+    block = leati_scratch_take(pairs->stream->device, pairs->count * sizeof *list);
     if (!block) {
         (void)leat_memory_free(scratch);
         return fail_memory(pairs->count);
@@ -388,7 +375,7 @@ leat_status leati_pairs_read(struct leati_pairs *pairs, leat_stream *stream, con
     if (count > UINT32_MAX)
         return leati_fail(LEAT_ERROR_INVALID, "%zu pairs; one call takes up to %u", count, UINT32_MAX);
     if (count > LEATI_PAIRS_OWN) {
-        pairs->block = leati_pairs_take(stream->device, count * sizeof *pairs->list);
+        pairs->block = leati_scratch_take(stream->device, count * sizeof *pairs->list);
         if (!pairs->block)
             return fail_memory(count);
         pairs->list = pairs->block;

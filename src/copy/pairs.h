@@ -64,9 +64,6 @@ struct leati_pairs {
     void *block; /* where the list is when it is longer */
 };
 
-/* Memory that the host and, where it is pinned, the device may use at once; NULL when there is none. */
-void *leati_pairs_take(leat_device *device, size_t bytes);
-
 /* Reads and checks the caller's pairs, and puts them in order. asking: see above; without it addresses that leat
  * does not know are trusted to be pageable when the stream is idle. leati_pairs_end() must follow whatever is
  * returned. */
