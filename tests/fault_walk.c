@@ -30,9 +30,8 @@ enum {
     BLOCKS = 8,
     TICKETS = 8,
     MIB = 1 << 20,
-    BLOCK_BYTES = 3 * MIB,
-    MANAGED_BYTES = 200000, /* some of the smallest chunks of a prefetch */
-    LONG_BYTES = MIB + 3    /* several times around the smallest ring */
+    MANAGED_BYTES = 200000,      /* some of the smallest chunks of a prefetch */
+    LONG_BYTES = (512 << 10) + 3 /* more than twice around the smallest ring */
 };
 
 /* What copies of pageable memory use. Not on the stack: a copy whose call has failed may be on its way for a
@@ -534,6 +533,12 @@ static void pool_must_work(struct world *w, leat_pool *pool)
         give_up("the pool gives memory with wrong bytes after the failure");
 }
 
+/* What expect_end() will look at; filling all of some 100 MiB in each of a thousand runs would take minutes. */
+static leat_status fill_end(leat_stream *stream, void *block, unsigned char value, size_t bytes)
+{
+    return leat_fill(stream, (char *)block + bytes - sizeof end_seen, value, sizeof end_seen);
+}
+
 /* The last bytes of a block of bytes hold value; else something went wrong and nobody said so. */
 static leat_status expect_end(leat_stream *stream, void *block, size_t bytes, unsigned char value)
 {
@@ -545,6 +550,17 @@ static leat_status expect_end(leat_stream *stream, void *block, size_t bytes, un
         if (end_seen[i] != value)
             give_up("byte %zu of %zu is 0x%02x and not 0x%02x, without an error", i, bytes, end_seen[i], value);
     return status;
+}
+
+/* Guard mode looks at each byte of a block, in a copy for each few of them. */
+static size_t mib(size_t count)
+{
+    return now.pool.guard ? count * MIB / 4 : count * MIB;
+}
+
+static size_t block_bytes(void)
+{
+    return mib(3);
 }
 
 static bool make_pools(struct world *w)
@@ -569,30 +585,30 @@ static bool pass_blocks_around(struct world *w)
 {
     void **b = w->blocks;
 
-    STEP(leat_pool_alloc(w->pool, w->stream, BLOCK_BYTES, &b[0]));
-    STEP(leat_pool_alloc(w->pool, w->stream, BLOCK_BYTES, &b[1]));
+    STEP(leat_pool_alloc(w->pool, w->stream, block_bytes(), &b[0]));
+    STEP(leat_pool_alloc(w->pool, w->stream, block_bytes(), &b[1]));
     STEP(leat_pool_alloc(w->pool, w->stream, 1000, &b[2]));
-    STEP(leat_fill(w->stream, b[0], 1, BLOCK_BYTES));
-    STEP(leat_fill(w->stream, b[1], 2, BLOCK_BYTES));
+    STEP(fill_end(w->stream, b[0], 1, block_bytes()));
+    STEP(fill_end(w->stream, b[1], 2, block_bytes()));
     STEP(leat_fill(w->stream, b[2], 3, 1000));
     STEP(leat_event_record(w->start, w->stream));
     STEP(leat_stream_wait(w->second, w->start));
     STEP(leat_launch_host(w->second, count_slowly, &w->host_calls));
-    STEP(expect_end(w->second, b[1], BLOCK_BYTES, 2));
-    STEP(leat_fill(w->second, b[0], 4, BLOCK_BYTES));
+    STEP(expect_end(w->second, b[1], block_bytes(), 2));
+    STEP(fill_end(w->second, b[0], 4, block_bytes()));
     STEP(leat_pool_use(b[0], w->second));
     STEP(leat_event_record(w->end, w->second));
     STEP(leat_pool_use_until(b[1], w->end));
     FREE(leat_free(w->stream, b[0]));
     b[0] = NULL;
-    STEP(leat_pool_alloc(w->pool, w->stream, BLOCK_BYTES, &b[3]));
-    STEP(leat_fill(w->stream, b[3], 5, BLOCK_BYTES));
+    STEP(leat_pool_alloc(w->pool, w->stream, block_bytes(), &b[3]));
+    STEP(fill_end(w->stream, b[3], 5, block_bytes()));
     FREE(leat_free(w->stream, b[1]));
     b[1] = NULL;
-    STEP(leat_pool_alloc(w->pool, w->second, BLOCK_BYTES, &b[4]));
-    STEP(leat_fill(w->second, b[4], 6, BLOCK_BYTES));
-    STEP(expect_end(w->stream, b[3], BLOCK_BYTES, 5));
-    STEP(expect_end(w->second, b[4], BLOCK_BYTES, 6));
+    STEP(leat_pool_alloc(w->pool, w->second, block_bytes(), &b[4]));
+    STEP(fill_end(w->second, b[4], 6, block_bytes()));
+    STEP(expect_end(w->stream, b[3], block_bytes(), 5));
+    STEP(expect_end(w->second, b[4], block_bytes(), 6));
     STEP(expect_end(w->stream, b[2], 1000, 3));
     return true;
 }
@@ -612,26 +628,26 @@ static bool move_pages(struct world *w)
     void **b = w->blocks;
 
     for (int i = 0; i < 5; i++)
-        STEP(leat_pool_alloc(w->pool, w->stream, 2 * MIB, &b[i]));
+        STEP(leat_pool_alloc(w->pool, w->stream, mib(2), &b[i]));
     for (int i = 1; i < 5; i += 2) {
         FREE(leat_free(w->stream, b[i]));
         b[i] = NULL;
     }
-    STEP(leat_fill(w->stream, b[2], 7, 2 * MIB));
+    STEP(fill_end(w->stream, b[2], 7, mib(2)));
     STEP(leat_device_synchronize(w->device));
-    STEP(leat_pool_alloc(w->pool, w->second, 4 * MIB, &b[1]));
-    STEP(leat_fill(w->second, b[1], 8, 4 * MIB));
-    STEP(leat_pool_alloc_aligned(w->pool, w->stream, MIB, 4 * MIB, &b[3]));
-    STEP(leat_fill(w->stream, b[3], 9, MIB));
-    STEP(expect_end(w->stream, b[2], 2 * MIB, 7));
-    STEP(expect_end(w->second, b[1], 4 * MIB, 8));
-    STEP(expect_end(w->stream, b[3], MIB, 9));
+    STEP(leat_pool_alloc(w->pool, w->second, mib(4), &b[1]));
+    STEP(fill_end(w->second, b[1], 8, mib(4)));
+    STEP(leat_pool_alloc_aligned(w->pool, w->stream, mib(1), mib(4), &b[3]));
+    STEP(fill_end(w->stream, b[3], 9, mib(1)));
+    STEP(expect_end(w->stream, b[2], mib(2), 7));
+    STEP(expect_end(w->second, b[1], mib(4), 8));
+    STEP(expect_end(w->stream, b[3], mib(1), 9));
     STEP(leat_device_synchronize(w->device));
     give_blocks_back(w);
     STEP(leat_device_synchronize(w->device));
-    STEP(leat_pool_alloc(w->second_pool, w->stream, 34 * MIB, &b[0]));
-    STEP(leat_fill(w->stream, b[0], 10, 34 * MIB));
-    STEP(expect_end(w->stream, b[0], 34 * MIB, 10));
+    STEP(leat_pool_alloc(w->second_pool, w->stream, mib(34), &b[0]));
+    STEP(fill_end(w->stream, b[0], 10, mib(34)));
+    STEP(expect_end(w->stream, b[0], mib(34), 10));
     give_blocks_back(w);
     return true;
 }
@@ -641,17 +657,17 @@ static bool trim_and_limit(struct world *w)
     void **b = w->blocks, *none = NULL;
     leat_status status;
 
-    STEP(leat_pool_alloc(w->pool, NULL, BLOCK_BYTES, &b[0]));
-    STEP(leat_pool_alloc(w->pool, w->stream, BLOCK_BYTES, &b[1]));
-    STEP(leat_fill(w->stream, b[0], 11, BLOCK_BYTES));
-    STEP(leat_fill(w->stream, b[1], 12, BLOCK_BYTES));
+    STEP(leat_pool_alloc(w->pool, NULL, block_bytes(), &b[0]));
+    STEP(leat_pool_alloc(w->pool, w->stream, block_bytes(), &b[1]));
+    STEP(fill_end(w->stream, b[0], 11, block_bytes()));
+    STEP(fill_end(w->stream, b[1], 12, block_bytes()));
     FREE(leat_free(w->stream, b[1]));
     b[1] = NULL;
     STEP(leat_pool_trim(w->pool, 0, NULL, NULL));
     STEP(leat_stream_synchronize(w->stream));
     STEP(leat_pool_trim_idle(w->pool, 0, NULL, NULL));
-    STEP(expect_end(w->stream, b[0], BLOCK_BYTES, 11));
-    status = leat_pool_set_limits(w->pool, 6 * MIB, 4 * MIB);
+    STEP(expect_end(w->stream, b[0], block_bytes(), 11));
+    status = leat_pool_set_limits(w->pool, mib(6), mib(4));
     /* A chunk with one live block in it may be larger. */
     if (status != LEAT_ERROR_BUSY || (!now.pool.kind && !now.pool.plain))
         STEP(status);
@@ -669,11 +685,11 @@ static bool export_and_import(struct world *w)
 
     if (!now.pool.exportable)
         return true;
-    STEP(leat_pool_alloc(w->pool, w->stream, BLOCK_BYTES, &w->blocks[0]));
-    STEP(leat_fill(w->stream, w->blocks[0], 13, BLOCK_BYTES));
+    STEP(leat_pool_alloc(w->pool, w->stream, block_bytes(), &w->blocks[0]));
+    STEP(fill_end(w->stream, w->blocks[0], 13, block_bytes()));
     STEP(leat_pool_export(w->blocks[0], &w->fd, &bytes));
     STEP(leat_pool_import(w->device, w->fd, bytes, &w->imported));
-    STEP(expect_end(w->stream, w->imported, BLOCK_BYTES, 13));
+    STEP(expect_end(w->stream, w->imported, block_bytes(), 13));
     return true;
 }
 
@@ -683,18 +699,18 @@ static bool end_a_stream(struct world *w)
     leat_stream *gone = NULL;
 
     STEP(leat_stream_create(w->device, &gone));
-    if (keep(w, "leat_pool_alloc", leat_pool_alloc(w->pool, gone, BLOCK_BYTES, &w->blocks[1])) == LEAT_OK &&
-        keep(w, "leat_pool_alloc", leat_pool_alloc(w->pool, gone, BLOCK_BYTES, &w->blocks[2])) == LEAT_OK &&
-        keep(w, "leat_fill", leat_fill(gone, w->blocks[2], 14, BLOCK_BYTES)) == LEAT_OK) {
+    if (keep(w, "leat_pool_alloc", leat_pool_alloc(w->pool, gone, block_bytes(), &w->blocks[1])) == LEAT_OK &&
+        keep(w, "leat_pool_alloc", leat_pool_alloc(w->pool, gone, block_bytes(), &w->blocks[2])) == LEAT_OK &&
+        keep(w, "leat_fill", fill_end(gone, w->blocks[2], 14, block_bytes())) == LEAT_OK) {
         FREE(leat_free(gone, w->blocks[2]));
         w->blocks[2] = NULL;
     }
     END(leat_stream_destroy(gone));
     if (w->failed)
         return false;
-    STEP(leat_pool_alloc(w->pool, w->second, BLOCK_BYTES, &w->blocks[3]));
-    STEP(leat_fill(w->second, w->blocks[3], 15, BLOCK_BYTES));
-    STEP(expect_end(w->second, w->blocks[3], BLOCK_BYTES, 15));
+    STEP(leat_pool_alloc(w->pool, w->second, block_bytes(), &w->blocks[3]));
+    STEP(fill_end(w->second, w->blocks[3], 15, block_bytes()));
+    STEP(expect_end(w->second, w->blocks[3], block_bytes(), 15));
     return true;
 }
 
