@@ -52,6 +52,9 @@
     X(COPY_RECTANGLE, "auto", 1,                                                                                  \
       "Who moves the rows of leat_copy_rectangle(): driver, kernel, rows (each by itself), or auto by its own "   \
       "table; for measuring.")                                                                                    \
+    X(LAYOUT_AS_GPU, "0", 1,                                                                                      \
+      "1: leat_copy_layout() on the CPU device launches the kernels of GPUs, compiled for the processor, and goes "   \
+      "the ways that a GPU's memory needs, for tests.")                                                           \
     X(LAYOUT_KERNEL, "auto", 1,                                                                                   \
       "Which kernel transposes in leat_copy_layout(): naive, shared or padded (on GPUs), blocked or staged (on "  \
       "processors), or auto, the one that is meant; for measuring.")                                              \

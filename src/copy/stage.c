@@ -377,20 +377,38 @@ static size_t chunk_unit(const struct leati_stage_request *request)
                                                                                            : 0;
 }
 
+/* Fills in the chunks of a job. False: no memory. */
+static bool cut_job(struct leati_job *job, const struct leati_stager *stager,
+                    const struct leati_stage_request *request, size_t bytes, size_t ring_bytes)
+{
+    struct leati_cut cut = {.bytes = bytes,
+                            .ring_bytes = ring_bytes,
+                            .most_bytes = request->route ? LEATI_LINK_CHUNK_BYTES : 0,
+                            .unit_bytes = chunk_unit(request),
+                            .out = request->way == LEATI_WAY_OUT,
+                            .threads = leati_team_share(stager->team)};
+
+    job->count = request->list ? 1 : leati_cut_chunks(&cut, NULL);
+    job->chunks = calloc(job->count, sizeof *job->chunks);
+    if (!job->chunks)
+        return false;
+    if (request->list)
+        *job->chunks = (struct leati_chunk){.bytes = bytes, .parts = (uint32_t)bytes, .part_bytes = 1};
+    else
+        leati_cut_chunks(&cut, job->chunks);
+    return true;
+}
+
+/* bytes: of the copy, or the number of copies in a list. */
 static struct leati_job *new_job(struct leati_stager *stager, const struct leati_stage_request *request,
                                  size_t bytes)
 {
-    enum leati_way way = request->way;
-    enum leati_stores stores = leati_stage_stores(stager, way, bytes);
-    size_t wanted = way == LEATI_WAY_HOST ? 0 : leati_ring_bytes(bytes, (size_t)stager->ring_bytes), ring_bytes;
-    struct leati_job *job = calloc(1, sizeof *job);
-    struct leati_cut cut = {.bytes = bytes,
-                            .out = way == LEATI_WAY_OUT,
-                            .unit_bytes = chunk_unit(request),
-                            .most_bytes = request->route ? LEATI_LINK_CHUNK_BYTES : 0};
+    enum leati_stores stores = leati_stage_stores(stager, request->way, bytes);
+    size_t wanted = request->way == LEATI_WAY_HOST ? 0 : leati_ring_bytes(bytes, (size_t)stager->ring_bytes);
+    size_t unit_bytes = chunk_unit(request), ring_bytes;
     /* A chunk of one unit must fit. */
-    size_t least =
-        cut.unit_bytes > RING_LEAST_BYTES ? leati_ring_bytes(cut.unit_bytes, SIZE_MAX) : RING_LEAST_BYTES;
+    size_t least = unit_bytes > RING_LEAST_BYTES ? leati_ring_bytes(unit_bytes, SIZE_MAX) : RING_LEAST_BYTES;
+    struct leati_job *job = calloc(1, sizeof *job);
 
     if (!job)
         return NULL;
@@ -398,13 +416,8 @@ static struct leati_job *new_job(struct leati_stager *stager, const struct leati
     job->words = take_ring(stager, stores, wanted, least, &ring_bytes);
     if (!job->words)
         goto free_job;
-    cut.ring_bytes = ring_bytes;
-    cut.threads = leati_team_share(stager->team);
-    job->count = leati_cut_chunks(&cut, NULL);
-    job->chunks = calloc(job->count, sizeof *job->chunks);
-    if (!job->chunks)
+    if (!cut_job(job, stager, request, bytes, ring_bytes))
         goto give_ring_back;
-    leati_cut_chunks(&cut, job->chunks);
     atomic_init(&job->words->ready, 0);
     atomic_init(&job->words->passed, 0);
     job->ring = (char *)job->words + WORDS_BYTES;
@@ -529,7 +542,7 @@ static void set_reach(struct leati_job *job, const struct leati_staged_box *stag
 {
     const leat_copy_box *box = staged ? &staged->box : NULL;
 
-    job->reach_bytes = job->way == LEATI_WAY_IN ? 0 : job->bytes;
+    job->reach_bytes = job->way == LEATI_WAY_IN || job->copy_list ? 0 : job->bytes;
     if (box) {
         job->in_rows = true;
         job->to_rows = rows_of(box, LEATI_BOX_DST, job->dst);
@@ -558,7 +571,7 @@ leat_status leati_stage_start(struct leati_stager *stager, leat_stream *stream, 
         return LEAT_NOT_READY;
     }
     job->way = request->way;
-    job->early = request->early && request->way == LEATI_WAY_IN;
+    job->early = request->early && (request->way == LEATI_WAY_IN || request->list);
     job->dst = to->end.ptr;
     job->src = from->end.ptr;
     job->bytes = bytes;
@@ -569,11 +582,15 @@ leat_status leati_stage_start(struct leati_stager *stager, leat_stream *stream, 
     atomic_init(&job->fault, UINTPTR_MAX);
     job->cold = job->way == LEATI_WAY_IN && bytes >= COLD_LEAST_BYTES && !request->box &&
                 !leati_bytes_resident(job->src, bytes);
+    if (request->list) {
+        job->copy_list = request->list->copy;
+        job->list = request->list->list;
+    }
     set_reach(job, request->box);
     leati_order_hold(stream->order);
     job->order = stream->order;
     leati_stager_keep(stager, job);
-    if (job->way != LEATI_WAY_IN)
+    if (job->way != LEATI_WAY_IN && !(request->list && request->list->scratch))
         leati_stream_writes_host(stream);
     if (request->here)
         leati_job_work(job);
@@ -603,12 +620,21 @@ void leati_job_sentence(const struct leati_job *job, char *text, size_t bytes)
         snprintf(text, bytes, "%s", "");
         break;
     case LEAT_ERROR_POINTER:
-        snprintf(
-            text, bytes,
-            "a copy of %zu bytes from %p to %p stopped after %zu bytes: the pageable memory at %p could not be "
-            "reached (unmapped, protected, or its file shrank); keep it until the stream has got past the copy",
-            job->bytes, (const void *)job->src, (void *)job->dst, at,
-            (void *)atomic_load_explicit(&job->fault, memory_order_relaxed));
+        if (job->copy_list)
+            snprintf(
+                text, bytes,
+                "a copy between layouts from %p to %p stopped: the pageable memory at %p could not be reached "
+                "(unmapped, protected, or its file shrank); keep it until the stream has got past the copy",
+                (const void *)job->src, (void *)job->dst,
+                (void *)atomic_load_explicit(&job->fault, memory_order_relaxed));
+        else
+            snprintf(text, bytes,
+                     "a copy of %zu bytes from %p to %p stopped after %zu bytes: the pageable memory at %p could "
+                     "not be "
+                     "reached (unmapped, protected, or its file shrank); keep it until the stream has got past "
+                     "the copy",
+                     job->bytes, (const void *)job->src, (void *)job->dst, at,
+                     (void *)atomic_load_explicit(&job->fault, memory_order_relaxed));
         break;
     default:
         snprintf(text, bytes, "a copy of %zu bytes from %p to %p stopped after %zu bytes: %s", job->bytes,

@@ -63,6 +63,15 @@ struct leati_staged_box {
     struct leati_box_hand hand; /* between the ring and the device */
 };
 
+/* A list of copies, in memory that stays until the stream has got past them. What they write is nobody else's when
+ * the request is early. */
+struct leati_list {
+    size_t (*copy)(const void *list, size_t first, size_t count, uintptr_t *fault); /* as job.h */
+    const void *list;
+    size_t count;
+    bool scratch; /* they write leat's own memory only */
+};
+
 struct leati_stage_request {
     enum leati_way way;
     bool early;
@@ -70,10 +79,12 @@ struct leati_stage_request {
     struct leati_route *route; /* NULL: over the link of the stream's own device */
     bool here; /* in, early, and short: the caller's thread stages all of it before the call returns */
     const struct leati_staged_box *box; /* NULL: bytes without gaps */
+    const struct leati_list *list;      /* HOST: so many copies in the place of one, which the threads make */
 };
 
-/* Starts a staged copy. Fills *job, which the caller must let go, when job is not NULL. LEAT_NOT_READY: there is
- * no memory for it, and nothing was given to the stream: the driver's own call must do. */
+/* Starts a staged copy; bytes is the number of copies where there is a list. Fills *job, which the caller must let
+ * go, when job is not NULL. LEAT_NOT_READY: there is no memory for it, and nothing was given to the stream: the
+ * driver's own call must do. */
 leat_status leati_stage_start(struct leati_stager *stager, leat_stream *stream, const struct leati_target *to,
                               const struct leati_target *from, size_t bytes,
                               const struct leati_stage_request *request, struct leati_job **job);

@@ -91,7 +91,7 @@ static bool can_copy(const struct leati_job *job, uint32_t c)
         needed = c + 2;
         break;
     default:
-        needed = 1;
+        needed = job->early ? 0 : 1;
         break;
     }
     /* Acquire: what the DMA wrote is there. */

@@ -25,6 +25,9 @@
     X(leat_copy_pieces)                                                                                           \
     X(leat_copy_box)
 
+/* Those that only the CPU device has. */
+#define LEATI_HOST_KERNEL_LIST(X) X(leat_run_parts)
+
 /* The names of all kernels of layout_kernels.c. */
 #define LEATI_LAYOUT_KERNEL_LIST(X)                                                                               \
     X(leat_layout_elements)                                                                                       \

@@ -386,6 +386,23 @@ LEAT_KERNEL(leat_copy_pieces, 3, const struct piece *, pieces, uint64_t, count, 
 
 #endif
 
+/* ---- the CPU device alone: a function in parts, on all of its threads ---------------------------- */
+
+#if !defined(__NVPTX__) && !defined(__AMDGCN__)
+
+/* As struct leati_parts of copy/layout_run.c begins. */
+struct parts {
+    void (*run)(struct parts *parts, uint64_t part);
+};
+
+LEAT_KERNEL(leat_run_parts, 2, struct parts *, parts, uint64_t, count)
+{
+    LEAT_FOR (i, count)
+        parts->run(parts, i);
+}
+
+#endif
+
 /* ---- a box of rows --------------------------------------------------------------------------- */
 
 /* As struct leati_box_arguments of copy/box.c. */

@@ -52,11 +52,12 @@ const size_t leati_code_object_count = sizeof leati_code_objects / sizeof leati_
 
 #define DECLARE(name) extern __attribute__((visibility("hidden"))) const leat_cpu_kernel leat_cpu_kernel_##name;
 LEATI_KERNEL_LIST(DECLARE)
+LEATI_HOST_KERNEL_LIST(DECLARE)
 LEATI_LAYOUT_KERNEL_LIST(DECLARE)
 #undef DECLARE
 
 #define ENTRY(name) {#name, &leat_cpu_kernel_##name},
-const struct leati_host_kernel leati_host_kernels[] = {LEATI_KERNEL_LIST(ENTRY)};
+const struct leati_host_kernel leati_host_kernels[] = {LEATI_KERNEL_LIST(ENTRY) LEATI_HOST_KERNEL_LIST(ENTRY)};
 const struct leati_host_kernel leati_host_layouts[] = {LEATI_LAYOUT_KERNEL_LIST(ENTRY)};
 #undef ENTRY
 

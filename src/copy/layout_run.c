@@ -1,0 +1,571 @@
+/*
+ * layout_run.c - copies between layouts, once it is chosen which way they go.
+ *
+ * Everything is given to the copy's own stream, in order. What the stream, its host functions or leat's threads
+ * look at lies in scratch memory of the copy, which goes back in stream order.
+ */
+#include "copy/layout.h"
+
+#include "base/catch.h"
+#include "copy/copy.h"
+#include "copy/scratch.h"
+
+#include <leat/kernel.h>
+#include <leat/memory.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define WORD_BYTES ((size_t)16)
+#define PIECE_BYTES ((size_t)64 << 20) /* of packed memory at a time */
+
+/* ---- by processors ---- */
+
+/* A copy that processors make, all or a part of it. Begins as struct parts of kernels/builtin_kernels.c. */
+struct leati_parts {
+    void (*run)(struct leati_parts *parts, uint64_t part);
+    struct leati_form form;
+    struct leati_host_layout host;
+    void *dst;
+    const void *src;
+    struct leati_indices indices;
+    bool guarded; /* pageable memory may go away meanwhile */
+    struct leati_catch_range ranges[2];
+    struct leati_order *order; /* to which a failure is told */
+};
+
+struct one_part {
+    const struct leati_parts *parts;
+    uint64_t number;
+};
+
+static void copy_part(void *context)
+{
+    const struct one_part *one = context;
+    const struct leati_parts *parts = one->parts;
+
+    leati_host_layout_run(&parts->form, &parts->host, parts->dst, parts->src, &parts->indices, one->number,
+                          one->number + 1);
+}
+
+/* As leati_list of stage.h has it. */
+static size_t copy_parts(const void *list, size_t first, size_t count, uintptr_t *fault)
+{
+    const struct leati_parts *parts = list;
+    size_t i;
+
+    for (i = first; i < first + count; i++) {
+        struct one_part one = {parts, i};
+
+        if (!leati_catch(parts->ranges, copy_part, &one, fault))
+            break;
+    }
+    return i - first;
+}
+
+static void fail(struct leati_parts *parts, uintptr_t fault)
+{
+    char sentence[256];
+
+    snprintf(
+        sentence, sizeof sentence,
+        "a copy between layouts from %p to %p stopped: the pageable memory at %p could not be reached (unmapped, "
+        "protected, or its file shrank); keep it until the stream has got past the copy",
+        parts->src, parts->dst, (void *)fault);
+    leati_order_failed(parts->order, LEAT_ERROR_POINTER, sentence);
+}
+
+/* One part, on a thread of the CPU device. */
+static void run_part(struct leati_parts *parts, uint64_t part)
+{
+    struct one_part one = {parts, part};
+    uintptr_t fault;
+
+    if (!parts->guarded)
+        copy_part(&one);
+    else if (!copy_parts(parts, part, 1, &fault))
+        fail(parts, fault);
+}
+
+/* All of it, as a host function. */
+static void run_all(void *argument)
+{
+    struct leati_parts *parts = argument;
+    struct leati_order *order = parts->order;
+    uintptr_t fault;
+
+    if (copy_parts(parts, 0, parts->host.parts, &fault) < parts->host.parts)
+        fail(parts, fault);
+    leati_order_let_go(order);
+}
+
+static void let_order_go(void *argument)
+{
+    leati_order_let_go(((struct leati_parts *)argument)->order);
+}
+
+/* ---- scratch memory ---- */
+
+struct scratch {
+    struct leati_parts parts;
+    _Alignas(64) char rest[]; /* the list, then packed elements */
+};
+
+static size_t round_up(size_t bytes)
+{
+    return (bytes + 63) / 64 * 64;
+}
+
+static size_t list_bytes(const leat_layout *listed)
+{
+    return listed ? (size_t)listed->size[listed->index_dim] * listed->index_bytes : 0;
+}
+
+/* Scratch memory with a copy of the list, where there is one in host memory. */
+static leat_status take_scratch(const struct leati_layout_copy *copy, const leat_layout *listed,
+                                size_t packed_bytes, struct scratch **scratch)
+{
+    size_t indices = copy->list_place == LEATI_LIST_ON_HOST ? list_bytes(listed) : 0;
+
+    *scratch = leati_scratch_take(copy->stream->device, sizeof **scratch + round_up(indices) + packed_bytes);
+    if (!*scratch)
+        return leati_fail(LEAT_ERROR_HOST_MEMORY, "no %zu bytes of pinned memory for packing",
+                          sizeof **scratch + round_up(indices) + packed_bytes);
+    memset(*scratch, 0, sizeof **scratch);
+    if (indices)
+        memcpy((*scratch)->rest, listed->index, indices);
+    return LEAT_OK;
+}
+
+static void set_parts(struct scratch *scratch, const struct leati_layout_copy *copy,
+                      const struct leati_layout_plan *plan, void *dst, const void *src, const leat_layout *listed)
+{
+    struct leati_parts *parts = &scratch->parts;
+    const struct leati_form *form = &plan->form;
+
+    parts->run = run_part;
+    parts->form = *form;
+    parts->host = plan->host;
+    parts->dst = dst;
+    parts->src = src;
+    parts->guarded = copy->to.end.kind == LEAT_KIND_PAGEABLE || copy->from.end.kind == LEAT_KIND_PAGEABLE;
+    parts->ranges[0] = (struct leati_catch_range){(uintptr_t)dst + (uintptr_t)form->dst_low,
+                                                  (size_t)(form->dst_high - form->dst_low)};
+    parts->ranges[1] = (struct leati_catch_range){(uintptr_t)src + (uintptr_t)form->src_low,
+                                                  (size_t)(form->src_high - form->src_low)};
+    parts->order = copy->stream->order;
+    if (form->index_dim < 0)
+        return;
+    parts->indices.list = copy->list_place == LEATI_LIST_ON_HOST ? scratch->rest : listed->index;
+    if (copy->list_place == LEATI_LIST_ON_DEVICE)
+        parts->indices.wrong = (_Atomic uint64_t *)listed->index_wrong;
+}
+
+/* ---- the ways on the CPU device, and on the host ---- */
+
+static leat_status run_on_threads(const struct leati_layout_copy *copy, struct scratch *scratch)
+{
+    struct leati_driver *driver = copy->stream->device->driver;
+    struct leati_parts *parts = &scratch->parts;
+    uint64_t count = parts->host.parts;
+    void *args[] = {&parts, &count};
+    leat_module *module;
+    leat_kernel *kernel;
+    leat_status status;
+
+    LEATI_TRY(leat_module_builtin(copy->stream->device, &module));
+    LEATI_TRY(leat_kernel_get(module, "leat_run_parts", &kernel));
+    if (!parts->guarded)
+        return leat_launch(copy->stream, kernel, leat_dim((uint32_t)count, 1, 1), leat_dim(1, 1, 1), 0, args, 2);
+    /* The order, to which a failure is told, is kept until the stream has got past the copy. */
+    leati_stream_writes_host(copy->stream);
+    leati_order_hold(parts->order);
+    status = leat_launch(copy->stream, kernel, leat_dim((uint32_t)count, 1, 1), leat_dim(1, 1, 1), 0, args, 2);
+    if (status == LEAT_OK)
+        status = driver->ops->launch_host(driver, copy->stream->native, let_order_go, parts);
+    if (status != LEAT_OK) {
+        struct leati_sentence why;
+
+        leati_error_keep(&why);
+        (void)driver->ops->stream_synchronize(driver, copy->stream->native);
+        leati_error_restore(status, &why);
+        leati_order_let_go(parts->order);
+    }
+    return status;
+}
+
+static leat_status by_cpu(const struct leati_layout_copy *copy)
+{
+    const leat_layout *listed = leati_layout_listed(copy->dst_layout, copy->src_layout);
+    struct scratch *scratch;
+
+    LEATI_TRY(take_scratch(copy, listed, 0, &scratch));
+    set_parts(scratch, copy, copy->plan, copy->dst, copy->src, listed);
+    return leati_scratch_release(copy->stream, scratch, run_on_threads(copy, scratch));
+}
+
+/* By leat's threads, or where there are none by a host function. own: only scratch memory is written. */
+static leat_status run_on_host(const struct leati_layout_copy *copy, struct scratch *scratch, bool early, bool own)
+{
+    struct leati_driver *driver = copy->stream->device->driver;
+    struct leati_parts *parts = &scratch->parts;
+    struct leati_list list = {.copy = copy_parts, .list = parts, .count = parts->host.parts, .scratch = own};
+    struct leati_stage_request request = {.way = LEATI_WAY_HOST, .early = early, .list = &list};
+    struct leati_target to = {.end.ptr = parts->dst}, from = {.end.ptr = (void *)parts->src};
+    leat_status status = LEAT_NOT_READY;
+
+    if (copy->stager)
+        status = leati_stage_start(copy->stager, copy->stream, &to, &from, parts->host.parts, &request, NULL);
+    if (status != LEAT_NOT_READY)
+        return status;
+    if (!own)
+        leati_stream_writes_host(copy->stream);
+    leati_order_hold(parts->order);
+    leati_order_given(copy->stream->order);
+    status = driver->ops->launch_host(driver, copy->stream->native, run_all, parts);
+    if (status != LEAT_OK)
+        leati_order_let_go(parts->order);
+    return status;
+}
+
+static leat_status on_host(const struct leati_layout_copy *copy)
+{
+    const leat_layout *listed = leati_layout_listed(copy->dst_layout, copy->src_layout);
+    struct scratch *scratch;
+
+    LEATI_TRY(take_scratch(copy, listed, 0, &scratch));
+    set_parts(scratch, copy, copy->plan, copy->dst, copy->src, listed);
+    return leati_scratch_release(copy->stream, scratch, run_on_host(copy, scratch, false, false));
+}
+
+/* ---- by a kernel ---- */
+
+/* What kernels use for ptr, which lies in target or as far from it as the layout says. */
+static leat_status map(leat_stream *stream, const struct leati_target *target, const void *ptr, uintptr_t *mapped)
+{
+    struct leati_driver *driver = stream->device->driver;
+    void *device_pointer = target->device_pointer;
+
+    if (!device_pointer && target->end.kind == LEAT_KIND_PINNED && driver->ops->host_device_pointer)
+        LEATI_TRY(
+            driver->ops->host_device_pointer(driver, stream->device->native, target->end.ptr, &device_pointer));
+    *mapped = (uintptr_t)ptr;
+    if (device_pointer)
+        *mapped += (uintptr_t)device_pointer - (uintptr_t)target->end.ptr;
+    return LEAT_OK;
+}
+
+/* Scratch memory as kernels see it. */
+static leat_status map_scratch(leat_stream *stream, const void *ptr, uintptr_t *mapped)
+{
+    struct leati_target target = {.end = {.ptr = (void *)ptr, .kind = LEAT_KIND_PINNED}};
+
+    return map(stream, &target, ptr, mapped);
+}
+
+/* dst and src: as the device sees them. list: as kernels see it, or 0. */
+static leat_status launch(const struct leati_layout_copy *copy, const struct leati_layout_plan *plan,
+                          uintptr_t dst, uintptr_t src, uintptr_t list)
+{
+    const leat_layout *listed = leati_layout_listed(copy->dst_layout, copy->src_layout);
+    unsigned char argument[LEATI_GPU_LAYOUT_ARGUMENT_BYTES] __attribute__((aligned(16)));
+    void *args[] = {argument};
+    uintptr_t wrong = 0;
+    leat_module *module;
+    leat_kernel *kernel;
+
+    if (plan->form.index_dim >= 0 && copy->list_place == LEATI_LIST_ON_DEVICE && listed->index_wrong)
+        LEATI_TRY(map(copy->stream, &copy->wrong, listed->index_wrong, &wrong));
+    LEATI_TRY(leat_module_layout(copy->stream->device, &module));
+    LEATI_TRY(leat_kernel_get(module, plan->gpu.kernel, &kernel));
+    leati_gpu_layout_argument(&plan->form, &plan->gpu, (void *)dst, (const void *)src, (const void *)list,
+                              (uint64_t *)wrong, argument);
+    return leat_launch(copy->stream, kernel, plan->gpu.grid, plan->gpu.block, 0, args, 1);
+}
+
+/* Where kernels find the list: in scratch memory, at its own place, or nowhere. */
+static leat_status map_list(const struct leati_layout_copy *copy, const struct scratch *scratch, uintptr_t *list)
+{
+    const leat_layout *listed = leati_layout_listed(copy->dst_layout, copy->src_layout);
+
+    *list = 0;
+    if (copy->list_place == LEATI_LIST_ON_HOST)
+        return map_scratch(copy->stream, scratch->rest, list);
+    if (copy->list_place == LEATI_LIST_ON_DEVICE)
+        return map(copy->stream, &copy->list, listed->index, list);
+    return LEAT_OK;
+}
+
+/* One kernel between places that the device reaches. */
+static leat_status launch_listed(const struct leati_layout_copy *copy, uintptr_t dst, uintptr_t src)
+{
+    const leat_layout *listed = leati_layout_listed(copy->dst_layout, copy->src_layout);
+    struct scratch *scratch;
+    leat_status status;
+    uintptr_t list;
+
+    if (copy->list_place != LEATI_LIST_ON_HOST) {
+        LEATI_TRY(map_list(copy, NULL, &list));
+        return launch(copy, copy->plan, dst, src, list);
+    }
+    LEATI_TRY(take_scratch(copy, listed, 0, &scratch));
+    status = map_list(copy, scratch, &list);
+    if (status == LEAT_OK)
+        status = launch(copy, copy->plan, dst, src, list);
+    return leati_scratch_release(copy->stream, scratch, status);
+}
+
+static leat_status by_kernel(const struct leati_layout_copy *copy)
+{
+    uintptr_t dst, src;
+
+    LEATI_TRY(map(copy->stream, &copy->to, copy->dst, &dst));
+    LEATI_TRY(map(copy->stream, &copy->from, copy->src, &src));
+    return launch_listed(copy, dst, src);
+}
+
+/* ---- one side whole ---- */
+
+/* Gives memory of the stream's back, whatever became of what was to use it. */
+static leat_status give_back(leat_stream *stream, void *whole, leat_status status)
+{
+    struct leati_sentence why;
+    leat_status freed;
+
+    leati_error_keep(&why);
+    freed = leat_free(stream, whole);
+    return status == LEAT_OK ? freed : leati_error_restore(status, &why);
+}
+
+/* Device memory for bytes bytes that lie across words as those at like do, so that the same plan serves. */
+static leat_status take_whole(leat_stream *stream, const void *like, size_t bytes, void **whole, char **place)
+{
+    LEATI_TRY(leat_alloc(stream, bytes + WORD_BYTES, whole));
+    *place = (char *)*whole + (uintptr_t)like % WORD_BYTES;
+    return LEAT_OK;
+}
+
+static leat_status in_whole(const struct leati_layout_copy *copy)
+{
+    leat_status status;
+    uintptr_t dst;
+    void *whole;
+    char *place;
+
+    LEATI_TRY(map(copy->stream, &copy->to, copy->dst, &dst));
+    LEATI_TRY(take_whole(copy->stream, copy->from.end.ptr, copy->src_bytes, &whole, &place));
+    status = leat_copy(copy->stream, place, copy->from.end.ptr, copy->src_bytes);
+    if (status == LEAT_OK)
+        status = launch_listed(copy, dst, (uintptr_t)place - (uintptr_t)copy->plan->form.src_low);
+    return give_back(copy->stream, whole, status);
+}
+
+static leat_status out_whole(const struct leati_layout_copy *copy)
+{
+    leat_status status;
+    uintptr_t src;
+    void *whole;
+    char *place;
+
+    LEATI_TRY(map(copy->stream, &copy->from, copy->src, &src));
+    LEATI_TRY(take_whole(copy->stream, copy->to.end.ptr, copy->dst_bytes, &whole, &place));
+    status = launch_listed(copy, (uintptr_t)place - (uintptr_t)copy->plan->form.dst_low, src);
+    if (status == LEAT_OK)
+        status = leat_copy(copy->stream, copy->to.end.ptr, place, copy->dst_bytes);
+    return give_back(copy->stream, whole, status);
+}
+
+/* ---- one side packed, in pieces ---- */
+
+static int64_t step_of(const leat_layout *layout, uint32_t dim)
+{
+    return layout->stride_bytes[dim] < 0 ? -layout->stride_bytes[dim] : layout->stride_bytes[dim];
+}
+
+void leati_layout_pack(const leat_layout *given, leat_layout *packed)
+{
+    bool taken[LEAT_LAYOUT_MAX_DIMS] = {false};
+    int64_t stride = given->element_bytes;
+
+    *packed = (leat_layout){.dims = given->dims, .element_bytes = given->element_bytes};
+    memcpy(packed->size, given->size, sizeof packed->size);
+    for (uint32_t i = 0; i < given->dims; i++) {
+        uint32_t next = given->dims;
+
+        for (uint32_t dim = 0; dim < given->dims; dim++)
+            if (!taken[dim] && (next == given->dims || step_of(given, dim) < step_of(given, next)))
+                next = dim;
+        taken[next] = true;
+        if (!given->stride_bytes[next])
+            continue;
+        packed->stride_bytes[next] = stride;
+        stride *= given->size[next];
+    }
+}
+
+static size_t packed_bytes(const leat_layout *packed)
+{
+    size_t bytes = packed->element_bytes;
+
+    for (uint32_t dim = 0; dim < packed->dims; dim++)
+        if (packed->stride_bytes[dim])
+            bytes *= (size_t)packed->size[dim];
+    return bytes;
+}
+
+/* The dimension with the longest step, by which a side is best cut. */
+static uint32_t outermost(const leat_layout *side)
+{
+    uint32_t found = 0;
+
+    for (uint32_t dim = 1; dim < side->dims; dim++)
+        if (step_of(side, dim) > step_of(side, found) || side->size[found] == 1)
+            if (side->size[dim] > 1 && side->stride_bytes[dim])
+                found = dim;
+    return found;
+}
+
+/* count elements of a dimension, from start on. */
+static void cut(leat_layout *layout, uint32_t dim, int64_t start, int64_t count)
+{
+    if (layout->index && layout->index_dim == dim)
+        layout->index = (const char *)layout->index + start * (int64_t)layout->index_bytes;
+    else
+        layout->offset_bytes += start * layout->stride_bytes[dim];
+    layout->size[dim] = count;
+}
+
+/* Without the dimensions that are only repeated. */
+static void drop_repeats(leat_layout *layout, const leat_layout *packed)
+{
+    for (uint32_t dim = 0; dim < layout->dims; dim++)
+        if (!packed->stride_bytes[dim])
+            layout->size[dim] = 1;
+}
+
+static size_t align_of(const void *pointer)
+{
+    return (uintptr_t)pointer % WORD_BYTES ? (size_t)((uintptr_t)pointer & (~(uintptr_t)pointer + 1)) : WORD_BYTES;
+}
+
+/* A piece of a copy. */
+struct piece {
+    leat_layout dst, src, packed;
+    struct scratch *scratch;
+    char *pack;
+};
+
+static leat_status take_piece(const struct leati_layout_copy *copy, struct piece *piece, bool in)
+{
+    const leat_layout *listed = leati_layout_listed(&piece->dst, &piece->src);
+
+    leati_layout_pack(in ? &piece->src : &piece->dst, &piece->packed);
+    LEATI_TRY(take_scratch(copy, listed, packed_bytes(&piece->packed), &piece->scratch));
+    piece->pack =
+        piece->scratch->rest + (copy->list_place == LEATI_LIST_ON_HOST ? round_up(list_bytes(listed)) : 0);
+    return LEAT_OK;
+}
+
+/* The side that processors copy. */
+static leat_status run_host_side(const struct leati_layout_copy *copy, struct piece *piece, bool in)
+{
+    leat_layout packed = piece->packed, side = in ? piece->src : piece->dst;
+    struct leati_layout_plan *plan;
+    leat_status status;
+
+    if (in) {
+        drop_repeats(&side, &piece->packed);
+        drop_repeats(&packed, &piece->packed);
+        LEATI_TRY(leati_layout_plan_get(&packed, WORD_BYTES, &side, align_of(copy->src), &plan));
+        set_parts(piece->scratch, copy, plan, piece->pack, copy->src, &side);
+    } else {
+        LEATI_TRY(leati_layout_plan_get(&side, align_of(copy->dst), &packed, WORD_BYTES, &plan));
+        set_parts(piece->scratch, copy, plan, copy->dst, piece->pack, &side);
+    }
+    status = run_on_host(copy, piece->scratch, copy->early, in);
+    leati_layout_plan_drop(plan);
+    return status;
+}
+
+/* The side that a kernel copies. */
+static leat_status run_device_side(const struct leati_layout_copy *copy, struct piece *piece, bool in)
+{
+    const struct leati_target *target = in ? &copy->to : &copy->from;
+    const void *pointer = in ? copy->dst : copy->src;
+    struct leati_layout_plan *plan;
+    uintptr_t near, pack, list;
+    leat_status status;
+
+    LEATI_TRY(map(copy->stream, target, pointer, &near));
+    LEATI_TRY(map_scratch(copy->stream, piece->pack, &pack));
+    LEATI_TRY(map_list(copy, piece->scratch, &list));
+    if (in)
+        LEATI_TRY(leati_layout_plan_get(&piece->dst, align_of(pointer), &piece->packed, WORD_BYTES, &plan));
+    else
+        LEATI_TRY(leati_layout_plan_get(&piece->packed, WORD_BYTES, &piece->src, align_of(pointer), &plan));
+    status = launch(copy, plan, in ? near : pack, in ? pack : near, list);
+    leati_layout_plan_drop(plan);
+    return status;
+}
+
+static leat_status run_piece(const struct leati_layout_copy *copy, struct piece *piece, bool in)
+{
+    leat_status status;
+
+    LEATI_TRY(take_piece(copy, piece, in));
+    status = in ? run_host_side(copy, piece, true) : run_device_side(copy, piece, false);
+    if (status == LEAT_OK)
+        status = in ? run_device_side(copy, piece, true) : run_host_side(copy, piece, false);
+    return leati_scratch_release(copy->stream, piece->scratch, status);
+}
+
+static leat_status in_pieces(const struct leati_layout_copy *copy, bool in)
+{
+    struct leati_driver *driver = copy->stream->device->driver;
+    const leat_layout *side = in ? copy->src_layout : copy->dst_layout;
+    uint64_t limit = copy->stager ? copy->stager->limit_bytes : PIECE_BYTES, held = 0;
+    uint32_t dim = outermost(side);
+    leat_layout packed;
+    size_t row_bytes;
+    int64_t rows;
+
+    leati_layout_pack(side, &packed);
+    row_bytes = packed_bytes(&packed) / (size_t)side->size[dim];
+    rows = row_bytes < PIECE_BYTES ? (int64_t)(PIECE_BYTES / (row_bytes ? row_bytes : 1)) : 1;
+    for (int64_t start = 0; start < side->size[dim]; start += rows) {
+        struct piece piece = {.dst = *copy->dst_layout, .src = *copy->src_layout};
+        int64_t count = side->size[dim] - start < rows ? side->size[dim] - start : rows;
+
+        cut(&piece.dst, dim, start, count);
+        cut(&piece.src, dim, start, count);
+        /* Counted, so that a stream that is held up does not make it endless. */
+        if (held && held + (size_t)count * row_bytes > limit) {
+            LEATI_TRY(driver->ops->stream_synchronize(driver, copy->stream->native));
+            held = 0;
+        }
+        held += (size_t)count * row_bytes;
+        LEATI_TRY(run_piece(copy, &piece, in));
+    }
+    return LEAT_OK;
+}
+
+leat_status leati_layout_run(const struct leati_layout_copy *copy)
+{
+    switch (copy->way) {
+    case LEATI_LAYOUT_BY_CPU:
+        return by_cpu(copy);
+    case LEATI_LAYOUT_BY_KERNEL:
+        return by_kernel(copy);
+    case LEATI_LAYOUT_IN_WHOLE:
+        return in_whole(copy);
+    case LEATI_LAYOUT_IN_PACKED:
+        return in_pieces(copy, true);
+    case LEATI_LAYOUT_OUT_WHOLE:
+        return out_whole(copy);
+    case LEATI_LAYOUT_OUT_PACKED:
+        return in_pieces(copy, false);
+    default:
+        return on_host(copy);
+    }
+}
