@@ -28,7 +28,7 @@ allowed() {
         echo "^driver/(driver|${driver%%/*}/[a-z_]+)\.h\$|^kernels/builtin\.h\$|^(base|leat)/[a-z_]+\.h\$" ;;
     src/core/*) echo '^driver/(driver|registry)\.h$|^(core|base|leat)/[a-z_]+\.h$' ;;
     src/pool/*) echo '^driver/driver\.h$|^(pool|core|base|leat)/[a-z_]+\.h$' ;;
-    src/copy/*) echo '^driver/driver\.h$|^(copy|pool|core|base|leat)/[a-z_]+\.h$' ;;
+    src/copy/*) echo '^driver/driver\.h$|^(copy|layout|pool|core|base|leat)/[a-z_]+\.h$' ;;
     cli/*) echo '^(leat/)?[a-z_]+\.h$' ;;
     examples/*) echo '^leat/([a-z]+/)?[a-z_]+\.h$' ;;
     tests/*) echo '^leat/([a-z]+/)?[a-z_]+\.h$|^[a-z_]+\.h$' ;;
