@@ -137,8 +137,9 @@ $(BUILD)/examples/interop_cuda: example_libs = $(cuda_libs)
 -include tests/tests.mk
 
 san_flags := -O1 -g -fno-omit-frame-pointer -fno-sanitize-recover=all
+# Sanitizers make programs several times as slow, the fault walk above all.
 asan:
-	+$(MAKE) BUILD=$(BUILD)/asan CFLAGS='$(san_flags) -fsanitize=address,undefined' check
+	+TEST_TIMEOUT=900 $(MAKE) BUILD=$(BUILD)/asan CFLAGS='$(san_flags) -fsanitize=address,undefined' check
 tsan:
 	+$(MAKE) BUILD=$(BUILD)/tsan CFLAGS='$(san_flags) -fsanitize=thread' check-tsan
 

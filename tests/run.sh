@@ -7,8 +7,12 @@ shift 2
 passed=0 failed=0 skipped=0 left_out=0
 log=$build/tests/run.log
 
+# " 12 s" for what took long enough to be asked why.
+took_long() { [ $(($(date +%s) - started)) -lt 10 ] || printf ', %d s' $(($(date +%s) - started)); }
+
 for program in "$@"; do
     name=${program##*/}
+    started=$(date +%s)
     # In its own folder: an example looks for its kernel where it is started. Examples take the best device there is, so
     # they are told which; tests open the one of LEAT_TEST_DEVICE, and some try what NULL gives.
     (
@@ -26,10 +30,10 @@ for program in "$@"; do
     0)
         passed=$((passed + 1))
         if [ "$inside" -gt 0 ]; then
-            printf 'ok    %s (%d of its tests skipped)\n' "$name" "$inside"
+            printf 'ok    %s (%d of its tests skipped)%s\n' "$name" "$inside" "$(took_long)"
             sed -n 's/^ *skipped: /        skipped: /p' "$log"
         else
-            printf 'ok    %s\n' "$name"
+            printf 'ok    %s%s\n' "$name" "$(took_long)"
         fi
         ;;
     77)
