@@ -292,6 +292,21 @@ LEATC_API int leatc_alloc_managed(size_t bytes, unsigned flags, void **ptr);
 /* What one row of width_bytes takes with every row aligned; 0 when that overflows. */
 LEATC_API size_t leatc_pitch(size_t width_bytes);
 
+/* ---- managed memory ----------------------------------------------------------------------------------------- */
+
+#define LEATC_HOST (-1)
+
+/*
+ * Prefetch, advice and questions, as leat/managed.h has them; ordinal is a device or LEATC_HOST. INVALID_VALUE:
+ * not managed memory, past its end, 0 bytes, an advice that there is not; INVALID_DEVICE.
+ */
+LEATC_API int leatc_prefetch(const void *ptr, size_t bytes, int ordinal, struct leatc_stream *stream);
+LEATC_API int leatc_advise(const void *ptr, size_t bytes, int advice, int ordinal);
+LEATC_API int leatc_managed_query(const void *ptr, size_t bytes, leat_managed_info *info);
+
+/* flags: 1 global, 2 host, 4 single stream. bytes: 0, or the size of the allocation, of which ptr is the start. */
+LEATC_API int leatc_attach(struct leatc_stream *stream, void *ptr, size_t bytes, unsigned flags);
+
 /* ---- pools ---------------------------------------------------------------------------------------------- */
 
 /* The attributes' numbers are both vendors'. */
@@ -401,6 +416,7 @@ LEATC_API int leatc_array_describe(const struct leatc_array *array, struct leatc
  * defines, leat_cpu_kernel_name, or a kernel of leatc_library_kernel(). INVALID_FUNCTION: it is neither, or the
  * device is a GPU and has no code for it; INVALID_CONFIGURATION: sizes that the device does not run.
  */
+LEATC_API int leatc_function_check(const void *function);
 LEATC_API int leatc_launch(const void *function, leat_dim3 grid, leat_dim3 block, void **args, size_t shared_bytes,
                            struct leatc_stream *stream);
 

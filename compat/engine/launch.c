@@ -293,6 +293,15 @@ static int find_kernel(const void *function, struct leatc_device *device, leat_k
     return LEATC_OK;
 }
 
+int leatc_function_check(const void *function)
+{
+    leat_cpu_kernel code;
+
+    return leatc_slot_live(&library_kernels, function) || (function && is_own_kernel(function, &code))
+               ? LEATC_OK
+               : LEATC_INVALID_FUNCTION;
+}
+
 int leatc_launch(const void *function, leat_dim3 grid, leat_dim3 block, void **args, size_t shared_bytes,
                  struct leatc_stream *stream)
 {

@@ -1,0 +1,334 @@
+/* copy.c - copies and fills of all shapes: from the vendor's structs to boxes of bytes. */
+#include "cudart/cudart.h"
+
+/* ---- one and two dimensions ---- */
+
+cudaError_t cudaMemcpy(void *dst, const void *src, size_t count, enum cudaMemcpyKind kind)
+{
+    return note(leatc_copy(dst, src, count, (int)kind, NULL, false));
+}
+
+cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t count, enum cudaMemcpyKind kind,
+                            cudaStream_t stream)
+{
+    return note(leatc_copy(dst, src, count, (int)kind, stream_of(stream), true));
+}
+
+static int check_device(int device)
+{
+    leat_device_info info;
+
+    return leatc_device_describe(device, &info);
+}
+
+static int copy_peer(void *dst, int dst_device, const void *src, int src_device, size_t count,
+                     struct leatc_stream *stream)
+{
+    LEATC_TRY(check_device(dst_device));
+    LEATC_TRY(check_device(src_device));
+    return leatc_copy(dst, src, count, LEATC_DEFAULT, stream, true);
+}
+
+cudaError_t cudaMemcpyPeer(void *dst, int dstDevice, const void *src, int srcDevice, size_t count)
+{
+    return note(copy_peer(dst, dstDevice, src, srcDevice, count, NULL));
+}
+
+cudaError_t cudaMemcpyPeerAsync(void *dst, int dstDevice, const void *src, int srcDevice, size_t count,
+                                cudaStream_t stream)
+{
+    return note(copy_peer(dst, dstDevice, src, srcDevice, count, stream_of(stream)));
+}
+
+int cudart_copy_2d(void *dst, size_t dst_pitch, const void *src, size_t src_pitch, size_t width, size_t height,
+                   enum cudaMemcpyKind kind, struct leatc_stream *stream, bool async)
+{
+    leat_copy_box box = {.width_bytes = width,
+                         .height = height,
+                         .depth = 1,
+                         .dst_pitch_bytes = dst_pitch,
+                         .src_pitch_bytes = src_pitch};
+
+    if (width > dst_pitch || width > src_pitch)
+        return LEATC_INVALID_PITCH;
+    return leatc_copy_box(dst, src, &box, (int)kind, stream, async);
+}
+
+cudaError_t cudaMemcpy2D(void *dst, size_t dpitch, const void *src, size_t spitch, size_t width, size_t height,
+                         enum cudaMemcpyKind kind)
+{
+    return note(cudart_copy_2d(dst, dpitch, src, spitch, width, height, kind, NULL, false));
+}
+
+cudaError_t cudaMemcpy2DAsync(void *dst, size_t dpitch, const void *src, size_t spitch, size_t width,
+                              size_t height, enum cudaMemcpyKind kind, cudaStream_t stream)
+{
+    return note(cudart_copy_2d(dst, dpitch, src, spitch, width, height, kind, stream_of(stream), true));
+}
+
+/* ---- arrays ---- */
+
+/* One end of a copy: where its first byte is, and how far rows and slices are apart. */
+struct end {
+    char *ptr;
+    size_t pitch, slice;
+    unsigned element_bytes; /* of an array; 0 for a pointer */
+    size_t width, height,
+        depth; /* room of an array behind the position, in elements and rows; 0: no limit known */
+};
+
+static size_t at_least_one(size_t n)
+{
+    return n ? n : 1;
+}
+
+/* An array from a position on; x is in bytes. */
+static int array_end(cudaArray_const_t array, size_t x_bytes, size_t y, size_t z, struct end *end)
+{
+    struct leatc_array_shape shape;
+    void *ptr;
+    size_t row;
+
+    LEATC_TRY(leatc_array_describe(array_of(array), &shape, &ptr, &end->pitch, &end->slice));
+    row = shape.width * shape.element_bytes;
+    if (x_bytes > row || y > at_least_one(shape.height) || z > at_least_one(shape.depth))
+        return LEATC_INVALID_VALUE;
+    end->ptr = (char *)ptr + z * end->slice + y * end->pitch + x_bytes;
+    end->element_bytes = shape.element_bytes;
+    end->width = row - x_bytes;
+    end->height = at_least_one(shape.height) - y;
+    end->depth = at_least_one(shape.depth) - z;
+    return LEATC_OK;
+}
+
+static bool has_room(const struct end *end, const leat_copy_box *box)
+{
+    return !end->element_bytes ||
+           (box->width_bytes <= end->width && box->height <= end->height && box->depth <= end->depth);
+}
+
+static int copy_ends(const struct end *dst, const struct end *src, size_t width_bytes, size_t height, size_t depth,
+                     enum cudaMemcpyKind kind, struct leatc_stream *stream, bool async)
+{
+    leat_copy_box box = {.width_bytes = width_bytes,
+                         .height = height,
+                         .depth = depth,
+                         .dst_pitch_bytes = dst->pitch,
+                         .src_pitch_bytes = src->pitch,
+                         .dst_slice_bytes = dst->slice,
+                         .src_slice_bytes = src->slice};
+
+    if (!has_room(dst, &box) || !has_room(src, &box))
+        return LEATC_INVALID_VALUE;
+    if (width_bytes && height && depth && (width_bytes > dst->pitch || width_bytes > src->pitch))
+        return LEATC_INVALID_PITCH;
+    return leatc_copy_box(dst->ptr, src->ptr, &box, (int)kind, stream, async);
+}
+
+int cudart_copy_to_array(cudaArray_t dst, size_t x, size_t y, const void *src, size_t pitch, size_t width,
+                         size_t height, enum cudaMemcpyKind kind, struct leatc_stream *stream, bool async)
+{
+    struct end from = {.ptr = (char *)(uintptr_t)src, .pitch = pitch, .slice = 0}, to;
+
+    if (!src)
+        return LEATC_INVALID_VALUE;
+    LEATC_TRY(array_end(dst, x, y, 0, &to));
+    return copy_ends(&to, &from, width, height, 1, kind, stream, async);
+}
+
+int cudart_copy_from_array(void *dst, size_t pitch, cudaArray_const_t src, size_t x, size_t y, size_t width,
+                           size_t height, enum cudaMemcpyKind kind, struct leatc_stream *stream, bool async)
+{
+    struct end from, to = {.ptr = dst, .pitch = pitch, .slice = 0};
+
+    if (!dst)
+        return LEATC_INVALID_VALUE;
+    LEATC_TRY(array_end(src, x, y, 0, &from));
+    return copy_ends(&to, &from, width, height, 1, kind, stream, async);
+}
+
+int cudart_copy_arrays(cudaArray_t dst, size_t dst_x, size_t dst_y, cudaArray_const_t src, size_t src_x,
+                       size_t src_y, size_t width, size_t height, struct leatc_stream *stream)
+{
+    struct end from, to;
+
+    LEATC_TRY(array_end(dst, dst_x, dst_y, 0, &to));
+    LEATC_TRY(array_end(src, src_x, src_y, 0, &from));
+    return copy_ends(&to, &from, width, height, 1, cudaMemcpyDeviceToDevice, stream, false);
+}
+
+cudaError_t cudaMemcpy2DToArray(cudaArray_t dst, size_t wOffset, size_t hOffset, const void *src, size_t spitch,
+                                size_t width, size_t height, enum cudaMemcpyKind kind)
+{
+    return note(cudart_copy_to_array(dst, wOffset, hOffset, src, spitch, width, height, kind, NULL, false));
+}
+
+cudaError_t cudaMemcpy2DToArrayAsync(cudaArray_t dst, size_t wOffset, size_t hOffset, const void *src,
+                                     size_t spitch, size_t width, size_t height, enum cudaMemcpyKind kind,
+                                     cudaStream_t stream)
+{
+    return note(
+        cudart_copy_to_array(dst, wOffset, hOffset, src, spitch, width, height, kind, stream_of(stream), true));
+}
+
+cudaError_t cudaMemcpy2DFromArray(void *dst, size_t dpitch, cudaArray_const_t src, size_t wOffset, size_t hOffset,
+                                  size_t width, size_t height, enum cudaMemcpyKind kind)
+{
+    return note(cudart_copy_from_array(dst, dpitch, src, wOffset, hOffset, width, height, kind, NULL, false));
+}
+
+cudaError_t cudaMemcpy2DFromArrayAsync(void *dst, size_t dpitch, cudaArray_const_t src, size_t wOffset,
+                                       size_t hOffset, size_t width, size_t height, enum cudaMemcpyKind kind,
+                                       cudaStream_t stream)
+{
+    return note(
+        cudart_copy_from_array(dst, dpitch, src, wOffset, hOffset, width, height, kind, stream_of(stream), true));
+}
+
+cudaError_t cudaMemcpy2DArrayToArray(cudaArray_t dst, size_t wOffsetDst, size_t hOffsetDst, cudaArray_const_t src,
+                                     size_t wOffsetSrc, size_t hOffsetSrc, size_t width, size_t height,
+                                     enum cudaMemcpyKind kind)
+{
+    if (kind != cudaMemcpyDeviceToDevice && kind != cudaMemcpyDefault)
+        return note(LEATC_INVALID_DIRECTION);
+    return note(cudart_copy_arrays(dst, wOffsetDst, hOffsetDst, src, wOffsetSrc, hOffsetSrc, width, height, NULL));
+}
+
+/* ---- three dimensions ---- */
+
+/* The array or the pointer of one side; positions in an array are elements, those from a pointer bytes. */
+static int side(cudaArray_const_t array, struct cudaPitchedPtr ptr, struct cudaPos position, size_t unit_bytes,
+                const struct cudaExtent *extent, struct end *end)
+{
+    *end = (struct end){.pitch = ptr.pitch, .slice = ptr.pitch * at_least_one(ptr.ysize)};
+    if (!array == !ptr.ptr)
+        return LEATC_INVALID_VALUE;
+    if (array)
+        return array_end(array, position.x * unit_bytes, position.y, position.z, end);
+    /* One row needs no pitch, and one slice no height. */
+    if (extent->height <= 1 && extent->depth <= 1 && !ptr.pitch)
+        end->pitch = position.x + extent->width * unit_bytes;
+    if (extent->depth > 1 && ptr.ysize < position.y + extent->height)
+        return LEATC_INVALID_VALUE;
+    end->ptr = (char *)ptr.ptr + position.z * end->slice + position.y * end->pitch + position.x;
+    return LEATC_OK;
+}
+
+/* Bytes of the elements in which the extent is counted: the array's, if there is one. */
+static int extent_unit(cudaArray_const_t dst, cudaArray_const_t src, size_t *unit)
+{
+    struct leatc_array_shape shape[2];
+
+    *unit = 1;
+    if (src)
+        LEATC_TRY(leatc_array_describe(array_of(src), &shape[0], NULL, NULL, NULL));
+    if (dst)
+        LEATC_TRY(leatc_array_describe(array_of(dst), &shape[1], NULL, NULL, NULL));
+    if (src && dst && shape[0].element_bytes != shape[1].element_bytes)
+        return LEATC_INVALID_VALUE;
+    if (src || dst)
+        *unit = shape[src ? 0 : 1].element_bytes;
+    return LEATC_OK;
+}
+
+int cudart_copy_3d(const struct cudaMemcpy3DParms *p, struct leatc_stream *stream, bool async)
+{
+    struct end dst, src;
+    size_t unit, width;
+
+    if (!p)
+        return LEATC_INVALID_VALUE;
+    LEATC_TRY(extent_unit(p->dstArray, p->srcArray, &unit));
+    LEATC_TRY(side(p->dstArray, p->dstPtr, p->dstPos, unit, &p->extent, &dst));
+    LEATC_TRY(side(p->srcArray, p->srcPtr, p->srcPos, unit, &p->extent, &src));
+    if (__builtin_mul_overflow(p->extent.width, unit, &width))
+        return LEATC_INVALID_VALUE;
+    return copy_ends(&dst, &src, width, p->extent.height, p->extent.depth, p->kind, stream, async);
+}
+
+cudaError_t cudaMemcpy3D(const struct cudaMemcpy3DParms *p)
+{
+    return note(cudart_copy_3d(p, NULL, false));
+}
+
+cudaError_t cudaMemcpy3DAsync(const struct cudaMemcpy3DParms *p, cudaStream_t stream)
+{
+    return note(cudart_copy_3d(p, stream_of(stream), true));
+}
+
+int cudart_copy_3d_peer(const struct cudaMemcpy3DPeerParms *p, struct leatc_stream *stream, bool async)
+{
+    struct cudaMemcpy3DParms plain;
+
+    if (!p)
+        return LEATC_INVALID_VALUE;
+    LEATC_TRY(check_device(p->srcDevice));
+    LEATC_TRY(check_device(p->dstDevice));
+    plain = (struct cudaMemcpy3DParms){p->srcArray, p->srcPos, p->srcPtr, p->dstArray,
+                                       p->dstPos,   p->dstPtr, p->extent, cudaMemcpyDefault};
+    return cudart_copy_3d(&plain, stream, async);
+}
+
+cudaError_t cudaMemcpy3DPeer(const struct cudaMemcpy3DPeerParms *p)
+{
+    return note(cudart_copy_3d_peer(p, NULL, true));
+}
+
+cudaError_t cudaMemcpy3DPeerAsync(const struct cudaMemcpy3DPeerParms *p, cudaStream_t stream)
+{
+    return note(cudart_copy_3d_peer(p, stream_of(stream), true));
+}
+
+/* ---- fills ---- */
+
+int cudart_fill(void *ptr, int value, size_t count, struct leatc_stream *stream, bool async)
+{
+    return leatc_fill(ptr, (unsigned char)value, 1, count, stream, async);
+}
+
+int cudart_fill_2d(void *ptr, size_t pitch, int value, size_t width, size_t height, struct leatc_stream *stream,
+                   bool async)
+{
+    return leatc_fill_box(ptr, pitch, 0, (unsigned char)value, 1, width, height, 1, stream, async);
+}
+
+int cudart_fill_3d(struct cudaPitchedPtr to, int value, struct cudaExtent extent, struct leatc_stream *stream,
+                   bool async)
+{
+    if (extent.depth > 1 && extent.height > to.ysize)
+        return LEATC_INVALID_VALUE;
+    return leatc_fill_box(to.ptr, to.pitch, to.pitch * to.ysize, (unsigned char)value, 1, extent.width,
+                          extent.height, extent.depth, stream, async);
+}
+
+cudaError_t cudaMemset(void *devPtr, int value, size_t count)
+{
+    return note(cudart_fill(devPtr, value, count, NULL, false));
+}
+
+cudaError_t cudaMemsetAsync(void *devPtr, int value, size_t count, cudaStream_t stream)
+{
+    return note(cudart_fill(devPtr, value, count, stream_of(stream), true));
+}
+
+cudaError_t cudaMemset2D(void *devPtr, size_t pitch, int value, size_t width, size_t height)
+{
+    return note(cudart_fill_2d(devPtr, pitch, value, width, height, NULL, false));
+}
+
+cudaError_t cudaMemset2DAsync(void *devPtr, size_t pitch, int value, size_t width, size_t height,
+                              cudaStream_t stream)
+{
+    return note(cudart_fill_2d(devPtr, pitch, value, width, height, stream_of(stream), true));
+}
+
+cudaError_t cudaMemset3D(struct cudaPitchedPtr pitchedDevPtr, int value, struct cudaExtent extent)
+{
+    return note(cudart_fill_3d(pitchedDevPtr, value, extent, NULL, false));
+}
+
+cudaError_t cudaMemset3DAsync(struct cudaPitchedPtr pitchedDevPtr, int value, struct cudaExtent extent,
+                              cudaStream_t stream)
+{
+    return note(cudart_fill_3d(pitchedDevPtr, value, extent, stream_of(stream), true));
+}

@@ -1,0 +1,53 @@
+/* cudart.h - what the files of libleat-cudart share. */
+#ifndef CUDART_CUDART_H
+#define CUDART_CUDART_H
+
+#include "engine/engine.h"
+
+#include <leat/compat/cuda_runtime_api.h>
+
+/* Keeps the result as the thread's last error; the engine's numbers are CUDA's. */
+static inline cudaError_t note(int result)
+{
+    return (cudaError_t)leatc_note(result);
+}
+
+/* CUDA's handles are the engine's. */
+static inline struct leatc_stream *stream_of(cudaStream_t stream)
+{
+    return (struct leatc_stream *)(void *)stream;
+}
+
+static inline struct leatc_event *event_of(cudaEvent_t event)
+{
+    return (struct leatc_event *)(void *)event;
+}
+
+static inline struct leatc_pool *pool_of(cudaMemPool_t pool)
+{
+    return (struct leatc_pool *)(void *)pool;
+}
+
+static inline struct leatc_array *array_of(cudaArray_const_t array)
+{
+    return (struct leatc_array *)(void *)(uintptr_t)array;
+}
+
+/* What the names with and without a per-thread default stream have in common. They do not note their result. */
+int cudart_copy_2d(void *dst, size_t dst_pitch, const void *src, size_t src_pitch, size_t width, size_t height,
+                   enum cudaMemcpyKind kind, struct leatc_stream *stream, bool async);
+int cudart_copy_to_array(cudaArray_t dst, size_t x, size_t y, const void *src, size_t pitch, size_t width,
+                         size_t height, enum cudaMemcpyKind kind, struct leatc_stream *stream, bool async);
+int cudart_copy_from_array(void *dst, size_t pitch, cudaArray_const_t src, size_t x, size_t y, size_t width,
+                           size_t height, enum cudaMemcpyKind kind, struct leatc_stream *stream, bool async);
+int cudart_copy_arrays(cudaArray_t dst, size_t dst_x, size_t dst_y, cudaArray_const_t src, size_t src_x,
+                       size_t src_y, size_t width, size_t height, struct leatc_stream *stream);
+int cudart_copy_3d(const struct cudaMemcpy3DParms *p, struct leatc_stream *stream, bool async);
+int cudart_copy_3d_peer(const struct cudaMemcpy3DPeerParms *p, struct leatc_stream *stream, bool async);
+int cudart_fill(void *ptr, int value, size_t count, struct leatc_stream *stream, bool async);
+int cudart_fill_2d(void *ptr, size_t pitch, int value, size_t width, size_t height, struct leatc_stream *stream,
+                   bool async);
+int cudart_fill_3d(struct cudaPitchedPtr to, int value, struct cudaExtent extent, struct leatc_stream *stream,
+                   bool async);
+
+#endif

@@ -1,0 +1,395 @@
+/* memory.c - allocating, freeing, registering and asking; arrays; managed memory. */
+#include "cudart/cudart.h"
+
+cudaError_t cudaMalloc(void **devPtr, size_t size)
+{
+    return note(leatc_alloc(size, devPtr));
+}
+
+cudaError_t cudaFree(void *devPtr)
+{
+    return note(leatc_free(devPtr));
+}
+
+cudaError_t cudaMallocHost(void **ptr, size_t size)
+{
+    return note(leatc_alloc_host(size, cudaHostAllocDefault, ptr));
+}
+
+cudaError_t cudaHostAlloc(void **pHost, size_t size, unsigned int flags)
+{
+    if (flags & ~(unsigned)(cudaHostAllocPortable | cudaHostAllocMapped | cudaHostAllocWriteCombined))
+        return note(LEATC_INVALID_VALUE);
+    return note(leatc_alloc_host(size, flags, pHost));
+}
+
+cudaError_t cudaFreeHost(void *ptr)
+{
+    return note(leatc_free_host(ptr));
+}
+
+cudaError_t cudaMallocManaged(void **devPtr, size_t size, unsigned int flags)
+{
+    return note(leatc_alloc_managed(size, flags, devPtr));
+}
+
+/* Rows of a pitch that suits copies, or nothing where a size is 0. */
+static int alloc_rows(void **ptr, size_t *pitch, size_t width, size_t height, size_t depth)
+{
+    size_t row = leatc_pitch(width), bytes;
+
+    if (!width || !height || !depth) {
+        *ptr = NULL;
+        *pitch = 0;
+        return LEATC_OK;
+    }
+    if (!row || __builtin_mul_overflow(row, height, &bytes) || __builtin_mul_overflow(bytes, depth, &bytes))
+        return LEATC_OUT_OF_MEMORY;
+    LEATC_TRY(leatc_alloc(bytes, ptr));
+    *pitch = row;
+    return LEATC_OK;
+}
+
+cudaError_t cudaMallocPitch(void **devPtr, size_t *pitch, size_t width, size_t height)
+{
+    if (!devPtr || !pitch)
+        return note(LEATC_INVALID_VALUE);
+    return note(alloc_rows(devPtr, pitch, width, height, 1));
+}
+
+cudaError_t cudaMalloc3D(struct cudaPitchedPtr *pitchedDevPtr, struct cudaExtent extent)
+{
+    void *ptr;
+    size_t pitch;
+    int result;
+
+    if (!pitchedDevPtr)
+        return note(LEATC_INVALID_VALUE);
+    result = alloc_rows(&ptr, &pitch, extent.width, extent.height, extent.depth);
+    if (result == LEATC_OK)
+        *pitchedDevPtr = make_cudaPitchedPtr(ptr, pitch, extent.width, extent.height);
+    return note(result);
+}
+
+cudaError_t cudaHostRegister(void *ptr, size_t size, unsigned int flags)
+{
+    if (flags & ~(unsigned)(cudaHostRegisterPortable | cudaHostRegisterMapped | cudaHostRegisterIoMemory |
+                            cudaHostRegisterReadOnly))
+        return note(LEATC_INVALID_VALUE);
+    if (flags & cudaHostRegisterIoMemory)
+        return note(LEATC_NOT_SUPPORTED);
+    return note(leatc_register(ptr, size, flags));
+}
+
+cudaError_t cudaHostUnregister(void *ptr)
+{
+    return note(leatc_unregister(ptr));
+}
+
+cudaError_t cudaHostGetDevicePointer(void **pDevice, void *pHost, unsigned int flags)
+{
+    if (flags)
+        return note(LEATC_INVALID_VALUE);
+    return note(leatc_host_device_pointer(pHost, pDevice));
+}
+
+/* Memory is mapped for all devices whatever was asked, as unified addressing has it, and the vendor says so too.
+ */
+cudaError_t cudaHostGetFlags(unsigned int *pFlags, void *pHost)
+{
+    int result = leatc_host_flags(pHost, pFlags);
+
+    if (result == LEATC_OK)
+        *pFlags |= cudaHostAllocMapped;
+    return note(result);
+}
+
+cudaError_t cudaMemGetInfo(size_t *free, size_t *total)
+{
+    int device = 0;
+
+    if (!free || !total)
+        return note(LEATC_INVALID_VALUE);
+    (void)leatc_device_get(&device);
+    return note(leatc_device_memory(device, free, total));
+}
+
+cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, const void *ptr)
+{
+    static const enum cudaMemoryType types[] = {
+        [LEATC_MEMORY_PAGEABLE] = cudaMemoryTypeUnregistered, [LEATC_MEMORY_HOST] = cudaMemoryTypeHost,
+        [LEATC_MEMORY_DEVICE] = cudaMemoryTypeDevice,         [LEATC_MEMORY_MANAGED] = cudaMemoryTypeManaged,
+        [LEATC_MEMORY_REGISTERED] = cudaMemoryTypeHost,
+    };
+    struct leatc_memory memory;
+    void *plain = (void *)(uintptr_t)ptr, *device_pointer = plain;
+    int result = leatc_init();
+
+    if (!attributes || !ptr)
+        return note(LEATC_INVALID_VALUE);
+    if (result == LEATC_OK)
+        result = leatc_memory_find(ptr, &memory);
+    if (result == LEATC_OK && memory.kind != LEATC_MEMORY_PAGEABLE && memory.kind != LEATC_MEMORY_DEVICE)
+        result = leatc_host_device_pointer(plain, &device_pointer);
+    if (result != LEATC_OK)
+        return note(result);
+    *attributes = (struct cudaPointerAttributes){
+        .type = types[memory.kind],
+        .device = memory.kind == LEATC_MEMORY_PAGEABLE ? cudaInvalidDeviceId : memory.ordinal,
+        .devicePointer = memory.kind == LEATC_MEMORY_PAGEABLE ? NULL : device_pointer,
+        .hostPointer = memory.kind == LEATC_MEMORY_DEVICE ? NULL : plain,
+    };
+    return cudaSuccess;
+}
+
+/* ---- arrays ---- */
+
+/* Bytes of an element, or 0 when the channels are not of 1, 2 or 4 equal parts of 8, 16 or 32 bits. */
+static unsigned element_bytes(const struct cudaChannelFormatDesc *desc)
+{
+    int channels = (desc->x > 0) + (desc->y > 0) + (desc->z > 0) + (desc->w > 0);
+
+    if ((desc->x != 8 && desc->x != 16 && desc->x != 32) || (desc->y && desc->y != desc->x) ||
+        (desc->z && desc->z != desc->x) || (desc->w && desc->w != desc->x) || channels == 3 ||
+        (channels == 2 && !desc->y) || desc->f < cudaChannelFormatKindSigned ||
+        desc->f > cudaChannelFormatKindFloat)
+        return 0;
+    return (unsigned)(desc->x * channels / 8);
+}
+
+cudaError_t cudaMalloc3DArray(cudaArray_t *array, const struct cudaChannelFormatDesc *desc,
+                              struct cudaExtent extent, unsigned int flags)
+{
+    struct leatc_array_shape shape = {
+        .width = extent.width, .height = extent.height, .depth = extent.depth, .flags = flags};
+
+    if (!array || !desc)
+        return note(LEATC_INVALID_VALUE);
+    if (flags &
+        ~(unsigned)(cudaArrayLayered | cudaArraySurfaceLoadStore | cudaArrayCubemap | cudaArrayTextureGather))
+        return note(flags & (cudaArrayColorAttachment | cudaArrayDeferredMapping) ? LEATC_NOT_SUPPORTED
+                                                                                  : LEATC_INVALID_VALUE);
+    shape.element_bytes = element_bytes(desc);
+    if (!shape.element_bytes)
+        return note(LEATC_INVALID_CHANNEL);
+    if ((extent.depth && !extent.height && !(flags & cudaArrayLayered)) ||
+        (flags & cudaArrayCubemap && (extent.width != extent.height || extent.depth % 6 || !extent.depth ||
+                                      (extent.depth != 6 && !(flags & cudaArrayLayered)))))
+        return note(LEATC_INVALID_VALUE);
+    shape.channel_bits[0] = desc->x, shape.channel_bits[1] = desc->y;
+    shape.channel_bits[2] = desc->z, shape.channel_bits[3] = desc->w;
+    shape.channel_kind = (int)desc->f;
+    return note(leatc_array_create(&shape, (struct leatc_array **)(void *)array));
+}
+
+cudaError_t cudaMallocArray(cudaArray_t *array, const struct cudaChannelFormatDesc *desc, size_t width,
+                            size_t height, unsigned int flags)
+{
+    if (flags & (cudaArrayLayered | cudaArrayCubemap))
+        return note(LEATC_INVALID_VALUE);
+    return cudaMalloc3DArray(array, desc, make_cudaExtent(width, height, 0), flags);
+}
+
+cudaError_t cudaFreeArray(cudaArray_t array)
+{
+    return note(leatc_array_destroy(array_of(array)));
+}
+
+cudaError_t cudaArrayGetInfo(struct cudaChannelFormatDesc *desc, struct cudaExtent *extent, unsigned int *flags,
+                             cudaArray_t array)
+{
+    struct leatc_array_shape shape;
+    int result = leatc_array_describe(array_of(array), &shape, NULL, NULL, NULL);
+
+    if (result != LEATC_OK)
+        return note(result);
+    if (desc)
+        *desc = cudaCreateChannelDesc(shape.channel_bits[0], shape.channel_bits[1], shape.channel_bits[2],
+                                      shape.channel_bits[3], (enum cudaChannelFormatKind)shape.channel_kind);
+    if (extent)
+        *extent = make_cudaExtent(shape.width, shape.height, shape.depth);
+    if (flags)
+        *flags = shape.flags;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGetChannelDesc(struct cudaChannelFormatDesc *desc, cudaArray_const_t array)
+{
+    if (!desc)
+        return note(LEATC_INVALID_VALUE);
+    return cudaArrayGetInfo(desc, NULL, NULL, (cudaArray_t)(uintptr_t)array);
+}
+
+struct cudaChannelFormatDesc cudaCreateChannelDesc(int x, int y, int z, int w, enum cudaChannelFormatKind f)
+{
+    return (struct cudaChannelFormatDesc){x, y, z, w, f};
+}
+
+cudaError_t cudaMallocMipmappedArray(cudaMipmappedArray_t *mipmappedArray,
+                                     const struct cudaChannelFormatDesc *desc, struct cudaExtent extent,
+                                     unsigned int numLevels, unsigned int flags)
+{
+    (void)mipmappedArray, (void)desc, (void)extent, (void)numLevels, (void)flags;
+    return note(LEATC_NOT_SUPPORTED);
+}
+
+cudaError_t cudaFreeMipmappedArray(cudaMipmappedArray_t mipmappedArray)
+{
+    return mipmappedArray ? note(LEATC_INVALID_HANDLE) : cudaSuccess;
+}
+
+/* ---- managed memory ---- */
+
+/* A location as an ordinal or LEATC_HOST. */
+static int ordinal_of(struct cudaMemLocation location, int *ordinal)
+{
+    switch (location.type) {
+    case cudaMemLocationTypeDevice:
+        *ordinal = location.id;
+        return location.id < 0 ? LEATC_INVALID_DEVICE : LEATC_OK;
+    case cudaMemLocationTypeHost:
+    case cudaMemLocationTypeHostNuma:
+    case cudaMemLocationTypeHostNumaCurrent:
+        *ordinal = LEATC_HOST;
+        return LEATC_OK;
+    default:
+        return LEATC_INVALID_VALUE;
+    }
+}
+
+cudaError_t cudaMemPrefetchAsync(const void *devPtr, size_t count, struct cudaMemLocation location,
+                                 unsigned int flags, cudaStream_t stream)
+{
+    int ordinal = 0, result = flags ? LEATC_INVALID_VALUE : ordinal_of(location, &ordinal);
+
+    return note(result == LEATC_OK ? leatc_prefetch(devPtr, count, ordinal, stream_of(stream)) : result);
+}
+
+cudaError_t cudaMemAdvise(const void *devPtr, size_t count, enum cudaMemoryAdvise advice,
+                          struct cudaMemLocation location)
+{
+    bool placed = advice == cudaMemAdviseSetPreferredLocation || advice == cudaMemAdviseSetAccessedBy ||
+                  advice == cudaMemAdviseUnsetAccessedBy;
+    int ordinal = LEATC_HOST, result = placed ? ordinal_of(location, &ordinal) : LEATC_OK;
+
+    return note(result == LEATC_OK ? leatc_advise(devPtr, count, (int)advice, ordinal) : result);
+}
+
+/* A place as the vendor's number: a device, the host, or none. */
+static int place_id(leat_location location)
+{
+    return location.kind == LEAT_LOCATION_DEVICE ? location.ordinal
+           : location.kind == LEAT_LOCATION_HOST ? cudaCpuDeviceId
+                                                 : cudaInvalidDeviceId;
+}
+
+static int place_type(leat_location location)
+{
+    return location.kind == LEAT_LOCATION_DEVICE ? cudaMemLocationTypeDevice
+           : location.kind == LEAT_LOCATION_HOST ? cudaMemLocationTypeHost
+                                                 : cudaMemLocationTypeInvalid;
+}
+
+/* The ids of all who were advised to use the range in place; the rest of the list is the number for none. */
+static void list_accessed_by(const leat_managed_info *info, int *ids, size_t count)
+{
+    size_t used = 0;
+
+    if (info->accessed_by_host && used < count)
+        ids[used++] = cudaCpuDeviceId;
+    for (int i = 0; i < 32; i++)
+        if (info->accessed_by >> i & 1 && used < count)
+            ids[used++] = i;
+    while (used < count)
+        ids[used++] = cudaInvalidDeviceId;
+}
+
+static int range_attribute(const leat_managed_info *info, void *data, size_t size,
+                           enum cudaMemRangeAttribute which)
+{
+    int value;
+
+    if (!data || size < sizeof(int) || size % sizeof(int))
+        return LEATC_INVALID_VALUE;
+    switch (which) {
+    case cudaMemRangeAttributeAccessedBy:
+        list_accessed_by(info, data, size / sizeof(int));
+        return LEATC_OK;
+    case cudaMemRangeAttributeReadMostly:
+        value = info->read_mostly;
+        break;
+    case cudaMemRangeAttributePreferredLocation:
+    case cudaMemRangeAttributePreferredLocationId:
+        value = place_id(info->preferred);
+        break;
+    case cudaMemRangeAttributeLastPrefetchLocation:
+    case cudaMemRangeAttributeLastPrefetchLocationId:
+        value = place_id(info->last_prefetch);
+        break;
+    case cudaMemRangeAttributePreferredLocationType:
+        value = place_type(info->preferred);
+        break;
+    case cudaMemRangeAttributeLastPrefetchLocationType:
+        value = place_type(info->last_prefetch);
+        break;
+    default:
+        return LEATC_INVALID_VALUE;
+    }
+    if (size != sizeof(int))
+        return LEATC_INVALID_VALUE;
+    *(int *)data = value;
+    return LEATC_OK;
+}
+
+cudaError_t cudaMemRangeGetAttribute(void *data, size_t dataSize, enum cudaMemRangeAttribute attribute,
+                                     const void *devPtr, size_t count)
+{
+    return cudaMemRangeGetAttributes(&data, &dataSize, &attribute, 1, devPtr, count);
+}
+
+cudaError_t cudaMemRangeGetAttributes(void **data, size_t *dataSizes, enum cudaMemRangeAttribute *attributes,
+                                      size_t numAttributes, const void *devPtr, size_t count)
+{
+    leat_managed_info info;
+    int result;
+
+    if (!data || !dataSizes || !attributes || !numAttributes)
+        return note(LEATC_INVALID_VALUE);
+    result = leatc_managed_query(devPtr, count, &info);
+    for (size_t i = 0; i < numAttributes && result == LEATC_OK; i++)
+        result = range_attribute(&info, data[i], dataSizes[i], attributes[i]);
+    return note(result);
+}
+
+cudaError_t cudaStreamAttachMemAsync(cudaStream_t stream, void *devPtr, size_t length, unsigned int flags)
+{
+    return note(leatc_attach(stream_of(stream), devPtr, length, flags));
+}
+
+/* ---- device symbols, which only a compiler for devices makes ---- */
+
+cudaError_t cudaMemcpyToSymbol(const void *symbol, const void *src, size_t count, size_t offset,
+                               enum cudaMemcpyKind kind)
+{
+    (void)symbol, (void)src, (void)count, (void)offset, (void)kind;
+    return note(cudaErrorInvalidSymbol);
+}
+
+cudaError_t cudaMemcpyFromSymbol(void *dst, const void *symbol, size_t count, size_t offset,
+                                 enum cudaMemcpyKind kind)
+{
+    (void)dst, (void)symbol, (void)count, (void)offset, (void)kind;
+    return note(cudaErrorInvalidSymbol);
+}
+
+cudaError_t cudaGetSymbolAddress(void **devPtr, const void *symbol)
+{
+    (void)devPtr, (void)symbol;
+    return note(cudaErrorInvalidSymbol);
+}
+
+cudaError_t cudaGetSymbolSize(size_t *size, const void *symbol)
+{
+    (void)size, (void)symbol;
+    return note(cudaErrorInvalidSymbol);
+}

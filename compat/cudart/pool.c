@@ -1,0 +1,97 @@
+/* pool.c - pools and allocation in stream order. */
+#include "cudart/cudart.h"
+
+cudaError_t cudaMallocAsync(void **devPtr, size_t size, cudaStream_t hStream)
+{
+    return note(leatc_alloc_async(NULL, size, stream_of(hStream), devPtr));
+}
+
+cudaError_t cudaMallocFromPoolAsync(void **ptr, size_t size, cudaMemPool_t memPool, cudaStream_t stream)
+{
+    int result = leatc_pool_check(pool_of(memPool));
+
+    return note(result == LEATC_OK ? leatc_alloc_async(pool_of(memPool), size, stream_of(stream), ptr) : result);
+}
+
+cudaError_t cudaFreeAsync(void *devPtr, cudaStream_t hStream)
+{
+    return note(leatc_free_async(devPtr, stream_of(hStream)));
+}
+
+cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t *memPool, int device)
+{
+    return note(leatc_pool_default(device, (struct leatc_pool **)(void *)memPool));
+}
+
+cudaError_t cudaDeviceGetMemPool(cudaMemPool_t *memPool, int device)
+{
+    return note(leatc_pool_current(device, (struct leatc_pool **)(void *)memPool));
+}
+
+cudaError_t cudaDeviceSetMemPool(int device, cudaMemPool_t memPool)
+{
+    return note(leatc_pool_set_current(device, pool_of(memPool)));
+}
+
+cudaError_t cudaMemPoolCreate(cudaMemPool_t *memPool, const struct cudaMemPoolProps *poolProps)
+{
+    bool exportable;
+
+    if (!memPool || !poolProps || poolProps->allocType != cudaMemAllocationTypePinned)
+        return note(LEATC_INVALID_VALUE);
+    if (poolProps->location.type != cudaMemLocationTypeDevice)
+        return note(poolProps->location.type == cudaMemLocationTypeInvalid ? LEATC_INVALID_VALUE
+                                                                           : LEATC_NOT_SUPPORTED);
+    if (poolProps->handleTypes & ~(unsigned)cudaMemHandleTypePosixFileDescriptor)
+        return note(poolProps->handleTypes & cudaMemHandleTypeFabric ? LEATC_NOT_SUPPORTED : LEATC_INVALID_VALUE);
+    exportable = poolProps->handleTypes == cudaMemHandleTypePosixFileDescriptor;
+    return note(leatc_pool_create(poolProps->location.id, exportable, poolProps->maxSize,
+                                  (struct leatc_pool **)(void *)memPool));
+}
+
+cudaError_t cudaMemPoolDestroy(cudaMemPool_t memPool)
+{
+    return note(leatc_pool_destroy(pool_of(memPool)));
+}
+
+cudaError_t cudaMemPoolTrimTo(cudaMemPool_t memPool, size_t minBytesToKeep)
+{
+    return note(leatc_pool_trim(pool_of(memPool), minBytesToKeep));
+}
+
+cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t memPool, enum cudaMemPoolAttr attr, void *value)
+{
+    return note(leatc_pool_set(pool_of(memPool), (int)attr, value));
+}
+
+cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t memPool, enum cudaMemPoolAttr attr, void *value)
+{
+    return note(leatc_pool_get(pool_of(memPool), (int)attr, value));
+}
+
+cudaError_t cudaMemPoolSetAccess(cudaMemPool_t memPool, const struct cudaMemAccessDesc *descList, size_t count)
+{
+    int result = leatc_pool_check(pool_of(memPool));
+
+    if (count && !descList)
+        return note(LEATC_INVALID_VALUE);
+    for (size_t i = 0; i < count && result == LEATC_OK; i++)
+        result = descList[i].location.type == cudaMemLocationTypeDevice
+                     ? leatc_pool_set_access(pool_of(memPool), descList[i].location.id, descList[i].flags)
+                     : LEATC_INVALID_VALUE;
+    return note(result);
+}
+
+cudaError_t cudaMemPoolGetAccess(enum cudaMemAccessFlags *flags, cudaMemPool_t memPool,
+                                 struct cudaMemLocation *location)
+{
+    unsigned access = 0;
+    int result;
+
+    if (!flags || !location || location->type != cudaMemLocationTypeDevice)
+        return note(LEATC_INVALID_VALUE);
+    result = leatc_pool_access(pool_of(memPool), location->id, &access);
+    if (result == LEATC_OK)
+        *flags = (enum cudaMemAccessFlags)access;
+    return note(result);
+}

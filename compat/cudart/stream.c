@@ -1,0 +1,159 @@
+/* stream.c - streams, events and host functions. */
+#include "cudart/cudart.h"
+
+cudaError_t cudaStreamCreate(cudaStream_t *pStream)
+{
+    return cudaStreamCreateWithPriority(pStream, cudaStreamDefault, 0);
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *pStream, unsigned int flags)
+{
+    return cudaStreamCreateWithPriority(pStream, flags, 0);
+}
+
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t *pStream, unsigned int flags, int priority)
+{
+    return note(leatc_stream_create(flags, priority, (struct leatc_stream **)(void *)pStream));
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t stream)
+{
+    return note(leatc_stream_destroy(stream_of(stream)));
+}
+
+cudaError_t cudaStreamGetPriority(cudaStream_t hStream, int *priority)
+{
+    return note(leatc_stream_priority(stream_of(hStream), priority));
+}
+
+cudaError_t cudaStreamGetFlags(cudaStream_t hStream, unsigned int *flags)
+{
+    return note(leatc_stream_flags(stream_of(hStream), flags));
+}
+
+cudaError_t cudaStreamGetId(cudaStream_t hStream, unsigned long long *streamId)
+{
+    return note(leatc_stream_id(stream_of(hStream), streamId));
+}
+
+cudaError_t cudaStreamGetDevice(cudaStream_t hStream, int *device)
+{
+    return note(leatc_stream_ordinal(stream_of(hStream), device));
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t stream)
+{
+    return note(leatc_stream_synchronize(stream_of(stream)));
+}
+
+cudaError_t cudaStreamQuery(cudaStream_t stream)
+{
+    return note(leatc_stream_query(stream_of(stream)));
+}
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned int flags)
+{
+    if (flags & ~(unsigned)cudaEventWaitExternal)
+        return note(LEATC_INVALID_VALUE);
+    return note(leatc_stream_wait(stream_of(stream), event_of(event)));
+}
+
+cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t callback, void *userData,
+                                  unsigned int flags)
+{
+    if (flags)
+        return note(LEATC_INVALID_VALUE);
+    return note(leatc_stream_callback(stream_of(stream), (void (*)(void *, int, void *))(void (*)(void))callback,
+                                      userData));
+}
+
+cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t fn, void *userData)
+{
+    return note(leatc_stream_host_function(stream_of(stream), fn, userData));
+}
+
+/* ---- capture, which leat does not have: nothing is ever captured ---- */
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode mode)
+{
+    int result = leatc_stream_check(stream_of(stream));
+
+    if (result == LEATC_OK && (unsigned)mode > cudaStreamCaptureModeRelaxed)
+        result = LEATC_INVALID_VALUE;
+    return note(result == LEATC_OK ? LEATC_NOT_SUPPORTED : result);
+}
+
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *pGraph)
+{
+    int result = leatc_stream_check(stream_of(stream));
+
+    if (result == LEATC_OK && !pGraph)
+        result = LEATC_INVALID_VALUE;
+    return note(result == LEATC_OK ? LEATC_ILLEGAL_STATE : result);
+}
+
+cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureStatus *pCaptureStatus)
+{
+    int result = leatc_stream_check(stream_of(stream));
+
+    if (!pCaptureStatus)
+        return note(LEATC_INVALID_VALUE);
+    if (result == LEATC_OK)
+        *pCaptureStatus = cudaStreamCaptureStatusNone;
+    return note(result);
+}
+
+cudaError_t cudaThreadExchangeStreamCaptureMode(enum cudaStreamCaptureMode *mode)
+{
+    static _Thread_local enum cudaStreamCaptureMode mine = cudaStreamCaptureModeGlobal;
+    enum cudaStreamCaptureMode before = mine;
+
+    if (!mode || (unsigned)*mode > cudaStreamCaptureModeRelaxed)
+        return note(LEATC_INVALID_VALUE);
+    mine = *mode;
+    *mode = before;
+    return cudaSuccess;
+}
+
+/* ---- events ---- */
+
+cudaError_t cudaEventCreate(cudaEvent_t *event)
+{
+    return cudaEventCreateWithFlags(event, cudaEventDefault);
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned int flags)
+{
+    return note(leatc_event_create(flags, (struct leatc_event **)(void *)event));
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
+{
+    return note(leatc_event_record(event_of(event), stream_of(stream)));
+}
+
+/* The flag marks an event that goes out of a graph that is being captured, and none is. */
+cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned int flags)
+{
+    return flags ? note(LEATC_INVALID_VALUE) : cudaEventRecord(event, stream);
+}
+
+cudaError_t cudaEventQuery(cudaEvent_t event)
+{
+    return note(leatc_event_query(event_of(event)));
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t event)
+{
+    return note(leatc_event_synchronize(event_of(event)));
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t event)
+{
+    return note(leatc_event_destroy(event_of(event)));
+}
+
+cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end)
+{
+    return note(leatc_event_elapsed(ms, event_of(start), event_of(end)));
+}

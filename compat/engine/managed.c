@@ -1,0 +1,71 @@
+/* managed.c - managed memory: where it should be, and what was said of it. */
+#include "engine/inside.h"
+
+/* Is the range within managed memory? */
+static int check_range(const void *ptr, size_t bytes)
+{
+    struct leatc_memory memory;
+
+    LEATC_TRY(leatc_init());
+    LEATC_TRY(leatc_memory_find(ptr, &memory));
+    return bytes && memory.kind == LEATC_MEMORY_MANAGED &&
+                   bytes <= memory.bytes - (size_t)((const char *)ptr - (char *)memory.base)
+               ? LEATC_OK
+               : LEATC_INVALID_VALUE;
+}
+
+/* The leat device of an ordinal, or LEAT_HOST. */
+static int find_place(int ordinal, leat_device **place)
+{
+    *place = LEAT_HOST;
+    return ordinal == LEATC_HOST ? LEATC_OK : leatc_device_open(ordinal, place);
+}
+
+int leatc_prefetch(const void *ptr, size_t bytes, int ordinal, struct leatc_stream *stream)
+{
+    struct leatc_work work;
+    leat_device *to;
+
+    LEATC_TRY(check_range(ptr, bytes));
+    LEATC_TRY(find_place(ordinal, &to));
+    LEATC_TRY(leatc_work_begin(stream, &work));
+    return leatc_work_end(&work, leat_managed_prefetch(work.stream, (void *)(uintptr_t)ptr, bytes, to));
+}
+
+int leatc_advise(const void *ptr, size_t bytes, int advice, int ordinal)
+{
+    leat_device *where = LEAT_HOST;
+
+    LEATC_TRY(check_range(ptr, bytes));
+    if (advice < LEAT_ADVICE_READ_MOSTLY || advice > LEAT_ADVICE_NOT_ACCESSED_BY)
+        return LEATC_INVALID_VALUE;
+    /* The first two and the end of a preference are about no place, so the ordinal may be anything. */
+    if (advice == LEAT_ADVICE_PREFERRED || advice >= LEAT_ADVICE_ACCESSED_BY)
+        LEATC_TRY(find_place(ordinal, &where));
+    return leatc_result_of(leat_managed_advise((void *)(uintptr_t)ptr, bytes, (leat_advice)advice, where));
+}
+
+int leatc_managed_query(const void *ptr, size_t bytes, leat_managed_info *info)
+{
+    LEATC_TRY(check_range(ptr, bytes));
+    info->size = sizeof *info;
+    return leatc_result_of(leat_managed_query(ptr, bytes, info));
+}
+
+int leatc_attach(struct leatc_stream *stream, void *ptr, size_t bytes, unsigned flags)
+{
+    struct leatc_work work;
+    struct leatc_memory memory;
+    leat_status status;
+
+    if (flags != LEAT_ATTACH_ALL && flags != LEAT_ATTACH_HOST && flags != LEAT_ATTACH_STREAM)
+        return LEATC_INVALID_VALUE;
+    LEATC_TRY(leatc_work_begin(stream, &work));
+    LEATC_TRY(leatc_memory_find(ptr, &memory));
+    if (memory.kind != LEATC_MEMORY_MANAGED || memory.base != ptr || (bytes && bytes != memory.bytes))
+        return LEATC_INVALID_VALUE;
+    status = leat_managed_attach(work.stream, ptr, (leat_attach)flags);
+    /* Blocks of pools cannot be attached one by one. They are usable by all, as before, which every attachment of
+     * memory to a part of those allows. */
+    return leatc_work_end(&work, status == LEAT_ERROR_UNSUPPORTED ? LEAT_OK : status);
+}
