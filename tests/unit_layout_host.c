@@ -104,15 +104,34 @@ static void add_list(struct leati_form *form)
     form->size[form->index_dim] = chance(2) ? random_size() : 1 + chance(5);
 }
 
+/* Sizes for which there are kernels: few and many, many and few, a small group, two long ones, all alike. */
+static uint64_t size_of_family(uint64_t family, unsigned dim)
+{
+    switch (family) {
+    case 0:
+        return dim % 2 ? 20 + chance(3000) : 2 + chance(6);
+    case 1:
+        return dim % 2 ? 2 + chance(6) : 20 + chance(3000);
+    case 2:
+        return dim < 2 ? 2 + chance(3) : 10 + chance(900);
+    case 3:
+        return 60 + chance(2500);
+    case 4:
+        return 2;
+    default:
+        return random_size();
+    }
+}
+
 /* False when it came out too large. */
 static bool random_form(struct leati_form *form)
 {
-    unsigned order[8], most = 1 + (unsigned)chance(6);
-    uint64_t units = 1;
+    uint64_t units = 1, family = chance(9);
+    unsigned order[16], most = family == 4 ? 10 + (unsigned)chance(6) : 1 + (unsigned)chance(6);
 
     *form = (struct leati_form){.unit_bytes = 1u << chance(5), .index_dim = -1};
     while (form->dims < most) {
-        uint64_t size = random_size();
+        uint64_t size = size_of_family(family, form->dims);
 
         if (units * size > MOST_UNITS)
             break;
@@ -124,7 +143,7 @@ static bool random_form(struct leati_form *form)
     if (form->dims && chance(4) == 0)
         add_list(form);
     lay_out(form, form->dst_stride, order, form->index_on_dst, chance(2));
-    for (unsigned i = form->dims; i > 1 && chance(8); i--) {
+    for (unsigned i = family < 3 && chance(2) ? 2 : form->dims; i > 1 && i <= form->dims && chance(8); i--) {
         unsigned other = (unsigned)chance(i), was = order[i - 1];
 
         order[i - 1] = order[other];
@@ -265,6 +284,8 @@ static void run_form(const struct leati_form *form, const struct leati_host_layo
 
 static void random_forms_are_copied(void **unused)
 {
+    /* Of each kernel by each set of instructions. */
+    unsigned runs[LEATI_HOST_FILL + 1][LEATI_HOST_VBMI + 1] = {{0}};
     struct places p = {make_place(), make_place(), make_place()};
 
     (void)unused;
@@ -286,8 +307,13 @@ static void random_forms_are_copied(void **unused)
         host.level = (enum leati_host_level)chance((uint64_t)leati_host_level() + 1);
         host.streaming = chance(2);
         run_form(&form, &host, &p, list, wrong, i);
+        runs[host.kernel][host.level]++;
         free(list);
     }
+    for (unsigned i = 0; forms >= 1000 && i <= LEATI_HOST_FILL; i++)
+        for (unsigned j = 0; j <= leati_host_level(); j++)
+            if (!runs[i][j])
+                fail_msg("kernel %u was never run with instructions %u", i, j);
 }
 
 int main(int argc, char **argv)

@@ -17,6 +17,9 @@
 #define PART_BYTES ((uint64_t)512 << 10)    /* of payload */
 #define STREAMING_BYTES ((uint64_t)4 << 20) /* of payload, from which on caches do not help */
 #define SHORT_BYTES 32                      /* runs that are shorter make no tiles */
+#define ELEMENTS_ROW 64                     /* units */
+#define LISTED_ROW 512                      /* units, where each has an index */
+#define SHUFFLE_BYTES 1024                  /* of payload; what is less is not worth working out a shuffle */
 #define LONG_BYTES ((uint64_t)4 << 10)      /* runs need not be longer */
 
 /* ---- choosing: instructions ---- */
@@ -30,7 +33,7 @@ static void find_best(void)
     __builtin_cpu_init();
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512vl"))
-        best = LEATI_HOST_AVX512;
+        best = __builtin_cpu_supports("avx512vbmi") ? LEATI_HOST_VBMI : LEATI_HOST_AVX512;
     else if (__builtin_cpu_supports("avx2"))
         best = LEATI_HOST_AVX2;
 #endif
@@ -88,6 +91,67 @@ static bool find_runs(const struct leati_form *form, struct run *dst, struct run
             extend(form, form->src_stride, LEATI_TILES_SRC_MOST, taken, src);
     } while (dst->dims + src->dims > before);
     return dst->units * form->unit_bytes >= SHORT_BYTES && src->units * form->unit_bytes >= SHORT_BYTES;
+}
+
+/* A group that is dense on both sides, in another order on each, and is followed by the next one. */
+static bool find_group(const struct leati_form *form, struct run *group)
+{
+    int64_t span = form->unit_bytes, step = form->unit_bytes;
+
+    *group = (struct run){.units = 1};
+    for (unsigned i = 0; i < form->dims && (int)i != form->index_dim; i++) {
+        bool seen[LEATI_SHUFFLE_UNITS_MOST] = {false}, once = true;
+
+        if (form->dst_stride[i] != step || form->size[i] > LEATI_SHUFFLE_UNITS_MOST / group->units)
+            return false;
+        span += llabs(form->src_stride[i]) * (int64_t)(form->size[i] - 1);
+        step *= (int64_t)form->size[i];
+        group->dim[group->dims++] = i;
+        group->units *= form->size[i];
+        if (span != step || i + 1 == form->dims || (int)i + 1 == form->index_dim ||
+            form->dst_stride[i + 1] != step || form->src_stride[i + 1] != step)
+            continue;
+        /* The span is right; is every place of it used? */
+        for (uint64_t u = 0; u < group->units; u++) {
+            uint64_t rest = u;
+            int64_t place = 0;
+
+            for (unsigned k = 0; k <= i; k++) {
+                uint64_t at = rest % form->size[k];
+
+                rest /= form->size[k];
+                place +=
+                    (int64_t)(form->src_stride[k] < 0 ? form->size[k] - 1 - at : at) * llabs(form->src_stride[k]);
+            }
+            once &= !seen[place / form->unit_bytes];
+            seen[place / form->unit_bytes] = true;
+        }
+        return once;
+    }
+    return false;
+}
+
+/* A run that is too short for tiles, and what counts its groups; see leati_box_shuffle(). */
+static bool find_shuffle(const struct leati_form *form, struct run *dst, struct run *src)
+{
+    struct run both = *dst;
+
+    if (dst->dims && src->dims && dst->units <= LEATI_SHUFFLE_MOST &&
+        form->dst_stride[src->dim[0]] == (int64_t)(dst->units * form->unit_bytes)) {
+        src->dims = 1;
+        return true;
+    }
+    if (dst->dims && src->dims && src->units <= LEATI_SHUFFLE_MOST &&
+        form->src_stride[dst->dim[0]] == (int64_t)(src->units * form->unit_bytes)) {
+        both.dims = 1;
+        *dst = *src;
+        *src = both;
+        return true;
+    }
+    if (!find_group(form, dst))
+        return false;
+    *src = (struct run){.dims = 1, .dim = {dst->dims}};
+    return true;
 }
 
 /* Those of runs first, then as the form has them. */
@@ -201,10 +265,44 @@ static void cut_tiles(const struct leati_form *form, struct leati_host_layout *h
     cut(form, host, both, form->dims, room / (dst_units * src_units), 1);
 }
 
+/* Behind dimension 0 the one in which source elements lie closest to one another. */
+static void order_elements(const struct leati_form *form, struct leati_host_layout *host)
+{
+    struct run first = {0}, second = {0};
+    int next = form->dims > 1 ? source_goes_on(form) : -1;
+
+    first.dims = form->dims > 0;
+    if (next > 0 && llabs(form->src_stride[next]) < llabs(form->src_stride[0]))
+        second = (struct run){.dims = 1, .dim = {(unsigned)next}};
+    put_in_order(form, &first, &second, host);
+}
+
+/* Where both sides go on in different dimensions, little of each, so that lines stay in the caches until all of
+ * them is used. */
+static void cut_elements(const struct leati_form *form, struct leati_host_layout *host)
+{
+    uint64_t room = PART_BYTES / form->unit_bytes, units;
+
+    units = cut(form, host, 0, host->dst_dims,
+                form->index_dim == 0 ? LISTED_ROW
+                : host->src_dims     ? ELEMENTS_ROW
+                                     : room,
+                1);
+    cut(form, host, host->dst_dims, form->dims, room / units, 1);
+}
+
+/* Groups stay whole. */
+static void cut_shuffle(const struct leati_form *form, struct leati_host_layout *host)
+{
+    uint64_t room = PART_BYTES / form->unit_bytes, group = cut(form, host, 0, host->dst_dims, room, 1);
+
+    cut(form, host, host->dst_dims, form->dims, room / group, LEATI_LINE_BYTES);
+}
+
 void leati_host_layout_make(const struct leati_form *form, leat_layout_class class_of_plan,
                             struct leati_host_layout *host)
 {
-    struct run dst, src, none = {0};
+    struct run dst, src;
 
     (void)class_of_plan;
     *host = (struct leati_host_layout){.parts = 1, .kernel = LEATI_HOST_ELEMENTS, .level = leati_host_level()};
@@ -224,9 +322,17 @@ void leati_host_layout_make(const struct leati_form *form, leat_layout_class cla
         put_in_order(form, &dst, &src, host);
         cut_tiles(form, host);
         return;
+    } else if (form->payload_bytes >= SHUFFLE_BYTES && find_shuffle(form, &dst, &src)) {
+        host->kernel = LEATI_HOST_SHUFFLE;
+        put_in_order(form, &dst, &src, host);
+        cut_shuffle(form, host);
+        return;
     }
-    put_in_order(form, &none, &none, host);
-    cut(form, host, 0, form->dims, PART_BYTES / form->unit_bytes, 1);
+    if (form->dims && form->index_dim != 0 && form->dst_stride[0] == (int64_t)form->unit_bytes &&
+        !form->src_stride[0])
+        host->kernel = LEATI_HOST_FILL;
+    order_elements(form, host);
+    cut_elements(form, host);
 }
 
 /* ---- running ---- */
@@ -234,7 +340,6 @@ void leati_host_layout_make(const struct leati_form *form, leat_layout_class cla
 /* One part. A list's dimension is not in the box. */
 struct piece {
     const struct leati_form *form;
-    enum leati_host_kernel kernel;
     struct leati_box box;
     char *dst;
     const char *src;
@@ -280,45 +385,27 @@ static void find_piece(const struct leati_form *form, const struct leati_host_la
     }
 }
 
-static void run_box(const struct piece *piece, char *dst, const char *src)
+static leati_box_kernel kernel_of(enum leati_host_kernel kernel)
 {
-    if (piece->kernel == LEATI_HOST_TILES)
-        leati_box_tiles(&piece->box, dst, src);
-    else if (piece->kernel == LEATI_HOST_RUNS)
-        leati_box_runs(&piece->box, dst, src);
-    else
-        leati_box_elements(&piece->box, dst, src);
+    static const leati_box_kernel kernels[] = {leati_box_runs, leati_box_elements, leati_box_tiles,
+                                               leati_box_shuffle, leati_box_fill};
+
+    return kernels[kernel];
 }
 
-static int64_t index_at(const struct leati_form *form, const struct leati_indices *indices, uint64_t i)
-{
-    int32_t narrow;
-    int64_t wide;
-
-    /* Lists may lie anywhere. */
-    if (form->index_bytes == 4) {
-        memcpy(&narrow, (const char *)indices->list + i * sizeof narrow, sizeof narrow);
-        return narrow;
-    }
-    memcpy(&wide, (const char *)indices->list + i * sizeof wide, sizeof wide);
-    return wide;
-}
-
-static void run_indexed(const struct piece *piece, const struct leati_indices *indices)
+static void run_listed(const struct piece *piece, leati_box_kernel kernel, const struct leati_indices *indices)
 {
     const struct leati_form *form = piece->form;
-    int64_t dst_stride = form->dst_stride[form->index_dim], src_stride = form->src_stride[form->index_dim];
-    uint64_t wrong = 0;
+    const struct leati_listed listed = {.list = indices->list,
+                                        .index_bytes = form->index_bytes,
+                                        .bound = form->index_bound,
+                                        .first = piece->first_index,
+                                        .count = piece->indices,
+                                        .on_dst = form->index_on_dst,
+                                        .dst_stride = form->dst_stride[form->index_dim],
+                                        .src_stride = form->src_stride[form->index_dim]};
+    uint64_t wrong = leati_box_listed(&piece->box, &listed, kernel, piece->dst, piece->src);
 
-    for (uint64_t i = 0; i < piece->indices; i++) {
-        int64_t at = index_at(form, indices, piece->first_index + i), other = (int64_t)i;
-
-        if (at < 0 || at >= form->index_bound)
-            wrong++;
-        else
-            run_box(piece, piece->dst + (form->index_on_dst ? at : other) * dst_stride,
-                    piece->src + (form->index_on_dst ? other : at) * src_stride);
-    }
     /* Relaxed: a counter, which is read after the stream has been waited for. */
     if (wrong && piece->counts && indices->wrong)
         atomic_fetch_add_explicit(indices->wrong, wrong, memory_order_relaxed);
@@ -328,21 +415,22 @@ void leati_host_layout_run(const struct leati_form *form, const struct leati_hos
                            const void *src, const struct leati_indices *indices, uint64_t first, uint64_t end)
 {
     struct piece piece = {.form = form,
-                          .kernel = host->kernel,
                           .box = {.unit_bytes = form->unit_bytes,
                                   .level = host->level,
                                   .streaming = host->streaming,
                                   .dst_dims = host->dst_dims,
                                   .src_dims = host->src_dims}};
 
+    leati_box_kernel kernel = kernel_of(host->kernel);
+
     for (uint64_t part = first; part < end; part++) {
         piece.dst = (char *)dst + form->dst_offset;
         piece.src = (const char *)src + form->src_offset;
         find_piece(form, host, part, &piece);
         if (form->index_dim < 0)
-            run_box(&piece, piece.dst, piece.src);
+            kernel(&piece.box, piece.dst, piece.src);
         else
-            run_indexed(&piece, indices);
+            run_listed(&piece, kernel, indices);
     }
     leati_stream_fence();
 }
@@ -351,8 +439,8 @@ void leati_host_layout_run(const struct leati_form *form, const struct leati_hos
 
 void leati_host_layout_text(const struct leati_host_layout *host, char *text, size_t text_bytes)
 {
-    static const char *const names[] = {"runs", "elements", "tiles"};
-    static const char *const levels[] = {"plain C", "AVX2", "AVX-512"};
+    static const char *const names[] = {"runs", "elements", "tiles", "shuffle", "fill"};
+    static const char *const levels[] = {"plain C", "AVX2", "AVX-512", "AVX-512 with VBMI"};
 
     snprintf(text, text_bytes, "%s, %s, %s stores, %llu parts", names[host->kernel], levels[host->level],
              host->streaming ? "streaming" : "cached", (unsigned long long)host->parts);

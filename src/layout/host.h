@@ -15,10 +15,16 @@ struct leati_indices {
 };
 
 /* What the innermost loops of a part do; more about each in host_kernels.h. */
-enum leati_host_kernel { LEATI_HOST_RUNS, LEATI_HOST_ELEMENTS, LEATI_HOST_TILES };
+enum leati_host_kernel {
+    LEATI_HOST_RUNS,
+    LEATI_HOST_ELEMENTS,
+    LEATI_HOST_TILES,
+    LEATI_HOST_SHUFFLE,
+    LEATI_HOST_FILL
+};
 
-/* Sets of instructions, the later the better. AVX-512 is its parts F, BW and VL. */
-enum leati_host_level { LEATI_HOST_PLAIN, LEATI_HOST_AVX2, LEATI_HOST_AVX512 };
+/* Sets of instructions, the later the better. AVX-512 is its parts F, BW and VL; VBMI comes on top of it. */
+enum leati_host_level { LEATI_HOST_PLAIN, LEATI_HOST_AVX2, LEATI_HOST_AVX512, LEATI_HOST_VBMI };
 
 /* The best that this processor and its system offer. */
 enum leati_host_level leati_host_level(void);

@@ -23,6 +23,13 @@ struct leati_box {
  * the destination goes on, and then, if src_dims is 1, the one with which the source goes on. */
 void leati_box_runs(const struct leati_box *box, char *dst, const char *src);
 
+/* One run, past the caches by tiles, or through them when that is NULL. */
+struct leati_tiles;
+void leati_box_run(const struct leati_tiles *tiles, char *dst, const char *src, size_t bytes);
+
+/* Dimension 0 is dense on the destination and has stride 0 on the source. */
+void leati_box_fill(const struct leati_box *box, char *dst, const char *src);
+
 /* One unit after the other; takes every box. */
 void leati_box_elements(const struct leati_box *box, char *dst, const char *src);
 
@@ -33,12 +40,52 @@ void leati_box_tiles(const struct leati_box *box, char *dst, const char *src);
 #define LEATI_TILES_DST_MOST 1024
 #define LEATI_TILES_SRC_MOST 2048
 
+/* The first dst_dims dimensions are a small group of units and the next one counts groups. The group is dense on
+ * the destination and groups follow one another there, with the counting dimension dense on the source; or the
+ * other way round; or both sides have the same groups, in which only the order of the units differs. */
+void leati_box_shuffle(const struct leati_box *box, char *dst, const char *src);
+
+typedef void (*leati_box_kernel)(const struct leati_box *box, char *dst, const char *src);
+
+/* The part of a list that goes with a box. */
+struct leati_listed {
+    const void *list;
+    unsigned index_bytes;
+    int64_t bound;
+    uint64_t first, count; /* which indices of the list */
+    bool on_dst;
+    int64_t dst_stride, src_stride; /* of an index on the one side, and of an entry of the list on the other */
+};
+
+/* The box once for each index that is in bounds. Returns how many are not. */
+uint64_t leati_box_listed(const struct leati_box *box, const struct leati_listed *listed, leati_box_kernel kernel,
+                          char *dst, const char *src);
+
 /* What one step of leati_box_walk() copies. */
 typedef void (*leati_step)(const void *context, char *dst, const char *src);
 
 /* Steps through the dimensions from first on, and calls step at each place. */
 void leati_box_walk(const struct leati_box *box, unsigned first, leati_step step, const void *context, char *dst,
                     const char *src);
+
+/* ---- shuffles ---- */
+
+#define LEATI_SHUFFLE_MOST 16        /* registers */
+#define LEATI_SHUFFLE_UNITS_MOST 256 /* in a group */
+
+/* Byte p of the destination's register j is byte at[j][p] of the source's register from[j][p]. */
+struct leati_shuffle {
+    _Alignas(64) unsigned char at[LEATI_SHUFFLE_MOST][64];
+    _Alignas(64) unsigned char from[LEATI_SHUFFLE_MOST][64];
+    int64_t dst_at[LEATI_SHUFFLE_MOST], src_at[LEATI_SHUFFLE_MOST]; /* where the registers are */
+    int64_t dst_step, src_step;                                     /* from one time to the next */
+};
+
+/* Registers of 16 and of 64 bytes. Only the latter can be streaming. */
+void leati_shuffle_avx2(const struct leati_shuffle *shuffle, unsigned count, bool streaming, char *dst,
+                        const char *src, uint64_t times);
+void leati_shuffle_vbmi(const struct leati_shuffle *shuffle, unsigned count, bool streaming, char *dst,
+                        const char *src, uint64_t times);
 
 /* ---- tiles ---- */
 

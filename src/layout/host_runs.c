@@ -18,7 +18,7 @@
 
 struct job {
     const struct leati_box *box;
-    void (*stream_lines)(char *dst, const char *src, size_t lines);
+    const struct leati_tiles *tiles;
     size_t bytes; /* of a run */
     uint64_t dst_count, src_count;
     int64_t dst_step[2], src_step[2]; /* along the destination's dimension, and along the source's */
@@ -55,19 +55,19 @@ static inline void copy_cached(char *dst, const char *src, size_t bytes)
         memcpy(dst, src, bytes);
 }
 
-static inline void copy_streaming(const struct job *job, char *dst, const char *src)
+void leati_box_run(const struct leati_tiles *tiles, char *dst, const char *src, size_t bytes)
 {
     size_t head = -(uintptr_t)dst % LEATI_LINE_BYTES, lines;
 
-    if (job->bytes < head + LEATI_LINE_BYTES) {
-        copy_cached(dst, src, job->bytes);
+    if (!tiles || bytes < head + LEATI_LINE_BYTES) {
+        copy_cached(dst, src, bytes);
         return;
     }
-    lines = (job->bytes - head) / LEATI_LINE_BYTES;
+    lines = (bytes - head) / LEATI_LINE_BYTES;
     copy_short(dst, src, head);
-    job->stream_lines(dst + head, src + head, lines);
+    tiles->stream_lines(dst + head, src + head, lines);
     head += lines * LEATI_LINE_BYTES;
-    copy_short(dst + head, src + head, job->bytes - head);
+    copy_short(dst + head, src + head, bytes - head);
 }
 
 /* ---- runs together ---- */
@@ -78,10 +78,7 @@ static void some(const struct job *job, char *dst, const char *src, uint64_t fir
     dst += (int64_t)first * job->dst_step[1];
     src += (int64_t)first * job->src_step[1];
     for (uint64_t i = 0; i < count; i++) {
-        if (job->box->streaming)
-            copy_streaming(job, dst, src);
-        else
-            copy_cached(dst, src, job->bytes);
+        leati_box_run(job->box->streaming ? job->tiles : NULL, dst, src, job->bytes);
         dst += job->dst_step[1];
         src += job->src_step[1];
     }
@@ -104,10 +101,10 @@ static void one_piece(const struct job *job, char *dst, const char *src)
         lines = held / LEATI_LINE_BYTES;
         if (empty) { /* the first line is not ours alone */
             memcpy(dst + empty, stage + empty, LEATI_LINE_BYTES - empty);
-            job->stream_lines(dst + LEATI_LINE_BYTES, stage + LEATI_LINE_BYTES, lines - 1);
+            job->tiles->stream_lines(dst + LEATI_LINE_BYTES, stage + LEATI_LINE_BYTES, lines - 1);
             empty = 0;
         } else {
-            job->stream_lines(dst, stage, lines);
+            job->tiles->stream_lines(dst, stage, lines);
         }
         dst += lines * LEATI_LINE_BYTES;
         held -= lines * LEATI_LINE_BYTES;
@@ -141,7 +138,7 @@ void leati_box_runs(const struct leati_box *box, char *dst, const char *src)
 {
     unsigned dst_dim = 1, src_dim = 1 + box->dst_dims;
     struct job job = {.box = box,
-                      .stream_lines = leati_tiles_of(box->level)->stream_lines,
+                      .tiles = leati_tiles_of(box->level),
                       .bytes = (size_t)box->size[0] * box->unit_bytes,
                       .dst_count = 1,
                       .src_count = 1};

@@ -32,7 +32,7 @@ const struct leati_tiles *leati_tiles_of(enum leati_host_level level)
     enum leati_host_level best = leati_host_level();
 
     level = level < best ? level : best;
-    if (level == LEATI_HOST_AVX512)
+    if (level >= LEATI_HOST_AVX512)
         return leati_tiles_avx512();
     return level == LEATI_HOST_AVX2 ? leati_tiles_avx2() : leati_tiles_plain();
 }

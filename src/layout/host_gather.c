@@ -1,0 +1,139 @@
+/*
+ * host_gather.c - parts with a list of indices.
+ *
+ * The list is the outermost loop of a part, and each index that is in bounds runs the box of the other dimensions.
+ * Where that is a single run, the next ones are fetched ahead, since nothing else can know where they are. Where
+ * it is single units, the list is turned into a table of places first, which then is the innermost loop, so that
+ * the destination is still written in order.
+ */
+#include "layout/host_kernels.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define AHEAD 8       /* runs that are fetched */
+#define AHEAD_LINES 4 /* of each: processors find the rest by themselves */
+#define TABLE_ENTRIES 512
+
+struct places {
+    int64_t dst, src;
+};
+
+/* The place of entry i of the part; false when its index is out of bounds. */
+static bool place_of(const struct leati_listed *listed, uint64_t i, struct places *places)
+{
+    const char *list = (const char *)listed->list;
+    int64_t at, other = (int64_t)i;
+    int32_t narrow;
+
+    /* Lists may lie anywhere. */
+    if (listed->index_bytes == 4) {
+        memcpy(&narrow, list + (listed->first + i) * sizeof narrow, sizeof narrow);
+        at = narrow;
+    } else {
+        memcpy(&at, list + (listed->first + i) * sizeof at, sizeof at);
+    }
+    if (at < 0 || at >= listed->bound)
+        return false;
+    places->dst = (listed->on_dst ? at : other) * listed->dst_stride;
+    places->src = (listed->on_dst ? other : at) * listed->src_stride;
+    return true;
+}
+
+static void fetch(const char *src, size_t bytes)
+{
+    for (size_t i = 0; i < bytes && i < (size_t)AHEAD_LINES * LEATI_LINE_BYTES; i += LEATI_LINE_BYTES)
+        __builtin_prefetch(src + i);
+}
+
+static uint64_t runs(const struct leati_box *box, const struct leati_listed *listed, char *dst, const char *src)
+{
+    const struct leati_tiles *tiles = box->streaming ? leati_tiles_of(box->level) : NULL;
+    size_t bytes = (size_t)box->size[0] * box->unit_bytes;
+    uint64_t wrong = 0;
+
+    for (uint64_t i = 0; i < listed->count; i++) {
+        struct places here, ahead;
+
+        if (i + AHEAD < listed->count && place_of(listed, i + AHEAD, &ahead))
+            fetch(src + ahead.src, bytes);
+        if (place_of(listed, i, &here))
+            leati_box_run(tiles, dst + here.dst, src + here.src, bytes);
+        else
+            wrong++;
+    }
+    return wrong;
+}
+
+/* ---- single units ---- */
+
+struct table {
+    unsigned count;
+    struct places places[TABLE_ENTRIES];
+};
+
+#define UNITS(bytes)                                                                                              \
+    static void units_##bytes(const void *context, char *dst, const char *src)                                    \
+    {                                                                                                             \
+        const struct table *table = context;                                                                      \
+                                                                                                                  \
+        for (unsigned i = 0; i < table->count; i++)                                                               \
+            memcpy(dst + table->places[i].dst, src + table->places[i].src, bytes);                                \
+    }
+
+UNITS(1)
+UNITS(2)
+UNITS(4)
+UNITS(8)
+UNITS(16)
+
+static uint64_t units(const struct leati_box *box, const struct leati_listed *listed, char *dst, const char *src)
+{
+    static const leati_step steps[] = {
+        [1] = units_1, [2] = units_2, [4] = units_4, [8] = units_8, [16] = units_16};
+    uint64_t wrong = 0;
+    struct table table;
+
+    for (uint64_t first = 0; first < listed->count; first += TABLE_ENTRIES) {
+        table.count = 0;
+        for (uint64_t i = first; i < listed->count && i < first + TABLE_ENTRIES; i++) {
+            if (place_of(listed, i, &table.places[table.count]))
+                table.count++;
+            else
+                wrong++;
+        }
+        if (table.count)
+            leati_box_walk(box, 0, steps[box->unit_bytes], &table, dst, src);
+    }
+    return wrong;
+}
+
+/* Does the list step less far than the box? */
+static bool is_inner(const struct leati_box *box, const struct leati_listed *listed)
+{
+    if (box->size[0] == 1)
+        return true;
+    return listed->on_dst ? llabs(listed->src_stride) < llabs(box->src_stride[0])
+                          : listed->dst_stride < box->dst_stride[0];
+}
+
+/* ---- all of them ---- */
+
+uint64_t leati_box_listed(const struct leati_box *box, const struct leati_listed *listed, leati_box_kernel kernel,
+                          char *dst, const char *src)
+{
+    uint64_t wrong = 0;
+    struct places here;
+
+    if (kernel == leati_box_runs && box->dims == 1)
+        return runs(box, listed, dst, src);
+    if (kernel == leati_box_elements && is_inner(box, listed))
+        return units(box, listed, dst, src);
+    for (uint64_t i = 0; i < listed->count; i++) {
+        if (place_of(listed, i, &here))
+            kernel(box, dst + here.dst, src + here.src);
+        else
+            wrong++;
+    }
+    return wrong;
+}

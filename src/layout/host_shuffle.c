@@ -1,0 +1,213 @@
+/*
+ * host_shuffle.c - boxes with a few units at the fast end: interleaving, deinterleaving, and reordering in place
+ * of a small dense group of units, many times over.
+ *
+ * All three are one thing: a few whole registers of the source hold what a few whole registers of the destination
+ * need. Which byte goes where is worked out once for each box; after that each register of the destination is put
+ * together from those of the source by byte permutes. What does not fill registers goes unit by unit.
+ *
+ * The first dst_dims dimensions of the box are the group; the one after them counts the groups. Where the group is
+ * dense on the destination only, each of its units comes from a stream of its own; where it is dense on the source
+ * only, each goes to a stream of its own.
+ */
+#include "layout/host_kernels.h"
+
+#include <string.h>
+
+#define MOST LEATI_SHUFFLE_MOST
+
+struct job {
+    const struct leati_box *box;
+    unsigned units; /* in a group */
+    size_t width;   /* of a register */
+    unsigned count; /* registers on either side */
+    struct leati_shuffle shuffle;
+    uint64_t groups_at_once; /* that these registers hold */
+
+    /* How the destination's lines are reached: groups until one begins, or streaming is not possible. */
+    size_t dst_group_bytes;
+    bool streams_alike;
+};
+
+/* ---- which byte comes from where ---- */
+
+static void offsets_of_group(const struct leati_box *box, const int64_t *stride, int64_t *offset)
+{
+    unsigned count = 1;
+
+    offset[0] = 0;
+    for (unsigned i = 0; i < box->dst_dims; i++) {
+        for (unsigned j = 1; j < box->size[i]; j++)
+            for (unsigned k = 0; k < count; k++)
+                offset[j * count + k] = offset[k] + (int64_t)j * stride[i];
+        count *= (unsigned)box->size[i];
+    }
+}
+
+static void put(struct leati_shuffle *shuffle, unsigned to, size_t to_byte, unsigned from, size_t from_byte)
+{
+    shuffle->at[to][to_byte] = (unsigned char)from_byte;
+    shuffle->from[to][to_byte] = (unsigned char)from;
+}
+
+/* Each unit of the group has a stream on the source. */
+static void interleave(struct job *job, const int64_t *src_offset)
+{
+    size_t unit = job->box->unit_bytes;
+
+    job->count = job->units;
+    for (unsigned j = 0; j < job->count; j++) {
+        for (size_t p = 0; p < job->width; p++) {
+            size_t at = j * job->width + p, number = at / unit;
+
+            put(&job->shuffle, j, p, (unsigned)(number % job->units), number / job->units * unit + at % unit);
+        }
+        job->shuffle.dst_at[j] = (int64_t)(j * job->width);
+        job->shuffle.src_at[j] = src_offset[j];
+    }
+    job->shuffle.dst_step = (int64_t)(job->count * job->width);
+    job->shuffle.src_step = (int64_t)job->width;
+    job->groups_at_once = job->width / unit;
+    job->dst_group_bytes = unit * job->units;
+    job->streams_alike = true;
+}
+
+static void deinterleave(struct job *job, const int64_t *dst_offset)
+{
+    size_t unit = job->box->unit_bytes;
+
+    job->count = job->units;
+    job->streams_alike = true;
+    for (unsigned j = 0; j < job->count; j++) {
+        for (size_t p = 0; p < job->width; p++) {
+            size_t at = (p / unit * job->units + j) * unit + p % unit;
+
+            put(&job->shuffle, j, p, (unsigned)(at / job->width), at % job->width);
+        }
+        job->shuffle.dst_at[j] = dst_offset[j];
+        job->shuffle.src_at[j] = (int64_t)(j * job->width);
+        job->streams_alike &= dst_offset[j] % LEATI_LINE_BYTES == 0;
+    }
+    job->shuffle.dst_step = (int64_t)job->width;
+    job->shuffle.src_step = (int64_t)(job->count * job->width);
+    job->groups_at_once = job->width / unit;
+    job->dst_group_bytes = unit;
+}
+
+/* Groups stay where they are. lowest: of the source's offsets. False: it takes too many registers. */
+static bool reorder(struct job *job, const int64_t *src_offset, int64_t lowest)
+{
+    size_t unit = job->box->unit_bytes, group = unit * job->units, both = group;
+
+    while (both % job->width)
+        both += group;
+    if (both / job->width > MOST)
+        return false;
+    job->count = (unsigned)(both / job->width);
+    for (unsigned j = 0; j < job->count; j++) {
+        for (size_t p = 0; p < job->width; p++) {
+            size_t at = j * job->width + p, within = at % group;
+            size_t from = at - within + (size_t)(src_offset[within / unit] - lowest) + within % unit;
+
+            put(&job->shuffle, j, p, (unsigned)(from / job->width), from % job->width);
+        }
+        job->shuffle.dst_at[j] = (int64_t)(j * job->width);
+        job->shuffle.src_at[j] = (int64_t)(j * job->width) + lowest;
+    }
+    job->shuffle.dst_step = job->shuffle.src_step = (int64_t)both;
+    job->groups_at_once = both / group;
+    job->dst_group_bytes = group;
+    job->streams_alike = true;
+    return true;
+}
+
+static bool prepare(struct job *job)
+{
+    const struct leati_box *box = job->box;
+    int64_t dst_offset[LEATI_SHUFFLE_UNITS_MOST], src_offset[LEATI_SHUFFLE_UNITS_MOST], lowest = 0, bytes;
+    unsigned next = box->dst_dims;
+
+    job->units = 1;
+    for (unsigned i = 0; i < box->dst_dims; i++) {
+        job->units *= (unsigned)box->size[i];
+        lowest += box->src_stride[i] < 0 ? (int64_t)(box->size[i] - 1) * box->src_stride[i] : 0;
+    }
+    offsets_of_group(box, box->dst_stride, dst_offset);
+    offsets_of_group(box, box->src_stride, src_offset);
+    bytes = (int64_t)job->units * box->unit_bytes;
+    if (box->dst_stride[next] == bytes && box->src_stride[next] == bytes)
+        return reorder(job, src_offset, lowest);
+    if (job->units > MOST)
+        return false;
+    if (box->dst_stride[next] == bytes)
+        interleave(job, src_offset);
+    else
+        deinterleave(job, dst_offset);
+    return true;
+}
+
+/* ---- copying ---- */
+
+static void unit_by_unit(const struct job *job, char *dst, const char *src, uint64_t first, uint64_t count)
+{
+    unsigned next = job->box->dst_dims;
+    struct leati_box box;
+
+    if (!count)
+        return;
+    box.dims = next + 1;
+    box.unit_bytes = job->box->unit_bytes;
+    for (unsigned i = 0; i <= next; i++) {
+        box.size[i] = i == next ? count : job->box->size[i];
+        box.dst_stride[i] = job->box->dst_stride[i];
+        box.src_stride[i] = job->box->src_stride[i];
+    }
+    leati_box_elements(&box, dst + (int64_t)first * box.dst_stride[next],
+                       src + (int64_t)first * box.src_stride[next]);
+}
+
+/* How many groups to copy singly until lines begin at a group; more than there are in a line when they never do.
+ */
+static uint64_t groups_before_line(const struct job *job, const char *dst)
+{
+    uint64_t groups = 0;
+
+    while (groups <= LEATI_LINE_BYTES && ((uintptr_t)dst + groups * job->dst_group_bytes) % LEATI_LINE_BYTES)
+        groups++;
+    return groups;
+}
+
+static void step(const void *context, char *dst, const char *src)
+{
+    const struct job *job = context;
+    const struct leati_box *box = job->box;
+    unsigned next = box->dst_dims;
+    uint64_t groups = box->size[next], before = 0, times;
+    bool streaming = box->streaming && job->streams_alike && job->width == LEATI_LINE_BYTES;
+
+    if (streaming) {
+        before = groups_before_line(job, dst);
+        streaming = before <= LEATI_LINE_BYTES;
+        before = !streaming ? 0 : before < groups ? before : groups;
+    }
+    unit_by_unit(job, dst, src, 0, before);
+    times = (groups - before) / job->groups_at_once;
+    (job->width == LEATI_LINE_BYTES ? leati_shuffle_vbmi : leati_shuffle_avx2)(
+        &job->shuffle, job->count, streaming, dst + (int64_t)before * box->dst_stride[next],
+        src + (int64_t)before * box->src_stride[next], times);
+    before += times * job->groups_at_once;
+    unit_by_unit(job, dst, src, before, groups - before);
+}
+
+void leati_box_shuffle(const struct leati_box *box, char *dst, const char *src)
+{
+    struct job job;
+
+    job.box = box;
+    job.width = box->level >= LEATI_HOST_VBMI ? LEATI_LINE_BYTES : 16;
+    if (box->level < LEATI_HOST_AVX2 || !prepare(&job)) {
+        leati_box_elements(box, dst, src);
+        return;
+    }
+    leati_box_walk(box, box->dst_dims + 1, step, &job, dst, src);
+}
