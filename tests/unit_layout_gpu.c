@@ -24,7 +24,9 @@ static uint64_t seed;
 static unsigned forms = 3000;
 
 /* Of each sort, how many forms it took. */
-static const char *const sorts[] = {"elements", "rows"};
+static const char *const sorts[] = {"elements",        "rows",           "transpose",
+                                    "transpose-small", "transpose-wide", "transpose-wide-by-source",
+                                    "transpose-odd"};
 #define SORTS (sizeof sorts / sizeof sorts[0])
 static unsigned taken[SORTS];
 

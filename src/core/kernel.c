@@ -151,14 +151,16 @@ static leat_status check_own(const leat_own_kernel *kernels, size_t count)
 {
     for (size_t i = 0; i < count; i++)
         if (!kernels[i].name || !*kernels[i].name || !kernels[i].code)
-            return leati_fail(LEAT_ERROR_INVALID,
-                              "leat_module_own: kernel %zu of the list has no name or no code; the code is the address "
-                              "of leat_cpu_kernel_NAME",
-                              i);
+            return leati_fail(
+                LEAT_ERROR_INVALID,
+                "leat_module_own: kernel %zu of the list has no name or no code; the code is the address "
+                "of leat_cpu_kernel_NAME",
+                i);
     return LEAT_OK;
 }
 
-leat_status leat_module_own(leat_device *device, const leat_own_kernel *kernels, size_t count, leat_module **module)
+leat_status leat_module_own(leat_device *device, const leat_own_kernel *kernels, size_t count,
+                            leat_module **module)
 {
     struct leati_driver *driver;
     leat_status status;
@@ -295,6 +297,20 @@ static const char *const own_layout[] = {"leat_layout_elements",
                                          "leat_layout_rows_4",
                                          "leat_layout_rows_8",
                                          "leat_layout_rows_16",
+                                         "leat_layout_transpose_1",
+                                         "leat_layout_transpose_2",
+                                         "leat_layout_transpose_4",
+                                         "leat_layout_transpose_8",
+                                         "leat_layout_transpose_16",
+                                         "leat_layout_transpose_wide_1",
+                                         "leat_layout_transpose_wide_2",
+                                         "leat_layout_transpose_wide_4",
+                                         "leat_layout_transpose_wide_8",
+                                         "leat_layout_transpose_wide_16",
+                                         "leat_layout_transpose_odd_1",
+                                         "leat_layout_transpose_odd_2",
+                                         "leat_layout_transpose_odd_4",
+                                         "leat_layout_transpose_odd_8",
                                          NULL};
 
 /*

@@ -36,6 +36,20 @@
     X(leat_layout_rows_4)                                                                                         \
     X(leat_layout_rows_8)                                                                                         \
     X(leat_layout_rows_16)                                                                                        \
+    X(leat_layout_transpose_1)                                                                                    \
+    X(leat_layout_transpose_2)                                                                                    \
+    X(leat_layout_transpose_4)                                                                                    \
+    X(leat_layout_transpose_8)                                                                                    \
+    X(leat_layout_transpose_16)                                                                                   \
+    X(leat_layout_transpose_wide_1)                                                                               \
+    X(leat_layout_transpose_wide_2)                                                                               \
+    X(leat_layout_transpose_wide_4)                                                                               \
+    X(leat_layout_transpose_wide_8)                                                                               \
+    X(leat_layout_transpose_wide_16)                                                                              \
+    X(leat_layout_transpose_odd_1)                                                                                \
+    X(leat_layout_transpose_odd_2)                                                                                \
+    X(leat_layout_transpose_odd_4)                                                                                \
+    X(leat_layout_transpose_odd_8)                                                                                \
     X(leat_transpose_naive_u32)                                                                                   \
     X(leat_transpose_shared_u32)                                                                                  \
     X(leat_transpose_padded_u32)

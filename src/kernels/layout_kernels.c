@@ -389,6 +389,367 @@ ROWS(4)
 ROWS(8)
 ROWS(16)
 
+/* ---- tiles: the bytes that are neighbours on one side are far apart on the other ---- */
+
+/*
+ * A tile is lines of the source on one side, and of the destination on the other: unit (i, j) of it is the i-th of
+ * the destination's line j and the j-th of the source's line i. Dimensions that follow each other without gaps on
+ * the destination together count i, those of the source j, so that lines are long even where dimensions are short;
+ * then a table says where each line is.
+ *
+ * Both sides see whole words of 16 bytes in a row. A thread reads a square of as many lines as a word has units,
+ * transposes it in its registers, and writes words of the other direction into shared memory, where line j has the
+ * word b of its units in place b ^ (j / units & 7): eight neighbouring threads that go along i, and those that go
+ * along j, then use all 32 banks once.
+ */
+
+#define UNITS(unit) (WORD_BYTES / (unit))
+#define WORDS_MOST 16 /* in a thread's registers */
+
+/* The bytes of a and b, 0 to 3 and 4 to 7, that the four bytes of chosen name, lowest first. */
+INLINE uint32_t pick(uint32_t a, uint32_t b, uint32_t chosen)
+{
+#if defined(__NVPTX__)
+    return (uint32_t)__nvvm_prmt(
+        a, b, (chosen >> 12 & 0xf000) | (chosen >> 8 & 0xf00) | (chosen >> 4 & 0xf0) | (chosen & 0xf));
+#elif defined(__AMDGCN__)
+    return __builtin_amdgcn_perm(b, a, chosen);
+#else
+    uint64_t both = (uint64_t)b << 32 | a;
+    uint32_t out = 0;
+
+    for (uint32_t k = 0; k < 32; k += 8)
+        out |= (uint32_t)(both >> (chosen >> k & 7) * 8 & 0xff) << k;
+    return out;
+#endif
+}
+
+#define LOW_HALVES 0x05040100u
+#define HIGH_HALVES 0x07060302u
+#define LOW_BYTES 0x05010400u
+#define HIGH_BYTES 0x07030602u
+
+INLINE void transpose_2(struct word *words)
+{
+    struct word out[8];
+
+    UNROLL
+    for (uint32_t c = 0; c < 8; c++)
+        UNROLL
+    for (uint32_t k = 0; k < 4; k++)
+        out[c].part[k] =
+            pick(words[2 * k].part[c / 2], words[2 * k + 1].part[c / 2], c % 2 ? HIGH_HALVES : LOW_HALVES);
+    UNROLL
+    for (uint32_t c = 0; c < 8; c++)
+        words[c] = out[c];
+}
+
+/* Four by four at a time: pairs of bytes, then pairs of pairs. */
+INLINE void transpose_1(struct word *words)
+{
+    struct word out[16];
+
+    UNROLL
+    for (uint32_t k = 0; k < 4; k++)
+        UNROLL
+    for (uint32_t c = 0; c < 4; c++) {
+        uint32_t w0 = words[4 * k].part[c], w1 = words[4 * k + 1].part[c];
+        uint32_t w2 = words[4 * k + 2].part[c], w3 = words[4 * k + 3].part[c];
+        uint32_t low01 = pick(w0, w1, LOW_BYTES), high01 = pick(w0, w1, HIGH_BYTES);
+        uint32_t low23 = pick(w2, w3, LOW_BYTES), high23 = pick(w2, w3, HIGH_BYTES);
+
+        out[4 * c].part[k] = pick(low01, low23, LOW_HALVES);
+        out[4 * c + 1].part[k] = pick(low01, low23, HIGH_HALVES);
+        out[4 * c + 2].part[k] = pick(high01, high23, LOW_HALVES);
+        out[4 * c + 3].part[k] = pick(high01, high23, HIGH_HALVES);
+    }
+    UNROLL
+    for (uint32_t c = 0; c < 16; c++)
+        words[c] = out[c];
+}
+
+INLINE void transpose_words(struct word *words, uint32_t unit)
+{
+    struct word out[4];
+
+    if (unit == 1) {
+        transpose_1(words);
+    } else if (unit == 2) {
+        transpose_2(words);
+    } else if (unit == 4) {
+        UNROLL
+        for (uint32_t c = 0; c < 4; c++)
+            UNROLL
+        for (uint32_t k = 0; k < 4; k++)
+            out[c].part[k] = words[k].part[c];
+        UNROLL
+        for (uint32_t c = 0; c < 4; c++)
+            words[c] = out[c];
+    } else if (unit == 8) {
+        uint32_t part2 = words[0].part[2], part3 = words[0].part[3];
+
+        words[0].part[2] = words[1].part[0], words[0].part[3] = words[1].part[1];
+        words[1].part[0] = part2, words[1].part[1] = part3;
+    }
+}
+
+/* How a kernel cuts tiles; all of it is known to the compiler. */
+struct cut {
+    uint32_t unit;
+    uint32_t words_i, words_j; /* a tile's sides: multiples of 8 words, powers of two */
+    uint32_t threads;
+    int odd; /* lines need not lie on words */
+};
+
+#define TILE_I(cut) ((cut).words_i * UNITS((cut).unit))
+#define TILE_J(cut) ((cut).words_j * UNITS((cut).unit))
+
+struct tile {
+    int64_t dst, src;          /* of its first unit; with tables without what those add */
+    uint64_t i, j;             /* that unit's numbers */
+    uint32_t count_i, count_j; /* units that are there */
+};
+
+INLINE struct tile find_tile(const layout_task *task, struct cut cut, uint32_t block)
+{
+    uint32_t rest = divide(block, &task->tiles_first), first = block - rest * task->tiles_first.size;
+    uint32_t batch = divide(rest, &task->tiles_second), second = rest - batch * task->tiles_second.size;
+    struct spot spot = {.dst = 0};
+    struct tile tile;
+
+    tile.i = (uint64_t)(task->order ? second : first) * TILE_I(cut);
+    tile.j = (uint64_t)(task->order ? first : second) * TILE_J(cut);
+    tile.count_i = task->size_i - tile.i < TILE_I(cut) ? (uint32_t)(task->size_i - tile.i) : TILE_I(cut);
+    tile.count_j = task->size_j - tile.j < TILE_J(cut) ? (uint32_t)(task->size_j - tile.j) : TILE_J(cut);
+    walk(task, task->middle, task->dims, batch, &spot);
+    tile.dst = spot.dst + (int64_t)(tile.i * cut.unit);
+    tile.src = spot.src + (int64_t)(tile.j * cut.unit);
+    if (task->inner == 1)
+        tile.src += (int64_t)tile.i * task->dim[0].src;
+    if (task->middle == task->inner + 1)
+        tile.dst += (int64_t)tile.j * task->dim[task->inner].dst;
+    return tile;
+}
+
+/* Where lines begin that several dimensions count: i on the source, then j on the destination. */
+INLINE void fill_tables(const layout_task *task, struct cut cut, const struct tile *tile, uint32_t thread,
+                        SHARED int64_t *lines)
+{
+    if (task->inner > 1)
+        for (uint32_t n = thread; n < tile->count_i; n += cut.threads) {
+            struct spot spot = {.dst = 0};
+
+            walk(task, 0, task->inner, (uint32_t)tile->i + n, &spot);
+            lines[n] = spot.src;
+        }
+    if (task->middle > task->inner + 1)
+        for (uint32_t n = thread; n < tile->count_j; n += cut.threads) {
+            struct spot spot = {.dst = 0};
+
+            walk(task, task->inner, task->middle, (uint32_t)tile->j + n, &spot);
+            lines[TILE_I(cut) + n] = spot.dst;
+        }
+}
+
+INLINE const GLOBAL char *src_line(const layout_task *task, const struct tile *tile, const SHARED int64_t *lines,
+                                   uint32_t i)
+{
+    return src_at(task, tile->src + (task->inner > 1 ? lines[i] : i * task->dim[0].src));
+}
+
+INLINE GLOBAL char *dst_line(const layout_task *task, struct cut cut, const struct tile *tile,
+                             const SHARED int64_t *lines, uint32_t j)
+{
+    return dst_at(task, tile->dst + (task->middle > task->inner + 1 ? lines[TILE_I(cut) + j]
+                                                                    : j * task->dim[task->inner].dst));
+}
+
+/* The place of line j's word b in the tile, in words. */
+INLINE uint32_t word_place(struct cut cut, uint32_t j, uint32_t b)
+{
+    return j * cut.words_i + (b ^ (j / UNITS(cut.unit) & 7));
+}
+
+INLINE SHARED char *unit_place(struct cut cut, SHARED unit_16 *words, uint32_t i, uint32_t j)
+{
+    return (SHARED char *)&words[word_place(cut, j, i / UNITS(cut.unit))] + i % UNITS(cut.unit) * cut.unit;
+}
+
+/* Whether word b of the source's lines can be read as a word, or cut out of two, without going past the lines. */
+INLINE int is_whole(const layout_task *task, struct cut cut, const struct tile *tile, uint32_t b)
+{
+    uint64_t before = tile->j * cut.unit + b * WORD_BYTES;
+
+    if (!cut.odd || task->wide_src)
+        return (b + 1) * UNITS(cut.unit) <= tile->count_j;
+    return before >= WORD_BYTES && before + 2 * WORD_BYTES <= task->size_j * cut.unit;
+}
+
+INLINE struct word load_any_word(struct cut cut, const GLOBAL char *from)
+{
+    uint32_t across = cut.odd ? (uint32_t)(uintptr_t)from % WORD_BYTES : 0;
+    struct word low = load_word(from - across);
+
+    if (!across)
+        return low;
+    return shift_words(low, load_word(from - across + WORD_BYTES), across, cut.unit);
+}
+
+/* Reads the squares of a thread and puts them into the tile. full: the tile is, and needs no questions. */
+INLINE void read_squares(const layout_task *task, struct cut cut, const struct tile *tile,
+                         const SHARED int64_t *lines, int full, uint32_t thread, SHARED unit_16 *words)
+{
+    const uint32_t units = UNITS(cut.unit), squares = cut.words_i * cut.words_j / cut.threads;
+    struct word held[WORDS_MOST];
+
+    UNROLL
+    for (uint32_t s = 0; s < squares; s++) {
+        uint32_t square = thread + s * cut.threads, bj = square % cut.words_j, bi = square / cut.words_j;
+        int whole = full || is_whole(task, cut, tile, bj);
+
+        UNROLL
+        for (uint32_t r = 0; r < units; r++) {
+            struct word zero = {{0, 0, 0, 0}};
+
+            held[s * units + r] = zero;
+            if (full || (whole && bi * units + r < tile->count_i))
+                held[s * units + r] =
+                    load_any_word(cut, src_line(task, tile, lines, bi * units + r) + bj * WORD_BYTES);
+        }
+    }
+    UNROLL
+    for (uint32_t s = 0; s < squares; s++) {
+        uint32_t square = thread + s * cut.threads, bj = square % cut.words_j, bi = square / cut.words_j;
+
+        transpose_words(&held[s * units], cut.unit);
+        if (full || is_whole(task, cut, tile, bj))
+            UNROLL
+        for (uint32_t r = 0; r < units; r++) {
+            struct word *word = &held[s * units + r];
+            unit_16 stored = {word->part[0], word->part[1], word->part[2], word->part[3]};
+
+            words[word_place(cut, bj * units + r, bi)] = stored;
+        }
+    }
+}
+
+#define MOVE_UNIT(unit, to, to_space, from, from_space)                                                           \
+    do {                                                                                                          \
+        if ((unit) == 1)                                                                                          \
+            *(to_space unit_1 *)(to) = *(const from_space unit_1 *)(from);                                        \
+        else if ((unit) == 2)                                                                                     \
+            *(to_space unit_2 *)(to) = *(const from_space unit_2 *)(from);                                        \
+        else if ((unit) == 4)                                                                                     \
+            *(to_space unit_4 *)(to) = *(const from_space unit_4 *)(from);                                        \
+        else if ((unit) == 8)                                                                                     \
+            *(to_space unit_8 *)(to) = *(const from_space unit_8 *)(from);                                        \
+        else                                                                                                      \
+            *(to_space unit_16 *)(to) = *(const from_space unit_16 *)(from);                                      \
+    } while (0)
+
+/* What is left of a tile that is not full: words of lines that cannot be read whole, unit by unit. */
+INLINE void read_rest(const layout_task *task, struct cut cut, const struct tile *tile,
+                      const SHARED int64_t *lines, uint32_t thread, SHARED unit_16 *words)
+{
+    const uint32_t units = UNITS(cut.unit);
+
+    KEEP_LOOP
+    for (uint32_t b = 0; b * units < tile->count_j; b++) {
+        if (is_whole(task, cut, tile, b))
+            continue;
+        for (uint32_t n = thread; n < TILE_I(cut) * units; n += cut.threads) {
+            uint32_t i = n / units, j = b * units + n % units;
+
+            if (i < tile->count_i && j < tile->count_j)
+                MOVE_UNIT(cut.unit, unit_place(cut, words, i, j), SHARED,
+                          src_line(task, tile, lines, i) + j * cut.unit, GLOBAL);
+        }
+    }
+}
+
+INLINE void write_words(const layout_task *task, struct cut cut, const struct tile *tile,
+                        const SHARED int64_t *lines, int full, uint32_t thread, const SHARED unit_16 *words)
+{
+    const uint32_t units = UNITS(cut.unit), each = cut.words_i * cut.words_j * units / cut.threads;
+
+    UNROLL
+    for (uint32_t n = 0; n < each; n++) {
+        uint32_t place = thread + n * cut.threads, b = place % cut.words_i, j = place / cut.words_i;
+
+        if (full || (j < tile->count_j && (b + 1) * units <= tile->count_i))
+            *(GLOBAL unit_16 *)(dst_line(task, cut, tile, lines, j) + b * WORD_BYTES) =
+                words[word_place(cut, j, b)];
+    }
+}
+
+/* Units from first on of each line, neighbours by neighbours. */
+INLINE void write_units(const layout_task *task, struct cut cut, const struct tile *tile,
+                        const SHARED int64_t *lines, uint32_t first, uint32_t across, uint32_t thread,
+                        SHARED unit_16 *words)
+{
+    for (uint32_t n = thread; n < across * TILE_J(cut); n += cut.threads) {
+        uint32_t i = first + n % across, j = n / across;
+
+        if (i < tile->count_i && j < tile->count_j)
+            MOVE_UNIT(cut.unit, dst_line(task, cut, tile, lines, j) + i * cut.unit, GLOBAL,
+                      unit_place(cut, words, i, j), SHARED);
+    }
+}
+
+#define TRANSPOSE(name, unit_, across_, down_, threads_, odd_)                                                    \
+    LEAT_KERNEL(name, 1, layout_task, task)                                                                       \
+    {                                                                                                             \
+        const struct cut cut = {unit_, across_, down_, threads_, odd_};                                           \
+        SHARED_ARRAY(unit_16, words, UNITS(unit_) * (across_) * (down_));                                         \
+        SHARED_ARRAY(int64_t, lines, UNITS(unit_) * ((across_) + (down_)));                                       \
+        const struct tile tile = find_tile(&task, cut, leat_block_x());                                           \
+        int full = !cut.odd && tile.count_i == TILE_I(cut) && tile.count_j == TILE_J(cut);                        \
+                                                                                                                  \
+        if (task.middle > 2) {                                                                                    \
+            PHASE(t)                                                                                              \
+            fill_tables(&task, cut, &tile, t, lines);                                                             \
+            BARRIER();                                                                                            \
+        }                                                                                                         \
+        PHASE(t)                                                                                                  \
+        {                                                                                                         \
+            if (full) {                                                                                           \
+                read_squares(&task, cut, &tile, lines, 1, t, words);                                              \
+            } else {                                                                                              \
+                read_squares(&task, cut, &tile, lines, 0, t, words);                                              \
+                read_rest(&task, cut, &tile, lines, t, words);                                                    \
+            }                                                                                                     \
+        }                                                                                                         \
+        BARRIER();                                                                                                \
+        PHASE(t)                                                                                                  \
+        {                                                                                                         \
+            if (full) {                                                                                           \
+                write_words(&task, cut, &tile, lines, 1, t, words);                                               \
+            } else if (!cut.odd || task.wide_dst) {                                                               \
+                write_words(&task, cut, &tile, lines, 0, t, words);                                               \
+                write_units(&task, cut, &tile, lines, tile.count_i / UNITS(unit_) * UNITS(unit_), UNITS(unit_),   \
+                            t, words);                                                                            \
+            } else {                                                                                              \
+                write_units(&task, cut, &tile, lines, 0, TILE_I(cut), t, words);                                  \
+            }                                                                                                     \
+        }                                                                                                         \
+    }
+
+/* As in layout/gpu.c. */
+TRANSPOSE(leat_layout_transpose_1, 1, 8, 8, 64, 0)
+TRANSPOSE(leat_layout_transpose_2, 2, 8, 8, 64, 0)
+TRANSPOSE(leat_layout_transpose_4, 4, 8, 8, 64, 0)
+TRANSPOSE(leat_layout_transpose_8, 8, 8, 8, 64, 0)
+TRANSPOSE(leat_layout_transpose_16, 16, 8, 8, 64, 0)
+TRANSPOSE(leat_layout_transpose_wide_1, 1, 16, 8, 128, 0)
+TRANSPOSE(leat_layout_transpose_wide_2, 2, 16, 16, 256, 0)
+TRANSPOSE(leat_layout_transpose_wide_4, 4, 16, 16, 128, 0)
+TRANSPOSE(leat_layout_transpose_wide_8, 8, 16, 16, 64, 0)
+TRANSPOSE(leat_layout_transpose_wide_16, 16, 16, 16, 64, 0)
+TRANSPOSE(leat_layout_transpose_odd_1, 1, 8, 8, 64, 1)
+TRANSPOSE(leat_layout_transpose_odd_2, 2, 8, 8, 64, 1)
+TRANSPOSE(leat_layout_transpose_odd_4, 4, 8, 8, 64, 1)
+TRANSPOSE(leat_layout_transpose_odd_8, 8, 8, 8, 64, 1)
+
 /* ---- the steps to a fast transpose ---- */
 
 /* Neighbouring threads read neighbours, and each writes to a row of its own: of every 32 bytes that the memory is

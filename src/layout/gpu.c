@@ -24,6 +24,9 @@
 /* No row is shorter for the kernel that copies rows. */
 #define ROW_LEAST_BYTES 16u
 
+/* Tiles that are no longer than this on one side are mostly empty. */
+#define TILE_LEAST_BYTES 32u
+
 static struct leati_divisor divisor(uint64_t size)
 {
     struct leati_divisor by = {.size = (uint32_t)size};
@@ -165,13 +168,14 @@ static bool is_wide(const struct leati_form *form, bool dst, unsigned but)
     return true;
 }
 
-static const char *by_unit(unsigned unit_bytes, const char *const names[5])
+/* 0 to 4 for 1, 2, 4, 8 and 16 bytes. */
+static unsigned unit_number(unsigned unit_bytes)
 {
     unsigned k = 0;
 
     while (1u << k < unit_bytes)
         k++;
-    return names[k];
+    return k;
 }
 
 static bool make_rows(const struct leati_form *form, struct leati_gpu_layout *gpu)
@@ -198,9 +202,216 @@ static bool make_rows(const struct leati_form *form, struct leati_gpu_layout *gp
                                .src = form->src_stride[0] ? WORD_BYTES : 0};
     for (unsigned k = 1; k < form->dims; k++)
         dims.dim[k] = dim_of(form, k);
-    gpu->kernel = by_unit(unit, names);
+    gpu->kernel = names[unit_number(unit)];
     share_out(gpu, &dims, ROWS_EACH(unit));
     return true;
+}
+
+/* ---- tiles ---- */
+
+/* The kernels that transpose, by units; their tiles are as in layout_kernels.c. */
+struct cut {
+    const char *names[5];
+    unsigned words_i[5], words_j[5]; /* of 16 bytes */
+    unsigned threads[5];
+};
+
+static const struct cut small_cut = {{"leat_layout_transpose_1", "leat_layout_transpose_2",
+                                      "leat_layout_transpose_4", "leat_layout_transpose_8",
+                                      "leat_layout_transpose_16"},
+                                     {8, 8, 8, 8, 8},
+                                     {8, 8, 8, 8, 8},
+                                     {64, 64, 64, 64, 64}};
+static const struct cut wide_cut = {{"leat_layout_transpose_wide_1", "leat_layout_transpose_wide_2",
+                                     "leat_layout_transpose_wide_4", "leat_layout_transpose_wide_8",
+                                     "leat_layout_transpose_wide_16"},
+                                    {16, 16, 16, 16, 16},
+                                    {8, 16, 16, 16, 16},
+                                    {128, 256, 128, 64, 64}};
+static const struct cut odd_cut = {{"leat_layout_transpose_odd_1", "leat_layout_transpose_odd_2",
+                                    "leat_layout_transpose_odd_4", "leat_layout_transpose_odd_8", NULL},
+                                   {8, 8, 8, 8, 8},
+                                   {8, 8, 8, 8, 8},
+                                   {64, 64, 64, 64, 64}};
+
+/* An axis takes no more dimensions when it has so many bytes: tiles that are not full are few then. */
+#define AXIS_ENOUGH_BYTES 4096u
+
+/* Dimensions that one after the other continue a side without gaps. */
+struct axis {
+    unsigned count;
+    unsigned dim[LEATI_FORM_MAX_DIMS];
+    uint64_t units;
+};
+
+struct axes {
+    struct axis i, j; /* along the destination, along the source */
+    bool used[LEATI_FORM_MAX_DIMS];
+};
+
+static void put_on_axis(const struct leati_form *form, struct axes *axes, struct axis *axis, unsigned k)
+{
+    axis->units = axis->count ? axis->units * form->size[k] : form->size[k];
+    axis->dim[axis->count++] = k;
+    axes->used[k] = true;
+}
+
+/* The next dimension that continues an axis; false when there is none, or it would be more than 31 bits count. */
+static bool grow_axis(const struct leati_form *form, struct axes *axes, struct axis *axis, const int64_t *stride)
+{
+    unsigned last = axis->dim[axis->count - 1];
+
+    if (axis->units >= LEATI_TASK_NUMBERS)
+        return false;
+    for (unsigned k = 0; k < form->dims; k++)
+        if (!axes->used[k] && (int)k != form->index_dim && stride[last] <= INT64_MAX / (int64_t)form->size[last] &&
+            stride[k] == stride[last] * (int64_t)form->size[last] &&
+            form->size[k] <= (LEATI_TASK_NUMBERS - 1) / axis->units) {
+            put_on_axis(form, axes, axis, k);
+            return true;
+        }
+    return false;
+}
+
+/* The shorter axis takes the next dimension first, since one may continue both. */
+static bool find_axes(const struct leati_form *form, struct axes *axes)
+{
+    int dense = leati_form_dense_src(form);
+    bool i_grows = true, j_grows = true;
+    uint64_t enough = AXIS_ENOUGH_BYTES / form->unit_bytes;
+
+    *axes = (struct axes){.i = {.count = 0}};
+    if (form->index_dim >= 0 || !form->dims || form->dst_stride[0] != form->unit_bytes || dense <= 0)
+        return false;
+    put_on_axis(form, axes, &axes->i, 0);
+    put_on_axis(form, axes, &axes->j, (unsigned)dense);
+    while (i_grows || j_grows) {
+        i_grows = i_grows && axes->i.units < enough;
+        j_grows = j_grows && axes->j.units < enough;
+        if (i_grows && (!j_grows || axes->i.units <= axes->j.units))
+            i_grows = grow_axis(form, axes, &axes->i, form->dst_stride);
+        else if (j_grows)
+            j_grows = grow_axis(form, axes, &axes->j, form->src_stride);
+    }
+    return true;
+}
+
+/* Whether all lines begin with whole words on one side: all strides but those along the axis itself. */
+static bool is_wide_across(const struct leati_form *form, const struct axis *axis, bool dst)
+{
+    const int64_t *stride = dst ? form->dst_stride : form->src_stride;
+
+    if ((dst ? form->dst_align : form->src_align) % WORD_BYTES)
+        return false;
+    for (unsigned k = 0; k < form->dims; k++) {
+        bool along = false;
+
+        for (unsigned n = 0; n < axis->count; n++)
+            along |= axis->dim[n] == k;
+        if (!along && stride[k] % WORD_BYTES)
+            return false;
+    }
+    return true;
+}
+
+static void put_axis(const struct leati_form *form, const struct axis *axis, struct leati_layout_task *task)
+{
+    for (unsigned n = 0; n < axis->count; n++) {
+        struct dim dim = dim_of(form, axis->dim[n]);
+
+        put_dim(task, &dim);
+    }
+}
+
+static bool lay_tiles(const struct leati_form *form, const struct axes *axes, const struct cut *cut,
+                      struct leati_gpu_layout *gpu)
+{
+    struct leati_layout_task *task = &gpu->task;
+    unsigned unit = unit_number(form->unit_bytes);
+    uint64_t tiles_i, tiles_j, blocks;
+
+    task->wide_dst = is_wide_across(form, &axes->i, true);
+    task->wide_src = is_wide_across(form, &axes->j, false);
+    if (!(task->wide_dst && task->wide_src))
+        cut = &odd_cut;
+    if (!cut->names[unit])
+        return false;
+    gpu->kernel = cut->names[unit];
+    gpu->tile_i = cut->words_i[unit] * WORD_BYTES / form->unit_bytes;
+    gpu->tile_j = cut->words_j[unit] * WORD_BYTES / form->unit_bytes;
+    put_axis(form, &axes->i, task);
+    task->inner = task->dims;
+    put_axis(form, &axes->j, task);
+    task->middle = task->dims;
+    tiles_i = (axes->i.units + gpu->tile_i - 1) / gpu->tile_i;
+    tiles_j = (axes->j.units + gpu->tile_j - 1) / gpu->tile_j;
+    blocks = tiles_i * tiles_j;
+    for (unsigned k = 0; k < form->dims; k++)
+        if (!axes->used[k]) {
+            struct dim dim = dim_of(form, k);
+
+            put_dim(task, &dim);
+            blocks *= dim.size;
+        }
+    task->size_i = axes->i.units;
+    task->size_j = axes->j.units;
+    task->tiles_first = divisor(task->order ? tiles_j : tiles_i);
+    task->tiles_second = divisor(task->order ? tiles_i : tiles_j);
+    gpu->grid = leat_dim(blocks_of(blocks), 1, 1);
+    gpu->block = leat_dim(cut->threads[unit], 1, 1);
+    return true;
+}
+
+static bool make_small_tiles(const struct leati_form *form, struct leati_gpu_layout *gpu)
+{
+    struct axes axes;
+
+    return find_axes(form, &axes) && lay_tiles(form, &axes, &small_cut, gpu);
+}
+
+static bool make_wide_tiles(const struct leati_form *form, struct leati_gpu_layout *gpu)
+{
+    struct axes axes;
+
+    return find_axes(form, &axes) && lay_tiles(form, &axes, &wide_cut, gpu);
+}
+
+/* The same in the other order: to measure what memory makes of it. */
+static bool make_wide_tiles_by_source(const struct leati_form *form, struct leati_gpu_layout *gpu)
+{
+    gpu->task.order = 1;
+    return make_wide_tiles(form, gpu);
+}
+
+static bool make_odd_tiles(const struct leati_form *form, struct leati_gpu_layout *gpu)
+{
+    struct axes axes;
+
+    return find_axes(form, &axes) && lay_tiles(form, &axes, &odd_cut, gpu);
+}
+
+/* Units that tiles have room for, over those that there are: 64ths. */
+static uint64_t room_64ths(uint64_t units, unsigned tile)
+{
+    return (units + tile - 1) / tile * tile * 64 / units;
+}
+
+/* Wide tiles, unless there were too few of them, or they were emptier than small ones. */
+static bool make_tiles(const struct leati_form *form, struct leati_gpu_layout *gpu)
+{
+    unsigned unit = unit_number(form->unit_bytes), per_word = WORD_BYTES / form->unit_bytes;
+    unsigned small = 8 * per_word, wide_i = wide_cut.words_i[unit] * per_word,
+             wide_j = wide_cut.words_j[unit] * per_word;
+    struct axes axes;
+
+    if (!find_axes(form, &axes) || axes.i.units * form->unit_bytes < TILE_LEAST_BYTES ||
+        axes.j.units * form->unit_bytes < TILE_LEAST_BYTES)
+        return false;
+    if (form->payload_bytes / ((uint64_t)wide_i * wide_j * form->unit_bytes) < 2 * BLOCKS_ENOUGH ||
+        room_64ths(axes.i.units, wide_i) * room_64ths(axes.j.units, wide_j) * 8 >
+            room_64ths(axes.i.units, small) * room_64ths(axes.j.units, small) * 9)
+        return lay_tiles(form, &axes, &small_cut, gpu);
+    return lay_tiles(form, &axes, &wide_cut, gpu);
 }
 
 /* ---- choosing ---- */
@@ -208,7 +419,13 @@ static bool make_rows(const struct leati_form *form, struct leati_gpu_layout *gp
 static const struct sort {
     const char *name;
     bool (*make)(const struct leati_form *form, struct leati_gpu_layout *gpu);
-} sorts[] = {{"rows", make_rows}, {"elements", make_elements}};
+} sorts[] = {{"rows", make_rows},
+             {"transpose", make_tiles},
+             {"elements", make_elements},
+             {"transpose-small", make_small_tiles},
+             {"transpose-wide", make_wide_tiles},
+             {"transpose-wide-by-source", make_wide_tiles_by_source},
+             {"transpose-odd", make_odd_tiles}};
 
 #define SORTS (sizeof sorts / sizeof sorts[0])
 
