@@ -15,7 +15,8 @@
 #include <unistd.h>
 
 const char cli_explain_help[] =
-    "Usage: leat explain copy [--from PLACE] [--to PLACE] [--bytes SIZE] [--count N] [--device NAME]\n\n"
+    "Usage: leat explain copy [--from PLACE] [--to PLACE] [--bytes SIZE] [--count N | --rows N]\n"
+    "                         [--device NAME]\n\n"
     "Allocates two places and prints how leat would copy from one to the other: the path, why it was chosen, and\n"
     "the bound. Nothing is copied.\n\n"
     "Options:\n"
@@ -24,6 +25,7 @@ const char cli_explain_help[] =
     "  --to PLACE      the same; without it device, or pageable where --from is a device\n"
     "  --bytes SIZE    bytes of the copy, 64M without it; K, M, G and T (powers of 1024) may follow\n"
     "  --count N       so many scattered copies of that size by one call of leat_copy_many()\n"
+    "  --rows N        so many rows of that size, with gaps as long between them, by leat_copy_rectangle()\n"
     "  --device NAME   the device of the stream, such as cuda:1 or cpu:0; without it the best there is\n"
     "  --help          this text\n";
 
@@ -32,7 +34,8 @@ enum { TEXT_BYTES = 4096, COUNT_MAX = 1 << 20 };
 struct explain_options {
     const char *from, *to, *device;
     uint64_t bytes;
-    size_t count; /* 0: leat_copy() */
+    size_t count; /* of copies; 0: not leat_copy_many() */
+    size_t rows;  /* 0: not leat_copy_rectangle() */
 };
 
 /* One end of the copy. */
@@ -153,6 +156,19 @@ static bool explain_many(const struct explain_options *options, leat_stream *str
     return fine;
 }
 
+static bool explain_rows(const struct explain_options *options, leat_stream *stream, const struct place *to,
+                         const struct place *from, char *text)
+{
+    leat_copy_box box = {.width_bytes = options->bytes,
+                         .height = options->rows,
+                         .depth = 1,
+                         .dst_pitch_bytes = 2 * options->bytes,
+                         .src_pitch_bytes = 2 * options->bytes};
+
+    return leat_copy_rectangle_explain(stream, to->ptr, from->ptr, &box, text, TEXT_BYTES) == LEAT_OK ||
+           failed("this rectangle");
+}
+
 static bool explain_one(const struct explain_options *options, leat_stream *stream, const struct place *to,
                         const struct place *from, char *text)
 {
@@ -162,7 +178,8 @@ static bool explain_one(const struct explain_options *options, leat_stream *stre
 
 static int explain(const struct explain_options *options)
 {
-    uint64_t bytes = options->count ? 2 * options->bytes * options->count : options->bytes;
+    uint64_t places = options->count ? options->count : options->rows;
+    uint64_t bytes = places ? 2 * options->bytes * places : options->bytes;
     struct place from = {.word = options->from ? options->from : "pageable", .bytes = bytes};
     struct place to = {.word = options->to ? options->to : usual_target(from.word), .bytes = bytes};
     leat_device *device = NULL;
@@ -173,8 +190,9 @@ static int explain(const struct explain_options *options)
     if (leat_device_open(options->device, &device) != LEAT_OK || leat_stream_create(device, &stream) != LEAT_OK) {
         failed("the device");
     } else if (make_place(&from, device) && make_place(&to, device)) {
-        fine = options->count ? explain_many(options, stream, &to, &from, text)
-                              : explain_one(options, stream, &to, &from, text);
+        fine = options->count  ? explain_many(options, stream, &to, &from, text)
+               : options->rows ? explain_rows(options, stream, &to, &from, text)
+                               : explain_one(options, stream, &to, &from, text);
         if (fine)
             printf("%s%s", text, text[0] && text[strlen(text) - 1] == '\n' ? "" : "\n");
     }
@@ -186,7 +204,7 @@ static int explain(const struct explain_options *options)
     return fine ? CLI_OK : CLI_FAILED;
 }
 
-static bool parse_count(const char *text, size_t *count)
+static bool parse_count(const char *option, const char *text, size_t *count)
 {
     char *end;
     unsigned long value = strtoul(text, &end, 10);
@@ -195,19 +213,17 @@ static bool parse_count(const char *text, size_t *count)
         *count = value;
         return true;
     }
-    cli_complain("explain: --count takes a whole number from 1 to %d, not '%s'", COUNT_MAX, text);
+    cli_complain("explain: --%s takes a whole number from 1 to %d, not '%s'", option, COUNT_MAX, text);
     return false;
 }
 
 static int parse(int argc, char **argv, struct explain_options *options)
 {
-    static const struct option names[] = {{"from", required_argument, NULL, 'f'},
-                                          {"to", required_argument, NULL, 't'},
-                                          {"bytes", required_argument, NULL, 'b'},
-                                          {"count", required_argument, NULL, 'c'},
-                                          {"device", required_argument, NULL, 'd'},
-                                          {"help", no_argument, NULL, 'h'},
-                                          {NULL, 0, NULL, 0}};
+    static const struct option names[] = {
+        {"from", required_argument, NULL, 'f'},  {"to", required_argument, NULL, 't'},
+        {"bytes", required_argument, NULL, 'b'}, {"count", required_argument, NULL, 'c'},
+        {"rows", required_argument, NULL, 'r'},  {"device", required_argument, NULL, 'd'},
+        {"help", no_argument, NULL, 'h'},        {NULL, 0, NULL, 0}};
     int option;
 
     while ((option = getopt_long(argc, argv, ":h", names, NULL)) != -1) {
@@ -230,7 +246,11 @@ static int parse(int argc, char **argv, struct explain_options *options)
                 optarg);
             return CLI_USAGE;
         case 'c':
-            if (parse_count(optarg, &options->count))
+            if (parse_count("count", optarg, &options->count))
+                break;
+            return CLI_USAGE;
+        case 'r':
+            if (parse_count("rows", optarg, &options->rows))
                 break;
             return CLI_USAGE;
         case 'h':
@@ -245,7 +265,12 @@ static int parse(int argc, char **argv, struct explain_options *options)
         return CLI_USAGE;
     }
     optind++;
-    if (options->count && options->bytes > UINT64_MAX / 2 / options->count) {
+    if (options->count && options->rows) {
+        cli_complain("explain: --count or --rows, not both");
+        return CLI_USAGE;
+    }
+    if ((options->count && options->bytes > UINT64_MAX / 2 / options->count) ||
+        (options->rows && options->bytes > UINT64_MAX / 2 / options->rows)) {
         cli_complain("explain: so many bytes there are nowhere");
         return CLI_USAGE;
     }

@@ -135,11 +135,16 @@ run 0 explain copy --device "$device" --from device --to device && {
     grep -q "^64 MiB from $device to $device" "$work/out" || fail 'the plan within the device'
 }
 run 0 explain copy --device "$device" --from pinned --bytes 4K --count 100
+run 0 explain copy --device "$device" --bytes 40 --rows 1000 && {
+    grep -q '^1000 rows of 40 B, 39 KiB from ' "$work/out" || fail 'the plan of rows'
+}
 run 1 explain copy --device "$device" --from nonsense && says "'nonsense' is not a device name"
 usage 'what is to be explained' explain
 usage 'what is to be explained' explain fill
 usage '--bytes takes a number of bytes above 0' explain copy --bytes 4KiB
 usage '--count takes a whole number' explain copy --count 0
+usage '--rows takes a whole number' explain copy --rows x
+usage '--count or --rows, not both' explain copy --rows 1 --count 1
 usage 'so many bytes there are nowhere' explain copy --bytes 10000000T --count 1000000
 run 0 explain --help && run 0 help explain
 

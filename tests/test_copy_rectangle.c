@@ -357,6 +357,54 @@ static void a_size_of_zero_does_nothing(void **state)
     OK(leat_memory_free(memory));
 }
 
+static void explained(leat_stream *stream, void *dst, const void *src, const leat_copy_box *box, const char *words)
+{
+    char text[2000];
+
+    OK(leat_copy_rectangle_explain(stream, dst, src, box, text, sizeof text));
+    if (!strstr(text, words))
+        fail_msg("leat_copy_rectangle_explain says: %s\nand not: %s", text, words);
+}
+
+static void explaining_copies_nothing(void **state)
+{
+    struct test_state *t = *state;
+    const size_t bytes = 100 * 1000;
+    leat_copy_box box = {
+        .width_bytes = 100, .height = 50, .depth = 2, .dst_pitch_bytes = 200, .src_pitch_bytes = 300};
+    unsigned char *host = test_buffer(bytes), *device = test_alloc(t->device, LEAT_KIND_DEVICE, bytes);
+    unsigned char *seen = test_buffer(bytes);
+    char text[200];
+
+    box.dst_slice_bytes = box.src_slice_bytes = 20000;
+    test_pattern(host, bytes, 3);
+    OK(leat_copy_sync(t->stream, device, host, bytes));
+    test_pattern(host, bytes, 4);
+    explained(t->stream, device, host, &box, "100 rows of 100 B, 9.8 KiB from pageable memory to ");
+    explained(t->stream, host, device, &box, "  path   ");
+    explained(t->stream, host, device, &box, "  why    ");
+    explained(t->stream, host, device, &box, "  bound  ");
+    explained(t->stream, seen, host, &box, "the host's memory");
+    OK(leat_copy_sync(t->stream, seen, device, bytes));
+    test_pattern(host, bytes, 3);
+    assert_memory_equal(seen, host, bytes);
+    box.width_bytes = 0;
+    explained(t->stream, device, host, &box, "nothing to do");
+    box.width_bytes = box.dst_pitch_bytes = box.src_pitch_bytes = 400;
+    explained(t->stream, device, host, &box, "39 KiB");
+    OK(leat_copy_rectangle_explain(t->stream, device, host, &box, text, 10));
+    assert_int_equal(strlen(text), 9);
+    REFUSED(leat_copy_rectangle_explain(t->stream, device, host, &box, text, 0), LEAT_ERROR_INVALID, "text_bytes");
+    REFUSED(leat_copy_rectangle_explain(t->stream, device, host, &box, NULL, 9), LEAT_ERROR_INVALID, "text");
+    REFUSED(leat_copy_rectangle_explain(t->stream, device, host, NULL, text, 9), LEAT_ERROR_INVALID, "box");
+    box.src_pitch_bytes = 1;
+    REFUSED(leat_copy_rectangle_explain(t->stream, device, host, &box, text, 9), LEAT_ERROR_INVALID,
+            "src_pitch_bytes");
+    OK(leat_memory_free(device));
+    free(host);
+    free(seen);
+}
+
 static void wrong_boxes_are_refused(void **state)
 {
     struct test_state *t = *state;
@@ -486,6 +534,7 @@ int main(void)
         STATE_TEST(boxes_keep_their_place),
         STATE_TEST(short_boxes_on_a_held_stream),
         STATE_TEST(a_size_of_zero_does_nothing),
+        STATE_TEST(explaining_copies_nothing),
         STATE_TEST(wrong_boxes_are_refused),
         STATE_TEST(overlaps_are_refused_and_neighbours_are_not),
         STATE_TEST(a_source_that_cannot_be_read),

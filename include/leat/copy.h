@@ -195,6 +195,10 @@ LEAT_API leat_status leat_copy_share_links(leat_device *device, leat_device *con
 LEAT_API leat_status leat_copy_explain(leat_stream *stream, void *dst, const void *src, size_t bytes, char *text,
                                        size_t text_bytes);
 
+/* The same for leat_copy_rectangle(). */
+LEAT_API leat_status leat_copy_rectangle_explain(leat_stream *stream, void *dst, const void *src,
+                                                 const leat_copy_box *box, char *text, size_t text_bytes);
+
 /* The same for leat_copy_many(). */
 LEAT_API leat_status leat_copy_many_explain(leat_stream *stream, const leat_copy_pair *pairs, size_t count,
                                             char *text, size_t text_bytes);

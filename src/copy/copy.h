@@ -4,6 +4,7 @@
 #ifndef LEATI_COPY_COPY_H
 #define LEATI_COPY_COPY_H
 
+#include "base/text.h"
 #include "copy/stage.h"
 #include "core/access.h"
 
@@ -43,5 +44,8 @@ leat_status leati_job_wait(struct leati_job *job, leat_device *device, bool done
 
 /* The failure of a job that is over, with its sentence; LEAT_OK. */
 leat_status leati_job_result(struct leati_job *job);
+
+/* "cuda:0", "pageable memory". */
+void leati_explain_end(struct leati_text *text, const struct leati_target *end);
 
 #endif

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static void add_end(struct leati_text *text, const struct leati_target *end)
+void leati_explain_end(struct leati_text *text, const struct leati_target *end)
 {
     if (end->end.kind == LEAT_KIND_DEVICE)
         leati_text_add(text, "%s", end->device->name);
@@ -103,9 +103,9 @@ static leat_status explain(leat_stream *stream, void *dst, const void *src, size
     LEATI_TRY(leati_plan_copy(stream, dst, src, bytes, false, &plan));
     leati_text_add_bytes(text, bytes);
     leati_text_add(text, " from ");
-    add_end(text, &plan.from);
+    leati_explain_end(text, &plan.from);
     leati_text_add(text, " to ");
-    add_end(text, &plan.to);
+    leati_explain_end(text, &plan.to);
     leati_text_add(text, "\n  path   ");
     add_path(text, &plan);
     if (plan.helpers)

@@ -220,3 +220,122 @@ leat_status leat_copy_rectangle(leat_stream *stream, void *dst, const void *src,
                              : leati_fail_in(status, "leat_copy_rectangle of %zu x %zu x %zu bytes on %s",
                                              box->width_bytes, box->height, box->depth, stream->device->name);
 }
+
+/* ---- in words ---- */
+
+static const char *hand_name(enum leati_box_by by)
+{
+    switch (by) {
+    case LEATI_BOX_BY_DRIVER:
+        return "the driver's call for rectangles";
+    case LEATI_BOX_BY_KERNEL:
+        return "one kernel, since its rows are narrow or lie across words";
+    default:
+        return "the driver's call for each row";
+    }
+}
+
+static leat_status add_hand(struct leati_text *text, leat_stream *stream, const struct plan *plan)
+{
+    struct leati_end to = plan->to.end, from = plan->from.end, ring = {.kind = LEAT_KIND_PINNED};
+    leat_copy_box box = plan->box;
+    struct leati_box_hand hand;
+
+    if (plan->stager && plan->way == LEATI_WAY_IN) {
+        from = ring;
+        box.src_pitch_bytes = box.width_bytes;
+    } else if (plan->stager) {
+        to = ring;
+        box.dst_pitch_bytes = box.width_bytes;
+    }
+    LEATI_TRY(leati_box_choose(stream, &to, &from, &box, &hand));
+    leati_text_add(text, "%s\n", hand_name(hand.by));
+    return LEAT_OK;
+}
+
+static leat_status add_path(struct leati_text *text, leat_stream *stream, const struct plan *plan)
+{
+    if (plan->row_by_row) {
+        leati_text_add(text, "each row by itself, as leat_copy()\n  why    a row fills too much of a ring\n");
+        return LEAT_OK;
+    }
+    if (!plan->stager) {
+        LEATI_TRY(add_hand(text, stream, plan));
+        leati_text_add(text, "  why    the device reaches both sides\n");
+        return LEAT_OK;
+    }
+    switch (plan->way) {
+    case LEATI_WAY_IN:
+        leati_text_add(text, "rows packed into a ring of pinned memory by leat's threads, from there by ");
+        LEATI_TRY(add_hand(text, stream, plan));
+        leati_text_add(text, "  why    the source is pageable%s\n",
+                       plan->early ? ", and may be read at once"
+                                   : ", and earlier work of the stream may write it");
+        return LEAT_OK;
+    case LEATI_WAY_OUT:
+        leati_text_add(text, "unpacked from a ring of pinned memory by leat's threads, to there by ");
+        LEATI_TRY(add_hand(text, stream, plan));
+        leati_text_add(text, "  why    the destination is pageable\n");
+        return LEAT_OK;
+    default:
+        leati_text_add(text, "leat's threads, in one pass\n  why    both sides are in host memory\n");
+        return LEAT_OK;
+    }
+}
+
+static const char *bound_of(const struct plan *plan)
+{
+    if (is_on_host(&plan->to) && is_on_host(&plan->from))
+        return "the host's memory";
+    if (is_on_host(&plan->to) || is_on_host(&plan->from))
+        return "the link between host and device, and where rows are narrow the pieces of 32 bytes in which "
+               "memory "
+               "is read and written";
+    return "the memory of the devices, in pieces of 32 bytes, or the link between the two";
+}
+
+static leat_status explain(struct leati_text *text, leat_stream *stream, void *dst, const void *src,
+                           const leat_copy_box *given)
+{
+    struct plan plan = {.box = *given};
+
+    LEATI_TRY(leati_box_check(given));
+    leati_box_simplify(&plan.box);
+    if (plan.box.height == 1 && plan.box.depth == 1)
+        return leat_copy_explain(stream, dst, src, plan.box.width_bytes, text->at, text->left);
+    LEATI_TRY(make_plan(stream, dst, src, &plan));
+    leati_text_add(text, "%zu rows of ", plan.box.height * plan.box.depth);
+    leati_text_add_bytes(text, plan.box.width_bytes);
+    leati_text_add(text, ", ");
+    leati_text_add_bytes(text, plan.bytes);
+    leati_text_add(text, " from ");
+    leati_explain_end(text, &plan.from);
+    leati_text_add(text, " to ");
+    leati_explain_end(text, &plan.to);
+    leati_text_add(text, "\n  path   ");
+    LEATI_TRY(add_path(text, stream, &plan));
+    leati_text_add(text, "  bound  %s\n", bound_of(&plan));
+    return LEAT_OK;
+}
+
+leat_status leat_copy_rectangle_explain(leat_stream *stream, void *dst, const void *src, const leat_copy_box *box,
+                                        char *text, size_t text_bytes)
+{
+    static const char what[] = "leat_copy_rectangle_explain";
+    struct leati_text out = {.at = text, .left = text_bytes};
+    leat_status status;
+
+    LEATI_TRY(leati_check_permitted(what));
+    LEATI_TRY(leati_check_stream(what, stream));
+    LEATI_TRY(leati_check_not_null(what, "box", box));
+    LEATI_TRY(leati_check_not_null(what, "text", text));
+    if (!text_bytes)
+        return leati_fail(LEAT_ERROR_INVALID, "%s: text_bytes is 0; a few hundred are enough", what);
+    text[0] = '\0';
+    if (!box->width_bytes || !box->height || !box->depth) {
+        leati_text_add(&out, "0 B: nothing to do\n");
+        return LEAT_OK;
+    }
+    status = explain(&out, stream, dst, src, box);
+    return status == LEAT_OK ? status : leati_fail_in(status, "%s on %s", what, stream->device->name);
+}
