@@ -1,46 +1,90 @@
 /* error.c - see error.h. Also the names and texts of the statuses. */
 #include "base/error.h"
 
+#include <pthread.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-static _Thread_local char sentence[sizeof(struct leati_sentence)];
+#define SENTENCE_BYTES sizeof(struct leati_sentence)
+
+/* Made at a thread's first failure. Not in the thread's own storage: of that there is little for libraries that
+ * are loaded later, and leat needs some of it for what must be quick (LEATI_QUICK_TLS). */
+static _Thread_local char *sentence;
+static pthread_key_t key;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static bool have_key;
+
+static void end_thread(void *kept)
+{
+    free(kept);
+    sentence = NULL;
+}
+
+static void make_key(void)
+{
+    have_key = pthread_key_create(&key, end_thread) == 0;
+}
+
+/* This thread's sentence; NULL when there is no memory for it. */
+static char *own_sentence(void)
+{
+    if (sentence)
+        return sentence;
+    pthread_once(&once, make_key);
+    sentence = have_key ? calloc(1, SENTENCE_BYTES) : NULL;
+    if (sentence && pthread_setspecific(key, sentence)) {
+        free(sentence);
+        sentence = NULL;
+    }
+    return sentence;
+}
 
 leat_status leati_fail(leat_status status, const char *format, ...)
 {
+    char *text = own_sentence();
     va_list args;
 
+    if (!text)
+        return status;
     va_start(args, format);
-    vsnprintf(sentence, sizeof sentence, format, args);
+    vsnprintf(text, SENTENCE_BYTES, format, args);
     va_end(args);
     return status;
 }
 
 leat_status leati_fail_in(leat_status status, const char *format, ...)
 {
+    char *text = own_sentence();
     struct leati_sentence inner;
     va_list args;
     size_t length;
 
+    if (!text)
+        return status;
     leati_error_keep(&inner);
     va_start(args, format);
-    vsnprintf(sentence, sizeof sentence, format, args);
+    vsnprintf(text, SENTENCE_BYTES, format, args);
     va_end(args);
-    length = strlen(sentence);
-    if (length + sizeof ": " <= sizeof sentence) {
-        size_t room = sizeof sentence - length - sizeof ": ", wanted = strlen(inner.text);
+    length = strlen(text);
+    if (length + sizeof ": " <= SENTENCE_BYTES) {
+        size_t room = SENTENCE_BYTES - length - sizeof ": ", wanted = strlen(inner.text);
 
-        memcpy(sentence + length, ": ", 2);
-        memcpy(sentence + length + 2, inner.text, wanted < room ? wanted : room);
-        sentence[length + 2 + (wanted < room ? wanted : room)] = '\0';
+        memcpy(text + length, ": ", 2);
+        memcpy(text + length + 2, inner.text, wanted < room ? wanted : room);
+        text[length + 2 + (wanted < room ? wanted : room)] = '\0';
     }
     return status;
 }
 
 void leati_error_keep(struct leati_sentence *kept)
 {
-    memcpy(kept->text, sentence, sizeof sentence);
+    if (sentence)
+        memcpy(kept->text, sentence, SENTENCE_BYTES);
+    else
+        kept->text[0] = '\0';
 }
 
 leat_status leati_error_restore(leat_status status, const struct leati_sentence *kept)
@@ -50,7 +94,7 @@ leat_status leati_error_restore(leat_status status, const struct leati_sentence 
 
 const char *leat_last_error(void)
 {
-    return sentence;
+    return sentence ? sentence : "";
 }
 
 const char *leat_status_name(leat_status status)
