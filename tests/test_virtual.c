@@ -284,16 +284,21 @@ static void alignment_is_kept(void **state)
 {
     struct test_state *t = *state;
     size_t unit = unit_of(t->device);
-    void *small, *base[3];
+    void *small, *base[3], *start;
+    size_t bytes;
 
     OK(leat_virtual_reserve(t->device, unit, 0, &small));
     for (int i = 0; i < 3; i++) {
         OK(leat_virtual_reserve(t->device, unit, 16 * unit, &base[i]));
         assert_int_equal((uintptr_t)base[i] % (16 * unit), 0);
+        OK(leat_virtual_query((char *)base[i] + unit - 1, &start, &bytes));
+        assert_ptr_equal(start, base[i]);
+        assert_int_equal(bytes, unit);
     }
     for (int i = 0; i < 3; i++)
         OK(leat_virtual_unreserve(base[i]));
     OK(leat_virtual_unreserve(small));
+    REFUSED(leat_virtual_query(small, &start, &bytes), LEAT_ERROR_POINTER, "not reserved");
 }
 
 static void wrong_arguments_are_refused(void **state)

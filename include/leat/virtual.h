@@ -61,6 +61,9 @@ LEAT_API leat_status leat_virtual_reserve(leat_device *device, size_t bytes, siz
  * reservation), BUSY (something is still mapped there), DRIVER (it is gone all the same), NOT_PERMITTED. */
 LEAT_API leat_status leat_virtual_unreserve(void *ptr);
 
+/* The reservation that ptr lies in: its start and its size; either may be NULL. Errors: POINTER (not reserved). */
+LEAT_API leat_status leat_virtual_query(const void *ptr, void **base, size_t *bytes);
+
 /* For leat_physical_create(). */
 enum { LEAT_PHYSICAL_EXPORTABLE = 1 /* leat_physical_export() shall work */ };
 

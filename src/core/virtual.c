@@ -240,6 +240,23 @@ leat_status leat_virtual_unreserve(void *ptr)
     return status == LEAT_OK ? LEAT_OK : leati_fail_in(status, "leat_virtual_unreserve of %p", ptr);
 }
 
+leat_status leat_virtual_query(const void *ptr, void **base, size_t *bytes)
+{
+    struct leati_reservation *reservation = NULL;
+    leat_status status;
+
+    pthread_mutex_lock(&turn);
+    status = find_reservation(ptr, 1, &reservation);
+    if (status == LEAT_OK) {
+        if (base)
+            *base = (void *)reservation->base;
+        if (bytes)
+            *bytes = reservation->bytes;
+    }
+    pthread_mutex_unlock(&turn);
+    return status == LEAT_OK ? LEAT_OK : leati_fail_in(status, "leat_virtual_query of %p", ptr);
+}
+
 /* ---- physical memory ---- */
 
 /* Gives the memory back when nobody holds it any more; with the turn. */
