@@ -319,6 +319,17 @@ static void join_rows(struct fill *fill)
     }
 }
 
+/* How many bytes there are from ptr on: mappings of virtual memory that follow one another are one piece. */
+static size_t bytes_left(const char *ptr, const struct leatc_memory *memory)
+{
+    struct leatc_memory last = *memory, next;
+
+    while (last.foreign && leatc_memory_find((char *)last.base + last.bytes, &next) == LEATC_OK && next.foreign &&
+           next.ordinal == last.ordinal && next.base == (char *)last.base + last.bytes)
+        last = next;
+    return (size_t)((char *)last.base + last.bytes - ptr);
+}
+
 /* Does the box lie within its allocation, and does none of its sizes overflow? */
 static bool box_fits(const struct fill *fill, const struct leatc_memory *memory)
 {
@@ -327,7 +338,8 @@ static bool box_fits(const struct fill *fill, const struct leatc_memory *memory)
     return !__builtin_mul_overflow(fill->pitch, fill->height - 1, &rows) &&
            !__builtin_mul_overflow(fill->slice, fill->depth - 1, &slices) &&
            !__builtin_add_overflow(rows, slices, &last) && !__builtin_add_overflow(last, fill->width, &last) &&
-           last <= memory->bytes - (size_t)(fill->dst - (char *)memory->base);
+           (last <= memory->bytes - (size_t)(fill->dst - (char *)memory->base) ||
+            last <= bytes_left(fill->dst, memory));
 }
 
 static int fill_box(struct fill *fill, struct leatc_stream *stream, bool async)
