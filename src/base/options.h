@@ -25,6 +25,9 @@
       "The memory of each CPU device in bytes; K, M, G and T (powers of 1024) may follow.")                     \
     X(CPU_THREADS, "the processors this process may use", 0,                                                    \
       "Threads that run kernels and large copies, 1 to 1024.")                                                  \
+    X(CPU_KERNELS, "", 0,                                                                                       \
+      "Shared objects with kernels for the CPU device, between colons, in which libleat-cuda looks for those of "  \
+      "a module of PTX, which that device cannot run.")                                                         \
     X(STRICT, "0", 0,                                                                                           \
       "1: device memory of the CPU device is unreachable for host threads; touching it ends the program with a " \
       "sentence on standard error that names the pointer, the access and the allocation.")                      \

@@ -1,0 +1,523 @@
+/* context.c - the start of it all, contexts, and each thread's stack of them. */
+#include "cuda/names.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#define CONTEXTS_MAX 4096 /* that cuCtxCreate() has made and nobody destroyed, and the destroyed ones that rest   \
+                           */
+#define STACK_MAX 128
+
+static atomic_bool started;
+static struct CUctx_st primaries[LEATC_DEVICES_MAX];
+static struct CUctx_st contexts[CONTEXTS_MAX];
+static _Atomic unsigned long long latest_id = LEATC_DEVICES_MAX;
+
+/* Guards what follows, and is held while a primary context starts or ends. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static unsigned retained[LEATC_DEVICES_MAX];
+static unsigned primary_flags[LEATC_DEVICES_MAX];
+static unsigned next_context;
+
+static _Thread_local CUcontext stack[STACK_MAX];
+static _Thread_local unsigned depth;
+
+/* ---- start and version ---- */
+
+CUresult cuInit(unsigned flags)
+{
+    CU_CHECK(!flags);
+    CU_TRY(leatcu_result(leatc_init()));
+    atomic_store_explicit(&started, true, memory_order_release);
+    return CUDA_SUCCESS;
+}
+
+CUresult leatcu_started(void)
+{
+    return atomic_load_explicit(&started, memory_order_acquire) ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED;
+}
+
+/* May come before cuInit(). */
+CUresult cuDriverGetVersion(int *version)
+{
+    CU_CHECK(version);
+    *version = CUDA_VERSION;
+    return CUDA_SUCCESS;
+}
+
+const void *leat_known_names(void)
+{
+    return (const void *)(uintptr_t)&leat_version;
+}
+
+/* ---- which contexts there are ---- */
+
+static bool is_context(CUcontext context)
+{
+    uintptr_t at = (uintptr_t)context, first = (uintptr_t)primaries, second = (uintptr_t)contexts;
+    bool in_first = at >= first && at < first + sizeof primaries;
+    bool in_second = at >= second && at < second + sizeof contexts;
+
+    return (in_first && (at - first) % sizeof *context == 0) ||
+           (in_second && (at - second) % sizeof *context == 0);
+}
+
+static enum leatcu_context_state state_of(CUcontext context)
+{
+    return atomic_load_explicit(&context->state, memory_order_acquire);
+}
+
+CUresult leatcu_check_context(CUcontext context)
+{
+    if (!context || !is_context(context) || state_of(context) == LEATCU_UNUSED)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    return state_of(context) == LEATCU_ALIVE ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+}
+
+CUresult leatcu_check_device(CUdevice device)
+{
+    int count = 0;
+
+    CU_TRY(leatcu_started());
+    CU_TRY(leatcu_result(leatc_device_count(&count)));
+    return device >= 0 && device < count ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
+
+/* The primary context of a device as an identity, whether it is active or not. */
+static CUcontext primary_of(int ordinal)
+{
+    CUcontext context = &primaries[ordinal];
+
+    context->ordinal = ordinal;
+    context->primary = true;
+    context->id = (unsigned long long)ordinal + 1;
+    return context;
+}
+
+/* ---- the current one ---- */
+
+CUresult leatcu_enter(CUcontext *context)
+{
+    CUcontext top;
+    int ordinal;
+
+    CU_TRY(leatcu_started());
+    if (!depth || !stack[depth - 1])
+        return CUDA_ERROR_INVALID_CONTEXT;
+    top = stack[depth - 1];
+    /* The runtime's names may have chosen another device since: its primary context is current then. */
+    if (leatc_device_get(&ordinal) == LEATC_OK && ordinal != top->ordinal) {
+        top = stack[depth - 1] = primary_of(ordinal);
+        atomic_store_explicit(&top->state, LEATCU_ALIVE, memory_order_release);
+    }
+    if (__builtin_expect(state_of(top) != LEATCU_ALIVE, 0))
+        return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    if (context)
+        *context = top;
+    return CUDA_SUCCESS;
+}
+
+CUcontext leatcu_context_of(int ordinal)
+{
+    CUcontext top = depth ? stack[depth - 1] : NULL;
+
+    return top && top->ordinal == ordinal && state_of(top) == LEATCU_ALIVE ? top : primary_of(ordinal);
+}
+
+/* Makes the engine's current device that of the context on top. */
+static CUresult follow_top(void)
+{
+    CUcontext top = depth ? stack[depth - 1] : NULL;
+
+    return top && state_of(top) == LEATCU_ALIVE ? leatcu_result(leatc_device_set(top->ordinal)) : CUDA_SUCCESS;
+}
+
+static CUresult push(CUcontext context)
+{
+    if (depth == STACK_MAX)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    stack[depth++] = context;
+    return follow_top();
+}
+
+CUresult cuCtxPushCurrent_v2(CUcontext context)
+{
+    CU_TRY(leatcu_started());
+    CU_TRY(leatcu_check_context(context));
+    return push(context);
+}
+
+CUresult cuCtxPopCurrent_v2(CUcontext *context)
+{
+    CU_TRY(leatcu_started());
+    if (!depth)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    depth--;
+    if (context)
+        *context = stack[depth];
+    return follow_top();
+}
+
+/* NULL takes the top away; else it is replaced. */
+CUresult cuCtxSetCurrent(CUcontext context)
+{
+    CU_TRY(leatcu_started());
+    if (!context) {
+        if (depth)
+            depth--;
+        return follow_top();
+    }
+    CU_TRY(leatcu_check_context(context));
+    if (!depth)
+        return push(context);
+    stack[depth - 1] = context;
+    return follow_top();
+}
+
+CUresult cuCtxGetCurrent(CUcontext *context)
+{
+    CU_TRY(leatcu_started());
+    CU_CHECK(context);
+    *context = NULL;
+    return depth && stack[depth - 1] ? leatcu_enter(context) : CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetDevice(CUdevice *device)
+{
+    CUcontext context;
+
+    CU_TRY(leatcu_enter(&context));
+    CU_CHECK(device);
+    *device = context->ordinal;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuCtxSynchronize(void)
+{
+    CUcontext context;
+
+    CU_TRY(leatcu_enter(&context));
+    return leatcu_result(leatc_device_synchronize(context->ordinal));
+}
+
+/* ---- primary contexts ---- */
+
+static bool flags_are_valid(unsigned flags)
+{
+    unsigned schedule = flags & CU_CTX_SCHED_MASK;
+
+    return !(flags & ~(unsigned)CU_CTX_FLAGS_MASK) &&
+           (!schedule || schedule == CU_CTX_SCHED_SPIN || schedule == CU_CTX_SCHED_YIELD ||
+            schedule == CU_CTX_SCHED_BLOCKING_SYNC);
+}
+
+CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
+{
+    CUresult result;
+
+    CU_TRY(leatcu_started());
+    CU_CHECK(context);
+    CU_TRY(leatcu_check_device(device));
+    pthread_mutex_lock(&lock);
+    result = leatcu_result(leatc_device_open(device, NULL));
+    if (result == CUDA_SUCCESS) {
+        retained[device]++;
+        *context = primary_of(device);
+        (*context)->flags = primary_flags[device];
+        atomic_store_explicit(&(*context)->state, LEATCU_ALIVE, memory_order_release);
+    }
+    pthread_mutex_unlock(&lock);
+    return result;
+}
+
+/* With the lock. */
+static CUresult end_primary(CUdevice device)
+{
+    if (state_of(&primaries[device]) == LEATCU_ALIVE)
+        atomic_store_explicit(&primaries[device].state, LEATCU_DESTROYED, memory_order_release);
+    return leatcu_result(leatc_device_reset(device));
+}
+
+CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device)
+{
+    CUresult result = CUDA_SUCCESS;
+
+    CU_TRY(leatcu_check_device(device));
+    pthread_mutex_lock(&lock);
+    if (!retained[device])
+        result = CUDA_ERROR_INVALID_CONTEXT;
+    else if (!--retained[device])
+        result = end_primary(device);
+    pthread_mutex_unlock(&lock);
+    return result;
+}
+
+CUresult cuDevicePrimaryCtxReset_v2(CUdevice device)
+{
+    CUresult result;
+
+    CU_TRY(leatcu_check_device(device));
+    pthread_mutex_lock(&lock);
+    result = end_primary(device);
+    /* Whoever has retained it keeps it: the next use starts it again. */
+    if (result == CUDA_SUCCESS && retained[device]) {
+        result = leatcu_result(leatc_device_open(device, NULL));
+        atomic_store_explicit(&primaries[device].state, LEATCU_ALIVE, memory_order_release);
+    }
+    pthread_mutex_unlock(&lock);
+    return result;
+}
+
+CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice device, unsigned flags)
+{
+    CU_TRY(leatcu_check_device(device));
+    CU_CHECK(flags_are_valid(flags));
+    pthread_mutex_lock(&lock);
+    primary_flags[device] = flags;
+    primaries[device].flags = flags;
+    pthread_mutex_unlock(&lock);
+    return leatcu_result(leatc_device_set_flags(device, flags));
+}
+
+CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned *flags, int *active)
+{
+    CU_TRY(leatcu_check_device(device));
+    CU_CHECK(flags && active);
+    pthread_mutex_lock(&lock);
+    *flags = primary_flags[device];
+    *active = leatc_device_is_open(device);
+    pthread_mutex_unlock(&lock);
+    return CUDA_SUCCESS;
+}
+
+/* ---- contexts of one's own ---- */
+
+/* With the lock: a context that never was, or the one that was destroyed longest ago. */
+static CUcontext unused_context(void)
+{
+    for (unsigned i = 0; i < CONTEXTS_MAX; i++) {
+        CUcontext context = &contexts[next_context++ % CONTEXTS_MAX];
+
+        if (state_of(context) != LEATCU_ALIVE)
+            return context;
+    }
+    return NULL;
+}
+
+CUresult cuCtxCreate_v2(CUcontext *context, unsigned flags, CUdevice device)
+{
+    CUcontext made;
+
+    CU_TRY(leatcu_started());
+    CU_CHECK(context && flags_are_valid(flags));
+    CU_TRY(leatcu_check_device(device));
+    CU_TRY(leatcu_result(leatc_device_open(device, NULL)));
+    pthread_mutex_lock(&lock);
+    made = unused_context();
+    if (made) {
+        made->ordinal = device;
+        made->flags = flags;
+        made->id = atomic_fetch_add_explicit(&latest_id, 1, memory_order_relaxed) + 1;
+        atomic_store_explicit(&made->state, LEATCU_ALIVE, memory_order_release);
+    }
+    pthread_mutex_unlock(&lock);
+    if (!made)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    CU_TRY(push(made));
+    *context = made;
+    return CUDA_SUCCESS;
+}
+
+/* A context that is current to the calling thread is popped; elsewhere it stays, and is refused there. */
+CUresult cuCtxDestroy_v2(CUcontext context)
+{
+    CU_TRY(leatcu_started());
+    CU_TRY(leatcu_check_context(context));
+    if (context->primary)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    CU_TRY(leatcu_result(leatc_device_synchronize(context->ordinal)));
+    atomic_store_explicit(&context->state, LEATCU_DESTROYED, memory_order_release);
+    if (depth && stack[depth - 1] == context) {
+        depth--;
+        return follow_top();
+    }
+    return CUDA_SUCCESS;
+}
+
+/* ---- what a context says of itself ---- */
+
+CUresult cuCtxGetFlags(unsigned *flags)
+{
+    CUcontext context;
+
+    CU_TRY(leatcu_enter(&context));
+    CU_CHECK(flags);
+    *flags = context->flags;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuCtxSetFlags(unsigned flags)
+{
+    CUcontext context;
+
+    CU_TRY(leatcu_enter(&context));
+    CU_CHECK(flags_are_valid(flags));
+    context->flags = flags;
+    return CUDA_SUCCESS;
+}
+
+/* NULL stands for the current one. */
+static CUresult one_or_current(CUcontext *context)
+{
+    return *context ? leatcu_check_context(*context) : leatcu_enter(context);
+}
+
+CUresult cuCtxGetId(CUcontext context, unsigned long long *id)
+{
+    CU_TRY(leatcu_started());
+    CU_CHECK(id);
+    CU_TRY(one_or_current(&context));
+    *id = context->id;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetApiVersion(CUcontext context, unsigned *version)
+{
+    CU_TRY(leatcu_started());
+    CU_CHECK(version);
+    CU_TRY(one_or_current(&context));
+    *version = 3020; /* of the interface that contexts have had since CUDA 3.2 */
+    return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest)
+{
+    CU_TRY(leatcu_enter(NULL));
+    if (least)
+        *least = 0;
+    if (greatest)
+        *greatest = LEATC_PRIORITY_HIGHEST;
+    return CUDA_SUCCESS;
+}
+
+/* Limits and cache settings are kept, and mean nothing to leat's devices. */
+static _Atomic size_t limits[CU_LIMIT_MAX] = {
+    [CU_LIMIT_STACK_SIZE] = 1024,
+    [CU_LIMIT_PRINTF_FIFO_SIZE] = 1 << 20,
+    [CU_LIMIT_MALLOC_HEAP_SIZE] = 8 << 20,
+    [CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH] = 2,
+    [CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT] = 2048,
+    [CU_LIMIT_MAX_L2_FETCH_GRANULARITY] = 128,
+};
+
+CUresult cuCtxGetLimit(size_t *value, CUlimit limit)
+{
+    CU_TRY(leatcu_enter(NULL));
+    CU_CHECK(value);
+    if ((unsigned)limit >= CU_LIMIT_MAX)
+        return CUDA_ERROR_UNSUPPORTED_LIMIT;
+    *value = atomic_load(&limits[limit]);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuCtxSetLimit(CUlimit limit, size_t value)
+{
+    CU_TRY(leatcu_enter(NULL));
+    if ((unsigned)limit >= CU_LIMIT_MAX)
+        return CUDA_ERROR_UNSUPPORTED_LIMIT;
+    atomic_store(&limits[limit], value);
+    return CUDA_SUCCESS;
+}
+
+static _Atomic CUfunc_cache cache_setting;
+
+CUresult cuCtxGetCacheConfig(CUfunc_cache *setting)
+{
+    CU_TRY(leatcu_enter(NULL));
+    CU_CHECK(setting);
+    *setting = atomic_load(&cache_setting);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuCtxSetCacheConfig(CUfunc_cache setting)
+{
+    CU_TRY(leatcu_enter(NULL));
+    CU_CHECK((unsigned)setting <= CU_FUNC_CACHE_PREFER_EQUAL);
+    atomic_store(&cache_setting, setting);
+    return CUDA_SUCCESS;
+}
+
+/* ---- peers ---- */
+
+CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned flags)
+{
+    CUcontext context;
+
+    CU_TRY(leatcu_enter(&context));
+    CU_TRY(leatcu_check_context(peer));
+    CU_CHECK(!flags);
+    if (peer == context || peer->ordinal == context->ordinal)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    return leatcu_result(leatc_peer_enable(peer->ordinal, 0));
+}
+
+CUresult cuCtxDisablePeerAccess(CUcontext peer)
+{
+    CU_TRY(leatcu_enter(NULL));
+    CU_TRY(leatcu_check_context(peer));
+    return leatcu_result(leatc_peer_disable(peer->ordinal));
+}
+
+/* ---- streams of contexts of one's own ---- */
+
+struct membership {
+    CUstream stream;
+    CUcontext context;
+    struct membership *next;
+};
+
+static pthread_mutex_t members_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct membership *members;
+
+void leatcu_stream_made(CUstream stream, CUcontext context)
+{
+    struct membership *member;
+
+    if (context->primary)
+        return;
+    member = malloc(sizeof *member);
+    if (!member)
+        return; /* it then counts as one of the primary context's, which is no other device */
+    pthread_mutex_lock(&members_lock);
+    *member = (struct membership){stream, context, members};
+    members = member;
+    pthread_mutex_unlock(&members_lock);
+}
+
+void leatcu_stream_gone(CUstream stream)
+{
+    pthread_mutex_lock(&members_lock);
+    for (struct membership **link = &members; *link; link = &(*link)->next)
+        if ((*link)->stream == stream) {
+            struct membership *member = *link;
+
+            *link = member->next;
+            free(member);
+            break;
+        }
+    pthread_mutex_unlock(&members_lock);
+}
+
+CUcontext leatcu_stream_context(CUstream stream, int ordinal)
+{
+    CUcontext found = NULL;
+
+    if (!stream || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD)
+        return leatcu_context_of(ordinal);
+    pthread_mutex_lock(&members_lock);
+    for (struct membership *member = members; member && !found; member = member->next)
+        if (member->stream == stream)
+            found = member->context;
+    pthread_mutex_unlock(&members_lock);
+    return found ? found : primary_of(ordinal);
+}

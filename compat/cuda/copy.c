@@ -1,0 +1,459 @@
+/* copy.c - copies of ranges, rectangles and boxes, between memory and arrays, within a device and between two. */
+#include "cuda/names.h"
+
+#define LEGACY LEATC_STREAM_LEGACY
+#define PER_THREAD LEATC_STREAM_PER_THREAD
+
+/* ---- ranges ---- */
+
+static CUresult copy(void *dst, const void *src, size_t bytes, int direction, struct leatc_stream *stream,
+                     bool async)
+{
+    CU_TRY(leatcu_enter(NULL));
+    return leatcu_result(leatc_copy(dst, src, bytes, direction, stream, async));
+}
+
+static CUresult copy_peer(CUdeviceptr dst, CUcontext dst_context, CUdeviceptr src, CUcontext src_context,
+                          size_t bytes, struct leatc_stream *stream, bool async)
+{
+    CU_TRY(leatcu_enter(NULL));
+    CU_TRY(leatcu_check_context(dst_context));
+    CU_TRY(leatcu_check_context(src_context));
+    return copy(leatcu_pointer(dst), leatcu_pointer(src), bytes, LEATC_DEVICE_TO_DEVICE, stream, async);
+}
+
+/* An array as the bytes that lie behind one another in it, from an offset on; it must have one row. */
+static CUresult array_bytes(CUarray array, size_t offset, size_t bytes, void **ptr)
+{
+    struct leatc_array_shape shape;
+    char *start;
+    void *base;
+    size_t all_bytes;
+
+    CU_TRY(leatcu_result(leatc_array_describe((struct leatc_array *)array, &shape, &base, NULL, NULL)));
+    all_bytes = shape.width * shape.element_bytes;
+    CU_CHECK(shape.height <= 1 && shape.depth <= 1 && offset <= all_bytes && bytes <= all_bytes - offset);
+    start = base;
+    *ptr = start + offset;
+    return CUDA_SUCCESS;
+}
+
+static CUresult copy_to_array(CUarray array, size_t offset, const void *src, size_t bytes, int direction,
+                              struct leatc_stream *stream, bool async)
+{
+    void *dst;
+
+    CU_TRY(leatcu_enter(NULL));
+    CU_TRY(array_bytes(array, offset, bytes, &dst));
+    return copy(dst, src, bytes, direction, stream, async);
+}
+
+static CUresult copy_from_array(void *dst, CUarray array, size_t offset, size_t bytes, int direction,
+                                struct leatc_stream *stream, bool async)
+{
+    void *src;
+
+    CU_TRY(leatcu_enter(NULL));
+    CU_TRY(array_bytes(array, offset, bytes, &src));
+    return copy(dst, src, bytes, direction, stream, async);
+}
+
+static CUresult copy_arrays(CUarray to, size_t to_offset, CUarray from, size_t from_offset, size_t bytes,
+                            struct leatc_stream *stream)
+{
+    void *dst;
+
+    CU_TRY(leatcu_enter(NULL));
+    CU_TRY(array_bytes(to, to_offset, bytes, &dst));
+    return copy_from_array(dst, from, from_offset, bytes, LEATC_DEVICE_TO_DEVICE, stream, false);
+}
+
+/* ---- rectangles and boxes ---- */
+
+/* One side of a rectangle or a box, whichever struct it came in. */
+struct side {
+    CUmemorytype type;
+    const void *host;
+    CUdeviceptr device;
+    CUarray array;
+    size_t x_bytes, y, z, lod, pitch_bytes, height;
+};
+
+struct box {
+    struct side dst, src;
+    size_t width_bytes, height, depth;
+};
+
+/* Where a side begins, and its steps. */
+struct steps {
+    char *ptr;
+    size_t pitch_bytes, slice_bytes;
+};
+
+static CUresult array_steps(const struct side *side, const struct box *box, struct steps *steps)
+{
+    struct leatc_array_shape shape;
+    size_t row_bytes, rows, slices;
+    void *base;
+
+    CU_TRY(leatcu_result(leatc_array_describe((struct leatc_array *)side->array, &shape, &base,
+                                              &steps->pitch_bytes, &steps->slice_bytes)));
+    row_bytes = shape.width * shape.element_bytes;
+    rows = shape.height ? shape.height : 1;
+    slices = shape.depth ? shape.depth : 1;
+    CU_CHECK(side->x_bytes <= row_bytes && box->width_bytes <= row_bytes - side->x_bytes);
+    CU_CHECK(side->y <= rows && box->height <= rows - side->y);
+    CU_CHECK(side->z <= slices && box->depth <= slices - side->z);
+    steps->ptr = base;
+    return CUDA_SUCCESS;
+}
+
+/* Memory in rows: a pitch must hold the row, and a slice its rows, where there is more than one of them. */
+static CUresult memory_steps(const struct side *side, const struct box *box, struct steps *steps)
+{
+    size_t row_end, column_end;
+
+    CU_CHECK(!__builtin_add_overflow(side->x_bytes, box->width_bytes, &row_end));
+    CU_CHECK(!__builtin_add_overflow(side->y, box->height, &column_end));
+    steps->ptr = side->type == CU_MEMORYTYPE_HOST ? (char *)(uintptr_t)side->host : leatcu_pointer(side->device);
+    steps->pitch_bytes = side->pitch_bytes;
+    CU_CHECK(steps->ptr);
+    if (!side->pitch_bytes && column_end == 1 && box->depth == 1 && !side->z)
+        steps->pitch_bytes = row_end;
+    CU_CHECK(steps->pitch_bytes >= row_end && steps->pitch_bytes <= INT32_MAX);
+    CU_CHECK((box->depth == 1 && !side->z) || side->height >= column_end);
+    CU_CHECK(!__builtin_mul_overflow(steps->pitch_bytes, side->height > column_end ? side->height : column_end,
+                                     &steps->slice_bytes));
+    return CUDA_SUCCESS;
+}
+
+static CUresult find_steps(const struct side *side, const struct box *box, struct steps *steps)
+{
+    CU_CHECK(!side->lod);
+    switch (side->type) {
+    case CU_MEMORYTYPE_ARRAY:
+        CU_TRY(array_steps(side, box, steps));
+        break;
+    case CU_MEMORYTYPE_HOST:
+    case CU_MEMORYTYPE_DEVICE:
+    case CU_MEMORYTYPE_UNIFIED:
+        CU_TRY(memory_steps(side, box, steps));
+        break;
+    default:
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    steps->ptr += side->z * steps->slice_bytes + side->y * steps->pitch_bytes + side->x_bytes;
+    return CUDA_SUCCESS;
+}
+
+static int direction_of(const struct box *box)
+{
+    bool to_host = box->dst.type == CU_MEMORYTYPE_HOST, from_host = box->src.type == CU_MEMORYTYPE_HOST;
+
+    if (box->dst.type == CU_MEMORYTYPE_UNIFIED || box->src.type == CU_MEMORYTYPE_UNIFIED)
+        return LEATC_DEFAULT;
+    if (from_host)
+        return to_host ? LEATC_HOST_TO_HOST : LEATC_HOST_TO_DEVICE;
+    return to_host ? LEATC_DEVICE_TO_HOST : LEATC_DEVICE_TO_DEVICE;
+}
+
+static CUresult copy_box(const struct box *box, struct leatc_stream *stream, bool async)
+{
+    struct steps dst, src;
+    leat_copy_box wanted;
+
+    CU_TRY(leatcu_enter(NULL));
+    CU_TRY(leatcu_result(leatc_stream_check(stream)));
+    if (!box->width_bytes || !box->height || !box->depth)
+        return CUDA_SUCCESS;
+    CU_TRY(find_steps(&box->dst, box, &dst));
+    CU_TRY(find_steps(&box->src, box, &src));
+    wanted = (leat_copy_box){.width_bytes = box->width_bytes,
+                             .height = box->height,
+                             .depth = box->depth,
+                             .dst_pitch_bytes = dst.pitch_bytes,
+                             .src_pitch_bytes = src.pitch_bytes,
+                             .dst_slice_bytes = dst.slice_bytes,
+                             .src_slice_bytes = src.slice_bytes};
+    return leatcu_result(leatc_copy_box(dst.ptr, src.ptr, &wanted, direction_of(box), stream, async));
+}
+
+static CUresult copy_2d(const CUDA_MEMCPY2D *given, struct leatc_stream *stream, bool async)
+{
+    struct box box;
+
+    CU_TRY(leatcu_enter(NULL));
+    CU_CHECK(given);
+    box = (struct box){
+        .dst = {.type = given->dstMemoryType,
+                .host = given->dstHost,
+                .device = given->dstDevice,
+                .array = given->dstArray,
+                .x_bytes = given->dstXInBytes,
+                .y = given->dstY,
+                .pitch_bytes = given->dstPitch},
+        .src = {.type = given->srcMemoryType,
+                .host = given->srcHost,
+                .device = given->srcDevice,
+                .array = given->srcArray,
+                .x_bytes = given->srcXInBytes,
+                .y = given->srcY,
+                .pitch_bytes = given->srcPitch},
+        .width_bytes = given->WidthInBytes,
+        .height = given->Height,
+        .depth = 1,
+    };
+    return copy_box(&box, stream, async);
+}
+
+/* The two structs of boxes have the same members, but for contexts. */
+#define BOX_OF(given)                                                                                             \
+    {                                                                                                             \
+        .dst = {.type = (given)->dstMemoryType,                                                                   \
+                .host = (given)->dstHost,                                                                         \
+                .device = (given)->dstDevice,                                                                     \
+                .array = (given)->dstArray,                                                                       \
+                .x_bytes = (given)->dstXInBytes,                                                                  \
+                .y = (given)->dstY,                                                                               \
+                .z = (given)->dstZ,                                                                               \
+                .lod = (given)->dstLOD,                                                                           \
+                .pitch_bytes = (given)->dstPitch,                                                                 \
+                .height = (given)->dstHeight},                                                                    \
+        .src = {.type = (given)->srcMemoryType,                                                                   \
+                .host = (given)->srcHost,                                                                         \
+                .device = (given)->srcDevice,                                                                     \
+                .array = (given)->srcArray,                                                                       \
+                .x_bytes = (given)->srcXInBytes,                                                                  \
+                .y = (given)->srcY,                                                                               \
+                .z = (given)->srcZ,                                                                               \
+                .lod = (given)->srcLOD,                                                                           \
+                .pitch_bytes = (given)->srcPitch,                                                                 \
+                .height = (given)->srcHeight},                                                                    \
+        .width_bytes = (given)->WidthInBytes, .height = (given)->Height, .depth = (given)->Depth                  \
+    }
+
+static CUresult copy_3d(const CUDA_MEMCPY3D *given, struct leatc_stream *stream, bool async)
+{
+    CU_TRY(leatcu_enter(NULL));
+    CU_CHECK(given);
+    return copy_box(&(struct box)BOX_OF(given), stream, async);
+}
+
+static CUresult copy_3d_peer(const CUDA_MEMCPY3D_PEER *given, struct leatc_stream *stream, bool async)
+{
+    CU_TRY(leatcu_enter(NULL));
+    CU_CHECK(given);
+    CU_TRY(leatcu_check_context(given->dstContext));
+    CU_TRY(leatcu_check_context(given->srcContext));
+    return copy_box(&(struct box)BOX_OF(given), stream, async);
+}
+
+/* ---- the names ---- */
+
+#define HTOD LEATC_HOST_TO_DEVICE
+#define DTOH LEATC_DEVICE_TO_HOST
+#define DTOD LEATC_DEVICE_TO_DEVICE
+#define PTR leatcu_pointer
+
+/* A call without a stream, in both forms; arguments have "on" where the stream goes. */
+#define SYNC(name, of_here, parameters, arguments)                                                                \
+    CUresult name parameters                                                                                      \
+    {                                                                                                             \
+        struct leatc_stream *on = LEGACY;                                                                         \
+                                                                                                                  \
+        return of_here arguments;                                                                                 \
+    }                                                                                                             \
+    CUresult name##_ptds parameters                                                                               \
+    {                                                                                                             \
+        struct leatc_stream *on = PER_THREAD;                                                                     \
+                                                                                                                  \
+        return of_here arguments;                                                                                 \
+    }
+
+#define ASYNC(name, of_here, parameters, arguments)                                                               \
+    CUresult name parameters                                                                                      \
+    {                                                                                                             \
+        struct leatc_stream *on = leatcu_stream(stream);                                                          \
+                                                                                                                  \
+        return of_here arguments;                                                                                 \
+    }                                                                                                             \
+    CUresult name##_ptsz parameters                                                                               \
+    {                                                                                                             \
+        struct leatc_stream *on = leatc_per_thread(stream);                                                       \
+                                                                                                                  \
+        return of_here arguments;                                                                                 \
+    }
+
+// clang-format off
+SYNC(cuMemcpy, copy, (CUdeviceptr dst, CUdeviceptr src, size_t bytes),
+     (PTR(dst), PTR(src), bytes, LEATC_DEFAULT, on, false))
+SYNC(cuMemcpyHtoD_v2, copy, (CUdeviceptr dst, const void *src, size_t bytes), (PTR(dst), src, bytes, HTOD, on, false))
+SYNC(cuMemcpyDtoH_v2, copy, (void *dst, CUdeviceptr src, size_t bytes), (dst, PTR(src), bytes, DTOH, on, false))
+SYNC(cuMemcpyDtoD_v2, copy, (CUdeviceptr dst, CUdeviceptr src, size_t bytes),
+     (PTR(dst), PTR(src), bytes, DTOD, on, false))
+SYNC(cuMemcpyPeer, copy_peer,
+     (CUdeviceptr dst, CUcontext dst_context, CUdeviceptr src, CUcontext src_context, size_t bytes),
+     (dst, dst_context, src, src_context, bytes, on, false))
+SYNC(cuMemcpyDtoA_v2, copy_to_array, (CUarray dst, size_t offset, CUdeviceptr src, size_t bytes),
+     (dst, offset, PTR(src), bytes, DTOD, on, false))
+SYNC(cuMemcpyAtoD_v2, copy_from_array, (CUdeviceptr dst, CUarray src, size_t offset, size_t bytes),
+     (PTR(dst), src, offset, bytes, DTOD, on, false))
+SYNC(cuMemcpyHtoA_v2, copy_to_array, (CUarray dst, size_t offset, const void *src, size_t bytes),
+     (dst, offset, src, bytes, HTOD, on, false))
+SYNC(cuMemcpyAtoH_v2, copy_from_array, (void *dst, CUarray src, size_t offset, size_t bytes),
+     (dst, src, offset, bytes, DTOH, on, false))
+SYNC(cuMemcpyAtoA_v2, copy_arrays, (CUarray dst, size_t dst_offset, CUarray src, size_t src_offset, size_t bytes),
+     (dst, dst_offset, src, src_offset, bytes, on))
+SYNC(cuMemcpy2D_v2, copy_2d, (const CUDA_MEMCPY2D *box), (box, on, false))
+SYNC(cuMemcpy2DUnaligned_v2, copy_2d, (const CUDA_MEMCPY2D *box), (box, on, false))
+SYNC(cuMemcpy3D_v2, copy_3d, (const CUDA_MEMCPY3D *box), (box, on, false))
+SYNC(cuMemcpy3DPeer, copy_3d_peer, (const CUDA_MEMCPY3D_PEER *box), (box, on, false))
+
+ASYNC(cuMemcpyAsync, copy, (CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream),
+      (PTR(dst), PTR(src), bytes, LEATC_DEFAULT, on, true))
+ASYNC(cuMemcpyHtoDAsync_v2, copy, (CUdeviceptr dst, const void *src, size_t bytes, CUstream stream),
+      (PTR(dst), src, bytes, HTOD, on, true))
+ASYNC(cuMemcpyDtoHAsync_v2, copy, (void *dst, CUdeviceptr src, size_t bytes, CUstream stream),
+      (dst, PTR(src), bytes, DTOH, on, true))
+ASYNC(cuMemcpyDtoDAsync_v2, copy, (CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream),
+      (PTR(dst), PTR(src), bytes, DTOD, on, true))
+ASYNC(cuMemcpyPeerAsync, copy_peer,
+      (CUdeviceptr dst, CUcontext dst_context, CUdeviceptr src, CUcontext src_context, size_t bytes, CUstream stream),
+      (dst, dst_context, src, src_context, bytes, on, true))
+ASYNC(cuMemcpyHtoAAsync_v2, copy_to_array,
+      (CUarray dst, size_t offset, const void *src, size_t bytes, CUstream stream),
+      (dst, offset, src, bytes, HTOD, on, true))
+ASYNC(cuMemcpyAtoHAsync_v2, copy_from_array,
+      (void *dst, CUarray src, size_t offset, size_t bytes, CUstream stream),
+      (dst, src, offset, bytes, DTOH, on, true))
+ASYNC(cuMemcpy2DAsync_v2, copy_2d, (const CUDA_MEMCPY2D *box, CUstream stream), (box, on, true))
+ASYNC(cuMemcpy3DAsync_v2, copy_3d, (const CUDA_MEMCPY3D *box, CUstream stream), (box, on, true))
+ASYNC(cuMemcpy3DPeerAsync, copy_3d_peer, (const CUDA_MEMCPY3D_PEER *box, CUstream stream), (box, on, true))
+// clang-format on
+
+/* ---- fills ---- */
+
+static CUresult fill(CUdeviceptr dst, uint32_t value, unsigned unit_bytes, size_t count,
+                     struct leatc_stream *stream, bool async)
+{
+    CU_TRY(leatcu_enter(NULL));
+    CU_CHECK(dst % unit_bytes == 0 && (dst || !count));
+    return leatcu_result(leatc_fill(PTR(dst), value, unit_bytes, count, stream, async));
+}
+
+static CUresult fill_2d(CUdeviceptr dst, size_t pitch_bytes, uint32_t value, unsigned unit_bytes, size_t width,
+                        size_t height, struct leatc_stream *stream, bool async)
+{
+    CU_TRY(leatcu_enter(NULL));
+    CU_CHECK(dst % unit_bytes == 0 && pitch_bytes % unit_bytes == 0 && (dst || !width || !height));
+    return leatcu_result(
+        leatc_fill_box(PTR(dst), pitch_bytes, 0, value, unit_bytes, width, height, 1, stream, async));
+}
+
+// clang-format off
+#define FILLS(bits, type)                                                                                         \
+    SYNC(cuMemsetD##bits##_v2, fill, (CUdeviceptr dst, type value, size_t count),                                 \
+         (dst, value, bits / 8, count, on, false))                                                                \
+    ASYNC(cuMemsetD##bits##Async, fill, (CUdeviceptr dst, type value, size_t count, CUstream stream),             \
+          (dst, value, bits / 8, count, on, true))                                                                \
+    SYNC(cuMemsetD2D##bits##_v2, fill_2d,                                                                         \
+         (CUdeviceptr dst, size_t pitch, type value, size_t width, size_t height),                                \
+         (dst, pitch, value, bits / 8, width, height, on, false))                                                 \
+    ASYNC(cuMemsetD2D##bits##Async, fill_2d,                                                                      \
+          (CUdeviceptr dst, size_t pitch, type value, size_t width, size_t height, CUstream stream),              \
+          (dst, pitch, value, bits / 8, width, height, on, true))
+FILLS(8, unsigned char)
+FILLS(16, unsigned short)
+FILLS(32, unsigned int)
+// clang-format on
+
+/* ---- arrays ---- */
+
+/* Bytes of one channel; 0 for a format that there is not. */
+static unsigned channel_bytes(CUarray_format format)
+{
+    switch (format) {
+    case CU_AD_FORMAT_UNSIGNED_INT8:
+    case CU_AD_FORMAT_SIGNED_INT8:
+        return 1;
+    case CU_AD_FORMAT_UNSIGNED_INT16:
+    case CU_AD_FORMAT_SIGNED_INT16:
+    case CU_AD_FORMAT_HALF:
+        return 2;
+    case CU_AD_FORMAT_UNSIGNED_INT32:
+    case CU_AD_FORMAT_SIGNED_INT32:
+    case CU_AD_FORMAT_FLOAT:
+        return 4;
+    default:
+        return 0;
+    }
+}
+
+CUresult cuArray3DCreate_v2(CUarray *array, const CUDA_ARRAY3D_DESCRIPTOR *wanted)
+{
+    struct leatc_array_shape shape;
+    unsigned bytes;
+
+    CU_TRY(leatcu_enter(NULL));
+    CU_CHECK(array && wanted);
+    bytes = channel_bytes(wanted->Format);
+    CU_CHECK(bytes && (wanted->NumChannels == 1 || wanted->NumChannels == 2 || wanted->NumChannels == 4));
+    shape = (struct leatc_array_shape){.width = wanted->Width,
+                                       .height = wanted->Height,
+                                       .depth = wanted->Depth,
+                                       .element_bytes = bytes * wanted->NumChannels,
+                                       .channel_kind = (int)wanted->Format,
+                                       .flags = wanted->Flags};
+    for (unsigned i = 0; i < wanted->NumChannels; i++)
+        shape.channel_bits[i] = (int)bytes * 8;
+    return leatcu_result(leatc_array_create(&shape, (struct leatc_array **)array));
+}
+
+CUresult cuArrayCreate_v2(CUarray *array, const CUDA_ARRAY_DESCRIPTOR *wanted)
+{
+    CUDA_ARRAY3D_DESCRIPTOR full;
+
+    CU_TRY(leatcu_enter(NULL));
+    CU_CHECK(array && wanted);
+    full = (CUDA_ARRAY3D_DESCRIPTOR){.Width = wanted->Width,
+                                     .Height = wanted->Height,
+                                     .Format = wanted->Format,
+                                     .NumChannels = wanted->NumChannels};
+    return cuArray3DCreate_v2(array, &full);
+}
+
+/* What the array was created with; one of the runtime's has its channels alone. */
+CUresult cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR *descriptor, CUarray array)
+{
+    struct leatc_array_shape shape;
+
+    CU_TRY(leatcu_enter(NULL));
+    CU_CHECK(descriptor);
+    CU_TRY(leatcu_result(leatc_array_describe((struct leatc_array *)array, &shape, NULL, NULL, NULL)));
+    *descriptor = (CUDA_ARRAY3D_DESCRIPTOR){.Width = shape.width,
+                                            .Height = shape.height,
+                                            .Depth = shape.depth,
+                                            .Format = (CUarray_format)shape.channel_kind,
+                                            .Flags = shape.flags};
+    for (int i = 0; i < 4; i++)
+        descriptor->NumChannels += shape.channel_bits[i] != 0;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR *descriptor, CUarray array)
+{
+    CUDA_ARRAY3D_DESCRIPTOR full;
+
+    CU_TRY(leatcu_enter(NULL));
+    CU_CHECK(descriptor);
+    CU_TRY(cuArray3DGetDescriptor_v2(&full, array));
+    *descriptor = (CUDA_ARRAY_DESCRIPTOR){
+        .Width = full.Width, .Height = full.Height, .Format = full.Format, .NumChannels = full.NumChannels};
+    return CUDA_SUCCESS;
+}
+
+CUresult cuArrayDestroy(CUarray array)
+{
+    CU_TRY(leatcu_started());
+    return array ? leatcu_result(leatc_array_destroy((struct leatc_array *)array)) : CUDA_ERROR_INVALID_HANDLE;
+}

@@ -1,0 +1,246 @@
+/* managed.c - managed memory: prefetch, advice, and what is known of a range, over leat/managed.h. */
+#include "cuda/names.h"
+
+#include <string.h>
+
+/* The range is one of managed memory. */
+static CUresult check_range(CUdeviceptr address, size_t bytes)
+{
+    struct leatc_memory memory;
+
+    CU_TRY(leatcu_enter(NULL));
+    CU_CHECK(address && bytes);
+    CU_TRY(leatcu_result(leatc_memory_find(leatcu_pointer(address), &memory)));
+    CU_CHECK(memory.kind == LEATC_MEMORY_MANAGED);
+    CU_CHECK(bytes <= memory.bytes - (size_t)((char *)leatcu_pointer(address) - (char *)memory.base));
+    return CUDA_SUCCESS;
+}
+
+/* A place by its number: CU_DEVICE_CPU is the host. */
+static CUresult find_place(CUdevice number, leat_device **place)
+{
+    *place = LEAT_HOST;
+    if (number == CU_DEVICE_CPU)
+        return CUDA_SUCCESS;
+    CU_TRY(leatcu_check_device(number));
+    return leatcu_result(leatc_device_open(number, place));
+}
+
+/* The number of a location; those of processors' memory nodes are the host as a whole. */
+static CUresult number_of(CUmemLocation location, CUdevice *number)
+{
+    switch ((unsigned)location.type) {
+    case CU_MEM_LOCATION_TYPE_DEVICE:
+        *number = location.id;
+        return CUDA_SUCCESS;
+    case CU_MEM_LOCATION_TYPE_HOST:
+    case CU_MEM_LOCATION_TYPE_HOST_NUMA:
+    case CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT:
+        *number = CU_DEVICE_CPU;
+        return CUDA_SUCCESS;
+    default:
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+}
+
+/* ---- prefetch ---- */
+
+static CUresult prefetch(CUdeviceptr address, size_t bytes, CUdevice number, struct leatc_stream *stream)
+{
+    struct leatc_work work;
+    leat_device *place;
+
+    CU_TRY(check_range(address, bytes));
+    CU_TRY(find_place(number, &place));
+    CU_TRY(leatcu_result(leatc_work_begin(stream, &work)));
+    return leatcu_result(
+        leatc_work_end(&work, leat_managed_prefetch(work.stream, leatcu_pointer(address), bytes, place)));
+}
+
+static CUresult prefetch_to(CUdeviceptr address, size_t bytes, CUmemLocation location, unsigned flags,
+                            struct leatc_stream *stream)
+{
+    CUdevice number;
+
+    CU_TRY(leatcu_enter(NULL));
+    CU_CHECK(!flags);
+    CU_TRY(number_of(location, &number));
+    return prefetch(address, bytes, number, stream);
+}
+
+CUresult cuMemPrefetchAsync(CUdeviceptr address, size_t bytes, CUdevice place, CUstream stream)
+{
+    return prefetch(address, bytes, place, leatcu_stream(stream));
+}
+
+CUresult cuMemPrefetchAsync_ptsz(CUdeviceptr address, size_t bytes, CUdevice place, CUstream stream)
+{
+    return prefetch(address, bytes, place, leatc_per_thread(stream));
+}
+
+CUresult cuMemPrefetchAsync_v2(CUdeviceptr address, size_t bytes, CUmemLocation place, unsigned flags,
+                               CUstream stream)
+{
+    return prefetch_to(address, bytes, place, flags, leatcu_stream(stream));
+}
+
+CUresult cuMemPrefetchAsync_v2_ptsz(CUdeviceptr address, size_t bytes, CUmemLocation place, unsigned flags,
+                                    CUstream stream)
+{
+    return prefetch_to(address, bytes, place, flags, leatc_per_thread(stream));
+}
+
+/* ---- advice ---- */
+
+CUresult cuMemAdvise(CUdeviceptr address, size_t bytes, CUmem_advise advice, CUdevice number)
+{
+    bool has_place = advice == CU_MEM_ADVISE_SET_PREFERRED_LOCATION || advice == CU_MEM_ADVISE_SET_ACCESSED_BY ||
+                     advice == CU_MEM_ADVISE_UNSET_ACCESSED_BY;
+    leat_device *place = LEAT_HOST;
+
+    CU_TRY(check_range(address, bytes));
+    CU_CHECK(advice >= CU_MEM_ADVISE_SET_READ_MOSTLY && advice <= CU_MEM_ADVISE_UNSET_ACCESSED_BY);
+    if (has_place)
+        CU_TRY(find_place(number, &place));
+    return leatcu_result(
+        leatc_result_of(leat_managed_advise(leatcu_pointer(address), bytes, (leat_advice)advice, place)));
+}
+
+CUresult cuMemAdvise_v2(CUdeviceptr address, size_t bytes, CUmem_advise advice, CUmemLocation location)
+{
+    CUdevice number = CU_DEVICE_CPU;
+
+    CU_TRY(leatcu_enter(NULL));
+    if (advice >= CU_MEM_ADVISE_SET_PREFERRED_LOCATION && advice != CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION)
+        CU_TRY(number_of(location, &number));
+    return cuMemAdvise(address, bytes, advice, number);
+}
+
+/* ---- questions ---- */
+
+static int number_at(leat_location location)
+{
+    switch (location.kind) {
+    case LEAT_LOCATION_HOST:
+        return CU_DEVICE_CPU;
+    case LEAT_LOCATION_DEVICE:
+        return location.ordinal;
+    default:
+        return CU_DEVICE_INVALID;
+    }
+}
+
+static int type_at(leat_location location)
+{
+    switch (location.kind) {
+    case LEAT_LOCATION_HOST:
+        return CU_MEM_LOCATION_TYPE_HOST;
+    case LEAT_LOCATION_DEVICE:
+        return CU_MEM_LOCATION_TYPE_DEVICE;
+    default:
+        return CU_MEM_LOCATION_TYPE_INVALID;
+    }
+}
+
+/* The host first if it is among them, then devices; what is left of the list is no device. */
+static void list_users(const leat_managed_info *info, int *list, size_t count)
+{
+    size_t at = 0;
+
+    if (info->accessed_by_host && at < count)
+        list[at++] = CU_DEVICE_CPU;
+    for (int i = 0; i < 32 && at < count; i++)
+        if (info->accessed_by >> i & 1)
+            list[at++] = i;
+    while (at < count)
+        list[at++] = CU_DEVICE_INVALID;
+}
+
+static CUresult check_question(void *data, size_t bytes, CUmem_range_attribute attribute)
+{
+    CU_CHECK(data && attribute >= CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY &&
+             attribute <= CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_ID);
+    if (attribute == CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY)
+        CU_CHECK(bytes && bytes % sizeof(int) == 0);
+    else
+        CU_CHECK(bytes == sizeof(int));
+    return CUDA_SUCCESS;
+}
+
+static void answer(const leat_managed_info *info, void *data, size_t bytes, CUmem_range_attribute attribute)
+{
+    int *value = data;
+
+    switch (attribute) {
+    case CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY:
+        *value = info->read_mostly;
+        break;
+    case CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION:
+    case CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_ID:
+        *value = number_at(info->preferred);
+        break;
+    case CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY:
+        list_users(info, value, bytes / sizeof *value);
+        break;
+    case CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION:
+    case CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_ID:
+        *value = number_at(info->last_prefetch);
+        break;
+    case CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_TYPE:
+        *value = type_at(info->preferred);
+        break;
+    case CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_TYPE:
+        *value = type_at(info->last_prefetch);
+        break;
+    }
+}
+
+CUresult cuMemRangeGetAttributes(void **data, size_t *sizes, CUmem_range_attribute *attributes, size_t count,
+                                 CUdeviceptr address, size_t bytes)
+{
+    leat_managed_info info = {.size = sizeof info};
+
+    CU_TRY(leatcu_enter(NULL));
+    CU_CHECK(data && sizes && attributes && count);
+    for (size_t i = 0; i < count; i++)
+        CU_TRY(check_question(data[i], sizes[i], attributes[i]));
+    CU_TRY(check_range(address, bytes));
+    CU_TRY(leatcu_result(leatc_result_of(leat_managed_query(leatcu_pointer(address), bytes, &info))));
+    for (size_t i = 0; i < count; i++)
+        answer(&info, data[i], sizes[i], attributes[i]);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemRangeGetAttribute(void *data, size_t size, CUmem_range_attribute attribute, CUdeviceptr address,
+                                size_t bytes)
+{
+    return cuMemRangeGetAttributes(&data, &size, &attribute, 1, address, bytes);
+}
+
+/* ---- attaching ---- */
+
+/* leat's devices use managed memory beside the host, where attaching is no more than a promise; so the arguments
+ * are checked, and nothing needs to happen. */
+static CUresult attach(struct leatc_stream *stream, CUdeviceptr address, size_t bytes, unsigned flags)
+{
+    struct leatc_memory memory;
+
+    CU_TRY(leatcu_enter(NULL));
+    CU_CHECK(flags == CU_MEM_ATTACH_GLOBAL || flags == CU_MEM_ATTACH_HOST || flags == CU_MEM_ATTACH_SINGLE);
+    CU_CHECK(flags != CU_MEM_ATTACH_SINGLE || (stream && stream != LEATC_STREAM_LEGACY));
+    CU_TRY(leatcu_result(leatc_stream_check(stream)));
+    CU_TRY(leatcu_result(leatc_memory_find(leatcu_pointer(address), &memory)));
+    CU_CHECK(memory.kind == LEATC_MEMORY_MANAGED && memory.base == leatcu_pointer(address));
+    CU_CHECK(!bytes || bytes == memory.bytes);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuStreamAttachMemAsync(CUstream stream, CUdeviceptr address, size_t bytes, unsigned flags)
+{
+    return attach(leatcu_stream(stream), address, bytes, flags);
+}
+
+CUresult cuStreamAttachMemAsync_ptsz(CUstream stream, CUdeviceptr address, size_t bytes, unsigned flags)
+{
+    return attach(leatc_per_thread(stream), address, bytes, flags);
+}

@@ -1,0 +1,298 @@
+/* memory.c - allocation that is ordered with the host, and what is known of a pointer. */
+#include "cuda/names.h"
+
+#include <string.h>
+
+CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
+{
+    CUcontext context;
+
+    CU_TRY(leatcu_enter(&context));
+    return leatcu_result(leatc_device_memory(context->ordinal, free_bytes, total_bytes));
+}
+
+CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t bytes)
+{
+    void *ptr;
+
+    CU_TRY(leatcu_enter(NULL));
+    CU_CHECK(address && bytes);
+    CU_TRY(leatcu_result(leatc_alloc(bytes, &ptr)));
+    *address = leatcu_address(ptr);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemAllocPitch_v2(CUdeviceptr *address, size_t *pitch_bytes, size_t width_bytes, size_t height,
+                            unsigned element_bytes)
+{
+    size_t pitch = leatc_pitch(width_bytes), bytes;
+
+    CU_TRY(leatcu_enter(NULL));
+    CU_CHECK(address && pitch_bytes && width_bytes && height);
+    CU_CHECK(element_bytes == 4 || element_bytes == 8 || element_bytes == 16);
+    if (!pitch || __builtin_mul_overflow(pitch, height, &bytes))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    CU_TRY(cuMemAlloc_v2(address, bytes));
+    *pitch_bytes = pitch;
+    return CUDA_SUCCESS;
+}
+
+/* Needs no current context, since the memory knows its own. */
+CUresult cuMemFree_v2(CUdeviceptr address)
+{
+    CU_TRY(leatcu_started());
+    return leatcu_result(leatc_free(leatcu_pointer(address)));
+}
+
+/* The allocation that an address lies in. */
+static CUresult find(CUdeviceptr address, struct leatc_memory *memory)
+{
+    CU_CHECK(address);
+    return leatcu_result(leatc_memory_find(leatcu_pointer(address), memory));
+}
+
+CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUdeviceptr address)
+{
+    struct leatc_memory memory;
+
+    CU_TRY(leatcu_enter(NULL));
+    CU_TRY(find(address, &memory));
+    if (memory.kind == LEATC_MEMORY_PAGEABLE)
+        return CUDA_ERROR_NOT_FOUND;
+    if (base)
+        *base = leatcu_address(memory.base);
+    if (bytes)
+        *bytes = memory.bytes;
+    return CUDA_SUCCESS;
+}
+
+/* ---- memory of the host ---- */
+
+CUresult cuMemHostAlloc(void **ptr, size_t bytes, unsigned flags)
+{
+    const unsigned known = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
+
+    CU_TRY(leatcu_enter(NULL));
+    CU_CHECK(ptr && bytes && !(flags & ~known));
+    return leatcu_result(leatc_alloc_host(bytes, flags, ptr));
+}
+
+/* With unified addresses this memory is always portable and mapped. */
+CUresult cuMemAllocHost_v2(void **ptr, size_t bytes)
+{
+    return cuMemHostAlloc(ptr, bytes, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
+}
+
+CUresult cuMemFreeHost(void *ptr)
+{
+    CU_TRY(leatcu_started());
+    CU_CHECK(ptr);
+    return leatcu_result(leatc_free_host(ptr));
+}
+
+CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *address, void *ptr, unsigned flags)
+{
+    void *found;
+
+    CU_TRY(leatcu_enter(NULL));
+    CU_CHECK(address && ptr && !flags);
+    CU_TRY(leatcu_result(leatc_host_device_pointer(ptr, &found)));
+    *address = leatcu_address(found);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemHostGetFlags(unsigned *flags, void *ptr)
+{
+    CU_TRY(leatcu_enter(NULL));
+    CU_CHECK(flags && ptr);
+    return leatcu_result(leatc_host_flags(ptr, flags));
+}
+
+CUresult cuMemHostRegister_v2(void *ptr, size_t bytes, unsigned flags)
+{
+    const unsigned known = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP |
+                           CU_MEMHOSTREGISTER_IOMEMORY | CU_MEMHOSTREGISTER_READ_ONLY;
+
+    CU_TRY(leatcu_enter(NULL));
+    CU_CHECK(ptr && bytes && !(flags & ~known));
+    if (flags & CU_MEMHOSTREGISTER_IOMEMORY)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    return leatcu_result(leatc_register(ptr, bytes, flags));
+}
+
+CUresult cuMemHostUnregister(void *ptr)
+{
+    CU_TRY(leatcu_enter(NULL));
+    CU_CHECK(ptr);
+    return leatcu_result(leatc_unregister(ptr));
+}
+
+CUresult cuMemAllocManaged(CUdeviceptr *address, size_t bytes, unsigned flags)
+{
+    void *ptr;
+
+    CU_TRY(leatcu_enter(NULL));
+    CU_CHECK(address && bytes && (flags == CU_MEM_ATTACH_GLOBAL || flags == CU_MEM_ATTACH_HOST));
+    CU_TRY(leatcu_result(leatc_alloc_managed(bytes, flags, &ptr)));
+    *address = leatcu_address(ptr);
+    return CUDA_SUCCESS;
+}
+
+/* ---- attributes of pointers ---- */
+
+static bool is_host(const struct leatc_memory *memory)
+{
+    return memory->kind == LEATC_MEMORY_HOST || memory->kind == LEATC_MEMORY_REGISTERED;
+}
+
+/* What a kernel uses for the address. */
+static CUdeviceptr device_address(const struct leatc_memory *memory, CUdeviceptr address)
+{
+    void *found;
+
+    return is_host(memory) && leatc_host_device_pointer(leatcu_pointer(address), &found) == LEATC_OK
+               ? leatcu_address(found)
+               : address;
+}
+
+static void handle_types(const struct leatc_memory *memory, void *data)
+{
+    *(unsigned long long *)data = memory->foreign || memory->pool ? CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR : 0;
+}
+
+/* Writes one attribute of memory that is known; false for one that there is not. */
+static bool write_attribute(CUpointer_attribute attribute, const struct leatc_memory *memory, CUdeviceptr address,
+                            void *data)
+{
+    switch (attribute) {
+    case CU_POINTER_ATTRIBUTE_CONTEXT:
+        *(CUcontext *)data = memory->pool || memory->foreign ? NULL : leatcu_context_of(memory->ordinal);
+        return true;
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+        *(unsigned *)data = is_host(memory) ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
+        return true;
+    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+        *(CUdeviceptr *)data = device_address(memory, address);
+        return true;
+    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+        *(void **)data = leatcu_pointer(address);
+        return true;
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+    case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
+        *(unsigned *)data = 0;
+        return true;
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+    case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
+        *(unsigned long long *)data = memory->id;
+        return true;
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+        *(unsigned *)data = memory->kind == LEATC_MEMORY_MANAGED;
+        return true;
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+        *(int *)data = memory->ordinal;
+        return true;
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+        *(unsigned *)data = memory->kind == LEATC_MEMORY_DEVICE && !memory->pool && !memory->foreign;
+        return true;
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+    case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
+        *(CUdeviceptr *)data = leatcu_address(memory->base);
+        return true;
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
+        *(size_t *)data = memory->bytes;
+        return true;
+    case CU_POINTER_ATTRIBUTE_MAPPED:
+        *(unsigned *)data = 1;
+        return true;
+    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+        handle_types(memory, data);
+        return true;
+    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+        *(unsigned *)data = 0;
+        return true;
+    case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
+        *(unsigned long long *)data = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+        return true;
+    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+        *(CUmemoryPool *)data = (CUmemoryPool)memory->pool;
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* The bytes of an attribute's value; 0 for one that there is not. */
+static size_t attribute_bytes(CUpointer_attribute attribute)
+{
+    switch (attribute) {
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+    case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+    case CU_POINTER_ATTRIBUTE_MAPPED:
+    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+        return sizeof(int);
+    case CU_POINTER_ATTRIBUTE_P2P_TOKENS:
+        return 16;
+    default:
+        return attribute >= CU_POINTER_ATTRIBUTE_CONTEXT &&
+                       attribute <= CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE
+                   ? sizeof(void *)
+                   : 0;
+    }
+}
+
+/* Memory that nobody has told of is an error here, and has no type in the call for several attributes. */
+CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr address)
+{
+    struct leatc_memory memory;
+
+    CU_TRY(leatcu_started());
+    CU_CHECK(data && attribute_bytes(attribute));
+    CU_TRY(find(address, &memory));
+    if (memory.kind == LEATC_MEMORY_PAGEABLE)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (attribute == CU_POINTER_ATTRIBUTE_HOST_POINTER && memory.kind == LEATC_MEMORY_DEVICE)
+        return CUDA_ERROR_INVALID_VALUE;
+    return write_attribute(attribute, &memory, address, data) ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
+}
+
+CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute *attributes, void **data, CUdeviceptr address)
+{
+    struct leatc_memory memory = {.kind = LEATC_MEMORY_PAGEABLE};
+
+    CU_TRY(leatcu_started());
+    CU_CHECK(count && attributes && data);
+    if (address)
+        CU_TRY(find(address, &memory));
+    for (unsigned i = 0; i < count; i++)
+        CU_CHECK(attribute_bytes(attributes[i]) && data[i]);
+    for (unsigned i = 0; i < count; i++) {
+        bool known = memory.kind != LEATC_MEMORY_PAGEABLE &&
+                     (attributes[i] != CU_POINTER_ATTRIBUTE_HOST_POINTER || memory.kind != LEATC_MEMORY_DEVICE);
+
+        if (known && write_attribute(attributes[i], &memory, address, data[i]))
+            continue;
+        memset(data[i], 0, attribute_bytes(attributes[i]));
+        if (attributes[i] == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL)
+            *(int *)data[i] = CU_DEVICE_INVALID;
+    }
+    return CUDA_SUCCESS;
+}
+
+/* Copies of memory with this attribute wait for the host; the only one that can be set. Those here that must wait
+ * do so in any case. */
+CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute, CUdeviceptr address)
+{
+    struct leatc_memory memory;
+
+    CU_TRY(leatcu_started());
+    CU_CHECK(value && attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS);
+    CU_TRY(find(address, &memory));
+    if (memory.kind != LEATC_MEMORY_DEVICE)
+        return CUDA_ERROR_INVALID_VALUE;
+    return *(const unsigned *)value ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
+}

@@ -1,0 +1,548 @@
+/*
+ * module.c - modules and kernels.
+ *
+ * A module is what leat can load for the device: PTX or a cubin on a GPU, a shared object on the CPU device. That
+ * device runs no PTX, but many programs carry nothing else. So there a module of PTX is a list of names: each of
+ * its kernels is looked up by name among leat's built-in ones, in the shared object beside the file (kernels.so
+ * for kernels.ptx), and in those that LEAT_CPU_KERNELS names.
+ */
+#include "cuda/names.h"
+
+#include <elf.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define MODULES_MAX 4096
+#define FUNCTIONS_MAX 65536
+#define STAND_INS_MAX 16
+
+struct CUmod_st {
+    atomic_bool alive;
+    int ordinal;
+    char *text; /* PTX whose kernels are found elsewhere, or NULL */
+    leat_module *modules[STAND_INS_MAX];
+    unsigned module_count;
+    struct CUfunc_st *functions;
+};
+
+struct CUfunc_st {
+    atomic_bool alive;
+    leat_kernel *kernel;
+    unsigned parameter_count;
+    struct CUmod_st *module;
+    struct CUfunc_st *next; /* of the module, or of those that are free */
+    char *name;
+};
+
+/* Handles are places in these two, so that any pointer can be told. */
+static struct CUmod_st modules[MODULES_MAX];
+static struct CUfunc_st functions[FUNCTIONS_MAX];
+
+/* Guards the lists; whether a handle is alive is read without it. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static unsigned next_module, used_functions;
+static struct CUfunc_st *free_functions;
+
+static bool is_module(CUmodule module)
+{
+    size_t offset = (size_t)((uintptr_t)module - (uintptr_t)modules);
+
+    return offset < sizeof modules && offset % sizeof modules[0] == 0 &&
+           atomic_load_explicit(&module->alive, memory_order_acquire);
+}
+
+static bool is_function(CUfunction function)
+{
+    size_t offset = (size_t)((uintptr_t)function - (uintptr_t)functions);
+
+    return offset < sizeof functions && offset % sizeof functions[0] == 0 &&
+           atomic_load_explicit(&function->alive, memory_order_acquire);
+}
+
+/* ---- images ---- */
+
+/* How long an image is, which comes without its size; 0 when it is none that is known. */
+static size_t image_bytes(const void *image)
+{
+    const Elf64_Ehdr *elf = image;
+    const uint32_t *fat = image;
+    uint64_t bytes;
+
+    if (!memcmp(image, ELFMAG, SELFMAG))
+        return elf->e_shoff + (size_t)elf->e_shentsize * elf->e_shnum;
+    if (*fat == 0xba55ed50) { /* a fatbin: its header says the size of both */
+        memcpy(&bytes, (const char *)image + 8, sizeof bytes);
+        return ((const uint16_t *)image)[3] + bytes;
+    }
+    return strlen(image);
+}
+
+static bool is_ptx(const char *image)
+{
+    return memcmp(image, ELFMAG, SELFMAG) && strstr(image, ".version") && strstr(image, ".target");
+}
+
+/* Is there a kernel of this name in the text? */
+static bool has_entry(const char *text, const char *name)
+{
+    size_t length = strlen(name);
+
+    while ((text = strstr(text, ".entry"))) {
+        text += 6;
+        text += strspn(text, " \t\n");
+        if (!strncmp(text, name, length) && strcspn(text, " \t\n(") == length)
+            return true;
+    }
+    return false;
+}
+
+static void add_stand_in(struct CUmod_st *module, leat_device *device, const char *path)
+{
+    if (module->module_count < STAND_INS_MAX &&
+        leat_module_load_file(device, path, &module->modules[module->module_count]) == LEAT_OK)
+        module->module_count++;
+}
+
+/* The shared objects that LEAT_CPU_KERNELS lists, between colons. */
+static void add_listed(struct CUmod_st *module, leat_device *device)
+{
+    leat_option_info option;
+    const char *list = NULL;
+
+    for (unsigned i = 0; leat_option_list(i, &option) == LEAT_OK; i++)
+        if (!strcmp(option.name, "LEAT_CPU_KERNELS"))
+            list = option.value;
+    while (list && *list) {
+        size_t length = strcspn(list, ":");
+        char path[4096];
+
+        if (length && length < sizeof path) {
+            snprintf(path, sizeof path, "%.*s", (int)length, list);
+            add_stand_in(module, device, path);
+        }
+        list += length + (list[length] == ':');
+    }
+}
+
+/* kernels.so for kernels.ptx. */
+static void add_neighbour(struct CUmod_st *module, leat_device *device, const char *path)
+{
+    size_t length = strlen(path);
+    char beside[4096];
+
+    if (length < 4 || length >= sizeof beside || strcmp(path + length - 4, ".ptx"))
+        return;
+    snprintf(beside, sizeof beside, "%.*s.so", (int)(length - 4), path);
+    if (!access(beside, R_OK))
+        add_stand_in(module, device, beside);
+}
+
+/* Takes PTX as a list of names. path: of its file, or NULL. */
+static CUresult stand_in(struct CUmod_st *made, leat_device *device, const char *text, const char *path)
+{
+    leat_module *builtin;
+
+    made->text = strdup(text);
+    if (!made->text)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    if (path)
+        add_neighbour(made, device, path);
+    add_listed(made, device);
+    if (made->module_count < STAND_INS_MAX && leat_module_builtin(device, &builtin) == LEAT_OK)
+        made->modules[made->module_count++] = builtin;
+    return CUDA_SUCCESS;
+}
+
+static CUresult load_image(struct CUmod_st *made, const void *image, const char *path)
+{
+    leat_device_info info;
+    leat_device *device;
+    leat_status status;
+
+    CU_TRY(leatcu_result(leatc_device_open(made->ordinal, &device)));
+    CU_TRY(leatcu_result(leatc_device_describe(made->ordinal, &info)));
+    if (!strcmp(info.driver, "cpu") && is_ptx(image))
+        return stand_in(made, device, image, path);
+    if (!image_bytes(image))
+        return CUDA_ERROR_INVALID_IMAGE;
+    status = leat_module_load(device, image, image_bytes(image), &made->modules[0]);
+    made->module_count = status == LEAT_OK;
+    return leatcu_result(leatc_result_of(status));
+}
+
+/* ---- modules ---- */
+
+static void end_module(struct CUmod_st *module)
+{
+    for (unsigned i = 0; i < module->module_count; i++)
+        (void)leat_module_unload(module->modules[i]); /* the built-in one refuses, and stays */
+    free(module->text);
+    module->text = NULL;
+    module->module_count = 0;
+}
+
+static struct CUmod_st *unused_module(void)
+{
+    struct CUmod_st *found = NULL;
+
+    pthread_mutex_lock(&lock);
+    for (unsigned i = 0; i < MODULES_MAX && !found; i++) {
+        struct CUmod_st *module = &modules[next_module++ % MODULES_MAX];
+
+        if (!atomic_load(&module->alive)) {
+            atomic_store(&module->alive, true);
+            found = module;
+        }
+    }
+    pthread_mutex_unlock(&lock);
+    return found;
+}
+
+static CUresult load(CUmodule *module, const void *image, const char *path)
+{
+    struct CUmod_st *made;
+    CUcontext context;
+    CUresult result;
+
+    CU_TRY(leatcu_enter(&context));
+    CU_CHECK(module && image);
+    made = unused_module();
+    if (!made)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    made->ordinal = context->ordinal;
+    result = load_image(made, image, path);
+    if (result != CUDA_SUCCESS) {
+        end_module(made);
+        atomic_store(&made->alive, false);
+        return result;
+    }
+    *module = made;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuModuleLoadData(CUmodule *module, const void *image)
+{
+    return load(module, image, NULL);
+}
+
+CUresult cuModuleLoadFatBinary(CUmodule *module, const void *image)
+{
+    return load(module, image, NULL);
+}
+
+/* Puts words into one of the two logs, if the caller wants it, and its length into the option of its size. */
+static void write_log(unsigned count, const CUjit_option *options, void **values, CUjit_option buffer,
+                      CUjit_option size, const char *words)
+{
+    char *log = NULL;
+    size_t bytes = 0;
+
+    for (unsigned i = 0; i < count; i++) {
+        if (options[i] == buffer)
+            log = values[i];
+        if (options[i] == size)
+            bytes = (unsigned)(uintptr_t)values[i];
+    }
+    if (log && bytes)
+        bytes = (size_t)snprintf(log, bytes, "%s", words) < bytes ? strlen(words) : bytes;
+    for (unsigned i = 0; i < count; i++)
+        if (options[i] == size)
+            values[i] = (void *)(uintptr_t)(log ? bytes : 0);
+}
+
+CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned count, CUjit_option *options,
+                            void **values)
+{
+    CUresult result;
+
+    CU_TRY(leatcu_enter(NULL));
+    CU_CHECK(!count || (options && values));
+    for (unsigned i = 0; i < count; i++)
+        CU_CHECK((unsigned)options[i] < CU_JIT_NUM_OPTIONS);
+    result = load(module, image, NULL);
+    write_log(count, options, values, CU_JIT_INFO_LOG_BUFFER, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES, "");
+    write_log(count, options, values, CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
+              result == CUDA_SUCCESS ? "" : leat_last_error());
+    return result;
+}
+
+/* A whole file with a 0 behind it; the caller frees it. */
+static CUresult read_file(const char *path, char **contents)
+{
+    FILE *file = fopen(path, "rb");
+    CUresult result = CUDA_ERROR_FILE_NOT_FOUND;
+    long bytes;
+
+    if (!file)
+        return result;
+    if (!fseek(file, 0, SEEK_END) && (bytes = ftell(file)) >= 0 && !fseek(file, 0, SEEK_SET)) {
+        *contents = calloc(1, (size_t)bytes + sizeof(Elf64_Ehdr));
+        result = !*contents                                                  ? CUDA_ERROR_OUT_OF_MEMORY
+                 : fread(*contents, 1, (size_t)bytes, file) == (size_t)bytes ? CUDA_SUCCESS
+                                                                             : CUDA_ERROR_FILE_NOT_FOUND;
+        if (result != CUDA_SUCCESS)
+            free(*contents);
+    }
+    fclose(file);
+    return result;
+}
+
+CUresult cuModuleLoad(CUmodule *module, const char *path)
+{
+    char *contents;
+    CUresult result;
+
+    CU_TRY(leatcu_enter(NULL));
+    CU_CHECK(module && path);
+    CU_TRY(read_file(path, &contents));
+    result = load(module, contents, path);
+    free(contents);
+    return result;
+}
+
+CUresult cuModuleUnload(CUmodule module)
+{
+    CU_TRY(leatcu_enter(NULL));
+    pthread_mutex_lock(&lock);
+    if (!is_module(module)) {
+        pthread_mutex_unlock(&lock);
+        return CUDA_ERROR_INVALID_HANDLE;
+    }
+    for (struct CUfunc_st *function = module->functions, *next; function; function = next) {
+        next = function->next;
+        atomic_store(&function->alive, false);
+        free(function->name);
+        function->next = free_functions;
+        free_functions = function;
+    }
+    module->functions = NULL;
+    pthread_mutex_unlock(&lock);
+    if (leatc_device_is_open(module->ordinal))
+        (void)leatc_device_synchronize(module->ordinal);
+    end_module(module);
+    atomic_store(&module->alive, false);
+    return CUDA_SUCCESS;
+}
+
+/* There are kernels only. */
+CUresult cuModuleGetGlobal_v2(CUdeviceptr *address, size_t *bytes, CUmodule module, const char *name)
+{
+    CU_TRY(leatcu_enter(NULL));
+    CU_CHECK(name && (address || bytes));
+    return is_module(module) ? CUDA_ERROR_NOT_FOUND : CUDA_ERROR_INVALID_HANDLE;
+}
+
+/* ---- kernels ---- */
+
+static CUresult find_kernel(struct CUmod_st *module, const char *name, leat_kernel **kernel)
+{
+    leat_status status = LEAT_ERROR_NOT_FOUND;
+
+    if (module->text && !has_entry(module->text, name))
+        return CUDA_ERROR_NOT_FOUND;
+    for (unsigned i = 0; i < module->module_count && status == LEAT_ERROR_NOT_FOUND; i++)
+        status = leat_kernel_get(module->modules[i], name, kernel);
+    /* PTX that has it, and nothing that stands for it. */
+    if (status == LEAT_ERROR_NOT_FOUND && module->text)
+        return CUDA_ERROR_NO_BINARY_FOR_GPU;
+    return leatcu_result(leatc_result_of(status));
+}
+
+/* With the lock. */
+static struct CUfunc_st *unused_function(void)
+{
+    struct CUfunc_st *function = free_functions;
+
+    if (function) {
+        free_functions = function->next;
+        return function;
+    }
+    return used_functions < FUNCTIONS_MAX ? &functions[used_functions++] : NULL;
+}
+
+/* With the lock. */
+static CUresult make_function(struct CUmod_st *module, const char *name, CUfunction *function)
+{
+    struct CUfunc_st *made;
+    leat_kernel *kernel;
+    char *kept;
+    int count = 0;
+
+    CU_TRY(find_kernel(module, name, &kernel));
+    CU_TRY(leatcu_result(leatc_result_of(leat_kernel_parameter_count(kernel, &count))));
+    kept = strdup(name);
+    made = kept ? unused_function() : NULL;
+    if (!made) {
+        free(kept);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    made->kernel = kernel;
+    made->parameter_count = count > 0 ? (unsigned)count : 0;
+    made->module = module;
+    made->name = kept;
+    made->next = module->functions;
+    module->functions = made;
+    atomic_store_explicit(&made->alive, true, memory_order_release);
+    *function = made;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name)
+{
+    struct CUfunc_st *known;
+    CUresult result = CUDA_SUCCESS;
+
+    CU_TRY(leatcu_enter(NULL));
+    CU_CHECK(function && name);
+    pthread_mutex_lock(&lock);
+    if (!is_module(module)) {
+        result = CUDA_ERROR_INVALID_HANDLE;
+    } else {
+        for (known = module->functions; known && strcmp(known->name, name);)
+            known = known->next;
+        if (known)
+            *function = known;
+        else
+            result = make_function(module, name, function);
+    }
+    pthread_mutex_unlock(&lock);
+    return result;
+}
+
+CUresult cuFuncGetModule(CUmodule *module, CUfunction function)
+{
+    CU_TRY(leatcu_enter(NULL));
+    CU_CHECK(module);
+    if (!is_function(function))
+        return CUDA_ERROR_INVALID_HANDLE;
+    *module = function->module;
+    return CUDA_SUCCESS;
+}
+
+/* Kernels are loaded when they are found. */
+CUresult cuFuncLoad(CUfunction function)
+{
+    CU_TRY(leatcu_enter(NULL));
+    return is_function(function) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfunction function)
+{
+    leat_device_info info;
+    int major;
+
+    CU_TRY(leatcu_enter(NULL));
+    CU_CHECK(value && (unsigned)attribute < CU_FUNC_ATTRIBUTE_MAX);
+    if (!is_function(function))
+        return CUDA_ERROR_INVALID_HANDLE;
+    CU_TRY(leatcu_result(leatc_device_describe(function->module->ordinal, &info)));
+    CU_TRY(leatcu_result(
+        leatc_device_attribute(function->module->ordinal, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, &major)));
+    switch ((unsigned)attribute) {
+    case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
+        *value = (int)info.max_block_threads;
+        break;
+    case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
+        *value = (int)(info.max_shared_bytes < 49152 ? info.max_shared_bytes : 49152);
+        break;
+    case CU_FUNC_ATTRIBUTE_PTX_VERSION:
+    case CU_FUNC_ATTRIBUTE_BINARY_VERSION:
+        *value = major * 10;
+        break;
+    case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
+        *value = -1;
+        break;
+    default:
+        *value = 0;
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute attribute, int value)
+{
+    leat_device_info info;
+
+    CU_TRY(leatcu_enter(NULL));
+    if (!is_function(function))
+        return CUDA_ERROR_INVALID_HANDLE;
+    CU_TRY(leatcu_result(leatc_device_describe(function->module->ordinal, &info)));
+    switch ((unsigned)attribute) {
+    case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
+        CU_CHECK(value >= 0 && (unsigned)value <= info.max_shared_bytes);
+        return CUDA_SUCCESS; /* leat asks for it when it launches */
+    case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
+        CU_CHECK(value >= -1 && value <= 100);
+        return CUDA_SUCCESS;
+    default:
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+}
+
+CUresult cuFuncSetCacheConfig(CUfunction function, CUfunc_cache setting)
+{
+    CU_TRY(leatcu_enter(NULL));
+    CU_CHECK((unsigned)setting <= CU_FUNC_CACHE_PREFER_EQUAL);
+    return is_function(function) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+static CUresult launch(CUfunction function, leat_dim3 grid, leat_dim3 block, size_t shared_bytes,
+                       struct leatc_stream *stream, void **parameters, void **extra)
+{
+    struct leatc_work work;
+    CUcontext context;
+    leat_status status;
+
+    CU_TRY(leatcu_enter(&context));
+    if (!is_function(function))
+        return CUDA_ERROR_INVALID_HANDLE;
+    CU_CHECK(grid.x && grid.y && grid.z && block.x && block.y && block.z);
+    CU_CHECK(!parameters || !extra);
+    CU_CHECK(parameters || extra || !function->parameter_count);
+    /* leat takes an address for each argument, and does not say where each lies in a buffer of all. */
+    if (extra && function->parameter_count)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    if (function->module->ordinal != context->ordinal)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    CU_TRY(leatcu_result(leatc_work_begin(stream, &work)));
+    if (work.ordinal != context->ordinal)
+        return CUDA_ERROR_INVALID_HANDLE;
+    status = leat_launch(work.stream, function->kernel, grid, block, shared_bytes, parameters,
+                         function->parameter_count);
+    if (status == LEAT_ERROR_UNSUPPORTED)
+        return CUDA_ERROR_INVALID_VALUE; /* more shared memory than the device has */
+    return leatcu_result(leatc_work_end(&work, status));
+}
+
+#define LAUNCH_PARAMETERS                                                                                         \
+    CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,   \
+        unsigned block_z, unsigned shared_bytes, CUstream stream, void **parameters
+
+CUresult cuLaunchKernel(LAUNCH_PARAMETERS, void **extra)
+{
+    return launch(function, leat_dim(grid_x, grid_y, grid_z), leat_dim(block_x, block_y, block_z), shared_bytes,
+                  leatcu_stream(stream), parameters, extra);
+}
+
+CUresult cuLaunchKernel_ptsz(LAUNCH_PARAMETERS, void **extra)
+{
+    return launch(function, leat_dim(grid_x, grid_y, grid_z), leat_dim(block_x, block_y, block_z), shared_bytes,
+                  leatc_per_thread(stream), parameters, extra);
+}
+
+/* Blocks of leat's kernels never wait for each other, which is what cooperative ones are for. */
+CUresult cuLaunchCooperativeKernel(LAUNCH_PARAMETERS)
+{
+    (void)grid_x, (void)grid_y, (void)grid_z, (void)block_x, (void)block_y, (void)block_z;
+    (void)shared_bytes, (void)stream, (void)parameters;
+    CU_TRY(leatcu_enter(NULL));
+    return is_function(function) ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult cuLaunchCooperativeKernel_ptsz(LAUNCH_PARAMETERS)
+{
+    return cuLaunchCooperativeKernel(function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes,
+                                     stream, parameters);
+}

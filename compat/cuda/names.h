@@ -1,0 +1,98 @@
+/*
+ * names.h - what the files of libleat-cuda share: results, contexts, and how each call begins.
+ *
+ * The driver API differs from the engine's view of things in one respect: a context must be current for most
+ * calls, and there may be several for one device. A context here is an identity for a device of the engine's:
+ * memory, streams and events of all contexts of a device are the device's. Each thread has a stack of contexts;
+ * the one on top decides the engine's current device.
+ *
+ * The driver API has no last error, so nothing is noted.
+ */
+#ifndef LEAT_CUDA_NAMES_H
+#define LEAT_CUDA_NAMES_H
+
+#include "engine/engine.h"
+
+/* The exact names alone: what is defined here is what is exported. */
+#define __CUDA_API_VERSION_INTERNAL
+#include <leat/compat/cuda.h>
+
+#include <stdatomic.h>
+
+/* An engine's result in the driver's numbers: where the engine has one of the runtime's, the driver's that means
+ * the same. */
+CUresult leatcu_map(int result);
+
+static inline CUresult leatcu_result(int result)
+{
+    return __builtin_expect(result == LEATC_OK, 1) ? CUDA_SUCCESS : leatcu_map(result);
+}
+
+#define CU_TRY(call)                                                                                              \
+    do {                                                                                                          \
+        CUresult cu_try_ = (call);                                                                                \
+        if (cu_try_ != CUDA_SUCCESS)                                                                              \
+            return cu_try_;                                                                                       \
+    } while (0)
+
+/* INVALID_VALUE unless the condition holds. */
+#define CU_CHECK(condition)                                                                                       \
+    do {                                                                                                          \
+        if (!(condition))                                                                                         \
+            return CUDA_ERROR_INVALID_VALUE;                                                                      \
+    } while (0)
+
+enum leatcu_context_state { LEATCU_UNUSED, LEATCU_ALIVE, LEATCU_DESTROYED };
+
+struct CUctx_st {
+    _Atomic enum leatcu_context_state state;
+    int ordinal;
+    bool primary;
+    unsigned flags;
+    unsigned long long id;
+};
+
+/* NOT_INITIALIZED before cuInit(). */
+CUresult leatcu_started(void);
+
+/* Before everything that needs a current context. *context may be NULL. NOT_INITIALIZED, INVALID_CONTEXT (none is
+ * current), CONTEXT_IS_DESTROYED. */
+CUresult leatcu_enter(CUcontext *context);
+
+/* A context that is alive: INVALID_CONTEXT for what never was one, CONTEXT_IS_DESTROYED. */
+CUresult leatcu_check_context(CUcontext context);
+
+/* The context that a thing of this device counts as being in: the current one if it is of that device, else the
+ * primary one. */
+CUcontext leatcu_context_of(int ordinal);
+
+/* INVALID_DEVICE unless there is such a device. */
+CUresult leatcu_check_device(CUdevice device);
+
+/* May a host function touch the memory of this device? True for CPU devices, but in strict mode. */
+bool leatcu_host_reaches_device(int ordinal);
+
+/* Streams of contexts that cuCtxCreate() made: cuStreamGetCtx() tells them from the primary's. */
+CUcontext leatcu_stream_context(CUstream stream, int ordinal);
+void leatcu_stream_made(CUstream stream, CUcontext context);
+void leatcu_stream_gone(CUstream stream);
+
+static inline void *leatcu_pointer(CUdeviceptr address)
+{
+    return (void *)(uintptr_t)address;
+}
+
+static inline CUdeviceptr leatcu_address(const void *ptr)
+{
+    return (CUdeviceptr)(uintptr_t)ptr;
+}
+
+static inline struct leatc_stream *leatcu_stream(CUstream stream)
+{
+    return (struct leatc_stream *)stream;
+}
+
+/* What leat's cuda driver asks of a library that it loads: &leat_version of the leat that is underneath. */
+LEATC_API const void *leat_known_names(void);
+
+#endif

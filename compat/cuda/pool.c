@@ -1,0 +1,171 @@
+/* pool.c - memory in stream order, and pools. */
+#include "cuda/names.h"
+
+#include <string.h>
+
+static struct leatc_pool *engine_pool(CUmemoryPool pool)
+{
+    return (struct leatc_pool *)pool;
+}
+
+/* ---- allocation in stream order ---- */
+
+static CUresult alloc_async(CUdeviceptr *address, size_t bytes, struct leatc_pool *pool,
+                            struct leatc_stream *stream)
+{
+    void *ptr;
+
+    CU_TRY(leatcu_enter(NULL));
+    CU_CHECK(address && bytes);
+    CU_TRY(leatcu_result(leatc_alloc_async(pool, bytes, stream, &ptr)));
+    *address = leatcu_address(ptr);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemAllocAsync(CUdeviceptr *address, size_t bytes, CUstream stream)
+{
+    return alloc_async(address, bytes, NULL, leatcu_stream(stream));
+}
+
+CUresult cuMemAllocAsync_ptsz(CUdeviceptr *address, size_t bytes, CUstream stream)
+{
+    return alloc_async(address, bytes, NULL, leatc_per_thread(stream));
+}
+
+static CUresult alloc_from_pool(CUdeviceptr *address, size_t bytes, CUmemoryPool pool, struct leatc_stream *stream)
+{
+    CU_TRY(leatcu_enter(NULL));
+    CU_CHECK(pool);
+    CU_TRY(leatcu_result(leatc_pool_check(engine_pool(pool))));
+    return alloc_async(address, bytes, engine_pool(pool), stream);
+}
+
+CUresult cuMemAllocFromPoolAsync(CUdeviceptr *address, size_t bytes, CUmemoryPool pool, CUstream stream)
+{
+    return alloc_from_pool(address, bytes, pool, leatcu_stream(stream));
+}
+
+CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *address, size_t bytes, CUmemoryPool pool, CUstream stream)
+{
+    return alloc_from_pool(address, bytes, pool, leatc_per_thread(stream));
+}
+
+static CUresult free_async(CUdeviceptr address, struct leatc_stream *stream)
+{
+    CU_TRY(leatcu_enter(NULL));
+    CU_CHECK(address);
+    return leatcu_result(leatc_free_async(leatcu_pointer(address), stream));
+}
+
+CUresult cuMemFreeAsync(CUdeviceptr address, CUstream stream)
+{
+    return free_async(address, leatcu_stream(stream));
+}
+
+CUresult cuMemFreeAsync_ptsz(CUdeviceptr address, CUstream stream)
+{
+    return free_async(address, leatc_per_thread(stream));
+}
+
+/* ---- pools ---- */
+
+static bool is_zero(const unsigned char *bytes, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (bytes[i])
+            return false;
+    return true;
+}
+
+CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *properties)
+{
+    struct leatc_pool *made;
+
+    CU_TRY(leatcu_started());
+    CU_CHECK(pool && properties);
+    CU_CHECK(properties->allocType == CU_MEM_ALLOCATION_TYPE_PINNED && !properties->win32SecurityAttributes &&
+             is_zero(properties->reserved, sizeof properties->reserved));
+    CU_CHECK(properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE);
+    if (leatcu_check_device(properties->location.id) != CUDA_SUCCESS)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (properties->handleTypes & ~(unsigned)CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    CU_TRY(leatcu_result(
+        leatc_pool_create(properties->location.id, properties->handleTypes != 0, properties->maxSize, &made)));
+    *pool = (CUmemoryPool)made;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemPoolDestroy(CUmemoryPool pool)
+{
+    CU_TRY(leatcu_started());
+    return leatcu_result(leatc_pool_destroy(engine_pool(pool)));
+}
+
+CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *pool, CUdevice device)
+{
+    CU_TRY(leatcu_started());
+    CU_CHECK(pool);
+    CU_TRY(leatcu_check_device(device));
+    return leatcu_result(leatc_pool_default(device, (struct leatc_pool **)pool));
+}
+
+CUresult cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice device)
+{
+    CU_TRY(leatcu_started());
+    CU_CHECK(pool);
+    CU_TRY(leatcu_check_device(device));
+    return leatcu_result(leatc_pool_current(device, (struct leatc_pool **)pool));
+}
+
+CUresult cuDeviceSetMemPool(CUdevice device, CUmemoryPool pool)
+{
+    CU_TRY(leatcu_started());
+    CU_TRY(leatcu_check_device(device));
+    CU_TRY(leatcu_result(leatc_pool_check(engine_pool(pool))));
+    return leatcu_result(leatc_pool_set_current(device, engine_pool(pool)));
+}
+
+CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep_bytes)
+{
+    CU_TRY(leatcu_started());
+    return leatcu_result(leatc_pool_trim(engine_pool(pool), keep_bytes));
+}
+
+CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
+{
+    CU_TRY(leatcu_started());
+    CU_CHECK(value);
+    return leatcu_result(leatc_pool_set(engine_pool(pool), (int)attribute, value));
+}
+
+CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
+{
+    CU_TRY(leatcu_started());
+    CU_CHECK(value);
+    return leatcu_result(leatc_pool_get(engine_pool(pool), (int)attribute, value));
+}
+
+CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *access, size_t count)
+{
+    CU_TRY(leatcu_started());
+    CU_TRY(leatcu_result(leatc_pool_check(engine_pool(pool))));
+    CU_CHECK(access || !count);
+    for (size_t i = 0; i < count; i++) {
+        CU_CHECK(access[i].location.type == CU_MEM_LOCATION_TYPE_DEVICE);
+        CU_TRY(leatcu_result(
+            leatc_pool_set_access(engine_pool(pool), access[i].location.id, (unsigned)access[i].flags)));
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool pool, CUmemLocation *location)
+{
+    unsigned access;
+
+    CU_TRY(leatcu_started());
+    CU_CHECK(flags && location && location->type == CU_MEM_LOCATION_TYPE_DEVICE);
+    CU_TRY(leatcu_result(leatc_pool_access(engine_pool(pool), location->id, &access)));
+    *flags = (CUmemAccess_flags)access;
+    return CUDA_SUCCESS;
+}

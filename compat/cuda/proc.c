@@ -1,0 +1,265 @@
+/*
+ * proc.c - functions by name: cuGetProcAddress().
+ *
+ * A name stands for its newest version that the asker, who says for which version of CUDA it was built, can know.
+ * The older versions of these names are those before CUDA 4, which nobody asks for any more; so each has one here,
+ * or two where CUDA 11 to 13 changed the parameters.
+ */
+#include "cuda/names.h"
+
+#include <string.h>
+
+/* X(the name, the function, the version of CUDA that gave the name this meaning) and, for functions of a default
+ * stream, the one for that of the thread. */
+// clang-format off
+#define PLAIN_NAMES(X) \
+    X(cuArray3DCreate, cuArray3DCreate_v2, 2000) \
+    X(cuArray3DGetDescriptor, cuArray3DGetDescriptor_v2, 2000) \
+    X(cuArrayCreate, cuArrayCreate_v2, 2000) \
+    X(cuArrayDestroy, cuArrayDestroy, 2000) \
+    X(cuArrayGetDescriptor, cuArrayGetDescriptor_v2, 2000) \
+    X(cuCtxCreate, cuCtxCreate_v2, 2000) \
+    X(cuCtxDestroy, cuCtxDestroy_v2, 2000) \
+    X(cuCtxDisablePeerAccess, cuCtxDisablePeerAccess, 2000) \
+    X(cuCtxEnablePeerAccess, cuCtxEnablePeerAccess, 2000) \
+    X(cuCtxGetApiVersion, cuCtxGetApiVersion, 2000) \
+    X(cuCtxGetCacheConfig, cuCtxGetCacheConfig, 2000) \
+    X(cuCtxGetCurrent, cuCtxGetCurrent, 2000) \
+    X(cuCtxGetDevice, cuCtxGetDevice, 2000) \
+    X(cuCtxGetFlags, cuCtxGetFlags, 2000) \
+    X(cuCtxGetId, cuCtxGetId, 2000) \
+    X(cuCtxGetLimit, cuCtxGetLimit, 2000) \
+    X(cuCtxGetStreamPriorityRange, cuCtxGetStreamPriorityRange, 2000) \
+    X(cuCtxPopCurrent, cuCtxPopCurrent_v2, 2000) \
+    X(cuCtxPushCurrent, cuCtxPushCurrent_v2, 2000) \
+    X(cuCtxSetCacheConfig, cuCtxSetCacheConfig, 2000) \
+    X(cuCtxSetCurrent, cuCtxSetCurrent, 2000) \
+    X(cuCtxSetFlags, cuCtxSetFlags, 2000) \
+    X(cuCtxSetLimit, cuCtxSetLimit, 2000) \
+    X(cuCtxSynchronize, cuCtxSynchronize, 2000) \
+    X(cuDeviceCanAccessPeer, cuDeviceCanAccessPeer, 2000) \
+    X(cuDeviceComputeCapability, cuDeviceComputeCapability, 2000) \
+    X(cuDeviceGet, cuDeviceGet, 2000) \
+    X(cuDeviceGetAttribute, cuDeviceGetAttribute, 2000) \
+    X(cuDeviceGetByPCIBusId, cuDeviceGetByPCIBusId, 2000) \
+    X(cuDeviceGetCount, cuDeviceGetCount, 2000) \
+    X(cuDeviceGetDefaultMemPool, cuDeviceGetDefaultMemPool, 2000) \
+    X(cuDeviceGetMemPool, cuDeviceGetMemPool, 2000) \
+    X(cuDeviceGetName, cuDeviceGetName, 2000) \
+    X(cuDeviceGetP2PAttribute, cuDeviceGetP2PAttribute, 2000) \
+    X(cuDeviceGetPCIBusId, cuDeviceGetPCIBusId, 2000) \
+    X(cuDeviceGetProperties, cuDeviceGetProperties, 2000) \
+    X(cuDeviceGetUuid, cuDeviceGetUuid, 2000) \
+    X(cuDeviceGetUuid, cuDeviceGetUuid_v2, 11040) \
+    X(cuDevicePrimaryCtxGetState, cuDevicePrimaryCtxGetState, 2000) \
+    X(cuDevicePrimaryCtxRelease, cuDevicePrimaryCtxRelease_v2, 2000) \
+    X(cuDevicePrimaryCtxReset, cuDevicePrimaryCtxReset_v2, 2000) \
+    X(cuDevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain, 2000) \
+    X(cuDevicePrimaryCtxSetFlags, cuDevicePrimaryCtxSetFlags_v2, 2000) \
+    X(cuDeviceSetMemPool, cuDeviceSetMemPool, 2000) \
+    X(cuDeviceTotalMem, cuDeviceTotalMem_v2, 2000) \
+    X(cuDriverGetVersion, cuDriverGetVersion, 2000) \
+    X(cuEventCreate, cuEventCreate, 2000) \
+    X(cuEventDestroy, cuEventDestroy_v2, 2000) \
+    X(cuEventElapsedTime, cuEventElapsedTime, 2000) \
+    X(cuEventElapsedTime, cuEventElapsedTime_v2, 12080) \
+    X(cuEventQuery, cuEventQuery, 2000) \
+    X(cuEventSynchronize, cuEventSynchronize, 2000) \
+    X(cuFuncGetAttribute, cuFuncGetAttribute, 2000) \
+    X(cuFuncGetModule, cuFuncGetModule, 2000) \
+    X(cuFuncLoad, cuFuncLoad, 2000) \
+    X(cuFuncSetAttribute, cuFuncSetAttribute, 2000) \
+    X(cuFuncSetCacheConfig, cuFuncSetCacheConfig, 2000) \
+    X(cuGetErrorName, cuGetErrorName, 2000) \
+    X(cuGetErrorString, cuGetErrorString, 2000) \
+    X(cuGetProcAddress, cuGetProcAddress, 11030) \
+    X(cuGetProcAddress, cuGetProcAddress_v2, 12000) \
+    X(cuInit, cuInit, 2000) \
+    X(cuIpcCloseMemHandle, cuIpcCloseMemHandle, 2000) \
+    X(cuIpcGetEventHandle, cuIpcGetEventHandle, 2000) \
+    X(cuIpcGetMemHandle, cuIpcGetMemHandle, 2000) \
+    X(cuIpcOpenEventHandle, cuIpcOpenEventHandle, 2000) \
+    X(cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2, 2000) \
+    X(cuMemAddressFree, cuMemAddressFree, 2000) \
+    X(cuMemAddressReserve, cuMemAddressReserve, 2000) \
+    X(cuMemAdvise, cuMemAdvise, 2000) \
+    X(cuMemAdvise, cuMemAdvise_v2, 13000) \
+    X(cuMemAlloc, cuMemAlloc_v2, 2000) \
+    X(cuMemAllocHost, cuMemAllocHost_v2, 2000) \
+    X(cuMemAllocManaged, cuMemAllocManaged, 2000) \
+    X(cuMemAllocPitch, cuMemAllocPitch_v2, 2000) \
+    X(cuMemCreate, cuMemCreate, 2000) \
+    X(cuMemExportToShareableHandle, cuMemExportToShareableHandle, 2000) \
+    X(cuMemFree, cuMemFree_v2, 2000) \
+    X(cuMemFreeHost, cuMemFreeHost, 2000) \
+    X(cuMemGetAccess, cuMemGetAccess, 2000) \
+    X(cuMemGetAddressRange, cuMemGetAddressRange_v2, 2000) \
+    X(cuMemGetAllocationGranularity, cuMemGetAllocationGranularity, 2000) \
+    X(cuMemGetAllocationPropertiesFromHandle, cuMemGetAllocationPropertiesFromHandle, 2000) \
+    X(cuMemGetInfo, cuMemGetInfo_v2, 2000) \
+    X(cuMemHostAlloc, cuMemHostAlloc, 2000) \
+    X(cuMemHostGetDevicePointer, cuMemHostGetDevicePointer_v2, 2000) \
+    X(cuMemHostGetFlags, cuMemHostGetFlags, 2000) \
+    X(cuMemHostRegister, cuMemHostRegister_v2, 2000) \
+    X(cuMemHostUnregister, cuMemHostUnregister, 2000) \
+    X(cuMemImportFromShareableHandle, cuMemImportFromShareableHandle, 2000) \
+    X(cuMemMap, cuMemMap, 2000) \
+    X(cuMemPoolCreate, cuMemPoolCreate, 2000) \
+    X(cuMemPoolDestroy, cuMemPoolDestroy, 2000) \
+    X(cuMemPoolExportPointer, cuMemPoolExportPointer, 2000) \
+    X(cuMemPoolExportToShareableHandle, cuMemPoolExportToShareableHandle, 2000) \
+    X(cuMemPoolGetAccess, cuMemPoolGetAccess, 2000) \
+    X(cuMemPoolGetAttribute, cuMemPoolGetAttribute, 2000) \
+    X(cuMemPoolImportFromShareableHandle, cuMemPoolImportFromShareableHandle, 2000) \
+    X(cuMemPoolImportPointer, cuMemPoolImportPointer, 2000) \
+    X(cuMemPoolSetAccess, cuMemPoolSetAccess, 2000) \
+    X(cuMemPoolSetAttribute, cuMemPoolSetAttribute, 2000) \
+    X(cuMemPoolTrimTo, cuMemPoolTrimTo, 2000) \
+    X(cuMemRangeGetAttribute, cuMemRangeGetAttribute, 2000) \
+    X(cuMemRangeGetAttributes, cuMemRangeGetAttributes, 2000) \
+    X(cuMemRelease, cuMemRelease, 2000) \
+    X(cuMemRetainAllocationHandle, cuMemRetainAllocationHandle, 2000) \
+    X(cuMemSetAccess, cuMemSetAccess, 2000) \
+    X(cuMemUnmap, cuMemUnmap, 2000) \
+    X(cuModuleGetFunction, cuModuleGetFunction, 2000) \
+    X(cuModuleGetGlobal, cuModuleGetGlobal_v2, 2000) \
+    X(cuModuleLoad, cuModuleLoad, 2000) \
+    X(cuModuleLoadData, cuModuleLoadData, 2000) \
+    X(cuModuleLoadDataEx, cuModuleLoadDataEx, 2000) \
+    X(cuModuleLoadFatBinary, cuModuleLoadFatBinary, 2000) \
+    X(cuModuleUnload, cuModuleUnload, 2000) \
+    X(cuPointerGetAttribute, cuPointerGetAttribute, 2000) \
+    X(cuPointerGetAttributes, cuPointerGetAttributes, 2000) \
+    X(cuPointerSetAttribute, cuPointerSetAttribute, 2000) \
+    X(cuStreamCreate, cuStreamCreate, 2000) \
+    X(cuStreamCreateWithPriority, cuStreamCreateWithPriority, 2000) \
+    X(cuStreamDestroy, cuStreamDestroy_v2, 2000) \
+    X(cuThreadExchangeStreamCaptureMode, cuThreadExchangeStreamCaptureMode, 2000)
+#define STREAM_NAMES(X) \
+    X(cuEventRecord, cuEventRecord, cuEventRecord_ptsz, 2000) \
+    X(cuEventRecordWithFlags, cuEventRecordWithFlags, cuEventRecordWithFlags_ptsz, 2000) \
+    X(cuLaunchCooperativeKernel, cuLaunchCooperativeKernel, cuLaunchCooperativeKernel_ptsz, 2000) \
+    X(cuLaunchHostFunc, cuLaunchHostFunc, cuLaunchHostFunc_ptsz, 2000) \
+    X(cuLaunchKernel, cuLaunchKernel, cuLaunchKernel_ptsz, 2000) \
+    X(cuMemAllocAsync, cuMemAllocAsync, cuMemAllocAsync_ptsz, 2000) \
+    X(cuMemAllocFromPoolAsync, cuMemAllocFromPoolAsync, cuMemAllocFromPoolAsync_ptsz, 2000) \
+    X(cuMemFreeAsync, cuMemFreeAsync, cuMemFreeAsync_ptsz, 2000) \
+    X(cuMemPrefetchAsync, cuMemPrefetchAsync, cuMemPrefetchAsync_ptsz, 2000) \
+    X(cuMemPrefetchAsync, cuMemPrefetchAsync_v2, cuMemPrefetchAsync_v2_ptsz, 13000) \
+    X(cuMemcpy, cuMemcpy, cuMemcpy_ptds, 2000) \
+    X(cuMemcpy2D, cuMemcpy2D_v2, cuMemcpy2D_v2_ptds, 2000) \
+    X(cuMemcpy2DAsync, cuMemcpy2DAsync_v2, cuMemcpy2DAsync_v2_ptsz, 2000) \
+    X(cuMemcpy2DUnaligned, cuMemcpy2DUnaligned_v2, cuMemcpy2DUnaligned_v2_ptds, 2000) \
+    X(cuMemcpy3D, cuMemcpy3D_v2, cuMemcpy3D_v2_ptds, 2000) \
+    X(cuMemcpy3DAsync, cuMemcpy3DAsync_v2, cuMemcpy3DAsync_v2_ptsz, 2000) \
+    X(cuMemcpy3DPeer, cuMemcpy3DPeer, cuMemcpy3DPeer_ptds, 2000) \
+    X(cuMemcpy3DPeerAsync, cuMemcpy3DPeerAsync, cuMemcpy3DPeerAsync_ptsz, 2000) \
+    X(cuMemcpyAsync, cuMemcpyAsync, cuMemcpyAsync_ptsz, 2000) \
+    X(cuMemcpyAtoA, cuMemcpyAtoA_v2, cuMemcpyAtoA_v2_ptds, 2000) \
+    X(cuMemcpyAtoD, cuMemcpyAtoD_v2, cuMemcpyAtoD_v2_ptds, 2000) \
+    X(cuMemcpyAtoH, cuMemcpyAtoH_v2, cuMemcpyAtoH_v2_ptds, 2000) \
+    X(cuMemcpyAtoHAsync, cuMemcpyAtoHAsync_v2, cuMemcpyAtoHAsync_v2_ptsz, 2000) \
+    X(cuMemcpyDtoA, cuMemcpyDtoA_v2, cuMemcpyDtoA_v2_ptds, 2000) \
+    X(cuMemcpyDtoD, cuMemcpyDtoD_v2, cuMemcpyDtoD_v2_ptds, 2000) \
+    X(cuMemcpyDtoDAsync, cuMemcpyDtoDAsync_v2, cuMemcpyDtoDAsync_v2_ptsz, 2000) \
+    X(cuMemcpyDtoH, cuMemcpyDtoH_v2, cuMemcpyDtoH_v2_ptds, 2000) \
+    X(cuMemcpyDtoHAsync, cuMemcpyDtoHAsync_v2, cuMemcpyDtoHAsync_v2_ptsz, 2000) \
+    X(cuMemcpyHtoA, cuMemcpyHtoA_v2, cuMemcpyHtoA_v2_ptds, 2000) \
+    X(cuMemcpyHtoAAsync, cuMemcpyHtoAAsync_v2, cuMemcpyHtoAAsync_v2_ptsz, 2000) \
+    X(cuMemcpyHtoD, cuMemcpyHtoD_v2, cuMemcpyHtoD_v2_ptds, 2000) \
+    X(cuMemcpyHtoDAsync, cuMemcpyHtoDAsync_v2, cuMemcpyHtoDAsync_v2_ptsz, 2000) \
+    X(cuMemcpyPeer, cuMemcpyPeer, cuMemcpyPeer_ptds, 2000) \
+    X(cuMemcpyPeerAsync, cuMemcpyPeerAsync, cuMemcpyPeerAsync_ptsz, 2000) \
+    X(cuMemsetD16, cuMemsetD16_v2, cuMemsetD16_v2_ptds, 2000) \
+    X(cuMemsetD16Async, cuMemsetD16Async, cuMemsetD16Async_ptsz, 2000) \
+    X(cuMemsetD2D16, cuMemsetD2D16_v2, cuMemsetD2D16_v2_ptds, 2000) \
+    X(cuMemsetD2D16Async, cuMemsetD2D16Async, cuMemsetD2D16Async_ptsz, 2000) \
+    X(cuMemsetD2D32, cuMemsetD2D32_v2, cuMemsetD2D32_v2_ptds, 2000) \
+    X(cuMemsetD2D32Async, cuMemsetD2D32Async, cuMemsetD2D32Async_ptsz, 2000) \
+    X(cuMemsetD2D8, cuMemsetD2D8_v2, cuMemsetD2D8_v2_ptds, 2000) \
+    X(cuMemsetD2D8Async, cuMemsetD2D8Async, cuMemsetD2D8Async_ptsz, 2000) \
+    X(cuMemsetD32, cuMemsetD32_v2, cuMemsetD32_v2_ptds, 2000) \
+    X(cuMemsetD32Async, cuMemsetD32Async, cuMemsetD32Async_ptsz, 2000) \
+    X(cuMemsetD8, cuMemsetD8_v2, cuMemsetD8_v2_ptds, 2000) \
+    X(cuMemsetD8Async, cuMemsetD8Async, cuMemsetD8Async_ptsz, 2000) \
+    X(cuStreamAddCallback, cuStreamAddCallback, cuStreamAddCallback_ptsz, 2000) \
+    X(cuStreamAttachMemAsync, cuStreamAttachMemAsync, cuStreamAttachMemAsync_ptsz, 2000) \
+    X(cuStreamBatchMemOp, cuStreamBatchMemOp_v2, cuStreamBatchMemOp_v2_ptsz, 2000) \
+    X(cuStreamBeginCapture, cuStreamBeginCapture_v2, cuStreamBeginCapture_v2_ptsz, 2000) \
+    X(cuStreamEndCapture, cuStreamEndCapture, cuStreamEndCapture_ptsz, 2000) \
+    X(cuStreamGetCtx, cuStreamGetCtx, cuStreamGetCtx_ptsz, 2000) \
+    X(cuStreamGetDevice, cuStreamGetDevice, cuStreamGetDevice_ptsz, 2000) \
+    X(cuStreamGetFlags, cuStreamGetFlags, cuStreamGetFlags_ptsz, 2000) \
+    X(cuStreamGetId, cuStreamGetId, cuStreamGetId_ptsz, 2000) \
+    X(cuStreamGetPriority, cuStreamGetPriority, cuStreamGetPriority_ptsz, 2000) \
+    X(cuStreamIsCapturing, cuStreamIsCapturing, cuStreamIsCapturing_ptsz, 2000) \
+    X(cuStreamQuery, cuStreamQuery, cuStreamQuery_ptsz, 2000) \
+    X(cuStreamSynchronize, cuStreamSynchronize, cuStreamSynchronize_ptsz, 2000) \
+    X(cuStreamWaitEvent, cuStreamWaitEvent, cuStreamWaitEvent_ptsz, 2000) \
+    X(cuStreamWaitValue32, cuStreamWaitValue32_v2, cuStreamWaitValue32_v2_ptsz, 2000) \
+    X(cuStreamWaitValue64, cuStreamWaitValue64_v2, cuStreamWaitValue64_v2_ptsz, 2000) \
+    X(cuStreamWriteValue32, cuStreamWriteValue32_v2, cuStreamWriteValue32_v2_ptsz, 2000) \
+    X(cuStreamWriteValue64, cuStreamWriteValue64_v2, cuStreamWriteValue64_v2_ptsz, 2000)
+// clang-format on
+
+struct entry {
+    const char *name;
+    void (*function)(void);
+    void (*per_thread)(void);
+    int since;
+};
+
+static const struct entry entries[] = {
+#define PLAIN_ENTRY(name, function, since) {#name, (void (*)(void))function, (void (*)(void))function, since},
+#define STREAM_ENTRY(name, function, twin, since) {#name, (void (*)(void))function, (void (*)(void))twin, since},
+    PLAIN_NAMES(PLAIN_ENTRY) STREAM_NAMES(STREAM_ENTRY)
+#undef PLAIN_ENTRY
+#undef STREAM_ENTRY
+};
+
+/* The newest version of a name that is not newer than asked for; NULL when there is none. *known: there is the
+ * name at all. */
+static const struct entry *find(const char *name, int version, bool *known)
+{
+    const struct entry *best = NULL;
+
+    *known = false;
+    for (size_t i = 0; i < sizeof entries / sizeof entries[0]; i++) {
+        if (strcmp(entries[i].name, name))
+            continue;
+        *known = true;
+        if (entries[i].since <= version && (!best || entries[i].since > best->since))
+            best = &entries[i];
+    }
+    return best;
+}
+
+CUresult cuGetProcAddress_v2(const char *name, void **function, int version, cuuint64_t flags,
+                             CUdriverProcAddressQueryResult *why)
+{
+    const cuuint64_t known_flags =
+        CU_GET_PROC_ADDRESS_LEGACY_STREAM | CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
+    const struct entry *entry;
+    bool known;
+
+    CU_CHECK(name && function && !(flags & ~known_flags));
+    entry = find(name, version, &known);
+    if (why)
+        *why = entry   ? CU_GET_PROC_ADDRESS_SUCCESS
+               : known ? CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT
+                       : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+    *function = NULL;
+    if (!entry)
+        return CUDA_ERROR_NOT_FOUND;
+    /* POSIX has data and function pointers look alike. */
+    if (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM)
+        memcpy(function, &entry->per_thread, sizeof *function);
+    else
+        memcpy(function, &entry->function, sizeof *function);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGetProcAddress(const char *name, void **function, int version, cuuint64_t flags)
+{
+    return cuGetProcAddress_v2(name, function, version, flags, NULL);
+}

@@ -1,0 +1,373 @@
+/* stream.c - streams, host functions, and words that streams wait for and write. */
+#include "cuda/names.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <time.h>
+
+static CUresult create(CUstream *stream, unsigned flags, int priority)
+{
+    struct leatc_stream *made;
+    CUcontext context;
+
+    CU_TRY(leatcu_enter(&context));
+    CU_CHECK(stream);
+    CU_TRY(leatcu_result(leatc_stream_create(flags, priority, &made)));
+    *stream = (CUstream)made;
+    leatcu_stream_made(*stream, context);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuStreamCreate(CUstream *stream, unsigned flags)
+{
+    return create(stream, flags, 0);
+}
+
+CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned flags, int priority)
+{
+    return create(stream, flags, priority);
+}
+
+CUresult cuStreamDestroy_v2(CUstream stream)
+{
+    CU_TRY(leatcu_started());
+    CU_TRY(leatcu_result(leatc_stream_destroy(leatcu_stream(stream))));
+    leatcu_stream_gone(stream);
+    return CUDA_SUCCESS;
+}
+
+/*
+ * Each call exists twice: for NULL as the legacy default stream, and, ending in _ptsz, as that of the thread. BOTH
+ * makes the two of one that has the stream as the engine's.
+ */
+#define BOTH(name, of_engine, parameters, arguments)                                                              \
+    CUresult name parameters                                                                                      \
+    {                                                                                                             \
+        struct leatc_stream *on = leatcu_stream(stream);                                                          \
+                                                                                                                  \
+        return of_engine arguments;                                                                               \
+    }                                                                                                             \
+    CUresult name##_ptsz parameters                                                                               \
+    {                                                                                                             \
+        struct leatc_stream *on = leatc_per_thread(stream);                                                       \
+                                                                                                                  \
+        return of_engine arguments;                                                                               \
+    }
+
+static CUresult query(struct leatc_stream *on)
+{
+    CU_TRY(leatcu_enter(NULL));
+    return leatcu_result(leatc_stream_query(on));
+}
+
+static CUresult synchronize(struct leatc_stream *on)
+{
+    CU_TRY(leatcu_enter(NULL));
+    return leatcu_result(leatc_stream_synchronize(on));
+}
+
+static CUresult get_priority(struct leatc_stream *on, int *priority)
+{
+    CU_TRY(leatcu_enter(NULL));
+    return leatcu_result(leatc_stream_priority(on, priority));
+}
+
+static CUresult get_flags(struct leatc_stream *on, unsigned *flags)
+{
+    CU_TRY(leatcu_enter(NULL));
+    return leatcu_result(leatc_stream_flags(on, flags));
+}
+
+static CUresult get_id(struct leatc_stream *on, unsigned long long *id)
+{
+    CU_TRY(leatcu_enter(NULL));
+    return leatcu_result(leatc_stream_id(on, id));
+}
+
+static CUresult get_device(struct leatc_stream *on, CUdevice *device)
+{
+    CU_TRY(leatcu_enter(NULL));
+    return leatcu_result(leatc_stream_ordinal(on, device));
+}
+
+static CUresult get_context(struct leatc_stream *on, CUcontext *context)
+{
+    int ordinal;
+
+    CU_TRY(leatcu_enter(NULL));
+    CU_CHECK(context);
+    CU_TRY(leatcu_result(leatc_stream_ordinal(on, &ordinal)));
+    *context = leatcu_stream_context((CUstream)on, ordinal);
+    return CUDA_SUCCESS;
+}
+
+// clang-format off
+BOTH(cuStreamQuery, query, (CUstream stream), (on))
+BOTH(cuStreamSynchronize, synchronize, (CUstream stream), (on))
+BOTH(cuStreamGetPriority, get_priority, (CUstream stream, int *priority), (on, priority))
+BOTH(cuStreamGetFlags, get_flags, (CUstream stream, unsigned *flags), (on, flags))
+BOTH(cuStreamGetId, get_id, (CUstream stream, unsigned long long *id), (on, id))
+BOTH(cuStreamGetDevice, get_device, (CUstream stream, CUdevice *device), (on, device))
+BOTH(cuStreamGetCtx, get_context, (CUstream stream, CUcontext *context), (on, context))
+// clang-format on
+
+/* ---- host functions ---- */
+
+struct callback {
+    CUstreamCallback function;
+    void *argument;
+};
+
+static void run_callback(void *stream, int result, void *argument)
+{
+    struct callback *callback = argument;
+
+    callback->function((CUstream)stream, leatcu_result(result), callback->argument);
+    free(callback);
+}
+
+static CUresult add_callback(struct leatc_stream *on, CUstreamCallback function, void *argument, unsigned flags)
+{
+    struct callback *callback;
+    CUresult result;
+
+    CU_TRY(leatcu_enter(NULL));
+    CU_CHECK(function && !flags);
+    callback = malloc(sizeof *callback);
+    if (!callback)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    *callback = (struct callback){function, argument};
+    result = leatcu_result(leatc_stream_callback(on, run_callback, callback));
+    if (result != CUDA_SUCCESS)
+        free(callback);
+    return result;
+}
+
+static CUresult launch_host(struct leatc_stream *on, CUhostFn function, void *argument)
+{
+    CU_TRY(leatcu_enter(NULL));
+    CU_CHECK(function);
+    return leatcu_result(leatc_stream_host_function(on, function, argument));
+}
+
+// clang-format off
+BOTH(cuStreamAddCallback, add_callback,
+     (CUstream stream, CUstreamCallback function, void *argument, unsigned flags), (on, function, argument, flags))
+BOTH(cuLaunchHostFunc, launch_host, (CUstream stream, CUhostFn function, void *argument), (on, function, argument))
+// clang-format on
+
+/* ---- capturing: there are no graphs, so nothing is ever captured ---- */
+
+static CUresult is_capturing(struct leatc_stream *on, CUstreamCaptureStatus *status)
+{
+    CU_TRY(leatcu_enter(NULL));
+    CU_CHECK(status);
+    CU_TRY(leatcu_result(leatc_stream_check(on)));
+    *status = CU_STREAM_CAPTURE_STATUS_NONE;
+    return CUDA_SUCCESS;
+}
+
+static CUresult begin_capture(struct leatc_stream *on, CUstreamCaptureMode mode)
+{
+    CU_TRY(leatcu_enter(NULL));
+    CU_CHECK((unsigned)mode <= CU_STREAM_CAPTURE_MODE_RELAXED);
+    CU_TRY(leatcu_result(leatc_stream_check(on)));
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+static CUresult end_capture(struct leatc_stream *on, CUgraph *graph)
+{
+    CU_TRY(leatcu_enter(NULL));
+    CU_CHECK(graph);
+    CU_TRY(leatcu_result(leatc_stream_check(on)));
+    return CUDA_ERROR_ILLEGAL_STATE;
+}
+
+// clang-format off
+BOTH(cuStreamIsCapturing, is_capturing, (CUstream stream, CUstreamCaptureStatus *status), (on, status))
+BOTH(cuStreamBeginCapture_v2, begin_capture, (CUstream stream, CUstreamCaptureMode mode), (on, mode))
+BOTH(cuStreamEndCapture, end_capture, (CUstream stream, CUgraph *graph), (on, graph))
+// clang-format on
+
+CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
+{
+    static _Thread_local CUstreamCaptureMode of_thread = CU_STREAM_CAPTURE_MODE_GLOBAL;
+    CUstreamCaptureMode before = of_thread;
+
+    CU_TRY(leatcu_started());
+    CU_CHECK(mode && (unsigned)*mode <= CU_STREAM_CAPTURE_MODE_RELAXED);
+    of_thread = *mode;
+    *mode = before;
+    return CUDA_SUCCESS;
+}
+
+/* ---- words ---- */
+
+/*
+ * Waiting and writing are a host function each, which runs where the stream's work runs. One that waits looks
+ * often at first and then rests in between: whoever writes the word has no way to wake it.
+ */
+struct value_work {
+    unsigned count;
+    struct value_operation {
+        void *word;
+        uint64_t value;
+        unsigned flags;
+        bool wait, wide;
+    } operations[];
+};
+
+static bool is_reached(const struct value_operation *operation)
+{
+    uint64_t mask = operation->wide ? UINT64_MAX : UINT32_MAX;
+    /* Acquire: what was written before the word is there for the work that follows. */
+    uint64_t now = operation->wide
+                       ? atomic_load_explicit((_Atomic uint64_t *)operation->word, memory_order_acquire)
+                       : atomic_load_explicit((_Atomic uint32_t *)operation->word, memory_order_acquire);
+
+    switch (operation->flags & 3) {
+    case CU_STREAM_WAIT_VALUE_GEQ:
+        return operation->wide ? (int64_t)(now - operation->value) >= 0
+                               : (int32_t)((uint32_t)now - (uint32_t)operation->value) >= 0;
+    case CU_STREAM_WAIT_VALUE_EQ:
+        return now == (operation->value & mask);
+    case CU_STREAM_WAIT_VALUE_AND:
+        return (now & operation->value) != 0;
+    default:
+        return (~(now | operation->value) & mask) != 0;
+    }
+}
+
+static void wait_for_word(const struct value_operation *operation)
+{
+    for (unsigned looks = 0; !is_reached(operation); looks++) {
+        if (looks < 100)
+            sched_yield();
+        else
+            nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
+    }
+}
+
+static void run_values(void *argument)
+{
+    struct value_work *work = argument;
+
+    for (unsigned i = 0; i < work->count; i++) {
+        struct value_operation *operation = &work->operations[i];
+
+        if (operation->wait)
+            wait_for_word(operation);
+        else if (operation->wide)
+            atomic_store_explicit((_Atomic uint64_t *)operation->word, operation->value, memory_order_release);
+        else
+            atomic_store_explicit((_Atomic uint32_t *)operation->word, (uint32_t)operation->value,
+                                  memory_order_release);
+    }
+    free(work);
+}
+
+static CUresult check_word(const struct value_operation *operation)
+{
+    struct leatc_memory memory;
+    size_t bytes = operation->wide ? 8 : 4;
+
+    CU_CHECK(operation->word && (uintptr_t)operation->word % bytes == 0);
+    CU_TRY(leatcu_result(leatc_memory_find(operation->word, &memory)));
+    CU_CHECK(memory.kind != LEATC_MEMORY_PAGEABLE &&
+             bytes <= memory.bytes - (size_t)((char *)operation->word - (char *)memory.base));
+    /* The host function can read and write what the host can. */
+    return memory.kind == LEATC_MEMORY_DEVICE && !leatcu_host_reaches_device(memory.ordinal)
+               ? CUDA_ERROR_NOT_SUPPORTED
+               : CUDA_SUCCESS;
+}
+
+/* Turns the vendor's operation into ours; *skip for those that need nothing here. */
+static CUresult take_operation(const CUstreamBatchMemOpParams *given, struct value_operation *taken, bool *skip)
+{
+    *skip = false;
+    switch (given->operation) {
+    case CU_STREAM_MEM_OP_WAIT_VALUE_32:
+    case CU_STREAM_MEM_OP_WAIT_VALUE_64:
+        CU_CHECK(!(given->waitValue.flags & ~(3u | CU_STREAM_WAIT_VALUE_FLUSH)));
+        break;
+    case CU_STREAM_MEM_OP_WRITE_VALUE_32:
+    case CU_STREAM_MEM_OP_WRITE_VALUE_64:
+        CU_CHECK(!(given->writeValue.flags & ~(unsigned)CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER));
+        break;
+    case CU_STREAM_MEM_OP_BARRIER:
+    case CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES:
+        *skip = true;
+        return CUDA_SUCCESS;
+    default:
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    taken->wait =
+        given->operation == CU_STREAM_MEM_OP_WAIT_VALUE_32 || given->operation == CU_STREAM_MEM_OP_WAIT_VALUE_64;
+    taken->wide =
+        given->operation == CU_STREAM_MEM_OP_WAIT_VALUE_64 || given->operation == CU_STREAM_MEM_OP_WRITE_VALUE_64;
+    taken->word = leatcu_pointer(given->waitValue.address);
+    taken->value = taken->wide ? given->waitValue.value64 : given->waitValue.value;
+    taken->flags = given->waitValue.flags;
+    return check_word(taken);
+}
+
+static CUresult take_operations(struct value_work *work, const CUstreamBatchMemOpParams *given, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++) {
+        bool skip;
+
+        CU_TRY(take_operation(&given[i], &work->operations[work->count], &skip));
+        if (!skip)
+            work->count++;
+    }
+    return CUDA_SUCCESS;
+}
+
+#define OPERATIONS_MAX 256
+
+static CUresult batch(struct leatc_stream *on, unsigned count, const CUstreamBatchMemOpParams *given,
+                      unsigned flags)
+{
+    struct value_work *work;
+    CUresult result;
+
+    CU_TRY(leatcu_enter(NULL));
+    CU_CHECK(given && count && count <= OPERATIONS_MAX && !flags);
+    CU_TRY(leatcu_result(leatc_stream_check(on)));
+    work = calloc(1, sizeof *work + count * sizeof work->operations[0]);
+    if (!work)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    result = take_operations(work, given, count);
+    if (result == CUDA_SUCCESS && work->count) {
+        result = leatcu_result(leatc_stream_host_function(on, run_values, work));
+        if (result == CUDA_SUCCESS)
+            return CUDA_SUCCESS;
+    }
+    free(work);
+    return result;
+}
+
+static CUresult one(struct leatc_stream *on, CUstreamBatchMemOpType operation, CUdeviceptr address, uint64_t value,
+                    unsigned flags)
+{
+    CUstreamBatchMemOpParams given = {.operation = operation};
+
+    given.waitValue.address = address;
+    given.waitValue.value64 = value;
+    given.waitValue.flags = flags;
+    return batch(on, 1, &given, 0);
+}
+
+// clang-format off
+BOTH(cuStreamBatchMemOp_v2, batch,
+     (CUstream stream, unsigned count, CUstreamBatchMemOpParams *operations, unsigned flags),
+     (on, count, operations, flags))
+BOTH(cuStreamWaitValue32_v2, one, (CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned flags),
+     (on, CU_STREAM_MEM_OP_WAIT_VALUE_32, address, value, flags))
+BOTH(cuStreamWaitValue64_v2, one, (CUstream stream, CUdeviceptr address, cuuint64_t value, unsigned flags),
+     (on, CU_STREAM_MEM_OP_WAIT_VALUE_64, address, value, flags))
+BOTH(cuStreamWriteValue32_v2, one, (CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned flags),
+     (on, CU_STREAM_MEM_OP_WRITE_VALUE_32, address, value, flags))
+BOTH(cuStreamWriteValue64_v2, one, (CUstream stream, CUdeviceptr address, cuuint64_t value, unsigned flags),
+     (on, CU_STREAM_MEM_OP_WRITE_VALUE_64, address, value, flags))
+// clang-format on

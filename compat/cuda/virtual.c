@@ -1,0 +1,254 @@
+/* virtual.c - virtual memory: leat/virtual.h under the driver's names. */
+#include "cuda/names.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+static leat_physical *physical_of(CUmemGenericAllocationHandle handle)
+{
+    return (leat_physical *)(uintptr_t)handle;
+}
+
+/* leat's statuses, where these calls have results of their own for them. */
+static CUresult status_result(leat_status status)
+{
+    switch (status) {
+    case LEAT_ERROR_HANDLE:
+    case LEAT_ERROR_BUSY:
+        return CUDA_ERROR_INVALID_VALUE;
+    default:
+        return leatcu_result(leatc_result_of(status));
+    }
+}
+
+/* Some device's granularity stands for all: devices of one driver have the same. */
+static CUresult any_device(leat_device **device)
+{
+    int ordinal;
+
+    CU_TRY(leatcu_started());
+    CU_TRY(leatcu_result(leatc_device_get(&ordinal)));
+    return leatcu_result(leatc_device_open(ordinal, device));
+}
+
+/* ---- addresses ---- */
+
+/* The address that is wanted is a hint, which is not followed. */
+CUresult cuMemAddressReserve(CUdeviceptr *address, size_t bytes, size_t alignment, CUdeviceptr wanted,
+                             unsigned long long flags)
+{
+    leat_device *device;
+    void *ptr;
+
+    (void)wanted;
+    CU_TRY(leatcu_started());
+    CU_CHECK(address && bytes && !flags);
+    CU_TRY(any_device(&device));
+    CU_TRY(status_result(leat_virtual_reserve(device, bytes, alignment, &ptr)));
+    *address = leatcu_address(ptr);
+    return CUDA_SUCCESS;
+}
+
+/* leat knows how long each reservation is, and a part of one cannot be freed. */
+CUresult cuMemAddressFree(CUdeviceptr address, size_t bytes)
+{
+    size_t reserved_bytes;
+
+    CU_TRY(leatcu_started());
+    CU_CHECK(address && bytes);
+    CU_TRY(status_result(leat_virtual_query(leatcu_pointer(address), NULL, &reserved_bytes)));
+    CU_CHECK(bytes == reserved_bytes);
+    return status_result(leat_virtual_unreserve(leatcu_pointer(address)));
+}
+
+/* ---- memory ---- */
+
+static CUresult check_properties(const CUmemAllocationProp *properties)
+{
+    CU_CHECK(properties && properties->type == CU_MEM_ALLOCATION_TYPE_PINNED && !properties->win32HandleMetaData);
+    CU_CHECK(properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE);
+    if (leatcu_check_device(properties->location.id) != CUDA_SUCCESS)
+        return CUDA_ERROR_INVALID_DEVICE;
+    return properties->requestedHandleTypes & ~(unsigned)CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+               ? CUDA_ERROR_NOT_SUPPORTED
+               : CUDA_SUCCESS;
+}
+
+CUresult cuMemGetAllocationGranularity(size_t *bytes, const CUmemAllocationProp *properties,
+                                       CUmemAllocationGranularity_flags option)
+{
+    leat_device *device;
+
+    CU_TRY(leatcu_started());
+    CU_CHECK(bytes);
+    CU_CHECK(option == CU_MEM_ALLOC_GRANULARITY_MINIMUM || option == CU_MEM_ALLOC_GRANULARITY_RECOMMENDED);
+    CU_TRY(check_properties(properties));
+    CU_TRY(leatcu_result(leatc_device_open(properties->location.id, &device)));
+    return status_result(leat_virtual_granularity(device, bytes));
+}
+
+CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes, const CUmemAllocationProp *properties,
+                     unsigned long long flags)
+{
+    leat_physical *made;
+    leat_device *device;
+
+    CU_TRY(leatcu_started());
+    CU_CHECK(handle && bytes && !flags);
+    CU_TRY(check_properties(properties));
+    CU_TRY(leatcu_result(leatc_device_open(properties->location.id, &device)));
+    CU_TRY(status_result(leat_physical_create(
+        device, bytes, properties->requestedHandleTypes ? LEAT_PHYSICAL_EXPORTABLE : 0, &made)));
+    *handle = (uintptr_t)made;
+    return CUDA_SUCCESS;
+}
+
+/* A handle that is alive, and of which device. */
+static CUresult check_handle(CUmemGenericAllocationHandle handle, leat_physical_info *info)
+{
+    return leat_physical_query(physical_of(handle), info) == LEAT_OK ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
+{
+    leat_physical_info info;
+
+    CU_TRY(leatcu_started());
+    CU_TRY(check_handle(handle, &info));
+    return status_result(leat_physical_release(physical_of(handle)));
+}
+
+CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *properties,
+                                                CUmemGenericAllocationHandle handle)
+{
+    leat_physical_info info;
+
+    CU_TRY(leatcu_started());
+    CU_CHECK(properties);
+    CU_TRY(check_handle(handle, &info));
+    *properties = (CUmemAllocationProp){
+        .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+        .requestedHandleTypes =
+            info.exportable ? CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR : CU_MEM_HANDLE_TYPE_NONE,
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = leatc_device_ordinal(info.device)}};
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *address)
+{
+    leat_physical *found;
+
+    CU_TRY(leatcu_started());
+    CU_CHECK(handle && address);
+    CU_TRY(status_result(leat_physical_retain(address, &found)));
+    *handle = (uintptr_t)found;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemExportToShareableHandle(void *shareable, CUmemGenericAllocationHandle handle,
+                                      CUmemAllocationHandleType type, unsigned long long flags)
+{
+    leat_physical_info info;
+
+    CU_TRY(leatcu_started());
+    CU_CHECK(shareable && !flags && type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+    CU_TRY(check_handle(handle, &info));
+    return status_result(leat_physical_export(physical_of(handle), shareable));
+}
+
+/* The file says how large the memory is, as those of CPU devices do; what another driver exports does not. */
+CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *shareable,
+                                        CUmemAllocationHandleType type)
+{
+    int fd = (int)(intptr_t)shareable;
+    leat_physical *imported;
+    leat_device *device;
+    struct stat file;
+
+    CU_TRY(leatcu_started());
+    CU_CHECK(handle && type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+    CU_TRY(any_device(&device));
+    CU_CHECK(fd >= 0 && !fstat(fd, &file) && S_ISREG(file.st_mode) && file.st_size >= 0);
+    if (!file.st_size)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    CU_TRY(status_result(leat_physical_import(device, fd, (size_t)file.st_size, &imported)));
+    *handle = (uintptr_t)imported;
+    return CUDA_SUCCESS;
+}
+
+/* ---- together ---- */
+
+CUresult cuMemMap(CUdeviceptr address, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle,
+                  unsigned long long flags)
+{
+    struct leatc_memory memory = {
+        .base = leatcu_pointer(address), .bytes = bytes, .kind = LEATC_MEMORY_DEVICE, .foreign = true};
+    leat_physical_info info;
+    CUresult result;
+
+    CU_TRY(leatcu_started());
+    CU_CHECK(address && bytes && !offset && !flags);
+    CU_TRY(check_handle(handle, &info));
+    CU_TRY(status_result(leat_virtual_map(memory.base, bytes, physical_of(handle))));
+    memory.ordinal = leatc_device_ordinal(info.device);
+    result = leatcu_result(leatc_memory_add(&memory));
+    if (result != CUDA_SUCCESS)
+        leat_virtual_unmap(memory.base, bytes);
+    return result;
+}
+
+/* The engine's records of the mappings in a range that was unmapped. */
+static void forget(char *start, size_t bytes)
+{
+    struct leatc_memory memory;
+
+    for (char *at = start; (size_t)(at - start) < bytes; at = (char *)memory.base + memory.bytes) {
+        if (leatc_memory_find(at, &memory) != LEATC_OK || memory.kind == LEATC_MEMORY_PAGEABLE)
+            return;
+        (void)leatc_memory_remove(memory.base);
+    }
+}
+
+CUresult cuMemUnmap(CUdeviceptr address, size_t bytes)
+{
+    CU_TRY(leatcu_started());
+    CU_CHECK(address && bytes);
+    CU_TRY(status_result(leat_virtual_unmap(leatcu_pointer(address), bytes)));
+    forget(leatcu_pointer(address), bytes);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemSetAccess(CUdeviceptr address, size_t bytes, const CUmemAccessDesc *wanted, size_t count)
+{
+    leat_device *device;
+
+    CU_TRY(leatcu_started());
+    CU_CHECK(address && bytes && wanted && count);
+    for (size_t i = 0; i < count; i++) {
+        CU_CHECK(wanted[i].location.type == CU_MEM_LOCATION_TYPE_DEVICE);
+        CU_CHECK(wanted[i].flags == CU_MEM_ACCESS_FLAGS_PROT_NONE ||
+                 wanted[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READ ||
+                 wanted[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+        CU_TRY(leatcu_check_device(wanted[i].location.id));
+    }
+    for (size_t i = 0; i < count; i++) {
+        CU_TRY(leatcu_result(leatc_device_open(wanted[i].location.id, &device)));
+        CU_TRY(status_result(
+            leat_virtual_set_access(leatcu_pointer(address), bytes, device, (leat_access)wanted[i].flags)));
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location, CUdeviceptr address)
+{
+    leat_device *device;
+    leat_access access;
+
+    CU_TRY(leatcu_started());
+    CU_CHECK(flags && location && location->type == CU_MEM_LOCATION_TYPE_DEVICE);
+    CU_TRY(leatcu_check_device(location->id));
+    CU_TRY(leatcu_result(leatc_device_open(location->id, &device)));
+    CU_TRY(status_result(leat_virtual_get_access(leatcu_pointer(address), device, &access)));
+    *flags = (unsigned long long)access;
+    return CUDA_SUCCESS;
+}
