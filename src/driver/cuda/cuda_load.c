@@ -22,8 +22,7 @@ static const struct {
     enum need need;
 } symbols[] = {
 #define SYMBOL(field, name, need, parameters) {#name, offsetof(struct cuda_api, field), need},
-    LEATI_CUDA_SYMBOL_LIST(SYMBOL)
-    LEATI_CUDA_FIRST_SYMBOL_LIST(SYMBOL)
+    LEATI_CUDA_SYMBOL_LIST(SYMBOL) LEATI_CUDA_FIRST_SYMBOL_LIST(SYMBOL)
 #undef SYMBOL
 };
 
@@ -70,7 +69,26 @@ static void put_function(struct cuda_api *cu, size_t offset, void *function)
     memcpy((char *)cu + offset, &function, sizeof function);
 }
 
-/* Looks at the version before anything else: an old driver also lacks functions, but its age is the reason. */
+/* leat has a library of CUDA's names of its own, which may be loaded here as if it were the vendor's: for tests,
+ * and for programs of leat's that shall see what CUDA's names make of them. It must stand on another copy of leat
+ * than this one, which would wait for itself. */
+static leat_status check_names(const struct cuda_driver *cuda, const char *path)
+{
+    const void *(*known_names)(void);
+    void *function = dlsym(cuda->library, "leat_known_names");
+
+    if (!function)
+        return LEAT_OK;
+    memcpy(&known_names, &function, sizeof known_names);
+    if (known_names() != (const void *)(uintptr_t)&leat_version)
+        return LEAT_OK;
+    return leati_fail(LEAT_ERROR_NO_DRIVER,
+                      "%s offers CUDA's names over this very copy of leat, which cannot be its own driver; unset "
+                      "LEAT_CUDA_LIBRARY, or use a program that is linked with libleat.a",
+                      path);
+}
+
+/* Looks at the version before the functions: an old driver also lacks functions, but its age is the reason. */
 static leat_status check_version(struct cuda_driver *cuda, const char *path)
 {
     void *function = dlsym(cuda->library, leati_cuda_names.driver_version);
@@ -203,7 +221,9 @@ leat_status leati_cuda_load(struct leati_driver *driver)
         path = "libcuda.so.1";
     LEATI_TRY(check_file(path));
     LEATI_TRY(open_library(cuda, path));
-    status = check_version(cuda, path);
+    status = check_names(cuda, path);
+    if (status == LEAT_OK)
+        status = check_version(cuda, path);
     if (status == LEAT_OK)
         status = take_functions(cuda, path);
     if (status != LEAT_OK)
