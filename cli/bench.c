@@ -3,6 +3,7 @@
  */
 #include "bench.h"
 #include "bench_copy.h"
+#include "bench_memory.h"
 #include "bench_report.h"
 #include "cli.h"
 #include "host_facts.h"
@@ -19,7 +20,8 @@
 const char cli_bench_help[] =
     "Usage: leat bench [OPTION]... [GROUP]...\n"
     "       leat bench --from FILE [--headline] [--markdown] [--picture FILE] [GROUP]...\n\n"
-    "Measures copies, allocation, pools, latency and overlap on one device, each next to the driver's own\n"
+    "Measures copies, allocation, pools, latency, overlap and ways of reading host data on one device, each next "
+    "to the driver's own\n"
     "call on the same bytes in the same run, and verifies the bytes.\n\n"
     "Options:\n"
     "  --quick         fewer and smaller sizes: done in 40 seconds on two processors\n"
@@ -29,7 +31,8 @@ const char cli_bench_help[] =
     "  --repeat N      exactly N samples for each row; without it as many as fit in half a second\n"
     "  --json          prints the record as JSON instead of tables\n"
     "  --output FILE   also writes the record to FILE\n"
-    "  --picture FILE  also draws the rates of the group copy over the size, as SVG\n"
+    "  --picture FILE  also draws the rates of the group copy over the size, or, without that group, the\n"
+    "                  ways of the group memory, as SVG\n"
     "  --from FILE     prints the tables of a stored record and measures nothing\n"
     "  --headline      one table of the few rows that sum the record up\n"
     "  --markdown      tables as Markdown\n"
@@ -38,7 +41,9 @@ const char cli_bench_help[] =
     "  --full          every kind of memory, direction, size and number of threads: many minutes\n"
     "  --bytes SIZES   only these sizes, separated by commas; K, M, G (powers of 1024) may follow\n"
     "  --memory NAMES  only pinned, pageable, huge, registered, file, file-cold, fresh\n"
-    "  --part NAMES    only sizes, workers, beside, many\n\n"
+    "  --part NAMES    only sizes, workers, beside, many\n"
+    "Of the group memory:\n"
+    "  --bytes SIZE    with so much data, rounded up to 2 MiB\n\n"
     "The manual (man leat) says what each figure and each bound is.\n";
 
 const struct bench_group bench_groups[BENCH_GROUP_COUNT] = {
@@ -50,6 +55,8 @@ const struct bench_group bench_groups[BENCH_GROUP_COUNT] = {
     {"latency", "what a call costs, and small work from the call to its completion", bench_latency_group},
     {"overlap", "bytes in, vector addition, bytes out: chunks over several streams against a sequence",
      bench_overlap_group},
+    {"memory", "host data for a kernel: copied, read in place, managed; what levels of memory cost",
+     bench_memory_group},
 };
 
 static int print_list(void)
@@ -315,6 +322,21 @@ static json_t *make_record(struct bench *bench, int argc, char **argv)
                      "rows", bench->rows, "notes", bench->notes);
 }
 
+/* Of the two groups that have a picture the first one that is wanted. */
+static bool draw(const struct bench_options *options, const json_t *record)
+{
+    for (unsigned i = 0; i < BENCH_GROUP_COUNT; i++) {
+        if (!(options->groups & 1u << i))
+            continue;
+        if (bench_groups[i].run == bench_copy_group)
+            return bench_copy_picture(record, options->picture);
+        if (bench_groups[i].run == bench_memory_group)
+            return bench_memory_picture(record, options->picture);
+    }
+    cli_complain("bench: of these groups there is no picture; copy and memory have one");
+    return false;
+}
+
 static bool run_groups(struct bench *bench, const json_t *record)
 {
     const struct bench_options *options = bench->options;
@@ -390,7 +412,7 @@ static int measure(const struct bench_options *options, int argc, char **argv)
     }
     fine = run_groups(&bench, record);
     fine = write_record(options, record) && fine;
-    fine = (!options->picture || bench_copy_picture(record, options->picture)) && fine;
+    fine = (!options->picture || draw(options, record)) && fine;
 
 close:
     json_decref(record);
@@ -417,7 +439,7 @@ static int print_stored(const struct bench_options *options)
             fine = report_print_group(record, bench_groups[i].name, style) && fine;
     if (!options->headline)
         report_print_notes(record, style);
-    fine = (!options->picture || bench_copy_picture(record, options->picture)) && fine;
+    fine = (!options->picture || draw(options, record)) && fine;
     json_decref(record);
     return fine ? CLI_OK : CLI_FAILED;
 }

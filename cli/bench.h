@@ -117,7 +117,7 @@ struct bench_group {
     void (*run)(struct bench *bench);
 };
 
-enum { BENCH_GROUP_COUNT = 6 };
+enum { BENCH_GROUP_COUNT = 7 };
 
 extern const struct bench_group bench_groups[BENCH_GROUP_COUNT];
 
@@ -127,5 +127,6 @@ void bench_alloc_group(struct bench *bench);
 void bench_pool_group(struct bench *bench);
 void bench_latency_group(struct bench *bench);
 void bench_overlap_group(struct bench *bench);
+void bench_memory_group(struct bench *bench);
 
 #endif

@@ -52,6 +52,7 @@ static const struct report_column group_columns[] = {
     {"DRIVER SLOWDOWN", "driver_slowdown", CELL_RATIO, false, false},
     {"ONE CALL EACH", "each_us", CELL_FIGURE, false, false},
     {"DRIVER BATCH", "driver_batch_us", CELL_FIGURE, false, false},
+    {"TIME us", "time_us", CELL_FIGURE, false, false},
     {"CHUNK", "chunk_bytes", CELL_BYTES, false, false},
     {"GAIN", "gain", CELL_RATIO, false, false},
     {"P99.9", "p999", CELL_FIGURE, false, false},

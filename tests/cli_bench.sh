@@ -1,6 +1,6 @@
 #!/bin/sh
-# cli_bench.sh - "leat bench copy" and "leat explain" as a user calls them: a run of small sizes, its record, its
-# tables and its picture, plans in words, and command lines that make no sense.
+# cli_bench.sh - "leat bench copy", "leat bench memory" and "leat explain" as a user calls them: runs of small sizes,
+# their records, tables and pictures, plans in words, and command lines that make no sense.
 #
 # LEAT_COMMAND is the command, LEAT_TEST_DEVICE the device. Times only have to be there.
 cd "$(dirname "$0")/.." || exit 1
@@ -121,6 +121,28 @@ bench --part many --json && {
     done
 }
 
+# ---- ways of reading, and levels of memory --------------------------------------------------------------------
+
+run 0 bench memory --quick --bytes 2M --repeat 2 --device "$device" --json --output "$work/memory" \
+    --picture "$work/m.svg" && {
+    ! grep -q '"verified": false' "$work/out" || fail 'bytes were not verified'
+    for way in 'copied from pageable memory' 'copied from pinned memory' 'read in place (mapped)' managed \
+        'managed, prefetched'; do
+        count 1 "\"case\": \"$way, all of it\"" "$work/out"
+        count 1 "\"case\": \"$way, every 512th page\"" "$work/out"
+    done
+    count 5 'the fastest is' "$work/out"
+    for level in 'registers' 'local memory of a thread' 'device memory, 16 KiB' 'host memory, in place'; do
+        grep -q "\"case\": \"$level" "$work/out" || fail "there is no level: $level"
+    done
+    check_xml "$work/m.svg" 2>"$work/err" || fail 'the picture is not well-formed'
+    count 30 '<rect .*class="k' "$work/m.svg" # 25 bars, and the legend
+    run 0 bench --from "$work/memory" --picture "$work/n.svg" memory && {
+        cmp -s "$work/m.svg" "$work/n.svg" || fail 'the picture of the run and that of its record differ'
+        grep -q '^memory: levels of memory: reading' "$work/out" || fail 'there is no table of levels'
+    }
+}
+
 # ---- plans in words -------------------------------------------------------------------------------------------
 
 for place in pageable file registered pinned managed device; do
@@ -164,6 +186,8 @@ run 1 bench copy --device "$device" --picture "$work/none/x" && says 'none/x can
 run 1 bench --from "$work/none" --picture "$work/c.svg" && says 'cannot be read as a record'
 printf '{"rows":[]}' >"$work/empty"
 run 1 bench --from "$work/empty" --picture "$work/c.svg" && says 'there is nothing to draw'
+run 1 bench --from "$work/empty" --picture "$work/c.svg" memory && says 'there is nothing to draw'
+run 1 bench --from "$work/empty" --picture "$work/c.svg" alloc && says 'there is no picture'
 run 1 bench copy --device nothing:0 && says 'nothing'
 
 [ $failures -eq 0 ] && echo 'all is well'

@@ -22,6 +22,10 @@
     X(leat_pattern_u64)                                                                                           \
     X(leat_verify_u64)                                                                                            \
     X(leat_checksum_u64)                                                                                          \
+    X(leat_checksum_runs_u64)                                                                                     \
+    X(leat_chase_u64)                                                                                             \
+    X(leat_chase_local_u64)                                                                                       \
+    X(leat_chain_u64)                                                                                             \
     X(leat_copy_pieces)                                                                                           \
     X(leat_copy_box)
 

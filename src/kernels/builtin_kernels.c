@@ -1,10 +1,10 @@
 /*
  * builtin_kernels.c - the kernels that come with leat: fill, add, square, vector addition, pattern, verify,
- * checksum, many copies at once, and boxes of rows.
+ * checksum, what memory costs, many copies at once, and boxes of rows.
  *
  * One source for all devices. The host compiler makes the CPU device's kernels of it, clang-19 the PTX and the AMD
  * code objects in built/ (tools/build-kernels.sh). What each kernel does is said in leat/kernel.h, but for
- * the last two, which are for leat's own use.
+ * the last six, which are for leat's own use.
  *
  * One idea is shared by all: arrays are read and written in words of 16 bytes, the widest access that a GPU thread
  * has, and a GPU thread reads several of them before it writes the first, because only many reads under way at
@@ -290,6 +290,60 @@ LEAT_KERNEL(leat_checksum_u64, 3, const uint64_t *, src, uint64_t, count, uint64
         pattern_value(cut.head + 2 * i, words[i][0]) + pattern_value(cut.head + 2 * i + 1, words[i][1]));
     SUM_FEW(found, i, cut.tail, count, pattern_value(i, src[i]));
     add_to_total(sum, found, leat_thread_x(), leat_block_threads_x());
+}
+
+/* ---- what memory costs, for "leat bench memory" ------------------------------------------------ */
+
+/* The checksum of runs of 1 << shift words each, which begin every stride words. */
+LEAT_KERNEL(leat_checksum_runs_u64, 5, const uint64_t *, src, uint64_t, runs, uint64_t, shift, uint64_t, stride,
+            uint64_t *, sum)
+{
+    const uint64_t mask = ((uint64_t)1 << shift) - 1;
+    uint64_t found = 0;
+
+    SUM(found, i, 0, runs << shift, pattern_value(i, src[(i >> shift) * stride + (i & mask)]));
+    add_to_total(sum, found, leat_thread_x(), leat_block_threads_x());
+}
+
+/* One thread follows a chain: each word of memory is the index of the next one. */
+LEAT_KERNEL(leat_chase_u64, 3, const uint64_t *, chain, uint64_t, steps, uint64_t *, end)
+{
+    uint64_t at = 0;
+
+    if (leat_global_index())
+        return;
+    for (uint64_t i = 0; i < steps; i++)
+        at = chain[at];
+    *end = at;
+}
+
+/* The same through an array of the thread's own, which no register can be: local memory, AMD's scratch. */
+#define LOCAL_WORDS 256
+
+LEAT_KERNEL(leat_chase_local_u64, 2, uint64_t, steps, uint64_t *, end)
+{
+    volatile uint32_t chain[LOCAL_WORDS];
+    uint32_t at = 0;
+
+    if (leat_global_index())
+        return;
+    for (uint32_t i = 0; i < LOCAL_WORDS; i++)
+        chain[i] = (i + 97) % LOCAL_WORDS; /* 97 has no divisor in common with the length: one round visits all */
+    for (uint64_t i = 0; i < steps; i++)
+        at = chain[at];
+    *end = at;
+}
+
+/* Steps that each need the one before, and nothing but registers: a multiplication and an addition. */
+LEAT_KERNEL(leat_chain_u64, 3, uint64_t, steps, uint64_t, factor, uint64_t *, end)
+{
+    uint64_t value = 1;
+
+    if (leat_global_index())
+        return;
+    for (uint64_t i = 0; i < steps; i++)
+        value = value * factor + 1;
+    *end = value;
 }
 
 /* ---- many copies ----------------------------------------------------------------------------- */

@@ -1,0 +1,214 @@
+/*
+ * bench_memory_picture.c - the table of strategies of the group "memory" as SVG: a block of bars for each access,
+ * a bar for each strategy, on a logarithmic scale, because sparse reading makes the worst a thousandth of the
+ * best. Works on the JSON, so that a run and a stored record look alike. One self-contained file, light or dark.
+ */
+#include "bench_memory.h"
+#include "cli.h"
+#include "svg.h"
+#include "text.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Lengths in pixels. */
+enum {
+    MARGIN = 20,
+    HEAD = 146, /* title, what was measured, legend */
+    AXIS_LEFT = 56,
+    BAR = 36,
+    BAR_GAP = 4,
+    BLOCK_GAP = 30,
+    BLOCK = MEMORY_STRATEGY_COUNT * (BAR + BAR_GAP) + BLOCK_GAP,
+    PLOT_WIDTH = MEMORY_ACCESS_COUNT * BLOCK,
+    PLOT_HEIGHT = 320,
+    FOOT = 40,
+    LINE_STEP = 18,
+    WIDTH = 2 * MARGIN + AXIS_LEFT + PLOT_WIDTH,
+    HEIGHT = HEAD + PLOT_HEIGHT + FOOT + MARGIN
+};
+
+struct picture {
+    FILE *file;
+    double rates[MEMORY_ACCESS_COUNT][MEMORY_STRATEGY_COUNT]; /* GB/s; NAN: not measured */
+    uint64_t bytes;
+    double low, high; /* powers of 10 */
+    bool any;
+};
+
+static const char *text_of(const json_t *object, const char *key)
+{
+    const char *text = json_string_value(json_object_get(object, key));
+
+    return text ? text : "";
+}
+
+static void read_rate(struct picture *picture, const json_t *rows, unsigned access, unsigned strategy)
+{
+    const json_t *row;
+    size_t index;
+    char name[96];
+
+    picture->rates[access][strategy] = NAN;
+    snprintf(name, sizeof name, "%s, %s", memory_strategy_labels[strategy], memory_access_labels[access]);
+    json_array_foreach(rows, index, row)
+    {
+        double rate = json_number_value(json_object_get(row, "value"));
+
+        if (strcmp(text_of(row, "group"), "memory") || strcmp(text_of(row, "case"), name) || rate <= 0)
+            continue;
+        picture->rates[access][strategy] = rate;
+        picture->bytes = (uint64_t)json_integer_value(json_object_get(row, "bytes"));
+        picture->low = fmin(picture->low, floor(log10(rate)));
+        picture->high = fmax(picture->high, ceil(log10(rate)));
+        picture->any = true;
+    }
+}
+
+static void write_text(FILE *file, double x, double y, const char *style, const char *text)
+{
+    fprintf(file, "<text x=\"%.1f\" y=\"%.1f\" class=\"%s\">", x, y, style);
+    svg_write_escaped(file, text);
+    fputs("</text>\n", file);
+}
+
+static void write_styles(FILE *file)
+{
+    static const char *const light[MEMORY_STRATEGY_COUNT] = {"#8c959f", "#1f6fc4", "#1a7f5a", "#b3720a",
+                                                             "#a0468c"};
+    static const char *const dark[MEMORY_STRATEGY_COUNT] = {"#9aa4ae", "#62a8ee", "#3fbf8f", "#e8a23c", "#d67fc4"};
+
+    fputs("<style>\n"
+          "text{font:12px sans-serif;fill:#1f2328}\n"
+          ".title{font-size:18px;font-weight:bold}\n"
+          ".quiet{fill:#59636e}\n"
+          ".tick{font-size:11px;fill:#59636e}\n"
+          ".middle{text-anchor:middle}\n"
+          ".end{text-anchor:end}\n"
+          ".paper{fill:#ffffff}\n"
+          ".grid{fill:none;stroke:#d8dee4;stroke-width:1}\n",
+          file);
+    for (unsigned i = 0; i < MEMORY_STRATEGY_COUNT; i++)
+        fprintf(file, ".k%u{fill:%s}\n", i, light[i]);
+    fputs("@media (prefers-color-scheme: dark){\n"
+          "text{fill:#e6edf3}\n.quiet,.tick{fill:#9198a1}\n.paper{fill:#14181d}\n.grid{stroke:#2d343c}\n",
+          file);
+    for (unsigned i = 0; i < MEMORY_STRATEGY_COUNT; i++)
+        fprintf(file, ".k%u{fill:%s}\n", i, dark[i]);
+    fputs("}\n</style>\n", file);
+}
+
+static void write_head(struct picture *picture, const json_t *record)
+{
+    const json_t *device = json_object_get(record, "device");
+    const json_t *driver = json_object_get(record, "driver");
+    const json_t *host = json_object_get(record, "host");
+    unsigned x = MARGIN, y = MARGIN + 12;
+    char text[512], size[TEXT_MAX];
+
+    snprintf(text, sizeof text, "Bytes that a kernel reads of %s at the host: %.40s, %.80s",
+             text_bytes(size, picture->bytes), text_of(device, "name"), text_of(device, "model"));
+    write_text(picture->file, x, y, "title", text);
+    y += LINE_STEP + 6;
+    snprintf(text, sizeof text, "Driver %.20s %.60s; %.80s, %d logical processors; leat %.20s, %.30s",
+             text_of(driver, "name"), text_of(driver, "version"), text_of(host, "cpu"),
+             (int)json_integer_value(json_object_get(host, "cores")), text_of(record, "version"),
+             text_of(record, "date"));
+    write_text(picture->file, x, y, "quiet", text);
+    y += LINE_STEP;
+    write_text(
+        picture->file, x, y, "quiet",
+        "From data at the host to the end of the kernel, medians; GB/s counts the bytes that the kernel reads, "
+        "whatever was moved for them");
+    y += LINE_STEP + 8;
+    for (unsigned i = 0; i < MEMORY_STRATEGY_COUNT; i++) {
+        fprintf(picture->file, "<rect x=\"%u\" y=\"%u\" width=\"12\" height=\"12\" class=\"k%u\"/>\n", x, y - 11,
+                i);
+        write_text(picture->file, x + 18, y, "", memory_strategy_labels[i]);
+        x += 40 + 7 * (unsigned)strlen(memory_strategy_labels[i]);
+    }
+    write_text(picture->file, MARGIN + AXIS_LEFT - 8, HEAD - 10, "tick end", "GB/s");
+}
+
+static double height_of(const struct picture *picture, double rate)
+{
+    return (double)PLOT_HEIGHT * (log10(rate) - picture->low) / (picture->high - picture->low);
+}
+
+static void write_axis(const struct picture *picture)
+{
+    char text[TEXT_MAX];
+
+    for (double power = picture->low; power <= picture->high; power++) {
+        double y = HEAD + PLOT_HEIGHT - height_of(picture, pow(10, power));
+
+        fprintf(picture->file, "<path d=\"M%d %.1fh%d\" class=\"grid\"/>\n", MARGIN + AXIS_LEFT, y, PLOT_WIDTH);
+        snprintf(text, sizeof text, "%g", pow(10, power));
+        write_text(picture->file, MARGIN + AXIS_LEFT - 8, y + 4, "tick end", text);
+    }
+}
+
+static void write_block(const struct picture *picture, unsigned access)
+{
+    double left = MARGIN + AXIS_LEFT + access * (double)BLOCK + BLOCK_GAP / 2.0;
+    char rate[TEXT_MAX];
+
+    for (unsigned i = 0; i < MEMORY_STRATEGY_COUNT; i++) {
+        double value = picture->rates[access][i], x = left + i * (double)(BAR + BAR_GAP), height;
+
+        if (!isfinite(value))
+            continue;
+        height = fmax(height_of(picture, value), 1);
+        text_figure(rate, value);
+        fprintf(picture->file,
+                "<rect x=\"%.1f\" y=\"%.1f\" width=\"%d\" height=\"%.1f\" class=\"k%u\"><title>%s, %s: %s "
+                "GB/s</title></rect>\n",
+                x, HEAD + PLOT_HEIGHT - height, BAR, height, i, memory_strategy_labels[i],
+                memory_access_labels[access], rate);
+        write_text(picture->file, x + BAR / 2.0, HEAD + PLOT_HEIGHT - height - 4, "tick middle", rate);
+    }
+    write_text(picture->file, left + (BLOCK - BLOCK_GAP) / 2.0, HEAD + PLOT_HEIGHT + 20, "middle",
+               memory_access_labels[access]);
+}
+
+static void write_picture(struct picture *picture, const json_t *record)
+{
+    fprintf(picture->file,
+            "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d %d\">\n",
+            WIDTH, HEIGHT, WIDTH, HEIGHT);
+    write_styles(picture->file);
+    fprintf(picture->file, "<rect width=\"%d\" height=\"%d\" class=\"paper\"/>\n", WIDTH, HEIGHT);
+    write_head(picture, record);
+    write_axis(picture);
+    for (unsigned access = 0; access < MEMORY_ACCESS_COUNT; access++)
+        write_block(picture, access);
+    fputs("</svg>\n", picture->file);
+}
+
+bool bench_memory_picture(const json_t *record, const char *path)
+{
+    struct picture picture = {.low = 99, .high = -99};
+    bool fine;
+
+    for (unsigned access = 0; access < MEMORY_ACCESS_COUNT; access++)
+        for (unsigned strategy = 0; strategy < MEMORY_STRATEGY_COUNT; strategy++)
+            read_rate(&picture, json_object_get(record, "rows"), access, strategy);
+    if (!picture.any) {
+        cli_complain("bench: there is nothing to draw: the record has no strategies of the group memory");
+        return false;
+    }
+    if (picture.low >= picture.high)
+        picture.high = picture.low + 1;
+    picture.file = fopen(path, "we");
+    if (picture.file) {
+        write_picture(&picture, record);
+        fine = !ferror(picture.file);
+        if (fclose(picture.file) == 0 && fine)
+            return true;
+    }
+    cli_complain("bench: %s cannot be written: %s", path, strerror(errno));
+    return false;
+}
