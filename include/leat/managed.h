@@ -196,7 +196,7 @@ typedef enum leat_move_cause {
     LEAT_MOVE_END_COPIES = 5 /* read mostly: a write left one copy; to is the writer */
 } leat_move_cause;
 
-/* One move, of pages that are next to each other and moved one after the other for the same reason. */
+/* One move, of pages that are next to each other and moved for the same reason during the same work. */
 typedef struct leat_managed_move {
     uint64_t time_ns; /* of the first page, since the record was started */
     void *ptr;        /* the first page */

@@ -52,8 +52,10 @@ struct memory {
 /* Guards all of the following. Taken by the handler of faults too: who holds it touches no managed memory. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct leati_ranges memories;
-static leat_managed_move *moves; /* a ring; NULL before the first record */
-static uint64_t moves_count;     /* ever written */
+static leat_managed_move *moves;    /* a ring; NULL before the first record */
+static uint64_t moves_phase[MOVES]; /* in which each was written */
+static uint64_t moves_count;        /* ever written */
+static uint64_t phase;              /* moves on whenever the work of a device begins or ends */
 static uint64_t began_ns;
 
 /* Changed under the lock; read without it to find out that there is nothing to do. */
@@ -106,7 +108,8 @@ static void note_move(uintptr_t address, int from, int to, leat_move_cause cause
     for (uint64_t i = moves_count; i-- > oldest;) {
         leat_managed_move *move = &moves[i % MOVES];
 
-        if (move->cause != cause || !same_place(move->from, from) || !same_place(move->to, to))
+        if (moves_phase[i % MOVES] != phase || move->cause != cause || !same_place(move->from, from) ||
+            !same_place(move->to, to))
             continue;
         if (address == (uintptr_t)move->ptr + move->bytes) {
             move->bytes += CPU_PAGE_BYTES;
@@ -118,6 +121,7 @@ static void note_move(uintptr_t address, int from, int to, leat_move_cause cause
             return;
         }
     }
+    moves_phase[moves_count % MOVES] = phase;
     moves[moves_count++ % MOVES] = (leat_managed_move){.time_ns = leati_clock_ns() - began_ns,
                                                        .ptr = (void *)address,
                                                        .bytes = CPU_PAGE_BYTES,
@@ -242,6 +246,7 @@ static void close_pages(struct memory *memory, uintptr_t start, size_t bytes)
 static void close_others(int side)
 {
     pthread_mutex_lock(&lock);
+    phase++;
     for (size_t i = 0; i < memories.count && is_recording(); i++) {
         struct memory *memory = memories.entries[i].value;
 
@@ -470,6 +475,7 @@ static void run_prefetch(struct cpu_work *queued)
     struct span span;
 
     pthread_mutex_lock(&lock);
+    phase++;
     /* Memory that was freed meanwhile, or a record that has ended, leaves nothing to do. */
     if (is_recording() && find_span(work->ptr, work->bytes, &span)) {
         for (size_t i = span.first; i < span.end; i++)
