@@ -205,7 +205,7 @@ static double measure_case(struct memory_case *c, struct bench_rows *rows, void 
         goto failed;
     row = bench_row_add(rows, "memory", name, c->bytes, BENCH_GB_S);
     row->part = memory_part_strategies;
-    row->moved_bytes = (double)pages_read(c) * PAGE_BYTES * accesses[c->access].times;
+    row->moved_bytes = (double)(pages_read(c) * PAGE_BYTES * accesses[c->access].times);
     row->result = result;
     row->verified = verified;
     bench_row_extra(row, "time_us", result.leat.median * 1e6);

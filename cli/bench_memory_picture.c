@@ -152,7 +152,7 @@ static void write_axis(const struct picture *picture)
 
 static void write_block(const struct picture *picture, unsigned access)
 {
-    double left = MARGIN + AXIS_LEFT + access * (double)BLOCK + BLOCK_GAP / 2.0;
+    double left = MARGIN + AXIS_LEFT + access * (double)BLOCK + (double)BLOCK_GAP / 2;
     char rate[TEXT_MAX];
 
     for (unsigned i = 0; i < MEMORY_STRATEGY_COUNT; i++) {
@@ -167,9 +167,9 @@ static void write_block(const struct picture *picture, unsigned access)
                 "GB/s</title></rect>\n",
                 x, HEAD + PLOT_HEIGHT - height, BAR, height, i, memory_strategy_labels[i],
                 memory_access_labels[access], rate);
-        write_text(picture->file, x + BAR / 2.0, HEAD + PLOT_HEIGHT - height - 4, "tick middle", rate);
+        write_text(picture->file, x + (double)BAR / 2, HEAD + PLOT_HEIGHT - height - 4, "tick middle", rate);
     }
-    write_text(picture->file, left + (BLOCK - BLOCK_GAP) / 2.0, HEAD + PLOT_HEIGHT + 20, "middle",
+    write_text(picture->file, left + (double)(BLOCK - BLOCK_GAP) / 2, HEAD + PLOT_HEIGHT + 20, "middle",
                memory_access_labels[access]);
 }
 
