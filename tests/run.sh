@@ -5,7 +5,8 @@ build=$1
 device=$2
 shift 2
 passed=0 failed=0 skipped=0 left_out=0
-log=$build/tests/run.log
+log=$build/tests/run.$$.log # several may run at once
+trap 'rm -f "$log"' EXIT
 
 # " 12 s" for what took long enough to be asked why.
 took_long() { [ $(($(date +%s) - started)) -lt 10 ] || printf ', %d s' $(($(date +%s) - started)); }

@@ -59,20 +59,31 @@ export LEAT_COMMAND = $(abspath $(BUILD))/leat
 
 cpu_examples := $(filter-out %/interop_cuda,$(example_bin))
 
-check: tests $(cpu_examples) $(BUILD)/leat
-	$(Q)tests/run.sh '$(BUILD)' cpu:0 $(test_api) $(test_cpu) $(test_unit) $(test_walk) $(test_order) $(cpu_examples) \
+# In parts that may run beside one another; asan leaves out the strict one, which is about rights and not about bytes.
+check: check-plain check-strict check-staged check-prefetch
+asan_parts := check-plain check-staged check-prefetch
+
+check_needs := tests $(cpu_examples) $(BUILD)/leat
+
+check-plain: $(check_needs)
+	$(Q)tests/run.sh '$(BUILD)' cpu:0 $(test_walk) $(test_api) $(test_cpu) $(test_unit) $(test_order) $(cpu_examples) \
 	    $(test_cli)
+
+check-strict: $(check_needs)
 	$(Q)echo 'once more, with device memory out of reach for host threads (LEAT_STRICT=1):'
 	$(Q)LEAT_STRICT=1 ORDER_MODEL_SECONDS=3 tests/run.sh '$(BUILD)' cpu:0 $(test_api) $(test_order) $(cpu_examples)
-	$(Q)echo 'once more, with pageable copies staged as on a GPU, through small rings (LEAT_COPY_STAGE=1):'
-	$(Q)$(staged) ORDER_MODEL_SECONDS=5 tests/run.sh '$(BUILD)' cpu:0 $(test_staged)
-
-	$(Q)echo 'once more, with prefetches in chunks over several streams (LEAT_PREFETCH_STREAMS_IN and _OUT):'
-	$(Q)LEAT_PREFETCH_STREAMS_IN=3 LEAT_PREFETCH_STREAMS_OUT=2 LEAT_PREFETCH_CHUNK=64K \
-	    tests/run.sh '$(BUILD)' cpu:0 $(test_bin)/test_managed
 
 # Rings of few slots, so that each is used again and again, and more threads than there may be processors.
 staged := LEAT_COPY_STAGE=1 LEAT_COPY_RING=1M LEAT_COPY_WORKERS=3
+
+check-staged: $(check_needs)
+	$(Q)echo 'once more, with pageable copies staged as on a GPU, through small rings (LEAT_COPY_STAGE=1):'
+	$(Q)$(staged) ORDER_MODEL_SECONDS=5 tests/run.sh '$(BUILD)' cpu:0 $(test_staged)
+
+check-prefetch: $(check_needs)
+	$(Q)echo 'once more, with prefetches in chunks over several streams (LEAT_PREFETCH_STREAMS_IN and _OUT):'
+	$(Q)LEAT_PREFETCH_STREAMS_IN=3 LEAT_PREFETCH_STREAMS_OUT=2 LEAT_PREFETCH_CHUNK=64K \
+	    tests/run.sh '$(BUILD)' cpu:0 $(test_bin)/test_managed
 
 # The GPU to test, of any driver.
 GPU ?= cuda:0
@@ -92,9 +103,11 @@ check-memcheck: tests
 test_tsan := $(filter-out %/test_pool_order %/test_pool_guard %/test_pool_threads,$(test_api))
 # This sanitizer leaves few addresses, and pools reserve some for all of a device's memory.
 few_addresses := LEAT_CPU_MEMORY=2G
-check-tsan: tests
+check-tsan: check-tsan-plain check-tsan-staged
+check-tsan-plain: tests
 	$(Q)$(few_addresses) TEST_TIMEOUT=900 tests/run.sh '$(BUILD)' cpu:0 $(test_bin)/test_pool_threads
 	$(Q)TEST_TIMEOUT=900 tests/run.sh '$(BUILD)' cpu:0 $(test_tsan) $(test_order) $(test_bin)/unit_bytes $(test_bin)/unit_layout
+check-tsan-staged: tests
 	$(Q)$(staged) $(few_addresses) TEST_TIMEOUT=900 tests/run.sh '$(BUILD)' cpu:0 \
 	    $(filter-out %/test_bad_input,$(test_staged))
 
@@ -116,5 +129,5 @@ test_gate := $(filter-out %/test_pool_limits %/test_pool_bad %/test_pool_threads
 gate: tests
 	$(Q)tests/gate.sh $(test_gate)
 
-.PHONY: tests check check-gpu check-memcheck check-tsan fuzz-layout gate
+.PHONY: tests check check-plain check-strict check-staged check-prefetch check-gpu check-memcheck check-tsan check-tsan-plain check-tsan-staged fuzz-layout gate
 -include $(test_programs:=.d) $(test_objects:.o=.d)
