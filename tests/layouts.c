@@ -136,6 +136,15 @@ static void find_reach(const leat_layout *layout, int64_t *low, int64_t *high)
     }
 }
 
+void layouts_measure(struct layouts_pair *pair)
+{
+    pair->elements = 1;
+    for (uint32_t i = 0; i < pair->dst.dims; i++)
+        pair->elements *= (uint64_t)pair->dst.size[i];
+    find_reach(&pair->dst, &pair->dst_low, &pair->dst_high);
+    find_reach(&pair->src, &pair->src_low, &pair->src_high);
+}
+
 /* A scatter that names an element once: the list is a piece of an order of them. */
 static void draw_distinct(uint64_t *random, leat_layout *layout, struct layouts_pair *pair)
 {
@@ -187,10 +196,9 @@ static void draw_sizes(uint64_t *random, uint32_t element_bytes, uint64_t most_b
     }
 }
 
-static bool is_too_far(const struct layouts_pair *pair, uint64_t most_bytes)
+static bool is_too_far(int64_t low, int64_t high, int64_t most_bytes)
 {
-    return (uint64_t)(pair->dst_high - pair->dst_low) > 16 * most_bytes ||
-           (uint64_t)(pair->src_high - pair->src_low) > 16 * most_bytes;
+    return high - low > 16 * most_bytes || high > 16 * most_bytes;
 }
 
 static void draw_once(uint64_t *random, uint32_t element_bytes, uint64_t most_bytes, enum layouts_list list,
@@ -218,11 +226,7 @@ static void draw_once(uint64_t *random, uint32_t element_bytes, uint64_t most_by
     draw_strides(random, layouts_random(random, 3) ? other : order, &pair->src);
     if (layouts_random(random, 4) == 0)
         draw_repeats(random, pair);
-    pair->elements = 1;
-    for (uint32_t i = 0; i < sizes.dims; i++)
-        pair->elements *= (uint64_t)sizes.size[i];
-    find_reach(&pair->dst, &pair->dst_low, &pair->dst_high);
-    find_reach(&pair->src, &pair->src_low, &pair->src_high);
+    layouts_measure(pair);
 }
 
 void layouts_draw(uint64_t *random, uint32_t element_bytes, uint64_t most_bytes, enum layouts_list list,
@@ -230,7 +234,8 @@ void layouts_draw(uint64_t *random, uint32_t element_bytes, uint64_t most_bytes,
 {
     do {
         draw_once(random, element_bytes, most_bytes, list, pair);
-    } while (is_too_far(pair, most_bytes));
+    } while (is_too_far(pair->dst_low, pair->dst_high, (int64_t)most_bytes) ||
+             is_too_far(pair->src_low, pair->src_high, (int64_t)most_bytes));
 }
 
 /* ---- the plain loop ---- */
@@ -261,18 +266,17 @@ int64_t layouts_at(const leat_layout *layout, uint64_t number)
     return at;
 }
 
-uint64_t layouts_copy(const leat_layout *dst_layout, void *dst, const leat_layout *src_layout, const void *src)
+uint64_t layouts_copy(const struct layouts_pair *pair, void *dst_low, const void *src_low)
 {
-    const leat_layout *listed = dst_layout->index ? dst_layout : src_layout;
-    uint64_t elements = 1, wrong = 0;
+    const leat_layout *listed = pair->dst.index ? &pair->dst : &pair->src;
+    uint64_t wrong = 0;
 
-    for (uint32_t i = 0; i < dst_layout->dims; i++)
-        elements *= (uint64_t)dst_layout->size[i];
-    for (uint64_t i = 0; i < elements; i++) {
-        int64_t to = layouts_at(dst_layout, i), from = layouts_at(src_layout, i);
+    for (uint64_t i = 0; i < pair->elements; i++) {
+        int64_t to = layouts_at(&pair->dst, i), from = layouts_at(&pair->src, i);
 
         if (to != INT64_MIN && from != INT64_MIN)
-            memcpy((char *)dst + to, (const char *)src + from, dst_layout->element_bytes);
+            memcpy((char *)dst_low + (to - pair->dst_low), (const char *)src_low + (from - pair->src_low),
+                   pair->dst.element_bytes);
     }
     for (uint64_t i = 0; listed->index && i < (uint64_t)listed->size[listed->index_dim]; i++)
         wrong += index_at(listed, i) < 0 || index_at(listed, i) >= listed->index_bound;

@@ -5,10 +5,10 @@ test_bin := $(BUILD)/tests
 
 # For any device, with the public headers only.
 test_api := $(addprefix $(test_bin)/,test_device test_memory test_copy test_copy_async test_copy_broken test_copy_many \
-            test_copy_links test_copy_rectangle test_virtual test_fill test_managed test_stream test_event test_kernel test_native test_bad_input test_threads test_pool test_pool_order \
+            test_copy_links test_copy_rectangle test_layout test_virtual test_fill test_managed test_stream test_event test_kernel test_native test_bad_input test_threads test_pool test_pool_order \
             test_pool_limits test_pool_bad test_pool_threads test_pool_share test_pool_guard)
 # Copies, and what goes with them: also run with pageable memory staged on the CPU device.
-test_staged := $(addprefix $(test_bin)/,test_copy test_copy_async test_copy_broken test_copy_many test_copy_links test_copy_rectangle test_fill \
+test_staged := $(addprefix $(test_bin)/,test_copy test_copy_async test_copy_broken test_copy_many test_copy_links test_copy_rectangle test_layout test_fill \
                test_bad_input test_stream test_threads test_pool_threads order_model)
 # Random graphs of work, also public headers only.
 test_order := $(addprefix $(test_bin)/,order_model pool_model)
@@ -73,8 +73,8 @@ check-strict: $(check_needs)
 	$(Q)echo 'once more, with device memory out of reach for host threads (LEAT_STRICT=1):'
 	$(Q)LEAT_STRICT=1 ORDER_MODEL_SECONDS=3 tests/run.sh '$(BUILD)' cpu:0 $(test_api) $(test_order) $(cpu_examples)
 
-# Rings of few slots, so that each is used again and again, and more threads than there may be processors.
-staged := LEAT_COPY_STAGE=1 LEAT_COPY_RING=1M LEAT_COPY_WORKERS=3
+# Layouts go the ways of a GPU too. Rings of few slots, so that each is used again and again, and more threads than there may be processors.
+staged := LEAT_COPY_STAGE=1 LEAT_LAYOUT_AS_GPU=1 LEAT_COPY_RING=1M LEAT_COPY_WORKERS=3
 
 check-staged: $(check_needs)
 	$(Q)echo 'once more, with pageable copies staged as on a GPU, through small rings (LEAT_COPY_STAGE=1):'

@@ -149,7 +149,9 @@ LEAT_API leat_status leat_layout_count(const leat_layout *layout, uint64_t *elem
  * sentence says which; sizes, strides and offsets that reach further than 2^61 bytes; elements outside of a
  * pointer's allocation); OVERLAP (a byte that is written is also read, or might be, where telling that takes too
  * long; there is no copying in place. Parts of one array that have no element in common, columns for instance, are
- * fine); and those of leat_copy().
+ * fine); UNSUPPORTED (where kernels copy: memory of another device than the stream's on both sides, or on dst with
+ * gaps or a list; a list in device or managed memory between pageable memory, or that scatters into it); and those
+ * of leat_copy().
  */
 LEAT_API leat_status leat_copy_layout(leat_stream *stream, void *dst, const leat_layout *dst_layout,
                                       const void *src, const leat_layout *src_layout);

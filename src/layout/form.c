@@ -17,6 +17,10 @@ leat_status leati_layout_check_list(const char *name, const leat_layout *layout)
     if (layout->index_bytes != 4 && layout->index_bytes != 8)
         return leati_fail(LEAT_ERROR_INVALID, "index_bytes of %s is %u; an index has 4 or 8 bytes", name,
                           layout->index_bytes);
+    if (layout->size[layout->index_dim] > LEATI_FORM_MAX_REACH / layout->index_bytes)
+        return leati_fail(LEAT_ERROR_RANGE,
+                          "the list of indices of %s, %lld of %u bytes, is longer than 2^61 bytes", name,
+                          (long long)layout->size[layout->index_dim], layout->index_bytes);
     if (layout->index_bound < 0)
         return leati_fail(LEAT_ERROR_INVALID, "index_bound of %s is %lld; it is 0 or more", name,
                           (long long)layout->index_bound);

@@ -63,7 +63,7 @@ struct leati_form {
  */
 leat_status leati_layout_check(const char *name, const leat_layout *layout);
 
-/* The same of what a list needs beside it. */
+/* The same of what a list needs beside it; RANGE for one that is too long. */
 leat_status leati_layout_check_list(const char *name, const leat_layout *layout);
 
 /* Whether layouts that were checked have the same sizes and elements, and one list at most. INVALID. */
