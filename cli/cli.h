@@ -15,6 +15,7 @@ enum {
 int cli_info(int argc, char **argv);
 int cli_bench(int argc, char **argv);
 int cli_explain(int argc, char **argv);
+int cli_layout(int argc, char **argv);
 int cli_replay(int argc, char **argv);
 int cli_pool_map(int argc, char **argv);
 
@@ -22,6 +23,7 @@ int cli_pool_map(int argc, char **argv);
 extern const char cli_info_help[];
 extern const char cli_bench_help[];
 extern const char cli_explain_help[];
+extern const char cli_layout_help[];
 extern const char cli_replay_help[];
 extern const char cli_pool_map_help[];
 

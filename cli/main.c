@@ -18,6 +18,8 @@ static const struct cli_command {
     {"info", cli_info, "what leat found on this machine, and its environment variables", cli_info_help},
     {"bench", cli_bench, "how fast memory and copies are here, next to the driver's own calls", cli_bench_help},
     {"explain", cli_explain, "how leat would make a copy here, and why", cli_explain_help},
+    {"layout", cli_layout, "copies a transposed, permuted or sliced array, verified and beside a plain copy",
+     cli_layout_help},
     {"replay", cli_replay, "runs a recorded trace of allocations through a pool or the driver", cli_replay_help},
     {"pool-map", cli_pool_map, "draws a snapshot of a pool", cli_pool_map_help},
 };

@@ -1,0 +1,66 @@
+/*
+ * layout_case.h - one copy between two layouts in the words of a command line: a dense array, and views of it.
+ */
+#ifndef CLI_LAYOUT_CASE_H
+#define CLI_LAYOUT_CASE_H
+
+#include <leat/leat.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { LAYOUT_STEPS_MAX = 32, LAYOUT_TEXT_MAX = 768, LAYOUT_ERROR_MAX = 512 };
+
+/* What is done to the view, one after the other. */
+enum layout_step_kind {
+    LAYOUT_PERM,      /* 1,0 */
+    LAYOUT_SLICE,     /* DIM:START:STOP[:STEP] */
+    LAYOUT_FLIP,      /* DIM */
+    LAYOUT_BROADCAST, /* DIM:SIZE */
+    LAYOUT_INDEX,     /* DIM:COUNT[:BYTES]: gathers COUNT times out of DIM */
+    LAYOUT_SCATTER,   /* DIM:SIZE[:BYTES]: scatters into a dimension of SIZE */
+    LAYOUT_STEP_KIND_COUNT
+};
+
+/* The words after "--": "perm", "slice", ... */
+extern const char *const layout_step_words[LAYOUT_STEP_KIND_COUNT];
+
+/* A case as it is asked for. The texts must outlive layout_case_make(). */
+struct layout_words {
+    const char *size; /* of the dense array that is read, its slowest dimension first */
+    uint32_t element_bytes;
+    struct {
+        enum layout_step_kind kind;
+        const char *value;
+    } steps[LAYOUT_STEPS_MAX];
+    unsigned count;
+};
+
+struct layout_case {
+    char text[LAYOUT_TEXT_MAX]; /* the options of "leat layout" that make it */
+    char name[LAYOUT_TEXT_MAX]; /* the same for people */
+    leat_layout dst, src;       /* the views; a list of indices is put in by who has one */
+    uint64_t dst_bytes;         /* of the dense arrays that the views are of */
+    uint64_t src_bytes;
+    uint64_t payload_bytes;
+    int64_t index_count; /* 0: there is no list, or an empty one */
+    bool index_on_dst;
+};
+
+/* Makes the case. False: error says what is wrong, as a sentence without the sub-command's name. */
+bool layout_case_make(struct layout_case *made, const struct layout_words *words, char error[LAYOUT_ERROR_MAX]);
+
+/* The list's index number i of a dimension of bound elements: all are different until they have been round. Other
+ * programs compute it too (bench/peers/). */
+int64_t layout_case_index(int64_t i, int64_t bound);
+
+/* Writes the list: index_count numbers of the layout's index_bytes. */
+void layout_case_fill_list(const struct layout_case *made, void *list);
+
+/* The layout that has a list, or NULL. */
+leat_layout *layout_case_indexed(struct layout_case *made);
+
+/* The numbers of a layout, separated by commas. Returns text. */
+const char *layout_numbers(char text[LAYOUT_TEXT_MAX], const int64_t *numbers, uint32_t count);
+
+#endif
