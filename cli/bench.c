@@ -3,6 +3,7 @@
  */
 #include "bench.h"
 #include "bench_copy.h"
+#include "bench_layout.h"
 #include "bench_memory.h"
 #include "bench_report.h"
 #include "cli.h"
@@ -31,8 +32,8 @@ const char cli_bench_help[] =
     "  --repeat N      exactly N samples for each row; without it as many as fit in half a second\n"
     "  --json          prints the record as JSON instead of tables\n"
     "  --output FILE   also writes the record to FILE\n"
-    "  --picture FILE  also draws the rates of the group copy over the size, or, without that group, the\n"
-    "                  ways of the group memory, as SVG\n"
+    "  --picture FILE  also draws as SVG the rates of the group copy over the size, or, without that group, the\n"
+    "                  shares of the group layout or the ways of the group memory\n"
     "  --from FILE     prints the tables of a stored record and measures nothing\n"
     "  --headline      one table of the few rows that sum the record up\n"
     "  --markdown      tables as Markdown\n"
@@ -41,7 +42,11 @@ const char cli_bench_help[] =
     "  --full          every kind of memory, direction, size and number of threads: many minutes\n"
     "  --bytes SIZES   only these sizes, separated by commas; K, M, G (powers of 1024) may follow\n"
     "  --memory NAMES  only pinned, pageable, huge, registered, file, file-cold, fresh\n"
-    "  --part NAMES    only sizes, workers, beside, many\n"
+    "  --part NAMES    only sizes, workers, beside, many\n\n"
+    "Of the group layout:\n"
+    "  --suite NAMES   only transpose, permute, learning, shuffle, dims, gather, broadcast, slice, host, call\n"
+    "  --bytes SIZES   cases of about so many bytes\n"
+    "  --ladder        instead, a transpose step by step: from a copy for each column to the whole kernel\n\n"
     "Of the group memory:\n"
     "  --bytes SIZE    with so much data, rounded up to 2 MiB\n\n"
     "The manual (man leat) says what each figure and each bound is.\n";
@@ -49,6 +54,8 @@ const char cli_bench_help[] =
 const struct bench_group bench_groups[BENCH_GROUP_COUNT] = {
     {"copy", "between host and device, each direction and both at once", bench_copy_group},
     {"device", "within the device, and to another one of the same driver", bench_device_group},
+    {"layout", "arrays transposed, permuted, gathered, sliced, beside a plain copy of as many bytes",
+     bench_layout_group},
     {"alloc", "a pair of allocating and freeing, or of registering and unregistering", bench_alloc_group},
     {"pool", "what pools cost: pairs of allocating and freeing, threads, streams, growing, moving, trimming",
      bench_pool_group},
@@ -201,6 +208,13 @@ static int apply_option(int option, struct bench_options *options, int argc, cha
     case 'P':
         return parse_names("--part", optarg, copy_part_words, COPY_PART_COUNT, &options->copy_parts) ? PARSE_GO_ON
                                                                                                      : CLI_USAGE;
+    case 'S':
+        return parse_names("--suite", optarg, layout_suite_words, SUITE_COUNT, &options->layout_suites)
+                   ? PARSE_GO_ON
+                   : CLI_USAGE;
+    case 'L':
+        options->ladder = true;
+        return PARSE_GO_ON;
     case 'e':
         options->headline = true;
         return PARSE_GO_ON;
@@ -218,10 +232,11 @@ static int apply_option(int option, struct bench_options *options, int argc, cha
 /* What does not go together. */
 static int check_options(const struct bench_options *options)
 {
-    bool copies = options->full || options->size_count || options->copy_memories || options->copy_parts;
+    bool narrowed = options->full || options->size_count || options->copy_memories || options->copy_parts ||
+                    options->layout_suites || options->ladder;
 
     if (options->from &&
-        (options->quick || options->device || options->repeat || options->json || options->output || copies)) {
+        (options->quick || options->device || options->repeat || options->json || options->output || narrowed)) {
         cli_complain(
             "bench: --from measures nothing, so only groups, --headline, --markdown and --picture go with it");
         return CLI_USAGE;
@@ -232,6 +247,10 @@ static int check_options(const struct bench_options *options)
     }
     if (options->quick && options->full) {
         cli_complain("bench: --quick and --full are opposites");
+        return CLI_USAGE;
+    }
+    if (options->ladder && options->layout_suites) {
+        cli_complain("bench: the ladder is no suite, so --suite does not go with --ladder");
         return CLI_USAGE;
     }
     return CLI_OK;
@@ -254,6 +273,8 @@ static int parse(int argc, char **argv, struct bench_options *options)
                                           {"bytes", required_argument, NULL, 'b'},
                                           {"memory", required_argument, NULL, 'M'},
                                           {"part", required_argument, NULL, 'P'},
+                                          {"suite", required_argument, NULL, 'S'},
+                                          {"ladder", no_argument, NULL, 'L'},
                                           {"help", no_argument, NULL, 'h'},
                                           {NULL, 0, NULL, 0}};
     int option, status;
@@ -269,7 +290,7 @@ static int parse(int argc, char **argv, struct bench_options *options)
     if (check_options(options) != CLI_OK)
         return CLI_USAGE;
     if (!options->groups)
-        options->groups = (1u << BENCH_GROUP_COUNT) - 1;
+        options->groups = options->layout_suites || options->ladder ? 1u << BENCH_GROUP_LAYOUT : BENCH_ALL_GROUPS;
     return PARSE_GO_ON;
 }
 
@@ -322,7 +343,7 @@ static json_t *make_record(struct bench *bench, int argc, char **argv)
                      "rows", bench->rows, "notes", bench->notes);
 }
 
-/* Of the two groups that have a picture the first one that is wanted. */
+/* Of the groups that have a picture the first one that is wanted. */
 static bool draw(const struct bench_options *options, const json_t *record)
 {
     for (unsigned i = 0; i < BENCH_GROUP_COUNT; i++) {
@@ -330,10 +351,12 @@ static bool draw(const struct bench_options *options, const json_t *record)
             continue;
         if (bench_groups[i].run == bench_copy_group)
             return bench_copy_picture(record, options->picture);
+        if (bench_groups[i].run == bench_layout_group)
+            return bench_layout_picture(record, options->picture);
         if (bench_groups[i].run == bench_memory_group)
             return bench_memory_picture(record, options->picture);
     }
-    cli_complain("bench: of these groups there is no picture; copy and memory have one");
+    cli_complain("bench: of these groups there is no picture; copy, layout and memory have one");
     return false;
 }
 

@@ -50,6 +50,10 @@ struct bench_options {
     unsigned copy_memories;
     size_t sizes[BENCH_SIZES_MAX];
     unsigned size_count;
+
+    /* Of the group "layout", which takes sizes too: bit i is suite i, 0 for all; the ladder instead of suites. */
+    unsigned layout_suites;
+    bool ladder;
 };
 
 /* One run of the command on one device. */
@@ -117,12 +121,13 @@ struct bench_group {
     void (*run)(struct bench *bench);
 };
 
-enum { BENCH_GROUP_COUNT = 7 };
+enum { BENCH_GROUP_COUNT = 8, BENCH_GROUP_LAYOUT = 2, BENCH_ALL_GROUPS = (1 << BENCH_GROUP_COUNT) - 1 };
 
 extern const struct bench_group bench_groups[BENCH_GROUP_COUNT];
 
 void bench_copy_group(struct bench *bench);
 void bench_device_group(struct bench *bench);
+void bench_layout_group(struct bench *bench);
 void bench_alloc_group(struct bench *bench);
 void bench_pool_group(struct bench *bench);
 void bench_latency_group(struct bench *bench);

@@ -1,49 +1,17 @@
 /*
- * bench_copy_workers.c - copies of pageable memory by different numbers of leat's copying threads.
- *
- * leat reads its environment variables once in a process, so each number is measured by a process of its own: this
- * command again, whose record's rows are taken over.
+ * bench_copy_workers.c - copies of pageable memory by different numbers of leat's copying threads, each in a
+ * process of its own, whose record's rows are taken over.
  */
+#include "bench_child.h"
 #include "bench_copy.h"
-#include "cli.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <spawn.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-enum { WORKERS_MAX = 16, ARGUMENTS_MAX = 20 };
-
-extern char **environ;
+enum { WORKERS_MAX = 16 };
 
 static const char part[] = "pageable memory, by the number of copying threads";
-
-/* The environment with the number of threads. On the CPU device, where a copy is one pass over memory, copies take
- * the way of other devices. NULL when memory is short. */
-static char **make_environment(const struct bench *bench, unsigned workers, char text[32])
-{
-    static char stage[] = "LEAT_COPY_STAGE=1";
-    size_t count = 0, used = 0, i;
-    char **made;
-
-    while (environ[count])
-        count++;
-    made = calloc(count + 3, sizeof *made);
-    if (!made)
-        return NULL;
-    for (i = 0; i < count; i++)
-        if (strncmp(environ[i], "LEAT_COPY_WORKERS=", 18) && strncmp(environ[i], "LEAT_COPY_STAGE=", 16))
-            made[used++] = environ[i];
-    snprintf(text, 32, "LEAT_COPY_WORKERS=%u", workers);
-    made[used++] = text;
-    if (!strcmp(bench->info.driver, "cpu"))
-        made[used++] = stage;
-    return made;
-}
 
 static void list_sizes(const struct bench *bench, char *text, size_t room)
 {
@@ -58,45 +26,6 @@ static void list_sizes(const struct bench *bench, char *text, size_t room)
                                                     : "64M,256M");
     for (i = 0; i < options->size_count && used < room; i++)
         used += (size_t)snprintf(text + used, room - used, "%s%zu", i ? "," : "", options->sizes[i]);
-}
-
-/* Starts the command again; returns the end of the pipe that its record comes from, or NULL. */
-static FILE *start(struct bench *bench, unsigned workers, pid_t *child)
-{
-    char sizes[BENCH_SIZES_MAX * 24], repeat[16], variable[32];
-    const char *words[ARGUMENTS_MAX] = {"leat",     "bench",    "copy",    "--json", "--part",  "sizes",
-                                        "--memory", "pageable", "--bytes", sizes,    "--device"};
-    char **environment = make_environment(bench, workers, variable);
-    posix_spawn_file_actions_t actions;
-    unsigned count = 11;
-    FILE *record = NULL;
-    int ends[2];
-
-    if (!environment || pipe2(ends, O_CLOEXEC) != 0) {
-        free(environment);
-        return NULL;
-    }
-    list_sizes(bench, sizes, sizeof sizes);
-    words[count++] = bench->info.name;
-    if (bench->options->quick)
-        words[count++] = "--quick";
-    if (bench->options->repeat) {
-        snprintf(repeat, sizeof repeat, "%u", bench->options->repeat);
-        words[count++] = "--repeat";
-        words[count++] = repeat;
-    }
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
-    /* The words are not written to; the interface is older than const. */
-    errno = posix_spawn(child, "/proc/self/exe", &actions, NULL, (char *const *)(uintptr_t)words, environment);
-    if (errno == 0)
-        record = fdopen(ends[0], "r");
-    posix_spawn_file_actions_destroy(&actions);
-    close(ends[1]);
-    if (!record)
-        close(ends[0]);
-    free(environment);
-    return record;
 }
 
 /* Takes over one row of the other process's record. */
@@ -114,30 +43,35 @@ static bool take_row(struct bench *bench, json_t *row, unsigned workers)
            json_array_append(bench->rows, row) == 0;
 }
 
+/* The child measures with so many threads. On the CPU device, where a copy is one pass over memory, copies take
+ * the way of other devices. */
 static bool measure(struct bench *bench, unsigned workers)
 {
-    json_t *record = NULL, *row;
+    char sizes[BENCH_SIZES_MAX * 24], repeat[16], variable[32];
+    struct bench_child child = {.words = {"bench", "copy", "--json", "--part", "sizes", "--memory", "pageable",
+                                          "--bytes", sizes, "--device", bench->info.name},
+                                .variables = {variable}};
+    unsigned count = 11;
     bool fine = true;
-    int status = 0;
+    json_t *record, *row;
     size_t index;
-    pid_t child;
-    FILE *file = start(bench, workers, &child);
 
-    if (!file) {
-        snprintf(bench->error, sizeof bench->error, "the command cannot be started again: %s", strerror(errno));
-        return false;
+    list_sizes(bench, sizes, sizeof sizes);
+    snprintf(variable, sizeof variable, "LEAT_COPY_WORKERS=%u", workers);
+    if (!strcmp(bench->info.driver, "cpu"))
+        child.variables[1] = "LEAT_COPY_STAGE=1";
+    if (bench->options->quick)
+        child.words[count++] = "--quick";
+    if (bench->options->repeat) {
+        snprintf(repeat, sizeof repeat, "%u", bench->options->repeat);
+        child.words[count++] = "--repeat";
+        child.words[count++] = repeat;
     }
-    record = json_loadf(file, 0, NULL);
-    fclose(file);
-    while (waitpid(child, &status, 0) < 0 && errno == EINTR)
-        ;
+    record = bench_child_run(bench, &child);
     json_array_foreach(json_object_get(record, "rows"), index, row) fine = take_row(bench, row, workers) && fine;
-    if (!record || !WIFEXITED(status) || WEXITSTATUS(status) != CLI_OK || !fine) {
-        snprintf(bench->error, sizeof bench->error, "the process of its own ended with %s %d",
-                 WIFEXITED(status) ? "exit status" : "signal",
-                 WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status));
-        fine = false;
-    }
+    if (!fine)
+        snprintf(bench->error, sizeof bench->error, "out of host memory");
+    fine = fine && record;
     json_decref(record);
     return fine;
 }

@@ -54,7 +54,7 @@ $(test_bin)/test_cuda_abi.o: CPPFLAGS += $(addprefix -isystem ,$(cuda_include:-I
 tests: $(test_programs) $(test_kernels) $(test_fakes)
 
 # The command as a user calls it, on the device to test.
-test_cli := tests/cli_replay.sh tests/cli_bench.sh
+test_cli := tests/cli_replay.sh tests/cli_bench.sh tests/cli_layout.sh
 export LEAT_COMMAND = $(abspath $(BUILD))/leat
 
 cpu_examples := $(filter-out %/interop_cuda,$(example_bin))

@@ -1,0 +1,312 @@
+/*
+ * bench_layout_picture.c - all cases of the group "layout" as SVG: a panel for each suite and size of elements, a
+ * column for each case, and how high it gets of the plain copy's rate, leat and, where a record has them, other
+ * programs. Works on the JSON, so that a run and a stored record look alike. One self-contained file, light or
+ * dark.
+ */
+#include "bench_layout.h"
+#include "cli.h"
+#include "svg.h"
+#include "text.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Lengths in pixels. */
+enum {
+    MARGIN = 20,
+    HEAD = 124, /* title, what was measured, legend */
+    WIDTH = 1240,
+    AXIS_LEFT = 40,
+    PANEL_HEIGHT = 150,
+    PANEL_HEAD = 24,
+    PANEL_GAP = 18,
+    COLUMN = 9, /* for a case */
+    COLUMNS_MIN = 12,
+    LINE_STEP = 18
+};
+
+enum { PANELS_MAX = 96 };
+
+/* What is drawn at most: broadcasts read little, and pass a plain copy. */
+static const double TOP = 1.25;
+
+struct panel {
+    const char *part;
+    json_int_t element_bytes;
+    unsigned cases;
+    unsigned x, y; /* upper left corner of the frame */
+};
+
+struct picture {
+    FILE *file;
+    const json_t *rows;
+    struct panel panels[PANELS_MAX];
+    unsigned panel_count;
+    unsigned height;
+    bool has_peer[LAYOUT_PEER_COUNT];
+};
+
+static double number_of(const json_t *row, const char *key)
+{
+    const json_t *value = json_object_get(row, key);
+
+    return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+static const char *text_of(const json_t *object, const char *key)
+{
+    const char *text = json_string_value(json_object_get(object, key));
+
+    return text ? text : "";
+}
+
+/* Rows of suites say what their case is; means and the ladder do not. */
+static bool is_case(const json_t *row)
+{
+    return !strcmp(text_of(row, "group"), "layout") && json_object_get(row, "arguments") &&
+           isfinite(number_of(row, "share_of_copy"));
+}
+
+static bool is_in(const struct panel *panel, const json_t *row)
+{
+    return is_case(row) && !strcmp(text_of(row, "part"), panel->part) &&
+           json_integer_value(json_object_get(row, "element_bytes")) == panel->element_bytes;
+}
+
+/* Counts the cases of each panel, in the order in which they were measured. */
+static void find_panels(struct picture *picture)
+{
+    size_t index;
+    const json_t *row;
+    unsigned i;
+
+    json_array_foreach(picture->rows, index, row)
+    {
+        if (!is_case(row))
+            continue;
+        for (i = 0; i < LAYOUT_PEER_COUNT; i++)
+            picture->has_peer[i] = picture->has_peer[i] || isfinite(number_of(row, layout_peers[i].share_key));
+        for (i = 0; i < picture->panel_count; i++)
+            if (is_in(&picture->panels[i], row))
+                break;
+        if (i == PANELS_MAX)
+            continue;
+        if (i == picture->panel_count)
+            picture->panels[picture->panel_count++] =
+                (struct panel){.part = text_of(row, "part"),
+                               .element_bytes = json_integer_value(json_object_get(row, "element_bytes"))};
+        picture->panels[i].cases++;
+    }
+}
+
+static unsigned panel_width(const struct panel *panel)
+{
+    return COLUMN * (panel->cases > COLUMNS_MIN ? panel->cases : COLUMNS_MIN);
+}
+
+/* Panels follow one another like words on lines. */
+static void place_panels(struct picture *picture)
+{
+    unsigned x = MARGIN, y = HEAD, i;
+
+    for (i = 0; i < picture->panel_count; i++) {
+        unsigned width = AXIS_LEFT + panel_width(&picture->panels[i]);
+
+        if (x > MARGIN && x + width > WIDTH - MARGIN) {
+            x = MARGIN;
+            y += PANEL_HEAD + PANEL_HEIGHT + PANEL_GAP;
+        }
+        picture->panels[i].x = x + AXIS_LEFT;
+        picture->panels[i].y = y + PANEL_HEAD;
+        x += width + PANEL_GAP;
+    }
+    picture->height = y + PANEL_HEAD + PANEL_HEIGHT + MARGIN;
+}
+
+/* ---- the sheet of styles and the head ---- */
+
+static void write_styles(FILE *file)
+{
+    static const struct {
+        const char *light, *dark;
+    } hues[LAYOUT_PEER_COUNT + 1] = {{"#1f6fc4", "#62a8ee"},
+                                     {"#c4421f", "#ee8562"},
+                                     {"#1a7f5a", "#3fbf8f"},
+                                     {"#b3720a", "#e8a23c"},
+                                     {"#6e7781", "#9aa4ae"}}; /* leat, then the others */
+    unsigned i;
+
+    fputs("<style>\n"
+          "text{font:12px sans-serif;fill:#1f2328}\n"
+          ".title{font-size:18px;font-weight:bold}\n"
+          ".head{font-weight:bold}\n"
+          ".quiet{fill:#59636e}\n"
+          ".tick{font-size:11px;fill:#59636e;text-anchor:end}\n"
+          ".paper{fill:#ffffff}\n"
+          ".frame{fill:none;stroke:#8c959f;stroke-width:1}\n"
+          ".grid{fill:none;stroke:#d8dee4;stroke-width:1}\n"
+          ".bound{stroke:#59636e;stroke-width:1.2}\n"
+          ".peer{fill:#ffffff;stroke-width:1.4}\n",
+          file);
+    for (i = 0; i <= LAYOUT_PEER_COUNT; i++)
+        fprintf(file, ".h%u{stroke:%s}\n.dot.h%u{fill:%s;stroke:none}\n", i, hues[i].light, i, hues[i].light);
+    fputs("@media (prefers-color-scheme: dark){\n"
+          "text{fill:#e6edf3}\n.quiet,.tick{fill:#9198a1}\n.paper,.peer{fill:#14181d}\n.grid{stroke:#2d343c}\n"
+          ".frame{stroke:#59636e}\n.bound{stroke:#9198a1}\n",
+          file);
+    for (i = 0; i <= LAYOUT_PEER_COUNT; i++)
+        fprintf(file, ".h%u{stroke:%s}\n.dot.h%u{fill:%s;stroke:none}\n", i, hues[i].dark, i, hues[i].dark);
+    fputs("}\n</style>\n", file);
+}
+
+static void write_text(FILE *file, double x, double y, const char *style, const char *text)
+{
+    fprintf(file, "<text x=\"%.1f\" y=\"%.1f\" class=\"%s\">", x, y, style);
+    svg_write_escaped(file, text);
+    fputs("</text>\n", file);
+}
+
+/* One entry of the legend; returns where the next one goes. */
+static unsigned write_sample(FILE *file, unsigned x, unsigned y, unsigned hue, const char *text)
+{
+    fprintf(file, "<circle cx=\"%u\" cy=\"%u\" r=\"3.2\" class=\"%s h%u\"/>\n", x + 4, y - 4, hue ? "peer" : "dot",
+            hue);
+    write_text(file, x + 12, y, "", text);
+    return x + 34 + 7 * (unsigned)strlen(text);
+}
+
+static void write_head(struct picture *picture, const json_t *record)
+{
+    const json_t *device = json_object_get(record, "device");
+    const json_t *driver = json_object_get(record, "driver");
+    unsigned x = MARGIN, y = MARGIN + 12, i;
+    char text[512];
+
+    snprintf(text, sizeof text, "Copies between layouts on %.40s, %.80s, driver %.20s %.60s",
+             text_of(device, "name"), text_of(device, "model"), text_of(driver, "name"),
+             text_of(driver, "version"));
+    write_text(picture->file, x, y, "title", text);
+    y += LINE_STEP + 6;
+    snprintf(text, sizeof text, "leat %.20s, %.30s; %.140s", text_of(record, "version"), text_of(record, "date"),
+             text_of(record, "command"));
+    write_text(picture->file, x, y, "quiet", text);
+    y += LINE_STEP;
+    write_text(
+        picture->file, x, y, "quiet",
+        "A column is a case, its height the share of the rate at which as many bytes are plainly copied there; "
+        "medians. A dash is the bound: 32-byte sectors that must be moved.");
+    y += LINE_STEP + 8;
+    x = write_sample(picture->file, x, y, 0, "leat");
+    for (i = 0; i < LAYOUT_PEER_COUNT; i++)
+        if (picture->has_peer[i])
+            x = write_sample(picture->file, x, y, i + 1, layout_peers[i].name);
+}
+
+/* ---- a panel ---- */
+
+static double height_of(const struct panel *panel, double share)
+{
+    return panel->y + (double)PANEL_HEIGHT * (1 - fmin(share, TOP) / TOP);
+}
+
+static void write_frame(struct picture *picture, const struct panel *panel)
+{
+    unsigned width = panel_width(panel), percent, shown;
+    char text[256], size[TEXT_MAX];
+
+    /* A narrow panel has room for the suite's word alone. */
+    shown = width > 300 ? (unsigned)strlen(panel->part) : (unsigned)strcspn(panel->part, ":");
+    snprintf(text, sizeof text, "%.*s, %s", (int)shown, panel->part,
+             text_bytes(size, (uint64_t)panel->element_bytes));
+    write_text(picture->file, panel->x, panel->y - 7, "head", text);
+    for (percent = 0; percent <= 100; percent += 25) {
+        fprintf(picture->file, "<path d=\"M%u %.1fh%u\" class=\"grid\"/>\n", panel->x,
+                height_of(panel, percent / 100.0), width);
+        snprintf(text, sizeof text, "%u %%", percent);
+        write_text(picture->file, panel->x - 5.0, height_of(panel, percent / 100.0) + 4, "tick", text);
+    }
+    fprintf(picture->file, "<rect x=\"%u\" y=\"%u\" width=\"%u\" height=\"%d\" class=\"frame\"/>\n", panel->x,
+            panel->y, width, PANEL_HEIGHT);
+}
+
+static void write_dot(struct picture *picture, const struct panel *panel, double x, const json_t *row,
+                      const char *name, unsigned hue, double share, double rate)
+{
+    char figure[TEXT_MAX];
+
+    if (!isfinite(share))
+        return;
+    fprintf(picture->file, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"%s\" class=\"%s h%u\"><title>", x,
+            height_of(panel, share), hue ? "2.4" : "3", hue ? "peer" : "dot", hue);
+    svg_write_escaped(picture->file, name);
+    fputs(": ", picture->file);
+    svg_write_escaped(picture->file, text_of(row, "case"));
+    fprintf(picture->file, ": %.1f %%, %s GB/s</title></circle>\n", 100 * share, text_figure(figure, rate));
+}
+
+static void write_panel(struct picture *picture, const struct panel *panel)
+{
+    double x = panel->x + (double)COLUMN / 2;
+    size_t index;
+    const json_t *row;
+    unsigned i;
+
+    write_frame(picture, panel);
+    json_array_foreach(picture->rows, index, row)
+    {
+        double bound = number_of(row, "bound") / number_of(row, "copy_gb_s");
+
+        if (!is_in(panel, row))
+            continue;
+        if (isfinite(bound) && bound < TOP)
+            fprintf(picture->file, "<path d=\"M%.1f %.1fh%d\" class=\"bound\"/>\n", x - 3, height_of(panel, bound),
+                    6);
+        for (i = 0; i < LAYOUT_PEER_COUNT; i++)
+            write_dot(picture, panel, x, row, layout_peers[i].name, i + 1,
+                      number_of(row, layout_peers[i].share_key), number_of(row, layout_peers[i].rate_key));
+        write_dot(picture, panel, x, row, "leat", 0, number_of(row, "share_of_copy"), number_of(row, "value"));
+        x += (double)COLUMN;
+    }
+}
+
+static void write_picture(struct picture *picture, const json_t *record)
+{
+    unsigned i;
+
+    fprintf(picture->file,
+            "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%u\" viewBox=\"0 0 %d %u\">\n",
+            WIDTH, picture->height, WIDTH, picture->height);
+    write_styles(picture->file);
+    fprintf(picture->file, "<rect width=\"%d\" height=\"%u\" class=\"paper\"/>\n", WIDTH, picture->height);
+    write_head(picture, record);
+    for (i = 0; i < picture->panel_count; i++)
+        write_panel(picture, &picture->panels[i]);
+    fputs("</svg>\n", picture->file);
+}
+
+bool bench_layout_picture(const json_t *record, const char *path)
+{
+    static struct picture picture; /* too large for the stack */
+    bool fine;
+
+    picture = (struct picture){.rows = json_object_get(record, "rows")};
+    find_panels(&picture);
+    if (!picture.panel_count) {
+        cli_complain("bench: there is nothing to draw: the record has no cases of the group layout");
+        return false;
+    }
+    place_panels(&picture);
+    picture.file = fopen(path, "we");
+    if (picture.file) {
+        write_picture(&picture, record);
+        fine = !ferror(picture.file);
+        if (fclose(picture.file) == 0 && fine)
+            return true;
+    }
+    cli_complain("bench: %s cannot be written: %s", path, strerror(errno));
+    return false;
+}
