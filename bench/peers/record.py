@@ -35,15 +35,15 @@ def build(source, output, include_folders=(), library_folders=(), libraries=(), 
     subprocess.run(command, check=True)
 
 
-def run_json(command, environment=None):
+def run_json(command, environment=None, given=None):
     """Runs a program and returns the JSON that it prints; its words on the standard error pass through.
 
-    environment: variables to set, or, where the value is None, to take away.
+    environment: variables to set, or, where the value is None, to take away. given: a file that it reads.
     """
     variables = {**os.environ, **(environment or {})}
     variables = {name: value for name, value in variables.items() if value is not None}
     words = [str(word) for word in command]
-    result = subprocess.run(words, env=variables, stdout=subprocess.PIPE, check=True)
+    result = subprocess.run(words, env=variables, stdin=given, stdout=subprocess.PIPE, check=True)
     return json.loads(result.stdout)
 
 
