@@ -1,0 +1,144 @@
+/*
+ * gather_rows.c - rows of a table by their numbers, as a language model looks its words up, and what becomes of a
+ * number that there is not.
+ *
+ *     cc gather_rows.c -o gather_rows $(pkg-config --cflags --libs leat)
+ *     ./gather_rows [device]
+ *
+ * A list of indices on one dimension of a layout makes a copy gather, on the source, or scatter, on the
+ * destination. A list in host memory is checked by the call. A list in device memory may have been written by a
+ * kernel a moment ago, so nobody can check it before the copy runs: rows with wrong numbers are left out, and
+ * counted.
+ */
+#include <leat/leat.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define WORDS 5000
+#define VALUES 64 /* of a row */
+#define TOKENS 1000
+#define WRONG_TOKEN 17
+
+struct work {
+    leat_device *device;
+    leat_stream *stream;
+    uint32_t *table, *rows; /* on the host */
+    int32_t tokens[TOKENS];
+    void *device_table, *device_tokens, *device_rows;
+    uint64_t *wrong; /* pinned: the host and the device both reach it */
+};
+
+static int failed(const char *step)
+{
+    fprintf(stderr, "gather_rows: cannot %s: %s\n", step, leat_last_error());
+    return 1;
+}
+
+static int prepare(struct work *w)
+{
+    size_t table_bytes = (size_t)WORDS * VALUES * sizeof(uint32_t), row_bytes = TOKENS * VALUES * sizeof(uint32_t);
+
+    w->table = malloc(table_bytes);
+    w->rows = malloc(row_bytes);
+    if (!w->table || !w->rows) {
+        fprintf(stderr, "gather_rows: out of memory\n");
+        return 1;
+    }
+    for (uint32_t i = 0; i < WORDS * VALUES; i++)
+        w->table[i] = i;
+    for (int32_t i = 0; i < TOKENS; i++)
+        w->tokens[i] = i * 7919 % WORDS;
+    if (leat_stream_create(w->device, &w->stream) != LEAT_OK)
+        return failed("create a stream");
+    if (leat_alloc(w->stream, table_bytes, &w->device_table) != LEAT_OK ||
+        leat_alloc(w->stream, row_bytes, &w->device_rows) != LEAT_OK ||
+        leat_alloc(w->stream, sizeof w->tokens, &w->device_tokens) != LEAT_OK ||
+        leat_memory_alloc(w->device, LEAT_KIND_PINNED, sizeof *w->wrong, (void **)&w->wrong) != LEAT_OK)
+        return failed("allocate");
+    if (leat_copy(w->stream, w->device_table, w->table, table_bytes) != LEAT_OK)
+        return failed("copy the table to the device");
+    return 0;
+}
+
+/* Gathers on the device, by a list that is there or on the host, and looks at all rows but one. */
+static int gather(struct work *w, const void *list, uint64_t *wrong, int skipped)
+{
+    leat_layout table, rows;
+
+    if (leat_layout_dense(&table, 2, (int64_t[]){WORDS, VALUES}, sizeof(uint32_t)) != LEAT_OK ||
+        leat_layout_index(&table, 0, list, TOKENS, sizeof(int32_t), wrong) != LEAT_OK ||
+        leat_layout_dense(&rows, 2, (int64_t[]){TOKENS, VALUES}, sizeof(uint32_t)) != LEAT_OK)
+        return failed("describe the table");
+    if (leat_copy_layout(w->stream, w->device_rows, &rows, w->device_table, &table) != LEAT_OK)
+        return failed("gather the rows");
+    if (leat_copy(w->stream, w->rows, w->device_rows, TOKENS * VALUES * sizeof(uint32_t)) != LEAT_OK ||
+        leat_stream_synchronize(w->stream) != LEAT_OK)
+        return failed("get the rows back");
+    for (int i = 0; i < TOKENS; i++)
+        if (i != skipped &&
+            memcmp(&w->rows[i * VALUES], &w->table[w->tokens[i] * VALUES], VALUES * sizeof(uint32_t))) {
+            fprintf(stderr, "gather_rows: row %d is wrong\n", i);
+            return 1;
+        }
+    return 0;
+}
+
+static int gather_all(struct work *w)
+{
+    if (gather(w, w->tokens, NULL, -1))
+        return 1;
+    printf("%d rows by a list on the host: all are right\n", TOKENS);
+
+    /* One number too large. The host's list is refused, and the sentence says which it is. */
+    w->tokens[WRONG_TOKEN] = WORDS;
+    *w->wrong = 0;
+    if (leat_copy(w->stream, w->device_tokens, w->tokens, sizeof w->tokens) != LEAT_OK)
+        return failed("copy the list to the device");
+    if (gather(w, w->device_tokens, w->wrong, WRONG_TOKEN))
+        return 1;
+    if (*w->wrong != 1) {
+        fprintf(stderr, "gather_rows: %llu wrong numbers were counted\n", (unsigned long long)*w->wrong);
+        return 1;
+    }
+    printf("%d rows by a list on the device: one number was wrong, and was counted; the others are right\n",
+           TOKENS);
+    return 0;
+}
+
+/* The same list on the host. */
+static int try_wrong_list(struct work *w)
+{
+    leat_layout table, rows;
+
+    if (leat_layout_dense(&table, 2, (int64_t[]){WORDS, VALUES}, sizeof(uint32_t)) != LEAT_OK ||
+        leat_layout_index(&table, 0, w->tokens, TOKENS, sizeof(int32_t), NULL) != LEAT_OK ||
+        leat_layout_dense(&rows, 2, (int64_t[]){TOKENS, VALUES}, sizeof(uint32_t)) != LEAT_OK)
+        return failed("describe the table");
+    if (leat_copy_layout(w->stream, w->device_rows, &rows, w->device_table, &table) != LEAT_ERROR_RANGE) {
+        fprintf(stderr, "gather_rows: a wrong number was not noticed\n");
+        return 1;
+    }
+    printf("the same list on the host: %s\n", leat_last_error());
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    static struct work w;
+    int wrong;
+
+    if (leat_device_open(argc > 1 ? argv[1] : NULL, &w.device) != LEAT_OK)
+        return failed("open the device");
+    wrong = prepare(&w) || gather_all(&w) || try_wrong_list(&w);
+
+    /* What the stream was still given must be over before the host's memory goes away. */
+    if (w.stream && leat_stream_synchronize(w.stream) != LEAT_OK)
+        wrong = failed("finish the work");
+    if (leat_device_close(w.device) != LEAT_OK) /* frees what was allocated, too */
+        wrong = failed("close the device");
+    free(w.rows);
+    free(w.table);
+    return wrong;
+}
