@@ -41,3 +41,17 @@ $(foreach name,compat $(compat_names),$(eval $(call compat_rules,$(name))))
 
 .PHONY: compat
 -include $(patsubst %.o,%.d,$(foreach name,compat $(compat_names),$(call compat_obj,$(name))))
+
+# ---- tests: programs of the known names, as a user would build them, against the shared library -----------------
+
+# tests/compat/test_LAYER_*.c is linked with libleat-LAYER.
+compat_layer = $(word 2,$(subst _, ,$(notdir $(1))))
+compat_test_src := $(sort $(foreach name,$(compat_names),$(wildcard tests/compat/test_$(name)_*.c)))
+compat_tests := $(compat_test_src:tests/compat/%.c=$(BUILD)/tests/compat/%)
+
+$(compat_tests): $(BUILD)/tests/compat/%: tests/compat/%.c $(compat_so) $(BUILD)/flags
+	$(say) CC $<
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(PUBLIC_CFLAGS) -Iinclude/leat/compat $(compat_test_cflags) -MMD -MP -MF $@.d $< $(LDFLAGS) \
+	    -L$(BUILD) -Wl,-rpath,'$$ORIGIN/../..' -lleat-$(call compat_layer,$@) -lleat-compat -lleat -lcmocka -o $@
+-include $(compat_tests:=.d)

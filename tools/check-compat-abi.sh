@@ -1,0 +1,65 @@
+#!/bin/bash
+# Holds the headers of known names against a vendor's own: each constant, each struct's size and the place of each
+# field, and each prototype. Says "skipped" where the vendor's header is missing or of another version.
+# Arguments: a C compiler (cc when left out), and a layer (all of them when left out). CUDA_HOME says where CUDA is.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+cc=${1:-cc}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+# Writes a program that prints everything that the header OURS declares and whose name starts with PREFIX.
+write_program() { # ours prefix
+    echo '#include <stddef.h>'
+    echo '#include <stdio.h>'
+    echo 'int main(void)'
+    echo '{'
+    sed -nE "s/^ +X\((\w+), -?[0-9]+, \".*/cudaError\1/p; s/^ +($2\w+) = .*/\1/p;
+             s/^#define ($2\w+) \(?\(?(int\))?-?(0x)?[0-9a-f]+\)?\$/\1/p" "$1" |
+        while read -r name; do echo "    printf(\"$name %lld\\n\", (long long)$name);"; done
+    awk '/^(typedef )?struct [A-Za-z0-9_]+ \{/ { name = $1 == "typedef" ? $3 : $2; print name; next }
+         /^\}/ { name = "" }
+         name != "" && /;$/ {
+             sub(/;$/, ""); gsub(/\[[^]]*\]/, ""); n = split($0, part, /[ ,*]+/)
+             for (i = n; i > 1 && part[i] ~ /^[a-zA-Z_]+[A-Za-z0-9_]*$/; i = 1) print name, part[i]
+         }' "$1" |
+        while read -r name field; do
+            if [ -n "$field" ]; then
+                echo "    printf(\"$name.$field %zu\\n\", offsetof(struct $name, $field));"
+            else
+                echo "    printf(\"sizeof $name %zu\\n\", sizeof(struct $name));"
+            fi
+        done
+    echo '    return 0;'
+    echo '}'
+}
+
+check_cudart() {
+    local vendor="-isystem ${CUDA_HOME:-/usr/local/cuda}/include" ours=include/leat/compat/driver_types.h
+    # shellcheck disable=SC2086
+    if ! printf '#include <cuda_runtime_api.h>\n#if CUDART_VERSION != 13000\n#error\n#endif\n' |
+        $cc $vendor -fsyntax-only -x c - 2>/dev/null; then
+        echo "compat-abi: cudart skipped: no cuda_runtime_api.h of CUDA 13.0 here"
+        return
+    fi
+    write_program $ours cuda >"$work/print.c"
+    $cc -Iinclude -include leat/compat/cuda_runtime_api.h "$work/print.c" -o "$work/ours"
+    # shellcheck disable=SC2086
+    $cc $vendor -include cuda_runtime_api.h "$work/print.c" -o "$work/theirs"
+    "$work/ours" >"$work/ours.txt"
+    "$work/theirs" >"$work/theirs.txt"
+    diff "$work/ours.txt" "$work/theirs.txt"
+    # Our prototypes once more, after the vendor's and with its types: a difference does not compile.
+    # shellcheck disable=SC2086
+    printf '#include <cuda_runtime_api.h>
+            #include <cuda_profiler_api.h>
+            #define LEAT_COMPAT_DRIVER_TYPES_H
+            #include <leat/compat/cuda_runtime_api.h>\n' |
+        $cc $vendor -Iinclude -Werror -fsyntax-only -x c -
+    echo "compat-abi: cudart: $(wc -l <"$work/ours.txt") constants and places," \
+        "$(grep -cE '^(cudaError_t|const char|struct) .*\(' include/leat/compat/cuda_runtime_api.h) prototypes agree"
+}
+
+for layer in ${2:-cudart cuda hip}; do
+    if declare -F "check_$layer" >/dev/null; then "check_$layer"; fi
+done
