@@ -40,7 +40,7 @@ lib_src := $(sort $(wildcard src/*/*.c src/driver/*/*.c))
 lib_obj := $(lib_src:%.c=$(BUILD)/obj/%.o)
 cli_src := $(sort $(wildcard cli/*.c))
 cli_obj := $(cli_src:%.c=$(BUILD)/obj/%.o)
-headers := $(sort $(wildcard include/leat/*.h include/leat/*/*.h))
+headers := $(sort $(wildcard include/leat/*.h include/leat/*/*.h include/leat/*/*/*.h))
 so_real := libleat.so.$(VERSION)
 so_name := libleat.so.$(so_major)
 
@@ -173,7 +173,7 @@ install: install-lib $(BUILD)/leat
 	$(Q)$(INSTALL) -m 644 man/leat.1 '$(DESTDIR)$(mandir)/man1/leat.1'
 
 # The last line lets programs find the library at once; it needs root and is for this machine, not for a package.
-install-lib: lib
+install-lib: lib install-compat
 	$(say) INST '$(DESTDIR)$(libdir)/$(so_real)'
 	$(Q)$(INSTALL) -d '$(DESTDIR)$(libdir)' '$(DESTDIR)$(pkgconfigdir)' '$(DESTDIR)$(cmakedir)' \
 	    '$(DESTDIR)$(includedir)/leat/interop'
@@ -182,7 +182,7 @@ install-lib: lib
 	$(Q)ln -sf $(so_name) '$(DESTDIR)$(libdir)/libleat.so'
 	$(Q)$(INSTALL) -m 644 $(BUILD)/libleat.a '$(DESTDIR)$(libdir)/libleat.a'
 	$(Q)set -e; for header in $(headers:include/%=%); do \
-	    $(INSTALL) -m 644 "include/$$header" '$(DESTDIR)$(includedir)'/"$$header"; done
+	    $(INSTALL) -D -m 644 "include/$$header" '$(DESTDIR)$(includedir)'/"$$header"; done
 	$(Q)$(fill_in) packaging/leat.pc.in >'$(DESTDIR)$(pkgconfigdir)/leat.pc'
 	$(Q)$(fill_in) packaging/leat-config.cmake.in >'$(DESTDIR)$(cmakedir)/leat-config.cmake'
 	$(Q)$(fill_in) packaging/leat-config-version.cmake.in >'$(DESTDIR)$(cmakedir)/leat-config-version.cmake'
@@ -192,7 +192,9 @@ uninstall:
 	$(say) RM '$(DESTDIR)$(prefix)'
 	$(Q)rm -f '$(DESTDIR)$(bindir)/leat' '$(DESTDIR)$(mandir)/man1/leat.1' '$(DESTDIR)$(pkgconfigdir)/leat.pc' \
 	    '$(DESTDIR)$(libdir)/$(so_real)' '$(DESTDIR)$(libdir)/$(so_name)' '$(DESTDIR)$(libdir)/libleat.so' \
-	    '$(DESTDIR)$(libdir)/libleat.a'
+	    '$(DESTDIR)$(libdir)/libleat.a' $(foreach name,$(compat_libs),'$(DESTDIR)$(libdir)/$(name).so.$(VERSION)' \
+	    '$(DESTDIR)$(libdir)/$(name).so.$(so_major)' '$(DESTDIR)$(libdir)/$(name).so' \
+	    '$(DESTDIR)$(libdir)/$(name).a' '$(DESTDIR)$(pkgconfigdir)/$(name:lib%=%).pc')
 	$(Q)rm -rf '$(DESTDIR)$(cmakedir)' '$(DESTDIR)$(includedir)/leat'
 
 define help_text
@@ -208,6 +210,8 @@ make tsan            the tests of order and threads with the thread sanitizer
 make fuzz-layout     random bytes as layouts, by $(CLANG)'s libFuzzer, for FUZZ_SECONDS (60)
 make headers         each public header compiles alone, in C and in C++
 make symbols         libleat.so exports what the headers declare and nothing else
+make known-names     libleat-cudart.so and the like export what docs/known-names.md lists and nothing else
+make compat-abi      the headers of known names agree with the vendor's, where those are installed
 make layers          no file includes what its layer must not know
 make kernels-check   the device code in the tree is what $(CLANG) makes of its sources
 make install         command, library, headers, pkg-config and CMake files, man page; honours prefix and DESTDIR
@@ -228,7 +232,7 @@ help:
 	$(info $(help_text))@:
 
 FORCE:
-.PHONY: all lib examples check check-gpu check-tsan gate asan tsan headers symbols layers kernels-check \
+.PHONY: all lib install-compat examples check check-gpu check-tsan gate asan tsan headers symbols layers kernels-check \
         readme-figures install install-lib uninstall clean help FORCE
 .DELETE_ON_ERROR:
 -include $(lib_obj:.o=.d) $(cli_obj:.o=.d) $(example_bin:=.d)

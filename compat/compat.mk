@@ -55,3 +55,43 @@ $(compat_tests): $(BUILD)/tests/compat/%: tests/compat/%.c $(compat_so) $(BUILD)
 	$(Q)$(CC) $(PUBLIC_CFLAGS) -Iinclude/leat/compat $(compat_test_cflags) -MMD -MP -MF $@.d $< $(LDFLAGS) \
 	    -L$(BUILD) -Wl,-rpath,'$$ORIGIN/../..' -lleat-$(call compat_layer,$@) -lleat-compat -lleat -lcmocka -o $@
 -include $(compat_tests:=.d)
+
+# Examples say by their names which library they are for.
+compat_example_src := $(sort $(foreach prefix,$(if $(filter cudart,$(compat_names)),cuda_) $(if $(filter hip,$(compat_names)),hip_),\
+                        $(wildcard examples/compat/$(prefix)*.c)))
+compat_examples := $(compat_example_src:examples/compat/%.c=$(BUILD)/examples/compat/%)
+$(BUILD)/examples/compat/cuda_%: compat_example_libs = -lleat-cudart
+$(BUILD)/examples/compat/hip_%: compat_example_libs = -lleat-hip
+$(compat_examples): $(BUILD)/examples/compat/%: examples/compat/%.c examples/compat/kernel.h $(compat_so) $(BUILD)/flags
+	$(say) CC $<
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(PUBLIC_CFLAGS) -Iinclude/leat/compat -MMD -MP -MF $@.d $< $(LDFLAGS) -L$(BUILD) \
+	    -Wl,-rpath,'$$ORIGIN/../..' $(compat_example_libs) -lleat-compat -lleat -o $@
+-include $(compat_examples:=.d)
+
+tests: $(compat_tests)
+examples: $(compat_examples)
+
+# On the CPU device, whatever else there is: the tests of known names are about what they mean, not about a GPU.
+check-compat: $(compat_tests) $(compat_examples)
+	$(Q)LEAT_DEVICE=cpu:0 tests/run.sh '$(BUILD)' cpu:0 $(compat_tests) $(compat_examples)
+known-names: $(compat_so)
+	$(Q)tools/check-known-names.sh '$(BUILD)'
+compat-abi:
+	$(Q)tools/check-compat-abi.sh '$(CC)'
+
+.PHONY: check-compat known-names compat-abi
+
+# ---- install ----------------------------------------------------------------------------------------------------
+
+vendor_of = $(if $(filter cudart,$(1)),the CUDA runtime,$(if $(filter cuda,$(1)),the CUDA driver,HIP))
+install-compat: compat
+	$(say) INST '$(DESTDIR)$(libdir)/libleat-compat.so.$(VERSION)'
+	$(Q)$(INSTALL) -d '$(DESTDIR)$(libdir)' '$(DESTDIR)$(pkgconfigdir)'
+	$(Q)set -e; for name in $(compat_libs); do \
+	    $(INSTALL) -m 644 "$(BUILD)/$$name.so.$(VERSION)" '$(DESTDIR)$(libdir)'/"$$name.so.$(VERSION)"; \
+	    ln -sf "$$name.so.$(VERSION)" '$(DESTDIR)$(libdir)'/"$$name.so.$(so_major)"; \
+	    ln -sf "$$name.so.$(so_major)" '$(DESTDIR)$(libdir)'/"$$name.so"; done
+	$(Q)$(foreach name,$(compat_names),$(INSTALL) -m 644 $(BUILD)/libleat-$(name).a '$(DESTDIR)$(libdir)' && \
+	    $(fill_in) -e 's|@NAMES@|$(name)|g' -e 's|@VENDOR@|$(call vendor_of,$(name))|g' packaging/leat-names.pc.in \
+	    >'$(DESTDIR)$(pkgconfigdir)/leat-$(name).pc' && ):

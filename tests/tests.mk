@@ -60,8 +60,8 @@ export LEAT_COMMAND = $(abspath $(BUILD))/leat
 cpu_examples := $(filter-out %/interop_cuda,$(example_bin))
 
 # In parts that may run beside one another; asan leaves out the strict one, which is about rights and not about bytes.
-check: check-plain check-strict check-staged check-prefetch
-asan_parts := check-plain check-staged check-prefetch
+check: check-plain check-compat check-strict check-staged check-prefetch
+asan_parts := check-plain check-compat check-staged check-prefetch
 
 check_needs := tests $(cpu_examples) $(BUILD)/leat
 

@@ -10,7 +10,7 @@ cuda=${CUDA_HOME:-/usr/local/cuda}
 warn="-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Werror"
 done=0 wrong=0 skipped=0
 
-for path in include/leat/*.h include/leat/*/*.h; do
+for path in include/leat/*.h include/leat/*/*.h include/leat/*/*/*.h; do
     [ -e "$path" ] || continue
     header=${path#include/}
     system=

@@ -30,6 +30,7 @@ allowed() {
     src/pool/*) echo '^driver/driver\.h$|^(pool|core|base|leat)/[a-z_]+\.h$' ;;
     src/copy/*) echo '^driver/driver\.h$|^(copy|layout|pool|core|base|leat)/[a-z_]+\.h$' ;;
     cli/*) echo '^(leat/)?[a-z_]+\.h$' ;;
+    examples/compat/*) echo '^leat/[a-z_]+\.h$|^kernel\.h$' ;;
     examples/*) echo '^leat/([a-z]+/)?[a-z_]+\.h$' ;;
     tests/*) echo '^leat/([a-z]+/)?[a-z_]+\.h$|^[a-z_]+\.h$' ;;
     *) echo '^$' ;;
@@ -43,6 +44,8 @@ inside='^tests/(fake/|fault_walk|test_(cuda|hip)_|unit_|fuzz_)'
 system_allowed() {
     case $1 in
     include/leat/interop/cuda.h|examples/interop_cuda.c|tests/test_cuda_abi.c|tests/test_hip_abi.c) return 0 ;;
+    # What a vendor's header is called is leat's own here: include/leat/compat/.
+    tests/compat/*|examples/compat/*) return 0 ;;
     include/*) [[ $2 =~ ^std(arg|bool|def|int)\.h$ ]] ;;
     *) ! [[ $2 =~ ^(cuda|nvml|hip/|hsa/|rocm) ]] ;;
     esac

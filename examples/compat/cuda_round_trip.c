@@ -1,0 +1,45 @@
+/*
+ * cuda_round_trip.c - bytes to the device and back, in the words of the CUDA runtime.
+ *
+ *     cc cuda_round_trip.c -o cuda_round_trip $(pkg-config --cflags --libs leat-cudart)
+ *     nvcc -x cu cuda_round_trip.c -o cuda_round_trip       # the same with NVIDIA's library
+ *
+ * Nothing in this file is leat's. With leat's headers and library it runs where there is no GPU, too.
+ */
+#include <cuda_runtime.h>
+
+#include <stdio.h>
+
+#define COUNT 1000
+
+/* Ends the program when a call failed, and says which. */
+#define CHECK(call) check((call), #call)
+
+static int check(cudaError_t error, const char *call)
+{
+    if (error == cudaSuccess)
+        return 0;
+    fprintf(stderr, "cuda_round_trip: %s: %s (%s)\n", call, cudaGetErrorString(error), cudaGetErrorName(error));
+    return 1;
+}
+
+int main(void)
+{
+    int in[COUNT], out[COUNT];
+    void *device;
+
+    for (int i = 0; i < COUNT; i++)
+        in[i] = i * i;
+    if (CHECK(cudaMalloc(&device, sizeof in)))
+        return 1;
+    if (CHECK(cudaMemcpy(device, in, sizeof in, cudaMemcpyHostToDevice)) ||
+        CHECK(cudaMemcpy(out, device, sizeof out, cudaMemcpyDeviceToHost)) || CHECK(cudaFree(device)))
+        return 1;
+    for (int i = 0; i < COUNT; i++)
+        if (out[i] != in[i]) {
+            fprintf(stderr, "cuda_round_trip: number %d came back as %d\n", i, out[i]);
+            return 1;
+        }
+    printf("%d numbers went to the device and came back\n", COUNT);
+    return 0;
+}

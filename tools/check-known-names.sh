@@ -1,0 +1,45 @@
+#!/bin/bash
+# Compares what the libraries of known names export with the tables of docs/known-names.md.
+# Argument: the folder with the libraries.
+set -euo pipefail
+build=$(realpath "${1:-build}")
+cd "$(dirname "$0")/.."
+wrong=0 checked=0
+
+# The names in the first column of the tables under a heading.
+listed() { # heading
+    awk -v heading="## $1" '/^## / { on = $0 == heading } on && /^\| `/ { print }' docs/known-names.md |
+        cut -d'|' -f2 | grep -oE '`[A-Za-z0-9_]+`' | tr -d '`' | sort || :
+}
+
+check() { # library heading prefix
+    local library="$build/libleat-$1.so" exported names
+    [ -e "$library" ] || return 0
+    if ! grep -qx "## $2" docs/known-names.md; then
+        echo "known-names: docs/known-names.md has no section \"$2\" yet"
+        return 0
+    fi
+    exported=$(nm -D --defined-only "$library" | awk '$2 != "A" { sub(/@.*/, "", $3); print $3 }' | grep -E "^$3" | sort)
+    names=$(listed "$2")
+    checked=$((checked + $(echo "$exported" | wc -l)))
+    while read -r line; do
+        [ -z "$line" ] || { echo "known-names: $1: $line"; wrong=$((wrong + 1)); }
+    done < <(comm -23 <(echo "$names") <(echo "$exported") | sed 's/$/ is in the table and not in the library/'
+             comm -13 <(echo "$names") <(echo "$exported") | sed 's/$/ is in the library and not in the table/'
+             echo "$names" | uniq -d | sed 's/$/ is in the table twice/')
+    # Everything else would be in a user's way.
+    while read -r line; do
+        [ -z "$line" ] || { echo "known-names: $1 exports $line"; wrong=$((wrong + 1)); }
+    done < <(nm -D --defined-only "$library" | awk '$2 != "A" { sub(/@.*/, "", $3); print $3 }' |
+             grep -vE "^$3|^leat_known_names\$" || :)
+}
+
+check cudart "CUDA runtime" 'cuda[A-Z]'
+check cuda "CUDA driver" 'cu[A-Z]'
+check hip "HIP" 'hip[A-Z]'
+if [ "$checked" -eq 0 ]; then
+    echo "known-names: found no name at all in $build; are the libraries built?" >&2
+    exit 1
+fi
+echo "known-names: $checked names, $wrong wrong"
+[ "$wrong" -eq 0 ]
