@@ -1,0 +1,498 @@
+/* copy.c - copies of ranges, of rectangles and of boxes, with arrays at either end. */
+#include "copy.h"
+
+#include <dlfcn.h>
+#include <link.h>
+
+/* ---- ranges ---- */
+
+static int copy_range(void *dst, const void *src, size_t bytes, hipMemcpyKind kind, struct leatc_stream *stream,
+                      bool async)
+{
+    LEATC_TRY(check_kind(kind));
+    return of_stream(leatc_copy(dst, src, bytes, LEATC_DEFAULT, stream, async));
+}
+
+hipError_t hipMemcpy(void *dst, const void *src, size_t bytes, hipMemcpyKind kind)
+{
+    return note(copy_range(dst, src, bytes, kind, NULL, false));
+}
+
+hipError_t hipMemcpy_spt(void *dst, const void *src, size_t bytes, hipMemcpyKind kind)
+{
+    return note(copy_range(dst, src, bytes, kind, LEATC_STREAM_PER_THREAD, false));
+}
+
+hipError_t hipMemcpyWithStream(void *dst, const void *src, size_t bytes, hipMemcpyKind kind, hipStream_t stream)
+{
+    int result = copy_range(dst, src, bytes, kind, stream_of(stream), false);
+
+    return note(result == LEATC_OK ? of_stream(leatc_stream_synchronize(stream_of(stream))) : result);
+}
+
+hipError_t hipMemcpyAsync(void *dst, const void *src, size_t bytes, hipMemcpyKind kind, hipStream_t stream)
+{
+    return note(copy_range(dst, src, bytes, kind, stream_of(stream), true));
+}
+
+hipError_t hipMemcpyAsync_spt(void *dst, const void *src, size_t bytes, hipMemcpyKind kind, hipStream_t stream)
+{
+    return note(copy_range(dst, src, bytes, kind, leatc_per_thread(stream), true));
+}
+
+hipError_t hipMemcpyHtoD(hipDeviceptr_t dst, void *src, size_t bytes)
+{
+    return note(copy_range(dst, src, bytes, hipMemcpyHostToDevice, NULL, false));
+}
+
+hipError_t hipMemcpyDtoH(void *dst, hipDeviceptr_t src, size_t bytes)
+{
+    return note(copy_range(dst, src, bytes, hipMemcpyDeviceToHost, NULL, false));
+}
+
+hipError_t hipMemcpyDtoD(hipDeviceptr_t dst, hipDeviceptr_t src, size_t bytes)
+{
+    return note(copy_range(dst, src, bytes, hipMemcpyDeviceToDevice, NULL, false));
+}
+
+hipError_t hipMemcpyHtoDAsync(hipDeviceptr_t dst, void *src, size_t bytes, hipStream_t stream)
+{
+    return note(copy_range(dst, src, bytes, hipMemcpyHostToDevice, stream_of(stream), true));
+}
+
+hipError_t hipMemcpyDtoHAsync(void *dst, hipDeviceptr_t src, size_t bytes, hipStream_t stream)
+{
+    return note(copy_range(dst, src, bytes, hipMemcpyDeviceToHost, stream_of(stream), true));
+}
+
+hipError_t hipMemcpyDtoDAsync(hipDeviceptr_t dst, hipDeviceptr_t src, size_t bytes, hipStream_t stream)
+{
+    return note(copy_range(dst, src, bytes, hipMemcpyDeviceToDevice, stream_of(stream), true));
+}
+
+static int copy_peer(void *dst, int dst_device, const void *src, int src_device, size_t bytes,
+                     struct leatc_stream *stream, bool async)
+{
+    LEATC_TRY(check_device(dst_device));
+    LEATC_TRY(check_device(src_device));
+    return copy_range(dst, src, bytes, hipMemcpyDeviceToDevice, stream, async);
+}
+
+hipError_t hipMemcpyPeer(void *dst, int dstDevice, const void *src, int srcDevice, size_t bytes)
+{
+    return note(copy_peer(dst, dstDevice, src, srcDevice, bytes, NULL, false));
+}
+
+hipError_t hipMemcpyPeerAsync(void *dst, int dstDevice, const void *src, int srcDevice, size_t bytes,
+                              hipStream_t stream)
+{
+    return note(copy_peer(dst, dstDevice, src, srcDevice, bytes, stream_of(stream), true));
+}
+
+/* ---- symbols: variables of the program itself, since kernels of the CPU device use them where they are ---- */
+
+hipError_t hipGetSymbolAddress(void **ptr, const void *symbol)
+{
+    if (!ptr)
+        return note(LEATC_INVALID_VALUE);
+    if (!symbol)
+        return note(HIP_INVALID_SYMBOL);
+    *ptr = (void *)(uintptr_t)symbol;
+    return note(leatc_init());
+}
+
+hipError_t hipGetSymbolSize(size_t *bytes, const void *symbol)
+{
+    const ElfW(Sym) *found = NULL;
+    Dl_info info;
+
+    if (!bytes)
+        return note(LEATC_INVALID_VALUE);
+    if (!symbol || !dladdr1(symbol, &info, (void **)&found, RTLD_DL_SYMENT) || !found || info.dli_saddr != symbol)
+        return note(HIP_INVALID_SYMBOL);
+    *bytes = found->st_size;
+    return hipSuccess;
+}
+
+static int to_symbol(const void *symbol, const void *src, size_t bytes, size_t offset, hipMemcpyKind kind,
+                     struct leatc_stream *stream, bool async)
+{
+    if (!symbol)
+        return HIP_INVALID_SYMBOL;
+    if (kind == hipMemcpyDeviceToHost || kind == hipMemcpyHostToHost)
+        return LEATC_INVALID_DIRECTION;
+    return copy_range((char *)(uintptr_t)symbol + offset, src, bytes, kind, stream, async);
+}
+
+static int from_symbol(void *dst, const void *symbol, size_t bytes, size_t offset, hipMemcpyKind kind,
+                       struct leatc_stream *stream, bool async)
+{
+    if (!symbol)
+        return HIP_INVALID_SYMBOL;
+    if (kind == hipMemcpyHostToDevice || kind == hipMemcpyHostToHost)
+        return LEATC_INVALID_DIRECTION;
+    return copy_range(dst, (const char *)symbol + offset, bytes, kind, stream, async);
+}
+
+hipError_t hipMemcpyToSymbol(const void *symbol, const void *src, size_t bytes, size_t offset, hipMemcpyKind kind)
+{
+    return note(to_symbol(symbol, src, bytes, offset, kind, NULL, false));
+}
+
+hipError_t hipMemcpyToSymbol_spt(const void *symbol, const void *src, size_t bytes, size_t offset,
+                                 hipMemcpyKind kind)
+{
+    return note(to_symbol(symbol, src, bytes, offset, kind, LEATC_STREAM_PER_THREAD, false));
+}
+
+hipError_t hipMemcpyToSymbolAsync(const void *symbol, const void *src, size_t bytes, size_t offset,
+                                  hipMemcpyKind kind, hipStream_t stream)
+{
+    return note(to_symbol(symbol, src, bytes, offset, kind, stream_of(stream), true));
+}
+
+hipError_t hipMemcpyFromSymbol(void *dst, const void *symbol, size_t bytes, size_t offset, hipMemcpyKind kind)
+{
+    return note(from_symbol(dst, symbol, bytes, offset, kind, NULL, false));
+}
+
+hipError_t hipMemcpyFromSymbol_spt(void *dst, const void *symbol, size_t bytes, size_t offset, hipMemcpyKind kind)
+{
+    return note(from_symbol(dst, symbol, bytes, offset, kind, LEATC_STREAM_PER_THREAD, false));
+}
+
+hipError_t hipMemcpyFromSymbolAsync(void *dst, const void *symbol, size_t bytes, size_t offset, hipMemcpyKind kind,
+                                    hipStream_t stream)
+{
+    return note(from_symbol(dst, symbol, bytes, offset, kind, stream_of(stream), true));
+}
+
+/* ---- boxes ---- */
+
+static size_t at_least_one(size_t n)
+{
+    return n ? n : 1;
+}
+
+int leatc_hip_array_side(hipArray_const_t array, size_t x_bytes, size_t y, size_t z, struct copy_side *side)
+{
+    struct leatc_array_shape shape;
+    void *ptr = NULL;
+
+    LEATC_TRY(leatc_array_describe(array_of(array), &shape, &ptr, &side->pitch, &side->slice));
+    side->ptr = ptr;
+    side->x = x_bytes;
+    side->y = y;
+    side->z = z;
+    side->row_bytes = shape.width * shape.element_bytes;
+    side->rows = at_least_one(shape.height);
+    side->slices = at_least_one(shape.depth);
+    side->element_bytes = shape.element_bytes;
+    return LEATC_OK;
+}
+
+/* Does a length from a start on lie within a limit? */
+static bool fits(size_t start, size_t length, size_t limit)
+{
+    return start <= limit && length <= limit - start;
+}
+
+/* The address of the box's first byte in a side. */
+static int start_of(const struct copy_side *side, const leat_copy_box *box, char **start)
+{
+    size_t rows, slices, offset;
+
+    if (!side->ptr || !fits(side->x, box->width_bytes, side->row_bytes) ||
+        !fits(side->y, box->height, side->rows) || !fits(side->z, box->depth, side->slices) ||
+        __builtin_mul_overflow(side->y, side->pitch, &rows) ||
+        __builtin_mul_overflow(side->z, side->slice, &slices) || __builtin_add_overflow(rows, slices, &offset) ||
+        __builtin_add_overflow(offset, side->x, &offset) || offset > (size_t)INT64_MAX)
+        return LEATC_INVALID_VALUE;
+    *start = side->ptr + offset;
+    return LEATC_OK;
+}
+
+int leatc_hip_copy_box(const struct copy_side *dst, const struct copy_side *src, hipExtent bytes,
+                       struct leatc_stream *stream, bool async)
+{
+    leat_copy_box box = {.width_bytes = bytes.width,
+                         .height = bytes.height,
+                         .depth = bytes.depth,
+                         .dst_pitch_bytes = dst->pitch,
+                         .src_pitch_bytes = src->pitch,
+                         .dst_slice_bytes = dst->slice,
+                         .src_slice_bytes = src->slice};
+    char *to, *from;
+
+    LEATC_TRY(check_stream(stream));
+    if (!bytes.width || !bytes.height || !bytes.depth)
+        return LEATC_OK;
+    if (dst->pitch > PITCH_MOST || src->pitch > PITCH_MOST)
+        return LEATC_INVALID_VALUE;
+    LEATC_TRY(start_of(dst, &box, &to));
+    LEATC_TRY(start_of(src, &box, &from));
+    /* A single row has no pitch to speak of. */
+    if (box.height == 1 && box.dst_pitch_bytes < box.width_bytes)
+        box.dst_pitch_bytes = box.width_bytes;
+    if (box.height == 1 && box.src_pitch_bytes < box.width_bytes)
+        box.src_pitch_bytes = box.width_bytes;
+    return of_stream(leatc_copy_box(to, from, &box, LEATC_DEFAULT, stream, async));
+}
+
+/* A side in plain memory, of which the caller says no more than the pitch. */
+static struct copy_side plain_side(const void *ptr, size_t pitch, size_t slice)
+{
+    struct copy_side side = {.ptr = (char *)(uintptr_t)ptr,
+                             .pitch = pitch,
+                             .slice = slice,
+                             .row_bytes = SIZE_MAX,
+                             .rows = SIZE_MAX,
+                             .slices = SIZE_MAX,
+                             .element_bytes = 1};
+
+    return side;
+}
+
+/* ---- rectangles ---- */
+
+static int copy_2d(void *dst, size_t dst_pitch, const void *src, size_t src_pitch, size_t width, size_t height,
+                   hipMemcpyKind kind, struct leatc_stream *stream, bool async)
+{
+    struct copy_side to = plain_side(dst, dst_pitch, 0), from = plain_side(src, src_pitch, 0);
+
+    LEATC_TRY(check_kind(kind));
+    if (!width || !height)
+        return check_stream(stream);
+    if (!dst || !src)
+        return LEATC_INVALID_VALUE;
+    if (dst_pitch < width || src_pitch < width)
+        return LEATC_INVALID_PITCH;
+    return leatc_hip_copy_box(&to, &from, make_hipExtent(width, height, 1), stream, async);
+}
+
+hipError_t hipMemcpy2D(void *dst, size_t dstPitch, const void *src, size_t srcPitch, size_t width, size_t height,
+                       hipMemcpyKind kind)
+{
+    return note(copy_2d(dst, dstPitch, src, srcPitch, width, height, kind, NULL, false));
+}
+
+hipError_t hipMemcpy2D_spt(void *dst, size_t dstPitch, const void *src, size_t srcPitch, size_t width,
+                           size_t height, hipMemcpyKind kind)
+{
+    return note(copy_2d(dst, dstPitch, src, srcPitch, width, height, kind, LEATC_STREAM_PER_THREAD, false));
+}
+
+hipError_t hipMemcpy2DAsync(void *dst, size_t dstPitch, const void *src, size_t srcPitch, size_t width,
+                            size_t height, hipMemcpyKind kind, hipStream_t stream)
+{
+    return note(copy_2d(dst, dstPitch, src, srcPitch, width, height, kind, stream_of(stream), true));
+}
+
+hipError_t hipMemcpy2DAsync_spt(void *dst, size_t dstPitch, const void *src, size_t srcPitch, size_t width,
+                                size_t height, hipMemcpyKind kind, hipStream_t stream)
+{
+    return note(copy_2d(dst, dstPitch, src, srcPitch, width, height, kind, leatc_per_thread(stream), true));
+}
+
+/* ---- hipMemcpy3D: positions and widths count elements where an array is involved ---- */
+
+/* One side: an array, or memory whose rows a hipPitchedPtr describes, but never both. element_bytes: what x counts
+ * in plain memory. */
+static int side_of(hipArray_const_t array, hipPos at, hipPitchedPtr plain, size_t depth, struct copy_side *side)
+{
+    struct copy_side made;
+
+    if (array) {
+        if (plain.ptr)
+            return LEATC_INVALID_VALUE;
+        LEATC_TRY(leatc_hip_array_side(array, 0, at.y, at.z, side));
+        side->x = at.x * side->element_bytes;
+        return LEATC_OK;
+    }
+    if (!plain.ptr)
+        return LEATC_INVALID_VALUE;
+    made = plain_side(plain.ptr, plain.pitch, 0);
+    if (__builtin_mul_overflow(plain.pitch, plain.ysize, &made.slice))
+        return LEATC_INVALID_VALUE;
+    made.row_bytes = plain.pitch;
+    if (depth > 1 || at.z)
+        made.rows = plain.ysize;
+    made.x = at.x;
+    made.y = at.y;
+    made.z = at.z;
+    *side = made;
+    return LEATC_OK;
+}
+
+static int copy_3d(const hipMemcpy3DParms *copy, struct leatc_stream *stream, bool async)
+{
+    struct copy_side dst, src;
+    hipExtent bytes;
+    size_t unit;
+
+    if (!copy)
+        return LEATC_INVALID_VALUE;
+    LEATC_TRY(check_kind(copy->kind));
+    bytes = copy->extent;
+    if (!bytes.width || !bytes.height || !bytes.depth)
+        return check_stream(stream);
+    LEATC_TRY(side_of(copy->srcArray, copy->srcPos, copy->srcPtr, bytes.depth, &src));
+    LEATC_TRY(side_of(copy->dstArray, copy->dstPos, copy->dstPtr, bytes.depth, &dst));
+    if (copy->srcArray && copy->dstArray && src.element_bytes != dst.element_bytes)
+        return LEATC_INVALID_VALUE;
+    unit = copy->srcArray ? src.element_bytes : dst.element_bytes;
+    if (__builtin_mul_overflow(bytes.width, unit, &bytes.width))
+        return LEATC_INVALID_VALUE;
+    if ((!copy->srcArray && src.pitch < bytes.width) || (!copy->dstArray && dst.pitch < bytes.width))
+        return LEATC_INVALID_PITCH;
+    return leatc_hip_copy_box(&dst, &src, bytes, stream, async);
+}
+
+hipError_t hipMemcpy3D(const struct hipMemcpy3DParms *copy)
+{
+    return note(copy_3d(copy, NULL, false));
+}
+
+hipError_t hipMemcpy3D_spt(const struct hipMemcpy3DParms *copy)
+{
+    return note(copy_3d(copy, LEATC_STREAM_PER_THREAD, false));
+}
+
+hipError_t hipMemcpy3DAsync(const struct hipMemcpy3DParms *copy, hipStream_t stream)
+{
+    return note(copy_3d(copy, stream_of(stream), true));
+}
+
+hipError_t hipMemcpy3DAsync_spt(const struct hipMemcpy3DParms *copy, hipStream_t stream)
+{
+    return note(copy_3d(copy, leatc_per_thread(stream), true));
+}
+
+/* ---- the driver's structs: everything in bytes, and each side says what it is ---- */
+
+/* Plain memory of the driver's structs; pitch 0 and height 0 stand for rows and slices without gaps. */
+static int plain_of(const void *ptr, size_t pitch, size_t height, const HIP_MEMCPY3D *copy, struct copy_side *side)
+{
+    size_t slice;
+
+    if (!ptr)
+        return LEATC_INVALID_VALUE;
+    pitch = pitch ? pitch : copy->WidthInBytes;
+    height = height ? height : copy->Height;
+    if (pitch < copy->WidthInBytes || (copy->Depth > 1 && height < copy->Height) ||
+        __builtin_mul_overflow(pitch, height, &slice))
+        return LEATC_INVALID_VALUE;
+    *side = plain_side(ptr, pitch, slice);
+    side->row_bytes = copy->Height > 1 ? pitch : SIZE_MAX;
+    return LEATC_OK;
+}
+
+static int source_of(const HIP_MEMCPY3D *copy, struct copy_side *side)
+{
+    switch (copy->srcMemoryType) {
+    case hipMemoryTypeArray:
+        return leatc_hip_array_side(copy->srcArray, copy->srcXInBytes, copy->srcY, copy->srcZ, side);
+    case hipMemoryTypeHost:
+        LEATC_TRY(plain_of(copy->srcHost, copy->srcPitch, copy->srcHeight, copy, side));
+        break;
+    case hipMemoryTypeDevice:
+    case hipMemoryTypeManaged:
+    case hipMemoryTypeUnified:
+        LEATC_TRY(plain_of(copy->srcDevice, copy->srcPitch, copy->srcHeight, copy, side));
+        break;
+    default:
+        return LEATC_INVALID_VALUE;
+    }
+    side->x = copy->srcXInBytes;
+    side->y = copy->srcY;
+    side->z = copy->srcZ;
+    return LEATC_OK;
+}
+
+static int destination_of(const HIP_MEMCPY3D *copy, struct copy_side *side)
+{
+    switch (copy->dstMemoryType) {
+    case hipMemoryTypeArray:
+        return leatc_hip_array_side(copy->dstArray, copy->dstXInBytes, copy->dstY, copy->dstZ, side);
+    case hipMemoryTypeHost:
+        LEATC_TRY(plain_of(copy->dstHost, copy->dstPitch, copy->dstHeight, copy, side));
+        break;
+    case hipMemoryTypeDevice:
+    case hipMemoryTypeManaged:
+    case hipMemoryTypeUnified:
+        LEATC_TRY(plain_of(copy->dstDevice, copy->dstPitch, copy->dstHeight, copy, side));
+        break;
+    default:
+        return LEATC_INVALID_VALUE;
+    }
+    side->x = copy->dstXInBytes;
+    side->y = copy->dstY;
+    side->z = copy->dstZ;
+    return LEATC_OK;
+}
+
+static int copy_driver(const HIP_MEMCPY3D *copy, struct leatc_stream *stream, bool async)
+{
+    struct copy_side dst, src;
+    hipExtent bytes;
+
+    if (!copy || copy->srcLOD || copy->dstLOD)
+        return LEATC_INVALID_VALUE;
+    bytes = make_hipExtent(copy->WidthInBytes, copy->Height, copy->Depth);
+    if (!bytes.width || !bytes.height || !bytes.depth)
+        return check_stream(stream);
+    LEATC_TRY(source_of(copy, &src));
+    LEATC_TRY(destination_of(copy, &dst));
+    return leatc_hip_copy_box(&dst, &src, bytes, stream, async);
+}
+
+hipError_t hipDrvMemcpy3D(const HIP_MEMCPY3D *copy)
+{
+    return note(copy_driver(copy, NULL, false));
+}
+
+hipError_t hipDrvMemcpy3DAsync(const HIP_MEMCPY3D *copy, hipStream_t stream)
+{
+    return note(copy_driver(copy, stream_of(stream), true));
+}
+
+static int copy_param(const hip_Memcpy2D *flat, struct leatc_stream *stream, bool async)
+{
+    HIP_MEMCPY3D copy;
+
+    if (!flat)
+        return LEATC_INVALID_VALUE;
+    copy = (HIP_MEMCPY3D){.srcXInBytes = flat->srcXInBytes,
+                          .srcY = flat->srcY,
+                          .srcMemoryType = flat->srcMemoryType,
+                          .srcHost = flat->srcHost,
+                          .srcDevice = flat->srcDevice,
+                          .srcArray = flat->srcArray,
+                          .srcPitch = flat->srcPitch,
+                          .dstXInBytes = flat->dstXInBytes,
+                          .dstY = flat->dstY,
+                          .dstMemoryType = flat->dstMemoryType,
+                          .dstHost = flat->dstHost,
+                          .dstDevice = flat->dstDevice,
+                          .dstArray = flat->dstArray,
+                          .dstPitch = flat->dstPitch,
+                          .WidthInBytes = flat->WidthInBytes,
+                          .Height = flat->Height,
+                          .Depth = 1};
+    return copy_driver(&copy, stream, async);
+}
+
+hipError_t hipMemcpyParam2D(const hip_Memcpy2D *copy)
+{
+    return note(copy_param(copy, NULL, false));
+}
+
+hipError_t hipMemcpyParam2DAsync(const hip_Memcpy2D *copy, hipStream_t stream)
+{
+    return note(copy_param(copy, stream_of(stream), true));
+}
+
+hipError_t hipDrvMemcpy2DUnaligned(const hip_Memcpy2D *copy)
+{
+    return note(copy_param(copy, NULL, false));
+}

@@ -1,0 +1,22 @@
+/* copy.h - one side of a copy of a box: plain memory or an array. */
+#ifndef LEATC_HIP_COPY_H
+#define LEATC_HIP_COPY_H
+
+#include "layer.h"
+
+struct copy_side {
+    char *ptr; /* of byte 0, row 0, slice 0 */
+    size_t pitch, slice;
+    size_t x, y, z;                 /* where the box begins; x in bytes */
+    size_t row_bytes, rows, slices; /* what there is; SIZE_MAX where nobody said */
+    size_t element_bytes;           /* 1 in plain memory */
+};
+
+/* INVALID_HANDLE: no array that is alive. */
+int leatc_hip_array_side(hipArray_const_t array, size_t x_bytes, size_t y, size_t z, struct copy_side *side);
+
+/* INVALID_VALUE where the box lies outside of a side. Width 0, height 0 or depth 0 copies nothing. */
+int leatc_hip_copy_box(const struct copy_side *dst, const struct copy_side *src, hipExtent bytes,
+                       struct leatc_stream *stream, bool async);
+
+#endif

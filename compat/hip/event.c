@@ -1,0 +1,85 @@
+/* event.c - events. */
+#include "layer.h"
+
+/* What only concerns the caches of AMD's GPUs. */
+#define CACHE_FLAGS (hipEventDisableSystemFence | hipEventReleaseToDevice | hipEventReleaseToSystem)
+
+static int create(hipEvent_t *event, unsigned flags)
+{
+    struct leatc_event *made = NULL;
+
+    if (!event || ((flags & hipEventReleaseToDevice) && (flags & hipEventReleaseToSystem)))
+        return LEATC_INVALID_VALUE;
+    LEATC_TRY(leatc_event_create(flags & ~CACHE_FLAGS, &made));
+    *event = (hipEvent_t)(void *)made;
+    return LEATC_OK;
+}
+
+hipError_t hipEventCreate(hipEvent_t *event)
+{
+    return note(create(event, hipEventDefault));
+}
+
+hipError_t hipEventCreateWithFlags(hipEvent_t *event, unsigned flags)
+{
+    return note(create(event, flags));
+}
+
+/* The stream is looked at apart, since the engine has one word for a stream that is gone and for one of another
+ * device, and HIP has two. */
+static int record(hipEvent_t event, struct leatc_stream *stream)
+{
+    LEATC_TRY(check_event(event));
+    LEATC_TRY(check_stream(stream));
+    return leatc_event_record(event_of(event), stream);
+}
+
+hipError_t hipEventRecord(hipEvent_t event, hipStream_t stream)
+{
+    return note(record(event, stream_of(stream)));
+}
+
+hipError_t hipEventRecord_spt(hipEvent_t event, hipStream_t stream)
+{
+    return note(record(event, leatc_per_thread(stream)));
+}
+
+hipError_t hipEventRecordWithFlags(hipEvent_t event, hipStream_t stream, unsigned int flags)
+{
+    return note(flags > hipEventRecordExternal ? LEATC_INVALID_VALUE : record(event, stream_of(stream)));
+}
+
+hipError_t hipEventDestroy(hipEvent_t event)
+{
+    int result = check_event(event);
+
+    return note(result == LEATC_OK ? of_stream(leatc_event_destroy(event_of(event))) : result);
+}
+
+hipError_t hipEventSynchronize(hipEvent_t event)
+{
+    int result = check_event(event);
+
+    return note(result == LEATC_OK ? leatc_event_synchronize(event_of(event)) : result);
+}
+
+hipError_t hipEventQuery(hipEvent_t event)
+{
+    int result = check_event(event);
+
+    return note(result == LEATC_OK ? leatc_event_query(event_of(event)) : result);
+}
+
+static int elapsed(float *milliseconds, hipEvent_t start, hipEvent_t stop)
+{
+    if (!milliseconds)
+        return LEATC_INVALID_VALUE;
+    LEATC_TRY(check_event(start));
+    LEATC_TRY(check_event(stop));
+    return leatc_event_elapsed(milliseconds, event_of(start), event_of(stop));
+}
+
+hipError_t hipEventElapsedTime(float *milliseconds, hipEvent_t start, hipEvent_t stop)
+{
+    return note(elapsed(milliseconds, start, stop));
+}

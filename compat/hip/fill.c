@@ -1,0 +1,119 @@
+/* fill.c - fills, in one, two and three dimensions. */
+#include "layer.h"
+
+static int fill(void *dst, uint32_t value, unsigned unit_bytes, size_t count, struct leatc_stream *stream,
+                bool async)
+{
+    return of_stream(leatc_fill(dst, value, unit_bytes, count, stream, async));
+}
+
+hipError_t hipMemset(void *dst, int value, size_t bytes)
+{
+    return note(fill(dst, (uint32_t)value, 1, bytes, NULL, false));
+}
+
+hipError_t hipMemset_spt(void *dst, int value, size_t bytes)
+{
+    return note(fill(dst, (uint32_t)value, 1, bytes, LEATC_STREAM_PER_THREAD, false));
+}
+
+hipError_t hipMemsetAsync(void *dst, int value, size_t bytes, hipStream_t stream)
+{
+    return note(fill(dst, (uint32_t)value, 1, bytes, stream_of(stream), true));
+}
+
+hipError_t hipMemsetAsync_spt(void *dst, int value, size_t bytes, hipStream_t stream)
+{
+    return note(fill(dst, (uint32_t)value, 1, bytes, leatc_per_thread(stream), true));
+}
+
+hipError_t hipMemsetD8(hipDeviceptr_t dst, unsigned char value, size_t count)
+{
+    return note(fill(dst, value, 1, count, NULL, false));
+}
+
+hipError_t hipMemsetD8Async(hipDeviceptr_t dst, unsigned char value, size_t count, hipStream_t stream)
+{
+    return note(fill(dst, value, 1, count, stream_of(stream), true));
+}
+
+hipError_t hipMemsetD16(hipDeviceptr_t dst, unsigned short value, size_t count)
+{
+    return note(fill(dst, value, 2, count, NULL, false));
+}
+
+hipError_t hipMemsetD16Async(hipDeviceptr_t dst, unsigned short value, size_t count, hipStream_t stream)
+{
+    return note(fill(dst, value, 2, count, stream_of(stream), true));
+}
+
+hipError_t hipMemsetD32(hipDeviceptr_t dst, int value, size_t count)
+{
+    return note(fill(dst, (uint32_t)value, 4, count, NULL, false));
+}
+
+hipError_t hipMemsetD32Async(hipDeviceptr_t dst, int value, size_t count, hipStream_t stream)
+{
+    return note(fill(dst, (uint32_t)value, 4, count, stream_of(stream), true));
+}
+
+static int fill_2d(void *dst, size_t pitch, int value, size_t width, size_t height, struct leatc_stream *stream,
+                   bool async)
+{
+    if (width && height && pitch < width)
+        return LEATC_INVALID_VALUE;
+    return of_stream(leatc_fill_box(dst, pitch, 0, (uint32_t)value, 1, width, height, 1, stream, async));
+}
+
+hipError_t hipMemset2D(void *dst, size_t pitch, int value, size_t width, size_t height)
+{
+    return note(fill_2d(dst, pitch, value, width, height, NULL, false));
+}
+
+hipError_t hipMemset2D_spt(void *dst, size_t pitch, int value, size_t width, size_t height)
+{
+    return note(fill_2d(dst, pitch, value, width, height, LEATC_STREAM_PER_THREAD, false));
+}
+
+hipError_t hipMemset2DAsync(void *dst, size_t pitch, int value, size_t width, size_t height, hipStream_t stream)
+{
+    return note(fill_2d(dst, pitch, value, width, height, stream_of(stream), true));
+}
+
+hipError_t hipMemset2DAsync_spt(void *dst, size_t pitch, int value, size_t width, size_t height,
+                                hipStream_t stream)
+{
+    return note(fill_2d(dst, pitch, value, width, height, leatc_per_thread(stream), true));
+}
+
+static int fill_3d(hipPitchedPtr dst, int value, hipExtent extent, struct leatc_stream *stream, bool async)
+{
+    size_t slice = 0;
+
+    if (extent.width && extent.height && extent.depth &&
+        (dst.pitch < extent.width || __builtin_mul_overflow(dst.pitch, dst.ysize, &slice) ||
+         (extent.depth > 1 && dst.ysize < extent.height)))
+        return LEATC_INVALID_VALUE;
+    return of_stream(leatc_fill_box(dst.ptr, dst.pitch, slice, (uint32_t)value, 1, extent.width, extent.height,
+                                    extent.depth, stream, async));
+}
+
+hipError_t hipMemset3D(hipPitchedPtr dst, int value, hipExtent extent)
+{
+    return note(fill_3d(dst, value, extent, NULL, false));
+}
+
+hipError_t hipMemset3D_spt(hipPitchedPtr dst, int value, hipExtent extent)
+{
+    return note(fill_3d(dst, value, extent, LEATC_STREAM_PER_THREAD, false));
+}
+
+hipError_t hipMemset3DAsync(hipPitchedPtr dst, int value, hipExtent extent, hipStream_t stream)
+{
+    return note(fill_3d(dst, value, extent, stream_of(stream), true));
+}
+
+hipError_t hipMemset3DAsync_spt(hipPitchedPtr dst, int value, hipExtent extent, hipStream_t stream)
+{
+    return note(fill_3d(dst, value, extent, leatc_per_thread(stream), true));
+}

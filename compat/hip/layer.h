@@ -1,0 +1,84 @@
+/*
+ * layer.h - what the files of libleat-hip share: results, and where HIP's differ from the engine's.
+ *
+ * The engine answers with CUDA's numbers, which are mostly HIP's as well. A stream or an event that was destroyed
+ * is hipErrorContextIsDestroyed here; an event that is NULL stays hipErrorInvalidHandle.
+ */
+#ifndef LEATC_HIP_LAYER_H
+#define LEATC_HIP_LAYER_H
+
+#include "engine/engine.h"
+
+/* C++ programs may leave arguments out; this is C. */
+#include <leat/compat/hip/hip_runtime_api.h>
+
+/* HIP's numbers that the engine has none for. */
+enum { HIP_FILE_NOT_FOUND = 301, HIP_INVALID_SYMBOL = 13, HIP_UNSUPPORTED_LIMIT = 215 };
+
+/* The last line of every call. */
+static inline hipError_t note(int result)
+{
+    return (hipError_t)leatc_note(result);
+}
+
+/* The result of a call whose only handle is a stream. */
+static inline int of_stream(int result)
+{
+    return result == LEATC_INVALID_HANDLE ? LEATC_CONTEXT_DESTROYED : result;
+}
+
+static inline int check_stream(struct leatc_stream *stream)
+{
+    return of_stream(leatc_stream_check(stream));
+}
+
+static inline struct leatc_event *event_of(hipEvent_t event)
+{
+    return (struct leatc_event *)(void *)event;
+}
+
+static inline int check_event(hipEvent_t event)
+{
+    if (!event)
+        return LEATC_INVALID_HANDLE;
+    return of_stream(leatc_event_check(event_of(event)));
+}
+
+static inline struct leatc_stream *stream_of(hipStream_t stream)
+{
+    return (struct leatc_stream *)(void *)stream;
+}
+
+static inline struct leatc_pool *pool_of(hipMemPool_t pool)
+{
+    return (struct leatc_pool *)(void *)pool;
+}
+
+static inline struct leatc_array *array_of(hipArray_const_t array)
+{
+    return (struct leatc_array *)(uintptr_t)array;
+}
+
+/* INVALID_DEVICE unless there is such a device. */
+static inline int check_device(int ordinal)
+{
+    leat_device_info info;
+
+    return leatc_device_describe(ordinal, &info);
+}
+
+/* The longest pitch that HIP's devices take. */
+#define PITCH_MOST ((size_t)INT32_MAX)
+
+/* A direction that HIP has. Beyond that HIP looks at the pointers instead of the word for them, and so the engine
+ * does. */
+static inline int check_kind(hipMemcpyKind kind)
+{
+    return (unsigned)kind <= hipMemcpyDefault || kind == hipMemcpyDeviceToDeviceNoCU ? LEATC_OK
+                                                                                     : LEATC_INVALID_DIRECTION;
+}
+
+/* The device's only context, and back; -1 when it is none. */
+hipCtx_t leatc_hip_context(int ordinal);
+
+#endif

@@ -1,0 +1,158 @@
+/* managed.c - managed memory: prefetch, advice, range attributes, over leat/managed.h. */
+#include "layer.h"
+
+#include <leat/managed.h>
+
+/* A range within one managed allocation. */
+static int check_range(const void *ptr, size_t bytes)
+{
+    struct leatc_memory memory;
+
+    if (!ptr || !bytes)
+        return LEATC_INVALID_VALUE;
+    LEATC_TRY(leatc_init());
+    LEATC_TRY(leatc_memory_find(ptr, &memory));
+    if (memory.kind != LEATC_MEMORY_MANAGED ||
+        bytes > memory.bytes - (size_t)((const char *)ptr - (const char *)memory.base))
+        return LEATC_INVALID_VALUE;
+    return LEATC_OK;
+}
+
+/* The device of HIP's number, or the host. */
+static int place_of(int number, leat_device **device)
+{
+    *device = LEAT_HOST;
+    return number == hipCpuDeviceId ? LEATC_OK : leatc_device_open(number, device);
+}
+
+static int prefetch(const void *ptr, size_t bytes, int number, struct leatc_stream *stream)
+{
+    struct leatc_work work;
+    leat_device *to;
+
+    LEATC_TRY(check_range(ptr, bytes));
+    LEATC_TRY(place_of(number, &to));
+    LEATC_TRY(leatc_work_begin(stream, &work));
+    return leatc_work_end(&work, leat_managed_prefetch(work.stream, (void *)(uintptr_t)ptr, bytes, to));
+}
+
+hipError_t hipMemPrefetchAsync(const void *ptr, size_t bytes, int device, hipStream_t stream)
+{
+    return note(of_stream(prefetch(ptr, bytes, device, stream_of(stream))));
+}
+
+static int advise(const void *ptr, size_t bytes, hipMemoryAdvise advice, int number)
+{
+    leat_device *where = LEAT_HOST;
+
+    LEATC_TRY(check_range(ptr, bytes));
+    /* A matter of the caches of AMD's GPUs. */
+    if (advice == hipMemAdviseSetCoarseGrain || advice == hipMemAdviseUnsetCoarseGrain)
+        return LEATC_OK;
+    if (advice < hipMemAdviseSetReadMostly || advice > hipMemAdviseUnsetAccessedBy)
+        return LEATC_INVALID_VALUE;
+    if (advice > hipMemAdviseUnsetReadMostly && advice != hipMemAdviseUnsetPreferredLocation)
+        LEATC_TRY(place_of(number, &where));
+    /* Both count alike. */
+    return leatc_result_of(leat_managed_advise((void *)(uintptr_t)ptr, bytes, (leat_advice)advice, where));
+}
+
+hipError_t hipMemAdvise(const void *ptr, size_t bytes, hipMemoryAdvise advice, int device)
+{
+    return note(advise(ptr, bytes, advice, device));
+}
+
+/* ---- range attributes ---- */
+
+static int number_of(leat_location place)
+{
+    return place.kind == LEAT_LOCATION_HOST     ? hipCpuDeviceId
+           : place.kind == LEAT_LOCATION_DEVICE ? place.ordinal
+                                                : hipInvalidDeviceId;
+}
+
+/* Devices first, then the host; what is left over says that it is nobody. */
+static void put_users(const leat_managed_info *info, int *users, size_t count)
+{
+    size_t used = 0;
+
+    for (int i = 0; i < 32 && used < count; i++)
+        if (info->accessed_by >> i & 1)
+            users[used++] = i;
+    if (info->accessed_by_host && used < count)
+        users[used++] = hipCpuDeviceId;
+    while (used < count)
+        users[used++] = hipInvalidDeviceId;
+}
+
+static int get(void *data, size_t data_bytes, hipMemRangeAttribute attribute, const leat_managed_info *info)
+{
+    if (!data || !data_bytes || data_bytes % sizeof(int) ||
+        (attribute != hipMemRangeAttributeAccessedBy && data_bytes != sizeof(int)))
+        return LEATC_INVALID_VALUE;
+    switch (attribute) {
+    case hipMemRangeAttributeReadMostly:
+        *(int *)data = info->read_mostly;
+        return LEATC_OK;
+    case hipMemRangeAttributePreferredLocation:
+        *(int *)data = number_of(info->preferred);
+        return LEATC_OK;
+    case hipMemRangeAttributeAccessedBy:
+        put_users(info, data, data_bytes / sizeof(int));
+        return LEATC_OK;
+    case hipMemRangeAttributeLastPrefetchLocation:
+        *(int *)data = number_of(info->last_prefetch);
+        return LEATC_OK;
+    case hipMemRangeAttributeCoherencyMode:
+        *(int *)data = hipMemRangeCoherencyModeFineGrain;
+        return LEATC_OK;
+    default:
+        return LEATC_INVALID_VALUE;
+    }
+}
+
+static int query(const void *ptr, size_t bytes, leat_managed_info *info)
+{
+    LEATC_TRY(check_range(ptr, bytes));
+    info->size = sizeof *info;
+    return leatc_result_of(leat_managed_query(ptr, bytes, info));
+}
+
+hipError_t hipMemRangeGetAttribute(void *data, size_t dataBytes, hipMemRangeAttribute attribute, const void *ptr,
+                                   size_t bytes)
+{
+    leat_managed_info info;
+    int result = query(ptr, bytes, &info);
+
+    return note(result == LEATC_OK ? get(data, dataBytes, attribute, &info) : result);
+}
+
+hipError_t hipMemRangeGetAttributes(void **data, size_t *dataBytes, hipMemRangeAttribute *attributes, size_t count,
+                                    const void *ptr, size_t bytes)
+{
+    leat_managed_info info;
+    int result = data && dataBytes && attributes && count ? query(ptr, bytes, &info) : LEATC_INVALID_VALUE;
+
+    for (size_t i = 0; i < count && result == LEATC_OK; i++)
+        result = get(data[i], dataBytes[i], attributes[i], &info);
+    return note(result);
+}
+
+/* A promise about who uses the memory when. Nothing here needs it, so it is checked and nothing more. */
+static int attach(struct leatc_stream *stream, void *ptr, size_t bytes, unsigned flags)
+{
+    struct leatc_memory memory;
+
+    if (!ptr || (flags != hipMemAttachGlobal && flags != hipMemAttachHost && flags != hipMemAttachSingle))
+        return LEATC_INVALID_VALUE;
+    LEATC_TRY(check_stream(stream));
+    LEATC_TRY(leatc_memory_find(ptr, &memory));
+    if (memory.kind != LEATC_MEMORY_MANAGED || (bytes && (ptr != memory.base || bytes != memory.bytes)))
+        return LEATC_INVALID_VALUE;
+    return LEATC_OK;
+}
+
+hipError_t hipStreamAttachMemAsync(hipStream_t stream, void *ptr, size_t bytes, unsigned int flags)
+{
+    return note(attach(stream_of(stream), ptr, bytes, flags));
+}

@@ -1,0 +1,328 @@
+/* memory.c - device, pinned and registered memory, and what is known of an address. */
+#include "layer.h"
+
+#include <string.h>
+
+/* ---- device memory ---- */
+
+hipError_t hipMalloc(void **ptr, size_t bytes)
+{
+    return note(leatc_alloc(bytes, ptr));
+}
+
+hipError_t hipExtMallocWithFlags(void **ptr, size_t bytes, unsigned int flags)
+{
+    if (flags > hipDeviceMallocContiguous || (flags == hipMallocSignalMemory && bytes != 8))
+        return note(LEATC_INVALID_VALUE);
+    return note(leatc_alloc(bytes, ptr));
+}
+
+hipError_t hipFree(void *ptr)
+{
+    return note(leatc_free(ptr));
+}
+
+static int alloc_pitched(void **ptr, size_t *pitch, size_t width, size_t height, size_t depth)
+{
+    size_t row = leatc_pitch(width), slice, bytes;
+
+    if (!ptr || !pitch)
+        return LEATC_INVALID_VALUE;
+    if (!width || !height || !depth) {
+        *ptr = NULL;
+        *pitch = row;
+        return leatc_init();
+    }
+    if (!row || __builtin_mul_overflow(row, height, &slice) || __builtin_mul_overflow(slice, depth, &bytes))
+        return LEATC_OUT_OF_MEMORY;
+    LEATC_TRY(leatc_alloc(bytes, ptr));
+    *pitch = row;
+    return LEATC_OK;
+}
+
+hipError_t hipMallocPitch(void **ptr, size_t *pitch, size_t width, size_t height)
+{
+    return note(alloc_pitched(ptr, pitch, width, height, 1));
+}
+
+hipError_t hipMemAllocPitch(hipDeviceptr_t *ptr, size_t *pitch, size_t width, size_t height,
+                            unsigned int elementBytes)
+{
+    (void)elementBytes; /* rows are aligned for all of them, and AMD looks at none */
+    return note(alloc_pitched(ptr, pitch, width, height, 1));
+}
+
+hipError_t hipMalloc3D(hipPitchedPtr *ptr, hipExtent extent)
+{
+    hipPitchedPtr made = {.xsize = extent.width, .ysize = extent.height};
+    int result = LEATC_INVALID_VALUE;
+
+    if (ptr)
+        result = alloc_pitched(&made.ptr, &made.pitch, extent.width, extent.height, extent.depth);
+    if (result == LEATC_OK)
+        *ptr = made;
+    return note(result);
+}
+
+hipError_t hipMemGetInfo(size_t *available, size_t *total)
+{
+    int ordinal = 0;
+    int result = leatc_device_get(&ordinal);
+
+    if (!available && !total)
+        return note(LEATC_INVALID_VALUE);
+    return note(result == LEATC_OK ? leatc_device_memory(ordinal, available, total) : result);
+}
+
+/* ---- pinned memory ---- */
+
+#define HOST_FLAGS                                                                                                \
+    (hipHostMallocPortable | hipHostMallocMapped | hipHostMallocWriteCombined | hipHostMallocUncached |           \
+     hipHostMallocNumaUser | hipHostMallocCoherent | hipHostMallocNonCoherent)
+
+static int alloc_host(void **ptr, size_t bytes, unsigned flags)
+{
+    if ((flags & ~(unsigned)HOST_FLAGS) ||
+        ((flags & hipHostMallocCoherent) && (flags & (unsigned)hipHostMallocNonCoherent)))
+        return LEATC_INVALID_VALUE;
+    return leatc_alloc_host(bytes, flags, ptr);
+}
+
+hipError_t hipHostMalloc(void **ptr, size_t bytes, unsigned int flags)
+{
+    return note(alloc_host(ptr, bytes, flags));
+}
+
+hipError_t hipHostAlloc(void **ptr, size_t bytes, unsigned int flags)
+{
+    return note(alloc_host(ptr, bytes, flags));
+}
+
+hipError_t hipMallocHost(void **ptr, size_t bytes)
+{
+    return note(alloc_host(ptr, bytes, hipHostMallocDefault));
+}
+
+hipError_t hipMemAllocHost(void **ptr, size_t bytes)
+{
+    return note(alloc_host(ptr, bytes, hipHostMallocDefault));
+}
+
+hipError_t hipHostFree(void *ptr)
+{
+    return note(leatc_free_host(ptr));
+}
+
+hipError_t hipFreeHost(void *ptr)
+{
+    return note(leatc_free_host(ptr));
+}
+
+#define REGISTER_FLAGS                                                                                            \
+    (hipHostRegisterPortable | hipHostRegisterMapped | hipHostRegisterIoMemory | hipHostRegisterReadOnly |        \
+     hipExtHostRegisterUncached)
+
+hipError_t hipHostRegister(void *ptr, size_t bytes, unsigned int flags)
+{
+    return note(flags & ~(unsigned)REGISTER_FLAGS ? LEATC_INVALID_VALUE : leatc_register(ptr, bytes, flags));
+}
+
+hipError_t hipHostUnregister(void *ptr)
+{
+    return note(leatc_unregister(ptr));
+}
+
+hipError_t hipHostGetDevicePointer(void **devicePtr, void *ptr, unsigned int flags)
+{
+    return note(flags ? LEATC_INVALID_VALUE : leatc_host_device_pointer(ptr, devicePtr));
+}
+
+hipError_t hipHostGetFlags(unsigned int *flags, void *ptr)
+{
+    return note(leatc_host_flags(ptr, flags));
+}
+
+hipError_t hipMallocManaged(void **ptr, size_t bytes, unsigned int flags)
+{
+    return note(leatc_alloc_managed(bytes, flags, ptr));
+}
+
+/* ---- addresses ---- */
+
+static int find_known(const void *ptr, struct leatc_memory *memory)
+{
+    LEATC_TRY(leatc_init());
+    LEATC_TRY(leatc_memory_find(ptr, memory));
+    return memory->kind == LEATC_MEMORY_PAGEABLE ? LEATC_INVALID_VALUE : LEATC_OK;
+}
+
+hipError_t hipMemPtrGetInfo(void *ptr, size_t *bytes)
+{
+    struct leatc_memory memory;
+    int result = bytes ? find_known(ptr, &memory) : LEATC_INVALID_VALUE;
+
+    if (result == LEATC_OK)
+        *bytes = memory.bytes;
+    return note(result);
+}
+
+hipError_t hipMemGetAddressRange(hipDeviceptr_t *base, size_t *bytes, hipDeviceptr_t ptr)
+{
+    struct leatc_memory memory;
+    int result = leatc_init();
+
+    if (result != LEATC_OK)
+        return note(result);
+    if (!ptr)
+        return note(LEATC_INVALID_VALUE);
+    if (find_known(ptr, &memory) != LEATC_OK)
+        return note(LEATC_NOT_FOUND);
+    if (base)
+        *base = memory.base;
+    if (bytes)
+        *bytes = memory.bytes;
+    return hipSuccess;
+}
+
+static hipMemoryType type_of(const struct leatc_memory *memory)
+{
+    switch (memory->kind) {
+    case LEATC_MEMORY_HOST:
+    case LEATC_MEMORY_REGISTERED:
+        return hipMemoryTypeHost;
+    case LEATC_MEMORY_DEVICE:
+        return hipMemoryTypeDevice;
+    case LEATC_MEMORY_MANAGED:
+        return hipMemoryTypeManaged;
+    default:
+        return hipMemoryTypeUnregistered;
+    }
+}
+
+/* What kernels use for an address that is known. */
+static void *device_pointer(const struct leatc_memory *memory, void *ptr)
+{
+    void *found = ptr;
+
+    if (memory->kind != LEATC_MEMORY_DEVICE)
+        (void)leatc_host_device_pointer(ptr, &found);
+    return found;
+}
+
+/* From HIP 6 on an address that is not known is no error. */
+static int get_attributes(hipPointerAttribute_t *attributes, void *ptr)
+{
+    struct leatc_memory memory;
+
+    if (!attributes || !ptr)
+        return LEATC_INVALID_VALUE;
+    LEATC_TRY(leatc_init());
+    LEATC_TRY(leatc_memory_find(ptr, &memory));
+    *attributes = (hipPointerAttribute_t){.type = type_of(&memory), .device = memory.ordinal};
+    if (memory.kind == LEATC_MEMORY_PAGEABLE) {
+        attributes->device = hipInvalidDeviceId;
+        return LEATC_OK;
+    }
+    attributes->devicePointer = device_pointer(&memory, ptr);
+    attributes->hostPointer = memory.kind == LEATC_MEMORY_DEVICE ? NULL : ptr;
+    attributes->isManaged = memory.kind == LEATC_MEMORY_MANAGED;
+    attributes->allocationFlags = memory.flags;
+    return LEATC_OK;
+}
+
+hipError_t hipPointerGetAttributes(hipPointerAttribute_t *attributes, const void *ptr)
+{
+    return note(get_attributes(attributes, (void *)(uintptr_t)ptr));
+}
+
+#define PUT(type, value) (*(type *)data = (type)(value), LEATC_OK)
+
+/* memory may be of kind PAGEABLE: then all is 0, but what says that it is nothing. */
+static int get_attribute(void *data, hipPointer_attribute attribute, void *ptr, const struct leatc_memory *memory)
+{
+    bool known = memory->kind != LEATC_MEMORY_PAGEABLE;
+
+    switch (attribute) {
+    case HIP_POINTER_ATTRIBUTE_CONTEXT:
+        return PUT(hipCtx_t, known ? leatc_hip_context(memory->ordinal) : NULL);
+    case HIP_POINTER_ATTRIBUTE_MEMORY_TYPE:
+        return PUT(unsigned, type_of(memory));
+    case HIP_POINTER_ATTRIBUTE_DEVICE_POINTER:
+        return PUT(void *, known ? device_pointer(memory, ptr) : NULL);
+    case HIP_POINTER_ATTRIBUTE_HOST_POINTER:
+        if (memory->kind == LEATC_MEMORY_DEVICE)
+            return LEATC_INVALID_VALUE;
+        return PUT(void *, known ? ptr : NULL);
+    case HIP_POINTER_ATTRIBUTE_P2P_TOKENS:
+        return LEATC_NOT_SUPPORTED;
+    case HIP_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+        return PUT(unsigned, 0);
+    case HIP_POINTER_ATTRIBUTE_BUFFER_ID:
+        return PUT(unsigned long long, known ? memory->id : 0);
+    case HIP_POINTER_ATTRIBUTE_IS_MANAGED:
+        return PUT(unsigned, memory->kind == LEATC_MEMORY_MANAGED);
+    case HIP_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+        return PUT(int, known ? memory->ordinal : hipInvalidDeviceId);
+    case HIP_POINTER_ATTRIBUTE_IS_LEGACY_HIP_IPC_CAPABLE:
+        return PUT(unsigned, 0);
+    case HIP_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+        return PUT(void *, known ? memory->base : NULL);
+    case HIP_POINTER_ATTRIBUTE_RANGE_SIZE:
+        return PUT(size_t, known ? memory->bytes : 0);
+    case HIP_POINTER_ATTRIBUTE_MAPPED:
+        return PUT(unsigned, known);
+    case HIP_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+        return PUT(unsigned, 0);
+    case HIP_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+        return PUT(unsigned, 0);
+    case HIP_POINTER_ATTRIBUTE_ACCESS_FLAGS:
+        return PUT(unsigned, known ? hipMemAccessFlagsProtReadWrite : hipMemAccessFlagsProtNone);
+    case HIP_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+        return PUT(void *, known ? memory->pool : NULL);
+    default:
+        return LEATC_INVALID_VALUE;
+    }
+}
+
+hipError_t hipPointerGetAttribute(void *data, hipPointer_attribute attribute, hipDeviceptr_t ptr)
+{
+    struct leatc_memory memory;
+    int result = data ? find_known(ptr, &memory) : LEATC_INVALID_VALUE;
+
+    return note(result == LEATC_OK ? get_attribute(data, attribute, ptr, &memory) : result);
+}
+
+static int get_several(unsigned count, const hipPointer_attribute *attributes, void **data, void *ptr)
+{
+    struct leatc_memory memory = {.kind = LEATC_MEMORY_PAGEABLE};
+    int first = LEATC_OK;
+
+    if (!count || !attributes || !data || !ptr)
+        return LEATC_INVALID_VALUE;
+    LEATC_TRY(leatc_init());
+    LEATC_TRY(leatc_memory_find(ptr, &memory));
+    for (unsigned i = 0; i < count; i++) {
+        int result = data[i] ? get_attribute(data[i], attributes[i], ptr, &memory) : LEATC_INVALID_VALUE;
+
+        if (first == LEATC_OK && attributes[i] != HIP_POINTER_ATTRIBUTE_HOST_POINTER)
+            first = result;
+    }
+    return first;
+}
+
+hipError_t hipDrvPointerGetAttributes(unsigned int count, hipPointer_attribute *attributes, void **data,
+                                      hipDeviceptr_t ptr)
+{
+    return note(get_several(count, attributes, data, ptr));
+}
+
+/* The one that can be set asks for copies that are synchronous, which is no difference that a program could see.
+ */
+hipError_t hipPointerSetAttribute(const void *value, hipPointer_attribute attribute, hipDeviceptr_t ptr)
+{
+    struct leatc_memory memory;
+
+    if (!value || attribute != HIP_POINTER_ATTRIBUTE_SYNC_MEMOPS)
+        return note(LEATC_INVALID_VALUE);
+    return note(find_known(ptr, &memory));
+}

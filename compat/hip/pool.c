@@ -1,0 +1,138 @@
+/* pool.c - pools, and allocation in stream order. */
+#include "layer.h"
+
+static hipMemPool_t handle_of(struct leatc_pool *pool)
+{
+    return (hipMemPool_t)(void *)pool;
+}
+
+hipError_t hipDeviceGetDefaultMemPool(hipMemPool_t *pool, int device)
+{
+    struct leatc_pool *found = NULL;
+    int result = pool ? leatc_pool_default(device, &found) : LEATC_INVALID_VALUE;
+
+    if (result == LEATC_OK)
+        *pool = handle_of(found);
+    return note(result);
+}
+
+hipError_t hipDeviceGetMemPool(hipMemPool_t *pool, int device)
+{
+    struct leatc_pool *found = NULL;
+    int result = pool ? leatc_pool_current(device, &found) : LEATC_INVALID_VALUE;
+
+    if (result == LEATC_OK)
+        *pool = handle_of(found);
+    return note(result);
+}
+
+hipError_t hipDeviceSetMemPool(int device, hipMemPool_t pool)
+{
+    return note(pool ? leatc_pool_set_current(device, pool_of(pool)) : LEATC_INVALID_VALUE);
+}
+
+static int create(hipMemPool_t *pool, const hipMemPoolProps *properties)
+{
+    struct leatc_pool *made = NULL;
+
+    if (!pool || !properties || properties->allocType != hipMemAllocationTypePinned ||
+        properties->location.type != hipMemLocationTypeDevice ||
+        check_device(properties->location.id) != LEATC_OK ||
+        (properties->handleTypes != hipMemHandleTypeNone &&
+         properties->handleTypes != hipMemHandleTypePosixFileDescriptor))
+        return LEATC_INVALID_VALUE;
+    LEATC_TRY(leatc_pool_create(properties->location.id,
+                                properties->handleTypes == hipMemHandleTypePosixFileDescriptor,
+                                properties->maxSize, &made));
+    *pool = handle_of(made);
+    return LEATC_OK;
+}
+
+hipError_t hipMemPoolCreate(hipMemPool_t *pool, const hipMemPoolProps *properties)
+{
+    return note(create(pool, properties));
+}
+
+hipError_t hipMemPoolDestroy(hipMemPool_t pool)
+{
+    return note(leatc_pool_destroy(pool_of(pool)));
+}
+
+hipError_t hipMemPoolTrimTo(hipMemPool_t pool, size_t bytesToKeep)
+{
+    return note(leatc_pool_trim(pool_of(pool), bytesToKeep));
+}
+
+hipError_t hipMemPoolSetAttribute(hipMemPool_t pool, hipMemPoolAttr attribute, void *value)
+{
+    return note(leatc_pool_set(pool_of(pool), (int)attribute, value));
+}
+
+hipError_t hipMemPoolGetAttribute(hipMemPool_t pool, hipMemPoolAttr attribute, void *value)
+{
+    return note(leatc_pool_get(pool_of(pool), (int)attribute, value));
+}
+
+static int check_access(const hipMemAccessDesc *access)
+{
+    if (access->location.type != hipMemLocationTypeDevice)
+        return LEATC_INVALID_VALUE;
+    LEATC_TRY(check_device(access->location.id));
+    return access->flags == hipMemAccessFlagsProtNone || access->flags == hipMemAccessFlagsProtRead ||
+                   access->flags == hipMemAccessFlagsProtReadWrite
+               ? LEATC_OK
+               : LEATC_INVALID_VALUE;
+}
+
+/* All or nothing: what is wrong is found before anything is set. */
+static int set_access(struct leatc_pool *pool, const hipMemAccessDesc *accesses, size_t count)
+{
+    int devices = 0;
+
+    LEATC_TRY(leatc_pool_check(pool));
+    if (!accesses && count)
+        return LEATC_INVALID_VALUE;
+    LEATC_TRY(leatc_device_count(&devices));
+    if (count > (size_t)devices)
+        return LEATC_INVALID_DEVICE;
+    for (size_t i = 0; i < count; i++)
+        LEATC_TRY(check_access(&accesses[i]));
+    for (size_t i = 0; i < count; i++)
+        LEATC_TRY(leatc_pool_set_access(pool, accesses[i].location.id, accesses[i].flags));
+    return LEATC_OK;
+}
+
+hipError_t hipMemPoolSetAccess(hipMemPool_t pool, const hipMemAccessDesc *accesses, size_t count)
+{
+    return note(set_access(pool_of(pool), accesses, count));
+}
+
+hipError_t hipMemPoolGetAccess(hipMemAccessFlags *flags, hipMemPool_t pool, hipMemLocation *location)
+{
+    unsigned access = 0;
+    int result = LEATC_INVALID_VALUE;
+
+    if (flags && location && location->type == hipMemLocationTypeDevice)
+        result = leatc_pool_access(pool_of(pool), location->id, &access);
+    if (result == LEATC_OK)
+        *flags = (hipMemAccessFlags)access;
+    return note(result);
+}
+
+hipError_t hipMallocAsync(void **ptr, size_t bytes, hipStream_t stream)
+{
+    return note(of_stream(leatc_alloc_async(NULL, bytes, stream_of(stream), ptr)));
+}
+
+hipError_t hipMallocFromPoolAsync(void **ptr, size_t bytes, hipMemPool_t pool, hipStream_t stream)
+{
+    int result = leatc_pool_check(pool_of(pool));
+
+    return note(result == LEATC_OK ? of_stream(leatc_alloc_async(pool_of(pool), bytes, stream_of(stream), ptr))
+                                   : result);
+}
+
+hipError_t hipFreeAsync(void *ptr, hipStream_t stream)
+{
+    return note(ptr ? of_stream(leatc_free_async(ptr, stream_of(stream))) : LEATC_INVALID_VALUE);
+}

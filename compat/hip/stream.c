@@ -1,0 +1,378 @@
+/* stream.c - streams, host functions, and words that streams wait for. */
+#include "layer.h"
+
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* leat's streams have no priorities; two levels are kept for programs that want to see some. */
+#define PRIORITY_LEAST 0
+#define PRIORITY_GREATEST (-1)
+
+static int create(hipStream_t *stream, unsigned flags, int priority)
+{
+    struct leatc_stream *made = NULL;
+
+    if (!stream || flags > hipStreamNonBlocking)
+        return LEATC_INVALID_VALUE;
+    if (priority > PRIORITY_LEAST)
+        priority = PRIORITY_LEAST;
+    if (priority < PRIORITY_GREATEST)
+        priority = PRIORITY_GREATEST;
+    LEATC_TRY(leatc_stream_create(flags, priority, &made));
+    *stream = (hipStream_t)(void *)made;
+    return LEATC_OK;
+}
+
+hipError_t hipStreamCreate(hipStream_t *stream)
+{
+    return note(create(stream, hipStreamDefault, PRIORITY_LEAST));
+}
+
+hipError_t hipStreamCreateWithFlags(hipStream_t *stream, unsigned int flags)
+{
+    return note(create(stream, flags, PRIORITY_LEAST));
+}
+
+hipError_t hipStreamCreateWithPriority(hipStream_t *stream, unsigned int flags, int priority)
+{
+    return note(create(stream, flags, priority));
+}
+
+/* There are no compute units to choose from: work may run on all of them. */
+hipError_t hipExtStreamCreateWithCUMask(hipStream_t *stream, uint32_t words, const uint32_t *mask)
+{
+    if (!words || !mask)
+        return note(LEATC_INVALID_VALUE);
+    return note(create(stream, hipStreamDefault, PRIORITY_LEAST));
+}
+
+hipError_t hipExtStreamGetCUMask(hipStream_t stream, uint32_t words, uint32_t *mask)
+{
+    int result = check_stream(stream_of(stream));
+
+    if (result != LEATC_OK)
+        return note(result);
+    if (!words || !mask)
+        return note(LEATC_INVALID_VALUE);
+    memset(mask, 0xff, words * sizeof *mask);
+    return hipSuccess;
+}
+
+hipError_t hipDeviceGetStreamPriorityRange(int *least, int *greatest)
+{
+    int ordinal;
+    int result = leatc_device_get(&ordinal);
+
+    if (result != LEATC_OK)
+        return note(result);
+    if (least)
+        *least = PRIORITY_LEAST;
+    if (greatest)
+        *greatest = PRIORITY_GREATEST;
+    return hipSuccess;
+}
+
+hipError_t hipStreamDestroy(hipStream_t stream)
+{
+    if (!stream || stream == hipStreamLegacy || stream == hipStreamPerThread)
+        return note(LEATC_INVALID_HANDLE);
+    return note(of_stream(leatc_stream_destroy(stream_of(stream))));
+}
+
+hipError_t hipStreamQuery(hipStream_t stream)
+{
+    return note(of_stream(leatc_stream_query(stream_of(stream))));
+}
+
+hipError_t hipStreamQuery_spt(hipStream_t stream)
+{
+    return note(of_stream(leatc_stream_query(leatc_per_thread(stream))));
+}
+
+hipError_t hipStreamSynchronize(hipStream_t stream)
+{
+    return note(of_stream(leatc_stream_synchronize(stream_of(stream))));
+}
+
+hipError_t hipStreamSynchronize_spt(hipStream_t stream)
+{
+    return note(of_stream(leatc_stream_synchronize(leatc_per_thread(stream))));
+}
+
+static int wait_event(struct leatc_stream *stream, hipEvent_t event, unsigned flags)
+{
+    if (flags != hipEventWaitDefault)
+        return LEATC_INVALID_VALUE;
+    LEATC_TRY(check_event(event));
+    return of_stream(leatc_stream_wait(stream, event_of(event)));
+}
+
+hipError_t hipStreamWaitEvent(hipStream_t stream, hipEvent_t event, unsigned int flags)
+{
+    return note(wait_event(stream_of(stream), event, flags));
+}
+
+hipError_t hipStreamWaitEvent_spt(hipStream_t stream, hipEvent_t event, unsigned int flags)
+{
+    return note(wait_event(leatc_per_thread(stream), event, flags));
+}
+
+/* AMD refuses the default stream here. */
+hipError_t hipStreamGetFlags(hipStream_t stream, unsigned int *flags)
+{
+    if (!stream)
+        return note(LEATC_INVALID_VALUE);
+    return note(of_stream(leatc_stream_flags(stream_of(stream), flags)));
+}
+
+hipError_t hipStreamGetFlags_spt(hipStream_t stream, unsigned int *flags)
+{
+    return note(of_stream(leatc_stream_flags(leatc_per_thread(stream), flags)));
+}
+
+hipError_t hipStreamGetPriority(hipStream_t stream, int *priority)
+{
+    return note(of_stream(leatc_stream_priority(stream_of(stream), priority)));
+}
+
+hipError_t hipStreamGetPriority_spt(hipStream_t stream, int *priority)
+{
+    return note(of_stream(leatc_stream_priority(leatc_per_thread(stream), priority)));
+}
+
+hipError_t hipStreamGetDevice(hipStream_t stream, hipDevice_t *device)
+{
+    return note(of_stream(leatc_stream_ordinal(stream_of(stream), device)));
+}
+
+int hipGetStreamDeviceId(hipStream_t stream)
+{
+    int ordinal;
+
+    return leatc_stream_ordinal(stream_of(stream), &ordinal) == LEATC_OK ? ordinal : -1;
+}
+
+/* ---- host functions ---- */
+
+struct callback {
+    hipStreamCallback_t function;
+    hipStream_t stream;
+    void *argument;
+};
+
+static void run_callback(void *context)
+{
+    struct callback *callback = context;
+
+    callback->function(callback->stream, hipSuccess, callback->argument);
+    free(callback);
+}
+
+static int add_callback(struct leatc_stream *on, hipStream_t stream, hipStreamCallback_t function, void *argument,
+                        unsigned flags)
+{
+    struct callback *callback;
+    int result;
+
+    if (!function || flags)
+        return LEATC_INVALID_VALUE;
+    callback = malloc(sizeof *callback);
+    if (!callback)
+        return LEATC_OUT_OF_MEMORY;
+    *callback = (struct callback){function, stream, argument};
+    result = of_stream(leatc_stream_host_function(on, run_callback, callback));
+    if (result != LEATC_OK)
+        free(callback);
+    return result;
+}
+
+hipError_t hipStreamAddCallback(hipStream_t stream, hipStreamCallback_t callback, void *userData,
+                                unsigned int flags)
+{
+    return note(add_callback(stream_of(stream), stream, callback, userData, flags));
+}
+
+hipError_t hipStreamAddCallback_spt(hipStream_t stream, hipStreamCallback_t callback, void *userData,
+                                    unsigned int flags)
+{
+    return note(add_callback(leatc_per_thread(stream), stream, callback, userData, flags));
+}
+
+hipError_t hipLaunchHostFunc(hipStream_t stream, hipHostFn_t function, void *userData)
+{
+    return note(of_stream(leatc_stream_host_function(stream_of(stream), function, userData)));
+}
+
+hipError_t hipLaunchHostFunc_spt(hipStream_t stream, hipHostFn_t function, void *userData)
+{
+    return note(of_stream(leatc_stream_host_function(leatc_per_thread(stream), function, userData)));
+}
+
+/* ---- words ---- */
+
+/*
+ * A stream waits for a word by a host function that looks at it until it is there, and writes one by a host
+ * function too. So the word must be memory that the host can reach: pinned, registered or managed, or that of a
+ * CPU device whose memory is not out of reach.
+ */
+struct word {
+    void *ptr;
+    uint64_t value, mask;
+    unsigned condition;
+    bool wide;
+};
+
+#define SPINS_MOST 1000
+#define PAUSE_NS 20000
+
+static bool is_reached(const struct word *word)
+{
+    uint64_t now = word->wide ? atomic_load_explicit((_Atomic uint64_t *)word->ptr, memory_order_acquire)
+                              : atomic_load_explicit((_Atomic uint32_t *)word->ptr, memory_order_acquire);
+    uint64_t all = word->wide ? UINT64_MAX : UINT32_MAX;
+
+    switch (word->condition) {
+    case hipStreamWaitValueGte:
+        return (now & word->mask) >= word->value;
+    case hipStreamWaitValueEq:
+        return (now & word->mask) == word->value;
+    case hipStreamWaitValueAnd:
+        return (now & word->mask & word->value) != 0;
+    default:
+        return (~((now & word->mask) | word->value) & all) != 0;
+    }
+}
+
+static void wait_for_word(void *argument)
+{
+    struct timespec pause = {0, PAUSE_NS};
+    struct word *word = argument;
+
+    for (unsigned i = 0; !is_reached(word); i++) {
+        if (i < SPINS_MOST)
+            sched_yield();
+        else
+            nanosleep(&pause, NULL);
+    }
+    free(word);
+}
+
+static void write_word(void *argument)
+{
+    struct word *word = argument;
+
+    if (word->wide)
+        atomic_store_explicit((_Atomic uint64_t *)word->ptr, word->value, memory_order_release);
+    else
+        atomic_store_explicit((_Atomic uint32_t *)word->ptr, (uint32_t)word->value, memory_order_release);
+    free(word);
+}
+
+static int check_word(const struct word *word)
+{
+    struct leatc_memory memory;
+    leat_device_info info;
+    size_t bytes = word->wide ? 8 : 4;
+
+    LEATC_TRY(leatc_memory_find(word->ptr, &memory));
+    if (memory.kind == LEATC_MEMORY_PAGEABLE || (uintptr_t)word->ptr % bytes ||
+        (uintptr_t)word->ptr - (uintptr_t)memory.base > memory.bytes - bytes)
+        return LEATC_INVALID_VALUE;
+    if (memory.kind != LEATC_MEMORY_DEVICE)
+        return LEATC_OK;
+    LEATC_TRY(leatc_device_describe(memory.ordinal, &info));
+    return strcmp(info.driver, "cpu") || info.strict ? LEATC_NOT_SUPPORTED : LEATC_OK;
+}
+
+static int give_word(hipStream_t stream, const struct word *word, void (*function)(void *))
+{
+    struct word *copy;
+    int result;
+
+    LEATC_TRY(check_stream(stream_of(stream)));
+    LEATC_TRY(check_word(word));
+    copy = malloc(sizeof *copy);
+    if (!copy)
+        return LEATC_OUT_OF_MEMORY;
+    *copy = *word;
+    result = of_stream(leatc_stream_host_function(stream_of(stream), function, copy));
+    if (result != LEATC_OK)
+        free(copy);
+    return result;
+}
+
+static int wait_word(hipStream_t stream, const struct word *word)
+{
+    return word->condition > hipStreamWaitValueNor ? LEATC_INVALID_VALUE : give_word(stream, word, wait_for_word);
+}
+
+hipError_t hipStreamWaitValue32(hipStream_t stream, void *ptr, uint32_t value, unsigned int flags, uint32_t mask)
+{
+    return note(wait_word(stream, &(struct word){ptr, value, mask, flags, false}));
+}
+
+hipError_t hipStreamWaitValue64(hipStream_t stream, void *ptr, uint64_t value, unsigned int flags, uint64_t mask)
+{
+    return note(wait_word(stream, &(struct word){ptr, value, mask, flags, true}));
+}
+
+/* The flags are for later, and AMD looks at none. */
+hipError_t hipStreamWriteValue32(hipStream_t stream, void *ptr, uint32_t value, unsigned int flags)
+{
+    (void)flags;
+    return note(give_word(stream, &(struct word){.ptr = ptr, .value = value}, write_word));
+}
+
+hipError_t hipStreamWriteValue64(hipStream_t stream, void *ptr, uint64_t value, unsigned int flags)
+{
+    (void)flags;
+    return note(give_word(stream, &(struct word){.ptr = ptr, .value = value, .wide = true}, write_word));
+}
+
+/* ---- capture: there is none ---- */
+
+hipError_t hipStreamIsCapturing(hipStream_t stream, hipStreamCaptureStatus *status)
+{
+    int result = check_stream(stream_of(stream));
+
+    if (!status)
+        return note(LEATC_INVALID_VALUE);
+    *status = hipStreamCaptureStatusNone;
+    return note(result);
+}
+
+hipError_t hipStreamGetCaptureInfo(hipStream_t stream, hipStreamCaptureStatus *status, unsigned long long *id)
+{
+    (void)id; /* only what is being captured has one */
+    return hipStreamIsCapturing(stream, status);
+}
+
+hipError_t hipStreamBeginCapture(hipStream_t stream, hipStreamCaptureMode mode)
+{
+    (void)mode;
+    LEATC_TRY(note(check_stream(stream_of(stream))));
+    return note(LEATC_NOT_SUPPORTED);
+}
+
+hipError_t hipStreamEndCapture(hipStream_t stream, hipGraph_t *graph)
+{
+    if (!graph)
+        return note(LEATC_INVALID_VALUE);
+    LEATC_TRY(note(check_stream(stream_of(stream))));
+    return note(LEATC_ILLEGAL_STATE);
+}
+
+hipError_t hipThreadExchangeStreamCaptureMode(hipStreamCaptureMode *mode)
+{
+    static _Thread_local hipStreamCaptureMode now = hipStreamCaptureModeGlobal;
+    hipStreamCaptureMode before = now;
+
+    if (!mode || (unsigned)*mode > hipStreamCaptureModeRelaxed)
+        return note(LEATC_INVALID_VALUE);
+    now = *mode;
+    *mode = before;
+    return hipSuccess;
+}
