@@ -2,8 +2,9 @@
  * test_hip_abi.c - holds leat's own HIP declarations against AMD's hip/hip_runtime_api.h, where there is one.
  *
  * The compiler checks the values of constants, the sizes and places of struct members, and that every function of
- * the list has the type that the header declares for it. What the header's version does not have yet, or no longer, is
- * left out; those of HIP 6 and later were then only read in AMD's public sources. Running it says what was compared.
+ * the list has the type that the header declares for it. What the header's version does not have yet, or no
+ * longer, is left out; those of HIP 6 and later were then only read in AMD's public sources. Running it says what
+ * was compared.
  */
 #include <stdio.h>
 
@@ -46,6 +47,8 @@ CHECK_ENUM(hi_result, hipError_t);
 CHECK_ENUM(hi_device_attribute, hipDeviceAttribute_t);
 CHECK_ENUM(hi_function_attribute, hipFunction_attribute);
 CHECK_ENUM(hi_copy_kind, hipMemcpyKind);
+CHECK_ENUM(hi_mem_advice, hipMemoryAdvise);
+CHECK_ENUM(hi_range_attribute, hipMemRangeAttribute);
 CHECK_ENUM(hi_handle_type, hipMemAllocationHandleType);
 CHECK_ENUM(hi_granularity_kind, hipMemAllocationGranularity_flags);
 
@@ -117,6 +120,8 @@ CHECK_MEMBER(hi_box_copy, kind, hipMemcpy3DParms, kind);
 #define hi_device_attribute hipDeviceAttribute_t
 #define hi_function_attribute hipFunction_attribute
 #define hi_copy_kind hipMemcpyKind
+#define hi_mem_advice hipMemoryAdvise
+#define hi_range_attribute hipMemRangeAttribute
 #define hi_handle_type hipMemAllocationHandleType
 #define hi_granularity_kind hipMemAllocationGranularity_flags
 #define hi_mem_properties hipMemAllocationProp

@@ -138,7 +138,7 @@ hi_result hipRuntimeGetVersion(int *number)
 const char *hipGetErrorName(hi_result error)
 {
 #define NAME(constant, value)                                                                                     \
-    if (error == (value) && (!strncmp(#constant, "hipError", 8) || !strcmp(#constant, "hipSuccess")))             \
+    if (error == (hi_result)(value) && (!strncmp(#constant, "hipError", 8) || !strcmp(#constant, "hipSuccess")))             \
         return #constant;
     LEATI_HIP_CONSTANT_LIST(NAME)
     return "hipErrorUnknown";
@@ -498,7 +498,32 @@ hi_result hipPointerGetAttributes(hi_pointer_attributes *attributes, const void 
     return LEATI_hipSuccess;
 }
 
-/* ---- virtual memory: this GPU has none ---- */
+/* ---- managed memory beside the host, and virtual memory: this GPU has none ---- */
+
+hi_result hipMemPrefetchAsync(const void *ptr, size_t bytes, int device, hi_stream stream)
+{
+    (void)ptr, (void)bytes, (void)device, (void)stream;
+    return LEATI_hipErrorNotSupported;
+}
+
+hi_result hipMemAdvise(const void *ptr, size_t bytes, hi_mem_advice advice, int device)
+{
+    (void)ptr, (void)bytes, (void)advice, (void)device;
+    return LEATI_hipErrorNotSupported;
+}
+
+hi_result hipMemRangeGetAttributes(void **data, size_t *sizes, hi_range_attribute *attributes, size_t number,
+                                   const void *ptr, size_t bytes)
+{
+    (void)data, (void)sizes, (void)attributes, (void)number, (void)ptr, (void)bytes;
+    return LEATI_hipErrorNotSupported;
+}
+
+hi_result hipStreamAttachMemAsync(hi_stream stream, void *ptr, size_t bytes, unsigned int flags)
+{
+    (void)stream, (void)ptr, (void)bytes, (void)flags;
+    return LEATI_hipErrorNotSupported;
+}
 
 hi_result hipMemGetAllocationGranularity(size_t *bytes, const hi_mem_properties *properties,
                                          hi_granularity_kind kind)

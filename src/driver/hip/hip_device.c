@@ -49,6 +49,7 @@ static leat_status read_attributes(struct hip_device *device)
     device->pools = optional_attribute(device, LEATI_hipDeviceAttributeMemoryPoolsSupported) &&
                     api->mem_alloc_async && api->mem_free_async;
     device->managed = optional_attribute(device, LEATI_hipDeviceAttributeManagedMemory) != 0;
+    device->concurrent = optional_attribute(device, LEATI_hipDeviceAttributeConcurrentManagedAccess) != 0;
     device->virtual_memory =
         optional_attribute(device, LEATI_hipDeviceAttributeVirtualMemoryManagementSupported) &&
         api->vm_granularity && api->vm_reserve && api->vm_unreserve && api->vm_create && api->vm_release &&

@@ -49,7 +49,7 @@ struct hip_device {
     const struct hip_api *api;
     hi_context context; /* the device's only one, which we retained; calls do not need it */
     hi_device number;   /* the ordinal */
-    bool pools, managed, virtual_memory, values;
+    bool pools, managed, concurrent, virtual_memory, values;
     int max_shared_bytes;    /* of one block, static and dynamic together */
     char architecture[64];   /* "gfx90a", features left off */
     struct hip_device *next; /* under open_lock of struct hip_driver */
@@ -164,6 +164,15 @@ leat_status leati_hip_host_device_pointer(struct leati_driver *driver, void *dev
                                           void **device_pointer);
 leat_status leati_hip_managed_alloc(struct leati_driver *driver, void *device, size_t bytes, void **ptr);
 leat_status leati_hip_pointer_query(struct leati_driver *driver, const void *ptr, struct leati_place *place);
+
+/* hip_managed.c */
+leat_status leati_hip_managed_prefetch(struct leati_driver *driver, void *stream, void *ptr, size_t bytes, void *to);
+leat_status leati_hip_managed_advise(struct leati_driver *driver, void *device, void *ptr, size_t bytes,
+                                     leat_advice advice, void *where);
+leat_status leati_hip_managed_query(struct leati_driver *driver, void *device, const void *ptr, size_t bytes,
+                                    leat_managed_info *info);
+leat_status leati_hip_managed_attach(struct leati_driver *driver, void *stream, void *ptr, size_t bytes,
+                                     leat_attach attach);
 
 /* hip_virtual.c */
 leat_status leati_hip_vm_granularity(struct leati_driver *driver, void *device, size_t *bytes);

@@ -91,7 +91,26 @@ static void put_function(struct hip_api *api, size_t offset, void *function)
     memcpy((char *)api + offset, &function, sizeof function);
 }
 
-/* Looks at the version before anything else: an old library also lacks functions, but its age is the reason. */
+/* leat has a library of HIP's names of its own, which may be loaded here as if it were the vendor's: for tests,
+ * and for programs of leat's that shall see what HIP's names make of them. It must stand on another copy of leat
+ * than this one, which would wait for itself. */
+static leat_status check_names(const struct hip_driver *hip, const char *path)
+{
+    const void *(*known_names)(void);
+    void *function = dlsym(hip->library, "leat_known_names");
+
+    if (!function)
+        return LEAT_OK;
+    memcpy(&known_names, &function, sizeof known_names);
+    if (known_names() != (const void *)(uintptr_t)&leat_version)
+        return LEAT_OK;
+    return leati_fail(LEAT_ERROR_NO_DRIVER,
+                      "%s offers HIP's names over this very copy of leat, which cannot be its own driver; unset "
+                      "LEAT_HIP_LIBRARY, or use a program that is linked with libleat.a",
+                      path);
+}
+
+/* Looks at the version before the functions: an old library also lacks functions, but its age is the reason. */
 static leat_status check_version(struct hip_driver *hip, const char *path)
 {
     void *function = dlsym(hip->library, leati_hip_names.runtime_version);
@@ -204,7 +223,9 @@ leat_status leati_hip_load(struct leati_driver *driver)
     leat_status status;
 
     LEATI_TRY(path ? open_library(hip, path) : open_usual(hip, &path));
-    status = check_version(hip, path);
+    status = check_names(hip, path);
+    if (status == LEAT_OK)
+        status = check_version(hip, path);
     if (status == LEAT_OK)
         status = take_functions(hip, path);
     if (status != LEAT_OK)

@@ -45,6 +45,11 @@
     X(host_unregister, hipHostUnregister, REQUIRED, (void *))                                                     \
     X(host_device_pointer, hipHostGetDevicePointer, REQUIRED, (void **, void *, unsigned int))                    \
     X(pointer_attributes, hipPointerGetAttributes, REQUIRED, (hi_pointer_attributes *, const void *))            \
+    X(prefetch, hipMemPrefetchAsync, OPTIONAL, (const void *, size_t, int, hi_stream))                            \
+    X(advise, hipMemAdvise, OPTIONAL, (const void *, size_t, hi_mem_advice, int))                                 \
+    X(range_attributes, hipMemRangeGetAttributes, OPTIONAL,                                                       \
+      (void **, size_t *, hi_range_attribute *, size_t, const void *, size_t))                                    \
+    X(stream_attach, hipStreamAttachMemAsync, OPTIONAL, (hi_stream, void *, size_t, unsigned int))                \
     X(vm_granularity, hipMemGetAllocationGranularity, OPTIONAL,                                                   \
       (size_t *, const hi_mem_properties *, hi_granularity_kind))                                               \
     X(vm_reserve, hipMemAddressReserve, OPTIONAL, (void **, size_t, size_t, void *, unsigned long long))          \

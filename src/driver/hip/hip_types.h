@@ -17,6 +17,8 @@ typedef unsigned int hi_result;
 typedef unsigned int hi_device_attribute;
 typedef unsigned int hi_function_attribute;
 typedef unsigned int hi_copy_kind;
+typedef unsigned int hi_mem_advice;
+typedef unsigned int hi_range_attribute;
 typedef unsigned int hi_handle_type;
 typedef unsigned int hi_granularity_kind;
 
@@ -161,6 +163,13 @@ typedef struct hi_properties_6 {
     X(hipStreamNonBlocking, 1)                                                                                    \
     X(hipStreamWaitValueGte, 0)                                                                                   \
     X(hipEventDefault, 0)                                                                                         \
+    X(hipCpuDeviceId, -1)                                                                                         \
+    X(hipInvalidDeviceId, -2)                                                                                     \
+    X(hipMemRangeAttributeReadMostly, 1)                                                                          \
+    X(hipMemRangeAttributePreferredLocation, 2)                                                                   \
+    X(hipMemRangeAttributeAccessedBy, 3)                                                                          \
+    X(hipMemRangeAttributeLastPrefetchLocation, 4)                                                                \
+    X(hipDeviceAttributeConcurrentManagedAccess, 9)                                                               \
     X(hipMemAttachGlobal, 1)                                                                                      \
     X(hipHostMallocPortable, 1)                                                                                   \
     X(hipHostMallocMapped, 2)                                                                                     \
