@@ -282,7 +282,7 @@ LEAT_KERNEL(walk_halve, 2, float *, data, uint64_t, count)
 /* Kernels of all modules, most of them twice, so that what is looked up once is there the second time. */
 static bool run_kernels(struct world *w)
 {
-    const char *path = test_on_cpu() ? TEST_KERNELS_SO : TEST_KERNELS_PTX;
+    const char *path = test_kernels_path();
     uint64_t count = BYTES / 4;
     float factor = 2;
     void *args[] = {&w->plain, &count, &factor};

@@ -1,6 +1,8 @@
 /* harness.c - see harness.h. */
 #include "harness.h"
 
+#include <leat/native.h>
+
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -66,6 +68,24 @@ const char *test_device_name(void)
 bool test_on_cpu(void)
 {
     return !strncmp(test_device_name(), "cpu", 3);
+}
+
+bool test_on_names(void)
+{
+    leat_device *device;
+    void *symbol = NULL;
+    bool on_names;
+
+    if (test_on_cpu() || leat_device_open(test_device_name(), &device) != LEAT_OK)
+        return false;
+    on_names = leat_native_symbol(device, "leat_known_names", &symbol) == LEAT_OK;
+    leat_device_close(device);
+    return on_names;
+}
+
+const char *test_kernels_path(void)
+{
+    return test_on_cpu() || test_on_names() ? TEST_KERNELS_SO : TEST_KERNELS_PTX;
 }
 
 bool test_device_there(void)

@@ -41,6 +41,13 @@ void test_skip_other(const char *reason, const char *file, int line);
 const char *test_device_name(void);
 bool test_on_cpu(void);
 
+/* Does the driver stand on one of leat's own libraries of known names? Then there is another leat beneath, and CPU
+ * devices with their kernels. Opens the device. */
+bool test_on_names(void);
+
+/* The kernels of kernels_user.c as the device under test takes them. */
+const char *test_kernels_path(void);
+
 /* Opens the device under test. */
 leat_device *test_open(void);
 

@@ -185,7 +185,7 @@ static void dead_handles(void **state)
     REFUSED(leat_event_destroy(event), LEAT_ERROR_HANDLE, "event");
     refuse_event(t, event);
 
-    OK(leat_module_load_file(t->device, test_on_cpu() ? TEST_KERNELS_SO : TEST_KERNELS_PTX, &module));
+    OK(leat_module_load_file(t->device, test_kernels_path(), &module));
     OK(leat_kernel_get(module, "user_spin", &kernel));
     OK(leat_module_unload(module));
     REFUSED(leat_module_unload(module), LEAT_ERROR_HANDLE, "module");
@@ -587,7 +587,7 @@ static void write_file(char *path, const void *content, size_t bytes)
 static void wrong_modules(void **state)
 {
     struct test_state *t = *state;
-    const char *good = test_on_cpu() ? TEST_KERNELS_SO : TEST_KERNELS_PTX;
+    const char *good = test_kernels_path();
     static const char junk[3000] = "this is neither a shared object nor device code";
     leat_module *module = NULL;
     leat_kernel *kernel = NULL;
@@ -622,7 +622,7 @@ static void wrong_modules(void **state)
 static void truncated_modules(void **state)
 {
     struct test_state *t = *state;
-    FILE *file = fopen(test_on_cpu() ? TEST_KERNELS_SO : TEST_KERNELS_PTX, "rb");
+    FILE *file = fopen(test_kernels_path(), "rb");
     size_t bytes, capacity = 1 << 20;
     char *image = test_buffer(capacity), path[32];
     leat_module *module = NULL;

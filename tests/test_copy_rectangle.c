@@ -509,6 +509,8 @@ static void a_source_that_cannot_be_read(void **state)
     unsigned char *source = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     unsigned char *memory = test_alloc(t->device, LEAT_KIND_DEVICE, bytes);
 
+    if (test_on_names())
+        SKIP_OTHER("known names have one word for all that is wrong with an argument");
     assert_ptr_not_equal(source, MAP_FAILED);
     test_let_leat_catch_faults();
     memset(source, 1, bytes);

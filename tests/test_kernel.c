@@ -298,7 +298,7 @@ static void kernels_reach_pinned_memory(void **state)
 
 static const char *user_module_path(void)
 {
-    return test_on_cpu() ? TEST_KERNELS_SO : TEST_KERNELS_PTX;
+    return test_kernels_path();
 }
 
 static void *read_file(const char *path, size_t *bytes)
@@ -378,8 +378,8 @@ static void text_with_its_final_nul(void **state)
     size_t bytes;
     char *image;
 
-    if (test_on_cpu())
-        SKIP_OTHER("PTX is for cuda");
+    if (strncmp(test_device_name(), "cuda", 4) || test_on_names())
+        SKIP_OTHER("PTX is for NVIDIA's GPUs");
     image = read_file(user_module_path(), &bytes);
     image = realloc(image, bytes + 1);
     assert_non_null(image);

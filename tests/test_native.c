@@ -178,13 +178,14 @@ static void a_context_of_the_users_own(void **state)
 static void functions_of_the_vendors_library(void **state)
 {
     struct test_state *t = *state;
+    const char *name = strncmp(test_device_name(), "hip", 3) ? "cuMemcpyAsync" : "hipMemcpyAsync";
     void *symbol = NULL;
 
     if (test_on_cpu()) {
         REFUSED(leat_native_symbol(t->device, "cuMemcpyAsync", &symbol), LEAT_ERROR_UNSUPPORTED, "library");
         return;
     }
-    OK(leat_native_symbol(t->device, "cuMemcpyAsync", &symbol));
+    OK(leat_native_symbol(t->device, name, &symbol));
     assert_non_null(symbol);
     REFUSED(leat_native_symbol(t->device, "cuNoSuchThing", &symbol), LEAT_ERROR_NOT_FOUND, "cuNoSuchThing");
 }

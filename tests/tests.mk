@@ -60,7 +60,7 @@ export LEAT_COMMAND = $(abspath $(BUILD))/leat
 cpu_examples := $(filter-out %/interop_cuda,$(example_bin))
 
 # In parts that may run beside one another; asan leaves out the strict one, which is about rights and not about bytes.
-check: check-plain check-compat check-strict check-staged check-prefetch
+check: check-plain check-compat check-strict check-staged check-prefetch check-names
 asan_parts := check-plain check-compat check-staged check-prefetch
 
 check_needs := tests $(cpu_examples) $(BUILD)/leat
@@ -72,6 +72,15 @@ check-plain: $(check_needs)
 check-strict: $(check_needs)
 	$(Q)echo 'once more, with device memory out of reach for host threads (LEAT_STRICT=1):'
 	$(Q)LEAT_STRICT=1 ORDER_MODEL_SECONDS=3 tests/run.sh '$(BUILD)' cpu:0 $(test_api) $(test_order) $(cpu_examples)
+
+# leat's own drivers for GPUs over leat's libraries of known names, as if those were the vendors': the tests of the API on
+# hip:0, which is HIP's names over the CPU device. What lies above every driver takes long and is left out.
+test_names := $(filter-out %/test_copy_broken %/test_pool_order %/test_pool_guard,$(test_api)) $(test_bin)/order_model
+check-names: check-names-hip
+check-names-hip: tests compat
+	$(Q)echo 'once more, on the driver hip over libleat-hip:'
+	$(Q)LEAT_HIP_LIBRARY='$(abspath $(BUILD))/libleat-hip.so' LEAT_REQUIRE=hip ORDER_MODEL_SECONDS=3 \
+	    tests/run.sh '$(BUILD)' hip:0 $(test_names)
 
 # Layouts go the ways of a GPU too. Rings of few slots, so that each is used again and again, and more threads than there may be processors.
 staged := LEAT_COPY_STAGE=1 LEAT_LAYOUT_AS_GPU=1 LEAT_COPY_RING=1M LEAT_COPY_WORKERS=3
@@ -129,5 +138,5 @@ test_gate := $(filter-out %/test_pool_limits %/test_pool_bad %/test_pool_threads
 gate: tests
 	$(Q)tests/gate.sh $(test_gate)
 
-.PHONY: tests check check-plain check-strict check-staged check-prefetch check-gpu check-memcheck check-tsan check-tsan-plain check-tsan-staged fuzz-layout gate
+.PHONY: tests check check-plain check-strict check-staged check-prefetch check-names check-names-hip check-gpu check-memcheck check-tsan check-tsan-plain check-tsan-staged fuzz-layout gate
 -include $(test_programs:=.d) $(test_objects:.o=.d)

@@ -10,12 +10,13 @@ allowed() {
     case $1 in
     include/leat/device_code.h) echo '^$' ;;
     # Known names: headers in place of a vendor's, each library over the engine, the engine over the public headers.
+    include/leat/compat/hip/*) echo '^[a-z_]+\.h$' ;;
     include/leat/compat/*) echo '^leat/(compat/)?[a-z_]+\.h$' ;;
     compat/engine/*) echo '^engine/[a-z_]+\.h$|^leat/[a-z_]+\.h$' ;;
     compat/*/*)
         name=${1#compat/}
-        echo "^engine/engine\.h\$|^${name%%/*}/[a-z_]+\.h\$|^leat/(compat/)?[a-z_]+\.h\$" ;;
-    tests/compat/*) echo '^leat/(compat/)?[a-z_]+\.h$|^[a-z_]+\.h$' ;;
+        echo "^engine/engine\.h\$|^${name%%/*}/[a-z_]+\.h\$|^leat/(compat/([a-z]+/)?)?[a-z_]+\.h\$" ;;
+    tests/compat/*) echo '^leat/(compat/([a-z]+/)?)?[a-z_]+\.h$|^[a-z_]+\.h$' ;;
     include/leat/*) echo '^leat/[a-z_]+\.h$' ;;
     src/base/*) echo '^(base|leat)/[a-z_]+\.h$' ;;
     src/layout/*) echo '^(layout|base|leat)/[a-z_]+\.h$|^kernels/layout_task\.h$' ;;
@@ -47,6 +48,8 @@ system_allowed() {
     # What a vendor's header is called is leat's own here: include/leat/compat/.
     tests/compat/*|examples/compat/*) return 0 ;;
     include/*) [[ $2 =~ ^std(arg|bool|def|int)\.h$ ]] ;;
+    # These mean leat's own headers of that name.
+    tests/compat/*|examples/compat/*) return 0 ;;
     *) ! [[ $2 =~ ^(cuda|nvml|hip/|hsa/|rocm) ]] ;;
     esac
 }

@@ -1,5 +1,5 @@
 /* array.c - arrays: their channels and shapes, and copies to and from them. */
-#include "copy.h"
+#include "hip/copy.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* copy.c - copies of ranges, of rectangles and of boxes, with arrays at either end. */
-#include "copy.h"
+#include "hip/copy.h"
 
 #include <dlfcn.h>
 #include <link.h>

@@ -2,7 +2,7 @@
 #ifndef LEATC_HIP_COPY_H
 #define LEATC_HIP_COPY_H
 
-#include "layer.h"
+#include "hip/layer.h"
 
 struct copy_side {
     char *ptr; /* of byte 0, row 0, slice 0 */

@@ -1,5 +1,5 @@
 /* device.c - devices, and what is left of contexts: each device has one. */
-#include "layer.h"
+#include "hip/layer.h"
 
 #include <dlfcn.h>
 #include <stdio.h>

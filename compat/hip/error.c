@@ -1,5 +1,5 @@
 /* error.c - HIP's results: the last one, names and texts. */
-#include "layer.h"
+#include "hip/layer.h"
 
 /* X(name, what it means). */
 #define RESULTS(X)                                                                                                \

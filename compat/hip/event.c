@@ -1,5 +1,5 @@
 /* event.c - events. */
-#include "layer.h"
+#include "hip/layer.h"
 
 /* What only concerns the caches of AMD's GPUs. */
 #define CACHE_FLAGS (hipEventDisableSystemFence | hipEventReleaseToDevice | hipEventReleaseToSystem)

@@ -1,5 +1,5 @@
 /* fill.c - fills, in one, two and three dimensions. */
-#include "layer.h"
+#include "hip/layer.h"
 
 static int fill(void *dst, uint32_t value, unsigned unit_bytes, size_t count, struct leatc_stream *stream,
                 bool async)

@@ -1,5 +1,5 @@
 /* managed.c - managed memory: prefetch, advice, range attributes, over leat/managed.h. */
-#include "layer.h"
+#include "hip/layer.h"
 
 #include <leat/managed.h>
 

@@ -1,5 +1,5 @@
 /* memory.c - device, pinned and registered memory, and what is known of an address. */
-#include "layer.h"
+#include "hip/layer.h"
 
 #include <string.h>
 

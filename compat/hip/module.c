@@ -5,7 +5,7 @@
  * code is for AMD's GPUs, but leat has the same kernels for every device, and takes those. So leat's own hip
  * driver finds here what it needs.
  */
-#include "layer.h"
+#include "hip/layer.h"
 
 #include <elf.h>
 #include <pthread.h>

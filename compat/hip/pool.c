@@ -1,5 +1,5 @@
 /* pool.c - pools, and allocation in stream order. */
-#include "layer.h"
+#include "hip/layer.h"
 
 static hipMemPool_t handle_of(struct leatc_pool *pool)
 {

@@ -1,5 +1,5 @@
 /* stream.c - streams, host functions, and words that streams wait for. */
-#include "layer.h"
+#include "hip/layer.h"
 
 #include <sched.h>
 #include <stdatomic.h>

@@ -4,7 +4,7 @@
  * The engine is told of a reservation as one allocation as soon as a part of it may be used: copies may reach
  * across neighbouring mappings, and leat itself knows what is mapped.
  */
-#include "layer.h"
+#include "hip/layer.h"
 
 #include <leat/virtual.h>
 
