@@ -4,7 +4,7 @@
  *
  * Each sample begins with the data at the host, and ends when the kernel is done. The rate counts the bytes that
  * the kernel reads, whatever had to be moved for it, so that rows of one access can be compared. Verified is the
- * checksum that the kernel makes of them.
+ * sum that the kernel makes of them.
  */
 #include "bench_memory.h"
 
@@ -41,7 +41,7 @@ struct memory_case {
     void *device; /* where it is copied to, or NULL */
     void *read;   /* what the kernel is given */
     size_t bytes;
-    leat_kernel *checksum, *runs;
+    leat_kernel *sum, *runs;
     uint64_t seed;
 };
 
@@ -84,7 +84,7 @@ static bool launch_reading(struct memory_case *c)
     unsigned i;
 
     for (i = 0; i < accesses[c->access].times; i++)
-        if (accesses[c->access].stride_pages == 1 ? !bench_launch(bench, 0, c->checksum, words / 2, dense, 3)
+        if (accesses[c->access].stride_pages == 1 ? !bench_launch(bench, 0, c->sum, words / 2, dense, 3)
                                                   : !bench_launch(bench, 0, c->runs, runs << shift, sparse, 5))
             return false;
     return true;
@@ -127,7 +127,7 @@ static uint64_t expected_sum(const struct memory_case *c)
 
     for (uint64_t run = 0; run < runs; run++)
         for (uint64_t i = 0; i < PAGE_WORDS; i++)
-            sum += leat_checksum_value(run * PAGE_WORDS + i, leat_pattern_value(run * stride + i, c->seed));
+            sum += leat_pattern_value(run * stride + i, c->seed);
     return sum * accesses[c->access].times;
 }
 
@@ -146,7 +146,7 @@ bool memory_result(struct bench *bench, bench_sample sample, void *state, uint64
     return true;
 }
 
-/* Fresh bytes, one run, and their checksum. */
+/* Fresh bytes, one run, and their sum. */
 static bool verify_case(struct memory_case *c, bool *verified)
 {
     uint64_t found;
@@ -241,8 +241,8 @@ static void measure_strategies(struct bench *bench, struct bench_rows *rows, voi
     struct memory_case c = {.bench = bench, .bytes = memory_bytes(bench)};
     double rates[MEMORY_STRATEGY_COUNT];
 
-    c.checksum = memory_kernel(bench, "leat_checksum_u64");
-    c.runs = c.checksum ? memory_kernel(bench, "leat_checksum_runs_u64") : NULL;
+    c.sum = memory_kernel(bench, "leat_sum_u64");
+    c.runs = c.sum ? memory_kernel(bench, "leat_sum_runs_u64") : NULL;
     if (!c.runs) {
         bench_case_failed(bench, "memory", "kernels", 0);
         return;

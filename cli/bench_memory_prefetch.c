@@ -236,7 +236,7 @@ static void measure_reading(struct prefetch_case *c, struct bench_rows *rows)
 {
     static const char name[] = "kernel over prefetched managed memory";
     struct bench *bench = c->bench;
-    struct reading r = {bench, memory_kernel(bench, "leat_checksum_u64"), bench_buffer(bench, BENCH_DEVICE_A),
+    struct reading r = {bench, memory_kernel(bench, "leat_sum_u64"), bench_buffer(bench, BENCH_DEVICE_A),
                         c->bytes / 8};
     struct bench_result device, managed;
     uint64_t seed = bench_new_seed(bench);

@@ -13,6 +13,12 @@
  * mappings. leat finds the kind of a pointer by itself; pointers into the middle of an allocation
  * are fine everywhere except where memory is freed.
  *
+ * Zero copy: a kernel may read and write PINNED memory in place, also registered memory, by the address that
+ * leat_pointer_query() gives as device_pointer. Nothing is moved but what the kernel touches, each time that it does,
+ * over the link: the best for data that is read once and sparsely, and for what host and device exchange. What a
+ * kernel wrote there the host may read when the stream has got past the kernel. MANAGED memory and what can be said
+ * about it have a header of their own, leat/managed.h; docs/memory.md compares all ways.
+ *
  * Memory comes from pools (leat/pool.h), one for each device and kind unless the program makes more. What is freed
  * stays in its pool for the next request; leat_pool_trim() gives it back to the device.
  *

@@ -22,7 +22,8 @@
     X(leat_pattern_u64)                                                                                           \
     X(leat_verify_u64)                                                                                            \
     X(leat_checksum_u64)                                                                                          \
-    X(leat_checksum_runs_u64)                                                                                     \
+    X(leat_sum_u64)                                                                                               \
+    X(leat_sum_runs_u64)                                                                                          \
     X(leat_chase_u64)                                                                                             \
     X(leat_chase_local_u64)                                                                                       \
     X(leat_chain_u64)                                                                                             \

@@ -4,7 +4,7 @@
  *
  * One source for all devices. The host compiler makes the CPU device's kernels of it, clang-19 the PTX and the AMD
  * code objects in built/ (tools/build-kernels.sh). What each kernel does is said in leat/kernel.h, but for
- * the last six, which are for leat's own use.
+ * the last seven, which are for leat's own use.
  *
  * One idea is shared by all: arrays are read and written in words of 16 bytes, the widest access that a GPU thread
  * has, and a GPU thread reads several of them before it writes the first, because only many reads under way at
@@ -294,14 +294,27 @@ LEAT_KERNEL(leat_checksum_u64, 3, const uint64_t *, src, uint64_t, count, uint64
 
 /* ---- what memory costs, for "leat bench memory" ------------------------------------------------ */
 
-/* The checksum of runs of 1 << shift words each, which begin every stride words. */
-LEAT_KERNEL(leat_checksum_runs_u64, 5, const uint64_t *, src, uint64_t, runs, uint64_t, shift, uint64_t, stride,
+/* Adds words up, which costs next to nothing beside reading them. */
+LEAT_KERNEL(leat_sum_u64, 3, const uint64_t *, src, uint64_t, count, uint64_t *, sum)
+{
+    struct cut cut = cut_words(src, count, sizeof *src, 1);
+    const word_u64 *words = (const word_u64 *)(src + cut.head);
+    uint64_t found = 0;
+
+    SUM_FEW(found, i, 0, cut.head, src[i]);
+    SUM(found, i, 0, cut.words, words[i][0] + words[i][1]);
+    SUM_FEW(found, i, cut.tail, count, src[i]);
+    add_to_total(sum, found, leat_thread_x(), leat_block_threads_x());
+}
+
+/* The same for runs of 1 << shift words each, which begin every stride words. */
+LEAT_KERNEL(leat_sum_runs_u64, 5, const uint64_t *, src, uint64_t, runs, uint64_t, shift, uint64_t, stride,
             uint64_t *, sum)
 {
     const uint64_t mask = ((uint64_t)1 << shift) - 1;
     uint64_t found = 0;
 
-    SUM(found, i, 0, runs << shift, pattern_value(i, src[(i >> shift) * stride + (i & mask)]));
+    SUM(found, i, 0, runs << shift, src[(i >> shift) * stride + (i & mask)]);
     add_to_total(sum, found, leat_thread_x(), leat_block_threads_x());
 }
 
