@@ -667,7 +667,7 @@ static bool trim_and_limit(struct world *w)
     STEP(leat_stream_synchronize(w->stream));
     STEP(leat_pool_trim_idle(w->pool, 0, NULL, NULL));
     STEP(expect_end(w->stream, b[0], block_bytes(), 11));
-    status = leat_pool_set_limits(w->pool, mib(6), mib(4));
+    status = leat_pool_set_limits(w->pool, 6 * MIB, 4 * MIB);
     /* A chunk with one live block in it may be larger. */
     if (status != LEAT_ERROR_BUSY || (!now.pool.kind && !now.pool.plain))
         STEP(status);
@@ -819,7 +819,7 @@ static bool copy_both_ways(struct world *w)
         expect_bytes(host_out, sizes[i], i, "both ways, waiting");
     }
     test_pattern(host_in, LONG_BYTES, 15);
-    if (!move_rows(w, host_out, host_in, 1000, 900, 1150))
+    if (!move_rows(w, host_out, host_in, 1000, 450, 1150))
         return false;
     return move_rows(w, host_out, host_in, 10, 50, 30);
 }
