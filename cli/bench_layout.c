@@ -14,8 +14,6 @@ enum { ELEMENT_MAX = LEAT_LAYOUT_MAX_ELEMENT_BYTES };
 const struct layout_peer layout_peers[LAYOUT_PEER_COUNT] = {
     {"PyTorch", "pytorch_gb_s", "pytorch_share_of_copy"},
     {"cuTENSOR", "cutensor_gb_s", "cutensor_share_of_copy"},
-    {"HPTT", "hptt_gb_s", "hptt_share_of_copy"},
-    {"OpenBLAS", "openblas_gb_s", "openblas_share_of_copy"},
 };
 
 /* The cases of one suite and one size of elements: sums of logarithms. */

@@ -42,7 +42,7 @@ struct layout_peer {
     const char *name, *rate_key, *share_key;
 };
 
-enum { LAYOUT_PEER_COUNT = 4 };
+enum { LAYOUT_PEER_COUNT = 2 };
 
 extern const struct layout_peer layout_peers[LAYOUT_PEER_COUNT];
 

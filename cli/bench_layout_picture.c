@@ -132,11 +132,8 @@ static void write_styles(FILE *file)
 {
     static const struct {
         const char *light, *dark;
-    } hues[LAYOUT_PEER_COUNT + 1] = {{"#1f6fc4", "#62a8ee"},
-                                     {"#c4421f", "#ee8562"},
-                                     {"#1a7f5a", "#3fbf8f"},
-                                     {"#b3720a", "#e8a23c"},
-                                     {"#6e7781", "#9aa4ae"}}; /* leat, then the others */
+    } hues[LAYOUT_PEER_COUNT + 1] = {
+        {"#1f6fc4", "#62a8ee"}, {"#c4421f", "#ee8562"}, {"#1a7f5a", "#3fbf8f"}}; /* leat, then the others */
     unsigned i;
 
     fputs("<style>\n"

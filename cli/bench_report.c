@@ -44,8 +44,6 @@ static const struct report_column group_columns[] = {
     {"LOWEST", "lowest_share", CELL_PERCENT, false, false},
     {"PYTORCH", "pytorch_gb_s", CELL_FIGURE, false, false},
     {"CUTENSOR", "cutensor_gb_s", CELL_FIGURE, false, false},
-    {"HPTT", "hptt_gb_s", CELL_FIGURE, false, false},
-    {"OPENBLAS", "openblas_gb_s", CELL_FIGURE, false, false},
     {"BOUND", "bound", CELL_FIGURE, true, false},
     {"OF BOUND", "ratio_to_bound", CELL_PERCENT, true, false},
     {"EMPTY KERNEL", "empty_us", CELL_FIGURE, false, false},
