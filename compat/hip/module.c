@@ -67,9 +67,9 @@ static bool is_for_amd(const char *image)
 
 static bool has_own_kernels(const char *image, size_t bytes)
 {
-    static const char sign[] = "leat_fill_u8.kd";
+    static const char basic[] = "leat_fill_u8.kd", layout[] = "leat_layout_elements.kd";
 
-    return memmem(image, bytes, sign, sizeof sign - 1) != NULL;
+    return memmem(image, bytes, basic, sizeof basic - 1) || memmem(image, bytes, layout, sizeof layout - 1);
 }
 
 static int add_module(struct leatc_library *library, hipModule_t *module)
@@ -194,11 +194,14 @@ hipError_t hipModuleUnload(hipModule_t module)
 static int own_kernel(int ordinal, const char *name, leat_kernel **kernel)
 {
     leat_device *device = NULL;
-    leat_module *module;
+    leat_module *basic, *layout;
 
     LEATC_TRY(leatc_device_open(ordinal, &device));
-    LEATC_TRY(leatc_result_of(leat_module_builtin(device, &module)));
-    return leatc_result_of(leat_kernel_get(module, name, kernel));
+    LEATC_TRY(leatc_result_of(leat_module_builtin(device, &basic)));
+    LEATC_TRY(leatc_result_of(leat_module_layout(device, &layout)));
+    if (leat_kernel_get(basic, name, kernel) == LEAT_OK)
+        return LEATC_OK;
+    return leatc_result_of(leat_kernel_get(layout, name, kernel));
 }
 
 static int add_function(hipModule_t module, const char *name, hipFunction_t *function)
