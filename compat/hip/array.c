@@ -5,6 +5,13 @@
 
 /* ---- shapes ---- */
 
+hipChannelFormatDesc hipCreateChannelDesc(int x, int y, int z, int w, hipChannelFormatKind kind)
+{
+    hipChannelFormatDesc desc = {.x = x, .y = y, .z = z, .w = w, .f = kind};
+
+    return desc;
+}
+
 /* What HIP asks of channels: one to four, not three, of the same 8, 16 or 32 bits, and nothing behind a gap. */
 static int check_channels(const hipChannelFormatDesc *desc, unsigned *element_bytes)
 {

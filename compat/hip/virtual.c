@@ -313,12 +313,9 @@ hipError_t hipMemExportToShareableHandle(void *shareable, hipMemGenericAllocatio
     return note(of_status(leat_physical_export(physical_of(handle), shareable)));
 }
 
-/* No memory lies below this, and no descriptor's number above it. */
-#define LOWEST_ADDRESS 65536
-
 static int import(hipMemGenericAllocationHandle_t *handle, void *os_handle)
 {
-    int fd = (uintptr_t)os_handle < LOWEST_ADDRESS ? (int)(uintptr_t)os_handle : *(int *)os_handle;
+    int fd = descriptor_of(os_handle);
     leat_physical *made = NULL;
     leat_device *device = NULL;
     struct stat file;

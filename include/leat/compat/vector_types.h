@@ -68,10 +68,10 @@ LEAT_VECTOR_(double, double, 16, 16)
 typedef struct dim3 {
     unsigned int x, y, z;
 #ifdef __cplusplus
-    dim3(unsigned int width = 1, unsigned int height = 1, unsigned int depth = 1) : x(width), y(height), z(depth)
+    constexpr dim3(unsigned int width = 1, unsigned int height = 1, unsigned int depth = 1) : x(width), y(height), z(depth)
     {
     }
-    dim3(uint3 v) : x(v.x), y(v.y), z(v.z)
+    constexpr dim3(uint3 v) : x(v.x), y(v.y), z(v.z)
     {
     }
     operator uint3() const

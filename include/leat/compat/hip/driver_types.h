@@ -819,17 +819,4 @@ typedef enum hipDriverProcAddressQueryResult {
 #define HIP_LAUNCH_PARAM_BUFFER_SIZE ((void *)0x02)
 #define HIP_LAUNCH_PARAM_END ((void *)0x03)
 
-/* The CUDA headers of leat's have the same one. */
-#ifndef LEAT_COMPAT_DIM3
-#define LEAT_COMPAT_DIM3
-typedef struct dim3 {
-    uint32_t x, y, z;
-#ifdef __cplusplus
-    constexpr dim3(uint32_t x_ = 1, uint32_t y_ = 1, uint32_t z_ = 1) : x(x_), y(y_), z(z_)
-    {
-    }
-#endif
-} dim3;
-#endif
-
 #endif

@@ -17,7 +17,9 @@
 #ifndef LEAT_COMPAT_HIP_RUNTIME_API_H
 #define LEAT_COMPAT_HIP_RUNTIME_API_H
 
+#include "channel_descriptor.h"
 #include "driver_types.h"
+#include "hip_vector_types.h"
 
 /* Arguments that C++ programs may leave out. */
 #ifdef __cplusplus
@@ -383,7 +385,7 @@ hipError_t hipLaunchKernel_spt(const void *function, dim3 grid, dim3 block, void
 #ifdef __cplusplus
 }
 
-/* The forms that take any pointer's address, and channels by the type of an element. */
+/* The forms that take any pointer's address. */
 template <class T> static inline hipError_t hipMalloc(T **ptr, size_t bytes)
 {
     return hipMalloc(reinterpret_cast<void **>(ptr), bytes);

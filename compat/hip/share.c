@@ -1,0 +1,96 @@
+/* share.c - memory, pools and events of other processes: the engine's handles in HIP's structs. */
+#include "hip/layer.h"
+
+_Static_assert(sizeof(hipIpcMemHandle_t) == LEATC_SHARE_BYTES && sizeof(hipIpcEventHandle_t) == LEATC_SHARE_BYTES &&
+                   sizeof(hipMemPoolPtrExportData) == LEATC_SHARE_BYTES,
+               "HIP's structs have room for a handle, and no more");
+
+hipError_t hipIpcGetMemHandle(hipIpcMemHandle_t *handle, void *ptr)
+{
+    return note(handle && ptr ? leatc_share_memory(ptr, handle) : LEATC_INVALID_VALUE);
+}
+
+hipError_t hipIpcOpenMemHandle(void **ptr, hipIpcMemHandle_t handle, unsigned int flags)
+{
+    return note(ptr && flags == hipIpcMemLazyEnablePeerAccess ? leatc_share_open(&handle, false, ptr)
+                                                              : LEATC_INVALID_VALUE);
+}
+
+hipError_t hipIpcCloseMemHandle(void *ptr)
+{
+    return note(ptr ? leatc_share_close(ptr) : LEATC_INVALID_VALUE);
+}
+
+static int share_event(hipIpcEventHandle_t *handle, hipEvent_t event)
+{
+    int result;
+
+    if (!handle || !event)
+        return LEATC_INVALID_VALUE;
+    LEATC_TRY(check_event(event));
+    result = leatc_share_event(event_of(event), handle);
+    return result == LEATC_INVALID_VALUE ? LEATC_INVALID_CONFIGURATION : result; /* it was not made for that */
+}
+
+hipError_t hipIpcGetEventHandle(hipIpcEventHandle_t *handle, hipEvent_t event)
+{
+    return note(share_event(handle, event));
+}
+
+hipError_t hipIpcOpenEventHandle(hipEvent_t *event, hipIpcEventHandle_t handle)
+{
+    struct leatc_event *opened = NULL;
+    int result = event ? leatc_share_open_event(&handle, &opened) : LEATC_INVALID_VALUE;
+
+    if (result == LEATC_OK)
+        *event = (hipEvent_t)(void *)opened;
+    return note(result);
+}
+
+hipError_t hipMemPoolExportToShareableHandle(void *handle, hipMemPool_t pool, hipMemAllocationHandleType type,
+                                             unsigned int flags)
+{
+    if (!handle || !pool || flags || type != hipMemHandleTypePosixFileDescriptor)
+        return note(LEATC_INVALID_VALUE);
+    return note(leatc_share_pool(pool_of(pool), handle));
+}
+
+hipError_t hipMemPoolImportFromShareableHandle(hipMemPool_t *pool, void *handle, hipMemAllocationHandleType type,
+                                               unsigned int flags)
+{
+    struct leatc_pool *opened = NULL;
+    int result;
+
+    if (!pool || !handle || flags || type != hipMemHandleTypePosixFileDescriptor)
+        return note(LEATC_INVALID_VALUE);
+    result = leatc_share_open_pool(descriptor_of(handle), &opened);
+    if (result == LEATC_OK)
+        *pool = (hipMemPool_t)(void *)opened;
+    return note(result);
+}
+
+static int export_pointer(hipMemPoolPtrExportData *data, void *ptr)
+{
+    struct leatc_memory memory;
+    int result;
+
+    if (!data || !ptr)
+        return LEATC_INVALID_VALUE;
+    LEATC_TRY(leatc_memory_find(ptr, &memory));
+    if (!memory.pool)
+        return LEATC_INVALID_VALUE;
+    result = leatc_share_memory(ptr, data);
+    return result == LEATC_NOT_SUPPORTED ? LEATC_INVALID_VALUE : result; /* the pool was not made for that */
+}
+
+hipError_t hipMemPoolExportPointer(hipMemPoolPtrExportData *data, void *ptr)
+{
+    return note(export_pointer(data, ptr));
+}
+
+hipError_t hipMemPoolImportPointer(void **ptr, hipMemPool_t pool, hipMemPoolPtrExportData *data)
+{
+    if (!ptr || !pool || !data || !leatc_pool_is_imported(pool_of(pool)))
+        return note(LEATC_INVALID_VALUE);
+    return note(leatc_share_open(data, true, ptr));
+}
