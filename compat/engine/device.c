@@ -38,19 +38,30 @@ static void add_device(const leat_device_info *info)
     pthread_mutex_init(&device->lock, NULL);
 }
 
+/* All devices of a driver, or of the first that has any when driver is "". */
+static void add_devices(const char *driver)
+{
+    leat_device_info info;
+    char taken[sizeof info.driver] = "";
+
+    snprintf(taken, sizeof taken, "%s", driver);
+    for (unsigned i = 0; device_count < LEATC_DEVICES_MAX && leat_device_list(i, &info) == LEAT_OK; i++) {
+        if (!taken[0])
+            memcpy(taken, info.driver, sizeof taken);
+        if (!strcmp(taken, info.driver))
+            add_device(&info);
+    }
+}
+
 static void find_devices(void)
 {
     char driver[16];
-    leat_device_info info;
     leat_driver_info why;
 
     wanted_driver(driver, sizeof driver);
-    for (unsigned i = 0; device_count < LEATC_DEVICES_MAX && leat_device_list(i, &info) == LEAT_OK; i++) {
-        if (!driver[0])
-            snprintf(driver, sizeof driver, "%s", info.driver);
-        if (!strcmp(driver, info.driver))
-            add_device(&info);
-    }
+    add_devices(driver);
+    if (!device_count && driver[0])
+        add_devices("");
     if (device_count)
         found = LEATC_OK;
     else if (leat_driver_list(0, &why) == LEAT_OK && why.status != LEAT_OK)
@@ -84,6 +95,17 @@ struct leatc_device *leatc_device_known(int ordinal)
     return ordinal >= 0 && ordinal < device_count ? &devices[ordinal] : NULL;
 }
 
+/* See leatc_alloc(). */
+static void make_shared_pool(struct leatc_device *device, leat_device *native)
+{
+    leat_pool_options options = {
+        .size = sizeof options, .name = "shared", .kind = LEAT_KIND_DEVICE, .one_handle = 1, .exportable = 1};
+
+    device->shared = NULL;
+    if (!strcmp(infos[device->ordinal].driver, "cpu"))
+        (void)leat_pool_create(native, &options, &device->shared);
+}
+
 /* Under open_lock. */
 static int open_device(struct leatc_device *device)
 {
@@ -94,6 +116,7 @@ static int open_device(struct leatc_device *device)
         return LEATC_OK;
     LEATC_TRY(leatc_result_of(leat_device_open(infos[device->ordinal].name, &native)));
     atomic_fetch_add(&device->generation, 1);
+    make_shared_pool(device, native);
     atomic_store_explicit(&device->native, native, memory_order_release);
     result = leatc_streams_open(device);
     if (result != LEATC_OK) {
@@ -212,14 +235,12 @@ int leatc_device_describe(int ordinal, leat_device_info *info)
     return LEATC_OK;
 }
 
-/* What the default pools of leat keep, though nothing is live there. */
-static uint64_t idle_bytes(leat_device *native)
+/* What a pool keeps, though nothing is live there. */
+static uint64_t idle_bytes(leat_pool *pool)
 {
     leat_pool_statistics figures = {.size = sizeof figures};
-    leat_pool *pool;
 
-    if (leat_pool_default(native, LEAT_KIND_DEVICE, &pool) != LEAT_OK ||
-        leat_pool_query(pool, &figures) != LEAT_OK || figures.reserved_bytes < figures.used_bytes)
+    if (leat_pool_query(pool, &figures) != LEAT_OK || figures.reserved_bytes < figures.used_bytes)
         return 0;
     return figures.reserved_bytes - figures.used_bytes;
 }
@@ -230,12 +251,16 @@ int leatc_device_memory(int ordinal, size_t *free_bytes, size_t *total_bytes)
     int result;
     struct leatc_device *device = leatc_device_at(ordinal, &result);
     leat_device *native;
+    leat_pool *pool;
 
     if (!device)
         return result;
     native = atomic_load(&device->native);
     LEATC_TRY(leatc_result_of(leat_device_memory(native, &free_now, &total)));
-    free_now += idle_bytes(native);
+    if (device->shared)
+        free_now += idle_bytes(device->shared);
+    else if (leat_pool_default(native, LEAT_KIND_DEVICE, &pool) == LEAT_OK)
+        free_now += idle_bytes(pool);
     if (free_bytes)
         *free_bytes = free_now < total ? free_now : total;
     if (total_bytes)

@@ -345,6 +345,37 @@ LEATC_API int leatc_pool_check(struct leatc_pool *pool);
 LEATC_API int leatc_alloc_async(struct leatc_pool *pool, size_t bytes, struct leatc_stream *stream, void **ptr);
 LEATC_API int leatc_free_async(void *ptr, struct leatc_stream *stream);
 
+/* ---- other processes ---------------------------------------------------------------------------------------- */
+
+/* A handle: what the vendors' structs for handles have room for. */
+#define LEATC_SHARE_BYTES 64
+
+/*
+ * A handle for the allocation that ptr lies in, for another process. It works while the allocation and this
+ * process live. Memory is shared in whole pages of its own: that of exportable pools, and on the CPU device all of
+ * leatc_alloc(). INVALID_VALUE: not device memory; NOT_SUPPORTED: memory that is not of such a kind.
+ */
+LEATC_API int leatc_share_memory(const void *ptr, void *handle);
+
+/* Maps it for the current device; the same handle again gives the same address, and wants another close. own_too:
+ * also a handle of this process; otherwise INVALID_CONTEXT. INVALID_VALUE: no handle, or its memory is gone. */
+LEATC_API int leatc_share_open(const void *handle, bool own_too, void **ptr);
+
+/* Waits for the device. INVALID_VALUE: not an address of leatc_share_open(). */
+LEATC_API int leatc_share_close(void *ptr);
+
+/* A file descriptor that stands for an exportable pool, and a pool for it: nothing can be allocated from that, it
+ * is there for the pointers, which leatc_share_memory() and leatc_share_open() carry. INVALID_VALUE: not
+ * exportable. */
+LEATC_API int leatc_share_pool(struct leatc_pool *pool, int *fd);
+LEATC_API int leatc_share_open_pool(int fd, struct leatc_pool **pool);
+LEATC_API bool leatc_pool_is_imported(struct leatc_pool *pool);
+
+/* A handle for an event with LEATC_EVENT_INTERPROCESS (else INVALID_VALUE), and another event for it: both mark
+ * the same place, whoever records. Work that waits for it waits by a host function. */
+LEATC_API int leatc_share_event(struct leatc_event *event, void *handle);
+LEATC_API int leatc_share_open_event(const void *handle, struct leatc_event **event);
+
 /* ---- copies and fills ----------------------------------------------------------------------------------- */
 
 /* The vendors' numbers of copy kinds. */

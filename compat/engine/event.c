@@ -1,5 +1,35 @@
-/* event.c - events: leat's, with the flags that they were made with. */
+/*
+ * event.c - events: leat's, with the flags that they were made with; and those that processes share.
+ *
+ * An event with LEATC_EVENT_INTERPROCESS is a page of memory with two counts: of the records that were given to a
+ * stream, and of the latest of them that a stream has reached. A host function raises the second; who waits, waits
+ * for the second to reach what the first was at that moment.
+ */
 #include "engine/inside.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#define PAGE_BYTES 4096
+
+/* In memory that processes share. */
+struct counts {
+    _Atomic uint64_t recorded, reached;
+    _Atomic uint32_t changes; /* of reached; what waiting threads sleep on */
+};
+
+/* This process's hold on such a page: of the event, and of work that is under way. */
+struct shared {
+    atomic_uint holders;
+    int fd;
+    struct counts *counts;
+};
 
 struct leatc_event {
     struct leatc_slot slot;
@@ -7,16 +37,143 @@ struct leatc_event {
     leat_event *native;
     unsigned flags;
     atomic_bool recorded;
+    struct shared *shared; /* of an interprocess event, else NULL */
+    unsigned long long id;
 };
 
 static struct leatc_slots events = LEATC_SLOTS(struct leatc_event);
+static _Atomic unsigned long long latest_id = 1;
+
+/* ---- the page that processes share ---- */
+
+/* Takes fd over; closes it on failure. NULL: no memory, or fd is no such page. */
+static struct shared *hold_page(int fd)
+{
+    struct shared *shared = calloc(1, sizeof *shared);
+    void *page = fd >= 0 ? mmap(NULL, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) : MAP_FAILED;
+
+    if (shared && page != MAP_FAILED) {
+        atomic_init(&shared->holders, 1);
+        shared->fd = fd;
+        shared->counts = page;
+        return shared;
+    }
+    if (page != MAP_FAILED)
+        munmap(page, PAGE_BYTES);
+    if (fd >= 0)
+        close(fd);
+    free(shared);
+    return NULL;
+}
+
+static struct shared *new_page(void)
+{
+    int fd = memfd_create("leat-event", MFD_CLOEXEC);
+
+    if (fd >= 0 && ftruncate(fd, PAGE_BYTES)) {
+        close(fd);
+        fd = -1;
+    }
+    return hold_page(fd);
+}
+
+static void let_go(struct shared *shared)
+{
+    if (!shared || atomic_fetch_sub(&shared->holders, 1) > 1)
+        return;
+    munmap(shared->counts, PAGE_BYTES);
+    close(shared->fd);
+    free(shared);
+}
+
+static bool has_reached(const struct shared *shared, uint64_t target)
+{
+    return atomic_load(&shared->counts->reached) >= target;
+}
+
+static void wait_until(struct shared *shared, uint64_t target)
+{
+    /* The time limit is for a wake that was lost with the process that should have made it. */
+    struct timespec moment = {.tv_nsec = 100000000};
+
+    while (!has_reached(shared, target)) {
+        uint32_t changes = atomic_load(&shared->counts->changes);
+
+        if (!has_reached(shared, target))
+            (void)syscall(SYS_futex, &shared->counts->changes, FUTEX_WAIT, changes, &moment, NULL, 0);
+    }
+}
+
+/* Work of a stream: a place in the counts. */
+struct mark {
+    struct shared *shared;
+    uint64_t target;
+};
+
+static void run_reach(void *argument)
+{
+    struct mark *mark = argument;
+    struct counts *counts = mark->shared->counts;
+    uint64_t before = atomic_load(&counts->reached);
+
+    while (before < mark->target && !atomic_compare_exchange_weak(&counts->reached, &before, mark->target))
+        ;
+    atomic_fetch_add(&counts->changes, 1);
+    (void)syscall(SYS_futex, &counts->changes, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+    let_go(mark->shared);
+    free(mark);
+}
+
+static void run_wait(void *argument)
+{
+    struct mark *mark = argument;
+
+    wait_until(mark->shared, mark->target);
+    let_go(mark->shared);
+    free(mark);
+}
+
+static leat_status give_mark(leat_stream *stream, struct shared *shared, uint64_t target, void (*run)(void *))
+{
+    struct mark *mark = malloc(sizeof *mark);
+    leat_status status;
+
+    if (!mark)
+        return LEAT_ERROR_HOST_MEMORY;
+    *mark = (struct mark){shared, target};
+    atomic_fetch_add(&shared->holders, 1);
+    status = leat_launch_host(stream, run, mark);
+    if (status != LEAT_OK) {
+        let_go(shared);
+        free(mark);
+    }
+    return status;
+}
+
+/* Recording counts at once, so that whoever waits from now on waits for it. */
+static leat_status record_shared(struct shared *shared, leat_stream *stream)
+{
+    return give_mark(stream, shared, atomic_fetch_add(&shared->counts->recorded, 1) + 1, run_reach);
+}
+
+/* ---- events ---- */
 
 int leatc_event_check(struct leatc_event *event)
 {
     return leatc_slot_live(&events, event) ? LEATC_OK : LEATC_INVALID_HANDLE;
 }
 
-int leatc_event_create(unsigned flags, struct leatc_event **event)
+static void end_event(struct leatc_event *event)
+{
+    if (event->shared)
+        leatc_share_end(LEATC_SHARE_EVENT, event->id);
+    let_go(event->shared);
+    (void)leat_event_destroy(event->native);
+    leatc_slot_free(&events, event);
+}
+
+/* shared: of another process, or NULL. */
+static int create(unsigned flags, struct shared *shared, struct leatc_event **event)
 {
     struct leatc_event *made;
     leat_status status;
@@ -33,20 +190,58 @@ int leatc_event_create(unsigned flags, struct leatc_event **event)
         return LEATC_OUT_OF_MEMORY;
     made->device = device;
     made->flags = flags;
+    made->id = atomic_fetch_add(&latest_id, 1);
     status = leat_event_create(atomic_load(&device->native), &made->native);
+    if (status == LEAT_OK && flags & LEATC_EVENT_INTERPROCESS && !shared && !(made->shared = new_page()))
+        status = LEAT_ERROR_HOST_MEMORY;
     if (status != LEAT_OK) {
-        leatc_slot_free(&events, made);
+        end_event(made);
         return leatc_result_of(status);
     }
+    if (shared)
+        made->shared = shared;
     leatc_slot_publish(made);
     *event = made;
     return LEATC_OK;
 }
 
-static void end_event(struct leatc_event *event)
+int leatc_event_create(unsigned flags, struct leatc_event **event)
 {
-    leat_event_destroy(event->native);
-    leatc_slot_free(&events, event);
+    return create(flags, NULL, event);
+}
+
+int leatc_share_event(struct leatc_event *event, void *handle)
+{
+    int fd, result;
+
+    LEATC_TRY(leatc_event_check(event));
+    if (!event->shared)
+        return LEATC_INVALID_VALUE;
+    fd = fcntl(event->shared->fd, F_DUPFD_CLOEXEC, 0);
+    if (fd < 0)
+        return LEATC_OPERATING_SYSTEM;
+    result = leatc_share_offer(LEATC_SHARE_EVENT, event->id, PAGE_BYTES, event->device->ordinal, fd, handle);
+    if (result != LEATC_OK)
+        close(fd);
+    return result;
+}
+
+int leatc_share_open_event(const void *handle, struct leatc_event **event)
+{
+    struct shared *shared;
+    size_t bytes;
+    int fd, result;
+
+    if (!event)
+        return LEATC_INVALID_VALUE;
+    LEATC_TRY(leatc_share_ask(handle, LEATC_SHARE_EVENT, &bytes, &fd));
+    shared = hold_page(fd);
+    if (!shared)
+        return LEATC_OUT_OF_MEMORY;
+    result = create(LEATC_EVENT_INTERPROCESS | LEATC_EVENT_DISABLE_TIMING, shared, event);
+    if (result != LEATC_OK)
+        let_go(shared);
+    return result;
 }
 
 int leatc_event_destroy(struct leatc_event *event)
@@ -78,6 +273,8 @@ int leatc_event_record(struct leatc_event *event, struct leatc_stream *stream)
     LEATC_TRY(leatc_work_begin(stream, &work));
     if (work.record->device != event->device)
         return LEATC_INVALID_HANDLE;
+    if (event->shared)
+        return leatc_work_end(&work, record_shared(event->shared, work.stream));
     LEATC_TRY(leatc_result_of(leat_event_record(event->native, work.stream)));
     atomic_store_explicit(&event->recorded, true, memory_order_release);
     return LEATC_OK;
@@ -88,6 +285,10 @@ int leatc_event_synchronize(struct leatc_event *event)
     int result;
 
     LEATC_TRY(leatc_event_check(event));
+    if (event->shared) {
+        wait_until(event->shared, atomic_load(&event->shared->counts->recorded));
+        return LEATC_OK;
+    }
     result = leatc_result_of(leat_event_synchronize(event->native));
     leatc_pools_waited(event->device);
     return result;
@@ -96,6 +297,9 @@ int leatc_event_synchronize(struct leatc_event *event)
 int leatc_event_query(struct leatc_event *event)
 {
     LEATC_TRY(leatc_event_check(event));
+    if (event->shared)
+        return has_reached(event->shared, atomic_load(&event->shared->counts->recorded)) ? LEATC_OK
+                                                                                         : LEATC_NOT_READY;
     return leatc_result_of(leat_event_query(event->native));
 }
 
@@ -129,5 +333,8 @@ int leatc_stream_wait(struct leatc_stream *stream, struct leatc_event *event)
 
     LEATC_TRY(leatc_event_check(event));
     LEATC_TRY(leatc_work_begin(stream, &work));
+    if (event->shared)
+        return leatc_work_end(
+            &work, give_mark(work.stream, event->shared, atomic_load(&event->shared->counts->recorded), run_wait));
     return leatc_work_end(&work, leat_stream_wait(work.stream, event->native));
 }

@@ -75,6 +75,7 @@ struct leatc_device {
     uint64_t marked_epoch;       /* of the latest record of its mark; under the lock */
     _Atomic uint64_t generation; /* counts openings: a per-thread default stream belongs to one */
     unsigned flags;
+    leat_pool *shared;      /* where leatc_alloc() takes memory that can be shared; NULL: it takes what cannot */
     _Atomic uint64_t peers; /* bit n: access to device n was switched on */
     atomic_bool trim;       /* a pool of the device may hold more than its threshold */
     struct leatc_pool *_Atomic default_pool, *_Atomic current_pool;
@@ -118,6 +119,27 @@ static inline void leatc_pools_waited(struct leatc_device *device)
     if (atomic_load_explicit(&device->trim, memory_order_relaxed))
         leatc_pools_trim(device);
 }
+
+int leatc_pool_import(int ordinal, struct leatc_pool **pool);
+bool leatc_pool_is_exportable(const struct leatc_pool *pool);
+
+/* share.c */
+#define LEATC_SHARE_MEMORY 1u
+#define LEATC_SHARE_POOL 2u
+#define LEATC_SHARE_EVENT 3u
+
+/* Memory is shared in pieces of this size. */
+#define LEATC_SHARE_UNIT ((size_t)2 << 20)
+
+/* Lets other processes ask for a descriptor, which belongs to the offer if it succeeds; and ends that. */
+int leatc_share_offer(unsigned what, unsigned long long id, size_t bytes, int ordinal, int fd, void *handle);
+void leatc_share_end(unsigned what, unsigned long long id);
+
+/* The descriptor behind a handle; the caller closes it. INVALID_VALUE, INVALID_HANDLE. */
+int leatc_share_ask(const void *handle, unsigned what, size_t *bytes, int *fd);
+
+/* Is it memory that came from another process? */
+bool leatc_share_is_open(const void *ptr);
 
 /* array.c, launch.c */
 void leatc_arrays_close(struct leatc_device *device);

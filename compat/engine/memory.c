@@ -186,6 +186,20 @@ void leatc_memory_close(struct leatc_device *device)
 
 /* ---- allocating and freeing ---- */
 
+/*
+ * On the CPU device memory comes from a pool of blocks that other processes can be given, since nobody knows at
+ * this point whether the program will ask for that. Their pages take real memory only when they are touched; on a
+ * GPU the smallest block would cost 2 MiB, so there it is the device's pool.
+ */
+static int take_device_memory(struct leatc_device *device, size_t bytes, void **ptr)
+{
+    leat_device *native = atomic_load(&device->native);
+
+    if (device->shared)
+        return leatc_result_of(leat_pool_alloc(device->shared, NULL, bytes, ptr));
+    return leatc_result_of(leat_memory_alloc(native, LEAT_KIND_DEVICE, bytes, ptr));
+}
+
 static int allocate(leat_kind kind, const struct leatc_memory *like, void **ptr)
 {
     struct leatc_memory memory = *like;
@@ -201,7 +215,9 @@ static int allocate(leat_kind kind, const struct leatc_memory *like, void **ptr)
         return LEATC_OK;
     }
     memory.ordinal = device->ordinal;
-    LEATC_TRY(leatc_result_of(leat_memory_alloc(atomic_load(&device->native), kind, memory.bytes, &memory.base)));
+    LEATC_TRY(kind == LEAT_KIND_DEVICE ? take_device_memory(device, memory.bytes, &memory.base)
+                                       : leatc_result_of(leat_memory_alloc(atomic_load(&device->native), kind,
+                                                                           memory.bytes, &memory.base)));
     result = leatc_memory_add(&memory);
     if (result != LEATC_OK)
         leat_memory_free(memory.base);
@@ -249,6 +265,8 @@ static int give_back(const struct leatc_memory *memory)
     int result = wait_for_users(memory);
 
     if (result == LEATC_OK)
+        leatc_share_end(LEATC_SHARE_MEMORY, memory->id);
+    if (result == LEATC_OK)
         result = memory->pool ? leatc_pool_free(memory, NULL) : leatc_result_of(leat_memory_free(memory->base));
     if (result != LEATC_OK)
         (void)leatc_memory_add(memory);
@@ -273,7 +291,7 @@ int leatc_free(void *ptr)
     if (!ptr)
         return LEATC_OK;
     if (!take_kind(ptr, LEATC_MEMORY_DEVICE, LEATC_MEMORY_MANAGED, &memory))
-        return LEATC_INVALID_VALUE;
+        return leatc_share_is_open(ptr) ? leatc_share_close(ptr) : LEATC_INVALID_VALUE;
     return give_back(&memory);
 }
 

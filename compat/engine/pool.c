@@ -11,8 +11,8 @@
 struct leatc_pool {
     struct leatc_slot slot;
     struct leatc_device *device;
-    leat_pool *native;
-    bool is_default;
+    leat_pool *native; /* NULL for a pool of another process */
+    bool is_default, exportable;
     atomic_int references;
     _Atomic int reuse[3];
     _Atomic uint64_t threshold;
@@ -39,6 +39,41 @@ int leatc_pool_check(struct leatc_pool *pool)
     return leatc_slot_live(&pools, pool) ? LEATC_OK : LEATC_INVALID_VALUE;
 }
 
+/* The first values of a pool, whose native one is there or never will be. */
+static void begin_pool(struct leatc_pool *pool, struct leatc_device *device)
+{
+    pool->device = device;
+    for (int i = 0; i < 3; i++)
+        atomic_store_explicit(&pool->reuse[i], 1, memory_order_relaxed);
+    atomic_store_explicit(&pool->references, 1, memory_order_relaxed);
+    atomic_store_explicit(&pool->access[device->ordinal], 3, memory_order_relaxed);
+    leatc_slot_publish(pool);
+}
+
+bool leatc_pool_is_exportable(const struct leatc_pool *pool)
+{
+    return pool->exportable;
+}
+
+bool leatc_pool_is_imported(struct leatc_pool *pool)
+{
+    return leatc_pool_check(pool) == LEATC_OK && !pool->native;
+}
+
+int leatc_pool_import(int ordinal, struct leatc_pool **pool)
+{
+    int result;
+    struct leatc_device *device = leatc_device_at(ordinal, &result);
+
+    if (!device)
+        return result;
+    *pool = leatc_slot_new(&pools);
+    if (!*pool)
+        return LEATC_OUT_OF_MEMORY;
+    begin_pool(*pool, device);
+    return LEATC_OK;
+}
+
 static int new_pool(struct leatc_device *device, bool exportable, size_t max_bytes, struct leatc_pool **pool)
 {
     leat_pool_options options = {.size = sizeof options,
@@ -56,12 +91,8 @@ static int new_pool(struct leatc_device *device, bool exportable, size_t max_byt
         leatc_slot_free(&pools, made);
         return leatc_result_of(status);
     }
-    made->device = device;
-    for (int i = 0; i < 3; i++)
-        atomic_store_explicit(&made->reuse[i], 1, memory_order_relaxed);
-    atomic_store_explicit(&made->references, 1, memory_order_relaxed);
-    atomic_store_explicit(&made->access[device->ordinal], 3, memory_order_relaxed);
-    leatc_slot_publish(made);
+    made->exportable = exportable;
+    begin_pool(made, device);
     *pool = made;
     return LEATC_OK;
 }
@@ -80,7 +111,8 @@ static void drop(struct leatc_pool *pool)
 {
     if (atomic_fetch_sub(&pool->references, 1) > 1)
         return;
-    (void)leat_pool_destroy(pool->native);
+    if (pool->native)
+        (void)leat_pool_destroy(pool->native);
     leatc_slot_free(&pools, pool);
 }
 
@@ -146,7 +178,7 @@ int leatc_pool_set_current(int ordinal, struct leatc_pool *pool)
     if (!device)
         return result;
     LEATC_TRY(leatc_pool_check(pool));
-    if (pool->device != device)
+    if (pool->device != device || !pool->native)
         return LEATC_INVALID_VALUE;
     atomic_store(&device->current_pool, pool->is_default ? NULL : pool);
     return LEATC_OK;
@@ -181,7 +213,9 @@ static void raise_to(_Atomic uint64_t *high, uint64_t value)
 
 static int figures_of(struct leatc_pool *pool, leat_pool_statistics *figures)
 {
-    figures->size = sizeof *figures;
+    *figures = (leat_pool_statistics){.size = sizeof *figures};
+    if (!pool->native)
+        return LEATC_OK; /* its figures are with the process that has it */
     LEATC_TRY(leatc_result_of(leat_pool_query(pool->native, figures)));
     raise_to(&pool->reserved_high, figures->reserved_bytes);
     if (figures->reserved_peak_bytes > atomic_load(&pool->peak_at_reset))
@@ -262,6 +296,8 @@ int leatc_pool_trim(struct leatc_pool *pool, size_t keep_bytes)
 
     LEATC_TRY(leatc_pool_check(pool));
     LEATC_TRY(figures_of(pool, &figures));
+    if (!pool->native)
+        return LEATC_OK;
     return leatc_result_of(leat_pool_trim(pool->native, keep_bytes, NULL, NULL));
 }
 
@@ -273,8 +309,8 @@ static void trim_to_threshold(void *object, void *device)
     uint64_t threshold = atomic_load(&pool->threshold), pending = 0;
     leat_pool_statistics figures;
 
-    if (pool->device != device || threshold == UINT64_MAX || figures_of(pool, &figures) != LEATC_OK ||
-        figures.reserved_bytes <= threshold)
+    if (pool->device != device || !pool->native || threshold == UINT64_MAX ||
+        figures_of(pool, &figures) != LEATC_OK || figures.reserved_bytes <= threshold)
         return;
     if (leat_pool_trim(pool->native, threshold, NULL, &pending) == LEAT_OK && pending)
         atomic_store(&pool->device->trim, true);
@@ -348,6 +384,8 @@ int leatc_alloc_async(struct leatc_pool *pool, size_t bytes, struct leatc_stream
     if (!pool)
         LEATC_TRY(leatc_pool_current(work.ordinal, &pool));
     LEATC_TRY(leatc_pool_check(pool));
+    if (!pool->native)
+        return LEATC_INVALID_VALUE;
     if (!bytes) {
         *ptr = NULL;
         return LEATC_OK;
@@ -377,6 +415,7 @@ int leatc_pool_free(const struct leatc_memory *memory, leat_stream *stream)
     if (stream && leat_stream_device(stream, &device) == LEAT_OK)
         ordinal = leatc_device_ordinal(device);
     LEATC_TRY(leatc_result_of(stream ? free_on(memory, stream, ordinal) : leat_memory_free(memory->base)));
+    leatc_share_end(LEATC_SHARE_MEMORY, memory->id);
     if (pool) {
         atomic_fetch_sub(&pool->used, rounded(memory->bytes));
         if (atomic_load_explicit(&pool->threshold, memory_order_relaxed) != UINT64_MAX)
@@ -396,6 +435,11 @@ int leatc_free_async(void *ptr, struct leatc_stream *stream)
     if (!ptr)
         return LEATC_OK;
     LEATC_TRY(leatc_memory_find(ptr, &memory));
+    if (memory.base == ptr && memory.foreign && leatc_share_is_open(ptr)) {
+        /* Of another process, and leat gives such memory back at once: so the work before it comes first. */
+        LEATC_TRY(leatc_result_of(leat_stream_synchronize(work.stream)));
+        return leatc_share_close(ptr);
+    }
     if (memory.base != ptr || memory.kind != LEATC_MEMORY_DEVICE || memory.foreign ||
         !leatc_memory_take(ptr, &memory))
         return LEATC_INVALID_VALUE;

@@ -63,5 +63,6 @@ int main(void)
             return 1;
         }
     printf("%d numbers went there, had %u added and came back\n", COUNT, ADDEND);
-    return CHECK(cudaStreamDestroy(stream)) || CHECK(cudaFree(device)) || CHECK(cudaFreeHost(host));
+    return CHECK(cudaStreamDestroy(stream)) || CHECK(cudaFree(device)) || CHECK(cudaFreeHost(host)) ||
+           CHECK(cudaDeviceReset());
 }

@@ -61,7 +61,7 @@ static int run(float *a, float *b, float *sum)
         CHECK(cudaMemcpy(device_b, b, BYTES, cudaMemcpyHostToDevice)) ||
         add(device_sum, device_a, device_b, &milliseconds) ||
         CHECK(cudaMemcpy(sum, device_sum, BYTES, cudaMemcpyDeviceToHost)) || CHECK(cudaFree(device_a)) ||
-        CHECK(cudaFree(device_b)) || CHECK(cudaFree(device_sum)))
+        CHECK(cudaFree(device_b)) || CHECK(cudaFree(device_sum)) || CHECK(cudaDeviceReset()))
         return 1;
     for (int i = 0; i < COUNT; i++)
         if (sum[i] != (float)(3 * i)) {

@@ -83,9 +83,6 @@ static leat_status find_list(struct leati_layout_copy *copy, const leat_layout *
     LEATI_TRY(leati_pointers_find_range(driver, "index_wrong", listed->index_wrong, sizeof *listed->index_wrong,
                                         true, &copy->wrong));
     LEATI_TRY(leati_check_reach(copy->stream, "index_wrong", &copy->wrong));
-    if ((uintptr_t)listed->index_wrong % sizeof *listed->index_wrong)
-        return leati_fail(LEAT_ERROR_INVALID, "index_wrong %p is not aligned to 8 bytes",
-                          (void *)listed->index_wrong);
     if (is_pageable(&copy->wrong) || is_far(copy, &copy->wrong))
         return leati_fail(
             LEAT_ERROR_INVALID,
@@ -338,14 +335,6 @@ static leat_status check_plan(const char *what, const leat_layout_plan *plan)
                       (const void *)plan);
 }
 
-static leat_status check_align(const char *name, size_t align)
-{
-    if (align && !(align & (align - 1)))
-        return LEAT_OK;
-    return leati_fail(LEAT_ERROR_INVALID,
-                      "leat_layout_plan_get: %s is %zu; give a power of two, 1 for any address", name, align);
-}
-
 static size_t least(size_t a, size_t b)
 {
     return a < b ? a : b;
@@ -362,8 +351,6 @@ leat_status leat_layout_plan_get(leat_device *device, const leat_layout *dst_lay
     LEATI_TRY(leati_check_not_null(what, "dst_layout", dst_layout));
     LEATI_TRY(leati_check_not_null(what, "src_layout", src_layout));
     LEATI_TRY(leati_check_not_null(what, "plan", plan));
-    LEATI_TRY(check_align("dst_align", dst_align));
-    LEATI_TRY(check_align("src_align", src_align));
     made = leati_handle_new(&plan_handles);
     if (!made)
         return leati_fail(LEAT_ERROR_HOST_MEMORY, "leat_layout_plan_get: no memory for the handle");

@@ -456,5 +456,9 @@ static const struct CMUnitTest tests[] = {
 
 int main(void)
 {
-    return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
+    int wrong = cmocka_run_group_tests(tests, NULL, NULL);
+
+    for (int i = 0; i < 2; i++)
+        wrong += cudaSetDevice(i) || cudaDeviceReset();
+    return wrong ? 1 : 0;
 }
