@@ -5,7 +5,7 @@
  * Model. Managed memory (LEAT_KIND_MANAGED of leat_memory_alloc() or of a pool) has one address for the host and
  * for all devices of its driver, and its pages lie at one place at a time: at the host, on a device, or nowhere
  * before the first touch. Who touches a page that lies elsewhere waits until it has come (a fault). Faults are
- * slow: on an H200 memory that kernels touch comes in at 6 GB/s, and prefetched at 50 (docs/memory.md). So:
+ * slow, a fraction of what the link carries (docs/memory.md). So:
  *
  *     leat_memory_alloc(device, LEAT_KIND_MANAGED, bytes, &m);
  *     ... the host writes m ...
