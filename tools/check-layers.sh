@@ -10,7 +10,7 @@ allowed() {
     case $1 in
     include/leat/device_code.h) echo '^$' ;;
     # Known names: headers in place of a vendor's, each library over the engine, the engine over the public headers.
-    include/leat/compat/hip/*) echo '^[a-z_]+\.h$' ;;
+    include/leat/compat/hip/*) echo '^[a-z_]+\.h$|^leat/(compat/)?[a-z_]+\.h$' ;;
     include/leat/compat/*) echo '^leat/(compat/)?[a-z_]+\.h$' ;;
     compat/engine/*) echo '^engine/[a-z_]+\.h$|^leat/[a-z_]+\.h$' ;;
     compat/*/*)
@@ -47,9 +47,8 @@ system_allowed() {
     include/leat/interop/cuda.h|examples/interop_cuda.c|tests/test_cuda_abi.c|tests/test_hip_abi.c) return 0 ;;
     # What a vendor's header is called is leat's own here: include/leat/compat/.
     tests/compat/*|examples/compat/*) return 0 ;;
+    include/leat/compat/hip/hip_runtime.h) [[ $2 =~ ^(tuple|utility)$ ]] ;; # what a C++ kernel's arguments are kept in
     include/*) [[ $2 =~ ^std(arg|bool|def|int)\.h$ ]] ;;
-    # These mean leat's own headers of that name.
-    tests/compat/*|examples/compat/*) return 0 ;;
     *) ! [[ $2 =~ ^(cuda|nvml|hip/|hsa/|rocm) ]] ;;
     esac
 }

@@ -7,8 +7,9 @@
 #include <string.h>
 #include <time.h>
 
-/* leat's streams have no priorities; two levels are kept for programs that want to see some. */
-#define PRIORITY_LEAST 0
+/* leat's streams have no priorities; AMD's three levels are kept for programs that want to see some. */
+#define PRIORITY_LEAST 1
+#define PRIORITY_NORMAL 0
 #define PRIORITY_GREATEST (-1)
 
 static int create(hipStream_t *stream, unsigned flags, int priority)
@@ -28,12 +29,12 @@ static int create(hipStream_t *stream, unsigned flags, int priority)
 
 hipError_t hipStreamCreate(hipStream_t *stream)
 {
-    return note(create(stream, hipStreamDefault, PRIORITY_LEAST));
+    return note(create(stream, hipStreamDefault, PRIORITY_NORMAL));
 }
 
 hipError_t hipStreamCreateWithFlags(hipStream_t *stream, unsigned int flags)
 {
-    return note(create(stream, flags, PRIORITY_LEAST));
+    return note(create(stream, flags, PRIORITY_NORMAL));
 }
 
 hipError_t hipStreamCreateWithPriority(hipStream_t *stream, unsigned int flags, int priority)
@@ -46,7 +47,7 @@ hipError_t hipExtStreamCreateWithCUMask(hipStream_t *stream, uint32_t words, con
 {
     if (!words || !mask)
         return note(LEATC_INVALID_VALUE);
-    return note(create(stream, hipStreamDefault, PRIORITY_LEAST));
+    return note(create(stream, hipStreamDefault, PRIORITY_NORMAL));
 }
 
 hipError_t hipExtStreamGetCUMask(hipStream_t stream, uint32_t words, uint32_t *mask)

@@ -35,7 +35,7 @@
 #include <tuple>
 #include <utility>
 
-#include "../../device_code.h"
+#include <leat/device_code.h>
 
 #define __global__
 #define __host__

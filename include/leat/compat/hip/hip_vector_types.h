@@ -2,6 +2,6 @@
 #ifndef LEAT_COMPAT_HIP_VECTOR_TYPES_H
 #define LEAT_COMPAT_HIP_VECTOR_TYPES_H
 
-#include "../vector_types.h"
+#include <leat/compat/vector_types.h>
 
 #endif
