@@ -112,14 +112,16 @@ static int open_device(struct leatc_device *device)
     leat_device *native = NULL;
     int result;
 
-    if (atomic_load_explicit(&device->native, memory_order_relaxed))
+    if (atomic_load(&device->ready))
         return LEATC_OK;
     LEATC_TRY(leatc_result_of(leat_device_open(infos[device->ordinal].name, &native)));
     atomic_fetch_add(&device->generation, 1);
     make_shared_pool(device, native);
     atomic_store_explicit(&device->native, native, memory_order_release);
     result = leatc_streams_open(device);
-    if (result != LEATC_OK) {
+    if (result == LEATC_OK) {
+        atomic_store_explicit(&device->ready, true, memory_order_release);
+    } else {
         atomic_store(&device->native, NULL);
         leat_device_close(native);
     }
@@ -134,7 +136,7 @@ struct leatc_device *leatc_device_at(int ordinal, int *result)
     if (*result != LEATC_OK)
         return NULL;
     device = &devices[ordinal];
-    if (__builtin_expect(atomic_load_explicit(&device->native, memory_order_acquire) && device->legacy, 1))
+    if (__builtin_expect(atomic_load_explicit(&device->ready, memory_order_acquire), 1))
         return device;
     pthread_mutex_lock(&open_lock);
     *result = open_device(device);
@@ -159,7 +161,7 @@ int leatc_device_open(int ordinal, leat_device **native)
 
 bool leatc_device_is_open(int ordinal)
 {
-    return check_ordinal(ordinal) == LEATC_OK && atomic_load(&devices[ordinal].native);
+    return check_ordinal(ordinal) == LEATC_OK && atomic_load(&devices[ordinal].ready);
 }
 
 int leatc_device_get(int *ordinal)
@@ -218,6 +220,7 @@ int leatc_device_reset(int ordinal)
         leatc_pools_close(device);
         leatc_streams_close(device);
         leatc_memory_close(device);
+        atomic_store(&device->ready, false);
         atomic_store(&device->native, NULL);
         atomic_store(&device->peers, 0);
         device->flags = 0;

@@ -67,6 +67,7 @@ struct leatc_stream {
 struct leatc_device {
     int ordinal;
     _Atomic(leat_device *) native; /* NULL: not open */
+    atomic_bool ready;             /* it is open, and all of what follows is there */
     pthread_mutex_t lock;          /* guards the list of streams, and the marks by which streams wait */
     struct leatc_stream *legacy;
     struct leatc_stream *blocking;
@@ -74,7 +75,7 @@ struct leatc_device {
     _Atomic uint64_t epoch;      /* counts the work given to the legacy default stream */
     uint64_t marked_epoch;       /* of the latest record of its mark; under the lock */
     _Atomic uint64_t generation; /* counts openings: a per-thread default stream belongs to one */
-    unsigned flags;
+    _Atomic unsigned flags;
     leat_pool *shared;      /* where leatc_alloc() takes memory that can be shared; NULL: it takes what cannot */
     _Atomic uint64_t peers; /* bit n: access to device n was switched on */
     atomic_bool trim;       /* a pool of the device may hold more than its threshold */
