@@ -1,0 +1,65 @@
+/*
+ * hip_managed.c - memory with one address for the host and the device, in HIP's words.
+ *
+ *     cc hip_managed.c -o hip_managed $(pkg-config --cflags --libs leat-hip)
+ *     hipcc -x hip hip_managed.c -o hip_managed       # the same with AMD's library; -I where leat is
+ *
+ * Nothing is copied by the program. It may say where the memory is wanted next, which spares the device from
+ * fetching it page by page.
+ */
+#include "kernel.h"
+
+#include <hip/hip_runtime.h>
+
+#include <stdio.h>
+
+#define COUNT (1 << 20)
+#define BYTES (COUNT * sizeof(float))
+
+KERNEL(halve, 2, float *, data, uint64_t, count)
+{
+    KERNEL_FOR(i, count)
+    data[i] *= 0.5f;
+}
+
+#define CHECK(call) check((call), #call)
+
+static int check(hipError_t error, const char *call)
+{
+    if (error == hipSuccess)
+        return 0;
+    fprintf(stderr, "hip_managed: %s: %s (%s)\n", call, hipGetErrorString(error), hipGetErrorName(error));
+    return 1;
+}
+
+static int halve_on_device(float *data, int device)
+{
+    uint64_t count = COUNT;
+    void *args[] = {&data, &count};
+    dim3 grid = {512, 1, 1}, block = {256, 1, 1};
+
+    return CHECK(hipMemPrefetchAsync(data, BYTES, device, 0)) ||
+           CHECK(hipLaunchKernel(KERNEL_POINTER(halve), grid, block, args, 0, 0)) ||
+           CHECK(hipMemPrefetchAsync(data, BYTES, hipCpuDeviceId, 0)) || CHECK(hipStreamSynchronize(0));
+}
+
+int main(void)
+{
+    float *data;
+    int device;
+
+    if (CHECK(hipGetDevice(&device)) || CHECK(hipMallocManaged((void **)&data, BYTES, hipMemAttachGlobal)) ||
+        CHECK(hipMemAdvise(data, BYTES, hipMemAdviseSetPreferredLocation, device)))
+        return 1;
+    for (int i = 0; i < COUNT; i++)
+        data[i] = (float)i;
+    if (halve_on_device(data, device))
+        return 1;
+    for (int i = 0; i < COUNT; i++)
+        if (data[i] != (float)i * 0.5f) {
+            fprintf(stderr, "hip_managed: number %d is %g\n", i, (double)data[i]);
+            return 1;
+        }
+    printf("%d numbers were halved where they were\n", COUNT);
+    return CHECK(hipFree(data));
+}
