@@ -34,8 +34,8 @@ static const struct rung gpu_rungs[] = {
 static const struct rung cpu_rungs[] = {
     {"a plain loop, all threads", "LEAT_LAYOUT_KERNEL=naive", NULL, false},
     {"blocks", "LEAT_LAYOUT_KERNEL=blocked", NULL, false},
-    {"blocks, whole lines past the caches", "LEAT_LAYOUT_KERNEL=staged", NULL, false},
-    {"leat_copy_layout()", "LEAT_LAYOUT_KERNEL=auto", NULL, false},
+    {"blocks, by vector instructions", "LEAT_LAYOUT_KERNEL=vectors", NULL, false},
+    {"whole lines past the caches: leat_copy_layout()", "LEAT_LAYOUT_KERNEL=auto", NULL, false},
 };
 
 enum { RUNG_COUNT = sizeof gpu_rungs / sizeof gpu_rungs[0] };
@@ -101,6 +101,7 @@ static bool measure_here(struct ladder *ladder, const char *name, layout_mover m
     const struct layout_effort effort = {.seconds = 0.3, .mover = mover, .state = ladder};
     static struct layout_result result; /* too large for the stack */
     double rate, copy;
+    json_t *figures;
 
     if (!layout_lab_run(&ladder->lab, &ladder->made, &effort, &result))
         return false;
@@ -108,10 +109,12 @@ static bool measure_here(struct ladder *ladder, const char *name, layout_mover m
     copy = layout_copy_rate(&result);
     if (!result.verified)
         ladder->bench->failed = true;
-    add_row(ladder->bench, name, ladder->made.payload_bytes,
-            json_pack("{s:f, s:f, s:f, s:f, s:i, s:b}", "value", rate, "copy_gb_s", copy, "share_of_copy",
-                      rate / copy, "median_us", result.times.leat.median * 1e6, "repeats",
-                      (int)result.times.repeats, "verified", result.verified));
+    figures = json_pack("{s:f, s:f, s:f, s:f, s:i, s:b}", "value", rate, "copy_gb_s", copy, "share_of_copy",
+                        rate / copy, "median_us", result.times.leat.median * 1e6, "repeats",
+                        (int)result.times.repeats, "verified", result.verified);
+    if (!mover && !layout_set_kernel(figures, result.plan))
+        ladder->bench->failed = true;
+    add_row(ladder->bench, name, ladder->made.payload_bytes, figures);
     return true;
 }
 

@@ -465,10 +465,9 @@ static bool describe_side(json_t *row, const char *side, const leat_layout *layo
     return json_object_set_new(row, side, object) == 0;
 }
 
-/* The plan has a line that begins with this. */
-static bool set_kernel(json_t *row, const char *plan)
+bool layout_set_kernel(json_t *row, const char *plan)
 {
-    static const char key[] = "kernel: ";
+    static const char key[] = "kernel: "; /* begins a line of each plan */
     const char *line = strstr(plan, key);
 
     if (!line)
@@ -484,7 +483,7 @@ bool layout_describe(json_t *row, const struct layout_case *made, const struct l
     return set_text(row, "arguments", made->text) && set_number(row, "element_bytes", made->src.element_bytes) &&
            set_text(row, "size", layout_numbers(numbers, made->src.size, made->src.dims)) &&
            describe_side(row, "dst", &made->dst, made->dst_bytes) &&
-           describe_side(row, "src", &made->src, made->src_bytes) && set_kernel(row, result->plan) &&
+           describe_side(row, "src", &made->src, made->src_bytes) && layout_set_kernel(row, result->plan) &&
            set_text(row, "class", leat_layout_class_name(result->info.class_of_plan)) &&
            set_number(row, "read_sectors", result->info.read_sectors) &&
            set_number(row, "written_sectors", result->info.written_sectors) &&

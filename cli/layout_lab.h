@@ -67,4 +67,7 @@ double layout_bound_rate(const struct layout_result *result);
 /* What the case is, as keys of a row; false when memory is short. Other programs read them (bench/peers/). */
 bool layout_describe(json_t *row, const struct layout_case *made, const struct layout_result *result);
 
+/* Sets "kernel" to what the plan says of it. */
+bool layout_set_kernel(json_t *row, const char *plan);
+
 #endif

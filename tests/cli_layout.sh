@@ -121,6 +121,14 @@ run 0 bench layout --ladder --device "$device" --bytes 256K --repeat 2 --json &&
     [ "$(grep -c '"part": "ladder: ' "$work/out")" -eq 5 ] || fail 'the ladder has not 5 rungs'
     [ "$(grep -c '"verified": true' "$work/out")" -eq 5 ] || fail 'a rung was not verified'
     has '"case": "a copy for each column"'
+    # Each rung of the CPU device's is another way.
+    case $device in
+    cpu:*)
+        has '"kernel": "elements, plain C, cached '
+        has '"kernel": "tiles, plain C, cached '
+        [ "$(grep -c '"kernel": "tiles, ' "$work/out")" -eq 3 ] || fail 'three rungs have tiles'
+        ;;
+    esac
 }
 
 # ---- bad command lines ----------------------------------------------------------------------------------------

@@ -59,8 +59,8 @@
       "1: leat_copy_layout() on the CPU device launches the kernels of GPUs, compiled for the processor, and goes "   \
       "the ways that a GPU's memory needs, for tests.")                                                           \
     X(LAYOUT_KERNEL, "auto", 1,                                                                                   \
-      "Which kernel transposes in leat_copy_layout(): naive, shared or padded (on GPUs), blocked or staged (on "  \
-      "processors), or auto, the one that is meant; for measuring.")                                              \
+      "How leat_copy_layout() goes: on processors naive, blocked (plain C) or vectors (but nothing past the "      \
+      "caches), on GPUs elements, rows or transpose, or auto, all that there is; for measuring.")                 \
     X(PREFETCH_STREAMS_IN, "0", 1,                                                                                \
       "Streams of leat's over which leat_managed_prefetch() to a device goes in chunks, 1 to 16; 0: the driver's "  \
       "one call. For measuring.")                                                                                 \

@@ -5,6 +5,7 @@
 
 #include "layout/host_kernels.h"
 
+#include "base/options.h"
 #include "base/stream_copy.h"
 
 #include <stdatomic.h>
@@ -299,6 +300,21 @@ static void cut_shuffle(const struct leati_form *form, struct leati_host_layout 
     cut(form, host, host->dst_dims, form->dims, room / group, LEATI_LINE_BYTES);
 }
 
+/* LEAT_LAYOUT_KERNEL asks for less than there is, so that what each step is worth can be seen: false is one
+ * element after the other. */
+static bool use_blocks(struct leati_host_layout *host)
+{
+    const char *chosen = leati_option(LEATI_OPTION_LAYOUT_KERNEL);
+    bool naive = chosen && !strcmp(chosen, "naive");
+    bool blocked = chosen && !strcmp(chosen, "blocked");
+
+    if (naive || blocked)
+        host->level = LEATI_HOST_PLAIN;
+    if (naive || blocked || (chosen && !strcmp(chosen, "vectors")))
+        host->streaming = false;
+    return !naive;
+}
+
 void leati_host_layout_make(const struct leati_form *form, leat_layout_class class_of_plan,
                             struct leati_host_layout *host)
 {
@@ -311,6 +327,11 @@ void leati_host_layout_make(const struct leati_form *form, leat_layout_class cla
         return;
     }
     host->streaming = form->payload_bytes >= STREAMING_BYTES;
+    if (!use_blocks(host)) {
+        order_elements(form, host);
+        cut_elements(form, host);
+        return;
+    }
     if (form->dims && form->index_dim != 0 && form->dst_stride[0] == (int64_t)form->unit_bytes &&
         form->src_stride[0] == form->dst_stride[0]) {
         host->kernel = LEATI_HOST_RUNS;
