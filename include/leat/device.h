@@ -2,8 +2,9 @@
  * leat/device.h - drivers, devices, and what they can do.
  *
  * Model. A driver speaks to one vendor's devices: "cuda" (NVIDIA, through libcuda.so.1, loaded at
- * run time) and "cpu" (this machine itself; always there). A device is one GPU or one CPU device
- * and is named "<driver>:<ordinal>", for example "cuda:0" or "cpu:1". There are two CPU devices
+ * run time), "hip" (AMD, through libamdhip64.so, loaded at run time; not yet run on AMD hardware) and
+ * "cpu" (this machine itself; always there). A device is one GPU or one CPU device and is named
+ * "<driver>:<ordinal>", for example "cuda:0" or "cpu:1". There are two CPU devices
  * unless LEAT_CPU_DEVICES says otherwise; they share the processor but not memory, so a program
  * for several devices runs anywhere.
  *
@@ -39,7 +40,7 @@ typedef struct leat_device leat_device;
 /*
  * Opens a device. name: "cuda:1", "cpu:0"; "cuda" is short for "cuda:0"; NULL takes the value of
  * LEAT_DEVICE if that is set, else the first device of the first driver that has one, in the order
- * of LEAT_DRIVERS ("cuda,cpu"). Opening a device that is open already gives the same handle again;
+ * of LEAT_DRIVERS ("cuda,hip,cpu"). Opening a device that is open already gives the same handle again;
  * each open needs its own close.
  *
  * On CUDA this retains the device's primary context, the one that the CUDA runtime uses, so both
@@ -71,10 +72,10 @@ LEAT_API leat_status leat_device_synchronize(leat_device *device);
 /* What a device is. Strings belong to the struct; sizes are bytes; 0 means unknown or none. */
 typedef struct leat_device_info {
     char name[16];              /* "cuda:0": what leat_device_open() takes */
-    char driver[8];             /* "cuda" or "cpu" */
+    char driver[8];             /* "cuda", "hip" or "cpu" */
     int ordinal;                /* number within its driver */
     char model[96];             /* the vendor's name, for example "NVIDIA H200" */
-    char architecture[32];      /* "sm_90", "x86-64" */
+    char architecture[32];      /* "sm_90", "gfx942", "x86-64" */
     uint64_t memory_bytes;      /* all of its memory */
     uint32_t compute_units;     /* multiprocessors; on the CPU device its threads */
     uint32_t max_block_threads; /* threads of one block at most */
