@@ -17,16 +17,16 @@
 #include <time.h>
 #include <unistd.h>
 
-#define ROOM_BYTES ((size_t)2 << 20) /* of each side */
-#define MOST_UNITS ((uint64_t)1 << 16)
+#define ROOM_BYTES ((size_t)768 << 10) /* of each side */
+#define MOST_UNITS ((uint64_t)1 << 15)
 
 static uint64_t seed;
-static unsigned forms = 3000;
+static unsigned forms = 1000;
 
 /* Of each sort, how many forms it took. */
-static const char *const sorts[] = {"elements",        "rows",           "transpose",
-                                    "transpose-small", "transpose-wide", "transpose-wide-by-source",
-                                    "transpose-odd"};
+static const char *const sorts[] = {
+    "elements",     "rows", "box", "transpose", "transpose-small", "transpose-wide", "transpose-wide-by-source",
+    "transpose-odd"};
 #define SORTS (sizeof sorts / sizeof sorts[0])
 static unsigned taken[SORTS];
 
@@ -369,6 +369,243 @@ static void random_forms_are_copied(void **unused)
     }
 }
 
+/* What was chosen for a form, by all of the ways to say which. */
+static const char *chosen_for(unsigned unit_bytes, unsigned dims, const uint64_t *size, const unsigned *order,
+                              struct leati_gpu_layout *gpu)
+{
+    struct leati_form form = {.dims = dims, .unit_bytes = unit_bytes, .index_dim = -1};
+    int64_t step = unit_bytes;
+
+    form.dst_align = form.src_align = 16;
+    form.payload_bytes = unit_bytes;
+    for (unsigned k = 0; k < dims; k++) {
+        form.size[k] = size[k];
+        form.dst_stride[k] = step;
+        step *= (int64_t)size[k];
+    }
+    form.payload_bytes = (uint64_t)step;
+    /* order: the destination's dimensions as they lie on the source. */
+    step = unit_bytes;
+    for (unsigned k = 0; k < dims; k++) {
+        form.src_stride[order[k]] = step;
+        step *= (int64_t)size[order[k]];
+    }
+    leati_gpu_layout_make(&form, LEAT_LAYOUT_ELEMENTS, gpu);
+    return gpu->kernel;
+}
+
+#define CHOSEN(unit, dims, sizes, order, gpu)                                                                     \
+    chosen_for(unit, dims, (const uint64_t[])sizes, (const unsigned[])order, gpu)
+#define LIST(...)                                                                                                 \
+    {                                                                                                             \
+        __VA_ARGS__                                                                                               \
+    }
+
+static void kernels_are_chosen(void **unused)
+{
+    static const uint64_t twos[24] = {2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2};
+    unsigned order[24];
+    struct leati_gpu_layout gpu;
+
+    (void)unused;
+    assert_string_equal(CHOSEN(4, 2, LIST(16384, 16384), LIST(1, 0), &gpu), "leat_layout_transpose_wide_4");
+    assert_int_equal(gpu.grid.x, 256 * 256);
+    assert_string_equal(CHOSEN(4, 2, LIST(512, 512), LIST(1, 0), &gpu), "leat_layout_transpose_4");
+    assert_string_equal(CHOSEN(4, 2, LIST(4097, 4097), LIST(1, 0), &gpu), "leat_layout_transpose_odd_4");
+    assert_string_equal(CHOSEN(1, 6, LIST(32, 15, 15, 15, 15, 32), LIST(5, 4, 3, 2, 1, 0), &gpu),
+                        "leat_layout_transpose_wide_1");
+    /* Heads of 64: rows. Three channels, either way: boxes. */
+    assert_string_equal(CHOSEN(4, 4, LIST(64, 16, 2048, 8), LIST(0, 2, 1, 3), &gpu), "leat_layout_rows_4");
+    assert_string_equal(CHOSEN(4, 3, LIST(3, 50176, 64), LIST(1, 0, 2), &gpu), "leat_layout_box_4");
+    assert_string_equal(CHOSEN(1, 3, LIST(50176, 3, 64), LIST(1, 0, 2), &gpu), "leat_layout_box_1");
+    assert_int_equal(gpu.task.read.units, 4);
+    assert_int_equal(gpu.task.write.units, 4);
+    assert_string_equal(CHOSEN(4, 2, LIST(100000000, 2), LIST(1, 0), &gpu), "leat_layout_box_4");
+    /* Many dimensions of two: the other way round lines of several, shuffled a box. */
+    for (unsigned k = 0; k < 24; k++)
+        order[k] = 23 - k;
+    assert_string_equal(chosen_for(8, 24, twos, order, &gpu), "leat_layout_transpose_wide_8");
+    for (unsigned k = 0; k < 24; k++)
+        order[k] = (k + 3) % 24;
+    order[0] = 1, order[22] = 3;
+    assert_string_equal(chosen_for(8, 24, twos, order, &gpu), "leat_layout_box_8");
+}
+
+/* ---- more than 31 bits can count ---- */
+
+#define HUGE_BYTES ((UINT64_C(1) << 31) + 54321)
+
+static void *reserve(uint64_t bytes)
+{
+    void *all = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+    if (all == MAP_FAILED) {
+        printf("no addresses for %llu bytes\n", (unsigned long long)bytes);
+        skip();
+    }
+    return all;
+}
+
+/* Of a copy of single bytes the blocks for three windows: the begin, where it is cut in two pieces, and the end.
+ */
+static void huge_forms_are_counted(void **unused)
+{
+    const uint64_t start[] = {0, HUGE_BYTES / 2 - 2048, (UINT64_C(1) << 31) - 4096};
+    const uint64_t length[] = {4096, 4096, HUGE_BYTES - start[2]};
+    unsigned char *dst = reserve(HUGE_BYTES + 4096), *src = reserve(HUGE_BYTES);
+    struct leati_form form = {.dims = 1, .unit_bytes = 1, .dst_align = 1, .src_align = 1, .index_dim = -1};
+
+    (void)unused;
+    form.size[0] = HUGE_BYTES;
+    form.dst_stride[0] = form.src_stride[0] = 1;
+    form.payload_bytes = HUGE_BYTES;
+    for (unsigned w = 0; w < 3; w++)
+        test_pattern(src + start[w], length[w], seed + w);
+    for (unsigned s = 0; s < 2; s++) {
+        _Alignas(16) unsigned char argument[LEATI_GPU_LAYOUT_ARGUMENT_BYTES];
+        leat_cpu_block launch = {.grid_blocks = {0, 1, 1}};
+        struct leati_gpu_layout gpu;
+        void *args[] = {argument};
+        uint64_t in_block;
+
+        for (unsigned w = 0; w < 3; w++)
+            memset(dst + start[w], 0, length[w] + (w == 2 ? 4096 : 0));
+        assert_true(leati_gpu_layout_make_as(&form, s ? "rows" : "elements", &gpu));
+        leati_gpu_layout_argument(&form, &gpu, dst, src, NULL, NULL, argument);
+        launch.grid_blocks.x = gpu.grid.x;
+        launch.block_threads = (leat_cpu_dim){gpu.block.x, 1, 1};
+        in_block = s ? gpu.block.x * 2 * 16 : gpu.block.x * 4;
+        assert_int_equal(gpu.task.pieces, s ? 1 : 2);
+        for (uint64_t b = 0; b < gpu.grid.x; b++) {
+            uint64_t of_piece = b % gpu.task.blocks.size, piece = b / gpu.task.blocks.size;
+            uint64_t first = of_piece * in_block + piece * gpu.task.items;
+
+            for (unsigned w = 0; w < 3; w++)
+                if (first < start[w] + length[w] && first + in_block > start[w]) {
+                    launch.block = (leat_cpu_dim){(uint32_t)b, 0, 0};
+                    find_kernel(gpu.kernel)->run(&launch, args);
+                }
+        }
+        for (unsigned w = 0; w < 3; w++)
+            assert_memory_equal(dst + start[w], src + start[w], length[w]);
+        for (unsigned k = 0; k < 4096; k++)
+            assert_int_equal(dst[HUGE_BYTES + k], 0);
+    }
+    munmap(dst, HUGE_BYTES + 4096);
+    munmap(src, HUGE_BYTES);
+}
+
+/* ---- banks: what a GPU's shared memory makes of the places that threads use ---- */
+
+#define BANKS 32
+
+/* How often the busiest bank is asked by threads that are served together. bytes: of an access, 4 at least;
+ * threads that ask for the same word are served at once. */
+static unsigned times_asked(const uint32_t *place, unsigned threads, unsigned bytes)
+{
+    unsigned most = 0;
+
+    for (unsigned bank = 0; bank < BANKS; bank++) {
+        uint32_t words[32 * 4];
+        unsigned count = 0;
+
+        for (unsigned t = 0; t < threads; t++)
+            for (unsigned w = 0; w < (bytes + 3) / 4; w++) {
+                uint32_t word = place[t] / 4 + w;
+                bool known = word % BANKS != bank;
+
+                for (unsigned k = 0; k < count && !known; k++)
+                    known = words[k] == word;
+                if (!known)
+                    words[count++] = word;
+            }
+        most = count > most ? count : most;
+    }
+    return most;
+}
+
+/* Words of 16 bytes are served to eight threads at a time. Both ways through a tile, for every tile there is. */
+static void tiles_meet_no_bank_twice(void **unused)
+{
+    (void)unused;
+    for (unsigned unit = 1; unit <= 16; unit *= 2)
+        for (unsigned across = 8; across <= 16; across *= 2)
+            for (unsigned down = 8; down <= across; down *= 2) {
+                unsigned units = 16 / unit;
+
+                for (unsigned first = 0; first < across * down; first += 8)
+                    for (unsigned r = 0; r < units; r++) {
+                        uint32_t place[8];
+
+                        for (unsigned t = 0; t < 8; t++) {
+                            unsigned square = first + t, bj = square % down, bi = square / down;
+
+                            place[t] = 16 * leati_tile_place(across, units, bj * units + r, bi);
+                        }
+                        assert_int_equal(times_asked(place, 8, 16), 1);
+                    }
+                for (unsigned first = 0; first < across * down * units; first += 8) {
+                    uint32_t place[8];
+
+                    for (unsigned t = 0; t < 8; t++)
+                        place[t] =
+                            16 * leati_tile_place(across, units, (first + t) / across, (first + t) % across);
+                    assert_int_equal(times_asked(place, 8, 16), 1);
+                }
+            }
+}
+
+static uint32_t place_of(const struct leati_layout_task *task, uint32_t first, uint32_t end, uint32_t number)
+{
+    uint32_t place = 0;
+
+    for (uint32_t k = first; k < end; k++) {
+        place += number % task->dim[k].by.size * (uint32_t)task->dim[k].src;
+        number /= task->dim[k].by.size;
+    }
+    return place;
+}
+
+/* The busiest bank when a box is written, over the warps of a block. */
+static unsigned box_asks(const struct leati_gpu_layout *gpu)
+{
+    const struct leati_task_pass *pass = &gpu->task.write;
+    uint32_t low = pass->low.size, threads = gpu->block.x / low * low;
+    unsigned most = 0;
+
+    for (uint32_t first = 0; first + 32 <= threads; first += 32)
+        for (uint32_t u = 0; u < pass->units; u++) {
+            uint32_t place[32];
+            unsigned asked;
+
+            for (uint32_t t = 0; t < 32; t++)
+                place[t] = place_of(&gpu->task, pass->first, pass->split, (first + t) % low * pass->units + u) +
+                           place_of(&gpu->task, pass->split, pass->end, (first + t) / low);
+            asked = times_asked(place, 32, gpu->task.unit_bytes);
+            most = asked > most ? asked : most;
+        }
+    return most;
+}
+
+static void boxes_meet_few_banks_twice(void **unused)
+{
+    struct leati_gpu_layout gpu;
+
+    (void)unused;
+    CHOSEN(4, 3, LIST(3, 50176, 64), LIST(1, 0, 2), &gpu);
+    assert_in_range(box_asks(&gpu), 1, 2);
+    CHOSEN(4, 3, LIST(50176, 3, 64), LIST(1, 0, 2), &gpu);
+    assert_in_range(box_asks(&gpu), 1, 2);
+    CHOSEN(1, 3, LIST(3, 50176, 64), LIST(1, 0, 2), &gpu);
+    assert_in_range(box_asks(&gpu), 1, 4);
+    CHOSEN(1, 3, LIST(50176, 3, 64), LIST(1, 0, 2), &gpu);
+    assert_in_range(box_asks(&gpu), 1, 4);
+    CHOSEN(4, 2, LIST(100000000, 2), LIST(1, 0), &gpu);
+    assert_in_range(box_asks(&gpu), 1, 2);
+    CHOSEN(4, 2, LIST(2, 100000000), LIST(1, 0), &gpu);
+    assert_in_range(box_asks(&gpu), 1, 2);
+}
+
 /* ---- the steps to a fast transpose ---- */
 
 static void steps_transpose(void **unused)
@@ -399,8 +636,10 @@ static void steps_transpose(void **unused)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(random_forms_are_copied),
-                                       cmocka_unit_test(steps_transpose)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(random_forms_are_copied),    cmocka_unit_test(kernels_are_chosen),
+        cmocka_unit_test(huge_forms_are_counted),     cmocka_unit_test(tiles_meet_no_bank_twice),
+        cmocka_unit_test(boxes_meet_few_banks_twice), cmocka_unit_test(steps_transpose)};
 
     seed = (uint64_t)time(NULL);
     for (int i = 1; i + 1 < argc; i += 2) {

@@ -55,6 +55,11 @@
     X(leat_layout_transpose_odd_2)                                                                                \
     X(leat_layout_transpose_odd_4)                                                                                \
     X(leat_layout_transpose_odd_8)                                                                                \
+    X(leat_layout_box_1)                                                                                          \
+    X(leat_layout_box_2)                                                                                          \
+    X(leat_layout_box_4)                                                                                          \
+    X(leat_layout_box_8)                                                                                          \
+    X(leat_layout_box_16)                                                                                         \
     X(leat_transpose_naive_u32)                                                                                   \
     X(leat_transpose_shared_u32)                                                                                  \
     X(leat_transpose_padded_u32)

@@ -564,10 +564,9 @@ INLINE GLOBAL char *dst_line(const layout_task *task, struct cut cut, const stru
                                                                     : j * task->dim[task->inner].dst));
 }
 
-/* The place of line j's word b in the tile, in words. */
 INLINE uint32_t word_place(struct cut cut, uint32_t j, uint32_t b)
 {
-    return j * cut.words_i + (b ^ (j / UNITS(cut.unit) & 7));
+    return leati_tile_place(cut.words_i, UNITS(cut.unit), j, b);
 }
 
 INLINE SHARED char *unit_place(struct cut cut, SHARED unit_16 *words, uint32_t i, uint32_t j)
@@ -749,6 +748,215 @@ TRANSPOSE(leat_layout_transpose_odd_1, 1, 8, 8, 64, 1)
 TRANSPOSE(leat_layout_transpose_odd_2, 2, 8, 8, 64, 1)
 TRANSPOSE(leat_layout_transpose_odd_4, 4, 8, 8, 64, 1)
 TRANSPOSE(leat_layout_transpose_odd_8, 8, 8, 8, 64, 1)
+
+/* ---- boxes: dimensions so short that several of them make a line, the same ones on both sides ---- */
+
+/*
+ * A box is some dimensions whole, and a piece of one that is cut. It goes through shared memory as it lies on the
+ * source, and is read from there in the order of the destination, so that both sides see long lines. Words have 4
+ * bytes where units have less, if both ends of the lines allow it: then as many units are gathered for each.
+ *
+ * A thread's first word in a line of words is always the same, so what is known of it is found once; from one word
+ * to the next only the dimensions beyond step.
+ */
+
+#define BOX_BYTES 16384
+#define BOX_ROOM_BYTES (BOX_BYTES + 4096) /* lines are set apart for the banks */
+#define BOX_THREADS 256
+#define BOX_EACH 4 /* words under way in each thread */
+
+struct corner {
+    int64_t offset; /* bytes from the task's address */
+    uint32_t place; /* bytes in the box */
+    uint32_t cut;   /* units along the dimension that is cut */
+};
+
+INLINE void step_box(const layout_task *task, int writes, uint32_t first, uint32_t end, uint32_t number,
+                     struct corner *corner)
+{
+    KEEP_LOOP
+    for (uint32_t k = first; k < end; k++) {
+        const struct leati_task_dim *dim = &task->dim[k];
+        uint32_t rest = k + 1 < end ? divide(number, &dim->by) : 0, digit = number - rest * dim->by.size;
+        int64_t dst = dim->dst, src = dim->src;
+
+        number = rest;
+        corner->offset += digit * (writes ? dst : src);
+        corner->place += digit * (uint32_t)(writes ? src : dst);
+        corner->cut += digit * dim->entries;
+    }
+}
+
+struct box {
+    int64_t dst, src;
+    uint32_t limit; /* units that are there of the dimension that is cut */
+};
+
+INLINE struct box find_box(const layout_task *task, uint32_t number)
+{
+    struct spot spot = {.dst = 0};
+    struct box box = {.limit = task->items};
+
+    if (task->pieces > 1 &&
+        number - divide(number, &task->dim[task->middle].by) * task->pieces == task->pieces - 1)
+        box.limit = task->last_items;
+    walk(task, task->middle, task->dims, number, &spot);
+    box.dst = spot.dst;
+    box.src = spot.src;
+    return box;
+}
+
+/* What a thread holds of a word: as wide as a unit is at most. */
+struct held {
+    unit_16 wide;
+    uint64_t narrow;
+};
+
+#define HOLD(held, bytes, from, space)                                                                            \
+    do {                                                                                                          \
+        if ((bytes) == 1)                                                                                         \
+            (held)->narrow = *(const space unit_1 *)(from);                                                       \
+        else if ((bytes) == 2)                                                                                    \
+            (held)->narrow = *(const space unit_2 *)(from);                                                       \
+        else if ((bytes) == 4)                                                                                    \
+            (held)->narrow = *(const space unit_4 *)(from);                                                       \
+        else if ((bytes) == 8)                                                                                    \
+            (held)->narrow = *(const space unit_8 *)(from);                                                       \
+        else                                                                                                      \
+            (held)->wide = *(const space unit_16 *)(from);                                                        \
+    } while (0)
+
+#define PUT(held, bytes, to, space)                                                                               \
+    do {                                                                                                          \
+        if ((bytes) == 1)                                                                                         \
+            *(space unit_1 *)(to) = (unit_1)(held)->narrow;                                                       \
+        else if ((bytes) == 2)                                                                                    \
+            *(space unit_2 *)(to) = (unit_2)(held)->narrow;                                                       \
+        else if ((bytes) == 4)                                                                                    \
+            *(space unit_4 *)(to) = (unit_4)(held)->narrow;                                                       \
+        else if ((bytes) == 8)                                                                                    \
+            *(space unit_8 *)(to) = (held)->narrow;                                                               \
+        else                                                                                                      \
+            *(space unit_16 *)(to) = (held)->wide;                                                                \
+    } while (0)
+
+INLINE void read_box(const layout_task *task, uint32_t unit, uint32_t units, const struct box *box,
+                     uint32_t thread, SHARED char *room)
+{
+    const struct leati_task_pass *pass = &task->read;
+    uint32_t line = divide(thread, &pass->low), lines = divide(BOX_THREADS, &pass->low);
+    uint32_t behind = pass->along ? units - 1 : 0; /* units of a word after the first along the cut dimension */
+    uint32_t limit = box->limit * pass->scale;
+    struct corner corner = {.offset = box->src};
+
+    if (line >= lines)
+        return;
+    step_box(task, 0, pass->first, pass->split, thread - line * pass->low.size, &corner);
+    KEEP_LOOP
+    for (uint32_t start = line; start < pass->high; start += lines * BOX_EACH) {
+        struct corner at[BOX_EACH];
+        struct held held[BOX_EACH];
+
+        UNROLL
+        for (uint32_t k = 0; k < BOX_EACH; k++) {
+            uint32_t high = start + k * lines;
+
+            at[k] = corner;
+            held[k].narrow = 0;
+            if (high < pass->high)
+                step_box(task, 0, pass->split, pass->end, high, &at[k]);
+            else
+                at[k].cut = limit;
+            if (at[k].cut + behind < limit)
+                HOLD(&held[k], unit * units, src_at(task, at[k].offset), GLOBAL);
+        }
+        UNROLL
+        for (uint32_t k = 0; k < BOX_EACH; k++)
+            if (at[k].cut + behind < limit)
+                PUT(&held[k], unit * units, room + at[k].place, SHARED);
+            else if (units > 1)
+                for (uint32_t u = 0; at[k].cut + u < limit; u++)
+                    MOVE_UNIT(unit, room + at[k].place + u * unit, SHARED, src_at(task, at[k].offset + u * unit),
+                              GLOBAL);
+    }
+}
+
+INLINE void write_box(const layout_task *task, uint32_t unit, uint32_t units, const struct box *box,
+                      uint32_t thread, const SHARED char *room)
+{
+    const struct leati_task_pass *pass = &task->write;
+    uint32_t line = divide(thread, &pass->low), lines = divide(BOX_THREADS, &pass->low);
+    uint32_t low = (thread - line * pass->low.size) * units;
+    struct corner corner[4];
+
+    if (line >= lines)
+        return;
+    UNROLL
+    for (uint32_t u = 0; u < units; u++) {
+        struct corner none = {.offset = box->dst};
+
+        corner[u] = none;
+        step_box(task, 1, pass->first, pass->split, low + u, &corner[u]);
+    }
+    KEEP_LOOP
+    for (uint32_t high = line; high < pass->high; high += lines) {
+        struct corner add = {.offset = 0};
+        struct held held, one;
+        uint32_t whole = 1;
+
+        step_box(task, 1, pass->split, pass->end, high, &add);
+        held.narrow = 0;
+        UNROLL
+        for (uint32_t u = 0; u < units; u++)
+            whole &= corner[u].cut + add.cut < box->limit;
+        if (whole && units == 1) {
+            HOLD(&held, unit, room + corner[0].place + add.place, SHARED);
+            PUT(&held, unit, dst_at(task, corner[0].offset + add.offset), GLOBAL);
+        } else if (whole) {
+            UNROLL
+            for (uint32_t u = 0; u < units; u++) {
+                HOLD(&one, unit, room + corner[u].place + add.place, SHARED);
+                held.narrow |= one.narrow << u * unit * 8;
+            }
+            PUT(&held, 4, dst_at(task, corner[0].offset + add.offset), GLOBAL);
+        } else if (units > 1) {
+            UNROLL
+            for (uint32_t u = 0; u < units; u++)
+                if (corner[u].cut + add.cut < box->limit)
+                    MOVE_UNIT(unit, dst_at(task, corner[u].offset + add.offset), GLOBAL,
+                              room + corner[u].place + add.place, SHARED);
+        }
+    }
+}
+
+#define BOX(unit)                                                                                                 \
+    LEAT_KERNEL(leat_layout_box_##unit, 1, layout_task, task)                                                     \
+    {                                                                                                             \
+        SHARED_ARRAY(unit_16, room, BOX_ROOM_BYTES / WORD_BYTES);                                                 \
+        const struct box box = find_box(&task, leat_block_x());                                                   \
+                                                                                                                  \
+        PHASE(t)                                                                                                  \
+        {                                                                                                         \
+            if ((unit) < 4 && task.read.units > 1)                                                                \
+                read_box(&task, unit, (unit) < 4 ? 4 / (unit) : 1, &box, t, (SHARED char *)room);                 \
+            else                                                                                                  \
+                read_box(&task, unit, 1, &box, t, (SHARED char *)room);                                           \
+        }                                                                                                         \
+        BARRIER();                                                                                                \
+        PHASE(t)                                                                                                  \
+        {                                                                                                         \
+            if ((unit) < 4 && task.write.units > 1)                                                               \
+                write_box(&task, unit, (unit) < 4 ? 4 / (unit) : 1, &box, t, (const SHARED char *)room);          \
+            else                                                                                                  \
+                write_box(&task, unit, 1, &box, t, (const SHARED char *)room);                                    \
+        }                                                                                                         \
+    }
+
+BOX(1)
+BOX(2)
+BOX(4)
+BOX(8)
+BOX(16)
 
 /* ---- the steps to a fast transpose ---- */
 

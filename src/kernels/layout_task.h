@@ -10,8 +10,8 @@
 
 #include <stdint.h>
 
-/* Those of a form, and three by which dimensions are cut. */
-#define LEATI_TASK_DIMS 36
+/* Those of a form, some of them twice for boxes, and those by which dimensions are cut. A box needs no more. */
+#define LEATI_TASK_DIMS 44
 
 /* Numbers that are divided are below this. */
 #define LEATI_TASK_NUMBERS (UINT32_C(1) << 31)
@@ -26,6 +26,17 @@ struct leati_task_dim {
     int64_t dst, src; /* bytes from one to the next; 0 on the side that has the list */
     struct leati_divisor by;
     uint32_t entries; /* of the list, from one to the next; 0: another dimension has the list */
+};
+
+/* How a box is read, or written: word by word, by dim[first] to dim[split - 1] within a thread's threads, by
+ * dim[split] to dim[end - 1] from one to its next. */
+struct leati_task_pass {
+    uint32_t first, split, end;
+    struct leati_divisor low; /* words of the former */
+    uint32_t high;            /* of the latter */
+    uint32_t units;           /* of a word: 1, or as many as 4 bytes have */
+    uint32_t along;           /* 1: the units of a word lie along the dimension that is cut in pieces */
+    uint32_t scale;           /* that dimension is counted in so many parts of a unit */
 };
 
 struct leati_layout_task {
@@ -57,7 +68,19 @@ struct leati_layout_task {
     struct leati_divisor tiles_first, tiles_second;
     uint32_t order; /* 0: neighbours in number are neighbours on the destination, 1: on the source */
 
+    /* Boxes: the first dimensions are those of the two passes, with one side's steps and those in shared memory;
+     * dim[middle] on are in the block's number. Of the dimension that is cut in pieces, items units are in a box.
+     */
+    struct leati_task_pass read, write;
+
     struct leati_task_dim dim[LEATI_TASK_DIMS];
 };
+
+/* The place of word b of line j in a tile whose lines have words_i words, of which each has so many units. Here,
+ * since the tests count the banks that it meets. */
+static inline uint32_t leati_tile_place(uint32_t words_i, uint32_t units, uint32_t j, uint32_t b)
+{
+    return j * words_i + (b ^ (j / units & 7));
+}
 
 #endif

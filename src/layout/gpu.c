@@ -27,6 +27,9 @@
 /* Tiles that are no longer than this on one side are mostly empty. */
 #define TILE_LEAST_BYTES 32u
 
+/* A GPU's memory is as good at lines of this length as at longer ones, or nearly so. */
+#define LINE_BYTES 64u
+
 static struct leati_divisor divisor(uint64_t size)
 {
     struct leati_divisor by = {.size = (uint32_t)size};
@@ -106,8 +109,9 @@ static void share_out(struct leati_gpu_layout *gpu, const struct dims *dims, uns
             last = items;
             continue;
         }
-        /* Its pieces come first in a block's number. */
+        /* Pieces of about the same size; they come first in a block's number. */
         task->pieces = (uint32_t)((dim.size + piece - 1) / piece);
+        piece = (dim.size + task->pieces - 1) / task->pieces;
         last = items * (dim.size - (task->pieces - 1) * piece);
         items *= piece;
         dim.size = piece;
@@ -400,18 +404,386 @@ static uint64_t room_64ths(uint64_t units, unsigned tile)
 static bool make_tiles(const struct leati_form *form, struct leati_gpu_layout *gpu)
 {
     unsigned unit = unit_number(form->unit_bytes), per_word = WORD_BYTES / form->unit_bytes;
-    unsigned small = 8 * per_word, wide_i = wide_cut.words_i[unit] * per_word,
-             wide_j = wide_cut.words_j[unit] * per_word;
+    unsigned small = small_cut.words_i[unit] * per_word;
+    unsigned wide_i = wide_cut.words_i[unit] * per_word, wide_j = wide_cut.words_j[unit] * per_word;
     struct axes axes;
 
-    if (!find_axes(form, &axes) || axes.i.units * form->unit_bytes < TILE_LEAST_BYTES ||
-        axes.j.units * form->unit_bytes < TILE_LEAST_BYTES)
+    if (!find_axes(form, &axes))
         return false;
     if (form->payload_bytes / ((uint64_t)wide_i * wide_j * form->unit_bytes) < 2 * BLOCKS_ENOUGH ||
         room_64ths(axes.i.units, wide_i) * room_64ths(axes.j.units, wide_j) * 8 >
             room_64ths(axes.i.units, small) * room_64ths(axes.j.units, small) * 9)
         return lay_tiles(form, &axes, &small_cut, gpu);
     return lay_tiles(form, &axes, &wide_cut, gpu);
+}
+
+/* The shorter of a tile's sides, in bytes; 0 where there are no tiles. */
+static uint64_t shorter_axis(const struct leati_form *form)
+{
+    struct axes axes;
+
+    if (!find_axes(form, &axes))
+        return 0;
+    return (axes.i.units < axes.j.units ? axes.i.units : axes.j.units) * form->unit_bytes;
+}
+
+/* ---- boxes ---- */
+
+#define BOX_BYTES 16384u /* as in layout_kernels.c */
+#define BOX_ROOM_BYTES (BOX_BYTES + 4096u)
+#define BOX_THREADS 256u
+#define BOX_SMALL_BYTES 2048u /* small copies have no smaller ones */
+#define BANKS 32u
+
+/* Shorter lines than this are no gain over single elements. */
+#define BOX_LEAST_BYTES 32u
+
+/* As much of each dimension as a box has: 1 where it is not in it. */
+struct box {
+    uint64_t part[LEATI_FORM_MAX_DIMS];
+    uint64_t units;
+    struct axis dst, src; /* which dimensions continue one another on the two sides, all of them */
+    int cut;              /* the dimension of which a box may have a part that does not divide it, or -1 */
+};
+
+/* All dimensions that follow one another without gaps from first on, which may be on the other side's too. */
+static void follow(const struct leati_form *form, unsigned first, const int64_t *stride, struct axis *axis)
+{
+    struct axes all = {.i = {.count = 0}};
+
+    put_on_axis(form, &all, &all.i, first);
+    while (all.i.count < form->dims && grow_axis(form, &all, &all.i, stride))
+        ;
+    *axis = all.i;
+}
+
+/* The units that lie together on a side of a box. */
+static uint64_t run_of(const struct leati_form *form, const struct box *box, const struct axis *axis)
+{
+    uint64_t run = 1;
+
+    for (unsigned n = 0; n < axis->count; n++) {
+        run *= box->part[axis->dim[n]];
+        if (box->part[axis->dim[n]] < form->size[axis->dim[n]])
+            break;
+    }
+    return run;
+}
+
+/* Doubles the first dimension of an axis that is not whole; false when none is left, or there is no room. */
+static bool grow_box(const struct leati_form *form, struct box *box, const struct axis *axis, uint64_t most)
+{
+    for (unsigned n = 0; n < axis->count; n++) {
+        unsigned k = axis->dim[n];
+        uint64_t more = box->part[k] * 2 < form->size[k] ? box->part[k] * 2 : form->size[k];
+
+        if (box->part[k] == form->size[k])
+            continue;
+        if (box->units / box->part[k] * more * form->unit_bytes > most)
+            return false;
+        box->units = box->units / box->part[k] * more;
+        box->part[k] = more;
+        return true;
+    }
+    return false;
+}
+
+/* Of two dimensions that are cut, one is cut in equal parts. */
+static void settle_cuts(const struct leati_form *form, struct box *box)
+{
+    box->cut = -1;
+    for (unsigned k = 0; k < form->dims; k++) {
+        uint64_t part = box->part[k];
+
+        if (part == 1 || part == form->size[k])
+            continue;
+        if (box->cut < 0) {
+            box->cut = (int)k;
+            continue;
+        }
+        while (form->size[k] % part)
+            part--;
+        box->units = box->units / box->part[k] * part;
+        box->part[k] = part;
+    }
+}
+
+static bool find_box(const struct leati_form *form, struct box *box)
+{
+    int dense = leati_form_dense_src(form);
+    bool dst_grows = true, src_grows = true;
+    uint64_t most = form->payload_bytes / (2 * BLOCKS_ENOUGH);
+
+    most = most > BOX_BYTES ? BOX_BYTES : most < BOX_SMALL_BYTES ? BOX_SMALL_BYTES : most;
+    *box = (struct box){.units = 1};
+    if (form->index_dim >= 0 || !form->dims || form->dst_stride[0] != form->unit_bytes || dense < 0)
+        return false;
+    for (unsigned k = 0; k < form->dims; k++)
+        box->part[k] = 1;
+    follow(form, 0, form->dst_stride, &box->dst);
+    follow(form, (unsigned)dense, form->src_stride, &box->src);
+    while (dst_grows || src_grows) {
+        uint64_t dst_run = run_of(form, box, &box->dst), src_run = run_of(form, box, &box->src);
+
+        if (dst_grows && (!src_grows || dst_run <= src_run))
+            dst_grows = grow_box(form, box, &box->dst, most);
+        else
+            src_grows = grow_box(form, box, &box->src, most);
+    }
+    settle_cuts(form, box);
+    return true;
+}
+
+static bool has_lines(const struct leati_form *form, const struct box *box, uint64_t least_bytes)
+{
+    return run_of(form, box, &box->dst) * form->unit_bytes >= least_bytes &&
+           run_of(form, box, &box->src) * form->unit_bytes >= least_bytes;
+}
+
+/* Part of a dimension as one pass counts it. */
+struct digit {
+    unsigned dim;
+    uint64_t size;
+    uint32_t place; /* bytes in the box from one to the next */
+    bool cut;       /* counts along the dimension that is cut */
+};
+
+struct digits {
+    unsigned count;
+    unsigned joined; /* dimensions that are one, the first, since they lie without gaps on both ends */
+    uint64_t scale;  /* that one counts so many for one of the dimension that is cut */
+    struct digit digit[LEATI_FORM_MAX_DIMS];
+};
+
+/* The dimensions of a box in the order of a side: first those that continue one another. */
+static void list_digits(const struct leati_form *form, const struct box *box, const struct axis *axis,
+                        struct digits *digits)
+{
+    bool listed[LEATI_FORM_MAX_DIMS] = {false};
+
+    *digits = (struct digits){.joined = 1, .scale = 1};
+    for (unsigned n = 0; n < axis->count + form->dims; n++) {
+        unsigned k = n < axis->count ? axis->dim[n] : n - axis->count;
+
+        if (box->part[k] == 1 || listed[k])
+            continue;
+        listed[k] = true;
+        digits->digit[digits->count++] = (struct digit){.dim = k, .size = box->part[k], .cut = (int)k == box->cut};
+    }
+}
+
+/*
+ * Where units are in shared memory: as they lie on the source, but lines of more than all banks are set apart, so
+ * that threads which go along the destination meet in few of them. Returns the bytes.
+ */
+static uint32_t place_box(const struct leati_form *form, struct digits *read, struct digits *write)
+{
+    uint32_t word = form->unit_bytes < 4 ? 4 : form->unit_bytes, line = word * BANKS, step = form->unit_bytes;
+    bool apart = false;
+
+    for (unsigned n = 0; n < read->count; n++) {
+        struct digit *digit = &read->digit[n];
+
+        if (!apart && step >= line && step % word == 0) {
+            bool is_first = write->digit[0].dim == digit->dim && digit->size < BANKS;
+            uint32_t wanted = is_first ? (uint32_t)((BANKS + digit->size - 1) / digit->size) : 1;
+
+            step += (wanted + BANKS - step / word % BANKS) % BANKS * word;
+            apart = true;
+        }
+        digit->place = step;
+        step *= (uint32_t)digit->size;
+        for (unsigned m = 0; m < write->count; m++)
+            if (write->digit[m].dim == digit->dim)
+                write->digit[m].place = digit->place;
+    }
+    return step;
+}
+
+/* When reading, what lies together on the source and in the box is one dimension, so that words may go across.
+ * Where one is cut, it is the last of them. */
+static void join_digits(const struct leati_form *form, const struct box *box, struct digits *read)
+{
+    struct digit *first = &read->digit[0];
+
+    while (read->count > 1 && read->joined < box->src.count && !first->cut &&
+           read->digit[1].dim == box->src.dim[read->joined] &&
+           box->part[box->src.dim[read->joined - 1]] == form->size[box->src.dim[read->joined - 1]] &&
+           read->digit[1].place == first->place * first->size) {
+        if (read->digit[1].cut)
+            read->scale = first->size;
+        first->cut = read->digit[1].cut;
+        first->size *= read->digit[1].size;
+        read->joined++;
+        read->count--;
+        for (unsigned n = 1; n < read->count; n++)
+            read->digit[n] = read->digit[n + 1];
+    }
+}
+
+/* Whether 4 bytes at a time go on one side: along that run, and from one to the next of everything else. */
+static bool has_words(const struct leati_form *form, const struct box *box, bool dst, const struct digits *digits)
+{
+    const int64_t *stride = dst ? form->dst_stride : form->src_stride;
+    const struct axis *axis = dst ? &box->dst : &box->src;
+    uint64_t run = dst ? run_of(form, box, axis) : digits->digit[0].size;
+
+    if (form->unit_bytes >= 4 || (dst ? form->dst_align : form->src_align) % 4 || run * form->unit_bytes % 4)
+        return false;
+    for (unsigned k = 0; k < form->dims; k++) {
+        bool within = false;
+        int64_t step = stride[k] * (int64_t)box->part[k];
+
+        for (unsigned n = 0; n < axis->count; n++) {
+            within |= axis->dim[n] == k && box->part[k] > 1;
+            if (box->part[axis->dim[n]] < form->size[axis->dim[n]] || (!dst && n + 1 == digits->joined))
+                break;
+        }
+        if (within ? box->part[k] < form->size[k] && step % 4 : stride[k] % 4)
+            return false;
+    }
+    for (unsigned n = 1; !dst && n < digits->count; n++)
+        if (digits->digit[n].place % 4)
+            return false;
+    return true;
+}
+
+static void put_digit(const struct leati_form *form, const struct digit *digit, bool dst, uint64_t from,
+                      uint64_t size, struct leati_layout_task *task)
+{
+    int64_t step = (dst ? form->dst_stride : form->src_stride)[digit->dim] * (int64_t)from;
+    int64_t place = (int64_t)(digit->place * from);
+
+    put_dim(task, &(struct dim){.size = size,
+                                .dst = dst ? step : place,
+                                .src = dst ? place : step,
+                                .entries = digit->cut ? (uint32_t)from : 0});
+}
+
+/*
+ * One pass over a box. As many dimensions as threads are enough for are within the threads, and of the next one as
+ * large a power of two as keeps most threads busy. steps: units from one word to the next, along the first
+ * dimension when reading, and along the run when writing.
+ */
+static void put_pass(const struct leati_form *form, const struct digits *digits, bool dst, unsigned units,
+                     struct leati_layout_task *task, struct leati_task_pass *pass)
+{
+    uint64_t low = 1, best = 1, part = 1, words = 1;
+    uint64_t first = digits->count ? digits->digit[0].size / (dst ? 1 : units) : 1;
+    unsigned n = 0;
+
+    for (unsigned k = 0; k < digits->count; k++)
+        words *= k ? digits->digit[k].size : first;
+    for (; n < digits->count; n++) {
+        uint64_t size = n ? digits->digit[n].size : first;
+
+        if (low * size > (uint64_t)BOX_THREADS * (dst ? units : 1))
+            break;
+        low *= size;
+    }
+    if (n < digits->count) {
+        uint64_t size = n ? digits->digit[n].size : first, busy = 0;
+
+        for (uint64_t p = 1; size % p == 0 && low * p <= (uint64_t)BOX_THREADS * (dst ? units : 1); p *= 2) {
+            uint64_t threads = low * p / (dst ? units : 1);
+
+            if (dst && low * p % units)
+                continue;
+            if (BOX_THREADS / threads * threads >= busy) {
+                busy = BOX_THREADS / threads * threads;
+                best = p;
+            }
+        }
+        part = best;
+    }
+    pass->units = units;
+    pass->first = task->dims;
+    for (unsigned k = 0; k < n; k++)
+        put_digit(form, &digits->digit[k], dst, !dst && k == 0 ? units : 1, k ? digits->digit[k].size : first,
+                  task);
+    if (n < digits->count && part > 1)
+        put_digit(form, &digits->digit[n], dst, !dst && n == 0 ? units : 1, part, task);
+    pass->split = task->dims;
+    if (n < digits->count) {
+        uint64_t size = n ? digits->digit[n].size : first;
+
+        if (size > part)
+            put_digit(form, &digits->digit[n], dst, part * (!dst && n == 0 ? units : 1), size / part, task);
+        for (unsigned k = n + 1; k < digits->count; k++)
+            put_digit(form, &digits->digit[k], dst, 1, digits->digit[k].size, task);
+    }
+    pass->end = task->dims;
+    low = low * part / (dst ? units : 1);
+    pass->low = divisor(low);
+    pass->high = (uint32_t)(words / (dst ? units : 1) / low);
+    pass->along = !dst && digits->count && digits->digit[0].cut;
+    pass->scale = (uint32_t)digits->scale;
+}
+
+/* When writing, the words within the threads must be whole: with few units in them none are gathered. */
+static bool splits_evenly(const struct digits *write, unsigned units)
+{
+    uint64_t low = 1;
+
+    for (unsigned n = 0; n < write->count && low % units; n++) {
+        uint64_t size = write->digit[n].size;
+
+        for (uint64_t p = 1; size % p == 0 && p <= units; p *= 2)
+            if (low * p % units == 0)
+                return low * p <= (uint64_t)BOX_THREADS * units;
+        low *= size;
+    }
+    return low % units == 0 && low <= (uint64_t)BOX_THREADS * units;
+}
+
+static bool make_box(const struct leati_form *form, struct leati_gpu_layout *gpu)
+{
+    static const char *const names[] = {"leat_layout_box_1", "leat_layout_box_2", "leat_layout_box_4",
+                                        "leat_layout_box_8", "leat_layout_box_16"};
+    struct leati_layout_task *task = &gpu->task;
+    unsigned words = form->unit_bytes < 4 ? 4 / form->unit_bytes : 1;
+    struct digits read, write;
+    uint64_t blocks = 1;
+    struct box box;
+
+    if (!find_box(form, &box) || !has_lines(form, &box, BOX_LEAST_BYTES))
+        return false;
+    list_digits(form, &box, &box.src, &read);
+    list_digits(form, &box, &box.dst, &write);
+    if (place_box(form, &read, &write) > BOX_ROOM_BYTES ||
+        read.count + write.count + 2 + form->dims - read.count + 2 > LEATI_TASK_DIMS)
+        return false;
+    join_digits(form, &box, &read);
+    put_pass(form, &read, false, has_words(form, &box, false, &read) ? words : 1, task, &task->read);
+    put_pass(form, &write, true, has_words(form, &box, true, &write) && splits_evenly(&write, words) ? words : 1,
+             task, &task->write);
+    task->middle = task->dims;
+    task->items = task->last_items = 1;
+    if (box.cut >= 0) {
+        uint64_t size = form->size[box.cut], part = box.part[box.cut], pieces = (size + part - 1) / part;
+
+        task->pieces = (uint32_t)pieces;
+        task->items = (uint32_t)part;
+        task->last_items = (uint32_t)(size - (pieces - 1) * part);
+    }
+    for (unsigned pass = 0; pass < 2; pass++)
+        for (unsigned k = 0; k < form->dims; k++) {
+            uint64_t pieces = (form->size[k] + box.part[k] - 1) / box.part[k];
+
+            /* Those of the dimension that is cut come first. */
+            if ((pass == 0) != ((int)k == box.cut) || pieces == 1)
+                continue;
+            put_dim(task, &(struct dim){.size = pieces,
+                                        .dst = form->dst_stride[k] * (int64_t)box.part[k],
+                                        .src = form->src_stride[k] * (int64_t)box.part[k]});
+            blocks *= pieces;
+        }
+    gpu->kernel = names[unit_number(form->unit_bytes)];
+    gpu->tile_i = (unsigned)run_of(form, &box, &box.dst);
+    gpu->tile_j = (unsigned)run_of(form, &box, &box.src);
+    gpu->grid = leat_dim(blocks_of(blocks), 1, 1);
+    gpu->block = leat_dim(BOX_THREADS, 1, 1);
+    return true;
 }
 
 /* ---- choosing ---- */
@@ -421,11 +793,12 @@ static const struct sort {
     bool (*make)(const struct leati_form *form, struct leati_gpu_layout *gpu);
 } sorts[] = {{"rows", make_rows},
              {"transpose", make_tiles},
-             {"elements", make_elements},
              {"transpose-small", make_small_tiles},
              {"transpose-wide", make_wide_tiles},
              {"transpose-wide-by-source", make_wide_tiles_by_source},
-             {"transpose-odd", make_odd_tiles}};
+             {"transpose-odd", make_odd_tiles},
+             {"box", make_box},
+             {"elements", make_elements}};
 
 #define SORTS (sizeof sorts / sizeof sorts[0])
 
@@ -446,6 +819,25 @@ bool leati_gpu_layout_make_as(const struct leati_form *form, const char *name, s
     return false;
 }
 
+/*
+ * Long rows and tiles of two long sides want nothing else. What is shorter may still have long lines in a box; if
+ * not, the former are better than units one by one as long as a line fills sectors of memory.
+ */
+static const char *choose(const struct leati_form *form)
+{
+    bool rows = form->dims && form->dst_stride[0] == form->unit_bytes &&
+                (form->src_stride[0] == form->unit_bytes || form->src_stride[0] == 0);
+    uint64_t line_bytes = rows ? form->size[0] * form->unit_bytes : shorter_axis(form);
+    struct box box;
+
+    if (line_bytes < LINE_BYTES && !(rows && form->src_stride[0] == 0) && find_box(form, &box) &&
+        has_lines(form, &box, line_bytes < BOX_LEAST_BYTES ? BOX_LEAST_BYTES : 2 * line_bytes))
+        return "box";
+    if (rows)
+        return "rows";
+    return line_bytes >= TILE_LEAST_BYTES ? "transpose" : "elements";
+}
+
 void leati_gpu_layout_make(const struct leati_form *form, leat_layout_class class_of_plan,
                            struct leati_gpu_layout *gpu)
 {
@@ -454,9 +846,8 @@ void leati_gpu_layout_make(const struct leati_form *form, leat_layout_class clas
     (void)class_of_plan;
     if (chosen && leati_gpu_layout_make_as(form, chosen, gpu))
         return;
-    for (size_t i = 0; i < SORTS; i++)
-        if (make(form, &sorts[i], gpu))
-            return;
+    if (!leati_gpu_layout_make_as(form, choose(form), gpu))
+        (void)leati_gpu_layout_make_as(form, "elements", gpu);
 }
 
 void leati_gpu_layout_argument(const struct leati_form *form, const struct leati_gpu_layout *gpu, void *dst,
