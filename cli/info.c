@@ -171,6 +171,8 @@ static bool print_drivers(void)
     }
     if (fine)
         fine = table_print(table, "\nDrivers", TABLE_PLAIN);
+    if (fine)
+        puts("(leat's driver hip was tested without a GPU only; it has not been run on AMD hardware yet.)");
     table_destroy(table);
     return fine;
 }
