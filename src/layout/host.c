@@ -21,7 +21,8 @@
 #define ELEMENTS_ROW 64                     /* units */
 #define LISTED_ROW 512                      /* units, where each has an index */
 #define SHUFFLE_BYTES 1024                  /* of payload; what is less is not worth working out a shuffle */
-#define LONG_BYTES ((uint64_t)4 << 10)      /* runs need not be longer */
+#define UNALIKE_BYTES ((uint64_t)16 << 10)
+#define LONG_BYTES ((uint64_t)4 << 10) /* runs need not be longer */
 
 /* ---- choosing: instructions ---- */
 
@@ -135,8 +136,13 @@ static bool find_group(const struct leati_form *form, struct run *group)
 /* A run that is too short for tiles, and what counts its groups; see leati_box_shuffle(). */
 static bool find_shuffle(const struct leati_form *form, struct run *dst, struct run *src)
 {
-    struct run both = *dst;
+    struct run both = *dst, group;
 
+    if (find_group(form, &group)) {
+        *dst = group;
+        *src = (struct run){.dims = 1, .dim = {dst->dims}};
+        return true;
+    }
     if (dst->dims && src->dims && dst->units <= LEATI_SHUFFLE_MOST &&
         form->dst_stride[src->dim[0]] == (int64_t)(dst->units * form->unit_bytes)) {
         src->dims = 1;
@@ -149,10 +155,7 @@ static bool find_shuffle(const struct leati_form *form, struct run *dst, struct 
         *src = both;
         return true;
     }
-    if (!find_group(form, dst))
-        return false;
-    *src = (struct run){.dims = 1, .dim = {dst->dims}};
-    return true;
+    return false;
 }
 
 /* Those of runs first, then as the form has them. */
@@ -255,11 +258,22 @@ static void cut_runs(const struct leati_form *form, struct leati_host_layout *ho
     cut(form, host, after, form->dims, room ? room : 1, 1);
 }
 
+static uint64_t least(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
 static void cut_tiles(const struct leati_form *form, struct leati_host_layout *host)
 {
     uint64_t line = LEATI_LINE_BYTES / form->unit_bytes, room = PART_BYTES / form->unit_bytes;
     unsigned both = host->dst_dims + host->src_dims;
-    uint64_t src_units = cut(form, host, host->dst_dims, both, LEATI_TILES_SRC_MOST, line), dst_units;
+    uint64_t most = LEATI_TILES_SRC_MOST, src_units, dst_units;
+
+    /* Rows that do not begin with lines have to be longer to be worth it. */
+    for (unsigned i = host->dst_dims; i < form->dims && host->streaming; i++)
+        if (form->dst_stride[host->order[i]] % LEATI_LINE_BYTES)
+            most = least(most, UNALIKE_BYTES / form->unit_bytes);
+    src_units = cut(form, host, host->dst_dims, both, most, line);
 
     dst_units = room / src_units > LEATI_TILES_DST_MOST ? LEATI_TILES_DST_MOST : room / src_units;
     dst_units = cut(form, host, 0, host->dst_dims, dst_units, 2 * line);
@@ -382,6 +396,10 @@ static void find_piece(const struct leati_form *form, const struct leati_host_la
         uint64_t size = left < host->part_size[k] ? left : host->part_size[k];
 
         part /= host->part_count[k];
+        if (k == 0) {
+            box->behind = start && host->dst_dims == 1;
+            box->ahead = host->dst_dims == 1 ? left - size : 0;
+        }
         if ((int)i == form->index_dim) {
             piece->first_index = start;
             piece->indices = size;

@@ -6,8 +6,7 @@
 
 #include <string.h>
 
-#define PATTERN_LINES 16
-#define PATTERN_BYTES ((size_t)PATTERN_LINES * LEATI_LINE_BYTES)
+#define PATTERN_BYTES ((size_t)1 << 10)
 
 static size_t smaller(size_t a, size_t b)
 {
@@ -17,27 +16,21 @@ static size_t smaller(size_t a, size_t b)
 /* tiles: NULL for stores through the caches. */
 static void fill_row(const struct leati_tiles *tiles, unsigned unit, char *dst, const char *src, size_t bytes)
 {
-    size_t head = -(uintptr_t)dst % LEATI_LINE_BYTES, room = smaller(bytes, PATTERN_BYTES),
-           whole = room / LEATI_LINE_BYTES;
+    size_t room = smaller(bytes, PATTERN_BYTES);
     char pattern[PATTERN_BYTES];
 
     memcpy(pattern, src, unit);
     for (size_t made = unit; made < room; made *= 2)
         memcpy(pattern + made, pattern, smaller(made, room - made));
-    if (tiles && head + LEATI_LINE_BYTES <= bytes) {
+    if (tiles && bytes > room) { /* so that the rest begins with a line; the pattern is the same at each unit */
+        size_t head = -(uintptr_t)dst % LEATI_LINE_BYTES;
+
         memcpy(dst, pattern, head);
         dst += head;
-        for (bytes -= head; bytes >= LEATI_LINE_BYTES;) {
-            size_t lines = smaller(bytes / LEATI_LINE_BYTES, whole);
-
-            tiles->stream_lines(dst, pattern, lines);
-            dst += lines * LEATI_LINE_BYTES;
-            bytes -= lines * LEATI_LINE_BYTES;
-        }
+        bytes -= head;
     }
-    for (; bytes > room; bytes -= room, dst += room)
-        memcpy(dst, pattern, room);
-    memcpy(dst, pattern, bytes);
+    for (; bytes; bytes -= smaller(bytes, room), dst += room)
+        leati_box_run(tiles, dst, pattern, smaller(bytes, room));
 }
 
 static void step(const void *context, char *dst, const char *src)

@@ -8,12 +8,18 @@
 #include "layout/form.h"
 #include "layout/host.h"
 
+#include <string.h>
+
 struct leati_box {
     unsigned dims; /* dimension 0 is the innermost loop */
     unsigned unit_bytes;
     enum leati_host_level level;
-    bool streaming;                     /* stores go past the caches */
-    unsigned dst_dims, src_dims;        /* for tiles */
+    bool streaming;              /* stores go past the caches */
+    unsigned dst_dims, src_dims; /* for tiles */
+    /* For tiles with dst_dims 1: the part is not the first one along dimension 0, and how many units come after
+     * it. So that parts may share a line of the destination: it belongs to the part in which it begins. */
+    bool behind;
+    uint64_t ahead;
     uint64_t size[LEATI_FORM_MAX_DIMS]; /* 1 or more */
     int64_t dst_stride[LEATI_FORM_MAX_DIMS];
     int64_t src_stride[LEATI_FORM_MAX_DIMS];
@@ -22,6 +28,27 @@ struct leati_box {
 /* Runs of bytes: dimension 0 is dense on both sides. After it comes, if dst_dims is 1, the dimension with which
  * the destination goes on, and then, if src_dims is 1, the one with which the source goes on. */
 void leati_box_runs(const struct leati_box *box, char *dst, const char *src);
+
+/* Short runs without a call. Reads and writes nothing but the bytes. */
+static inline void leati_copy_short(char *dst, const char *src, size_t bytes)
+{
+    if (bytes >= 16) {
+        size_t i = 0;
+
+        for (; i + 16 < bytes; i += 16)
+            memcpy(dst + i, src + i, 16);
+        memcpy(dst + bytes - 16, src + bytes - 16, 16);
+    } else if (bytes >= 8) {
+        memcpy(dst, src, 8);
+        memcpy(dst + bytes - 8, src + bytes - 8, 8);
+    } else if (bytes >= 4) {
+        memcpy(dst, src, 4);
+        memcpy(dst + bytes - 4, src + bytes - 4, 4);
+    } else {
+        for (size_t i = 0; i < bytes; i++)
+            dst[i] = src[i];
+    }
+}
 
 /* One run, past the caches by tiles, or through them when that is NULL. */
 struct leati_tiles;
@@ -120,7 +147,7 @@ void leati_part_tile_16(char *dst, const int64_t *dst_rows, unsigned dst_row_cou
 struct leati_tiles {
     leati_tile cached[5], streaming[5], streaming_pair[5];
     leati_part_tile part[5];
-    void (*stream_lines)(char *dst, const char *src, size_t lines); /* src has any alignment */
+    void (*stream)(char *dst, const char *src, size_t bytes); /* a run of any alignment: its whole lines */
 };
 
 const struct leati_tiles *leati_tiles_plain(void);

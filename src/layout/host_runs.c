@@ -26,48 +26,20 @@ struct job {
 
 /* ---- single runs ---- */
 
-/* Short runs without a call. May write and read nothing but the bytes. */
-static inline void copy_short(char *dst, const char *src, size_t bytes)
-{
-    if (bytes >= 16) {
-        size_t i = 0;
-
-        for (; i + 16 < bytes; i += 16)
-            memcpy(dst + i, src + i, 16);
-        memcpy(dst + bytes - 16, src + bytes - 16, 16);
-    } else if (bytes >= 8) {
-        memcpy(dst, src, 8);
-        memcpy(dst + bytes - 8, src + bytes - 8, 8);
-    } else if (bytes >= 4) {
-        memcpy(dst, src, 4);
-        memcpy(dst + bytes - 4, src + bytes - 4, 4);
-    } else {
-        for (size_t i = 0; i < bytes; i++)
-            dst[i] = src[i];
-    }
-}
-
 static inline void copy_cached(char *dst, const char *src, size_t bytes)
 {
     if (bytes <= 128)
-        copy_short(dst, src, bytes);
+        leati_copy_short(dst, src, bytes);
     else
         memcpy(dst, src, bytes);
 }
 
 void leati_box_run(const struct leati_tiles *tiles, char *dst, const char *src, size_t bytes)
 {
-    size_t head = -(uintptr_t)dst % LEATI_LINE_BYTES, lines;
-
-    if (!tiles || bytes < head + LEATI_LINE_BYTES) {
+    if (tiles && bytes >= 2 * LEATI_LINE_BYTES - (-(uintptr_t)dst % LEATI_LINE_BYTES ? 0 : LEATI_LINE_BYTES))
+        tiles->stream(dst, src, bytes);
+    else
         copy_cached(dst, src, bytes);
-        return;
-    }
-    lines = (bytes - head) / LEATI_LINE_BYTES;
-    copy_short(dst, src, head);
-    tiles->stream_lines(dst + head, src + head, lines);
-    head += lines * LEATI_LINE_BYTES;
-    copy_short(dst + head, src + head, bytes - head);
 }
 
 /* ---- runs together ---- */
@@ -89,7 +61,7 @@ static void one_piece(const struct job *job, char *dst, const char *src)
 {
     _Alignas(LEATI_LINE_BYTES) char stage[STAGE_BYTES + STAGED_BYTES];
     /* Places in the buffer have the destination's places within a line. */
-    size_t held = (uintptr_t)dst % LEATI_LINE_BYTES, empty = held, lines;
+    size_t held = (uintptr_t)dst % LEATI_LINE_BYTES, empty = held, whole;
 
     dst -= held;
     for (uint64_t i = 0; i < job->dst_count; i++) {
@@ -98,17 +70,12 @@ static void one_piece(const struct job *job, char *dst, const char *src)
         src += job->src_step[0];
         if (held < STAGE_BYTES)
             continue;
-        lines = held / LEATI_LINE_BYTES;
-        if (empty) { /* the first line is not ours alone */
-            memcpy(dst + empty, stage + empty, LEATI_LINE_BYTES - empty);
-            job->tiles->stream_lines(dst + LEATI_LINE_BYTES, stage + LEATI_LINE_BYTES, lines - 1);
-            empty = 0;
-        } else {
-            job->tiles->stream_lines(dst, stage, lines);
-        }
-        dst += lines * LEATI_LINE_BYTES;
-        held -= lines * LEATI_LINE_BYTES;
-        copy_cached(stage, stage + lines * LEATI_LINE_BYTES, held);
+        whole = held / LEATI_LINE_BYTES * LEATI_LINE_BYTES;
+        job->tiles->stream(dst + empty, stage + empty, whole - empty);
+        empty = 0;
+        dst += whole;
+        held -= whole;
+        copy_cached(stage, stage + whole, held);
     }
     if (held > empty)
         memcpy(dst + empty, stage + empty, held - empty);

@@ -13,8 +13,10 @@
 
 #include <string.h>
 
-#define STAGE_LINES 8 /* of each row */
-#define STAGE_ROW_BYTES ((size_t)STAGE_LINES * LEATI_LINE_BYTES)
+#define STAGE_LINES 3 /* that are written of each row, and one more */
+#define STAGE_ROW_BYTES ((size_t)(STAGE_LINES + 1) * LEATI_LINE_BYTES)
+#define STAGE_ROWS 32 /* side by side, but at least a tile */
+#define STAGE_BYTES (LEATI_LINE_BYTES * (STAGE_ROW_BYTES + LEATI_LINE_BYTES))
 
 struct job {
     const struct leati_tiles *tiles;
@@ -23,7 +25,10 @@ struct job {
     bool streaming;
     bool alike; /* all rows of the destination begin at the same place within a line */
     unsigned dst_units, src_units;
-    int64_t src_rows[LEATI_TILES_DST_MOST]; /* where the source row for each unit of a destination row begins */
+    bool behind;                                               /* as in struct leati_box */
+    unsigned ahead;                                            /* but less than a line */
+    int64_t src_rows[LEATI_TILES_DST_MOST + LEATI_LINE_BYTES]; /* where the source row for each unit of a
+                                                                * destination row begins */
     int64_t dst_rows[LEATI_TILES_SRC_MOST];
 };
 
@@ -101,56 +106,94 @@ static void direct(const struct job *job, char *dst, const char *src)
         part_panel(job, dst, src, at, end - at);
 }
 
-/* Whole lines past the caches, the ends as ever. */
-static void flush(const struct job *job, char *dst, const char *src, size_t bytes)
-{
-    size_t head = -(uintptr_t)dst % LEATI_LINE_BYTES, lines;
+/* Tiles side by side along the source, through the buffer. */
+struct stage {
+    size_t pitch; /* of a row of the buffer, which is one of the destination */
+    _Alignas(LEATI_LINE_BYTES) char bytes[STAGE_BYTES];
+};
 
-    head = head < bytes ? head : bytes;
-    lines = (bytes - head) / LEATI_LINE_BYTES;
-    memcpy(dst, src, head);
-    job->tiles->stream_lines(dst + head, src + head, lines);
-    head += lines * LEATI_LINE_BYTES;
-    memcpy(dst + head, src + head, bytes - head);
-}
-
-/* A column of tiles through the buffer: bytes of each of the rows. */
-static void through(const struct job *job, char *dst, const char *src, unsigned at, unsigned count, bool one_run)
+/* For count units from at on of the destination's rows from first to before end. */
+static void fill_stage(const struct job *job, struct stage *stage, const char *src, unsigned at, unsigned count,
+                       unsigned first, unsigned end)
 {
-    _Alignas(LEATI_LINE_BYTES) char stage[(STAGE_ROW_BYTES + LEATI_LINE_BYTES) * LEATI_LINE_BYTES];
-    size_t bytes = (size_t)count * job->unit, pitch = one_run ? bytes : STAGE_ROW_BYTES + LEATI_LINE_BYTES;
     int64_t rows[LEATI_LINE_BYTES];
 
     for (unsigned i = 0; i < job->side; i++)
-        rows[i] = (int64_t)(i * pitch);
-    for (unsigned j = 0; j < job->src_units; j += job->side) {
-        unsigned here = least(job->side, job->src_units - j);
-        const char *from = src + (size_t)j * job->unit;
-        char *to = dst + (size_t)at * job->unit;
+        rows[i] = (int64_t)(i * stage->pitch);
+    for (unsigned i = 0; i < count; i += job->side) {
+        unsigned wide = least(job->side, count - i);
 
-        for (unsigned i = 0; i < count; i += job->side) {
-            if (here == job->side && i + job->side <= count)
-                job->tiles->cached[job->log](stage + (size_t)i * job->unit, rows, from, job->src_rows + at + i);
+        for (unsigned j = first; j < end; j += job->side) {
+            char *to = stage->bytes + (j - first) * stage->pitch + (size_t)i * job->unit;
+            const char *from = src + (size_t)j * job->unit;
+            unsigned high = least(job->side, end - j);
+
+            if (wide == job->side && high == job->side)
+                job->tiles->cached[job->log](to, rows, from, job->src_rows + at + i);
             else
-                job->tiles->part[job->log](stage + (size_t)i * job->unit, rows, here, from, job->src_rows + at + i,
-                                           least(job->side, count - i));
+                job->tiles->part[job->log](to, rows, high, from, job->src_rows + at + i, wide);
         }
-        if (one_run)
-            flush(job, to + job->dst_rows[j], stage, here * bytes);
-        for (unsigned i = 0; i < here && !one_run; i++)
-            flush(job, to + job->dst_rows[j + i], stage + rows[i], bytes);
+    }
+}
+
+/* All rows of the destination are one run, which is short enough for the buffer row by row. */
+static void staged_run(const struct job *job, struct stage *stage, char *dst, const char *src)
+{
+    unsigned step;
+
+    stage->pitch = (size_t)job->dst_units * job->unit;
+    step = least((unsigned)(STAGE_BYTES / stage->pitch) / job->side * job->side, STAGE_ROWS);
+    step = step > job->side ? step : job->side;
+    for (unsigned first = 0; first < job->src_units; first += step) {
+        unsigned end = least(first + step, job->src_units);
+
+        fill_stage(job, stage, src, 0, job->dst_units, first, end);
+        job->tiles->stream(dst + job->dst_rows[first], stage->bytes, (end - first) * stage->pitch);
+    }
+}
+
+/* Each row is written from its first whole line on, and to where its last one ends, although that is in the next
+ * buffer, or the next part. So there is one line more in the buffer than is written, and the next time that line
+ * is made again. */
+static void staged_rows(const struct job *job, struct stage *stage, char *dst, const char *src)
+{
+    unsigned most = STAGE_LINES * job->side, all = job->dst_units + job->ahead;
+    unsigned step = STAGE_ROWS > job->side ? STAGE_ROWS : job->side;
+
+    stage->pitch = STAGE_ROW_BYTES + LEATI_LINE_BYTES;
+    for (unsigned at = 0; at < job->dst_units; at += most) {
+        unsigned made = least(most + job->side, all - at), last = least(at + most, job->dst_units);
+
+        for (unsigned first = 0; first < job->src_units; first += step) {
+            unsigned end = least(first + step, job->src_units);
+
+            fill_stage(job, stage, src, at, made, first, end);
+            for (unsigned j = first; j < end; j++) {
+                char *row = dst + job->dst_rows[j];
+                unsigned shift = (unsigned)(-(uintptr_t)row % LEATI_LINE_BYTES) / job->unit;
+                unsigned from = at || job->behind ? least(at + shift, all) : 0, to = least(last + shift, all);
+
+                if (from < to)
+                    job->tiles->stream(row + (size_t)from * job->unit,
+                                       stage->bytes + (j - first) * stage->pitch + (size_t)(from - at) * job->unit,
+                                       (size_t)(to - from) * job->unit);
+            }
+        }
     }
 }
 
 static void staged(const struct job *job, char *dst, const char *src)
 {
-    unsigned most = (unsigned)STAGE_ROW_BYTES / job->unit, bytes = job->dst_units * job->unit;
-    bool one_run = job->dst_units <= most;
+    size_t row_bytes = (size_t)job->dst_units * job->unit;
+    bool one_run = row_bytes <= STAGE_ROW_BYTES && !job->behind && !job->ahead;
+    struct stage stage;
 
     for (unsigned j = 1; j < job->src_units && one_run; j++)
-        one_run = job->dst_rows[j] == job->dst_rows[j - 1] + bytes;
-    for (unsigned at = 0; at < job->dst_units; at += most)
-        through(job, dst, src, at, least(most, job->dst_units - at), one_run);
+        one_run = job->dst_rows[j] == job->dst_rows[j - 1] + (int64_t)row_bytes;
+    if (one_run)
+        staged_run(job, &stage, dst, src);
+    else
+        staged_rows(job, &stage, dst, src);
 }
 
 static void step(const void *context, char *dst, const char *src)
@@ -175,6 +218,10 @@ void leati_box_tiles(const struct leati_box *box, char *dst, const char *src)
     job.streaming = box->streaming;
     job.dst_units = offsets(box->size, box->src_stride, dst_dims, job.src_rows);
     job.src_units = offsets(box->size + dst_dims, box->dst_stride + dst_dims, box->src_dims, job.dst_rows);
+    job.behind = box->behind;
+    job.ahead = (unsigned)(box->ahead < job.side ? box->ahead : job.side - 1);
+    for (unsigned i = 0; i < job.ahead; i++)
+        job.src_rows[job.dst_units + i] = (int64_t)(job.dst_units + i) * box->src_stride[0];
     job.alike = true;
     for (unsigned i = 0; i < job.src_units; i++)
         job.alike &= job.dst_rows[i] % LEATI_LINE_BYTES == 0;

@@ -9,8 +9,6 @@
 #if defined(__x86_64__)
 #include <immintrin.h>
 
-#include <string.h>
-
 #define AVX2 __attribute__((target("avx2")))
 #define INLINE_AVX2 static inline __attribute__((target("avx2"), always_inline))
 
@@ -137,15 +135,26 @@ INLINE_AVX2 void tile_16(char *dst, const int64_t *dst_rows, const char *src, co
     }
 }
 
-AVX2 static void stream_lines(char *dst, const char *src, size_t lines)
+INLINE_AVX2 void stream_line(char *dst, const char *src)
 {
-    for (; lines; lines--, src += LEATI_LINE_BYTES, dst += LEATI_LINE_BYTES) {
-        __m256i first = _mm256_loadu_si256((const void *)src),
-                second = _mm256_loadu_si256((const void *)(src + HALF));
+    __m256i first = _mm256_loadu_si256((const void *)src), second = _mm256_loadu_si256((const void *)(src + HALF));
 
-        _mm256_stream_si256((void *)dst, first);
-        _mm256_stream_si256((void *)(dst + HALF), second);
-    }
+    _mm256_stream_si256((void *)dst, first);
+    _mm256_stream_si256((void *)(dst + HALF), second);
+}
+
+AVX2 static void stream(char *dst, const char *src, size_t bytes)
+{
+    size_t head = -(uintptr_t)dst % LEATI_LINE_BYTES;
+
+    head = head < bytes ? head : bytes;
+    leati_copy_short(dst, src, head);
+    dst += head;
+    src += head;
+    for (bytes -= head; bytes >= LEATI_LINE_BYTES;
+         bytes -= LEATI_LINE_BYTES, src += LEATI_LINE_BYTES, dst += LEATI_LINE_BYTES)
+        stream_line(dst, src);
+    leati_copy_short(dst, src, bytes);
 }
 
 /* Tiles side by side in a buffer, whose rows then go past the caches. */
@@ -157,8 +166,8 @@ AVX2 static void stream_lines(char *dst, const char *src, size_t lines)
         rows[i] = i * 64 * (tiles);                                                                               \
     for (unsigned i = 0; i < (tiles); i++)                                                                        \
         tile_##bytes(stage + (size_t)i * 64, rows, src, src_rows + (size_t)i * (64 / (bytes)));                   \
-    for (unsigned i = 0; i < 64 / (bytes); i++)                                                                   \
-    stream_lines(dst + dst_rows[i], stage + rows[i], tiles)
+    for (unsigned i = 0; i < 64 / (bytes) * (tiles); i++)                                                         \
+    stream_line(dst + dst_rows[i / (tiles)] + i % (tiles)*64, stage + (size_t)i * 64)
 
 #define WHOLE(bytes)                                                                                              \
     AVX2 static void cached_##bytes(char *dst, const int64_t *dst_rows, const char *src, const int64_t *src_rows) \
@@ -188,7 +197,7 @@ const struct leati_tiles *leati_tiles_avx2(void)
         {streaming_1, streaming_2, streaming_4, streaming_8, streaming_16},
         {pair_1, pair_2, pair_4, pair_8, pair_16},
         {leati_part_tile_1, leati_part_tile_2, leati_part_tile_4, leati_part_tile_8, leati_part_tile_16},
-        stream_lines,
+        stream,
     };
 
     return &tiles;

@@ -178,10 +178,26 @@ INLINE_AVX512 void tile_16(const struct tile *t, enum stores stores)
 /* Where the lines of a tile are that lie one after the other. */
 static const int64_t in_a_row[64] = {SIXTEEN(0), SIXTEEN(16), SIXTEEN(32), SIXTEEN(48)};
 
-AVX512 static void stream_lines(char *dst, const char *src, size_t lines)
+AVX512 static void stream(char *dst, const char *src, size_t bytes)
 {
-    for (; lines; lines--, src += LEATI_LINE_BYTES, dst += LEATI_LINE_BYTES)
+    size_t head = -(uintptr_t)dst % LEATI_LINE_BYTES;
+
+    head = head < bytes ? head : bytes;
+    if (head) {
+        __mmask64 first = ~0ull >> (64 - head);
+
+        _mm512_mask_storeu_epi8(dst, first, _mm512_maskz_loadu_epi8(first, src));
+        dst += head;
+        src += head;
+        bytes -= head;
+    }
+    for (; bytes >= LEATI_LINE_BYTES; bytes -= LEATI_LINE_BYTES, src += LEATI_LINE_BYTES, dst += LEATI_LINE_BYTES)
         _mm512_stream_si512((void *)dst, _mm512_loadu_si512(src));
+    if (bytes) {
+        __mmask64 last = ~0ull >> (64 - bytes);
+
+        _mm512_mask_storeu_epi8(dst, last, _mm512_maskz_loadu_epi8(last, src));
+    }
 }
 
 #define WHOLE_AND_PART(bytes)                                                                                     \
@@ -237,7 +253,7 @@ const struct leati_tiles *leati_tiles_avx512(void)
         {streaming_1, streaming_2, streaming_4, streaming_8, streaming_16},
         {pair_1, pair_2, pair_4, pair_8, pair_16},
         {part_1, part_2, part_4, part_8, part_16},
-        stream_lines,
+        stream,
     };
 
     return &tiles;

@@ -39,9 +39,9 @@ PART(4)
 PART(8)
 PART(16)
 
-static void copy_lines(char *dst, const char *src, size_t lines)
+static void copy(char *dst, const char *src, size_t bytes)
 {
-    memcpy(dst, src, lines * LEATI_LINE_BYTES);
+    memcpy(dst, src, bytes);
 }
 
 const struct leati_tiles *leati_tiles_plain(void)
@@ -51,7 +51,7 @@ const struct leati_tiles *leati_tiles_plain(void)
         {whole_1, whole_2, whole_4, whole_8, whole_16},
         {pair_1, pair_2, pair_4, pair_8, pair_16},
         {leati_part_tile_1, leati_part_tile_2, leati_part_tile_4, leati_part_tile_8, leati_part_tile_16},
-        copy_lines,
+        copy,
     };
 
     return &tiles;
