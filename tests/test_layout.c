@@ -148,9 +148,7 @@ static bool may_be_refused(enum place to, enum place from, enum place list, cons
 
     if (to == OTHER_DEVICE)
         return from == OTHER_DEVICE || has_gaps(pair) || pair->dst.index;
-    if (from == OTHER_DEVICE || to != PAGEABLE)
-        return false;
-    return on_device && (from == PAGEABLE || pair->dst.index);
+    return to == PAGEABLE && on_device && (from == PAGEABLE || pair->dst.index);
 }
 
 /* list: where the list is, if there is one. */

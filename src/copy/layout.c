@@ -153,7 +153,7 @@ static bool has_no_gaps(const struct leati_layout_copy *copy)
     return copy->dst_bytes == copy->plan->form.payload_bytes && !copy->dst_layout->index;
 }
 
-static leat_status choose_in(struct leati_layout_copy *copy)
+static void choose_in(struct leati_layout_copy *copy)
 {
     bool listed_on_device = copy->list_place == LEATI_LIST_ON_DEVICE && copy->src_layout->index;
 
@@ -167,21 +167,14 @@ static leat_status choose_in(struct leati_layout_copy *copy)
                "most of what lies between the source's first and last byte is not wanted");
     if (is_pageable(&copy->from) && copy->way == LEATI_LAYOUT_IN_PACKED)
         copy->early = leati_stream_reads_now(copy->stream);
-    return LEAT_OK;
 }
 
-static leat_status choose_out(struct leati_layout_copy *copy)
+static void choose_out(struct leati_layout_copy *copy)
 {
-    if (has_no_gaps(copy)) {
+    if (has_no_gaps(copy))
         choose(copy, LEATI_LAYOUT_OUT_WHOLE, "the destination has no gaps: it can be made on the device");
-        return LEAT_OK;
-    }
-    if (copy->list_place == LEATI_LIST_ON_DEVICE && copy->dst_layout->index)
-        return leati_fail(LEAT_ERROR_UNSUPPORTED,
-                          "a list of indices in device memory cannot scatter into memory that "
-                          "the device does not reach; keep the list in host memory");
-    choose(copy, LEATI_LAYOUT_OUT_PACKED, "the destination has gaps, which must stay as they are");
-    return LEAT_OK;
+    else
+        choose(copy, LEATI_LAYOUT_OUT_PACKED, "the destination has gaps, which must stay as they are");
 }
 
 static leat_status choose_far(struct leati_layout_copy *copy)
@@ -217,6 +210,10 @@ static leat_status choose_way(struct leati_layout_copy *copy)
         choose(copy, LEATI_LAYOUT_BY_CPU, "the CPU device reaches both sides");
         return LEAT_OK;
     }
+    if (copy->list_place == LEATI_LIST_ON_DEVICE && copy->dst_layout->index && is_pageable(&copy->to))
+        return leati_fail(LEAT_ERROR_UNSUPPORTED,
+                          "a list of indices in device memory cannot scatter into memory that "
+                          "the device does not reach; keep the list in host memory");
     if (is_far(copy, &copy->to) || is_far(copy, &copy->from))
         return choose_far(copy);
     if (!pageable) {
@@ -232,7 +229,11 @@ static leat_status choose_way(struct leati_layout_copy *copy)
         return leati_fail(LEAT_ERROR_UNSUPPORTED,
                           "a list of indices in device memory is of no use between pageable "
                           "memory; keep the list in host memory");
-    return is_pageable(&copy->from) ? choose_in(copy) : choose_out(copy);
+    if (is_pageable(&copy->from))
+        choose_in(copy);
+    else
+        choose_out(copy);
+    return LEAT_OK;
 }
 
 /* ---- checks and plan ---- */
@@ -273,21 +274,52 @@ static leat_status make(struct leati_layout_copy *copy, struct leati_layout_plan
     return choose_way(copy);
 }
 
+/* Memory that a copy uses, for guard mode (core/access.h). */
+struct use {
+    const char *name;
+    const struct leati_target *target;
+    size_t bytes;
+    bool write;
+    struct leati_access access;
+};
+
+/* The memory of a copy, in the order of the array; returns how many. */
+static unsigned list_uses(const struct leati_layout_copy *copy, struct use uses[4])
+{
+    const leat_layout *listed = leati_layout_listed(copy->dst_layout, copy->src_layout);
+    unsigned count = 0;
+
+    uses[count++] = (struct use){.name = "dst", .target = &copy->to, .bytes = copy->dst_bytes, .write = true};
+    uses[count++] = (struct use){.name = "src", .target = &copy->from, .bytes = copy->src_bytes};
+    if (copy->list_place != LEATI_LIST_ON_DEVICE)
+        return count;
+    uses[count++] = (struct use){.name = "the list of indices",
+                                 .target = &copy->list,
+                                 .bytes = (size_t)listed->size[listed->index_dim] * listed->index_bytes};
+    if (listed->index_wrong)
+        uses[count++] = (struct use){
+            .name = "index_wrong", .target = &copy->wrong, .bytes = sizeof *listed->index_wrong, .write = true};
+    return count;
+}
+
 static leat_status run(struct leati_layout_copy *copy)
 {
     const struct leati_target *to = &copy->to, *from = &copy->from;
-    struct leati_access written, read;
+    struct use uses[4];
+    unsigned count;
 
     if (copy->plan->form.empty)
         return LEAT_OK;
     if (to->end.device && from->end.device && to->end.device != from->end.device)
         LEATI_TRY(leati_enable_peers(to->device, from->device));
-    LEATI_TRY(leati_may_use(&written, copy->stream, "dst", to, copy->dst_bytes, true));
-    LEATI_TRY(leati_may_use(&read, copy->stream, "src", from, copy->src_bytes, false));
+    count = list_uses(copy, uses);
+    for (unsigned i = 0; i < count; i++)
+        LEATI_TRY(leati_may_use(&uses[i].access, copy->stream, uses[i].name, uses[i].target, uses[i].bytes,
+                                uses[i].write));
     leati_order_given(copy->stream->order);
     LEATI_TRY(leati_layout_run(copy));
-    leati_was_used(&written, copy->stream, to, copy->dst_bytes, true);
-    leati_was_used(&read, copy->stream, from, copy->src_bytes, false);
+    for (unsigned i = 0; i < count; i++)
+        leati_was_used(&uses[i].access, copy->stream, uses[i].target, uses[i].bytes, uses[i].write);
     return LEAT_OK;
 }
 

@@ -9,6 +9,7 @@
 #include "base/catch.h"
 #include "copy/copy.h"
 #include "copy/scratch.h"
+#include "pool/pool.h"
 
 #include <leat/kernel.h>
 #include <leat/memory.h>
@@ -341,36 +342,48 @@ static leat_status give_back(leat_stream *stream, void *whole, leat_status statu
 /* Device memory for bytes bytes that lie across words as those at like do, so that the same plan serves. */
 static leat_status take_whole(leat_stream *stream, const void *like, size_t bytes, void **whole, char **place)
 {
-    LEATI_TRY(leat_alloc(stream, bytes + WORD_BYTES, whole));
+    leat_pool *pool;
+
+    LEATI_TRY(leati_pool_get_own(stream->device, LEAT_KIND_DEVICE, &pool));
+    LEATI_TRY(leat_pool_alloc(pool, stream, bytes + WORD_BYTES, whole));
     *place = (char *)*whole + (uintptr_t)like % WORD_BYTES;
     return LEAT_OK;
+}
+
+/* Between memory of the stream's device, which stands for src (in) or dst, and the other side. Where that is
+ * pageable (and the first was another device's), it is a copy of its own. */
+static leat_status run_near(const struct leati_layout_copy *copy, bool in, void *dst, const void *src)
+{
+    const struct leati_target *stays = in ? &copy->to : &copy->from;
+    uintptr_t mapped;
+
+    if (stays->end.kind == LEAT_KIND_PAGEABLE)
+        return leat_copy_layout(copy->stream, dst, copy->dst_layout, src, copy->src_layout);
+    LEATI_TRY(map(copy->stream, stays, in ? dst : src, &mapped));
+    return in ? launch_listed(copy, mapped, (uintptr_t)src) : launch_listed(copy, (uintptr_t)dst, mapped);
 }
 
 static leat_status in_whole(const struct leati_layout_copy *copy)
 {
     leat_status status;
-    uintptr_t dst;
     void *whole;
     char *place;
 
-    LEATI_TRY(map(copy->stream, &copy->to, copy->dst, &dst));
     LEATI_TRY(take_whole(copy->stream, copy->from.end.ptr, copy->src_bytes, &whole, &place));
     status = leat_copy(copy->stream, place, copy->from.end.ptr, copy->src_bytes);
     if (status == LEAT_OK)
-        status = launch_listed(copy, dst, (uintptr_t)place - (uintptr_t)copy->plan->form.src_low);
+        status = run_near(copy, true, copy->dst, place - copy->plan->form.src_low);
     return give_back(copy->stream, whole, status);
 }
 
 static leat_status out_whole(const struct leati_layout_copy *copy)
 {
     leat_status status;
-    uintptr_t src;
     void *whole;
     char *place;
 
-    LEATI_TRY(map(copy->stream, &copy->from, copy->src, &src));
     LEATI_TRY(take_whole(copy->stream, copy->to.end.ptr, copy->dst_bytes, &whole, &place));
-    status = launch_listed(copy, (uintptr_t)place - (uintptr_t)copy->plan->form.dst_low, src);
+    status = run_near(copy, false, place - copy->plan->form.dst_low, copy->src);
     if (status == LEAT_OK)
         status = leat_copy(copy->stream, copy->to.end.ptr, place, copy->dst_bytes);
     return give_back(copy->stream, whole, status);

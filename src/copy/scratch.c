@@ -1,7 +1,7 @@
 /* scratch.c - see scratch.h. */
 #include "copy/scratch.h"
 
-#include <leat/pool.h>
+#include "pool/pool.h"
 
 void *leati_scratch_take(leat_device *device, size_t bytes)
 {
@@ -10,7 +10,7 @@ void *leati_scratch_take(leat_device *device, size_t bytes)
     void *block;
 
     leati_error_keep(&before);
-    if (leat_pool_default(device, LEAT_KIND_PINNED, &pool) == LEAT_OK &&
+    if (leati_pool_get_own(device, LEAT_KIND_PINNED, &pool) == LEAT_OK &&
         leat_pool_alloc(pool, NULL, bytes, &block) == LEAT_OK)
         return block;
     leati_error_restore(LEAT_ERROR_HOST_MEMORY, &before);

@@ -7,7 +7,7 @@
 
 #include "core/core.h"
 
-/* From the device's default pool of pinned memory, ready for the host; NULL when there is none, with the sentence
+/* From the device's pool of pinned memory, ready for the host; NULL when there is none, with the sentence
  * as it was. Goes back by leat_memory_free() as long as nobody was given it. */
 void *leati_scratch_take(leat_device *device, size_t bytes);
 

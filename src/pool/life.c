@@ -16,6 +16,8 @@ struct leati_handles leati_budget_handles = LEATI_HANDLES(struct leat_budget);
 static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct leat_pool *list;
 
+static const char *const own_names[] = {
+    [LEAT_KIND_PINNED] = "leat's own pinned memory", [LEAT_KIND_DEVICE] = "leat's own device memory"};
 static const char *const default_names[] = {[LEAT_KIND_PINNED] = "the pinned pool",
                                             [LEAT_KIND_DEVICE] = "the device pool",
                                             [LEAT_KIND_MANAGED] = "the managed pool"};
@@ -186,7 +188,9 @@ static leat_status find_virtual_memory(leat_device *device, bool *yes)
     return status;
 }
 
-static void fill(struct leat_pool *pool, leat_device *device, const leat_pool_options *options, uint64_t history)
+/* own: of leat's own blocks, which nobody has to be watched for. */
+static void fill(struct leat_pool *pool, leat_device *device, const leat_pool_options *options, bool own,
+                 uint64_t history)
 {
     static atomic_uint made;
 
@@ -198,7 +202,7 @@ static void fill(struct leat_pool *pool, leat_device *device, const leat_pool_op
     atomic_init(&pool->soft_limit_bytes, options->soft_limit_bytes);
     pool->one_handle = options->one_handle;
     pool->exportable = options->exportable;
-    pool->guard = options->guard || leati_option_flag(LEATI_OPTION_POOL_GUARD);
+    pool->guard = options->guard || (!own && leati_option_flag(LEATI_OPTION_POOL_GUARD));
     pool->scrub = options->scrub || leati_option_flag(LEATI_OPTION_SCRUB);
     pool->stacks = pool->guard || leati_option_flag(LEATI_OPTION_POOL_STACKS);
     pool->watched = pool->guard || pool->scrub || pool->stacks || history;
@@ -233,7 +237,7 @@ static void enlist(struct leat_pool *pool)
 }
 
 /* Under the device's pools_lock. */
-static leat_status make(const char *what, leat_device *device, const leat_pool_options *options,
+static leat_status make(const char *what, leat_device *device, const leat_pool_options *options, bool own,
                         struct leat_pool **made)
 {
     uint64_t history = options->history;
@@ -245,7 +249,7 @@ static leat_status make(const char *what, leat_device *device, const leat_pool_o
     pool = leati_handle_new(&leati_pool_handles);
     if (!pool)
         return leati_fail(LEAT_ERROR_HOST_MEMORY, "%s: no memory for the pool handle", what);
-    fill(pool, device, options, history);
+    fill(pool, device, options, own, history);
     if (pool->kind == LEAT_KIND_DEVICE && !options->plain) {
         status = find_virtual_memory(device, &pool->virtual_memory);
         if (status != LEAT_OK)
@@ -291,33 +295,52 @@ leat_status leat_pool_create(leat_device *device, const leat_pool_options *given
     LEATI_TRY(leati_check_not_null("leat_pool_create", "pool", pool));
     LEATI_TRY(read_options("leat_pool_create", device, given, &options));
     pthread_mutex_lock(&device->pools_lock);
-    status = make("leat_pool_create", device, &options, pool);
+    status = make("leat_pool_create", device, &options, false, pool);
     pthread_mutex_unlock(&device->pools_lock);
     return status;
 }
 
-leat_status leati_pool_get_default(const char *what, leat_device *device, leat_kind kind, leat_pool **pool)
+/* The pool at *place, made at the first use. */
+static leat_status get(const char *what, leat_device *device, leat_kind kind, bool own,
+                       _Atomic(struct leat_pool *) *place, leat_pool **pool)
 {
     leat_pool_options wanted = {.size = sizeof wanted, .kind = kind}, options;
-    struct leat_pool *found;
+    struct leat_pool *found = atomic_load_explicit(place, memory_order_acquire);
     leat_status status = LEAT_OK;
 
+    if (found) {
+        *pool = found;
+        return LEAT_OK;
+    }
     LEATI_TRY(read_options(what, device, &wanted, &options));
-    options.name = default_names[kind];
+    options.name = own ? own_names[kind] : default_names[kind];
     pthread_mutex_lock(&device->pools_lock);
-    found = atomic_load_explicit(&device->default_pools[kind], memory_order_relaxed);
+    found = atomic_load_explicit(place, memory_order_relaxed);
     if (!found) {
-        status = make(what, device, &options, &found);
+        status = make(what, device, &options, own, &found);
         if (status == LEAT_OK) {
             found->is_default = true;
             /* Release: who finds it finds it made. */
-            atomic_store_explicit(&device->default_pools[kind], found, memory_order_release);
+            atomic_store_explicit(place, found, memory_order_release);
         }
     }
     pthread_mutex_unlock(&device->pools_lock);
     if (status == LEAT_OK)
         *pool = found;
     return status;
+}
+
+leat_status leati_pool_get_default(const char *what, leat_device *device, leat_kind kind, leat_pool **pool)
+{
+    return get(what, device, kind, false, &device->default_pools[kind], pool);
+}
+
+leat_status leati_pool_get_own(leat_device *device, leat_kind kind, leat_pool **pool)
+{
+    bool own = leati_option_flag(LEATI_OPTION_POOL_GUARD);
+
+    return get("leat's own memory", device, kind, own,
+               own ? &device->own_pools[kind] : &device->default_pools[kind], pool);
 }
 
 leat_status leat_pool_default(leat_device *device, leat_kind kind, leat_pool **pool)

@@ -380,6 +380,10 @@ leat_status leati_check_pool(const char *what, const leat_pool *pool);
 /* The default pool, made at the first use. */
 leat_status leati_pool_get_default(const char *what, leat_device *device, leat_kind kind, leat_pool **pool);
 
+/* The one for blocks of leat's own: the default pool, or one that LEAT_POOL_GUARD does not watch, since a watched
+ * block's stream is waited for when it is freed. */
+leat_status leati_pool_get_own(leat_device *device, leat_kind kind, leat_pool **pool);
+
 /* May the pool hold bytes more? Charges limit and budget, or says why not. */
 leat_status leati_pool_charge(struct leat_pool *pool, uint64_t bytes);
 void leati_pool_uncharge(struct leat_pool *pool, uint64_t bytes);
