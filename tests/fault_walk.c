@@ -9,6 +9,7 @@
  * here as on a GPU. Another uses the entries of the table by themselves. LEAT_TEST_DEVICE names the device.
  */
 #include "harness.h"
+#include "layouts.h"
 
 #include "driver/fault/fault.h"
 #include "driver/registry.h"
@@ -870,6 +871,59 @@ static bool copy_boxes(struct world *w)
     return true;
 }
 
+/* Each element of dst is that of src. */
+static void expect_elements(const void *dst, const leat_layout *dst_layout, const void *src,
+                            const leat_layout *src_layout, const char *what)
+{
+    uint64_t elements = 0, bytes;
+
+    (void)leat_layout_count(dst_layout, &elements, &bytes);
+    for (uint64_t i = 0; i < elements; i++)
+        if (memcmp((const char *)dst + layouts_at(dst_layout, i), (const char *)src + layouts_at(src_layout, i),
+                   dst_layout->element_bytes) != 0)
+            give_up("%s: element %llu is wrong", what, (unsigned long long)i);
+}
+
+/* Layouts by every way: whole and packed in and out, with a list of indices, from host to host. */
+static bool copy_layouts(struct world *w)
+{
+    enum { ROWS = 100, COLUMNS = 300, SOME = 60, ALL = ROWS * COLUMNS * 4 };
+    leat_layout matrix, turned, view, rows, narrow, wide;
+    unsigned char *pinned = w->pinned;
+    int32_t list[ROWS];
+
+    for (int32_t i = 0; i < ROWS; i++)
+        list[i] = ROWS - 1 - i;
+    STEP(leat_layout_dense(&matrix, 2, (int64_t[]){ROWS, COLUMNS}, 4));
+    STEP(leat_layout_dense(&turned, 2, (int64_t[]){COLUMNS, ROWS}, 4));
+    view = matrix;
+    STEP(leat_layout_transpose(&view, 0, 1));
+    rows = matrix;
+    STEP(leat_layout_index(&rows, 0, list, ROWS, 4, NULL));
+    wide = matrix;
+    STEP(leat_layout_slice(&wide, 1, 100, 100 + SOME, 1));
+    STEP(leat_layout_dense(&narrow, 2, (int64_t[]){ROWS, SOME}, 4));
+
+    test_pattern(host_in, ALL, 73);
+    memset(host_out, 0, ALL);
+    memset(host_other, 0, ALL);
+    memset(pinned, 0, 2 * ALL);
+    STEP(leat_copy_layout(w->stream, w->plain, &turned, host_in, &view));
+    STEP(leat_copy_layout(w->stream, host_out, &view, w->plain, &turned));
+    STEP(leat_copy_layout(w->stream, pinned, &rows, host_in, &matrix));
+    STEP(leat_copy_layout(w->stream, w->plain, &narrow, host_in, &wide));
+    STEP(leat_copy_layout(w->stream, pinned + ALL, &wide, w->plain, &narrow));
+    STEP(leat_copy_layout(w->stream, host_other, &wide, w->plain, &narrow));
+    STEP(leat_copy_layout(w->stream, host_other + ALL, &turned, host_in, &view));
+    STEP(leat_stream_synchronize(w->stream));
+    expect_bytes(host_out, ALL, 73, "layouts, there and back");
+    expect_elements(pinned, &rows, host_in, &matrix, "layouts, scattered rows");
+    expect_elements(pinned + ALL, &wide, host_in, &wide, "layouts, columns to pinned memory");
+    expect_elements(host_other, &wide, host_in, &wide, "layouts, columns to pageable memory");
+    expect_elements(host_other + ALL, &turned, host_in, &view, "layouts, from host to host");
+    return true;
+}
+
 /* Many small copies, from and to both kinds of host memory. */
 static bool copy_pairs(struct world *w)
 {
@@ -996,7 +1050,7 @@ static void free_tickets(struct world *w)
 static void copy_scenario(struct world *w)
 {
     if (open_for_copies(w) && copy_both_ways(w) && copy_in_order(w) && use_tickets(w) && copy_boxes(w) &&
-        copy_pairs(w))
+        copy_layouts(w) && copy_pairs(w))
         end_a_stream_that_copies(w);
     if (w->device)
         FREE(leat_device_synchronize(w->device));
@@ -1369,6 +1423,7 @@ int main(int argc, char **argv)
     /* Prefetches in one direction go in chunks, in the other by one call. */
     setenv("LEAT_PREFETCH_STREAMS_OUT", "2", 0);
     setenv("LEAT_PREFETCH_CHUNK", "64K", 0);
+    setenv("LEAT_LAYOUT_AS_GPU", "1", 0);
     /* Nothing is measured at each first use. */
     setenv("LEAT_COPY_STORES", "cached", 0);
     signal(SIGALRM, on_alarm);

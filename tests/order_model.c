@@ -625,19 +625,47 @@ static void was_staged(struct cell *src, struct moment now, uint32_t read_before
         src->write = (struct moment){HOST, g.host.at[HOST]};
 }
 
+static bool is_far(const struct stream *s, const struct cell *c)
+{
+    return (c->home == DEVICE || c->home == OTHER) && c->home != s->device;
+}
+
+/* Can the stream's device rearrange what it copies from one cell to the other? One of them at the most may have to
+ * be fetched or sent. */
+static bool can_turn(const struct stream *s, const struct cell *dst, const struct cell *src)
+{
+    return is_far(s, dst) + is_far(s, src) + (dst->home == PAGEABLE) + (src->home == PAGEABLE) < 2 ||
+           (dst->home == PAGEABLE && src->home == PAGEABLE);
+}
+
+/* A copy that turns the words of a cell, which are all the same, as a matrix of four rows. */
+static leat_status turn(struct stream *s, struct cell *dst, const struct cell *src)
+{
+    int64_t rows = g.words % 4 ? 1 : 4, columns = (int64_t)g.words / rows;
+    leat_layout to, from;
+
+    DO(leat_layout_dense(&from, 2, (int64_t[]){rows, columns}, 8));
+    DO(leat_layout_transpose(&from, 0, 1));
+    DO(leat_layout_dense(&to, 2, from.size, 8));
+    return leat_copy_layout(handle_of(s), dst->ptr, &to, src->ptr, &from);
+}
+
 /* Gives one copy to a stream that may use both cells. ticket: NULL for a copy without one. */
 static void give_copy(struct stream *s, struct cell *dst, struct cell *src, struct ticket *ticket)
 {
     struct moment write = src->write, now;
     uint32_t read_before = src->read_tick[s->agent];
-    bool waits = !ticket && chance(8);
+    bool waits = !ticket && chance(8), turns = !ticket && !waits && can_turn(s, dst, src) && chance(30);
 
-    note("stream %d copies %s to %s, 0x%016llx%s%s", index_of(s), cell_name(src), cell_name(dst),
-         (unsigned long long)src->value, ticket ? ", with a ticket" : "", waits ? ", and the host waits" : "");
+    note("stream %d %s %s to %s, 0x%016llx%s%s", index_of(s), turns ? "turns" : "copies", cell_name(src),
+         cell_name(dst), (unsigned long long)src->value, ticket ? ", with a ticket" : "",
+         waits ? ", and the host waits" : "");
     if (ticket)
         DO(leat_copy_start(handle_of(s), dst->ptr, src->ptr, g.words * 8, NULL, &ticket->handle));
     else if (waits)
         DO(leat_copy_sync(handle_of(s), dst->ptr, src->ptr, g.words * 8));
+    else if (turns)
+        DO(turn(s, dst, src));
     else
         DO(leat_copy(handle_of(s), dst->ptr, src->ptr, g.words * 8));
     now = advance(s);
