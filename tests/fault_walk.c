@@ -1413,7 +1413,7 @@ int main(int argc, char **argv)
 
     /* Before the first call of leat, which reads them. */
     snprintf(driver, sizeof driver, "%.*s", (int)strcspn(test_device_name(), ":"), test_device_name());
-    setenv("LEAT_DRIVERS", driver, 1);
+    setenv("LEAT_DRIVERS", driver, 0);
     if (argc == 2 && !strcmp(argv[1], "--load"))
         return fail_to_load();
     setenv("LEAT_FAULT", "none", 1);

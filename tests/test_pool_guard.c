@@ -1133,7 +1133,8 @@ static void driver_calls_may_fail(void **state)
                     {"LEAT_FAULT", fault}, {"TEST_SORT", sort ? "scrub" : "guard"}, {NULL, NULL}};
                 int status;
 
-                snprintf(fault, sizeof fault, "fail=%s:%u", entries[entry], n);
+                snprintf(fault, sizeof fault, "%.*s:fail=%s:%u", (int)strcspn(test_device_name(), ":"),
+                         test_device_name(), entries[entry], n);
                 status = run_child("fault", settings, text, sizeof text);
                 if (status > 1)
                     fail_msg("%s, %s: status %d: %s", fault, sort ? "scrub" : "guard", status, text);

@@ -67,7 +67,8 @@
     X(PREFETCH_STREAMS_OUT, "0", 1, "The same for prefetches to the host.")                                        \
     X(PREFETCH_CHUNK, "16M", 1, "Bytes of such a chunk, 64K or more.")                                             \
     X(FAULT, "none", 1,                                                                                         \
-      "Faults to inject into every driver: fail=N, fail=ENTRY:N, delay=N, corrupt=N, copy-short, fill-off, "    \
+      "Faults to inject into every driver, or into one (cuda:fail=N): fail=N, fail=ENTRY:N, delay=N, corrupt=N, " \
+      "copy-short, fill-off, "                                                                                \
       "query-ready, wait-nothing, order-loose.")
 // clang-format on
 

@@ -45,10 +45,26 @@ static void add_named(const char *name, size_t length)
     }
 }
 
-/* Puts the fault driver around every driver when LEAT_FAULT asks for it. */
-static leat_status add_faults(struct entry *entry)
+/* What LEAT_FAULT says for a driver: all of it, or what follows its name, as in "cuda:fail=copy:3"; NULL when it is for
+ * another one. */
+static const char *faults_for(const struct leati_driver *driver)
 {
     const char *faults = leati_option(LEATI_OPTION_FAULT);
+
+    for (unsigned i = 0; faults && i < KNOWN_COUNT; i++) {
+        const struct leati_driver *named = known[i]();
+        size_t length = strlen(named->name);
+
+        if (!strncmp(faults, named->name, length) && faults[length] == ':')
+            return named == driver ? faults + length + 1 : NULL;
+    }
+    return faults;
+}
+
+/* Puts the fault driver around a driver when LEAT_FAULT asks for it. */
+static leat_status add_faults(struct entry *entry)
+{
+    const char *faults = faults_for(entry->driver);
     struct leati_driver *wrapper;
 
     if (!faults)
