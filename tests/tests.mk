@@ -76,11 +76,19 @@ check-strict: $(check_needs)
 # leat's own drivers for GPUs over leat's libraries of known names, as if those were the vendors': the tests of the API on
 # hip:0, which is HIP's names over the CPU device. What lies above every driver takes long and is left out.
 test_names := $(filter-out %/test_copy_broken %/test_pool_order %/test_pool_guard,$(test_api)) $(test_bin)/order_model
-check-names: check-names-hip
+check-names: check-names-hip check-names-cuda
 check-names-hip: tests compat
 	$(Q)echo 'once more, on the driver hip over libleat-hip:'
 	$(Q)LEAT_HIP_LIBRARY='$(abspath $(BUILD))/libleat-hip.so' LEAT_REQUIRE=hip ORDER_MODEL_SECONDS=3 \
 	    tests/run.sh '$(BUILD)' hip:0 $(test_names)
+
+# On cuda:0 likewise, with the fault walk over all but pools. That library takes the kernels of PTX from shared objects.
+cuda_names := LEAT_CUDA_LIBRARY='$(abspath $(BUILD))/libleat-cuda.so' LEAT_CPU_KERNELS='$(abspath $(test_kernels))' \
+              LEAT_DRIVERS=cuda,cpu
+check-names-cuda: tests compat
+	$(Q)echo 'once more, on the driver cuda over libleat-cuda:'
+	$(Q)$(cuda_names) LEAT_REQUIRE=cuda ORDER_MODEL_SECONDS=3 FAULT_WALK_POOLS=0 \
+	    tests/run.sh '$(BUILD)' cuda:0 $(test_walk) $(test_names)
 
 # Layouts go the ways of a GPU too. Rings of few slots, so that each is used again and again, and more threads than there may be processors.
 staged := LEAT_COPY_STAGE=1 LEAT_LAYOUT_AS_GPU=1 LEAT_COPY_RING=1M LEAT_COPY_WORKERS=3
@@ -139,5 +147,5 @@ test_gate := $(filter-out %/test_pool_limits %/test_pool_bad %/test_pool_threads
 gate: tests
 	$(Q)tests/gate.sh $(test_gate)
 
-.PHONY: tests check check-plain check-strict check-staged check-prefetch check-names check-names-hip check-gpu check-memcheck check-tsan check-tsan-plain check-tsan-staged fuzz-layout gate
+.PHONY: tests check check-plain check-strict check-staged check-prefetch check-names check-names-hip check-names-cuda check-gpu check-memcheck check-tsan check-tsan-plain check-tsan-staged fuzz-layout gate
 -include $(test_programs:=.d) $(test_objects:.o=.d)

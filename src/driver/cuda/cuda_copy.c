@@ -51,6 +51,24 @@ static bool on_host(const struct leati_end *end)
     return end->kind == LEAT_KIND_PAGEABLE || end->kind == LEAT_KIND_PINNED;
 }
 
+/* Within one device, or between it and the host. The core has checked all but whether pageable memory is there, so
+ * that is what is wrong when the driver finds a value invalid. */
+static leat_status copy_within(struct cuda_device *owner, struct leati_end dst, struct leati_end src, size_t bytes,
+                               cu_stream stream)
+{
+    cu_result code;
+
+    LEATI_CUDA_CALL(owner, code, copy, leati_cuda_address(dst.ptr), leati_cuda_address(src.ptr), bytes, stream);
+    if (code == LEATI_CUDA_SUCCESS)
+        return LEAT_OK;
+    if (code == LEATI_CUDA_ERROR_INVALID_VALUE &&
+        (dst.kind == LEAT_KIND_PAGEABLE || src.kind == LEAT_KIND_PAGEABLE))
+        return leati_fail_in(leati_cuda_fail_as(owner->cu, LEAT_ERROR_POINTER, leati_cuda_names.copy, code),
+                             "the pageable memory at %p is not all there",
+                             dst.kind == LEAT_KIND_PAGEABLE ? dst.ptr : src.ptr);
+    return leati_cuda_fail(owner->cu, leati_cuda_names.copy, code);
+}
+
 leat_status leati_cuda_copy(struct leati_driver *driver, void *stream, struct leati_end dst, struct leati_end src,
                             size_t bytes)
 {
@@ -73,7 +91,7 @@ leat_status leati_cuda_copy(struct leati_driver *driver, void *stream, struct le
         LEATI_CUDA_TRY(on->device, copy_peer, leati_cuda_address(dst.ptr), to->context,
                        leati_cuda_address(src.ptr), from->context, bytes, on->handle);
     else
-        LEATI_CUDA_TRY(owner, copy, leati_cuda_address(dst.ptr), leati_cuda_address(src.ptr), bytes, on->handle);
+        LEATI_TRY(copy_within(owner, dst, src, bytes, on->handle));
     return LEAT_OK;
 }
 
