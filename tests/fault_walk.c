@@ -1439,10 +1439,11 @@ int main(int argc, char **argv)
         walk("managed memory", managed_scenario);
     walk_delays("everything, given back", public_scenario, 7);
     walk_copies();
-    /* "0": without those, which lie above every driver and take the most time. */
-    if (!getenv("FAULT_WALK_POOLS") || strcmp(getenv("FAULT_WALK_POOLS"), "0") != 0)
+    /* "0": without pools, which lie above every driver and take the most time. */
+    if (!getenv("FAULT_WALK_POOLS") || strcmp(getenv("FAULT_WALK_POOLS"), "0") != 0) {
         walk_pools();
-    check_visits();
+        check_visits();
+    }
     walk_load();
     return 0;
 }

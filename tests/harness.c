@@ -85,7 +85,10 @@ bool test_on_names(void)
 
 const char *test_kernels_path(void)
 {
-    return test_on_cpu() || test_on_names() ? TEST_KERNELS_SO : TEST_KERNELS_PTX;
+    /* The driver cuda takes no shared object, whoever is behind it. */
+    bool cuda = !strncmp(test_device_name(), "cuda", 4);
+
+    return test_on_cpu() || (!cuda && test_on_names()) ? TEST_KERNELS_SO : TEST_KERNELS_PTX;
 }
 
 bool test_device_there(void)

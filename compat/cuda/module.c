@@ -143,7 +143,7 @@ static void add_neighbour(struct CUmod_st *module, leat_device *device, const ch
 /* Takes PTX as a list of names. path: of its file, or NULL. */
 static CUresult stand_in(struct CUmod_st *made, leat_device *device, const char *text, const char *path)
 {
-    leat_module *builtin;
+    leat_status (*const own[])(leat_device *, leat_module **) = {leat_module_builtin, leat_module_layout};
 
     made->text = strdup(text);
     if (!made->text)
@@ -151,8 +151,9 @@ static CUresult stand_in(struct CUmod_st *made, leat_device *device, const char 
     if (path)
         add_neighbour(made, device, path);
     add_listed(made, device);
-    if (made->module_count < STAND_INS_MAX && leat_module_builtin(device, &builtin) == LEAT_OK)
-        made->modules[made->module_count++] = builtin;
+    for (unsigned i = 0; i < 2; i++)
+        if (made->module_count < STAND_INS_MAX && own[i](device, &made->modules[made->module_count]) == LEAT_OK)
+            made->module_count++;
     return CUDA_SUCCESS;
 }
 
@@ -178,7 +179,7 @@ static CUresult load_image(struct CUmod_st *made, const void *image, const char 
 static void end_module(struct CUmod_st *module)
 {
     for (unsigned i = 0; i < module->module_count; i++)
-        (void)leat_module_unload(module->modules[i]); /* the built-in one refuses, and stays */
+        (void)leat_module_unload(module->modules[i]); /* leat's own refuse, and stay */
     free(module->text);
     module->text = NULL;
     module->module_count = 0;
