@@ -102,6 +102,7 @@ static void make_shared_pool(struct leatc_device *device, leat_device *native)
         .size = sizeof options, .name = "shared", .kind = LEAT_KIND_DEVICE, .one_handle = 1, .exportable = 1};
 
     device->shared = NULL;
+    atomic_store(&device->small_shared, 0);
     if (!strcmp(infos[device->ordinal].driver, "cpu"))
         (void)leat_pool_create(native, &options, &device->shared);
 }
@@ -262,7 +263,7 @@ int leatc_device_memory(int ordinal, size_t *free_bytes, size_t *total_bytes)
     LEATC_TRY(leatc_result_of(leat_device_memory(native, &free_now, &total)));
     if (device->shared)
         free_now += idle_bytes(device->shared);
-    else if (leat_pool_default(native, LEAT_KIND_DEVICE, &pool) == LEAT_OK)
+    if (leat_pool_default(native, LEAT_KIND_DEVICE, &pool) == LEAT_OK)
         free_now += idle_bytes(pool);
     if (free_bytes)
         *free_bytes = free_now < total ? free_now : total;

@@ -255,6 +255,7 @@ struct leatc_memory {
     struct leatc_pool *pool; /* of leatc_alloc_async(), else NULL */
     unsigned long long id;   /* no other allocation of the process has it */
     bool foreign;            /* mapped by a layer (virtual or imported memory): no leatc_free() takes it */
+    bool sharable;           /* of leatc_alloc(): leatc_share_memory() takes it */
 };
 
 /* The allocation that ptr lies in; kind PAGEABLE when nothing is known. Always LEATC_OK but for ptr NULL. */
@@ -352,8 +353,9 @@ LEATC_API int leatc_free_async(void *ptr, struct leatc_stream *stream);
 
 /*
  * A handle for the allocation that ptr lies in, for another process. It works while the allocation and this
- * process live. Memory is shared in whole pages of its own: that of exportable pools, and on the CPU device all of
- * leatc_alloc(). INVALID_VALUE: not device memory; NOT_SUPPORTED: memory that is not of such a kind.
+ * process live. Memory is shared in whole pages of its own: that of exportable pools, and on the CPU device what
+ * leatc_alloc() gave, but for small blocks while there are thousands. INVALID_VALUE: not device memory;
+ * NOT_SUPPORTED: memory that is not of such a kind.
  */
 LEATC_API int leatc_share_memory(const void *ptr, void *handle);
 

@@ -76,9 +76,10 @@ struct leatc_device {
     uint64_t marked_epoch;       /* of the latest record of its mark; under the lock */
     _Atomic uint64_t generation; /* counts openings: a per-thread default stream belongs to one */
     _Atomic unsigned flags;
-    leat_pool *shared;      /* where leatc_alloc() takes memory that can be shared; NULL: it takes what cannot */
-    _Atomic uint64_t peers; /* bit n: access to device n was switched on */
-    atomic_bool trim;       /* a pool of the device may hold more than its threshold */
+    atomic_int small_shared; /* blocks of less than 2 MiB in there */
+    leat_pool *shared;       /* where leatc_alloc() takes memory that can be shared; NULL: it takes what cannot */
+    _Atomic uint64_t peers;  /* bit n: access to device n was switched on */
+    atomic_bool trim;        /* a pool of the device may hold more than its threshold */
     struct leatc_pool *_Atomic default_pool, *_Atomic current_pool;
 };
 
@@ -104,6 +105,9 @@ void leatc_events_close(struct leatc_device *device);
 /* memory.c */
 void leatc_memory_close(struct leatc_device *device);
 unsigned long long leatc_memory_id(void);
+
+/* The block goes back: nobody else may ask for it any more. */
+void leatc_memory_unshare(const struct leatc_memory *memory);
 
 /* Takes the record of an allocation that starts at ptr out of the table; false when there is none. */
 bool leatc_memory_take(void *ptr, struct leatc_memory *memory);

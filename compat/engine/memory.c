@@ -188,16 +188,42 @@ void leatc_memory_close(struct leatc_device *device)
 
 /*
  * On the CPU device memory comes from a pool of blocks that other processes can be given, since nobody knows at
- * this point whether the program will ask for that. Their pages take real memory only when they are touched; on a
- * GPU the smallest block would cost 2 MiB, so there it is the device's pool.
+ * this point whether the program will ask for that. Such a block takes whole pieces of 2 MiB of what the device
+ * counts as its memory, so only so many that are smaller come from there; and none on a GPU, where that memory
+ * would be lost.
  */
-static int take_device_memory(struct leatc_device *device, size_t bytes, void **ptr)
-{
-    leat_device *native = atomic_load(&device->native);
+#define SHARABLE_SMALL_MAX 256
 
-    if (device->shared)
-        return leatc_result_of(leat_pool_alloc(device->shared, NULL, bytes, ptr));
-    return leatc_result_of(leat_memory_alloc(native, LEAT_KIND_DEVICE, bytes, ptr));
+static bool may_share(struct leatc_device *device, size_t bytes)
+{
+    if (!device->shared || bytes >= LEATC_SHARE_UNIT)
+        return device->shared;
+    if (atomic_fetch_add(&device->small_shared, 1) < SHARABLE_SMALL_MAX)
+        return true;
+    atomic_fetch_sub(&device->small_shared, 1);
+    return false;
+}
+
+void leatc_memory_unshare(const struct leatc_memory *memory)
+{
+    if (!memory->sharable)
+        return;
+    leatc_share_end(LEATC_SHARE_MEMORY, memory->id);
+    if (memory->bytes < LEATC_SHARE_UNIT)
+        atomic_fetch_sub(&leatc_device_known(memory->ordinal)->small_shared, 1);
+}
+
+static int take_device_memory(struct leatc_device *device, struct leatc_memory *memory)
+{
+    memory->sharable = may_share(device, memory->bytes);
+    if (memory->sharable) {
+        if (leat_pool_alloc(device->shared, NULL, memory->bytes, &memory->base) == LEAT_OK)
+            return LEATC_OK;
+        leatc_memory_unshare(memory);
+        memory->sharable = false;
+    }
+    return leatc_result_of(
+        leat_memory_alloc(atomic_load(&device->native), LEAT_KIND_DEVICE, memory->bytes, &memory->base));
 }
 
 static int allocate(leat_kind kind, const struct leatc_memory *like, void **ptr)
@@ -215,7 +241,7 @@ static int allocate(leat_kind kind, const struct leatc_memory *like, void **ptr)
         return LEATC_OK;
     }
     memory.ordinal = device->ordinal;
-    LEATC_TRY(kind == LEAT_KIND_DEVICE ? take_device_memory(device, memory.bytes, &memory.base)
+    LEATC_TRY(kind == LEAT_KIND_DEVICE ? take_device_memory(device, &memory)
                                        : leatc_result_of(leat_memory_alloc(atomic_load(&device->native), kind,
                                                                            memory.bytes, &memory.base)));
     result = leatc_memory_add(&memory);
@@ -265,10 +291,10 @@ static int give_back(const struct leatc_memory *memory)
     int result = wait_for_users(memory);
 
     if (result == LEATC_OK)
-        leatc_share_end(LEATC_SHARE_MEMORY, memory->id);
-    if (result == LEATC_OK)
         result = memory->pool ? leatc_pool_free(memory, NULL) : leatc_result_of(leat_memory_free(memory->base));
-    if (result != LEATC_OK)
+    if (result == LEATC_OK)
+        leatc_memory_unshare(memory);
+    else
         (void)leatc_memory_add(memory);
     return result;
 }

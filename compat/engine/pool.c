@@ -415,8 +415,9 @@ int leatc_pool_free(const struct leatc_memory *memory, leat_stream *stream)
     if (stream && leat_stream_device(stream, &device) == LEAT_OK)
         ordinal = leatc_device_ordinal(device);
     LEATC_TRY(leatc_result_of(stream ? free_on(memory, stream, ordinal) : leat_memory_free(memory->base)));
-    leatc_share_end(LEATC_SHARE_MEMORY, memory->id);
+    leatc_memory_unshare(memory);
     if (pool) {
+        leatc_share_end(LEATC_SHARE_MEMORY, memory->id);
         atomic_fetch_sub(&pool->used, rounded(memory->bytes));
         if (atomic_load_explicit(&pool->threshold, memory_order_relaxed) != UINT64_MAX)
             atomic_store_explicit(&pool->device->trim, true, memory_order_relaxed);

@@ -304,6 +304,24 @@ static void free_memory_is_counted(void **state)
     GIVES(cudaErrorInvalidValue, cudaMemGetInfo(NULL, NULL));
 }
 
+/* Blocks that could be given to other processes take 2 MiB each; small ones must not all be such. */
+static void thousands_of_small_blocks(void **state)
+{
+    enum { COUNT = 3000 };
+    void **blocks = malloc(COUNT * sizeof *blocks);
+    size_t before, during, total;
+
+    (void)state;
+    OK(cudaMemGetInfo(&before, &total));
+    for (int i = 0; i < COUNT; i++)
+        OK(cudaMalloc(&blocks[i], 100));
+    OK(cudaMemGetInfo(&during, &total));
+    assert_true(before - during < (size_t)1 << 30);
+    for (int i = 0; i < COUNT; i++)
+        OK(cudaFree(blocks[i]));
+    free(blocks);
+}
+
 static void two_devices(void **state)
 {
     unsigned char in[1000], out[1000], *first, *second;
@@ -362,6 +380,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(what_pointers_are),
     cmocka_unit_test(managed_memory_is_advised),
     cmocka_unit_test(free_memory_is_counted),
+    cmocka_unit_test(thousands_of_small_blocks),
     cmocka_unit_test(two_devices),
 };
 
