@@ -69,6 +69,15 @@ $(compat_examples): $(BUILD)/examples/compat/%: examples/compat/%.c examples/com
 	    -Wl,-rpath,'$$ORIGIN/../..' $(compat_example_libs) -lleat-compat -lleat -o $@
 -include $(compat_examples:=.d)
 
+# The same sources with NVIDIA's compiler and library, to hold their output against.
+NVCC ?= $(CUDA_HOME)/bin/nvcc
+nvcc_examples := $(patsubst examples/compat/%.c,$(BUILD)/examples/nvcc/%,$(wildcard examples/compat/cuda_*.c))
+$(nvcc_examples): $(BUILD)/examples/nvcc/%: examples/compat/%.c examples/compat/kernel.h
+	$(say) NVCC $<
+	@mkdir -p $(@D)
+	$(Q)$(NVCC) -x cu -Iinclude $< -o $@
+examples-nvcc: $(nvcc_examples)
+
 tests: $(compat_tests)
 examples: $(compat_examples)
 
@@ -80,7 +89,7 @@ known-names: $(compat_so)
 compat-abi:
 	$(Q)tools/check-compat-abi.sh '$(CC)'
 
-.PHONY: check-compat known-names compat-abi
+.PHONY: examples-nvcc check-compat known-names compat-abi
 
 # ---- install ----------------------------------------------------------------------------------------------------
 
