@@ -695,6 +695,37 @@ INLINE void write_units(const layout_task *task, struct cut cut, const struct ti
     }
 }
 
+/* Lines of units below 4 bytes that begin anywhere, in words of 4 that lie on words of the destination: each is
+ * cut out of two of the tile's. Units only where a line begins or ends within a word. */
+INLINE void write_parts(const layout_task *task, struct cut cut, const struct tile *tile,
+                        const SHARED int64_t *lines, uint32_t thread, SHARED unit_16 *words)
+{
+    const uint32_t parts = TILE_I(cut) * cut.unit / 4 + 1;
+    uint32_t bytes = tile->count_i * cut.unit;
+
+    for (uint32_t n = thread; n < parts * TILE_J(cut); n += cut.threads) {
+        uint32_t part = n % parts, j = n / parts, across, first, low, high;
+        GLOBAL char *line;
+
+        if (j >= tile->count_j)
+            break;
+        line = dst_line(task, cut, tile, lines, j);
+        across = (uint32_t)(uintptr_t)line % 4;
+        first = part * 4 - across; /* byte of the line; wraps below 0 for the first part of some */
+        if (part * 4 >= across && first + 4 <= bytes) {
+            high = *(const SHARED unit_4 *)unit_place(cut, words, part * 4 / cut.unit, j);
+            low = across ? *(const SHARED unit_4 *)unit_place(cut, words, (part * 4 - 4) / cut.unit, j) : 0;
+            *(GLOBAL unit_4 *)(line + first) =
+                across ? (uint32_t)((low | (uint64_t)high << 32) >> (32 - across * 8)) : high;
+            continue;
+        }
+        for (uint32_t k = 0; k < 4; k += cut.unit)
+            if (part * 4 + k >= across && first + k < bytes)
+                MOVE_UNIT(cut.unit, line + (first + k), GLOBAL, unit_place(cut, words, (first + k) / cut.unit, j),
+                          SHARED);
+    }
+}
+
 #define TRANSPOSE(name, unit_, across_, down_, threads_, odd_)                                                    \
     LEAT_KERNEL(name, 1, layout_task, task)                                                                       \
     {                                                                                                             \
@@ -727,6 +758,8 @@ INLINE void write_units(const layout_task *task, struct cut cut, const struct ti
                 write_words(&task, cut, &tile, lines, 0, t, words);                                               \
                 write_units(&task, cut, &tile, lines, tile.count_i / UNITS(unit_) * UNITS(unit_), UNITS(unit_),   \
                             t, words);                                                                            \
+            } else if (cut.unit < 4) {                                                                            \
+                write_parts(&task, cut, &tile, lines, t, words);                                                  \
             } else {                                                                                              \
                 write_units(&task, cut, &tile, lines, 0, TILE_I(cut), t, words);                                  \
             }                                                                                                     \
