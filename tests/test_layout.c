@@ -167,8 +167,11 @@ static void copy_pair(leat_stream *stream, struct arenas *arenas, enum place to,
     OK(leat_copy(stream, dst + pair->dst_low - GUARD_BYTES, arenas->wanted, dst_window));
     OK(leat_copy_sync(stream, src + pair->src_low - GUARD_BYTES, arenas->in, src_window));
     status = leat_copy_layout(stream, dst, dst_layout, src, src_layout);
-    if (status == LEAT_ERROR_UNSUPPORTED && may_be_refused(to, from, list, pair))
+    if (status == LEAT_ERROR_UNSUPPORTED && may_be_refused(to, from, list, pair)) {
+        /* What was given so far uses the arenas, which may be freed next. */
+        OK(leat_stream_synchronize(stream));
         return;
+    }
     if (status != LEAT_OK)
         complain(pair, leat_last_error(), to, from);
     OK(leat_copy_sync(stream, arenas->seen, dst + pair->dst_low - GUARD_BYTES, dst_window));
