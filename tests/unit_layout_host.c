@@ -20,7 +20,7 @@
 #define MOST_UNITS ((uint64_t)1 << 17)
 
 static uint64_t seed;
-static unsigned forms = 3000;
+static unsigned forms = 2000;
 
 /* ---- chance ---- */
 

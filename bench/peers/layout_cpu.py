@@ -3,8 +3,8 @@
 
     layout_cpu.py RECORD --leat BUILD [--hptt LIBRARY] [--threads N] [--repeat N] [--scale X] [--elem 4|8]
 
-The 57 cases of TTC, HPTT and cuTT, of about 200 MiB of floats each. RECORD is written as JSON. BUILD is the folder of
-libleat.so, LIBRARY a shared library with HPTT in it. Needs OpenBLAS (on Debian libopenblas-dev).
+The 57 cases of TTC, HPTT and cuTT, of about 200 MiB of floats each. RECORD is written as JSON. BUILD is the folder
+of libleat.so, LIBRARY a shared library with HPTT in it. Needs OpenBLAS (on Debian libopenblas-dev).
 """
 import argparse
 import os
@@ -50,7 +50,8 @@ def main():
     for row in result["rows"]:
         rows.setdefault(row["case"], {})[row["library"]] = row
     names = [name for name in ("leat", "OpenBLAS omatcopy", "HPTT") if any(name in row for row in rows.values())]
-    print(f"{'case':<34}" + "".join(f"{name:>20}" for name in names) + "  share of leat_copy: by the clock, by processor time")
+    print("shares of leat_copy: by the clock, and by processor time")
+    print(f"{'case':<34}" + "".join(f"{name:>20}" for name in names))
     for case, row in rows.items():
         cells = ""
         for name in names:
