@@ -242,6 +242,41 @@ static void the_builtin_module_is_one(void **state)
     assert_true(parameters == 3 || (parameters == -1 && !test_on_cpu()));
 }
 
+/* leat/kernel.h says which kernels of the module for layouts are for everybody. */
+static void the_steps_to_a_fast_transpose(void **state)
+{
+    static const char *const names[] = {"leat_transpose_naive_u32", "leat_transpose_shared_u32",
+                                        "leat_transpose_padded_u32"};
+    enum { ROWS = 70, COLUMNS = 45 };
+    struct test_state *t = *state;
+    uint32_t *memory = test_alloc(t->device, LEAT_KIND_DEVICE, 2 * ROWS * COLUMNS * 4), host[ROWS * COLUMNS];
+    uint32_t *dst = memory + ROWS * COLUMNS, *src = memory, out[ROWS * COLUMNS];
+    uint64_t rows = ROWS, columns = COLUMNS, tiles = (ROWS + 31) / 32 * ((COLUMNS + 31) / 32);
+    void *args[] = {&dst, &src, &rows, &columns};
+    leat_module *module, *same;
+
+    OK(leat_module_layout(t->device, &module));
+    OK(leat_module_layout(t->device, &same));
+    assert_ptr_equal(module, same);
+    REFUSED(leat_module_unload(module), LEAT_ERROR_INVALID, "built-in");
+    for (uint32_t i = 0; i < ROWS * COLUMNS; i++)
+        host[i] = i + 1;
+    OK(leat_copy_sync(t->stream, src, host, sizeof host));
+    for (unsigned n = 0; n < 3; n++) {
+        uint32_t blocks = n ? (uint32_t)tiles : (ROWS * COLUMNS + 255) / 256;
+        leat_kernel *kernel;
+
+        OK(leat_kernel_get(module, names[n], &kernel));
+        OK(leat_fill(t->stream, dst, 0, sizeof out));
+        OK(leat_launch(t->stream, kernel, leat_dim(blocks, 1, 1), leat_dim(256, 1, 1), 0, args, 4));
+        OK(leat_copy_sync(t->stream, out, dst, sizeof out));
+        for (uint32_t r = 0; r < ROWS; r++)
+            for (uint32_t c = 0; c < COLUMNS; c++)
+                assert_int_equal(out[c * ROWS + r], host[r * COLUMNS + c]);
+    }
+    OK(leat_memory_free(memory));
+}
+
 static void arguments_are_read_before_the_return(void **state)
 {
     struct test_state *t = *state;
@@ -521,6 +556,7 @@ static const struct CMUnitTest tests[] = {
     STATE_TEST(additions_and_squares),
     STATE_TEST(pattern_verify_and_checksum),
     STATE_TEST(the_builtin_module_is_one),
+    STATE_TEST(the_steps_to_a_fast_transpose),
     STATE_TEST(arguments_are_read_before_the_return),
     STATE_TEST(kernels_reach_pinned_memory),
     STATE_TEST(a_module_from_a_file),
