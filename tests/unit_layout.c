@@ -49,6 +49,12 @@ static void complain(const char *what, const struct layouts_pair *pair, int line
 
 /* ---- forms ---- */
 
+static void make_form(const struct layouts_pair *pair, size_t dst_align, size_t src_align, struct leati_form *form)
+{
+    if (leati_form_make(&pair->dst, dst_align, &pair->src, src_align, form) != LEAT_OK)
+        complain(leat_last_error(), pair, __LINE__);
+}
+
 /* Where unit number of a form lies, as layouts_at(). */
 static int64_t form_at(const struct leati_form *form, const leat_layout *listed, bool of_dst, uint64_t number)
 {
@@ -142,10 +148,7 @@ static void forms_touch_the_same_bytes(void **state)
         struct leati_form form;
 
         layouts_draw(&random_state, 1 + i % 16, MOST_BYTES, some_list(), &pair);
-        if (leati_form_make(&pair.dst, dst_align, &pair.src, src_align, &form) != LEAT_OK) {
-            print_error("%s\n", leat_last_error());
-            EXPECT(!"made", &pair);
-        }
+        make_form(&pair, dst_align, src_align, &form);
         check_shape(&form, dst_align, src_align, &pair);
         check_bytes(&form, &pair);
     }
@@ -328,8 +331,7 @@ static void overlaps_are_never_missed(void **state)
         apart = (int64_t)chance((uint64_t)(pair.dst_high - pair.dst_low) + 200) - 100;
         if (chance(2))
             apart = (int64_t)chance(200) - 100;
-        if (leati_form_make(&pair.dst, 1, &pair.src, 1, &form) != LEAT_OK)
-            EXPECT(!"made", &pair);
+        make_form(&pair, 1, 1, &form);
         really = really_overlap(&pair, apart);
         said = leati_form_may_overlap(&form, base, base + apart);
         meets = apart + pair.src_low < pair.dst_high && pair.dst_low < apart + pair.src_high;
@@ -443,8 +445,7 @@ static void sectors_are_those_that_can_be_counted(void **state)
         struct leati_form form;
 
         layouts_draw(&random_state, 1 + i % 16, MOST_BYTES, some_list(), &pair);
-        if (leati_form_make(&pair.dst, 16, &pair.src, 16, &form) != LEAT_OK)
-            EXPECT(!"made", &pair);
+        make_form(&pair, 16, 16, &form);
         read = leati_sectors(&form, false);
         written = leati_sectors(&form, true);
         EXPECT(written == count_side(&pair.dst, pair.elements, pair.dst_low), &pair);
