@@ -49,7 +49,7 @@ $(test_bin)/fake/%.so: tests/fake/%.c $(wildcard src/driver/cuda/*.h src/driver/
 	$(say) CC $<
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -shared $< -o $@
-$(test_bin)/test_cuda_abi.o: CPPFLAGS += $(addprefix -isystem ,$(cuda_include:-I%=%))
+$(test_bin)/test_cuda_abi.o $(test_bin)/test_cuda_names.o: CPPFLAGS += $(addprefix -isystem ,$(cuda_include:-I%=%))
 
 tests: $(test_programs) $(test_kernels) $(test_fakes)
 

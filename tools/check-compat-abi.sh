@@ -60,6 +60,28 @@ check_cudart() {
         "$(grep -cE '^(cudaError_t|const char|struct) .*\(' include/leat/compat/cuda_runtime_api.h) prototypes agree"
 }
 
+check_cuda() {
+    local vendor="-isystem ${CUDA_HOME:-/usr/local/cuda}/include" ours=include/leat/compat/leat_cuda_types.h
+    # shellcheck disable=SC2086
+    if ! printf '#include <cuda.h>\n#if CUDA_VERSION != 13000\n#error\n#endif\n' |
+        $cc $vendor -fsyntax-only -x c - 2>/dev/null; then
+        echo "compat-abi: cuda skipped: no cuda.h of CUDA 13.0 here"
+        return
+    fi
+    # Several constants share a line; and what is in the struct within a struct has its place by the struct's size.
+    write_program $ours NOTHING | grep -vE 'Prop_st.(compressionType|gpuDirectRDMACapable|usage|reserved) ' |
+        sed '$d' | sed '$d' >"$work/print.c"
+    grep -oE '\bCU(DA)?_[A-Z0-9_]+ =' $ours | sed -E 's/(.*) =/    printf("\1 %lld\\n", (long long)\1);/' >>"$work/print.c"
+    printf '    return 0;\n}\n' >>"$work/print.c"
+    $cc -Iinclude -include leat/compat/cuda.h "$work/print.c" -o "$work/ours"
+    # shellcheck disable=SC2086
+    $cc $vendor -include cuda.h "$work/print.c" -o "$work/theirs"
+    "$work/ours" >"$work/ours.txt"
+    "$work/theirs" >"$work/theirs.txt"
+    diff "$work/ours.txt" "$work/theirs.txt"
+    echo "compat-abi: cuda: $(wc -l <"$work/ours.txt") constants and places agree"
+}
+
 for layer in ${2:-cudart cuda hip}; do
     if declare -F "check_$layer" >/dev/null; then "check_$layer"; fi
 done

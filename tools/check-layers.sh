@@ -44,7 +44,7 @@ inside='^tests/(fake/|fault_walk|test_(cuda|hip)_|unit_|fuzz_)'
 # The rest of the headers: only these files know a vendor's SDK, and the public headers need plain C only.
 system_allowed() {
     case $1 in
-    include/leat/interop/cuda.h|examples/interop_cuda.c|tests/test_cuda_abi.c|tests/test_hip_abi.c) return 0 ;;
+    include/leat/interop/cuda.h|examples/interop_cuda.c|tests/test_cuda_abi.c|tests/test_cuda_names.c|tests/test_hip_abi.c) return 0 ;;
     # What a vendor's header is called is leat's own here: include/leat/compat/.
     tests/compat/*|examples/compat/*) return 0 ;;
     include/leat/compat/hip/hip_runtime.h) [[ $2 =~ ^(tuple|utility)$ ]] ;; # what a C++ kernel's arguments are kept in

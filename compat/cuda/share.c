@@ -1,74 +1,62 @@
 /*
- * share.c - memory and events for other processes.
- *
- * Virtual memory goes to other processes as file descriptors (virtual.c). What the older calls want, handles of 64
- * bytes for allocations that were not made to be shared, is not offered: arguments are checked as documented, and
- * the answer is "not supported".
+ * share.c - memory, pools and events for other processes. Virtual memory goes there as file descriptors
+ * (virtual.c).
  */
 #include "cuda/names.h"
 
-static CUresult refuse(CUresult checked)
-{
-    CU_TRY(leatcu_enter(NULL));
-    return checked == CUDA_SUCCESS ? CUDA_ERROR_NOT_SUPPORTED : checked;
-}
-
-static CUresult valid(bool condition)
-{
-    return condition ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
-
 CUresult cuIpcGetEventHandle(CUipcEventHandle *handle, CUevent event)
 {
+    CU_TRY(leatcu_enter(NULL));
     CU_CHECK(handle);
-    return refuse(leatcu_result(leatc_event_check((struct leatc_event *)event)));
+    return leatcu_result(leatc_share_event((struct leatc_event *)event, handle));
 }
 
 CUresult cuIpcOpenEventHandle(CUevent *event, CUipcEventHandle handle)
 {
-    (void)handle;
-    return refuse(valid(event));
+    CU_TRY(leatcu_enter(NULL));
+    CU_CHECK(event);
+    return leatcu_result(leatc_share_open_event(&handle, (struct leatc_event **)event));
 }
 
 CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr address)
 {
-    struct leatc_memory memory = {.kind = LEATC_MEMORY_PAGEABLE};
-
+    CU_TRY(leatcu_enter(NULL));
     CU_CHECK(handle && address);
-    CU_TRY(leatcu_result(leatc_memory_find(leatcu_pointer(address), &memory)));
-    return refuse(valid(memory.kind == LEATC_MEMORY_DEVICE));
+    return leatcu_result(leatc_share_memory(leatcu_pointer(address), handle));
 }
 
+/* A process cannot open what it has itself. */
 CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *address, CUipcMemHandle handle, unsigned flags)
 {
-    (void)handle;
-    return refuse(valid(address && flags == CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+    void *ptr;
+
+    CU_TRY(leatcu_enter(NULL));
+    CU_CHECK(address && flags == CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+    CU_TRY(leatcu_result(leatc_share_open(&handle, false, &ptr)));
+    *address = leatcu_address(ptr);
+    return CUDA_SUCCESS;
 }
 
-/* No address is of such memory. */
 CUresult cuIpcCloseMemHandle(CUdeviceptr address)
 {
-    (void)address;
     CU_TRY(leatcu_enter(NULL));
-    return CUDA_ERROR_INVALID_VALUE;
+    return leatcu_result(leatc_share_close(leatcu_pointer(address)));
 }
 
 CUresult cuMemPoolExportToShareableHandle(void *shareable, CUmemoryPool pool, CUmemAllocationHandleType type,
                                           unsigned long long flags)
 {
     CU_TRY(leatcu_started());
-    CU_TRY(leatcu_result(leatc_pool_check((struct leatc_pool *)pool)));
     CU_CHECK(shareable && !flags && type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
-    return CUDA_ERROR_NOT_SUPPORTED;
+    return leatcu_result(leatc_share_pool((struct leatc_pool *)pool, shareable));
 }
 
 CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool *pool, void *shareable, CUmemAllocationHandleType type,
                                             unsigned long long flags)
 {
-    (void)shareable;
     CU_TRY(leatcu_started());
     CU_CHECK(pool && !flags && type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
-    return CUDA_ERROR_NOT_SUPPORTED;
+    return leatcu_result(leatc_share_open_pool((int)(intptr_t)shareable, (struct leatc_pool **)pool));
 }
 
 CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData *data, CUdeviceptr address)
@@ -79,13 +67,17 @@ CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData *data, CUdeviceptr addres
     CU_CHECK(data && address);
     CU_TRY(leatcu_result(leatc_memory_find(leatcu_pointer(address), &memory)));
     CU_CHECK(memory.pool);
-    return CUDA_ERROR_NOT_SUPPORTED;
+    return leatcu_result(leatc_share_memory(leatcu_pointer(address), data));
 }
 
 CUresult cuMemPoolImportPointer(CUdeviceptr *address, CUmemoryPool pool, CUmemPoolPtrExportData *data)
 {
+    void *ptr;
+
     CU_TRY(leatcu_started());
     CU_CHECK(address && data);
-    CU_TRY(leatcu_result(leatc_pool_check((struct leatc_pool *)pool)));
-    return CUDA_ERROR_NOT_SUPPORTED;
+    CU_CHECK(leatc_pool_is_imported((struct leatc_pool *)pool));
+    CU_TRY(leatcu_result(leatc_share_open(data, true, &ptr)));
+    *address = leatcu_address(ptr);
+    return CUDA_SUCCESS;
 }

@@ -1,0 +1,302 @@
+/* test_cuda_driver.c - the CUDA driver's names: contexts, memory, copies, words, modules, virtual memory,
+ * refusals. */
+#include <cuda.h>
+
+#include "compat.h"
+
+#include <unistd.h>
+
+#define BYTES ((size_t)1 << 20)
+
+static CUcontext context;
+
+/* Before cuInit() nothing works but asking for the version and for names. */
+static void nothing_before_the_start(void **state)
+{
+    int number = 0;
+    const char *text = NULL;
+    CUdeviceptr memory;
+
+    (void)state;
+    GIVES(CUDA_ERROR_NOT_INITIALIZED, cuDeviceGetCount(&number));
+    GIVES(CUDA_ERROR_NOT_INITIALIZED, cuMemAlloc(&memory, 1));
+    GIVES(CUDA_ERROR_NOT_INITIALIZED, cuCtxSynchronize());
+    OK(cuDriverGetVersion(&number));
+    assert_int_equal(number, CUDA_VERSION);
+    GIVES(CUDA_ERROR_INVALID_VALUE, cuDriverGetVersion(NULL));
+    OK(cuGetErrorName(CUDA_ERROR_OUT_OF_MEMORY, &text));
+    assert_string_equal(text, "CUDA_ERROR_OUT_OF_MEMORY");
+    OK(cuGetErrorString(CUDA_ERROR_OUT_OF_MEMORY, &text));
+    GIVES(CUDA_ERROR_INVALID_VALUE, cuGetErrorName((CUresult)12345, &text));
+    assert_null(text);
+    GIVES(CUDA_ERROR_INVALID_VALUE, cuInit(1));
+    OK(cuInit(0));
+    OK(cuInit(0));
+}
+
+static void contexts_are_a_stack(void **state)
+{
+    CUcontext mine, seen;
+    CUdevice device;
+    CUdeviceptr memory;
+    unsigned flags;
+    int active, count;
+
+    (void)state;
+    OK(cuDeviceGetCount(&count));
+    assert_true(count >= 2);
+    GIVES(CUDA_ERROR_INVALID_DEVICE, cuDeviceGet(&device, count));
+    GIVES(CUDA_ERROR_INVALID_DEVICE, cuDeviceGet(&device, -1));
+    GIVES(CUDA_ERROR_INVALID_CONTEXT, cuMemAlloc(&memory, 1));
+    GIVES(CUDA_ERROR_INVALID_CONTEXT, cuCtxPopCurrent(&seen));
+    OK(cuCtxGetCurrent(&seen));
+    assert_null(seen);
+    GIVES(CUDA_ERROR_INVALID_CONTEXT, cuDevicePrimaryCtxRelease(0));
+    OK(cuDevicePrimaryCtxRetain(&context, 0));
+    OK(cuDevicePrimaryCtxGetState(0, &flags, &active));
+    assert_int_equal(active, 1);
+    OK(cuCtxSetCurrent(context));
+    OK(cuCtxCreate(&mine, 0, 1));
+    OK(cuCtxGetDevice(&device));
+    assert_int_equal(device, 1);
+    OK(cuCtxPushCurrent(context));
+    OK(cuCtxGetDevice(&device));
+    assert_int_equal(device, 0);
+    OK(cuCtxPopCurrent(&seen));
+    assert_ptr_equal(seen, context);
+    OK(cuCtxDestroy(mine));
+    OK(cuCtxGetCurrent(&seen));
+    assert_ptr_equal(seen, context);
+    GIVES(CUDA_ERROR_CONTEXT_IS_DESTROYED, cuCtxPushCurrent(mine));
+    GIVES(CUDA_ERROR_INVALID_CONTEXT, cuCtxPushCurrent((CUcontext)&mine));
+    GIVES(CUDA_ERROR_INVALID_CONTEXT, cuCtxDestroy(context));
+    GIVES(CUDA_ERROR_INVALID_VALUE, cuCtxCreate(&mine, 3, 0));
+}
+
+static void memory_is_checked(void **state)
+{
+    CUdeviceptr memory, base, value;
+    size_t bytes, pitch;
+    void *host;
+    unsigned flags, type;
+    char plain[16];
+
+    (void)state;
+    GIVES(CUDA_ERROR_INVALID_VALUE, cuMemAlloc(&memory, 0));
+    GIVES(CUDA_ERROR_INVALID_VALUE, cuMemAlloc(NULL, 1));
+    GIVES(CUDA_ERROR_OUT_OF_MEMORY, cuMemAlloc(&memory, (size_t)1 << 50));
+    GIVES(CUDA_ERROR_INVALID_VALUE, cuMemAllocPitch(&memory, &pitch, 100, 10, 3));
+    OK(cuMemAllocPitch(&memory, &pitch, 100, 10, 4));
+    assert_true(pitch >= 100);
+    OK(cuMemGetAddressRange(&base, &bytes, memory + 5));
+    assert_int_equal(base, memory);
+    OK(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, memory));
+    assert_int_equal(type, CU_MEMORYTYPE_DEVICE);
+    OK(cuPointerGetAttribute(&value, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, memory + 9));
+    assert_int_equal(value, memory);
+    GIVES(CUDA_ERROR_INVALID_VALUE, cuMemFree(memory + 1));
+    OK(cuMemFree(memory));
+    GIVES(CUDA_ERROR_INVALID_VALUE, cuMemFree(memory));
+    GIVES(CUDA_ERROR_NOT_FOUND, cuMemGetAddressRange(&base, &bytes, memory));
+    GIVES(CUDA_ERROR_INVALID_VALUE,
+          cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, (CUdeviceptr)(uintptr_t)plain));
+    GIVES(CUDA_ERROR_INVALID_VALUE, cuMemHostAlloc(&host, 16, 8));
+    OK(cuMemHostAlloc(&host, 16, CU_MEMHOSTALLOC_DEVICEMAP));
+    OK(cuMemHostGetFlags(&flags, host));
+    assert_int_equal(flags, CU_MEMHOSTALLOC_DEVICEMAP);
+    OK(cuMemHostGetDevicePointer(&value, host, 0));
+    OK(cuMemFreeHost(host));
+    GIVES(CUDA_ERROR_INVALID_VALUE, cuMemFreeHost(host));
+    host = malloc(4096);
+    OK(cuMemHostRegister(host, 4096, 0));
+    GIVES(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, cuMemHostRegister(host, 4096, 0));
+    OK(cuMemHostUnregister(host));
+    GIVES(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, cuMemHostUnregister(host));
+    free(host);
+    GIVES(CUDA_ERROR_INVALID_VALUE, cuMemAllocManaged(&memory, 0, CU_MEM_ATTACH_GLOBAL));
+    GIVES(CUDA_ERROR_INVALID_VALUE, cuMemAllocManaged(&memory, 16, 0));
+}
+
+static void copies_and_fills_arrive(void **state)
+{
+    unsigned *out = malloc(BYTES);
+    CUDA_MEMCPY2D box = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                         .srcPitch = 64,
+                         .dstMemoryType = CU_MEMORYTYPE_HOST,
+                         .dstPitch = 32,
+                         .WidthInBytes = 32,
+                         .Height = 4};
+    CUdeviceptr memory;
+
+    (void)state;
+    OK(cuMemAlloc(&memory, BYTES));
+    OK(cuMemsetD32(memory, 0x12345678, BYTES / 4));
+    OK(cuMemsetD2D8(memory, 64, 0xab, 32, 4));
+    OK(cuMemcpyDtoH(out, memory, BYTES));
+    assert_int_equal(out[0], 0xabababab);
+    assert_int_equal(out[8], 0x12345678);
+    assert_int_equal(out[BYTES / 4 - 1], 0x12345678);
+    box.srcDevice = memory;
+    box.dstHost = out;
+    memset(out, 0, 128);
+    OK(cuMemcpy2D(&box));
+    assert_int_equal(out[31], 0xabababab);
+    box.srcPitch = 31;
+    GIVES(CUDA_ERROR_INVALID_VALUE, cuMemcpy2D(&box));
+    GIVES(CUDA_ERROR_INVALID_VALUE, cuMemcpyDtoH(out, memory + 1, BYTES));
+    GIVES(CUDA_ERROR_INVALID_VALUE, cuMemsetD32(memory + 2, 0, 1));
+    GIVES(CUDA_ERROR_INVALID_VALUE, cuMemsetD8(memory, 0, BYTES + 1));
+    OK(cuMemFree(memory));
+    free(out);
+}
+
+static void streams_wait_for_words(void **state)
+{
+    CUstream stream, gone;
+    CUcontext seen;
+    CUevent event;
+    uint32_t *words;
+    float milliseconds;
+
+    (void)state;
+    GIVES(CUDA_ERROR_INVALID_VALUE, cuStreamCreate(&stream, 2));
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    OK(cuStreamGetCtx(stream, &seen));
+    assert_ptr_equal(seen, context);
+    OK(cuEventCreate(&event, 0));
+    GIVES(CUDA_ERROR_INVALID_HANDLE, cuEventElapsedTime(&milliseconds, event, event));
+    OK(cuMemAllocHost((void **)&words, 64));
+    words[0] = words[1] = 0;
+    OK(cuStreamWaitValue32(stream, (CUdeviceptr)(uintptr_t)&words[0], 5, CU_STREAM_WAIT_VALUE_GEQ));
+    OK(cuStreamWriteValue32(stream, (CUdeviceptr)(uintptr_t)&words[1], 7, 0));
+    OK(cuEventRecord(event, stream));
+    GIVES(CUDA_ERROR_NOT_READY, cuStreamQuery(stream));
+    GIVES(CUDA_ERROR_NOT_READY, cuEventQuery(event));
+    __atomic_store_n(&words[0], 6, __ATOMIC_RELEASE);
+    OK(cuStreamSynchronize(stream));
+    assert_int_equal(__atomic_load_n(&words[1], __ATOMIC_ACQUIRE), 7);
+    GIVES(CUDA_ERROR_INVALID_VALUE, cuStreamWaitValue32(stream, (CUdeviceptr)(uintptr_t)words + 2, 0, 0));
+    GIVES(CUDA_ERROR_INVALID_VALUE, cuStreamWaitValue32(stream, 0, 0, 0));
+    gone = stream;
+    OK(cuStreamDestroy(stream));
+    GIVES(CUDA_ERROR_INVALID_HANDLE, cuStreamQuery(gone));
+    GIVES(CUDA_ERROR_INVALID_HANDLE, cuStreamDestroy(gone));
+    OK(cuEventDestroy(event));
+    GIVES(CUDA_ERROR_INVALID_HANDLE, cuEventQuery(event));
+    GIVES(CUDA_ERROR_INVALID_HANDLE, cuEventDestroy(NULL));
+    OK(cuMemFreeHost(words));
+}
+
+static void virtual_memory_is_put_together(void **state)
+{
+    CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                      .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                                      .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+    CUmemAccessDesc access = {{CU_MEM_LOCATION_TYPE_DEVICE, 0}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    CUmemGenericAllocationHandle handle, other;
+    unsigned long long flags;
+    CUdeviceptr base;
+    unsigned out = 0;
+    size_t unit;
+    int fd;
+
+    (void)state;
+    OK(cuMemGetAllocationGranularity(&unit, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
+    GIVES(CUDA_ERROR_INVALID_VALUE, cuMemCreate(&handle, unit + 1, &properties, 0));
+    GIVES(CUDA_ERROR_INVALID_VALUE, cuMemAddressReserve(&base, unit, 3, 0, 0));
+    OK(cuMemAddressReserve(&base, 2 * unit, 0, 0, 0));
+    OK(cuMemCreate(&handle, unit, &properties, 0));
+    OK(cuMemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+    OK(cuMemImportFromShareableHandle(&other, (void *)(intptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+    close(fd);
+    GIVES(CUDA_ERROR_INVALID_VALUE, cuMemMap(base, unit, unit, handle, 0));
+    OK(cuMemMap(base, unit, 0, handle, 0));
+    OK(cuMemMap(base + unit, unit, 0, other, 0));
+    GIVES(CUDA_ERROR_INVALID_VALUE, cuMemsetD8(base, 1, 1));
+    OK(cuMemSetAccess(base, 2 * unit, &access, 1));
+    OK(cuMemGetAccess(&flags, &access.location, base));
+    assert_int_equal(flags, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    OK(cuMemsetD32(base, 77, 1));
+    OK(cuMemcpyDtoH(&out, base + unit, sizeof out));
+    assert_int_equal(out, 77);
+    OK(cuMemsetD8(base + unit - 8, 9, 16));
+    OK(cuCtxSynchronize());
+    GIVES(CUDA_ERROR_INVALID_VALUE, cuMemAddressFree(base, 2 * unit));
+    OK(cuMemUnmap(base, 2 * unit));
+    GIVES(CUDA_ERROR_INVALID_VALUE, cuMemUnmap(base, unit));
+    OK(cuMemRelease(handle));
+    OK(cuMemRelease(other));
+    GIVES(CUDA_ERROR_INVALID_VALUE, cuMemRelease(handle));
+    GIVES(CUDA_ERROR_INVALID_VALUE, cuMemAddressFree(base, unit));
+    OK(cuMemAddressFree(base, 2 * unit));
+}
+
+static void modules_of_ptx_are_lists_of_names(void **state)
+{
+    static const char ptx[] =
+        ".version 8.0\n.target sm_90\n.visible .entry leat_add_u32(.param .u64 a)\n{ ret; }\n"
+        ".visible .entry nowhere(.param .u64 a)\n{ ret; }\n";
+    unsigned out[4] = {1, 2, 3, 4}, three = 3;
+    uint64_t count = 4;
+    CUdeviceptr memory;
+    CUfunction add, none;
+    CUmodule module;
+
+    (void)state;
+    GIVES(CUDA_ERROR_FILE_NOT_FOUND, cuModuleLoad(&module, "/no/such/file.ptx"));
+    OK(cuModuleLoadData(&module, ptx));
+    OK(cuModuleGetFunction(&add, module, "leat_add_u32"));
+    GIVES(CUDA_ERROR_NOT_FOUND, cuModuleGetFunction(&none, module, "leat_add"));
+    GIVES(CUDA_ERROR_NO_BINARY_FOR_GPU, cuModuleGetFunction(&none, module, "nowhere"));
+    OK(cuMemAlloc(&memory, sizeof out));
+    OK(cuMemcpyHtoD(memory, out, sizeof out));
+    OK(cuLaunchKernel(add, 1, 1, 1, 32, 1, 1, 0, NULL, (void *[]){&memory, &count, &three}, NULL));
+    OK(cuMemcpyDtoH(out, memory, sizeof out));
+    assert_int_equal(out[3], 7);
+    GIVES(CUDA_ERROR_INVALID_VALUE, cuLaunchKernel(add, 0, 1, 1, 32, 1, 1, 0, NULL, NULL, NULL));
+    OK(cuMemFree(memory));
+    OK(cuModuleUnload(module));
+    GIVES(CUDA_ERROR_INVALID_HANDLE, cuModuleUnload(module));
+    GIVES(CUDA_ERROR_INVALID_HANDLE, cuLaunchKernel(add, 1, 1, 1, 32, 1, 1, 0, NULL, NULL, NULL));
+}
+
+static void functions_are_found_by_name(void **state)
+{
+    CUdriverProcAddressQueryResult why;
+    void *function;
+
+    (void)state;
+    OK(cuGetProcAddress("cuMemAlloc", &function, 12000, 0, &why));
+    assert_int_equal(why, CU_GET_PROC_ADDRESS_SUCCESS);
+    assert_non_null(function);
+    GIVES(CUDA_ERROR_NOT_FOUND, cuGetProcAddress("cuNothing", &function, 12000, 0, &why));
+    assert_int_equal(why, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
+    assert_null(function);
+    GIVES(CUDA_ERROR_INVALID_VALUE, cuGetProcAddress("cuMemAlloc", &function, 12000, 8, &why));
+}
+
+/* The last release ends what the device has. */
+static void the_last_release_ends_it(void **state)
+{
+    (void)state;
+    OK(cuDevicePrimaryCtxRelease(0));
+    GIVES(CUDA_ERROR_CONTEXT_IS_DESTROYED, cuCtxSynchronize());
+    OK(cuDevicePrimaryCtxReset(1));
+}
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(nothing_before_the_start),
+        cmocka_unit_test(contexts_are_a_stack),
+        cmocka_unit_test(memory_is_checked),
+        cmocka_unit_test(copies_and_fills_arrive),
+        cmocka_unit_test(streams_wait_for_words),
+        cmocka_unit_test(virtual_memory_is_put_together),
+        cmocka_unit_test(modules_of_ptx_are_lists_of_names),
+        cmocka_unit_test(functions_are_found_by_name),
+        cmocka_unit_test(the_last_release_ends_it),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
+}
