@@ -43,6 +43,8 @@ bool layout_lab_open(struct layout_lab *lab, struct bench *bench, leat_kind src,
                                .src = {.kind = src},
                                .dst = {.kind = dst},
                                .list = {.kind = LEAT_KIND_DEVICE},
+                               .wanted = {.kind = LEAT_KIND_PAGEABLE},
+                               .found = {.kind = LEAT_KIND_PAGEABLE},
                                .cold_bytes = choose_cold_bytes(bench)};
     /* On the CPU device a stream's thread has to wake up to put down its time: the host's clock says more there.
      */
@@ -64,6 +66,8 @@ static void drop_arena(struct layout_arena *arena)
 
 void layout_lab_close(struct layout_lab *lab)
 {
+    drop_arena(&lab->found);
+    drop_arena(&lab->wanted);
     drop_arena(&lab->list);
     drop_arena(&lab->dst);
     drop_arena(&lab->src);
@@ -254,29 +258,24 @@ static void expect_share(void *argument, unsigned index, unsigned threads)
 /* Is the destination, guards included, what the plain loop says? */
 static bool compare(struct run *run, unsigned buffer, uint64_t seed, bool *right)
 {
-    struct bench *bench = run->lab->bench;
+    struct layout_lab *lab = run->lab;
+    struct bench *bench = lab->bench;
     struct expect expect = {.made = run->made, .seed = seed};
-    char *wanted = malloc(run->dst_step), *found = malloc(run->dst_step);
     uint64_t bytes;
-    bool fine = wanted && found;
 
-    if (!fine) {
-        out_of_memory(bench);
-    } else {
-        memset(wanted, POISON, run->dst_step);
-        expect.image = wanted + GUARD_BYTES;
-        fine = bench_check(bench, leat_layout_count(&run->made->src, &expect.elements, &bytes));
-        if (fine && expect.elements > 0)
-            bench_team_run(bench->team, expect_share, &expect);
-        fine = fine &&
-               bench_check(
-                   bench, leat_copy(bench->streams[0], found, dst_of(run, buffer) - GUARD_BYTES, run->dst_step)) &&
-               bench_check(bench, leat_stream_synchronize(bench->streams[0]));
-        *right = fine && !memcmp(wanted, found, run->dst_step);
-    }
-    free(found);
-    free(wanted);
-    return fine;
+    if (!grow(bench, &lab->wanted, run->dst_step) || !grow(bench, &lab->found, run->dst_step) ||
+        !bench_check(bench, leat_layout_count(&run->made->src, &expect.elements, &bytes)))
+        return false;
+    memset(lab->wanted.ptr, POISON, run->dst_step);
+    expect.image = lab->wanted.ptr + GUARD_BYTES;
+    if (expect.elements > 0)
+        bench_team_run(bench->team, expect_share, &expect);
+    if (!bench_check(bench, leat_copy(bench->streams[0], lab->found.ptr, dst_of(run, buffer) - GUARD_BYTES,
+                                      run->dst_step)) ||
+        !bench_check(bench, leat_stream_synchronize(bench->streams[0])))
+        return false;
+    *right = !memcmp(lab->wanted.ptr, lab->found.ptr, run->dst_step);
+    return true;
 }
 
 /* A kernel that does nothing. */

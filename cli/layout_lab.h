@@ -23,8 +23,9 @@ struct layout_arena {
 struct layout_lab {
     struct bench *bench;
     struct layout_arena src, dst, list;
-    size_t cold_bytes;       /* what copies go through in turns, so that no cache helps */
-    leat_event *begin, *end; /* NULL: the host's clock is used */
+    struct layout_arena wanted, found; /* on the host: a destination as it must be, and as it is */
+    size_t cold_bytes;                 /* what copies go through in turns, so that no cache helps */
+    leat_event *begin, *end;           /* NULL: the host's clock is used */
 };
 
 /* What a case came to. */
