@@ -82,6 +82,44 @@ check_cuda() {
     echo "compat-abi: cuda: $(wc -l <"$work/ours.txt") constants and places agree"
 }
 
+# Ours is HIP 6.3. What any header of AMD's has of it must agree, but for what HIP 6 is known to have changed.
+check_hip() {
+    local header=${HIP_HOME:-/usr}/include/hip/hip_runtime_api.h names type
+    local vendor="-D__HIP_PLATFORM_AMD__ -isystem ${HIP_HOME:-/usr}/include" ours=include/leat/compat/hip/driver_types.h
+    local changed='hipMemoryType\w+|hipIpcMemLazyEnablePeerAccess|hipDeviceLmemResizeToMax|hipJitOptionNumOptions'
+    # shellcheck disable=SC2086
+    if ! printf '#include <hip/hip_runtime_api.h>\n' | $cc $vendor -w -fsyntax-only -x c - 2>/dev/null; then
+        echo "compat-abi: hip skipped: no hip/hip_runtime_api.h of AMD's here"
+        return
+    fi
+    names=$(sed -nE 's/^ +(hip[A-Z]\w+|HIP_\w+)( = [^;]*)?,?$/\1/p; s/^#define (hip\w+|HIP_\w+) \(*-?(0x)?[0-9a-fA-F]+\)*$/\1/p' $ours |
+        grep -vxE "$changed" | sort -u | while read -r name; do
+            if grep -qw -- "$name" "$(dirname "$header")"/*.h; then echo "$name"; fi
+        done)
+    { printf '#include <stdio.h>\nint main(void)\n{\n'
+      for name in $names; do printf '    printf("%s %%lld\\n", (long long)%s);\n' "$name" "$name"; done
+      printf '    return 0;\n}\n'; } >"$work/print.c"
+    $cc -Iinclude -include leat/compat/hip/hip_runtime_api.h "$work/print.c" -o "$work/ours"
+    # shellcheck disable=SC2086
+    $cc $vendor -w -include hip/hip_runtime_api.h "$work/print.c" -o "$work/theirs"
+    "$work/ours" >"$work/ours.txt"
+    "$work/theirs" >"$work/theirs.txt"
+    diff "$work/ours.txt" "$work/theirs.txt"
+    # Our prototypes once more, after the vendor's and with its types, of which HIP 5 lacks two.
+    {
+        echo '#include <hip/hip_runtime_api.h>'
+        for type in hipDriverProcAddressQueryResult hipDeviceProp_tR0600; do
+            grep -qw "$type" "$header" || echo "typedef int $type;"
+        done
+        printf '#define LEAT_COMPAT_HIP_DRIVER_TYPES_H\n#define LEAT_COMPAT_VECTOR_TYPES_H\n'
+        echo '#include <leat/compat/hip/hip_runtime_api.h>'
+    } >"$work/prototypes.c"
+    # shellcheck disable=SC2086
+    $cc $vendor -Iinclude -w -fsyntax-only "$work/prototypes.c"
+    echo "compat-abi: hip: $(wc -l <"$work/ours.txt") constants," \
+        "$(grep -cE '^hipError_t .*\(' include/leat/compat/hip/hip_runtime_api.h) prototypes agree"
+}
+
 for layer in ${2:-cudart cuda hip}; do
     if declare -F "check_$layer" >/dev/null; then "check_$layer"; fi
 done

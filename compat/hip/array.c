@@ -404,3 +404,24 @@ hipError_t hipMemcpyAtoA(hipArray_t dst, size_t dstOffset, hipArray_t src, size_
 {
     return note(between_arrays(dst, dstOffset, 0, src, srcOffset, 0, make_hipExtent(bytes, bytes ? 1 : 0, 1)));
 }
+
+/* ---- mipmapped arrays: there are none ---- */
+
+hipError_t hipMallocMipmappedArray(hipMipmappedArray_t *array, const hipChannelFormatDesc *desc, hipExtent extent,
+                                   unsigned int levels, unsigned int flags)
+{
+    (void)extent, (void)levels, (void)flags;
+    return note(array && desc ? LEATC_NOT_SUPPORTED : LEATC_INVALID_VALUE);
+}
+
+hipError_t hipFreeMipmappedArray(hipMipmappedArray_t array)
+{
+    (void)array;
+    return note(LEATC_INVALID_VALUE);
+}
+
+hipError_t hipGetMipmappedArrayLevel(hipArray_t *level, hipMipmappedArray_const_t array, unsigned int number)
+{
+    (void)level, (void)array, (void)number;
+    return note(LEATC_INVALID_VALUE);
+}

@@ -533,6 +533,16 @@ hipError_t hipGetDeviceFlags(unsigned int *flags)
     return note(result == LEATC_OK ? leatc_device_flags(ordinal, flags) : result);
 }
 
+hipError_t hipProfilerStart(void)
+{
+    return note(leatc_init());
+}
+
+hipError_t hipProfilerStop(void)
+{
+    return note(leatc_init());
+}
+
 /* ---- peers ---- */
 
 hipError_t hipDeviceCanAccessPeer(int *possible, int device, int peer)

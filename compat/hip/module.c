@@ -280,6 +280,44 @@ hipError_t hipFuncGetAttribute(int *value, hipFunction_attribute attribute, hipF
     return note(known ? get_attribute(value, attribute) : LEATC_INVALID_HANDLE);
 }
 
+/* No module here has variables. */
+hipError_t hipModuleGetGlobal(hipDeviceptr_t *ptr, size_t *bytes, hipModule_t module, const char *name)
+{
+    bool known;
+
+    if ((!ptr && !bytes) || !name || !*name)
+        return note(LEATC_INVALID_VALUE);
+    pthread_rwlock_rdlock(&lock);
+    known = *find_module(module) != NULL;
+    pthread_rwlock_unlock(&lock);
+    return note(known ? LEATC_NOT_FOUND : LEATC_INVALID_HANDLE);
+}
+
+/* What follows are wishes, which change nothing. */
+hipError_t hipFuncSetAttribute(const void *function, hipFuncAttribute attribute, int value)
+{
+    if (!function)
+        return note(LEATC_INVALID_FUNCTION);
+    if (value < 0 || (unsigned)attribute >= hipFuncAttributeMax ||
+        attribute < hipFuncAttributeMaxDynamicSharedMemorySize)
+        return note(LEATC_INVALID_VALUE);
+    return note(leatc_init());
+}
+
+hipError_t hipFuncSetCacheConfig(const void *function, hipFuncCache_t config)
+{
+    if (!function)
+        return note(LEATC_INVALID_FUNCTION);
+    return note((unsigned)config > hipFuncCachePreferEqual ? LEATC_INVALID_VALUE : leatc_init());
+}
+
+hipError_t hipFuncSetSharedMemConfig(const void *function, hipSharedMemConfig config)
+{
+    if (!function)
+        return note(LEATC_INVALID_FUNCTION);
+    return note((unsigned)config > hipSharedMemBankSizeEightByte ? LEATC_INVALID_VALUE : leatc_init());
+}
+
 /* ---- launches ---- */
 
 static int launch_own(hipFunction_t function, leat_dim3 grid, leat_dim3 block, void **arguments,

@@ -63,6 +63,8 @@ hipError_t hipDeviceGetPCIBusId(char *text, int bytes, int device);
 hipError_t hipDeviceGetByPCIBusId(int *device, const char *text);
 hipError_t hipDeviceSynchronize(void);
 hipError_t hipDeviceReset(void);
+hipError_t hipProfilerStart(void);
+hipError_t hipProfilerStop(void);
 hipError_t hipDeviceGetLimit(size_t *value, enum hipLimit_t limit);
 hipError_t hipDeviceSetLimit(enum hipLimit_t limit, size_t value);
 hipError_t hipDeviceGetCacheConfig(hipFuncCache_t *config);
@@ -210,6 +212,11 @@ hipError_t hipMalloc3DArray(hipArray_t *array, const struct hipChannelFormatDesc
                             unsigned int flags);
 hipError_t hipArrayCreate(hipArray_t *array, const HIP_ARRAY_DESCRIPTOR *shape);
 hipError_t hipArray3DCreate(hipArray_t *array, const HIP_ARRAY3D_DESCRIPTOR *shape);
+hipError_t hipMallocMipmappedArray(hipMipmappedArray_t *array, const struct hipChannelFormatDesc *desc,
+                                   struct hipExtent extent, unsigned int levels,
+                                   unsigned int flags LEAT_HIP_OR(0));
+hipError_t hipFreeMipmappedArray(hipMipmappedArray_t array);
+hipError_t hipGetMipmappedArrayLevel(hipArray_t *level, hipMipmappedArray_const_t array, unsigned int number);
 hipError_t hipFreeArray(hipArray_t array);
 hipError_t hipArrayDestroy(hipArray_t array);
 hipError_t hipArrayGetInfo(hipChannelFormatDesc *desc, hipExtent *extent, unsigned int *flags, hipArray_t array);
@@ -337,6 +344,10 @@ hipError_t hipModuleLoadDataEx(hipModule_t *module, const void *image, unsigned 
                                void **values);
 hipError_t hipModuleUnload(hipModule_t module);
 hipError_t hipModuleGetFunction(hipFunction_t *function, hipModule_t module, const char *name);
+hipError_t hipModuleGetGlobal(hipDeviceptr_t *ptr, size_t *bytes, hipModule_t module, const char *name);
+hipError_t hipFuncSetAttribute(const void *function, hipFuncAttribute attribute, int value);
+hipError_t hipFuncSetCacheConfig(const void *function, hipFuncCache_t config);
+hipError_t hipFuncSetSharedMemConfig(const void *function, hipSharedMemConfig config);
 hipError_t hipFuncGetAttribute(int *value, hipFunction_attribute attribute, hipFunction_t function);
 hipError_t hipModuleLaunchKernel(hipFunction_t function, unsigned int gridX, unsigned int gridY,
                                  unsigned int gridZ, unsigned int blockX, unsigned int blockY, unsigned int blockZ,
