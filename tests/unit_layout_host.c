@@ -267,7 +267,10 @@ static void run_form(const struct leati_form *form, const struct leati_host_layo
     memset(p->dst.base, 0xa5, ROOM_BYTES);
     memset(p->wanted.base, 0xa5, ROOM_BYTES);
     judge(form, wanted, src, list);
-    /* Parts in any order, some at once, and some alone. */
+    /* Parts in any order. But of equal indices that are in different parts, which are only of single units, either
+     * may win, and the judge takes the last. */
+    if (form->index_on_dst && form->dims == 1)
+        middle = 0;
     leati_host_layout_run(form, host, dst, src, &indices, middle, host->parts);
     leati_host_layout_run(form, host, dst, src, &indices, 0, middle);
     if (memcmp(p->dst.base, p->wanted.base, ROOM_BYTES) || (indices.wrong && counted != wrong)) {
