@@ -353,17 +353,17 @@ hipError_t hipStreamGetCaptureInfo(hipStream_t stream, hipStreamCaptureStatus *s
 
 hipError_t hipStreamBeginCapture(hipStream_t stream, hipStreamCaptureMode mode)
 {
+    int result = check_stream(stream_of(stream));
+
     (void)mode;
-    LEATC_TRY(note(check_stream(stream_of(stream))));
-    return note(LEATC_NOT_SUPPORTED);
+    return note(result ? result : LEATC_NOT_SUPPORTED);
 }
 
 hipError_t hipStreamEndCapture(hipStream_t stream, hipGraph_t *graph)
 {
-    if (!graph)
-        return note(LEATC_INVALID_VALUE);
-    LEATC_TRY(note(check_stream(stream_of(stream))));
-    return note(LEATC_ILLEGAL_STATE);
+    int result = graph ? check_stream(stream_of(stream)) : LEATC_INVALID_VALUE;
+
+    return note(result ? result : LEATC_ILLEGAL_STATE);
 }
 
 hipError_t hipThreadExchangeStreamCaptureMode(hipStreamCaptureMode *mode)
