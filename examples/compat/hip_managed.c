@@ -61,5 +61,5 @@ int main(void)
             return 1;
         }
     printf("%d numbers were halved where they were\n", COUNT);
-    return CHECK(hipFree(data));
+    return CHECK(hipFree(data)) || CHECK(hipDeviceReset()); /* gives everything back, for those who look for leaks */
 }
