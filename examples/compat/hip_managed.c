@@ -61,5 +61,6 @@ int main(void)
             return 1;
         }
     printf("%d numbers were halved where they were\n", COUNT);
-    return CHECK(hipFree(data)) || CHECK(hipDeviceReset()); /* gives everything back, for those who look for leaks */
+    return CHECK(hipFree(data)) ||
+           CHECK(hipDeviceReset()); /* gives everything back, for those who look for leaks */
 }
