@@ -42,16 +42,6 @@ static leat_status check_overlap(const void *dst, const void *src, size_t bytes)
     return LEAT_OK;
 }
 
-static bool is_pageable(const struct leati_target *target)
-{
-    return target->end.kind == LEAT_KIND_PAGEABLE;
-}
-
-static bool is_on_host(const struct leati_target *target)
-{
-    return is_pageable(target) || target->end.kind == LEAT_KIND_PINNED;
-}
-
 /* ---- choosing ---- */
 
 static void choose(struct leati_plan *plan, enum leati_path path, const char *why)
@@ -167,10 +157,10 @@ static leat_status choose_pageable(leat_stream *stream, struct leati_plan *plan)
     } else if (one_pass) {
         plan->way = LEATI_WAY_HOST;
         choose(plan, LEATI_PATH_STAGED, "the copy has a ticket: threads that can be stopped make it");
-    } else if (is_on_host(&plan->to) && is_on_host(&plan->from)) {
+    } else if (leati_is_on_host(&plan->to) && leati_is_on_host(&plan->from)) {
         plan->way = LEATI_WAY_HOST;
         choose(plan, LEATI_PATH_STAGED, "both ends are in host memory: threads copy from one to the other");
-    } else if (is_pageable(&plan->from)) {
+    } else if (leati_is_pageable(&plan->from)) {
         choose_in(stream, plan);
     } else {
         choose_out(stream, plan);
@@ -192,8 +182,8 @@ static unsigned count_links(leat_stream *stream, const struct leati_plan *plan)
 
 static bool is_all_there(const struct leati_plan *plan)
 {
-    return is_pageable(&plan->from) ? leati_bytes_reachable(plan->from.end.ptr, plan->bytes, false)
-                                    : leati_bytes_reachable(plan->to.end.ptr, plan->bytes, true);
+    return leati_is_pageable(&plan->from) ? leati_bytes_reachable(plan->from.end.ptr, plan->bytes, false)
+                                          : leati_bytes_reachable(plan->to.end.ptr, plan->bytes, true);
 }
 
 leat_status leati_plan_copy(leat_stream *stream, void *dst, const void *src, size_t bytes, bool followed,
@@ -209,7 +199,7 @@ leat_status leati_plan_copy(leat_stream *stream, void *dst, const void *src, siz
     LEATI_TRY(leati_check_reach(stream, "dst", &plan->to));
     LEATI_TRY(leati_check_reach(stream, "src", &plan->from));
     LEATI_TRY(check_overlap(dst, src, bytes));
-    if (!is_pageable(&plan->to) && !is_pageable(&plan->from)) {
+    if (!leati_is_pageable(&plan->to) && !leati_is_pageable(&plan->from)) {
         choose(plan, LEATI_PATH_DRIVER, "the driver reaches both ends by itself");
         plan->helpers = count_links(stream, plan);
         return LEAT_OK;
@@ -222,9 +212,9 @@ leat_status leati_plan_copy(leat_stream *stream, void *dst, const void *src, siz
     /* The driver's call would end the program where a page in the middle is gone; leat's threads say which. */
     if (plan->path == LEATI_PATH_PAGEABLE && plan->stager && !plan->stager->refused[0] && !is_all_there(plan))
         choose(plan, LEATI_PATH_STAGED, "not all of the memory is there, which leat's threads tell");
-    if (is_pageable(&plan->to))
+    if (leati_is_pageable(&plan->to))
         LEATI_TRY(leati_pointers_check_mapped("dst", dst, bytes, true));
-    return is_pageable(&plan->from) ? leati_pointers_check_mapped("src", src, bytes, false) : LEAT_OK;
+    return leati_is_pageable(&plan->from) ? leati_pointers_check_mapped("src", src, bytes, false) : LEAT_OK;
 }
 
 /* ---- doing ---- */
@@ -233,7 +223,7 @@ static leat_status run_by_driver(leat_stream *stream, const struct leati_plan *p
 {
     struct leati_driver *driver = stream->device->driver;
 
-    if (is_pageable(&plan->to))
+    if (leati_is_pageable(&plan->to))
         leati_stream_writes_host(stream);
     return driver->ops->copy(driver, stream->native, plan->to.end, plan->from.end, plan->bytes);
 }

@@ -8,6 +8,18 @@
 #include "copy/stage.h"
 #include "core/access.h"
 
+/* Memory that neither leat nor a driver knows. */
+static inline bool leati_is_pageable(const struct leati_target *target)
+{
+    return target->end.kind == LEAT_KIND_PAGEABLE;
+}
+
+/* Memory that leat's threads reach on every device. */
+static inline bool leati_is_on_host(const struct leati_target *target)
+{
+    return leati_is_pageable(target) || target->end.kind == LEAT_KIND_PINNED;
+}
+
 enum leati_path {
     LEATI_PATH_DRIVER,    /* the driver's asynchronous call */
     LEATI_PATH_PAGEABLE,  /* the driver's call for pageable memory */

@@ -28,16 +28,6 @@ struct leat_layout_plan {
 
 static struct leati_handles plan_handles = LEATI_HANDLES(struct leat_layout_plan);
 
-static bool is_pageable(const struct leati_target *target)
-{
-    return target->end.kind == LEAT_KIND_PAGEABLE;
-}
-
-static bool is_on_host(const struct leati_target *target)
-{
-    return is_pageable(target) || target->end.kind == LEAT_KIND_PINNED;
-}
-
 /* Memory of another device than the stream's. */
 static bool is_far(const struct leati_layout_copy *copy, const struct leati_target *target)
 {
@@ -45,13 +35,6 @@ static bool is_far(const struct leati_layout_copy *copy, const struct leati_targ
 }
 
 /* ---- what was given ---- */
-
-static size_t align_of(const void *pointer)
-{
-    uintptr_t bits = (uintptr_t)pointer | LEAT_LAYOUT_MAX_ELEMENT_BYTES;
-
-    return bits & (~bits + 1);
-}
 
 static leat_status find_side(struct leati_layout_copy *copy, const char *name, const void *pointer, int64_t low,
                              int64_t high, bool write, struct leati_target *target, size_t *bytes)
@@ -73,7 +56,7 @@ static leat_status find_list(struct leati_layout_copy *copy, const leat_layout *
 
     LEATI_TRY(leati_pointers_find_range(driver, "the list of indices", listed->index, bytes, false, &copy->list));
     LEATI_TRY(leati_check_reach(copy->stream, "the list of indices", &copy->list));
-    copy->list_place = is_on_host(&copy->list) ? LEATI_LIST_ON_HOST : LEATI_LIST_ON_DEVICE;
+    copy->list_place = leati_is_on_host(&copy->list) ? LEATI_LIST_ON_HOST : LEATI_LIST_ON_DEVICE;
     if (is_far(copy, &copy->list))
         return leati_fail(LEAT_ERROR_INVALID,
                           "the list of indices is in memory of %s; use memory of %s, or of the host",
@@ -83,7 +66,7 @@ static leat_status find_list(struct leati_layout_copy *copy, const leat_layout *
     LEATI_TRY(leati_pointers_find_range(driver, "index_wrong", listed->index_wrong, sizeof *listed->index_wrong,
                                         true, &copy->wrong));
     LEATI_TRY(leati_check_reach(copy->stream, "index_wrong", &copy->wrong));
-    if (is_pageable(&copy->wrong) || is_far(copy, &copy->wrong))
+    if (leati_is_pageable(&copy->wrong) || is_far(copy, &copy->wrong))
         return leati_fail(
             LEAT_ERROR_INVALID,
             "index_wrong %p is in memory that %s does not reach; use device, pinned or managed memory",
@@ -165,7 +148,7 @@ static void choose_in(struct leati_layout_copy *copy)
     else
         choose(copy, LEATI_LAYOUT_IN_PACKED,
                "most of what lies between the source's first and last byte is not wanted");
-    if (is_pageable(&copy->from) && copy->way == LEATI_LAYOUT_IN_PACKED)
+    if (leati_is_pageable(&copy->from) && copy->way == LEATI_LAYOUT_IN_PACKED)
         copy->early = leati_stream_reads_now(copy->stream);
 }
 
@@ -204,13 +187,13 @@ static bool is_cpu(const leat_device *device)
 
 static leat_status choose_way(struct leati_layout_copy *copy)
 {
-    bool pageable = is_pageable(&copy->to) || is_pageable(&copy->from);
+    bool pageable = leati_is_pageable(&copy->to) || leati_is_pageable(&copy->from);
 
     if (is_cpu(copy->stream->device)) {
         choose(copy, LEATI_LAYOUT_BY_CPU, "the CPU device reaches both sides");
         return LEAT_OK;
     }
-    if (copy->list_place == LEATI_LIST_ON_DEVICE && copy->dst_layout->index && is_pageable(&copy->to))
+    if (copy->list_place == LEATI_LIST_ON_DEVICE && copy->dst_layout->index && leati_is_pageable(&copy->to))
         return leati_fail(LEAT_ERROR_UNSUPPORTED,
                           "a list of indices in device memory cannot scatter into memory that "
                           "the device does not reach; keep the list in host memory");
@@ -221,15 +204,15 @@ static leat_status choose_way(struct leati_layout_copy *copy)
         return LEAT_OK;
     }
     LEATI_TRY(find_stager(copy));
-    if (is_on_host(&copy->to) && is_on_host(&copy->from) && copy->list_place != LEATI_LIST_ON_DEVICE) {
+    if (leati_is_on_host(&copy->to) && leati_is_on_host(&copy->from) && copy->list_place != LEATI_LIST_ON_DEVICE) {
         choose(copy, LEATI_LAYOUT_ON_HOST, "both sides are in host memory");
         return LEAT_OK;
     }
-    if (is_pageable(&copy->to) && is_pageable(&copy->from))
+    if (leati_is_pageable(&copy->to) && leati_is_pageable(&copy->from))
         return leati_fail(LEAT_ERROR_UNSUPPORTED,
                           "a list of indices in device memory is of no use between pageable "
                           "memory; keep the list in host memory");
-    if (is_pageable(&copy->from))
+    if (leati_is_pageable(&copy->from))
         choose_in(copy);
     else
         choose_out(copy);
@@ -265,8 +248,8 @@ static leat_status make(struct leati_layout_copy *copy, struct leati_layout_plan
         leati_layout_plan_hold(plan);
         copy->plan = plan;
     } else {
-        LEATI_TRY(leati_layout_plan_get(copy->dst_layout, align_of(copy->dst), copy->src_layout,
-                                        align_of(copy->src), &copy->plan));
+        LEATI_TRY(leati_layout_plan_get(copy->dst_layout, leati_layout_align(copy->dst), copy->src_layout,
+                                        leati_layout_align(copy->src), &copy->plan));
     }
     if (copy->plan->form.empty)
         return LEAT_OK;

@@ -49,6 +49,14 @@ leat_status leati_layout_run(const struct leati_layout_copy *copy);
  * What given repeats (stride 0), it repeats. */
 void leati_layout_pack(const leat_layout *given, leat_layout *packed);
 
+/* What a pointer is aligned to, as far as it matters to plans. */
+static inline size_t leati_layout_align(const void *pointer)
+{
+    uintptr_t bits = (uintptr_t)pointer | LEAT_LAYOUT_MAX_ELEMENT_BYTES;
+
+    return bits & (~bits + 1);
+}
+
 /* The layout with the list, or NULL. */
 static inline const leat_layout *leati_layout_listed(const leat_layout *dst, const leat_layout *src)
 {

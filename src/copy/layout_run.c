@@ -457,11 +457,6 @@ static void drop_repeats(leat_layout *layout, const leat_layout *packed)
             layout->size[dim] = 1;
 }
 
-static size_t align_of(const void *pointer)
-{
-    return (uintptr_t)pointer % WORD_BYTES ? (size_t)((uintptr_t)pointer & (~(uintptr_t)pointer + 1)) : WORD_BYTES;
-}
-
 /* A piece of a copy. */
 struct piece {
     leat_layout dst, src, packed;
@@ -490,10 +485,10 @@ static leat_status run_host_side(const struct leati_layout_copy *copy, struct pi
     if (in) {
         drop_repeats(&side, &piece->packed);
         drop_repeats(&packed, &piece->packed);
-        LEATI_TRY(leati_layout_plan_get(&packed, WORD_BYTES, &side, align_of(copy->src), &plan));
+        LEATI_TRY(leati_layout_plan_get(&packed, WORD_BYTES, &side, leati_layout_align(copy->src), &plan));
         set_parts(piece->scratch, copy, plan, piece->pack, copy->src, &side);
     } else {
-        LEATI_TRY(leati_layout_plan_get(&side, align_of(copy->dst), &packed, WORD_BYTES, &plan));
+        LEATI_TRY(leati_layout_plan_get(&side, leati_layout_align(copy->dst), &packed, WORD_BYTES, &plan));
         set_parts(piece->scratch, copy, plan, copy->dst, piece->pack, &side);
     }
     status = run_on_host(copy, piece->scratch, copy->early, in);
@@ -514,9 +509,11 @@ static leat_status run_device_side(const struct leati_layout_copy *copy, struct 
     LEATI_TRY(map_scratch(copy->stream, piece->pack, &pack));
     LEATI_TRY(map_list(copy, piece->scratch, &list));
     if (in)
-        LEATI_TRY(leati_layout_plan_get(&piece->dst, align_of(pointer), &piece->packed, WORD_BYTES, &plan));
+        LEATI_TRY(
+            leati_layout_plan_get(&piece->dst, leati_layout_align(pointer), &piece->packed, WORD_BYTES, &plan));
     else
-        LEATI_TRY(leati_layout_plan_get(&piece->packed, WORD_BYTES, &piece->src, align_of(pointer), &plan));
+        LEATI_TRY(
+            leati_layout_plan_get(&piece->packed, WORD_BYTES, &piece->src, leati_layout_align(pointer), &plan));
     status = launch(copy, plan, in ? near : pack, in ? pack : near, list);
     leati_layout_plan_drop(plan);
     return status;

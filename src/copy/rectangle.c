@@ -26,16 +26,6 @@ struct plan {
     bool row_by_row;
 };
 
-static bool is_pageable(const struct leati_target *target)
-{
-    return target->end.kind == LEAT_KIND_PAGEABLE;
-}
-
-static bool is_on_host(const struct leati_target *target)
-{
-    return is_pageable(target) || target->end.kind == LEAT_KIND_PINNED;
-}
-
 static bool is_idle(leat_stream *stream)
 {
     struct leati_driver *driver = stream->device->driver;
@@ -97,9 +87,9 @@ static leat_status choose_pageable(leat_stream *stream, struct plan *plan)
     LEATI_TRY(find_stager(stream, plan));
     if (!plan->stager)
         return LEAT_OK;
-    plan->way = is_on_host(&plan->to) && is_on_host(&plan->from) ? LEATI_WAY_HOST
-                : is_pageable(&plan->from)                       ? LEATI_WAY_IN
-                                                                 : LEATI_WAY_OUT;
+    plan->way = leati_is_on_host(&plan->to) && leati_is_on_host(&plan->from) ? LEATI_WAY_HOST
+                : leati_is_pageable(&plan->from)                             ? LEATI_WAY_IN
+                                                                             : LEATI_WAY_OUT;
     if (plan->way == LEATI_WAY_IN)
         plan->early = leati_stream_reads_now(stream) || is_idle(stream);
     /* Several chunks of whole rows must fit into a ring. */
@@ -119,7 +109,8 @@ static leat_status make_plan(leat_stream *stream, void *dst, const void *src, st
     LEATI_TRY(leati_check_reach(stream, "dst", &plan->to));
     LEATI_TRY(leati_check_reach(stream, "src", &plan->from));
     LEATI_TRY(check_overlap(plan));
-    return is_pageable(&plan->to) || is_pageable(&plan->from) ? choose_pageable(stream, plan) : LEAT_OK;
+    return leati_is_pageable(&plan->to) || leati_is_pageable(&plan->from) ? choose_pageable(stream, plan)
+                                                                          : LEAT_OK;
 }
 
 /* ---- doing ---- */
@@ -129,7 +120,7 @@ static leat_status move(leat_stream *stream, const struct plan *plan)
     struct leati_box_hand hand;
 
     LEATI_TRY(leati_box_choose(stream, &plan->to.end, &plan->from.end, &plan->box, &hand));
-    if (is_pageable(&plan->to))
+    if (leati_is_pageable(&plan->to))
         leati_stream_writes_host(stream);
     return leati_box_move(stream, &hand, plan->to.end, plan->from.end, &plan->box);
 }
@@ -285,9 +276,9 @@ static leat_status add_path(struct leati_text *text, leat_stream *stream, const 
 
 static const char *bound_of(const struct plan *plan)
 {
-    if (is_on_host(&plan->to) && is_on_host(&plan->from))
+    if (leati_is_on_host(&plan->to) && leati_is_on_host(&plan->from))
         return "the host's memory";
-    if (is_on_host(&plan->to) || is_on_host(&plan->from))
+    if (leati_is_on_host(&plan->to) || leati_is_on_host(&plan->from))
         return "the link between host and device, and where rows are narrow the pieces of 32 bytes in which "
                "memory "
                "is read and written";
