@@ -303,10 +303,19 @@ static int give_back(const struct leatc_memory *memory)
 static bool take_kind(void *ptr, enum leatc_memory_kind first, enum leatc_memory_kind second,
                       struct leatc_memory *memory)
 {
-    if (leatc_memory_find(ptr, memory) != LEATC_OK || memory->base != ptr || memory->foreign ||
-        (memory->kind != first && memory->kind != second))
-        return false;
-    return leatc_memory_take(ptr, memory);
+    struct node *node;
+
+    pthread_rwlock_wrlock(&lock);
+    node = find((uintptr_t)ptr);
+    node = node && node->memory.base == ptr && !node->memory.foreign &&
+                   (node->memory.kind == first || node->memory.kind == second)
+               ? take((uintptr_t)ptr)
+               : NULL;
+    pthread_rwlock_unlock(&lock);
+    if (node)
+        *memory = node->memory;
+    free(node);
+    return node != NULL;
 }
 
 int leatc_free(void *ptr)

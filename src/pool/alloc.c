@@ -41,6 +41,12 @@ static inline struct leati_block *take_cached(struct leat_pool *pool, leat_strea
     return block;
 }
 
+/* How long the block for a request is, where nothing goes in front of it or behind it. */
+static inline size_t block_bytes(const struct leat_pool *pool, size_t rounded_bytes)
+{
+    return pool->one_handle ? leati_round_up(rounded_bytes, LEATI_PAGE_BYTES) : rounded_bytes;
+}
+
 /* Gives a block back that its user never saw. */
 static void give_back(struct leat_pool *pool, leat_stream *stream, struct leati_block *block)
 {
@@ -81,7 +87,7 @@ static leat_status alloc_from(const char *what, struct leat_pool *pool, leat_str
     if (rounded_bytes < bytes || rounded_bytes > BYTES_MAX)
         rounded_bytes = BYTES_MAX;
     else if (alignment <= LEATI_GRANULE_BYTES)
-        block = take_cached(pool, stream, rounded_bytes, bytes);
+        block = take_cached(pool, stream, block_bytes(pool, rounded_bytes), bytes);
     if (!block) {
         status = leati_ladder_climb(pool, stream, rounded_bytes + leati_guard_extra_bytes(pool, alignment), bytes,
                                     alignment < LEATI_GRANULE_BYTES ? LEATI_GRANULE_BYTES : alignment, &block);
