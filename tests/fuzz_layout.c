@@ -218,17 +218,21 @@ static void check_class(const struct leati_form *form, leat_layout_class class_o
 static void check_plan(const leat_layout *dst, size_t dst_align, const leat_layout *src, size_t src_align)
 {
     struct leati_layout_plan *plan, *again;
+    struct leati_layout_start start;
+    uint64_t read, written;
     char text[600];
 
-    MUST(leati_layout_plan_get(dst, dst_align, src, src_align, &plan) == LEAT_OK);
+    MUST(leati_layout_plan_get(dst, dst_align, src, src_align, &plan, &start) == LEAT_OK);
+    read = leati_layout_plan_reads(plan, &start);
+    written = leati_layout_plan_writes(plan, &start);
     check_class(&plan->form, plan->class_of_plan);
     /* Each sector has at least one byte in it; each byte written is in one. */
-    MUST(plan->written_sectors <= plan->form.payload_bytes && plan->read_sectors <= plan->form.payload_bytes);
+    MUST(written <= plan->form.payload_bytes && read <= plan->form.payload_bytes);
     MUST(plan->form.index_dim >= 0 ||
-         plan->written_sectors >= (plan->form.payload_bytes + LEATI_SECTOR_BYTES - 1) / LEATI_SECTOR_BYTES);
-    leati_layout_plan_text(plan, false, text, sizeof text);
-    leati_layout_plan_text(plan, true, text, 1 + dst_align % 100);
-    MUST(leati_layout_plan_get(dst, dst_align, src, src_align, &again) == LEAT_OK && again == plan);
+         written >= (plan->form.payload_bytes + LEATI_SECTOR_BYTES - 1) / LEATI_SECTOR_BYTES);
+    leati_layout_plan_text(plan, &start, false, text, sizeof text);
+    leati_layout_plan_text(plan, &start, true, text, 1 + dst_align % 100);
+    MUST(leati_layout_plan_get(dst, dst_align, src, src_align, &again, &start) == LEAT_OK && again == plan);
     leati_layout_plan_drop(again);
     leati_layout_plan_drop(plan);
 }

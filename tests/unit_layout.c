@@ -214,7 +214,7 @@ static void an_empty_pair_has_an_empty_form(void **state)
     assert_int_equal(leati_form_make(&dst, 1, &dst, 1, &form), LEAT_OK);
     assert_true(form.empty && !form.payload_bytes && !form.dst_high && !form.src_high);
     assert_int_equal(leati_layout_classify(&form), LEAT_LAYOUT_NOTHING);
-    assert_int_equal(leati_sectors(&form, true) + leati_sectors(&form, false), 0);
+    assert_int_equal(leati_sectors(&form, true, 0) + leati_sectors(&form, false, 0), 0);
     assert_false(leati_form_may_overlap(&form, &dst, &dst));
 }
 
@@ -446,8 +446,8 @@ static void sectors_are_those_that_can_be_counted(void **state)
 
         layouts_draw(&random_state, 1 + i % 16, MOST_BYTES, some_list(), &pair);
         make_form(&pair, 16, 16, &form);
-        read = leati_sectors(&form, false);
-        written = leati_sectors(&form, true);
+        read = leati_sectors(&form, false, 0);
+        written = leati_sectors(&form, true, 0);
         EXPECT(written == count_side(&pair.dst, pair.elements, pair.dst_low), &pair);
         counted = count_side(&pair.src, pair.elements, pair.src_low);
         EXPECT(pair.nested ? read == counted : read <= counted, &pair);
@@ -879,13 +879,21 @@ static void classes_are_what_they_are_called(void **state)
     assert_string_equal(leat_layout_class_name((leat_layout_class)-1), "unknown");
 }
 
-static struct leati_layout_plan *plan_of(const leat_layout *dst, size_t dst_align, const leat_layout *src,
-                                         size_t src_align)
+static struct leati_layout_plan *started_plan_of(const leat_layout *dst, size_t dst_align, const leat_layout *src,
+                                                 size_t src_align, struct leati_layout_start *start)
 {
     struct leati_layout_plan *plan = NULL;
 
-    assert_int_equal(leati_layout_plan_get(dst, dst_align, src, src_align, &plan), LEAT_OK);
+    assert_int_equal(leati_layout_plan_get(dst, dst_align, src, src_align, &plan, start), LEAT_OK);
     return plan;
+}
+
+static struct leati_layout_plan *plan_of(const leat_layout *dst, size_t dst_align, const leat_layout *src,
+                                         size_t src_align)
+{
+    struct leati_layout_start start;
+
+    return started_plan_of(dst, dst_align, src, src_align, &start);
 }
 
 static void a_plan_is_made_once(void **state)
@@ -932,6 +940,98 @@ static void a_plan_is_made_once(void **state)
     leati_layout_plan_drop(first);
 }
 
+/* What is moved as a whole is the same plan, elsewhere. */
+static void parts_of_an_array_are_one_plan(void **state)
+{
+    struct leati_layout_plan *first, *again;
+    struct leati_layout_start start;
+    leat_layout whole, part, dst;
+
+    (void)state;
+    assert_int_equal(leat_layout_dense(&whole, 2, (int64_t[]){1040, 64}, 4), LEAT_OK);
+    assert_int_equal(leat_layout_dense(&dst, 2, (int64_t[]){16, 40}, 4), LEAT_OK);
+    part = whole;
+    assert_int_equal(leat_layout_slice(&part, 0, 0, 16, 1), LEAT_OK);
+    assert_int_equal(leat_layout_slice(&part, 1, 4, 44, 1), LEAT_OK);
+    first = plan_of(&dst, 16, &part, 16);
+    for (int64_t i = 0; i < 1000; i++) {
+        part = whole;
+        assert_int_equal(leat_layout_slice(&part, 0, i, i + 16, 1), LEAT_OK);
+        assert_int_equal(leat_layout_slice(&part, 1, i % 7 * 4, i % 7 * 4 + 40, 1), LEAT_OK);
+        again = started_plan_of(&dst, 16, &part, 16, &start);
+        assert_ptr_equal(first, again);
+        assert_int_equal(start.src, i * 256 + i % 7 * 16);
+        assert_int_equal(start.dst, 0);
+        assert_int_equal(leati_layout_plan_reads(again, &start), 16 * (i % 7 % 2 ? 6 : 5));
+        leati_layout_plan_drop(again);
+    }
+    /* Both flipped is neither flipped. */
+    part = whole;
+    assert_int_equal(leat_layout_slice(&part, 0, 7, 23, 1), LEAT_OK);
+    assert_int_equal(leat_layout_slice(&part, 1, 8, 48, 1), LEAT_OK);
+    for (uint32_t dim = 0; dim < 2; dim++) {
+        assert_int_equal(leat_layout_flip(&part, dim), LEAT_OK);
+        assert_int_equal(leat_layout_flip(&dst, dim), LEAT_OK);
+    }
+    again = started_plan_of(&dst, 16, &part, 16, &start);
+    assert_ptr_equal(first, again);
+    assert_int_equal(start.src, 7 * 256 + 32);
+    assert_int_equal(start.dst, 0);
+    leati_layout_plan_drop(again);
+    /* A pointer that lies otherwise across words makes up for the offset, or does not. */
+    part.offset_bytes += 4;
+    again = plan_of(&dst, 16, &part, 16);
+    assert_ptr_not_equal(first, again);
+    assert_int_equal(again->form.unit_bytes, 4);
+    leati_layout_plan_drop(again);
+    again = plan_of(&dst, 16, &part, 4);
+    assert_int_equal(again->form.src_align, 4);
+    leati_layout_plan_drop(again);
+    /* What a plan does not know is asked with it. */
+    part.offset_bytes = INT64_MAX - 64;
+    assert_int_equal(leati_layout_plan_get(&dst, 16, &part, 16, &again, &start), LEAT_ERROR_RANGE);
+    assert_non_null(strstr(leat_last_error(), "src"));
+    part.offset_bytes = INT64_MIN + 64;
+    assert_int_equal(leati_layout_plan_get(&dst, 16, &part, 16, &again, &start), LEAT_ERROR_RANGE);
+    leati_layout_plan_drop(first);
+}
+
+/* A plan and where it starts are what the form of the same layouts is. */
+static void plans_are_forms_that_start_elsewhere(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < many; i++) {
+        size_t dst_align = (size_t)1 << chance(5), src_align = (size_t)1 << chance(5);
+        struct leati_layout_start start;
+        struct leati_layout_plan *plan;
+        struct layouts_pair pair;
+        struct leati_form form;
+        size_t bytes;
+
+        layouts_draw(&random_state, 1 + i % 16, MOST_BYTES, some_list(), &pair);
+        make_form(&pair, dst_align, src_align, &form);
+        plan = started_plan_of(&pair.dst, dst_align, &pair.src, src_align, &start);
+        bytes = form.dims * sizeof form.size[0];
+        EXPECT(plan->form.empty == form.empty && plan->form.dims == form.dims, &pair);
+        EXPECT(plan->form.unit_bytes == form.unit_bytes && plan->form.index_dim == form.index_dim, &pair);
+        EXPECT(!memcmp(plan->form.size, form.size, bytes), &pair);
+        EXPECT(!memcmp(plan->form.dst_stride, form.dst_stride, bytes), &pair);
+        EXPECT(!memcmp(plan->form.src_stride, form.src_stride, bytes), &pair);
+        EXPECT(plan->form.dst_offset == 0 && plan->form.src_offset == 0, &pair);
+        EXPECT(leati_layout_plan_reads(plan, &start) == leati_sectors(&form, false, 0), &pair);
+        EXPECT(leati_layout_plan_writes(plan, &start) == leati_sectors(&form, true, 0), &pair);
+        if (!form.empty) {
+            EXPECT(start.dst == form.dst_offset && start.src == form.src_offset, &pair);
+            EXPECT(plan->form.dst_align == form.dst_align && plan->form.src_align == form.src_align, &pair);
+        }
+        if (form.dst_high > form.dst_low) {
+            EXPECT(plan->form.dst_low + start.dst == form.dst_low, &pair);
+            EXPECT(plan->form.src_high + start.src == form.src_high, &pair);
+        }
+        leati_layout_plan_drop(plan);
+    }
+}
+
 /* More plans than the table has room for; those that are held stay as they are. */
 static void held_plans_outlive_the_table(void **state)
 {
@@ -967,11 +1067,12 @@ static void *look_for_plans(void *argument)
 
     src = dst;
     for (int i = 0; i < 20000; i++) {
+        struct leati_layout_start start;
         struct leati_layout_plan *plan;
 
         dst.size[0] = src.size[0] = 2 + (int64_t)layouts_random(&random, 3000);
         dst.stride_bytes[0] = src.stride_bytes[0] = 3;
-        if (leati_layout_plan_get(&dst, 1, &src, 1, &plan) != LEAT_OK)
+        if (leati_layout_plan_get(&dst, 1, &src, 1, &plan, &start) != LEAT_OK)
             return NULL;
         wrong += plan->form.payload_bytes != (uint64_t)dst.size[0] || plan->form.size[0] != (uint64_t)dst.size[0];
         leati_layout_plan_drop(plan);
@@ -1002,6 +1103,7 @@ static void threads_find_the_plans_they_look_for(void **state)
 
 static void a_plan_says_what_it_is(void **state)
 {
+    struct leati_layout_start start;
     struct leati_layout_plan *plan;
     leat_layout dst, src;
     char text[2000], cut[20];
@@ -1010,18 +1112,18 @@ static void a_plan_says_what_it_is(void **state)
     assert_int_equal(leat_layout_dense(&src, 2, (int64_t[]){4096, 1024}, 4), LEAT_OK);
     assert_int_equal(leat_layout_transpose(&src, 0, 1), LEAT_OK);
     assert_int_equal(leat_layout_dense(&dst, 2, src.size, 4), LEAT_OK);
-    plan = plan_of(&dst, 16, &src, 16);
+    plan = started_plan_of(&dst, 16, &src, 16, &start);
     for (int on_gpu = 0; on_gpu < 2; on_gpu++) {
-        leati_layout_plan_text(plan, on_gpu, text, sizeof text);
+        leati_layout_plan_text(plan, &start, on_gpu, text, sizeof text);
         assert_non_null(strstr(text, "class: transpose, 16 MiB\n"));
         assert_non_null(strstr(text, "units of 4 bytes"));
         assert_non_null(strstr(text, "4096 (dst +4, src +4096), 1024 (dst +16384, src +4)\n"));
         assert_non_null(strstr(text, "kernel: "));
         assert_non_null(strstr(text, "bound: 524288 sectors of 32 bytes read, 524288 written"));
-        leati_layout_plan_text(plan, on_gpu, cut, sizeof cut);
+        leati_layout_plan_text(plan, &start, on_gpu, cut, sizeof cut);
         assert_int_equal(strlen(cut), sizeof cut - 1);
         assert_memory_equal(text, cut, sizeof cut - 1);
-        leati_layout_plan_text(plan, on_gpu, NULL, 0);
+        leati_layout_plan_text(plan, &start, on_gpu, NULL, 0);
     }
     leati_layout_plan_drop(plan);
 }
@@ -1042,6 +1144,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(sectors_are_those_that_can_be_counted),
         cmocka_unit_test(classes_are_what_they_are_called),
         cmocka_unit_test(a_plan_is_made_once),
+        cmocka_unit_test(parts_of_an_array_are_one_plan),
+        cmocka_unit_test(plans_are_forms_that_start_elsewhere),
         cmocka_unit_test(held_plans_outlive_the_table),
         cmocka_unit_test(threads_find_the_plans_they_look_for),
         cmocka_unit_test(a_plan_says_what_it_is),

@@ -22,6 +22,7 @@ struct leat_layout_plan {
     struct leati_handle handle;
     leat_device *device;
     struct leati_layout_plan *plan;
+    struct leati_layout_start start;
     leat_layout dst_layout, src_layout;
     size_t dst_align, src_align;
 };
@@ -226,14 +227,16 @@ static leat_status find_memory(struct leati_layout_copy *copy)
     const struct leati_form *form = &copy->plan->form;
     const leat_layout *listed = leati_layout_listed(copy->dst_layout, copy->src_layout);
 
-    LEATI_TRY(find_side(copy, "dst", copy->dst, form->dst_low, form->dst_high, true, &copy->to, &copy->dst_bytes));
-    LEATI_TRY(
-        find_side(copy, "src", copy->src, form->src_low, form->src_high, false, &copy->from, &copy->src_bytes));
+    LEATI_TRY(find_side(copy, "dst", copy->dst, copy->start.dst + form->dst_low, copy->start.dst + form->dst_high,
+                        true, &copy->to, &copy->dst_bytes));
+    LEATI_TRY(find_side(copy, "src", copy->src, copy->start.src + form->src_low, copy->start.src + form->src_high,
+                        false, &copy->from, &copy->src_bytes));
     if (listed)
         LEATI_TRY(find_list(copy, listed));
     if (copy->list_place == LEATI_LIST_ON_HOST)
         LEATI_TRY(check_list(listed));
-    if (leati_form_may_overlap(form, copy->dst, copy->src))
+    if (leati_form_may_overlap(form, leati_layout_first(copy->dst, copy->start.dst),
+                               leati_layout_first(copy->src, copy->start.src)))
         return leati_fail(LEAT_ERROR_OVERLAP,
                           "dst %p and src %p: a byte that is written may also be read, by what can be told of the "
                           "strides; use a third place",
@@ -242,14 +245,15 @@ static leat_status find_memory(struct leati_layout_copy *copy)
 }
 
 /* plan: of the caller's, or NULL. Leaves copy->plan held, or NULL. */
-static leat_status make(struct leati_layout_copy *copy, struct leati_layout_plan *plan)
+static leat_status make(struct leati_layout_copy *copy, const leat_layout_plan *plan)
 {
     if (plan) {
-        leati_layout_plan_hold(plan);
-        copy->plan = plan;
+        leati_layout_plan_hold(plan->plan);
+        copy->plan = plan->plan;
+        copy->start = plan->start;
     } else {
         LEATI_TRY(leati_layout_plan_get(copy->dst_layout, leati_layout_align(copy->dst), copy->src_layout,
-                                        leati_layout_align(copy->src), &copy->plan));
+                                        leati_layout_align(copy->src), &copy->plan, &copy->start));
     }
     if (copy->plan->form.empty)
         return LEAT_OK;
@@ -306,7 +310,7 @@ static leat_status run(struct leati_layout_copy *copy)
     return LEAT_OK;
 }
 
-static leat_status make_and_run(struct leati_layout_copy *copy, struct leati_layout_plan *plan)
+static leat_status make_and_run(struct leati_layout_copy *copy, const leat_layout_plan *plan)
 {
     leat_status status = make(copy, plan);
 
@@ -374,7 +378,8 @@ leat_status leat_layout_plan_get(leat_device *device, const leat_layout *dst_lay
     made->src_layout = *src_layout;
     made->dst_align = least(dst_align, LEAT_LAYOUT_MAX_ELEMENT_BYTES);
     made->src_align = least(src_align, LEAT_LAYOUT_MAX_ELEMENT_BYTES);
-    status = leati_layout_plan_get(dst_layout, made->dst_align, src_layout, made->src_align, &made->plan);
+    status =
+        leati_layout_plan_get(dst_layout, made->dst_align, src_layout, made->src_align, &made->plan, &made->start);
     if (status != LEAT_OK) {
         leati_handle_free(&plan_handles, made);
         return leati_fail_in(status, "%s", what);
@@ -398,7 +403,7 @@ leat_status leat_layout_plan_copy(leat_stream *stream, const leat_layout_plan *p
                           dst, src, plan->dst_align, plan->src_align);
     copy.dst_layout = &plan->dst_layout;
     copy.src_layout = &plan->src_layout;
-    status = make_and_run(&copy, plan->plan);
+    status = make_and_run(&copy, plan);
     return status == LEAT_OK ? status : leati_fail_in(status, "leat_layout_plan_copy on %s", stream->device->name);
 }
 
@@ -408,8 +413,8 @@ leat_status leat_layout_plan_describe(const leat_layout_plan *plan, leat_layout_
     LEATI_TRY(leati_check_not_null("leat_layout_plan_describe", "info", info));
     *info = (leat_layout_plan_info){.class_of_plan = plan->plan->class_of_plan,
                                     .payload_bytes = plan->plan->form.payload_bytes,
-                                    .read_sectors = plan->plan->read_sectors,
-                                    .written_sectors = plan->plan->written_sectors};
+                                    .read_sectors = leati_layout_plan_reads(plan->plan, &plan->start),
+                                    .written_sectors = leati_layout_plan_writes(plan->plan, &plan->start)};
     return LEAT_OK;
 }
 
@@ -425,7 +430,7 @@ leat_status leat_layout_plan_text(const leat_layout_plan *plan, char *text, size
 {
     LEATI_TRY(check_plan("leat_layout_plan_text", plan));
     LEATI_TRY(check_text("leat_layout_plan_text", text, text_bytes));
-    leati_layout_plan_text(plan->plan, !is_cpu(plan->device), text, text_bytes);
+    leati_layout_plan_text(plan->plan, &plan->start, !is_cpu(plan->device), text, text_bytes);
     return LEAT_OK;
 }
 
@@ -480,8 +485,9 @@ static leat_status explain(struct leati_layout_copy *copy, char *text, size_t te
         return LEAT_OK;
     }
     leati_text_add(&out, "path   %s\nwhy    %s\n", path_of(copy), copy->why);
-    leati_layout_plan_text(copy->plan, copy->way != LEATI_LAYOUT_BY_CPU && copy->way != LEATI_LAYOUT_ON_HOST,
-                           out.at, out.left);
+    leati_layout_plan_text(copy->plan, &copy->start,
+                           copy->way != LEATI_LAYOUT_BY_CPU && copy->way != LEATI_LAYOUT_ON_HOST, out.at,
+                           out.left);
     return LEAT_OK;
 }
 

@@ -32,8 +32,9 @@ struct leati_layout_copy {
     const void *src;
     const leat_layout *dst_layout, *src_layout;
     struct leati_layout_plan *plan; /* held */
-    struct leati_target to, from;   /* from the lowest byte that is touched on */
-    size_t dst_bytes, src_bytes;    /* to the highest */
+    struct leati_layout_start start;
+    struct leati_target to, from; /* from the lowest byte that is touched on */
+    size_t dst_bytes, src_bytes;  /* to the highest */
     enum leati_list_place list_place;
     struct leati_target list, wrong; /* where there are such */
     enum leati_layout_way way;
@@ -55,6 +56,12 @@ static inline size_t leati_layout_align(const void *pointer)
     uintptr_t bits = (uintptr_t)pointer | LEAT_LAYOUT_MAX_ELEMENT_BYTES;
 
     return bits & (~bits + 1);
+}
+
+/* The first unit of a side that starts so many bytes from a pointer, which need not be near any memory. */
+static inline void *leati_layout_first(const void *pointer, int64_t start)
+{
+    return (void *)((uintptr_t)pointer + (uintptr_t)start);
 }
 
 /* The layout with the list, or NULL. */

@@ -139,6 +139,17 @@ static leat_status take_scratch(const struct leati_layout_copy *copy, const leat
     return LEAT_OK;
 }
 
+static void *first_dst(const struct leati_layout_copy *copy)
+{
+    return leati_layout_first(copy->dst, copy->start.dst);
+}
+
+static const void *first_src(const struct leati_layout_copy *copy)
+{
+    return leati_layout_first(copy->src, copy->start.src);
+}
+
+/* dst and src: of the first unit. */
 static void set_parts(struct scratch *scratch, const struct leati_layout_copy *copy,
                       const struct leati_layout_plan *plan, void *dst, const void *src, const leat_layout *listed)
 {
@@ -202,7 +213,7 @@ static leat_status by_cpu(const struct leati_layout_copy *copy)
     struct scratch *scratch;
 
     LEATI_TRY(take_scratch(copy, listed, 0, &scratch));
-    set_parts(scratch, copy, copy->plan, copy->dst, copy->src, listed);
+    set_parts(scratch, copy, copy->plan, first_dst(copy), first_src(copy), listed);
     return leati_scratch_release(copy->stream, scratch, run_on_threads(copy, scratch));
 }
 
@@ -236,7 +247,7 @@ static leat_status on_host(const struct leati_layout_copy *copy)
     struct scratch *scratch;
 
     LEATI_TRY(take_scratch(copy, listed, 0, &scratch));
-    set_parts(scratch, copy, copy->plan, copy->dst, copy->src, listed);
+    set_parts(scratch, copy, copy->plan, first_dst(copy), first_src(copy), listed);
     return leati_scratch_release(copy->stream, scratch, run_on_host(copy, scratch, false, false));
 }
 
@@ -265,7 +276,7 @@ static leat_status map_scratch(leat_stream *stream, const void *ptr, uintptr_t *
     return map(stream, &target, ptr, mapped);
 }
 
-/* dst and src: as the device sees them. list: as kernels see it, or 0. */
+/* dst and src: of the first unit, as the device sees them. list: as kernels see it, or 0. */
 static leat_status launch(const struct leati_layout_copy *copy, const struct leati_layout_plan *plan,
                           uintptr_t dst, uintptr_t src, uintptr_t list)
 {
@@ -321,8 +332,8 @@ static leat_status by_kernel(const struct leati_layout_copy *copy)
 {
     uintptr_t dst, src;
 
-    LEATI_TRY(map(copy->stream, &copy->to, copy->dst, &dst));
-    LEATI_TRY(map(copy->stream, &copy->from, copy->src, &src));
+    LEATI_TRY(map(copy->stream, &copy->to, first_dst(copy), &dst));
+    LEATI_TRY(map(copy->stream, &copy->from, first_src(copy), &src));
     return launch_listed(copy, dst, src);
 }
 
@@ -350,15 +361,16 @@ static leat_status take_whole(leat_stream *stream, const void *like, size_t byte
     return LEAT_OK;
 }
 
-/* Between memory of the stream's device, which stands for src (in) or dst, and the other side. Where that is
- * pageable (and the first was another device's), it is a copy of its own. */
+/* Between memory of the stream's device, which stands for src (in) or dst, and the other side; both from the first
+ * unit on. Where the other side is pageable (and the first was another device's), it is a copy of its own. */
 static leat_status run_near(const struct leati_layout_copy *copy, bool in, void *dst, const void *src)
 {
     const struct leati_target *stays = in ? &copy->to : &copy->from;
     uintptr_t mapped;
 
     if (stays->end.kind == LEAT_KIND_PAGEABLE)
-        return leat_copy_layout(copy->stream, dst, copy->dst_layout, src, copy->src_layout);
+        return leat_copy_layout(copy->stream, leati_layout_first(dst, -copy->start.dst), copy->dst_layout,
+                                leati_layout_first(src, -copy->start.src), copy->src_layout);
     LEATI_TRY(map(copy->stream, stays, in ? dst : src, &mapped));
     return in ? launch_listed(copy, mapped, (uintptr_t)src) : launch_listed(copy, (uintptr_t)dst, mapped);
 }
@@ -372,7 +384,7 @@ static leat_status in_whole(const struct leati_layout_copy *copy)
     LEATI_TRY(take_whole(copy->stream, copy->from.end.ptr, copy->src_bytes, &whole, &place));
     status = leat_copy(copy->stream, place, copy->from.end.ptr, copy->src_bytes);
     if (status == LEAT_OK)
-        status = run_near(copy, true, copy->dst, place - copy->plan->form.src_low);
+        status = run_near(copy, true, first_dst(copy), place - copy->plan->form.src_low);
     return give_back(copy->stream, whole, status);
 }
 
@@ -383,7 +395,7 @@ static leat_status out_whole(const struct leati_layout_copy *copy)
     char *place;
 
     LEATI_TRY(take_whole(copy->stream, copy->to.end.ptr, copy->dst_bytes, &whole, &place));
-    status = run_near(copy, false, place - copy->plan->form.dst_low, copy->src);
+    status = run_near(copy, false, place - copy->plan->form.dst_low, first_src(copy));
     if (status == LEAT_OK)
         status = leat_copy(copy->stream, copy->to.end.ptr, place, copy->dst_bytes);
     return give_back(copy->stream, whole, status);
@@ -479,17 +491,20 @@ static leat_status take_piece(const struct leati_layout_copy *copy, struct piece
 static leat_status run_host_side(const struct leati_layout_copy *copy, struct piece *piece, bool in)
 {
     leat_layout packed = piece->packed, side = in ? piece->src : piece->dst;
+    struct leati_layout_start start;
     struct leati_layout_plan *plan;
     leat_status status;
 
     if (in) {
         drop_repeats(&side, &piece->packed);
         drop_repeats(&packed, &piece->packed);
-        LEATI_TRY(leati_layout_plan_get(&packed, WORD_BYTES, &side, leati_layout_align(copy->src), &plan));
-        set_parts(piece->scratch, copy, plan, piece->pack, copy->src, &side);
+        LEATI_TRY(leati_layout_plan_get(&packed, WORD_BYTES, &side, leati_layout_align(copy->src), &plan, &start));
+        set_parts(piece->scratch, copy, plan, leati_layout_first(piece->pack, start.dst),
+                  leati_layout_first(copy->src, start.src), &side);
     } else {
-        LEATI_TRY(leati_layout_plan_get(&side, leati_layout_align(copy->dst), &packed, WORD_BYTES, &plan));
-        set_parts(piece->scratch, copy, plan, copy->dst, piece->pack, &side);
+        LEATI_TRY(leati_layout_plan_get(&side, leati_layout_align(copy->dst), &packed, WORD_BYTES, &plan, &start));
+        set_parts(piece->scratch, copy, plan, leati_layout_first(copy->dst, start.dst),
+                  leati_layout_first(piece->pack, start.src), &side);
     }
     status = run_on_host(copy, piece->scratch, copy->early, in);
     leati_layout_plan_drop(plan);
@@ -499,22 +514,20 @@ static leat_status run_host_side(const struct leati_layout_copy *copy, struct pi
 /* The side that a kernel copies. */
 static leat_status run_device_side(const struct leati_layout_copy *copy, struct piece *piece, bool in)
 {
+    const leat_layout *dst = in ? &piece->dst : &piece->packed, *src = in ? &piece->packed : &piece->src;
     const struct leati_target *target = in ? &copy->to : &copy->from;
-    const void *pointer = in ? copy->dst : copy->src;
+    size_t align = leati_layout_align(in ? copy->dst : copy->src);
+    struct leati_layout_start start;
     struct leati_layout_plan *plan;
     uintptr_t near, pack, list;
     leat_status status;
 
-    LEATI_TRY(map(copy->stream, target, pointer, &near));
+    LEATI_TRY(map(copy->stream, target, in ? copy->dst : copy->src, &near));
     LEATI_TRY(map_scratch(copy->stream, piece->pack, &pack));
     LEATI_TRY(map_list(copy, piece->scratch, &list));
-    if (in)
-        LEATI_TRY(
-            leati_layout_plan_get(&piece->dst, leati_layout_align(pointer), &piece->packed, WORD_BYTES, &plan));
-    else
-        LEATI_TRY(
-            leati_layout_plan_get(&piece->packed, WORD_BYTES, &piece->src, leati_layout_align(pointer), &plan));
-    status = launch(copy, plan, in ? near : pack, in ? pack : near, list);
+    LEATI_TRY(leati_layout_plan_get(dst, in ? align : WORD_BYTES, src, in ? WORD_BYTES : align, &plan, &start));
+    status = launch(copy, plan, (in ? near : pack) + (uintptr_t)start.dst,
+                    (in ? pack : near) + (uintptr_t)start.src, list);
     leati_layout_plan_drop(plan);
     return status;
 }

@@ -73,7 +73,7 @@ leat_status leati_form_check_same(const leat_layout *dst, const leat_layout *src
     return LEAT_OK;
 }
 
-static leat_status check_align(const char *name, size_t align)
+leat_status leati_form_check_align(const char *name, size_t align)
 {
     if (!align || (align & (align - 1)))
         return leati_fail(LEAT_ERROR_INVALID, "%s_align is %zu; alignments are powers of two", name, align);
@@ -99,6 +99,15 @@ static leat_status too_far(const char *name)
         name);
 }
 
+leat_status leati_form_check_start(const char *name, int64_t start, int64_t low, int64_t high)
+{
+    const int64_t most = LEATI_FORM_MAX_REACH;
+
+    if (start > most || start < -most || start + low < -most || start + high > most)
+        return too_far(name);
+    return LEAT_OK;
+}
+
 /* Between the first and the last position of a dimension on this side. */
 static uint64_t positions(const leat_layout *layout, uint32_t dim)
 {
@@ -111,7 +120,7 @@ static leat_status find_reach(const char *name, const leat_layout *layout, int64
     const int64_t most = LEATI_FORM_MAX_REACH;
     int64_t below = layout->offset_bytes, above = layout->offset_bytes;
 
-    if (above > most || below < -most)
+    if (above > most - layout->element_bytes || below < -most)
         return too_far(name);
     above += layout->element_bytes;
     for (uint32_t i = 0; i < layout->dims; i++) {
@@ -126,7 +135,7 @@ static leat_status find_reach(const char *name, const leat_layout *layout, int64
             above += way;
         else
             below += way;
-        if (above > most || below < -most)
+        if (above > most || below < -most || above - below > most)
             return too_far(name);
     }
     *low = below;
@@ -353,8 +362,8 @@ leat_status leati_form_make(const leat_layout *dst, size_t dst_align, const leat
 {
     LEATI_TRY(leati_layout_check("dst_layout", dst));
     LEATI_TRY(leati_layout_check("src_layout", src));
-    LEATI_TRY(check_align("dst", dst_align));
-    LEATI_TRY(check_align("src", src_align));
+    LEATI_TRY(leati_form_check_align("dst", dst_align));
+    LEATI_TRY(leati_form_check_align("src", src_align));
     LEATI_TRY(leati_form_check_same(dst, src));
     memset(form, 0, sizeof *form);
     form->index_dim = -1;

@@ -22,7 +22,8 @@
 /* The widest unit that is moved at once. */
 #define LEATI_FORM_MAX_UNIT_BYTES 16
 
-/* Neither side reaches further than this from its pointer, to either side: sums of two such numbers fit. */
+/* Neither side reaches further than this, be it from its pointer or from any element, to either side: sums of two
+ * such numbers fit. */
 #define LEATI_FORM_MAX_REACH ((int64_t)1 << 61)
 
 struct leati_form {
@@ -65,6 +66,13 @@ leat_status leati_layout_check(const char *name, const leat_layout *layout);
 
 /* The same of what a list needs beside it; RANGE for one that is too long. */
 leat_status leati_layout_check_list(const char *name, const leat_layout *layout);
+
+/* Whether what a pointer divides by is a power of two. INVALID. */
+leat_status leati_form_check_align(const char *name, size_t align);
+
+/* Whether a side that reaches from low to high around its first unit does so too with that start bytes from the
+ * pointer. RANGE. */
+leat_status leati_form_check_start(const char *name, int64_t start, int64_t low, int64_t high);
 
 /* Whether layouts that were checked have the same sizes and elements, and one list at most. INVALID. */
 leat_status leati_form_check_same(const leat_layout *dst, const leat_layout *src);

@@ -103,31 +103,56 @@ static uint64_t mix(uint64_t hash, uint64_t value)
     return (uint64_t)product ^ (uint64_t)(product >> 64);
 }
 
-/* Of layouts that were looked at by leati_layout_check(). Their sizes are the same, or there is no plan for them.
- */
+/* What the first unit is aligned to, up to the widest unit. */
+static uint32_t align_of_start(size_t align, int64_t start)
+{
+    uint64_t bits = LEATI_FORM_MAX_UNIT_BYTES | align | (uint64_t)start;
+
+    return (uint32_t)(bits & (0 - bits));
+}
+
+/* Takes over the strides, those of dst turned round that are negative, as a form has them. Sums may wrap round
+ * where no plan can be made. */
+static void turn_round(const leat_layout *dst, const leat_layout *src, const leat_layout *with_list,
+                       struct leati_layout_key *key, struct leati_layout_start *start)
+{
+    uint64_t to = (uint64_t)dst->offset_bytes, from = (uint64_t)src->offset_bytes;
+
+    for (uint32_t i = 0; i < key->dims; i++) {
+        uint64_t dst_stride = (uint64_t)dst->stride_bytes[i], src_stride = (uint64_t)src->stride_bytes[i];
+
+        if (dst->stride_bytes[i] < 0 && dst->size[i] > 1 && !(with_list && i == with_list->index_dim)) {
+            to += dst_stride * ((uint64_t)dst->size[i] - 1);
+            from += src_stride * ((uint64_t)dst->size[i] - 1);
+            dst_stride = 0 - dst_stride;
+            src_stride = 0 - src_stride;
+        }
+        key->dst_stride[i] = (int64_t)dst_stride;
+        key->src_stride[i] = (int64_t)src_stride;
+    }
+    *start = (struct leati_layout_start){(int64_t)to, (int64_t)from};
+}
+
+/* Of layouts that were looked at by leati_layout_check() and have the same sizes. */
 static void make_key(const leat_layout *dst, size_t dst_align, const leat_layout *src, size_t src_align,
-                     struct leati_layout_key *key)
+                     struct leati_layout_key *key, struct leati_layout_start *start)
 {
     const leat_layout *with_list = dst->index ? dst : src->index ? src : NULL;
     uint64_t hash = 1;
 
     key->dims = dst->dims;
     key->element_bytes = dst->element_bytes;
-    key->dst_align = dst_align < LEATI_FORM_MAX_UNIT_BYTES ? (uint32_t)dst_align : LEATI_FORM_MAX_UNIT_BYTES;
-    key->src_align = src_align < LEATI_FORM_MAX_UNIT_BYTES ? (uint32_t)src_align : LEATI_FORM_MAX_UNIT_BYTES;
-    key->dst_offset = dst->offset_bytes;
-    key->src_offset = src->offset_bytes;
+    turn_round(dst, src, with_list, key, start);
+    key->dst_align = align_of_start(dst_align, start->dst);
+    key->src_align = align_of_start(src_align, start->src);
     key->index_on = dst->index ? 1 : src->index ? 2 : 0;
     key->index_dim = with_list ? with_list->index_dim : 0;
     key->index_bytes = with_list ? with_list->index_bytes : 0;
     key->index_bound = with_list ? with_list->index_bound : 0;
     memcpy(key->size, dst->size, key->dims * sizeof key->size[0]);
-    memcpy(key->dst_stride, dst->stride_bytes, key->dims * sizeof key->dst_stride[0]);
-    memcpy(key->src_stride, src->stride_bytes, key->dims * sizeof key->src_stride[0]);
     hash = mix(hash, (uint64_t)key->dims << 32 | key->element_bytes);
     hash = mix(hash, (uint64_t)key->dst_align << 32 | key->src_align);
     hash = mix(hash, (uint64_t)key->index_dim << 32 | key->index_bytes << 2 | key->index_on);
-    hash = mix(mix(hash, (uint64_t)key->dst_offset), (uint64_t)key->src_offset);
     hash = mix(hash, (uint64_t)key->index_bound);
     for (uint32_t i = 0; i < key->dims; i++)
         hash = mix(mix(mix(hash, (uint64_t)key->size[i]), (uint64_t)key->dst_stride[i]),
@@ -140,9 +165,8 @@ static bool same_key(const struct leati_layout_key *a, const struct leati_layout
     size_t bytes = a->dims * sizeof a->size[0];
 
     return a->hash == b->hash && a->dims == b->dims && a->element_bytes == b->element_bytes &&
-           a->dst_align == b->dst_align && a->src_align == b->src_align && a->dst_offset == b->dst_offset &&
-           a->src_offset == b->src_offset && a->index_on == b->index_on && a->index_dim == b->index_dim &&
-           a->index_bytes == b->index_bytes && a->index_bound == b->index_bound &&
+           a->dst_align == b->dst_align && a->src_align == b->src_align && a->index_on == b->index_on &&
+           a->index_dim == b->index_dim && a->index_bytes == b->index_bytes && a->index_bound == b->index_bound &&
            !memcmp(a->size, b->size, bytes) && !memcmp(a->dst_stride, b->dst_stride, bytes) &&
            !memcmp(a->src_stride, b->src_stride, bytes);
 }
@@ -269,21 +293,29 @@ static struct leati_layout_plan *take_memory(void)
     return plan;
 }
 
-static leat_status make(const leat_layout *dst, size_t dst_align, const leat_layout *src, size_t src_align,
+/* The same elements from the first unit on. */
+static leat_layout move_to_start(const leat_layout *layout, int64_t start)
+{
+    leat_layout moved = *layout;
+
+    moved.offset_bytes = (int64_t)((uint64_t)moved.offset_bytes - (uint64_t)start);
+    return moved;
+}
+
+static leat_status make(const leat_layout *dst, const leat_layout *src, const struct leati_layout_start *start,
                         const struct leati_layout_key *key, struct leati_layout_plan **made)
 {
+    leat_layout moved_dst = move_to_start(dst, start->dst), moved_src = move_to_start(src, start->src);
     struct leati_layout_plan *plan;
     struct leati_form form;
 
-    LEATI_TRY(leati_form_make(dst, dst_align, src, src_align, &form));
+    LEATI_TRY(leati_form_make(&moved_dst, key->dst_align, &moved_src, key->src_align, &form));
     plan = take_memory();
     if (!plan)
         return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for a plan of %zu bytes", sizeof *plan);
     plan->key = *key;
     plan->form = form;
     plan->class_of_plan = leati_layout_classify(&form);
-    plan->read_sectors = leati_sectors(&form, false);
-    plan->written_sectors = leati_sectors(&form, true);
     leati_host_layout_make(&form, plan->class_of_plan, &plan->host);
     leati_gpu_layout_make(&form, plan->class_of_plan, &plan->gpu);
     /* From here on threads that know its address from before may try to hold it. */
@@ -292,24 +324,55 @@ static leat_status make(const leat_layout *dst, size_t dst_align, const leat_lay
     return LEAT_OK;
 }
 
-leat_status leati_layout_plan_get(const leat_layout *dst, size_t dst_align, const leat_layout *src,
-                                  size_t src_align, struct leati_layout_plan **plan)
+static leat_status check_start(const struct leati_form *form, const struct leati_layout_start *start)
 {
+    if (form->empty)
+        return LEAT_OK;
+    LEATI_TRY(leati_form_check_start("dst", start->dst, form->dst_low, form->dst_high));
+    return leati_form_check_start("src", start->src, form->src_low, form->src_high);
+}
+
+leat_status leati_layout_plan_get(const leat_layout *dst, size_t dst_align, const leat_layout *src,
+                                  size_t src_align, struct leati_layout_plan **plan,
+                                  struct leati_layout_start *start)
+{
+    struct leati_layout_start at;
     struct leati_layout_plan *found;
     struct leati_layout_key key;
+    leat_status status;
 
     /* What a key cannot tell: whether it can be made at all, and what of the layouts is not part of it. */
     LEATI_TRY(leati_layout_check("dst_layout", dst));
     LEATI_TRY(leati_layout_check("src_layout", src));
     LEATI_TRY(leati_form_check_same(dst, src));
-    make_key(dst, dst_align, src, src_align, &key);
+    LEATI_TRY(leati_form_check_align("dst", dst_align));
+    LEATI_TRY(leati_form_check_align("src", src_align));
+    make_key(dst, dst_align, src, src_align, &key, &at);
     found = find(&key);
     if (!found) {
-        LEATI_TRY(make(dst, dst_align, src, src_align, &key, &found));
+        LEATI_TRY(make(dst, src, &at, &key, &found));
         found = keep(found);
     }
+    status = check_start(&found->form, &at);
+    if (status != LEAT_OK) {
+        leati_layout_plan_drop(found);
+        return status;
+    }
     *plan = found;
+    *start = at;
     return LEAT_OK;
+}
+
+/* ---- the bound ---- */
+
+uint64_t leati_layout_plan_reads(const struct leati_layout_plan *plan, const struct leati_layout_start *start)
+{
+    return leati_sectors(&plan->form, false, start->src);
+}
+
+uint64_t leati_layout_plan_writes(const struct leati_layout_plan *plan, const struct leati_layout_start *start)
+{
+    return leati_sectors(&plan->form, true, start->dst);
 }
 
 /* ---- in words ---- */
@@ -330,13 +393,14 @@ static void add_dims(struct leati_text *text, const struct leati_form *form)
     leati_text_add(text, "\n");
 }
 
-static void add_bound(struct leati_text *text, const struct leati_layout_plan *plan)
+static void add_bound(struct leati_text *text, const struct leati_layout_plan *plan,
+                      const struct leati_layout_start *start)
 {
-    uint64_t sectors = plan->read_sectors + plan->written_sectors;
+    uint64_t read = leati_layout_plan_reads(plan, start), written = leati_layout_plan_writes(plan, start);
+    uint64_t sectors = read + written;
 
-    leati_text_add(text,
-                   "bound: %llu sectors of %d bytes read, %llu written: ", (unsigned long long)plan->read_sectors,
-                   LEATI_SECTOR_BYTES, (unsigned long long)plan->written_sectors);
+    leati_text_add(text, "bound: %llu sectors of %d bytes read, %llu written: ", (unsigned long long)read,
+                   LEATI_SECTOR_BYTES, (unsigned long long)written);
     leati_text_add_bytes(text, sectors * LEATI_SECTOR_BYTES);
     if (sectors)
         leati_text_add(text, " of traffic, %.1f %% of it payload",
@@ -344,7 +408,8 @@ static void add_bound(struct leati_text *text, const struct leati_layout_plan *p
     leati_text_add(text, "\n");
 }
 
-void leati_layout_plan_text(const struct leati_layout_plan *plan, bool on_gpu, char *text, size_t text_bytes)
+void leati_layout_plan_text(const struct leati_layout_plan *plan, const struct leati_layout_start *start,
+                            bool on_gpu, char *text, size_t text_bytes)
 {
     struct leati_text all = {text, text_bytes};
     char way[256];
@@ -363,5 +428,5 @@ void leati_layout_plan_text(const struct leati_layout_plan *plan, bool on_gpu, c
     else
         leati_host_layout_text(&plan->host, way, sizeof way);
     leati_text_add(&all, "kernel: %s\n", way);
-    add_bound(&all, plan);
+    add_bound(&all, plan, start);
 }

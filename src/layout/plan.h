@@ -11,11 +11,19 @@
 #include "layout/gpu.h"
 #include "layout/host.h"
 
+/*
+ * Where a copy's first unit is, in bytes from its pointers: all that a plan does not know of the layouts. Parts of
+ * an array at a thousand offsets are one plan, and so are a layout and the same one flipped.
+ */
+struct leati_layout_start {
+    int64_t dst, src;
+};
+
 /* The two sides of a copy as the user said them, in as much as plans depend on it. */
 struct leati_layout_key {
     uint64_t hash;
-    uint32_t dims, element_bytes, dst_align, src_align;
-    int64_t dst_offset, src_offset;
+    uint32_t dims, element_bytes;
+    uint32_t dst_align, src_align;             /* of the first unit */
     uint32_t index_on, index_dim, index_bytes; /* index_on: 0 for no list, 1 on dst, 2 on src */
     int64_t index_bound;
     int64_t size[LEAT_LAYOUT_MAX_DIMS], dst_stride[LEAT_LAYOUT_MAX_DIMS], src_stride[LEAT_LAYOUT_MAX_DIMS];
@@ -28,9 +36,8 @@ struct leati_layout_plan {
     struct leati_layout_plan *next; /* of those that wait */
     struct leati_layout_key key;
 
-    struct leati_form form;
+    struct leati_form form; /* its offsets are 0 */
     leat_layout_class class_of_plan;
-    uint64_t read_sectors, written_sectors;
 
     struct leati_host_layout host; /* for processors */
     struct leati_gpu_layout gpu;   /* for GPUs; multiprocessors only matter when it is launched */
@@ -52,9 +59,11 @@ struct leati_layout_plan {
  */
 leat_layout_class leati_layout_classify(const struct leati_form *form);
 
-/* The plan for two layouts; the caller holds it. Errors: as leati_form_make(); HOST_MEMORY. */
+/* The plan for two layouts with pointers of these alignments, and where it starts; the caller holds it. Errors: as
+ * leati_form_make(); HOST_MEMORY. */
 leat_status leati_layout_plan_get(const leat_layout *dst, size_t dst_align, const leat_layout *src,
-                                  size_t src_align, struct leati_layout_plan **plan);
+                                  size_t src_align, struct leati_layout_plan **plan,
+                                  struct leati_layout_start *start);
 
 /* For who holds it already. */
 void leati_layout_plan_hold(struct leati_layout_plan *plan);
@@ -62,8 +71,13 @@ void leati_layout_plan_hold(struct leati_layout_plan *plan);
 /* Who held it last need not be who made it; afterwards the plan is not the caller's to look at. */
 void leati_layout_plan_drop(struct leati_layout_plan *plan);
 
+/* The bound: sectors that a copy which starts there cannot do without, for pointers at the start of one. */
+uint64_t leati_layout_plan_reads(const struct leati_layout_plan *plan, const struct leati_layout_start *start);
+uint64_t leati_layout_plan_writes(const struct leati_layout_plan *plan, const struct leati_layout_start *start);
+
 /* The plan in words, as lines; on_gpu says which of the two ways. Always ends with a 0 when text_bytes is not 0.
  */
-void leati_layout_plan_text(const struct leati_layout_plan *plan, bool on_gpu, char *text, size_t text_bytes);
+void leati_layout_plan_text(const struct leati_layout_plan *plan, const struct leati_layout_start *start,
+                            bool on_gpu, char *text, size_t text_bytes);
 
 #endif

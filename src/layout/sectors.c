@@ -173,30 +173,28 @@ static void touch(const struct leati_form *form, bool of_dst, int without, struc
 }
 
 /* All rows that there are, as if the list named each of them once. */
-static uint64_t touch_all_rows(const struct leati_form *form, bool of_dst)
+static uint64_t touch_all_rows(const struct leati_form *form, bool of_dst, int64_t first)
 {
     struct leati_form whole = *form;
     struct touched touched;
-    int64_t first = of_dst ? form->dst_offset : form->src_offset;
 
     whole.size[form->index_dim] = (uint64_t)form->index_bound;
     touch(&whole, of_dst, -1, &touched, &first);
     return touched.sectors[places_of(&touched, first)];
 }
 
-static uint64_t touch_rows(const struct leati_form *form, bool of_dst)
+static uint64_t touch_rows(const struct leati_form *form, bool of_dst, int64_t first)
 {
     int64_t stride = of_dst ? form->dst_stride[form->index_dim] : form->src_stride[form->index_dim];
-    int64_t first = of_dst ? form->dst_offset : form->src_offset;
     struct touched row;
     uint64_t apart, all;
 
     if (!form->index_bound)
         return 0;
+    all = touch_all_rows(form, of_dst, first);
     touch(form, of_dst, form->index_dim, &row, &first);
     apart = sum_round(row.sectors, way_round(row.places, places_of(&row, stride)), places_of(&row, first),
                       form->size[form->index_dim]);
-    all = touch_all_rows(form, of_dst);
     return apart < all ? apart : all;
 }
 
@@ -206,16 +204,16 @@ static uint64_t fewest(const struct leati_form *form, bool of_dst)
     return of_dst ? (form->payload_bytes + LEATI_SECTOR_BYTES - 1) / LEATI_SECTOR_BYTES : 1;
 }
 
-uint64_t leati_sectors(const struct leati_form *form, bool of_dst)
+uint64_t leati_sectors(const struct leati_form *form, bool of_dst, int64_t pointer)
 {
-    int64_t first = of_dst ? form->dst_offset : form->src_offset;
+    int64_t first = (of_dst ? form->dst_offset : form->src_offset) + pointer % LEATI_SECTOR_BYTES;
     struct touched touched;
     uint64_t sectors;
 
     if (form->empty)
         return 0;
     if (form->index_dim >= 0 && form->index_on_dst == of_dst)
-        return touch_rows(form, of_dst);
+        return touch_rows(form, of_dst, first);
     if (form->index_dim >= 0 && !form->index_bound)
         return 0;
     touch(form, of_dst, -1, &touched, &first);
