@@ -47,13 +47,20 @@ $(foreach name,compat $(compat_names),$(eval $(call compat_rules,$(name))))
 # tests/compat/test_LAYER_*.c is linked with libleat-LAYER.
 compat_layer = $(word 2,$(subst _, ,$(notdir $(1))))
 compat_test_src := $(sort $(foreach name,$(compat_names),$(wildcard tests/compat/test_$(name)_*.c)))
-compat_tests := $(compat_test_src:tests/compat/%.c=$(BUILD)/tests/compat/%)
+compat_cxx_src := $(sort $(foreach name,$(compat_names),$(wildcard tests/compat/test_$(name)_*.cc)))
+compat_cxx_tests := $(compat_cxx_src:tests/compat/%.cc=$(BUILD)/tests/compat/%)
+compat_tests := $(compat_test_src:tests/compat/%.c=$(BUILD)/tests/compat/%) $(compat_cxx_tests)
 
-$(compat_tests): $(BUILD)/tests/compat/%: tests/compat/%.c $(compat_so) $(BUILD)/flags
+$(filter-out $(compat_cxx_tests),$(compat_tests)): $(BUILD)/tests/compat/%: tests/compat/%.c $(compat_so) $(BUILD)/flags
 	$(say) CC $<
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(PUBLIC_CFLAGS) -Iinclude/leat/compat $(compat_test_cflags) -MMD -MP -MF $@.d $< $(LDFLAGS) \
 	    -L$(BUILD) -Wl,-rpath,'$$ORIGIN/../..' -lleat-$(call compat_layer,$@) -lleat-compat -lleat -lcmocka -o $@
+$(compat_cxx_tests): $(BUILD)/tests/compat/%: tests/compat/%.cc $(compat_so) $(BUILD)/flags
+	$(say) CXX $<
+	@mkdir -p $(@D)
+	$(Q)$(CXX) -std=c++14 -Wall -Wextra -pthread $(CPPFLAGS) $(CFLAGS) -Iinclude -Iinclude/leat/compat -MMD -MP -MF $@.d \
+	    $< $(LDFLAGS) -L$(BUILD) -Wl,-rpath,'$$ORIGIN/../..' -lleat-$(call compat_layer,$@) -lleat-compat -lleat -o $@
 -include $(compat_tests:=.d)
 
 # Examples say by their names which library they are for.

@@ -105,10 +105,12 @@ check_hip() {
     "$work/ours" >"$work/ours.txt"
     "$work/theirs" >"$work/theirs.txt"
     diff "$work/ours.txt" "$work/theirs.txt"
-    # Our prototypes once more, after the vendor's and with its types, of which HIP 5 lacks two.
+    # Our prototypes once more, after the vendor's and with its types, of which HIP 5 lacks some.
     {
         echo '#include <hip/hip_runtime_api.h>'
-        for type in hipDriverProcAddressQueryResult hipDeviceProp_tR0600; do
+        for type in hipDriverProcAddressQueryResult hipDeviceProp_tR0600 hipMemcpy3DPeerParms hipMemcpyAttributes \
+            hipMemcpy3DBatchOp hipLaunchAttributeID hipLaunchAttributeValue hipStreamBatchMemOpParams \
+            hipMemRangeHandleType hipStreamAttrID hipStreamAttrValue; do
             grep -qw "$type" "$header" || echo "typedef int $type;"
         done
         printf '#define LEAT_COMPAT_HIP_DRIVER_TYPES_H\n#define LEAT_COMPAT_VECTOR_TYPES_H\n'

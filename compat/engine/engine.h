@@ -192,6 +192,10 @@ LEATC_API int leatc_stream_priority(struct leatc_stream *stream, int *priority);
 LEATC_API int leatc_stream_ordinal(struct leatc_stream *stream, int *ordinal);
 LEATC_API int leatc_stream_id(struct leatc_stream *stream, unsigned long long *id);
 
+/* How threads wait for a stream, by the vendors' numbers 1 (as the device's flags say) to 4: kept, as a hint. */
+LEATC_API int leatc_stream_set_policy(struct leatc_stream *stream, int policy);
+LEATC_API int leatc_stream_policy(struct leatc_stream *stream, int *policy);
+
 /* Calls function(argument) in stream order. INVALID_VALUE: function NULL. */
 LEATC_API int leatc_stream_host_function(struct leatc_stream *stream, void (*function)(void *), void *argument);
 

@@ -57,6 +57,7 @@ struct leatc_stream {
     leat_event *mark; /* by which the legacy default stream waits for this one, and the other way round */
     unsigned flags;
     int priority;
+    atomic_int policy; /* of leatc_stream_set_policy(); 0: never set */
     unsigned long long id;
     atomic_bool dirty;         /* was given work that the legacy default stream is not ordered after */
     _Atomic uint64_t seen;     /* the legacy default stream's work that this one is ordered after */

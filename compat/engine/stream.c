@@ -372,6 +372,26 @@ int leatc_stream_id(struct leatc_stream *stream, unsigned long long *id)
     return LEATC_OK;
 }
 
+int leatc_stream_set_policy(struct leatc_stream *stream, int policy)
+{
+    struct leatc_stream *found = NULL;
+
+    LEATC_TRY(leatc_stream_find(stream, &found));
+    atomic_store(&found->policy, policy);
+    return LEATC_OK;
+}
+
+int leatc_stream_policy(struct leatc_stream *stream, int *policy)
+{
+    struct leatc_stream *found = NULL;
+
+    LEATC_TRY(leatc_stream_find(stream, &found));
+    *policy = atomic_load(&found->policy);
+    if (!*policy)
+        *policy = 1;
+    return LEATC_OK;
+}
+
 int leatc_stream_host_function(struct leatc_stream *stream, void (*function)(void *), void *argument)
 {
     struct leatc_work work;

@@ -285,6 +285,12 @@ hipError_t hipMemcpy2DToArrayAsync(hipArray_t dst, size_t x, size_t y, const voi
     return note(copy_rows(dst, x, y, src, srcPitch, width, height, kind, true, stream_of(stream), true));
 }
 
+hipError_t hipMemcpy2DToArrayAsync_spt(hipArray_t dst, size_t x, size_t y, const void *src, size_t srcPitch,
+                                       size_t width, size_t height, hipMemcpyKind kind, hipStream_t stream)
+{
+    return note(copy_rows(dst, x, y, src, srcPitch, width, height, kind, true, leatc_per_thread(stream), true));
+}
+
 hipError_t hipMemcpy2DFromArray(void *dst, size_t dstPitch, hipArray_const_t src, size_t x, size_t y, size_t width,
                                 size_t height, hipMemcpyKind kind)
 {
@@ -301,6 +307,12 @@ hipError_t hipMemcpy2DFromArrayAsync(void *dst, size_t dstPitch, hipArray_const_
                                      size_t width, size_t height, hipMemcpyKind kind, hipStream_t stream)
 {
     return note(copy_rows(src, x, y, dst, dstPitch, width, height, kind, false, stream_of(stream), true));
+}
+
+hipError_t hipMemcpy2DFromArrayAsync_spt(void *dst, size_t dstPitch, hipArray_const_t src, size_t x, size_t y,
+                                         size_t width, size_t height, hipMemcpyKind kind, hipStream_t stream)
+{
+    return note(copy_rows(src, x, y, dst, dstPitch, width, height, kind, false, leatc_per_thread(stream), true));
 }
 
 static int between_arrays(hipArray_const_t dst, size_t dst_x, size_t dst_y, hipArray_const_t src, size_t src_x,
@@ -370,6 +382,15 @@ hipError_t hipMemcpyFromArray(void *dst, hipArray_const_t src, size_t x, size_t 
     return note(result == LEATC_OK ? copy_line(src, x, y, dst, bytes, false, NULL, false) : result);
 }
 
+hipError_t hipMemcpyFromArray_spt(void *dst, hipArray_const_t src, size_t x, size_t y, size_t bytes,
+                                  hipMemcpyKind kind)
+{
+    int result = check_kind(kind);
+
+    return note(result == LEATC_OK ? copy_line(src, x, y, dst, bytes, false, LEATC_STREAM_PER_THREAD, false)
+                                   : result);
+}
+
 hipError_t hipMemcpyAtoH(void *dst, hipArray_t src, size_t offset, size_t bytes)
 {
     return note(copy_line(src, offset, 0, dst, bytes, false, NULL, false));
@@ -421,6 +442,24 @@ hipError_t hipFreeMipmappedArray(hipMipmappedArray_t array)
 }
 
 hipError_t hipGetMipmappedArrayLevel(hipArray_t *level, hipMipmappedArray_const_t array, unsigned int number)
+{
+    (void)level, (void)array, (void)number;
+    return note(LEATC_INVALID_VALUE);
+}
+
+hipError_t hipMipmappedArrayCreate(hipMipmappedArray_t *array, HIP_ARRAY3D_DESCRIPTOR *shape, unsigned int levels)
+{
+    (void)levels;
+    return note(array && shape ? LEATC_NOT_SUPPORTED : LEATC_INVALID_VALUE);
+}
+
+hipError_t hipMipmappedArrayDestroy(hipMipmappedArray_t array)
+{
+    (void)array;
+    return note(LEATC_INVALID_VALUE);
+}
+
+hipError_t hipMipmappedArrayGetLevel(hipArray_t *level, hipMipmappedArray_t array, unsigned int number)
 {
     (void)level, (void)array, (void)number;
     return note(LEATC_INVALID_VALUE);

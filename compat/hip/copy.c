@@ -151,6 +151,12 @@ hipError_t hipMemcpyToSymbolAsync(const void *symbol, const void *src, size_t by
     return note(to_symbol(symbol, src, bytes, offset, kind, stream_of(stream), true));
 }
 
+hipError_t hipMemcpyToSymbolAsync_spt(const void *symbol, const void *src, size_t bytes, size_t offset,
+                                      hipMemcpyKind kind, hipStream_t stream)
+{
+    return note(to_symbol(symbol, src, bytes, offset, kind, leatc_per_thread(stream), true));
+}
+
 hipError_t hipMemcpyFromSymbol(void *dst, const void *symbol, size_t bytes, size_t offset, hipMemcpyKind kind)
 {
     return note(from_symbol(dst, symbol, bytes, offset, kind, NULL, false));
@@ -165,6 +171,12 @@ hipError_t hipMemcpyFromSymbolAsync(void *dst, const void *symbol, size_t bytes,
                                     hipStream_t stream)
 {
     return note(from_symbol(dst, symbol, bytes, offset, kind, stream_of(stream), true));
+}
+
+hipError_t hipMemcpyFromSymbolAsync_spt(void *dst, const void *symbol, size_t bytes, size_t offset,
+                                        hipMemcpyKind kind, hipStream_t stream)
+{
+    return note(from_symbol(dst, symbol, bytes, offset, kind, leatc_per_thread(stream), true));
 }
 
 /* ---- boxes ---- */
@@ -366,6 +378,35 @@ hipError_t hipMemcpy3DAsync(const struct hipMemcpy3DParms *copy, hipStream_t str
 hipError_t hipMemcpy3DAsync_spt(const struct hipMemcpy3DParms *copy, hipStream_t stream)
 {
     return note(copy_3d(copy, leatc_per_thread(stream), true));
+}
+
+/* Where the sides lie says which devices they are of; the numbers are only checked. */
+static int copy_peers(const hipMemcpy3DPeerParms *peers, struct leatc_stream *stream, bool async)
+{
+    hipMemcpy3DParms copy = {.kind = hipMemcpyDefault};
+
+    if (!peers)
+        return LEATC_INVALID_VALUE;
+    LEATC_TRY(check_device(peers->srcDevice));
+    LEATC_TRY(check_device(peers->dstDevice));
+    copy.srcArray = peers->srcArray;
+    copy.srcPos = peers->srcPos;
+    copy.srcPtr = peers->srcPtr;
+    copy.dstArray = peers->dstArray;
+    copy.dstPos = peers->dstPos;
+    copy.dstPtr = peers->dstPtr;
+    copy.extent = peers->extent;
+    return copy_3d(&copy, stream, async);
+}
+
+hipError_t hipMemcpy3DPeer(hipMemcpy3DPeerParms *copy)
+{
+    return note(copy_peers(copy, NULL, false));
+}
+
+hipError_t hipMemcpy3DPeerAsync(hipMemcpy3DPeerParms *copy, hipStream_t stream)
+{
+    return note(copy_peers(copy, stream_of(stream), true));
 }
 
 /* ---- the driver's structs: everything in bytes, and each side says what it is ---- */

@@ -191,8 +191,11 @@ hipError_t hipDeviceReset(void)
 
 /* ---- attributes ---- */
 
+/* hip_runtime.h's clocks count nanoseconds. */
+#define CLOCK_KHZ 1000000
+
 /* HIP's numbers, and CUDA's for the same, by which the engine knows them. */
-static const struct {
+static const struct attribute {
     hipDeviceAttribute_t hip;
     int number;
 } attributes[] = {
@@ -301,19 +304,30 @@ static bool own_attribute(const leat_device_info *info, hipDeviceAttribute_t att
         return true;
     case hipDeviceAttributeClockInstructionRate:
     case hipDeviceAttributeWallClockRate:
-        *value = 1000000;
+        *value = CLOCK_KHZ;
         return true;
     case hipDeviceAttributeCooperativeMultiDeviceUnmatchedFunc:
     case hipDeviceAttributeCooperativeMultiDeviceUnmatchedGridDim:
     case hipDeviceAttributeCooperativeMultiDeviceUnmatchedBlockDim:
     case hipDeviceAttributeCooperativeMultiDeviceUnmatchedSharedMem:
     case hipDeviceAttributeAsicRevision:
-    case hipDeviceAttributeImageSupport: /* no textures */
         *value = 0;
+        return true;
+    case hipDeviceAttributeImageSupport: /* arrays; there are no textures */
+        *value = 1;
         return true;
     default:
         return false;
     }
+}
+
+/* Programs divide by the clock, so where leat knows none it is that of hip_runtime.h's clock64(). */
+static int known_attribute(int device, const struct attribute *known, int *value)
+{
+    LEATC_TRY(leatc_device_attribute(device, known->number, value));
+    if (known->hip == hipDeviceAttributeClockRate && !*value)
+        *value = CLOCK_KHZ;
+    return LEATC_OK;
 }
 
 static int get_attribute(int *value, hipDeviceAttribute_t attribute, int device)
@@ -325,7 +339,7 @@ static int get_attribute(int *value, hipDeviceAttribute_t attribute, int device)
     LEATC_TRY(leatc_device_describe(device, &info));
     for (size_t i = 0; i < sizeof attributes / sizeof attributes[0]; i++)
         if (attributes[i].hip == attribute)
-            return leatc_device_attribute(device, attributes[i].number, value);
+            return known_attribute(device, &attributes[i], value);
     return own_attribute(&info, attribute, value) ? LEATC_OK : LEATC_INVALID_VALUE;
 }
 

@@ -57,12 +57,19 @@ hipError_t hipMemsetD32Async(hipDeviceptr_t dst, int value, size_t count, hipStr
     return note(fill(dst, (uint32_t)value, 4, count, stream_of(stream), true));
 }
 
+/* width counts units. */
+static int fill_rows(void *dst, size_t pitch, uint32_t value, unsigned unit_bytes, size_t width, size_t height,
+                     struct leatc_stream *stream, bool async)
+{
+    if (width && height && pitch / unit_bytes < width)
+        return LEATC_INVALID_VALUE;
+    return of_stream(leatc_fill_box(dst, pitch, 0, value, unit_bytes, width, height, 1, stream, async));
+}
+
 static int fill_2d(void *dst, size_t pitch, int value, size_t width, size_t height, struct leatc_stream *stream,
                    bool async)
 {
-    if (width && height && pitch < width)
-        return LEATC_INVALID_VALUE;
-    return of_stream(leatc_fill_box(dst, pitch, 0, (uint32_t)value, 1, width, height, 1, stream, async));
+    return fill_rows(dst, pitch, (uint32_t)value, 1, width, height, stream, async);
 }
 
 hipError_t hipMemset2D(void *dst, size_t pitch, int value, size_t width, size_t height)
@@ -84,6 +91,39 @@ hipError_t hipMemset2DAsync_spt(void *dst, size_t pitch, int value, size_t width
                                 hipStream_t stream)
 {
     return note(fill_2d(dst, pitch, value, width, height, leatc_per_thread(stream), true));
+}
+
+hipError_t hipMemsetD2D8(hipDeviceptr_t dst, size_t pitch, unsigned char value, size_t width, size_t height)
+{
+    return note(fill_rows(dst, pitch, value, 1, width, height, NULL, false));
+}
+
+hipError_t hipMemsetD2D8Async(hipDeviceptr_t dst, size_t pitch, unsigned char value, size_t width, size_t height,
+                              hipStream_t stream)
+{
+    return note(fill_rows(dst, pitch, value, 1, width, height, stream_of(stream), true));
+}
+
+hipError_t hipMemsetD2D16(hipDeviceptr_t dst, size_t pitch, unsigned short value, size_t width, size_t height)
+{
+    return note(fill_rows(dst, pitch, value, 2, width, height, NULL, false));
+}
+
+hipError_t hipMemsetD2D16Async(hipDeviceptr_t dst, size_t pitch, unsigned short value, size_t width, size_t height,
+                               hipStream_t stream)
+{
+    return note(fill_rows(dst, pitch, value, 2, width, height, stream_of(stream), true));
+}
+
+hipError_t hipMemsetD2D32(hipDeviceptr_t dst, size_t pitch, unsigned int value, size_t width, size_t height)
+{
+    return note(fill_rows(dst, pitch, value, 4, width, height, NULL, false));
+}
+
+hipError_t hipMemsetD2D32Async(hipDeviceptr_t dst, size_t pitch, unsigned int value, size_t width, size_t height,
+                               hipStream_t stream)
+{
+    return note(fill_rows(dst, pitch, value, 4, width, height, stream_of(stream), true));
 }
 
 static int fill_3d(hipPitchedPtr dst, int value, hipExtent extent, struct leatc_stream *stream, bool async)

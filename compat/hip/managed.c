@@ -41,6 +41,69 @@ hipError_t hipMemPrefetchAsync(const void *ptr, size_t bytes, int device, hipStr
     return note(of_stream(prefetch(ptr, bytes, device, stream_of(stream))));
 }
 
+/* HIP's number for a place. The host is one place, whatever its nodes. */
+static int number_of_place(const hipMemLocation *place, int *number)
+{
+    switch (place->type) {
+    case hipMemLocationTypeDevice:
+        *number = place->id;
+        return LEATC_OK;
+    case hipMemLocationTypeHost:
+    case hipMemLocationTypeHostNuma:
+    case hipMemLocationTypeHostNumaCurrent:
+        *number = hipCpuDeviceId;
+        return LEATC_OK;
+    default:
+        return LEATC_INVALID_VALUE;
+    }
+}
+
+static int prefetch_to_place(const void *ptr, size_t bytes, const hipMemLocation *place,
+                             struct leatc_stream *stream)
+{
+    int number = 0;
+
+    LEATC_TRY(check_range(ptr, bytes));
+    LEATC_TRY(number_of_place(place, &number));
+    /* A device has no number below 0, which would be the host's. */
+    if (place->type == hipMemLocationTypeDevice && number < 0)
+        return LEATC_INVALID_DEVICE;
+    return of_stream(prefetch(ptr, bytes, number, stream));
+}
+
+hipError_t hipMemPrefetchAsync_v2(const void *ptr, size_t bytes, hipMemLocation place, unsigned int flags,
+                                  hipStream_t stream)
+{
+    return note(flags ? LEATC_INVALID_VALUE : prefetch_to_place(ptr, bytes, &place, stream_of(stream)));
+}
+
+static int prefetch_all(void **ptrs, const size_t *bytes, size_t count, const hipMemLocation *places,
+                        const size_t *indexes, size_t place_count, struct leatc_stream *stream)
+{
+    size_t place = 0;
+
+    if (!ptrs || !bytes || !count || !places || !indexes || !place_count || place_count > count || indexes[0])
+        return LEATC_INVALID_VALUE;
+    for (size_t i = 1; i < place_count; i++)
+        if (indexes[i] <= indexes[i - 1] || indexes[i] >= count)
+            return LEATC_INVALID_VALUE;
+    LEATC_TRY(check_stream(stream));
+    for (size_t i = 0; i < count; i++) {
+        if (place + 1 < place_count && indexes[place + 1] == i)
+            place++;
+        LEATC_TRY(prefetch_to_place(ptrs[i], bytes[i], &places[place], stream));
+    }
+    return LEATC_OK;
+}
+
+hipError_t hipMemPrefetchBatchAsync(void **ptrs, size_t *bytes, size_t count, hipMemLocation *places,
+                                    size_t *placeIndexes, size_t placeCount, unsigned long long flags,
+                                    hipStream_t stream)
+{
+    return note(flags ? LEATC_INVALID_VALUE
+                      : prefetch_all(ptrs, bytes, count, places, placeIndexes, placeCount, stream_of(stream)));
+}
+
 static int advise(const void *ptr, size_t bytes, hipMemoryAdvise advice, int number)
 {
     leat_device *where = LEAT_HOST;
@@ -60,6 +123,19 @@ static int advise(const void *ptr, size_t bytes, hipMemoryAdvise advice, int num
 hipError_t hipMemAdvise(const void *ptr, size_t bytes, hipMemoryAdvise advice, int device)
 {
     return note(advise(ptr, bytes, advice, device));
+}
+
+static int advise_place(const void *ptr, size_t bytes, hipMemoryAdvise advice, const hipMemLocation *place)
+{
+    int number = 0;
+
+    LEATC_TRY(number_of_place(place, &number));
+    return advise(ptr, bytes, advice, number);
+}
+
+hipError_t hipMemAdvise_v2(const void *ptr, size_t bytes, hipMemoryAdvise advice, hipMemLocation place)
+{
+    return note(advise_place(ptr, bytes, advice, &place));
 }
 
 /* ---- range attributes ---- */

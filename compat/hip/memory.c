@@ -98,6 +98,11 @@ hipError_t hipHostAlloc(void **ptr, size_t bytes, unsigned int flags)
     return note(alloc_host(ptr, bytes, flags));
 }
 
+hipError_t hipExtHostAlloc(void **ptr, size_t bytes, unsigned int flags)
+{
+    return note(alloc_host(ptr, bytes, flags));
+}
+
 hipError_t hipMallocHost(void **ptr, size_t bytes)
 {
     return note(alloc_host(ptr, bytes, hipHostMallocDefault));

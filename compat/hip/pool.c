@@ -31,6 +31,36 @@ hipError_t hipDeviceSetMemPool(int device, hipMemPool_t pool)
     return note(pool ? leatc_pool_set_current(device, pool_of(pool)) : LEATC_INVALID_VALUE);
 }
 
+/* The same by place. There are pools of device memory only. */
+static int check_place(const hipMemLocation *place, hipMemAllocationType type)
+{
+    return place && place->type == hipMemLocationTypeDevice && check_device(place->id) == LEATC_OK &&
+                   type == hipMemAllocationTypePinned
+               ? LEATC_OK
+               : LEATC_INVALID_VALUE;
+}
+
+hipError_t hipMemGetDefaultMemPool(hipMemPool_t *pool, hipMemLocation *place, hipMemAllocationType type)
+{
+    int result = check_place(place, type);
+
+    return result == LEATC_OK ? hipDeviceGetDefaultMemPool(pool, place->id) : note(result);
+}
+
+hipError_t hipMemGetMemPool(hipMemPool_t *pool, hipMemLocation *place, hipMemAllocationType type)
+{
+    int result = check_place(place, type);
+
+    return result == LEATC_OK ? hipDeviceGetMemPool(pool, place->id) : note(result);
+}
+
+hipError_t hipMemSetMemPool(hipMemLocation *place, hipMemAllocationType type, hipMemPool_t pool)
+{
+    int result = check_place(place, type);
+
+    return result == LEATC_OK ? hipDeviceSetMemPool(place->id, pool) : note(result);
+}
+
 static int create(hipMemPool_t *pool, const hipMemPoolProps *properties)
 {
     struct leatc_pool *made = NULL;

@@ -156,6 +156,61 @@ int hipGetStreamDeviceId(hipStream_t stream)
     return leatc_stream_ordinal(stream_of(stream), &ordinal) == LEATC_OK ? ordinal : -1;
 }
 
+hipError_t hipStreamGetId(hipStream_t stream, unsigned long long *id)
+{
+    return note(id ? of_stream(leatc_stream_id(stream_of(stream), id)) : LEATC_INVALID_VALUE);
+}
+
+/* ---- attributes: only how threads wait for the stream, which is kept ---- */
+
+static int get_attribute(struct leatc_stream *stream, hipStreamAttrID attribute, hipStreamAttrValue *value)
+{
+    int policy = 0, priority = 0;
+
+    LEATC_TRY(leatc_stream_check(stream));
+    if (!value)
+        return LEATC_INVALID_VALUE;
+    switch (attribute) {
+    case hipStreamAttributeSynchronizationPolicy:
+        LEATC_TRY(leatc_stream_policy(stream, &policy));
+        value->syncPolicy = (hipSynchronizationPolicy)policy;
+        return LEATC_OK;
+    case hipStreamAttributePriority:
+        LEATC_TRY(leatc_stream_priority(stream, &priority));
+        value->priority = priority;
+        return LEATC_OK;
+    default:
+        return LEATC_INVALID_VALUE;
+    }
+}
+
+hipError_t hipStreamGetAttribute(hipStream_t stream, hipStreamAttrID attribute, hipStreamAttrValue *value)
+{
+    return note(get_attribute(stream_of(stream), attribute, value));
+}
+
+static int set_attribute(struct leatc_stream *stream, hipStreamAttrID attribute, const hipStreamAttrValue *value)
+{
+    LEATC_TRY(leatc_stream_check(stream));
+    if (!value || attribute != hipStreamAttributeSynchronizationPolicy || value->syncPolicy < hipSyncPolicyAuto ||
+        value->syncPolicy > hipSyncPolicyBlockingSync)
+        return LEATC_INVALID_VALUE;
+    return leatc_stream_set_policy(stream, (int)value->syncPolicy);
+}
+
+hipError_t hipStreamSetAttribute(hipStream_t stream, hipStreamAttrID attribute, const hipStreamAttrValue *value)
+{
+    return note(set_attribute(stream_of(stream), attribute, value));
+}
+
+hipError_t hipStreamCopyAttributes(hipStream_t dst, hipStream_t src)
+{
+    int policy = 0;
+    int result = leatc_stream_policy(stream_of(src), &policy);
+
+    return note(result == LEATC_OK ? leatc_stream_set_policy(stream_of(dst), policy) : result);
+}
+
 /* ---- host functions ---- */
 
 struct callback {
@@ -331,6 +386,45 @@ hipError_t hipStreamWriteValue64(hipStream_t stream, void *ptr, uint64_t value, 
 {
     (void)flags;
     return note(give_word(stream, &(struct word){.ptr = ptr, .value = value, .wide = true}, write_word));
+}
+
+static int batch_operation(hipStream_t stream, const hipStreamBatchMemOpParams *it)
+{
+    const struct hipStreamMemOpWaitValueParams_t *wait = &it->waitValue;
+    const struct hipStreamMemOpWriteValueParams_t *write = &it->writeValue;
+
+    switch (it->operation) {
+    case hipStreamMemOpWaitValue32:
+        return wait_word(stream, &(struct word){wait->address, wait->value, UINT32_MAX, wait->flags, false});
+    case hipStreamMemOpWaitValue64:
+        return wait_word(stream, &(struct word){wait->address, wait->value64, UINT64_MAX, wait->flags, true});
+    case hipStreamMemOpWriteValue32:
+        return give_word(stream, &(struct word){.ptr = write->address, .value = write->value}, write_word);
+    case hipStreamMemOpWriteValue64:
+        return give_word(stream, &(struct word){.ptr = write->address, .value = write->value64, .wide = true},
+                         write_word);
+    case hipStreamMemOpFlushRemoteWrites: /* what others wrote is there */
+        return LEATC_OK;
+    default:
+        return LEATC_INVALID_VALUE;
+    }
+}
+
+static int batch_operations(hipStream_t stream, unsigned count, const hipStreamBatchMemOpParams *operations,
+                            unsigned flags)
+{
+    if (!operations || !count || count > 256 || flags)
+        return LEATC_INVALID_VALUE;
+    LEATC_TRY(check_stream(stream_of(stream)));
+    for (unsigned i = 0; i < count; i++)
+        LEATC_TRY(batch_operation(stream, &operations[i]));
+    return LEATC_OK;
+}
+
+hipError_t hipStreamBatchMemOp(hipStream_t stream, unsigned int count, hipStreamBatchMemOpParams *operations,
+                               unsigned int flags)
+{
+    return note(batch_operations(stream, count, operations, flags));
 }
 
 /* ---- capture: there is none ---- */

@@ -337,3 +337,20 @@ hipError_t hipMemImportFromShareableHandle(hipMemGenericAllocationHandle_t *hand
         return note(LEATC_INVALID_VALUE);
     return note(import(handle, osHandle));
 }
+
+/* There are no buffers of that kind to give out. */
+hipError_t hipMemGetHandleForAddressRange(void *handle, hipDeviceptr_t ptr, size_t bytes,
+                                          hipMemRangeHandleType type, unsigned long long flags)
+{
+    if (!handle || !ptr || !bytes || type != hipMemRangeHandleTypeDmaBufFd || flags)
+        return note(LEATC_INVALID_VALUE);
+    return note(LEATC_NOT_SUPPORTED);
+}
+
+/* Nor arrays without memory. */
+hipError_t hipMemMapArrayAsync(hipArrayMapInfo *maps, unsigned int count, hipStream_t stream)
+{
+    int result = maps && count ? check_stream(stream_of(stream)) : LEATC_INVALID_VALUE;
+
+    return note(result == LEATC_OK ? LEATC_NOT_SUPPORTED : result);
+}

@@ -693,6 +693,18 @@ typedef struct HIP_MEMCPY3D {
     size_t Depth;
 } HIP_MEMCPY3D;
 
+typedef struct hipMemcpy3DPeerParms {
+    hipArray_t srcArray;
+    struct hipPos srcPos;
+    struct hipPitchedPtr srcPtr;
+    int srcDevice;
+    hipArray_t dstArray;
+    struct hipPos dstPos;
+    struct hipPitchedPtr dstPtr;
+    int dstDevice;
+    struct hipExtent extent;
+} hipMemcpy3DPeerParms;
+
 static inline struct hipPitchedPtr make_hipPitchedPtr(void *d, size_t p, size_t xsz, size_t ysz)
 {
     struct hipPitchedPtr made = {d, p, xsz, ysz};
@@ -727,7 +739,14 @@ typedef enum hipMemPoolAttr {
     hipMemPoolAttrUsedMemHigh = 0x8
 } hipMemPoolAttr;
 
-typedef enum hipMemLocationType { hipMemLocationTypeInvalid = 0, hipMemLocationTypeDevice = 1 } hipMemLocationType;
+typedef enum hipMemLocationType {
+    hipMemLocationTypeInvalid = 0,
+    hipMemLocationTypeNone = 0,
+    hipMemLocationTypeDevice = 1,
+    hipMemLocationTypeHost = 2,
+    hipMemLocationTypeHostNuma = 3,
+    hipMemLocationTypeHostNumaCurrent = 4
+} hipMemLocationType;
 
 typedef struct hipMemLocation {
     hipMemLocationType type;
@@ -748,6 +767,7 @@ typedef struct hipMemAccessDesc {
 typedef enum hipMemAllocationType {
     hipMemAllocationTypeInvalid = 0x0,
     hipMemAllocationTypePinned = 0x1,
+    hipMemAllocationTypeManaged = 0x2,
     hipMemAllocationTypeUncached = 0x40000000,
     hipMemAllocationTypeMax = 0x7FFFFFFF
 } hipMemAllocationType;
@@ -791,6 +811,168 @@ typedef enum hipMemAllocationGranularity_flags {
     hipMemAllocationGranularityMinimum = 0x0,
     hipMemAllocationGranularityRecommended = 0x1
 } hipMemAllocationGranularity_flags;
+
+typedef enum hipMemRangeHandleType {
+    hipMemRangeHandleTypeDmaBufFd = 0x1,
+    hipMemRangeHandleTypeMax = 0x7FFFFFFF
+} hipMemRangeHandleType;
+
+typedef struct hipArrayMapInfo hipArrayMapInfo;
+
+/* ---- batches ---- */
+
+typedef enum hipMemcpyFlags {
+    hipMemcpyFlagDefault = 0x0,
+    hipMemcpyFlagPreferOverlapWithCompute = 0x1
+} hipMemcpyFlags;
+
+typedef enum hipMemcpySrcAccessOrder {
+    hipMemcpySrcAccessOrderInvalid = 0x0,
+    hipMemcpySrcAccessOrderStream = 0x1,
+    hipMemcpySrcAccessOrderDuringApiCall = 0x2,
+    hipMemcpySrcAccessOrderAny = 0x3,
+    hipMemcpySrcAccessOrderMax = 0x7FFFFFFF
+} hipMemcpySrcAccessOrder;
+
+typedef struct hipMemcpyAttributes {
+    hipMemcpySrcAccessOrder srcAccessOrder;
+    hipMemLocation srcLocHint;
+    hipMemLocation dstLocHint;
+    unsigned int flags;
+} hipMemcpyAttributes;
+
+typedef enum hipMemcpy3DOperandType {
+    hipMemcpyOperandTypePointer = 0x1,
+    hipMemcpyOperandTypeArray = 0x2,
+    hipMemcpyOperandTypeMax = 0x7FFFFFFF
+} hipMemcpy3DOperandType;
+
+typedef struct hipOffset3D {
+    size_t x, y, z;
+} hipOffset3D;
+
+/* rowLength and layerHeight count elements: those of the array at the other end, else bytes. 0: without gaps. */
+typedef struct hipMemcpy3DOperand {
+    hipMemcpy3DOperandType type;
+    union {
+        struct {
+            void *ptr;
+            size_t rowLength;
+            size_t layerHeight;
+            hipMemLocation locHint;
+        } ptr;
+        struct {
+            hipArray_t array;
+            hipOffset3D offset;
+        } array;
+    } op;
+} hipMemcpy3DOperand;
+
+typedef struct hipMemcpy3DBatchOp {
+    hipMemcpy3DOperand src;
+    hipMemcpy3DOperand dst;
+    struct hipExtent extent;
+    hipMemcpySrcAccessOrder srcAccessOrder;
+    unsigned int flags;
+} hipMemcpy3DBatchOp;
+
+typedef enum hipStreamBatchMemOpType {
+    hipStreamMemOpWaitValue32 = 0x1,
+    hipStreamMemOpWriteValue32 = 0x2,
+    hipStreamMemOpFlushRemoteWrites = 0x3,
+    hipStreamMemOpWaitValue64 = 0x4,
+    hipStreamMemOpWriteValue64 = 0x5
+} hipStreamBatchMemOpType;
+
+typedef union hipStreamBatchMemOpParams_union {
+    hipStreamBatchMemOpType operation;
+    struct hipStreamMemOpWaitValueParams_t {
+        hipStreamBatchMemOpType operation;
+        hipDeviceptr_t address;
+        union {
+            uint32_t value;
+            uint64_t value64;
+        };
+        unsigned int flags;
+        hipDeviceptr_t alias;
+    } waitValue;
+    struct hipStreamMemOpWriteValueParams_t {
+        hipStreamBatchMemOpType operation;
+        hipDeviceptr_t address;
+        union {
+            uint32_t value;
+            uint64_t value64;
+        };
+        unsigned int flags;
+        hipDeviceptr_t alias;
+    } writeValue;
+    struct hipStreamMemOpFlushRemoteWritesParams_t {
+        hipStreamBatchMemOpType operation;
+        unsigned int flags;
+    } flushRemoteWrites;
+    uint64_t pad[6];
+} hipStreamBatchMemOpParams;
+
+/* ---- attributes of streams ---- */
+
+typedef enum hipAccessProperty {
+    hipAccessPropertyNormal = 0,
+    hipAccessPropertyStreaming = 1,
+    hipAccessPropertyPersisting = 2
+} hipAccessProperty;
+
+typedef struct hipAccessPolicyWindow {
+    void *base_ptr;
+    hipAccessProperty hitProp;
+    float hitRatio;
+    hipAccessProperty missProp;
+    size_t num_bytes;
+} hipAccessPolicyWindow;
+
+typedef enum hipSynchronizationPolicy {
+    hipSyncPolicyAuto = 1,
+    hipSyncPolicySpin = 2,
+    hipSyncPolicyYield = 3,
+    hipSyncPolicyBlockingSync = 4
+} hipSynchronizationPolicy;
+
+typedef struct hipLaunchMemSyncDomainMap {
+    unsigned char default_;
+    unsigned char remote;
+} hipLaunchMemSyncDomainMap;
+
+typedef enum hipLaunchMemSyncDomain {
+    hipLaunchMemSyncDomainDefault = 0,
+    hipLaunchMemSyncDomainRemote = 1
+} hipLaunchMemSyncDomain;
+
+typedef enum hipLaunchAttributeID {
+    hipLaunchAttributeAccessPolicyWindow = 1,
+    hipLaunchAttributeCooperative = 2,
+    hipLaunchAttributeSynchronizationPolicy = 3,
+    hipLaunchAttributePriority = 8,
+    hipLaunchAttributeMemSyncDomainMap = 9,
+    hipLaunchAttributeMemSyncDomain = 10,
+    hipLaunchAttributeMax
+} hipLaunchAttributeID;
+
+typedef union hipLaunchAttributeValue {
+    char pad[64];
+    hipAccessPolicyWindow accessPolicyWindow;
+    int cooperative;
+    int priority;
+    hipSynchronizationPolicy syncPolicy;
+    hipLaunchMemSyncDomainMap memSyncDomainMap;
+    hipLaunchMemSyncDomain memSyncDomain;
+} hipLaunchAttributeValue;
+
+#define hipStreamAttrID hipLaunchAttributeID
+#define hipStreamAttrValue hipLaunchAttributeValue
+#define hipStreamAttributeAccessPolicyWindow hipLaunchAttributeAccessPolicyWindow
+#define hipStreamAttributeSynchronizationPolicy hipLaunchAttributeSynchronizationPolicy
+#define hipStreamAttributePriority hipLaunchAttributePriority
+#define hipStreamAttributeMemSyncDomainMap hipLaunchAttributeMemSyncDomainMap
+#define hipStreamAttributeMemSyncDomain hipLaunchAttributeMemSyncDomain
 
 /* ---- functions ---- */
 

@@ -14,9 +14,11 @@
  *
  *     hipLaunchKernelGGL(scale, dim3(blocks), dim3(256), 0, stream, data, count, 2.0f);
  *
- * The threads of a block run one after the other, blocks side by side. So a block has no memory of its own and no
- * barrier: __shared__ and __syncthreads() are not there, and a kernel with them does not compile. There is no
- * <<< >>>, which no C++ compiler takes. In C, and for hipLaunchKernel(), kernels are LEAT_KERNEL()s of
+ * The kernel may be a template, whose arguments are found as in a call, and arguments are converted as in one. The
+ * threads of a block run one after the other, blocks side by side. So a block has no memory of its own and no
+ * barrier: __shared__ and __syncthreads() are not there, and a kernel with them does not compile. There are
+ * clock64() and wall_clock64(), both in nanoseconds, fences, and the atomics that are used most. There is no <<<
+ * >>>, which no C++ compiler takes. In C, and for hipLaunchKernel(), kernels are LEAT_KERNEL()s of
  * leat/device_code.h, and their pointer is &leat_cpu_kernel_NAME.
  */
 #ifndef LEAT_COMPAT_HIP_RUNTIME_H
@@ -32,6 +34,7 @@
 /* hipcc has its own. */
 #if __cplusplus >= 201402L && !defined(__HIP__) && !defined(__CUDACC__)
 
+#include <chrono>
 #include <tuple>
 #include <utility>
 
@@ -52,10 +55,9 @@ LEAT_HIP_PLACE_ uint3 blockDim;
 LEAT_HIP_PLACE_ uint3 gridDim;
 #undef LEAT_HIP_PLACE_
 
-/* A kernel of leat's for all functions with these parameters: its one parameter is the function with its
- * arguments. */
-template <class... P> struct leat_hip_kernel {
-    typedef std::tuple<void (*)(P...), P...> call;
+/* A kernel of leat's for all launches that look alike: its one parameter is what to call, with its arguments. */
+template <class F, class... A> struct leat_hip_kernel {
+    typedef std::tuple<F, A...> call;
 
     template <std::size_t... I> static void run_thread(const call &it, std::index_sequence<I...>)
     {
@@ -74,7 +76,7 @@ template <class... P> struct leat_hip_kernel {
             for (uint32_t y = 0; y < threads.y; y++)
                 for (uint32_t x = 0; x < threads.x; x++) {
                     threadIdx = make_uint3(x, y, z);
-                    run_thread(it, std::index_sequence_for<P...>());
+                    run_thread(it, std::index_sequence_for<A...>());
                 }
     }
 
@@ -82,20 +84,106 @@ template <class... P> struct leat_hip_kernel {
     static const leat_cpu_kernel kernel;
 };
 
-template <class... P> const uint32_t leat_hip_kernel<P...>::bytes = sizeof(typename leat_hip_kernel<P...>::call);
-template <class... P>
-const leat_cpu_kernel leat_hip_kernel<P...>::kernel = {LEAT_CPU_KERNEL_ABI, 1, &leat_hip_kernel<P...>::bytes,
-                                                       &leat_hip_kernel<P...>::run};
+template <class F, class... A>
+const uint32_t leat_hip_kernel<F, A...>::bytes = sizeof(typename leat_hip_kernel<F, A...>::call);
+template <class F, class... A>
+const leat_cpu_kernel leat_hip_kernel<F, A...>::kernel = {LEAT_CPU_KERNEL_ABI, 1, &leat_hip_kernel<F, A...>::bytes,
+                                                          &leat_hip_kernel<F, A...>::run};
 
-/* As in HIP it returns nothing; hipGetLastError() says what went wrong. */
-template <class... P, class... A>
-inline void hipLaunchKernelGGL(void (*kernel)(P...), dim3 grid, dim3 block, uint32_t sharedBytes,
-                               hipStream_t stream, A... arguments)
+template <class F, class... A>
+inline void leat_hip_launch(dim3 grid, dim3 block, size_t sharedBytes, hipStream_t stream, F function,
+                            A... arguments)
 {
-    typename leat_hip_kernel<P...>::call call(kernel, static_cast<P>(arguments)...);
+    std::tuple<F, A...> call(function, arguments...);
     void *list[] = {&call};
 
-    (void)hipLaunchKernel(&leat_hip_kernel<P...>::kernel, grid, block, list, sharedBytes, stream);
+    (void)hipLaunchKernel(&leat_hip_kernel<F, A...>::kernel, grid, block, list, sharedBytes, stream);
+}
+
+/* As in HIP it returns nothing; hipGetLastError() says what went wrong. Macros, so that a template may be given.
+ */
+#define hipLaunchKernelGGL(kernel, ...) LEAT_HIP_LAUNCH_((kernel), __VA_ARGS__)
+#define LEAT_HIP_LAUNCH_(kernel, grid, block, sharedBytes, stream, ...)                                           \
+    leat_hip_launch(                                                                                              \
+        grid, block, sharedBytes, stream, [=](auto... leat_arguments) { kernel(leat_arguments...); },             \
+        ##__VA_ARGS__)
+
+/* ---- what kernels call ---- */
+
+static inline long long wall_clock64()
+{
+    return std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+static inline long long clock64()
+{
+    return wall_clock64();
+}
+
+static inline void __threadfence()
+{
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+}
+
+static inline void __threadfence_block()
+{
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+}
+
+static inline void __threadfence_system()
+{
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+}
+
+template <class T> static inline T atomicCAS(T *at, T compare, T value)
+{
+    __atomic_compare_exchange(at, &compare, &value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+    return compare;
+}
+
+template <class T> static inline T atomicExch(T *at, T value)
+{
+    T before;
+
+    __atomic_exchange(at, &value, &before, __ATOMIC_SEQ_CST);
+    return before;
+}
+
+/* Puts what change makes of the value there, and gives the one before. */
+template <class T, class C> static inline T leat_hip_atomic(T *at, C change)
+{
+    T before, after;
+
+    __atomic_load(at, &before, __ATOMIC_SEQ_CST);
+    do {
+        after = change(before);
+    } while (!__atomic_compare_exchange(at, &before, &after, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST));
+    return before;
+}
+
+template <class T> static inline T atomicAdd(T *at, T value)
+{
+    return leat_hip_atomic(at, [=](T now) { return static_cast<T>(now + value); });
+}
+
+template <class T> static inline T atomicSub(T *at, T value)
+{
+    return leat_hip_atomic(at, [=](T now) { return static_cast<T>(now - value); });
+}
+
+template <class T> static inline T atomicMin(T *at, T value)
+{
+    return leat_hip_atomic(at, [=](T now) { return value < now ? value : now; });
+}
+
+template <class T> static inline T atomicMax(T *at, T value)
+{
+    return leat_hip_atomic(at, [=](T now) { return now < value ? value : now; });
+}
+
+template <class T> static inline T atomicAdd_system(T *at, T value)
+{
+    return atomicAdd(at, value);
 }
 
 #endif
@@ -123,6 +211,20 @@ static inline hipError_t hipMemcpyFromSymbol(void *dst, const T &symbol, size_t 
                                              hipMemcpyKind kind = hipMemcpyDeviceToHost)
 {
     return hipMemcpyFromSymbol(dst, static_cast<const void *>(&symbol), bytes, offset, kind);
+}
+
+template <class T>
+static inline hipError_t hipMemcpyToSymbolAsync(const T &symbol, const void *src, size_t bytes, size_t offset,
+                                                hipMemcpyKind kind, hipStream_t stream = 0)
+{
+    return hipMemcpyToSymbolAsync(static_cast<const void *>(&symbol), src, bytes, offset, kind, stream);
+}
+
+template <class T>
+static inline hipError_t hipMemcpyFromSymbolAsync(void *dst, const T &symbol, size_t bytes, size_t offset,
+                                                  hipMemcpyKind kind, hipStream_t stream = 0)
+{
+    return hipMemcpyFromSymbolAsync(dst, static_cast<const void *>(&symbol), bytes, offset, kind, stream);
 }
 
 #endif

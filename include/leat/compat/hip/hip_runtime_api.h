@@ -112,6 +112,7 @@ hipError_t hipMallocHost(void **ptr, size_t bytes);
 hipError_t hipMemAllocHost(void **ptr, size_t bytes);
 hipError_t hipHostAlloc(void **ptr, size_t bytes, unsigned int flags);
 hipError_t hipHostMalloc(void **ptr, size_t bytes, unsigned int flags);
+hipError_t hipExtHostAlloc(void **ptr, size_t bytes, unsigned int flags);
 hipError_t hipMallocManaged(void **ptr, size_t bytes, unsigned int flags LEAT_HIP_OR(hipMemAttachGlobal));
 hipError_t hipMallocPitch(void **ptr, size_t *pitch, size_t width, size_t height);
 hipError_t hipMemAllocPitch(hipDeviceptr_t *ptr, size_t *pitch, size_t width, size_t height,
@@ -142,6 +143,13 @@ hipError_t hipIpcOpenEventHandle(hipEvent_t *event, hipIpcEventHandle_t handle);
 
 hipError_t hipMemPrefetchAsync(const void *ptr, size_t bytes, int device, hipStream_t stream LEAT_HIP_OR(0));
 hipError_t hipMemAdvise(const void *ptr, size_t bytes, hipMemoryAdvise advice, int device);
+hipError_t hipMemPrefetchAsync_v2(const void *ptr, size_t bytes, hipMemLocation place, unsigned int flags,
+                                  hipStream_t stream LEAT_HIP_OR(0));
+/* Range i goes to places[p], where placeIndexes[p] is the last index that is not above i. */
+hipError_t hipMemPrefetchBatchAsync(void **ptrs, size_t *bytes, size_t count, hipMemLocation *places,
+                                    size_t *placeIndexes, size_t placeCount, unsigned long long flags,
+                                    hipStream_t stream);
+hipError_t hipMemAdvise_v2(const void *ptr, size_t bytes, hipMemoryAdvise advice, hipMemLocation place);
 hipError_t hipMemRangeGetAttribute(void *data, size_t dataBytes, hipMemRangeAttribute attribute, const void *ptr,
                                    size_t bytes);
 hipError_t hipMemRangeGetAttributes(void **data, size_t *dataBytes, hipMemRangeAttribute *attributes, size_t count,
@@ -185,6 +193,15 @@ hipError_t hipMemcpy3D(const struct hipMemcpy3DParms *copy);
 hipError_t hipMemcpy3DAsync(const struct hipMemcpy3DParms *copy, hipStream_t stream LEAT_HIP_OR(0));
 hipError_t hipDrvMemcpy3D(const HIP_MEMCPY3D *copy);
 hipError_t hipDrvMemcpy3DAsync(const HIP_MEMCPY3D *copy, hipStream_t stream);
+hipError_t hipMemcpy3DPeer(hipMemcpy3DPeerParms *copy);
+hipError_t hipMemcpy3DPeerAsync(hipMemcpy3DPeerParms *copy, hipStream_t stream LEAT_HIP_OR(0));
+/* Several copies, in order. failedIndex, which may be NULL, gets the one that was refused, or SIZE_MAX when it is
+ * none of them; those before it were made. */
+hipError_t hipMemcpyBatchAsync(void **dsts, void **srcs, size_t *bytes, size_t count,
+                               hipMemcpyAttributes *attributes, size_t *attributeIndexes, size_t attributeCount,
+                               size_t *failedIndex, hipStream_t stream LEAT_HIP_OR(0));
+hipError_t hipMemcpy3DBatchAsync(size_t count, hipMemcpy3DBatchOp *copies, size_t *failedIndex,
+                                 unsigned long long flags, hipStream_t stream LEAT_HIP_OR(0));
 
 /* ---- fills ---- */
 
@@ -203,6 +220,15 @@ hipError_t hipMemset2DAsync(void *dst, size_t pitch, int value, size_t width, si
                             hipStream_t stream LEAT_HIP_OR(0));
 hipError_t hipMemset3D(hipPitchedPtr dst, int value, hipExtent extent);
 hipError_t hipMemset3DAsync(hipPitchedPtr dst, int value, hipExtent extent, hipStream_t stream LEAT_HIP_OR(0));
+hipError_t hipMemsetD2D8(hipDeviceptr_t dst, size_t pitch, unsigned char value, size_t width, size_t height);
+hipError_t hipMemsetD2D8Async(hipDeviceptr_t dst, size_t pitch, unsigned char value, size_t width, size_t height,
+                              hipStream_t stream LEAT_HIP_OR(0));
+hipError_t hipMemsetD2D16(hipDeviceptr_t dst, size_t pitch, unsigned short value, size_t width, size_t height);
+hipError_t hipMemsetD2D16Async(hipDeviceptr_t dst, size_t pitch, unsigned short value, size_t width, size_t height,
+                               hipStream_t stream LEAT_HIP_OR(0));
+hipError_t hipMemsetD2D32(hipDeviceptr_t dst, size_t pitch, unsigned int value, size_t width, size_t height);
+hipError_t hipMemsetD2D32Async(hipDeviceptr_t dst, size_t pitch, unsigned int value, size_t width, size_t height,
+                               hipStream_t stream LEAT_HIP_OR(0));
 
 /* ---- arrays ---- */
 
@@ -217,6 +243,9 @@ hipError_t hipMallocMipmappedArray(hipMipmappedArray_t *array, const struct hipC
                                    unsigned int flags LEAT_HIP_OR(0));
 hipError_t hipFreeMipmappedArray(hipMipmappedArray_t array);
 hipError_t hipGetMipmappedArrayLevel(hipArray_t *level, hipMipmappedArray_const_t array, unsigned int number);
+hipError_t hipMipmappedArrayCreate(hipMipmappedArray_t *array, HIP_ARRAY3D_DESCRIPTOR *shape, unsigned int levels);
+hipError_t hipMipmappedArrayDestroy(hipMipmappedArray_t array);
+hipError_t hipMipmappedArrayGetLevel(hipArray_t *level, hipMipmappedArray_t array, unsigned int number);
 hipError_t hipFreeArray(hipArray_t array);
 hipError_t hipArrayDestroy(hipArray_t array);
 hipError_t hipArrayGetInfo(hipChannelFormatDesc *desc, hipExtent *extent, unsigned int *flags, hipArray_t array);
@@ -261,6 +290,10 @@ hipError_t hipStreamGetFlags(hipStream_t stream, unsigned int *flags);
 hipError_t hipStreamGetPriority(hipStream_t stream, int *priority);
 hipError_t hipStreamGetDevice(hipStream_t stream, hipDevice_t *device);
 int hipGetStreamDeviceId(hipStream_t stream);
+hipError_t hipStreamGetId(hipStream_t stream, unsigned long long *id);
+hipError_t hipStreamSetAttribute(hipStream_t stream, hipStreamAttrID attribute, const hipStreamAttrValue *value);
+hipError_t hipStreamGetAttribute(hipStream_t stream, hipStreamAttrID attribute, hipStreamAttrValue *value);
+hipError_t hipStreamCopyAttributes(hipStream_t dst, hipStream_t src);
 hipError_t hipStreamAddCallback(hipStream_t stream, hipStreamCallback_t callback, void *userData,
                                 unsigned int flags);
 hipError_t hipLaunchHostFunc(hipStream_t stream, hipHostFn_t function, void *userData);
@@ -270,6 +303,8 @@ hipError_t hipStreamWaitValue64(hipStream_t stream, void *ptr, uint64_t value, u
                                 uint64_t mask LEAT_HIP_OR(0xFFFFFFFFFFFFFFFF));
 hipError_t hipStreamWriteValue32(hipStream_t stream, void *ptr, uint32_t value, unsigned int flags);
 hipError_t hipStreamWriteValue64(hipStream_t stream, void *ptr, uint64_t value, unsigned int flags);
+hipError_t hipStreamBatchMemOp(hipStream_t stream, unsigned int count, hipStreamBatchMemOpParams *operations,
+                               unsigned int flags);
 hipError_t hipStreamIsCapturing(hipStream_t stream, hipStreamCaptureStatus *status);
 hipError_t hipStreamGetCaptureInfo(hipStream_t stream, hipStreamCaptureStatus *status, unsigned long long *id);
 hipError_t hipStreamBeginCapture(hipStream_t stream, hipStreamCaptureMode mode);
@@ -293,6 +328,9 @@ hipError_t hipEventQuery(hipEvent_t event);
 hipError_t hipDeviceGetDefaultMemPool(hipMemPool_t *pool, int device);
 hipError_t hipDeviceSetMemPool(int device, hipMemPool_t pool);
 hipError_t hipDeviceGetMemPool(hipMemPool_t *pool, int device);
+hipError_t hipMemGetDefaultMemPool(hipMemPool_t *pool, hipMemLocation *place, hipMemAllocationType type);
+hipError_t hipMemGetMemPool(hipMemPool_t *pool, hipMemLocation *place, hipMemAllocationType type);
+hipError_t hipMemSetMemPool(hipMemLocation *place, hipMemAllocationType type, hipMemPool_t pool);
 hipError_t hipMallocAsync(void **ptr, size_t bytes, hipStream_t stream);
 hipError_t hipMallocFromPoolAsync(void **ptr, size_t bytes, hipMemPool_t pool, hipStream_t stream);
 hipError_t hipFreeAsync(void *ptr, hipStream_t stream);
@@ -334,6 +372,10 @@ hipError_t hipMemExportToShareableHandle(void *shareable, hipMemGenericAllocatio
  */
 hipError_t hipMemImportFromShareableHandle(hipMemGenericAllocationHandle_t *handle, void *osHandle,
                                            hipMemAllocationHandleType type);
+
+hipError_t hipMemGetHandleForAddressRange(void *handle, hipDeviceptr_t ptr, size_t bytes,
+                                          hipMemRangeHandleType type, unsigned long long flags);
+hipError_t hipMemMapArrayAsync(hipArrayMapInfo *maps, unsigned int count, hipStream_t stream);
 
 /* ---- modules and launches ---- */
 
@@ -377,6 +419,16 @@ hipError_t hipMemset3DAsync_spt(hipPitchedPtr dst, int value, hipExtent extent, 
 hipError_t hipMemcpyToSymbol_spt(const void *symbol, const void *src, size_t bytes, size_t offset,
                                  hipMemcpyKind kind);
 hipError_t hipMemcpyFromSymbol_spt(void *dst, const void *symbol, size_t bytes, size_t offset, hipMemcpyKind kind);
+hipError_t hipMemcpyToSymbolAsync_spt(const void *symbol, const void *src, size_t bytes, size_t offset,
+                                      hipMemcpyKind kind, hipStream_t stream);
+hipError_t hipMemcpyFromSymbolAsync_spt(void *dst, const void *symbol, size_t bytes, size_t offset,
+                                        hipMemcpyKind kind, hipStream_t stream);
+hipError_t hipMemcpyFromArray_spt(void *dst, hipArray_const_t src, size_t x, size_t y, size_t bytes,
+                                  hipMemcpyKind kind);
+hipError_t hipMemcpy2DToArrayAsync_spt(hipArray_t dst, size_t x, size_t y, const void *src, size_t srcPitch,
+                                       size_t width, size_t height, hipMemcpyKind kind, hipStream_t stream);
+hipError_t hipMemcpy2DFromArrayAsync_spt(void *dst, size_t dstPitch, hipArray_const_t src, size_t x, size_t y,
+                                         size_t width, size_t height, hipMemcpyKind kind, hipStream_t stream);
 hipError_t hipMemcpy2DToArray_spt(hipArray_t dst, size_t x, size_t y, const void *src, size_t srcPitch,
                                   size_t width, size_t height, hipMemcpyKind kind);
 hipError_t hipMemcpy2DFromArray_spt(void *dst, size_t dstPitch, hipArray_const_t src, size_t x, size_t y,

@@ -1,0 +1,108 @@
+/* test_hip_cxx.cc - HIP's header in C++: kernels that are functions and templates, symbols, and calls with types.
+ */
+#include <hip/hip_runtime.h>
+
+#include <cstdio>
+#include <functional>
+#include <utility>
+#include <vector>
+
+static int failures;
+
+#define CHECK(condition)                                                                                          \
+    do {                                                                                                          \
+        if (!(condition)) {                                                                                       \
+            std::printf("%s:%d: %s\n", __FILE__, __LINE__, #condition);                                           \
+            failures++;                                                                                           \
+        }                                                                                                         \
+    } while (0)
+
+namespace kernels
+{
+
+template <class T> __global__ void add(const T *a, const T *b, T *sum, size_t count)
+{
+    size_t i = blockIdx.x * blockDim.x + threadIdx.x;
+
+    if (i < count)
+        sum[i] = a[i] + b[i];
+}
+
+template <class T, int BY> __global__ void raise(T *data, size_t count)
+{
+    size_t i = blockIdx.x * blockDim.x + threadIdx.x;
+
+    if (i < count)
+        data[i] += BY;
+}
+
+} // namespace kernels
+
+static __device__ int seen;
+
+static __global__ void count(int *threads)
+{
+    atomicAdd(threads, 1);
+    atomicMax(&seen, static_cast<int>(threadIdx.y * blockDim.x + threadIdx.x));
+}
+
+static __global__ void delay(unsigned milliseconds, int ticks_per_ms)
+{
+    long long end = wall_clock64() + static_cast<long long>(milliseconds) * ticks_per_ms;
+
+    while (wall_clock64() < end)
+        __threadfence();
+}
+
+static __global__ void nothing()
+{
+}
+
+/* As test suites launch: the kernel and its arguments pass through a template. */
+template <class K, class... A> static void launch(K kernel, hipStream_t stream, A &&...arguments)
+{
+    hipLaunchKernelGGL(kernel, dim3(4), dim3(256), 0, stream, std::forward<A>(arguments)...);
+}
+
+int main()
+{
+    const size_t items = 1000;
+    std::vector<float> in(items, 1.5f), out(items);
+    float *a, *b, *sum;
+    int *threads, ticks = 0, value = 0;
+
+    CHECK(hipMalloc(&a, items * sizeof *a) == hipSuccess);
+    CHECK(hipMalloc(reinterpret_cast<void **>(&b), items * sizeof *b) == hipSuccess);
+    CHECK(hipMallocAsync(&sum, items * sizeof *sum, nullptr) == hipSuccess);
+    CHECK(hipHostMalloc(&threads, sizeof *threads) == hipSuccess);
+    CHECK(hipMemcpy(a, in.data(), items * sizeof *a, hipMemcpyHostToDevice) == hipSuccess);
+    CHECK(hipMemcpy(b, in.data(), items * sizeof *b, hipMemcpyHostToDevice) == hipSuccess);
+    *threads = 0;
+
+    hipLaunchKernelGGL(kernels::add, dim3(4), dim3(256), 0, 0, static_cast<const float *>(a),
+                       static_cast<const float *>(b), sum, items);
+    hipLaunchKernelGGL(HIP_KERNEL_NAME(kernels::raise<float, 3>), 4, 256, 0, 0, sum, items);
+    launch(kernels::raise<float, 4>, hipStreamPerThread, sum, items);
+    hipLaunchKernelGGL(count, dim3(5), dim3(8, 4), 0, 0, threads);
+    hipLaunchKernelGGL(nothing, 1, 1, 0, 0);
+    CHECK(hipDeviceGetAttribute(&ticks, hipDeviceAttributeWallClockRate, 0) == hipSuccess);
+    hipLaunchKernelGGL(delay, 1, 1, 0, 0, 20u, ticks);
+
+    using namespace std::placeholders;
+    CHECK(std::bind(hipMemcpy, _1, _2, _3, hipMemcpyDeviceToHost)(out.data(), sum, items * sizeof *sum) ==
+          hipSuccess);
+    for (float each : out)
+        CHECK(each == 10.0f);
+    CHECK(hipMemcpyFromSymbol(&value, HIP_SYMBOL(seen), sizeof value) == hipSuccess);
+    CHECK(*threads == 160 && value == 31);
+    value = 7;
+    CHECK(hipMemcpyToSymbolAsync(HIP_SYMBOL(seen), &value, sizeof value, 0, hipMemcpyHostToDevice, 0) ==
+          hipSuccess);
+    CHECK(hipDeviceSynchronize() == hipSuccess && seen == 7);
+    hipLaunchKernelGGL(nothing, dim3(1), dim3(0), 0, 0);
+    CHECK(hipGetLastError() == hipErrorInvalidConfiguration);
+
+    CHECK(hipFree(a) == hipSuccess && hipFree(b) == hipSuccess && hipFreeAsync(sum, nullptr) == hipSuccess);
+    CHECK(hipHostFree(threads) == hipSuccess && hipDeviceReset() == hipSuccess);
+    return failures != 0;
+}
