@@ -96,9 +96,10 @@ LEAT_API leat_status leat_module_own(leat_device *device, const leat_own_kernel 
 LEAT_API leat_status leat_module_builtin(leat_device *device, leat_module **module);
 
 /*
- * The kernels that copy layouts (leat/layout.h), a module of its own: leat_copy_layout() loads it at its first use on
- * a device, this call ahead of time. Belongs to the device: unloading it is INVALID. What leat launches itself is not
- * for others; these are, the steps that lead to a fast transpose, for elements of 4 bytes:
+ * The kernels that copy layouts (leat/layout.h) and narrow rows of rectangles, a module of its own: leat_copy_layout()
+ * loads it at its first use on a device, this call ahead of time. Belongs to the device: unloading it is INVALID.
+ * What leat launches itself is not for others; these are, the steps that lead to a fast transpose, for elements of 4
+ * bytes:
  *
  *   leat_transpose_naive_u32    each thread one element: neighbours read neighbours and write far from each other
  *   leat_transpose_shared_u32   tiles of 32 x 32 in shared memory, so that neighbours write neighbours too

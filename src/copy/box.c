@@ -2,6 +2,7 @@
 #include "copy/box.h"
 
 #include "base/options.h"
+#include "copy/layout.h"
 
 #include <string.h>
 
@@ -13,11 +14,6 @@
 #define ODD_BYTES ((size_t)1024)
 #define ODD_UNIT 4
 #define FEW_ROWS ((size_t)64)
-
-#define BLOCK_THREADS 256u
-#define BLOCK_BYTES ((size_t)16 << 10) /* that a block copies in one go, so that all of a GPU takes part early */
-#define BLOCKS_MOST 2048u
-#define CPU_BLOCKS_MOST 256u
 
 static size_t pitch_of(const leat_copy_box *box, enum leati_box_side side)
 {
@@ -103,30 +99,17 @@ void leati_box_simplify(leat_copy_box *box)
         box->dst_slice_bytes = box->src_slice_bytes = 0;
 }
 
-/* Two rectangles of the same pitch, of which one begins apart bytes behind the other. */
-static bool rectangles_overlap(const leat_copy_box *box, uintptr_t apart)
+void leati_box_layouts(const leat_copy_box *box, leat_layout *dst, leat_layout *src)
 {
-    size_t pitch = box->dst_pitch_bytes, rows = apart / pitch, in_row = apart % pitch;
-
-    return (rows < box->height && in_row < box->width_bytes) ||
-           (rows + 1 < box->height && pitch - in_row < box->width_bytes);
-}
-
-bool leati_box_overlaps(const leat_copy_box *box, const void *dst, const void *src)
-{
-    uintptr_t d = (uintptr_t)dst, s = (uintptr_t)src, apart = d < s ? s - d : d - s;
-    size_t slice = box->dst_slice_bytes, slices, in_slice;
-
-    if (apart >= leati_box_reach(box, d < s ? LEATI_BOX_DST : LEATI_BOX_SRC))
-        return false;
-    if (box->dst_pitch_bytes != box->src_pitch_bytes || box->dst_slice_bytes != box->src_slice_bytes)
-        return true;
-    if (box->depth == 1)
-        return rectangles_overlap(box, apart);
-    slices = apart / slice;
-    in_slice = apart % slice;
-    return (slices < box->depth && rectangles_overlap(box, in_slice)) ||
-           (slices + 1 < box->depth && rectangles_overlap(box, slice - in_slice));
+    *dst = (leat_layout){
+        .dims = 3,
+        .element_bytes = 1,
+        .size = {(int64_t)box->depth, (int64_t)box->height, (int64_t)box->width_bytes},
+        .stride_bytes = {(int64_t)box->dst_slice_bytes, (int64_t)box->dst_pitch_bytes, 1},
+    };
+    *src = *dst;
+    src->stride_bytes[0] = (int64_t)box->src_slice_bytes;
+    src->stride_bytes[1] = (int64_t)box->src_pitch_bytes;
 }
 
 /* ---- choosing ---- */
@@ -136,14 +119,11 @@ static bool is_on_host(const struct leati_end *end)
     return end->kind == LEAT_KIND_PAGEABLE || end->kind == LEAT_KIND_PINNED;
 }
 
-/* Does the kernel reach both ends, and can it count the bytes? */
-static bool suits_kernel(const leat_stream *stream, const struct leati_end *dst, const struct leati_end *src,
-                         const leat_copy_box *box)
+/* Do kernels reach both ends? */
+static bool suits_kernel(const leat_stream *stream, const struct leati_end *dst, const struct leati_end *src)
 {
     void *device = stream->device->native;
 
-    if (box->width_bytes * box->height * box->depth > UINT32_MAX)
-        return false;
     if (dst->kind == LEAT_KIND_PAGEABLE || src->kind == LEAT_KIND_PAGEABLE)
         return false;
     if ((dst->kind == LEAT_KIND_DEVICE && dst->device != device) ||
@@ -163,28 +143,26 @@ static bool is_narrow(const leat_copy_box *box, const void *dst, const void *src
     return box->width_bytes < NARROW_BYTES || (box->width_bytes < ODD_BYTES && odd % ODD_UNIT);
 }
 
-static bool find_kernel(leat_stream *stream, leat_kernel **kernel)
+static bool find_kernels(leat_device *device)
 {
     struct leati_sentence before;
     leat_module *module;
 
     leati_error_keep(&before);
-    if (leat_module_builtin(stream->device, &module) == LEAT_OK &&
-        leat_kernel_get(module, "leat_copy_box", kernel) == LEAT_OK)
+    if (leat_module_layout(device, &module) == LEAT_OK)
         return true;
     leati_error_restore(LEAT_ERROR_DRIVER, &before);
     return false;
 }
 
 leat_status leati_box_choose(leat_stream *stream, const struct leati_end *dst, const struct leati_end *src,
-                             const leat_copy_box *box, struct leati_box_hand *hand)
+                             const leat_copy_box *box, enum leati_box_by *by)
 {
     struct leati_driver *driver = stream->device->driver;
     const char *chosen = leati_option(LEATI_OPTION_COPY_RECTANGLE);
     bool wanted = strcmp(driver->name, "cpu") && is_narrow(box, dst->ptr, src->ptr);
 
-    hand->kernel = NULL;
-    hand->by = driver->ops->copy_rectangle ? LEATI_BOX_BY_DRIVER : LEATI_BOX_BY_ROWS;
+    *by = driver->ops->copy_rectangle ? LEATI_BOX_BY_DRIVER : LEATI_BOX_BY_ROWS;
     if (chosen && strcmp(chosen, "auto")) {
         if (strcmp(chosen, "driver") && strcmp(chosen, "kernel") && strcmp(chosen, "rows"))
             return leati_fail(LEAT_ERROR_INVALID,
@@ -192,24 +170,40 @@ leat_status leati_box_choose(leat_stream *stream, const struct leati_end *dst, c
                               chosen);
         wanted = !strcmp(chosen, "kernel");
         if (!strcmp(chosen, "rows"))
-            hand->by = LEATI_BOX_BY_ROWS;
+            *by = LEATI_BOX_BY_ROWS;
     }
-    if (wanted && suits_kernel(stream, dst, src, box) && find_kernel(stream, &hand->kernel))
-        hand->by = LEATI_BOX_BY_KERNEL;
+    if (wanted && suits_kernel(stream, dst, src) && find_kernels(stream->device))
+        *by = LEATI_BOX_BY_KERNEL;
+    return LEAT_OK;
+}
+
+/* The caller holds the plan. */
+static leat_status plan_of(const struct leati_end *dst, const struct leati_end *src, const leat_copy_box *box,
+                           struct leati_layout_plan **plan, struct leati_layout_start *start)
+{
+    leat_layout to, from;
+
+    leati_box_layouts(box, &to, &from);
+    return leati_layout_plan_get(&to, leati_layout_align(dst->ptr), &from, leati_layout_align(src->ptr), plan,
+                                 start);
+}
+
+leat_status leati_box_kernel(const struct leati_end *dst, const struct leati_end *src, const leat_copy_box *box,
+                             const char **name)
+{
+    struct leati_layout_start start;
+    struct leati_layout_plan *plan;
+
+    LEATI_TRY(plan_of(dst, src, box, &plan, &start));
+    *name = plan->gpu.kernel;
+    leati_layout_plan_drop(plan);
     return LEAT_OK;
 }
 
 /* ---- doing ---- */
 
-/* As the kernel reads it. */
-struct leati_box_arguments {
-    uint64_t dst, src;
-    uint64_t width, dst_pitch, src_pitch, dst_slice, src_slice;
-    uint32_t height, rows;
-};
-
 /* What a kernel uses for memory of this end. */
-static leat_status kernel_address(leat_stream *stream, const struct leati_end *end, uint64_t *address)
+static leat_status kernel_address(leat_stream *stream, const struct leati_end *end, uintptr_t *address)
 {
     struct leati_driver *driver = stream->device->driver;
     void *ptr = end->ptr;
@@ -220,25 +214,20 @@ static leat_status kernel_address(leat_stream *stream, const struct leati_end *e
     return LEAT_OK;
 }
 
-static leat_status launch(leat_stream *stream, leat_kernel *kernel, const struct leati_end *dst,
-                          const struct leati_end *src, const leat_copy_box *box)
+static leat_status launch(leat_stream *stream, const struct leati_end *dst, const struct leati_end *src,
+                          const leat_copy_box *box)
 {
-    bool cpu = !strcmp(stream->device->driver->name, "cpu");
-    struct leati_box_arguments all = {.width = box->width_bytes,
-                                      .dst_pitch = box->dst_pitch_bytes,
-                                      .src_pitch = box->src_pitch_bytes,
-                                      .dst_slice = box->dst_slice_bytes,
-                                      .src_slice = box->src_slice_bytes,
-                                      .height = (uint32_t)box->height,
-                                      .rows = (uint32_t)(box->height * box->depth)};
-    size_t blocks = (box->width_bytes * all.rows + BLOCK_BYTES - 1) / BLOCK_BYTES;
-    size_t most = cpu ? CPU_BLOCKS_MOST : BLOCKS_MOST;
-    void *args[] = {&all};
+    struct leati_layout_start start;
+    struct leati_layout_plan *plan;
+    uintptr_t to, from;
+    leat_status status;
 
-    LEATI_TRY(kernel_address(stream, dst, &all.dst));
-    LEATI_TRY(kernel_address(stream, src, &all.src));
-    return leat_launch(stream, kernel, leat_dim((uint32_t)(blocks < most ? blocks : most), 1, 1),
-                       leat_dim(cpu ? 1 : BLOCK_THREADS, 1, 1), 0, args, 1);
+    LEATI_TRY(kernel_address(stream, dst, &to));
+    LEATI_TRY(kernel_address(stream, src, &from));
+    LEATI_TRY(plan_of(dst, src, box, &plan, &start));
+    status = leati_layout_launch(stream, plan, to + (uintptr_t)start.dst, from + (uintptr_t)start.src, 0, 0);
+    leati_layout_plan_drop(plan);
+    return status;
 }
 
 static struct leati_end move_end(struct leati_end end, size_t bytes)
@@ -260,23 +249,23 @@ static leat_status copy_rows(leat_stream *stream, struct leati_end dst, struct l
     return LEAT_OK;
 }
 
-leat_status leati_box_move(leat_stream *stream, const struct leati_box_hand *hand, struct leati_end dst,
-                           struct leati_end src, const leat_copy_box *box)
+leat_status leati_box_move(leat_stream *stream, enum leati_box_by by, struct leati_end dst, struct leati_end src,
+                           const leat_copy_box *box)
 {
     struct leati_driver *driver = stream->device->driver;
 
-    switch (hand->by) {
+    switch (by) {
     case LEATI_BOX_BY_DRIVER:
         return driver->ops->copy_rectangle(driver, stream->native, dst, src, box);
     case LEATI_BOX_BY_KERNEL:
-        return launch(stream, hand->kernel, &dst, &src, box);
+        return launch(stream, &dst, &src, box);
     default:
         return copy_rows(stream, dst, src, box);
     }
 }
 
 /* Whole slices, or rows of one slice. */
-static leat_status move_packed(leat_stream *stream, const struct leati_box_hand *hand, enum leati_box_side side,
+static leat_status move_packed(leat_stream *stream, enum leati_box_by by, enum leati_box_side side,
                                struct leati_end placed, struct leati_end packed, leat_copy_box box, size_t first)
 {
     size_t height = box.height;
@@ -292,11 +281,11 @@ static leat_status move_packed(leat_stream *stream, const struct leati_box_hand 
     if (box.depth == 1)
         box.dst_slice_bytes = box.src_slice_bytes = 0;
     packed = move_end(packed, first * box.width_bytes);
-    return side == LEATI_BOX_DST ? leati_box_move(stream, hand, placed, packed, &box)
-                                 : leati_box_move(stream, hand, packed, placed, &box);
+    return side == LEATI_BOX_DST ? leati_box_move(stream, by, placed, packed, &box)
+                                 : leati_box_move(stream, by, packed, placed, &box);
 }
 
-leat_status leati_box_move_packed(leat_stream *stream, const struct leati_box_hand *hand, enum leati_box_side side,
+leat_status leati_box_move_packed(leat_stream *stream, enum leati_box_by by, enum leati_box_side side,
                                   struct leati_end placed, struct leati_end packed, const leat_copy_box *box,
                                   size_t first, size_t count)
 {
@@ -311,7 +300,7 @@ leat_status leati_box_move_packed(leat_stream *stream, const struct leati_box_ha
         else if (some.depth == 1)
             some.height = box->height - y;
         height = some.height * some.depth;
-        LEATI_TRY(move_packed(stream, hand, side,
+        LEATI_TRY(move_packed(stream, by, side,
                               move_end(placed, z * slice_of(box, side) + y * pitch_of(box, side)), packed, some,
                               done));
     }

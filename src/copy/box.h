@@ -10,17 +10,13 @@
 #include "core/core.h"
 
 #include <leat/copy.h>
+#include <leat/layout.h>
 
 /* Who moves the rows. */
 enum leati_box_by {
     LEATI_BOX_BY_DRIVER, /* the driver's call for boxes */
-    LEATI_BOX_BY_KERNEL, /* leat_copy_box, for rows that are too narrow for DMA */
+    LEATI_BOX_BY_KERNEL, /* a kernel for layouts, for rows that are too narrow for DMA */
     LEATI_BOX_BY_ROWS    /* the driver's call for a copy, for each row */
-};
-
-struct leati_box_hand {
-    enum leati_box_by by;
-    leat_kernel *kernel;
 };
 
 enum leati_box_side { LEATI_BOX_DST, LEATI_BOX_SRC };
@@ -37,23 +33,26 @@ leat_status leati_box_check(const leat_copy_box *box);
 /* Brings a box that was checked into its simplest form. */
 void leati_box_simplify(leat_copy_box *box);
 
-/* Is any byte on both sides? Exact where the two sides have the same pitch and slice; else also true where the
- * rows of one lie between those of the other. The box is in its simplest form. */
-bool leati_box_overlaps(const leat_copy_box *box, const void *dst, const void *src);
+/* As layouts of bytes. */
+void leati_box_layouts(const leat_copy_box *box, leat_layout *dst, leat_layout *src);
 
 /* Chooses. INVALID: LEAT_COPY_RECTANGLE holds a wrong word. */
 leat_status leati_box_choose(leat_stream *stream, const struct leati_end *dst, const struct leati_end *src,
-                             const leat_copy_box *box, struct leati_box_hand *hand);
+                             const leat_copy_box *box, enum leati_box_by *by);
+
+/* The kernel that moves the box when kernels do; only what the addresses of the ends divide by matters. */
+leat_status leati_box_kernel(const struct leati_end *dst, const struct leati_end *src, const leat_copy_box *box,
+                             const char **name);
 
 /* Gives the box to the stream. */
-leat_status leati_box_move(leat_stream *stream, const struct leati_box_hand *hand, struct leati_end dst,
-                           struct leati_end src, const leat_copy_box *box);
+leat_status leati_box_move(leat_stream *stream, enum leati_box_by by, struct leati_end dst, struct leati_end src,
+                           const leat_copy_box *box);
 
 /*
  * The same for a run of the box's rows, which lie packed on the other side: side is where they have their place,
  * first and count are rows of all slices.
  */
-leat_status leati_box_move_packed(leat_stream *stream, const struct leati_box_hand *hand, enum leati_box_side side,
+leat_status leati_box_move_packed(leat_stream *stream, enum leati_box_by by, enum leati_box_side side,
                                   struct leati_end placed, struct leati_end packed, const leat_copy_box *box,
                                   size_t first, size_t count);
 

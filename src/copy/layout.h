@@ -46,6 +46,13 @@ struct leati_layout_copy {
 /* Does what was planned. */
 leat_status leati_layout_run(const struct leati_layout_copy *copy);
 
+/*
+ * Launches the kernel of a plan. dst and src: of the first unit, as the device sees them; list and wrong: as
+ * kernels see them, or 0.
+ */
+leat_status leati_layout_launch(leat_stream *stream, const struct leati_layout_plan *plan, uintptr_t dst,
+                                uintptr_t src, uintptr_t list, uintptr_t wrong);
+
 /* A layout of the same sizes as given that has no gaps, with the dimensions in the order in which given has them.
  * What given repeats (stride 0), it repeats. */
 void leati_layout_pack(const leat_layout *given, leat_layout *packed);

@@ -276,24 +276,31 @@ static leat_status map_scratch(leat_stream *stream, const void *ptr, uintptr_t *
     return map(stream, &target, ptr, mapped);
 }
 
-/* dst and src: of the first unit, as the device sees them. list: as kernels see it, or 0. */
+leat_status leati_layout_launch(leat_stream *stream, const struct leati_layout_plan *plan, uintptr_t dst,
+                                uintptr_t src, uintptr_t list, uintptr_t wrong)
+{
+    unsigned char argument[LEATI_GPU_LAYOUT_ARGUMENT_BYTES] __attribute__((aligned(16)));
+    void *args[] = {argument};
+    leat_module *module;
+    leat_kernel *kernel;
+
+    LEATI_TRY(leat_module_layout(stream->device, &module));
+    LEATI_TRY(leat_kernel_get(module, plan->gpu.kernel, &kernel));
+    leati_gpu_layout_argument(&plan->form, &plan->gpu, (void *)dst, (const void *)src, (const void *)list,
+                              (uint64_t *)wrong, argument);
+    return leat_launch(stream, kernel, plan->gpu.grid, plan->gpu.block, 0, args, 1);
+}
+
+/* The same for a copy, with its counter of wrong indices. */
 static leat_status launch(const struct leati_layout_copy *copy, const struct leati_layout_plan *plan,
                           uintptr_t dst, uintptr_t src, uintptr_t list)
 {
     const leat_layout *listed = leati_layout_listed(copy->dst_layout, copy->src_layout);
-    unsigned char argument[LEATI_GPU_LAYOUT_ARGUMENT_BYTES] __attribute__((aligned(16)));
-    void *args[] = {argument};
     uintptr_t wrong = 0;
-    leat_module *module;
-    leat_kernel *kernel;
 
     if (plan->form.index_dim >= 0 && copy->list_place == LEATI_LIST_ON_DEVICE && listed->index_wrong)
         LEATI_TRY(map(copy->stream, &copy->wrong, listed->index_wrong, &wrong));
-    LEATI_TRY(leat_module_layout(copy->stream->device, &module));
-    LEATI_TRY(leat_kernel_get(module, plan->gpu.kernel, &kernel));
-    leati_gpu_layout_argument(&plan->form, &plan->gpu, (void *)dst, (const void *)src, (const void *)list,
-                              (uint64_t *)wrong, argument);
-    return leat_launch(copy->stream, kernel, plan->gpu.grid, plan->gpu.block, 0, args, 1);
+    return leati_layout_launch(copy->stream, plan, dst, src, list, wrong);
 }
 
 /* Where kernels find the list: in scratch memory, at its own place, or nowhere. */

@@ -2,14 +2,15 @@
  * rectangle.c - leat_copy_rectangle(): boxes of rows.
  *
  * What is one run of bytes on both sides is left to leat_copy(). Memory that the driver knows is moved by the hand
- * that suits the rows (box.h). Where a side is pageable, leat's threads pack its rows into the ring of a staged
- * copy or unpack them from there (stage.h), and the same hand moves them between the ring and the device; between
- * host memory and host memory they go from place to place. Rows that are too long for that are copies of their
- * own.
+ * that suits the rows (box.h): the driver's call, or a kernel for layouts. Where a side is pageable, leat's
+ * threads pack its rows into the ring of a staged copy or unpack them from there (stage.h), and the same hand
+ * moves them between the ring and the device; between host memory and host memory they go from place to place.
+ * Rows that are too long for that are copies of their own.
  */
 #include "base/options.h"
 #include "copy/box.h"
 #include "copy/copy.h"
+#include "copy/layout.h"
 #include "copy/small.h"
 
 #include <leat/copy.h>
@@ -41,22 +42,30 @@ static bool is_idle(leat_stream *stream)
 
 /* ---- choosing ---- */
 
+static bool ranges_overlap(const struct plan *plan)
+{
+    uintptr_t dst = (uintptr_t)plan->to.end.ptr, src = (uintptr_t)plan->from.end.ptr;
+
+    return src - dst < leati_box_reach(&plan->box, LEATI_BOX_DST) ||
+           dst - src < leati_box_reach(&plan->box, LEATI_BOX_SRC);
+}
+
+/* As between layouts. */
 static leat_status check_overlap(const struct plan *plan)
 {
     const void *dst = plan->to.end.ptr, *src = plan->from.end.ptr;
+    leat_layout dst_layout, src_layout;
+    struct leati_form form;
 
-    if (!leati_box_overlaps(&plan->box, dst, src))
+    if (!ranges_overlap(plan))
         return LEAT_OK;
-    if (plan->box.dst_pitch_bytes != plan->box.src_pitch_bytes ||
-        plan->box.dst_slice_bytes != plan->box.src_slice_bytes)
+    leati_box_layouts(&plan->box, &dst_layout, &src_layout);
+    LEATI_TRY(leati_form_make(&dst_layout, 1, &src_layout, 1, &form));
+    if (leati_form_may_overlap(&form, dst, src))
         return leati_fail(LEAT_ERROR_OVERLAP,
-                          "dst %p and src %p: the rows of one lie within the other, at another pitch; use a third "
-                          "place",
-                          dst, src);
-    return leati_fail(LEAT_ERROR_OVERLAP,
-                      "dst %p and src %p: a row of one overlaps a row of the other; use a third "
-                      "place",
-                      dst, src);
+                          "dst %p and src %p: a row of one overlaps a row of the other; use a third place", dst,
+                          src);
+    return LEAT_OK;
 }
 
 /* Finds the stager. Without one the driver is given pageable memory; only a wrong environment variable is the
@@ -117,29 +126,42 @@ static leat_status make_plan(leat_stream *stream, void *dst, const void *src, st
 
 static leat_status move(leat_stream *stream, const struct plan *plan)
 {
-    struct leati_box_hand hand;
+    enum leati_box_by by;
 
-    LEATI_TRY(leati_box_choose(stream, &plan->to.end, &plan->from.end, &plan->box, &hand));
+    LEATI_TRY(leati_box_choose(stream, &plan->to.end, &plan->from.end, &plan->box, &by));
     if (leati_is_pageable(&plan->to))
         leati_stream_writes_host(stream);
-    return leati_box_move(stream, &hand, plan->to.end, plan->from.end, &plan->box);
+    return leati_box_move(stream, by, plan->to.end, plan->from.end, &plan->box);
+}
+
+/* The box as it is between the ring of a staged copy, where its rows lie packed, and the device. */
+static leat_copy_box packed_box(const struct plan *plan)
+{
+    size_t slice_bytes = plan->box.depth > 1 ? plan->box.height * plan->box.width_bytes : 0;
+    leat_copy_box packed = plan->box;
+
+    if (plan->way == LEATI_WAY_IN) {
+        packed.src_pitch_bytes = packed.width_bytes;
+        packed.src_slice_bytes = slice_bytes;
+    } else {
+        packed.dst_pitch_bytes = packed.width_bytes;
+        packed.dst_slice_bytes = slice_bytes;
+    }
+    return packed;
 }
 
 static leat_status stage(leat_stream *stream, const struct plan *plan)
 {
     struct leati_end ring = {.kind = LEAT_KIND_PINNED}; /* its place is aligned like whole words */
     struct leati_staged_box staged = {.box = plan->box};
-    leat_copy_box packed = plan->box;
+    leat_copy_box packed = packed_box(plan);
     struct leati_stage_request request = {.way = plan->way, .early = plan->early, .box = &staged};
 
     request.here = plan->early && plan->bytes <= LEATI_SMALL_BYTES;
-    if (plan->way == LEATI_WAY_IN) {
-        packed.src_pitch_bytes = packed.width_bytes;
-        LEATI_TRY(leati_box_choose(stream, &plan->to.end, &ring, &packed, &staged.hand));
-    } else if (plan->way == LEATI_WAY_OUT) {
-        packed.dst_pitch_bytes = packed.width_bytes;
-        LEATI_TRY(leati_box_choose(stream, &ring, &plan->from.end, &packed, &staged.hand));
-    }
+    if (plan->way == LEATI_WAY_IN)
+        LEATI_TRY(leati_box_choose(stream, &plan->to.end, &ring, &packed, &staged.by));
+    else if (plan->way == LEATI_WAY_OUT)
+        LEATI_TRY(leati_box_choose(stream, &ring, &plan->from.end, &packed, &staged.by));
     return leati_stage_start(plan->stager, stream, &plan->to, &plan->from, plan->bytes, &request, NULL);
 }
 
@@ -214,33 +236,26 @@ leat_status leat_copy_rectangle(leat_stream *stream, void *dst, const void *src,
 
 /* ---- in words ---- */
 
-static const char *hand_name(enum leati_box_by by)
-{
-    switch (by) {
-    case LEATI_BOX_BY_DRIVER:
-        return "the driver's call for rectangles";
-    case LEATI_BOX_BY_KERNEL:
-        return "one kernel, since its rows are narrow or lie across words";
-    default:
-        return "the driver's call for each row";
-    }
-}
-
 static leat_status add_hand(struct leati_text *text, leat_stream *stream, const struct plan *plan)
 {
     struct leati_end to = plan->to.end, from = plan->from.end, ring = {.kind = LEAT_KIND_PINNED};
-    leat_copy_box box = plan->box;
-    struct leati_box_hand hand;
+    leat_copy_box box = plan->stager ? packed_box(plan) : plan->box;
+    enum leati_box_by by;
+    const char *kernel;
 
-    if (plan->stager && plan->way == LEATI_WAY_IN) {
+    if (plan->stager && plan->way == LEATI_WAY_IN)
         from = ring;
-        box.src_pitch_bytes = box.width_bytes;
-    } else if (plan->stager) {
+    else if (plan->stager)
         to = ring;
-        box.dst_pitch_bytes = box.width_bytes;
+    LEATI_TRY(leati_box_choose(stream, &to, &from, &box, &by));
+    if (by == LEATI_BOX_BY_DRIVER) {
+        leati_text_add(text, "the driver's call for rectangles\n");
+    } else if (by == LEATI_BOX_BY_KERNEL) {
+        LEATI_TRY(leati_box_kernel(&to, &from, &box, &kernel));
+        leati_text_add(text, "one kernel, %s, since its rows are narrow or lie across words\n", kernel);
+    } else {
+        leati_text_add(text, "the driver's call for each row\n");
     }
-    LEATI_TRY(leati_box_choose(stream, &to, &from, &box, &hand));
-    leati_text_add(text, "%s\n", hand_name(hand.by));
     return LEAT_OK;
 }
 

@@ -460,7 +460,7 @@ static leat_status move_chunk(const struct leati_job *job, leat_stream *stream, 
     size_t row_bytes = chunk_unit(request);
 
     if (row_bytes)
-        return leati_box_move_packed(stream, &request->box->hand, in ? LEATI_BOX_DST : LEATI_BOX_SRC, placed, ring,
+        return leati_box_move_packed(stream, request->box->by, in ? LEATI_BOX_DST : LEATI_BOX_SRC, placed, ring,
                                      &request->box->box, chunk->offset / row_bytes, chunk->bytes / row_bytes);
     placed = move_end(placed, chunk->offset);
     return in ? driver->ops->copy(driver, native, placed, ring, chunk->bytes)

@@ -59,8 +59,8 @@ void leati_stager_lose(struct leati_stager *stager, void *block);
 
 /* A copy whose rows have gaps on one side or on both. */
 struct leati_staged_box {
-    leat_copy_box box;          /* in its simplest form */
-    struct leati_box_hand hand; /* between the ring and the device */
+    leat_copy_box box;    /* in its simplest form */
+    enum leati_box_by by; /* between the ring and the device */
 };
 
 /* A list of copies, in memory that stays until the stream has got past them. What they write is nobody else's when

@@ -289,8 +289,7 @@ static leat_status make_kernel(leat_module *module, const char *name, leat_kerne
 }
 
 /* The kernels that leat itself launches. */
-static const char *const own_basic[] = {"leat_fill_u64", "leat_fill_u128", "leat_copy_pieces", "leat_copy_box",
-                                        NULL};
+static const char *const own_basic[] = {"leat_fill_u64", "leat_fill_u128", "leat_copy_pieces", NULL};
 static const char *const own_layout[] = {"leat_layout_elements",
                                          "leat_layout_rows_1",
                                          "leat_layout_rows_2",

@@ -27,8 +27,7 @@
     X(leat_chase_u64)                                                                                             \
     X(leat_chase_local_u64)                                                                                       \
     X(leat_chain_u64)                                                                                             \
-    X(leat_copy_pieces)                                                                                           \
-    X(leat_copy_box)
+    X(leat_copy_pieces)
 
 /* Those that only the CPU device has. */
 #define LEATI_HOST_KERNEL_LIST(X) X(leat_run_parts)
