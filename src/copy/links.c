@@ -357,12 +357,14 @@ static leat_status join_routes(struct leati_fleet *fleet, leat_stream *stream)
     return driver->ops->event_record(driver, fleet->over, stream->native);
 }
 
-/* What is on its way must not land in memory that the caller takes for its own again. */
-static void wait_for_routes(struct leati_fleet *fleet)
+/* What is on its way, over the stream's own link too, must not land in memory that the caller takes for its own
+ * again. */
+static void wait_for_all(struct leati_fleet *fleet, leat_stream *stream)
 {
     struct leati_sentence why;
 
     leati_error_keep(&why);
+    (void)stream->device->driver->ops->stream_synchronize(stream->device->driver, stream->native);
     for (unsigned i = 0; i < fleet->links->count; i++) {
         struct leati_driver *driver = fleet->routes[i].helper->driver;
 
@@ -377,7 +379,7 @@ leat_status leati_fleet_end(struct leati_fleet *fleet, leat_stream *stream, bool
     leat_status status = failed ? LEAT_ERROR_DRIVER : join_routes(fleet, stream);
 
     if (status != LEAT_OK)
-        wait_for_routes(fleet);
+        wait_for_all(fleet, stream);
     fleet->used = status == LEAT_OK;
     give_fleet_back(fleet);
     return status;

@@ -24,7 +24,7 @@ unsigned leati_links_count(leat_device *device);
 
 /* A fleet for a copy into stream's device, whose routes start when stream gets here; NULL when all are under way,
  * or when one cannot be made. end: stream goes on when all routes have come to their end. Each begin needs an end,
- * also when a call between the two has failed; then all routes are waited for on the host. */
+ * also when a call between the two has failed; then the stream and all routes are waited for on the host. */
 struct leati_fleet *leati_fleet_begin(leat_stream *stream);
 leat_status leati_fleet_end(struct leati_fleet *fleet, leat_stream *stream, bool failed);
 

@@ -1,0 +1,670 @@
+/*
+ * unit_copy_waits.c - the waits of the copy engine, one by one: what they wait for is held up here, so that a copy
+ * that goes on all the same moves wrong bytes or comes back too early each time, and not only when luck has it.
+ *
+ * Pageable memory is staged on the CPU device as on a GPU. The driver's table is replaced by one that lets a test
+ * hold a stream up behind leat's back, slow single copies down, and look at what is freed; below it is the fault
+ * driver, by which a call in the middle fails.
+ */
+#include "harness.h"
+
+#include "copy/links.h"
+#include "copy/small.h"
+#include "copy/stage.h"
+#include "driver/fault/fault.h"
+#include "driver/registry.h"
+
+#include <leat/copy.h>
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define KIB ((size_t)1 << 10)
+#define MIB ((size_t)1 << 20)
+#define STAGED_BYTES (8 * MIB)                 /* staged on an idle stream too */
+#define STEP_US 2000                           /* by which slow copies are slow */
+enum { PATIENCE_MS = 30000, MOMENT_MS = 100 }; /* a moment: what does not wait is through by then */
+
+/* ---- the driver's table ---- */
+
+static struct leati_driver *driver;
+static const struct leati_driver_ops *below;
+static struct leati_driver_ops table;
+
+/* Called on the thread that gives a copy to a stream, in front of it. NULL: nothing. */
+static void (*before_copy)(void *stream, struct leati_end dst, struct leati_end src, size_t bytes);
+static void (*before_free)(void *ptr);
+
+static leat_status copy(struct leati_driver *self, void *stream, struct leati_end dst, struct leati_end src,
+                        size_t bytes)
+{
+    if (before_copy)
+        before_copy(stream, dst, src, bytes);
+    return below->copy(self, stream, dst, src, bytes);
+}
+
+static leat_status mem_free(struct leati_driver *self, void *device, void *ptr)
+{
+    if (before_free)
+        before_free(ptr);
+    return below->mem_free(self, device, ptr);
+}
+
+static void replace_table(void)
+{
+    for (unsigned i = 0; (driver = leati_registry_driver(i, NULL, NULL)); i++)
+        if (!strcmp(driver->name, "cpu"))
+            break;
+    if (!driver)
+        return;
+    below = driver->ops;
+    table = *below;
+    table.copy = copy;
+    table.mem_free = mem_free;
+    driver->ops = &table;
+}
+
+static int setup(void **state)
+{
+    before_copy = NULL;
+    before_free = NULL;
+    leati_fault_arm(driver, LEATI_FAULT_NONE, NULL, 0);
+    return test_setup(state);
+}
+
+static void slow_down(void *argument)
+{
+    (void)argument;
+    test_sleep_us(STEP_US);
+}
+
+/* What stream is given next comes late. */
+static void delay(void *stream)
+{
+    OK(below->launch_host(driver, stream, slow_down, NULL));
+}
+
+/* ---- gates that leat does not know of ---- */
+
+static struct test_gate gates[32];
+static unsigned gate_count;
+
+static void stand_at_gate(void *argument)
+{
+    struct test_gate *gate = argument;
+
+    (void)test_wait_for(&gate->open, 1);
+    atomic_store(&gate->passed, 1);
+}
+
+/* A host function of leat_launch_host() could write pageable memory, and copies behind it are made another way. */
+static struct test_gate *hold(void *stream)
+{
+    struct test_gate *gate = &gates[gate_count++];
+
+    assert_true(gate_count < sizeof gates / sizeof gates[0]);
+    OK(below->launch_host(driver, stream, stand_at_gate, gate));
+    return gate;
+}
+
+/*
+ * Watches a call that must not come back while a gate is closed: opens the gate when the call is back all the
+ * same, or after a while. Where a fault is armed, the while begins when it has happened.
+ */
+struct watch {
+    struct test_gate *gate;
+    bool until_fault;
+    atomic_int back;
+    pthread_t thread;
+};
+
+static void *watch_call(void *argument)
+{
+    struct watch *watch = argument;
+
+    for (int i = 0; watch->until_fault && !leati_fault_fired(driver) && i < PATIENCE_MS; i++)
+        test_sleep_us(1000);
+    for (int i = 0; i < MOMENT_MS && !atomic_load(&watch->back); i++)
+        test_sleep_us(1000);
+    test_gate_open(watch->gate);
+    return NULL;
+}
+
+static void start_watch(struct watch *watch)
+{
+    assert_int_equal(pthread_create(&watch->thread, NULL, watch_call, watch), 0);
+}
+
+/* The call is back: did it wait for the gate? */
+static void end_watch(struct watch *watch)
+{
+    int waited = atomic_load(&watch->gate->passed);
+
+    atomic_store(&watch->back, 1);
+    pthread_join(watch->thread, NULL);
+    assert_true(test_wait_for(&watch->gate->passed, 1));
+    assert_true(waited);
+}
+
+/* ---- memory ---- */
+
+struct room {
+    size_t bytes;
+    unsigned char *in, *out;        /* pageable */
+    unsigned char *pinned, *memory; /* of the device */
+};
+
+static struct room make_room(leat_device *device, size_t bytes)
+{
+    struct room room = {.bytes = bytes, .in = test_buffer(bytes), .out = test_buffer(bytes)};
+
+    room.pinned = test_alloc(device, LEAT_KIND_PINNED, bytes);
+    room.memory = test_alloc(device, LEAT_KIND_DEVICE, bytes);
+    memset(room.in, 0, bytes);
+    memset(room.out, 0, bytes);
+    memset(room.pinned, 0, bytes);
+    return room;
+}
+
+static void end_room(struct room *room)
+{
+    before_copy = NULL;
+    OK(leat_memory_free(room->memory));
+    OK(leat_memory_free(room->pinned));
+    free(room->in);
+    free(room->out);
+}
+
+/* Device memory must hold the pattern; looked at by a stream that has nothing to do with it. */
+static void expect_there(struct test_state *t, struct room *room, uint64_t seed)
+{
+    before_copy = NULL;
+    memset(room->pinned, 0xee, room->bytes);
+    OK(leat_copy(t->second, room->pinned, room->memory, room->bytes));
+    OK(leat_stream_synchronize(t->second));
+    EXPECT_PATTERN(room->pinned, room->bytes, seed);
+}
+
+/* ---- short copies ---- */
+
+static void delay_all(void *stream, struct leati_end dst, struct leati_end src, size_t bytes)
+{
+    (void)dst;
+    (void)src;
+    (void)bytes;
+    delay(stream);
+}
+
+/* More than the stream's ring has places for: each place keeps its bytes until its DMA has read them. */
+static void short_copies_keep_their_place_in_the_ring(void **state)
+{
+    enum { COUNT = 24 };
+    const size_t each = LEATI_SMALL_BYTES;
+    struct test_state *t = *state;
+    struct room room = make_room(t->device, COUNT * each);
+
+    for (uint64_t round = 0; round < 3; round++) {
+        /* Held as a whole, then going on while more comes, from the middle of a quarter on. */
+        struct test_gate *gate = round ? NULL : hold(t->stream->native);
+
+        before_copy = round ? delay_all : NULL;
+        test_pattern(room.in, room.bytes, round);
+        for (size_t i = 0; i < COUNT; i++)
+            OK(leat_copy(t->stream, room.memory + i * each, room.in + i * each, each));
+        assert_non_null(atomic_load(&t->stream->staging));
+        if (gate) {
+            EXPECT_HELD(t->stream, gate);
+            test_gate_open(gate);
+        }
+        OK(leat_stream_synchronize(t->stream));
+        expect_there(t, &room, round);
+    }
+    end_room(&room);
+}
+
+/* The first of two threads is in the middle of its copy when the second comes. */
+struct half {
+    leat_stream *stream;
+    unsigned char *dst, *src;
+    size_t bytes;
+    unsigned char *stop; /* of the first: in front of the copy to there it stops */
+    leat_status status;
+    atomic_int entered, done;
+};
+static struct half halves[2];
+
+static void let_the_other_go_first(void *stream, struct leati_end dst, struct leati_end src, size_t bytes)
+{
+    (void)stream;
+    (void)src;
+    (void)bytes;
+    if (dst.ptr != halves[0].stop || atomic_exchange(&halves[0].entered, 1))
+        return;
+    /* The other one may have to wait for this one: so a moment must do. */
+    for (int i = 0; i < MOMENT_MS && !atomic_load(&halves[1].done); i++)
+        test_sleep_us(1000);
+}
+
+static void *copy_half(void *argument)
+{
+    struct half *half = argument;
+
+    if (half == &halves[1])
+        (void)test_wait_for(&halves[0].entered, 1);
+    half->status = leat_copy(half->stream, half->dst, half->src, half->bytes);
+    atomic_store(&half->done, 1);
+    return NULL;
+}
+
+static void copy_halves(void)
+{
+    pthread_t threads[2];
+
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, copy_half, &halves[i]), 0);
+    for (int i = 0; i < 2; i++)
+        pthread_join(threads[i], NULL);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(halves[i].status, LEAT_OK);
+}
+
+static void two_threads_fill_one_ring(void **state)
+{
+    struct test_state *t = *state;
+    struct room room = make_room(t->device, 64 * KIB);
+
+    test_pattern(room.in, room.bytes, 1);
+    for (int i = 0; i < 2; i++)
+        halves[i] = (struct half){.stream = t->stream,
+                                  .dst = room.memory + (size_t)i * 32 * KIB,
+                                  .src = room.in + (size_t)i * 32 * KIB,
+                                  .bytes = 32 * KIB,
+                                  .stop = room.memory};
+    before_copy = let_the_other_go_first;
+    copy_halves();
+    OK(leat_stream_synchronize(t->stream));
+    expect_there(t, &room, 1);
+    end_room(&room);
+}
+
+/* A short copy out, whose DMA takes its time, is complete when the call returns. */
+static void a_short_copy_out_is_waited_for(void **state)
+{
+    struct test_state *t = *state;
+    struct room room = make_room(t->device, 10000);
+
+    test_pattern(room.pinned, room.bytes, 2);
+    OK(leat_copy(t->stream, room.memory, room.pinned, room.bytes));
+    OK(leat_stream_synchronize(t->stream));
+    before_copy = delay_all;
+    OK(leat_copy(t->stream, room.out, room.memory, room.bytes));
+    EXPECT_PATTERN(room.out, room.bytes, 2);
+    end_room(&room);
+}
+
+static struct test_gate *held_copy;
+static void *slots[2];
+static unsigned slot_count;
+
+static void hold_first_copy(void *stream, struct leati_end dst, struct leati_end src, size_t bytes)
+{
+    (void)src;
+    (void)bytes;
+    if (slot_count < 2)
+        slots[slot_count++] = dst.ptr;
+    if (!held_copy)
+        held_copy = hold(stream);
+}
+
+/* Where the stream could not be waited for, its DMA may still write: nobody else gets that memory. */
+static void a_place_that_was_not_waited_for_is_lost(void **state)
+{
+    struct test_state *t = *state;
+    struct room room = make_room(t->device, 10000);
+    leat_status status;
+
+    test_pattern(room.pinned, room.bytes, 3);
+    OK(leat_copy(t->second, room.memory, room.pinned, room.bytes));
+    /* The first of its sort makes the staging. */
+    OK(leat_copy(t->second, room.out, room.memory, room.bytes));
+    OK(leat_stream_synchronize(t->second));
+    held_copy = NULL;
+    slot_count = 0;
+    before_copy = hold_first_copy;
+    leati_fault_arm(driver, LEATI_FAULT_FAIL, "stream_synchronize", 1);
+    status = leat_copy(t->stream, room.out, room.memory, room.bytes);
+    leati_fault_arm(driver, LEATI_FAULT_NONE, NULL, 0);
+    assert_int_equal(status, LEAT_ERROR_DRIVER);
+    OK(leat_copy(t->second, room.out, room.memory, room.bytes));
+    EXPECT_PATTERN(room.out, room.bytes, 3);
+    assert_int_equal(slot_count, 2);
+    assert_ptr_not_equal(slots[0], slots[1]);
+    test_gate_open(held_copy);
+    OK(leat_stream_synchronize(t->stream));
+    end_room(&room);
+}
+
+/* The ring stays until the work of a stream that has ended is done, and is given back then. */
+static void the_ring_of_a_stream_that_ends_stays(void **state)
+{
+    const size_t each = 32 * KIB;
+    struct test_state *t = *state;
+    struct room room = make_room(t->device, 8 * each), other = make_room(t->device, STAGED_BYTES);
+    struct leati_stager *stager;
+    struct test_gate *gate;
+    leat_stream *stream;
+
+    OK(leat_stream_create(t->device, &stream));
+    gate = hold(stream->native);
+    test_pattern(room.in, room.bytes, 4);
+    for (size_t i = 0; i < 8; i++)
+        OK(leat_copy(stream, room.memory + i * each, room.in + i * each, each));
+    assert_non_null(atomic_load(&stream->staging));
+    OK(leat_stream_destroy(stream));
+    /* Staged copies look for memory to take back; then short ones take a ring of that size. */
+    for (int round = 0; round < 3; round++) {
+        leat_stream *next;
+
+        OK(leat_copy_sync(t->second, other.memory, other.in, STAGED_BYTES));
+        OK(leat_copy_sync(t->second, other.out, other.memory, STAGED_BYTES));
+        OK(leat_stream_create(t->device, &next));
+        for (size_t i = 0; i < 8; i++)
+            OK(leat_copy(next, other.memory + i * each, other.in + i * each, each));
+        OK(leat_stream_synchronize(next));
+        OK(leat_stream_destroy(next));
+    }
+    assert_int_equal(atomic_load(&gate->passed), 0);
+    test_gate_open(gate);
+    OK(leat_device_synchronize(t->device));
+    expect_there(t, &room, 4);
+    OK(leati_stager_get(t->device, &stager));
+    /* The copy in looks; it is itself in the list. */
+    OK(leat_stream_create(t->device, &stream));
+    OK(leat_copy(stream, other.memory, other.in, STAGED_BYTES));
+    assert_ptr_equal(stager->issued ? stager->issued->next_issued : NULL, NULL);
+    OK(leat_stream_destroy(stream));
+    OK(leat_device_synchronize(t->device));
+    end_room(&other);
+    end_room(&room);
+}
+
+/* ---- staged copies that fail in the middle ---- */
+
+/* A call that the driver refuses leaves work behind that uses the ring and the caller's memory: it must be over
+ * before the failure is told. n: the call of the driver that fails. */
+static void a_staged_copy_that_fails_is_waited_for(void **state)
+{
+    struct test_state *t = *state;
+    struct room room = make_room(t->device, STAGED_BYTES);
+
+    for (int out = 0; out < 2; out++) {
+        for (uint64_t n = 2; n <= 3; n++) {
+            struct watch watch = {.until_fault = true};
+            leat_status status;
+
+            OK(leat_copy_sync(t->stream, room.memory, room.in, room.bytes));
+            watch.gate = hold(t->stream->native);
+            leati_fault_arm(driver, LEATI_FAULT_FAIL, "stream_values", n);
+            start_watch(&watch);
+            status = out ? leat_copy(t->stream, room.out, room.memory, room.bytes)
+                         : leat_copy(t->stream, room.memory, room.in, room.bytes);
+            end_watch(&watch);
+            leati_fault_arm(driver, LEATI_FAULT_NONE, NULL, 0);
+            assert_int_equal(status, LEAT_ERROR_DRIVER);
+        }
+    }
+    end_room(&room);
+}
+
+/* ---- several links ---- */
+
+/* More chunks over a route than it has places. */
+enum { ROUTE_CHUNKS = 4 };
+#define LINK_BYTES (7 * LEATI_LINK_CHUNK_BYTES + 4099)
+
+enum held { NOBODY, OWN, ARRIVING, LEAVING };
+
+struct links {
+    leat_device *other;
+    unsigned char *pinned, *memory;
+};
+
+/* One copy of this sort is held up by the gate. */
+static struct {
+    void *helper, *own; /* the helper's device, the copy's stream: the driver's */
+    enum held sort;
+    unsigned left; /* so many of them go before it */
+    struct test_gate *gate;
+    bool held;
+} link_plan;
+
+static void hold_one(void *stream, struct leati_end dst, struct leati_end src, size_t bytes)
+{
+    enum held sort = dst.device == link_plan.helper   ? ARRIVING
+                     : src.device == link_plan.helper ? LEAVING
+                     : stream == link_plan.own        ? OWN
+                                                      : NOBODY;
+
+    (void)bytes;
+    if (link_plan.held || sort != link_plan.sort || link_plan.left--)
+        return;
+    link_plan.held = true;
+    OK(below->launch_host(driver, stream, stand_at_gate, link_plan.gate));
+}
+
+static struct test_gate *hold_copy(leat_stream *stream, enum held sort, unsigned number)
+{
+    link_plan.own = stream->native;
+    link_plan.sort = sort;
+    link_plan.left = number;
+    link_plan.held = false;
+    link_plan.gate = &gates[gate_count++];
+    assert_true(gate_count < sizeof gates / sizeof gates[0]);
+    before_copy = hold_one;
+    return link_plan.gate;
+}
+
+static struct links share_links(struct test_state *t)
+{
+    struct links links = {.other = test_open_other()};
+
+    assert_non_null(links.other);
+    OK(leat_copy_share_links(t->device, &links.other, 1));
+    link_plan.helper = links.other->native;
+    links.pinned = test_alloc(t->device, LEAT_KIND_PINNED, LINK_BYTES);
+    links.memory = test_alloc(t->device, LEAT_KIND_DEVICE, LINK_BYTES);
+    return links;
+}
+
+static void end_links(struct links *links)
+{
+    before_copy = NULL;
+    before_free = NULL;
+    OK(leat_memory_free(links->memory));
+    OK(leat_memory_free(links->pinned));
+    OK(leat_device_close(links->other));
+}
+
+static void expect_links(leat_stream *stream, struct links *links, uint64_t seed)
+{
+    before_copy = NULL;
+    OK(leat_stream_synchronize(stream));
+    memset(links->pinned, 0, LINK_BYTES);
+    OK(leat_copy(stream, links->pinned, links->memory, LINK_BYTES));
+    OK(leat_stream_synchronize(stream));
+    EXPECT_PATTERN(links->pinned, LINK_BYTES, seed);
+}
+
+/* Whichever way of a chunk is the slow one: its place is filled before it is read, and read before it is filled
+ * again, and the copy's stream waits for both. */
+static void slow_links_lose_nothing(void **state)
+{
+    struct test_state *t = *state;
+    struct links links = share_links(t);
+
+    for (enum held sort = OWN; sort <= LEAVING; sort++) {
+        for (unsigned number = 0; number < ROUTE_CHUNKS; number += ROUTE_CHUNKS - 1) {
+            struct test_gate *gate = hold_copy(t->stream, sort, number);
+            uint64_t seed = 2 * sort + (number > 0);
+
+            test_pattern(links.pinned, LINK_BYTES, seed);
+            OK(leat_copy(t->stream, links.memory, links.pinned, LINK_BYTES));
+            assert_true(link_plan.held);
+            test_sleep_us(1000 * MOMENT_MS);
+            EXPECT_HELD(t->stream, gate);
+            test_gate_open(gate);
+            expect_links(t->stream, &links, seed);
+        }
+    }
+    end_links(&links);
+}
+
+static void stop_in_the_middle(void *stream, struct leati_end dst, struct leati_end src, size_t bytes)
+{
+    hold_one(stream, dst, src, bytes);
+    let_the_other_go_first(stream, dst, src, bytes);
+}
+
+/* The routes of a copy that is under way are nobody else's, nor are those of one that another thread is giving to
+ * its stream. */
+static void links_under_way_are_not_shared(void **state)
+{
+    struct test_state *t = *state;
+    struct links links = share_links(t), more = links;
+
+    more.pinned = test_alloc(t->device, LEAT_KIND_PINNED, LINK_BYTES);
+    more.memory = test_alloc(t->device, LEAT_KIND_DEVICE, LINK_BYTES);
+    for (uint64_t round = 0; round < 3; round++) {
+        struct test_gate *gate = hold_copy(t->stream, LEAVING, 0);
+
+        test_pattern(links.pinned, LINK_BYTES, 10 + round);
+        test_pattern(more.pinned, LINK_BYTES, 20 + round);
+        if (round < 2) {
+            OK(leat_copy(t->stream, links.memory, links.pinned, LINK_BYTES));
+            OK(leat_copy(t->second, more.memory, more.pinned, LINK_BYTES));
+        } else {
+            before_copy = stop_in_the_middle;
+            for (int i = 0; i < 2; i++)
+                halves[i] = (struct half){.stream = i ? t->second : t->stream,
+                                          .dst = i ? more.memory : links.memory,
+                                          .src = i ? more.pinned : links.pinned,
+                                          .bytes = LINK_BYTES,
+                                          .stop = links.memory + 4 * LEATI_LINK_CHUNK_BYTES};
+            copy_halves();
+        }
+        assert_true(link_plan.held);
+        before_copy = NULL;
+        test_sleep_us(1000 * MOMENT_MS);
+        /* The second copy does not wait for the first one's routes. */
+        OK(leat_stream_synchronize(t->second));
+        assert_int_equal(atomic_load(&gate->passed), 0);
+        test_gate_open(gate);
+        expect_links(t->stream, &links, 10 + round);
+        expect_links(t->second, &more, 20 + round);
+    }
+    OK(leat_memory_free(more.memory));
+    OK(leat_memory_free(more.pinned));
+    end_links(&links);
+}
+
+/* A copy over several links that the driver refuses in the middle: what was given before is over when the failure
+ * is told, on whichever stream it is. */
+static void links_that_fail_are_waited_for(void **state)
+{
+    static const struct {
+        enum held sort;
+        const char *entry;
+        uint64_t n;
+    } faults[] = {
+        {OWN, "copy", 2},              /* the first chunk over the own link is given */
+        {ARRIVING, "event_record", 2}, /* the next is on its way to the helper, and nothing behind it */
+        {LEAVING, "copy", 4},          /* and that it leaves the helper is given as well */
+    };
+    struct test_state *t = *state;
+    struct links links = share_links(t);
+
+    for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++) {
+        struct watch watch = {.until_fault = true};
+        leat_status status;
+
+        /* The routes are there. */
+        before_copy = NULL;
+        OK(leat_copy(t->stream, links.memory, links.pinned, LINK_BYTES));
+        OK(leat_stream_synchronize(t->stream));
+        watch.gate = hold_copy(t->stream, faults[i].sort, 0);
+        leati_fault_arm(driver, LEATI_FAULT_FAIL, faults[i].entry, faults[i].n);
+        start_watch(&watch);
+        status = leat_copy(t->stream, links.memory, links.pinned, LINK_BYTES);
+        end_watch(&watch);
+        leati_fault_arm(driver, LEATI_FAULT_NONE, NULL, 0);
+        assert_true(link_plan.held);
+        assert_int_equal(status, LEAT_ERROR_DRIVER);
+    }
+    test_pattern(links.pinned, LINK_BYTES, 31);
+    before_copy = NULL;
+    OK(leat_copy(t->stream, links.memory, links.pinned, LINK_BYTES));
+    expect_links(t->stream, &links, 31);
+    end_links(&links);
+}
+
+static bool freed_early;
+
+/* Memory of the helper's goes back while the gate is closed: says so, and lets it be done all the same. */
+static void watch_free(void *ptr)
+{
+    (void)ptr;
+    if (atomic_load(&link_plan.gate->passed))
+        return;
+    freed_early = true;
+    test_gate_open(link_plan.gate);
+    OK(below->device_synchronize(driver, link_plan.helper));
+}
+
+/* The routes end, one way or another, with a copy under way: their memory goes back behind it. */
+static void links_that_end_are_waited_for(void **state)
+{
+    struct test_state *t = *state;
+    struct links links = share_links(t);
+    struct watch watch = {.gate = hold_copy(t->stream, LEAVING, 0)};
+
+    test_pattern(links.pinned, LINK_BYTES, 32);
+    OK(leat_copy(t->stream, links.memory, links.pinned, LINK_BYTES));
+    assert_true(link_plan.held);
+    freed_early = false;
+    before_free = watch_free;
+    start_watch(&watch);
+    OK(leat_copy_share_links(t->device, NULL, 0));
+    before_free = NULL;
+    end_watch(&watch);
+    assert_false(freed_early);
+    expect_links(t->stream, &links, 32);
+    end_links(&links);
+}
+
+#define WAIT_TEST(function) cmocka_unit_test_setup_teardown(function, setup, test_teardown)
+
+static const struct CMUnitTest tests[] = {
+    WAIT_TEST(short_copies_keep_their_place_in_the_ring),
+    WAIT_TEST(two_threads_fill_one_ring),
+    WAIT_TEST(a_short_copy_out_is_waited_for),
+    WAIT_TEST(a_place_that_was_not_waited_for_is_lost),
+    WAIT_TEST(the_ring_of_a_stream_that_ends_stays),
+    WAIT_TEST(a_staged_copy_that_fails_is_waited_for),
+    WAIT_TEST(slow_links_lose_nothing),
+    WAIT_TEST(links_under_way_are_not_shared),
+    WAIT_TEST(links_that_fail_are_waited_for),
+    WAIT_TEST(links_that_end_are_waited_for),
+};
+
+int main(void)
+{
+    if (!test_on_cpu())
+        return 77;
+    setenv("LEAT_FAULT", "none", 1);
+    setenv("LEAT_COPY_STAGE", "1", 1);
+    setenv("LEAT_COPY_RING", "1M", 1);
+    setenv("LEAT_COPY_WORKERS", "3", 1);
+    replace_table();
+    return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
+}
