@@ -55,7 +55,8 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 {
     if (flags & ~(unsigned)cudaEventWaitExternal)
         return note(LEATC_INVALID_VALUE);
-    return note(leatc_stream_wait(stream_of(stream), event_of(event)));
+    return note(flags ? leatc_stream_wait_external(stream_of(stream), event_of(event))
+                      : leatc_stream_wait(stream_of(stream), event_of(event)));
 }
 
 cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t callback, void *userData,
@@ -70,49 +71,6 @@ cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t call
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t fn, void *userData)
 {
     return note(leatc_stream_host_function(stream_of(stream), fn, userData));
-}
-
-/* ---- capture, which leat does not have: nothing is ever captured ---- */
-
-cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode mode)
-{
-    int result = leatc_stream_check(stream_of(stream));
-
-    if (result == LEATC_OK && (unsigned)mode > cudaStreamCaptureModeRelaxed)
-        result = LEATC_INVALID_VALUE;
-    return note(result == LEATC_OK ? LEATC_NOT_SUPPORTED : result);
-}
-
-cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *pGraph)
-{
-    int result = leatc_stream_check(stream_of(stream));
-
-    if (result == LEATC_OK && !pGraph)
-        result = LEATC_INVALID_VALUE;
-    return note(result == LEATC_OK ? LEATC_ILLEGAL_STATE : result);
-}
-
-cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureStatus *pCaptureStatus)
-{
-    int result = leatc_stream_check(stream_of(stream));
-
-    if (!pCaptureStatus)
-        return note(LEATC_INVALID_VALUE);
-    if (result == LEATC_OK)
-        *pCaptureStatus = cudaStreamCaptureStatusNone;
-    return note(result);
-}
-
-cudaError_t cudaThreadExchangeStreamCaptureMode(enum cudaStreamCaptureMode *mode)
-{
-    static _Thread_local enum cudaStreamCaptureMode mine = cudaStreamCaptureModeGlobal;
-    enum cudaStreamCaptureMode before = mine;
-
-    if (!mode || (unsigned)*mode > cudaStreamCaptureModeRelaxed)
-        return note(LEATC_INVALID_VALUE);
-    mine = *mode;
-    *mode = before;
-    return cudaSuccess;
 }
 
 /* ---- events ---- */
@@ -132,10 +90,12 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
     return note(leatc_event_record(event_of(event), stream_of(stream)));
 }
 
-/* The flag marks an event that goes out of a graph that is being captured, and none is. */
 cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned int flags)
 {
-    return flags ? note(LEATC_INVALID_VALUE) : cudaEventRecord(event, stream);
+    if (flags & ~(unsigned)cudaEventRecordExternal)
+        return note(LEATC_INVALID_VALUE);
+    return flags ? note(leatc_event_record_external(event_of(event), stream_of(stream)))
+                 : cudaEventRecord(event, stream);
 }
 
 cudaError_t cudaEventQuery(cudaEvent_t event)

@@ -28,6 +28,7 @@ int leatc_array_create(const struct leatc_array_shape *shape, struct leatc_array
         return LEATC_INVALID_VALUE;
     if (!device)
         return result;
+    LEATC_TRY(leatc_capture_refuse_unsafe());
     if (__builtin_mul_overflow(shape->width, (size_t)shape->element_bytes, &row) || !(pitch = leatc_pitch(row)) ||
         __builtin_mul_overflow(pitch, at_least_one(shape->height), &slice) ||
         __builtin_mul_overflow(slice, at_least_one(shape->depth), &memory.bytes))
@@ -52,19 +53,25 @@ int leatc_array_create(const struct leatc_array_shape *shape, struct leatc_array
     return LEATC_OK;
 }
 
-int leatc_array_destroy(struct leatc_array *array)
+static int destroy(struct leatc_array *array)
 {
     leat_status status;
 
-    if (!array)
-        return LEATC_OK;
     if (!leatc_slot_retire(&arrays, array))
         return LEATC_INVALID_HANDLE;
-    (void)leatc_device_synchronize(array->device->ordinal);
+    (void)leatc_device_wait(array->device);
     (void)leatc_memory_remove(array->ptr);
     status = leat_memory_free(array->ptr);
     leatc_slot_free(&arrays, array);
     return leatc_result_of(status);
+}
+
+int leatc_array_destroy(struct leatc_array *array)
+{
+    if (!array)
+        return LEATC_OK;
+    LEATC_TRY(leatc_capture_refuse_unsafe());
+    return destroy(array);
 }
 
 static void close_array(void *object, void *device)
@@ -72,7 +79,7 @@ static void close_array(void *object, void *device)
     struct leatc_array *array = object;
 
     if (array->device == device)
-        (void)leatc_array_destroy(array);
+        (void)destroy(array);
 }
 
 void leatc_arrays_close(struct leatc_device *device)

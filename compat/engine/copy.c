@@ -125,6 +125,52 @@ static leat_status copy_range(const struct leatc_work *work, void *dst, const vo
     return status == LEAT_ERROR_OVERLAP ? move(work, dst, src, bytes, sides) : status;
 }
 
+/* How many bytes there are from ptr on: mappings of virtual memory that follow one another are one piece. */
+static size_t bytes_left(const char *ptr, const struct leatc_memory *memory)
+{
+    struct leatc_memory last = *memory, next;
+
+    while (last.foreign && leatc_memory_find((char *)last.base + last.bytes, &next) == LEATC_OK && next.foreign &&
+           next.ordinal == last.ordinal && next.base == (char *)last.base + last.bytes)
+        last = next;
+    return (size_t)((char *)last.base + last.bytes - ptr);
+}
+
+/* What was captured: leat looks at the rest of the arguments when the graph runs. */
+struct captured_copy {
+    void *dst;
+    const void *src;
+    size_t bytes;
+};
+
+static int run_copy(void *payload, struct leatc_work *work)
+{
+    struct captured_copy *copy = payload;
+    leat_status status = leat_copy(work->stream, copy->dst, copy->src, copy->bytes);
+    struct sides sides;
+
+    if (status == LEAT_ERROR_OVERLAP) {
+        LEATC_TRY(find_sides(copy->dst, copy->src, LEATC_DEFAULT, &sides));
+        status = move(work, copy->dst, copy->src, copy->bytes, &sides);
+    }
+    return leatc_result_of(status);
+}
+
+static bool has_bytes(const void *ptr, const struct leatc_memory *memory, size_t bytes)
+{
+    return is_pageable(memory) || bytes <= bytes_left(ptr, memory);
+}
+
+static int capture_copy(struct leatc_work *work, void *dst, const void *src, size_t bytes,
+                        const struct sides *sides)
+{
+    struct captured_copy copy = {dst, src, bytes};
+
+    if (!has_bytes(dst, &sides->dst, bytes) || !has_bytes(src, &sides->src, bytes))
+        return LEATC_INVALID_VALUE;
+    return leatc_capture_add(work, LEATC_NODE_COPY, run_copy, NULL, &copy, sizeof copy);
+}
+
 int leatc_copy(void *dst, const void *src, size_t bytes, int direction, struct leatc_stream *stream, bool async)
 {
     struct leatc_work work;
@@ -134,10 +180,14 @@ int leatc_copy(void *dst, const void *src, size_t bytes, int direction, struct l
 
     if (direction < LEATC_HOST_TO_HOST || direction > LEATC_DEFAULT)
         return LEATC_INVALID_DIRECTION;
-    LEATC_TRY(leatc_work_begin(stream, &work));
+    if (!async)
+        LEATC_TRY(leatc_capture_refuse_sync());
+    LEATC_TRY(leatc_work_begin_capturable(stream, &work));
     if (!bytes)
         return LEATC_OK;
     LEATC_TRY(find_sides(dst, src, direction, &sides));
+    if (work.captured)
+        return capture_copy(&work, dst, src, bytes, &sides);
     wait = must_wait(&sides, async);
     status = copy_range(&work, dst, src, bytes, &sides, wait);
     LEATC_TRY(leatc_work_end(&work, status));
@@ -195,6 +245,46 @@ static bool box_is_short(const leat_copy_box *box)
            !__builtin_mul_overflow(bytes, box->depth, &bytes) && bytes <= BOUNCE_BYTES;
 }
 
+struct captured_box {
+    void *dst;
+    const void *src;
+    leat_copy_box box;
+};
+
+static int run_box(void *payload, struct leatc_work *work)
+{
+    struct captured_box *copy = payload;
+    leat_status status = leat_copy_rectangle(work->stream, copy->dst, copy->src, &copy->box);
+
+    if (status == LEAT_ERROR_OVERLAP)
+        status = copy->dst == copy->src ? LEAT_OK : box_between(work, copy->dst, copy->src, &copy->box, false);
+    return leatc_result_of(status);
+}
+
+/* Where the last byte of a side ends; SIZE_MAX when that overflows. */
+static size_t box_extent(const leat_copy_box *box, size_t pitch, size_t slice)
+{
+    size_t rows, slices, last;
+
+    return __builtin_mul_overflow(pitch, box->height - 1, &rows) ||
+                   __builtin_mul_overflow(slice, box->depth - 1, &slices) ||
+                   __builtin_add_overflow(rows, slices, &last) ||
+                   __builtin_add_overflow(last, box->width_bytes, &last)
+               ? SIZE_MAX
+               : last;
+}
+
+static int capture_box(struct leatc_work *work, void *dst, const void *src, const leat_copy_box *box,
+                       const struct sides *sides)
+{
+    struct captured_box copy = {dst, src, *box};
+
+    if (!has_bytes(dst, &sides->dst, box_extent(box, box->dst_pitch_bytes, box->dst_slice_bytes)) ||
+        !has_bytes(src, &sides->src, box_extent(box, box->src_pitch_bytes, box->src_slice_bytes)))
+        return LEATC_INVALID_VALUE;
+    return leatc_capture_add(work, LEATC_NODE_COPY, run_box, NULL, &copy, sizeof copy);
+}
+
 int leatc_copy_box(void *dst, const void *src, const leat_copy_box *box, int direction,
                    struct leatc_stream *stream, bool async)
 {
@@ -205,10 +295,14 @@ int leatc_copy_box(void *dst, const void *src, const leat_copy_box *box, int dir
 
     if (direction < LEATC_HOST_TO_HOST || direction > LEATC_DEFAULT)
         return LEATC_INVALID_DIRECTION;
-    LEATC_TRY(leatc_work_begin(stream, &work));
+    if (!async)
+        LEATC_TRY(leatc_capture_refuse_sync());
+    LEATC_TRY(leatc_work_begin_capturable(stream, &work));
     if (!box->width_bytes || !box->height || !box->depth)
         return LEATC_OK;
     LEATC_TRY(find_sides(dst, src, direction, &sides));
+    if (work.captured)
+        return capture_box(&work, dst, src, box, &sides);
     wait = must_wait(&sides, async);
     if (is_pageable(&sides.src) && !wait && box_is_short(box) && is_busy(work.stream)) {
         status = box_between(&work, dst, src, box, true);
@@ -282,31 +376,32 @@ static leat_status fill_on(leat_stream *stream, const struct fill *fill)
     return fill_rows(stream, fill);
 }
 
-/* On a stream of the memory's own device, between two marks that keep it in the order of the caller's. */
+/* On a stream of the memory's own device, and in the order of the caller's. */
 static leat_status fill_elsewhere(const struct leatc_work *work, struct leatc_device *device,
                                   const struct fill *fill)
 {
-    struct leatc_stream *there = device->legacy, *here = work->record;
-    leat_status status;
+    leat_status status = leatc_stream_chain(work->record, device->legacy);
 
-    pthread_mutex_lock(&here->device->lock);
-    status = leat_event_record(here->mark, here->native);
     if (status == LEAT_OK)
-        status = leat_stream_wait(there->native, here->mark);
-    /* The legacy stream's mark stands for its latest work; here it is somewhere else now. */
-    here->device->marked_epoch = here->legacy ? UINT64_MAX : here->device->marked_epoch;
-    pthread_mutex_unlock(&here->device->lock);
-    if (status == LEAT_OK)
-        status = fill_on(there->native, fill);
-    if (status != LEAT_OK)
-        return status;
-    pthread_mutex_lock(&device->lock);
-    status = leat_event_record(there->mark, there->native);
-    if (status == LEAT_OK)
-        status = leat_stream_wait(here->native, there->mark);
-    device->marked_epoch = UINT64_MAX;
-    pthread_mutex_unlock(&device->lock);
-    return status;
+        status = fill_on(device->legacy->native, fill);
+    return status == LEAT_OK ? leatc_stream_chain(device->legacy, work->record) : status;
+}
+
+static leat_status fill_there(const struct leatc_work *work, const struct leatc_memory *memory,
+                              const struct fill *fill)
+{
+    return is_device(memory) && memory->ordinal != work->ordinal
+               ? fill_elsewhere(work, leatc_device_known(memory->ordinal), fill)
+               : fill_on(work->stream, fill);
+}
+
+static int run_fill(void *payload, struct leatc_work *work)
+{
+    struct fill *fill = payload;
+    struct leatc_memory memory;
+
+    LEATC_TRY(leatc_memory_find(fill->dst, &memory));
+    return leatc_result_of(fill_there(work, &memory, fill));
 }
 
 /* Rows that follow one another without a gap are one row. */
@@ -317,17 +412,6 @@ static void join_rows(struct fill *fill)
         fill->width *= fill->height * fill->depth;
         fill->height = fill->depth = 1;
     }
-}
-
-/* How many bytes there are from ptr on: mappings of virtual memory that follow one another are one piece. */
-static size_t bytes_left(const char *ptr, const struct leatc_memory *memory)
-{
-    struct leatc_memory last = *memory, next;
-
-    while (last.foreign && leatc_memory_find((char *)last.base + last.bytes, &next) == LEATC_OK && next.foreign &&
-           next.ordinal == last.ordinal && next.base == (char *)last.base + last.bytes)
-        last = next;
-    return (size_t)((char *)last.base + last.bytes - ptr);
 }
 
 /* Does the box lie within its allocation, and does none of its sizes overflow? */
@@ -348,17 +432,18 @@ static int fill_box(struct fill *fill, struct leatc_stream *stream, bool async)
     struct leatc_memory memory;
     leat_status status;
 
-    LEATC_TRY(leatc_work_begin(stream, &work));
+    if (!async)
+        LEATC_TRY(leatc_capture_refuse_sync());
+    LEATC_TRY(leatc_work_begin_capturable(stream, &work));
     if (!fill->width || !fill->height || !fill->depth)
         return LEATC_OK;
     LEATC_TRY(leatc_memory_find(fill->dst, &memory));
     if (is_pageable(&memory) || (uintptr_t)fill->dst % fill->unit || !box_fits(fill, &memory))
         return LEATC_INVALID_VALUE;
     join_rows(fill);
-    if (is_device(&memory) && memory.ordinal != work.ordinal)
-        status = fill_elsewhere(&work, leatc_device_known(memory.ordinal), fill);
-    else
-        status = fill_on(work.stream, fill);
+    if (work.captured)
+        return leatc_capture_add(&work, LEATC_NODE_FILL, run_fill, NULL, fill, sizeof *fill);
+    status = fill_there(&work, &memory, fill);
     LEATC_TRY(leatc_work_end(&work, status));
     return is_device(&memory) || async ? LEATC_OK : leatc_result_of(leat_stream_synchronize(work.stream));
 }

@@ -191,6 +191,14 @@ int leatc_device_ordinal(const leat_device *native)
     return -1;
 }
 
+int leatc_device_wait(struct leatc_device *device)
+{
+    int result = leatc_result_of(leat_device_synchronize(atomic_load(&device->native)));
+
+    leatc_pools_waited(device);
+    return result;
+}
+
 int leatc_device_synchronize(int ordinal)
 {
     int result;
@@ -198,9 +206,8 @@ int leatc_device_synchronize(int ordinal)
 
     if (!device)
         return result;
-    result = leatc_result_of(leat_device_synchronize(atomic_load(&device->native)));
-    leatc_pools_waited(device);
-    return result;
+    LEATC_TRY(leatc_capture_refuse_device(device));
+    return leatc_device_wait(device);
 }
 
 int leatc_device_reset(int ordinal)
@@ -215,6 +222,7 @@ int leatc_device_reset(int ordinal)
     if (native) {
         /* The work first: what follows takes away what it uses. Its failure is what the reset is for. */
         (void)leat_device_synchronize(native);
+        leatc_captures_close(device);
         leatc_kernels_close(device);
         leatc_events_close(device);
         leatc_arrays_close(device);

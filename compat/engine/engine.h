@@ -77,6 +77,15 @@ enum leatc_result {
     LEATC_LAUNCH_FAILED = 719,
     LEATC_NOT_PERMITTED = 800,
     LEATC_NOT_SUPPORTED = 801,
+    LEATC_CAPTURE_UNSUPPORTED = 900,
+    LEATC_CAPTURE_INVALIDATED = 901,
+    LEATC_CAPTURE_MERGE = 902,
+    LEATC_CAPTURE_UNMATCHED = 903,
+    LEATC_CAPTURE_UNJOINED = 904,
+    LEATC_CAPTURE_ISOLATION = 905,
+    LEATC_CAPTURE_IMPLICIT = 906,
+    LEATC_CAPTURED_EVENT = 907,
+    LEATC_CAPTURE_WRONG_THREAD = 908,
     LEATC_UNKNOWN = 999
 };
 
@@ -208,12 +217,93 @@ struct leatc_work {
     leat_stream *stream;
     struct leatc_stream *record;
     int ordinal;
+    bool captured; /* it goes to leatc_capture_add(), and there is no leatc_work_end() */
 };
 
+/* A stream that is captured: CAPTURE_UNSUPPORTED, and the capture is invalid. */
 LEATC_API int leatc_work_begin(struct leatc_stream *stream, struct leatc_work *work);
+
+/* The same for what can be captured. CAPTURE_INVALIDATED. */
+LEATC_API int leatc_work_begin_capturable(struct leatc_stream *stream, struct leatc_work *work);
 
 /* status: what leat said of the work. */
 LEATC_API int leatc_work_end(struct leatc_work *work, leat_status status);
+
+/* ---- capture and graphs --------------------------------------------------------------------------------- */
+
+/*
+ * Work for a captured stream is not done but becomes a node of a graph, after its arguments were checked. Copies,
+ * fills, host functions, kernels, allocation in stream order, and events are captured; the rest refuses. What does
+ * not go together with a capture makes that invalid: it ends with CAPTURE_INVALIDATED and without a graph.
+ */
+enum { LEATC_CAPTURE_GLOBAL = 0, LEATC_CAPTURE_THREAD_LOCAL = 1, LEATC_CAPTURE_RELAXED = 2 };
+enum { LEATC_CAPTURE_NONE = 0, LEATC_CAPTURE_ACTIVE = 1, LEATC_CAPTURE_INVALID = 2 };
+
+/* INVALID_VALUE: no such mode; CAPTURE_UNSUPPORTED: the legacy default stream; ILLEGAL_STATE: captured already. */
+LEATC_API int leatc_capture_begin(struct leatc_stream *stream, int mode);
+
+/* ILLEGAL_STATE (not captured), CAPTURE_UNMATCHED (it began in another stream), CAPTURE_WRONG_THREAD: the capture
+ * goes on. CAPTURE_INVALIDATED, CAPTURE_UNJOINED: it is over, and *graph NULL. */
+struct leatc_graph;
+LEATC_API int leatc_capture_end(struct leatc_stream *stream, struct leatc_graph **graph);
+
+/* *id, if id is not NULL, is written when the stream is captured. CAPTURE_IMPLICIT: the legacy default stream,
+ * while a blocking stream is captured. */
+LEATC_API int leatc_capture_status(struct leatc_stream *stream, int *status, unsigned long long *id);
+
+/* All that there is to say: the graph so far, and the nodes that the stream's next one comes after, until it is
+ * given more work. graph NULL unless it is captured. */
+struct leatc_node;
+struct leatc_capture_info {
+    int status;
+    unsigned long long id;
+    struct leatc_graph *graph;
+    struct leatc_node **ends;
+    size_t end_count;
+};
+LEATC_API int leatc_capture_info(struct leatc_stream *stream, struct leatc_capture_info *info);
+
+/* This thread's mode for what is not safe while something is captured. */
+LEATC_API int leatc_capture_exchange_mode(int *mode);
+
+/* What a layer says before something that is not safe during a capture (CAPTURE_UNSUPPORTED), and before something
+ * that waits in the legacy default stream (CAPTURE_IMPLICIT too). The engine's own calls say it themselves. */
+LEATC_API int leatc_capture_refuse_unsafe(void);
+LEATC_API int leatc_capture_refuse_sync(void);
+
+/*
+ * Adds a node to the capture of work.captured. run gives the node's work to a stream, each time that the graph is
+ * launched; payload is copied, and end, unless NULL, called with the copy when the graph is gone.
+ */
+enum {
+    LEATC_NODE_KERNEL = 0,
+    LEATC_NODE_COPY = 1,
+    LEATC_NODE_FILL = 2,
+    LEATC_NODE_HOST = 3,
+    LEATC_NODE_GRAPH = 4,
+    LEATC_NODE_WAIT = 6,
+    LEATC_NODE_RECORD = 7,
+    LEATC_NODE_ALLOC = 10,
+    LEATC_NODE_FREE = 11
+};
+typedef int (*leatc_node_run)(void *payload, struct leatc_work *work);
+LEATC_API int leatc_capture_add(struct leatc_work *work, int type, leatc_node_run run, void (*end)(void *payload),
+                                const void *payload, size_t bytes);
+
+/* Graphs. An executable one is a handle of its own; both may be destroyed while the work still runs. All:
+ * INVALID_VALUE for handles that are not alive. */
+LEATC_API int leatc_graph_create(struct leatc_graph **graph);
+LEATC_API int leatc_graph_destroy(struct leatc_graph *graph);
+LEATC_API int leatc_graph_node_count(struct leatc_graph *graph, size_t *count);
+
+/* The nodes, or those that come after no other, in the order of their capture. nodes NULL: *count becomes their
+ * number; else it is the room there is, and becomes how many were written; the rest of the room becomes NULL. */
+LEATC_API int leatc_graph_nodes(struct leatc_graph *graph, bool roots, struct leatc_node **nodes, size_t *count);
+LEATC_API int leatc_node_type(const struct leatc_node *node, int *type);
+LEATC_API int leatc_graph_instantiate(struct leatc_graph *graph, struct leatc_graph **executable);
+LEATC_API int leatc_graph_exec_check(struct leatc_graph *executable);
+LEATC_API int leatc_graph_exec_destroy(struct leatc_graph *executable);
+LEATC_API int leatc_graph_launch(struct leatc_graph *executable, struct leatc_stream *stream);
 
 /* ---- events --------------------------------------------------------------------------------------------- */
 
@@ -223,7 +313,8 @@ struct leatc_event;
 #define LEATC_EVENT_DISABLE_TIMING 2u
 #define LEATC_EVENT_INTERPROCESS 4u
 
-/* INVALID_VALUE: flags that there are not, or INTERPROCESS without DISABLE_TIMING. */
+/* INVALID_VALUE: flags that there are not, or INTERPROCESS without DISABLE_TIMING. CAPTURED_EVENT from what asks
+ * or waits for an event that was last recorded in a capture. */
 LEATC_API int leatc_event_create(unsigned flags, struct leatc_event **event);
 LEATC_API int leatc_event_destroy(struct leatc_event *event);
 LEATC_API int leatc_event_record(struct leatc_event *event, struct leatc_stream *stream);
@@ -235,6 +326,11 @@ LEATC_API int leatc_event_elapsed(float *milliseconds, struct leatc_event *start
 
 /* Work given to stream from now on waits for what event marks now. */
 LEATC_API int leatc_stream_wait(struct leatc_stream *stream, struct leatc_event *event);
+
+/* In a captured stream: a node that records the event, or waits for it, when the graph runs. Elsewhere as without
+ * the name. */
+LEATC_API int leatc_event_record_external(struct leatc_event *event, struct leatc_stream *stream);
+LEATC_API int leatc_stream_wait_external(struct leatc_stream *stream, struct leatc_event *event);
 LEATC_API int leatc_event_check(struct leatc_event *event);
 
 /* ---- memory --------------------------------------------------------------------------------------------- */

@@ -39,6 +39,7 @@ struct leatc_event {
     atomic_bool recorded;
     struct shared *shared; /* of an interprocess event, else NULL */
     unsigned long long id;
+    struct leatc_captured captured;
 };
 
 static struct leatc_slots events = LEATC_SLOTS(struct leatc_event);
@@ -168,6 +169,7 @@ static void end_event(struct leatc_event *event)
     if (event->shared)
         leatc_share_end(LEATC_SHARE_EVENT, event->id);
     let_go(event->shared);
+    leatc_captured_clear(&event->captured);
     (void)leat_event_destroy(event->native);
     leatc_slot_free(&events, event);
 }
@@ -265,19 +267,52 @@ void leatc_events_close(struct leatc_device *device)
     leatc_slots_each(&events, close_event, device);
 }
 
+/* Of a stream of the event's device. */
+static int record(struct leatc_event *event, struct leatc_work *work)
+{
+    if (event->shared)
+        return leatc_work_end(work, record_shared(event->shared, work->stream));
+    LEATC_TRY(leatc_result_of(leat_event_record(event->native, work->stream)));
+    atomic_store_explicit(&event->recorded, true, memory_order_release);
+    return LEATC_OK;
+}
+
+/* An event that is alive, and a stream of its device. */
+static int begin_record(struct leatc_event *event, struct leatc_stream *stream, struct leatc_work *work)
+{
+    LEATC_TRY(leatc_event_check(event));
+    LEATC_TRY(leatc_work_begin_capturable(stream, work));
+    return work->record->device == event->device ? LEATC_OK : LEATC_INVALID_HANDLE;
+}
+
 int leatc_event_record(struct leatc_event *event, struct leatc_stream *stream)
 {
     struct leatc_work work;
 
+    LEATC_TRY(begin_record(event, stream, &work));
+    if (work.captured)
+        return leatc_capture_record(&work, &event->captured);
+    leatc_captured_clear(&event->captured);
+    return record(event, &work);
+}
+
+static int run_record(void *payload, struct leatc_work *work)
+{
+    struct leatc_event *event = *(struct leatc_event **)payload;
+
     LEATC_TRY(leatc_event_check(event));
-    LEATC_TRY(leatc_work_begin(stream, &work));
-    if (work.record->device != event->device)
-        return LEATC_INVALID_HANDLE;
-    if (event->shared)
-        return leatc_work_end(&work, record_shared(event->shared, work.stream));
-    LEATC_TRY(leatc_result_of(leat_event_record(event->native, work.stream)));
-    atomic_store_explicit(&event->recorded, true, memory_order_release);
-    return LEATC_OK;
+    return record(event, work);
+}
+
+int leatc_event_record_external(struct leatc_event *event, struct leatc_stream *stream)
+{
+    struct leatc_work work;
+
+    LEATC_TRY(begin_record(event, stream, &work));
+    leatc_captured_clear(&event->captured);
+    if (work.captured)
+        return leatc_capture_add(&work, LEATC_NODE_RECORD, run_record, NULL, &event, sizeof(struct leatc_event *));
+    return record(event, &work);
 }
 
 int leatc_event_synchronize(struct leatc_event *event)
@@ -285,6 +320,7 @@ int leatc_event_synchronize(struct leatc_event *event)
     int result;
 
     LEATC_TRY(leatc_event_check(event));
+    LEATC_TRY(leatc_captured_refuse(&event->captured));
     if (event->shared) {
         wait_until(event->shared, atomic_load(&event->shared->counts->recorded));
         return LEATC_OK;
@@ -297,6 +333,7 @@ int leatc_event_synchronize(struct leatc_event *event)
 int leatc_event_query(struct leatc_event *event)
 {
     LEATC_TRY(leatc_event_check(event));
+    LEATC_TRY(leatc_captured_refuse(&event->captured));
     if (event->shared)
         return has_reached(event->shared, atomic_load(&event->shared->counts->recorded)) ? LEATC_OK
                                                                                          : LEATC_NOT_READY;
@@ -320,6 +357,8 @@ int leatc_event_elapsed(float *milliseconds, struct leatc_event *start, struct l
         return LEATC_INVALID_VALUE;
     LEATC_TRY(check_timed(start));
     LEATC_TRY(check_timed(end));
+    LEATC_TRY(leatc_captured_refuse(&start->captured));
+    LEATC_TRY(leatc_captured_refuse(&end->captured));
     if (start->device != end->device)
         return LEATC_INVALID_HANDLE;
     LEATC_TRY(leatc_result_of(leat_event_elapsed(start->native, end->native, &elapsed)));
@@ -327,14 +366,49 @@ int leatc_event_elapsed(float *milliseconds, struct leatc_event *start, struct l
     return LEATC_OK;
 }
 
+/* Gives the stream the wait. */
+static int wait_for(struct leatc_event *event, struct leatc_work *work)
+{
+    if (event->shared)
+        return leatc_work_end(
+            work, give_mark(work->stream, event->shared, atomic_load(&event->shared->counts->recorded), run_wait));
+    return leatc_work_end(work, leat_stream_wait(work->stream, event->native));
+}
+
 int leatc_stream_wait(struct leatc_stream *stream, struct leatc_event *event)
+{
+    struct leatc_stream *found = NULL;
+    struct leatc_work work;
+    bool inside = false;
+
+    LEATC_TRY(leatc_event_check(event));
+    if (leatc_capturing() || atomic_load_explicit(&event->captured.capture_id, memory_order_relaxed)) {
+        LEATC_TRY(leatc_stream_find(stream, &found));
+        LEATC_TRY(leatc_capture_wait(found, &event->captured, &inside));
+        if (inside)
+            return LEATC_OK;
+    }
+    LEATC_TRY(leatc_work_begin(stream, &work));
+    return wait_for(event, &work);
+}
+
+static int run_wait_external(void *payload, struct leatc_work *work)
+{
+    struct leatc_event *event = *(struct leatc_event **)payload;
+
+    LEATC_TRY(leatc_event_check(event));
+    return wait_for(event, work);
+}
+
+int leatc_stream_wait_external(struct leatc_stream *stream, struct leatc_event *event)
 {
     struct leatc_work work;
 
     LEATC_TRY(leatc_event_check(event));
-    LEATC_TRY(leatc_work_begin(stream, &work));
-    if (event->shared)
-        return leatc_work_end(
-            &work, give_mark(work.stream, event->shared, atomic_load(&event->shared->counts->recorded), run_wait));
-    return leatc_work_end(&work, leat_stream_wait(work.stream, event->native));
+    LEATC_TRY(leatc_captured_refuse(&event->captured));
+    LEATC_TRY(leatc_work_begin_capturable(stream, &work));
+    if (work.captured)
+        return leatc_capture_add(&work, LEATC_NODE_WAIT, run_wait_external, NULL, &event,
+                                 sizeof(struct leatc_event *));
+    return wait_for(event, &work);
 }

@@ -48,6 +48,46 @@ void leatc_slot_free(struct leatc_slots *table, void *object);
 /* Calls visit for each live object, which may end it. */
 void leatc_slots_each(struct leatc_slots *table, void (*visit)(void *object, void *argument), void *argument);
 
+/* ---- capture --------------------------------------------------------------------------------------------- */
+
+struct leatc_capture;
+struct leatc_plan;
+
+/* A graph, or an executable one. */
+struct leatc_graph {
+    struct leatc_slot slot;
+    struct leatc_plan *plan;
+};
+
+/* The nodes of a plan that nothing comes after yet, as a stream or an event sees it. */
+struct leatc_ends {
+    struct leatc_node **nodes;
+    size_t count;
+};
+
+struct leatc_node {
+    int type, ordinal; /* of the device whose stream it was captured in */
+    leatc_node_run run;
+    void (*end)(void *payload);
+    bool reached;
+    struct leatc_ends before; /* what it comes after */
+    _Alignas(max_align_t) char payload[];
+};
+
+/* Of an event that was recorded in a capture: in which, and where. */
+struct leatc_captured {
+    _Atomic unsigned long long capture_id; /* 0: it was not */
+    struct leatc_ends ends;                /* under the lock of captures */
+};
+
+/* How many captures there are. */
+extern atomic_uint leatc_captures;
+
+static inline bool leatc_capturing(void)
+{
+    return __builtin_expect(atomic_load_explicit(&leatc_captures, memory_order_relaxed) != 0, 0);
+}
+
 /* ---- streams and devices --------------------------------------------------------------------------------- */
 
 struct leatc_stream {
@@ -63,6 +103,9 @@ struct leatc_stream {
     _Atomic uint64_t seen;     /* the legacy default stream's work that this one is ordered after */
     bool legacy;               /* it is a device's legacy default stream */
     struct leatc_stream *next; /* of the device's blocking streams; under its lock */
+    _Atomic(struct leatc_capture *) capture; /* written under the lock of captures, as the two that follow */
+    struct leatc_stream *next_member;
+    struct leatc_ends ends;
 };
 
 struct leatc_device {
@@ -100,6 +143,49 @@ void leatc_streams_close(struct leatc_device *device);
 /* A handle as a stream that is alive; *device is opened. */
 int leatc_stream_find(struct leatc_stream *stream, struct leatc_stream **found);
 
+/* Work that is given to then from now on comes after that of first, of whatever device. */
+leat_status leatc_stream_chain(struct leatc_stream *first, struct leatc_stream *then);
+
+/* capture.c. Is the stream captured? CAPTURE_INVALIDATED. */
+int leatc_capture_check(struct leatc_stream *stream, bool *captured);
+
+/* For what cannot be captured: CAPTURE_UNSUPPORTED if the stream is captured, which the capture does not outlive.
+ */
+int leatc_capture_refuse(struct leatc_stream *stream);
+
+/* The same for work in the device's legacy default stream, and for waiting for all of the device. */
+int leatc_capture_refuse_legacy(struct leatc_device *device, bool invalidate);
+int leatc_capture_refuse_device(struct leatc_device *device);
+
+/* The stream is destroyed; so is the capture that began in it. And all that began in streams of a device. */
+void leatc_capture_stream_ends(struct leatc_stream *stream);
+void leatc_captures_close(struct leatc_device *device);
+
+/* Events: recording in a captured stream, and in another one; waiting, where *inside says whether a capture has to
+ * do with it; and what is not allowed for one that was recorded in a capture (CAPTURED_EVENT). */
+int leatc_capture_record(struct leatc_work *work, struct leatc_captured *event);
+void leatc_captured_clear(struct leatc_captured *event);
+int leatc_captured_refuse(struct leatc_captured *event);
+int leatc_capture_wait(struct leatc_stream *stream, struct leatc_captured *event, bool *inside);
+
+/* Memory that was allocated in the work's capture: a node for it; and if ptr is such, it becomes the plan's. */
+int leatc_capture_block(struct leatc_work *work, const struct leatc_memory *memory);
+bool leatc_capture_take_block(struct leatc_work *work, void *ptr);
+
+/* graph.c. false: out of memory. */
+bool leatc_ends_join(struct leatc_ends *ends, const struct leatc_ends *others);
+void leatc_ends_clear(struct leatc_ends *ends);
+
+int leatc_plan_add(struct leatc_plan *plan, struct leatc_ends *ends, const struct leatc_node *like,
+                   const void *payload, size_t bytes);
+
+/* Does all of the plan come before these ends? */
+bool leatc_plan_is_joined(struct leatc_plan *plan, const struct leatc_ends *ends);
+bool leatc_plan_take_block(struct leatc_plan *plan, void *ptr);
+
+/* Ends a graph whose capture failed, with the memory that was allocated in it. */
+void leatc_graph_abandon(struct leatc_graph *graph);
+
 /* event.c */
 void leatc_events_close(struct leatc_device *device);
 
@@ -110,8 +196,13 @@ unsigned long long leatc_memory_id(void);
 /* The block goes back: nobody else may ask for it any more. */
 void leatc_memory_unshare(const struct leatc_memory *memory);
 
-/* Takes the record of an allocation that starts at ptr out of the table; false when there is none. */
+/* Takes the record of an allocation that starts at ptr out of the table; false when there is none, or another than
+ * the one of this id. */
 bool leatc_memory_take(void *ptr, struct leatc_memory *memory);
+bool leatc_memory_take_id(void *ptr, unsigned long long id);
+
+/* device.c: waits for all work of the device, whatever is captured. */
+int leatc_device_wait(struct leatc_device *device);
 
 /* pool.c */
 void leatc_pools_close(struct leatc_device *device);

@@ -24,6 +24,7 @@ struct own {
 };
 
 #define OWN_BUCKETS 256
+#define PARAMETERS_MAX 64
 
 /* Guards the buckets, and what libraries have loaded. */
 static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
@@ -47,7 +48,7 @@ static bool read_safely(const void *from, void *to, size_t bytes)
 static bool is_own_kernel(const void *function, leat_cpu_kernel *code)
 {
     return (uintptr_t)function % _Alignof(leat_cpu_kernel) == 0 && read_safely(function, code, sizeof *code) &&
-           code->abi == LEAT_CPU_KERNEL_ABI && code->parameter_count <= 64 && code->run &&
+           code->abi == LEAT_CPU_KERNEL_ABI && code->parameter_count <= PARAMETERS_MAX && code->run &&
            (code->parameter_bytes || !code->parameter_count);
 }
 
@@ -179,6 +180,7 @@ int leatc_library_load(const void *image, size_t bytes, const char *path, struct
         return LEATC_INVALID_VALUE;
     if (!device)
         return result;
+    LEATC_TRY(leatc_capture_refuse_unsafe());
     made = leatc_slot_new(&libraries);
     if (!made)
         return LEATC_OUT_OF_MEMORY;
@@ -218,7 +220,7 @@ int leatc_library_unload(struct leatc_library *library)
     for (int i = 0; i < LEATC_DEVICES_MAX; i++)
         if (library->modules[i] && library->generations[i] == atomic_load(&leatc_device_known(i)->generation) &&
             leatc_device_is_open(i)) {
-            (void)leatc_device_synchronize(i);
+            (void)leatc_device_wait(leatc_device_known(i));
             (void)leat_module_unload(library->modules[i]);
         }
     free(library->image);
@@ -302,6 +304,86 @@ int leatc_function_check(const void *function)
                : LEATC_INVALID_FUNCTION;
 }
 
+/* A launch that was captured, with the values of its arguments. */
+struct captured_launch {
+    const void *function;
+    leat_dim3 grid, block;
+    size_t shared_bytes;
+    unsigned parameters;
+    uint32_t bytes[PARAMETERS_MAX];
+    _Alignas(max_align_t) char values[];
+};
+
+/* Each value begins where any type may. */
+static size_t room_for(size_t bytes)
+{
+    return (bytes + _Alignof(max_align_t) - 1) / _Alignof(max_align_t) * _Alignof(max_align_t);
+}
+
+static int run_launch(void *payload, struct leatc_work *work)
+{
+    struct captured_launch *captured = payload;
+    void *args[PARAMETERS_MAX];
+    leat_kernel *kernel = NULL;
+    unsigned parameters = 0;
+    size_t at = 0;
+
+    for (unsigned i = 0; i < captured->parameters; i++) {
+        args[i] = captured->values + at;
+        at += room_for(captured->bytes[i]);
+    }
+    LEATC_TRY(find_kernel(captured->function, work->record->device, &kernel, &parameters));
+    if (parameters != captured->parameters)
+        return LEATC_INVALID_FUNCTION;
+    return leatc_result_of(leat_launch(work->stream, kernel, captured->grid, captured->block,
+                                       captured->shared_bytes, args, parameters));
+}
+
+/* How long each argument is; NOT_SUPPORTED for kernels of libraries, which do not say it. */
+static int parameter_bytes(const void *function, unsigned parameters, uint32_t *bytes)
+{
+    leat_cpu_kernel code;
+
+    if (leatc_slot_live(&library_kernels, function) || parameters > PARAMETERS_MAX)
+        return parameters ? LEATC_NOT_SUPPORTED : LEATC_OK;
+    if (!is_own_kernel(function, &code))
+        return LEATC_INVALID_FUNCTION;
+    memcpy(bytes, code.parameter_bytes, parameters * sizeof *bytes);
+    return LEATC_OK;
+}
+
+static int capture_launch(struct leatc_work *work, const struct captured_launch *like, void **args)
+{
+    struct captured_launch *captured;
+    size_t bytes = 0, at = 0;
+    int result;
+
+    for (unsigned i = 0; i < like->parameters; i++)
+        bytes += room_for(like->bytes[i]);
+    captured = calloc(1, sizeof *captured + bytes);
+    if (!captured)
+        return LEATC_OUT_OF_MEMORY;
+    memcpy(captured, like, sizeof *like);
+    for (unsigned i = 0; i < like->parameters; i++) {
+        memcpy(captured->values + at, args[i], like->bytes[i]);
+        at += room_for(like->bytes[i]);
+    }
+    result = leatc_capture_add(work, LEATC_NODE_KERNEL, run_launch, NULL, captured, sizeof *captured + bytes);
+    free(captured);
+    return result;
+}
+
+/* Sizes that no device runs are refused when they are captured. */
+static bool sizes_are_valid(struct leatc_device *device, leat_dim3 grid, leat_dim3 block)
+{
+    leat_device_info info;
+
+    return grid.x && grid.y && grid.z && block.x && block.y && block.z && block.x <= UINT32_MAX / block.y &&
+           block.x * block.y <= UINT32_MAX / block.z &&
+           leatc_device_describe(device->ordinal, &info) == LEATC_OK &&
+           block.x * block.y * block.z <= info.max_block_threads;
+}
+
 int leatc_launch(const void *function, leat_dim3 grid, leat_dim3 block, void **args, size_t shared_bytes,
                  struct leatc_stream *stream)
 {
@@ -312,10 +394,22 @@ int leatc_launch(const void *function, leat_dim3 grid, leat_dim3 block, void **a
 
     if (!function)
         return LEATC_INVALID_FUNCTION;
-    LEATC_TRY(leatc_work_begin(stream, &work));
+    LEATC_TRY(leatc_work_begin_capturable(stream, &work));
     LEATC_TRY(find_kernel(function, work.record->device, &kernel, &parameters));
     if (parameters && !args)
         return LEATC_INVALID_VALUE;
+    if (work.captured) {
+        struct captured_launch like = {.function = function,
+                                       .grid = grid,
+                                       .block = block,
+                                       .shared_bytes = shared_bytes,
+                                       .parameters = parameters};
+
+        if (!sizes_are_valid(work.record->device, grid, block))
+            return LEATC_INVALID_CONFIGURATION;
+        LEATC_TRY(parameter_bytes(function, parameters, like.bytes));
+        return capture_launch(&work, &like, args);
+    }
     status = leat_launch(work.stream, kernel, grid, block, shared_bytes, args, parameters);
     if (status == LEAT_ERROR_INVALID)
         return LEATC_INVALID_CONFIGURATION;

@@ -156,6 +156,18 @@ bool leatc_memory_take(void *ptr, struct leatc_memory *memory)
     return node != NULL;
 }
 
+bool leatc_memory_take_id(void *ptr, unsigned long long id)
+{
+    struct node *node;
+
+    pthread_rwlock_wrlock(&lock);
+    node = find((uintptr_t)ptr);
+    node = node && node->memory.id == id ? take((uintptr_t)ptr) : NULL;
+    pthread_rwlock_unlock(&lock);
+    free(node);
+    return node != NULL;
+}
+
 int leatc_memory_remove(void *base)
 {
     struct leatc_memory memory;
@@ -236,6 +248,7 @@ static int allocate(leat_kind kind, const struct leatc_memory *like, void **ptr)
         return LEATC_INVALID_VALUE;
     if (!device)
         return result;
+    LEATC_TRY(leatc_capture_refuse_unsafe());
     if (!memory.bytes) {
         *ptr = NULL;
         return LEATC_OK;
@@ -277,11 +290,11 @@ static int wait_for_users(const struct leatc_memory *memory)
     int result = LEATC_OK, count = 0;
 
     if (memory->kind == LEATC_MEMORY_DEVICE)
-        return leatc_device_synchronize(memory->ordinal);
+        return leatc_device_wait(leatc_device_known(memory->ordinal));
     LEATC_TRY(leatc_device_count(&count));
     for (int i = 0; i < count && result == LEATC_OK; i++)
         if (leatc_device_is_open(i))
-            result = leatc_device_synchronize(i);
+            result = leatc_device_wait(leatc_device_known(i));
     return result;
 }
 
@@ -323,6 +336,7 @@ int leatc_free(void *ptr)
     struct leatc_memory memory;
 
     LEATC_TRY(leatc_init());
+    LEATC_TRY(leatc_capture_refuse_unsafe());
     if (!ptr)
         return LEATC_OK;
     if (!take_kind(ptr, LEATC_MEMORY_DEVICE, LEATC_MEMORY_MANAGED, &memory))
@@ -335,6 +349,7 @@ int leatc_free_host(void *ptr)
     struct leatc_memory memory;
 
     LEATC_TRY(leatc_init());
+    LEATC_TRY(leatc_capture_refuse_unsafe());
     if (!ptr)
         return LEATC_OK;
     if (!take_kind(ptr, LEATC_MEMORY_HOST, LEATC_MEMORY_HOST, &memory))
@@ -354,6 +369,7 @@ int leatc_register(void *ptr, size_t bytes, unsigned flags)
         return result;
     if (!ptr || !bytes)
         return LEATC_INVALID_VALUE;
+    LEATC_TRY(leatc_capture_refuse_unsafe());
     memory.ordinal = device->ordinal;
     LEATC_TRY(leatc_result_of(leat_register(atomic_load(&device->native), ptr, bytes)));
     result = leatc_memory_add(&memory);
@@ -370,6 +386,7 @@ int leatc_unregister(void *ptr)
     LEATC_TRY(leatc_init());
     if (!ptr)
         return LEATC_INVALID_VALUE;
+    LEATC_TRY(leatc_capture_refuse_unsafe());
     if (!take_kind(ptr, LEATC_MEMORY_REGISTERED, LEATC_MEMORY_REGISTERED, &memory))
         return LEATC_NOT_REGISTERED;
     result = wait_for_users(&memory);

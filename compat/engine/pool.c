@@ -354,16 +354,25 @@ int leatc_pool_access(struct leatc_pool *pool, int ordinal, unsigned *access)
 
 /* ---- blocks ---- */
 
-static int take_block(struct leatc_pool *pool, size_t bytes, const struct leatc_work *work, void **ptr)
+static int take_block(struct leatc_pool *pool, size_t bytes, struct leatc_work *work, void **ptr)
 {
-    struct leatc_memory memory = {
-        .bytes = bytes, .kind = LEATC_MEMORY_DEVICE, .ordinal = pool->device->ordinal, .pool = pool};
-    /* A block for a stream of another device is ready at once instead of in that stream's order. */
-    leat_stream *stream = work->ordinal == pool->device->ordinal ? work->stream : NULL;
+    struct leatc_memory memory = {.bytes = bytes,
+                                  .kind = LEATC_MEMORY_DEVICE,
+                                  .ordinal = pool->device->ordinal,
+                                  .pool = pool,
+                                  .id = leatc_memory_id()};
+    /* A block for a stream of another device, or for a graph, is ready at once instead of in that stream's order.
+     */
+    bool at_once = work->ordinal != pool->device->ordinal || work->captured;
     int result;
 
-    LEATC_TRY(leatc_result_of(leat_pool_alloc(pool->native, stream, bytes, &memory.base)));
+    LEATC_TRY(leatc_result_of(leat_pool_alloc(pool->native, at_once ? NULL : work->stream, bytes, &memory.base)));
     result = leatc_memory_add(&memory);
+    if (result == LEATC_OK && work->captured) {
+        result = leatc_capture_block(work, &memory);
+        if (result != LEATC_OK)
+            (void)leatc_memory_remove(memory.base);
+    }
     if (result != LEATC_OK) {
         leat_memory_free(memory.base);
         return result;
@@ -380,7 +389,7 @@ int leatc_alloc_async(struct leatc_pool *pool, size_t bytes, struct leatc_stream
 
     if (!ptr)
         return LEATC_INVALID_VALUE;
-    LEATC_TRY(leatc_work_begin(stream, &work));
+    LEATC_TRY(leatc_work_begin_capturable(stream, &work));
     if (!pool)
         LEATC_TRY(leatc_pool_current(work.ordinal, &pool));
     LEATC_TRY(leatc_pool_check(pool));
@@ -426,26 +435,57 @@ int leatc_pool_free(const struct leatc_memory *memory, leat_stream *stream)
     return LEATC_OK;
 }
 
+/* Of another process, and leat gives such memory back at once: so the work before it comes first. */
+static int close_import(void *ptr, struct leatc_work *work)
+{
+    if (work->captured)
+        return leatc_capture_refuse(work->record);
+    LEATC_TRY(leatc_result_of(leat_stream_synchronize(work->stream)));
+    return leatc_share_close(ptr);
+}
+
+static int free_on_work(void *ptr, struct leatc_work *work)
+{
+    struct leatc_memory memory;
+    int result;
+
+    if (!leatc_memory_take(ptr, &memory))
+        return LEATC_INVALID_VALUE;
+    result = leatc_pool_free(&memory, work->stream);
+    if (result != LEATC_OK)
+        (void)leatc_memory_add(&memory);
+    return result;
+}
+
+static int run_free(void *payload, struct leatc_work *work)
+{
+    return free_on_work(*(void **)payload, work);
+}
+
+/* A block of the same capture is the graph's from now on, any other is freed when the graph runs. */
+static int capture_free(void *ptr, struct leatc_work *work)
+{
+    return leatc_capture_take_block(work, ptr)
+               ? LEATC_OK
+               : leatc_capture_add(work, LEATC_NODE_FREE, run_free, NULL, &ptr, sizeof ptr);
+}
+
 int leatc_free_async(void *ptr, struct leatc_stream *stream)
 {
     struct leatc_work work;
     struct leatc_memory memory;
     int result;
 
-    LEATC_TRY(leatc_work_begin(stream, &work));
+    LEATC_TRY(leatc_work_begin_capturable(stream, &work));
     if (!ptr)
         return LEATC_OK;
     LEATC_TRY(leatc_memory_find(ptr, &memory));
-    if (memory.base == ptr && memory.foreign && leatc_share_is_open(ptr)) {
-        /* Of another process, and leat gives such memory back at once: so the work before it comes first. */
-        LEATC_TRY(leatc_result_of(leat_stream_synchronize(work.stream)));
-        return leatc_share_close(ptr);
-    }
-    if (memory.base != ptr || memory.kind != LEATC_MEMORY_DEVICE || memory.foreign ||
-        !leatc_memory_take(ptr, &memory))
+    if (memory.base == ptr && memory.foreign && leatc_share_is_open(ptr))
+        return close_import(ptr, &work);
+    if (memory.base != ptr || memory.kind != LEATC_MEMORY_DEVICE || memory.foreign)
         return LEATC_INVALID_VALUE;
-    result = leatc_pool_free(&memory, work.stream);
-    if (result != LEATC_OK)
-        (void)leatc_memory_add(&memory);
+    if (work.captured)
+        return capture_free(ptr, &work);
+    result = free_on_work(ptr, &work);
     return leatc_work_end(&work, LEAT_OK) == LEATC_OK ? result : LEATC_UNKNOWN;
 }

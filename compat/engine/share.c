@@ -423,7 +423,7 @@ int leatc_share_close(void *ptr)
     /* A device that was reset has taken the memory along. */
     if (!leatc_memory_take(ptr, &memory))
         return LEATC_OK;
-    (void)leatc_device_synchronize(memory.ordinal);
+    (void)leatc_device_wait(leatc_device_known(memory.ordinal));
     return leatc_result_of(leat_memory_free(ptr));
 }
 

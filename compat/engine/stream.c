@@ -20,6 +20,7 @@ static _Atomic unsigned long long latest_id = 2; /* 1 and 2 are the default stre
 
 static void free_stream(struct leatc_stream *stream)
 {
+    leatc_capture_stream_ends(stream);
     leat_event_destroy(stream->mark);
     leat_stream_destroy(stream->native);
     leatc_slot_free(&streams, stream);
@@ -147,6 +148,8 @@ static int order(struct leatc_stream *stream)
     struct leatc_device *device = stream->device;
 
     if (stream->legacy)
+        LEATC_TRY(leatc_capture_refuse_legacy(device, true));
+    if (stream->legacy)
         return atomic_load_explicit(&device->dirty_count, memory_order_acquire) ? join_all(device) : LEATC_OK;
     if (!(stream->flags & LEATC_STREAM_NON_BLOCKING) &&
         atomic_load_explicit(&device->epoch, memory_order_acquire) !=
@@ -230,16 +233,43 @@ int leatc_stream_find(struct leatc_stream *stream, struct leatc_stream **found)
     return LEATC_OK;
 }
 
-int leatc_work_begin(struct leatc_stream *stream, struct leatc_work *work)
+int leatc_work_begin_capturable(struct leatc_stream *stream, struct leatc_work *work)
 {
     struct leatc_stream *found = NULL;
 
     LEATC_TRY(leatc_stream_find(stream, &found));
-    LEATC_TRY(order(found));
     work->stream = found->native;
     work->record = found;
     work->ordinal = found->device->ordinal;
-    return LEATC_OK;
+    work->captured = false;
+    if (leatc_capturing()) {
+        LEATC_TRY(leatc_capture_check(found, &work->captured));
+        if (work->captured)
+            return LEATC_OK;
+    }
+    return order(found);
+}
+
+int leatc_work_begin(struct leatc_stream *stream, struct leatc_work *work)
+{
+    int result = leatc_work_begin_capturable(stream, work);
+
+    return __builtin_expect(result == LEATC_OK && work->captured, 0) ? leatc_capture_refuse(work->record) : result;
+}
+
+leat_status leatc_stream_chain(struct leatc_stream *first, struct leatc_stream *then)
+{
+    leat_status status;
+
+    pthread_mutex_lock(&first->device->lock);
+    status = leat_event_record(first->mark, first->native);
+    if (status == LEAT_OK)
+        status = leat_stream_wait(then->native, first->mark);
+    /* The legacy stream's mark stands for its latest work; here it is somewhere else now. */
+    if (first->legacy)
+        first->device->marked_epoch = UINT64_MAX;
+    pthread_mutex_unlock(&first->device->lock);
+    return status;
 }
 
 int leatc_work_end(struct leatc_work *work, leat_status status)
@@ -392,13 +422,28 @@ int leatc_stream_policy(struct leatc_stream *stream, int *policy)
     return LEATC_OK;
 }
 
+struct host_function {
+    void (*function)(void *);
+    void *argument;
+};
+
+static int run_host_function(void *payload, struct leatc_work *work)
+{
+    struct host_function *host = payload;
+
+    return leatc_result_of(leat_launch_host(work->stream, host->function, host->argument));
+}
+
 int leatc_stream_host_function(struct leatc_stream *stream, void (*function)(void *), void *argument)
 {
+    struct host_function host = {function, argument};
     struct leatc_work work;
 
     if (!function)
         return LEATC_INVALID_VALUE;
-    LEATC_TRY(leatc_work_begin(stream, &work));
+    LEATC_TRY(leatc_work_begin_capturable(stream, &work));
+    if (work.captured)
+        return leatc_capture_add(&work, LEATC_NODE_HOST, run_host_function, NULL, &host, sizeof host);
     return leatc_work_end(&work, leat_launch_host(work.stream, function, argument));
 }
 
@@ -417,16 +462,18 @@ static void run_callback(void *context)
 
 int leatc_stream_callback(struct leatc_stream *stream, void (*function)(void *, int, void *), void *argument)
 {
+    struct leatc_work work;
     struct callback *callback;
     int result;
 
     if (!function)
         return LEATC_INVALID_VALUE;
+    LEATC_TRY(leatc_work_begin(stream, &work));
     callback = malloc(sizeof *callback);
     if (!callback)
         return LEATC_OUT_OF_MEMORY;
     *callback = (struct callback){function, stream, argument};
-    result = leatc_stream_host_function(stream, run_callback, callback);
+    result = leatc_work_end(&work, leat_launch_host(work.stream, run_callback, callback));
     if (result != LEATC_OK)
         free(callback);
     return result;

@@ -404,7 +404,7 @@ static void what_there_is_not(void **state)
 
     (void)state;
     OK(cudaMalloc(&ptr, 16));
-    GIVES(cudaErrorNotSupported, cudaStreamBeginCapture(0, cudaStreamCaptureModeGlobal));
+    GIVES(cudaErrorStreamCaptureUnsupported, cudaStreamBeginCapture(0, cudaStreamCaptureModeGlobal));
     GIVES(cudaErrorIllegalState, cudaStreamEndCapture(0, &graph));
     OK(cudaStreamIsCapturing(0, &status));
     assert_int_equal(status, cudaStreamCaptureStatusNone);

@@ -1,0 +1,473 @@
+/*
+ * capture.c - streams that are captured: which they are, how events carry a capture to other streams, and what a
+ * capture forbids.
+ *
+ * A capture begins in one stream, its origin. Work that is given to a captured stream becomes a node of a graph
+ * (graph.c) after the stream's ends: the nodes that nothing in the stream comes after yet. An event that is
+ * recorded there takes the ends along; a stream that waits for it joins the capture, or adds them to its own ends.
+ * What the rules of capture forbid is refused, and makes the captures that it would have harmed invalid: they give
+ * no graph at their end.
+ *
+ * As long as nothing is captured, all of this costs one load for a call.
+ */
+#include "engine/inside.h"
+
+#include <stdlib.h>
+
+struct leatc_capture {
+    struct leatc_capture *next;
+    unsigned long long id, thread;
+    int mode;
+    bool invalid;
+    struct leatc_stream *origin;
+    struct leatc_stream *members; /* all of its streams, the origin among them */
+    struct leatc_graph *graph;
+};
+
+atomic_uint leatc_captures;
+
+/* Guards all captures, their plans, and what streams and events keep of them. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct leatc_capture *captures;
+static unsigned long long latest_id;
+
+static _Thread_local int thread_mode = LEATC_CAPTURE_GLOBAL;
+
+static unsigned long long this_thread(void)
+{
+    static _Atomic unsigned long long latest;
+    static _Thread_local unsigned long long number;
+
+    if (!number)
+        number = atomic_fetch_add(&latest, 1) + 1;
+    return number;
+}
+
+static struct leatc_capture *of_stream(const struct leatc_stream *stream)
+{
+    return atomic_load_explicit(&stream->capture, memory_order_acquire);
+}
+
+static bool is_blocking(const struct leatc_stream *stream)
+{
+    return !(stream->flags & LEATC_STREAM_NON_BLOCKING);
+}
+
+/* ---- beginning and ending, under the lock ---- */
+
+static void add_member(struct leatc_capture *capture, struct leatc_stream *stream)
+{
+    stream->next_member = capture->members;
+    capture->members = stream;
+    atomic_store_explicit(&stream->capture, capture, memory_order_release);
+}
+
+static void let_go(struct leatc_stream *stream)
+{
+    leatc_ends_clear(&stream->ends);
+    atomic_store_explicit(&stream->capture, NULL, memory_order_release);
+}
+
+/* Nothing is captured by it any more; the graph is the caller's. */
+static struct leatc_graph *finish(struct leatc_capture *capture)
+{
+    struct leatc_capture **link = &captures;
+    struct leatc_graph *graph = capture->graph;
+
+    while (*link != capture)
+        link = &(*link)->next;
+    *link = capture->next;
+    for (struct leatc_stream *stream = capture->members; stream; stream = stream->next_member)
+        let_go(stream);
+    atomic_fetch_sub(&leatc_captures, 1);
+    free(capture);
+    return graph;
+}
+
+static int begin(struct leatc_stream *stream, int mode)
+{
+    struct leatc_capture *capture = of_stream(stream) ? NULL : calloc(1, sizeof *capture);
+
+    if (!capture)
+        return of_stream(stream) ? LEATC_ILLEGAL_STATE : LEATC_OUT_OF_MEMORY;
+    if (leatc_graph_create(&capture->graph) != LEATC_OK) {
+        free(capture);
+        return LEATC_OUT_OF_MEMORY;
+    }
+    capture->id = ++latest_id;
+    capture->thread = this_thread();
+    capture->mode = mode;
+    capture->origin = stream;
+    capture->next = captures;
+    captures = capture;
+    add_member(capture, stream);
+    atomic_fetch_add(&leatc_captures, 1);
+    return LEATC_OK;
+}
+
+int leatc_capture_begin(struct leatc_stream *stream, int mode)
+{
+    struct leatc_stream *found = NULL;
+    int result;
+
+    LEATC_TRY(leatc_stream_find(stream, &found));
+    if (mode < LEATC_CAPTURE_GLOBAL || mode > LEATC_CAPTURE_RELAXED)
+        return LEATC_INVALID_VALUE;
+    if (found->legacy)
+        return LEATC_CAPTURE_UNSUPPORTED;
+    pthread_mutex_lock(&lock);
+    result = begin(found, mode);
+    pthread_mutex_unlock(&lock);
+    return result;
+}
+
+/* May this thread end the capture here? */
+static int check_end(const struct leatc_stream *stream, const struct leatc_capture *capture)
+{
+    if (!capture)
+        return LEATC_ILLEGAL_STATE;
+    if (capture->origin != stream)
+        return LEATC_CAPTURE_UNMATCHED;
+    return capture->mode == LEATC_CAPTURE_RELAXED || capture->thread == this_thread() ? LEATC_OK
+                                                                                      : LEATC_CAPTURE_WRONG_THREAD;
+}
+
+int leatc_capture_end(struct leatc_stream *stream, struct leatc_graph **graph)
+{
+    struct leatc_stream *found = NULL;
+    struct leatc_capture *capture;
+    struct leatc_graph *made = NULL;
+    int result;
+
+    LEATC_TRY(leatc_stream_find(stream, &found));
+    if (!graph)
+        return LEATC_INVALID_VALUE;
+    pthread_mutex_lock(&lock);
+    capture = of_stream(found);
+    result = check_end(found, capture);
+    if (result == LEATC_OK) {
+        if (capture->invalid)
+            result = LEATC_CAPTURE_INVALIDATED;
+        else if (!leatc_plan_is_joined(capture->graph->plan, &found->ends))
+            result = LEATC_CAPTURE_UNJOINED;
+        made = finish(capture);
+    }
+    pthread_mutex_unlock(&lock);
+    if (made)
+        *graph = result == LEATC_OK ? made : NULL;
+    if (made && result != LEATC_OK)
+        leatc_graph_abandon(made);
+    return result;
+}
+
+void leatc_capture_stream_ends(struct leatc_stream *stream)
+{
+    struct leatc_graph *graph = NULL;
+    struct leatc_capture *capture;
+
+    if (!leatc_capturing())
+        return;
+    pthread_mutex_lock(&lock);
+    capture = of_stream(stream);
+    if (capture && capture->origin == stream) {
+        graph = finish(capture);
+    } else if (capture) {
+        struct leatc_stream **link = &capture->members;
+
+        while (*link != stream)
+            link = &(*link)->next_member;
+        *link = stream->next_member;
+        let_go(stream);
+    }
+    pthread_mutex_unlock(&lock);
+    if (graph)
+        leatc_graph_abandon(graph);
+}
+
+/* The graph of a capture that began in a stream of the device, and is over now. */
+static struct leatc_graph *finish_one_of(struct leatc_device *device)
+{
+    struct leatc_graph *graph = NULL;
+
+    pthread_mutex_lock(&lock);
+    for (struct leatc_capture *capture = captures; capture; capture = capture->next)
+        if (capture->origin->device == device) {
+            graph = finish(capture);
+            break;
+        }
+    pthread_mutex_unlock(&lock);
+    return graph;
+}
+
+void leatc_captures_close(struct leatc_device *device)
+{
+    struct leatc_graph *graph;
+
+    while ((graph = finish_one_of(device)))
+        leatc_graph_abandon(graph);
+}
+
+int leatc_capture_info(struct leatc_stream *stream, struct leatc_capture_info *info)
+{
+    struct leatc_stream *found = NULL;
+    struct leatc_capture *capture;
+
+    *info = (struct leatc_capture_info){.status = LEATC_CAPTURE_NONE};
+    LEATC_TRY(leatc_stream_find(stream, &found));
+    if (!leatc_capturing())
+        return LEATC_OK;
+    if (found->legacy)
+        return leatc_capture_refuse_legacy(found->device, false);
+    pthread_mutex_lock(&lock);
+    capture = of_stream(found);
+    if (capture)
+        *info =
+            (struct leatc_capture_info){.status = capture->invalid ? LEATC_CAPTURE_INVALID : LEATC_CAPTURE_ACTIVE,
+                                        .id = capture->id,
+                                        .graph = capture->graph,
+                                        .ends = found->ends.nodes,
+                                        .end_count = found->ends.count};
+    pthread_mutex_unlock(&lock);
+    return LEATC_OK;
+}
+
+int leatc_capture_status(struct leatc_stream *stream, int *status, unsigned long long *id)
+{
+    struct leatc_capture_info info;
+
+    if (!status)
+        return LEATC_INVALID_VALUE;
+    LEATC_TRY(leatc_capture_info(stream, &info));
+    *status = info.status;
+    if (id && info.status != LEATC_CAPTURE_NONE)
+        *id = info.id;
+    return LEATC_OK;
+}
+
+int leatc_capture_exchange_mode(int *mode)
+{
+    int before = thread_mode;
+
+    if (!mode || *mode < LEATC_CAPTURE_GLOBAL || *mode > LEATC_CAPTURE_RELAXED)
+        return LEATC_INVALID_VALUE;
+    thread_mode = *mode;
+    *mode = before;
+    return LEATC_OK;
+}
+
+/* ---- work ---- */
+
+int leatc_capture_check(struct leatc_stream *stream, bool *captured)
+{
+    struct leatc_capture *capture;
+    int result = LEATC_OK;
+
+    pthread_mutex_lock(&lock);
+    capture = of_stream(stream);
+    *captured = capture != NULL;
+    if (capture && capture->invalid)
+        result = LEATC_CAPTURE_INVALIDATED;
+    pthread_mutex_unlock(&lock);
+    return result;
+}
+
+int leatc_capture_refuse(struct leatc_stream *stream)
+{
+    struct leatc_capture *capture;
+
+    pthread_mutex_lock(&lock);
+    capture = of_stream(stream);
+    if (capture)
+        capture->invalid = true;
+    pthread_mutex_unlock(&lock);
+    return capture ? LEATC_CAPTURE_UNSUPPORTED : LEATC_OK;
+}
+
+int leatc_capture_add(struct leatc_work *work, int type, leatc_node_run run, void (*end)(void *payload),
+                      const void *payload, size_t bytes)
+{
+    struct leatc_stream *stream = work->record;
+    struct leatc_capture *capture;
+    int result = LEATC_ILLEGAL_STATE; /* another thread has ended it in between */
+
+    pthread_mutex_lock(&lock);
+    capture = of_stream(stream);
+    if (capture)
+        result = leatc_plan_add(
+            capture->graph->plan, &stream->ends,
+            &(struct leatc_node){.type = type, .ordinal = work->ordinal, .run = run, .end = end}, payload, bytes);
+    pthread_mutex_unlock(&lock);
+    return result;
+}
+
+bool leatc_capture_take_block(struct leatc_work *work, void *ptr)
+{
+    struct leatc_capture *capture;
+    bool taken;
+
+    pthread_mutex_lock(&lock);
+    capture = of_stream(work->record);
+    taken = capture && leatc_plan_take_block(capture->graph->plan, ptr);
+    pthread_mutex_unlock(&lock);
+    return taken;
+}
+
+/* ---- events ---- */
+
+int leatc_capture_record(struct leatc_work *work, struct leatc_captured *event)
+{
+    struct leatc_capture *capture;
+    int result = LEATC_ILLEGAL_STATE;
+
+    pthread_mutex_lock(&lock);
+    capture = of_stream(work->record);
+    if (capture) {
+        leatc_ends_clear(&event->ends);
+        result = leatc_ends_join(&event->ends, &work->record->ends) ? LEATC_OK : LEATC_OUT_OF_MEMORY;
+        atomic_store(&event->capture_id, capture->id);
+    }
+    pthread_mutex_unlock(&lock);
+    return result;
+}
+
+void leatc_captured_clear(struct leatc_captured *event)
+{
+    if (!atomic_load_explicit(&event->capture_id, memory_order_relaxed))
+        return;
+    pthread_mutex_lock(&lock);
+    leatc_ends_clear(&event->ends);
+    atomic_store(&event->capture_id, 0);
+    pthread_mutex_unlock(&lock);
+}
+
+static struct leatc_capture *of_id(unsigned long long id)
+{
+    struct leatc_capture *capture = captures;
+
+    while (capture && capture->id != id)
+        capture = capture->next;
+    return capture;
+}
+
+int leatc_captured_refuse(struct leatc_captured *event)
+{
+    unsigned long long id = atomic_load_explicit(&event->capture_id, memory_order_relaxed);
+    struct leatc_capture *capture;
+
+    if (__builtin_expect(!id, 1))
+        return LEATC_OK;
+    pthread_mutex_lock(&lock);
+    capture = of_id(id);
+    if (capture)
+        capture->invalid = true;
+    pthread_mutex_unlock(&lock);
+    return LEATC_CAPTURED_EVENT;
+}
+
+/* Under the lock: stream waits for what event marks in the capture that it was recorded in. */
+static int wait_inside(struct leatc_stream *stream, struct leatc_captured *event)
+{
+    struct leatc_capture *own = of_stream(stream), *others = of_id(atomic_load(&event->capture_id));
+
+    if (!others || (own && own != others)) {
+        /* The place is outside of the stream's capture: in none, in one that is over, or in another. */
+        if (own)
+            own->invalid = true;
+        if (others)
+            others->invalid = true;
+        return others ? LEATC_CAPTURE_MERGE : LEATC_CAPTURE_ISOLATION;
+    }
+    if (others->invalid)
+        return LEATC_CAPTURE_INVALIDATED;
+    if (stream->legacy) {
+        others->invalid = true;
+        return LEATC_CAPTURE_IMPLICIT;
+    }
+    if (!own)
+        add_member(others, stream);
+    return leatc_ends_join(&stream->ends, &event->ends) ? LEATC_OK : LEATC_OUT_OF_MEMORY;
+}
+
+int leatc_capture_wait(struct leatc_stream *stream, struct leatc_captured *event, bool *inside)
+{
+    int result = LEATC_OK;
+
+    pthread_mutex_lock(&lock);
+    *inside = of_stream(stream) || atomic_load(&event->capture_id);
+    if (*inside)
+        result = wait_inside(stream, event);
+    pthread_mutex_unlock(&lock);
+    return result;
+}
+
+/* ---- what captures forbid ---- */
+
+int leatc_capture_refuse_legacy(struct leatc_device *device, bool invalidate)
+{
+    int result = LEATC_OK;
+
+    if (!leatc_capturing())
+        return LEATC_OK;
+    pthread_mutex_lock(&lock);
+    for (struct leatc_capture *capture = captures; capture; capture = capture->next)
+        for (struct leatc_stream *stream = capture->members; stream; stream = stream->next_member)
+            if (is_blocking(stream) && stream->device == device) {
+                capture->invalid |= invalidate;
+                result = LEATC_CAPTURE_IMPLICIT;
+            }
+    pthread_mutex_unlock(&lock);
+    return result;
+}
+
+int leatc_capture_refuse_device(struct leatc_device *device)
+{
+    int result = LEATC_OK;
+
+    if (!leatc_capturing())
+        return LEATC_OK;
+    pthread_mutex_lock(&lock);
+    for (struct leatc_capture *capture = captures; capture; capture = capture->next)
+        for (struct leatc_stream *stream = capture->members; stream; stream = stream->next_member)
+            if (stream->device == device) {
+                capture->invalid = true;
+                result = LEATC_CAPTURE_UNSUPPORTED;
+            }
+    pthread_mutex_unlock(&lock);
+    return result;
+}
+
+/* Is the capture one that keeps this thread from what is not safe? */
+static bool forbids(const struct leatc_capture *capture)
+{
+    if (capture->mode == LEATC_CAPTURE_RELAXED || thread_mode == LEATC_CAPTURE_RELAXED)
+        return false;
+    return capture->thread == this_thread() ||
+           (capture->mode == LEATC_CAPTURE_GLOBAL && thread_mode == LEATC_CAPTURE_GLOBAL);
+}
+
+int leatc_capture_refuse_unsafe(void)
+{
+    int result = LEATC_OK;
+
+    if (!leatc_capturing())
+        return LEATC_OK;
+    pthread_mutex_lock(&lock);
+    for (struct leatc_capture *capture = captures; capture; capture = capture->next)
+        if (forbids(capture)) {
+            capture->invalid = true;
+            result = LEATC_CAPTURE_UNSUPPORTED;
+        }
+    pthread_mutex_unlock(&lock);
+    return result;
+}
+
+int leatc_capture_refuse_sync(void)
+{
+    int result;
+    struct leatc_device *device = leatc_capturing() ? leatc_device_here(&result) : NULL;
+
+    if (!device)
+        return LEATC_OK;
+    LEATC_TRY(leatc_capture_refuse_legacy(device, true));
+    return leatc_capture_refuse_unsafe();
+}

@@ -1,0 +1,434 @@
+/* test_cudart_graph.c - capturing streams of the CUDA runtime: what becomes of work, what is refused, and graphs.
+ */
+#include <cuda_runtime.h>
+
+#include "compat.h"
+
+#include <leat/device_code.h>
+
+#include <pthread.h>
+
+#define BYTES 4096
+
+static cudaStream_t stream, other;
+static unsigned char *device, *pinned;
+
+/* Ends a capture that something has spoilt. */
+static void ends_invalid(cudaStream_t captured)
+{
+    cudaGraph_t graph = (cudaGraph_t)&graph;
+    enum cudaStreamCaptureStatus status;
+
+    OK(cudaStreamIsCapturing(captured, &status));
+    assert_int_equal(status, cudaStreamCaptureStatusInvalidated);
+    GIVES(cudaErrorStreamCaptureInvalidated, cudaMemsetAsync(device, 0, 1, captured));
+    GIVES(cudaErrorStreamCaptureInvalidated, cudaStreamEndCapture(captured, &graph));
+    assert_null(graph);
+    OK(cudaStreamIsCapturing(captured, &status));
+    assert_int_equal(status, cudaStreamCaptureStatusNone);
+    (void)cudaGetLastError();
+}
+
+static void begin(void)
+{
+    OK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+}
+
+static void end(cudaGraph_t *graph)
+{
+    OK(cudaStreamEndCapture(stream, graph));
+    assert_non_null(*graph);
+}
+
+LEAT_KERNEL(add_to_all, 3, unsigned char *, data, uint64_t, count, uint8_t, what)
+{
+    LEAT_FOR (i, count)
+        data[i] = (unsigned char)(data[i] + what);
+}
+
+static void count_up(void *argument)
+{
+    ++*(int *)argument;
+}
+
+static void work_is_done_when_the_graph_is_launched(void **state)
+{
+    enum { NODES = 5 };
+    dim3 grid = {2, 1, 1}, block = {64, 1, 1};
+    uint64_t count = BYTES;
+    unsigned char what = 3;
+    void *args[] = {&device, &count, &what};
+    cudaGraphNode_t nodes[NODES + 1];
+    size_t node_count = NODES + 1;
+    enum cudaGraphNodeType type;
+    cudaGraphExec_t exec;
+    cudaGraph_t graph;
+    int called = 0;
+
+    (void)state;
+    OK(cudaMemset(device, 9, BYTES));
+    memset(pinned, 0, BYTES);
+    OK(cudaDeviceSynchronize());
+    begin();
+    OK(cudaMemsetAsync(device, 1, BYTES, stream));
+    OK(cudaLaunchKernel(&leat_cpu_kernel_add_to_all, grid, block, args, 0, stream));
+    OK(cudaMemcpyAsync(pinned, device, BYTES, cudaMemcpyDeviceToHost, stream));
+    OK(cudaLaunchHostFunc(stream, count_up, &called));
+    OK(cudaMemset2DAsync(device, 64, 7, 32, 8, stream));
+    end(&graph);
+    what = 100; /* the value was taken when it was captured */
+    OK(cudaStreamSynchronize(stream));
+    assert_int_equal(called, 0);
+    HAS_BYTES(pinned, BYTES, 0);
+
+    OK(cudaGraphGetNodes(graph, NULL, &node_count));
+    assert_int_equal(node_count, NODES);
+    node_count = NODES + 1;
+    OK(cudaGraphGetNodes(graph, nodes, &node_count));
+    assert_null(nodes[NODES]);
+    OK(cudaGraphNodeGetType(nodes[1], &type));
+    assert_int_equal(type, cudaGraphNodeTypeKernel);
+    OK(cudaGraphGetRootNodes(graph, NULL, &node_count));
+    assert_int_equal(node_count, 1);
+
+    OK(cudaGraphInstantiate(&exec, graph, 0));
+    OK(cudaGraphLaunch(exec, other));
+    OK(cudaGraphLaunch(exec, other));
+    OK(cudaGraphDestroy(graph));
+    OK(cudaGraphExecDestroy(exec)); /* while it may still run */
+    OK(cudaStreamSynchronize(other));
+    assert_int_equal(called, 2);
+    HAS_BYTES(pinned, BYTES, 4);
+    GIVES(cudaErrorInvalidValue, cudaGraphDestroy(graph));
+    GIVES(cudaErrorInvalidValue, cudaGraphLaunch(exec, other));
+    GIVES(cudaErrorInvalidValue, cudaGraphExecDestroy(exec));
+    GIVES(cudaErrorInvalidValue, cudaGraphInstantiate(&exec, graph, 0));
+    GIVES(cudaErrorInvalidValue, cudaGraphNodeGetType(nodes[0], &type));
+}
+
+static void events_fork_and_join(void **state)
+{
+    enum cudaStreamCaptureStatus status;
+    unsigned long long id = 0, same = 0;
+    cudaGraph_t graph, seen;
+    const cudaGraphNode_t *ends;
+    size_t count;
+    cudaGraphExec_t exec;
+    cudaEvent_t fork, join;
+
+    (void)state;
+    OK(cudaEventCreate(&fork));
+    OK(cudaEventCreate(&join));
+    begin();
+    OK(cudaMemsetAsync(device, 1, BYTES, stream));
+    OK(cudaEventRecord(fork, stream));
+    OK(cudaStreamWaitEvent(other, fork, 0));
+    OK(cudaStreamGetCaptureInfo(stream, &status, &id, &seen, NULL, NULL, NULL));
+    assert_int_equal(status, cudaStreamCaptureStatusActive);
+    OK(cudaStreamGetCaptureInfo(other, &status, &same, NULL, &ends, NULL, &count));
+    assert_int_equal(id, same);
+    assert_int_equal(count, 1);
+    OK(cudaMemsetAsync(device + BYTES / 2, 2, BYTES / 2, other));
+    OK(cudaMemsetAsync(device, 3, 1, stream));
+    GIVES(cudaErrorStreamCaptureUnmatched, cudaStreamEndCapture(other, &graph));
+    OK(cudaEventRecord(join, other));
+    OK(cudaStreamWaitEvent(stream, join, 0));
+    OK(cudaStreamGetCaptureInfo(stream, &status, &id, NULL, &ends, NULL, &count));
+    assert_int_equal(count, 2);
+    OK(cudaMemcpyAsync(pinned, device, BYTES, cudaMemcpyDefault, stream));
+    end(&graph);
+    assert_ptr_equal(graph, seen);
+    OK(cudaStreamIsCapturing(other, &status));
+    assert_int_equal(status, cudaStreamCaptureStatusNone);
+    OK(cudaGraphInstantiateWithFlags(&exec, graph, cudaGraphInstantiateFlagAutoFreeOnLaunch));
+    OK(cudaGraphLaunch(exec, stream));
+    OK(cudaStreamSynchronize(stream));
+    HAS_BYTES(pinned, 1, 3);
+    HAS_BYTES(pinned + 1, BYTES / 2 - 1, 1);
+    HAS_BYTES(pinned + BYTES / 2, BYTES / 2, 2);
+    OK(cudaGraphExecDestroy(exec));
+    OK(cudaGraphDestroy(graph));
+
+    begin(); /* without the way back */
+    OK(cudaEventRecord(fork, stream));
+    OK(cudaStreamWaitEvent(other, fork, 0));
+    OK(cudaMemsetAsync(device, 2, 1, other));
+    GIVES(cudaErrorStreamCaptureUnjoined, cudaStreamEndCapture(stream, &graph));
+    assert_null(graph);
+
+    begin(); /* two captures and one event */
+    OK(cudaStreamBeginCapture(other, cudaStreamCaptureModeGlobal));
+    OK(cudaEventRecord(fork, stream));
+    GIVES(cudaErrorStreamCaptureMerge, cudaStreamWaitEvent(other, fork, 0));
+    ends_invalid(stream);
+    ends_invalid(other);
+
+    GIVES(cudaErrorCapturedEvent, cudaEventQuery(fork)); /* the capture is over, and the event marks nothing */
+    GIVES(cudaErrorStreamCaptureIsolation, cudaStreamWaitEvent(other, fork, 0));
+    OK(cudaEventRecord(fork, stream));
+    OK(cudaEventSynchronize(fork));
+    begin();
+    GIVES(cudaErrorStreamCaptureIsolation, cudaStreamWaitEvent(stream, fork, 0));
+    ends_invalid(stream);
+    begin();
+    OK(cudaEventRecord(fork, stream));
+    GIVES(cudaErrorCapturedEvent, cudaEventSynchronize(fork));
+    ends_invalid(stream);
+    OK(cudaEventDestroy(fork));
+    OK(cudaEventDestroy(join));
+}
+
+static void external_events_are_nodes(void **state)
+{
+    cudaGraphExec_t exec;
+    cudaGraph_t graph;
+    cudaEvent_t event;
+    gate open = 0;
+
+    (void)state;
+    OK(cudaEventCreate(&event));
+    begin();
+    OK(cudaLaunchHostFunc(stream, wait_at_gate, &open));
+    OK(cudaEventRecordWithFlags(event, stream, cudaEventRecordExternal));
+    end(&graph);
+    OK(cudaEventQuery(event));
+    OK(cudaGraphInstantiate(&exec, graph, 0));
+    OK(cudaGraphLaunch(exec, stream));
+    GIVES(cudaErrorNotReady, cudaEventQuery(event));
+    atomic_store(&open, 1);
+    OK(cudaEventSynchronize(event));
+    OK(cudaGraphExecDestroy(exec));
+    OK(cudaGraphDestroy(graph));
+    OK(cudaEventDestroy(event));
+}
+
+static void no_callback(cudaStream_t in, cudaError_t status, void *argument)
+{
+    (void)in, (void)status, (void)argument;
+}
+
+static void what_a_capture_forbids(void **state)
+{
+    enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+    enum cudaStreamCaptureStatus status;
+    cudaGraph_t graph;
+    cudaStream_t aside;
+    void *ptr;
+
+    (void)state;
+    GIVES(cudaErrorIllegalState, cudaStreamEndCapture(stream, &graph));
+    GIVES(cudaErrorStreamCaptureUnsupported, cudaStreamBeginCapture(0, cudaStreamCaptureModeGlobal));
+    GIVES(cudaErrorInvalidValue, cudaStreamBeginCapture(stream, (enum cudaStreamCaptureMode)3));
+    GIVES(cudaErrorInvalidValue, cudaStreamIsCapturing(stream, NULL));
+    GIVES(cudaErrorInvalidValue, cudaThreadExchangeStreamCaptureMode(NULL));
+    begin();
+    GIVES(cudaErrorIllegalState, cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+    GIVES(cudaErrorInvalidValue, cudaStreamEndCapture(stream, NULL));
+    GIVES(cudaErrorInvalidValue, cudaMemsetAsync(device, 0, BYTES + 1, stream)); /* arguments are checked */
+    GIVES(cudaErrorInvalidValue, cudaMemcpyAsync(device, pinned, BYTES + 1, cudaMemcpyDefault, stream));
+    GIVES(cudaErrorInvalidMemcpyDirection, cudaMemcpyAsync(device, pinned, 1, (enum cudaMemcpyKind)9, stream));
+    OK(cudaStreamIsCapturing(stream, &status));
+    assert_int_equal(status, cudaStreamCaptureStatusActive);
+    end(&graph);
+    OK(cudaGraphDestroy(graph));
+
+#define SPOILS(result, call)                                                                                      \
+    do {                                                                                                          \
+        begin();                                                                                                  \
+        GIVES(result, call);                                                                                      \
+        ends_invalid(stream);                                                                                     \
+    } while (0)
+    SPOILS(cudaErrorStreamCaptureUnsupported, cudaStreamSynchronize(stream));
+    SPOILS(cudaErrorStreamCaptureUnsupported, cudaStreamQuery(stream));
+    SPOILS(cudaErrorStreamCaptureUnsupported, cudaDeviceSynchronize());
+    SPOILS(cudaErrorStreamCaptureUnsupported, cudaMalloc(&ptr, 16));
+    SPOILS(cudaErrorStreamCaptureUnsupported, cudaMallocHost(&ptr, 16));
+    SPOILS(cudaErrorStreamCaptureUnsupported, cudaFree(device));
+    SPOILS(cudaErrorStreamCaptureUnsupported, cudaFreeHost(pinned));
+    SPOILS(cudaErrorStreamCaptureUnsupported, cudaStreamAddCallback(stream, no_callback, NULL, 0));
+    SPOILS(cudaErrorStreamCaptureImplicit, cudaMemcpy(device, pinned, 1, cudaMemcpyDefault));
+    SPOILS(cudaErrorStreamCaptureImplicit, cudaMemset(device, 1, 1));
+    SPOILS(cudaErrorStreamCaptureImplicit, cudaMemcpyAsync(device, pinned, 1, cudaMemcpyDefault, 0));
+    SPOILS(cudaErrorStreamCaptureImplicit, cudaStreamSynchronize(0));
+
+    begin(); /* asking the default stream is not enough to spoil it */
+    GIVES(cudaErrorStreamCaptureImplicit, cudaStreamIsCapturing(0, &status));
+    end(&graph);
+    OK(cudaGraphDestroy(graph));
+
+    /* A non-blocking stream has nothing to do with the default one, and relaxed captures nothing with the rest. */
+    OK(cudaStreamCreateWithFlags(&aside, cudaStreamNonBlocking));
+    OK(cudaStreamBeginCapture(aside, cudaStreamCaptureModeRelaxed));
+    OK(cudaMemset(device, 1, 1));
+    OK(cudaMalloc(&ptr, 16));
+    OK(cudaFree(ptr));
+    OK(cudaStreamEndCapture(aside, &graph));
+    OK(cudaGraphDestroy(graph));
+    begin();
+    OK(cudaThreadExchangeStreamCaptureMode(&mode));
+    OK(cudaMalloc(&ptr, 16));
+    OK(cudaFree(ptr));
+    OK(cudaThreadExchangeStreamCaptureMode(&mode));
+    assert_int_equal(mode, cudaStreamCaptureModeRelaxed);
+    end(&graph);
+    OK(cudaGraphDestroy(graph));
+    OK(cudaStreamBeginCapture(aside, cudaStreamCaptureModeGlobal));
+    OK(cudaStreamDestroy(aside)); /* and the capture with it */
+    OK(cudaMalloc(&ptr, 16));
+    OK(cudaFree(ptr));
+}
+
+static void *try_from_another_thread(void *argument)
+{
+    cudaError_t *results = argument;
+    cudaGraph_t graph;
+    void *ptr;
+
+    results[0] = cudaMalloc(&ptr, 16);
+    if (results[0] == cudaSuccess)
+        cudaFree(ptr);
+    results[1] = cudaStreamEndCapture(stream, &graph);
+    return NULL;
+}
+
+static void captures_are_of_a_thread(void **state)
+{
+    static const enum cudaStreamCaptureMode modes[] = {
+        cudaStreamCaptureModeGlobal, cudaStreamCaptureModeThreadLocal, cudaStreamCaptureModeRelaxed};
+    static const cudaError_t wanted[][2] = {{cudaErrorStreamCaptureUnsupported, cudaErrorStreamCaptureWrongThread},
+                                            {cudaSuccess, cudaErrorStreamCaptureWrongThread},
+                                            {cudaSuccess, cudaSuccess}};
+    cudaError_t results[2];
+    pthread_t thread;
+    cudaGraph_t graph;
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        OK(cudaStreamBeginCapture(stream, modes[i]));
+        assert_int_equal(pthread_create(&thread, NULL, try_from_another_thread, results), 0);
+        pthread_join(thread, NULL);
+        assert_int_equal(results[0], wanted[i][0]);
+        assert_int_equal(results[1], wanted[i][1]);
+        if (i == 0)
+            GIVES(cudaErrorStreamCaptureInvalidated, cudaStreamEndCapture(stream, &graph));
+        if (i == 1) {
+            end(&graph);
+            OK(cudaGraphDestroy(graph));
+        }
+    }
+}
+
+static void memory_may_be_allocated_in_a_capture(void **state)
+{
+    cudaGraph_t graph;
+    cudaGraphExec_t exec;
+    unsigned char *block, *kept;
+    unsigned long long used;
+    cudaMemPool_t pool;
+
+    (void)state;
+    OK(cudaDeviceGetDefaultMemPool(&pool, 0));
+    begin();
+    OK(cudaMallocAsync((void **)&block, BYTES, stream));
+    OK(cudaMallocAsync((void **)&kept, BYTES, stream));
+    OK(cudaMemsetAsync(block, 6, BYTES, stream));
+    OK(cudaMemcpyAsync(kept, block, BYTES, cudaMemcpyDeviceToDevice, stream));
+    OK(cudaFreeAsync(block, stream));
+    GIVES(cudaErrorInvalidValue, cudaFreeAsync(block, stream));
+    end(&graph);
+    OK(cudaGraphInstantiate(&exec, graph, 0));
+    for (int i = 0; i < 2; i++) {
+        OK(cudaMemset(kept, 0, BYTES));
+        OK(cudaGraphLaunch(exec, stream));
+        OK(cudaMemcpy(pinned, kept, BYTES, cudaMemcpyDefault));
+        HAS_BYTES(pinned, BYTES, 6);
+    }
+    OK(cudaGraphExecDestroy(exec));
+    OK(cudaGraphDestroy(graph));
+    begin();
+    OK(cudaFreeAsync(kept, stream)); /* freed when the graph runs */
+    end(&graph);
+    OK(cudaMemset(kept, 1, 1));
+    OK(cudaGraphInstantiate(&exec, graph, 0));
+    OK(cudaGraphLaunch(exec, stream));
+    GIVES(cudaErrorInvalidValue, cudaMemset(kept, 1, 1));
+    OK(cudaGraphExecDestroy(exec));
+    OK(cudaGraphDestroy(graph));
+    begin(); /* what a spoilt capture allocated goes with it */
+    OK(cudaMallocAsync((void **)&kept, BYTES, stream));
+    GIVES(cudaErrorStreamCaptureUnsupported, cudaStreamQuery(stream));
+    ends_invalid(stream);
+    GIVES(cudaErrorInvalidValue, cudaFree(kept));
+    OK(cudaDeviceSynchronize());
+    OK(cudaMemPoolGetAttribute(pool, cudaMemPoolAttrUsedMemCurrent, &used));
+    assert_int_equal(used, 0);
+}
+
+static void a_capture_may_span_devices(void **state)
+{
+    cudaEvent_t fork, join;
+    cudaStream_t there;
+    unsigned char *far;
+    cudaGraphExec_t exec, outer_exec;
+    cudaGraph_t graph, outer;
+
+    (void)state;
+    OK(cudaEventCreate(&fork));
+    OK(cudaSetDevice(1));
+    OK(cudaStreamCreate(&there));
+    OK(cudaEventCreate(&join));
+    OK(cudaMalloc((void **)&far, BYTES));
+    OK(cudaSetDevice(0));
+    begin();
+    OK(cudaMemsetAsync(device, 5, BYTES, stream));
+    OK(cudaEventRecord(fork, stream));
+    OK(cudaStreamWaitEvent(there, fork, 0));
+    OK(cudaMemcpyAsync(far, device, BYTES, cudaMemcpyDefault, there));
+    OK(cudaEventRecord(join, there));
+    OK(cudaStreamWaitEvent(stream, join, 0));
+    OK(cudaMemcpyAsync(pinned, far, BYTES, cudaMemcpyDefault, stream));
+    end(&graph);
+    OK(cudaGraphInstantiate(&exec, graph, 0));
+    OK(cudaGraphDestroy(graph));
+    begin(); /* a graph in a graph */
+    OK(cudaGraphLaunch(exec, stream));
+    end(&outer);
+    OK(cudaGraphExecDestroy(exec));
+    OK(cudaGraphInstantiate(&outer_exec, outer, 0));
+    memset(pinned, 0, BYTES);
+    OK(cudaGraphLaunch(outer_exec, stream));
+    OK(cudaStreamSynchronize(stream));
+    HAS_BYTES(pinned, BYTES, 5);
+    OK(cudaGraphExecDestroy(outer_exec));
+    OK(cudaGraphDestroy(outer));
+    OK(cudaFree(far));
+    OK(cudaStreamDestroy(there));
+    OK(cudaEventDestroy(join));
+    OK(cudaEventDestroy(fork));
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    return cudaStreamCreate(&stream) || cudaStreamCreate(&other) || cudaMalloc((void **)&device, BYTES) ||
+           cudaMallocHost((void **)&pinned, BYTES);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(work_is_done_when_the_graph_is_launched),
+    cmocka_unit_test(events_fork_and_join),
+    cmocka_unit_test(external_events_are_nodes),
+    cmocka_unit_test(what_a_capture_forbids),
+    cmocka_unit_test(captures_are_of_a_thread),
+    cmocka_unit_test(memory_may_be_allocated_in_a_capture),
+    cmocka_unit_test(a_capture_may_span_devices),
+};
+
+int main(void)
+{
+    int wrong = cmocka_run_group_tests(tests, set_up, NULL);
+
+    for (int i = 0; i < 2; i++)
+        wrong += cudaSetDevice(i) || cudaDeviceReset();
+    return wrong ? 1 : 0;
+}
