@@ -24,7 +24,8 @@ static CUresult record(CUevent event, struct leatc_stream *stream, unsigned flag
     CU_TRY(leatcu_enter(NULL));
     CU_CHECK(!(flags & ~(unsigned)CU_EVENT_RECORD_EXTERNAL));
     CU_TRY(leatcu_result(leatc_event_check(engine_event(event))));
-    return leatcu_result(leatc_event_record(engine_event(event), stream));
+    return leatcu_result(flags ? leatc_event_record_external(engine_event(event), stream)
+                               : leatc_event_record(engine_event(event), stream));
 }
 
 CUresult cuEventRecord(CUevent event, CUstream stream)
@@ -76,7 +77,8 @@ static CUresult wait(struct leatc_stream *stream, CUevent event, unsigned flags)
     CU_TRY(leatcu_enter(NULL));
     CU_CHECK(!(flags & ~(unsigned)CU_EVENT_WAIT_EXTERNAL));
     CU_TRY(leatcu_result(leatc_event_check(engine_event(event))));
-    return leatcu_result(leatc_stream_wait(stream, engine_event(event)));
+    return leatcu_result(flags ? leatc_stream_wait_external(stream, engine_event(event))
+                               : leatc_stream_wait(stream, engine_event(event)));
 }
 
 CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags)

@@ -92,6 +92,24 @@ static inline struct leatc_stream *leatcu_stream(CUstream stream)
     return (struct leatc_stream *)stream;
 }
 
+/*
+ * Each call exists twice: for NULL as the legacy default stream, and, ending in _ptsz, as that of the thread.
+ * LEATCU_BOTH makes the two of one that has the stream as the engine's.
+ */
+#define LEATCU_BOTH(name, of_engine, parameters, arguments)                                                       \
+    CUresult name parameters                                                                                      \
+    {                                                                                                             \
+        struct leatc_stream *on = leatcu_stream(stream);                                                          \
+                                                                                                                  \
+        return of_engine arguments;                                                                               \
+    }                                                                                                             \
+    CUresult name##_ptsz parameters                                                                               \
+    {                                                                                                             \
+        struct leatc_stream *on = leatc_per_thread(stream);                                                       \
+                                                                                                                  \
+        return of_engine arguments;                                                                               \
+    }
+
 /* What leat's cuda driver asks of a library that it loads: &leat_version of the leat that is underneath. */
 LEATC_API const void *leat_known_names(void);
 

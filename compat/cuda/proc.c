@@ -134,10 +134,20 @@
     X(cuStreamCreate, cuStreamCreate, 2000) \
     X(cuStreamCreateWithPriority, cuStreamCreateWithPriority, 2000) \
     X(cuStreamDestroy, cuStreamDestroy_v2, 2000) \
+    X(cuGraphCreate, cuGraphCreate, 2000) \
+    X(cuGraphDestroy, cuGraphDestroy, 2000) \
+    X(cuGraphExecDestroy, cuGraphExecDestroy, 2000) \
+    X(cuGraphGetNodes, cuGraphGetNodes, 2000) \
+    X(cuGraphGetRootNodes, cuGraphGetRootNodes, 2000) \
+    X(cuGraphInstantiate, cuGraphInstantiateWithFlags, 12000) \
+    X(cuGraphInstantiateWithFlags, cuGraphInstantiateWithFlags, 2000) \
+    X(cuGraphNodeGetType, cuGraphNodeGetType, 2000) \
     X(cuThreadExchangeStreamCaptureMode, cuThreadExchangeStreamCaptureMode, 2000)
 #define STREAM_NAMES(X) \
     X(cuEventRecord, cuEventRecord, cuEventRecord_ptsz, 2000) \
     X(cuEventRecordWithFlags, cuEventRecordWithFlags, cuEventRecordWithFlags_ptsz, 2000) \
+    X(cuGraphLaunch, cuGraphLaunch, cuGraphLaunch_ptsz, 2000) \
+    X(cuGraphUpload, cuGraphUpload, cuGraphUpload_ptsz, 2000) \
     X(cuLaunchCooperativeKernel, cuLaunchCooperativeKernel, cuLaunchCooperativeKernel_ptsz, 2000) \
     X(cuLaunchHostFunc, cuLaunchHostFunc, cuLaunchHostFunc_ptsz, 2000) \
     X(cuLaunchKernel, cuLaunchKernel, cuLaunchKernel_ptsz, 2000) \
@@ -187,6 +197,8 @@
     X(cuStreamBatchMemOp, cuStreamBatchMemOp_v2, cuStreamBatchMemOp_v2_ptsz, 2000) \
     X(cuStreamBeginCapture, cuStreamBeginCapture_v2, cuStreamBeginCapture_v2_ptsz, 2000) \
     X(cuStreamEndCapture, cuStreamEndCapture, cuStreamEndCapture_ptsz, 2000) \
+    X(cuStreamGetCaptureInfo, cuStreamGetCaptureInfo_v2, cuStreamGetCaptureInfo_v2_ptsz, 12000) \
+    X(cuStreamGetCaptureInfo, cuStreamGetCaptureInfo_v3, cuStreamGetCaptureInfo_v3_ptsz, 12030) \
     X(cuStreamGetCtx, cuStreamGetCtx, cuStreamGetCtx_ptsz, 2000) \
     X(cuStreamGetDevice, cuStreamGetDevice, cuStreamGetDevice_ptsz, 2000) \
     X(cuStreamGetFlags, cuStreamGetFlags, cuStreamGetFlags_ptsz, 2000) \

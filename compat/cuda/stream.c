@@ -36,24 +36,6 @@ CUresult cuStreamDestroy_v2(CUstream stream)
     return CUDA_SUCCESS;
 }
 
-/*
- * Each call exists twice: for NULL as the legacy default stream, and, ending in _ptsz, as that of the thread. BOTH
- * makes the two of one that has the stream as the engine's.
- */
-#define BOTH(name, of_engine, parameters, arguments)                                                              \
-    CUresult name parameters                                                                                      \
-    {                                                                                                             \
-        struct leatc_stream *on = leatcu_stream(stream);                                                          \
-                                                                                                                  \
-        return of_engine arguments;                                                                               \
-    }                                                                                                             \
-    CUresult name##_ptsz parameters                                                                               \
-    {                                                                                                             \
-        struct leatc_stream *on = leatc_per_thread(stream);                                                       \
-                                                                                                                  \
-        return of_engine arguments;                                                                               \
-    }
-
 static CUresult query(struct leatc_stream *on)
 {
     CU_TRY(leatcu_enter(NULL));
@@ -102,13 +84,13 @@ static CUresult get_context(struct leatc_stream *on, CUcontext *context)
 }
 
 // clang-format off
-BOTH(cuStreamQuery, query, (CUstream stream), (on))
-BOTH(cuStreamSynchronize, synchronize, (CUstream stream), (on))
-BOTH(cuStreamGetPriority, get_priority, (CUstream stream, int *priority), (on, priority))
-BOTH(cuStreamGetFlags, get_flags, (CUstream stream, unsigned *flags), (on, flags))
-BOTH(cuStreamGetId, get_id, (CUstream stream, unsigned long long *id), (on, id))
-BOTH(cuStreamGetDevice, get_device, (CUstream stream, CUdevice *device), (on, device))
-BOTH(cuStreamGetCtx, get_context, (CUstream stream, CUcontext *context), (on, context))
+LEATCU_BOTH(cuStreamQuery, query, (CUstream stream), (on))
+LEATCU_BOTH(cuStreamSynchronize, synchronize, (CUstream stream), (on))
+LEATCU_BOTH(cuStreamGetPriority, get_priority, (CUstream stream, int *priority), (on, priority))
+LEATCU_BOTH(cuStreamGetFlags, get_flags, (CUstream stream, unsigned *flags), (on, flags))
+LEATCU_BOTH(cuStreamGetId, get_id, (CUstream stream, unsigned long long *id), (on, id))
+LEATCU_BOTH(cuStreamGetDevice, get_device, (CUstream stream, CUdevice *device), (on, device))
+LEATCU_BOTH(cuStreamGetCtx, get_context, (CUstream stream, CUcontext *context), (on, context))
 // clang-format on
 
 /* ---- host functions ---- */
@@ -151,55 +133,10 @@ static CUresult launch_host(struct leatc_stream *on, CUhostFn function, void *ar
 }
 
 // clang-format off
-BOTH(cuStreamAddCallback, add_callback,
+LEATCU_BOTH(cuStreamAddCallback, add_callback,
      (CUstream stream, CUstreamCallback function, void *argument, unsigned flags), (on, function, argument, flags))
-BOTH(cuLaunchHostFunc, launch_host, (CUstream stream, CUhostFn function, void *argument), (on, function, argument))
+LEATCU_BOTH(cuLaunchHostFunc, launch_host, (CUstream stream, CUhostFn function, void *argument), (on, function, argument))
 // clang-format on
-
-/* ---- capturing: there are no graphs, so nothing is ever captured ---- */
-
-static CUresult is_capturing(struct leatc_stream *on, CUstreamCaptureStatus *status)
-{
-    CU_TRY(leatcu_enter(NULL));
-    CU_CHECK(status);
-    CU_TRY(leatcu_result(leatc_stream_check(on)));
-    *status = CU_STREAM_CAPTURE_STATUS_NONE;
-    return CUDA_SUCCESS;
-}
-
-static CUresult begin_capture(struct leatc_stream *on, CUstreamCaptureMode mode)
-{
-    CU_TRY(leatcu_enter(NULL));
-    CU_CHECK((unsigned)mode <= CU_STREAM_CAPTURE_MODE_RELAXED);
-    CU_TRY(leatcu_result(leatc_stream_check(on)));
-    return CUDA_ERROR_NOT_SUPPORTED;
-}
-
-static CUresult end_capture(struct leatc_stream *on, CUgraph *graph)
-{
-    CU_TRY(leatcu_enter(NULL));
-    CU_CHECK(graph);
-    CU_TRY(leatcu_result(leatc_stream_check(on)));
-    return CUDA_ERROR_ILLEGAL_STATE;
-}
-
-// clang-format off
-BOTH(cuStreamIsCapturing, is_capturing, (CUstream stream, CUstreamCaptureStatus *status), (on, status))
-BOTH(cuStreamBeginCapture_v2, begin_capture, (CUstream stream, CUstreamCaptureMode mode), (on, mode))
-BOTH(cuStreamEndCapture, end_capture, (CUstream stream, CUgraph *graph), (on, graph))
-// clang-format on
-
-CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
-{
-    static _Thread_local CUstreamCaptureMode of_thread = CU_STREAM_CAPTURE_MODE_GLOBAL;
-    CUstreamCaptureMode before = of_thread;
-
-    CU_TRY(leatcu_started());
-    CU_CHECK(mode && (unsigned)*mode <= CU_STREAM_CAPTURE_MODE_RELAXED);
-    of_thread = *mode;
-    *mode = before;
-    return CUDA_SUCCESS;
-}
 
 /* ---- words ---- */
 
@@ -359,15 +296,15 @@ static CUresult one(struct leatc_stream *on, CUstreamBatchMemOpType operation, C
 }
 
 // clang-format off
-BOTH(cuStreamBatchMemOp_v2, batch,
+LEATCU_BOTH(cuStreamBatchMemOp_v2, batch,
      (CUstream stream, unsigned count, CUstreamBatchMemOpParams *operations, unsigned flags),
      (on, count, operations, flags))
-BOTH(cuStreamWaitValue32_v2, one, (CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned flags),
+LEATCU_BOTH(cuStreamWaitValue32_v2, one, (CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned flags),
      (on, CU_STREAM_MEM_OP_WAIT_VALUE_32, address, value, flags))
-BOTH(cuStreamWaitValue64_v2, one, (CUstream stream, CUdeviceptr address, cuuint64_t value, unsigned flags),
+LEATCU_BOTH(cuStreamWaitValue64_v2, one, (CUstream stream, CUdeviceptr address, cuuint64_t value, unsigned flags),
      (on, CU_STREAM_MEM_OP_WAIT_VALUE_64, address, value, flags))
-BOTH(cuStreamWriteValue32_v2, one, (CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned flags),
+LEATCU_BOTH(cuStreamWriteValue32_v2, one, (CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned flags),
      (on, CU_STREAM_MEM_OP_WRITE_VALUE_32, address, value, flags))
-BOTH(cuStreamWriteValue64_v2, one, (CUstream stream, CUdeviceptr address, cuuint64_t value, unsigned flags),
+LEATCU_BOTH(cuStreamWriteValue64_v2, one, (CUstream stream, CUdeviceptr address, cuuint64_t value, unsigned flags),
      (on, CU_STREAM_MEM_OP_WRITE_VALUE_64, address, value, flags))
 // clang-format on

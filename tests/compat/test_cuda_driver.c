@@ -187,6 +187,48 @@ static void streams_wait_for_words(void **state)
     OK(cuMemFreeHost(words));
 }
 
+static void streams_are_captured(void **state)
+{
+    CUstreamCaptureStatus status;
+    CUgraphNodeType type;
+    CUgraphExec executable;
+    CUgraphNode node;
+    CUdeviceptr memory;
+    CUstream stream;
+    CUgraph graph;
+    cuuint64_t id;
+    size_t count = 1;
+    unsigned out = 0;
+
+    (void)state;
+    OK(cuStreamCreate(&stream, CU_STREAM_DEFAULT));
+    OK(cuMemAlloc(&memory, BYTES));
+    OK(cuMemsetD8(memory, 0, BYTES));
+    OK(cuCtxSynchronize());
+    GIVES(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cuStreamBeginCapture(NULL, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    OK(cuMemsetD32Async(memory, 42, 1, stream));
+    OK(cuStreamGetCaptureInfo(stream, &status, &id, NULL, NULL, NULL));
+    assert_int_equal(status, CU_STREAM_CAPTURE_STATUS_ACTIVE);
+    OK(cuStreamEndCapture(stream, &graph));
+    OK(cuMemcpyDtoH(&out, memory, sizeof out));
+    assert_int_equal(out, 0);
+    OK(cuGraphGetNodes(graph, &node, &count));
+    OK(cuGraphNodeGetType(node, &type));
+    assert_int_equal(type, CU_GRAPH_NODE_TYPE_MEMSET);
+    OK(cuGraphInstantiate(&executable, graph, 0));
+    OK(cuGraphLaunch(executable, stream));
+    OK(cuMemcpyDtoH(&out, memory, sizeof out));
+    assert_int_equal(out, 42);
+    OK(cuGraphExecDestroy(executable));
+    OK(cuGraphDestroy(graph));
+    OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    GIVES(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, cuMemcpyDtoH(&out, memory, sizeof out));
+    GIVES(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, cuStreamEndCapture(stream, &graph));
+    OK(cuMemFree(memory));
+    OK(cuStreamDestroy(stream));
+}
+
 static void virtual_memory_is_put_together(void **state)
 {
     CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -292,6 +334,7 @@ int main(void)
         cmocka_unit_test(memory_is_checked),
         cmocka_unit_test(copies_and_fills_arrive),
         cmocka_unit_test(streams_wait_for_words),
+        cmocka_unit_test(streams_are_captured),
         cmocka_unit_test(virtual_memory_is_put_together),
         cmocka_unit_test(modules_of_ptx_are_lists_of_names),
         cmocka_unit_test(functions_are_found_by_name),
