@@ -146,7 +146,8 @@ static void check_shape(const struct leati_form *form)
     MUST(form->unit_bytes && form->unit_bytes <= 16 && !(form->unit_bytes & (form->unit_bytes - 1)));
     MUST(form->index_dim >= -1 && form->index_dim < (int)form->dims);
     for (unsigned i = 0; i < form->dims; i++) {
-        MUST((int)i == form->index_dim || (form->size[i] >= 2 && form->dst_stride[i] > 0));
+        MUST((int)i == form->index_dim ||
+             (form->size[i] >= 2 && (form->dst_stride[i] > 0 || form->src_stride[i] > 0)));
         all |= (uint64_t)form->dst_stride[i] | (uint64_t)form->src_stride[i];
     }
     MUST(all % form->unit_bytes == 0);

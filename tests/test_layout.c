@@ -321,6 +321,40 @@ static void known_shapes(void **state)
 }
 
 /* 24 dimensions of 2, in random orders. */
+/* Turned by quarters and halves, and mirrored: every choice of dimensions that are flipped on the source. */
+static void flipped_shapes(void **state)
+{
+    static const struct {
+        uint32_t dims;
+        int64_t size[3];
+        uint32_t order[3];
+    } shapes[] = {
+        {2, {200, 300}, {1, 0}},     {2, {256, 128}, {1, 0}},      {2, {70, 333}, {0, 1}},
+        {3, {40, 65, 3}, {1, 0, 2}}, {3, {33, 5, 130}, {2, 1, 0}},
+    };
+    static const uint32_t elements[] = {1, 2, 3, 4, 8, 12, 16};
+    struct test_state *t = *state;
+    struct arenas arenas;
+
+    make_arenas(t, &arenas, (size_t)2 << 20);
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
+        for (size_t e = 0; e < sizeof elements / sizeof elements[0]; e++)
+            for (uint32_t flips = 1; flips < 1u << shapes[i].dims; flips++) {
+                struct layouts_pair pair;
+
+                pair_of(&pair, shapes[i].dims, shapes[i].size, shapes[i].order, elements[e]);
+                for (uint32_t dim = 0; dim < shapes[i].dims; dim++) {
+                    if (flips >> dim & 1)
+                        OK(leat_layout_flip(&pair.src, dim));
+                    if (chance(4) == 0)
+                        OK(leat_layout_flip(&pair.dst, dim));
+                }
+                layouts_measure(&pair);
+                copy_pair(t->stream, &arenas, DEVICE, DEVICE, PAGEABLE, &pair, &pair.dst, &pair.src);
+            }
+    end_arenas(&arenas);
+}
+
 static void many_small_dimensions(void **state)
 {
     struct test_state *t = *state;
@@ -941,6 +975,7 @@ int main(void)
         STATE_TEST(random_layouts_between_all_kinds),
         STATE_TEST(random_lists_in_all_kinds_of_memory),
         STATE_TEST(known_shapes),
+        STATE_TEST(flipped_shapes),
         STATE_TEST(many_small_dimensions),
         STATE_TEST(parts_of_one_array),
         STATE_TEST(wrong_indices_are_left_out_and_counted),

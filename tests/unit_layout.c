@@ -101,8 +101,9 @@ static void check_shape(const struct leati_form *form, size_t dst_align, size_t 
         bool listed = (int)i == form->index_dim;
 
         EXPECT(listed || form->size[i] >= 2, pair);
-        EXPECT(listed || form->dst_stride[i] > 0, pair);
-        EXPECT(!i || listed || (int)i - 1 == form->index_dim || form->dst_stride[i] > form->dst_stride[i - 1],
+        EXPECT(listed || form->dst_stride[i] > 0 || form->src_stride[i] > 0, pair);
+        EXPECT(!i || listed || (int)i - 1 == form->index_dim ||
+                   llabs(form->dst_stride[i]) > llabs(form->dst_stride[i - 1]),
                pair);
         all |= (uint64_t)form->dst_stride[i] | (uint64_t)form->src_stride[i];
     }
@@ -839,6 +840,24 @@ static void classes_are_what_they_are_called(void **state)
     assert_int_equal(class_of(FORM_OF(4, SIZES(100000, 2), {1, 0})), LEAT_LAYOUT_BOX);
     assert_int_equal(class_of(FORM_OF(12, SIZES(100, 200), {1, 0})), LEAT_LAYOUT_BOX);
     assert_int_equal(class_of(FORM_OF(4, SIZES(15, 15, 15, 15, 15), {4, 3, 2, 1, 0})), LEAT_LAYOUT_BOX);
+
+    /* A picture turned by a quarter, one way and the other: tiles, wide ones since the rows are. */
+    for (uint32_t dim = 0; dim < 2; dim++) {
+        struct leati_layout_start start;
+        struct leati_layout_plan *plan;
+
+        assert_int_equal(leat_layout_dense(&src, 2, (int64_t[]){1024, 512}, 4), LEAT_OK);
+        assert_int_equal(leat_layout_flip(&src, dim), LEAT_OK);
+        assert_int_equal(leat_layout_transpose(&src, 0, 1), LEAT_OK);
+        assert_int_equal(leat_layout_dense(&dst, 2, src.size, 4), LEAT_OK);
+        assert_int_equal(leati_layout_plan_get(&dst, 16, &src, 16, &plan, &start), LEAT_OK);
+        assert_int_equal(plan->class_of_plan, LEAT_LAYOUT_TRANSPOSE);
+        assert_int_equal(plan->host.kernel, LEATI_HOST_TILES);
+        assert_true(plan->form.src_align == 16 && plan->form.dst_align == 16);
+        assert_non_null(strstr(plan->gpu.kernel, "transpose"));
+        assert_null(strstr(plan->gpu.kernel, "odd"));
+        leati_layout_plan_drop(plan);
+    }
 
     /* Three columns of a matrix; one; every second; backwards. */
     assert_int_equal(leat_layout_dense(&src, 2, (int64_t[]){1000, 100}, 4), LEAT_OK);

@@ -6,6 +6,9 @@
 
 #include <string.h>
 
+/* A dimension that is dense on one side may be that of tiles from here on. */
+#define TILE_BYTES 64
+
 /* ---- what the user gave ---- */
 
 leat_status leati_layout_check_list(const char *name, const leat_layout *layout)
@@ -181,6 +184,25 @@ static void add_indexed(const leat_layout *dst, const leat_layout *src, uint32_t
     add_dim(form, (uint64_t)dst->size[dim], dst_stride, src_stride);
 }
 
+static uint64_t length_of(int64_t stride)
+{
+    return stride < 0 ? 0 - (uint64_t)stride : (uint64_t)stride;
+}
+
+bool leati_form_turns(const leat_layout *dst, const leat_layout *src, uint32_t dim)
+{
+    const leat_layout *with_list = dst->index ? dst : src->index ? src : NULL;
+    uint64_t element = dst->element_bytes;
+    int64_t dst_stride = dst->stride_bytes[dim], src_stride = src->stride_bytes[dim];
+
+    if (dst->size[dim] < 2 || (with_list && dim == with_list->index_dim))
+        return false;
+    if (length_of(src_stride) == element && length_of(dst_stride) != element &&
+        (uint64_t)dst->size[dim] * element >= TILE_BYTES)
+        return src_stride < 0;
+    return dst_stride < 0;
+}
+
 /* Every dimension that is stepped through, and the bytes of an element as one more. */
 static void take_dims(const leat_layout *dst, const leat_layout *src, struct leati_form *form)
 {
@@ -199,7 +221,7 @@ static void take_dims(const leat_layout *dst, const leat_layout *src, struct lea
         }
         if (dst->size[i] == 1)
             continue;
-        if (dst_stride < 0) {
+        if (leati_form_turns(dst, src, i)) {
             form->dst_offset += dst_stride * (dst->size[i] - 1);
             form->src_offset += src_stride * (dst->size[i] - 1);
             dst_stride = -dst_stride;

@@ -3,7 +3,7 @@
  *
  * Two copies that touch the same bytes in the same way have the same form: dimensions of size 1 are gone, the rest
  * are sorted by their step through the destination, neighbours that continue one another on both sides are one,
- * negative destination strides are turned round, and elements are as wide as run, strides and addresses allow:
+ * negative strides are turned round, and elements are as wide as run, strides and addresses allow:
  * four floats that stay together are one element of 16 bytes, and an element of 6 bytes is a dimension of 3
  * elements of 2.
  */
@@ -35,10 +35,10 @@ struct leati_form {
     unsigned dst_align, src_align;
 
     /*
-     * Sorted: dimension 0 has the smallest step on the destination. All sizes are 2 or more, and all destination
-     * strides above 0, but for a dimension with a list: it may have a size of 1, and any destination stride, since
-     * turning it round would turn its list round. Where the size of that dimension is 1 and the list on the
-     * source, its destination stride is 0, and it is sorted last.
+     * Sorted: dimension 0 has the smallest step on the destination. All sizes are 2 or more, and destination
+     * strides above 0, but for what leati_form_turns() says, and for a dimension with a list: that may have a size
+     * of 1, and any destination stride, since turning it round would turn its list round. Where the size of that
+     * dimension is 1 and the list on the source, its destination stride is 0, and it is sorted last.
      */
     uint64_t size[LEATI_FORM_MAX_DIMS];
     int64_t dst_stride[LEATI_FORM_MAX_DIMS]; /* bytes */
@@ -66,6 +66,13 @@ leat_status leati_layout_check(const char *name, const leat_layout *layout);
 
 /* The same of what a list needs beside it; RANGE for one that is too long. */
 leat_status leati_layout_check_list(const char *name, const leat_layout *layout);
+
+/*
+ * Whether a form goes through a dimension of two layouts, which were checked, from its last element to its first:
+ * so that it goes up on the destination, or, where it is dense on the source alone and long enough for tiles, up
+ * there: a transpose that also flips is one of tiles then.
+ */
+bool leati_form_turns(const leat_layout *dst, const leat_layout *src, uint32_t dim);
 
 /* Whether what a pointer divides by is a power of two. INVALID. */
 leat_status leati_form_check_align(const char *name, size_t align);

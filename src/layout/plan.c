@@ -111,17 +111,16 @@ static uint32_t align_of_start(size_t align, int64_t start)
     return (uint32_t)(bits & (0 - bits));
 }
 
-/* Takes over the strides, those of dst turned round that are negative, as a form has them. Sums may wrap round
- * where no plan can be made. */
-static void turn_round(const leat_layout *dst, const leat_layout *src, const leat_layout *with_list,
-                       struct leati_layout_key *key, struct leati_layout_start *start)
+/* Takes over the strides, turned round as a form has them. Sums may wrap round where no plan can be made. */
+static void turn_round(const leat_layout *dst, const leat_layout *src, struct leati_layout_key *key,
+                       struct leati_layout_start *start)
 {
     uint64_t to = (uint64_t)dst->offset_bytes, from = (uint64_t)src->offset_bytes;
 
     for (uint32_t i = 0; i < key->dims; i++) {
         uint64_t dst_stride = (uint64_t)dst->stride_bytes[i], src_stride = (uint64_t)src->stride_bytes[i];
 
-        if (dst->stride_bytes[i] < 0 && dst->size[i] > 1 && !(with_list && i == with_list->index_dim)) {
+        if (leati_form_turns(dst, src, i)) {
             to += dst_stride * ((uint64_t)dst->size[i] - 1);
             from += src_stride * ((uint64_t)dst->size[i] - 1);
             dst_stride = 0 - dst_stride;
@@ -142,7 +141,7 @@ static void make_key(const leat_layout *dst, size_t dst_align, const leat_layout
 
     key->dims = dst->dims;
     key->element_bytes = dst->element_bytes;
-    turn_round(dst, src, with_list, key, start);
+    turn_round(dst, src, key, start);
     key->dst_align = align_of_start(dst_align, start->dst);
     key->src_align = align_of_start(src_align, start->src);
     key->index_on = dst->index ? 1 : src->index ? 2 : 0;
