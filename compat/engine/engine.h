@@ -473,8 +473,9 @@ LEATC_API int leatc_share_pool(struct leatc_pool *pool, int *fd);
 LEATC_API int leatc_share_open_pool(int fd, struct leatc_pool **pool);
 LEATC_API bool leatc_pool_is_imported(struct leatc_pool *pool);
 
-/* A handle for an event with LEATC_EVENT_INTERPROCESS (else INVALID_VALUE), and another event for it: both mark
- * the same place, whoever records. Work that waits for it waits by a host function. */
+/* A handle for an event with LEATC_EVENT_INTERPROCESS (else INVALID_VALUE), and another event for it in another
+ * process (else INVALID_CONTEXT): both mark the same place, whoever records. Work that waits for it waits by a
+ * host function. */
 LEATC_API int leatc_share_event(struct leatc_event *event, void *handle);
 LEATC_API int leatc_share_open_event(const void *handle, struct leatc_event **event);
 

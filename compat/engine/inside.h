@@ -232,7 +232,8 @@ bool leatc_pool_is_exportable(const struct leatc_pool *pool);
 int leatc_share_offer(unsigned what, unsigned long long id, size_t bytes, int ordinal, int fd, void *handle);
 void leatc_share_end(unsigned what, unsigned long long id);
 
-/* The descriptor behind a handle; the caller closes it. INVALID_VALUE, INVALID_HANDLE. */
+/* The descriptor behind a handle; the caller closes it. INVALID_VALUE, INVALID_HANDLE; INVALID_CONTEXT for a
+ * handle of this process. */
 int leatc_share_ask(const void *handle, unsigned what, size_t *bytes, int *fd);
 
 /* Is it memory that came from another process? */

@@ -278,6 +278,8 @@ int leatc_share_ask(const void *from, unsigned what, size_t *bytes, int *fd)
     struct handle handle;
 
     LEATC_TRY(read_handle(from, what, &handle));
+    if (handle.pid == (int32_t)getpid())
+        return LEATC_INVALID_CONTEXT;
     *bytes = (size_t)handle.bytes;
     *fd = ask(&handle);
     return *fd >= 0 ? LEATC_OK : LEATC_INVALID_HANDLE;

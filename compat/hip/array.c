@@ -464,3 +464,27 @@ hipError_t hipMipmappedArrayGetLevel(hipArray_t *level, hipMipmappedArray_t arra
     (void)level, (void)array, (void)number;
     return note(LEATC_INVALID_VALUE);
 }
+
+/* ---- textures and surfaces: there are none ---- */
+
+hipError_t hipCreateTextureObject(hipTextureObject_t *texture, const hipResourceDesc *resource,
+                                  const hipTextureDesc *desc, const struct hipResourceViewDesc *view)
+{
+    (void)view;
+    return note(texture && resource && desc ? LEATC_NOT_SUPPORTED : LEATC_INVALID_VALUE);
+}
+
+hipError_t hipDestroyTextureObject(hipTextureObject_t texture)
+{
+    return note(texture ? LEATC_INVALID_VALUE : LEATC_OK);
+}
+
+hipError_t hipCreateSurfaceObject(hipSurfaceObject_t *surface, const hipResourceDesc *resource)
+{
+    return note(surface && resource ? LEATC_NOT_SUPPORTED : LEATC_INVALID_VALUE);
+}
+
+hipError_t hipDestroySurfaceObject(hipSurfaceObject_t surface)
+{
+    return note(surface ? LEATC_INVALID_VALUE : LEATC_OK);
+}

@@ -50,15 +50,29 @@ hipError_t hipExtStreamCreateWithCUMask(hipStream_t *stream, uint32_t words, con
     return note(create(stream, hipStreamDefault, PRIORITY_NORMAL));
 }
 
+/* How many multiprocessors the stream's device has. */
+static int processors_of(struct leatc_stream *stream, int *count)
+{
+    int ordinal = 0;
+
+    LEATC_TRY(leatc_stream_ordinal(stream, &ordinal));
+    return leatc_device_attribute(ordinal, 16, count);
+}
+
 hipError_t hipExtStreamGetCUMask(hipStream_t stream, uint32_t words, uint32_t *mask)
 {
+    int processors = 0;
     int result = check_stream(stream_of(stream));
 
     if (result != LEATC_OK)
         return note(result);
     if (!words || !mask)
         return note(LEATC_INVALID_VALUE);
-    memset(mask, 0xff, words * sizeof *mask);
+    result = processors_of(stream_of(stream), &processors);
+    if (result != LEATC_OK)
+        return note(result);
+    for (uint32_t i = 0; i < words; i++, processors -= processors < 32 ? processors : 32)
+        mask[i] = processors < 32 ? (1u << processors) - 1 : UINT32_MAX;
     return hipSuccess;
 }
 

@@ -28,6 +28,12 @@ template <class T> __global__ void add(const T *a, const T *b, T *sum, size_t co
         sum[i] = a[i] + b[i];
 }
 
+template <class T> __global__ void square(const T *in, T *out, size_t count)
+{
+    for (size_t i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += blockDim.x * gridDim.x)
+        __hip_atomic_store(&out[i], in[i] * in[i], __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_SYSTEM);
+}
+
 template <class T, int BY> __global__ void raise(T *data, size_t count)
 {
     size_t i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -51,7 +57,7 @@ static __global__ void delay(unsigned milliseconds, int ticks_per_ms)
     long long end = wall_clock64() + static_cast<long long>(milliseconds) * ticks_per_ms;
 
     while (wall_clock64() < end)
-        __threadfence();
+        __builtin_amdgcn_s_sleep(10);
 }
 
 static __global__ void nothing()
@@ -99,6 +105,9 @@ int main()
     CHECK(hipMemcpyToSymbolAsync(HIP_SYMBOL(seen), &value, sizeof value, 0, hipMemcpyHostToDevice, 0) ==
           hipSuccess);
     CHECK(hipDeviceSynchronize() == hipSuccess && seen == 7);
+    hipLaunchKernelGGL((kernels::square), dim3(2), dim3(64), 0, 0, static_cast<const float *>(sum), a, items);
+    CHECK(hipMemcpy(out.data(), a, items * sizeof *a, hipMemcpyDeviceToHost) == hipSuccess);
+    CHECK(out[0] == 100.0f && out[items - 1] == 100.0f);
     hipLaunchKernelGGL(nothing, dim3(1), dim3(0), 0, 0);
     CHECK(hipGetLastError() == hipErrorInvalidConfiguration);
 

@@ -35,6 +35,7 @@
 #if __cplusplus >= 201402L && !defined(__HIP__) && !defined(__CUDACC__)
 
 #include <chrono>
+#include <thread>
 #include <tuple>
 #include <utility>
 
@@ -43,6 +44,8 @@
 #define __global__
 #define __host__
 #define __device__
+#define __constant__
+#define __launch_bounds__(...)
 #ifndef __forceinline__
 #define __forceinline__ inline __attribute__((always_inline))
 #endif
@@ -184,6 +187,40 @@ template <class T> static inline T atomicMax(T *at, T value)
 template <class T> static inline T atomicAdd_system(T *at, T value)
 {
     return atomicAdd(at, value);
+}
+
+/* Clang has these by itself. */
+#ifndef __HIP_MEMORY_SCOPE_SYSTEM
+#define __HIP_MEMORY_SCOPE_WORKGROUP 3
+#define __HIP_MEMORY_SCOPE_AGENT 4
+#define __HIP_MEMORY_SCOPE_SYSTEM 5
+#endif
+#ifndef __clang__
+template <class T, class V> static inline void __hip_atomic_store(T *at, V value, int order, int)
+{
+    T it = static_cast<T>(value);
+
+    __atomic_store(at, &it, order);
+}
+
+template <class T> static inline T __hip_atomic_load(const T *at, int order, int)
+{
+    T it;
+
+    __atomic_load(at, &it, order);
+    return it;
+}
+
+template <class T, class V> static inline T __hip_atomic_fetch_add(T *at, V value, int, int)
+{
+    return atomicAdd(at, static_cast<T>(value));
+}
+#endif
+
+/* What AMD's compiler has for kernels that wait. */
+static inline void __builtin_amdgcn_s_sleep(int)
+{
+    std::this_thread::yield();
 }
 
 #endif

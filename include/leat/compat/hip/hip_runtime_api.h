@@ -20,6 +20,7 @@
 #include "channel_descriptor.h"
 #include "driver_types.h"
 #include "hip_vector_types.h"
+#include "texture_types.h"
 
 /* Arguments that C++ programs may leave out. */
 #ifdef __cplusplus
@@ -274,6 +275,14 @@ hipError_t hipMemcpyHtoAAsync(hipArray_t dst, size_t offset, const void *src, si
 hipError_t hipMemcpyAtoD(hipDeviceptr_t dst, hipArray_t src, size_t offset, size_t bytes);
 hipError_t hipMemcpyDtoA(hipArray_t dst, size_t offset, hipDeviceptr_t src, size_t bytes);
 hipError_t hipMemcpyAtoA(hipArray_t dst, size_t dstOffset, hipArray_t src, size_t srcOffset, size_t bytes);
+
+/* ---- textures and surfaces: there are none ---- */
+
+hipError_t hipCreateTextureObject(hipTextureObject_t *texture, const hipResourceDesc *resource,
+                                  const hipTextureDesc *desc, const struct hipResourceViewDesc *view);
+hipError_t hipDestroyTextureObject(hipTextureObject_t texture);
+hipError_t hipCreateSurfaceObject(hipSurfaceObject_t *surface, const hipResourceDesc *resource);
+hipError_t hipDestroySurfaceObject(hipSurfaceObject_t surface);
 
 /* ---- streams ---- */
 
