@@ -86,7 +86,7 @@ check_cuda() {
 check_hip() {
     local header=${HIP_HOME:-/usr}/include/hip/hip_runtime_api.h names type
     local vendor="-D__HIP_PLATFORM_AMD__ -isystem ${HIP_HOME:-/usr}/include" ours=include/leat/compat/hip/driver_types.h
-    local changed='hipMemoryType\w+|hipIpcMemLazyEnablePeerAccess|hipDeviceLmemResizeToMax|hipJitOptionNumOptions'
+    local changed='hipMemoryType\w+|hipIpcMemLazyEnablePeerAccess|hipDeviceLmemResizeToMax|hipJitOptionNumOptions|hipGraphNodeType\w+'
     # shellcheck disable=SC2086
     if ! printf '#include <hip/hip_runtime_api.h>\n' | $cc $vendor -w -fsyntax-only -x c - 2>/dev/null; then
         echo "compat-abi: hip skipped: no hip/hip_runtime_api.h of AMD's here"
@@ -113,7 +113,7 @@ check_hip() {
             hipMemRangeHandleType hipStreamAttrID hipStreamAttrValue; do
             grep -qw "$type" "$header" || echo "typedef int $type;"
         done
-        printf '#define LEAT_COMPAT_HIP_DRIVER_TYPES_H\n#define LEAT_COMPAT_VECTOR_TYPES_H\n'
+        printf '#define LEAT_COMPAT_HIP_DRIVER_TYPES_H\n#define LEAT_COMPAT_HIP_TEXTURE_TYPES_H\n#define LEAT_COMPAT_VECTOR_TYPES_H\n'
         echo '#include <leat/compat/hip/hip_runtime_api.h>'
     } >"$work/prototypes.c"
     # shellcheck disable=SC2086

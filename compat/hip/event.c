@@ -34,6 +34,13 @@ static int record(hipEvent_t event, struct leatc_stream *stream)
     return leatc_event_record(event_of(event), stream);
 }
 
+static int record_external(hipEvent_t event, struct leatc_stream *stream)
+{
+    LEATC_TRY(check_event(event));
+    LEATC_TRY(check_stream(stream));
+    return leatc_event_record_external(event_of(event), stream);
+}
+
 hipError_t hipEventRecord(hipEvent_t event, hipStream_t stream)
 {
     return note(record(event, stream_of(stream)));
@@ -46,7 +53,9 @@ hipError_t hipEventRecord_spt(hipEvent_t event, hipStream_t stream)
 
 hipError_t hipEventRecordWithFlags(hipEvent_t event, hipStream_t stream, unsigned int flags)
 {
-    return note(flags > hipEventRecordExternal ? LEATC_INVALID_VALUE : record(event, stream_of(stream)));
+    return note(flags > hipEventRecordExternal    ? LEATC_INVALID_VALUE
+                : flags == hipEventRecordExternal ? record_external(event, stream_of(stream))
+                                                  : record(event, stream_of(stream)));
 }
 
 hipError_t hipEventDestroy(hipEvent_t event)

@@ -27,13 +27,8 @@ static int place_of(int number, leat_device **device)
 
 static int prefetch(const void *ptr, size_t bytes, int number, struct leatc_stream *stream)
 {
-    struct leatc_work work;
-    leat_device *to;
-
     LEATC_TRY(check_range(ptr, bytes));
-    LEATC_TRY(place_of(number, &to));
-    LEATC_TRY(leatc_work_begin(stream, &work));
-    return leatc_work_end(&work, leat_managed_prefetch(work.stream, (void *)(uintptr_t)ptr, bytes, to));
+    return leatc_prefetch(ptr, bytes, number == hipCpuDeviceId ? LEATC_HOST : number, stream);
 }
 
 hipError_t hipMemPrefetchAsync(const void *ptr, size_t bytes, int device, hipStream_t stream)

@@ -175,7 +175,10 @@ hipError_t hipModuleUnload(hipModule_t module)
 {
     hipModule_t *link;
     hipModule_t gone;
+    int result = leatc_capture_refuse_unsafe();
 
+    if (result != LEATC_OK)
+        return note(result);
     pthread_rwlock_wrlock(&lock);
     link = find_module(module);
     gone = *link;

@@ -1,7 +1,8 @@
 /* share.c - memory, pools and events of other processes: the engine's handles in HIP's structs. */
 #include "hip/layer.h"
 
-_Static_assert(sizeof(hipIpcMemHandle_t) == LEATC_SHARE_BYTES && sizeof(hipIpcEventHandle_t) == LEATC_SHARE_BYTES &&
+_Static_assert(sizeof(hipIpcMemHandle_t) == LEATC_SHARE_BYTES &&
+                   sizeof(hipIpcEventHandle_t) == LEATC_SHARE_BYTES &&
                    sizeof(hipMemPoolPtrExportData) == LEATC_SHARE_BYTES,
                "HIP's structs have room for a handle, and no more");
 
@@ -50,9 +51,12 @@ hipError_t hipIpcOpenEventHandle(hipEvent_t *event, hipIpcEventHandle_t handle)
 hipError_t hipMemPoolExportToShareableHandle(void *handle, hipMemPool_t pool, hipMemAllocationHandleType type,
                                              unsigned int flags)
 {
+    int result;
+
     if (!handle || !pool || flags || type != hipMemHandleTypePosixFileDescriptor)
         return note(LEATC_INVALID_VALUE);
-    return note(leatc_share_pool(pool_of(pool), handle));
+    result = leatc_capture_refuse_unsafe();
+    return note(result == LEATC_OK ? leatc_share_pool(pool_of(pool), handle) : result);
 }
 
 hipError_t hipMemPoolImportFromShareableHandle(hipMemPool_t *pool, void *handle, hipMemAllocationHandleType type,
@@ -63,7 +67,9 @@ hipError_t hipMemPoolImportFromShareableHandle(hipMemPool_t *pool, void *handle,
 
     if (!pool || !handle || flags || type != hipMemHandleTypePosixFileDescriptor)
         return note(LEATC_INVALID_VALUE);
-    result = leatc_share_open_pool(descriptor_of(handle), &opened);
+    result = leatc_capture_refuse_unsafe();
+    if (result == LEATC_OK)
+        result = leatc_share_open_pool(descriptor_of(handle), &opened);
     if (result == LEATC_OK)
         *pool = (hipMemPool_t)(void *)opened;
     return note(result);
@@ -76,6 +82,7 @@ static int export_pointer(hipMemPoolPtrExportData *data, void *ptr)
 
     if (!data || !ptr)
         return LEATC_INVALID_VALUE;
+    LEATC_TRY(leatc_capture_refuse_unsafe());
     LEATC_TRY(leatc_memory_find(ptr, &memory));
     if (!memory.pool)
         return LEATC_INVALID_VALUE;
@@ -90,7 +97,10 @@ hipError_t hipMemPoolExportPointer(hipMemPoolPtrExportData *data, void *ptr)
 
 hipError_t hipMemPoolImportPointer(void **ptr, hipMemPool_t pool, hipMemPoolPtrExportData *data)
 {
+    int result;
+
     if (!ptr || !pool || !data || !leatc_pool_is_imported(pool_of(pool)))
         return note(LEATC_INVALID_VALUE);
-    return note(leatc_share_open(data, true, ptr));
+    result = leatc_capture_refuse_unsafe();
+    return note(result == LEATC_OK ? leatc_share_open(data, true, ptr) : result);
 }

@@ -119,10 +119,11 @@ hipError_t hipStreamSynchronize_spt(hipStream_t stream)
 
 static int wait_event(struct leatc_stream *stream, hipEvent_t event, unsigned flags)
 {
-    if (flags != hipEventWaitDefault)
+    if (flags > hipEventWaitExternal)
         return LEATC_INVALID_VALUE;
     LEATC_TRY(check_event(event));
-    return of_stream(leatc_stream_wait(stream, event_of(event)));
+    return of_stream(flags == hipEventWaitExternal ? leatc_stream_wait_external(stream, event_of(event))
+                                                   : leatc_stream_wait(stream, event_of(event)));
 }
 
 hipError_t hipStreamWaitEvent(hipStream_t stream, hipEvent_t event, unsigned int flags)
@@ -233,30 +234,72 @@ struct callback {
     void *argument;
 };
 
-static void run_callback(void *context)
-{
-    struct callback *callback = context;
+/*
+ * A stream waits for a word by a host function that looks at it until it is there, and writes one by a host
+ * function too. So the word must be memory that the host can reach: pinned, registered or managed, or that of a
+ * CPU device whose memory is not out of reach.
+ */
+struct word {
+    void *ptr;
+    uint64_t value, mask;
+    unsigned condition;
+    bool wide;
+};
 
-    callback->function(callback->stream, hipSuccess, callback->argument);
-    free(callback);
+/* A host function with an argument of its own, for each time that it runs: a graph runs it again and again. */
+struct call {
+    void (*function)(const struct call *call);
+    union {
+        struct callback callback;
+        struct word word;
+    };
+};
+
+static void run_call(void *argument)
+{
+    struct call *call = argument;
+
+    call->function(call);
+    free(call);
+}
+
+static int launch_call(void *payload, struct leatc_work *work)
+{
+    struct call *copy = malloc(sizeof *copy);
+    leat_status status;
+
+    if (!copy)
+        return LEATC_OUT_OF_MEMORY;
+    *copy = *(const struct call *)payload;
+    status = leat_launch_host(work->stream, run_call, copy);
+    if (status != LEAT_OK)
+        free(copy);
+    return leatc_result_of(status);
+}
+
+static int give_call(struct leatc_stream *stream, struct call *call)
+{
+    struct leatc_work work;
+    int result;
+
+    LEATC_TRY(of_stream(leatc_work_begin_capturable(stream, &work)));
+    if (work.captured)
+        return leatc_capture_add(&work, LEATC_NODE_HOST, launch_call, NULL, call, sizeof *call);
+    result = launch_call(call, &work);
+    return result == LEATC_OK ? leatc_work_end(&work, LEAT_OK) : result;
+}
+
+static void run_callback(const struct call *call)
+{
+    call->callback.function(call->callback.stream, hipSuccess, call->callback.argument);
 }
 
 static int add_callback(struct leatc_stream *on, hipStream_t stream, hipStreamCallback_t function, void *argument,
                         unsigned flags)
 {
-    struct callback *callback;
-    int result;
+    struct call call = {.function = run_callback, .callback = {function, stream, argument}};
 
-    if (!function || flags)
-        return LEATC_INVALID_VALUE;
-    callback = malloc(sizeof *callback);
-    if (!callback)
-        return LEATC_OUT_OF_MEMORY;
-    *callback = (struct callback){function, stream, argument};
-    result = of_stream(leatc_stream_host_function(on, run_callback, callback));
-    if (result != LEATC_OK)
-        free(callback);
-    return result;
+    return function && !flags ? give_call(on, &call) : LEATC_INVALID_VALUE;
 }
 
 hipError_t hipStreamAddCallback(hipStream_t stream, hipStreamCallback_t callback, void *userData,
@@ -283,18 +326,6 @@ hipError_t hipLaunchHostFunc_spt(hipStream_t stream, hipHostFn_t function, void 
 
 /* ---- words ---- */
 
-/*
- * A stream waits for a word by a host function that looks at it until it is there, and writes one by a host
- * function too. So the word must be memory that the host can reach: pinned, registered or managed, or that of a
- * CPU device whose memory is not out of reach.
- */
-struct word {
-    void *ptr;
-    uint64_t value, mask;
-    unsigned condition;
-    bool wide;
-};
-
 #define SPINS_MOST 1000
 #define PAUSE_NS 20000
 
@@ -316,29 +347,26 @@ static bool is_reached(const struct word *word)
     }
 }
 
-static void wait_for_word(void *argument)
+static void wait_for_word(const struct call *call)
 {
     struct timespec pause = {0, PAUSE_NS};
-    struct word *word = argument;
 
-    for (unsigned i = 0; !is_reached(word); i++) {
+    for (unsigned i = 0; !is_reached(&call->word); i++) {
         if (i < SPINS_MOST)
             sched_yield();
         else
             nanosleep(&pause, NULL);
     }
-    free(word);
 }
 
-static void write_word(void *argument)
+static void write_word(const struct call *call)
 {
-    struct word *word = argument;
+    const struct word *word = &call->word;
 
     if (word->wide)
         atomic_store_explicit((_Atomic uint64_t *)word->ptr, word->value, memory_order_release);
     else
         atomic_store_explicit((_Atomic uint32_t *)word->ptr, (uint32_t)word->value, memory_order_release);
-    free(word);
 }
 
 static int check_word(const struct word *word)
@@ -357,21 +385,13 @@ static int check_word(const struct word *word)
     return strcmp(info.driver, "cpu") || info.strict ? LEATC_NOT_SUPPORTED : LEATC_OK;
 }
 
-static int give_word(hipStream_t stream, const struct word *word, void (*function)(void *))
+static int give_word(hipStream_t stream, const struct word *word, void (*function)(const struct call *call))
 {
-    struct word *copy;
-    int result;
+    struct call call = {.function = function, .word = *word};
 
     LEATC_TRY(check_stream(stream_of(stream)));
     LEATC_TRY(check_word(word));
-    copy = malloc(sizeof *copy);
-    if (!copy)
-        return LEATC_OUT_OF_MEMORY;
-    *copy = *word;
-    result = of_stream(leatc_stream_host_function(stream_of(stream), function, copy));
-    if (result != LEATC_OK)
-        free(copy);
-    return result;
+    return give_call(stream_of(stream), &call);
 }
 
 static int wait_word(hipStream_t stream, const struct word *word)
@@ -439,49 +459,4 @@ hipError_t hipStreamBatchMemOp(hipStream_t stream, unsigned int count, hipStream
                                unsigned int flags)
 {
     return note(batch_operations(stream, count, operations, flags));
-}
-
-/* ---- capture: there is none ---- */
-
-hipError_t hipStreamIsCapturing(hipStream_t stream, hipStreamCaptureStatus *status)
-{
-    int result = check_stream(stream_of(stream));
-
-    if (!status)
-        return note(LEATC_INVALID_VALUE);
-    *status = hipStreamCaptureStatusNone;
-    return note(result);
-}
-
-hipError_t hipStreamGetCaptureInfo(hipStream_t stream, hipStreamCaptureStatus *status, unsigned long long *id)
-{
-    (void)id; /* only what is being captured has one */
-    return hipStreamIsCapturing(stream, status);
-}
-
-hipError_t hipStreamBeginCapture(hipStream_t stream, hipStreamCaptureMode mode)
-{
-    int result = check_stream(stream_of(stream));
-
-    (void)mode;
-    return note(result ? result : LEATC_NOT_SUPPORTED);
-}
-
-hipError_t hipStreamEndCapture(hipStream_t stream, hipGraph_t *graph)
-{
-    int result = graph ? check_stream(stream_of(stream)) : LEATC_INVALID_VALUE;
-
-    return note(result ? result : LEATC_ILLEGAL_STATE);
-}
-
-hipError_t hipThreadExchangeStreamCaptureMode(hipStreamCaptureMode *mode)
-{
-    static _Thread_local hipStreamCaptureMode now = hipStreamCaptureModeGlobal;
-    hipStreamCaptureMode before = now;
-
-    if (!mode || (unsigned)*mode > hipStreamCaptureModeRelaxed)
-        return note(LEATC_INVALID_VALUE);
-    now = *mode;
-    *mode = before;
-    return hipSuccess;
 }

@@ -108,6 +108,20 @@ int main()
     hipLaunchKernelGGL((kernels::square), dim3(2), dim3(64), 0, 0, static_cast<const float *>(sum), a, items);
     CHECK(hipMemcpy(out.data(), a, items * sizeof *a, hipMemcpyDeviceToHost) == hipSuccess);
     CHECK(out[0] == 100.0f && out[items - 1] == 100.0f);
+    hipStream_t stream;
+    hipGraph_t graph;
+    hipGraphExec_t exec;
+    CHECK(hipStreamCreate(&stream) == hipSuccess);
+    CHECK(hipStreamBeginCapture(stream, hipStreamCaptureModeGlobal) == hipSuccess);
+    hipLaunchKernelGGL((kernels::raise<float, 2>), dim3(4), dim3(256), 0, stream, sum, items);
+    CHECK(hipStreamEndCapture(stream, &graph) == hipSuccess);
+    CHECK(hipGraphInstantiate(&exec, graph, nullptr, nullptr, 0) == hipSuccess);
+    CHECK(hipGraphLaunch(exec, stream) == hipSuccess && hipGraphLaunch(exec, stream) == hipSuccess);
+    CHECK(hipGraphExecDestroy(exec) == hipSuccess && hipGraphDestroy(graph) == hipSuccess);
+    CHECK(hipMemcpy(out.data(), sum, items * sizeof *sum, hipMemcpyDeviceToHost) == hipSuccess);
+    CHECK(out[0] == 14.0f && out[items - 1] == 14.0f);
+    CHECK(hipStreamDestroy(stream) == hipSuccess);
+
     hipLaunchKernelGGL(nothing, dim3(1), dim3(0), 0, 0);
     CHECK(hipGetLastError() == hipErrorInvalidConfiguration);
 

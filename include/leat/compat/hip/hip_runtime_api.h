@@ -314,11 +314,29 @@ hipError_t hipStreamWriteValue32(hipStream_t stream, void *ptr, uint32_t value, 
 hipError_t hipStreamWriteValue64(hipStream_t stream, void *ptr, uint64_t value, unsigned int flags);
 hipError_t hipStreamBatchMemOp(hipStream_t stream, unsigned int count, hipStreamBatchMemOpParams *operations,
                                unsigned int flags);
-hipError_t hipStreamIsCapturing(hipStream_t stream, hipStreamCaptureStatus *status);
-hipError_t hipStreamGetCaptureInfo(hipStream_t stream, hipStreamCaptureStatus *status, unsigned long long *id);
+
+/* ---- capture, and graphs of what was captured ---- */
+
 hipError_t hipStreamBeginCapture(hipStream_t stream, hipStreamCaptureMode mode);
 hipError_t hipStreamEndCapture(hipStream_t stream, hipGraph_t *graph);
+hipError_t hipStreamIsCapturing(hipStream_t stream, hipStreamCaptureStatus *status);
+hipError_t hipStreamGetCaptureInfo(hipStream_t stream, hipStreamCaptureStatus *status, unsigned long long *id);
+hipError_t hipStreamGetCaptureInfo_v2(hipStream_t stream, hipStreamCaptureStatus *status,
+                                      unsigned long long *id LEAT_HIP_OR(0), hipGraph_t *graph LEAT_HIP_OR(0),
+                                      const hipGraphNode_t **dependencies LEAT_HIP_OR(0),
+                                      size_t *count LEAT_HIP_OR(0));
 hipError_t hipThreadExchangeStreamCaptureMode(hipStreamCaptureMode *mode);
+hipError_t hipGraphCreate(hipGraph_t *graph, unsigned int flags);
+hipError_t hipGraphDestroy(hipGraph_t graph);
+hipError_t hipGraphGetNodes(hipGraph_t graph, hipGraphNode_t *nodes, size_t *count);
+hipError_t hipGraphGetRootNodes(hipGraph_t graph, hipGraphNode_t *nodes, size_t *count);
+hipError_t hipGraphNodeGetType(hipGraphNode_t node, hipGraphNodeType *type);
+hipError_t hipGraphInstantiate(hipGraphExec_t *executable, hipGraph_t graph, hipGraphNode_t *errorNode, char *log,
+                               size_t logBytes);
+hipError_t hipGraphInstantiateWithFlags(hipGraphExec_t *executable, hipGraph_t graph, unsigned long long flags);
+hipError_t hipGraphUpload(hipGraphExec_t executable, hipStream_t stream);
+hipError_t hipGraphLaunch(hipGraphExec_t executable, hipStream_t stream);
+hipError_t hipGraphExecDestroy(hipGraphExec_t executable);
 
 /* ---- events ---- */
 
@@ -451,6 +469,14 @@ hipError_t hipStreamAddCallback_spt(hipStream_t stream, hipStreamCallback_t call
                                     unsigned int flags);
 hipError_t hipLaunchHostFunc_spt(hipStream_t stream, hipHostFn_t function, void *userData);
 hipError_t hipEventRecord_spt(hipEvent_t event, hipStream_t stream);
+hipError_t hipStreamBeginCapture_spt(hipStream_t stream, hipStreamCaptureMode mode);
+hipError_t hipStreamEndCapture_spt(hipStream_t stream, hipGraph_t *graph);
+hipError_t hipStreamIsCapturing_spt(hipStream_t stream, hipStreamCaptureStatus *status);
+hipError_t hipStreamGetCaptureInfo_spt(hipStream_t stream, hipStreamCaptureStatus *status, unsigned long long *id);
+hipError_t hipStreamGetCaptureInfo_v2_spt(hipStream_t stream, hipStreamCaptureStatus *status,
+                                          unsigned long long *id, hipGraph_t *graph,
+                                          const hipGraphNode_t **dependencies, size_t *count);
+hipError_t hipGraphLaunch_spt(hipGraphExec_t executable, hipStream_t stream);
 hipError_t hipLaunchKernel_spt(const void *function, dim3 grid, dim3 block, void **arguments, size_t sharedBytes,
                                hipStream_t stream);
 
