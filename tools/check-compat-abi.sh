@@ -18,8 +18,10 @@ write_program() { # ours prefix
              s/^#define ($2\w+) \(?\(?(int\))?-?(0x)?[0-9a-f]+\)?\$/\1/p" "$1" |
         while read -r name; do echo "    printf(\"$name %lld\\n\", (long long)$name);"; done
     awk '/^(typedef )?struct [A-Za-z0-9_]+ \{/ { name = $1 == "typedef" ? $3 : $2; print name; next }
-         /^\}/ { name = "" }
-         name != "" && /;$/ {
+         /^\}/ { name = ""; inside = 0 }
+         name != "" && /\{$/ { inside++; next }
+         inside && /^ +\}/ { inside-- }
+         name != "" && !inside && /;$/ {
              sub(/;$/, ""); gsub(/\[[^]]*\]/, ""); n = split($0, part, /[ ,*]+/)
              for (i = n; i > 1 && part[i] ~ /^[a-zA-Z_]+[A-Za-z0-9_]*$/; i = 1) print name, part[i]
          }' "$1" |

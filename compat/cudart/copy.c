@@ -68,28 +68,20 @@ cudaError_t cudaMemcpy2DAsync(void *dst, size_t dpitch, const void *src, size_t 
 
 /* ---- arrays ---- */
 
-/* One end of a copy: where its first byte is, and how far rows and slices are apart. */
-struct end {
-    char *ptr;
-    size_t pitch, slice;
-    unsigned element_bytes; /* of an array; 0 for a pointer */
-    size_t width, height,
-        depth; /* room of an array behind the position, in elements and rows; 0: no limit known */
-};
-
 static size_t at_least_one(size_t n)
 {
     return n ? n : 1;
 }
 
 /* An array from a position on; x is in bytes. */
-static int array_end(cudaArray_const_t array, size_t x_bytes, size_t y, size_t z, struct end *end)
+int cudart_array_end(cudaArray_const_t array, size_t x_bytes, size_t y, size_t z, struct end *end)
 {
     struct leatc_array_shape shape;
     void *ptr;
     size_t row;
 
-    LEATC_TRY(leatc_array_describe(array_of(array), &shape, &ptr, &end->pitch, &end->slice));
+    if (leatc_array_describe(array_of(array), &shape, &ptr, &end->pitch, &end->slice) != LEATC_OK)
+        return LEATC_INVALID_VALUE;
     row = shape.width * shape.element_bytes;
     if (x_bytes > row || y > at_least_one(shape.height) || z > at_least_one(shape.depth))
         return LEATC_INVALID_VALUE;
@@ -107,7 +99,7 @@ static bool has_room(const struct end *end, const leat_copy_box *box)
            (box->width_bytes <= end->width && box->height <= end->height && box->depth <= end->depth);
 }
 
-static int copy_ends(const struct end *dst, const struct end *src, size_t width_bytes, size_t height, size_t depth,
+int cudart_copy_ends(const struct end *dst, const struct end *src, size_t width_bytes, size_t height, size_t depth,
                      enum cudaMemcpyKind kind, struct leatc_stream *stream, bool async)
 {
     leat_copy_box box = {.width_bytes = width_bytes,
@@ -132,8 +124,8 @@ int cudart_copy_to_array(cudaArray_t dst, size_t x, size_t y, const void *src, s
 
     if (!src)
         return LEATC_INVALID_VALUE;
-    LEATC_TRY(array_end(dst, x, y, 0, &to));
-    return copy_ends(&to, &from, width, height, 1, kind, stream, async);
+    LEATC_TRY(cudart_array_end(dst, x, y, 0, &to));
+    return cudart_copy_ends(&to, &from, width, height, 1, kind, stream, async);
 }
 
 int cudart_copy_from_array(void *dst, size_t pitch, cudaArray_const_t src, size_t x, size_t y, size_t width,
@@ -143,8 +135,8 @@ int cudart_copy_from_array(void *dst, size_t pitch, cudaArray_const_t src, size_
 
     if (!dst)
         return LEATC_INVALID_VALUE;
-    LEATC_TRY(array_end(src, x, y, 0, &from));
-    return copy_ends(&to, &from, width, height, 1, kind, stream, async);
+    LEATC_TRY(cudart_array_end(src, x, y, 0, &from));
+    return cudart_copy_ends(&to, &from, width, height, 1, kind, stream, async);
 }
 
 int cudart_copy_arrays(cudaArray_t dst, size_t dst_x, size_t dst_y, cudaArray_const_t src, size_t src_x,
@@ -152,9 +144,9 @@ int cudart_copy_arrays(cudaArray_t dst, size_t dst_x, size_t dst_y, cudaArray_co
 {
     struct end from, to;
 
-    LEATC_TRY(array_end(dst, dst_x, dst_y, 0, &to));
-    LEATC_TRY(array_end(src, src_x, src_y, 0, &from));
-    return copy_ends(&to, &from, width, height, 1, cudaMemcpyDeviceToDevice, stream, false);
+    LEATC_TRY(cudart_array_end(dst, dst_x, dst_y, 0, &to));
+    LEATC_TRY(cudart_array_end(src, src_x, src_y, 0, &from));
+    return cudart_copy_ends(&to, &from, width, height, 1, cudaMemcpyDeviceToDevice, stream, false);
 }
 
 cudaError_t cudaMemcpy2DToArray(cudaArray_t dst, size_t wOffset, size_t hOffset, const void *src, size_t spitch,
@@ -194,6 +186,148 @@ cudaError_t cudaMemcpy2DArrayToArray(cudaArray_t dst, size_t wOffsetDst, size_t 
     return note(cudart_copy_arrays(dst, wOffsetDst, hOffsetDst, src, wOffsetSrc, hOffsetSrc, width, height, NULL));
 }
 
+/* ---- ranges of arrays: from a position on, row after row ---- */
+
+/* One piece of such a range: so many bytes of the row y, from x on. */
+struct piece {
+    size_t x, y, bytes;
+};
+
+/* Takes what is left of the row, or whole rows as one rectangle of *rows. */
+static struct piece next_piece(size_t row_bytes, size_t *x, size_t *y, size_t count, size_t *rows)
+{
+    struct piece piece = {*x, *y, row_bytes - *x};
+
+    *rows = 1;
+    if (*x == 0 && count >= row_bytes)
+        *rows = count / row_bytes;
+    if (piece.bytes > count)
+        piece.bytes = count;
+    *y += *rows;
+    *x = 0;
+    return piece;
+}
+
+static int row_bytes_of(cudaArray_const_t array, size_t *row_bytes, size_t *rows)
+{
+    struct leatc_array_shape shape;
+
+    if (leatc_array_describe(array_of(array), &shape, NULL, NULL, NULL) != LEATC_OK)
+        return LEATC_INVALID_VALUE;
+    *row_bytes = shape.width * shape.element_bytes;
+    *rows = at_least_one(shape.height);
+    return LEATC_OK;
+}
+
+/* Does the range fit? */
+static bool range_fits(size_t row_bytes, size_t rows, size_t x, size_t y, size_t count)
+{
+    return x < row_bytes && y < rows && count <= (rows - y) * row_bytes - x;
+}
+
+int cudart_copy_range_to_array(cudaArray_t dst, size_t x, size_t y, const void *src, size_t count,
+                               enum cudaMemcpyKind kind, struct leatc_stream *stream, bool async)
+{
+    size_t row_bytes, rows, height;
+    const char *from = src;
+
+    LEATC_TRY(row_bytes_of(dst, &row_bytes, &rows));
+    if (!count)
+        return LEATC_OK;
+    if (!range_fits(row_bytes, rows, x, y, count))
+        return LEATC_INVALID_VALUE;
+    while (count) {
+        struct piece piece = next_piece(row_bytes, &x, &y, count, &height);
+
+        LEATC_TRY(cudart_copy_to_array(dst, piece.x, piece.y, from, piece.bytes, piece.bytes, height, kind, stream,
+                                       async));
+        from += piece.bytes * height;
+        count -= piece.bytes * height;
+    }
+    return LEATC_OK;
+}
+
+int cudart_copy_range_from_array(void *dst, cudaArray_const_t src, size_t x, size_t y, size_t count,
+                                 enum cudaMemcpyKind kind, struct leatc_stream *stream, bool async)
+{
+    size_t row_bytes, rows, height;
+    char *to = dst;
+
+    LEATC_TRY(row_bytes_of(src, &row_bytes, &rows));
+    if (!count)
+        return LEATC_OK;
+    if (!range_fits(row_bytes, rows, x, y, count))
+        return LEATC_INVALID_VALUE;
+    while (count) {
+        struct piece piece = next_piece(row_bytes, &x, &y, count, &height);
+
+        LEATC_TRY(cudart_copy_from_array(to, piece.bytes, src, piece.x, piece.y, piece.bytes, height, kind, stream,
+                                         async));
+        to += piece.bytes * height;
+        count -= piece.bytes * height;
+    }
+    return LEATC_OK;
+}
+
+int cudart_copy_range_of_arrays(cudaArray_t dst, size_t dst_x, size_t dst_y, cudaArray_const_t src, size_t src_x,
+                                size_t src_y, size_t count, struct leatc_stream *stream)
+{
+    size_t dst_row, dst_rows, src_row, src_rows;
+
+    LEATC_TRY(row_bytes_of(dst, &dst_row, &dst_rows));
+    LEATC_TRY(row_bytes_of(src, &src_row, &src_rows));
+    if (!count)
+        return LEATC_OK;
+    if (!range_fits(dst_row, dst_rows, dst_x, dst_y, count) || !range_fits(src_row, src_rows, src_x, src_y, count))
+        return LEATC_INVALID_VALUE;
+    while (count) {
+        size_t bytes = dst_row - dst_x < src_row - src_x ? dst_row - dst_x : src_row - src_x;
+
+        bytes = bytes < count ? bytes : count;
+        LEATC_TRY(cudart_copy_arrays(dst, dst_x, dst_y, src, src_x, src_y, bytes, 1, stream));
+        count -= bytes;
+        dst_x += bytes, src_x += bytes;
+        if (dst_x == dst_row)
+            dst_x = 0, dst_y++;
+        if (src_x == src_row)
+            src_x = 0, src_y++;
+    }
+    return LEATC_OK;
+}
+
+cudaError_t cudaMemcpyToArray(cudaArray_t dst, size_t wOffset, size_t hOffset, const void *src, size_t count,
+                              enum cudaMemcpyKind kind)
+{
+    return note(cudart_copy_range_to_array(dst, wOffset, hOffset, src, count, kind, NULL, false));
+}
+
+cudaError_t cudaMemcpyToArrayAsync(cudaArray_t dst, size_t wOffset, size_t hOffset, const void *src, size_t count,
+                                   enum cudaMemcpyKind kind, cudaStream_t stream)
+{
+    return note(cudart_copy_range_to_array(dst, wOffset, hOffset, src, count, kind, stream_of(stream), true));
+}
+
+cudaError_t cudaMemcpyFromArray(void *dst, cudaArray_const_t src, size_t wOffset, size_t hOffset, size_t count,
+                                enum cudaMemcpyKind kind)
+{
+    return note(cudart_copy_range_from_array(dst, src, wOffset, hOffset, count, kind, NULL, false));
+}
+
+cudaError_t cudaMemcpyFromArrayAsync(void *dst, cudaArray_const_t src, size_t wOffset, size_t hOffset,
+                                     size_t count, enum cudaMemcpyKind kind, cudaStream_t stream)
+{
+    return note(cudart_copy_range_from_array(dst, src, wOffset, hOffset, count, kind, stream_of(stream), true));
+}
+
+cudaError_t cudaMemcpyArrayToArray(cudaArray_t dst, size_t wOffsetDst, size_t hOffsetDst, cudaArray_const_t src,
+                                   size_t wOffsetSrc, size_t hOffsetSrc, size_t count, enum cudaMemcpyKind kind)
+{
+    if (kind != cudaMemcpyDeviceToDevice && kind != cudaMemcpyDefault)
+        return note(LEATC_INVALID_DIRECTION);
+    return note(
+        cudart_copy_range_of_arrays(dst, wOffsetDst, hOffsetDst, src, wOffsetSrc, hOffsetSrc, count, NULL));
+}
+
 /* ---- three dimensions ---- */
 
 /* The array or the pointer of one side; positions in an array are elements, those from a pointer bytes. */
@@ -204,7 +338,7 @@ static int side(cudaArray_const_t array, struct cudaPitchedPtr ptr, struct cudaP
     if (!array == !ptr.ptr)
         return LEATC_INVALID_VALUE;
     if (array)
-        return array_end(array, position.x * unit_bytes, position.y, position.z, end);
+        return cudart_array_end(array, position.x * unit_bytes, position.y, position.z, end);
     /* One row needs no pitch, and one slice no height. */
     if (extent->height <= 1 && extent->depth <= 1 && !ptr.pitch)
         end->pitch = position.x + extent->width * unit_bytes;
@@ -220,10 +354,9 @@ static int extent_unit(cudaArray_const_t dst, cudaArray_const_t src, size_t *uni
     struct leatc_array_shape shape[2];
 
     *unit = 1;
-    if (src)
-        LEATC_TRY(leatc_array_describe(array_of(src), &shape[0], NULL, NULL, NULL));
-    if (dst)
-        LEATC_TRY(leatc_array_describe(array_of(dst), &shape[1], NULL, NULL, NULL));
+    if ((src && leatc_array_describe(array_of(src), &shape[0], NULL, NULL, NULL) != LEATC_OK) ||
+        (dst && leatc_array_describe(array_of(dst), &shape[1], NULL, NULL, NULL) != LEATC_OK))
+        return LEATC_INVALID_VALUE;
     if (src && dst && shape[0].element_bytes != shape[1].element_bytes)
         return LEATC_INVALID_VALUE;
     if (src || dst)
@@ -243,7 +376,7 @@ int cudart_copy_3d(const struct cudaMemcpy3DParms *p, struct leatc_stream *strea
     LEATC_TRY(side(p->srcArray, p->srcPtr, p->srcPos, unit, &p->extent, &src));
     if (__builtin_mul_overflow(p->extent.width, unit, &width))
         return LEATC_INVALID_VALUE;
-    return copy_ends(&dst, &src, width, p->extent.height, p->extent.depth, p->kind, stream, async);
+    return cudart_copy_ends(&dst, &src, width, p->extent.height, p->extent.depth, p->kind, stream, async);
 }
 
 cudaError_t cudaMemcpy3D(const struct cudaMemcpy3DParms *p)

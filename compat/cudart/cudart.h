@@ -33,6 +33,19 @@ static inline struct leatc_array *array_of(cudaArray_const_t array)
     return (struct leatc_array *)(void *)(uintptr_t)array;
 }
 
+/* One end of a copy: where its first byte is, and how far rows and slices are apart. */
+struct end {
+    char *ptr;
+    size_t pitch, slice;
+    unsigned element_bytes;      /* of an array; 0 for a pointer */
+    size_t width, height, depth; /* room of an array behind the position, in bytes and rows */
+};
+
+/* An array from a position on; x is in bytes. And a copy from end to end. */
+int cudart_array_end(cudaArray_const_t array, size_t x_bytes, size_t y, size_t z, struct end *end);
+int cudart_copy_ends(const struct end *dst, const struct end *src, size_t width_bytes, size_t height, size_t depth,
+                     enum cudaMemcpyKind kind, struct leatc_stream *stream, bool async);
+
 /* What the names with and without a per-thread default stream have in common. They do not note their result. */
 int cudart_copy_2d(void *dst, size_t dst_pitch, const void *src, size_t src_pitch, size_t width, size_t height,
                    enum cudaMemcpyKind kind, struct leatc_stream *stream, bool async);
@@ -49,5 +62,15 @@ int cudart_fill_2d(void *ptr, size_t pitch, int value, size_t width, size_t heig
                    bool async);
 int cudart_fill_3d(struct cudaPitchedPtr to, int value, struct cudaExtent extent, struct leatc_stream *stream,
                    bool async);
+
+int cudart_copy_range_to_array(cudaArray_t dst, size_t x, size_t y, const void *src, size_t count,
+                               enum cudaMemcpyKind kind, struct leatc_stream *stream, bool async);
+int cudart_copy_range_from_array(void *dst, cudaArray_const_t src, size_t x, size_t y, size_t count,
+                                 enum cudaMemcpyKind kind, struct leatc_stream *stream, bool async);
+int cudart_copy_range_of_arrays(cudaArray_t dst, size_t dst_x, size_t dst_y, cudaArray_const_t src, size_t src_x,
+                                size_t src_y, size_t count, struct leatc_stream *stream);
+
+/* A location as an ordinal or LEATC_HOST. */
+int cudart_place(struct cudaMemLocation location, int *ordinal);
 
 #endif

@@ -317,6 +317,35 @@ cudaError_t cudaDeviceSetCacheConfig(enum cudaFuncCache cacheConfig)
     return cudaSuccess;
 }
 
+static _Atomic int bank_config;
+
+cudaError_t cudaDeviceGetSharedMemConfig(enum cudaSharedMemConfig *pConfig)
+{
+    if (!pConfig)
+        return note(LEATC_INVALID_VALUE);
+    *pConfig = (enum cudaSharedMemConfig)atomic_load(&bank_config);
+    return cudaSuccess;
+}
+
+cudaError_t cudaDeviceSetSharedMemConfig(enum cudaSharedMemConfig config)
+{
+    if ((unsigned)config > cudaSharedMemBankSizeEightByte)
+        return note(LEATC_INVALID_VALUE);
+    atomic_store(&bank_config, (int)config);
+    return cudaSuccess;
+}
+
+/* No other device writes to these. */
+cudaError_t cudaDeviceFlushGPUDirectRDMAWrites(enum cudaFlushGPUDirectRDMAWritesTarget target,
+                                               enum cudaFlushGPUDirectRDMAWritesScope scope)
+{
+    return note(
+        target != cudaFlushGPUDirectRDMAWritesTargetCurrentDevice ||
+                (scope != cudaFlushGPUDirectRDMAWritesToOwner && scope != cudaFlushGPUDirectRDMAWritesToAllDevices)
+            ? LEATC_INVALID_VALUE
+            : LEATC_NOT_SUPPORTED);
+}
+
 cudaError_t cudaDeviceGetStreamPriorityRange(int *leastPriority, int *greatestPriority)
 {
     if (leastPriority)

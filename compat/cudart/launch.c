@@ -10,6 +10,36 @@ cudaError_t cudaLaunchKernel(const void *func, dim3 gridDim, dim3 blockDim, void
                              leat_dim(blockDim.x, blockDim.y, blockDim.z), args, sharedMem, stream_of(stream)));
 }
 
+/* Of the attributes, those that say how a launch may be made faster are not needed, and the others not there. */
+static int check_launch_attributes(const cudaLaunchConfig_t *config)
+{
+    if (config->numAttrs && !config->attrs)
+        return LEATC_INVALID_VALUE;
+    for (unsigned i = 0; i < config->numAttrs; i++)
+        switch (config->attrs[i].id) {
+        case cudaLaunchAttributeCooperative:
+            if (config->attrs[i].val.cooperative)
+                return LEATC_NOT_SUPPORTED;
+            break;
+        case cudaLaunchAttributeClusterDimension:
+        case cudaLaunchAttributeProgrammaticEvent:
+            return LEATC_NOT_SUPPORTED;
+        default:
+            break;
+        }
+    return LEATC_OK;
+}
+
+cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *func, void **args)
+{
+    int result = config ? check_launch_attributes(config) : LEATC_INVALID_VALUE;
+
+    if (result != LEATC_OK)
+        return note(result);
+    return cudaLaunchKernel(func, config->gridDim, config->blockDim, args, config->dynamicSmemBytes,
+                            config->stream);
+}
+
 /* Kernels of leat's cannot wait for one another. */
 cudaError_t cudaLaunchCooperativeKernel(const void *func, dim3 gridDim, dim3 blockDim, void **args,
                                         size_t sharedMem, cudaStream_t stream)

@@ -1,4 +1,4 @@
-/* memory.c - allocating, freeing, registering and asking; arrays; managed memory. */
+/* memory.c - allocating, freeing, registering and asking; managed memory. */
 #include "cudart/cudart.h"
 
 cudaError_t cudaMalloc(void **devPtr, size_t size)
@@ -142,106 +142,9 @@ cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, c
     return cudaSuccess;
 }
 
-/* ---- arrays ---- */
-
-/* Bytes of an element, or 0 when the channels are not of 1, 2 or 4 equal parts of 8, 16 or 32 bits. */
-static unsigned element_bytes(const struct cudaChannelFormatDesc *desc)
-{
-    int channels = (desc->x > 0) + (desc->y > 0) + (desc->z > 0) + (desc->w > 0);
-
-    if ((desc->x != 8 && desc->x != 16 && desc->x != 32) || (desc->y && desc->y != desc->x) ||
-        (desc->z && desc->z != desc->x) || (desc->w && desc->w != desc->x) || channels == 3 ||
-        (channels == 2 && !desc->y) || desc->f < cudaChannelFormatKindSigned ||
-        desc->f > cudaChannelFormatKindFloat)
-        return 0;
-    return (unsigned)(desc->x * channels / 8);
-}
-
-cudaError_t cudaMalloc3DArray(cudaArray_t *array, const struct cudaChannelFormatDesc *desc,
-                              struct cudaExtent extent, unsigned int flags)
-{
-    struct leatc_array_shape shape = {
-        .width = extent.width, .height = extent.height, .depth = extent.depth, .flags = flags};
-
-    if (!array || !desc)
-        return note(LEATC_INVALID_VALUE);
-    if (flags &
-        ~(unsigned)(cudaArrayLayered | cudaArraySurfaceLoadStore | cudaArrayCubemap | cudaArrayTextureGather))
-        return note(flags & (cudaArrayColorAttachment | cudaArrayDeferredMapping) ? LEATC_NOT_SUPPORTED
-                                                                                  : LEATC_INVALID_VALUE);
-    shape.element_bytes = element_bytes(desc);
-    if (!shape.element_bytes)
-        return note(LEATC_INVALID_CHANNEL);
-    if ((extent.depth && !extent.height && !(flags & cudaArrayLayered)) ||
-        (flags & cudaArrayCubemap && (extent.width != extent.height || extent.depth % 6 || !extent.depth ||
-                                      (extent.depth != 6 && !(flags & cudaArrayLayered)))))
-        return note(LEATC_INVALID_VALUE);
-    shape.channel_bits[0] = desc->x, shape.channel_bits[1] = desc->y;
-    shape.channel_bits[2] = desc->z, shape.channel_bits[3] = desc->w;
-    shape.channel_kind = (int)desc->f;
-    return note(leatc_array_create(&shape, (struct leatc_array **)(void *)array));
-}
-
-cudaError_t cudaMallocArray(cudaArray_t *array, const struct cudaChannelFormatDesc *desc, size_t width,
-                            size_t height, unsigned int flags)
-{
-    if (flags & (cudaArrayLayered | cudaArrayCubemap))
-        return note(LEATC_INVALID_VALUE);
-    return cudaMalloc3DArray(array, desc, make_cudaExtent(width, height, 0), flags);
-}
-
-cudaError_t cudaFreeArray(cudaArray_t array)
-{
-    return note(leatc_array_destroy(array_of(array)));
-}
-
-cudaError_t cudaArrayGetInfo(struct cudaChannelFormatDesc *desc, struct cudaExtent *extent, unsigned int *flags,
-                             cudaArray_t array)
-{
-    struct leatc_array_shape shape;
-    int result = leatc_array_describe(array_of(array), &shape, NULL, NULL, NULL);
-
-    if (result != LEATC_OK)
-        return note(result);
-    if (desc)
-        *desc = cudaCreateChannelDesc(shape.channel_bits[0], shape.channel_bits[1], shape.channel_bits[2],
-                                      shape.channel_bits[3], (enum cudaChannelFormatKind)shape.channel_kind);
-    if (extent)
-        *extent = make_cudaExtent(shape.width, shape.height, shape.depth);
-    if (flags)
-        *flags = shape.flags;
-    return cudaSuccess;
-}
-
-cudaError_t cudaGetChannelDesc(struct cudaChannelFormatDesc *desc, cudaArray_const_t array)
-{
-    if (!desc)
-        return note(LEATC_INVALID_VALUE);
-    return cudaArrayGetInfo(desc, NULL, NULL, (cudaArray_t)(uintptr_t)array);
-}
-
-struct cudaChannelFormatDesc cudaCreateChannelDesc(int x, int y, int z, int w, enum cudaChannelFormatKind f)
-{
-    return (struct cudaChannelFormatDesc){x, y, z, w, f};
-}
-
-cudaError_t cudaMallocMipmappedArray(cudaMipmappedArray_t *mipmappedArray,
-                                     const struct cudaChannelFormatDesc *desc, struct cudaExtent extent,
-                                     unsigned int numLevels, unsigned int flags)
-{
-    (void)mipmappedArray, (void)desc, (void)extent, (void)numLevels, (void)flags;
-    return note(LEATC_NOT_SUPPORTED);
-}
-
-cudaError_t cudaFreeMipmappedArray(cudaMipmappedArray_t mipmappedArray)
-{
-    return mipmappedArray ? note(LEATC_INVALID_HANDLE) : cudaSuccess;
-}
-
 /* ---- managed memory ---- */
 
-/* A location as an ordinal or LEATC_HOST. */
-static int ordinal_of(struct cudaMemLocation location, int *ordinal)
+int cudart_place(struct cudaMemLocation location, int *ordinal)
 {
     switch (location.type) {
     case cudaMemLocationTypeDevice:
@@ -260,7 +163,7 @@ static int ordinal_of(struct cudaMemLocation location, int *ordinal)
 cudaError_t cudaMemPrefetchAsync(const void *devPtr, size_t count, struct cudaMemLocation location,
                                  unsigned int flags, cudaStream_t stream)
 {
-    int ordinal = 0, result = flags ? LEATC_INVALID_VALUE : ordinal_of(location, &ordinal);
+    int ordinal = 0, result = flags ? LEATC_INVALID_VALUE : cudart_place(location, &ordinal);
 
     return note(result == LEATC_OK ? leatc_prefetch(devPtr, count, ordinal, stream_of(stream)) : result);
 }
@@ -270,7 +173,7 @@ cudaError_t cudaMemAdvise(const void *devPtr, size_t count, enum cudaMemoryAdvis
 {
     bool placed = advice == cudaMemAdviseSetPreferredLocation || advice == cudaMemAdviseSetAccessedBy ||
                   advice == cudaMemAdviseUnsetAccessedBy;
-    int ordinal = LEATC_HOST, result = placed ? ordinal_of(location, &ordinal) : LEATC_OK;
+    int ordinal = LEATC_HOST, result = placed ? cudart_place(location, &ordinal) : LEATC_OK;
 
     return note(result == LEATC_OK ? leatc_advise(devPtr, count, (int)advice, ordinal) : result);
 }
@@ -363,6 +266,9 @@ cudaError_t cudaMemRangeGetAttributes(void **data, size_t *dataSizes, enum cudaM
 
 cudaError_t cudaStreamAttachMemAsync(cudaStream_t stream, void *devPtr, size_t length, unsigned int flags)
 {
+    /* A default stream is not one that memory can be attached to. */
+    if (flags == cudaMemAttachSingle && (!stream || stream == cudaStreamLegacy))
+        return note(LEATC_INVALID_VALUE);
     return note(leatc_attach(stream_of(stream), devPtr, length, flags));
 }
 
@@ -380,6 +286,20 @@ cudaError_t cudaMemcpyFromSymbol(void *dst, const void *symbol, size_t count, si
 {
     (void)dst, (void)symbol, (void)count, (void)offset, (void)kind;
     return note(cudaErrorInvalidSymbol);
+}
+
+cudaError_t cudaMemcpyToSymbolAsync(const void *symbol, const void *src, size_t count, size_t offset,
+                                    enum cudaMemcpyKind kind, cudaStream_t stream)
+{
+    (void)stream;
+    return cudaMemcpyToSymbol(symbol, src, count, offset, kind);
+}
+
+cudaError_t cudaMemcpyFromSymbolAsync(void *dst, const void *symbol, size_t count, size_t offset,
+                                      enum cudaMemcpyKind kind, cudaStream_t stream)
+{
+    (void)stream;
+    return cudaMemcpyFromSymbol(dst, symbol, count, offset, kind);
 }
 
 cudaError_t cudaGetSymbolAddress(void **devPtr, const void *symbol)

@@ -33,6 +33,44 @@ cudaError_t cudaDeviceSetMemPool(int device, cudaMemPool_t memPool)
     return note(leatc_pool_set_current(device, pool_of(memPool)));
 }
 
+/* A pool by what it is for: there are pools of device memory alone. */
+static int check_place(const struct cudaMemLocation *location, enum cudaMemAllocationType type)
+{
+    if (!location || (type != cudaMemAllocationTypePinned && type != cudaMemAllocationTypeManaged))
+        return LEATC_INVALID_VALUE;
+    if (type == cudaMemAllocationTypePinned && location->type == cudaMemLocationTypeDevice)
+        return LEATC_OK;
+    return location->type == cudaMemLocationTypeDevice || location->type == cudaMemLocationTypeHost ||
+                   location->type == cudaMemLocationTypeHostNuma ||
+                   (location->type == cudaMemLocationTypeNone && type == cudaMemAllocationTypeManaged)
+               ? LEATC_NOT_SUPPORTED
+               : LEATC_INVALID_VALUE;
+}
+
+cudaError_t cudaMemGetDefaultMemPool(cudaMemPool_t *memPool, struct cudaMemLocation *location,
+                                     enum cudaMemAllocationType type)
+{
+    int result = memPool ? check_place(location, type) : LEATC_INVALID_VALUE;
+
+    return result == LEATC_OK ? cudaDeviceGetDefaultMemPool(memPool, location->id) : note(result);
+}
+
+cudaError_t cudaMemGetMemPool(cudaMemPool_t *memPool, struct cudaMemLocation *location,
+                              enum cudaMemAllocationType type)
+{
+    int result = memPool ? check_place(location, type) : LEATC_INVALID_VALUE;
+
+    return result == LEATC_OK ? cudaDeviceGetMemPool(memPool, location->id) : note(result);
+}
+
+cudaError_t cudaMemSetMemPool(struct cudaMemLocation *location, enum cudaMemAllocationType type,
+                              cudaMemPool_t memPool)
+{
+    int result = check_place(location, type);
+
+    return result == LEATC_OK ? cudaDeviceSetMemPool(location->id, memPool) : note(result);
+}
+
 cudaError_t cudaMemPoolCreate(cudaMemPool_t *memPool, const struct cudaMemPoolProps *poolProps)
 {
     bool exportable;

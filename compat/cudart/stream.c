@@ -73,6 +73,86 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t fn, void *userD
     return note(leatc_stream_host_function(stream_of(stream), fn, userData));
 }
 
+/* ---- attributes: how threads wait for the stream is kept, and the rest is as it always is ---- */
+
+static int get_attribute(struct leatc_stream *stream, cudaStreamAttrID attribute, cudaStreamAttrValue *value)
+{
+    int result = leatc_stream_check(stream), number = 0;
+
+    if (result != LEATC_OK)
+        return result;
+    if (!value)
+        return LEATC_INVALID_VALUE;
+    switch (attribute) {
+    case cudaStreamAttributeSynchronizationPolicy:
+        LEATC_TRY(leatc_stream_policy(stream, &number));
+        value->syncPolicy = (enum cudaSynchronizationPolicy)number;
+        return LEATC_OK;
+    case cudaStreamAttributePriority:
+        return leatc_stream_priority(stream, &value->priority);
+    case cudaStreamAttributeAccessPolicyWindow:
+        value->accessPolicyWindow = (struct cudaAccessPolicyWindow){.base_ptr = NULL};
+        return LEATC_OK;
+    case cudaStreamAttributeMemSyncDomainMap:
+        value->memSyncDomainMap = (cudaLaunchMemSyncDomainMap){0, 1};
+        return LEATC_OK;
+    case cudaStreamAttributeMemSyncDomain:
+        value->memSyncDomain = cudaLaunchMemSyncDomainDefault;
+        return LEATC_OK;
+    default:
+        return LEATC_INVALID_VALUE;
+    }
+}
+
+cudaError_t cudaStreamGetAttribute(cudaStream_t hStream, cudaStreamAttrID attr, cudaStreamAttrValue *value_out)
+{
+    return note(get_attribute(stream_of(hStream), attr, value_out));
+}
+
+/* The devices say that a window is 0 bytes at most, and have one domain. */
+static int set_attribute(struct leatc_stream *stream, cudaStreamAttrID attribute, const cudaStreamAttrValue *value)
+{
+    int result = leatc_stream_check(stream), priority = 0;
+
+    if (result != LEATC_OK)
+        return result;
+    if (!value)
+        return LEATC_INVALID_VALUE;
+    switch (attribute) {
+    case cudaStreamAttributeSynchronizationPolicy:
+        return value->syncPolicy >= cudaSyncPolicyAuto && value->syncPolicy <= cudaSyncPolicyBlockingSync
+                   ? leatc_stream_set_policy(stream, (int)value->syncPolicy)
+                   : LEATC_INVALID_VALUE;
+    case cudaStreamAttributeAccessPolicyWindow:
+        return value->accessPolicyWindow.num_bytes ? LEATC_INVALID_VALUE : LEATC_OK;
+    case cudaStreamAttributePriority:
+        LEATC_TRY(leatc_stream_priority(stream, &priority));
+        return priority == value->priority ? LEATC_OK : LEATC_NOT_SUPPORTED;
+    case cudaStreamAttributeMemSyncDomain:
+        return value->memSyncDomain == cudaLaunchMemSyncDomainDefault ? LEATC_OK : LEATC_NOT_SUPPORTED;
+    default:
+        return attribute == cudaStreamAttributeMemSyncDomainMap ? LEATC_NOT_SUPPORTED : LEATC_INVALID_VALUE;
+    }
+}
+
+cudaError_t cudaStreamSetAttribute(cudaStream_t hStream, cudaStreamAttrID attr, const cudaStreamAttrValue *value)
+{
+    return note(set_attribute(stream_of(hStream), attr, value));
+}
+
+cudaError_t cudaStreamCopyAttributes(cudaStream_t dst, cudaStream_t src)
+{
+    int policy = 0, result = leatc_stream_policy(stream_of(src), &policy);
+
+    return note(result == LEATC_OK ? leatc_stream_set_policy(stream_of(dst), policy) : result);
+}
+
+/* Windows are the only thing that persists, and there are none. */
+cudaError_t cudaCtxResetPersistingL2Cache(void)
+{
+    return note(leatc_init());
+}
+
 /* ---- events ---- */
 
 cudaError_t cudaEventCreate(cudaEvent_t *event)

@@ -288,6 +288,8 @@ static void *try_from_another_thread(void *argument)
     if (results[0] == cudaSuccess)
         cudaFree(ptr);
     results[1] = cudaStreamEndCapture(stream, &graph);
+    if (results[1] == cudaSuccess)
+        cudaGraphDestroy(graph);
     return NULL;
 }
 

@@ -187,7 +187,7 @@ static void arrays_by_handle(void **state)
     four.x = 7;
     GIVES(cudaErrorInvalidChannelDescriptor, cudaMallocArray(&a, &four, 1, 1, 0));
     OK(cudaFreeArray(a));
-    GIVES(cudaErrorInvalidResourceHandle, cudaFreeArray(a));
+    GIVES(cudaErrorInvalidValue, cudaFreeArray(a));
     OK(cudaFreeArray(b));
 }
 

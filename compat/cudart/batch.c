@@ -1,0 +1,181 @@
+/* batch.c - several copies, or prefetches, in one call. */
+#include "cudart/cudart.h"
+
+/* Each entry is for the elements from its index on: the first for all, the others for less and less. */
+static bool indexes_rise(const size_t *indexes, size_t index_count, size_t count)
+{
+    if (!indexes || !index_count || index_count > count || indexes[0])
+        return false;
+    for (size_t i = 1; i < index_count; i++)
+        if (indexes[i] <= indexes[i - 1] || indexes[i] >= count)
+            return false;
+    return true;
+}
+
+/* ---- copies ---- */
+
+static bool order_is_valid(enum cudaMemcpySrcAccessOrder order)
+{
+    return order >= cudaMemcpySrcAccessOrderStream && order <= cudaMemcpySrcAccessOrderAny;
+}
+
+/* Attributes say what a copy may be spared, and are hints but for their checks: pageable sources have been read at
+ * the return in any case. */
+static int check_attributes(const struct cudaMemcpyAttributes *attributes, const size_t *indexes,
+                            size_t attribute_count, size_t count)
+{
+    if (!attributes || !indexes_rise(indexes, attribute_count, count))
+        return LEATC_INVALID_VALUE;
+    for (size_t i = 0; i < attribute_count; i++)
+        if (!order_is_valid(attributes[i].srcAccessOrder) ||
+            attributes[i].flags & ~(unsigned)cudaMemcpyFlagPreferOverlapWithCompute)
+            return LEATC_INVALID_VALUE;
+    return LEATC_OK;
+}
+
+static int copy_ranges(void *const *dsts, const void *const *srcs, const size_t *sizes, size_t count,
+                       struct leatc_stream *stream)
+{
+    for (size_t i = 0; i < count; i++)
+        if (!dsts[i] || !srcs[i] || !sizes[i])
+            return LEATC_INVALID_VALUE;
+    for (size_t i = 0; i < count; i++)
+        LEATC_TRY(leatc_copy(dsts[i], srcs[i], sizes[i], LEATC_DEFAULT, stream, true));
+    return LEATC_OK;
+}
+
+/* A batch has no place in the legacy default stream's order. */
+static int check_stream(struct leatc_stream *stream)
+{
+    return !stream || stream == LEATC_STREAM_LEGACY ? LEATC_INVALID_VALUE : leatc_stream_check(stream);
+}
+
+cudaError_t cudaMemcpyBatchAsync(void *const *dsts, const void *const *srcs, const size_t *sizes, size_t count,
+                                 struct cudaMemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs,
+                                 cudaStream_t stream)
+{
+    int result =
+        dsts && srcs && sizes && count ? check_attributes(attrs, attrsIdxs, numAttrs, count) : LEATC_INVALID_VALUE;
+
+    if (result == LEATC_OK)
+        result = check_stream(stream_of(stream));
+    return note(result == LEATC_OK ? copy_ranges(dsts, srcs, sizes, count, stream_of(stream)) : result);
+}
+
+/* The bytes of an element: of the array's, where there is one. */
+static int unit_of(const struct cudaMemcpy3DOperand *operand, size_t *unit)
+{
+    struct end end;
+
+    if (operand->type == cudaMemcpyOperandTypePointer)
+        return LEATC_OK;
+    if (operand->type != cudaMemcpyOperandTypeArray || !operand->op.array.array)
+        return LEATC_INVALID_VALUE;
+    LEATC_TRY(cudart_array_end(operand->op.array.array, 0, 0, 0, &end));
+    if (*unit != 1 && *unit != end.element_bytes)
+        return LEATC_INVALID_VALUE;
+    *unit = end.element_bytes;
+    return LEATC_OK;
+}
+
+static int end_of(const struct cudaMemcpy3DOperand *operand, struct cudaExtent extent, size_t unit,
+                  struct end *end)
+{
+    size_t row = operand->op.ptr.rowLength, rows = operand->op.ptr.layerHeight;
+
+    if (operand->type == cudaMemcpyOperandTypeArray)
+        return cudart_array_end(operand->op.array.array, operand->op.array.offset.x * unit,
+                                operand->op.array.offset.y, operand->op.array.offset.z, end);
+    if (!operand->op.ptr.ptr || (row && row < extent.width) || (rows && rows < extent.height))
+        return LEATC_INVALID_VALUE;
+    *end = (struct end){.ptr = operand->op.ptr.ptr};
+    return __builtin_mul_overflow(row ? row : extent.width, unit, &end->pitch) ||
+                   __builtin_mul_overflow(end->pitch, rows ? rows : extent.height, &end->slice)
+               ? LEATC_INVALID_VALUE
+               : LEATC_OK;
+}
+
+static int copy_box(const struct cudaMemcpy3DBatchOp *copy, struct leatc_stream *stream)
+{
+    struct end dst, src;
+    size_t unit = 1, width;
+
+    if (!order_is_valid(copy->srcAccessOrder) || !copy->extent.width || !copy->extent.height ||
+        !copy->extent.depth)
+        return LEATC_INVALID_VALUE;
+    LEATC_TRY(unit_of(&copy->src, &unit));
+    LEATC_TRY(unit_of(&copy->dst, &unit));
+    LEATC_TRY(end_of(&copy->src, copy->extent, unit, &src));
+    LEATC_TRY(end_of(&copy->dst, copy->extent, unit, &dst));
+    if (__builtin_mul_overflow(copy->extent.width, unit, &width))
+        return LEATC_INVALID_VALUE;
+    return cudart_copy_ends(&dst, &src, width, copy->extent.height, copy->extent.depth, cudaMemcpyDefault, stream,
+                            true);
+}
+
+cudaError_t cudaMemcpy3DBatchAsync(size_t numOps, struct cudaMemcpy3DBatchOp *opList, unsigned long long flags,
+                                   cudaStream_t stream)
+{
+    int result = numOps && opList && !flags ? check_stream(stream_of(stream)) : LEATC_INVALID_VALUE;
+
+    for (size_t i = 0; i < numOps && result == LEATC_OK; i++)
+        result = copy_box(&opList[i], stream_of(stream));
+    return note(result);
+}
+
+/* ---- prefetches ---- */
+
+static int prefetch(void **ptrs, const size_t *sizes, size_t count, const struct cudaMemLocation *places,
+                    const size_t *indexes, size_t place_count, unsigned long long flags,
+                    struct leatc_stream *stream)
+{
+    int ordinal = 0;
+
+    if (!ptrs || !sizes || !count || flags || !places || !indexes_rise(indexes, place_count, count))
+        return LEATC_INVALID_VALUE;
+    LEATC_TRY(check_stream(stream));
+    for (size_t i = 0, place = 0; i < count; i++) {
+        if (place + 1 < place_count && indexes[place + 1] == i)
+            place++;
+        LEATC_TRY(cudart_place(places[place], &ordinal));
+        LEATC_TRY(leatc_prefetch(ptrs[i], sizes[i], ordinal, stream));
+    }
+    return LEATC_OK;
+}
+
+cudaError_t cudaMemPrefetchBatchAsync(void **dptrs, size_t *sizes, size_t count,
+                                      struct cudaMemLocation *prefetchLocs, size_t *prefetchLocIdxs,
+                                      size_t numPrefetchLocs, unsigned long long flags, cudaStream_t stream)
+{
+    return note(
+        prefetch(dptrs, sizes, count, prefetchLocs, prefetchLocIdxs, numPrefetchLocs, flags, stream_of(stream)));
+}
+
+/* What is discarded may keep its bytes; so a discarded range needs nothing but its checks. */
+static int discard(void **ptrs, const size_t *sizes, size_t count, unsigned long long flags,
+                   struct leatc_stream *stream)
+{
+    leat_managed_info info;
+
+    if (!ptrs || !sizes || !count || flags)
+        return LEATC_INVALID_VALUE;
+    LEATC_TRY(check_stream(stream));
+    for (size_t i = 0; i < count; i++)
+        LEATC_TRY(leatc_managed_query(ptrs[i], sizes[i], &info));
+    return LEATC_OK;
+}
+
+cudaError_t cudaMemDiscardBatchAsync(void **dptrs, size_t *sizes, size_t count, unsigned long long flags,
+                                     cudaStream_t stream)
+{
+    return note(discard(dptrs, sizes, count, flags, stream_of(stream)));
+}
+
+cudaError_t cudaMemDiscardAndPrefetchBatchAsync(void **dptrs, size_t *sizes, size_t count,
+                                                struct cudaMemLocation *prefetchLocs, size_t *prefetchLocIdxs,
+                                                size_t numPrefetchLocs, unsigned long long flags,
+                                                cudaStream_t stream)
+{
+    return cudaMemPrefetchBatchAsync(dptrs, sizes, count, prefetchLocs, prefetchLocIdxs, numPrefetchLocs, flags,
+                                     stream);
+}
