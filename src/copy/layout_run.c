@@ -182,12 +182,10 @@ static leat_status run_on_threads(const struct leati_layout_copy *copy, struct s
     struct leati_parts *parts = &scratch->parts;
     uint64_t count = parts->host.parts;
     void *args[] = {&parts, &count};
-    leat_module *module;
     leat_kernel *kernel;
     leat_status status;
 
-    LEATI_TRY(leat_module_builtin(copy->stream->device, &module));
-    LEATI_TRY(leat_kernel_get(module, "leat_run_parts", &kernel));
+    LEATI_TRY(leati_kernel_own(copy->stream->device, LEATI_BUILTIN_BASIC, "leat_run_parts", &kernel));
     if (!parts->guarded)
         return leat_launch(copy->stream, kernel, leat_dim((uint32_t)count, 1, 1), leat_dim(1, 1, 1), 0, args, 2);
     /* The order, to which a failure is told, is kept until the stream has got past the copy. */
@@ -281,11 +279,9 @@ leat_status leati_layout_launch(leat_stream *stream, const struct leati_layout_p
 {
     unsigned char argument[LEATI_GPU_LAYOUT_ARGUMENT_BYTES] __attribute__((aligned(16)));
     void *args[] = {argument};
-    leat_module *module;
     leat_kernel *kernel;
 
-    LEATI_TRY(leat_module_layout(stream->device, &module));
-    LEATI_TRY(leat_kernel_get(module, plan->gpu.kernel, &kernel));
+    LEATI_TRY(leati_kernel_own(stream->device, LEATI_BUILTIN_LAYOUT, plan->gpu.kernel, &kernel));
     leati_gpu_layout_argument(&plan->form, &plan->gpu, (void *)dst, (const void *)src, (const void *)list,
                               (uint64_t *)wrong, argument);
     return leat_launch(stream, kernel, plan->gpu.grid, plan->gpu.block, 0, args, 1);

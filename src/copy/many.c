@@ -112,11 +112,9 @@ static void all_single(struct many *many, const char *why)
 static bool find_kernel(struct many *many)
 {
     struct leati_sentence before;
-    leat_module *module;
 
     leati_error_keep(&before);
-    if (leat_module_builtin(many->stream->device, &module) == LEAT_OK &&
-        leat_kernel_get(module, "leat_copy_pieces", &many->kernel) == LEAT_OK)
+    if (leati_kernel_own(many->stream->device, LEATI_BUILTIN_BASIC, "leat_copy_pieces", &many->kernel) == LEAT_OK)
         return true;
     leati_error_restore(LEAT_ERROR_DRIVER, &before);
     return false;
@@ -332,8 +330,8 @@ static struct block *take_block(struct many *many, const struct block *needs)
     size_t piece_bytes = align_up(needs->piece_count * sizeof(struct piece), 64);
     size_t dma_bytes = align_up(needs->dma_count * sizeof(struct dma), 64);
     size_t head_bytes = align_up(sizeof(struct block), 64);
-    struct block *block = leati_scratch_take(many->stream->device, head_bytes + in_bytes + out_bytes + piece_bytes +
-                                                                     dma_bytes + needs->packed_bytes);
+    struct block *block = leati_scratch_take(
+        many->stream->device, head_bytes + in_bytes + out_bytes + piece_bytes + dma_bytes + needs->packed_bytes);
     char *at = (char *)block + head_bytes;
 
     if (!block)

@@ -112,13 +112,20 @@ struct leat_kernel {
     struct leat_kernel *next; /* under the device's module_lock */
 };
 
+#define LEATI_KERNEL_BUCKETS 32
+
 struct leat_module {
     struct leati_handle handle;
     struct leat_device *device;
-    void *native; /* the driver's module */
-    struct leat_kernel *kernels;
+    void *native;                                      /* the driver's module */
+    struct leat_kernel *kernels[LEATI_KERNEL_BUCKETS]; /* by their names */
     struct leati_link link;
 };
+
+/* A kernel that leat itself launches, by one look-up; loads its module if that is not there. The device is live.
+ */
+leat_status leati_kernel_own(leat_device *device, enum leati_builtin which, const char *name,
+                             leat_kernel **kernel);
 
 /* Work that is about to be given to stream may write pageable memory, or let others do so. */
 void leati_stream_writes_host(leat_stream *stream);

@@ -44,12 +44,11 @@ static leat_status fill_by_kernel(leat_stream *stream, void *dst, const struct p
     void *args[] = {&dst, &count, &words[0], &words[1]};
     unsigned argument_count = pattern->length == 8 ? 3 : 4;
     uint64_t blocks = (count + 1023) / 1024;
-    leat_module *module;
     leat_kernel *kernel;
 
     memcpy(words, pattern->bytes, sizeof words);
-    LEATI_TRY(leat_module_builtin(stream->device, &module));
-    LEATI_TRY(leat_kernel_get(module, pattern->length == 8 ? "leat_fill_u64" : "leat_fill_u128", &kernel));
+    LEATI_TRY(leati_kernel_own(stream->device, LEATI_BUILTIN_BASIC,
+                               pattern->length == 8 ? "leat_fill_u64" : "leat_fill_u128", &kernel));
     return leat_launch(stream, kernel, leat_dim(blocks < 4096 ? (uint32_t)blocks : 4096, 1, 1),
                        leat_dim(256, 1, 1), 0, args, argument_count);
 }

@@ -192,20 +192,26 @@ leat_status leat_module_own(leat_device *device, const leat_own_kernel *kernels,
     return LEAT_OK;
 }
 
+static void end_kernels(leat_kernel *kernel)
+{
+    while (kernel) {
+        leat_kernel *next = kernel->next;
+
+        leati_handle_retire(&leati_kernel_handles, kernel);
+        free(kernel->name);
+        leati_handle_free(&leati_kernel_handles, kernel);
+        kernel = next;
+    }
+}
+
 /* Ends a module that is retired and unlinked already. */
 static leat_status end_module(leat_module *module)
 {
     struct leati_driver *driver = module->device->driver;
     leat_status status;
 
-    while (module->kernels) {
-        leat_kernel *kernel = module->kernels;
-
-        module->kernels = kernel->next;
-        leati_handle_retire(&leati_kernel_handles, kernel);
-        free(kernel->name);
-        leati_handle_free(&leati_kernel_handles, kernel);
-    }
+    for (unsigned i = 0; i < LEATI_KERNEL_BUCKETS; i++)
+        end_kernels(module->kernels[i]);
     status = driver->ops->module_unload(driver, module->device->native, module->native);
     leati_handle_free(&leati_module_handles, module);
     return status;
@@ -253,9 +259,19 @@ leat_status leati_modules_close(struct leat_device *device)
     return first;
 }
 
+/* Where in a module a kernel of that name is. */
+static leat_kernel **bucket_of(leat_module *module, const char *name)
+{
+    uint32_t hash = 2166136261u;
+
+    while (*name)
+        hash = (hash ^ (unsigned char)*name++) * 16777619u;
+    return &module->kernels[(hash ^ hash >> 16) % LEATI_KERNEL_BUCKETS];
+}
+
 static leat_kernel *find_kernel(leat_module *module, const char *name)
 {
-    leat_kernel *kernel = module->kernels;
+    leat_kernel *kernel = *bucket_of(module, name);
 
     while (kernel && strcmp(kernel->name, name))
         kernel = kernel->next;
@@ -281,8 +297,8 @@ static leat_status make_kernel(leat_module *module, const char *name, leat_kerne
     }
     made->module = module;
     made->name = kept;
-    made->next = module->kernels;
-    module->kernels = made;
+    made->next = *bucket_of(module, name);
+    *bucket_of(module, name) = made;
     leati_handle_publish(made);
     *kernel = made;
     return LEAT_OK;
@@ -379,9 +395,29 @@ leat_status leat_module_layout(leat_device *device, leat_module **module)
     return get_builtin("leat_module_layout", device, LEATI_BUILTIN_LAYOUT, module);
 }
 
-leat_status leat_kernel_get(leat_module *module, const char *name, leat_kernel **kernel)
+/* Under the device's module_lock. */
+static leat_status get_kernel(leat_module *module, const char *name, leat_kernel **kernel)
+{
+    *kernel = find_kernel(module, name);
+    return *kernel ? LEAT_OK : make_kernel(module, name, kernel);
+}
+
+leat_status leati_kernel_own(leat_device *device, enum leati_builtin which, const char *name, leat_kernel **kernel)
 {
     leat_status status = LEAT_OK;
+
+    pthread_mutex_lock(&device->module_lock);
+    if (!device->builtin[which])
+        status = load_builtin(device, which);
+    if (status == LEAT_OK)
+        status = get_kernel(device->builtin[which], name, kernel);
+    pthread_mutex_unlock(&device->module_lock);
+    return status == LEAT_OK ? status : leati_fail_in(status, "leat's kernel '%s' on %s", name, device->name);
+}
+
+leat_status leat_kernel_get(leat_module *module, const char *name, leat_kernel **kernel)
+{
+    leat_status status;
     leat_kernel *found;
 
     LEATI_TRY(leati_check_permitted("leat_kernel_get"));
@@ -391,9 +427,7 @@ leat_status leat_kernel_get(leat_module *module, const char *name, leat_kernel *
     if (!*name)
         return leati_fail(LEAT_ERROR_NOT_FOUND, "leat_kernel_get of '': the name is empty");
     pthread_mutex_lock(&module->device->module_lock);
-    found = find_kernel(module, name);
-    if (!found)
-        status = make_kernel(module, name, &found);
+    status = get_kernel(module, name, &found);
     pthread_mutex_unlock(&module->device->module_lock);
     if (status != LEAT_OK)
         return leati_fail_in(status, "leat_kernel_get of '%s' on %s", name, module->device->name);
