@@ -47,7 +47,8 @@ system_allowed() {
     include/leat/interop/cuda.h|examples/interop_cuda.c|tests/test_cuda_abi.c|tests/test_cuda_names.c|tests/test_hip_abi.c) return 0 ;;
     # What a vendor's header is called is leat's own here: include/leat/compat/.
     tests/compat/*|examples/compat/*) return 0 ;;
-    include/leat/compat/hip/hip_runtime.h) [[ $2 =~ ^(chrono|thread|tuple|utility)$ ]] ;; # what a C++ kernel is made with
+    # What a C++ kernel is made with.
+    include/leat/compat/kernel_functions.h) [[ $2 =~ ^(chrono|thread|tuple|type_traits|utility)$ ]] ;;
     include/*) [[ $2 =~ ^std(arg|bool|def|int)\.h$ ]] ;;
     *) ! [[ $2 =~ ^(cuda|nvml|hip/|hsa/|rocm) ]] ;;
     esac

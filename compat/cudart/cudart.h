@@ -70,6 +70,11 @@ int cudart_copy_range_from_array(void *dst, cudaArray_const_t src, size_t x, siz
 int cudart_copy_range_of_arrays(cudaArray_t dst, size_t dst_x, size_t dst_y, cudaArray_const_t src, size_t src_x,
                                 size_t src_y, size_t count, struct leatc_stream *stream);
 
+int cudart_copy_to_symbol(const void *symbol, const void *src, size_t count, size_t offset,
+                          enum cudaMemcpyKind kind, struct leatc_stream *stream, bool async);
+int cudart_copy_from_symbol(void *dst, const void *symbol, size_t count, size_t offset, enum cudaMemcpyKind kind,
+                            struct leatc_stream *stream, bool async);
+
 /* A location as an ordinal or LEATC_HOST. */
 int cudart_place(struct cudaMemLocation location, int *ordinal);
 

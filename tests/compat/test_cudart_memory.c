@@ -115,7 +115,7 @@ static void wrong_copies_are_refused(void **state)
     GIVES(cudaErrorInvalidValue, cudaMemcpy2D(device, 32, host, 32, 32, 3, cudaMemcpyHostToDevice));
     GIVES(cudaErrorInvalidValue, cudaMemset2D(device, 7, 0, 8, 2));
     GIVES(cudaErrorInvalidDevice, cudaMemcpyPeer(device, 99, device, 0, 1));
-    GIVES(cudaErrorInvalidSymbol, cudaMemcpyToSymbol(host, host, 1, 0, cudaMemcpyHostToDevice));
+    GIVES(cudaErrorInvalidSymbol, cudaMemcpyToSymbol(NULL, host, 1, 0, cudaMemcpyHostToDevice));
     OK(cudaFree(device));
 }
 

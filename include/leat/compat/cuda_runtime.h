@@ -1,7 +1,28 @@
 /*
- * leat/compat/cuda_runtime.h - cuda_runtime_api.h, and for C++ the forms that spare casts.
+ * leat/compat/cuda_runtime.h - cuda_runtime_api.h, and for C++ the forms that spare casts, and kernels.
  *
  * The typed forms of C++ (cudaMalloc(&pointer_to_float, bytes) and the like) are inline and call the plain ones.
+ *
+ * With a C++ compiler (C++14 or later) a `__global__` function is an ordinary one. It is launched by the vendor's
+ * typed forms, and runs on the CPU device, once for each thread of the grid:
+ *
+ *     __global__ void scale(float *data, size_t count, float factor)
+ *     {
+ *         size_t i = blockIdx.x * blockDim.x + threadIdx.x;
+ *
+ *         if (i < count)
+ *             data[i] *= factor;
+ *     }
+ *
+ *     cudaLaunchConfig_t config = {};
+ *     config.gridDim = blocks, config.blockDim = 256, config.stream = stream;
+ *     cudaLaunchKernelEx(&config, scale, data, count, 2.0f);
+ *
+ * cudaLaunchKernel(scale, grid, block, args, 0, stream) does the same with pointers to the arguments. The threads of a
+ * block run one after the other, blocks side by side. So a block has no memory of its own and no barrier:
+ * __shared__ and __syncthreads() are not there, and a kernel with them does not compile; nor is <<< >>>, which no C++
+ * compiler takes. Symbols are variables of the program. In C, kernels are LEAT_KERNEL()s of leat/device_code.h, and
+ * their pointer is &leat_cpu_kernel_NAME.
  */
 #ifndef LEAT_COMPAT_CUDA_RUNTIME_H
 #define LEAT_COMPAT_CUDA_RUNTIME_H
@@ -63,6 +84,149 @@ template <class T> inline cudaChannelFormatDesc cudaCreateChannelDesc()
                                    T(-1) > T(0)         ? cudaChannelFormatKindUnsigned
                                    : T(3) / T(2) > T(1) ? cudaChannelFormatKindFloat
                                                         : cudaChannelFormatKindSigned);
+}
+
+/* ---- kernels that are functions, and symbols -------------------------------------------------------------- */
+
+/* nvcc has its own. */
+#if __cplusplus >= 201402L && !defined(__CUDACC__) && !defined(__HIP__)
+
+#include <leat/compat/kernel_functions.h>
+
+template <class... P> using leat_cuda_kernel = leat_kernel_function<void (*)(P...), P...>;
+
+template <class... P, std::size_t... I>
+inline cudaError_t leat_cuda_launch(void (*kernel)(P...), dim3 grid, dim3 block, void **args, size_t shared_bytes,
+                                    cudaStream_t stream, std::index_sequence<I...>)
+{
+    typename leat_cuda_kernel<P...>::call call(kernel, *static_cast<typename std::decay<P>::type *>(args[I])...);
+    void *list[] = {&call};
+
+    return ::cudaLaunchKernel(static_cast<const void *>(&leat_cuda_kernel<P...>::kernel), grid, block, list,
+                              shared_bytes, stream);
+}
+
+template <class... P>
+inline cudaError_t cudaLaunchKernel(void (*kernel)(P...), dim3 gridDim, dim3 blockDim, void **args,
+                                    size_t sharedMem = 0, cudaStream_t stream = 0)
+{
+    return leat_cuda_launch(kernel, gridDim, blockDim, args, sharedMem, stream, std::index_sequence_for<P...>());
+}
+
+template <class... P, class... A>
+inline cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t *config, void (*kernel)(P...), A &&...args)
+{
+    typename leat_cuda_kernel<P...>::call call(kernel, static_cast<P>(args)...);
+    void *list[] = {&call};
+
+    return ::cudaLaunchKernelExC(config, static_cast<const void *>(&leat_cuda_kernel<P...>::kernel), list);
+}
+
+template <class... P> inline cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *attr, void (*)(P...))
+{
+    return ::cudaFuncGetAttributes(attr, static_cast<const void *>(&leat_cuda_kernel<P...>::kernel));
+}
+
+template <class... P> inline cudaError_t cudaFuncSetAttribute(void (*)(P...), cudaFuncAttribute attr, int value)
+{
+    return ::cudaFuncSetAttribute(static_cast<const void *>(&leat_cuda_kernel<P...>::kernel), attr, value);
+}
+
+template <class... P> inline cudaError_t cudaFuncSetCacheConfig(void (*)(P...), cudaFuncCache cacheConfig)
+{
+    return ::cudaFuncSetCacheConfig(static_cast<const void *>(&leat_cuda_kernel<P...>::kernel), cacheConfig);
+}
+
+template <class... P>
+inline cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *numBlocks, void (*)(P...), int blockSize,
+                                                                 size_t dynamicSMemSize)
+{
+    return ::cudaOccupancyMaxActiveBlocksPerMultiprocessor(
+        numBlocks, static_cast<const void *>(&leat_cuda_kernel<P...>::kernel), blockSize, dynamicSMemSize);
+}
+
+/* A block as large as the device takes, and blocks for all of its multiprocessors. */
+template <class... P>
+inline cudaError_t cudaOccupancyMaxPotentialBlockSize(int *minGridSize, int *blockSize, void (*kernel)(P...),
+                                                      size_t dynamicSMemSize = 0, int blockSizeLimit = 0)
+{
+    int device = 0, processors = 0, threads = 0, blocks = 0;
+    cudaError_t error = !minGridSize || !blockSize ? cudaErrorInvalidValue : ::cudaGetDevice(&device);
+
+    if (error == cudaSuccess)
+        error = ::cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
+    if (error == cudaSuccess)
+        error = ::cudaDeviceGetAttribute(&threads, cudaDevAttrMaxThreadsPerBlock, device);
+    if (blockSizeLimit > 0 && blockSizeLimit < threads)
+        threads = blockSizeLimit;
+    if (error == cudaSuccess)
+        error = cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, threads, dynamicSMemSize);
+    if (error != cudaSuccess)
+        return error;
+    *blockSize = threads;
+    *minGridSize = blocks * processors;
+    return cudaSuccess;
+}
+
+#endif
+
+/* Symbols are variables of the program; these forms take the variable instead of its address. */
+template <class T> inline cudaError_t cudaGetSymbolAddress(void **devPtr, const T &symbol)
+{
+    return ::cudaGetSymbolAddress(devPtr, static_cast<const void *>(&symbol));
+}
+
+template <class T> inline cudaError_t cudaGetSymbolSize(size_t *size, const T &symbol)
+{
+    void *there;
+    cudaError_t error = size ? ::cudaGetSymbolAddress(&there, static_cast<const void *>(&symbol)) : cudaErrorInvalidValue;
+
+    if (error == cudaSuccess)
+        *size = sizeof symbol;
+    return error;
+}
+
+template <class T>
+inline cudaError_t cudaMemcpyToSymbol(const T &symbol, const void *src, size_t count, size_t offset = 0,
+                                      cudaMemcpyKind kind = cudaMemcpyHostToDevice)
+{
+    return offset > sizeof symbol || count > sizeof symbol - offset
+               ? cudaErrorInvalidValue
+               : ::cudaMemcpyToSymbol(static_cast<const void *>(&symbol), src, count, offset, kind);
+}
+
+template <class T>
+inline cudaError_t cudaMemcpyFromSymbol(void *dst, const T &symbol, size_t count, size_t offset = 0,
+                                        cudaMemcpyKind kind = cudaMemcpyDeviceToHost)
+{
+    return offset > sizeof symbol || count > sizeof symbol - offset
+               ? cudaErrorInvalidValue
+               : ::cudaMemcpyFromSymbol(dst, static_cast<const void *>(&symbol), count, offset, kind);
+}
+
+template <class T>
+inline cudaError_t cudaMemcpyToSymbolAsync(const T &symbol, const void *src, size_t count, size_t offset = 0,
+                                           cudaMemcpyKind kind = cudaMemcpyHostToDevice, cudaStream_t stream = 0)
+{
+    return offset > sizeof symbol || count > sizeof symbol - offset
+               ? cudaErrorInvalidValue
+               : ::cudaMemcpyToSymbolAsync(static_cast<const void *>(&symbol), src, count, offset, kind, stream);
+}
+
+template <class T>
+inline cudaError_t cudaMemcpyFromSymbolAsync(void *dst, const T &symbol, size_t count, size_t offset = 0,
+                                             cudaMemcpyKind kind = cudaMemcpyDeviceToHost, cudaStream_t stream = 0)
+{
+    return offset > sizeof symbol || count > sizeof symbol - offset
+               ? cudaErrorInvalidValue
+               : ::cudaMemcpyFromSymbolAsync(dst, static_cast<const void *>(&symbol), count, offset, kind, stream);
+}
+
+template <class T>
+inline cudaError_t cudaStreamAttachMemAsync(cudaStream_t stream, T *devPtr, size_t length = 0,
+                                            unsigned int flags = cudaMemAttachSingle)
+{
+    return ::cudaStreamAttachMemAsync(stream, static_cast<void *>(devPtr), length, flags);
 }
 
 #endif

@@ -9,7 +9,7 @@
  * cudaErrorNotSupported.
  *
  * With pkg-config leat-cudart the compiler finds it as <cuda_runtime_api.h> and <cuda_runtime.h>, so sources stay
- * as they are. Kernels are the exception, since a C compiler knows no <<< >>>: they are written with LEAT_KERNEL
+ * as they are. Kernels are the exception, since a C compiler knows no <<< >>>: in C they are written with LEAT_KERNEL
  * (leat/device_code.h) and launched by cudaLaunchKernel() with &leat_cpu_kernel_NAME on the CPU device, or loaded
  * as PTX by cudaLibraryLoadData() on a GPU.
  *
@@ -32,6 +32,8 @@
 #define cudaMemcpy2DArrayToArray cudaMemcpy2DArrayToArray_ptds
 #define cudaMemcpy3D cudaMemcpy3D_ptds
 #define cudaMemcpy3DPeer cudaMemcpy3DPeer_ptds
+#define cudaMemcpyToSymbol cudaMemcpyToSymbol_ptds
+#define cudaMemcpyFromSymbol cudaMemcpyFromSymbol_ptds
 #define cudaMemcpyToArray cudaMemcpyToArray_ptds
 #define cudaMemcpyFromArray cudaMemcpyFromArray_ptds
 #define cudaMemcpyArrayToArray cudaMemcpyArrayToArray_ptds

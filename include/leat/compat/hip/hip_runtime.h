@@ -34,64 +34,7 @@
 /* hipcc has its own. */
 #if __cplusplus >= 201402L && !defined(__HIP__) && !defined(__CUDACC__)
 
-#include <chrono>
-#include <thread>
-#include <tuple>
-#include <utility>
-
-#include <leat/device_code.h>
-
-#define __global__
-#define __host__
-#define __device__
-#define __constant__
-#define __launch_bounds__(...)
-#ifndef __forceinline__
-#define __forceinline__ inline __attribute__((always_inline))
-#endif
-
-/* Where a kernel's thread is. The same variables in all files of a program, though each defines them. */
-#define LEAT_HIP_PLACE_ __attribute__((weak)) __thread
-LEAT_HIP_PLACE_ uint3 threadIdx;
-LEAT_HIP_PLACE_ uint3 blockIdx;
-LEAT_HIP_PLACE_ uint3 blockDim;
-LEAT_HIP_PLACE_ uint3 gridDim;
-#undef LEAT_HIP_PLACE_
-
-/* A kernel of leat's for all launches that look alike: its one parameter is what to call, with its arguments. */
-template <class F, class... A> struct leat_hip_kernel {
-    typedef std::tuple<F, A...> call;
-
-    template <std::size_t... I> static void run_thread(const call &it, std::index_sequence<I...>)
-    {
-        std::get<0>(it)(std::get<I + 1>(it)...);
-    }
-
-    static void run(const leat_cpu_block *block, void *const *args)
-    {
-        const call &it = *static_cast<const call *>(args[0]);
-        const leat_cpu_dim threads = block->block_threads;
-
-        blockIdx = make_uint3(block->block.x, block->block.y, block->block.z);
-        blockDim = make_uint3(threads.x, threads.y, threads.z);
-        gridDim = make_uint3(block->grid_blocks.x, block->grid_blocks.y, block->grid_blocks.z);
-        for (uint32_t z = 0; z < threads.z; z++)
-            for (uint32_t y = 0; y < threads.y; y++)
-                for (uint32_t x = 0; x < threads.x; x++) {
-                    threadIdx = make_uint3(x, y, z);
-                    run_thread(it, std::index_sequence_for<A...>());
-                }
-    }
-
-    static const uint32_t bytes;
-    static const leat_cpu_kernel kernel;
-};
-
-template <class F, class... A>
-const uint32_t leat_hip_kernel<F, A...>::bytes = sizeof(typename leat_hip_kernel<F, A...>::call);
-template <class F, class... A>
-const leat_cpu_kernel leat_hip_kernel<F, A...>::kernel = {LEAT_CPU_KERNEL_ABI, 1, &leat_hip_kernel<F, A...>::bytes,
-                                                          &leat_hip_kernel<F, A...>::run};
+#include <leat/compat/kernel_functions.h>
 
 template <class F, class... A>
 inline void leat_hip_launch(dim3 grid, dim3 block, size_t sharedBytes, hipStream_t stream, F function,
@@ -100,7 +43,7 @@ inline void leat_hip_launch(dim3 grid, dim3 block, size_t sharedBytes, hipStream
     std::tuple<F, A...> call(function, arguments...);
     void *list[] = {&call};
 
-    (void)hipLaunchKernel(&leat_hip_kernel<F, A...>::kernel, grid, block, list, sharedBytes, stream);
+    (void)hipLaunchKernel(&leat_kernel_function<F, A...>::kernel, grid, block, list, sharedBytes, stream);
 }
 
 /* As in HIP it returns nothing; hipGetLastError() says what went wrong. Macros, so that a template may be given.
@@ -115,73 +58,7 @@ inline void leat_hip_launch(dim3 grid, dim3 block, size_t sharedBytes, hipStream
 
 static inline long long wall_clock64()
 {
-    return std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-static inline long long clock64()
-{
-    return wall_clock64();
-}
-
-static inline void __threadfence()
-{
-    __atomic_thread_fence(__ATOMIC_SEQ_CST);
-}
-
-static inline void __threadfence_block()
-{
-    __atomic_thread_fence(__ATOMIC_SEQ_CST);
-}
-
-static inline void __threadfence_system()
-{
-    __atomic_thread_fence(__ATOMIC_SEQ_CST);
-}
-
-template <class T> static inline T atomicCAS(T *at, T compare, T value)
-{
-    __atomic_compare_exchange(at, &compare, &value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
-    return compare;
-}
-
-template <class T> static inline T atomicExch(T *at, T value)
-{
-    T before;
-
-    __atomic_exchange(at, &value, &before, __ATOMIC_SEQ_CST);
-    return before;
-}
-
-/* Puts what change makes of the value there, and gives the one before. */
-template <class T, class C> static inline T leat_hip_atomic(T *at, C change)
-{
-    T before, after;
-
-    __atomic_load(at, &before, __ATOMIC_SEQ_CST);
-    do {
-        after = change(before);
-    } while (!__atomic_compare_exchange(at, &before, &after, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST));
-    return before;
-}
-
-template <class T> static inline T atomicAdd(T *at, T value)
-{
-    return leat_hip_atomic(at, [=](T now) { return static_cast<T>(now + value); });
-}
-
-template <class T> static inline T atomicSub(T *at, T value)
-{
-    return leat_hip_atomic(at, [=](T now) { return static_cast<T>(now - value); });
-}
-
-template <class T> static inline T atomicMin(T *at, T value)
-{
-    return leat_hip_atomic(at, [=](T now) { return value < now ? value : now; });
-}
-
-template <class T> static inline T atomicMax(T *at, T value)
-{
-    return leat_hip_atomic(at, [=](T now) { return now < value ? value : now; });
+    return clock64();
 }
 
 template <class T> static inline T atomicAdd_system(T *at, T value)

@@ -1,0 +1,147 @@
+/* test_cudart_cxx.cc - the CUDA runtime's header in C++: kernels that are functions and templates, symbols, and
+ * calls with types. */
+#include <cuda_runtime.h>
+
+#include <cstdio>
+#include <vector>
+
+static int failures;
+
+#define CHECK(condition)                                                                                          \
+    do {                                                                                                          \
+        if (!(condition)) {                                                                                       \
+            std::printf("%s:%d: %s\n", __FILE__, __LINE__, #condition);                                           \
+            failures++;                                                                                           \
+        }                                                                                                         \
+    } while (0)
+#define OK(call) CHECK((call) == cudaSuccess)
+
+__constant__ float factors[4];
+static __device__ int seen;
+
+template <class T> __global__ void add(const T *a, const T *b, T *sum, size_t count)
+{
+    size_t i = blockIdx.x * blockDim.x + threadIdx.x;
+
+    if (i < count)
+        sum[i] = a[i] + b[i];
+}
+
+static __global__ void scale(float *data, int count, float by)
+{
+    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += blockDim.x * gridDim.x)
+        data[i] *= by * factors[1];
+    atomicMax(&seen, static_cast<int>(threadIdx.x));
+}
+
+static void kernels_run()
+{
+    const int count = 1000;
+    std::vector<float> host(count, 1.0f);
+    float *a, *b, *sum;
+    cudaStream_t stream;
+    cudaLaunchConfig_t config = {};
+    const float two[] = {0, 2, 0, 0};
+    int most = 0, blocks = 0, threads = 0;
+    cudaFuncAttributes attributes;
+
+    OK(cudaStreamCreate(&stream));
+    OK(cudaMalloc(&a, count * sizeof *a));
+    OK(cudaMallocAsync(&b, count * sizeof *b, stream));
+    OK(cudaMallocManaged(&sum, count * sizeof *sum));
+    OK(cudaMemcpyAsync(a, host.data(), count * sizeof *a, cudaMemcpyHostToDevice, stream));
+    OK(cudaMemcpyAsync(b, host.data(), count * sizeof *b, cudaMemcpyHostToDevice, stream));
+    OK(cudaMemcpyToSymbol(factors, two, sizeof two));
+    config.gridDim = (count + 255) / 256;
+    config.blockDim = 256;
+    config.stream = stream;
+    OK(cudaLaunchKernelEx(&config, add<float>, a, b, sum, count)); /* arguments are converted */
+    {
+        float by = 3;
+        int length = count;
+        void *args[] = {&sum, &length, &by};
+
+        OK(cudaLaunchKernel(scale, dim3(2), dim3(64), args, 0, stream));
+    }
+    OK(cudaStreamSynchronize(stream));
+    for (int i = 0; i < count; i++)
+        CHECK(sum[i] == 12.0f);
+    OK(cudaMemcpyFromSymbol(&most, seen, sizeof most));
+    CHECK(most == 63);
+    CHECK(cudaMemcpyFromSymbol(&most, seen, sizeof most, 1) == cudaErrorInvalidValue);
+    CHECK(cudaMemcpyToSymbol(seen, &most, sizeof most, 0, cudaMemcpyDeviceToHost) ==
+          cudaErrorInvalidMemcpyDirection);
+    OK(cudaFuncGetAttributes(&attributes, scale));
+    CHECK(attributes.maxThreadsPerBlock >= 64);
+    OK(cudaOccupancyMaxPotentialBlockSize(&blocks, &threads, scale));
+    CHECK(blocks > 0 && threads > 0);
+    config.blockDim = 0;
+    CHECK(cudaLaunchKernelEx(&config, scale, sum, count, 1.0f) == cudaErrorInvalidConfiguration);
+    OK(cudaFree(sum));
+    OK(cudaFreeAsync(b, stream));
+    OK(cudaFree(a));
+    OK(cudaStreamDestroy(stream));
+}
+
+static void kernels_are_captured()
+{
+    float *data, host[10];
+    cudaStream_t stream;
+    cudaGraph_t graph;
+    cudaGraphExec_t exec;
+    cudaLaunchConfig_t config = {};
+
+    OK(cudaStreamCreate(&stream));
+    OK(cudaMalloc(&data, sizeof host));
+    for (float &value : host)
+        value = 1;
+    OK(cudaMemcpy(data, host, sizeof host, cudaMemcpyHostToDevice));
+    config.stream = stream;
+    OK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+    OK(cudaLaunchKernelEx(&config, scale, data, 10, 0.5f));
+    OK(cudaLaunchKernelEx(&config, scale, data, 10, 4.0f));
+    OK(cudaStreamEndCapture(stream, &graph));
+    OK(cudaGraphInstantiate(&exec, graph));
+    OK(cudaGraphLaunch(exec, stream));
+    OK(cudaMemcpy(host, data, sizeof host, cudaMemcpyDeviceToHost));
+    CHECK(host[9] == 8);
+    OK(cudaGraphExecDestroy(exec));
+    OK(cudaGraphDestroy(graph));
+    OK(cudaFree(data));
+    OK(cudaStreamDestroy(stream));
+}
+
+static void typed_calls()
+{
+    cudaChannelFormatDesc format = cudaCreateChannelDesc<float>();
+    cudaEvent_t event;
+    double *host;
+    float *there;
+    void *address;
+    size_t size;
+
+    CHECK(format.x == 32 && format.f == cudaChannelFormatKindFloat);
+    OK(cudaEventCreate(&event, cudaEventDisableTiming));
+    OK(cudaEventDestroy(event));
+    OK(cudaMallocHost(&host, 80));
+    OK(cudaHostGetDevicePointer(&there, host, 0));
+    OK(cudaFreeHost(host));
+    OK(cudaGetSymbolAddress(&address, factors));
+    CHECK(address == factors);
+    OK(cudaGetSymbolSize(&size, factors));
+    CHECK(size == sizeof factors);
+}
+
+int main()
+{
+    kernels_run();
+    kernels_are_captured();
+    typed_calls();
+    for (int i = 0; i < 2; i++) {
+        OK(cudaSetDevice(i));
+        OK(cudaDeviceReset());
+    }
+    if (!failures)
+        std::printf("kernels, symbols and typed calls do as they should\n");
+    return failures != 0;
+}
