@@ -9,7 +9,7 @@ test_api := $(addprefix $(test_bin)/,test_device test_memory test_copy test_copy
             test_pool_limits test_pool_bad test_pool_threads test_pool_share test_pool_guard)
 # Copies, and what goes with them: also run with pageable memory staged on the CPU device.
 test_staged := $(addprefix $(test_bin)/,test_copy test_copy_async test_copy_broken test_copy_many test_copy_links test_copy_rectangle test_layout test_fill \
-               test_bad_input test_stream test_threads test_pool_threads order_model)
+               test_bad_input test_stream test_threads test_pool_threads order_model unit_copy_forms)
 # Random graphs of work, also public headers only.
 test_order := $(addprefix $(test_bin)/,order_model pool_model)
 # About the CPU device alone.
@@ -35,6 +35,9 @@ $(test_bin)/%.o: tests/%.c $(BUILD)/flags
 $(test_programs): %: %.o $(test_objects) $(BUILD)/libleat.a
 	$(say) LINK $@
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(filter %.o,$^) $(BUILD)/libleat.a -lcmocka $(LIB_LIBS) -o $@
+
+# What waits wait for is held up.
+$(addprefix $(test_bin)/,unit_copy_waits unit_copy_forms): $(test_bin)/held.o
 
 # A user's kernels, as a user would build them.
 $(test_kernels): tests/kernels_user.c include/leat/device_code.h $(BUILD)/flags
@@ -148,4 +151,4 @@ gate: tests
 	$(Q)tests/gate.sh $(test_gate)
 
 .PHONY: tests check check-plain check-strict check-staged check-prefetch check-names check-names-hip check-names-cuda check-gpu check-memcheck check-tsan check-tsan-plain check-tsan-staged fuzz-layout gate
--include $(test_programs:=.d) $(test_objects:.o=.d)
+-include $(test_programs:=.d) $(test_objects:.o=.d) $(test_bin)/held.d

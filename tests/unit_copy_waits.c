@@ -1,18 +1,14 @@
 /*
- * unit_copy_waits.c - the waits of the copy engine, one by one: what they wait for is held up here, so that a copy
- * that goes on all the same moves wrong bytes or comes back too early each time, and not only when luck has it.
- *
- * Pageable memory is staged on the CPU device as on a GPU. The driver's table is replaced by one that lets a test
- * hold a stream up behind leat's back, slow single copies down, and look at what is freed; below it is the fault
- * driver, by which a call in the middle fails.
+ * unit_copy_waits.c - the waits of the copy engine, one by one: what they wait for is held up (held.h), so that a
+ * copy that goes on all the same moves wrong bytes or comes back too early each time, and not only when luck has
+ * it. Pageable memory is staged on the CPU device as on a GPU.
  */
-#include "harness.h"
+#include "held.h"
 
 #include "copy/links.h"
 #include "copy/small.h"
 #include "copy/stage.h"
 #include "driver/fault/fault.h"
-#include "driver/registry.h"
 
 #include <leat/copy.h>
 
@@ -22,91 +18,8 @@
 
 #define KIB ((size_t)1 << 10)
 #define MIB ((size_t)1 << 20)
-#define STAGED_BYTES (8 * MIB)                 /* staged on an idle stream too */
-#define STEP_US 2000                           /* by which slow copies are slow */
-enum { PATIENCE_MS = 30000, MOMENT_MS = 100 }; /* a moment: what does not wait is through by then */
-
-/* ---- the driver's table ---- */
-
-static struct leati_driver *driver;
-static const struct leati_driver_ops *below;
-static struct leati_driver_ops table;
-
-/* Called on the thread that gives a copy to a stream, in front of it. NULL: nothing. */
-static void (*before_copy)(void *stream, struct leati_end dst, struct leati_end src, size_t bytes);
-static void (*before_free)(void *ptr);
-
-static leat_status copy(struct leati_driver *self, void *stream, struct leati_end dst, struct leati_end src,
-                        size_t bytes)
-{
-    if (before_copy)
-        before_copy(stream, dst, src, bytes);
-    return below->copy(self, stream, dst, src, bytes);
-}
-
-static leat_status mem_free(struct leati_driver *self, void *device, void *ptr)
-{
-    if (before_free)
-        before_free(ptr);
-    return below->mem_free(self, device, ptr);
-}
-
-static void replace_table(void)
-{
-    for (unsigned i = 0; (driver = leati_registry_driver(i, NULL, NULL)); i++)
-        if (!strcmp(driver->name, "cpu"))
-            break;
-    if (!driver)
-        return;
-    below = driver->ops;
-    table = *below;
-    table.copy = copy;
-    table.mem_free = mem_free;
-    driver->ops = &table;
-}
-
-static int setup(void **state)
-{
-    before_copy = NULL;
-    before_free = NULL;
-    leati_fault_arm(driver, LEATI_FAULT_NONE, NULL, 0);
-    return test_setup(state);
-}
-
-static void slow_down(void *argument)
-{
-    (void)argument;
-    test_sleep_us(STEP_US);
-}
-
-/* What stream is given next comes late. */
-static void delay(void *stream)
-{
-    OK(below->launch_host(driver, stream, slow_down, NULL));
-}
-
-/* ---- gates that leat does not know of ---- */
-
-static struct test_gate gates[32];
-static unsigned gate_count;
-
-static void stand_at_gate(void *argument)
-{
-    struct test_gate *gate = argument;
-
-    (void)test_wait_for(&gate->open, 1);
-    atomic_store(&gate->passed, 1);
-}
-
-/* A host function of leat_launch_host() could write pageable memory, and copies behind it are made another way. */
-static struct test_gate *hold(void *stream)
-{
-    struct test_gate *gate = &gates[gate_count++];
-
-    assert_true(gate_count < sizeof gates / sizeof gates[0]);
-    OK(below->launch_host(driver, stream, stand_at_gate, gate));
-    return gate;
-}
+#define STAGED_BYTES (8 * MIB) /* staged on an idle stream too */
+#define PATIENCE_MS 30000
 
 /*
  * Watches a call that must not come back while a gate is closed: opens the gate when the call is back all the
@@ -123,9 +36,9 @@ static void *watch_call(void *argument)
 {
     struct watch *watch = argument;
 
-    for (int i = 0; watch->until_fault && !leati_fault_fired(driver) && i < PATIENCE_MS; i++)
+    for (int i = 0; watch->until_fault && !leati_fault_fired(held_driver) && i < PATIENCE_MS; i++)
         test_sleep_us(1000);
-    for (int i = 0; i < MOMENT_MS && !atomic_load(&watch->back); i++)
+    for (int i = 0; i < HELD_MOMENT_MS && !atomic_load(&watch->back); i++)
         test_sleep_us(1000);
     test_gate_open(watch->gate);
     return NULL;
@@ -169,7 +82,7 @@ static struct room make_room(leat_device *device, size_t bytes)
 
 static void end_room(struct room *room)
 {
-    before_copy = NULL;
+    held_before_copy = NULL;
     OK(leat_memory_free(room->memory));
     OK(leat_memory_free(room->pinned));
     free(room->in);
@@ -179,7 +92,7 @@ static void end_room(struct room *room)
 /* Device memory must hold the pattern; looked at by a stream that has nothing to do with it. */
 static void expect_there(struct test_state *t, struct room *room, uint64_t seed)
 {
-    before_copy = NULL;
+    held_before_copy = NULL;
     memset(room->pinned, 0xee, room->bytes);
     OK(leat_copy(t->second, room->pinned, room->memory, room->bytes));
     OK(leat_stream_synchronize(t->second));
@@ -193,7 +106,7 @@ static void delay_all(void *stream, struct leati_end dst, struct leati_end src, 
     (void)dst;
     (void)src;
     (void)bytes;
-    delay(stream);
+    held_delay(stream);
 }
 
 /* More than the stream's ring has places for: each place keeps its bytes until its DMA has read them. */
@@ -206,9 +119,9 @@ static void short_copies_keep_their_place_in_the_ring(void **state)
 
     for (uint64_t round = 0; round < 3; round++) {
         /* Held as a whole, then going on while more comes, from the middle of a quarter on. */
-        struct test_gate *gate = round ? NULL : hold(t->stream->native);
+        struct test_gate *gate = round ? NULL : held_close(t->stream->native);
 
-        before_copy = round ? delay_all : NULL;
+        held_before_copy = round ? delay_all : NULL;
         test_pattern(room.in, room.bytes, round);
         for (size_t i = 0; i < COUNT; i++)
             OK(leat_copy(t->stream, room.memory + i * each, room.in + i * each, each));
@@ -242,7 +155,7 @@ static void let_the_other_go_first(void *stream, struct leati_end dst, struct le
     if (dst.ptr != halves[0].stop || atomic_exchange(&halves[0].entered, 1))
         return;
     /* The other one may have to wait for this one: so a moment must do. */
-    for (int i = 0; i < MOMENT_MS && !atomic_load(&halves[1].done); i++)
+    for (int i = 0; i < HELD_MOMENT_MS && !atomic_load(&halves[1].done); i++)
         test_sleep_us(1000);
 }
 
@@ -281,7 +194,7 @@ static void two_threads_fill_one_ring(void **state)
                                   .src = room.in + (size_t)i * 32 * KIB,
                                   .bytes = 32 * KIB,
                                   .stop = room.memory};
-    before_copy = let_the_other_go_first;
+    held_before_copy = let_the_other_go_first;
     copy_halves();
     OK(leat_stream_synchronize(t->stream));
     expect_there(t, &room, 1);
@@ -297,7 +210,7 @@ static void a_short_copy_out_is_waited_for(void **state)
     test_pattern(room.pinned, room.bytes, 2);
     OK(leat_copy(t->stream, room.memory, room.pinned, room.bytes));
     OK(leat_stream_synchronize(t->stream));
-    before_copy = delay_all;
+    held_before_copy = delay_all;
     OK(leat_copy(t->stream, room.out, room.memory, room.bytes));
     EXPECT_PATTERN(room.out, room.bytes, 2);
     end_room(&room);
@@ -314,7 +227,7 @@ static void hold_first_copy(void *stream, struct leati_end dst, struct leati_end
     if (slot_count < 2)
         slots[slot_count++] = dst.ptr;
     if (!held_copy)
-        held_copy = hold(stream);
+        held_copy = held_close(stream);
 }
 
 /* Where the stream could not be waited for, its DMA may still write: nobody else gets that memory. */
@@ -331,10 +244,10 @@ static void a_place_that_was_not_waited_for_is_lost(void **state)
     OK(leat_stream_synchronize(t->second));
     held_copy = NULL;
     slot_count = 0;
-    before_copy = hold_first_copy;
-    leati_fault_arm(driver, LEATI_FAULT_FAIL, "stream_synchronize", 1);
+    held_before_copy = hold_first_copy;
+    leati_fault_arm(held_driver, LEATI_FAULT_FAIL, "stream_synchronize", 1);
     status = leat_copy(t->stream, room.out, room.memory, room.bytes);
-    leati_fault_arm(driver, LEATI_FAULT_NONE, NULL, 0);
+    leati_fault_arm(held_driver, LEATI_FAULT_NONE, NULL, 0);
     assert_int_equal(status, LEAT_ERROR_DRIVER);
     OK(leat_copy(t->second, room.out, room.memory, room.bytes));
     EXPECT_PATTERN(room.out, room.bytes, 3);
@@ -345,46 +258,58 @@ static void a_place_that_was_not_waited_for_is_lost(void **state)
     end_room(&room);
 }
 
-/* The ring stays until the work of a stream that has ended is done, and is given back then. */
+/* Streams that come and go, each with short copies of its own, and long ones that look for memory to take back. */
+static void use_other_rings(struct test_state *t, struct room *room)
+{
+    for (int round = 0; round < 3; round++) {
+        leat_stream *stream;
+
+        OK(leat_copy_sync(t->second, room->memory, room->in, room->bytes));
+        OK(leat_copy_sync(t->second, room->out, room->memory, room->bytes));
+        OK(leat_stream_create(t->device, &stream));
+        for (size_t i = 0; i < 8; i++)
+            OK(leat_copy(stream, room->memory, room->in + i * 32 * KIB, 32 * KIB));
+        OK(leat_stream_synchronize(stream));
+        OK(leat_stream_destroy(stream));
+    }
+}
+
+/* The ring stays until the work of a stream that has ended is done, and is given back then. before: copies that
+ * are done when it ends, so many that the stream has got past a quarter of the ring. */
 static void the_ring_of_a_stream_that_ends_stays(void **state)
 {
     const size_t each = 32 * KIB;
     struct test_state *t = *state;
     struct room room = make_room(t->device, 8 * each), other = make_room(t->device, STAGED_BYTES);
     struct leati_stager *stager;
-    struct test_gate *gate;
-    leat_stream *stream;
 
-    OK(leat_stream_create(t->device, &stream));
-    gate = hold(stream->native);
-    test_pattern(room.in, room.bytes, 4);
-    for (size_t i = 0; i < 8; i++)
-        OK(leat_copy(stream, room.memory + i * each, room.in + i * each, each));
-    assert_non_null(atomic_load(&stream->staging));
-    OK(leat_stream_destroy(stream));
-    /* Staged copies look for memory to take back; then short ones take a ring of that size. */
-    for (int round = 0; round < 3; round++) {
-        leat_stream *next;
+    for (size_t before = 0; before <= 5; before += 5) {
+        struct test_gate *gate = NULL;
+        leat_stream *stream;
 
-        OK(leat_copy_sync(t->second, other.memory, other.in, STAGED_BYTES));
-        OK(leat_copy_sync(t->second, other.out, other.memory, STAGED_BYTES));
-        OK(leat_stream_create(t->device, &next));
-        for (size_t i = 0; i < 8; i++)
-            OK(leat_copy(next, other.memory + i * each, other.in + i * each, each));
-        OK(leat_stream_synchronize(next));
-        OK(leat_stream_destroy(next));
+        OK(leat_stream_create(t->device, &stream));
+        test_pattern(room.in, room.bytes, 4 + before);
+        for (size_t i = 0; i < 8; i++) {
+            if (i == before) {
+                OK(leat_stream_synchronize(stream));
+                gate = held_close(stream->native);
+            }
+            OK(leat_copy(stream, room.memory + i * each, room.in + i * each, each));
+        }
+        assert_non_null(atomic_load(&stream->staging));
+        OK(leat_stream_destroy(stream));
+        use_other_rings(t, &other);
+        assert_int_equal(atomic_load(&gate->passed), 0);
+        test_gate_open(gate);
+        OK(leat_device_synchronize(t->device));
+        expect_there(t, &room, 4 + before);
+        /* The copy looks for what is over, and is then the only one in the list. */
+        OK(leati_stager_get(t->device, &stager));
+        OK(leat_copy(t->second, other.memory, other.in, STAGED_BYTES));
+        assert_non_null(stager->issued);
+        assert_null(stager->issued->next_issued);
+        OK(leat_stream_synchronize(t->second));
     }
-    assert_int_equal(atomic_load(&gate->passed), 0);
-    test_gate_open(gate);
-    OK(leat_device_synchronize(t->device));
-    expect_there(t, &room, 4);
-    OK(leati_stager_get(t->device, &stager));
-    /* The copy in looks; it is itself in the list. */
-    OK(leat_stream_create(t->device, &stream));
-    OK(leat_copy(stream, other.memory, other.in, STAGED_BYTES));
-    assert_ptr_equal(stager->issued ? stager->issued->next_issued : NULL, NULL);
-    OK(leat_stream_destroy(stream));
-    OK(leat_device_synchronize(t->device));
     end_room(&other);
     end_room(&room);
 }
@@ -404,17 +329,60 @@ static void a_staged_copy_that_fails_is_waited_for(void **state)
             leat_status status;
 
             OK(leat_copy_sync(t->stream, room.memory, room.in, room.bytes));
-            watch.gate = hold(t->stream->native);
-            leati_fault_arm(driver, LEATI_FAULT_FAIL, "stream_values", n);
+            watch.gate = held_close(t->stream->native);
+            leati_fault_arm(held_driver, LEATI_FAULT_FAIL, "stream_values", n);
             start_watch(&watch);
             status = out ? leat_copy(t->stream, room.out, room.memory, room.bytes)
                          : leat_copy(t->stream, room.memory, room.in, room.bytes);
             end_watch(&watch);
-            leati_fault_arm(driver, LEATI_FAULT_NONE, NULL, 0);
+            leati_fault_arm(held_driver, LEATI_FAULT_NONE, NULL, 0);
             assert_int_equal(status, LEAT_ERROR_DRIVER);
         }
     }
     end_room(&room);
+}
+
+/* What the threads of a job do here. */
+static atomic_int list_entered, list_left;
+
+static size_t copy_slowly(const void *list, size_t first, size_t count, uintptr_t *fault)
+{
+    (void)list;
+    (void)first;
+    (void)fault;
+    atomic_store(&list_entered, 1);
+    held_moment();
+    atomic_store(&list_left, 1);
+    return count;
+}
+
+static bool refuse_in_the_middle(const char *entry, void *stream)
+{
+    (void)entry;
+    (void)stream;
+    (void)test_wait_for(&list_entered, 1);
+    return true;
+}
+
+/* The driver refuses words while a thread copies, and then even to wait, as when the device is lost: the thread
+ * has left the caller's memory when the failure is told. */
+static void threads_have_left_what_failed(void **state)
+{
+    struct test_state *t = *state;
+    struct leati_target nowhere = {.end.kind = LEAT_KIND_PAGEABLE};
+    struct leati_list list = {.copy = copy_slowly, .count = 1, .scratch = true};
+    struct leati_stage_request request = {.way = LEATI_WAY_HOST, .early = true, .list = &list};
+    struct leati_stager *stager;
+    leat_status status;
+
+    OK(leati_stager_get(t->device, &stager));
+    atomic_store(&list_entered, 0);
+    atomic_store(&list_left, 0);
+    held_refuse = refuse_in_the_middle;
+    status = leati_stage_start(stager, t->stream, &nowhere, &nowhere, 1, &request, NULL);
+    held_refuse = NULL;
+    assert_int_equal(atomic_load(&list_left), 1);
+    assert_int_equal(status, LEAT_ERROR_DRIVER);
 }
 
 /* ---- several links ---- */
@@ -450,7 +418,7 @@ static void hold_one(void *stream, struct leati_end dst, struct leati_end src, s
     if (link_plan.held || sort != link_plan.sort || link_plan.left--)
         return;
     link_plan.held = true;
-    OK(below->launch_host(driver, stream, stand_at_gate, link_plan.gate));
+    held_put(stream, link_plan.gate);
 }
 
 static struct test_gate *hold_copy(leat_stream *stream, enum held sort, unsigned number)
@@ -459,9 +427,8 @@ static struct test_gate *hold_copy(leat_stream *stream, enum held sort, unsigned
     link_plan.sort = sort;
     link_plan.left = number;
     link_plan.held = false;
-    link_plan.gate = &gates[gate_count++];
-    assert_true(gate_count < sizeof gates / sizeof gates[0]);
-    before_copy = hold_one;
+    link_plan.gate = held_gate();
+    held_before_copy = hold_one;
     return link_plan.gate;
 }
 
@@ -479,8 +446,8 @@ static struct links share_links(struct test_state *t)
 
 static void end_links(struct links *links)
 {
-    before_copy = NULL;
-    before_free = NULL;
+    held_before_copy = NULL;
+    held_before_free = NULL;
     OK(leat_memory_free(links->memory));
     OK(leat_memory_free(links->pinned));
     OK(leat_device_close(links->other));
@@ -488,7 +455,7 @@ static void end_links(struct links *links)
 
 static void expect_links(leat_stream *stream, struct links *links, uint64_t seed)
 {
-    before_copy = NULL;
+    held_before_copy = NULL;
     OK(leat_stream_synchronize(stream));
     memset(links->pinned, 0, LINK_BYTES);
     OK(leat_copy(stream, links->pinned, links->memory, LINK_BYTES));
@@ -511,7 +478,7 @@ static void slow_links_lose_nothing(void **state)
             test_pattern(links.pinned, LINK_BYTES, seed);
             OK(leat_copy(t->stream, links.memory, links.pinned, LINK_BYTES));
             assert_true(link_plan.held);
-            test_sleep_us(1000 * MOMENT_MS);
+            held_moment();
             EXPECT_HELD(t->stream, gate);
             test_gate_open(gate);
             expect_links(t->stream, &links, seed);
@@ -544,7 +511,7 @@ static void links_under_way_are_not_shared(void **state)
             OK(leat_copy(t->stream, links.memory, links.pinned, LINK_BYTES));
             OK(leat_copy(t->second, more.memory, more.pinned, LINK_BYTES));
         } else {
-            before_copy = stop_in_the_middle;
+            held_before_copy = stop_in_the_middle;
             for (int i = 0; i < 2; i++)
                 halves[i] = (struct half){.stream = i ? t->second : t->stream,
                                           .dst = i ? more.memory : links.memory,
@@ -554,8 +521,8 @@ static void links_under_way_are_not_shared(void **state)
             copy_halves();
         }
         assert_true(link_plan.held);
-        before_copy = NULL;
-        test_sleep_us(1000 * MOMENT_MS);
+        held_before_copy = NULL;
+        held_moment();
         /* The second copy does not wait for the first one's routes. */
         OK(leat_stream_synchronize(t->second));
         assert_int_equal(atomic_load(&gate->passed), 0);
@@ -589,20 +556,20 @@ static void links_that_fail_are_waited_for(void **state)
         leat_status status;
 
         /* The routes are there. */
-        before_copy = NULL;
+        held_before_copy = NULL;
         OK(leat_copy(t->stream, links.memory, links.pinned, LINK_BYTES));
         OK(leat_stream_synchronize(t->stream));
         watch.gate = hold_copy(t->stream, faults[i].sort, 0);
-        leati_fault_arm(driver, LEATI_FAULT_FAIL, faults[i].entry, faults[i].n);
+        leati_fault_arm(held_driver, LEATI_FAULT_FAIL, faults[i].entry, faults[i].n);
         start_watch(&watch);
         status = leat_copy(t->stream, links.memory, links.pinned, LINK_BYTES);
         end_watch(&watch);
-        leati_fault_arm(driver, LEATI_FAULT_NONE, NULL, 0);
+        leati_fault_arm(held_driver, LEATI_FAULT_NONE, NULL, 0);
         assert_true(link_plan.held);
         assert_int_equal(status, LEAT_ERROR_DRIVER);
     }
     test_pattern(links.pinned, LINK_BYTES, 31);
-    before_copy = NULL;
+    held_before_copy = NULL;
     OK(leat_copy(t->stream, links.memory, links.pinned, LINK_BYTES));
     expect_links(t->stream, &links, 31);
     end_links(&links);
@@ -618,7 +585,7 @@ static void watch_free(void *ptr)
         return;
     freed_early = true;
     test_gate_open(link_plan.gate);
-    OK(below->device_synchronize(driver, link_plan.helper));
+    OK(held_driver->ops->device_synchronize(held_driver, link_plan.helper));
 }
 
 /* The routes end, one way or another, with a copy under way: their memory goes back behind it. */
@@ -632,39 +599,37 @@ static void links_that_end_are_waited_for(void **state)
     OK(leat_copy(t->stream, links.memory, links.pinned, LINK_BYTES));
     assert_true(link_plan.held);
     freed_early = false;
-    before_free = watch_free;
+    held_before_free = watch_free;
     start_watch(&watch);
     OK(leat_copy_share_links(t->device, NULL, 0));
-    before_free = NULL;
+    held_before_free = NULL;
     end_watch(&watch);
     assert_false(freed_early);
     expect_links(t->stream, &links, 32);
     end_links(&links);
 }
 
-#define WAIT_TEST(function) cmocka_unit_test_setup_teardown(function, setup, test_teardown)
-
 static const struct CMUnitTest tests[] = {
-    WAIT_TEST(short_copies_keep_their_place_in_the_ring),
-    WAIT_TEST(two_threads_fill_one_ring),
-    WAIT_TEST(a_short_copy_out_is_waited_for),
-    WAIT_TEST(a_place_that_was_not_waited_for_is_lost),
-    WAIT_TEST(the_ring_of_a_stream_that_ends_stays),
-    WAIT_TEST(a_staged_copy_that_fails_is_waited_for),
-    WAIT_TEST(slow_links_lose_nothing),
-    WAIT_TEST(links_under_way_are_not_shared),
-    WAIT_TEST(links_that_fail_are_waited_for),
-    WAIT_TEST(links_that_end_are_waited_for),
+    HELD_TEST(short_copies_keep_their_place_in_the_ring),
+    HELD_TEST(two_threads_fill_one_ring),
+    HELD_TEST(a_short_copy_out_is_waited_for),
+    HELD_TEST(a_place_that_was_not_waited_for_is_lost),
+    HELD_TEST(the_ring_of_a_stream_that_ends_stays),
+    HELD_TEST(a_staged_copy_that_fails_is_waited_for),
+    HELD_TEST(threads_have_left_what_failed),
+    HELD_TEST(slow_links_lose_nothing),
+    HELD_TEST(links_under_way_are_not_shared),
+    HELD_TEST(links_that_fail_are_waited_for),
+    HELD_TEST(links_that_end_are_waited_for),
 };
 
 int main(void)
 {
     if (!test_on_cpu())
         return 77;
-    setenv("LEAT_FAULT", "none", 1);
     setenv("LEAT_COPY_STAGE", "1", 1);
     setenv("LEAT_COPY_RING", "1M", 1);
     setenv("LEAT_COPY_WORKERS", "3", 1);
-    replace_table();
+    held_begin();
     return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
 }

@@ -1,0 +1,156 @@
+/* held.c - see held.h. */
+#include "held.h"
+
+#include "base/error.h"
+#include "driver/fault/fault.h"
+#include "driver/registry.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define DELAY_US 2000
+#define GATES 256
+
+struct leati_driver *held_driver;
+void (*held_before_work)(void *stream);
+void (*held_before_copy)(void *stream, struct leati_end dst, struct leati_end src, size_t bytes);
+void (*held_before_free)(void *ptr);
+bool (*held_refuse)(const char *entry, void *stream);
+
+static const struct leati_driver_ops *below;
+static struct leati_driver_ops table;
+static struct test_gate gates[GATES];
+static unsigned gate_count;
+
+static leat_status copy(struct leati_driver *driver, void *stream, struct leati_end dst, struct leati_end src,
+                        size_t bytes)
+{
+    if (held_before_work)
+        held_before_work(stream);
+    if (held_before_copy)
+        held_before_copy(stream, dst, src, bytes);
+    return below->copy(driver, stream, dst, src, bytes);
+}
+
+static leat_status copy_rectangle(struct leati_driver *driver, void *stream, struct leati_end dst,
+                                  struct leati_end src, const leat_copy_box *box)
+{
+    if (held_before_work)
+        held_before_work(stream);
+    return below->copy_rectangle(driver, stream, dst, src, box);
+}
+
+static leat_status launch(struct leati_driver *driver, void *stream, void *kernel, leat_dim3 grid, leat_dim3 block,
+                          size_t shared_bytes, void *const *args, unsigned argument_count)
+{
+    if (held_before_work)
+        held_before_work(stream);
+    return below->launch(driver, stream, kernel, grid, block, shared_bytes, args, argument_count);
+}
+
+static leat_status launch_host(struct leati_driver *driver, void *stream, void (*function)(void *), void *argument)
+{
+    if (held_before_work)
+        held_before_work(stream);
+    return below->launch_host(driver, stream, function, argument);
+}
+
+static leat_status mem_free(struct leati_driver *driver, void *device, void *ptr)
+{
+    if (held_before_free)
+        held_before_free(ptr);
+    return below->mem_free(driver, device, ptr);
+}
+
+static leat_status stream_values(struct leati_driver *driver, void *stream, const struct leati_value *values,
+                                 unsigned count)
+{
+    if (held_refuse && held_refuse("stream_values", stream))
+        return leati_fail(LEAT_ERROR_DRIVER, "the test refuses words");
+    return below->stream_values(driver, stream, values, count);
+}
+
+static leat_status stream_synchronize(struct leati_driver *driver, void *stream)
+{
+    if (held_refuse && held_refuse("stream_synchronize", stream))
+        return leati_fail(LEAT_ERROR_DRIVER, "the test refuses to wait");
+    return below->stream_synchronize(driver, stream);
+}
+
+void held_begin(void)
+{
+    setenv("LEAT_FAULT", "none", 1);
+    for (unsigned i = 0; (held_driver = leati_registry_driver(i, NULL, NULL)); i++)
+        if (!strcmp(held_driver->name, "cpu"))
+            break;
+    if (!held_driver)
+        return;
+    below = held_driver->ops;
+    table = *below;
+    table.copy = copy;
+    table.copy_rectangle = copy_rectangle;
+    table.launch = launch;
+    table.launch_host = launch_host;
+    table.mem_free = mem_free;
+    table.stream_values = stream_values;
+    table.stream_synchronize = stream_synchronize;
+    held_driver->ops = &table;
+}
+
+int held_setup(void **state)
+{
+    held_before_work = NULL;
+    held_before_copy = NULL;
+    held_before_free = NULL;
+    held_refuse = NULL;
+    leati_fault_arm(held_driver, LEATI_FAULT_NONE, NULL, 0);
+    return test_setup(state);
+}
+
+static void stand_at_gate(void *argument)
+{
+    struct test_gate *gate = argument;
+
+    (void)test_wait_for(&gate->open, 1);
+    atomic_store(&gate->passed, 1);
+}
+
+struct test_gate *held_gate(void)
+{
+    assert_true(gate_count < GATES);
+    return &gates[gate_count++];
+}
+
+void held_put(void *stream, struct test_gate *gate)
+{
+    held_call(stream, stand_at_gate, gate);
+}
+
+struct test_gate *held_close(void *stream)
+{
+    struct test_gate *gate = held_gate();
+
+    held_put(stream, gate);
+    return gate;
+}
+
+static void be_late(void *unused)
+{
+    (void)unused;
+    test_sleep_us(DELAY_US);
+}
+
+void held_delay(void *stream)
+{
+    held_call(stream, be_late, NULL);
+}
+
+void held_call(void *stream, void (*function)(void *), void *argument)
+{
+    OK(below->launch_host(held_driver, stream, function, argument));
+}
+
+void held_moment(void)
+{
+    test_sleep_us(1000L * HELD_MOMENT_MS);
+}

@@ -1,0 +1,46 @@
+/*
+ * held.h - for tests of waits: the CPU driver's table, replaced by one that holds up what a wait waits for.
+ *
+ * A gate here stands in a driver's stream behind leat's back. What is held up by test_gate_close() instead is work
+ * that may write pageable memory, and copies behind it are made in other ways. Below the table is the fault
+ * driver, by which a call in the middle fails.
+ */
+#ifndef HELD_H
+#define HELD_H
+
+#include "harness.h"
+
+#include "driver/driver.h"
+
+extern struct leati_driver *held_driver; /* with the table that was replaced */
+
+/* Called on the thread that gives work to a stream, in front of it: of copies, kernels and host functions the
+ * first, of copies the second too. The third is called before device memory goes back. NULL: nothing. */
+extern void (*held_before_work)(void *stream);
+extern void (*held_before_copy)(void *stream, struct leati_end dst, struct leati_end src, size_t bytes);
+extern void (*held_before_free)(void *ptr);
+extern bool (*held_refuse)(const char *entry, void *stream);
+
+/* Replaces the table; before the first call of leat, but behind the environment. */
+void held_begin(void);
+
+/* test_setup() with no hook and no fault. */
+int held_setup(void **state);
+#define HELD_TEST(function) cmocka_unit_test_setup_teardown(function, held_setup, test_teardown)
+
+/* A closed gate, to be put into one of the driver's streams; the two at once; test_gate_open() opens it. */
+struct test_gate *held_gate(void);
+void held_put(void *stream, struct test_gate *gate);
+struct test_gate *held_close(void *stream);
+
+/* What the stream is given next comes some milliseconds late. */
+void held_delay(void *stream);
+
+/* Calls function(argument) in the stream behind leat's back. */
+void held_call(void *stream, void (*function)(void *), void *argument);
+
+/* A moment, in which what does not wait is through. */
+enum { HELD_MOMENT_MS = 100 };
+void held_moment(void);
+
+#endif

@@ -1,0 +1,412 @@
+/*
+ * unit_copy_forms.c - all forms of copies in and out of pageable memory, each before and behind each other.
+ *
+ * leat_copy() of several sizes, rectangles, many at once, layouts with and without a list of indices: each must
+ * see what the work before it wrote, be seen by what comes behind it, keep what it uses until its stream is past
+ * it, and say to guard mode which blocks it uses. What each waits for is held up (held.h). All are staged on the
+ * CPU device as on a GPU; with "plain" as the only argument they go as they do on that device.
+ */
+#include "held.h"
+
+#include "core/core.h"
+
+#include <leat/copy.h>
+#include <leat/kernel.h>
+#include <leat/layout.h>
+#include <leat/memory.h>
+#include <leat/native.h>
+#include <leat/pool.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#define KIB ((size_t)1 << 10)
+#define MIB ((size_t)1 << 20)
+#define BYTES (8 * MIB) /* of pageable memory */
+#define OLD 0x11
+
+enum how { ONE, BOX, MANY, LAYOUT, LISTED, TURNED };
+
+/* Rows of ordinary memory, packed on the device's side. */
+struct form {
+    const char *name;
+    enum how how;
+    size_t width, pitch, rows;
+};
+
+static const struct form forms[] = {
+    {"a short copy", ONE, 1000, 1000, 1},
+    {"a copy that suits the driver", ONE, 100 * KIB, 100 * KIB, 1},
+    {"a long copy", ONE, BYTES, BYTES, 1},
+    {"a small box", BOX, 40, 64, 100},
+    {"a box", BOX, 1000, 2048, 1000},
+    {"many", MANY, 200, 512, 300},
+    {"many that the threads pack", MANY, 4000, 4096, 300},
+    {"a layout with gaps", LAYOUT, 8, 64, 5000},
+    {"a layout with few gaps", LAYOUT, 48, 64, 5000},
+    {"a layout with a list", LISTED, 8, 64, 5000},
+    {"a transposed layout", TURNED, 512, 512, 300},
+};
+#define FORMS (sizeof forms / sizeof forms[0])
+
+static size_t packed_bytes(const struct form *form)
+{
+    return form->width * form->rows;
+}
+
+static size_t reach_of(const struct form *form)
+{
+    return form->rows * form->pitch;
+}
+
+/* Moves what the form does by hand, between bytes as they lie on the host and as they do on the device. */
+static void move(const struct form *form, bool out, unsigned char *host, unsigned char *packed)
+{
+    size_t width = form->how == TURNED ? 8 : form->width, columns = form->width / width;
+
+    for (size_t row = 0; row < form->rows; row++) {
+        for (size_t column = 0; column < columns; column++) {
+            unsigned char *far = host + row * form->pitch + column * width;
+            unsigned char *near = packed + (column * form->rows + row) * width;
+
+            memcpy(out ? far : near, out ? near : far, width);
+        }
+    }
+}
+
+static leat_status copy_box(const struct form *form, leat_stream *stream, bool out, void *host, void *memory)
+{
+    leat_copy_box box = {.width_bytes = form->width, .height = form->rows, .depth = 1};
+
+    box.dst_pitch_bytes = out ? form->pitch : form->width;
+    box.src_pitch_bytes = out ? form->width : form->pitch;
+    return leat_copy_rectangle(stream, out ? host : memory, out ? memory : host, &box);
+}
+
+static leat_status copy_many(const struct form *form, leat_stream *stream, bool out, char *host, char *memory)
+{
+    leat_copy_pair *pairs = test_buffer(form->rows * sizeof *pairs);
+    leat_status status;
+
+    for (size_t i = 0; i < form->rows; i++) {
+        char *near = memory + i * form->width, *far = host + i * form->pitch;
+
+        pairs[i] = (leat_copy_pair){.dst = out ? far : near, .src = out ? near : far, .bytes = form->width};
+    }
+    status = leat_copy_many(stream, pairs, form->rows);
+    memset(pairs, 0xff, form->rows * sizeof *pairs);
+    free(pairs);
+    return status;
+}
+
+static leat_status copy_layout(const struct form *form, leat_stream *stream, bool out, void *host, void *memory)
+{
+    int64_t rows = (int64_t)form->rows, columns = (int64_t)form->width / 8;
+    leat_layout far = {.dims = 2, .element_bytes = 8, .size = {rows, columns}}, near = far;
+    int32_t *list = test_buffer(form->rows * sizeof *list);
+    leat_status status;
+
+    far.stride_bytes[0] = (int64_t)form->pitch;
+    far.stride_bytes[1] = 8;
+    near.stride_bytes[0] = form->how == TURNED ? 8 : (int64_t)form->width;
+    near.stride_bytes[1] = form->how == TURNED ? 8 * rows : 8;
+    for (size_t i = 0; i < form->rows; i++)
+        list[i] = (int32_t)i;
+    if (form->how == LISTED)
+        OK(leat_layout_index(&far, 0, list, rows, 4, NULL));
+    status =
+        leat_copy_layout(stream, out ? host : memory, out ? &far : &near, out ? memory : host, out ? &near : &far);
+    /* The call is back, so the list is the caller's again. */
+    memset(list, 0, form->rows * sizeof *list);
+    free(list);
+    return status;
+}
+
+/* What the call says. The copy's own arguments are gone when it returns. */
+static leat_status try_form(const struct form *form, leat_stream *stream, bool out, void *host, void *memory)
+{
+    switch (form->how) {
+    case ONE:
+        return leat_copy(stream, out ? host : memory, out ? memory : host, form->width);
+    case BOX:
+        return copy_box(form, stream, out, host, memory);
+    case MANY:
+        return copy_many(form, stream, out, host, memory);
+    default:
+        return copy_layout(form, stream, out, host, memory);
+    }
+}
+
+static void give(const struct form *form, leat_stream *stream, bool out, void *host, void *memory)
+{
+    leat_status status = try_form(form, stream, out, host, memory);
+
+    if (status != LEAT_OK)
+        fail_msg("%s %s: %s", form->name, out ? "out" : "in", leat_last_error());
+}
+
+/* ---- memory ---- */
+
+struct room {
+    size_t bytes;                   /* of each that a test uses */
+    unsigned char *host, *wanted;   /* ordinary memory, and what it should hold */
+    unsigned char *packed;          /* what the device should hold */
+    unsigned char *memory, *pinned; /* of the device, and to look at it */
+    unsigned char *values;          /* device memory that holds one byte everywhere */
+};
+
+static struct room make_room(leat_device *device)
+{
+    return (struct room){.host = test_buffer(BYTES),
+                         .wanted = test_buffer(BYTES),
+                         .packed = test_buffer(BYTES),
+                         .memory = test_alloc(device, LEAT_KIND_DEVICE, BYTES),
+                         .pinned = test_alloc(device, LEAT_KIND_PINNED, BYTES),
+                         .values = test_alloc(device, LEAT_KIND_DEVICE, BYTES)};
+}
+
+static void end_room(struct room *room)
+{
+    OK(leat_memory_free(room->values));
+    OK(leat_memory_free(room->pinned));
+    OK(leat_memory_free(room->memory));
+    free(room->packed);
+    free(room->wanted);
+    free(room->host);
+}
+
+/* Holds a stream up behind leat's back, with work of leat's behind it: the stream is not idle. */
+static struct test_gate *hold(leat_stream *stream, struct room *room)
+{
+    struct test_gate *gate = held_close(stream->native);
+
+    OK(leat_fill(stream, room->pinned, 0, 1));
+    return gate;
+}
+
+/* Loaded later, kernels would wait for streams that are held. */
+static void load_kernels(leat_device *device)
+{
+    leat_module *module;
+
+    OK(leat_module_builtin(device, &module));
+    OK(leat_module_layout(device, &module));
+}
+
+/* Old bytes on the host, value on the device, for two forms. By another stream than the test's. */
+static void prepare(struct room *room, leat_stream *stream, unsigned char value, const struct form *one,
+                    const struct form *other)
+{
+    room->bytes = reach_of(one) > reach_of(other) ? reach_of(one) : reach_of(other);
+    memset(room->host, OLD, room->bytes);
+    memset(room->wanted, OLD, room->bytes);
+    OK(leat_fill(stream, room->values, value, room->bytes));
+    OK(leat_fill(stream, room->memory, 0xee, room->bytes));
+    OK(leat_stream_synchronize(stream));
+}
+
+/* The host has what form brought out. */
+static void want_out(struct room *room, const struct form *form, unsigned char value)
+{
+    memset(room->packed, value, packed_bytes(form));
+    move(form, true, room->wanted, room->packed);
+}
+
+static void expect_same(const unsigned char *seen, const unsigned char *wanted, size_t bytes, const char *form,
+                        const char *what)
+{
+    size_t at = 0;
+
+    if (!memcmp(seen, wanted, bytes))
+        return;
+    while (seen[at] == wanted[at])
+        at++;
+    fail_msg("%s, %s: byte %zu is %02x and not %02x", form, what, at, seen[at], wanted[at]);
+}
+
+static void expect_host(const struct room *room, const struct form *form)
+{
+    expect_same(room->host, room->wanted, room->bytes, form->name, "on the host");
+}
+
+/* The device has what form took from the host, as that should be. */
+static void expect_taken(struct room *room, leat_stream *stream, const struct form *form, const char *what)
+{
+    OK(leat_copy(stream, room->pinned, room->memory, packed_bytes(form)));
+    OK(leat_stream_synchronize(stream));
+    move(form, false, room->wanted, room->packed);
+    expect_same(room->pinned, room->packed, packed_bytes(form), form->name, what);
+}
+
+/* ---- the order of the stream ---- */
+
+/* What a form takes in was brought out just before by another: held up as a whole, and with only the single works
+ * late, on a stream that looks idle between them. */
+static void each_behind_each(void **state)
+{
+    struct test_state *t = *state;
+    struct room room = make_room(t->device);
+    unsigned char value = 0;
+
+    load_kernels(t->device);
+    for (int held = 0; held < 2; held++) {
+        for (size_t from = 0; from < FORMS; from++) {
+            for (size_t to = 0; to < FORMS; to++) {
+                struct test_gate *gate;
+                leat_stream *stream;
+
+                /* Nothing is known of a stream that is new. */
+                OK(leat_stream_create(t->device, &stream));
+                prepare(&room, t->second, ++value, &forms[from], &forms[to]);
+                gate = held ? hold(stream, &room) : NULL;
+                held_before_work = held ? NULL : held_delay;
+                give(&forms[from], stream, true, room.host, room.values);
+                give(&forms[to], stream, false, room.host, room.memory);
+                held_before_work = NULL;
+                if (gate)
+                    assert_int_equal(atomic_load(&gate->passed), 0);
+                if (gate)
+                    test_gate_open(gate);
+                OK(leat_stream_synchronize(stream));
+                want_out(&room, &forms[from], value);
+                expect_host(&room, &forms[from]);
+                expect_taken(&room, t->second, &forms[to], forms[from].name);
+                OK(leat_stream_destroy(stream));
+            }
+        }
+    }
+    end_room(&room);
+}
+
+/* Work that was given to the stream by the vendor's handle, of which leat cannot know. */
+static struct room *written;
+
+static void write_host(void *argument)
+{
+    test_sleep_us(2000);
+    memset(written->host, *(unsigned char *)argument, written->bytes);
+}
+
+static void each_behind_work_past_leat(void **state)
+{
+    struct test_state *t = *state;
+    struct room room = make_room(t->device);
+    static unsigned char value;
+
+    load_kernels(t->device);
+    written = &room;
+    for (size_t to = 0; to < FORMS; to++) {
+        leat_stream *stream;
+        void *native;
+
+        value = (unsigned char)(to + 1);
+        OK(leat_stream_create(t->device, &stream));
+        OK(leat_stream_native(stream, &native));
+        prepare(&room, t->second, value, &forms[to], &forms[to]);
+        held_call(stream->native, write_host, &value);
+        give(&forms[to], stream, false, room.host, room.memory);
+        OK(leat_stream_synchronize(stream));
+        memset(room.wanted, value, room.bytes);
+        expect_taken(&room, t->second, &forms[to], "behind work past leat");
+        OK(leat_stream_destroy(stream));
+    }
+    end_room(&room);
+}
+
+/* ---- what a copy uses ---- */
+
+/* While one is held up, the same goes on another stream: memory that the first gave back too early is used by
+ * then. Then its stream ends, while what it was given is still to come. */
+static void each_keeps_what_it_uses(void **state)
+{
+    struct test_state *t = *state;
+    struct room room = make_room(t->device), other = make_room(t->device);
+
+    load_kernels(t->device);
+    for (size_t i = 0; i < FORMS; i++) {
+        for (int out = 0; out < 2; out++) {
+            struct test_gate *gate;
+            leat_stream *stream;
+
+            OK(leat_stream_create(t->device, &stream));
+            prepare(&room, t->second, 0x22, &forms[i], &forms[i]);
+            prepare(&other, t->second, 0x33, &forms[i], &forms[i]);
+            test_pattern(room.host, room.bytes, i);
+            memcpy(room.wanted, room.host, room.bytes);
+            gate = hold(stream, &room);
+            give(&forms[i], stream, out, room.host, out ? room.values : room.memory);
+            for (int k = 0; k < 3; k++)
+                give(&forms[i], t->second, out, other.host, out ? other.values : other.memory);
+            OK(leat_stream_synchronize(t->second));
+            assert_int_equal(atomic_load(&gate->passed), 0);
+            OK(leat_stream_destroy(stream));
+            test_gate_open(gate);
+            OK(leat_device_synchronize(t->device));
+            if (out)
+                want_out(&room, &forms[i], 0x22);
+            expect_host(&room, &forms[i]);
+            if (!out)
+                expect_taken(&room, t->second, &forms[i], "of a stream that has ended");
+        }
+    }
+    end_room(&other);
+    end_room(&room);
+}
+
+/* ---- guard mode ---- */
+
+static void expect_refused(leat_status status, const struct form *form, const char *words)
+{
+    if (status != LEAT_ERROR_NOT_PERMITTED || !strstr(leat_last_error(), words))
+        fail_msg("%s: %s is not refused: %s", form->name, words, status ? leat_last_error() : "it is OK");
+}
+
+/* A block of a guarded pool that a held stream uses: another stream's copy is refused, and after a copy the other
+ * streams' uses are. */
+static void guard_mode_sees_each(void **state)
+{
+    struct test_state *t = *state;
+    struct room room = make_room(t->device);
+    leat_pool_options options = {.size = sizeof options, .guard = 1};
+    leat_pool *pool;
+    void *block;
+
+    load_kernels(t->device);
+    OK(leat_pool_create(t->device, &options, &pool));
+    OK(leat_pool_alloc(pool, NULL, BYTES, &block));
+    for (size_t i = 0; i < FORMS; i++) {
+        for (int out = 0; out < 2; out++) {
+            struct test_gate *gate = hold(t->stream, &room);
+            size_t last = packed_bytes(&forms[i]) - 1;
+
+            OK(leat_fill(t->stream, block, 1, BYTES));
+            expect_refused(try_form(&forms[i], t->second, out, room.host, block), &forms[i], "was last written");
+            test_gate_open(gate);
+            OK(leat_stream_synchronize(t->stream));
+            gate = hold(t->stream, &room);
+            give(&forms[i], t->stream, out, room.host, block);
+            expect_refused(leat_fill(t->second, (char *)block + last, 1, 1), &forms[i],
+                           out ? "was last read" : "was last written");
+            test_gate_open(gate);
+            OK(leat_stream_synchronize(t->stream));
+        }
+    }
+    OK(leat_memory_free(block));
+    OK(leat_pool_destroy(pool));
+    end_room(&room);
+}
+
+static const struct CMUnitTest tests[] = {
+    HELD_TEST(each_behind_each),
+    HELD_TEST(each_behind_work_past_leat),
+    HELD_TEST(each_keeps_what_it_uses),
+    HELD_TEST(guard_mode_sees_each),
+};
+
+int main(void)
+{
+    if (!test_on_cpu())
+        return 77;
+    held_begin();
+    return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
+}
