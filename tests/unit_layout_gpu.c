@@ -19,6 +19,7 @@
 
 #define ROOM_BYTES ((size_t)768 << 10) /* of each side */
 #define MOST_UNITS ((uint64_t)1 << 15)
+#define BLOCK_BOXES 16 /* as in layout/gpu.c */
 
 static uint64_t seed;
 static unsigned forms = 1000;
@@ -280,6 +281,15 @@ static void tell(const struct leati_form *form, const struct leati_gpu_layout *g
                 (long long)form->dst_stride[i], (long long)form->src_stride[i]);
 }
 
+/* With fewer blocks each copies more boxes; large copies have up to BLOCK_BOXES a block. */
+static void share_boxes(struct leati_gpu_layout *gpu)
+{
+    uint32_t boxes = gpu->task.boxes, fewest = (boxes + BLOCK_BOXES - 1) / BLOCK_BOXES;
+
+    if (boxes && chance(4))
+        gpu->grid.x = chance(2) ? fewest : fewest + (uint32_t)chance(boxes - fewest + 1);
+}
+
 /* The largest power of two up to 16 that divides an address. */
 static unsigned align_of(const void *address)
 {
@@ -337,6 +347,7 @@ static void run_form(struct leati_form *form, const struct rooms *r, uint64_t nu
         if (!leati_gpu_layout_make_as(form, sorts[s], &gpu))
             continue;
         taken[s]++;
+        share_boxes(&gpu);
         counted = 7;
         memset(r->dst, 0xa5, ROOM_BYTES);
         run_layout(form, &gpu, dst, src, list, number % 4 ? &counted : NULL);
@@ -418,8 +429,8 @@ static void kernels_are_chosen(void **unused)
     assert_string_equal(CHOSEN(4, 4, LIST(64, 16, 2048, 8), LIST(0, 2, 1, 3), &gpu), "leat_layout_rows_4");
     assert_string_equal(CHOSEN(4, 3, LIST(3, 50176, 64), LIST(1, 0, 2), &gpu), "leat_layout_box_4");
     assert_string_equal(CHOSEN(1, 3, LIST(50176, 3, 64), LIST(1, 0, 2), &gpu), "leat_layout_box_1");
-    assert_int_equal(gpu.task.read.units, 4);
-    assert_int_equal(gpu.task.write.units, 4);
+    assert_int_equal(gpu.task.read.word_units, 4);
+    assert_int_equal(gpu.task.write.word_units, 4);
     assert_string_equal(CHOSEN(4, 2, LIST(100000000, 2), LIST(1, 0), &gpu), "leat_layout_box_4");
     /* Many dimensions of two: the other way round lines of several, shuffled a box. */
     for (unsigned k = 0; k < 24; k++)
@@ -555,13 +566,14 @@ static void tiles_meet_no_bank_twice(void **unused)
             }
 }
 
-static uint32_t place_of(const struct leati_layout_task *task, uint32_t first, uint32_t end, uint32_t number)
+/* Of the unit with that number on the destination. */
+static uint32_t place_of(const struct leati_layout_task *task, uint32_t number)
 {
     uint32_t place = 0;
 
-    for (uint32_t k = first; k < end; k++) {
-        place += number % task->dim[k].by.size * (uint32_t)task->dim[k].src;
-        number /= task->dim[k].by.size;
+    for (uint32_t k = task->write.first; k < task->write.end; k++) {
+        place += number % task->box[k].by.size * (task->box[k].place & 0xffff);
+        number /= task->box[k].by.size;
     }
     return place;
 }
@@ -570,17 +582,15 @@ static uint32_t place_of(const struct leati_layout_task *task, uint32_t first, u
 static unsigned box_asks(const struct leati_gpu_layout *gpu)
 {
     const struct leati_task_pass *pass = &gpu->task.write;
-    uint32_t low = pass->low.size, threads = gpu->block.x / low * low;
     unsigned most = 0;
 
-    for (uint32_t first = 0; first + 32 <= threads; first += 32)
-        for (uint32_t u = 0; u < pass->units; u++) {
+    for (uint32_t first = 0; first + 32 <= pass->units / pass->word_units; first += 32)
+        for (uint32_t u = 0; u < pass->word_units; u++) {
             uint32_t place[32];
             unsigned asked;
 
             for (uint32_t t = 0; t < 32; t++)
-                place[t] = place_of(&gpu->task, pass->first, pass->split, (first + t) % low * pass->units + u) +
-                           place_of(&gpu->task, pass->split, pass->end, (first + t) / low);
+                place[t] = place_of(&gpu->task, (first + t) * pass->word_units + u);
             asked = times_asked(place, 32, gpu->task.unit_bytes);
             most = asked > most ? asked : most;
         }

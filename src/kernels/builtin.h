@@ -59,6 +59,8 @@
     X(leat_layout_box_4)                                                                                          \
     X(leat_layout_box_8)                                                                                          \
     X(leat_layout_box_16)                                                                                         \
+    X(leat_layout_box_single_1)                                                                                   \
+    X(leat_layout_box_single_2)                                                                                   \
     X(leat_transpose_naive_u32)                                                                                   \
     X(leat_transpose_shared_u32)                                                                                  \
     X(leat_transpose_padded_u32)

@@ -789,207 +789,308 @@ TRANSPOSE(leat_layout_transpose_odd_8, 8, 8, 8, 64, 1)
  * source, and is read from there in the order of the destination, so that both sides see long lines. Words have 4
  * bytes where units have less, if both ends of the lines allow it: then as many units are gathered for each.
  *
- * A thread's first word in a line of words is always the same, so what is known of it is found once; from one word
- * to the next only the dimensions beyond step.
+ * All boxes have one shape. So a block takes several, and a thread finds once, before the first, where its words
+ * lie from any box's corner: words number thread, thread + BOX_THREADS and so on, a slot for each. What it knows
+ * of them stays in registers, therefore slots are few and their number is known to the compiler. The next box is
+ * on its way into registers while this one is written.
  */
 
-#define BOX_BYTES 16384
-#define BOX_ROOM_BYTES (BOX_BYTES + 4096) /* lines are set apart for the banks */
 #define BOX_THREADS 256
-#define BOX_EACH 4 /* words under way in each thread */
+#define BOX_ROOM_BYTES 20480 /* the largest boxes, and lines that are set apart for the banks */
+#define BOX_BLOCK_BOXES 16
+#define BOX_GROUP 4 /* slots that are found together */
+#define BOX_SLOTS 16
+#define BOX_PLACES 40 /* a kernel's places in all: one for each word that is read, and each unit that is written  \
+                       */
 
+/* How a kernel cuts boxes; all of it is known to the compiler. */
+struct slots {
+    uint32_t unit;
+    uint32_t read_units, write_units; /* of a word */
+    uint32_t read, write;             /* slots: multiples of BOX_GROUP */
+};
+
+struct mine {
+    int32_t src[BOX_SLOTS], dst[BOX_SLOTS]; /* units from a box's corner to the word */
+    uint32_t place[BOX_PLACES / 2];         /* bytes in the box, two numbers of 16 bits each */
+    uint32_t read, write;                   /* bit k: slot k has a word; bit 16 + k: in the shorter boxes too */
+    uint32_t held[BOX_SLOTS];               /* words on their way, of 4 bytes or more */
+};
+
+/* Where a box is. */
 struct corner {
-    int64_t offset; /* bytes from the task's address */
-    uint32_t place; /* bytes in the box */
-    uint32_t cut;   /* units along the dimension that is cut */
+    int64_t dst, src; /* bytes from the task's */
+    uint32_t shift;   /* of the bits of slots */
 };
 
-INLINE void step_box(const layout_task *task, int writes, uint32_t first, uint32_t end, uint32_t number,
-                     struct corner *corner)
-{
-    KEEP_LOOP
-    for (uint32_t k = first; k < end; k++) {
-        const struct leati_task_dim *dim = &task->dim[k];
-        uint32_t rest = k + 1 < end ? divide(number, &dim->by) : 0, digit = number - rest * dim->by.size;
-        int64_t dst = dim->dst, src = dim->src;
+/* Keeps the compiler from working out ahead of a loop, and into more registers, what is made of a number in it. */
+#if defined(__NVPTX__)
+#define IN_LOOP(number) __asm__ volatile("" : "+r"(number))
+#elif defined(__AMDGCN__)
+#define IN_LOOP(number) __asm__ volatile("" : "+v"(number))
+#else
+#define IN_LOOP(number) ((void)(number))
+#endif
 
-        number = rest;
-        corner->offset += digit * (writes ? dst : src);
-        corner->place += digit * (uint32_t)(writes ? src : dst);
-        corner->cut += digit * dim->entries;
-    }
-}
-
-struct box {
-    int64_t dst, src;
-    uint32_t limit; /* units that are there of the dimension that is cut */
-};
-
-INLINE struct box find_box(const layout_task *task, uint32_t number)
+INLINE void find_corner(const layout_task *task, uint32_t number, SHARED struct corner *corner)
 {
     struct spot spot = {.dst = 0};
-    struct box box = {.limit = task->items};
 
-    if (task->pieces > 1 &&
-        number - divide(number, &task->dim[task->middle].by) * task->pieces == task->pieces - 1)
-        box.limit = task->last_items;
     walk(task, task->middle, task->dims, number, &spot);
-    box.dst = spot.dst;
-    box.src = spot.src;
-    return box;
+    corner->dst = spot.dst;
+    corner->src = spot.src;
+    corner->shift =
+        task->pieces > 1 && number - divide(number, &task->dim[task->middle].by) * task->pieces == task->pieces - 1
+            ? 16
+            : 0;
 }
 
-/* What a thread holds of a word: as wide as a unit is at most. */
-struct held {
-    unit_16 wide;
-    uint64_t narrow;
-};
-
-#define HOLD(held, bytes, from, space)                                                                            \
-    do {                                                                                                          \
-        if ((bytes) == 1)                                                                                         \
-            (held)->narrow = *(const space unit_1 *)(from);                                                       \
-        else if ((bytes) == 2)                                                                                    \
-            (held)->narrow = *(const space unit_2 *)(from);                                                       \
-        else if ((bytes) == 4)                                                                                    \
-            (held)->narrow = *(const space unit_4 *)(from);                                                       \
-        else if ((bytes) == 8)                                                                                    \
-            (held)->narrow = *(const space unit_8 *)(from);                                                       \
-        else                                                                                                      \
-            (held)->wide = *(const space unit_16 *)(from);                                                        \
-    } while (0)
-
-#define PUT(held, bytes, to, space)                                                                               \
-    do {                                                                                                          \
-        if ((bytes) == 1)                                                                                         \
-            *(space unit_1 *)(to) = (unit_1)(held)->narrow;                                                       \
-        else if ((bytes) == 2)                                                                                    \
-            *(space unit_2 *)(to) = (unit_2)(held)->narrow;                                                       \
-        else if ((bytes) == 4)                                                                                    \
-            *(space unit_4 *)(to) = (unit_4)(held)->narrow;                                                       \
-        else if ((bytes) == 8)                                                                                    \
-            *(space unit_8 *)(to) = (held)->narrow;                                                               \
-        else                                                                                                      \
-            *(space unit_16 *)(to) = (held)->wide;                                                                \
-    } while (0)
-
-INLINE void read_box(const layout_task *task, uint32_t unit, uint32_t units, const struct box *box,
-                     uint32_t thread, SHARED char *room)
+INLINE uint32_t place_at(const struct mine *mine, uint32_t n)
 {
-    const struct leati_task_pass *pass = &task->read;
-    uint32_t line = divide(thread, &pass->low), lines = divide(BOX_THREADS, &pass->low);
-    uint32_t behind = pass->along ? units - 1 : 0; /* units of a word after the first along the cut dimension */
-    uint32_t limit = box->limit * pass->scale;
-    struct corner corner = {.offset = box->src};
-
-    if (line >= lines)
-        return;
-    step_box(task, 0, pass->first, pass->split, thread - line * pass->low.size, &corner);
-    KEEP_LOOP
-    for (uint32_t start = line; start < pass->high; start += lines * BOX_EACH) {
-        struct corner at[BOX_EACH];
-        struct held held[BOX_EACH];
-
-        UNROLL
-        for (uint32_t k = 0; k < BOX_EACH; k++) {
-            uint32_t high = start + k * lines;
-
-            at[k] = corner;
-            held[k].narrow = 0;
-            if (high < pass->high)
-                step_box(task, 0, pass->split, pass->end, high, &at[k]);
-            else
-                at[k].cut = limit;
-            if (at[k].cut + behind < limit)
-                HOLD(&held[k], unit * units, src_at(task, at[k].offset), GLOBAL);
-        }
-        UNROLL
-        for (uint32_t k = 0; k < BOX_EACH; k++)
-            if (at[k].cut + behind < limit)
-                PUT(&held[k], unit * units, room + at[k].place, SHARED);
-            else if (units > 1)
-                for (uint32_t u = 0; at[k].cut + u < limit; u++)
-                    MOVE_UNIT(unit, room + at[k].place + u * unit, SHARED, src_at(task, at[k].offset + u * unit),
-                              GLOBAL);
-    }
+    return mine->place[n / 2] >> n % 2 * 16 & 0xffff;
 }
 
-INLINE void write_box(const layout_task *task, uint32_t unit, uint32_t units, const struct box *box,
-                      uint32_t thread, const SHARED char *room)
+/* Finds the unit-th unit of a thread's words, from word number thread * units + unit on. Places are put at number
+ * first and following. Returns bits as they are kept for slots. */
+INLINE uint32_t find_words(const layout_task *task, const struct leati_task_pass *pass, uint32_t unit,
+                           uint32_t units, uint32_t slots, uint32_t first, uint32_t thread, int32_t *offset,
+                           uint32_t *place)
 {
-    const struct leati_task_pass *pass = &task->write;
-    uint32_t line = divide(thread, &pass->low), lines = divide(BOX_THREADS, &pass->low);
-    uint32_t low = (thread - line * pass->low.size) * units;
-    struct corner corner[4];
+    uint32_t there = 0;
 
-    if (line >= lines)
-        return;
     UNROLL
-    for (uint32_t u = 0; u < units; u++) {
-        struct corner none = {.offset = box->dst};
+    for (uint32_t k = 0; k < slots; k += BOX_GROUP) {
+        uint32_t number[BOX_GROUP], both[BOX_GROUP];
+        int32_t from_corner[BOX_GROUP];
 
-        corner[u] = none;
-        step_box(task, 1, pass->first, pass->split, low + u, &corner[u]);
-    }
-    KEEP_LOOP
-    for (uint32_t high = line; high < pass->high; high += lines) {
-        struct corner add = {.offset = 0};
-        struct held held, one;
-        uint32_t whole = 1;
-
-        step_box(task, 1, pass->split, pass->end, high, &add);
-        held.narrow = 0;
         UNROLL
-        for (uint32_t u = 0; u < units; u++)
-            whole &= corner[u].cut + add.cut < box->limit;
-        if (whole && units == 1) {
-            HOLD(&held, unit, room + corner[0].place + add.place, SHARED);
-            PUT(&held, unit, dst_at(task, corner[0].offset + add.offset), GLOBAL);
-        } else if (whole) {
-            UNROLL
-            for (uint32_t u = 0; u < units; u++) {
-                HOLD(&one, unit, room + corner[u].place + add.place, SHARED);
-                held.narrow |= one.narrow << u * unit * 8;
+        for (uint32_t g = 0; g < BOX_GROUP; g++) {
+            number[g] = ((k + g) * BOX_THREADS + thread) * units + unit;
+            there |= (uint32_t)(number[g] < pass->units) << (k + g);
+            both[g] = 0;
+            from_corner[g] = 0;
+        }
+        if (k * BOX_THREADS * units < pass->units) {
+            KEEP_LOOP
+            for (uint32_t d = pass->first; d < pass->end; d++) {
+                const struct leati_box_dim dim = task->box[d];
+
+                UNROLL
+                for (uint32_t g = 0; g < BOX_GROUP; g++) {
+                    uint32_t rest = divide(number[g], &dim.by), digit = number[g] - rest * dim.by.size;
+
+                    number[g] = rest;
+                    from_corner[g] += (int32_t)digit * dim.offset;
+                    both[g] += digit * dim.place;
+                }
             }
-            PUT(&held, 4, dst_at(task, corner[0].offset + add.offset), GLOBAL);
-        } else if (units > 1) {
+        }
+        UNROLL
+        for (uint32_t g = 0; g < BOX_GROUP; g++) {
+            uint32_t n = first + k + g;
+
+            if (unit == 0)
+                offset[k + g] = from_corner[g];
+            place[n / 2] |= (both[g] & 0xffff) << n % 2 * 16;
+            there |= (there >> (k + g) & (both[g] >> 16 < pass->last ? 1u : 0u)) << (16 + k + g);
+        }
+    }
+    return there;
+}
+
+INLINE void find_slots(const layout_task *task, struct slots slots, uint32_t thread, struct mine *mine)
+{
+    UNROLL
+    for (uint32_t n = 0; n < BOX_PLACES / 2; n++)
+        mine->place[n] = 0;
+    mine->read = find_words(task, &task->read, 0, 1, slots.read, 0, thread, mine->src, mine->place);
+    UNROLL
+    for (uint32_t u = 0; u < slots.write_units; u++) {
+        uint32_t there = find_words(task, &task->write, u, slots.write_units, slots.write,
+                                    slots.read + u * slots.write, thread, mine->dst, mine->place);
+
+        mine->write = u ? mine->write : there;
+    }
+}
+
+/* A word in registers; bytes is known to the compiler. */
+#define HOLD(part, bytes, from, space)                                                                            \
+    do {                                                                                                          \
+        if ((bytes) == 1) {                                                                                       \
+            (part)[0] = *(const space unit_1 *)(from);                                                            \
+        } else if ((bytes) == 2) {                                                                                \
+            (part)[0] = *(const space unit_2 *)(from);                                                            \
+        } else if ((bytes) == 4) {                                                                                \
+            (part)[0] = *(const space unit_4 *)(from);                                                            \
+        } else if ((bytes) == 8) {                                                                                \
+            uint64_t both_ = *(const space unit_8 *)(from);                                                       \
+                                                                                                                  \
+            (part)[0] = (uint32_t)both_;                                                                          \
+            (part)[1] = (uint32_t)(both_ >> 32);                                                                  \
+        } else {                                                                                                  \
+            unit_16 all_ = *(const space unit_16 *)(from);                                                        \
+                                                                                                                  \
+            (part)[0] = all_[0], (part)[1] = all_[1], (part)[2] = all_[2], (part)[3] = all_[3];                   \
+        }                                                                                                         \
+    } while (0)
+
+#define PUT(part, bytes, to, space)                                                                               \
+    do {                                                                                                          \
+        if ((bytes) == 1)                                                                                         \
+            *(space unit_1 *)(to) = (unit_1)(part)[0];                                                            \
+        else if ((bytes) == 2)                                                                                    \
+            *(space unit_2 *)(to) = (unit_2)(part)[0];                                                            \
+        else if ((bytes) == 4)                                                                                    \
+            *(space unit_4 *)(to) = (part)[0];                                                                    \
+        else if ((bytes) == 8)                                                                                    \
+            *(space unit_8 *)(to) = (part)[0] | (uint64_t)(part)[1] << 32;                                        \
+        else                                                                                                      \
+            *(space unit_16 *)(to) = (unit_16){(part)[0], (part)[1], (part)[2], (part)[3]};                       \
+    } while (0)
+
+/* Registers of a word. */
+#define PARTS(bytes) ((bytes) > 4 ? (bytes) / 4 : 1)
+
+/* From memory into registers. */
+INLINE void fetch_box(const layout_task *task, struct slots slots, const SHARED struct corner *corner,
+                      struct mine *mine)
+{
+    const uint32_t bytes = slots.unit * slots.read_units;
+    const GLOBAL char *src = src_at(task, corner->src);
+    uint32_t there = mine->read >> corner->shift;
+
+    UNROLL
+    for (uint32_t k = 0; k < slots.read; k++) {
+        IN_LOOP(mine->src[k]);
+        if (there >> k & 1)
+            HOLD(mine->held + k * PARTS(bytes), bytes, src + (int64_t)mine->src[k] * (int64_t)slots.unit, GLOBAL);
+    }
+}
+
+/* From registers into shared memory. */
+INLINE void lay_box(struct slots slots, uint32_t shift, struct mine *mine, SHARED char *room)
+{
+    const uint32_t bytes = slots.unit * slots.read_units;
+    uint32_t there = mine->read >> shift;
+
+    UNROLL
+    for (uint32_t k = 0; k < slots.read; k++) {
+        if (k % 2 == 0)
+            IN_LOOP(mine->place[k / 2]);
+        if (there >> k & 1)
+            PUT(mine->held + k * PARTS(bytes), bytes, room + place_at(mine, k), SHARED);
+    }
+}
+
+/* From shared memory to memory; a few words are gathered before the first is written. */
+INLINE void write_box(const layout_task *task, struct slots slots, const SHARED struct corner *corner,
+                      struct mine *mine, const SHARED char *room)
+{
+    const uint32_t bytes = slots.unit * slots.write_units, parts = PARTS(bytes);
+    GLOBAL char *dst = dst_at(task, corner->dst);
+    uint32_t there = mine->write >> corner->shift;
+
+    UNROLL
+    for (uint32_t n = slots.read / 2; n < (slots.read + slots.write * slots.write_units + 1) / 2; n++)
+        IN_LOOP(mine->place[n]);
+    UNROLL
+    for (uint32_t k = 0; k < slots.write; k += BOX_GROUP) {
+        uint32_t word[BOX_GROUP * 4] = {0};
+
+        UNROLL
+        for (uint32_t g = 0; g < BOX_GROUP; g++)
             UNROLL
-            for (uint32_t u = 0; u < units; u++)
-                if (corner[u].cut + add.cut < box->limit)
-                    MOVE_UNIT(unit, dst_at(task, corner[u].offset + add.offset), GLOBAL,
-                              room + corner[u].place + add.place, SHARED);
+        for (uint32_t u = 0; u < slots.write_units; u++) {
+            const SHARED char *from = room + place_at(mine, slots.read + u * slots.write + k + g);
+            uint32_t one[4];
+
+            /* What a slot without a word finds here is not written. */
+            HOLD(slots.write_units > 1 ? one : word + g * parts, slots.unit, from, SHARED);
+            if (slots.write_units > 1)
+                word[g] |= one[0] << u * slots.unit * 8;
+        }
+        UNROLL
+        for (uint32_t g = 0; g < BOX_GROUP; g++) {
+            IN_LOOP(mine->dst[k + g]);
+            if (there >> (k + g) & 1)
+                PUT(word + g * parts, bytes, dst + (int64_t)mine->dst[k + g] * (int64_t)slots.unit, GLOBAL);
         }
     }
 }
 
-#define BOX(unit)                                                                                                 \
-    LEAT_KERNEL(leat_layout_box_##unit, 1, layout_task, task)                                                     \
-    {                                                                                                             \
-        SHARED_ARRAY(unit_16, room, BOX_ROOM_BYTES / WORD_BYTES);                                                 \
-        const struct box box = find_box(&task, leat_block_x());                                                   \
+/* Copies a block's boxes: numbers block, block + blocks and so on. */
+#define COPY_BOXES(slots_)                                                                                        \
+    do {                                                                                                          \
+        PHASE(t)                                                                                                  \
+        {                                                                                                         \
+            find_slots(&task, slots_, t, &OWN(mine, t));                                                          \
+            fetch_box(&task, slots_, &corners[0], &OWN(mine, t));                                                 \
+        }                                                                                                         \
+        KEEP_LOOP                                                                                                 \
+        for (uint32_t n_ = 0; n_ < boxes; n_++) {                                                                 \
+            PHASE(t)                                                                                              \
+            {                                                                                                     \
+                lay_box(slots_, corners[n_].shift, &OWN(mine, t), (SHARED char *)room);                           \
+            }                                                                                                     \
+            BARRIER();                                                                                            \
+            PHASE(t)                                                                                              \
+            {                                                                                                     \
+                if (n_ + 1 < boxes)                                                                               \
+                    fetch_box(&task, slots_, &corners[n_ + 1], &OWN(mine, t));                                    \
+                write_box(&task, slots_, &corners[n_], &OWN(mine, t), (const SHARED char *)room);                 \
+            }                                                                                                     \
+            BARRIER();                                                                                            \
+        }                                                                                                         \
+    } while (0)
+
+#define BOX_BEGIN()                                                                                               \
+    SHARED_ARRAY(unit_16, room, BOX_ROOM_BYTES / WORD_BYTES);                                                     \
+    SHARED_ARRAY(struct corner, corners, BOX_BLOCK_BOXES);                                                        \
+    OWN_ARRAY(struct mine, mine, BOX_THREADS);                                                                    \
+    const uint32_t grid = leat_grid_blocks_x(), block = leat_block_x();                                           \
+    const uint32_t boxes = (task.boxes - block + grid - 1) / grid;                                                \
                                                                                                                   \
-        PHASE(t)                                                                                                  \
-        {                                                                                                         \
-            if ((unit) < 4 && task.read.units > 1)                                                                \
-                read_box(&task, unit, (unit) < 4 ? 4 / (unit) : 1, &box, t, (SHARED char *)room);                 \
-            else                                                                                                  \
-                read_box(&task, unit, 1, &box, t, (SHARED char *)room);                                           \
-        }                                                                                                         \
-        BARRIER();                                                                                                \
-        PHASE(t)                                                                                                  \
-        {                                                                                                         \
-            if ((unit) < 4 && task.write.units > 1)                                                               \
-                write_box(&task, unit, (unit) < 4 ? 4 / (unit) : 1, &box, t, (const SHARED char *)room);          \
-            else                                                                                                  \
-                write_box(&task, unit, 1, &box, t, (const SHARED char *)room);                                    \
-        }                                                                                                         \
+    PHASE(t)                                                                                                      \
+    {                                                                                                             \
+        if (t < boxes)                                                                                            \
+            find_corner(&task, block + t * grid, &corners[t]);                                                    \
+    }                                                                                                             \
+    BARRIER()
+
+#define BOX(one, units, each)                                                                                     \
+    LEAT_KERNEL(leat_layout_box_##one, 1, layout_task, task)                                                      \
+    {                                                                                                             \
+        const struct slots all_words = {one, units, units, each, each};                                           \
+                                                                                                                  \
+        BOX_BEGIN();                                                                                              \
+        COPY_BOXES(all_words);                                                                                    \
     }
 
-BOX(1)
-BOX(2)
-BOX(4)
-BOX(8)
-BOX(16)
+/* For units below 4 bytes where at least one side has no words of 4. */
+#define BOX_SINGLE(one, units)                                                                                    \
+    LEAT_KERNEL(leat_layout_box_single_##one, 1, layout_task, task)                                               \
+    {                                                                                                             \
+        const struct slots no_words = {one, 1, 1, BOX_SLOTS, BOX_SLOTS};                                          \
+        const struct slots words_in = {one, units, 1, BOX_SLOTS / (units), BOX_SLOTS};                            \
+        const struct slots words_out = {one, 1, units, BOX_SLOTS, BOX_SLOTS / (units)};                           \
+                                                                                                                  \
+        BOX_BEGIN();                                                                                              \
+        if (task.read.word_units > 1)                                                                             \
+            COPY_BOXES(words_in);                                                                                 \
+        else if (task.write.word_units > 1)                                                                       \
+            COPY_BOXES(words_out);                                                                                \
+        else                                                                                                      \
+            COPY_BOXES(no_words);                                                                                 \
+    }
+
+/* As in layout/gpu.c. */
+BOX(1, 4, 8)
+BOX(2, 2, 8)
+BOX(4, 1, 8)
+BOX(8, 1, 8)
+BOX(16, 1, 4)
+BOX_SINGLE(1, 4)
+BOX_SINGLE(2, 2)
 
 /* ---- the steps to a fast transpose ---- */
 

@@ -10,8 +10,11 @@
 
 #include <stdint.h>
 
-/* Those of a form, some of them twice for boxes, and those by which dimensions are cut. A box needs no more. */
-#define LEATI_TASK_DIMS 44
+/* Those of a form, and those by which dimensions are cut. */
+#define LEATI_TASK_DIMS 34
+
+/* A box has at most 2^13 units, so no more than 13 dimensions, and each of them in both passes. */
+#define LEATI_TASK_BOX_DIMS 26
 
 /* Numbers that are divided are below this. */
 #define LEATI_TASK_NUMBERS (UINT32_C(1) << 31)
@@ -28,15 +31,19 @@ struct leati_task_dim {
     uint32_t entries; /* of the list, from one to the next; 0: another dimension has the list */
 };
 
-/* How a box is read, or written: word by word, by dim[first] to dim[split - 1] within a thread's threads, by
- * dim[split] to dim[end - 1] from one to its next. */
+/* A dimension of a box, as one pass counts it. */
+struct leati_box_dim {
+    struct leati_divisor by;
+    int32_t offset; /* units in memory from one to the next */
+    uint32_t place; /* bytes in the box, and from bit 16 on units of the dimension that is cut */
+};
+
+/* How a box is read, or written: word by word, by box[first] to box[end - 1]. */
 struct leati_task_pass {
-    uint32_t first, split, end;
-    struct leati_divisor low; /* words of the former */
-    uint32_t high;            /* of the latter */
-    uint32_t units;           /* of a word: 1, or as many as 4 bytes have */
-    uint32_t along;           /* 1: the units of a word lie along the dimension that is cut in pieces */
-    uint32_t scale;           /* that dimension is counted in so many parts of a unit */
+    uint32_t first, end;
+    uint32_t units;      /* that are counted: words when reading, units when writing */
+    uint32_t word_units; /* of a word: 1, or as many as 4 bytes have */
+    uint32_t last;       /* in the shorter boxes are those below, counted along the dimension that is cut */
 };
 
 struct leati_layout_task {
@@ -68,10 +75,11 @@ struct leati_layout_task {
     struct leati_divisor tiles_first, tiles_second;
     uint32_t order; /* 0: neighbours in number are neighbours on the destination, 1: on the source */
 
-    /* Boxes: the first dimensions are those of the two passes, with one side's steps and those in shared memory;
-     * dim[middle] on are in the block's number. Of the dimension that is cut in pieces, items units are in a box.
-     */
+    /* Boxes: all dim[] are in a box's number, first the pieces of the dimension that is cut; of the last piece
+     * there is less. */
     struct leati_task_pass read, write;
+    uint32_t boxes;
+    struct leati_box_dim box[LEATI_TASK_BOX_DIMS];
 
     struct leati_task_dim dim[LEATI_TASK_DIMS];
 };

@@ -11,6 +11,12 @@
  * t is the thread's number. On a GPU a phase is run by its thread, on the CPU device all of a block's phases by
  * its first thread, the first one for every t, then the second. So nothing but shared arrays goes from one phase
  * to the next, and what is outside of phases is the same for all threads of a block. Blocks have one dimension.
+ * What a thread itself keeps has a place of its own for each t:
+ *
+ *     OWN_ARRAY(uint32_t, kept, 256);
+ *     PHASE (t)
+ *         OWN(kept, t) = ...;
+ *
  * PHASE is no loop to break out of.
  */
 #ifndef LEATI_KERNELS_PHASES_H
@@ -24,6 +30,8 @@
 #define SHARED __attribute__((address_space(3)))
 #define SHARED_ARRAY(type, name, count)                                                                           \
     static SHARED type name[count] __attribute__((aligned(16), loader_uninitialized))
+#define OWN_ARRAY(type, name, threads) type name[1]
+#define OWN(name, t) name[0]
 #define PHASE(t) for (uint32_t t = leat_thread_x(), end_##t = t + 1; t != end_##t; t++)
 #define UNROLL _Pragma("unroll")
 #define KEEP_LOOP _Pragma("nounroll")
@@ -44,6 +52,8 @@
 #define GLOBAL
 #define SHARED
 #define SHARED_ARRAY(type, name, count) type name[count] __attribute__((aligned(16)))
+#define OWN_ARRAY(type, name, threads) type name[threads]
+#define OWN(name, t) name[t]
 #define PHASE(t)                                                                                                  \
     for (uint32_t t = leat_thread_x() == 0 ? 0 : leat_block_threads_x(); t < leat_block_threads_x(); t++)
 #define UNROLL

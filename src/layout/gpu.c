@@ -429,14 +429,46 @@ static uint64_t shorter_axis(const struct leati_form *form)
 
 /* ---- boxes ---- */
 
-#define BOX_BYTES 16384u /* as in layout_kernels.c */
-#define BOX_ROOM_BYTES (BOX_BYTES + 4096u)
+#define BOX_ROOM_BYTES 20480u /* as in layout_kernels.c */
 #define BOX_THREADS 256u
-#define BOX_SMALL_BYTES 2048u /* small copies have no smaller ones */
-#define BANKS 32u
+#define BOX_BLOCK_BOXES 16u
+#define BOX_SINGLE_SLOTS 16u
+
+#define BOX_LITTLE_BYTES 2048u /* boxes are cut no smaller to have many, or to fit */
+#define BANKS 32u              /* of shared memory, of 4 bytes */
+#define SECTOR_BYTES 32u
+
+/* A block takes more boxes than one only where there are more. */
+#define BOX_BLOCKS_ENOUGH 1024u
 
 /* Shorter lines than this are no gain over single elements. */
 #define BOX_LEAST_BYTES 32u
+
+/* The kernels by units. Each has slots for so many words of each thread; what has not only words of 4 bytes at
+ * least, goes by the kernels for single units. */
+static const struct boxer {
+    const char *name, *single_name;
+    unsigned slots;
+} boxers[] = {{"leat_layout_box_1", "leat_layout_box_single_1", 8},
+              {"leat_layout_box_2", "leat_layout_box_single_2", 8},
+              {"leat_layout_box_4", NULL, 8},
+              {"leat_layout_box_8", NULL, 8},
+              {"leat_layout_box_16", NULL, 4}};
+
+/* A thread's access, where there are whole words. */
+static unsigned word_bytes_of(const struct leati_form *form)
+{
+    return form->unit_bytes < 4 ? 4 : form->unit_bytes;
+}
+
+/* The room in boxes, at first: small copies have smaller ones. */
+static uint64_t most_in_box(const struct leati_form *form)
+{
+    uint64_t full = (uint64_t)boxers[unit_number(form->unit_bytes)].slots * BOX_THREADS * word_bytes_of(form);
+    uint64_t most = form->payload_bytes / (4 * BLOCKS_ENOUGH);
+
+    return most > full ? full : most < BOX_LITTLE_BYTES ? BOX_LITTLE_BYTES : most;
+}
 
 /* As much of each dimension as a box has: 1 where it is not in it. */
 struct box {
@@ -508,13 +540,48 @@ static void settle_cuts(const struct leati_form *form, struct box *box)
     }
 }
 
-static bool find_box(const struct leati_form *form, struct box *box)
+/* What one more of the dimension that is cut adds to the lines of a side, in bytes. */
+static uint64_t line_step(const struct leati_form *form, const struct box *box, const struct axis *axis)
+{
+    uint64_t below = form->unit_bytes;
+
+    for (unsigned n = 0; n < axis->count; n++) {
+        if (axis->dim[n] == (unsigned)box->cut)
+            return below;
+        below *= box->part[axis->dim[n]];
+        if (box->part[axis->dim[n]] < form->size[axis->dim[n]])
+            break;
+    }
+    return 0;
+}
+
+/* Grows the dimension that is cut by as much as there is room for, in steps that keep lines on sectors. */
+static void fill_box(const struct leati_form *form, struct box *box, uint64_t most)
+{
+    uint64_t part, others, more, step = 1;
+
+    if (box->cut < 0)
+        return;
+    part = box->part[box->cut];
+    while (step < part && (line_step(form, box, &box->dst) * step % SECTOR_BYTES ||
+                           line_step(form, box, &box->src) * step % SECTOR_BYTES))
+        step *= 2;
+    step = step < part ? step : part;
+    others = box->units / part;
+    more = most / form->unit_bytes / others / step * step;
+    if (more > form->size[box->cut])
+        more = form->size[box->cut];
+    if (more > part) {
+        box->part[box->cut] = more;
+        box->units = others * more;
+    }
+}
+
+static bool find_box(const struct leati_form *form, uint64_t most, struct box *box)
 {
     int dense = leati_form_dense_src(form);
     bool dst_grows = true, src_grows = true;
-    uint64_t most = form->payload_bytes / (2 * BLOCKS_ENOUGH);
 
-    most = most > BOX_BYTES ? BOX_BYTES : most < BOX_SMALL_BYTES ? BOX_SMALL_BYTES : most;
     *box = (struct box){.units = 1};
     if (form->index_dim >= 0 || !form->dims || form->dst_stride[0] != form->unit_bytes || dense < 0)
         return false;
@@ -531,6 +598,7 @@ static bool find_box(const struct leati_form *form, struct box *box)
             src_grows = grow_box(form, box, &box->src, most);
     }
     settle_cuts(form, box);
+    fill_box(form, box, most);
     return true;
 }
 
@@ -572,25 +640,17 @@ static void list_digits(const struct leati_form *form, const struct box *box, co
     }
 }
 
-/*
- * Where units are in shared memory: as they lie on the source, but lines of more than all banks are set apart, so
- * that threads which go along the destination meet in few of them. Returns the bytes.
- */
-static uint32_t place_box(const struct leati_form *form, struct digits *read, struct digits *write)
+/* Where units are in shared memory: as they lie on the source, with apart[n] words before each of digit n but the
+ * first. Returns the bytes. */
+static uint32_t set_places(const struct leati_form *form, const uint32_t *apart, struct digits *read,
+                           struct digits *write)
 {
-    uint32_t word = form->unit_bytes < 4 ? 4 : form->unit_bytes, line = word * BANKS, step = form->unit_bytes;
-    bool apart = false;
+    uint32_t step = form->unit_bytes;
 
     for (unsigned n = 0; n < read->count; n++) {
         struct digit *digit = &read->digit[n];
 
-        if (!apart && step >= line && step % word == 0) {
-            bool is_first = write->digit[0].dim == digit->dim && digit->size < BANKS;
-            uint32_t wanted = is_first ? (uint32_t)((BANKS + digit->size - 1) / digit->size) : 1;
-
-            step += (wanted + BANKS - step / word % BANKS) % BANKS * word;
-            apart = true;
-        }
+        step += apart[n] * word_bytes_of(form);
         digit->place = step;
         step *= (uint32_t)digit->size;
         for (unsigned m = 0; m < write->count; m++)
@@ -598,6 +658,63 @@ static uint32_t place_box(const struct leati_form *form, struct digits *read, st
                 write->digit[m].place = digit->place;
     }
     return step;
+}
+
+/* How many turns the busiest banks take for some threads that go along a side by words. */
+static unsigned count_turns(const struct leati_form *form, const struct digits *digits)
+{
+    uint32_t word_bytes = word_bytes_of(form), at_once = BANKS * 4 / word_bytes, turns = 0;
+
+    for (uint32_t first = 0; first < BOX_THREADS; first += BOX_THREADS / 2) {
+        uint32_t word[BANKS], asked[BANKS] = {0}, most = 0;
+
+        for (uint32_t t = 0; t < at_once; t++) {
+            uint32_t number = (first + t) * (word_bytes / form->unit_bytes), place = 0;
+            bool known = false;
+
+            for (unsigned n = 0; n < digits->count; n++) {
+                place += number % (uint32_t)digits->digit[n].size * digits->digit[n].place;
+                number /= (uint32_t)digits->digit[n].size;
+            }
+            word[t] = place / word_bytes;
+            for (uint32_t other = 0; other < t && !known; other++)
+                known = word[other] == word[t];
+            if (!known && ++asked[word[t] % at_once] > most)
+                most = asked[word[t] % at_once];
+        }
+        turns += most;
+    }
+    return turns;
+}
+
+/* Sets lines apart so that threads that go along the destination meet in few banks, and those that go along the
+ * source too. Returns the bytes. */
+static uint32_t place_box(const struct leati_form *form, struct digits *read, struct digits *write)
+{
+    uint32_t word_bytes = word_bytes_of(form), words = word_bytes / form->unit_bytes;
+    uint32_t apart[LEATI_FORM_MAX_DIMS] = {0};
+
+    (void)set_places(form, apart, read, write);
+    for (unsigned n = 1; n < read->count; n++) {
+        unsigned least = count_turns(form, write) * words + count_turns(form, read), best = 0;
+
+        if (read->digit[n].place % word_bytes)
+            continue;
+        for (apart[n] = 1; apart[n] < BANKS; apart[n]++) {
+            unsigned turns;
+
+            if (set_places(form, apart, read, write) > BOX_ROOM_BYTES)
+                break;
+            turns = count_turns(form, write) * words + count_turns(form, read);
+            if (turns < least) {
+                least = turns;
+                best = apart[n];
+            }
+        }
+        apart[n] = best;
+        (void)set_places(form, apart, read, write);
+    }
+    return set_places(form, apart, read, write);
 }
 
 /* When reading, what lies together on the source and in the box is one dimension, so that words may go across.
@@ -648,124 +765,88 @@ static bool has_words(const struct leati_form *form, const struct box *box, bool
     return true;
 }
 
-static void put_digit(const struct leati_form *form, const struct digit *digit, bool dst, uint64_t from,
-                      uint64_t size, struct leati_layout_task *task)
+/* Whether a piece of the dimension that is cut never ends within a word of a side: the last may be shorter. */
+static bool ends_on_words(const struct leati_form *form, const struct box *box, bool dst,
+                          const struct digits *digits)
 {
-    int64_t step = (dst ? form->dst_stride : form->src_stride)[digit->dim] * (int64_t)from;
-    int64_t place = (int64_t)(digit->place * from);
-
-    put_dim(task, &(struct dim){.size = size,
-                                .dst = dst ? step : place,
-                                .src = dst ? place : step,
-                                .entries = digit->cut ? (uint32_t)from : 0});
-}
-
-/*
- * One pass over a box. As many dimensions as threads are enough for are within the threads, and of the next one as
- * large a power of two as keeps most threads busy. steps: units from one word to the next, along the first
- * dimension when reading, and along the run when writing.
- */
-static void put_pass(const struct leati_form *form, const struct digits *digits, bool dst, unsigned units,
-                     struct leati_layout_task *task, struct leati_task_pass *pass)
-{
-    uint64_t low = 1, best = 1, part = 1, words = 1;
-    uint64_t first = digits->count ? digits->digit[0].size / (dst ? 1 : units) : 1;
+    const struct axis *axis = dst ? &box->dst : &box->src;
+    uint64_t below = form->unit_bytes;
     unsigned n = 0;
 
-    for (unsigned k = 0; k < digits->count; k++)
-        words *= k ? digits->digit[k].size : first;
-    for (; n < digits->count; n++) {
-        uint64_t size = n ? digits->digit[n].size : first;
-
-        if (low * size > (uint64_t)BOX_THREADS * (dst ? units : 1))
-            break;
-        low *= size;
-    }
-    if (n < digits->count) {
-        uint64_t size = n ? digits->digit[n].size : first, busy = 0;
-
-        for (uint64_t p = 1; size % p == 0 && low * p <= (uint64_t)BOX_THREADS * (dst ? units : 1); p *= 2) {
-            uint64_t threads = low * p / (dst ? units : 1);
-
-            if (dst && low * p % units)
-                continue;
-            if (BOX_THREADS / threads * threads >= busy) {
-                busy = BOX_THREADS / threads * threads;
-                best = p;
-            }
-        }
-        part = best;
-    }
-    pass->units = units;
-    pass->first = task->dims;
-    for (unsigned k = 0; k < n; k++)
-        put_digit(form, &digits->digit[k], dst, !dst && k == 0 ? units : 1, k ? digits->digit[k].size : first,
-                  task);
-    if (n < digits->count && part > 1)
-        put_digit(form, &digits->digit[n], dst, !dst && n == 0 ? units : 1, part, task);
-    pass->split = task->dims;
-    if (n < digits->count) {
-        uint64_t size = n ? digits->digit[n].size : first;
-
-        if (size > part)
-            put_digit(form, &digits->digit[n], dst, part * (!dst && n == 0 ? units : 1), size / part, task);
-        for (unsigned k = n + 1; k < digits->count; k++)
-            put_digit(form, &digits->digit[k], dst, 1, digits->digit[k].size, task);
-    }
-    pass->end = task->dims;
-    low = low * part / (dst ? units : 1);
-    pass->low = divisor(low);
-    pass->high = (uint32_t)(words / (dst ? units : 1) / low);
-    pass->along = !dst && digits->count && digits->digit[0].cut;
-    pass->scale = (uint32_t)digits->scale;
+    if (box->cut < 0 || (!dst && !digits->digit[0].cut))
+        return true;
+    for (; n < axis->count && box->part[axis->dim[n]] == form->size[axis->dim[n]]; n++)
+        below *= form->size[axis->dim[n]];
+    return n == axis->count || axis->dim[n] != (unsigned)box->cut || form->size[box->cut] * below % 4 == 0;
 }
 
-/* When writing, the words within the threads must be whole: with few units in them none are gathered. */
-static bool splits_evenly(const struct digits *write, unsigned units)
+/* One pass over a box, by words when reading, by units when writing. False where its offsets are too large. */
+static bool put_pass(const struct leati_form *form, const struct box *box, const struct digits *digits, bool dst,
+                     unsigned word_units, struct leati_layout_task *task, struct leati_task_pass *pass)
 {
-    uint64_t low = 1;
+    const int64_t *stride = dst ? form->dst_stride : form->src_stride;
+    uint32_t end = dst ? task->read.end : 0;
+    int64_t reach = 0;
 
-    for (unsigned n = 0; n < write->count && low % units; n++) {
-        uint64_t size = write->digit[n].size;
+    *pass = (struct leati_task_pass){.first = end, .units = 1, .word_units = word_units};
+    for (unsigned k = 0; k < digits->count; k++) {
+        const struct digit *digit = &digits->digit[k];
+        unsigned from = k || dst ? 1 : word_units; /* units from one to the next */
+        uint64_t size = digit->size / from;
+        int64_t offset = stride[digit->dim] / form->unit_bytes, far = offset < 0 ? -offset : offset;
 
-        for (uint64_t p = 1; size % p == 0 && p <= units; p *= 2)
-            if (low * p % units == 0)
-                return low * p <= (uint64_t)BOX_THREADS * units;
-        low *= size;
+        if (far > INT32_MAX)
+            return false;
+        reach += far * (int64_t)digit->size;
+        task->box[end++] =
+            (struct leati_box_dim){.by = divisor(size),
+                                   .offset = (int32_t)(offset * from),
+                                   .place = digit->place * from | (digit->cut ? (uint32_t)from << 16 : 0)};
+        pass->units *= (uint32_t)size;
     }
-    return low % units == 0 && low <= (uint64_t)BOX_THREADS * units;
+    pass->end = end;
+    if (box->cut >= 0)
+        pass->last = (uint32_t)((form->size[box->cut] - 1) % box->part[box->cut] + 1) * (uint32_t)digits->scale;
+    return reach <= INT32_MAX;
+}
+
+/* The box's own part of a task, if there is room for all in it. */
+static bool lay_box(const struct leati_form *form, const struct box *box, struct leati_gpu_layout *gpu)
+{
+    const struct boxer *boxer = &boxers[unit_number(form->unit_bytes)];
+    struct leati_layout_task *task = &gpu->task;
+    unsigned units = word_bytes_of(form) / form->unit_bytes, read_units, write_units;
+    struct digits read, write;
+    uint64_t room;
+
+    list_digits(form, box, &box->src, &read);
+    list_digits(form, box, &box->dst, &write);
+    if (place_box(form, &read, &write) > BOX_ROOM_BYTES)
+        return false;
+    join_digits(form, box, &read);
+    read_units = has_words(form, box, false, &read) && ends_on_words(form, box, false, &read) ? units : 1;
+    write_units = has_words(form, box, true, &write) && ends_on_words(form, box, true, &write) ? units : 1;
+    gpu->kernel = boxer->name;
+    room = (uint64_t)boxer->slots * BOX_THREADS * units;
+    if (read_units < units || write_units < units) {
+        gpu->kernel = boxer->single_name;
+        room = BOX_SINGLE_SLOTS * BOX_THREADS;
+    }
+    return box->units <= room && put_pass(form, box, &read, false, read_units, task, &task->read) &&
+           put_pass(form, box, &write, true, write_units, task, &task->write);
 }
 
 static bool make_box(const struct leati_form *form, struct leati_gpu_layout *gpu)
 {
-    static const char *const names[] = {"leat_layout_box_1", "leat_layout_box_2", "leat_layout_box_4",
-                                        "leat_layout_box_8", "leat_layout_box_16"};
     struct leati_layout_task *task = &gpu->task;
-    unsigned words = form->unit_bytes < 4 ? 4 / form->unit_bytes : 1;
-    struct digits read, write;
-    uint64_t blocks = 1;
+    uint64_t most = most_in_box(form), boxes = 1, each;
     struct box box;
 
-    if (!find_box(form, &box) || !has_lines(form, &box, BOX_LEAST_BYTES))
-        return false;
-    list_digits(form, &box, &box.src, &read);
-    list_digits(form, &box, &box.dst, &write);
-    if (place_box(form, &read, &write) > BOX_ROOM_BYTES ||
-        read.count + write.count + 2 + form->dims - read.count + 2 > LEATI_TASK_DIMS)
-        return false;
-    join_digits(form, &box, &read);
-    put_pass(form, &read, false, has_words(form, &box, false, &read) ? words : 1, task, &task->read);
-    put_pass(form, &write, true, has_words(form, &box, true, &write) && splits_evenly(&write, words) ? words : 1,
-             task, &task->write);
-    task->middle = task->dims;
-    task->items = task->last_items = 1;
-    if (box.cut >= 0) {
-        uint64_t size = form->size[box.cut], part = box.part[box.cut], pieces = (size + part - 1) / part;
-
-        task->pieces = (uint32_t)pieces;
-        task->items = (uint32_t)part;
-        task->last_items = (uint32_t)(size - (pieces - 1) * part);
-    }
+    do {
+        if (most < BOX_LITTLE_BYTES / 2 || !find_box(form, most, &box) || !has_lines(form, &box, BOX_LEAST_BYTES))
+            return false;
+        most /= 2;
+    } while (!lay_box(form, &box, gpu));
     for (unsigned pass = 0; pass < 2; pass++)
         for (unsigned k = 0; k < form->dims; k++) {
             uint64_t pieces = (form->size[k] + box.part[k] - 1) / box.part[k];
@@ -773,15 +854,19 @@ static bool make_box(const struct leati_form *form, struct leati_gpu_layout *gpu
             /* Those of the dimension that is cut come first. */
             if ((pass == 0) != ((int)k == box.cut) || pieces == 1)
                 continue;
+            if (pass == 0)
+                task->pieces = (uint32_t)pieces;
             put_dim(task, &(struct dim){.size = pieces,
                                         .dst = form->dst_stride[k] * (int64_t)box.part[k],
                                         .src = form->src_stride[k] * (int64_t)box.part[k]});
-            blocks *= pieces;
+            boxes *= pieces;
         }
-    gpu->kernel = names[unit_number(form->unit_bytes)];
+    each = boxes / BOX_BLOCKS_ENOUGH;
+    each = each > BOX_BLOCK_BOXES ? BOX_BLOCK_BOXES : each < 1 ? 1 : each;
+    task->boxes = blocks_of(boxes);
     gpu->tile_i = (unsigned)run_of(form, &box, &box.dst);
     gpu->tile_j = (unsigned)run_of(form, &box, &box.src);
-    gpu->grid = leat_dim(blocks_of(blocks), 1, 1);
+    gpu->grid = leat_dim((uint32_t)((task->boxes + each - 1) / each), 1, 1);
     gpu->block = leat_dim(BOX_THREADS, 1, 1);
     return true;
 }
@@ -830,7 +915,8 @@ static const char *choose(const struct leati_form *form)
     uint64_t line_bytes = rows ? form->size[0] * form->unit_bytes : shorter_axis(form);
     struct box box;
 
-    if (line_bytes < LINE_BYTES && !(rows && form->src_stride[0] == 0) && find_box(form, &box) &&
+    if (line_bytes < LINE_BYTES && !(rows && form->src_stride[0] == 0) &&
+        find_box(form, most_in_box(form), &box) &&
         has_lines(form, &box, line_bytes < BOX_LEAST_BYTES ? BOX_LEAST_BYTES : 2 * line_bytes))
         return "box";
     if (rows)
