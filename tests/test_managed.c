@@ -486,11 +486,12 @@ static void test_copies_and_fills(void **state)
     leat_copy_box box = {
         .width_bytes = 100, .height = 8, .depth = 1, .dst_pitch_bytes = PAGE, .src_pitch_bytes = 100};
     struct test_state *t = *state;
-    unsigned char *host = test_buffer(BYTES);
     leat_managed_counts counts;
+    unsigned char *host;
     struct pages m;
 
     begin_record(t);
+    host = test_buffer(BYTES);
     m = make_pages(t);
     OK(leat_fill(t->stream, m.start, 9, BYTES / 2));
     OK(leat_stream_synchronize(t->stream));

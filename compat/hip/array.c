@@ -479,6 +479,18 @@ hipError_t hipDestroyTextureObject(hipTextureObject_t texture)
     return note(texture ? LEATC_INVALID_VALUE : LEATC_OK);
 }
 
+hipError_t hipTexObjectCreate(hipTextureObject_t *texture, const HIP_RESOURCE_DESC *resource,
+                              const HIP_TEXTURE_DESC *desc, const HIP_RESOURCE_VIEW_DESC *view)
+{
+    (void)view;
+    return note(texture && resource && desc ? LEATC_NOT_SUPPORTED : LEATC_INVALID_VALUE);
+}
+
+hipError_t hipTexObjectDestroy(hipTextureObject_t texture)
+{
+    return hipDestroyTextureObject(texture);
+}
+
 hipError_t hipCreateSurfaceObject(hipSurfaceObject_t *surface, const hipResourceDesc *resource)
 {
     return note(surface && resource ? LEATC_NOT_SUPPORTED : LEATC_INVALID_VALUE);

@@ -142,7 +142,7 @@ hipError_t hipMemPoolGetAccess(hipMemAccessFlags *flags, hipMemPool_t pool, hipM
     unsigned access = 0;
     int result = LEATC_INVALID_VALUE;
 
-    if (flags && location && location->type == hipMemLocationTypeDevice)
+    if (flags && location && location->type == hipMemLocationTypeDevice && check_device(location->id) == LEATC_OK)
         result = leatc_pool_access(pool_of(pool), location->id, &access);
     if (result == LEATC_OK)
         *flags = (hipMemAccessFlags)access;

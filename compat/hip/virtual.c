@@ -219,11 +219,28 @@ hipError_t hipMemMap(void *ptr, size_t bytes, size_t offset, hipMemGenericAlloca
     return note(of_status(leat_virtual_map(ptr, bytes, physical_of(handle))));
 }
 
+/* Work of any device may use the memory, and AMD waits for it. Not by the engine's call, which captures refuse. */
+static int wait_for_devices(void)
+{
+    int count = 0;
+
+    LEATC_TRY(leatc_device_count(&count));
+    for (int i = 0; i < count; i++) {
+        leat_device *device = NULL;
+
+        if (!leatc_device_is_open(i))
+            continue;
+        LEATC_TRY(leatc_device_open(i, &device));
+        LEATC_TRY(of_status(leat_device_synchronize(device)));
+    }
+    return LEATC_OK;
+}
+
 hipError_t hipMemUnmap(void *ptr, size_t bytes)
 {
-    if (!ptr || !bytes)
-        return note(LEATC_INVALID_VALUE);
-    return note(of_status(leat_virtual_unmap(ptr, bytes)));
+    int result = ptr && bytes ? wait_for_devices() : LEATC_INVALID_VALUE;
+
+    return note(result == LEATC_OK ? of_status(leat_virtual_unmap(ptr, bytes)) : result);
 }
 
 /* The device whose memory is mapped at an address. */

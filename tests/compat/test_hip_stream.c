@@ -1,4 +1,5 @@
-/* test_hip_stream.c - HIP's streams, events, pools, virtual memory and launches: order, what waits, and refusals. */
+/* test_hip_stream.c - HIP's streams, events, pools, virtual memory and launches: order, what waits, and refusals.
+ */
 #include <hip/hip_runtime.h>
 
 #include "compat.h"
@@ -273,6 +274,35 @@ static void virtual_memory(void **state)
 
 /* ---- managed memory ---- */
 
+/* Work that uses the memory is over before it goes. */
+static void unmapping_waits_for_work(void **state)
+{
+    hipMemAllocationProp of = {.type = hipMemAllocationTypePinned, .location = {hipMemLocationTypeDevice, 0}};
+    hipMemAccessDesc access = {{hipMemLocationTypeDevice, 0}, hipMemAccessFlagsProtReadWrite};
+    hipMemGenericAllocationHandle_t memory;
+    hipStream_t stream;
+    size_t unit;
+    void *base;
+
+    (void)state;
+    OK(hipMemGetAllocationGranularity(&unit, &of, hipMemAllocationGranularityMinimum));
+    OK(hipMemCreate(&memory, unit, &of, 0));
+    OK(hipMemAddressReserve(&base, unit, 0, NULL, 0));
+    OK(hipMemMap(base, unit, 0, memory, 0));
+    access.flags = (hipMemAccessFlags)-1;
+    GIVES(hipErrorInvalidValue, hipMemSetAccess(base, unit, &access, 1));
+    access.flags = hipMemAccessFlagsProtReadWrite;
+    OK(hipMemSetAccess(base, unit, &access, 1));
+    OK(hipStreamCreateWithFlags(&stream, hipStreamNonBlocking));
+    for (int i = 0; i < 20; i++)
+        OK(hipMemsetAsync(base, i, unit, stream));
+    OK(hipMemUnmap(base, unit));
+    OK(hipStreamQuery(stream));
+    OK(hipStreamDestroy(stream));
+    OK(hipMemAddressFree(base, unit));
+    OK(hipMemRelease(memory));
+}
+
 static void managed_memory(void **state)
 {
     int where = 7, device = 0;
@@ -299,8 +329,8 @@ static void managed_memory(void **state)
 
 LEAT_KERNEL(add, 3, unsigned *, data, uint64_t, count, unsigned, addend)
 {
-    LEAT_FOR(i, count)
-    data[i] += addend;
+    LEAT_FOR (i, count)
+        data[i] += addend;
 }
 
 static void launches(void **state)
@@ -367,6 +397,7 @@ int main(void)
         cmocka_unit_test(events),
         cmocka_unit_test(pools),
         cmocka_unit_test(virtual_memory),
+        cmocka_unit_test(unmapping_waits_for_work),
         cmocka_unit_test(managed_memory),
         cmocka_unit_test(launches),
         cmocka_unit_test(sharing),

@@ -281,6 +281,9 @@ hipError_t hipMemcpyAtoA(hipArray_t dst, size_t dstOffset, hipArray_t src, size_
 hipError_t hipCreateTextureObject(hipTextureObject_t *texture, const hipResourceDesc *resource,
                                   const hipTextureDesc *desc, const struct hipResourceViewDesc *view);
 hipError_t hipDestroyTextureObject(hipTextureObject_t texture);
+hipError_t hipTexObjectCreate(hipTextureObject_t *texture, const HIP_RESOURCE_DESC *resource,
+                              const HIP_TEXTURE_DESC *desc, const HIP_RESOURCE_VIEW_DESC *view);
+hipError_t hipTexObjectDestroy(hipTextureObject_t texture);
 hipError_t hipCreateSurfaceObject(hipSurfaceObject_t *surface, const hipResourceDesc *resource);
 hipError_t hipDestroySurfaceObject(hipSurfaceObject_t surface);
 

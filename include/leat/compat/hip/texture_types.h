@@ -73,4 +73,72 @@ typedef struct hipResourceDesc {
 
 struct hipResourceViewDesc;
 
+/* ---- the driver's words for the same ---- */
+
+#define HIP_TRSA_OVERRIDE_FORMAT 0x01
+#define HIP_TRSF_READ_AS_INTEGER 0x01
+#define HIP_TRSF_NORMALIZED_COORDINATES 0x02
+#define HIP_TRSF_SRGB 0x10
+
+typedef enum HIPaddress_mode_enum {
+    HIP_TR_ADDRESS_MODE_WRAP = 0,
+    HIP_TR_ADDRESS_MODE_CLAMP = 1,
+    HIP_TR_ADDRESS_MODE_MIRROR = 2,
+    HIP_TR_ADDRESS_MODE_BORDER = 3
+} HIPaddress_mode;
+
+typedef enum HIPfilter_mode_enum { HIP_TR_FILTER_MODE_POINT = 0, HIP_TR_FILTER_MODE_LINEAR = 1 } HIPfilter_mode;
+
+typedef enum HIPresourcetype_enum {
+    HIP_RESOURCE_TYPE_ARRAY = 0x00,
+    HIP_RESOURCE_TYPE_MIPMAPPED_ARRAY = 0x01,
+    HIP_RESOURCE_TYPE_LINEAR = 0x02,
+    HIP_RESOURCE_TYPE_PITCH2D = 0x03
+} HIPresourcetype;
+
+typedef struct HIP_TEXTURE_DESC_st {
+    HIPaddress_mode addressMode[3];
+    HIPfilter_mode filterMode;
+    unsigned int flags;
+    unsigned int maxAnisotropy;
+    HIPfilter_mode mipmapFilterMode;
+    float mipmapLevelBias;
+    float minMipmapLevelClamp;
+    float maxMipmapLevelClamp;
+    float borderColor[4];
+    int reserved[12];
+} HIP_TEXTURE_DESC;
+
+typedef struct HIP_RESOURCE_DESC_st {
+    HIPresourcetype resType;
+    union {
+        struct {
+            hipArray_t hArray;
+        } array;
+        struct {
+            hipMipmappedArray_t hMipmappedArray;
+        } mipmap;
+        struct {
+            hipDeviceptr_t devPtr;
+            hipArray_Format format;
+            unsigned int numChannels;
+            size_t sizeInBytes;
+        } linear;
+        struct {
+            hipDeviceptr_t devPtr;
+            hipArray_Format format;
+            unsigned int numChannels;
+            size_t width;
+            size_t height;
+            size_t pitchInBytes;
+        } pitch2D;
+        struct {
+            int reserved[32];
+        } reserved;
+    } res;
+    unsigned int flags;
+} HIP_RESOURCE_DESC;
+
+typedef struct HIP_RESOURCE_VIEW_DESC_st HIP_RESOURCE_VIEW_DESC;
+
 #endif
