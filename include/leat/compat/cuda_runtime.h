@@ -27,6 +27,9 @@
 #ifndef LEAT_COMPAT_CUDA_RUNTIME_H
 #define LEAT_COMPAT_CUDA_RUNTIME_H
 
+/* What programs, and headers of theirs, ask whether the vendor's header was included by. */
+#define __CUDA_RUNTIME_H__
+
 #include <leat/compat/cuda_runtime_api.h>
 
 #ifdef __cplusplus

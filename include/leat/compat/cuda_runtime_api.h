@@ -20,6 +20,9 @@
 #ifndef LEAT_COMPAT_CUDA_RUNTIME_API_H
 #define LEAT_COMPAT_CUDA_RUNTIME_API_H
 
+/* What programs, and headers of theirs, ask whether the vendor's header was included by. */
+#define __CUDA_RUNTIME_API_H__
+
 #include <leat/compat/driver_types.h>
 
 #define CUDART_VERSION 13000

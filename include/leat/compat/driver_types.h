@@ -7,6 +7,9 @@
 #ifndef LEAT_COMPAT_DRIVER_TYPES_H
 #define LEAT_COMPAT_DRIVER_TYPES_H
 
+/* What programs, and headers of theirs, ask whether the vendor's header was included by. */
+#define __DRIVER_TYPES_H__
+
 #include <leat/compat/vector_types.h>
 
 #include <stddef.h>
