@@ -4,8 +4,9 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#define CONTEXTS_MAX 4096 /* that cuCtxCreate() has made and nobody destroyed, and the destroyed ones that rest   \
-                           */
+#define CONTEXTS_MAX                                                                                              \
+    4096 /* that cuCtxCreate() has made and nobody destroyed, and the destroyed ones that rest                    \
+          */
 #define STACK_MAX 128
 
 static atomic_bool started;
@@ -445,6 +446,30 @@ CUresult cuCtxSetCacheConfig(CUfunc_cache setting)
     CU_CHECK((unsigned)setting <= CU_FUNC_CACHE_PREFER_EQUAL);
     atomic_store(&cache_setting, setting);
     return CUDA_SUCCESS;
+}
+
+static _Atomic CUsharedconfig bank_setting;
+
+CUresult cuCtxGetSharedMemConfig(CUsharedconfig *setting)
+{
+    CU_TRY(leatcu_enter(NULL));
+    CU_CHECK(setting);
+    *setting = atomic_load(&bank_setting);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuCtxSetSharedMemConfig(CUsharedconfig setting)
+{
+    CU_TRY(leatcu_enter(NULL));
+    CU_CHECK((unsigned)setting <= CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE);
+    atomic_store(&bank_setting, setting);
+    return CUDA_SUCCESS;
+}
+
+/* No line of a cache persists here. */
+CUresult cuCtxResetPersistingL2Cache(void)
+{
+    return leatcu_enter(NULL);
 }
 
 /* ---- peers ---- */

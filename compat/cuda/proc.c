@@ -134,6 +134,19 @@
     X(cuStreamCreate, cuStreamCreate, 2000) \
     X(cuStreamCreateWithPriority, cuStreamCreateWithPriority, 2000) \
     X(cuStreamDestroy, cuStreamDestroy_v2, 2000) \
+    X(cuArrayGetPlane, cuArrayGetPlane, 2000) \
+    X(cuArrayGetMemoryRequirements, cuArrayGetMemoryRequirements, 2000) \
+    X(cuArrayGetSparseProperties, cuArrayGetSparseProperties, 2000) \
+    X(cuMipmappedArrayCreate, cuMipmappedArrayCreate, 2000) \
+    X(cuMipmappedArrayDestroy, cuMipmappedArrayDestroy, 2000) \
+    X(cuMipmappedArrayGetLevel, cuMipmappedArrayGetLevel, 2000) \
+    X(cuCtxGetSharedMemConfig, cuCtxGetSharedMemConfig, 2000) \
+    X(cuCtxSetSharedMemConfig, cuCtxSetSharedMemConfig, 2000) \
+    X(cuCtxResetPersistingL2Cache, cuCtxResetPersistingL2Cache, 2000) \
+    X(cuOccupancyMaxActiveBlocksPerMultiprocessor, cuOccupancyMaxActiveBlocksPerMultiprocessor, 2000) \
+    X(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, 2000) \
+    X(cuOccupancyMaxPotentialBlockSize, cuOccupancyMaxPotentialBlockSize, 2000) \
+    X(cuOccupancyMaxPotentialBlockSizeWithFlags, cuOccupancyMaxPotentialBlockSizeWithFlags, 2000) \
     X(cuGraphCreate, cuGraphCreate, 2000) \
     X(cuGraphDestroy, cuGraphDestroy, 2000) \
     X(cuGraphExecDestroy, cuGraphExecDestroy, 2000) \
@@ -147,6 +160,10 @@
     X(cuEventRecord, cuEventRecord, cuEventRecord_ptsz, 2000) \
     X(cuEventRecordWithFlags, cuEventRecordWithFlags, cuEventRecordWithFlags_ptsz, 2000) \
     X(cuGraphLaunch, cuGraphLaunch, cuGraphLaunch_ptsz, 2000) \
+    X(cuMemcpyBatchAsync, cuMemcpyBatchAsync, cuMemcpyBatchAsync_ptsz, 2000) \
+    X(cuStreamCopyAttributes, cuStreamCopyAttributes, cuStreamCopyAttributes_ptsz, 2000) \
+    X(cuStreamGetAttribute, cuStreamGetAttribute, cuStreamGetAttribute_ptsz, 2000) \
+    X(cuStreamSetAttribute, cuStreamSetAttribute, cuStreamSetAttribute_ptsz, 2000) \
     X(cuGraphUpload, cuGraphUpload, cuGraphUpload_ptsz, 2000) \
     X(cuLaunchCooperativeKernel, cuLaunchCooperativeKernel, cuLaunchCooperativeKernel_ptsz, 2000) \
     X(cuLaunchHostFunc, cuLaunchHostFunc, cuLaunchHostFunc_ptsz, 2000) \

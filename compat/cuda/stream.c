@@ -138,6 +138,79 @@ LEATCU_BOTH(cuStreamAddCallback, add_callback,
 LEATCU_BOTH(cuLaunchHostFunc, launch_host, (CUstream stream, CUhostFn function, void *argument), (on, function, argument))
 // clang-format on
 
+/* ---- attributes: how threads wait for the stream is kept, and the rest is as it always is ---- */
+
+static CUresult get_attribute(struct leatc_stream *on, CUstreamAttrID attribute, CUstreamAttrValue *value)
+{
+    int number;
+
+    CU_TRY(leatcu_enter(NULL));
+    CU_CHECK(value);
+    CU_TRY(leatcu_result(leatc_stream_check(on)));
+    switch (attribute) {
+    case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
+        CU_TRY(leatcu_result(leatc_stream_policy(on, &number)));
+        value->syncPolicy = (CUsynchronizationPolicy)number;
+        return CUDA_SUCCESS;
+    case CU_LAUNCH_ATTRIBUTE_PRIORITY:
+        return leatcu_result(leatc_stream_priority(on, &value->priority));
+    case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
+        value->accessPolicyWindow = (CUaccessPolicyWindow){.base_ptr = NULL};
+        return CUDA_SUCCESS;
+    default:
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+}
+
+/* The devices say that a window is 0 bytes at most. */
+static CUresult set_attribute(struct leatc_stream *on, CUstreamAttrID attribute, const CUstreamAttrValue *value)
+{
+    int priority;
+
+    CU_TRY(leatcu_enter(NULL));
+    CU_CHECK(value);
+    CU_TRY(leatcu_result(leatc_stream_check(on)));
+    switch (attribute) {
+    case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
+        CU_CHECK(value->syncPolicy >= CU_SYNC_POLICY_AUTO && value->syncPolicy <= CU_SYNC_POLICY_BLOCKING_SYNC);
+        return leatcu_result(leatc_stream_set_policy(on, (int)value->syncPolicy));
+    case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
+        CU_CHECK(!value->accessPolicyWindow.num_bytes);
+        return CUDA_SUCCESS;
+    case CU_LAUNCH_ATTRIBUTE_PRIORITY:
+        CU_TRY(leatcu_result(leatc_stream_priority(on, &priority)));
+        return priority == value->priority ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
+    default:
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+}
+
+static CUresult copy_attributes(struct leatc_stream *to, struct leatc_stream *from)
+{
+    int policy;
+
+    CU_TRY(leatcu_enter(NULL));
+    CU_TRY(leatcu_result(leatc_stream_policy(from, &policy)));
+    return leatcu_result(leatc_stream_set_policy(to, policy));
+}
+
+// clang-format off
+LEATCU_BOTH(cuStreamGetAttribute, get_attribute,
+            (CUstream stream, CUstreamAttrID attribute, CUstreamAttrValue *value), (on, attribute, value))
+LEATCU_BOTH(cuStreamSetAttribute, set_attribute,
+            (CUstream stream, CUstreamAttrID attribute, const CUstreamAttrValue *value), (on, attribute, value))
+// clang-format on
+
+CUresult cuStreamCopyAttributes(CUstream to, CUstream from)
+{
+    return copy_attributes(leatcu_stream(to), leatcu_stream(from));
+}
+
+CUresult cuStreamCopyAttributes_ptsz(CUstream to, CUstream from)
+{
+    return copy_attributes(leatc_per_thread(to), leatc_per_thread(from));
+}
+
 /* ---- words ---- */
 
 /*

@@ -229,6 +229,59 @@ static void streams_are_captured(void **state)
     OK(cuStreamDestroy(stream));
 }
 
+static void batches_and_attributes(void **state)
+{
+    CUmemcpyAttributes plain = {.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM};
+    CUstreamAttrValue value;
+    CUdeviceptr memory, to[2], from[2];
+    unsigned in[2] = {5, 6}, out[2] = {0, 0};
+    size_t sizes[2] = {sizeof in[0], sizeof in[0]}, first = 0, failed = 9;
+    CUstream stream;
+
+    (void)state;
+    OK(cuStreamCreate(&stream, CU_STREAM_DEFAULT));
+    OK(cuMemAlloc(&memory, BYTES));
+    for (int i = 0; i < 2; i++)
+        to[i] = memory + 64 * (unsigned)i, from[i] = (CUdeviceptr)(uintptr_t)&in[i];
+    OK(cuMemcpyBatchAsync(to, from, sizes, 2, &plain, &first, 1, &failed, stream));
+    OK(cuStreamSynchronize(stream));
+    for (int i = 0; i < 2; i++)
+        OK(cuMemcpyDtoH(&out[i], to[i], sizeof out[i]));
+    assert_int_equal(out[0], 5);
+    assert_int_equal(out[1], 6);
+    to[1] = memory + BYTES;
+    GIVES(CUDA_ERROR_INVALID_VALUE, cuMemcpyBatchAsync(to, from, sizes, 2, &plain, &first, 1, NULL, NULL));
+    GIVES(CUDA_ERROR_INVALID_VALUE, cuMemcpyBatchAsync(to, from, sizes, 2, &plain, &first, 0, NULL, stream));
+    sizes[1] = 0;
+    GIVES(CUDA_ERROR_INVALID_VALUE, cuMemcpyBatchAsync(to, from, sizes, 2, &plain, &first, 1, &failed, stream));
+    assert_int_equal(failed, 1);
+    value.syncPolicy = CU_SYNC_POLICY_SPIN;
+    OK(cuStreamSetAttribute(stream, CU_STREAM_ATTRIBUTE_SYNCHRONIZATION_POLICY, &value));
+    OK(cuStreamCopyAttributes(NULL, stream));
+    OK(cuStreamGetAttribute(NULL, CU_STREAM_ATTRIBUTE_SYNCHRONIZATION_POLICY, &value));
+    assert_int_equal(value.syncPolicy, CU_SYNC_POLICY_SPIN);
+    GIVES(CUDA_ERROR_INVALID_VALUE, cuStreamGetAttribute(stream, (CUstreamAttrID)55, &value));
+    OK(cuMemFree(memory));
+    OK(cuStreamDestroy(stream));
+    GIVES(CUDA_ERROR_INVALID_HANDLE, cuStreamGetAttribute(stream, CU_STREAM_ATTRIBUTE_PRIORITY, &value));
+}
+
+static void what_arrays_are_not(void **state)
+{
+    CUDA_ARRAY_DESCRIPTOR shape = {8, 8, CU_AD_FORMAT_FLOAT, 1};
+    CUDA_ARRAY_SPARSE_PROPERTIES sparse;
+    CUarray array, plane;
+
+    (void)state;
+    OK(cuArrayCreate(&array, &shape));
+    GIVES(CUDA_ERROR_INVALID_VALUE, cuArrayGetPlane(&plane, array, 0));
+    GIVES(CUDA_ERROR_INVALID_VALUE, cuArrayGetSparseProperties(NULL, array));
+    GIVES(CUDA_ERROR_INVALID_VALUE, cuArrayGetSparseProperties(&sparse, array));
+    OK(cuArrayDestroy(array));
+    GIVES(CUDA_ERROR_INVALID_HANDLE, cuArrayGetSparseProperties(&sparse, array));
+    GIVES(CUDA_ERROR_INVALID_HANDLE, cuArrayDestroy(array));
+}
+
 static void virtual_memory_is_put_together(void **state)
 {
     CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -282,6 +335,7 @@ static void modules_of_ptx_are_lists_of_names(void **state)
     uint64_t count = 4;
     CUdeviceptr memory;
     CUfunction add, none;
+    int blocks, threads;
     CUmodule module;
 
     (void)state;
@@ -292,6 +346,11 @@ static void modules_of_ptx_are_lists_of_names(void **state)
     GIVES(CUDA_ERROR_NO_BINARY_FOR_GPU, cuModuleGetFunction(&none, module, "nowhere"));
     OK(cuMemAlloc(&memory, sizeof out));
     OK(cuMemcpyHtoD(memory, out, sizeof out));
+    OK(cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, add, 32, 0));
+    assert_true(blocks > 0);
+    OK(cuOccupancyMaxPotentialBlockSize(&blocks, &threads, add, NULL, 0, 64));
+    assert_int_equal(threads, 64);
+    GIVES(CUDA_ERROR_INVALID_VALUE, cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, add, 0, 0));
     OK(cuLaunchKernel(add, 1, 1, 1, 32, 1, 1, 0, NULL, (void *[]){&memory, &count, &three}, NULL));
     OK(cuMemcpyDtoH(out, memory, sizeof out));
     assert_int_equal(out[3], 7);
@@ -335,6 +394,8 @@ int main(void)
         cmocka_unit_test(copies_and_fills_arrive),
         cmocka_unit_test(streams_wait_for_words),
         cmocka_unit_test(streams_are_captured),
+        cmocka_unit_test(batches_and_attributes),
+        cmocka_unit_test(what_arrays_are_not),
         cmocka_unit_test(virtual_memory_is_put_together),
         cmocka_unit_test(modules_of_ptx_are_lists_of_names),
         cmocka_unit_test(functions_are_found_by_name),

@@ -1,0 +1,140 @@
+/* array.c - arrays, and the questions about them that have one answer here: none is mipmapped, sparse or planar.
+ */
+#include "cuda/names.h"
+
+/* Bytes of one channel; 0 for a format that there is not. */
+static unsigned channel_bytes(CUarray_format format)
+{
+    switch (format) {
+    case CU_AD_FORMAT_UNSIGNED_INT8:
+    case CU_AD_FORMAT_SIGNED_INT8:
+        return 1;
+    case CU_AD_FORMAT_UNSIGNED_INT16:
+    case CU_AD_FORMAT_SIGNED_INT16:
+    case CU_AD_FORMAT_HALF:
+        return 2;
+    case CU_AD_FORMAT_UNSIGNED_INT32:
+    case CU_AD_FORMAT_SIGNED_INT32:
+    case CU_AD_FORMAT_FLOAT:
+        return 4;
+    default:
+        return 0;
+    }
+}
+
+CUresult cuArray3DCreate_v2(CUarray *array, const CUDA_ARRAY3D_DESCRIPTOR *wanted)
+{
+    struct leatc_array_shape shape;
+    unsigned bytes;
+
+    CU_TRY(leatcu_enter(NULL));
+    CU_CHECK(array && wanted);
+    bytes = channel_bytes(wanted->Format);
+    CU_CHECK(bytes && (wanted->NumChannels == 1 || wanted->NumChannels == 2 || wanted->NumChannels == 4));
+    shape = (struct leatc_array_shape){.width = wanted->Width,
+                                       .height = wanted->Height,
+                                       .depth = wanted->Depth,
+                                       .element_bytes = bytes * wanted->NumChannels,
+                                       .channel_kind = (int)wanted->Format,
+                                       .flags = wanted->Flags};
+    for (unsigned i = 0; i < wanted->NumChannels; i++)
+        shape.channel_bits[i] = (int)bytes * 8;
+    return leatcu_result(leatc_array_create(&shape, (struct leatc_array **)array));
+}
+
+CUresult cuArrayCreate_v2(CUarray *array, const CUDA_ARRAY_DESCRIPTOR *wanted)
+{
+    CUDA_ARRAY3D_DESCRIPTOR full;
+
+    CU_TRY(leatcu_enter(NULL));
+    CU_CHECK(array && wanted);
+    full = (CUDA_ARRAY3D_DESCRIPTOR){.Width = wanted->Width,
+                                     .Height = wanted->Height,
+                                     .Format = wanted->Format,
+                                     .NumChannels = wanted->NumChannels};
+    return cuArray3DCreate_v2(array, &full);
+}
+
+/* What the array was created with; one of the runtime's has its channels alone. */
+CUresult cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR *descriptor, CUarray array)
+{
+    struct leatc_array_shape shape;
+
+    CU_TRY(leatcu_enter(NULL));
+    CU_CHECK(descriptor);
+    CU_TRY(leatcu_result(leatc_array_describe((struct leatc_array *)array, &shape, NULL, NULL, NULL)));
+    *descriptor = (CUDA_ARRAY3D_DESCRIPTOR){.Width = shape.width,
+                                            .Height = shape.height,
+                                            .Depth = shape.depth,
+                                            .Format = (CUarray_format)shape.channel_kind,
+                                            .Flags = shape.flags};
+    for (int i = 0; i < 4; i++)
+        descriptor->NumChannels += shape.channel_bits[i] != 0;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR *descriptor, CUarray array)
+{
+    CUDA_ARRAY3D_DESCRIPTOR full;
+
+    CU_TRY(leatcu_enter(NULL));
+    CU_CHECK(descriptor);
+    CU_TRY(cuArray3DGetDescriptor_v2(&full, array));
+    *descriptor = (CUDA_ARRAY_DESCRIPTOR){
+        .Width = full.Width, .Height = full.Height, .Format = full.Format, .NumChannels = full.NumChannels};
+    return CUDA_SUCCESS;
+}
+
+CUresult cuArrayDestroy(CUarray array)
+{
+    CU_TRY(leatcu_started());
+    return array ? leatcu_result(leatc_array_destroy((struct leatc_array *)array)) : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult cuMipmappedArrayCreate(CUmipmappedArray *array, const CUDA_ARRAY3D_DESCRIPTOR *wanted, unsigned levels)
+{
+    CU_TRY(leatcu_enter(NULL));
+    CU_CHECK(array && wanted && levels);
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+CUresult cuMipmappedArrayDestroy(CUmipmappedArray array)
+{
+    (void)array;
+    CU_TRY(leatcu_started());
+    return CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult cuMipmappedArrayGetLevel(CUarray *level_array, CUmipmappedArray array, unsigned level)
+{
+    (void)array, (void)level;
+    CU_TRY(leatcu_enter(NULL));
+    CU_CHECK(level_array);
+    return CUDA_ERROR_INVALID_HANDLE;
+}
+
+/* An array that is alive, and a place for an answer that none has. */
+static CUresult ask_in_vain(const void *answer, CUarray array)
+{
+    CU_TRY(leatcu_enter(NULL));
+    CU_CHECK(answer);
+    CU_TRY(leatcu_result(leatc_array_describe((struct leatc_array *)array, NULL, NULL, NULL, NULL)));
+    return CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuArrayGetPlane(CUarray *plane, CUarray array, unsigned index)
+{
+    (void)index;
+    return ask_in_vain(plane, array);
+}
+
+CUresult cuArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *requirements, CUarray array, CUdevice device)
+{
+    CU_TRY(leatcu_check_device(device));
+    return ask_in_vain(requirements, array);
+}
+
+CUresult cuArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES *properties, CUarray array)
+{
+    return ask_in_vain(properties, array);
+}
