@@ -15,14 +15,14 @@
 
 #include <pthread.h>
 
-#define PART_BYTES ((uint64_t)512 << 10)    /* of payload */
+#define PART_BYTES ((uint64_t)1 << 20)      /* of payload */
 #define STREAMING_BYTES ((uint64_t)4 << 20) /* of payload, from which on caches do not help */
 #define SHORT_BYTES 32                      /* runs that are shorter make no tiles */
+#define RAGGED_BYTES ((uint64_t)1 << 10)    /* runs that are shorter better end with a line */
 #define ELEMENTS_ROW 64                     /* units */
 #define LISTED_ROW 512                      /* units, where each has an index */
 #define SHUFFLE_BYTES 1024                  /* of payload; what is less is not worth working out a shuffle */
-#define UNALIKE_BYTES ((uint64_t)16 << 10)
-#define LONG_BYTES ((uint64_t)4 << 10) /* runs need not be longer */
+#define LONG_BYTES ((uint64_t)4 << 10)      /* runs need not be longer */
 
 /* ---- choosing: instructions ---- */
 
@@ -74,6 +74,12 @@ static void extend(const struct leati_form *form, const int64_t *stride, uint64_
     }
 }
 
+/* For a run of the destination: a part of a line at either end costs more than a line. */
+static bool long_enough(uint64_t bytes)
+{
+    return bytes >= (bytes % LEATI_LINE_BYTES ? RAGGED_BYTES : 2 * LEATI_LINE_BYTES);
+}
+
 /* Two runs of different dimensions, one on each side, that are long enough for tiles. */
 static bool find_runs(const struct leati_form *form, struct run *dst, struct run *src)
 {
@@ -87,7 +93,7 @@ static bool find_runs(const struct leati_form *form, struct run *dst, struct run
         return false;
     do {
         before = dst->dims + src->dims;
-        if (dst->units * form->unit_bytes < 2 * LEATI_LINE_BYTES)
+        if (!long_enough(dst->units * form->unit_bytes))
             extend(form, form->dst_stride, LEATI_TILES_DST_MOST, taken, dst);
         if (src->units * form->unit_bytes < LONG_BYTES)
             extend(form, form->src_stride, LEATI_TILES_SRC_MOST, taken, src);
@@ -258,21 +264,12 @@ static void cut_runs(const struct leati_form *form, struct leati_host_layout *ho
     cut(form, host, after, form->dims, room ? room : 1, 1);
 }
 
-static uint64_t least(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
 static void cut_tiles(const struct leati_form *form, struct leati_host_layout *host)
 {
     uint64_t line = LEATI_LINE_BYTES / form->unit_bytes, room = PART_BYTES / form->unit_bytes;
     unsigned both = host->dst_dims + host->src_dims;
-    uint64_t most = LEATI_TILES_SRC_MOST, src_units, dst_units;
+    uint64_t most = 1024, src_units, dst_units;
 
-    /* Rows that do not begin with lines have to be longer to be worth it. */
-    for (unsigned i = host->dst_dims; i < form->dims && host->streaming; i++)
-        if (form->dst_stride[host->order[i]] % LEATI_LINE_BYTES)
-            most = least(most, UNALIKE_BYTES / form->unit_bytes);
     src_units = cut(form, host, host->dst_dims, both, most, line);
 
     dst_units = room / src_units > LEATI_TILES_DST_MOST ? LEATI_TILES_DST_MOST : room / src_units;

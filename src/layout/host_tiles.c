@@ -6,17 +6,20 @@
  * found through a table of offsets, so that several short dimensions together may be the rows. The source is read
  * along its rows, which processors notice and run ahead; the destination gets two neighbouring lines at a time.
  *
- * Where the rows of the destination begin anywhere within a line, tiles go through a small buffer, out of which
- * each row is written in whole lines and what is left at its ends.
+ * Where the rows of the destination begin anywhere within a line, and for units so small that a tile pair takes
+ * more rows than a processor runs ahead of, tiles go through a buffer in the second cache: of all columns and a
+ * few rows at a time. From it each row is written in whole lines; the piece of a line at its end waits for the
+ * next rows.
  */
 #include "layout/host_kernels.h"
 
 #include <string.h>
 
-#define STAGE_LINES 3 /* that are written of each row, and one more */
-#define STAGE_ROW_BYTES ((size_t)(STAGE_LINES + 1) * LEATI_LINE_BYTES)
-#define STAGE_ROWS 32 /* side by side, but at least a tile */
-#define STAGE_BYTES (LEATI_LINE_BYTES * (STAGE_ROW_BYTES + LEATI_LINE_BYTES))
+#define PAIR_SIDE 16  /* units in a line, for pairs without the buffer */
+#define STAGE_LINES 4 /* of each row of the destination at a time */
+#define STAGE_BYTES ((size_t)192 << 10)
+#define FETCH_ROWS 32 /* tiles of more rows fetch lines themselves, */
+#define FETCH_TILES 2 /* so far ahead */
 
 struct job {
     const struct leati_tiles *tiles;
@@ -106,32 +109,45 @@ static void direct(const struct job *job, char *dst, const char *src)
         part_panel(job, dst, src, at, end - at);
 }
 
-/* Tiles side by side along the source, through the buffer. */
+/* ---- through the buffer ---- */
+
+/* Rows of the destination, or the pieces of them that are being made. The first line of each row is what the piece
+ * before left over. */
 struct stage {
-    size_t pitch; /* of a row of the buffer, which is one of the destination */
+    size_t pitch;
     _Alignas(LEATI_LINE_BYTES) char bytes[STAGE_BYTES];
 };
 
-/* For count units from at on of the destination's rows from first to before end. */
-static void fill_stage(const struct job *job, struct stage *stage, const char *src, unsigned at, unsigned count,
-                       unsigned first, unsigned end)
+static void fetch(const struct job *job, const char *src, const int64_t *rows)
+{
+    for (unsigned i = 0; i < job->side; i++)
+        __builtin_prefetch(src + rows[i] + (size_t)FETCH_TILES * LEATI_LINE_BYTES);
+}
+
+/* count units from at on of the destination's rows from first to before end, to behind bytes of the buffer's. */
+static void fill_stage(const struct job *job, struct stage *stage, size_t behind, const char *src, unsigned at,
+                       unsigned count, unsigned first, unsigned end)
 {
     int64_t rows[LEATI_LINE_BYTES];
 
     for (unsigned i = 0; i < job->side; i++)
         rows[i] = (int64_t)(i * stage->pitch);
     for (unsigned i = 0; i < count; i += job->side) {
+        const int64_t *src_rows = job->src_rows + at + i;
         unsigned wide = least(job->side, count - i);
 
         for (unsigned j = first; j < end; j += job->side) {
-            char *to = stage->bytes + (j - first) * stage->pitch + (size_t)i * job->unit;
+            char *to = stage->bytes + behind + (j - first) * stage->pitch + (size_t)i * job->unit;
             const char *from = src + (size_t)j * job->unit;
             unsigned high = least(job->side, end - j);
 
-            if (wide == job->side && high == job->side)
-                job->tiles->cached[job->log](to, rows, from, job->src_rows + at + i);
-            else
-                job->tiles->part[job->log](to, rows, high, from, job->src_rows + at + i, wide);
+            if (wide < job->side || high < job->side) {
+                job->tiles->part[job->log](to, rows, high, from, src_rows, wide);
+                continue;
+            }
+            if (job->side > FETCH_ROWS)
+                fetch(job, from, src_rows);
+            job->tiles->cached[job->log](to, rows, from, src_rows);
         }
     }
 }
@@ -142,41 +158,55 @@ static void staged_run(const struct job *job, struct stage *stage, char *dst, co
     unsigned step;
 
     stage->pitch = (size_t)job->dst_units * job->unit;
-    step = least((unsigned)(STAGE_BYTES / stage->pitch) / job->side * job->side, STAGE_ROWS);
-    step = step > job->side ? step : job->side;
+    step = (unsigned)(STAGE_BYTES / stage->pitch) / job->side * job->side;
     for (unsigned first = 0; first < job->src_units; first += step) {
         unsigned end = least(first + step, job->src_units);
 
-        fill_stage(job, stage, src, 0, job->dst_units, first, end);
+        fill_stage(job, stage, 0, src, 0, job->dst_units, first, end);
         job->tiles->stream(dst + job->dst_rows[first], stage->bytes, (end - first) * stage->pitch);
     }
 }
 
-/* Each row is written from its first whole line on, and to where its last one ends, although that is in the next
- * buffer, or the next part. So there is one line more in the buffer than is written, and the next time that line
- * is made again. */
+/* Writes a piece of a row: all lines that end in units from at to before made, and at the row's end what is left.
+ * staged: where unit at lies in the buffer. */
+static void write_piece(const struct job *job, char *row, const char *staged, unsigned at, unsigned made)
+{
+    unsigned all = job->dst_units + job->ahead;
+    /* How many units of each piece belong to a line that begins in the piece before. */
+    unsigned before = (unsigned)(-(uintptr_t)row % LEATI_LINE_BYTES) / job->unit;
+    unsigned left = before ? job->side - before : 0, from = 0, to = made - left;
+
+    if (at)
+        from = at - left;
+    else if (job->behind)
+        from = before;
+    if (made == all)
+        to = least(job->dst_units + before, all);
+    if (from < to)
+        job->tiles->stream(row + (size_t)from * job->unit, staged + ((int64_t)from - at) * job->unit,
+                           (size_t)(to - from) * job->unit);
+}
+
+/* Rows are made piece by piece. */
 static void staged_rows(const struct job *job, struct stage *stage, char *dst, const char *src)
 {
-    unsigned most = STAGE_LINES * job->side, all = job->dst_units + job->ahead;
-    unsigned step = STAGE_ROWS > job->side ? STAGE_ROWS : job->side;
+    unsigned all = job->dst_units + job->ahead, lines = least((all + job->side - 1) / job->side, STAGE_LINES);
+    unsigned most = lines * job->side, step;
 
-    stage->pitch = STAGE_ROW_BYTES + LEATI_LINE_BYTES;
-    for (unsigned at = 0; at < job->dst_units; at += most) {
-        unsigned made = least(most + job->side, all - at), last = least(at + most, job->dst_units);
+    stage->pitch = (size_t)(lines + 1) * LEATI_LINE_BYTES;
+    step = (unsigned)(STAGE_BYTES / stage->pitch) / job->side * job->side;
+    for (unsigned first = 0; first < job->src_units; first += step) {
+        unsigned end = least(first + step, job->src_units);
 
-        for (unsigned first = 0; first < job->src_units; first += step) {
-            unsigned end = least(first + step, job->src_units);
+        for (unsigned at = 0; at < all; at += most) {
+            unsigned made = least(at + most, all);
 
-            fill_stage(job, stage, src, at, made, first, end);
+            fill_stage(job, stage, LEATI_LINE_BYTES, src, at, made - at, first, end);
             for (unsigned j = first; j < end; j++) {
-                char *row = dst + job->dst_rows[j];
-                unsigned shift = (unsigned)(-(uintptr_t)row % LEATI_LINE_BYTES) / job->unit;
-                unsigned from = at || job->behind ? least(at + shift, all) : 0, to = least(last + shift, all);
+                char *staged = stage->bytes + (j - first) * stage->pitch;
 
-                if (from < to)
-                    job->tiles->stream(row + (size_t)from * job->unit,
-                                       stage->bytes + (j - first) * stage->pitch + (size_t)(from - at) * job->unit,
-                                       (size_t)(to - from) * job->unit);
+                write_piece(job, dst + job->dst_rows[j], staged + LEATI_LINE_BYTES, at, made);
+                memcpy(staged, staged + (size_t)lines * LEATI_LINE_BYTES, LEATI_LINE_BYTES);
             }
         }
     }
@@ -185,7 +215,7 @@ static void staged_rows(const struct job *job, struct stage *stage, char *dst, c
 static void staged(const struct job *job, char *dst, const char *src)
 {
     size_t row_bytes = (size_t)job->dst_units * job->unit;
-    bool one_run = row_bytes <= STAGE_ROW_BYTES && !job->behind && !job->ahead;
+    bool one_run = row_bytes <= (size_t)STAGE_LINES * LEATI_LINE_BYTES && !job->behind && !job->ahead;
     struct stage stage;
 
     for (unsigned j = 1; j < job->src_units && one_run; j++)
@@ -200,7 +230,7 @@ static void step(const void *context, char *dst, const char *src)
 {
     const struct job *job = context;
 
-    if (job->streaming && !job->alike)
+    if (job->streaming && (!job->alike || job->side > PAIR_SIDE))
         staged(job, dst, src);
     else
         direct(job, dst, src);
