@@ -15,7 +15,9 @@
 
 #include <pthread.h>
 
-#define PART_BYTES ((uint64_t)1 << 20)      /* of payload */
+#define PART_BYTES ((uint64_t)1 << 20)      /* of payload, */
+#define SMALL_BYTES ((uint64_t)128 << 10)   /* or this, when the whole */
+#define PARTS 16                            /* makes fewer parts than this */
 #define STREAMING_BYTES ((uint64_t)4 << 20) /* of payload, from which on caches do not help */
 #define SHORT_BYTES 32                      /* runs that are shorter make no tiles */
 #define RAGGED_BYTES ((uint64_t)1 << 10)    /* runs that are shorter better end with a line */
@@ -186,6 +188,13 @@ static void put_in_order(const struct leati_form *form, const struct run *dst, c
 
 /* ---- choosing: parts ---- */
 
+static uint64_t part_bytes(const struct leati_form *form)
+{
+    uint64_t bytes = form->payload_bytes / PARTS;
+
+    return bytes < SMALL_BYTES ? SMALL_BYTES : bytes > PART_BYTES ? PART_BYTES : bytes;
+}
+
 /* Cuts size into pieces of most at most, all about the same, of whole steps. */
 static uint64_t even(uint64_t size, uint64_t most, uint64_t step)
 {
@@ -251,7 +260,7 @@ static void order_runs(const struct leati_form *form, struct leati_host_layout *
 static void cut_runs(const struct leati_form *form, struct leati_host_layout *host)
 {
     unsigned after = 1 + host->dst_dims + host->src_dims;
-    uint64_t room = PART_BYTES / form->unit_bytes, units, along = 1;
+    uint64_t room = part_bytes(form) / form->unit_bytes, units, along = 1;
 
     units = cut(form, host, 0, 1, room, 64 / form->unit_bytes);
     room /= units;
@@ -266,11 +275,9 @@ static void cut_runs(const struct leati_form *form, struct leati_host_layout *ho
 
 static void cut_tiles(const struct leati_form *form, struct leati_host_layout *host)
 {
-    uint64_t line = LEATI_LINE_BYTES / form->unit_bytes, room = PART_BYTES / form->unit_bytes;
+    uint64_t line = LEATI_LINE_BYTES / form->unit_bytes, room = part_bytes(form) / form->unit_bytes;
     unsigned both = host->dst_dims + host->src_dims;
-    uint64_t most = 1024, src_units, dst_units;
-
-    src_units = cut(form, host, host->dst_dims, both, most, line);
+    uint64_t src_units = cut(form, host, host->dst_dims, both, LEATI_TILES_SRC_MOST, line), dst_units;
 
     dst_units = room / src_units > LEATI_TILES_DST_MOST ? LEATI_TILES_DST_MOST : room / src_units;
     dst_units = cut(form, host, 0, host->dst_dims, dst_units, 2 * line);
@@ -293,7 +300,7 @@ static void order_elements(const struct leati_form *form, struct leati_host_layo
  * them is used. */
 static void cut_elements(const struct leati_form *form, struct leati_host_layout *host)
 {
-    uint64_t room = PART_BYTES / form->unit_bytes, units;
+    uint64_t room = part_bytes(form) / form->unit_bytes, units;
 
     units = cut(form, host, 0, host->dst_dims,
                 form->index_dim == 0 ? LISTED_ROW
@@ -306,7 +313,7 @@ static void cut_elements(const struct leati_form *form, struct leati_host_layout
 /* Groups stay whole. */
 static void cut_shuffle(const struct leati_form *form, struct leati_host_layout *host)
 {
-    uint64_t room = PART_BYTES / form->unit_bytes, group = cut(form, host, 0, host->dst_dims, room, 1);
+    uint64_t room = part_bytes(form) / form->unit_bytes, group = cut(form, host, 0, host->dst_dims, room, 1);
 
     cut(form, host, host->dst_dims, form->dims, room / group, LEATI_LINE_BYTES);
 }
