@@ -417,6 +417,23 @@ static bool make_tiles(const struct leati_form *form, struct leati_gpu_layout *g
     return lay_tiles(form, &axes, &wide_cut, gpu);
 }
 
+/* Whether tiles would have much room for nothing; where lines begin anywhere, which costs besides, less will do.
+ */
+static bool are_tiles_empty(const struct leati_form *form)
+{
+    unsigned unit = unit_number(form->unit_bytes), per_word = WORD_BYTES / form->unit_bytes;
+    struct axes axes;
+    uint64_t room;
+
+    if (!find_axes(form, &axes))
+        return true;
+    room = room_64ths(axes.i.units, small_cut.words_i[unit] * per_word) *
+           room_64ths(axes.j.units, small_cut.words_j[unit] * per_word);
+    if (is_wide_across(form, &axes.i, true) && is_wide_across(form, &axes.j, false))
+        return room * 7 > 64 * 64 * 10;
+    return room * 8 > 64 * 64 * 10;
+}
+
 /* The shorter of a tile's sides, in bytes; 0 where there are no tiles. */
 static uint64_t shorter_axis(const struct leati_form *form)
 {
@@ -443,6 +460,9 @@ static uint64_t shorter_axis(const struct leati_form *form)
 
 /* Shorter lines than this are no gain over single elements. */
 #define BOX_LEAST_BYTES 32u
+
+/* Boxes with lines of this length are better than tiles that are not full. */
+#define BOX_LONG_BYTES 128u
 
 /* The kernels by units. Each has slots for so many words of each thread; what has not only words of 4 bytes at
  * least, goes by the kernels for single units. */
@@ -520,26 +540,6 @@ static bool grow_box(const struct leati_form *form, struct box *box, const struc
     return false;
 }
 
-/* Of two dimensions that are cut, one is cut in equal parts. */
-static void settle_cuts(const struct leati_form *form, struct box *box)
-{
-    box->cut = -1;
-    for (unsigned k = 0; k < form->dims; k++) {
-        uint64_t part = box->part[k];
-
-        if (part == 1 || part == form->size[k])
-            continue;
-        if (box->cut < 0) {
-            box->cut = (int)k;
-            continue;
-        }
-        while (form->size[k] % part)
-            part--;
-        box->units = box->units / box->part[k] * part;
-        box->part[k] = part;
-    }
-}
-
 /* What one more of the dimension that is cut adds to the lines of a side, in bytes. */
 static uint64_t line_step(const struct leati_form *form, const struct box *box, const struct axis *axis)
 {
@@ -555,26 +555,71 @@ static uint64_t line_step(const struct leati_form *form, const struct box *box, 
     return 0;
 }
 
-/* Grows the dimension that is cut by as much as there is room for, in steps that keep lines on sectors. */
+/* Gives the dimension that is cut as much as there is room for, if possible so that lines end with sectors. */
 static void fill_box(const struct leati_form *form, struct box *box, uint64_t most)
 {
-    uint64_t part, others, more, step = 1;
+    uint64_t others = box->units / box->part[box->cut], room = most / form->unit_bytes / others, step = 1;
 
-    if (box->cut < 0)
-        return;
-    part = box->part[box->cut];
-    while (step < part && (line_step(form, box, &box->dst) * step % SECTOR_BYTES ||
-                           line_step(form, box, &box->src) * step % SECTOR_BYTES))
+    while (step < SECTOR_BYTES && (line_step(form, box, &box->dst) * step % SECTOR_BYTES ||
+                                   line_step(form, box, &box->src) * step % SECTOR_BYTES))
         step *= 2;
-    step = step < part ? step : part;
-    others = box->units / part;
-    more = most / form->unit_bytes / others / step * step;
-    if (more > form->size[box->cut])
-        more = form->size[box->cut];
-    if (more > part) {
-        box->part[box->cut] = more;
-        box->units = others * more;
+    while (step > room)
+        step /= 2;
+    box->part[box->cut] = room < form->size[box->cut] ? room / step * step : form->size[box->cut];
+    box->units = others * box->part[box->cut];
+}
+
+/* What lines of a length cost beside their own bytes, in 1024ths of them: sectors that are touched in part, and
+ * words that are not whole. */
+static uint64_t line_waste(uint64_t bytes)
+{
+    return (SECTOR_BYTES + (bytes % SECTOR_BYTES ? SECTOR_BYTES : 0) + (bytes % 4 ? 2 * SECTOR_BYTES : 0)) * 1024 /
+           bytes;
+}
+
+static uint64_t box_waste(const struct leati_form *form, const struct box *box, uint64_t most)
+{
+    return line_waste(run_of(form, box, &box->dst) * form->unit_bytes) +
+           line_waste(run_of(form, box, &box->src) * form->unit_bytes) +
+           256 * most / (box->units * form->unit_bytes);
+}
+
+/* Of two dimensions that would be cut, one is in equal parts or whole: which one, and how large the parts are, is
+ * tried out. */
+static void settle_cuts(const struct leati_form *form, struct box *box, uint64_t most)
+{
+    struct box best = *box;
+    uint64_t least = UINT64_MAX;
+    unsigned cut[2], cuts = 0;
+
+    for (unsigned k = 0; k < form->dims && cuts < 2; k++)
+        if (box->part[k] > 1 && box->part[k] < form->size[k])
+            cut[cuts++] = k;
+    best.cut = cuts ? (int)cut[0] : -1;
+    if (cuts == 1)
+        fill_box(form, &best, most);
+    for (unsigned n = 0; cuts == 2 && n < 2; n++) {
+        unsigned even = cut[!n];
+        uint64_t others = box->units / box->part[cut[n]] / box->part[even];
+        uint64_t end = box->part[even] * 4 < form->size[even] ? box->part[even] * 4 : form->size[even];
+
+        for (uint64_t part = 1; part <= end && others * part * form->unit_bytes <= most; part++) {
+            struct box other = *box;
+
+            if (form->size[even] % part)
+                continue;
+            other.cut = (int)cut[n];
+            other.part[even] = part;
+            other.part[cut[n]] = 1;
+            other.units = others * part;
+            fill_box(form, &other, most);
+            if (box_waste(form, &other, most) < least) {
+                least = box_waste(form, &other, most);
+                best = other;
+            }
+        }
     }
+    *box = best;
 }
 
 static bool find_box(const struct leati_form *form, uint64_t most, struct box *box)
@@ -597,8 +642,7 @@ static bool find_box(const struct leati_form *form, uint64_t most, struct box *b
         else
             src_grows = grow_box(form, box, &box->src, most);
     }
-    settle_cuts(form, box);
-    fill_box(form, box, most);
+    settle_cuts(form, box, most);
     return true;
 }
 
@@ -687,34 +731,40 @@ static unsigned count_turns(const struct leati_form *form, const struct digits *
     return turns;
 }
 
+/* Both ways: a word is read at once, and written by units. */
+static unsigned box_turns(const struct leati_form *form, const struct digits *read, const struct digits *write)
+{
+    return count_turns(form, write) * word_bytes_of(form) / form->unit_bytes + count_turns(form, read);
+}
+
 /* Sets lines apart so that threads that go along the destination meet in few banks, and those that go along the
  * source too. Returns the bytes. */
 static uint32_t place_box(const struct leati_form *form, struct digits *read, struct digits *write)
 {
-    uint32_t word_bytes = word_bytes_of(form), words = word_bytes / form->unit_bytes;
-    uint32_t apart[LEATI_FORM_MAX_DIMS] = {0};
+    uint32_t word_bytes = word_bytes_of(form);
+    uint32_t apart[LEATI_FORM_MAX_DIMS] = {0}, bytes = set_places(form, apart, read, write);
+    unsigned least = box_turns(form, read, write), fewest = 2 * (word_bytes / form->unit_bytes + 1);
 
-    (void)set_places(form, apart, read, write);
     for (unsigned n = 1; n < read->count; n++) {
-        unsigned least = count_turns(form, write) * words + count_turns(form, read), best = 0;
+        uint32_t best = 0;
 
         if (read->digit[n].place % word_bytes)
             continue;
-        for (apart[n] = 1; apart[n] < BANKS; apart[n]++) {
+        for (apart[n] = 1; apart[n] < BANKS * 4 / word_bytes && least > fewest; apart[n]++) {
             unsigned turns;
 
             if (set_places(form, apart, read, write) > BOX_ROOM_BYTES)
                 break;
-            turns = count_turns(form, write) * words + count_turns(form, read);
+            turns = box_turns(form, read, write);
             if (turns < least) {
                 least = turns;
                 best = apart[n];
             }
         }
         apart[n] = best;
-        (void)set_places(form, apart, read, write);
+        bytes = set_places(form, apart, read, write);
     }
-    return set_places(form, apart, read, write);
+    return bytes;
 }
 
 /* When reading, what lies together on the source and in the box is one dimension, so that words may go across.
@@ -905,19 +955,24 @@ bool leati_gpu_layout_make_as(const struct leati_form *form, const char *name, s
 }
 
 /*
- * Long rows and tiles of two long sides want nothing else. What is shorter may still have long lines in a box; if
- * not, the former are better than units one by one as long as a line fills sectors of memory.
+ * Long rows and full tiles of two long sides want nothing else. What is shorter may still have long lines in a
+ * box; if not, the former are better than units one by one as long as a line fills sectors of memory.
  */
 static const char *choose(const struct leati_form *form)
 {
     bool rows = form->dims && form->dst_stride[0] == form->unit_bytes &&
                 (form->src_stride[0] == form->unit_bytes || form->src_stride[0] == 0);
-    uint64_t line_bytes = rows ? form->size[0] * form->unit_bytes : shorter_axis(form);
+    uint64_t line_bytes = rows ? form->size[0] * form->unit_bytes : shorter_axis(form), wanted_bytes = 0;
     struct box box;
 
-    if (line_bytes < LINE_BYTES && !(rows && form->src_stride[0] == 0) &&
-        find_box(form, most_in_box(form), &box) &&
-        has_lines(form, &box, line_bytes < BOX_LEAST_BYTES ? BOX_LEAST_BYTES : 2 * line_bytes))
+    if (line_bytes < BOX_LEAST_BYTES)
+        wanted_bytes = BOX_LEAST_BYTES;
+    else if (line_bytes < LINE_BYTES)
+        wanted_bytes = 2 * line_bytes;
+    else if (!rows && are_tiles_empty(form))
+        wanted_bytes = BOX_LONG_BYTES;
+    if (wanted_bytes && !(rows && form->src_stride[0] == 0) && find_box(form, most_in_box(form), &box) &&
+        has_lines(form, &box, wanted_bytes))
         return "box";
     if (rows)
         return "rows";
