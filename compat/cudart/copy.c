@@ -1,6 +1,8 @@
 /* copy.c - copies and fills of all shapes: from the vendor's structs to boxes of bytes. */
 #include "cudart/cudart.h"
 
+#include <limits.h>
+
 /* ---- one and two dimensions ---- */
 
 cudaError_t cudaMemcpy(void *dst, const void *src, size_t count, enum cudaMemcpyKind kind)
@@ -51,6 +53,8 @@ int cudart_copy_2d(void *dst, size_t dst_pitch, const void *src, size_t src_pitc
 
     if (width > dst_pitch || width > src_pitch)
         return LEATC_INVALID_PITCH;
+    if (dst_pitch > INT_MAX || src_pitch > INT_MAX) /* as the devices' attribute says */
+        return LEATC_INVALID_VALUE;
     return leatc_copy_box(dst, src, &box, (int)kind, stream, async);
 }
 
@@ -334,14 +338,20 @@ cudaError_t cudaMemcpyArrayToArray(cudaArray_t dst, size_t wOffsetDst, size_t hO
 static int side(cudaArray_const_t array, struct cudaPitchedPtr ptr, struct cudaPos position, size_t unit_bytes,
                 const struct cudaExtent *extent, struct end *end)
 {
+    size_t row;
+
     *end = (struct end){.pitch = ptr.pitch, .slice = ptr.pitch * at_least_one(ptr.ysize)};
     if (!array == !ptr.ptr)
         return LEATC_INVALID_VALUE;
     if (array)
         return cudart_array_end(array, position.x * unit_bytes, position.y, position.z, end);
+    if (ptr.pitch > INT_MAX || __builtin_mul_overflow(extent->width, unit_bytes, &row))
+        return LEATC_INVALID_VALUE;
     /* One row needs no pitch, and one slice no height. */
     if (extent->height <= 1 && extent->depth <= 1 && !ptr.pitch)
-        end->pitch = position.x + extent->width * unit_bytes;
+        end->pitch = position.x + row;
+    else if (row && row <= ptr.pitch && position.x > ptr.pitch - row)
+        return LEATC_INVALID_VALUE;
     if (extent->depth > 1 && ptr.ysize < position.y + extent->height)
         return LEATC_INVALID_VALUE;
     end->ptr = (char *)ptr.ptr + position.z * end->slice + position.y * end->pitch + position.x;

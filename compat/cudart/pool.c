@@ -73,6 +73,7 @@ cudaError_t cudaMemSetMemPool(struct cudaMemLocation *location, enum cudaMemAllo
 
 cudaError_t cudaMemPoolCreate(cudaMemPool_t *memPool, const struct cudaMemPoolProps *poolProps)
 {
+    leat_device_info info;
     bool exportable;
 
     if (!memPool || !poolProps || poolProps->allocType != cudaMemAllocationTypePinned)
@@ -82,6 +83,8 @@ cudaError_t cudaMemPoolCreate(cudaMemPool_t *memPool, const struct cudaMemPoolPr
                                                                            : LEATC_NOT_SUPPORTED);
     if (poolProps->handleTypes & ~(unsigned)cudaMemHandleTypePosixFileDescriptor)
         return note(poolProps->handleTypes & cudaMemHandleTypeFabric ? LEATC_NOT_SUPPORTED : LEATC_INVALID_VALUE);
+    if (leatc_device_describe(poolProps->location.id, &info) != LEATC_OK)
+        return note(LEATC_INVALID_VALUE);
     exportable = poolProps->handleTypes == cudaMemHandleTypePosixFileDescriptor;
     return note(leatc_pool_create(poolProps->location.id, exportable, poolProps->maxSize,
                                   (struct leatc_pool **)(void *)memPool));

@@ -364,12 +364,15 @@ int leatc_register(void *ptr, size_t bytes, unsigned flags)
     int result;
     struct leatc_device *device = leatc_device_here(&result);
     struct leatc_memory memory = {.base = ptr, .bytes = bytes, .kind = LEATC_MEMORY_REGISTERED, .flags = flags};
+    struct leatc_memory known;
 
     if (!device)
         return result;
     if (!ptr || !bytes)
         return LEATC_INVALID_VALUE;
     LEATC_TRY(leatc_capture_refuse_unsafe());
+    if (leatc_memory_find(ptr, &known) == LEATC_OK && known.kind == LEATC_MEMORY_HOST)
+        return LEATC_REGISTERED;
     memory.ordinal = device->ordinal;
     LEATC_TRY(leatc_result_of(leat_register(atomic_load(&device->native), ptr, bytes)));
     result = leatc_memory_add(&memory);
