@@ -48,7 +48,7 @@ system_allowed() {
     # What a vendor's header is called is leat's own here: include/leat/compat/.
     tests/compat/*|examples/compat/*) return 0 ;;
     # What a C++ kernel is made with.
-    include/leat/compat/kernel_functions.h) [[ $2 =~ ^(chrono|thread|tuple|type_traits|utility)$ ]] ;;
+    include/leat/compat/kernel_functions.h) [[ $2 =~ ^(chrono|memory|thread|tuple|type_traits|ucontext\.h|utility|vector)$ ]] ;;
     include/*) [[ $2 =~ ^std(arg|bool|def|int)\.h$ ]] ;;
     *) ! [[ $2 =~ ^(cuda|nvml|hip/|hsa/|rocm) ]] ;;
     esac

@@ -44,6 +44,66 @@ template <class T, int BY> __global__ void raise(T *data, size_t count)
 
 } // namespace kernels
 
+/* Sums of a block's elements, by halves; each thread needs what others wrote before the barrier. */
+template <int THREADS> __global__ void sum_blocks(const int *in, int *sums)
+{
+    __shared__ int part[THREADS];
+    int i = static_cast<int>(threadIdx.x);
+
+    part[i] = in[blockIdx.x * THREADS + threadIdx.x];
+    __syncthreads();
+    for (int half = THREADS / 2; half > 0; half /= 2) {
+        if (i < half)
+            part[i] += part[i + half];
+        __syncthreads();
+    }
+    if (i == 0)
+        sums[blockIdx.x] = part[0];
+}
+
+/* Some threads end early, the others go on meeting. */
+static __global__ void some_leave(int *meetings)
+{
+    __shared__ int here;
+
+    if (threadIdx.x == 0 && threadIdx.y == 0)
+        here = 0;
+    __syncthreads();
+    if (threadIdx.y == 1)
+        return;
+    here++;
+    __syncthreads();
+    if (threadIdx.x == 0)
+        *meetings = here * 100 + static_cast<int>(threadIdx.x + threadIdx.y);
+}
+
+static void blocks_have_barriers_and_memory(bool *passed)
+{
+    enum { THREADS = 256, BLOCKS = 50 };
+    std::vector<int> in(THREADS * BLOCKS), sums(BLOCKS);
+    int *data, *results, *meetings;
+
+    for (size_t i = 0; i < in.size(); i++)
+        in[i] = static_cast<int>(i % 1000);
+    *passed = hipMalloc(&data, in.size() * sizeof(int)) == hipSuccess &&
+              hipMalloc(&results, BLOCKS * sizeof(int)) == hipSuccess &&
+              hipHostMalloc(&meetings, sizeof(int)) == hipSuccess &&
+              hipMemcpy(data, in.data(), in.size() * sizeof(int), hipMemcpyHostToDevice) == hipSuccess;
+    hipLaunchKernelGGL(HIP_KERNEL_NAME(sum_blocks<THREADS>), dim3(BLOCKS), dim3(THREADS), 0, 0, data, results);
+    hipLaunchKernelGGL(some_leave, dim3(1), dim3(8, 2), 0, 0, meetings);
+    *passed &= hipMemcpy(sums.data(), results, BLOCKS * sizeof(int), hipMemcpyDeviceToHost) == hipSuccess;
+    for (int b = 0; b < BLOCKS; b++) {
+        int sum = 0;
+
+        for (int i = 0; i < THREADS; i++)
+            sum += in[static_cast<size_t>(b * THREADS + i)];
+        *passed &= sum == sums[static_cast<size_t>(b)];
+    }
+    *passed &= *meetings == 800;
+    *passed &=
+        hipFree(data) == hipSuccess && hipFree(results) == hipSuccess && hipHostFree(meetings) == hipSuccess;
+}
+
 static __device__ int seen;
 
 static __global__ void count(int *threads)
@@ -76,6 +136,7 @@ int main()
     std::vector<float> in(items, 1.5f), out(items);
     float *a, *b, *sum;
     int *threads, ticks = 0, value = 0;
+    bool passed;
 
     CHECK(hipMalloc(&a, items * sizeof *a) == hipSuccess);
     CHECK(hipMalloc(reinterpret_cast<void **>(&b), items * sizeof *b) == hipSuccess);
@@ -108,6 +169,9 @@ int main()
     hipLaunchKernelGGL((kernels::square), dim3(2), dim3(64), 0, 0, static_cast<const float *>(sum), a, items);
     CHECK(hipMemcpy(out.data(), a, items * sizeof *a, hipMemcpyDeviceToHost) == hipSuccess);
     CHECK(out[0] == 100.0f && out[items - 1] == 100.0f);
+    blocks_have_barriers_and_memory(&passed);
+    CHECK(passed);
+
     hipStream_t stream;
     hipGraph_t graph;
     hipGraphExec_t exec;

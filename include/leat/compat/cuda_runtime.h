@@ -18,11 +18,11 @@
  *     config.gridDim = blocks, config.blockDim = 256, config.stream = stream;
  *     cudaLaunchKernelEx(&config, scale, data, count, 2.0f);
  *
- * cudaLaunchKernel(scale, grid, block, args, 0, stream) does the same with pointers to the arguments. The threads of a
- * block run one after the other, blocks side by side. So a block has no memory of its own and no barrier:
- * __shared__ and __syncthreads() are not there, and a kernel with them does not compile; nor is <<< >>>, which no C++
- * compiler takes. Symbols are variables of the program. In C, kernels are LEAT_KERNEL()s of leat/device_code.h, and
- * their pointer is &leat_cpu_kernel_NAME.
+ * cudaLaunchKernel(scale, grid, block, args, 0, stream) does the same with pointers to the arguments. Blocks run
+ * side by side, the threads of a block one after the other, from one __syncthreads() to the next. __shared__
+ * variables have their size at compile time. There is no <<< >>>, which no C++ compiler takes. Symbols are
+ * variables of the program. In C, kernels are LEAT_KERNEL()s of leat/device_code.h, and their pointer is
+ * &leat_cpu_kernel_NAME.
  */
 #ifndef LEAT_COMPAT_CUDA_RUNTIME_H
 #define LEAT_COMPAT_CUDA_RUNTIME_H
@@ -182,7 +182,8 @@ template <class T> inline cudaError_t cudaGetSymbolAddress(void **devPtr, const 
 template <class T> inline cudaError_t cudaGetSymbolSize(size_t *size, const T &symbol)
 {
     void *there;
-    cudaError_t error = size ? ::cudaGetSymbolAddress(&there, static_cast<const void *>(&symbol)) : cudaErrorInvalidValue;
+    cudaError_t error =
+        size ? ::cudaGetSymbolAddress(&there, static_cast<const void *>(&symbol)) : cudaErrorInvalidValue;
 
     if (error == cudaSuccess)
         *size = sizeof symbol;

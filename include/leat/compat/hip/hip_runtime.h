@@ -14,12 +14,12 @@
  *
  *     hipLaunchKernelGGL(scale, dim3(blocks), dim3(256), 0, stream, data, count, 2.0f);
  *
- * The kernel may be a template, whose arguments are found as in a call, and arguments are converted as in one. The
- * threads of a block run one after the other, blocks side by side. So a block has no memory of its own and no
- * barrier: __shared__ and __syncthreads() are not there, and a kernel with them does not compile. There are
- * clock64() and wall_clock64(), both in nanoseconds, fences, and the atomics that are used most. There is no <<<
- * >>>, which no C++ compiler takes. In C, and for hipLaunchKernel(), kernels are LEAT_KERNEL()s of
- * leat/device_code.h, and their pointer is &leat_cpu_kernel_NAME.
+ * The kernel may be a template, whose arguments are found as in a call, and arguments are converted as in one.
+ * Blocks run side by side, the threads of a block one after the other, from one __syncthreads() to the next.
+ * __shared__ variables have their size at compile time. There are clock64() and wall_clock64(), both in
+ * nanoseconds, fences, and the atomics that are used most. There is no <<< >>>, which no C++ compiler takes. In C,
+ * and for hipLaunchKernel(), kernels are LEAT_KERNEL()s of leat/device_code.h, and their pointer is
+ * &leat_cpu_kernel_NAME.
  */
 #ifndef LEAT_COMPAT_HIP_RUNTIME_H
 #define LEAT_COMPAT_HIP_RUNTIME_H
