@@ -81,7 +81,7 @@ static void blocks_have_barriers_and_memory(bool *passed)
 {
     enum { THREADS = 256, BLOCKS = 50 };
     std::vector<int> in(THREADS * BLOCKS), sums(BLOCKS);
-    int *data, *results, *meetings;
+    int *data = nullptr, *results = nullptr, *meetings = nullptr;
 
     for (size_t i = 0; i < in.size(); i++)
         in[i] = static_cast<int>(i % 1000);
