@@ -240,8 +240,49 @@ static void expect_taken(struct room *room, leat_stream *stream, const struct fo
 
 /* ---- the order of the stream ---- */
 
-/* What a form takes in was brought out just before by another: held up as a whole, and with only the single works
- * late, on a stream that looks idle between them. */
+/* What a stream can be like when it is given the two: */
+enum stream_is {
+    STREAM_IDLE,    /* each single work comes late */
+    STREAM_WATCHED, /* and in front of each, another thread might see the stream idle, here by waiting for it */
+    STREAM_HELD
+};
+static leat_stream *watched;
+
+static void wait_and_delay(void *native)
+{
+    if (native == watched->native) {
+        OK(leat_stream_synchronize(watched));
+        held_delay(native);
+    }
+}
+
+/* What a form takes in was brought out just before by another. */
+static void bring_out_and_take_in(struct test_state *t, struct room *room, const struct form *from,
+                                  const struct form *to, enum stream_is how, unsigned char value)
+{
+    struct test_gate *gate;
+    leat_stream *stream;
+
+    /* Nothing is known of a stream that is new. */
+    OK(leat_stream_create(t->device, &stream));
+    watched = stream;
+    prepare(room, t->second, value, from, to);
+    gate = how == STREAM_HELD ? hold(stream, room) : NULL;
+    held_before_work = how == STREAM_IDLE ? held_delay : how == STREAM_WATCHED ? wait_and_delay : NULL;
+    give(from, stream, true, room->host, room->values);
+    held_before_work = NULL;
+    give(to, stream, false, room->host, room->memory);
+    if (gate) {
+        assert_int_equal(atomic_load(&gate->passed), 0);
+        test_gate_open(gate);
+    }
+    OK(leat_stream_synchronize(stream));
+    want_out(room, from, value);
+    expect_host(room, from);
+    expect_taken(room, t->second, to, from->name);
+    OK(leat_stream_destroy(stream));
+}
+
 static void each_behind_each(void **state)
 {
     struct test_state *t = *state;
@@ -249,31 +290,37 @@ static void each_behind_each(void **state)
     unsigned char value = 0;
 
     load_kernels(t->device);
-    for (int held = 0; held < 2; held++) {
-        for (size_t from = 0; from < FORMS; from++) {
-            for (size_t to = 0; to < FORMS; to++) {
-                struct test_gate *gate;
-                leat_stream *stream;
+    for (size_t from = 0; from < FORMS; from++)
+        for (size_t to = 0; to < FORMS; to++)
+            for (enum stream_is how = STREAM_IDLE; how <= STREAM_HELD; how++)
+                bring_out_and_take_in(t, &room, &forms[from], &forms[to], how, ++value);
+    end_room(&room);
+}
 
-                /* Nothing is known of a stream that is new. */
-                OK(leat_stream_create(t->device, &stream));
-                prepare(&room, t->second, ++value, &forms[from], &forms[to]);
-                gate = held ? hold(stream, &room) : NULL;
-                held_before_work = held ? NULL : held_delay;
-                give(&forms[from], stream, true, room.host, room.values);
-                give(&forms[to], stream, false, room.host, room.memory);
-                held_before_work = NULL;
-                if (gate)
-                    assert_int_equal(atomic_load(&gate->passed), 0);
-                if (gate)
-                    test_gate_open(gate);
-                OK(leat_stream_synchronize(stream));
-                want_out(&room, &forms[from], value);
-                expect_host(&room, &forms[from]);
-                expect_taken(&room, t->second, &forms[to], forms[from].name);
-                OK(leat_stream_destroy(stream));
-            }
-        }
+/* After work of any sort the stream is not taken for idle: a short copy out, which would wait then, returns. */
+static void work_makes_a_stream_busy(void **state)
+{
+    struct test_state *t = *state;
+    struct room room = make_room(t->device);
+
+    load_kernels(t->device);
+    for (size_t i = 0; i <= FORMS; i++) {
+        struct test_gate *gate;
+        leat_stream *stream;
+
+        OK(leat_stream_create(t->device, &stream));
+        prepare(&room, t->second, 0x44, &forms[0], &forms[i % FORMS]);
+        gate = held_close(stream->native);
+        if (i < FORMS)
+            give(&forms[i], stream, false, room.host, room.memory);
+        else
+            OK(leat_fill(stream, room.memory, 1, 1000));
+        give(&forms[0], stream, true, room.wanted, room.values);
+        assert_int_equal(atomic_load(&gate->passed), 0);
+        test_gate_open(gate);
+        OK(leat_stream_synchronize(stream));
+        EXPECT_BYTES(room.wanted, forms[0].width, 0x44);
+        OK(leat_stream_destroy(stream));
     }
     end_room(&room);
 }
@@ -397,10 +444,8 @@ static void guard_mode_sees_each(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    HELD_TEST(each_behind_each),
-    HELD_TEST(each_behind_work_past_leat),
-    HELD_TEST(each_keeps_what_it_uses),
-    HELD_TEST(guard_mode_sees_each),
+    HELD_TEST(each_behind_each),        HELD_TEST(work_makes_a_stream_busy), HELD_TEST(each_behind_work_past_leat),
+    HELD_TEST(each_keeps_what_it_uses), HELD_TEST(guard_mode_sees_each),
 };
 
 int main(void)

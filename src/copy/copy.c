@@ -222,10 +222,11 @@ leat_status leati_plan_copy(leat_stream *stream, void *dst, const void *src, siz
 static leat_status run_by_driver(leat_stream *stream, const struct leati_plan *plan)
 {
     struct leati_driver *driver = stream->device->driver;
+    leat_status status = driver->ops->copy(driver, stream->native, plan->to.end, plan->from.end, plan->bytes);
 
     if (leati_is_pageable(&plan->to))
         leati_stream_writes_host(stream);
-    return driver->ops->copy(driver, stream->native, plan->to.end, plan->from.end, plan->bytes);
+    return status;
 }
 
 static struct leati_target move_target(struct leati_target target, size_t bytes)
@@ -313,6 +314,7 @@ leat_status leati_run_copy(leat_stream *stream, struct leati_plan *plan, uint64_
 {
     struct leati_target *to = &plan->to, *from = &plan->from;
     struct leati_access written, read;
+    leat_status status;
 
     if (job)
         *job = NULL;
@@ -320,8 +322,9 @@ leat_status leati_run_copy(leat_stream *stream, struct leati_plan *plan, uint64_
         LEATI_TRY(leati_enable_peers(to->device, from->device));
     LEATI_TRY(leati_may_use(&written, stream, "dst", to, plan->bytes, true));
     LEATI_TRY(leati_may_use(&read, stream, "src", from, plan->bytes, false));
+    status = run(stream, plan, deadline_ns, job);
     leati_order_given(stream->order);
-    LEATI_TRY(run(stream, plan, deadline_ns, job));
+    LEATI_TRY(status);
     leati_was_used(&written, stream, to, plan->bytes, true);
     /* A short copy out is complete by now. */
     if (plan->path == LEATI_PATH_SMALL_OUT)

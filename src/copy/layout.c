@@ -293,6 +293,7 @@ static leat_status run(struct leati_layout_copy *copy)
 {
     const struct leati_target *to = &copy->to, *from = &copy->from;
     struct use uses[4];
+    leat_status status;
     unsigned count;
 
     if (copy->plan->form.empty)
@@ -303,8 +304,9 @@ static leat_status run(struct leati_layout_copy *copy)
     for (unsigned i = 0; i < count; i++)
         LEATI_TRY(leati_may_use(&uses[i].access, copy->stream, uses[i].name, uses[i].target, uses[i].bytes,
                                 uses[i].write));
+    status = leati_layout_run(copy);
     leati_order_given(copy->stream->order);
-    LEATI_TRY(leati_layout_run(copy));
+    LEATI_TRY(status);
     for (unsigned i = 0; i < count; i++)
         leati_was_used(&uses[i].access, copy->stream, uses[i].target, uses[i].bytes, uses[i].write);
     return LEAT_OK;

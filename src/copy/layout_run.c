@@ -189,11 +189,11 @@ static leat_status run_on_threads(const struct leati_layout_copy *copy, struct s
     if (!parts->guarded)
         return leat_launch(copy->stream, kernel, leat_dim((uint32_t)count, 1, 1), leat_dim(1, 1, 1), 0, args, 2);
     /* The order, to which a failure is told, is kept until the stream has got past the copy. */
-    leati_stream_writes_host(copy->stream);
     leati_order_hold(parts->order);
     status = leat_launch(copy->stream, kernel, leat_dim((uint32_t)count, 1, 1), leat_dim(1, 1, 1), 0, args, 2);
     if (status == LEAT_OK)
         status = driver->ops->launch_host(driver, copy->stream->native, let_order_go, parts);
+    leati_stream_writes_host(copy->stream);
     if (status != LEAT_OK) {
         struct leati_sentence why;
 
@@ -229,11 +229,10 @@ static leat_status run_on_host(const struct leati_layout_copy *copy, struct scra
         status = leati_stage_start(copy->stager, copy->stream, &to, &from, parts->host.parts, &request, NULL);
     if (status != LEAT_NOT_READY)
         return status;
+    leati_order_hold(parts->order);
+    status = driver->ops->launch_host(driver, copy->stream->native, run_all, parts);
     if (!own)
         leati_stream_writes_host(copy->stream);
-    leati_order_hold(parts->order);
-    leati_order_given(copy->stream->order);
-    status = driver->ops->launch_host(driver, copy->stream->native, run_all, parts);
     if (status != LEAT_OK)
         leati_order_let_go(parts->order);
     return status;

@@ -23,7 +23,6 @@
 #include <leat/pool.h>
 
 #include <limits.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -484,8 +483,7 @@ static size_t copy_parts_together(struct leati_team *team, const struct host_par
     job.list = parts->list;
     leati_team_add(team, &job);
     leati_job_work(&job);
-    while (!leati_job_staged(&job))
-        sched_yield();
+    /* All parts are taken, and a thread that has one is waited for here. */
     leati_team_remove(team, &job);
     *fault = atomic_load_explicit(&job.fault, memory_order_relaxed);
     return (size_t)atomic_load_explicit(&job.stopped_at, memory_order_relaxed);
@@ -537,7 +535,6 @@ static leat_status launch_parts(struct many *many, struct host_parts *parts)
 
     leati_order_hold(many->stream->order);
     parts->order = many->stream->order;
-    leati_order_given(many->stream->order);
     status = driver->ops->launch_host(driver, many->stream->native, run_parts, parts);
     if (status != LEAT_OK)
         leati_order_let_go(many->stream->order);
@@ -573,14 +570,10 @@ static leat_status issue(struct many *many, struct block *block)
     if (!many->pairs.direct) {
         if (block->piece_count)
             LEATI_TRY(launch_pieces(many, block));
-        if (!block->out.count)
-            return LEAT_OK;
-        leati_stream_writes_host(many->stream);
-        return launch_parts(many, &block->out);
+        return block->out.count ? launch_parts(many, &block->out) : LEAT_OK;
     }
     /* The kernel reads and writes pageable memory by itself. The host function behind it has no parts: the
      * stream's order, to which a failure is told, is kept until it runs. */
-    leati_stream_writes_host(many->stream);
     leati_order_hold(order);
     block->copier = (struct copier){.copy = copy_piece, .order = order};
     status = block->piece_count ? launch_pieces(many, block) : LEAT_OK;
@@ -652,7 +645,11 @@ static leat_status copy_round(struct many *many, const struct block *needs, size
         (void)leat_memory_free(block);
         return status;
     }
-    return leati_scratch_release(many->stream, block, issue(many, block));
+    status = issue(many, block);
+    if (block->out.count || many->pairs.direct)
+        leati_stream_writes_host(many->stream);
+    leati_order_given(many->stream->order);
+    return leati_scratch_release(many->stream, block, status);
 }
 
 /* Packed memory is counted, so that a stream that is held up does not make it endless. */

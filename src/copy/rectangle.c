@@ -127,11 +127,13 @@ static leat_status make_plan(leat_stream *stream, void *dst, const void *src, st
 static leat_status move(leat_stream *stream, const struct plan *plan)
 {
     enum leati_box_by by;
+    leat_status status;
 
     LEATI_TRY(leati_box_choose(stream, &plan->to.end, &plan->from.end, &plan->box, &by));
+    status = leati_box_move(stream, by, plan->to.end, plan->from.end, &plan->box);
     if (leati_is_pageable(&plan->to))
         leati_stream_writes_host(stream);
-    return leati_box_move(stream, by, plan->to.end, plan->from.end, &plan->box);
+    return status;
 }
 
 /* The box as it is between the ring of a staged copy, where its rows lie packed, and the device. */
@@ -193,13 +195,15 @@ static leat_status run_checked(leat_stream *stream, const struct plan *plan)
     size_t src_reach = leati_box_reach(&plan->box, LEATI_BOX_SRC);
     const struct leati_target *to = &plan->to, *from = &plan->from;
     struct leati_access written, read;
+    leat_status status;
 
     if (to->end.device && from->end.device && to->end.device != from->end.device)
         LEATI_TRY(leati_enable_peers(to->device, from->device));
     LEATI_TRY(leati_may_use(&written, stream, "dst", to, dst_reach, true));
     LEATI_TRY(leati_may_use(&read, stream, "src", from, src_reach, false));
+    status = run(stream, plan);
     leati_order_given(stream->order);
-    LEATI_TRY(run(stream, plan));
+    LEATI_TRY(status);
     leati_was_used(&written, stream, to, dst_reach, true);
     leati_was_used(&read, stream, from, src_reach, false);
     return LEAT_OK;

@@ -590,13 +590,13 @@ leat_status leati_stage_start(struct leati_stager *stager, leat_stream *stream, 
     leati_order_hold(stream->order);
     job->order = stream->order;
     leati_stager_keep(stager, job);
-    if (job->way != LEATI_WAY_IN && !(request->list && request->list->scratch))
-        leati_stream_writes_host(stream);
     if (request->here)
         leati_job_work(job);
     else
         leati_team_add(stager->team, job);
     status = issue(job, stream, request, to, from);
+    if (request->way != LEATI_WAY_IN && !(request->list && request->list->scratch))
+        leati_stream_writes_host(stream);
     if (status != LEAT_OK) {
         abandon(stager, job, stream, request->route);
         if (started)

@@ -127,7 +127,8 @@ struct leat_module {
 leat_status leati_kernel_own(leat_device *device, enum leati_builtin which, const char *name,
                              leat_kernel **kernel);
 
-/* Work that is about to be given to stream may write pageable memory, or let others do so. */
+/* Work that was just given to stream may write pageable memory, or let others do so. Called behind it, also where
+ * giving it failed on the way: until it is given, another thread that waits for the stream sees nothing of it. */
 void leati_stream_writes_host(leat_stream *stream);
 
 /* May pageable memory be read now, as if in stream order? True when no work of stream that may write it is under

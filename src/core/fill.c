@@ -69,12 +69,14 @@ static leat_status fill(leat_stream *stream, void *dst, struct pattern pattern, 
 {
     struct leati_target target;
     struct leati_access written;
+    leat_status status;
 
     LEATI_TRY(find_fillable(stream, dst, bytes, &target));
     LEATI_TRY(leati_may_use(&written, stream, "dst", &target, bytes, true));
-    leati_order_given(stream->order);
     shorten(&pattern);
-    LEATI_TRY(fill_at(stream, target.device_pointer, &pattern, bytes));
+    status = fill_at(stream, target.device_pointer, &pattern, bytes);
+    leati_order_given(stream->order);
+    LEATI_TRY(status);
     leati_was_used(&written, stream, &target, bytes, true);
     return LEAT_OK;
 }

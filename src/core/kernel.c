@@ -480,11 +480,11 @@ leat_status leat_launch(leat_stream *stream, leat_kernel *kernel, leat_dim3 grid
     LEATI_TRY(leati_check_stream("leat_launch", stream));
     LEATI_TRY(check_kernel("leat_launch", kernel));
     driver = stream->device->driver;
-    leati_order_given(stream->order);
     status = check_launch(stream, kernel, grid, block, args, argument_count);
     if (status == LEAT_OK)
         status = driver->ops->launch(driver, stream->native, kernel->native, grid, block, shared_bytes, args,
                                      argument_count);
+    leati_order_given(stream->order);
     return status == LEAT_OK
                ? status
                : leati_fail_in(status, "leat_launch of '%s' on %s", kernel->name, stream->device->name);

@@ -198,6 +198,7 @@ static leat_status prefetch(leat_stream *stream, void *ptr, size_t bytes, leat_d
     struct leati_driver *driver = stream->device->driver;
     struct leati_target target;
     struct spread spread;
+    leat_status status;
 
     LEATI_TRY(find_managed(ptr, bytes, &target));
     LEATI_TRY(leati_check_reach(stream, "ptr", &target));
@@ -205,10 +206,12 @@ static leat_status prefetch(leat_stream *stream, void *ptr, size_t bytes, leat_d
     if (!driver->ops->managed_prefetch)
         return refuse(driver, "prefetch of managed memory");
     LEATI_TRY(read_spread(to, &spread));
-    leati_order_given(stream->order);
     if (spread.streams && bytes > spread.chunk_bytes)
-        return prefetch_spread(stream, ptr, bytes, to ? to->native : NULL, &spread);
-    return driver->ops->managed_prefetch(driver, stream->native, ptr, bytes, to ? to->native : NULL);
+        status = prefetch_spread(stream, ptr, bytes, to ? to->native : NULL, &spread);
+    else
+        status = driver->ops->managed_prefetch(driver, stream->native, ptr, bytes, to ? to->native : NULL);
+    leati_order_given(stream->order);
+    return status;
 }
 
 leat_status leat_managed_prefetch(leat_stream *stream, void *ptr, size_t bytes, leat_device *to)
@@ -275,6 +278,7 @@ static leat_status attach_whole(leat_stream *stream, void *ptr, leat_attach atta
 {
     struct leati_driver *driver = stream->device->driver;
     struct leati_target target;
+    leat_status status;
 
     LEATI_TRY(find_managed(ptr, 1, &target));
     LEATI_TRY(leati_check_reach(stream, "ptr", &target));
@@ -289,8 +293,9 @@ static leat_status attach_whole(leat_stream *stream, void *ptr, leat_attach atta
                           ptr, (size_t)((uintptr_t)ptr - target.base), (void *)target.base);
     if (!driver->ops->managed_attach)
         return refuse(driver, "attaching of managed memory");
+    status = driver->ops->managed_attach(driver, stream->native, ptr, target.bytes, attach);
     leati_order_given(stream->order);
-    return driver->ops->managed_attach(driver, stream->native, ptr, target.bytes, attach);
+    return status;
 }
 
 leat_status leat_managed_attach(leat_stream *stream, void *ptr, leat_attach attach)

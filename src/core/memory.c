@@ -31,9 +31,9 @@ static leat_status alloc_on_stream(leat_stream *stream, size_t bytes, void **ptr
     struct leati_driver *driver = stream->device->driver;
     leat_status status = LEAT_ERROR_UNSUPPORTED;
 
-    leati_order_given(stream->order);
     if (driver->ops->mem_alloc_async)
         status = driver->ops->mem_alloc_async(driver, stream->native, bytes, ptr);
+    leati_order_given(stream->order);
     if (status == LEAT_ERROR_UNSUPPORTED)
         status = driver->ops->mem_alloc(driver, stream->device->native, bytes, ptr);
     return status;
@@ -44,9 +44,9 @@ static leat_status free_on_stream(leat_stream *stream, void *ptr)
     struct leati_driver *driver = stream->device->driver;
     leat_status status = LEAT_ERROR_UNSUPPORTED;
 
-    leati_order_given(stream->order);
     if (driver->ops->mem_free_async)
         status = driver->ops->mem_free_async(driver, stream->native, ptr);
+    leati_order_given(stream->order);
     if (status == LEAT_ERROR_UNSUPPORTED) {
         LEATI_TRY(driver->ops->stream_synchronize(driver, stream->native));
         status = driver->ops->mem_free(driver, stream->device->native, ptr);

@@ -321,8 +321,8 @@ leat_status leati_order_wait(struct leati_order *stream, struct leati_order *ord
     if (status == LEAT_OK) {
         if (counts)
             count(&counts->waits);
-        leati_order_given(stream);
         status = driver->ops->stream_wait(driver, stream->stream, mark->event);
+        leati_order_given(stream);
         point = (struct leati_point){.serial = order->per_thread ? 0 : order->serial, .tick = mark->tick};
         /* What order waits for now may be more than it did when the mark was put. */
         known = (struct leati_points){.more = true};

@@ -80,7 +80,8 @@ void leati_order_let_go(struct leati_order *order);
  * is known to be done. Never fails: where no mark can be put, it waits for the stream. */
 void leati_order_stream_ends(struct leati_order *order, bool finished);
 
-/* A piece of work is about to be given to the stream. Relaxed, as are the next two: they only save asking. */
+/* A piece of work was given to the stream, or giving it failed on the way: called behind it, since another thread
+ * may see the stream idle until then. Relaxed, as are the next two: they only save asking. */
 static inline void leati_order_given(struct leati_order *order)
 {
     atomic_fetch_add_explicit(&order->given, 1, memory_order_relaxed);

@@ -234,8 +234,6 @@ leat_status leat_stream_wait(leat_stream *stream, leat_event *event)
     /* Acquire: the record that set it was given to the driver before. */
     if (!atomic_load_explicit(&event->recorded, memory_order_acquire))
         return LEAT_OK;
-    leati_stream_writes_host(stream);
-    leati_order_given(stream->order);
     pthread_mutex_lock(&event->lock);
     status = driver->ops->stream_wait(driver, stream->native, event->native);
     if (status == LEAT_OK && event->point.serial)
@@ -243,6 +241,8 @@ leat_status leat_stream_wait(leat_stream *stream, leat_event *event)
     else if (status == LEAT_OK)
         leati_order_unseen(stream->order);
     pthread_mutex_unlock(&event->lock);
+    leati_stream_writes_host(stream);
+    leati_order_given(stream->order);
     return status == LEAT_OK ? status : leati_fail_in(status, "leat_stream_wait on %s", stream->device->name);
 }
 
@@ -313,10 +313,10 @@ leat_status leat_launch_host(leat_stream *stream, void (*function)(void *argumen
         return leati_fail(LEAT_ERROR_HOST_MEMORY, "leat_launch_host: no memory for the call");
     *call = (struct host_call){.function = function, .argument = argument, .device = stream->device};
     list(call);
-    leati_stream_writes_host(stream);
-    leati_order_given(stream->order);
     driver = stream->device->driver;
     status = driver->ops->launch_host(driver, stream->native, run_host_call, call);
+    leati_stream_writes_host(stream);
+    leati_order_given(stream->order);
     if (status == LEAT_OK)
         return LEAT_OK;
     unlist(call);

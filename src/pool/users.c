@@ -182,9 +182,12 @@ leat_status leati_users_wait(struct leat_pool *pool, struct leati_block *block, 
         struct leati_use *use = block->users;
 
         if (use->event) {
+            leat_status status;
+
             leati_count(&pool->figures.order.waits, 1);
+            status = driver->ops->stream_wait(driver, stream->native, use->event);
             leati_order_given(stream->order);
-            LEATI_TRY(driver->ops->stream_wait(driver, stream->native, use->event));
+            LEATI_TRY(status);
         } else if (!leati_order_known(use->order, use->tick) &&
                    !leati_order_follows(stream->order, use->order, use->tick)) {
             LEATI_TRY(leati_order_wait(stream->order, use->order, use->tick, &pool->figures.order));
