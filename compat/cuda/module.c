@@ -209,6 +209,7 @@ static CUresult load(CUmodule *module, const void *image, const char *path)
     CUresult result;
 
     CU_TRY(leatcu_enter(&context));
+    CU_TRY(leatcu_result(leatc_capture_refuse_unsafe()));
     CU_CHECK(module && image);
     made = unused_module();
     if (!made)
@@ -307,6 +308,7 @@ CUresult cuModuleLoad(CUmodule *module, const char *path)
 CUresult cuModuleUnload(CUmodule module)
 {
     CU_TRY(leatcu_enter(NULL));
+    CU_TRY(leatcu_result(leatc_capture_refuse_unsafe()));
     pthread_mutex_lock(&lock);
     if (!is_module(module)) {
         pthread_mutex_unlock(&lock);
@@ -322,7 +324,7 @@ CUresult cuModuleUnload(CUmodule module)
     module->functions = NULL;
     pthread_mutex_unlock(&lock);
     if (leatc_device_is_open(module->ordinal))
-        (void)leatc_device_synchronize(module->ordinal);
+        (void)leatc_devices_wait();
     end_module(module);
     atomic_store(&module->alive, false);
     return CUDA_SUCCESS;

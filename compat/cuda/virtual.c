@@ -209,10 +209,12 @@ static void forget(char *start, size_t bytes)
     }
 }
 
+/* Work that was given before may still use the memory. */
 CUresult cuMemUnmap(CUdeviceptr address, size_t bytes)
 {
     CU_TRY(leatcu_started());
     CU_CHECK(address && bytes);
+    CU_TRY(leatcu_result(leatc_devices_wait()));
     CU_TRY(status_result(leat_virtual_unmap(leatcu_pointer(address), bytes)));
     forget(leatcu_pointer(address), bytes);
     return CUDA_SUCCESS;

@@ -135,6 +135,9 @@ LEATC_API bool leatc_device_is_open(int ordinal);
 /* Waits for all work of the device. */
 LEATC_API int leatc_device_synchronize(int ordinal);
 
+/* Waits for all work of all devices, whatever is captured: before memory that any of them may use goes. */
+LEATC_API int leatc_devices_wait(void);
+
 /* Ends everything of the device: streams, events, memory, pools. Clears a sticky error. */
 LEATC_API int leatc_device_reset(int ordinal);
 

@@ -287,10 +287,14 @@ int leatc_alloc_managed(size_t bytes, unsigned flags, void **ptr)
 /* Waits for the work that may use an allocation: that of its device, or of all devices that reach it. */
 static int wait_for_users(const struct leatc_memory *memory)
 {
+    return memory->kind == LEATC_MEMORY_DEVICE ? leatc_device_wait(leatc_device_known(memory->ordinal))
+                                               : leatc_devices_wait();
+}
+
+int leatc_devices_wait(void)
+{
     int result = LEATC_OK, count = 0;
 
-    if (memory->kind == LEATC_MEMORY_DEVICE)
-        return leatc_device_wait(leatc_device_known(memory->ordinal));
     LEATC_TRY(leatc_device_count(&count));
     for (int i = 0; i < count && result == LEATC_OK; i++)
         if (leatc_device_is_open(i))
