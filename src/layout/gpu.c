@@ -655,6 +655,7 @@ static bool has_lines(const struct leati_form *form, const struct box *box, uint
 /* Part of a dimension as one pass counts it. */
 struct digit {
     unsigned dim;
+    unsigned each; /* of the dimension, from one to the next */
     uint64_t size;
     uint32_t place; /* bytes in the box from one to the next */
     bool cut;       /* counts along the dimension that is cut */
@@ -667,10 +668,12 @@ struct digits {
     struct digit digit[LEATI_FORM_MAX_DIMS];
 };
 
-/* The dimensions of a box in the order of a side: first those that continue one another. */
-static void list_digits(const struct leati_form *form, const struct box *box, const struct axis *axis,
+/* The dimensions of a box in the order of a side: first those that continue one another. Where a word has several
+ * units, the first dimension of the destination may be split in two, of which the first counts a word's units. */
+static void list_digits(const struct leati_form *form, const struct box *box, const struct axis *axis, bool split,
                         struct digits *digits)
 {
+    unsigned units = word_bytes_of(form) / form->unit_bytes;
     bool listed[LEATI_FORM_MAX_DIMS] = {false};
 
     *digits = (struct digits){.joined = 1, .scale = 1};
@@ -680,7 +683,11 @@ static void list_digits(const struct leati_form *form, const struct box *box, co
         if (box->part[k] == 1 || listed[k])
             continue;
         listed[k] = true;
-        digits->digit[digits->count++] = (struct digit){.dim = k, .size = box->part[k], .cut = (int)k == box->cut};
+        digits->digit[digits->count++] = (struct digit){
+            .dim = k, .each = 1, .size = split && k == 0 ? units : box->part[k], .cut = (int)k == box->cut};
+        if (split && k == 0)
+            digits->digit[digits->count++] =
+                (struct digit){.dim = k, .each = units, .size = box->part[k] / units, .cut = (int)k == box->cut};
     }
 }
 
@@ -698,14 +705,14 @@ static uint32_t set_places(const struct leati_form *form, const uint32_t *apart,
         digit->place = step;
         step *= (uint32_t)digit->size;
         for (unsigned m = 0; m < write->count; m++)
-            if (write->digit[m].dim == digit->dim)
+            if (write->digit[m].dim == digit->dim && write->digit[m].each == digit->each)
                 write->digit[m].place = digit->place;
     }
     return step;
 }
 
-/* How many turns the busiest banks take for some threads that go along a side by words. */
-static unsigned count_turns(const struct leati_form *form, const struct digits *digits)
+/* How many turns the busiest banks take for some threads that go along a side by words of so many units. */
+static unsigned count_turns(const struct leati_form *form, const struct digits *digits, unsigned word_units)
 {
     uint32_t word_bytes = word_bytes_of(form), at_once = BANKS * 4 / word_bytes, turns = 0;
 
@@ -713,7 +720,7 @@ static unsigned count_turns(const struct leati_form *form, const struct digits *
         uint32_t word[BANKS], asked[BANKS] = {0}, most = 0;
 
         for (uint32_t t = 0; t < at_once; t++) {
-            uint32_t number = (first + t) * (word_bytes / form->unit_bytes), place = 0;
+            uint32_t number = (first + t) * word_units, place = 0;
             bool known = false;
 
             for (unsigned n = 0; n < digits->count; n++) {
@@ -731,19 +738,23 @@ static unsigned count_turns(const struct leati_form *form, const struct digits *
     return turns;
 }
 
-/* Both ways: a word is read at once, and written by units. */
-static unsigned box_turns(const struct leati_form *form, const struct digits *read, const struct digits *write)
+/* Both ways: words are read at once, and written by units, of which word_units follow one another in a thread. */
+static unsigned box_turns(const struct leati_form *form, const struct digits *read, const struct digits *write,
+                          unsigned word_units)
 {
-    return count_turns(form, write) * word_bytes_of(form) / form->unit_bytes + count_turns(form, read);
+    unsigned units = word_bytes_of(form) / form->unit_bytes;
+
+    return count_turns(form, write, word_units) * units + count_turns(form, read, units);
 }
 
 /* Sets lines apart so that threads that go along the destination meet in few banks, and those that go along the
  * source too. Returns the bytes. */
-static uint32_t place_box(const struct leati_form *form, struct digits *read, struct digits *write)
+static uint32_t place_box(const struct leati_form *form, unsigned word_units, struct digits *read,
+                          struct digits *write)
 {
     uint32_t word_bytes = word_bytes_of(form);
     uint32_t apart[LEATI_FORM_MAX_DIMS] = {0}, bytes = set_places(form, apart, read, write);
-    unsigned least = box_turns(form, read, write), fewest = 2 * (word_bytes / form->unit_bytes + 1);
+    unsigned least = box_turns(form, read, write, word_units), fewest = 2 * (word_bytes / form->unit_bytes + 1);
 
     for (unsigned n = 1; n < read->count; n++) {
         uint32_t best = 0;
@@ -755,7 +766,7 @@ static uint32_t place_box(const struct leati_form *form, struct digits *read, st
 
             if (set_places(form, apart, read, write) > BOX_ROOM_BYTES)
                 break;
-            turns = box_turns(form, read, write);
+            turns = box_turns(form, read, write, word_units);
             if (turns < least) {
                 least = turns;
                 best = apart[n];
@@ -763,6 +774,26 @@ static uint32_t place_box(const struct leati_form *form, struct digits *read, st
         }
         apart[n] = best;
         bytes = set_places(form, apart, read, write);
+    }
+    return bytes;
+}
+
+/* Lists and places the dimensions. Those who gather the units of words may meet in few banks only if the units are
+ * a dimension of their own. Returns the bytes. */
+static uint32_t place_digits(const struct leati_form *form, const struct box *box, unsigned word_units,
+                             struct digits *read, struct digits *write)
+{
+    unsigned units = word_bytes_of(form) / form->unit_bytes;
+    uint32_t bytes;
+
+    list_digits(form, box, &box->src, false, read);
+    list_digits(form, box, &box->dst, false, write);
+    bytes = place_box(form, word_units, read, write);
+    if (word_units > 1 && box_turns(form, read, write, word_units) > 4 * (units + 1) && read->digit[0].dim != 0 &&
+        box->part[0] > units && box->part[0] % units == 0) {
+        list_digits(form, box, &box->src, true, read);
+        list_digits(form, box, &box->dst, true, write);
+        bytes = place_box(form, word_units, read, write);
     }
     return bytes;
 }
@@ -841,17 +872,17 @@ static bool put_pass(const struct leati_form *form, const struct box *box, const
     *pass = (struct leati_task_pass){.first = end, .units = 1, .word_units = word_units};
     for (unsigned k = 0; k < digits->count; k++) {
         const struct digit *digit = &digits->digit[k];
-        unsigned from = k || dst ? 1 : word_units; /* units from one to the next */
+        unsigned from = k || dst ? 1 : word_units; /* of the digit's, from one to the next */
+        uint32_t each = digit->each * from * (k ? (uint32_t)digits->scale : 1);
         uint64_t size = digit->size / from;
-        int64_t offset = stride[digit->dim] / form->unit_bytes, far = offset < 0 ? -offset : offset;
+        int64_t offset = stride[digit->dim] / form->unit_bytes * digit->each, far = offset < 0 ? -offset : offset;
 
         if (far > INT32_MAX)
             return false;
         reach += far * (int64_t)digit->size;
-        task->box[end++] =
-            (struct leati_box_dim){.by = divisor(size),
-                                   .offset = (int32_t)(offset * from),
-                                   .place = digit->place * from | (digit->cut ? (uint32_t)from << 16 : 0)};
+        task->box[end++] = (struct leati_box_dim){.by = divisor(size),
+                                                  .offset = (int32_t)(offset * from),
+                                                  .place = digit->place * from | (digit->cut ? each << 16 : 0)};
         pass->units *= (uint32_t)size;
     }
     pass->end = end;
@@ -865,17 +896,20 @@ static bool lay_box(const struct leati_form *form, const struct box *box, struct
 {
     const struct boxer *boxer = &boxers[unit_number(form->unit_bytes)];
     struct leati_layout_task *task = &gpu->task;
-    unsigned units = word_bytes_of(form) / form->unit_bytes, read_units, write_units;
+    unsigned units = word_bytes_of(form) / form->unit_bytes, write_units = units, read_units, word_units;
     struct digits read, write;
     uint64_t room;
 
-    list_digits(form, box, &box->src, &read);
-    list_digits(form, box, &box->dst, &write);
-    if (place_box(form, &read, &write) > BOX_ROOM_BYTES)
-        return false;
-    join_digits(form, box, &read);
-    read_units = has_words(form, box, false, &read) && ends_on_words(form, box, false, &read) ? units : 1;
-    write_units = has_words(form, box, true, &write) && ends_on_words(form, box, true, &write) ? units : 1;
+    /* Places depend on whether there are words, but not the other way round. */
+    do {
+        word_units = write_units;
+        if (place_digits(form, box, word_units, &read, &write) > BOX_ROOM_BYTES)
+            return false;
+        join_digits(form, box, &read);
+        read_units = has_words(form, box, false, &read) && ends_on_words(form, box, false, &read) ? units : 1;
+        if (!has_words(form, box, true, &write) || !ends_on_words(form, box, true, &write))
+            write_units = 1;
+    } while (write_units < word_units);
     gpu->kernel = boxer->name;
     room = (uint64_t)boxer->slots * BOX_THREADS * units;
     if (read_units < units || write_units < units) {
