@@ -104,7 +104,10 @@ static void add_list(struct leati_form *form)
     form->size[form->index_dim] = chance(2) ? random_size() : 1 + chance(5);
 }
 
-/* Sizes for which there are kernels: few and many, many and few, a small group, two long ones, all alike. */
+#define SHORT_RUNS 5
+
+/* Sizes for which there are kernels: few and many, many and few, a small group, two long ones, all alike, and
+ * short runs. */
 static uint64_t size_of_family(uint64_t family, unsigned dim)
 {
     switch (family) {
@@ -118,6 +121,8 @@ static uint64_t size_of_family(uint64_t family, unsigned dim)
         return 60 + chance(2500);
     case 4:
         return 2;
+    case SHORT_RUNS:
+        return dim ? 8 + chance(250) : 2 + chance(14);
     default:
         return random_size();
     }
@@ -126,7 +131,7 @@ static uint64_t size_of_family(uint64_t family, unsigned dim)
 /* False when it came out too large. */
 static bool random_form(struct leati_form *form)
 {
-    uint64_t units = 1, family = chance(9);
+    uint64_t units = 1, family = chance(10);
     unsigned order[16], most = family == 4 ? 10 + (unsigned)chance(6) : 1 + (unsigned)chance(6);
 
     *form = (struct leati_form){.unit_bytes = 1u << chance(5), .index_dim = -1};
@@ -148,6 +153,12 @@ static bool random_form(struct leati_form *form)
 
         order[i - 1] = order[other];
         order[other] = was;
+    }
+    for (unsigned i = 1; i < form->dims && family == SHORT_RUNS; i++) {
+        if (order[i])
+            continue;
+        order[i] = order[0];
+        order[0] = 0;
     }
     lay_out(form, form->src_stride, order, !form->index_on_dst, chance(2));
     for (unsigned i = 0; i < form->dims; i++) {

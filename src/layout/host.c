@@ -275,13 +275,41 @@ static void cut_runs(const struct leati_form *form, struct leati_host_layout *ho
 
 static void cut_tiles(const struct leati_form *form, struct leati_host_layout *host)
 {
-    uint64_t line = LEATI_LINE_BYTES / form->unit_bytes, room = part_bytes(form) / form->unit_bytes;
+    uint64_t line = leati_tile_side(form->unit_bytes), room = part_bytes(form) / form->unit_bytes;
     unsigned both = host->dst_dims + host->src_dims;
     uint64_t src_units = cut(form, host, host->dst_dims, both, LEATI_TILES_SRC_MOST, line), dst_units;
 
     dst_units = room / src_units > LEATI_TILES_DST_MOST ? LEATI_TILES_DST_MOST : room / src_units;
     dst_units = cut(form, host, 0, host->dst_dims, dst_units, 2 * line);
     cut(form, host, both, form->dims, room / (dst_units * src_units), 1);
+}
+
+/* Dimension 0, a short run on both sides, as the unit of tiles. */
+static bool use_wide_tiles(const struct leati_form *form, struct leati_host_layout *host)
+{
+    struct leati_form wide = *form;
+    struct run dst, src;
+
+    if (form->dims < 3 || !leati_wide_tile(form->unit_bytes * form->size[0]))
+        return false;
+    wide.unit_bytes = (unsigned)(form->unit_bytes * form->size[0]);
+    wide.dims--;
+    wide.index_dim -= form->index_dim > 0;
+    for (unsigned i = 0; i < wide.dims; i++) {
+        wide.size[i] = form->size[i + 1];
+        wide.dst_stride[i] = form->dst_stride[i + 1];
+        wide.src_stride[i] = form->src_stride[i + 1];
+    }
+    if (!find_runs(&wide, &dst, &src))
+        return false;
+    host->kernel = LEATI_HOST_TILES;
+    host->unit_bytes = wide.unit_bytes;
+    host->dims = wide.dims;
+    put_in_order(&wide, &dst, &src, host);
+    cut_tiles(&wide, host);
+    for (unsigned i = 0; i < host->dims; i++)
+        host->order[i]++;
+    return true;
 }
 
 /* Behind dimension 0 the one in which source elements lie closest to one another. */
@@ -339,7 +367,11 @@ void leati_host_layout_make(const struct leati_form *form, leat_layout_class cla
     struct run dst, src;
 
     (void)class_of_plan;
-    *host = (struct leati_host_layout){.parts = 1, .kernel = LEATI_HOST_ELEMENTS, .level = leati_host_level()};
+    *host = (struct leati_host_layout){.parts = 1,
+                                       .kernel = LEATI_HOST_ELEMENTS,
+                                       .level = leati_host_level(),
+                                       .unit_bytes = form->unit_bytes,
+                                       .dims = form->dims};
     if (form->empty) {
         host->parts = 0;
         return;
@@ -352,6 +384,8 @@ void leati_host_layout_make(const struct leati_form *form, leat_layout_class cla
     }
     if (form->dims && form->index_dim != 0 && form->dst_stride[0] == (int64_t)form->unit_bytes &&
         form->src_stride[0] == form->dst_stride[0]) {
+        if (use_wide_tiles(form, host))
+            return;
         host->kernel = LEATI_HOST_RUNS;
         order_runs(form, host);
         cut_runs(form, host);
@@ -394,7 +428,7 @@ static void find_piece(const struct leati_form *form, const struct leati_host_la
 
     piece->counts = true;
     box->dims = 0;
-    for (unsigned k = 0; k < form->dims; k++) {
+    for (unsigned k = 0; k < host->dims; k++) {
         unsigned i = host->order[k];
         uint64_t start = part % host->part_count[k] * host->part_size[k], left = form->size[i] - start;
         uint64_t size = left < host->part_size[k] ? left : host->part_size[k];
@@ -424,7 +458,7 @@ static void find_piece(const struct leati_form *form, const struct leati_host_la
     if (!box->dims) {
         box->dims = 1;
         box->size[0] = 1;
-        box->dst_stride[0] = box->src_stride[0] = form->unit_bytes;
+        box->dst_stride[0] = box->src_stride[0] = host->unit_bytes;
     }
 }
 
@@ -458,7 +492,7 @@ void leati_host_layout_run(const struct leati_form *form, const struct leati_hos
                            const void *src, const struct leati_indices *indices, uint64_t first, uint64_t end)
 {
     struct piece piece = {.form = form,
-                          .box = {.unit_bytes = form->unit_bytes,
+                          .box = {.unit_bytes = host->unit_bytes,
                                   .level = host->level,
                                   .streaming = host->streaming,
                                   .dst_dims = host->dst_dims,

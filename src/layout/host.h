@@ -36,7 +36,11 @@ struct leati_host_layout {
     bool streaming;              /* stores go past the caches */
     unsigned dst_dims, src_dims; /* what they mean, host_kernels.h says */
 
+    /* What is moved at once: the form's unit, or its dimension 0, which then is not among the loops. */
+    unsigned unit_bytes;
+
     /* In the order of the loops, the innermost first. */
+    unsigned dims;
     unsigned order[LEATI_FORM_MAX_DIMS];      /* which dimension of the form it is */
     uint64_t part_size[LEATI_FORM_MAX_DIMS];  /* units in a part; the last part may have fewer */
     uint64_t part_count[LEATI_FORM_MAX_DIMS]; /* parts along this dimension */

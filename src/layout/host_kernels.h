@@ -60,8 +60,9 @@ void leati_box_fill(const struct leati_box *box, char *dst, const char *src);
 /* One unit after the other; takes every box. */
 void leati_box_elements(const struct leati_box *box, char *dst, const char *src);
 
-/* The first dst_dims dimensions are a dense run on the destination, the next src_dims one on the source; neither
- * has more units than LEATI_TILES_DST_MOST and LEATI_TILES_SRC_MOST. */
+/* The first dst_dims dimensions are a dense run on the destination, the next src_dims one on the source, of units
+ * of 1, 2, 4, 8 or 16 bytes or of those that leati_wide_tile() takes; neither has more units than
+ * LEATI_TILES_DST_MOST and LEATI_TILES_SRC_MOST. */
 void leati_box_tiles(const struct leati_box *box, char *dst, const char *src);
 
 #define LEATI_TILES_DST_MOST 1024
@@ -140,6 +141,12 @@ void leati_part_tile_8(char *dst, const int64_t *dst_rows, unsigned dst_row_coun
                        const int64_t *src_rows, unsigned src_row_count);
 void leati_part_tile_16(char *dst, const int64_t *dst_rows, unsigned dst_row_count, const char *src,
                         const int64_t *src_rows, unsigned src_row_count);
+
+/* How many rows a tile has: as many as fill whole lines, and reach from anywhere to the end of a line. */
+unsigned leati_tile_side(unsigned unit_bytes);
+
+/* The same of units of other sizes, which are runs of the form's; NULL where there is none for this many bytes. */
+leati_part_tile leati_wide_tile(uint64_t bytes);
 
 /* All but lines are by the binary logarithm of the unit. Streaming stores go past the caches to places that are
  * aligned to lines; nobody has seen them before leati_stream_fence(). A pair is two tiles whose lines lie side by

@@ -15,16 +15,20 @@
 
 #include <string.h>
 
-#define PAIR_SIDE 16  /* units in a line, for pairs without the buffer */
-#define STAGE_LINES 4 /* of each row of the destination at a time */
+#define PAIR_SIDE 16        /* units in a line, for pairs without the buffer */
+#define STAGE_ROW_BYTES 256 /* of each row of the destination at a time, or one tile's */
+#define ONE_RUN_BYTES 512   /* of a row, where rows follow one another */
 #define STAGE_BYTES ((size_t)192 << 10)
 #define FETCH_ROWS 32 /* tiles of more rows fetch lines themselves, */
 #define FETCH_TILES 2 /* so far ahead */
 
 struct job {
     const struct leati_tiles *tiles;
-    unsigned unit, log; /* bytes; and their binary logarithm */
-    unsigned side;      /* units in a line, which is how many rows a tile has */
+    unsigned unit; /* bytes */
+    unsigned side; /* rows of a tile */
+    unsigned log;  /* the unit's binary logarithm, where it has one */
+    bool wide;     /* it has none; there are only parts of tiles then */
+    leati_part_tile part;
     bool streaming;
     bool alike; /* all rows of the destination begin at the same place within a line */
     unsigned dst_units, src_units;
@@ -35,6 +39,11 @@ struct job {
     int64_t dst_rows[LEATI_TILES_SRC_MOST];
 };
 
+static unsigned least(unsigned a, unsigned b)
+{
+    return a < b ? a : b;
+}
+
 const struct leati_tiles *leati_tiles_of(enum leati_host_level level)
 {
     enum leati_host_level best = leati_host_level();
@@ -43,6 +52,16 @@ const struct leati_tiles *leati_tiles_of(enum leati_host_level level)
     if (level >= LEATI_HOST_AVX512)
         return leati_tiles_avx512();
     return level == LEATI_HOST_AVX2 ? leati_tiles_avx2() : leati_tiles_plain();
+}
+
+unsigned leati_tile_side(unsigned unit_bytes)
+{
+    unsigned align = least(unit_bytes & -unit_bytes, LEATI_FORM_MAX_UNIT_BYTES);
+    unsigned step = LEATI_LINE_BYTES / align, side = step;
+
+    while ((side - 1) * unit_bytes + align < LEATI_LINE_BYTES)
+        side += step;
+    return side;
 }
 
 /* The offsets of all places of some dimensions, the first one fastest. Returns how many. */
@@ -60,25 +79,17 @@ static unsigned offsets(const uint64_t *size, const int64_t *stride, unsigned di
     return count;
 }
 
-static unsigned least(unsigned a, unsigned b)
-{
-    return a < b ? a : b;
-}
-
 /* Tiles for count units of each destination row, from unit at on; at most a line of them. */
 static void part_panel(const struct job *job, char *dst, const char *src, unsigned at, unsigned count)
 {
-    leati_part_tile part = job->tiles->part[job->log];
-
     for (unsigned j = 0; j < job->src_units; j += job->side)
-        part(dst + (size_t)at * job->unit, job->dst_rows + j, least(job->side, job->src_units - j),
-             src + (size_t)j * job->unit, job->src_rows + at, count);
+        job->part(dst + (size_t)at * job->unit, job->dst_rows + j, least(job->side, job->src_units - j),
+                  src + (size_t)j * job->unit, job->src_rows + at, count);
 }
 
 /* Whole tiles, and what is left of the source's rows. rows: how many source rows the tiles take. */
 static void panel(const struct job *job, leati_tile tile, char *dst, const char *src, unsigned at, unsigned rows)
 {
-    leati_part_tile part = job->tiles->part[job->log];
     char *to = dst + (size_t)at * job->unit;
     unsigned j = 0;
 
@@ -87,8 +98,8 @@ static void panel(const struct job *job, leati_tile tile, char *dst, const char 
     if (j == job->src_units)
         return;
     for (unsigned i = 0; i < rows; i += job->side)
-        part(to + (size_t)i * job->unit, job->dst_rows + j, job->src_units - j, src + (size_t)j * job->unit,
-             job->src_rows + at + i, job->side);
+        job->part(to + (size_t)i * job->unit, job->dst_rows + j, job->src_units - j, src + (size_t)j * job->unit,
+                  job->src_rows + at + i, job->side);
 }
 
 static void direct(const struct job *job, char *dst, const char *src)
@@ -102,11 +113,11 @@ static void direct(const struct job *job, char *dst, const char *src)
         for (; at + 2 * side <= end; at += 2 * side)
             panel(job, job->tiles->streaming_pair[job->log], dst, src, at, 2 * side);
     }
-    for (; at + side <= end; at += side)
+    for (; at + side <= end && !job->wide; at += side)
         panel(job, job->streaming ? job->tiles->streaming[job->log] : job->tiles->cached[job->log], dst, src, at,
               side);
-    if (at < end)
-        part_panel(job, dst, src, at, end - at);
+    for (; at < end; at += side)
+        part_panel(job, dst, src, at, least(side, end - at));
 }
 
 /* ---- through the buffer ---- */
@@ -141,8 +152,8 @@ static void fill_stage(const struct job *job, struct stage *stage, size_t behind
             const char *from = src + (size_t)j * job->unit;
             unsigned high = least(job->side, end - j);
 
-            if (wide < job->side || high < job->side) {
-                job->tiles->part[job->log](to, rows, high, from, src_rows, wide);
+            if (wide < job->side || high < job->side || job->wide) {
+                job->part(to, rows, high, from, src_rows, wide);
                 continue;
             }
             if (job->side > FETCH_ROWS)
@@ -167,33 +178,31 @@ static void staged_run(const struct job *job, struct stage *stage, char *dst, co
     }
 }
 
-/* Writes a piece of a row: all lines that end in units from at to before made, and at the row's end what is left.
- * staged: where unit at lies in the buffer. */
-static void write_piece(const struct job *job, char *row, const char *staged, unsigned at, unsigned made)
+/* Writes a piece of a row: all lines that end in bytes from at to before made, and at the row's end what is left.
+ * staged: where byte at lies in the buffer. */
+static void write_piece(const struct job *job, char *row, const char *staged, size_t at, size_t made)
 {
-    unsigned all = job->dst_units + job->ahead;
-    /* How many units of each piece belong to a line that begins in the piece before. */
-    unsigned before = (unsigned)(-(uintptr_t)row % LEATI_LINE_BYTES) / job->unit;
-    unsigned left = before ? job->side - before : 0, from = 0, to = made - left;
+    size_t bytes = (size_t)job->dst_units * job->unit, all = bytes + (size_t)job->ahead * job->unit;
+    /* To the first line that begins in the row, and what each piece has of a line that ends in the next one. */
+    size_t before = -(uintptr_t)row % LEATI_LINE_BYTES, left = (uintptr_t)row % LEATI_LINE_BYTES;
+    size_t from = at ? at - left : job->behind ? before : 0, to = made - left;
 
-    if (at)
-        from = at - left;
-    else if (job->behind)
-        from = before;
-    if (made == all)
-        to = least(job->dst_units + before, all);
+    if (made == all) {
+        to = bytes + -(uintptr_t)(row + bytes) % LEATI_LINE_BYTES;
+        to = to < all ? to : all;
+    }
     if (from < to)
-        job->tiles->stream(row + (size_t)from * job->unit, staged + ((int64_t)from - at) * job->unit,
-                           (size_t)(to - from) * job->unit);
+        job->tiles->stream(row + from, staged - at + from, to - from);
 }
 
 /* Rows are made piece by piece. */
 static void staged_rows(const struct job *job, struct stage *stage, char *dst, const char *src)
 {
-    unsigned all = job->dst_units + job->ahead, lines = least((all + job->side - 1) / job->side, STAGE_LINES);
-    unsigned most = lines * job->side, step;
+    unsigned all = job->dst_units + job->ahead, tile_bytes = job->side * job->unit;
+    unsigned tiles = least((all + job->side - 1) / job->side, (STAGE_ROW_BYTES + tile_bytes - 1) / tile_bytes);
+    unsigned most = tiles * job->side, step;
 
-    stage->pitch = (size_t)(lines + 1) * LEATI_LINE_BYTES;
+    stage->pitch = LEATI_LINE_BYTES + (size_t)tiles * tile_bytes;
     step = (unsigned)(STAGE_BYTES / stage->pitch) / job->side * job->side;
     for (unsigned first = 0; first < job->src_units; first += step) {
         unsigned end = least(first + step, job->src_units);
@@ -205,8 +214,9 @@ static void staged_rows(const struct job *job, struct stage *stage, char *dst, c
             for (unsigned j = first; j < end; j++) {
                 char *staged = stage->bytes + (j - first) * stage->pitch;
 
-                write_piece(job, dst + job->dst_rows[j], staged + LEATI_LINE_BYTES, at, made);
-                memcpy(staged, staged + (size_t)lines * LEATI_LINE_BYTES, LEATI_LINE_BYTES);
+                write_piece(job, dst + job->dst_rows[j], staged + LEATI_LINE_BYTES, (size_t)at * job->unit,
+                            (size_t)made * job->unit);
+                memcpy(staged, staged + stage->pitch - LEATI_LINE_BYTES, LEATI_LINE_BYTES);
             }
         }
     }
@@ -215,7 +225,7 @@ static void staged_rows(const struct job *job, struct stage *stage, char *dst, c
 static void staged(const struct job *job, char *dst, const char *src)
 {
     size_t row_bytes = (size_t)job->dst_units * job->unit;
-    bool one_run = row_bytes <= (size_t)STAGE_LINES * LEATI_LINE_BYTES && !job->behind && !job->ahead;
+    bool one_run = row_bytes <= ONE_RUN_BYTES && !job->behind && !job->ahead;
     struct stage stage;
 
     for (unsigned j = 1; j < job->src_units && one_run; j++)
@@ -230,7 +240,7 @@ static void step(const void *context, char *dst, const char *src)
 {
     const struct job *job = context;
 
-    if (job->streaming && (!job->alike || job->side > PAIR_SIDE))
+    if (job->streaming && (!job->alike || job->side > PAIR_SIDE || job->wide))
         staged(job, dst, src);
     else
         direct(job, dst, src);
@@ -243,8 +253,12 @@ void leati_box_tiles(const struct leati_box *box, char *dst, const char *src)
 
     job.tiles = leati_tiles_of(box->level);
     job.unit = box->unit_bytes;
+    job.side = leati_tile_side(box->unit_bytes);
     job.log = (unsigned)__builtin_ctz(box->unit_bytes);
-    job.side = LEATI_LINE_BYTES / box->unit_bytes;
+    job.part = leati_wide_tile(box->unit_bytes);
+    job.wide = job.part;
+    if (!job.wide)
+        job.part = job.tiles->part[job.log];
     job.streaming = box->streaming;
     job.dst_units = offsets(box->size, box->src_stride, dst_dims, job.src_rows);
     job.src_units = offsets(box->size + dst_dims, box->dst_stride + dst_dims, box->src_dims, job.dst_rows);

@@ -39,6 +39,60 @@ PART(4)
 PART(8)
 PART(16)
 
+/*
+ * Wide units: what stays together on both sides, and is moved by wider accesses than it is long. They also read
+ * the beginning of the next unit of the source row, so not for the last column, and write where the next unit of
+ * the destination row is going to be, so not for the last row. A few rows of the source at a time: their lines
+ * stay in the nearest cache also if all fall into the same place of it.
+ */
+#define WIDE_ROWS 8
+
+#define WIDE(bytes, access)                                                                                       \
+    static void wide_##bytes(char *dst, const int64_t *dst_rows, unsigned dst_row_count, const char *src,         \
+                             const int64_t *src_rows, unsigned src_row_count)                                     \
+    {                                                                                                             \
+        for (unsigned first = 0; first < src_row_count; first += WIDE_ROWS) {                                     \
+            unsigned end = first + WIDE_ROWS < src_row_count ? first + WIDE_ROWS : src_row_count;                 \
+            unsigned wide_end = end < src_row_count ? end : end - 1;                                              \
+                                                                                                                  \
+            for (unsigned j = 0; j < dst_row_count; j++) {                                                        \
+                const char *from = src + (size_t)j * (bytes);                                                     \
+                char *to = dst + dst_rows[j];                                                                     \
+                unsigned i = first;                                                                               \
+                                                                                                                  \
+                for (; i < wide_end && j + 1 < dst_row_count; i++)                                                \
+                    memcpy(to + (size_t)i * (bytes), from + src_rows[i], access);                                 \
+                for (; i < end; i++)                                                                              \
+                    memcpy(to + (size_t)i * (bytes), from + src_rows[i], bytes);                                  \
+            }                                                                                                     \
+        }                                                                                                         \
+    }
+
+WIDE(3, 4)
+WIDE(5, 8)
+WIDE(6, 8)
+WIDE(7, 8)
+WIDE(9, 16)
+WIDE(10, 16)
+WIDE(11, 16)
+WIDE(12, 16)
+WIDE(13, 16)
+WIDE(14, 16)
+WIDE(15, 16)
+WIDE(24, 32)
+WIDE(32, 32)
+WIDE(48, 48)
+
+leati_part_tile leati_wide_tile(uint64_t bytes)
+{
+    static const leati_part_tile tiles[] = {
+        [3] = wide_3,   [5] = wide_5,   [6] = wide_6,   [7] = wide_7,   [9] = wide_9,
+        [10] = wide_10, [11] = wide_11, [12] = wide_12, [13] = wide_13, [14] = wide_14,
+        [15] = wide_15, [24] = wide_24, [32] = wide_32, [48] = wide_48};
+
+    return bytes < sizeof tiles / sizeof *tiles ? tiles[bytes] : NULL;
+}
+
 static void copy(char *dst, const char *src, size_t bytes)
 {
     memcpy(dst, src, bytes);
