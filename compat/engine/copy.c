@@ -35,8 +35,7 @@ static int find_sides(void *dst, const void *src, int direction, struct sides *s
     bool to_device = direction == LEATC_HOST_TO_DEVICE || direction == LEATC_DEVICE_TO_DEVICE;
     bool from_device = direction == LEATC_DEVICE_TO_HOST || direction == LEATC_DEVICE_TO_DEVICE;
 
-    LEATC_TRY(leatc_memory_find(dst, &sides->dst));
-    LEATC_TRY(leatc_memory_find(src, &sides->src));
+    LEATC_TRY(leatc_memory_find_both(dst, &sides->dst, src, &sides->src));
     if (direction == LEATC_DEFAULT)
         return LEATC_OK;
     if ((to_device ? is_pageable(&sides->dst) : is_device(&sides->dst)) ||

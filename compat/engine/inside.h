@@ -196,6 +196,9 @@ unsigned long long leatc_memory_id(void);
 /* The block goes back: nobody else may ask for it any more. */
 void leatc_memory_unshare(const struct leatc_memory *memory);
 
+/* leatc_memory_find() for the two ends of a copy. */
+int leatc_memory_find_both(const void *dst, struct leatc_memory *to, const void *src, struct leatc_memory *from);
+
 /* Takes the record of an allocation that starts at ptr out of the table; false when there is none, or another than
  * the one of this id. */
 bool leatc_memory_take(void *ptr, struct leatc_memory *memory);

@@ -115,15 +115,31 @@ static struct node *take(uintptr_t base)
 
 /* ---- the table ---- */
 
+/* Under the lock. */
+static void describe(const void *ptr, struct leatc_memory *memory)
+{
+    const struct node *node = find((uintptr_t)ptr);
+
+    *memory = node ? node->memory : (struct leatc_memory){.kind = LEATC_MEMORY_PAGEABLE, .ordinal = -1};
+}
+
 int leatc_memory_find(const void *ptr, struct leatc_memory *memory)
 {
-    const struct node *node;
-
     if (!ptr)
         return LEATC_INVALID_VALUE;
     pthread_rwlock_rdlock(&lock);
-    node = find((uintptr_t)ptr);
-    *memory = node ? node->memory : (struct leatc_memory){.kind = LEATC_MEMORY_PAGEABLE, .ordinal = -1};
+    describe(ptr, memory);
+    pthread_rwlock_unlock(&lock);
+    return LEATC_OK;
+}
+
+int leatc_memory_find_both(const void *dst, struct leatc_memory *to, const void *src, struct leatc_memory *from)
+{
+    if (!dst || !src)
+        return LEATC_INVALID_VALUE;
+    pthread_rwlock_rdlock(&lock);
+    describe(dst, to);
+    describe(src, from);
     pthread_rwlock_unlock(&lock);
     return LEATC_OK;
 }
