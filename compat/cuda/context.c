@@ -35,7 +35,10 @@ CUresult cuInit(unsigned flags)
 
 CUresult leatcu_started(void)
 {
-    return atomic_load_explicit(&started, memory_order_acquire) ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED;
+    if (__builtin_expect(atomic_load_explicit(&started, memory_order_acquire), 1))
+        return CUDA_SUCCESS;
+    /* The runtime's names start the driver, as the vendor's do. */
+    return leatc_has_noted() ? cuInit(0) : CUDA_ERROR_NOT_INITIALIZED;
 }
 
 /* May come before cuInit(). */
@@ -97,14 +100,29 @@ static CUcontext primary_of(int ordinal)
 
 /* ---- the current one ---- */
 
+/* Without a context: the runtime's names have made the primary one of their device current, if they were used. */
+static CUresult enter_runtime(void)
+{
+    int ordinal;
+
+    if (!leatc_has_noted())
+        return CUDA_ERROR_INVALID_CONTEXT;
+    CU_TRY(leatcu_result(leatc_device_get(&ordinal)));
+    CU_TRY(leatcu_result(leatc_device_open(ordinal, NULL)));
+    stack[0] = primary_of(ordinal);
+    depth = 1;
+    atomic_store_explicit(&stack[0]->state, LEATCU_ALIVE, memory_order_release);
+    return CUDA_SUCCESS;
+}
+
 CUresult leatcu_enter(CUcontext *context)
 {
     CUcontext top;
     int ordinal;
 
     CU_TRY(leatcu_started());
-    if (!depth || !stack[depth - 1])
-        return CUDA_ERROR_INVALID_CONTEXT;
+    if (__builtin_expect(!depth || !stack[depth - 1], 0))
+        CU_TRY(enter_runtime());
     top = stack[depth - 1];
     /* The runtime's names may have chosen another device since: its primary context is current then. */
     if (leatc_device_get(&ordinal) == LEATC_OK && ordinal != top->ordinal) {
@@ -180,7 +198,7 @@ CUresult cuCtxGetCurrent(CUcontext *context)
     CU_TRY(leatcu_started());
     CU_CHECK(context);
     *context = NULL;
-    return depth && stack[depth - 1] ? leatcu_enter(context) : CUDA_SUCCESS;
+    return (depth && stack[depth - 1]) || leatc_has_noted() ? leatcu_enter(context) : CUDA_SUCCESS;
 }
 
 CUresult cuCtxGetDevice(CUdevice *device)

@@ -106,6 +106,10 @@ LEATC_API int leatc_result_of(leat_status status);
  */
 LEATC_API int leatc_note(int result);
 
+/* Was anything noted yet? So a layer with contexts knows that one without was used in this process, for which each
+ * device's is current without being asked. */
+LEATC_API bool leatc_has_noted(void);
+
 /* The last error, which is cleared; and without clearing it. */
 LEATC_API int leatc_last_error(void);
 LEATC_API int leatc_peek_error(void);

@@ -58,8 +58,18 @@ static bool is_sticky(int result)
            (result >= 714 && result <= 718);
 }
 
+/* A layer whose calls note their results was used. */
+static atomic_bool noted;
+
+bool leatc_has_noted(void)
+{
+    return atomic_load_explicit(&noted, memory_order_relaxed);
+}
+
 int leatc_note(int result)
 {
+    if (__builtin_expect(!atomic_load_explicit(&noted, memory_order_relaxed), 0))
+        atomic_store_explicit(&noted, true, memory_order_relaxed);
     if (__builtin_expect(result == LEATC_OK || result == LEATC_NOT_READY, 1))
         return result;
     last = result;

@@ -1,0 +1,83 @@
+/* test_cuda_beside.c - the CUDA driver's names beside the runtime's in one process: one start, one memory. */
+#include <cuda.h>
+
+#include "compat.h"
+
+#include <dlfcn.h>
+
+/* The runtime's functions, loaded when the test wants them there. */
+static int (*runtime_malloc)(void **ptr, size_t bytes);
+static int (*runtime_free)(void *ptr);
+static int (*runtime_set_device)(int device);
+static int (*runtime_reset)(void);
+static int (*runtime_entry)(const char *name, void **function, unsigned long long flags, int *status);
+
+static void find(void *library, const char *name, void *function)
+{
+    void *found = dlsym(library, name);
+
+    assert_non_null(found);
+    memcpy(function, &found, sizeof found);
+}
+
+static void load_runtime(void)
+{
+    void *library = dlopen("libleat-cudart.so", RTLD_NOW);
+
+    if (!library)
+        print_error("%s\n", dlerror());
+    assert_non_null(library);
+    find(library, "cudaMalloc", &runtime_malloc);
+    find(library, "cudaFree", &runtime_free);
+    find(library, "cudaSetDevice", &runtime_set_device);
+    find(library, "cudaDeviceReset", &runtime_reset);
+    find(library, "cudaGetDriverEntryPoint", &runtime_entry);
+}
+
+static void the_runtime_starts_the_driver(void **state)
+{
+    CUdeviceptr base, memory;
+    CUcontext context;
+    CUdevice device;
+    size_t bytes;
+    void *ptr, *function;
+    int count, status;
+
+    (void)state;
+    GIVES(CUDA_ERROR_NOT_INITIALIZED, cuDeviceGetCount(&count));
+    load_runtime();
+    GIVES(CUDA_ERROR_NOT_INITIALIZED, cuDeviceGetCount(&count)); /* it is there, and was not used */
+    OK(runtime_malloc(&ptr, 100));
+    OK(cuDeviceGetCount(&count));
+    OK(cuMemGetAddressRange(&base, &bytes, (CUdeviceptr)(uintptr_t)ptr));
+    assert_int_equal(bytes, 100);
+    OK(cuCtxGetDevice(&device));
+    assert_int_equal(device, 0);
+    OK(runtime_set_device(1));
+    OK(cuCtxGetDevice(&device));
+    assert_int_equal(device, 1);
+    OK(cuCtxGetCurrent(&context));
+    assert_non_null(context);
+    OK(cuMemAlloc(&memory, 64));
+    OK(runtime_free((void *)(uintptr_t)memory));
+    GIVES(CUDA_ERROR_INVALID_VALUE, cuMemFree(memory));
+    OK(runtime_set_device(0));
+    OK(cuMemFree((CUdeviceptr)(uintptr_t)ptr));
+    OK(runtime_entry("cuMemAlloc", &function, 0, &status));
+    assert_ptr_equal(function, (void *)(uintptr_t)&cuMemAlloc);
+    GIVES(CUDA_ERROR_NOT_FOUND, runtime_entry("cuNothing", &function, 0, &status));
+    assert_int_equal(status, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
+    assert_null(function);
+    GIVES(CUDA_ERROR_INVALID_VALUE, runtime_entry("cuMemAlloc", NULL, 0, &status));
+    for (int i = 0; i < 2; i++) {
+        OK(runtime_set_device(i));
+        OK(runtime_reset());
+    }
+}
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {cmocka_unit_test(the_runtime_starts_the_driver)};
+
+    return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
+}
