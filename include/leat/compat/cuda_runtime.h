@@ -81,12 +81,90 @@ inline cudaError_t cudaEventCreate(cudaEvent_t *event, unsigned int flags)
     return ::cudaEventCreateWithFlags(event, flags);
 }
 
+/* Allocating in stream order from a pool, and the older form of instantiating, which told of one node more. */
+inline cudaError_t cudaMallocAsync(void **ptr, size_t size, cudaMemPool_t memPool, cudaStream_t stream)
+{
+    return ::cudaMallocFromPoolAsync(ptr, size, memPool, stream);
+}
+
+template <class T> inline cudaError_t cudaMallocAsync(T **ptr, size_t size, cudaMemPool_t memPool, cudaStream_t stream)
+{
+    return ::cudaMallocFromPoolAsync((void **)(void *)ptr, size, memPool, stream);
+}
+
+inline cudaError_t cudaGraphInstantiate(cudaGraphExec_t *pGraphExec, cudaGraph_t graph, cudaGraphNode_t *pErrorNode,
+                                        char *pLogBuffer, size_t bufferSize)
+{
+    (void)pErrorNode, (void)pLogBuffer, (void)bufferSize;
+    return ::cudaGraphInstantiate(pGraphExec, graph, 0);
+}
+
+/* As programs for CUDA 12 and before have them: the place is a device, or cudaCpuDeviceId. */
+inline cudaMemLocation leat_cuda_place(int device)
+{
+    cudaMemLocation place = {device == cudaCpuDeviceId ? cudaMemLocationTypeHost : cudaMemLocationTypeDevice,
+                             device == cudaCpuDeviceId ? 0 : device};
+
+    return place;
+}
+
+inline cudaError_t cudaMemPrefetchAsync(const void *devPtr, size_t count, int dstDevice, cudaStream_t stream = 0)
+{
+    return ::cudaMemPrefetchAsync(devPtr, count, leat_cuda_place(dstDevice), 0, stream);
+}
+
+inline cudaError_t cudaMemAdvise(const void *devPtr, size_t count, cudaMemoryAdvise advice, int device)
+{
+    return ::cudaMemAdvise(devPtr, count, advice, leat_cuda_place(device));
+}
+
+/* The elements of an array by their type: numbers of up to 32 bits, and their vectors of 1, 2 and 4. */
 template <class T> inline cudaChannelFormatDesc cudaCreateChannelDesc()
 {
-    return ::cudaCreateChannelDesc((int)sizeof(T) * 8, 0, 0, 0,
-                                   T(-1) > T(0)         ? cudaChannelFormatKindUnsigned
-                                   : T(3) / T(2) > T(1) ? cudaChannelFormatKindFloat
-                                                        : cudaChannelFormatKindSigned);
+    return ::cudaCreateChannelDesc(0, 0, 0, 0, cudaChannelFormatKindNone);
+}
+
+template <class T> inline cudaChannelFormatDesc leat_cuda_channels(int count)
+{
+    const int bits = (int)sizeof(T) * 8;
+
+    return ::cudaCreateChannelDesc(bits, count > 1 ? bits : 0, count > 2 ? bits : 0, count > 3 ? bits : 0,
+                                   T(1) / T(2) != T(0) ? cudaChannelFormatKindFloat
+                                   : T(-1) > T(0)      ? cudaChannelFormatKindUnsigned
+                                                       : cudaChannelFormatKindSigned);
+}
+
+#define LEAT_CUDA_CHANNELS_(type, name)                                                                           \
+    template <> inline cudaChannelFormatDesc cudaCreateChannelDesc<type>()                                        \
+    {                                                                                                             \
+        return leat_cuda_channels<type>(1);                                                                       \
+    }                                                                                                             \
+    template <> inline cudaChannelFormatDesc cudaCreateChannelDesc<name##1>()                                     \
+    {                                                                                                             \
+        return leat_cuda_channels<type>(1);                                                                       \
+    }                                                                                                             \
+    template <> inline cudaChannelFormatDesc cudaCreateChannelDesc<name##2>()                                     \
+    {                                                                                                             \
+        return leat_cuda_channels<type>(2);                                                                       \
+    }                                                                                                             \
+    template <> inline cudaChannelFormatDesc cudaCreateChannelDesc<name##4>()                                     \
+    {                                                                                                             \
+        return leat_cuda_channels<type>(4);                                                                       \
+    }
+
+LEAT_CUDA_CHANNELS_(signed char, char)
+LEAT_CUDA_CHANNELS_(unsigned char, uchar)
+LEAT_CUDA_CHANNELS_(short, short)
+LEAT_CUDA_CHANNELS_(unsigned short, ushort)
+LEAT_CUDA_CHANNELS_(int, int)
+LEAT_CUDA_CHANNELS_(unsigned int, uint)
+LEAT_CUDA_CHANNELS_(float, float)
+
+#undef LEAT_CUDA_CHANNELS_
+
+template <> inline cudaChannelFormatDesc cudaCreateChannelDesc<char>()
+{
+    return cudaCreateChannelDesc<signed char>();
 }
 
 /* ---- kernels that are functions, and symbols -------------------------------------------------------------- */
