@@ -798,10 +798,12 @@ TRANSPOSE(leat_layout_transpose_odd_8, 8, 8, 8, 64, 1)
 #define BOX_THREADS 256
 #define BOX_ROOM_BYTES 20480 /* the largest boxes, and lines that are set apart for the banks */
 #define BOX_BLOCK_BOXES 16
-#define BOX_GROUP 4 /* slots that are found together */
-#define BOX_SLOTS 16
-#define BOX_PLACES 40 /* a kernel's places in all: one for each word that is read, and each unit that is written  \
-                       */
+#define BOX_GROUP 4         /* slots that are found together */
+#define BOX_SINGLE_SLOTS 12 /* of single units; no pass has more slots */
+#define BOX_HELD 16         /* registers of words on their way */
+#define BOX_PLACES                                                                                                \
+    40 /* a kernel's places in all: one for each word that is read, and each unit that is written                 \
+        */
 
 /* How a kernel cuts boxes; all of it is known to the compiler. */
 struct slots {
@@ -811,10 +813,10 @@ struct slots {
 };
 
 struct mine {
-    int32_t src[BOX_SLOTS], dst[BOX_SLOTS]; /* units from a box's corner to the word */
-    uint32_t place[BOX_PLACES / 2];         /* bytes in the box, two numbers of 16 bits each */
-    uint32_t read, write;                   /* bit k: slot k has a word; bit 16 + k: in the shorter boxes too */
-    uint32_t held[BOX_SLOTS];               /* words on their way, of 4 bytes or more */
+    int32_t src[BOX_SINGLE_SLOTS], dst[BOX_SINGLE_SLOTS]; /* units from a box's corner to the word */
+    uint32_t place[BOX_PLACES / 2];                       /* bytes in the box, two numbers of 16 bits each */
+    uint32_t read, write;    /* bit k: slot k has a word; bit 16 + k: in the shorter boxes too */
+    uint32_t held[BOX_HELD]; /* words on their way, of 4 bytes or more */
 };
 
 /* Where a box is. */
@@ -1066,13 +1068,16 @@ INLINE void write_box(const layout_task *task, struct slots slots, const SHARED 
         COPY_BOXES(all_words);                                                                                    \
     }
 
+/* Slots for the same box, by words of so many units. */
+#define BOX_WORD_SLOTS(units) ((BOX_SINGLE_SLOTS / (units) + BOX_GROUP - 1) / BOX_GROUP * BOX_GROUP)
+
 /* For units below 4 bytes where at least one side has no words of 4. */
 #define BOX_SINGLE(one, units)                                                                                    \
     LEAT_KERNEL(leat_layout_box_single_##one, 1, layout_task, task)                                               \
     {                                                                                                             \
-        const struct slots no_words = {one, 1, 1, BOX_SLOTS, BOX_SLOTS};                                          \
-        const struct slots words_in = {one, units, 1, BOX_SLOTS / (units), BOX_SLOTS};                            \
-        const struct slots words_out = {one, 1, units, BOX_SLOTS, BOX_SLOTS / (units)};                           \
+        const struct slots no_words = {one, 1, 1, BOX_SINGLE_SLOTS, BOX_SINGLE_SLOTS};                            \
+        const struct slots words_in = {one, units, 1, BOX_WORD_SLOTS(units), BOX_SINGLE_SLOTS};                   \
+        const struct slots words_out = {one, 1, units, BOX_SINGLE_SLOTS, BOX_WORD_SLOTS(units)};                  \
                                                                                                                   \
         BOX_BEGIN();                                                                                              \
         if (task.read.word_units > 1)                                                                             \

@@ -449,7 +449,7 @@ static uint64_t shorter_axis(const struct leati_form *form)
 #define BOX_ROOM_BYTES 20480u /* as in layout_kernels.c */
 #define BOX_THREADS 256u
 #define BOX_BLOCK_BOXES 16u
-#define BOX_SINGLE_SLOTS 16u
+#define BOX_SINGLE_SLOTS 12u
 
 #define BOX_LITTLE_BYTES 2048u /* boxes are cut no smaller to have many, or to fit */
 #define BANKS 32u              /* of shared memory, of 4 bytes */
@@ -488,6 +488,14 @@ static uint64_t most_in_box(const struct leati_form *form)
     uint64_t most = form->payload_bytes / (4 * BLOCKS_ENOUGH);
 
     return most > full ? full : most < BOX_LITTLE_BYTES ? BOX_LITTLE_BYTES : most;
+}
+
+/* The room to try after that: half of it, but not less than single units fill if that had been more. */
+static uint64_t less_in_box(const struct leati_form *form, uint64_t most)
+{
+    uint64_t single = BOX_SINGLE_SLOTS * BOX_THREADS * form->unit_bytes;
+
+    return most > single && most / 2 < single ? single : most / 2;
 }
 
 /* As much of each dimension as a box has: 1 where it is not in it. */
@@ -929,7 +937,7 @@ static bool make_box(const struct leati_form *form, struct leati_gpu_layout *gpu
     do {
         if (most < BOX_LITTLE_BYTES / 2 || !find_box(form, most, &box) || !has_lines(form, &box, BOX_LEAST_BYTES))
             return false;
-        most /= 2;
+        most = less_in_box(form, most);
     } while (!lay_box(form, &box, gpu));
     for (unsigned pass = 0; pass < 2; pass++)
         for (unsigned k = 0; k < form->dims; k++) {
