@@ -178,6 +178,8 @@ static bool write_attribute(CUpointer_attribute attribute, const struct leatc_me
         *(void **)data = leatcu_pointer(address);
         return true;
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+        *(unsigned *)data = memory->synchronous;
+        return true;
     case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
         *(unsigned *)data = 0;
         return true;
@@ -283,16 +285,22 @@ CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute *attributes,
     return CUDA_SUCCESS;
 }
 
-/* Copies of memory with this attribute wait for the host; the only one that can be set. Those here that must wait
- * do so in any case. */
+/* The only one that can be set. */
 CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute, CUdeviceptr address)
+{
+    CU_TRY(leatcu_started());
+    CU_CHECK(value && attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS);
+    return leatcu_result(leatc_memory_set_synchronous(leatcu_pointer(address), *(const unsigned *)value != 0));
+}
+
+/* No driver of leat's has a handle of a range. */
+CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr address, size_t bytes, CUmemRangeHandleType type,
+                                       unsigned long long flags)
 {
     struct leatc_memory memory;
 
-    CU_TRY(leatcu_started());
-    CU_CHECK(value && attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS);
+    CU_TRY(leatcu_enter(NULL));
+    CU_CHECK(handle && bytes && type == CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD && !(flags & ~1ull));
     CU_TRY(find(address, &memory));
-    if (memory.kind != LEATC_MEMORY_DEVICE)
-        return CUDA_ERROR_INVALID_VALUE;
-    return *(const unsigned *)value ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
+    return memory.kind == LEATC_MEMORY_DEVICE ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
 }

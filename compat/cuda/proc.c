@@ -134,6 +134,7 @@
     X(cuStreamCreate, cuStreamCreate, 2000) \
     X(cuStreamCreateWithPriority, cuStreamCreateWithPriority, 2000) \
     X(cuStreamDestroy, cuStreamDestroy_v2, 2000) \
+    X(cuMemGetHandleForAddressRange, cuMemGetHandleForAddressRange, 2000) \
     X(cuArrayGetPlane, cuArrayGetPlane, 2000) \
     X(cuArrayGetMemoryRequirements, cuArrayGetMemoryRequirements, 2000) \
     X(cuArrayGetSparseProperties, cuArrayGetSparseProperties, 2000) \

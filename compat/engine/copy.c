@@ -49,7 +49,7 @@ static bool must_wait(const struct sides *sides, bool async)
 {
     if (async)
         return is_pageable(&sides->dst) || (is_host(&sides->dst) && is_host(&sides->src));
-    return !is_device(&sides->dst) || !is_device(&sides->src);
+    return !is_device(&sides->dst) || !is_device(&sides->src) || sides->dst.synchronous || sides->src.synchronous;
 }
 
 static bool is_busy(leat_stream *stream)
@@ -444,7 +444,9 @@ static int fill_box(struct fill *fill, struct leatc_stream *stream, bool async)
         return leatc_capture_add(&work, LEATC_NODE_FILL, run_fill, NULL, fill, sizeof *fill);
     status = fill_there(&work, &memory, fill);
     LEATC_TRY(leatc_work_end(&work, status));
-    return is_device(&memory) || async ? LEATC_OK : leatc_result_of(leat_stream_synchronize(work.stream));
+    return async || (is_device(&memory) && !memory.synchronous)
+               ? LEATC_OK
+               : leatc_result_of(leat_stream_synchronize(work.stream));
 }
 
 int leatc_fill(void *dst, uint32_t value, unsigned unit_bytes, size_t count, struct leatc_stream *stream,

@@ -363,10 +363,14 @@ struct leatc_memory {
     unsigned long long id;   /* no other allocation of the process has it */
     bool foreign;            /* mapped by a layer (virtual or imported memory): no leatc_free() takes it */
     bool sharable;           /* of leatc_alloc(): leatc_share_memory() takes it */
+    bool synchronous;        /* what is not asynchronous by its name waits for the end of copies and fills here */
 };
 
 /* The allocation that ptr lies in; kind PAGEABLE when nothing is known. Always LEATC_OK but for ptr NULL. */
 LEATC_API int leatc_memory_find(const void *ptr, struct leatc_memory *memory);
+
+/* Sets synchronous for the allocation that ptr lies in. INVALID_VALUE: it is not device memory. */
+LEATC_API int leatc_memory_set_synchronous(const void *ptr, bool on);
 
 /* A layer's own ranges (virtual memory that is mapped): known from add to remove. */
 LEATC_API int leatc_memory_add(const struct leatc_memory *memory);
@@ -500,13 +504,12 @@ enum leatc_direction {
 /*
  * Copies. direction is checked against the pointers: pageable memory is no device's, device memory no host's;
  * pinned and managed memory are both. INVALID_DIRECTION: no such number; INVALID_VALUE: it does not fit, NULL, or
- * past the end of an allocation. Overlapping ranges are copied as memmove would. What waits for what, for both
- * vendors
- * ("API synchronization behavior"):
+ * past the end of an allocation. Overlapping ranges are copied as memmove would.
  *
- *   async false   any host memory: the bytes have arrived at the return (a pageable source has been read at
- * least). device to device: returns at once async true    pageable destination, or host to host: the bytes have
- * arrived at the return. pageable source: it has been read at the return. Else returns at once
+ * What waits for what, for both vendors ("API synchronization behavior"). async false: with any host memory, or
+ * memory that was set synchronous, the bytes have arrived at the return (a pageable source has been read at
+ * least); from device to device it returns at once. async true: to pageable memory, or from host to host, the
+ * bytes have arrived; a pageable source has been read; else it returns at once.
  */
 LEATC_API int leatc_copy(void *dst, const void *src, size_t bytes, int direction, struct leatc_stream *stream,
                          bool async);

@@ -144,6 +144,20 @@ int leatc_memory_find_both(const void *dst, struct leatc_memory *to, const void 
     return LEATC_OK;
 }
 
+int leatc_memory_set_synchronous(const void *ptr, bool on)
+{
+    struct node *node;
+    bool is_device;
+
+    pthread_rwlock_wrlock(&lock);
+    node = find((uintptr_t)ptr);
+    is_device = node && node->memory.kind == LEATC_MEMORY_DEVICE;
+    if (is_device)
+        node->memory.synchronous = on;
+    pthread_rwlock_unlock(&lock);
+    return is_device ? LEATC_OK : LEATC_INVALID_VALUE;
+}
+
 int leatc_memory_add(const struct leatc_memory *memory)
 {
     struct node *node = malloc(sizeof *node);

@@ -111,6 +111,36 @@ static void copies_and_fills(void **state)
     OK(cuMemsetD8(0, 1, 0));
 }
 
+/* Fills and copies within a device return at once, unless the memory was told otherwise. */
+static void synchronous_memory(void **state)
+{
+    unsigned on = 1, off = 0, is = 7;
+    gate open = 0;
+
+    (void)state;
+    INVALID(cuPointerSetAttribute(NULL, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, memory));
+    INVALID(cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_CONTEXT, memory));
+    INVALID(cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, at(host)));
+    OK(cuLaunchHostFunc(NULL, wait_at_gate, &open));
+    OK(cuMemsetD8(memory, 1, 16));
+    OK(cuMemcpyDtoD(memory + 64, memory, 16));
+    GIVES(CUDA_ERROR_NOT_READY, cuStreamQuery(NULL));
+    OK(cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, memory + 5));
+    OK(cuPointerGetAttribute(&is, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, memory));
+    assert_int_equal(is, 1);
+    OK(cuMemsetD8Async(memory, 1, 16, NULL)); /* those that are asynchronous by name stay so */
+    GIVES(CUDA_ERROR_NOT_READY, cuStreamQuery(NULL));
+    atomic_store(&open, 1);
+    OK(cuMemcpyDtoD(memory + 64, memory, 16));
+    OK(cuStreamQuery(NULL));
+    OK(cuMemsetD8(memory, 1, BYTES));
+    OK(cuStreamQuery(NULL));
+    OK(cuPointerSetAttribute(&off, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, memory));
+    INVALID(cuMemGetHandleForAddressRange(NULL, memory, 4096, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0));
+    GIVES(CUDA_ERROR_NOT_SUPPORTED,
+          cuMemGetHandleForAddressRange(&is, memory, 4096, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0));
+}
+
 static void streams_and_events(void **state)
 {
     CUevent event, gone = NULL;
@@ -320,8 +350,13 @@ static int set_up(void **state)
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(allocations), cmocka_unit_test(copies_and_fills), cmocka_unit_test(streams_and_events),
-        cmocka_unit_test(pools),       cmocka_unit_test(virtual_memory),   cmocka_unit_test(contexts_and_devices),
+        cmocka_unit_test(allocations),
+        cmocka_unit_test(copies_and_fills),
+        cmocka_unit_test(synchronous_memory),
+        cmocka_unit_test(streams_and_events),
+        cmocka_unit_test(pools),
+        cmocka_unit_test(virtual_memory),
+        cmocka_unit_test(contexts_and_devices),
     };
     int wrong = cmocka_run_group_tests(tests, set_up, NULL);
 
