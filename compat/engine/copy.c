@@ -135,6 +135,30 @@ static size_t bytes_left(const char *ptr, const struct leatc_memory *memory)
     return (size_t)((char *)last.base + last.bytes - ptr);
 }
 
+/*
+ * Virtual memory may be put together of mappings of several devices, which are several allocations to leat. How
+ * many bytes from ptr on are of one device, of so many that are wanted; all of them where something is missing, so
+ * that it is refused as a whole.
+ */
+static size_t one_device_bytes(const char *ptr, const struct leatc_memory *memory, size_t bytes)
+{
+    struct leatc_memory next = *memory;
+    size_t found = memory->foreign ? bytes_left(ptr, memory) : bytes;
+
+    for (size_t covered = found; covered < bytes; covered += bytes_left(ptr + covered, &next))
+        if (leatc_memory_find(ptr + covered, &next) != LEATC_OK || !next.foreign)
+            return bytes;
+    return found < bytes ? found : bytes;
+}
+
+/* The bytes of a copy that both of its ends have on one device. */
+static size_t first_part(void *dst, const void *src, size_t bytes, const struct sides *sides)
+{
+    size_t to = one_device_bytes(dst, &sides->dst, bytes), from = one_device_bytes(src, &sides->src, bytes);
+
+    return to < from ? to : from;
+}
+
 /* What was captured: leat looks at the rest of the arguments when the graph runs. */
 struct captured_copy {
     void *dst;
@@ -185,6 +209,15 @@ int leatc_copy(void *dst, const void *src, size_t bytes, int direction, struct l
     if (!bytes)
         return LEATC_OK;
     LEATC_TRY(find_sides(dst, src, direction, &sides));
+    if (__builtin_expect(sides.dst.foreign || sides.src.foreign, 0)) {
+        size_t part = first_part(dst, src, bytes, &sides);
+
+        if (part < bytes) {
+            LEATC_TRY(leatc_copy(dst, src, part, direction, stream, async));
+            return leatc_copy((char *)dst + part, (const char *)src + part, bytes - part, direction, stream,
+                              async);
+        }
+    }
     if (work.captured)
         return capture_copy(&work, dst, src, bytes, &sides);
     wait = must_wait(&sides, async);
@@ -437,6 +470,18 @@ static int fill_box(struct fill *fill, struct leatc_stream *stream, bool async)
     if (!fill->width || !fill->height || !fill->depth)
         return LEATC_OK;
     LEATC_TRY(leatc_memory_find(fill->dst, &memory));
+    if (memory.foreign && fill->height == 1 && fill->depth == 1) {
+        struct fill rest = *fill;
+        size_t part = one_device_bytes(fill->dst, &memory, fill->width);
+
+        if (part < fill->width) {
+            fill->width = part;
+            rest.dst += part;
+            rest.width -= part;
+            LEATC_TRY(fill_box(fill, stream, async));
+            return fill_box(&rest, stream, async);
+        }
+    }
     if (is_pageable(&memory) || (uintptr_t)fill->dst % fill->unit || !box_fits(fill, &memory))
         return LEATC_INVALID_VALUE;
     join_rows(fill);

@@ -326,6 +326,49 @@ static void virtual_memory_is_put_together(void **state)
     OK(cuMemAddressFree(base, 2 * unit));
 }
 
+/* One range of addresses over memory of two devices, in stripes. */
+static void a_range_may_be_of_two_devices(void **state)
+{
+    enum { STRIPES = 4 };
+    CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                      .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+    CUmemAccessDesc access[2] = {{{CU_MEM_LOCATION_TYPE_DEVICE, 0}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE},
+                                 {{CU_MEM_LOCATION_TYPE_DEVICE, 1}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE}};
+    CUmemGenericAllocationHandle handle;
+    unsigned char *in, *out;
+    CUdeviceptr range, plain;
+    size_t unit;
+
+    (void)state;
+    OK(cuMemGetAllocationGranularity(&unit, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
+    OK(cuMemAddressReserve(&range, STRIPES * unit, 0, 0, 0));
+    for (int i = 0; i < STRIPES; i++) {
+        properties.location.id = i % 2;
+        OK(cuMemCreate(&handle, unit, &properties, 0));
+        OK(cuMemMap(range + (unsigned)i * unit, unit, 0, handle, 0));
+        OK(cuMemRelease(handle));
+    }
+    OK(cuMemSetAccess(range, STRIPES * unit, access, 2));
+    in = malloc(STRIPES * unit);
+    out = calloc(STRIPES, unit);
+    write_pattern(in, STRIPES * unit, 6);
+    OK(cuMemAlloc(&plain, STRIPES * unit));
+    OK(cuMemcpyHtoD(range, in, STRIPES * unit));
+    OK(cuMemcpyDtoD(plain, range, STRIPES * unit));
+    OK(cuMemcpyDtoH(out, plain, STRIPES * unit));
+    HAS_PATTERN(out, STRIPES * unit, 6);
+    OK(cuMemsetD16(range + unit - 100, 0x0909, 100));
+    OK(cuMemcpyDtoH(out, range + unit - 100, 200));
+    HAS_BYTES(out, 200, 9);
+    GIVES(CUDA_ERROR_INVALID_VALUE, cuMemcpyHtoD(range + unit, in, STRIPES * unit)); /* past the end */
+    GIVES(CUDA_ERROR_INVALID_VALUE, cuMemsetD8(range + 1, 0, STRIPES * unit));
+    OK(cuMemUnmap(range, STRIPES * unit));
+    OK(cuMemAddressFree(range, STRIPES * unit));
+    OK(cuMemFree(plain));
+    free(out);
+    free(in);
+}
+
 static void modules_of_ptx_are_lists_of_names(void **state)
 {
     static const char ptx[] =
@@ -397,6 +440,7 @@ int main(void)
         cmocka_unit_test(batches_and_attributes),
         cmocka_unit_test(what_arrays_are_not),
         cmocka_unit_test(virtual_memory_is_put_together),
+        cmocka_unit_test(a_range_may_be_of_two_devices),
         cmocka_unit_test(modules_of_ptx_are_lists_of_names),
         cmocka_unit_test(functions_are_found_by_name),
         cmocka_unit_test(the_last_release_ends_it),
