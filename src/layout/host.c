@@ -141,6 +141,16 @@ static bool find_group(const struct leati_form *form, struct run *group)
     return false;
 }
 
+/* Long enough on the destination, and a few units from one to the next on the source. */
+static bool has_small_step(const struct leati_form *form)
+{
+    int64_t most = LEATI_SHUFFLE_MOST * (int64_t)form->unit_bytes;
+
+    return form->dims && form->index_dim != 0 && form->dst_stride[0] == (int64_t)form->unit_bytes &&
+           form->size[0] * form->unit_bytes >= 2 * LEATI_LINE_BYTES && form->src_stride[0] &&
+           llabs(form->src_stride[0]) <= most;
+}
+
 /* A run that is too short for tiles, and what counts its groups; see leati_box_shuffle(). */
 static bool find_shuffle(const struct leati_form *form, struct run *dst, struct run *src)
 {
@@ -163,7 +173,9 @@ static bool find_shuffle(const struct leati_form *form, struct run *dst, struct 
         *src = both;
         return true;
     }
-    return false;
+    *dst = (struct run){0};
+    *src = (struct run){.dims = 1};
+    return has_small_step(form);
 }
 
 /* Those of runs first, then as the form has them. */

@@ -70,7 +70,9 @@ void leati_box_tiles(const struct leati_box *box, char *dst, const char *src);
 
 /* The first dst_dims dimensions are a small group of units and the next one counts groups. The group is dense on
  * the destination and groups follow one another there, with the counting dimension dense on the source; or the
- * other way round; or both sides have the same groups, in which only the order of the units differs. */
+ * other way round; or both sides have the same groups, in which only the order of the units differs. Or dst_dims
+ * is 0, and dimension 0 is dense on the destination and has a step of at most LEATI_SHUFFLE_MOST units on the
+ * source. */
 void leati_box_shuffle(const struct leati_box *box, char *dst, const char *src);
 
 typedef void (*leati_box_kernel)(const struct leati_box *box, char *dst, const char *src);
@@ -107,6 +109,7 @@ struct leati_shuffle {
     _Alignas(64) unsigned char from[LEATI_SHUFFLE_MOST][64];
     int64_t dst_at[LEATI_SHUFFLE_MOST], src_at[LEATI_SHUFFLE_MOST]; /* where the registers are */
     int64_t dst_step, src_step;                                     /* from one time to the next */
+    unsigned src_count;                                             /* registers of the source */
 };
 
 /* Registers of 16 and of 64 bytes. Only the latter can be streaming. */

@@ -8,10 +8,12 @@
  *
  * The first dst_dims dimensions of the box are the group; the one after them counts the groups. Where the group is
  * dense on the destination only, each of its units comes from a stream of its own; where it is dense on the source
- * only, each goes to a stream of its own.
+ * only, each goes to a stream of its own. Without a group, single units follow one another on the destination, and
+ * on the source with a step of a few, forwards or backwards.
  */
 #include "layout/host_kernels.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #define MOST LEATI_SHUFFLE_MOST
@@ -20,7 +22,8 @@ struct job {
     const struct leati_box *box;
     unsigned units; /* in a group */
     size_t width;   /* of a register */
-    unsigned count; /* registers on either side */
+    unsigned count; /* registers of the destination */
+    bool gaps;      /* what registers hold of the source goes beyond the units that are used */
     struct leati_shuffle shuffle;
     uint64_t groups_at_once; /* that these registers hold */
 
@@ -94,6 +97,30 @@ static void deinterleave(struct job *job, const int64_t *dst_offset)
     job->dst_group_bytes = unit;
 }
 
+/* Single units, which are dense on the destination only. */
+static void pick(struct job *job)
+{
+    int64_t unit = job->box->unit_bytes, width = (int64_t)job->width, step = job->box->src_stride[0];
+    int64_t first = step < 0 ? unit + step / unit * width : 0;
+
+    job->count = 1;
+    job->shuffle.src_count = (unsigned)(llabs(step) / unit);
+    job->gaps = job->shuffle.src_count > 1;
+    for (int64_t p = 0; p < width; p++) {
+        int64_t at = p / unit * step + p % unit - first;
+
+        put(&job->shuffle, 0, (size_t)p, (unsigned)(at / width), (size_t)(at % width));
+    }
+    for (unsigned i = 0; i < job->shuffle.src_count; i++)
+        job->shuffle.src_at[i] = first + i * width;
+    job->shuffle.dst_at[0] = 0;
+    job->shuffle.dst_step = width;
+    job->shuffle.src_step = step / unit * width;
+    job->groups_at_once = (uint64_t)(width / unit);
+    job->dst_group_bytes = (size_t)unit;
+    job->streams_alike = true;
+}
+
 /* Groups stay where they are. lowest: of the source's offsets. False: it takes too many registers. */
 static bool reorder(struct job *job, const int64_t *src_offset, int64_t lowest)
 {
@@ -128,6 +155,11 @@ static bool prepare(struct job *job)
     unsigned next = box->dst_dims;
 
     job->units = 1;
+    job->gaps = false;
+    if (!box->dst_dims) {
+        pick(job);
+        return true;
+    }
     for (unsigned i = 0; i < box->dst_dims; i++) {
         job->units *= (unsigned)box->size[i];
         lowest += box->src_stride[i] < 0 ? (int64_t)(box->size[i] - 1) * box->src_stride[i] : 0;
@@ -135,10 +167,15 @@ static bool prepare(struct job *job)
     offsets_of_group(box, box->dst_stride, dst_offset);
     offsets_of_group(box, box->src_stride, src_offset);
     bytes = (int64_t)job->units * box->unit_bytes;
-    if (box->dst_stride[next] == bytes && box->src_stride[next] == bytes)
-        return reorder(job, src_offset, lowest);
+    if (box->dst_stride[next] == bytes && box->src_stride[next] == bytes) {
+        if (!reorder(job, src_offset, lowest))
+            return false;
+        job->shuffle.src_count = job->count;
+        return true;
+    }
     if (job->units > MOST)
         return false;
+    job->shuffle.src_count = job->units;
     if (box->dst_stride[next] == bytes)
         interleave(job, src_offset);
     else
@@ -191,7 +228,7 @@ static void step(const void *context, char *dst, const char *src)
         before = !streaming ? 0 : before < groups ? before : groups;
     }
     unit_by_unit(job, dst, src, 0, before);
-    times = (groups - before) / job->groups_at_once;
+    times = groups - before > job->gaps ? (groups - before - job->gaps) / job->groups_at_once : 0;
     (job->width == LEATI_LINE_BYTES ? leati_shuffle_vbmi : leati_shuffle_avx2)(
         &job->shuffle, job->count, streaming, dst + (int64_t)before * box->dst_stride[next],
         src + (int64_t)before * box->src_stride[next], times);

@@ -22,7 +22,7 @@ __attribute__((target("avx2"))) void leati_shuffle_avx2(const struct leati_shuff
     (void)streaming;
     for (unsigned j = 0; j < count; j++) {
         to[j].count = 0;
-        for (unsigned i = 0; i < count; i++) {
+        for (unsigned i = 0; i < shuffle->src_count; i++) {
             unsigned char bytes[16];
             bool any = false;
 
@@ -69,7 +69,7 @@ __attribute__((target("avx512f,avx512bw,avx512vbmi"))) void leati_shuffle_vbmi(c
 
         to[j].bytes = _mm512_loadu_si512(shuffle->at[j]);
         to[j].count = 0;
-        for (unsigned i = 0; i < count; i++) {
+        for (unsigned i = 0; i < shuffle->src_count; i++) {
             __mmask64 which = _mm512_cmpeq_epi8_mask(from, _mm512_set1_epi8((char)i));
 
             if (!which)
