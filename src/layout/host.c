@@ -19,12 +19,15 @@
 #define SMALL_BYTES ((uint64_t)128 << 10)   /* or this, when the whole */
 #define PARTS 16                            /* makes fewer parts than this */
 #define STREAMING_BYTES ((uint64_t)4 << 20) /* of payload, from which on caches do not help */
-#define SHORT_BYTES 32                      /* runs that are shorter make no tiles */
-#define RAGGED_BYTES ((uint64_t)1 << 10)    /* runs that are shorter better end with a line */
-#define ELEMENTS_ROW 64                     /* units */
-#define LISTED_ROW 512                      /* units, where each has an index */
-#define SHUFFLE_BYTES 1024                  /* of payload; what is less is not worth working out a shuffle */
-#define LONG_BYTES ((uint64_t)4 << 10)      /* runs need not be longer */
+#define SHORT_BYTES 32                      /* runs that are shorter make tiles only if they make no shuffle, */
+#define SHORTEST_BYTES 4                    /* and those never */
+#define SOURCE_BYTES 256                    /* of a source's rows before anything else is taken */
+#define COUNTED_BYTES 256                /* of a shuffle's groups, or of a part of each, that follow one another */
+#define RAGGED_BYTES ((uint64_t)1 << 10) /* runs that are shorter better end with a line */
+#define ELEMENTS_ROW 64                  /* units */
+#define LISTED_ROW 512                   /* units, where each has an index */
+#define SHUFFLE_BYTES 1024               /* of payload; what is less is not worth working out a shuffle */
+#define LONG_BYTES ((uint64_t)4 << 10)   /* runs need not be longer */
 
 /* ---- choosing: instructions ---- */
 
@@ -83,7 +86,7 @@ static bool long_enough(uint64_t bytes)
 }
 
 /* Two runs of different dimensions, one on each side, that are long enough for tiles. */
-static bool find_runs(const struct leati_form *form, struct run *dst, struct run *src)
+static bool find_runs(const struct leati_form *form, uint64_t short_bytes, struct run *dst, struct run *src)
 {
     bool taken[LEATI_FORM_MAX_DIMS] = {false};
     unsigned before;
@@ -100,7 +103,7 @@ static bool find_runs(const struct leati_form *form, struct run *dst, struct run
         if (src->units * form->unit_bytes < LONG_BYTES)
             extend(form, form->src_stride, LEATI_TILES_SRC_MOST, taken, src);
     } while (dst->dims + src->dims > before);
-    return dst->units * form->unit_bytes >= SHORT_BYTES && src->units * form->unit_bytes >= SHORT_BYTES;
+    return dst->units * form->unit_bytes >= short_bytes && src->units * form->unit_bytes >= short_bytes;
 }
 
 /* A group that is dense on both sides, in another order on each, and is followed by the next one. */
@@ -151,6 +154,11 @@ static bool has_small_step(const struct leati_form *form)
            llabs(form->src_stride[0]) <= most;
 }
 
+static bool counts(const struct leati_form *form, unsigned dim)
+{
+    return form->size[dim] * form->unit_bytes >= COUNTED_BYTES;
+}
+
 /* A run that is too short for tiles, and what counts its groups; see leati_box_shuffle(). */
 static bool find_shuffle(const struct leati_form *form, struct run *dst, struct run *src)
 {
@@ -161,12 +169,12 @@ static bool find_shuffle(const struct leati_form *form, struct run *dst, struct 
         *src = (struct run){.dims = 1, .dim = {dst->dims}};
         return true;
     }
-    if (dst->dims && src->dims && dst->units <= LEATI_SHUFFLE_MOST &&
+    if (dst->dims && src->dims && dst->units <= LEATI_SHUFFLE_MOST && counts(form, src->dim[0]) &&
         form->dst_stride[src->dim[0]] == (int64_t)(dst->units * form->unit_bytes)) {
         src->dims = 1;
         return true;
     }
-    if (dst->dims && src->dims && src->units <= LEATI_SHUFFLE_MOST &&
+    if (dst->dims && src->dims && src->units <= LEATI_SHUFFLE_MOST && counts(form, dst->dim[0]) &&
         form->src_stride[dst->dim[0]] == (int64_t)(src->units * form->unit_bytes)) {
         both.dims = 1;
         *dst = *src;
@@ -178,22 +186,44 @@ static bool find_shuffle(const struct leati_form *form, struct run *dst, struct 
     return has_small_step(form);
 }
 
-/* Those of runs first, then as the form has them. */
+/* Of the dimensions that are not taken, the one with the smallest step through the source; -1 if there is none. */
+static int source_goes_on(const struct leati_form *form, const bool *taken)
+{
+    int found = -1;
+
+    for (int i = 0; i < (int)form->dims; i++)
+        if (!taken[i] && i != form->index_dim && llabs(form->src_stride[i]) > 0 &&
+            (found < 0 || llabs(form->src_stride[i]) < llabs(form->src_stride[found])))
+            found = i;
+    return found;
+}
+
+/* Those of runs first; then those by which the source goes on, until its lines are used whole; the rest as the
+ * form has them. */
 static void put_in_order(const struct leati_form *form, const struct run *dst, const struct run *src,
                          struct leati_host_layout *host)
 {
+    uint64_t bytes = form->unit_bytes; /* of the source, one after the other */
     bool taken[LEATI_FORM_MAX_DIMS] = {false};
     unsigned count = 0;
 
     for (unsigned i = 0; i < dst->dims; i++)
         host->order[count++] = dst->dim[i];
-    for (unsigned i = 0; i < src->dims; i++)
+    for (unsigned i = 0; i < src->dims; i++) {
         host->order[count++] = src->dim[i];
+        bytes *= form->size[src->dim[i]];
+    }
     for (unsigned i = 0; i < count; i++)
         taken[host->order[i]] = true;
-    for (unsigned i = 0; i < form->dims; i++)
-        if (!taken[i])
-            host->order[count++] = i;
+    while (count < form->dims) {
+        int next = bytes < SOURCE_BYTES ? source_goes_on(form, taken) : -1;
+
+        for (unsigned i = 0; next < 0; i++)
+            next = taken[i] ? -1 : (int)i;
+        taken[next] = true;
+        host->order[count++] = (unsigned)next;
+        bytes *= form->size[next];
+    }
     host->dst_dims = dst->dims;
     host->src_dims = src->dims;
 }
@@ -239,21 +269,10 @@ static uint64_t cut(const struct leati_form *form, struct leati_host_layout *hos
     return units;
 }
 
-/* The dimension behind the run with the smallest step through the source; -1 if there is none. */
-static int source_goes_on(const struct leati_form *form)
-{
-    int found = -1;
-
-    for (int i = 1; i < (int)form->dims; i++)
-        if (i != form->index_dim && llabs(form->src_stride[i]) > 0 &&
-            (found < 0 || llabs(form->src_stride[i]) < llabs(form->src_stride[found])))
-            found = i;
-    return found;
-}
-
 static void order_runs(const struct leati_form *form, struct leati_host_layout *host)
 {
-    int dst_dim = form->dims > 1 && form->index_dim != 1 ? 1 : -1, src_dim = source_goes_on(form);
+    const bool taken[LEATI_FORM_MAX_DIMS] = {true};
+    int dst_dim = form->dims > 1 && form->index_dim != 1 ? 1 : -1, src_dim = source_goes_on(form, taken);
     unsigned count = 0;
 
     src_dim = src_dim == dst_dim ? -1 : src_dim;
@@ -312,7 +331,7 @@ static bool use_wide_tiles(const struct leati_form *form, struct leati_host_layo
         wide.dst_stride[i] = form->dst_stride[i + 1];
         wide.src_stride[i] = form->src_stride[i + 1];
     }
-    if (!find_runs(&wide, &dst, &src))
+    if (!find_runs(&wide, SHORT_BYTES, &dst, &src))
         return false;
     host->kernel = LEATI_HOST_TILES;
     host->unit_bytes = wide.unit_bytes;
@@ -327,8 +346,9 @@ static bool use_wide_tiles(const struct leati_form *form, struct leati_host_layo
 /* Behind dimension 0 the one in which source elements lie closest to one another. */
 static void order_elements(const struct leati_form *form, struct leati_host_layout *host)
 {
+    const bool taken[LEATI_FORM_MAX_DIMS] = {true};
     struct run first = {0}, second = {0};
-    int next = form->dims > 1 ? source_goes_on(form) : -1;
+    int next = form->dims > 1 ? source_goes_on(form, taken) : -1;
 
     first.dims = form->dims > 0;
     if (next > 0 && llabs(form->src_stride[next]) < llabs(form->src_stride[0]))
@@ -402,7 +422,7 @@ void leati_host_layout_make(const struct leati_form *form, leat_layout_class cla
         order_runs(form, host);
         cut_runs(form, host);
         return;
-    } else if (find_runs(form, &dst, &src)) {
+    } else if (find_runs(form, SHORT_BYTES, &dst, &src)) {
         host->kernel = LEATI_HOST_TILES;
         put_in_order(form, &dst, &src, host);
         cut_tiles(form, host);
@@ -411,6 +431,11 @@ void leati_host_layout_make(const struct leati_form *form, leat_layout_class cla
         host->kernel = LEATI_HOST_SHUFFLE;
         put_in_order(form, &dst, &src, host);
         cut_shuffle(form, host);
+        return;
+    } else if (find_runs(form, SHORTEST_BYTES, &dst, &src)) {
+        host->kernel = LEATI_HOST_TILES;
+        put_in_order(form, &dst, &src, host);
+        cut_tiles(form, host);
         return;
     }
     if (form->dims && form->index_dim != 0 && form->dst_stride[0] == (int64_t)form->unit_bytes &&

@@ -79,16 +79,18 @@ WIDE(12, 16)
 WIDE(13, 16)
 WIDE(14, 16)
 WIDE(15, 16)
-WIDE(24, 32)
+WIDE(20, 20)
+WIDE(24, 24)
 WIDE(32, 32)
+WIDE(40, 40)
 WIDE(48, 48)
 
 leati_part_tile leati_wide_tile(uint64_t bytes)
 {
     static const leati_part_tile tiles[] = {
-        [3] = wide_3,   [5] = wide_5,   [6] = wide_6,   [7] = wide_7,   [9] = wide_9,
-        [10] = wide_10, [11] = wide_11, [12] = wide_12, [13] = wide_13, [14] = wide_14,
-        [15] = wide_15, [24] = wide_24, [32] = wide_32, [48] = wide_48};
+        [3] = wide_3,   [5] = wide_5,   [6] = wide_6,   [7] = wide_7,   [9] = wide_9,   [10] = wide_10,
+        [11] = wide_11, [12] = wide_12, [13] = wide_13, [14] = wide_14, [15] = wide_15, [20] = wide_20,
+        [24] = wide_24, [32] = wide_32, [40] = wide_40, [48] = wide_48};
 
     return bytes < sizeof tiles / sizeof *tiles ? tiles[bytes] : NULL;
 }
