@@ -53,6 +53,7 @@ static CUresult prefetch(CUdeviceptr address, size_t bytes, CUdevice number, str
     CU_TRY(check_range(address, bytes));
     CU_TRY(find_place(number, &place));
     CU_TRY(leatcu_result(leatc_work_begin(stream, &work)));
+    leatc_managed_told(leatcu_pointer(address), true);
     return leatcu_result(
         leatc_work_end(&work, leat_managed_prefetch(work.stream, leatcu_pointer(address), bytes, place)));
 }
@@ -102,6 +103,7 @@ CUresult cuMemAdvise(CUdeviceptr address, size_t bytes, CUmem_advise advice, CUd
     CU_CHECK(advice >= CU_MEM_ADVISE_SET_READ_MOSTLY && advice <= CU_MEM_ADVISE_UNSET_ACCESSED_BY);
     if (has_place)
         CU_TRY(find_place(number, &place));
+    leatc_managed_told(leatcu_pointer(address), false);
     return leatcu_result(
         leatc_result_of(leat_managed_advise(leatcu_pointer(address), bytes, (leat_advice)advice, place)));
 }
@@ -205,7 +207,7 @@ CUresult cuMemRangeGetAttributes(void **data, size_t *sizes, CUmem_range_attribu
     for (size_t i = 0; i < count; i++)
         CU_TRY(check_question(data[i], sizes[i], attributes[i]));
     CU_TRY(check_range(address, bytes));
-    CU_TRY(leatcu_result(leatc_result_of(leat_managed_query(leatcu_pointer(address), bytes, &info))));
+    CU_TRY(leatcu_result(leatc_managed_query(leatcu_pointer(address), bytes, &info)));
     for (size_t i = 0; i < count; i++)
         answer(&info, data[i], sizes[i], attributes[i]);
     return CUDA_SUCCESS;

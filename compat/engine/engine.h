@@ -364,6 +364,7 @@ struct leatc_memory {
     bool foreign;            /* mapped by a layer (virtual or imported memory): no leatc_free() takes it */
     bool sharable;           /* of leatc_alloc(): leatc_share_memory() takes it */
     bool synchronous;        /* what is not asynchronous by its name waits for the end of copies and fills here */
+    bool told, sent;         /* managed memory that was advised, or prefetched (which is both) */
 };
 
 /* The allocation that ptr lies in; kind PAGEABLE when nothing is known. Always LEATC_OK but for ptr NULL. */
@@ -415,6 +416,10 @@ LEATC_API size_t leatc_pitch(size_t width_bytes);
 LEATC_API int leatc_prefetch(const void *ptr, size_t bytes, int ordinal, struct leatc_stream *stream);
 LEATC_API int leatc_advise(const void *ptr, size_t bytes, int advice, int ordinal);
 LEATC_API int leatc_managed_query(const void *ptr, size_t bytes, leat_managed_info *info);
+
+/* A layer that advises (or prefetches: sent) by itself says so before it does: what was said ends with the memory.
+ */
+LEATC_API void leatc_managed_told(const void *ptr, bool sent);
 
 /* flags: 1 global, 2 host, 4 single stream. bytes: 0, or the size of the allocation, of which ptr is the start. */
 LEATC_API int leatc_attach(struct leatc_stream *stream, void *ptr, size_t bytes, unsigned flags);

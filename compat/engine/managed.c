@@ -29,6 +29,7 @@ int leatc_prefetch(const void *ptr, size_t bytes, int ordinal, struct leatc_stre
     LEATC_TRY(check_range(ptr, bytes));
     LEATC_TRY(find_place(ordinal, &to));
     LEATC_TRY(leatc_work_begin(stream, &work));
+    leatc_managed_told(ptr, true);
     return leatc_work_end(&work, leat_managed_prefetch(work.stream, (void *)(uintptr_t)ptr, bytes, to));
 }
 
@@ -42,14 +43,22 @@ int leatc_advise(const void *ptr, size_t bytes, int advice, int ordinal)
     /* The first two and the end of a preference are about no place, so the ordinal may be anything. */
     if (advice == LEAT_ADVICE_PREFERRED || advice >= LEAT_ADVICE_ACCESSED_BY)
         LEATC_TRY(find_place(ordinal, &where));
+    leatc_managed_told(ptr, false);
     return leatc_result_of(leat_managed_advise((void *)(uintptr_t)ptr, bytes, (leat_advice)advice, where));
 }
 
 int leatc_managed_query(const void *ptr, size_t bytes, leat_managed_info *info)
 {
+    struct leatc_memory memory;
+
     LEATC_TRY(check_range(ptr, bytes));
     info->size = sizeof *info;
-    return leatc_result_of(leat_managed_query(ptr, bytes, info));
+    LEATC_TRY(leatc_result_of(leat_managed_query(ptr, bytes, info)));
+    LEATC_TRY(leatc_memory_find(ptr, &memory));
+    /* The pages may have been sent somewhere for an allocation that had them before. */
+    if (!memory.sent)
+        info->last_prefetch = (leat_location){.kind = LEAT_LOCATION_NONE, .ordinal = -1};
+    return LEATC_OK;
 }
 
 int leatc_attach(struct leatc_stream *stream, void *ptr, size_t bytes, unsigned flags)

@@ -6,7 +6,9 @@
  */
 #include "engine/inside.h"
 
+#include <leat/managed.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 struct node {
     struct leatc_memory memory;
@@ -158,6 +160,19 @@ int leatc_memory_set_synchronous(const void *ptr, bool on)
     return is_device ? LEATC_OK : LEATC_INVALID_VALUE;
 }
 
+void leatc_managed_told(const void *ptr, bool sent)
+{
+    struct node *node;
+
+    pthread_rwlock_wrlock(&lock);
+    node = find((uintptr_t)ptr);
+    if (node) {
+        node->memory.told = true;
+        node->memory.sent |= sent;
+    }
+    pthread_rwlock_unlock(&lock);
+}
+
 int leatc_memory_add(const struct leatc_memory *memory)
 {
     struct node *node = malloc(sizeof *node);
@@ -268,6 +283,59 @@ static int take_device_memory(struct leatc_device *device, struct leatc_memory *
         leat_memory_alloc(atomic_load(&device->native), LEAT_KIND_DEVICE, memory->bytes, &memory->base));
 }
 
+/* Whole pages: what a program says of an allocation is kept for pages. */
+static int take_managed_memory(struct leatc_device *device, struct leatc_memory *memory)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), bytes = (memory->bytes + page - 1) / page * page;
+    leat_pool *pool;
+    leat_status status = leat_pool_default(atomic_load(&device->native), LEAT_KIND_MANAGED, &pool);
+
+    if (bytes < memory->bytes)
+        return LEATC_OUT_OF_MEMORY;
+    if (status == LEAT_OK)
+        status = leat_pool_alloc_aligned(pool, NULL, bytes, page, &memory->base);
+    return leatc_result_of(status);
+}
+
+/* Takes back what was said of managed memory, but for where it was sent last. */
+static void untell(const struct leatc_memory *memory)
+{
+    int count = 0;
+    leat_device *place;
+
+    (void)leat_managed_advise(memory->base, memory->bytes, LEAT_ADVICE_NOT_READ_MOSTLY, LEAT_HOST);
+    (void)leat_managed_advise(memory->base, memory->bytes, LEAT_ADVICE_NOT_PREFERRED, LEAT_HOST);
+    (void)leat_managed_advise(memory->base, memory->bytes, LEAT_ADVICE_NOT_ACCESSED_BY, LEAT_HOST);
+    (void)leatc_device_count(&count);
+    for (int i = 0; i < count; i++)
+        if (leatc_device_is_open(i) && leatc_device_open(i, &place) == LEATC_OK)
+            (void)leat_managed_advise(memory->base, memory->bytes, LEAT_ADVICE_NOT_ACCESSED_BY, place);
+}
+
+/* Pages forget where they were sent when the driver has them back: so that what is allocated next knows nothing of
+ * it, unless other managed memory is still in use. */
+static void give_pages_back(const struct leatc_memory *memory)
+{
+    leat_pool *pool;
+    leat_device *native = atomic_load(&leatc_device_known(memory->ordinal)->native);
+
+    if (leat_pool_default(native, LEAT_KIND_MANAGED, &pool) == LEAT_OK)
+        (void)leat_pool_trim(pool, 0, NULL, NULL);
+}
+
+static int take_memory(struct leatc_device *device, leat_kind kind, struct leatc_memory *memory)
+{
+    switch (kind) {
+    case LEAT_KIND_DEVICE:
+        return take_device_memory(device, memory);
+    case LEAT_KIND_MANAGED:
+        return take_managed_memory(device, memory);
+    default:
+        return leatc_result_of(
+            leat_memory_alloc(atomic_load(&device->native), kind, memory->bytes, &memory->base));
+    }
+}
+
 static int allocate(leat_kind kind, const struct leatc_memory *like, void **ptr)
 {
     struct leatc_memory memory = *like;
@@ -284,9 +352,7 @@ static int allocate(leat_kind kind, const struct leatc_memory *like, void **ptr)
         return LEATC_OK;
     }
     memory.ordinal = device->ordinal;
-    LEATC_TRY(kind == LEAT_KIND_DEVICE ? take_device_memory(device, &memory)
-                                       : leatc_result_of(leat_memory_alloc(atomic_load(&device->native), kind,
-                                                                           memory.bytes, &memory.base)));
+    LEATC_TRY(take_memory(device, kind, &memory));
     result = leatc_memory_add(&memory);
     if (result != LEATC_OK)
         leat_memory_free(memory.base);
@@ -337,13 +403,18 @@ static int give_back(const struct leatc_memory *memory)
 {
     int result = wait_for_users(memory);
 
+    if (result == LEATC_OK && memory->told)
+        untell(memory);
     if (result == LEATC_OK)
         result = memory->pool ? leatc_pool_free(memory, NULL) : leatc_result_of(leat_memory_free(memory->base));
-    if (result == LEATC_OK)
-        leatc_memory_unshare(memory);
-    else
+    if (result != LEATC_OK) {
         (void)leatc_memory_add(memory);
-    return result;
+        return result;
+    }
+    leatc_memory_unshare(memory);
+    if (memory->told)
+        give_pages_back(memory);
+    return LEATC_OK;
 }
 
 /* Takes out the record of an allocation of one of two kinds that starts at ptr. */

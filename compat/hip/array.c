@@ -391,34 +391,56 @@ hipError_t hipMemcpyFromArray_spt(void *dst, hipArray_const_t src, size_t x, siz
                                    : result);
 }
 
+/* The same of arrays of one row. */
+static int copy_row(hipArray_const_t array, size_t offset, const void *ptr, size_t bytes, bool to_array,
+                    struct leatc_stream *stream, bool async)
+{
+    struct leatc_array_shape shape;
+
+    if (leatc_array_describe(array_of(array), &shape, NULL, NULL, NULL) != LEATC_OK || shape.height > 1 ||
+        shape.depth > 1)
+        return LEATC_INVALID_VALUE;
+    return copy_line(array, offset, 0, ptr, bytes, to_array, stream, async);
+}
+
 hipError_t hipMemcpyAtoH(void *dst, hipArray_t src, size_t offset, size_t bytes)
 {
-    return note(copy_line(src, offset, 0, dst, bytes, false, NULL, false));
+    return note(copy_row(src, offset, dst, bytes, false, NULL, false));
 }
 
 hipError_t hipMemcpyHtoA(hipArray_t dst, size_t offset, const void *src, size_t bytes)
 {
-    return note(copy_line(dst, offset, 0, src, bytes, true, NULL, false));
+    return note(copy_row(dst, offset, src, bytes, true, NULL, false));
 }
 
 hipError_t hipMemcpyAtoHAsync(void *dst, hipArray_t src, size_t offset, size_t bytes, hipStream_t stream)
 {
-    return note(copy_line(src, offset, 0, dst, bytes, false, stream_of(stream), true));
+    return note(copy_row(src, offset, dst, bytes, false, stream_of(stream), true));
 }
 
 hipError_t hipMemcpyHtoAAsync(hipArray_t dst, size_t offset, const void *src, size_t bytes, hipStream_t stream)
 {
-    return note(copy_line(dst, offset, 0, src, bytes, true, stream_of(stream), true));
+    return note(copy_row(dst, offset, src, bytes, true, stream_of(stream), true));
+}
+
+static int copy_device_row(hipArray_const_t array, size_t offset, const void *ptr, size_t bytes, bool to_array)
+{
+    struct leatc_memory memory;
+
+    LEATC_TRY(leatc_memory_find(ptr, &memory));
+    if (memory.kind == LEATC_MEMORY_PAGEABLE)
+        return LEATC_INVALID_VALUE;
+    return copy_row(array, offset, ptr, bytes, to_array, NULL, false);
 }
 
 hipError_t hipMemcpyAtoD(hipDeviceptr_t dst, hipArray_t src, size_t offset, size_t bytes)
 {
-    return note(copy_line(src, offset, 0, dst, bytes, false, NULL, false));
+    return note(copy_device_row(src, offset, dst, bytes, false));
 }
 
 hipError_t hipMemcpyDtoA(hipArray_t dst, size_t offset, hipDeviceptr_t src, size_t bytes)
 {
-    return note(copy_line(dst, offset, 0, src, bytes, true, NULL, false));
+    return note(copy_device_row(dst, offset, src, bytes, true));
 }
 
 hipError_t hipMemcpyAtoA(hipArray_t dst, size_t dstOffset, hipArray_t src, size_t srcOffset, size_t bytes)

@@ -13,7 +13,12 @@
 #include <leat/compat/hip/hip_runtime_api.h>
 
 /* HIP's numbers that the engine has none for. */
-enum { HIP_FILE_NOT_FOUND = 301, HIP_INVALID_SYMBOL = 13, HIP_UNSUPPORTED_LIMIT = 215 };
+enum {
+    HIP_FILE_NOT_FOUND = 301,
+    HIP_INVALID_SYMBOL = 13,
+    HIP_INVALID_DEVICE_POINTER = 17,
+    HIP_UNSUPPORTED_LIMIT = 215
+};
 
 /* The last line of every call. */
 static inline hipError_t note(int result)
@@ -78,8 +83,8 @@ static inline int check_kind(hipMemcpyKind kind)
                                                                                      : LEATC_INVALID_DIRECTION;
 }
 
-/* HIP took the address of a file descriptor up to 7.0, and takes the descriptor itself since. No memory lies as low
- * as descriptors' numbers. */
+/* HIP took the address of a file descriptor up to 7.0, and takes the descriptor itself since. No memory lies as
+ * low as descriptors' numbers. */
 static inline int descriptor_of(void *os_handle)
 {
     return (uintptr_t)os_handle < 65536 ? (int)(uintptr_t)os_handle : *(int *)os_handle;

@@ -111,6 +111,7 @@ static int advise(const void *ptr, size_t bytes, hipMemoryAdvise advice, int num
         return LEATC_INVALID_VALUE;
     if (advice > hipMemAdviseUnsetReadMostly && advice != hipMemAdviseUnsetPreferredLocation)
         LEATC_TRY(place_of(number, &where));
+    leatc_managed_told(ptr, false);
     /* Both count alike. */
     return leatc_result_of(leat_managed_advise((void *)(uintptr_t)ptr, bytes, (leat_advice)advice, where));
 }
@@ -185,8 +186,7 @@ static int get(void *data, size_t data_bytes, hipMemRangeAttribute attribute, co
 static int query(const void *ptr, size_t bytes, leat_managed_info *info)
 {
     LEATC_TRY(check_range(ptr, bytes));
-    info->size = sizeof *info;
-    return leatc_result_of(leat_managed_query(ptr, bytes, info));
+    return leatc_managed_query(ptr, bytes, info);
 }
 
 hipError_t hipMemRangeGetAttribute(void *data, size_t dataBytes, hipMemRangeAttribute attribute, const void *ptr,

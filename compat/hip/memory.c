@@ -163,9 +163,12 @@ static int find_known(const void *ptr, struct leatc_memory *memory)
 
 hipError_t hipMemPtrGetInfo(void *ptr, size_t *bytes)
 {
-    struct leatc_memory memory;
-    int result = bytes ? find_known(ptr, &memory) : LEATC_INVALID_VALUE;
+    struct leatc_memory memory = {.bytes = 0};
+    int result = bytes ? LEATC_OK : LEATC_INVALID_VALUE;
 
+    /* NULL is what hipMalloc() of 0 bytes gives. */
+    if (result == LEATC_OK && ptr)
+        result = find_known(ptr, &memory);
     if (result == LEATC_OK)
         *bytes = memory.bytes;
     return note(result);
@@ -178,9 +181,7 @@ hipError_t hipMemGetAddressRange(hipDeviceptr_t *base, size_t *bytes, hipDevicep
 
     if (result != LEATC_OK)
         return note(result);
-    if (!ptr)
-        return note(LEATC_INVALID_VALUE);
-    if (find_known(ptr, &memory) != LEATC_OK)
+    if (!ptr || find_known(ptr, &memory) != LEATC_OK)
         return note(LEATC_NOT_FOUND);
     if (base)
         *base = memory.base;
@@ -248,42 +249,38 @@ static int get_attribute(void *data, hipPointer_attribute attribute, void *ptr, 
     bool known = memory->kind != LEATC_MEMORY_PAGEABLE;
 
     switch (attribute) {
-    case HIP_POINTER_ATTRIBUTE_CONTEXT:
-        return PUT(hipCtx_t, known ? leatc_hip_context(memory->ordinal) : NULL);
     case HIP_POINTER_ATTRIBUTE_MEMORY_TYPE:
         return PUT(unsigned, type_of(memory));
     case HIP_POINTER_ATTRIBUTE_DEVICE_POINTER:
         return PUT(void *, known ? device_pointer(memory, ptr) : NULL);
     case HIP_POINTER_ATTRIBUTE_HOST_POINTER:
-        if (memory->kind == LEATC_MEMORY_DEVICE)
-            return LEATC_INVALID_VALUE;
-        return PUT(void *, known ? ptr : NULL);
-    case HIP_POINTER_ATTRIBUTE_P2P_TOKENS:
-        return LEATC_NOT_SUPPORTED;
+        *(void **)data = known && memory->kind != LEATC_MEMORY_DEVICE ? ptr : NULL;
+        return memory->kind == LEATC_MEMORY_DEVICE ? LEATC_INVALID_VALUE : LEATC_OK;
     case HIP_POINTER_ATTRIBUTE_SYNC_MEMOPS:
-        return PUT(unsigned, 0);
+        return PUT(unsigned, memory->synchronous);
     case HIP_POINTER_ATTRIBUTE_BUFFER_ID:
-        return PUT(unsigned long long, known ? memory->id : 0);
+        return PUT(unsigned, known ? memory->id : 0);
     case HIP_POINTER_ATTRIBUTE_IS_MANAGED:
         return PUT(unsigned, memory->kind == LEATC_MEMORY_MANAGED);
     case HIP_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
         return PUT(int, known ? memory->ordinal : hipInvalidDeviceId);
-    case HIP_POINTER_ATTRIBUTE_IS_LEGACY_HIP_IPC_CAPABLE:
-        return PUT(unsigned, 0);
     case HIP_POINTER_ATTRIBUTE_RANGE_START_ADDR:
         return PUT(void *, known ? memory->base : NULL);
     case HIP_POINTER_ATTRIBUTE_RANGE_SIZE:
-        return PUT(size_t, known ? memory->bytes : 0);
+        /* HIP writes 32 bits; longer ranges need more. */
+        return known && memory->bytes > UINT32_MAX ? PUT(size_t, memory->bytes)
+                                                   : PUT(unsigned, known ? memory->bytes : 0);
     case HIP_POINTER_ATTRIBUTE_MAPPED:
         return PUT(unsigned, known);
-    case HIP_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
-        return PUT(unsigned, 0);
-    case HIP_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
-        return PUT(unsigned, 0);
     case HIP_POINTER_ATTRIBUTE_ACCESS_FLAGS:
         return PUT(unsigned, known ? hipMemAccessFlagsProtReadWrite : hipMemAccessFlagsProtNone);
+    case HIP_POINTER_ATTRIBUTE_CONTEXT:
+    case HIP_POINTER_ATTRIBUTE_P2P_TOKENS:
+    case HIP_POINTER_ATTRIBUTE_IS_LEGACY_HIP_IPC_CAPABLE:
+    case HIP_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+    case HIP_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
     case HIP_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
-        return PUT(void *, known ? memory->pool : NULL);
+        return LEATC_NOT_SUPPORTED; /* HIP's manual says so of each */
     default:
         return LEATC_INVALID_VALUE;
     }
@@ -294,7 +291,13 @@ hipError_t hipPointerGetAttribute(void *data, hipPointer_attribute attribute, hi
     struct leatc_memory memory;
     int result = data ? find_known(ptr, &memory) : LEATC_INVALID_VALUE;
 
-    return note(result == LEATC_OK ? get_attribute(data, attribute, ptr, &memory) : result);
+    /* HIP knows arrays by their handles here. */
+    if (data && attribute == HIP_POINTER_ATTRIBUTE_MEMORY_TYPE &&
+        leatc_array_describe(array_of(ptr), NULL, NULL, NULL, NULL) == LEATC_OK)
+        result = PUT(unsigned, hipMemoryTypeArray);
+    else if (result == LEATC_OK)
+        result = get_attribute(data, attribute, ptr, &memory);
+    return note(result);
 }
 
 static int get_several(unsigned count, const hipPointer_attribute *attributes, void **data, void *ptr)
@@ -321,13 +324,12 @@ hipError_t hipDrvPointerGetAttributes(unsigned int count, hipPointer_attribute *
     return note(get_several(count, attributes, data, ptr));
 }
 
-/* The one that can be set asks for copies that are synchronous, which is no difference that a program could see.
- */
+/* The one that can be set: copies and fills that are not async wait for their end, also of device memory alone. */
 hipError_t hipPointerSetAttribute(const void *value, hipPointer_attribute attribute, hipDeviceptr_t ptr)
 {
-    struct leatc_memory memory;
-
-    if (!value || attribute != HIP_POINTER_ATTRIBUTE_SYNC_MEMOPS)
+    if (!value || !ptr || attribute != HIP_POINTER_ATTRIBUTE_SYNC_MEMOPS)
         return note(LEATC_INVALID_VALUE);
-    return note(find_known(ptr, &memory));
+    if (leatc_init() != LEATC_OK || leatc_memory_set_synchronous(ptr, *(const unsigned *)value != 0) != LEATC_OK)
+        return note(HIP_INVALID_DEVICE_POINTER);
+    return hipSuccess;
 }

@@ -196,6 +196,9 @@ static void what_is_known_of_an_address(void **state)
     OK(hipMemGetAddressRange(&base, &bytes, device + 999));
     assert_ptr_equal(base, device);
     GIVES(hipErrorNotFound, hipMemGetAddressRange(&base, &bytes, plain));
+    GIVES(hipErrorNotFound, hipMemGetAddressRange(&base, &bytes, NULL));
+    OK(hipMemPtrGetInfo(NULL, &bytes)); /* what hipMalloc() of 0 bytes gives */
+    assert_int_equal(bytes, 0);
     OK(hipHostGetFlags(&flags, pinned));
     assert_int_equal(flags, hipHostMallocPortable);
     GIVES(hipErrorInvalidValue, hipHostGetFlags(&flags, plain));
@@ -207,6 +210,111 @@ static void what_is_known_of_an_address(void **state)
     GIVES(hipErrorHostMemoryNotRegistered, hipHostUnregister(plain));
     OK(hipHostFree(pinned));
     OK(hipFree(device));
+}
+
+static void attributes_of_addresses(void **state)
+{
+    char *device, *pinned;
+    int host = 0;
+    unsigned value;
+    void *at = &host;
+    hipArray_t array;
+    hipChannelFormatDesc desc = {.x = 32, .f = hipChannelFormatKindSigned};
+    hipPointer_attribute asked[] = {HIP_POINTER_ATTRIBUTE_HOST_POINTER, HIP_POINTER_ATTRIBUTE_RANGE_SIZE};
+    void *answers[] = {&at, &value};
+
+    (void)state;
+    OK(hipMalloc((void **)&device, 1000));
+    OK(hipHostMalloc((void **)&pinned, 64, 0));
+    OK(hipDrvPointerGetAttributes(2, asked, answers, device + 1));
+    assert_null(at);
+    assert_int_equal(value, 1000);
+    GIVES(hipErrorInvalidValue, hipPointerGetAttribute(&at, HIP_POINTER_ATTRIBUTE_HOST_POINTER, device));
+    OK(hipPointerGetAttribute(&at, HIP_POINTER_ATTRIBUTE_HOST_POINTER, pinned + 1));
+    assert_ptr_equal(at, pinned + 1);
+    GIVES(hipErrorNotSupported, hipPointerGetAttribute(&at, HIP_POINTER_ATTRIBUTE_CONTEXT, device));
+    GIVES(hipErrorNotSupported, hipPointerGetAttribute(&at, HIP_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, device));
+    OK(hipMallocArray(&array, &desc, 16, 16, 0));
+    OK(hipPointerGetAttribute(&value, HIP_POINTER_ATTRIBUTE_MEMORY_TYPE, array));
+    assert_int_equal(value, hipMemoryTypeArray);
+    GIVES(hipErrorInvalidValue, hipMemcpyHtoA(array, 0, pinned, 64)); /* not of one row */
+    GIVES(hipErrorInvalidValue, hipMemcpyHtoA(NULL, 0, pinned, 64));
+    GIVES(hipErrorInvalidValue, hipMemcpyAtoD(&host, array, 0, 4));
+    OK(hipFreeArray(array));
+    GIVES(hipErrorInvalidDevicePointer, hipPointerSetAttribute(&value, HIP_POINTER_ATTRIBUTE_SYNC_MEMOPS, &host));
+    GIVES(hipErrorInvalidValue, hipPointerSetAttribute(&value, HIP_POINTER_ATTRIBUTE_MAPPED, device));
+    OK(hipHostFree(pinned));
+    OK(hipFree(device));
+}
+
+static void wait_a_little(void *argument)
+{
+    (void)argument;
+    sleep_ms(20);
+}
+
+static void copies_of_device_memory_wait_when_told(void **state)
+{
+    unsigned on = 1, value = 0;
+    char *a, *b;
+    gate open = 0;
+    hipStream_t stream;
+
+    (void)state;
+    OK(hipMalloc((void **)&a, 64));
+    OK(hipMalloc((void **)&b, 64));
+    OK(hipStreamCreate(&stream));
+    OK(hipLaunchHostFunc(stream, wait_at_gate, &open));
+    OK(hipMemcpy(a, b, 64, hipMemcpyDeviceToDevice));
+    GIVES(hipErrorNotReady, hipStreamQuery(stream));
+    atomic_store(&open, 1);
+    OK(hipPointerSetAttribute(&on, HIP_POINTER_ATTRIBUTE_SYNC_MEMOPS, b));
+    OK(hipPointerGetAttribute(&value, HIP_POINTER_ATTRIBUTE_SYNC_MEMOPS, b + 1));
+    assert_int_equal(value, 1);
+    OK(hipLaunchHostFunc(stream, wait_a_little, NULL));
+    OK(hipMemcpy(a, b, 64, hipMemcpyDeviceToDevice));
+    OK(hipStreamQuery(stream));
+    OK(hipLaunchHostFunc(stream, wait_a_little, NULL));
+    OK(hipMemset(b, 1, 64));
+    OK(hipStreamQuery(stream));
+    OK(hipStreamDestroy(stream));
+    OK(hipFree(a));
+    OK(hipFree(b));
+}
+
+/* What was said of managed memory is not found in what is allocated after it was freed, nor next to it. */
+static void advice_ends_with_the_memory(void **state)
+{
+    enum { PAGE = 4096 };
+    char *first, *second;
+    int users[2], place;
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        OK(hipMallocManaged((void **)&first, PAGE, hipMemAttachGlobal));
+        OK(hipMallocManaged((void **)&second, 10, hipMemAttachGlobal));
+        assert_int_equal((uintptr_t)first % PAGE, 0);
+        OK(hipMemRangeGetAttribute(users, sizeof users, hipMemRangeAttributeAccessedBy, first, PAGE));
+        assert_int_equal(users[0], hipInvalidDeviceId);
+        OK(hipMemRangeGetAttribute(&place, sizeof place, hipMemRangeAttributePreferredLocation, first, PAGE));
+        assert_int_equal(place, hipInvalidDeviceId);
+        OK(hipMemRangeGetAttribute(&place, sizeof place, hipMemRangeAttributeLastPrefetchLocation, first, PAGE));
+        assert_int_equal(place, hipInvalidDeviceId);
+        OK(hipMemAdvise(first, PAGE, hipMemAdviseSetAccessedBy, hipCpuDeviceId));
+        OK(hipMemAdvise(first, PAGE, hipMemAdviseSetAccessedBy, 0));
+        OK(hipMemAdvise(first, PAGE, hipMemAdviseSetPreferredLocation, 0));
+        OK(hipMemPrefetchAsync(first, PAGE, 0, NULL));
+        OK(hipMemRangeGetAttribute(users, sizeof users, hipMemRangeAttributeAccessedBy, first, PAGE));
+        assert_int_equal(users[0], 0);
+        assert_int_equal(users[1], hipCpuDeviceId);
+        OK(hipMemRangeGetAttribute(&place, sizeof place, hipMemRangeAttributeLastPrefetchLocation, first, PAGE));
+        assert_int_equal(place, 0);
+        OK(hipMemRangeGetAttribute(&place, sizeof place, hipMemRangeAttributeLastPrefetchLocation, second, 10));
+        assert_int_equal(place, hipInvalidDeviceId);
+        OK(hipFree(first));
+        if (i)
+            OK(hipFree(second)); /* the first time it stays, so that no page goes back */
+    }
 }
 
 static void symbols_are_variables(void **state)
@@ -265,6 +373,9 @@ int main(void)
         cmocka_unit_test(rectangles),
         cmocka_unit_test(arrays),
         cmocka_unit_test(what_is_known_of_an_address),
+        cmocka_unit_test(attributes_of_addresses),
+        cmocka_unit_test(copies_of_device_memory_wait_when_told),
+        cmocka_unit_test(advice_ends_with_the_memory),
         cmocka_unit_test(symbols_are_variables),
         cmocka_unit_test(devices),
     };
