@@ -135,7 +135,8 @@ static CUresult launch_host(struct leatc_stream *on, CUhostFn function, void *ar
 // clang-format off
 LEATCU_BOTH(cuStreamAddCallback, add_callback,
      (CUstream stream, CUstreamCallback function, void *argument, unsigned flags), (on, function, argument, flags))
-LEATCU_BOTH(cuLaunchHostFunc, launch_host, (CUstream stream, CUhostFn function, void *argument), (on, function, argument))
+LEATCU_BOTH(cuLaunchHostFunc, launch_host, (CUstream stream, CUhostFn function, void *argument),
+            (on, function, argument))
 // clang-format on
 
 /* ---- attributes: how threads wait for the stream is kept, and the rest is as it always is ---- */

@@ -87,13 +87,14 @@ inline cudaError_t cudaMallocAsync(void **ptr, size_t size, cudaMemPool_t memPoo
     return ::cudaMallocFromPoolAsync(ptr, size, memPool, stream);
 }
 
-template <class T> inline cudaError_t cudaMallocAsync(T **ptr, size_t size, cudaMemPool_t memPool, cudaStream_t stream)
+template <class T>
+inline cudaError_t cudaMallocAsync(T **ptr, size_t size, cudaMemPool_t memPool, cudaStream_t stream)
 {
     return ::cudaMallocFromPoolAsync((void **)(void *)ptr, size, memPool, stream);
 }
 
-inline cudaError_t cudaGraphInstantiate(cudaGraphExec_t *pGraphExec, cudaGraph_t graph, cudaGraphNode_t *pErrorNode,
-                                        char *pLogBuffer, size_t bufferSize)
+inline cudaError_t cudaGraphInstantiate(cudaGraphExec_t *pGraphExec, cudaGraph_t graph,
+                                        cudaGraphNode_t *pErrorNode, char *pLogBuffer, size_t bufferSize)
 {
     (void)pErrorNode, (void)pLogBuffer, (void)bufferSize;
     return ::cudaGraphInstantiate(pGraphExec, graph, 0);

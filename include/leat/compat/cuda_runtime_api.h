@@ -9,9 +9,9 @@
  * cudaErrorNotSupported.
  *
  * With pkg-config leat-cudart the compiler finds it as <cuda_runtime_api.h> and <cuda_runtime.h>, so sources stay
- * as they are. Kernels are the exception, since a C compiler knows no <<< >>>: in C they are written with LEAT_KERNEL
- * (leat/device_code.h) and launched by cudaLaunchKernel() with &leat_cpu_kernel_NAME on the CPU device, or loaded
- * as PTX by cudaLibraryLoadData() on a GPU.
+ * as they are. Kernels are the exception, since a C compiler knows no <<< >>>: in C they are written with
+ * LEAT_KERNEL (leat/device_code.h) and launched by cudaLaunchKernel() with &leat_cpu_kernel_NAME on the CPU
+ * device, or loaded as PTX by cudaLibraryLoadData() on a GPU.
  *
  * Per-thread default streams: define CUDA_API_PER_THREAD_DEFAULT_STREAM before the first include.
  *
