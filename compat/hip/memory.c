@@ -48,7 +48,9 @@ hipError_t hipMallocPitch(void **ptr, size_t *pitch, size_t width, size_t height
 hipError_t hipMemAllocPitch(hipDeviceptr_t *ptr, size_t *pitch, size_t width, size_t height,
                             unsigned int elementBytes)
 {
-    (void)elementBytes; /* rows are aligned for all of them, and AMD looks at none */
+    /* Rows are aligned for all of them. */
+    if (elementBytes != 4 && elementBytes != 8 && elementBytes != 16)
+        return note(LEATC_INVALID_VALUE);
     return note(alloc_pitched(ptr, pitch, width, height, 1));
 }
 

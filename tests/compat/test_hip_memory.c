@@ -119,6 +119,7 @@ static void rectangles(void **state)
     unsigned char in[16 * 20], out[16 * 20], *device;
     hipMemcpy3DParms box = {.kind = hipMemcpyDeviceToHost};
     hipPitchedPtr cube;
+    hipDeviceptr_t wide;
     size_t pitch;
 
     (void)state;
@@ -133,6 +134,9 @@ static void rectangles(void **state)
     OK(hipFree(device));
     GIVES(hipErrorInvalidValue, hipMallocPitch(NULL, &pitch, 20, 16));
     GIVES(hipErrorInvalidValue, hipMallocPitch((void **)&device, NULL, 20, 16));
+    GIVES(hipErrorInvalidValue, hipMemAllocPitch(&wide, &pitch, 20, 16, 12));
+    OK(hipMemAllocPitch(&wide, &pitch, 20, 16, 16));
+    OK(hipFree(wide));
 
     OK(hipMalloc3D(&cube, make_hipExtent(8, 4, 3)));
     OK(hipMemset3D(cube, 0x33, make_hipExtent(8, 4, 3)));
