@@ -20,10 +20,17 @@ static void find(void *library, const char *name, void *function)
     memcpy(function, &found, sizeof found);
 }
 
+/* It lies beside the driver's. By its whole path, since sanitizers look for libraries in their own folder. */
 static void load_runtime(void)
 {
-    void *library = dlopen("libleat-cudart.so", RTLD_NOW);
+    char path[4096];
+    Dl_info driver;
+    void *library;
 
+    assert_int_not_equal(dladdr((void *)(uintptr_t)&cuInit, &driver), 0);
+    snprintf(path, sizeof path, "%.*s/libleat-cudart.so", (int)(strrchr(driver.dli_fname, '/') - driver.dli_fname),
+             driver.dli_fname);
+    library = dlopen(path, RTLD_NOW);
     if (!library)
         print_error("%s\n", dlerror());
     assert_non_null(library);
