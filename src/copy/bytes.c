@@ -122,6 +122,29 @@ void leati_bytes_fetch(const void *ptr, size_t bytes)
     (void)madvise((void *)first, (uintptr_t)ptr + bytes - first, MADV_POPULATE_READ);
 }
 
+static void touch(void *context)
+{
+    struct job *job = context;
+    size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE);
+
+    for (size_t at = 0; at < job->bytes; at += to_page_end(job->dst + at, page_bytes)) {
+        unsigned char *byte = (unsigned char *)job->dst + at, value = __atomic_load_n(byte, __ATOMIC_RELAXED);
+
+        /* Exchanged for itself, which needs the right to write and disturbs nobody. */
+        if (!job->src)
+            __atomic_compare_exchange_n(byte, &value, value, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+    }
+}
+
+bool leati_bytes_usable(const void *ptr, size_t bytes, bool write)
+{
+    const struct leati_catch_range ranges[] = {{(uintptr_t)ptr, bytes}, {0, 0}};
+    struct job job = {.dst = (char *)(uintptr_t)ptr, .src = write ? NULL : ptr, .bytes = bytes};
+    uintptr_t fault;
+
+    return leati_catch(ranges, touch, &job, &fault);
+}
+
 bool leati_bytes_reachable(const void *ptr, size_t bytes, bool write)
 {
     uintptr_t page_bytes = (uintptr_t)sysconf(_SC_PAGESIZE);

@@ -45,12 +45,15 @@ bool leati_bytes_resident(const void *ptr, size_t bytes);
  * happens, and the pages come one by one when they are written. */
 void leati_bytes_prefault(void *ptr, size_t bytes);
 
-/* Reads the pages of a file mapping that are not in memory yet, many at a time instead of one after the other. What
- * cannot be read stays as it is. */
+/* Reads the pages of a file mapping that are not in memory yet, many at a time instead of one after the other.
+ * What cannot be read stays as it is. */
 void leati_bytes_fetch(const void *ptr, size_t bytes);
 
-/* Can all of the range be read (or written)? Looks at every page, and makes those that are not there. Where the system
- * cannot tell, yes. */
+/* Whether this thread can read all pages of a range, or write them: tried out, one byte a page. */
+bool leati_bytes_usable(const void *ptr, size_t bytes, bool write);
+
+/* Can all of the range be read (or written)? Looks at every page, and makes those that are not there. Where the
+ * system cannot tell, yes. */
 bool leati_bytes_reachable(const void *ptr, size_t bytes, bool write);
 
 /* ---- choosing ---- */

@@ -27,6 +27,7 @@
 #define DRIVER_IN_BYTES ((size_t)256 << 10)
 #define DRIVER_OUT_BYTES ((size_t)448 << 10)
 #define DRIVER_AT_FIRST_BYTES ((size_t)8 << 20)
+#define TINY_IN_BYTES ((size_t)32 << 10) /* the driver is faster than leat's own hand up to here, too */
 #define SOON_NS 1000000u
 
 #define LINKS_BYTES ((size_t)64 << 20) /* from here on over several links; leat/copy.h says so too */
@@ -58,7 +59,7 @@ static bool is_idle(leat_stream *stream)
     leat_status status;
     uint64_t given;
 
-    if (!atomic_load_explicit(&stream->foreign, memory_order_relaxed) && leati_order_is_idle(order))
+    if (leati_stream_known_idle(stream))
         return true;
     given = atomic_load_explicit(&order->given, memory_order_relaxed);
     leati_error_keep(&before);
@@ -186,16 +187,51 @@ static bool is_all_there(const struct leati_plan *plan)
                                           : leati_bytes_reachable(plan->to.end.ptr, plan->bytes, true);
 }
 
-leat_status leati_plan_copy(leat_stream *stream, void *dst, const void *src, size_t bytes, bool followed,
-                            struct leati_plan *plan)
+static leat_status find_ends(leat_stream *stream, void *dst, const void *src, bool ask, struct leati_plan *plan)
 {
     struct leati_driver *driver = stream->device->driver;
 
-    memset(plan, 0, sizeof *plan);
-    plan->bytes = bytes;
-    plan->followed = followed;
-    LEATI_TRY(leati_pointers_find_unread(driver, "dst", dst, bytes, true, &plan->to));
-    LEATI_TRY(leati_pointers_find_unread(driver, "src", src, bytes, true, &plan->from));
+    LEATI_TRY(leati_pointers_find_unread(driver, "dst", dst, plan->bytes, ask, &plan->to));
+    return leati_pointers_find_unread(driver, "src", src, plan->bytes, ask, &plan->from);
+}
+
+/*
+ * On a stream with nothing under way it does not matter whether a host end is pageable or was pinned past leat:
+ * the driver's own call does what is right for either, and at these sizes it is the fastest. So the driver need
+ * not be asked first, which takes a good part of a short copy's time; that a processor can use the memory is tried
+ * out.
+ */
+static leat_status plan_unasked(leat_stream *stream, void *dst, const void *src, struct leati_plan *plan)
+{
+    size_t bytes = plan->bytes;
+    struct leati_end *unknown;
+
+    if (bytes >= DRIVER_OUT_BYTES || !leati_stream_known_idle(stream) || is_one_pass(stream->device) ||
+        !leati_catch_ready())
+        return LEAT_NOT_READY;
+    LEATI_TRY(find_ends(stream, dst, src, false, plan));
+    if (leati_is_pageable(&plan->to) == leati_is_pageable(&plan->from))
+        return LEAT_NOT_READY;
+    unknown = leati_is_pageable(&plan->to) ? &plan->to.end : &plan->from.end;
+    if (unknown == &plan->from.end &&
+        (bytes >= DRIVER_IN_BYTES || (bytes > TINY_IN_BYTES && bytes <= LEATI_SMALL_BYTES)))
+        return LEAT_NOT_READY;
+    if (!leati_bytes_usable(unknown->ptr, bytes, unknown == &plan->to.end))
+        return LEAT_NOT_READY;
+    choose(plan, LEATI_PATH_PAGEABLE, suits_driver_why);
+    /* Pageable sources make drivers wait for the stream first. */
+    if (unknown == &plan->from.end)
+        unknown->kind = LEAT_KIND_PINNED;
+    LEATI_TRY(leati_check_reach(stream, "dst", &plan->to));
+    LEATI_TRY(leati_check_reach(stream, "src", &plan->from));
+    return check_overlap(dst, src, bytes);
+}
+
+leat_status leati_plan_copy(leat_stream *stream, void *dst, const void *src, size_t bytes, bool followed,
+                            struct leati_plan *plan)
+{
+    *plan = (struct leati_plan){.bytes = bytes, .followed = followed};
+    LEATI_TRY(find_ends(stream, dst, src, true, plan));
     LEATI_TRY(leati_check_reach(stream, "dst", &plan->to));
     LEATI_TRY(leati_check_reach(stream, "src", &plan->from));
     LEATI_TRY(check_overlap(dst, src, bytes));
@@ -210,8 +246,11 @@ leat_status leati_plan_copy(leat_stream *stream, void *dst, const void *src, siz
     if ((plan->path == LEATI_PATH_SMALL_IN || plan->path == LEATI_PATH_SMALL_OUT) && leati_catch_ready())
         return LEAT_OK;
     /* The driver's call would end the program where a page in the middle is gone; leat's threads say which. */
-    if (plan->path == LEATI_PATH_PAGEABLE && plan->stager && !plan->stager->refused[0] && !is_all_there(plan))
+    if (plan->path == LEATI_PATH_PAGEABLE && plan->stager && !plan->stager->refused[0]) {
+        if (is_all_there(plan))
+            return LEAT_OK;
         choose(plan, LEATI_PATH_STAGED, "not all of the memory is there, which leat's threads tell");
+    }
     if (leati_is_pageable(&plan->to))
         LEATI_TRY(leati_pointers_check_mapped("dst", dst, bytes, true));
     return leati_is_pageable(&plan->from) ? leati_pointers_check_mapped("src", src, bytes, false) : LEAT_OK;
@@ -396,6 +435,16 @@ static leat_status fail_copy(leat_status status, const char *what, leat_stream *
                              : leati_fail_in(status, "%s of %zu bytes on %s", what, bytes, stream->device->name);
 }
 
+static leat_status plan_quickly(leat_stream *stream, void *dst, const void *src, size_t bytes,
+                                struct leati_plan *plan)
+{
+    leat_status status;
+
+    *plan = (struct leati_plan){.bytes = bytes};
+    status = plan_unasked(stream, dst, src, plan);
+    return status == LEAT_NOT_READY ? leati_plan_copy(stream, dst, src, bytes, false, plan) : status;
+}
+
 leat_status leat_copy(leat_stream *stream, void *dst, const void *src, size_t bytes)
 {
     struct leati_plan plan;
@@ -404,7 +453,7 @@ leat_status leat_copy(leat_stream *stream, void *dst, const void *src, size_t by
     LEATI_TRY(check("leat_copy", stream));
     if (!bytes)
         return LEAT_OK;
-    status = leati_plan_copy(stream, dst, src, bytes, false, &plan);
+    status = plan_quickly(stream, dst, src, bytes, &plan);
     if (status == LEAT_OK)
         status = leati_run_copy(stream, &plan, 0, NULL);
     return fail_copy(status, "leat_copy", stream, bytes);
@@ -435,7 +484,7 @@ leat_status leat_copy_sync(leat_stream *stream, void *dst, const void *src, size
     LEATI_TRY(check("leat_copy_sync", stream));
     if (!bytes)
         return LEAT_OK;
-    status = leati_plan_copy(stream, dst, src, bytes, false, &plan);
+    status = plan_quickly(stream, dst, src, bytes, &plan);
     if (status == LEAT_OK)
         status = leati_run_copy(stream, &plan, 0, &job);
     if (status == LEAT_OK)

@@ -135,6 +135,9 @@ void leati_stream_writes_host(leat_stream *stream);
  * way. */
 bool leati_stream_reads_now(leat_stream *stream);
 
+/* Was the stream empty when it was last looked at, and nothing was given to it since? Asks nobody. */
+bool leati_stream_known_idle(const leat_stream *stream);
+
 #define LEATI_OWNER(link_pointer, type) ((type *)(void *)((char *)(link_pointer)-offsetof(type, link)))
 
 void leati_link_add(struct leati_link *head, struct leati_link *link);

@@ -49,6 +49,12 @@ bool leati_stream_reads_now(leat_stream *stream)
     return !tick || leati_order_known(stream->order, tick);
 }
 
+bool leati_stream_known_idle(const leat_stream *stream)
+{
+    return !atomic_load_explicit(&stream->foreign, memory_order_relaxed) && !stream->order->per_thread &&
+           leati_order_is_idle(stream->order);
+}
+
 /* The last step of making a stream: from here on it is the user's. */
 static leat_status publish(leat_status status, const char *what, leat_stream *stream, leat_stream **out)
 {
