@@ -478,7 +478,7 @@ static void managed_scenario(struct world *w)
 }
 
 /* Memory, a stream, copies both ways, on a device that may have seen a failure. */
-static void must_work(leat_device *device)
+static void must_work(leat_device *device, const struct world *after)
 {
     unsigned char in[1000], out[1000] = {0};
     leat_stream *stream;
@@ -491,7 +491,8 @@ static void must_work(leat_device *device)
            leat_copy(stream, out, memory, sizeof in) == LEAT_OK && leat_free(stream, memory) == LEAT_OK &&
            leat_stream_synchronize(stream) == LEAT_OK && leat_stream_destroy(stream) == LEAT_OK;
     if (!good)
-        give_up("the device does not work any more: %s", leat_last_error());
+        give_up("the device does not work any more: %s; what failed first was %s: %s", leat_last_error(),
+                after->call ? after->call : "nothing", after->sentence);
     if (memcmp(in, out, sizeof in))
         give_up("the device copies wrong bytes after the failure");
 }
@@ -501,7 +502,7 @@ static void public_scenario(struct world *w)
     if (open_things(w) && take_memory(w) && move_bytes(w) && run_kernels(w))
         order_work(w);
     if (w->failed && w->device)
-        must_work(w->device);
+        must_work(w->device, w);
     give_all_back(w);
 }
 
@@ -1265,7 +1266,7 @@ static bool run_once(void (*scenario)(struct world *), enum leati_fault_mode mod
         give_up("%u files were open before and %u are now", files, open_files());
     if (leat_device_open(test_device_name(), &device) != LEAT_OK)
         give_up("the device cannot be opened any more: %s", leat_last_error());
-    must_work(device);
+    must_work(device, &w);
     if (leat_device_close(device) != LEAT_OK)
         give_up("the device cannot be closed: %s", leat_last_error());
     alarm(0);
