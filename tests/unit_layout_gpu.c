@@ -26,8 +26,8 @@ static unsigned forms = 1000;
 
 /* Of each sort, how many forms it took. */
 static const char *const sorts[] = {
-    "elements",     "rows", "box", "transpose", "transpose-small", "transpose-wide", "transpose-wide-by-source",
-    "transpose-odd"};
+    "elements",           "rows",         "box", "transpose", "transpose-small", "transpose-wide",
+    "transpose-wide-odd", "transpose-odd"};
 #define SORTS (sizeof sorts / sizeof sorts[0])
 static unsigned taken[SORTS];
 
@@ -422,7 +422,7 @@ static void kernels_are_chosen(void **unused)
     assert_string_equal(CHOSEN(4, 2, LIST(16384, 16384), LIST(1, 0), &gpu), "leat_layout_transpose_wide_4");
     assert_int_equal(gpu.grid.x, 256 * 256);
     assert_string_equal(CHOSEN(4, 2, LIST(512, 512), LIST(1, 0), &gpu), "leat_layout_transpose_4");
-    assert_string_equal(CHOSEN(4, 2, LIST(4097, 4097), LIST(1, 0), &gpu), "leat_layout_transpose_odd_4");
+    assert_string_equal(CHOSEN(4, 2, LIST(4097, 4097), LIST(1, 0), &gpu), "leat_layout_transpose_wide_odd_4");
     assert_string_equal(CHOSEN(1, 6, LIST(32, 15, 15, 15, 15, 32), LIST(5, 4, 3, 2, 1, 0), &gpu),
                         "leat_layout_transpose_wide_1");
     /* Heads of 64: rows. Three channels, either way: boxes. */
@@ -474,6 +474,7 @@ static void huge_forms_are_counted(void **unused)
     form.size[0] = HUGE_BYTES;
     form.dst_stride[0] = form.src_stride[0] = 1;
     form.payload_bytes = HUGE_BYTES;
+    form.src_high = form.dst_high = HUGE_BYTES;
     for (unsigned w = 0; w < 3; w++)
         test_pattern(src + start[w], length[w], seed + w);
     for (unsigned s = 0; s < 2; s++) {
@@ -489,7 +490,7 @@ static void huge_forms_are_counted(void **unused)
         leati_gpu_layout_argument(&form, &gpu, dst, src, NULL, NULL, argument);
         launch.grid_blocks.x = gpu.grid.x;
         launch.block_threads = (leat_cpu_dim){gpu.block.x, 1, 1};
-        in_block = s ? gpu.block.x * 2 * 16 : gpu.block.x * 4;
+        in_block = gpu.block.x * 4 * (s ? 16 : 1);
         assert_int_equal(gpu.task.pieces, s ? 1 : 2);
         for (uint64_t b = 0; b < gpu.grid.x; b++) {
             uint64_t of_piece = b % gpu.task.blocks.size, piece = b / gpu.task.blocks.size;

@@ -60,8 +60,8 @@
       "the ways that a GPU's memory needs, for tests.")                                                           \
     X(LAYOUT_KERNEL, "auto", 1,                                                                                   \
       "How leat_copy_layout() goes: on processors naive, blocked (plain C) or vectors (but nothing past the "      \
-      "caches), on GPUs elements, rows, box, or transpose with nothing or one of -small, -wide, "                  \
-      "-wide-by-source and -odd behind it, or auto, all that there is; for measuring.")                            \
+      "caches), on GPUs elements, rows, box, or transpose with nothing or one of -small, -wide, -odd and "         \
+      "-wide-odd behind it, or auto, all that there is; for measuring.")                                            \
     X(PREFETCH_STREAMS_IN, "0", 1,                                                                                \
       "Streams of leat's over which leat_managed_prefetch() to a device goes in chunks, 1 to 16; 0: the driver's "  \
       "one call. For measuring.")                                                                                 \

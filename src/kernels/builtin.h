@@ -45,15 +45,21 @@
     X(leat_layout_transpose_4)                                                                                    \
     X(leat_layout_transpose_8)                                                                                    \
     X(leat_layout_transpose_16)                                                                                   \
+    X(leat_layout_transpose_odd_1)                                                                                \
+    X(leat_layout_transpose_odd_2)                                                                                \
+    X(leat_layout_transpose_odd_4)                                                                                \
+    X(leat_layout_transpose_odd_8)                                                                                \
+    X(leat_layout_transpose_odd_16)                                                                               \
     X(leat_layout_transpose_wide_1)                                                                               \
     X(leat_layout_transpose_wide_2)                                                                               \
     X(leat_layout_transpose_wide_4)                                                                               \
     X(leat_layout_transpose_wide_8)                                                                               \
     X(leat_layout_transpose_wide_16)                                                                              \
-    X(leat_layout_transpose_odd_1)                                                                                \
-    X(leat_layout_transpose_odd_2)                                                                                \
-    X(leat_layout_transpose_odd_4)                                                                                \
-    X(leat_layout_transpose_odd_8)                                                                                \
+    X(leat_layout_transpose_wide_odd_1)                                                                           \
+    X(leat_layout_transpose_wide_odd_2)                                                                           \
+    X(leat_layout_transpose_wide_odd_4)                                                                           \
+    X(leat_layout_transpose_wide_odd_8)                                                                           \
+    X(leat_layout_transpose_wide_odd_16)                                                                          \
     X(leat_layout_box_1)                                                                                          \
     X(leat_layout_box_2)                                                                                          \
     X(leat_layout_box_4)                                                                                          \

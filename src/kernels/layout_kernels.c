@@ -26,6 +26,7 @@ typedef uint64_t unit_8 __attribute__((may_alias));
 typedef uint32_t unit_16 __attribute__((vector_size(16), may_alias));
 
 #define WORD_BYTES 16
+#define SECTOR_BYTES 32 /* what a GPU's memory is written in */
 
 INLINE uint32_t divide(uint32_t number, const struct leati_divisor *by)
 {
@@ -198,20 +199,6 @@ INLINE void load_into(struct word *word, uint32_t unit, uint32_t k, const GLOBAL
     }
 }
 
-INLINE void store_from(const struct word *word, uint32_t unit, uint32_t k, GLOBAL char *to)
-{
-    uint32_t at = k * unit, part = word->part[at / 4];
-
-    if (unit == 1)
-        *(GLOBAL unit_1 *)to = (unit_1)(part >> at % 4 * 8);
-    else if (unit == 2)
-        *(GLOBAL unit_2 *)to = (unit_2)(part >> at % 4 * 8);
-    else if (unit == 4)
-        *(GLOBAL unit_4 *)to = part;
-    else
-        *(GLOBAL unit_8 *)to = part | (uint64_t)word->part[at / 4 + 1] << 32;
-}
-
 /* The bytes from number bytes on of two words, one behind the other. The units tell what bytes is a multiple of.
  */
 INLINE struct word shift_words(struct word low, struct word high, uint32_t bytes, uint32_t unit)
@@ -236,6 +223,59 @@ INLINE struct word shift_words(struct word low, struct word high, uint32_t bytes
         out.part[k] = (uint32_t)((low.part[k] | (uint64_t)next << 32) >> bits);
     }
     return out;
+}
+
+/* Whether a word that begins at an address, and lies across two words of memory or on one, can be read without
+ * leaving what the source has: beyond that may be the end of all memory. */
+INLINE int is_readable(const layout_task *task, const GLOBAL char *from)
+{
+    uint64_t at = (uint64_t)(uintptr_t)from, across = at % WORD_BYTES;
+
+    return at - across >= task->src_first && at + (across ? 2 * WORD_BYTES - across : WORD_BYTES) <= task->src_end;
+}
+
+/* The 16 bytes at an address that need not lie on words. Both of its reads always happen, so that several words
+ * can be under way. */
+INLINE struct word load_any_word(const GLOBAL char *from, uint32_t unit)
+{
+    uint32_t across = unit == WORD_BYTES ? 0 : (uint32_t)(uintptr_t)from % WORD_BYTES;
+
+    if (unit == WORD_BYTES)
+        return load_word(from);
+    return shift_words(load_word(from - across), load_word(from - across + (across ? WORD_BYTES : 0)), across,
+                       unit);
+}
+
+INLINE void store_piece(GLOBAL char *to, uint64_t bits, uint32_t bytes)
+{
+    if (bytes == 1)
+        *(GLOBAL unit_1 *)to = (unit_1)bits;
+    else if (bytes == 2)
+        *(GLOBAL unit_2 *)to = (unit_2)bits;
+    else if (bytes == 4)
+        *(GLOBAL unit_4 *)to = (unit_4)bits;
+    else
+        *(GLOBAL unit_8 *)to = bits;
+}
+
+/* Stores the first bytes of a word, fewer than 16, in few pieces that each lie as their size wants it: ever larger
+ * ones up to the next whole place for the largest that fits, then ever smaller ones. */
+INLINE void store_part(GLOBAL char *to, struct word word, uint32_t bytes, uint32_t unit)
+{
+    uint64_t low = word.part[0] | (uint64_t)word.part[1] << 32, high = word.part[2] | (uint64_t)word.part[3] << 32;
+
+    UNROLL
+    for (uint32_t step = 0; step < 8; step++) {
+        uint32_t piece = step < 4 ? 1u << step : 128u >> step; /* 1, 2, 4, 8, 8, 4, 2, 1 */
+
+        if (piece < unit || bytes < piece || (step < 4 && !((uintptr_t)to & piece)))
+            continue;
+        store_piece(to, low, piece);
+        low = piece == 8 ? high : low >> piece * 8 % 64 | high << (64 - piece * 8) % 64;
+        high >>= piece * 8 % 64;
+        to += piece;
+        bytes -= piece;
+    }
 }
 
 INLINE struct word repeat_unit(const GLOBAL char *from, uint32_t unit)
@@ -270,8 +310,7 @@ struct chunk {
 };
 
 /* Cuts a chunk at the ends of its row; place: its first byte's in the row, if the row began with a word. */
-INLINE struct chunk cut_chunk(const layout_task *task, const struct spot *spot, uint64_t place, uint32_t unit,
-                              uint32_t *before)
+INLINE struct chunk cut_chunk(const layout_task *task, const struct spot *spot, uint64_t place, uint32_t unit)
 {
     uint32_t apart = unit == 16 ? 0 : (uint32_t)(task->dst + (uint64_t)spot->dst) % WORD_BYTES;
     struct chunk chunk = {.dst = spot->dst - apart, .src = spot->src - (task->splits ? 0 : apart)};
@@ -281,26 +320,7 @@ INLINE struct chunk cut_chunk(const layout_task *task, const struct spot *spot, 
     chunk.high = left < WORD_BYTES ? (uint32_t)left : WORD_BYTES;
     if (task->row_bytes + apart <= place)
         chunk.high = 0;
-    *before = apart;
     return chunk;
-}
-
-/* A whole chunk of a source that may lie across its words. place: of the chunk's first byte in the row. */
-INLINE int load_chunk(const layout_task *task, const struct chunk *chunk, uint64_t place, uint32_t unit,
-                      struct word *word)
-{
-    const GLOBAL char *from = src_at(task, chunk->src);
-    uint32_t across = unit == 16 ? 0 : (uint32_t)(uintptr_t)from % WORD_BYTES;
-
-    if (!across) {
-        *word = load_word(from);
-        return 1;
-    }
-    /* The two words must not reach past the row: that may be the end of the memory. */
-    if (place < across || place + 2 * WORD_BYTES - across > task->row_bytes)
-        return 0;
-    *word = shift_words(load_word(from - across), load_word(from - across + WORD_BYTES), across, unit);
-    return 1;
 }
 
 INLINE struct word load_units(const layout_task *task, const struct chunk *chunk, uint32_t unit)
@@ -314,42 +334,41 @@ INLINE struct word load_units(const layout_task *task, const struct chunk *chunk
     return word;
 }
 
-INLINE void store_chunk(const layout_task *task, const struct chunk *chunk, uint32_t unit, struct word word)
+/* A chunk's bytes; of those that are not its row's, any. */
+INLINE struct word get_chunk(const layout_task *task, const struct chunk *chunk, uint32_t unit)
 {
-    if (unit == 16 || (!chunk->low && chunk->high == WORD_BYTES)) {
-        store_word(dst_at(task, chunk->dst), word);
-        return;
-    }
-    UNROLL
-    for (uint32_t k = 0; k < WORD_BYTES / unit; k++)
-        if (k * unit >= chunk->low && k * unit < chunk->high)
-            store_from(&word, unit, k, dst_at(task, chunk->dst + k * unit));
-}
-
-INLINE struct word get_chunk(const layout_task *task, const struct chunk *chunk, uint64_t place, uint32_t unit)
-{
-    struct word word;
+    const GLOBAL char *from = src_at(task, chunk->src);
 
     if (task->splits)
-        return repeat_unit(src_at(task, chunk->src), unit);
-    if (unit == 16 || (!chunk->low && chunk->high == WORD_BYTES))
-        if (load_chunk(task, chunk, place, unit, &word))
-            return word;
+        return repeat_unit(from, unit);
+    if (unit == WORD_BYTES || is_readable(task, from))
+        return load_any_word(from, unit);
     return load_units(task, chunk, unit);
 }
 
+INLINE void store_chunk(const layout_task *task, const struct chunk *chunk, uint32_t unit, struct word word)
+{
+    struct word none = {{0, 0, 0, 0}};
+
+    if (unit == WORD_BYTES || (!chunk->low && chunk->high == WORD_BYTES))
+        store_word(dst_at(task, chunk->dst), word);
+    else
+        store_part(dst_at(task, chunk->dst + chunk->low), shift_words(word, none, chunk->low, unit),
+                   chunk->high - chunk->low, unit);
+}
+
 /* Chunks under way in each thread; as in layout/gpu.c. */
-#define ROWS_EACH(unit) ((unit) >= 4 ? 4u : 2u)
+#define ROWS_EACH 4u
 
 INLINE void copy_rows(const layout_task *task, uint32_t unit, uint32_t block, uint32_t thread, uint32_t threads)
 {
-    struct share share = find_share(task, block, threads * ROWS_EACH(unit));
-    struct chunk chunks[ROWS_EACH(1) + 2];
-    struct word words[ROWS_EACH(1) + 2];
+    struct share share = find_share(task, block, threads * ROWS_EACH);
+    struct chunk chunks[ROWS_EACH];
+    struct word words[ROWS_EACH];
 
     UNROLL
-    for (uint32_t k = 0; k < ROWS_EACH(unit); k++) {
-        uint32_t item = share.first + k * threads + thread, before, in_row, row;
+    for (uint32_t k = 0; k < ROWS_EACH; k++) {
+        uint32_t item = share.first + k * threads + thread, in_row, row;
         struct spot spot = share.spot;
         uint64_t place;
 
@@ -365,14 +384,14 @@ INLINE void copy_rows(const layout_task *task, uint32_t unit, uint32_t block, ui
             if (task->inner > 1)
                 walk(task, 1, task->inner, row, &spot);
             if (!task->list || look_up(task, &spot)) {
-                chunks[k] = cut_chunk(task, &spot, place, unit, &before);
+                chunks[k] = cut_chunk(task, &spot, place, unit);
                 if (chunks[k].high > chunks[k].low)
-                    words[k] = get_chunk(task, &chunks[k], place - before, unit);
+                    words[k] = get_chunk(task, &chunks[k], unit);
             }
         }
     }
     UNROLL
-    for (uint32_t k = 0; k < ROWS_EACH(unit); k++)
+    for (uint32_t k = 0; k < ROWS_EACH; k++)
         if (chunks[k].high > chunks[k].low)
             store_chunk(task, &chunks[k], unit, words[k]);
 }
@@ -512,13 +531,13 @@ struct tile {
 
 INLINE struct tile find_tile(const layout_task *task, struct cut cut, uint32_t block)
 {
-    uint32_t rest = divide(block, &task->tiles_first), first = block - rest * task->tiles_first.size;
-    uint32_t batch = divide(rest, &task->tiles_second), second = rest - batch * task->tiles_second.size;
+    uint32_t rest = divide(block, &task->tiles_i), along_i = block - rest * task->tiles_i.size;
+    uint32_t batch = divide(rest, &task->tiles_j), along_j = rest - batch * task->tiles_j.size;
     struct spot spot = {.dst = 0};
     struct tile tile;
 
-    tile.i = (uint64_t)(task->order ? second : first) * TILE_I(cut);
-    tile.j = (uint64_t)(task->order ? first : second) * TILE_J(cut);
+    tile.i = (uint64_t)along_i * task->step_i;
+    tile.j = (uint64_t)along_j * TILE_J(cut);
     tile.count_i = task->size_i - tile.i < TILE_I(cut) ? (uint32_t)(task->size_i - tile.i) : TILE_I(cut);
     tile.count_j = task->size_j - tile.j < TILE_J(cut) ? (uint32_t)(task->size_j - tile.j) : TILE_J(cut);
     walk(task, task->middle, task->dims, batch, &spot);
@@ -574,64 +593,6 @@ INLINE SHARED char *unit_place(struct cut cut, SHARED unit_16 *words, uint32_t i
     return (SHARED char *)&words[word_place(cut, j, i / UNITS(cut.unit))] + i % UNITS(cut.unit) * cut.unit;
 }
 
-/* Whether word b of the source's lines can be read as a word, or cut out of two, without going past the lines. */
-INLINE int is_whole(const layout_task *task, struct cut cut, const struct tile *tile, uint32_t b)
-{
-    uint64_t before = tile->j * cut.unit + b * WORD_BYTES;
-
-    if (!cut.odd || task->wide_src)
-        return (b + 1) * UNITS(cut.unit) <= tile->count_j;
-    return before >= WORD_BYTES && before + 2 * WORD_BYTES <= task->size_j * cut.unit;
-}
-
-INLINE struct word load_any_word(struct cut cut, const GLOBAL char *from)
-{
-    uint32_t across = cut.odd ? (uint32_t)(uintptr_t)from % WORD_BYTES : 0;
-    struct word low = load_word(from - across);
-
-    if (!across)
-        return low;
-    return shift_words(low, load_word(from - across + WORD_BYTES), across, cut.unit);
-}
-
-/* Reads the squares of a thread and puts them into the tile. full: the tile is, and needs no questions. */
-INLINE void read_squares(const layout_task *task, struct cut cut, const struct tile *tile,
-                         const SHARED int64_t *lines, int full, uint32_t thread, SHARED unit_16 *words)
-{
-    const uint32_t units = UNITS(cut.unit), squares = cut.words_i * cut.words_j / cut.threads;
-    struct word held[WORDS_MOST];
-
-    UNROLL
-    for (uint32_t s = 0; s < squares; s++) {
-        uint32_t square = thread + s * cut.threads, bj = square % cut.words_j, bi = square / cut.words_j;
-        int whole = full || is_whole(task, cut, tile, bj);
-
-        UNROLL
-        for (uint32_t r = 0; r < units; r++) {
-            struct word zero = {{0, 0, 0, 0}};
-
-            held[s * units + r] = zero;
-            if (full || (whole && bi * units + r < tile->count_i))
-                held[s * units + r] =
-                    load_any_word(cut, src_line(task, tile, lines, bi * units + r) + bj * WORD_BYTES);
-        }
-    }
-    UNROLL
-    for (uint32_t s = 0; s < squares; s++) {
-        uint32_t square = thread + s * cut.threads, bj = square % cut.words_j, bi = square / cut.words_j;
-
-        transpose_words(&held[s * units], cut.unit);
-        if (full || is_whole(task, cut, tile, bj))
-            UNROLL
-        for (uint32_t r = 0; r < units; r++) {
-            struct word *word = &held[s * units + r];
-            unit_16 stored = {word->part[0], word->part[1], word->part[2], word->part[3]};
-
-            words[word_place(cut, bj * units + r, bi)] = stored;
-        }
-    }
-}
-
 #define MOVE_UNIT(unit, to, to_space, from, from_space)                                                           \
     do {                                                                                                          \
         if ((unit) == 1)                                                                                          \
@@ -646,26 +607,129 @@ INLINE void read_squares(const layout_task *task, struct cut cut, const struct t
             *(to_space unit_16 *)(to) = *(const from_space unit_16 *)(from);                                      \
     } while (0)
 
-/* What is left of a tile that is not full: words of lines that cannot be read whole, unit by unit. */
-INLINE void read_rest(const layout_task *task, struct cut cut, const struct tile *tile,
-                      const SHARED int64_t *lines, uint32_t thread, SHARED unit_16 *words)
+/* The units of a thread's squares one by one: where words would reach beyond the source. */
+INLINE void read_units(const layout_task *task, struct cut cut, const struct tile *tile,
+                       const SHARED int64_t *lines, uint32_t thread, SHARED unit_16 *words)
 {
-    const uint32_t units = UNITS(cut.unit);
+    const uint32_t units = UNITS(cut.unit), squares = cut.words_i * cut.words_j / cut.threads;
 
     KEEP_LOOP
-    for (uint32_t b = 0; b * units < tile->count_j; b++) {
-        if (is_whole(task, cut, tile, b))
-            continue;
-        for (uint32_t n = thread; n < TILE_I(cut) * units; n += cut.threads) {
-            uint32_t i = n / units, j = b * units + n % units;
+    for (uint32_t n = 0; n < squares * units * units; n++) {
+        uint32_t square = thread + n / (units * units) * cut.threads;
+        uint32_t i = square / cut.words_j * units + n / units % units,
+                 j = square % cut.words_j * units + n % units;
 
-            if (i < tile->count_i && j < tile->count_j)
-                MOVE_UNIT(cut.unit, unit_place(cut, words, i, j), SHARED,
-                          src_line(task, tile, lines, i) + j * cut.unit, GLOBAL);
+        if (i < tile->count_i && j < tile->count_j)
+            MOVE_UNIT(cut.unit, unit_place(cut, words, i, j), SHARED,
+                      src_line(task, tile, lines, i) + j * cut.unit, GLOBAL);
+    }
+}
+
+/*
+ * Reads the squares of a thread and puts them into the tile. full: the tile is, and needs no questions. Otherwise
+ * what is not there of it is read elsewhere, where there is something, and nobody looks at it.
+ */
+INLINE void read_squares(const layout_task *task, struct cut cut, const struct tile *tile,
+                         const SHARED int64_t *lines, int full, uint32_t thread, SHARED unit_16 *words)
+{
+    const uint32_t units = UNITS(cut.unit), squares = cut.words_i * cut.words_j / cut.threads;
+    const GLOBAL char *from[WORDS_MOST];
+    struct word held[WORDS_MOST];
+    int readable = 1;
+
+    UNROLL
+    for (uint32_t s = 0; s < squares; s++) {
+        uint32_t square = thread + s * cut.threads, bj = square % cut.words_j, bi = square / cut.words_j;
+        uint32_t last = full ? 0 : (tile->count_j - 1) / units;
+
+        if (!full && bj > last)
+            bj = last;
+        UNROLL
+        for (uint32_t r = 0; r < units; r++) {
+            uint32_t i = bi * units + r;
+
+            if (!full && i >= tile->count_i)
+                i = tile->count_i - 1;
+            from[s * units + r] = src_line(task, tile, lines, i) + bj * WORD_BYTES;
+            if (!full)
+                readable &= is_readable(task, from[s * units + r]);
+        }
+    }
+    if (!full && !readable) {
+        read_units(task, cut, tile, lines, thread, words);
+        return;
+    }
+    UNROLL
+    for (uint32_t n = 0; n < squares * units; n++)
+        held[n] = cut.odd ? load_any_word(from[n], cut.unit) : load_word(from[n]);
+    UNROLL
+    for (uint32_t s = 0; s < squares; s++) {
+        uint32_t square = thread + s * cut.threads, bj = square % cut.words_j, bi = square / cut.words_j;
+
+        transpose_words(&held[s * units], cut.unit);
+        UNROLL
+        for (uint32_t r = 0; r < units; r++) {
+            struct word *word = &held[s * units + r];
+            unit_16 stored = {word->part[0], word->part[1], word->part[2], word->part[3]};
+
+            words[word_place(cut, bj * units + r, bi)] = stored;
         }
     }
 }
 
+INLINE struct word tile_word(struct cut cut, const SHARED unit_16 *words, uint32_t j, uint32_t b)
+{
+    unit_16 there = words[word_place(cut, j, b)];
+    struct word word = {{there[0], there[1], there[2], there[3]}};
+
+    return word;
+}
+
+/* The 16 bytes of line j that begin at a byte; what lies beyond the tile may be anything. */
+INLINE struct word tile_bytes(struct cut cut, const SHARED unit_16 *words, uint32_t j, uint32_t byte)
+{
+    uint32_t b = byte / WORD_BYTES, next = byte % WORD_BYTES && b + 1 < cut.words_i ? b + 1 : b;
+
+    return shift_words(tile_word(cut, words, j, b), tile_word(cut, words, j, next), byte % WORD_BYTES, cut.unit);
+}
+
+/* What a tile writes of a line: bytes from the line's first in the tile, and where whole words of memory begin. */
+struct span {
+    uint32_t from, body, end;
+};
+
+/*
+ * Memory takes a sector that is written in parts at the cost of reading it first. So where lines do not begin with
+ * sectors, tiles overlap by one: each writes a line from the first sector that begins in it to the first that
+ * begins in the next tile, and only the ends of whole lines are parts.
+ */
+INLINE struct span find_span(const layout_task *task, struct cut cut, const struct tile *tile,
+                             const GLOBAL char *line)
+{
+    struct span span = {0, 0, tile->count_i * cut.unit};
+    uint32_t step = task->step_i * cut.unit, before = (0 - (uint32_t)(uintptr_t)line) % SECTOR_BYTES;
+
+    if (!cut.odd)
+        return span;
+    if (task->step_i < TILE_I(cut)) {
+        if (tile->i)
+            span.from = before;
+        if (tile->i + task->step_i < task->size_i && step + before < span.end)
+            span.end = step + before;
+    }
+    span.body = span.from + (0 - (uint32_t)(uintptr_t)line - span.from) % WORD_BYTES;
+    return span;
+}
+
+/* Whether a tile is full, overlaps both neighbours along the destination, and has the source's lines go on at both
+ * ends by a word: then nothing is asked of single words. */
+INLINE int is_inner(const layout_task *task, struct cut cut, const struct tile *tile)
+{
+    return task->step_i < TILE_I(cut) && tile->i && tile->i + task->step_i < task->size_i &&
+           tile->j >= UNITS(cut.unit) && tile->j + TILE_J(cut) + UNITS(cut.unit) <= task->size_j;
+}
+
+/* Whole words of memory: each of a line that begins elsewhere is cut out of two of the tile's. */
 INLINE void write_words(const layout_task *task, struct cut cut, const struct tile *tile,
                         const SHARED int64_t *lines, int full, uint32_t thread, const SHARED unit_16 *words)
 {
@@ -673,56 +737,47 @@ INLINE void write_words(const layout_task *task, struct cut cut, const struct ti
 
     UNROLL
     for (uint32_t n = 0; n < each; n++) {
-        uint32_t place = thread + n * cut.threads, b = place % cut.words_i, j = place / cut.words_i;
+        uint32_t place = thread + n * cut.threads, b = place % cut.words_i, j = place / cut.words_i, at;
+        GLOBAL char *line = dst_line(task, cut, tile, lines, full || j < tile->count_j ? j : 0);
 
-        if (full || (j < tile->count_j && (b + 1) * units <= tile->count_i))
-            *(GLOBAL unit_16 *)(dst_line(task, cut, tile, lines, j) + b * WORD_BYTES) =
-                words[word_place(cut, j, b)];
+        if (full && !cut.odd) {
+            store_word(line + b * WORD_BYTES, tile_word(cut, words, j, b));
+        } else if (full) {
+            at = (0 - (uint32_t)(uintptr_t)line) % SECTOR_BYTES + b * WORD_BYTES;
+            if (b < cut.words_i - SECTOR_BYTES / WORD_BYTES)
+                store_word(line + at, tile_bytes(cut, words, j, at));
+        } else {
+            struct span span = find_span(task, cut, tile, line);
+
+            at = span.body + b * WORD_BYTES;
+            if (j < tile->count_j && at + WORD_BYTES <= span.end)
+                store_word(line + at, cut.odd ? tile_bytes(cut, words, j, at) : tile_word(cut, words, j, b));
+        }
     }
 }
 
-/* Units from first on of each line, neighbours by neighbours. */
-INLINE void write_units(const layout_task *task, struct cut cut, const struct tile *tile,
-                        const SHARED int64_t *lines, uint32_t first, uint32_t across, uint32_t thread,
-                        SHARED unit_16 *words)
+/* What is before the first whole word of each line, and behind the last one. */
+INLINE void write_ends(const layout_task *task, struct cut cut, const struct tile *tile,
+                       const SHARED int64_t *lines, uint32_t thread, const SHARED unit_16 *words)
 {
-    for (uint32_t n = thread; n < across * TILE_J(cut); n += cut.threads) {
-        uint32_t i = first + n % across, j = n / across;
-
-        if (i < tile->count_i && j < tile->count_j)
-            MOVE_UNIT(cut.unit, dst_line(task, cut, tile, lines, j) + i * cut.unit, GLOBAL,
-                      unit_place(cut, words, i, j), SHARED);
-    }
-}
-
-/* Lines of units below 4 bytes that begin anywhere, in words of 4 that lie on words of the destination: each is
- * cut out of two of the tile's. Units only where a line begins or ends within a word. */
-INLINE void write_parts(const layout_task *task, struct cut cut, const struct tile *tile,
-                        const SHARED int64_t *lines, uint32_t thread, SHARED unit_16 *words)
-{
-    const uint32_t parts = TILE_I(cut) * cut.unit / 4 + 1;
-    uint32_t bytes = tile->count_i * cut.unit;
-
-    for (uint32_t n = thread; n < parts * TILE_J(cut); n += cut.threads) {
-        uint32_t part = n % parts, j = n / parts, across, first, low, high;
+    KEEP_LOOP
+    for (uint32_t n = thread + (cut.odd ? 0 : TILE_J(cut)); n < 2 * TILE_J(cut); n += cut.threads) {
+        uint32_t j = n % TILE_J(cut), from, end;
+        struct span span;
         GLOBAL char *line;
 
         if (j >= tile->count_j)
-            break;
-        line = dst_line(task, cut, tile, lines, j);
-        across = (uint32_t)(uintptr_t)line % 4;
-        first = part * 4 - across; /* byte of the line; wraps below 0 for the first part of some */
-        if (part * 4 >= across && first + 4 <= bytes) {
-            high = *(const SHARED unit_4 *)unit_place(cut, words, part * 4 / cut.unit, j);
-            low = across ? *(const SHARED unit_4 *)unit_place(cut, words, (part * 4 - 4) / cut.unit, j) : 0;
-            *(GLOBAL unit_4 *)(line + first) =
-                across ? (uint32_t)((low | (uint64_t)high << 32) >> (32 - across * 8)) : high;
             continue;
+        line = dst_line(task, cut, tile, lines, j);
+        span = find_span(task, cut, tile, line);
+        from = span.from;
+        end = span.body < span.end ? span.body : span.end;
+        if (n >= TILE_J(cut)) {
+            from = end + (span.end - end) / WORD_BYTES * WORD_BYTES;
+            end = span.end;
         }
-        for (uint32_t k = 0; k < 4; k += cut.unit)
-            if (part * 4 + k >= across && first + k < bytes)
-                MOVE_UNIT(cut.unit, line + (first + k), GLOBAL, unit_place(cut, words, (first + k) / cut.unit, j),
-                          SHARED);
+        if (from < end)
+            store_part(line + from, tile_bytes(cut, words, j, from), end - from, cut.unit);
     }
 }
 
@@ -733,7 +788,8 @@ INLINE void write_parts(const layout_task *task, struct cut cut, const struct ti
         SHARED_ARRAY(unit_16, words, UNITS(unit_) * (across_) * (down_));                                         \
         SHARED_ARRAY(int64_t, lines, UNITS(unit_) * ((across_) + (down_)));                                       \
         const struct tile tile = find_tile(&task, cut, leat_block_x());                                           \
-        int full = !cut.odd && tile.count_i == TILE_I(cut) && tile.count_j == TILE_J(cut);                        \
+        int full = tile.count_i == TILE_I(cut) && tile.count_j == TILE_J(cut) &&                                  \
+                   (!cut.odd || is_inner(&task, cut, &tile));                                                     \
                                                                                                                   \
         if (task.middle > 2) {                                                                                    \
             PHASE(t)                                                                                              \
@@ -742,45 +798,36 @@ INLINE void write_parts(const layout_task *task, struct cut cut, const struct ti
         }                                                                                                         \
         PHASE(t)                                                                                                  \
         {                                                                                                         \
-            if (full) {                                                                                           \
+            if (full)                                                                                             \
                 read_squares(&task, cut, &tile, lines, 1, t, words);                                              \
-            } else {                                                                                              \
+            else                                                                                                  \
                 read_squares(&task, cut, &tile, lines, 0, t, words);                                              \
-                read_rest(&task, cut, &tile, lines, t, words);                                                    \
-            }                                                                                                     \
         }                                                                                                         \
         BARRIER();                                                                                                \
         PHASE(t)                                                                                                  \
         {                                                                                                         \
             if (full) {                                                                                           \
                 write_words(&task, cut, &tile, lines, 1, t, words);                                               \
-            } else if (!cut.odd || task.wide_dst) {                                                               \
-                write_words(&task, cut, &tile, lines, 0, t, words);                                               \
-                write_units(&task, cut, &tile, lines, tile.count_i / UNITS(unit_) * UNITS(unit_), UNITS(unit_),   \
-                            t, words);                                                                            \
-            } else if (cut.unit < 4) {                                                                            \
-                write_parts(&task, cut, &tile, lines, t, words);                                                  \
             } else {                                                                                              \
-                write_units(&task, cut, &tile, lines, 0, TILE_I(cut), t, words);                                  \
+                write_words(&task, cut, &tile, lines, 0, t, words);                                               \
+                if (cut.unit < WORD_BYTES)                                                                        \
+                    write_ends(&task, cut, &tile, lines, t, words);                                               \
             }                                                                                                     \
         }                                                                                                         \
     }
 
-/* As in layout/gpu.c. */
-TRANSPOSE(leat_layout_transpose_1, 1, 8, 8, 64, 0)
-TRANSPOSE(leat_layout_transpose_2, 2, 8, 8, 64, 0)
-TRANSPOSE(leat_layout_transpose_4, 4, 8, 8, 64, 0)
-TRANSPOSE(leat_layout_transpose_8, 8, 8, 8, 64, 0)
-TRANSPOSE(leat_layout_transpose_16, 16, 8, 8, 64, 0)
-TRANSPOSE(leat_layout_transpose_wide_1, 1, 16, 8, 128, 0)
-TRANSPOSE(leat_layout_transpose_wide_2, 2, 16, 16, 256, 0)
-TRANSPOSE(leat_layout_transpose_wide_4, 4, 16, 16, 128, 0)
-TRANSPOSE(leat_layout_transpose_wide_8, 8, 16, 16, 64, 0)
-TRANSPOSE(leat_layout_transpose_wide_16, 16, 16, 16, 64, 0)
-TRANSPOSE(leat_layout_transpose_odd_1, 1, 8, 8, 64, 1)
-TRANSPOSE(leat_layout_transpose_odd_2, 2, 8, 8, 64, 1)
-TRANSPOSE(leat_layout_transpose_odd_4, 4, 8, 8, 64, 1)
-TRANSPOSE(leat_layout_transpose_odd_8, 8, 8, 8, 64, 1)
+/* As in layout/gpu.c: small tiles and wide ones, for lines that lie on words, and for any. */
+#define TRANSPOSES(unit, small_threads, wide_i, wide_j, wide_threads)                                             \
+    TRANSPOSE(leat_layout_transpose_##unit, unit, 8, 8, small_threads, 0)                                         \
+    TRANSPOSE(leat_layout_transpose_odd_##unit, unit, 8, 8, small_threads, 1)                                     \
+    TRANSPOSE(leat_layout_transpose_wide_##unit, unit, wide_i, wide_j, wide_threads, 0)                           \
+    TRANSPOSE(leat_layout_transpose_wide_odd_##unit, unit, wide_i, wide_j, wide_threads, 1)
+
+TRANSPOSES(1, 64, 16, 8, 128)
+TRANSPOSES(2, 64, 16, 16, 256)
+TRANSPOSES(4, 64, 16, 16, 128)
+TRANSPOSES(8, 64, 16, 16, 64)
+TRANSPOSES(16, 64, 16, 16, 64)
 
 /* ---- boxes: dimensions so short that several of them make a line, the same ones on both sides ---- */
 

@@ -47,7 +47,8 @@ struct leati_task_pass {
 };
 
 struct leati_layout_task {
-    uint64_t dst, src; /* addresses of the first unit */
+    uint64_t dst, src;           /* addresses of the first unit */
+    uint64_t src_first, src_end; /* of all bytes that may be read */
 
     uint64_t list, wrong;       /* addresses, or 0 */
     int64_t list_dst, list_src; /* bytes from one index to the next; 0 on the side without the list */
@@ -55,7 +56,6 @@ struct leati_layout_task {
     uint32_t list_entry_bytes; /* 4 or 8 */
 
     uint32_t unit_bytes;
-    uint32_t wide_dst, wide_src; /* 1: 16 bytes at a time are possible on this side */
 
     uint32_t splits; /* kernels' own: see there */
     uint64_t row_bytes;
@@ -72,8 +72,8 @@ struct leati_layout_task {
      * destination; to dim[middle - 1] the other way round; the rest are in the block's number. */
     uint32_t middle;
     uint64_t size_i, size_j; /* units in all, of these two */
-    struct leati_divisor tiles_first, tiles_second;
-    uint32_t order; /* 0: neighbours in number are neighbours on the destination, 1: on the source */
+    struct leati_divisor tiles_i, tiles_j;
+    uint32_t step_i; /* units from one tile to the next: fewer than a tile has where tiles overlap */
 
     /* Boxes: all dim[] are in a box's number, first the pieces of the dimension that is cut; of the last piece
      * there is less. */

@@ -7,12 +7,13 @@
 #include <string.h>
 
 #define WORD_BYTES 16u
+#define SECTOR_BYTES 32u
 
 /* Threads of a block, and as many items as layout_kernels.c gives each. */
 #define THREADS_MOST 256u
 #define THREADS_LEAST 64u
 #define ELEMENTS_EACH 4u
-#define ROWS_EACH(unit_bytes) ((unit_bytes) >= 4 ? 4u : 2u)
+#define ROWS_EACH 4u
 
 /* With fewer blocks some of a GPU's multiprocessors have nothing to do. */
 #define BLOCKS_ENOUGH 128u
@@ -29,6 +30,7 @@
 
 /* A GPU's memory is as good at lines of this length as at longer ones, or nearly so. */
 #define LINE_BYTES 64u
+#define ROW_BYTES 128u /* rows, of which each goes elsewhere, want to be longer */
 
 static struct leati_divisor divisor(uint64_t size)
 {
@@ -207,7 +209,7 @@ static bool make_rows(const struct leati_form *form, struct leati_gpu_layout *gp
     for (unsigned k = 1; k < form->dims; k++)
         dims.dim[k] = dim_of(form, k);
     gpu->kernel = names[unit_number(unit)];
-    share_out(gpu, &dims, ROWS_EACH(unit));
+    share_out(gpu, &dims, ROWS_EACH);
     return true;
 }
 
@@ -215,28 +217,27 @@ static bool make_rows(const struct leati_form *form, struct leati_gpu_layout *gp
 
 /* The kernels that transpose, by units; their tiles are as in layout_kernels.c. */
 struct cut {
-    const char *names[5];
-    unsigned words_i[5], words_j[5]; /* of 16 bytes */
+    const char *names[5], *odd_names[5]; /* for lines that lie on words, and for any */
+    unsigned words_i[5], words_j[5];     /* of 16 bytes */
     unsigned threads[5];
 };
 
-static const struct cut small_cut = {{"leat_layout_transpose_1", "leat_layout_transpose_2",
-                                      "leat_layout_transpose_4", "leat_layout_transpose_8",
-                                      "leat_layout_transpose_16"},
-                                     {8, 8, 8, 8, 8},
-                                     {8, 8, 8, 8, 8},
-                                     {64, 64, 64, 64, 64}};
-static const struct cut wide_cut = {{"leat_layout_transpose_wide_1", "leat_layout_transpose_wide_2",
-                                     "leat_layout_transpose_wide_4", "leat_layout_transpose_wide_8",
-                                     "leat_layout_transpose_wide_16"},
-                                    {16, 16, 16, 16, 16},
-                                    {8, 16, 16, 16, 16},
-                                    {128, 256, 128, 64, 64}};
-static const struct cut odd_cut = {{"leat_layout_transpose_odd_1", "leat_layout_transpose_odd_2",
-                                    "leat_layout_transpose_odd_4", "leat_layout_transpose_odd_8", NULL},
-                                   {8, 8, 8, 8, 8},
-                                   {8, 8, 8, 8, 8},
-                                   {64, 64, 64, 64, 64}};
+static const struct cut small_cut = {
+    {"leat_layout_transpose_1", "leat_layout_transpose_2", "leat_layout_transpose_4", "leat_layout_transpose_8",
+     "leat_layout_transpose_16"},
+    {"leat_layout_transpose_odd_1", "leat_layout_transpose_odd_2", "leat_layout_transpose_odd_4",
+     "leat_layout_transpose_odd_8", "leat_layout_transpose_odd_16"},
+    {8, 8, 8, 8, 8},
+    {8, 8, 8, 8, 8},
+    {64, 64, 64, 64, 64}};
+static const struct cut wide_cut = {
+    {"leat_layout_transpose_wide_1", "leat_layout_transpose_wide_2", "leat_layout_transpose_wide_4",
+     "leat_layout_transpose_wide_8", "leat_layout_transpose_wide_16"},
+    {"leat_layout_transpose_wide_odd_1", "leat_layout_transpose_wide_odd_2", "leat_layout_transpose_wide_odd_4",
+     "leat_layout_transpose_wide_odd_8", "leat_layout_transpose_wide_odd_16"},
+    {16, 16, 16, 16, 16},
+    {8, 16, 16, 16, 16},
+    {128, 256, 128, 64, 64}};
 
 /* An axis takes no more dimensions when it has so many bytes: tiles that are not full are few then. */
 #define AXIS_ENOUGH_BYTES 4096u
@@ -300,8 +301,9 @@ static bool find_axes(const struct leati_form *form, struct axes *axes)
     return true;
 }
 
-/* Whether all lines begin with whole words on one side: all strides but those along the axis itself. */
-static bool is_wide_across(const struct leati_form *form, const struct axis *axis, bool dst)
+/* Whether all lines begin at multiples of so many bytes on one side: all strides but those along the axis itself.
+ * What comes from an allocator lies on sectors, so more than words is asked of strides alone. */
+static bool lies_on(const struct leati_form *form, const struct axis *axis, bool dst, unsigned bytes)
 {
     const int64_t *stride = dst ? form->dst_stride : form->src_stride;
 
@@ -312,7 +314,7 @@ static bool is_wide_across(const struct leati_form *form, const struct axis *axi
 
         for (unsigned n = 0; n < axis->count; n++)
             along |= axis->dim[n] == k;
-        if (!along && stride[k] % WORD_BYTES)
+        if (!along && stride[k] % bytes)
             return false;
     }
     return true;
@@ -327,27 +329,31 @@ static void put_axis(const struct leati_form *form, const struct axis *axis, str
     }
 }
 
-static bool lay_tiles(const struct leati_form *form, const struct axes *axes, const struct cut *cut,
+/*
+ * odd: tiles for lines that begin anywhere are asked for. Others will do for lines on words, but a sector that is
+ * written in parts costs more than tiles that overlap: except small ones, and those of narrow units, which would
+ * take too much time for their bytes (measured on an H200).
+ */
+static bool lay_tiles(const struct leati_form *form, const struct axes *axes, const struct cut *cut, bool odd,
                       struct leati_gpu_layout *gpu)
 {
+    unsigned wanted_bytes = cut == &small_cut || form->unit_bytes <= 2 ? WORD_BYTES : SECTOR_BYTES;
+    bool on_lines = !odd && lies_on(form, &axes->i, true, wanted_bytes);
     struct leati_layout_task *task = &gpu->task;
     unsigned unit = unit_number(form->unit_bytes);
     uint64_t tiles_i, tiles_j, blocks;
 
-    task->wide_dst = is_wide_across(form, &axes->i, true);
-    task->wide_src = is_wide_across(form, &axes->j, false);
-    if (!(task->wide_dst && task->wide_src))
-        cut = &odd_cut;
-    if (!cut->names[unit])
-        return false;
-    gpu->kernel = cut->names[unit];
+    gpu->kernel = on_lines && lies_on(form, &axes->j, false, WORD_BYTES) ? cut->names[unit] : cut->odd_names[unit];
     gpu->tile_i = cut->words_i[unit] * WORD_BYTES / form->unit_bytes;
     gpu->tile_j = cut->words_j[unit] * WORD_BYTES / form->unit_bytes;
     put_axis(form, &axes->i, task);
     task->inner = task->dims;
     put_axis(form, &axes->j, task);
     task->middle = task->dims;
-    tiles_i = (axes->i.units + gpu->tile_i - 1) / gpu->tile_i;
+    task->step_i = gpu->tile_i;
+    if (!on_lines && axes->i.units > gpu->tile_i)
+        task->step_i -= SECTOR_BYTES / form->unit_bytes;
+    tiles_i = (axes->i.units + task->step_i - 1) / task->step_i;
     tiles_j = (axes->j.units + gpu->tile_j - 1) / gpu->tile_j;
     blocks = tiles_i * tiles_j;
     for (unsigned k = 0; k < form->dims; k++)
@@ -359,8 +365,8 @@ static bool lay_tiles(const struct leati_form *form, const struct axes *axes, co
         }
     task->size_i = axes->i.units;
     task->size_j = axes->j.units;
-    task->tiles_first = divisor(task->order ? tiles_j : tiles_i);
-    task->tiles_second = divisor(task->order ? tiles_i : tiles_j);
+    task->tiles_i = divisor(tiles_i);
+    task->tiles_j = divisor(tiles_j);
     gpu->grid = leat_dim(blocks_of(blocks), 1, 1);
     gpu->block = leat_dim(cut->threads[unit], 1, 1);
     return true;
@@ -370,28 +376,28 @@ static bool make_small_tiles(const struct leati_form *form, struct leati_gpu_lay
 {
     struct axes axes;
 
-    return find_axes(form, &axes) && lay_tiles(form, &axes, &small_cut, gpu);
+    return find_axes(form, &axes) && lay_tiles(form, &axes, &small_cut, false, gpu);
 }
 
 static bool make_wide_tiles(const struct leati_form *form, struct leati_gpu_layout *gpu)
 {
     struct axes axes;
 
-    return find_axes(form, &axes) && lay_tiles(form, &axes, &wide_cut, gpu);
-}
-
-/* The same in the other order: to measure what memory makes of it. */
-static bool make_wide_tiles_by_source(const struct leati_form *form, struct leati_gpu_layout *gpu)
-{
-    gpu->task.order = 1;
-    return make_wide_tiles(form, gpu);
+    return find_axes(form, &axes) && lay_tiles(form, &axes, &wide_cut, false, gpu);
 }
 
 static bool make_odd_tiles(const struct leati_form *form, struct leati_gpu_layout *gpu)
 {
     struct axes axes;
 
-    return find_axes(form, &axes) && lay_tiles(form, &axes, &odd_cut, gpu);
+    return find_axes(form, &axes) && lay_tiles(form, &axes, &small_cut, true, gpu);
+}
+
+static bool make_wide_odd_tiles(const struct leati_form *form, struct leati_gpu_layout *gpu)
+{
+    struct axes axes;
+
+    return find_axes(form, &axes) && lay_tiles(form, &axes, &wide_cut, true, gpu);
 }
 
 /* Units that tiles have room for, over those that there are: 64ths. */
@@ -413,8 +419,8 @@ static bool make_tiles(const struct leati_form *form, struct leati_gpu_layout *g
     if (form->payload_bytes / ((uint64_t)wide_i * wide_j * form->unit_bytes) < 2 * BLOCKS_ENOUGH ||
         room_64ths(axes.i.units, wide_i) * room_64ths(axes.j.units, wide_j) * 8 >
             room_64ths(axes.i.units, small) * room_64ths(axes.j.units, small) * 9)
-        return lay_tiles(form, &axes, &small_cut, gpu);
-    return lay_tiles(form, &axes, &wide_cut, gpu);
+        return lay_tiles(form, &axes, &small_cut, false, gpu);
+    return lay_tiles(form, &axes, &wide_cut, false, gpu);
 }
 
 /* Whether tiles would have much room for nothing; where lines begin anywhere, which costs besides, less will do.
@@ -429,7 +435,7 @@ static bool are_tiles_empty(const struct leati_form *form)
         return true;
     room = room_64ths(axes.i.units, small_cut.words_i[unit] * per_word) *
            room_64ths(axes.j.units, small_cut.words_j[unit] * per_word);
-    if (is_wide_across(form, &axes.i, true) && is_wide_across(form, &axes.j, false))
+    if (lies_on(form, &axes.i, true, SECTOR_BYTES) && lies_on(form, &axes.j, false, WORD_BYTES))
         return room * 7 > 64 * 64 * 10;
     return room * 8 > 64 * 64 * 10;
 }
@@ -972,8 +978,8 @@ static const struct sort {
              {"transpose", make_tiles},
              {"transpose-small", make_small_tiles},
              {"transpose-wide", make_wide_tiles},
-             {"transpose-wide-by-source", make_wide_tiles_by_source},
              {"transpose-odd", make_odd_tiles},
+             {"transpose-wide-odd", make_wide_odd_tiles},
              {"box", make_box},
              {"elements", make_elements}};
 
@@ -1009,7 +1015,7 @@ static const char *choose(const struct leati_form *form)
 
     if (line_bytes < BOX_LEAST_BYTES)
         wanted_bytes = BOX_LEAST_BYTES;
-    else if (line_bytes < LINE_BYTES)
+    else if (line_bytes < (rows ? ROW_BYTES : LINE_BYTES))
         wanted_bytes = 2 * line_bytes;
     else if (!rows && are_tiles_empty(form))
         wanted_bytes = BOX_LONG_BYTES;
@@ -1041,6 +1047,8 @@ void leati_gpu_layout_argument(const struct leati_form *form, const struct leati
 
     task.dst = (uintptr_t)dst + (uint64_t)form->dst_offset;
     task.src = (uintptr_t)src + (uint64_t)form->src_offset;
+    task.src_first = (uintptr_t)src + (uint64_t)form->src_low;
+    task.src_end = (uintptr_t)src + (uint64_t)form->src_high;
     task.list = form->index_dim >= 0 ? (uintptr_t)list : 0;
     task.wrong = form->index_dim >= 0 ? (uintptr_t)wrong : 0;
     memcpy(argument, &task, sizeof task);
