@@ -148,7 +148,8 @@ void leati_part_tile_16(char *dst, const int64_t *dst_rows, unsigned dst_row_cou
 /* How many rows a tile has: as many as fill whole lines, and reach from anywhere to the end of a line. */
 unsigned leati_tile_side(unsigned unit_bytes);
 
-/* The same of units of other sizes, which are runs of the form's; NULL where there is none for this many bytes. */
+/* The same of units of other sizes, which are runs of the form's; NULL where there is none for this many bytes,
+ * since runs one by one are as good. */
 leati_part_tile leati_wide_tile(uint64_t bytes);
 
 /* All but lines are by the binary logarithm of the unit. Streaming stores go past the caches to places that are

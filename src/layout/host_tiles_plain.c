@@ -84,13 +84,21 @@ WIDE(24, 24)
 WIDE(32, 32)
 WIDE(40, 40)
 WIDE(48, 48)
+WIDE(64, 64)
+WIDE(80, 80)
+WIDE(96, 96)
+WIDE(112, 112)
+WIDE(144, 144)
+WIDE(160, 160)
+WIDE(176, 176)
 
 leati_part_tile leati_wide_tile(uint64_t bytes)
 {
     static const leati_part_tile tiles[] = {
-        [3] = wide_3,   [5] = wide_5,   [6] = wide_6,   [7] = wide_7,   [9] = wide_9,   [10] = wide_10,
-        [11] = wide_11, [12] = wide_12, [13] = wide_13, [14] = wide_14, [15] = wide_15, [20] = wide_20,
-        [24] = wide_24, [32] = wide_32, [40] = wide_40, [48] = wide_48};
+        [3] = wide_3,   [5] = wide_5,     [6] = wide_6,     [7] = wide_7,     [9] = wide_9,    [10] = wide_10,
+        [11] = wide_11, [12] = wide_12,   [13] = wide_13,   [14] = wide_14,   [15] = wide_15,  [20] = wide_20,
+        [24] = wide_24, [32] = wide_32,   [40] = wide_40,   [48] = wide_48,   [64] = wide_64,  [80] = wide_80,
+        [96] = wide_96, [112] = wide_112, [144] = wide_144, [160] = wide_160, [176] = wide_176};
 
     return bytes < sizeof tiles / sizeof *tiles ? tiles[bytes] : NULL;
 }
