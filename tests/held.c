@@ -9,13 +9,15 @@
 #include <string.h>
 
 #define DELAY_US 2000
-#define GATES 256
+#define GATES 1024
+#define PATIENCE_MS 30000
 
 struct leati_driver *held_driver;
 void (*held_before_work)(void *stream);
 void (*held_before_copy)(void *stream, struct leati_end dst, struct leati_end src, size_t bytes);
 void (*held_before_free)(void *ptr);
 bool (*held_refuse)(const char *entry, void *stream);
+bool held_slow_words, held_no_memory;
 
 static const struct leati_driver_ops *below;
 static struct leati_driver_ops table;
@@ -67,7 +69,28 @@ static leat_status stream_values(struct leati_driver *driver, void *stream, cons
 {
     if (held_refuse && held_refuse("stream_values", stream))
         return leati_fail(LEAT_ERROR_DRIVER, "the test refuses words");
-    return below->stream_values(driver, stream, values, count);
+    if (!held_slow_words)
+        return below->stream_values(driver, stream, values, count);
+    for (unsigned i = 0; i < count; i++) {
+        if (!values[i].wait)
+            held_delay(stream);
+        LEATI_TRY(below->stream_values(driver, stream, &values[i], 1));
+    }
+    return LEAT_OK;
+}
+
+static leat_status host_alloc(struct leati_driver *driver, void *device, size_t bytes, void **ptr)
+{
+    if (held_no_memory)
+        return leati_fail(LEAT_ERROR_HOST_MEMORY, "the test has no pinned memory left");
+    return below->host_alloc(driver, device, bytes, ptr);
+}
+
+static leat_status host_register(struct leati_driver *driver, void *device, void *ptr, size_t bytes)
+{
+    if (held_no_memory)
+        return leati_fail(LEAT_ERROR_HOST_MEMORY, "the test pins no memory any more");
+    return below->host_register(driver, device, ptr, bytes);
 }
 
 static leat_status stream_synchronize(struct leati_driver *driver, void *stream)
@@ -93,6 +116,8 @@ void held_begin(void)
     table.launch_host = launch_host;
     table.mem_free = mem_free;
     table.stream_values = stream_values;
+    table.host_alloc = host_alloc;
+    table.host_register = host_register;
     table.stream_synchronize = stream_synchronize;
     held_driver->ops = &table;
 }
@@ -103,6 +128,8 @@ int held_setup(void **state)
     held_before_copy = NULL;
     held_before_free = NULL;
     held_refuse = NULL;
+    held_slow_words = false;
+    held_no_memory = false;
     leati_fault_arm(held_driver, LEATI_FAULT_NONE, NULL, 0);
     return test_setup(state);
 }
@@ -153,4 +180,31 @@ void held_call(void *stream, void (*function)(void *), void *argument)
 void held_moment(void)
 {
     test_sleep_us(1000L * HELD_MOMENT_MS);
+}
+
+static void *watch_call(void *argument)
+{
+    struct held_watch *watch = argument;
+
+    for (int i = 0; watch->until_fault && !leati_fault_fired(held_driver) && i < PATIENCE_MS; i++)
+        test_sleep_us(1000);
+    for (int i = 0; i < HELD_MOMENT_MS && !atomic_load(&watch->back); i++)
+        test_sleep_us(1000);
+    test_gate_open(watch->gate);
+    return NULL;
+}
+
+void held_watch_start(struct held_watch *watch)
+{
+    assert_int_equal(pthread_create(&watch->thread, NULL, watch_call, watch), 0);
+}
+
+void held_watch_end(struct held_watch *watch)
+{
+    int waited = atomic_load(&watch->gate->passed);
+
+    atomic_store(&watch->back, 1);
+    pthread_join(watch->thread, NULL);
+    assert_true(test_wait_for(&watch->gate->passed, 1));
+    assert_true(waited);
 }

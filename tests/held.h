@@ -12,6 +12,8 @@
 
 #include "driver/driver.h"
 
+#include <pthread.h>
+
 extern struct leati_driver *held_driver; /* with the table that was replaced */
 
 /* Called on the thread that gives work to a stream, in front of it: of copies, kernels and host functions the
@@ -20,6 +22,12 @@ extern void (*held_before_work)(void *stream);
 extern void (*held_before_copy)(void *stream, struct leati_end dst, struct leati_end src, size_t bytes);
 extern void (*held_before_free)(void *ptr);
 extern bool (*held_refuse)(const char *entry, void *stream);
+
+/* Words are given one by one, and each that is written comes some milliseconds after what is in front of it. */
+extern bool held_slow_words;
+
+/* There is no pinned memory any more. */
+extern bool held_no_memory;
 
 /* Replaces the table; before the first call of leat, but behind the environment. */
 void held_begin(void);
@@ -42,5 +50,20 @@ void held_call(void *stream, void (*function)(void *), void *argument);
 /* A moment, in which what does not wait is through. */
 enum { HELD_MOMENT_MS = 100 };
 void held_moment(void);
+
+/*
+ * Watches a call that must not come back while a gate is closed: opens the gate when the call is back all the
+ * same, or after a moment. Where a fault is armed, the moment begins when it has happened.
+ */
+struct held_watch {
+    struct test_gate *gate;
+    bool until_fault;
+    atomic_int back;
+    pthread_t thread;
+};
+void held_watch_start(struct held_watch *watch);
+
+/* The call is back: fails unless it waited for the gate. */
+void held_watch_end(struct held_watch *watch);
 
 #endif

@@ -8,7 +8,8 @@
  */
 #include "held.h"
 
-#include "core/core.h"
+#include "copy/stage.h"
+#include "driver/fault/fault.h"
 
 #include <leat/copy.h>
 #include <leat/kernel.h>
@@ -19,6 +20,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #define KIB ((size_t)1 << 10)
 #define MIB ((size_t)1 << 20)
@@ -152,17 +154,17 @@ struct room {
     unsigned char *host, *wanted;   /* ordinary memory, and what it should hold */
     unsigned char *packed;          /* what the device should hold */
     unsigned char *memory, *pinned; /* of the device, and to look at it */
-    unsigned char *values;          /* device memory that holds one byte everywhere */
+    unsigned char *values;          /* memory that holds one byte everywhere, of the device or pinned */
 };
 
-static struct room make_room(leat_device *device)
+static struct room make_room(leat_device *device, leat_kind values)
 {
     return (struct room){.host = test_buffer(BYTES),
                          .wanted = test_buffer(BYTES),
                          .packed = test_buffer(BYTES),
                          .memory = test_alloc(device, LEAT_KIND_DEVICE, BYTES),
                          .pinned = test_alloc(device, LEAT_KIND_PINNED, BYTES),
-                         .values = test_alloc(device, LEAT_KIND_DEVICE, BYTES)};
+                         .values = test_alloc(device, values, BYTES)};
 }
 
 static void end_room(struct room *room)
@@ -244,6 +246,7 @@ static void expect_taken(struct room *room, leat_stream *stream, const struct fo
 enum stream_is {
     STREAM_IDLE,    /* each single work comes late */
     STREAM_WATCHED, /* and in front of each, another thread might see the stream idle, here by waiting for it */
+    STREAM_POOR,    /* as idle, but there is no pinned memory for the first */
     STREAM_HELD
 };
 static leat_stream *watched;
@@ -256,27 +259,73 @@ static void wait_and_delay(void *native)
     }
 }
 
+/* The stream had work, and is idle again without leat knowing. */
+static void use_up(leat_stream *stream, struct room *room)
+{
+    OK(leat_fill(stream, room->pinned, 0, 1));
+    OK(held_driver->ops->stream_synchronize(held_driver, stream->native));
+}
+
+/* All memory that staging has: what is free, and behind a gate the ring of the latest copy, which the next would
+ * take back. The driver has no more. */
+static void *used_up[1 << 10];
+static unsigned used_up_count;
+
+static struct test_gate *use_up_memory(struct test_state *t, struct room *room)
+{
+    struct leati_stager *stager = atomic_load(&t->device->stager);
+    struct test_gate *gate = NULL;
+
+    if (stager) {
+        gate = hold(t->second, room);
+        OK(leat_copy(t->second, room->packed, room->values, MIB));
+    }
+    held_no_memory = true;
+    for (int i = 0; stager && i < 2; i++)
+        for (size_t bytes = MIB; bytes >= 4 * KIB; bytes /= 2)
+            while (used_up_count < 1 << 10 &&
+                   leat_pool_alloc(stager->pools[i], NULL, bytes, &used_up[used_up_count]) == LEAT_OK)
+                used_up_count++;
+    return gate;
+}
+
+static void give_memory_back(struct test_gate *gate)
+{
+    held_no_memory = false;
+    while (used_up_count)
+        OK(leat_memory_free(used_up[--used_up_count]));
+    if (gate)
+        test_gate_open(gate);
+}
+
 /* What a form takes in was brought out just before by another. */
 static void bring_out_and_take_in(struct test_state *t, struct room *room, const struct form *from,
                                   const struct form *to, enum stream_is how, unsigned char value)
 {
-    struct test_gate *gate;
+    struct test_gate *gate, *poor = NULL;
     leat_stream *stream;
 
     /* Nothing is known of a stream that is new. */
     OK(leat_stream_create(t->device, &stream));
     watched = stream;
     prepare(room, t->second, value, from, to);
+    if (how == STREAM_IDLE)
+        use_up(stream, room);
+    if (how == STREAM_POOR)
+        poor = use_up_memory(t, room);
     gate = how == STREAM_HELD ? hold(stream, room) : NULL;
-    held_before_work = how == STREAM_IDLE ? held_delay : how == STREAM_WATCHED ? wait_and_delay : NULL;
+    held_before_work = how == STREAM_HELD ? NULL : how == STREAM_WATCHED ? wait_and_delay : held_delay;
     give(from, stream, true, room->host, room->values);
     held_before_work = NULL;
+    if (how == STREAM_POOR)
+        give_memory_back(poor);
     give(to, stream, false, room->host, room->memory);
     if (gate) {
         assert_int_equal(atomic_load(&gate->passed), 0);
         test_gate_open(gate);
     }
     OK(leat_stream_synchronize(stream));
+    OK(leat_stream_synchronize(t->second));
     want_out(room, from, value);
     expect_host(room, from);
     expect_taken(room, t->second, to, from->name);
@@ -286,14 +335,33 @@ static void bring_out_and_take_in(struct test_state *t, struct room *room, const
 static void each_behind_each(void **state)
 {
     struct test_state *t = *state;
-    struct room room = make_room(t->device);
+    struct room room = make_room(t->device, LEAT_KIND_DEVICE);
     unsigned char value = 0;
 
     load_kernels(t->device);
     for (size_t from = 0; from < FORMS; from++)
         for (size_t to = 0; to < FORMS; to++)
             for (enum stream_is how = STREAM_IDLE; how <= STREAM_HELD; how++)
-                bring_out_and_take_in(t, &room, &forms[from], &forms[to], how, ++value);
+                /* The others need memory themselves. */
+                if (how != STREAM_POOR || forms[from].how <= BOX)
+                    bring_out_and_take_in(t, &room, &forms[from], &forms[to], how, ++value);
+    end_room(&room);
+}
+
+/* The same where the first is a copy between two places of the host's. */
+static void each_behind_copies_of_the_host(void **state)
+{
+    struct test_state *t = *state;
+    struct room room = make_room(t->device, LEAT_KIND_PINNED);
+    unsigned char value = 0;
+
+    load_kernels(t->device);
+    for (size_t from = 0; from < FORMS; from++) {
+        for (size_t to = 0; to < FORMS; to++) {
+            bring_out_and_take_in(t, &room, &forms[from], &forms[to], STREAM_IDLE, ++value);
+            bring_out_and_take_in(t, &room, &forms[from], &forms[to], STREAM_HELD, ++value);
+        }
+    }
     end_room(&room);
 }
 
@@ -301,7 +369,7 @@ static void each_behind_each(void **state)
 static void work_makes_a_stream_busy(void **state)
 {
     struct test_state *t = *state;
-    struct room room = make_room(t->device);
+    struct room room = make_room(t->device, LEAT_KIND_DEVICE);
 
     load_kernels(t->device);
     for (size_t i = 0; i <= FORMS; i++) {
@@ -337,7 +405,7 @@ static void write_host(void *argument)
 static void each_behind_work_past_leat(void **state)
 {
     struct test_state *t = *state;
-    struct room room = make_room(t->device);
+    struct room room = make_room(t->device, LEAT_KIND_DEVICE);
     static unsigned char value;
 
     load_kernels(t->device);
@@ -367,7 +435,7 @@ static void each_behind_work_past_leat(void **state)
 static void each_keeps_what_it_uses(void **state)
 {
     struct test_state *t = *state;
-    struct room room = make_room(t->device), other = make_room(t->device);
+    struct room room = make_room(t->device, LEAT_KIND_DEVICE), other = make_room(t->device, LEAT_KIND_DEVICE);
 
     load_kernels(t->device);
     for (size_t i = 0; i < FORMS; i++) {
@@ -400,6 +468,71 @@ static void each_keeps_what_it_uses(void **state)
     end_room(&room);
 }
 
+/* The host's memory goes away while the copy is held up, and the stream ends: whom the failure would be told is
+ * still there, if anybody asks or not. */
+static void each_fails_behind_its_stream(void **state)
+{
+    struct test_state *t = *state;
+    struct room room = make_room(t->device, LEAT_KIND_DEVICE);
+
+    load_kernels(t->device);
+    test_let_leat_catch_faults();
+    for (size_t i = 0; i < FORMS; i++) {
+        for (int ends = 0; ends < 2; ends++) {
+            unsigned char *host = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+            struct test_gate *gate;
+            leat_stream *stream;
+
+            assert_true(host != MAP_FAILED);
+            OK(leat_stream_create(t->device, &stream));
+            gate = hold(stream, &room);
+            give(&forms[i], stream, true, host, room.values);
+            if (ends)
+                OK(leat_stream_destroy(stream));
+            assert_int_equal(mprotect(host, BYTES, PROT_NONE), 0);
+            test_gate_open(gate);
+            if (!ends) {
+                REFUSED(leat_stream_synchronize(stream), LEAT_ERROR_POINTER, "could not be reached");
+                OK(leat_stream_destroy(stream));
+            }
+            OK(leat_device_synchronize(t->device));
+            munmap(host, BYTES);
+        }
+    }
+    end_room(&room);
+}
+
+/* A layout that goes by the CPU device's own threads: the driver refuses the host function behind the kernel. */
+static void a_layout_that_fails_is_waited_for(void **state)
+{
+    struct test_state *t = *state;
+    struct room room = make_room(t->device, LEAT_KIND_DEVICE);
+    struct held_watch watch = {.until_fault = true};
+    leat_layout dense, turned;
+    const char *as_gpu = getenv("LEAT_LAYOUT_AS_GPU");
+    leat_status status;
+
+    if (as_gpu && !strcmp(as_gpu, "1")) {
+        end_room(&room);
+        SKIP_OTHER("layouts go the ways of a GPU");
+    }
+    memset(room.host, 1, MIB);
+    OK(leat_layout_dense(&dense, 2, (int64_t[]){256, 512}, 8));
+    turned = dense;
+    OK(leat_layout_transpose(&turned, 0, 1));
+    OK(leat_layout_dense(&dense, 2, turned.size, 8));
+    OK(leat_copy_layout(t->stream, room.memory, &dense, room.host, &turned));
+    OK(leat_stream_synchronize(t->stream));
+    watch.gate = held_close(t->stream->native);
+    leati_fault_arm(held_driver, LEATI_FAULT_FAIL, "launch_host", 1);
+    held_watch_start(&watch);
+    status = leat_copy_layout(t->stream, room.memory, &dense, room.host, &turned);
+    held_watch_end(&watch);
+    leati_fault_arm(held_driver, LEATI_FAULT_NONE, NULL, 0);
+    assert_int_equal(status, LEAT_ERROR_DRIVER);
+    end_room(&room);
+}
+
 /* ---- guard mode ---- */
 
 static void expect_refused(leat_status status, const struct form *form, const char *words)
@@ -413,7 +546,7 @@ static void expect_refused(leat_status status, const struct form *form, const ch
 static void guard_mode_sees_each(void **state)
 {
     struct test_state *t = *state;
-    struct room room = make_room(t->device);
+    struct room room = make_room(t->device, LEAT_KIND_DEVICE);
     leat_pool_options options = {.size = sizeof options, .guard = 1};
     leat_pool *pool;
     void *block;
@@ -444,8 +577,14 @@ static void guard_mode_sees_each(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    HELD_TEST(each_behind_each),        HELD_TEST(work_makes_a_stream_busy), HELD_TEST(each_behind_work_past_leat),
-    HELD_TEST(each_keeps_what_it_uses), HELD_TEST(guard_mode_sees_each),
+    HELD_TEST(each_behind_each),
+    HELD_TEST(each_behind_copies_of_the_host),
+    HELD_TEST(work_makes_a_stream_busy),
+    HELD_TEST(each_behind_work_past_leat),
+    HELD_TEST(each_keeps_what_it_uses),
+    HELD_TEST(each_fails_behind_its_stream),
+    HELD_TEST(a_layout_that_fails_is_waited_for),
+    HELD_TEST(guard_mode_sees_each),
 };
 
 int main(void)
@@ -453,5 +592,6 @@ int main(void)
     if (!test_on_cpu())
         return 77;
     held_begin();
+    test_keep_handlers();
     return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
 }

@@ -11,54 +11,17 @@
 #include "driver/fault/fault.h"
 
 #include <leat/copy.h>
+#include <leat/layout.h>
 
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #define KIB ((size_t)1 << 10)
 #define MIB ((size_t)1 << 20)
 #define STAGED_BYTES (8 * MIB) /* staged on an idle stream too */
-#define PATIENCE_MS 30000
-
-/*
- * Watches a call that must not come back while a gate is closed: opens the gate when the call is back all the
- * same, or after a while. Where a fault is armed, the while begins when it has happened.
- */
-struct watch {
-    struct test_gate *gate;
-    bool until_fault;
-    atomic_int back;
-    pthread_t thread;
-};
-
-static void *watch_call(void *argument)
-{
-    struct watch *watch = argument;
-
-    for (int i = 0; watch->until_fault && !leati_fault_fired(held_driver) && i < PATIENCE_MS; i++)
-        test_sleep_us(1000);
-    for (int i = 0; i < HELD_MOMENT_MS && !atomic_load(&watch->back); i++)
-        test_sleep_us(1000);
-    test_gate_open(watch->gate);
-    return NULL;
-}
-
-static void start_watch(struct watch *watch)
-{
-    assert_int_equal(pthread_create(&watch->thread, NULL, watch_call, watch), 0);
-}
-
-/* The call is back: did it wait for the gate? */
-static void end_watch(struct watch *watch)
-{
-    int waited = atomic_load(&watch->gate->passed);
-
-    atomic_store(&watch->back, 1);
-    pthread_join(watch->thread, NULL);
-    assert_true(test_wait_for(&watch->gate->passed, 1));
-    assert_true(waited);
-}
+#define MEMORY_BYTES (4 * MIB) /* that staged copies may have: LEAT_COPY_MEMORY */
 
 /* ---- memory ---- */
 
@@ -325,21 +288,106 @@ static void a_staged_copy_that_fails_is_waited_for(void **state)
 
     for (int out = 0; out < 2; out++) {
         for (uint64_t n = 2; n <= 3; n++) {
-            struct watch watch = {.until_fault = true};
+            struct held_watch watch = {.until_fault = true};
             leat_status status;
 
             OK(leat_copy_sync(t->stream, room.memory, room.in, room.bytes));
             watch.gate = held_close(t->stream->native);
             leati_fault_arm(held_driver, LEATI_FAULT_FAIL, "stream_values", n);
-            start_watch(&watch);
+            held_watch_start(&watch);
             status = out ? leat_copy(t->stream, room.out, room.memory, room.bytes)
                          : leat_copy(t->stream, room.memory, room.in, room.bytes);
-            end_watch(&watch);
+            held_watch_end(&watch);
             leati_fault_arm(held_driver, LEATI_FAULT_NONE, NULL, 0);
             assert_int_equal(status, LEAT_ERROR_DRIVER);
         }
     }
     end_room(&room);
+}
+
+/* leat_copy_sync() out leaves an idle stream behind, not one that has words to write. */
+static void a_synchronous_copy_waits_for_its_stream(void **state)
+{
+    struct test_state *t = *state;
+    struct room room = make_room(t->device, STAGED_BYTES);
+
+    for (int round = 0; round < 3; round++) {
+        held_slow_words = true;
+        OK(leat_copy_sync(t->stream, room.out, room.memory, room.bytes));
+        held_slow_words = false;
+        OK(held_driver->ops->stream_query(held_driver, t->stream->native));
+    }
+    end_room(&room);
+}
+
+/* ---- how much memory copies may take ---- */
+
+/* A stream that is held up is given more than LEAT_COPY_MEMORY: the call waits then. */
+static void long_copies_wait_for_memory(void **state)
+{
+    struct test_state *t = *state;
+    struct room room = make_room(t->device, STAGED_BYTES);
+    struct held_watch watch = {.gate = held_close(t->stream->native)};
+
+    test_pattern(room.in, room.bytes, 40);
+    held_watch_start(&watch);
+    for (int i = 0; i < 100; i++)
+        OK(leat_copy(t->stream, room.memory, room.in, room.bytes));
+    held_watch_end(&watch);
+    OK(leat_stream_synchronize(t->stream));
+    expect_there(t, &room, 40);
+    end_room(&room);
+}
+
+static void many_copies_wait_for_memory(void **state)
+{
+    enum { PAIRS = 2000 };
+    static leat_copy_pair pairs[PAIRS];
+    struct test_state *t = *state;
+    struct room room = make_room(t->device, 2 * MEMORY_BYTES);
+    size_t each = room.bytes / PAIRS;
+    struct held_watch watch = {0};
+
+    /* The last first, so that nothing can be merged. */
+    test_pattern(room.in, room.bytes, 41);
+    for (size_t i = 0; i < PAIRS; i++)
+        pairs[i] = (leat_copy_pair){room.memory + (PAIRS - 1 - i) * each, room.in + i * each, each};
+    OK(leat_copy_many(t->second, pairs, PAIRS));
+    OK(leat_stream_synchronize(t->second));
+    watch.gate = held_close(t->stream->native);
+    held_watch_start(&watch);
+    OK(leat_copy_many(t->stream, pairs, PAIRS));
+    held_watch_end(&watch);
+    OK(leat_copy(t->stream, room.pinned, room.memory, room.bytes));
+    OK(leat_stream_synchronize(t->stream));
+    for (size_t i = 0; i < PAIRS; i++)
+        assert_memory_equal(room.pinned + (PAIRS - 1 - i) * each, room.in + i * each, each);
+    end_room(&room);
+}
+
+/* A layout that is packed in pieces, which are far apart in ordinary memory: two of them. */
+static void layouts_wait_for_memory(void **state)
+{
+    const int64_t row = 2100000;
+    struct test_state *t = *state;
+    leat_layout near = {.dims = 2, .element_bytes = 16, .size = {2, row}, .stride_bytes = {16 * row, 16}};
+    leat_layout far = near;
+    char *host = mmap(NULL, (size_t)row * 96, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void *memory = test_alloc(t->device, LEAT_KIND_DEVICE, (size_t)row * 32);
+    struct held_watch watch = {.gate = NULL};
+    leat_module *module;
+
+    assert_true(host != MAP_FAILED);
+    OK(leat_module_layout(t->device, &module));
+    far.stride_bytes[0] = 48 * row;
+    far.stride_bytes[1] = 48;
+    watch.gate = held_close(t->stream->native);
+    held_watch_start(&watch);
+    OK(leat_copy_layout(t->stream, memory, &near, host, &far));
+    held_watch_end(&watch);
+    OK(leat_stream_synchronize(t->stream));
+    OK(leat_memory_free(memory));
+    munmap(host, (size_t)row * 96);
 }
 
 /* What the threads of a job do here. */
@@ -552,7 +600,7 @@ static void links_that_fail_are_waited_for(void **state)
     struct links links = share_links(t);
 
     for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++) {
-        struct watch watch = {.until_fault = true};
+        struct held_watch watch = {.until_fault = true};
         leat_status status;
 
         /* The routes are there. */
@@ -561,9 +609,9 @@ static void links_that_fail_are_waited_for(void **state)
         OK(leat_stream_synchronize(t->stream));
         watch.gate = hold_copy(t->stream, faults[i].sort, 0);
         leati_fault_arm(held_driver, LEATI_FAULT_FAIL, faults[i].entry, faults[i].n);
-        start_watch(&watch);
+        held_watch_start(&watch);
         status = leat_copy(t->stream, links.memory, links.pinned, LINK_BYTES);
-        end_watch(&watch);
+        held_watch_end(&watch);
         leati_fault_arm(held_driver, LEATI_FAULT_NONE, NULL, 0);
         assert_true(link_plan.held);
         assert_int_equal(status, LEAT_ERROR_DRIVER);
@@ -593,17 +641,17 @@ static void links_that_end_are_waited_for(void **state)
 {
     struct test_state *t = *state;
     struct links links = share_links(t);
-    struct watch watch = {.gate = hold_copy(t->stream, LEAVING, 0)};
+    struct held_watch watch = {.gate = hold_copy(t->stream, LEAVING, 0)};
 
     test_pattern(links.pinned, LINK_BYTES, 32);
     OK(leat_copy(t->stream, links.memory, links.pinned, LINK_BYTES));
     assert_true(link_plan.held);
     freed_early = false;
     held_before_free = watch_free;
-    start_watch(&watch);
+    held_watch_start(&watch);
     OK(leat_copy_share_links(t->device, NULL, 0));
     held_before_free = NULL;
-    end_watch(&watch);
+    held_watch_end(&watch);
     assert_false(freed_early);
     expect_links(t->stream, &links, 32);
     end_links(&links);
@@ -617,6 +665,10 @@ static const struct CMUnitTest tests[] = {
     HELD_TEST(the_ring_of_a_stream_that_ends_stays),
     HELD_TEST(a_staged_copy_that_fails_is_waited_for),
     HELD_TEST(threads_have_left_what_failed),
+    HELD_TEST(a_synchronous_copy_waits_for_its_stream),
+    HELD_TEST(long_copies_wait_for_memory),
+    HELD_TEST(many_copies_wait_for_memory),
+    HELD_TEST(layouts_wait_for_memory),
     HELD_TEST(slow_links_lose_nothing),
     HELD_TEST(links_under_way_are_not_shared),
     HELD_TEST(links_that_fail_are_waited_for),
@@ -630,6 +682,8 @@ int main(void)
     setenv("LEAT_COPY_STAGE", "1", 1);
     setenv("LEAT_COPY_RING", "1M", 1);
     setenv("LEAT_COPY_WORKERS", "3", 1);
+    setenv("LEAT_COPY_MEMORY", "4M", 1);
+    setenv("LEAT_LAYOUT_AS_GPU", "1", 1);
     held_begin();
     return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
 }
