@@ -29,7 +29,8 @@ extern bool held_slow_words;
 /* There is no pinned memory any more. */
 extern bool held_no_memory;
 
-/* Replaces the table; before the first call of leat, but behind the environment. */
+/* Replaces the table; before the first call of leat, but behind the environment. With HELD_WITHOUT_WORDS=1 the
+ * driver's streams cannot wait for words. */
 void held_begin(void);
 
 /* test_setup() with no hook and no fault. */

@@ -99,6 +99,8 @@ staged := LEAT_COPY_STAGE=1 LEAT_LAYOUT_AS_GPU=1 LEAT_COPY_RING=1M LEAT_COPY_WOR
 check-staged: $(check_needs)
 	$(Q)echo 'once more, with pageable copies staged as on a GPU, through small rings (LEAT_COPY_STAGE=1):'
 	$(Q)$(staged) ORDER_MODEL_SECONDS=5 tests/run.sh '$(BUILD)' cpu:0 $(test_staged)
+	$(Q)$(staged) LEAT_LAYOUT_AS_GPU=0 tests/run.sh '$(BUILD)' cpu:0 $(test_bin)/unit_copy_forms
+	$(Q)$(staged) HELD_WITHOUT_WORDS=1 tests/run.sh '$(BUILD)' cpu:0 $(test_bin)/unit_copy_forms
 
 check-prefetch: $(check_needs)
 	$(Q)echo 'once more, with prefetches in chunks over several streams (LEAT_PREFETCH_STREAMS_IN and _OUT):'

@@ -3,8 +3,9 @@
  *
  * leat_copy() of several sizes, rectangles, many at once, layouts with and without a list of indices: each must
  * see what the work before it wrote, be seen by what comes behind it, keep what it uses until its stream is past
- * it, and say to guard mode which blocks it uses. What each waits for is held up (held.h). All are staged on the
- * CPU device as on a GPU; with "plain" as the only argument they go as they do on that device.
+ * it, and say to guard mode which blocks it uses. What each waits for is held up (held.h). make check runs this
+ * program four times: as it is, with pageable memory staged, with layouts copied as on a GPU too, and then on a
+ * driver whose streams cannot wait for words.
  */
 #include "held.h"
 
@@ -359,6 +360,7 @@ static void each_behind_copies_of_the_host(void **state)
     for (size_t from = 0; from < FORMS; from++) {
         for (size_t to = 0; to < FORMS; to++) {
             bring_out_and_take_in(t, &room, &forms[from], &forms[to], STREAM_IDLE, ++value);
+            bring_out_and_take_in(t, &room, &forms[from], &forms[to], STREAM_WATCHED, ++value);
             bring_out_and_take_in(t, &room, &forms[from], &forms[to], STREAM_HELD, ++value);
         }
     }
