@@ -42,7 +42,7 @@ const char cli_bench_help[] =
     "  --full          every kind of memory, direction, size and number of threads: many minutes\n"
     "  --bytes SIZES   only these sizes, separated by commas; K, M, G (powers of 1024) may follow\n"
     "  --memory NAMES  only pinned, pageable, huge, registered, file, file-cold, fresh\n"
-    "  --part NAMES    only sizes, workers, beside, many\n\n"
+    "  --part NAMES    only sizes, workers, beside, many, links\n\n"
     "Of the group layout:\n"
     "  --suite NAMES   only transpose, permute, learning, shuffle, dims, gather, broadcast, slice, host, call\n"
     "  --bytes SIZES   cases of about so many bytes\n"
