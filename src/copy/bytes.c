@@ -4,7 +4,6 @@
 #include "base/catch.h"
 #include "base/stream_copy.h"
 
-#include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -143,16 +142,6 @@ bool leati_bytes_usable(const void *ptr, size_t bytes, bool write)
     uintptr_t fault;
 
     return leati_catch(ranges, touch, &job, &fault);
-}
-
-bool leati_bytes_reachable(const void *ptr, size_t bytes, bool write)
-{
-    uintptr_t page_bytes = (uintptr_t)sysconf(_SC_PAGESIZE);
-    uintptr_t first = (uintptr_t)ptr & -page_bytes;
-
-    return madvise((void *)first, (uintptr_t)ptr + bytes - first,
-                   write ? MADV_POPULATE_WRITE : MADV_POPULATE_READ) == 0 ||
-           errno == EINVAL || errno == EAGAIN;
 }
 
 void leati_bytes_prefault(void *ptr, size_t bytes)

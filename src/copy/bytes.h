@@ -52,10 +52,6 @@ void leati_bytes_fetch(const void *ptr, size_t bytes);
 /* Whether this thread can read all pages of a range, or write them: tried out, one byte a page. */
 bool leati_bytes_usable(const void *ptr, size_t bytes, bool write);
 
-/* Can all of the range be read (or written)? Looks at every page, and makes those that are not there. Where the
- * system cannot tell, yes. */
-bool leati_bytes_reachable(const void *ptr, size_t bytes, bool write);
-
 /* ---- choosing ---- */
 
 struct leati_bytes_choice {

@@ -183,8 +183,8 @@ static unsigned count_links(leat_stream *stream, const struct leati_plan *plan)
 
 static bool is_all_there(const struct leati_plan *plan)
 {
-    return leati_is_pageable(&plan->from) ? leati_bytes_reachable(plan->from.end.ptr, plan->bytes, false)
-                                          : leati_bytes_reachable(plan->to.end.ptr, plan->bytes, true);
+    return leati_is_pageable(&plan->from) ? leati_bytes_usable(plan->from.end.ptr, plan->bytes, false)
+                                          : leati_bytes_usable(plan->to.end.ptr, plan->bytes, true);
 }
 
 static leat_status find_ends(leat_stream *stream, void *dst, const void *src, bool ask, struct leati_plan *plan)

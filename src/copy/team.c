@@ -376,12 +376,13 @@ static void wake(struct leati_team *team)
     wake_one(team);
 }
 
-/* Are there fewer threads awake than this job can use? */
+/* Are there fewer threads awake than the jobs can use, if all are like this one? */
 static bool wants_more(const struct leati_team *team, const struct leati_job *job)
 {
     unsigned asleep = atomic_load_explicit(&team->asleep, memory_order_relaxed);
+    unsigned jobs = atomic_load_explicit(&team->jobs, memory_order_relaxed);
 
-    return asleep && team->threads - asleep < job->share;
+    return asleep && team->threads - asleep < (jobs ? jobs : 1) * job->share;
 }
 
 static void *team_thread(void *argument)
