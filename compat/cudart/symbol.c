@@ -15,7 +15,7 @@ static int check_symbol(const void *symbol)
 
     LEATC_TRY(leatc_device_get(&ordinal));
     LEATC_TRY(leatc_device_describe(ordinal, &info));
-    return symbol && !strcmp(info.driver, "cpu") ? LEATC_OK : cudaErrorInvalidSymbol;
+    return symbol && !strcmp(info.driver, "cpu") ? (int)LEATC_OK : (int)cudaErrorInvalidSymbol;
 }
 
 cudaError_t cudaGetSymbolAddress(void **devPtr, const void *symbol)

@@ -199,7 +199,7 @@ static void pools_by_place(void **state)
 static int set_up(void **state)
 {
     (void)state;
-    return cudaStreamCreate(&stream);
+    return cudaStreamCreate(&stream) != cudaSuccess;
 }
 
 static const struct CMUnitTest tests[] = {
