@@ -62,6 +62,8 @@ struct bench {
     leat_device *device;
     leat_device_info info;
     leat_stream *streams[BENCH_STREAM_COUNT];
+    /* The driver's side has streams of its own: leat asks more often about one whose handle others know. */
+    leat_stream *driver_streams[BENCH_STREAM_COUNT];
     void *native_streams[BENCH_STREAM_COUNT];
     leat_kernel *pattern, *verify, *vector_add, *add;
     struct bench_team *team; /* fills and checks host memory; on the CPU device it also copies for the peer */

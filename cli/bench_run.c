@@ -202,7 +202,8 @@ static bool make_streams(struct bench *bench)
 
     for (i = 0; i < BENCH_STREAM_COUNT; i++)
         if (!bench_check(bench, leat_stream_create(bench->device, &bench->streams[i])) ||
-            !bench_check(bench, leat_stream_native(bench->streams[i], &bench->native_streams[i])))
+            !bench_check(bench, leat_stream_create(bench->device, &bench->driver_streams[i])) ||
+            !bench_check(bench, leat_stream_native(bench->driver_streams[i], &bench->native_streams[i])))
             return false;
     return true;
 }
@@ -264,8 +265,10 @@ void bench_close(struct bench *bench)
     if (bench->peer)
         bench->peer->destroy(bench->peer);
     free_buffers(bench);
-    for (i = 0; i < BENCH_STREAM_COUNT; i++)
+    for (i = 0; i < BENCH_STREAM_COUNT; i++) {
         leat_stream_destroy(bench->streams[i]);
+        leat_stream_destroy(bench->driver_streams[i]);
+    }
     bench_team_destroy(bench->pair);
     bench_team_destroy(bench->team);
     if (bench->device && leat_device_close(bench->device) != LEAT_OK) {
