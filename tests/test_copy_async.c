@@ -1199,7 +1199,43 @@ static void two_threads_share_a_stream(void **state)
     }
 }
 
+static void expect_why(leat_stream *stream, void *dst, const void *src, size_t bytes, const char *why, bool there)
+{
+    char text[1000];
+
+    OK(leat_copy_explain(stream, dst, src, bytes, text, sizeof text));
+    if (!strstr(text, why) == there)
+        fail_msg("%zu bytes: '%s' is%s in\n%s", bytes, why, there ? " not" : "", text);
+}
+
+/* What is explained is what would be done now: on a stream that is known to be empty, and on one that is not. */
+static void short_copies_are_explained_as_they_go(void **state)
+{
+    static const char fastest[] = "the driver's own call is the fastest";
+    struct test_state *t = *state;
+    const char *stage = getenv("LEAT_COPY_STAGE");
+    /* Below names there is a second leat, which has the handlers that trying memory out would need. */
+    bool staged = !test_on_names() && (!test_on_cpu() || (stage && !strcmp(stage, "1")));
+    struct room room = make_room(t->device, 64 * KIB);
+    struct test_gate *gate;
+
+    /* What there is to be made at the first copy is there then. */
+    OK(leat_copy(t->stream, room.memory, room.in, 4 * KIB));
+    OK(leat_stream_synchronize(t->stream));
+    expect_why(t->stream, room.memory, room.in, 4 * KIB, fastest, staged);
+    expect_why(t->stream, room.out, room.memory, 4 * KIB, fastest, staged);
+    expect_why(t->stream, room.memory, room.in, 64 * KIB, fastest, false);
+    expect_why(t->stream, room.memory, room.pinned, 4 * KIB, fastest, false);
+    gate = test_gate_close(t->stream);
+    expect_why(t->stream, room.memory, room.in, 4 * KIB, fastest, false);
+    expect_why(t->stream, room.out, room.memory, 4 * KIB, fastest, false);
+    test_gate_open(gate);
+    OK(leat_stream_synchronize(t->stream));
+    end_room(&room);
+}
+
 static const struct CMUnitTest tests[] = {
+    STATE_TEST(short_copies_are_explained_as_they_go),
     STATE_TEST(a_copy_in_returns_while_its_stream_is_held),
     STATE_TEST(a_copy_out_returns_while_its_stream_is_held),
     STATE_TEST(copies_on_a_stream_that_is_not_held),

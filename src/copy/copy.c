@@ -201,11 +201,12 @@ static leat_status find_ends(leat_stream *stream, void *dst, const void *src, bo
  * not be asked first, which takes a good part of a short copy's time; that a processor can use the memory is tried
  * out.
  */
-static leat_status plan_unasked(leat_stream *stream, void *dst, const void *src, struct leati_plan *plan)
+leat_status leati_plan_unasked(leat_stream *stream, void *dst, const void *src, size_t bytes,
+                               struct leati_plan *plan)
 {
-    size_t bytes = plan->bytes;
     struct leati_end *unknown;
 
+    *plan = (struct leati_plan){.bytes = bytes};
     if (bytes >= DRIVER_OUT_BYTES || !leati_stream_known_idle(stream) || is_one_pass(stream->device) ||
         !leati_catch_ready())
         return LEAT_NOT_READY;
@@ -435,27 +436,24 @@ static leat_status fail_copy(leat_status status, const char *what, leat_stream *
                              : leati_fail_in(status, "%s of %zu bytes on %s", what, bytes, stream->device->name);
 }
 
-static leat_status plan_quickly(leat_stream *stream, void *dst, const void *src, size_t bytes,
-                                struct leati_plan *plan)
+static leat_status plan(leat_stream *stream, void *dst, const void *src, size_t bytes, struct leati_plan *made)
 {
-    leat_status status;
+    leat_status status = leati_plan_unasked(stream, dst, src, bytes, made);
 
-    *plan = (struct leati_plan){.bytes = bytes};
-    status = plan_unasked(stream, dst, src, plan);
-    return status == LEAT_NOT_READY ? leati_plan_copy(stream, dst, src, bytes, false, plan) : status;
+    return status == LEAT_NOT_READY ? leati_plan_copy(stream, dst, src, bytes, false, made) : status;
 }
 
 leat_status leat_copy(leat_stream *stream, void *dst, const void *src, size_t bytes)
 {
-    struct leati_plan plan;
+    struct leati_plan made;
     leat_status status;
 
     LEATI_TRY(check("leat_copy", stream));
     if (!bytes)
         return LEAT_OK;
-    status = plan_quickly(stream, dst, src, bytes, &plan);
+    status = plan(stream, dst, src, bytes, &made);
     if (status == LEAT_OK)
-        status = leati_run_copy(stream, &plan, 0, NULL);
+        status = leati_run_copy(stream, &made, 0, NULL);
     return fail_copy(status, "leat_copy", stream, bytes);
 }
 
@@ -478,17 +476,17 @@ static leat_status finish_now(leat_stream *stream, const struct leati_plan *plan
 leat_status leat_copy_sync(leat_stream *stream, void *dst, const void *src, size_t bytes)
 {
     struct leati_job *job = NULL;
-    struct leati_plan plan;
+    struct leati_plan made;
     leat_status status;
 
     LEATI_TRY(check("leat_copy_sync", stream));
     if (!bytes)
         return LEAT_OK;
-    status = plan_quickly(stream, dst, src, bytes, &plan);
+    status = plan(stream, dst, src, bytes, &made);
     if (status == LEAT_OK)
-        status = leati_run_copy(stream, &plan, 0, &job);
+        status = leati_run_copy(stream, &made, 0, &job);
     if (status == LEAT_OK)
-        status = finish_now(stream, &plan, job);
+        status = finish_now(stream, &made, job);
     if (job)
         leati_job_let_go(job);
     return fail_copy(status, "leat_copy_sync", stream, bytes);

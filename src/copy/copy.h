@@ -46,6 +46,11 @@ struct leati_plan {
 leat_status leati_plan_copy(leat_stream *stream, void *dst, const void *src, size_t bytes, bool followed,
                             struct leati_plan *plan);
 
+/* The same for a short copy on a stream that is known to be empty, where nobody need be asked what the memory is;
+ * LEAT_NOT_READY: it is another copy. leat_copy() tries this first. */
+leat_status leati_plan_unasked(leat_stream *stream, void *dst, const void *src, size_t bytes,
+                               struct leati_plan *plan);
+
 /* Does what was planned. job: filled for a staged copy, else NULL; the caller lets it go. May be NULL itself. */
 leat_status leati_run_copy(leat_stream *stream, struct leati_plan *plan, uint64_t deadline_ns,
                            struct leati_job **job);

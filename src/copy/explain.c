@@ -94,13 +94,21 @@ static void add_bound(struct leati_text *text, const struct leati_plan *plan)
 
 static leat_status explain(leat_stream *stream, void *dst, const void *src, size_t bytes, struct leati_text *text)
 {
-    struct leati_plan plan;
+    struct leati_plan plan, quick;
+    leat_status status;
 
     if (!bytes) {
         leati_text_add(text, "0 B: nothing to do\n");
         return LEAT_OK;
     }
     LEATI_TRY(leati_plan_copy(stream, dst, src, bytes, false, &plan));
+    status = leati_plan_unasked(stream, dst, src, bytes, &quick);
+    if (status == LEAT_OK) {
+        plan.path = quick.path;
+        plan.why = quick.why;
+    } else if (status != LEAT_NOT_READY) {
+        return status;
+    }
     leati_text_add_bytes(text, bytes);
     leati_text_add(text, " from ");
     leati_explain_end(text, &plan.from);
