@@ -246,15 +246,19 @@ static void null_results(void **state)
 static void null_and_dead_memory(void **state)
 {
     struct test_state *t = *state;
+    size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE);
     unsigned char *memory = test_alloc(t->device, LEAT_KIND_DEVICE, 4 * KIB), own[64];
     unsigned char *pinned = test_alloc(t->device, LEAT_KIND_PINNED, 4 * KIB);
     unsigned char *dead = test_alloc(t->device, LEAT_KIND_DEVICE, 4 * KIB);
-    unsigned char *unmapped = mmap(NULL, 64 * KIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    unsigned char *constant = mmap(NULL, 64 * KIB, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    unsigned char *around = mmap(NULL, 3 * page_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    unsigned char *unmapped = around + page_bytes;
+    unsigned char *constant = mmap(NULL, 3 * page_bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
-    assert_ptr_not_equal(unmapped, MAP_FAILED);
+    assert_ptr_not_equal(around, MAP_FAILED);
     assert_ptr_not_equal(constant, MAP_FAILED);
-    munmap(unmapped, 64 * KIB);
+    /* Holes of a page, too small for what other threads map meanwhile. */
+    munmap(unmapped, page_bytes);
+    munmap(constant + page_bytes, page_bytes);
     OK(leat_memory_free(dead));
     REFUSED(leat_copy(t->stream, NULL, own, 1), LEAT_ERROR_POINTER, "dst is NULL");
     REFUSED(leat_copy(t->stream, memory, NULL, 1), LEAT_ERROR_POINTER, "src is NULL");
@@ -267,14 +271,14 @@ static void null_and_dead_memory(void **state)
     REFUSED(leat_copy(t->stream, unmapped, memory, 1), LEAT_ERROR_POINTER, "dst");
     REFUSED(leat_copy(t->stream, memory, (void *)(uintptr_t)16, 1), LEAT_ERROR_POINTER, "src");
     /* A page that is there, up to one that is not. */
-    constant = mremap(constant, 64 * KIB, 4 * KIB, 0);
-    REFUSED(leat_copy(t->stream, pinned, constant + 1, 4 * KIB), LEAT_ERROR_POINTER, "src");
+    REFUSED(leat_copy(t->stream, pinned, constant + page_bytes - 4 * KIB + 1, 4 * KIB), LEAT_ERROR_POINTER, "src");
     REFUSED(leat_copy(t->stream, constant, memory, 1), LEAT_ERROR_POINTER, "dst");
     REFUSED(leat_fill(t->stream, own, 0, 1), LEAT_ERROR_POINTER, "memset");
     OK(leat_memory_free(pinned));
     REFUSED(leat_fill_pattern(t->stream, pinned, "ab", 2, 2), LEAT_ERROR_POINTER, "dst");
     OK(leat_memory_free(memory));
-    munmap(constant, 4 * KIB);
+    munmap(constant, 3 * page_bytes);
+    munmap(around, 3 * page_bytes);
     still_works(t);
 }
 
