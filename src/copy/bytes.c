@@ -121,6 +121,7 @@ void leati_bytes_fetch(const void *ptr, size_t bytes)
     (void)madvise((void *)first, (uintptr_t)ptr + bytes - first, MADV_POPULATE_READ);
 }
 
+/* One byte of each page; a job without a source is one to be written. */
 static void touch(void *context)
 {
     struct job *job = context;

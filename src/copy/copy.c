@@ -27,7 +27,7 @@
 #define DRIVER_IN_BYTES ((size_t)256 << 10)
 #define DRIVER_OUT_BYTES ((size_t)448 << 10)
 #define DRIVER_AT_FIRST_BYTES ((size_t)8 << 20)
-#define TINY_IN_BYTES ((size_t)32 << 10) /* the driver is faster than leat's own hand up to here, too */
+#define TINY_IN_BYTES ((size_t)32 << 10) /* leat's own hand is slower than the driver at 16 KiB, not at 64 */
 #define SOON_NS 1000000u
 
 #define LINKS_BYTES ((size_t)64 << 20) /* from here on over several links; leat/copy.h says so too */
@@ -83,6 +83,7 @@ static bool suits_driver(struct leati_stager *stager, enum leati_way way, size_t
     return bytes < DRIVER_AT_FIRST_BYTES && now - last > SOON_NS;
 }
 
+static const char reaches_both_why[] = "the driver reaches both ends by itself";
 static const char suits_driver_why[] = "the stream is idle, and at this size the driver's own call is the fastest";
 
 static void choose_in(leat_stream *stream, struct leati_plan *plan)
@@ -211,7 +212,14 @@ leat_status leati_plan_unasked(leat_stream *stream, void *dst, const void *src, 
         !leati_catch_ready())
         return LEAT_NOT_READY;
     LEATI_TRY(find_ends(stream, dst, src, false, plan));
-    if (leati_is_pageable(&plan->to) == leati_is_pageable(&plan->from))
+    LEATI_TRY(leati_check_reach(stream, "dst", &plan->to));
+    LEATI_TRY(leati_check_reach(stream, "src", &plan->from));
+    LEATI_TRY(check_overlap(dst, src, bytes));
+    if (!leati_is_pageable(&plan->to) && !leati_is_pageable(&plan->from)) {
+        choose(plan, LEATI_PATH_DRIVER, reaches_both_why);
+        return LEAT_OK;
+    }
+    if (leati_is_pageable(&plan->to) && leati_is_pageable(&plan->from))
         return LEAT_NOT_READY;
     unknown = leati_is_pageable(&plan->to) ? &plan->to.end : &plan->from.end;
     if (unknown == &plan->from.end &&
@@ -223,9 +231,7 @@ leat_status leati_plan_unasked(leat_stream *stream, void *dst, const void *src, 
     /* Pageable sources make drivers wait for the stream first. */
     if (unknown == &plan->from.end)
         unknown->kind = LEAT_KIND_PINNED;
-    LEATI_TRY(leati_check_reach(stream, "dst", &plan->to));
-    LEATI_TRY(leati_check_reach(stream, "src", &plan->from));
-    return check_overlap(dst, src, bytes);
+    return LEAT_OK;
 }
 
 leat_status leati_plan_copy(leat_stream *stream, void *dst, const void *src, size_t bytes, bool followed,
@@ -237,7 +243,7 @@ leat_status leati_plan_copy(leat_stream *stream, void *dst, const void *src, siz
     LEATI_TRY(leati_check_reach(stream, "src", &plan->from));
     LEATI_TRY(check_overlap(dst, src, bytes));
     if (!leati_is_pageable(&plan->to) && !leati_is_pageable(&plan->from)) {
-        choose(plan, LEATI_PATH_DRIVER, "the driver reaches both ends by itself");
+        choose(plan, LEATI_PATH_DRIVER, reaches_both_why);
         plan->helpers = count_links(stream, plan);
         return LEAT_OK;
     }

@@ -376,7 +376,8 @@ static void wake(struct leati_team *team)
     wake_one(team);
 }
 
-/* Are there fewer threads awake than the jobs can use, if all are like this one? */
+/* Are there fewer threads awake than the jobs can use, if all are like this one? Relaxed, since a guess will do:
+ * whoever is woken for nothing goes to sleep again. */
 static bool wants_more(const struct leati_team *team, const struct leati_job *job)
 {
     unsigned asleep = atomic_load_explicit(&team->asleep, memory_order_relaxed);
