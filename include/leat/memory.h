@@ -112,8 +112,9 @@ LEAT_API leat_status leat_memory_free(void *ptr);
  * Pins host memory that the caller already has (malloc, mmap), so that copies to and from it are
  * asynchronous and run at link speed, on all devices of device's driver. Any start and size: the
  * pages that the range touches are locked. Its kind is PINNED until leat_unregister(), which must
- * come before the memory is freed or unmapped. Registering and undoing it cost about 40 us a MiB together (the
- * H200 record in bench/results), as long as copying that MiB twice, so it pays for memory that is used again.
+ * come before the memory is freed or unmapped. Registering and undoing it cost about 50 us a MiB together (the
+ * H200 record in bench/results), as long as copying that MiB two or three times, so it pays for memory that is
+ * used again.
  * bytes 0 does nothing.
  * Errors: HANDLE, INVALID (NULL, or ptr + bytes overflows), POINTER (not mapped, device memory, or
  * memory that leat already pinned), REGISTERED (a part is registered already, by leat or by someone
