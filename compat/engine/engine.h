@@ -377,6 +377,10 @@ LEATC_API int leatc_memory_set_synchronous(const void *ptr, bool on);
 LEATC_API int leatc_memory_add(const struct leatc_memory *memory);
 LEATC_API int leatc_memory_remove(void *base);
 
+/* Says of a range that was added which device has it now. The range is known all the while: others may be using it.
+ * INVALID_VALUE: none starts at base. */
+LEATC_API int leatc_memory_set_device(void *base, int ordinal);
+
 /* Device memory of the current device. bytes 0 gives NULL. */
 LEATC_API int leatc_alloc(size_t bytes, void **ptr);
 

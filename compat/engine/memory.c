@@ -160,6 +160,20 @@ int leatc_memory_set_synchronous(const void *ptr, bool on)
     return is_device ? LEATC_OK : LEATC_INVALID_VALUE;
 }
 
+int leatc_memory_set_device(void *base, int ordinal)
+{
+    struct node *node;
+
+    pthread_rwlock_wrlock(&lock);
+    node = find((uintptr_t)base);
+    if (node && node->memory.base != base)
+        node = NULL;
+    if (node)
+        node->memory.ordinal = ordinal;
+    pthread_rwlock_unlock(&lock);
+    return node ? LEATC_OK : LEATC_INVALID_VALUE;
+}
+
 void leatc_managed_told(const void *ptr, bool sent)
 {
     struct node *node;

@@ -124,18 +124,26 @@ static struct reservation *find(const void *ptr, size_t bytes)
     return found;
 }
 
+/* The engine forgets the addresses first: once they are given back, another allocation may get them. */
 static int unreserve(void *ptr, size_t bytes)
 {
     struct reservation **link = &reservations, *gone;
+    struct leatc_memory memory;
+    int result;
 
     while (*link && (*link)->base != ptr)
         link = &(*link)->next;
     gone = *link;
     if (!gone || gone->bytes != bytes)
         return LEATC_INVALID_VALUE;
-    LEATC_TRY(of_status(leat_virtual_unreserve(ptr)));
+    LEATC_TRY(leatc_memory_find(ptr, &memory));
     if (gone->known)
         (void)leatc_memory_remove(ptr);
+    result = of_status(leat_virtual_unreserve(ptr));
+    if (result != LEATC_OK) {
+        gone->known = gone->known && leatc_memory_add(&memory) == LEATC_OK;
+        return result;
+    }
     *link = gone->next;
     free(gone);
     return LEATC_OK;
@@ -265,8 +273,7 @@ static int tell_engine(struct reservation *in, int ordinal)
         .base = in->base, .bytes = in->bytes, .kind = LEATC_MEMORY_DEVICE, .ordinal = ordinal, .foreign = true};
 
     if (in->known)
-        (void)leatc_memory_remove(in->base);
-    in->known = false;
+        return leatc_memory_set_device(in->base, ordinal);
     LEATC_TRY(leatc_memory_add(&memory));
     in->known = true;
     return LEATC_OK;
