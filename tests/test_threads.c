@@ -275,6 +275,56 @@ static void a_copy_is_one_piece_of_work(void **state)
     free(pageable);
 }
 
+/* The same on the way to the device, which a GPU is given chunk by chunk. */
+struct whole_there {
+    leat_stream *stream;
+    uint64_t *there, *seen;
+    atomic_int done;
+    char failure[512];
+    unsigned torn, looks;
+};
+
+static void *fetch_again_and_again(void *argument)
+{
+    struct whole_there *whole = argument;
+
+    while (!atomic_load(&whole->done)) {
+        STEP(whole, leat_copy(whole->stream, whole->seen, whole->there, WHOLE_WORDS * sizeof *whole->seen));
+        STEP(whole, leat_stream_synchronize(whole->stream));
+        whole->looks++;
+        for (size_t i = 0; i < WHOLE_WORDS; i += WHOLE_WORDS / 64)
+            whole->torn += whole->seen[i] != whole->seen[WHOLE_WORDS - 1];
+    }
+    return NULL;
+}
+
+static void a_copy_to_the_device_is_one_piece_of_work(void **state)
+{
+    struct test_state *t = *state;
+    size_t bytes = WHOLE_WORDS * sizeof(uint64_t);
+    uint64_t *source = test_buffer(bytes);
+    struct whole_there whole = {.stream = t->stream};
+    pthread_t thread;
+
+    whole.there = test_alloc(t->device, LEAT_KIND_DEVICE, bytes);
+    whole.seen = test_alloc(t->device, LEAT_KIND_PINNED, bytes);
+    OK(leat_fill(t->stream, whole.there, 0, bytes));
+    assert_int_equal(pthread_create(&thread, NULL, fetch_again_and_again, &whole), 0);
+    for (uint64_t round = 1; round <= 40; round++) {
+        for (size_t i = 0; i < WHOLE_WORDS; i++)
+            source[i] = round;
+        OK(leat_copy_sync(t->stream, whole.there, source, bytes));
+    }
+    atomic_store(&whole.done, 1);
+    pthread_join(thread, NULL);
+    assert_string_equal(whole.failure, "");
+    assert_true(whole.looks > 0);
+    assert_int_equal(whole.torn, 0);
+    OK(leat_memory_free(whole.there));
+    OK(leat_memory_free(whole.seen));
+    free(source);
+}
+
 static void every_thread_its_own_sentence(void **state)
 {
     void *(*const functions[])(void *) = {fail_in_its_own_way};
@@ -287,6 +337,7 @@ static const struct CMUnitTest tests[] = {
     STATE_TEST(all_threads_one_stream),
     STATE_TEST(all_things_at_once),
     STATE_TEST(a_copy_is_one_piece_of_work),
+    STATE_TEST(a_copy_to_the_device_is_one_piece_of_work),
     STATE_TEST(every_thread_its_own_sentence),
 };
 

@@ -268,8 +268,15 @@ leat_status leati_plan_copy(leat_stream *stream, void *dst, const void *src, siz
 static leat_status run_by_driver(leat_stream *stream, const struct leati_plan *plan)
 {
     struct leati_driver *driver = stream->device->driver;
-    leat_status status = driver->ops->copy(driver, stream->native, plan->to.end, plan->from.end, plan->bytes);
+    /* A driver may wait for the stream before it touches pageable memory: others can give it work meanwhile. */
+    bool waits = leati_is_pageable(&plan->to) || leati_is_pageable(&plan->from);
+    leat_status status;
 
+    if (!waits)
+        leati_stream_piece_begins(stream);
+    status = driver->ops->copy(driver, stream->native, plan->to.end, plan->from.end, plan->bytes);
+    if (!waits)
+        leati_stream_piece_ends(stream);
     if (leati_is_pageable(&plan->to))
         leati_stream_writes_host(stream);
     return status;
@@ -327,14 +334,19 @@ static leat_status staged_over_links(leat_stream *stream, const struct leati_pla
 /* LEAT_NOT_READY: the helpers are not to be had, and nothing was given to any stream. */
 static leat_status over_links(leat_stream *stream, const struct leati_plan *plan, uint64_t deadline_ns)
 {
-    struct leati_fleet *fleet = leati_fleet_begin(stream);
+    struct leati_fleet *fleet;
     leat_status status, ended;
 
-    if (!fleet)
+    leati_stream_piece_begins(stream);
+    fleet = leati_fleet_begin(stream);
+    if (!fleet) {
+        leati_stream_piece_ends(stream);
         return LEAT_NOT_READY;
+    }
     status = plan->path == LEATI_PATH_DRIVER ? pinned_over_links(stream, plan, fleet)
                                              : staged_over_links(stream, plan, fleet, deadline_ns);
     ended = leati_fleet_end(fleet, stream, status != LEAT_OK);
+    leati_stream_piece_ends(stream);
     return status != LEAT_OK ? status : ended;
 }
 

@@ -107,13 +107,17 @@ static leat_status copy_in(struct leati_staging *staging, leat_stream *stream, c
 {
     struct leati_driver *driver = stream->device->driver;
     struct leati_end slot = {.kind = LEAT_KIND_PINNED};
+    leat_status status;
     uintptr_t fault;
 
     LEATI_TRY(make_room(staging, stream, bytes));
     slot.ptr = staging->ring + staging->quarter * QUARTER_BYTES + staging->used;
     if (leati_bytes_copy_guarded(slot.ptr, from->end.ptr, bytes, LEATI_STORES_CACHED, &fault) != bytes)
         return fail_read(from, fault);
-    LEATI_TRY(driver->ops->copy(driver, stream->native, to->end, slot, bytes));
+    leati_stream_piece_begins(stream);
+    status = driver->ops->copy(driver, stream->native, to->end, slot, bytes);
+    leati_stream_piece_ends(stream);
+    LEATI_TRY(status);
     staging->used += (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     return LEAT_OK;
 }
@@ -142,7 +146,9 @@ leat_status leati_small_out(struct leati_stager *stager, leat_stream *stream, co
 
     if (!slot.ptr)
         return LEAT_NOT_READY;
+    leati_stream_piece_begins(stream);
     status = driver->ops->copy(driver, stream->native, slot, from->end, bytes);
+    leati_stream_piece_ends(stream);
     if (status != LEAT_OK) {
         leati_stager_give_back(slot.ptr);
         return status;

@@ -594,7 +594,9 @@ leat_status leati_stage_start(struct leati_stager *stager, leat_stream *stream, 
         leati_job_work(job);
     else
         leati_team_add(stager->team, job);
+    leati_stream_piece_begins(stream);
     status = issue(job, stream, request, to, from);
+    leati_stream_piece_ends(stream);
     if (request->way != LEATI_WAY_IN && !(request->list && request->list->scratch))
         leati_stream_writes_host(stream);
     if (status != LEAT_OK) {

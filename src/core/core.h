@@ -3,9 +3,9 @@
  *
  * The core checks arguments, keeps the table of known memory, and calls the driver. Locks, in the order in which
  * they are taken: open_lock and list_lock (device.c), the table of memory (pointers.c), two a device, those of
- * pools (pool/pool.h), an event's, an order's (order.h), the records of blocks (blocks.c). Only open_lock, a
- * device's module_lock and prefetch_lock, a pool's lock and an order's are held while a driver call may wait, so
- * host functions must never need those.
+ * pools (pool/pool.h), an event's, a stream's piece_lock, an order's (order.h), the records of blocks (blocks.c).
+ * Only open_lock, a device's module_lock and prefetch_lock, a pool's lock, a stream's and an order's are held while a
+ * driver call may wait, so host functions must never need those.
  */
 #ifndef LEATI_CORE_H
 #define LEATI_CORE_H
@@ -82,6 +82,7 @@ struct leat_stream {
     struct leat_device *device;
     void *native; /* the driver's stream */
     struct leati_order *order;
+    pthread_mutex_t piece_lock; /* recursive; held while something of several driver calls is given: see below */
     _Atomic uint64_t
         host_tick;       /* the last work that may write pageable memory belongs to it, or to an earlier one */
     atomic_bool foreign; /* the user has, or had, the vendor's handle, so others may give it work */
@@ -130,6 +131,21 @@ leat_status leati_kernel_own(leat_device *device, enum leati_builtin which, cons
 /* Work that was just given to stream may write pageable memory, or let others do so. Called behind it, also where
  * giving it failed on the way: until it is given, another thread that waits for the stream sees nothing of it. */
 void leati_stream_writes_host(leat_stream *stream);
+
+/*
+ * Around what is given to the stream as one piece of work: what another thread gives it comes before or after that,
+ * however many driver calls it takes. Single calls have it around them too, so that they stay out of others' pieces;
+ * marks, waits and what belongs to pools need not. Nothing that waits for the stream itself may be in between.
+ */
+static inline void leati_stream_piece_begins(leat_stream *stream)
+{
+    pthread_mutex_lock(&stream->piece_lock);
+}
+
+static inline void leati_stream_piece_ends(leat_stream *stream)
+{
+    pthread_mutex_unlock(&stream->piece_lock);
+}
 
 /* May pageable memory be read now, as if in stream order? True when no work of stream that may write it is under
  * way. */

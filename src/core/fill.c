@@ -74,7 +74,9 @@ static leat_status fill(leat_stream *stream, void *dst, struct pattern pattern, 
     LEATI_TRY(find_fillable(stream, dst, bytes, &target));
     LEATI_TRY(leati_may_use(&written, stream, "dst", &target, bytes, true));
     shorten(&pattern);
+    leati_stream_piece_begins(stream);
     status = fill_at(stream, target.device_pointer, &pattern, bytes);
+    leati_stream_piece_ends(stream);
     leati_order_given(stream->order);
     LEATI_TRY(status);
     leati_was_used(&written, stream, &target, bytes, true);

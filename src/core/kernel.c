@@ -487,9 +487,12 @@ leat_status leat_launch(leat_stream *stream, leat_kernel *kernel, leat_dim3 grid
     LEATI_TRY(check_kernel("leat_launch", kernel));
     driver = stream->device->driver;
     status = check_launch(stream, kernel, grid, block, args, argument_count);
-    if (status == LEAT_OK)
+    if (status == LEAT_OK) {
+        leati_stream_piece_begins(stream);
         status = driver->ops->launch(driver, stream->native, kernel->native, grid, block, shared_bytes, args,
                                      argument_count);
+        leati_stream_piece_ends(stream);
+    }
     leati_order_given(stream->order);
     return status == LEAT_OK
                ? status

@@ -20,12 +20,25 @@ leat_status leati_check_stream(const char *what, const leat_stream *stream)
 static leat_stream *new_stream(const char *what, leat_device *device)
 {
     leat_stream *stream = leati_handle_new(&leati_stream_handles);
+    pthread_mutexattr_t recursive;
 
-    if (stream)
-        stream->device = device;
-    else
+    if (!stream) {
         leati_fail(LEAT_ERROR_HOST_MEMORY, "%s: no memory for the stream handle", what);
+        return NULL;
+    }
+    stream->device = device;
+    /* Neither of these can fail in glibc or musl. */
+    pthread_mutexattr_init(&recursive);
+    pthread_mutexattr_settype(&recursive, PTHREAD_MUTEX_RECURSIVE);
+    pthread_mutex_init(&stream->piece_lock, &recursive);
+    pthread_mutexattr_destroy(&recursive);
     return stream;
+}
+
+static void free_stream(leat_stream *stream)
+{
+    pthread_mutex_destroy(&stream->piece_lock);
+    leati_handle_free(&leati_stream_handles, stream);
 }
 
 void leati_stream_writes_host(leat_stream *stream)
@@ -67,7 +80,7 @@ static leat_status publish(leat_status status, const char *what, leat_stream *st
     }
     if (status != LEAT_OK) {
         leati_fail_in(status, "%s on %s", what, stream->device->name);
-        leati_handle_free(&leati_stream_handles, stream);
+        free_stream(stream);
         return status;
     }
     pthread_mutex_lock(&stream->device->lock);
@@ -129,7 +142,7 @@ static leat_status end_stream(leat_stream *stream, bool finished)
     leati_order_stream_ends(stream->order, finished);
     leati_order_let_go(stream->order);
     status = driver->ops->stream_destroy(driver, stream->native);
-    leati_handle_free(&leati_stream_handles, stream);
+    free_stream(stream);
     return status;
 }
 
@@ -320,7 +333,9 @@ leat_status leat_launch_host(leat_stream *stream, void (*function)(void *argumen
     *call = (struct host_call){.function = function, .argument = argument, .device = stream->device};
     list(call);
     driver = stream->device->driver;
+    leati_stream_piece_begins(stream);
     status = driver->ops->launch_host(driver, stream->native, run_host_call, call);
+    leati_stream_piece_ends(stream);
     leati_stream_writes_host(stream);
     leati_order_given(stream->order);
     if (status == LEAT_OK)
