@@ -4,8 +4,8 @@
  * The core checks arguments, keeps the table of known memory, and calls the driver. Locks, in the order in which
  * they are taken: open_lock and list_lock (device.c), the table of memory (pointers.c), two a device, those of
  * pools (pool/pool.h), an event's, a stream's piece_lock, an order's (order.h), the records of blocks (blocks.c).
- * Only open_lock, a device's module_lock and prefetch_lock, a pool's lock, a stream's and an order's are held while a
- * driver call may wait, so host functions must never need those.
+ * Only open_lock, a device's module_lock and prefetch_lock, a pool's lock, a stream's and an order's are held
+ * while a driver call may wait, so host functions must never need those.
  */
 #ifndef LEATI_CORE_H
 #define LEATI_CORE_H
@@ -133,9 +133,10 @@ leat_status leati_kernel_own(leat_device *device, enum leati_builtin which, cons
 void leati_stream_writes_host(leat_stream *stream);
 
 /*
- * Around what is given to the stream as one piece of work: what another thread gives it comes before or after that,
- * however many driver calls it takes. Single calls have it around them too, so that they stay out of others' pieces;
- * marks, waits and what belongs to pools need not. Nothing that waits for the stream itself may be in between.
+ * Around what is given to the stream as one piece of work: what another thread gives it comes before or after
+ * that, however many driver calls it takes. Single calls have it around them too, so that they stay out of others'
+ * pieces; marks, waits and what belongs to pools need not. Nothing that waits for the stream itself may be in
+ * between.
  */
 static inline void leati_stream_piece_begins(leat_stream *stream)
 {
