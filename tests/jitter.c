@@ -4,7 +4,6 @@
  * enough to be walked into. A test that passes alone and fails with it has found a race; how often it rests is
  * JITTER_RATE: once in so many calls, 200 when it is not set.
  */
-#define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
 #include <sched.h>

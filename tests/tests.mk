@@ -54,7 +54,14 @@ $(test_bin)/fake/%.so: tests/fake/%.c $(wildcard src/driver/cuda/*.h src/driver/
 	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -shared $< -o $@
 $(test_bin)/test_cuda_abi.o $(test_bin)/test_cuda_names.o: CPPFLAGS += $(addprefix -isystem ,$(cuda_include:-I%=%))
 
-tests: $(test_programs) $(test_kernels) $(test_fakes)
+# Preloaded, it widens the windows of races.
+test_jitter := $(test_bin)/jitter.so
+$(test_jitter): tests/jitter.c $(BUILD)/flags
+	$(say) CC $<
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(filter-out -fsanitize%,$(ALL_CFLAGS)) -fPIC -shared $< -o $@ -ldl
+
+tests: $(test_programs) $(test_kernels) $(test_fakes) $(test_jitter)
 
 # The command as a user calls it, on the device to test.
 test_cli := tests/cli_replay.sh tests/cli_bench.sh tests/cli_layout.sh
@@ -63,7 +70,7 @@ export LEAT_COMMAND = $(abspath $(BUILD))/leat
 cpu_examples := $(filter-out %/interop_cuda,$(example_bin))
 
 # In parts that may run beside one another; asan leaves out the strict one, which is about rights and not about bytes.
-check: check-plain check-compat check-strict check-staged check-prefetch check-names
+check: check-plain check-compat check-strict check-staged check-prefetch check-names check-jitter
 asan_parts := check-plain check-compat check-staged check-prefetch
 
 check_needs := tests $(cpu_examples) $(BUILD)/leat
@@ -101,6 +108,16 @@ check-staged: $(check_needs)
 	$(Q)$(staged) ORDER_MODEL_SECONDS=5 tests/run.sh '$(BUILD)' cpu:0 $(test_staged)
 	$(Q)$(staged) LEAT_LAYOUT_AS_GPU=0 tests/run.sh '$(BUILD)' cpu:0 $(test_bin)/unit_copy_forms
 	$(Q)$(staged) HELD_WITHOUT_WORDS=1 tests/run.sh '$(BUILD)' cpu:0 $(test_bin)/unit_copy_forms
+
+# What several threads do at once, staged and over both drivers for GPUs, with rests at random between their steps.
+jittered := $(addprefix $(test_bin)/,test_threads test_pool_threads test_copy_async test_event test_stream order_model)
+under_jitter = TEST_UNDER='env LD_PRELOAD=$(abspath $(test_jitter))' ORDER_MODEL_SECONDS=3
+check-jitter: tests compat
+	$(Q)echo 'once more, with threads that rest at random (tests/jitter.c):'
+	$(Q)$(under_jitter) $(staged) tests/run.sh '$(BUILD)' cpu:0 $(jittered)
+	$(Q)$(under_jitter) LEAT_HIP_LIBRARY='$(abspath $(BUILD))/libleat-hip.so' LEAT_REQUIRE=hip \
+	    tests/run.sh '$(BUILD)' hip:0 $(jittered)
+	$(Q)$(under_jitter) $(cuda_names) LEAT_REQUIRE=cuda tests/run.sh '$(BUILD)' cuda:0 $(jittered)
 
 check-prefetch: $(check_needs)
 	$(Q)echo 'once more, with prefetches in chunks over several streams (LEAT_PREFETCH_STREAMS_IN and _OUT):'
