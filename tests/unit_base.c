@@ -18,6 +18,8 @@ static void set_options(void)
     setenv("LEAT_CPU_MEMORY", "3G", 1);
     setenv("LEAT_CPU_DEVICES", "17", 1);
     setenv("LEAT_CPU_THREADS", "5x", 1);
+    setenv("LEAT_COPY_RING", "1 ", 1);
+    setenv("LEAT_COPY_MEMORY", "2MiB", 1);
     setenv("LEAT_STRICT", "off", 1);
     setenv("LEAT_CUDA_LIBRARY", "", 1);
     unsetenv("LEAT_DRIVERS");
@@ -41,6 +43,8 @@ static void numbers_have_suffixes_and_bounds(void **state)
     (void)state;
     OK(leati_option_number(LEATI_OPTION_CPU_MEMORY, 1, UINT64_MAX, 9, &number));
     assert_true(number == (uint64_t)3 << 30);
+    OK(leati_option_number(LEATI_OPTION_COPY_MEMORY, 1, UINT64_MAX, 9, &number));
+    assert_true(number == (uint64_t)2 << 20);
     /* Not set: what holds otherwise. */
     OK(leati_option_number(LEATI_OPTION_DRIVERS, 1, 16, 4, &number));
     assert_int_equal(number, 4);
@@ -50,6 +54,8 @@ static void numbers_have_suffixes_and_bounds(void **state)
         strstr(leat_last_error(), "LEAT_CPU_DEVICES is set to '17', and takes a whole number from 1 to 16"));
     assert_int_equal(leati_option_number(LEATI_OPTION_CPU_THREADS, 1, 1024, 7, &number), LEAT_ERROR_INVALID);
     assert_non_null(strstr(leat_last_error(), "'5x'"));
+    assert_int_equal(leati_option_number(LEATI_OPTION_COPY_RING, 1, UINT64_MAX, 7, &number), LEAT_ERROR_INVALID);
+    assert_non_null(strstr(leat_last_error(), "'1 '"));
     assert_int_equal(leati_option_number(LEATI_OPTION_DEVICE, 1, 16, 4, &number), LEAT_ERROR_INVALID);
     assert_int_equal(number, 4);
 }

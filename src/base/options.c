@@ -42,7 +42,7 @@ const char *leati_option(enum leati_option option)
 static bool parse_number(const char *value, uint64_t *number)
 {
     const char *suffixes = "KMGT", *suffix;
-    char *end;
+    char *end, letter;
 
     if (*value < '0' || *value > '9')
         return false;
@@ -50,7 +50,8 @@ static bool parse_number(const char *value, uint64_t *number)
     *number = strtoull(value, &end, 10);
     if (errno)
         return false;
-    if (*end && (suffix = strchr(suffixes, *end & ~0x20))) {
+    letter = *end & ~0x20;
+    if (letter && (suffix = strchr(suffixes, letter))) {
         unsigned shift = 10 * (unsigned)(suffix - suffixes + 1);
 
         if (*number > UINT64_MAX >> shift)
