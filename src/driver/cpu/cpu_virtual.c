@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 /* Physical pages; under the device's virtual_lock. */
@@ -61,8 +62,18 @@ static leat_status new_file(int *fd)
     return LEAT_OK;
 }
 
+/* The limit on the size of files holds for files in memory too, and going past it would end the process by
+ * SIGXFSZ. */
 static leat_status size_file(int fd, uint64_t bytes)
 {
+    struct rlimit limit;
+
+    if (!getrlimit(RLIMIT_FSIZE, &limit) && limit.rlim_cur != RLIM_INFINITY && bytes > limit.rlim_cur)
+        return leati_fail(
+            LEAT_ERROR_DEVICE_MEMORY,
+            "the CPU device's memory is a file of %llu bytes then, and this process may have none of more "
+            "than %llu: raise 'ulimit -f'",
+            (unsigned long long)bytes, (unsigned long long)limit.rlim_cur);
     if (ftruncate(fd, (off_t)bytes))
         return leati_fail(LEAT_ERROR_DEVICE_MEMORY, "ftruncate of a memory file to %llu bytes: %s",
                           (unsigned long long)bytes, strerror(errno));
