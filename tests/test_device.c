@@ -1,8 +1,16 @@
-/* test_device.c - devices: names, opening and closing, lists of devices, drivers and options, statuses. */
+/*
+ * test_device.c - devices: names, opening and closing, lists of devices, drivers and options, statuses; what
+ * limits and child processes do to them. Settings are read once, so for those that are wrong this program runs
+ * itself again.
+ */
 #include "harness.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 static void open_gives_the_same_handle_until_the_last_close(void **state)
 {
@@ -325,6 +333,108 @@ static void success_keeps_the_last_error(void **state)
     assert_string_equal(leat_last_error(), kept);
 }
 
+/* ---- wrong settings, limits, child processes ---- */
+
+static int exit_status_of(pid_t child)
+{
+    int status;
+
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+/* In the child of expect_refused(): 0 when opening the best device is INVALID, for the setting. */
+static int open_with(const char *setting)
+{
+    leat_device *device;
+    leat_status status = leat_device_open(NULL, &device);
+
+    if (status == LEAT_ERROR_INVALID && strstr(leat_last_error(), setting))
+        return 0;
+    fprintf(stderr, "with %s: %s, %s\n", setting, leat_status_name(status), leat_last_error());
+    return 1;
+}
+
+static void expect_refused(const char *name, const char *value)
+{
+    char setting[100];
+    pid_t child;
+
+    snprintf(setting, sizeof setting, "%s is set to '%s'", name, value);
+    fflush(NULL);
+    child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        setenv("LEAT_DRIVERS", "cpu", 1);
+        unsetenv("LEAT_DEVICE");
+        setenv(name, value, 1);
+        execl("/proc/self/exe", "test_device", setting, (char *)NULL);
+        _exit(126);
+    }
+    assert_int_equal(exit_status_of(child), 0);
+}
+
+/* The sentence is of the setting, not of devices that are not there because of it. */
+static void wrong_settings_are_refused_by_name(void **state)
+{
+    (void)state;
+    expect_refused("LEAT_CPU_DEVICES", "17");
+    expect_refused("LEAT_CPU_THREADS", "two");
+    expect_refused("LEAT_CPU_MEMORY", "1 ");
+    expect_refused("LEAT_DRIVERS", "tpu");
+    expect_refused("LEAT_DRIVERS", "cpu, cuda");
+}
+
+static void a_limit_for_files_is_no_end_of_the_process(void **state)
+{
+    leat_device *device = test_open();
+    struct rlimit usual, low;
+    void *ptr;
+
+    (void)state;
+    if (test_on_cpu()) {
+        assert_int_equal(getrlimit(RLIMIT_FSIZE, &usual), 0);
+        low = usual;
+        low.rlim_cur = 1 << 20;
+        assert_int_equal(setrlimit(RLIMIT_FSIZE, &low), 0);
+        REFUSED(leat_memory_alloc(device, LEAT_KIND_DEVICE, 64 << 20, &ptr), LEAT_ERROR_DEVICE_MEMORY,
+                "ulimit -f");
+        assert_int_equal(setrlimit(RLIMIT_FSIZE, &usual), 0);
+    }
+    OK(leat_memory_alloc(device, LEAT_KIND_DEVICE, 64 << 20, &ptr));
+    OK(leat_device_close(device));
+}
+
+/* No thread of the parent's lives in a child: without an answer of its own the child would wait for ever. */
+static void a_forked_child_is_told_so(void **state)
+{
+    leat_device *device = test_open(), *again;
+    leat_stream *stream;
+    pid_t child;
+    void *ptr;
+
+    (void)state;
+    OK(leat_stream_create(device, &stream));
+    OK(leat_alloc(stream, 100, &ptr));
+    OK(leat_fill(stream, ptr, 1, 100));
+    fflush(NULL);
+    child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        alarm(60);
+        REFUSED(leat_stream_synchronize(stream), LEAT_ERROR_NOT_PERMITTED, "fork");
+        REFUSED(leat_fill(stream, ptr, 2, 100), LEAT_ERROR_NOT_PERMITTED, "fork");
+        REFUSED(leat_alloc(stream, 100, &ptr), LEAT_ERROR_NOT_PERMITTED, "fork");
+        REFUSED(leat_device_open(test_device_name(), &again), LEAT_ERROR_NOT_PERMITTED, "fork");
+        REFUSED(leat_device_close(device), LEAT_ERROR_NOT_PERMITTED, "fork");
+        _exit(42);
+    }
+    assert_int_equal(exit_status_of(child), 42);
+    OK(leat_stream_synchronize(stream));
+    OK(leat_device_close(device));
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(open_gives_the_same_handle_until_the_last_close),
     cmocka_unit_test(query_describes_the_device),
@@ -342,6 +452,16 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(options_are_listed),
     cmocka_unit_test(statuses_have_names_and_texts),
     cmocka_unit_test(success_keeps_the_last_error),
+    cmocka_unit_test(wrong_settings_are_refused_by_name),
+    cmocka_unit_test(a_limit_for_files_is_no_end_of_the_process),
+    cmocka_unit_test(a_forked_child_is_told_so),
 };
 
-TEST_MAIN(tests)
+int main(int argc, char **argv)
+{
+    if (argc > 1)
+        return open_with(argv[1]);
+    if (!test_device_there())
+        return 77;
+    return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
+}

@@ -20,8 +20,8 @@
  * thread may still use a handle while another destroys it. A destroyed handle is recognised and
  * answered with LEAT_ERROR_HANDLE, but only until a few thousand newer ones were made.
  *
- * Fork. A child process must not use handles of its parent, nor open a device when the parent had
- * one open (CUDA has the same rule). exec() is fine.
+ * Fork. A child process cannot use handles of its parent, nor open a device when the parent had one open (CUDA
+ * has the same rule): what gives work, waits, allocates or frees returns NOT_PERMITTED there. exec() is fine.
  */
 #ifndef LEAT_DEVICE_H
 #define LEAT_DEVICE_H
@@ -49,7 +49,8 @@ typedef struct leat_device leat_device;
  * Errors: INVALID (device NULL, a name of another form, or an environment variable with a value that it
  * cannot have), NO_DRIVER, DRIVER_TOO_OLD, NO_DEVICE
  * (the sentence lists what there is), DEVICE_MEMORY, HOST_MEMORY, UNSUPPORTED (LEAT_STRICT=1 on a
- * processor without memory protection keys), DRIVER, SYSTEM.
+ * processor without memory protection keys), DRIVER, SYSTEM, NOT_PERMITTED (inside a host function, or in a
+ * child process of fork(), see above).
  */
 LEAT_API leat_status leat_device_open(const char *name, leat_device **device);
 
@@ -59,8 +60,8 @@ LEAT_API leat_status leat_device_open(const char *name, leat_device **device);
  * it are dead afterwards, so no work of another device may still use its memory. Streams, events and
  * memory of the user's own that were wrapped stay alive. With LEAT_LEAKS=1 it says on standard error what was
  * still allocated from pools. NULL does nothing.
- * Errors: HANDLE; or the asynchronous failure of work that was still outstanding, in which case the
- * device is closed all the same.
+ * Errors: HANDLE, NOT_PERMITTED (inside a host function); or the asynchronous failure of work that was still
+ * outstanding, in which case the device is closed all the same.
  */
 LEAT_API leat_status leat_device_close(leat_device *device);
 

@@ -21,6 +21,20 @@ static struct leat_device *list;
 
 static LEATI_QUICK_TLS unsigned host_function_depth;
 
+/* In a child process of fork() whose parent had a device open: no thread of leat's or of the vendor's came along.
+ */
+static bool forked;
+
+static void begin_child(void)
+{
+    forked |= list != NULL;
+}
+
+static void watch_forks(void)
+{
+    (void)pthread_atfork(NULL, NULL, begin_child);
+}
+
 void leati_host_function_enter(void)
 {
     host_function_depth++;
@@ -38,6 +52,12 @@ leat_status leati_check_permitted(const char *what)
                           "%s: called from inside a host function; its stream waits for the function, so the call "
                           "could wait for itself. Give the work from another thread",
                           what);
+    if (forked)
+        return leati_fail(
+            LEAT_ERROR_NOT_PERMITTED,
+            "%s: called in a child process of fork(), whose parent had a device open; such a child may "
+            "only exec() or end. Fork before any device is opened",
+            what);
     return LEAT_OK;
 }
 
@@ -150,17 +170,22 @@ static leat_status find_named(const char *what, const char *name, struct leati_d
 
 static leat_status find_best(const char *what, struct leati_driver **found, int *ordinal)
 {
+    const char *reason, *wrong_setting = NULL;
     struct leati_driver *driver;
     leat_status status;
     char there[200];
 
-    for (unsigned i = 0; (driver = leati_registry_driver(i, &status, NULL)); i++) {
+    for (unsigned i = 0; (driver = leati_registry_driver(i, &status, &reason)); i++) {
         if (status == LEAT_OK && driver->device_count > 0) {
             *found = driver;
             *ordinal = 0;
             return LEAT_OK;
         }
+        if (status == LEAT_ERROR_INVALID && !wrong_setting)
+            wrong_setting = reason;
     }
+    if (wrong_setting)
+        return leati_fail(LEAT_ERROR_INVALID, "%s: there is no device: %s", what, wrong_setting);
     describe_devices(there, sizeof there);
     return leati_fail(LEAT_ERROR_NO_DEVICE, "%s: there is no device: %s ('leat info' says more)", what,
                       there[0] ? there : "LEAT_DRIVERS names no known driver");
@@ -168,6 +193,7 @@ static leat_status find_best(const char *what, struct leati_driver **found, int 
 
 static leat_status find_driver(const char *what, const char *name, struct leati_driver **driver, int *ordinal)
 {
+    LEATI_TRY(leati_registry_check(what));
     if (!name)
         name = leati_option(LEATI_OPTION_DEVICE);
     return name ? find_named(what, name, driver, ordinal) : find_best(what, driver, ordinal);
@@ -236,6 +262,7 @@ static leat_status open_new(const char *what, struct leati_driver *driver, int o
 
 static leat_status open_device(const char *what, const char *name, void *context, leat_device **device)
 {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
     struct leati_driver *driver = NULL;
     struct leat_device *open;
     leat_status status = LEAT_OK;
@@ -244,6 +271,7 @@ static leat_status open_device(const char *what, const char *name, void *context
     LEATI_TRY(leati_check_permitted(what));
     LEATI_TRY(leati_check_not_null(what, "device", device));
     LEATI_TRY(find_driver(what, name, &driver, &ordinal));
+    pthread_once(&once, watch_forks);
     pthread_mutex_lock(&open_lock);
     open = context ? NULL : find_open(driver, ordinal);
     if (open) {

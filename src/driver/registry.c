@@ -25,6 +25,7 @@ struct entry {
 /* Written once, under once; read-only afterwards. */
 static struct entry entries[KNOWN_COUNT];
 static unsigned entry_count;
+static char no_driver[32]; /* the first name of LEAT_DRIVERS that is none, as much of it as fits */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static bool listed_already(const struct leati_driver *driver)
@@ -37,16 +38,24 @@ static bool listed_already(const struct leati_driver *driver)
 
 static void add_named(const char *name, size_t length)
 {
+    bool is_driver = length == 0; /* two commas in a row name nothing */
+
     for (unsigned i = 0; i < KNOWN_COUNT; i++) {
         struct leati_driver *driver = known[i]();
 
-        if (strlen(driver->name) == length && !strncmp(driver->name, name, length) && !listed_already(driver))
+        if (strlen(driver->name) != length || strncmp(driver->name, name, length) != 0)
+            continue;
+        is_driver = true;
+        if (!listed_already(driver))
             entries[entry_count++].driver = driver;
     }
+    if (!is_driver && !no_driver[0])
+        snprintf(no_driver, sizeof no_driver, "%.*s", (int)(length < sizeof no_driver ? length : sizeof no_driver),
+                 name);
 }
 
-/* What LEAT_FAULT says for a driver: all of it, or what follows its name, as in "cuda:fail=copy:3"; NULL when it is for
- * another one. */
+/* What LEAT_FAULT says for a driver: all of it, or what follows its name, as in "cuda:fail=copy:3"; NULL when it
+ * is for another one. */
 static const char *faults_for(const struct leati_driver *driver)
 {
     const char *faults = leati_option(LEATI_OPTION_FAULT);
@@ -115,4 +124,15 @@ struct leati_driver *leati_registry_driver(unsigned index, leat_status *status, 
     if (reason)
         *reason = entries[index].reason;
     return entries[index].driver;
+}
+
+leat_status leati_registry_check(const char *what)
+{
+    pthread_once(&once, load_all);
+    if (!no_driver[0])
+        return LEAT_OK;
+    return leati_fail(
+        LEAT_ERROR_INVALID,
+        "%s: LEAT_DRIVERS is set to '%s', where '%s' is no driver; it takes cuda, hip and cpu, between commas",
+        what, leati_option(LEATI_OPTION_DRIVERS), no_driver);
 }
