@@ -15,6 +15,7 @@
 struct leati_driver *held_driver;
 void (*held_before_work)(void *stream);
 void (*held_before_copy)(void *stream, struct leati_end dst, struct leati_end src, size_t bytes);
+void (*held_before_words)(void *stream);
 void (*held_before_free)(void *ptr);
 bool (*held_refuse)(const char *entry, void *stream);
 bool held_slow_words, held_no_memory;
@@ -69,6 +70,8 @@ static leat_status stream_values(struct leati_driver *driver, void *stream, cons
 {
     if (held_refuse && held_refuse("stream_values", stream))
         return leati_fail(LEAT_ERROR_DRIVER, "the test refuses words");
+    if (held_before_words)
+        held_before_words(stream);
     if (!held_slow_words)
         return below->stream_values(driver, stream, values, count);
     for (unsigned i = 0; i < count; i++) {
@@ -84,6 +87,20 @@ static leat_status host_alloc(struct leati_driver *driver, void *device, size_t 
     if (held_no_memory)
         return leati_fail(LEAT_ERROR_HOST_MEMORY, "the test has no pinned memory left");
     return below->host_alloc(driver, device, bytes, ptr);
+}
+
+static leat_status host_free(struct leati_driver *driver, void *device, void *ptr)
+{
+    if (held_before_free)
+        held_before_free(ptr);
+    return below->host_free(driver, device, ptr);
+}
+
+static leat_status host_unregister(struct leati_driver *driver, void *device, void *ptr)
+{
+    if (held_before_free)
+        held_before_free(ptr);
+    return below->host_unregister(driver, device, ptr);
 }
 
 static leat_status host_register(struct leati_driver *driver, void *device, void *ptr, size_t bytes)
@@ -117,7 +134,9 @@ void held_begin(void)
     table.mem_free = mem_free;
     table.stream_values = stream_values;
     table.host_alloc = host_alloc;
+    table.host_free = host_free;
     table.host_register = host_register;
+    table.host_unregister = host_unregister;
     table.stream_synchronize = stream_synchronize;
     if (getenv("HELD_WITHOUT_WORDS"))
         table.stream_values = NULL;
@@ -128,6 +147,7 @@ int held_setup(void **state)
 {
     held_before_work = NULL;
     held_before_copy = NULL;
+    held_before_words = NULL;
     held_before_free = NULL;
     held_refuse = NULL;
     held_slow_words = false;

@@ -17,9 +17,11 @@
 extern struct leati_driver *held_driver; /* with the table that was replaced */
 
 /* Called on the thread that gives work to a stream, in front of it: of copies, kernels and host functions the
- * first, of copies the second too. The third is called before device memory goes back. NULL: nothing. */
+ * first, of copies the second too, of words the third. The fourth is called before memory goes back, pinned memory
+ * too. NULL: nothing. */
 extern void (*held_before_work)(void *stream);
 extern void (*held_before_copy)(void *stream, struct leati_end dst, struct leati_end src, size_t bytes);
+extern void (*held_before_words)(void *stream);
 extern void (*held_before_free)(void *ptr);
 extern bool (*held_refuse)(const char *entry, void *stream);
 

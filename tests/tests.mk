@@ -38,6 +38,7 @@ $(test_programs): %: %.o $(test_objects) $(BUILD)/libleat.a
 
 # What waits wait for is held up.
 $(addprefix $(test_bin)/,unit_copy_waits unit_copy_forms): $(test_bin)/held.o
+$(test_bin)/unit_copy_waits: LDFLAGS += -Wl,--wrap=leati_order_failed
 
 # A user's kernels, as a user would build them.
 $(test_kernels): tests/kernels_user.c include/leat/device_code.h $(BUILD)/flags

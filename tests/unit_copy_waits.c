@@ -14,6 +14,7 @@
 #include <leat/layout.h>
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -433,6 +434,216 @@ static void threads_have_left_what_failed(void **state)
     assert_int_equal(status, LEAT_ERROR_DRIVER);
 }
 
+/* ---- what ends with its device ---- */
+
+/* Stands in front of the first words that a stream is given. */
+static struct test_gate *words_gate;
+static bool freed_early;
+
+static void hold_words(void *stream)
+{
+    held_before_words = NULL;
+    held_put(stream, words_gate);
+}
+
+/* Memory goes back while the words are held up: says so, and lets them be written all the same. */
+static void watch_words_free(void *ptr)
+{
+    (void)ptr;
+    if (atomic_load(&words_gate->passed))
+        return;
+    freed_early = true;
+    test_gate_open(words_gate);
+    (void)test_wait_for(&words_gate->passed, 1);
+    held_moment();
+}
+
+/* Closes a device while words are held up, of which the n-th wait for the device fails (0: none). */
+static void close_behind_words(leat_device *device, uint64_t n)
+{
+    struct held_watch watch = {.gate = words_gate};
+    leat_status status;
+
+    freed_early = false;
+    held_before_free = watch_words_free;
+    leati_fault_arm(held_driver, n ? LEATI_FAULT_FAIL : LEATI_FAULT_NONE, "device_synchronize", n);
+    held_watch_start(&watch);
+    status = leat_device_close(device);
+    held_before_free = NULL;
+    held_watch_end(&watch);
+    leati_fault_arm(held_driver, LEATI_FAULT_NONE, NULL, 0);
+    assert_int_equal(status, n ? LEAT_ERROR_DRIVER : LEAT_OK);
+    assert_false(freed_early);
+}
+
+/* A stream writes a last word when it ends, behind all that the close waited for before: the memory of its ring
+ * goes back behind that. A wait that fails is made once more. */
+static void a_close_waits_for_last_words(void **state)
+{
+    (void)state;
+    for (uint64_t n = 0; n <= 2; n += 2) {
+        leat_device *device = test_open_other();
+        unsigned char bytes[4096] = {0};
+        leat_stream *stream;
+        void *memory;
+
+        assert_non_null(device);
+        OK(leat_stream_create(device, &stream));
+        memory = test_alloc(device, LEAT_KIND_DEVICE, sizeof bytes);
+        OK(leat_copy(stream, memory, bytes, sizeof bytes));
+        OK(leat_stream_synchronize(stream));
+        assert_non_null(atomic_load(&stream->staging));
+        words_gate = held_gate();
+        held_before_words = hold_words;
+        close_behind_words(device, n);
+        assert_null(held_before_words);
+    }
+}
+
+static bool refuse_to_wait(const char *entry, void *stream)
+{
+    (void)stream;
+    return !strcmp(entry, "stream_synchronize");
+}
+
+/* Whether a device's streams can wait for words is tried by one that then cannot be waited for: the word that it
+ * still has to write keeps its memory until the close, which waits for it, even if its first wait fails. */
+static void words_that_were_tried_are_kept(void **state)
+{
+    (void)state;
+    for (uint64_t n = 0; n <= 1; n++) {
+        leat_device *device = test_open_other();
+        struct leati_stager *stager;
+
+        assert_non_null(device);
+        words_gate = held_gate();
+        held_before_words = hold_words;
+        held_refuse = refuse_to_wait;
+        freed_early = false;
+        held_before_free = watch_words_free;
+        OK(leati_stager_get(device, &stager));
+        assert_false(freed_early);
+        held_refuse = NULL;
+        assert_null(held_before_words);
+        assert_non_null(strstr(stager->refused, "the test refuses to wait"));
+        close_behind_words(device, n);
+    }
+}
+
+/* ---- failures that threads tell ---- */
+
+/* How the library reaches it: by the linker's --wrap. */
+void __real_leati_order_failed(struct leati_order *order, leat_status status, const char *sentence);
+void __wrap_leati_order_failed(struct leati_order *order, leat_status status, const char *sentence);
+
+static void (*before_failed)(void);
+
+void __wrap_leati_order_failed(struct leati_order *order, leat_status status, const char *sentence)
+{
+    if (before_failed)
+        before_failed();
+    __real_leati_order_failed(order, status, sentence);
+}
+
+/* The thread takes its time to tell of a failure: the stream is held up meanwhile. */
+static void failures_are_told_first(void **state)
+{
+    struct test_state *t = *state;
+    struct room room = make_room(t->device, STAGED_BYTES);
+    unsigned char *lost;
+
+    test_let_leat_catch_faults();
+    for (int out = 0; out < 2; out++) {
+        lost = mmap(NULL, STAGED_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        assert_true(lost != MAP_FAILED);
+        words_gate = held_close(t->stream->native);
+        if (out)
+            OK(leat_copy(t->stream, lost, room.memory, STAGED_BYTES));
+        else
+            OK(leat_copy(t->stream, room.memory, lost, STAGED_BYTES));
+        before_failed = held_moment;
+        assert_int_equal(mprotect(lost, STAGED_BYTES, PROT_NONE), 0);
+        test_gate_open(words_gate);
+        REFUSED(leat_stream_synchronize(t->stream), LEAT_ERROR_POINTER, "could not be reached");
+        before_failed = NULL;
+        munmap(lost, STAGED_BYTES);
+    }
+    end_room(&room);
+}
+
+/* A job that two threads work on, each on the one part of a chunk, and neither part can be copied. */
+static struct {
+    struct leati_job job;
+    struct leati_chunk chunks[2];
+    struct leati_words words;
+    atomic_uint round, done;
+    bool late;
+} pair;
+
+static void look_at_word(void)
+{
+    test_sleep_us(50);
+    pair.late = pair.late || atomic_load(&pair.words.ready) == pair.job.count;
+}
+
+static size_t copy_nothing(const void *list, size_t first, size_t count, uintptr_t *fault)
+{
+    (void)list;
+    (void)count;
+    *fault = first + 1;
+    return 0;
+}
+
+enum { PAIR_ROUNDS = 4000 };
+
+static void *help_pair(void *unused)
+{
+    (void)unused;
+    for (unsigned round = 1; round <= PAIR_ROUNDS; round++) {
+        while (atomic_load(&pair.round) != round)
+            sched_yield();
+        leati_job_work(&pair.job);
+        atomic_store(&pair.done, round);
+    }
+    return NULL;
+}
+
+/* Of two threads that finish at once one tells of the failure; the other does not let the stream go on before. */
+static void one_of_two_tells(void **state)
+{
+    struct test_state *t = *state;
+    pthread_t helper;
+
+    pair.late = false;
+    atomic_store(&pair.round, 0);
+    assert_int_equal(pthread_create(&helper, NULL, help_pair, NULL), 0);
+    before_failed = look_at_word;
+    for (unsigned round = 1; round <= PAIR_ROUNDS; round++) {
+        memset(&pair.job, 0, sizeof pair.job);
+        atomic_store(&pair.words.ready, 0);
+        for (uint32_t c = 0; c < 2; c++)
+            pair.chunks[c] = (struct leati_chunk){.offset = c, .bytes = 1, .parts = 1, .part_bytes = 1};
+        pair.job.way = LEATI_WAY_HOST;
+        pair.job.early = true;
+        pair.job.bytes = 2;
+        pair.job.copy_list = copy_nothing;
+        pair.job.words = &pair.words;
+        pair.job.chunks = pair.chunks;
+        pair.job.count = 2;
+        pair.job.order = t->stream->order;
+        atomic_store(&pair.job.stopped_at, 2);
+        atomic_store(&pair.job.fault, UINTPTR_MAX);
+        atomic_store(&pair.round, round);
+        leati_job_work(&pair.job);
+        while (atomic_load(&pair.done) != round)
+            sched_yield();
+        assert_int_equal(leati_order_take_failure(t->stream->order), LEAT_ERROR_POINTER);
+    }
+    before_failed = NULL;
+    pthread_join(helper, NULL);
+    assert_false(pair.late);
+}
+
 /* ---- several links ---- */
 
 /* More chunks over a route than it has places. */
@@ -623,8 +834,6 @@ static void links_that_fail_are_waited_for(void **state)
     end_links(&links);
 }
 
-static bool freed_early;
-
 /* Memory of the helper's goes back while the gate is closed: says so, and lets it be done all the same. */
 static void watch_free(void *ptr)
 {
@@ -669,6 +878,10 @@ static const struct CMUnitTest tests[] = {
     HELD_TEST(long_copies_wait_for_memory),
     HELD_TEST(many_copies_wait_for_memory),
     HELD_TEST(layouts_wait_for_memory),
+    HELD_TEST(a_close_waits_for_last_words),
+    HELD_TEST(words_that_were_tried_are_kept),
+    HELD_TEST(failures_are_told_first),
+    HELD_TEST(one_of_two_tells),
     HELD_TEST(slow_links_lose_nothing),
     HELD_TEST(links_under_way_are_not_shared),
     HELD_TEST(links_that_fail_are_waited_for),
@@ -685,5 +898,6 @@ int main(void)
     setenv("LEAT_COPY_MEMORY", "4M", 1);
     setenv("LEAT_LAYOUT_AS_GPU", "1", 1);
     held_begin();
+    test_keep_handlers();
     return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
 }

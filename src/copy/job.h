@@ -45,8 +45,8 @@ struct leati_job {
     size_t reach_bytes; /* of dst, from the first byte to the last; OUT and HOST only */
     bool in_rows;       /* the pageable sides are these: */
     struct leati_rows to_rows, from_rows;
-    /* In the place of one copy: a list of copies, of which chunks, parts and stopped_at count the entries. Returns how
-     * many were made before the first that could not be. */
+    /* In the place of one copy: a list of copies, of which chunks, parts and stopped_at count the entries. Returns
+     * how many were made before the first that could not be. */
     size_t (*copy_list)(const void *list, size_t first, size_t count, uintptr_t *fault);
     const void *list;
     struct leati_words *words;
@@ -61,7 +61,7 @@ struct leati_job {
     atomic_int stopped;           /* LEAT_OK, or why no more is copied */
     _Atomic uintptr_t stopped_at; /* nothing in front of this was left out */
     _Atomic uintptr_t fault;      /* the first address that could not be reached; UINTPTR_MAX: none */
-    atomic_bool told;             /* the stream knows of it */
+    atomic_bool told;             /* a thread has it, to tell the stream */
     struct leati_order *order;    /* of its stream, for the failure */
 
     /* Under the lock of stage.c. */

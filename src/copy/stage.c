@@ -244,7 +244,8 @@ static bool is_done(const struct leati_job *job)
 {
     uint32_t passed = atomic_load_explicit(&job->words->passed, memory_order_acquire);
 
-    return (int32_t)(passed - job->end) >= 0 && leati_job_staged(job);
+    /* What the threads do is in front of the last of them, by which the stream waited for it. */
+    return (int32_t)(passed - job->end) >= 0;
 }
 
 /* Nobody but the ticket has the job any more: its memory goes back. Under the lock. */
@@ -289,8 +290,9 @@ static leat_status device_closes(struct leat_device *device)
     leati_links_close(device);
     if (!stager)
         return LEAT_OK;
-    /* The streams have ended by now, each with a last word to write. */
-    if (stager->team)
+    /* The streams have ended by now, each with a last word to write, and one that could not be waited for may be
+     * on its way to one. */
+    if (stager->team || stager->lost)
         status = device->driver->ops->device_synchronize(device->driver, device->native);
     /* Once more: only when the device is lost does nobody write the words any more. */
     if (status != LEAT_OK)

@@ -158,16 +158,19 @@ static void copy_part(struct leati_job *job, const struct leati_chunk *chunk, ui
     leati_job_stop(job, LEAT_ERROR_POINTER);
 }
 
-/* The sentence goes to the stream before the word ready lets it go on. */
-static void tell_failure(struct leati_job *job)
+/* The sentence goes to the stream before the word ready lets it go on. False when another thread is at it, which
+ * then moves the word. */
+static bool tell_failure(struct leati_job *job)
 {
     char sentence[256];
 
-    if (atomic_load_explicit(&job->stopped, memory_order_relaxed) != LEAT_ERROR_POINTER ||
-        atomic_exchange_explicit(&job->told, true, memory_order_relaxed))
-        return;
+    if (atomic_load_explicit(&job->stopped, memory_order_relaxed) != LEAT_ERROR_POINTER)
+        return true;
+    if (atomic_exchange_explicit(&job->told, true, memory_order_relaxed))
+        return false;
     leati_job_sentence(job, sentence, sizeof sentence);
     leati_order_failed(job->order, LEAT_ERROR_POINTER, sentence);
+    return true;
 }
 
 /* A part of chunk c is finished: moves the word ready over all chunks that are complete. Two threads that finish
@@ -180,8 +183,8 @@ static void finish_part(struct leati_job *job, uint32_t c)
         return;
     ready = atomic_load(&job->words->ready);
     while (ready < job->count && atomic_load(&job->chunks[ready].finished) == job->chunks[ready].parts) {
-        if (ready + 1 == job->count)
-            tell_failure(job);
+        if (ready + 1 == job->count && !tell_failure(job))
+            return;
         if (atomic_compare_exchange_strong(&job->words->ready, &ready, ready + 1))
             ready++;
     }
