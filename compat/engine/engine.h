@@ -377,8 +377,12 @@ LEATC_API int leatc_memory_set_synchronous(const void *ptr, bool on);
 LEATC_API int leatc_memory_add(const struct leatc_memory *memory);
 LEATC_API int leatc_memory_remove(void *base);
 
-/* Says of a range that was added which device has it now. The range is known all the while: others may be using it.
- * INVALID_VALUE: none starts at base. */
+/* The same if give_back(base) says LEATC_OK, and nobody looks anything up meanwhile: addresses that go back may be
+ * another allocation's at once, and what stays is known all the time. Returns what it said. */
+LEATC_API int leatc_memory_end(void *base, int (*give_back)(void *base));
+
+/* Says of a range that was added which device has it now. The range is known all the while: others may be using
+ * it. INVALID_VALUE: none starts at base. */
 LEATC_API int leatc_memory_set_device(void *base, int ordinal);
 
 /* Device memory of the current device. bytes 0 gives NULL. */

@@ -234,6 +234,18 @@ int leatc_memory_remove(void *base)
     return leatc_memory_take(base, &memory) ? LEATC_OK : LEATC_INVALID_VALUE;
 }
 
+int leatc_memory_end(void *base, int (*give_back)(void *base))
+{
+    int result;
+
+    pthread_rwlock_wrlock(&lock);
+    result = give_back(base);
+    if (result == LEATC_OK)
+        free(take((uintptr_t)base));
+    pthread_rwlock_unlock(&lock);
+    return result;
+}
+
 /* Some allocation of the device, or NULL. Under the lock. */
 static struct node *find_of(struct node *node, int ordinal)
 {

@@ -124,26 +124,22 @@ static struct reservation *find(const void *ptr, size_t bytes)
     return found;
 }
 
-/* The engine forgets the addresses first: once they are given back, another allocation may get them. */
+static int give_back(void *ptr)
+{
+    return of_status(leat_virtual_unreserve(ptr));
+}
+
+/* The engine forgets addresses that it was told of when they go back, and not when they stay. */
 static int unreserve(void *ptr, size_t bytes)
 {
     struct reservation **link = &reservations, *gone;
-    struct leatc_memory memory;
-    int result;
 
     while (*link && (*link)->base != ptr)
         link = &(*link)->next;
     gone = *link;
     if (!gone || gone->bytes != bytes)
         return LEATC_INVALID_VALUE;
-    LEATC_TRY(leatc_memory_find(ptr, &memory));
-    if (gone->known)
-        (void)leatc_memory_remove(ptr);
-    result = of_status(leat_virtual_unreserve(ptr));
-    if (result != LEATC_OK) {
-        gone->known = gone->known && leatc_memory_add(&memory) == LEATC_OK;
-        return result;
-    }
+    LEATC_TRY(gone->known ? leatc_memory_end(ptr, give_back) : give_back(ptr));
     *link = gone->next;
     free(gone);
     return LEATC_OK;
