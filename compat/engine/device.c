@@ -210,6 +210,17 @@ int leatc_device_synchronize(int ordinal)
     return leatc_device_wait(device);
 }
 
+void leatc_device_if_open(int ordinal, uint64_t generation, int (*end)(struct leatc_stream *stream),
+                          struct leatc_stream *stream)
+{
+    struct leatc_device *device = &devices[ordinal];
+
+    pthread_mutex_lock(&open_lock);
+    if (atomic_load(&device->ready) && atomic_load(&device->generation) == generation)
+        (void)end(stream);
+    pthread_mutex_unlock(&open_lock);
+}
+
 int leatc_device_reset(int ordinal)
 {
     struct leatc_device *device;
@@ -228,6 +239,7 @@ int leatc_device_reset(int ordinal)
         leatc_arrays_close(device);
         leatc_pools_close(device);
         leatc_streams_close(device);
+        leatc_imports_close(device);
         leatc_memory_close(device);
         atomic_store(&device->ready, false);
         atomic_store(&device->native, NULL);

@@ -20,6 +20,9 @@ struct leatc_plan {
     struct leatc_node **nodes;
 };
 
+/* Held while a graph gets a node or ends, so that leatc_node_type() may look through all of them. */
+static pthread_mutex_t nodes_lock = PTHREAD_MUTEX_INITIALIZER;
+
 static struct leatc_slots graphs = LEATC_SLOTS(struct leatc_graph);
 static struct leatc_slots executables = LEATC_SLOTS(struct leatc_graph);
 
@@ -98,20 +101,27 @@ int leatc_plan_add(struct leatc_plan *plan, struct leatc_ends *ends, const struc
                    const void *payload, size_t bytes)
 {
     struct leatc_node *node = malloc(sizeof *node + bytes), **end = malloc(sizeof(struct leatc_node *));
+    bool added = false;
 
-    if (!node || !end || !make_room(plan)) {
+    if (node && end) {
+        *node = *like;
+        if (bytes)
+            memcpy(node->payload, payload, bytes);
+        /* It comes after all ends that the stream had, and is the only one now. */
+        node->before = *ends;
+        pthread_mutex_lock(&nodes_lock);
+        added = make_room(plan);
+        if (added)
+            plan->nodes[plan->count++] = node;
+        pthread_mutex_unlock(&nodes_lock);
+    }
+    if (!added) {
         free(node);
         free(end);
         return LEATC_OUT_OF_MEMORY;
     }
-    *node = *like;
-    if (bytes)
-        memcpy(node->payload, payload, bytes);
-    /* It comes after all ends that the stream had, and is the only one now. */
-    node->before = *ends;
     *end = node;
     *ends = (struct leatc_ends){end, 1};
-    plan->nodes[plan->count++] = node;
     return LEATC_OK;
 }
 
@@ -208,8 +218,12 @@ static int new_handle(struct leatc_slots *table, struct leatc_plan *plan, struct
 static int end_handle(struct leatc_slots *table, struct leatc_graph *handle)
 {
     struct leatc_plan *plan;
+    bool live;
 
-    if (!leatc_slot_retire(table, handle))
+    pthread_mutex_lock(&nodes_lock);
+    live = leatc_slot_retire(table, handle);
+    pthread_mutex_unlock(&nodes_lock);
+    if (!live)
         return LEATC_INVALID_VALUE;
     plan = handle->plan;
     leatc_slot_free(table, handle);
@@ -284,7 +298,9 @@ int leatc_node_type(const struct leatc_node *node, int *type)
 {
     struct search search = {node, false};
 
+    pthread_mutex_lock(&nodes_lock);
     leatc_slots_each(&graphs, look_for, &search);
+    pthread_mutex_unlock(&nodes_lock);
     if (!type || !search.found)
         return LEATC_INVALID_VALUE;
     *type = node->type;

@@ -136,6 +136,10 @@ struct leatc_device *leatc_device_here(int *result);
 /* The device of this number as it is, which may be closed. */
 struct leatc_device *leatc_device_known(int ordinal);
 
+/* Calls end(stream) unless the device was closed since it had this generation; a reset waits for it meanwhile. */
+void leatc_device_if_open(int ordinal, uint64_t generation, int (*end)(struct leatc_stream *stream),
+                          struct leatc_stream *stream);
+
 /* stream.c, when a device is opened and before it is closed. */
 int leatc_streams_open(struct leatc_device *device);
 void leatc_streams_close(struct leatc_device *device);
@@ -241,6 +245,9 @@ int leatc_share_ask(const void *handle, unsigned what, size_t *bytes, int *fd);
 
 /* Is it memory that came from another process? */
 bool leatc_share_is_open(const void *ptr);
+
+/* Forgets what of it the device has, which a reset takes along. */
+void leatc_imports_close(struct leatc_device *device);
 
 /* array.c, launch.c */
 void leatc_arrays_close(struct leatc_device *device);

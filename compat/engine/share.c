@@ -46,6 +46,7 @@ struct import {
     struct import *next;
     uint64_t process, id;
     void *ptr;
+    int ordinal;
     unsigned opened;
 };
 
@@ -198,9 +199,37 @@ static int ask(const struct handle *handle)
 
 /* ---- offers ---- */
 
+/* Fills the handle of what is on offer already; false when it is not. Under the lock. */
+static bool is_offered(struct handle *handle)
+{
+    struct offer *offer = server_pid == getpid() ? offers : NULL;
+
+    while (offer && (offer->id != handle->id || offer->what != handle->what))
+        offer = offer->next;
+    if (!offer)
+        return false;
+    handle->magic = MAGIC;
+    handle->process = process;
+    handle->pid = (int32_t)getpid();
+    return true;
+}
+
+static bool find_offer(struct handle *handle)
+{
+    bool found;
+
+    pthread_mutex_lock(&lock);
+    found = is_offered(handle);
+    pthread_mutex_unlock(&lock);
+    return found;
+}
+
+/* Takes fd over, unless it fails. What is on offer already, for another thread asked at the same time, or it was
+ * asked for before, stays as it is: there is one offer to end. */
 static int put_offer(struct handle *handle, int fd)
 {
     struct offer *offer = malloc(sizeof *offer);
+    bool known = false;
     int result;
 
     if (!offer)
@@ -208,35 +237,20 @@ static int put_offer(struct handle *handle, int fd)
     pthread_mutex_lock(&lock);
     result = start_server();
     if (result == LEATC_OK) {
-        *offer = (struct offer){.next = offers, .id = handle->id, .what = handle->what, .fd = fd};
-        offers = offer;
-        atomic_fetch_add(&offer_count, 1);
-        handle->magic = MAGIC;
-        handle->process = process;
-        handle->pid = (int32_t)getpid();
+        known = is_offered(handle);
+        if (!known) {
+            *offer = (struct offer){.next = offers, .id = handle->id, .what = handle->what, .fd = fd};
+            offers = offer;
+            atomic_fetch_add(&offer_count, 1);
+            (void)is_offered(handle);
+        }
     }
     pthread_mutex_unlock(&lock);
-    if (result != LEATC_OK)
+    if (known)
+        close(fd);
+    if (known || result != LEATC_OK)
         free(offer);
     return result;
-}
-
-/* Fills the handle of what is on offer already; false when it is not. */
-static bool find_offer(struct handle *handle)
-{
-    struct offer *offer;
-
-    pthread_mutex_lock(&lock);
-    for (offer = server_pid == getpid() ? offers : NULL; offer; offer = offer->next)
-        if (offer->id == handle->id && offer->what == handle->what)
-            break;
-    if (offer) {
-        handle->magic = MAGIC;
-        handle->process = process;
-        handle->pid = (int32_t)getpid();
-    }
-    pthread_mutex_unlock(&lock);
-    return offer != NULL;
 }
 
 void leatc_share_end(unsigned what, unsigned long long id)
@@ -319,17 +333,7 @@ int leatc_share_memory(const void *ptr, void *handle)
     return LEATC_OK;
 }
 
-/* Under the lock. */
-static struct import *find_import(const struct handle *handle)
-{
-    struct import *import = imports;
-
-    while (import && (import->process != handle->process || import->id != handle->id))
-        import = import->next;
-    return import;
-}
-
-static int map_memory(const struct handle *handle, void **ptr)
+static int map_memory(const struct handle *handle, struct import *import)
 {
     struct leatc_memory memory = {.bytes = (size_t)handle->bytes, .kind = LEATC_MEMORY_DEVICE, .foreign = true};
     leat_status status;
@@ -345,18 +349,30 @@ static int map_memory(const struct handle *handle, void **ptr)
     close(fd);
     LEATC_TRY(leatc_result_of(status));
     memory.ordinal = device->ordinal;
+    import->ordinal = memory.ordinal;
+    import->ptr = memory.base;
     result = leatc_memory_add(&memory);
-    if (result == LEATC_OK)
-        *ptr = memory.base;
-    else
+    if (result != LEATC_OK)
         leat_memory_free(memory.base);
     return result;
+}
+
+/* Another one of the same memory, opened once more, or NULL. Under the lock. */
+static struct import *open_again(const struct handle *handle)
+{
+    struct import *import = imports;
+
+    while (import && (import->process != handle->process || import->id != handle->id))
+        import = import->next;
+    if (import)
+        import->opened++;
+    return import;
 }
 
 int leatc_share_open(const void *from, bool own_too, void **ptr)
 {
     struct handle handle;
-    struct import *import;
+    struct import *import, *made;
     int result = LEATC_OK;
 
     if (!ptr)
@@ -365,29 +381,50 @@ int leatc_share_open(const void *from, bool own_too, void **ptr)
     if (handle.pid == (int32_t)getpid() && !own_too)
         return LEATC_INVALID_CONTEXT;
     pthread_mutex_lock(&lock);
-    import = find_import(&handle);
-    if (import) {
-        import->opened++;
+    import = open_again(&handle);
+    if (import)
         *ptr = import->ptr;
-    }
     pthread_mutex_unlock(&lock);
     if (import)
         return LEATC_OK;
-    import = malloc(sizeof *import);
-    if (!import)
+    made = malloc(sizeof *made);
+    if (!made)
         return LEATC_OUT_OF_MEMORY;
-    *import = (struct import){.process = handle.process, .id = handle.id, .opened = 1};
-    result = map_memory(&handle, &import->ptr);
+    *made = (struct import){.process = handle.process, .id = handle.id, .opened = 1};
+    result = map_memory(&handle, made);
     if (result != LEATC_OK) {
-        free(import);
+        free(made);
         return result;
     }
-    *ptr = import->ptr;
     pthread_mutex_lock(&lock);
-    import->next = imports;
-    imports = import;
+    import = open_again(&handle);
+    if (!import) {
+        made->next = imports;
+        imports = made;
+    }
+    *ptr = import ? import->ptr : made->ptr;
     pthread_mutex_unlock(&lock);
+    if (import) {
+        /* Another thread was faster, and all that open it get one address. */
+        (void)leatc_memory_remove(made->ptr);
+        (void)leat_memory_free(made->ptr);
+        free(made);
+    }
     return LEATC_OK;
+}
+
+void leatc_imports_close(struct leatc_device *device)
+{
+    pthread_mutex_lock(&lock);
+    for (struct import **link = &imports, *import; (import = *link);) {
+        if (import->ordinal == device->ordinal) {
+            *link = import->next;
+            free(import);
+        } else {
+            link = &import->next;
+        }
+    }
+    pthread_mutex_unlock(&lock);
 }
 
 bool leatc_share_is_open(const void *ptr)
@@ -422,9 +459,8 @@ int leatc_share_close(void *ptr)
     if (!ended)
         return known ? LEATC_OK : LEATC_INVALID_VALUE;
     free(ended);
-    /* A device that was reset has taken the memory along. */
     if (!leatc_memory_take(ptr, &memory))
-        return LEATC_OK;
+        return LEATC_INVALID_VALUE;
     (void)leatc_device_wait(leatc_device_known(memory.ordinal));
     return leatc_result_of(leat_memory_free(ptr));
 }

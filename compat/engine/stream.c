@@ -169,13 +169,14 @@ static pthread_key_t thread_key;
 static pthread_once_t thread_once = PTHREAD_ONCE_INIT;
 static _Thread_local struct thread_streams *mine;
 
+/* A thread may end at any time, while another one resets the device too. */
 static void end_thread(void *argument)
 {
     struct thread_streams *of_thread = argument;
 
     for (int i = 0; i < LEATC_DEVICES_MAX; i++)
-        if (of_thread->of[i] && of_thread->generation[i] == atomic_load(&leatc_device_known(i)->generation))
-            (void)leatc_stream_destroy(of_thread->of[i]);
+        if (of_thread->of[i])
+            leatc_device_if_open(i, of_thread->generation[i], leatc_stream_destroy, of_thread->of[i]);
     free(of_thread);
 }
 

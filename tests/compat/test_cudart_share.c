@@ -89,6 +89,14 @@ static int use_memory(void)
     NEED(cudaMemset(there, 0, 0) == cudaSuccess);
     NEED(cudaIpcCloseMemHandle(there) == cudaSuccess);
     NEED(cudaIpcCloseMemHandle(there) == cudaErrorInvalidValue);
+    /* A reset takes along what was opened, and it can be opened again. */
+    NEED(cudaIpcOpenMemHandle((void **)&there, handle, cudaIpcMemLazyEnablePeerAccess) == cudaSuccess);
+    NEED(cudaDeviceReset() == cudaSuccess);
+    NEED(cudaIpcCloseMemHandle(there) == cudaErrorInvalidValue);
+    NEED(cudaIpcOpenMemHandle((void **)&there, handle, cudaIpcMemLazyEnablePeerAccess) == cudaSuccess);
+    NEED(cudaMemcpy(host, there, BYTES, cudaMemcpyDeviceToHost) == cudaSuccess);
+    HAS_PATTERN(host, BYTES, 2);
+    NEED(cudaIpcCloseMemHandle(there) == cudaSuccess);
     memset(&handle, 1, sizeof handle);
     NEED(cudaIpcOpenMemHandle((void **)&there, handle, cudaIpcMemLazyEnablePeerAccess) == cudaErrorInvalidValue);
     free(host);
