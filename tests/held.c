@@ -18,6 +18,7 @@ void (*held_before_copy)(void *stream, struct leati_end dst, struct leati_end sr
 void (*held_before_words)(void *stream);
 void (*held_before_free)(void *ptr);
 bool (*held_refuse)(const char *entry, void *stream);
+void (*held_around)(const char *entry, bool after);
 bool held_slow_words, held_no_memory;
 
 static const struct leati_driver_ops *below;
@@ -110,11 +111,62 @@ static leat_status host_register(struct leati_driver *driver, void *device, void
     return below->host_register(driver, device, ptr, bytes);
 }
 
+static void around(const char *entry, bool after)
+{
+    if (held_around)
+        held_around(entry, after);
+}
+
 static leat_status stream_synchronize(struct leati_driver *driver, void *stream)
 {
+    leat_status status;
+
     if (held_refuse && held_refuse("stream_synchronize", stream))
         return leati_fail(LEAT_ERROR_DRIVER, "the test refuses to wait");
-    return below->stream_synchronize(driver, stream);
+    around("stream_synchronize", false);
+    status = below->stream_synchronize(driver, stream);
+    around("stream_synchronize", true);
+    return status;
+}
+
+static leat_status stream_query(struct leati_driver *driver, void *stream)
+{
+    leat_status status;
+
+    around("stream_query", false);
+    status = below->stream_query(driver, stream);
+    around("stream_query", true);
+    return status;
+}
+
+static leat_status event_record(struct leati_driver *driver, void *event, void *stream)
+{
+    leat_status status;
+
+    around("event_record", false);
+    status = below->event_record(driver, event, stream);
+    around("event_record", true);
+    return status;
+}
+
+static leat_status event_query(struct leati_driver *driver, void *event)
+{
+    leat_status status;
+
+    around("event_query", false);
+    status = below->event_query(driver, event);
+    around("event_query", true);
+    return status;
+}
+
+static leat_status event_synchronize(struct leati_driver *driver, void *event)
+{
+    leat_status status;
+
+    around("event_synchronize", false);
+    status = below->event_synchronize(driver, event);
+    around("event_synchronize", true);
+    return status;
 }
 
 void held_begin(void)
@@ -138,6 +190,10 @@ void held_begin(void)
     table.host_register = host_register;
     table.host_unregister = host_unregister;
     table.stream_synchronize = stream_synchronize;
+    table.stream_query = stream_query;
+    table.event_record = event_record;
+    table.event_query = event_query;
+    table.event_synchronize = event_synchronize;
     if (getenv("HELD_WITHOUT_WORDS"))
         table.stream_values = NULL;
     held_driver->ops = &table;
@@ -150,6 +206,7 @@ int held_setup(void **state)
     held_before_words = NULL;
     held_before_free = NULL;
     held_refuse = NULL;
+    held_around = NULL;
     held_slow_words = false;
     held_no_memory = false;
     leati_fault_arm(held_driver, LEATI_FAULT_NONE, NULL, 0);

@@ -25,6 +25,10 @@ extern void (*held_before_words)(void *stream);
 extern void (*held_before_free)(void *ptr);
 extern bool (*held_refuse)(const char *entry, void *stream);
 
+/* Called before and after records, queries and the host's waits, of streams and events: what another thread does
+ * just then. */
+extern void (*held_around)(const char *entry, bool after);
+
 /* Words are given one by one, and each that is written comes some milliseconds after what is in front of it. */
 extern bool held_slow_words;
 

@@ -34,11 +34,11 @@ $(test_bin)/%.o: tests/%.c $(BUILD)/flags
 
 $(test_programs): %: %.o $(test_objects) $(BUILD)/libleat.a
 	$(say) LINK $@
-	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(filter %.o,$^) $(BUILD)/libleat.a -lcmocka $(LIB_LIBS) -o $@
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(test_wraps) $(filter %.o,$^) $(BUILD)/libleat.a -lcmocka $(LIB_LIBS) -o $@
 
 # What waits wait for is held up.
-$(addprefix $(test_bin)/,unit_copy_waits unit_copy_forms): $(test_bin)/held.o
-$(test_bin)/unit_copy_waits: LDFLAGS += -Wl,--wrap=leati_order_failed
+$(addprefix $(test_bin)/,unit_copy_waits unit_copy_forms unit_order): $(test_bin)/held.o
+$(test_bin)/unit_copy_waits: test_wraps = -Wl,--wrap=leati_order_failed
 
 # A user's kernels, as a user would build them.
 $(test_kernels): tests/kernels_user.c include/leat/device_code.h $(BUILD)/flags

@@ -161,7 +161,9 @@ static leat_status record(leat_event *event, leat_stream *stream)
 static void reached(leat_event *event, const struct leati_point *point)
 {
     pthread_mutex_lock(&event->lock);
-    if (point->serial && point->serial == event->point.serial)
+    /* Not if it was recorded again meanwhile: the driver may have been asked about another stream's record between
+     * two of this one's. */
+    if (point->serial && point->serial == event->point.serial && point->tick == event->point.tick)
         leati_order_finished(event->order, point->tick);
     pthread_mutex_unlock(&event->lock);
 }

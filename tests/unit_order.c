@@ -1,0 +1,464 @@
+/*
+ * unit_order.c - core/order.c by itself: what is remembered of marks, ends and waits, and what other threads may
+ * do in the middle of it. Work is held up in the driver's streams behind leat's back (held.h), so that what is
+ * taken for done too early is seen each time.
+ */
+#include "held.h"
+
+#include "core/core.h"
+#include "driver/fault/fault.h"
+
+#include <string.h>
+
+#define PATIENCE_MS 10000
+
+/* Work that stands at a gate: the tick that it belongs to. */
+static uint64_t give_held(leat_stream *stream, struct test_gate **gate)
+{
+    *gate = held_close(stream->native);
+    return leati_order_now(stream->order);
+}
+
+static bool is_done(struct leati_order *order, uint64_t tick)
+{
+    bool done;
+
+    OK(leati_order_query(order, tick, &done, NULL));
+    return done;
+}
+
+static bool is_done_soon(struct leati_order *order, uint64_t tick)
+{
+    for (int i = 0; i < PATIENCE_MS; i++) {
+        if (is_done(order, tick))
+            return true;
+        test_sleep_us(1000);
+    }
+    return false;
+}
+
+/* ---- what is known ---- */
+
+static void failures_are_told_once(void **state)
+{
+    struct test_state *t = *state;
+    struct leati_order *order = t->stream->order;
+
+    leati_order_failed(order, LEAT_ERROR_POINTER, "the first one");
+    leati_order_failed(order, LEAT_ERROR_DRIVER, "the second one");
+    assert_int_equal(leati_order_take_failure(order), LEAT_ERROR_POINTER);
+    assert_non_null(strstr(leat_last_error(), "the first one"));
+    assert_int_equal(leati_order_take_failure(order), LEAT_OK);
+}
+
+static void what_is_done_stays_done(void **state)
+{
+    struct test_state *t = *state;
+    struct leati_order *order = t->stream->order;
+    uint64_t tick = leati_order_now(order) + 100;
+
+    leati_order_finished(order, tick);
+    leati_order_finished(order, tick - 50);
+    assert_true(leati_order_known(order, tick));
+    assert_false(leati_order_known(order, tick + 1));
+}
+
+/* ---- marks ---- */
+
+/* More pieces of work than there are marks: each of the first is seen to be done when it is, while the later ones
+ * are held up; and so once more, when the marks are used again. */
+static void older_marks_are_reached_first(void **state)
+{
+    enum { PIECES = LEATI_MARKS + 2 };
+    struct test_state *t = *state;
+    struct leati_order *order = t->stream->order;
+
+    for (int round = 0; round < 2; round++) {
+        struct test_gate *gates[PIECES];
+        uint64_t ticks[PIECES];
+
+        for (int i = 0; i < PIECES; i++) {
+            ticks[i] = give_held(t->stream, &gates[i]);
+            assert_false(is_done(order, ticks[i]));
+        }
+        for (int i = 0; i < PIECES; i++) {
+            test_gate_open(gates[i]);
+            if (i < LEATI_MARKS - 1)
+                assert_true(is_done_soon(order, ticks[i]));
+            if (i < PIECES - 1)
+                assert_false(is_done(order, ticks[i + 1]));
+        }
+        assert_true(is_done_soon(order, ticks[PIECES - 1]));
+    }
+}
+
+static void what_is_marked_needs_one_question(void **state)
+{
+    struct test_state *t = *state;
+    struct leati_order_counts counts;
+    struct test_gate *gate;
+    uint64_t tick = give_held(t->stream, &gate);
+    bool done;
+
+    memset(&counts, 0, sizeof counts);
+    OK(leati_order_query(t->stream->order, tick, &done, &counts));
+    assert_false(done);
+    assert_int_equal(atomic_load(&counts.events), 1);
+    assert_int_equal(atomic_load(&counts.queries), 2);
+    OK(leati_order_query(t->stream->order, tick, &done, &counts));
+    assert_false(done);
+    assert_int_equal(atomic_load(&counts.events), 1);
+    assert_int_equal(atomic_load(&counts.queries), 3);
+    test_gate_open(gate);
+}
+
+/* ---- other threads ---- */
+
+/* Another thread gives the stream work just then. */
+static struct {
+    leat_stream *stream;
+    const char *entry;
+    struct test_gate *gate;
+    uint64_t tick;
+} late;
+
+static void give_late_work(const char *entry, bool after)
+{
+    if (!after || strcmp(entry, late.entry) || late.gate)
+        return;
+    late.tick = give_held(late.stream, &late.gate);
+}
+
+static void begin_late(leat_stream *stream, const char *entry)
+{
+    late.stream = stream;
+    late.entry = entry;
+    late.gate = NULL;
+    held_around = give_late_work;
+}
+
+/* What came late is not done, though what the question was about is. */
+static void end_late(leat_stream *stream, uint64_t tick)
+{
+    held_around = NULL;
+    assert_non_null(late.gate);
+    assert_true(is_done_soon(stream->order, tick));
+    assert_false(leati_order_known(stream->order, late.tick));
+    assert_false(is_done(stream->order, late.tick));
+    test_gate_open(late.gate);
+    OK(leat_stream_synchronize(stream));
+    assert_true(leati_order_known(stream->order, late.tick));
+}
+
+static void work_that_comes_late_is_not_done(void **state)
+{
+    struct test_state *t = *state;
+    leat_stream *stream = t->stream;
+    struct test_gate *gate;
+    leat_event *event;
+    uint64_t tick;
+
+    OK(leat_event_create(t->device, &event));
+    /* The stream was idle when it was asked. */
+    tick = leati_order_now(stream->order);
+    begin_late(stream, "stream_query");
+    assert_true(is_done(stream->order, tick));
+    end_late(stream, tick);
+    begin_late(stream, "stream_query");
+    tick = leati_order_now(stream->order);
+    OK(leat_stream_query(stream));
+    end_late(stream, tick);
+    begin_late(stream, "stream_synchronize");
+    tick = leati_order_now(stream->order);
+    OK(leat_stream_synchronize(stream));
+    end_late(stream, tick);
+    /* The mark was put before. */
+    tick = give_held(stream, &gate);
+    begin_late(stream, "event_record");
+    assert_false(is_done(stream->order, tick));
+    test_gate_open(gate);
+    end_late(stream, tick);
+    tick = leati_order_now(stream->order);
+    begin_late(stream, "event_record");
+    OK(leat_event_record(event, stream));
+    OK(leat_event_synchronize(event));
+    assert_true(leati_order_known(stream->order, tick));
+    end_late(stream, tick);
+    OK(leat_event_destroy(event));
+}
+
+/* Another thread records an event elsewhere and here again while the driver is asked about it. */
+static struct {
+    const char *entry;
+    leat_event *event;
+    leat_stream *here, *elsewhere;
+} moved;
+
+static void move_event(const char *entry, bool after)
+{
+    if (strcmp(entry, moved.entry))
+        return;
+    OK(leat_event_record(moved.event, after ? moved.here : moved.elsewhere));
+    /* What was recorded elsewhere is reached before the driver is asked. */
+    if (!after)
+        OK(leat_stream_synchronize(moved.elsewhere));
+}
+
+static void an_event_that_moves_says_nothing(void **state)
+{
+    static const char *const entries[] = {"event_query", "event_synchronize"};
+    struct test_state *t = *state;
+    leat_event *event;
+
+    OK(leat_event_create(t->device, &event));
+    for (int i = 0; i < 2; i++) {
+        struct test_gate *gate;
+        uint64_t tick = give_held(t->stream, &gate);
+
+        OK(leat_event_record(event, t->stream));
+        moved.entry = entries[i];
+        moved.event = event;
+        moved.here = t->stream;
+        moved.elsewhere = t->second;
+        held_around = move_event;
+        if (i)
+            OK(leat_event_synchronize(event));
+        else
+            OK(leat_event_query(event));
+        held_around = NULL;
+        assert_false(leati_order_known(t->stream->order, tick));
+        test_gate_open(gate);
+        OK(leat_stream_synchronize(t->stream));
+    }
+    OK(leat_event_destroy(event));
+}
+
+/* ---- streams that end ---- */
+
+static bool refuse_to_wait(const char *entry, void *stream)
+{
+    (void)stream;
+    return !strcmp(entry, "stream_synchronize");
+}
+
+static void work_outlives_its_stream(void **state)
+{
+    struct test_state *t = *state;
+    struct leati_order *order;
+    struct test_gate *gate;
+    leat_stream *stream;
+    uint64_t tick;
+
+    OK(leat_stream_create(t->device, &stream));
+    tick = give_held(stream, &gate);
+    order = stream->order;
+    leati_order_hold(order);
+    OK(leat_stream_destroy(stream));
+    assert_false(is_done(order, tick));
+    assert_false(is_done(order, leati_order_now(order)));
+    test_gate_open(gate);
+    assert_true(is_done_soon(order, leati_order_now(order)));
+    leati_order_let_go(order);
+}
+
+/* Where no mark can be put, the end waits for the stream; where nobody will ask, it does neither. */
+static void an_end_without_a_mark_waits(void **state)
+{
+    struct test_state *t = *state;
+    struct held_watch watch = {.until_fault = true};
+    struct leati_order *order;
+    struct test_gate *gate;
+    leat_stream *stream;
+    uint64_t tick;
+    bool done;
+
+    OK(leat_stream_create(t->device, &stream));
+    tick = give_held(stream, &watch.gate);
+    order = stream->order;
+    leati_order_hold(order);
+    leati_fault_arm(held_driver, LEATI_FAULT_FAIL, "event_record", 1);
+    held_watch_start(&watch);
+    OK(leat_stream_destroy(stream));
+    held_watch_end(&watch);
+    leati_fault_arm(held_driver, LEATI_FAULT_NONE, NULL, 0);
+    assert_true(is_done(order, tick));
+    leati_order_let_go(order);
+
+    OK(leat_stream_create(t->device, &stream));
+    (void)give_held(stream, &gate);
+    leati_fault_arm(held_driver, LEATI_FAULT_FAIL, "event_record", 1);
+    OK(leat_stream_destroy(stream));
+    assert_false(leati_fault_fired(held_driver));
+    assert_int_equal(atomic_load(&gate->passed), 0);
+    test_gate_open(gate);
+    OK(leat_device_synchronize(t->device));
+
+    /* Nor can it be waited for: then nobody knows. */
+    OK(leat_stream_create(t->device, &stream));
+    tick = give_held(stream, &gate);
+    order = stream->order;
+    leati_order_hold(order);
+    leati_fault_arm(held_driver, LEATI_FAULT_FAIL, "event_record", 1);
+    held_refuse = refuse_to_wait;
+    OK(leat_stream_destroy(stream));
+    held_refuse = NULL;
+    leati_fault_arm(held_driver, LEATI_FAULT_NONE, NULL, 0);
+    assert_int_equal(leati_order_query(order, tick, &done, NULL), LEAT_ERROR_DRIVER);
+    assert_false(done);
+    assert_int_equal(leati_order_host_wait(order, tick, NULL), LEAT_ERROR_DRIVER);
+    test_gate_open(gate);
+    OK(leat_device_synchronize(t->device));
+    leati_order_let_go(order);
+}
+
+/* ---- waits that are remembered ---- */
+
+static struct leati_order *make_order(struct test_state *t)
+{
+    struct leati_order *order = leati_order_new(t->device, t->stream->native);
+
+    assert_non_null(order);
+    return order;
+}
+
+static const struct leati_points nothing;
+
+static void note_wait(struct leati_order *stream, const struct leati_order *order, uint64_t tick)
+{
+    leati_order_waited(stream, &(struct leati_point){.serial = order->serial, .tick = tick}, &nothing);
+}
+
+/* As many waits as there is room for are kept, and what says nothing takes no room. */
+static void waits_are_remembered(void **state)
+{
+    struct test_state *t = *state;
+    struct leati_order *stream = make_order(t), *orders[LEATI_POINTS_MAX + 1], *other = make_order(t);
+    struct leati_points known = {.more = false};
+
+    for (int i = 0; i <= LEATI_POINTS_MAX; i++)
+        orders[i] = make_order(t);
+    for (int i = 0; i < LEATI_POINTS_MAX; i++)
+        note_wait(stream, orders[i], 5);
+    note_wait(stream, orders[0], 3);
+    note_wait(stream, stream, 7);
+    known.at[0] = (struct leati_point){.serial = stream->serial, .tick = 1};
+    leati_order_waited(stream, &(struct leati_point){.serial = 0, .tick = 9}, &known);
+    for (int i = 0; i < LEATI_POINTS_MAX; i++) {
+        assert_true(leati_order_follows(stream, orders[i], 5));
+        assert_true(leati_order_may_follow(stream, orders[i], 5));
+        assert_false(leati_order_follows(stream, orders[i], 6));
+        assert_false(leati_order_may_follow(stream, orders[i], 6));
+    }
+    assert_true(leati_order_follows(stream, stream, 100));
+    assert_false(leati_order_may_follow(stream, other, 1));
+    /* One is forgotten, and may be what is asked for. */
+    note_wait(stream, orders[LEATI_POINTS_MAX], 5);
+    assert_true(leati_order_follows(stream, orders[LEATI_POINTS_MAX], 5));
+    assert_false(leati_order_follows(stream, orders[0], 5));
+    assert_true(leati_order_may_follow(stream, orders[0], 5));
+
+    /* What a stream waited for that is waited for counts as well, and what it may have waited for. */
+    known = (struct leati_points){.at = {{.serial = orders[1]->serial, .tick = 4}}};
+    leati_order_waited(other, &(struct leati_point){.serial = orders[2]->serial, .tick = 2}, &known);
+    assert_true(leati_order_follows(other, orders[1], 4));
+    assert_true(leati_order_follows(other, orders[2], 2));
+    assert_false(leati_order_may_follow(other, orders[3], 1));
+    known.more = true;
+    leati_order_waited(other, &(struct leati_point){.serial = orders[2]->serial, .tick = 2}, &known);
+    assert_true(leati_order_may_follow(other, orders[3], 1));
+    leati_order_waits(stream, &known);
+    assert_true(known.more);
+    for (int i = 0; i <= LEATI_POINTS_MAX; i++)
+        leati_order_let_go(orders[i]);
+    leati_order_let_go(stream);
+    leati_order_let_go(other);
+}
+
+/* A wait is for the mark that it found, and for whatever the other stream waits for by now. */
+static void a_wait_is_for_its_mark(void **state)
+{
+    struct test_state *t = *state;
+    struct leati_order *order = t->stream->order, *other = make_order(t);
+    struct test_gate *gates[2];
+    uint64_t ticks[2];
+
+    ticks[0] = give_held(t->stream, &gates[0]);
+    assert_false(is_done(order, ticks[0]));
+    ticks[1] = give_held(t->stream, &gates[1]);
+    OK(leat_stream_synchronize(t->second));
+    assert_true(leati_stream_known_idle(t->second));
+    assert_false(leati_order_may_follow(t->second->order, other, 1));
+    OK(leati_order_wait(t->second->order, order, ticks[0], NULL));
+    assert_false(leati_stream_known_idle(t->second));
+    assert_true(leati_order_follows(t->second->order, order, ticks[0]));
+    assert_false(leati_order_follows(t->second->order, order, ticks[1]));
+    assert_true(leati_order_may_follow(t->second->order, other, 1));
+    assert_int_equal(leat_stream_query(t->second), LEAT_NOT_READY);
+    test_gate_open(gates[0]);
+    OK(leat_stream_synchronize(t->second));
+    assert_int_equal(atomic_load(&gates[0]->passed), 1);
+    assert_int_equal(leat_stream_query(t->stream), LEAT_NOT_READY);
+    test_gate_open(gates[1]);
+    leati_order_let_go(other);
+}
+
+/* The host waits for its tick, and for no more than the mark of that. */
+static void the_host_waits_for_a_mark(void **state)
+{
+    struct test_state *t = *state;
+    struct leati_order *order = t->stream->order;
+    struct held_watch watch = {.until_fault = false};
+    uint64_t ticks[2];
+    struct test_gate *gate;
+
+    ticks[0] = give_held(t->stream, &watch.gate);
+    assert_false(is_done(order, ticks[0]));
+    ticks[1] = give_held(t->stream, &gate);
+    held_watch_start(&watch);
+    OK(leati_order_host_wait(order, ticks[0], NULL));
+    held_watch_end(&watch);
+    assert_true(leati_order_known(order, ticks[0]));
+    assert_false(leati_order_known(order, ticks[1]));
+    test_gate_open(gate);
+}
+
+/* A stream that is another one for each thread: what one thread sees of it says nothing about the others. */
+static void streams_of_threads_say_nothing(void **state)
+{
+    struct test_state *t = *state;
+    struct leati_order *mine = make_order(t), *other = make_order(t);
+
+    mine->per_thread = true;
+    assert_false(leati_order_follows(mine, mine, 1));
+    assert_true(leati_order_may_follow(mine, mine, 1));
+    assert_true(leati_order_may_follow(mine, other, 1));
+    note_wait(mine, other, 5);
+    assert_false(leati_order_follows(mine, other, 5));
+    OK(leati_order_wait(other, mine, leati_order_now(mine), NULL));
+    assert_false(leati_order_follows(other, mine, 1));
+    leati_order_let_go(mine);
+    leati_order_let_go(other);
+}
+
+static const struct CMUnitTest tests[] = {
+    HELD_TEST(failures_are_told_once),
+    HELD_TEST(what_is_done_stays_done),
+    HELD_TEST(older_marks_are_reached_first),
+    HELD_TEST(what_is_marked_needs_one_question),
+    HELD_TEST(work_that_comes_late_is_not_done),
+    HELD_TEST(an_event_that_moves_says_nothing),
+    HELD_TEST(work_outlives_its_stream),
+    HELD_TEST(an_end_without_a_mark_waits),
+    HELD_TEST(waits_are_remembered),
+    HELD_TEST(a_wait_is_for_its_mark),
+    HELD_TEST(the_host_waits_for_a_mark),
+    HELD_TEST(streams_of_threads_say_nothing),
+};
+
+int main(void)
+{
+    if (!test_on_cpu())
+        return 77;
+    held_begin();
+    return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
+}
