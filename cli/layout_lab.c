@@ -82,6 +82,7 @@ static bool out_of_memory(struct bench *bench)
 }
 
 /* Gives an arena at least so many bytes, all touched. What it held is lost. */
+/* Device memory is filled before kernels write it, as what a copy brought: see base/huge.h. */
 static bool grow(struct bench *bench, struct layout_arena *arena, size_t bytes)
 {
     bytes = (bytes + 4095) / 4096 * 4096;
@@ -94,6 +95,7 @@ static bool grow(struct bench *bench, struct layout_arena *arena, size_t bytes)
             return out_of_memory(bench);
         bench_fill_host(bench, arena->ptr, bytes, bench_new_seed(bench));
     } else if (!bench_check(bench, leat_memory_alloc(bench->device, arena->kind, bytes, (void **)&arena->ptr)) ||
+               !bench_check(bench, leat_fill(bench->streams[0], arena->ptr, 0, bytes)) ||
                !bench_fill_device(bench, arena->ptr, bytes, bench_new_seed(bench))) {
         return false;
     }

@@ -7,6 +7,7 @@
 #include "copy/layout.h"
 
 #include "base/catch.h"
+#include "base/huge.h"
 #include "copy/copy.h"
 #include "copy/scratch.h"
 #include "pool/pool.h"
@@ -89,6 +90,17 @@ static void run_part(struct leati_parts *parts, uint64_t part)
         fail(parts, fault);
 }
 
+/* Asks for huge pages where a destination without gaps is to be written. Begins as struct leati_parts. */
+struct huge {
+    void (*run)(struct huge *huge, uint64_t part);
+    void *dst;
+};
+
+static void run_huge(struct huge *huge, uint64_t part)
+{
+    leati_huge_take(huge->dst, part);
+}
+
 /* All of it, as a host function. */
 static void run_all(void *argument)
 {
@@ -110,6 +122,7 @@ static void let_order_go(void *argument)
 
 struct scratch {
     struct leati_parts parts;
+    struct huge huge;
     _Alignas(64) char rest[]; /* the list, then packed elements */
 };
 
@@ -176,21 +189,41 @@ static void set_parts(struct scratch *scratch, const struct leati_layout_copy *c
 
 /* ---- the ways on the CPU device, and on the host ---- */
 
+/* parts: a struct leati_parts, or what begins as one. */
+static leat_status launch_parts(leat_stream *stream, void *parts, uint64_t count)
+{
+    void *args[] = {&parts, &count};
+    leat_kernel *kernel;
+
+    LEATI_TRY(leati_kernel_own(stream->device, LEATI_BUILTIN_BASIC, "leat_run_parts", &kernel));
+    return leat_launch(stream, kernel, leat_dim((uint32_t)count, 1, 1), leat_dim(1, 1, 1), 0, args, 2);
+}
+
+static leat_status launch_huge(const struct leati_layout_copy *copy, struct scratch *scratch)
+{
+    const struct leati_form *form = &copy->plan->form;
+    size_t bytes = (size_t)(form->dst_high - form->dst_low);
+    char *dst = (char *)scratch->parts.dst + form->dst_low;
+
+    if (copy->to.end.kind != LEAT_KIND_DEVICE || form->payload_bytes != bytes || !leati_huge_wanted(dst, bytes))
+        return LEAT_OK;
+    scratch->huge = (struct huge){.run = run_huge, .dst = dst};
+    return launch_parts(copy->stream, &scratch->huge, leati_huge_pieces(dst, bytes));
+}
+
 static leat_status run_on_threads(const struct leati_layout_copy *copy, struct scratch *scratch)
 {
     struct leati_driver *driver = copy->stream->device->driver;
     struct leati_parts *parts = &scratch->parts;
     uint64_t count = parts->host.parts;
-    void *args[] = {&parts, &count};
-    leat_kernel *kernel;
     leat_status status;
 
-    LEATI_TRY(leati_kernel_own(copy->stream->device, LEATI_BUILTIN_BASIC, "leat_run_parts", &kernel));
+    LEATI_TRY(launch_huge(copy, scratch));
     if (!parts->guarded)
-        return leat_launch(copy->stream, kernel, leat_dim((uint32_t)count, 1, 1), leat_dim(1, 1, 1), 0, args, 2);
+        return launch_parts(copy->stream, parts, count);
     /* The order, to which a failure is told, is kept until the stream has got past the copy. */
     leati_order_hold(parts->order);
-    status = leat_launch(copy->stream, kernel, leat_dim((uint32_t)count, 1, 1), leat_dim(1, 1, 1), 0, args, 2);
+    status = launch_parts(copy->stream, parts, count);
     if (status == LEAT_OK)
         status = driver->ops->launch_host(driver, copy->stream->native, let_order_go, parts);
     leati_stream_writes_host(copy->stream);

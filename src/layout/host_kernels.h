@@ -66,7 +66,7 @@ void leati_box_elements(const struct leati_box *box, char *dst, const char *src)
 void leati_box_tiles(const struct leati_box *box, char *dst, const char *src);
 
 #define LEATI_TILES_DST_MOST 1024
-#define LEATI_TILES_SRC_MOST 1024
+#define LEATI_TILES_SRC_MOST 2048
 
 /* The first dst_dims dimensions are a small group of units and the next one counts groups. The group is dense on
  * the destination and groups follow one another there, with the counting dimension dense on the source; or the

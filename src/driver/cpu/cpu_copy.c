@@ -8,6 +8,7 @@
 #include "driver/cpu/cpu.h"
 
 #include "base/catch.h"
+#include "base/huge.h"
 #include "base/stream_copy.h"
 
 #include <stdlib.h>
@@ -19,6 +20,18 @@
 #define NON_TEMPORAL_BYTES ((size_t)32 << 20) /* from here on; smaller ones gain more from the caches */
 
 /* ---- all threads together ---- */
+
+static void take_huge(void *context, uint64_t i)
+{
+    leati_huge_take(context, i);
+}
+
+/* Before all of a range is written: where it is the device's memory, and its pages are not there yet. */
+static void make_huge(const struct cpu_device *device, void *dst, size_t bytes)
+{
+    if ((uintptr_t)dst - device->space.base < device->space.bytes && leati_huge_wanted(dst, bytes))
+        cpu_team_run(take_huge, dst, leati_huge_pieces(dst, bytes));
+}
 
 struct copy_job {
     char *dst;
@@ -91,6 +104,7 @@ static void run_copy(struct cpu_work *work)
 
     cpu_managed_touch(job->src, job->bytes, false);
     cpu_managed_touch(job->dst, job->bytes, true);
+    make_huge(copy->device, job->dst, job->bytes);
     if (job->bytes < PARALLEL_BYTES)
         copy_part(job, 0);
     else
@@ -165,6 +179,7 @@ static void run_fill(struct cpu_work *work)
     int earlier = cpu_managed_enter(fill->device);
 
     cpu_managed_touch(fill->job.dst, fill->job.bytes, true);
+    make_huge(fill->device, fill->job.dst, fill->job.bytes);
     cpu_team_run(fill_part, &fill->job, (fill->job.bytes + PART_BYTES - 1) / PART_BYTES);
     cpu_managed_leave(earlier);
 }

@@ -1,0 +1,64 @@
+/* huge.c - see huge.h. */
+#include "base/huge.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
+
+#define PIECE_BYTES ((uintptr_t)2 << 20)
+#define PAGE_BYTES ((uintptr_t)4096)
+#define LEAST_BYTES ((size_t)64 << 10)
+
+#ifndef MADV_COLLAPSE /* Linux 6.1 */
+#define MADV_COLLAPSE 25
+#endif
+
+/* The system has no such pages left: then it is not asked again. */
+static atomic_bool refused;
+
+static uintptr_t piece_of(const void *ptr, uint64_t i)
+{
+    return (uintptr_t)ptr / PIECE_BYTES * PIECE_BYTES + i * PIECE_BYTES;
+}
+
+/* The first byte of the range in a piece. */
+static const volatile char *byte_of(const void *ptr, uint64_t i)
+{
+    return i ? (const volatile char *)piece_of(ptr, i) : ptr;
+}
+
+static bool is_there(const volatile char *byte)
+{
+    unsigned char there = 1;
+
+    return mincore((void *)((uintptr_t)byte / PAGE_BYTES * PAGE_BYTES), PAGE_BYTES, &there) || (there & 1);
+}
+
+uint64_t leati_huge_pieces(const void *ptr, size_t bytes)
+{
+    if (bytes < LEAST_BYTES || atomic_load_explicit(&refused, memory_order_relaxed))
+        return 0;
+    return ((uintptr_t)ptr + bytes - 1) / PIECE_BYTES - (uintptr_t)ptr / PIECE_BYTES + 1;
+}
+
+bool leati_huge_wanted(const void *ptr, size_t bytes)
+{
+    uint64_t pieces = leati_huge_pieces(ptr, bytes);
+
+    for (uint64_t i = 0; i < pieces; i++)
+        if (!is_there(byte_of(ptr, i)))
+            return true;
+    return false;
+}
+
+void leati_huge_take(const void *ptr, uint64_t i)
+{
+    if (is_there(byte_of(ptr, i)))
+        return;
+    /* Linux wants one page to be there. */
+    (void)*byte_of(ptr, i);
+    /* Speed only: where it fails, the write brings small pages. EINVAL: not a piece of a memory file as a whole,
+     * or an older system. */
+    if (madvise((void *)piece_of(ptr, i), PIECE_BYTES, MADV_COLLAPSE) && errno == ENOMEM)
+        atomic_store_explicit(&refused, true, memory_order_relaxed);
+}
