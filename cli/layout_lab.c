@@ -373,7 +373,7 @@ static bool time_copies(struct run *run, struct bench_result *times)
 {
     double once;
 
-    /* The first copies of a shape make its plan, and the first of all load kernels. */
+    /* The first copies of a shape make its plan, and the first of their kind load kernels. */
     run->batch = 1;
     if (!sample(run, BENCH_LEAT, &once) || !sample(run, BENCH_LEAT, &once))
         return false;

@@ -284,7 +284,10 @@ static void boxes_keep_their_place(void **state)
     unsigned char *again = test_alloc(t->device, LEAT_KIND_PINNED, 4 * MIB);
     struct writing writing = {source, written, 4 * MIB};
     struct test_gate *gate;
+    leat_module *module;
 
+    /* The kernels are there before the gate is closed. */
+    OK(leat_module_layout(t->device, &module));
     test_pattern(written, 4 * MIB, 3);
     memset(source, 0, 4 * MIB);
     memset(target, 0x77, 4 * MIB);
@@ -322,7 +325,10 @@ static void short_boxes_on_a_held_stream(void **state)
     unsigned char *source = test_buffer(COUNT * BOX), *target = test_buffer(COUNT * BOX);
     unsigned char *memory = test_alloc(t->device, LEAT_KIND_DEVICE, (size_t)COUNT * ROWS * (PITCH + 2));
     struct test_gate *gate;
+    leat_module *module;
 
+    /* The kernels are there before the gate is closed. */
+    OK(leat_module_layout(t->device, &module));
     test_pattern(source, COUNT * BOX, 4);
     memset(target, 0, COUNT * BOX);
     gate = test_gate_close(t->stream);

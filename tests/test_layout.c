@@ -539,6 +539,7 @@ static void layouts_keep_their_place(void **state)
     struct writing writing = {source, written, BYTES};
     leat_layout dense, turned, listed;
     struct test_gate *gate;
+    leat_module *module;
     int64_t list[ROWS];
 
     for (uint32_t i = 0; i < ROWS * COLUMNS; i++)
@@ -548,6 +549,7 @@ static void layouts_keep_their_place(void **state)
     OK(leat_fill(t->stream, first, 0, BYTES));
     OK(leat_fill(t->stream, second, 0, BYTES));
     /* The kernels are there before the gate is closed. */
+    OK(leat_module_layout(t->device, &module));
     OK(leat_layout_dense(&turned, 2, (int64_t[]){COLUMNS, ROWS}, 4));
     OK(leat_layout_transpose(&turned, 0, 1));
     OK(leat_layout_dense(&dense, 2, (int64_t[]){ROWS, COLUMNS}, 4));

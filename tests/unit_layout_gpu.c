@@ -243,6 +243,24 @@ static const leat_cpu_kernel *find_kernel(const char *name)
     return NULL;
 }
 
+/* The kernel is in the module that its layout names. */
+static void expect_listed(const struct leati_gpu_layout *gpu)
+{
+    static const struct {
+        enum leati_builtin module;
+        const char *name;
+    } listed[] = {
+#define LISTED(module, name) {LEATI_BUILTIN_##module, #name},
+        LEATI_LAYOUT_KERNEL_LIST(LISTED)
+#undef LISTED
+    };
+
+    for (size_t i = 0; i < sizeof listed / sizeof listed[0]; i++)
+        if (listed[i].module == gpu->module && !strcmp(listed[i].name, gpu->kernel))
+            return;
+    fail_msg("%s is not in module %u", gpu->kernel, (unsigned)gpu->module);
+}
+
 /* Blocks in any order: from the middle on first. */
 static void run_blocks(const leat_cpu_kernel *kernel, leat_dim3 grid, leat_dim3 block, void *const *args)
 {
@@ -263,6 +281,7 @@ static void run_layout(const struct leati_form *form, const struct leati_gpu_lay
     const leat_cpu_kernel *kernel = find_kernel(gpu->kernel);
     void *args[] = {argument};
 
+    expect_listed(gpu);
     assert_int_equal(kernel->parameter_count, 1);
     assert_int_equal(kernel->parameter_bytes[0], sizeof argument);
     leati_gpu_layout_argument(form, gpu, dst, src, list, wrong, argument);

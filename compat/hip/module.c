@@ -67,9 +67,13 @@ static bool is_for_amd(const char *image)
 
 static bool has_own_kernels(const char *image, size_t bytes)
 {
-    static const char basic[] = "leat_fill_u8.kd", layout[] = "leat_layout_elements.kd";
+    /* One kernel of the basic ones; those of layouts by how their names begin, since they are many modules. */
+    static const char *const names[] = {"leat_fill_u8.kd", "leat_layout_", "leat_transpose_"};
 
-    return memmem(image, bytes, basic, sizeof basic - 1) || memmem(image, bytes, layout, sizeof layout - 1);
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (memmem(image, bytes, names[i], strlen(names[i])))
+            return true;
+    return false;
 }
 
 static int add_module(struct leatc_library *library, hipModule_t *module)
@@ -197,14 +201,14 @@ hipError_t hipModuleUnload(hipModule_t module)
 static int own_kernel(int ordinal, const char *name, leat_kernel **kernel)
 {
     leat_device *device = NULL;
-    leat_module *basic, *layout;
+    leat_module *module;
 
     LEATC_TRY(leatc_device_open(ordinal, &device));
-    LEATC_TRY(leatc_result_of(leat_module_builtin(device, &basic)));
-    LEATC_TRY(leatc_result_of(leat_module_layout(device, &layout)));
-    if (leat_kernel_get(basic, name, kernel) == LEAT_OK)
+    LEATC_TRY(leatc_result_of(leat_module_builtin(device, &module)));
+    if (leat_kernel_get(module, name, kernel) == LEAT_OK)
         return LEATC_OK;
-    return leatc_result_of(leat_kernel_get(layout, name, kernel));
+    LEATC_TRY(leatc_result_of(leat_module_layout(device, &module)));
+    return leatc_result_of(leat_kernel_get(module, name, kernel));
 }
 
 static int add_function(hipModule_t module, const char *name, hipFunction_t *function)

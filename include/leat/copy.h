@@ -161,8 +161,8 @@ typedef struct leat_copy_box {
 
 /*
  * Copies a rectangle or a box between any two places, as leat_copy(). A size of 0 does nothing. box is read before
- * the call returns. Narrow rows on a GPU are moved by the kernels of layouts (leat/layout.h); the first such box
- * loads them, which may wait for the device's work; leat_module_layout() does that ahead of time.
+ * the call returns. Narrow rows on a GPU are moved by the kernels of layouts (leat/layout.h); the first box
+ * that needs one loads it, which may wait for the device's work; leat_module_layout() loads all ahead of time.
  * Errors: as leat_copy(), where the range is all from the first byte of the box to its last; INVALID (box NULL;
  * a pitch below width_bytes; slices that overlap: a slice_bytes below height * pitch_bytes; a size that
  * overflows). OVERLAP when a byte is on both sides, or might be, where telling that takes too long: columns that lie

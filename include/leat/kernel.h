@@ -96,10 +96,10 @@ LEAT_API leat_status leat_module_own(leat_device *device, const leat_own_kernel 
 LEAT_API leat_status leat_module_builtin(leat_device *device, leat_module **module);
 
 /*
- * The kernels that copy layouts (leat/layout.h) and narrow rows of rectangles, a module of its own: leat_copy_layout()
- * loads it at its first use on a device, this call ahead of time. Belongs to the device: unloading it is INVALID.
- * What leat launches itself is not for others; these are, the steps that lead to a fast transpose, for elements of 4
- * bytes:
+ * The kernels that copy layouts (leat/layout.h) and narrow rows of rectangles, which leat loads in parts: a copy
+ * loads the part that it needs at the first use on a device, this call all of them ahead of time. Belongs to
+ * the device: unloading it is INVALID. What leat launches itself is not for others; these are, the steps that
+ * lead to a fast transpose, for elements of 4 bytes. leat_kernel_get() loads them:
  *
  *   leat_transpose_naive_u32    each thread one element: neighbours read neighbours and write far from each other
  *   leat_transpose_shared_u32   tiles of 32 x 32 in shared memory, so that neighbours write neighbours too
@@ -134,7 +134,8 @@ static inline uint64_t leat_checksum_value(uint64_t index, uint64_t word)
  * NOT_PERMITTED; DRIVER (the handle is gone all the same). */
 LEAT_API leat_status leat_module_unload(leat_module *module);
 
-/* Finds a kernel by its name. Errors: HANDLE, INVALID (NULL), NOT_FOUND, DRIVER, NOT_PERMITTED. */
+/* Finds a kernel by its name. Errors: HANDLE, INVALID (NULL), NOT_FOUND, DRIVER, NOT_PERMITTED; for a kernel of
+ * leat_module_layout() also that call's. */
 LEAT_API leat_status leat_kernel_get(leat_module *module, const char *name, leat_kernel **kernel);
 
 /* The number of parameters of a kernel, or -1 where the driver does not know (CUDA before 12.4).

@@ -140,9 +140,9 @@ LEAT_API leat_status leat_layout_count(const leat_layout *layout, uint64_t *elem
  *
  * On one device kernels do it. Between a host and a device, or two devices, elements are packed on the side where
  * that is faster and moved as one piece, through device memory from the stream's pool where it takes some.
- * The first call on a device loads leat's kernels, which may wait for the device's work; leat_module_layout()
- * does that ahead of time. A kernel may read up to 15 bytes beside an element of src, never past its first or last
- * one: what lies between those must be mapped.
+ * The first call on a device that needs some kernel loads it, with a few of its like, which may wait for the
+ * device's work; leat_module_layout() loads all of them ahead of time. A kernel may read up to 15 bytes beside an
+ * element of src, never past its first or last one: what lies between those must be mapped.
  * Errors: HANDLE; INVALID (a layout is NULL or no layout: dims, element_bytes, a negative size; sizes or
  * element_bytes of the two differ; destination strides that write a byte twice, 0 included, as with a pitch below
  * the bytes of a row, or strides so interleaved that leat cannot tell; an index list on both sides, or a wrong

@@ -143,13 +143,34 @@ static bool is_narrow(const leat_copy_box *box, const void *dst, const void *src
     return box->width_bytes < NARROW_BYTES || (box->width_bytes < ODD_BYTES && odd % ODD_UNIT);
 }
 
-static bool find_kernels(leat_device *device)
+/* The caller holds the plan. */
+static leat_status plan_of(const struct leati_end *dst, const struct leati_end *src, const leat_copy_box *box,
+                           struct leati_layout_plan **plan, struct leati_layout_start *start)
 {
+    leat_layout to, from;
+
+    leati_box_layouts(box, &to, &from);
+    return leati_layout_plan_get(&to, leati_layout_align(dst->ptr), &from, leati_layout_align(src->ptr), plan,
+                                 start);
+}
+
+/* Is the kernel there? If not, another way is found, and nothing is said of it. */
+static bool find_kernel(leat_device *device, const struct leati_end *dst, const struct leati_end *src,
+                        const leat_copy_box *box)
+{
+    struct leati_layout_start start;
+    struct leati_layout_plan *plan;
     struct leati_sentence before;
-    leat_module *module;
+    leat_kernel *kernel;
+    leat_status status;
 
     leati_error_keep(&before);
-    if (leat_module_layout(device, &module) == LEAT_OK)
+    status = plan_of(dst, src, box, &plan, &start);
+    if (status == LEAT_OK) {
+        status = leati_kernel_own(device, plan->gpu.module, plan->gpu.kernel, &kernel);
+        leati_layout_plan_drop(plan);
+    }
+    if (status == LEAT_OK)
         return true;
     leati_error_restore(LEAT_ERROR_DRIVER, &before);
     return false;
@@ -172,20 +193,9 @@ leat_status leati_box_choose(leat_stream *stream, const struct leati_end *dst, c
         if (!strcmp(chosen, "rows"))
             *by = LEATI_BOX_BY_ROWS;
     }
-    if (wanted && suits_kernel(stream, dst, src) && find_kernels(stream->device))
+    if (wanted && suits_kernel(stream, dst, src) && find_kernel(stream->device, dst, src, box))
         *by = LEATI_BOX_BY_KERNEL;
     return LEAT_OK;
-}
-
-/* The caller holds the plan. */
-static leat_status plan_of(const struct leati_end *dst, const struct leati_end *src, const leat_copy_box *box,
-                           struct leati_layout_plan **plan, struct leati_layout_start *start)
-{
-    leat_layout to, from;
-
-    leati_box_layouts(box, &to, &from);
-    return leati_layout_plan_get(&to, leati_layout_align(dst->ptr), &from, leati_layout_align(src->ptr), plan,
-                                 start);
 }
 
 leat_status leati_box_kernel(const struct leati_end *dst, const struct leati_end *src, const leat_copy_box *box,

@@ -313,7 +313,7 @@ leat_status leati_layout_launch(leat_stream *stream, const struct leati_layout_p
     void *args[] = {argument};
     leat_kernel *kernel;
 
-    LEATI_TRY(leati_kernel_own(stream->device, LEATI_BUILTIN_LAYOUT, plan->gpu.kernel, &kernel));
+    LEATI_TRY(leati_kernel_own(stream->device, plan->gpu.module, plan->gpu.kernel, &kernel));
     leati_gpu_layout_argument(&plan->form, &plan->gpu, (void *)dst, (const void *)src, (const void *)list,
                               (uint64_t *)wrong, argument);
     return leat_launch(stream, kernel, plan->gpu.grid, plan->gpu.block, 0, args, 1);

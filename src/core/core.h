@@ -64,9 +64,9 @@ struct leat_device {
     struct host_call *host_calls; /* host functions that have not run yet; see stream.c */
     pthread_mutex_t module_lock;  /* guards the rest, and is held while a module loads */
     struct leati_link modules;
-    struct leat_module *builtin[2];               /* by enum leati_builtin; made at the first use */
-    _Atomic(struct leat_pool *) default_pools[4]; /* by leat_kind; made at the first use */
-    _Atomic(struct leat_pool *) own_pools[4];     /* the same, in guard mode, for blocks of leat's own */
+    struct leat_module *builtin[LEATI_BUILTIN_COUNT]; /* made at the first use */
+    _Atomic(struct leat_pool *) default_pools[4];     /* by leat_kind; made at the first use */
+    _Atomic(struct leat_pool *) own_pools[4];         /* the same, in guard mode, for blocks of leat's own */
     _Atomic(const struct leati_pool_hooks *) pool_hooks;
     _Atomic(const struct leati_copy_hooks *) copy_hooks;
     _Atomic(struct leati_stager *) stager; /* copy/stage.h; made at the first use */
@@ -119,6 +119,7 @@ struct leat_module {
     struct leati_handle handle;
     struct leat_device *device;
     void *native;                                      /* the driver's module */
+    bool builtin;                                      /* one of leat's own */
     struct leat_kernel *kernels[LEATI_KERNEL_BUCKETS]; /* by their names */
     struct leati_link link;
 };

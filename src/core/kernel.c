@@ -226,8 +226,7 @@ leat_status leat_module_unload(leat_module *module)
         return LEAT_OK;
     LEATI_TRY(leati_check_permitted("leat_module_unload"));
     LEATI_TRY(check_module("leat_module_unload", module));
-    if (module == module->device->builtin[LEATI_BUILTIN_BASIC] ||
-        module == module->device->builtin[LEATI_BUILTIN_LAYOUT])
+    if (module->builtin)
         return leati_fail(LEAT_ERROR_INVALID,
                           "leat_module_unload: the built-in module belongs to %s and goes with it",
                           module->device->name);
@@ -255,7 +254,7 @@ leat_status leati_modules_close(struct leat_device *device)
         status = end_module(module);
         first = first != LEAT_OK ? first : status;
     }
-    device->builtin[LEATI_BUILTIN_BASIC] = device->builtin[LEATI_BUILTIN_LAYOUT] = NULL;
+    memset(device->builtin, 0, sizeof device->builtin);
     return first;
 }
 
@@ -304,42 +303,19 @@ static leat_status make_kernel(leat_module *module, const char *name, leat_kerne
     return LEAT_OK;
 }
 
-/* The kernels that leat itself launches. */
-static const char *const own_basic[] = {"leat_fill_u64", "leat_fill_u128", "leat_copy_pieces", NULL};
-static const char *const own_layout[] = {"leat_layout_elements",
-                                         "leat_layout_rows_1",
-                                         "leat_layout_rows_2",
-                                         "leat_layout_rows_4",
-                                         "leat_layout_rows_8",
-                                         "leat_layout_rows_16",
-                                         "leat_layout_box_1",
-                                         "leat_layout_box_2",
-                                         "leat_layout_box_4",
-                                         "leat_layout_box_8",
-                                         "leat_layout_box_16",
-                                         "leat_layout_box_single_1",
-                                         "leat_layout_box_single_2",
-                                         "leat_layout_transpose_1",
-                                         "leat_layout_transpose_2",
-                                         "leat_layout_transpose_4",
-                                         "leat_layout_transpose_8",
-                                         "leat_layout_transpose_16",
-                                         "leat_layout_transpose_odd_1",
-                                         "leat_layout_transpose_odd_2",
-                                         "leat_layout_transpose_odd_4",
-                                         "leat_layout_transpose_odd_8",
-                                         "leat_layout_transpose_odd_16",
-                                         "leat_layout_transpose_wide_1",
-                                         "leat_layout_transpose_wide_2",
-                                         "leat_layout_transpose_wide_4",
-                                         "leat_layout_transpose_wide_8",
-                                         "leat_layout_transpose_wide_16",
-                                         "leat_layout_transpose_wide_odd_1",
-                                         "leat_layout_transpose_wide_odd_2",
-                                         "leat_layout_transpose_wide_odd_4",
-                                         "leat_layout_transpose_wide_odd_8",
-                                         "leat_layout_transpose_wide_odd_16",
-                                         NULL};
+/* The kernels that come along with their modules: those that leat itself launches, and what little else is in the
+ * same ones. */
+static const struct own_kernel {
+    enum leati_builtin module;
+    const char *name;
+} own_kernels[] = {{LEATI_BUILTIN_BASIC, "leat_fill_u64"},
+                   {LEATI_BUILTIN_BASIC, "leat_fill_u128"},
+                   {LEATI_BUILTIN_BASIC, "leat_copy_pieces"},
+#define OWN_KERNEL(module, name) {LEATI_BUILTIN_##module, #name},
+                   LEATI_LAYOUT_KERNEL_LIST(OWN_KERNEL)
+#undef OWN_KERNEL
+};
+#define OWN_KERNELS (sizeof own_kernels / sizeof own_kernels[0])
 
 /*
  * Loads a built-in module; under the device's module_lock. The kernels that leat launches by itself come along,
@@ -348,7 +324,6 @@ static const char *const own_layout[] = {"leat_layout_elements",
  */
 static leat_status load_builtin(leat_device *device, enum leati_builtin which)
 {
-    const char *const *own = which == LEATI_BUILTIN_LAYOUT ? own_layout : own_basic;
     struct leati_driver *driver = device->driver;
     leat_module *made = new_module(device);
     leat_kernel *kernel;
@@ -356,13 +331,15 @@ static leat_status load_builtin(leat_device *device, enum leati_builtin which)
 
     if (!made)
         return LEAT_ERROR_HOST_MEMORY;
+    made->builtin = true;
     status = driver->ops->module_builtin(driver, device->native, which, &made->native);
     if (status != LEAT_OK) {
         leati_handle_free(&leati_module_handles, made);
         return status;
     }
-    for (size_t i = 0; own[i] && status == LEAT_OK; i++)
-        status = make_kernel(made, own[i], &kernel);
+    for (size_t i = 0; i < OWN_KERNELS && status == LEAT_OK; i++)
+        if (own_kernels[i].module == which)
+            status = make_kernel(made, own_kernels[i].name, &kernel);
     if (status != LEAT_OK) {
         struct leati_sentence sentence;
 
@@ -376,31 +353,42 @@ static leat_status load_builtin(leat_device *device, enum leati_builtin which)
     return LEAT_OK;
 }
 
-static leat_status get_builtin(const char *what, leat_device *device, enum leati_builtin which,
-                               leat_module **module)
+/* A built-in module, which is loaded if it is not there; under the device's module_lock. */
+static leat_status get_builtin(leat_device *device, enum leati_builtin which, leat_module **module)
+{
+    if (!device->builtin[which])
+        LEATI_TRY(load_builtin(device, which));
+    *module = device->builtin[which];
+    return LEAT_OK;
+}
+
+/* Loads some built-in modules, and gives the first of them when all are there. */
+static leat_status get_builtins(const char *what, leat_device *device, enum leati_builtin first,
+                                enum leati_builtin last, leat_module **module)
 {
     leat_status status = LEAT_OK;
+    leat_module *loaded;
 
     LEATI_TRY(leati_check_permitted(what));
     LEATI_TRY(leati_check_device(what, device));
     LEATI_TRY(leati_check_not_null(what, "module", module));
     pthread_mutex_lock(&device->module_lock);
-    if (!device->builtin[which])
-        status = load_builtin(device, which);
+    for (enum leati_builtin which = first; which <= last && status == LEAT_OK; which++)
+        status = get_builtin(device, which, &loaded);
     if (status == LEAT_OK)
-        *module = device->builtin[which];
+        *module = device->builtin[first];
     pthread_mutex_unlock(&device->module_lock);
     return status == LEAT_OK ? status : leati_fail_in(status, "%s on %s", what, device->name);
 }
 
 leat_status leat_module_builtin(leat_device *device, leat_module **module)
 {
-    return get_builtin("leat_module_builtin", device, LEATI_BUILTIN_BASIC, module);
+    return get_builtins("leat_module_builtin", device, LEATI_BUILTIN_BASIC, LEATI_BUILTIN_BASIC, module);
 }
 
 leat_status leat_module_layout(leat_device *device, leat_module **module)
 {
-    return get_builtin("leat_module_layout", device, LEATI_BUILTIN_LAYOUT, module);
+    return get_builtins("leat_module_layout", device, LEATI_BUILTIN_ELEMENTS, LEATI_BUILTIN_WIDE_16, module);
 }
 
 /* Under the device's module_lock. */
@@ -412,19 +400,34 @@ static leat_status get_kernel(leat_module *module, const char *name, leat_kernel
 
 leat_status leati_kernel_own(leat_device *device, enum leati_builtin which, const char *name, leat_kernel **kernel)
 {
-    leat_status status = LEAT_OK;
+    leat_module *module;
+    leat_status status;
 
     pthread_mutex_lock(&device->module_lock);
-    if (!device->builtin[which])
-        status = load_builtin(device, which);
+    status = get_builtin(device, which, &module);
     if (status == LEAT_OK)
-        status = get_kernel(device->builtin[which], name, kernel);
+        status = get_kernel(module, name, kernel);
     pthread_mutex_unlock(&device->module_lock);
     return status == LEAT_OK ? status : leati_fail_in(status, "leat's kernel '%s' on %s", name, device->name);
 }
 
+/* Programs see the modules of layouts as one, by the handle of the first. Gives the one that has the kernel, or
+ * leaves the module as it is; under the device's module_lock. */
+static leat_status find_part(leat_module **module, const char *name)
+{
+    leat_device *device = (*module)->device;
+
+    if (*module != device->builtin[LEATI_BUILTIN_ELEMENTS])
+        return LEAT_OK;
+    for (size_t i = 0; i < OWN_KERNELS; i++)
+        if (own_kernels[i].module != LEATI_BUILTIN_BASIC && !strcmp(own_kernels[i].name, name))
+            return get_builtin(device, own_kernels[i].module, module);
+    return LEAT_OK;
+}
+
 leat_status leat_kernel_get(leat_module *module, const char *name, leat_kernel **kernel)
 {
+    leat_module *part = module;
     leat_status status;
     leat_kernel *found;
 
@@ -435,7 +438,9 @@ leat_status leat_kernel_get(leat_module *module, const char *name, leat_kernel *
     if (!*name)
         return leati_fail(LEAT_ERROR_NOT_FOUND, "leat_kernel_get of '': the name is empty");
     pthread_mutex_lock(&module->device->module_lock);
-    status = get_kernel(module, name, &found);
+    status = find_part(&part, name);
+    if (status == LEAT_OK)
+        status = get_kernel(part, name, &found);
     pthread_mutex_unlock(&module->device->module_lock);
     if (status != LEAT_OK)
         return leati_fail_in(status, "leat_kernel_get of '%s' on %s", name, module->device->name);

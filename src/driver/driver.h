@@ -26,6 +26,8 @@
 #ifndef LEATI_DRIVER_H
 #define LEATI_DRIVER_H
 
+#include "kernels/modules.h"
+
 #include <leat/copy.h>
 #include <leat/device.h>
 #include <leat/kernel.h>
@@ -68,10 +70,6 @@ struct leati_right {
     void *device;
     leat_access access;
 };
-
-/* leat's own kernels are two modules, since compiling PTX takes time: those that each program may want, and those of
- * layouts, which are loaded when the first layout is copied. */
-enum leati_builtin { LEATI_BUILTIN_BASIC, LEATI_BUILTIN_LAYOUT };
 
 struct leati_kernel_shape {
     int parameter_count; /* -1 where the driver does not know */
@@ -282,14 +280,14 @@ struct leati_driver_ops {
     leat_status (*module_load)(struct leati_driver *driver, void *device, const void *image, size_t bytes,
                                void **module);
 
-    /* A module with leat's own kernels. Required. */
+    /* A module with leat's own kernels; see kernels/modules.h for which ones. Required. */
     leat_status (*module_builtin)(struct leati_driver *driver, void *device, enum leati_builtin which,
                                   void **module);
 
-    /* A module of kernels that the program has compiled into itself. The list is read before the call returns; names
-     * and kernels stay where they are. Optional: UNSUPPORTED. */
-    leat_status (*module_own)(struct leati_driver *driver, void *device, const leat_own_kernel *kernels, size_t count,
-                              void **module);
+    /* A module of kernels that the program has compiled into itself. The list is read before the call returns;
+     * names and kernels stay where they are. Optional: UNSUPPORTED. */
+    leat_status (*module_own)(struct leati_driver *driver, void *device, const leat_own_kernel *kernels,
+                              size_t count, void **module);
     leat_status (*module_unload)(struct leati_driver *driver, void *device, void *module);
     leat_status (*kernel_get)(struct leati_driver *driver, void *device, void *module, const char *name,
                               void **kernel, struct leati_kernel_shape *shape);

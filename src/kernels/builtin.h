@@ -5,6 +5,8 @@
 #ifndef LEATI_KERNELS_BUILTIN_H
 #define LEATI_KERNELS_BUILTIN_H
 
+#include "kernels/modules.h"
+
 #include <leat/device_code.h>
 
 /* The names of all kernels of builtin_kernels.c. */
@@ -32,48 +34,13 @@
 /* Those that only the CPU device has. */
 #define LEATI_HOST_KERNEL_LIST(X) X(leat_run_parts)
 
-/* The names of all kernels of layout_kernels.c. */
-#define LEATI_LAYOUT_KERNEL_LIST(X)                                                                               \
-    X(leat_layout_elements)                                                                                       \
-    X(leat_layout_rows_1)                                                                                         \
-    X(leat_layout_rows_2)                                                                                         \
-    X(leat_layout_rows_4)                                                                                         \
-    X(leat_layout_rows_8)                                                                                         \
-    X(leat_layout_rows_16)                                                                                        \
-    X(leat_layout_transpose_1)                                                                                    \
-    X(leat_layout_transpose_2)                                                                                    \
-    X(leat_layout_transpose_4)                                                                                    \
-    X(leat_layout_transpose_8)                                                                                    \
-    X(leat_layout_transpose_16)                                                                                   \
-    X(leat_layout_transpose_odd_1)                                                                                \
-    X(leat_layout_transpose_odd_2)                                                                                \
-    X(leat_layout_transpose_odd_4)                                                                                \
-    X(leat_layout_transpose_odd_8)                                                                                \
-    X(leat_layout_transpose_odd_16)                                                                               \
-    X(leat_layout_transpose_wide_1)                                                                               \
-    X(leat_layout_transpose_wide_2)                                                                               \
-    X(leat_layout_transpose_wide_4)                                                                               \
-    X(leat_layout_transpose_wide_8)                                                                               \
-    X(leat_layout_transpose_wide_16)                                                                              \
-    X(leat_layout_transpose_wide_odd_1)                                                                           \
-    X(leat_layout_transpose_wide_odd_2)                                                                           \
-    X(leat_layout_transpose_wide_odd_4)                                                                           \
-    X(leat_layout_transpose_wide_odd_8)                                                                           \
-    X(leat_layout_transpose_wide_odd_16)                                                                          \
-    X(leat_layout_box_1)                                                                                          \
-    X(leat_layout_box_2)                                                                                          \
-    X(leat_layout_box_4)                                                                                          \
-    X(leat_layout_box_8)                                                                                          \
-    X(leat_layout_box_16)                                                                                         \
-    X(leat_layout_box_single_1)                                                                                   \
-    X(leat_layout_box_single_2)                                                                                   \
-    X(leat_transpose_naive_u32)                                                                                   \
-    X(leat_transpose_shared_u32)                                                                                  \
-    X(leat_transpose_padded_u32)
+/* A module for one driver. */
+struct leati_image {
+    const char *begin, *end;
+};
 
-/* PTX for sm_75 and everything newer, ended by a NUL, which bytes counts. */
-extern const char leati_kernels_ptx[], leati_layout_ptx[];
-extern const size_t leati_kernels_ptx_bytes, leati_layout_ptx_bytes;
+/* PTX for sm_75 and everything newer, each ended by a NUL, which is before its end. */
+extern const struct leati_image leati_ptx[LEATI_BUILTIN_COUNT];
 
 /* The AMD architectures that the kernels are built for; tools/build-kernels.sh has the same list. */
 #define LEATI_CODE_OBJECT_LIST(X) X(gfx90a) X(gfx942) X(gfx1100)
@@ -81,8 +48,7 @@ extern const size_t leati_kernels_ptx_bytes, leati_layout_ptx_bytes;
 
 struct leati_code_object {
     const char *architecture; /* "gfx90a" */
-    const char *image, *end;
-    const char *layout_image, *layout_end;
+    struct leati_image image[LEATI_BUILTIN_COUNT];
 };
 
 extern const struct leati_code_object leati_code_objects[];

@@ -4,48 +4,39 @@
  */
 #include "kernels/builtin.h"
 
-/* The assembler finds the file through the compiler's -Isrc, so the place of the build folder does not matter. */
-#define EMBED_TEXT(name, file)                                                                                    \
-    __asm__(".pushsection .rodata\n"                                                                              \
-            ".globl " name "\n"                                                                                   \
-            ".hidden " name "\n"                                                                                  \
-            ".type " name ", %object\n" name ":\n"                                                                \
-            ".incbin \"kernels/built/" file "\"\n"                                                                \
-            ".byte 0\n"                                                                                           \
-            ".L" name "_end:\n"                                                                                   \
-            ".size " name ", . - " name "\n"                                                                      \
-            ".balign 8\n"                                                                                         \
-            ".globl " name "_bytes\n"                                                                             \
-            ".hidden " name "_bytes\n"                                                                            \
-            ".type " name "_bytes, %object\n"                                                                     \
-            ".size " name "_bytes, 8\n" name "_bytes:\n"                                                          \
-            ".quad .L" name "_end - " name "\n"                                                                   \
-            ".popsection\n")
-
-EMBED_TEXT("leati_kernels_ptx", "builtin_kernels.ptx");
-EMBED_TEXT("leati_layout_ptx", "layout_kernels.ptx");
-
-_Static_assert(sizeof leati_kernels_ptx_bytes == 8, "the assembly above writes 8 bytes");
-
-/* A code object, at the start of a page, as clang puts those of a program. */
-#define EMBED_OBJECT(name, file)                                                                                  \
+/* The assembler finds the files through the compiler's -Isrc, so the place of the build folder does not matter.
+ * what_follows belongs to the image. */
+#define EMBED(name, file, alignment, what_follows)                                                                \
     extern __attribute__((visibility("hidden"))) const char name[], name##_end[];                                 \
     __asm__(".pushsection .rodata\n"                                                                              \
-            ".balign 4096\n"                                                                                      \
+            ".balign " alignment "\n"                                                                             \
             ".globl " #name ", " #name "_end\n"                                                                   \
             ".hidden " #name ", " #name "_end\n"                                                                  \
             ".type " #name ", %object\n" #name ":\n"                                                              \
-            ".incbin \"kernels/built/" file "\"\n" #name "_end:\n"                                                \
+            ".incbin \"kernels/built/" file "\"\n" what_follows #name "_end:\n"                                   \
             ".size " #name ", . - " #name "\n"                                                                    \
             ".popsection\n");
-#define EMBED(gpu)                                                                                                \
-    EMBED_OBJECT(leati_code_##gpu, "builtin_kernels." #gpu ".co")                                                 \
-    EMBED_OBJECT(leati_layout_##gpu, "layout_kernels." #gpu ".co")
-LEATI_CODE_OBJECT_LIST(EMBED)
-#undef EMBED
+#define IMAGE(name) {name, name##_end},
 
-#define ENTRY(gpu) {#gpu, leati_code_##gpu, leati_code_##gpu##_end, leati_layout_##gpu, leati_layout_##gpu##_end},
-const struct leati_code_object leati_code_objects[] = {LEATI_CODE_OBJECT_LIST(ENTRY)};
+#define EMBED_PTX(more, name, file) EMBED(leati_ptx_##file, #file ".ptx", "1", ".byte 0\n")
+LEATI_BUILTIN_LIST(EMBED_PTX, )
+#undef EMBED_PTX
+
+#define ENTRY(more, name, file) [LEATI_BUILTIN_##name] = IMAGE(leati_ptx_##file)
+const struct leati_image leati_ptx[LEATI_BUILTIN_COUNT] = {LEATI_BUILTIN_LIST(ENTRY, )};
+#undef ENTRY
+
+/* Code objects begin with a page, as clang puts those of a program. */
+#define EMBED_OBJECT(gpu, name, file) EMBED(leati_##gpu##_##file, #file "." #gpu ".co", "4096", "")
+#define EMBED_OBJECTS(gpu) LEATI_BUILTIN_LIST(EMBED_OBJECT, gpu)
+LEATI_CODE_OBJECT_LIST(EMBED_OBJECTS)
+#undef EMBED_OBJECTS
+#undef EMBED_OBJECT
+
+#define ENTRY(gpu, name, file) [LEATI_BUILTIN_##name] = IMAGE(leati_##gpu##_##file)
+#define ENTRIES(gpu) {#gpu, {LEATI_BUILTIN_LIST(ENTRY, gpu)}},
+const struct leati_code_object leati_code_objects[] = {LEATI_CODE_OBJECT_LIST(ENTRIES)};
+#undef ENTRIES
 #undef ENTRY
 
 const size_t leati_code_object_count = sizeof leati_code_objects / sizeof leati_code_objects[0];
@@ -53,12 +44,16 @@ const size_t leati_code_object_count = sizeof leati_code_objects / sizeof leati_
 #define DECLARE(name) extern __attribute__((visibility("hidden"))) const leat_cpu_kernel leat_cpu_kernel_##name;
 LEATI_KERNEL_LIST(DECLARE)
 LEATI_HOST_KERNEL_LIST(DECLARE)
-LEATI_LAYOUT_KERNEL_LIST(DECLARE)
+#define DECLARE_LAYOUT(module, name) DECLARE(name)
+LEATI_LAYOUT_KERNEL_LIST(DECLARE_LAYOUT)
+#undef DECLARE_LAYOUT
 #undef DECLARE
 
 #define ENTRY(name) {#name, &leat_cpu_kernel_##name},
 const struct leati_host_kernel leati_host_kernels[] = {LEATI_KERNEL_LIST(ENTRY) LEATI_HOST_KERNEL_LIST(ENTRY)};
-const struct leati_host_kernel leati_host_layouts[] = {LEATI_LAYOUT_KERNEL_LIST(ENTRY)};
+#define ENTRY_LAYOUT(module, name) ENTRY(name)
+const struct leati_host_kernel leati_host_layouts[] = {LEATI_LAYOUT_KERNEL_LIST(ENTRY_LAYOUT)};
+#undef ENTRY_LAYOUT
 #undef ENTRY
 
 const size_t leati_host_kernel_count = sizeof leati_host_kernels / sizeof leati_host_kernels[0];

@@ -155,6 +155,7 @@ static bool make_elements(const struct leati_form *form, struct leati_gpu_layout
         dims.dim[k] = dim_of(form, k);
     if (!dims.count)
         dims.dim[dims.count++] = (struct dim){.size = 1};
+    gpu->module = LEATI_BUILTIN_ELEMENTS;
     gpu->kernel = "leat_layout_elements";
     share_out(gpu, &dims, ELEMENTS_EACH);
     return true;
@@ -208,6 +209,7 @@ static bool make_rows(const struct leati_form *form, struct leati_gpu_layout *gp
                                .src = form->src_stride[0] ? WORD_BYTES : 0};
     for (unsigned k = 1; k < form->dims; k++)
         dims.dim[k] = dim_of(form, k);
+    gpu->module = LEATI_BUILTIN_ROWS_1 + unit_number(unit);
     gpu->kernel = names[unit_number(unit)];
     share_out(gpu, &dims, ROWS_EACH);
     return true;
@@ -217,12 +219,14 @@ static bool make_rows(const struct leati_form *form, struct leati_gpu_layout *gp
 
 /* The kernels that transpose, by units; their tiles are as in layout_kernels.c. */
 struct cut {
+    enum leati_builtin module;           /* that of the shortest units */
     const char *names[5], *odd_names[5]; /* for lines that lie on words, and for any */
     unsigned words_i[5], words_j[5];     /* of 16 bytes */
     unsigned threads[5];
 };
 
 static const struct cut small_cut = {
+    LEATI_BUILTIN_TILES_1,
     {"leat_layout_transpose_1", "leat_layout_transpose_2", "leat_layout_transpose_4", "leat_layout_transpose_8",
      "leat_layout_transpose_16"},
     {"leat_layout_transpose_odd_1", "leat_layout_transpose_odd_2", "leat_layout_transpose_odd_4",
@@ -231,6 +235,7 @@ static const struct cut small_cut = {
     {8, 8, 8, 8, 8},
     {64, 64, 64, 64, 64}};
 static const struct cut wide_cut = {
+    LEATI_BUILTIN_WIDE_1,
     {"leat_layout_transpose_wide_1", "leat_layout_transpose_wide_2", "leat_layout_transpose_wide_4",
      "leat_layout_transpose_wide_8", "leat_layout_transpose_wide_16"},
     {"leat_layout_transpose_wide_odd_1", "leat_layout_transpose_wide_odd_2", "leat_layout_transpose_wide_odd_4",
@@ -343,6 +348,7 @@ static bool lay_tiles(const struct leati_form *form, const struct axes *axes, co
     unsigned unit = unit_number(form->unit_bytes);
     uint64_t tiles_i, tiles_j, blocks;
 
+    gpu->module = cut->module + unit;
     gpu->kernel = on_lines && lies_on(form, &axes->j, false, WORD_BYTES) ? cut->names[unit] : cut->odd_names[unit];
     gpu->tile_i = cut->words_i[unit] * WORD_BYTES / form->unit_bytes;
     gpu->tile_j = cut->words_j[unit] * WORD_BYTES / form->unit_bytes;
@@ -924,6 +930,7 @@ static bool lay_box(const struct leati_form *form, const struct box *box, struct
         if (!has_words(form, box, true, &write) || !ends_on_words(form, box, true, &write))
             write_units = 1;
     } while (write_units < word_units);
+    gpu->module = LEATI_BUILTIN_ROWS_1 + unit_number(form->unit_bytes);
     gpu->kernel = boxer->name;
     room = (uint64_t)boxer->slots * BOX_THREADS * units;
     if (read_units < units || write_units < units) {

@@ -5,12 +5,14 @@
 #define LEATI_LAYOUT_GPU_H
 
 #include "kernels/layout_task.h"
+#include "kernels/modules.h"
 #include "layout/form.h"
 
 #include <leat/kernel.h>
 
 struct leati_gpu_layout {
-    const char *kernel; /* its name in the module of layout kernels; NULL where the form is empty */
+    enum leati_builtin module;
+    const char *kernel; /* its name in that module; NULL where the form is empty */
     leat_dim3 grid, block;
     struct leati_layout_task task; /* its argument, but for the addresses */
     unsigned tile_i, tile_j;       /* units of a tile on the destination's and the source's side; 0: no tiles */

@@ -22,7 +22,7 @@ struct cpu_module {
     leat_own_kernel *own;
     size_t own_count;
     enum leati_builtin which; /* of the built-in modules, where there is neither */
-    int fd;        /* the image; open while it is loaded, because the loader knows the library by this number */
+    int fd; /* the image; open while it is loaded, because the loader knows the library by this number */
     struct cpu_kernel *kernels;
 };
 
@@ -162,9 +162,10 @@ leat_status cpu_module_unload(struct leati_driver *driver, void *device, void *h
     return LEAT_OK;
 }
 
+/* Nothing is compiled here, so each of the modules of layouts has all of their kernels. */
 static const leat_cpu_kernel *find_builtin(enum leati_builtin which, const char *name)
 {
-    bool layout = which == LEATI_BUILTIN_LAYOUT;
+    bool layout = which != LEATI_BUILTIN_BASIC;
     const struct leati_host_kernel *kernels = layout ? leati_host_layouts : leati_host_kernels;
     size_t count = layout ? leati_host_layout_count : leati_host_kernel_count;
 

@@ -117,9 +117,9 @@ leat_status leati_cuda_module_load(struct leati_driver *driver, void *device, co
 leat_status leati_cuda_module_builtin(struct leati_driver *driver, void *device, enum leati_builtin which,
                                       void **module)
 {
-    if (which == LEATI_BUILTIN_LAYOUT)
-        return leati_cuda_module_load(driver, device, leati_layout_ptx, leati_layout_ptx_bytes, module);
-    return leati_cuda_module_load(driver, device, leati_kernels_ptx, leati_kernels_ptx_bytes, module);
+    const struct leati_image *ptx = &leati_ptx[which];
+
+    return leati_cuda_module_load(driver, device, ptx->begin, (size_t)(ptx->end - ptx->begin), module);
 }
 
 leat_status leati_cuda_module_unload(struct leati_driver *driver, void *device, void *module)

@@ -61,15 +61,14 @@ leat_status leati_hip_module_builtin(struct leati_driver *driver, void *device, 
 {
     struct hip_device *self = device;
     const struct leati_code_object *chosen = leati_code_objects;
-    const char *image, *end;
+    const struct leati_image *image;
     leat_status status;
 
     for (size_t i = 0; i < leati_code_object_count; i++)
         if (!strcmp(leati_code_objects[i].architecture, self->architecture))
             chosen = &leati_code_objects[i];
-    image = which == LEATI_BUILTIN_LAYOUT ? chosen->layout_image : chosen->image;
-    end = which == LEATI_BUILTIN_LAYOUT ? chosen->layout_end : chosen->end;
-    status = leati_hip_module_load(driver, device, image, (size_t)(end - image), module);
+    image = &chosen->image[which];
+    status = leati_hip_module_load(driver, device, image->begin, (size_t)(image->end - image->begin), module);
     if (status == LEAT_ERROR_IMAGE)
         return leati_fail_in(LEAT_ERROR_UNSUPPORTED, "leat's own kernels are built for %s",
                              LEATI_CODE_OBJECT_NAMES);

@@ -1,0 +1,79 @@
+/*
+ * modules.h - which modules leat's own kernels are in.
+ *
+ * A driver compiles the PTX of a module as a whole, and whoever needs the first kernel of it waits. So what each
+ * program may want is one module, and the kernels of layouts are many: by the size of their units, and in each
+ * size those of rows and boxes, of small tiles, and of wide ones. tools/build-kernels.sh reads these lists.
+ */
+#ifndef LEATI_KERNELS_MODULES_H
+#define LEATI_KERNELS_MODULES_H
+
+/* X(more, NAME, file): all modules; their files are in kernels/built/. Those of one sort follow each other by the
+ * sizes of their units. */
+#define LEATI_BUILTIN_LIST(X, more)                                                                               \
+    X(more, BASIC, builtin_kernels)                                                                               \
+    X(more, ELEMENTS, layout_elements)                                                                            \
+    X(more, ROWS_1, layout_rows_1)                                                                                \
+    X(more, ROWS_2, layout_rows_2)                                                                                \
+    X(more, ROWS_4, layout_rows_4)                                                                                \
+    X(more, ROWS_8, layout_rows_8)                                                                                \
+    X(more, ROWS_16, layout_rows_16)                                                                              \
+    X(more, TILES_1, layout_tiles_1)                                                                              \
+    X(more, TILES_2, layout_tiles_2)                                                                              \
+    X(more, TILES_4, layout_tiles_4)                                                                              \
+    X(more, TILES_8, layout_tiles_8)                                                                              \
+    X(more, TILES_16, layout_tiles_16)                                                                            \
+    X(more, WIDE_1, layout_wide_1)                                                                                \
+    X(more, WIDE_2, layout_wide_2)                                                                                \
+    X(more, WIDE_4, layout_wide_4)                                                                                \
+    X(more, WIDE_8, layout_wide_8)                                                                                \
+    X(more, WIDE_16, layout_wide_16)                                                                              \
+    X(more, STEPS, layout_steps)
+
+enum leati_builtin {
+#define LEATI_BUILTIN_ENUM(more, name, file) LEATI_BUILTIN_##name,
+    LEATI_BUILTIN_LIST(LEATI_BUILTIN_ENUM, )
+#undef LEATI_BUILTIN_ENUM
+        LEATI_BUILTIN_COUNT
+};
+
+/* X(NAME, kernel): the kernels of layout_kernels.c, by their modules. */
+#define LEATI_LAYOUT_KERNEL_LIST(X)                                                                               \
+    X(ELEMENTS, leat_layout_elements)                                                                             \
+    X(ROWS_1, leat_layout_rows_1)                                                                                 \
+    X(ROWS_2, leat_layout_rows_2)                                                                                 \
+    X(ROWS_4, leat_layout_rows_4)                                                                                 \
+    X(ROWS_8, leat_layout_rows_8)                                                                                 \
+    X(ROWS_16, leat_layout_rows_16)                                                                               \
+    X(ROWS_1, leat_layout_box_1)                                                                                  \
+    X(ROWS_2, leat_layout_box_2)                                                                                  \
+    X(ROWS_4, leat_layout_box_4)                                                                                  \
+    X(ROWS_8, leat_layout_box_8)                                                                                  \
+    X(ROWS_16, leat_layout_box_16)                                                                                \
+    X(ROWS_1, leat_layout_box_single_1)                                                                           \
+    X(ROWS_2, leat_layout_box_single_2)                                                                           \
+    X(TILES_1, leat_layout_transpose_1)                                                                           \
+    X(TILES_2, leat_layout_transpose_2)                                                                           \
+    X(TILES_4, leat_layout_transpose_4)                                                                           \
+    X(TILES_8, leat_layout_transpose_8)                                                                           \
+    X(TILES_16, leat_layout_transpose_16)                                                                         \
+    X(TILES_1, leat_layout_transpose_odd_1)                                                                       \
+    X(TILES_2, leat_layout_transpose_odd_2)                                                                       \
+    X(TILES_4, leat_layout_transpose_odd_4)                                                                       \
+    X(TILES_8, leat_layout_transpose_odd_8)                                                                       \
+    X(TILES_16, leat_layout_transpose_odd_16)                                                                     \
+    X(WIDE_1, leat_layout_transpose_wide_1)                                                                       \
+    X(WIDE_2, leat_layout_transpose_wide_2)                                                                       \
+    X(WIDE_4, leat_layout_transpose_wide_4)                                                                       \
+    X(WIDE_8, leat_layout_transpose_wide_8)                                                                       \
+    X(WIDE_16, leat_layout_transpose_wide_16)                                                                     \
+    X(WIDE_1, leat_layout_transpose_wide_odd_1)                                                                   \
+    X(WIDE_2, leat_layout_transpose_wide_odd_2)                                                                   \
+    X(WIDE_4, leat_layout_transpose_wide_odd_4)                                                                   \
+    X(WIDE_8, leat_layout_transpose_wide_odd_8)                                                                   \
+    X(WIDE_16, leat_layout_transpose_wide_odd_16)                                                                 \
+    X(STEPS, leat_transpose_naive_u32)                                                                            \
+    X(STEPS, leat_transpose_shared_u32)                                                                           \
+    X(STEPS, leat_transpose_padded_u32)
+
+#endif

@@ -1,0 +1,212 @@
+/*
+ * unit_modules.c - the modules of leat's own kernels: that each has those that are listed for it, and that one is
+ * loaded when the first kernel of it is needed, and not before.
+ */
+#include "harness.h"
+
+#include "driver/fault/fault.h"
+#include "driver/registry.h"
+#include "kernels/builtin.h"
+
+#include <leat/copy.h>
+#include <leat/layout.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct listed {
+    enum leati_builtin module;
+    const char *name;
+} listed[] = {
+#define LISTED(module, name) {LEATI_BUILTIN_##module, #name},
+    LEATI_LAYOUT_KERNEL_LIST(LISTED)
+#undef LISTED
+};
+#define LISTED_COUNT (sizeof listed / sizeof listed[0])
+
+/* Modules of layouts that leat_module_layout() loads. */
+#define AHEAD (LEATI_BUILTIN_WIDE_16 - LEATI_BUILTIN_ELEMENTS + 1)
+
+/* ---- what is in them ---- */
+
+static unsigned count_words(const struct leati_image *image, const char *word)
+{
+    const char *at = image->begin;
+    unsigned count = 0;
+
+    while ((at = memmem(at, (size_t)(image->end - at), word, strlen(word)))) {
+        at += strlen(word);
+        count++;
+    }
+    return count;
+}
+
+/* In PTX a name stands behind .entry, in a code object its descriptor's name ends with .kd. */
+static void each_module_has_its_kernels(void **state)
+{
+    (void)state;
+    for (unsigned which = LEATI_BUILTIN_ELEMENTS; which < LEATI_BUILTIN_COUNT; which++) {
+        unsigned expected = 0;
+
+        assert_int_equal(leati_ptx[which].end[-1], '\0');
+        for (size_t i = 0; i < LISTED_COUNT; i++) {
+            bool here = listed[i].module == which;
+            char entry[80], descriptor[80];
+
+            expected += here;
+            snprintf(entry, sizeof entry, ".entry %s(", listed[i].name);
+            snprintf(descriptor, sizeof descriptor, "%s.kd", listed[i].name);
+            assert_int_equal(count_words(&leati_ptx[which], entry), here);
+            for (size_t gpu = 0; gpu < leati_code_object_count; gpu++)
+                assert_int_equal(count_words(&leati_code_objects[gpu].image[which], descriptor) > 0, here);
+        }
+        assert_true(expected > 0);
+        assert_int_equal(count_words(&leati_ptx[which], ".entry "), expected);
+    }
+}
+
+/* ---- when they are loaded ---- */
+
+static struct leati_driver *wrapper(void)
+{
+    struct leati_driver *driver;
+
+    for (unsigned i = 0; (driver = leati_registry_driver(i, NULL, NULL)); i++)
+        if (!strcmp(driver->name, "cpu"))
+            return driver;
+    fail_msg("no cpu driver");
+    return NULL;
+}
+
+/* Modules that were loaded since the last call. */
+static unsigned loaded(void)
+{
+    static uint64_t before;
+    struct leati_fault_visit visit;
+    unsigned since = 0;
+
+    for (unsigned i = 0; leati_fault_visited(wrapper(), i, &visit); i++)
+        if (!strcmp(visit.entry, "module_builtin")) {
+            since = (unsigned)(visit.calls - before);
+            before = visit.calls;
+        }
+    return since;
+}
+
+/* A matrix with rows of so many bytes, transposed within memory. */
+static leat_status transpose(struct test_state *t, char *memory, int64_t side, uint32_t element_bytes)
+{
+    leat_layout dense, turned;
+
+    OK(leat_layout_dense(&dense, 2, (int64_t[]){side, side}, element_bytes));
+    turned = dense;
+    OK(leat_layout_transpose(&turned, 0, 1));
+    return leat_copy_layout(t->stream, memory, &dense, memory + side * side * element_bytes, &turned);
+}
+
+enum { SMALL = 64, LARGE = 1024, MEMORY_BYTES = 2 * LARGE * LARGE * 4 };
+
+static void a_copy_loads_what_it_needs(void **state)
+{
+    static const leat_copy_box box = {16, 100, 1, 32, 16, 0, 0};
+    struct test_state *t = *state;
+    char *memory = test_alloc(t->device, LEAT_KIND_DEVICE, MEMORY_BYTES);
+    leat_module *module;
+    leat_kernel *kernel;
+
+    (void)loaded();
+    OK(transpose(t, memory, SMALL, 4));
+    assert_int_equal(loaded(), 1);
+    OK(transpose(t, memory, SMALL, 4));
+    assert_int_equal(loaded(), 0);
+    OK(transpose(t, memory, SMALL, 2));
+    assert_int_equal(loaded(), 1);
+    OK(transpose(t, memory, LARGE, 4));
+    assert_int_equal(loaded(), 1);
+    OK(leat_copy_rectangle(t->stream, memory, memory + MEMORY_BYTES / 2, &box));
+    assert_int_equal(loaded(), 1);
+    OK(leat_copy_rectangle(t->stream, memory, memory + MEMORY_BYTES / 2, &box));
+    assert_int_equal(loaded(), 0);
+
+    /* All that is left, but for the steps, which no copy uses. */
+    OK(leat_module_layout(t->device, &module));
+    assert_int_equal(loaded(), AHEAD - 4);
+    OK(leat_kernel_get(module, "leat_layout_transpose_wide_odd_16", &kernel));
+    OK(leat_kernel_get(module, "leat_layout_elements", &kernel));
+    assert_int_equal(loaded(), 0);
+    OK(leat_kernel_get(module, "leat_transpose_naive_u32", &kernel));
+    assert_int_equal(loaded(), 1);
+    OK(leat_kernel_get(module, "leat_transpose_shared_u32", &kernel));
+    assert_int_equal(loaded(), 0);
+    REFUSED(leat_kernel_get(module, "leat_fill_u64", &kernel), LEAT_ERROR_NOT_FOUND, "leat_fill_u64");
+    OK(leat_module_builtin(t->device, &module));
+    REFUSED(leat_kernel_get(module, "leat_layout_rows_4", &kernel), LEAT_ERROR_NOT_FOUND, "leat_layout_rows_4");
+    OK(leat_memory_free(memory));
+}
+
+/* What failed is told, leaves nothing behind, and is tried again. */
+static void a_load_that_fails_is_tried_again(void **state)
+{
+    static const char *const entries[] = {"module_builtin", "kernel_get"};
+    struct test_state *t = *state;
+    char *memory = test_alloc(t->device, LEAT_KIND_DEVICE, MEMORY_BYTES);
+    uint64_t live = leati_fault_live(wrapper());
+    leat_module *module;
+
+    for (unsigned i = 0; i < 2; i++) {
+        leati_fault_arm(wrapper(), LEATI_FAULT_FAIL, entries[i], 1);
+        REFUSED(transpose(t, memory, SMALL, 8), LEAT_ERROR_DRIVER, entries[i]);
+        assert_int_equal(leati_fault_live(wrapper()), live);
+    }
+    (void)loaded();
+    OK(transpose(t, memory, SMALL, 8));
+    assert_int_equal(loaded(), 1);
+
+    /* In the middle: those before it stay. */
+    leati_fault_arm(wrapper(), LEATI_FAULT_FAIL, "module_builtin", 3);
+    REFUSED(leat_module_layout(t->device, &module), LEAT_ERROR_DRIVER, "module_builtin");
+    assert_int_equal(leati_fault_live(wrapper()), live + 3);
+    (void)loaded();
+    OK(leat_module_layout(t->device, &module));
+    assert_int_equal(loaded(), AHEAD - 3);
+    leati_fault_arm(wrapper(), LEATI_FAULT_NONE, NULL, 0);
+    OK(leat_memory_free(memory));
+}
+
+/* A rectangle has other ways, and the sentence of an earlier failure stays. */
+static void a_rectangle_goes_another_way(void **state)
+{
+    static const leat_copy_box box = {16, 100, 1, 32, 16, 0, 0};
+    struct test_state *t = *state;
+    char *memory = test_alloc(t->device, LEAT_KIND_DEVICE, 100 * 48), out[100 * 32], in[100 * 16];
+
+    test_pattern(in, sizeof in, 3);
+    OK(leat_copy_sync(t->stream, memory + sizeof out, in, sizeof in));
+    REFUSED(leat_module_load(t->device, "?", 0, &(leat_module *){NULL}), LEAT_ERROR_INVALID, "0 bytes");
+    leati_fault_arm(wrapper(), LEATI_FAULT_FAIL, "module_builtin", 1);
+    OK(leat_copy_rectangle(t->stream, memory, memory + sizeof out, &box));
+    assert_true(leati_fault_fired(wrapper()));
+    assert_non_null(strstr(leat_last_error(), "0 bytes"));
+    leati_fault_arm(wrapper(), LEATI_FAULT_NONE, NULL, 0);
+    OK(leat_copy_sync(t->stream, out, memory, sizeof out));
+    for (unsigned y = 0; y < box.height; y++)
+        assert_memory_equal(out + y * 32, in + y * 16, 16);
+    OK(leat_memory_free(memory));
+}
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_module_has_its_kernels),
+        STATE_TEST(a_copy_loads_what_it_needs),
+        STATE_TEST(a_load_that_fails_is_tried_again),
+        STATE_TEST(a_rectangle_goes_another_way),
+    };
+
+    setenv("LEAT_FAULT", "none", 1);
+    setenv("LEAT_LAYOUT_AS_GPU", "1", 1);
+    setenv("LEAT_COPY_RECTANGLE", "kernel", 1);
+    setenv("LEAT_TEST_DEVICE", "cpu:0", 1);
+    return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
+}
