@@ -481,6 +481,75 @@ static void wrong_indices_of_host_lists_are_refused(void **state)
     OK(leat_memory_free(pinned));
 }
 
+enum { FEW = 4, FEW_BYTES = 400, FEW_PITCH = 512 };
+
+/* Gathers rows by a list in device memory: a row whose index is wrong is as it was, or zeros, and what lies
+ * between rows is as it was. */
+static void gather_few(struct test_state *t, unsigned char *dst, int64_t pitch, const unsigned char *src,
+                       int64_t bound, const int32_t *list, const int32_t *indices, enum place place)
+{
+    unsigned char seen[FEW * FEW_PITCH], row[FEW_BYTES];
+    leat_layout to, from;
+
+    memset(seen, 0x77, sizeof seen);
+    OK(leat_copy_sync(t->stream, dst, seen, sizeof seen));
+    OK(leat_copy_sync(t->stream, (void *)list, indices, FEW * sizeof *indices));
+    OK(leat_layout_dense(&to, 2, (int64_t[]){FEW, FEW_BYTES}, 1));
+    to.stride_bytes[0] = pitch;
+    OK(leat_layout_dense(&from, 2, (int64_t[]){bound, FEW_BYTES}, 1));
+    OK(leat_layout_index(&from, 0, list, FEW, sizeof *list, NULL));
+    OK(leat_copy_layout(t->stream, dst, &to, src, &from));
+    OK(leat_copy(t->stream, seen, dst, sizeof seen));
+    OK(leat_stream_synchronize(t->stream));
+    for (int i = 0; i < FEW; i++) {
+        unsigned char *at = seen + i * pitch;
+
+        if (indices[i] >= 0 && indices[i] < bound)
+            memset(row, 0x10 + indices[i], sizeof row);
+        else
+            memset(row, (place == PAGEABLE || place == OTHER_DEVICE) && !*at ? 0 : 0x77, sizeof row);
+        if (memcmp(at, row, sizeof row) != 0)
+            fail_msg("to %s: row %d, by index %d, begins with %02x and not %02x", place_names[place], i,
+                     indices[i], *at, row[0]);
+        memset(at, 0x77, sizeof row);
+    }
+    EXPECT_BYTES(seen, sizeof seen, 0x77);
+}
+
+/* Wherever the rows go, and from an array that has none too. */
+static void wrong_indices_show_nothing_of_others(void **state)
+{
+    static const int32_t right[FEW] = {3, 2, 1, 0}, wrong[FEW] = {2, 9, 1, -3};
+    struct test_state *t = *state;
+    unsigned char *src = test_alloc(t->device, LEAT_KIND_DEVICE, FEW * FEW_BYTES);
+    int32_t *list = test_alloc(t->device, LEAT_KIND_DEVICE, sizeof right);
+    struct arenas arenas;
+    leat_layout to, from;
+
+    make_arenas(t, &arenas, FEW * FEW_PITCH);
+    for (int i = 0; i < FEW; i++)
+        OK(leat_fill(t->stream, src + i * FEW_BYTES, (uint8_t)(0x10 + i), FEW_BYTES));
+    for (enum place place = 0; place < PLACES; place++) {
+        unsigned char *dst = arenas.arena[0][place];
+
+        for (int64_t pitch = FEW_BYTES; dst && pitch <= FEW_PITCH; pitch += FEW_PITCH - FEW_BYTES) {
+            if (place == OTHER_DEVICE && pitch == FEW_PITCH)
+                continue; /* refused on GPUs */
+            gather_few(t, dst, pitch, src, FEW, list, right, place);
+            gather_few(t, dst, pitch, src, FEW, list, wrong, place);
+            gather_few(t, dst, pitch, src, 0, list, right, place);
+        }
+    }
+    OK(leat_layout_dense(&to, 2, (int64_t[]){FEW, FEW_BYTES}, 1));
+    OK(leat_layout_dense(&from, 2, (int64_t[]){0, FEW_BYTES}, 1));
+    OK(leat_layout_index(&from, 0, right, FEW, sizeof *right, NULL));
+    REFUSED(leat_copy_layout(t->stream, arenas.arena[0][DEVICE], &to, src, &from), LEAT_ERROR_RANGE,
+            "has no elements");
+    end_arenas(&arenas);
+    OK(leat_memory_free(src));
+    OK(leat_memory_free(list));
+}
+
 #if !defined(__SANITIZE_THREAD__)
 
 /* Of two rows that are scattered to the same place either one is there, whole elements of it at least. */
@@ -982,6 +1051,7 @@ int main(void)
         STATE_TEST(parts_of_one_array),
         STATE_TEST(wrong_indices_are_left_out_and_counted),
         STATE_TEST(wrong_indices_of_host_lists_are_refused),
+        STATE_TEST(wrong_indices_show_nothing_of_others),
 /* Two threads write one place, which is what that test is about, and what this sanitizer complains of. */
 #if !defined(__SANITIZE_THREAD__)
         STATE_TEST(scattered_to_the_same_place),

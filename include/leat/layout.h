@@ -118,9 +118,9 @@ LEAT_API leat_status leat_layout_reshape(leat_layout *layout, uint32_t dims, con
  *
  * The list stays the caller's. A list in host memory is checked and copied by each leat_copy_layout() before it
  * returns; a list in device or managed memory is read in stream order. An index that is wrong there cannot be an
- * error of the call any more: its elements are not copied, and *wrong is increased by one for each such index, in
- * stream order, if wrong is not NULL. wrong points to 8 bytes, aligned to 8, of memory that the device reaches:
- * device, pinned or managed memory.
+ * error of the call any more: its elements are not copied (on their way from a GPU to pageable memory or to another
+ * GPU they become zeros), and *wrong is increased by one for each such index, in stream order, if wrong is not NULL.
+ * wrong points to 8 bytes, aligned to 8, of memory that the device reaches: device, pinned or managed memory.
  * Errors: INVALID (dim, index NULL with a count, count negative, index_bytes not 4 or 8, a list there already, a
  * list that is not aligned to index_bytes, wrong not aligned to 8).
  */

@@ -45,7 +45,8 @@ static leat_status find_side(struct leati_layout_copy *copy, const char *name, c
     if (__builtin_add_overflow((uintptr_t)pointer, low, &first))
         return leati_fail(LEAT_ERROR_RANGE, "%s %p: the layout reaches from byte %lld on, which is no address",
                           name, pointer, (long long)low);
-    *bytes = (size_t)(high - low);
+    /* A list that has no element to choose from leaves nothing to copy; its indices are counted all the same. */
+    *bytes = high > low ? (size_t)(high - low) : 1;
     LEATI_TRY(leati_pointers_find_range(copy->stream->device->driver, name, (void *)first, *bytes, write, target));
     return leati_check_reach(copy->stream, name, target);
 }
@@ -93,6 +94,10 @@ static leat_status check_list(const leat_layout *listed)
     for (int64_t i = 0; i < listed->size[listed->index_dim]; i++) {
         int64_t index = index_at(listed, i);
 
+        if (!listed->index_bound)
+            return leati_fail(LEAT_ERROR_RANGE,
+                              "index %lld, entry %lld of the list, is out of bounds: dimension %u has no elements",
+                              (long long)index, (long long)i, listed->index_dim);
         if (index < 0 || index >= listed->index_bound)
             return leati_fail(
                 LEAT_ERROR_RANGE,
@@ -227,14 +232,14 @@ static leat_status find_memory(struct leati_layout_copy *copy)
     const struct leati_form *form = &copy->plan->form;
     const leat_layout *listed = leati_layout_listed(copy->dst_layout, copy->src_layout);
 
-    LEATI_TRY(find_side(copy, "dst", copy->dst, copy->start.dst + form->dst_low, copy->start.dst + form->dst_high,
-                        true, &copy->to, &copy->dst_bytes));
-    LEATI_TRY(find_side(copy, "src", copy->src, copy->start.src + form->src_low, copy->start.src + form->src_high,
-                        false, &copy->from, &copy->src_bytes));
     if (listed)
         LEATI_TRY(find_list(copy, listed));
     if (copy->list_place == LEATI_LIST_ON_HOST)
         LEATI_TRY(check_list(listed));
+    LEATI_TRY(find_side(copy, "dst", copy->dst, copy->start.dst + form->dst_low, copy->start.dst + form->dst_high,
+                        true, &copy->to, &copy->dst_bytes));
+    LEATI_TRY(find_side(copy, "src", copy->src, copy->start.src + form->src_low, copy->start.src + form->src_high,
+                        false, &copy->from, &copy->src_bytes));
     if (leati_form_may_overlap(form, leati_layout_first(copy->dst, copy->start.dst),
                                leati_layout_first(copy->src, copy->start.src)))
         return leati_fail(LEAT_ERROR_OVERLAP,

@@ -423,14 +423,24 @@ static leat_status in_whole(const struct leati_layout_copy *copy)
     return give_back(copy->stream, whole, status);
 }
 
+/* A list that the host cannot check may have wrong indices, whose elements must not show what was in memory of
+ * leat's before. */
+static bool may_leave_out(const struct leati_layout_copy *copy)
+{
+    return copy->list_place == LEATI_LIST_ON_DEVICE && copy->src_layout->index;
+}
+
 static leat_status out_whole(const struct leati_layout_copy *copy)
 {
-    leat_status status;
+    leat_status status = LEAT_OK;
     void *whole;
     char *place;
 
     LEATI_TRY(take_whole(copy->stream, copy->to.end.ptr, copy->dst_bytes, &whole, &place));
-    status = run_near(copy, false, place - copy->plan->form.dst_low, first_src(copy));
+    if (may_leave_out(copy))
+        status = leat_fill(copy->stream, place, 0, copy->dst_bytes);
+    if (status == LEAT_OK)
+        status = run_near(copy, false, place - copy->plan->form.dst_low, first_src(copy));
     if (status == LEAT_OK)
         status = leat_copy(copy->stream, copy->to.end.ptr, place, copy->dst_bytes);
     return give_back(copy->stream, whole, status);
@@ -519,6 +529,8 @@ static leat_status take_piece(const struct leati_layout_copy *copy, struct piece
     LEATI_TRY(take_scratch(copy, listed, packed_bytes(&piece->packed), &piece->scratch));
     piece->pack =
         piece->scratch->rest + (copy->list_place == LEATI_LIST_ON_HOST ? round_up(list_bytes(listed)) : 0);
+    if (!in && may_leave_out(copy))
+        memset(piece->pack, 0, packed_bytes(&piece->packed));
     return LEAT_OK;
 }
 

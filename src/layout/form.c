@@ -148,12 +148,12 @@ static leat_status find_reach(const char *name, const leat_layout *layout, int64
 
 static leat_status find_reaches(const leat_layout *dst, const leat_layout *src, struct leati_form *form)
 {
-    const leat_layout *with_list = dst->index ? dst : src->index ? src : NULL;
-
     LEATI_TRY(find_reach("dst", dst, &form->dst_low, &form->dst_high));
     LEATI_TRY(find_reach("src", src, &form->src_low, &form->src_high));
-    if (with_list && with_list->index_bound == 0)
-        form->dst_low = form->dst_high = form->src_low = form->src_high = 0;
+    if (dst->index && dst->index_bound == 0)
+        form->dst_low = form->dst_high = 0;
+    if (src->index && src->index_bound == 0)
+        form->src_low = form->src_high = 0;
     return LEAT_OK;
 }
 
