@@ -88,7 +88,7 @@ static leat_status apply(leat_layout *view, enum layout_step_kind kind, const in
                          struct scatter *scatter)
 {
     uint32_t dim = numbers[0] >= 0 && numbers[0] < LEAT_LAYOUT_MAX_DIMS ? (uint32_t)numbers[0] : UINT32_MAX;
-    uint32_t index_bytes = count == 3 && numbers[2] == 4 ? 4 : count == 3 && numbers[2] != 8 ? 0 : 8;
+    uint32_t index_bytes = count < 3 ? 8 : numbers[2] > 0 && numbers[2] < UINT32_MAX ? (uint32_t)numbers[2] : 0;
 
     switch (kind) {
     case LAYOUT_PERM:

@@ -160,6 +160,10 @@ usage '--repeat takes a whole number' layout --size 4,4 --repeat x
 usage 'is not an option' layout --size 4,4 more
 usage 'there is no option --sizes' layout --sizes 4,4
 usage "--suite knows no 'permutations'" bench layout --suite permutations
+usage 'index_bytes of layout is 3' layout --size 4,4 --index 0:9:3
+LEAT_LAYOUT_KERNEL=nothing run 1 layout --size 4,4 --device "$device" && {
+    grep -q "LEAT_LAYOUT_KERNEL is set to 'nothing'" "$work/err" || fail 'the setting is not named'
+}
 usage 'the ladder is no suite' bench --ladder --suite permute
 usage '--from measures nothing' bench --from "$work/record" --ladder
 run 1 layout --device nothing:0 --size 4,4

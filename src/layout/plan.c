@@ -2,6 +2,7 @@
 #include "layout/plan.h"
 
 #include "base/error.h"
+#include "base/options.h"
 #include "base/text.h"
 #include "layout/sectors.h"
 
@@ -301,6 +302,26 @@ static leat_layout move_to_start(const leat_layout *layout, int64_t start)
     return moved;
 }
 
+/* Each sort of device takes some of the words and makes its own choice for the others. */
+static leat_status check_chosen_kernel(void)
+{
+    static const char *const words[] = {
+        "auto", "naive",     "blocked",         "vectors",        "elements",      "rows",
+        "box",  "transpose", "transpose-small", "transpose-wide", "transpose-odd", "transpose-wide-odd"};
+    const char *chosen = leati_option(LEATI_OPTION_LAYOUT_KERNEL);
+
+    if (!chosen)
+        return LEAT_OK;
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        if (!strcmp(chosen, words[i]))
+            return LEAT_OK;
+    return leati_fail(
+        LEAT_ERROR_INVALID,
+        "LEAT_LAYOUT_KERNEL is set to '%s'; it may be auto, naive, blocked, vectors, elements, rows, box, or "
+        "transpose with nothing, -small, -wide, -odd or -wide-odd behind it",
+        chosen);
+}
+
 static leat_status make(const leat_layout *dst, const leat_layout *src, const struct leati_layout_start *start,
                         const struct leati_layout_key *key, struct leati_layout_plan **made)
 {
@@ -308,6 +329,7 @@ static leat_status make(const leat_layout *dst, const leat_layout *src, const st
     struct leati_layout_plan *plan;
     struct leati_form form;
 
+    LEATI_TRY(check_chosen_kernel());
     LEATI_TRY(leati_form_make(&moved_dst, key->dst_align, &moved_src, key->src_align, &form));
     plan = take_memory();
     if (!plan)
