@@ -393,6 +393,7 @@ leat_status leati_form_make(const leat_layout *dst, size_t dst_align, const leat
     form->empty = has_nothing(dst);
     if (form->empty)
         return LEAT_OK;
+    form->element_bytes = dst->element_bytes;
     form->payload_bytes = dst->element_bytes;
     for (uint32_t i = 0; i < dst->dims; i++)
         if (__builtin_mul_overflow(form->payload_bytes, (uint64_t)dst->size[i], &form->payload_bytes) ||

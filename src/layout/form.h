@@ -31,6 +31,8 @@ struct leati_form {
     unsigned
         unit_bytes; /* 1, 2, 4, 8 or 16: what is moved at once; strides, offsets and alignments divide by it */
 
+    unsigned element_bytes; /* of the layouts; a unit may be several elements, or a part of one */
+
     /* What the addresses of the first unit divide by for certain, up to 16. */
     unsigned dst_align, src_align;
 

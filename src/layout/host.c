@@ -250,6 +250,15 @@ static uint64_t even(uint64_t size, uint64_t most, uint64_t step)
     return (piece + step - 1) / step * step;
 }
 
+/* Of equal indices of a destination the element of one must end up there as a whole. Threads that write both at
+ * once see to that where each store has whole elements; else one thread writes all rows. */
+static bool is_for_one_thread(const struct leati_form *form, unsigned dim)
+{
+    bool whole_elements = form->unit_bytes % form->element_bytes == 0 && form->element_bytes <= 8;
+
+    return (int)dim == form->index_dim && form->index_on_dst && form->dims > 1 && !whole_elements;
+}
+
 /* How many units the dimensions at first to before end have in a part, the fastest as many as most allows. */
 static uint64_t cut(const struct leati_form *form, struct leati_host_layout *host, unsigned first, unsigned end,
                     uint64_t most, uint64_t step)
@@ -258,8 +267,7 @@ static uint64_t cut(const struct leati_form *form, struct leati_host_layout *hos
 
     for (unsigned i = first; i < end; i++) {
         uint64_t size = form->size[host->order[i]];
-        /* Elements may have several units; the last of equal indices of a destination has to win as a whole. */
-        bool whole = (int)host->order[i] == form->index_dim && form->index_on_dst && form->dims > 1;
+        bool whole = is_for_one_thread(form, host->order[i]);
 
         host->part_size[i] = whole ? size : even(size, units < most ? most / units : 1, i == first ? step : 1);
         host->part_count[i] = (size + host->part_size[i] - 1) / host->part_size[i];
