@@ -213,6 +213,21 @@ int held_setup(void **state)
     return test_setup(state);
 }
 
+int held_teardown(void **state)
+{
+    /* A test that failed may have left hooks and closed gates. */
+    held_before_work = NULL;
+    held_before_copy = NULL;
+    held_before_words = NULL;
+    held_before_free = NULL;
+    held_refuse = NULL;
+    held_around = NULL;
+    leati_fault_arm(held_driver, LEATI_FAULT_NONE, NULL, 0);
+    for (unsigned i = 0; i < gate_count; i++)
+        test_gate_open(&gates[i]);
+    return test_teardown(state);
+}
+
 static void stand_at_gate(void *argument)
 {
     struct test_gate *gate = argument;

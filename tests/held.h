@@ -39,9 +39,10 @@ extern bool held_no_memory;
  * driver's streams cannot wait for words. */
 void held_begin(void);
 
-/* test_setup() with no hook and no fault. */
+/* test_setup() with no hook and no fault; and test_teardown() with no gate closed. */
 int held_setup(void **state);
-#define HELD_TEST(function) cmocka_unit_test_setup_teardown(function, held_setup, test_teardown)
+int held_teardown(void **state);
+#define HELD_TEST(function) cmocka_unit_test_setup_teardown(function, held_setup, held_teardown)
 
 /* A closed gate, to be put into one of the driver's streams; the two at once; test_gate_open() opens it. */
 struct test_gate *held_gate(void);

@@ -594,7 +594,7 @@ static size_t copy_nothing(const void *list, size_t first, size_t count, uintptr
     return 0;
 }
 
-enum { PAIR_ROUNDS = 4000 };
+enum { PAIR_ROUNDS = 1500 };
 
 static void *help_pair(void *unused)
 {

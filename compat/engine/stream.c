@@ -266,9 +266,6 @@ leat_status leatc_stream_chain(struct leatc_stream *first, struct leatc_stream *
     status = leat_event_record(first->mark, first->native);
     if (status == LEAT_OK)
         status = leat_stream_wait(then->native, first->mark);
-    /* The legacy stream's mark stands for its latest work; here it is somewhere else now. */
-    if (first->legacy)
-        first->device->marked_epoch = UINT64_MAX;
     pthread_mutex_unlock(&first->device->lock);
     return status;
 }

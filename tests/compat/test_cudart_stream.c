@@ -84,6 +84,49 @@ static void each_thread_has_a_default_stream(void **state)
     GIVES(cudaErrorInvalidResourceHandle, cudaStreamDestroy(0));
 }
 
+static void do_nothing(void *unused)
+{
+    (void)unused;
+}
+
+/* Nobody waits for what is over: a stream that was given nothing since is idle at once. */
+static void what_is_over_keeps_nobody_busy(void **state)
+{
+    cudaStream_t stream;
+
+    (void)state;
+    OK(cudaStreamCreate(&stream));
+    for (int i = 0; i < 200; i++) {
+        OK(cudaLaunchHostFunc(stream, do_nothing, NULL));
+        OK(cudaStreamSynchronize(stream));
+        OK(cudaStreamQuery(0));
+        OK(cudaLaunchHostFunc(0, do_nothing, NULL));
+        OK(cudaStreamSynchronize(0));
+        OK(cudaStreamQuery(stream));
+    }
+    OK(cudaStreamDestroy(stream));
+}
+
+/* More streams than handles rest before they are used again: the default stream still knows which there are. */
+static void streams_come_and_go(void **state)
+{
+    cudaStream_t first, stream;
+    gate open = 0;
+
+    (void)state;
+    OK(cudaStreamCreate(&first));
+    for (int i = 0; i < 4200; i++) {
+        OK(cudaStreamCreate(&stream));
+        OK(cudaStreamDestroy(stream));
+    }
+    OK(cudaLaunchHostFunc(first, wait_at_gate, &open));
+    GIVES(cudaErrorNotReady, cudaStreamQuery(0));
+    atomic_store(&open, 1);
+    OK(cudaStreamSynchronize(0));
+    OK(cudaStreamQuery(first));
+    OK(cudaStreamDestroy(first));
+}
+
 /* ---- what waits ---- */
 
 static void copies_wait_as_documented(void **state)
@@ -441,6 +484,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(the_legacy_stream_waits_for_blocking_ones),
     cmocka_unit_test(blocking_streams_wait_for_the_legacy_one),
     cmocka_unit_test(each_thread_has_a_default_stream),
+    cmocka_unit_test(what_is_over_keeps_nobody_busy),
+    cmocka_unit_test(streams_come_and_go),
     cmocka_unit_test(copies_wait_as_documented),
     cmocka_unit_test(a_destroyed_stream_is_refused),
     cmocka_unit_test(streams_say_what_they_are),

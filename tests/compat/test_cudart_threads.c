@@ -12,9 +12,10 @@
 
 #define THREADS 4
 
-static int count_descriptors(void)
+/* What there is of something: "/proc/self/fd", "/proc/self/task". */
+static int count_entries(const char *path)
 {
-    DIR *folder = opendir("/proc/self/fd");
+    DIR *folder = opendir(path);
     int count = 0;
 
     assert_non_null(folder);
@@ -76,9 +77,9 @@ static void handles_end_with_what_they_stand_for(void **state)
         OK(cudaFree(memory));
         /* The first round starts the thread that answers. */
         if (!round)
-            before = count_descriptors();
+            before = count_entries("/proc/self/fd");
     }
-    assert_int_equal(count_descriptors(), before);
+    assert_int_equal(count_entries("/proc/self/fd"), before);
     pthread_barrier_destroy(&start);
 }
 
@@ -152,6 +153,27 @@ static void *use_own_stream(void *result)
     return NULL;
 }
 
+/* A thread's streams end with it: on the CPU device each is a thread of its own. */
+static void streams_end_with_their_threads(void **state)
+{
+    int before, result = 0;
+
+    (void)state;
+    pthread_barrier_init(&start, NULL, 1);
+    OK(cudaDeviceSynchronize());
+    before = count_entries("/proc/self/task");
+    for (int i = 0; i < 30; i++) {
+        pthread_t thread;
+
+        assert_int_equal(pthread_create(&thread, NULL, use_own_stream, &result), 0);
+        pthread_join(thread, NULL);
+        OK(result);
+    }
+    /* The last ones may still be on their way out. */
+    assert_true(count_entries("/proc/self/task") < before + 15);
+    pthread_barrier_destroy(&start);
+}
+
 /* Threads end, and with them their streams, while the device is reset. */
 static void threads_end_during_a_reset(void **state)
 {
@@ -176,9 +198,102 @@ static void threads_end_during_a_reset(void **state)
     pthread_barrier_destroy(&start);
 }
 
+/* ---- the default stream ---- */
+
+static void *use_short_lived_streams(void *result)
+{
+    bool failed = false;
+
+    while (!failed && !atomic_load(&over)) {
+        cudaStream_t stream;
+
+        failed = cudaStreamCreate(&stream) != cudaSuccess ||
+                 cudaLaunchHostFunc(stream, do_nothing, NULL) != cudaSuccess ||
+                 cudaStreamDestroy(stream) != cudaSuccess;
+    }
+    *(int *)result = failed;
+    return NULL;
+}
+
+/* The default stream comes after all others, whichever there are just then. */
+static void streams_come_and_go_beside_the_default_one(void **state)
+{
+    pthread_t threads[2];
+    int results[2];
+
+    (void)state;
+    atomic_store(&over, 0);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, use_short_lived_streams, &results[i]), 0);
+    for (int i = 0; i < 1000; i++)
+        OK(cudaLaunchHostFunc(0, do_nothing, NULL));
+    atomic_store(&over, 1);
+    for (int i = 0; i < 2; i++) {
+        pthread_join(threads[i], NULL);
+        OK(results[i]);
+    }
+    OK(cudaDeviceSynchronize());
+}
+
+static atomic_int done_by_default, too_early;
+
+static void do_slowly(void *unused)
+{
+    (void)unused;
+    sleep_ms(1);
+    atomic_store(&done_by_default, 1);
+}
+
+static void look_whether_done(void *unused)
+{
+    (void)unused;
+    if (!atomic_load(&done_by_default))
+        atomic_fetch_add(&too_early, 1);
+}
+
+static void *keep_stream_busy(void *stream)
+{
+    while (!atomic_load(&over)) {
+        if (cudaLaunchHostFunc(stream, do_nothing, NULL) != cudaSuccess)
+            abort();
+        if (cudaStreamSynchronize(stream) != cudaSuccess)
+            abort();
+    }
+    return NULL;
+}
+
+/* A stream comes after what its thread gave the default stream before, while other threads use it too. */
+static void a_shared_stream_follows_the_default_one(void **state)
+{
+    cudaStream_t stream;
+    pthread_t threads[2];
+
+    (void)state;
+    OK(cudaStreamCreate(&stream));
+    atomic_store(&over, 0);
+    atomic_store(&too_early, 0);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, keep_stream_busy, stream), 0);
+    for (int i = 0; i < 200; i++) {
+        atomic_store(&done_by_default, 0);
+        OK(cudaLaunchHostFunc(0, do_nothing, NULL));
+        OK(cudaLaunchHostFunc(0, do_slowly, NULL));
+        OK(cudaLaunchHostFunc(stream, look_whether_done, NULL));
+        OK(cudaStreamSynchronize(stream));
+    }
+    atomic_store(&over, 1);
+    for (int i = 0; i < 2; i++)
+        pthread_join(threads[i], NULL);
+    assert_int_equal(atomic_load(&too_early), 0);
+    OK(cudaStreamDestroy(stream));
+}
+
 static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(streams_come_and_go_beside_the_default_one),
+    cmocka_unit_test(a_shared_stream_follows_the_default_one),
     cmocka_unit_test(handles_end_with_what_they_stand_for),
     cmocka_unit_test(nodes_are_told_while_graphs_come_and_go),
+    cmocka_unit_test(streams_end_with_their_threads),
     cmocka_unit_test(threads_end_during_a_reset),
 };
 
