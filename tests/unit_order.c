@@ -427,6 +427,8 @@ static void streams_of_threads_say_nothing(void **state)
 {
     struct test_state *t = *state;
     struct leati_order *mine = make_order(t), *other = make_order(t);
+    struct leati_order_counts counts;
+    bool done;
 
     mine->per_thread = true;
     assert_false(leati_order_follows(mine, mine, 1));
@@ -434,6 +436,11 @@ static void streams_of_threads_say_nothing(void **state)
     assert_true(leati_order_may_follow(mine, other, 1));
     note_wait(mine, other, 5);
     assert_false(leati_order_follows(mine, other, 5));
+    /* It is idle for this thread, which is no answer. */
+    memset(&counts, 0, sizeof counts);
+    OK(leati_order_query(mine, leati_order_now(mine), &done, &counts));
+    assert_int_equal(atomic_load(&counts.events), 1);
+    assert_int_equal(atomic_load(&counts.queries), 1);
     OK(leati_order_wait(other, mine, leati_order_now(mine), NULL));
     assert_false(leati_order_follows(other, mine, 1));
     leati_order_let_go(mine);

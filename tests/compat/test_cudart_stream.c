@@ -127,6 +127,93 @@ static void streams_come_and_go(void **state)
     OK(cudaStreamDestroy(first));
 }
 
+/* The work of a stream that was destroyed goes on, and the default stream comes after it. */
+static void work_outlives_its_stream(void **state)
+{
+    cudaStream_t stream;
+    gate open = 0;
+
+    (void)state;
+    OK(cudaStreamCreate(&stream));
+    OK(cudaLaunchHostFunc(stream, wait_at_gate, &open));
+    OK(cudaStreamDestroy(stream));
+    GIVES(cudaErrorNotReady, cudaStreamQuery(0));
+    OK(cudaLaunchHostFunc(0, do_nothing, NULL));
+    GIVES(cudaErrorNotReady, cudaStreamQuery(0));
+    atomic_store(&open, 1);
+    OK(cudaStreamSynchronize(0));
+}
+
+static void stand_in_callback(cudaStream_t stream, cudaError_t status, void *argument)
+{
+    (void)stream, (void)status;
+    wait_at_gate(argument);
+}
+
+/* Each sort of work in a blocking stream is work that the default stream comes after, and the other way round. */
+static void all_work_keeps_the_default_stream_waiting(void **state)
+{
+    cudaStream_t stream, apart;
+    cudaEvent_t event, shared;
+
+    (void)state;
+    OK(cudaStreamCreate(&stream));
+    OK(cudaStreamCreateWithFlags(&apart, cudaStreamNonBlocking));
+    OK(cudaEventCreate(&event));
+    OK(cudaEventCreateWithFlags(&shared, cudaEventInterprocess | cudaEventDisableTiming));
+    for (int sort = 0; sort < 3; sort++) {
+        for (int by_default = 0; by_default < 2; by_default++) {
+            cudaStream_t first = by_default ? 0 : stream, then = by_default ? stream : 0;
+            gate open = 0;
+
+            if (sort) {
+                OK(cudaLaunchHostFunc(apart, wait_at_gate, &open));
+                OK(cudaEventRecord(sort == 1 ? event : shared, apart));
+                OK(cudaStreamWaitEvent(first, sort == 1 ? event : shared, 0));
+            } else {
+                OK(cudaStreamAddCallback(first, stand_in_callback, &open, 0));
+            }
+            GIVES(cudaErrorNotReady, cudaStreamQuery(then));
+            atomic_store(&open, 1);
+            OK(cudaStreamSynchronize(then));
+            OK(cudaStreamSynchronize(first));
+            OK(cudaStreamSynchronize(apart));
+        }
+    }
+    OK(cudaEventDestroy(event));
+    OK(cudaEventDestroy(shared));
+    OK(cudaStreamDestroy(stream));
+    OK(cudaStreamDestroy(apart));
+}
+
+/* Of an event that was recorded in two streams the later record counts, whichever is reached first. */
+static void the_latest_record_counts(void **state)
+{
+    cudaStream_t streams[2];
+    cudaEvent_t events[2];
+
+    (void)state;
+    OK(cudaEventCreate(&events[0]));
+    OK(cudaEventCreateWithFlags(&events[1], cudaEventInterprocess | cudaEventDisableTiming));
+    for (int i = 0; i < 2; i++)
+        OK(cudaStreamCreateWithFlags(&streams[i], cudaStreamNonBlocking));
+    for (int i = 0; i < 2; i++) {
+        gate open = 0;
+
+        OK(cudaLaunchHostFunc(streams[0], wait_at_gate, &open));
+        OK(cudaEventRecord(events[i], streams[0]));
+        GIVES(cudaErrorNotReady, cudaEventQuery(events[i]));
+        OK(cudaEventRecord(events[i], streams[1]));
+        OK(cudaEventSynchronize(events[i]));
+        atomic_store(&open, 1);
+        OK(cudaStreamSynchronize(streams[0]));
+        OK(cudaEventQuery(events[i]));
+        OK(cudaEventDestroy(events[i]));
+    }
+    for (int i = 0; i < 2; i++)
+        OK(cudaStreamDestroy(streams[i]));
+}
+
 /* ---- what waits ---- */
 
 static void copies_wait_as_documented(void **state)
@@ -486,6 +573,9 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(each_thread_has_a_default_stream),
     cmocka_unit_test(what_is_over_keeps_nobody_busy),
     cmocka_unit_test(streams_come_and_go),
+    cmocka_unit_test(work_outlives_its_stream),
+    cmocka_unit_test(all_work_keeps_the_default_stream_waiting),
+    cmocka_unit_test(the_latest_record_counts),
     cmocka_unit_test(copies_wait_as_documented),
     cmocka_unit_test(a_destroyed_stream_is_refused),
     cmocka_unit_test(streams_say_what_they_are),
