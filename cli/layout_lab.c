@@ -81,8 +81,8 @@ static bool out_of_memory(struct bench *bench)
     return false;
 }
 
-/* Gives an arena at least so many bytes, all touched. What it held is lost. */
-/* Device memory is filled before kernels write it, as what a copy brought: see base/huge.h. */
+/* Gives an arena at least so many bytes, all touched. What it held is lost. Device memory is filled before a kernel
+ * writes it: then the CPU device's comes in the huge pages that data from a copy would have. */
 static bool grow(struct bench *bench, struct layout_arena *arena, size_t bytes)
 {
     bytes = (bytes + 4095) / 4096 * 4096;
