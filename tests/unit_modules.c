@@ -142,6 +142,7 @@ static void a_copy_loads_what_it_needs(void **state)
     REFUSED(leat_kernel_get(module, "leat_fill_u64", &kernel), LEAT_ERROR_NOT_FOUND, "leat_fill_u64");
     OK(leat_module_builtin(t->device, &module));
     REFUSED(leat_kernel_get(module, "leat_layout_rows_4", &kernel), LEAT_ERROR_NOT_FOUND, "leat_layout_rows_4");
+    OK(leat_stream_synchronize(t->stream));
     OK(leat_memory_free(memory));
 }
 
@@ -171,6 +172,7 @@ static void a_load_that_fails_is_tried_again(void **state)
     OK(leat_module_layout(t->device, &module));
     assert_int_equal(loaded(), AHEAD - 3);
     leati_fault_arm(wrapper(), LEATI_FAULT_NONE, NULL, 0);
+    OK(leat_stream_synchronize(t->stream));
     OK(leat_memory_free(memory));
 }
 
