@@ -1421,9 +1421,22 @@ static void find_wrapper(void)
             wrapper = driver;
 }
 
+/* FAULT_WALK_HOLD=1: the driver has the device open all the while, so that a GPU's context is not made anew for
+ * each run. Without it runs begin and end contexts too, and what they leave behind goes with those. */
+static void *hold_device(void)
+{
+    void *held = NULL;
+
+    if (getenv("FAULT_WALK_HOLD") && !strcmp(getenv("FAULT_WALK_HOLD"), "1") &&
+        wrapper->ops->device_open(wrapper, device_info.ordinal, NULL, &held) != LEAT_OK)
+        give_up("the device cannot be held: %s", leat_last_error());
+    return held;
+}
+
 int main(int argc, char **argv)
 {
     char driver[16];
+    void *held;
 
     /* Before the first call of leat, which reads them. */
     snprintf(driver, sizeof driver, "%.*s", (int)strcspn(test_device_name(), ":"), test_device_name());
@@ -1442,6 +1455,7 @@ int main(int argc, char **argv)
     setenv("LEAT_COPY_STORES", "cached", 0);
     signal(SIGALRM, on_alarm);
     find_wrapper();
+    held = hold_device();
     now.without_memory = true;
     walk("streams and events", order_scenario);
     now.without_memory = false;
@@ -1458,6 +1472,8 @@ int main(int argc, char **argv)
         walk_pools();
         check_visits();
     }
+    if (held && wrapper->ops->device_close(wrapper, held) != LEAT_OK)
+        give_up("the device that was held cannot be closed: %s", leat_last_error());
     walk_load();
     return 0;
 }
