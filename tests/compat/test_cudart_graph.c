@@ -178,6 +178,87 @@ static void events_fork_and_join(void **state)
     OK(cudaEventDestroy(join));
 }
 
+/* Of the records of an event the latest counts, in a capture and outside of it. */
+static void an_event_is_where_it_was_recorded_last(void **state)
+{
+    enum cudaStreamCaptureStatus status;
+    cudaGraph_t graph;
+    cudaEvent_t event;
+    size_t count = 0;
+
+    (void)state;
+    OK(cudaEventCreate(&event));
+    begin();
+    OK(cudaMemsetAsync(device, 1, 1, stream));
+    OK(cudaEventRecord(event, stream));
+    OK(cudaMemsetAsync(device, 2, 1, stream));
+    OK(cudaEventRecord(event, stream));
+    OK(cudaStreamWaitEvent(other, event, 0));
+    OK(cudaStreamGetCaptureInfo(other, &status, NULL, NULL, NULL, NULL, &count));
+    assert_int_equal(count, 1);
+    OK(cudaMemsetAsync(device, 3, 1, other));
+    OK(cudaEventRecord(event, other));
+    OK(cudaStreamWaitEvent(stream, event, 0));
+    end(&graph);
+    OK(cudaGraphDestroy(graph));
+    GIVES(cudaErrorCapturedEvent, cudaEventQuery(event));
+    OK(cudaEventRecordWithFlags(event, stream, cudaEventRecordExternal));
+    OK(cudaEventSynchronize(event));
+
+    begin();
+    OK(cudaEventRecord(event, stream));
+    GIVES(cudaErrorStreamCaptureImplicit, cudaStreamWaitEvent(0, event, 0));
+    ends_invalid(stream);
+    OK(cudaEventDestroy(event));
+}
+
+/* The default stream is kept from work only by blocking streams of its own device that are captured. */
+static void streams_that_are_gone_hinder_nobody(void **state)
+{
+    enum cudaStreamCaptureStatus status;
+    cudaStream_t origin, member;
+    cudaGraph_t graph;
+    cudaEvent_t event;
+    int called = 0;
+
+    (void)state;
+    OK(cudaStreamCreateWithFlags(&origin, cudaStreamNonBlocking));
+    OK(cudaStreamCreate(&member));
+    OK(cudaEventCreate(&event));
+    OK(cudaStreamBeginCapture(origin, cudaStreamCaptureModeRelaxed));
+    OK(cudaStreamIsCapturing(0, &status));
+    OK(cudaEventRecord(event, origin));
+    OK(cudaStreamWaitEvent(member, event, 0));
+    OK(cudaMemsetAsync(device, 1, 1, member));
+    OK(cudaEventRecord(event, member));
+    OK(cudaStreamWaitEvent(origin, event, 0));
+    GIVES(cudaErrorStreamCaptureImplicit, cudaStreamIsCapturing(0, &status));
+    OK(cudaStreamDestroy(member));
+    OK(cudaStreamIsCapturing(0, &status));
+    assert_int_equal(status, cudaStreamCaptureStatusNone);
+    OK(cudaLaunchHostFunc(0, count_up, &called));
+    OK(cudaStreamSynchronize(0));
+    assert_int_equal(called, 1);
+    OK(cudaStreamEndCapture(origin, &graph));
+    OK(cudaGraphDestroy(graph));
+    OK(cudaStreamDestroy(origin));
+    OK(cudaEventDestroy(event));
+
+    OK(cudaSetDevice(1));
+    OK(cudaStreamCreate(&origin));
+    OK(cudaStreamBeginCapture(origin, cudaStreamCaptureModeRelaxed));
+    GIVES(cudaErrorStreamCaptureImplicit, cudaStreamIsCapturing(0, &status));
+    OK(cudaSetDevice(0));
+    OK(cudaLaunchHostFunc(0, count_up, &called));
+    OK(cudaStreamSynchronize(0));
+    assert_int_equal(called, 2);
+    OK(cudaSetDevice(1));
+    OK(cudaStreamEndCapture(origin, &graph));
+    OK(cudaGraphDestroy(graph));
+    OK(cudaStreamDestroy(origin));
+    OK(cudaSetDevice(0));
+}
+
 static void external_events_are_nodes(void **state)
 {
     cudaGraphExec_t exec;
@@ -419,6 +500,8 @@ static int set_up(void **state)
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(work_is_done_when_the_graph_is_launched),
     cmocka_unit_test(events_fork_and_join),
+    cmocka_unit_test(an_event_is_where_it_was_recorded_last),
+    cmocka_unit_test(streams_that_are_gone_hinder_nobody),
     cmocka_unit_test(external_events_are_nodes),
     cmocka_unit_test(what_a_capture_forbids),
     cmocka_unit_test(captures_are_of_a_thread),

@@ -186,6 +186,37 @@ static void all_work_keeps_the_default_stream_waiting(void **state)
     OK(cudaStreamDestroy(apart));
 }
 
+static void *open_later(void *open)
+{
+    sleep_ms(50);
+    atomic_store((gate *)open, 1);
+    return NULL;
+}
+
+/* The host waits for an event, be it one that processes share. */
+static void events_are_waited_for(void **state)
+{
+    cudaStream_t stream;
+
+    (void)state;
+    OK(cudaStreamCreate(&stream));
+    for (int shared = 0; shared < 2; shared++) {
+        pthread_t thread;
+        cudaEvent_t event;
+        gate open = 0;
+
+        OK(cudaEventCreateWithFlags(&event, shared ? cudaEventInterprocess | cudaEventDisableTiming : 0));
+        OK(cudaLaunchHostFunc(stream, wait_at_gate, &open));
+        OK(cudaEventRecord(event, stream));
+        assert_int_equal(pthread_create(&thread, NULL, open_later, &open), 0);
+        OK(cudaEventSynchronize(event));
+        assert_int_equal(atomic_load(&open), 1);
+        pthread_join(thread, NULL);
+        OK(cudaEventDestroy(event));
+    }
+    OK(cudaStreamDestroy(stream));
+}
+
 /* Of an event that was recorded in two streams the later record counts, whichever is reached first. */
 static void the_latest_record_counts(void **state)
 {
@@ -427,6 +458,7 @@ static void pools_count_and_give_back(void **state)
     uint64_t value, keep = UINT64_MAX;
     cudaMemPool_t pool, standard, now;
     cudaStream_t stream;
+    cudaEvent_t event;
     void *a, *b;
     int flag;
 
@@ -447,6 +479,14 @@ static void pools_count_and_give_back(void **state)
     assert_int_equal(value, 0);
     OK(cudaMemPoolGetAttribute(standard, cudaMemPoolAttrReservedMemCurrent, &value));
     assert_int_equal(value, 0); /* the threshold is 0 */
+    OK(cudaEventCreate(&event));
+    OK(cudaMallocAsync(&a, 4 << 20, stream));
+    OK(cudaFreeAsync(a, stream));
+    OK(cudaEventRecord(event, stream));
+    OK(cudaEventSynchronize(event)); /* is waiting, too */
+    OK(cudaMemPoolGetAttribute(standard, cudaMemPoolAttrReservedMemCurrent, &value));
+    assert_int_equal(value, 0);
+    OK(cudaEventDestroy(event));
     OK(cudaMemPoolGetAttribute(standard, cudaMemPoolAttrUsedMemHigh, &value));
     assert_int_equal(value, 4 << 20);
     value = 0;
@@ -576,6 +616,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(work_outlives_its_stream),
     cmocka_unit_test(all_work_keeps_the_default_stream_waiting),
     cmocka_unit_test(the_latest_record_counts),
+    cmocka_unit_test(events_are_waited_for),
     cmocka_unit_test(copies_wait_as_documented),
     cmocka_unit_test(a_destroyed_stream_is_refused),
     cmocka_unit_test(streams_say_what_they_are),
