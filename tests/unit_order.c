@@ -127,6 +127,7 @@ static void give_late_work(const char *entry, bool after)
     if (!after || strcmp(entry, late.entry) || late.gate)
         return;
     late.tick = give_held(late.stream, &late.gate);
+    leati_order_given(late.stream->order);
 }
 
 static void begin_late(leat_stream *stream, const char *entry)
@@ -142,6 +143,7 @@ static void end_late(leat_stream *stream, uint64_t tick)
 {
     held_around = NULL;
     assert_non_null(late.gate);
+    assert_false(leati_stream_known_idle(stream));
     assert_true(is_done_soon(stream->order, tick));
     assert_false(leati_order_known(stream->order, late.tick));
     assert_false(is_done(stream->order, late.tick));
@@ -230,6 +232,75 @@ static void an_event_that_moves_says_nothing(void **state)
         test_gate_open(gate);
         OK(leat_stream_synchronize(t->stream));
     }
+    OK(leat_event_destroy(event));
+}
+
+/* A wrapped event may be recorded by whoever has the other handle. */
+static void a_wrapped_event_says_nothing(void **state)
+{
+    struct test_state *t = *state;
+    struct test_gate *gate;
+    leat_event *event, *wrapped;
+    uint64_t tick;
+    void *native;
+
+    OK(leat_event_create(t->device, &event));
+    native = event->device->driver->ops->event_native(event->device->driver, event->native);
+    OK(leat_event_wrap(t->device, native, &wrapped));
+    tick = give_held(t->stream, &gate);
+    OK(leat_event_record(wrapped, t->stream));
+    OK(leat_event_record(event, t->second));
+    OK(leat_stream_synchronize(t->second));
+    OK(leat_event_query(wrapped));
+    assert_false(leati_order_known(t->stream->order, tick));
+    test_gate_open(gate);
+    OK(leat_event_destroy(wrapped));
+    OK(leat_event_destroy(event));
+}
+
+/* What is asked for anyway is remembered; nothing is of a record that the driver refused. */
+static void records_are_remembered(void **state)
+{
+    struct test_state *t = *state;
+    struct leati_order *order = t->stream->order;
+    leat_event *event;
+    uint64_t tick = leati_order_now(order);
+
+    OK(leat_event_create(t->device, &event));
+    OK(leat_event_record(event, t->stream));
+    assert_true(is_done_soon(order, leati_order_now(order)));
+    assert_int_not_equal(event->point.serial, 0);
+    OK(leat_event_query(event));
+    assert_true(leati_order_known(order, tick));
+    tick = leati_order_now(order);
+    OK(leat_event_record(event, t->stream));
+    while (leat_event_query(event) == LEAT_NOT_READY)
+        test_sleep_us(100);
+    assert_true(leati_order_known(order, tick));
+    leati_fault_arm(held_driver, LEATI_FAULT_FAIL, "event_record", 1);
+    REFUSED(leat_event_record(event, t->stream), LEAT_ERROR_DRIVER, "event_record");
+    leati_fault_arm(held_driver, LEATI_FAULT_NONE, NULL, 0);
+    assert_int_equal(event->point.serial, 0);
+    OK(leat_event_destroy(event));
+}
+
+/* Behind an event may be a host function that writes ordinary memory. */
+static void what_is_waited_for_may_write_anything(void **state)
+{
+    struct test_state *t = *state;
+    struct test_gate *gate;
+    leat_event *event;
+
+    OK(leat_event_create(t->device, &event));
+    OK(leat_stream_synchronize(t->second));
+    assert_true(leati_stream_reads_now(t->second));
+    (void)give_held(t->stream, &gate);
+    OK(leat_event_record(event, t->stream));
+    OK(leat_stream_wait(t->second, event));
+    assert_false(leati_stream_reads_now(t->second));
+    test_gate_open(gate);
+    OK(leat_stream_synchronize(t->second));
+    assert_true(leati_stream_reads_now(t->second));
     OK(leat_event_destroy(event));
 }
 
@@ -445,6 +516,13 @@ static void streams_of_threads_say_nothing(void **state)
     assert_false(leati_order_follows(other, mine, 1));
     leati_order_let_go(mine);
     leati_order_let_go(other);
+    t->stream->order->per_thread = true;
+    OK(leat_stream_synchronize(t->stream));
+    OK(leat_stream_query(t->stream));
+    assert_false(leati_order_known(t->stream->order, 1));
+    assert_false(leati_stream_known_idle(t->stream));
+    assert_false(leati_stream_reads_now(t->stream));
+    t->stream->order->per_thread = false;
 }
 
 static const struct CMUnitTest tests[] = {
@@ -454,6 +532,9 @@ static const struct CMUnitTest tests[] = {
     HELD_TEST(what_is_marked_needs_one_question),
     HELD_TEST(work_that_comes_late_is_not_done),
     HELD_TEST(an_event_that_moves_says_nothing),
+    HELD_TEST(a_wrapped_event_says_nothing),
+    HELD_TEST(records_are_remembered),
+    HELD_TEST(what_is_waited_for_may_write_anything),
     HELD_TEST(work_outlives_its_stream),
     HELD_TEST(an_end_without_a_mark_waits),
     HELD_TEST(waits_are_remembered),

@@ -8,6 +8,7 @@
 
 #include "compat.h"
 
+#include <pthread.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -71,6 +72,30 @@ static int hear_descriptor(int end)
             return __LINE__;                                                                                      \
     } while (0)
 
+enum { OPENINGS = 4 };
+
+struct opening {
+    pthread_t thread;
+    cudaIpcMemHandle_t handle;
+    void *ptr;
+    int result;
+};
+
+static void *open_handle(void *argument)
+{
+    struct opening *opening = argument;
+
+    opening->result = (int)cudaIpcOpenMemHandle(&opening->ptr, opening->handle, cudaIpcMemLazyEnablePeerAccess);
+    return NULL;
+}
+
+static void *open_later(void *open)
+{
+    sleep_ms(30);
+    atomic_store((gate *)open, 1);
+    return NULL;
+}
+
 static int use_memory(void)
 {
     unsigned char *host = malloc(BYTES), *there, *again;
@@ -92,11 +117,40 @@ static int use_memory(void)
     /* A reset takes along what was opened, and it can be opened again. */
     NEED(cudaIpcOpenMemHandle((void **)&there, handle, cudaIpcMemLazyEnablePeerAccess) == cudaSuccess);
     NEED(cudaDeviceReset() == cudaSuccess);
-    NEED(cudaIpcCloseMemHandle(there) == cudaErrorInvalidValue);
-    NEED(cudaIpcOpenMemHandle((void **)&there, handle, cudaIpcMemLazyEnablePeerAccess) == cudaSuccess);
-    NEED(cudaMemcpy(host, there, BYTES, cudaMemcpyDeviceToHost) == cudaSuccess);
+    NEED(cudaIpcOpenMemHandle((void **)&again, handle, cudaIpcMemLazyEnablePeerAccess) == cudaSuccess);
+    NEED(cudaMemcpy(host, again, BYTES, cudaMemcpyDeviceToHost) == cudaSuccess);
     HAS_PATTERN(host, BYTES, 2);
-    NEED(cudaIpcCloseMemHandle(there) == cudaSuccess);
+    NEED(cudaIpcCloseMemHandle(again) == cudaSuccess);
+    NEED(cudaIpcCloseMemHandle(again) == cudaErrorInvalidValue);
+    /* Threads that open it at the same time get the same address; closing waits for whoever uses it. */
+    for (int round = 0; round < 20; round++) {
+        struct opening openings[OPENINGS];
+
+        for (int i = 0; i < OPENINGS; i++) {
+            openings[i] = (struct opening){.handle = handle};
+            NEED(pthread_create(&openings[i].thread, NULL, open_handle, &openings[i]) == 0);
+        }
+        for (int i = 0; i < OPENINGS; i++) {
+            pthread_join(openings[i].thread, NULL);
+            NEED(openings[i].result == cudaSuccess && openings[i].ptr == openings[0].ptr);
+        }
+        for (int i = 0; i < OPENINGS; i++)
+            NEED(cudaIpcCloseMemHandle(openings[i].ptr) == cudaSuccess);
+    }
+    for (int by_stream = 0; by_stream < 2; by_stream++) {
+        cudaStream_t stream;
+        pthread_t opener;
+        gate open = 0;
+
+        NEED(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) == cudaSuccess);
+        NEED(cudaIpcOpenMemHandle((void **)&there, handle, cudaIpcMemLazyEnablePeerAccess) == cudaSuccess);
+        NEED(cudaLaunchHostFunc(stream, wait_at_gate, &open) == cudaSuccess);
+        NEED(pthread_create(&opener, NULL, open_later, &open) == 0);
+        NEED((by_stream ? cudaFreeAsync(there, stream) : cudaIpcCloseMemHandle(there)) == cudaSuccess);
+        NEED(atomic_load(&open) == 1);
+        pthread_join(opener, NULL);
+        NEED(cudaStreamDestroy(stream) == cudaSuccess);
+    }
     memset(&handle, 1, sizeof handle);
     NEED(cudaIpcOpenMemHandle((void **)&there, handle, cudaIpcMemLazyEnablePeerAccess) == cudaErrorInvalidValue);
     free(host);
