@@ -588,6 +588,11 @@ static void a_reset_takes_everything(void **state)
     cudaStream_t stream;
     cudaEvent_t event;
     void *ptr, *pinned;
+    struct cudaMemPoolProps props = {.allocType = cudaMemAllocationTypePinned,
+                                     .location = {cudaMemLocationTypeDevice, 0}};
+    struct cudaChannelFormatDesc format = cudaCreateChannelDesc(8, 0, 0, 0, cudaChannelFormatKindUnsigned);
+    cudaMemPool_t pool, current;
+    cudaArray_t array;
 
     (void)state;
     OK(cudaStreamCreate(&stream));
@@ -596,9 +601,20 @@ static void a_reset_takes_everything(void **state)
     OK(cudaMallocHost(&pinned, 1000));
     OK(cudaMallocAsync(&ptr, 1000, stream));
     OK(cudaStreamSynchronize(cudaStreamPerThread));
+    OK(cudaMemPoolCreate(&pool, &props));
+    OK(cudaDeviceSetMemPool(0, pool));
+    OK(cudaMallocArray(&array, &format, 8, 8, 0));
     OK(cudaDeviceReset());
     GIVES(cudaErrorInvalidResourceHandle, cudaStreamQuery(stream));
     GIVES(cudaErrorInvalidResourceHandle, cudaEventQuery(event));
+    GIVES(cudaErrorInvalidResourceHandle, cudaEventDestroy(event));
+    GIVES(cudaErrorInvalidValue, cudaMemPoolDestroy(pool));
+    GIVES(cudaErrorInvalidValue, cudaFreeArray(array));
+    OK(cudaDeviceGetMemPool(&current, 0));
+    OK(cudaDeviceGetDefaultMemPool(&pool, 0));
+    assert_ptr_equal(current, pool);
+    OK(cudaMallocAsync(&ptr, 1000, 0));
+    OK(cudaFreeAsync(ptr, 0));
     GIVES(cudaErrorInvalidValue, cudaFree(ptr));
     GIVES(cudaErrorInvalidValue, cudaFreeHost(pinned));
     OK(cudaMalloc(&ptr, 1000));

@@ -206,6 +206,149 @@ static void graphs_end_behind_their_work(void **state)
     has_waited();
 }
 
+/* ---- pools ---- */
+
+static uint64_t reserved(cudaMemPool_t pool)
+{
+    uint64_t bytes = 0;
+
+    OK(cudaMemPoolGetAttribute(pool, cudaMemPoolAttrReservedMemCurrent, &bytes));
+    return bytes;
+}
+
+/* What lies above the threshold goes back at the next wait, of whatever sort; and at a later one where work still
+ * used it. */
+static void pools_give_back_when_something_is_waited_for(void **state)
+{
+    uint64_t keep = UINT64_MAX, none = 0;
+    cudaMemPool_t pool;
+    cudaStream_t apart;
+    cudaEvent_t event;
+    void *block;
+
+    (void)state;
+    OK(cudaDeviceGetDefaultMemPool(&pool, 0));
+    OK(cudaStreamCreateWithFlags(&apart, cudaStreamNonBlocking));
+    OK(cudaEventCreate(&event));
+    OK(cudaDeviceSynchronize());
+    assert_int_equal(reserved(pool), 0);
+    for (int sort = 0; sort < 4; sort++) {
+        OK(cudaMallocAsync(&block, 4 << 20, apart));
+        if (sort == 3)
+            OK(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &keep));
+        OK(cudaFreeAsync(block, apart));
+        if (sort == 0) {
+            OK(cudaDeviceSynchronize());
+        } else if (sort == 1) {
+            OK(cudaEventRecord(event, apart));
+            OK(cudaEventSynchronize(event));
+        } else {
+            OK(cudaStreamSynchronize(apart));
+        }
+        if (sort == 3) {
+            assert_true(reserved(pool) >= 4 << 20);
+            OK(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &none));
+            OK(cudaStreamSynchronize(apart));
+        }
+        assert_int_equal(reserved(pool), 0);
+    }
+    OK(cudaMallocAsync(&block, 4 << 20, apart));
+    atomic_store(&open_now, 0);
+    OK(cudaLaunchHostFunc(apart, wait_at_gate, &open_now));
+    OK(cudaFreeAsync(block, apart));
+    OK(cudaStreamSynchronize(stream));
+    atomic_store(&open_now, 1);
+    OK(cudaStreamSynchronize(apart));
+    assert_int_equal(reserved(pool), 0);
+    OK(cudaEventDestroy(event));
+    OK(cudaStreamDestroy(apart));
+}
+
+/* A block of a capture may be used at once, by anybody: it is none that held work still writes. */
+static void blocks_of_graphs_are_ready_at_once(void **state)
+{
+    cudaStream_t captured, apart;
+    cudaGraph_t graph;
+    void *used, *block;
+
+    (void)state;
+    OK(cudaStreamCreateWithFlags(&captured, cudaStreamNonBlocking));
+    OK(cudaStreamCreateWithFlags(&apart, cudaStreamNonBlocking));
+    OK(cudaMallocAsync(&used, BYTES, captured));
+    atomic_store(&open_now, 0);
+    OK(cudaLaunchHostFunc(captured, wait_at_gate, &open_now));
+    OK(cudaMemsetAsync(used, 1, BYTES, captured));
+    OK(cudaFreeAsync(used, captured));
+    OK(cudaStreamBeginCapture(captured, cudaStreamCaptureModeRelaxed));
+    OK(cudaMallocAsync(&block, BYTES, captured));
+    OK(cudaStreamEndCapture(captured, &graph));
+    OK(cudaMemsetAsync(block, 2, BYTES, apart));
+    OK(cudaStreamSynchronize(apart));
+    atomic_store(&open_now, 1);
+    OK(cudaStreamSynchronize(captured));
+    OK(cudaMemcpy(pinned, block, BYTES, cudaMemcpyDeviceToHost));
+    HAS_BYTES(pinned, BYTES, 2);
+    OK(cudaGraphDestroy(graph));
+    OK(cudaFree(block));
+    OK(cudaStreamDestroy(captured));
+    OK(cudaStreamDestroy(apart));
+}
+
+/* A block of another device's pool that is freed behind held work is nobody else's before that is done. */
+static void blocks_of_another_device_are_freed_in_order(void **state)
+{
+    cudaStream_t there;
+    cudaMemPool_t pool;
+    unsigned char *block, *next;
+
+    (void)state;
+    OK(cudaDeviceGetDefaultMemPool(&pool, 1));
+    OK(cudaSetDevice(1));
+    OK(cudaStreamCreateWithFlags(&there, cudaStreamNonBlocking));
+    OK(cudaSetDevice(0));
+    memset(pinned, 5, BYTES);
+    OK(cudaMallocFromPoolAsync((void **)&block, BYTES, pool, stream));
+    atomic_store(&open_now, 0);
+    OK(cudaLaunchHostFunc(stream, wait_at_gate, &open_now));
+    OK(cudaMemcpyAsync(block, pinned, BYTES, cudaMemcpyDefault, stream));
+    OK(cudaFreeAsync(block, stream));
+    OK(cudaMallocFromPoolAsync((void **)&next, BYTES, pool, there));
+    OK(cudaMemsetAsync(next, 6, BYTES, there));
+    if (next != block)
+        OK(cudaStreamSynchronize(there));
+    atomic_store(&open_now, 1);
+    OK(cudaStreamSynchronize(stream));
+    OK(cudaMemcpyAsync(pinned, next, BYTES, cudaMemcpyDefault, there));
+    OK(cudaStreamSynchronize(there));
+    HAS_BYTES(pinned, BYTES, 6);
+    OK(cudaFreeAsync(next, there));
+    OK(cudaStreamDestroy(there));
+}
+
+/* A pool that was destroyed takes its memory along, when its last block is freed. */
+static void pools_end_with_their_last_block(void **state)
+{
+    struct cudaMemPoolProps props = {.allocType = cudaMemAllocationTypePinned,
+                                     .location = {cudaMemLocationTypeDevice, 0}};
+    size_t before, after, total;
+    uint64_t keep = UINT64_MAX;
+    cudaMemPool_t pool;
+    void *block;
+
+    (void)state;
+    OK(cudaDeviceSynchronize());
+    OK(cudaMemGetInfo(&before, &total));
+    OK(cudaMemPoolCreate(&pool, &props));
+    OK(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &keep));
+    OK(cudaMallocFromPoolAsync(&block, 32 << 20, pool, stream));
+    OK(cudaMemPoolDestroy(pool));
+    OK(cudaMemsetAsync(block, 1, 32 << 20, stream));
+    OK(cudaFreeAsync(block, stream));
+    OK(cudaDeviceSynchronize());
+    OK(cudaMemGetInfo(&after, &total));
+    assert_true(after >= before);
+}
+
 /* ---- graphs of several devices ---- */
 
 static atomic_int steps, wrong_steps;
@@ -336,10 +479,18 @@ static int tear_down(void **state)
 #define WAIT_TEST(function) cmocka_unit_test_setup_teardown(function, set_up, tear_down)
 
 static const struct CMUnitTest tests[] = {
-    WAIT_TEST(synchronous_copies_wait),          WAIT_TEST(some_asynchronous_copies_wait),
-    WAIT_TEST(ordinary_memory_has_been_read),    WAIT_TEST(captures_forbid_synchronous_copies),
-    WAIT_TEST(memory_is_freed_behind_its_users), WAIT_TEST(graphs_end_behind_their_work),
-    WAIT_TEST(devices_take_turns_in_a_graph),    WAIT_TEST(fills_elsewhere_keep_their_place),
+    WAIT_TEST(synchronous_copies_wait),
+    WAIT_TEST(some_asynchronous_copies_wait),
+    WAIT_TEST(ordinary_memory_has_been_read),
+    WAIT_TEST(captures_forbid_synchronous_copies),
+    WAIT_TEST(memory_is_freed_behind_its_users),
+    WAIT_TEST(graphs_end_behind_their_work),
+    WAIT_TEST(pools_give_back_when_something_is_waited_for),
+    WAIT_TEST(blocks_of_graphs_are_ready_at_once),
+    WAIT_TEST(blocks_of_another_device_are_freed_in_order),
+    WAIT_TEST(pools_end_with_their_last_block),
+    WAIT_TEST(devices_take_turns_in_a_graph),
+    WAIT_TEST(fills_elsewhere_keep_their_place),
     WAIT_TEST(the_default_stream_sees_all_work),
 };
 
