@@ -53,11 +53,20 @@ static void add_devices(const char *driver)
     }
 }
 
+/* As the vendors' libraries, which answer so in a child process of fork() whose parent has used a device. */
+static void begin_child(void)
+{
+    for (int i = 0; i < device_count; i++)
+        if (atomic_load(&devices[i].ready))
+            found = LEATC_NOT_INITIALIZED;
+}
+
 static void find_devices(void)
 {
     char driver[16];
     leat_driver_info why;
 
+    (void)pthread_atfork(NULL, NULL, begin_child);
     wanted_driver(driver, sizeof driver);
     add_devices(driver);
     if (!device_count && driver[0])

@@ -4,6 +4,9 @@
 #include "compat.h"
 
 #include <limits.h>
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #define INVALID(call) GIVES(cudaErrorInvalidValue, call)
 #define W 64
@@ -446,6 +449,39 @@ static void other_processes(void **state)
     GIVES(cudaErrorInvalidResourceHandle, cudaIpcGetEventHandle(&event_handle, event));
 }
 
+static void stop_for_a_moment(void *argument)
+{
+    (void)argument;
+    usleep(100000);
+}
+
+/* Work is under way when the process forks: in the child nothing is left that would finish it. */
+static void forked_children(void **state)
+{
+    int count, status;
+    void *ptr;
+    pid_t child;
+
+    (void)state;
+    OK(cudaLaunchHostFunc(stream, stop_for_a_moment, NULL));
+    OK(cudaMemsetAsync(device, 1, W, stream));
+    fflush(NULL);
+    child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        alarm(60);
+        GIVES(cudaErrorInitializationError, cudaGetDeviceCount(&count));
+        GIVES(cudaErrorInitializationError, cudaMalloc(&ptr, 1));
+        GIVES(cudaErrorInitializationError, cudaMemcpy(device, host, 1, cudaMemcpyHostToDevice));
+        GIVES(cudaErrorInitializationError, cudaDeviceSynchronize());
+        GIVES(cudaErrorInitializationError, cudaFree(device));
+        _exit(42);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 42);
+    OK(cudaStreamSynchronize(stream));
+}
+
 static int set_up(void **state)
 {
     (void)state;
@@ -458,7 +494,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(allocations),    cmocka_unit_test(registering),     cmocka_unit_test(copies),
     cmocka_unit_test(boxes),          cmocka_unit_test(fills),           cmocka_unit_test(arrays),
     cmocka_unit_test(pools),          cmocka_unit_test(devices),         cmocka_unit_test(streams_and_events),
-    cmocka_unit_test(managed_memory), cmocka_unit_test(other_processes),
+    cmocka_unit_test(managed_memory), cmocka_unit_test(other_processes), cmocka_unit_test(forked_children),
 };
 
 int main(void)
