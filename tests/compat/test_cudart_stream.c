@@ -604,7 +604,9 @@ static void a_reset_takes_everything(void **state)
     OK(cudaMemPoolCreate(&pool, &props));
     OK(cudaDeviceSetMemPool(0, pool));
     OK(cudaMallocArray(&array, &format, 8, 8, 0));
+    kernels_by_function_pointer(NULL);
     OK(cudaDeviceReset());
+    kernels_by_function_pointer(NULL);
     GIVES(cudaErrorInvalidResourceHandle, cudaStreamQuery(stream));
     GIVES(cudaErrorInvalidResourceHandle, cudaEventQuery(event));
     GIVES(cudaErrorInvalidResourceHandle, cudaEventDestroy(event));

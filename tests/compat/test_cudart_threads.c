@@ -52,6 +52,9 @@ static void *ask_for_handles(void *argument)
 /* However often it is asked for, a thing has one handle, of which nothing is left when the thing is gone. */
 static void handles_end_with_what_they_stand_for(void **state)
 {
+    struct cudaMemPoolProps props = {.allocType = cudaMemAllocationTypePinned,
+                                     .handleTypes = cudaMemHandleTypePosixFileDescriptor,
+                                     .location = {cudaMemLocationTypeDevice, 0}};
     int before = 0;
 
     (void)state;
@@ -59,6 +62,8 @@ static void handles_end_with_what_they_stand_for(void **state)
     for (int round = 0; round <= 100; round++) {
         struct asker askers[THREADS] = {0};
         pthread_t threads[THREADS];
+        struct cudaMemPoolPtrExportData data;
+        cudaMemPool_t pool;
         cudaEvent_t event;
         void *memory;
 
@@ -75,6 +80,12 @@ static void handles_end_with_what_they_stand_for(void **state)
         }
         OK(cudaEventDestroy(event));
         OK(cudaFree(memory));
+        OK(cudaMemPoolCreate(&pool, &props));
+        OK(cudaMallocFromPoolAsync(&memory, 1 << 20, pool, 0));
+        OK(cudaMemPoolExportPointer(&data, memory));
+        OK(cudaFreeAsync(memory, 0));
+        OK(cudaStreamSynchronize(0));
+        OK(cudaMemPoolDestroy(pool));
         /* The first round starts the thread that answers. */
         if (!round)
             before = count_entries("/proc/self/fd");

@@ -31,11 +31,16 @@ static void *open_later(void *unused)
 }
 
 /* The stream stands at the gate for a moment from here on. */
-static void hold(void)
+static void hold_in(cudaStream_t held)
 {
     atomic_store(&open_now, 0);
-    OK(cudaLaunchHostFunc(stream, wait_at_gate, &open_now));
+    OK(cudaLaunchHostFunc(held, wait_at_gate, &open_now));
     assert_int_equal(pthread_create(&opener, NULL, open_later, NULL), 0);
+}
+
+static void hold(void)
+{
+    hold_in(stream);
 }
 
 /* The call before this one came back when the gate was open. */
@@ -396,7 +401,8 @@ static void devices_take_turns_in_a_graph(void **state)
     OK(cudaEventDestroy(fork));
 }
 
-/* Memory of another device is filled in the order of the stream, though not by it. */
+/* Memory of another device is filled in the order of the stream, though not by it: whichever of the two is late.
+ */
 static void fills_elsewhere_keep_their_place(void **state)
 {
     unsigned char *far;
@@ -405,14 +411,20 @@ static void fills_elsewhere_keep_their_place(void **state)
     OK(cudaSetDevice(1));
     OK(cudaMalloc((void **)&far, BYTES));
     OK(cudaSetDevice(0));
-    memset(pinned, 3, BYTES);
-    hold();
-    OK(cudaMemcpyAsync(far, pinned, BYTES, cudaMemcpyDefault, stream));
-    OK(cudaMemsetAsync(far, 4, BYTES, stream));
-    OK(cudaMemcpyAsync(pinned, far, BYTES, cudaMemcpyDefault, stream));
-    pthread_join(opener, NULL);
-    OK(cudaStreamSynchronize(stream));
-    HAS_BYTES(pinned, BYTES, 4);
+    for (int late = 0; late < 2; late++) {
+        memset(pinned, 3, BYTES);
+        OK(cudaMemcpy(far, pinned, BYTES, cudaMemcpyDefault));
+        if (late)
+            OK(cudaSetDevice(1));
+        hold_in(late ? 0 : stream);
+        OK(cudaSetDevice(0));
+        OK(cudaMemcpyAsync(far, pinned, BYTES, cudaMemcpyDefault, stream));
+        OK(cudaMemsetAsync(far, 4, BYTES, stream));
+        OK(cudaMemcpyAsync(pinned, far, BYTES, cudaMemcpyDefault, stream));
+        pthread_join(opener, NULL);
+        OK(cudaStreamSynchronize(stream));
+        HAS_BYTES(pinned, BYTES, 4);
+    }
     OK(cudaFree(far));
 }
 
@@ -496,7 +508,9 @@ static const struct CMUnitTest tests[] = {
 
 int main(void)
 {
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    int wrong = cmocka_run_group_tests(tests, NULL, NULL);
 
-    return failed || cudaDeviceReset() != cudaSuccess ? 1 : 0;
+    for (int i = 0; i < 2; i++)
+        wrong += cudaSetDevice(i) || cudaDeviceReset();
+    return wrong ? 1 : 0;
 }
