@@ -8,6 +8,8 @@
 #include "core/core.h"
 #include "driver/fault/fault.h"
 
+#include <leat/managed.h>
+
 #include <string.h>
 
 #define PATIENCE_MS 10000
@@ -304,6 +306,20 @@ static void what_is_waited_for_may_write_anything(void **state)
     OK(leat_event_destroy(event));
 }
 
+/* What only moves pages is work as well. */
+static void prefetches_are_work(void **state)
+{
+    struct test_state *t = *state;
+    void *memory = test_alloc(t->device, LEAT_KIND_MANAGED, 1 << 16);
+
+    OK(leat_stream_synchronize(t->stream));
+    assert_true(leati_stream_known_idle(t->stream));
+    OK(leat_managed_prefetch(t->stream, memory, 1 << 16, t->device));
+    assert_false(leati_stream_known_idle(t->stream));
+    OK(leat_stream_synchronize(t->stream));
+    OK(leat_memory_free(memory));
+}
+
 /* ---- streams that end ---- */
 
 static bool refuse_to_wait(const char *entry, void *stream)
@@ -532,6 +548,7 @@ static const struct CMUnitTest tests[] = {
     HELD_TEST(what_is_marked_needs_one_question),
     HELD_TEST(work_that_comes_late_is_not_done),
     HELD_TEST(an_event_that_moves_says_nothing),
+    HELD_TEST(prefetches_are_work),
     HELD_TEST(a_wrapped_event_says_nothing),
     HELD_TEST(records_are_remembered),
     HELD_TEST(what_is_waited_for_may_write_anything),

@@ -142,8 +142,11 @@ static int use_memory(void)
         pthread_t opener;
         gate open = 0;
 
-        NEED(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) == cudaSuccess);
         NEED(cudaIpcOpenMemHandle((void **)&there, handle, cudaIpcMemLazyEnablePeerAccess) == cudaSuccess);
+        /* A stream of another device may use it as well, and is then the one that is waited for. */
+        NEED(cudaSetDevice(by_stream) == cudaSuccess);
+        NEED(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) == cudaSuccess);
+        NEED(cudaSetDevice(0) == cudaSuccess);
         NEED(cudaLaunchHostFunc(stream, wait_at_gate, &open) == cudaSuccess);
         NEED(pthread_create(&opener, NULL, open_later, &open) == 0);
         NEED((by_stream ? cudaFreeAsync(there, stream) : cudaIpcCloseMemHandle(there)) == cudaSuccess);
@@ -211,7 +214,7 @@ static int other_process(void)
 
         say(line[1], &wrong, sizeof wrong);
     }
-    return cudaDeviceReset() != cudaSuccess;
+    return cudaDeviceReset() != cudaSuccess || cudaSetDevice(1) != cudaSuccess || cudaDeviceReset() != cudaSuccess;
 }
 
 static void expect_done(void)
