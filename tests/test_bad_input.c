@@ -602,6 +602,7 @@ static void wrong_modules(void **state)
     REFUSED(leat_module_load(t->device, junk, 1, &module), LEAT_ERROR_IMAGE, test_device_name());
     REFUSED(leat_module_load(t->device, junk, sizeof junk, &module), LEAT_ERROR_IMAGE, test_device_name());
     REFUSED(leat_module_load_file(t->device, "no/such/file", &module), LEAT_ERROR_NOT_FOUND, "no/such/file");
+    REFUSED(leat_module_load_file(t->device, "/dev/zero", &module), LEAT_ERROR_IMAGE, "/dev/zero has");
     REFUSED(leat_module_load_file(t->device, "/tmp", &module), LEAT_ERROR_SYSTEM, "/tmp");
     write_file(path, junk, sizeof junk);
     REFUSED(leat_module_load_file(t->device, path, &module), LEAT_ERROR_IMAGE, path);

@@ -53,7 +53,8 @@ static inline leat_dim3 leat_dim(uint32_t x, uint32_t y, uint32_t z)
  */
 LEAT_API leat_status leat_module_load(leat_device *device, const void *image, size_t bytes, leat_module **module);
 
-/* The same from a file. Errors: as leat_module_load; NOT_FOUND (no such file), SYSTEM (unreadable). */
+/* The same from a file of less than 512 MiB. Errors: as leat_module_load; NOT_FOUND (no such file), SYSTEM
+ * (unreadable). */
 LEAT_API leat_status leat_module_load_file(leat_device *device, const char *path, leat_module **module);
 
 struct leat_cpu_kernel; /* what LEAT_KERNEL defines on the CPU device: leat/device_code.h */

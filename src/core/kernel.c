@@ -91,6 +91,9 @@ leat_status leat_module_load(leat_device *device, const void *image, size_t byte
     return status == LEAT_OK ? status : leati_fail_in(status, "leat_module_load on %s", device->name);
 }
 
+/* More is no code, and a file may have no end. */
+#define FILE_MOST_BYTES ((size_t)512 << 20)
+
 /* Reads a whole file, with a NUL behind it. */
 static leat_status read_file(const char *path, char **content, size_t *bytes)
 {
@@ -103,8 +106,14 @@ static leat_status read_file(const char *path, char **content, size_t *bytes)
         return leati_fail(errno == ENOENT ? LEAT_ERROR_NOT_FOUND : LEAT_ERROR_SYSTEM, "%s: %s", path,
                           strerror(errno));
     do {
-        char *larger = realloc(buffer, capacity *= 2);
+        char *larger;
 
+        if (capacity >= FILE_MOST_BYTES) {
+            status = leati_fail(LEAT_ERROR_IMAGE, "%s has %zu bytes or more, which no kernel image has", path,
+                                FILE_MOST_BYTES);
+            break;
+        }
+        larger = realloc(buffer, capacity *= 2);
         if (!larger) {
             status = leati_fail(LEAT_ERROR_HOST_MEMORY, "%s: no memory to read it", path);
             break;
