@@ -135,6 +135,7 @@ static bool random_form(struct leati_form *form)
     unsigned order[16], most = family == 4 ? 10 + (unsigned)chance(6) : 1 + (unsigned)chance(6);
 
     *form = (struct leati_form){.unit_bytes = 1u << chance(5), .index_dim = -1};
+    form->element_bytes = form->unit_bytes << chance(2);
     while (form->dims < most) {
         uint64_t size = size_of_family(family, form->dims);
 
@@ -278,10 +279,14 @@ static void run_form(const struct leati_form *form, const struct leati_host_layo
     memset(p->dst.base, 0xa5, ROOM_BYTES);
     memset(p->wanted.base, 0xa5, ROOM_BYTES);
     judge(form, wanted, src, list);
-    /* Parts in any order. But of equal indices that are in different parts, which are only of single units, either
-     * may win, and the judge takes the last. */
-    if (form->index_on_dst && form->dims == 1)
+    /* Parts in any order. But of equal indices that are in different parts either may win, and the judge takes the
+     * last. That is for single units, and for units of whole elements. */
+    for (unsigned k = 0; k < host->dims && form->index_on_dst; k++) {
+        if ((int)host->order[k] != form->index_dim || host->part_count[k] == 1)
+            continue;
+        assert_true(form->dims == 1 || (form->unit_bytes >= form->element_bytes && form->element_bytes <= 8));
         middle = 0;
+    }
     leati_host_layout_run(form, host, dst, src, &indices, middle, host->parts);
     leati_host_layout_run(form, host, dst, src, &indices, 0, middle);
     if (memcmp(p->dst.base, p->wanted.base, ROOM_BYTES) || (indices.wrong && counted != wrong)) {
