@@ -202,6 +202,56 @@ static void access_is_kept_and_asked(void **state)
     end_place(&p, 1);
 }
 
+/* Memory that was given up lives as long as it is mapped, can be had again meanwhile, and goes back then. */
+static void a_mapping_keeps_its_memory(void **state)
+{
+    struct test_state *t = *state;
+    size_t unit = unit_of(t->device);
+    leat_physical *memory, *again;
+    leat_physical_info info;
+    uint64_t before, after;
+    void *base;
+
+    OK(leat_virtual_reserve(t->device, unit, 0, &base));
+    for (int round = 0; round < 2; round++) {
+        OK(leat_device_memory(t->device, &before, NULL));
+        OK(leat_physical_create(t->device, unit, 0, &memory));
+        OK(leat_virtual_map(base, unit, memory));
+        OK(leat_virtual_set_access(base, unit, t->device, LEAT_ACCESS_READ_WRITE));
+        OK(leat_physical_release(memory));
+        write_pattern(t->stream, base, unit, 9);
+        OK(leat_physical_retain(base, &again));
+        OK(leat_physical_query(again, &info));
+        assert_int_equal(info.bytes, unit);
+        OK(leat_physical_release(again));
+        expect_pattern(t->stream, base, unit, 9);
+        OK(leat_virtual_unmap(base, unit));
+        REFUSED(leat_physical_query(again, &info), LEAT_ERROR_HANDLE, "no live physical memory");
+        OK(leat_device_memory(t->device, &after, NULL));
+        /* The copies of the first round may have made something that stays. */
+        if (round && test_on_cpu())
+            assert_int_equal(after, before);
+    }
+    OK(leat_virtual_unreserve(base));
+}
+
+/* What may be written and what may only be read are two pieces. */
+static void rights_end_where_they_end(void **state)
+{
+    struct test_state *t = *state;
+    struct place p = make_place(t->device);
+
+    map_all(&p, t->device);
+    OK(leat_fill(t->stream, p.base, 1, 2 * p.unit));
+    OK(leat_stream_synchronize(t->stream));
+    if (leat_virtual_set_access(p.base + p.unit, p.unit, t->device, LEAT_ACCESS_READ) == LEAT_OK) {
+        assert_int_not_equal(leat_fill(t->stream, p.base, 2, 2 * p.unit), LEAT_OK);
+        OK(leat_fill(t->stream, p.base, 2, p.unit));
+        OK(leat_stream_synchronize(t->stream));
+    }
+    end_place(&p, UNITS);
+}
+
 static void two_devices_share_a_reservation(void **state)
 {
     struct test_state *t = *state;
@@ -373,6 +423,8 @@ static const struct CMUnitTest tests[] = {
     STATE_TEST(contents_move_with_the_memory),
     STATE_TEST(what_is_not_mapped_is_refused),
     STATE_TEST(access_is_kept_and_asked),
+    STATE_TEST(a_mapping_keeps_its_memory),
+    STATE_TEST(rights_end_where_they_end),
     STATE_TEST(two_devices_share_a_reservation),
     STATE_TEST(memory_goes_through_a_descriptor),
     STATE_TEST(alignment_is_kept),
