@@ -290,6 +290,47 @@ static void two_devices_share_a_reservation(void **state)
     OK(leat_virtual_unreserve(base));
 }
 
+/* A device that closes takes its rights to another one's memory along, and its reservations with what is in them.
+ */
+static void a_device_that_closes_leaves_nothing(void **state)
+{
+    struct test_state *t = *state;
+    size_t unit = unit_of(t->device);
+    leat_device *other = test_open_other();
+    leat_physical *memory;
+    uint64_t before, after;
+    void *base;
+
+    if (!other)
+        SKIP_OTHER("there is one device only");
+    if (!test_on_cpu()) {
+        OK(leat_device_close(other));
+        SKIP_OTHER("not every device lets another one use its memory");
+    }
+    OK(leat_virtual_reserve(t->device, unit, 0, &base));
+    OK(leat_physical_create(t->device, unit, 0, &memory));
+    OK(leat_virtual_map(base, unit, memory));
+    OK(leat_virtual_set_access(base, unit, t->device, LEAT_ACCESS_READ_WRITE));
+    OK(leat_virtual_set_access(base, unit, other, LEAT_ACCESS_READ_WRITE));
+    OK(leat_device_close(other));
+    OK(leat_virtual_set_access(base, unit, t->device, LEAT_ACCESS_READ));
+    REFUSED(leat_fill(t->stream, base, 0, 1), LEAT_ERROR_NOT_PERMITTED, "only be read");
+    OK(leat_virtual_unmap(base, unit));
+    OK(leat_physical_release(memory));
+    OK(leat_virtual_unreserve(base));
+
+    other = test_open_other();
+    assert_non_null(other);
+    OK(leat_device_memory(t->device, &before, NULL));
+    OK(leat_virtual_reserve(other, unit, 0, &base));
+    OK(leat_physical_create(t->device, unit, 0, &memory));
+    OK(leat_virtual_map(base, unit, memory));
+    OK(leat_physical_release(memory));
+    OK(leat_device_close(other));
+    OK(leat_device_memory(t->device, &after, NULL));
+    assert_int_equal(after, before);
+}
+
 static void memory_goes_through_a_descriptor(void **state)
 {
     struct test_state *t = *state;
@@ -419,17 +460,12 @@ static void a_device_closes_with_everything_mapped(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    STATE_TEST(mapped_memory_is_device_memory),
-    STATE_TEST(contents_move_with_the_memory),
-    STATE_TEST(what_is_not_mapped_is_refused),
-    STATE_TEST(access_is_kept_and_asked),
-    STATE_TEST(a_mapping_keeps_its_memory),
-    STATE_TEST(rights_end_where_they_end),
-    STATE_TEST(two_devices_share_a_reservation),
-    STATE_TEST(memory_goes_through_a_descriptor),
-    STATE_TEST(alignment_is_kept),
-    STATE_TEST(wrong_arguments_are_refused),
-    STATE_TEST(a_device_closes_with_everything_mapped),
+    STATE_TEST(mapped_memory_is_device_memory),   STATE_TEST(contents_move_with_the_memory),
+    STATE_TEST(what_is_not_mapped_is_refused),    STATE_TEST(access_is_kept_and_asked),
+    STATE_TEST(a_mapping_keeps_its_memory),       STATE_TEST(rights_end_where_they_end),
+    STATE_TEST(two_devices_share_a_reservation),  STATE_TEST(a_device_that_closes_leaves_nothing),
+    STATE_TEST(memory_goes_through_a_descriptor), STATE_TEST(alignment_is_kept),
+    STATE_TEST(wrong_arguments_are_refused),      STATE_TEST(a_device_closes_with_everything_mapped),
 };
 
 TEST_MAIN(tests)
