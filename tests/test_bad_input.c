@@ -273,6 +273,8 @@ static void null_and_dead_memory(void **state)
     /* A page that is there, up to one that is not. */
     REFUSED(leat_copy(t->stream, pinned, constant + page_bytes - 4 * KIB + 1, 4 * KIB), LEAT_ERROR_POINTER, "src");
     REFUSED(leat_copy(t->stream, constant, memory, 1), LEAT_ERROR_POINTER, "dst");
+    /* Once registered it would count as pinned, which may be written. */
+    REFUSED(leat_register(t->device, constant, 100), LEAT_ERROR_POINTER, "written");
     REFUSED(leat_fill(t->stream, own, 0, 1), LEAT_ERROR_POINTER, "memset");
     OK(leat_memory_free(pinned));
     REFUSED(leat_fill_pattern(t->stream, pinned, "ab", 2, 2), LEAT_ERROR_POINTER, "dst");

@@ -116,7 +116,7 @@ LEAT_API leat_status leat_memory_free(void *ptr);
  * H200 record in bench/results), as long as copying that MiB two or three times, so it pays for memory that is
  * used again.
  * bytes 0 does nothing.
- * Errors: HANDLE, INVALID (NULL, or ptr + bytes overflows), POINTER (not mapped, device memory, or
+ * Errors: HANDLE, INVALID (NULL, or ptr + bytes overflows), POINTER (not mapped, read-only, device memory, or
  * memory that leat already pinned), REGISTERED (a part is registered already, by leat or by someone
  * else), HOST_MEMORY (limit for locked memory), UNSUPPORTED, DRIVER, NOT_PERMITTED.
  */

@@ -203,13 +203,13 @@ leat_status leat_register(leat_device *device, void *ptr, size_t bytes)
         return leati_fail(LEAT_ERROR_UNSUPPORTED, "leat_register: the %s driver cannot register memory",
                           device->driver->name);
     /* One byte at first: a range that goes past the end of what is registered already is no RANGE error here. */
-    status = leati_pointers_find_range(NULL, "ptr", ptr, 1, false, &first);
+    status = leati_pointers_find_range(NULL, "ptr", ptr, 1, true, &first);
     if (status == LEAT_OK && first.end.kind != LEAT_KIND_PAGEABLE)
         status = leati_fail(first.owned || first.end.kind != LEAT_KIND_PINNED ? LEAT_ERROR_POINTER
                                                                               : LEAT_ERROR_REGISTERED,
                             "%p is %s memory already", ptr, leat_kind_name(first.end.kind));
     if (status == LEAT_OK)
-        status = leati_pointers_find_range(NULL, "ptr", ptr, bytes, false, &first);
+        status = leati_pointers_find_range(NULL, "ptr", ptr, bytes, true, &first);
     /* The table first: it says who else has a part of the range, and undoing it cannot fail. */
     if (status == LEAT_OK)
         status = enter(device, LEAT_KIND_PINNED, ptr, bytes, LEATI_REGISTERED);
