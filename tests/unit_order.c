@@ -306,6 +306,49 @@ static void what_is_waited_for_may_write_anything(void **state)
     OK(leat_event_destroy(event));
 }
 
+static void do_nothing(void *unused)
+{
+    (void)unused;
+}
+
+/* A stream whose work is all done is known to be idle, until it gets more; not when others may give it some. */
+static void expect_idle(leat_stream *stream, bool idle)
+{
+    assert_int_equal(leati_stream_known_idle(stream), idle);
+    assert_int_equal(leati_stream_reads_now(stream), idle);
+}
+
+static void who_has_a_stream_may_use_it(void **state)
+{
+    struct test_state *t = *state;
+    leat_stream *stream, *wrapped;
+    leat_event *event;
+    void *native;
+
+    OK(leat_event_create(t->device, &event));
+    OK(leat_event_record(event, t->second));
+    OK(leat_stream_create(t->device, &stream));
+    OK(leat_stream_synchronize(stream));
+    expect_idle(stream, true);
+    OK(leat_launch_host(stream, do_nothing, NULL));
+    expect_idle(stream, false);
+    OK(leat_stream_synchronize(stream));
+    expect_idle(stream, true);
+    OK(leat_stream_wait(stream, event));
+    expect_idle(stream, false);
+    OK(leat_stream_synchronize(stream));
+    expect_idle(stream, true);
+    OK(leat_stream_native(stream, &native));
+    OK(leat_stream_synchronize(stream));
+    expect_idle(stream, false);
+    OK(leat_stream_wrap(t->device, native, &wrapped));
+    OK(leat_stream_synchronize(wrapped));
+    expect_idle(wrapped, false);
+    OK(leat_stream_destroy(wrapped));
+    OK(leat_stream_destroy(stream));
+    OK(leat_event_destroy(event));
+}
+
 /* What only moves pages is work as well. */
 static void prefetches_are_work(void **state)
 {
@@ -548,6 +591,7 @@ static const struct CMUnitTest tests[] = {
     HELD_TEST(what_is_marked_needs_one_question),
     HELD_TEST(work_that_comes_late_is_not_done),
     HELD_TEST(an_event_that_moves_says_nothing),
+    HELD_TEST(who_has_a_stream_may_use_it),
     HELD_TEST(prefetches_are_work),
     HELD_TEST(a_wrapped_event_says_nothing),
     HELD_TEST(records_are_remembered),
