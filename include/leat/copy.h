@@ -141,8 +141,8 @@ typedef struct leat_copy_pair {
  * pageable, or one by one where that is faster (leat_copy_many_explain() says which). pairs is read before the
  * call returns. A pair of 0 bytes does nothing, whatever its pointers are; count 0 does nothing.
  * The first call on a device loads leat's kernels, which may wait for the device's work; leat_module_builtin() does
- * that ahead of time. Any mixture of kinds and directions is fine. A destination that overlaps another pair's source or destination
- * is refused.
+ * that ahead of time. Any mixture of kinds and directions is fine. A destination that overlaps another pair's
+ * source or destination is refused.
  * Errors: as leat_copy(), with the number of the pair in the sentence; INVALID (pairs NULL); OVERLAP. Nothing was
  * copied then, but for DEVICE_LOST and DRIVER, after which all destinations are undefined.
  */
