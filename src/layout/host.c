@@ -312,11 +312,22 @@ static void cut_runs(const struct leati_form *form, struct leati_host_layout *ho
     cut(form, host, after, form->dims, room ? room : 1, 1);
 }
 
+/* How many units of the source's rows: twice as many where tiles go straight to the destination, since more rows
+ * of that than of a buffer can be under way. */
+static uint64_t most_src_units(const struct leati_form *form, const struct leati_host_layout *host)
+{
+    bool direct = form->unit_bytes >= 4 && !leati_wide_tile(form->unit_bytes);
+
+    for (unsigned i = host->dst_dims; i < host->dst_dims + host->src_dims; i++)
+        direct &= form->dst_stride[host->order[i]] % LEATI_LINE_BYTES == 0;
+    return direct ? LEATI_TILES_SRC_MOST : LEATI_TILES_SRC_MOST / 2;
+}
+
 static void cut_tiles(const struct leati_form *form, struct leati_host_layout *host)
 {
     uint64_t line = leati_tile_side(form->unit_bytes), room = part_bytes(form) / form->unit_bytes;
     unsigned both = host->dst_dims + host->src_dims;
-    uint64_t src_units = cut(form, host, host->dst_dims, both, LEATI_TILES_SRC_MOST, line), dst_units;
+    uint64_t src_units = cut(form, host, host->dst_dims, both, most_src_units(form, host), line), dst_units;
 
     dst_units = room / src_units > LEATI_TILES_DST_MOST ? LEATI_TILES_DST_MOST : room / src_units;
     dst_units = cut(form, host, 0, host->dst_dims, dst_units, 2 * line);
