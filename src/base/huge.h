@@ -18,7 +18,8 @@
 /* Pieces of 2 MiB in which a range of device memory lies, by address; 0 when it is too short to be worth it. */
 uint64_t leati_huge_pieces(const void *ptr, size_t bytes);
 
-/* Has any piece no page yet where the range begins in it? Asks the system for each, 0.3 us a time. */
+/* Has any piece no page yet where the range begins in it? Asks the system about one after the other, until one has
+ * none. */
 bool leati_huge_wanted(const void *ptr, size_t bytes);
 
 /* Asks for piece i of the range, if it has no page there. For parts of a job on several threads. */
