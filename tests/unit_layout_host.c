@@ -5,6 +5,7 @@
  * The seed is printed and can be given: unit_layout_host --seed N, and with how many forms: --forms N.
  */
 #include "harness.h"
+#include "seed.h"
 
 #include "base/stream_copy.h"
 #include "layout/host.h"
@@ -13,7 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
 #define ROOM_BYTES ((size_t)4 << 20) /* of each side */
@@ -335,11 +335,43 @@ static void random_forms_are_copied(void **unused)
                 fail_msg("kernel %u was never run with instructions %u", i, j);
 }
 
+/* Elements of 8 bytes as units of 4: of two threads that write the same one, each may bring a half, also where 48
+ * bytes are a tile's unit. */
+static void split_elements_of_a_list_have_one_thread(void **unused)
+{
+    static const struct leati_form form = {.dims = 5,
+                                           .unit_bytes = 4,
+                                           .element_bytes = 8,
+                                           .size = {12, 4, 64, 8, 2},
+                                           .dst_stride = {4, 48, 192, 12288, 36864},
+                                           .src_stride = {4, 49152, 768, 96, 48},
+                                           .index_dim = 3,
+                                           .index_on_dst = true,
+                                           .index_bytes = 4,
+                                           .index_bound = 3,
+                                           .payload_bytes = 196608,
+                                           .dst_high = 73728,
+                                           .src_high = 196608};
+    struct leati_form whole = form;
+    struct leati_host_layout host;
+
+    (void)unused;
+    leati_host_layout_make(&form, LEAT_LAYOUT_ELEMENTS, &host);
+    assert_int_equal(host.kernel, LEATI_HOST_TILES);
+    assert_int_equal(host.unit_bytes, 48);
+    for (unsigned i = 0; i < host.dims; i++)
+        assert_true((int)host.order[i] != form.index_dim || host.part_count[i] == 1);
+    whole.element_bytes = 4;
+    leati_host_layout_make(&whole, LEAT_LAYOUT_ELEMENTS, &host);
+    assert_int_equal(host.parts, 2);
+}
+
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(random_forms_are_copied)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(random_forms_are_copied),
+                                       cmocka_unit_test(split_elements_of_a_list_have_one_thread)};
 
-    seed = (uint64_t)time(NULL);
+    seed = test_seed();
     for (int i = 1; i + 1 < argc; i += 2) {
         if (!strcmp(argv[i], "--seed"))
             seed = strtoull(argv[i + 1], NULL, 10);

@@ -252,11 +252,10 @@ static uint64_t even(uint64_t size, uint64_t most, uint64_t step)
 
 /* Of equal indices of a destination the element of one must end up there as a whole. Threads that write both at
  * once see to that where each store has whole elements; else one thread writes all rows. */
-static bool is_for_one_thread(const struct leati_form *form, unsigned dim)
+static bool has_list_for_one_thread(const struct leati_form *form)
 {
-    bool whole_elements = form->unit_bytes % form->element_bytes == 0 && form->element_bytes <= 8;
-
-    return (int)dim == form->index_dim && form->index_on_dst && form->dims > 1 && !whole_elements;
+    return form->index_on_dst && form->dims > 1 &&
+           (form->unit_bytes % form->element_bytes != 0 || form->element_bytes > 8);
 }
 
 /* How many units the dimensions at first to before end have in a part, the fastest as many as most allows. */
@@ -267,7 +266,7 @@ static uint64_t cut(const struct leati_form *form, struct leati_host_layout *hos
 
     for (unsigned i = first; i < end; i++) {
         uint64_t size = form->size[host->order[i]];
-        bool whole = is_for_one_thread(form, host->order[i]);
+        bool whole = host->list_is_one_part && (int)host->order[i] == form->index_dim;
 
         host->part_size[i] = whole ? size : even(size, units < most ? most / units : 1, i == first ? step : 1);
         host->part_count[i] = (size + host->part_size[i] - 1) / host->part_size[i];
@@ -422,7 +421,8 @@ void leati_host_layout_make(const struct leati_form *form, leat_layout_class cla
                                        .kernel = LEATI_HOST_ELEMENTS,
                                        .level = leati_host_level(),
                                        .unit_bytes = form->unit_bytes,
-                                       .dims = form->dims};
+                                       .dims = form->dims,
+                                       .list_is_one_part = has_list_for_one_thread(form)};
     if (form->empty) {
         host->parts = 0;
         return;

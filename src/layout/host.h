@@ -34,6 +34,7 @@ struct leati_host_layout {
     enum leati_host_kernel kernel;
     enum leati_host_level level; /* a lower one may be put here */
     bool streaming;              /* stores go past the caches */
+    bool list_is_one_part;       /* the list's dimension is not cut */
     unsigned dst_dims, src_dims; /* what they mean, host_kernels.h says */
 
     /* What is moved at once: the form's unit, or its dimension 0, which then is not among the loops. */
