@@ -9,6 +9,7 @@
  * itself: fuzz_layout [--seed N] [--inputs N].
  */
 #include "layouts.h"
+#include "seed.h"
 
 #include "base/error.h"
 #include "layout/plan.h"
@@ -17,7 +18,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define SMALL 2048 /* elements of which each one is looked at */
 
@@ -288,7 +288,7 @@ static size_t draw(uint64_t *random, uint8_t *data, size_t most)
 
 int main(int argc, char **argv)
 {
-    uint64_t seed = (uint64_t)time(NULL), inputs = 200000, random;
+    uint64_t seed = test_seed(), inputs = 200000, random;
 
     for (int i = 1; i + 1 < argc; i += 2) {
         if (!strcmp(argv[i], "--seed"))

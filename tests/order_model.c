@@ -22,6 +22,8 @@
  *
  *     order_model [--seed N] [--graphs N] [--seconds N] [--steps N] [--device NAME] [--verbose]
  */
+#include "seed.h"
+
 #include <leat/leat.h>
 
 #include <errno.h>
@@ -1338,7 +1340,7 @@ static void read_arguments(int argc, char **argv, struct arguments *a)
 
 int main(int argc, char **argv)
 {
-    struct arguments a = {.seed = (uint64_t)time(NULL) * 1000 + (uint64_t)getpid(), .seconds = 10};
+    struct arguments a = {.seed = test_seed() * 1000, .seconds = 10};
     const char *device = getenv("LEAT_TEST_DEVICE"), *require = getenv("LEAT_REQUIRE");
     const char *seconds = getenv("ORDER_MODEL_SECONDS");
     uint64_t first;

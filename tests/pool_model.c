@@ -19,6 +19,8 @@
  *
  *     pool_model [--seed N] [--graphs N] [--seconds N] [--steps N] [--threads N] [--device NAME] [--verbose]
  */
+#include "seed.h"
+
 #include <leat/leat.h>
 
 #include <errno.h>
@@ -1197,7 +1199,7 @@ static void tear_down(void)
 
 int main(int argc, char **argv)
 {
-    struct arguments a = {.seed = (uint64_t)time(NULL) * 1000 + (uint64_t)getpid(), .seconds = 10};
+    struct arguments a = {.seed = test_seed() * 1000, .seconds = 10};
     const char *device = getenv("LEAT_TEST_DEVICE"), *require = getenv("LEAT_REQUIRE");
     const char *seconds = getenv("ORDER_MODEL_SECONDS");
     uint64_t first, checked = 0;

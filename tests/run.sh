@@ -4,6 +4,8 @@
 build=$1
 device=$2
 shift 2
+LSAN_OPTIONS=suppressions=$(cd "${0%/*}" && pwd)/leaks.supp:print_suppressions=0${LSAN_OPTIONS:+:$LSAN_OPTIONS}
+export LSAN_OPTIONS
 passed=0 failed=0 skipped=0 left_out=0
 log=$build/tests/run.$$.log # several may run at once
 trap 'rm -f "$log"' EXIT

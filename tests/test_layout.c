@@ -2,16 +2,16 @@
  * test_layout.c - leat_copy_layout() against a plain loop: random layouts of every element size, between all kinds
  * of memory, with lists of indices in all kinds; what is refused; and its place in the order of the stream.
  *
- * The seed is printed and can be given as LAYOUT_SEED, the number of random layouts of each sort as LAYOUT_MANY.
+ * The seed is printed and can be given as TEST_SEED, the number of random layouts of each sort as LAYOUT_MANY.
  */
 #include "harness.h"
 #include "layouts.h"
+#include "seed.h"
 
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define GUARD_BYTES 64
 #define SMALL_BYTES ((uint64_t)8 << 10)
@@ -1066,15 +1066,15 @@ int main(void)
         STATE_TEST(wrong_layouts_are_refused),
         STATE_TEST(host_functions_may_not_copy),
     };
-    const char *given_seed = getenv("LAYOUT_SEED"), *given_many = getenv("LAYOUT_MANY");
+    const char *given_many = getenv("LAYOUT_MANY");
 
     if (!test_device_there())
         return 77;
-    seed = given_seed ? strtoull(given_seed, NULL, 0) : (uint64_t)time(NULL);
+    seed = test_seed();
     if (given_many)
         many = (unsigned)strtoul(given_many, NULL, 0);
     random_state = seed * 2 + 1;
-    printf("test_layout: LAYOUT_SEED=%llu\n", (unsigned long long)seed);
+    printf("test_layout: TEST_SEED=%llu\n", (unsigned long long)seed);
     fflush(stdout);
     return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
 }

@@ -5,6 +5,7 @@
  * The seed is printed and can be given: unit_layout --seed N, and with how many layouts of each sort: --many N.
  */
 #include "layouts.h"
+#include "seed.h"
 
 #include "base/error.h"
 #include "layout/plan.h"
@@ -19,7 +20,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define MOST_BYTES 4096
 #define ROOM_BYTES (16 * MOST_BYTES + 4096)
@@ -1170,7 +1170,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_plan_says_what_it_is),
     };
 
-    seed = (uint64_t)time(NULL);
+    seed = test_seed();
     for (int i = 1; i + 1 < argc; i += 2) {
         if (!strcmp(argv[i], "--seed"))
             seed = strtoull(argv[i + 1], NULL, 0);

@@ -6,6 +6,7 @@
  * The seed is printed and can be given: unit_layout_gpu --seed N, and with how many forms: --forms N.
  */
 #include "harness.h"
+#include "seed.h"
 
 #include "kernels/builtin.h"
 #include "layout/gpu.h"
@@ -14,7 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
 #define ROOM_BYTES ((size_t)768 << 10) /* of each side */
@@ -680,7 +680,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(huge_forms_are_counted),     cmocka_unit_test(tiles_meet_no_bank_twice),
         cmocka_unit_test(boxes_meet_few_banks_twice), cmocka_unit_test(steps_transpose)};
 
-    seed = (uint64_t)time(NULL);
+    seed = test_seed();
     for (int i = 1; i + 1 < argc; i += 2) {
         if (!strcmp(argv[i], "--seed"))
             seed = strtoull(argv[i + 1], NULL, 10);

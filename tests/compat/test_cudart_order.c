@@ -4,10 +4,11 @@
  * Each piece of work is a host function that takes a number when it begins and one when it ends. Afterwards every
  * two pieces are looked at which the rules put in order: those of one stream; those of the legacy default stream
  * and a blocking one, in the order in which they were given; those before a record and after a wait for it. The
- * seed is printed, and may be given as the first argument.
+ * seed is printed, and may be given as the first argument or as TEST_SEED.
  */
 #include <cuda_runtime.h>
 
+#include "../seed.h"
 #include "compat.h"
 
 #include <pthread.h>
@@ -214,7 +215,7 @@ int main(int argc, char **argv)
 {
     int wrong;
 
-    seed = argc > 1 ? strtoull(argv[1], NULL, 0) : (uint64_t)time(NULL) * 2654435761u + 1;
+    seed = argc > 1 ? strtoull(argv[1], NULL, 0) : test_seed() * 2654435761u + 1;
     printf("seed %llu\n", (unsigned long long)seed);
     wrong = cmocka_run_group_tests(tests, NULL, NULL);
     for (int i = 0; i < 2; i++)
