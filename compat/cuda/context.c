@@ -4,12 +4,13 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#define CONTEXTS_MAX                                                                                              \
-    4096 /* that cuCtxCreate() has made and nobody destroyed, and the destroyed ones that rest                    \
-          */
-#define STACK_MAX 128
+enum {
+    CONTEXTS_MAX = 4096, /* that cuCtxCreate() has made and nobody destroyed, and the destroyed ones that rest */
+    STACK_MAX = 128
+};
 
 static atomic_bool started;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct CUctx_st primaries[LEATC_DEVICES_MAX];
 static struct CUctx_st contexts[CONTEXTS_MAX];
 static _Atomic unsigned long long latest_id = LEATC_DEVICES_MAX;
@@ -25,10 +26,21 @@ static _Thread_local unsigned depth;
 
 /* ---- start and version ---- */
 
+/* They exist as identities, whether they are active or not. */
+static void name_primaries(void)
+{
+    for (int i = 0; i < LEATC_DEVICES_MAX; i++) {
+        primaries[i].ordinal = i;
+        primaries[i].primary = true;
+        primaries[i].id = (unsigned long long)i + 1;
+    }
+}
+
 CUresult cuInit(unsigned flags)
 {
     CU_CHECK(!flags);
     CU_TRY(leatcu_result(leatc_init()));
+    pthread_once(&once, name_primaries);
     atomic_store_explicit(&started, true, memory_order_release);
     return CUDA_SUCCESS;
 }
@@ -87,17 +99,6 @@ CUresult leatcu_check_device(CUdevice device)
     return device >= 0 && device < count ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 
-/* The primary context of a device as an identity, whether it is active or not. */
-static CUcontext primary_of(int ordinal)
-{
-    CUcontext context = &primaries[ordinal];
-
-    context->ordinal = ordinal;
-    context->primary = true;
-    context->id = (unsigned long long)ordinal + 1;
-    return context;
-}
-
 /* ---- the current one ---- */
 
 /* Without a context: the runtime's names have made the primary one of their device current, if they were used. */
@@ -109,7 +110,7 @@ static CUresult enter_runtime(void)
         return CUDA_ERROR_INVALID_CONTEXT;
     CU_TRY(leatcu_result(leatc_device_get(&ordinal)));
     CU_TRY(leatcu_result(leatc_device_open(ordinal, NULL)));
-    stack[0] = primary_of(ordinal);
+    stack[0] = &primaries[ordinal];
     depth = 1;
     atomic_store_explicit(&stack[0]->state, LEATCU_ALIVE, memory_order_release);
     return CUDA_SUCCESS;
@@ -126,7 +127,7 @@ CUresult leatcu_enter(CUcontext *context)
     top = stack[depth - 1];
     /* The runtime's names may have chosen another device since: its primary context is current then. */
     if (leatc_device_get(&ordinal) == LEATC_OK && ordinal != top->ordinal) {
-        top = stack[depth - 1] = primary_of(ordinal);
+        top = stack[depth - 1] = &primaries[ordinal];
         atomic_store_explicit(&top->state, LEATCU_ALIVE, memory_order_release);
     }
     if (__builtin_expect(state_of(top) != LEATCU_ALIVE, 0))
@@ -140,7 +141,7 @@ CUcontext leatcu_context_of(int ordinal)
 {
     CUcontext top = depth ? stack[depth - 1] : NULL;
 
-    return top && top->ordinal == ordinal && state_of(top) == LEATCU_ALIVE ? top : primary_of(ordinal);
+    return top && top->ordinal == ordinal && state_of(top) == LEATCU_ALIVE ? top : &primaries[ordinal];
 }
 
 /* Makes the engine's current device that of the context on top. */
@@ -241,7 +242,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
     result = leatcu_result(leatc_device_open(device, NULL));
     if (result == CUDA_SUCCESS) {
         retained[device]++;
-        *context = primary_of(device);
+        *context = &primaries[device];
         (*context)->flags = primary_flags[device];
         atomic_store_explicit(&(*context)->state, LEATCU_ALIVE, memory_order_release);
     }
@@ -562,5 +563,5 @@ CUcontext leatcu_stream_context(CUstream stream, int ordinal)
         if (member->stream == stream)
             found = member->context;
     pthread_mutex_unlock(&members_lock);
-    return found ? found : primary_of(ordinal);
+    return found ? found : &primaries[ordinal];
 }

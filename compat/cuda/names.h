@@ -48,7 +48,7 @@ struct CUctx_st {
     _Atomic enum leatcu_context_state state;
     int ordinal;
     bool primary;
-    unsigned flags;
+    _Atomic unsigned flags;
     unsigned long long id;
 };
 
