@@ -48,8 +48,7 @@ struct ladder {
     bool by_tiles;
 };
 
-/* ---- by ways of other people
- * --------------------------------------------------------------------------------------- */
+/* ---- by ways of other people ---- */
 
 static bool move_columns(void *state, const struct layout_case *made, char *dst, const char *src)
 {
@@ -82,8 +81,7 @@ static bool launch_kernel(void *state, const struct layout_case *made, char *dst
                                    leat_dim(BLOCK_THREADS, 1, 1), 0, args, 4));
 }
 
-/* ---- rows of the record
- * ------------------------------------------------------------------------------------------ */
+/* ---- rows of the record ---- */
 
 static void add_row(struct bench *bench, const char *name, uint64_t bytes, json_t *figures)
 {

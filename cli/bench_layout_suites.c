@@ -126,8 +126,7 @@ static void emit_scaled(struct maker *maker, bool main_case, struct spec spec, c
     emit(maker, main_case, &spec);
 }
 
-/* ---- two dimensions
- * ---------------------------------------------------------------------------------------------- */
+/* ---- two dimensions ---- */
 
 static void emit_transpose(struct maker *maker, bool main_case, uint32_t element_bytes, int64_t rows,
                            int64_t columns)
@@ -161,8 +160,7 @@ static void make_transposes(struct maker *maker)
         emit_transpose(maker, false, 4, 4096, 4096);
 }
 
-/* ---- the 57
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- the 57 ---- */
 
 /* Dimension 0 is the fastest here, as where the list comes from: TTC's generator, HPTT's and cuTT's benchmarks. */
 static const struct permutation {
@@ -224,8 +222,7 @@ static void make_permutations(struct maker *maker)
             }
 }
 
-/* ---- neural networks
- * --------------------------------------------------------------------------------------------- */
+/* ---- neural networks ---- */
 
 static void make_attention(struct maker *maker)
 {
@@ -286,8 +283,7 @@ static void make_learning(struct maker *maker)
     emit_scaled(maker, false, SPEC(1, 32768, 8192), "1,0");
 }
 
-/* ---- many dimensions
- * --------------------------------------------------------------------------------------------- */
+/* ---- many dimensions ---- */
 
 /* The same orders in every run and on every machine. */
 static uint64_t next_random(struct maker *maker)
@@ -368,8 +364,7 @@ static void make_dims(struct maker *maker)
         emit_order(maker, false, spec, i ? ORDER_RANDOM : ORDER_REVERSED);
 }
 
-/* ---- lists, broadcasts, slices
- * ----------------------------------------------------------------------------------- */
+/* ---- lists, broadcasts, slices ---- */
 
 static void make_gathers(struct maker *maker)
 {
@@ -448,8 +443,7 @@ static void make_slices(struct maker *maker)
     }
 }
 
-/* ---- the other two
- * ----------------------------------------------------------------------------------------------- */
+/* ---- the other two ---- */
 
 static void make_host(struct maker *maker)
 {

@@ -164,8 +164,7 @@ static int parse(int argc, char **argv, struct layout_options *options)
     return CLI_USAGE;
 }
 
-/* ---- what is printed
- * --------------------------------------------------------------------------------------------- */
+/* ---- what is printed ---- */
 
 static void set_figure(json_t *object, const char *key, double value)
 {

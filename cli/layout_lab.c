@@ -81,8 +81,8 @@ static bool out_of_memory(struct bench *bench)
     return false;
 }
 
-/* Gives an arena at least so many bytes, all touched. What it held is lost. Device memory is filled before a kernel
- * writes it: then the CPU device's comes in the huge pages that data from a copy would have. */
+/* Gives an arena at least so many bytes, all touched. What it held is lost. Device memory is filled before a
+ * kernel writes it: then the CPU device's comes in the huge pages that data from a copy would have. */
 static bool grow(struct bench *bench, struct layout_arena *arena, size_t bytes)
 {
     bytes = (bytes + 4095) / 4096 * 4096;
@@ -175,8 +175,7 @@ static bool make_buffers(struct run *run, bool timed)
            grow(lab->bench, &lab->dst, run->dst_step * run->buffers) && make_list(run);
 }
 
-/* ---- right or wrong
- * ---------------------------------------------------------------------------------------------- */
+/* ---- right or wrong ---- */
 
 static bool fill(struct bench *bench, const struct layout_arena *arena, char *ptr, int value, size_t bytes)
 {
@@ -339,8 +338,7 @@ static bool verify(struct run *run, unsigned buffers, bool *verified)
     return true;
 }
 
-/* ---- time
- * ---------------------------------------------------------------------------------------------------------- */
+/* ---- time ---- */
 
 static bool sample(void *state, enum bench_side side, double *seconds)
 {
@@ -382,8 +380,7 @@ static bool time_copies(struct run *run, struct bench_result *times)
     return bench_measure_for(run->lab->bench, sample, run, true, run->effort->seconds, times);
 }
 
-/* ---- the plan
- * ---------------------------------------------------------------------------------------------------- */
+/* ---- the plan ---- */
 
 static bool explain(struct run *run, struct layout_result *result)
 {
@@ -422,8 +419,7 @@ bool layout_lab_run(struct layout_lab *lab, struct layout_case *made, const stru
     return !timed || time_copies(&run, &result->times);
 }
 
-/* ---- figures
- * ------------------------------------------------------------------------------------------------------- */
+/* ---- figures ---- */
 
 double layout_rate(const struct layout_result *result)
 {

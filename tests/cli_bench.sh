@@ -3,59 +3,15 @@
 # their records, tables and pictures, plans in words, and command lines that make no sense.
 #
 # LEAT_COMMAND is the command, LEAT_TEST_DEVICE the device. Times only have to be there.
-cd "$(dirname "$0")/.." || exit 1
-leat=${LEAT_COMMAND:-build/leat}
-device=${LEAT_TEST_DEVICE:-cpu:0}
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+cd "$(dirname "$0")" || exit 1
+. ./cli.sh
 export TMPDIR="$work" # for the files that are mapped
-failures=0
-
-fail() {
-    failures=$((failures + 1))
-    printf 'FAIL  %s\n' "$*"
-    head -n 60 "$work/err" "$work/out" | sed 's/^/      | /'
-}
-
-# run STATUS WORDS...: the command must exit with that status; its output goes to $work/out and $work/err.
-run() {
-    wanted=$1
-    shift
-    "$leat" "$@" >"$work/out" 2>"$work/err"
-    code=$?
-    [ $code -eq "$wanted" ] && return 0
-    fail "leat $*: exit status $code instead of $wanted"
-    return 1
-}
-
-# says TEXT: standard error has it, in one line that begins with the command's name.
-says() {
-    grep -q '^leat: ' "$work/err" && grep -qF -- "$1" "$work/err" && [ "$(wc -l <"$work/err")" -eq 1 ] && return
-    fail "the message does not have: $1"
-}
-
-# usage TEXT WORDS...: such a command line is refused.
-usage() {
-    text=$1
-    shift
-    run 2 "$@" && says "$text"
-}
 
 # count NUMBER PATTERN FILE
 count() {
     found=$(grep -c -- "$2" "$3")
     [ "$found" -eq "$1" ] || fail "$found lines instead of $1 have: $2"
 }
-
-# Standard input is well-formed XML, as far as there is something here to tell.
-if command -v xmllint >/dev/null; then
-    check_xml() { xmllint --noout "$1"; }
-elif command -v python3 >/dev/null; then
-    check_xml() { python3 -c 'import sys, xml.dom.minidom; xml.dom.minidom.parse(sys.argv[1])' "$1"; }
-else
-    echo 'skipped: whether the picture is well-formed XML: there is neither xmllint nor python3'
-    check_xml() { [ "$(tail -n 1 "$1")" = '</svg>' ]; }
-fi
 
 bench() { run 0 bench copy --device "$device" --repeat 2 "$@"; }
 
@@ -81,7 +37,7 @@ bench --part sizes --memory pinned,pageable,huge,registered,file,fresh --bytes 4
     for key in value p99 call_us cpu_s_per_gb bytes; do
         count "$rows" "\"$key\": [0-9]" "$work/out"
     done
-    check_xml "$work/a.svg" 2>"$work/err" || fail 'the picture is not well-formed'
+    check_xml "$work/a.svg"
     # leat's lines: pinned and pageable in three panels, files and, where there are any, huge pages in two.
     lines=$(grep -c '<path .*class="curve k' "$work/a.svg")
     wanted=8
@@ -135,7 +91,7 @@ run 0 bench memory --quick --bytes 2M --repeat 2 --device "$device" --json --out
     for level in 'registers' 'local memory of a thread' 'device memory, 16 KiB' 'host memory, in place'; do
         grep -q "\"case\": \"$level" "$work/out" || fail "there is no level: $level"
     done
-    check_xml "$work/m.svg" 2>"$work/err" || fail 'the picture is not well-formed'
+    check_xml "$work/m.svg"
     count 30 '<rect .*class="k' "$work/m.svg" # 25 bars, and the legend
     run 0 bench --from "$work/memory" --picture "$work/n.svg" memory && {
         cmp -s "$work/m.svg" "$work/n.svg" || fail 'the picture of the run and that of its record differ'
@@ -190,5 +146,4 @@ run 1 bench --from "$work/empty" --picture "$work/c.svg" memory && says 'there i
 run 1 bench --from "$work/empty" --picture "$work/c.svg" alloc && says 'there is no picture'
 run 1 bench copy --device nothing:0 && says 'nothing'
 
-[ $failures -eq 0 ] && echo 'all is well'
-[ $failures -eq 0 ]
+finish

@@ -3,38 +3,8 @@
 # small, the ladder, records, tables and pictures, and command lines that make no sense.
 #
 # LEAT_COMMAND is the command, LEAT_TEST_DEVICE the device. The command verifies the bytes; times only have to be there.
-cd "$(dirname "$0")/.." || exit 1
-leat=${LEAT_COMMAND:-build/leat}
-device=${LEAT_TEST_DEVICE:-cpu:0}
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-failures=0
-
-fail() {
-    failures=$((failures + 1))
-    printf 'FAIL  %s\n' "$*"
-    head -n 60 "$work/err" "$work/out" | sed 's/^/      | /'
-}
-
-# run STATUS WORDS...: the command must exit with that status; its output goes to $work/out and $work/err.
-run() {
-    wanted=$1
-    shift
-    "$leat" "$@" >"$work/out" 2>"$work/err"
-    code=$?
-    [ $code -eq "$wanted" ] && return 0
-    fail "leat $*: exit status $code instead of $wanted"
-    return 1
-}
-
-# usage TEXT WORDS...: such a command line is refused, in one line that begins with the command's name.
-usage() {
-    text=$1
-    shift
-    run 2 "$@" || return
-    grep -q '^leat: ' "$work/err" && grep -qF -- "$text" "$work/err" && [ "$(wc -l <"$work/err")" -eq 1 ] && return
-    fail "the message does not have: $text"
-}
+cd "$(dirname "$0")" || exit 1
+. ./cli.sh
 
 # has PATTERN: the output does.
 has() {
@@ -110,11 +80,7 @@ run 0 bench layout --device "$device" --bytes 16K --repeat 1 --json --output "$w
     dots=$(grep -c 'class="dot h0"><title>leat: ' "$work/a.svg")
     calls=$(grep -c '"times_empty": ' "$work/record")
     [ "$dots" -eq $((rows - calls)) ] || fail "the picture has $dots dots for $rows cases, $calls of them calls"
-    if command -v xmllint >/dev/null; then
-        xmllint --noout "$work/a.svg" 2>"$work/err" || fail 'the picture is not well-formed'
-    else
-        echo 'skipped: whether the picture is well-formed XML: there is no xmllint'
-    fi
+    check_xml "$work/a.svg"
 }
 run 0 bench --device "$device" --quick --suite slice,call --bytes 64K --repeat 2 && has '^layout: slice: ' && has 'TIMES EMPTY'
 run 0 bench layout --ladder --device "$device" --bytes 256K --repeat 2 --json && {
@@ -170,5 +136,4 @@ run 1 layout --device nothing:0 --size 4,4
 run 1 layout --device "$device" --size 1073741824,1073741824
 [ "$(grep -c '^leat: layout: ' "$work/err")" -eq 1 ] || fail 'memory that there is not: no message'
 
-[ $failures -eq 0 ] && echo 'all is well'
-[ $failures -eq 0 ]
+finish

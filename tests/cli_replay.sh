@@ -4,37 +4,11 @@
 #
 # LEAT_COMMAND is the command, LEAT_TEST_DEVICE the device. Figures that do not depend on time are held against
 # what is known of the traces; times only have to make sense.
-cd "$(dirname "$0")/traces" || exit 1
-leat=${LEAT_COMMAND:-../../build/leat}
-device=${LEAT_TEST_DEVICE:-cpu:0}
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-failures=0
-
-fail() {
-    failures=$((failures + 1))
-    printf 'FAIL  %s\n' "$*"
-    head -n 60 "$work/err" "$work/out" | sed 's/^/      | /'
-}
-
-# run STATUS WORDS...: the command must exit with that status; its output goes to $work/out and $work/err.
-run() {
-    wanted=$1
-    shift
-    "$leat" "$@" >"$work/out" 2>"$work/err"
-    code=$?
-    [ $code -eq "$wanted" ] && return 0
-    fail "leat $*: exit status $code instead of $wanted"
-    return 1
-}
+cd "$(dirname "$0")" || exit 1
+. ./cli.sh
+cd traces || exit 1
 
 replay() { run 0 replay --device "$device" "$@"; }
-
-# says TEXT: standard error has it, in one line that begins with the command's name.
-says() {
-    grep -q '^leat: ' "$work/err" && grep -qF -- "$1" "$work/err" && [ "$(wc -l <"$work/err")" -eq 1 ] && return
-    fail "the message does not have: $1"
-}
 
 # The value of a key at the top of the JSON, and one of the JSON's objects by name.
 value() { sed -n "s/^  \"$1\": \(.*[^,]\),\{0,1\}\$/\1/p" "$work/out"; }
@@ -216,11 +190,6 @@ run 1 replay "$work" && says 'cannot be read: Is a directory'
 
 # ---- bad command lines ----------------------------------------------------------------------------------------
 
-usage() {
-    text=$1
-    shift
-    run 2 "$@" && says "$text"
-}
 trace=two_stream_cut.csv.gz
 usage 'the file to replay is missing' replay
 usage "'b' is not an option" replay a b
@@ -243,20 +212,10 @@ run 0 replay --help && run 0 help replay
 
 # ---- pool-map -------------------------------------------------------------------------------------------------
 
-# Standard input is well-formed XML, as far as there is something here to tell.
-if command -v xmllint >/dev/null; then
-    check_xml() { xmllint --noout "$1"; }
-elif command -v python3 >/dev/null; then
-    check_xml() { python3 -c 'import sys, xml.dom.minidom; xml.dom.minidom.parse(sys.argv[1])' "$1"; }
-else
-    echo 'skipped: whether the picture is well-formed XML: there is neither xmllint nor python3'
-    check_xml() { :; }
-fi
-
 # drawn SNAPSHOT: both pictures of it can be made.
 drawn() {
     run 0 pool-map "$1" -o "$work/map.svg" || return
-    check_xml "$work/map.svg" 2>"$work/err" || fail "the picture of $1 is not well-formed"
+    check_xml "$work/map.svg"
     [ ! -s "$work/out" ] || fail 'with -o nothing goes to standard output'
     run 0 pool-map "$1" && { cmp -s "$work/out" "$work/map.svg" || fail 'a file and standard output differ'; }
     run 0 pool-map --text "$1"
@@ -324,5 +283,4 @@ usage "'b' is not an option" pool-map a b
 usage 'needs a value' pool-map a -o
 run 0 pool-map --help && run 0 help pool-map
 
-[ $failures -eq 0 ] && echo 'all is well'
-[ $failures -eq 0 ]
+finish
