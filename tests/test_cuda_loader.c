@@ -1,236 +1,46 @@
 /*
  * test_cuda_loader.c - what becomes of a CUDA driver library that is missing, damaged, too old or without a GPU.
- *
- * Drivers are loaded once in a process, so each case runs in one of its own: this program again, with a library to
- * try in its environment, which writes what it found to its standard output. The libraries are made from
- * tests/fake/.
  */
-#include <leat/leat.h>
+#include "loaded.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <cmocka.h>
-
-struct found {
-    leat_driver_info cuda;
-    leat_status opened;
-    char device[16]; /* what leat_device_open(NULL) gave */
+const struct loaded_vendor loaded_vendor = {
+    .driver = "cuda",
+    .library = "libcuda.so.1",
+    .library_variable = "LEAT_CUDA_LIBRARY",
+    .fake_variable = "FAKE_CUDA",
+    .advice = "reinstall",
+    .first_function = "cuDriverGetVersion",
+    .partial_function = "cuDeviceGetCount",
+    .version = "13.0",
 };
-
-static char folder[3072]; /* where this program is, and the fakes in its subfolder */
-
-/* ---- the child ---- */
-
-static int look(void)
-{
-    struct found found = {.opened = LEAT_ERROR_INVALID};
-    leat_driver_info driver;
-    leat_device_info info;
-    leat_device *device;
-
-    for (unsigned i = 0; leat_driver_list(i, &driver) == LEAT_OK; i++)
-        if (!strcmp(driver.name, "cuda"))
-            found.cuda = driver;
-    found.opened = leat_device_open(NULL, &device);
-    if (found.opened == LEAT_OK) {
-        if (leat_device_query(device, &info) == LEAT_OK)
-            memcpy(found.device, info.name, sizeof found.device);
-        if (leat_device_close(device) != LEAT_OK)
-            return 1;
-    }
-    return write(STDOUT_FILENO, &found, sizeof found) == (ssize_t)sizeof found ? 0 : 1;
-}
-
-/* ---- the parent ---- */
-
-static void start_child(int out, const char *library, const char *fake, const char *search)
-{
-    char self[4096];
-
-    snprintf(self, sizeof self, "%s/test_cuda_loader", folder);
-    if (dup2(out, STDOUT_FILENO) < 0 || setenv("LEAT_CUDA_LIBRARY", library, 1) != 0 ||
-        setenv("FAKE_CUDA", fake, 1) != 0 || (search && setenv("LD_LIBRARY_PATH", search, 1) != 0))
-        _exit(99);
-    unsetenv("LEAT_DEVICE");
-    unsetenv("LEAT_DRIVERS");
-    unsetenv("LEAT_FAULT");
-    unsetenv("LEAT_STRICT");
-    execl(self, self, "look", (char *)NULL);
-    _exit(98);
-}
-
-static struct found try_library(const char *library, const char *fake, const char *search)
-{
-    struct found found;
-    int ends[2], status;
-    ssize_t got;
-    pid_t child;
-
-    assert_int_equal(pipe(ends), 0);
-    child = fork();
-    assert_true(child >= 0);
-    if (child == 0)
-        start_child(ends[1], library, fake, search);
-    close(ends[1]);
-    got = read(ends[0], &found, sizeof found); /* one write of less than a page arrives whole */
-    close(ends[0]);
-    assert_int_equal(waitpid(child, &status, 0), child);
-    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
-        fail_msg("the process that tried %s ended with wait status %#x", library, (unsigned)status);
-    assert_int_equal(got, sizeof found);
-    return found;
-}
-
-/* The driver is left out with this status and a sentence that has all of the words, and a CPU device opens
- * instead. */
-static void expect(const struct found *found, leat_status status, const char *const *words)
-{
-    if (found->cuda.status != status)
-        fail_msg("%s, not %s: %s", leat_status_name(found->cuda.status), leat_status_name(status),
-                 found->cuda.reason);
-    for (; *words; words++)
-        if (!strstr(found->cuda.reason, *words))
-            fail_msg("the sentence lacks \"%s\": %s", *words, found->cuda.reason);
-    assert_int_equal(found->cuda.device_count, 0);
-    assert_int_equal(found->opened, LEAT_OK);
-    assert_string_equal(found->device, "cpu:0");
-}
-
-#define EXPECT(found, status, ...) expect(&(found), status, (const char *const[]){__VA_ARGS__, NULL})
-
-static const char *fake_path(const char *name)
-{
-    static char path[4096];
-
-    snprintf(path, sizeof path, "%s/fake/%s.so", folder, name);
-    return path;
-}
-
-/* A file with the first bytes of the good fake. */
-static const char *cut_path(size_t bytes)
-{
-    static char path[4096];
-    FILE *from, *to;
-    int c;
-
-    snprintf(path, sizeof path, "%s/fake_cut.so", folder);
-    from = fopen(fake_path("fake_cuda"), "rb");
-    to = fopen(path, "wb");
-    assert_true(from && to);
-    while (bytes-- > 0 && (c = getc(from)) != EOF)
-        putc(c, to);
-    fclose(from);
-    assert_int_equal(fclose(to), 0);
-    return path;
-}
-
-static void test_missing(void **state)
-{
-    struct found found = try_library("/nowhere/libcuda.so.1", "", NULL);
-
-    (void)state;
-    EXPECT(found, LEAT_ERROR_NO_DRIVER, "not on this machine", "/nowhere/libcuda.so.1", "LEAT_CUDA_LIBRARY");
-    assert_string_equal(found.cuda.library, "");
-}
-
-static void test_empty(void **state)
-{
-    struct found found = try_library(cut_path(0), "", NULL);
-
-    (void)state;
-    EXPECT(found, LEAT_ERROR_NO_DRIVER, "cannot be loaded", "reinstall");
-}
-
-/* Wherever the file ends before its last segment does: a sentence, and never SIGBUS. */
-static void test_cut_off(void **state)
-{
-    static const size_t lengths[] = {1, 16, 63, 64, 100, 600, 832, 1000, 4096, 5000, 9000, 12288};
-    struct found found;
-
-    (void)state;
-    for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
-        found = try_library(cut_path(lengths[i]), "", NULL);
-        EXPECT(found, LEAT_ERROR_NO_DRIVER, "reinstall");
-    }
-    EXPECT(found, LEAT_ERROR_NO_DRIVER, "cut off", "12288 bytes");
-    found = try_library("fake_cut.so", "", folder);
-    EXPECT(found, LEAT_ERROR_NO_DRIVER, "cut off", "12288 bytes");
-    unlink(cut_path(0));
-}
-
-static void test_other_library(void **state)
-{
-    struct found found = try_library("libm.so.6", "", NULL);
-
-    (void)state;
-    EXPECT(found, LEAT_ERROR_NO_DRIVER, "libm.so.6", "cuDriverGetVersion", "LEAT_CUDA_LIBRARY");
-}
-
-static void test_missing_functions(void **state)
-{
-    struct found found = try_library(fake_path("fake_cuda_partial"), "", NULL);
-
-    (void)state;
-    EXPECT(found, LEAT_ERROR_NO_DRIVER, "functions are missing", "cuDeviceGetCount", "reinstall");
-}
 
 static void test_too_old(void **state)
 {
-    struct found found = try_library(fake_path("fake_cuda"), "version=10020", NULL);
+    struct loaded_found found = loaded_fake("version=10020");
 
     (void)state;
-    EXPECT(found, LEAT_ERROR_DRIVER_TOO_OLD, "CUDA 11.4 or newer", "found 10.2", "update");
-    assert_string_equal(found.cuda.version, "10.2");
+    EXPECT_LEFT_OUT(found, LEAT_ERROR_DRIVER_TOO_OLD, "CUDA 11.4 or newer", "found 10.2", "update");
+    assert_string_equal(found.driver.version, "10.2");
 }
 
 static void test_no_device(void **state)
 {
-    struct found found = try_library(fake_path("fake_cuda"), "init=100", NULL);
-
     (void)state;
-    EXPECT(found, LEAT_ERROR_NO_DEVICE, "no GPU", "CUDA_VISIBLE_DEVICES");
-    found = try_library(fake_path("fake_cuda"), "devices=0", NULL);
-    EXPECT(found, LEAT_ERROR_NO_DEVICE, "no GPU", "CUDA_VISIBLE_DEVICES");
+    EXPECT_LEFT_OUT(loaded_fake("init=100"), LEAT_ERROR_NO_DEVICE, "no GPU", "CUDA_VISIBLE_DEVICES");
+    EXPECT_LEFT_OUT(loaded_fake("devices=0"), LEAT_ERROR_NO_DEVICE, "no GPU", "CUDA_VISIBLE_DEVICES");
 }
 
 static void test_does_not_start(void **state)
 {
-    struct found found = try_library(fake_path("fake_cuda"), "init=34", NULL);
-
     (void)state;
-    EXPECT(found, LEAT_ERROR_NO_DRIVER, "stub", "install the NVIDIA driver");
-    found = try_library(fake_path("fake_cuda"), "init=803", NULL);
-    EXPECT(found, LEAT_ERROR_NO_DRIVER, "different versions", "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH");
-    found = try_library(fake_path("fake_cuda"), "init=804", NULL);
-    EXPECT(found, LEAT_ERROR_DRIVER_TOO_OLD, "forward compatibility");
-    found = try_library(fake_path("fake_cuda"), "init=802", NULL);
-    EXPECT(found, LEAT_ERROR_NO_DRIVER, "fabricmanager");
-    found = try_library(fake_path("fake_cuda"), "init=999", NULL);
-    EXPECT(found, LEAT_ERROR_NO_DRIVER, "does not start", "CUDA_ERROR_UNKNOWN", "nvidia-smi");
-    found = try_library(fake_path("fake_cuda"), "init=777", NULL);
-    EXPECT(found, LEAT_ERROR_NO_DRIVER, "CUDA error 777");
-}
-
-static void test_good(void **state)
-{
-    struct found found = try_library(fake_path("fake_cuda"), "", NULL);
-
-    (void)state;
-    assert_int_equal(found.cuda.status, LEAT_OK);
-    assert_string_equal(found.cuda.reason, "");
-    assert_string_equal(found.cuda.version, "13.0");
-    assert_non_null(strstr(found.cuda.library, "/fake/fake_cuda.so"));
-    assert_int_equal(found.cuda.device_count, 2);
-    assert_string_equal(found.device, "cuda:0");
+    EXPECT_LEFT_OUT(loaded_fake("init=34"), LEAT_ERROR_NO_DRIVER, "stub", "install the NVIDIA driver");
+    EXPECT_LEFT_OUT(loaded_fake("init=803"), LEAT_ERROR_NO_DRIVER, "different versions",
+                    "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH");
+    EXPECT_LEFT_OUT(loaded_fake("init=804"), LEAT_ERROR_DRIVER_TOO_OLD, "forward compatibility");
+    EXPECT_LEFT_OUT(loaded_fake("init=802"), LEAT_ERROR_NO_DRIVER, "fabricmanager");
+    EXPECT_LEFT_OUT(loaded_fake("init=999"), LEAT_ERROR_NO_DRIVER, "does not start", "CUDA_ERROR_UNKNOWN",
+                    "nvidia-smi");
+    EXPECT_LEFT_OUT(loaded_fake("init=777"), LEAT_ERROR_NO_DRIVER, "CUDA error 777");
 }
 
 int main(int argc, char **argv)
@@ -246,13 +56,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_does_not_start),
         cmocka_unit_test(test_good),
     };
-    ssize_t length;
 
-    if (argc == 2 && !strcmp(argv[1], "look"))
-        return look();
-    length = readlink("/proc/self/exe", folder, sizeof folder - 1);
-    if (length < 0)
-        return 1;
-    *strrchr(folder, '/') = '\0';
+    loaded_begin(argc, argv);
     return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
 }

@@ -29,7 +29,7 @@ $(test_bin)/%.o: tests/%.c $(BUILD)/flags
 	$(say) CC $<
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(if $(filter test_device test_memory test_virtual test_copy% test_layout% test_fill test_managed test_stream test_event test_kernel \
-	    test_native test_bad_input test_threads test_pool% test_strict order_model pool_model harness layouts,$*),$(PUBLIC_CFLAGS),$(ALL_CFLAGS)) \
+	    test_native test_bad_input test_threads test_pool% test_strict order_model pool_model harness layouts loaded,$*),$(PUBLIC_CFLAGS),$(ALL_CFLAGS)) \
 	    $(test_defines) -MMD -MP -c $< -o $@
 
 $(test_programs): %: %.o $(test_objects) $(BUILD)/libleat.a
@@ -39,6 +39,9 @@ $(test_programs): %: %.o $(test_objects) $(BUILD)/libleat.a
 # What waits wait for is held up.
 $(addprefix $(test_bin)/,unit_copy_waits unit_copy_forms unit_order): $(test_bin)/held.o
 $(test_bin)/unit_copy_waits: test_wraps = -Wl,--wrap=leati_order_failed
+
+# What the tests of CUDA's driver and of HIP's share.
+$(addprefix $(test_bin)/,test_cuda_loader test_hip_loader): $(test_bin)/loaded.o
 
 # A user's kernels, as a user would build them.
 $(test_kernels): tests/kernels_user.c include/leat/device_code.h $(BUILD)/flags
@@ -172,4 +175,4 @@ gate: tests
 	$(Q)tests/gate.sh $(test_gate)
 
 .PHONY: tests check check-plain check-strict check-staged check-prefetch check-names check-names-hip check-names-cuda check-gpu check-memcheck check-tsan check-tsan-plain check-tsan-staged fuzz-layout gate
--include $(test_programs:=.d) $(test_objects:.o=.d) $(test_bin)/held.d
+-include $(test_programs:=.d) $(test_objects:.o=.d) $(test_bin)/held.d $(test_bin)/loaded.d
