@@ -4,11 +4,11 @@
  * stored record look alike. One self-contained file, light or dark.
  */
 #include "bench_copy.h"
+#include "bench_report.h"
 #include "cli.h"
 #include "svg.h"
 #include "text.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -57,20 +57,6 @@ struct picture {
     bool any, any_driver;
 };
 
-static double number_of(const json_t *row, const char *key)
-{
-    const json_t *value = json_object_get(row, key);
-
-    return json_is_number(value) ? json_number_value(value) : NAN;
-}
-
-static const char *text_of(const json_t *object, const char *key)
-{
-    const char *text = json_string_value(json_object_get(object, key));
-
-    return text ? text : "";
-}
-
 /* Takes the rows of a line out of the record. The case's name is the direction and the kind of memory. */
 static void read_line(struct picture *picture, const json_t *rows, unsigned direction, unsigned kind)
 {
@@ -83,11 +69,11 @@ static void read_line(struct picture *picture, const json_t *rows, unsigned dire
              copy_memory_texts[drawn[kind].memory].label);
     json_array_foreach(rows, index, row)
     {
-        struct point point = {(uint64_t)json_integer_value(json_object_get(row, "bytes")), number_of(row, "value"),
-                              number_of(row, "driver_value")};
+        struct point point = {(uint64_t)json_integer_value(json_object_get(row, "bytes")),
+                              record_number(row, "value"), record_number(row, "driver_value")};
 
-        if (strcmp(text_of(row, "group"), "copy") || strcmp(text_of(row, "case"), name) || point.bytes == 0 ||
-            !isfinite(point.leat) || line->count == POINTS_MAX)
+        if (strcmp(record_text(row, "group"), "copy") || strcmp(record_text(row, "case"), name) ||
+            point.bytes == 0 || !isfinite(point.leat) || line->count == POINTS_MAX)
             continue;
         line->points[line->count++] = point;
         picture->any = true;
@@ -148,19 +134,12 @@ static void write_styles(FILE *file)
     fputs("}\n</style>\n", file);
 }
 
-static void write_text(FILE *file, double x, double y, const char *style, const char *text)
-{
-    fprintf(file, "<text x=\"%.1f\" y=\"%.1f\" class=\"%s\">", x, y, style);
-    svg_write_escaped(file, text);
-    fputs("</text>\n", file);
-}
-
 /* One entry of the legend; returns where the next one goes. */
 static unsigned write_sample(FILE *file, unsigned x, unsigned y, const char *style, unsigned hue, const char *text)
 {
     fprintf(file, "<line x1=\"%u\" y1=\"%u\" x2=\"%u\" y2=\"%u\" class=\"curve%s k%u\"/>\n", x, y - 4, x + 28,
             y - 4, style, hue);
-    write_text(file, x + 34, y, "", text);
+    svg_write_text(file, x + 34, y, "", text);
     return x + 56 + 7 * (unsigned)strlen(text);
 }
 
@@ -169,24 +148,24 @@ static void write_head(struct picture *picture, const json_t *record)
     const json_t *device = json_object_get(record, "device");
     const json_t *driver = json_object_get(record, "driver");
     const json_t *host = json_object_get(record, "host");
-    const char *library = strrchr(text_of(driver, "library"), '/');
-    const char *peer = text_of(driver, "compared_with");
+    const char *library = strrchr(record_text(driver, "library"), '/');
+    const char *peer = record_text(driver, "compared_with");
     unsigned x = MARGIN, y = MARGIN + 12, kind;
     char text[512];
 
     snprintf(text, sizeof text, "Copies between host and %.40s, %.80s, driver %.20s %.60s%s%.60s%s",
-             text_of(device, "name"), text_of(device, "model"), text_of(driver, "name"),
-             text_of(driver, "version"), library ? " (" : "", library ? library + 1 : "", library ? ")" : "");
-    write_text(picture->file, x, y, "title", text);
+             record_text(device, "name"), record_text(device, "model"), record_text(driver, "name"),
+             record_text(driver, "version"), library ? " (" : "", library ? library + 1 : "", library ? ")" : "");
+    svg_write_text(picture->file, x, y, "title", text);
     y += LINE_STEP + 6;
-    snprintf(text, sizeof text, "%.80s, %d logical processors, %.80s; leat %.20s, %.30s", text_of(host, "cpu"),
-             (int)json_integer_value(json_object_get(host, "cores")), text_of(host, "kernel"),
-             text_of(record, "version"), text_of(record, "date"));
-    write_text(picture->file, x, y, "quiet", text);
+    snprintf(text, sizeof text, "%.80s, %d logical processors, %.80s; leat %.20s, %.30s", record_text(host, "cpu"),
+             (int)json_integer_value(json_object_get(host, "cores")), record_text(host, "kernel"),
+             record_text(record, "version"), record_text(record, "date"));
+    svg_write_text(picture->file, x, y, "quiet", text);
     y += LINE_STEP;
     snprintf(text, sizeof text, "From the call to its completion, medians; GB/s is 10^9 bytes a second%s%.96s",
              picture->any_driver ? "; driver: " : "", picture->any_driver ? peer : "");
-    write_text(picture->file, x, y, "quiet", text);
+    svg_write_text(picture->file, x, y, "quiet", text);
     y += LINE_STEP + 8;
     for (kind = DRAWN_COUNT; kind-- > 0;)
         if (has_kind(picture, kind))
@@ -253,18 +232,18 @@ static void write_axes(struct panel *panel, double step)
         fprintf(picture->file, "<path d=\"M%u %.1fh%d\" class=\"grid\"/>\n", panel->x, panel_y(panel, rate),
                 PANEL_WIDTH);
         snprintf(text, sizeof text, "%g", rate);
-        write_text(picture->file, panel->x - 6.0, panel_y(panel, rate) + 4, "tick end", text);
+        svg_write_text(picture->file, panel->x - 6.0, panel_y(panel, rate) + 4, "tick end", text);
     }
     for (power = (picture->first + 1) / 2 * 2; power <= picture->last; power += spacing) {
         fprintf(picture->file, "<path d=\"M%.1f %uv%d\" class=\"grid\"/>\n", panel_x(panel, (uint64_t)1 << power),
                 panel->y, PANEL_HEIGHT);
-        write_text(picture->file, panel_x(panel, (uint64_t)1 << power), panel->y + PANEL_HEIGHT + 16,
-                   "tick middle", text_bytes(text, (uint64_t)1 << power));
+        svg_write_text(picture->file, panel_x(panel, (uint64_t)1 << power), panel->y + PANEL_HEIGHT + 16,
+                       "tick middle", text_bytes(text, (uint64_t)1 << power));
     }
     fprintf(picture->file, "<rect x=\"%u\" y=\"%u\" width=\"%d\" height=\"%d\" class=\"frame\"/>\n", panel->x,
             panel->y, PANEL_WIDTH, PANEL_HEIGHT);
-    write_text(picture->file, panel->x + (double)PANEL_WIDTH / 2, panel->y + PANEL_HEIGHT + 36, "quiet middle",
-               "bytes of a copy");
+    svg_write_text(picture->file, panel->x + (double)PANEL_WIDTH / 2, panel->y + PANEL_HEIGHT + 36, "quiet middle",
+                   "bytes of a copy");
 }
 
 static void write_curve(struct panel *panel, const struct line *line, unsigned kind, bool driver)
@@ -310,14 +289,14 @@ static void write_panel(struct picture *picture, unsigned direction)
     double most = highest(picture, direction), step;
     unsigned kind;
 
-    write_text(picture->file, panel.x, panel.y - 8, "head", titles[direction]);
+    svg_write_text(picture->file, panel.x, panel.y - 8, "head", titles[direction]);
     if (most <= 0) {
-        write_text(picture->file, panel.x, panel.y + 20, "quiet", "not measured");
+        svg_write_text(picture->file, panel.x, panel.y + 20, "quiet", "not measured");
         return;
     }
     step = step_for(most);
     panel.top = ceil(most / step * 1.02) * step;
-    write_text(picture->file, panel.x - 6, panel.y - 8, "tick end", "GB/s");
+    svg_write_text(picture->file, panel.x - 6, panel.y - 8, "tick end", "GB/s");
     write_axes(&panel, step);
     for (kind = 0; kind < DRAWN_COUNT; kind++) {
         write_curve(&panel, &picture->lines[direction][kind], kind, true);
@@ -345,7 +324,6 @@ bool bench_copy_picture(const json_t *record, const char *path)
 {
     static struct picture picture; /* too large for the stack */
     unsigned direction, kind;
-    bool fine;
 
     picture = (struct picture){.first = 63};
     for (direction = 0; direction < COPY_DIRECTION_COUNT; direction++)
@@ -357,13 +335,9 @@ bool bench_copy_picture(const json_t *record, const char *path)
     }
     if (picture.last == picture.first)
         picture.last++;
-    picture.file = fopen(path, "we");
-    if (picture.file) {
-        write_picture(&picture, record);
-        fine = !ferror(picture.file);
-        if (fclose(picture.file) == 0 && fine)
-            return true;
-    }
-    cli_complain("bench: %s cannot be written: %s", path, strerror(errno));
-    return false;
+    picture.file = svg_open(path);
+    if (!picture.file)
+        return false;
+    write_picture(&picture, record);
+    return svg_close(picture.file, path);
 }

@@ -5,11 +5,11 @@
  * dark.
  */
 #include "bench_layout.h"
+#include "bench_report.h"
 #include "cli.h"
 #include "svg.h"
 #include "text.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -49,30 +49,16 @@ struct picture {
     bool has_peer[LAYOUT_PEER_COUNT];
 };
 
-static double number_of(const json_t *row, const char *key)
-{
-    const json_t *value = json_object_get(row, key);
-
-    return json_is_number(value) ? json_number_value(value) : NAN;
-}
-
-static const char *text_of(const json_t *object, const char *key)
-{
-    const char *text = json_string_value(json_object_get(object, key));
-
-    return text ? text : "";
-}
-
 /* Rows of suites say what their case is; means and the ladder do not. */
 static bool is_case(const json_t *row)
 {
-    return !strcmp(text_of(row, "group"), "layout") && json_object_get(row, "arguments") &&
-           isfinite(number_of(row, "share_of_copy"));
+    return !strcmp(record_text(row, "group"), "layout") && json_object_get(row, "arguments") &&
+           isfinite(record_number(row, "share_of_copy"));
 }
 
 static bool is_in(const struct panel *panel, const json_t *row)
 {
-    return is_case(row) && !strcmp(text_of(row, "part"), panel->part) &&
+    return is_case(row) && !strcmp(record_text(row, "part"), panel->part) &&
            json_integer_value(json_object_get(row, "element_bytes")) == panel->element_bytes;
 }
 
@@ -88,7 +74,7 @@ static void find_panels(struct picture *picture)
         if (!is_case(row))
             continue;
         for (i = 0; i < LAYOUT_PEER_COUNT; i++)
-            picture->has_peer[i] = picture->has_peer[i] || isfinite(number_of(row, layout_peers[i].share_key));
+            picture->has_peer[i] = picture->has_peer[i] || isfinite(record_number(row, layout_peers[i].share_key));
         for (i = 0; i < picture->panel_count; i++)
             if (is_in(&picture->panels[i], row))
                 break;
@@ -96,7 +82,7 @@ static void find_panels(struct picture *picture)
             continue;
         if (i == picture->panel_count)
             picture->panels[picture->panel_count++] =
-                (struct panel){.part = text_of(row, "part"),
+                (struct panel){.part = record_text(row, "part"),
                                .element_bytes = json_integer_value(json_object_get(row, "element_bytes"))};
         picture->panels[i].cases++;
     }
@@ -159,19 +145,12 @@ static void write_styles(FILE *file)
     fputs("}\n</style>\n", file);
 }
 
-static void write_text(FILE *file, double x, double y, const char *style, const char *text)
-{
-    fprintf(file, "<text x=\"%.1f\" y=\"%.1f\" class=\"%s\">", x, y, style);
-    svg_write_escaped(file, text);
-    fputs("</text>\n", file);
-}
-
 /* One entry of the legend; returns where the next one goes. */
 static unsigned write_sample(FILE *file, unsigned x, unsigned y, unsigned hue, const char *text)
 {
     fprintf(file, "<circle cx=\"%u\" cy=\"%u\" r=\"3.2\" class=\"%s h%u\"/>\n", x + 4, y - 4, hue ? "peer" : "dot",
             hue);
-    write_text(file, x + 12, y, "", text);
+    svg_write_text(file, x + 12, y, "", text);
     return x + 34 + 7 * (unsigned)strlen(text);
 }
 
@@ -183,15 +162,15 @@ static void write_head(struct picture *picture, const json_t *record)
     char text[512];
 
     snprintf(text, sizeof text, "Copies between layouts on %.40s, %.80s, driver %.20s %.60s",
-             text_of(device, "name"), text_of(device, "model"), text_of(driver, "name"),
-             text_of(driver, "version"));
-    write_text(picture->file, x, y, "title", text);
+             record_text(device, "name"), record_text(device, "model"), record_text(driver, "name"),
+             record_text(driver, "version"));
+    svg_write_text(picture->file, x, y, "title", text);
     y += LINE_STEP + 6;
-    snprintf(text, sizeof text, "leat %.20s, %.30s; %.140s", text_of(record, "version"), text_of(record, "date"),
-             text_of(record, "command"));
-    write_text(picture->file, x, y, "quiet", text);
+    snprintf(text, sizeof text, "leat %.20s, %.30s; %.140s", record_text(record, "version"),
+             record_text(record, "date"), record_text(record, "command"));
+    svg_write_text(picture->file, x, y, "quiet", text);
     y += LINE_STEP;
-    write_text(
+    svg_write_text(
         picture->file, x, y, "quiet",
         "A column is a case, its height the share of the rate at which as many bytes are plainly copied there; "
         "medians. A dash is the bound: 32-byte sectors that must be moved.");
@@ -218,12 +197,12 @@ static void write_frame(struct picture *picture, const struct panel *panel)
     shown = width > 300 ? (unsigned)strlen(panel->part) : (unsigned)strcspn(panel->part, ":");
     snprintf(text, sizeof text, "%.*s, %s", (int)shown, panel->part,
              text_bytes(size, (uint64_t)panel->element_bytes));
-    write_text(picture->file, panel->x, panel->y - 7, "head", text);
+    svg_write_text(picture->file, panel->x, panel->y - 7, "head", text);
     for (percent = 0; percent <= 100; percent += 25) {
         fprintf(picture->file, "<path d=\"M%u %.1fh%u\" class=\"grid\"/>\n", panel->x,
                 height_of(panel, percent / 100.0), width);
         snprintf(text, sizeof text, "%u %%", percent);
-        write_text(picture->file, panel->x - 5.0, height_of(panel, percent / 100.0) + 4, "tick", text);
+        svg_write_text(picture->file, panel->x - 5.0, height_of(panel, percent / 100.0) + 4, "tick", text);
     }
     fprintf(picture->file, "<rect x=\"%u\" y=\"%u\" width=\"%u\" height=\"%d\" class=\"frame\"/>\n", panel->x,
             panel->y, width, PANEL_HEIGHT);
@@ -240,7 +219,7 @@ static void write_dot(struct picture *picture, const struct panel *panel, double
             height_of(panel, share), hue ? "2.4" : "3", hue ? "peer" : "dot", hue);
     svg_write_escaped(picture->file, name);
     fputs(": ", picture->file);
-    svg_write_escaped(picture->file, text_of(row, "case"));
+    svg_write_escaped(picture->file, record_text(row, "case"));
     fprintf(picture->file, ": %.1f %%, %s GB/s</title></circle>\n", 100 * share, text_figure(figure, rate));
 }
 
@@ -254,7 +233,7 @@ static void write_panel(struct picture *picture, const struct panel *panel)
     write_frame(picture, panel);
     json_array_foreach(picture->rows, index, row)
     {
-        double bound = number_of(row, "bound") / number_of(row, "copy_gb_s");
+        double bound = record_number(row, "bound") / record_number(row, "copy_gb_s");
 
         if (!is_in(panel, row))
             continue;
@@ -263,8 +242,9 @@ static void write_panel(struct picture *picture, const struct panel *panel)
                     6);
         for (i = 0; i < LAYOUT_PEER_COUNT; i++)
             write_dot(picture, panel, x, row, layout_peers[i].name, i + 1,
-                      number_of(row, layout_peers[i].share_key), number_of(row, layout_peers[i].rate_key));
-        write_dot(picture, panel, x, row, "leat", 0, number_of(row, "share_of_copy"), number_of(row, "value"));
+                      record_number(row, layout_peers[i].share_key), record_number(row, layout_peers[i].rate_key));
+        write_dot(picture, panel, x, row, "leat", 0, record_number(row, "share_of_copy"),
+                  record_number(row, "value"));
         x += (double)COLUMN;
     }
 }
@@ -288,7 +268,6 @@ static void write_picture(struct picture *picture, const json_t *record)
 bool bench_layout_picture(const json_t *record, const char *path)
 {
     static struct picture picture; /* too large for the stack */
-    bool fine;
 
     picture = (struct picture){.rows = json_object_get(record, "rows")};
     find_panels(&picture);
@@ -297,13 +276,9 @@ bool bench_layout_picture(const json_t *record, const char *path)
         return false;
     }
     place_panels(&picture);
-    picture.file = fopen(path, "we");
-    if (picture.file) {
-        write_picture(&picture, record);
-        fine = !ferror(picture.file);
-        if (fclose(picture.file) == 0 && fine)
-            return true;
-    }
-    cli_complain("bench: %s cannot be written: %s", path, strerror(errno));
-    return false;
+    picture.file = svg_open(path);
+    if (!picture.file)
+        return false;
+    write_picture(&picture, record);
+    return svg_close(picture.file, path);
 }

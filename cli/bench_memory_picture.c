@@ -4,11 +4,11 @@
  * best. Works on the JSON, so that a run and a stored record look alike. One self-contained file, light or dark.
  */
 #include "bench_memory.h"
+#include "bench_report.h"
 #include "cli.h"
 #include "svg.h"
 #include "text.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -38,13 +38,6 @@ struct picture {
     bool any;
 };
 
-static const char *text_of(const json_t *object, const char *key)
-{
-    const char *text = json_string_value(json_object_get(object, key));
-
-    return text ? text : "";
-}
-
 static void read_rate(struct picture *picture, const json_t *rows, unsigned access, unsigned strategy)
 {
     const json_t *row;
@@ -57,7 +50,7 @@ static void read_rate(struct picture *picture, const json_t *rows, unsigned acce
     {
         double rate = json_number_value(json_object_get(row, "value"));
 
-        if (strcmp(text_of(row, "group"), "memory") || strcmp(text_of(row, "case"), name) || rate <= 0)
+        if (strcmp(record_text(row, "group"), "memory") || strcmp(record_text(row, "case"), name) || rate <= 0)
             continue;
         picture->rates[access][strategy] = rate;
         picture->bytes = (uint64_t)json_integer_value(json_object_get(row, "bytes"));
@@ -65,13 +58,6 @@ static void read_rate(struct picture *picture, const json_t *rows, unsigned acce
         picture->high = fmax(picture->high, ceil(log10(rate)));
         picture->any = true;
     }
-}
-
-static void write_text(FILE *file, double x, double y, const char *style, const char *text)
-{
-    fprintf(file, "<text x=\"%.1f\" y=\"%.1f\" class=\"%s\">", x, y, style);
-    svg_write_escaped(file, text);
-    fputs("</text>\n", file);
 }
 
 static void write_styles(FILE *file)
@@ -109,16 +95,16 @@ static void write_head(struct picture *picture, const json_t *record)
     char text[512], size[TEXT_MAX];
 
     snprintf(text, sizeof text, "Bytes that a kernel reads of %s at the host: %.40s, %.80s",
-             text_bytes(size, picture->bytes), text_of(device, "name"), text_of(device, "model"));
-    write_text(picture->file, x, y, "title", text);
+             text_bytes(size, picture->bytes), record_text(device, "name"), record_text(device, "model"));
+    svg_write_text(picture->file, x, y, "title", text);
     y += LINE_STEP + 6;
     snprintf(text, sizeof text, "Driver %.20s %.60s; %.80s, %d logical processors; leat %.20s, %.30s",
-             text_of(driver, "name"), text_of(driver, "version"), text_of(host, "cpu"),
-             (int)json_integer_value(json_object_get(host, "cores")), text_of(record, "version"),
-             text_of(record, "date"));
-    write_text(picture->file, x, y, "quiet", text);
+             record_text(driver, "name"), record_text(driver, "version"), record_text(host, "cpu"),
+             (int)json_integer_value(json_object_get(host, "cores")), record_text(record, "version"),
+             record_text(record, "date"));
+    svg_write_text(picture->file, x, y, "quiet", text);
     y += LINE_STEP;
-    write_text(
+    svg_write_text(
         picture->file, x, y, "quiet",
         "From data at the host to the end of the kernel, medians; GB/s counts the bytes that the kernel reads, "
         "whatever was moved for them");
@@ -126,10 +112,10 @@ static void write_head(struct picture *picture, const json_t *record)
     for (unsigned i = 0; i < MEMORY_STRATEGY_COUNT; i++) {
         fprintf(picture->file, "<rect x=\"%u\" y=\"%u\" width=\"12\" height=\"12\" class=\"k%u\"/>\n", x, y - 11,
                 i);
-        write_text(picture->file, x + 18, y, "", memory_strategy_labels[i]);
+        svg_write_text(picture->file, x + 18, y, "", memory_strategy_labels[i]);
         x += 40 + 7 * (unsigned)strlen(memory_strategy_labels[i]);
     }
-    write_text(picture->file, MARGIN + AXIS_LEFT - 8, HEAD - 10, "tick end", "GB/s");
+    svg_write_text(picture->file, MARGIN + AXIS_LEFT - 8, HEAD - 10, "tick end", "GB/s");
 }
 
 static double height_of(const struct picture *picture, double rate)
@@ -146,7 +132,7 @@ static void write_axis(const struct picture *picture)
 
         fprintf(picture->file, "<path d=\"M%d %.1fh%d\" class=\"grid\"/>\n", MARGIN + AXIS_LEFT, y, PLOT_WIDTH);
         snprintf(text, sizeof text, "%g", pow(10, power));
-        write_text(picture->file, MARGIN + AXIS_LEFT - 8, y + 4, "tick end", text);
+        svg_write_text(picture->file, MARGIN + AXIS_LEFT - 8, y + 4, "tick end", text);
     }
 }
 
@@ -167,10 +153,10 @@ static void write_block(const struct picture *picture, unsigned access)
                 "GB/s</title></rect>\n",
                 x, HEAD + PLOT_HEIGHT - height, BAR, height, i, memory_strategy_labels[i],
                 memory_access_labels[access], rate);
-        write_text(picture->file, x + (double)BAR / 2, HEAD + PLOT_HEIGHT - height - 4, "tick middle", rate);
+        svg_write_text(picture->file, x + (double)BAR / 2, HEAD + PLOT_HEIGHT - height - 4, "tick middle", rate);
     }
-    write_text(picture->file, left + (double)(BLOCK - BLOCK_GAP) / 2, HEAD + PLOT_HEIGHT + 20, "middle",
-               memory_access_labels[access]);
+    svg_write_text(picture->file, left + (double)(BLOCK - BLOCK_GAP) / 2, HEAD + PLOT_HEIGHT + 20, "middle",
+                   memory_access_labels[access]);
 }
 
 static void write_picture(struct picture *picture, const json_t *record)
@@ -191,7 +177,6 @@ static void write_picture(struct picture *picture, const json_t *record)
 bool bench_memory_picture(const json_t *record, const char *path)
 {
     struct picture picture = {.low = 99, .high = -99};
-    bool fine;
 
     for (unsigned access = 0; access < MEMORY_ACCESS_COUNT; access++)
         for (unsigned strategy = 0; strategy < MEMORY_STRATEGY_COUNT; strategy++)
@@ -202,13 +187,9 @@ bool bench_memory_picture(const json_t *record, const char *path)
     }
     if (picture.low >= picture.high)
         picture.high = picture.low + 1;
-    picture.file = fopen(path, "we");
-    if (picture.file) {
-        write_picture(&picture, record);
-        fine = !ferror(picture.file);
-        if (fclose(picture.file) == 0 && fine)
-            return true;
-    }
-    cli_complain("bench: %s cannot be written: %s", path, strerror(errno));
-    return false;
+    picture.file = svg_open(path);
+    if (!picture.file)
+        return false;
+    write_picture(&picture, record);
+    return svg_close(picture.file, path);
 }

@@ -7,6 +7,7 @@
 #include "cli.h"
 #include "text.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -134,16 +135,23 @@ static const struct headline_row {
     {"overlap", "overlapped, a stream for each step", 0},
 };
 
-static const char *row_text(const json_t *row, const char *key)
+const char *record_text(const json_t *object, const char *key)
 {
-    const char *text = json_string_value(json_object_get(row, key));
+    const char *text = json_string_value(json_object_get(object, key));
 
     return text ? text : "";
 }
 
+double record_number(const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+
+    return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
 static bool is_time(const json_t *row)
 {
-    return strcmp(row_text(row, "unit"), "GB/s") != 0;
+    return strcmp(record_text(row, "unit"), "GB/s") != 0;
 }
 
 /* Does the row have something to say in this column? */
@@ -152,7 +160,7 @@ static bool has_cell(const json_t *row, const struct report_column *column)
     const json_t *value = json_object_get(row, column->key);
 
     if (!value || json_is_null(value) || (column->rates_only && is_time(row)) ||
-        (column->us_only && strcmp(row_text(row, "unit"), "us") != 0))
+        (column->us_only && strcmp(record_text(row, "unit"), "us") != 0))
         return false;
     return column->cell != CELL_BYTES || json_integer_value(value) > 0;
 }
@@ -168,7 +176,7 @@ static void make_cell(const json_t *row, const struct report_column *column, cha
         return;
     switch (column->cell) {
     case CELL_TEXT:
-        snprintf(text, CELL_MAX, "%s", row_text(row, column->key));
+        snprintf(text, CELL_MAX, "%s", record_text(row, column->key));
         break;
     case CELL_BYTES:
         snprintf(text, CELL_MAX, "%s", text_bytes(figure, (uint64_t)json_integer_value(value)));
@@ -177,7 +185,7 @@ static void make_cell(const json_t *row, const struct report_column *column, cha
         snprintf(text, CELL_MAX, "%s", text_figure(figure, number));
         break;
     case CELL_FIGURE_UNIT:
-        snprintf(text, CELL_MAX, "%s %s", text_figure(figure, number), row_text(row, "unit"));
+        snprintf(text, CELL_MAX, "%s %s", text_figure(figure, number), record_text(row, "unit"));
         break;
     case CELL_DIFFERENCE:
         number = json_number_value(json_object_get(row, "value")) - number;
@@ -222,7 +230,7 @@ static bool print_rows(const json_t *rows, const struct report_column *columns, 
         /* The headings' one %s is the unit; the format is ours. */
         if (strstr(columns[i].heading, "%s"))
             snprintf(names[count], CELL_MAX, "%.*s%s", (int)(strlen(columns[i].heading) - 2), columns[i].heading,
-                     row_text(json_array_get(rows, 0), "unit"));
+                     record_text(json_array_get(rows, 0), "unit"));
         else
             snprintf(names[count], CELL_MAX, "%s", columns[i].heading);
         used[count] = &columns[i];
@@ -259,7 +267,7 @@ static json_t *rows_of(const json_t *rows, const char *group, const char *part)
 
     json_array_foreach(rows, index, row)
     {
-        if (strcmp(row_text(row, "group"), group) || strcmp(row_text(row, "part"), part))
+        if (strcmp(record_text(row, "group"), group) || strcmp(record_text(row, "part"), part))
             continue;
         if (chosen && json_array_append(chosen, row) != 0) {
             json_decref(chosen);
@@ -294,8 +302,8 @@ static bool part_is_known(const json_t *rows, size_t before, const json_t *row)
     size_t i;
 
     for (i = 0; i < before; i++)
-        if (!strcmp(row_text(json_array_get(rows, i), "group"), row_text(row, "group")) &&
-            !strcmp(row_text(json_array_get(rows, i), "part"), row_text(row, "part")))
+        if (!strcmp(record_text(json_array_get(rows, i), "group"), record_text(row, "group")) &&
+            !strcmp(record_text(json_array_get(rows, i), "part"), record_text(row, "part")))
             return true;
     return false;
 }
@@ -314,8 +322,8 @@ bool report_print_group(const json_t *record, const char *group, enum table_styl
             text = bench_groups[i].text;
     json_array_foreach(rows, index, row)
     {
-        if (!strcmp(row_text(row, "group"), group) && !part_is_known(rows, index, row))
-            fine = print_part(rows, group, text, row_text(row, "part"), style) && fine;
+        if (!strcmp(record_text(row, "group"), group) && !part_is_known(rows, index, row))
+            fine = print_part(rows, group, text, record_text(row, "part"), style) && fine;
     }
     return fine;
 }
@@ -332,7 +340,7 @@ static json_t *find_headline(const json_t *rows, const struct headline_row *want
     {
         json_int_t bytes = json_integer_value(json_object_get(row, "bytes"));
 
-        if (strcmp(row_text(row, "group"), wanted->group) || strcmp(row_text(row, "case"), wanted->name) ||
+        if (strcmp(record_text(row, "group"), wanted->group) || strcmp(record_text(row, "case"), wanted->name) ||
             (wanted->bytes && bytes != wanted->bytes) || bytes <= found_bytes)
             continue;
         found = row;
@@ -368,20 +376,20 @@ void report_print_head(const json_t *record, enum table_style style)
     const json_t *device = json_object_get(record, "device");
     const json_t *driver = json_object_get(record, "driver");
     const json_t *host = json_object_get(record, "host");
-    const char *peer = row_text(driver, "compared_with");
-    const char *library = strrchr(row_text(driver, "library"), '/');
+    const char *peer = record_text(driver, "compared_with");
+    const char *library = strrchr(record_text(driver, "library"), '/');
     const char *end = style == TABLE_MARKDOWN ? "  \n" : "\n"; /* two blanks keep the line break */
     char memory[TEXT_MAX];
 
     text_bytes(memory, (uint64_t)json_integer_value(json_object_get(host, "memory_bytes")));
     /* The library's name has the driver's exact version. */
-    printf("Device: %s, %s, driver %s %s%s%s%s%s", row_text(device, "name"), row_text(device, "model"),
-           row_text(driver, "name"), row_text(driver, "version"), library ? " (" : "", library ? library + 1 : "",
-           library ? ")" : "", end);
-    printf("Host: %s, %d logical processors, %s, %s%s", row_text(host, "cpu"),
-           (int)json_integer_value(json_object_get(host, "cores")), memory, row_text(host, "kernel"), end);
-    printf("Run: leat %s, %s, %s%s", row_text(record, "version"), row_text(record, "date"),
-           row_text(record, "command"), end);
+    printf("Device: %s, %s, driver %s %s%s%s%s%s", record_text(device, "name"), record_text(device, "model"),
+           record_text(driver, "name"), record_text(driver, "version"), library ? " (" : "",
+           library ? library + 1 : "", library ? ")" : "", end);
+    printf("Host: %s, %d logical processors, %s, %s%s", record_text(host, "cpu"),
+           (int)json_integer_value(json_object_get(host, "cores")), memory, record_text(host, "kernel"), end);
+    printf("Run: leat %s, %s, %s%s", record_text(record, "version"), record_text(record, "date"),
+           record_text(record, "command"), end);
     printf("Figures: medians; GB/s is 10^9 bytes a second%s%s\n\n", peer[0] ? "; driver: " : "", peer);
 }
 

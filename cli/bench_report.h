@@ -1,5 +1,5 @@
 /*
- * bench_report.h - a record of "leat bench" as tables.
+ * bench_report.h - a record of "leat bench": reading it, and tables of it.
  */
 #ifndef CLI_BENCH_REPORT_H
 #define CLI_BENCH_REPORT_H
@@ -8,6 +8,10 @@
 
 #include <jansson.h>
 #include <stdbool.h>
+
+/* What an object of the record has by that name; "" and NAN where it has none. */
+const char *record_text(const json_t *object, const char *key);
+double record_number(const json_t *object, const char *key);
 
 /* One or two lines on what was measured where. record needs no rows yet. */
 void report_print_head(const json_t *record, enum table_style style);

@@ -3,6 +3,9 @@
  */
 #include "svg.h"
 
+#include "cli.h"
+
+#include <errno.h>
 #include <string.h>
 
 /* How many bytes the UTF-8 character at text has; 0: it is cut off or none. */
@@ -34,4 +37,35 @@ void svg_write_escaped(FILE *file, const char *text)
         else if (bytes > 1 || (unsigned char)*text >= ' ' || *text == '\n' || *text == '\t')
             fwrite(text, 1, bytes, file);
     }
+}
+
+void svg_write_text(FILE *file, double x, double y, const char *style, const char *text)
+{
+    fprintf(file, "<text x=\"%.1f\" y=\"%.1f\" class=\"%s\">", x, y, style);
+    svg_write_escaped(file, text);
+    fputs("</text>\n", file);
+}
+
+static void complain(const char *path)
+{
+    cli_complain("bench: %s cannot be written: %s", path, strerror(errno));
+}
+
+FILE *svg_open(const char *path)
+{
+    FILE *file = fopen(path, "we");
+
+    if (!file)
+        complain(path);
+    return file;
+}
+
+bool svg_close(FILE *file, const char *path)
+{
+    bool fine = !ferror(file);
+
+    fine = fclose(file) == 0 && fine;
+    if (!fine)
+        complain(path);
+    return fine;
 }
