@@ -7,7 +7,6 @@
  */
 #include "driver/cpu/cpu.h"
 
-#include "base/catch.h"
 #include "base/huge.h"
 #include "base/stream_copy.h"
 
@@ -58,20 +57,27 @@ static void move(void *context)
         memcpy(part->dst, part->src, part->bytes);
 }
 
+void cpu_copy_guarded(const struct leati_catch_range ranges[2], void (*move_part)(void *part), void *part,
+                      _Atomic uintptr_t *unreachable)
+{
+    uintptr_t fault, first;
+
+    if (leati_catch(ranges, move_part, part, &fault))
+        return;
+    leati_stream_fence();
+    /* Relaxed: read after the team has finished. */
+    first = atomic_load_explicit(unreachable, memory_order_relaxed);
+    while (fault < first && !atomic_compare_exchange_weak_explicit(unreachable, &first, fault,
+                                                                   memory_order_relaxed, memory_order_relaxed))
+        continue;
+}
+
 static void move_guarded(struct copy_job *job, struct part *part)
 {
     const struct leati_catch_range ranges[] = {{(uintptr_t)part->src, part->bytes},
                                                {(uintptr_t)part->dst, part->bytes}};
-    uintptr_t fault, first;
 
-    if (leati_catch(ranges, move, part, &fault))
-        return;
-    leati_stream_fence();
-    /* Relaxed: read after the team has finished. */
-    first = atomic_load_explicit(&job->unreachable, memory_order_relaxed);
-    while (fault < first && !atomic_compare_exchange_weak_explicit(&job->unreachable, &first, fault,
-                                                                   memory_order_relaxed, memory_order_relaxed))
-        continue;
+    cpu_copy_guarded(ranges, move, part, &job->unreachable);
 }
 
 static void copy_part(void *context, uint64_t i)

@@ -3,7 +3,6 @@
  */
 #include "driver/cpu/cpu.h"
 
-#include "base/catch.h"
 #include "base/stream_copy.h"
 
 #include <stdlib.h>
@@ -80,16 +79,8 @@ static void move_guarded(struct box_job *job, struct part *part)
     size_t src_end = src_row(job, part->end - 1) + part->start + part->length;
     const struct leati_catch_range ranges[] = {{(uintptr_t)job->src + src_start, src_end - src_start},
                                                {(uintptr_t)job->dst + dst_start, dst_end - dst_start}};
-    uintptr_t fault, first;
 
-    if (leati_catch(ranges, move_part, part, &fault))
-        return;
-    leati_stream_fence();
-    /* Relaxed: read after the team has finished. */
-    first = atomic_load_explicit(&job->unreachable, memory_order_relaxed);
-    while (fault < first && !atomic_compare_exchange_weak_explicit(&job->unreachable, &first, fault,
-                                                                   memory_order_relaxed, memory_order_relaxed))
-        continue;
+    cpu_copy_guarded(ranges, move_part, part, &job->unreachable);
 }
 
 static void copy_part(void *context, uint64_t i)
