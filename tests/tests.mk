@@ -43,6 +43,9 @@ $(test_bin)/unit_copy_waits: test_wraps = -Wl,--wrap=leati_order_failed
 # What the tests of CUDA's driver and of HIP's share.
 $(addprefix $(test_bin)/,test_cuda_loader test_hip_loader): $(test_bin)/loaded.o
 
+# Random forms of copies, and what they mean.
+$(addprefix $(test_bin)/,unit_layout_host unit_layout_gpu): $(test_bin)/forms.o
+
 # A user's kernels, as a user would build them.
 $(test_kernels): tests/kernels_user.c include/leat/device_code.h $(BUILD)/flags
 	$(say) CC $<
@@ -176,4 +179,4 @@ gate: tests
 	$(Q)tests/gate.sh $(test_gate)
 
 .PHONY: tests check check-plain check-strict check-staged check-prefetch check-names check-names-hip check-names-cuda check-gpu check-memcheck check-tsan check-tsan-plain check-tsan-staged fuzz-layout gate
--include $(test_programs:=.d) $(test_objects:.o=.d) $(test_bin)/held.d $(test_bin)/loaded.d
+-include $(test_programs:=.d) $(test_objects:.o=.d) $(addprefix $(test_bin)/,held.d loaded.d forms.d)

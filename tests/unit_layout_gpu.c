@@ -3,10 +3,10 @@
  * sort of kernel that takes it, between pages that cannot be touched. And what GPUs would make slow without an
  * error: accesses of shared memory that meet in one bank.
  *
- * The seed is printed and can be given: unit_layout_gpu --seed N, and with how many forms: --forms N.
+ * forms.h says which arguments there are.
  */
+#include "forms.h"
 #include "harness.h"
-#include "seed.h"
 
 #include "kernels/builtin.h"
 #include "layout/gpu.h"
@@ -15,14 +15,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #define ROOM_BYTES ((size_t)768 << 10) /* of each side */
 #define MOST_UNITS ((uint64_t)1 << 15)
 #define BLOCK_BOXES 16 /* as in layout/gpu.c */
-
-static uint64_t seed;
-static unsigned forms = 1000;
 
 /* Of each sort, how many forms it took. */
 static const char *const sorts[] = {
@@ -31,205 +27,29 @@ static const char *const sorts[] = {
 #define SORTS (sizeof sorts / sizeof sorts[0])
 static unsigned taken[SORTS];
 
-/* ---- chance ---- */
-
-static uint64_t state;
-
-static uint64_t chance(uint64_t below)
-{
-    state ^= state << 13;
-    state ^= state >> 7;
-    state ^= state << 17;
-    return (state >> 11) % below;
-}
-
-static void seed_chance(uint64_t number)
-{
-    state = (seed + 1) * 0x9e3779b97f4a7c15u + number * 0xbf58476d1ce4e5b9u;
-    state = state ? state : 1;
-    chance(2);
-}
-
-/* ---- memory between pages that cannot be touched ---- */
-
-static char *make_room(void)
-{
-    size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE);
-    char *all = mmap(NULL, ROOM_BYTES + 2 * page_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-    assert_ptr_not_equal(all, MAP_FAILED);
-    assert_return_code(mprotect(all + page_bytes, ROOM_BYTES, PROT_READ | PROT_WRITE), 0);
-    return all + page_bytes;
-}
-
 /* ---- random forms ---- */
-
-static uint64_t random_size(void)
-{
-    static const uint64_t near[] = {3,  4,  8,  12, 15, 16, 17,  24,  31,  32,
-                                    33, 48, 63, 64, 65, 96, 127, 128, 129, 257};
-
-    switch (chance(4)) {
-    case 0:
-        return 2 + chance(3);
-    case 1:
-        return near[chance(sizeof near / sizeof *near)];
-    case 2:
-        return 2 + chance(14);
-    default:
-        return 2 + chance(chance(2) ? 70 : 700);
-    }
-}
-
-/* Strides that lay the dimensions out in some order, with gaps now and then. Returns the bytes in all. */
-static int64_t lay_out(const struct leati_form *form, int64_t *stride, const unsigned *order, bool listed,
-                       bool gaps)
-{
-    int64_t step = form->unit_bytes;
-
-    for (unsigned i = 0; i < form->dims; i++) {
-        if (gaps && chance(4) == 0)
-            step += (int64_t)chance(5) * form->unit_bytes;
-        if (gaps && chance(4) == 0)
-            step = (step + 63) & ~(int64_t)63;
-        stride[order[i]] = step;
-        step *= listed && (int)order[i] == form->index_dim ? form->index_bound : (int64_t)form->size[order[i]];
-    }
-    return step;
-}
-
-static void extent(const struct leati_form *form, const int64_t *stride, bool listed, int64_t *low, int64_t *high)
-{
-    *low = 0;
-    *high = form->unit_bytes;
-    for (unsigned i = 0; i < form->dims; i++) {
-        int64_t count = listed && (int)i == form->index_dim ? form->index_bound : (int64_t)form->size[i];
-        int64_t reach = (count - 1) * stride[i];
-
-        *(reach < 0 ? low : high) += reach;
-    }
-}
-
-static void add_list(struct leati_form *form)
-{
-    form->index_dim = (int)chance(form->dims);
-    form->index_on_dst = chance(3) == 0;
-    form->index_bytes = chance(2) ? 4 : 8;
-    form->index_bound = (int64_t)form->size[form->index_dim];
-    if (!form->index_on_dst)
-        form->size[form->index_dim] = chance(2) ? random_size() : 1 + chance(5);
-    else if (chance(2))
-        form->size[form->index_dim] = 1 + chance(form->size[form->index_dim]);
-}
-
-static void shuffle(unsigned *order, unsigned count)
-{
-    for (unsigned i = count; i > 1; i--) {
-        unsigned other = (unsigned)chance(i), was = order[i - 1];
-
-        order[i - 1] = order[other];
-        order[other] = was;
-    }
-}
 
 /* False when it came out too large. */
 static bool random_form(struct leati_form *form)
 {
     bool small = chance(8) == 0, gaps = chance(2);
     unsigned order[24], most = small ? 4 + (unsigned)chance(12) : 1 + (unsigned)chance(6);
-    uint64_t units = 1;
 
     *form = (struct leati_form){.unit_bytes = 1u << chance(5), .index_dim = -1};
-    while (form->dims < most) {
-        uint64_t size = small ? 2 + chance(8) / 7 : random_size();
-
-        if (units * size > MOST_UNITS)
-            break;
-        units *= size;
-        form->size[form->dims++] = size;
-    }
+    while (form->dims < most && forms_add_dim(form, small ? 2 + chance(8) / 7 : forms_size(), MOST_UNITS))
+        continue;
     for (unsigned i = 0; i < form->dims; i++)
         order[i] = i;
+    /* Of a scatter's indices no two are the same, since any of two might be the last. */
     if (form->dims && chance(4) == 0)
-        add_list(form);
-    lay_out(form, form->dst_stride, order, form->index_on_dst, gaps);
+        forms_add_list(form, true);
+    forms_lay_out(form, true, order, gaps);
     if (chance(8))
-        shuffle(order, form->dims);
+        forms_shuffle(order, form->dims);
     if (form->dims > 1 && chance(3) == 0)
-        shuffle(order + 1, form->dims - 1);
-    lay_out(form, form->src_stride, order, !form->index_on_dst, gaps && chance(2));
-    for (unsigned i = 0; i < form->dims; i++) {
-        if (chance(20) == 0)
-            form->src_stride[i] = 0;
-        if (chance(20) == 0)
-            form->src_stride[i] = -form->src_stride[i];
-    }
-    units = 1;
-    for (unsigned i = 0; i < form->dims; i++)
-        units *= form->size[i];
-    form->payload_bytes = units * form->unit_bytes;
-    extent(form, form->dst_stride, form->index_on_dst, &form->dst_low, &form->dst_high);
-    extent(form, form->src_stride, !form->index_on_dst, &form->src_low, &form->src_high);
-    return units <= MOST_UNITS && (size_t)(form->dst_high - form->dst_low) <= ROOM_BYTES / 2 &&
-           (size_t)(form->src_high - form->src_low) <= ROOM_BYTES / 2;
-}
-
-/* ---- the judge: a plain loop, with a division for each dimension of each unit ---- */
-
-static int64_t list_at(const struct leati_form *form, const void *list, uint64_t i)
-{
-    return form->index_bytes == 4 ? ((const int32_t *)list)[i] : ((const int64_t *)list)[i];
-}
-
-static void judge(const struct leati_form *form, char *dst, const char *src, const void *list)
-{
-    uint64_t units = form->payload_bytes / form->unit_bytes;
-
-    for (uint64_t u = 0; u < units; u++) {
-        int64_t to = form->dst_offset, from = form->src_offset;
-        bool wrong = false;
-        uint64_t rest = u;
-
-        for (unsigned i = 0; i < form->dims; i++) {
-            int64_t at = (int64_t)(rest % form->size[i]), on_dst = at, on_src = at;
-
-            rest /= form->size[i];
-            if ((int)i == form->index_dim) {
-                int64_t index = list_at(form, list, (uint64_t)at);
-
-                wrong = index < 0 || index >= form->index_bound;
-                *(form->index_on_dst ? &on_dst : &on_src) = index;
-            }
-            to += on_dst * form->dst_stride[i];
-            from += on_src * form->src_stride[i];
-        }
-        if (!wrong)
-            memcpy(dst + to, src + from, form->unit_bytes);
-    }
-}
-
-/* Of a scatter's indices no two are the same, since any of two might be the last. */
-static void *make_list(const struct leati_form *form, uint64_t *wrong)
-{
-    uint64_t count = form->size[form->index_dim], start = chance((uint64_t)form->index_bound);
-    void *list = malloc(count * form->index_bytes);
-
-    assert_non_null(list);
-    *wrong = 0;
-    for (uint64_t i = 0; i < count; i++) {
-        static const int64_t off[] = {-1, INT32_MIN, INT32_MAX};
-        int64_t at = form->index_on_dst ? (int64_t)((start + i) % (uint64_t)form->index_bound)
-                                        : (int64_t)chance((uint64_t)form->index_bound);
-
-        if (chance(50) == 0)
-            at = chance(2) ? form->index_bound : off[chance(3)];
-        *wrong += at < 0 || at >= form->index_bound;
-        if (form->index_bytes == 4)
-            ((int32_t *)list)[i] = (int32_t)at;
-        else
-            ((int64_t *)list)[i] = at;
-    }
-    return list;
+        forms_shuffle(order + 1, form->dims - 1);
+    forms_lay_out(form, false, order, gaps && chance(2));
+    return forms_finish(form, MOST_UNITS, ROOM_BYTES);
 }
 
 /* ---- one form ---- */
@@ -293,11 +113,7 @@ static void tell(const struct leati_form *form, const struct leati_gpu_layout *g
     char text[256];
 
     leati_gpu_layout_text(gpu, text, sizeof text);
-    fprintf(stderr, "unit %u; aligned %u, %u; %s; list on %d (%s)\n", form->unit_bytes, form->dst_align,
-            form->src_align, text, form->index_dim, form->index_on_dst ? "dst" : "src");
-    for (unsigned i = 0; i < form->dims; i++)
-        fprintf(stderr, "  size %llu, dst %lld, src %lld\n", (unsigned long long)form->size[i],
-                (long long)form->dst_stride[i], (long long)form->src_stride[i]);
+    forms_tell(form, text);
 }
 
 /* With fewer blocks each copies more boxes; large copies have up to BLOCK_BOXES a block. */
@@ -317,10 +133,6 @@ static unsigned align_of(const void *address)
     return (unsigned)(bits & (~bits + 1));
 }
 
-struct rooms {
-    char *dst, *src, *wanted;
-};
-
 /* Where in its room a side lies: mostly at one of the ends, so that what reaches over it is noticed. */
 static char *place(char *room, int64_t low, int64_t high, unsigned unit_bytes)
 {
@@ -331,27 +143,13 @@ static char *place(char *room, int64_t low, int64_t high, unsigned unit_bytes)
     return room + at - at % unit_bytes - low;
 }
 
-static void check_room(const struct leati_form *form, const struct leati_gpu_layout *gpu, const struct rooms *r,
-                       uint64_t number)
-{
-    size_t at = 0;
-
-    if (!memcmp(r->dst, r->wanted, ROOM_BYTES))
-        return;
-    while (r->dst[at] == r->wanted[at])
-        at++;
-    tell(form, gpu);
-    fail_msg("form %llu of seed %llu: byte %zu of the room is wrong", (unsigned long long)number,
-             (unsigned long long)seed, at);
-}
-
-static void run_form(struct leati_form *form, const struct rooms *r, uint64_t number)
+static void run_form(struct leati_form *form, const struct forms_rooms *r, uint64_t number)
 {
     char *dst = place(r->dst, form->dst_low, form->dst_high, form->unit_bytes),
          *wanted = r->wanted + (dst - r->dst);
     const char *src = place(r->src, form->src_low, form->src_high, form->unit_bytes);
     uint64_t wrong = 0, counted;
-    void *list = form->index_dim >= 0 ? make_list(form, &wrong) : NULL;
+    void *list = form->index_dim >= 0 ? forms_make_list(form, true, &wrong) : NULL;
 
     form->dst_offset = chance(2) ? (int64_t)form->unit_bytes * 3 : 0;
     form->src_offset = chance(2) ? -(int64_t)form->unit_bytes : 0;
@@ -359,7 +157,7 @@ static void run_form(struct leati_form *form, const struct rooms *r, uint64_t nu
     form->src_align = chance(8) ? align_of(src) : form->unit_bytes;
     dst -= form->dst_offset, wanted -= form->dst_offset, src -= form->src_offset;
     memset(r->wanted, 0xa5, ROOM_BYTES);
-    judge(form, wanted, src, list);
+    forms_judge(form, wanted, src, list);
     for (size_t s = 0; s < SORTS; s++) {
         struct leati_gpu_layout gpu;
 
@@ -370,11 +168,9 @@ static void run_form(struct leati_form *form, const struct rooms *r, uint64_t nu
         counted = 7;
         memset(r->dst, 0xa5, ROOM_BYTES);
         run_layout(form, &gpu, dst, src, list, number % 4 ? &counted : NULL);
-        check_room(form, &gpu, r, number);
-        if (list && number % 4 && counted != wrong + 7) {
+        if (!forms_are_right(r, number % 4 ? counted - 7 : wrong, wrong)) {
             tell(form, &gpu);
-            fail_msg("form %llu of seed %llu: %llu of %llu wrong indices", (unsigned long long)number,
-                     (unsigned long long)seed, (unsigned long long)counted - 7, (unsigned long long)wrong);
+            forms_fail(r, dst, number, counted - 7, wrong);
         }
     }
     free(list);
@@ -382,16 +178,15 @@ static void run_form(struct leati_form *form, const struct rooms *r, uint64_t nu
 
 static void random_forms_are_copied(void **unused)
 {
-    struct rooms r = {make_room(), make_room(), make_room()};
+    struct forms_rooms rooms = forms_make_rooms(ROOM_BYTES);
 
     (void)unused;
-    test_pattern(r.src, ROOM_BYTES, seed);
-    for (uint64_t i = 0; i < forms; i++) {
+    for (uint64_t i = 0; i < forms_count; i++) {
         struct leati_form form;
 
-        seed_chance(i);
+        forms_draw_from(i);
         if (random_form(&form))
-            run_form(&form, &r, i);
+            run_form(&form, &rooms, i);
     }
     for (size_t s = 0; s < SORTS; s++) {
         printf("%s: %u forms\n", sorts[s], taken[s]);
@@ -495,7 +290,7 @@ static void huge_forms_are_counted(void **unused)
     form.payload_bytes = HUGE_BYTES;
     form.src_high = form.dst_high = HUGE_BYTES;
     for (unsigned w = 0; w < 3; w++)
-        test_pattern(src + start[w], length[w], seed + w);
+        test_pattern(src + start[w], length[w], forms_seed + w);
     for (unsigned s = 0; s < 2; s++) {
         _Alignas(16) unsigned char argument[LEATI_GPU_LAYOUT_ARGUMENT_BYTES];
         leat_cpu_block launch = {.grid_blocks = {0, 1, 1}};
@@ -680,14 +475,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(huge_forms_are_counted),     cmocka_unit_test(tiles_meet_no_bank_twice),
         cmocka_unit_test(boxes_meet_few_banks_twice), cmocka_unit_test(steps_transpose)};
 
-    seed = test_seed();
-    for (int i = 1; i + 1 < argc; i += 2) {
-        if (!strcmp(argv[i], "--seed"))
-            seed = strtoull(argv[i + 1], NULL, 10);
-        if (!strcmp(argv[i], "--forms"))
-            forms = (unsigned)strtoul(argv[i + 1], NULL, 10);
-    }
-    printf("unit_layout_gpu: seed %llu, %u forms\n", (unsigned long long)seed, forms);
-    fflush(stdout);
+    forms_begin(argc, argv, "unit_layout_gpu", 1000);
     return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
 }

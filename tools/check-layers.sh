@@ -39,7 +39,7 @@ allowed() {
 }
 
 # Tests that look inside say so by their name; all others see what a user sees.
-inside='^tests/(fake/|fault_walk|held\.|test_(cuda|hip)_|unit_|fuzz_)'
+inside='^tests/(fake/|fault_walk|(held|forms)\.|test_(cuda|hip)_|unit_|fuzz_)'
 
 # The rest of the headers: only these files know a vendor's SDK, and the public headers need plain C only.
 system_allowed() {
