@@ -1,0 +1,401 @@
+/* fakes.c - see fakes.h. */
+#include "fakes.h"
+
+#include <leat/native.h>
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define BYTES 4096
+
+struct fakes fakes;
+
+/* ---- set-up ---- */
+
+/* Both kinds of pointer look alike in POSIX, and ISO C has no cast from one to the other. */
+static bool take(void *library, const char *name, void *field)
+{
+    void *function = dlsym(library, name);
+
+    memcpy(field, &function, sizeof function);
+    if (!function)
+        fprintf(stderr, "%s\n", dlerror());
+    return function != NULL;
+}
+
+static bool take_own(void *library, const char *what, void *field)
+{
+    char name[64];
+
+    snprintf(name, sizeof name, "fake_%s_%s", fakes_vendor.name, what);
+    return take(library, name, field);
+}
+
+bool fakes_load(const struct fakes_function *functions)
+{
+    char path[4096];
+    void *library;
+    ssize_t length = readlink("/proc/self/exe", path, sizeof path - 32);
+
+    if (length < 0)
+        return false;
+    path[length] = '\0';
+    snprintf(strrchr(path, '/'), 32, "/fake/fake_%s.so", fakes_vendor.name);
+    if (setenv(fakes_vendor.library_variable, path, 1) != 0)
+        return false;
+    unsetenv("LEAT_DRIVERS");
+    unsetenv("LEAT_FAULT");
+    library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!library) {
+        fprintf(stderr, "%s\n", dlerror());
+        return false;
+    }
+    for (; functions->name; functions++)
+        if (!take(library, functions->name, functions->field))
+            return false;
+    return take_own(library, "live", &fakes.live) && take_own(library, "calls", &fakes.calls) &&
+           take_own(library, "fail", &fakes.fail_at);
+}
+
+leat_device *fakes_open(const char *name)
+{
+    leat_device *device = NULL;
+
+    OK(leat_device_open(name, &device));
+    return device;
+}
+
+/* ---- every vendor call fails once ---- */
+
+struct everything {
+    leat_device *device, *other;
+    leat_stream *stream, *far;
+    leat_event *start, *end;
+    leat_kernel *kernel;
+    void *d, *far_d, *pinned, *managed;
+    char *host;
+};
+
+static void set_flag(void *argument)
+{
+    *(bool *)argument = true;
+}
+
+#define TRY(call)                                                                                                 \
+    do {                                                                                                          \
+        leat_status status_ = (call);                                                                             \
+        if (status_ != LEAT_OK)                                                                                   \
+            return status_;                                                                                       \
+    } while (0)
+
+static leat_status make_all(struct everything *all)
+{
+    leat_device_info info;
+    leat_module *module;
+    uint64_t available;
+
+    TRY(leat_device_open(fakes_vendor.devices[0], &all->device));
+    TRY(leat_device_open(fakes_vendor.devices[1], &all->other));
+    TRY(leat_device_query(all->device, &info));
+    TRY(leat_device_memory(all->device, &available, NULL));
+    TRY(leat_stream_create(all->device, &all->stream));
+    TRY(leat_stream_create(all->other, &all->far));
+    TRY(leat_event_create(all->device, &all->start));
+    TRY(leat_event_create(all->device, &all->end));
+    TRY(leat_alloc(all->stream, BYTES, &all->d));
+    TRY(leat_memory_alloc(all->other, LEAT_KIND_DEVICE, BYTES, &all->far_d));
+    TRY(leat_memory_alloc(all->device, LEAT_KIND_PINNED, 2 * BYTES, &all->pinned));
+    TRY(leat_memory_alloc(all->device, LEAT_KIND_MANAGED, BYTES, &all->managed));
+    TRY(leat_module_builtin(all->device, &module));
+    return leat_kernel_get(module, "leat_vector_add_f32", &all->kernel);
+}
+
+static leat_status move_managed(struct everything *all)
+{
+    leat_managed_info managed = {.size = sizeof managed};
+
+    TRY(leat_managed_advise(all->managed, BYTES, LEAT_ADVICE_PREFERRED, all->device));
+    TRY(leat_managed_prefetch(all->stream, all->managed, BYTES, all->other));
+    TRY(leat_managed_prefetch(all->far, all->managed, BYTES, LEAT_HOST));
+    return leat_managed_query(all->managed, BYTES, &managed);
+}
+
+static const leat_copy_box some_rows = {10, 7, 1, 20, 30, 0, 0};
+
+static leat_status use_all(struct everything *all, bool *ran)
+{
+    void *args[] = {&all->d, &all->d, &all->d, &(uint64_t){1}};
+    double milliseconds;
+
+    TRY(leat_register(all->device, all->host, BYTES));
+    TRY(leat_unregister(all->host));
+    TRY(leat_event_record(all->start, all->stream));
+    TRY(leat_fill(all->stream, all->d, 7, BYTES));
+    TRY(leat_copy(all->stream, all->pinned, all->d, BYTES));
+    TRY(leat_copy(all->stream, (char *)all->pinned + BYTES, all->pinned, BYTES));
+    TRY(leat_copy(all->stream, all->far_d, all->d, BYTES));
+    TRY(leat_copy(all->far, all->managed, all->far_d, BYTES));
+    TRY(leat_copy_sync(all->far, all->host, all->managed, BYTES));
+    if (fakes_vendor.concurrent)
+        TRY(move_managed(all));
+    TRY(leat_copy_rectangle(all->stream, all->d, all->pinned, &some_rows));
+    TRY(leat_copy_rectangle(all->stream, all->far_d, all->d, &some_rows));
+    TRY(leat_copy_rectangle(all->stream, (char *)all->pinned + BYTES, all->pinned, &some_rows));
+    TRY(leat_launch(all->stream, all->kernel, leat_dim(1, 1, 1), leat_dim(1, 1, 1), 60 << 10, args, 4));
+    TRY(leat_launch_host(all->stream, set_flag, ran));
+    TRY(leat_event_record(all->end, all->stream));
+    TRY(leat_stream_wait(all->far, all->end));
+    TRY(leat_event_query(all->end));
+    TRY(leat_event_synchronize(all->end));
+    TRY(leat_event_elapsed(all->start, all->end, &milliseconds));
+    TRY(leat_stream_query(all->stream));
+    TRY(leat_stream_synchronize(all->stream));
+    TRY(leat_free(all->stream, all->d));
+    TRY(leat_memory_free(all->far_d));
+    TRY(leat_event_destroy(all->start));
+    return leat_stream_destroy(all->far);
+}
+
+leat_status fakes_do_all(void)
+{
+    struct everything all = {0};
+    leat_status status, closed;
+    bool ran = false;
+
+    all.host = calloc(1, BYTES);
+    if (!all.host)
+        return LEAT_ERROR_HOST_MEMORY;
+    status = make_all(&all);
+    if (status == LEAT_OK)
+        status = use_all(&all, &ran);
+    if (status == LEAT_OK && (!ran || all.host[0] != 7 || all.host[BYTES - 1] != 7))
+        fail_msg("the copies did not arrive, or the host function did not run");
+    closed = leat_device_close(all.other);
+    status = status != LEAT_OK ? status : closed;
+    closed = leat_device_close(all.device);
+    status = status != LEAT_OK ? status : closed;
+    free(all.host);
+    return status;
+}
+
+static void walk(unsigned code, leat_status wanted)
+{
+    unsigned failures = 0;
+    unsigned n = 1;
+    unsigned reached;
+    leat_status status;
+
+    do {
+        fakes.fail_at(n, code);
+        status = fakes_do_all();
+        reached = fakes.calls();
+        fakes.fail_at(0, 0);
+        if (fakes.live() != 0)
+            fail_msg("call %u fails with %u: %u things are lost (%s)", n, code, fakes.live(), leat_last_error());
+        fakes_vendor.expect_as_before();
+        failures += status == wanted;
+    } while (n++ <= reached);
+    OK(fakes_do_all());
+
+    /* A few calls only serve to inform, and leat does without them. */
+    assert_true(failures > 50);
+}
+
+void test_each_call_fails(void **state)
+{
+    (void)state;
+    OK(fakes_do_all());
+    assert_int_equal(fakes.live(), 0);
+    walk(fakes_vendor.unknown, LEAT_ERROR_DRIVER);
+    walk(fakes_vendor.lost, LEAT_ERROR_DEVICE_LOST);
+}
+
+/* ---- the user's streams and events ---- */
+
+void fakes_use_stream(leat_device *device, void *mine)
+{
+    static void *const defaults[] = {NULL, (void *)1, (void *)2};
+    leat_stream *stream = NULL;
+    void *native = NULL;
+    char host[64];
+    void *d = NULL;
+
+    OK(leat_stream_wrap(device, mine, &stream));
+    OK(leat_stream_native(stream, &native));
+    assert_ptr_equal(native, mine);
+    OK(leat_alloc(stream, sizeof host, &d));
+    OK(leat_fill(stream, d, 9, sizeof host));
+    OK(leat_copy_sync(stream, host, d, sizeof host));
+    assert_int_equal(host[63], 9);
+    OK(leat_free(stream, d));
+    OK(leat_stream_destroy(stream));
+    for (size_t i = 0; i < sizeof defaults / sizeof defaults[0]; i++) {
+        OK(leat_stream_wrap(device, defaults[i], &stream));
+        OK(leat_alloc(stream, sizeof host, &d));
+        OK(leat_free(stream, d));
+        OK(leat_stream_synchronize(stream));
+        OK(leat_stream_destroy(stream));
+    }
+}
+
+void fakes_use_event(leat_device *device, void *mine)
+{
+    leat_event *event = NULL;
+    void *native = NULL;
+
+    OK(leat_event_wrap(device, mine, &event));
+    OK(leat_event_native(event, &native));
+    assert_ptr_equal(native, mine);
+    OK(leat_event_synchronize(event));
+    OK(leat_event_destroy(event));
+}
+
+/* ---- memory ---- */
+
+void fakes_expect_place(const void *ptr, leat_kind kind, leat_device *device, const void *base, size_t bytes)
+{
+    leat_pointer_info info;
+
+    OK(leat_pointer_query(ptr, &info));
+    assert_int_equal(info.kind, kind);
+    assert_ptr_equal(info.device, device);
+    assert_ptr_equal(info.base, base);
+    assert_int_equal(info.bytes, bytes);
+}
+
+/* Between all kinds, in slices that are whole rows apart, and that are not. */
+void test_boxes(void **state)
+{
+    static const leat_copy_box boxes[] = {
+        {10, 5, 1, 11, 13, 0, 0}, {10, 5, 3, 12, 20, 60, 120}, {10, 5, 3, 12, 20, 61, 130}};
+    leat_device *device = fakes_open(fakes_vendor.devices[0]), *other = fakes_open(fakes_vendor.devices[1]);
+    leat_stream *stream;
+    struct {
+        leat_device *device;
+        leat_kind kind;
+        unsigned char *ptr;
+    } ends[] = {{device, LEAT_KIND_DEVICE, NULL},
+                {device, LEAT_KIND_PINNED, NULL},
+                {device, LEAT_KIND_MANAGED, NULL},
+                {other, LEAT_KIND_DEVICE, NULL},
+                {NULL, LEAT_KIND_PAGEABLE, NULL}};
+    size_t count = sizeof ends / sizeof ends[0];
+
+    (void)state;
+    OK(leat_stream_create(device, &stream));
+    for (size_t i = 0; i < count; i++) {
+        void *ptr = malloc(2 * BYTES);
+
+        if (ends[i].device) {
+            free(ptr);
+            OK(leat_memory_alloc(ends[i].device, ends[i].kind, 2 * BYTES, &ptr));
+        }
+        ends[i].ptr = ptr;
+    }
+    for (size_t all = 0; all < count * count * 3; all++) {
+        unsigned char *dst = ends[all / 3 % count].ptr, *src = ends[all / 3 / count].ptr + BYTES;
+        const leat_copy_box *box = &boxes[all % 3];
+
+        /* The fake driver's memory is the host's. */
+        memset(dst, 0, BYTES);
+        for (size_t i = 0; i < BYTES; i++)
+            src[i] = (unsigned char)(i * 7 % 251 + 1);
+        OK(leat_copy_rectangle(stream, dst, src, box));
+        OK(leat_stream_synchronize(stream));
+        for (size_t i = 0; i < 200; i++) {
+            size_t slice = box->depth > 1 ? box->dst_slice_bytes : 1000, z = i / slice,
+                   y = i % slice / box->dst_pitch_bytes;
+            size_t x = i % slice % box->dst_pitch_bytes;
+            bool inside = z < box->depth && y < box->height && x < box->width_bytes;
+
+            assert_int_equal(dst[i], inside ? src[z * box->src_slice_bytes + y * box->src_pitch_bytes + x] : 0);
+        }
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (ends[i].device)
+            OK(leat_memory_free(ends[i].ptr));
+        else
+            free(ends[i].ptr);
+    }
+    OK(leat_stream_destroy(stream));
+    OK(leat_device_close(other));
+    OK(leat_device_close(device));
+    assert_int_equal(fakes.live(), 0);
+}
+
+void test_out_of_memory(void **state)
+{
+    leat_device *device = fakes_open(fakes_vendor.devices[0]);
+    void *ptr = NULL;
+
+    (void)state;
+    REFUSED(leat_memory_alloc(device, LEAT_KIND_DEVICE, (size_t)1 << 40, &ptr), LEAT_ERROR_DEVICE_MEMORY,
+            fakes_vendor.out_of_memory);
+    REFUSED(leat_memory_alloc(device, LEAT_KIND_PINNED, (size_t)1 << 40, &ptr), LEAT_ERROR_HOST_MEMORY,
+            "available");
+    OK(leat_device_close(device));
+}
+
+/* ---- modules ---- */
+
+void fakes_make_elf(unsigned char *image, unsigned machine)
+{
+    static const unsigned char magic[] = {0x7f, 'E', 'L', 'F', 2, 1, 1};
+
+    memset(image, 0, 64);
+    memcpy(image, magic, sizeof magic);
+    image[18] = (unsigned char)machine;
+    image[40] = 1000 & 0xff;
+    image[41] = 1000 >> 8;
+    image[58] = 64;
+    image[60] = 3;
+}
+
+void test_kernels(void **state)
+{
+    leat_device *device = fakes_open(fakes_vendor.devices[0]);
+    leat_stream *stream = NULL;
+    leat_module *module = NULL;
+    leat_kernel *kernel = NULL;
+    uint64_t value = 0;
+    void *args[] = {&value, &value, &value, &value};
+    leat_dim3 one = leat_dim(1, 1, 1);
+    int count = 0;
+
+    (void)state;
+    OK(leat_stream_create(device, &stream));
+    OK(leat_module_builtin(device, &module));
+    REFUSED(leat_kernel_get(module, "nothing", &kernel), LEAT_ERROR_NOT_FOUND, "nothing");
+    OK(leat_kernel_get(module, "leat_vector_add_f32", &kernel));
+    OK(leat_kernel_parameter_count(kernel, &count));
+    assert_int_equal(count, 4);
+    OK(leat_launch(stream, kernel, one, one, 0, args, 4));
+    OK(leat_launch(stream, kernel, one, one, fakes_vendor.shared_bytes, args, 4));
+    REFUSED(leat_launch(stream, kernel, one, one, 200 << 10, args, 4), LEAT_ERROR_INVALID, "204800 bytes");
+    OK(leat_device_close(device));
+}
+
+/* ---- what a device is ---- */
+
+void fakes_expect_info(const char *model, const char *architecture, const char *function, const char *nothing)
+{
+    leat_device *device = fakes_open(fakes_vendor.devices[1]);
+    leat_device_info info;
+    void *symbol = NULL;
+
+    OK(leat_device_query(device, &info));
+    assert_string_equal(info.name, fakes_vendor.devices[1]);
+    assert_string_equal(info.model, model);
+    assert_string_equal(info.architecture, architecture);
+    assert_string_equal(info.pci_address, "ffff:1c:00.0");
+    assert_int_equal(info.numa_node, -1);
+    assert_int_equal(info.link_gen, 0);
+    assert_int_equal(info.virtual_memory, 0);
+    OK(leat_native_symbol(device, function, &symbol));
+    assert_non_null(symbol);
+    REFUSED(leat_native_symbol(device, nothing, &symbol), LEAT_ERROR_NOT_FOUND, nothing);
+    OK(leat_device_close(device));
+}
