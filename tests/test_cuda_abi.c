@@ -9,29 +9,26 @@
 
 #if __has_include(<cuda.h>)
 
+#include "abi.h"
+
 #include "driver/cuda/cuda_types.h"
 
 #include "driver/cuda/cuda_symbols.h"
 
 #include <cuda.h>
 
-/* Our constants, under the vendor's names, which are the real ones here. */
-#define CHECK_CONSTANT(name, value) _Static_assert((long long)(name) == (value), #name);
 LEATI_CUDA_CONSTANT_LIST(CHECK_CONSTANT)
 
-_Static_assert(__builtin_types_compatible_p(cu_device, CUdevice), "CUdevice");
-_Static_assert(__builtin_types_compatible_p(cu_deviceptr, CUdeviceptr), "CUdeviceptr");
-_Static_assert(__builtin_types_compatible_p(cu_mem_handle, CUmemGenericAllocationHandle), "allocation handle");
-_Static_assert(__builtin_types_compatible_p(cu_context, CUcontext), "CUcontext");
-_Static_assert(__builtin_types_compatible_p(cu_stream, CUstream), "CUstream");
-_Static_assert(__builtin_types_compatible_p(cu_event, CUevent), "CUevent");
-_Static_assert(__builtin_types_compatible_p(cu_module, CUmodule), "CUmodule");
-_Static_assert(__builtin_types_compatible_p(cu_function, CUfunction), "CUfunction");
-_Static_assert(__builtin_types_compatible_p(cu_host_function, CUhostFn), "CUhostFn");
+CHECK_TYPE(cu_device, CUdevice);
+CHECK_TYPE(cu_deviceptr, CUdeviceptr);
+CHECK_TYPE(cu_mem_handle, CUmemGenericAllocationHandle);
+CHECK_TYPE(cu_context, CUcontext);
+CHECK_TYPE(cu_stream, CUstream);
+CHECK_TYPE(cu_event, CUevent);
+CHECK_TYPE(cu_module, CUmodule);
+CHECK_TYPE(cu_function, CUfunction);
+CHECK_TYPE(cu_host_function, CUhostFn);
 
-/* An enumeration and the unsigned int that stands for it: same size, same alignment, no negative values. */
-#define CHECK_ENUM(ours, real)                                                                                    \
-    _Static_assert(sizeof(ours) == sizeof(real) && _Alignof(ours) == _Alignof(real) && (real)-1 > 0, #real)
 CHECK_ENUM(cu_result, CUresult);
 CHECK_ENUM(cu_device_attribute, CUdevice_attribute);
 CHECK_ENUM(cu_pointer_attribute, CUpointer_attribute);
@@ -42,12 +39,6 @@ CHECK_ENUM(cu_granularity_kind, CUmemAllocationGranularity_flags);
 CHECK_ENUM(cu_mem_advice, CUmem_advise);
 CHECK_ENUM(cu_range_attribute, CUmem_range_attribute);
 
-#define CHECK_MEMBER(ours, our_member, real, real_member)                                                         \
-    _Static_assert(offsetof(ours, our_member) == offsetof(real, real_member) &&                                   \
-                       sizeof(((ours *)NULL)->our_member) == sizeof(((real *)NULL)->real_member),                 \
-                   #real "." #real_member)
-#define CHECK_SIZE(ours, real)                                                                                    \
-    _Static_assert(sizeof(ours) == sizeof(real) && _Alignof(ours) == _Alignof(real), #real)
 CHECK_SIZE(cu_mem_location, CUmemLocation);
 CHECK_MEMBER(cu_mem_location, type, CUmemLocation, type);
 CHECK_MEMBER(cu_mem_location, id, CUmemLocation, id);

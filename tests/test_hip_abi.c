@@ -13,13 +13,13 @@
 #define __HIP_PLATFORM_AMD__
 #include <hip/hip_runtime_api.h>
 
+#include "abi.h"
+
 #include "driver/hip/hip_symbols.h"
 #include "driver/hip/hip_types.h"
 
 #define SINCE(major, minor) (HIP_VERSION_MAJOR * 100 + HIP_VERSION_MINOR >= (major)*100 + (minor))
 
-/* Our constants, under the vendor's names, which are the real ones here. */
-#define CHECK_CONSTANT(name, value) _Static_assert((long long)(name) == (value), #name);
 LEATI_HIP_CONSTANT_LIST(CHECK_CONSTANT)
 #if SINCE(6, 0)
 LEATI_HIP_6_CONSTANT_LIST(CHECK_CONSTANT)
@@ -30,19 +30,16 @@ LEATI_HIP_5_CONSTANT_LIST(CHECK_CONSTANT)
 LEATI_HIP_53_CONSTANT_LIST(CHECK_CONSTANT)
 #endif
 
-_Static_assert(__builtin_types_compatible_p(hi_device, hipDevice_t), "hipDevice_t");
-_Static_assert(__builtin_types_compatible_p(hi_deviceptr, hipDeviceptr_t), "hipDeviceptr_t");
-_Static_assert(__builtin_types_compatible_p(hi_mem_handle, hipMemGenericAllocationHandle_t), "allocation handle");
-_Static_assert(__builtin_types_compatible_p(hi_context, hipCtx_t), "hipCtx_t");
-_Static_assert(__builtin_types_compatible_p(hi_stream, hipStream_t), "hipStream_t");
-_Static_assert(__builtin_types_compatible_p(hi_event, hipEvent_t), "hipEvent_t");
-_Static_assert(__builtin_types_compatible_p(hi_module, hipModule_t), "hipModule_t");
-_Static_assert(__builtin_types_compatible_p(hi_function, hipFunction_t), "hipFunction_t");
-_Static_assert(__builtin_types_compatible_p(hi_host_function, hipHostFn_t), "hipHostFn_t");
+CHECK_TYPE(hi_device, hipDevice_t);
+CHECK_TYPE(hi_deviceptr, hipDeviceptr_t);
+CHECK_TYPE(hi_mem_handle, hipMemGenericAllocationHandle_t);
+CHECK_TYPE(hi_context, hipCtx_t);
+CHECK_TYPE(hi_stream, hipStream_t);
+CHECK_TYPE(hi_event, hipEvent_t);
+CHECK_TYPE(hi_module, hipModule_t);
+CHECK_TYPE(hi_function, hipFunction_t);
+CHECK_TYPE(hi_host_function, hipHostFn_t);
 
-/* An enumeration and the unsigned int that stands for it: same size, same alignment, no negative values. */
-#define CHECK_ENUM(ours, real)                                                                                    \
-    _Static_assert(sizeof(ours) == sizeof(real) && _Alignof(ours) == _Alignof(real) && (real)-1 > 0, #real)
 CHECK_ENUM(hi_result, hipError_t);
 CHECK_ENUM(hi_device_attribute, hipDeviceAttribute_t);
 CHECK_ENUM(hi_function_attribute, hipFunction_attribute);
@@ -52,12 +49,6 @@ CHECK_ENUM(hi_range_attribute, hipMemRangeAttribute);
 CHECK_ENUM(hi_handle_type, hipMemAllocationHandleType);
 CHECK_ENUM(hi_granularity_kind, hipMemAllocationGranularity_flags);
 
-#define CHECK_MEMBER(ours, our_member, real, real_member)                                                         \
-    _Static_assert(offsetof(ours, our_member) == offsetof(real, real_member) &&                                   \
-                       sizeof(((ours *)NULL)->our_member) == sizeof(((real *)NULL)->real_member),                 \
-                   #real "." #real_member)
-#define CHECK_SIZE(ours, real)                                                                                    \
-    _Static_assert(sizeof(ours) == sizeof(real) && _Alignof(ours) == _Alignof(real), #real)
 CHECK_SIZE(hi_mem_location, hipMemLocation);
 CHECK_MEMBER(hi_mem_location, type, hipMemLocation, type);
 CHECK_MEMBER(hi_mem_location, id, hipMemLocation, id);
