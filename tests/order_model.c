@@ -22,18 +22,12 @@
  *
  *     order_model [--seed N] [--graphs N] [--seconds N] [--steps N] [--device NAME] [--verbose]
  */
-#include "seed.h"
+#include "harness.h"
+#include "model.h"
 
-#include <leat/leat.h>
-
-#include <errno.h>
-#include <stdarg.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
 
 enum {
     HOST = 0,        /* the host's place in a clock; streams follow */
@@ -121,21 +115,17 @@ struct errand {
 
 static struct {
     /* of the process */
-    const char *name;
     leat_device *devices[2];
     uint64_t *arena[HOMES];
     uint64_t *results_arena, *pageable_results;
     leat_kernel *vector_add[2], *add[2];
-    uint64_t seed, checked, steps_done;
-    int steps_wanted;
-    bool verbose;
+    uint64_t checked, steps_done;
     bool keep_memory; /* free late, so that lost order shows as a wrong value and not as a crash */
 
     /* of the graph */
-    uint64_t random_state, random_count;
     size_t words; /* of each cell */
     bool delays;
-    int step, agents;
+    int agents;
     struct clock host;
     enum home agent_device[AGENTS_MAX];
     struct clock ended[AGENTS_MAX]; /* the last clocks of streams that were destroyed; zeros for the others */
@@ -148,79 +138,7 @@ static struct {
     int errand_count;
     void **leftover; /* memory that goes when the graph ends */
     int leftovers;
-    char *log;
-    size_t log_used, log_bytes;
 } g;
-
-/* ---- saying what happened --------------------------------------------------------------------- */
-
-static void note(const char *format, ...) __attribute__((format(printf, 1, 2)));
-static void give_up(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
-
-/* Adds one line to the graph's list of steps. */
-static void note(const char *format, ...)
-{
-    char line[256];
-    va_list args;
-    int length;
-
-    va_start(args, format);
-    length = vsnprintf(line, sizeof line, format, args);
-    va_end(args);
-    if (g.verbose)
-        printf("%4d  %s\n", g.step, line);
-    if (length < 0 || g.log_used + (size_t)length + 16 >= g.log_bytes)
-        return;
-    g.log_used += (size_t)snprintf(g.log + g.log_used, g.log_bytes - g.log_used, "%4d  %s\n", g.step, line);
-}
-
-static void give_up(const char *format, ...)
-{
-    va_list args;
-
-    fflush(stdout);
-    fprintf(stderr, "%s", g.log ? g.log : "");
-    fprintf(stderr, "FAILED at step %d: ", g.step);
-    va_start(args, format);
-    vfprintf(stderr, format, args);
-    va_end(args);
-    fprintf(stderr, "\nagain with: order_model --seed %llu --graphs 1 --steps %d --device %s\n",
-            (unsigned long long)g.seed, g.steps_wanted, g.name);
-    /* Work is still running with our memory: no tidying up. */
-    fflush(NULL);
-    _exit(1);
-}
-
-#define DO(call)                                                                                                  \
-    do {                                                                                                          \
-        leat_status do_status_ = (call);                                                                          \
-        if (do_status_ != LEAT_OK)                                                                                \
-            give_up("%s returned %s: %s", #call, leat_status_name(do_status_), leat_last_error());                \
-    } while (0)
-
-static uint64_t draw(void)
-{
-    return leat_pattern_value(g.random_count++, g.random_state);
-}
-
-/* 0 to below - 1. */
-static int pick(int below)
-{
-    return (int)(draw() % (uint64_t)below);
-}
-
-static bool chance(int percent)
-{
-    return pick(100) < percent;
-}
-
-static void sleep_us(long microseconds)
-{
-    struct timespec left = {.tv_nsec = microseconds * 1000};
-
-    while (nanosleep(&left, &left) && errno == EINTR)
-        continue;
-}
 
 /* ---- clocks ----------------------------------------------------------------------------------- */
 
@@ -533,7 +451,7 @@ static void run_errand(void *argument)
     struct errand *errand = argument;
 
     if (errand->sleep_us)
-        sleep_us(errand->sleep_us);
+        test_sleep_us(errand->sleep_us);
     if (!errand->words)
         return;
     *errand->seen = errand->value;
@@ -781,7 +699,7 @@ static struct result *new_result(void)
                 continue;
             memset(result, 0, sizeof *result);
             result->used = true;
-            result->step = g.step;
+            result->step = model_self->step;
             /* Until it is filled in, it is after everything. */
             result->done = (struct moment){HOST, UINT32_MAX};
             return result;
@@ -852,7 +770,7 @@ static void host_writes(struct cell *c)
 static void host_access(void)
 {
     struct cell *c = any_cell(IN_HOST);
-    struct result now = {.words = c->ptr, .step = g.step};
+    struct result now = {.words = c->ptr, .step = model_self->step};
 
     if (chance(60)) {
         host_writes(c);
@@ -968,7 +886,7 @@ static void cancel_copy(void)
     maybe_delay(s);
     give_copy(s, dst, src, ticket);
     if (chance(50))
-        sleep_us(pick(300));
+        test_sleep_us(pick(300));
     note("cancel ticket %d", (int)(ticket - g.tickets));
     DO(leat_ticket_cancel(ticket->handle));
     ticket->cancelled = dst->home == PAGEABLE || src->home == PAGEABLE;
@@ -1083,23 +1001,13 @@ static void synchronize_any(void)
 
 static void any_step(void)
 {
-    static const struct {
-        int weight;
-        void (*run)(void);
-    } kinds[] = {
+    static const struct model_sort sorts[] = {
         {24, copy},         {12, fill},       {10, add_vectors}, {8, add_in_place}, {20, read_cell},
         {8, host_function}, {4, host_access}, {8, record_any},   {5, wait_for_any}, {3, renew_any_event},
         {2, renew_stream},  {3, allocate},    {3, deallocate},   {8, ask},          {2, synchronize_any},
         {10, use_ticket},   {4, cancel_copy},
     };
-    int total = 0, drawn;
-    size_t i = 0;
-
-    for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++)
-        total += kinds[k].weight;
-    for (drawn = pick(total); drawn >= kinds[i].weight; i++)
-        drawn -= kinds[i].weight;
-    kinds[i].run();
+    model_any_step(sorts, sizeof sorts / sizeof sorts[0]);
 }
 
 /* ---- a graph ---------------------------------------------------------------------------------- */
@@ -1151,13 +1059,10 @@ static void begin_graph(void)
 {
     static const size_t sizes[] = {1, 8, 100, 512, 4096, WORDS_MAX};
 
-    g.random_state = g.seed;
-    g.random_count = 0;
-    g.step = 0;
+    model_thread_begin(model_self, 0);
+    draw_from(model.seed);
     g.agents = 1;
     g.errand_count = 0;
-    g.log_used = 0;
-    g.log[0] = '\0';
     g.leftovers = 0;
     memset(&g.host, 0, sizeof g.host);
     memset(g.ended, 0, sizeof g.ended);
@@ -1189,7 +1094,7 @@ static void end_graph(void)
 
     if (!words)
         give_up("no memory");
-    g.step++;
+    model_self->step++;
     for (int i = 0; i < TICKETS / 2; i++)
         if (g.tickets[i].handle)
             free_ticket(&g.tickets[i]);
@@ -1197,7 +1102,7 @@ static void end_graph(void)
     DO(leat_stream_create(g.devices[DEVICE], &stream));
     for (int i = 0; i < CELLS_MAX; i++) {
         struct cell *c = &g.cells[i];
-        struct result now = {.words = words, .expected = c->value, .step = g.step};
+        struct result now = {.words = words, .expected = c->value, .step = model_self->step};
 
         if (!c->there)
             continue;
@@ -1228,39 +1133,28 @@ static void end_graph(void)
 static void run_graph(void)
 {
     begin_graph();
-    for (g.step = 1; g.step <= g.steps_wanted; g.step++)
+    for (model_self->step = 1; model_self->step <= model.steps; model_self->step++)
         any_step();
     end_graph();
-    g.steps_done += (uint64_t)g.steps_wanted;
+    g.steps_done += (uint64_t)model.steps;
 }
 
 /* ---- the process ------------------------------------------------------------------------------ */
-
-/* Another device of the same driver, if there is one. */
-static leat_device *open_other(void)
-{
-    const char *colon = strchr(g.name, ':');
-    int length = colon ? (int)(colon - g.name) : (int)strlen(g.name);
-    char name[32];
-    leat_device *other;
-
-    snprintf(name, sizeof name, "%.*s:%d", length, g.name, colon && atoi(colon + 1) == 1 ? 0 : 1);
-    return leat_device_open(name, &other) == LEAT_OK ? other : NULL;
-}
 
 static void set_up(void)
 {
     size_t arena_bytes = (size_t)CELLS_EACH * WORDS_MAX * 8;
 
-    g.log_bytes = (size_t)g.steps_wanted * 1024 + 4096;
-    g.log = calloc(1, g.log_bytes);
+    g.devices[DEVICE] = model.device;
+    g.devices[OTHER] = model.other;
+    g.keep_memory = getenv("ORDER_MODEL_KEEP_MEMORY") != NULL;
     /* A step has at most one host function of its own and a few delays. */
-    g.errands = calloc((size_t)g.steps_wanted * 4 + 16, sizeof *g.errands);
-    g.leftover = calloc((size_t)g.steps_wanted, sizeof *g.leftover);
+    g.errands = calloc((size_t)model.steps * 4 + 16, sizeof *g.errands);
+    g.leftover = calloc((size_t)model.steps, sizeof *g.leftover);
     g.arena[PAGEABLE] = malloc(arena_bytes);
     g.arena[REGISTERED] = malloc(arena_bytes);
     g.pageable_results = malloc((size_t)RESULTS_MAX * WORDS_MAX * 8);
-    if (!g.pageable_results || !g.log || !g.errands || !g.leftover || !g.arena[PAGEABLE] || !g.arena[REGISTERED])
+    if (!g.pageable_results || !g.errands || !g.leftover || !g.arena[PAGEABLE] || !g.arena[REGISTERED])
         give_up("no memory");
     for (int i = 0; i < 2; i++) {
         leat_module *module;
@@ -1292,82 +1186,16 @@ static void tear_down(void)
     free(g.pageable_results);
     free(g.errands);
     free(g.leftover);
-    free(g.log);
-    g.log = NULL;
-}
-
-static double seconds_now(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
-}
-
-struct arguments {
-    uint64_t seed;
-    long graphs; /* 0: until the time is over */
-    double seconds;
-};
-
-static void read_arguments(int argc, char **argv, struct arguments *a)
-{
-    for (int i = 1; i < argc; i++) {
-        const char *value = i + 1 < argc ? argv[i + 1] : NULL;
-
-        if (!strcmp(argv[i], "--verbose")) {
-            g.verbose = true;
-            continue;
-        }
-        if (value && !strcmp(argv[i], "--seed"))
-            a->seed = strtoull(value, NULL, 10);
-        else if (value && !strcmp(argv[i], "--graphs"))
-            a->graphs = strtol(value, NULL, 10);
-        else if (value && !strcmp(argv[i], "--seconds"))
-            a->seconds = strtod(value, NULL);
-        else if (value && !strcmp(argv[i], "--steps"))
-            g.steps_wanted = atoi(value);
-        else if (value && !strcmp(argv[i], "--device"))
-            g.name = value;
-        else {
-            fprintf(stderr, "usage: order_model [--seed N] [--graphs N] [--seconds N] [--steps N] [--device NAME] "
-                            "[--verbose]\n");
-            exit(2);
-        }
-        i++;
-    }
+    model_thread_end(model_self);
 }
 
 int main(int argc, char **argv)
 {
-    struct arguments a = {.seed = test_seed() * 1000, .seconds = 10};
-    const char *device = getenv("LEAT_TEST_DEVICE"), *require = getenv("LEAT_REQUIRE");
-    const char *seconds = getenv("ORDER_MODEL_SECONDS");
-    uint64_t first;
-    double start;
-    long graphs = 0;
+    long graphs;
 
-    g.name = device && *device ? device : "cpu:0";
-    g.steps_wanted = 150;
-    g.keep_memory = getenv("ORDER_MODEL_KEEP_MEMORY") != NULL;
-    if (seconds && *seconds)
-        a.seconds = strtod(seconds, NULL);
-    read_arguments(argc, argv, &a);
-    first = g.seed = a.seed;
-    if (leat_device_open(g.name, &g.devices[DEVICE]) != LEAT_OK) {
-        fprintf(stderr, "order_model: %s\n", leat_last_error());
-        return require && *require ? 1 : 77;
-    }
-    g.devices[OTHER] = open_other();
-    printf("order_model: seed %llu, %d steps a graph, on %s%s\n", (unsigned long long)a.seed, g.steps_wanted,
-           g.name, g.devices[OTHER] ? " and another device" : "");
-    fflush(stdout);
+    model_begin(argc, argv, "order_model", 150, 0);
     set_up();
-    start = seconds_now();
-    for (; a.graphs ? graphs < a.graphs : seconds_now() - start < a.seconds; graphs++) {
-        g.seed = first + (uint64_t)graphs;
-        run_graph();
-    }
+    graphs = model_run(run_graph);
     tear_down();
     printf("order_model: %ld graphs, %llu steps, %llu reads saw what they may see\n", graphs,
            (unsigned long long)g.steps_done, (unsigned long long)g.checked);

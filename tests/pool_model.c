@@ -19,20 +19,14 @@
  *
  *     pool_model [--seed N] [--graphs N] [--seconds N] [--steps N] [--threads N] [--device NAME] [--verbose]
  */
-#include "seed.h"
+#include "harness.h"
+#include "model.h"
 
-#include <leat/leat.h>
-
-#include <errno.h>
 #include <pthread.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
 
 enum {
     HOST = -1, /* a place among the streams: done, as far as the host knows */
@@ -89,17 +83,15 @@ struct result {
 
 /* One thread's program. */
 struct worker {
-    int number;
-    uint64_t seed, draws;
-    int step, stream_count;
+    struct model_thread thread;
+    uint64_t seed;
+    int stream_count;
     struct stream streams[STREAMS_MAX];
     struct event events[EVENTS];
     struct block blocks[BLOCKS];
     struct result results[RESULTS];
     uint64_t *arena; /* pinned: RESULTS times RESULT_WORDS */
     bool delays;
-    char *log;
-    size_t log_used, log_bytes;
     uint64_t checked;
 };
 
@@ -109,14 +101,7 @@ struct interval {
 };
 
 static struct {
-    const char *name;
-    leat_device *device, *other;
     bool virtual_memory, managed_memory;
-    int steps_wanted, threads_wanted;
-    bool verbose;
-
-    uint64_t seed; /* of the graph */
-    int threads;   /* in the graph */
     struct pool pools[POOLS];
     struct worker workers[THREADS_MAX];
     pthread_mutex_t lock; /* guards the live blocks */
@@ -128,72 +113,13 @@ static struct {
 /* The program of this thread. */
 static _Thread_local struct worker *w;
 
-/* ---- saying what happened --------------------------------------------------------------------- */
-
-static void note(const char *format, ...) __attribute__((format(printf, 1, 2)));
-static void give_up(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
-
-/* Adds one line to the thread's list of steps. */
-static void note(const char *format, ...)
-{
-    char line[256];
-    va_list args;
-    int length;
-
-    va_start(args, format);
-    length = vsnprintf(line, sizeof line, format, args);
-    va_end(args);
-    if (g.verbose)
-        printf("%d: %4d  %s\n", w->number, w->step, line);
-    if (length < 0 || w->log_used + (size_t)length + 16 >= w->log_bytes)
-        return;
-    w->log_used += (size_t)snprintf(w->log + w->log_used, w->log_bytes - w->log_used, "%4d  %s\n", w->step, line);
-}
-
-static void give_up(const char *format, ...)
-{
-    static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
-    va_list args;
-
-    pthread_mutex_lock(&one_at_a_time);
-    fflush(stdout);
-    fprintf(stderr, "%s", w && w->log ? w->log : "");
-    for (int i = 0; i < POOLS; i++)
-        fprintf(stderr, "pool %d: %s\n", i, g.pools[i].words);
-    fprintf(stderr, "FAILED in thread %d of %d at step %d: ", w ? w->number : 0, g.threads, w ? w->step : 0);
-    va_start(args, format);
-    vfprintf(stderr, format, args);
-    va_end(args);
-    fprintf(stderr, "\nagain with: pool_model --seed %llu --graphs 1 --steps %d --threads %d --device %s\n",
-            (unsigned long long)g.seed, g.steps_wanted, g.threads, g.name);
-    /* Work is still running with our memory: no tidying up. */
-    fflush(NULL);
-    _exit(1);
-}
-
-#define DO(call)                                                                                                  \
-    do {                                                                                                          \
-        leat_status do_status_ = (call);                                                                          \
-        if (do_status_ != LEAT_OK)                                                                                \
-            give_up("%s returned %s: %s", #call, leat_status_name(do_status_), leat_last_error());                \
-    } while (0)
-
 /* ---- drawing ---------------------------------------------------------------------------------- */
 
-static uint64_t draw(void)
+/* What a pool answered before has no say in what the next step draws. */
+static void begin_step(int step)
 {
-    return leat_pattern_value(w->draws++, w->seed + (uint64_t)w->step * 0x9e3779b97f4a7c15u);
-}
-
-/* 0 to below - 1. */
-static int pick(int below)
-{
-    return (int)(draw() % (uint64_t)below);
-}
-
-static bool chance(int percent)
-{
-    return pick(100) < percent;
+    w->thread.step = step;
+    draw_from(w->seed + (uint64_t)step * 0x9e3779b97f4a7c15u);
 }
 
 /* A value that no other block has. */
@@ -325,10 +251,10 @@ static void open_event(struct event *e, bool far)
 
     memset(e, 0, sizeof *e);
     e->far = far;
-    DO(leat_event_create(far ? g.other : g.device, &e->handle));
+    DO(leat_event_create(far ? model.other : model.device, &e->handle));
     if (!far && chance(25)) {
         DO(leat_event_native(e->handle, &native));
-        DO(leat_event_wrap(g.device, native, &e->alias));
+        DO(leat_event_wrap(model.device, native, &e->alias));
         /* To leat the wrapped one was recorded, and the other was not. */
         DO(leat_event_record(e->handle, w->streams[near_stream()].handle));
     }
@@ -438,12 +364,9 @@ static void was_read(struct block *b, int stream)
 
 /* ---- work ------------------------------------------------------------------------------------- */
 
-static void sleep_us(void *microseconds)
+static void be_slow(void *microseconds)
 {
-    struct timespec left = {.tv_nsec = (long)(intptr_t)microseconds * 1000};
-
-    while (nanosleep(&left, &left) && errno == EINTR)
-        continue;
+    test_sleep_us((long)(intptr_t)microseconds);
 }
 
 /* Puts slow work in front of what comes next on a stream. */
@@ -455,7 +378,7 @@ static void delay(int stream, int percent)
         return;
     microseconds = 50 + pick(chance(15) ? 4000 : 900);
     note("stream %d sleeps %d us", stream, (int)microseconds);
-    DO(leat_launch_host(handle_of(stream), sleep_us, (void *)microseconds));
+    DO(leat_launch_host(handle_of(stream), be_slow, (void *)microseconds));
 }
 
 static void fill_with(struct block *b, int stream)
@@ -486,9 +409,9 @@ static struct result *new_result(void)
         return &w->results[i];
     }
     note("no place for a result: synchronize the device");
-    DO(leat_device_synchronize(g.device));
-    if (g.other)
-        DO(leat_device_synchronize(g.other));
+    DO(leat_device_synchronize(model.device));
+    if (model.other)
+        DO(leat_device_synchronize(model.other));
     for (int i = 0; i < w->stream_count; i++)
         stream_is_done(i);
     for (int i = 0; i < RESULTS; i++)
@@ -511,7 +434,7 @@ static void read_piece(struct block *b, int stream)
     r->used = true;
     r->stream = stream;
     r->expected = b->value;
-    r->step = w->step;
+    r->step = w->thread.step;
     note("stream %d reads block %d, 0x%016llx", stream, index_of(b), (unsigned long long)b->value);
     DO(leat_copy(handle_of(stream), r->seen, b->ptr + first, r->words * 8));
     was_read(b, stream);
@@ -701,7 +624,7 @@ static void expect_refusal(struct pool *p, leat_status status, size_t bytes)
     if (status != LEAT_ERROR_DEVICE_MEMORY && status != LEAT_ERROR_HOST_MEMORY)
         give_up("an allocation of %zu bytes from pool %d returned %s: %s", bytes, (int)(p - g.pools),
                 leat_status_name(status), leat_last_error());
-    if (g.threads > 1 || (!p->has_pages && pages))
+    if (model.threads > 1 || (!p->has_pages && pages))
         return;
     if (!p->limit_bytes || pages + in_pages(bytes) <= p->limit_bytes)
         give_up("pool %d refuses %zu bytes, though its live blocks take %llu of %llu at most: %s",
@@ -793,10 +716,10 @@ static void open_stream(struct stream *s, bool far)
 
     memset(s, 0, sizeof *s);
     s->far = far;
-    DO(leat_stream_create(far ? g.other : g.device, &s->handle));
+    DO(leat_stream_create(far ? model.other : model.device, &s->handle));
     if (chance(30)) {
         DO(leat_stream_native(s->handle, &native));
-        DO(leat_stream_wrap(far ? g.other : g.device, native, &s->alias));
+        DO(leat_stream_wrap(far ? model.other : model.device, native, &s->alias));
     }
 }
 
@@ -844,7 +767,7 @@ static void renew_stream(void)
     note("destroy stream %d and create it anew", gone);
     DO(leat_stream_destroy(s->alias));
     DO(leat_stream_destroy(s->handle));
-    open_stream(s, gone && g.other && chance(20));
+    open_stream(s, gone && model.other && chance(20));
 }
 
 static void record_any(void)
@@ -886,7 +809,7 @@ static void synchronize_any(void)
         return;
     }
     note("synchronize the device");
-    DO(leat_device_synchronize(g.device));
+    DO(leat_device_synchronize(model.device));
     for (int i = 0; i < w->stream_count; i++)
         if (!w->streams[i].far)
             stream_is_done(i);
@@ -911,7 +834,7 @@ static void change_limits(void)
     uint64_t limit = p->limit_bytes, soft;
     leat_status status;
 
-    if (limit && g.threads == 1 && chance(50))
+    if (limit && model.threads == 1 && chance(50))
         limit = (uint64_t)(6 + pick(26)) << 20;
     soft = chance(40) ? 0 : 1 + draw() % (limit ? limit : 64 << 20);
     status = leat_pool_set_limits(p->handle, limit, soft);
@@ -942,22 +865,12 @@ static int make_room(void *argument, leat_pool *pool, uint64_t bytes)
 
 static void any_step(void)
 {
-    static const struct {
-        int weight;
-        void (*run)(void);
-    } kinds[] = {
+    static const struct model_sort sorts[] = {
         {14, allocate},  {22, hand_over},      {12, free_any},     {8, write_block},  {18, read_block},
         {4, tell_early}, {4, host_access_any}, {4, record_any},    {3, wait_for_any}, {5, ask},
         {2, trim},       {1, synchronize_any}, {1, change_limits}, {2, renew_stream},
     };
-    int total = 0, drawn;
-    size_t i = 0;
-
-    for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++)
-        total += kinds[k].weight;
-    for (drawn = pick(total); drawn >= kinds[i].weight; i++)
-        drawn -= kinds[i].weight;
-    kinds[i].run();
+    model_any_step(sorts, sizeof sorts / sizeof sorts[0]);
 }
 
 /* ---- a graph ---------------------------------------------------------------------------------- */
@@ -990,33 +903,31 @@ static void open_pool(struct pool *p, int number)
              options.scrub ? ", scrubbed" : "", options.guard ? ", guarded" : "", (int)options.reuse,
              (unsigned long long)options.limit_bytes);
     note("pool %d: %s", number, p->words);
-    DO(leat_pool_create(g.device, &options, &p->handle));
+    DO(leat_pool_create(model.device, &options, &p->handle));
     if (chance(25))
         DO(leat_pool_on_full(p->handle, make_room, NULL));
 }
 
 static void begin_worker(void)
 {
-    w->step = 0;
-    w->draws = 0;
-    w->log_used = 0;
-    w->log[0] = '\0';
+    begin_step(0);
+    for (int i = 0; w->thread.number && i < POOLS; i++)
+        note("pool %d: %s", i, g.pools[i].words);
     memset(w->blocks, 0, sizeof w->blocks);
     memset(w->results, 0, sizeof w->results);
     w->delays = chance(85);
     w->stream_count = 2 + pick(STREAMS_MAX - 1);
     note("%d streams, %s", w->stream_count, w->delays ? "with slow work in between" : "without slow work");
     for (int i = 0; i < w->stream_count; i++)
-        open_stream(&w->streams[i], i && g.other && chance(15));
+        open_stream(&w->streams[i], i && model.other && chance(15));
     for (int i = 0; i < EVENTS; i++)
-        open_event(&w->events[i], g.other && i >= EVENTS - 2);
+        open_event(&w->events[i], model.other && i >= EVENTS - 2);
 }
 
 /* Looks at everything once more, and gives all back. */
 static void end_worker(void)
 {
-    w->step++;
-    w->draws = 0;
+    begin_step(w->thread.step + 1);
     for (int i = 0; i < BLOCKS; i++)
         if (w->blocks[i].ptr && w->blocks[i].filled && !w->blocks[i].sealed) {
             int stream = near_stream();
@@ -1024,9 +935,9 @@ static void end_worker(void)
             come_after_users(stream, &w->blocks[i], false);
             read_piece(&w->blocks[i], stream);
         }
-    DO(leat_device_synchronize(g.device));
-    if (g.other)
-        DO(leat_device_synchronize(g.other));
+    DO(leat_device_synchronize(model.device));
+    if (model.other)
+        DO(leat_device_synchronize(model.other));
     for (int i = 0; i < RESULTS; i++)
         if (w->results[i].used)
             look(&w->results[i]);
@@ -1049,9 +960,10 @@ static void end_worker(void)
 static void *run_worker(void *argument)
 {
     w = argument;
+    model_self = &w->thread;
     begin_worker();
-    for (w->step = 1; w->step <= g.steps_wanted; w->step++) {
-        w->draws = 0;
+    for (int step = 1; step <= model.steps; step++) {
+        begin_step(step);
         any_step();
     }
     end_worker();
@@ -1060,15 +972,14 @@ static void *run_worker(void *argument)
 
 static void set_up_worker(struct worker *worker, int number)
 {
-    worker->number = number;
-    if (worker->log)
-        return;
     w = worker;
-    worker->log_bytes = (size_t)g.steps_wanted * 2048 + 4096;
-    worker->log = calloc(1, worker->log_bytes);
-    if (!worker->log)
-        give_up("no memory");
-    DO(leat_memory_alloc(g.device, LEAT_KIND_PINNED, (size_t)RESULTS * RESULT_WORDS * 8, (void **)&worker->arena));
+    model_self = &w->thread;
+    model_thread_begin(model_self, number);
+    if (!w->arena)
+        DO(leat_memory_alloc(model.device, LEAT_KIND_PINNED, (size_t)RESULTS * RESULT_WORDS * 8,
+                             (void **)&w->arena));
+    w->seed = model.seed + (uint64_t)number * 0x2545f4914f6cdd1du;
+    begin_step(-1);
 }
 
 static void close_pool(struct pool *p, int number)
@@ -1091,23 +1002,18 @@ static void run_graph(void)
     pthread_t threads[THREADS_MAX];
 
     set_up_worker(&g.workers[0], 0);
-    w = &g.workers[0];
-    w->seed = g.seed;
-    w->step = -1;
-    w->draws = 0;
-    g.threads = chance(20) ? 4 : 1;
-    if (g.threads_wanted)
-        g.threads = g.threads_wanted;
+    model.threads = chance(20) ? 4 : 1;
+    if (model.threads_wanted)
+        model.threads = model.threads_wanted;
     for (int i = 0; i < POOLS; i++)
         open_pool(&g.pools[i], i);
-    for (int i = 1; i < g.threads; i++) {
+    for (int i = 1; i < model.threads; i++) {
         set_up_worker(&g.workers[i], i);
-        g.workers[i].seed = g.seed + (uint64_t)i * 0x2545f4914f6cdd1du;
         if (pthread_create(&threads[i], NULL, run_worker, &g.workers[i]))
             give_up("no thread");
     }
     run_worker(&g.workers[0]);
-    for (int i = 1; i < g.threads; i++)
+    for (int i = 1; i < model.threads; i++)
         pthread_join(threads[i], NULL);
     for (int i = 0; i < POOLS; i++)
         close_pool(&g.pools[i], i);
@@ -1115,117 +1021,37 @@ static void run_graph(void)
 
 /* ---- the process ------------------------------------------------------------------------------ */
 
-/* Another device of the same driver, if there is one. */
-static leat_device *open_other(void)
-{
-    const char *colon = strchr(g.name, ':');
-    int length = colon ? (int)(colon - g.name) : (int)strlen(g.name);
-    char name[32];
-    leat_device *other;
-
-    snprintf(name, sizeof name, "%.*s:%d", length, g.name, colon && atoi(colon + 1) == 1 ? 0 : 1);
-    return leat_device_open(name, &other) == LEAT_OK ? other : NULL;
-}
-
-static double seconds_now(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
-}
-
-struct arguments {
-    uint64_t seed;
-    long graphs; /* 0: until the time is over */
-    double seconds;
-};
-
-static void read_arguments(int argc, char **argv, struct arguments *a)
-{
-    for (int i = 1; i < argc; i++) {
-        const char *value = i + 1 < argc ? argv[i + 1] : NULL;
-
-        if (!strcmp(argv[i], "--verbose")) {
-            g.verbose = true;
-            continue;
-        }
-        if (value && !strcmp(argv[i], "--seed"))
-            a->seed = strtoull(value, NULL, 10);
-        else if (value && !strcmp(argv[i], "--graphs"))
-            a->graphs = strtol(value, NULL, 10);
-        else if (value && !strcmp(argv[i], "--seconds"))
-            a->seconds = strtod(value, NULL);
-        else if (value && !strcmp(argv[i], "--steps"))
-            g.steps_wanted = atoi(value);
-        else if (value && !strcmp(argv[i], "--threads"))
-            g.threads_wanted = atoi(value) > THREADS_MAX ? THREADS_MAX : atoi(value);
-        else if (value && !strcmp(argv[i], "--device"))
-            g.name = value;
-        else {
-            fprintf(stderr, "usage: pool_model [--seed N] [--graphs N] [--seconds N] [--steps N] [--threads N] "
-                            "[--device NAME] [--verbose]\n");
-            exit(2);
-        }
-        i++;
-    }
-}
-
 static void set_up(void)
 {
     leat_device_info info;
     leat_module *module;
 
-    DO(leat_device_query(g.device, &info));
+    DO(leat_device_query(model.device, &info));
     g.virtual_memory = info.virtual_memory;
     g.managed_memory = info.managed_memory;
     /* Fills load kernels the first time, which may wait for the device, and so would hide that nothing else does.
      */
-    DO(leat_module_builtin(g.device, &module));
+    DO(leat_module_builtin(model.device, &module));
 }
 
 static void tear_down(void)
 {
     for (int i = 0; i < THREADS_MAX; i++) {
-        if (!g.workers[i].log)
-            continue;
         DO(leat_memory_free(g.workers[i].arena));
-        free(g.workers[i].log);
-        g.workers[i].log = NULL;
+        model_thread_end(&g.workers[i].thread);
     }
-    DO(leat_device_close(g.other));
-    DO(leat_device_close(g.device));
+    DO(leat_device_close(model.other));
+    DO(leat_device_close(model.device));
 }
 
 int main(int argc, char **argv)
 {
-    struct arguments a = {.seed = test_seed() * 1000, .seconds = 10};
-    const char *device = getenv("LEAT_TEST_DEVICE"), *require = getenv("LEAT_REQUIRE");
-    const char *seconds = getenv("ORDER_MODEL_SECONDS");
-    uint64_t first, checked = 0;
-    double start;
-    long graphs = 0;
+    uint64_t checked = 0;
+    long graphs;
 
-    g.name = device && *device ? device : "cpu:0";
-    g.steps_wanted = 250;
-    if (seconds && *seconds)
-        a.seconds = strtod(seconds, NULL);
-    read_arguments(argc, argv, &a);
-    first = g.seed = a.seed;
-    if (leat_device_open(g.name, &g.device) != LEAT_OK) {
-        fprintf(stderr, "pool_model: %s\n", leat_last_error());
-        return require && *require ? 1 : 77;
-    }
-    g.other = open_other();
-    printf("pool_model: seed %llu, %d steps a graph, on %s%s\n", (unsigned long long)a.seed, g.steps_wanted,
-           g.name, g.other ? " and another device" : "");
-    fflush(stdout);
+    model_begin(argc, argv, "pool_model", 250, THREADS_MAX);
     set_up();
-    start = seconds_now();
-    for (; a.graphs ? graphs < a.graphs : seconds_now() - start < a.seconds; graphs++) {
-        g.seed = first + (uint64_t)graphs;
-        run_graph();
-    }
+    graphs = model_run(run_graph);
     for (int i = 0; i < THREADS_MAX; i++)
         checked += g.workers[i].checked;
     tear_down();

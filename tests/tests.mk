@@ -29,7 +29,7 @@ $(test_bin)/%.o: tests/%.c $(BUILD)/flags
 	$(say) CC $<
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(if $(filter test_device test_memory test_virtual test_copy% test_layout% test_fill test_managed test_stream test_event test_kernel \
-	    test_native test_bad_input test_threads test_pool% test_strict order_model pool_model harness layouts loaded fakes,$*),$(PUBLIC_CFLAGS),$(ALL_CFLAGS)) \
+	    test_native test_bad_input test_threads test_pool% test_strict order_model pool_model model harness layouts loaded fakes,$*),$(PUBLIC_CFLAGS),$(ALL_CFLAGS)) \
 	    $(test_defines) -MMD -MP -c $< -o $@
 
 $(test_programs): %: %.o $(test_objects) $(BUILD)/libleat.a
@@ -43,6 +43,9 @@ $(test_bin)/unit_copy_waits: test_wraps = -Wl,--wrap=leati_order_failed
 # What the tests of CUDA's driver and of HIP's share.
 $(addprefix $(test_bin)/,test_cuda_loader test_hip_loader): $(test_bin)/loaded.o
 $(addprefix $(test_bin)/,test_cuda_fake test_hip_fake): $(test_bin)/fakes.o
+
+# What programs share that run graphs against a model.
+$(test_order): $(test_bin)/model.o
 
 # Random forms of copies, and what they mean.
 $(addprefix $(test_bin)/,unit_layout_host unit_layout_gpu): $(test_bin)/forms.o
@@ -180,4 +183,4 @@ gate: tests
 	$(Q)tests/gate.sh $(test_gate)
 
 .PHONY: tests check check-plain check-strict check-staged check-prefetch check-names check-names-hip check-names-cuda check-gpu check-memcheck check-tsan check-tsan-plain check-tsan-staged fuzz-layout gate
--include $(test_programs:=.d) $(test_objects:.o=.d) $(addprefix $(test_bin)/,held.d loaded.d forms.d fakes.d)
+-include $(test_programs:=.d) $(test_objects:.o=.d) $(addprefix $(test_bin)/,held.d loaded.d forms.d fakes.d model.d)

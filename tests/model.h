@@ -1,0 +1,89 @@
+/*
+ * model.h - what the programs share that run random graphs of work against a model: arguments, the device, chance,
+ * and the list of steps that a failure prints, with the arguments that make the graph again. Public headers only.
+ */
+#ifndef MODEL_H
+#define MODEL_H
+
+#include <leat/leat.h>
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+extern struct model {
+    leat_device *device, *other; /* other: of the same driver; NULL when there is none */
+    int steps;                   /* of each graph */
+    int threads_wanted;          /* 0: what the graph draws */
+    uint64_t seed;               /* of the graph that runs */
+    int threads;                 /* in it; 0 in a program that has no threads */
+} model;
+
+/* Reads the arguments, opens the device and says what begins. Without a device the process ends here.
+ * most_threads: 0 for a program that takes no --threads. */
+void model_begin(int argc, char **argv, const char *program, int steps, int most_threads);
+
+/* Runs graphs, as many or for as long as the arguments say. Returns how many. */
+long model_run(void (*run_graph)(void));
+
+/* ---- one thread's part of a graph ---- */
+
+struct model_thread {
+    int number, step;
+    uint64_t random, draws;
+    char *log;
+    size_t log_used, log_bytes;
+};
+
+/* Of this thread; at first the only one's of a program that has no threads. */
+extern _Thread_local struct model_thread *model_self;
+
+/* Begins with an empty list of steps; and gives back what that took. */
+void model_thread_begin(struct model_thread *thread, int number);
+void model_thread_end(struct model_thread *thread);
+
+static inline void draw_from(uint64_t random)
+{
+    model_self->random = random;
+    model_self->draws = 0;
+}
+
+static inline uint64_t draw(void)
+{
+    return leat_pattern_value(model_self->draws++, model_self->random);
+}
+
+/* 0 to below - 1. */
+static inline int pick(int below)
+{
+    return (int)(draw() % (uint64_t)below);
+}
+
+static inline bool chance(int percent)
+{
+    return pick(100) < percent;
+}
+
+/* Runs one of several sorts of steps. */
+struct model_sort {
+    int weight;
+    void (*run)(void);
+};
+void model_any_step(const struct model_sort *sorts, size_t count);
+
+/* Adds one line to the list of steps. */
+#define note(...) model_note(__VA_ARGS__)
+void model_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Prints the list and the failure, and ends the process. */
+#define give_up(...) model_give_up(__VA_ARGS__)
+void model_give_up(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
+
+#define DO(call)                                                                                                  \
+    do {                                                                                                          \
+        leat_status do_status_ = (call);                                                                          \
+        if (do_status_ != LEAT_OK)                                                                                \
+            give_up("%s returned %s: %s", #call, leat_status_name(do_status_), leat_last_error());                \
+    } while (0)
+
+#endif
