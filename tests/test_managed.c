@@ -18,6 +18,16 @@ static int ordinal_of(struct test_state *t)
     return info.ordinal;
 }
 
+static void need_managed(struct test_state *t)
+{
+    leat_device_info info;
+
+    OK(leat_device_query(t->device, &info));
+    assert_true(info.managed_memory || !test_on_cpu());
+    if (!info.managed_memory)
+        SKIP_MISSING("the device has no managed memory");
+}
+
 /* Managed memory of whole pages, which no neighbour shares. */
 struct pages {
     char *block;
@@ -28,18 +38,10 @@ static struct pages make_pages(struct test_state *t)
 {
     struct pages pages;
 
+    need_managed(t);
     pages.block = test_alloc(t->device, LEAT_KIND_MANAGED, BYTES + 2 * PAGE);
     pages.start = (unsigned char *)(((uintptr_t)pages.block + PAGE - 1) & ~(uintptr_t)(PAGE - 1));
     return pages;
-}
-
-static void need_managed(struct test_state *t)
-{
-    leat_device_info info;
-
-    OK(leat_device_query(t->device, &info));
-    if (!info.managed_memory)
-        SKIP_MISSING("the device has no managed memory");
 }
 
 static leat_managed_info query(const void *ptr, size_t bytes)
@@ -72,10 +74,8 @@ static void expect_words(const void *ptr, size_t count, uint32_t value)
 static void test_prefetch_keeps_bytes(void **state)
 {
     struct test_state *t = *state;
-    struct pages m;
+    struct pages m = make_pages(t);
 
-    need_managed(t);
-    m = make_pages(t);
     for (uint32_t i = 0; i < BYTES / 4; i++)
         ((uint32_t *)(void *)m.start)[i] = 5;
     OK(leat_managed_prefetch(t->stream, m.start, BYTES, t->device));
@@ -97,19 +97,16 @@ static void test_prefetch_keeps_bytes(void **state)
 static void test_prefetch_is_told(void **state)
 {
     struct test_state *t = *state;
-    leat_device_info device;
+    struct pages m = make_pages(t);
+    int ordinal = ordinal_of(t);
     leat_managed_info info;
-    struct pages m;
 
-    need_managed(t);
-    OK(leat_device_query(t->device, &device));
-    m = make_pages(t);
     memset(m.start, 1, BYTES);
     assert_int_equal(query(m.start, BYTES).last_prefetch.kind, LEAT_LOCATION_NONE);
     OK(leat_managed_prefetch(t->stream, m.start, BYTES, t->device));
     info = query(m.start, BYTES);
     assert_int_equal(info.last_prefetch.kind, LEAT_LOCATION_DEVICE);
-    assert_int_equal(info.last_prefetch.ordinal, device.ordinal);
+    assert_int_equal(info.last_prefetch.ordinal, ordinal);
     OK(leat_managed_prefetch(t->stream, m.start, PAGE, LEAT_HOST));
     assert_int_equal(query(m.start, PAGE).last_prefetch.kind, LEAT_LOCATION_HOST);
     assert_int_equal(query(m.start, PAGE).last_prefetch.ordinal, -1);
@@ -122,13 +119,10 @@ static void test_prefetch_is_told(void **state)
 static void test_advice_and_undoing(void **state)
 {
     struct test_state *t = *state;
-    leat_device_info device;
+    struct pages m = make_pages(t);
+    int ordinal = ordinal_of(t);
     leat_managed_info info;
-    struct pages m;
 
-    need_managed(t);
-    OK(leat_device_query(t->device, &device));
-    m = make_pages(t);
     memset(m.start, 1, BYTES);
     info = query(m.start, BYTES);
     assert_true(!info.read_mostly && !info.accessed_by && !info.accessed_by_host);
@@ -139,9 +133,9 @@ static void test_advice_and_undoing(void **state)
     OK(leat_managed_advise(m.start, BYTES, LEAT_ADVICE_ACCESSED_BY, t->device));
     OK(leat_managed_advise(m.start, BYTES, LEAT_ADVICE_ACCESSED_BY, LEAT_HOST));
     info = query(m.start, BYTES);
-    assert_true(info.read_mostly && info.accessed_by == 1u << device.ordinal && info.accessed_by_host);
+    assert_true(info.read_mostly && info.accessed_by == 1u << ordinal && info.accessed_by_host);
     assert_int_equal(info.preferred.kind, LEAT_LOCATION_DEVICE);
-    assert_int_equal(info.preferred.ordinal, device.ordinal);
+    assert_int_equal(info.preferred.ordinal, ordinal);
 
     OK(leat_managed_advise(m.start, PAGE, LEAT_ADVICE_PREFERRED, LEAT_HOST));
     assert_int_equal(query(m.start, PAGE).preferred.kind, LEAT_LOCATION_HOST);
