@@ -217,6 +217,24 @@ void *test_alloc(leat_device *device, leat_kind kind, size_t bytes)
     return ptr;
 }
 
+leat_ticket *test_copy_start(leat_stream *stream, void *dst, const void *src, size_t bytes)
+{
+    leat_ticket *ticket = NULL;
+
+    OK(leat_copy_start(stream, dst, src, bytes, NULL, &ticket));
+    assert_non_null(ticket);
+    return ticket;
+}
+
+leat_ticket_info test_ticket_info(leat_ticket *ticket)
+{
+    leat_ticket_info info;
+
+    memset(&info, 0xff, sizeof info);
+    OK(leat_ticket_query(ticket, &info));
+    return info;
+}
+
 void test_sleep_us(long microseconds)
 {
     struct timespec left = {.tv_sec = microseconds / 1000000, .tv_nsec = microseconds % 1000000 * 1000};
@@ -295,7 +313,7 @@ void test_keep_handlers(void)
 
     /* Outside of a test nothing can be asserted. */
     if (leat_device_open(test_device_name(), &device) == LEAT_OK) {
-        /* A short copy is always made by leat's own hand, which catches faults; a longer one may be the driver's. */
+        /* A short copy is made by leat's own hand, which catches faults; a longer one may be the driver's. */
         if (leat_stream_create(device, &stream) == LEAT_OK && leat_alloc(stream, sizeof own, &memory) == LEAT_OK &&
             leat_copy_sync(stream, memory, own, 100) == LEAT_OK)
             (void)leat_copy_sync(stream, memory, own, sizeof own);

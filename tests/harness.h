@@ -90,6 +90,10 @@ void test_expect_bytes(const void *ptr, size_t bytes, unsigned char value, const
 void *test_buffer(size_t bytes);
 void *test_alloc(leat_device *device, leat_kind kind, size_t bytes);
 
+/* A copy with a ticket, which is there; and how far it is. */
+leat_ticket *test_copy_start(leat_stream *stream, void *dst, const void *src, size_t bytes);
+leat_ticket_info test_ticket_info(leat_ticket *ticket);
+
 /*
  * A gate holds a stream up: work behind test_gate_close() starts after test_gate_open(). So a test can look at
  * what happens while the work is certainly not done. A gate that nobody opens gives up after half a minute.

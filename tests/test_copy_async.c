@@ -62,24 +62,6 @@ static void read_memory(leat_stream *stream, struct room *room, size_t bytes)
     OK(leat_copy(stream, room->pinned, room->memory, bytes));
 }
 
-static leat_ticket *start(leat_stream *stream, void *dst, const void *src, size_t bytes)
-{
-    leat_ticket *ticket = NULL;
-
-    OK(leat_copy_start(stream, dst, src, bytes, NULL, &ticket));
-    assert_non_null(ticket);
-    return ticket;
-}
-
-static leat_ticket_info info_of(leat_ticket *ticket)
-{
-    leat_ticket_info info;
-
-    memset(&info, 0xff, sizeof info);
-    OK(leat_ticket_query(ticket, &info));
-    return info;
-}
-
 static double seconds_now(void)
 {
     struct timespec now;
@@ -225,10 +207,10 @@ static void no_bytes_at_all(void **state)
     OK(leat_copy(t->stream, NULL, NULL, 0));
     OK(leat_copy_sync(t->stream, NULL, own, 0));
     OK(leat_copy_sync(t->stream, own, own, 0));
-    ticket = start(t->stream, NULL, (void *)(uintptr_t)8, 0);
+    ticket = test_copy_start(t->stream, NULL, (void *)(uintptr_t)8, 0);
     OK(leat_ticket_wait(ticket, LEAT_COPY_STAGED, 0));
     OK(leat_ticket_wait(ticket, LEAT_COPY_DONE, 0));
-    info = info_of(ticket);
+    info = test_ticket_info(ticket);
     assert_true(info.bytes == 0 && info.arrived_bytes == 0 && info.staged && info.done && info.status == LEAT_OK);
     OK(leat_ticket_cancel(ticket));
     OK(leat_ticket_free(ticket));
@@ -250,11 +232,7 @@ static void write_pattern(void *argument)
     struct writer *w = argument;
 
     test_sleep_us(2000);
-    for (size_t i = 0; i < w->bytes; i += 8) {
-        uint64_t word = leat_pattern_value(i / 8, w->seed);
-
-        memcpy(w->ptr + i, &word, w->bytes - i < 8 ? w->bytes - i : 8);
-    }
+    test_pattern(w->ptr, w->bytes, w->seed);
 }
 
 static void a_source_is_read_after_a_host_function_that_writes_it(void **state)
@@ -674,17 +652,17 @@ static void a_ticket_tells_how_far_its_copy_is(void **state)
         leat_ticket *in, *out;
 
         test_pattern(room.in, sizes[i], 20 + i);
-        in = start(t->stream, room.memory, room.in, sizes[i]);
-        out = start(t->stream, room.out, room.memory, sizes[i]);
-        info = info_of(in);
+        in = test_copy_start(t->stream, room.memory, room.in, sizes[i]);
+        out = test_copy_start(t->stream, room.out, room.memory, sizes[i]);
+        info = test_ticket_info(in);
         assert_true(info.bytes == sizes[i] && !info.arrived_bytes && !info.done && info.status == LEAT_OK);
-        info = info_of(out);
+        info = test_ticket_info(out);
         assert_true(info.bytes == sizes[i] && !info.arrived_bytes && !info.staged && !info.done);
         assert_int_equal(leat_ticket_wait(in, LEAT_COPY_DONE, 0), LEAT_NOT_READY);
         assert_int_equal(leat_ticket_wait(out, LEAT_COPY_STAGED, 0), LEAT_NOT_READY);
         test_gate_open(gate);
         OK(leat_ticket_wait(in, LEAT_COPY_STAGED, LEAT_FOREVER));
-        assert_true(info_of(in).staged);
+        assert_true(test_ticket_info(in).staged);
         /* Now it is the caller's again. */
         memset(room.in, 0x77, sizes[i]);
         OK(leat_ticket_wait(out, LEAT_COPY_DONE, LEAT_FOREVER));
@@ -692,7 +670,7 @@ static void a_ticket_tells_how_far_its_copy_is(void **state)
         /* The one that came before it is done too. */
         OK(leat_ticket_wait(in, LEAT_COPY_DONE, 0));
         for (int k = 0; k < 2; k++) {
-            info = info_of(k ? out : in);
+            info = test_ticket_info(k ? out : in);
             assert_true(info.arrived_bytes == sizes[i] && info.staged && info.done && info.status == LEAT_OK);
         }
         OK(leat_ticket_free(in));
@@ -710,11 +688,11 @@ static void tickets_of_memory_that_is_not_pageable(void **state)
 
     test_pattern(room.pinned, MIB, 9);
     gate = test_gate_close(t->stream);
-    tickets[0] = start(t->stream, room.memory, room.pinned, MIB);
-    tickets[1] = start(t->stream, room.memory + MIB, room.memory, MIB);
-    tickets[2] = start(t->stream, room.pinned + MIB, room.memory + MIB, MIB);
+    tickets[0] = test_copy_start(t->stream, room.memory, room.pinned, MIB);
+    tickets[1] = test_copy_start(t->stream, room.memory + MIB, room.memory, MIB);
+    tickets[2] = test_copy_start(t->stream, room.pinned + MIB, room.memory + MIB, MIB);
     for (int i = 0; i < 3; i++) {
-        leat_ticket_info info = info_of(tickets[i]);
+        leat_ticket_info info = test_ticket_info(tickets[i]);
 
         assert_true(info.bytes == MIB && !info.arrived_bytes && !info.staged && !info.done);
         assert_int_equal(leat_ticket_wait(tickets[i], LEAT_COPY_DONE, 1000), LEAT_NOT_READY);
@@ -727,7 +705,7 @@ static void tickets_of_memory_that_is_not_pageable(void **state)
         leat_ticket_info info;
 
         OK(leat_ticket_wait(tickets[i], LEAT_COPY_DONE, LEAT_FOREVER));
-        info = info_of(tickets[i]);
+        info = test_ticket_info(tickets[i]);
         assert_true(info.arrived_bytes == MIB && info.staged && info.done && info.status == LEAT_OK);
         OK(leat_ticket_free(tickets[i]));
     }
@@ -740,7 +718,7 @@ static void a_wait_ends_when_its_time_is_over(void **state)
     struct test_state *t = *state;
     struct room room = make_room(t->device, MIB);
     struct test_gate *gate = test_gate_close(t->stream);
-    leat_ticket *ticket = start(t->stream, room.out, room.memory, MIB);
+    leat_ticket *ticket = test_copy_start(t->stream, room.out, room.memory, MIB);
 
     for (int point = LEAT_COPY_STAGED; point <= LEAT_COPY_DONE; point++) {
         double begin = seconds_now(), took;
@@ -800,8 +778,8 @@ static void progress_goes_forward(void **state)
 
         test_pattern(room.in, MOST, (uint64_t)round);
         gate = test_gate_close(t->stream);
-        lookers[0].ticket = start(t->stream, room.memory, room.in, MOST);
-        lookers[1].ticket = start(t->stream, room.out, room.memory, MOST);
+        lookers[0].ticket = test_copy_start(t->stream, room.memory, room.in, MOST);
+        lookers[1].ticket = test_copy_start(t->stream, room.out, room.memory, MOST);
         for (int i = 0; i < 2; i++)
             assert_int_equal(pthread_create(&threads[i], NULL, look_at_ticket, &lookers[i]), 0);
         test_gate_open(gate);
@@ -840,8 +818,8 @@ static void several_threads_wait_for_one_ticket(void **state)
     for (int round = 0; round < 10; round++) {
         bool out = round % 2;
         struct test_gate *gate = test_gate_close(t->stream);
-        leat_ticket *ticket = out ? start(t->stream, room.out, room.memory, 5 * MIB)
-                                  : start(t->stream, room.memory, room.in, 5 * MIB);
+        leat_ticket *ticket = out ? test_copy_start(t->stream, room.out, room.memory, 5 * MIB)
+                                  : test_copy_start(t->stream, room.memory, room.in, 5 * MIB);
         struct waiter waiters[COUNT];
         pthread_t threads[COUNT];
 
@@ -870,8 +848,8 @@ static void a_ticket_may_be_freed_before_the_end(void **state)
         struct test_gate *gate = i % 2 ? test_gate_close(t->stream) : NULL;
 
         test_pattern(room.in, sizes[i], 30 + i);
-        OK(leat_ticket_free(start(t->stream, room.memory, room.in, sizes[i])));
-        OK(leat_ticket_free(start(t->stream, room.out, room.memory, sizes[i])));
+        OK(leat_ticket_free(test_copy_start(t->stream, room.memory, room.in, sizes[i])));
+        OK(leat_ticket_free(test_copy_start(t->stream, room.out, room.memory, sizes[i])));
         if (gate)
             test_gate_open(gate);
         OK(leat_stream_synchronize(t->stream));
@@ -906,7 +884,7 @@ static void host_functions_may_look_but_not_wait(void **state)
     static struct inside inside;
 
     test_pattern(room.in, MIB, 4);
-    inside.ticket = start(t->stream, room.memory, room.in, MIB);
+    inside.ticket = test_copy_start(t->stream, room.memory, room.in, MIB);
     OK(leat_launch_host(t->stream, use_ticket_inside, &inside));
     read_memory(t->stream, &room, MIB);
     test_gate_open(gate);
@@ -944,7 +922,7 @@ static void wild_tickets_and_dead_ones(void **state)
     refuse_ticket((leat_ticket *)(uintptr_t)12345);
     refuse_ticket((leat_ticket *)(void *)&number);
     for (int i = 0; i < 20; i++) {
-        tickets[i] = start(t->stream, room.memory, room.in, i % 2 ? MIB : 0);
+        tickets[i] = test_copy_start(t->stream, room.memory, room.in, i % 2 ? MIB : 0);
         OK(leat_ticket_free(tickets[i]));
     }
     for (int i = 0; i < 20; i++)
@@ -999,8 +977,8 @@ static void a_stream_is_destroyed_with_copies_under_way(void **state)
             memset(room.out, 0, sizes[i]);
             if (held)
                 gate = test_gate_close(stream);
-            in = start(stream, room.memory, room.in, sizes[i]);
-            out = start(stream, room.out, room.memory, sizes[i]);
+            in = test_copy_start(stream, room.memory, room.in, sizes[i]);
+            out = test_copy_start(stream, room.out, room.memory, sizes[i]);
             OK(leat_stream_destroy(stream));
             if (held)
                 test_gate_open(gate);
@@ -1008,7 +986,7 @@ static void a_stream_is_destroyed_with_copies_under_way(void **state)
             OK(leat_ticket_wait(out, LEAT_COPY_DONE, LEAT_FOREVER));
             EXPECT_PATTERN(room.out, sizes[i], seed);
             OK(leat_ticket_wait(in, LEAT_COPY_DONE, LEAT_FOREVER));
-            assert_true(info_of(out).arrived_bytes == sizes[i]);
+            assert_true(test_ticket_info(out).arrived_bytes == sizes[i]);
             OK(leat_ticket_free(in));
             OK(leat_ticket_free(out));
             OK(leat_device_synchronize(t->device));
@@ -1055,8 +1033,8 @@ static void a_device_is_closed_with_copies_under_way(void **state)
         test_pattern(in, sizes[i], 80 + i);
         memset(out, 0, sizes[i]);
         OK(leat_launch_host(stream, be_slow, NULL));
-        ticket = start(stream, memory, in, sizes[i]);
-        kept = start(stream, out, memory, sizes[i]);
+        ticket = test_copy_start(stream, memory, in, sizes[i]);
+        kept = test_copy_start(stream, out, memory, sizes[i]);
         OK(leat_ticket_free(ticket));
         OK(leat_device_close(device));
         EXPECT_PATTERN(out, sizes[i], 80 + i);

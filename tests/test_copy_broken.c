@@ -30,24 +30,6 @@ static bool staged(void)
     return !test_on_cpu() || (stage && atoi(stage));
 }
 
-static leat_ticket *start(leat_stream *stream, void *dst, const void *src, size_t bytes)
-{
-    leat_ticket *ticket = NULL;
-
-    OK(leat_copy_start(stream, dst, src, bytes, NULL, &ticket));
-    assert_non_null(ticket);
-    return ticket;
-}
-
-static leat_ticket_info info_of(leat_ticket *ticket)
-{
-    leat_ticket_info info;
-
-    memset(&info, 0xff, sizeof info);
-    OK(leat_ticket_query(ticket, &info));
-    return info;
-}
-
 /* The stream copies as if nothing had been. */
 static void still_copies(leat_stream *stream, leat_device *device)
 {
@@ -107,7 +89,7 @@ static const void *src_of(const struct journey *j)
 /* What has arrived is right, whatever the end was; returns how much. */
 static size_t expect_prefix(const struct journey *j, leat_ticket *ticket, leat_status status)
 {
-    leat_ticket_info info = info_of(ticket);
+    leat_ticket_info info = test_ticket_info(ticket);
     const unsigned char *seen = j->host;
 
     assert_true(info.bytes == LONG_BYTES && info.staged && info.done && info.status == status);
@@ -139,7 +121,7 @@ static void a_copy_is_cancelled_before_it_begins(void **state)
     for (int out = 0; out < 2; out++) {
         struct journey j = make_journey(t, out);
         struct test_gate *gate = test_gate_close(t->stream);
-        leat_ticket *ticket = start(t->stream, dst_of(&j), src_of(&j), LONG_BYTES);
+        leat_ticket *ticket = test_copy_start(t->stream, dst_of(&j), src_of(&j), LONG_BYTES);
         leat_status status;
 
         OK(leat_ticket_cancel(ticket));
@@ -173,7 +155,7 @@ static void a_copy_is_cancelled_at_any_time(void **state)
 
         for (uint64_t round = 0; round < ROUNDS; round++) {
             struct test_gate *gate = round % 2 ? test_gate_close(t->stream) : NULL;
-            leat_ticket *ticket = start(t->stream, dst_of(&j), src_of(&j), LONG_BYTES);
+            leat_ticket *ticket = test_copy_start(t->stream, dst_of(&j), src_of(&j), LONG_BYTES);
             leat_status status;
 
             if (gate)
@@ -202,7 +184,7 @@ static void a_cancel_after_the_end_is_too_late(void **state)
 
     for (int out = 0; out < 2; out++) {
         struct journey j = make_journey(t, out);
-        leat_ticket *ticket = start(t->stream, dst_of(&j), src_of(&j), LONG_BYTES);
+        leat_ticket *ticket = test_copy_start(t->stream, dst_of(&j), src_of(&j), LONG_BYTES);
 
         OK(leat_ticket_wait(ticket, LEAT_COPY_DONE, LEAT_FOREVER));
         OK(leat_ticket_cancel(ticket));
@@ -230,7 +212,7 @@ static void a_cancel_stops_one_copy_only(void **state)
     for (size_t i = 0; i < COUNT; i++) {
         out[i] = test_buffer(bytes);
         memset(out[i], 0, bytes);
-        tickets[i] = start(t->stream, memory + i * bytes, in, bytes);
+        tickets[i] = test_copy_start(t->stream, memory + i * bytes, in, bytes);
     }
     for (size_t i = 1; i < COUNT; i += 2)
         OK(leat_ticket_cancel(tickets[i]));
@@ -449,7 +431,8 @@ static void memory_is_lost_under_a_copy(struct test_state *t, enum loss loss, si
     if (out)
         OK(leat_copy(t->stream, memory, pinned, MAP_BYTES));
     gate = test_gate_close(t->stream);
-    ticket = out ? start(t->stream, m.ptr, memory, MAP_BYTES) : start(t->stream, memory, m.ptr, MAP_BYTES);
+    ticket = out ? test_copy_start(t->stream, m.ptr, memory, MAP_BYTES)
+                 : test_copy_start(t->stream, memory, m.ptr, MAP_BYTES);
     /* Work behind it goes on all the same. */
     OK(leat_fill(t->stream, pinned, 0x66, 100));
     lose(&m, loss);
@@ -457,7 +440,7 @@ static void memory_is_lost_under_a_copy(struct test_state *t, enum loss loss, si
     assert_int_equal(leat_ticket_wait(ticket, LEAT_COPY_DONE, LEAT_FOREVER), LEAT_ERROR_POINTER);
     expect_address(&m, loss);
     assert_int_equal(leat_ticket_wait(ticket, LEAT_COPY_STAGED, LEAT_FOREVER), LEAT_ERROR_POINTER);
-    info = info_of(ticket);
+    info = test_ticket_info(ticket);
     assert_true(info.staged && info.done && info.status == LEAT_ERROR_POINTER && info.bytes == MAP_BYTES);
     if (info.arrived_bytes > lost_at)
         fail_msg("%s at %zu: %zu bytes have arrived", loss_names[loss], lost_at, (size_t)info.arrived_bytes);
@@ -542,14 +525,14 @@ static void host_memory_is_lost_under_a_copy_to_host_memory(void **state)
     for (int out = 0; out < 2; out++) {
         struct mapping m = map(PROTECTED, 2 * MIB);
         struct test_gate *gate = test_gate_close(t->stream);
-        leat_ticket *ticket =
-            out ? start(t->stream, m.ptr, own, MAP_BYTES) : start(t->stream, own, m.ptr, MAP_BYTES);
+        leat_ticket *ticket = out ? test_copy_start(t->stream, m.ptr, own, MAP_BYTES)
+                                  : test_copy_start(t->stream, own, m.ptr, MAP_BYTES);
 
         lose(&m, PROTECTED);
         test_gate_open(gate);
         assert_int_equal(leat_ticket_wait(ticket, LEAT_COPY_DONE, LEAT_FOREVER), LEAT_ERROR_POINTER);
         expect_address(&m, PROTECTED);
-        assert_true(info_of(ticket).arrived_bytes <= 2 * MIB);
+        assert_true(test_ticket_info(ticket).arrived_bytes <= 2 * MIB);
         assert_int_equal(leat_stream_synchronize(t->stream), LEAT_ERROR_POINTER);
         OK(leat_ticket_free(ticket));
         unmap(&m);

@@ -123,11 +123,11 @@ static void a_ticket_knows_the_end(void **state)
 {
     struct test_state *t = *state;
     struct room room = make_room(t->device);
-    leat_ticket *ticket = NULL;
+    leat_ticket *ticket;
 
     OK(leat_copy_share_links(t->device, &room.other, 1));
     test_pattern(room.pageable, BYTES, 6);
-    OK(leat_copy_start(t->stream, room.memory, room.pageable, BYTES, NULL, &ticket));
+    ticket = test_copy_start(t->stream, room.memory, room.pageable, BYTES);
     OK(leat_ticket_wait(ticket, LEAT_COPY_DONE, LEAT_FOREVER));
     memset(room.pageable, 0, BYTES);
     OK(leat_ticket_free(ticket));
