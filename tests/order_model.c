@@ -218,10 +218,11 @@ static void synchronize_stream(struct stream *s)
         note("synchronize stream %d", index_of(s));
         DO(leat_stream_synchronize(handle_of(s)));
     } else {
+        leat_stream *handle = handle_of(s); /* drawn once, however long it takes */
         leat_status status;
 
         note("query stream %d until it is ready", index_of(s));
-        while ((status = leat_stream_query(handle_of(s))) == LEAT_NOT_READY)
+        while ((status = leat_stream_query(handle)) == LEAT_NOT_READY)
             continue;
         DO(status);
     }
