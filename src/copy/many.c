@@ -583,6 +583,17 @@ static leat_status issue(struct many *many, struct block *block)
     return status;
 }
 
+/* The pair whose source could not be read there. It need not be the first that is missing: a thread leaves its
+ * part out when it sees that another one has failed further on. */
+static uint32_t number_at(const struct host_parts *parts, uintptr_t fault)
+{
+    size_t i = 0;
+
+    while (i + 1 < parts->count && fault - (uintptr_t)parts->list[i].src >= parts->list[i].bytes)
+        i++;
+    return parts->list[i].number;
+}
+
 /* Packs what may be read at once. NOT_READY: a source cannot be read, and drivers were not asked what it is. */
 static leat_status pack_now(struct many *many, struct block *block, bool first)
 {
@@ -601,12 +612,12 @@ static leat_status pack_now(struct many *many, struct block *block, bool first)
     if (packed == in->count)
         return LEAT_OK;
     if (!first) { /* others are under way: told as leat's threads tell theirs */
-        fail_order(many->stream->order, in->list[packed].number, fault);
+        fail_order(many->stream->order, number_at(in, fault), fault);
         return LEAT_OK;
     }
     if (!many->pairs.asking)
         return LEAT_NOT_READY;
-    describe_fault(in->list[packed].number, fault, sentence, sizeof sentence);
+    describe_fault(number_at(in, fault), fault, sentence, sizeof sentence);
     return leati_fail(LEAT_ERROR_POINTER, "%s", sentence);
 }
 
