@@ -204,6 +204,14 @@ static uint64_t in_pages(size_t bytes)
     return (bytes + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
 }
 
+/* The pages that a block touches: one more than it needs, where it lies across an end of one. */
+static uint64_t pages_of(const struct block *b)
+{
+    uintptr_t start = (uintptr_t)b->ptr;
+
+    return b->pool->has_pages ? in_pages(start % PAGE_BYTES + b->bytes) : in_pages(b->bytes);
+}
+
 /* ---- looking at results ----------------------------------------------------------------------- */
 
 static void look(struct result *r)
@@ -537,7 +545,7 @@ static void settle_user(struct block *b, int user, int stream)
 static void forget(struct block *b)
 {
     leave_live(b);
-    atomic_fetch_sub(&b->pool->pages, in_pages(b->bytes));
+    atomic_fetch_sub(&b->pool->pages, pages_of(b));
 }
 
 static void free_by_host(struct block *b)
@@ -655,7 +663,7 @@ static struct block *new_block(struct pool *p, size_t bytes, int stream, bool ho
         return NULL;
     }
     *b = (struct block){.ptr = ptr, .bytes = bytes, .pool = p, .writer = host ? HOST : stream};
-    atomic_fetch_add(&p->pages, in_pages(bytes));
+    atomic_fetch_add(&p->pages, pages_of(b));
     enter_live(b);
     return b;
 }

@@ -45,6 +45,30 @@ static void a_hard_limit_holds(void **state)
     }
 }
 
+/* Small blocks have pages of their own. Where the limit leaves none for them, they take what large ones leave. */
+static void small_blocks_fit_between_large_ones(void **state)
+{
+    struct test_state *t = *state;
+    leat_pool *pool = POOL(t->device, .limit_bytes = 4 * MIB, .name = "tight");
+    void *large[3], *small, *more;
+
+    if (!test_has_virtual_memory(t->device)) {
+        OK(leat_pool_destroy(pool));
+        SKIP_MISSING("no virtual memory");
+    }
+    for (int i = 0; i < 3; i++)
+        large[i] = test_block(pool, t->stream, MIB);
+    small = test_block(pool, t->stream, 1000);
+    OK(leat_fill(t->stream, small, 7, 1000));
+    OK(leat_free(t->stream, small));
+    small = test_block(pool, t->stream, 300000);
+    REFUSED(leat_pool_alloc(pool, t->stream, 1000, &more), LEAT_ERROR_DEVICE_MEMORY, "tight");
+    OK(leat_free(t->stream, small));
+    for (int i = 0; i < 3; i++)
+        OK(leat_free(t->stream, large[i]));
+    OK(leat_pool_destroy(pool));
+}
+
 static void the_limit_of_a_pinned_pool_is_about_host_memory(void **state)
 {
     struct test_state *t = *state;
@@ -748,6 +772,7 @@ static void memory_is_not_stranded_with_a_stream(void **state)
 
 static const struct CMUnitTest tests[] = {
     STATE_TEST(a_hard_limit_holds),
+    STATE_TEST(small_blocks_fit_between_large_ones),
     STATE_TEST(the_limit_of_a_pinned_pool_is_about_host_memory),
     STATE_TEST(limits_change),
     STATE_TEST(a_soft_limit_gives_idle_memory_back),

@@ -415,6 +415,24 @@ static bool provide_smaller(struct climb *climb, struct leati_block **block)
            provide(climb, block) == LEAT_OK;
 }
 
+/* A small request as a large one: gaps between large blocks are idle memory too, when there is no page for another
+ * place of small ones. */
+static bool fit_as_large(struct climb *climb, struct leati_block **block)
+{
+    size_t bytes = climb->bytes;
+
+    if (climb->heap == LEATI_HEAP_LARGE)
+        return false;
+    climb->heap = LEATI_HEAP_LARGE;
+    climb->bytes = LEATI_LARGE_BYTES;
+    *block = fit_any(climb);
+    if (*block)
+        return true;
+    climb->heap = LEATI_HEAP_SMALL;
+    climb->bytes = bytes;
+    return false;
+}
+
 /* Steps for when neither idle memory nor the driver has enough. */
 static leat_status climb_full(struct climb *climb, leat_status status, struct leati_block **block)
 {
@@ -430,7 +448,7 @@ static leat_status climb_full(struct climb *climb, leat_status status, struct le
         if ((*block = fit_any(climb)) || provide(climb, block) == LEAT_OK)
             return LEAT_OK;
     }
-    if (provide_smaller(climb, block))
+    if (fit_as_large(climb, block) || provide_smaller(climb, block))
         return LEAT_OK;
     if (leati_pool_take_from_others(pool, climb->bytes) && provide(climb, block) == LEAT_OK)
         return LEAT_OK;
