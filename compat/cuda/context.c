@@ -26,7 +26,7 @@ static _Thread_local unsigned depth;
 
 /* ---- start and version ---- */
 
-/* They exist as identities, whether they are active or not. */
+/* They exist as identities, whether they are active or not. Once, since threads read them without a lock. */
 static void name_primaries(void)
 {
     for (int i = 0; i < LEATC_DEVICES_MAX; i++) {

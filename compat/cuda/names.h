@@ -48,7 +48,7 @@ struct CUctx_st {
     _Atomic enum leatcu_context_state state;
     int ordinal;
     bool primary;
-    _Atomic unsigned flags;
+    _Atomic unsigned flags; /* any thread may set those of a context that others ask */
     unsigned long long id;
 };
 

@@ -113,8 +113,8 @@ LEAT_API leat_status leat_layout_reshape(leat_layout *layout, uint32_t dims, con
 /*
  * Puts a list of indices on one dimension: its size becomes count, and its element i is the former element
  * index[i], which must be below the former size. On a source this gathers, on a destination it scatters; when two
- * indices of a scatter are the same, either element ends up there. A GPU keeps that for elements of 1, 2, 4, 8 and 16
- * bytes that lie at multiples of their size; of others, parts of both may. One list a layout, and one of the two
+ * indices of a scatter are the same, either element ends up there. A GPU keeps that for elements of 1, 2, 4, 8 and
+ * 16 bytes that lie at multiples of their size; of others, parts of both may. One list a layout, and one of the two
  * layouts of a copy.
  *
  * The list stays the caller's. A list in host memory is checked and copied by each leat_copy_layout() before it

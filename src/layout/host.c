@@ -312,7 +312,7 @@ static void cut_runs(const struct leati_form *form, struct leati_host_layout *ho
 }
 
 /* How many units of the source's rows: twice as many where tiles go straight to the destination. Through the
- * buffer that many were slower, by 5 to 15 % on two cores. */
+ * buffer that many are slower. */
 static uint64_t most_src_units(const struct leati_form *form, const struct leati_host_layout *host)
 {
     bool direct = form->unit_bytes >= 4 && !leati_wide_tile(form->unit_bytes);

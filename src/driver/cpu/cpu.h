@@ -199,10 +199,12 @@ leat_status cpu_copy(struct leati_driver *driver, void *stream, struct leati_end
                      size_t bytes);
 leat_status cpu_copy_rectangle(struct leati_driver *driver, void *stream, struct leati_end dst,
                                struct leati_end src, const leat_copy_box *box); /* cpu_rectangle.c */
+
 /* Calls move_part(part), which accesses these ranges. Where one of them is gone, *unreachable, which other threads
  * lower as well, becomes the lowest of the addresses that nobody could reach. */
 void cpu_copy_guarded(const struct leati_catch_range ranges[2], void (*move_part)(void *part), void *part,
                       _Atomic uintptr_t *unreachable);
+
 leat_status cpu_fill(struct leati_driver *driver, void *stream, void *dst, uint32_t pattern,
                      unsigned pattern_bytes, size_t count);
 
