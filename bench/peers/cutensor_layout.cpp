@@ -4,20 +4,25 @@
  *
  * Reads one case a line: bytes of an element, of the payload, of the source's and of the destination's array, the
  * offsets of both views in bytes, the number of dimensions, their sizes, and the strides of both views in bytes.
+ * All cases use the same memory, since allocating and filling it takes longer than measuring a case.
  */
 #include <cuda_runtime_api.h>
 #include <cutensor.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <iostream>
 #include <memory>
+#include <numeric>
 #include <sstream>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace
@@ -27,6 +32,9 @@ namespace
 constexpr std::size_t COLD_BYTES = 512ul << 20;
 constexpr double SAMPLE_SECONDS = 0.002;
 constexpr unsigned BUFFERS_MAX = 64;
+constexpr std::size_t BUFFER_ALIGNMENT = 512;
+/* A GPU that had nothing to do needs this long until its clocks are up. */
+constexpr double WARM_SECONDS = 0.3;
 
 void check(cudaError_t result, const char *what)
 {
@@ -40,10 +48,36 @@ void check(cutensorStatus_t result, const char *what)
         throw std::runtime_error(std::string(what) + ": " + cutensorGetErrorString(result));
 }
 
+double now()
+{
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+std::size_t round_up(std::size_t bytes)
+{
+    return (bytes + BUFFER_ALIGNMENT - 1) / BUFFER_ALIGNMENT * BUFFER_ALIGNMENT;
+}
+
 struct Case {
     std::size_t element_bytes, payload, src_total, dst_total;
     std::int64_t src_offset, dst_offset;
     std::vector<std::int64_t> sizes, src_strides, dst_strides;
+
+    /* Both sides of the plain copy have to fit as well. */
+    std::size_t src_step() const
+    {
+        return round_up(std::max(src_total, payload));
+    }
+    std::size_t dst_step() const
+    {
+        return round_up(std::max(dst_total, payload));
+    }
+    unsigned buffers() const
+    {
+        std::size_t both = src_step() + dst_step();
+
+        return static_cast<unsigned>(std::clamp<std::size_t>((COLD_BYTES + both - 1) / both, 1, BUFFERS_MAX));
+    }
 };
 
 bool read_numbers(std::istream &line, std::size_t count, std::vector<std::int64_t> &numbers)
@@ -54,32 +88,43 @@ bool read_numbers(std::istream &line, std::size_t count, std::vector<std::int64_
     return bool(line);
 }
 
-bool read_case(const std::string &text, Case &c)
+Case read_case(const std::string &text)
 {
     std::istringstream line(text);
     std::size_t dims = 0;
+    Case c;
 
     line >> c.element_bytes >> c.payload >> c.src_total >> c.dst_total >> c.src_offset >> c.dst_offset >> dims;
-    return line && read_numbers(line, dims, c.sizes) && read_numbers(line, dims, c.src_strides) &&
-           read_numbers(line, dims, c.dst_strides);
+    if (!line || !dims || !read_numbers(line, dims, c.sizes) || !read_numbers(line, dims, c.src_strides) ||
+        !read_numbers(line, dims, c.dst_strides))
+        throw std::runtime_error("no case: " + text);
+    return c;
 }
 
-/* Device memory that goes back by itself. */
+/* Memory of the device, or page-locked memory of the host, that goes back by itself. */
 class Memory
 {
   public:
-    explicit Memory(std::size_t bytes)
+    Memory(std::size_t size, bool on_host) : bytes(size), on_host_(on_host)
     {
-        check(cudaMalloc(&ptr, bytes), "cudaMalloc");
+        check(on_host ? cudaMallocHost(&ptr_, bytes) : cudaMalloc(&ptr_, bytes), "allocation");
     }
     Memory(const Memory &) = delete;
     Memory &operator=(const Memory &) = delete;
     ~Memory()
     {
-        cudaFree(ptr);
+        on_host_ ? cudaFreeHost(ptr_) : cudaFree(ptr_);
+    }
+    char *at(std::size_t offset) const
+    {
+        return static_cast<char *>(ptr_) + offset;
     }
 
-    void *ptr = nullptr;
+    const std::size_t bytes;
+
+  private:
+    void *ptr_ = nullptr;
+    bool on_host_;
 };
 
 cudaDataType_t type_of(std::size_t element_bytes)
@@ -90,41 +135,158 @@ cudaDataType_t type_of(std::size_t element_bytes)
                                 : CUDA_C_64F;
 }
 
-/* Numbers that no conversion changes: small, and never a NaN. */
-void fill(std::vector<unsigned char> &bytes, std::size_t element_bytes)
+/* What the sources hold: numbers that no conversion changes, of which none is a NaN, and that repeat after a prime
+ * number of elements, so that an element from a wrong place is a wrong one. */
+class Pattern
 {
-    for (std::size_t i = 0; i + element_bytes <= bytes.size(); i += element_bytes) {
-        std::uint64_t number = i / element_bytes % 997;
-        float single = static_cast<float>(number);
-        double whole = static_cast<double>(i / element_bytes);
-        std::uint16_t half = static_cast<std::uint16_t>(0x3c00 + number); /* from 1 on, all normal */
+  public:
+    explicit Pattern(std::size_t element_bytes)
+        : period(element_bytes == 2 ? 30707 : 1048573), bytes(period * element_bytes)
+    {
+        for (std::size_t i = 0; i < period; i++) {
+            std::uint16_t half = static_cast<std::uint16_t>(0x0400 + i); /* all normal and finite */
+            float single = static_cast<float>(i);
+            double whole[2] = {static_cast<double>(i), static_cast<double>(i) + 0.5};
+            const void *value = element_bytes == 2   ? static_cast<const void *>(&half)
+                                : element_bytes == 4 ? static_cast<const void *>(&single)
+                                                     : whole;
 
-        if (element_bytes == 2)
-            std::memcpy(&bytes[i], &half, 2);
-        else if (element_bytes == 4)
-            std::memcpy(&bytes[i], &single, 4);
-        else
-            std::memcpy(&bytes[i], &whole, 8);
+            std::memcpy(&bytes[i * element_bytes], value, element_bytes);
+        }
     }
+
+    const std::size_t period;
+    std::vector<unsigned char> bytes;
+};
+
+/* Are these rows of the destination right? A row runs along the last dimension. */
+template <std::size_t ELEMENT_BYTES>
+bool rows_right(const Case &c, const Pattern &pattern, const char *found, std::size_t begin, std::size_t end)
+{
+    std::size_t last = c.sizes.size() - 1, step = static_cast<std::size_t>(c.src_strides[last]) / ELEMENT_BYTES;
+
+    step %= pattern.period;
+    for (std::size_t row = begin; row < end; row++) {
+        std::int64_t from = c.src_offset, to = c.dst_offset, rest = static_cast<std::int64_t>(row);
+
+        for (std::size_t dim = last; dim-- > 0; rest /= c.sizes[dim]) {
+            from += rest % c.sizes[dim] * c.src_strides[dim];
+            to += rest % c.sizes[dim] * c.dst_strides[dim];
+        }
+        std::size_t place = static_cast<std::size_t>(from) / ELEMENT_BYTES % pattern.period;
+        for (std::int64_t i = 0; i < c.sizes[last]; i++, to += c.dst_strides[last]) {
+            if (std::memcmp(&pattern.bytes[place * ELEMENT_BYTES], found + to, ELEMENT_BYTES))
+                return false;
+            place += step;
+            place -= place >= pattern.period ? pattern.period : 0;
+        }
+    }
+    return true;
 }
+
+/* Puts the destination's fastest dimension last: what is looked at lies in one line then. */
+Case by_destination(const Case &c)
+{
+    std::vector<std::size_t> order(c.sizes.size());
+    Case sorted = c;
+
+    std::iota(order.begin(), order.end(), 0);
+    std::sort(order.begin(), order.end(),
+              [&](std::size_t a, std::size_t b) { return c.dst_strides[a] > c.dst_strides[b]; });
+    for (std::size_t i = 0; i < order.size(); i++) {
+        sorted.sizes[i] = c.sizes[order[i]];
+        sorted.src_strides[i] = c.src_strides[order[i]];
+        sorted.dst_strides[i] = c.dst_strides[order[i]];
+    }
+    return sorted;
+}
+
+/* Is every element of the destination right? All processors look. */
+bool all_right(const Case &given, const Pattern &pattern, const char *found)
+{
+    Case c = by_destination(given);
+    std::size_t rows = std::accumulate(c.sizes.begin(), c.sizes.end() - 1, std::size_t{1},
+                                       [](std::size_t a, std::int64_t b) { return a * std::size_t(b); });
+    auto look = c.element_bytes == 2   ? rows_right<2>
+                : c.element_bytes == 4 ? rows_right<4>
+                : c.element_bytes == 8 ? rows_right<8>
+                                       : rows_right<16>;
+    std::size_t count = std::max(1u, std::thread::hardware_concurrency());
+    std::atomic<bool> right{true};
+    std::vector<std::thread> threads;
+
+    for (std::size_t i = 0; i < count; i++)
+        threads.emplace_back([&, i] {
+            if (!look(c, pattern, found, rows * i / count, rows * (i + 1) / count))
+                right = false;
+        });
+    for (std::thread &thread : threads)
+        thread.join();
+    return right;
+}
+
+template <typename Measure> std::size_t largest(const std::vector<Case> &cases, Measure measure)
+{
+    std::size_t bytes = 1;
+
+    for (const Case &c : cases)
+        bytes = std::max(bytes, measure(c));
+    return bytes;
+}
+
+/* The memory of all cases: sources that hold the pattern, destinations, and room on the host for one of these. */
+class Pools
+{
+  public:
+    explicit Pools(const std::vector<Case> &cases)
+        : src(largest(cases, [](const Case &c) { return c.src_step() * c.buffers(); }), false),
+          dst(largest(cases, [](const Case &c) { return c.dst_step() * c.buffers(); }), false),
+          host(largest(cases, [](const Case &c) { return c.dst_total; }), true)
+    {
+        check(cudaMemset(src.at(0), 0, src.bytes), "cudaMemset");
+        check(cudaMemset(dst.at(0), 0, dst.bytes), "cudaMemset");
+    }
+
+    /* Gives the sources elements of so many bytes. */
+    const Pattern &fill(std::size_t element_bytes)
+    {
+        if (element_bytes == element_bytes_)
+            return *pattern_;
+        pattern_ = std::make_unique<Pattern>(element_bytes);
+        element_bytes_ = element_bytes;
+        std::size_t done = std::min(src.bytes, pattern_->bytes.size());
+        check(cudaMemcpy(src.at(0), pattern_->bytes.data(), done, cudaMemcpyHostToDevice), "cudaMemcpy");
+        for (std::size_t more; done < src.bytes; done += more) {
+            more = std::min(done, src.bytes - done);
+            check(cudaMemcpy(src.at(done), src.at(0), more, cudaMemcpyDeviceToDevice), "cudaMemcpy");
+        }
+        return *pattern_;
+    }
+
+    void warm_up()
+    {
+        std::size_t bytes = std::min(src.bytes, dst.bytes);
+
+        for (double start = now(); now() - start < WARM_SECONDS;) {
+            check(cudaMemcpy(dst.at(0), src.at(0), bytes, cudaMemcpyDeviceToDevice), "cudaMemcpy");
+            check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+        }
+    }
+
+    Memory src, dst, host;
+
+  private:
+    std::size_t element_bytes_ = 0;
+    std::unique_ptr<Pattern> pattern_;
+};
 
 /* A case with its plan and buffers. */
 class Work
 {
   public:
-    Work(cutensorHandle_t handle, const Case &c) : handle_(handle), case_(c)
+    Work(cutensorHandle_t handle, const Case &c, Pools &pools)
+        : handle_(handle), case_(c), pools_(pools), count_(c.buffers())
     {
-        std::size_t src_bytes = std::max(c.src_total, c.payload), both = src_bytes + c.dst_total;
-        std::size_t count = std::clamp<std::size_t>((COLD_BYTES + both - 1) / both, 1, BUFFERS_MAX);
-
-        make_plan();
-        src_step_ = (src_bytes + 511) / 512 * 512;
-        dst_step_ = (c.dst_total + 511) / 512 * 512;
-        src_ = std::make_unique<Memory>(src_step_ * count);
-        dst_ = std::make_unique<Memory>(dst_step_ * count);
-        check(cudaMemset(src_->ptr, 0, src_step_ * count), "cudaMemset");
-        check(cudaMemset(dst_->ptr, 0, dst_step_ * count), "cudaMemset");
-        count_ = static_cast<unsigned>(count);
         check(cudaEventCreate(&begin_), "cudaEventCreate");
         check(cudaEventCreate(&end_), "cudaEventCreate");
     }
@@ -139,6 +301,22 @@ class Work
         cutensorDestroyOperationDescriptor(operation_);
         cutensorDestroyTensorDescriptor(src_tensor_);
         cutensorDestroyTensorDescriptor(dst_tensor_);
+    }
+
+    void make_plan()
+    {
+        std::vector<std::int32_t> src_modes, dst_modes;
+
+        make_tensor(&src_tensor_, case_.src_strides, case_.src_offset, src_modes);
+        make_tensor(&dst_tensor_, case_.dst_strides, case_.dst_offset, dst_modes);
+        check(cutensorCreatePermutation(handle_, &operation_, src_tensor_, src_modes.data(), CUTENSOR_OP_IDENTITY,
+                                        dst_tensor_, dst_modes.data(),
+                                        case_.element_bytes <= 4 ? CUTENSOR_COMPUTE_DESC_32F
+                                                                 : CUTENSOR_COMPUTE_DESC_64F),
+              "cutensorCreatePermutation");
+        check(cutensorCreatePlanPreference(handle_, &preference_, CUTENSOR_ALGO_DEFAULT, CUTENSOR_JIT_MODE_NONE),
+              "cutensorCreatePlanPreference");
+        check(cutensorCreatePlan(handle_, &plan_, operation_, preference_, 0), "cutensorCreatePlan");
     }
 
     void move(unsigned i)
@@ -171,58 +349,43 @@ class Work
         return milliseconds / 1e3 / batch;
     }
 
-    /* Is every element there? */
+    /* Is every element there? What the destination holds before is in no source. */
     bool verified()
     {
-        std::vector<unsigned char> in(case_.src_total), out(case_.dst_total);
-        std::vector<std::int64_t> at(case_.sizes.size(), 0);
-        std::int64_t from = case_.src_offset, to = case_.dst_offset;
-        std::size_t dim;
+        const Pattern &pattern = pools_.fill(case_.element_bytes);
 
-        fill(in, case_.element_bytes);
-        check(cudaMemcpy(src(0), in.data(), in.size(), cudaMemcpyHostToDevice), "cudaMemcpy");
+        check(cudaMemset(dst(0), 0xff, case_.dst_total), "cudaMemset");
         move(0);
-        check(cudaMemcpy(out.data(), dst(0), out.size(), cudaMemcpyDeviceToHost), "cudaMemcpy");
-        do {
-            if (std::memcmp(&in[static_cast<std::size_t>(from)], &out[static_cast<std::size_t>(to)],
-                            case_.element_bytes))
-                return false;
-            for (dim = at.size(); dim-- > 0;) {
-                from += case_.src_strides[dim];
-                to += case_.dst_strides[dim];
-                if (++at[dim] < case_.sizes[dim])
-                    break;
-                from -= case_.src_strides[dim] * at[dim];
-                to -= case_.dst_strides[dim] * at[dim];
-                at[dim] = 0;
-            }
-        } while (dim != static_cast<std::size_t>(-1));
-        return true;
+        check(cudaMemcpy(pools_.host.at(0), dst(0), case_.dst_total, cudaMemcpyDeviceToHost), "cudaMemcpy");
+        return all_right(case_, pattern, pools_.host.at(0));
     }
 
   private:
     char *src(unsigned i)
     {
-        return static_cast<char *>(src_->ptr) + src_step_ * i;
+        return pools_.src.at(case_.src_step() * i);
     }
     char *dst(unsigned i)
     {
-        return static_cast<char *>(dst_->ptr) + dst_step_ * i;
+        return pools_.dst.at(case_.dst_step() * i);
     }
 
-    /* Modes of one element, and on the source those that it repeats, are left out. */
+    /* Modes of one element, and on the source those that it repeats, are left out; the fastest comes first, as
+     * cuTENSOR's own order has it. */
     void make_tensor(cutensorTensorDescriptor_t *tensor, const std::vector<std::int64_t> &strides,
                      std::int64_t offset, std::vector<std::int32_t> &modes)
     {
         std::vector<std::int64_t> extents, steps;
-        std::size_t i;
 
-        for (i = 0; i < case_.sizes.size(); i++) {
-            if (case_.sizes[i] == 1 || strides[i] == 0)
-                continue;
-            modes.push_back(static_cast<std::int32_t>(i + 1));
-            extents.push_back(case_.sizes[i]);
-            steps.push_back(strides[i] / static_cast<std::int64_t>(case_.element_bytes));
+        for (std::size_t i = 0; i < case_.sizes.size(); i++)
+            if (case_.sizes[i] != 1 && strides[i] != 0)
+                modes.push_back(static_cast<std::int32_t>(i));
+        std::sort(modes.begin(), modes.end(), [&](std::int32_t a, std::int32_t b) {
+            return strides[std::size_t(a)] < strides[std::size_t(b)];
+        });
+        for (std::int32_t mode : modes) {
+            extents.push_back(case_.sizes[std::size_t(mode)]);
+            steps.push_back(strides[std::size_t(mode)] / static_cast<std::int64_t>(case_.element_bytes));
         }
         /* The base is aligned to 512 bytes. */
         std::uint32_t alignment = 256;
@@ -234,31 +397,14 @@ class Work
               "cutensorCreateTensorDescriptor");
     }
 
-    void make_plan()
-    {
-        std::vector<std::int32_t> src_modes, dst_modes;
-
-        make_tensor(&src_tensor_, case_.src_strides, case_.src_offset, src_modes);
-        make_tensor(&dst_tensor_, case_.dst_strides, case_.dst_offset, dst_modes);
-        check(cutensorCreatePermutation(handle_, &operation_, src_tensor_, src_modes.data(), CUTENSOR_OP_IDENTITY,
-                                        dst_tensor_, dst_modes.data(),
-                                        case_.element_bytes <= 4 ? CUTENSOR_COMPUTE_DESC_32F
-                                                                 : CUTENSOR_COMPUTE_DESC_64F),
-              "cutensorCreatePermutation");
-        check(cutensorCreatePlanPreference(handle_, &preference_, CUTENSOR_ALGO_DEFAULT, CUTENSOR_JIT_MODE_NONE),
-              "cutensorCreatePlanPreference");
-        check(cutensorCreatePlan(handle_, &plan_, operation_, preference_, 0), "cutensorCreatePlan");
-    }
-
     cutensorHandle_t handle_;
     const Case &case_;
+    Pools &pools_;
     cutensorTensorDescriptor_t src_tensor_ = nullptr, dst_tensor_ = nullptr;
     cutensorOperationDescriptor_t operation_ = nullptr;
     cutensorPlanPreference_t preference_ = nullptr;
     cutensorPlan_t plan_ = nullptr;
-    std::unique_ptr<Memory> src_, dst_;
-    std::size_t src_step_ = 0, dst_step_ = 0;
-    unsigned count_ = 1, next_ = 0;
+    unsigned count_, next_ = 0;
     cudaEvent_t begin_ = nullptr, end_ = nullptr;
 };
 
@@ -270,9 +416,10 @@ void print_seconds(const char *name, const std::vector<double> &seconds)
     std::printf("]");
 }
 
-void measure(cutensorHandle_t handle, const Case &c, int repeats)
+void measure(cutensorHandle_t handle, const Case &c, Pools &pools, int repeats)
 {
-    Work work(handle, c);
+    Work work(handle, c, pools);
+    work.make_plan();
     bool verified = work.verified();
     double once = std::min(work.time(false, 1), work.time(false, 1));
     unsigned batch = static_cast<unsigned>(std::clamp(SAMPLE_SECONDS / once, 1.0, 1000.0));
@@ -290,33 +437,45 @@ void measure(cutensorHandle_t handle, const Case &c, int repeats)
     std::printf(", \"verified\": %s}", verified ? "true" : "false");
 }
 
+void measure_all(const std::vector<Case> &cases, int repeats, double seconds)
+{
+    double start = now();
+    cutensorHandle_t handle;
+
+    check(cudaSetDevice(0), "cudaSetDevice");
+    check(cutensorCreate(&handle), "cutensorCreate");
+    Pools pools(cases);
+    pools.warm_up();
+    std::printf("{\"version\": \"%zu\", \"rows\": [", cutensorGetVersion());
+    for (const Case &c : cases) {
+        std::printf("%s", &c == &cases.front() ? "\n" : ",\n");
+        try {
+            if (now() - start > seconds)
+                throw std::runtime_error("left out: the time was up");
+            measure(handle, c, pools, repeats);
+        } catch (const std::exception &error) {
+            std::printf("{\"error\": \"%s\"}", error.what());
+        }
+        std::fflush(stdout);
+    }
+    std::printf("]}\n");
+    check(cutensorDestroy(handle), "cutensorDestroy");
+}
+
 } // namespace
 
-/* The number of repeats is given. JSON goes to the standard output. */
+/* The number of repeats is given, and after how many seconds no further case begins. JSON goes to the standard
+ * output. */
 int main(int argc, char **argv)
 {
     try {
-        int repeats = argc > 1 ? std::max(1, std::atoi(argv[1])) : 15;
-        cutensorHandle_t handle;
-        std::string line;
-        Case c;
+        std::vector<Case> cases;
 
-        check(cudaSetDevice(0), "cudaSetDevice");
-        check(cutensorCreate(&handle), "cutensorCreate");
-        std::printf("{\"version\": \"%zu\", \"rows\": [", cutensorGetVersion());
-        for (bool first = true; std::getline(std::cin, line); first = false) {
-            std::printf("%s", first ? "\n" : ",\n");
-            if (!read_case(line, c))
-                throw std::runtime_error("no case: " + line);
-            try {
-                measure(handle, c, repeats);
-            } catch (const std::exception &error) {
-                std::printf("{\"error\": \"%s\"}", error.what());
-            }
-            std::fflush(stdout);
-        }
-        std::printf("]}\n");
-        check(cutensorDestroy(handle), "cutensorDestroy");
+        if (argc != 3)
+            throw std::runtime_error("the number of repeats and the seconds are missing");
+        for (std::string line; std::getline(std::cin, line);)
+            cases.push_back(read_case(line));
+        measure_all(cases, std::max(1, std::atoi(argv[1])), std::atof(argv[2]));
     } catch (const std::exception &error) {
         std::fprintf(stderr, "cutensor_layout: %s\n", error.what());
         return 1;

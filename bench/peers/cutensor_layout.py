@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Measures cuTENSOR's permutations, on the cases of a record of leat that it accepts.
 
-    cutensor_layout.py LEAT_RECORD RECORD [--repeat N]
+    cutensor_layout.py LEAT_RECORD RECORD [--repeat N] [--suite NAME,...] [--elem BYTES,...] [--seconds N]
+                       [--cutensor FOLDER] [--program FILE]
 
 Beside each stands cudaMemcpyAsync of as many bytes. RECORD is written as JSON. Needs the package cutensor-cu13 where
-Python finds it, or its folder in CUTENSOR_ROOT. What cuTENSOR cannot say (elements of 1, 3, 6 and 12 bytes, lists of
-indices, negative strides) is left out; its notes say what it refused.
+Python finds it, or its folder (with include/cutensor.h and lib/libcutensor.so.2) by --cutensor or in CUTENSOR_ROOT.
+What cuTENSOR cannot say (elements of 1, 3, 6 and 12 bytes, lists of indices, negative strides) is left out; the
+record's notes say what it refused.
 """
 import argparse
 import importlib.util
@@ -18,13 +20,34 @@ import layouts
 import record
 
 
-def package_folder():
-    if os.environ.get("CUTENSOR_ROOT"):
-        return pathlib.Path(os.environ["CUTENSOR_ROOT"])
+def package_folder(given):
+    folder = given or os.environ.get("CUTENSOR_ROOT")
+    if folder:
+        return pathlib.Path(folder).resolve()
     spec = importlib.util.find_spec("cutensor")
     if spec is None:
         raise SystemExit("cutensor_layout.py: the package cutensor-cu13 is missing; README.md says what to install")
     return pathlib.Path(list(spec.submodule_search_locations)[0])
+
+
+def library_folders(package):
+    """Where libcutensor and what it needs (libcublasLt.so.13) may lie: the toolkit, and NVIDIA's other packages."""
+    spec = importlib.util.find_spec("nvidia")
+    packages = [pathlib.Path(place) / "cu13" / "lib" for place in spec.submodule_search_locations] if spec else []
+    return [package / "lib", record.CUDA_HOME / "lib64"] + packages
+
+
+def build(program, package):
+    with tempfile.TemporaryDirectory() as folder:
+        # The linker wants the library's name without its version.
+        (pathlib.Path(folder) / "libcutensor.so").symlink_to(package / "lib" / "libcutensor.so.2")
+        record.build(
+            "cutensor_layout.cpp",
+            program,
+            include_folders=[package / "include"],
+            library_folders=[folder] + library_folders(package),
+            libraries=["cutensor"],
+        )
 
 
 def accepted(case):
@@ -43,29 +66,26 @@ def words_of(case):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("leat_record", help="what leat bench layout --output wrote")
-    parser.add_argument("record", help="the file to write")
-    parser.add_argument("--repeat", type=int, default=15, help="samples for each row")
+    layouts.add_options(parser)
+    parser.add_argument("--cutensor", metavar="FOLDER", help="the package's folder")
+    parser.add_argument("--program", metavar="FILE", help="the compiled program: run if it is there, else made and kept")
     options = parser.parse_args()
 
-    package = package_folder()
-    cases = [case for case in layouts.read(options.leat_record) if accepted(case)]
+    package = package_folder(options.cutensor)
+    cases = [case for case in layouts.chosen(options) if accepted(case)]
     result = record.make("cuTENSOR's permutations", {})
     result["peer"], result["rows"], result["notes"] = "cutensor", [], []
+    folders = [str(folder) for folder in library_folders(package)]
+    libraries = ":".join(folders + [os.environ.get("LD_LIBRARY_PATH", "")]).rstrip(":")
     with tempfile.TemporaryDirectory() as folder:
-        program, lines = pathlib.Path(folder) / "cutensor_layout", pathlib.Path(folder) / "cases"
-        # The linker wants the library's name without its version.
-        (pathlib.Path(folder) / "libcutensor.so").symlink_to((package / "lib" / "libcutensor.so.2").resolve())
-        record.build(
-            "cutensor_layout.cpp",
-            program,
-            include_folders=[package / "include"],
-            library_folders=[folder, (package / "lib").resolve()],
-            libraries=["cutensor"],
-        )
+        program = pathlib.Path(options.program or pathlib.Path(folder) / "cutensor_layout").resolve()
+        if not program.exists():
+            build(program, package)
+        lines = pathlib.Path(folder) / "cases"
         lines.write_text("".join(words_of(case) + "\n" for case in cases), encoding="utf-8")
         with open(lines, encoding="utf-8") as given:
-            answer = record.run_json([program, options.repeat], given=given)
+            command = [program, options.repeat, options.seconds]
+            answer = record.run_json(command, environment={"LD_LIBRARY_PATH": libraries}, given=given)
     result["versions"]["cutensor"] = answer["version"]
     for case, found in zip(cases, answer["rows"], strict=True):
         if "error" in found:

@@ -32,6 +32,29 @@ class Case:
     src: Side
 
 
+def add_options(parser):
+    """The arguments that all these scripts take."""
+    parser.add_argument("leat_record", help="what leat bench layout --output wrote")
+    parser.add_argument("record", help="the file to write")
+    parser.add_argument("--repeat", type=int, default=15, help="samples for each row (15)")
+    parser.add_argument("--suite", help="only these suites of the record: transpose,permute,learning,...")
+    parser.add_argument("--elem", help="only elements of so many bytes: 2,4,...")
+    parser.add_argument(
+        "--seconds", type=float, default=1e9, help="begin no further case after so long; the notes say what is missing"
+    )
+
+
+def chosen(options):
+    """The cases of the record that the options name."""
+    suites = options.suite.split(",") if options.suite else None
+    sizes = [int(size) for size in options.elem.split(",")] if options.elem else None
+    return [
+        case
+        for case in read(options.leat_record)
+        if (not suites or case.part.split(":")[0] in suites) and (not sizes or case.element_bytes in sizes)
+    ]
+
+
 def _side(row):
     strides = [int(number) for number in row["stride_bytes"].split(",")]
     return Side(row["bytes"], row["offset_bytes"], strides, row.get("index"))
