@@ -68,7 +68,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     layouts.add_options(parser)
     parser.add_argument("--cutensor", metavar="FOLDER", help="the package's folder")
-    parser.add_argument("--program", metavar="FILE", help="the compiled program: run if it is there, else made and kept")
+    parser.add_argument("--program", metavar="FILE", help="the compiled program: made and kept if it is missing")
     options = parser.parse_args()
 
     package = package_folder(options.cutensor)

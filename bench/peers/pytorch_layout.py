@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Measures PyTorch's copies between layouts, on the cases of a record of leat.
 
-    pytorch_layout.py LEAT_RECORD RECORD [--repeat N] [--cpu]
+    pytorch_layout.py LEAT_RECORD RECORD [--repeat N] [--suite NAME,...] [--elem BYTES,...] [--seconds N] [--cpu]
 
 Each case is a strided view that is copied into another one by Tensor.copy_ (what contiguous() does without the
 allocation), index_select with out=, index_copy_, or, for negative strides, flip. Beside it stands copy_ of as many
-contiguous bytes. RECORD is written as JSON.
+contiguous bytes. All cases use the same memory. Some thousand elements of each, and its last one, are verified. RECORD
+is written as JSON.
 """
 import argparse
 import time
@@ -27,26 +28,72 @@ UNITS = {
     16: (torch.complex128, 1),
 }
 COLD_BYTES = 512 << 20
+BUFFERS_MAX = 64
+BUFFER_ALIGNMENT = 512
+CHECKED_ELEMENTS = 65536
 SAMPLE_SECONDS = 0.002
+# A GPU that had nothing to do needs this long until its clocks are up.
+WARM_SECONDS = 0.3
+# Numbers below these are whole in their type, and none is a NaN.
+TOPS = {torch.uint8: 1 << 8, torch.int16: 1 << 15, torch.float32: 1 << 24, torch.float64: 1 << 53}
 
 
 class Refused(Exception):
     """PyTorch has no call for this case."""
 
 
-class Work:
-    """A case's buffers, several pairs of them in turns so that no cache helps, and what is done with them."""
+class Shape:
+    """How a case's buffers lie in the memory of all cases: several pairs in turns, so that no cache helps."""
 
-    def __init__(self, case, device):
+    def __init__(self, case):
+        self.src_step = self._round_up(max(case.src.total, case.payload))
+        self.dst_step = self._round_up(max(case.dst.total, case.payload))
+        self.count = max(1, min(BUFFERS_MAX, -(-COLD_BYTES // (self.src_step + self.dst_step))))
+
+    @staticmethod
+    def _round_up(size):
+        return -(-size // BUFFER_ALIGNMENT) * BUFFER_ALIGNMENT
+
+
+class Pools:
+    """The memory of all cases: sources and destinations."""
+
+    def __init__(self, cases, device):
+        shapes = [Shape(case) for case in cases]
+        src_bytes = max((shape.src_step * shape.count for shape in shapes), default=BUFFER_ALIGNMENT)
+        dst_bytes = max((shape.dst_step * shape.count for shape in shapes), default=BUFFER_ALIGNMENT)
+        self.src = torch.zeros(src_bytes, dtype=torch.uint8, device=device)
+        self.dst = torch.zeros(dst_bytes, dtype=torch.uint8, device=device)
+        self._dtype = None
+
+    def fill(self, dtype):
+        """Gives the sources random numbers of a type."""
+        dtype = torch.float64 if dtype == torch.complex128 else dtype
+        if dtype != self._dtype:
+            self.src.view(dtype).random_(0, TOPS[dtype])
+            self._dtype = dtype
+
+    def warm_up(self):
+        size = min(len(self.src), len(self.dst))
+        start = time.monotonic()
+        while time.monotonic() - start < WARM_SECONDS:
+            self.dst[:size].copy_(self.src[:size])
+            self.dst[:1].cpu()
+
+
+class Work:
+    """A case's buffers, and what is done with them."""
+
+    def __init__(self, case, pools, device):
         if case.element_bytes not in UNITS:
             raise Refused(f"no type of {case.element_bytes} bytes")
         self.case, self.device = case, device
         self.dtype, self.units = UNITS[case.element_bytes]
         self.unit_bytes = case.element_bytes // self.units
-        src_bytes, dst_bytes = max(case.src.total, case.payload), case.dst.total
-        count = max(1, min(64, -(-COLD_BYTES // (src_bytes + dst_bytes))))
-        self.src = [self._random(src_bytes) for _ in range(count)]
-        self.dst = [torch.zeros(dst_bytes // self.unit_bytes, dtype=self.dtype, device=device) for _ in range(count)]
+        pools.fill(self.dtype)
+        shape = Shape(case)
+        self.src = [self._buffer(pools.src, i * shape.src_step, shape.src_step) for i in range(shape.count)]
+        self.dst = [self._buffer(pools.dst, i * shape.dst_step, shape.dst_step) for i in range(shape.count)]
         self.flips = [dim for dim, stride in enumerate(case.src.strides) if stride < 0]
         if self.flips and (case.src.index or case.dst.index):
             raise Refused("flipped and indexed")
@@ -57,20 +104,13 @@ class Work:
                 bound = side.index["bound"]
                 numbers = (numbers % bound) * (layouts.INDEX_STEP % bound) % bound
                 self.index = numbers.to(torch.int32 if side.index["bytes"] == 4 else torch.int64)
-        self.moves = [self._move(i) for i in range(count)]
-        self.copies = [self._plain(i) for i in range(count)]
+        self.moves = [self._move(i) for i in range(shape.count)]
+        self.copies = [self._plain(i) for i in range(shape.count)]
 
-    def _random(self, size):
-        """Bits of which none are a NaN, so that values can be compared."""
-        words = torch.randint(0, 1 << 20, (-(-size // 4),), dtype=torch.int32, device=self.device)
-        values = words.to(torch.float32) if self.dtype == torch.float32 else words
-        values = values.view(torch.uint8)[: size // self.unit_bytes * self.unit_bytes]
-        if self.dtype in (torch.float64, torch.complex128):
-            whole = torch.arange(size // 8, dtype=torch.float64, device=self.device)
-            return whole.view(self.dtype)
-        return values.view(self.dtype)
+    def _buffer(self, pool, offset, size):
+        return pool[offset : offset + size].view(self.dtype)
 
-    def _view(self, flat, side, sizes):
+    def _view(self, buffer, side, sizes):
         strides = [abs(stride) // self.unit_bytes for stride in side.strides]
         offset = side.offset
         for dim in range(len(sizes)):
@@ -80,7 +120,8 @@ class Work:
             raise Refused("strides are no multiples of the type")
         if self.units > 1:
             sizes, strides = sizes + [self.units], strides + [1]
-        return flat.as_strided(sizes, strides, offset // self.unit_bytes)
+        # An offset counts from the memory's beginning, not from the buffer's.
+        return buffer.as_strided(sizes, strides, buffer.storage_offset() + offset // self.unit_bytes)
 
     def _sizes(self, side):
         """The sizes of the array behind a list of indices."""
@@ -110,12 +151,15 @@ class Work:
 
     def verified(self):
         """Looks at some thousand elements, wherever they are."""
-        case = self.case
+        case, count = self.case, CHECKED_ELEMENTS
+        self.dst[0].fill_(-1 if self.dtype.is_signed else 255)
         self.moves[0]()
-        places = [torch.randint(0, size, (4096,), device=self.device) for size in case.sizes]
+        places = [torch.randint(0, size, (count,), device=self.device) for size in case.sizes]
+        for dim, size in enumerate(case.sizes):
+            places[dim][0] = size - 1
         offsets = []
         for side in (case.src, case.dst):
-            offset = torch.full((4096,), side.offset, dtype=torch.int64, device=self.device)
+            offset = torch.full((count,), side.offset, dtype=torch.int64, device=self.device)
             for dim, stride in enumerate(side.strides):
                 numbers = places[dim]
                 if side.index and side.index["dim"] == dim:
@@ -142,9 +186,9 @@ def time_batch(calls, batch, first, cuda):
     return begin.elapsed_time(end) / 1e3 / batch
 
 
-def measure(case, device, repeats):
+def measure(case, pools, device, repeats):
     cuda = device == "cuda"
-    work = Work(case, device)
+    work = Work(case, pools, device)
     right = work.verified()
     once = min(time_batch(work.moves, 1, i, cuda) for i in range(2))
     batch = max(1, min(1000, int(SAMPLE_SECONDS / max(once, 1e-9))))
@@ -157,18 +201,22 @@ def measure(case, device, repeats):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("leat_record", help="what leat bench layout --output wrote")
-    parser.add_argument("record", help="the file to write")
-    parser.add_argument("--repeat", type=int, default=15, help="samples for each row")
+    layouts.add_options(parser)
     parser.add_argument("--cpu", action="store_true", help="on the processor instead of the GPU")
     options = parser.parse_args()
     device = "cpu" if options.cpu else "cuda"
 
     result = record.make("PyTorch's copies between layouts", {"torch": torch.__version__, "cuda": torch.version.cuda})
     result["peer"], result["rows"], result["notes"] = "pytorch", [], []
-    for case in layouts.read(options.leat_record):
+    cases = layouts.chosen(options)
+    start = time.monotonic()
+    pools = Pools(cases, device)
+    pools.warm_up()
+    for case in cases:
         try:
-            made = measure(case, device, options.repeat)
+            if time.monotonic() - start > options.seconds:
+                raise Refused("left out: the time was up")
+            made = measure(case, pools, device, options.repeat)
         except (Refused, RuntimeError) as error:
             result["notes"].append(f"{case.name}: {str(error).splitlines()[0]}")
             continue
