@@ -188,19 +188,31 @@ static bool is_all_there(const struct leati_plan *plan)
                                           : leati_bytes_usable(plan->to.end.ptr, plan->bytes, true);
 }
 
+/* Finds out what the ends are, asking drivers or not, and checks all but whether pageable memory is there. */
 static leat_status find_ends(leat_stream *stream, void *dst, const void *src, bool ask, struct leati_plan *plan)
 {
     struct leati_driver *driver = stream->device->driver;
 
     LEATI_TRY(leati_pointers_find_unread(driver, "dst", dst, plan->bytes, ask, &plan->to));
-    return leati_pointers_find_unread(driver, "src", src, plan->bytes, ask, &plan->from);
+    LEATI_TRY(leati_pointers_find_unread(driver, "src", src, plan->bytes, ask, &plan->from));
+    LEATI_TRY(leati_check_reach(stream, "dst", &plan->to));
+    LEATI_TRY(leati_check_reach(stream, "src", &plan->from));
+    return check_overlap(dst, src, plan->bytes);
+}
+
+/* Both ends are memory that a driver knows. */
+static leat_status leave_to_driver(leat_stream *stream, struct leati_plan *plan)
+{
+    choose(plan, LEATI_PATH_DRIVER, reaches_both_why);
+    plan->helpers = count_links(stream, plan);
+    return LEAT_OK;
 }
 
 /*
- * On a stream with nothing under way it does not matter whether a host end is pageable or was pinned past leat:
- * the driver's own call does what is right for either, and at these sizes it is the fastest. So the driver need
- * not be asked first, which takes a good part of a short copy's time; that a processor can use the memory is tried
- * out.
+ * What leat knows, it need not ask for. And on a stream with nothing under way it does not matter whether a host
+ * end is pageable or was pinned past leat: the driver's own call does what is right for either, and at these sizes
+ * it is the fastest. So the driver need not be asked first, which takes a good part of a short copy's time; that a
+ * processor can use the memory is tried out.
  */
 leat_status leati_plan_unasked(leat_stream *stream, void *dst, const void *src, size_t bytes,
                                struct leati_plan *plan)
@@ -208,24 +220,18 @@ leat_status leati_plan_unasked(leat_stream *stream, void *dst, const void *src, 
     struct leati_end *unknown;
 
     *plan = (struct leati_plan){.bytes = bytes};
-    if (bytes >= DRIVER_OUT_BYTES || !leati_stream_known_idle(stream) || is_one_pass(stream->device) ||
-        !leati_catch_ready())
-        return LEAT_NOT_READY;
     LEATI_TRY(find_ends(stream, dst, src, false, plan));
-    LEATI_TRY(leati_check_reach(stream, "dst", &plan->to));
-    LEATI_TRY(leati_check_reach(stream, "src", &plan->from));
-    LEATI_TRY(check_overlap(dst, src, bytes));
-    if (!leati_is_pageable(&plan->to) && !leati_is_pageable(&plan->from)) {
-        choose(plan, LEATI_PATH_DRIVER, reaches_both_why);
-        return LEAT_OK;
-    }
+    if (!leati_is_pageable(&plan->to) && !leati_is_pageable(&plan->from))
+        return leave_to_driver(stream, plan);
     if (leati_is_pageable(&plan->to) && leati_is_pageable(&plan->from))
         return LEAT_NOT_READY;
     unknown = leati_is_pageable(&plan->to) ? &plan->to.end : &plan->from.end;
+    if (bytes >= DRIVER_OUT_BYTES || !leati_stream_known_idle(stream) || is_one_pass(stream->device))
+        return LEAT_NOT_READY;
     if (unknown == &plan->from.end &&
         (bytes >= DRIVER_IN_BYTES || (bytes > TINY_IN_BYTES && bytes <= LEATI_SMALL_BYTES)))
         return LEAT_NOT_READY;
-    if (!leati_bytes_usable(unknown->ptr, bytes, unknown == &plan->to.end))
+    if (!leati_catch_ready() || !leati_bytes_usable(unknown->ptr, bytes, unknown == &plan->to.end))
         return LEAT_NOT_READY;
     choose(plan, LEATI_PATH_PAGEABLE, suits_driver_why);
     /* Pageable sources make drivers wait for the stream first. */
@@ -239,14 +245,8 @@ leat_status leati_plan_copy(leat_stream *stream, void *dst, const void *src, siz
 {
     *plan = (struct leati_plan){.bytes = bytes, .followed = followed};
     LEATI_TRY(find_ends(stream, dst, src, true, plan));
-    LEATI_TRY(leati_check_reach(stream, "dst", &plan->to));
-    LEATI_TRY(leati_check_reach(stream, "src", &plan->from));
-    LEATI_TRY(check_overlap(dst, src, bytes));
-    if (!leati_is_pageable(&plan->to) && !leati_is_pageable(&plan->from)) {
-        choose(plan, LEATI_PATH_DRIVER, reaches_both_why);
-        plan->helpers = count_links(stream, plan);
-        return LEAT_OK;
-    }
+    if (!leati_is_pageable(&plan->to) && !leati_is_pageable(&plan->from))
+        return leave_to_driver(stream, plan);
     LEATI_TRY(choose_pageable(stream, plan));
     plan->helpers = count_links(stream, plan);
     /* Short copies find out by themselves, which saves a system call or two. */

@@ -46,8 +46,8 @@ struct leati_plan {
 leat_status leati_plan_copy(leat_stream *stream, void *dst, const void *src, size_t bytes, bool followed,
                             struct leati_plan *plan);
 
-/* The same for a short copy on a stream that is known to be empty, where nobody need be asked what the memory is;
- * LEAT_NOT_READY: it is another copy. leat_copy() tries this first. */
+/* The same where nobody need be asked what the memory is: leat knows it, or the copy is short and its stream known
+ * to be empty; LEAT_NOT_READY: it is another copy. leat_copy() tries this first. */
 leat_status leati_plan_unasked(leat_stream *stream, void *dst, const void *src, size_t bytes,
                                struct leati_plan *plan);
 
