@@ -5,15 +5,27 @@
 
 #include <stdlib.h>
 
+/* A thread that once had another context than the device's is likely to have it at its next calls too. To push the
+ * device's without a look is right whatever is current; a look every now and then finds out when it need not be.
+ */
+#define UNASKED_CALLS 15
+static _Thread_local __attribute__((tls_model("initial-exec"))) unsigned unasked; /* calls left without a look */
+
 leat_status leati_cuda_enter(const struct cuda_device *device, bool *pushed)
 {
     const struct cuda_api *cu = device->cu;
-    cu_context current;
+    cu_context current = NULL;
     cu_result code;
 
-    code = cu->context_current(&current);
-    if (code != LEATI_CUDA_SUCCESS)
-        return leati_cuda_fail(cu, leati_cuda_names.context_current, code);
+    if (unasked) {
+        unasked--;
+    } else {
+        code = cu->context_current(&current);
+        if (code != LEATI_CUDA_SUCCESS)
+            return leati_cuda_fail(cu, leati_cuda_names.context_current, code);
+        if (current != device->context)
+            unasked = UNASKED_CALLS;
+    }
     *pushed = current != device->context;
     if (!*pushed)
         return LEAT_OK;

@@ -4,8 +4,8 @@
  *
  * Contexts. A driver-API call works in the context that is current for the calling thread. leat never leaves a
  * thread with another context than it came with: LEATI_CUDA_TRY looks which one is current, and only when it is
- * not the device's pushes the device's for the length of one call. A thread that works on one device alone pays a
- * single look-up.
+ * not the device's pushes the device's for the length of one call. A thread with the device's context pays a
+ * single look-up, any other the push and the pop: it looks at every sixteenth call only.
  */
 #ifndef LEATI_CUDA_DRIVER_H
 #define LEATI_CUDA_DRIVER_H
