@@ -12,18 +12,19 @@
 #define RECORDS_STEP ((size_t)1 << 12)
 
 /* Records by number; 0 is none. */
-struct windows {
-    _Atomic uint32_t start[2], cover[2];
-};
-
 struct granules {
     _Atomic uint32_t record[PAGE_GRANULES];
 };
 
+/* Half a line of a cache, so that a look-up reads one. */
+struct page {
+    _Atomic(struct leat_pool *) pool;
+    _Atomic(struct granules *) granules;
+    _Atomic uint32_t start[2], cover[2]; /* of the page's windows */
+};
+
 struct leaf {
-    _Atomic(struct leat_pool *) pool[LEAF_PAGES];
-    _Atomic(struct granules *) granules[LEAF_PAGES];
-    struct windows windows[LEAF_PAGES];
+    struct page page[LEAF_PAGES];
 };
 
 static _Atomic(struct leaf *) roots[ROOTS];
@@ -127,9 +128,9 @@ static struct leaf *leaf_of(uintptr_t address)
     return root < ROOTS ? atomic_load_explicit(&roots[root], memory_order_acquire) : NULL;
 }
 
-static size_t page_in_leaf(uintptr_t address)
+static struct page *page_of(struct leaf *leaf, uintptr_t address)
 {
-    return (address / LEATI_PAGE_BYTES) % LEAF_PAGES;
+    return &leaf->page[address / LEATI_PAGE_BYTES % LEAF_PAGES];
 }
 
 /* Under lock. */
@@ -167,20 +168,21 @@ bool leati_blocks_cover(struct leat_pool *pool, uintptr_t base, size_t bytes, bo
     pthread_mutex_lock(&lock);
     for (uintptr_t at = base; ready && at < base + bytes; at += LEATI_PAGE_BYTES) {
         struct leaf *leaf = make_leaf(at);
-        size_t page = page_in_leaf(at);
+        struct page *page;
 
         if (!leaf) {
             ready = false;
             break;
         }
-        if (small && !atomic_load_explicit(&leaf->granules[page], memory_order_relaxed)) {
+        page = page_of(leaf, at);
+        if (small && !atomic_load_explicit(&page->granules, memory_order_relaxed)) {
             struct granules *made = make_granules();
 
             ready = made != NULL;
             /* Release: a reader that finds it finds it cleared. */
-            atomic_store_explicit(&leaf->granules[page], made, memory_order_release);
+            atomic_store_explicit(&page->granules, made, memory_order_release);
         }
-        atomic_store_explicit(&leaf->pool[page], pool, memory_order_release);
+        atomic_store_explicit(&page->pool, pool, memory_order_release);
     }
     pthread_mutex_unlock(&lock);
     return ready;
@@ -202,22 +204,23 @@ void leati_blocks_uncover(uintptr_t base, size_t bytes)
     pthread_mutex_lock(&lock);
     for (uintptr_t at = base; at < base + bytes;) {
         struct leaf *leaf = leaf_of(at);
-        size_t page = page_in_leaf(at);
         struct granules *old;
+        struct page *page;
 
         if (!leaf) {
             at = (at | (LEAF_PAGES * LEATI_PAGE_BYTES - 1)) + 1;
             continue;
         }
-        if (atomic_load_explicit(&leaf->pool[page], memory_order_relaxed)) {
-            old = atomic_exchange_explicit(&leaf->granules[page], NULL, memory_order_relaxed);
+        page = page_of(leaf, at);
+        if (atomic_load_explicit(&page->pool, memory_order_relaxed)) {
+            old = atomic_exchange_explicit(&page->granules, NULL, memory_order_relaxed);
             if (old)
                 recycle(old);
             for (int i = 0; i < 2; i++) {
-                atomic_store_explicit(&leaf->windows[page].start[i], 0, memory_order_relaxed);
-                atomic_store_explicit(&leaf->windows[page].cover[i], 0, memory_order_relaxed);
+                atomic_store_explicit(&page->start[i], 0, memory_order_relaxed);
+                atomic_store_explicit(&page->cover[i], 0, memory_order_relaxed);
             }
-            atomic_store_explicit(&leaf->pool[page], NULL, memory_order_relaxed);
+            atomic_store_explicit(&page->pool, NULL, memory_order_relaxed);
         }
         at += LEATI_PAGE_BYTES;
     }
@@ -228,7 +231,7 @@ static void set_granules(uintptr_t base, size_t bytes, uint32_t number)
 {
     for (uintptr_t at = base; at < base + bytes;) {
         struct granules *granules =
-            atomic_load_explicit(&leaf_of(at)->granules[page_in_leaf(at)], memory_order_relaxed);
+            atomic_load_explicit(&page_of(leaf_of(at), at)->granules, memory_order_relaxed);
         uintptr_t end = (at | (LEATI_PAGE_BYTES - 1)) + 1;
 
         for (end = end < base + bytes ? end : base + bytes; at < end; at += LEATI_GRANULE_BYTES)
@@ -241,11 +244,11 @@ static void set_granules(uintptr_t base, size_t bytes, uint32_t number)
 static void set_windows(uintptr_t base, size_t bytes, uint32_t number)
 {
     for (uintptr_t at = base; at < base + bytes; at = (at | (LEATI_WINDOW_BYTES - 1)) + 1) {
-        struct windows *windows = &leaf_of(at)->windows[page_in_leaf(at)];
+        struct page *page = page_of(leaf_of(at), at);
         size_t window = at / LEATI_WINDOW_BYTES % 2;
 
         /* A block that starts with its window is its start, so that the block before can have no cover there. */
-        atomic_store_explicit(at == base ? &windows->start[window] : &windows->cover[window], number,
+        atomic_store_explicit(at == base ? &page->start[window] : &page->cover[window], number,
                               memory_order_release);
     }
 }
@@ -275,26 +278,25 @@ struct leati_block *leati_block_find(const void *ptr, struct leat_pool **pool)
     struct leaf *leaf = leaf_of(address);
     struct leati_block *block;
     struct granules *granules;
-    struct windows *windows;
-    size_t page, window;
+    struct page *page;
+    size_t window;
 
     *pool = NULL;
     if (!leaf)
         return NULL;
-    page = page_in_leaf(address);
-    *pool = atomic_load_explicit(&leaf->pool[page], memory_order_acquire);
+    page = page_of(leaf, address);
+    *pool = atomic_load_explicit(&page->pool, memory_order_acquire);
     if (!*pool)
         return NULL;
-    granules = atomic_load_explicit(&leaf->granules[page], memory_order_acquire);
+    granules = atomic_load_explicit(&page->granules, memory_order_acquire);
     if (granules) {
         block = record(atomic_load_explicit(&granules->record[address % LEATI_PAGE_BYTES / LEATI_GRANULE_BYTES],
                                             memory_order_acquire));
     } else {
-        windows = &leaf->windows[page];
         window = address / LEATI_WINDOW_BYTES % 2;
-        block = record(atomic_load_explicit(&windows->start[window], memory_order_acquire));
+        block = record(atomic_load_explicit(&page->start[window], memory_order_acquire));
         if (!block || atomic_load_explicit(&block->base, memory_order_relaxed) > address)
-            block = record(atomic_load_explicit(&windows->cover[window], memory_order_acquire));
+            block = record(atomic_load_explicit(&page->cover[window], memory_order_acquire));
     }
     if (!block || address - atomic_load_explicit(&block->base, memory_order_relaxed) >=
                       atomic_load_explicit(&block->bytes, memory_order_relaxed))
