@@ -82,7 +82,7 @@ leat_status leati_fail_in(leat_status status, const char *format, ...)
 void leati_error_keep(struct leati_sentence *kept)
 {
     if (sentence)
-        memcpy(kept->text, sentence, SENTENCE_BYTES);
+        memcpy(kept->text, sentence, strlen(sentence) + 1);
     else
         kept->text[0] = '\0';
 }

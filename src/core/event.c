@@ -151,9 +151,11 @@ static leat_status record(leat_event *event, leat_stream *stream)
     LEATI_TRY(driver->ops->event_record(driver, event->native, stream->native));
     if (!event->shared && !order->per_thread)
         event->point = point;
-    leati_order_hold(order);
-    event->order = order;
-    leati_order_let_go(old);
+    if (order != old) {
+        leati_order_hold(order);
+        event->order = order;
+        leati_order_let_go(old);
+    }
     return LEAT_OK;
 }
 
