@@ -729,11 +729,44 @@ cu_result cuMemImportFromShareableHandle(cu_mem_handle *handle, void *shared, cu
 
 /* ---- copies ---- */
 
-cu_result cuMemcpyAsync(cu_deviceptr dst, cu_deviceptr src, size_t bytes, cu_stream stream)
+static cu_result copy(void *dst, const void *src, size_t bytes, cu_stream stream)
 {
     TRY(enter_stream(stream));
-    memcpy(address(dst), address(src), bytes);
+    memcpy(dst, src, bytes);
     return LEATI_CUDA_SUCCESS;
+}
+
+cu_result cuMemcpyAsync(cu_deviceptr dst, cu_deviceptr src, size_t bytes, cu_stream stream)
+{
+    return copy(address(dst), address(src), bytes, stream);
+}
+
+/* Is it device memory? The vendor refuses another place, but not managed memory. */
+static bool is_device(cu_deviceptr ptr)
+{
+    struct memory *memory;
+
+    pthread_mutex_lock(&lock);
+    memory = *find(address(ptr));
+    pthread_mutex_unlock(&lock);
+    return memory && memory->place & (ON_DEVICE | POOLED | MANAGED);
+}
+
+cu_result cuMemcpyHtoDAsync_v2(cu_deviceptr dst, const void *src, size_t bytes, cu_stream stream)
+{
+    return is_device(dst) ? copy(address(dst), src, bytes, stream) : LEATI_CUDA_ERROR_INVALID_VALUE;
+}
+
+cu_result cuMemcpyDtoHAsync_v2(void *dst, cu_deviceptr src, size_t bytes, cu_stream stream)
+{
+    return is_device(src) ? copy(dst, address(src), bytes, stream) : LEATI_CUDA_ERROR_INVALID_VALUE;
+}
+
+cu_result cuMemcpyDtoDAsync_v2(cu_deviceptr dst, cu_deviceptr src, size_t bytes, cu_stream stream)
+{
+    if (!is_device(dst) || !is_device(src))
+        return LEATI_CUDA_ERROR_INVALID_VALUE;
+    return copy(address(dst), address(src), bytes, stream);
 }
 
 cu_result cuMemcpyPeerAsync(cu_deviceptr dst, cu_context dst_context, cu_deviceptr src, cu_context src_context,

@@ -51,22 +51,37 @@ static bool on_host(const struct leati_end *end)
     return end->kind == LEAT_KIND_PAGEABLE || end->kind == LEAT_KIND_PINNED;
 }
 
-/* Within one device, or between it and the host. The core has checked all but whether pageable memory is there, so
- * that is what is wrong when the driver finds a value invalid. */
+/* Within one device, or between it and the host. cuMemcpyAsync finds out which by itself, and takes longer for
+ * that than the calls that are told. The core has checked all but whether pageable memory is there, so that is
+ * what is wrong when the driver finds a value invalid. */
 static leat_status copy_within(struct cuda_device *owner, struct leati_end dst, struct leati_end src, size_t bytes,
                                cu_stream stream)
 {
+    cu_deviceptr to = leati_cuda_address(dst.ptr), from = leati_cuda_address(src.ptr);
+    const char *name;
     cu_result code;
 
-    LEATI_CUDA_CALL(owner, code, copy, leati_cuda_address(dst.ptr), leati_cuda_address(src.ptr), bytes, stream);
+    if (dst.kind == LEAT_KIND_DEVICE && on_host(&src)) {
+        name = leati_cuda_names.copy_in;
+        LEATI_CUDA_CALL(owner, code, copy_in, to, src.ptr, bytes, stream);
+    } else if (on_host(&dst) && src.kind == LEAT_KIND_DEVICE) {
+        name = leati_cuda_names.copy_out;
+        LEATI_CUDA_CALL(owner, code, copy_out, dst.ptr, from, bytes, stream);
+    } else if (dst.kind == LEAT_KIND_DEVICE && src.kind == LEAT_KIND_DEVICE) {
+        name = leati_cuda_names.copy_on_device;
+        LEATI_CUDA_CALL(owner, code, copy_on_device, to, from, bytes, stream);
+    } else {
+        name = leati_cuda_names.copy;
+        LEATI_CUDA_CALL(owner, code, copy, to, from, bytes, stream);
+    }
     if (code == LEATI_CUDA_SUCCESS)
         return LEAT_OK;
     if (code == LEATI_CUDA_ERROR_INVALID_VALUE &&
         (dst.kind == LEAT_KIND_PAGEABLE || src.kind == LEAT_KIND_PAGEABLE))
-        return leati_fail_in(leati_cuda_fail_as(owner->cu, LEAT_ERROR_POINTER, leati_cuda_names.copy, code),
+        return leati_fail_in(leati_cuda_fail_as(owner->cu, LEAT_ERROR_POINTER, name, code),
                              "the pageable memory at %p is not all there",
                              dst.kind == LEAT_KIND_PAGEABLE ? dst.ptr : src.ptr);
-    return leati_cuda_fail(owner->cu, leati_cuda_names.copy, code);
+    return leati_cuda_fail(owner->cu, name, code);
 }
 
 leat_status leati_cuda_copy(struct leati_driver *driver, void *stream, struct leati_end dst, struct leati_end src,
@@ -81,8 +96,8 @@ leat_status leati_cuda_copy(struct leati_driver *driver, void *stream, struct le
     struct cuda_device *owner = to ? to : from ? from : on->device;
 
     (void)driver;
-    /* The driver may read a pageable source at once, whatever the stream still has to do: it must be what earlier work
-     * leaves there. */
+    /* The driver may read a pageable source at once, whatever the stream still has to do: it must be what earlier
+     * work leaves there. */
     if (src.kind == LEAT_KIND_PAGEABLE && !on_host(&dst))
         LEATI_CUDA_TRY(on->device, stream_synchronize, on->handle);
     if (on_host(&dst) && on_host(&src))

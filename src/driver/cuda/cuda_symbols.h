@@ -64,6 +64,9 @@
       (void *, cu_mem_handle, cu_handle_type, unsigned long long))                                                \
     X(vm_import, cuMemImportFromShareableHandle, REQUIRED, (cu_mem_handle *, void *, cu_handle_type))             \
     X(copy, cuMemcpyAsync, REQUIRED, (cu_deviceptr, cu_deviceptr, size_t, cu_stream))                             \
+    X(copy_in, cuMemcpyHtoDAsync_v2, REQUIRED, (cu_deviceptr, const void *, size_t, cu_stream))                   \
+    X(copy_out, cuMemcpyDtoHAsync_v2, REQUIRED, (void *, cu_deviceptr, size_t, cu_stream))                        \
+    X(copy_on_device, cuMemcpyDtoDAsync_v2, REQUIRED, (cu_deviceptr, cu_deviceptr, size_t, cu_stream))            \
     X(copy_peer, cuMemcpyPeerAsync, REQUIRED,                                                                     \
       (cu_deviceptr, cu_context, cu_deviceptr, cu_context, size_t, cu_stream))                                    \
     X(copy_box, cuMemcpy3DAsync_v2, REQUIRED, (const cu_box_copy *, cu_stream))                                   \
