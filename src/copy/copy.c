@@ -188,6 +188,19 @@ static bool is_all_there(const struct leati_plan *plan)
                                           : leati_bytes_usable(plan->to.end.ptr, plan->bytes, true);
 }
 
+/* All but the ends, which are filled when they are found. */
+static void begin_plan(struct leati_plan *plan, size_t bytes, bool followed)
+{
+    plan->bytes = bytes;
+    plan->path = LEATI_PATH_DRIVER;
+    plan->way = LEATI_WAY_IN;
+    plan->helpers = 0;
+    plan->followed = followed;
+    plan->early = false;
+    plan->stager = NULL;
+    plan->why = "";
+}
+
 /* Finds out what the ends are, asking drivers or not, and checks all but whether pageable memory is there. */
 static leat_status find_ends(leat_stream *stream, void *dst, const void *src, bool ask, struct leati_plan *plan)
 {
@@ -219,7 +232,7 @@ leat_status leati_plan_unasked(leat_stream *stream, void *dst, const void *src, 
 {
     struct leati_end *unknown;
 
-    *plan = (struct leati_plan){.bytes = bytes};
+    begin_plan(plan, bytes, false);
     LEATI_TRY(find_ends(stream, dst, src, false, plan));
     if (!leati_is_pageable(&plan->to) && !leati_is_pageable(&plan->from))
         return leave_to_driver(stream, plan);
@@ -243,7 +256,7 @@ leat_status leati_plan_unasked(leat_stream *stream, void *dst, const void *src, 
 leat_status leati_plan_copy(leat_stream *stream, void *dst, const void *src, size_t bytes, bool followed,
                             struct leati_plan *plan)
 {
-    *plan = (struct leati_plan){.bytes = bytes, .followed = followed};
+    begin_plan(plan, bytes, followed);
     LEATI_TRY(find_ends(stream, dst, src, true, plan));
     if (!leati_is_pageable(&plan->to) && !leati_is_pageable(&plan->from))
         return leave_to_driver(stream, plan);
@@ -350,10 +363,17 @@ static leat_status over_links(leat_stream *stream, const struct leati_plan *plan
     return status != LEAT_OK ? status : ended;
 }
 
+static leat_status stage(leat_stream *stream, const struct leati_plan *plan, uint64_t deadline_ns,
+                         struct leati_job **job)
+{
+    struct leati_stage_request request = {.way = plan->way, .early = plan->early, .deadline_ns = deadline_ns};
+
+    return leati_stage_start(plan->stager, stream, &plan->to, &plan->from, plan->bytes, &request, job);
+}
+
 static leat_status run(leat_stream *stream, const struct leati_plan *plan, uint64_t deadline_ns,
                        struct leati_job **job)
 {
-    struct leati_stage_request request = {.way = plan->way, .early = plan->early, .deadline_ns = deadline_ns};
     leat_status status = LEAT_NOT_READY;
 
     if (plan->helpers)
@@ -363,7 +383,7 @@ static leat_status run(leat_stream *stream, const struct leati_plan *plan, uint6
     else if (plan->path == LEATI_PATH_SMALL_IN)
         status = leati_small_in(plan->stager, stream, &plan->to, &plan->from, plan->bytes);
     if (status == LEAT_NOT_READY && plan->path != LEATI_PATH_DRIVER && plan->path != LEATI_PATH_PAGEABLE)
-        status = leati_stage_start(plan->stager, stream, &plan->to, &plan->from, plan->bytes, &request, job);
+        status = stage(stream, plan, deadline_ns, job);
     return status == LEAT_NOT_READY ? run_by_driver(stream, plan) : status;
 }
 

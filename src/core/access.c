@@ -1,18 +1,16 @@
 /* access.c - see access.h. */
 #include "core/access.h"
 
-leat_status leati_check_reach(leat_stream *stream, const char *name, const struct leati_target *target)
+leat_status leati_refuse_reach(const leat_stream *stream, const char *name, const struct leati_target *target)
 {
-    if (!target->driver || target->end.kind == LEAT_KIND_PAGEABLE || target->driver == stream->device->driver)
-        return LEAT_OK;
     return leati_fail(
         LEAT_ERROR_UNSUPPORTED,
         "%s: %p is %s memory of the %s driver, which a stream of %s cannot reach; go through host memory", name,
         target->end.ptr, leat_kind_name(target->end.kind), target->driver->name, stream->device->name);
 }
 
-leat_status leati_may_use(struct leati_access *use, leat_stream *stream, const char *name,
-                          const struct leati_target *target, size_t bytes, bool write)
+leat_status leati_may_use_guarded(struct leati_access *use, leat_stream *stream, const char *name,
+                                  const struct leati_target *target, size_t bytes, bool write)
 {
     leat_status status;
 
@@ -20,19 +18,7 @@ leat_status leati_may_use(struct leati_access *use, leat_stream *stream, const c
         return leati_fail(LEAT_ERROR_NOT_PERMITTED,
                           "%s: %p may only be read: so leat_virtual_set_access() has set it", name,
                           target->end.ptr);
-    /* Acquire: pairs with the release of the pool that set them. */
-    use->tick = 0;
-    use->hooks = target->block ? atomic_load_explicit(&leati_guard_hooks, memory_order_acquire) : NULL;
-    if (!use->hooks)
-        return LEAT_OK;
     use->tick = leati_order_now(stream->order);
     status = use->hooks->may_use(target->block, stream, target->end.ptr, bytes, write);
     return status == LEAT_OK ? status : leati_fail_in(status, "%s", name);
-}
-
-void leati_was_used(const struct leati_access *use, leat_stream *stream, const struct leati_target *target,
-                    size_t bytes, bool write)
-{
-    if (use->hooks)
-        use->hooks->was_used(target->block, stream, target->end.ptr, bytes, write, use->tick);
 }

@@ -8,19 +8,44 @@
 #include "core/core.h"
 
 /* UNSUPPORTED, with a sentence, for memory of another driver than the stream's. name: "dst". */
-leat_status leati_check_reach(leat_stream *stream, const char *name, const struct leati_target *target);
+leat_status leati_refuse_reach(const leat_stream *stream, const char *name, const struct leati_target *target);
+
+static inline leat_status leati_check_reach(const leat_stream *stream, const char *name,
+                                            const struct leati_target *target)
+{
+    if (!target->driver || target->end.kind == LEAT_KIND_PAGEABLE || target->driver == stream->device->driver)
+        return LEAT_OK;
+    return leati_refuse_reach(stream, name, target);
+}
 
 /* One use of memory by work that is about to be given to a stream. */
 struct leati_access {
-    const struct leati_guard_hooks *hooks;
+    const struct leati_guard_hooks *hooks; /* NULL: nobody need be asked, nor told */
     uint64_t tick;
 };
 
-/* May it be written, if it is to be, and in guard mode (leat/pool.h): may the stream use it already? And then: it was
- * given the work. */
-leat_status leati_may_use(struct leati_access *use, leat_stream *stream, const char *name,
-                          const struct leati_target *target, size_t bytes, bool write);
-void leati_was_used(const struct leati_access *use, leat_stream *stream, const struct leati_target *target,
-                    size_t bytes, bool write);
+/* What remains of leati_may_use() where memory is guarded, or may not be written. */
+leat_status leati_may_use_guarded(struct leati_access *use, leat_stream *stream, const char *name,
+                                  const struct leati_target *target, size_t bytes, bool write);
+
+/* May it be written, if it is to be, and in guard mode (leat/pool.h): may the stream use it already? And then: it
+ * was given the work. */
+static inline leat_status leati_may_use(struct leati_access *use, leat_stream *stream, const char *name,
+                                        const struct leati_target *target, size_t bytes, bool write)
+{
+    use->tick = 0;
+    /* Acquire: pairs with the release of the pool that set them. */
+    use->hooks = target->block ? atomic_load_explicit(&leati_guard_hooks, memory_order_acquire) : NULL;
+    if (!use->hooks && !(write && target->read_only))
+        return LEAT_OK;
+    return leati_may_use_guarded(use, stream, name, target, bytes, write);
+}
+
+static inline void leati_was_used(const struct leati_access *use, leat_stream *stream,
+                                  const struct leati_target *target, size_t bytes, bool write)
+{
+    if (use->hooks)
+        use->hooks->was_used(target->block, stream, target->end.ptr, bytes, write, use->tick);
+}
 
 #endif
