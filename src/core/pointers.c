@@ -20,6 +20,26 @@
 static pthread_rwlock_t table_lock = PTHREAD_RWLOCK_INITIALIZER;
 static struct leati_ranges table;
 
+/* Where its memory begins and ends, so that what is not in it is mostly told without the lock. Relaxed: who may
+ * count on memory to be known was told of it behind the call that put it in, and so sees bounds that are as new or
+ * newer; those have it in them as long as it is known. */
+static _Atomic uintptr_t table_low = UINTPTR_MAX, table_end;
+
+/* Behind each change of the table; it is held alone. */
+static void set_bounds(void)
+{
+    const struct leati_range *last = table.count ? &table.entries[table.count - 1] : NULL;
+
+    atomic_store_explicit(&table_low, last ? table.entries[0].base : UINTPTR_MAX, memory_order_relaxed);
+    atomic_store_explicit(&table_end, last ? last->base + last->bytes : 0, memory_order_relaxed);
+}
+
+static bool is_in_bounds(uintptr_t address)
+{
+    return address >= atomic_load_explicit(&table_low, memory_order_relaxed) &&
+           address < atomic_load_explicit(&table_end, memory_order_relaxed);
+}
+
 const char *leat_kind_name(leat_kind kind)
 {
     switch (kind) {
@@ -53,6 +73,7 @@ leat_status leati_pointers_add(const struct leati_memory *memory)
                             leat_kind_name(((struct leati_memory *)other->value)->kind));
     else if (!leati_ranges_insert(&table, memory->base, memory->bytes, kept))
         status = leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the table of pointers");
+    set_bounds();
     pthread_rwlock_unlock(&table_lock);
     if (status != LEAT_OK)
         free(kept);
@@ -122,6 +143,7 @@ leat_status leati_pointers_take(const char *what, const void *ptr, enum leati_or
                             found->device->name, device->name);
     else
         leati_ranges_remove(&table, found->base);
+    set_bounds();
     pthread_rwlock_unlock(&table_lock);
     if (status == LEAT_OK) {
         *memory = *found;
@@ -143,6 +165,7 @@ static bool take_any(const struct leat_device *device, struct leati_memory *memo
         leati_ranges_remove(&table, found->base);
     if (!table.count)
         leati_ranges_clear(&table);
+    set_bounds();
     pthread_rwlock_unlock(&table_lock);
     if (!found)
         return false;
@@ -255,6 +278,8 @@ static bool find_known(const void *ptr, struct leati_target *target, leat_status
 {
     const struct leati_range *range;
 
+    if (!is_in_bounds((uintptr_t)ptr))
+        return false;
     pthread_rwlock_rdlock(&table_lock);
     range = leati_ranges_find(&table, (uintptr_t)ptr);
     if (range) {
