@@ -58,30 +58,30 @@ static leat_status copy_within(struct cuda_device *owner, struct leati_end dst, 
                                cu_stream stream)
 {
     cu_deviceptr to = leati_cuda_address(dst.ptr), from = leati_cuda_address(src.ptr);
-    const char *name;
+    const char *const *name; /* read only where the call failed */
     cu_result code;
 
     if (dst.kind == LEAT_KIND_DEVICE && on_host(&src)) {
-        name = leati_cuda_names.copy_in;
+        name = &leati_cuda_names.copy_in;
         LEATI_CUDA_CALL(owner, code, copy_in, to, src.ptr, bytes, stream);
     } else if (on_host(&dst) && src.kind == LEAT_KIND_DEVICE) {
-        name = leati_cuda_names.copy_out;
+        name = &leati_cuda_names.copy_out;
         LEATI_CUDA_CALL(owner, code, copy_out, dst.ptr, from, bytes, stream);
     } else if (dst.kind == LEAT_KIND_DEVICE && src.kind == LEAT_KIND_DEVICE) {
-        name = leati_cuda_names.copy_on_device;
+        name = &leati_cuda_names.copy_on_device;
         LEATI_CUDA_CALL(owner, code, copy_on_device, to, from, bytes, stream);
     } else {
-        name = leati_cuda_names.copy;
+        name = &leati_cuda_names.copy;
         LEATI_CUDA_CALL(owner, code, copy, to, from, bytes, stream);
     }
     if (code == LEATI_CUDA_SUCCESS)
         return LEAT_OK;
     if (code == LEATI_CUDA_ERROR_INVALID_VALUE &&
         (dst.kind == LEAT_KIND_PAGEABLE || src.kind == LEAT_KIND_PAGEABLE))
-        return leati_fail_in(leati_cuda_fail_as(owner->cu, LEAT_ERROR_POINTER, name, code),
+        return leati_fail_in(leati_cuda_fail_as(owner->cu, LEAT_ERROR_POINTER, *name, code),
                              "the pageable memory at %p is not all there",
                              dst.kind == LEAT_KIND_PAGEABLE ? dst.ptr : src.ptr);
-    return leati_cuda_fail(owner->cu, name, code);
+    return leati_cuda_fail(owner->cu, *name, code);
 }
 
 leat_status leati_cuda_copy(struct leati_driver *driver, void *stream, struct leati_end dst, struct leati_end src,
