@@ -85,6 +85,32 @@ static void test_context_stays(void **state)
     assert_int_equal(fake.pop(&now), 0);
 }
 
+/* leat does not look at each call which context is current: whatever was and is, it works and stays. */
+static void test_context_changes(void **state)
+{
+    leat_device *device = fakes_open("cuda:0");
+    leat_stream *stream;
+    cu_context now = NULL;
+    void *own = NULL;
+
+    (void)state;
+    OK(leat_stream_create(device, &stream));
+    OK(leat_device_native(device, &own));
+    for (int i = 0; i < 200; i++) {
+        cu_context at_first = i / 3 % 4 == 1 ? own : i / 3 % 4 == 2 ? fake.context(1) : NULL;
+
+        if (at_first)
+            assert_int_equal(fake.push(at_first), 0);
+        OK(leat_stream_query(stream));
+        assert_int_equal(fake.depth(), at_first ? 1 : 0);
+        assert_int_equal(fake.current(&now), 0);
+        assert_ptr_equal(now, at_first);
+        if (at_first)
+            assert_int_equal(fake.pop(&now), 0);
+    }
+    OK(leat_device_close(device));
+}
+
 static void test_wrapped_device(void **state)
 {
     leat_device *device = NULL;
@@ -276,12 +302,19 @@ static void test_info(void **state)
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_each_call_fails), cmocka_unit_test(test_context_stays),
-        cmocka_unit_test(test_wrapped_device),  cmocka_unit_test(test_wrapped_stream),
-        cmocka_unit_test(test_wrapped_event),   cmocka_unit_test(test_pointers_of_the_user),
-        cmocka_unit_test(test_boxes),           cmocka_unit_test(test_managed),
-        cmocka_unit_test(test_out_of_memory),   cmocka_unit_test(test_images),
-        cmocka_unit_test(test_kernels),         cmocka_unit_test(test_info),
+        cmocka_unit_test(test_each_call_fails),
+        cmocka_unit_test(test_context_stays),
+        cmocka_unit_test(test_context_changes),
+        cmocka_unit_test(test_wrapped_device),
+        cmocka_unit_test(test_wrapped_stream),
+        cmocka_unit_test(test_wrapped_event),
+        cmocka_unit_test(test_pointers_of_the_user),
+        cmocka_unit_test(test_boxes),
+        cmocka_unit_test(test_managed),
+        cmocka_unit_test(test_out_of_memory),
+        cmocka_unit_test(test_images),
+        cmocka_unit_test(test_kernels),
+        cmocka_unit_test(test_info),
     };
 
     unsetenv("FAKE_CUDA");
