@@ -121,11 +121,11 @@ void leati_bytes_fetch(const void *ptr, size_t bytes)
     (void)madvise((void *)first, (uintptr_t)ptr + bytes - first, MADV_POPULATE_READ);
 }
 
-/* One byte of each page; a job without a source is one to be written. */
+/* One byte of each page, which has 4 KiB at least; a job without a source is one to be written. */
 static void touch(void *context)
 {
     struct job *job = context;
-    size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE);
+    const size_t page_bytes = 4096;
 
     for (size_t at = 0; at < job->bytes; at += to_page_end(job->dst + at, page_bytes)) {
         unsigned char *byte = (unsigned char *)job->dst + at, value = __atomic_load_n(byte, __ATOMIC_RELAXED);

@@ -129,7 +129,7 @@ static void choose_out(leat_stream *stream, struct leati_plan *plan)
  * too, when the caller wants to follow the copy, unless strict mode keeps device memory from them. */
 static bool is_one_pass(const leat_device *device)
 {
-    return !strcmp(device->driver->name, "cpu") && !leati_option_flag(LEATI_OPTION_COPY_STAGE);
+    return device->is_cpu && !leati_option_flag(LEATI_OPTION_COPY_STAGE);
 }
 
 /* Staging failed to be made: only a wrong environment variable is the caller's business. */

@@ -188,7 +188,7 @@ static leat_status choose_far(struct leati_layout_copy *copy)
 /* The CPU device reaches all memory; its threads know how to go on where pageable memory is gone. */
 static bool is_cpu(const leat_device *device)
 {
-    return !strcmp(device->driver->name, "cpu") && !leati_option_flag(LEATI_OPTION_LAYOUT_AS_GPU);
+    return device->is_cpu && !leati_option_flag(LEATI_OPTION_LAYOUT_AS_GPU);
 }
 
 static leat_status choose_way(struct leati_layout_copy *copy)

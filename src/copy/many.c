@@ -67,7 +67,7 @@ static leat_status get_limits(const leat_stream *stream, struct limits *limits)
 {
     const char *chosen = leati_option(LEATI_OPTION_COPY_MANY);
 
-    *limits = strcmp(stream->device->driver->name, "cpu") ? gpu_limits : cpu_limits;
+    *limits = stream->device->is_cpu ? cpu_limits : gpu_limits;
     if (!chosen || !strcmp(chosen, "auto"))
         return LEAT_OK;
     if (!strcmp(chosen, "kernel"))
@@ -545,7 +545,7 @@ static leat_status launch_parts(struct many *many, struct host_parts *parts)
 
 static leat_status launch_pieces(struct many *many, struct block *block)
 {
-    bool cpu = !strcmp(many->stream->device->driver->name, "cpu");
+    bool cpu = many->stream->device->is_cpu;
     uint64_t pieces = (uintptr_t)block->pieces + block->pack_shift, count = block->piece_count;
     size_t blocks = cpu ? (count + 3) / 4 : (count + BLOCK_PIECES - 1) / BLOCK_PIECES;
     size_t most = cpu ? CPU_BLOCKS_MOST : BLOCKS_MOST;

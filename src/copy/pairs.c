@@ -41,7 +41,7 @@ static leat_status meet_pageable(struct leati_pairs *pairs)
 
     pairs->pageable = true;
     pairs->asking = true;
-    pairs->direct = !strcmp(device->driver->name, "cpu") && !leati_option_flag(LEATI_OPTION_COPY_STAGE);
+    pairs->direct = device->is_cpu && !leati_option_flag(LEATI_OPTION_COPY_STAGE);
     if (pairs->direct)
         return LEAT_OK;
     leati_error_keep(&before);

@@ -76,7 +76,7 @@ static leat_status find_stager(leat_stream *stream, struct plan *plan)
     leat_status status;
 
     /* The CPU device reads and writes pageable memory itself. */
-    if (!strcmp(stream->device->driver->name, "cpu") && !leati_option_flag(LEATI_OPTION_COPY_STAGE))
+    if (stream->device->is_cpu && !leati_option_flag(LEATI_OPTION_COPY_STAGE))
         return LEAT_OK;
     leati_error_keep(&before);
     status = leati_stager_get(stream->device, &plan->stager);

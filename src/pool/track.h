@@ -44,11 +44,9 @@
 
 #if defined(LEATI_CLOSE_BYTES)
 
-#include <string.h>
-
 static inline bool leati_track_reaches(const struct leat_pool *pool)
 {
-    return pool->kind != LEAT_KIND_DEVICE || !strcmp(pool->device->driver->name, "cpu");
+    return pool->kind != LEAT_KIND_DEVICE || pool->device->is_cpu;
 }
 
 /* [base, base + bytes) is idle, and no work uses it any more. */
