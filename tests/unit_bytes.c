@@ -487,6 +487,36 @@ static int case_alternate_stack(struct scene *s)
     return 0;
 }
 
+/* Ranges of a few pages and of many, never touched before: with all of them, one that may only be read, and one
+ * that is gone, first, in the middle and last. What they hold stays as it is. */
+static int case_usable(struct scene *s)
+{
+    static const size_t counts[] = {1, 3, PAGES};
+
+    (void)s;
+    for (size_t n = 0; n < sizeof counts / sizeof *counts; n++)
+        for (int touched = 0; touched < 2; touched++)
+            for (size_t where = 0; where < 3; where++) {
+                size_t pages = counts[n], bytes = pages * page_bytes, odd = where * (pages - 1) / 2;
+                unsigned char *ptr = map_pages(pages);
+
+                if (touched)
+                    memset(ptr, 0xa5, bytes);
+                else
+                    CHECK(!madvise(ptr, bytes, MADV_DONTNEED));
+                CHECK(leati_bytes_usable(ptr + 5, bytes - 5, true) && leati_bytes_usable(ptr, bytes, false));
+                for (size_t i = 0; i < bytes; i++)
+                    CHECK(ptr[i] == (touched ? 0xa5 : 0));
+                CHECK(touched || !madvise(ptr, bytes, MADV_DONTNEED));
+                CHECK(!mprotect(ptr + odd * page_bytes, page_bytes, PROT_READ));
+                CHECK(!leati_bytes_usable(ptr, bytes, true) && leati_bytes_usable(ptr, bytes, false));
+                unmap_pages(ptr + odd * page_bytes, 1);
+                CHECK(!leati_bytes_usable(ptr, bytes, true) && !leati_bytes_usable(ptr, bytes, false));
+                unmap_pages(ptr, pages);
+            }
+    return 0;
+}
+
 /* Cases that end the process stop here, so that the parent knows that they came this far. */
 static void say_last_words(void)
 {
@@ -575,6 +605,7 @@ static const struct {
     {"sent_and_ignored", case_sent_and_ignored, 0},
     {"nested", case_nested, 0},
     {"alternate_stack", case_alternate_stack, 0},
+    {"usable", case_usable, 0},
     {"strict_after", case_strict_after, SIGSEGV},
     {"dies_by_access", case_dies_by_access, SIGSEGV},
     {"dies_though_ignored", case_dies_though_ignored, SIGSEGV},

@@ -17,6 +17,8 @@
 
 #define LOOKS 8 /* at pages, for leati_bytes_resident() */
 
+#define POPULATE_BYTES ((size_t)16 << 10) /* worth a system call or two to have their pages come all at once */
+
 /* ---- copying ---- */
 
 const char *leati_stores_name(enum leati_stores stores)
@@ -113,12 +115,17 @@ bool leati_bytes_resident(const void *ptr, size_t bytes)
     return true;
 }
 
+/* True: every page of the range is there now, and may be used as the advice says. */
+static bool populate(const void *ptr, size_t bytes, int advice)
+{
+    uintptr_t page_bytes = (uintptr_t)sysconf(_SC_PAGESIZE), first = (uintptr_t)ptr & -page_bytes;
+
+    return !madvise((void *)first, (uintptr_t)ptr + bytes - first, advice);
+}
+
 void leati_bytes_fetch(const void *ptr, size_t bytes)
 {
-    uintptr_t page_bytes = (uintptr_t)sysconf(_SC_PAGESIZE);
-    uintptr_t first = (uintptr_t)ptr & -page_bytes;
-
-    (void)madvise((void *)first, (uintptr_t)ptr + bytes - first, MADV_POPULATE_READ);
+    (void)populate(ptr, bytes, MADV_POPULATE_READ);
 }
 
 /* One byte of each page, which has 4 KiB at least; a job without a source is one to be written. */
@@ -128,11 +135,15 @@ static void touch(void *context)
     const size_t page_bytes = 4096;
 
     for (size_t at = 0; at < job->bytes; at += to_page_end(job->dst + at, page_bytes)) {
-        unsigned char *byte = (unsigned char *)job->dst + at, value = __atomic_load_n(byte, __ATOMIC_RELAXED);
+        unsigned char *byte = (unsigned char *)job->dst + at, value = 0;
 
-        /* Exchanged for itself, which needs the right to write and disturbs nobody. */
-        if (!job->src)
-            __atomic_compare_exchange_n(byte, &value, value, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+        /* Exchanged for itself, which needs the right to write and disturbs nobody. A page that was never touched
+         * holds zeros: a look at it first would have the system make it twice, to be read and to be written. */
+        if (job->src)
+            (void)__atomic_load_n(byte, __ATOMIC_RELAXED);
+        else
+            while (!__atomic_compare_exchange_n(byte, &value, value, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+                ;
     }
 }
 
@@ -142,13 +153,15 @@ bool leati_bytes_usable(const void *ptr, size_t bytes, bool write)
     struct job job = {.dst = (char *)(uintptr_t)ptr, .src = write ? NULL : ptr, .bytes = bytes};
     uintptr_t fault;
 
+    /* Pages that were never touched come faster all at once; for others that would take longer than a touch. */
+    if (write && bytes > POPULATE_BYTES && !leati_bytes_resident((const char *)ptr + bytes - 1, 1) &&
+        populate(ptr, bytes, MADV_POPULATE_WRITE))
+        return true;
     return leati_catch(ranges, touch, &job, &fault);
 }
 
 void leati_bytes_prefault(void *ptr, size_t bytes)
 {
-    uintptr_t page_bytes = (uintptr_t)sysconf(_SC_PAGESIZE), first = (uintptr_t)ptr & -page_bytes;
-
     if (bytes)
-        madvise((void *)first, (uintptr_t)ptr + bytes - first, MADV_POPULATE_WRITE);
+        (void)populate(ptr, bytes, MADV_POPULATE_WRITE);
 }
