@@ -239,6 +239,15 @@ static void kernels_are_chosen(void **unused)
     assert_string_equal(CHOSEN(4, 2, LIST(4097, 4097), LIST(1, 0), &gpu), "leat_layout_transpose_wide_odd_4");
     assert_string_equal(CHOSEN(1, 6, LIST(32, 15, 15, 15, 15, 32), LIST(5, 4, 3, 2, 1, 0), &gpu),
                         "leat_layout_transpose_wide_1");
+    /* Lines that begin within sectors, and anywhere with several dimensions to count them. */
+    assert_string_equal(CHOSEN(1, 2, LIST(43408, 12368), LIST(1, 0), &gpu), "leat_layout_transpose_long_1");
+    assert_string_equal(CHOSEN(4, 3, LIST(384, 355, 985), LIST(2, 1, 0), &gpu),
+                        "leat_layout_transpose_long_odd_4");
+    /* Sides of 48 bytes: tiles that are not full are faster than boxes of single bytes, not than those of words.
+     */
+    assert_string_equal(CHOSEN(1, 5, LIST(48, 28, 48, 28, 297), LIST(2, 0, 4, 1, 3), &gpu),
+                        "leat_layout_transpose_1");
+    assert_string_equal(CHOSEN(4, 3, LIST(16, 16, 65536), LIST(1, 0, 2), &gpu), "leat_layout_box_4");
     /* Heads of 64: rows. Three channels, either way: boxes. */
     assert_string_equal(CHOSEN(4, 4, LIST(64, 16, 2048, 8), LIST(0, 2, 1, 3), &gpu), "leat_layout_rows_4");
     assert_string_equal(CHOSEN(4, 3, LIST(3, 50176, 64), LIST(1, 0, 2), &gpu), "leat_layout_box_4");
@@ -429,7 +438,7 @@ static void boxes_meet_few_banks_twice(void **unused)
     assert_in_range(box_asks(&gpu), 1, 2);
     CHOSEN(1, 3, LIST(50176, 3, 64), LIST(1, 0, 2), &gpu);
     assert_in_range(box_asks(&gpu), 1, 2);
-    CHOSEN(1, 3, LIST(3136, 64, 640), LIST(1, 0, 2), &gpu);
+    CHOSEN(1, 3, LIST(3136, 32, 640), LIST(1, 0, 2), &gpu);
     assert_string_equal(gpu.kernel, "leat_layout_box_1");
     assert_in_range(box_asks(&gpu), 1, 2);
     CHOSEN(1, 3, LIST(3, 4096, 4096), LIST(0, 2, 1), &gpu);

@@ -1,4 +1,8 @@
-# Cuts some kernels out of the assembly text of many, with all that belongs to none: awk -v kernels="NAME NAME ..."
+# Cuts some kernels out of the assembly text of many, with all that belongs to none:
+#
+#     awk -v kernels="NAME NAME ..." -v registers="NAME NUMBER NAME NUMBER ..."
+#
+# Of PTX, kernels with a number get so many registers at most.
 #
 # clang's PTX and AMDGPU texts mark where a function begins and ends. What is between two functions are comments
 # and names of sections; AMD's text ends with a list of the kernels in YAML, whose items are kept likewise.
@@ -6,15 +10,23 @@ BEGIN {
     count = split(kernels, list, " ")
     for (i = 1; i <= count; i++)
         wanted[list[i]] = 1
+    count = split(registers, list, " ")
+    for (i = 1; i < count; i += 2)
+        most[list[i]] = list[i + 1]
 }
 /-- Begin function / {
     if (!begun++)
         printf "%s", outside
     outside = ""
     inside = 1
-    keep = $NF in wanted
+    name = $NF
+    keep = name in wanted
 }
 inside {
+    if (keep && $0 == "{" && name in most) {
+        print ".maxnreg " most[name]
+        delete most[name]
+    }
     if (keep)
         print
     if (/-- End function/) {

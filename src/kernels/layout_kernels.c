@@ -817,17 +817,19 @@ INLINE void write_ends(const layout_task *task, struct cut cut, const struct til
     }
 
 /* As in layout/gpu.c: small tiles and wide ones, for lines that lie on words, and for any. */
-#define TRANSPOSES(unit, small_threads, wide_i, wide_j, wide_threads)                                             \
-    TRANSPOSE(leat_layout_transpose_##unit, unit, 8, 8, small_threads, 0)                                         \
-    TRANSPOSE(leat_layout_transpose_odd_##unit, unit, 8, 8, small_threads, 1)                                     \
+#define TRANSPOSES(unit, wide_i, wide_j, wide_threads, odd_i, odd_j, odd_threads)                                 \
+    TRANSPOSE(leat_layout_transpose_##unit, unit, 8, 8, 64, 0)                                                    \
+    TRANSPOSE(leat_layout_transpose_odd_##unit, unit, 8, 8, 64, 1)                                                \
     TRANSPOSE(leat_layout_transpose_wide_##unit, unit, wide_i, wide_j, wide_threads, 0)                           \
-    TRANSPOSE(leat_layout_transpose_wide_odd_##unit, unit, wide_i, wide_j, wide_threads, 1)
+    TRANSPOSE(leat_layout_transpose_wide_odd_##unit, unit, odd_i, odd_j, odd_threads, 1)
 
-TRANSPOSES(1, 64, 16, 8, 128)
-TRANSPOSES(2, 64, 16, 16, 256)
-TRANSPOSES(4, 64, 16, 16, 128)
-TRANSPOSES(8, 64, 16, 16, 64)
-TRANSPOSES(16, 64, 16, 16, 64)
+TRANSPOSES(1, 8, 16, 128, 16, 8, 128)
+TRANSPOSES(2, 16, 16, 256, 16, 8, 128)
+TRANSPOSES(4, 16, 16, 128, 16, 8, 128)
+TRANSPOSES(8, 16, 16, 64, 16, 16, 64)
+TRANSPOSES(16, 16, 16, 64, 16, 16, 64)
+TRANSPOSE(leat_layout_transpose_long_1, 1, 16, 8, 128, 0)
+TRANSPOSE(leat_layout_transpose_long_odd_4, 4, 32, 8, 128, 1)
 
 /* ---- boxes: dimensions so short that several of them make a line, the same ones on both sides ---- */
 

@@ -30,7 +30,8 @@
 
 /* A GPU's memory is as good at lines of this length as at longer ones, or nearly so. */
 #define LINE_BYTES 64u
-#define ROW_BYTES 128u /* rows, of which each goes elsewhere, want to be longer */
+#define ROW_BYTES 128u      /* rows, of which each goes elsewhere, want to be longer */
+#define BYTE_LINE_BYTES 48u /* of single bytes, since boxes of those are slow */
 
 static struct leati_divisor divisor(uint64_t size)
 {
@@ -217,32 +218,60 @@ static bool make_rows(const struct leati_form *form, struct leati_gpu_layout *gp
 
 /* ---- tiles ---- */
 
-/* The kernels that transpose, by units; their tiles are as in layout_kernels.c. */
+/* Kernels that transpose, by units; their tiles are as in layout_kernels.c. */
 struct cut {
-    enum leati_builtin module;           /* that of the shortest units */
-    const char *names[5], *odd_names[5]; /* for lines that lie on words, and for any */
-    unsigned words_i[5], words_j[5];     /* of 16 bytes */
+    enum leati_builtin module; /* that of the shortest units */
+    const char *names[5];
+    unsigned words_i[5], words_j[5]; /* of 16 bytes */
     unsigned threads[5];
 };
 
-static const struct cut small_cut = {
-    LEATI_BUILTIN_TILES_1,
-    {"leat_layout_transpose_1", "leat_layout_transpose_2", "leat_layout_transpose_4", "leat_layout_transpose_8",
-     "leat_layout_transpose_16"},
-    {"leat_layout_transpose_odd_1", "leat_layout_transpose_odd_2", "leat_layout_transpose_odd_4",
-     "leat_layout_transpose_odd_8", "leat_layout_transpose_odd_16"},
-    {8, 8, 8, 8, 8},
-    {8, 8, 8, 8, 8},
-    {64, 64, 64, 64, 64}};
-static const struct cut wide_cut = {
-    LEATI_BUILTIN_WIDE_1,
-    {"leat_layout_transpose_wide_1", "leat_layout_transpose_wide_2", "leat_layout_transpose_wide_4",
-     "leat_layout_transpose_wide_8", "leat_layout_transpose_wide_16"},
-    {"leat_layout_transpose_wide_odd_1", "leat_layout_transpose_wide_odd_2", "leat_layout_transpose_wide_odd_4",
-     "leat_layout_transpose_wide_odd_8", "leat_layout_transpose_wide_odd_16"},
-    {16, 16, 16, 16, 16},
-    {8, 16, 16, 16, 16},
-    {128, 256, 128, 64, 64}};
+#define BY_UNITS(stem)                                                                                            \
+    {                                                                                                             \
+        stem "1", stem "2", stem "4", stem "8", stem "16"                                                         \
+    }
+
+/* Small tiles and wide ones, for lines that lie on words, and for any. What shapes are the fastest was measured on
+ * an H200. */
+struct cuts {
+    struct cut on_words, anywhere;
+};
+
+static const struct cuts small_cuts = {{LEATI_BUILTIN_TILES_1,
+                                        BY_UNITS("leat_layout_transpose_"),
+                                        {8, 8, 8, 8, 8},
+                                        {8, 8, 8, 8, 8},
+                                        {64, 64, 64, 64, 64}},
+                                       {LEATI_BUILTIN_TILES_1,
+                                        BY_UNITS("leat_layout_transpose_odd_"),
+                                        {8, 8, 8, 8, 8},
+                                        {8, 8, 8, 8, 8},
+                                        {64, 64, 64, 64, 64}}};
+
+static const struct cuts wide_cuts = {{LEATI_BUILTIN_WIDE_1,
+                                       BY_UNITS("leat_layout_transpose_wide_"),
+                                       {8, 16, 16, 16, 16},
+                                       {16, 16, 16, 16, 16},
+                                       {128, 256, 128, 64, 64}},
+                                      {LEATI_BUILTIN_WIDE_1,
+                                       BY_UNITS("leat_layout_transpose_wide_odd_"),
+                                       {16, 16, 16, 16, 16},
+                                       {8, 8, 8, 16, 16},
+                                       {128, 128, 128, 64, 64}}};
+
+/* Wide ones that write longer pieces of fewer lines: for units of 1 byte where these begin within sectors, so that
+ * fewer of them are written in parts, and for units of 4 bytes where several dimensions count lines that begin
+ * anywhere, which lie further apart then. */
+static const struct cuts long_cuts = {{LEATI_BUILTIN_WIDE_1,
+                                       {"leat_layout_transpose_long_1", NULL, NULL, NULL, NULL},
+                                       {16, 0, 0, 0, 0},
+                                       {8, 0, 0, 0, 0},
+                                       {128, 0, 0, 0, 0}},
+                                      {LEATI_BUILTIN_WIDE_1,
+                                       {NULL, NULL, "leat_layout_transpose_long_odd_4", NULL, NULL},
+                                       {0, 0, 32, 0, 0},
+                                       {0, 0, 8, 0, 0},
+                                       {0, 0, 128, 0, 0}}};
 
 /* An axis takes no more dimensions when it has so many bytes: tiles that are not full are few then. */
 #define AXIS_ENOUGH_BYTES 4096u
@@ -335,21 +364,40 @@ static void put_axis(const struct leati_form *form, const struct axis *axis, str
 }
 
 /*
- * odd: tiles for lines that begin anywhere are asked for. Others will do for lines on words, but a sector that is
- * written in parts costs more than tiles that overlap: except small ones, and those of narrow units, which would
- * take too much time for their bytes (measured on an H200).
+ * Whether tiles may take the lines of the destination to begin as they do. Where that is on words but within
+ * sectors, a sector that is written in parts costs more than tiles that overlap: except small ones, and those of
+ * narrow units, which would take too much time for their bytes (measured on an H200).
  */
-static bool lay_tiles(const struct leati_form *form, const struct axes *axes, const struct cut *cut, bool odd,
+static bool takes_lines(const struct leati_form *form, const struct axes *axes, const struct cuts *cuts)
+{
+    return lies_on(form, &axes->i, true, cuts == &small_cuts || form->unit_bytes <= 2 ? WORD_BYTES : SECTOR_BYTES);
+}
+
+/* odd: one for lines that begin anywhere is asked for; others will do too where lines lie on words. */
+static const struct cut *find_cut(const struct leati_form *form, const struct axes *axes, const struct cuts *cuts,
+                                  bool odd)
+{
+    unsigned unit = unit_number(form->unit_bytes);
+
+    if (!odd && takes_lines(form, axes, cuts) && lies_on(form, &axes->j, false, WORD_BYTES))
+        return cuts == &wide_cuts && long_cuts.on_words.names[unit] && !lies_on(form, &axes->i, true, SECTOR_BYTES)
+                   ? &long_cuts.on_words
+                   : &cuts->on_words;
+    return cuts == &wide_cuts && long_cuts.anywhere.names[unit] && (axes->i.count > 1 || axes->j.count > 1)
+               ? &long_cuts.anywhere
+               : &cuts->anywhere;
+}
+
+static bool lay_tiles(const struct leati_form *form, const struct axes *axes, const struct cuts *cuts, bool odd,
                       struct leati_gpu_layout *gpu)
 {
-    unsigned wanted_bytes = cut == &small_cut || form->unit_bytes <= 2 ? WORD_BYTES : SECTOR_BYTES;
-    bool on_lines = !odd && lies_on(form, &axes->i, true, wanted_bytes);
+    const struct cut *cut = find_cut(form, axes, cuts, odd);
     struct leati_layout_task *task = &gpu->task;
     unsigned unit = unit_number(form->unit_bytes);
     uint64_t tiles_i, tiles_j, blocks;
 
     gpu->module = cut->module + unit;
-    gpu->kernel = on_lines && lies_on(form, &axes->j, false, WORD_BYTES) ? cut->names[unit] : cut->odd_names[unit];
+    gpu->kernel = cut->names[unit];
     gpu->tile_i = cut->words_i[unit] * WORD_BYTES / form->unit_bytes;
     gpu->tile_j = cut->words_j[unit] * WORD_BYTES / form->unit_bytes;
     put_axis(form, &axes->i, task);
@@ -357,7 +405,7 @@ static bool lay_tiles(const struct leati_form *form, const struct axes *axes, co
     put_axis(form, &axes->j, task);
     task->middle = task->dims;
     task->step_i = gpu->tile_i;
-    if (!on_lines && axes->i.units > gpu->tile_i)
+    if ((odd || !takes_lines(form, axes, cuts)) && axes->i.units > gpu->tile_i)
         task->step_i -= SECTOR_BYTES / form->unit_bytes;
     tiles_i = (axes->i.units + task->step_i - 1) / task->step_i;
     tiles_j = (axes->j.units + gpu->tile_j - 1) / gpu->tile_j;
@@ -382,28 +430,28 @@ static bool make_small_tiles(const struct leati_form *form, struct leati_gpu_lay
 {
     struct axes axes;
 
-    return find_axes(form, &axes) && lay_tiles(form, &axes, &small_cut, false, gpu);
+    return find_axes(form, &axes) && lay_tiles(form, &axes, &small_cuts, false, gpu);
 }
 
 static bool make_wide_tiles(const struct leati_form *form, struct leati_gpu_layout *gpu)
 {
     struct axes axes;
 
-    return find_axes(form, &axes) && lay_tiles(form, &axes, &wide_cut, false, gpu);
+    return find_axes(form, &axes) && lay_tiles(form, &axes, &wide_cuts, false, gpu);
 }
 
 static bool make_odd_tiles(const struct leati_form *form, struct leati_gpu_layout *gpu)
 {
     struct axes axes;
 
-    return find_axes(form, &axes) && lay_tiles(form, &axes, &small_cut, true, gpu);
+    return find_axes(form, &axes) && lay_tiles(form, &axes, &small_cuts, true, gpu);
 }
 
 static bool make_wide_odd_tiles(const struct leati_form *form, struct leati_gpu_layout *gpu)
 {
     struct axes axes;
 
-    return find_axes(form, &axes) && lay_tiles(form, &axes, &wide_cut, true, gpu);
+    return find_axes(form, &axes) && lay_tiles(form, &axes, &wide_cuts, true, gpu);
 }
 
 /* Units that tiles have room for, over those that there are: 64ths. */
@@ -416,21 +464,24 @@ static uint64_t room_64ths(uint64_t units, unsigned tile)
 static bool make_tiles(const struct leati_form *form, struct leati_gpu_layout *gpu)
 {
     unsigned unit = unit_number(form->unit_bytes), per_word = WORD_BYTES / form->unit_bytes;
-    unsigned small = small_cut.words_i[unit] * per_word;
-    unsigned wide_i = wide_cut.words_i[unit] * per_word, wide_j = wide_cut.words_j[unit] * per_word;
+    unsigned small = small_cuts.on_words.words_i[unit] * per_word, wide_i, wide_j;
+    const struct cut *wide;
     struct axes axes;
 
     if (!find_axes(form, &axes))
         return false;
+    wide = find_cut(form, &axes, &wide_cuts, false);
+    wide_i = wide->words_i[unit] * per_word;
+    wide_j = wide->words_j[unit] * per_word;
     if (form->payload_bytes / ((uint64_t)wide_i * wide_j * form->unit_bytes) < 2 * BLOCKS_ENOUGH ||
         room_64ths(axes.i.units, wide_i) * room_64ths(axes.j.units, wide_j) * 8 >
             room_64ths(axes.i.units, small) * room_64ths(axes.j.units, small) * 9)
-        return lay_tiles(form, &axes, &small_cut, false, gpu);
-    return lay_tiles(form, &axes, &wide_cut, false, gpu);
+        return lay_tiles(form, &axes, &small_cuts, false, gpu);
+    return lay_tiles(form, &axes, &wide_cuts, false, gpu);
 }
 
-/* Whether tiles would have much room for nothing; where lines begin anywhere, which costs besides, less will do.
- */
+/* Whether tiles would have much room for nothing, which costs more than boxes do: much for narrow units, whose
+ * boxes are slow; little where lines begin anywhere, which costs besides. */
 static bool are_tiles_empty(const struct leati_form *form)
 {
     unsigned unit = unit_number(form->unit_bytes), per_word = WORD_BYTES / form->unit_bytes;
@@ -439,10 +490,10 @@ static bool are_tiles_empty(const struct leati_form *form)
 
     if (!find_axes(form, &axes))
         return true;
-    room = room_64ths(axes.i.units, small_cut.words_i[unit] * per_word) *
-           room_64ths(axes.j.units, small_cut.words_j[unit] * per_word);
+    room = room_64ths(axes.i.units, small_cuts.on_words.words_i[unit] * per_word) *
+           room_64ths(axes.j.units, small_cuts.on_words.words_j[unit] * per_word);
     if (lies_on(form, &axes.i, true, SECTOR_BYTES) && lies_on(form, &axes.j, false, WORD_BYTES))
-        return room * 7 > 64 * 64 * 10;
+        return form->unit_bytes <= 2 ? room > 64 * 64 * 3 : room * 7 > 64 * 64 * 10;
     return room * 8 > 64 * 64 * 10;
 }
 
@@ -465,7 +516,6 @@ static uint64_t shorter_axis(const struct leati_form *form)
 
 #define BOX_LITTLE_BYTES 2048u /* boxes are cut no smaller to have many, or to fit */
 #define BANKS 32u              /* of shared memory, of 4 bytes */
-#define SECTOR_BYTES 32u
 
 /* A block takes more boxes than one only where there are more. */
 #define BOX_BLOCKS_ENOUGH 1024u
@@ -1018,11 +1068,12 @@ static const char *choose(const struct leati_form *form)
     bool rows = form->dims && form->dst_stride[0] == form->unit_bytes &&
                 (form->src_stride[0] == form->unit_bytes || form->src_stride[0] == 0);
     uint64_t line_bytes = rows ? form->size[0] * form->unit_bytes : shorter_axis(form), wanted_bytes = 0;
+    uint64_t long_bytes = rows ? ROW_BYTES : form->unit_bytes == 1 ? BYTE_LINE_BYTES : LINE_BYTES;
     struct box box;
 
     if (line_bytes < BOX_LEAST_BYTES)
         wanted_bytes = BOX_LEAST_BYTES;
-    else if (line_bytes < (rows ? ROW_BYTES : LINE_BYTES))
+    else if (line_bytes < long_bytes)
         wanted_bytes = 2 * line_bytes;
     else if (!rows && are_tiles_empty(form))
         wanted_bytes = BOX_LONG_BYTES;
