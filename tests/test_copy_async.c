@@ -1197,12 +1197,9 @@ static void short_copies_are_explained_as_they_go(void **state)
     struct room room = make_room(t->device, 64 * KIB);
     struct test_gate *gate;
 
-    /* What there is to be made at the first copy is there then, and who has the handlers is known: a thread asks
-     * at every 16th copy. */
-    for (int i = 0; i < 20; i++) {
-        OK(leat_copy(t->stream, room.memory, room.in, 4 * KIB));
-        OK(leat_stream_synchronize(t->stream));
-    }
+    /* What there is to be made at the first copy is there then. */
+    OK(leat_copy(t->stream, room.memory, room.in, 4 * KIB));
+    OK(leat_stream_synchronize(t->stream));
     expect_why(t->stream, room.memory, room.in, 4 * KIB, fastest, staged);
     expect_why(t->stream, room.out, room.memory, 4 * KIB, fastest, staged);
     expect_why(t->stream, room.memory, room.in, 64 * KIB, fastest, false);

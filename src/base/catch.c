@@ -17,7 +17,6 @@ struct section {
 /* Found without the call that a shared library pays for others, which a handler could not make either. */
 static _Thread_local __attribute__((tls_model("initial-exec"))) struct section *volatile current;
 static _Thread_local __attribute__((tls_model("initial-exec"))) bool unblocked;
-static _Thread_local __attribute__((tls_model("initial-exec"))) unsigned trusted; /* calls left */
 
 static struct sigaction earlier_segv, earlier_bus;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -165,16 +164,6 @@ bool leati_catch_ready(void)
 
     pthread_once(&once, install_both);
     return sigaction(SIGSEGV, NULL, &now) == 0 && now.sa_flags & SA_SIGINFO && now.sa_sigaction == on_fault;
-}
-
-bool leati_catch_trusted(void)
-{
-    if (!trusted && leati_catch_ready())
-        trusted = LEATI_CATCH_TRUSTED_CALLS;
-    if (!trusted)
-        return false;
-    trusted--;
-    return true;
 }
 
 bool leati_catch(const struct leati_catch_range ranges[2], void (*work)(void *context), void *context,

@@ -35,11 +35,6 @@ bool leati_catch(const struct leati_catch_range ranges[2], void (*work)(void *co
 /* Is leat's handler the one that gets faults now? Where somebody else's is, it may or may not pass them on. */
 bool leati_catch_ready(void);
 
-/* The same for what is done again and again, and for less than the system call that it takes: this thread asks the
- * system once for so many calls, so it may notice somebody else's handler that much later. */
-#define LEATI_CATCH_TRUSTED_CALLS 16
-bool leati_catch_trusted(void);
-
 /* Sets who is asked first about each fault: true says that the access may run again, as it is. The handlers are
  * installed then. repair runs inside of a handler. */
 void leati_catch_repair(bool (*repair)(const siginfo_t *info, const void *ucontext));

@@ -244,7 +244,7 @@ leat_status leati_plan_unasked(leat_stream *stream, void *dst, const void *src, 
     if (unknown == &plan->from.end &&
         (bytes >= DRIVER_IN_BYTES || (bytes > TINY_IN_BYTES && bytes <= LEATI_SMALL_BYTES)))
         return LEAT_NOT_READY;
-    if (!leati_catch_trusted() || !leati_bytes_usable(unknown->ptr, bytes, unknown == &plan->to.end))
+    if (!leati_catch_ready() || !leati_bytes_usable(unknown->ptr, bytes, unknown == &plan->to.end))
         return LEAT_NOT_READY;
     choose(plan, LEATI_PATH_PAGEABLE, suits_driver_why);
     /* Pageable sources make drivers wait for the stream first. */
@@ -263,7 +263,7 @@ leat_status leati_plan_copy(leat_stream *stream, void *dst, const void *src, siz
     LEATI_TRY(choose_pageable(stream, plan));
     plan->helpers = count_links(stream, plan);
     /* Short copies find out by themselves, which saves a system call or two. */
-    if ((plan->path == LEATI_PATH_SMALL_IN || plan->path == LEATI_PATH_SMALL_OUT) && leati_catch_trusted())
+    if ((plan->path == LEATI_PATH_SMALL_IN || plan->path == LEATI_PATH_SMALL_OUT) && leati_catch_ready())
         return LEAT_OK;
     /* The driver's call would end the program where a page in the middle is gone; leat's threads say which. */
     if (plan->path == LEATI_PATH_PAGEABLE && plan->stager && !plan->stager->refused[0]) {
