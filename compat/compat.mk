@@ -85,6 +85,15 @@ $(nvcc_examples): $(BUILD)/examples/nvcc/%: examples/compat/%.c examples/compat/
 	$(Q)$(NVCC) -x cu -Iinclude $< -o $@
 examples-nvcc: $(nvcc_examples)
 
+# What the names cost on top of leat's own calls.
+$(BUILD)/bench/names_cost: bench/names_cost.c $(compat_so) $(BUILD)/flags
+	$(say) CC $<
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(PUBLIC_CFLAGS) -Iinclude/leat/compat $< $(LDFLAGS) -L$(BUILD) -Wl,-rpath,'$$ORIGIN/..' \
+	    -lleat-cudart -lleat-compat -lleat -o $@
+names-cost: $(BUILD)/bench/names_cost
+	$(Q)$<
+
 tests: $(compat_tests)
 examples: $(compat_examples)
 
@@ -96,7 +105,7 @@ known-names: $(compat_so)
 compat-abi:
 	$(Q)tools/check-compat-abi.sh '$(CC)'
 
-.PHONY: examples-nvcc check-compat known-names compat-abi
+.PHONY: examples-nvcc names-cost check-compat known-names compat-abi
 
 # ---- install ----------------------------------------------------------------------------------------------------
 
