@@ -17,9 +17,8 @@
 
 #define LOOKS 8 /* at pages, for leati_bytes_resident() */
 
-#define POPULATE_BYTES                                                                                            \
-    ((size_t)64 << 10) /* more than this is worth a system call or two for all pages at once                      \
-                        */
+/* More than this is worth a system call or two to have all pages come at once. */
+#define POPULATE_BYTES ((size_t)64 << 10)
 
 /* ---- copying ---- */
 
