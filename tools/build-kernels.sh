@@ -81,6 +81,7 @@ kernels_of() {
     sed -n "s/^ *X($1, \(leat_[a-z0-9_]*\)).*/\1/p" "$modules_h" | tr '\n' ' '
 }
 
+# The kernels whose registers are limited, a name and a number each.
 registers=$(sed -n 's/.*X(\(leat_[a-z0-9_]*\), \([0-9]*\)).*/\1 \2/p' "$modules_h" | tr '\n' ' ')
 
 # The modules of layouts: a name as the list of kernels has it, and a file's.
@@ -91,7 +92,8 @@ cut_modules() {
     local name file all cut=0
 
     while read -r name file; do
-        awk -v kernels="$(kernels_of "$name")" -v registers="$registers" -f tools/cut-kernels.awk "$1" > "$work/$file.${1##*.}"
+        awk -v kernels="$(kernels_of "$name")" -v registers="$registers" -f tools/cut-kernels.awk "$1" \
+            > "$work/$file.${1##*.}"
         cut=$((cut + $(grep -c -e '-- Begin function' "$work/$file.${1##*.}")))
     done <<< "$modules"
     all=$(grep -c -e '-- Begin function' "$1")

@@ -23,7 +23,7 @@ BEGIN {
     keep = name in wanted
 }
 inside {
-    if (keep && $0 == "{" && name in most) {
+    if (keep && $0 == "{" && name in most) { # the first one: those within a function are of its calls
         print ".maxnreg " most[name]
         delete most[name]
     }

@@ -51,9 +51,10 @@ static bool on_host(const struct leati_end *end)
     return end->kind == LEAT_KIND_PAGEABLE || end->kind == LEAT_KIND_PINNED;
 }
 
-/* Within one device, or between it and the host. cuMemcpyAsync finds out which by itself, and takes longer for
- * that than the calls that are told. The core has checked all but whether pageable memory is there, so that is
- * what is wrong when the driver finds a value invalid. */
+/* Within one device, or between it and the host: by the call that is told which, as the benchmarks' own copies
+ * are. An H200's driver takes as long for cuMemcpyAsync, which finds out by itself; managed memory needs that one.
+ * The core has checked all but whether pageable memory is there, so that is what is wrong when the driver finds a
+ * value invalid. */
 static leat_status copy_within(struct cuda_device *owner, struct leati_end dst, struct leati_end src, size_t bytes,
                                cu_stream stream)
 {
