@@ -363,34 +363,40 @@ static unsigned times_asked(const uint32_t *place, unsigned threads, unsigned by
     return most;
 }
 
-/* Words of 16 bytes are served to eight threads at a time. Both ways through a tile, for every tile there is. */
+/* Words of 16 bytes are served to eight threads at a time. Both ways through a tile whose squares have so many
+ * lines in shared memory. */
+static void meet_no_bank_twice(unsigned across, unsigned down, unsigned units)
+{
+    for (unsigned first = 0; first < across * down; first += 8)
+        for (unsigned r = 0; r < units; r++) {
+            uint32_t place[8];
+
+            for (unsigned t = 0; t < 8; t++) {
+                unsigned square = first + t, bj = square % down, bi = square / down;
+
+                place[t] = 16 * leati_tile_place(across, units, bj * units + r, bi);
+            }
+            assert_int_equal(times_asked(place, 8, 16), 1);
+        }
+    for (unsigned first = 0; first < across * down * units; first += 8) {
+        uint32_t place[8];
+
+        for (unsigned t = 0; t < 8; t++)
+            place[t] = 16 * leati_tile_place(across, units, (first + t) / across, (first + t) % across);
+        assert_int_equal(times_asked(place, 8, 16), 1);
+    }
+}
+
+/* For all tiles there are, whole and by halves. */
 static void tiles_meet_no_bank_twice(void **unused)
 {
     (void)unused;
     for (unsigned unit = 1; unit <= 16; unit *= 2)
-        for (unsigned across = 8; across <= 16; across *= 2)
-            for (unsigned down = 8; down <= across; down *= 2) {
-                unsigned units = 16 / unit;
-
-                for (unsigned first = 0; first < across * down; first += 8)
-                    for (unsigned r = 0; r < units; r++) {
-                        uint32_t place[8];
-
-                        for (unsigned t = 0; t < 8; t++) {
-                            unsigned square = first + t, bj = square % down, bi = square / down;
-
-                            place[t] = 16 * leati_tile_place(across, units, bj * units + r, bi);
-                        }
-                        assert_int_equal(times_asked(place, 8, 16), 1);
-                    }
-                for (unsigned first = 0; first < across * down * units; first += 8) {
-                    uint32_t place[8];
-
-                    for (unsigned t = 0; t < 8; t++)
-                        place[t] =
-                            16 * leati_tile_place(across, units, (first + t) / across, (first + t) % across);
-                    assert_int_equal(times_asked(place, 8, 16), 1);
-                }
+        for (unsigned across = 8; across <= 32; across *= 2)
+            for (unsigned down = 8; down <= 16; down *= 2) {
+                meet_no_bank_twice(across, down, 16 / unit);
+                if (unit < 16)
+                    meet_no_bank_twice(across, down, 16 / unit / 2);
             }
 }
 

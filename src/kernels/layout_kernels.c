@@ -517,11 +517,16 @@ struct cut {
     uint32_t unit;
     uint32_t words_i, words_j; /* a tile's sides: multiples of 8 words, powers of two */
     uint32_t threads;
-    int odd; /* lines need not lie on words */
+    int odd;         /* lines need not lie on words */
+    uint32_t passes; /* in which a tile goes through shared memory */
 };
 
 #define TILE_I(cut) ((cut).words_i * UNITS((cut).unit))
 #define TILE_J(cut) ((cut).words_j * UNITS((cut).unit))
+
+/* Lines of the destination that a pass has: of each square, and of the tile. */
+#define PASS_UNITS(cut) (UNITS((cut).unit) / (cut).passes)
+#define PASS_J(cut) ((cut).words_j * PASS_UNITS(cut))
 
 struct tile {
     int64_t dst, src;          /* of its first unit; with tables without what those add */
@@ -583,14 +588,20 @@ INLINE GLOBAL char *dst_line(const layout_task *task, struct cut cut, const stru
                                                                     : j * task->dim[task->inner].dst));
 }
 
-INLINE uint32_t word_place(struct cut cut, uint32_t j, uint32_t b)
+/* A pass's line n is line j of the tile. */
+INLINE uint32_t line_of(struct cut cut, uint32_t pass, uint32_t n)
 {
-    return leati_tile_place(cut.words_i, UNITS(cut.unit), j, b);
+    return n / PASS_UNITS(cut) * UNITS(cut.unit) + pass * PASS_UNITS(cut) + n % PASS_UNITS(cut);
 }
 
-INLINE SHARED char *unit_place(struct cut cut, SHARED unit_16 *words, uint32_t i, uint32_t j)
+INLINE uint32_t word_place(struct cut cut, uint32_t n, uint32_t b)
 {
-    return (SHARED char *)&words[word_place(cut, j, i / UNITS(cut.unit))] + i % UNITS(cut.unit) * cut.unit;
+    return leati_tile_place(cut.words_i, PASS_UNITS(cut), n, b);
+}
+
+INLINE SHARED char *unit_place(struct cut cut, SHARED unit_16 *words, uint32_t i, uint32_t n)
+{
+    return (SHARED char *)&words[word_place(cut, n, i / UNITS(cut.unit))] + i % UNITS(cut.unit) * cut.unit;
 }
 
 #define MOVE_UNIT(unit, to, to_space, from, from_space)                                                           \
@@ -607,34 +618,33 @@ INLINE SHARED char *unit_place(struct cut cut, SHARED unit_16 *words, uint32_t i
             *(to_space unit_16 *)(to) = *(const from_space unit_16 *)(from);                                      \
     } while (0)
 
-/* The units of a thread's squares one by one: where words would reach beyond the source. */
-INLINE void read_units(const layout_task *task, struct cut cut, const struct tile *tile,
-                       const SHARED int64_t *lines, uint32_t thread, SHARED unit_16 *words)
+/* What a pass has of the units of a thread's squares, one by one: where words would reach beyond the source. */
+INLINE void put_units(const layout_task *task, struct cut cut, const struct tile *tile,
+                      const SHARED int64_t *lines, uint32_t pass, uint32_t thread, SHARED unit_16 *words)
 {
     const uint32_t units = UNITS(cut.unit), squares = cut.words_i * cut.words_j / cut.threads;
+    const uint32_t each = units * PASS_UNITS(cut);
 
     KEEP_LOOP
-    for (uint32_t n = 0; n < squares * units * units; n++) {
-        uint32_t square = thread + n / (units * units) * cut.threads;
-        uint32_t i = square / cut.words_j * units + n / units % units,
-                 j = square % cut.words_j * units + n % units;
+    for (uint32_t k = 0; k < squares * each; k++) {
+        uint32_t square = thread + k / each * cut.threads;
+        uint32_t i = square / cut.words_j * units + k / PASS_UNITS(cut) % units;
+        uint32_t n = square % cut.words_j * PASS_UNITS(cut) + k % PASS_UNITS(cut), j = line_of(cut, pass, n);
 
         if (i < tile->count_i && j < tile->count_j)
-            MOVE_UNIT(cut.unit, unit_place(cut, words, i, j), SHARED,
+            MOVE_UNIT(cut.unit, unit_place(cut, words, i, n), SHARED,
                       src_line(task, tile, lines, i) + j * cut.unit, GLOBAL);
     }
 }
 
 /*
- * Reads the squares of a thread and puts them into the tile. full: the tile is, and needs no questions. Otherwise
- * what is not there of it is read elsewhere, where there is something, and nobody looks at it.
+ * Where the squares of a thread are. full: the tile is, and needs no questions. Otherwise what is not there of it
+ * is read elsewhere, where there is something, and nobody looks at it. 0: words would reach beyond the source.
  */
-INLINE void read_squares(const layout_task *task, struct cut cut, const struct tile *tile,
-                         const SHARED int64_t *lines, int full, uint32_t thread, SHARED unit_16 *words)
+INLINE int find_squares(const layout_task *task, struct cut cut, const struct tile *tile,
+                        const SHARED int64_t *lines, int full, uint32_t thread, const GLOBAL char **from)
 {
     const uint32_t units = UNITS(cut.unit), squares = cut.words_i * cut.words_j / cut.threads;
-    const GLOBAL char *from[WORDS_MOST];
-    struct word held[WORDS_MOST];
     int readable = 1;
 
     UNROLL
@@ -655,42 +665,73 @@ INLINE void read_squares(const layout_task *task, struct cut cut, const struct t
                 readable &= is_readable(task, from[s * units + r]);
         }
     }
-    if (!full && !readable) {
-        read_units(task, cut, tile, lines, thread, words);
-        return;
-    }
-    UNROLL
-    for (uint32_t n = 0; n < squares * units; n++)
-        held[n] = cut.odd ? load_any_word(from[n], cut.unit) : load_word(from[n]);
+    return readable;
+}
+
+/* Puts what a pass has of a thread's squares into the tile; the first pass turns them. */
+INLINE void put_squares(struct cut cut, uint32_t pass, uint32_t thread, struct word *held, SHARED unit_16 *words)
+{
+    const uint32_t units = UNITS(cut.unit), squares = cut.words_i * cut.words_j / cut.threads;
+
     UNROLL
     for (uint32_t s = 0; s < squares; s++) {
         uint32_t square = thread + s * cut.threads, bj = square % cut.words_j, bi = square / cut.words_j;
 
-        transpose_words(&held[s * units], cut.unit);
+        if (!pass)
+            transpose_words(&held[s * units], cut.unit);
         UNROLL
-        for (uint32_t r = 0; r < units; r++) {
-            struct word *word = &held[s * units + r];
+        for (uint32_t r = 0; r < PASS_UNITS(cut); r++) {
+            struct word *word = &held[s * units + pass * PASS_UNITS(cut) + r];
             unit_16 stored = {word->part[0], word->part[1], word->part[2], word->part[3]};
 
-            words[word_place(cut, bj * units + r, bi)] = stored;
+            words[word_place(cut, bj * PASS_UNITS(cut) + r, bi)] = stored;
         }
     }
 }
 
-INLINE struct word tile_word(struct cut cut, const SHARED unit_16 *words, uint32_t j, uint32_t b)
+/* Reads the squares of a thread; 0: they cannot be read by words. */
+INLINE int read_squares(const layout_task *task, struct cut cut, const struct tile *tile,
+                        const SHARED int64_t *lines, int full, uint32_t thread, struct word *held)
 {
-    unit_16 there = words[word_place(cut, j, b)];
+    const uint32_t squares = cut.words_i * cut.words_j / cut.threads;
+    const GLOBAL char *from[WORDS_MOST];
+    int readable = find_squares(task, cut, tile, lines, full, thread, from);
+
+    if (!full && !readable)
+        return 0;
+    UNROLL
+    for (uint32_t n = 0; n < squares * UNITS(cut.unit); n++)
+        held[n] = cut.odd ? load_any_word(from[n], cut.unit) : load_word(from[n]);
+    return 1;
+}
+
+/* The same, and puts them into a tile that goes through shared memory in one pass. */
+INLINE void read_tile(const layout_task *task, struct cut cut, const struct tile *tile,
+                      const SHARED int64_t *lines, int full, uint32_t thread, SHARED unit_16 *words)
+{
+    struct word held[WORDS_MOST];
+
+    if (!read_squares(task, cut, tile, lines, full, thread, held)) {
+        put_units(task, cut, tile, lines, 0, thread, words);
+        return;
+    }
+    put_squares(cut, 0, thread, held, words);
+}
+
+INLINE struct word tile_word(struct cut cut, const SHARED unit_16 *words, uint32_t n, uint32_t b)
+{
+    unit_16 there = words[word_place(cut, n, b)];
     struct word word = {{there[0], there[1], there[2], there[3]}};
 
     return word;
 }
 
-/* The 16 bytes of line j that begin at a byte; what lies beyond the tile may be anything. */
-INLINE struct word tile_bytes(struct cut cut, const SHARED unit_16 *words, uint32_t j, uint32_t byte)
+/* The 16 bytes of a pass's line that begin at a byte; what lies beyond the tile may be anything. */
+INLINE struct word tile_bytes(struct cut cut, const SHARED unit_16 *words, uint32_t n, uint32_t byte)
 {
     uint32_t b = byte / WORD_BYTES, next = byte % WORD_BYTES && b + 1 < cut.words_i ? b + 1 : b;
 
-    return shift_words(tile_word(cut, words, j, b), tile_word(cut, words, j, next), byte % WORD_BYTES, cut.unit);
+    return shift_words(tile_word(cut, words, n, b), tile_word(cut, words, n, next), byte % WORD_BYTES, cut.unit);
 }
 
 /* What a tile writes of a line: bytes from the line's first in the tile, and where whole words of memory begin. */
@@ -721,48 +762,55 @@ INLINE struct span find_span(const layout_task *task, struct cut cut, const stru
     return span;
 }
 
-/* Whether a tile is full, overlaps both neighbours along the destination, and has the source's lines go on at both
- * ends by a word: then nothing is asked of single words. */
+/* Whether a full tile has the source's lines go on at both ends by a word, and writes only whole words: its lines
+ * on the destination lie on words, or it overlaps both neighbours there. Then nothing is asked of single words. */
 INLINE int is_inner(const layout_task *task, struct cut cut, const struct tile *tile)
 {
-    return task->step_i < TILE_I(cut) && tile->i && tile->i + task->step_i < task->size_i &&
-           tile->j >= UNITS(cut.unit) && tile->j + TILE_J(cut) + UNITS(cut.unit) <= task->size_j;
+    int whole_words =
+        !task->overlap || (task->step_i < TILE_I(cut) && tile->i && tile->i + task->step_i < task->size_i);
+
+    return whole_words && tile->j >= UNITS(cut.unit) && tile->j + TILE_J(cut) + UNITS(cut.unit) <= task->size_j;
 }
 
 /* Whole words of memory: each of a line that begins elsewhere is cut out of two of the tile's. */
 INLINE void write_words(const layout_task *task, struct cut cut, const struct tile *tile,
-                        const SHARED int64_t *lines, int full, uint32_t thread, const SHARED unit_16 *words)
+                        const SHARED int64_t *lines, int full, uint32_t pass, uint32_t thread,
+                        const SHARED unit_16 *words)
 {
-    const uint32_t units = UNITS(cut.unit), each = cut.words_i * cut.words_j * units / cut.threads;
+    /* A thread's words have the same number in all their lines. */
+    const uint32_t each = cut.words_i * PASS_J(cut) / cut.threads, b = thread % cut.words_i;
 
+    /* A full tile's sector that the next one writes too; asked here so that the words need not be waited for one
+     * by one. */
+    if (full && cut.odd && b * WORD_BYTES >= task->step_i * cut.unit)
+        return;
     UNROLL
-    for (uint32_t n = 0; n < each; n++) {
-        uint32_t place = thread + n * cut.threads, b = place % cut.words_i, j = place / cut.words_i, at;
+    for (uint32_t k = 0; k < each; k++) {
+        uint32_t n = thread / cut.words_i + k * (cut.threads / cut.words_i), j = line_of(cut, pass, n), at;
         GLOBAL char *line = dst_line(task, cut, tile, lines, full || j < tile->count_j ? j : 0);
 
         if (full && !cut.odd) {
-            store_word(line + b * WORD_BYTES, tile_word(cut, words, j, b));
+            store_word(line + b * WORD_BYTES, tile_word(cut, words, n, b));
         } else if (full) {
-            at = (0 - (uint32_t)(uintptr_t)line) % SECTOR_BYTES + b * WORD_BYTES;
-            if (b < cut.words_i - SECTOR_BYTES / WORD_BYTES)
-                store_word(line + at, tile_bytes(cut, words, j, at));
+            at = (0 - (uint32_t)(uintptr_t)line) % SECTOR_BYTES * task->overlap + b * WORD_BYTES;
+            store_word(line + at, tile_bytes(cut, words, n, at));
         } else {
             struct span span = find_span(task, cut, tile, line);
 
             at = span.body + b * WORD_BYTES;
             if (j < tile->count_j && at + WORD_BYTES <= span.end)
-                store_word(line + at, cut.odd ? tile_bytes(cut, words, j, at) : tile_word(cut, words, j, b));
+                store_word(line + at, cut.odd ? tile_bytes(cut, words, n, at) : tile_word(cut, words, n, b));
         }
     }
 }
 
 /* What is before the first whole word of each line, and behind the last one. */
 INLINE void write_ends(const layout_task *task, struct cut cut, const struct tile *tile,
-                       const SHARED int64_t *lines, uint32_t thread, const SHARED unit_16 *words)
+                       const SHARED int64_t *lines, uint32_t pass, uint32_t thread, const SHARED unit_16 *words)
 {
     KEEP_LOOP
-    for (uint32_t n = thread + (cut.odd ? 0 : TILE_J(cut)); n < 2 * TILE_J(cut); n += cut.threads) {
-        uint32_t j = n % TILE_J(cut), from, end;
+    for (uint32_t k = thread + (cut.odd ? 0 : PASS_J(cut)); k < 2 * PASS_J(cut); k += cut.threads) {
+        uint32_t n = k % PASS_J(cut), j = line_of(cut, pass, n), from, end;
         struct span span;
         GLOBAL char *line;
 
@@ -772,64 +820,122 @@ INLINE void write_ends(const layout_task *task, struct cut cut, const struct til
         span = find_span(task, cut, tile, line);
         from = span.from;
         end = span.body < span.end ? span.body : span.end;
-        if (n >= TILE_J(cut)) {
+        if (k >= PASS_J(cut)) {
             from = end + (span.end - end) / WORD_BYTES * WORD_BYTES;
             end = span.end;
         }
         if (from < end)
-            store_part(line + from, tile_bytes(cut, words, j, from), end - from, cut.unit);
+            store_part(line + from, tile_bytes(cut, words, n, from), end - from, cut.unit);
     }
 }
+
+#define TILE_BEGIN(unit_, across_, down_, threads_, odd_, passes_)                                                \
+    const struct cut cut = {unit_, across_, down_, threads_, odd_, passes_};                                      \
+    SHARED_ARRAY(unit_16, words, UNITS(unit_) * (across_) * (down_) / (passes_));                                 \
+    SHARED_ARRAY(int64_t, lines, UNITS(unit_) * ((across_) + (down_)));                                           \
+    const struct tile tile = find_tile(&task, cut, leat_block_x());                                               \
+    int full =                                                                                                    \
+        tile.count_i == TILE_I(cut) && tile.count_j == TILE_J(cut) && (!cut.odd || is_inner(&task, cut, &tile));  \
+                                                                                                                  \
+    if (task.middle > 2) {                                                                                        \
+        PHASE(t)                                                                                                  \
+        fill_tables(&task, cut, &tile, t, lines);                                                                 \
+        BARRIER();                                                                                                \
+    }
+
+#define WRITE_LINES(full_, pass_, t)                                                                              \
+    do {                                                                                                          \
+        write_words(&task, cut, &tile, lines, full_, pass_, t, words);                                            \
+        if (!(full_) && cut.unit < WORD_BYTES)                                                                    \
+            write_ends(&task, cut, &tile, lines, pass_, t, words);                                                \
+    } while (0)
 
 #define TRANSPOSE(name, unit_, across_, down_, threads_, odd_)                                                    \
     LEAT_KERNEL(name, 1, layout_task, task)                                                                       \
     {                                                                                                             \
-        const struct cut cut = {unit_, across_, down_, threads_, odd_};                                           \
-        SHARED_ARRAY(unit_16, words, UNITS(unit_) * (across_) * (down_));                                         \
-        SHARED_ARRAY(int64_t, lines, UNITS(unit_) * ((across_) + (down_)));                                       \
-        const struct tile tile = find_tile(&task, cut, leat_block_x());                                           \
-        int full = tile.count_i == TILE_I(cut) && tile.count_j == TILE_J(cut) &&                                  \
-                   (!cut.odd || is_inner(&task, cut, &tile));                                                     \
-                                                                                                                  \
-        if (task.middle > 2) {                                                                                    \
-            PHASE(t)                                                                                              \
-            fill_tables(&task, cut, &tile, t, lines);                                                             \
-            BARRIER();                                                                                            \
-        }                                                                                                         \
+        TILE_BEGIN(unit_, across_, down_, threads_, odd_, 1);                                                     \
         PHASE(t)                                                                                                  \
         {                                                                                                         \
             if (full)                                                                                             \
-                read_squares(&task, cut, &tile, lines, 1, t, words);                                              \
+                read_tile(&task, cut, &tile, lines, 1, t, words);                                                 \
             else                                                                                                  \
-                read_squares(&task, cut, &tile, lines, 0, t, words);                                              \
+                read_tile(&task, cut, &tile, lines, 0, t, words);                                                 \
         }                                                                                                         \
         BARRIER();                                                                                                \
         PHASE(t)                                                                                                  \
         {                                                                                                         \
-            if (full) {                                                                                           \
-                write_words(&task, cut, &tile, lines, 1, t, words);                                               \
-            } else {                                                                                              \
-                write_words(&task, cut, &tile, lines, 0, t, words);                                               \
-                if (cut.unit < WORD_BYTES)                                                                        \
-                    write_ends(&task, cut, &tile, lines, t, words);                                               \
-            }                                                                                                     \
+            if (full)                                                                                             \
+                WRITE_LINES(1, 0, t);                                                                             \
+            else                                                                                                  \
+                WRITE_LINES(0, 0, t);                                                                             \
         }                                                                                                         \
     }
 
-/* As in layout/gpu.c: small tiles and wide ones, for lines that lie on words, and for any. */
-#define TRANSPOSES(unit, wide_i, wide_j, wide_threads, odd_i, odd_j, odd_threads)                                 \
-    TRANSPOSE(leat_layout_transpose_##unit, unit, 8, 8, 64, 0)                                                    \
-    TRANSPOSE(leat_layout_transpose_odd_##unit, unit, 8, 8, 64, 1)                                                \
-    TRANSPOSE(leat_layout_transpose_wide_##unit, unit, wide_i, wide_j, wide_threads, 0)                           \
-    TRANSPOSE(leat_layout_transpose_wide_odd_##unit, unit, odd_i, odd_j, odd_threads, 1)
+/*
+ * The same in two passes, each with half of every square's lines: a tile needs half as much shared memory. What a
+ * multiprocessor does not need for that is its first cache, through which all reads under way have to go.
+ */
+struct squares {
+    struct word held[WORDS_MOST];
+    int readable;
+};
 
-TRANSPOSES(1, 8, 16, 128, 16, 8, 128)
-TRANSPOSES(2, 16, 16, 256, 16, 8, 128)
-TRANSPOSES(4, 16, 16, 128, 16, 8, 128)
-TRANSPOSES(8, 16, 16, 64, 16, 16, 64)
-TRANSPOSES(16, 16, 16, 64, 16, 16, 64)
+#define HALF(full_, pass_)                                                                                        \
+    PHASE(t)                                                                                                      \
+    {                                                                                                             \
+        if ((full_) || OWN(mine, t).readable)                                                                     \
+            put_squares(cut, pass_, t, OWN(mine, t).held, words);                                                 \
+        else                                                                                                      \
+            put_units(&task, cut, &tile, lines, pass_, t, words);                                                 \
+    }                                                                                                             \
+    BARRIER();                                                                                                    \
+    PHASE(t)                                                                                                      \
+    WRITE_LINES(full_, pass_, t)
+
+#define HALVES(full_)                                                                                             \
+    do {                                                                                                          \
+        PHASE(t)                                                                                                  \
+        OWN(mine, t).readable = read_squares(&task, cut, &tile, lines, full_, t, OWN(mine, t).held);              \
+        HALF(full_, 0);                                                                                           \
+        BARRIER();                                                                                                \
+        HALF(full_, 1);                                                                                           \
+    } while (0)
+
+#define TRANSPOSE_BY_HALVES(name, unit_, across_, down_, threads_, odd_)                                          \
+    LEAT_KERNEL(name, 1, layout_task, task)                                                                       \
+    {                                                                                                             \
+        OWN_ARRAY(struct squares, mine, threads_);                                                                \
+        TILE_BEGIN(unit_, across_, down_, threads_, odd_, 2);                                                     \
+        if (full)                                                                                                 \
+            HALVES(1);                                                                                            \
+        else                                                                                                      \
+            HALVES(0);                                                                                            \
+    }
+
+/* As in layout/gpu.c: small tiles and wide ones, for lines that lie on words, and for any. What goes by halves was
+ * measured on an H200. */
+TRANSPOSE_BY_HALVES(leat_layout_transpose_1, 1, 8, 8, 64, 0)
+TRANSPOSE(leat_layout_transpose_2, 2, 8, 8, 64, 0)
+TRANSPOSE(leat_layout_transpose_4, 4, 8, 8, 64, 0)
+TRANSPOSE(leat_layout_transpose_8, 8, 8, 8, 64, 0)
+TRANSPOSE(leat_layout_transpose_16, 16, 8, 8, 64, 0)
+TRANSPOSE(leat_layout_transpose_odd_1, 1, 8, 8, 64, 1)
+TRANSPOSE(leat_layout_transpose_odd_2, 2, 8, 8, 64, 1)
+TRANSPOSE(leat_layout_transpose_odd_4, 4, 8, 8, 64, 1)
+TRANSPOSE(leat_layout_transpose_odd_8, 8, 8, 8, 64, 1)
+TRANSPOSE(leat_layout_transpose_odd_16, 16, 8, 8, 64, 1)
+TRANSPOSE_BY_HALVES(leat_layout_transpose_wide_1, 1, 8, 16, 128, 0)
+TRANSPOSE(leat_layout_transpose_wide_2, 2, 16, 16, 256, 0)
+TRANSPOSE(leat_layout_transpose_wide_4, 4, 16, 16, 128, 0)
+TRANSPOSE(leat_layout_transpose_wide_8, 8, 16, 16, 64, 0)
+TRANSPOSE(leat_layout_transpose_wide_16, 16, 16, 16, 64, 0)
+TRANSPOSE(leat_layout_transpose_wide_odd_1, 1, 16, 8, 128, 1)
+TRANSPOSE(leat_layout_transpose_wide_odd_2, 2, 16, 8, 128, 1)
+TRANSPOSE_BY_HALVES(leat_layout_transpose_wide_odd_4, 4, 16, 8, 128, 1)
+TRANSPOSE(leat_layout_transpose_wide_odd_8, 8, 16, 16, 64, 1)
+TRANSPOSE(leat_layout_transpose_wide_odd_16, 16, 16, 16, 64, 1)
 TRANSPOSE(leat_layout_transpose_long_1, 1, 16, 8, 128, 0)
-TRANSPOSE(leat_layout_transpose_long_odd_4, 4, 32, 8, 128, 1)
+TRANSPOSE_BY_HALVES(leat_layout_transpose_long_odd_4, 4, 32, 8, 128, 1)
 
 /* ---- boxes: dimensions so short that several of them make a line, the same ones on both sides ---- */
 

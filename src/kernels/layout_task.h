@@ -73,7 +73,8 @@ struct leati_layout_task {
     uint32_t middle;
     uint64_t size_i, size_j; /* units in all, of these two */
     struct leati_divisor tiles_i, tiles_j;
-    uint32_t step_i; /* units from one tile to the next: fewer than a tile has where tiles overlap */
+    uint32_t step_i;  /* units from one tile to the next: fewer than a tile has where tiles overlap */
+    uint32_t overlap; /* 0: the destination's lines lie on words, so whole tiles write whole words; else 1 */
 
     /* Boxes: all dim[] are in a box's number, first the pieces of the dimension that is cut; of the last piece
      * there is less. */

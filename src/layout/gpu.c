@@ -405,7 +405,8 @@ static bool lay_tiles(const struct leati_form *form, const struct axes *axes, co
     put_axis(form, &axes->j, task);
     task->middle = task->dims;
     task->step_i = gpu->tile_i;
-    if ((odd || !takes_lines(form, axes, cuts)) && axes->i.units > gpu->tile_i)
+    task->overlap = odd || !takes_lines(form, axes, cuts);
+    if (task->overlap && axes->i.units > gpu->tile_i)
         task->step_i -= SECTOR_BYTES / form->unit_bytes;
     tiles_i = (axes->i.units + task->step_i - 1) / task->step_i;
     tiles_j = (axes->j.units + gpu->tile_j - 1) / gpu->tile_j;
