@@ -30,7 +30,9 @@
 
 /* A GPU's memory is as good at lines of this length as at longer ones, or nearly so. */
 #define LINE_BYTES 64u
-#define ROW_BYTES 128u      /* rows, of which each goes elsewhere, want to be longer */
+#define ROW_BYTES 128u     /* rows, of which each goes elsewhere, want to be longer, */
+#define FAR_ROW_BYTES 176u /* and longer still where each comes from far away */
+#define FAR_BYTES (64 << 10)
 #define BYTE_LINE_BYTES 48u /* of single bytes, since boxes of those are slow */
 
 static struct leati_divisor divisor(uint64_t size)
@@ -366,11 +368,11 @@ static void put_axis(const struct leati_form *form, const struct axis *axis, str
 /*
  * Whether tiles may take the lines of the destination to begin as they do. Where that is on words but within
  * sectors, a sector that is written in parts costs more than tiles that overlap: except small ones, and those of
- * narrow units, which would take too much time for their bytes (measured on an H200).
+ * single bytes, which would take too much time for their bytes (measured on an H200).
  */
 static bool takes_lines(const struct leati_form *form, const struct axes *axes, const struct cuts *cuts)
 {
-    return lies_on(form, &axes->i, true, cuts == &small_cuts || form->unit_bytes <= 2 ? WORD_BYTES : SECTOR_BYTES);
+    return lies_on(form, &axes->i, true, cuts == &small_cuts || form->unit_bytes == 1 ? WORD_BYTES : SECTOR_BYTES);
 }
 
 /* odd: one for lines that begin anywhere is asked for; others will do too where lines lie on words. */
@@ -461,7 +463,8 @@ static uint64_t room_64ths(uint64_t units, unsigned tile)
     return (units + tile - 1) / tile * tile * 64 / units;
 }
 
-/* Wide tiles, unless there were too few of them, or they were emptier than small ones. */
+/* Wide tiles, unless there were too few of them, or they were much emptier than small ones: up to one and a half
+ * times as empty they were faster on an H200, from twice on slower. */
 static bool make_tiles(const struct leati_form *form, struct leati_gpu_layout *gpu)
 {
     unsigned unit = unit_number(form->unit_bytes), per_word = WORD_BYTES / form->unit_bytes;
@@ -475,14 +478,14 @@ static bool make_tiles(const struct leati_form *form, struct leati_gpu_layout *g
     wide_i = wide->words_i[unit] * per_word;
     wide_j = wide->words_j[unit] * per_word;
     if (form->payload_bytes / ((uint64_t)wide_i * wide_j * form->unit_bytes) < 2 * BLOCKS_ENOUGH ||
-        room_64ths(axes.i.units, wide_i) * room_64ths(axes.j.units, wide_j) * 8 >
-            room_64ths(axes.i.units, small) * room_64ths(axes.j.units, small) * 9)
+        room_64ths(axes.i.units, wide_i) * room_64ths(axes.j.units, wide_j) * 2 >
+            room_64ths(axes.i.units, small) * room_64ths(axes.j.units, small) * 3)
         return lay_tiles(form, &axes, &small_cuts, false, gpu);
     return lay_tiles(form, &axes, &wide_cuts, false, gpu);
 }
 
 /* Whether tiles would have much room for nothing, which costs more than boxes do: much for narrow units, whose
- * boxes are slow; little where lines begin anywhere, which costs besides. */
+ * boxes are slow; little where lines begin anywhere, or for other units within sectors, which costs besides. */
 static bool are_tiles_empty(const struct leati_form *form)
 {
     unsigned unit = unit_number(form->unit_bytes), per_word = WORD_BYTES / form->unit_bytes;
@@ -493,8 +496,11 @@ static bool are_tiles_empty(const struct leati_form *form)
         return true;
     room = room_64ths(axes.i.units, small_cuts.on_words.words_i[unit] * per_word) *
            room_64ths(axes.j.units, small_cuts.on_words.words_j[unit] * per_word);
+    if (form->unit_bytes == 1 && lies_on(form, &axes.i, true, WORD_BYTES) &&
+        lies_on(form, &axes.j, false, WORD_BYTES))
+        return room > 64 * 64 * 3;
     if (lies_on(form, &axes.i, true, SECTOR_BYTES) && lies_on(form, &axes.j, false, WORD_BYTES))
-        return form->unit_bytes <= 2 ? room > 64 * 64 * 3 : room * 7 > 64 * 64 * 10;
+        return form->unit_bytes == 2 ? room > 64 * 64 * 3 : room * 7 > 64 * 64 * 10;
     return room * 8 > 64 * 64 * 10;
 }
 
@@ -1060,6 +1066,13 @@ bool leati_gpu_layout_make_as(const struct leati_form *form, const char *name, s
     return false;
 }
 
+/* Whether rows that are neighbours on the destination are so far apart on the source that each is in another page
+ * of DRAM, and most in another page of the device's addresses. */
+static bool are_rows_far(const struct leati_form *form)
+{
+    return form->dims > 1 && (form->src_stride[1] > FAR_BYTES || form->src_stride[1] < -FAR_BYTES);
+}
+
 /*
  * Long rows and full tiles of two long sides want nothing else. What is shorter may still have long lines in a
  * box; if not, the former are better than units one by one as long as a line fills sectors of memory.
@@ -1069,7 +1082,8 @@ static const char *choose(const struct leati_form *form)
     bool rows = form->dims && form->dst_stride[0] == form->unit_bytes &&
                 (form->src_stride[0] == form->unit_bytes || form->src_stride[0] == 0);
     uint64_t line_bytes = rows ? form->size[0] * form->unit_bytes : shorter_axis(form), wanted_bytes = 0;
-    uint64_t long_bytes = rows ? ROW_BYTES : form->unit_bytes == 1 ? BYTE_LINE_BYTES : LINE_BYTES;
+    uint64_t row_bytes = rows && are_rows_far(form) ? FAR_ROW_BYTES : ROW_BYTES;
+    uint64_t long_bytes = rows ? row_bytes : form->unit_bytes == 1 ? BYTE_LINE_BYTES : LINE_BYTES;
     struct box box;
 
     if (line_bytes < BOX_LEAST_BYTES)
