@@ -37,7 +37,7 @@ $(test_programs): %: %.o $(test_objects) $(BUILD)/libleat.a
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(test_wraps) $(filter %.o,$^) $(BUILD)/libleat.a -lcmocka $(LIB_LIBS) -o $@
 
 # What waits wait for is held up.
-$(addprefix $(test_bin)/,unit_copy_waits unit_copy_forms unit_order): $(test_bin)/held.o
+$(addprefix $(test_bin)/,unit_copy_waits unit_copy_lend unit_copy_forms unit_order): $(test_bin)/held.o
 $(test_bin)/unit_copy_waits: test_wraps = -Wl,--wrap=leati_order_failed
 
 # What the tests of CUDA's driver and of HIP's share.
@@ -111,12 +111,15 @@ check-names-cuda: tests compat
 	$(Q)$(cuda_names) LEAT_REQUIRE=cuda ORDER_MODEL_SECONDS=3 FAULT_WALK_POOLS=0 \
 	    tests/run.sh '$(BUILD)' cuda:0 $(test_walk) $(test_names)
 
-# Layouts go the ways of a GPU too. Rings of few slots, so that each is used again and again, and more threads than there may be processors.
+# Layouts go the ways of a GPU too. Rings of few slots, so that each is used again and again, and more threads than there may be processors, but
+# so few that who waits copies too; once more with so many that nobody does.
 staged := LEAT_COPY_STAGE=1 LEAT_LAYOUT_AS_GPU=1 LEAT_COPY_RING=1M LEAT_COPY_WORKERS=3
 
 check-staged: $(check_needs)
 	$(Q)echo 'once more, with pageable copies staged as on a GPU, through small rings (LEAT_COPY_STAGE=1):'
 	$(Q)$(staged) ORDER_MODEL_SECONDS=5 tests/run.sh '$(BUILD)' cpu:0 $(test_staged)
+	$(Q)$(staged) LEAT_COPY_WORKERS=4 tests/run.sh '$(BUILD)' cpu:0 \
+	    $(addprefix $(test_bin)/,test_copy test_copy_async test_copy_broken)
 	$(Q)$(staged) LEAT_LAYOUT_AS_GPU=0 tests/run.sh '$(BUILD)' cpu:0 $(test_bin)/unit_copy_forms
 	$(Q)$(staged) HELD_WITHOUT_WORDS=1 tests/run.sh '$(BUILD)' cpu:0 $(test_bin)/unit_copy_forms
 
@@ -158,7 +161,8 @@ few_addresses := LEAT_CPU_MEMORY=2G
 check-tsan: check-tsan-plain check-tsan-staged
 check-tsan-plain: tests
 	$(Q)$(few_addresses) LEAT_DEVICE=cpu:0 TEST_TIMEOUT=900 tests/run.sh '$(BUILD)' cpu:0 $(compat_tests)
-	$(Q)$(few_addresses) TEST_TIMEOUT=900 tests/run.sh '$(BUILD)' cpu:0 $(test_bin)/test_pool_threads $(test_bin)/unit_copy_waits
+	$(Q)$(few_addresses) TEST_TIMEOUT=900 tests/run.sh '$(BUILD)' cpu:0 $(test_bin)/test_pool_threads $(test_bin)/unit_copy_waits \
+	    $(test_bin)/unit_copy_lend
 	$(Q)TEST_TIMEOUT=900 tests/run.sh '$(BUILD)' cpu:0 $(test_tsan) $(test_order) $(test_bin)/unit_bytes $(test_bin)/unit_layout
 check-tsan-staged: tests
 	$(Q)$(staged) $(few_addresses) TEST_TIMEOUT=900 tests/run.sh '$(BUILD)' cpu:0 \

@@ -97,6 +97,7 @@ LEAT_API leat_status leat_copy_start(leat_stream *stream, void *dst, const void 
 
 /*
  * Waits until the copy has got to point, at most timeout_ns nanoseconds (0: only looks; LEAT_FOREVER: no limit).
+ * Where leat has few threads for copies, the caller's takes part in this one.
  * LEAT_NOT_READY: not yet. A copy that failed, was cancelled or passed its deadline gets to both points all the
  * same, and its failure is returned then: POINTER (the source or the destination could not be reached; the
  * sentence has the address), CANCELLED, DEADLINE.

@@ -50,7 +50,8 @@ LEAT_API leat_status leat_stream_destroy(leat_stream *stream);
 /* The device that a stream belongs to. Errors: HANDLE, INVALID (device NULL). */
 LEAT_API leat_status leat_stream_device(leat_stream *stream, leat_device **device);
 
-/* Waits until all work given to stream so far is done, and returns its failure if it had one.
+/* Waits until all work given to stream so far is done, and returns its failure if it had one. Where leat has few
+ * threads for copies of pageable memory, this one may copy meanwhile, for other streams too (docs/copies.md).
  * Errors: HANDLE, DEVICE_LOST, DRIVER, NOT_PERMITTED (inside a host function). */
 LEAT_API leat_status leat_stream_synchronize(leat_stream *stream);
 
@@ -90,7 +91,8 @@ LEAT_API leat_status leat_event_destroy(leat_event *event);
  */
 LEAT_API leat_status leat_event_record(leat_event *event, leat_stream *stream);
 
-/* Waits until the stream has reached the mark. Never recorded: returns at once.
+/* Waits until the stream has reached the mark, and may copy meanwhile, as leat_stream_synchronize(). Never
+ * recorded: returns at once.
  * Errors: HANDLE, DEVICE_LOST, DRIVER, NOT_PERMITTED. */
 LEAT_API leat_status leat_event_synchronize(leat_event *event);
 

@@ -441,7 +441,9 @@ leat_status leati_job_wait(struct leati_job *job, leat_device *device, bool done
             LEATI_TRY(device_health(device));
             asked = now;
         }
-        if (now - start < 200000)
+        if (leati_job_lend(job))
+            start = now;
+        else if (now - start < 200000)
             sched_yield();
         else
             nanosleep(&pause, NULL);

@@ -3,6 +3,7 @@
 
 #include "base/catch.h"
 #include "base/options.h"
+#include "copy/lend.h"
 #include "copy/links.h"
 #include "copy/small.h"
 
@@ -27,8 +28,8 @@ static pthread_mutex_t make_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static leat_status device_closes(struct leat_device *device);
 
-static const struct leati_copy_hooks hooks = {.stream_ends = leati_small_stream_ends,
-                                              .device_closes = device_closes};
+static const struct leati_copy_hooks hooks = {
+    .stream_ends = leati_small_stream_ends, .device_closes = device_closes, .wait_begins = leati_lend_wait_begins};
 
 void leati_copy_set_hooks(leat_device *device)
 {
@@ -659,4 +660,16 @@ void leati_job_look(struct leati_job *job, struct leati_job_state *state)
     if (atomic_load_explicit(&job->stopped_at, memory_order_relaxed) < job->bytes)
         state->status = (leat_status)atomic_load_explicit(&job->stopped, memory_order_relaxed);
     pthread_mutex_unlock(&jobs_lock);
+}
+
+bool leati_job_lend(struct leati_job *job)
+{
+    struct leati_team *team = NULL;
+
+    /* Its team is there until the job is over, which waits for those who entered. */
+    pthread_mutex_lock(&jobs_lock);
+    if (!job->over && leati_team_enter(job->stager->team, job))
+        team = job->stager->team;
+    pthread_mutex_unlock(&jobs_lock);
+    return team && leati_team_work(team, job);
 }

@@ -100,6 +100,10 @@ struct leati_job_state {
 };
 void leati_job_look(struct leati_job *job, struct leati_job_state *state);
 
+/* The caller, who waits for the job, works on it for a moment where its team has few threads. False: there was
+ * nothing to do. */
+bool leati_job_lend(struct leati_job *job);
+
 void leati_job_let_go(struct leati_job *job);
 
 #endif

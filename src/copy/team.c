@@ -17,6 +17,7 @@
 #define THREADS_MAX 64
 #define THREADS_USUAL 8 /* for each device: enough for both directions of its link; measured on an H200 */
 #define LEAST_SHARE 4u
+#define FEW_THREADS 4u /* a team of fewer is joined by threads that wait: so many copy at once then */
 #define BYTES_FOR_A_THREAD ((size_t)12 << 20)
 #define PREFAULT_BYTES ((size_t)2 << 20)
 
@@ -37,6 +38,7 @@ struct leati_team {
     atomic_uint jobs;    /* in the list */
     atomic_uint news;    /* changes when a job comes, or when many may go on */
     atomic_uint asleep;  /* threads that wait for work_there */
+    atomic_uint lent;    /* threads that wait for a stream and copy meanwhile */
     atomic_bool polling; /* one thread looks at the streams from time to time while the others sleep */
     atomic_bool ending;
     pthread_mutex_t sleep_lock; /* guards nothing but the sleep: see rest() */
@@ -205,14 +207,22 @@ static bool prefault(struct leati_job *job)
     return true;
 }
 
-void leati_job_work(struct leati_job *job)
+static enum taken work_on_part(struct leati_job *job)
 {
     uint32_t c, part;
+    enum taken taken = take_part(job, &c, &part);
 
-    while (take_part(job, &c, &part) == TAKEN) {
+    if (taken == TAKEN) {
         copy_part(job, &job->chunks[c], part);
         finish_part(job, c);
     }
+    return taken;
+}
+
+void leati_job_work(struct leati_job *job)
+{
+    while (work_on_part(job) == TAKEN)
+        continue;
 }
 
 /* ---- the threads ---- */
@@ -253,13 +263,10 @@ static void serve(struct leati_team *team, struct leati_job *job, bool alone)
 {
     unsigned news = atomic_load_explicit(&team->news, memory_order_relaxed);
     uint64_t since = 0;
-    uint32_t c, part;
 
     for (;;) {
-        switch (take_part(job, &c, &part)) {
+        switch (work_on_part(job)) {
         case TAKEN:
-            copy_part(job, &job->chunks[c], part);
-            finish_part(job, c);
             since = 0;
             continue;
         case NOTHING_LEFT:
@@ -292,9 +299,18 @@ static void unlist(struct leati_team *team, struct leati_job *job)
     atomic_fetch_sub_explicit(&team->jobs, 1, memory_order_relaxed);
 }
 
+/* Is there something to do for a job that is at chunk c? A thread that is lent may have its own wait over
+ * meanwhile: it copies what is in memory, and makes and fetches no pages, which may take long. */
+static bool has_work(const struct leati_job *job, uint32_t c, bool lent)
+{
+    if (can_copy(job, c))
+        return !lent || !job->cold;
+    return !lent && atomic_load_explicit(&job->prefaulted, memory_order_relaxed) < job->reach_bytes;
+}
+
 /* A job that can go on at once, or one whose pages are to be made, entered as its worker. Takes finished ones out
  * of the list. */
-static struct leati_job *find_job(struct leati_team *team, bool *alone, bool *lively)
+static struct leati_job *find_job(struct leati_team *team, bool lent, bool *alone, bool *lively)
 {
     struct leati_job *job, *next;
 
@@ -315,7 +331,7 @@ static struct leati_job *find_job(struct leati_team *team, bool *alone, bool *li
         *lively = *lively || is_lively(job);
         if (job->workers >= job->share)
             continue;
-        if (can_copy(job, c) || atomic_load_explicit(&job->prefaulted, memory_order_relaxed) < job->reach_bytes)
+        if (has_work(job, c, lent))
             break;
     }
     if (job)
@@ -402,7 +418,7 @@ static void *team_thread(void *argument)
 
         if (atomic_load_explicit(&team->ending, memory_order_acquire))
             return NULL;
-        job = find_job(team, &alone, &lively);
+        job = find_job(team, false, &alone, &lively);
         if (!job) {
             uint64_t now = leati_clock_ns();
 
@@ -424,9 +440,10 @@ void leati_team_add(struct leati_team *team, struct leati_job *job)
 {
     /* Few threads are faster with little to share: they get in each other's way less. */
     size_t useful = job->bytes / BYTES_FOR_A_THREAD;
+    unsigned most = leati_team_is_small(team) ? FEW_THREADS : team->share;
 
     useful = useful < LEAST_SHARE ? LEAST_SHARE : useful;
-    job->share = useful < team->share ? (unsigned)useful : team->share;
+    job->share = useful < most ? (unsigned)useful : most;
     lock(team);
     job->next = NULL;
     job->place = team->end;
@@ -438,16 +455,21 @@ void leati_team_add(struct leati_team *team, struct leati_job *job)
     wake(team);
 }
 
-void leati_team_help(struct leati_team *team, struct leati_job *job)
+/* Enters a job like a thread of the team, so that the job's memory stays meanwhile. */
+static bool enter_job(struct leati_team *team, struct leati_job *job)
 {
     bool listed;
 
-    /* Entered like a thread of the team, so that the job's memory stays meanwhile. */
     lock(team);
     listed = job->listed;
     job->workers += listed;
     unlock(team);
-    if (!listed)
+    return listed;
+}
+
+void leati_team_help(struct leati_team *team, struct leati_job *job)
+{
+    if (!enter_job(team, job))
         return;
     leati_job_work(job);
     leave_job(team, job);
@@ -469,6 +491,62 @@ void leati_team_remove(struct leati_team *team, struct leati_job *job)
         workers = job->workers;
         unlock(team);
     }
+}
+
+/* ---- threads that wait ---- */
+
+bool leati_team_is_small(const struct leati_team *team)
+{
+    return team->threads < FEW_THREADS;
+}
+
+bool leati_team_has_jobs(const struct leati_team *team)
+{
+    return atomic_load_explicit(&team->jobs, memory_order_relaxed);
+}
+
+bool leati_team_lend_begins(struct leati_team *team)
+{
+    unsigned most = leati_team_is_small(team) ? FEW_THREADS - team->threads : 0;
+    unsigned lent = atomic_load_explicit(&team->lent, memory_order_relaxed);
+
+    /* Relaxed: nothing but a count. */
+    while (lent < most && !atomic_compare_exchange_weak_explicit(&team->lent, &lent, lent + 1,
+                                                                 memory_order_relaxed, memory_order_relaxed))
+        continue;
+    return lent < most;
+}
+
+void leati_team_lend_ends(struct leati_team *team)
+{
+    atomic_fetch_sub_explicit(&team->lent, 1, memory_order_relaxed);
+}
+
+bool leati_team_work(struct leati_team *team, struct leati_job *job)
+{
+    uint64_t until = leati_clock_ns() + LOOK_NS;
+    bool worked = false;
+
+    while (work_on_part(job) == TAKEN) {
+        worked = true;
+        if (leati_clock_ns() >= until)
+            break;
+    }
+    leave_job(team, job);
+    return worked;
+}
+
+bool leati_team_lend(struct leati_team *team)
+{
+    bool alone, lively;
+    struct leati_job *job = find_job(team, true, &alone, &lively);
+
+    return job && leati_team_work(team, job);
+}
+
+bool leati_team_enter(struct leati_team *team, struct leati_job *job)
+{
+    return leati_team_is_small(team) && enter_job(team, job);
 }
 
 /* ---- the team itself ---- */

@@ -37,4 +37,29 @@ void leati_team_help(struct leati_team *team, struct leati_job *job);
  * own. */
 void leati_job_work(struct leati_job *job);
 
+/* ---- threads that wait ----
+ *
+ * A team of few threads is joined by threads of the program's that wait for a stream: on a machine with two
+ * processors one copies, and the other one would look on. They hold no lock meanwhile, are at no job when they
+ * call the driver, and stay with a job for no more than a part or two.
+ */
+
+/* Has it so few threads that others join? */
+bool leati_team_is_small(const struct leati_team *team);
+
+/* Are there jobs whose parts are not all taken? A guess, for one relaxed load. */
+bool leati_team_has_jobs(const struct leati_team *team);
+
+/* Around all of a wait: may this thread join, one of few? */
+bool leati_team_lend_begins(struct leati_team *team);
+void leati_team_lend_ends(struct leati_team *team);
+
+/* In between: the caller copies for a moment for some job that can go on at once. False: there is none. */
+bool leati_team_lend(struct leati_team *team);
+
+/* The same for one job: enters it where the team is small, so that its memory stays; then works on it for a moment
+ * and leaves it. False: it is not listed any more; there was nothing to do at once. */
+bool leati_team_enter(struct leati_team *team, struct leati_job *job);
+bool leati_team_work(struct leati_team *team, struct leati_job *job);
+
 #endif

@@ -42,11 +42,19 @@ struct leati_pool_hooks {
     leat_status (*device_closes)(struct leat_device *device);
 };
 
-/* What the layer of copies does when something ends. Set by the first copy that goes through its workers. */
+/* stream_query or event_query of a driver's table. */
+typedef leat_status (*leati_query_function)(struct leati_driver *driver, void *native);
+
+/* What the layer of copies does when something ends or is waited for. Set by the first copy that goes through its
+ * workers. */
 struct leati_copy_hooks {
     void (*stream_ends)(struct leat_stream *stream); /* before the driver's stream_destroy */
     /* Before the pools are closed; finished: all work of the device is known to be done. */
     leat_status (*device_closes)(struct leat_device *device);
+    /* A thread of the program's is about to wait, and holds no lock: where the threads that copy are few, it
+     * copies too until query(driver, native) says that there is nothing more to wait for, or until there is
+     * nothing more to copy. Never fails. */
+    void (*wait_begins)(struct leat_device *device, leati_query_function query, void *native);
 };
 
 struct leat_device {
@@ -129,6 +137,9 @@ struct leat_module {
  */
 leat_status leati_kernel_own(leat_device *device, enum leati_builtin which, const char *name,
                              leat_kernel **kernel);
+
+/* Called in front of the driver's own wait for what query asks after. */
+void leati_wait_begins(struct leat_device *device, leati_query_function query, void *native);
 
 /* Work that was just given to stream may write pageable memory, or let others do so. Called behind it, also where
  * giving it failed on the way: until it is given, another thread that waits for the stream sees nothing of it. */

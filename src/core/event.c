@@ -220,6 +220,7 @@ leat_status leat_event_synchronize(leat_event *event)
         return LEAT_OK;
     driver = event->device->driver;
     point = point_of(event);
+    leati_wait_begins(event->device, driver->ops->event_query, event->native);
     status = driver->ops->event_synchronize(driver, event->native);
     if (status == LEAT_OK)
         reached(event, &point);

@@ -199,6 +199,14 @@ leat_status leat_stream_native(leat_stream *stream, void **native)
     return LEAT_OK;
 }
 
+void leati_wait_begins(struct leat_device *device, leati_query_function query, void *native)
+{
+    const struct leati_copy_hooks *copies = atomic_load_explicit(&device->copy_hooks, memory_order_acquire);
+
+    if (copies)
+        copies->wait_begins(device, query, native);
+}
+
 leat_status leat_stream_synchronize(leat_stream *stream)
 {
     struct leati_driver *driver;
@@ -210,6 +218,7 @@ leat_status leat_stream_synchronize(leat_stream *stream)
     driver = stream->device->driver;
     given = atomic_load_explicit(&stream->order->given, memory_order_relaxed);
     tick = leati_order_advance(stream->order);
+    leati_wait_begins(stream->device, driver->ops->stream_query, stream->native);
     status = driver->ops->stream_synchronize(driver, stream->native);
     if (status != LEAT_OK)
         return leati_fail_in(status, "leat_stream_synchronize on %s", stream->device->name);

@@ -1,0 +1,610 @@
+/*
+ * unit_copy_lend.c - threads that wait copy meanwhile, where the threads that copy are few: one here, and it is
+ * stuck in a copy, so that whatever is copied is copied by those who wait. They come back when what they wait for
+ * is done, neither before nor later. Called with a number: with so many threads, where nobody is to help.
+ */
+#include "held.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "copy/copy.h"
+#include "driver/fault/fault.h"
+
+#include <leat/copy.h>
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define STAGED_BYTES ((size_t)8 << 20) /* staged on an idle stream too */
+#define PATIENCE_NS ((uint64_t)20 * 1000000000)
+
+enum { MANY_THREADS = 4, PARTS = 1000, WAITERS = 5, WAITERS_WHO_COPY = 3 };
+
+/* A job whose parts are calls of copy_part(). */
+struct scene {
+    struct leati_job job;
+    struct leati_chunk chunk;
+    struct leati_words words;
+    struct leati_team *team;
+    atomic_int stuck;            /* threads of the team that are in a part */
+    atomic_int open;             /* they may go on */
+    atomic_int copied;           /* parts by other threads */
+    void (*in_part)(int number); /* of them: called in each, with its number from 1 */
+};
+static struct scene scenes[2];
+
+static bool is_of_team(void)
+{
+    char name[16] = "";
+
+    return !pthread_getname_np(pthread_self(), name, sizeof name) && !strcmp(name, "leat copy");
+}
+
+static size_t copy_part(const void *list, size_t first, size_t count, uintptr_t *fault)
+{
+    struct scene *scene = &scenes[list == &scenes[1]];
+
+    (void)first;
+    (void)fault;
+    if (!is_of_team()) {
+        int number = 1 + atomic_fetch_add(&scene->copied, 1);
+
+        if (scene->in_part)
+            scene->in_part(number);
+        return count;
+    }
+    atomic_fetch_add(&scene->stuck, 1);
+    (void)test_wait_for(&scene->open, 1);
+    return count;
+}
+
+static unsigned team_threads(struct test_state *t)
+{
+    struct leati_stager *stager;
+
+    OK(leati_stager_get(t->device, &stager));
+    return leati_team_threads(stager->team);
+}
+
+/* Gives the team a job. passed: its stream is there. */
+static struct scene *begin_scene(struct test_state *t, int which, bool passed, void (*in_part)(int number))
+{
+    struct scene *scene = &scenes[which];
+    struct leati_stager *stager;
+
+    OK(leati_stager_get(t->device, &stager));
+    memset(scene, 0, sizeof *scene);
+    scene->in_part = in_part;
+    scene->team = stager->team;
+    scene->chunk = (struct leati_chunk){.bytes = PARTS, .parts = PARTS, .part_bytes = 1};
+    scene->job.way = LEATI_WAY_HOST;
+    scene->job.early = passed;
+    scene->job.bytes = PARTS;
+    scene->job.copy_list = copy_part;
+    scene->job.list = scene;
+    scene->job.words = &scene->words;
+    scene->job.chunks = &scene->chunk;
+    scene->job.count = 1;
+    scene->job.order = t->stream->order;
+    atomic_store(&scene->job.stopped_at, PARTS);
+    atomic_store(&scene->job.fault, UINTPTR_MAX);
+    leati_team_add(scene->team, &scene->job);
+    return scene;
+}
+
+/* The same, and all threads of the team are stuck in it. */
+static struct scene *stick_team(struct test_state *t, void (*in_part)(int number))
+{
+    struct scene *scene = begin_scene(t, 0, true, in_part);
+
+    assert_true(test_wait_for(&scene->stuck, (int)team_threads(t)));
+    return scene;
+}
+
+/* Nobody is at the job any more. */
+static void end_scene(struct scene *scene)
+{
+    atomic_store(&scene->open, 1);
+    leati_team_remove(scene->team, &scene->job);
+    assert_int_equal(scene->job.workers, 0);
+}
+
+/* ---- what is waited for ---- */
+
+enum waited { STREAM, EVENT, WAITED_COUNT };
+
+static leat_event *event;
+
+static struct test_gate *gate; /* it is behind this */
+
+static void hold(struct test_state *t)
+{
+    gate = held_close(t->stream->native);
+    OK(leat_event_create(t->device, &event));
+    OK(leat_event_record(event, t->stream));
+}
+
+static leat_status wait_for(struct test_state *t, enum waited waited)
+{
+    return waited == STREAM ? leat_stream_synchronize(t->stream) : leat_event_synchronize(event);
+}
+
+static void let_go(struct test_state *t)
+{
+    test_gate_open(gate);
+    OK(leat_stream_synchronize(t->stream));
+    OK(leat_event_destroy(event));
+}
+
+/* ---- those who wait copy ---- */
+
+static void open_gate(int number)
+{
+    if (number == 1)
+        test_gate_open(gate);
+}
+
+/* What is waited for is held up until the waiting thread has copied a part. */
+static void who_waits_copies(void **state)
+{
+    struct test_state *t = *state;
+
+    for (enum waited waited = STREAM; waited < WAITED_COUNT; waited++) {
+        struct scene *scene = stick_team(t, open_gate);
+
+        hold(t);
+        OK(wait_for(t, waited));
+        assert_int_not_equal(atomic_load(&scene->copied), 0);
+        assert_int_equal(atomic_load(&gate->passed), 1);
+        let_go(t);
+        end_scene(scene);
+    }
+}
+
+static void open_at_wait(const char *entry, bool after)
+{
+    if (!after && strstr(entry, "_synchronize"))
+        test_gate_open(gate);
+}
+
+/* All is copied before what is waited for is done: the rest of the wait is the driver's, which alone is told here
+ * that it may end. */
+static void a_wait_does_not_end_with_the_copy(void **state)
+{
+    struct test_state *t = *state;
+
+    for (enum waited waited = STREAM; waited < WAITED_COUNT; waited++) {
+        struct scene *scene = stick_team(t, NULL);
+
+        hold(t);
+        held_around = open_at_wait;
+        OK(wait_for(t, waited));
+        held_around = NULL;
+        assert_int_equal(atomic_load(&gate->passed), 1);
+        /* But for those in which the threads are stuck. */
+        assert_int_equal(atomic_load(&scene->copied), PARTS - (int)team_threads(t));
+        let_go(t);
+        end_scene(scene);
+    }
+}
+
+static void *driver_stream;
+static atomic_int bad_part;
+
+/* Longer than a thread copies before it asks again. */
+static void slow_part(int number)
+{
+    if (number == 3) {
+        test_gate_open(gate);
+        if (held_driver->ops->stream_synchronize(held_driver, driver_stream) != LEAT_OK)
+            atomic_store(&bad_part, number);
+    }
+    test_sleep_us(1000);
+}
+
+/* What is waited for is done in the middle of the copy: the wait is over, and the copy is left to others. */
+static void a_wait_ends_in_the_middle_of_a_copy(void **state)
+{
+    struct test_state *t = *state;
+
+    for (enum waited waited = STREAM; waited < WAITED_COUNT; waited++) {
+        struct scene *scene = stick_team(t, slow_part);
+
+        driver_stream = t->stream->native;
+        hold(t);
+        OK(wait_for(t, waited));
+        assert_int_equal(atomic_load(&scene->copied), 3);
+        assert_int_equal(atomic_load(&bad_part), 0);
+        let_go(t);
+        end_scene(scene);
+    }
+}
+
+/* A copy whose stream is held up stays for as long as it likes, and is not touched before its stream gets there.
+ */
+static void a_copy_that_cannot_go_on_holds_nobody(void **state)
+{
+    struct test_state *t = *state;
+
+    for (enum waited waited = STREAM; waited < WAITED_COUNT; waited++) {
+        struct scene *scene = begin_scene(t, 1, false, NULL);
+        struct held_watch watch = {.gate = NULL};
+
+        hold(t);
+        watch.gate = gate;
+        held_watch_start(&watch);
+        OK(wait_for(t, waited));
+        held_watch_end(&watch);
+        assert_int_equal(atomic_load(&scene->copied), 0);
+        assert_int_equal(atomic_load(&scene->stuck), 0);
+        let_go(t);
+        end_scene(scene);
+    }
+}
+
+/* What has to be fetched from a file first may take any time: it is left to the team. */
+static void what_is_not_in_memory_is_left_alone(void **state)
+{
+    struct test_state *t = *state;
+    struct scene *scene = stick_team(t, NULL);
+    struct held_watch watch = {.gate = NULL};
+
+    scene->job.cold = true;
+    hold(t);
+    watch.gate = gate;
+    held_watch_start(&watch);
+    OK(leat_stream_synchronize(t->stream));
+    held_watch_end(&watch);
+    assert_int_equal(atomic_load(&scene->copied), 0);
+    let_go(t);
+    end_scene(scene);
+}
+
+/* ---- many who wait ---- */
+
+static atomic_int in_parts, in_driver, parts_open;
+
+static void stay_in_part(int number)
+{
+    (void)number;
+    atomic_fetch_add(&in_parts, 1);
+    (void)test_wait_for(&parts_open, 1);
+}
+
+static void count_waits(const char *entry, bool after)
+{
+    if (!after && !strcmp(entry, "stream_synchronize"))
+        atomic_fetch_add(&in_driver, 1);
+}
+
+static void *wait_too(void *argument)
+{
+    return leat_stream_synchronize(argument) == LEAT_OK ? argument : NULL;
+}
+
+/* So many copy that there are four with the team; the others wait as they always did. Whoever has waited makes
+ * room for the next one. */
+static void few_copy_at_once(void **state)
+{
+    struct test_state *t = *state;
+
+    for (int round = 0; round < 2; round++) {
+        struct scene *scene = stick_team(t, stay_in_part);
+        pthread_t waiters[WAITERS];
+        void *waited;
+
+        atomic_store(&in_parts, 0);
+        atomic_store(&in_driver, 0);
+        atomic_store(&parts_open, 0);
+        hold(t);
+        held_around = count_waits;
+        for (int i = 0; i < WAITERS; i++)
+            assert_int_equal(pthread_create(&waiters[i], NULL, wait_too, t->stream), 0);
+        assert_true(test_wait_for(&in_parts, WAITERS_WHO_COPY));
+        assert_true(test_wait_for(&in_driver, WAITERS - WAITERS_WHO_COPY));
+        assert_int_equal(atomic_load(&in_parts), WAITERS_WHO_COPY);
+        atomic_store(&parts_open, 1);
+        test_gate_open(gate);
+        for (int i = 0; i < WAITERS; i++) {
+            assert_int_equal(pthread_join(waiters[i], &waited), 0);
+            assert_ptr_equal(waited, t->stream);
+        }
+        held_around = NULL;
+        let_go(t);
+        end_scene(scene);
+    }
+}
+
+/* ---- failures, and nothing to do ---- */
+
+/* A question that fails is not the wait's failure, and leaves no sentence. */
+static void the_driver_s_wait_has_the_last_word(void **state)
+{
+    static const char *const entries[] = {"stream_query", "event_query"};
+    struct test_state *t = *state;
+
+    for (enum waited waited = STREAM; waited < WAITED_COUNT; waited++) {
+        struct scene *scene = stick_team(t, NULL);
+        struct held_watch watch = {.gate = NULL};
+
+        hold(t);
+        watch.gate = gate;
+        leati_fail(LEAT_ERROR_INVALID, "an earlier failure");
+        leati_fault_arm(held_driver, LEATI_FAULT_FAIL, entries[waited], 1);
+        held_watch_start(&watch);
+        assert_int_equal(wait_for(t, waited), LEAT_OK);
+        assert_true(leati_fault_fired(held_driver));
+        assert_string_equal(leat_last_error(), "an earlier failure");
+        held_watch_end(&watch);
+        leati_fault_arm(held_driver, LEATI_FAULT_NONE, NULL, 0);
+        let_go(t);
+        end_scene(scene);
+    }
+}
+
+static atomic_int queries;
+
+static void count_queries(const char *entry, bool after)
+{
+    if (!after && strstr(entry, "_query"))
+        atomic_fetch_add(&queries, 1);
+}
+
+/* Where nothing is to be copied, a wait is the driver's and nothing else. */
+static void a_wait_without_copies_asks_nobody(void **state)
+{
+    struct test_state *t = *state;
+
+    end_scene(begin_scene(t, 0, false, NULL)); /* the team is there */
+    for (enum waited waited = STREAM; waited < WAITED_COUNT; waited++) {
+        struct held_watch watch = {.gate = NULL};
+
+        hold(t);
+        watch.gate = gate;
+        atomic_store(&queries, 0);
+        held_around = count_queries;
+        held_watch_start(&watch);
+        OK(wait_for(t, waited));
+        held_watch_end(&watch);
+        held_around = NULL;
+        assert_int_equal(atomic_load(&queries), 0);
+        let_go(t);
+    }
+}
+
+/* ---- locks ---- */
+
+static struct test_state *other_state;
+static unsigned char *other_memory, *other_host;
+
+static void *copy_elsewhere(void *unused)
+{
+    (void)unused;
+    if (leat_copy(other_state->second, other_memory, other_host, STAGED_BYTES) != LEAT_OK ||
+        leat_stream_synchronize(other_state->second) != LEAT_OK)
+        return NULL;
+    return other_state;
+}
+
+/* Another thread goes through a whole copy and its wait. */
+static void others_go_on(int number)
+{
+    pthread_t thread;
+    void *done = NULL;
+
+    if (number != 1)
+        return;
+    if (pthread_create(&thread, NULL, copy_elsewhere, NULL) || pthread_join(thread, &done) || !done)
+        atomic_store(&bad_part, number);
+    test_gate_open(gate);
+}
+
+/* A job of the stream's, as of a copy with a ticket, whose parts are copy_part() too; the thread waits for it. */
+static void wait_for_job(struct test_state *t)
+{
+    const struct leati_list list = {.copy = copy_part, .list = &scenes[1], .count = PARTS, .scratch = true};
+    const struct leati_stage_request request = {.way = LEATI_WAY_HOST, .early = true, .list = &list};
+    const struct leati_target nowhere = {.base = 0};
+    struct leati_stager *stager;
+    struct leati_job *job;
+
+    memset(&scenes[1], 0, sizeof scenes[1]);
+    scenes[1].in_part = others_go_on;
+    OK(leati_stager_get(t->device, &stager));
+    OK(leati_stage_start(stager, t->stream, &nowhere, &nowhere, PARTS, &request, &job));
+    OK(leati_job_wait(job, t->device, true, leati_clock_ns() + PATIENCE_NS));
+    leati_job_let_go(job);
+    assert_int_not_equal(atomic_load(&scenes[1].copied), 0);
+}
+
+/* Who copies while it waits holds nothing that others need. */
+static void who_copies_holds_no_lock(void **state)
+{
+    struct test_state *t = *state;
+    struct scene *stuck;
+
+    other_state = t;
+    other_host = test_buffer(STAGED_BYTES);
+    other_memory = test_alloc(t->device, LEAT_KIND_DEVICE, STAGED_BYTES);
+    test_pattern(other_host, STAGED_BYTES, 5);
+    atomic_store(&bad_part, 0);
+    for (enum waited waited = STREAM; waited < WAITED_COUNT; waited++) {
+        /* The team's thread is at the first job, so the other thread's copy is made by that one or by nobody. */
+        struct scene *scene = stick_team(t, others_go_on);
+
+        hold(t);
+        OK(wait_for(t, waited));
+        assert_int_equal(atomic_load(&bad_part), 0);
+        let_go(t);
+        end_scene(scene);
+    }
+    stuck = stick_team(t, NULL);
+    stuck->job.cold = true; /* nobody else takes a part of it */
+    hold(t);
+    wait_for_job(t);
+    assert_int_equal(atomic_load(&bad_part), 0);
+    let_go(t);
+    end_scene(stuck);
+    memset(other_host, 0, STAGED_BYTES);
+    OK(leat_copy_sync(t->second, other_host, other_memory, STAGED_BYTES));
+    EXPECT_PATTERN(other_host, STAGED_BYTES, 5);
+    OK(leat_memory_free(other_memory));
+    free(other_host);
+}
+
+/* ---- tickets, and the bytes ---- */
+
+/* No thread of the team copies a byte of these copies. */
+static void who_waits_for_a_ticket_copies(void **state)
+{
+    struct test_state *t = *state;
+    unsigned char *in = test_buffer(STAGED_BYTES), *out = test_buffer(STAGED_BYTES);
+    unsigned char *memory = test_alloc(t->device, LEAT_KIND_DEVICE, STAGED_BYTES);
+    struct scene *scene = stick_team(t, NULL);
+    leat_ticket *ticket;
+
+    scene->job.cold = true; /* nobody else takes a part of it */
+    test_pattern(in, STAGED_BYTES, 1);
+    ticket = test_copy_start(t->stream, memory, in, STAGED_BYTES);
+    OK(leat_ticket_wait(ticket, LEAT_COPY_STAGED, PATIENCE_NS));
+    memset(in, 0, STAGED_BYTES);
+    OK(leat_ticket_wait(ticket, LEAT_COPY_DONE, PATIENCE_NS));
+    OK(leat_ticket_free(ticket));
+    ticket = test_copy_start(t->stream, out, memory, STAGED_BYTES);
+    OK(leat_ticket_wait(ticket, LEAT_COPY_DONE, PATIENCE_NS));
+    OK(leat_ticket_free(ticket));
+    EXPECT_PATTERN(out, STAGED_BYTES, 1);
+    assert_int_equal(atomic_load(&scene->copied), 0);
+
+    /* And so with waits for the stream. */
+    test_pattern(in, STAGED_BYTES, 2);
+    OK(leat_copy(t->stream, memory, in, STAGED_BYTES));
+    OK(leat_stream_synchronize(t->stream));
+    memset(in, 0, STAGED_BYTES);
+    OK(leat_copy(t->stream, out, memory, STAGED_BYTES));
+    OK(leat_stream_synchronize(t->stream));
+    EXPECT_PATTERN(out, STAGED_BYTES, 2);
+    end_scene(scene);
+    OK(leat_memory_free(memory));
+    free(out);
+    free(in);
+}
+
+/* Deadlines, cancelling and timeouts mean what they always do. */
+static void tickets_end_as_they_should(void **state)
+{
+    leat_copy_options options = {.size = sizeof options, .deadline_ns = 1};
+    struct test_state *t = *state;
+    unsigned char *in = test_buffer(STAGED_BYTES);
+    unsigned char *memory = test_alloc(t->device, LEAT_KIND_DEVICE, STAGED_BYTES);
+    struct scene *scene = stick_team(t, NULL);
+    leat_ticket *ticket;
+
+    scene->job.cold = true;
+    memset(in, 0, STAGED_BYTES);
+    OK(leat_copy_start(t->stream, memory, in, STAGED_BYTES, &options, &ticket));
+    REFUSED(leat_ticket_wait(ticket, LEAT_COPY_DONE, PATIENCE_NS), LEAT_ERROR_DEADLINE, "after 0 bytes");
+    OK(leat_ticket_free(ticket));
+    ticket = test_copy_start(t->stream, memory, in, STAGED_BYTES);
+    OK(leat_ticket_cancel(ticket));
+    REFUSED(leat_ticket_wait(ticket, LEAT_COPY_DONE, PATIENCE_NS), LEAT_ERROR_CANCELLED, "after 0 bytes");
+    OK(leat_ticket_free(ticket));
+
+    gate = held_close(t->stream->native);
+    ticket = test_copy_start(t->stream, memory, in, STAGED_BYTES);
+    assert_int_equal(leat_ticket_wait(ticket, LEAT_COPY_DONE, 1000000), LEAT_NOT_READY);
+    OK(leat_ticket_wait(ticket, LEAT_COPY_STAGED, PATIENCE_NS));
+    assert_int_equal(leat_ticket_wait(ticket, LEAT_COPY_DONE, 1000000), LEAT_NOT_READY);
+    test_gate_open(gate);
+    OK(leat_ticket_wait(ticket, LEAT_COPY_DONE, PATIENCE_NS));
+    OK(leat_ticket_free(ticket));
+    end_scene(scene);
+    OK(leat_memory_free(memory));
+    free(in);
+}
+
+/* ---- a team of many ---- */
+
+/* Its threads are enough: whoever waits, waits. */
+static void nobody_helps_many(void **state)
+{
+    struct test_state *t = *state;
+    unsigned char *in = test_buffer(STAGED_BYTES);
+    unsigned char *memory = test_alloc(t->device, LEAT_KIND_DEVICE, STAGED_BYTES);
+    leat_ticket *ticket;
+
+    memset(in, 0, STAGED_BYTES);
+    for (enum waited waited = STREAM; waited < WAITED_COUNT; waited++) {
+        struct scene *stuck = stick_team(t, NULL), *scene = begin_scene(t, 1, true, NULL);
+        struct held_watch watch = {.gate = NULL};
+
+        hold(t);
+        watch.gate = gate;
+        held_watch_start(&watch);
+        OK(wait_for(t, waited));
+        held_watch_end(&watch);
+        assert_int_equal(atomic_load(&scene->copied), 0);
+        ticket = test_copy_start(t->stream, memory, in, STAGED_BYTES);
+        assert_int_equal(leat_ticket_wait(ticket, LEAT_COPY_STAGED, 20000000), LEAT_NOT_READY);
+        assert_int_equal(test_ticket_info(ticket).arrived_bytes, 0);
+        end_scene(scene);
+        end_scene(stuck);
+        OK(leat_ticket_free(ticket));
+        let_go(t);
+    }
+    OK(leat_memory_free(memory));
+    free(in);
+}
+
+static const struct CMUnitTest tests[] = {
+    HELD_TEST(who_waits_copies),
+    HELD_TEST(a_wait_does_not_end_with_the_copy),
+    HELD_TEST(a_wait_ends_in_the_middle_of_a_copy),
+    HELD_TEST(a_copy_that_cannot_go_on_holds_nobody),
+    HELD_TEST(what_is_not_in_memory_is_left_alone),
+    HELD_TEST(few_copy_at_once),
+    HELD_TEST(the_driver_s_wait_has_the_last_word),
+    HELD_TEST(a_wait_without_copies_asks_nobody),
+    HELD_TEST(who_copies_holds_no_lock),
+    HELD_TEST(who_waits_for_a_ticket_copies),
+    HELD_TEST(tickets_end_as_they_should),
+};
+
+static const struct CMUnitTest tests_of_many[] = {HELD_TEST(nobody_helps_many)};
+
+/* Options are read once, so another number of threads is for another process. */
+static int run_with_many(void)
+{
+    char number[16];
+    pid_t child = fork();
+    int ended;
+
+    if (!child) {
+        snprintf(number, sizeof number, "%d", MANY_THREADS);
+        execl("/proc/self/exe", "unit_copy_lend", number, (char *)NULL);
+        _exit(1);
+    }
+    if (child < 0 || waitpid(child, &ended, 0) != child)
+        return 1;
+    return WIFEXITED(ended) ? WEXITSTATUS(ended) : 1;
+}
+
+int main(int argc, char **argv)
+{
+    bool many = argc > 1;
+    int failed;
+
+    if (!test_on_cpu())
+        return 77;
+    if (!many && run_with_many())
+        return 1;
+    setenv("LEAT_COPY_STAGE", "1", 1);
+    setenv("LEAT_COPY_WORKERS", many ? argv[1] : "1", 1);
+    held_begin();
+    failed = many ? cmocka_run_group_tests(tests_of_many, NULL, NULL) : cmocka_run_group_tests(tests, NULL, NULL);
+    return failed ? 1 : 0;
+}
