@@ -527,6 +527,44 @@ static void tickets_end_as_they_should(void **state)
     free(in);
 }
 
+/* ---- which copies are left to the driver ---- */
+
+#define DRIVERS_BYTES (((size_t)512 << 10) - 1)
+
+/* Is a copy of this size left to the driver, asked for once more right behind another one? */
+static bool is_left_to_driver(struct test_state *t, size_t bytes)
+{
+    unsigned char *memory = test_alloc(t->device, LEAT_KIND_DEVICE, bytes), *host = test_buffer(bytes);
+    char text[1024];
+    bool yes = true;
+
+    memset(host, 0, bytes);
+    OK(leat_copy_explain(t->stream, memory, host, bytes, text, sizeof text));
+    OK(leat_copy_explain(t->stream, memory, host, bytes, text, sizeof text));
+    yes = yes && strstr(text, "the driver's copy for pageable memory");
+    OK(leat_copy_explain(t->stream, host, memory, bytes, text, sizeof text));
+    yes = yes && strstr(text, "the driver's copy for pageable memory");
+    OK(leat_memory_free(memory));
+    free(host);
+    return yes;
+}
+
+static void short_copies_are_the_driver_s(void **state)
+{
+    assert_true(is_left_to_driver(*state, DRIVERS_BYTES));
+    assert_false(is_left_to_driver(*state, STAGED_BYTES));
+}
+
+/* The first of several copies is the driver's here too, and whoever is late is a first one again. */
+static void fewer_are_where_many_copy(void **state)
+{
+    bool staged = false;
+
+    for (int i = 0; i < 1000 && !staged; i++)
+        staged = !is_left_to_driver(*state, DRIVERS_BYTES);
+    assert_true(staged);
+}
+
 /* ---- a team of many ---- */
 
 /* Its threads are enough: whoever waits, waits. */
@@ -572,9 +610,11 @@ static const struct CMUnitTest tests[] = {
     HELD_TEST(who_copies_holds_no_lock),
     HELD_TEST(who_waits_for_a_ticket_copies),
     HELD_TEST(tickets_end_as_they_should),
+    HELD_TEST(short_copies_are_the_driver_s),
 };
 
-static const struct CMUnitTest tests_of_many[] = {HELD_TEST(nobody_helps_many)};
+static const struct CMUnitTest tests_of_many[] = {HELD_TEST(nobody_helps_many),
+                                                  HELD_TEST(fewer_are_where_many_copy)};
 
 /* Options are read once, so another number of threads is for another process. */
 static int run_with_many(void)

@@ -26,6 +26,7 @@
  */
 #define DRIVER_IN_BYTES ((size_t)256 << 10)
 #define DRIVER_OUT_BYTES ((size_t)448 << 10)
+#define DRIVER_BY_FEW_BYTES ((size_t)512 << 10) /* either way where few threads copy */
 #define DRIVER_AT_FIRST_BYTES ((size_t)8 << 20)
 #define TINY_IN_BYTES ((size_t)32 << 10) /* leat's own hand is slower than the driver at 16 KiB, not at 64 */
 #define SOON_NS 1000000u
@@ -76,7 +77,8 @@ static bool suits_driver(struct leati_stager *stager, enum leati_way way, size_t
 {
     uint64_t now, last;
 
-    if (bytes < (way == LEATI_WAY_IN ? DRIVER_IN_BYTES : DRIVER_OUT_BYTES))
+    if (bytes < (way == LEATI_WAY_IN ? DRIVER_IN_BYTES : DRIVER_OUT_BYTES) ||
+        (bytes < DRIVER_BY_FEW_BYTES && leati_team_is_small(stager->team)))
         return true;
     now = leati_clock_ns();
     last = atomic_exchange_explicit(&stager->last_ns, now, memory_order_relaxed);
