@@ -81,7 +81,7 @@ enum leati_builtin {
 /*
  * X(kernel, number): NVIDIA's assembler gives a kernel so many registers at most, which C has no word for. More
  * blocks fit into a multiprocessor then: of 128 threads five instead of four, which an H200 made 8 to 12 % faster,
- * of 64 threads twelve instead of ten. The numbers are those with which whole tiles need no other memory for them.
+ * of 64 threads twelve instead of ten. With these numbers whole tiles put next to nothing into other memory.
  */
 #define LEATI_REGISTERS_LIST(X)                                                                                   \
     X(leat_layout_transpose_1, 80)                                                                                \
