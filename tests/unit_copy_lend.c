@@ -133,11 +133,41 @@ static leat_status wait_for(struct test_state *t, enum waited waited)
     return waited == STREAM ? leat_stream_synchronize(t->stream) : leat_event_synchronize(event);
 }
 
+/* The same; fails if the wait was over before what is waited for. */
+static leat_status wait_watched(struct test_state *t, enum waited waited)
+{
+    struct held_watch watch = {.gate = gate};
+    leat_status status;
+
+    held_watch_start(&watch);
+    status = wait_for(t, waited);
+    held_watch_end(&watch);
+    return status;
+}
+
 static void let_go(struct test_state *t)
 {
     test_gate_open(gate);
     OK(leat_stream_synchronize(t->stream));
     OK(leat_event_destroy(event));
+}
+
+/* Waits once for each, with the team stuck in a job of such parts, and around set for the wait; check looks at
+ * what came of it. */
+static void wait_for_each(struct test_state *t, void (*in_part)(int number),
+                          void (*around)(const char *entry, bool after), void (*check)(const struct scene *scene))
+{
+    for (enum waited waited = STREAM; waited < WAITED_COUNT; waited++) {
+        struct scene *scene = stick_team(t, in_part);
+
+        hold(t);
+        held_around = around;
+        OK(wait_for(t, waited));
+        held_around = NULL;
+        check(scene);
+        let_go(t);
+        end_scene(scene);
+    }
 }
 
 /* ---- those who wait copy ---- */
@@ -148,21 +178,16 @@ static void open_gate(int number)
         test_gate_open(gate);
 }
 
+static void check_that_some_was_copied(const struct scene *scene)
+{
+    assert_int_not_equal(atomic_load(&scene->copied), 0);
+    assert_int_equal(atomic_load(&gate->passed), 1);
+}
+
 /* What is waited for is held up until the waiting thread has copied a part. */
 static void who_waits_copies(void **state)
 {
-    struct test_state *t = *state;
-
-    for (enum waited waited = STREAM; waited < WAITED_COUNT; waited++) {
-        struct scene *scene = stick_team(t, open_gate);
-
-        hold(t);
-        OK(wait_for(t, waited));
-        assert_int_not_equal(atomic_load(&scene->copied), 0);
-        assert_int_equal(atomic_load(&gate->passed), 1);
-        let_go(t);
-        end_scene(scene);
-    }
+    wait_for_each(*state, open_gate, NULL, check_that_some_was_copied);
 }
 
 static void open_at_wait(const char *entry, bool after)
@@ -171,25 +196,18 @@ static void open_at_wait(const char *entry, bool after)
         test_gate_open(gate);
 }
 
+static void check_that_all_was_copied(const struct scene *scene)
+{
+    assert_int_equal(atomic_load(&gate->passed), 1);
+    /* But for those in which the threads are stuck. */
+    assert_int_equal(atomic_load(&scene->copied), PARTS - (int)leati_team_threads(scene->team));
+}
+
 /* All is copied before what is waited for is done: the rest of the wait is the driver's, which alone is told here
  * that it may end. */
 static void a_wait_does_not_end_with_the_copy(void **state)
 {
-    struct test_state *t = *state;
-
-    for (enum waited waited = STREAM; waited < WAITED_COUNT; waited++) {
-        struct scene *scene = stick_team(t, NULL);
-
-        hold(t);
-        held_around = open_at_wait;
-        OK(wait_for(t, waited));
-        held_around = NULL;
-        assert_int_equal(atomic_load(&gate->passed), 1);
-        /* But for those in which the threads are stuck. */
-        assert_int_equal(atomic_load(&scene->copied), PARTS - (int)team_threads(t));
-        let_go(t);
-        end_scene(scene);
-    }
+    wait_for_each(*state, NULL, open_at_wait, check_that_all_was_copied);
 }
 
 static void *driver_stream;
@@ -206,22 +224,19 @@ static void slow_part(int number)
     test_sleep_us(1000);
 }
 
+static void check_that_three_were_copied(const struct scene *scene)
+{
+    assert_int_equal(atomic_load(&scene->copied), 3);
+    assert_int_equal(atomic_load(&bad_part), 0);
+}
+
 /* What is waited for is done in the middle of the copy: the wait is over, and the copy is left to others. */
 static void a_wait_ends_in_the_middle_of_a_copy(void **state)
 {
     struct test_state *t = *state;
 
-    for (enum waited waited = STREAM; waited < WAITED_COUNT; waited++) {
-        struct scene *scene = stick_team(t, slow_part);
-
-        driver_stream = t->stream->native;
-        hold(t);
-        OK(wait_for(t, waited));
-        assert_int_equal(atomic_load(&scene->copied), 3);
-        assert_int_equal(atomic_load(&bad_part), 0);
-        let_go(t);
-        end_scene(scene);
-    }
+    driver_stream = t->stream->native;
+    wait_for_each(t, slow_part, NULL, check_that_three_were_copied);
 }
 
 /* A copy whose stream is held up stays for as long as it likes, and is not touched before its stream gets there.
@@ -232,13 +247,9 @@ static void a_copy_that_cannot_go_on_holds_nobody(void **state)
 
     for (enum waited waited = STREAM; waited < WAITED_COUNT; waited++) {
         struct scene *scene = begin_scene(t, 1, false, NULL);
-        struct held_watch watch = {.gate = NULL};
 
         hold(t);
-        watch.gate = gate;
-        held_watch_start(&watch);
-        OK(wait_for(t, waited));
-        held_watch_end(&watch);
+        OK(wait_watched(t, waited));
         assert_int_equal(atomic_load(&scene->copied), 0);
         assert_int_equal(atomic_load(&scene->stuck), 0);
         let_go(t);
@@ -251,14 +262,10 @@ static void what_is_not_in_memory_is_left_alone(void **state)
 {
     struct test_state *t = *state;
     struct scene *scene = stick_team(t, NULL);
-    struct held_watch watch = {.gate = NULL};
 
     scene->job.cold = true;
     hold(t);
-    watch.gate = gate;
-    held_watch_start(&watch);
-    OK(leat_stream_synchronize(t->stream));
-    held_watch_end(&watch);
+    OK(wait_watched(t, STREAM));
     assert_int_equal(atomic_load(&scene->copied), 0);
     let_go(t);
     end_scene(scene);
@@ -329,17 +336,13 @@ static void the_driver_s_wait_has_the_last_word(void **state)
 
     for (enum waited waited = STREAM; waited < WAITED_COUNT; waited++) {
         struct scene *scene = stick_team(t, NULL);
-        struct held_watch watch = {.gate = NULL};
 
         hold(t);
-        watch.gate = gate;
         leati_fail(LEAT_ERROR_INVALID, "an earlier failure");
         leati_fault_arm(held_driver, LEATI_FAULT_FAIL, entries[waited], 1);
-        held_watch_start(&watch);
-        assert_int_equal(wait_for(t, waited), LEAT_OK);
+        assert_int_equal(wait_watched(t, waited), LEAT_OK);
         assert_true(leati_fault_fired(held_driver));
         assert_string_equal(leat_last_error(), "an earlier failure");
-        held_watch_end(&watch);
         leati_fault_arm(held_driver, LEATI_FAULT_NONE, NULL, 0);
         let_go(t);
         end_scene(scene);
@@ -361,15 +364,10 @@ static void a_wait_without_copies_asks_nobody(void **state)
 
     end_scene(begin_scene(t, 0, false, NULL)); /* the team is there */
     for (enum waited waited = STREAM; waited < WAITED_COUNT; waited++) {
-        struct held_watch watch = {.gate = NULL};
-
         hold(t);
-        watch.gate = gate;
         atomic_store(&queries, 0);
         held_around = count_queries;
-        held_watch_start(&watch);
-        OK(wait_for(t, waited));
-        held_watch_end(&watch);
+        OK(wait_watched(t, waited));
         held_around = NULL;
         assert_int_equal(atomic_load(&queries), 0);
         let_go(t);
@@ -421,6 +419,12 @@ static void wait_for_job(struct test_state *t)
     assert_int_not_equal(atomic_load(&scenes[1].copied), 0);
 }
 
+static void check_that_others_went_on(const struct scene *scene)
+{
+    (void)scene;
+    assert_int_equal(atomic_load(&bad_part), 0);
+}
+
 /* Who copies while it waits holds nothing that others need. */
 static void who_copies_holds_no_lock(void **state)
 {
@@ -432,16 +436,8 @@ static void who_copies_holds_no_lock(void **state)
     other_memory = test_alloc(t->device, LEAT_KIND_DEVICE, STAGED_BYTES);
     test_pattern(other_host, STAGED_BYTES, 5);
     atomic_store(&bad_part, 0);
-    for (enum waited waited = STREAM; waited < WAITED_COUNT; waited++) {
-        /* The team's thread is at the first job, so the other thread's copy is made by that one or by nobody. */
-        struct scene *scene = stick_team(t, others_go_on);
-
-        hold(t);
-        OK(wait_for(t, waited));
-        assert_int_equal(atomic_load(&bad_part), 0);
-        let_go(t);
-        end_scene(scene);
-    }
+    /* The team's thread is at the first job, so the other thread's copy is made by that one or by nobody. */
+    wait_for_each(t, others_go_on, NULL, check_that_others_went_on);
     stuck = stick_team(t, NULL);
     stuck->job.cold = true; /* nobody else takes a part of it */
     hold(t);
@@ -578,13 +574,9 @@ static void nobody_helps_many(void **state)
     memset(in, 0, STAGED_BYTES);
     for (enum waited waited = STREAM; waited < WAITED_COUNT; waited++) {
         struct scene *stuck = stick_team(t, NULL), *scene = begin_scene(t, 1, true, NULL);
-        struct held_watch watch = {.gate = NULL};
 
         hold(t);
-        watch.gate = gate;
-        held_watch_start(&watch);
-        OK(wait_for(t, waited));
-        held_watch_end(&watch);
+        OK(wait_watched(t, waited));
         assert_int_equal(atomic_load(&scene->copied), 0);
         ticket = test_copy_start(t->stream, memory, in, STAGED_BYTES);
         assert_int_equal(leat_ticket_wait(ticket, LEAT_COPY_STAGED, 20000000), LEAT_NOT_READY);
