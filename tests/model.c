@@ -19,7 +19,7 @@ _Thread_local struct model_thread *model_self = &only_thread;
 static const char *program;
 static bool verbose;
 static long graphs_wanted; /* 0: until the time is over */
-static double seconds_wanted = 10;
+static double seconds_wanted;
 
 /* ---- the process ---- */
 
@@ -67,16 +67,22 @@ static void read_arguments(int argc, char **argv, int most_threads)
     }
 }
 
-void model_begin(int argc, char **argv, const char *name, int steps, int most_threads)
+void model_arguments(int argc, char **argv, const char *name, int steps, double seconds, int most_threads)
 {
-    const char *require = getenv("LEAT_REQUIRE"), *seconds = getenv("ORDER_MODEL_SECONDS");
+    const char *given = getenv("ORDER_MODEL_SECONDS");
 
     program = name;
     model.seed = test_seed() * 1000;
     model.steps = steps;
-    if (seconds && *seconds)
-        seconds_wanted = strtod(seconds, NULL);
+    seconds_wanted = given && *given ? strtod(given, NULL) : seconds;
     read_arguments(argc, argv, most_threads);
+}
+
+void model_begin(int argc, char **argv, const char *name, int steps, int most_threads)
+{
+    const char *require = getenv("LEAT_REQUIRE");
+
+    model_arguments(argc, argv, name, steps, 10, most_threads);
     if (leat_device_open(test_device_name(), &model.device) != LEAT_OK) {
         fprintf(stderr, "%s: %s\n", program, leat_last_error());
         exit(require && *require ? 1 : 77);

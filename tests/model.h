@@ -19,8 +19,11 @@ extern struct model {
     int threads;                 /* in it; 0 in a program that has no threads */
 } model;
 
-/* Reads the arguments, opens the device and says what begins. Without a device the process ends here.
- * most_threads: 0 for a program that takes no --threads. */
+/* Reads the arguments. seconds: how long it runs unless they or ORDER_MODEL_SECONDS say otherwise. most_threads: 0
+ * for a program that takes no --threads. */
+void model_arguments(int argc, char **argv, const char *program, int steps, double seconds, int most_threads);
+
+/* Reads the arguments, opens the device and says what begins. Without a device the process ends here. */
 void model_begin(int argc, char **argv, const char *program, int steps, int most_threads);
 
 /* Runs graphs, as many or for as long as the arguments say. Returns how many. */
