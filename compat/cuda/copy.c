@@ -7,19 +7,19 @@
 /* ---- ranges ---- */
 
 static CUresult copy(void *dst, const void *src, size_t bytes, int direction, struct leatc_stream *stream,
-                     bool async)
+                     enum leatc_mode mode)
 {
     CU_TRY(leatcu_enter(NULL));
-    return leatcu_result(leatc_copy(dst, src, bytes, direction, stream, async));
+    return leatcu_result(leatc_copy(dst, src, bytes, direction, stream, mode));
 }
 
 static CUresult copy_peer(CUdeviceptr dst, CUcontext dst_context, CUdeviceptr src, CUcontext src_context,
-                          size_t bytes, struct leatc_stream *stream, bool async)
+                          size_t bytes, struct leatc_stream *stream, enum leatc_mode mode)
 {
     CU_TRY(leatcu_enter(NULL));
     CU_TRY(leatcu_check_context(dst_context));
     CU_TRY(leatcu_check_context(src_context));
-    return copy(leatcu_pointer(dst), leatcu_pointer(src), bytes, LEATC_DEVICE_TO_DEVICE, stream, async);
+    return copy(leatcu_pointer(dst), leatcu_pointer(src), bytes, LEATC_DEVICE_TO_DEVICE, stream, mode);
 }
 
 /* An array as the bytes that lie behind one another in it, from an offset on; it must have one row. */
@@ -157,7 +157,7 @@ static int direction_of(const struct box *box)
     return to_host ? LEATC_DEVICE_TO_HOST : LEATC_DEVICE_TO_DEVICE;
 }
 
-static CUresult copy_box(const struct box *box, struct leatc_stream *stream, bool async)
+static CUresult copy_box(const struct box *box, struct leatc_stream *stream, enum leatc_mode mode)
 {
     struct steps dst, src;
     leat_copy_box wanted;
@@ -175,7 +175,7 @@ static CUresult copy_box(const struct box *box, struct leatc_stream *stream, boo
                              .src_pitch_bytes = src.pitch_bytes,
                              .dst_slice_bytes = dst.slice_bytes,
                              .src_slice_bytes = src.slice_bytes};
-    return leatcu_result(leatc_copy_box(dst.ptr, src.ptr, &wanted, direction_of(box), stream, async));
+    return leatcu_result(leatc_copy_box(dst.ptr, src.ptr, &wanted, direction_of(box), stream, mode));
 }
 
 static CUresult copy_2d(const CUDA_MEMCPY2D *given, struct leatc_stream *stream, bool async)
@@ -239,13 +239,13 @@ static CUresult copy_3d(const CUDA_MEMCPY3D *given, struct leatc_stream *stream,
     return copy_box(&(struct box)BOX_OF(given), stream, async);
 }
 
-static CUresult copy_3d_peer(const CUDA_MEMCPY3D_PEER *given, struct leatc_stream *stream, bool async)
+static CUresult copy_3d_peer(const CUDA_MEMCPY3D_PEER *given, struct leatc_stream *stream, enum leatc_mode mode)
 {
     CU_TRY(leatcu_enter(NULL));
     CU_CHECK(given);
     CU_TRY(leatcu_check_context(given->dstContext));
     CU_TRY(leatcu_check_context(given->srcContext));
-    return copy_box(&(struct box)BOX_OF(given), stream, async);
+    return copy_box(&(struct box)BOX_OF(given), stream, mode);
 }
 
 /* ---- the names ---- */
@@ -293,7 +293,7 @@ SYNC(cuMemcpyDtoD_v2, copy, (CUdeviceptr dst, CUdeviceptr src, size_t bytes),
      (PTR(dst), PTR(src), bytes, DTOD, on, false))
 SYNC(cuMemcpyPeer, copy_peer,
      (CUdeviceptr dst, CUcontext dst_context, CUdeviceptr src, CUcontext src_context, size_t bytes),
-     (dst, dst_context, src, src_context, bytes, on, false))
+     (dst, dst_context, src, src_context, bytes, on, LEATC_PEER))
 SYNC(cuMemcpyDtoA_v2, copy_to_array, (CUarray dst, size_t offset, CUdeviceptr src, size_t bytes),
      (dst, offset, PTR(src), bytes, DTOD, on, false))
 SYNC(cuMemcpyAtoD_v2, copy_from_array, (CUdeviceptr dst, CUarray src, size_t offset, size_t bytes),
@@ -307,7 +307,7 @@ SYNC(cuMemcpyAtoA_v2, copy_arrays, (CUarray dst, size_t dst_offset, CUarray src,
 SYNC(cuMemcpy2D_v2, copy_2d, (const CUDA_MEMCPY2D *box), (box, on, false))
 SYNC(cuMemcpy2DUnaligned_v2, copy_2d, (const CUDA_MEMCPY2D *box), (box, on, false))
 SYNC(cuMemcpy3D_v2, copy_3d, (const CUDA_MEMCPY3D *box), (box, on, false))
-SYNC(cuMemcpy3DPeer, copy_3d_peer, (const CUDA_MEMCPY3D_PEER *box), (box, on, false))
+SYNC(cuMemcpy3DPeer, copy_3d_peer, (const CUDA_MEMCPY3D_PEER *box), (box, on, LEATC_PEER))
 
 ASYNC(cuMemcpyAsync, copy, (CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream),
       (PTR(dst), PTR(src), bytes, LEATC_DEFAULT, on, true))
@@ -319,7 +319,7 @@ ASYNC(cuMemcpyDtoDAsync_v2, copy, (CUdeviceptr dst, CUdeviceptr src, size_t byte
       (PTR(dst), PTR(src), bytes, DTOD, on, true))
 ASYNC(cuMemcpyPeerAsync, copy_peer,
       (CUdeviceptr dst, CUcontext dst_context, CUdeviceptr src, CUcontext src_context, size_t bytes, CUstream stream),
-      (dst, dst_context, src, src_context, bytes, on, true))
+      (dst, dst_context, src, src_context, bytes, on, LEATC_ASYNC))
 ASYNC(cuMemcpyHtoAAsync_v2, copy_to_array,
       (CUarray dst, size_t offset, const void *src, size_t bytes, CUstream stream),
       (dst, offset, src, bytes, HTOD, on, true))
@@ -328,7 +328,7 @@ ASYNC(cuMemcpyAtoHAsync_v2, copy_from_array,
       (dst, src, offset, bytes, DTOH, on, true))
 ASYNC(cuMemcpy2DAsync_v2, copy_2d, (const CUDA_MEMCPY2D *box, CUstream stream), (box, on, true))
 ASYNC(cuMemcpy3DAsync_v2, copy_3d, (const CUDA_MEMCPY3D *box, CUstream stream), (box, on, true))
-ASYNC(cuMemcpy3DPeerAsync, copy_3d_peer, (const CUDA_MEMCPY3D_PEER *box, CUstream stream), (box, on, true))
+ASYNC(cuMemcpy3DPeerAsync, copy_3d_peer, (const CUDA_MEMCPY3D_PEER *box, CUstream stream), (box, on, LEATC_ASYNC))
 // clang-format on
 
 /* ---- fills ---- */

@@ -24,22 +24,22 @@ static int check_device(int device)
 }
 
 static int copy_peer(void *dst, int dst_device, const void *src, int src_device, size_t count,
-                     struct leatc_stream *stream)
+                     struct leatc_stream *stream, enum leatc_mode mode)
 {
     LEATC_TRY(check_device(dst_device));
     LEATC_TRY(check_device(src_device));
-    return leatc_copy(dst, src, count, LEATC_DEFAULT, stream, true);
+    return leatc_copy(dst, src, count, LEATC_DEFAULT, stream, mode);
 }
 
 cudaError_t cudaMemcpyPeer(void *dst, int dstDevice, const void *src, int srcDevice, size_t count)
 {
-    return note(copy_peer(dst, dstDevice, src, srcDevice, count, NULL));
+    return note(copy_peer(dst, dstDevice, src, srcDevice, count, NULL, LEATC_PEER));
 }
 
 cudaError_t cudaMemcpyPeerAsync(void *dst, int dstDevice, const void *src, int srcDevice, size_t count,
                                 cudaStream_t stream)
 {
-    return note(copy_peer(dst, dstDevice, src, srcDevice, count, stream_of(stream)));
+    return note(copy_peer(dst, dstDevice, src, srcDevice, count, stream_of(stream), LEATC_ASYNC));
 }
 
 int cudart_copy_2d(void *dst, size_t dst_pitch, const void *src, size_t src_pitch, size_t width, size_t height,
@@ -104,7 +104,7 @@ static bool has_room(const struct end *end, const leat_copy_box *box)
 }
 
 int cudart_copy_ends(const struct end *dst, const struct end *src, size_t width_bytes, size_t height, size_t depth,
-                     enum cudaMemcpyKind kind, struct leatc_stream *stream, bool async)
+                     enum cudaMemcpyKind kind, struct leatc_stream *stream, enum leatc_mode mode)
 {
     leat_copy_box box = {.width_bytes = width_bytes,
                          .height = height,
@@ -118,7 +118,7 @@ int cudart_copy_ends(const struct end *dst, const struct end *src, size_t width_
         return LEATC_INVALID_VALUE;
     if (width_bytes && height && depth && (width_bytes > dst->pitch || width_bytes > src->pitch))
         return LEATC_INVALID_PITCH;
-    return leatc_copy_box(dst->ptr, src->ptr, &box, (int)kind, stream, async);
+    return leatc_copy_box(dst->ptr, src->ptr, &box, (int)kind, stream, mode);
 }
 
 int cudart_copy_to_array(cudaArray_t dst, size_t x, size_t y, const void *src, size_t pitch, size_t width,
@@ -374,7 +374,7 @@ static int extent_unit(cudaArray_const_t dst, cudaArray_const_t src, size_t *uni
     return LEATC_OK;
 }
 
-int cudart_copy_3d(const struct cudaMemcpy3DParms *p, struct leatc_stream *stream, bool async)
+int cudart_copy_3d(const struct cudaMemcpy3DParms *p, struct leatc_stream *stream, enum leatc_mode mode)
 {
     struct end dst, src;
     size_t unit, width;
@@ -386,7 +386,7 @@ int cudart_copy_3d(const struct cudaMemcpy3DParms *p, struct leatc_stream *strea
     LEATC_TRY(side(p->srcArray, p->srcPtr, p->srcPos, unit, &p->extent, &src));
     if (__builtin_mul_overflow(p->extent.width, unit, &width))
         return LEATC_INVALID_VALUE;
-    return cudart_copy_ends(&dst, &src, width, p->extent.height, p->extent.depth, p->kind, stream, async);
+    return cudart_copy_ends(&dst, &src, width, p->extent.height, p->extent.depth, p->kind, stream, mode);
 }
 
 cudaError_t cudaMemcpy3D(const struct cudaMemcpy3DParms *p)
@@ -399,7 +399,7 @@ cudaError_t cudaMemcpy3DAsync(const struct cudaMemcpy3DParms *p, cudaStream_t st
     return note(cudart_copy_3d(p, stream_of(stream), true));
 }
 
-int cudart_copy_3d_peer(const struct cudaMemcpy3DPeerParms *p, struct leatc_stream *stream, bool async)
+int cudart_copy_3d_peer(const struct cudaMemcpy3DPeerParms *p, struct leatc_stream *stream, enum leatc_mode mode)
 {
     struct cudaMemcpy3DParms plain;
 
@@ -409,17 +409,17 @@ int cudart_copy_3d_peer(const struct cudaMemcpy3DPeerParms *p, struct leatc_stre
     LEATC_TRY(check_device(p->dstDevice));
     plain = (struct cudaMemcpy3DParms){p->srcArray, p->srcPos, p->srcPtr, p->dstArray,
                                        p->dstPos,   p->dstPtr, p->extent, cudaMemcpyDefault};
-    return cudart_copy_3d(&plain, stream, async);
+    return cudart_copy_3d(&plain, stream, mode);
 }
 
 cudaError_t cudaMemcpy3DPeer(const struct cudaMemcpy3DPeerParms *p)
 {
-    return note(cudart_copy_3d_peer(p, NULL, true));
+    return note(cudart_copy_3d_peer(p, NULL, LEATC_PEER));
 }
 
 cudaError_t cudaMemcpy3DPeerAsync(const struct cudaMemcpy3DPeerParms *p, cudaStream_t stream)
 {
-    return note(cudart_copy_3d_peer(p, stream_of(stream), true));
+    return note(cudart_copy_3d_peer(p, stream_of(stream), LEATC_ASYNC));
 }
 
 /* ---- fills ---- */

@@ -44,7 +44,7 @@ struct end {
 /* An array from a position on; x is in bytes. And a copy from end to end. */
 int cudart_array_end(cudaArray_const_t array, size_t x_bytes, size_t y, size_t z, struct end *end);
 int cudart_copy_ends(const struct end *dst, const struct end *src, size_t width_bytes, size_t height, size_t depth,
-                     enum cudaMemcpyKind kind, struct leatc_stream *stream, bool async);
+                     enum cudaMemcpyKind kind, struct leatc_stream *stream, enum leatc_mode mode);
 
 /* What the names with and without a per-thread default stream have in common. They do not note their result. */
 int cudart_copy_2d(void *dst, size_t dst_pitch, const void *src, size_t src_pitch, size_t width, size_t height,
@@ -55,8 +55,8 @@ int cudart_copy_from_array(void *dst, size_t pitch, cudaArray_const_t src, size_
                            size_t height, enum cudaMemcpyKind kind, struct leatc_stream *stream, bool async);
 int cudart_copy_arrays(cudaArray_t dst, size_t dst_x, size_t dst_y, cudaArray_const_t src, size_t src_x,
                        size_t src_y, size_t width, size_t height, struct leatc_stream *stream);
-int cudart_copy_3d(const struct cudaMemcpy3DParms *p, struct leatc_stream *stream, bool async);
-int cudart_copy_3d_peer(const struct cudaMemcpy3DPeerParms *p, struct leatc_stream *stream, bool async);
+int cudart_copy_3d(const struct cudaMemcpy3DParms *p, struct leatc_stream *stream, enum leatc_mode mode);
+int cudart_copy_3d_peer(const struct cudaMemcpy3DPeerParms *p, struct leatc_stream *stream, enum leatc_mode mode);
 int cudart_fill(void *ptr, int value, size_t count, struct leatc_stream *stream, bool async);
 int cudart_fill_2d(void *ptr, size_t pitch, int value, size_t width, size_t height, struct leatc_stream *stream,
                    bool async);

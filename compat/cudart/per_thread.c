@@ -174,7 +174,7 @@ cudaError_t cudaMemcpy3D_ptds(const struct cudaMemcpy3DParms *p)
 
 cudaError_t cudaMemcpy3DPeer_ptds(const struct cudaMemcpy3DPeerParms *p)
 {
-    return note(cudart_copy_3d_peer(p, MINE, true));
+    return note(cudart_copy_3d_peer(p, MINE, LEATC_PEER));
 }
 
 cudaError_t cudaMemset_ptds(void *devPtr, int value, size_t count)

@@ -30,12 +30,37 @@ static bool is_host(const struct leatc_memory *memory)
     return !is_device(memory) && memory->kind != LEATC_MEMORY_MANAGED;
 }
 
+/* A layer may register one range for mappings of several devices. Sets the device of the mapping at ptr. */
+static void correct_device(const void *ptr, struct leatc_memory *memory)
+{
+    leat_pointer_info info;
+
+    if (__builtin_expect(memory->foreign, 0) && is_device(memory) && leat_pointer_query(ptr, &info) == LEAT_OK &&
+        leatc_device_ordinal(info.device) >= 0)
+        memory->ordinal = leatc_device_ordinal(info.device);
+}
+
+static int find_memory(const void *ptr, struct leatc_memory *memory)
+{
+    LEATC_TRY(leatc_memory_find(ptr, memory));
+    correct_device(ptr, memory);
+    return LEATC_OK;
+}
+
+/* The device that has the memory, as a set; empty for memory of the host and managed memory. */
+static uint64_t device_of(const struct leatc_memory *memory)
+{
+    return is_device(memory) ? (uint64_t)1 << memory->ordinal : 0;
+}
+
 static int find_sides(void *dst, const void *src, int direction, struct sides *sides)
 {
     bool to_device = direction == LEATC_HOST_TO_DEVICE || direction == LEATC_DEVICE_TO_DEVICE;
     bool from_device = direction == LEATC_DEVICE_TO_HOST || direction == LEATC_DEVICE_TO_DEVICE;
 
     LEATC_TRY(leatc_memory_find_both(dst, &sides->dst, src, &sides->src));
+    correct_device(dst, &sides->dst);
+    correct_device(src, &sides->src);
     if (direction == LEATC_DEFAULT)
         return LEATC_OK;
     if ((to_device ? is_pageable(&sides->dst) : is_device(&sides->dst)) ||
@@ -45,11 +70,29 @@ static int find_sides(void *dst, const void *src, int direction, struct sides *s
 }
 
 /* Must the bytes have arrived when the call returns? */
-static bool must_wait(const struct sides *sides, bool async)
+static bool must_wait(const struct sides *sides, enum leatc_mode mode)
 {
-    if (async)
+    if (mode == LEATC_ASYNC)
         return is_pageable(&sides->dst) || (is_host(&sides->dst) && is_host(&sides->src));
     return !is_device(&sides->dst) || !is_device(&sides->src) || sides->dst.synchronous || sides->src.synchronous;
+}
+
+/* The devices that a call is ordered with in addition to its stream. */
+struct partners {
+    uint64_t devices;
+    bool all; /* with their non-blocking streams too */
+};
+
+/* used: the devices whose memory the call uses. */
+static struct partners partners_of(const struct leatc_work *work, uint64_t used, enum leatc_mode mode)
+{
+    uint64_t here = (uint64_t)1 << work->ordinal;
+
+    if (mode == LEATC_ASYNC)
+        return (struct partners){0, false};
+    if (mode == LEATC_PEER || (work->record->legacy && used & (used - 1)))
+        return (struct partners){used | here, true};
+    return (struct partners){used & ~here, false};
 }
 
 static bool is_busy(leat_stream *stream)
@@ -194,8 +237,18 @@ static int capture_copy(struct leatc_work *work, void *dst, const void *src, siz
     return leatc_capture_add(work, LEATC_NODE_COPY, run_copy, NULL, &copy, sizeof copy);
 }
 
-int leatc_copy(void *dst, const void *src, size_t bytes, int direction, struct leatc_stream *stream, bool async)
+/* If the call returns before the copy is done, later work of the partners must wait for the copy. */
+static int end_copy(struct leatc_work *work, const struct partners *partners, leat_status status, bool wait)
 {
+    LEATC_TRY(leatc_work_end(work, status));
+    return wait ? leatc_result_of(leat_stream_synchronize(work->stream))
+                : leatc_devices_after_work(work, partners->devices, partners->all);
+}
+
+int leatc_copy(void *dst, const void *src, size_t bytes, int direction, struct leatc_stream *stream,
+               enum leatc_mode mode)
+{
+    struct partners partners;
     struct leatc_work work;
     struct sides sides;
     leat_status status;
@@ -203,7 +256,7 @@ int leatc_copy(void *dst, const void *src, size_t bytes, int direction, struct l
 
     if (direction < LEATC_HOST_TO_HOST || direction > LEATC_DEFAULT)
         return LEATC_INVALID_DIRECTION;
-    if (!async)
+    if (mode != LEATC_ASYNC)
         LEATC_TRY(leatc_capture_refuse_sync());
     LEATC_TRY(leatc_work_begin_capturable(stream, &work));
     if (!bytes)
@@ -213,17 +266,17 @@ int leatc_copy(void *dst, const void *src, size_t bytes, int direction, struct l
         size_t part = first_part(dst, src, bytes, &sides);
 
         if (part < bytes) {
-            LEATC_TRY(leatc_copy(dst, src, part, direction, stream, async));
-            return leatc_copy((char *)dst + part, (const char *)src + part, bytes - part, direction, stream,
-                              async);
+            LEATC_TRY(leatc_copy(dst, src, part, direction, stream, mode));
+            return leatc_copy((char *)dst + part, (const char *)src + part, bytes - part, direction, stream, mode);
         }
     }
     if (work.captured)
         return capture_copy(&work, dst, src, bytes, &sides);
-    wait = must_wait(&sides, async);
+    wait = must_wait(&sides, mode);
+    partners = partners_of(&work, device_of(&sides.dst) | device_of(&sides.src), mode);
+    LEATC_TRY(leatc_work_after_devices(&work, partners.devices, partners.all));
     status = copy_range(&work, dst, src, bytes, &sides, wait);
-    LEATC_TRY(leatc_work_end(&work, status));
-    return wait ? leatc_result_of(leat_stream_synchronize(work.stream)) : LEATC_OK;
+    return end_copy(&work, &partners, status, wait);
 }
 
 /* ---- boxes ---- */
@@ -318,8 +371,9 @@ static int capture_box(struct leatc_work *work, void *dst, const void *src, cons
 }
 
 int leatc_copy_box(void *dst, const void *src, const leat_copy_box *box, int direction,
-                   struct leatc_stream *stream, bool async)
+                   struct leatc_stream *stream, enum leatc_mode mode)
 {
+    struct partners partners;
     struct leatc_work work;
     struct sides sides;
     leat_status status;
@@ -327,7 +381,7 @@ int leatc_copy_box(void *dst, const void *src, const leat_copy_box *box, int dir
 
     if (direction < LEATC_HOST_TO_HOST || direction > LEATC_DEFAULT)
         return LEATC_INVALID_DIRECTION;
-    if (!async)
+    if (mode != LEATC_ASYNC)
         LEATC_TRY(leatc_capture_refuse_sync());
     LEATC_TRY(leatc_work_begin_capturable(stream, &work));
     if (!box->width_bytes || !box->height || !box->depth)
@@ -335,7 +389,9 @@ int leatc_copy_box(void *dst, const void *src, const leat_copy_box *box, int dir
     LEATC_TRY(find_sides(dst, src, direction, &sides));
     if (work.captured)
         return capture_box(&work, dst, src, box, &sides);
-    wait = must_wait(&sides, async);
+    wait = must_wait(&sides, mode);
+    partners = partners_of(&work, device_of(&sides.dst) | device_of(&sides.src), mode);
+    LEATC_TRY(leatc_work_after_devices(&work, partners.devices, partners.all));
     if (is_pageable(&sides.src) && !wait && box_is_short(box) && is_busy(work.stream)) {
         status = box_between(&work, dst, src, box, true);
     } else {
@@ -344,8 +400,7 @@ int leatc_copy_box(void *dst, const void *src, const leat_copy_box *box, int dir
         if (status == LEAT_ERROR_OVERLAP)
             status = dst == src ? LEAT_OK : box_between(&work, dst, src, box, false);
     }
-    LEATC_TRY(leatc_work_end(&work, status));
-    return wait ? leatc_result_of(leat_stream_synchronize(work.stream)) : LEATC_OK;
+    return end_copy(&work, &partners, status, wait);
 }
 
 /* ---- fills ---- */
@@ -408,23 +463,30 @@ static leat_status fill_on(leat_stream *stream, const struct fill *fill)
     return fill_rows(stream, fill);
 }
 
-/* On a stream of the memory's own device, and in the order of the caller's. */
-static leat_status fill_elsewhere(const struct leatc_work *work, struct leatc_device *device,
-                                  const struct fill *fill)
+/* Fills memory of another device, on a stream there, in the order of the caller's stream. A synchronous fill uses
+ * the legacy default stream, because it is ordered with that anyway. */
+static int fill_elsewhere(const struct leatc_work *work, int ordinal, const struct fill *fill,
+                          enum leatc_mode mode)
 {
-    leat_status status = leatc_stream_chain(work->record, device->legacy);
+    struct leatc_work there;
+    leat_status status;
 
+    LEATC_TRY(mode == LEATC_ASYNC ? leatc_work_begin_helper(work, ordinal, &there)
+                                  : leatc_work_begin_legacy(ordinal, &there));
+    status = leatc_stream_chain(work->record, there.record);
     if (status == LEAT_OK)
-        status = fill_on(device->legacy->native, fill);
-    return status == LEAT_OK ? leatc_stream_chain(device->legacy, work->record) : status;
+        status = fill_on(there.stream, fill);
+    if (status == LEAT_OK)
+        status = leatc_stream_chain(there.record, work->record);
+    return leatc_work_end(&there, status);
 }
 
-static leat_status fill_there(const struct leatc_work *work, const struct leatc_memory *memory,
-                              const struct fill *fill)
+static int fill_there(const struct leatc_work *work, const struct leatc_memory *memory, const struct fill *fill,
+                      enum leatc_mode mode)
 {
     return is_device(memory) && memory->ordinal != work->ordinal
-               ? fill_elsewhere(work, leatc_device_known(memory->ordinal), fill)
-               : fill_on(work->stream, fill);
+               ? fill_elsewhere(work, memory->ordinal, fill, mode)
+               : leatc_result_of(fill_on(work->stream, fill));
 }
 
 static int run_fill(void *payload, struct leatc_work *work)
@@ -432,8 +494,8 @@ static int run_fill(void *payload, struct leatc_work *work)
     struct fill *fill = payload;
     struct leatc_memory memory;
 
-    LEATC_TRY(leatc_memory_find(fill->dst, &memory));
-    return leatc_result_of(fill_there(work, &memory, fill));
+    LEATC_TRY(find_memory(fill->dst, &memory));
+    return fill_there(work, &memory, fill, LEATC_ASYNC);
 }
 
 /* Rows that follow one another without a gap are one row. */
@@ -458,18 +520,18 @@ static bool box_fits(const struct fill *fill, const struct leatc_memory *memory)
             last <= bytes_left(fill->dst, memory));
 }
 
-static int fill_box(struct fill *fill, struct leatc_stream *stream, bool async)
+static int fill_box(struct fill *fill, struct leatc_stream *stream, enum leatc_mode mode)
 {
     struct leatc_work work;
     struct leatc_memory memory;
-    leat_status status;
+    int result;
 
-    if (!async)
+    if (mode != LEATC_ASYNC)
         LEATC_TRY(leatc_capture_refuse_sync());
     LEATC_TRY(leatc_work_begin_capturable(stream, &work));
     if (!fill->width || !fill->height || !fill->depth)
         return LEATC_OK;
-    LEATC_TRY(leatc_memory_find(fill->dst, &memory));
+    LEATC_TRY(find_memory(fill->dst, &memory));
     if (memory.foreign && fill->height == 1 && fill->depth == 1) {
         struct fill rest = *fill;
         size_t part = one_device_bytes(fill->dst, &memory, fill->width);
@@ -478,8 +540,8 @@ static int fill_box(struct fill *fill, struct leatc_stream *stream, bool async)
             fill->width = part;
             rest.dst += part;
             rest.width -= part;
-            LEATC_TRY(fill_box(fill, stream, async));
-            return fill_box(&rest, stream, async);
+            LEATC_TRY(fill_box(fill, stream, mode));
+            return fill_box(&rest, stream, mode);
         }
     }
     if (is_pageable(&memory) || (uintptr_t)fill->dst % fill->unit || !box_fits(fill, &memory))
@@ -487,25 +549,26 @@ static int fill_box(struct fill *fill, struct leatc_stream *stream, bool async)
     join_rows(fill);
     if (work.captured)
         return leatc_capture_add(&work, LEATC_NODE_FILL, run_fill, NULL, fill, sizeof *fill);
-    status = fill_there(&work, &memory, fill);
-    LEATC_TRY(leatc_work_end(&work, status));
-    return async || (is_device(&memory) && !memory.synchronous)
+    result = fill_there(&work, &memory, fill, mode);
+    (void)leatc_work_end(&work, LEAT_OK);
+    LEATC_TRY(result);
+    return mode == LEATC_ASYNC || (is_device(&memory) && !memory.synchronous)
                ? LEATC_OK
                : leatc_result_of(leat_stream_synchronize(work.stream));
 }
 
 int leatc_fill(void *dst, uint32_t value, unsigned unit_bytes, size_t count, struct leatc_stream *stream,
-               bool async)
+               enum leatc_mode mode)
 {
     struct fill fill = {.dst = dst, .height = 1, .depth = 1, .value = value, .unit = unit_bytes};
 
     if (__builtin_mul_overflow(count, (size_t)unit_bytes, &fill.width))
         return LEATC_INVALID_VALUE;
-    return fill_box(&fill, stream, async);
+    return fill_box(&fill, stream, mode);
 }
 
 int leatc_fill_box(void *dst, size_t pitch_bytes, size_t slice_bytes, uint32_t value, unsigned unit_bytes,
-                   size_t width, size_t height, size_t depth, struct leatc_stream *stream, bool async)
+                   size_t width, size_t height, size_t depth, struct leatc_stream *stream, enum leatc_mode mode)
 {
     struct fill fill = {.dst = dst,
                         .pitch = pitch_bytes,
@@ -520,5 +583,5 @@ int leatc_fill_box(void *dst, size_t pitch_bytes, size_t slice_bytes, uint32_t v
     if (fill.width && height && depth &&
         ((height > 1 && pitch_bytes < fill.width) || pitch_bytes % unit_bytes || slice_bytes % unit_bytes))
         return LEATC_INVALID_VALUE;
-    return fill_box(&fill, stream, async);
+    return fill_box(&fill, stream, mode);
 }

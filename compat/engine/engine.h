@@ -514,34 +514,52 @@ enum leatc_direction {
     LEATC_DEFAULT = 4
 };
 
+/* Which form of a call it is. A layer may give a bool that says whether it is asynchronous. */
+enum leatc_mode { LEATC_SYNC = 0, LEATC_ASYNC = 1, LEATC_PEER = 2 };
+
 /*
  * Copies. direction is checked against the pointers: pageable memory is no device's, device memory no host's;
  * pinned and managed memory are both. INVALID_DIRECTION: no such number; INVALID_VALUE: it does not fit, NULL, or
  * past the end of an allocation. Overlapping ranges are copied as memmove would.
  *
- * What waits for what, for both vendors ("API synchronization behavior"). async false: with any host memory, or
- * memory that was set synchronous, the bytes have arrived at the return (a pageable source has been read at
- * least); from device to device it returns at once. async true: to pageable memory, or from host to host, the
- * bytes have arrived; a pageable source has been read; else it returns at once.
+ * When the call returns, for both vendors ("API synchronization behavior"). LEATC_SYNC and LEATC_PEER: with any
+ * host memory, or memory that was set synchronous, the bytes have arrived at the return (a pageable source has
+ * been read at least); from device to device it returns at once. LEATC_ASYNC: to pageable memory, or from host to
+ * host, the bytes have arrived; a pageable source has been read; else it returns at once.
+ *
+ * What a copy comes after, and what comes after it:
+ *
+ * - LEATC_ASYNC: its stream, and nothing else.
+ * - LEATC_SYNC: its stream, and the legacy default stream of each other device whose memory it uses, and so that
+ *   device's blocking streams. AMD's runtime makes such copies in these streams. NVIDIA's manual does not say it
+ *   of memory of a device that is not current; waiting is the safe reading. Pinned and managed memory is of no
+ *   device here.
+ * - LEATC_SYNC in the legacy default stream from one device's memory to another's, and LEATC_PEER (the names with
+ *   Peer but without Async): all streams of the current device and of the two, non-blocking ones included.
+ *   NVIDIA's manual says "all pending and future asynchronous work" of these devices, and means it here.
+ *
+ * Work that another thread gives at the same time has no order with the copy. CAPTURE_IMPLICIT: a blocking stream
+ * of one of these devices is captured.
  */
 LEATC_API int leatc_copy(void *dst, const void *src, size_t bytes, int direction, struct leatc_stream *stream,
-                         bool async);
+                         enum leatc_mode mode);
 
 /* A box of bytes: sizes and steps as in leat_copy_box; x, y, z are added to the pointers by the caller. */
 LEATC_API int leatc_copy_box(void *dst, const void *src, const leat_copy_box *box, int direction,
-                             struct leatc_stream *stream, bool async);
+                             struct leatc_stream *stream, enum leatc_mode mode);
 
 /*
  * Repeats the low unit_bytes (1, 2 or 4) of value count times. Returns at once for device memory; for pinned and
- * managed memory when it is done, unless async. Pageable memory is INVALID_VALUE.
+ * managed memory when it is done, unless mode is LEATC_ASYNC. Pageable memory is INVALID_VALUE. What it comes
+ * after, and what comes after it, is as for copies; LEATC_PEER is LEATC_SYNC.
  */
 LEATC_API int leatc_fill(void *dst, uint32_t value, unsigned unit_bytes, size_t count, struct leatc_stream *stream,
-                         bool async);
+                         enum leatc_mode mode);
 
 /* The same for depth slices of height rows of width units; slice z begins at z * slice_bytes. */
 LEATC_API int leatc_fill_box(void *dst, size_t pitch_bytes, size_t slice_bytes, uint32_t value,
                              unsigned unit_bytes, size_t width, size_t height, size_t depth,
-                             struct leatc_stream *stream, bool async);
+                             struct leatc_stream *stream, enum leatc_mode mode);
 
 /* ---- arrays --------------------------------------------------------------------------------------------- */
 

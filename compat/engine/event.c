@@ -274,7 +274,8 @@ static int record(struct leatc_event *event, struct leatc_work *work)
         return leatc_work_end(work, record_shared(event->shared, work->stream));
     LEATC_TRY(leatc_result_of(leat_event_record(event->native, work->stream)));
     atomic_store_explicit(&event->recorded, true, memory_order_release);
-    return LEATC_OK;
+    /* A record in the legacy default stream counts as work: later work of blocking streams waits for it. */
+    return work->record->legacy ? leatc_work_end(work, LEAT_OK) : LEATC_OK;
 }
 
 /* An event that is alive, and a stream of its device. */

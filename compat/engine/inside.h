@@ -99,10 +99,11 @@ struct leatc_stream {
     int priority;
     atomic_int policy; /* of leatc_stream_set_policy(); 0: never set */
     unsigned long long id;
-    atomic_bool dirty;         /* was given work that the legacy default stream is not ordered after */
-    _Atomic uint64_t seen;     /* the legacy default stream's work that this one is ordered after */
-    bool legacy;               /* it is a device's legacy default stream */
-    struct leatc_stream *next; /* of the device's blocking streams; under its lock */
+    atomic_bool dirty;     /* was given work that the legacy default stream is not ordered after */
+    _Atomic uint64_t seen; /* epoch (blocking) or fences (non-blocking) of its device that this one comes after */
+    bool legacy;           /* it is a device's legacy default stream */
+    struct leatc_stream *next;               /* of the device's streams of its sort; under the device's lock */
+    struct leatc_helper *helpers;            /* by ordinal, NULL while there is none; under the device's lock */
     _Atomic(struct leatc_capture *) capture; /* written under the lock of captures, as the two that follow */
     struct leatc_stream *next_member;
     struct leatc_ends ends;
@@ -114,10 +115,14 @@ struct leatc_device {
     atomic_bool ready;             /* it is open, and all of what follows is there */
     pthread_mutex_t lock;          /* guards the list of streams, and the marks by which streams wait */
     struct leatc_stream *legacy;
-    struct leatc_stream *blocking;
-    atomic_int dirty_count;      /* blocking streams that are dirty */
-    _Atomic uint64_t epoch;      /* counts the work given to the legacy default stream */
-    uint64_t marked_epoch;       /* of the latest record of its mark; under the lock */
+    struct leatc_stream *blocking, *non_blocking;
+    struct leatc_stream *leftover; /* waits for destroyed non-blocking streams; NULL while there is none */
+    atomic_int dirty_count;        /* blocking streams that are dirty */
+    _Atomic uint64_t epoch;        /* counts the work given to the legacy default stream */
+    leat_event *latest;            /* marks that work up to marked_epoch; both under the lock */
+    uint64_t marked_epoch;
+    _Atomic uint64_t fences;     /* counts the copies that non-blocking streams come after too */
+    leat_event *fence;           /* marks the latest of these; under the lock */
     _Atomic uint64_t generation; /* counts openings: a per-thread default stream belongs to one */
     _Atomic unsigned flags;
     atomic_int small_shared; /* blocks of less than 2 MiB in there */
@@ -149,6 +154,20 @@ int leatc_stream_find(struct leatc_stream *stream, struct leatc_stream **found);
 
 /* Work that is given to then from now on comes after that of first, of whatever device. */
 leat_status leatc_stream_chain(struct leatc_stream *first, struct leatc_stream *then);
+
+/*
+ * Order between a stream and whole devices (bit n of devices: device n). The first call makes the next work of the
+ * stream wait for all work of these devices' legacy default streams and blocking streams, the second makes their
+ * next work wait for the stream. all: for non-blocking streams too. CAPTURE_IMPLICIT: a blocking stream of one of
+ * the devices is captured.
+ */
+int leatc_work_after_devices(const struct leatc_work *work, uint64_t devices, bool all);
+int leatc_devices_after_work(const struct leatc_work *work, uint64_t devices, bool all);
+
+/* Begins work on another device: in its legacy default stream, or in a helper, a stream there that only the work's
+ * own stream uses, so that no other work delays it. */
+int leatc_work_begin_legacy(int ordinal, struct leatc_work *work);
+int leatc_work_begin_helper(const struct leatc_work *work, int ordinal, struct leatc_work *helper);
 
 /* capture.c. Is the stream captured? CAPTURE_INVALIDATED. */
 int leatc_capture_check(struct leatc_stream *stream, bool *captured);

@@ -6,8 +6,13 @@
  * Before a blocking stream is given work, it waits for the legacy stream's latest work, if that is newer than what
  * it waited for before (epoch and seen). Both cost two loads as long as a program keeps to one kind of stream.
  *
- * A mark is put and waited for under the device's lock, so that nobody else puts it elsewhere in between. What two
- * threads give at the same moment to the legacy and to another stream has no order, with the vendors either.
+ * A copy between two devices, or by a name with Peer, is ordered with all streams of its devices. Before the copy,
+ * each device's legacy stream also waits for the non-blocking streams. After it, each device gets a fence: an
+ * event that a non-blocking stream waits for before its next work (fences and seen).
+ *
+ * A mark is put and waited for under the device's lock, so that nobody else puts it elsewhere in between. No two
+ * of these locks are held at once. What two threads give at the same moment to the legacy and to another stream
+ * has no order, with the vendors either.
  */
 #include "engine/inside.h"
 
@@ -16,11 +21,37 @@
 static struct leatc_slots streams = LEATC_SLOTS(struct leatc_stream);
 static _Atomic unsigned long long latest_id = 2; /* 1 and 2 are the default streams' */
 
+/* A stream of another device that runs the work which must run there. After a reset of that device the slot may
+ * hold another stream, which has another id. */
+struct leatc_helper {
+    struct leatc_stream *stream;
+    unsigned long long id;
+};
+
 /* ---- making and ending ---- */
+
+static bool is_blocking(const struct leatc_stream *stream)
+{
+    return !(stream->flags & LEATC_STREAM_NON_BLOCKING);
+}
+
+static struct leatc_stream *live_helper(const struct leatc_helper *helper)
+{
+    return helper->stream && leatc_slot_live(&streams, helper->stream) && helper->stream->id == helper->id
+               ? helper->stream
+               : NULL;
+}
 
 static void free_stream(struct leatc_stream *stream)
 {
     leatc_capture_stream_ends(stream);
+    for (int i = 0; stream->helpers && i < LEATC_DEVICES_MAX; i++) {
+        struct leatc_stream *helper = live_helper(&stream->helpers[i]);
+
+        if (helper && leatc_slot_retire(&streams, helper))
+            free_stream(helper);
+    }
+    free(stream->helpers);
     leat_event_destroy(stream->mark);
     leat_stream_destroy(stream->native);
     leatc_slot_free(&streams, stream);
@@ -49,28 +80,41 @@ static int new_stream(struct leatc_device *device, unsigned flags, int priority,
     return LEATC_OK;
 }
 
-/* Lists a blocking stream with its device, so that the legacy default stream waits for it. */
+/* The device's list that the stream is in. */
+static struct leatc_stream **list_of(const struct leatc_stream *stream)
+{
+    return is_blocking(stream) ? &stream->device->blocking : &stream->device->non_blocking;
+}
+
+/* Under the device's lock. */
 static void list_stream(struct leatc_stream *stream)
 {
-    struct leatc_device *device = stream->device;
+    struct leatc_stream **list = list_of(stream);
 
-    if (stream->flags & LEATC_STREAM_NON_BLOCKING)
-        return;
-    pthread_mutex_lock(&device->lock);
-    stream->next = device->blocking;
-    device->blocking = stream;
-    pthread_mutex_unlock(&device->lock);
+    stream->next = *list;
+    *list = stream;
+}
+
+/* Publishes a stream and lists it with its device, so that the legacy default stream waits for it. */
+static void announce_stream(struct leatc_stream *stream)
+{
+    leatc_slot_publish(stream);
+    pthread_mutex_lock(&stream->device->lock);
+    list_stream(stream);
+    pthread_mutex_unlock(&stream->device->lock);
 }
 
 int leatc_streams_open(struct leatc_device *device)
 {
     struct leatc_stream *legacy = NULL;
 
+    LEATC_TRY(leatc_result_of(leat_event_create(atomic_load(&device->native), &device->latest)));
+    LEATC_TRY(leatc_result_of(leat_event_create(atomic_load(&device->native), &device->fence)));
     LEATC_TRY(new_stream(device, 0, 0, &legacy));
     legacy->legacy = true;
     legacy->id = 1;
     leatc_slot_publish(legacy);
-    device->blocking = NULL;
+    device->blocking = device->non_blocking = device->leftover = NULL;
     atomic_store(&device->dirty_count, 0);
     device->legacy = legacy;
     return LEATC_OK;
@@ -88,24 +132,48 @@ void leatc_streams_close(struct leatc_device *device)
 {
     device->legacy = NULL;
     leatc_slots_each(&streams, close_stream, device);
-    device->blocking = NULL;
+    device->blocking = device->non_blocking = device->leftover = NULL;
+    leat_event_destroy(device->latest);
+    leat_event_destroy(device->fence);
 }
 
 /* ---- the legacy default stream's order ---- */
 
-/* Under the device's lock: the legacy stream waits for what this one was given. */
-static leat_status join(struct leatc_device *device, struct leatc_stream *stream)
+/* Under the device's lock: marks the end of the legacy stream's latest work, unless that is marked already. */
+static leat_status mark_latest(struct leatc_device *device)
+{
+    uint64_t epoch = atomic_load(&device->epoch);
+    leat_status status = LEAT_OK;
+
+    if (device->marked_epoch != epoch)
+        status = leat_event_record(device->latest, device->legacy->native);
+    if (status == LEAT_OK)
+        device->marked_epoch = epoch;
+    return status;
+}
+
+/* Under the device's lock: the legacy stream waits for what this one was given. The legacy stream's latest work is
+ * marked first, so that a stream that follows that work does not wait for this one too. */
+static leat_status wait_for(struct leatc_device *device, struct leatc_stream *stream)
 {
     leat_status status;
 
-    if (!atomic_exchange(&stream->dirty, false))
-        return LEAT_OK;
-    atomic_fetch_sub(&device->dirty_count, 1);
     /* A wait for what is over would make the waiting stream seem busy for a moment. */
     if (leat_stream_query(stream->native) == LEAT_OK)
         return LEAT_OK;
-    status = leat_event_record(stream->mark, stream->native);
+    status = mark_latest(device);
+    if (status == LEAT_OK)
+        status = leat_event_record(stream->mark, stream->native);
     return status == LEAT_OK ? leat_stream_wait(device->legacy->native, stream->mark) : status;
+}
+
+/* The same for a blocking stream that is dirty. */
+static leat_status join(struct leatc_device *device, struct leatc_stream *stream)
+{
+    if (!atomic_exchange(&stream->dirty, false))
+        return LEAT_OK;
+    atomic_fetch_sub(&device->dirty_count, 1);
+    return wait_for(device, stream);
 }
 
 static int join_all(struct leatc_device *device)
@@ -119,23 +187,31 @@ static int join_all(struct leatc_device *device)
     return leatc_result_of(status);
 }
 
+static int join_non_blocking(struct leatc_device *device)
+{
+    leat_status status = LEAT_OK;
+
+    pthread_mutex_lock(&device->lock);
+    for (struct leatc_stream *stream = device->non_blocking; stream && status == LEAT_OK; stream = stream->next)
+        status = wait_for(device, stream);
+    pthread_mutex_unlock(&device->lock);
+    return leatc_result_of(status);
+}
+
 /* The stream waits for the legacy stream's latest work. */
 static int follow(struct leatc_device *device, struct leatc_stream *stream)
 {
-    struct leatc_stream *legacy = device->legacy;
     leat_status status = LEAT_OK;
     uint64_t epoch;
 
     pthread_mutex_lock(&device->lock);
     epoch = atomic_load(&device->epoch);
-    if (leat_stream_query(legacy->native) != LEAT_OK) {
-        if (device->marked_epoch != epoch) {
-            status = leat_event_record(legacy->mark, legacy->native);
-            if (status == LEAT_OK)
-                device->marked_epoch = epoch;
-        }
-        if (status == LEAT_OK)
-            status = leat_stream_wait(stream->native, legacy->mark);
+    if (leat_stream_query(device->legacy->native) != LEAT_OK) {
+        bool marked = device->marked_epoch == epoch;
+
+        status = mark_latest(device);
+        if (status == LEAT_OK && (!marked || leat_event_query(device->latest) != LEAT_OK))
+            status = leat_stream_wait(stream->native, device->latest);
     }
     pthread_mutex_unlock(&device->lock);
     if (status == LEAT_OK)
@@ -143,19 +219,40 @@ static int follow(struct leatc_device *device, struct leatc_stream *stream)
     return leatc_result_of(status);
 }
 
+/* The non-blocking stream waits for the device's latest fence. */
+static int follow_fence(struct leatc_device *device, struct leatc_stream *stream)
+{
+    leat_status status = LEAT_OK;
+    uint64_t fences;
+
+    pthread_mutex_lock(&device->lock);
+    fences = atomic_load(&device->fences);
+    if (leat_event_query(device->fence) != LEAT_OK)
+        status = leat_stream_wait(stream->native, device->fence);
+    pthread_mutex_unlock(&device->lock);
+    if (status == LEAT_OK)
+        atomic_store_explicit(&stream->seen, fences, memory_order_release);
+    return leatc_result_of(status);
+}
+
+/* Returns true if the count has changed since the stream last followed it. */
+static bool is_behind(const struct leatc_stream *stream, const _Atomic uint64_t *count)
+{
+    return atomic_load_explicit(count, memory_order_acquire) !=
+           atomic_load_explicit(&stream->seen, memory_order_acquire);
+}
+
 static int order(struct leatc_stream *stream)
 {
     struct leatc_device *device = stream->device;
 
-    if (stream->legacy)
+    if (stream->legacy) {
         LEATC_TRY(leatc_capture_refuse_legacy(device, true));
-    if (stream->legacy)
         return atomic_load_explicit(&device->dirty_count, memory_order_acquire) ? join_all(device) : LEATC_OK;
-    if (!(stream->flags & LEATC_STREAM_NON_BLOCKING) &&
-        atomic_load_explicit(&device->epoch, memory_order_acquire) !=
-            atomic_load_explicit(&stream->seen, memory_order_acquire))
-        return follow(device, stream);
-    return LEATC_OK;
+    }
+    if (is_blocking(stream))
+        return is_behind(stream, &device->epoch) ? follow(device, stream) : LEATC_OK;
+    return is_behind(stream, &device->fences) ? follow_fence(device, stream) : LEATC_OK;
 }
 
 /* ---- per-thread default streams ---- */
@@ -205,8 +302,7 @@ static int of_this_thread(struct leatc_stream **found)
 
         LEATC_TRY(new_stream(device, 0, 0, &made));
         made->id = 2;
-        leatc_slot_publish(made);
-        list_stream(made);
+        announce_stream(made);
         mine->of[device->ordinal] = made;
         mine->generation[device->ordinal] = generation;
     }
@@ -270,6 +366,96 @@ leat_status leatc_stream_chain(struct leatc_stream *first, struct leatc_stream *
     return status;
 }
 
+/* ---- order with whole devices ---- */
+
+/* Takes the first device out of a set. */
+static struct leatc_device *next_device(uint64_t *devices)
+{
+    struct leatc_device *device = leatc_device_known(__builtin_ctzll(*devices));
+
+    *devices &= *devices - 1;
+    return device;
+}
+
+int leatc_work_after_devices(const struct leatc_work *work, uint64_t devices, bool all)
+{
+    while (devices) {
+        struct leatc_device *device = next_device(&devices);
+
+        LEATC_TRY(order(device->legacy));
+        if (all)
+            LEATC_TRY(join_non_blocking(device));
+        if (device->legacy != work->record && leat_stream_query(device->legacy->native) != LEAT_OK)
+            LEATC_TRY(leatc_result_of(leatc_stream_chain(device->legacy, work->record)));
+    }
+    return LEATC_OK;
+}
+
+/* The next work of each non-blocking stream waits for what the legacy stream has been given up to here. */
+static leat_status put_fence(struct leatc_device *device)
+{
+    leat_status status;
+
+    pthread_mutex_lock(&device->lock);
+    status = leat_event_record(device->fence, device->legacy->native);
+    atomic_fetch_add_explicit(&device->fences, 1, memory_order_release);
+    pthread_mutex_unlock(&device->lock);
+    return status;
+}
+
+int leatc_devices_after_work(const struct leatc_work *work, uint64_t devices, bool all)
+{
+    while (devices) {
+        struct leatc_device *device = next_device(&devices);
+
+        if (device->legacy != work->record) {
+            LEATC_TRY(leatc_result_of(leatc_stream_chain(work->record, device->legacy)));
+            atomic_fetch_add_explicit(&device->epoch, 1, memory_order_release);
+        }
+        if (all)
+            LEATC_TRY(leatc_result_of(put_fence(device)));
+    }
+    return LEATC_OK;
+}
+
+int leatc_work_begin_legacy(int ordinal, struct leatc_work *work)
+{
+    struct leatc_stream *legacy = leatc_device_known(ordinal)->legacy;
+
+    *work = (struct leatc_work){.stream = legacy->native, .record = legacy, .ordinal = ordinal};
+    return order(legacy);
+}
+
+/* Under the lock of the stream's device. */
+static int find_helper(struct leatc_stream *stream, int ordinal, struct leatc_stream **found)
+{
+    struct leatc_helper *helper;
+
+    if (!stream->helpers && !(stream->helpers = calloc(LEATC_DEVICES_MAX, sizeof *stream->helpers)))
+        return LEATC_OUT_OF_MEMORY;
+    helper = &stream->helpers[ordinal];
+    *found = live_helper(helper);
+    if (*found)
+        return LEATC_OK;
+    LEATC_TRY(new_stream(leatc_device_known(ordinal), LEATC_STREAM_NON_BLOCKING, 0, found));
+    leatc_slot_publish(*found);
+    *helper = (struct leatc_helper){*found, (*found)->id};
+    return LEATC_OK;
+}
+
+int leatc_work_begin_helper(const struct leatc_work *work, int ordinal, struct leatc_work *helper)
+{
+    struct leatc_stream *found = NULL;
+    int result;
+
+    pthread_mutex_lock(&work->record->device->lock);
+    result = find_helper(work->record, ordinal, &found);
+    pthread_mutex_unlock(&work->record->device->lock);
+    LEATC_TRY(result);
+    *helper = (struct leatc_work){.stream = found->native, .record = found, .ordinal = ordinal};
+    return LEATC_OK;
+}
+
 int leatc_work_end(struct leatc_work *work, leat_status status)
 {
     struct leatc_stream *stream = work->record;
@@ -278,8 +464,8 @@ int leatc_work_end(struct leatc_work *work, leat_status status)
     /* After the work was given: whoever reads these afterwards and puts a mark puts it behind the work. */
     if (stream->legacy)
         atomic_fetch_add_explicit(&device->epoch, 1, memory_order_release);
-    else if (!(stream->flags & LEATC_STREAM_NON_BLOCKING) &&
-             !atomic_load_explicit(&stream->dirty, memory_order_relaxed) && !atomic_exchange(&stream->dirty, true))
+    else if (is_blocking(stream) && !atomic_load_explicit(&stream->dirty, memory_order_relaxed) &&
+             !atomic_exchange(&stream->dirty, true))
         atomic_fetch_add(&device->dirty_count, 1);
     return leatc_result_of(status);
 }
@@ -301,10 +487,24 @@ int leatc_stream_create(unsigned flags, int priority, struct leatc_stream **stre
     if (priority < LEATC_PRIORITY_HIGHEST)
         priority = LEATC_PRIORITY_HIGHEST;
     LEATC_TRY(new_stream(device, flags, priority, &made));
-    leatc_slot_publish(made);
-    list_stream(made);
+    announce_stream(made);
     *stream = made;
     return LEATC_OK;
+}
+
+/* Under the device's lock: a non-blocking stream is destroyed while its work runs. The leftover stream waits for
+ * that work, so that copies that wait for all streams still wait for it. */
+static void hand_over(struct leatc_device *device, struct leatc_stream *stream)
+{
+    if (leat_stream_query(stream->native) != LEAT_NOT_READY)
+        return;
+    if (!device->leftover && new_stream(device, LEATC_STREAM_NON_BLOCKING, 0, &device->leftover) == LEATC_OK) {
+        leatc_slot_publish(device->leftover);
+        list_stream(device->leftover);
+    }
+    if (!device->leftover || leat_event_record(stream->mark, stream->native) != LEAT_OK ||
+        leat_stream_wait(device->leftover->native, stream->mark) != LEAT_OK)
+        (void)wait_for(device, stream);
 }
 
 int leatc_stream_destroy(struct leatc_stream *stream)
@@ -316,16 +516,17 @@ int leatc_stream_destroy(struct leatc_stream *stream)
         !leatc_slot_live(&streams, stream) || stream->legacy || !leatc_slot_retire(&streams, stream))
         return LEATC_INVALID_HANDLE;
     device = stream->device;
-    if (!(stream->flags & LEATC_STREAM_NON_BLOCKING)) {
-        pthread_mutex_lock(&device->lock);
-        for (link = &device->blocking; *link && *link != stream; link = &(*link)->next)
-            ;
-        if (*link)
-            *link = stream->next;
-        /* Its work goes on, and the legacy default stream comes after it all the same. */
+    pthread_mutex_lock(&device->lock);
+    for (link = list_of(stream); *link && *link != stream; link = &(*link)->next)
+        ;
+    if (*link)
+        *link = stream->next;
+    /* Its work goes on, and the legacy default stream comes after it all the same. */
+    if (is_blocking(stream))
         (void)join(device, stream);
-        pthread_mutex_unlock(&device->lock);
-    }
+    else
+        hand_over(device, stream);
+    pthread_mutex_unlock(&device->lock);
     free_stream(stream);
     return LEATC_OK;
 }
@@ -337,23 +538,37 @@ int leatc_stream_check(struct leatc_stream *stream)
     return leatc_stream_find(stream, &found);
 }
 
+/* A stream to wait for or to query. The legacy default stream includes the work of the blocking streams. Another
+ * stream is not made to wait for anything, as its next work would be. */
+static int find_to_ask(struct leatc_stream *stream, struct leatc_stream **found)
+{
+    bool captured = false;
+
+    LEATC_TRY(leatc_stream_find(stream, found));
+    if (leatc_capturing())
+        LEATC_TRY(leatc_capture_check(*found, &captured));
+    if (captured)
+        return leatc_capture_refuse(*found);
+    return (*found)->legacy ? order(*found) : LEATC_OK;
+}
+
 int leatc_stream_synchronize(struct leatc_stream *stream)
 {
-    struct leatc_work work;
+    struct leatc_stream *found = NULL;
     int result;
 
-    LEATC_TRY(leatc_work_begin(stream, &work));
-    result = leatc_result_of(leat_stream_synchronize(work.stream));
-    leatc_pools_waited(work.record->device);
+    LEATC_TRY(find_to_ask(stream, &found));
+    result = leatc_result_of(leat_stream_synchronize(found->native));
+    leatc_pools_waited(found->device);
     return result;
 }
 
 int leatc_stream_query(struct leatc_stream *stream)
 {
-    struct leatc_work work;
+    struct leatc_stream *found = NULL;
 
-    LEATC_TRY(leatc_work_begin(stream, &work));
-    return leatc_result_of(leat_stream_query(work.stream));
+    LEATC_TRY(find_to_ask(stream, &found));
+    return leatc_result_of(leat_stream_query(found->native));
 }
 
 int leatc_stream_flags(struct leatc_stream *stream, unsigned *flags)

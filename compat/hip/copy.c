@@ -7,10 +7,10 @@
 /* ---- ranges ---- */
 
 static int copy_range(void *dst, const void *src, size_t bytes, hipMemcpyKind kind, struct leatc_stream *stream,
-                      bool async)
+                      enum leatc_mode mode)
 {
     LEATC_TRY(check_kind(kind));
-    return of_stream(leatc_copy(dst, src, bytes, LEATC_DEFAULT, stream, async));
+    return of_stream(leatc_copy(dst, src, bytes, LEATC_DEFAULT, stream, mode));
 }
 
 hipError_t hipMemcpy(void *dst, const void *src, size_t bytes, hipMemcpyKind kind)
@@ -71,22 +71,22 @@ hipError_t hipMemcpyDtoDAsync(hipDeviceptr_t dst, hipDeviceptr_t src, size_t byt
 }
 
 static int copy_peer(void *dst, int dst_device, const void *src, int src_device, size_t bytes,
-                     struct leatc_stream *stream, bool async)
+                     struct leatc_stream *stream, enum leatc_mode mode)
 {
     LEATC_TRY(check_device(dst_device));
     LEATC_TRY(check_device(src_device));
-    return copy_range(dst, src, bytes, hipMemcpyDeviceToDevice, stream, async);
+    return copy_range(dst, src, bytes, hipMemcpyDeviceToDevice, stream, mode);
 }
 
 hipError_t hipMemcpyPeer(void *dst, int dstDevice, const void *src, int srcDevice, size_t bytes)
 {
-    return note(copy_peer(dst, dstDevice, src, srcDevice, bytes, NULL, false));
+    return note(copy_peer(dst, dstDevice, src, srcDevice, bytes, NULL, LEATC_PEER));
 }
 
 hipError_t hipMemcpyPeerAsync(void *dst, int dstDevice, const void *src, int srcDevice, size_t bytes,
                               hipStream_t stream)
 {
-    return note(copy_peer(dst, dstDevice, src, srcDevice, bytes, stream_of(stream), true));
+    return note(copy_peer(dst, dstDevice, src, srcDevice, bytes, stream_of(stream), LEATC_ASYNC));
 }
 
 /* ---- symbols: variables of the program itself, since kernels of the CPU device use them where they are ---- */
@@ -225,7 +225,7 @@ static int start_of(const struct copy_side *side, const leat_copy_box *box, char
 }
 
 int leatc_hip_copy_box(const struct copy_side *dst, const struct copy_side *src, hipExtent bytes,
-                       struct leatc_stream *stream, bool async)
+                       struct leatc_stream *stream, enum leatc_mode mode)
 {
     leat_copy_box box = {.width_bytes = bytes.width,
                          .height = bytes.height,
@@ -248,7 +248,7 @@ int leatc_hip_copy_box(const struct copy_side *dst, const struct copy_side *src,
         box.dst_pitch_bytes = box.width_bytes;
     if (box.height == 1 && box.src_pitch_bytes < box.width_bytes)
         box.src_pitch_bytes = box.width_bytes;
-    return of_stream(leatc_copy_box(to, from, &box, LEATC_DEFAULT, stream, async));
+    return of_stream(leatc_copy_box(to, from, &box, LEATC_DEFAULT, stream, mode));
 }
 
 /* A side in plain memory, of which the caller says no more than the pitch. */
@@ -336,7 +336,7 @@ static int side_of(hipArray_const_t array, hipPos at, hipPitchedPtr plain, size_
     return LEATC_OK;
 }
 
-static int copy_3d(const hipMemcpy3DParms *copy, struct leatc_stream *stream, bool async)
+static int copy_3d(const hipMemcpy3DParms *copy, struct leatc_stream *stream, enum leatc_mode mode)
 {
     struct copy_side dst, src;
     hipExtent bytes;
@@ -357,7 +357,7 @@ static int copy_3d(const hipMemcpy3DParms *copy, struct leatc_stream *stream, bo
         return LEATC_INVALID_VALUE;
     if ((!copy->srcArray && src.pitch < bytes.width) || (!copy->dstArray && dst.pitch < bytes.width))
         return LEATC_INVALID_PITCH;
-    return leatc_hip_copy_box(&dst, &src, bytes, stream, async);
+    return leatc_hip_copy_box(&dst, &src, bytes, stream, mode);
 }
 
 hipError_t hipMemcpy3D(const struct hipMemcpy3DParms *copy)
@@ -381,7 +381,7 @@ hipError_t hipMemcpy3DAsync_spt(const struct hipMemcpy3DParms *copy, hipStream_t
 }
 
 /* Where the sides lie says which devices they are of; the numbers are only checked. */
-static int copy_peers(const hipMemcpy3DPeerParms *peers, struct leatc_stream *stream, bool async)
+static int copy_peers(const hipMemcpy3DPeerParms *peers, struct leatc_stream *stream, enum leatc_mode mode)
 {
     hipMemcpy3DParms copy = {.kind = hipMemcpyDefault};
 
@@ -396,17 +396,17 @@ static int copy_peers(const hipMemcpy3DPeerParms *peers, struct leatc_stream *st
     copy.dstPos = peers->dstPos;
     copy.dstPtr = peers->dstPtr;
     copy.extent = peers->extent;
-    return copy_3d(&copy, stream, async);
+    return copy_3d(&copy, stream, mode);
 }
 
 hipError_t hipMemcpy3DPeer(hipMemcpy3DPeerParms *copy)
 {
-    return note(copy_peers(copy, NULL, false));
+    return note(copy_peers(copy, NULL, LEATC_PEER));
 }
 
 hipError_t hipMemcpy3DPeerAsync(hipMemcpy3DPeerParms *copy, hipStream_t stream)
 {
-    return note(copy_peers(copy, stream_of(stream), true));
+    return note(copy_peers(copy, stream_of(stream), LEATC_ASYNC));
 }
 
 /* ---- the driver's structs: everything in bytes, and each side says what it is ---- */

@@ -17,6 +17,6 @@ int leatc_hip_array_side(hipArray_const_t array, size_t x_bytes, size_t y, size_
 
 /* INVALID_VALUE where the box lies outside of a side. Width 0, height 0 or depth 0 copies nothing. */
 int leatc_hip_copy_box(const struct copy_side *dst, const struct copy_side *src, hipExtent bytes,
-                       struct leatc_stream *stream, bool async);
+                       struct leatc_stream *stream, enum leatc_mode mode);
 
 #endif

@@ -173,6 +173,10 @@ static void all_work_keeps_the_default_stream_waiting(void **state)
             } else {
                 OK(cudaStreamAddCallback(first, stand_in_callback, &open, 0));
             }
+            if (by_default) {
+                OK(cudaStreamQuery(then)); /* it has no work that could wait */
+                OK(cudaLaunchHostFunc(then, do_nothing, NULL));
+            }
             GIVES(cudaErrorNotReady, cudaStreamQuery(then));
             atomic_store(&open, 1);
             OK(cudaStreamSynchronize(then));
