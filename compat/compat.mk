@@ -54,8 +54,15 @@ compat_tests := $(compat_test_src:tests/compat/%.c=$(BUILD)/tests/compat/%) $(co
 $(filter-out $(compat_cxx_tests),$(compat_tests)): $(BUILD)/tests/compat/%: tests/compat/%.c $(compat_so) $(BUILD)/flags
 	$(say) CC $<
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(PUBLIC_CFLAGS) -Iinclude/leat/compat $(compat_test_cflags) -MMD -MP -MF $@.d $< $(LDFLAGS) \
+	$(Q)$(CC) $(PUBLIC_CFLAGS) -Iinclude/leat/compat $(compat_test_cflags) -MMD -MP -MF $@.d $< $(filter %.o,$^) $(LDFLAGS) \
 	    -L$(BUILD) -Wl,-rpath,'$$ORIGIN/../..' -lleat-$(call compat_layer,$@) -lleat-compat -lleat -lcmocka -o $@
+# What programs share that run graphs of work against a model.
+$(BUILD)/tests/compat/%.o: tests/compat/%.c $(BUILD)/flags
+	$(say) CC $<
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(PUBLIC_CFLAGS) -MMD -MP -c $< -o $@
+$(filter %_ordering,$(compat_tests)): $(addprefix $(BUILD)/tests/,compat/ordering.o model.o harness.o)
+-include $(BUILD)/tests/compat/ordering.d
 $(compat_cxx_tests): $(BUILD)/tests/compat/%: tests/compat/%.cc $(compat_so) $(BUILD)/flags
 	$(say) CXX $<
 	@mkdir -p $(@D)

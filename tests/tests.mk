@@ -135,7 +135,7 @@ check-jitter: tests compat
 	    tests/run.sh '$(BUILD)' hip:0 $(jittered)
 	$(Q)$(under_jitter) $(cuda_names) LEAT_REQUIRE=cuda tests/run.sh '$(BUILD)' cuda:0 $(jittered)
 	$(Q)$(under_jitter) LEAT_DEVICE=cpu:0 tests/run.sh '$(BUILD)' cpu:0 \
-	    $(filter %_threads,$(compat_tests))
+	    $(filter %_threads %_ordering %_peers,$(compat_tests))
 
 check-prefetch: $(check_needs)
 	$(Q)echo 'once more, with prefetches in chunks over several streams (LEAT_PREFETCH_STREAMS_IN and _OUT):'

@@ -16,7 +16,7 @@ allowed() {
     compat/*/*)
         name=${1#compat/}
         echo "^engine/engine\.h\$|^${name%%/*}/[a-z_]+\.h\$|^leat/(compat/([a-z]+/)?)?[a-z_]+\.h\$" ;;
-    tests/compat/*) echo '^leat/(compat/([a-z]+/)?)?[a-z_]+\.h$|^(\.\./seed|[a-z_]+)\.h$' ;;
+    tests/compat/*) echo '^leat/(compat/([a-z]+/)?)?[a-z_]+\.h$|^(\.\./(seed|model)|[a-z_]+)\.h$' ;;
     include/leat/*) echo '^leat/[a-z_]+\.h$' ;;
     src/base/*) echo '^(base|leat)/[a-z_]+\.h$' ;;
     src/layout/*) echo '^(layout|base|leat)/[a-z_]+\.h$|^kernels/(layout_task|modules)\.h$' ;;

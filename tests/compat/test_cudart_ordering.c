@@ -1,0 +1,244 @@
+/* test_cudart_ordering.c - the model of ordering.c by the names of the CUDA runtime: every form of copy and set.
+ */
+#include "ordering.h"
+
+#include <cuda_runtime.h>
+
+/* ---- arguments ---- */
+
+static enum cudaMemcpyKind kind(const struct cell *dst, const struct cell *src)
+{
+    return (enum cudaMemcpyKind)kind_of_copy(dst, src);
+}
+
+static cudaArray_t array(const struct cell *cell)
+{
+    return (cudaArray_t)cell->ptr;
+}
+
+static struct cudaPitchedPtr rows_of(const struct cell *cell)
+{
+    return make_cudaPitchedPtr(cell->ptr, row_bytes(), row_bytes(), cell_rows());
+}
+
+/* The whole cell; with an array it is counted in elements, which have 4 bytes. */
+static struct cudaExtent extent_of(const struct cell *dst, const struct cell *src)
+{
+    bool elements = dst->sort == ARRAY || src->sort == ARRAY;
+
+    return make_cudaExtent(elements ? row_bytes() / 4 : row_bytes(), cell_rows(), 1);
+}
+
+static const struct cudaMemcpy3DParms *box(const struct cell *dst, const struct cell *src)
+{
+    static struct cudaMemcpy3DParms box;
+
+    box = (struct cudaMemcpy3DParms){.extent = extent_of(dst, src), .kind = kind(dst, src)};
+    if (dst->sort == ARRAY)
+        box.dstArray = array(dst);
+    else
+        box.dstPtr = rows_of(dst);
+    if (src->sort == ARRAY)
+        box.srcArray = array(src);
+    else
+        box.srcPtr = rows_of(src);
+    return &box;
+}
+
+static const struct cudaMemcpy3DPeerParms *peer_box(const struct cell *dst, const struct cell *src)
+{
+    static struct cudaMemcpy3DPeerParms peers;
+    const struct cudaMemcpy3DParms *plain = box(dst, src);
+
+    peers = (struct cudaMemcpy3DPeerParms){.srcArray = plain->srcArray,
+                                           .srcPtr = plain->srcPtr,
+                                           .srcDevice = src->device,
+                                           .dstArray = plain->dstArray,
+                                           .dstPtr = plain->dstPtr,
+                                           .dstDevice = dst->device,
+                                           .extent = plain->extent};
+    return &peers;
+}
+
+#define S ((cudaStream_t)stream)
+#define BYTES cell_bytes()
+#define ROW row_bytes()
+#define ROWS cell_rows()
+#define KIND kind(dst, src)
+#define BYTE ((int)(value & 0xff))
+
+/* ---- forms: name, order, sorts of dst and of src, arguments ---- */
+
+/* Those that there are for the thread's default stream too, with _ptds. */
+#define COPIES_BOTH(X)                                                                                            \
+    X(cudaMemcpy, SYNC, LINEAR, LINEAR, (dst->ptr, src->ptr, BYTES, KIND))                                        \
+    X(cudaMemcpy2D, SYNC, LINEAR, LINEAR, (dst->ptr, ROW, src->ptr, ROW, ROW, ROWS, KIND))                        \
+    X(cudaMemcpy2DToArray, SYNC, IN(ARRAY), LINEAR, (array(dst), 0, 0, src->ptr, ROW, ROW, ROWS, KIND))           \
+    X(cudaMemcpy2DFromArray, SYNC, LINEAR, IN(ARRAY), (dst->ptr, ROW, array(src), 0, 0, ROW, ROWS, KIND))         \
+    X(cudaMemcpy2DArrayToArray, SYNC, IN(ARRAY), IN(ARRAY),                                                       \
+      (array(dst), 0, 0, array(src), 0, 0, ROW, ROWS, KIND))                                                      \
+    X(cudaMemcpyToArray, SYNC, IN(ARRAY), LINEAR, (array(dst), 0, 0, src->ptr, BYTES, KIND))                      \
+    X(cudaMemcpyFromArray, SYNC, LINEAR, IN(ARRAY), (dst->ptr, array(src), 0, 0, BYTES, KIND))                    \
+    X(cudaMemcpyArrayToArray, SYNC, IN(ARRAY), IN(ARRAY), (array(dst), 0, 0, array(src), 0, 0, BYTES, KIND))      \
+    X(cudaMemcpyToSymbol, SYNC, IN(SYMBOL), LINEAR, (dst->ptr, src->ptr, BYTES, 0, cudaMemcpyDefault))            \
+    X(cudaMemcpyFromSymbol, SYNC, LINEAR, IN(SYMBOL), (dst->ptr, src->ptr, BYTES, 0, cudaMemcpyDefault))          \
+    X(cudaMemcpy3D, SYNC, ANY, ANY, (box(dst, src)))                                                              \
+    X(cudaMemcpy3DPeer, PEER, ON_DEVICE, ON_DEVICE, (peer_box(dst, src)))
+
+#define COPIES(X)                                                                                                 \
+    X(cudaMemcpyPeer, PEER, IN(DEVICE), IN(DEVICE), (dst->ptr, dst->device, src->ptr, src->device, BYTES))        \
+    X(cudaMemcpyAsync, STREAM, LINEAR, LINEAR, (dst->ptr, src->ptr, BYTES, KIND, S))                              \
+    X(cudaMemcpy2DAsync, STREAM, LINEAR, LINEAR, (dst->ptr, ROW, src->ptr, ROW, ROW, ROWS, KIND, S))              \
+    X(cudaMemcpy2DToArrayAsync, STREAM, IN(ARRAY), LINEAR, (array(dst), 0, 0, src->ptr, ROW, ROW, ROWS, KIND, S)) \
+    X(cudaMemcpy2DFromArrayAsync, STREAM, LINEAR, IN(ARRAY),                                                      \
+      (dst->ptr, ROW, array(src), 0, 0, ROW, ROWS, KIND, S))                                                      \
+    X(cudaMemcpyToArrayAsync, STREAM, IN(ARRAY), LINEAR, (array(dst), 0, 0, src->ptr, BYTES, KIND, S))            \
+    X(cudaMemcpyFromArrayAsync, STREAM, LINEAR, IN(ARRAY), (dst->ptr, array(src), 0, 0, BYTES, KIND, S))          \
+    X(cudaMemcpyToSymbolAsync, STREAM, IN(SYMBOL), LINEAR, (dst->ptr, src->ptr, BYTES, 0, cudaMemcpyDefault, S))  \
+    X(cudaMemcpyFromSymbolAsync, STREAM, LINEAR, IN(SYMBOL),                                                      \
+      (dst->ptr, src->ptr, BYTES, 0, cudaMemcpyDefault, S))                                                       \
+    X(cudaMemcpy3DAsync, STREAM, ANY, ANY, (box(dst, src), S))                                                    \
+    X(cudaMemcpyPeerAsync, STREAM, IN(DEVICE), IN(DEVICE),                                                        \
+      (dst->ptr, dst->device, src->ptr, src->device, BYTES, S))                                                   \
+    X(cudaMemcpy3DPeerAsync, STREAM, ON_DEVICE, ON_DEVICE, (peer_box(dst, src), S))
+
+/* Name, order, bytes of the value, arguments. */
+#define SETS_BOTH(X)                                                                                              \
+    X(cudaMemset, SYNC, 1, (dst->ptr, BYTE, BYTES))                                                               \
+    X(cudaMemset2D, SYNC, 1, (dst->ptr, ROW, BYTE, ROW, ROWS))                                                    \
+    X(cudaMemset3D, SYNC, 1, (rows_of(dst), BYTE, make_cudaExtent(ROW, ROWS, 1)))
+
+#define SETS(X)                                                                                                   \
+    X(cudaMemsetAsync, STREAM, 1, (dst->ptr, BYTE, BYTES, S))                                                     \
+    X(cudaMemset2DAsync, STREAM, 1, (dst->ptr, ROW, BYTE, ROW, ROWS, S))                                          \
+    X(cudaMemset3DAsync, STREAM, 1, (rows_of(dst), BYTE, make_cudaExtent(ROW, ROWS, 1), S))
+
+#define SECOND(name) name##_ptds
+#include "ordering_forms.h"
+
+/* ---- the rest ---- */
+
+static int set_device(int device)
+{
+    return (int)cudaSetDevice(device);
+}
+
+static int device_synchronize(void)
+{
+    return (int)cudaDeviceSynchronize();
+}
+
+static int device_reset(void)
+{
+    return (int)cudaDeviceReset();
+}
+
+static int stream_create(void **stream, bool blocking)
+{
+    return (int)cudaStreamCreateWithFlags((cudaStream_t *)stream,
+                                          blocking ? cudaStreamDefault : cudaStreamNonBlocking);
+}
+
+static int stream_destroy(void *stream)
+{
+    return (int)cudaStreamDestroy(S);
+}
+
+static int stream_synchronize(void *stream)
+{
+    return (int)cudaStreamSynchronize(S);
+}
+
+static int stream_query(void *stream)
+{
+    return (int)cudaStreamQuery(S);
+}
+
+static int stream_wait(void *stream, void *event)
+{
+    return (int)cudaStreamWaitEvent(S, (cudaEvent_t)event, 0);
+}
+
+static int host_function(void *stream, void (*function)(void *), void *argument)
+{
+    return (int)cudaLaunchHostFunc(S, function, argument);
+}
+
+static int event_create(void **event)
+{
+    return (int)cudaEventCreateWithFlags((cudaEvent_t *)event, cudaEventDisableTiming);
+}
+
+static int event_destroy(void *event)
+{
+    return (int)cudaEventDestroy((cudaEvent_t)event);
+}
+
+static int event_record(void *event, void *stream)
+{
+    return (int)cudaEventRecord((cudaEvent_t)event, S);
+}
+
+static int event_synchronize(void *event)
+{
+    return (int)cudaEventSynchronize((cudaEvent_t)event);
+}
+
+static int event_query(void *event)
+{
+    return (int)cudaEventQuery((cudaEvent_t)event);
+}
+
+static int allocate(enum sort sort, size_t bytes, void **ptr)
+{
+    if (sort == PINNED)
+        return (int)cudaMallocHost(ptr, bytes);
+    return (int)(sort == MANAGED ? cudaMallocManaged(ptr, bytes, cudaMemAttachGlobal) : cudaMalloc(ptr, bytes));
+}
+
+static int release(enum sort sort, void *ptr)
+{
+    return (int)(sort == PINNED ? cudaFreeHost(ptr) : cudaFree(ptr));
+}
+
+static int array_create(size_t bytes, size_t rows, void **made)
+{
+    struct cudaChannelFormatDesc format = cudaCreateChannelDesc(32, 0, 0, 0, cudaChannelFormatKindUnsigned);
+
+    return (int)cudaMallocArray((cudaArray_t *)made, &format, bytes / 4, rows > 1 ? rows : 0, 0);
+}
+
+static int array_destroy(void *ended)
+{
+    return (int)cudaFreeArray((cudaArray_t)ended);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct names names = {.program = "test_cudart_ordering",
+                                       .not_ready = cudaErrorNotReady,
+                                       .set_device = set_device,
+                                       .device_synchronize = device_synchronize,
+                                       .device_reset = device_reset,
+                                       .stream_create = stream_create,
+                                       .stream_destroy = stream_destroy,
+                                       .stream_synchronize = stream_synchronize,
+                                       .stream_query = stream_query,
+                                       .stream_wait = stream_wait,
+                                       .host_function = host_function,
+                                       .event_create = event_create,
+                                       .event_destroy = event_destroy,
+                                       .event_record = event_record,
+                                       .event_synchronize = event_synchronize,
+                                       .event_query = event_query,
+                                       .allocate = allocate,
+                                       .release = release,
+                                       .array_create = array_create,
+                                       .array_destroy = array_destroy,
+                                       .forms = forms,
+                                       .form_count = sizeof forms / sizeof forms[0],
+                                       .sets = sets,
+                                       .set_count = sizeof sets / sizeof sets[0]};
+
+    return run_ordering(&names, argc, argv);
+}
