@@ -107,6 +107,11 @@ static void cuda_copy(void)
     MUST(cudaMemcpyAsync(theirs.to, theirs.from, BYTES, cudaMemcpyDeviceToDevice, theirs.stream));
 }
 
+static void cuda_copy_here(void)
+{
+    MUST(cudaMemcpy(theirs.to, theirs.from, BYTES, cudaMemcpyDeviceToDevice));
+}
+
 static void allocate(void)
 {
     void *ptr;
@@ -150,6 +155,7 @@ static const struct {
     {"cudaStreamWaitEvent", wait_for_event, cuda_wait_for_event, 1},
     {"cudaMemsetAsync, 4 KiB", fill, cuda_fill, 1},
     {"cudaMemcpyAsync, 4 KiB on the device", copy, cuda_copy, 1},
+    {"cudaMemcpy, 4 KiB on the device", copy, cuda_copy_here, 1},
     {"cudaMallocAsync, cudaFreeAsync", allocate, cuda_allocate, 2},
     {"cudaMalloc, cudaFree", allocate_at_once, cuda_allocate_at_once, 2},
 };
@@ -173,6 +179,7 @@ static double sample(void (*turn)(void))
     took = now_ns() - start;
     MUST(leat_stream_synchronize(ours.stream));
     MUST(cudaStreamSynchronize(theirs.stream));
+    MUST(cudaStreamSynchronize(NULL));
     return took / CALLS;
 }
 
