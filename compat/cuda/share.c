@@ -32,7 +32,7 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *address, CUipcMemHandle handle, unsi
 
     CU_TRY(leatcu_enter(NULL));
     CU_CHECK(address && flags == CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
-    CU_TRY(leatcu_result(leatc_share_open(&handle, false, &ptr)));
+    CU_TRY(leatcu_result(leatc_share_open(&handle, &ptr)));
     *address = leatcu_address(ptr);
     return CUDA_SUCCESS;
 }
@@ -61,13 +61,9 @@ CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool *pool, void *shareable,
 
 CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData *data, CUdeviceptr address)
 {
-    struct leatc_memory memory;
-
     CU_TRY(leatcu_started());
     CU_CHECK(data && address);
-    CU_TRY(leatcu_result(leatc_memory_find(leatcu_pointer(address), &memory)));
-    CU_CHECK(memory.pool);
-    return leatcu_result(leatc_share_memory(leatcu_pointer(address), data));
+    return leatcu_result(leatc_share_pointer(leatcu_pointer(address), data));
 }
 
 CUresult cuMemPoolImportPointer(CUdeviceptr *address, CUmemoryPool pool, CUmemPoolPtrExportData *data)
@@ -75,9 +71,8 @@ CUresult cuMemPoolImportPointer(CUdeviceptr *address, CUmemoryPool pool, CUmemPo
     void *ptr;
 
     CU_TRY(leatcu_started());
-    CU_CHECK(address && data);
-    CU_CHECK(leatc_pool_is_imported((struct leatc_pool *)pool));
-    CU_TRY(leatcu_result(leatc_share_open(data, true, &ptr)));
+    CU_CHECK(address);
+    CU_TRY(leatcu_result(leatc_share_open_pointer((struct leatc_pool *)pool, data, &ptr)));
     *address = leatcu_address(ptr);
     return CUDA_SUCCESS;
 }

@@ -13,8 +13,7 @@ cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t *handle, void *devPtr)
 
 cudaError_t cudaIpcOpenMemHandle(void **devPtr, cudaIpcMemHandle_t handle, unsigned int flags)
 {
-    return note(flags == cudaIpcMemLazyEnablePeerAccess ? leatc_share_open(&handle, false, devPtr)
-                                                        : LEATC_INVALID_VALUE);
+    return note(flags == cudaIpcMemLazyEnablePeerAccess ? leatc_share_open(&handle, devPtr) : LEATC_INVALID_VALUE);
 }
 
 cudaError_t cudaIpcCloseMemHandle(void *devPtr)
@@ -51,22 +50,11 @@ cudaError_t cudaMemPoolImportFromShareableHandle(cudaMemPool_t *memPool, void *s
 
 cudaError_t cudaMemPoolExportPointer(struct cudaMemPoolPtrExportData *exportData, void *ptr)
 {
-    struct leatc_memory memory;
-    int result = leatc_init();
-
-    if (!exportData || !ptr)
-        return note(LEATC_INVALID_VALUE);
-    if (result == LEATC_OK)
-        result = leatc_memory_find(ptr, &memory);
-    if (result == LEATC_OK)
-        result = memory.pool ? leatc_share_memory(ptr, exportData) : LEATC_INVALID_VALUE;
-    return note(result == LEATC_NOT_SUPPORTED ? LEATC_INVALID_VALUE : result);
+    return note(exportData && ptr ? leatc_share_pointer(ptr, exportData) : LEATC_INVALID_VALUE);
 }
 
 cudaError_t cudaMemPoolImportPointer(void **ptr, cudaMemPool_t memPool,
                                      struct cudaMemPoolPtrExportData *exportData)
 {
-    if (!ptr || !exportData || !leatc_pool_is_imported(pool_of(memPool)))
-        return note(LEATC_INVALID_VALUE);
-    return note(leatc_share_open(exportData, true, ptr));
+    return note(leatc_share_open_pointer(pool_of(memPool), exportData, ptr));
 }

@@ -483,19 +483,29 @@ LEATC_API int leatc_free_async(void *ptr, struct leatc_stream *stream);
  */
 LEATC_API int leatc_share_memory(const void *ptr, void *handle);
 
-/* Maps it for the current device; the same handle again gives the same address, and wants another close. own_too:
- * also a handle of this process; otherwise INVALID_CONTEXT. INVALID_VALUE: no handle, or its memory is gone. */
-LEATC_API int leatc_share_open(const void *handle, bool own_too, void **ptr);
+/* Maps it for the current device; the same handle again gives the same address, and wants another close.
+ * INVALID_VALUE: no handle, or its memory is gone, or another process than the one that made it answers;
+ * INVALID_CONTEXT: a handle of this process; OPERATING_SYSTEM: the process did not answer in 5 seconds, or this
+ * one has no descriptor free. */
+LEATC_API int leatc_share_open(const void *handle, void **ptr);
 
 /* Waits for the device. INVALID_VALUE: not an address of leatc_share_open(). */
 LEATC_API int leatc_share_close(void *ptr);
 
 /* A file descriptor that stands for an exportable pool, and a pool for it: nothing can be allocated from that, it
- * is there for the pointers, which leatc_share_memory() and leatc_share_open() carry. INVALID_VALUE: not
- * exportable. */
+ * is there for pointers. INVALID_VALUE: not exportable; no descriptor of a pool. */
 LEATC_API int leatc_share_pool(struct leatc_pool *pool, int *fd);
 LEATC_API int leatc_share_open_pool(int fd, struct leatc_pool **pool);
-LEATC_API bool leatc_pool_is_imported(struct leatc_pool *pool);
+
+/* What leatc_share_memory() and leatc_share_open() do, for a block of an exportable pool, and in this process too.
+ * It is opened on the pool's device. INVALID_VALUE: of no such pool; data that is none, or of another pool than
+ * the one that pool stands for. */
+LEATC_API int leatc_share_pointer(const void *ptr, void *data);
+LEATC_API int leatc_share_open_pointer(struct leatc_pool *pool, const void *data, void **ptr);
+
+/* A descriptor as programs give it where a pointer is wanted: by value in the low half, whatever the high half
+ * has, or by its address. INVALID_VALUE: neither is an open descriptor. No address is read that is not mapped. */
+LEATC_API int leatc_share_descriptor(const void *handle, int *fd);
 
 /* A handle for an event with LEATC_EVENT_INTERPROCESS (else INVALID_VALUE), and another event for it in another
  * process (else INVALID_CONTEXT): both mark the same place, whoever records. Work that waits for it waits by a

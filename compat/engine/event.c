@@ -12,11 +12,13 @@
 #include <linux/futex.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #define PAGE_BYTES 4096
+#define SEALS (F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW)
 
 /* In memory that processes share. */
 struct counts {
@@ -47,11 +49,19 @@ static _Atomic unsigned long long latest_id = 1;
 
 /* ---- the page that processes share ---- */
 
+/* Returns true if fd is such a page, which no process can shrink. */
+static bool is_page(int fd)
+{
+    struct stat file;
+
+    return leatc_is_sealed(fd, SEALS) && !fstat(fd, &file) && file.st_size == PAGE_BYTES;
+}
+
 /* Takes fd over; closes it on failure. NULL: no memory, or fd is no such page. */
 static struct shared *hold_page(int fd)
 {
     struct shared *shared = calloc(1, sizeof *shared);
-    void *page = fd >= 0 ? mmap(NULL, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) : MAP_FAILED;
+    void *page = is_page(fd) ? mmap(NULL, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) : MAP_FAILED;
 
     if (shared && page != MAP_FAILED) {
         atomic_init(&shared->holders, 1);
@@ -69,9 +79,9 @@ static struct shared *hold_page(int fd)
 
 static struct shared *new_page(void)
 {
-    int fd = memfd_create("leat-event", MFD_CLOEXEC);
+    int fd = memfd_create("leat-event", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 
-    if (fd >= 0 && ftruncate(fd, PAGE_BYTES)) {
+    if (fd >= 0 && (ftruncate(fd, PAGE_BYTES) || fcntl(fd, F_ADD_SEALS, SEALS))) {
         close(fd);
         fd = -1;
     }
@@ -222,7 +232,7 @@ int leatc_share_event(struct leatc_event *event, void *handle)
     fd = fcntl(event->shared->fd, F_DUPFD_CLOEXEC, 0);
     if (fd < 0)
         return LEATC_OPERATING_SYSTEM;
-    result = leatc_share_offer(LEATC_SHARE_EVENT, event->id, PAGE_BYTES, event->device->ordinal, fd, handle);
+    result = leatc_share_offer(LEATC_SHARE_EVENT, event->id, PAGE_BYTES, fd, handle);
     if (result != LEATC_OK)
         close(fd);
     return result;

@@ -243,8 +243,12 @@ static inline void leatc_pools_waited(struct leatc_device *device)
         leatc_pools_trim(device);
 }
 
-int leatc_pool_import(int ordinal, struct leatc_pool **pool);
+/* Makes a pool that stands for the pool with this id in the process with this number. leatc_pool_stands_for()
+ * returns true if pool was made so. */
+int leatc_pool_import(int ordinal, uint64_t process, uint64_t id, struct leatc_pool **pool);
+bool leatc_pool_stands_for(struct leatc_pool *pool, uint64_t process, uint64_t id, int *ordinal);
 bool leatc_pool_is_exportable(const struct leatc_pool *pool);
+uint64_t leatc_pool_id(const struct leatc_pool *pool);
 
 /* share.c */
 #define LEATC_SHARE_MEMORY 1u
@@ -255,18 +259,24 @@ bool leatc_pool_is_exportable(const struct leatc_pool *pool);
 #define LEATC_SHARE_UNIT ((size_t)2 << 20)
 
 /* Lets other processes ask for a descriptor, which belongs to the offer if it succeeds; and ends that. */
-int leatc_share_offer(unsigned what, unsigned long long id, size_t bytes, int ordinal, int fd, void *handle);
+int leatc_share_offer(unsigned what, unsigned long long id, size_t bytes, int fd, void *handle);
 void leatc_share_end(unsigned what, unsigned long long id);
 
-/* The descriptor behind a handle; the caller closes it. INVALID_VALUE, INVALID_HANDLE; INVALID_CONTEXT for a
- * handle of this process. */
+/* The descriptor behind a handle; the caller closes it. INVALID_VALUE: no handle; INVALID_HANDLE: what it stands
+ * for is gone; INVALID_CONTEXT: a handle of this process; OPERATING_SYSTEM. */
 int leatc_share_ask(const void *handle, unsigned what, size_t *bytes, int *fd);
+
+/* Returns true if fd is a memory file that has these seals. */
+bool leatc_is_sealed(int fd, int seals);
 
 /* Is it memory that came from another process? */
 bool leatc_share_is_open(const void *ptr);
 
 /* Forgets what of it the device has, which a reset takes along. */
 void leatc_imports_close(struct leatc_device *device);
+
+/* launch.c: reads memory that may not be mapped. Returns false if it is not. */
+bool leatc_read_safely(const void *from, void *to, size_t bytes);
 
 /* array.c, launch.c */
 void leatc_arrays_close(struct leatc_device *device);

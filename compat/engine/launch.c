@@ -37,8 +37,7 @@ static struct own **bucket_of(const void *function)
 
 /* ---- the program's own kernels ---- */
 
-/* Reads memory that may not be there. */
-static bool read_safely(const void *from, void *to, size_t bytes)
+bool leatc_read_safely(const void *from, void *to, size_t bytes)
 {
     struct iovec local = {to, bytes}, remote = {(void *)(uintptr_t)from, bytes};
 
@@ -47,8 +46,9 @@ static bool read_safely(const void *from, void *to, size_t bytes)
 
 static bool is_own_kernel(const void *function, leat_cpu_kernel *code)
 {
-    return (uintptr_t)function % _Alignof(leat_cpu_kernel) == 0 && read_safely(function, code, sizeof *code) &&
-           code->abi == LEAT_CPU_KERNEL_ABI && code->parameter_count <= PARAMETERS_MAX && code->run &&
+    return (uintptr_t)function % _Alignof(leat_cpu_kernel) == 0 &&
+           leatc_read_safely(function, code, sizeof *code) && code->abi == LEAT_CPU_KERNEL_ABI &&
+           code->parameter_count <= PARAMETERS_MAX && code->run &&
            (code->parameter_bytes || !code->parameter_count);
 }
 

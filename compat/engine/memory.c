@@ -262,8 +262,10 @@ void leatc_memory_close(struct leatc_device *device)
     struct node *node;
 
     pthread_rwlock_wrlock(&lock);
-    while ((node = find_of(root, device->ordinal)))
+    while ((node = find_of(root, device->ordinal))) {
+        leatc_share_end(LEATC_SHARE_MEMORY, node->memory.id);
         free(take(start(node)));
+    }
     pthread_rwlock_unlock(&lock);
 }
 

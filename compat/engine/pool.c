@@ -11,7 +11,9 @@
 struct leatc_pool {
     struct leatc_slot slot;
     struct leatc_device *device;
-    leat_pool *native; /* NULL for a pool of another process */
+    leat_pool *native;                /* NULL for a pool of another process */
+    uint64_t id;                      /* no other pool of the process has it */
+    uint64_t maker_process, maker_id; /* of a pool of another process: the number of that, and the id there */
     bool is_default, exportable;
     atomic_int references;
     _Atomic int reuse[3];
@@ -43,6 +45,7 @@ int leatc_pool_check(struct leatc_pool *pool)
 static void begin_pool(struct leatc_pool *pool, struct leatc_device *device)
 {
     pool->device = device;
+    pool->id = leatc_memory_id();
     for (int i = 0; i < 3; i++)
         atomic_store_explicit(&pool->reuse[i], 1, memory_order_relaxed);
     atomic_store_explicit(&pool->references, 1, memory_order_relaxed);
@@ -55,22 +58,35 @@ bool leatc_pool_is_exportable(const struct leatc_pool *pool)
     return pool->exportable;
 }
 
-bool leatc_pool_is_imported(struct leatc_pool *pool)
+uint64_t leatc_pool_id(const struct leatc_pool *pool)
 {
-    return leatc_pool_check(pool) == LEATC_OK && !pool->native;
+    return pool->id;
 }
 
-int leatc_pool_import(int ordinal, struct leatc_pool **pool)
+bool leatc_pool_stands_for(struct leatc_pool *pool, uint64_t process, uint64_t id, int *ordinal)
+{
+    if (leatc_pool_check(pool) != LEATC_OK || pool->native || pool->maker_process != process ||
+        pool->maker_id != id)
+        return false;
+    *ordinal = pool->device->ordinal;
+    return true;
+}
+
+int leatc_pool_import(int ordinal, uint64_t process, uint64_t id, struct leatc_pool **pool)
 {
     int result;
     struct leatc_device *device = leatc_device_at(ordinal, &result);
+    struct leatc_pool *made;
 
     if (!device)
         return result;
-    *pool = leatc_slot_new(&pools);
-    if (!*pool)
+    made = leatc_slot_new(&pools);
+    if (!made)
         return LEATC_OUT_OF_MEMORY;
-    begin_pool(*pool, device);
+    made->maker_process = process;
+    made->maker_id = id;
+    begin_pool(made, device);
+    *pool = made;
     return LEATC_OK;
 }
 

@@ -4,13 +4,22 @@
  * A handle of 64 bytes names the process that made it and a number. Whoever has it asks that process, over a
  * socket of the abstract namespace, for the file descriptor behind the number: of memory that a pool exports, or
  * of the page that an event's counts are in. A thread of the first process answers, started with the first handle,
- * so a handle works as long as its process and the thing itself live. Only processes of the same user are
- * answered.
+ * so a handle works as long as its process and the thing itself live.
+ *
+ * Both sides check each other: the thread answers processes of its own user and of root, and the asker accepts
+ * only the process that made the handle. No call hangs: the asker gives up after PATIENCE_MS, and the thread
+ * serves all connections at once, so a silent one delays no other. When the process is out of descriptors, the
+ * thread rests and tries again; sending an answer needs no descriptor.
+ *
+ * A pool's descriptor is a small file that names the process and the pool. It is sealed, so that nobody can change
+ * it.
  */
 #include "engine/inside.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,10 +27,16 @@
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
-#define MAGIC 0x7461656cu
+#define MAGIC 0x3274656cu
+#define PATIENCE_MS 5000
+#define REST_MS 10
+#define CLIENTS_MAX 64
+#define SEALS (F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE)
 
 /* What a handle holds. */
 struct handle {
@@ -29,14 +44,16 @@ struct handle {
     uint64_t process; /* a random number of the process that made it */
     uint64_t id;
     uint64_t bytes;
-    int32_t pid, ordinal;
+    uint64_t pool;      /* of memory: the id of its pool, 0 for none */
+    uint64_t pid_space; /* in which pid means that process; 0: not known */
+    int64_t pid;
 };
 _Static_assert(sizeof(struct handle) <= LEATC_SHARE_BYTES, "a handle has room in what the vendors give it");
 
 /* A descriptor that others may ask for. */
 struct offer {
     struct offer *next;
-    uint64_t id;
+    uint64_t id, bytes, pool;
     uint32_t what;
     int fd;
 };
@@ -44,7 +61,7 @@ struct offer {
 /* Memory that came from another process. */
 struct import {
     struct import *next;
-    uint64_t process, id;
+    struct handle from;
     void *ptr;
     int ordinal;
     unsigned opened;
@@ -54,11 +71,11 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the lists and
 static struct offer *offers;
 static struct import *imports;
 static atomic_uint offer_count;
-static int server = -1;
-static pid_t server_pid; /* a child process has its parent's memory, and no thread in it */
+static int listening = -1; /* the thread's socket; -1: there is no thread */
+static pid_t server_pid;   /* a child process has its parent's memory, and no thread in it */
 static uint64_t process;
 
-/* ---- the socket ---- */
+/* ---- both sides ---- */
 
 static socklen_t address_of(uint64_t number, struct sockaddr_un *address)
 {
@@ -69,132 +86,307 @@ static socklen_t address_of(uint64_t number, struct sockaddr_un *address)
                                         (unsigned long long)number));
 }
 
-static bool same_user(int connection)
+static bool same_user(int connection, struct ucred *peer)
 {
-    struct ucred peer;
-    socklen_t length = sizeof peer;
+    socklen_t length = sizeof *peer;
 
-    return !getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &peer, &length) &&
-           (peer.uid == geteuid() || peer.uid == 0);
+    return !getsockopt(connection, SOL_SOCKET, SO_PEERCRED, peer, &length) &&
+           (peer->uid == geteuid() || peer->uid == 0);
 }
 
+/* The namespace of process ids that this process is in. */
+static uint64_t pid_space(void)
+{
+    struct stat space;
+
+    return stat("/proc/self/ns/pid", &space) ? 0 : (uint64_t)space.st_ino;
+}
+
+static int64_t now_ms(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+static void rest(void)
+{
+    struct timespec time = {.tv_nsec = REST_MS * 1000000};
+
+    (void)nanosleep(&time, NULL);
+}
+
+/* Room for one descriptor in a message, and not for two. */
+union control {
+    struct cmsghdr header;
+    char bytes[CMSG_SPACE(sizeof(int))];
+};
+
+/* ---- the process that has it ---- */
+
+/* A connection that has not said all of what it wants. */
+struct client {
+    int connection;
+    size_t received;
+    int64_t deadline;
+    struct handle wanted;
+};
+
+/* Under the lock, so that the descriptor stays open meanwhile. Nothing waits: connections do not block. */
 static void send_descriptor(int connection, int fd)
 {
     char byte = fd >= 0;
     struct iovec part = {&byte, 1};
-    union {
-        struct cmsghdr header;
-        char bytes[CMSG_SPACE(sizeof(int))];
-    } control = {.bytes = {0}};
+    union control control = {.bytes = {0}};
     struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
 
     if (fd >= 0) {
         message.msg_control = control.bytes;
-        message.msg_controllen = sizeof control.bytes;
+        message.msg_controllen = CMSG_LEN(sizeof fd);
         control.header =
-            (struct cmsghdr){.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof(int))};
+            (struct cmsghdr){.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof fd)};
         memcpy(CMSG_DATA(&control.header), &fd, sizeof fd);
     }
     (void)sendmsg(connection, &message, MSG_NOSIGNAL);
 }
 
-static void answer(int connection)
+static void answer(const struct client *client)
 {
-    struct handle wanted;
-    struct offer *offer;
-    int fd = -1;
+    const struct handle *wanted = &client->wanted;
+    const struct offer *offer;
 
-    if (!same_user(connection) || recv(connection, &wanted, sizeof wanted, MSG_WAITALL) != (ssize_t)sizeof wanted)
-        return;
     pthread_mutex_lock(&lock);
-    for (offer = offers; offer && (offer->id != wanted.id || offer->what != wanted.what); offer = offer->next)
-        ;
-    if (offer)
-        fd = fcntl(offer->fd, F_DUPFD_CLOEXEC, 0);
+    offer = offers;
+    while (offer && (offer->id != wanted->id || offer->what != wanted->what || offer->bytes != wanted->bytes ||
+                     offer->pool != wanted->pool || wanted->process != process))
+        offer = offer->next;
+    send_descriptor(client->connection, offer ? offer->fd : -1);
     pthread_mutex_unlock(&lock);
-    send_descriptor(connection, fd);
-    if (fd >= 0)
-        close(fd);
 }
 
-static void *serve(void *argument)
+/* Reads what has arrived. Returns true if the connection can be closed: it was answered, or it is broken. */
+static bool hear(struct client *client)
 {
-    int listening = *(int *)argument;
+    ssize_t got = recv(client->connection, (char *)&client->wanted + client->received,
+                       sizeof client->wanted - client->received, 0);
 
-    for (;;) {
-        struct timeval patience = {.tv_sec = 5};
-        int connection = accept4(listening, NULL, NULL, SOCK_CLOEXEC);
+    if (got < 0)
+        return errno != EAGAIN && errno != EINTR;
+    client->received += (size_t)got;
+    if (got && client->received < sizeof client->wanted)
+        return false;
+    if (got)
+        answer(client);
+    return true;
+}
 
-        if (connection < 0) {
-            if (errno == EINTR || errno == ECONNABORTED)
-                continue;
-            return NULL;
-        }
-        (void)setsockopt(connection, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
-        answer(connection);
-        close(connection);
+static void forget(struct client *clients, size_t *count, size_t number)
+{
+    close(clients[number].connection);
+    memmove(&clients[number], &clients[number + 1], (--*count - number) * sizeof *clients);
+}
+
+/* Accepts a connection; the oldest one is dropped if there is no room. Returns false if the socket is gone. */
+static bool greet(int fd, struct client *clients, size_t *count)
+{
+    int connection = accept4(fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    struct ucred peer;
+
+    if (connection < 0) {
+        if (errno == EBADF || errno == ENOTSOCK || errno == EINVAL)
+            return false;
+        /* Out of descriptors or memory (EMFILE, ENFILE, ENOBUFS, ENOMEM): the connection stays in the queue. */
+        if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
+            rest();
+        return true;
     }
+    if (!same_user(connection, &peer)) {
+        close(connection);
+        return true;
+    }
+    if (*count == CLIENTS_MAX)
+        forget(clients, count, 0);
+    clients[(*count)++] = (struct client){.connection = connection, .deadline = now_ms() + PATIENCE_MS};
+    return true;
+}
+
+/* The thread. No connection blocks it. */
+static void *serve(void *unused)
+{
+    struct client clients[CLIENTS_MAX];
+    struct pollfd polled[CLIENTS_MAX + 1];
+    size_t count = 0;
+    int fd;
+
+    (void)unused;
+    pthread_mutex_lock(&lock);
+    fd = listening;
+    pthread_mutex_unlock(&lock);
+    for (;;) {
+        size_t heard = count;
+        /* Connections are in the order of their deadlines. */
+        int64_t left = count ? clients[0].deadline - now_ms() : -1;
+
+        for (size_t i = 0; i < heard; i++)
+            polled[i] = (struct pollfd){.fd = clients[i].connection, .events = POLLIN};
+        polled[heard] = (struct pollfd){.fd = fd, .events = POLLIN};
+        if (poll(polled, heard + 1, count && left < 0 ? 0 : (int)left) < 0) {
+            rest();
+            continue;
+        }
+        for (size_t i = heard; i-- > 0;)
+            if ((polled[i].revents && hear(&clients[i])) || clients[i].deadline <= now_ms())
+                forget(clients, &count, i);
+        if (polled[heard].revents && !greet(fd, clients, &count))
+            break;
+    }
+    while (count)
+        forget(clients, &count, count - 1);
+    pthread_mutex_lock(&lock);
+    listening = -1;
+    pthread_mutex_unlock(&lock);
+    return NULL;
+}
+
+/* The thread blocks all signals, so that the program's handlers run on the program's threads. */
+static bool start_thread(void)
+{
+    sigset_t all, before;
+    pthread_attr_t detached;
+    pthread_t thread;
+    bool started;
+
+    (void)sigfillset(&all);
+    (void)pthread_attr_init(&detached);
+    (void)pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+    started = !pthread_create(&thread, &detached, serve, NULL);
+    if (started)
+        (void)pthread_setname_np(thread, "leat share");
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    (void)pthread_attr_destroy(&detached);
+    return started;
+}
+
+/* In a child of fork(), where the thread does not exist: once the parent has ended, connecting must fail at once.
+ */
+static void close_in_child(void)
+{
+    if (listening >= 0)
+        close(listening);
+    listening = -1;
 }
 
 /* Under the lock. */
 static int start_server(void)
 {
     struct sockaddr_un address;
-    pthread_attr_t detached;
-    pthread_t thread;
     socklen_t length;
 
-    if (server >= 0 && server_pid == getpid())
+    if (listening >= 0 && server_pid == getpid())
         return LEATC_OK;
-    if (getrandom(&process, sizeof process, 0) != (ssize_t)sizeof process)
-        return LEATC_OPERATING_SYSTEM;
-    server = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    length = address_of(process, &address);
-    server_pid = getpid();
-    (void)pthread_attr_init(&detached);
-    (void)pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
-    if (server < 0 || bind(server, (struct sockaddr *)&address, length) || listen(server, 64) ||
-        pthread_create(&thread, &detached, serve, &server)) {
-        if (server >= 0)
-            close(server);
-        server = -1;
+    if (server_pid != getpid()) {
+        if (getrandom(&process, sizeof process, 0) != (ssize_t)sizeof process)
+            return LEATC_OPERATING_SYSTEM;
+        if (!server_pid)
+            (void)pthread_atfork(NULL, NULL, close_in_child);
+        server_pid = getpid();
     }
-    (void)pthread_attr_destroy(&detached);
-    return server >= 0 ? LEATC_OK : LEATC_OPERATING_SYSTEM;
+    length = address_of(process, &address);
+    listening = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (listening >= 0 && !bind(listening, (struct sockaddr *)&address, length) &&
+        !listen(listening, CLIENTS_MAX) && start_thread())
+        return LEATC_OK;
+    if (listening >= 0)
+        close(listening);
+    listening = -1;
+    return LEATC_OPERATING_SYSTEM;
 }
 
-static int receive_descriptor(int connection)
+/* Fills in what identifies this process. Under the lock. */
+static void sign(struct handle *handle)
 {
-    char byte = 0;
-    struct iovec part = {&byte, 1};
-    union {
-        struct cmsghdr header;
-        char bytes[CMSG_SPACE(sizeof(int))];
-    } control;
-    struct msghdr message = {
-        .msg_iov = &part, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof control.bytes};
-    int fd = -1;
-
-    if (recvmsg(connection, &message, MSG_CMSG_CLOEXEC) == 1 && byte && CMSG_FIRSTHDR(&message) &&
-        CMSG_FIRSTHDR(&message)->cmsg_type == SCM_RIGHTS)
-        memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof fd);
-    return fd;
+    handle->magic = MAGIC;
+    handle->process = process;
+    handle->pid = getpid();
+    handle->pid_space = pid_space();
 }
 
-/* Asks the process that made a handle for its descriptor; -1 when it is not there any more. */
-static int ask(const struct handle *handle)
+/* ---- the process that asks ---- */
+
+/* Connects. INVALID_VALUE: the process has ended; OPERATING_SYSTEM: out of descriptors, or too late. */
+static int reach(const struct handle *handle, int64_t deadline, int *connection)
 {
     struct sockaddr_un address;
     socklen_t length = address_of(handle->process, &address);
-    int connection = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), fd = -1;
 
-    if (connection < 0)
-        return -1;
-    if (!connect(connection, (struct sockaddr *)&address, length) &&
-        send(connection, handle, sizeof *handle, MSG_NOSIGNAL) == (ssize_t)sizeof *handle)
-        fd = receive_descriptor(connection);
-    close(connection);
-    return fd;
+    *connection = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (*connection < 0)
+        return LEATC_OPERATING_SYSTEM;
+    /* EAGAIN: the queue of connections is full. */
+    while (connect(*connection, (struct sockaddr *)&address, length)) {
+        if ((errno != EAGAIN && errno != EINTR) || now_ms() >= deadline)
+            return errno == ECONNREFUSED ? LEATC_INVALID_VALUE : LEATC_OPERATING_SYSTEM;
+        rest();
+    }
+    return LEATC_OK;
+}
+
+/* Returns true if the listener is the process that made the handle. Process ids are compared only within one
+ * namespace. */
+static bool is_maker(int connection, const struct handle *handle)
+{
+    struct ucred peer;
+
+    return same_user(connection, &peer) &&
+           (peer.pid == handle->pid || !handle->pid_space || handle->pid_space != pid_space());
+}
+
+static int receive_descriptor(int connection, int64_t deadline, int *fd)
+{
+    char byte = 0;
+    struct iovec part = {&byte, 1};
+    union control control;
+    struct msghdr message = {
+        .msg_iov = &part, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = CMSG_LEN(sizeof *fd)};
+    struct pollfd polled = {.fd = connection, .events = POLLIN};
+    const struct cmsghdr *header;
+    ssize_t got;
+
+    do {
+        int64_t left = deadline - now_ms();
+
+        if (left <= 0 || (poll(&polled, 1, (int)left) < 0 && errno != EINTR))
+            return LEATC_OPERATING_SYSTEM;
+        got = recvmsg(connection, &message, MSG_CMSG_CLOEXEC);
+    } while (got < 0 && (errno == EAGAIN || errno == EINTR));
+    if (got != 1 || !byte)
+        return LEATC_INVALID_VALUE;
+    header = CMSG_FIRSTHDR(&message);
+    /* The kernel drops the descriptor when this process has no free one. */
+    if (!header || header->cmsg_type != SCM_RIGHTS || header->cmsg_len != CMSG_LEN(sizeof *fd))
+        return LEATC_OPERATING_SYSTEM;
+    memcpy(fd, CMSG_DATA(header), sizeof *fd);
+    return LEATC_OK;
+}
+
+/* Asks the process that made a handle for its descriptor. INVALID_VALUE: the process or the thing is gone, or
+ * another process answers; OPERATING_SYSTEM: no answer in time, or out of descriptors. */
+static int ask(const struct handle *handle, int *fd)
+{
+    int64_t deadline = now_ms() + PATIENCE_MS;
+    int connection, result = reach(handle, deadline, &connection);
+
+    if (result == LEATC_OK && !is_maker(connection, handle))
+        result = LEATC_INVALID_VALUE;
+    if (result == LEATC_OK && send(connection, handle, sizeof *handle, MSG_NOSIGNAL) != (ssize_t)sizeof *handle)
+        result = LEATC_INVALID_VALUE;
+    if (result == LEATC_OK)
+        result = receive_descriptor(connection, deadline, fd);
+    if (connection >= 0)
+        close(connection);
+    return result;
 }
 
 /* ---- offers ---- */
@@ -208,9 +400,9 @@ static bool is_offered(struct handle *handle)
         offer = offer->next;
     if (!offer)
         return false;
-    handle->magic = MAGIC;
-    handle->process = process;
-    handle->pid = (int32_t)getpid();
+    handle->bytes = offer->bytes;
+    handle->pool = offer->pool;
+    sign(handle);
     return true;
 }
 
@@ -219,7 +411,7 @@ static bool find_offer(struct handle *handle)
     bool found;
 
     pthread_mutex_lock(&lock);
-    found = is_offered(handle);
+    found = listening >= 0 && is_offered(handle);
     pthread_mutex_unlock(&lock);
     return found;
 }
@@ -239,7 +431,12 @@ static int put_offer(struct handle *handle, int fd)
     if (result == LEATC_OK) {
         known = is_offered(handle);
         if (!known) {
-            *offer = (struct offer){.next = offers, .id = handle->id, .what = handle->what, .fd = fd};
+            *offer = (struct offer){.next = offers,
+                                    .id = handle->id,
+                                    .bytes = handle->bytes,
+                                    .pool = handle->pool,
+                                    .what = handle->what,
+                                    .fd = fd};
             offers = offer;
             atomic_fetch_add(&offer_count, 1);
             (void)is_offered(handle);
@@ -271,13 +468,18 @@ void leatc_share_end(unsigned what, unsigned long long id)
     pthread_mutex_unlock(&lock);
 }
 
-int leatc_share_offer(unsigned what, unsigned long long id, size_t bytes, int ordinal, int fd, void *handle)
+static void write_handle(const struct handle *handle, void *to)
 {
-    struct handle made = {.what = what, .id = id, .bytes = bytes, .ordinal = ordinal};
+    memset(to, 0, LEATC_SHARE_BYTES);
+    memcpy(to, handle, sizeof *handle);
+}
+
+int leatc_share_offer(unsigned what, unsigned long long id, size_t bytes, int fd, void *handle)
+{
+    struct handle made = {.what = what, .id = id, .bytes = bytes};
 
     LEATC_TRY(put_offer(&made, fd));
-    memset(handle, 0, LEATC_SHARE_BYTES);
-    memcpy(handle, &made, sizeof made);
+    write_handle(&made, handle);
     return LEATC_OK;
 }
 
@@ -287,37 +489,43 @@ static int read_handle(const void *from, unsigned what, struct handle *handle)
     return handle->magic == MAGIC && handle->what == what ? LEATC_OK : LEATC_INVALID_VALUE;
 }
 
+static bool is_own(const struct handle *handle)
+{
+    bool own;
+
+    pthread_mutex_lock(&lock);
+    own = server_pid == getpid() && handle->process == process;
+    pthread_mutex_unlock(&lock);
+    return own;
+}
+
 int leatc_share_ask(const void *from, unsigned what, size_t *bytes, int *fd)
 {
     struct handle handle;
+    int result;
 
+    LEATC_TRY(leatc_init());
     LEATC_TRY(read_handle(from, what, &handle));
-    if (handle.pid == (int32_t)getpid())
+    if (is_own(&handle))
         return LEATC_INVALID_CONTEXT;
     *bytes = (size_t)handle.bytes;
-    *fd = ask(&handle);
-    return *fd >= 0 ? LEATC_OK : LEATC_INVALID_HANDLE;
+    result = ask(&handle, fd);
+    return result == LEATC_INVALID_VALUE ? LEATC_INVALID_HANDLE : result;
 }
 
 /* ---- memory ---- */
 
-int leatc_share_memory(const void *ptr, void *handle)
+/* The handle of an allocation of device memory. */
+static int share(const struct leatc_memory *memory, void *handle)
 {
-    struct leatc_memory memory;
-    struct handle made = {.what = LEATC_SHARE_MEMORY};
+    struct handle made = {
+        .what = LEATC_SHARE_MEMORY, .id = memory->id, .pool = memory->pool ? leatc_pool_id(memory->pool) : 0};
     leat_status status;
     size_t bytes = 0;
     int fd = -1, result;
 
-    LEATC_TRY(leatc_init());
-    LEATC_TRY(leatc_memory_find(ptr, &memory));
-    if (memory.kind != LEATC_MEMORY_DEVICE)
-        return LEATC_INVALID_VALUE;
-    made.id = memory.id;
-    made.ordinal = memory.ordinal;
-    made.bytes = (memory.bytes + LEATC_SHARE_UNIT - 1) / LEATC_SHARE_UNIT * LEATC_SHARE_UNIT;
     if (!find_offer(&made)) {
-        status = leat_pool_export(memory.base, &fd, &bytes);
+        status = leat_pool_export(memory->base, &fd, &bytes);
         if (status == LEAT_ERROR_POINTER)
             return LEATC_NOT_SUPPORTED; /* it is of a pool that keeps several blocks together */
         LEATC_TRY(leatc_result_of(status));
@@ -328,27 +536,41 @@ int leatc_share_memory(const void *ptr, void *handle)
             return result;
         }
     }
-    memset(handle, 0, LEATC_SHARE_BYTES);
-    memcpy(handle, &made, sizeof made);
+    write_handle(&made, handle);
     return LEATC_OK;
 }
 
-static int map_memory(const struct handle *handle, struct import *import)
+int leatc_share_memory(const void *ptr, void *handle)
 {
-    struct leatc_memory memory = {.bytes = (size_t)handle->bytes, .kind = LEATC_MEMORY_DEVICE, .foreign = true};
+    struct leatc_memory memory;
+
+    LEATC_TRY(leatc_init());
+    LEATC_TRY(leatc_memory_find(ptr, &memory));
+    return memory.kind == LEATC_MEMORY_DEVICE ? share(&memory, handle) : LEATC_INVALID_VALUE;
+}
+
+int leatc_share_pointer(const void *ptr, void *data)
+{
+    struct leatc_memory memory;
+    int result;
+
+    LEATC_TRY(leatc_init());
+    LEATC_TRY(leatc_memory_find(ptr, &memory));
+    result = memory.pool ? share(&memory, data) : LEATC_INVALID_VALUE;
+    return result == LEATC_NOT_SUPPORTED ? LEATC_INVALID_VALUE : result;
+}
+
+static int map_memory(const struct handle *handle, struct leatc_device *device, struct import *import)
+{
+    struct leatc_memory memory = {
+        .bytes = (size_t)handle->bytes, .kind = LEATC_MEMORY_DEVICE, .ordinal = device->ordinal, .foreign = true};
     leat_status status;
     int result, fd;
-    struct leatc_device *device = leatc_device_here(&result);
 
-    if (!device)
-        return result;
-    fd = ask(handle);
-    if (fd < 0)
-        return LEATC_INVALID_VALUE;
+    LEATC_TRY(ask(handle, &fd));
     status = leat_pool_import(atomic_load(&device->native), fd, memory.bytes, &memory.base);
     close(fd);
     LEATC_TRY(leatc_result_of(status));
-    memory.ordinal = device->ordinal;
     import->ordinal = memory.ordinal;
     import->ptr = memory.base;
     result = leatc_memory_add(&memory);
@@ -362,26 +584,21 @@ static struct import *open_again(const struct handle *handle)
 {
     struct import *import = imports;
 
-    while (import && (import->process != handle->process || import->id != handle->id))
+    while (import && memcmp(&import->from, handle, sizeof *handle) != 0)
         import = import->next;
     if (import)
         import->opened++;
     return import;
 }
 
-int leatc_share_open(const void *from, bool own_too, void **ptr)
+/* Maps the memory, or returns the address of an earlier mapping. */
+static int open_handle(const struct handle *handle, struct leatc_device *device, void **ptr)
 {
-    struct handle handle;
     struct import *import, *made;
-    int result = LEATC_OK;
+    int result;
 
-    if (!ptr)
-        return LEATC_INVALID_VALUE;
-    LEATC_TRY(read_handle(from, LEATC_SHARE_MEMORY, &handle));
-    if (handle.pid == (int32_t)getpid() && !own_too)
-        return LEATC_INVALID_CONTEXT;
     pthread_mutex_lock(&lock);
-    import = open_again(&handle);
+    import = open_again(handle);
     if (import)
         *ptr = import->ptr;
     pthread_mutex_unlock(&lock);
@@ -390,14 +607,14 @@ int leatc_share_open(const void *from, bool own_too, void **ptr)
     made = malloc(sizeof *made);
     if (!made)
         return LEATC_OUT_OF_MEMORY;
-    *made = (struct import){.process = handle.process, .id = handle.id, .opened = 1};
-    result = map_memory(&handle, made);
+    *made = (struct import){.from = *handle, .opened = 1};
+    result = map_memory(handle, device, made);
     if (result != LEATC_OK) {
         free(made);
         return result;
     }
     pthread_mutex_lock(&lock);
-    import = open_again(&handle);
+    import = open_again(handle);
     if (!import) {
         made->next = imports;
         imports = made;
@@ -411,6 +628,38 @@ int leatc_share_open(const void *from, bool own_too, void **ptr)
         free(made);
     }
     return LEATC_OK;
+}
+
+int leatc_share_open(const void *from, void **ptr)
+{
+    struct leatc_device *device;
+    struct handle handle;
+    int result;
+
+    LEATC_TRY(leatc_init());
+    if (!ptr)
+        return LEATC_INVALID_VALUE;
+    LEATC_TRY(read_handle(from, LEATC_SHARE_MEMORY, &handle));
+    if (is_own(&handle))
+        return LEATC_INVALID_CONTEXT;
+    device = leatc_device_here(&result);
+    return device ? open_handle(&handle, device, ptr) : result;
+}
+
+int leatc_share_open_pointer(struct leatc_pool *pool, const void *data, void **ptr)
+{
+    struct leatc_device *device;
+    struct handle handle;
+    int result, ordinal;
+
+    LEATC_TRY(leatc_init());
+    if (!ptr || !data)
+        return LEATC_INVALID_VALUE;
+    LEATC_TRY(read_handle(data, LEATC_SHARE_MEMORY, &handle));
+    if (!handle.pool || !leatc_pool_stands_for(pool, handle.process, handle.pool, &ordinal))
+        return LEATC_INVALID_VALUE;
+    device = leatc_device_at(ordinal, &result);
+    return device ? open_handle(&handle, device, ptr) : result;
 }
 
 void leatc_imports_close(struct leatc_device *device)
@@ -469,19 +718,27 @@ int leatc_share_close(void *ptr)
 
 int leatc_share_pool(struct leatc_pool *pool, int *fd)
 {
-    struct handle handle = {.magic = MAGIC, .what = LEATC_SHARE_POOL, .pid = (int32_t)getpid()};
+    struct handle handle = {.what = LEATC_SHARE_POOL};
+    int result, file;
 
     LEATC_TRY(leatc_pool_check(pool));
     if (!leatc_pool_is_exportable(pool))
         return LEATC_INVALID_VALUE;
-    /* Blocks have handles of their own; the pool's says no more than that it is one. */
-    *fd = memfd_create("leat-pool", MFD_CLOEXEC);
-    if (*fd < 0)
+    handle.id = leatc_pool_id(pool);
+    pthread_mutex_lock(&lock);
+    result = start_server();
+    if (result == LEATC_OK)
+        sign(&handle);
+    pthread_mutex_unlock(&lock);
+    LEATC_TRY(result);
+    file = memfd_create("leat-pool", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (file < 0)
         return LEATC_OPERATING_SYSTEM;
-    if (write(*fd, &handle, sizeof handle) != (ssize_t)sizeof handle) {
-        close(*fd);
+    if (write(file, &handle, sizeof handle) != (ssize_t)sizeof handle || fcntl(file, F_ADD_SEALS, SEALS)) {
+        close(file);
         return LEATC_OPERATING_SYSTEM;
     }
+    *fd = file;
     return LEATC_OK;
 }
 
@@ -490,9 +747,32 @@ int leatc_share_open_pool(int fd, struct leatc_pool **pool)
     struct handle handle;
     int ordinal = 0;
 
-    if (!pool || pread(fd, &handle, sizeof handle, 0) != (ssize_t)sizeof handle || handle.magic != MAGIC ||
-        handle.what != LEATC_SHARE_POOL)
+    if (!pool || !leatc_is_sealed(fd, SEALS) || pread(fd, &handle, sizeof handle, 0) != (ssize_t)sizeof handle ||
+        handle.magic != MAGIC || handle.what != LEATC_SHARE_POOL)
         return LEATC_INVALID_VALUE;
     LEATC_TRY(leatc_device_get(&ordinal));
-    return leatc_pool_import(ordinal, pool);
+    return leatc_pool_import(ordinal, handle.process, handle.id, pool);
+}
+
+bool leatc_is_sealed(int fd, int seals)
+{
+    int found = fcntl(fd, F_GET_SEALS);
+
+    return found >= 0 && (found & seals) == seals;
+}
+
+static bool is_open(int fd)
+{
+    return fd >= 0 && fcntl(fd, F_GETFD) >= 0;
+}
+
+int leatc_share_descriptor(const void *handle, int *fd)
+{
+    int value = (int)(uintptr_t)handle;
+
+    if (!is_open(value) &&
+        ((uintptr_t)handle % sizeof value || !leatc_read_safely(handle, &value, sizeof value) || !is_open(value)))
+        return LEATC_INVALID_VALUE;
+    *fd = value;
+    return LEATC_OK;
 }

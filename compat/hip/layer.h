@@ -83,13 +83,6 @@ static inline int check_kind(hipMemcpyKind kind)
                                                                                      : LEATC_INVALID_DIRECTION;
 }
 
-/* HIP took the address of a file descriptor up to 7.0, and takes the descriptor itself since. No memory lies as
- * low as descriptors' numbers. */
-static inline int descriptor_of(void *os_handle)
-{
-    return (uintptr_t)os_handle < 65536 ? (int)(uintptr_t)os_handle : *(int *)os_handle;
-}
-
 /* The device's only context, and back; -1 when it is none. */
 hipCtx_t leatc_hip_context(int ordinal);
 

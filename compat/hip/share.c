@@ -13,7 +13,7 @@ hipError_t hipIpcGetMemHandle(hipIpcMemHandle_t *handle, void *ptr)
 
 hipError_t hipIpcOpenMemHandle(void **ptr, hipIpcMemHandle_t handle, unsigned int flags)
 {
-    return note(ptr && flags == hipIpcMemLazyEnablePeerAccess ? leatc_share_open(&handle, false, ptr)
+    return note(ptr && flags == hipIpcMemLazyEnablePeerAccess ? leatc_share_open(&handle, ptr)
                                                               : LEATC_INVALID_VALUE);
 }
 
@@ -63,44 +63,30 @@ hipError_t hipMemPoolImportFromShareableHandle(hipMemPool_t *pool, void *handle,
                                                unsigned int flags)
 {
     struct leatc_pool *opened = NULL;
-    int result;
+    int result, fd;
 
     if (!pool || !handle || flags || type != hipMemHandleTypePosixFileDescriptor)
         return note(LEATC_INVALID_VALUE);
     result = leatc_capture_refuse_unsafe();
     if (result == LEATC_OK)
-        result = leatc_share_open_pool(descriptor_of(handle), &opened);
+        result = leatc_share_descriptor(handle, &fd);
+    if (result == LEATC_OK)
+        result = leatc_share_open_pool(fd, &opened);
     if (result == LEATC_OK)
         *pool = (hipMemPool_t)(void *)opened;
     return note(result);
 }
 
-static int export_pointer(hipMemPoolPtrExportData *data, void *ptr)
-{
-    struct leatc_memory memory;
-    int result;
-
-    if (!data || !ptr)
-        return LEATC_INVALID_VALUE;
-    LEATC_TRY(leatc_capture_refuse_unsafe());
-    LEATC_TRY(leatc_memory_find(ptr, &memory));
-    if (!memory.pool)
-        return LEATC_INVALID_VALUE;
-    result = leatc_share_memory(ptr, data);
-    return result == LEATC_NOT_SUPPORTED ? LEATC_INVALID_VALUE : result; /* the pool was not made for that */
-}
-
 hipError_t hipMemPoolExportPointer(hipMemPoolPtrExportData *data, void *ptr)
 {
-    return note(export_pointer(data, ptr));
+    int result = data && ptr ? leatc_capture_refuse_unsafe() : LEATC_INVALID_VALUE;
+
+    return note(result == LEATC_OK ? leatc_share_pointer(ptr, data) : result);
 }
 
 hipError_t hipMemPoolImportPointer(void **ptr, hipMemPool_t pool, hipMemPoolPtrExportData *data)
 {
-    int result;
+    int result = ptr && pool && data ? leatc_capture_refuse_unsafe() : LEATC_INVALID_VALUE;
 
-    if (!ptr || !pool || !data || !leatc_pool_is_imported(pool_of(pool)))
-        return note(LEATC_INVALID_VALUE);
-    result = leatc_capture_refuse_unsafe();
-    return note(result == LEATC_OK ? leatc_share_open(data, true, ptr) : result);
+    return note(result == LEATC_OK ? leatc_share_open_pointer(pool_of(pool), data, ptr) : result);
 }

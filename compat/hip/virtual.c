@@ -335,12 +335,13 @@ hipError_t hipMemExportToShareableHandle(void *shareable, hipMemGenericAllocatio
 
 static int import(hipMemGenericAllocationHandle_t *handle, void *os_handle)
 {
-    int fd = descriptor_of(os_handle);
     leat_physical *made = NULL;
     leat_device *device = NULL;
     struct stat file;
-    int ordinal = 0;
+    int ordinal = 0, fd;
 
+    /* HIP took the address of a descriptor up to 7.0, and takes the descriptor itself since. */
+    LEATC_TRY(leatc_share_descriptor(os_handle, &fd));
     if (fstat(fd, &file) != 0 || file.st_size <= 0)
         return LEATC_INVALID_VALUE;
     LEATC_TRY(leatc_device_get(&ordinal));
