@@ -243,6 +243,7 @@ static void blocking_streams_do_not_wait_for_each_other(void **state)
     (void)state;
     OK(cudaStreamCreate(&other));
     OK(cudaMemsetAsync(near, OLD, BYTES, 0));
+    OK(cudaStreamSynchronize(0));
     hold(near_stream);
     GIVES(cudaErrorNotReady, cudaStreamQuery(0));
     OK(cudaMemsetAsync(near, NEW, BYTES, other));
