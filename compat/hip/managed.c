@@ -3,6 +3,9 @@
 
 #include <leat/managed.h>
 
+#include <pthread.h>
+#include <stdlib.h>
+
 /* A range within one managed allocation. */
 static int check_range(const void *ptr, size_t bytes)
 {
@@ -99,14 +102,112 @@ hipError_t hipMemPrefetchBatchAsync(void **ptrs, size_t *bytes, size_t count, hi
                       : prefetch_all(ptrs, bytes, count, places, placeIndexes, placeCount, stream_of(stream)));
 }
 
+/* ---- coarse-grained coherency: a matter of the caches of AMD's GPUs, which is kept and reported ---- */
+
+#define PAGE_BYTES 4096
+
+/* Whole pages that are coarse-grained. Ranges do not overlap. */
+struct coarse {
+    struct coarse *next;
+    unsigned long long id; /* of the allocation; the range means nothing once another one is there */
+    uintptr_t start, end;
+};
+
+static pthread_mutex_t coarse_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct coarse *coarse_ranges;
+
+static bool is_stale(const struct coarse *range)
+{
+    struct leatc_memory memory;
+
+    return leatc_memory_find((const void *)range->start, &memory) != LEATC_OK || memory.id != range->id;
+}
+
+/* Takes a range out of the list, and all of memory that was freed. spare becomes the rest behind the range where
+ * that lies within another one; NULL if it was used. Under the lock. */
+static void remove_coarse(uintptr_t start, uintptr_t end, struct coarse **spare)
+{
+    struct coarse **link = &coarse_ranges, *it;
+
+    while ((it = *link)) {
+        bool overlaps = it->start < end && start < it->end;
+
+        if (is_stale(it) || (overlaps && start <= it->start && it->end <= end)) {
+            *link = it->next;
+            free(it);
+            continue;
+        }
+        if (overlaps && it->start < start && end < it->end) {
+            **spare = (struct coarse){.next = it->next, .id = it->id, .start = end, .end = it->end};
+            it->next = *spare;
+            it->end = start;
+            *spare = NULL;
+            return;
+        }
+        if (overlaps && it->start < start)
+            it->end = start;
+        else if (overlaps)
+            it->start = end;
+        link = &it->next;
+    }
+}
+
+static void pages_of(const void *ptr, size_t bytes, uintptr_t *start, uintptr_t *end)
+{
+    *start = (uintptr_t)ptr & ~(uintptr_t)(PAGE_BYTES - 1);
+    *end = ((uintptr_t)ptr + bytes + PAGE_BYTES - 1) & ~(uintptr_t)(PAGE_BYTES - 1);
+}
+
+static int set_coarse(const void *ptr, size_t bytes, bool on)
+{
+    struct coarse *made = calloc(1, sizeof *made), *spare = calloc(1, sizeof *spare);
+    struct leatc_memory memory;
+    int result = made && spare ? leatc_memory_find(ptr, &memory) : LEATC_OUT_OF_MEMORY;
+
+    if (result == LEATC_OK) {
+        pages_of(ptr, bytes, &made->start, &made->end);
+        pthread_mutex_lock(&coarse_lock);
+        remove_coarse(made->start, made->end, &spare);
+        if (on) {
+            made->id = memory.id;
+            made->next = coarse_ranges;
+            coarse_ranges = made;
+            made = NULL;
+        }
+        pthread_mutex_unlock(&coarse_lock);
+    }
+    free(made);
+    free(spare);
+    return result;
+}
+
+static int coherency_of(const void *ptr, size_t bytes, int *mode)
+{
+    struct leatc_memory memory;
+    uintptr_t start, end, covered = 0;
+
+    LEATC_TRY(leatc_memory_find(ptr, &memory));
+    pages_of(ptr, bytes, &start, &end);
+    pthread_mutex_lock(&coarse_lock);
+    for (const struct coarse *it = coarse_ranges; it; it = it->next)
+        if (it->id == memory.id && it->start < end && start < it->end)
+            covered += (it->end < end ? it->end : end) - (it->start > start ? it->start : start);
+    pthread_mutex_unlock(&coarse_lock);
+    *mode = !covered                 ? hipMemRangeCoherencyModeFineGrain
+            : covered == end - start ? hipMemRangeCoherencyModeCoarseGrain
+                                     : hipMemRangeCoherencyModeIndeterminate;
+    return LEATC_OK;
+}
+
+/* ---- advice ---- */
+
 static int advise(const void *ptr, size_t bytes, hipMemoryAdvise advice, int number)
 {
     leat_device *where = LEAT_HOST;
 
     LEATC_TRY(check_range(ptr, bytes));
-    /* A matter of the caches of AMD's GPUs. */
     if (advice == hipMemAdviseSetCoarseGrain || advice == hipMemAdviseUnsetCoarseGrain)
-        return LEATC_OK;
+        return set_coarse(ptr, bytes, advice == hipMemAdviseSetCoarseGrain);
     if (advice < hipMemAdviseSetReadMostly || advice > hipMemAdviseUnsetAccessedBy)
         return LEATC_INVALID_VALUE;
     if (advice > hipMemAdviseUnsetReadMostly && advice != hipMemAdviseUnsetPreferredLocation)
@@ -157,8 +258,16 @@ static void put_users(const leat_managed_info *info, int *users, size_t count)
         users[used++] = hipInvalidDeviceId;
 }
 
-static int get(void *data, size_t data_bytes, hipMemRangeAttribute attribute, const leat_managed_info *info)
+/* What is known of a range. */
+struct range_info {
+    leat_managed_info managed;
+    int coherency;
+};
+
+static int get(void *data, size_t data_bytes, hipMemRangeAttribute attribute, const struct range_info *range)
 {
+    const leat_managed_info *info = &range->managed;
+
     if (!data || !data_bytes || data_bytes % sizeof(int) ||
         (attribute != hipMemRangeAttributeAccessedBy && data_bytes != sizeof(int)))
         return LEATC_INVALID_VALUE;
@@ -176,23 +285,24 @@ static int get(void *data, size_t data_bytes, hipMemRangeAttribute attribute, co
         *(int *)data = number_of(info->last_prefetch);
         return LEATC_OK;
     case hipMemRangeAttributeCoherencyMode:
-        *(int *)data = hipMemRangeCoherencyModeFineGrain;
+        *(int *)data = range->coherency;
         return LEATC_OK;
     default:
         return LEATC_INVALID_VALUE;
     }
 }
 
-static int query(const void *ptr, size_t bytes, leat_managed_info *info)
+static int query(const void *ptr, size_t bytes, struct range_info *info)
 {
     LEATC_TRY(check_range(ptr, bytes));
-    return leatc_managed_query(ptr, bytes, info);
+    LEATC_TRY(coherency_of(ptr, bytes, &info->coherency));
+    return leatc_managed_query(ptr, bytes, &info->managed);
 }
 
 hipError_t hipMemRangeGetAttribute(void *data, size_t dataBytes, hipMemRangeAttribute attribute, const void *ptr,
                                    size_t bytes)
 {
-    leat_managed_info info;
+    struct range_info info;
     int result = query(ptr, bytes, &info);
 
     return note(result == LEATC_OK ? get(data, dataBytes, attribute, &info) : result);
@@ -201,7 +311,7 @@ hipError_t hipMemRangeGetAttribute(void *data, size_t dataBytes, hipMemRangeAttr
 hipError_t hipMemRangeGetAttributes(void **data, size_t *dataBytes, hipMemRangeAttribute *attributes, size_t count,
                                     const void *ptr, size_t bytes)
 {
-    leat_managed_info info;
+    struct range_info info;
     int result = data && dataBytes && attributes && count ? query(ptr, bytes, &info) : LEATC_INVALID_VALUE;
 
     for (size_t i = 0; i < count && result == LEATC_OK; i++)
@@ -215,6 +325,9 @@ static int attach(struct leatc_stream *stream, void *ptr, size_t bytes, unsigned
     struct leatc_memory memory;
 
     if (!ptr || (flags != hipMemAttachGlobal && flags != hipMemAttachHost && flags != hipMemAttachSingle))
+        return LEATC_INVALID_VALUE;
+    /* A default stream is not one that memory can be attached to. */
+    if (flags == hipMemAttachSingle && (!stream || stream == LEATC_STREAM_LEGACY))
         return LEATC_INVALID_VALUE;
     LEATC_TRY(check_stream(stream));
     LEATC_TRY(leatc_memory_find(ptr, &memory));
