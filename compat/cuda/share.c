@@ -56,7 +56,7 @@ CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool *pool, void *shareable,
 {
     CU_TRY(leatcu_started());
     CU_CHECK(pool && !flags && type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
-    return leatcu_result(leatc_share_open_pool((int)(intptr_t)shareable, (struct leatc_pool **)pool));
+    return leatcu_result(leatc_share_open_pool((int)(intptr_t)shareable, false, (struct leatc_pool **)pool));
 }
 
 CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData *data, CUdeviceptr address)

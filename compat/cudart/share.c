@@ -45,7 +45,8 @@ cudaError_t cudaMemPoolImportFromShareableHandle(cudaMemPool_t *memPool, void *s
 {
     if (flags || handleType != cudaMemHandleTypePosixFileDescriptor)
         return note(LEATC_INVALID_VALUE);
-    return note(leatc_share_open_pool((int)(intptr_t)shareableHandle, (struct leatc_pool **)(void *)memPool));
+    return note(
+        leatc_share_open_pool((int)(intptr_t)shareableHandle, false, (struct leatc_pool **)(void *)memPool));
 }
 
 cudaError_t cudaMemPoolExportPointer(struct cudaMemPoolPtrExportData *exportData, void *ptr)

@@ -243,9 +243,16 @@ static inline void leatc_pools_waited(struct leatc_device *device)
         leatc_pools_trim(device);
 }
 
-/* Makes a pool that stands for the pool with this id in the process with this number. leatc_pool_stands_for()
- * returns true if pool was made so. */
-int leatc_pool_import(int ordinal, uint64_t process, uint64_t id, struct leatc_pool **pool);
+/* What a pool says of itself to another process: the access that each device of this process has. */
+struct leatc_pool_export {
+    uint8_t access[LEATC_DEVICES_MAX];
+};
+void leatc_pool_describe(struct leatc_pool *pool, struct leatc_pool_export *description);
+
+/* Makes a pool that stands for the pool with this id in the process with this number. from: the access that it begins
+ * with; NULL: that of its device alone. leatc_pool_stands_for() returns true if pool was made so. */
+int leatc_pool_import(int ordinal, uint64_t process, uint64_t id, const struct leatc_pool_export *from,
+                      struct leatc_pool **pool);
 bool leatc_pool_stands_for(struct leatc_pool *pool, uint64_t process, uint64_t id, int *ordinal);
 bool leatc_pool_is_exportable(const struct leatc_pool *pool);
 uint64_t leatc_pool_id(const struct leatc_pool *pool);

@@ -72,7 +72,14 @@ bool leatc_pool_stands_for(struct leatc_pool *pool, uint64_t process, uint64_t i
     return true;
 }
 
-int leatc_pool_import(int ordinal, uint64_t process, uint64_t id, struct leatc_pool **pool)
+void leatc_pool_describe(struct leatc_pool *pool, struct leatc_pool_export *description)
+{
+    for (int i = 0; i < LEATC_DEVICES_MAX; i++)
+        description->access[i] = (uint8_t)atomic_load(&pool->access[i]);
+}
+
+int leatc_pool_import(int ordinal, uint64_t process, uint64_t id, const struct leatc_pool_export *from,
+                      struct leatc_pool **pool)
 {
     int result;
     struct leatc_device *device = leatc_device_at(ordinal, &result);
@@ -85,6 +92,8 @@ int leatc_pool_import(int ordinal, uint64_t process, uint64_t id, struct leatc_p
         return LEATC_OUT_OF_MEMORY;
     made->maker_process = process;
     made->maker_id = id;
+    for (int i = 0; from && i < LEATC_DEVICES_MAX; i++)
+        atomic_store_explicit(&made->access[i], from->access[i], memory_order_relaxed);
     begin_pool(made, device);
     *pool = made;
     return LEATC_OK;

@@ -716,42 +716,49 @@ int leatc_share_close(void *ptr)
 
 /* ---- pools ---- */
 
+/* What the descriptor of a pool holds. Blocks have handles of their own. */
+struct pool_file {
+    struct handle handle;
+    struct leatc_pool_export description;
+};
+
 int leatc_share_pool(struct leatc_pool *pool, int *fd)
 {
-    struct handle handle = {.what = LEATC_SHARE_POOL};
-    int result, file;
+    struct pool_file file = {.handle = {.what = LEATC_SHARE_POOL}};
+    int result, made;
 
     LEATC_TRY(leatc_pool_check(pool));
     if (!leatc_pool_is_exportable(pool))
         return LEATC_INVALID_VALUE;
-    handle.id = leatc_pool_id(pool);
+    file.handle.id = leatc_pool_id(pool);
+    leatc_pool_describe(pool, &file.description);
     pthread_mutex_lock(&lock);
     result = start_server();
     if (result == LEATC_OK)
-        sign(&handle);
+        sign(&file.handle);
     pthread_mutex_unlock(&lock);
     LEATC_TRY(result);
-    file = memfd_create("leat-pool", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (file < 0)
+    made = memfd_create("leat-pool", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (made < 0)
         return LEATC_OPERATING_SYSTEM;
-    if (write(file, &handle, sizeof handle) != (ssize_t)sizeof handle || fcntl(file, F_ADD_SEALS, SEALS)) {
-        close(file);
+    if (write(made, &file, sizeof file) != (ssize_t)sizeof file || fcntl(made, F_ADD_SEALS, SEALS)) {
+        close(made);
         return LEATC_OPERATING_SYSTEM;
     }
-    *fd = file;
+    *fd = made;
     return LEATC_OK;
 }
 
-int leatc_share_open_pool(int fd, struct leatc_pool **pool)
+int leatc_share_open_pool(int fd, bool with_access, struct leatc_pool **pool)
 {
-    struct handle handle;
+    struct pool_file file;
     int ordinal = 0;
 
-    if (!pool || !leatc_is_sealed(fd, SEALS) || pread(fd, &handle, sizeof handle, 0) != (ssize_t)sizeof handle ||
-        handle.magic != MAGIC || handle.what != LEATC_SHARE_POOL)
+    if (!pool || !leatc_is_sealed(fd, SEALS) || pread(fd, &file, sizeof file, 0) != (ssize_t)sizeof file ||
+        file.handle.magic != MAGIC || file.handle.what != LEATC_SHARE_POOL)
         return LEATC_INVALID_VALUE;
     LEATC_TRY(leatc_device_get(&ordinal));
-    return leatc_pool_import(ordinal, handle.process, handle.id, pool);
+    return leatc_pool_import(ordinal, file.handle.process, file.handle.id, with_access ? &file.description : NULL, pool);
 }
 
 bool leatc_is_sealed(int fd, int seals)

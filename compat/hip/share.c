@@ -71,7 +71,7 @@ hipError_t hipMemPoolImportFromShareableHandle(hipMemPool_t *pool, void *handle,
     if (result == LEATC_OK)
         result = leatc_share_descriptor(handle, &fd);
     if (result == LEATC_OK)
-        result = leatc_share_open_pool(fd, &opened);
+        result = leatc_share_open_pool(fd, true, &opened);
     if (result == LEATC_OK)
         *pool = (hipMemPool_t)(void *)opened;
     return note(result);
