@@ -25,7 +25,7 @@ CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t bytes)
 CUresult cuMemAllocPitch_v2(CUdeviceptr *address, size_t *pitch_bytes, size_t width_bytes, size_t height,
                             unsigned element_bytes)
 {
-    size_t pitch = leatc_pitch(width_bytes), bytes;
+    size_t pitch = leatc_pitch(width_bytes, LEATC_PITCH_BYTES), bytes;
 
     CU_TRY(leatcu_enter(NULL));
     CU_CHECK(address && pitch_bytes && width_bytes && height);

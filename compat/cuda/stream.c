@@ -12,6 +12,7 @@ static CUresult create(CUstream *stream, unsigned flags, int priority)
 
     CU_TRY(leatcu_enter(&context));
     CU_CHECK(stream);
+    priority = leatc_priority_limited(priority, LEATC_PRIORITY_HIGHEST, 0);
     CU_TRY(leatcu_result(leatc_stream_create(flags, priority, &made)));
     *stream = (CUstream)made;
     leatcu_stream_made(*stream, context);

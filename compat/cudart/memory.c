@@ -36,7 +36,7 @@ cudaError_t cudaMallocManaged(void **devPtr, size_t size, unsigned int flags)
 /* Rows of a pitch that suits copies, or nothing where a size is 0. */
 static int alloc_rows(void **ptr, size_t *pitch, size_t width, size_t height, size_t depth)
 {
-    size_t row = leatc_pitch(width), bytes;
+    size_t row = leatc_pitch(width, LEATC_PITCH_BYTES), bytes;
 
     if (!width || !height || !depth) {
         *ptr = NULL;

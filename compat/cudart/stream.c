@@ -13,7 +13,8 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *pStream, unsigned int flags)
 
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t *pStream, unsigned int flags, int priority)
 {
-    return note(leatc_stream_create(flags, priority, (struct leatc_stream **)(void *)pStream));
+    return note(leatc_stream_create(flags, leatc_priority_limited(priority, LEATC_PRIORITY_HIGHEST, 0),
+                                    (struct leatc_stream **)(void *)pStream));
 }
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream)

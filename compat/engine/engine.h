@@ -190,9 +190,14 @@ static inline struct leatc_stream *leatc_per_thread(void *stream)
 
 #define LEATC_STREAM_NON_BLOCKING 1u
 
-/* Priorities are kept between 0 (lowest) and LEATC_PRIORITY_HIGHEST. leat's streams have none, so they are no more
- * than the hint that the vendors call them. */
+/* NVIDIA's highest priority; 0 is its lowest. leat's streams have no priorities: the number is kept as it is given,
+ * and the layer limits it to its vendor's range. */
 #define LEATC_PRIORITY_HIGHEST (-5)
+
+static inline int leatc_priority_limited(int priority, int highest, int lowest)
+{
+    return priority < highest ? highest : priority > lowest ? lowest : priority;
+}
 
 LEATC_API int leatc_stream_create(unsigned flags, int priority, struct leatc_stream **stream);
 
@@ -200,6 +205,10 @@ LEATC_API int leatc_stream_create(unsigned flags, int priority, struct leatc_str
 LEATC_API int leatc_stream_destroy(struct leatc_stream *stream);
 LEATC_API int leatc_stream_synchronize(struct leatc_stream *stream);
 LEATC_API int leatc_stream_query(struct leatc_stream *stream);
+
+/* The same without ordering a blocking stream after the legacy default stream's work first: asks only for what the
+ * stream was given. Of the legacy default stream as leatc_stream_query(). */
+LEATC_API int leatc_stream_query_own(struct leatc_stream *stream);
 
 /* Is it a stream that may be used? */
 LEATC_API int leatc_stream_check(struct leatc_stream *stream);
@@ -410,8 +419,12 @@ LEATC_API int leatc_host_device_pointer(void *ptr, void **device_pointer);
 /* flags: 1 global, 2 host, 4 single stream. INVALID_VALUE: bytes 0 or other flags. NOT_SUPPORTED. */
 LEATC_API int leatc_alloc_managed(size_t bytes, unsigned flags, void **ptr);
 
-/* What one row of width_bytes takes with every row aligned; 0 when that overflows. */
-LEATC_API size_t leatc_pitch(size_t width_bytes);
+/* Rows of arrays, and what NVIDIA aligns rows to. */
+#define LEATC_PITCH_BYTES 512
+
+/* What one row of width_bytes takes when every row is aligned to alignment, a power of two; 0 when that overflows.
+ */
+LEATC_API size_t leatc_pitch(size_t width_bytes, size_t alignment);
 
 /* ---- managed memory ----------------------------------------------------------------------------------------- */
 

@@ -568,11 +568,7 @@ int leatc_host_device_pointer(void *ptr, void **device_pointer)
     return LEATC_OK;
 }
 
-#define PITCH_BYTES 512
-
-size_t leatc_pitch(size_t width_bytes)
+size_t leatc_pitch(size_t width_bytes, size_t alignment)
 {
-    return width_bytes > SIZE_MAX - (PITCH_BYTES - 1)
-               ? 0
-               : (width_bytes + PITCH_BYTES - 1) & ~(size_t)(PITCH_BYTES - 1);
+    return width_bytes > SIZE_MAX - (alignment - 1) ? 0 : (width_bytes + alignment - 1) & ~(alignment - 1);
 }

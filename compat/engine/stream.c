@@ -482,10 +482,6 @@ int leatc_stream_create(unsigned flags, int priority, struct leatc_stream **stre
         return LEATC_INVALID_VALUE;
     if (!device)
         return result;
-    if (priority > 0)
-        priority = 0;
-    if (priority < LEATC_PRIORITY_HIGHEST)
-        priority = LEATC_PRIORITY_HIGHEST;
     LEATC_TRY(new_stream(device, flags, priority, &made));
     announce_stream(made);
     *stream = made;
@@ -569,6 +565,19 @@ int leatc_stream_query(struct leatc_stream *stream)
 
     LEATC_TRY(find_to_ask(stream, &found));
     return leatc_result_of(leat_stream_query(found->native));
+}
+
+int leatc_stream_query_own(struct leatc_stream *stream)
+{
+    struct leatc_stream *found = NULL;
+    bool captured = false;
+
+    LEATC_TRY(leatc_stream_find(stream, &found));
+    if (found->legacy)
+        return leatc_stream_query(stream);
+    if (leatc_capturing())
+        LEATC_TRY(leatc_capture_check(found, &captured));
+    return captured ? leatc_capture_refuse(found) : leatc_result_of(leat_stream_query(found->native));
 }
 
 int leatc_stream_flags(struct leatc_stream *stream, unsigned *flags)

@@ -391,14 +391,15 @@ hipError_t hipMemcpyFromArray_spt(void *dst, hipArray_const_t src, size_t x, siz
                                    : result);
 }
 
-/* The same of arrays of one row. */
+/* The same within the first row of an array. HIP's header asks for an array of one row; AMD's runtime takes one of
+ * two dimensions as well, and programs rely on it. */
 static int copy_row(hipArray_const_t array, size_t offset, const void *ptr, size_t bytes, bool to_array,
                     struct leatc_stream *stream, bool async)
 {
-    struct leatc_array_shape shape;
+    struct copy_side side;
 
-    if (leatc_array_describe(array_of(array), &shape, NULL, NULL, NULL) != LEATC_OK || shape.height > 1 ||
-        shape.depth > 1)
+    if (leatc_hip_array_side(array, 0, 0, 0, &side) != LEATC_OK || side.slices > 1 || offset > side.row_bytes ||
+        bytes > side.row_bytes - offset)
         return LEATC_INVALID_VALUE;
     return copy_line(array, offset, 0, ptr, bytes, to_array, stream, async);
 }

@@ -477,7 +477,8 @@ static int copy_driver(const HIP_MEMCPY3D *copy, struct leatc_stream *stream, bo
     struct copy_side dst, src;
     hipExtent bytes;
 
-    if (!copy || copy->srcLOD || copy->dstLOD)
+    if (!copy || copy->srcLOD || copy->dstLOD || (copy->srcMemoryType == hipMemoryTypeArray && !copy->srcArray) ||
+        (copy->dstMemoryType == hipMemoryTypeArray && !copy->dstArray))
         return LEATC_INVALID_VALUE;
     bytes = make_hipExtent(copy->WidthInBytes, copy->Height, copy->Depth);
     if (!bytes.width || !bytes.height || !bytes.depth)

@@ -278,7 +278,6 @@ static const struct attribute {
     {hipDeviceAttributeSurfaceAlignment, 30},
     {hipDeviceAttributeTccDriver, 35},
     {hipDeviceAttributeTextureAlignment, 14},
-    {hipDeviceAttributeTexturePitchAlignment, 51},
     {hipDeviceAttributeTotalConstantMemory, 9},
     {hipDeviceAttributeUnifiedAddressing, 41},
     {hipDeviceAttributeWarpSize, 10},
@@ -301,6 +300,9 @@ static bool own_attribute(const leat_device_info *info, hipDeviceAttribute_t att
     case hipDeviceAttributeIsLargeBar:
     case hipDeviceAttributeFineGrainSupport:
         *value = !strcmp(info->driver, "cpu");
+        return true;
+    case hipDeviceAttributeTexturePitchAlignment:
+        *value = HIP_PITCH_BYTES;
         return true;
     case hipDeviceAttributeClockInstructionRate:
     case hipDeviceAttributeWallClockRate:

@@ -2,7 +2,8 @@
  * layer.h - what the files of libleat-hip share: results, and where HIP's differ from the engine's.
  *
  * The engine answers with CUDA's numbers, which are mostly HIP's as well. A stream or an event that was destroyed
- * is hipErrorContextIsDestroyed here; an event that is NULL stays hipErrorInvalidHandle.
+ * is hipErrorContextIsDestroyed here, but a stream stays hipErrorInvalidHandle where memory is allocated in its
+ * order or it waits for an event; an event that is NULL stays hipErrorInvalidHandle.
  */
 #ifndef LEATC_HIP_LAYER_H
 #define LEATC_HIP_LAYER_H
@@ -71,6 +72,9 @@ static inline int check_device(int ordinal)
 
     return leatc_device_describe(ordinal, &info);
 }
+
+/* What AMD's runtime aligns rows to. */
+#define HIP_PITCH_BYTES 256
 
 /* The longest pitch that HIP's devices take. */
 #define PITCH_MOST ((size_t)INT32_MAX)

@@ -17,14 +17,18 @@ hipError_t hipExtMallocWithFlags(void **ptr, size_t bytes, unsigned int flags)
     return note(leatc_alloc(bytes, ptr));
 }
 
+/* AMD's runtime frees pinned memory here too, and programs rely on it. */
 hipError_t hipFree(void *ptr)
 {
-    return note(leatc_free(ptr));
+    struct leatc_memory memory;
+    bool pinned = ptr && leatc_memory_find(ptr, &memory) == LEATC_OK && memory.kind == LEATC_MEMORY_HOST;
+
+    return note(pinned ? leatc_free_host(ptr) : leatc_free(ptr));
 }
 
 static int alloc_pitched(void **ptr, size_t *pitch, size_t width, size_t height, size_t depth)
 {
-    size_t row = leatc_pitch(width), slice, bytes;
+    size_t row = leatc_pitch(width, HIP_PITCH_BYTES), slice, bytes;
 
     if (!ptr || !pitch)
         return LEATC_INVALID_VALUE;
@@ -129,9 +133,22 @@ hipError_t hipFreeHost(void *ptr)
     (hipHostRegisterPortable | hipHostRegisterMapped | hipHostRegisterIoMemory | hipHostRegisterReadOnly |        \
      hipExtHostRegisterUncached)
 
+/* AMD's runtime accepts a range that is registered already. It stays one registration, with its first flags. */
+static int register_host(void *ptr, size_t bytes, unsigned flags)
+{
+    struct leatc_memory known;
+
+    if (flags & ~(unsigned)REGISTER_FLAGS)
+        return LEATC_INVALID_VALUE;
+    if (ptr && leatc_memory_find(ptr, &known) == LEATC_OK && known.kind == LEATC_MEMORY_REGISTERED &&
+        known.base == ptr && known.bytes == bytes)
+        return LEATC_OK;
+    return leatc_register(ptr, bytes, flags);
+}
+
 hipError_t hipHostRegister(void *ptr, size_t bytes, unsigned int flags)
 {
-    return note(flags & ~(unsigned)REGISTER_FLAGS ? LEATC_INVALID_VALUE : leatc_register(ptr, bytes, flags));
+    return note(register_host(ptr, bytes, flags));
 }
 
 hipError_t hipHostUnregister(void *ptr)
@@ -243,6 +260,7 @@ hipError_t hipPointerGetAttributes(hipPointerAttribute_t *attributes, const void
     return note(get_attributes(attributes, (void *)(uintptr_t)ptr));
 }
 
+/* HIP writes a bool, one byte, where it says "boolean". */
 #define PUT(type, value) (*(type *)data = (type)(value), LEATC_OK)
 
 /* memory may be of kind PAGEABLE: then all is 0, but what says that it is nothing. */
@@ -259,11 +277,11 @@ static int get_attribute(void *data, hipPointer_attribute attribute, void *ptr, 
         *(void **)data = known && memory->kind != LEATC_MEMORY_DEVICE ? ptr : NULL;
         return memory->kind == LEATC_MEMORY_DEVICE ? LEATC_INVALID_VALUE : LEATC_OK;
     case HIP_POINTER_ATTRIBUTE_SYNC_MEMOPS:
-        return PUT(unsigned, memory->synchronous);
+        return PUT(bool, memory->synchronous);
     case HIP_POINTER_ATTRIBUTE_BUFFER_ID:
         return PUT(unsigned, known ? memory->id : 0);
     case HIP_POINTER_ATTRIBUTE_IS_MANAGED:
-        return PUT(unsigned, memory->kind == LEATC_MEMORY_MANAGED);
+        return PUT(bool, memory->kind == LEATC_MEMORY_MANAGED);
     case HIP_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
         return PUT(int, known ? memory->ordinal : hipInvalidDeviceId);
     case HIP_POINTER_ATTRIBUTE_RANGE_START_ADDR:
@@ -273,7 +291,7 @@ static int get_attribute(void *data, hipPointer_attribute attribute, void *ptr, 
         return known && memory->bytes > UINT32_MAX ? PUT(size_t, memory->bytes)
                                                    : PUT(unsigned, known ? memory->bytes : 0);
     case HIP_POINTER_ATTRIBUTE_MAPPED:
-        return PUT(unsigned, known);
+        return PUT(bool, known);
     case HIP_POINTER_ATTRIBUTE_ACCESS_FLAGS:
         return PUT(unsigned, known ? hipMemAccessFlagsProtReadWrite : hipMemAccessFlagsProtNone);
     case HIP_POINTER_ATTRIBUTE_CONTEXT:

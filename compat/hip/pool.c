@@ -149,20 +149,20 @@ hipError_t hipMemPoolGetAccess(hipMemAccessFlags *flags, hipMemPool_t pool, hipM
     return note(result);
 }
 
+/* For these calls a stream that is gone is hipErrorInvalidHandle. */
 hipError_t hipMallocAsync(void **ptr, size_t bytes, hipStream_t stream)
 {
-    return note(of_stream(leatc_alloc_async(NULL, bytes, stream_of(stream), ptr)));
+    return note(leatc_alloc_async(NULL, bytes, stream_of(stream), ptr));
 }
 
 hipError_t hipMallocFromPoolAsync(void **ptr, size_t bytes, hipMemPool_t pool, hipStream_t stream)
 {
     int result = leatc_pool_check(pool_of(pool));
 
-    return note(result == LEATC_OK ? of_stream(leatc_alloc_async(pool_of(pool), bytes, stream_of(stream), ptr))
-                                   : result);
+    return note(result == LEATC_OK ? leatc_alloc_async(pool_of(pool), bytes, stream_of(stream), ptr) : result);
 }
 
 hipError_t hipFreeAsync(void *ptr, hipStream_t stream)
 {
-    return note(ptr ? of_stream(leatc_free_async(ptr, stream_of(stream))) : LEATC_INVALID_VALUE);
+    return note(ptr ? leatc_free_async(ptr, stream_of(stream)) : LEATC_INVALID_VALUE);
 }

@@ -18,10 +18,7 @@ static int create(hipStream_t *stream, unsigned flags, int priority)
 
     if (!stream || flags > hipStreamNonBlocking)
         return LEATC_INVALID_VALUE;
-    if (priority > PRIORITY_LEAST)
-        priority = PRIORITY_LEAST;
-    if (priority < PRIORITY_GREATEST)
-        priority = PRIORITY_GREATEST;
+    priority = leatc_priority_limited(priority, PRIORITY_GREATEST, PRIORITY_LEAST);
     LEATC_TRY(leatc_stream_create(flags, priority, &made));
     *stream = (hipStream_t)(void *)made;
     return LEATC_OK;
@@ -97,14 +94,15 @@ hipError_t hipStreamDestroy(hipStream_t stream)
     return note(of_stream(leatc_stream_destroy(stream_of(stream))));
 }
 
+/* AMD's runtime asks for the stream's own work: the default stream's is not waited for before there is some. */
 hipError_t hipStreamQuery(hipStream_t stream)
 {
-    return note(of_stream(leatc_stream_query(stream_of(stream))));
+    return note(of_stream(leatc_stream_query_own(stream_of(stream))));
 }
 
 hipError_t hipStreamQuery_spt(hipStream_t stream)
 {
-    return note(of_stream(leatc_stream_query(leatc_per_thread(stream))));
+    return note(of_stream(leatc_stream_query_own(leatc_per_thread(stream))));
 }
 
 hipError_t hipStreamSynchronize(hipStream_t stream)
@@ -117,13 +115,14 @@ hipError_t hipStreamSynchronize_spt(hipStream_t stream)
     return note(of_stream(leatc_stream_synchronize(leatc_per_thread(stream))));
 }
 
+/* A stream that is gone is hipErrorInvalidHandle here. */
 static int wait_event(struct leatc_stream *stream, hipEvent_t event, unsigned flags)
 {
     if (flags > hipEventWaitExternal)
         return LEATC_INVALID_VALUE;
     LEATC_TRY(check_event(event));
-    return of_stream(flags == hipEventWaitExternal ? leatc_stream_wait_external(stream, event_of(event))
-                                                   : leatc_stream_wait(stream, event_of(event)));
+    return flags == hipEventWaitExternal ? leatc_stream_wait_external(stream, event_of(event))
+                                         : leatc_stream_wait(stream, event_of(event));
 }
 
 hipError_t hipStreamWaitEvent(hipStream_t stream, hipEvent_t event, unsigned int flags)

@@ -102,13 +102,16 @@ static int reserve(void **ptr, size_t bytes, size_t alignment)
     return LEATC_OK;
 }
 
-/* address is a wish that is not followed, as HIP allows. */
+/* address is a wish that is not followed, as HIP allows. A size or an alignment that cannot be is
+ * hipErrorOutOfMemory with HIP 6. */
 hipError_t hipMemAddressReserve(void **ptr, size_t bytes, size_t alignment, void *address,
                                 unsigned long long flags)
 {
     (void)address;
-    if (!ptr || !bytes || bytes % HOST_PAGE || (alignment & (alignment - 1)) || flags)
+    if (!ptr || flags)
         return note(LEATC_INVALID_VALUE);
+    if (!bytes || bytes % HOST_PAGE || (alignment & (alignment - 1)))
+        return note(LEATC_OUT_OF_MEMORY);
     return note(reserve(ptr, bytes, alignment));
 }
 
@@ -165,7 +168,8 @@ static int create(hipMemGenericAllocationHandle_t *handle, size_t bytes, const h
     leat_physical *made = NULL;
     leat_device *device = NULL;
 
-    LEATC_TRY(check_device(properties->location.id));
+    if (check_device(properties->location.id) != LEATC_OK)
+        return LEATC_INVALID_VALUE;
     if (!exportable && properties->requestedHandleType != hipMemHandleTypeNone)
         return LEATC_NOT_SUPPORTED;
     LEATC_TRY(leatc_device_open(properties->location.id, &device));

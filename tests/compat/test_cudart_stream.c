@@ -326,6 +326,10 @@ static void streams_say_what_they_are(void **state)
     OK(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, greatest - 10));
     OK(cudaStreamGetPriority(stream, &priority));
     assert_int_equal(priority, greatest);
+    OK(cudaStreamDestroy(stream));
+    OK(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, least + 1));
+    OK(cudaStreamGetPriority(stream, &priority));
+    assert_int_equal(priority, least);
     OK(cudaStreamGetFlags(stream, &flags));
     assert_int_equal(flags, cudaStreamNonBlocking);
     OK(cudaStreamGetDevice(stream, &device));

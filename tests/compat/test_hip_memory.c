@@ -21,7 +21,7 @@ static void wrong_frees_are_refused(void **state)
     OK(hipHostMalloc((void **)&host, 4096, hipHostMallocDefault));
     GIVES(hipErrorInvalidValue, hipFree(device + 1));
     GIVES(hipErrorInvalidValue, hipFree(plain));
-    GIVES(hipErrorInvalidValue, hipFree(host));
+    GIVES(hipErrorInvalidValue, hipFree(host + 1));
     GIVES(hipErrorInvalidValue, hipHostFree(device));
     OK(hipFree(device));
     GIVES(hipErrorInvalidValue, hipFree(device));
@@ -207,7 +207,7 @@ static void what_is_known_of_an_address(void **state)
     assert_int_equal(flags, hipHostMallocPortable);
     GIVES(hipErrorInvalidValue, hipHostGetFlags(&flags, plain));
     OK(hipHostRegister(plain, sizeof plain, hipHostRegisterDefault));
-    GIVES(hipErrorHostMemoryAlreadyRegistered, hipHostRegister(plain, sizeof plain, hipHostRegisterDefault));
+    GIVES(hipErrorHostMemoryAlreadyRegistered, hipHostRegister(plain, 32, hipHostRegisterDefault));
     OK(hipHostGetDevicePointer(&base, plain, 0));
     GIVES(hipErrorInvalidValue, hipHostGetDevicePointer(&base, plain, 1));
     OK(hipHostUnregister(plain));
@@ -241,7 +241,7 @@ static void attributes_of_addresses(void **state)
     OK(hipMallocArray(&array, &desc, 16, 16, 0));
     OK(hipPointerGetAttribute(&value, HIP_POINTER_ATTRIBUTE_MEMORY_TYPE, array));
     assert_int_equal(value, hipMemoryTypeArray);
-    GIVES(hipErrorInvalidValue, hipMemcpyHtoA(array, 0, pinned, 64)); /* not of one row */
+    GIVES(hipErrorInvalidValue, hipMemcpyHtoA(array, 0, pinned, 65)); /* longer than a row */
     GIVES(hipErrorInvalidValue, hipMemcpyHtoA(NULL, 0, pinned, 64));
     GIVES(hipErrorInvalidValue, hipMemcpyAtoD(&host, array, 0, 4));
     OK(hipFreeArray(array));
@@ -259,7 +259,8 @@ static void wait_a_little(void *argument)
 
 static void copies_of_device_memory_wait_when_told(void **state)
 {
-    unsigned on = 1, value = 0;
+    unsigned on = 1;
+    bool value = false;
     char *a, *b;
     gate open = 0;
     hipStream_t stream;
@@ -274,7 +275,7 @@ static void copies_of_device_memory_wait_when_told(void **state)
     atomic_store(&open, 1);
     OK(hipPointerSetAttribute(&on, HIP_POINTER_ATTRIBUTE_SYNC_MEMOPS, b));
     OK(hipPointerGetAttribute(&value, HIP_POINTER_ATTRIBUTE_SYNC_MEMOPS, b + 1));
-    assert_int_equal(value, 1);
+    assert_true(value);
     OK(hipLaunchHostFunc(stream, wait_a_little, NULL));
     OK(hipMemcpy(a, b, 64, hipMemcpyDeviceToDevice));
     OK(hipStreamQuery(stream));

@@ -265,8 +265,8 @@ static void virtual_memory(void **state)
     OK(hipMemAddressFree(base, 4 * unit));
     GIVES(hipErrorInvalidValue, hipMemCreate(&memory, unit - 1, &properties, 0));
     GIVES(hipErrorInvalidValue, hipMemCreate(NULL, unit, &properties, 0));
-    GIVES(hipErrorInvalidValue, hipMemAddressReserve((void **)&base, 0, 0, NULL, 0));
-    GIVES(hipErrorInvalidValue, hipMemAddressReserve((void **)&base, unit, 3, NULL, 0));
+    GIVES(hipErrorInvalidValue, hipMemAddressReserve(NULL, unit, 0, NULL, 0));
+    GIVES(hipErrorInvalidValue, hipMemAddressReserve((void **)&base, unit, 0, NULL, 1));
     GIVES(hipErrorInvalidValue, hipMemAddressFree(NULL, unit));
     GIVES(hipErrorInvalidValue, hipMemRelease(NULL));
     GIVES(hipErrorInvalidValue, hipMemUnmap(NULL, unit));
