@@ -55,6 +55,7 @@ enum leatc_result {
     LEATC_DEINITIALIZED = 4,
     LEATC_INVALID_CONFIGURATION = 9,
     LEATC_INVALID_PITCH = 12,
+    LEATC_INVALID_SYMBOL = 13,
     LEATC_INVALID_CHANNEL = 20,
     LEATC_INVALID_DIRECTION = 21,
     LEATC_INSUFFICIENT_DRIVER = 35,
@@ -584,6 +585,20 @@ LEATC_API int leatc_fill(void *dst, uint32_t value, unsigned unit_bytes, size_t 
 LEATC_API int leatc_fill_box(void *dst, size_t pitch_bytes, size_t slice_bytes, uint32_t value,
                              unsigned unit_bytes, size_t width, size_t height, size_t depth,
                              struct leatc_stream *stream, enum leatc_mode mode);
+
+/* ---- symbols -------------------------------------------------------------------------------------------- */
+
+/*
+ * Symbols are variables of the program or of a library that it has loaded, named by their address; kernels of the
+ * CPU device use them where they are. INVALID_SYMBOL: no variable starts at the address, or the current device is
+ * a GPU.
+ *
+ * leatc_symbol_range() gives the address of count bytes from offset on; INVALID_VALUE: past the symbol's end. In a
+ * stripped program a variable that is not in the dynamic symbol table (link with -rdynamic) is only bounded by the
+ * segment that it lies in, and leatc_symbol_bytes() does not know it (INVALID_SYMBOL).
+ */
+LEATC_API int leatc_symbol_range(const void *symbol, size_t offset, size_t count, void **ptr);
+LEATC_API int leatc_symbol_bytes(const void *symbol, size_t *bytes);
 
 /* ---- arrays --------------------------------------------------------------------------------------------- */
 

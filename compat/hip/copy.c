@@ -1,9 +1,6 @@
 /* copy.c - copies of ranges, of rectangles and of boxes, with arrays at either end. */
 #include "hip/copy.h"
 
-#include <dlfcn.h>
-#include <link.h>
-
 /* ---- ranges ---- */
 
 static int copy_range(void *dst, const void *src, size_t bytes, hipMemcpyKind kind, struct leatc_stream *stream,
@@ -89,49 +86,38 @@ hipError_t hipMemcpyPeerAsync(void *dst, int dstDevice, const void *src, int src
     return note(copy_peer(dst, dstDevice, src, srcDevice, bytes, stream_of(stream), LEATC_ASYNC));
 }
 
-/* ---- symbols: variables of the program itself, since kernels of the CPU device use them where they are ---- */
+/* ---- symbols ---- */
 
 hipError_t hipGetSymbolAddress(void **ptr, const void *symbol)
 {
-    if (!ptr)
-        return note(LEATC_INVALID_VALUE);
-    if (!symbol)
-        return note(HIP_INVALID_SYMBOL);
-    *ptr = (void *)(uintptr_t)symbol;
-    return note(leatc_init());
+    return note(ptr ? leatc_symbol_range(symbol, 0, 0, ptr) : LEATC_INVALID_VALUE);
 }
 
 hipError_t hipGetSymbolSize(size_t *bytes, const void *symbol)
 {
-    const ElfW(Sym) *found = NULL;
-    Dl_info info;
-
-    if (!bytes)
-        return note(LEATC_INVALID_VALUE);
-    if (!symbol || !dladdr1(symbol, &info, (void **)&found, RTLD_DL_SYMENT) || !found || info.dli_saddr != symbol)
-        return note(HIP_INVALID_SYMBOL);
-    *bytes = found->st_size;
-    return hipSuccess;
+    return note(bytes ? leatc_symbol_bytes(symbol, bytes) : LEATC_INVALID_VALUE);
 }
 
 static int to_symbol(const void *symbol, const void *src, size_t bytes, size_t offset, hipMemcpyKind kind,
                      struct leatc_stream *stream, bool async)
 {
-    if (!symbol)
-        return HIP_INVALID_SYMBOL;
+    void *dst = NULL;
+
+    LEATC_TRY(leatc_symbol_range(symbol, offset, bytes, &dst));
     if (kind == hipMemcpyDeviceToHost || kind == hipMemcpyHostToHost)
         return LEATC_INVALID_DIRECTION;
-    return copy_range((char *)(uintptr_t)symbol + offset, src, bytes, kind, stream, async);
+    return copy_range(dst, src, bytes, kind, stream, async);
 }
 
 static int from_symbol(void *dst, const void *symbol, size_t bytes, size_t offset, hipMemcpyKind kind,
                        struct leatc_stream *stream, bool async)
 {
-    if (!symbol)
-        return HIP_INVALID_SYMBOL;
+    void *src = NULL;
+
+    LEATC_TRY(leatc_symbol_range(symbol, offset, bytes, &src));
     if (kind == hipMemcpyHostToDevice || kind == hipMemcpyHostToHost)
         return LEATC_INVALID_DIRECTION;
-    return copy_range(dst, (const char *)symbol + offset, bytes, kind, stream, async);
+    return copy_range(dst, src, bytes, kind, stream, async);
 }
 
 hipError_t hipMemcpyToSymbol(const void *symbol, const void *src, size_t bytes, size_t offset, hipMemcpyKind kind)

@@ -16,7 +16,6 @@
 /* HIP's numbers that the engine has none for. */
 enum {
     HIP_FILE_NOT_FOUND = 301,
-    HIP_INVALID_SYMBOL = 13,
     HIP_INVALID_DEVICE_POINTER = 17,
     HIP_UNSUPPORTED_LIMIT = 215
 };

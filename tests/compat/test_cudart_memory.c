@@ -119,6 +119,28 @@ static void wrong_copies_are_refused(void **state)
     OK(cudaFree(device));
 }
 
+static void copies_are_bounded_by_their_symbol(void **state)
+{
+    static int symbol[4];
+    int in[5] = {1, 2, 3, 4, 5}, out[4];
+    size_t bytes = 0;
+    void *there;
+
+    (void)state;
+    OK(cudaMemcpyToSymbol(symbol, in, 16, 0, cudaMemcpyHostToDevice));
+    OK(cudaMemcpyFromSymbol(out, symbol, 16, 0, cudaMemcpyDeviceToHost));
+    assert_memory_equal(in, out, 16);
+    GIVES(cudaErrorInvalidValue, cudaMemcpyToSymbol(symbol, in, 17, 0, cudaMemcpyHostToDevice));
+    GIVES(cudaErrorInvalidValue, cudaMemcpyToSymbolAsync(symbol, in, 4, 13, cudaMemcpyHostToDevice, 0));
+    GIVES(cudaErrorInvalidValue, cudaMemcpyFromSymbol(out, symbol, 16, 1, cudaMemcpyDeviceToHost));
+    GIVES(cudaErrorInvalidValue, cudaMemcpyFromSymbolAsync(out, symbol, 1, 16, cudaMemcpyDeviceToHost, 0));
+    GIVES(cudaErrorInvalidSymbol, cudaMemcpyToSymbol(in, out, 4, 0, cudaMemcpyHostToDevice));
+    GIVES(cudaErrorInvalidSymbol, cudaMemcpyFromSymbol(out, symbol + 1, 4, 0, cudaMemcpyDeviceToHost));
+    GIVES(cudaErrorInvalidSymbol, cudaGetSymbolAddress(&there, in));
+    OK(cudaGetSymbolSize(&bytes, symbol));
+    assert_int_equal(bytes, sizeof symbol);
+}
+
 static void rectangles_and_boxes(void **state)
 {
     enum { W = 100, H = 37, D = 5 };
@@ -374,6 +396,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(the_last_error_is_read_once),
     cmocka_unit_test(copies_between_all_kinds),
     cmocka_unit_test(wrong_copies_are_refused),
+    cmocka_unit_test(copies_are_bounded_by_their_symbol),
     cmocka_unit_test(rectangles_and_boxes),
     cmocka_unit_test(arrays_by_handle),
     cmocka_unit_test(registering_what_the_program_has),

@@ -110,35 +110,49 @@ template <class T> static inline hipError_t hipGetSymbolAddress(void **ptr, cons
 
 template <class T> static inline hipError_t hipGetSymbolSize(size_t *bytes, const T &symbol)
 {
-    return hipGetSymbolSize(bytes, static_cast<const void *>(&symbol));
+    void *there;
+    hipError_t error =
+        bytes ? hipGetSymbolAddress(&there, static_cast<const void *>(&symbol)) : hipErrorInvalidValue;
+
+    if (error == hipSuccess)
+        *bytes = sizeof symbol;
+    return error;
 }
 
 template <class T>
 static inline hipError_t hipMemcpyToSymbol(const T &symbol, const void *src, size_t bytes, size_t offset = 0,
                                            hipMemcpyKind kind = hipMemcpyHostToDevice)
 {
-    return hipMemcpyToSymbol(static_cast<const void *>(&symbol), src, bytes, offset, kind);
+    return offset > sizeof symbol || bytes > sizeof symbol - offset
+               ? hipErrorInvalidValue
+               : hipMemcpyToSymbol(static_cast<const void *>(&symbol), src, bytes, offset, kind);
 }
 
 template <class T>
 static inline hipError_t hipMemcpyFromSymbol(void *dst, const T &symbol, size_t bytes, size_t offset = 0,
                                              hipMemcpyKind kind = hipMemcpyDeviceToHost)
 {
-    return hipMemcpyFromSymbol(dst, static_cast<const void *>(&symbol), bytes, offset, kind);
+    return offset > sizeof symbol || bytes > sizeof symbol - offset
+               ? hipErrorInvalidValue
+               : hipMemcpyFromSymbol(dst, static_cast<const void *>(&symbol), bytes, offset, kind);
 }
 
 template <class T>
 static inline hipError_t hipMemcpyToSymbolAsync(const T &symbol, const void *src, size_t bytes, size_t offset,
                                                 hipMemcpyKind kind, hipStream_t stream = 0)
 {
-    return hipMemcpyToSymbolAsync(static_cast<const void *>(&symbol), src, bytes, offset, kind, stream);
+    return offset > sizeof symbol || bytes > sizeof symbol - offset
+               ? hipErrorInvalidValue
+               : hipMemcpyToSymbolAsync(static_cast<const void *>(&symbol), src, bytes, offset, kind, stream);
 }
 
 template <class T>
 static inline hipError_t hipMemcpyFromSymbolAsync(void *dst, const T &symbol, size_t bytes, size_t offset,
                                                   hipMemcpyKind kind, hipStream_t stream = 0)
 {
-    return hipMemcpyFromSymbolAsync(dst, static_cast<const void *>(&symbol), bytes, offset, kind, stream);
+    return offset > sizeof symbol || bytes > sizeof symbol - offset
+               ? hipErrorInvalidValue
+               : hipMemcpyFromSymbolAsync(dst, static_cast<const void *>(&symbol), bytes, offset, kind, stream);
 }
 
 #endif
