@@ -850,6 +850,125 @@ static void policies_decide_who_waits(void **state)
     }
 }
 
+static void raise_flag(void *flag)
+{
+    atomic_store((atomic_int *)flag, 1);
+}
+
+/* Frees BYTES on the first stream, and does what lets the second have them in one way: 0 orders it after the free,
+ * 1 finishes the first stream's work unseen by leat, 2 does nothing. Whatever holds the first stream is opened by
+ * the caller; NULL: nothing does. */
+static struct test_gate *free_elsewhere(struct scene *x, int way)
+{
+    void *block = test_block(x->pool, x->s, BYTES);
+    struct test_gate *gate = NULL;
+    atomic_int done = 0;
+
+    if (way == 1) {
+        OK(leat_launch_host(x->s, raise_flag, &done));
+        while (!atomic_load(&done))
+            test_sleep_us(100);
+    } else {
+        gate = test_gate_close(x->s);
+    }
+    OK(leat_free(x->s, block));
+    if (way == 0)
+        order(x, x->s, x->u);
+    return gate;
+}
+
+/* With a way switched off the memory is not taken in that way, and no other stands in for it. */
+static void ways_of_reuse_can_be_switched_off(void **state)
+{
+    static const uint32_t ways[] = {LEAT_POOL_REUSE_ORDERED, LEAT_POOL_REUSE_FINISHED, LEAT_POOL_REUSE_WAITING};
+    struct test_state *t = *state;
+
+    for (int way = 0; way < 3; way++) {
+        struct scene x = {.t = t, .s = t->stream, .u = new_stream(&(struct scene){.t = t})};
+        leat_status status = LEAT_ERROR_DEVICE_MEMORY;
+        struct test_gate *gate;
+        void *block = NULL;
+
+        x.pool = POOL(t->device, .limit_bytes = BYTES);
+        gate = free_elsewhere(&x, way);
+        OK(leat_pool_set_reuse(x.pool, LEAT_POOL_REUSE_ALL & ~ways[way] & ~(uint32_t)LEAT_POOL_REUSE_WAITING));
+        for (int i = 0; i < 3; i++) /* asking again changes nothing */
+            REFUSED(leat_pool_alloc(x.pool, x.u, BYTES, &block), LEAT_ERROR_DEVICE_MEMORY, "limit");
+        assert_int_equal(test_statistics(x.pool).stream_waits, 0);
+        OK(leat_pool_set_reuse(x.pool, ways[way]));
+        for (int i = 0; i < 10000 && status == LEAT_ERROR_DEVICE_MEMORY; i++) { /* way 1: finished any time now */
+            status = leat_pool_alloc(x.pool, x.u, BYTES, &block);
+            if (status != LEAT_OK)
+                test_sleep_us(1000);
+        }
+        assert_int_equal(status, LEAT_OK);
+        assert_int_equal(test_statistics(x.pool).stream_waits, way == 2);
+        assert_int_equal(test_statistics(x.pool).host_waits, 0);
+        OK(leat_fill(x.u, block, NEW, BYTES));
+        if (gate) {
+            EXPECT_HELD(x.u, gate);
+            test_gate_open(gate);
+        }
+        test_block_holds(x.u, block, BYTES, NEW);
+        OK(leat_free(x.u, block));
+        OK(leat_device_synchronize(t->device));
+        OK(leat_pool_destroy(x.pool));
+        OK(leat_stream_destroy(x.u));
+    }
+}
+
+/* What needs no way: the stream's own memory, and what the program has waited for. */
+static void without_any_way_a_stream_has_its_own_memory(void **state)
+{
+    struct test_state *t = *state;
+    leat_pool *pool = POOL(t->device, .limit_bytes = BYTES);
+    leat_status status = LEAT_ERROR_DEVICE_MEMORY;
+    struct test_gate *gate;
+    atomic_int done = 0;
+    void *block;
+
+    OK(leat_pool_set_reuse(pool, 0));
+    REFUSED(leat_pool_set_reuse(pool, 8), LEAT_ERROR_INVALID, "0x8");
+    gate = test_gate_close(t->stream);
+    for (int i = 0; i < 3; i++) {
+        block = test_block(pool, t->stream, BYTES - (size_t)i * MIB); /* not from the cache of one size */
+        OK(leat_free(t->stream, block));
+    }
+    REFUSED(leat_pool_alloc(pool, t->second, BYTES, &block), LEAT_ERROR_DEVICE_MEMORY, "limit");
+    assert_int_equal(test_statistics(pool).host_waits, 0);
+    test_gate_open(gate);
+    OK(leat_stream_synchronize(t->stream));
+    block = test_block(pool, t->second, BYTES);
+    /* Another stream uses it, and finishes unseen; it comes back to the one that frees it. */
+    OK(leat_launch_host(t->stream, raise_flag, &done));
+    OK(leat_pool_use(block, t->stream));
+    OK(leat_free(t->second, block));
+    for (int i = 0; i < 10000 && status == LEAT_ERROR_DEVICE_MEMORY; i++) {
+        test_sleep_us(1000);
+        status = leat_pool_alloc(pool, t->second, BYTES, &block);
+    }
+    OK(status);
+    assert_int_equal(test_statistics(pool).host_waits, 0);
+    OK(leat_free(t->second, block));
+    OK(leat_pool_destroy(pool));
+}
+
+static void without_waiting_a_pool_that_would_wait_asks_for_more(void **state)
+{
+    struct test_state *t = *state;
+    leat_pool *pool = POOL(t->device, .reuse = LEAT_POOL_WAIT);
+    struct test_gate *gate = test_gate_close(t->stream);
+    void *block = test_block(pool, t->stream, BYTES);
+
+    OK(leat_pool_set_reuse(pool, LEAT_POOL_REUSE_ORDERED | LEAT_POOL_REUSE_FINISHED));
+    OK(leat_free(t->stream, block));
+    block = test_block(pool, t->second, BYTES);
+    assert_int_equal(test_statistics(pool).stream_waits, 0);
+    test_gate_open(gate);
+    OK(leat_free(t->second, block));
+    OK(leat_pool_destroy(pool));
+}
+
 /* The pool asks the device by itself: the program never waits for anything. */
 static void finished_memory_is_found_without_the_programs_help(void **state)
 {
@@ -1383,6 +1502,9 @@ static const struct CMUnitTest tests[] = {
     STATE_TEST(memory_comes_back),
     STATE_TEST(ordered_memory_is_taken_while_its_work_is_pending),
     STATE_TEST(policies_decide_who_waits),
+    STATE_TEST(ways_of_reuse_can_be_switched_off),
+    STATE_TEST(without_any_way_a_stream_has_its_own_memory),
+    STATE_TEST(without_waiting_a_pool_that_would_wait_asks_for_more),
     STATE_TEST(finished_memory_is_found_without_the_programs_help),
     STATE_TEST(use_until_does_not_wait_for_later_work),
     STATE_TEST(marks_do_not_wait_for_each_other),

@@ -135,6 +135,24 @@ LEAT_API leat_status leat_pool_use(void *ptr, leat_stream *stream);
  */
 LEAT_API leat_status leat_pool_use_until(void *ptr, leat_event *event);
 
+/* How a stream may come by memory that another stream has freed. */
+enum {
+    LEAT_POOL_REUSE_ORDERED = 1,  /* the program's own waits order the stream after the free */
+    LEAT_POOL_REUSE_FINISHED = 2, /* the pool asks the device, and the work before the free is finished */
+    LEAT_POOL_REUSE_WAITING = 4,  /* the pool makes the stream wait, or at last the host, as its policy says */
+    LEAT_POOL_REUSE_ALL = 7
+};
+
+/*
+ * Allows the ways in which the pool's memory passes from one stream to another: any of LEAT_POOL_REUSE_* together;
+ * 0: none. A new pool has all. Applies to memory that is freed already, too. Memory that a stream freed itself is
+ * always its own, and memory is everybody's once leat knows that the work before the free is finished without the
+ * pool asking for it: because the program waited for that stream or asked about it, or the pool was trimmed.
+ * Without LEAT_POOL_REUSE_WAITING the host does not wait either: a request for which there is no other memory
+ * fails. Errors: HANDLE, INVALID (a way that there is not), NOT_PERMITTED.
+ */
+LEAT_API leat_status leat_pool_set_reuse(leat_pool *pool, uint32_t ways);
+
 /* ---- limits ---------------------------------------------------------------------------------------------- */
 
 /*

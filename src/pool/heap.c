@@ -119,7 +119,8 @@ uintptr_t leati_extent_place(const struct leati_block *block, size_t bytes, size
     for (int i = 1; i < 4; i++) {
         struct touched touched;
 
-        if (starts[i] < base || starts[i] + bytes > end || (i > 1 && bytes % LEATI_PAGE_BYTES && bytes > LEATI_PAGE_BYTES))
+        if (starts[i] < base || starts[i] + bytes > end ||
+            (i > 1 && bytes % LEATI_PAGE_BYTES && bytes > LEATI_PAGE_BYTES))
             continue;
         touched = pages_touched(base, end, starts[i], bytes);
         if (touched.idle < best.idle || (touched.idle == best.idle && touched.all < best.all)) {
@@ -354,7 +355,8 @@ bool leati_usable_by(const struct leati_owner *freed_by, uint64_t tick, const st
 {
     if (freed_by == owner || !freed_by->order || leati_order_known(freed_by->order, tick))
         return true;
-    return owner->order && leati_order_follows(owner->order, freed_by->order, tick);
+    return (owner->pool->ways & LEAT_POOL_REUSE_ORDERED) && owner->order &&
+           leati_order_follows(owner->order, freed_by->order, tick);
 }
 
 bool leati_usable(const struct leati_block *block, const struct leati_owner *owner)

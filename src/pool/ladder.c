@@ -374,10 +374,16 @@ static struct leati_block *climb_idle(struct climb *climb)
     /* From here on it is worth asking the driver. */
     more = leati_owners_drain(pool);
     more |= settle_pending(pool, climb->owner, false);
-    more |= leati_ladder_progress(pool);
+    if (pool->ways & LEAT_POOL_REUSE_FINISHED) {
+        more |= leati_ladder_progress(pool);
+    } else {
+        /* What comes free here belongs to the stream that freed it. */
+        more |= settle_pending(pool, NULL, true);
+        leati_pages_settle(pool);
+    }
     if (more)
         block = fit_any(climb);
-    if (!block && pool->reuse == LEAT_POOL_WAIT)
+    if (!block && pool->reuse == LEAT_POOL_WAIT && (pool->ways & LEAT_POOL_REUSE_WAITING))
         block = fit_waiting(climb);
     return block;
 }
@@ -433,28 +439,41 @@ static bool fit_as_large(struct climb *climb, struct leati_block **block)
     return false;
 }
 
+/* Makes the stream wait for all that others freed, and takes of that. */
+static bool fit_after_waiting(struct climb *climb, struct leati_block **block)
+{
+    struct leat_pool *pool = climb->pool;
+    uint32_t ways = pool->ways;
+    bool found;
+
+    wait_for_all(climb);
+    /* The stream is ordered after the frees by these waits, whatever may be made of the program's own. */
+    pool->ways |= LEAT_POOL_REUSE_ORDERED;
+    found = (*block = fit_any(climb)) || provide(climb, block) == LEAT_OK;
+    pool->ways = ways;
+    return found;
+}
+
 /* Steps for when neither idle memory nor the driver has enough. */
 static leat_status climb_full(struct climb *climb, leat_status status, struct leati_block **block)
 {
     struct leat_pool *pool = climb->pool;
+    bool may_wait = pool->ways & LEAT_POOL_REUSE_WAITING;
     struct leati_sentence sentence;
 
     leati_error_keep(&sentence);
     /* Freed blocks that guard mode keeps are the first that must go. */
     if (leati_watch_drain(pool) && ((*block = fit_any(climb)) || provide(climb, block) == LEAT_OK))
         return LEAT_OK;
-    if (pool->reuse != LEAT_POOL_WAIT_NEVER) {
-        wait_for_all(climb);
-        if ((*block = fit_any(climb)) || provide(climb, block) == LEAT_OK)
-            return LEAT_OK;
-    }
+    if (may_wait && pool->reuse != LEAT_POOL_WAIT_NEVER && fit_after_waiting(climb, block))
+        return LEAT_OK;
     if (fit_as_large(climb, block) || provide_smaller(climb, block))
         return LEAT_OK;
     if (leati_pool_take_from_others(pool, climb->bytes) && provide(climb, block) == LEAT_OK)
         return LEAT_OK;
     /* Where a stream cannot wait for the memory, or has no use for it as it is, the host must. */
-    if (!climb->stream || climb->stream->order->per_thread || pool->reuse == LEAT_POOL_WAIT_NEVER ||
-        !can_move(pool)) {
+    if (may_wait && (!climb->stream || climb->stream->order->per_thread || pool->reuse == LEAT_POOL_WAIT_NEVER ||
+                     !can_move(pool))) {
         (void)leati_ladder_finish(pool);
         if ((*block = fit_any(climb)) || provide(climb, block) == LEAT_OK || provide_smaller(climb, block))
             return LEAT_OK;

@@ -197,6 +197,7 @@ static void fill(struct leat_pool *pool, leat_device *device, const leat_pool_op
     pool->device = device;
     pool->kind = options->kind;
     pool->reuse = options->reuse;
+    pool->ways = LEAT_POOL_REUSE_ALL;
     pool->budget = options->budget;
     atomic_init(&pool->limit_bytes, options->limit_bytes);
     atomic_init(&pool->soft_limit_bytes, options->soft_limit_bytes);
@@ -485,7 +486,22 @@ static void hook_stream_ends(struct leat_stream *stream)
     pthread_mutex_unlock(&list_lock);
 }
 
-/* ---- the calls about limits ---- */
+/* ---- the calls about reuse and limits ---- */
+
+leat_status leat_pool_set_reuse(leat_pool *pool, uint32_t ways)
+{
+    LEATI_TRY(leati_check_permitted("leat_pool_set_reuse"));
+    LEATI_TRY(leati_check_pool("leat_pool_set_reuse", pool));
+    if (ways & ~(uint32_t)LEAT_POOL_REUSE_ALL)
+        return leati_fail(LEAT_ERROR_INVALID,
+                          "leat_pool_set_reuse: ways is 0x%x, and there are only LEAT_POOL_REUSE_ORDERED, "
+                          "LEAT_POOL_REUSE_FINISHED and LEAT_POOL_REUSE_WAITING (0x%x in all)",
+                          ways, (unsigned)LEAT_POOL_REUSE_ALL);
+    pthread_mutex_lock(&pool->lock);
+    pool->ways = ways;
+    pthread_mutex_unlock(&pool->lock);
+    return LEAT_OK;
+}
 
 leat_status leat_pool_set_limits(leat_pool *pool, uint64_t limit_bytes, uint64_t soft_limit_bytes)
 {

@@ -148,6 +148,7 @@ struct leat_pool {
     leat_budget *budget;
     leat_pool_full_function on_full;
     void *on_full_argument;
+    uint32_t ways; /* LEAT_POOL_REUSE_* that are allowed */
     _Atomic(struct leati_owner *)
         owners;               /* all of them, the youngest first; only added to, so read without a lock */
     struct leati_owner *host; /* everybody's: memory of which all work is done */
