@@ -460,7 +460,8 @@ enum leatc_pool_attribute {
     LEATC_POOL_USED_HIGH = 8            /* may be set to 0 */
 };
 
-/* exportable: blocks are whole multiples of 2 MiB that another process can be given. max_bytes: 0, no limit. */
+/* exportable: blocks are whole multiples of 2 MiB that another process can be given. max_bytes: rounded up to a
+ * multiple of 2 MiB; 0, no limit. */
 LEATC_API int leatc_pool_create(int ordinal, bool exportable, size_t max_bytes, struct leatc_pool **pool);
 
 /* Blocks that are live stay so; the pool ends with the last of them. The default pools: INVALID_VALUE. */

@@ -16,7 +16,7 @@ struct leatc_pool {
     uint64_t maker_process, maker_id; /* of a pool of another process: the number of that, and the id there */
     bool is_default, exportable;
     atomic_int references;
-    _Atomic int reuse[3];
+    atomic_uint ways; /* LEAT_POOL_REUSE_*; written under ways_lock */
     _Atomic uint64_t threshold;
     _Atomic uint64_t used, used_high;
     _Atomic uint64_t reserved_high; /* seen since it was reset, but for leat's own peak */
@@ -26,8 +26,9 @@ struct leatc_pool {
 
 static struct leatc_slots pools = LEATC_SLOTS(struct leatc_pool);
 
-/* Guards the making of default pools. */
+/* Guards the making of default pools; and held while the ways of a pool change, here and in leat's pool. */
 static pthread_mutex_t default_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t ways_lock = PTHREAD_MUTEX_INITIALIZER;
 
 #define USED_STEP 512
 
@@ -46,8 +47,7 @@ static void begin_pool(struct leatc_pool *pool, struct leatc_device *device)
 {
     pool->device = device;
     pool->id = leatc_memory_id();
-    for (int i = 0; i < 3; i++)
-        atomic_store_explicit(&pool->reuse[i], 1, memory_order_relaxed);
+    atomic_store_explicit(&pool->ways, LEAT_POOL_REUSE_ALL, memory_order_relaxed);
     atomic_store_explicit(&pool->references, 1, memory_order_relaxed);
     atomic_store_explicit(&pool->access[device->ordinal], 3, memory_order_relaxed);
     leatc_slot_publish(pool);
@@ -99,11 +99,19 @@ int leatc_pool_import(int ordinal, uint64_t process, uint64_t id, const struct l
     return LEATC_OK;
 }
 
+/* leat's pools hold memory in pages of 2 MiB, so a limit that is no multiple of that is rounded up. */
+#define PAGE_BYTES ((uint64_t)2 << 20)
+
+static uint64_t whole_pages(uint64_t bytes)
+{
+    return bytes > UINT64_MAX - (PAGE_BYTES - 1) ? 0 : (bytes + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
+}
+
 static int new_pool(struct leatc_device *device, bool exportable, size_t max_bytes, struct leatc_pool **pool)
 {
     leat_pool_options options = {.size = sizeof options,
                                  .kind = LEAT_KIND_DEVICE,
-                                 .limit_bytes = max_bytes,
+                                 .limit_bytes = whole_pages(max_bytes),
                                  .one_handle = exportable,
                                  .exportable = exportable};
     struct leatc_pool *made = leatc_slot_new(&pools);
@@ -248,6 +256,29 @@ static int figures_of(struct leatc_pool *pool, leat_pool_statistics *figures)
     return LEATC_OK;
 }
 
+/* The way that an attribute switches. */
+static unsigned way_of(int attribute)
+{
+    return attribute == LEATC_POOL_REUSE_FOLLOW_EVENTS   ? LEAT_POOL_REUSE_ORDERED
+           : attribute == LEATC_POOL_REUSE_OPPORTUNISTIC ? LEAT_POOL_REUSE_FINISHED
+                                                         : LEAT_POOL_REUSE_WAITING;
+}
+
+static int set_way(struct leatc_pool *pool, unsigned way, bool on)
+{
+    int result = LEATC_OK;
+    unsigned ways;
+
+    pthread_mutex_lock(&ways_lock);
+    ways = on ? atomic_load(&pool->ways) | way : atomic_load(&pool->ways) & ~way;
+    if (pool->native)
+        result = leatc_result_of(leat_pool_set_reuse(pool->native, ways));
+    if (result == LEATC_OK)
+        atomic_store(&pool->ways, ways);
+    pthread_mutex_unlock(&ways_lock);
+    return result;
+}
+
 int leatc_pool_set(struct leatc_pool *pool, int attribute, const void *value)
 {
     leat_pool_statistics figures;
@@ -259,8 +290,7 @@ int leatc_pool_set(struct leatc_pool *pool, int attribute, const void *value)
     case LEATC_POOL_REUSE_FOLLOW_EVENTS:
     case LEATC_POOL_REUSE_OPPORTUNISTIC:
     case LEATC_POOL_REUSE_INTERNAL:
-        atomic_store(&pool->reuse[attribute - 1], *(const int *)value != 0);
-        return LEATC_OK;
+        return set_way(pool, way_of(attribute), *(const int *)value != 0);
     case LEATC_POOL_RELEASE_THRESHOLD:
         atomic_store(&pool->threshold, *(const uint64_t *)value);
         atomic_store(&pool->device->trim, true);
@@ -293,7 +323,7 @@ int leatc_pool_get(struct leatc_pool *pool, int attribute, void *value)
     case LEATC_POOL_REUSE_FOLLOW_EVENTS:
     case LEATC_POOL_REUSE_OPPORTUNISTIC:
     case LEATC_POOL_REUSE_INTERNAL:
-        *(int *)value = atomic_load(&pool->reuse[attribute - 1]);
+        *(int *)value = (atomic_load(&pool->ways) & way_of(attribute)) != 0;
         return LEATC_OK;
     case LEATC_POOL_RELEASE_THRESHOLD:
         *(uint64_t *)value = atomic_load(&pool->threshold);

@@ -334,6 +334,69 @@ static void an_imported_pool_shows_the_exporters_access(void **state)
     OK(hipMemPoolDestroy(pool));
 }
 
+static hipMemPool_t make_pool(size_t max_bytes)
+{
+    hipMemPoolProps properties = {
+        .allocType = hipMemAllocationTypePinned, .location = {hipMemLocationTypeDevice, 0}, .maxSize = max_bytes};
+    uint64_t keep = UINT64_MAX;
+    hipMemPool_t pool;
+
+    OK(hipMemPoolCreate(&pool, &properties));
+    OK(hipMemPoolSetAttribute(pool, hipMemPoolAttrReleaseThreshold, &keep));
+    return pool;
+}
+
+static void a_small_pool_is_rounded_up(void **state)
+{
+    hipMemPool_t pool = make_pool(4096);
+    void *ptr, *none;
+
+    (void)state;
+    OK(hipMallocFromPoolAsync(&ptr, 4096, pool, NULL));
+    GIVES(hipErrorOutOfMemory, hipMallocFromPoolAsync(&none, 4 << 20, pool, NULL));
+    OK(hipFreeAsync(ptr, NULL));
+    OK(hipStreamSynchronize(NULL));
+    OK(hipMemPoolDestroy(pool));
+}
+
+/* Each of the three; test_cudart_pool.c has what each of them means. */
+static void a_reuse_flag_that_is_off_stops_reuse(void **state)
+{
+    static const hipMemPoolAttr flags[] = {hipMemPoolReuseFollowEventDependencies,
+                                           hipMemPoolReuseAllowOpportunistic,
+                                           hipMemPoolReuseAllowInternalDependencies};
+    const size_t bytes = (size_t)2 << 20;
+    hipMemPool_t pool = make_pool(bytes);
+    hipStream_t first, second;
+    hipEvent_t event;
+    void *ptr, *none = NULL;
+    gate open = 0;
+
+    (void)state;
+    OK(hipStreamCreateWithFlags(&first, hipStreamNonBlocking));
+    OK(hipStreamCreateWithFlags(&second, hipStreamNonBlocking));
+    OK(hipEventCreate(&event));
+    OK(hipMallocFromPoolAsync(&ptr, bytes, pool, first));
+    OK(hipLaunchHostFunc(first, wait_at_gate, &open));
+    OK(hipFreeAsync(ptr, first));
+    OK(hipEventRecord(event, first));
+    OK(hipStreamWaitEvent(second, event, 0));
+    for (int i = 0; i < 3; i++)
+        OK(hipMemPoolSetAttribute(pool, flags[i], &(int){0}));
+    GIVES(hipErrorOutOfMemory, hipMallocFromPoolAsync(&none, bytes, pool, second));
+    OK(hipMemPoolSetAttribute(pool, flags[1], &(int){1})); /* it is not finished */
+    GIVES(hipErrorOutOfMemory, hipMallocFromPoolAsync(&none, bytes, pool, second));
+    OK(hipMemPoolSetAttribute(pool, flags[0], &(int){1})); /* and is waited for */
+    OK(hipMallocFromPoolAsync(&ptr, bytes, pool, second));
+    atomic_store(&open, 1);
+    OK(hipFreeAsync(ptr, second));
+    OK(hipStreamSynchronize(second));
+    OK(hipEventDestroy(event));
+    OK(hipStreamDestroy(first));
+    OK(hipStreamDestroy(second));
+    OK(hipMemPoolDestroy(pool));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -350,6 +413,8 @@ int main(void)
         cmocka_unit_test(results_of_virtual_memory_are_those_of_HIP_6),
         cmocka_unit_test(coarse_grain_advice_is_kept_and_reported),
         cmocka_unit_test(an_imported_pool_shows_the_exporters_access),
+        cmocka_unit_test(a_small_pool_is_rounded_up),
+        cmocka_unit_test(a_reuse_flag_that_is_off_stops_reuse),
     };
 
     int wrong = cmocka_run_group_tests(tests, NULL, NULL);
