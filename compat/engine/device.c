@@ -29,28 +29,30 @@ static void wanted_driver(char *name, size_t bytes)
         }
 }
 
-static void add_device(const leat_device_info *info)
-{
-    struct leatc_device *device = &devices[device_count];
-
-    infos[device_count] = *info;
-    device->ordinal = device_count++;
-    pthread_mutex_init(&device->lock, NULL);
-}
-
-/* All devices of a driver, or of the first that has any when driver is "". */
-static void add_devices(const char *driver)
+/* Lists all devices of a driver, or of the first that has any when driver is "". */
+static int list_devices(const char *driver)
 {
     leat_device_info info;
     char taken[sizeof info.driver] = "";
+    int count = 0;
 
     snprintf(taken, sizeof taken, "%s", driver);
-    for (unsigned i = 0; device_count < LEATC_DEVICES_MAX && leat_device_list(i, &info) == LEAT_OK; i++) {
+    for (unsigned i = 0; count < LEATC_DEVICES_MAX && leat_device_list(i, &info) == LEAT_OK; i++) {
         if (!taken[0])
             memcpy(taken, info.driver, sizeof taken);
         if (!strcmp(taken, info.driver))
-            add_device(&info);
+            infos[count++] = info;
     }
+    return count;
+}
+
+static void add_devices(int count)
+{
+    for (int i = 0; i < count; i++) {
+        devices[i].ordinal = i;
+        pthread_mutex_init(&devices[i].lock, NULL);
+    }
+    device_count = count;
 }
 
 /* As the vendors' libraries, which answer so in a child process of fork() whose parent has used a device. */
@@ -65,15 +67,17 @@ static void find_devices(void)
 {
     char driver[16];
     leat_driver_info why;
+    int count;
 
     (void)pthread_atfork(NULL, NULL, begin_child);
     wanted_driver(driver, sizeof driver);
-    add_devices(driver);
-    if (!device_count && driver[0])
-        add_devices("");
+    count = list_devices(driver);
+    if (!count && driver[0])
+        count = list_devices("");
+    add_devices(leatc_visible(infos, count));
     if (device_count)
         found = LEATC_OK;
-    else if (leat_driver_list(0, &why) == LEAT_OK && why.status != LEAT_OK)
+    else if (!count && leat_driver_list(0, &why) == LEAT_OK && why.status != LEAT_OK)
         found = leatc_result_of(why.status);
 }
 
@@ -196,6 +200,14 @@ int leatc_device_ordinal(const leat_device *native)
 {
     for (int i = 0; i < device_count; i++)
         if (native && atomic_load(&devices[i].native) == native)
+            return i;
+    return -1;
+}
+
+int leatc_ordinal_of(int native_ordinal)
+{
+    for (int i = 0; i < device_count; i++)
+        if ((int)infos[i].ordinal == native_ordinal)
             return i;
     return -1;
 }
@@ -373,8 +385,8 @@ int leatc_device_address(int ordinal, int *domain, int *bus, int *slot)
 
     LEATC_TRY(check_ordinal(ordinal));
     if (sscanf(infos[ordinal].pci_address, "%x:%x:%x", &d, &b, &s) != 3) {
-        /* No PCI device: a domain that no machine gives its own, and a bus for each ordinal. */
-        d = 0, b = (unsigned)ordinal + 1, s = 0;
+        /* No PCI device: a domain that no machine gives its own, and a bus for each device of the driver. */
+        d = 0, b = (unsigned)infos[ordinal].ordinal + 1, s = 0;
     }
     *domain = (int)d, *bus = (int)b, *slot = (int)s;
     return LEATC_OK;
@@ -399,11 +411,16 @@ int leatc_device_by_address(const char *text, int *ordinal)
     return LEATC_INVALID_DEVICE;
 }
 
+/* leat knows no vendor's number of a card; its name within the machine tells one from another. */
+void leatc_uuid_of(const char *name, unsigned char uuid[16])
+{
+    memset(uuid, 0, 16);
+    memcpy(uuid, name, strnlen(name, 16));
+}
+
 int leatc_device_uuid(int ordinal, unsigned char uuid[16])
 {
     LEATC_TRY(check_ordinal(ordinal));
-    /* leat knows no vendor's number of a card; its name within the machine tells one from another. */
-    memset(uuid, 0, 16);
-    memcpy(uuid, infos[ordinal].name, strnlen(infos[ordinal].name, 16));
+    leatc_uuid_of(infos[ordinal].name, uuid);
     return LEATC_OK;
 }

@@ -29,7 +29,8 @@
  * legacy default stream demands and gives the leat stream, and leatc_work_end(), which remembers that there is new
  * work. All calls here that take a stream do that themselves.
  *
- * Devices are those of one driver of leat's: that of LEAT_DEVICE where it is set, else the first that has any.
+ * Devices are those of one driver of leat's: that of LEAT_DEVICE where it is set, else the first that has any; of
+ * these, what the vendors' variables make visible.
  * They are opened at the first call that needs one and stay open until reset or the end of the process.
  *
  * Threads. Any thread may call anything.
@@ -118,6 +119,10 @@ LEATC_API int leatc_peek_error(void);
 /* ---- devices -------------------------------------------------------------------------------------------- */
 
 #define LEATC_DEVICES_MAX 64
+
+/* Says, before the devices are found, that HIP's names are in the process: then ROCR_VISIBLE_DEVICES and
+ * HIP_VISIBLE_DEVICES count, and not only CUDA_VISIBLE_DEVICES. */
+LEATC_API void leatc_announce_hip(void);
 
 /* Finds the devices at the first call. NO_DEVICE, INSUFFICIENT_DRIVER. */
 LEATC_API int leatc_init(void);

@@ -145,6 +145,16 @@ struct leatc_device *leatc_device_known(int ordinal);
 void leatc_device_if_open(int ordinal, uint64_t generation, int (*end)(struct leatc_stream *stream),
                           struct leatc_stream *stream);
 
+/* visible.c: leaves of the devices of a driver those that the process is to see, in the order in which it is to see
+ * them, and returns how many. */
+int leatc_visible(leat_device_info *infos, int count);
+
+/* The bytes by which the names identify a device: its name within the machine. */
+void leatc_uuid_of(const char *name, unsigned char uuid[16]);
+
+/* The ordinal here of a device that leat numbers so among those of its driver; -1 when it is none of these. */
+int leatc_ordinal_of(int native_ordinal);
+
 /* stream.c, when a device is opened and before it is closed. */
 int leatc_streams_open(struct leatc_device *device);
 void leatc_streams_close(struct leatc_device *device);

@@ -47,6 +47,27 @@ int leatc_advise(const void *ptr, size_t bytes, int advice, int ordinal)
     return leatc_result_of(leat_managed_advise((void *)(uintptr_t)ptr, bytes, (leat_advice)advice, where));
 }
 
+/* A place by the ordinal that the device has here; a device that the process does not see is no place. */
+static void translate(leat_location *place)
+{
+    if (place->kind != LEAT_LOCATION_DEVICE)
+        return;
+    place->ordinal = leatc_ordinal_of(place->ordinal);
+    if (place->ordinal < 0)
+        place->kind = LEAT_LOCATION_NONE;
+}
+
+static uint32_t translate_all(uint32_t devices)
+{
+    uint32_t here = 0;
+    int ordinal;
+
+    for (int i = 0; i < 32; i++)
+        if (devices >> i & 1 && (ordinal = leatc_ordinal_of(i)) >= 0 && ordinal < 32)
+            here |= (uint32_t)1 << ordinal;
+    return here;
+}
+
 int leatc_managed_query(const void *ptr, size_t bytes, leat_managed_info *info)
 {
     struct leatc_memory memory;
@@ -54,6 +75,9 @@ int leatc_managed_query(const void *ptr, size_t bytes, leat_managed_info *info)
     LEATC_TRY(check_range(ptr, bytes));
     info->size = sizeof *info;
     LEATC_TRY(leatc_result_of(leat_managed_query(ptr, bytes, info)));
+    translate(&info->preferred);
+    translate(&info->last_prefetch);
+    info->accessed_by = translate_all(info->accessed_by);
     LEATC_TRY(leatc_memory_find(ptr, &memory));
     /* The pages may have been sent somewhere for an allocation that had them before. */
     if (!memory.sent)

@@ -11,6 +11,12 @@ struct ihipCtx_t {
 
 static struct ihipCtx_t contexts[LEATC_DEVICES_MAX];
 
+/* Runs when the library is loaded, so before a device is looked for. */
+__attribute__((constructor)) static void announce(void)
+{
+    leatc_announce_hip();
+}
+
 hipCtx_t leatc_hip_context(int ordinal)
 {
     return &contexts[ordinal];

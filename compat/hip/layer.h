@@ -14,11 +14,7 @@
 #include <leat/compat/hip/hip_runtime_api.h>
 
 /* HIP's numbers that the engine has none for. */
-enum {
-    HIP_FILE_NOT_FOUND = 301,
-    HIP_INVALID_DEVICE_POINTER = 17,
-    HIP_UNSUPPORTED_LIMIT = 215
-};
+enum { HIP_FILE_NOT_FOUND = 301, HIP_INVALID_DEVICE_POINTER = 17, HIP_UNSUPPORTED_LIMIT = 215 };
 
 /* The last line of every call. */
 static inline hipError_t note(int result)
@@ -88,5 +84,8 @@ static inline int check_kind(hipMemcpyKind kind)
 
 /* The device's only context, and back; -1 when it is none. */
 hipCtx_t leatc_hip_context(int ordinal);
+
+/* Draws device.c, whose constructor announces HIP, into every static program that has any file of this layer. */
+__attribute__((used)) static hipCtx_t (*const leatc_hip_device_file)(int) = leatc_hip_context;
 
 #endif
