@@ -112,7 +112,8 @@ check_hip() {
         echo '#include <hip/hip_runtime_api.h>'
         for type in hipDriverProcAddressQueryResult hipDeviceProp_tR0600 hipMemcpy3DPeerParms hipMemcpyAttributes \
             hipMemcpy3DBatchOp hipLaunchAttributeID hipLaunchAttributeValue hipStreamBatchMemOpParams \
-            hipMemRangeHandleType hipStreamAttrID hipStreamAttrValue; do
+            hipMemRangeHandleType hipStreamAttrID hipStreamAttrValue hipDriverEntryPointQueryResult hipLaunchConfig_t \
+            HIP_LAUNCH_CONFIG hipFunctionLaunchParams hipLibrary_t hipLibraryOption hipKernel_t; do
             grep -qw "$type" "$header" || echo "typedef int $type;"
         done
         printf '#define LEAT_COMPAT_HIP_DRIVER_TYPES_H\n#define LEAT_COMPAT_HIP_TEXTURE_TYPES_H\n#define LEAT_COMPAT_VECTOR_TYPES_H\n'

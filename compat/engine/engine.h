@@ -640,6 +640,13 @@ LEATC_API int leatc_function_check(const void *function);
 LEATC_API int leatc_launch(const void *function, leat_dim3 grid, leat_dim3 block, void **args, size_t shared_bytes,
                            struct leatc_stream *stream);
 
+/* The same for a grid whose blocks run at the same time and may wait for one another. NOT_SUPPORTED. */
+LEATC_API int leatc_launch_together(const void *function, leat_dim3 grid, leat_dim3 block, void **args,
+                                    size_t shared_bytes, struct leatc_stream *stream);
+
+/* How many blocks a unit of the device runs at the same time, by its limits alone. INVALID_VALUE: no threads. */
+LEATC_API int leatc_occupancy(int ordinal, int block_threads, size_t shared_bytes, int *blocks);
+
 /* Device code from memory or from a file: PTX, a cubin, or a shared object for the CPU device. It is loaded on
  * each device at the first use of a kernel there. INVALID_IMAGE, NOT_FOUND. */
 struct leatc_library;

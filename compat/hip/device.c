@@ -56,23 +56,74 @@ hipError_t hipRuntimeGetVersion(int *runtimeVersion)
     return put_version(runtimeVersion);
 }
 
-hipError_t hipGetProcAddress(const char *symbol, void **function, int version, uint64_t flags,
-                             hipDriverProcAddressQueryResult *result)
+/* The function of this library that a program means by a name: with per_thread the one whose 0 is the per-thread
+ * stream, and of two names the one with the struct of HIP 6. NULL: none. */
+static void *find_name(void *self, const char *symbol, bool per_thread)
+{
+    const char *ends[] = {per_thread ? "_spt" : "", "R0600", ""};
+    char name[128];
+    void *found = NULL;
+
+    if (strncmp(symbol, "hip", 3) != 0 || strlen(symbol) > sizeof name - 8)
+        return NULL;
+    for (int i = 0; i < 3 && !found; i++) {
+        snprintf(name, sizeof name, "%s%s", symbol, ends[i]);
+        found = dlsym(self, name);
+    }
+    return found;
+}
+
+static int get_function(const char *symbol, void **function, bool per_thread)
 {
     void *self, *found = NULL;
     Dl_info info;
 
-    (void)version;
-    if (!symbol || !function || flags > 2)
-        return note(LEATC_INVALID_VALUE);
     if (dladdr((void *)&contexts, &info) && (self = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD))) {
-        found = strncmp(symbol, "hip", 3) ? NULL : dlsym(self, symbol);
+        found = find_name(self, symbol, per_thread);
         dlclose(self);
     }
-    if (result)
-        *result = found ? HIP_GET_PROC_ADDRESS_SUCCESS : HIP_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
     *function = found;
-    return note(found ? LEATC_OK : LEATC_INVALID_VALUE);
+    return found ? LEATC_OK : LEATC_INVALID_VALUE;
+}
+
+hipError_t hipGetProcAddress(const char *symbol, void **function, int version, uint64_t flags,
+                             hipDriverProcAddressQueryResult *result)
+{
+    int status;
+
+    (void)version;
+    if (!symbol || !function || flags > hipEnablePerThreadDefaultStream)
+        return note(LEATC_INVALID_VALUE);
+    status = get_function(symbol, function, flags == hipEnablePerThreadDefaultStream);
+    if (result)
+        *result = status == LEATC_OK ? HIP_GET_PROC_ADDRESS_SUCCESS : HIP_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+    return note(status);
+}
+
+static int get_entry(const char *symbol, void **function, unsigned long long flags, bool per_thread,
+                     hipDriverEntryPointQueryResult *result)
+{
+    int status;
+
+    if (!symbol || !*symbol || !function || flags > hipEnablePerThreadDefaultStream)
+        return LEATC_INVALID_VALUE;
+    status = get_function(symbol, function,
+                          flags == hipEnablePerThreadDefaultStream || (per_thread && flags == hipEnableDefault));
+    if (result)
+        *result = status == LEATC_OK ? hipDriverEntryPointSuccess : hipDriverEntryPointSymbolNotFound;
+    return status;
+}
+
+hipError_t hipGetDriverEntryPoint(const char *symbol, void **function, unsigned long long flags,
+                                  hipDriverEntryPointQueryResult *result)
+{
+    return note(get_entry(symbol, function, flags, false, result));
+}
+
+hipError_t hipGetDriverEntryPoint_spt(const char *symbol, void **function, unsigned long long flags,
+                                      hipDriverEntryPointQueryResult *result)
+{
+    return note(get_entry(symbol, function, flags, true, result));
 }
 
 /* ---- devices ---- */
@@ -163,14 +214,6 @@ hipError_t hipDeviceGetByPCIBusId(int *device, const char *text)
     int result = device && text ? leatc_device_by_address(text, device) : LEATC_INVALID_VALUE;
 
     return note(result == LEATC_INVALID_DEVICE ? LEATC_INVALID_VALUE : result);
-}
-
-hipError_t hipChooseDevice(int *device, const hipDeviceProp_t *wanted)
-{
-    if (!device || !wanted)
-        return note(LEATC_INVALID_VALUE);
-    *device = 0;
-    return note(leatc_init());
 }
 
 static int here(int *ordinal)
@@ -458,6 +501,48 @@ hipError_t hipGetDevicePropertiesR0600(hipDeviceProp_tR0600 *properties, int dev
     put_textures(properties, device);
     put_abilities(properties, device);
     return hipSuccess;
+}
+
+/* How many of the fields that a program looks for are at least as large in a device. */
+static int count_matches(const hipDeviceProp_tR0600 *wanted, const hipDeviceProp_tR0600 *device)
+{
+    const size_t pairs[][2] = {
+        {(size_t)wanted->major, (size_t)device->major},
+        {(size_t)wanted->minor, (size_t)device->minor},
+        {wanted->totalGlobalMem, device->totalGlobalMem},
+        {wanted->sharedMemPerBlock, device->sharedMemPerBlock},
+        {(size_t)wanted->maxThreadsPerBlock, (size_t)device->maxThreadsPerBlock},
+        {wanted->totalConstMem, device->totalConstMem},
+        {(size_t)wanted->multiProcessorCount, (size_t)device->multiProcessorCount},
+        {(size_t)wanted->maxThreadsPerMultiProcessor, (size_t)device->maxThreadsPerMultiProcessor},
+        {(size_t)wanted->memoryClockRate, (size_t)device->memoryClockRate},
+    };
+    int matches = 0;
+
+    for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++)
+        matches += pairs[i][0] && pairs[i][1] >= pairs[i][0];
+    return matches;
+}
+
+hipError_t hipChooseDeviceR0600(int *device, const hipDeviceProp_tR0600 *wanted)
+{
+    int count = 0, best = 0, most = -1;
+    int result = device && wanted ? leatc_device_count(&count) : LEATC_INVALID_VALUE;
+
+    for (int i = 0; i < count && result == LEATC_OK; i++) {
+        hipDeviceProp_tR0600 properties;
+        int matches;
+
+        result = (int)hipGetDevicePropertiesR0600(&properties, i);
+        matches = result == LEATC_OK ? count_matches(wanted, &properties) : -1;
+        if (matches > most) {
+            best = i;
+            most = matches;
+        }
+    }
+    if (result == LEATC_OK)
+        *device = best;
+    return note(result);
 }
 
 /* ---- settings, which are kept and have no effect ---- */

@@ -5,7 +5,7 @@
  * code is for AMD's GPUs, but leat has the same kernels for every device, and takes those. So leat's own hip
  * driver finds here what it needs.
  */
-#include "hip/layer.h"
+#include "hip/module.h"
 
 #include <elf.h>
 #include <pthread.h>
@@ -28,6 +28,9 @@ struct ihipModule_t {
 /* Guards the list, and all that hangs on it. */
 static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
 static hipModule_t modules;
+
+/* Holds the functions of the program itself, which hipGetFuncBySymbol() made; in no list, and never unloaded. */
+static struct ihipModule_t program;
 
 /* ---- images ---- */
 
@@ -123,6 +126,12 @@ hipError_t hipModuleLoadData(hipModule_t *module, const void *image)
     return note(load_data(module, image));
 }
 
+/* A fat binary is AMD's, and whatever is in it for other devices, there is nothing for these. */
+hipError_t hipModuleLoadFatBinary(hipModule_t *module, const void *fatBinary)
+{
+    return note(load_data(module, fatBinary));
+}
+
 hipError_t hipModuleLoadDataEx(hipModule_t *module, const void *image, unsigned int count, hipJitOption *options,
                                void **values)
 {
@@ -152,13 +161,30 @@ static hipModule_t *find_module(hipModule_t module)
 }
 
 /* Under the lock. */
+static bool has_function(hipModule_t module, hipFunction_t function)
+{
+    hipFunction_t f = module->functions;
+
+    while (f && f != function)
+        f = f->next;
+    return f != NULL;
+}
+
+/* The module of a function, or NULL. Under the lock. */
+static hipModule_t module_of(hipFunction_t function)
+{
+    hipModule_t module = modules;
+
+    if (!function || has_function(&program, function))
+        return function ? &program : NULL;
+    while (module && !has_function(module, function))
+        module = module->next;
+    return module;
+}
+
 static bool is_function(hipFunction_t function)
 {
-    for (hipModule_t module = modules; module; module = module->next)
-        for (hipFunction_t f = module->functions; f; f = f->next)
-            if (f == function)
-                return true;
-    return false;
+    return module_of(function) != NULL;
 }
 
 static void free_module(hipModule_t gone)
@@ -275,16 +301,153 @@ static int get_attribute(int *value, hipFunction_attribute attribute)
     return LEATC_OK;
 }
 
-hipError_t hipFuncGetAttribute(int *value, hipFunction_attribute attribute, hipFunction_t function)
+int leatc_hip_check_function(hipFunction_t function)
 {
     bool known;
 
-    if (!value || (unsigned)attribute >= HIP_FUNC_ATTRIBUTE_MAX)
-        return note(LEATC_INVALID_VALUE);
     pthread_rwlock_rdlock(&lock);
     known = is_function(function);
     pthread_rwlock_unlock(&lock);
-    return note(known ? get_attribute(value, attribute) : LEATC_INVALID_HANDLE);
+    return known ? LEATC_OK : LEATC_INVALID_HANDLE;
+}
+
+int leatc_hip_check_pointer(const void *function)
+{
+    return leatc_function_check(function) == LEATC_OK ||
+                   leatc_hip_check_function((hipFunction_t)(uintptr_t)function) == LEATC_OK
+               ? LEATC_OK
+               : LEATC_INVALID_FUNCTION;
+}
+
+hipError_t hipFuncGetAttribute(int *value, hipFunction_attribute attribute, hipFunction_t function)
+{
+    int result;
+
+    if (!value || (unsigned)attribute >= HIP_FUNC_ATTRIBUTE_MAX)
+        return note(LEATC_INVALID_VALUE);
+    result = leatc_hip_check_function(function);
+    return note(result == LEATC_OK ? get_attribute(value, attribute) : result);
+}
+
+/* What leat does not know of a kernel is 0, as above. */
+hipError_t hipFuncGetAttributes(struct hipFuncAttributes *attributes, const void *function)
+{
+    struct hipFuncAttributes made = {0};
+    int result = attributes ? leatc_hip_check_pointer(function) : LEATC_INVALID_VALUE;
+
+    if (result == LEATC_OK)
+        result = get_attribute(&made.maxThreadsPerBlock, HIP_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
+    if (result == LEATC_OK)
+        result = get_attribute(&made.maxDynamicSharedSizeBytes, HIP_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
+    if (result == LEATC_OK)
+        *attributes = made;
+    return note(result);
+}
+
+/* Under the lock. */
+static int function_of_pointer(hipFunction_t *function, void *pointer)
+{
+    hipFunction_t found = program.functions;
+
+    while (found && found->kernel != pointer)
+        found = found->next;
+    if (!found) {
+        found = calloc(1, sizeof *found);
+        if (!found)
+            return LEATC_OUT_OF_MEMORY;
+        found->kernel = pointer;
+        found->next = program.functions;
+        program.functions = found;
+    }
+    *function = found;
+    return LEATC_OK;
+}
+
+hipError_t hipGetFuncBySymbol(hipFunction_t *function, const void *symbol)
+{
+    int result = function ? leatc_function_check(symbol) : LEATC_INVALID_VALUE;
+
+    if (result != LEATC_OK)
+        return note(result);
+    pthread_rwlock_wrlock(&lock);
+    result = function_of_pointer(function, (void *)(uintptr_t)symbol);
+    pthread_rwlock_unlock(&lock);
+    return note(result);
+}
+
+/* ---- libraries: modules by newer names, and the same handles ---- */
+
+/* Nothing is compiled here, so options of the compiler are refused, as by AMD's runtime. */
+static int check_options(unsigned jit_count, const hipLibraryOption *options, unsigned option_count)
+{
+    if (jit_count || (option_count && !options))
+        return LEATC_INVALID_VALUE;
+    for (unsigned i = 0; i < option_count; i++)
+        if ((unsigned)options[i] > hipLibraryBinaryIsPreserved)
+            return LEATC_INVALID_VALUE;
+    return LEATC_OK;
+}
+
+hipError_t hipLibraryLoadData(hipLibrary_t *library, const void *code, hipJitOption *jitOptions, void **jitValues,
+                              unsigned int jitCount, hipLibraryOption *options, void **values, unsigned int count)
+{
+    int result = check_options(jitCount, options, count);
+
+    (void)jitOptions, (void)jitValues, (void)values;
+    return note(result == LEATC_OK ? load_data((hipModule_t *)(void *)library, code) : result);
+}
+
+hipError_t hipLibraryLoadFromFile(hipLibrary_t *library, const char *path, hipJitOption *jitOptions,
+                                  void **jitValues, unsigned int jitCount, hipLibraryOption *options,
+                                  void **values, unsigned int count)
+{
+    int result = check_options(jitCount, options, count);
+
+    (void)jitOptions, (void)jitValues, (void)values;
+    return result == LEATC_OK ? hipModuleLoad((hipModule_t *)(void *)library, path) : note(result);
+}
+
+hipError_t hipLibraryUnload(hipLibrary_t library)
+{
+    return hipModuleUnload((hipModule_t)(void *)library);
+}
+
+hipError_t hipLibraryGetKernel(hipKernel_t *kernel, hipLibrary_t library, const char *name)
+{
+    return hipModuleGetFunction((hipFunction_t *)(void *)kernel, (hipModule_t)(void *)library, name);
+}
+
+hipError_t hipKernelGetLibrary(hipLibrary_t *library, hipKernel_t kernel)
+{
+    hipModule_t module;
+
+    if (!library)
+        return note(LEATC_INVALID_VALUE);
+    pthread_rwlock_rdlock(&lock);
+    module = module_of((hipFunction_t)(void *)kernel);
+    pthread_rwlock_unlock(&lock);
+    if (!module || module == &program)
+        return note(LEATC_INVALID_HANDLE);
+    *library = (hipLibrary_t)(void *)module;
+    return hipSuccess;
+}
+
+/* The text lives as long as the library. */
+hipError_t hipKernelGetName(const char **name, hipKernel_t kernel)
+{
+    hipFunction_t function = (hipFunction_t)(void *)kernel;
+    const char *found = NULL;
+
+    if (!name)
+        return note(LEATC_INVALID_VALUE);
+    pthread_rwlock_rdlock(&lock);
+    if (is_function(function))
+        found = function->name;
+    pthread_rwlock_unlock(&lock);
+    if (!found)
+        return note(LEATC_INVALID_HANDLE);
+    *name = found;
+    return hipSuccess;
 }
 
 /* No module here has variables. */
@@ -344,67 +507,52 @@ static int launch_own(hipFunction_t function, leat_dim3 grid, leat_dim3 block, v
     return status == LEAT_ERROR_INVALID ? LEATC_INVALID_CONFIGURATION : leatc_work_end(&work, status);
 }
 
-static int launch(hipFunction_t function, leat_dim3 grid, leat_dim3 block, size_t shared_bytes,
-                  struct leatc_stream *stream, void **arguments)
+static leat_dim3 dim_of(dim3 size)
 {
-    int result = LEATC_INVALID_HANDLE;
+    return leat_dim(size.x, size.y, size.z);
+}
+
+/* Under the lock, so that the function stays until its work is given. */
+static int launch_locked(hipFunction_t function, dim3 grid, dim3 block, void **arguments, size_t shared_bytes,
+                         struct leatc_stream *stream, bool together)
+{
+    if (!is_function(function))
+        return LEATC_INVALID_HANDLE;
+    if (together)
+        return function->kernel ? leatc_launch_together(function->kernel, dim_of(grid), dim_of(block), arguments,
+                                                        shared_bytes, stream)
+                                : LEATC_NOT_SUPPORTED;
+    return function->kernel
+               ? leatc_launch(function->kernel, dim_of(grid), dim_of(block), arguments, shared_bytes, stream)
+               : launch_own(function, dim_of(grid), dim_of(block), arguments, shared_bytes, stream);
+}
+
+int leatc_hip_launch_function(hipFunction_t function, dim3 grid, dim3 block, void **arguments, size_t shared_bytes,
+                              struct leatc_stream *stream, bool together)
+{
+    int result;
 
     LEATC_TRY(check_stream(stream));
     pthread_rwlock_rdlock(&lock);
-    if (is_function(function))
-        result = function->kernel ? leatc_launch(function->kernel, grid, block, arguments, shared_bytes, stream)
-                                  : launch_own(function, grid, block, arguments, shared_bytes, stream);
+    result = launch_locked(function, grid, block, arguments, shared_bytes, stream, together);
     pthread_rwlock_unlock(&lock);
     return result;
 }
 
-/* extra, arguments packed by the caller, needs a kernel that says where each of them begins; none here does. */
-hipError_t hipModuleLaunchKernel(hipFunction_t function, unsigned int gridX, unsigned int gridY,
-                                 unsigned int gridZ, unsigned int blockX, unsigned int blockY, unsigned int blockZ,
-                                 unsigned int sharedBytes, hipStream_t stream, void **arguments, void **extra)
+/* A kernel of a library may stand for a function pointer; it is looked for when the pointer is none. */
+int leatc_hip_launch_pointer(const void *function, dim3 grid, dim3 block, void **arguments, size_t shared_bytes,
+                             struct leatc_stream *stream, bool together)
 {
-    if (arguments && extra)
-        return note(LEATC_INVALID_VALUE);
-    if (extra)
-        return note(LEATC_NOT_SUPPORTED);
-    return note(launch(function, leat_dim(gridX, gridY, gridZ), leat_dim(blockX, blockY, blockZ), sharedBytes,
-                       stream_of(stream), arguments));
-}
+    hipFunction_t of_library = (hipFunction_t)(uintptr_t)function;
+    int result;
 
-static int launch_pointer(const void *function, dim3 grid, dim3 block, void **arguments, size_t shared_bytes,
-                          struct leatc_stream *stream)
-{
     LEATC_TRY(check_stream(stream));
-    return leatc_launch(function, leat_dim(grid.x, grid.y, grid.z), leat_dim(block.x, block.y, block.z), arguments,
-                        shared_bytes, stream);
-}
-
-hipError_t hipLaunchKernel(const void *function, dim3 grid, dim3 block, void **arguments, size_t sharedBytes,
-                           hipStream_t stream)
-{
-    return note(launch_pointer(function, grid, block, arguments, sharedBytes, stream_of(stream)));
-}
-
-hipError_t hipLaunchKernel_spt(const void *function, dim3 grid, dim3 block, void **arguments, size_t sharedBytes,
-                               hipStream_t stream)
-{
-    return note(launch_pointer(function, grid, block, arguments, sharedBytes, leatc_per_thread(stream)));
-}
-
-static int launch_between(const void *function, dim3 grid, dim3 block, void **arguments, size_t shared_bytes,
-                          struct leatc_stream *stream, hipEvent_t start, hipEvent_t stop)
-{
-    if (start)
-        LEATC_TRY(leatc_event_record(event_of(start), stream));
-    LEATC_TRY(launch_pointer(function, grid, block, arguments, shared_bytes, stream));
-    return stop ? leatc_event_record(event_of(stop), stream) : LEATC_OK;
-}
-
-hipError_t hipExtLaunchKernel(const void *function, dim3 grid, dim3 block, void **arguments, size_t sharedBytes,
-                              hipStream_t stream, hipEvent_t start, hipEvent_t stop, int flags)
-{
-    (void)flags; /* whether kernels may run out of order; here they do not */
-    return note(launch_between(function, grid, block, arguments, sharedBytes, stream_of(stream), start, stop));
+    result = together
+                 ? leatc_launch_together(function, dim_of(grid), dim_of(block), arguments, shared_bytes, stream)
+                 : leatc_launch(function, dim_of(grid), dim_of(block), arguments, shared_bytes, stream);
+    if (result != LEATC_INVALID_FUNCTION || leatc_hip_check_function(of_library) != LEATC_OK)
+        return result;
+    return leatc_hip_launch_function(of_library, grid, block, arguments, shared_bytes, stream, together);
 }
 
 /* ---- leat knows itself ---- */

@@ -133,6 +133,7 @@ template <class K, class... A> static void launch(K kernel, hipStream_t stream, 
 int main()
 {
     const size_t items = 1000;
+    size_t bytes = 0;
     std::vector<float> in(items, 1.5f), out(items);
     float *a, *b, *sum;
     int *threads, ticks = 0, value = 0;
@@ -186,6 +187,28 @@ int main()
     CHECK(out[0] == 14.0f && out[items - 1] == 14.0f);
     CHECK(hipStreamDestroy(stream) == hipSuccess);
 
+    {
+        hipFuncAttributes attributes;
+        int blocks = 0, size = 0, active = 0;
+        void *arguments[] = {&threads};
+
+        CHECK(hipFuncGetAttributes(&attributes, count) == hipSuccess && attributes.maxThreadsPerBlock >= 256);
+        CHECK(hipOccupancyMaxPotentialBlockSize(&blocks, &size, kernels::add<float>) == hipSuccess);
+        CHECK(size == attributes.maxThreadsPerBlock && blocks > 0);
+        CHECK(hipOccupancyMaxActiveBlocksPerMultiprocessor(&active, count, size, 0) == hipSuccess && active > 0);
+        CHECK(hipOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(&active, count, 0, 0) == hipErrorInvalidValue);
+        /* Where blocks can wait for one another it runs. */
+        *threads = 0;
+        if (hipLaunchCooperativeKernel(count, dim3(2), dim3(8, 4), arguments, 0, 0) == hipSuccess) {
+            CHECK(hipDeviceSynchronize() == hipSuccess && *threads == 64);
+        } else {
+            CHECK(hipGetLastError() == hipErrorNotSupported && *threads == 0);
+        }
+    }
+
+    CHECK(hipMemcpyFromSymbol(&value, HIP_SYMBOL(seen), sizeof value, 1) == hipErrorInvalidValue);
+    CHECK(hipGetSymbolSize(&bytes, HIP_SYMBOL(seen)) == hipSuccess && bytes == sizeof seen);
+    (void)hipGetLastError();
     hipLaunchKernelGGL(nothing, dim3(1), dim3(0), 0, 0);
     CHECK(hipGetLastError() == hipErrorInvalidConfiguration);
 

@@ -54,6 +54,62 @@ inline void leat_hip_launch(dim3 grid, dim3 block, size_t sharedBytes, hipStream
         grid, block, sharedBytes, stream, [=](auto... leat_arguments) { kernel(leat_arguments...); },             \
         ##__VA_ARGS__)
 
+/* Calls that take a kernel ask about what is common to all kernels of its type. */
+template <class... P> using leat_hip_kernel = leat_kernel_function<void (*)(P...), P...>;
+
+template <class... P> inline const void *leat_hip_function(void (*)(P...))
+{
+    return static_cast<const void *>(&leat_hip_kernel<P...>::kernel);
+}
+
+template <class... P> inline hipError_t hipFuncGetAttributes(hipFuncAttributes *attributes, void (*kernel)(P...))
+{
+    return hipFuncGetAttributes(attributes, leat_hip_function(kernel));
+}
+
+template <class... P>
+inline hipError_t hipOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, void (*kernel)(P...), int blockThreads,
+                                                               size_t sharedBytes)
+{
+    return hipOccupancyMaxActiveBlocksPerMultiprocessor(blocks, leat_hip_function(kernel), blockThreads,
+                                                        sharedBytes);
+}
+
+template <class... P>
+inline hipError_t hipOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *blocks, void (*kernel)(P...),
+                                                                        int blockThreads, size_t sharedBytes,
+                                                                        unsigned int flags = hipOccupancyDefault)
+{
+    return hipOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(blocks, leat_hip_function(kernel), blockThreads,
+                                                                 sharedBytes, flags);
+}
+
+template <class... P>
+inline hipError_t hipOccupancyMaxPotentialBlockSize(int *gridSize, int *blockSize, void (*kernel)(P...),
+                                                    size_t sharedBytes = 0, int blockLimit = 0)
+{
+    return hipOccupancyMaxPotentialBlockSize(gridSize, blockSize, leat_hip_function(kernel), sharedBytes,
+                                             blockLimit);
+}
+
+template <class... P, std::size_t... I>
+inline hipError_t leat_hip_launch_together(void (*kernel)(P...), dim3 grid, dim3 block, void **arguments,
+                                           unsigned int sharedBytes, hipStream_t stream, std::index_sequence<I...>)
+{
+    typename leat_hip_kernel<P...>::call call(kernel, *static_cast<typename std::decay<P>::type *>(arguments[I])...);
+    void *list[] = {&call};
+
+    return hipLaunchCooperativeKernel(leat_hip_function(kernel), grid, block, list, sharedBytes, stream);
+}
+
+template <class... P>
+inline hipError_t hipLaunchCooperativeKernel(void (*kernel)(P...), dim3 grid, dim3 block, void **arguments,
+                                             unsigned int sharedBytes, hipStream_t stream)
+{
+    return leat_hip_launch_together(kernel, grid, block, arguments, sharedBytes, stream,
+                                    std::index_sequence_for<P...>());
+}
+
 /* ---- what kernels call ---- */
 
 static inline long long wall_clock64()

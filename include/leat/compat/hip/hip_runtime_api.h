@@ -44,6 +44,8 @@ hipError_t hipDrvGetErrorName(hipError_t error, const char **name);
 hipError_t hipDrvGetErrorString(hipError_t error, const char **text);
 hipError_t hipGetProcAddress(const char *symbol, void **function, int version, uint64_t flags,
                              hipDriverProcAddressQueryResult *result);
+hipError_t hipGetDriverEntryPoint(const char *symbol, void **function, unsigned long long flags,
+                                  hipDriverEntryPointQueryResult *result);
 
 /* ---- devices ---- */
 
@@ -59,7 +61,9 @@ hipError_t hipDeviceComputeCapability(int *major, int *minor, hipDevice_t device
 hipError_t hipDeviceGetAttribute(int *value, hipDeviceAttribute_t attribute, int device);
 #define hipGetDeviceProperties hipGetDevicePropertiesR0600
 hipError_t hipGetDevicePropertiesR0600(hipDeviceProp_tR0600 *properties, int device);
-hipError_t hipChooseDevice(int *device, const hipDeviceProp_t *wanted);
+#define hipChooseDevice hipChooseDeviceR0600
+/* The device that has most of what wanted says of a device; fields that are 0 say nothing. */
+hipError_t hipChooseDeviceR0600(int *device, const hipDeviceProp_tR0600 *wanted);
 hipError_t hipDeviceGetPCIBusId(char *text, int bytes, int device);
 hipError_t hipDeviceGetByPCIBusId(int *device, const char *text);
 hipError_t hipDeviceSynchronize(void);
@@ -414,12 +418,15 @@ hipError_t hipModuleLoad(hipModule_t *module, const char *path);
 hipError_t hipModuleLoadData(hipModule_t *module, const void *image);
 hipError_t hipModuleLoadDataEx(hipModule_t *module, const void *image, unsigned int count, hipJitOption *options,
                                void **values);
+hipError_t hipModuleLoadFatBinary(hipModule_t *module, const void *fatBinary);
 hipError_t hipModuleUnload(hipModule_t module);
 hipError_t hipModuleGetFunction(hipFunction_t *function, hipModule_t module, const char *name);
 hipError_t hipModuleGetGlobal(hipDeviceptr_t *ptr, size_t *bytes, hipModule_t module, const char *name);
 hipError_t hipFuncSetAttribute(const void *function, hipFuncAttribute attribute, int value);
 hipError_t hipFuncSetCacheConfig(const void *function, hipFuncCache_t config);
 hipError_t hipFuncSetSharedMemConfig(const void *function, hipSharedMemConfig config);
+hipError_t hipFuncGetAttributes(struct hipFuncAttributes *attributes, const void *function);
+hipError_t hipGetFuncBySymbol(hipFunction_t *function, const void *symbol);
 hipError_t hipFuncGetAttribute(int *value, hipFunction_attribute attribute, hipFunction_t function);
 hipError_t hipModuleLaunchKernel(hipFunction_t function, unsigned int gridX, unsigned int gridY,
                                  unsigned int gridZ, unsigned int blockX, unsigned int blockY, unsigned int blockZ,
@@ -428,6 +435,56 @@ hipError_t hipLaunchKernel(const void *function, dim3 grid, dim3 block, void **a
                            size_t sharedBytes LEAT_HIP_OR(0), hipStream_t stream LEAT_HIP_OR(0));
 hipError_t hipExtLaunchKernel(const void *function, dim3 grid, dim3 block, void **arguments, size_t sharedBytes,
                               hipStream_t stream, hipEvent_t start, hipEvent_t stop, int flags);
+hipError_t hipLaunchKernelExC(const hipLaunchConfig_t *config, const void *function, void **arguments);
+hipError_t hipDrvLaunchKernelEx(const HIP_LAUNCH_CONFIG *config, hipFunction_t function, void **arguments,
+                                void **extra);
+
+/* Grids whose blocks may wait for one another. hipErrorNotSupported where the kernel is of a sort that cannot. */
+hipError_t hipLaunchCooperativeKernel(const void *function, dim3 grid, dim3 block, void **arguments,
+                                      unsigned int sharedBytes, hipStream_t stream);
+hipError_t hipModuleLaunchCooperativeKernel(hipFunction_t function, unsigned int gridX, unsigned int gridY,
+                                            unsigned int gridZ, unsigned int blockX, unsigned int blockY,
+                                            unsigned int blockZ, unsigned int sharedBytes, hipStream_t stream,
+                                            void **arguments);
+
+/* Over several devices: hipErrorNotSupported. */
+hipError_t hipLaunchCooperativeKernelMultiDevice(hipLaunchParams *launches, int count, unsigned int flags);
+hipError_t hipExtLaunchMultiKernelMultiDevice(hipLaunchParams *launches, int count, unsigned int flags);
+hipError_t hipModuleLaunchCooperativeKernelMultiDevice(hipFunctionLaunchParams *launches, unsigned int count,
+                                                       unsigned int flags);
+
+/* From the limits of the current device alone. */
+hipError_t hipOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, const void *function, int blockThreads,
+                                                        size_t sharedBytes);
+hipError_t hipOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *blocks, const void *function,
+                                                                 int blockThreads, size_t sharedBytes,
+                                                                 unsigned int flags
+                                                                     LEAT_HIP_OR(hipOccupancyDefault));
+hipError_t hipOccupancyMaxPotentialBlockSize(int *gridSize, int *blockSize, const void *function,
+                                             size_t sharedBytes, int blockLimit);
+hipError_t hipOccupancyAvailableDynamicSMemPerBlock(size_t *bytes, const void *function, int blocks,
+                                                    int blockThreads);
+hipError_t hipModuleOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, hipFunction_t function,
+                                                              int blockThreads, size_t sharedBytes);
+hipError_t hipModuleOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *blocks, hipFunction_t function,
+                                                                       int blockThreads, size_t sharedBytes,
+                                                                       unsigned int flags);
+hipError_t hipModuleOccupancyMaxPotentialBlockSize(int *gridSize, int *blockSize, hipFunction_t function,
+                                                   size_t sharedBytes, int blockLimit);
+hipError_t hipModuleOccupancyMaxPotentialBlockSizeWithFlags(int *gridSize, int *blockSize, hipFunction_t function,
+                                                            size_t sharedBytes, int blockLimit,
+                                                            unsigned int flags);
+
+/* Modules by their newer names. A kernel may be given to hipLaunchKernel() in a function's place. */
+hipError_t hipLibraryLoadData(hipLibrary_t *library, const void *code, hipJitOption *jitOptions, void **jitValues,
+                              unsigned int jitCount, hipLibraryOption *options, void **values, unsigned int count);
+hipError_t hipLibraryLoadFromFile(hipLibrary_t *library, const char *path, hipJitOption *jitOptions,
+                                  void **jitValues, unsigned int jitCount, hipLibraryOption *options,
+                                  void **values, unsigned int count);
+hipError_t hipLibraryUnload(hipLibrary_t library);
+hipError_t hipLibraryGetKernel(hipKernel_t *kernel, hipLibrary_t library, const char *name);
+hipError_t hipKernelGetLibrary(hipLibrary_t *library, hipKernel_t kernel);
+hipError_t hipKernelGetName(const char **name, hipKernel_t kernel);
 
 /* ---- the same for programs that mean the per-thread default stream by 0 ---- */
 
@@ -482,6 +539,10 @@ hipError_t hipStreamGetCaptureInfo_v2_spt(hipStream_t stream, hipStreamCaptureSt
 hipError_t hipGraphLaunch_spt(hipGraphExec_t executable, hipStream_t stream);
 hipError_t hipLaunchKernel_spt(const void *function, dim3 grid, dim3 block, void **arguments, size_t sharedBytes,
                                hipStream_t stream);
+hipError_t hipLaunchCooperativeKernel_spt(const void *function, dim3 grid, dim3 block, void **arguments,
+                                          uint32_t sharedBytes, hipStream_t stream);
+hipError_t hipGetDriverEntryPoint_spt(const char *symbol, void **function, unsigned long long flags,
+                                      hipDriverEntryPointQueryResult *result);
 
 #ifdef __cplusplus
 }
