@@ -36,7 +36,7 @@ check() { # library heading prefix
 
 check cudart "CUDA runtime" 'cuda[A-Z]'
 check cuda "CUDA driver" 'cu[A-Z]'
-check hip "HIP" 'hip[A-Z]'
+check hip "HIP" 'hip(rtc)?[A-Z]'
 if [ "$checked" -eq 0 ]; then
     echo "known-names: found no name at all in $build; are the libraries built?" >&2
     exit 1

@@ -1,9 +1,18 @@
 /*
- * hip/hiprtc.h - the results of HIP's compiler at run time, for programs that name them. There is no compiler
- * here.
+ * hip/hiprtc.h - HIP's compiler at run time, which leat does not have: a program can be made and taken apart, and
+ * compiling it fails with HIPRTC_ERROR_COMPILATION and a log that says what to do instead.
+ *
+ * The names are in libleat-hip, so link with -lleat-hip instead of -lhiprtc. Linking device code fails likewise,
+ * with HIPRTC_ERROR_LINKING. Any thread may call anything.
  */
 #ifndef LEAT_COMPAT_HIP_RTC_H
 #define LEAT_COMPAT_HIP_RTC_H
+
+#include <stddef.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
 
 typedef enum hiprtcResult {
     HIPRTC_SUCCESS = 0,
@@ -13,12 +22,54 @@ typedef enum hiprtcResult {
     HIPRTC_ERROR_INVALID_PROGRAM = 4,
     HIPRTC_ERROR_INVALID_OPTION = 5,
     HIPRTC_ERROR_COMPILATION = 6,
-    HIPRTC_ERROR_INTERNAL_ERROR = 11
+    HIPRTC_ERROR_BUILTIN_OPERATION_FAILURE = 7,
+    HIPRTC_ERROR_NO_NAME_EXPRESSIONS_AFTER_COMPILATION = 8,
+    HIPRTC_ERROR_NO_LOWERED_NAMES_BEFORE_COMPILATION = 9,
+    HIPRTC_ERROR_NAME_EXPRESSION_NOT_VALID = 10,
+    HIPRTC_ERROR_INTERNAL_ERROR = 11,
+    HIPRTC_ERROR_LINKING = 100
 } hiprtcResult;
 
-static inline const char *hiprtcGetErrorString(hiprtcResult result)
-{
-    return result == HIPRTC_SUCCESS ? "HIPRTC_SUCCESS" : "there is no compiler at run time";
+typedef struct _hiprtcProgram *hiprtcProgram;
+typedef struct ihiprtcLinkState *hiprtcLinkState;
+
+/* What a linker would be told: any number passes, since nothing is linked. */
+typedef int hiprtcJIT_option;
+typedef int hiprtcJITInputType;
+
+const char *hiprtcGetErrorString(hiprtcResult result);
+hiprtcResult hiprtcVersion(int *major, int *minor);
+
+/* The source is not kept. Destroying sets *program to NULL. INVALID_INPUT, INVALID_PROGRAM, OUT_OF_MEMORY. */
+hiprtcResult hiprtcCreateProgram(hiprtcProgram *program, const char *source, const char *name, int headerCount,
+                                 const char **headers, const char **includeNames);
+hiprtcResult hiprtcDestroyProgram(hiprtcProgram *program);
+hiprtcResult hiprtcAddNameExpression(hiprtcProgram program, const char *expression);
+hiprtcResult hiprtcCompileProgram(hiprtcProgram program, int optionCount, const char **options);
+
+/* The log's size includes its last 0. */
+hiprtcResult hiprtcGetProgramLogSize(hiprtcProgram program, size_t *bytes);
+hiprtcResult hiprtcGetProgramLog(hiprtcProgram program, char *log);
+
+/* No program has code: INVALID_PROGRAM; nor lowered names. */
+hiprtcResult hiprtcGetLoweredName(hiprtcProgram program, const char *expression, const char **name);
+hiprtcResult hiprtcGetCodeSize(hiprtcProgram program, size_t *bytes);
+hiprtcResult hiprtcGetCode(hiprtcProgram program, char *code);
+hiprtcResult hiprtcGetBitcodeSize(hiprtcProgram program, size_t *bytes);
+hiprtcResult hiprtcGetBitcode(hiprtcProgram program, char *bitcode);
+
+hiprtcResult hiprtcLinkCreate(unsigned int optionCount, hiprtcJIT_option *options, void **values,
+                              hiprtcLinkState *state);
+hiprtcResult hiprtcLinkAddFile(hiprtcLinkState state, hiprtcJITInputType type, const char *path,
+                               unsigned int optionCount, hiprtcJIT_option *options, void **values);
+hiprtcResult hiprtcLinkAddData(hiprtcLinkState state, hiprtcJITInputType type, void *image, size_t bytes,
+                               const char *name, unsigned int optionCount, hiprtcJIT_option *options,
+                               void **values);
+hiprtcResult hiprtcLinkComplete(hiprtcLinkState state, void **binary, size_t *bytes);
+hiprtcResult hiprtcLinkDestroy(hiprtcLinkState state);
+
+#ifdef __cplusplus
 }
+#endif
 
 #endif
