@@ -34,9 +34,34 @@ check() { # library heading prefix
              grep -vE "^$3|^leat_known_names\$" || :)
 }
 
+# Each function of AMD's that hip-names.txt knows is in the library, or among those that the documentation says are
+# not there; and the list knows each that AMD's header declares, where one is installed.
+check_hip_names() {
+    local library="$build/libleat-hip.so" header=${HIP_HOME:-/usr}/include/hip/hip_runtime_api.h exported all absent
+    [ -e "$library" ] || return 0
+    exported=$(nm -D --defined-only "$library" | awk '{ sub(/@.*/, "", $3); print $3 }' | grep '^hip' | sort)
+    all=$(grep -v '^#' tools/hip-names.txt | sort)
+    absent=$(listed "Names of HIP that are not there")
+    while read -r line; do
+        [ -z "$line" ] || { echo "known-names: hip: $line"; wrong=$((wrong + 1)); }
+    done < <(comm -23 <(echo "$all") <(printf '%s\n' "$exported" "$absent" | sort -u) |
+                 sed 's/$/ is neither in the library nor among the names that are not there/'
+             comm -12 <(echo "$exported") <(echo "$absent") | sed 's/$/ is said not to be there, and it is/'
+             comm -13 <(echo "$all") <(printf '%s\n' "$exported" "$absent" | sort -u) |
+                 sed 's/$/ is not in tools\/hip-names.txt/'
+             echo "$absent" | uniq -d | sed 's/$/ is said twice not to be there/'
+             if [ -e "$header" ]; then
+                 comm -13 <(echo "$all") <(grep -oE '^(hipError_t|const char\*) +hip[A-Z][A-Za-z0-9_]+\(' "$header" |
+                     grep -oE 'hip[A-Z][A-Za-z0-9_]+\(' | tr -d '(' | sort -u) |
+                     sed "s|\$| is in $header and not in tools/hip-names.txt|"
+             fi)
+    checked=$((checked + $(echo "$absent" | wc -l)))
+}
+
 check cudart "CUDA runtime" 'cuda[A-Z]'
 check cuda "CUDA driver" 'cu[A-Z]'
 check hip "HIP" 'hip(rtc)?[A-Z]'
+check_hip_names
 if [ "$checked" -eq 0 ]; then
     echo "known-names: found no name at all in $build; are the libraries built?" >&2
     exit 1

@@ -399,6 +399,18 @@ hipError_t hipDeviceGetAttribute(int *value, hipDeviceAttribute_t attribute, int
     return note(get_attribute(value, attribute, device));
 }
 
+/* Elements, whatever their format. */
+hipError_t hipDeviceGetTexture1DLinearMaxWidth(size_t *width, const hipChannelFormatDesc *desc, int device)
+{
+    int most = 0;
+    int result = width && desc ? get_attribute(&most, hipDeviceAttributeMaxTexture1DLinear, device)
+                               : LEATC_INVALID_VALUE;
+
+    if (result == LEATC_OK)
+        *width = (size_t)most;
+    return note(result);
+}
+
 /* An attribute of a device that there is. */
 static int value_of(int device, hipDeviceAttribute_t attribute)
 {

@@ -293,6 +293,21 @@ static void the_device_that_matches_best_is_chosen(void **state)
     GIVES(hipErrorInvalidValue, hipChooseDevice(&device, NULL));
 }
 
+static void a_linear_texture_would_be_so_wide(void **state)
+{
+    hipChannelFormatDesc desc = {.x = 32, .f = hipChannelFormatKindFloat};
+    hipDeviceProp_t properties;
+    size_t width = 0;
+
+    (void)state;
+    OK(hipGetDeviceProperties(&properties, 0));
+    OK(hipDeviceGetTexture1DLinearMaxWidth(&width, &desc, 0));
+    assert_true(width == (size_t)properties.maxTexture1DLinear && width > 0);
+    GIVES(hipErrorInvalidValue, hipDeviceGetTexture1DLinearMaxWidth(NULL, &desc, 0));
+    GIVES(hipErrorInvalidValue, hipDeviceGetTexture1DLinearMaxWidth(&width, NULL, 0));
+    GIVES(hipErrorInvalidDevice, hipDeviceGetTexture1DLinearMaxWidth(&width, &desc, 99));
+}
+
 static void names_are_found(void **state)
 {
     hipDriverEntryPointQueryResult result = hipDriverEntryPointVersionNotSufficent;
@@ -333,6 +348,7 @@ int main(void)
         cmocka_unit_test(libraries),
         cmocka_unit_test(a_fat_binary_is_a_module),
         cmocka_unit_test(the_device_that_matches_best_is_chosen),
+        cmocka_unit_test(a_linear_texture_would_be_so_wide),
         cmocka_unit_test(names_are_found),
     };
 

@@ -59,6 +59,7 @@ hipError_t hipDeviceGetUuid(hipUUID *uuid, hipDevice_t device);
 hipError_t hipDeviceTotalMem(size_t *bytes, hipDevice_t device);
 hipError_t hipDeviceComputeCapability(int *major, int *minor, hipDevice_t device);
 hipError_t hipDeviceGetAttribute(int *value, hipDeviceAttribute_t attribute, int device);
+hipError_t hipDeviceGetTexture1DLinearMaxWidth(size_t *width, const hipChannelFormatDesc *desc, int device);
 #define hipGetDeviceProperties hipGetDevicePropertiesR0600
 hipError_t hipGetDevicePropertiesR0600(hipDeviceProp_tR0600 *properties, int device);
 #define hipChooseDevice hipChooseDeviceR0600
