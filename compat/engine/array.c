@@ -29,7 +29,8 @@ int leatc_array_create(const struct leatc_array_shape *shape, struct leatc_array
     if (!device)
         return result;
     LEATC_TRY(leatc_capture_refuse_unsafe());
-    if (__builtin_mul_overflow(shape->width, (size_t)shape->element_bytes, &row) || !(pitch = leatc_pitch(row, LEATC_PITCH_BYTES)) ||
+    if (__builtin_mul_overflow(shape->width, (size_t)shape->element_bytes, &row) ||
+        !(pitch = leatc_pitch(row, LEATC_PITCH_BYTES)) ||
         __builtin_mul_overflow(pitch, at_least_one(shape->height), &slice) ||
         __builtin_mul_overflow(slice, at_least_one(shape->depth), &memory.bytes))
         return LEATC_INVALID_VALUE;

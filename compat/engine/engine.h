@@ -196,8 +196,8 @@ static inline struct leatc_stream *leatc_per_thread(void *stream)
 
 #define LEATC_STREAM_NON_BLOCKING 1u
 
-/* NVIDIA's highest priority; 0 is its lowest. leat's streams have no priorities: the number is kept as it is given,
- * and the layer limits it to its vendor's range. */
+/* NVIDIA's highest priority; 0 is its lowest. leat's streams have no priorities: the number is kept as it is
+ * given, and the layer limits it to its vendor's range. */
 #define LEATC_PRIORITY_HIGHEST (-5)
 
 static inline int leatc_priority_limited(int priority, int highest, int lowest)

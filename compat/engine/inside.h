@@ -145,8 +145,8 @@ struct leatc_device *leatc_device_known(int ordinal);
 void leatc_device_if_open(int ordinal, uint64_t generation, int (*end)(struct leatc_stream *stream),
                           struct leatc_stream *stream);
 
-/* visible.c: leaves of the devices of a driver those that the process is to see, in the order in which it is to see
- * them, and returns how many. */
+/* visible.c: leaves of the devices of a driver those that the process is to see, in the order in which it is to
+ * see them, and returns how many. */
 int leatc_visible(leat_device_info *infos, int count);
 
 /* The bytes by which the names identify a device: its name within the machine. */

@@ -403,8 +403,8 @@ hipError_t hipDeviceGetAttribute(int *value, hipDeviceAttribute_t attribute, int
 hipError_t hipDeviceGetTexture1DLinearMaxWidth(size_t *width, const hipChannelFormatDesc *desc, int device)
 {
     int most = 0;
-    int result = width && desc ? get_attribute(&most, hipDeviceAttributeMaxTexture1DLinear, device)
-                               : LEATC_INVALID_VALUE;
+    int result =
+        width && desc ? get_attribute(&most, hipDeviceAttributeMaxTexture1DLinear, device) : LEATC_INVALID_VALUE;
 
     if (result == LEATC_OK)
         *width = (size_t)most;

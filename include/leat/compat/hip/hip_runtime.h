@@ -96,7 +96,8 @@ template <class... P, std::size_t... I>
 inline hipError_t leat_hip_launch_together(void (*kernel)(P...), dim3 grid, dim3 block, void **arguments,
                                            unsigned int sharedBytes, hipStream_t stream, std::index_sequence<I...>)
 {
-    typename leat_hip_kernel<P...>::call call(kernel, *static_cast<typename std::decay<P>::type *>(arguments[I])...);
+    typename leat_hip_kernel<P...>::call call(kernel,
+                                              *static_cast<typename std::decay<P>::type *>(arguments[I])...);
     void *list[] = {&call};
 
     return hipLaunchCooperativeKernel(leat_hip_function(kernel), grid, block, list, sharedBytes, stream);

@@ -457,10 +457,10 @@ hipError_t hipModuleLaunchCooperativeKernelMultiDevice(hipFunctionLaunchParams *
 /* From the limits of the current device alone. */
 hipError_t hipOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, const void *function, int blockThreads,
                                                         size_t sharedBytes);
-hipError_t hipOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *blocks, const void *function,
-                                                                 int blockThreads, size_t sharedBytes,
-                                                                 unsigned int flags
-                                                                     LEAT_HIP_OR(hipOccupancyDefault));
+hipError_t
+hipOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *blocks, const void *function, int blockThreads,
+                                                      size_t sharedBytes,
+                                                      unsigned int flags LEAT_HIP_OR(hipOccupancyDefault));
 hipError_t hipOccupancyMaxPotentialBlockSize(int *gridSize, int *blockSize, const void *function,
                                              size_t sharedBytes, int blockLimit);
 hipError_t hipOccupancyAvailableDynamicSMemPerBlock(size_t *bytes, const void *function, int blocks,
