@@ -970,6 +970,9 @@ static void any_step(void)
 
 /* ---- a graph ---------------------------------------------------------------------------------- */
 
+/* Each symbol is a variable of its own: an address inside of one is no symbol. */
+static uint64_t first_symbol[WORDS_MAX], second_symbol[WORDS_MAX];
+
 static void make_cell(enum sort sort, int device, int number)
 {
     struct use *c = &g.cells[((int)sort * DEVICES + device) * CELLS_EACH + number];
@@ -979,6 +982,8 @@ static void make_cell(enum sort sort, int device, int number)
     c->there = true;
     if (sort == ARRAY)
         CALL(g.names->array_create(row_bytes(), g.rows, &c->cell.ptr));
+    else if (sort == SYMBOL)
+        c->cell.ptr = number ? second_symbol : first_symbol;
     else
         c->cell.ptr = words + (size_t)number * g.words;
 }
@@ -1107,7 +1112,7 @@ static void run_graph(void)
 
 static void set_up(void)
 {
-    static uint64_t pageable[CELLS_EACH * WORDS_MAX], symbols[CELLS_EACH * WORDS_MAX];
+    static uint64_t pageable[CELLS_EACH * WORDS_MAX];
     size_t bytes = sizeof pageable;
     pthread_t thread;
 
@@ -1121,7 +1126,7 @@ static void set_up(void)
     CALL(g.names->allocate(PINNED, (size_t)RESULTS_MAX * WORDS_MAX * 8, &g.pinned_results));
     g.pageable_results = malloc((size_t)RESULTS_MAX * WORDS_MAX * 8);
     g.memory[PAGEABLE][0] = pageable;
-    g.memory[SYMBOL][0] = symbols;
+    g.memory[SYMBOL][0] = first_symbol;
     if (!g.pageable_results || pthread_create(&thread, NULL, open_gates, NULL) || pthread_detach(thread) ||
         pthread_create(&thread, NULL, watch, model_self) || pthread_detach(thread))
         give_up("no memory");
