@@ -63,6 +63,19 @@ typedef enum leat_pool_reuse {
     LEAT_POOL_WAIT_NEVER = 2 /* never make a stream wait */
 } leat_pool_reuse;
 
+/*
+ * What a device pool does when no idle memory fits in one piece, though there may be enough of it in pieces. It can get
+ * new memory from the driver; or it can put a block together from whole idle pages that lie apart, by mapping them once
+ * more, one behind the other ("stitched"). The first holds more memory, the second takes driver calls the first time a
+ * program needs that block; neither waits for the device.
+ */
+typedef enum leat_pool_packing {
+    LEAT_POOL_AUTO = 0,  /* new memory while there is some and the pool holds at most 6 % more than the most that was in
+                            use; else as TIGHT */
+    LEAT_POOL_STILL = 1, /* new memory only */
+    LEAT_POOL_TIGHT = 2  /* stitched blocks first, new memory for what is missing then */
+} leat_pool_packing;
+
 /* How a pool is made. Start with zeros and size = sizeof(leat_pool_options): every zero means "as usual". */
 typedef struct leat_pool_options {
     size_t size;      /* sizeof(leat_pool_options), so that the struct can grow */
@@ -78,6 +91,7 @@ typedef struct leat_pool_options {
     uint8_t guard;             /* 1: as LEAT_POOL_GUARD=1, for this pool alone */
     uint8_t scrub;             /* 1: as LEAT_SCRUB=1, for this pool alone */
     uint32_t history;          /* events that leat_pool_history() remembers; 0: as LEAT_POOL_HISTORY says */
+    leat_pool_packing packing; /* of a device pool with virtual memory; others have no stitched blocks */
 } leat_pool_options;
 
 /*
@@ -273,11 +287,15 @@ typedef struct leat_pool_statistics {
     uint64_t cache_hits;   /* allocations that took no lock but their stream's own */
     uint64_t driver_calls; /* of memory: reserve, create, map, set access, unmap, release, allocate, free... */
     uint64_t driver_ns;    /* time spent in them */
-    uint64_t pages_created, pages_moved, pages_released; /* in bytes: physical memory */
+    uint64_t pages_created, pages_stitched, pages_released; /* in bytes: physical memory from the driver, mapped once
+                                                               more for stitched blocks, back to the driver */
     uint64_t events, queries, stream_waits;              /* given to the driver to order reuse */
     uint64_t host_waits;    /* times that the host waited for the device, but for guard mode */
     uint64_t callbacks;     /* calls of the function of leat_pool_on_full() */
     uint64_t guard_reports; /* damage and wrong uses that guard mode has found */
+    uint64_t stitches;      /* allocations that got a stitched block */
+    uint64_t stitch_reuses; /* of these, those whose pages were mapped already */
+    leat_pool_packing packing; /* what the pool did when it last looked for memory: LEAT_POOL_STILL or _TIGHT */
 } leat_pool_statistics;
 
 /* Errors: HANDLE, INVALID (statistics NULL, or size 0 or larger than this library knows). */

@@ -31,6 +31,7 @@ struct leati_owner;
 struct leati_lane;
 struct leati_use;
 struct leati_note;
+struct leati_stitch;
 
 /* What a record stands for. Only LIVE belongs to the user. */
 enum leati_block_state {
@@ -41,8 +42,10 @@ enum leati_block_state {
     LEATI_BLOCK_PENDING, /* freed, and waiting for other streams */
     LEATI_BLOCK_FREE,    /* an extent of idle memory */
     LEATI_BLOCK_HOLE,    /* addresses with no memory behind them */
-    LEATI_BLOCK_STALE,   /* addresses whose memory has moved on, still mapped because old work may be running */
-    LEATI_BLOCK_POISONED /* freed in guard mode, and kept out of use for a while */
+    LEATI_BLOCK_STALE,    /* addresses whose memory was given away, still mapped because old work may be running */
+    LEATI_BLOCK_LENT,     /* mapped memory that a stitched block uses at another address */
+    LEATI_BLOCK_DORMANT,  /* addresses of a stitched block that is not in use; still mapped */
+    LEATI_BLOCK_POISONED  /* freed in guard mode, and kept out of use for a while */
 };
 
 /* One extent of a pool's addresses. Extents of a range form a list in address order without gaps. What the fast
@@ -67,8 +70,9 @@ struct leati_block {
     struct leati_block *before, *after; /* neighbours by address */
     struct leati_use *users;            /* other streams that use it, or NULL (pool/users.c) */
     struct leati_note *note;            /* call stacks and the like, or NULL; under the lock of pool/guard.c */
+    struct leati_stitch *stitch;        /* of a stitched block: what it is made of; else NULL (pool/stitch.c) */
     uint64_t idle_since_ns;
-    uint8_t heap;  /* which of the pool's heaps: 0 small, 1 large */
+    uint8_t heap;  /* which of the pool's ranges: LEATI_HEAP_SMALL, _LARGE or _STITCHED */
     uint8_t whole; /* one physical handle of its own: never split, never joined */
 };
 

@@ -4,7 +4,8 @@
 
 #include <stdlib.h>
 
-enum { SCAN_MAX = 64 };
+/* How many extents of a bin are compared once one fits. Small ones are many and are placed together anyway. */
+enum { SCAN_SMALL = 64, SCAN_LARGE = 1024 };
 
 /* ---- bins ---- */
 
@@ -83,76 +84,29 @@ static bool fits(const struct leati_block *block, size_t bytes, size_t alignment
     return start <= end && end - start >= bytes;
 }
 
-/* The pages that a block at start touches: all of them, and those that were wholly idle in [base, end). */
-struct touched {
-    size_t idle, all;
-};
-
-static struct touched pages_touched(uintptr_t base, uintptr_t end, uintptr_t start, size_t bytes)
+/* Is one a better choice than best? The smaller extent is, and of two of one size that at the lower address, so
+ * that the choice depends on what is idle and not on the order in which it became so. */
+static bool is_better(const struct leati_block *one, const struct leati_block *best)
 {
-    uintptr_t first = (base + LEATI_PAGE_BYTES - 1) / LEATI_PAGE_BYTES, last = end / LEATI_PAGE_BYTES;
-    uintptr_t low = start / LEATI_PAGE_BYTES, high = (start + bytes + LEATI_PAGE_BYTES - 1) / LEATI_PAGE_BYTES;
-    struct touched touched = {.all = high - low};
-
-    low = low > first ? low : first;
-    high = high < last ? high : last;
-    touched.idle = high > low ? high - low : 0;
-    return touched;
+    return !best || leati_bytes(one) < leati_bytes(best) ||
+           (leati_bytes(one) == leati_bytes(best) && leati_base(one) < leati_base(best));
 }
 
-static uintptr_t align_down(uintptr_t address, size_t alignment)
+struct leati_block *leati_bins_fit(const struct leati_bins *bins, size_t bytes, size_t alignment, bool exact,
+                                   const struct leati_owner *owner)
 {
-    return address & ~(uintptr_t)(alignment - 1);
-}
-
-uintptr_t leati_extent_place(const struct leati_block *block, size_t bytes, size_t alignment, size_t *pages)
-{
-    size_t page = alignment > LEATI_PAGE_BYTES ? alignment : LEATI_PAGE_BYTES;
-    uintptr_t base = leati_base(block), end = base + leati_bytes(block);
-    /* At either end; and, for blocks of whole pages, on pages that what lies beside them does not share. */
-    uintptr_t starts[] = {align_down(base + alignment - 1, alignment), align_down(end - bytes, alignment),
-                          align_down(base + page - 1, page),
-                          align_down(align_down(end, LEATI_PAGE_BYTES) - bytes, alignment)};
-    struct touched best = pages_touched(base, end, starts[0], bytes);
-    uintptr_t start = starts[0];
-
-    for (int i = 1; i < 4; i++) {
-        struct touched touched;
-
-        if (starts[i] < base || starts[i] + bytes > end ||
-            (i > 1 && bytes % LEATI_PAGE_BYTES && bytes > LEATI_PAGE_BYTES))
-            continue;
-        touched = pages_touched(base, end, starts[i], bytes);
-        if (touched.idle < best.idle || (touched.idle == best.idle && touched.all < best.all)) {
-            best = touched;
-            start = starts[i];
-        }
-    }
-    *pages = best.idle;
-    return start;
-}
-
-struct leati_block *leati_bins_fit(struct leati_bins *bins, size_t bytes, size_t alignment, bool exact)
-{
+    unsigned scanned = 0, most = bytes < LEATI_LARGE_BYTES ? SCAN_SMALL : SCAN_LARGE;
     struct leati_block *best = NULL;
-    size_t best_pages = 0, pages;
-    unsigned scanned = 0;
 
-    for (unsigned bin = bin_from(bins, bin_of(bytes)); bin < LEATI_BINS; bin = bin_from(bins, bin + 1)) {
-        for (struct leati_block *block = bins->first[bin]; block; block = block->link) {
-            /* Long lists are looked through until something fits, and a little further. */
-            if (++scanned > SCAN_MAX && (best || scanned > 16 * SCAN_MAX))
-                return best;
-            if (!fits(block, bytes, alignment) || (exact && leati_bytes(block) != bytes))
-                continue;
-            leati_extent_place(block, bytes, alignment, &pages);
-            if (!best || pages < best_pages || (pages == best_pages && leati_bytes(block) < leati_bytes(best))) {
+    for (unsigned bin = bin_from(bins, bin_of(bytes)); bin < LEATI_BINS && !best; bin = bin_from(bins, bin + 1)) {
+        for (struct leati_block *block = bins->first[bin]; block && (scanned < most || !best);
+             block = block->link) {
+            scanned++;
+            if (fits(block, bytes, alignment) && (!exact || leati_bytes(block) == bytes) &&
+                (!owner || leati_usable(block, owner)) && is_better(block, best))
                 best = block;
-                best_pages = pages;
-            }
         }
-        /* Small blocks are many, and have pages of their own: the first that fits well will do. */
-        if (exact || bin + 1 >= LEATI_BINS || (best && bytes < LEATI_LARGE_BYTES))
+        if (exact || bin + 1 >= LEATI_BINS)
             break;
     }
     return best;
@@ -328,17 +282,19 @@ static struct leati_block *join_neighbours(struct leat_pool *pool, struct leati_
     return block;
 }
 
-struct leati_block *leati_extent_free(struct leat_pool *pool, struct leati_block *block, struct leati_owner *owner,
-                                      uint64_t tick)
+void leati_extent_free(struct leat_pool *pool, struct leati_block *block, struct leati_owner *owner, uint64_t tick)
 {
+    if (block->stitch) {
+        leati_stitch_sleep(pool, block, owner, tick);
+        return;
+    }
     leati_set_owner(block, owner);
     block->tick = tick;
-    if (!owner->order)
+    if (!owner->order || !tick)
         leati_track_idle(pool, leati_base(block), leati_bytes(block));
     leati_set_state(block, LEATI_BLOCK_FREE);
     block = join_neighbours(pool, block);
     leati_bins_add(&owner->bins[block->heap], block);
-    return block;
 }
 
 void leati_extent_hole(struct leat_pool *pool, struct leati_block *block)
@@ -349,6 +305,30 @@ void leati_extent_hole(struct leat_pool *pool, struct leati_block *block)
     leati_set_state(block, LEATI_BLOCK_HOLE);
     block = join_neighbours(pool, block);
     leati_bins_add(&pool->holes[block->heap], block);
+}
+
+bool leati_is_idle_for(const struct leati_block *block, const struct leati_owner *owner)
+{
+    return block && leati_state(block) == LEATI_BLOCK_FREE && !block->whole && leati_usable(block, owner);
+}
+
+void leati_extents_join_done(struct leat_pool *pool)
+{
+    for (struct leati_span *span = pool->spans; span; span = span->next)
+        for (struct leati_block *block = span->first; block; block = block->after) {
+            if (!leati_is_idle_for(block, pool->host) || !leati_is_idle_for(block->after, pool->host))
+                continue;
+            leati_extent_unbin(pool, block);
+            while (leati_is_idle_for(block->after, pool->host)) {
+                leati_extent_unbin(pool, block->after);
+                if (block->after->idle_since_ns > block->idle_since_ns)
+                    block->idle_since_ns = block->after->idle_since_ns;
+                leati_extent_join(pool, block, block->after);
+            }
+            leati_set_owner(block, pool->host);
+            block->tick = 0;
+            leati_bins_add(&pool->host->bins[block->heap], block);
+        }
 }
 
 bool leati_usable_by(const struct leati_owner *freed_by, uint64_t tick, const struct leati_owner *owner)

@@ -2,9 +2,9 @@
  * ladder.c - where a block comes from when the magazines have none, and where it goes when they do not keep it.
  *
  * Each step of the ladder costs more than the one before: idle memory of the stream's own or of everybody's; what
- * the stream's lanes hold; memory of streams that this one is ordered after; asking the device what is done by
- * now; what all lanes hold; pages that move, then pages from the driver; making the stream wait; idle memory of
- * other pools; the user's function; the error.
+ * the stream's lanes hold; memory of streams that this one is ordered after; what all lanes hold; asking the
+ * device what other streams have done by now; new memory, or a stitched block; making the stream wait; idle memory
+ * of other pools; the user's function; the error.
  */
 #include "pool/pool.h"
 
@@ -61,7 +61,9 @@ void leati_ladder_take_back(struct leat_pool *pool, struct leati_block *block, s
 {
     leati_blocks_leave(block, block->heap == LEATI_HEAP_SMALL);
     block->idle_since_ns = leati_clock_ns();
-    if (!owner || !owner->order || leati_order_known(owner->order, tick)) {
+    /* Memory stays with its stream, though its work may be done: so it joins what is idle beside it, which is the
+     * stream's too as a rule, and where blocks are placed does not depend on how fast the device is. */
+    if (!owner || !owner->order) {
         owner = pool->host;
         tick = 0;
     }
@@ -75,23 +77,62 @@ void leati_ladder_take_back(struct leat_pool *pool, struct leati_block *block, s
 
 /* ---- asking what is done ---- */
 
-/* The youngest tick of an owner's idle memory; 0 when it has none. */
-static uint64_t youngest_tick(struct leati_owner *owner)
-{
-    uint64_t tick = 0;
+/* The oldest and the youngest tick of an owner's idle memory of which it is not known that the work is done; 0 if
+ * there is none. */
+struct ticks {
+    uint64_t oldest, youngest;
+};
 
+static struct ticks ticks_of(struct leati_owner *owner)
+{
+    struct ticks ticks = {0};
+
+    for (int heap = 0; heap < LEATI_HEAPS && owner->order; heap++)
+        for (struct leati_block *block = leati_bins_walk(&owner->bins[heap], NULL); block;
+             block = leati_bins_walk(&owner->bins[heap], block)) {
+            if (leati_order_known(owner->order, block->tick))
+                continue;
+            ticks.oldest = ticks.oldest && ticks.oldest < block->tick ? ticks.oldest : block->tick;
+            ticks.youngest = block->tick > ticks.youngest ? block->tick : ticks.youngest;
+        }
+    return ticks;
+}
+
+/* Asks the device about an owner's idle memory. Returns true if some of its work is found to be done. */
+static bool ask(struct leat_pool *pool, struct leati_owner *owner)
+{
+    struct ticks ticks = ticks_of(owner);
+    bool some, all;
+
+    if (!ticks.oldest)
+        return false;
+    /* A driver that fails here has not said that the work is done. The oldest work first: while a stream is busy,
+     * that of its youngest work never is. */
+    if (leati_order_query(owner->order, ticks.oldest, &some, &pool->figures.order) != LEAT_OK || !some)
+        return false;
+    (void)leati_order_query(owner->order, ticks.youngest, &all, &pool->figures.order);
+    return true;
+}
+
+/* Tells memory checkers of idle memory whose work is found to be done. */
+static void close_known(struct leat_pool *pool, struct leati_owner *owner)
+{
+    if (!LEATI_TRACKS)
+        return;
     for (int heap = 0; heap < LEATI_HEAPS; heap++)
         for (struct leati_block *block = leati_bins_walk(&owner->bins[heap], NULL); block;
              block = leati_bins_walk(&owner->bins[heap], block))
-            tick = block->tick > tick ? block->tick : tick;
-    return tick;
+            if (leati_usable(block, pool->host))
+                leati_track_idle(pool, leati_base(block), leati_bytes(block));
 }
 
-/* Makes idle memory whose work is known to be done everybody's. */
+/* Makes idle memory of a stream that was destroyed everybody's, where its work is known to be done. */
 static bool promote(struct leat_pool *pool, struct leati_owner *owner)
 {
     bool any = false;
 
+    if (owner->stream)
+        return false;
     for (int heap = 0; heap < LEATI_HEAPS; heap++) {
         struct leati_block *block = leati_bins_walk(&owner->bins[heap], NULL);
 
@@ -126,17 +167,17 @@ static bool settle_pending(struct leat_pool *pool, struct leati_owner *owner, bo
     return any;
 }
 
-bool leati_ladder_progress(struct leat_pool *pool)
+bool leati_ladder_progress(struct leat_pool *pool, const struct leati_owner *asking)
 {
     bool any = settle_pending(pool, NULL, true), done;
 
     for (struct leati_owner *owner = pool->owners; owner; owner = owner->next) {
-        uint64_t tick = owner->order ? youngest_tick(owner) : 0;
-
-        if (!tick)
+        if (owner == asking || !owner->order)
             continue;
-        /* A driver that fails here has not said that the work is done. */
-        (void)leati_order_query(owner->order, tick, &done, &pool->figures.order);
+        if (ask(pool, owner)) {
+            close_known(pool, owner);
+            any = true;
+        }
         any |= promote(pool, owner);
     }
     for (struct leati_block *block = pool->stale; block; block = block->link)
@@ -148,16 +189,18 @@ bool leati_ladder_progress(struct leat_pool *pool)
 
 /* ---- finding idle memory ---- */
 
-static struct leati_block *fit_in(struct climb *climb, struct leati_owner *owner)
+/* usable: only what the stream may use now. */
+static struct leati_block *fit_in(struct climb *climb, struct leati_owner *owner, bool usable)
 {
-    return leati_bins_fit(&owner->bins[climb->heap], climb->bytes, climb->alignment, climb->pool->one_handle);
+    return leati_bins_fit(&owner->bins[climb->heap], climb->bytes, climb->alignment, climb->pool->one_handle,
+                          usable ? climb->owner : NULL);
 }
 
 /* The smaller one of what fits of the stream's own and of everybody's. */
 static struct leati_block *fit_own(struct climb *climb)
 {
-    struct leati_block *own = climb->owner != climb->pool->host ? fit_in(climb, climb->owner) : NULL;
-    struct leati_block *common = fit_in(climb, climb->pool->host);
+    struct leati_block *own = climb->owner != climb->pool->host ? fit_in(climb, climb->owner, false) : NULL;
+    struct leati_block *common = fit_in(climb, climb->pool->host, false);
 
     if (own && common)
         return leati_bytes(common) < leati_bytes(own) ? common : own;
@@ -169,21 +212,16 @@ static bool is_others(const struct climb *climb, const struct leati_owner *owner
     return owner != climb->owner && owner->order;
 }
 
-/* Something of another stream's that this one is ordered after. */
+/* Idle memory of another stream that this one is ordered after, or whose work is known to be done. */
 static struct leati_block *fit_ordered(struct climb *climb)
 {
     for (struct leati_owner *owner = climb->pool->owners; owner; owner = owner->next) {
-        struct leati_block *block = is_others(climb, owner) ? fit_in(climb, owner) : NULL;
+        struct leati_block *block = is_others(climb, owner) ? fit_in(climb, owner, true) : NULL;
 
-        if (block && leati_usable(block, climb->owner))
+        if (block)
             return block;
     }
     return NULL;
-}
-
-static bool usable_extent(const struct leati_block *block, const struct leati_owner *owner)
-{
-    return block && leati_state(block) == LEATI_BLOCK_FREE && !block->whole && leati_usable(block, owner);
 }
 
 /* Extents side by side that only their owners keep apart: joined, if they are enough together. */
@@ -192,9 +230,9 @@ static struct leati_block *join_run(struct climb *climb, struct leati_block *blo
     struct leati_block *first = block, *last = block;
     uintptr_t base;
 
-    while (usable_extent(first->before, climb->owner))
+    while (leati_is_idle_for(first->before, climb->owner))
         first = first->before;
-    while (usable_extent(last->after, climb->owner))
+    while (leati_is_idle_for(last->after, climb->owner))
         last = last->after;
     base = (leati_base(first) + climb->alignment - 1) & ~(uintptr_t)(climb->alignment - 1);
     if (first == last || base + climb->bytes > leati_base(last) + leati_bytes(last))
@@ -215,22 +253,32 @@ static struct leati_block *join_run(struct climb *climb, struct leati_block *blo
     return first;
 }
 
+/* The same beside the extents of one owner. */
+static struct leati_block *fit_run_of(struct climb *climb, struct leati_owner *owner, unsigned *scanned)
+{
+    for (struct leati_block *block = leati_bins_walk(&owner->bins[climb->heap], NULL);
+         block && (*scanned)++ < RUNS_SCANNED; block = leati_bins_walk(&owner->bins[climb->heap], block)) {
+        struct leati_block *joined = leati_is_idle_for(block, climb->owner) ? join_run(climb, block) : NULL;
+
+        if (joined)
+            return joined;
+    }
+    return NULL;
+}
+
 static struct leati_block *fit_run(struct climb *climb)
 {
-    struct leati_owner *places[] = {climb->owner, climb->pool->host};
+    struct leat_pool *pool = climb->pool;
+    struct leati_block *joined = NULL;
     unsigned scanned = 0;
 
-    if (climb->pool->one_handle)
+    if (pool->one_handle)
         return NULL;
-    for (int i = 0; i < 2; i++)
-        for (struct leati_block *block = leati_bins_walk(&places[i]->bins[climb->heap], NULL);
-             block && scanned++ < RUNS_SCANNED; block = leati_bins_walk(&places[i]->bins[climb->heap], block)) {
-            struct leati_block *joined = join_run(climb, block);
-
-            if (joined)
-                return joined;
-        }
-    return NULL;
+    joined = fit_run_of(climb, climb->owner, &scanned);
+    for (struct leati_owner *owner = pool->owners; owner && !joined; owner = owner->next)
+        if (owner != climb->owner)
+            joined = fit_run_of(climb, owner, &scanned);
+    return joined;
 }
 
 static struct leati_block *fit_any(struct climb *climb)
@@ -266,7 +314,7 @@ static struct leati_block *fit_waiting(struct climb *climb)
     if (!climb->stream || climb->stream->order->per_thread)
         return NULL;
     for (struct leati_owner *owner = pool->owners; owner; owner = owner->next) {
-        struct leati_block *block = is_others(climb, owner) ? fit_in(climb, owner) : NULL;
+        struct leati_block *block = is_others(climb, owner) ? fit_in(climb, owner, false) : NULL;
 
         if (block &&
             (leati_usable(block, climb->owner) ||
@@ -296,10 +344,9 @@ static void wait_for_all(struct climb *climb)
         if (spare->owner && !leati_usable_by(spare->owner, spare->tick, climb->owner))
             (void)leati_order_wait(climb->stream->order, spare->owner->order, spare->tick, &pool->figures.order);
     for (struct leati_owner *owner = pool->owners; owner; owner = owner->next) {
-        uint64_t tick = is_others(climb, owner) ? youngest_tick(owner) : 0;
+        uint64_t tick = is_others(climb, owner) ? ticks_of(owner).youngest : 0;
 
-        if (tick && !leati_order_known(owner->order, tick) &&
-            !leati_order_follows(climb->owner->order, owner->order, tick))
+        if (tick && !leati_order_follows(climb->owner->order, owner->order, tick))
             (void)leati_order_wait(climb->stream->order, owner->order, tick, &pool->figures.order);
     }
 }
@@ -319,13 +366,14 @@ leat_status leati_ladder_finish(struct leat_pool *pool)
         leati_extent_free(pool, block, block->owner, block->tick);
     }
     for (struct leati_owner *owner = pool->owners; owner; owner = owner->next) {
-        uint64_t tick = owner->order ? youngest_tick(owner) : 0;
+        uint64_t tick = ticks_of(owner).youngest;
 
-        if (!tick)
-            continue;
-        status = leati_order_host_wait(owner->order, tick, &pool->figures.order);
-        first = first != LEAT_OK ? first : status;
-        promote(pool, owner);
+        if (tick) {
+            status = leati_order_host_wait(owner->order, tick, &pool->figures.order);
+            first = first != LEAT_OK ? first : status;
+        }
+        if (owner->order)
+            promote(pool, owner);
     }
     for (struct leati_block *block = pool->stale; block; block = block->link)
         if (block->owner->order) {
@@ -338,33 +386,21 @@ leat_status leati_ladder_finish(struct leat_pool *pool)
 
 /* ---- the ladder ---- */
 
-/* The stream's own or everybody's idle memory, or, when little is left, a place that takes moving but wastes less.
- */
-static struct leati_block *fit_dense(struct climb *climb)
-{
-    struct leati_block *block = fit_own(climb);
-    size_t pages;
-
-    if (!block || climb->heap != LEATI_HEAP_LARGE)
-        return block;
-    leati_extent_place(block, climb->bytes, climb->alignment, &pages);
-    if (!leati_pages_denser(climb->pool, climb->owner, climb->bytes, climb->alignment, pages))
-        return block;
-    if (leati_pages_provide(climb->pool, climb->owner, climb->bytes, climb->alignment, false, &block) != LEAT_OK)
-        return fit_own(climb); /* its pages may have been taken before the others ran out */
-    leati_bins_add(&block->owner->bins[block->heap], block);
-    return block;
-}
-
 /* Steps that find memory which is idle already. */
 static struct leati_block *climb_idle(struct climb *climb)
 {
     struct leat_pool *pool = climb->pool;
-    struct leati_block *block = fit_dense(climb);
+    struct leati_block *block = NULL;
     bool more;
 
-    if (!block && leati_owner_drain(climb->owner))
-        block = fit_dense(climb);
+    /* Large blocks that the stream's lanes hold are idle memory like any other, joined with what lies beside them:
+     * memory that is taken in pieces is soon in pieces. Small ones are many, so what is idle elsewhere comes
+     * first. */
+    if (climb->heap == LEATI_HEAP_LARGE)
+        leati_owner_drain_large(climb->owner);
+    block = fit_own(climb);
+    if (!block && climb->heap == LEATI_HEAP_SMALL && leati_owner_drain(climb->owner))
+        block = fit_own(climb);
     if (!block)
         block = fit_ordered(climb);
     if (!block)
@@ -375,7 +411,7 @@ static struct leati_block *climb_idle(struct climb *climb)
     more = leati_owners_drain(pool);
     more |= settle_pending(pool, climb->owner, false);
     if (pool->ways & LEAT_POOL_REUSE_FINISHED) {
-        more |= leati_ladder_progress(pool);
+        more |= leati_ladder_progress(pool, climb->owner);
     } else {
         /* What comes free here belongs to the stream that freed it. */
         more |= settle_pending(pool, NULL, true);
@@ -395,15 +431,14 @@ static bool is_full(leat_status status)
 
 static leat_status provide(struct climb *climb, struct leati_block **block)
 {
-    leat_status status =
-        leati_pages_provide(climb->pool, climb->owner, climb->bytes, climb->alignment, true, block);
+    leat_status status = leati_pages_provide(climb->pool, climb->owner, climb->bytes, climb->alignment, block);
 
-    if (status == LEAT_OK) {
-        if (!(*block)->owner->order)
-            leati_track_idle(climb->pool, leati_base(*block), leati_bytes(*block));
-        leati_bins_add(&(*block)->owner->bins[(*block)->heap], *block);
-    }
-    return status;
+    if (status != LEAT_OK || (*block)->stitch)
+        return status;
+    if (leati_usable(*block, climb->pool->host))
+        leati_track_idle(climb->pool, leati_base(*block), leati_bytes(*block));
+    leati_bins_add(&(*block)->owner->bins[(*block)->heap], *block);
+    return LEAT_OK;
 }
 
 static bool can_move(const struct leat_pool *pool)
@@ -486,9 +521,12 @@ static leat_status carve(struct climb *climb, struct leati_block *block)
 {
     leat_status status = LEAT_OK;
     uintptr_t base;
-    size_t pages;
 
-    base = leati_extent_place(block, climb->bytes, climb->alignment, &pages);
+    if (block->stitch) {
+        leati_blocks_enter(block, false);
+        return LEAT_OK;
+    }
+    base = leati_pages_place(climb->pool, block, climb->bytes, climb->alignment);
     leati_extent_unbin(climb->pool, block);
     if (!block->whole)
         status = leati_extent_cut(climb->pool, block, base, climb->bytes);
@@ -615,11 +653,11 @@ leat_status leati_ladder_climb(struct leat_pool *pool, leat_stream *stream, size
     }
     if (status == LEAT_OK) {
         struct leati_lane *lane = leati_lane_of(climb.owner, true);
-        bool clean = !(*block)->owner->order;
+        bool clean = leati_usable(*block, pool->host);
 
         /* From where on the memory may be used: the place in the stream at which it was freed; 0: from the start.
          */
-        if (!(*block)->owner->order)
+        if (clean)
             (*block)->tick = 0;
         else if ((*block)->owner != climb.owner)
             (*block)->tick = climb.owner->order ? leati_order_now(climb.owner->order) : 0;

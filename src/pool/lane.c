@@ -13,8 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Blocks of one size that a lane keeps. */
-enum { KEEP_SMALL = 64, KEEP_LARGE = 16 };
+/* Small blocks of one size that a lane keeps. */
+enum { KEEP_SMALL = 64 };
 
 /* ---- owners ---- */
 
@@ -158,7 +158,20 @@ static void add_one(_Atomic uint64_t *counter)
     atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + 1, memory_order_relaxed);
 }
 
-struct leati_block *leati_lane_pop(struct leati_lane *lane, size_t bytes)
+static struct leati_block *pop_large(struct leati_lane *lane, size_t bytes)
+{
+    for (int i = 0; i < LEATI_LANE_LARGE; i++) {
+        struct leati_block *block = lane->large[i];
+
+        if (block && leati_bytes(block) == bytes) {
+            lane->large[i] = NULL;
+            return block;
+        }
+    }
+    return NULL;
+}
+
+static struct leati_block *pop_small(struct leati_lane *lane, size_t bytes)
 {
     struct leati_slot *slot = slot_of(lane, bytes);
     struct leati_block *block = slot->top;
@@ -167,27 +180,53 @@ struct leati_block *leati_lane_pop(struct leati_lane *lane, size_t bytes)
         return NULL;
     slot->top = block->link;
     slot->count--;
-    add(&lane->figures.cached_bytes, -(int64_t)bytes);
     return block;
+}
+
+struct leati_block *leati_lane_pop(struct leati_lane *lane, size_t bytes)
+{
+    struct leati_block *block = (bytes < LEATI_LARGE_BYTES ? pop_small : pop_large)(lane, bytes);
+
+    if (block)
+        add(&lane->figures.cached_bytes, -(int64_t)bytes);
+    return block;
+}
+
+static bool push_large(struct leati_lane *lane, struct leati_block *block)
+{
+    for (int i = 0; i < LEATI_LANE_LARGE; i++)
+        if (!lane->large[i]) {
+            lane->large[i] = block;
+            return true;
+        }
+    return false;
+}
+
+static bool push_small(struct leati_lane *lane, struct leati_block *block)
+{
+    struct leati_slot *slot = slot_of(lane, leati_bytes(block));
+
+    if (slot->bytes != leati_bytes(block)) {
+        if (slot->top)
+            return false;
+        slot->bytes = leati_bytes(block);
+    }
+    if (slot->count >= KEEP_SMALL)
+        return false;
+    block->link = slot->top;
+    slot->top = block;
+    slot->count++;
+    return true;
 }
 
 bool leati_lane_push(struct leati_lane *lane, struct leati_block *block)
 {
     size_t bytes = leati_bytes(block);
-    struct leati_slot *slot = slot_of(lane, bytes);
 
-    if (slot->bytes != bytes) {
-        if (slot->top)
-            return false;
-        slot->bytes = bytes;
-    }
-    if (slot->count >= (bytes < LEATI_LARGE_BYTES ? KEEP_SMALL : KEEP_LARGE))
+    if (!(bytes < LEATI_LARGE_BYTES ? push_small : push_large)(lane, block))
         return false;
     if (!block->owner->order)
         leati_track_idle(block->owner->pool, leati_base(block), bytes);
-    block->link = slot->top;
-    slot->top = block;
-    slot->count++;
     add(&lane->figures.cached_bytes, (int64_t)bytes);
     leati_set_state(block, LEATI_BLOCK_CACHED);
     return true;
@@ -229,6 +268,13 @@ void leati_lane_count_free(struct leati_lane *lane, const struct leati_block *bl
 
 /* ---- collecting ---- */
 
+/* Gives a block that a lane kept to the heap; under the lane's lock. */
+static void let_go(struct leat_pool *pool, struct leati_lane *lane, struct leati_block *block)
+{
+    add(&lane->figures.cached_bytes, -(int64_t)leati_bytes(block));
+    leati_ladder_take_back(pool, block, block->owner, block->tick);
+}
+
 /* Empties a slot into the heap; under the lane's lock. */
 static bool drain_slot(struct leat_pool *pool, struct leati_lane *lane, struct leati_slot *slot)
 {
@@ -239,16 +285,34 @@ static bool drain_slot(struct leat_pool *pool, struct leati_lane *lane, struct l
 
         slot->top = block->link;
         slot->count--;
-        add(&lane->figures.cached_bytes, -(int64_t)leati_bytes(block));
-        leati_ladder_take_back(pool, block, block->owner, block->tick);
+        let_go(pool, lane, block);
     }
+    return any;
+}
+
+/* The same for the large blocks. */
+static bool drain_large(struct leat_pool *pool, struct leati_lane *lane)
+{
+    bool any = false;
+
+    for (int i = 0; i < LEATI_LANE_LARGE; i++)
+        if (lane->large[i]) {
+            struct leati_block *block = lane->large[i];
+
+            lane->large[i] = NULL;
+            let_go(pool, lane, block);
+            any = true;
+        }
     return any;
 }
 
 void leati_lane_drain_slot(struct leat_pool *pool, struct leati_lane *lane, size_t bytes)
 {
     leati_lane_lock(lane);
-    drain_slot(pool, lane, slot_of(lane, bytes));
+    if (bytes < LEATI_LARGE_BYTES)
+        drain_slot(pool, lane, slot_of(lane, bytes));
+    else
+        drain_large(pool, lane);
     leati_lane_unlock(lane);
 }
 
@@ -289,7 +353,8 @@ struct leati_block *leati_owner_steal(struct leati_owner *owner, struct leati_la
     return block;
 }
 
-bool leati_owner_drain(struct leati_owner *owner)
+/* Empties the owner's lanes into the heap; large: only of large blocks. */
+static bool drain(struct leati_owner *owner, bool large)
 {
     bool any = false;
 
@@ -299,11 +364,22 @@ bool leati_owner_drain(struct leati_owner *owner)
         if (!lane || !atomic_load_explicit(&lane->figures.cached_bytes, memory_order_relaxed))
             continue;
         leati_lane_lock(lane);
-        for (int slot = 0; slot < LEATI_LANE_SLOTS; slot++)
+        any |= drain_large(owner->pool, lane);
+        for (int slot = 0; slot < LEATI_LANE_SLOTS && !large; slot++)
             any |= drain_slot(owner->pool, lane, &lane->slots[slot]);
         leati_lane_unlock(lane);
     }
     return any;
+}
+
+bool leati_owner_drain(struct leati_owner *owner)
+{
+    return drain(owner, false);
+}
+
+void leati_owner_drain_large(struct leati_owner *owner)
+{
+    drain(owner, true);
 }
 
 bool leati_owners_drain(struct leat_pool *pool)

@@ -102,7 +102,7 @@ static uint64_t take_from(struct leat_pool *other, uint64_t bytes)
 
     leati_watch_drain(other);
     leati_owners_drain(other);
-    leati_ladder_progress(other);
+    leati_ladder_progress(other, NULL);
     (void)leati_pages_trim(other, reserved > bytes ? reserved - bytes : 0, UINT64_MAX, &released, &pending);
     return released;
 }
@@ -156,6 +156,8 @@ static leat_status read_options(const char *what, leat_device *device, const lea
         return leati_fail(LEAT_ERROR_INVALID, "%s: memory of kind %d cannot be pooled", what, (int)options->kind);
     if ((unsigned)options->reuse > LEAT_POOL_WAIT_NEVER)
         return leati_fail(LEAT_ERROR_INVALID, "%s: there is no reuse policy %d", what, (int)options->reuse);
+    if ((unsigned)options->packing > LEAT_POOL_TIGHT)
+        return leati_fail(LEAT_ERROR_INVALID, "%s: there is no packing %d", what, (int)options->packing);
     if (options->limit_bytes && options->soft_limit_bytes > options->limit_bytes)
         return leati_fail(LEAT_ERROR_INVALID, "%s: the soft limit of %llu bytes is above the limit of %llu", what,
                           (unsigned long long)options->soft_limit_bytes, (unsigned long long)options->limit_bytes);
@@ -198,6 +200,7 @@ static void fill(struct leat_pool *pool, leat_device *device, const leat_pool_op
     pool->kind = options->kind;
     pool->reuse = options->reuse;
     pool->ways = LEAT_POOL_REUSE_ALL;
+    pool->packing = options->packing;
     pool->budget = options->budget;
     atomic_init(&pool->limit_bytes, options->limit_bytes);
     atomic_init(&pool->soft_limit_bytes, options->soft_limit_bytes);
@@ -519,7 +522,7 @@ leat_status leat_pool_set_limits(leat_pool *pool, uint64_t limit_bytes, uint64_t
     if (limit_bytes && reserved > limit_bytes) {
         leati_watch_drain(pool);
         leati_owners_drain(pool);
-        leati_ladder_progress(pool);
+        leati_ladder_progress(pool, NULL);
         status = leati_pages_trim(pool, limit_bytes, UINT64_MAX, &released, &pending);
         reserved = atomic_load_explicit(&pool->figures.reserved_bytes, memory_order_relaxed);
         if (status == LEAT_OK && reserved > limit_bytes)
@@ -547,7 +550,7 @@ static leat_status trim(const char *what, leat_pool *pool, uint64_t keep_bytes, 
     pthread_mutex_lock(&pool->lock);
     leati_watch_drain(pool);
     leati_owners_drain(pool);
-    leati_ladder_progress(pool);
+    leati_ladder_progress(pool, NULL);
     status = leati_pages_trim(pool, keep_bytes, before_ns, &released, &pending);
     pthread_mutex_unlock(&pool->lock);
     if (status != LEAT_OK)

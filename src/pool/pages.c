@@ -1,12 +1,12 @@
 /*
- * pages.c - physical memory of pools: creating it, putting it behind addresses, moving it, giving it back.
+ * pages.c - physical memory of pools: creating it, putting it behind addresses, giving it back.
  *
- * With virtual memory a pool has one reservation, a small part of it for small blocks and the rest for large ones,
- * and handles of whole pages that are mapped into it. A block that fits into no idle extent gets addresses at a
- * hole, next to idle memory if possible, and the pages that are missing there come from spare handles, from idle
- * extents elsewhere (they move) and at last from the driver. Moving never waits: memory whose old work may still
- * run is mapped at the new place as well, for the same stream or one that is ordered behind it, and the old
- * addresses are unmapped once that work is known to be done.
+ * With virtual memory a pool has one reservation of three ranges: the heap of small blocks, the heap of large
+ * ones, and the addresses of stitched blocks (stitch.c). Handles, pieces of physical memory of whole pages, are
+ * mapped into the heaps where memory is missing and stay there. A request that finds no idle extent is served by
+ * new handles behind a hole, next to idle memory if possible (growing), or by a stitched block; which of the two
+ * comes first is what the pool's packing says. A heap of small blocks that cannot grow takes idle handles away
+ * from the other one.
  *
  * Without virtual memory, spans are chunks of the driver's.
  */
@@ -20,15 +20,18 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* Handles are an eighth of the request that they are made for, so that a request takes few calls and its memory
- * can still move on in parts. */
-#define HANDLES_EACH 32
-#define HANDLE_MAX_BYTES ((size_t)16 << 20)
-/* While less than this share of a pool is idle, blocks are packed as densely as they can be. */
-#define DENSE_SHARE 10
+/* A new handle is at most this share of what the pool holds, and of what it can ever hold (its limit, or the
+ * device's memory), so that a pool grows by few driver calls, and yet has handles that are small beside all of it:
+ * only a handle that is idle as a whole can become part of a stitched block. */
+#define HANDLE_SHARE 64
+#define HANDLE_CAPACITY_SHARE 2048
+#define HANDLE_MAX_BYTES ((size_t)64 << 20)
+/* A heap grows by at least this share of itself, if more is not needed. */
+#define GROWTH_SHARE 128
+/* The packing "auto" grows while the pool holds at most this much more than the most that was in use at a time. */
+#define WASTE_PERCENT 6
 #define RESERVE_MIN_BYTES ((size_t)256 << 20)
 #define CHUNK_MIN_BYTES ((size_t)8 << 20)
-#define SMALL_GROWTH_MAX_BYTES ((size_t)32 << 20)
 
 /* One call of the driver, counted and timed. */
 #define DRIVER(pool, status, entry, ...)                                                                          \
@@ -39,6 +42,13 @@
         leati_count(&(pool)->figures.driver_ns, leati_clock_ns() - start_ns_);                                    \
         leati_count(&(pool)->figures.driver_calls, 1);                                                            \
     } while (0)
+
+/* Handles that belong to no address yet. */
+struct collected {
+    struct leati_physical **handles;
+    size_t count, room, bytes;
+    bool waits; /* work that some of them come after is not known to be done */
+};
 
 static size_t page_up(size_t bytes)
 {
@@ -80,16 +90,22 @@ static void set_physical(struct leat_pool *pool, uintptr_t base, size_t bytes, s
 
 /* ---- the reservation ---- */
 
-/* Makes the two spans of a reservation that is there. */
-static leat_status lay_out(struct leat_pool *pool, size_t small_bytes)
+/* Makes the three spans of a reservation that is there: a quarter for small blocks, half of the rest for each of
+ * the others. */
+static leat_status lay_out(struct leat_pool *pool)
 {
+    uintptr_t base = pool->reserved_base, end = base + pool->reserved_span_bytes;
+    size_t small_bytes = page_up(pool->reserved_span_bytes / 4);
+    size_t large_bytes = page_up((pool->reserved_span_bytes - small_bytes) / 2);
     struct leati_span *span;
 
-    LEATI_TRY(
-        leati_span_new(pool, pool->reserved_base, small_bytes, LEATI_HEAP_SMALL, LEATI_BLOCK_LEAVING, &span));
+    LEATI_TRY(leati_span_new(pool, base, small_bytes, LEATI_HEAP_SMALL, LEATI_BLOCK_LEAVING, &span));
     leati_extent_hole(pool, span->first);
-    LEATI_TRY(leati_span_new(pool, pool->reserved_base + small_bytes, pool->reserved_span_bytes - small_bytes,
-                             LEATI_HEAP_LARGE, LEATI_BLOCK_LEAVING, &span));
+    base += small_bytes;
+    LEATI_TRY(leati_span_new(pool, base, large_bytes, LEATI_HEAP_LARGE, LEATI_BLOCK_LEAVING, &span));
+    leati_extent_hole(pool, span->first);
+    base += large_bytes;
+    LEATI_TRY(leati_span_new(pool, base, end - base, LEATI_HEAP_STITCHED, LEATI_BLOCK_LEAVING, &span));
     leati_extent_hole(pool, span->first);
     return LEAT_OK;
 }
@@ -106,8 +122,8 @@ leat_status leati_pages_reserve(struct leat_pool *pool)
         return LEAT_OK;
     LEATI_TRY(pool->device->driver->ops->device_memory(pool->device->driver, pool->device->native, &free_bytes,
                                                        &total_bytes));
-    /* Addresses cost next to nothing, and the more there are, the less often must old ones be made free for new
-     * places. A pool with a low limit needs fewer, though the limit may be raised later. */
+    /* Addresses cost next to nothing, and the more there are, the more stitched blocks can stay mapped. A pool
+     * with a low limit needs fewer, though the limit may be raised later. */
     bytes = page_up((size_t)total_bytes) * 8;
     if (limit && limit < total_bytes / 16)
         bytes = page_up((size_t)total_bytes);
@@ -128,21 +144,47 @@ leat_status leati_pages_reserve(struct leat_pool *pool)
     }
     pool->reserved_base = (uintptr_t)reserved;
     pool->reserved_span_bytes = bytes;
-    return lay_out(pool, page_up(bytes / 4));
+    pool->device_bytes = total_bytes;
+    return lay_out(pool);
 }
 
 /* ---- handles ---- */
 
-static void put_spare(struct leat_pool *pool, struct leati_physical *list)
+static void put_spare(struct leat_pool *pool, struct collected *collected)
 {
-    while (list) {
-        struct leati_physical *next = list->next;
+    for (size_t i = 0; i < collected->count; i++) {
+        struct leati_physical *physical = collected->handles[i];
 
-        list->base = 0;
-        list->next = pool->spare;
-        pool->spare = list;
-        list = next;
+        physical->base = 0;
+        physical->next = pool->spare;
+        pool->spare = physical;
     }
+    free(collected->handles);
+    *collected = (struct collected){.handles = NULL};
+}
+
+/* Makes room for count more handles. */
+static leat_status reserve(struct collected *collected, size_t count)
+{
+    size_t room = collected->room ? collected->room : 16;
+    struct leati_physical **grown;
+
+    if (collected->room - collected->count >= count)
+        return LEAT_OK;
+    while (room - collected->count < count)
+        room *= 2;
+    grown = realloc(collected->handles, room * sizeof(struct leati_physical *));
+    if (!grown)
+        return leati_fail(LEAT_ERROR_HOST_MEMORY, "out of host memory (a list of %zu handles)", room);
+    collected->handles = grown;
+    collected->room = room;
+    return LEAT_OK;
+}
+
+static void add(struct collected *collected, struct leati_physical *physical)
+{
+    collected->handles[collected->count++] = physical;
+    collected->bytes += physical->bytes;
 }
 
 /* Says whose old work may still use a handle. */
@@ -211,7 +253,7 @@ static leat_status create(struct leat_pool *pool, size_t bytes, struct leati_phy
     return LEAT_OK;
 }
 
-/* ---- moving ---- */
+/* ---- giving addresses up ---- */
 
 /* Unmaps the addresses of an extent that is in no bin and makes them a hole. A driver that fails has taken them
  * away all the same (driver.h); what went wrong before comes back from the calls that wait for the device. */
@@ -227,8 +269,12 @@ static void unmap_extent(struct leat_pool *pool, struct leati_block *block)
     leati_extent_hole(pool, block);
 }
 
-static void make_stale(struct leat_pool *pool, struct leati_block *block)
+void leati_pages_give_up(struct leat_pool *pool, struct leati_block *block)
 {
+    if (!block->owner->order || leati_order_known(block->owner->order, block->tick)) {
+        unmap_extent(pool, block);
+        return;
+    }
     leati_set_state(block, LEATI_BLOCK_STALE);
     block->link = pool->stale;
     pool->stale = block;
@@ -238,6 +284,7 @@ void leati_pages_settle(struct leat_pool *pool)
 {
     struct leati_block **place = &pool->stale, *block;
 
+    leati_stitch_settle(pool);
     while ((block = *place)) {
         if (block->owner->order && !leati_order_known(block->owner->order, block->tick)) {
             place = &block->link;
@@ -271,13 +318,14 @@ static bool find_run(struct leat_pool *pool, const struct leati_block *block, si
     return *run_bytes > 0;
 }
 
-/* Takes the handles of [base, base + bytes) away from the idle extent block and puts them into *list, in order. */
+/* Takes the handles of [base, base + bytes), whole ones, away from the idle extent block. */
 static leat_status take_run(struct leat_pool *pool, struct leati_block *block, uintptr_t base, size_t bytes,
-                            struct leati_physical ***list)
+                            struct collected *collected)
 {
     bool done = !block->owner->order || leati_order_known(block->owner->order, block->tick);
     leat_status status;
 
+    LEATI_TRY(reserve(collected, bytes / LEATI_PAGE_BYTES));
     leati_extent_unbin(pool, block);
     status = leati_extent_cut(pool, block, base, bytes);
     if (status != LEAT_OK) {
@@ -288,118 +336,44 @@ static leat_status take_run(struct leat_pool *pool, struct leati_block *block, u
         struct leati_physical *physical = *slot_of(pool, at);
 
         at += physical->bytes;
+        leati_stitch_forget(pool, physical);
         physical->base = 0;
-        physical->next = NULL;
         set_user(physical, done ? NULL : block->owner, block->tick);
-        **list = physical;
-        *list = &physical->next;
+        add(collected, physical);
     }
     set_physical(pool, base, bytes, NULL);
-    if (done)
-        unmap_extent(pool, block);
-    else
-        make_stale(pool, block);
-    leati_count(&pool->figures.moved_bytes, bytes);
+    pool->mapped_bytes[block->heap] -= bytes;
+    collected->waits = collected->waits || !done;
+    leati_pages_give_up(pool, block);
     return LEAT_OK;
 }
 
-/* Takes idle handles of at most bytes from one place of one owner's. */
-static bool take_from(struct leat_pool *pool, struct leati_owner *from, struct leati_owner *owner, size_t bytes,
-                      size_t *taken_bytes, bool *waits, struct leati_physical ***list)
+/* Takes the smallest idle handle of the heap of large blocks that owner may use. DEVICE_MEMORY: there is none. */
+static leat_status take_smallest(struct leat_pool *pool, struct leati_owner *owner, struct collected *collected)
 {
-    for (int heap = LEATI_HEAPS; heap--;) {
-        for (struct leati_block *block = leati_bins_walk(&from->bins[heap], NULL);
-             block && leati_bytes(block) >= LEATI_PAGE_BYTES; block = leati_bins_walk(&from->bins[heap], block)) {
-            uintptr_t base;
+    struct leati_physical *smallest = NULL;
+    struct leati_block *in = NULL;
 
-            if (!leati_usable(block, owner) || !find_run(pool, block, bytes, &base, taken_bytes))
+    for (struct leati_owner *from = pool->owners; from; from = from->next)
+        for (struct leati_block *block = leati_bins_walk(&from->bins[LEATI_HEAP_LARGE], NULL);
+             block && leati_bytes(block) >= LEATI_PAGE_BYTES && (!smallest || smallest->bytes > LEATI_PAGE_BYTES);
+             block = leati_bins_walk(&from->bins[LEATI_HEAP_LARGE], block)) {
+            if (!leati_is_idle_for(block, owner))
                 continue;
-            *waits = *waits || (block->owner->order && !leati_order_known(block->owner->order, block->tick));
-            return take_run(pool, block, base, *taken_bytes, list) == LEAT_OK;
-        }
-    }
-    return false;
-}
+            for (uintptr_t at = leati_base(block); at < end_of(block);) {
+                struct leati_physical *physical = *slot_of(pool, at);
 
-/* block, if it is idle memory that owner may use and that can be cut and joined; else NULL. */
-static struct leati_block *idle_neighbour(struct leati_block *block, const struct leati_owner *owner)
-{
-    return block && leati_state(block) == LEATI_BLOCK_FREE && !block->whole && leati_usable(block, owner) ? block
-                                                                                                          : NULL;
-}
-
-/* Is the handle within idle extents that owner may use? *first and *last: those at its ends. */
-static bool covered(const struct leati_physical *physical, const struct leati_owner *owner,
-                    struct leati_block **first, struct leati_block **last)
-{
-    uintptr_t end = physical->base + physical->bytes;
-
-    while (*first && leati_base(*first) > physical->base)
-        *first = idle_neighbour((*first)->before, owner);
-    while (*last && end_of(*last) < end)
-        *last = idle_neighbour((*last)->after, owner);
-    return *first && *last;
-}
-
-/* Makes one extent of owner's out of exactly the handle's addresses. */
-static bool isolate(struct leat_pool *pool, const struct leati_physical *physical, struct leati_owner *owner,
-                    struct leati_block *first, struct leati_block *last)
-{
-    uintptr_t end = physical->base + physical->bytes;
-    leat_status status;
-
-    leati_extent_unbin(pool, first);
-    status = leati_extent_cut(pool, first, physical->base, end_of(first) - physical->base);
-    if (status == LEAT_OK) {
-        leati_extent_unbin(pool, last);
-        status = leati_extent_cut(pool, last, leati_base(last), end - leati_base(last));
-        if (status != LEAT_OK)
-            leati_bins_add(&last->owner->bins[last->heap], last);
-    }
-    if (status == LEAT_OK) {
-        while (first->after != last) {
-            leati_extent_unbin(pool, first->after);
-            leati_extent_join(pool, first, first->after);
-        }
-        leati_extent_join(pool, first, last);
-        leati_set_owner(first, owner);
-        first->tick = owner->order ? leati_order_now(owner->order) : 0;
-    }
-    leati_bins_add(&first->owner->bins[first->heap], first);
-    return status == LEAT_OK;
-}
-
-/* Looks for handles that are idle, but lie in extents of several owners. */
-static bool isolate_shared(struct leat_pool *pool, struct leati_owner *owner)
-{
-    bool any = false;
-
-    for (struct leati_span *span = pool->spans; span; span = span->next)
-        for (struct leati_block *block = span->first; block; block = block->after) {
-            struct leati_block *first = idle_neighbour(block, owner), *last = idle_neighbour(block->after, owner);
-            struct leati_physical *physical;
-
-            if (!first || !last)
-                continue;
-            physical = *slot_of(pool, leati_base(last) - 1);
-            if (physical->base + physical->bytes > leati_base(last) && covered(physical, owner, &first, &last) &&
-                isolate(pool, physical, owner, first, last)) {
-                any = true;
-                block = first;
+                at = physical->base + physical->bytes;
+                if (physical->base >= leati_base(block) && at <= end_of(block) &&
+                    (!smallest || physical->bytes < smallest->bytes)) {
+                    smallest = physical;
+                    in = block;
+                }
             }
         }
-    return any;
-}
-
-static bool take_idle(struct leat_pool *pool, struct leati_owner *owner, size_t bytes, size_t *taken_bytes,
-                      bool *waits, struct leati_physical ***list)
-{
-    if (take_from(pool, pool->host, owner, bytes, taken_bytes, waits, list))
-        return true;
-    for (struct leati_owner *from = pool->owners; from; from = from->next)
-        if (from != pool->host && take_from(pool, from, owner, bytes, taken_bytes, waits, list))
-            return true;
-    return isolate_shared(pool, owner) && take_from(pool, owner, owner, bytes, taken_bytes, waits, list);
+    if (!smallest)
+        return leati_fail(LEAT_ERROR_DEVICE_MEMORY, "no page of the large blocks is idle as a whole");
+    return take_run(pool, in, smallest->base, smallest->bytes, collected);
 }
 
 /* ---- placing ---- */
@@ -431,6 +405,25 @@ static bool fit_place(struct place *place, size_t bytes)
     return true;
 }
 
+/* How many bytes are in handles that lie in [first, last) and that a block at base has a part of. */
+static size_t idle_touched(struct leat_pool *pool, uintptr_t base, size_t bytes, uintptr_t first, uintptr_t last)
+{
+    const struct leati_physical *physical;
+    uintptr_t low = first, high = last;
+
+    if (base > first) {
+        physical = *slot_of(pool, base);
+        low = physical->base;
+    }
+    if (base + bytes < last) {
+        physical = *slot_of(pool, base + bytes - 1);
+        high = physical->base + physical->bytes;
+    }
+    low = low > first ? low : first;
+    high = high < last ? high : last;
+    return high > low ? high - low : 0;
+}
+
 /* How much of the neighbours a place uses. */
 static size_t neighbour_bytes(const struct place *place)
 {
@@ -454,8 +447,8 @@ static void keep_better(struct place *best, const struct place *place)
 static void try_hole(struct leati_block *hole, const struct leati_owner *owner, size_t bytes, size_t alignment,
                      bool beside, struct place *best)
 {
-    struct leati_block *lower = beside ? idle_neighbour(hole->before, owner) : NULL;
-    struct leati_block *upper = beside ? idle_neighbour(hole->after, owner) : NULL;
+    struct leati_block *lower = beside && leati_is_idle_for(hole->before, owner) ? hole->before : NULL;
+    struct leati_block *upper = beside && leati_is_idle_for(hole->after, owner) ? hole->after : NULL;
     struct place place = {.hole = hole, .lower = lower, .upper = upper};
 
     place.base = align_up(lower ? leati_base(lower) : leati_base(hole), alignment);
@@ -483,93 +476,20 @@ static leat_status find_place(struct leat_pool *pool, const struct leati_owner *
                       "%zu bytes are more than the pool's addresses have room for together", bytes);
 }
 
-bool leati_pages_denser(struct leat_pool *pool, const struct leati_owner *owner, size_t bytes, size_t alignment,
-                        size_t pages)
-{
-    uint64_t idle_bytes = 0;
-    struct place place;
+/* ---- growing ---- */
 
-    if (!pool->virtual_memory || pool->one_handle || !pages)
-        return false;
-    for (struct leati_owner *other = pool->owners; other; other = other->next)
-        idle_bytes += other->bins[LEATI_HEAP_LARGE].bytes;
-    if (idle_bytes > atomic_load_explicit(&pool->figures.reserved_bytes, memory_order_relaxed) / DENSE_SHARE)
-        return false;
-    return find_place(pool, owner, bytes, alignment, LEATI_HEAP_LARGE, true, &place) == LEAT_OK &&
-           place.map_bytes / LEATI_PAGE_BYTES < pages;
-}
-
-/* More than is asked for, so that small blocks do not take a call for every page. */
-static void widen(struct leat_pool *pool, struct place *place, uint8_t heap)
-{
-    size_t room = end_of(place->hole) - place->map_base - place->map_bytes, more;
-
-    if (heap != LEATI_HEAP_SMALL || place->upper || pool->one_handle)
-        return;
-    more =
-        atomic_load_explicit(&pool->figures.reserved_bytes, memory_order_relaxed) / 1024 & ~(LEATI_PAGE_BYTES - 1);
-    more = more < SMALL_GROWTH_MAX_BYTES ? more : SMALL_GROWTH_MAX_BYTES;
-    place->map_bytes += more < room ? more : room;
-}
-
-/* ---- providing ---- */
-
-static size_t handle_bytes(const struct leat_pool *pool, size_t request_bytes, size_t missing_bytes)
-{
-    size_t bytes = LEATI_PAGE_BYTES;
-
-    if (pool->one_handle)
-        return missing_bytes;
-    while (bytes * 2 <= request_bytes / HANDLES_EACH && bytes < HANDLE_MAX_BYTES)
-        bytes *= 2;
-    return bytes < missing_bytes ? bytes : missing_bytes;
-}
-
-/* Collects physical memory of exactly missing_bytes into *list. On failure what was collected is in *list too. */
-static leat_status collect(struct leat_pool *pool, struct leati_owner *owner, size_t request_bytes,
-                           size_t missing_bytes, bool may_create, bool *waits, struct leati_physical **list)
-{
-    struct leati_physical **end = list;
-    bool idle_left = !pool->one_handle;
-
-    *list = NULL;
-    while (missing_bytes) {
-        struct leati_physical *physical = pool->one_handle ? NULL : take_spare(pool, owner, missing_bytes, waits);
-        size_t taken_bytes = 0;
-
-        if (!physical && idle_left) {
-            idle_left = take_idle(pool, owner, missing_bytes, &taken_bytes, waits, &end);
-            if (idle_left) {
-                missing_bytes -= taken_bytes;
-                continue;
-            }
-        }
-        if (!physical) {
-            size_t bytes = handle_bytes(pool, request_bytes, missing_bytes);
-
-            if (!may_create)
-                return leati_fail(LEAT_ERROR_DEVICE_MEMORY, "no idle memory is left");
-            LEATI_TRY(create(pool, bytes, &physical));
-        }
-        physical->next = NULL;
-        *end = physical;
-        end = &physical->next;
-        missing_bytes -= physical->bytes;
-    }
-    return LEAT_OK;
-}
-
-/* Maps the handles of list one after the other from base on. */
-static leat_status map_list(struct leat_pool *pool, struct leati_physical *list, uintptr_t base, size_t bytes)
+/* Maps handles one after the other from base on, bytes in all, and lets the device use them. */
+leat_status leati_pages_map(struct leat_pool *pool, struct leati_physical *const *handles, size_t count,
+                            uintptr_t base, size_t bytes)
 {
     uintptr_t at = base;
     leat_status status = LEAT_OK;
     struct leati_sentence sentence;
 
-    for (struct leati_physical *physical = list; physical && status == LEAT_OK; physical = physical->next) {
-        DRIVER(pool, status, vm_map, (void *)at, physical->bytes, physical->handle);
+    for (size_t i = 0; i < count && status == LEAT_OK; i++) {
+        DRIVER(pool, status, vm_map, (void *)at, handles[i]->bytes, handles[i]->handle);
         if (status == LEAT_OK)
-            at += physical->bytes;
+            at += handles[i]->bytes;
     }
     if (status == LEAT_OK)
         DRIVER(pool, status, vm_set_access, (void *)base, bytes);
@@ -585,28 +505,40 @@ static leat_status map_list(struct leat_pool *pool, struct leati_physical *list,
     return leati_error_restore(status, &sentence);
 }
 
-/* Puts list behind the piece [map_base, ...) of the hole, which is cut out and in no bin. */
-static leat_status fill_hole(struct leat_pool *pool, struct place *place, struct leati_physical *list,
-                             uint8_t heap)
+/* The size of a new handle, of missing_bytes that are needed. */
+static size_t handle_bytes(const struct leat_pool *pool, size_t missing_bytes)
 {
-    uintptr_t at = place->map_base;
+    uint64_t limit = atomic_load_explicit(&pool->limit_bytes, memory_order_relaxed);
+    uint64_t capacity = limit && limit < pool->device_bytes ? limit : pool->device_bytes;
+    uint64_t bytes = atomic_load_explicit(&pool->figures.reserved_bytes, memory_order_relaxed) / HANDLE_SHARE;
 
-    if (!leati_blocks_cover(pool, place->map_base, place->map_bytes, heap == LEATI_HEAP_SMALL))
-        return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the table of blocks");
-    LEATI_TRY(map_list(pool, list, place->map_base, place->map_bytes));
-    while (list) {
-        struct leati_physical *next = list->next;
+    if (pool->one_handle)
+        return missing_bytes;
+    bytes = bytes < capacity / HANDLE_CAPACITY_SHARE ? bytes : capacity / HANDLE_CAPACITY_SHARE;
+    bytes = bytes < HANDLE_MAX_BYTES ? bytes & ~(uint64_t)(LEATI_PAGE_BYTES - 1) : HANDLE_MAX_BYTES;
+    bytes = bytes > LEATI_PAGE_BYTES ? bytes : LEATI_PAGE_BYTES;
+    return bytes < missing_bytes ? (size_t)bytes : missing_bytes;
+}
 
-        list->base = at;
-        set_user(list, NULL, 0);
-        set_physical(pool, at, list->bytes, list);
-        at += list->bytes;
-        list = next;
+/* Collects handles of exactly missing_bytes: spare ones, then new ones. On failure what was collected stays in
+ * *collected. */
+static leat_status collect(struct leat_pool *pool, struct leati_owner *owner, size_t missing_bytes,
+                           struct collected *collected)
+{
+    while (missing_bytes) {
+        struct leati_physical *physical;
+
+        LEATI_TRY(reserve(collected, 1));
+        physical = pool->one_handle ? NULL : take_spare(pool, owner, missing_bytes, &collected->waits);
+        if (!physical)
+            LEATI_TRY(create(pool, handle_bytes(pool, missing_bytes), &physical));
+        add(collected, physical);
+        missing_bytes -= physical->bytes;
     }
     return LEAT_OK;
 }
 
-/* Takes a neighbour out of its bin, so that nobody takes its pages, and puts it back. */
+/* Takes a neighbour of a place out of its bin, so that nobody cuts it meanwhile, and puts it back. */
 static void keep_apart(struct leat_pool *pool, struct leati_block *block)
 {
     if (!block)
@@ -623,14 +555,35 @@ static void put_back(struct leati_block *block)
     leati_bins_add(&block->owner->bins[block->heap], block);
 }
 
-/* Joins the filled piece with the neighbours that the place uses. waits: some of it is ordered after work of
- * streams. */
+/* Puts what was collected behind the place, whose hole is cut out and in no bin. */
+static leat_status fill_place(struct leat_pool *pool, struct place *place, struct collected *collected)
+{
+    uintptr_t at = place->map_base;
+
+    if (!leati_blocks_cover(pool, place->map_base, place->map_bytes, place->hole->heap == LEATI_HEAP_SMALL))
+        return leati_fail(LEAT_ERROR_HOST_MEMORY, "out of host memory (table of blocks)");
+    LEATI_TRY(leati_pages_map(pool, collected->handles, collected->count, place->map_base, place->map_bytes));
+    for (size_t i = 0; i < collected->count; i++) {
+        struct leati_physical *physical = collected->handles[i];
+
+        physical->base = at;
+        set_user(physical, NULL, 0);
+        set_physical(pool, at, physical->bytes, physical);
+        at += physical->bytes;
+    }
+    pool->mapped_bytes[place->hole->heap] += place->map_bytes;
+    free(collected->handles);
+    return LEAT_OK;
+}
+
+/* Joins the filled hole with the neighbours that the place uses. The extent is in no bin. waits: some of it comes
+ * after work that is not known to be done. */
 static struct leati_block *join_place(struct leat_pool *pool, struct place *place, struct leati_owner *owner,
                                       bool waits)
 {
     struct leati_block *block = place->hole;
 
-    waits = waits || (place->lower && place->lower->owner->order) || (place->upper && place->upper->owner->order);
+    waits = waits || (place->lower && place->lower->tick) || (place->upper && place->upper->tick);
     block->whole = pool->one_handle;
     block->idle_since_ns = leati_clock_ns();
     if (place->upper)
@@ -640,64 +593,175 @@ static struct leati_block *join_place(struct leat_pool *pool, struct place *plac
         block = place->lower;
     }
     leati_set_state(block, LEATI_BLOCK_FREE);
-    /* What owner's stream may use now is ordered before all that it is given from now on. */
-    leati_set_owner(block, waits && owner->order ? owner : pool->host);
-    block->tick = block->owner->order ? leati_order_now(owner->order) : 0;
+    /* It belongs to the stream that asked, so that it joins what that stream frees beside it. New memory has tick
+     * 0, and every stream may use it. */
+    leati_set_owner(block, owner);
+    block->tick = waits && owner->order ? leati_order_now(owner->order) : 0;
     return block;
 }
 
-/* Maps what is missing at a place and gives the idle extent there. */
-static leat_status provide_at(struct leat_pool *pool, struct leati_owner *owner, size_t bytes, struct place *place,
-                              bool may_create, struct leati_block **block)
+/* Fills a place. from: handles that are there already and fill all of it; NULL: spare and new ones. Gives the idle
+ * extent, in no bin. */
+static leat_status fill(struct leat_pool *pool, struct leati_owner *owner, struct place *place,
+                        const struct collected *from, struct leati_block **block)
 {
-    struct leati_physical *list = NULL;
-    uint8_t heap = place->hole->heap;
-    bool waits = false;
+    struct collected collected = from ? *from : (struct collected){.handles = NULL};
     leat_status status;
 
     leati_extent_unbin(pool, place->hole);
     status = leati_extent_cut(pool, place->hole, place->map_base, place->map_bytes);
     if (status != LEAT_OK) {
+        put_spare(pool, &collected);
         leati_extent_hole(pool, place->hole);
         return status;
     }
     leati_set_state(place->hole, LEATI_BLOCK_LEAVING); /* so that holes made meanwhile do not join it */
     keep_apart(pool, place->lower);
     keep_apart(pool, place->upper);
-    status = collect(pool, owner, bytes, place->map_bytes, may_create, &waits, &list);
+    if (!from)
+        status = collect(pool, owner, place->map_bytes, &collected);
     if (status == LEAT_OK)
-        status = fill_hole(pool, place, list, heap);
+        status = fill_place(pool, place, &collected);
     if (status != LEAT_OK) {
-        put_spare(pool, list);
+        put_spare(pool, &collected);
         put_back(place->lower);
         put_back(place->upper);
         leati_extent_hole(pool, place->hole);
         return status;
     }
-    *block = join_place(pool, place, owner, waits);
+    *block = join_place(pool, place, owner, collected.waits);
     leati_see_event(pool, LEAT_POOL_MOVE, (void *)place->map_base, place->map_bytes, owner->order, 0);
     return LEAT_OK;
 }
 
-static leat_status provide_virtual(struct leat_pool *pool, struct leati_owner *owner, size_t bytes,
-                                   size_t alignment, bool may_create, struct leati_block **block)
+static uint64_t reserved(const struct leat_pool *pool)
 {
-    uint8_t heap = bytes >= LEATI_LARGE_BYTES ? LEATI_HEAP_LARGE : LEATI_HEAP_SMALL;
+    return atomic_load_explicit(&pool->figures.reserved_bytes, memory_order_relaxed);
+}
+
+/* More than is missing, so that many small requests do not take a call each. */
+static void widen(struct leat_pool *pool, struct place *place)
+{
+    uint8_t heap = place->hole->heap;
+    size_t room = end_of(place->hole) - place->map_base - place->map_bytes;
+    size_t more = (size_t)(pool->mapped_bytes[heap] / GROWTH_SHARE);
+
+    if (place->upper || pool->one_handle)
+        return;
+    more = more < HANDLE_MAX_BYTES ? more & ~(LEATI_PAGE_BYTES - 1) : HANDLE_MAX_BYTES;
+    more = more > place->map_bytes ? more - place->map_bytes : 0;
+    place->map_bytes += more < room ? more : room;
+}
+
+/* New memory in one piece with what is idle beside it. */
+static leat_status grow(struct leat_pool *pool, struct leati_owner *owner, size_t bytes, size_t alignment,
+                        uint8_t heap, struct leati_block **block)
+{
     struct place place;
     leat_status status;
 
+    LEATI_TRY(find_place(pool, owner, bytes, alignment, heap, true, &place));
+    widen(pool, &place);
+    status = fill(pool, owner, &place, NULL, block);
+    if (status != LEAT_ERROR_DEVICE_MEMORY)
+        return status;
+    /* Once more for what is needed alone, at first with what was collected, then without: spare handles may be
+     * larger than what is missing here, and count against the limit. */
+    LEATI_TRY(find_place(pool, owner, bytes, alignment, heap, true, &place));
+    status = fill(pool, owner, &place, NULL, block);
+    if (status != LEAT_ERROR_DEVICE_MEMORY || !pool->spare)
+        return status;
+    (void)leati_pages_drop_spare(pool);
+    LEATI_TRY(find_place(pool, owner, bytes, alignment, heap, true, &place));
+    return fill(pool, owner, &place, NULL, block);
+}
+
+/* ---- providing ---- */
+
+/* A stitched block, for which new memory makes up what is missing in idle pages: no more than at_most_bytes. */
+static leat_status stitch(struct leat_pool *pool, struct leati_owner *owner, size_t bytes, size_t alignment,
+                          size_t at_most_bytes, struct leati_block **block)
+{
+    struct leati_block *grown;
+    struct place place;
+    size_t missing_bytes;
+    leat_status status = leati_stitch_provide(pool, owner, bytes, alignment, &missing_bytes, block);
+
+    if (status == LEAT_OK || !missing_bytes || missing_bytes > at_most_bytes)
+        return status;
+    LEATI_TRY(find_place(pool, owner, missing_bytes, LEATI_GRANULE_BYTES, LEATI_HEAP_LARGE, false, &place));
+    LEATI_TRY(fill(pool, owner, &place, NULL, &grown));
+    leati_extent_free(pool, grown, grown->owner, grown->tick);
+    return leati_stitch_provide(pool, owner, bytes, alignment, &missing_bytes, block);
+}
+
+/* Would the pool, if it grew for a request, hold much more than was ever in use at a time? */
+static bool wastes(struct leat_pool *pool, struct leati_owner *owner, size_t bytes, size_t alignment)
+{
+    uint64_t held = reserved(pool), used = held;
+    struct place place;
+
+    for (struct leati_owner *other = pool->owners; other; other = other->next)
+        used -= other->bins[LEATI_HEAP_SMALL].bytes + other->bins[LEATI_HEAP_LARGE].bytes;
+    if (used + bytes > pool->used_peak_bytes)
+        pool->used_peak_bytes = used + bytes;
+    if (find_place(pool, owner, bytes, alignment, LEATI_HEAP_LARGE, true, &place) != LEAT_OK)
+        return true;
+    return held + place.map_bytes > pool->used_peak_bytes + pool->used_peak_bytes / 100 * WASTE_PERCENT;
+}
+
+static leat_status provide_large(struct leat_pool *pool, struct leati_owner *owner, size_t bytes, size_t alignment,
+                                 struct leati_block **block)
+{
+    struct leati_sentence sentence;
+    leat_status status, stitched;
+
+    if (pool->one_handle)
+        return grow(pool, owner, bytes, alignment, LEATI_HEAP_LARGE, block);
+    pool->is_tight = pool->packing == LEAT_POOL_TIGHT;
+    if (pool->is_tight || (pool->packing == LEAT_POOL_AUTO && wastes(pool, owner, bytes, alignment))) {
+        pool->is_tight = true;
+        stitched = stitch(pool, owner, bytes, alignment, bytes / 2, block);
+        if (stitched != LEAT_ERROR_DEVICE_MEMORY)
+            return stitched;
+    }
+    status = grow(pool, owner, bytes, alignment, LEATI_HEAP_LARGE, block);
+    if (status != LEAT_ERROR_DEVICE_MEMORY || pool->packing == LEAT_POOL_STILL)
+        return status;
+    pool->is_tight = true;
+    leati_error_keep(&sentence);
+    stitched = stitch(pool, owner, bytes, alignment, SIZE_MAX, block);
+    return stitched == LEAT_ERROR_DEVICE_MEMORY ? leati_error_restore(status, &sentence) : stitched;
+}
+
+/* Where the heap of small blocks cannot grow, it gets an idle handle of the other heap. */
+static leat_status provide_small(struct leat_pool *pool, struct leati_owner *owner, size_t bytes, size_t alignment,
+                                 struct leati_block **block)
+{
+    struct collected taken = {.handles = NULL};
+    struct leati_sentence sentence;
+    struct place place;
+    leat_status status = grow(pool, owner, bytes, alignment, LEATI_HEAP_SMALL, block);
+
+    if (status != LEAT_ERROR_DEVICE_MEMORY)
+        return status;
+    leati_error_keep(&sentence);
+    if (take_smallest(pool, owner, &taken) != LEAT_OK)
+        return leati_error_restore(status, &sentence);
+    status = find_place(pool, owner, taken.bytes, alignment, LEATI_HEAP_SMALL, false, &place);
+    if (status == LEAT_OK)
+        return fill(pool, owner, &place, &taken, block);
+    put_spare(pool, &taken);
+    return status;
+}
+
+static leat_status provide_virtual(struct leat_pool *pool, struct leati_owner *owner, size_t bytes,
+                                   size_t alignment, struct leati_block **block)
+{
     LEATI_TRY(leati_pages_reserve(pool));
     leati_pages_settle(pool);
-    LEATI_TRY(find_place(pool, owner, bytes, alignment, heap, true, &place));
-    if (may_create)
-        widen(pool, &place, heap);
-    status = provide_at(pool, owner, bytes, &place, may_create, block);
-    if (status != LEAT_ERROR_DEVICE_MEMORY || !may_create)
-        return status;
-    /* Neighbours keep pages that they share with idle memory, and more was asked for than must be: once more
-     * without. */
-    LEATI_TRY(find_place(pool, owner, bytes, alignment, heap, false, &place));
-    return provide_at(pool, owner, bytes, &place, may_create, block);
+    return bytes >= LEATI_LARGE_BYTES ? provide_large(pool, owner, bytes, alignment, block)
+                                      : provide_small(pool, owner, bytes, alignment, block);
 }
 
 /* ---- chunks of the driver's ---- */
@@ -804,49 +868,61 @@ static leat_status provide_chunk(struct leat_pool *pool, size_t bytes, size_t al
 }
 
 leat_status leati_pages_provide(struct leat_pool *pool, struct leati_owner *owner, size_t bytes, size_t alignment,
-                                bool may_create, struct leati_block **block)
+                                struct leati_block **block)
 {
     if (pool->virtual_memory)
-        return provide_virtual(pool, owner, bytes, alignment, may_create, block);
-    if (!may_create)
-        return leati_fail(LEAT_ERROR_DEVICE_MEMORY, "no idle memory is left in one piece");
+        return provide_virtual(pool, owner, bytes, alignment, block);
     return provide_chunk(pool, bytes, alignment, block);
+}
+
+uintptr_t leati_pages_place(struct leat_pool *pool, const struct leati_block *block, size_t bytes,
+                            size_t alignment)
+{
+    uintptr_t base = leati_base(block), end = end_of(block), low = align_up(base, alignment);
+    uintptr_t high = (end - bytes) & ~(uintptr_t)(alignment - 1), first, last;
+    const struct leati_physical *physical;
+
+    if (!pool->virtual_memory || block->heap != LEATI_HEAP_LARGE)
+        return low;
+    /* The handles that are idle as a whole are those in [first, last). */
+    physical = *slot_of(pool, base);
+    first = physical->base == base ? base : physical->base + physical->bytes;
+    physical = *slot_of(pool, end - 1);
+    last = physical->base + physical->bytes == end ? end : physical->base;
+    return idle_touched(pool, high, bytes, first, last) < idle_touched(pool, low, bytes, first, last) ? high : low;
 }
 
 /* ---- giving back ---- */
 
-static uint64_t reserved(const struct leat_pool *pool)
+static leat_status release_all(struct leat_pool *pool, struct collected *collected)
 {
-    return atomic_load_explicit(&pool->figures.reserved_bytes, memory_order_relaxed);
+    leat_status first = LEAT_OK;
+
+    for (size_t i = 0; i < collected->count; i++) {
+        leat_status status = release(pool, collected->handles[i]);
+
+        first = first != LEAT_OK ? first : status;
+    }
+    free(collected->handles);
+    return first;
 }
 
-/* Gives whole handles of an idle extent back, of which all work is done. */
+/* Gives whole handles of an idle extent back, of which all work is done. NOT_READY: there are none. */
 static leat_status trim_extent(struct leat_pool *pool, struct leati_block *block, uint64_t keep_bytes,
                                uint64_t *released_bytes)
 {
     uint64_t most = reserved(pool) - keep_bytes;
-    struct leati_physical *list = NULL, **end = &list;
+    struct collected collected = {.handles = NULL};
     size_t run_bytes;
     uintptr_t base;
-    leat_status status;
 
     /* A handle that is larger than what is to go goes as well: keep_bytes is what may stay. */
     if (!find_run(pool, block, (size_t)page_up((size_t)most), &base, &run_bytes) &&
         !find_run(pool, block, SIZE_MAX, &base, &run_bytes))
         return LEAT_NOT_READY;
-    status = take_run(pool, block, base, run_bytes, &end);
-    if (status != LEAT_OK)
-        return status;
-    atomic_fetch_sub_explicit(&pool->figures.moved_bytes, run_bytes, memory_order_relaxed);
+    LEATI_TRY(take_run(pool, block, base, run_bytes, &collected));
     *released_bytes += run_bytes;
-    while (list) {
-        struct leati_physical *next = list->next;
-        leat_status released = release(pool, list);
-
-        status = status != LEAT_OK ? status : released;
-        list = next;
-    }
-    return status;
+    return release_all(pool, &collected);
 }
 
 leat_status leati_pages_drop_spare(struct leat_pool *pool)
@@ -864,6 +940,25 @@ leat_status leati_pages_drop_spare(struct leat_pool *pool)
     return first;
 }
 
+/* Trims one owner's extents of one heap, the largest first. */
+static leat_status trim_owner(struct leat_pool *pool, struct leati_owner *owner, int heap, uint64_t keep_bytes,
+                              uint64_t before_ns, uint64_t *released_bytes)
+{
+    struct leati_block *block = leati_bins_walk(&owner->bins[heap], NULL);
+    leat_status status = LEAT_OK;
+
+    while (block && reserved(pool) > keep_bytes && leati_bytes(block) >= LEATI_PAGE_BYTES) {
+        status = block->idle_since_ns <= before_ns && leati_usable(block, pool->host)
+                     ? trim_extent(pool, block, keep_bytes, released_bytes)
+                     : LEAT_NOT_READY;
+        if (status < LEAT_OK)
+            return status;
+        /* Cutting moved the rest into other bins: begin again. */
+        block = leati_bins_walk(&owner->bins[heap], status == LEAT_OK ? NULL : block);
+    }
+    return LEAT_OK;
+}
+
 static leat_status trim_virtual(struct leat_pool *pool, uint64_t keep_bytes, uint64_t before_ns,
                                 uint64_t *released_bytes)
 {
@@ -876,19 +971,9 @@ static leat_status trim_virtual(struct leat_pool *pool, uint64_t keep_bytes, uin
         *released_bytes += physical->bytes;
         status = release(pool, physical);
     }
-    for (int heap = LEATI_HEAPS; heap-- && status == LEAT_OK;) {
-        struct leati_block *block = leati_bins_walk(&pool->host->bins[heap], NULL);
-
-        while (block && reserved(pool) > keep_bytes && leati_bytes(block) >= LEATI_PAGE_BYTES) {
-            status = block->idle_since_ns <= before_ns ? trim_extent(pool, block, keep_bytes, released_bytes)
-                                                       : LEAT_NOT_READY;
-            if (status < LEAT_OK)
-                break;
-            /* Cutting moved the rest into other bins: begin again. */
-            block = leati_bins_walk(&pool->host->bins[heap], status == LEAT_OK ? NULL : block);
-            status = LEAT_OK;
-        }
-    }
+    for (int heap = LEATI_HEAPS; heap--;)
+        for (struct leati_owner *owner = pool->owners; owner && status == LEAT_OK; owner = owner->next)
+            status = trim_owner(pool, owner, heap, keep_bytes, before_ns, released_bytes);
     return status;
 }
 
@@ -902,7 +987,7 @@ static leat_status trim_chunks(struct leat_pool *pool, uint64_t keep_bytes, uint
         struct leati_span *span = *place;
         struct leati_block *block = span->first;
 
-        if (leati_state(block) != LEATI_BLOCK_FREE || block->owner != pool->host || block->after ||
+        if (leati_state(block) != LEATI_BLOCK_FREE || !leati_usable(block, pool->host) || block->after ||
             block->idle_since_ns > before_ns) {
             place = &span->next;
             continue;
@@ -927,6 +1012,18 @@ static leat_status trim_chunks(struct leat_pool *pool, uint64_t keep_bytes, uint
     return status;
 }
 
+/* The owner's idle bytes whose work is not known to be done. */
+static uint64_t pending_of(struct leat_pool *pool, struct leati_owner *owner)
+{
+    uint64_t bytes = 0;
+
+    for (int heap = 0; heap < LEATI_HEAPS; heap++)
+        for (struct leati_block *block = leati_bins_walk(&owner->bins[heap], NULL); block;
+             block = leati_bins_walk(&owner->bins[heap], block))
+            bytes += leati_usable(block, pool->host) ? 0 : leati_bytes(block);
+    return bytes;
+}
+
 leat_status leati_pages_trim(struct leat_pool *pool, uint64_t keep_bytes, uint64_t before_ns,
                              uint64_t *released_bytes, uint64_t *pending_bytes)
 {
@@ -934,11 +1031,11 @@ leat_status leati_pages_trim(struct leat_pool *pool, uint64_t keep_bytes, uint64
 
     *released_bytes = *pending_bytes = 0;
     leati_pages_settle(pool);
+    leati_extents_join_done(pool);
     status = pool->virtual_memory ? trim_virtual(pool, keep_bytes, before_ns, released_bytes)
                                   : trim_chunks(pool, keep_bytes, before_ns, released_bytes);
     for (struct leati_owner *owner = pool->owners; owner; owner = owner->next)
-        if (owner->order)
-            *pending_bytes += owner->bins[LEATI_HEAP_SMALL].bytes + owner->bins[LEATI_HEAP_LARGE].bytes;
+        *pending_bytes += pending_of(pool, owner);
     *pending_bytes += atomic_load_explicit(&pool->figures.pending_bytes, memory_order_relaxed);
     return status;
 }
@@ -958,7 +1055,7 @@ static leat_status end_extent(struct leat_pool *pool, struct leati_block *block)
     if (leati_state(block) == LEATI_BLOCK_HOLE)
         return LEAT_OK;
     leati_track_forget(pool, leati_base(block), leati_bytes(block));
-    if (leati_state(block) == LEATI_BLOCK_STALE) {
+    if (leati_state(block) == LEATI_BLOCK_STALE || block->heap == LEATI_HEAP_STITCHED) {
         DRIVER(pool, status, vm_unmap, (void *)leati_base(block), leati_bytes(block));
         return status;
     }
@@ -979,6 +1076,7 @@ leat_status leati_pages_end(struct leat_pool *pool)
 {
     leat_status first = LEAT_OK, status;
 
+    leati_stitch_end(pool);
     first = leati_pages_drop_spare(pool);
     while (pool->spans) {
         struct leati_span *span = pool->spans;

@@ -7,7 +7,8 @@
  *   ladder.c  where a block comes from when the magazines have none, step by step until the error
  *   users.c   blocks that wait for other streams than the one they were freed on
  *   heap.c    extents: finding, splitting, joining; knows no driver
- *   pages.c   physical memory: creating, moving, releasing; the only file that calls the driver for memory
+ *   pages.c   physical memory: creating, mapping, releasing; the only file that calls the driver for memory
+ *   stitch.c  blocks put together from idle pages that lie apart
  *   pinned.c  where pinned memory comes from
  *   life.c    making and ending pools, options, limits, budgets
  *   see.c     statistics, history, snapshot
@@ -28,13 +29,16 @@
 
 enum {
     LEATI_LANES = 16,       /* threads spread over so many lanes of a stream */
-    LEATI_LANE_SLOTS = 128, /* sizes that a lane keeps */
+    LEATI_LANE_SLOTS = 128, /* sizes of small blocks that a lane keeps */
+    LEATI_LANE_LARGE = 2,   /* large blocks that a lane keeps, whatever their sizes */
     LEATI_BINS = 256,
     LEATI_HELPERS = 8,
     LEATI_TAGS = 64
 };
 
-enum { LEATI_HEAP_SMALL, LEATI_HEAP_LARGE, LEATI_HEAPS };
+/* The ranges of a pool's addresses: two heaps, and where blocks that are put together from pages which lie apart
+ * have their addresses (stitch.c). */
+enum { LEATI_HEAP_SMALL, LEATI_HEAP_LARGE, LEATI_HEAPS, LEATI_HEAP_STITCHED = LEATI_HEAPS, LEATI_RANGES };
 
 /* Requests from this size on are large. */
 #define LEATI_LARGE_BYTES LEATI_WINDOW_BYTES
@@ -60,6 +64,7 @@ struct leati_lane_figures {
 struct leati_lane {
     _Alignas(128) atomic_uchar locked;
     struct leati_slot slots[LEATI_LANE_SLOTS];
+    struct leati_block *large[LEATI_LANE_LARGE]; /* NULL where there is none */
     struct leati_lane_figures figures;
 };
 
@@ -91,6 +96,10 @@ struct leati_physical {
     struct leati_physical *next; /* of the spare ones */
     struct leati_owner *owner;   /* of a spare one: whose old work may still use it, up to tick; NULL: nobody's */
     uint64_t tick;
+    unsigned stitches; /* stitched blocks, in use or dormant, that it is mapped in */
+    struct leati_block
+        *idle_in; /* stitch.c, while it looks: the idle extent around it, if idle_round is the pool's */
+    uint64_t idle_round;
 };
 
 /* A range of addresses whose extents form one list: a part of the reservation, or a chunk of the driver's. */
@@ -116,7 +125,8 @@ struct leati_use {
 
 struct leati_figures {
     _Atomic uint64_t reserved_bytes, reserved_peak_bytes, pending_bytes, failures, driver_calls, driver_ns,
-        created_bytes, moved_bytes, released_bytes, callbacks, requested_peak_bytes, guard_reports;
+        created_bytes, stitched_bytes, released_bytes, stitches, stitch_reuses, callbacks, requested_peak_bytes,
+        guard_reports;
     struct leati_order_counts order;
 };
 
@@ -136,6 +146,7 @@ struct leat_pool {
     char name[48];
     leat_kind kind;
     leat_pool_reuse reuse;
+    leat_pool_packing packing;
     unsigned number; /* below LEATI_FAST_POOLS: place in leat_stream.owners */
     bool is_default;
     bool one_handle, exportable, virtual_memory;
@@ -153,11 +164,18 @@ struct leat_pool {
         owners;               /* all of them, the youngest first; only added to, so read without a lock */
     struct leati_owner *host; /* everybody's: memory of which all work is done */
     struct leati_span *spans;
-    struct leati_bins holes[LEATI_HEAPS];
+    struct leati_bins holes[LEATI_RANGES];
     struct leati_block *stale;   /* list through link */
     struct leati_block *pending; /* list through link and back */
     struct leati_physical *spare;
-    uintptr_t reserved_base; /* the reservation; 0: none yet */
+    struct leati_stitch *stitches; /* stitched blocks, the latest used first */
+    unsigned stitch_count;
+    uint64_t stitch_round;              /* counts looks at what is idle */
+    uint64_t mapped_bytes[LEATI_HEAPS]; /* in each heap */
+    uint64_t used_peak_bytes;           /* the most that was in use when the pool had to grow */
+    bool is_tight;                      /* it had to put a block together, or could not grow, the last time */
+    uint64_t device_bytes;              /* the device's memory */
+    uintptr_t reserved_base;            /* the reservation; 0: none yet */
     size_t reserved_span_bytes;
     struct leati_physical **page_physical; /* by page of the reservation */
     void
@@ -228,12 +246,11 @@ static inline void leati_count(_Atomic uint64_t *counter, uint64_t by)
 void leati_bins_add(struct leati_bins *bins, struct leati_block *block);
 void leati_bins_remove(struct leati_bins *bins, struct leati_block *block);
 
-/* The idle extent that suits a block best, left where it is; NULL when none fits. exact: only of exactly bytes. */
-struct leati_block *leati_bins_fit(struct leati_bins *bins, size_t bytes, size_t alignment, bool exact);
-
-/* Where in an idle extent, in which it fits, a block should begin so that as few whole pages as possible become
- * unmovable, and how many those are. */
-uintptr_t leati_extent_place(const struct leati_block *block, size_t bytes, size_t alignment, size_t *pages);
+/* Returns the smallest extent of bins that holds bytes at alignment, the one at the lowest address of several;
+ * NULL if none does. exact: only an extent of exactly bytes. owner: only what its stream may use now; NULL: do not
+ * ask. The extent stays in its bin. */
+struct leati_block *leati_bins_fit(const struct leati_bins *bins, size_t bytes, size_t alignment, bool exact,
+                                   const struct leati_owner *owner);
 
 /* The next block after block, going down from the largest; block NULL: the largest. */
 struct leati_block *leati_bins_walk(struct leati_bins *bins, const struct leati_block *block);
@@ -246,16 +263,24 @@ leat_status leati_span_new(struct leat_pool *pool, uintptr_t base, size_t bytes,
  * state and owner in the right bins. block is in no bin before and after. HOST_MEMORY leaves it as it was. */
 leat_status leati_extent_cut(struct leat_pool *pool, struct leati_block *block, uintptr_t base, size_t bytes);
 
-/* Makes block, which is in no bin, idle memory of owner from tick on, joined with what is idle beside it. Returns
- * the extent that it is in then. */
-struct leati_block *leati_extent_free(struct leat_pool *pool, struct leati_block *block, struct leati_owner *owner,
-                                      uint64_t tick);
+/* Makes block, which is in no bin, idle memory of owner from tick on (0: no work has used it), and joins it with
+ * the idle memory of owner beside it. The memory of a stitched block goes back to where it lies. */
+void leati_extent_free(struct leat_pool *pool, struct leati_block *block, struct leati_owner *owner,
+                       uint64_t tick);
 
 /* Makes block addresses without memory, joined with such beside it. */
 void leati_extent_hole(struct leat_pool *pool, struct leati_block *block);
 
 /* Takes an idle extent or a hole out of its bin. */
 void leati_extent_unbin(struct leat_pool *pool, struct leati_block *block);
+
+/* Returns true if block, which may be NULL, is idle memory that owner may use, and that can be cut and joined. */
+bool leati_is_idle_for(const struct leati_block *block, const struct leati_owner *owner);
+
+/* Joins all neighbours that are idle and whose work is known to be done, whoever freed them; they are everybody's
+ * then.
+ */
+void leati_extents_join_done(struct leat_pool *pool);
 
 /* May owner's stream use this idle memory without waiting? */
 bool leati_usable(const struct leati_block *block, const struct leati_owner *owner);
@@ -269,18 +294,26 @@ void leati_extent_join(struct leat_pool *pool, struct leati_block *first, struct
 /* Reserves addresses at the first use. */
 leat_status leati_pages_reserve(struct leat_pool *pool);
 
-/* Memory for a block of bytes for owner where none is idle in one piece: pages are put behind addresses, from idle
- * places first, and from the driver where create is set. Gives an idle extent, in no bin, of at least bytes at the
- * alignment. DEVICE_MEMORY or HOST_MEMORY when there is none. */
+/* Memory for a block of bytes for owner where none is idle in one piece: new memory, or a stitched block. Gives an
+ * idle extent of at least bytes at the alignment, or the stitched block, in no bin. DEVICE_MEMORY or HOST_MEMORY
+ * when there is none. */
 leat_status leati_pages_provide(struct leat_pool *pool, struct leati_owner *owner, size_t bytes, size_t alignment,
-                                bool create, struct leati_block **block);
+                                struct leati_block **block);
 
-/* Would a place beside memory in use, for which pages must move, leave more whole pages idle than one that makes
- * pages of idle ones unmovable? Only when little memory is idle. */
-bool leati_pages_denser(struct leat_pool *pool, const struct leati_owner *owner, size_t bytes, size_t alignment,
-                        size_t pages);
+/* Returns where in an idle extent, in which it fits, a block should begin so that as few handles as possible are
+ * partly used. */
+uintptr_t leati_pages_place(struct leat_pool *pool, const struct leati_block *block, size_t bytes,
+                            size_t alignment);
 
-/* Unmaps addresses whose old work is done by now. */
+/* Maps handles one after the other from base on, bytes in all, with access for the device. On failure nothing is
+ * mapped. */
+leat_status leati_pages_map(struct leat_pool *pool, struct leati_physical *const *handles, size_t count,
+                            uintptr_t base, size_t bytes);
+
+/* Unmaps the addresses of an extent that is in no bin, at once or when the work on them is done. */
+void leati_pages_give_up(struct leat_pool *pool, struct leati_block *block);
+
+/* Unmaps addresses that were given up and whose work is done by now. */
 void leati_pages_settle(struct leat_pool *pool);
 
 /* Releases handles that are mapped nowhere. */
@@ -293,8 +326,28 @@ leat_status leati_pages_trim(struct leat_pool *pool, uint64_t keep_bytes, uint64
 /* Gives all back. Nothing is live, no work is left. Returns the first failure and goes on. */
 leat_status leati_pages_end(struct leat_pool *pool);
 
-/* The physical memory of a block of a pool with one_handle. */
+/* The physical memory behind an address of a heap. */
 struct leati_physical *leati_pages_physical(struct leat_pool *pool, uintptr_t address);
+
+/* ---- stitch.c: all with the pool's lock held ---- */
+
+/* Puts a block of bytes for owner together from idle handles, and gives it, in no bin. DEVICE_MEMORY: too few are
+ * idle; *missing_bytes says how many, in whole pages. It is 0 after other failures. */
+leat_status leati_stitch_provide(struct leat_pool *pool, struct leati_owner *owner, size_t bytes, size_t alignment,
+                                 size_t *missing_bytes, struct leati_block **block);
+
+/* The memory of a stitched block is idle from now on, as leati_extent_free() has it. Its addresses stay mapped. */
+void leati_stitch_sleep(struct leat_pool *pool, struct leati_block *block, struct leati_owner *owner,
+                        uint64_t tick);
+
+/* Gives up the addresses of all dormant stitched blocks that a handle, which is idle, is mapped in. */
+void leati_stitch_forget(struct leat_pool *pool, struct leati_physical *physical);
+
+/* Dormant blocks whose work is done belong to no stream any more. */
+void leati_stitch_settle(struct leat_pool *pool);
+
+/* Forgets all of them when the pool ends. The addresses stay mapped. */
+void leati_stitch_end(struct leat_pool *pool);
 
 /* ---- lane.c ---- */
 
@@ -326,10 +379,12 @@ void leati_lane_count_free(struct leati_lane *lane, const struct leati_block *bl
  * lock held. */
 struct leati_block *leati_owner_steal(struct leati_owner *owner, struct leati_lane *into, size_t bytes);
 
-/* Puts the blocks of one lane's slot for bytes, of an owner, or of all owners, back to the heap; with the pool's
- * lock held. True when there were any. */
+/* Puts blocks that lanes keep back to the heap, with the pool's lock held: those in one lane's slot for bytes (all
+ * large ones, if bytes is large); all of an owner's; the large ones of an owner's; all. Returns true if there were
+ * any. */
 void leati_lane_drain_slot(struct leat_pool *pool, struct leati_lane *lane, size_t bytes);
 bool leati_owner_drain(struct leati_owner *owner);
+void leati_owner_drain_large(struct leati_owner *owner);
 bool leati_owners_drain(struct leat_pool *pool);
 
 /* Ends owners: at the end of a pool, and of a stream (hook). */
@@ -343,9 +398,9 @@ void leati_owners_stream_ends(leat_stream *stream);
 leat_status leati_ladder_climb(struct leat_pool *pool, leat_stream *stream, size_t bytes, size_t requested_bytes,
                                size_t alignment, struct leati_block **block);
 
-/* Asks which freed memory is done by now; with the pool's lock held. True when something came free for everybody.
- */
-bool leati_ladder_progress(struct leat_pool *pool);
+/* Asks the driver which work on freed memory is done by now, but for that of asking's stream, which may use that
+ * memory anyway; NULL: of all streams. Returns true if any is found to be done. With the pool's lock held. */
+bool leati_ladder_progress(struct leat_pool *pool, const struct leati_owner *asking);
 
 /* Waits for all work that may still use freed memory, which then is everybody's; with the pool's lock held.
  * Returns the first failure and goes on. */

@@ -146,7 +146,10 @@ static void fill_statistics(struct leat_pool *pool, leat_pool_statistics *s)
     s->driver_calls = read_figure(&figures->driver_calls);
     s->driver_ns = read_figure(&figures->driver_ns);
     s->pages_created = read_figure(&figures->created_bytes);
-    s->pages_moved = read_figure(&figures->moved_bytes);
+    s->pages_stitched = read_figure(&figures->stitched_bytes);
+    s->stitches = read_figure(&figures->stitches);
+    s->stitch_reuses = read_figure(&figures->stitch_reuses);
+    s->packing = pool->is_tight ? LEAT_POOL_TIGHT : LEAT_POOL_STILL;
     s->pages_released = read_figure(&figures->released_bytes);
     s->events = read_figure(&figures->order.events);
     s->queries = read_figure(&figures->order.queries);
@@ -423,6 +426,10 @@ static const char *state_name(uint32_t state)
         return "free";
     case LEATI_BLOCK_STALE:
         return "stale";
+    case LEATI_BLOCK_LENT:
+        return "lent";
+    case LEATI_BLOCK_DORMANT:
+        return "dormant";
     default:
         return "hole";
     }
@@ -457,7 +464,10 @@ static void say_ranges(const struct writer *writer, struct leat_pool *pool)
             if (leati_state(block) != LEATI_BLOCK_HOLE)
                 last = block;
         say(writer, "%s{\"name\":\"%s\",\"base\":\"%p\",\"bytes\":%zu,\"extents\":[", between,
-            span->heap == LEATI_HEAP_SMALL ? "small" : "large", (void *)span->base, span->bytes);
+            span->heap == LEATI_HEAP_SMALL   ? "small"
+            : span->heap == LEATI_HEAP_LARGE ? "large"
+                                             : "stitched",
+            (void *)span->base, span->bytes);
         for (struct leati_block *block = span->first; last && block; block = block->after) {
             say_extent(writer, span, block);
             if (block == last)
@@ -489,7 +499,9 @@ static void say_statistics(const struct writer *writer, struct leat_pool *pool)
     FIELD(driver_calls);
     FIELD(driver_ns);
     FIELD(pages_created);
-    FIELD(pages_moved);
+    FIELD(pages_stitched);
+    FIELD(stitches);
+    FIELD(stitch_reuses);
     FIELD(pages_released);
     FIELD(events);
     FIELD(queries);

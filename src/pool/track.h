@@ -43,6 +43,7 @@
 #endif
 
 #if defined(LEATI_CLOSE_BYTES)
+#define LEATI_TRACKS 1
 
 static inline bool leati_track_reaches(const struct leat_pool *pool)
 {
@@ -75,6 +76,7 @@ static inline void leati_track_forget(const struct leat_pool *pool, uintptr_t ba
 }
 
 #else
+#define LEATI_TRACKS 0
 
 static inline void leati_track_idle(const struct leat_pool *pool, uintptr_t base, size_t bytes)
 {

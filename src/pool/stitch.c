@@ -1,0 +1,526 @@
+/*
+ * stitch.c - blocks put together from idle pages that lie apart.
+ *
+ * A request may find more idle memory than it needs, but none in one piece. Physical memory can be mapped at
+ * several addresses, so a stitched block gets addresses of its own, in the third range of the pool's reservation,
+ * behind which idle handles from anywhere in the heaps are mapped one after the other. Their mappings in the heaps
+ * stay as they are; the extents there are LENT for as long as the block is in use. Nothing waits for the device:
+ * work that still runs on the old addresses is ordered before the stream that gets the block, as for any idle
+ * memory that it takes.
+ *
+ * When the block is freed, the lent extents are idle memory of the heaps again, ordered as the block was, and join
+ * their neighbours. The mapping stays: the stitched block is DORMANT. Which handles a request takes depends only
+ * on what is idle, so a program that repeats asks for the same handles again and finds them mapped. Then a
+ * stitched block costs no driver call.
+ */
+#include "pool/pool.h"
+
+#include "base/clock.h"
+#include "pool/track.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Dormant blocks beyond this number are unmapped, the one that was used longest ago first. */
+enum { STITCHES_MAX = 512 };
+
+/* What a stitched block is made of. */
+struct leati_stitch {
+    struct leati_stitch *next; /* of the pool's list, the latest used first */
+    struct leati_block *block; /* its addresses */
+    size_t mapped_bytes;
+    uint64_t hash; /* of the handles */
+    size_t count, lent_count;
+    struct leati_block **lent; /* while the block is in use: the extents of the heaps whose memory it has */
+    struct leati_physical
+        *handles[]; /* in the order of their addresses in the heaps, and of their mappings here */
+};
+
+/* What is idle when a stitched block is wanted. */
+struct gathered {
+    struct leati_block **extents;
+    size_t extent_count, extent_room;
+    struct leati_physical **handles;
+    size_t handle_count, handle_room;
+};
+
+static uintptr_t end_of(const struct leati_block *block)
+{
+    return leati_base(block) + leati_bytes(block);
+}
+
+static leat_status no_memory(void)
+{
+    return leati_fail(LEAT_ERROR_HOST_MEMORY, "out of host memory (records of a stitched block)");
+}
+
+/* Makes room for one more element of an array of pointers. */
+static bool grow_array(void ***array, size_t count, size_t *room)
+{
+    size_t more = *room ? *room * 2 : 256;
+    void **grown;
+
+    if (count < *room)
+        return true;
+    grown = realloc(*array, more * sizeof *grown);
+    if (!grown)
+        return false;
+    *array = grown;
+    *room = more;
+    return true;
+}
+
+static int by_address(const void *a, const void *b)
+{
+    uintptr_t x = leati_base(*(struct leati_block *const *)a), y = leati_base(*(struct leati_block *const *)b);
+
+    return (x > y) - (x < y);
+}
+
+/* The largest first, of equals the one at the lower address. */
+static int by_size(const void *a, const void *b)
+{
+    size_t x = leati_bytes(*(struct leati_block *const *)a), y = leati_bytes(*(struct leati_block *const *)b);
+
+    return x != y ? (x < y) - (x > y) : by_address(a, b);
+}
+
+static int by_home(const void *a, const void *b)
+{
+    uintptr_t x = (*(struct leati_physical *const *)a)->base, y = (*(struct leati_physical *const *)b)->base;
+
+    return (x > y) - (x < y);
+}
+
+/* The smallest first, of equals the one at the higher address. */
+static int by_handle_size(const void *a, const void *b)
+{
+    size_t x = (*(struct leati_physical *const *)a)->bytes, y = (*(struct leati_physical *const *)b)->bytes;
+
+    return x != y ? (x > y) - (x < y) : by_home(b, a);
+}
+
+/* ---- what is idle ---- */
+
+/* Joins extents that lie side by side and are only kept apart by their owners; all of them may be used by owner.
+ */
+static void join_neighbours(struct leat_pool *pool, struct leati_owner *owner, struct gathered *idle)
+{
+    size_t kept = 0;
+
+    qsort(idle->extents, idle->extent_count, sizeof(struct leati_block *), by_address);
+    for (size_t i = 0; i < idle->extent_count; kept++) {
+        struct leati_block *first = idle->extents[i++];
+
+        idle->extents[kept] = first;
+        if (i == idle->extent_count || first->after != idle->extents[i])
+            continue;
+        leati_extent_unbin(pool, first);
+        for (; i < idle->extent_count && first->after == idle->extents[i]; i++) {
+            leati_extent_unbin(pool, idle->extents[i]);
+            leati_extent_join(pool, first, idle->extents[i]);
+        }
+        /* Idle for the stream, whose later work comes after all of it. */
+        leati_set_owner(first, owner);
+        first->tick = owner->order ? leati_order_now(owner->order) : 0;
+        leati_bins_add(&owner->bins[first->heap], first);
+    }
+    idle->extent_count = kept;
+}
+
+/* Adds the handles that lie wholly in an idle extent. */
+static bool add_handles(struct leat_pool *pool, struct leati_block *extent, struct gathered *idle)
+{
+    uintptr_t end = end_of(extent);
+
+    for (uintptr_t at = leati_base(extent); at < end;) {
+        struct leati_physical *physical = leati_pages_physical(pool, at);
+
+        if (physical->base >= leati_base(extent) && physical->base + physical->bytes <= end) {
+            if (!grow_array((void ***)&idle->handles, idle->handle_count, &idle->handle_room))
+                return false;
+            physical->idle_round = pool->stitch_round;
+            physical->idle_in = extent;
+            idle->handles[idle->handle_count++] = physical;
+        }
+        at = physical->base + physical->bytes;
+    }
+    return true;
+}
+
+/* Collects all handles of which no byte is in use, of extents that owner's stream may use now, those in the
+ * largest extents first. */
+static leat_status gather(struct leat_pool *pool, struct leati_owner *owner, struct gathered *idle)
+{
+    for (struct leati_owner *from = pool->owners; from; from = from->next)
+        for (int heap = 0; heap < LEATI_HEAPS; heap++)
+            for (struct leati_block *block = leati_bins_walk(&from->bins[heap], NULL); block;
+                 block = leati_bins_walk(&from->bins[heap], block)) {
+                if (block->whole || !leati_usable(block, owner))
+                    continue;
+                if (!grow_array((void ***)&idle->extents, idle->extent_count, &idle->extent_room))
+                    return no_memory();
+                idle->extents[idle->extent_count++] = block;
+            }
+    if (!idle->extent_count)
+        return LEAT_OK;
+    join_neighbours(pool, owner, idle);
+    qsort(idle->extents, idle->extent_count, sizeof(struct leati_block *), by_size);
+    pool->stitch_round++;
+    for (size_t i = 0; i < idle->extent_count && leati_bytes(idle->extents[i]) >= LEATI_PAGE_BYTES; i++)
+        if (!add_handles(pool, idle->extents[i], idle))
+            return no_memory();
+    return LEAT_OK;
+}
+
+/* Leaves those handles that a block of bytes takes: the first ones that are enough, without those that are not
+ * needed then. Returns their bytes, or all that there are if these are not enough. */
+static size_t choose(struct gathered *idle, size_t bytes)
+{
+    size_t sum = 0, count = 0, kept = 0;
+
+    while (count < idle->handle_count && sum < bytes)
+        sum += idle->handles[count++]->bytes;
+    if (sum < bytes)
+        return sum;
+    qsort(idle->handles, count, sizeof(struct leati_physical *), by_handle_size);
+    for (size_t i = 0; i < count; i++)
+        if (sum - idle->handles[i]->bytes >= bytes)
+            sum -= idle->handles[i]->bytes;
+        else
+            idle->handles[kept++] = idle->handles[i];
+    qsort(idle->handles, kept, sizeof(struct leati_physical *), by_home);
+    idle->handle_count = kept;
+    return sum;
+}
+
+/* ---- stitched blocks that are there ---- */
+
+static bool is_dormant(const struct leati_stitch *stitch)
+{
+    return leati_state(stitch->block) == LEATI_BLOCK_DORMANT;
+}
+
+static uint64_t hash_of(struct leati_physical *const *handles, size_t count)
+{
+    uint64_t hash = count;
+
+    for (size_t i = 0; i < count; i++)
+        hash = (hash ^ (uintptr_t)handles[i]) * UINT64_C(0x9E3779B97F4A7C15) ^ hash >> 29;
+    return hash;
+}
+
+/* A dormant block of exactly these handles; NULL if there is none. */
+static struct leati_stitch *find_same(const struct leat_pool *pool, const struct gathered *idle, size_t alignment)
+{
+    uint64_t hash = hash_of(idle->handles, idle->handle_count);
+
+    for (struct leati_stitch *stitch = pool->stitches; stitch; stitch = stitch->next)
+        if (stitch->hash == hash && stitch->count == idle->handle_count && is_dormant(stitch) &&
+            leati_base(stitch->block) % alignment == 0 &&
+            !memcmp(stitch->handles, idle->handles, stitch->count * sizeof(struct leati_physical *)))
+            return stitch;
+    return NULL;
+}
+
+static bool is_idle(const struct leat_pool *pool, const struct leati_stitch *stitch)
+{
+    if (!is_dormant(stitch))
+        return false;
+    for (size_t i = 0; i < stitch->count; i++)
+        if (stitch->handles[i]->idle_round != pool->stitch_round)
+            return false;
+    return true;
+}
+
+/* The smallest dormant block that holds bytes, wastes little, and has only handles that are idle; NULL if there is
+ * none. */
+static struct leati_stitch *find_like(const struct leat_pool *pool, size_t bytes, size_t alignment)
+{
+    size_t most = bytes + (bytes / 16 > 2 * LEATI_PAGE_BYTES ? bytes / 16 : 2 * LEATI_PAGE_BYTES);
+    struct leati_stitch *best = NULL;
+
+    for (struct leati_stitch *stitch = pool->stitches; stitch; stitch = stitch->next)
+        if (stitch->mapped_bytes >= bytes && stitch->mapped_bytes <= most &&
+            (!best || stitch->mapped_bytes < best->mapped_bytes) && leati_base(stitch->block) % alignment == 0 &&
+            is_idle(pool, stitch))
+            best = stitch;
+    return best;
+}
+
+static void unlink_stitch(struct leat_pool *pool, struct leati_stitch *stitch)
+{
+    struct leati_stitch **place = &pool->stitches;
+
+    while (*place != stitch)
+        place = &(*place)->next;
+    *place = stitch->next;
+    pool->stitch_count--;
+}
+
+static void link_first(struct leat_pool *pool, struct leati_stitch *stitch)
+{
+    stitch->next = pool->stitches;
+    pool->stitches = stitch;
+    pool->stitch_count++;
+}
+
+static void free_stitch(struct leati_stitch *stitch)
+{
+    for (size_t i = 0; i < stitch->count; i++)
+        stitch->handles[i]->stitches--;
+    free(stitch->lent);
+    free(stitch);
+}
+
+/* Gives up the addresses of a dormant block. They are unmapped when the work on them is done. */
+static void end_stitch(struct leat_pool *pool, struct leati_stitch *stitch)
+{
+    struct leati_block *block = stitch->block;
+
+    unlink_stitch(pool, stitch);
+    block->stitch = NULL;
+    free_stitch(stitch);
+    leati_pages_give_up(pool, block);
+}
+
+/* Ends the dormant block that was used longest ago. Returns false if there is none. */
+static bool end_oldest(struct leat_pool *pool)
+{
+    struct leati_stitch *oldest = NULL;
+
+    for (struct leati_stitch *stitch = pool->stitches; stitch; stitch = stitch->next)
+        if (is_dormant(stitch))
+            oldest = stitch;
+    if (oldest)
+        end_stitch(pool, oldest);
+    return oldest != NULL;
+}
+
+void leati_stitch_forget(struct leat_pool *pool, struct leati_physical *physical)
+{
+    struct leati_stitch *next;
+
+    for (struct leati_stitch *stitch = physical->stitches ? pool->stitches : NULL; stitch; stitch = next) {
+        next = stitch->next;
+        for (size_t i = 0; i < stitch->count; i++)
+            if (stitch->handles[i] == physical) {
+                end_stitch(pool, stitch);
+                break;
+            }
+    }
+}
+
+void leati_stitch_settle(struct leat_pool *pool)
+{
+    for (struct leati_stitch *stitch = pool->stitches; stitch; stitch = stitch->next) {
+        struct leati_block *block = stitch->block;
+
+        if (is_dormant(stitch) && block->owner->order && leati_order_known(block->owner->order, block->tick)) {
+            leati_set_owner(block, pool->host);
+            block->tick = 0;
+        }
+    }
+}
+
+/* ---- making one ---- */
+
+/* Addresses for a new stitched block: an extent in no bin; NULL if there is no room. */
+static struct leati_block *take_addresses(struct leat_pool *pool, size_t bytes, size_t alignment)
+{
+    struct leati_bins *holes = &pool->holes[LEATI_HEAP_STITCHED];
+    struct leati_block *block;
+    uintptr_t base;
+
+    if (pool->stitch_count >= STITCHES_MAX)
+        end_oldest(pool);
+    while (!(block = leati_bins_fit(holes, bytes, alignment, false, NULL))) {
+        if (!end_oldest(pool))
+            return NULL;
+        leati_pages_settle(pool);
+    }
+    base = (leati_base(block) + alignment - 1) & ~(uintptr_t)(alignment - 1);
+    leati_extent_unbin(pool, block);
+    if (leati_extent_cut(pool, block, base, bytes) == LEAT_OK) {
+        leati_set_state(block, LEATI_BLOCK_LEAVING); /* so that holes made meanwhile do not join it */
+        return block;
+    }
+    leati_bins_add(holes, block);
+    return NULL;
+}
+
+static leat_status make(struct leat_pool *pool, const struct gathered *idle, size_t bytes, size_t alignment,
+                        struct leati_stitch **made)
+{
+    size_t count = idle->handle_count;
+    struct leati_stitch *stitch = malloc(sizeof *stitch + count * sizeof(struct leati_physical *));
+    struct leati_block **lent = malloc(count * sizeof(struct leati_block *));
+    struct leati_block *block;
+    leat_status status;
+
+    if (!stitch || !lent) {
+        free(stitch);
+        free(lent);
+        return no_memory();
+    }
+    block = take_addresses(pool, bytes, alignment);
+    if (!block)
+        status = leati_fail(LEAT_ERROR_DEVICE_MEMORY,
+                            "no addresses are left for a block of %zu bytes in pages that lie apart", bytes);
+    else if (!leati_blocks_cover(pool, leati_base(block), bytes, false))
+        status = no_memory();
+    else
+        status = leati_pages_map(pool, idle->handles, count, leati_base(block), bytes);
+    if (status != LEAT_OK) {
+        if (block)
+            leati_extent_hole(pool, block);
+        free(stitch);
+        free(lent);
+        return status;
+    }
+    *stitch = (struct leati_stitch){.block = block,
+                                    .mapped_bytes = bytes,
+                                    .hash = hash_of(idle->handles, count),
+                                    .count = count,
+                                    .lent = lent};
+    memcpy(stitch->handles, idle->handles, count * sizeof(struct leati_physical *));
+    for (size_t i = 0; i < count; i++)
+        stitch->handles[i]->stitches++;
+    block->stitch = stitch;
+    leati_set_owner(block, pool->host);
+    block->tick = 0;
+    leati_set_state(block, LEATI_BLOCK_DORMANT);
+    link_first(pool, stitch);
+    leati_count(&pool->figures.stitched_bytes, bytes);
+    leati_see_event(pool, LEAT_POOL_MOVE, (void *)leati_base(block), bytes, NULL, 0);
+    *made = stitch;
+    return LEAT_OK;
+}
+
+/* ---- using it ---- */
+
+static void give_back_lent(struct leat_pool *pool, struct leati_stitch *stitch, struct leati_owner *owner,
+                           uint64_t tick)
+{
+    while (stitch->lent_count)
+        leati_extent_free(pool, stitch->lent[--stitch->lent_count], owner, tick);
+}
+
+/* Cuts the handles [first, last) of the stitch, which lie side by side, out of the idle extent that has them. */
+static leat_status lend_run(struct leat_pool *pool, struct leati_stitch *stitch, size_t first, size_t last,
+                            bool *waits)
+{
+    uintptr_t base = stitch->handles[first]->base;
+    size_t bytes = stitch->handles[last - 1]->base + stitch->handles[last - 1]->bytes - base;
+    struct leati_block *extent = stitch->handles[first]->idle_in;
+    leat_status status;
+
+    /* An earlier run may have been cut out of the same extent; the rest lies behind it. */
+    while (end_of(extent) <= base)
+        extent = extent->after;
+    leati_extent_unbin(pool, extent);
+    status = leati_extent_cut(pool, extent, base, bytes);
+    if (status != LEAT_OK) {
+        leati_bins_add(&extent->owner->bins[extent->heap], extent);
+        return status;
+    }
+    *waits = *waits || (extent->owner->order && !leati_order_known(extent->owner->order, extent->tick));
+    leati_set_state(extent, LEATI_BLOCK_LENT);
+    stitch->lent[stitch->lent_count++] = extent;
+    return LEAT_OK;
+}
+
+/* Puts a dormant block whose handles are idle to use, for owner. */
+static leat_status wake(struct leat_pool *pool, struct leati_stitch *stitch, struct leati_owner *owner,
+                        size_t bytes)
+{
+    struct leati_block *block = stitch->block;
+    leat_status status = LEAT_OK;
+    bool waits = false;
+
+    for (size_t first = 0, last; first < stitch->count && status == LEAT_OK; first = last) {
+        for (last = first + 1;
+             last < stitch->count && stitch->handles[last]->idle_in == stitch->handles[first]->idle_in &&
+             stitch->handles[last]->base == stitch->handles[last - 1]->base + stitch->handles[last - 1]->bytes;
+             last++)
+            ;
+        status = lend_run(pool, stitch, first, last, &waits);
+    }
+    if (status != LEAT_OK) {
+        give_back_lent(pool, stitch, owner, owner->order ? leati_order_now(owner->order) : 0);
+        return status;
+    }
+    unlink_stitch(pool, stitch);
+    link_first(pool, stitch);
+    /* The block ends where the request does, so that a stream's cache finds it for the next one of its size. */
+    atomic_store_explicit(&block->bytes, bytes, memory_order_relaxed);
+    leati_set_owner(block, waits && owner->order ? owner : pool->host);
+    block->tick = block->owner->order ? leati_order_now(owner->order) : 0;
+    leati_set_state(block, LEATI_BLOCK_LEAVING);
+    return LEAT_OK;
+}
+
+void leati_stitch_sleep(struct leat_pool *pool, struct leati_block *block, struct leati_owner *owner,
+                        uint64_t tick)
+{
+    struct leati_stitch *stitch = block->stitch;
+
+    give_back_lent(pool, stitch, owner, tick);
+    atomic_store_explicit(&block->bytes, stitch->mapped_bytes, memory_order_relaxed);
+    leati_set_owner(block, owner);
+    block->tick = tick;
+    if (!owner->order || leati_order_known(owner->order, tick))
+        leati_track_idle(pool, leati_base(block), stitch->mapped_bytes);
+    leati_set_state(block, LEATI_BLOCK_DORMANT);
+}
+
+leat_status leati_stitch_provide(struct leat_pool *pool, struct leati_owner *owner, size_t bytes, size_t alignment,
+                                 size_t *missing_bytes, struct leati_block **block)
+{
+    struct leati_stitch *stitch = NULL;
+    struct gathered idle = {.extents = NULL};
+    size_t found_bytes = 0;
+    leat_status status;
+
+    *missing_bytes = 0;
+    alignment = alignment > LEATI_PAGE_BYTES ? alignment : LEATI_PAGE_BYTES;
+    status = gather(pool, owner, &idle);
+    if (status == LEAT_OK) {
+        found_bytes = choose(&idle, bytes);
+        if (found_bytes < bytes) {
+            *missing_bytes = leati_round_up(bytes - found_bytes, LEATI_PAGE_BYTES);
+            status = leati_fail(LEAT_ERROR_DEVICE_MEMORY, "%zu bytes are idle in whole pages, %zu are too few",
+                                found_bytes, *missing_bytes);
+        }
+    }
+    if (status == LEAT_OK) {
+        stitch = find_same(pool, &idle, alignment);
+        if (!stitch)
+            stitch = find_like(pool, bytes, alignment);
+        if (stitch)
+            leati_count(&pool->figures.stitch_reuses, 1);
+        else
+            status = make(pool, &idle, found_bytes, alignment, &stitch);
+    }
+    if (status == LEAT_OK)
+        status = wake(pool, stitch, owner, bytes);
+    if (status == LEAT_OK) {
+        leati_count(&pool->figures.stitches, 1);
+        *block = stitch->block;
+    }
+    free(idle.extents);
+    free(idle.handles);
+    return status;
+}
+
+void leati_stitch_end(struct leat_pool *pool)
+{
+    while (pool->stitches) {
+        struct leati_stitch *stitch = pool->stitches;
+
+        /* All of it is mapped, also where a block that was never freed ends before. */
+        atomic_store_explicit(&stitch->block->bytes, stitch->mapped_bytes, memory_order_relaxed);
+        unlink_stitch(pool, stitch);
+        free_stitch(stitch);
+    }
+}
