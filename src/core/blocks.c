@@ -20,7 +20,8 @@ struct granules {
 struct page {
     _Atomic(struct leat_pool *) pool;
     _Atomic(struct granules *) granules;
-    _Atomic uint32_t start[2], cover[2]; /* of the page's windows */
+    _Atomic uint32_t start[2]; /* of the page's two windows: the record of the block that starts there */
+    _Atomic uint64_t cover;    /* that of the block which comes in from before: 32 bits for each window */
 };
 
 struct leaf {
@@ -217,10 +218,9 @@ void leati_blocks_uncover(uintptr_t base, size_t bytes)
             old = atomic_exchange_explicit(&page->granules, NULL, memory_order_relaxed);
             if (old)
                 recycle(old);
-            for (int i = 0; i < 2; i++) {
+            for (int i = 0; i < 2; i++)
                 atomic_store_explicit(&page->start[i], 0, memory_order_relaxed);
-                atomic_store_explicit(&page->cover[i], 0, memory_order_relaxed);
-            }
+            atomic_store_explicit(&page->cover, 0, memory_order_relaxed);
             atomic_store_explicit(&page->pool, NULL, memory_order_relaxed);
         }
         at += LEATI_PAGE_BYTES;
@@ -242,16 +242,39 @@ static void set_granules(uintptr_t base, size_t bytes, uint32_t number)
     }
 }
 
+/* One window's half of a page's cover. Only the pool that has the page writes, under its lock. */
+static void set_cover(uintptr_t address, uint32_t number)
+{
+    struct page *page = page_of(leaf_of(address), address);
+    unsigned shift = address / LEATI_WINDOW_BYTES % 2 * 32;
+    uint64_t other = atomic_load_explicit(&page->cover, memory_order_relaxed) & ~(UINT64_C(0xFFFFFFFF) << shift);
+
+    atomic_store_explicit(&page->cover, other | (uint64_t)number << shift, memory_order_release);
+}
+
+/* Release throughout: pairs with the acquire in leati_block_find(). */
 static void set_windows(uintptr_t base, size_t bytes, uint32_t number)
 {
-    for (uintptr_t at = base; at < base + bytes; at = (at | (LEATI_WINDOW_BYTES - 1)) + 1) {
-        struct page *page = page_of(leaf_of(at), at);
-        size_t window = at / LEATI_WINDOW_BYTES % 2;
+    uintptr_t at = (base | (LEATI_WINDOW_BYTES - 1)) + 1, end = base + bytes;
+    uint64_t both = (uint64_t)number << 32 | number;
 
-        /* A block that starts with its window is its start, so that the block before can have no cover there. */
-        atomic_store_explicit(at == base ? &page->start[window] : &page->cover[window], number,
-                              memory_order_release);
+    atomic_store_explicit(&page_of(leaf_of(base), base)->start[base / LEATI_WINDOW_BYTES % 2], number,
+                          memory_order_release);
+    if (at < end && at % LEATI_PAGE_BYTES) {
+        set_cover(at, number);
+        at += LEATI_WINDOW_BYTES;
     }
+    while (at + LEATI_PAGE_BYTES <= end) {
+        struct leaf *leaf = leaf_of(at);
+        size_t first = at / LEATI_PAGE_BYTES % LEAF_PAGES, count = (end - at) / LEATI_PAGE_BYTES;
+
+        count = count < LEAF_PAGES - first ? count : LEAF_PAGES - first;
+        for (size_t i = first; i < first + count; i++)
+            atomic_store_explicit(&leaf->page[i].cover, both, memory_order_release);
+        at += count * LEATI_PAGE_BYTES;
+    }
+    for (; at < end; at += LEATI_WINDOW_BYTES)
+        set_cover(at, number);
 }
 
 void leati_blocks_enter(struct leati_block *block, bool small)
@@ -262,15 +285,16 @@ void leati_blocks_enter(struct leati_block *block, bool small)
     (small ? set_granules : set_windows)(base, bytes, number_of(block));
 }
 
-void leati_blocks_leave(struct leati_block *block, bool small)
+/* The record of this number, if it is about an extent around address; else NULL. */
+static struct leati_block *around(uint32_t number, uintptr_t address)
 {
-    uintptr_t base = atomic_load_explicit(&block->base, memory_order_relaxed);
-    size_t bytes = atomic_load_explicit(&block->bytes, memory_order_relaxed);
+    struct leati_block *block = record(number);
 
-    /* Granules may keep the number: whoever follows it sees that the record is of something else now. A window has
-     * two numbers, and an old start would hide a new cover. */
-    if (!small)
-        set_windows(base, bytes, 0);
+    return block && atomic_load_explicit(&block->state, memory_order_acquire) != LEATI_BLOCK_UNUSED &&
+                   address - atomic_load_explicit(&block->base, memory_order_relaxed) <
+                       atomic_load_explicit(&block->bytes, memory_order_relaxed)
+               ? block
+               : NULL;
 }
 
 struct leati_block *leati_block_find(const void *ptr, struct leat_pool **pool)
@@ -290,17 +314,13 @@ struct leati_block *leati_block_find(const void *ptr, struct leat_pool **pool)
     if (!*pool)
         return NULL;
     granules = atomic_load_explicit(&page->granules, memory_order_acquire);
-    if (granules) {
-        block = record(atomic_load_explicit(&granules->record[address % LEATI_PAGE_BYTES / LEATI_GRANULE_BYTES],
-                                            memory_order_acquire));
-    } else {
-        window = address / LEATI_WINDOW_BYTES % 2;
-        block = record(atomic_load_explicit(&page->start[window], memory_order_acquire));
-        if (!block || atomic_load_explicit(&block->base, memory_order_relaxed) > address)
-            block = record(atomic_load_explicit(&page->cover[window], memory_order_acquire));
-    }
-    if (!block || address - atomic_load_explicit(&block->base, memory_order_relaxed) >=
-                      atomic_load_explicit(&block->bytes, memory_order_relaxed))
-        return NULL;
-    return block;
+    if (granules)
+        return around(atomic_load_explicit(&granules->record[address % LEATI_PAGE_BYTES / LEATI_GRANULE_BYTES],
+                                           memory_order_acquire),
+                      address);
+    window = address / LEATI_WINDOW_BYTES % 2;
+    block = around(atomic_load_explicit(&page->start[window], memory_order_acquire), address);
+    return block ? block
+                 : around((uint32_t)(atomic_load_explicit(&page->cover, memory_order_acquire) >> window * 32),
+                          address);
 }

@@ -5,7 +5,8 @@
  * late reads a record of something else and sees that from its base and state; it never reads foreign memory.
  * Address to record is a table of two levels. Its leaves describe 2 MiB each: where blocks are small, by the
  * granule of 512 bytes; where they are of 1 MiB or more, by windows of 1 MiB, in each of which at most one block
- * can start and one come in from before.
+ * can start and one come in from before. Blocks begin at any granule. What a window or a granule says stays there
+ * when its block is freed: a reader sees from the record whether it still is about that address.
  *
  * Pools write (under their own locks), everybody reads. Every word that a reader may see while it changes is
  * atomic.
@@ -42,10 +43,10 @@ enum leati_block_state {
     LEATI_BLOCK_PENDING, /* freed, and waiting for other streams */
     LEATI_BLOCK_FREE,    /* an extent of idle memory */
     LEATI_BLOCK_HOLE,    /* addresses with no memory behind them */
-    LEATI_BLOCK_STALE,    /* addresses whose memory was given away, still mapped because old work may be running */
-    LEATI_BLOCK_LENT,     /* mapped memory that a stitched block uses at another address */
-    LEATI_BLOCK_DORMANT,  /* addresses of a stitched block that is not in use; still mapped */
-    LEATI_BLOCK_POISONED  /* freed in guard mode, and kept out of use for a while */
+    LEATI_BLOCK_STALE,   /* addresses whose memory was given away, still mapped because old work may be running */
+    LEATI_BLOCK_LENT,    /* mapped memory that a stitched block uses at another address */
+    LEATI_BLOCK_DORMANT, /* addresses of a stitched block that is not in use; still mapped */
+    LEATI_BLOCK_POISONED /* freed in guard mode, and kept out of use for a while */
 };
 
 /* One extent of a pool's addresses. Extents of a range form a list in address order without gaps. What the fast
@@ -80,11 +81,10 @@ struct leati_block {
 struct leati_block *leati_block_new(void);
 void leati_block_give_back(struct leati_block *block);
 
-/* Enters or takes out the extent of block: from then on every address of it leads to the record (or to nothing).
- * leati_blocks_cover() must have been called for the range. Blocks in small pages are of any whole number of
- * granules, others of a window or more. */
+/* Enters the extent of block: from then on every address of it leads to the record, until another block is entered
+ * there. leati_blocks_cover() must have been called for the range. Blocks in small pages are of any whole number
+ * of granules, others of a window or more. */
 void leati_blocks_enter(struct leati_block *block, bool small);
-void leati_blocks_leave(struct leati_block *block, bool small);
 
 /* Makes the table ready for whole pages of pool; false when out of memory. May be called again for the same range.
  */
@@ -93,8 +93,8 @@ bool leati_blocks_cover(struct leat_pool *pool, uintptr_t base, size_t bytes, bo
 /* Undoes it when a pool ends. */
 void leati_blocks_uncover(uintptr_t base, size_t bytes);
 
-/* The record for ptr, in whatever state; NULL when there is none. *pool: the pool whose range it is in, or NULL.
- */
+/* Returns the record of an extent around ptr, in whatever state; NULL if there is none, or if no block was entered
+ * there yet. A LIVE block around ptr is always found. *pool: the pool whose range it is in, or NULL. */
 struct leati_block *leati_block_find(const void *ptr, struct leat_pool **pool);
 
 /* What pools in guard mode know beyond the records. */

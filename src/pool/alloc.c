@@ -237,33 +237,51 @@ static leat_status take_block(const char *what, const void *ptr, struct leat_poo
     return LEAT_OK;
 }
 
-/* The fast path: keeps the block that starts at ptr in this thread's lane. False, with nothing done, when it is
- * not a live block that this lane handed out for this stream, or when there is no room. */
-static inline bool free_cached(leat_stream *stream, const void *ptr)
+/* What became of a block that free_cached() was asked to keep. */
+enum kept {
+    NOT_MINE, /* nothing: it is no live block that this thread's lane handed out for this stream */
+    KEPT,     /* it is in the lane */
+    NO_ROOM   /* it is LEAVING, and must go to the heap */
+};
+
+/* The fast path: keeps the block that starts at ptr in this thread's lane. *found: the block. One that there is no
+ * room for counts as live until the pool's lock is held, so that the pool cannot end meanwhile. */
+static inline enum kept free_cached(leat_stream *stream, const void *ptr, struct leati_block **found)
 {
     struct leat_pool *pool;
     struct leati_block *block = leati_block_find(ptr, &pool);
     struct leati_lane *lane = block ? atomic_load_explicit(&block->lane, memory_order_relaxed) : NULL;
     struct leati_owner *owner;
-    bool kept = false;
+    enum kept kept = NOT_MINE;
 
     if (!lane || pool->watched)
-        return false;
+        return NOT_MINE;
     owner = leati_owner_fast(pool, stream);
     if (!owner || lane != leati_lane_of(owner, false) || !leati_lane_try(lane))
-        return false;
+        return NOT_MINE;
     if (is_live(block, ptr, lane) && !block->users && block->owner == owner) {
-        uint64_t tick = block->tick;
-
         block->tick = stream ? leati_order_now(stream->order) : 0;
-        kept = leati_lane_push(lane, block);
-        if (kept)
+        kept = leati_lane_push(lane, block) ? KEPT : NO_ROOM;
+        if (kept == KEPT)
             leati_lane_count_free(lane, block);
         else
-            block->tick = tick;
+            leati_set_state(block, LEATI_BLOCK_LEAVING);
+        *found = block;
     }
     leati_lane_unlock(lane);
     return kept;
+}
+
+/* Makes room in a lane for a block that it had none for, and keeps it. */
+static void free_without_room(struct leati_block *block)
+{
+    struct leat_pool *pool = atomic_load_explicit(&block->pool, memory_order_relaxed);
+    struct leati_lane *lane = atomic_load_explicit(&block->lane, memory_order_relaxed);
+
+    pthread_mutex_lock(&pool->lock);
+    if (!leati_lane_push_into(pool, lane, block))
+        leati_ladder_take_back(pool, block, block->owner, block->tick);
+    pthread_mutex_unlock(&pool->lock);
 }
 
 /* A block that is freed on another stream than it was allocated for, perhaps without ever having been used: its
@@ -290,22 +308,16 @@ static void free_slow(struct leat_pool *pool, leat_stream *stream, struct leati_
     leati_set_owner(block, owner);
     block->tick = stream ? leati_order_now(stream->order) : 0;
     leati_users_fix(block);
-    if (lane) {
+    if (lane && !block->users && !pool->watched) {
+        kept = leati_lane_push_into(pool, lane, block);
+    } else if (lane) {
         leati_lane_lock(lane);
         leati_lane_count_free(lane, block);
         leati_lane_unlock(lane);
     }
-    if (leati_guarded(pool)) {
+    if (leati_guarded(pool))
         leati_watch_keep(pool, block);
-        return;
-    }
-    if (lane && !block->users && !pool->watched) {
-        leati_lane_drain_slot(pool, lane, leati_bytes(block));
-        leati_lane_lock(lane);
-        kept = leati_lane_push(lane, block);
-        leati_lane_unlock(lane);
-    }
-    if (!kept)
+    else if (!kept)
         leati_ladder_take_back(pool, block, owner, block->tick);
 }
 
@@ -367,8 +379,15 @@ leat_status leat_free(leat_stream *stream, void *ptr)
     LEATI_TRY(leati_check_stream("leat_free", stream));
     if (!ptr)
         return LEAT_OK;
-    if (free_cached(stream, ptr))
+    switch (free_cached(stream, ptr, &block)) {
+    case NO_ROOM:
+        free_without_room(block);
         return LEAT_OK;
+    case KEPT:
+        return LEAT_OK;
+    case NOT_MINE:
+        break;
+    }
     status = take_block("leat_free", ptr, &pool, &block);
     if (status == LEAT_ERROR_NOT_FOUND)
         return leati_plain_free(stream, ptr);
@@ -392,8 +411,15 @@ leat_status leat_memory_free(void *ptr)
     if (!ptr)
         return LEAT_OK;
     LEATI_TRY(leati_check_permitted("leat_memory_free"));
-    if (free_cached(NULL, ptr))
+    switch (free_cached(NULL, ptr, &block)) {
+    case NO_ROOM:
+        free_without_room(block);
         return LEAT_OK;
+    case KEPT:
+        return LEAT_OK;
+    case NOT_MINE:
+        break;
+    }
     status = take_block("leat_memory_free", ptr, &pool, &block);
     if (status == LEAT_ERROR_NOT_FOUND)
         return leati_plain_memory_free(ptr);

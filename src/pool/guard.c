@@ -512,7 +512,6 @@ static void let_go(struct leat_pool *pool, struct leati_block *block)
         leati_ladder_take_back(pool, block, block->owner, block->tick);
         return;
     }
-    leati_blocks_leave(block, block->heap == LEATI_HEAP_SMALL);
     leati_extent_free(pool, block, pool->host, 0);
 }
 

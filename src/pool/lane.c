@@ -115,9 +115,22 @@ struct leati_lane *leati_lane_of(struct leati_owner *owner, bool make)
     lane = aligned_alloc(_Alignof(struct leati_lane), sizeof *lane);
     if (lane) {
         memset(lane, 0, sizeof *lane);
+        /* Release, both: who finds the lane finds it made, and so does who finds its bit. */
         atomic_store_explicit(place, lane, memory_order_release);
+        atomic_fetch_or_explicit(&owner->lanes_made, 1u << number % LEATI_LANES, memory_order_release);
     }
     return lane;
+}
+
+struct leati_lane *leati_lane_next(const struct leati_owner *owner, unsigned *left)
+{
+    unsigned number;
+
+    if (!*left)
+        return NULL;
+    number = (unsigned)__builtin_ctz(*left);
+    *left &= *left - 1;
+    return atomic_load_explicit(&owner->lanes[number], memory_order_acquire);
 }
 
 bool leati_lane_try(struct leati_lane *lane)
@@ -306,14 +319,20 @@ static bool drain_large(struct leat_pool *pool, struct leati_lane *lane)
     return any;
 }
 
-void leati_lane_drain_slot(struct leat_pool *pool, struct leati_lane *lane, size_t bytes)
+bool leati_lane_push_into(struct leat_pool *pool, struct leati_lane *lane, struct leati_block *block)
 {
+    size_t bytes = leati_bytes(block);
+    bool kept;
+
     leati_lane_lock(lane);
     if (bytes < LEATI_LARGE_BYTES)
         drain_slot(pool, lane, slot_of(lane, bytes));
     else
         drain_large(pool, lane);
+    kept = leati_lane_push(lane, block);
+    leati_lane_count_free(lane, block);
     leati_lane_unlock(lane);
+    return kept;
 }
 
 /* Moves up to so many blocks of one size from one lane to another of the same owner, after the caller's. */
@@ -343,11 +362,10 @@ static struct leati_block *steal_from(struct leati_lane *lane, struct leati_lane
 struct leati_block *leati_owner_steal(struct leati_owner *owner, struct leati_lane *into, size_t bytes)
 {
     struct leati_block *block = NULL;
+    struct leati_lane *lane;
 
-    for (int i = 0; i < LEATI_LANES && !block; i++) {
-        struct leati_lane *lane = atomic_load_explicit(&owner->lanes[i], memory_order_acquire);
-
-        if (lane && lane != into && atomic_load_explicit(&lane->figures.cached_bytes, memory_order_relaxed))
+    for (unsigned left = leati_lanes_of(owner); !block && (lane = leati_lane_next(owner, &left));) {
+        if (lane != into && atomic_load_explicit(&lane->figures.cached_bytes, memory_order_relaxed))
             block = steal_from(lane, into, bytes);
     }
     return block;
@@ -356,12 +374,11 @@ struct leati_block *leati_owner_steal(struct leati_owner *owner, struct leati_la
 /* Empties the owner's lanes into the heap; large: only of large blocks. */
 static bool drain(struct leati_owner *owner, bool large)
 {
+    struct leati_lane *lane;
     bool any = false;
 
-    for (int i = 0; i < LEATI_LANES; i++) {
-        struct leati_lane *lane = atomic_load_explicit(&owner->lanes[i], memory_order_acquire);
-
-        if (!lane || !atomic_load_explicit(&lane->figures.cached_bytes, memory_order_relaxed))
+    for (unsigned left = leati_lanes_of(owner); (lane = leati_lane_next(owner, &left));) {
+        if (!atomic_load_explicit(&lane->figures.cached_bytes, memory_order_relaxed))
             continue;
         leati_lane_lock(lane);
         any |= drain_large(owner->pool, lane);

@@ -83,6 +83,7 @@ struct leati_owner {
     struct leati_owner *next;
     size_t blocks; /* records that name it; one whose stream is gone serves another stream once there are none */
     _Atomic(struct leati_lane *) lanes[LEATI_LANES];
+    atomic_uint lanes_made; /* bit n: there is lane n */
     struct leati_bins bins[LEATI_HEAPS];
 };
 
@@ -361,6 +362,14 @@ struct leati_owner *leati_owner_fast(struct leat_pool *pool, leat_stream *stream
 /* This thread's lane of owner; NULL when there is none (make: and none can be made). */
 struct leati_lane *leati_lane_of(struct leati_owner *owner, bool make);
 
+/* All lanes that an owner has: begin with left = leati_lanes_of(owner); NULL ends it. Without a lock. */
+static inline unsigned leati_lanes_of(const struct leati_owner *owner)
+{
+    return atomic_load_explicit(&owner->lanes_made, memory_order_acquire);
+}
+
+struct leati_lane *leati_lane_next(const struct leati_owner *owner, unsigned *left);
+
 bool leati_lane_try(struct leati_lane *lane);
 void leati_lane_lock(struct leati_lane *lane);
 void leati_lane_unlock(struct leati_lane *lane);
@@ -379,10 +388,13 @@ void leati_lane_count_free(struct leati_lane *lane, const struct leati_block *bl
  * lock held. */
 struct leati_block *leati_owner_steal(struct leati_owner *owner, struct leati_lane *into, size_t bytes);
 
-/* Puts blocks that lanes keep back to the heap, with the pool's lock held: those in one lane's slot for bytes (all
- * large ones, if bytes is large); all of an owner's; the large ones of an owner's; all. Returns true if there were
- * any. */
-void leati_lane_drain_slot(struct leat_pool *pool, struct leati_lane *lane, size_t bytes);
+/* Keeps a block that is freed in a lane, which first gives those to the heap that are in its way: of the same
+ * size, or all large ones; and counts it. Returns false if there is no room all the same: another size has its
+ * place. With the pool's lock held. */
+bool leati_lane_push_into(struct leat_pool *pool, struct leati_lane *lane, struct leati_block *block);
+
+/* Puts blocks that lanes keep back to the heap, with the pool's lock held: all of an owner's; the large ones of an
+ * owner's; all. Returns true if there were any. */
 bool leati_owner_drain(struct leati_owner *owner);
 void leati_owner_drain_large(struct leati_owner *owner);
 bool leati_owners_drain(struct leat_pool *pool);

@@ -75,13 +75,12 @@ struct sums {
 
 static void add_owner(struct leati_owner *owner, struct sums *sums)
 {
-    for (int i = 0; i < LEATI_LANES; i++) {
-        struct leati_lane *lane = atomic_load_explicit(&owner->lanes[i], memory_order_acquire);
-        struct leati_lane_figures *figures = lane ? &lane->figures : NULL;
+    struct leati_lane *lane;
+
+    for (unsigned left = leati_lanes_of(owner); (lane = leati_lane_next(owner, &left));) {
+        struct leati_lane_figures *figures = &lane->figures;
         int64_t peak;
 
-        if (!figures)
-            continue;
         /* Relaxed throughout: figures, which guard nothing. */
         sums->requested_bytes += atomic_load_explicit(&figures->requested_bytes, memory_order_relaxed);
         sums->used_bytes += atomic_load_explicit(&figures->used_bytes, memory_order_relaxed);
@@ -113,8 +112,14 @@ static struct sums sum_up(struct leat_pool *pool)
 
 void leati_see_sample(struct leat_pool *pool)
 {
-    uint64_t now = positive(sum_up(pool).requested_bytes);
+    int64_t bytes = 0;
+    struct leati_lane *lane;
+    uint64_t now;
 
+    for (struct leati_owner *owner = pool->owners; owner; owner = owner->next)
+        for (unsigned left = leati_lanes_of(owner); (lane = leati_lane_next(owner, &left));)
+            bytes += atomic_load_explicit(&lane->figures.requested_bytes, memory_order_relaxed);
+    now = positive(bytes);
     if (now > atomic_load_explicit(&pool->figures.requested_peak_bytes, memory_order_relaxed))
         atomic_store_explicit(&pool->figures.requested_peak_bytes, now, memory_order_relaxed);
 }
@@ -211,13 +216,11 @@ leat_status leat_pool_stream_share(leat_pool *pool, unsigned index, leat_pool_sh
 
 static void sum_tag(struct leat_pool *pool, uint32_t tag, int64_t *bytes, int64_t *blocks)
 {
+    struct leati_lane *lane;
+
     *bytes = *blocks = 0;
     for (struct leati_owner *owner = pool->owners; owner; owner = owner->next)
-        for (int i = 0; i < LEATI_LANES; i++) {
-            struct leati_lane *lane = atomic_load_explicit(&owner->lanes[i], memory_order_acquire);
-
-            if (!lane)
-                continue;
+        for (unsigned left = leati_lanes_of(owner); (lane = leati_lane_next(owner, &left));) {
             *bytes += atomic_load_explicit(&lane->figures.tag_bytes[tag], memory_order_relaxed);
             *blocks += atomic_load_explicit(&lane->figures.tag_blocks[tag], memory_order_relaxed);
         }
