@@ -17,6 +17,7 @@ int cli_bench(int argc, char **argv);
 int cli_explain(int argc, char **argv);
 int cli_layout(int argc, char **argv);
 int cli_replay(int argc, char **argv);
+int cli_plan(int argc, char **argv);
 int cli_pool_map(int argc, char **argv);
 
 /* What "leat help COMMAND" prints. */
@@ -25,6 +26,7 @@ extern const char cli_bench_help[];
 extern const char cli_explain_help[];
 extern const char cli_layout_help[];
 extern const char cli_replay_help[];
+extern const char cli_plan_help[];
 extern const char cli_pool_map_help[];
 
 /* Prints "leat: ..." as one line to standard error. */

@@ -21,6 +21,8 @@ static const struct cli_command {
     {"layout", cli_layout, "copies a transposed, permuted or sliced array, verified and beside a plain copy",
      cli_layout_help},
     {"replay", cli_replay, "runs a recorded trace of allocations through a pool or the driver", cli_replay_help},
+    {"plan", cli_plan, "places the blocks of a recorded trace ahead, for a pool that follows the plan",
+     cli_plan_help},
     {"pool-map", cli_pool_map, "draws a snapshot of a pool", cli_pool_map_help},
 };
 

@@ -28,6 +28,7 @@ const char cli_replay_help[] =
     "  --policy NAME     of the pool, for memory that another stream freed and may still use: wait-last (the\n"
     "                    default), wait or wait-never\n"
     "  --limit BYTES     the most that the pool may hold; K, M, G and T (powers of 1024) may follow\n"
+    "  --plan FILE       gives the pool a plan, which leat plan made of this or another trace\n"
     "  --hold            frees a block where the trace says freed instead of free\n"
     "  --repeat N        replays the trace N times in the same pool, 1 to 100\n"
     "  --trim            after each round gives all memory of the pool back to the driver\n"
@@ -123,6 +124,9 @@ static int apply_option(int option, struct replay_options *options, int argc, ch
     case 's':
         options->snapshot = optarg;
         return PARSE_GO_ON;
+    case 'n':
+        options->plan = optarg;
+        return PARSE_GO_ON;
     case 'j':
         options->json = true;
         return PARSE_GO_ON;
@@ -141,6 +145,7 @@ static int check_pool_options(const struct replay_options *options)
                        : options->limit_bytes ? "--limit"
                        : options->trim        ? "--trim"
                        : options->snapshot    ? "--snapshot"
+                       : options->plan        ? "--plan"
                                               : NULL;
 
     if (options->allocator == REPLAY_LEAT || !name)
@@ -160,6 +165,7 @@ static int parse(int argc, char **argv, struct replay_options *options)
                                           {"hold", no_argument, NULL, 'o'},
                                           {"trim", no_argument, NULL, 't'},
                                           {"snapshot", required_argument, NULL, 's'},
+                                          {"plan", required_argument, NULL, 'n'},
                                           {"json", no_argument, NULL, 'j'},
                                           {"help", no_argument, NULL, 'h'},
                                           {NULL, 0, NULL, 0}};

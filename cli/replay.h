@@ -28,6 +28,7 @@ struct replay_options {
     const char *trace;
     const char *device;
     const char *snapshot; /* file for the pool at the peak; NULL: none */
+    const char *plan;     /* for the pool; NULL: none */
     enum replay_allocator allocator;
     leat_pool_reuse policy;
     uint64_t limit_bytes; /* 0: none */

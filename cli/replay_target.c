@@ -141,7 +141,8 @@ static bool open_pool(struct replay_target *target, const struct replay_options 
                               .name = "replay",
                               .kind = LEAT_KIND_DEVICE,
                               .reuse = options->policy,
-                              .limit_bytes = options->limit_bytes};
+                              .limit_bytes = options->limit_bytes,
+                              .plan = options->plan};
 
     target->alloc = leat_target_alloc;
     target->free = leat_target_free;

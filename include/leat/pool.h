@@ -92,6 +92,7 @@ typedef struct leat_pool_options {
     uint8_t scrub;             /* 1: as LEAT_SCRUB=1, for this pool alone */
     uint32_t history;          /* events that leat_pool_history() remembers; 0: as LEAT_POOL_HISTORY says */
     leat_pool_packing packing; /* of a device pool with virtual memory; others have no stitched blocks */
+    const char *plan;          /* file that 'leat plan' made: where large blocks go; NULL: none */
 } leat_pool_options;
 
 /*
@@ -295,6 +296,7 @@ typedef struct leat_pool_statistics {
     uint64_t guard_reports; /* damage and wrong uses that guard mode has found */
     uint64_t stitches;      /* allocations that got a stitched block */
     uint64_t stitch_reuses; /* of these, those whose pages were mapped already */
+    uint64_t planned;       /* allocations that got the place that the pool's plan has for them */
     leat_pool_packing packing; /* what the pool did when it last looked for memory: LEAT_POOL_STILL or _TIGHT */
 } leat_pool_statistics;
 

@@ -33,6 +33,7 @@ struct leati_lane;
 struct leati_use;
 struct leati_note;
 struct leati_stitch;
+struct leati_planned;
 
 /* What a record stands for. Only LIVE belongs to the user. */
 enum leati_block_state {
@@ -45,7 +46,8 @@ enum leati_block_state {
     LEATI_BLOCK_HOLE,    /* addresses with no memory behind them */
     LEATI_BLOCK_STALE,   /* addresses whose memory was given away, still mapped because old work may be running */
     LEATI_BLOCK_LENT,    /* mapped memory that a stitched block uses at another address */
-    LEATI_BLOCK_DORMANT, /* addresses of a stitched block that is not in use; still mapped */
+    LEATI_BLOCK_DORMANT, /* a stitched block, or a planned one, that is not in use; its addresses stay its own */
+    LEATI_BLOCK_ARENA,   /* the addresses of all planned blocks together */
     LEATI_BLOCK_POISONED /* freed in guard mode, and kept out of use for a while */
 };
 
@@ -72,6 +74,7 @@ struct leati_block {
     struct leati_use *users;            /* other streams that use it, or NULL (pool/users.c) */
     struct leati_note *note;            /* call stacks and the like, or NULL; under the lock of pool/guard.c */
     struct leati_stitch *stitch;        /* of a stitched block: what it is made of; else NULL (pool/stitch.c) */
+    struct leati_planned *planned;      /* of a planned block: its place in the plan; else NULL (pool/plan.c) */
     uint64_t idle_since_ns;
     uint8_t heap;  /* which of the pool's ranges: LEATI_HEAP_SMALL, _LARGE or _STITCHED */
     uint8_t whole; /* one physical handle of its own: never split, never joined */

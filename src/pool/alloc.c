@@ -41,6 +41,22 @@ static inline struct leati_block *take_cached(struct leat_pool *pool, leat_strea
     return block;
 }
 
+/* A LIVE block where the pool's plan wants it; NULL if the plan has no place for it. */
+static struct leati_block *take_planned(struct leat_pool *pool, leat_stream *stream, size_t bytes,
+                                        size_t requested_bytes)
+{
+    struct leati_owner *owner = leati_owner_fast(pool, stream);
+
+    if (stream->order->per_thread)
+        return NULL;
+    if (!owner) {
+        pthread_mutex_lock(&pool->lock);
+        owner = leati_owner_of(pool, stream);
+        pthread_mutex_unlock(&pool->lock);
+    }
+    return owner ? leati_plan_take(pool, owner, bytes, requested_bytes) : NULL;
+}
+
 /* How long the block for a request is, where nothing goes in front of it or behind it. */
 static inline size_t block_bytes(const struct leat_pool *pool, size_t rounded_bytes)
 {
@@ -86,7 +102,9 @@ static leat_status alloc_from(const char *what, struct leat_pool *pool, leat_str
     /* No device has so much, and the sums below cannot overflow. */
     if (rounded_bytes < bytes || rounded_bytes > BYTES_MAX)
         rounded_bytes = BYTES_MAX;
-    else if (alignment <= LEATI_GRANULE_BYTES)
+    else if (alignment <= LEATI_GRANULE_BYTES && pool->plan && rounded_bytes >= LEATI_LARGE_BYTES && stream)
+        block = take_planned(pool, stream, rounded_bytes, bytes);
+    if (!block && alignment <= LEATI_GRANULE_BYTES)
         block = take_cached(pool, stream, block_bytes(pool, rounded_bytes), bytes);
     if (!block) {
         status = leati_ladder_climb(pool, stream, rounded_bytes + leati_guard_extra_bytes(pool, alignment), bytes,
@@ -261,7 +279,7 @@ static inline enum kept free_cached(leat_stream *stream, const void *ptr, struct
         return NOT_MINE;
     if (is_live(block, ptr, lane) && !block->users && block->owner == owner) {
         block->tick = stream ? leati_order_now(stream->order) : 0;
-        kept = leati_lane_push(lane, block) ? KEPT : NO_ROOM;
+        kept = !block->planned && leati_lane_push(lane, block) ? KEPT : NO_ROOM;
         if (kept == KEPT)
             leati_lane_count_free(lane, block);
         else
@@ -272,12 +290,19 @@ static inline enum kept free_cached(leat_stream *stream, const void *ptr, struct
     return kept;
 }
 
-/* Makes room in a lane for a block that it had none for, and keeps it. */
+/* A planned block goes back to its plan. For another one room is made in the lane that had none. */
 static void free_without_room(struct leati_block *block)
 {
     struct leat_pool *pool = atomic_load_explicit(&block->pool, memory_order_relaxed);
     struct leati_lane *lane = atomic_load_explicit(&block->lane, memory_order_relaxed);
 
+    if (block->planned) {
+        leati_lane_lock(lane);
+        leati_lane_count_free(lane, block);
+        leati_lane_unlock(lane);
+        leati_plan_give_back(block, block->owner, block->tick);
+        return;
+    }
     pthread_mutex_lock(&pool->lock);
     if (!leati_lane_push_into(pool, lane, block))
         leati_ladder_take_back(pool, block, block->owner, block->tick);
@@ -308,7 +333,7 @@ static void free_slow(struct leat_pool *pool, leat_stream *stream, struct leati_
     leati_set_owner(block, owner);
     block->tick = stream ? leati_order_now(stream->order) : 0;
     leati_users_fix(block);
-    if (lane && !block->users && !pool->watched) {
+    if (lane && !block->users && !pool->watched && !block->planned) {
         kept = leati_lane_push_into(pool, lane, block);
     } else if (lane) {
         leati_lane_lock(lane);
@@ -329,7 +354,7 @@ static bool keep_cached(struct leat_pool *pool, leat_stream *stream, struct leat
     struct leati_lane *lane = owner ? leati_lane_of(owner, false) : NULL;
     bool kept;
 
-    if (!lane || pool->watched || block->users || block->owner != owner)
+    if (!lane || pool->watched || block->users || block->owner != owner || block->planned)
         return false;
     leati_lane_lock(lane);
     block->tick = stream ? leati_order_now(stream->order) : 0;

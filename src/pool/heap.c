@@ -130,6 +130,16 @@ static void set_extent(struct leati_block *block, uintptr_t base, size_t bytes)
     atomic_store_explicit(&block->bytes, bytes, memory_order_relaxed);
 }
 
+void leati_block_describe(struct leat_pool *pool, struct leati_block *block, uintptr_t base, size_t bytes,
+                          uint8_t heap)
+{
+    set_extent(block, base, bytes);
+    atomic_store_explicit(&block->pool, pool, memory_order_relaxed);
+    block->device = pool->device;
+    block->kind = pool->kind;
+    block->heap = heap;
+}
+
 leat_status leati_span_new(struct leat_pool *pool, uintptr_t base, size_t bytes, uint8_t heap,
                            enum leati_block_state state, struct leati_span **made)
 {
@@ -141,11 +151,7 @@ leat_status leati_span_new(struct leat_pool *pool, uintptr_t base, size_t bytes,
         return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the pool's records");
     }
     *span = (struct leati_span){.base = base, .bytes = bytes, .first = block, .next = pool->spans, .heap = heap};
-    set_extent(block, base, bytes);
-    atomic_store_explicit(&block->pool, pool, memory_order_relaxed);
-    block->device = pool->device;
-    block->kind = pool->kind;
-    block->heap = heap;
+    leati_block_describe(pool, block, base, bytes, heap);
     leati_set_state(block, state);
     pool->spans = span;
     *made = span;
@@ -286,6 +292,10 @@ void leati_extent_free(struct leat_pool *pool, struct leati_block *block, struct
 {
     if (block->stitch) {
         leati_stitch_sleep(pool, block, owner, tick);
+        return;
+    }
+    if (block->planned) {
+        leati_plan_give_back(block, owner, tick);
         return;
     }
     leati_set_owner(block, owner);

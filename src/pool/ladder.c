@@ -166,6 +166,11 @@ static bool settle_pending(struct leat_pool *pool, struct leati_owner *owner, bo
     return any;
 }
 
+void leati_ladder_settle(struct leat_pool *pool)
+{
+    settle_pending(pool, NULL, true);
+}
+
 bool leati_ladder_progress(struct leat_pool *pool, const struct leati_owner *asking)
 {
     bool any = settle_pending(pool, NULL, true), done;

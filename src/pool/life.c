@@ -165,6 +165,9 @@ static leat_status read_options(const char *what, leat_device *device, const lea
         return leati_fail(LEAT_ERROR_INVALID, "%s: exportable needs one_handle", what);
     if (options->one_handle && options->plain)
         return leati_fail(LEAT_ERROR_INVALID, "%s: one_handle needs virtual memory, and plain is without", what);
+    if (options->plan && (options->kind != LEAT_KIND_DEVICE || options->one_handle || options->plain))
+        return leati_fail(LEAT_ERROR_INVALID,
+                          "%s: a plan is for pools of device memory, without one_handle and without plain", what);
     if (options->budget)
         LEATI_TRY(check_budget(what, options->budget));
     if (options->kind == LEAT_KIND_MANAGED && !ops->managed_alloc)
@@ -240,6 +243,17 @@ static void enlist(struct leat_pool *pool)
     leati_handle_publish(pool);
 }
 
+/* A pool that is watched, and one without virtual memory, have no plan. */
+static leat_status read_plan(const char *what, struct leat_pool *pool, const leat_pool_options *options)
+{
+    leat_status status;
+
+    if (pool->watched || !pool->virtual_memory)
+        return LEAT_OK;
+    status = leati_plan_read(options->plan, &pool->plan);
+    return status == LEAT_OK ? status : leati_fail_in(status, "%s on %s", what, pool->device->name);
+}
+
 /* Under the device's pools_lock. */
 static leat_status make(const char *what, leat_device *device, const leat_pool_options *options, bool own,
                         struct leat_pool **made)
@@ -263,6 +277,8 @@ static leat_status make(const char *what, leat_device *device, const leat_pool_o
         status = leati_fail(LEAT_ERROR_UNSUPPORTED,
                             "%s: one_handle needs virtual memory, which %s memory of %s has not", what,
                             leat_kind_name(pool->kind), device->name);
+    if (status == LEAT_OK && options->plan)
+        status = read_plan(what, pool, options);
     if (status == LEAT_OK) {
         pthread_mutex_init(&pool->lock, NULL);
         pool->host = leati_owner_of(pool, NULL);
@@ -281,6 +297,7 @@ static leat_status make(const char *what, leat_device *device, const leat_pool_o
         }
     }
     if (status != LEAT_OK) {
+        leati_plan_end(pool);
         leati_handle_free(&leati_pool_handles, pool);
         return status;
     }
@@ -318,6 +335,7 @@ static leat_status get(const char *what, leat_device *device, leat_kind kind, bo
     }
     LEATI_TRY(read_options(what, device, &wanted, &options));
     options.name = own ? own_names[kind] : default_names[kind];
+    options.plan = kind == LEAT_KIND_DEVICE && !own ? leati_option(LEATI_OPTION_POOL_PLAN) : NULL;
     pthread_mutex_lock(&device->pools_lock);
     found = atomic_load_explicit(place, memory_order_relaxed);
     if (!found) {
@@ -378,16 +396,19 @@ static leat_status end(struct leat_pool *pool)
 {
     struct leati_driver *driver = pool->device->driver;
     leat_status first = LEAT_OK, status;
+    struct leati_block *block;
 
     delist(pool);
     pthread_mutex_lock(&pool->lock);
     leati_watch_drain(pool);
     pthread_mutex_unlock(&pool->lock);
     for (struct leati_span *span = pool->spans; span; span = span->next)
-        for (struct leati_block *block = span->first; block; block = block->after) {
+        for (block = span->first; block; block = block->after) {
             leati_users_drop(pool, block);
             leati_watch_forget(block);
         }
+    for (uint32_t index = 0; (block = leati_plan_block(pool, &index));)
+        leati_users_drop(pool, block);
     for (int i = 0; i < LEATI_HELPERS; i++)
         if (pool->helpers[i]) {
             status = driver->ops->stream_destroy(driver, pool->helpers[i]);

@@ -26,8 +26,10 @@
 #define HANDLE_SHARE 64
 #define HANDLE_CAPACITY_SHARE 2048
 #define HANDLE_MAX_BYTES ((size_t)64 << 20)
-/* A heap grows by at least this share of itself, if more is not needed. */
+/* A heap grows by at least this share of itself, if more is not needed; that of small blocks, which is small beside the
+ * other one as a rule, by this share of the pool. */
 #define GROWTH_SHARE 128
+#define GROWTH_SHARE_SMALL 1024
 /* The packing "auto" grows while the pool holds at most this much more than the most that was in use at a time. */
 #define WASTE_PERCENT 6
 #define RESERVE_MIN_BYTES ((size_t)256 << 20)
@@ -538,6 +540,20 @@ static leat_status collect(struct leat_pool *pool, struct leati_owner *owner, si
     return LEAT_OK;
 }
 
+/* Notes where handles are that were mapped one after the other from base on. */
+static void settle_at(struct leat_pool *pool, struct collected *collected, uintptr_t base)
+{
+    for (size_t i = 0; i < collected->count; i++) {
+        struct leati_physical *physical = collected->handles[i];
+
+        physical->base = base;
+        set_user(physical, NULL, 0);
+        set_physical(pool, base, physical->bytes, physical);
+        base += physical->bytes;
+    }
+    free(collected->handles);
+}
+
 /* Takes a neighbour of a place out of its bin, so that nobody cuts it meanwhile, and puts it back. */
 static void keep_apart(struct leat_pool *pool, struct leati_block *block)
 {
@@ -558,21 +574,11 @@ static void put_back(struct leati_block *block)
 /* Puts what was collected behind the place, whose hole is cut out and in no bin. */
 static leat_status fill_place(struct leat_pool *pool, struct place *place, struct collected *collected)
 {
-    uintptr_t at = place->map_base;
-
     if (!leati_blocks_cover(pool, place->map_base, place->map_bytes, place->hole->heap == LEATI_HEAP_SMALL))
         return leati_fail(LEAT_ERROR_HOST_MEMORY, "out of host memory (table of blocks)");
     LEATI_TRY(leati_pages_map(pool, collected->handles, collected->count, place->map_base, place->map_bytes));
-    for (size_t i = 0; i < collected->count; i++) {
-        struct leati_physical *physical = collected->handles[i];
-
-        physical->base = at;
-        set_user(physical, NULL, 0);
-        set_physical(pool, at, physical->bytes, physical);
-        at += physical->bytes;
-    }
+    settle_at(pool, collected, place->map_base);
     pool->mapped_bytes[place->hole->heap] += place->map_bytes;
-    free(collected->handles);
     return LEAT_OK;
 }
 
@@ -645,7 +651,9 @@ static void widen(struct leat_pool *pool, struct place *place)
     uint8_t heap = place->hole->heap;
     size_t room = end_of(place->hole) - place->map_base - place->map_bytes;
     size_t more = (size_t)(pool->mapped_bytes[heap] / GROWTH_SHARE);
+    size_t small_more = heap == LEATI_HEAP_SMALL ? (size_t)(reserved(pool) / GROWTH_SHARE_SMALL) : 0;
 
+    more = more > small_more ? more : small_more;
     if (place->upper || pool->one_handle)
         return;
     more = more < HANDLE_MAX_BYTES ? more & ~(LEATI_PAGE_BYTES - 1) : HANDLE_MAX_BYTES;
@@ -674,6 +682,88 @@ static leat_status grow(struct leat_pool *pool, struct leati_owner *owner, size_
     (void)leati_pages_drop_spare(pool);
     LEATI_TRY(find_place(pool, owner, bytes, alignment, heap, true, &place));
     return fill(pool, owner, &place, NULL, block);
+}
+
+/* ---- the arena of a plan ---- */
+
+bool leati_pages_arena(struct leat_pool *pool, size_t bytes, uintptr_t *base)
+{
+    struct leati_bins *holes = &pool->holes[LEATI_HEAP_STITCHED];
+    struct leati_block *block;
+
+    if (leati_pages_reserve(pool) != LEAT_OK)
+        return false;
+    block = leati_bins_fit(holes, bytes, LEATI_PAGE_BYTES, false, NULL);
+    if (!block)
+        return false;
+    leati_extent_unbin(pool, block);
+    if (leati_extent_cut(pool, block, leati_base(block), bytes) != LEAT_OK) {
+        leati_bins_add(holes, block);
+        return false;
+    }
+    leati_set_state(block, LEATI_BLOCK_ARENA);
+    *base = leati_base(block);
+    return true;
+}
+
+/* Maps one run of pages that have no memory. */
+static leat_status fill_run(struct leat_pool *pool, struct leati_owner *owner, uintptr_t base, size_t bytes)
+{
+    struct collected collected = {.handles = NULL};
+    leat_status status = collect(pool, owner, bytes, &collected);
+
+    if (status == LEAT_OK && !leati_blocks_cover(pool, base, bytes, false))
+        status = leati_fail(LEAT_ERROR_HOST_MEMORY, "out of host memory (table of blocks)");
+    if (status == LEAT_OK)
+        status = leati_pages_map(pool, collected.handles, collected.count, base, bytes);
+    if (status != LEAT_OK) {
+        put_spare(pool, &collected);
+        return status;
+    }
+    settle_at(pool, &collected, base);
+    return LEAT_OK;
+}
+
+leat_status leati_pages_fill_arena(struct leat_pool *pool, struct leati_owner *owner, uintptr_t base, size_t bytes)
+{
+    uintptr_t at = page_down(base), end = align_up(base + bytes, LEATI_PAGE_BYTES), run;
+
+    while (at < end) {
+        if (*slot_of(pool, at)) {
+            at += LEATI_PAGE_BYTES;
+            continue;
+        }
+        for (run = at; at < end && !*slot_of(pool, at); at += LEATI_PAGE_BYTES)
+            ;
+        LEATI_TRY(fill_run(pool, owner, run, at - run));
+    }
+    return LEAT_OK;
+}
+
+bool leati_pages_next(struct leat_pool *pool, uintptr_t base, uint64_t bytes, uint64_t *offset,
+                      size_t *handle_bytes)
+{
+    for (; *offset < bytes; *offset += LEATI_PAGE_BYTES) {
+        struct leati_physical *physical = *slot_of(pool, base + *offset);
+
+        if (physical) {
+            *handle_bytes = physical->bytes;
+            return true;
+        }
+    }
+    return false;
+}
+
+leat_status leati_pages_release_at(struct leat_pool *pool, uintptr_t base)
+{
+    struct leati_physical *physical = *slot_of(pool, base);
+    leat_status status, released;
+
+    DRIVER(pool, status, vm_unmap, (void *)base, physical->bytes);
+    leati_track_forget(pool, base, physical->bytes);
+    set_physical(pool, base, physical->bytes, NULL);
+    released = release(pool, physical);
+    return status != LEAT_OK ? status : released;
 }
 
 /* ---- providing ---- */
@@ -974,7 +1064,8 @@ static leat_status trim_virtual(struct leat_pool *pool, uint64_t keep_bytes, uin
     for (int heap = LEATI_HEAPS; heap--;)
         for (struct leati_owner *owner = pool->owners; owner && status == LEAT_OK; owner = owner->next)
             status = trim_owner(pool, owner, heap, keep_bytes, before_ns, released_bytes);
-    return status;
+    return status == LEAT_OK && reserved(pool) > keep_bytes ? leati_plan_trim(pool, keep_bytes, released_bytes)
+                                                            : status;
 }
 
 static leat_status trim_chunks(struct leat_pool *pool, uint64_t keep_bytes, uint64_t before_ns,
@@ -1055,7 +1146,8 @@ static leat_status end_extent(struct leat_pool *pool, struct leati_block *block)
     if (leati_state(block) == LEATI_BLOCK_HOLE)
         return LEAT_OK;
     leati_track_forget(pool, leati_base(block), leati_bytes(block));
-    if (leati_state(block) == LEATI_BLOCK_STALE || block->heap == LEATI_HEAP_STITCHED) {
+    if (leati_state(block) == LEATI_BLOCK_STALE ||
+        (block->heap == LEATI_HEAP_STITCHED && leati_state(block) != LEATI_BLOCK_ARENA)) {
         DRIVER(pool, status, vm_unmap, (void *)leati_base(block), leati_bytes(block));
         return status;
     }
@@ -1077,6 +1169,7 @@ leat_status leati_pages_end(struct leat_pool *pool)
     leat_status first = LEAT_OK, status;
 
     leati_stitch_end(pool);
+    leati_plan_end(pool);
     first = leati_pages_drop_spare(pool);
     while (pool->spans) {
         struct leati_span *span = pool->spans;

@@ -9,6 +9,7 @@
  *   heap.c    extents: finding, splitting, joining; knows no driver
  *   pages.c   physical memory: creating, mapping, releasing; the only file that calls the driver for memory
  *   stitch.c  blocks put together from idle pages that lie apart
+ *   plan.c    pools that know beforehand where blocks go
  *   pinned.c  where pinned memory comes from
  *   life.c    making and ending pools, options, limits, budgets
  *   see.c     statistics, history, snapshot
@@ -126,12 +127,13 @@ struct leati_use {
 
 struct leati_figures {
     _Atomic uint64_t reserved_bytes, reserved_peak_bytes, pending_bytes, failures, driver_calls, driver_ns,
-        created_bytes, stitched_bytes, released_bytes, stitches, stitch_reuses, callbacks, requested_peak_bytes,
-        guard_reports;
+        created_bytes, stitched_bytes, released_bytes, stitches, stitch_reuses, planned, callbacks,
+        requested_peak_bytes, guard_reports;
     struct leati_order_counts order;
 };
 
 struct leati_ring;  /* see.c */
+struct leati_plan;  /* plan.c */
 struct leati_watch; /* guard.h */
 
 struct leat_budget {
@@ -182,6 +184,7 @@ struct leat_pool {
     void
         *helpers[LEATI_HELPERS]; /* the driver's streams that keep marks of the user's events (users.c); or NULL */
     struct leati_figures figures;
+    struct leati_plan *plan; /* set once; NULL: none */
     struct leati_ring *ring;
     struct leati_watch *watch; /* NULL: nothing is guarded, scrubbed or traced back */
 };
@@ -255,6 +258,10 @@ struct leati_block *leati_bins_fit(const struct leati_bins *bins, size_t bytes, 
 
 /* The next block after block, going down from the largest; block NULL: the largest. */
 struct leati_block *leati_bins_walk(struct leati_bins *bins, const struct leati_block *block);
+
+/* Fills a new record in. */
+void leati_block_describe(struct leat_pool *pool, struct leati_block *block, uintptr_t base, size_t bytes,
+                          uint8_t heap);
 
 /* A new span with one extent in the given state, which is not in any bin yet. */
 leat_status leati_span_new(struct leat_pool *pool, uintptr_t base, size_t bytes, uint8_t heap,
@@ -350,6 +357,47 @@ void leati_stitch_settle(struct leat_pool *pool);
 /* Forgets all of them when the pool ends. The addresses stay mapped. */
 void leati_stitch_end(struct leat_pool *pool);
 
+/* ---- for plan.c: pages.c, with the pool's lock held ---- */
+
+/* Addresses for the arena of a plan, of whole pages, without memory. Returns false if there are none. */
+bool leati_pages_arena(struct leat_pool *pool, size_t bytes, uintptr_t *base);
+
+/* Puts memory behind all pages of a part of it that have none. */
+leat_status leati_pages_fill_arena(struct leat_pool *pool, struct leati_owner *owner, uintptr_t base,
+                                   size_t bytes);
+
+/* Finds the next handle of the arena from *offset on, which becomes its offset. Returns false past the last one.
+ */
+bool leati_pages_next(struct leat_pool *pool, uintptr_t base, uint64_t bytes, uint64_t *offset,
+                      size_t *handle_bytes);
+
+/* Unmaps the handle that begins at base, and gives it back to the driver. */
+leat_status leati_pages_release_at(struct leat_pool *pool, uintptr_t base);
+
+/* ---- plan.c ---- */
+
+/* Reads a plan. SYSTEM: the file cannot be opened; INVALID: it is no plan; HOST_MEMORY. */
+leat_status leati_plan_read(const char *path, struct leati_plan **plan);
+
+/* A LIVE block where the plan of a pool wants it; NULL where the plan does not expect the request, or its place is
+ * not free. Takes the plan's lock, a lane's, and the pool's where a place is used for the first time. */
+struct leati_block *leati_plan_take(struct leat_pool *pool, struct leati_owner *owner, size_t bytes,
+                                    size_t requested_bytes);
+
+/* A planned block is freed by owner's stream at tick, as leati_extent_free() has it. Takes the plan's lock. The
+ * pool's lock must be held if owner is not the one that it was taken for. */
+void leati_plan_give_back(struct leati_block *block, struct leati_owner *owner, uint64_t tick);
+
+/* Gives idle memory of the arena back to the driver, until the pool holds keep_bytes; with the pool's lock held.
+ */
+leat_status leati_plan_trim(struct leat_pool *pool, uint64_t keep_bytes, uint64_t *released_bytes);
+
+/* The records of planned blocks: begin with *index 0; NULL ends it. With the pool's lock held, or none in use. */
+struct leati_block *leati_plan_block(const struct leat_pool *pool, uint32_t *index);
+
+/* Ends the plan with its pool. The arena's memory stays. */
+void leati_plan_end(struct leat_pool *pool);
+
 /* ---- lane.c ---- */
 
 /* The owner for a stream (NULL: the host), made at the first use; with the pool's lock held. NULL without memory.
@@ -413,6 +461,9 @@ leat_status leati_ladder_climb(struct leat_pool *pool, leat_stream *stream, size
 /* Asks the driver which work on freed memory is done by now, but for that of asking's stream, which may use that
  * memory anyway; NULL: of all streams. Returns true if any is found to be done. With the pool's lock held. */
 bool leati_ladder_progress(struct leat_pool *pool, const struct leati_owner *asking);
+
+/* Frees blocks whose users are done; asks the driver. With the pool's lock held. */
+void leati_ladder_settle(struct leat_pool *pool);
 
 /* Waits for all work that may still use freed memory, which then is everybody's; with the pool's lock held.
  * Returns the first failure and goes on. */

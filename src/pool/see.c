@@ -154,6 +154,7 @@ static void fill_statistics(struct leat_pool *pool, leat_pool_statistics *s)
     s->pages_stitched = read_figure(&figures->stitched_bytes);
     s->stitches = read_figure(&figures->stitches);
     s->stitch_reuses = read_figure(&figures->stitch_reuses);
+    s->planned = read_figure(&figures->planned);
     s->packing = pool->is_tight ? LEAT_POOL_TIGHT : LEAT_POOL_STILL;
     s->pages_released = read_figure(&figures->released_bytes);
     s->events = read_figure(&figures->order.events);
@@ -330,16 +331,21 @@ bool leati_see_describe(struct leat_pool *pool, char *text, size_t bytes)
 {
     struct sums sums = sum_up(pool);
     size_t largest = 0, used;
-    struct leati_block *found = NULL;
+    struct leati_block *found = NULL, *block;
     int64_t most = 0;
     uint32_t tag = 0;
 
     for (struct leati_span *span = pool->spans; span; span = span->next)
-        for (struct leati_block *block = span->first; block; block = block->after)
+        for (block = span->first; block; block = block->after)
             if (leati_state(block) == LEATI_BLOCK_LIVE && leati_requested(block) >= largest) {
                 largest = leati_requested(block);
                 found = block;
             }
+    for (uint32_t index = 0; (block = leati_plan_block(pool, &index));)
+        if (leati_state(block) == LEATI_BLOCK_LIVE && leati_requested(block) >= largest) {
+            largest = leati_requested(block);
+            found = block;
+        }
     used = (size_t)snprintf(text, bytes,
                             "%s of %s holds %" PRIu64 " bytes: %" PRIu64 " blocks with %" PRIu64
                             " bytes are live, %" PRIu64 " bytes wait for other streams",
@@ -433,6 +439,8 @@ static const char *state_name(uint32_t state)
         return "lent";
     case LEATI_BLOCK_DORMANT:
         return "dormant";
+    case LEATI_BLOCK_ARENA:
+        return "arena";
     default:
         return "hole";
     }
@@ -505,6 +513,7 @@ static void say_statistics(const struct writer *writer, struct leat_pool *pool)
     FIELD(pages_stitched);
     FIELD(stitches);
     FIELD(stitch_reuses);
+    FIELD(planned);
     FIELD(pages_released);
     FIELD(events);
     FIELD(queries);

@@ -1,0 +1,713 @@
+/*
+ * plan.c - pools that know beforehand where blocks go.
+ *
+ * A plan (leat plan, docs/pools.md) is a recorded run whose large blocks were placed afterwards, when it was known
+ * how long each of them lives: so densely that next to nothing is wasted, and without anything ever moving. It has
+ * one range of addresses, the arena, and for each stream the sizes that it asks for, in order, with an offset for
+ * each.
+ *
+ * A request that is the next one of its stream's list gets the planned place, if nobody is there. All others go
+ * the ordinary way. After two requests in a row that the list does not expect, the place in the list where these
+ * two stand next to each other is looked for, and the plan is followed from there. Nothing depends on the program
+ * keeping to the plan: what is occupied is known from a bitmap, with a bit for each piece of the arena between two
+ * planned ends of blocks, and memory that another stream has freed is given out only when the usual rules of order
+ * allow it.
+ *
+ * Physical memory comes into the arena when a block first needs it.
+ */
+#include "pool/pool.h"
+
+#include "pool/track.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { STREAMS_MAX = 8, WORD_BITS = 64 };
+
+/* A place that blocks of one stream have, one after the other. */
+struct leati_planned {
+    uint64_t offset, bytes;
+    uint32_t first, count;     /* the pieces of the arena that it consists of */
+    bool mapped;               /* there is memory behind all of it */
+    struct leati_block *block; /* its record, from the first use on */
+    struct leati_owner *owner; /* its stream's, from then on */
+    /* Freed on another stream than its own: what that stream was given up to the tick may still use it. */
+    struct leati_order *late; /* held; NULL: no */
+    uint64_t late_tick;
+    struct leati_planned *next_late;
+};
+
+/* An entry by its size and the one before it. */
+struct pair {
+    uint64_t before_bytes, bytes;
+    uint32_t entry;
+};
+
+/* What one stream asks for, and where that goes. */
+struct list {
+    uint32_t count, next; /* next: the entry that is expected */
+    uint32_t *places;     /* by entry: index of its place */
+    struct pair *pairs;   /* all entries, by their sizes and those before them */
+    struct leati_owner *owner;
+    uint64_t previous_bytes; /* of the request before, if the list did not expect that; else 0 */
+    uint64_t freed_tick;     /* the latest at which something was freed here */
+    uint64_t *freed;         /* bitmap: the pieces that this stream was the last to free */
+};
+
+struct leati_plan {
+    pthread_mutex_t
+        lock; /* guards all that follows but what is set once; taken after the pool's lock and lanes' locks */
+    uint64_t bytes; /* of the arena */
+    uintptr_t base; /* 0: it has no addresses yet */
+    struct leati_planned *places;
+    uint64_t *ends; /* of pieces: piece n is [ends[n], ends[n + 1]) of the arena */
+    uint32_t place_count, piece_count;
+    uint64_t *used;             /* bitmap: the pieces that are occupied */
+    struct leati_planned *late; /* places that were freed on other streams */
+    struct list lists[STREAMS_MAX];
+    unsigned list_count;
+};
+
+/* ---- reading ---- */
+
+struct reader {
+    FILE *file;
+    const char *path;
+    unsigned line;
+    char text[128];
+};
+
+static leat_status complain(const struct reader *reader, const char *what)
+{
+    return leati_fail(LEAT_ERROR_INVALID, "plan %s, line %u: %s; plans are made by 'leat plan'", reader->path,
+                      reader->line, what);
+}
+
+static bool next_line(struct reader *reader)
+{
+    reader->line++;
+    return fgets(reader->text, sizeof reader->text, reader->file) && strchr(reader->text, '\n');
+}
+
+/* Reads "WORD A\n", or "A B\n" with word "". */
+static bool numbers(const struct reader *reader, const char *word, uint64_t *a, uint64_t *b)
+{
+    const char *at = reader->text;
+    char *end;
+
+    if (strncmp(at, word, strlen(word)) != 0)
+        return false;
+    at += strlen(word);
+    for (int i = 0; i < (b ? 2 : 1); i++) {
+        if (*at < '0' || *at > '9')
+            return false;
+        errno = 0;
+        *(i ? b : a) = strtoull(at, &end, 10);
+        if (errno || *end != (b && !i ? ' ' : '\n'))
+            return false;
+        at = end + 1;
+    }
+    return true;
+}
+
+static int by_address(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* What is read of one entry before places are made. */
+struct entry {
+    uint64_t bytes, offset;
+    uint32_t list, number;
+};
+
+struct entries {
+    struct entry *all;
+    size_t count, room;
+};
+
+static leat_status no_memory(const char *path)
+{
+    return leati_fail(LEAT_ERROR_HOST_MEMORY, "out of host memory (plan %s)", path);
+}
+
+static leat_status read_list(struct reader *reader, struct leati_plan *plan, uint64_t count,
+                             struct entries *entries)
+{
+    for (uint64_t i = 0; i < count; i++) {
+        struct entry entry = {.list = plan->list_count, .number = (uint32_t)i};
+
+        if (!next_line(reader) || !numbers(reader, "", &entry.bytes, &entry.offset))
+            return complain(reader, "a size and an offset are expected");
+        if (entry.bytes < LEATI_LARGE_BYTES || entry.bytes % LEATI_GRANULE_BYTES ||
+            entry.offset % LEATI_GRANULE_BYTES || entry.offset > plan->bytes ||
+            entry.bytes > plan->bytes - entry.offset)
+            return complain(reader, "the size or the offset is none that a plan can have");
+        if (entries->count == entries->room) {
+            size_t room = entries->room ? entries->room * 2 : 1024;
+            struct entry *grown = realloc(entries->all, room * sizeof *grown);
+
+            if (!grown)
+                return no_memory(reader->path);
+            entries->all = grown;
+            entries->room = room;
+        }
+        entries->all[entries->count++] = entry;
+    }
+    return LEAT_OK;
+}
+
+static leat_status read_entries(struct reader *reader, struct leati_plan *plan, struct entries *entries)
+{
+    uint64_t count;
+
+    if (!next_line(reader) || strcmp(reader->text, "leat-plan 1\n") != 0)
+        return complain(reader, "the first line of a plan is 'leat-plan 1'");
+    if (!next_line(reader) || !numbers(reader, "bytes ", &plan->bytes, NULL) || plan->bytes >> 48)
+        return complain(reader, "'bytes' and the size of the arena are expected");
+    while (next_line(reader)) {
+        if (!numbers(reader, "stream ", &count, NULL) || count > UINT32_MAX)
+            return complain(reader, "'stream' and a number of entries are expected");
+        if (plan->list_count == STREAMS_MAX)
+            return complain(reader, "a plan has at most 8 streams");
+        LEATI_TRY(read_list(reader, plan, count, entries));
+        plan->lists[plan->list_count++].count = (uint32_t)count;
+    }
+    if (ferror(reader->file) || reader->text[0] == '\0')
+        return complain(reader, "the file could not be read");
+    return LEAT_OK;
+}
+
+static int by_place(const void *a, const void *b)
+{
+    const struct entry *x = a, *y = b;
+
+    if (x->list != y->list)
+        return (x->list > y->list) - (x->list < y->list);
+    if (x->offset != y->offset)
+        return (x->offset > y->offset) - (x->offset < y->offset);
+    return (x->bytes > y->bytes) - (x->bytes < y->bytes);
+}
+
+static uint32_t piece_of(const uint64_t *ends, size_t count, uint64_t offset)
+{
+    size_t low = 0, high = count;
+
+    while (low + 1 < high) {
+        size_t middle = (low + high) / 2;
+
+        if (ends[middle] <= offset)
+            low = middle;
+        else
+            high = middle;
+    }
+    return (uint32_t)low;
+}
+
+/* Entries of one stream at the same place share it. */
+static bool make_places(struct leati_plan *plan, struct entries *entries)
+{
+    uint64_t *ends = malloc((2 * entries->count + 1) * sizeof *ends);
+    size_t end_count = 0, kept = 0;
+
+    plan->places = calloc(entries->count + 1, sizeof *plan->places);
+    for (unsigned i = 0; i < plan->list_count; i++) {
+        plan->lists[i].places = calloc(plan->lists[i].count + 1u, sizeof(uint32_t));
+        plan->lists[i].pairs = calloc(plan->lists[i].count + 1u, sizeof(struct pair));
+        if (!plan->lists[i].places || !plan->lists[i].pairs) {
+            free(ends);
+            return false;
+        }
+    }
+    if (!ends || !plan->places) {
+        free(ends);
+        return false;
+    }
+    qsort(entries->all, entries->count, sizeof *entries->all, by_place);
+    for (size_t i = 0; i < entries->count; i++) {
+        const struct entry *entry = &entries->all[i];
+
+        if (!i || by_place(entry, entry - 1) != 0) {
+            plan->places[plan->place_count++] =
+                (struct leati_planned){.offset = entry->offset, .bytes = entry->bytes};
+            ends[end_count++] = entry->offset;
+            ends[end_count++] = entry->offset + entry->bytes;
+        }
+        plan->lists[entry->list].places[entry->number] = plan->place_count - 1;
+    }
+    qsort(ends, end_count, sizeof *ends, by_address);
+    for (size_t i = 0; i < end_count; i++)
+        if (!i || ends[i] != ends[kept - 1])
+            ends[kept++] = ends[i];
+    for (uint32_t i = 0; i < plan->place_count; i++) {
+        struct leati_planned *place = &plan->places[i];
+
+        place->first = piece_of(ends, kept, place->offset);
+        place->count = piece_of(ends, kept, place->offset + place->bytes) - place->first;
+    }
+    plan->piece_count = (uint32_t)kept;
+    plan->ends = ends;
+    return true;
+}
+
+static uint64_t bytes_of(const struct leati_plan *plan, const struct list *list, uint32_t entry)
+{
+    return plan->places[list->places[entry]].bytes;
+}
+
+static int by_pair(const void *a, const void *b)
+{
+    const struct pair *x = a, *y = b;
+
+    if (x->before_bytes != y->before_bytes)
+        return (x->before_bytes > y->before_bytes) - (x->before_bytes < y->before_bytes);
+    if (x->bytes != y->bytes)
+        return (x->bytes > y->bytes) - (x->bytes < y->bytes);
+    return (x->entry > y->entry) - (x->entry < y->entry);
+}
+
+static void sort_pairs(struct leati_plan *plan)
+{
+    for (unsigned i = 0; i < plan->list_count; i++) {
+        struct list *list = &plan->lists[i];
+
+        for (uint32_t entry = 0; entry < list->count; entry++)
+            list->pairs[entry] = (struct pair){.before_bytes = entry ? bytes_of(plan, list, entry - 1) : 0,
+                                               .bytes = bytes_of(plan, list, entry),
+                                               .entry = entry};
+        qsort(list->pairs, list->count, sizeof *list->pairs, by_pair);
+    }
+}
+
+static leat_status make(struct leati_plan *plan, struct entries *entries, const char *path)
+{
+    size_t words;
+
+    if (entries->count >= UINT32_MAX / 2 || !make_places(plan, entries))
+        return no_memory(path);
+    words = plan->piece_count / WORD_BITS + 1;
+    plan->used = calloc(words, sizeof *plan->used);
+    for (unsigned i = 0; i < plan->list_count; i++) {
+        plan->lists[i].freed = calloc(words, sizeof *plan->used);
+        if (!plan->lists[i].freed)
+            return no_memory(path);
+    }
+    if (!plan->used)
+        return no_memory(path);
+    sort_pairs(plan);
+    return LEAT_OK;
+}
+
+static void free_plan(struct leati_plan *plan)
+{
+    for (unsigned i = 0; i < plan->list_count; i++) {
+        free(plan->lists[i].places);
+        free(plan->lists[i].pairs);
+        free(plan->lists[i].freed);
+    }
+    free(plan->places);
+    free(plan->ends);
+    free(plan->used);
+    pthread_mutex_destroy(&plan->lock);
+    free(plan);
+}
+
+leat_status leati_plan_read(const char *path, struct leati_plan **plan)
+{
+    struct reader reader = {.file = fopen(path, "re"), .path = path};
+    struct entries entries = {.all = NULL};
+    struct leati_plan *made;
+    leat_status status;
+
+    if (!reader.file)
+        return leati_fail(LEAT_ERROR_SYSTEM, "plan %s cannot be opened: %s", path, strerror(errno));
+    made = calloc(1, sizeof *made);
+    if (!made) {
+        fclose(reader.file);
+        return no_memory(path);
+    }
+    pthread_mutex_init(&made->lock, NULL);
+    status = read_entries(&reader, made, &entries);
+    fclose(reader.file);
+    if (status == LEAT_OK)
+        status = make(made, &entries, path);
+    free(entries.all);
+    if (status != LEAT_OK) {
+        free_plan(made);
+        return status;
+    }
+    *plan = made;
+    return LEAT_OK;
+}
+
+/* ---- what is occupied: all under the plan's lock ---- */
+
+/* The bits of a place in one word of a bitmap. */
+static uint64_t mask_of(const struct leati_planned *place, uint32_t word)
+{
+    uint32_t low = place->first > word * WORD_BITS ? place->first - word * WORD_BITS : 0;
+    uint32_t end = place->first + place->count - word * WORD_BITS;
+
+    return (end < WORD_BITS ? (UINT64_C(1) << end) - 1 : ~UINT64_C(0)) & ~UINT64_C(0) << low;
+}
+
+static uint32_t first_word(const struct leati_planned *place)
+{
+    return place->first / WORD_BITS;
+}
+
+static uint32_t last_word(const struct leati_planned *place)
+{
+    return (place->first + place->count - 1) / WORD_BITS;
+}
+
+static bool has_any(const uint64_t *bits, const struct leati_planned *place)
+{
+    for (uint32_t word = first_word(place); word <= last_word(place); word++)
+        if (bits[word] & mask_of(place, word))
+            return true;
+    return false;
+}
+
+static void set_all(uint64_t *bits, const struct leati_planned *place)
+{
+    for (uint32_t word = first_word(place); word <= last_word(place); word++)
+        bits[word] |= mask_of(place, word);
+}
+
+static void clear_all(uint64_t *bits, const struct leati_planned *place)
+{
+    for (uint32_t word = first_word(place); word <= last_word(place); word++)
+        bits[word] &= ~mask_of(place, word);
+}
+
+/* ---- following the list ---- */
+
+/* The list of an owner: the streams of a plan are those of the pool, in the order in which they first ask for
+ * memory. NULL: the plan has none for it. */
+static struct list *list_of(struct leati_plan *plan, struct leati_owner *owner)
+{
+    unsigned i = 0;
+
+    while (i < plan->list_count && plan->lists[i].owner && plan->lists[i].owner != owner)
+        i++;
+    if (i == plan->list_count)
+        return NULL;
+    plan->lists[i].owner = owner;
+    return &plan->lists[i];
+}
+
+/* The entry with this size, and this size before it, that comes next; count if there is none. */
+static uint32_t find_pair(const struct list *list, uint64_t before_bytes, uint64_t bytes)
+{
+    struct pair wanted = {.before_bytes = before_bytes, .bytes = bytes, .entry = list->next};
+    uint32_t low = 0, high = list->count;
+
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+
+        if (by_pair(&list->pairs[middle], &wanted) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    if (low < list->count && list->pairs[low].before_bytes == before_bytes && list->pairs[low].bytes == bytes)
+        return list->pairs[low].entry;
+    /* None behind: the first one of all. */
+    while (low && list->pairs[low - 1].before_bytes == before_bytes && list->pairs[low - 1].bytes == bytes)
+        low--;
+    return low < list->count && list->pairs[low].before_bytes == before_bytes && list->pairs[low].bytes == bytes
+               ? list->pairs[low].entry
+               : list->count;
+}
+
+/* The place that the plan has for the next request of a stream; NULL if it does not expect this one. */
+static struct leati_planned *next_place(struct leati_plan *plan, struct list *list, uint64_t bytes)
+{
+    uint32_t entry = list->next;
+
+    if (!list->count)
+        return NULL;
+    if (bytes_of(plan, list, entry) != bytes)
+        entry = list->previous_bytes ? find_pair(list, list->previous_bytes, bytes) : list->count;
+    if (entry == list->count) {
+        list->previous_bytes = bytes;
+        return NULL;
+    }
+    list->previous_bytes = 0;
+    list->next = entry + 1 < list->count ? entry + 1 : 0;
+    return &plan->places[list->places[entry]];
+}
+
+/* ---- order ---- */
+
+/* May owner's stream use what another stream was given up to tick? Asks the device if need be. */
+static bool is_past(struct leat_pool *pool, const struct leati_owner *owner, struct leati_order *order,
+                    uint64_t tick)
+{
+    bool done = false;
+
+    return leati_order_known(order, tick) || leati_order_follows(owner->order, order, tick) ||
+           (leati_order_query(order, tick, &done, &pool->figures.order) == LEAT_OK && done);
+}
+
+/* Places that were freed on other streams are free once the work of those is done. */
+static void settle_late(struct leat_pool *pool, struct leati_plan *plan)
+{
+    struct leati_planned **link = &plan->late, *place;
+    bool done;
+
+    while ((place = *link)) {
+        if (leati_order_query(place->late, place->late_tick, &done, &pool->figures.order) != LEAT_OK || !done) {
+            link = &place->next_late;
+            continue;
+        }
+        *link = place->next_late;
+        leati_order_let_go(place->late);
+        place->late = NULL;
+        clear_all(plan->used, place);
+    }
+}
+
+/* Is the place free for the stream of this list? */
+static bool is_free(struct leat_pool *pool, struct leati_plan *plan, struct list *list,
+                    struct leati_planned *place)
+{
+    if (has_any(plan->used, place)) {
+        settle_late(pool, plan);
+        if (has_any(plan->used, place))
+            return false;
+    }
+    for (unsigned i = 0; i < plan->list_count; i++) {
+        struct list *other = &plan->lists[i];
+
+        if (other == list || !other->owner || !has_any(other->freed, place))
+            continue;
+        if (!is_past(pool, list->owner, other->owner->order, other->freed_tick))
+            return false;
+        clear_all(other->freed, place);
+    }
+    return true;
+}
+
+/* ---- memory ---- */
+
+/* Addresses for the arena, and a record for the place; under the pool's lock. */
+static bool prepare(struct leat_pool *pool, struct leati_plan *plan, struct leati_planned *place,
+                    struct leati_owner *owner)
+{
+    if (!plan->base && !leati_pages_arena(pool, leati_round_up(plan->bytes, LEATI_PAGE_BYTES), &plan->base))
+        return false;
+    if (!place->block) {
+        place->block = leati_block_new();
+        if (!place->block)
+            return false;
+        leati_block_describe(pool, place->block, plan->base + place->offset, place->bytes, LEATI_HEAP_STITCHED);
+        place->block->planned = place;
+        place->owner = owner;
+        leati_set_owner(place->block, owner);
+        leati_set_state(place->block, LEATI_BLOCK_DORMANT);
+    }
+    if (!place->mapped)
+        place->mapped = leati_pages_fill_arena(pool, owner, plan->base + place->offset, place->bytes) == LEAT_OK;
+    return place->mapped;
+}
+
+/* The same with the pool's lock taken here, and without a word where it fails: the ordinary way is left. */
+static bool make_ready(struct leat_pool *pool, struct leati_plan *plan, struct leati_planned *place,
+                       struct leati_owner *owner)
+{
+    struct leati_sentence sentence;
+    bool ready;
+
+    leati_error_keep(&sentence);
+    pthread_mutex_lock(&pool->lock);
+    ready = prepare(pool, plan, place, owner);
+    pthread_mutex_unlock(&pool->lock);
+    leati_error_restore(LEAT_OK, &sentence);
+    return ready;
+}
+
+/* ---- taking and giving back ---- */
+
+/* Marks a place as occupied, if it is free; under the plan's lock. */
+static bool occupy(struct leat_pool *pool, struct leati_plan *plan, struct list *list, struct leati_planned *place)
+{
+    if (!is_free(pool, plan, list, place))
+        return false;
+    set_all(plan->used, place);
+    return true;
+}
+
+/* The place that the plan has for a request, occupied; NULL: none. */
+static struct leati_planned *take_place(struct leat_pool *pool, struct leati_owner *owner, uint64_t bytes)
+{
+    struct leati_plan *plan = pool->plan;
+    struct leati_planned *place = NULL;
+    struct list *list;
+    bool is_taken;
+
+    pthread_mutex_lock(&plan->lock);
+    list = list_of(plan, owner);
+    if (list)
+        place = next_place(plan, list, bytes);
+    is_taken = place && occupy(pool, plan, list, place);
+    pthread_mutex_unlock(&plan->lock);
+    if (!place || is_taken)
+        return place;
+    /* Perhaps a block that waits for its users is there, and they are done by now. Relaxed: a guess is enough. */
+    if (!atomic_load_explicit(&pool->figures.pending_bytes, memory_order_relaxed))
+        return NULL;
+    pthread_mutex_lock(&pool->lock);
+    leati_ladder_settle(pool);
+    pthread_mutex_lock(&plan->lock);
+    is_taken = occupy(pool, plan, list, place);
+    pthread_mutex_unlock(&plan->lock);
+    pthread_mutex_unlock(&pool->lock);
+    return is_taken ? place : NULL;
+}
+
+static void free_place(struct leati_plan *plan, struct leati_planned *place)
+{
+    pthread_mutex_lock(&plan->lock);
+    clear_all(plan->used, place);
+    pthread_mutex_unlock(&plan->lock);
+}
+
+struct leati_block *leati_plan_take(struct leat_pool *pool, struct leati_owner *owner, size_t bytes,
+                                    size_t requested_bytes)
+{
+    struct leati_planned *place = take_place(pool, owner, bytes);
+    struct leati_lane *lane = place ? leati_lane_of(owner, true) : NULL;
+    struct leati_block *block;
+
+    if (!place)
+        return NULL;
+    if (!lane || (!place->mapped && !make_ready(pool, pool->plan, place, owner))) {
+        free_place(pool->plan, place);
+        return NULL;
+    }
+    block = place->block;
+    block->tick = leati_order_now(owner->order);
+    block->tag = leati_see_thread_tag();
+    leati_blocks_enter(block, false);
+    leati_lane_lock(lane);
+    atomic_store_explicit(&block->lane, lane, memory_order_relaxed);
+    atomic_store_explicit(&block->requested_bytes, requested_bytes, memory_order_relaxed);
+    leati_lane_count_alloc(lane, block, true);
+    leati_track_live(pool, block, false);
+    leati_set_state(block, LEATI_BLOCK_LIVE);
+    leati_lane_unlock(lane);
+    leati_count(&pool->figures.planned, 1);
+    return block;
+}
+
+void leati_plan_give_back(struct leati_block *block, struct leati_owner *owner, uint64_t tick)
+{
+    struct leati_planned *place = block->planned;
+    struct leati_plan *plan = owner->pool->plan;
+    struct list *list = plan->lists;
+
+    leati_set_state(block, LEATI_BLOCK_DORMANT);
+    /* A block that another stream freed came the slow way, which has the pool's lock. */
+    if (block->owner != place->owner)
+        leati_set_owner(block, place->owner);
+    pthread_mutex_lock(&plan->lock);
+    while (list->owner != place->owner)
+        list++;
+    if (owner == place->owner) {
+        set_all(list->freed, place);
+        list->freed_tick = tick > list->freed_tick ? tick : list->freed_tick;
+        clear_all(plan->used, place);
+    } else if (!owner->order || leati_order_known(owner->order, tick)) {
+        clear_all(plan->used, place);
+    } else {
+        leati_order_hold(owner->order);
+        place->late = owner->order;
+        place->late_tick = tick;
+        place->next_late = plan->late;
+        plan->late = place;
+    }
+    pthread_mutex_unlock(&plan->lock);
+}
+
+/* ---- giving memory back ---- */
+
+/* Is [offset, offset + bytes) of the arena idle, and all work on it done? Under the plan's lock. */
+static bool is_past_all(struct leat_pool *pool, struct leati_plan *plan, uint64_t offset, uint64_t bytes)
+{
+    struct leati_planned range = {.first = piece_of(plan->ends, plan->piece_count, offset)};
+
+    range.count = piece_of(plan->ends, plan->piece_count, offset + bytes - 1) - range.first + 1;
+    if (has_any(plan->used, &range))
+        return false;
+    for (unsigned i = 0; i < plan->list_count; i++) {
+        struct list *list = &plan->lists[i];
+        bool done = false;
+
+        if (list->owner && has_any(list->freed, &range) &&
+            (leati_order_query(list->owner->order, list->freed_tick, &done, &pool->figures.order) != LEAT_OK ||
+             !done))
+            return false;
+    }
+    return true;
+}
+
+leat_status leati_plan_trim(struct leat_pool *pool, uint64_t keep_bytes, uint64_t *released_bytes)
+{
+    struct leati_plan *plan = pool->plan;
+    leat_status status = LEAT_OK;
+    uint64_t offset = 0;
+    size_t bytes;
+
+    if (!plan || !plan->base)
+        return LEAT_OK;
+    pthread_mutex_lock(&plan->lock);
+    settle_late(pool, plan);
+    while (status == LEAT_OK && leati_pages_next(pool, plan->base, plan->bytes, &offset, &bytes) &&
+           atomic_load_explicit(&pool->figures.reserved_bytes, memory_order_relaxed) > keep_bytes) {
+        if (is_past_all(pool, plan, offset, bytes)) {
+            for (uint32_t i = 0; i < plan->place_count; i++)
+                if (plan->places[i].offset < offset + bytes &&
+                    offset < plan->places[i].offset + plan->places[i].bytes)
+                    plan->places[i].mapped = false;
+            status = leati_pages_release_at(pool, plan->base + offset);
+            *released_bytes += bytes;
+        }
+        offset += bytes;
+    }
+    pthread_mutex_unlock(&plan->lock);
+    return status;
+}
+
+struct leati_block *leati_plan_block(const struct leat_pool *pool, uint32_t *index)
+{
+    while (pool->plan && *index < pool->plan->place_count) {
+        struct leati_block *block = pool->plan->places[(*index)++].block;
+
+        if (block)
+            return block;
+    }
+    return NULL;
+}
+
+void leati_plan_end(struct leat_pool *pool)
+{
+    struct leati_plan *plan = pool->plan;
+
+    if (!plan)
+        return;
+    for (struct leati_planned *place = plan->late; place; place = place->next_late)
+        leati_order_let_go(place->late);
+    for (uint32_t i = 0; i < plan->place_count; i++)
+        if (plan->places[i].block) {
+            leati_set_owner(plan->places[i].block, NULL);
+            leati_block_give_back(plan->places[i].block);
+        }
+    free_plan(plan);
+    pool->plan = NULL;
+}
