@@ -125,28 +125,42 @@ static void close_known(struct leat_pool *pool, struct leati_owner *owner)
                 leati_track_idle(pool, leati_base(block), leati_bytes(block));
 }
 
-/* Makes idle memory of a stream that was destroyed everybody's, where its work is known to be done. */
-static bool promote(struct leat_pool *pool, struct leati_owner *owner)
+/* Gives idle memory of one owner whose work is known to be done to another one, which may use it anyway; there it joins
+ * what lies beside it. Returns true if there was any. */
+static bool hand_over(struct leat_pool *pool, struct leati_owner *from, struct leati_owner *to)
 {
     bool any = false;
 
-    if (owner->stream)
-        return false;
     for (int heap = 0; heap < LEATI_HEAPS; heap++) {
-        struct leati_block *block = leati_bins_walk(&owner->bins[heap], NULL);
+        struct leati_block *block = leati_bins_walk(&from->bins[heap], NULL);
 
         while (block) {
-            struct leati_block *next = leati_bins_walk(&owner->bins[heap], block);
+            struct leati_block *next = leati_bins_walk(&from->bins[heap], block);
 
-            if (leati_order_known(owner->order, block->tick)) {
+            if (leati_order_known(from->order, block->tick)) {
                 leati_extent_unbin(pool, block);
-                leati_extent_free(pool, block, pool->host, 0);
+                leati_extent_free(pool, block, to, 0);
                 any = true;
             }
             block = next;
         }
     }
     return any;
+}
+
+static size_t idle_bytes(const struct leati_owner *owner)
+{
+    return owner->bins[LEATI_HEAP_SMALL].bytes + owner->bins[LEATI_HEAP_LARGE].bytes;
+}
+
+/* Memory that is done with goes to the stream with the most idle memory when that asks: a stream that takes a little of
+ * another one's memory now and then would leave it in pieces. What a destroyed stream had is everybody's. */
+static bool collect_done(struct leat_pool *pool, struct leati_owner *from, struct leati_owner *asking)
+{
+    if (!from->stream)
+        return hand_over(pool, from, pool->host);
+    return asking && asking->order && idle_bytes(from) && idle_bytes(from) <= idle_bytes(asking) &&
+           hand_over(pool, from, asking);
 }
 
 /* Frees pending blocks whose users are done, or, of those freed on owner's stream, are waited for by it. */
@@ -171,7 +185,7 @@ void leati_ladder_settle(struct leat_pool *pool)
     settle_pending(pool, NULL, true);
 }
 
-bool leati_ladder_progress(struct leat_pool *pool, const struct leati_owner *asking)
+bool leati_ladder_progress(struct leat_pool *pool, struct leati_owner *asking)
 {
     bool any = settle_pending(pool, NULL, true), done;
 
@@ -182,7 +196,7 @@ bool leati_ladder_progress(struct leat_pool *pool, const struct leati_owner *ask
             close_known(pool, owner);
             any = true;
         }
-        any |= promote(pool, owner);
+        any |= collect_done(pool, owner, asking);
     }
     for (struct leati_block *block = pool->stale; block; block = block->link)
         if (block->owner->order)
@@ -377,7 +391,7 @@ leat_status leati_ladder_finish(struct leat_pool *pool)
             first = first != LEAT_OK ? first : status;
         }
         if (owner->order)
-            promote(pool, owner);
+            collect_done(pool, owner, NULL);
     }
     for (struct leati_block *block = pool->stale; block; block = block->link)
         if (block->owner->order) {

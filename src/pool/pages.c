@@ -29,9 +29,9 @@
 /* A heap grows by at least this share of itself, if more is not needed; that of small blocks, which is small beside the
  * other one as a rule, by this share of the pool. */
 #define GROWTH_SHARE 128
-#define GROWTH_SHARE_SMALL 1024
+#define GROWTH_SHARE_SMALL 512
 /* The packing "auto" grows while the pool holds at most this much more than the most that was in use at a time. */
-#define WASTE_PERCENT 6
+#define WASTE_PERCENT 2
 #define RESERVE_MIN_BYTES ((size_t)256 << 20)
 #define CHUNK_MIN_BYTES ((size_t)8 << 20)
 

@@ -460,7 +460,7 @@ leat_status leati_ladder_climb(struct leat_pool *pool, leat_stream *stream, size
 
 /* Asks the driver which work on freed memory is done by now, but for that of asking's stream, which may use that
  * memory anyway; NULL: of all streams. Returns true if any is found to be done. With the pool's lock held. */
-bool leati_ladder_progress(struct leat_pool *pool, const struct leati_owner *asking);
+bool leati_ladder_progress(struct leat_pool *pool, struct leati_owner *asking);
 
 /* Frees blocks whose users are done; asks the driver. With the pool's lock held. */
 void leati_ladder_settle(struct leat_pool *pool);

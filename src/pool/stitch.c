@@ -148,29 +148,37 @@ static bool add_handles(struct leat_pool *pool, struct leati_block *extent, stru
     return true;
 }
 
-/* Collects all handles of which no byte is in use, of extents that owner's stream may use now, those in the
+/* Collects all handles of a heap of which no byte is in use, of extents that owner's stream may use now, those in the
  * largest extents first. */
-static leat_status gather(struct leat_pool *pool, struct leati_owner *owner, struct gathered *idle)
+static leat_status gather(struct leat_pool *pool, struct leati_owner *owner, int heap, struct gathered *idle)
 {
+    idle->extent_count = 0;
     for (struct leati_owner *from = pool->owners; from; from = from->next)
-        for (int heap = 0; heap < LEATI_HEAPS; heap++)
-            for (struct leati_block *block = leati_bins_walk(&from->bins[heap], NULL); block;
-                 block = leati_bins_walk(&from->bins[heap], block)) {
-                if (block->whole || !leati_usable(block, owner))
-                    continue;
-                if (!grow_array((void ***)&idle->extents, idle->extent_count, &idle->extent_room))
-                    return no_memory();
-                idle->extents[idle->extent_count++] = block;
-            }
+        for (struct leati_block *block = leati_bins_walk(&from->bins[heap], NULL); block;
+             block = leati_bins_walk(&from->bins[heap], block)) {
+            if (!leati_is_idle_for(block, owner))
+                continue;
+            if (!grow_array((void ***)&idle->extents, idle->extent_count, &idle->extent_room))
+                return no_memory();
+            idle->extents[idle->extent_count++] = block;
+        }
     if (!idle->extent_count)
         return LEAT_OK;
     join_neighbours(pool, owner, idle);
     qsort(idle->extents, idle->extent_count, sizeof(struct leati_block *), by_size);
-    pool->stitch_round++;
     for (size_t i = 0; i < idle->extent_count && leati_bytes(idle->extents[i]) >= LEATI_PAGE_BYTES; i++)
         if (!add_handles(pool, idle->extents[i], idle))
             return no_memory();
     return LEAT_OK;
+}
+
+static size_t sum_of(const struct gathered *idle)
+{
+    size_t bytes = 0;
+
+    for (size_t i = 0; i < idle->handle_count; i++)
+        bytes += idle->handles[i]->bytes;
+    return bytes;
 }
 
 /* Leaves those handles that a block of bytes takes: the first ones that are enough, without those that are not
@@ -484,7 +492,11 @@ leat_status leati_stitch_provide(struct leat_pool *pool, struct leati_owner *own
 
     *missing_bytes = 0;
     alignment = alignment > LEATI_PAGE_BYTES ? alignment : LEATI_PAGE_BYTES;
-    status = gather(pool, owner, &idle);
+    pool->stitch_round++;
+    status = gather(pool, owner, LEATI_HEAP_LARGE, &idle);
+    /* The heap of small blocks only where it must help: what is idle there is soon used again. */
+    if (status == LEAT_OK && sum_of(&idle) < bytes)
+        status = gather(pool, owner, LEATI_HEAP_SMALL, &idle);
     if (status == LEAT_OK) {
         found_bytes = choose(&idle, bytes);
         if (found_bytes < bytes) {
