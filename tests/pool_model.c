@@ -27,6 +27,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum {
     HOST = -1, /* a place among the streams: done, as far as the host knows */
@@ -37,7 +38,9 @@ enum {
     RESULTS = 48,
     RESULT_WORDS = 1024,
     THREADS_MAX = 16,
-    PAGE_BYTES = 2 << 20
+    PAGE_BYTES = 2 << 20,
+    PLANNED_MAX = 30,
+    PLAN_PATH = 40
 };
 
 struct stream {
@@ -52,11 +55,14 @@ struct event {
 
 struct pool {
     leat_pool *handle;
-    char words[96];
+    char words[128];
     leat_kind kind;
     uint64_t limit_bytes, most_bytes; /* most: the highest limit so far; 0: none */
-    bool has_pages;                   /* virtual memory: requests fit whatever the sizes were */
+    bool has_pages;                   /* pages that lie apart make one block: requests fit whatever the sizes were */
     atomic_uint_least64_t pages;      /* in bytes: of live blocks, each rounded up */
+    size_t planned[PLANNED_MAX];      /* the sizes of the first list of its plan */
+    int planned_count;                /* 0: it has no plan */
+    atomic_uint planned_next;
 };
 
 struct block {
@@ -624,6 +630,14 @@ static size_t any_size(void)
     return words * 8;
 }
 
+/* A size for one of this pool's blocks: often the next one of its plan. */
+static size_t any_size_of(struct pool *p)
+{
+    if (!p->planned_count || chance(35))
+        return any_size();
+    return p->planned[atomic_fetch_add(&p->planned_next, 1) % (unsigned)p->planned_count];
+}
+
 /* A pool may refuse what its limit does not hold, and what other threads are in the way of. */
 static void expect_refusal(struct pool *p, leat_status status, size_t bytes)
 {
@@ -689,7 +703,8 @@ static void allocate(void)
 {
     int stream = near_stream();
     bool host = chance(12);
-    struct block *b = new_block(&g.pools[pick(POOLS)], any_size(), stream, host);
+    struct pool *p = &g.pools[pick(POOLS)];
+    struct block *b = new_block(p, any_size_of(p), stream, host);
 
     if (b)
         begin_with(b, stream, host);
@@ -708,7 +723,7 @@ static void hand_over(void)
     if (!b)
         return;
     p = b->pool;
-    bytes = chance(75) ? b->bytes : any_size();
+    bytes = chance(75) ? b->bytes : any_size_of(p);
     part_from(b);
     free_block(b);
     b = new_block(p, bytes, stream, host);
@@ -883,8 +898,43 @@ static void any_step(void)
 
 /* ---- a graph ---------------------------------------------------------------------------------- */
 
+/*
+ * A plan with places that overlap at random, so that it is wrong most of the time: whether a place is free is the pool's
+ * business. The pool's requests keep to its first list for a while.
+ */
+static void write_plan(struct pool *p, char path[PLAN_PATH])
+{
+    uint64_t arena_bytes = (uint64_t)(6 + pick(12)) << 20;
+    int lists = 1 + pick(3), descriptor;
+    FILE *file;
+
+    snprintf(path, PLAN_PATH, "/tmp/pool_model_plan_XXXXXX");
+    descriptor = mkstemp(path);
+    file = descriptor >= 0 ? fdopen(descriptor, "w") : NULL;
+    if (!file)
+        give_up("no file for a plan");
+    fprintf(file, "leat-plan 1\nbytes %llu\n", (unsigned long long)arena_bytes);
+    for (int list = 0; list < lists; list++) {
+        int count = 2 + pick(PLANNED_MAX - 1);
+
+        fprintf(file, "stream %d\n", count);
+        for (int i = 0; i < count; i++) {
+            size_t bytes = chance(60) ? (size_t)(1 + pick(4)) << 20 : (1 << 20) + 512 * (size_t)pick(6000);
+
+            fprintf(file, "%zu %llu\n", bytes, (unsigned long long)pick((int)((arena_bytes - bytes) / 512)) * 512);
+            if (!list)
+                p->planned[i] = bytes;
+        }
+        if (!list)
+            p->planned_count = count;
+    }
+    if (fclose(file))
+        give_up("a plan could not be written");
+}
+
 static void open_pool(struct pool *p, int number)
 {
+    char plan[PLAN_PATH] = "";
     leat_pool_options options = {.size = sizeof options, .reuse = (leat_pool_reuse)pick(3)};
     int sort = pick(10);
 
@@ -903,15 +953,23 @@ static void open_pool(struct pool *p, int number)
     options.scrub = chance(10);
     options.guard = chance(8);
     options.history = chance(20) ? 64 : 0;
+    options.packing = (leat_pool_packing)pick(3);
+    if (!options.kind && !options.plain && !options.one_handle && g.virtual_memory && chance(50)) {
+        write_plan(p, plan);
+        options.plan = plan;
+    }
     p->kind = options.kind ? options.kind : LEAT_KIND_DEVICE;
     p->limit_bytes = p->most_bytes = options.limit_bytes;
-    p->has_pages = p->kind == LEAT_KIND_DEVICE && g.virtual_memory && !options.plain && !options.guard;
-    snprintf(p->words, sizeof p->words, "%s%s%s%s%s, policy %d, limit %llu", leat_kind_name(p->kind),
+    p->has_pages = p->kind == LEAT_KIND_DEVICE && g.virtual_memory && !options.plain && !options.guard &&
+                   options.packing != LEAT_POOL_STILL;
+    snprintf(p->words, sizeof p->words, "%s%s%s%s%s%s, policy %d, packing %d, limit %llu", leat_kind_name(p->kind),
              options.plain ? ", plain" : "", options.one_handle ? ", one handle" : "",
-             options.scrub ? ", scrubbed" : "", options.guard ? ", guarded" : "", (int)options.reuse,
-             (unsigned long long)options.limit_bytes);
+             options.scrub ? ", scrubbed" : "", options.guard ? ", guarded" : "", options.plan ? ", planned" : "",
+             (int)options.reuse, (int)options.packing, (unsigned long long)options.limit_bytes);
     note("pool %d: %s", number, p->words);
     DO(leat_pool_create(model.device, &options, &p->handle));
+    if (options.plan)
+        unlink(plan);
     if (chance(25))
         DO(leat_pool_on_full(p->handle, make_room, NULL));
 }

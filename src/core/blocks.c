@@ -286,16 +286,18 @@ void leati_blocks_enter(struct leati_block *block, bool small)
     (small ? set_granules : set_windows)(base, bytes, number_of(block));
 }
 
-/* The record of this number, if it is about an extent around address; else NULL. */
+/* The record of this number, if it is about an extent around address; else NULL. Those of planned blocks that are not
+ * in use do not count, since their places lie over one another. */
 static struct leati_block *around(uint32_t number, uintptr_t address)
 {
     struct leati_block *block = record(number);
+    uint32_t state;
 
-    return block && atomic_load_explicit(&block->state, memory_order_acquire) != LEATI_BLOCK_UNUSED &&
-                   address - atomic_load_explicit(&block->base, memory_order_relaxed) <
-                       atomic_load_explicit(&block->bytes, memory_order_relaxed)
-               ? block
-               : NULL;
+    if (!block || address - atomic_load_explicit(&block->base, memory_order_relaxed) >=
+                      atomic_load_explicit(&block->bytes, memory_order_relaxed))
+        return NULL;
+    state = atomic_load_explicit(&block->state, memory_order_acquire);
+    return state != LEATI_BLOCK_UNUSED && state != LEATI_BLOCK_DORMANT ? block : NULL;
 }
 
 struct leati_block *leati_block_find(const void *ptr, struct leat_pool **pool)

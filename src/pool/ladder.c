@@ -393,6 +393,8 @@ leat_status leati_ladder_finish(struct leat_pool *pool)
         if (owner->order)
             collect_done(pool, owner, NULL);
     }
+    status = leati_plan_finish(pool);
+    first = first != LEAT_OK ? first : status;
     for (struct leati_block *block = pool->stale; block; block = block->link)
         if (block->owner->order) {
             status = leati_order_host_wait(block->owner->order, block->tick, &pool->figures.order);
@@ -459,19 +461,31 @@ static leat_status provide(struct climb *climb, struct leati_block **block)
     return LEAT_OK;
 }
 
-static bool can_move(const struct leat_pool *pool)
+/* Can the pool put a block together from pages that lie apart? */
+static bool can_stitch(const struct leat_pool *pool)
 {
-    return pool->virtual_memory && !pool->one_handle;
+    return pool->virtual_memory && !pool->one_handle && pool->packing != LEAT_POOL_STILL;
 }
 
-/* Where memory cannot move, pieces of the wrong size go back to the driver first. */
+/* Where blocks cannot be stitched, idle pieces of the wrong size go back to the driver first. */
 static bool provide_smaller(struct climb *climb, struct leati_block **block)
 {
     uint64_t released, pending;
 
-    return !can_move(climb->pool) &&
+    return !can_stitch(climb->pool) &&
            leati_pages_trim(climb->pool, 0, UINT64_MAX, &released, &pending) == LEAT_OK && released &&
            provide(climb, block) == LEAT_OK;
+}
+
+/* The memory of planned blocks that are not in use goes back to the driver, and comes from there again. */
+static bool provide_from_plan(struct climb *climb, struct leati_block **block)
+{
+    uint64_t held_bytes = atomic_load_explicit(&climb->pool->figures.reserved_bytes, memory_order_relaxed);
+    uint64_t released_bytes = 0;
+
+    return leati_plan_trim(climb->pool, held_bytes > climb->bytes ? held_bytes - climb->bytes : 0, &released_bytes) ==
+               LEAT_OK &&
+           released_bytes && provide(climb, block) == LEAT_OK;
 }
 
 /* A small request as a large one: gaps between large blocks are idle memory too, when there is no page for another
@@ -520,15 +534,16 @@ static leat_status climb_full(struct climb *climb, leat_status status, struct le
         return LEAT_OK;
     if (may_wait && pool->reuse != LEAT_POOL_WAIT_NEVER && fit_after_waiting(climb, block))
         return LEAT_OK;
-    if (fit_as_large(climb, block) || provide_smaller(climb, block))
+    if (fit_as_large(climb, block) || provide_smaller(climb, block) || provide_from_plan(climb, block))
         return LEAT_OK;
     if (leati_pool_take_from_others(pool, climb->bytes) && provide(climb, block) == LEAT_OK)
         return LEAT_OK;
     /* Where a stream cannot wait for the memory, or has no use for it as it is, the host must. */
     if (may_wait && (!climb->stream || climb->stream->order->per_thread || pool->reuse == LEAT_POOL_WAIT_NEVER ||
-                     !can_move(pool))) {
+                     !can_stitch(pool) || pool->plan)) {
         (void)leati_ladder_finish(pool);
-        if ((*block = fit_any(climb)) || provide(climb, block) == LEAT_OK || provide_smaller(climb, block))
+        if ((*block = fit_any(climb)) || provide(climb, block) == LEAT_OK || provide_smaller(climb, block) ||
+            provide_from_plan(climb, block))
             return LEAT_OK;
     }
     return leati_error_restore(status, &sentence);

@@ -684,6 +684,27 @@ leat_status leati_plan_trim(struct leat_pool *pool, uint64_t keep_bytes, uint64_
     return status;
 }
 
+leat_status leati_plan_finish(struct leat_pool *pool)
+{
+    struct leati_plan *plan = pool->plan;
+    leat_status first = LEAT_OK, status;
+
+    if (!plan)
+        return LEAT_OK;
+    pthread_mutex_lock(&plan->lock);
+    for (unsigned i = 0; i < plan->list_count; i++)
+        if (plan->lists[i].owner && plan->lists[i].freed_tick) {
+            status = leati_order_host_wait(plan->lists[i].owner->order, plan->lists[i].freed_tick, &pool->figures.order);
+            first = first != LEAT_OK ? first : status;
+        }
+    for (struct leati_planned *place = plan->late; place; place = place->next_late) {
+        status = leati_order_host_wait(place->late, place->late_tick, &pool->figures.order);
+        first = first != LEAT_OK ? first : status;
+    }
+    pthread_mutex_unlock(&plan->lock);
+    return first;
+}
+
 struct leati_block *leati_plan_block(const struct leat_pool *pool, uint32_t *index)
 {
     while (pool->plan && *index < pool->plan->place_count) {

@@ -392,6 +392,9 @@ void leati_plan_give_back(struct leati_block *block, struct leati_owner *owner, 
  */
 leat_status leati_plan_trim(struct leat_pool *pool, uint64_t keep_bytes, uint64_t *released_bytes);
 
+/* Waits for all work that may still use freed planned blocks; with the pool's lock held. */
+leat_status leati_plan_finish(struct leat_pool *pool);
+
 /* The records of planned blocks: begin with *index 0; NULL ends it. With the pool's lock held, or none in use. */
 struct leati_block *leati_plan_block(const struct leat_pool *pool, uint32_t *index);
 
