@@ -10,6 +10,7 @@
 #include "test_pool.h"
 
 #include <stdio.h>
+#include <unistd.h>
 
 enum { OLD = 0x11, LATE = 0x22, NEW = 0x33 };
 #define BYTES (4 * MIB)
@@ -18,7 +19,8 @@ struct scene {
     struct test_state *t;
     leat_stream *s, *u; /* the test's two streams */
     leat_pool *pool;
-    bool limited; /* the pool holds one block of BYTES and no more */
+    bool limited;         /* the pool holds one block of BYTES and no more */
+    size_t between_bytes; /* in pages between those of the block, which are in use all the time */
     unsigned char *kept;
     struct test_gate *gate;
 };
@@ -81,7 +83,38 @@ static leat_stream *wrapped(struct scene *x, leat_stream *stream)
     return alias;
 }
 
-enum { DEFAULT_KIND, PLAIN, ONE_HANDLE, PINNED, KINDS };
+enum { DEFAULT_KIND, PLAIN, ONE_HANDLE, PINNED, KINDS, STITCHED = KINDS, PLANNED, SCENE_KINDS };
+
+/* A plan by which all blocks of BYTES, of each of eight streams, have one and the same place. */
+static void write_plan(char path[32])
+{
+    int descriptor;
+    FILE *file;
+
+    strcpy(path, "/tmp/test_pool_plan_XXXXXX");
+    descriptor = mkstemp(path);
+    assert_true(descriptor >= 0);
+    file = fdopen(descriptor, "w");
+    assert_non_null(file);
+    fprintf(file, "leat-plan 1\nbytes %zu\n", (size_t)BYTES);
+    for (int stream = 0; stream < 8; stream++)
+        fprintf(file, "stream 1\n%zu 0\n", (size_t)BYTES);
+    assert_int_equal(fclose(file), 0);
+}
+
+/* Leaves the pool idle pages that lie apart, so that the next block of BYTES must be stitched. */
+static void take_every_second_page(struct scene *x, void *kept[2])
+{
+    void *freed[2];
+
+    for (int i = 0; i < 2; i++) {
+        freed[i] = test_block(x->pool, x->s, BYTES / 2);
+        kept[i] = test_block(x->pool, x->s, BYTES / 2);
+    }
+    for (int i = 0; i < 2; i++)
+        OK(leat_free(x->s, freed[i]));
+    OK(leat_device_synchronize(x->t->device));
+}
 
 /* Plays a scene with every policy, with and without a limit, for every kind. */
 static void play(void **state, void (*scene)(struct scene *x))
@@ -91,8 +124,10 @@ static void play(void **state, void (*scene)(struct scene *x))
 
     /* Fills load kernels the first time, which may wait for the device. */
     OK(leat_module_builtin(t->device, &module));
-    for (int kind = 0; kind < KINDS; kind++) {
+    for (int kind = 0; kind < SCENE_KINDS; kind++) {
         for (int way = 0; way < 5; way++) {
+            void *between[2] = {NULL, NULL};
+            char plan[32] = "";
             struct scene x = {.t = t, .s = t->stream, .u = t->second, .limited = way % 2};
             leat_pool_options options = {.size = sizeof options,
                                          .reuse = (leat_pool_reuse)(way / 2),
@@ -101,13 +136,36 @@ static void play(void **state, void (*scene)(struct scene *x))
                                          .kind = kind == PINNED ? LEAT_KIND_PINNED : LEAT_KIND_DEVICE,
                                          .limit_bytes = way % 2 ? BYTES : 0};
 
+            if (kind >= STITCHED && !test_has_virtual_memory(t->device))
+                continue;
+            if (kind == STITCHED) {
+                options.packing = LEAT_POOL_TIGHT;
+                options.limit_bytes *= 2;
+            }
+            if (kind == PLANNED) {
+                /* What is full has to take the memory away from the plan, for which the host must wait. */
+                if (x.limited)
+                    continue;
+                write_plan(plan);
+                options.plan = plan;
+            }
             x.pool = test_pool_try(t->device, &options);
+            if (options.plan)
+                assert_int_equal(unlink(plan), 0);
             if (!x.pool)
                 continue;
+            if (kind == STITCHED) {
+                take_every_second_page(&x, between);
+                x.between_bytes = BYTES;
+            }
             x.kept = test_alloc(t->device, LEAT_KIND_PINNED, BYTES);
             memset(x.kept, 0, BYTES);
             scene(&x);
             OK(leat_device_synchronize(t->device));
+            assert_true(kind != STITCHED || test_statistics(x.pool).stitches);
+            assert_true(kind != PLANNED || test_statistics(x.pool).planned);
+            for (int i = 0; i < 2; i++)
+                OK(leat_free(x.s, between[i]));
             assert_int_equal(test_statistics(x.pool).live_blocks, 0);
             assert_int_equal(test_statistics(x.pool).host_waits, 0);
             OK(leat_pool_destroy(x.pool));
@@ -739,9 +797,9 @@ static void trimming_keeps_what_is_in_use_scene(struct scene *x)
     OK(leat_device_synchronize(x->t->device));
     all = test_statistics(x->pool).reserved_bytes;
     OK(leat_pool_trim(x->pool, 0, &released, &pending));
-    assert_int_equal(released, all);
+    assert_int_equal(released, all - x->between_bytes);
     assert_int_equal(pending, 0);
-    assert_int_equal(test_statistics(x->pool).reserved_bytes, 0);
+    assert_int_equal(test_statistics(x->pool).reserved_bytes, x->between_bytes);
 }
 SCENE_TEST(trimming_keeps_what_is_in_use)
 
@@ -1359,6 +1417,35 @@ static void what_an_alignment_leaves_is_still_in_use(void **state)
     }
 }
 
+/* A page of a stitched block goes to small blocks while old work on the stitched block is still on its way: the
+ * old addresses stay until that is done. */
+static void a_page_leaves_a_stitched_block_behind_its_work(void **state)
+{
+    struct test_state *t = *state;
+    struct scene x = {.t = t, .s = t->stream, .u = t->second};
+    void *between[2], *block, *small;
+
+    NEEDS_VIRTUAL_MEMORY(t);
+    x.pool = POOL(t->device, .limit_bytes = 2 * BYTES);
+    x.kept = test_alloc(t->device, LEAT_KIND_PINNED, BYTES);
+    take_every_second_page(&x, between);
+    block = test_block(x.pool, x.s, BYTES);
+    assert_int_equal(test_statistics(x.pool).stitches, 1);
+    work_late(&x, x.s, block);
+    OK(leat_free(x.s, block));
+    small = test_block(x.pool, x.s, 4096);
+    OK(leat_fill(x.s, small, NEW, 4096));
+    test_gate_open(x.gate);
+    OK(leat_device_synchronize(t->device));
+    EXPECT_BYTES(x.kept, BYTES, OLD);
+    test_block_holds(x.s, small, 4096, NEW);
+    OK(leat_free(x.s, small));
+    for (int i = 0; i < 2; i++)
+        OK(leat_free(x.s, between[i]));
+    OK(leat_pool_destroy(x.pool));
+    OK(leat_memory_free(x.kept));
+}
+
 /* ---- slow work ------------------------------------------------------------------------------------------------
  */
 
@@ -1516,6 +1603,7 @@ static const struct CMUnitTest tests[] = {
     STATE_TEST(pages_move_while_a_stream_is_held_up),
     STATE_TEST(what_a_failed_request_collected_is_still_in_use),
     STATE_TEST(what_an_alignment_leaves_is_still_in_use),
+    STATE_TEST(a_page_leaves_a_stitched_block_behind_its_work),
     STATE_TEST(pages_in_use_do_not_move),
     STATE_TEST(a_pool_ends_after_its_work),
     STATE_TEST(a_smaller_limit_spares_what_is_in_use),

@@ -125,8 +125,8 @@ static void close_known(struct leat_pool *pool, struct leati_owner *owner)
                 leati_track_idle(pool, leati_base(block), leati_bytes(block));
 }
 
-/* Gives idle memory of one owner whose work is known to be done to another one, which may use it anyway; there it joins
- * what lies beside it. Returns true if there was any. */
+/* Gives idle memory of one owner whose work is known to be done to another one, which may use it anyway; there it
+ * joins what lies beside it. Returns true if there was any. */
 static bool hand_over(struct leat_pool *pool, struct leati_owner *from, struct leati_owner *to)
 {
     bool any = false;
@@ -153,8 +153,9 @@ static size_t idle_bytes(const struct leati_owner *owner)
     return owner->bins[LEATI_HEAP_SMALL].bytes + owner->bins[LEATI_HEAP_LARGE].bytes;
 }
 
-/* Memory that is done with goes to the stream with the most idle memory when that asks: a stream that takes a little of
- * another one's memory now and then would leave it in pieces. What a destroyed stream had is everybody's. */
+/* Memory that is done with goes to the stream with the most idle memory when that asks: a stream that takes a
+ * little of another one's memory now and then would leave it in pieces. What a destroyed stream had is
+ * everybody's. */
 static bool collect_done(struct leat_pool *pool, struct leati_owner *from, struct leati_owner *asking)
 {
     if (!from->stream)
@@ -483,8 +484,8 @@ static bool provide_from_plan(struct climb *climb, struct leati_block **block)
     uint64_t held_bytes = atomic_load_explicit(&climb->pool->figures.reserved_bytes, memory_order_relaxed);
     uint64_t released_bytes = 0;
 
-    return leati_plan_trim(climb->pool, held_bytes > climb->bytes ? held_bytes - climb->bytes : 0, &released_bytes) ==
-               LEAT_OK &&
+    return leati_plan_trim(climb->pool, held_bytes > climb->bytes ? held_bytes - climb->bytes : 0,
+                           &released_bytes) == LEAT_OK &&
            released_bytes && provide(climb, block) == LEAT_OK;
 }
 

@@ -26,8 +26,8 @@
 #define HANDLE_SHARE 64
 #define HANDLE_CAPACITY_SHARE 2048
 #define HANDLE_MAX_BYTES ((size_t)64 << 20)
-/* A heap grows by at least this share of itself, if more is not needed; that of small blocks, which is small beside the
- * other one as a rule, by this share of the pool. */
+/* A heap grows by at least this share of itself, if more is not needed; that of small blocks, which is small
+ * beside the other one as a rule, by this share of the pool. */
 #define GROWTH_SHARE 128
 #define GROWTH_SHARE_SMALL 512
 /* The packing "auto" grows while the pool holds at most this much more than the most that was in use at a time. */
@@ -1125,6 +1125,7 @@ leat_status leati_pages_trim(struct leat_pool *pool, uint64_t keep_bytes, uint64
     leati_extents_join_done(pool);
     status = pool->virtual_memory ? trim_virtual(pool, keep_bytes, before_ns, released_bytes)
                                   : trim_chunks(pool, keep_bytes, before_ns, released_bytes);
+    *pending_bytes = leati_plan_pending_bytes(pool);
     for (struct leati_owner *owner = pool->owners; owner; owner = owner->next)
         *pending_bytes += pending_of(pool, owner);
     *pending_bytes += atomic_load_explicit(&pool->figures.pending_bytes, memory_order_relaxed);

@@ -592,7 +592,7 @@ struct leati_block *leati_plan_take(struct leat_pool *pool, struct leati_owner *
         return NULL;
     }
     block = place->block;
-    block->tick = leati_order_now(owner->order);
+    block->tick = 0; /* what used the place before is known by the bitmaps of those who freed it */
     block->tag = leati_see_thread_tag();
     leati_blocks_enter(block, false);
     leati_lane_lock(lane);
@@ -637,12 +637,20 @@ void leati_plan_give_back(struct leati_block *block, struct leati_owner *owner, 
 
 /* ---- giving memory back ---- */
 
-/* Is [offset, offset + bytes) of the arena idle, and all work on it done? Under the plan's lock. */
-static bool is_past_all(struct leat_pool *pool, struct leati_plan *plan, uint64_t offset, uint64_t bytes)
+/* The pieces of the arena in [offset, offset + bytes). */
+static struct leati_planned pieces_in(const struct leati_plan *plan, uint64_t offset, uint64_t bytes)
 {
     struct leati_planned range = {.first = piece_of(plan->ends, plan->piece_count, offset)};
 
     range.count = piece_of(plan->ends, plan->piece_count, offset + bytes - 1) - range.first + 1;
+    return range;
+}
+
+/* Is [offset, offset + bytes) of the arena idle, and all work on it done? Under the plan's lock. */
+static bool is_past_all(struct leat_pool *pool, struct leati_plan *plan, uint64_t offset, uint64_t bytes)
+{
+    struct leati_planned range = pieces_in(plan, offset, bytes);
+
     if (has_any(plan->used, &range))
         return false;
     for (unsigned i = 0; i < plan->list_count; i++) {
@@ -684,6 +692,25 @@ leat_status leati_plan_trim(struct leat_pool *pool, uint64_t keep_bytes, uint64_
     return status;
 }
 
+uint64_t leati_plan_pending_bytes(struct leat_pool *pool)
+{
+    struct leati_plan *plan = pool->plan;
+    uint64_t pending_bytes = 0, offset = 0;
+    size_t bytes;
+
+    if (!plan || !plan->base)
+        return 0;
+    pthread_mutex_lock(&plan->lock);
+    for (; leati_pages_next(pool, plan->base, plan->bytes, &offset, &bytes); offset += bytes) {
+        struct leati_planned range = pieces_in(plan, offset, bytes);
+
+        if (!has_any(plan->used, &range) && !is_past_all(pool, plan, offset, bytes))
+            pending_bytes += bytes;
+    }
+    pthread_mutex_unlock(&plan->lock);
+    return pending_bytes;
+}
+
 leat_status leati_plan_finish(struct leat_pool *pool)
 {
     struct leati_plan *plan = pool->plan;
@@ -694,7 +721,8 @@ leat_status leati_plan_finish(struct leat_pool *pool)
     pthread_mutex_lock(&plan->lock);
     for (unsigned i = 0; i < plan->list_count; i++)
         if (plan->lists[i].owner && plan->lists[i].freed_tick) {
-            status = leati_order_host_wait(plan->lists[i].owner->order, plan->lists[i].freed_tick, &pool->figures.order);
+            status = leati_order_host_wait(plan->lists[i].owner->order, plan->lists[i].freed_tick,
+                                           &pool->figures.order);
             first = first != LEAT_OK ? first : status;
         }
     for (struct leati_planned *place = plan->late; place; place = place->next_late) {

@@ -392,6 +392,9 @@ void leati_plan_give_back(struct leati_block *block, struct leati_owner *owner, 
  */
 leat_status leati_plan_trim(struct leat_pool *pool, uint64_t keep_bytes, uint64_t *released_bytes);
 
+/* Returns how much memory of the arena is in no use, but may still be used by work. With the pool's lock held. */
+uint64_t leati_plan_pending_bytes(struct leat_pool *pool);
+
 /* Waits for all work that may still use freed planned blocks; with the pool's lock held. */
 leat_status leati_plan_finish(struct leat_pool *pool);
 

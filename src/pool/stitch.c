@@ -148,8 +148,8 @@ static bool add_handles(struct leat_pool *pool, struct leati_block *extent, stru
     return true;
 }
 
-/* Collects all handles of a heap of which no byte is in use, of extents that owner's stream may use now, those in the
- * largest extents first. */
+/* Collects all handles of a heap of which no byte is in use, of extents that owner's stream may use now, those in
+ * the largest extents first. */
 static leat_status gather(struct leat_pool *pool, struct leati_owner *owner, int heap, struct gathered *idle)
 {
     idle->extent_count = 0;
