@@ -1,0 +1,413 @@
+/*
+ * test_pool_plan.c - pools with a plan: blocks that the plan expects have its places, all others go the ordinary way,
+ * and files that are no plans are refused.
+ */
+#include "test_pool.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+#define PATH_BYTES 40
+
+/* Writes a file; its name goes to path. */
+static void write_file(char path[PATH_BYTES], const char *text)
+{
+    int descriptor;
+
+    strcpy(path, "/tmp/test_plan_XXXXXX");
+    descriptor = mkstemp(path);
+    assert_true(descriptor >= 0);
+    assert_int_equal(write(descriptor, text, strlen(text)), (ssize_t)strlen(text));
+    assert_int_equal(close(descriptor), 0);
+}
+
+/* A pool with this plan. */
+static leat_pool *planned_pool(struct test_state *t, const char *text, leat_pool_options options)
+{
+    leat_pool *pool = NULL;
+    char path[PATH_BYTES];
+
+    write_file(path, text);
+    options.size = sizeof options;
+    options.plan = path;
+    OK(leat_pool_create(t->device, &options, &pool));
+    assert_int_equal(unlink(path), 0);
+    return pool;
+}
+
+#define PLANNED(t, text, ...) planned_pool((t), (text), (leat_pool_options){__VA_ARGS__})
+
+/* Three blocks, of which the third has the place of the first two, and one of half a page that follows it. */
+static const char three_blocks[] = "leat-plan 1\n"
+                                   "bytes 9437184\n"
+                                   "stream 4\n"
+                                   "4194304 0\n"
+                                   "4194304 4194304\n"
+                                   "8388608 0\n"
+                                   "1048576 8388608\n";
+
+static uint64_t planned(leat_pool *pool)
+{
+    return test_statistics(pool).planned;
+}
+
+static void *expect_at(leat_pool *pool, leat_stream *stream, size_t bytes, const char *base, size_t offset)
+{
+    uint64_t before = planned(pool);
+    char *block = test_block(pool, stream, bytes);
+
+    assert_int_equal(planned(pool), before + 1);
+    assert_ptr_equal(block, base + offset);
+    return block;
+}
+
+/* The run is repeated as it was recorded: each block is where the plan has it, and after the first round the driver is
+ * asked for nothing. */
+static void a_repeated_run_has_its_places(void **state)
+{
+    struct test_state *t = *state;
+    leat_pool *pool;
+    uint64_t calls = 0;
+    char *base = NULL;
+
+    NEEDS_VIRTUAL_MEMORY(t);
+    pool = PLANNED(t, three_blocks, .kind = LEAT_KIND_DEVICE);
+    for (int round = 0; round < 4; round++) {
+        char *first = test_block(pool, t->stream, 4 * MIB), *second, *both, *behind;
+
+        base = base ? base : first;
+        assert_ptr_equal(first, base);
+        second = expect_at(pool, t->stream, 4 * MIB - 511, base, 4 * MIB); /* sizes count in granules */
+        OK(leat_fill(t->stream, first, 1, 4 * MIB));
+        OK(leat_fill(t->stream, second, 2, 4 * MIB - 511));
+        test_block_holds(t->stream, first, 4 * MIB, 1);
+        OK(leat_free(t->stream, first));
+        OK(leat_free(t->stream, second));
+        both = expect_at(pool, t->stream, 8 * MIB, base, 0);
+        behind = expect_at(pool, t->stream, 1 * MIB, base, 8 * MIB);
+        OK(leat_fill(t->stream, both, 3, 8 * MIB));
+        OK(leat_fill(t->stream, behind, 4, 1 * MIB));
+        test_block_holds(t->stream, both, 8 * MIB, 3);
+        test_block_holds(t->stream, behind, 1 * MIB, 4);
+        OK(leat_free(t->stream, both));
+        OK(leat_free(t->stream, behind));
+        if (round)
+            assert_int_equal(test_statistics(pool).driver_calls, calls);
+        calls = test_statistics(pool).driver_calls;
+    }
+    assert_int_equal(planned(pool), 16);
+    assert_int_equal(test_statistics(pool).live_blocks, 0);
+    assert_int_equal(test_statistics(pool).reserved_bytes, 10 * MIB);
+    OK(leat_pool_destroy(pool));
+}
+
+/* Where the program asks for something else, that goes the ordinary way, and the plan is followed further on. */
+static void a_request_more_is_served_besides(void **state)
+{
+    struct test_state *t = *state;
+    leat_pool *pool;
+    void *blocks[5];
+
+    NEEDS_VIRTUAL_MEMORY(t);
+    pool = PLANNED(t, three_blocks, .kind = LEAT_KIND_DEVICE);
+    blocks[0] = test_block(pool, t->stream, 4 * MIB);
+    blocks[1] = test_block(pool, t->stream, 3 * MIB);
+    assert_int_equal(planned(pool), 1);
+    blocks[2] = test_block(pool, t->stream, 4 * MIB);
+    assert_int_equal(planned(pool), 2);
+    blocks[3] = test_block(pool, t->stream, 1000); /* small ones are none of the plan's business */
+    blocks[4] = test_block(pool, t->stream, 8 * MIB);
+    assert_int_equal(planned(pool), 2); /* the place is occupied by the first two */
+    for (int i = 0; i < 5; i++)
+        OK(leat_free(t->stream, blocks[i]));
+    assert_int_equal(test_statistics(pool).live_blocks, 0);
+    OK(leat_pool_destroy(pool));
+}
+
+/* A part of the recording is left out: after two requests the plan is found again. */
+static void the_plan_is_found_again(void **state)
+{
+    static const char plan[] = "leat-plan 1\nbytes 67108864\nstream 6\n"
+                               "1048576 0\n2097152 1048576\n3145728 4194304\n4194304 8388608\n5242880 16777216\n"
+                               "6291456 33554432\n";
+    struct test_state *t = *state;
+    leat_pool *pool;
+    void *blocks[3];
+
+    NEEDS_VIRTUAL_MEMORY(t);
+    pool = PLANNED(t, plan, .kind = LEAT_KIND_DEVICE);
+    for (int round = 0; round < 3; round++) {
+        uint64_t before = planned(pool);
+
+        /* In the first round the list stands at its first entry, later behind the last one, which is the same. */
+        blocks[0] = test_block(pool, t->stream, 4 * MIB);
+        assert_int_equal(planned(pool), before);
+        blocks[1] = test_block(pool, t->stream, 5 * MIB);
+        assert_int_equal(planned(pool), before + 1);
+        blocks[2] = test_block(pool, t->stream, 6 * MIB);
+        assert_int_equal(planned(pool), before + 2);
+        for (int i = 0; i < 3; i++)
+            OK(leat_free(t->stream, blocks[i]));
+    }
+    OK(leat_pool_destroy(pool));
+}
+
+/* Nothing is as it was recorded. */
+static void a_wrong_plan_changes_nothing(void **state)
+{
+    struct test_state *t = *state;
+    leat_pool *pool;
+
+    NEEDS_VIRTUAL_MEMORY(t);
+    pool = PLANNED(t, three_blocks, .kind = LEAT_KIND_DEVICE);
+    for (int i = 1; i < 40; i++) {
+        size_t bytes = (size_t)i * 700000;
+        void *block = test_block(pool, t->stream, bytes);
+
+        OK(leat_fill(t->stream, block, (unsigned char)i, bytes));
+        test_block_holds(t->stream, block, bytes, (unsigned char)i);
+        OK(leat_free(t->stream, block));
+    }
+    assert_int_equal(planned(pool), 0);
+    OK(leat_pool_destroy(pool));
+}
+
+/* Each stream of the plan has a list of its own, by the order in which streams come; and hosts have none. */
+static void streams_have_their_lists(void **state)
+{
+    static const char plan[] = "leat-plan 1\nbytes 8388608\nstream 1\n2097152 0\nstream 1\n4194304 4194304\n";
+    struct test_state *t = *state;
+    char *first, *second, *host;
+    leat_stream *third;
+    leat_pool *pool;
+
+    NEEDS_VIRTUAL_MEMORY(t);
+    pool = PLANNED(t, plan, .kind = LEAT_KIND_DEVICE);
+    OK(leat_stream_create(t->device, &third));
+    host = test_block(pool, NULL, 2 * MIB);
+    assert_int_equal(planned(pool), 0);
+    first = test_block(pool, t->second, 2 * MIB);
+    assert_int_equal(planned(pool), 1);
+    second = test_block(pool, t->stream, 4 * MIB);
+    assert_int_equal(planned(pool), 2);
+    assert_ptr_equal(second, first + 4 * MIB);
+    OK(leat_free(third, test_block(pool, third, 2 * MIB)));
+    assert_int_equal(planned(pool), 2);
+    OK(leat_memory_free(host));
+    /* Freed by another stream, and by the host. */
+    OK(leat_free(t->stream, first));
+    OK(leat_memory_free(second));
+    assert_ptr_equal(test_block(pool, t->second, 2 * MIB), first);
+    assert_ptr_equal(test_block(pool, t->stream, 4 * MIB), second);
+    OK(leat_free(t->second, first));
+    OK(leat_free(t->stream, second));
+    OK(leat_stream_destroy(third));
+    OK(leat_pool_destroy(pool));
+}
+
+/* Memory of places that nobody has goes back, and comes again when it is needed. */
+static void planned_memory_can_be_trimmed(void **state)
+{
+    struct test_state *t = *state;
+    uint64_t released = 0, pending = 0;
+    char *first, *second;
+    leat_pool *pool;
+
+    NEEDS_VIRTUAL_MEMORY(t);
+    pool = PLANNED(t, three_blocks, .kind = LEAT_KIND_DEVICE);
+    first = test_block(pool, t->stream, 4 * MIB);
+    second = test_block(pool, t->stream, 4 * MIB);
+    OK(leat_fill(t->stream, first, 1, 4 * MIB));
+    OK(leat_free(t->stream, second));
+    OK(leat_stream_synchronize(t->stream));
+    OK(leat_pool_trim(pool, 0, &released, &pending));
+    assert_int_equal(released, 4 * MIB);
+    assert_int_equal(pending, 0);
+    test_block_holds(t->stream, first, 4 * MIB, 1);
+    OK(leat_free(t->stream, first));
+    first = test_block(pool, t->stream, 8 * MIB);
+    assert_int_equal(planned(pool), 3);
+    OK(leat_fill(t->stream, first, 5, 8 * MIB));
+    test_block_holds(t->stream, first, 8 * MIB, 5);
+    OK(leat_free(t->stream, first));
+    OK(leat_stream_synchronize(t->stream));
+    OK(leat_pool_trim(pool, 0, NULL, NULL));
+    assert_int_equal(test_statistics(pool).reserved_bytes, 0);
+    OK(leat_pool_destroy(pool));
+}
+
+/* A pool that is full takes the memory away from places that nobody has; one whose plan has no room goes without. */
+static void a_plan_does_not_fill_the_pool(void **state)
+{
+    struct test_state *t = *state;
+    leat_pool *pool;
+    void *block;
+
+    NEEDS_VIRTUAL_MEMORY(t);
+    pool = PLANNED(t, three_blocks, .limit_bytes = 8 * MIB);
+    block = test_block(pool, t->stream, 4 * MIB);
+    assert_int_equal(planned(pool), 1);
+    OK(leat_fill(t->stream, block, 1, 4 * MIB));
+    OK(leat_free(t->stream, block));
+    block = test_block(pool, t->stream, 7 * MIB);
+    OK(leat_fill(t->stream, block, 2, 7 * MIB));
+    test_block_holds(t->stream, block, 7 * MIB, 2);
+    STATUS(leat_pool_alloc(pool, t->stream, 4 * MIB, &(void *){NULL}), LEAT_ERROR_DEVICE_MEMORY);
+    OK(leat_free(t->stream, block));
+    OK(leat_pool_destroy(pool));
+}
+
+static void live_planned_blocks_keep_the_pool(void **state)
+{
+    struct test_state *t = *state;
+    leat_pool *pool;
+    void *block;
+
+    NEEDS_VIRTUAL_MEMORY(t);
+    pool = PLANNED(t, three_blocks, .kind = LEAT_KIND_DEVICE);
+    block = test_block(pool, t->stream, 4 * MIB);
+    assert_int_equal(planned(pool), 1);
+    REFUSED(leat_pool_destroy(pool), LEAT_ERROR_BUSY, "1 blocks");
+    STATUS(leat_free(t->stream, (char *)block + 512), LEAT_ERROR_POINTER);
+    OK(leat_free(t->stream, block));
+    STATUS(leat_free(t->stream, block), LEAT_ERROR_POINTER);
+    OK(leat_pool_destroy(pool));
+}
+
+/* ---- bad plans ---- */
+
+static void what_is_no_plan_is_refused(void **state)
+{
+    static const struct {
+        const char *text, *words;
+    } files[] = {
+        {"", "line 1"},
+        {"leat-plan 2\n", "line 1"},
+        {"leat-plan 1\n", "line 2"},
+        {"leat-plan 1\nbytes\n", "line 2"},
+        {"leat-plan 1\nbytes 99999999999999999999\n", "line 2"},
+        {"leat-plan 1\nbytes 2097152\nblock 1\n", "line 3"},
+        {"leat-plan 1\nbytes 2097152\nstream -1\n", "line 3"},
+        {"leat-plan 1\nbytes 2097152\nstream 1\n", "line 4"},
+        {"leat-plan 1\nbytes 2097152\nstream 1\n2097152\n", "line 4"},
+        {"leat-plan 1\nbytes 2097152\nstream 1\n2097152 0 0\n", "line 4"},
+        {"leat-plan 1\nbytes 2097152\nstream 1\n2097152 512\n", "line 4"},
+        {"leat-plan 1\nbytes 2097152\nstream 1\n4194304 0\n", "line 4"},
+        {"leat-plan 1\nbytes 2097152\nstream 1\n1048577 0\n", "line 4"},
+        {"leat-plan 1\nbytes 2097152\nstream 1\n1048576 100\n", "line 4"},
+        {"leat-plan 1\nbytes 2097152\nstream 1\n512 0\n", "line 4"},
+        {"leat-plan 1\nbytes 2097152\nstream 1\n1048576 0", "line 4"},
+        {"leat-plan 1\nbytes 2097152\nstream 18446744073709551615\n", "line 3"},
+        {"leat-plan 1\nbytes 2097152\nstream 4000000000\n1048576 0\n", "line 5"},
+        {"leat-plan 1\nbytes 2097152\nstream 0\nstream 0\nstream 0\nstream 0\nstream 0\nstream 0\nstream 0\nstream 0\n"
+         "stream 0\n",
+         "line 11"},
+    };
+    struct test_state *t = *state;
+    leat_pool_options options = {.size = sizeof options};
+    leat_pool *pool = (leat_pool *)77;
+    char path[PATH_BYTES];
+
+    NEEDS_VIRTUAL_MEMORY(t);
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        write_file(path, files[i].text);
+        options.plan = path;
+        REFUSED(leat_pool_create(t->device, &options, &pool), LEAT_ERROR_INVALID, files[i].words);
+        assert_int_equal(unlink(path), 0);
+    }
+    options.plan = "/tmp";
+    REFUSED(leat_pool_create(t->device, &options, &pool), LEAT_ERROR_INVALID, "/tmp");
+    options.plan = "/nowhere/plan";
+    REFUSED(leat_pool_create(t->device, &options, &pool), LEAT_ERROR_SYSTEM, "/nowhere/plan");
+    assert_ptr_equal(pool, (leat_pool *)77);
+}
+
+static void plans_are_for_pools_of_pages(void **state)
+{
+    struct test_state *t = *state;
+    leat_pool_options options = {.size = sizeof options, .plan = "/nowhere/plan"}, wrong;
+    leat_pool *pool;
+
+    for (int i = 0; i < 3; i++) {
+        wrong = options;
+        wrong.kind = i == 0 ? LEAT_KIND_PINNED : LEAT_KIND_DEVICE;
+        wrong.plain = i == 1;
+        wrong.one_handle = i == 2;
+        REFUSED(leat_pool_create(t->device, &wrong, &pool), LEAT_ERROR_INVALID, "plan");
+    }
+}
+
+/* A plan without a single block, and one with lists that are empty. */
+static void empty_plans_are_followed_too(void **state)
+{
+    struct test_state *t = *state;
+    leat_pool *pool;
+
+    NEEDS_VIRTUAL_MEMORY(t);
+    for (int i = 0; i < 2; i++) {
+        pool = PLANNED(t, i ? "leat-plan 1\nbytes 0\nstream 0\nstream 0\n" : "leat-plan 1\nbytes 0\n",
+                       .kind = LEAT_KIND_DEVICE);
+        OK(leat_free(t->stream, test_block(pool, t->stream, 3 * MIB)));
+        assert_int_equal(planned(pool), 0);
+        OK(leat_pool_trim(pool, 0, NULL, NULL));
+        OK(leat_pool_destroy(pool));
+    }
+}
+
+/* The default device pool has the plan of the environment; a child looks, because variables are read once. */
+static int child_with_a_plan(void)
+{
+    leat_pool_statistics figures = {.size = sizeof figures};
+    leat_device *device;
+    leat_stream *stream;
+    leat_pool *pool;
+    void *block;
+
+    if (leat_device_open(test_device_name(), &device) || leat_stream_create(device, &stream) ||
+        leat_alloc(stream, 4 * MIB, &block) || leat_pool_default(device, LEAT_KIND_DEVICE, &pool) ||
+        leat_pool_query(pool, &figures) || leat_free(stream, block) || leat_device_close(device)) {
+        fprintf(stderr, "%s\n", leat_last_error());
+        return 1;
+    }
+    return figures.planned == 1 ? 0 : 2;
+}
+
+static void the_environment_names_a_plan(void **state)
+{
+    struct test_state *t = *state;
+    char path[PATH_BYTES], command[200], self[100];
+    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+
+    NEEDS_VIRTUAL_MEMORY(t);
+    assert_true(length > 0);
+    self[length] = '\0';
+    write_file(path, three_blocks);
+    snprintf(command, sizeof command, "LEAT_POOL_PLAN=%s %s child", path, self);
+    assert_int_equal(system(command), 0);
+    assert_int_equal(unlink(path), 0);
+    assert_int_not_equal(system(strcat(command, " 2>/dev/null")), 0);
+}
+
+static const struct CMUnitTest tests[] = {
+    STATE_TEST(a_repeated_run_has_its_places),
+    STATE_TEST(a_request_more_is_served_besides),
+    STATE_TEST(the_plan_is_found_again),
+    STATE_TEST(a_wrong_plan_changes_nothing),
+    STATE_TEST(streams_have_their_lists),
+    STATE_TEST(planned_memory_can_be_trimmed),
+    STATE_TEST(a_plan_does_not_fill_the_pool),
+    STATE_TEST(live_planned_blocks_keep_the_pool),
+    STATE_TEST(what_is_no_plan_is_refused),
+    STATE_TEST(plans_are_for_pools_of_pages),
+    STATE_TEST(empty_plans_are_followed_too),
+    STATE_TEST(the_environment_names_a_plan),
+};
+
+int main(int argc, char **argv)
+{
+    if (argc > 1 && !strcmp(argv[1], "child"))
+        return child_with_a_plan();
+    if (!test_device_there())
+        return 77;
+    return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
+}
