@@ -62,6 +62,11 @@ static uintptr_t page_down(uintptr_t address)
     return address & ~(uintptr_t)(LEATI_PAGE_BYTES - 1);
 }
 
+static uintptr_t align_down(uintptr_t address, size_t alignment)
+{
+    return address & ~(uintptr_t)(alignment - 1);
+}
+
 static uintptr_t align_up(uintptr_t address, size_t alignment)
 {
     return (address + alignment - 1) & ~(uintptr_t)(alignment - 1);
@@ -407,23 +412,23 @@ static bool fit_place(struct place *place, size_t bytes)
     return true;
 }
 
-/* How many bytes are in handles that lie in [first, last) and that a block at base has a part of. */
-static size_t idle_touched(struct leat_pool *pool, uintptr_t base, size_t bytes, uintptr_t first, uintptr_t last)
-{
-    const struct leati_physical *physical;
-    uintptr_t low = first, high = last;
+/* Bytes in handles that a block would have a part of: those that are idle as a whole, and all. */
+struct touched {
+    size_t idle, all;
+};
 
-    if (base > first) {
-        physical = *slot_of(pool, base);
-        low = physical->base;
-    }
-    if (base + bytes < last) {
-        physical = *slot_of(pool, base + bytes - 1);
-        high = physical->base + physical->bytes;
-    }
+/* The handles in [first, last) are idle as a whole. */
+static struct touched handles_touched(struct leat_pool *pool, uintptr_t base, size_t bytes, uintptr_t first,
+                                      uintptr_t last)
+{
+    const struct leati_physical *at_base = *slot_of(pool, base), *at_end = *slot_of(pool, base + bytes - 1);
+    uintptr_t low = at_base->base, high = at_end->base + at_end->bytes;
+    struct touched touched = {.all = high - low};
+
     low = low > first ? low : first;
     high = high < last ? high : last;
-    return high > low ? high - low : 0;
+    touched.idle = high > low ? high - low : 0;
+    return touched;
 }
 
 /* How much of the neighbours a place uses. */
@@ -965,21 +970,38 @@ leat_status leati_pages_provide(struct leat_pool *pool, struct leati_owner *owne
     return provide_chunk(pool, bytes, alignment, block);
 }
 
-uintptr_t leati_pages_place(struct leat_pool *pool, const struct leati_block *block, size_t bytes,
-                            size_t alignment)
+uintptr_t leati_pages_place(struct leat_pool *pool, const struct leati_block *block, size_t bytes, size_t alignment)
 {
-    uintptr_t base = leati_base(block), end = end_of(block), low = align_up(base, alignment);
-    uintptr_t high = (end - bytes) & ~(uintptr_t)(alignment - 1), first, last;
+    size_t page = alignment > LEATI_PAGE_BYTES ? alignment : LEATI_PAGE_BYTES;
+    uintptr_t base = leati_base(block), end = end_of(block), first, last;
+    /* At either end; and, for blocks of whole pages, on pages that what lies beside them does not share. */
+    uintptr_t starts[] = {align_up(base, alignment), align_down(end - bytes, alignment), align_up(base, page),
+                          align_down(align_down(end, LEATI_PAGE_BYTES) - bytes, alignment)};
+    uintptr_t best = starts[0];
     const struct leati_physical *physical;
+    struct touched best_touched;
 
     if (!pool->virtual_memory || block->heap != LEATI_HEAP_LARGE)
-        return low;
+        return best;
     /* The handles that are idle as a whole are those in [first, last). */
     physical = *slot_of(pool, base);
     first = physical->base == base ? base : physical->base + physical->bytes;
     physical = *slot_of(pool, end - 1);
     last = physical->base + physical->bytes == end ? end : physical->base;
-    return idle_touched(pool, high, bytes, first, last) < idle_touched(pool, low, bytes, first, last) ? high : low;
+    best_touched = handles_touched(pool, best, bytes, first, last);
+    for (int i = 1; i < (bytes % LEATI_PAGE_BYTES ? 2 : 4); i++) {
+        struct touched touched;
+
+        if (starts[i] < base || starts[i] + bytes > end)
+            continue;
+        touched = handles_touched(pool, starts[i], bytes, first, last);
+        if (touched.idle < best_touched.idle ||
+            (touched.idle == best_touched.idle && touched.all < best_touched.all)) {
+            best = starts[i];
+            best_touched = touched;
+        }
+    }
+    return best;
 }
 
 /* ---- giving back ---- */
