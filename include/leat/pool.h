@@ -70,7 +70,7 @@ typedef enum leat_pool_reuse {
  * program needs that block; neither waits for the device.
  */
 typedef enum leat_pool_packing {
-    LEAT_POOL_AUTO = 0,  /* new memory while there is some and the pool holds at most 2 % more than the most that was in
+    LEAT_POOL_AUTO = 0,  /* new memory while there is some and the pool holds at most 4 % more than the most that was in
                             use; else as TIGHT */
     LEAT_POOL_STILL = 1, /* new memory only */
     LEAT_POOL_TIGHT = 2  /* stitched blocks first, new memory for what is missing then */

@@ -44,6 +44,8 @@ struct free_granules {
     struct granules *next;
 };
 
+_Static_assert(offsetof(struct leati_block, pool) == 64, "what the fast path writes is one line of the cache");
+
 static void *map(size_t bytes, int protection)
 {
     void *memory = mmap(NULL, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -286,8 +288,8 @@ void leati_blocks_enter(struct leati_block *block, bool small)
     (small ? set_granules : set_windows)(base, bytes, number_of(block));
 }
 
-/* The record of this number, if it is about an extent around address; else NULL. Those of planned blocks that are not
- * in use do not count, since their places lie over one another. */
+/* The record of this number, if it is about an extent around address; else NULL. Those of planned blocks that are
+ * not in use do not count, since their places lie over one another. */
 static struct leati_block *around(uint32_t number, uintptr_t address)
 {
     struct leati_block *block = record(number);

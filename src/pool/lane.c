@@ -13,8 +13,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Small blocks of one size that a lane keeps. */
-enum { KEEP_SMALL = 64 };
+/* Small blocks of one size that a lane keeps. A large one is kept if its lane has handed out at most so many
+ * others since it was allocated: it is what a loop frees and wants again. What lived long goes to the heap, where
+ * it joins what is idle beside it, and where blocks are placed by what is idle alone. */
+enum { KEEP_SMALL = 64, KEEP_RECENT = 64 };
 
 /* ---- owners ---- */
 
@@ -207,6 +209,8 @@ struct leati_block *leati_lane_pop(struct leati_lane *lane, size_t bytes)
 
 static bool push_large(struct leati_lane *lane, struct leati_block *block)
 {
+    if ((uint16_t)(lane->large_count - block->born) > KEEP_RECENT)
+        return false;
     for (int i = 0; i < LEATI_LANE_LARGE; i++)
         if (!lane->large[i]) {
             lane->large[i] = block;
@@ -245,11 +249,13 @@ bool leati_lane_push(struct leati_lane *lane, struct leati_block *block)
     return true;
 }
 
-void leati_lane_count_alloc(struct leati_lane *lane, const struct leati_block *block, bool hit)
+void leati_lane_count_alloc(struct leati_lane *lane, struct leati_block *block, bool hit)
 {
     struct leati_lane_figures *figures = &lane->figures;
     int64_t requested_bytes = (int64_t)leati_requested(block), now;
 
+    if (leati_bytes(block) >= LEATI_LARGE_BYTES)
+        block->born = lane->large_count++;
     add(&figures->requested_bytes, requested_bytes);
     add(&figures->used_bytes, (int64_t)leati_bytes(block));
     add(&figures->live_blocks, 1);

@@ -31,7 +31,7 @@
 #define GROWTH_SHARE 128
 #define GROWTH_SHARE_SMALL 512
 /* The packing "auto" grows while the pool holds at most this much more than the most that was in use at a time. */
-#define WASTE_PERCENT 2
+#define WASTE_PERCENT 4
 #define RESERVE_MIN_BYTES ((size_t)256 << 20)
 #define CHUNK_MIN_BYTES ((size_t)8 << 20)
 
@@ -970,7 +970,8 @@ leat_status leati_pages_provide(struct leat_pool *pool, struct leati_owner *owne
     return provide_chunk(pool, bytes, alignment, block);
 }
 
-uintptr_t leati_pages_place(struct leat_pool *pool, const struct leati_block *block, size_t bytes, size_t alignment)
+uintptr_t leati_pages_place(struct leat_pool *pool, const struct leati_block *block, size_t bytes,
+                            size_t alignment)
 {
     size_t page = alignment > LEATI_PAGE_BYTES ? alignment : LEATI_PAGE_BYTES;
     uintptr_t base = leati_base(block), end = end_of(block), first, last;

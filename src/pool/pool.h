@@ -66,6 +66,7 @@ struct leati_lane {
     _Alignas(128) atomic_uchar locked;
     struct leati_slot slots[LEATI_LANE_SLOTS];
     struct leati_block *large[LEATI_LANE_LARGE]; /* NULL where there is none */
+    uint16_t large_count;                        /* large blocks that it handed out; it may wrap around */
     struct leati_lane_figures figures;
 };
 
@@ -435,7 +436,7 @@ struct leati_block *leati_lane_pop(struct leati_lane *lane, size_t bytes);
 bool leati_lane_push(struct leati_lane *lane, struct leati_block *block);
 
 /* Under the lane's lock: counts a block that was handed out, or came back. */
-void leati_lane_count_alloc(struct leati_lane *lane, const struct leati_block *block, bool hit);
+void leati_lane_count_alloc(struct leati_lane *lane, struct leati_block *block, bool hit);
 void leati_lane_count_free(struct leati_lane *lane, const struct leati_block *block);
 
 /* A block of exactly bytes from any lane of owner, or NULL; some more of them go to the lane into. With the pool's
@@ -521,7 +522,7 @@ bool leati_pool_take_from_others(struct leat_pool *pool, uint64_t bytes);
 
 void leati_see_event(struct leat_pool *pool, leat_pool_action action, const void *ptr, uint64_t bytes,
                      const struct leati_order *order, uint32_t tag);
-uint32_t leati_see_thread_tag(void);
+uint16_t leati_see_thread_tag(void);
 
 /* Samples the peak of what is live; with the pool's lock held. */
 void leati_see_sample(struct leat_pool *pool);

@@ -29,14 +29,14 @@ enum { TAG_OTHER = LEATI_TAGS - 1 };
 static pthread_mutex_t tags_lock = PTHREAD_MUTEX_INITIALIZER;
 static char tag_names[LEATI_TAGS][32] = {[TAG_OTHER] = "other"};
 static _Atomic uint32_t tag_count = 1; /* the first is "no tag" */
-static LEATI_QUICK_TLS uint32_t thread_tag;
+static LEATI_QUICK_TLS uint16_t thread_tag;
 
 const char *leati_see_tag_name(uint32_t tag)
 {
     return tag_names[tag];
 }
 
-uint32_t leati_see_thread_tag(void)
+uint16_t leati_see_thread_tag(void)
 {
     return thread_tag;
 }
@@ -61,7 +61,7 @@ leat_status leat_pool_tag(const char *tag)
         atomic_store_explicit(&tag_count, count + 1, memory_order_release);
     }
     pthread_mutex_unlock(&tags_lock);
-    thread_tag = i < TAG_OTHER ? i : TAG_OTHER;
+    thread_tag = (uint16_t)(i < TAG_OTHER ? i : TAG_OTHER);
     return LEAT_OK;
 }
 
