@@ -975,6 +975,7 @@ uintptr_t leati_pages_place(struct leat_pool *pool, const struct leati_block *bl
 {
     size_t page = alignment > LEATI_PAGE_BYTES ? alignment : LEATI_PAGE_BYTES;
     uintptr_t base = leati_base(block), end = end_of(block), first, last;
+    bool whole_pages = bytes % LEATI_PAGE_BYTES == 0;
     /* At either end; and, for blocks of whole pages, on pages that what lies beside them does not share. */
     uintptr_t starts[] = {align_up(base, alignment), align_down(end - bytes, alignment), align_up(base, page),
                           align_down(align_down(end, LEATI_PAGE_BYTES) - bytes, alignment)};
@@ -990,14 +991,15 @@ uintptr_t leati_pages_place(struct leat_pool *pool, const struct leati_block *bl
     physical = *slot_of(pool, end - 1);
     last = physical->base + physical->bytes == end ? end : physical->base;
     best_touched = handles_touched(pool, best, bytes, first, last);
-    for (int i = 1; i < (bytes % LEATI_PAGE_BYTES ? 2 : 4); i++) {
+    for (int i = 1; i < (whole_pages ? 4 : 2); i++) {
         struct touched touched;
 
         if (starts[i] < base || starts[i] + bytes > end)
             continue;
         touched = handles_touched(pool, starts[i], bytes, first, last);
+        /* Blocks of other sizes would be apart from each other if they shared no handle. */
         if (touched.idle < best_touched.idle ||
-            (touched.idle == best_touched.idle && touched.all < best_touched.all)) {
+            (whole_pages && touched.idle == best_touched.idle && touched.all < best_touched.all)) {
             best = starts[i];
             best_touched = touched;
         }
