@@ -1,0 +1,160 @@
+/*
+ * torch_allocator.c - leat's default pool as the allocator of PyTorch (torch.cuda.memory.CUDAPluggableAllocator).
+ * pytorch_programs.py builds and loads it.
+ *
+ * A block belongs to the stream that PyTorch asks for it on, and goes back on that stream, as in PyTorch's own
+ * allocator. Tensor.record_stream() comes in as leat_torch_use(). PyTorch cannot be told of a failure here: what
+ * went wrong is printed, and the program ends.
+ */
+#include <leat/interop/cuda.h>
+#include <leat/leat.h>
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/types.h>
+
+enum { DEVICES_MAX = 16, STREAMS_MAX = 128 };
+
+/* A stream of PyTorch's and what it is called here. */
+struct known_stream {
+    CUstream cuda;
+    leat_stream *stream;
+};
+
+/* Entries are added under the lock and never change; the release of `count` publishes them, so that looking one up
+ * takes no lock. */
+struct device {
+    leat_device *_Atomic handle;
+    struct known_stream streams[STREAMS_MAX];
+    atomic_uint count;
+};
+
+static struct device devices[DEVICES_MAX];
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards what is added to devices */
+
+static void require(leat_status status)
+{
+    if (status == LEAT_OK)
+        return;
+    fprintf(stderr, "torch_allocator: %s\n", leat_last_error());
+    abort();
+}
+
+static leat_stream *find(struct device *device, CUstream cuda)
+{
+    unsigned count = atomic_load_explicit(&device->count, memory_order_acquire);
+
+    for (unsigned i = 0; i < count; i++)
+        if (device->streams[i].cuda == cuda)
+            return device->streams[i].stream;
+    return NULL;
+}
+
+/* Opens the device and wraps the stream, if another thread has not done so in the meantime. */
+static leat_stream *add(struct device *device, int index, CUstream cuda)
+{
+    leat_stream *stream;
+
+    pthread_mutex_lock(&lock);
+    stream = find(device, cuda);
+    if (!stream) {
+        unsigned count = atomic_load_explicit(&device->count, memory_order_relaxed);
+        leat_device *handle = atomic_load_explicit(&device->handle, memory_order_relaxed);
+
+        if (!handle) {
+            char name[32];
+
+            snprintf(name, sizeof name, "cuda:%d", index);
+            require(leat_device_open(name, &handle));
+            atomic_store_explicit(&device->handle, handle, memory_order_release);
+        }
+        if (count == STREAMS_MAX) {
+            fprintf(stderr, "torch_allocator: more than %d streams\n", STREAMS_MAX);
+            abort();
+        }
+        require(leat_cuda_stream_wrap(handle, cuda, &stream));
+        device->streams[count] = (struct known_stream){cuda, stream};
+        atomic_store_explicit(&device->count, count + 1, memory_order_release);
+    }
+    pthread_mutex_unlock(&lock);
+    return stream;
+}
+
+static leat_stream *stream_of(int index, CUstream cuda)
+{
+    leat_stream *stream;
+
+    if (index < 0 || index >= DEVICES_MAX) {
+        fprintf(stderr, "torch_allocator: device %d, of at most %d\n", index, DEVICES_MAX);
+        abort();
+    }
+    stream = find(&devices[index], cuda);
+    return stream ? stream : add(&devices[index], index, cuda);
+}
+
+void *leat_torch_alloc(ssize_t bytes, int device, CUstream stream)
+{
+    void *ptr = NULL;
+
+    require(leat_alloc(stream_of(device, stream), (size_t)bytes, &ptr));
+    return ptr;
+}
+
+void leat_torch_free(void *ptr, ssize_t bytes, int device, CUstream stream)
+{
+    (void)bytes;
+    require(leat_free(stream_of(device, stream), ptr));
+}
+
+/* PyTorch does not say whose stream it is; the block's device is asked for. */
+void leat_torch_use(void *ptr, CUstream stream)
+{
+    leat_pointer_info info;
+    int index = 0;
+
+    require(leat_pointer_query(ptr, &info));
+    while (index < DEVICES_MAX &&
+           atomic_load_explicit(&devices[index].handle, memory_order_acquire) != info.device)
+        index++;
+    require(leat_pool_use(ptr, stream_of(index, stream)));
+}
+
+/* Ends the use of all devices; what is recorded (LEAT_RECORD_ALLOCATIONS) is complete then. */
+void leat_torch_close(void)
+{
+    for (int i = 0; i < DEVICES_MAX; i++) {
+        leat_device *handle = atomic_exchange_explicit(&devices[i].handle, NULL, memory_order_acq_rel);
+
+        if (handle)
+            require(leat_device_close(handle));
+    }
+}
+
+/* The default pool's statistics as JSON. */
+void leat_torch_statistics(int device, char *text, size_t bytes)
+{
+    leat_pool_statistics figures = {.size = sizeof figures};
+    leat_device *handle =
+        device >= 0 && device < DEVICES_MAX ? atomic_load_explicit(&devices[device].handle, memory_order_acquire) : NULL;
+    leat_pool *pool;
+
+    if (!handle) {
+        snprintf(text, bytes, "{}");
+        return;
+    }
+    require(leat_pool_default(handle, LEAT_KIND_DEVICE, &pool));
+    require(leat_pool_query(pool, &figures));
+    snprintf(text, bytes,
+             "{\"requested_peak_bytes\": %" PRIu64 ", \"reserved_bytes\": %" PRIu64 ", \"reserved_peak_bytes\": %" PRIu64
+             ", \"allocations\": %" PRIu64 ", \"cache_hits\": %" PRIu64 ", \"driver_calls\": %" PRIu64
+             ", \"driver_ns\": %" PRIu64 ", \"pages_stitched_bytes\": %" PRIu64 ", \"events\": %" PRIu64
+             ", \"queries\": %" PRIu64 ", \"stream_waits\": %" PRIu64 ", \"host_waits\": %" PRIu64
+             ", \"stitches\": %" PRIu64 ", \"stitch_reuses\": %" PRIu64 ", \"planned\": %" PRIu64 "}",
+             figures.requested_peak_bytes, figures.reserved_bytes, figures.reserved_peak_bytes, figures.allocations,
+             figures.cache_hits, figures.driver_calls, figures.driver_ns, figures.pages_stitched, figures.events,
+             figures.queries, figures.stream_waits, figures.host_waits, figures.stitches, figures.stitch_reuses,
+             figures.planned);
+}
