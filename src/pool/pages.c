@@ -23,9 +23,9 @@
 /* A new handle is at most this share of what the pool holds, and of what it can ever hold (its limit, or the
  * device's memory), so that a pool grows by few driver calls, and yet has handles that are small beside all of it:
  * only a handle that is idle as a whole can become part of a stitched block. */
-#define HANDLE_SHARE 64
+#define HANDLE_SHARE 128
 #define HANDLE_CAPACITY_SHARE 2048
-#define HANDLE_MAX_BYTES ((size_t)64 << 20)
+#define HANDLE_MAX_BYTES ((size_t)32 << 20)
 /* A heap grows by at least this share of itself, if more is not needed; that of small blocks, which is small
  * beside the other one as a rule, by this share of the pool. */
 #define GROWTH_SHARE 128
