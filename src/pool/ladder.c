@@ -59,7 +59,7 @@ static void remove_pending(struct leat_pool *pool, struct leati_block *block)
 void leati_ladder_take_back(struct leat_pool *pool, struct leati_block *block, struct leati_owner *owner,
                             uint64_t tick)
 {
-    block->idle_since_ns = leati_clock_ns();
+    block->idle_since_ns = leati_clock_coarse_ns();
     /* Memory stays with its stream, though its work may be done: so it joins what is idle beside it, which is the
      * stream's too as a rule, and where blocks are placed does not depend on how fast the device is. */
     if (!owner || !owner->order) {

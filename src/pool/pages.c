@@ -97,13 +97,15 @@ static void set_physical(struct leat_pool *pool, uintptr_t base, size_t bytes, s
 
 /* ---- the reservation ---- */
 
-/* Makes the three spans of a reservation that is there: a quarter for small blocks, half of the rest for each of
- * the others. */
+/* Makes the three spans of a reservation that is there. The heap of large blocks must take what the device has; where
+ * few addresses are to be had, the others get less. */
 static leat_status lay_out(struct leat_pool *pool)
 {
     uintptr_t base = pool->reserved_base, end = base + pool->reserved_span_bytes;
-    size_t small_bytes = page_up(pool->reserved_span_bytes / 4);
-    size_t large_bytes = page_up((pool->reserved_span_bytes - small_bytes) / 2);
+    size_t bytes = pool->reserved_span_bytes, enough_bytes = (size_t)pool->device_bytes / 2 * 3;
+    size_t most_bytes = bytes / 4 * 3 < enough_bytes ? bytes / 4 * 3 : enough_bytes;
+    size_t large_bytes = page_up(bytes / 8 * 3 > most_bytes ? bytes / 8 * 3 : most_bytes);
+    size_t small_bytes = page_up(bytes / 4 < (bytes - large_bytes) / 2 ? bytes / 4 : (bytes - large_bytes) / 2);
     struct leati_span *span;
 
     LEATI_TRY(leati_span_new(pool, base, small_bytes, LEATI_HEAP_SMALL, LEATI_BLOCK_LEAVING, &span));
