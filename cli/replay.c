@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <getopt.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,15 +28,20 @@ const char cli_replay_help[] =
     "                    driver-async-keep: the same, with a pool that gives nothing back meanwhile\n"
     "  --policy NAME     of the pool, for memory that another stream freed and may still use: wait-last (the\n"
     "                    default), wait or wait-never\n"
-    "  --limit BYTES     the most that the pool may hold; K, M, G and T (powers of 1024) may follow\n"
+    "  --packing NAME    of the pool, where no idle memory fits in one piece: auto (the default), still (only "
+    "new\n"
+    "                    memory) or tight (blocks stitched together from idle pages first)\n"
+    "  --limit BYTES     the most that the pool may hold; K, M, G and T (powers of 1024) may follow; a number "
+    "with\n"
+    "                    an x behind it, such as 1.02x, counts in the most bytes that the trace requests\n"
     "  --plan FILE       gives the pool a plan, which leat plan made of this or another trace\n"
     "  --hold            frees a block where the trace says freed instead of free\n"
-    "  --repeat N        replays the trace N times in the same pool, 1 to 100\n"
+    "  --repeat N        replays the trace N times in the same pool, 1 to 100, and shows rounds apart\n"
     "  --trim            after each round gives all memory of the pool back to the driver\n"
     "  --snapshot FILE   writes the state of the pool, at the moment of the most bytes requested in the last "
     "round,\n"
     "                    to FILE; leat pool-map draws it\n"
-    "  --json            prints the figures as JSON instead of tables\n"
+    "  --json            prints the figures, of each round too, as JSON instead of tables\n"
     "  --help            this text\n\n"
     "Each stream of the trace is a stream of its own; one thread makes all calls. A line free is where the "
     "program\n"
@@ -46,9 +52,12 @@ const char cli_replay_help[] =
     "line freed then needs nothing: the memory comes back in the order of the streams, whereas the recording\n"
     "allocator found out by polling. With --hold the block is kept until then, as that allocator did.\n\n"
     "A pair is the allocation and the free of one block. Times are those of the calls alone.\n"
+    "A request that fails ends the replay: the message says where, and the exit status is 1.\n"
     "The manual (man leat) says what each figure is.\n";
 
 enum { PARSE_GO_ON = -1 };
+
+static const double LIMIT_RATIO_MIN = 0.01, LIMIT_RATIO_MAX = 100;
 
 /* ---- the command line ---- */
 
@@ -84,12 +93,23 @@ static bool parse_rounds(const char *text, unsigned *rounds)
     return true;
 }
 
-static bool parse_bytes(const char *text, uint64_t *bytes)
+/* "4G", or "1.02x". */
+static bool parse_limit(const char *text, struct replay_options *options)
 {
-    if (text_parse_bytes(text, NULL, bytes))
+    char *end;
+
+    options->limit_bytes = 0;
+    options->limit_ratio = 0;
+    if (text_parse_bytes(text, NULL, &options->limit_bytes))
         return true;
-    cli_complain(
-        "replay: --limit takes a number of bytes above 0, with K, M, G or T after it if need be, not '%s'", text);
+    errno = 0;
+    options->limit_ratio = strtod(text, &end);
+    if (strspn(text, "0123456789.") == (size_t)(end - text) && !strcmp(end, "x") && !errno &&
+        options->limit_ratio >= LIMIT_RATIO_MIN && options->limit_ratio <= LIMIT_RATIO_MAX)
+        return true;
+    cli_complain("replay: --limit takes a number of bytes above 0, with K, M, G or T after it if need be, or a "
+                 "multiple of the bytes requested such as 1.02x, from %gx to %gx, not '%s'",
+                 LIMIT_RATIO_MIN, LIMIT_RATIO_MAX, text);
     return false;
 }
 
@@ -111,8 +131,13 @@ static int apply_option(int option, struct replay_options *options, int argc, ch
         options->policy = index < 0 ? LEAT_POOL_WAIT_LAST : (leat_pool_reuse)index;
         options->policy_given = true;
         return index < 0 ? CLI_USAGE : PARSE_GO_ON;
+    case 'P':
+        index = parse_name("packing", optarg, replay_packing_names, 3);
+        options->packing = index < 0 ? LEAT_POOL_AUTO : (leat_pool_packing)index;
+        options->packing_given = true;
+        return index < 0 ? CLI_USAGE : PARSE_GO_ON;
     case 'l':
-        return parse_bytes(optarg, &options->limit_bytes) ? PARSE_GO_ON : CLI_USAGE;
+        return parse_limit(optarg, options) ? PARSE_GO_ON : CLI_USAGE;
     case 'r':
         return parse_rounds(optarg, &options->rounds) ? PARSE_GO_ON : CLI_USAGE;
     case 'o':
@@ -141,12 +166,14 @@ static int apply_option(int option, struct replay_options *options, int argc, ch
 /* What only a pool of leat has. */
 static int check_pool_options(const struct replay_options *options)
 {
-    const char *name = options->policy_given  ? "--policy"
-                       : options->limit_bytes ? "--limit"
-                       : options->trim        ? "--trim"
-                       : options->snapshot    ? "--snapshot"
-                       : options->plan        ? "--plan"
-                                              : NULL;
+    bool limited = options->limit_bytes || options->limit_ratio > 0;
+    const char *name = options->policy_given    ? "--policy"
+                       : options->packing_given ? "--packing"
+                       : limited                ? "--limit"
+                       : options->trim          ? "--trim"
+                       : options->snapshot      ? "--snapshot"
+                       : options->plan          ? "--plan"
+                                                : NULL;
 
     if (options->allocator == REPLAY_LEAT || !name)
         return PARSE_GO_ON;
@@ -160,6 +187,7 @@ static int parse(int argc, char **argv, struct replay_options *options)
     static const struct option names[] = {{"device", required_argument, NULL, 'd'},
                                           {"allocator", required_argument, NULL, 'a'},
                                           {"policy", required_argument, NULL, 'p'},
+                                          {"packing", required_argument, NULL, 'P'},
                                           {"limit", required_argument, NULL, 'l'},
                                           {"repeat", required_argument, NULL, 'r'},
                                           {"hold", no_argument, NULL, 'o'},
@@ -238,6 +266,20 @@ release:
     return fine && printed ? CLI_OK : CLI_FAILED;
 }
 
+/* What the options ask of the trace; false after a complaint. */
+static bool fit_options(struct replay_options *options, const struct trace *trace)
+{
+    if (options->hold && !trace->has_freed) {
+        cli_complain("replay: %s has no line 'freed', so there is nothing that --hold could wait for",
+                     options->trace);
+        return false;
+    }
+    if (options->limit_ratio > 0)
+        options->limit_bytes =
+            (uint64_t)ceil((double)trace_peak_bytes(trace, options->hold, NULL) * options->limit_ratio);
+    return true;
+}
+
 int cli_replay(int argc, char **argv)
 {
     struct replay_options options = {.rounds = 1};
@@ -252,13 +294,7 @@ int cli_replay(int argc, char **argv)
         cli_complain("replay: %s", error);
         return CLI_FAILED;
     }
-    if (options.hold && !trace->has_freed) {
-        cli_complain("replay: %s has no line 'freed', so there is nothing that --hold could wait for",
-                     options.trace);
-        status = CLI_FAILED;
-    } else {
-        status = replay(&options, trace);
-    }
+    status = fit_options(&options, trace) ? replay(&options, trace) : CLI_FAILED;
     trace_destroy(trace);
     return status;
 }

@@ -22,7 +22,8 @@ enum replay_allocator {
 };
 
 extern const char *const replay_allocator_names[REPLAY_ALLOCATOR_COUNT];
-extern const char *const replay_policy_names[3]; /* by leat_pool_reuse */
+extern const char *const replay_policy_names[3];  /* by leat_pool_reuse */
+extern const char *const replay_packing_names[3]; /* by leat_pool_packing */
 
 struct replay_options {
     const char *trace;
@@ -31,9 +32,11 @@ struct replay_options {
     const char *plan;     /* for the pool; NULL: none */
     enum replay_allocator allocator;
     leat_pool_reuse policy;
+    leat_pool_packing packing;
     uint64_t limit_bytes; /* 0: none */
+    double limit_ratio;   /* the limit as a multiple of the most bytes requested; 0: given in bytes, or none */
     unsigned rounds;
-    bool policy_given;
+    bool policy_given, packing_given;
     bool hold; /* free at the line "freed" */
     bool trim; /* after each round */
     bool json;
@@ -85,21 +88,27 @@ bool replay_peak_bytes(struct replay_target *target, uint64_t *bytes);
 
 /* ---- the rounds: replay_run.c ---- */
 
-struct replay_percentiles {
-    uint64_t p50, p99, p999; /* ns */
+/* Times of calls in ns, without what reading the clock costs. */
+struct replay_times {
+    double mean;
+    uint64_t p50, p99, p999, worst;
 };
 
-/* One round, or several taken together. Times are those of the calls, without what reading the clock costs. */
+/* One round, or several taken together: then counts and totals are sums. */
 struct replay_figures {
     unsigned rounds;
-    struct replay_percentiles alloc, free, pair;
-    uint64_t total_ns;   /* all calls together */
+    struct replay_times alloc, free, pair; /* a pair is the allocation and the free of one block */
+    uint64_t total_ns;                     /* all calls together */
     uint64_t stalled_ns; /* leat: inside the driver's memory calls; else what calls took above REPLAY_STALL_NS */
     uint64_t driver_calls;
     uint64_t events, queries, stream_waits, host_waits;
     uint64_t cache_hits;
+    uint64_t created_bytes, stitched_bytes, released_bytes;
+    uint64_t stitches, stitch_reuses;
+    uint64_t planned; /* allocations that got the place that the pool's plan has for them */
     bool peak_known;
     uint64_t peak_reserved_bytes; /* up to the end of these rounds */
+    leat_pool_packing packing;    /* of leat's pool: STILL or TIGHT, as it was at their end */
 };
 
 /* A call of a driver's allocator that takes longer than this counts as a stall. */
@@ -107,8 +116,11 @@ enum { REPLAY_STALL_NS = 10000 };
 
 struct replay_result {
     uint64_t peak_requested_bytes;
-    struct replay_figures first, later, all; /* later.rounds is 0 when there is one round only */
-    uint64_t clock_ns;                       /* what reading the clock twice costs */
+    unsigned rounds;
+    struct replay_figures each[REPLAY_ROUNDS_MAX];
+    struct replay_figures later; /* from the third round on; later.rounds is 0 when there is none */
+    struct replay_figures all;
+    uint64_t clock_ns;                                           /* what reading the clock twice costs */
     uint64_t trimmed_bytes, trim_pending_bytes, trim_left_bytes; /* of the last round's trim */
     leat_pool_statistics statistics;                             /* at the end; REPLAY_LEAT only */
 };

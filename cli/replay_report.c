@@ -8,6 +8,7 @@
 #include "text.h"
 
 #include <jansson.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -32,105 +33,174 @@ static bool find_driver(const struct replay_target *target, leat_driver_info *dr
     return false;
 }
 
-static double ratio(const struct replay_result *result)
+static double ratio(const struct replay_result *result, const struct replay_figures *figures)
 {
-    return (double)result->all.peak_reserved_bytes / (double)result->peak_requested_bytes;
+    return (double)figures->peak_reserved_bytes / (double)result->peak_requested_bytes;
 }
 
 /* ---- tables ---- */
 
-/* Rows of a table whose columns are the first round and, where there are more, the later ones. */
-struct rows {
-    struct table *table;
-    const struct replay_result *result;
-    bool fine;
+enum cell {
+    CELL_REQUESTED,
+    CELL_RESERVED,
+    CELL_RATIO,
+    CELL_MEANS, /* of the three kinds of times */
+    CELL_TIMES,
+    CELL_MS,
+    CELL_COUNT,
+    CELL_BYTES,
+    CELL_STITCHES,
+    CELL_PACKING
 };
 
-static void add_row(struct rows *rows, const char *name, const char *first, const char *later)
-{
-    const char *cells[] = {name, first, later};
+/* A row of the table: how it is made of which member of struct replay_figures. */
+struct row {
+    const char *name;
+    enum cell cell;
+    bool pool_only; /* only leat's pools say it */
+    size_t offset;
+};
 
-    rows->fine = rows->fine && table_add(rows->table, cells);
+#define AT(member) offsetof(struct replay_figures, member)
+
+static const struct row rows[] = {
+    {"requested at most", CELL_REQUESTED, false, 0},
+    {"reserved at most", CELL_RESERVED, false, 0},
+    {"reserved / requested", CELL_RATIO, false, 0},
+    {"mean, ns (allocate / free / pair)", CELL_MEANS, false, 0},
+    {"allocate, ns (p50 / p99 / p99.9 / worst)", CELL_TIMES, false, AT(alloc)},
+    {"free, ns", CELL_TIMES, false, AT(free)},
+    {"pair, ns", CELL_TIMES, false, AT(pair)},
+    {"all calls, ms", CELL_MS, false, AT(total_ns)},
+    {NULL, CELL_MS, false, AT(stalled_ns)}, /* its name depends on the allocator */
+    {"driver calls", CELL_COUNT, false, AT(driver_calls)},
+    {"events recorded", CELL_COUNT, false, AT(events)},
+    {"stream waits", CELL_COUNT, false, AT(stream_waits)},
+    {"queries", CELL_COUNT, true, AT(queries)},
+    {"host waits", CELL_COUNT, true, AT(host_waits)},
+    {"from the stream's cache", CELL_COUNT, true, AT(cache_hits)},
+    {"stitched blocks (new / mapped before)", CELL_STITCHES, true, 0},
+    {"mapped for new ones", CELL_BYTES, true, AT(stitched_bytes)},
+    {"placed by the plan", CELL_COUNT, true, AT(planned)},
+    {"packing at the end", CELL_PACKING, true, 0},
+};
+
+static uint64_t number_at(const struct replay_figures *figures, size_t offset)
+{
+    uint64_t number;
+
+    memcpy(&number, (const char *)figures + offset, sizeof number);
+    return number;
 }
 
-static void add_count(struct rows *rows, const char *name, uint64_t first, uint64_t later)
+/* The mean of a round. */
+static void write_count(char *text, size_t room, const struct replay_figures *figures, uint64_t sum)
 {
-    char a[TEXT_MAX], b[TEXT_MAX];
-
-    snprintf(a, sizeof a, "%llu", (unsigned long long)first);
-    snprintf(b, sizeof b, "%llu", (unsigned long long)later);
-    add_row(rows, name, a, b);
+    if (sum % figures->rounds == 0)
+        snprintf(text, room, "%llu", (unsigned long long)(sum / figures->rounds));
+    else
+        snprintf(text, room, "%.2f", (double)sum / figures->rounds);
 }
 
-static const char *exact_bytes(char text[CELL_MAX], uint64_t bytes)
+static void write_times(char text[CELL_MAX], const struct replay_figures *figures, size_t offset)
 {
-    char size[TEXT_MAX];
+    struct replay_times times;
 
-    snprintf(text, CELL_MAX, "%s (%llu)", text_bytes(size, bytes), (unsigned long long)bytes);
-    return text;
+    memcpy(&times, (const char *)figures + offset, sizeof times);
+    snprintf(text, CELL_MAX, "%llu / %llu / %llu / %llu", (unsigned long long)times.p50,
+             (unsigned long long)times.p99, (unsigned long long)times.p999, (unsigned long long)times.worst);
 }
 
-static void add_reserved(struct rows *rows)
+static void write_cell(char text[CELL_MAX], const struct row *row, const struct replay_result *result,
+                       const struct replay_figures *figures)
 {
-    const struct replay_result *result = rows->result;
-    char a[CELL_MAX], b[CELL_MAX];
+    char size[TEXT_MAX], made[CELL_MAX / 2 - 4], reused[CELL_MAX / 2 - 4];
+    uint64_t bytes = row->cell == CELL_REQUESTED ? result->peak_requested_bytes : figures->peak_reserved_bytes;
+    bool unknown = (row->cell == CELL_RESERVED || row->cell == CELL_RATIO) && !figures->peak_known;
 
-    if (!result->first.peak_known) {
-        add_row(rows, "reserved at most", "unknown", "unknown");
-        return;
+    switch (unknown ? CELL_PACKING : row->cell) {
+    case CELL_REQUESTED:
+    case CELL_RESERVED:
+        snprintf(text, CELL_MAX, "%s (%llu)", text_bytes(size, bytes), (unsigned long long)bytes);
+        break;
+    case CELL_RATIO:
+        snprintf(text, CELL_MAX, "%.4f", ratio(result, figures));
+        break;
+    case CELL_MEANS:
+        snprintf(text, CELL_MAX, "%.1f / %.1f / %.1f", figures->alloc.mean, figures->free.mean,
+                 figures->pair.mean);
+        break;
+    case CELL_TIMES:
+        write_times(text, figures, row->offset);
+        break;
+    case CELL_MS:
+        text_figure(size, (double)number_at(figures, row->offset) / figures->rounds / 1e6);
+        snprintf(text, CELL_MAX, "%s", size);
+        break;
+    case CELL_COUNT:
+        write_count(text, CELL_MAX, figures, number_at(figures, row->offset));
+        break;
+    case CELL_BYTES:
+        text_bytes(size, number_at(figures, row->offset) / figures->rounds);
+        snprintf(text, CELL_MAX, "%s", size);
+        break;
+    case CELL_STITCHES:
+        write_count(made, sizeof made, figures, figures->stitches - figures->stitch_reuses);
+        write_count(reused, sizeof reused, figures, figures->stitch_reuses);
+        snprintf(text, CELL_MAX, "%s / %s", made, reused);
+        break;
+    case CELL_PACKING:
+        snprintf(text, CELL_MAX, "%s", unknown ? "unknown" : replay_packing_names[figures->packing]);
+        break;
     }
-    exact_bytes(a, result->first.peak_reserved_bytes);
-    exact_bytes(b, result->later.peak_reserved_bytes);
-    add_row(rows, "reserved at most", a, b);
-    snprintf(a, sizeof a, "%.4f",
-             (double)result->first.peak_reserved_bytes / (double)result->peak_requested_bytes);
-    snprintf(b, sizeof b, "%.4f", ratio(result));
-    add_row(rows, "reserved / requested", a, b);
 }
 
-static void add_percentiles(struct rows *rows, const char *name, const struct replay_percentiles *first,
-                            const struct replay_percentiles *later)
-{
-    char a[CELL_MAX], b[CELL_MAX];
+enum { ROUND_COLUMNS_MAX = 3 };
 
-    snprintf(a, sizeof a, "%llu / %llu / %llu", (unsigned long long)first->p50, (unsigned long long)first->p99,
-             (unsigned long long)first->p999);
-    snprintf(b, sizeof b, "%llu / %llu / %llu", (unsigned long long)later->p50, (unsigned long long)later->p99,
-             (unsigned long long)later->p999);
-    add_row(rows, name, a, b);
+/* The rounds that have a column: the first, the second, and all others together. Returns how many there are. */
+static unsigned choose_columns(const struct replay_result *result,
+                               const struct replay_figures *columns[ROUND_COLUMNS_MAX],
+                               char headings[ROUND_COLUMNS_MAX][CELL_MAX])
+{
+    unsigned count = 0;
+
+    for (; count < 2 && count < result->rounds; count++) {
+        columns[count] = &result->each[count];
+        snprintf(headings[count], CELL_MAX, result->rounds == 1 ? "VALUE" : "ROUND %u", count + 1);
+    }
+    if (result->rounds > 2) {
+        columns[count] = &result->later;
+        if (result->rounds == 3)
+            snprintf(headings[count], CELL_MAX, "ROUND 3");
+        else
+            snprintf(headings[count], CELL_MAX, "ROUNDS 3 TO %u, MEAN", result->rounds);
+        count++;
+    }
+    return count;
 }
 
-static void add_time(struct rows *rows, const char *name, uint64_t first_ns, uint64_t later_ns)
+static bool add_rows(struct table *table, const struct replay_target *target, const struct replay_result *result,
+                     const struct replay_figures *const *columns, unsigned count)
 {
-    char a[TEXT_MAX], b[TEXT_MAX];
+    size_t i;
+    unsigned c;
 
-    text_figure(a, (double)first_ns / 1e6);
-    text_figure(b, (double)later_ns / 1e6);
-    add_row(rows, name, a, b);
-}
+    for (i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const char *stalled = target->pool ? "in the driver, ms" : "above 10 us a call, ms";
+        const char *cells[1 + ROUND_COLUMNS_MAX] = {rows[i].name ? rows[i].name : stalled};
+        char texts[ROUND_COLUMNS_MAX][CELL_MAX];
 
-static void add_rows(struct rows *rows, const struct replay_target *target)
-{
-    const struct replay_figures *first = &rows->result->first, *later = &rows->result->later;
-    char requested[CELL_MAX];
-
-    exact_bytes(requested, rows->result->peak_requested_bytes);
-    add_row(rows, "requested at most", requested, requested);
-    add_reserved(rows);
-    add_percentiles(rows, "allocate, ns (p50 / p99 / p99.9)", &first->alloc, &later->alloc);
-    add_percentiles(rows, "free, ns", &first->free, &later->free);
-    add_percentiles(rows, "pair, ns", &first->pair, &later->pair);
-    add_time(rows, "all calls, ms", first->total_ns, later->total_ns);
-    add_time(rows, target->pool ? "in the driver, ms" : "above 10 us a call, ms", first->stalled_ns,
-             later->stalled_ns);
-    add_count(rows, "driver calls", first->driver_calls, later->driver_calls);
-    add_count(rows, "events recorded", first->events, later->events);
-    add_count(rows, "stream waits", first->stream_waits, later->stream_waits);
-    if (!target->pool)
-        return;
-    add_count(rows, "queries", first->queries, later->queries);
-    add_count(rows, "host waits", first->host_waits, later->host_waits);
-    add_count(rows, "from the stream's cache", first->cache_hits, later->cache_hits);
+        if ((rows[i].pool_only && !target->pool) ||
+            (rows[i].offset == AT(planned) && result->statistics.planned == 0))
+            continue;
+        for (c = 0; c < count; c++) {
+            write_cell(texts[c], &rows[i], result, columns[c]);
+            cells[1 + c] = texts[c];
+        }
+        if (!table_add(table, cells))
+            return false;
+    }
+    return true;
 }
 
 static void print_head(const struct replay_target *target, const struct replay_options *options,
@@ -149,11 +219,32 @@ static void print_head(const struct replay_target *target, const struct replay_o
     printf("Allocator: %s (%s)\n", replay_allocator_names[options->allocator], target->calls);
 }
 
+/* Which regime the pool is in, and whether it needs the driver in the steady state. */
+static void print_regime(const struct replay_options *options, const struct replay_result *result)
+{
+    const struct replay_figures *last = &result->each[result->rounds - 1];
+
+    printf("Packing: %s. At the end the pool was %s: ", replay_packing_names[options->packing],
+           replay_packing_names[last->packing]);
+    if (last->packing == LEAT_POOL_TIGHT)
+        printf("where no idle memory fits in one piece, it stitches a block together from idle pages.\n");
+    else
+        printf("where no idle memory fits in one piece, it gets new memory from the driver.\n");
+    if (result->rounds == 1)
+        return;
+    if (last->driver_calls)
+        printf("The last round made %llu driver calls.\n", (unsigned long long)last->driver_calls);
+    else
+        printf("The last round made no driver call.\n");
+}
+
 static void print_tail(const struct replay_target *target, const struct replay_options *options,
                        const struct replay_result *result)
 {
     char released[TEXT_MAX], pending[TEXT_MAX], left[TEXT_MAX];
 
+    if (target->pool)
+        print_regime(options, result);
     if (!result->all.peak_known)
         printf("What was reserved is unknown: %s.\n",
                target->no_peak ? target->no_peak : "the driver did not tell");
@@ -168,24 +259,29 @@ static void print_tail(const struct replay_target *target, const struct replay_o
 bool replay_print_tables(const struct replay_target *target, const struct replay_options *options,
                          const struct trace *trace, const struct replay_result *result)
 {
-    static const struct table_column one[] = {{"FIGURE", false, 0}, {"VALUE", true, 0}};
-    static const struct table_column two[] = {
-        {"FIGURE", false, 0}, {"FIRST ROUND", true, 0}, {"LATER ROUNDS", true, 0}};
-    struct rows rows = {.result = result, .fine = true};
+    const struct replay_figures *columns[ROUND_COLUMNS_MAX];
+    struct table_column table_columns[1 + ROUND_COLUMNS_MAX] = {{"FIGURE", false, 0}};
+    char headings[ROUND_COLUMNS_MAX][CELL_MAX];
+    unsigned count = choose_columns(result, columns, headings), i;
+    struct table *table;
     bool fine;
 
-    rows.table = result->later.rounds ? table_create(two, 3) : table_create(one, 2);
-    if (!rows.table)
+    for (i = 0; i < count; i++)
+        table_columns[1 + i] = (struct table_column){headings[i], true, 0};
+    table = table_create(table_columns, 1 + count);
+    if (!table)
         return false;
-    add_rows(&rows, target);
-    if (rows.fine) {
+    fine = add_rows(table, target, result, columns, count);
+    if (fine) {
         print_head(target, options, trace);
         putchar('\n');
     }
-    fine = rows.fine && table_print(rows.table, NULL, TABLE_PLAIN);
-    if (fine)
+    fine = fine && table_print(table, NULL, TABLE_PLAIN);
+    if (fine) {
+        putchar('\n');
         print_tail(target, options, result);
-    table_destroy(rows.table);
+    }
+    table_destroy(table);
     return fine;
 }
 
@@ -201,16 +297,19 @@ static json_t *peak_json(const struct replay_figures *figures)
     return figures->peak_known ? number(figures->peak_reserved_bytes) : json_null();
 }
 
-/* Adds "<name>_ns_p50" and the others. */
-static bool add_percentiles_json(json_t *object, const char *name, const struct replay_percentiles *times)
+/* Adds "<name>_ns_mean" and the others. */
+static bool add_times_json(json_t *object, const char *name, const struct replay_times *times)
 {
     const struct {
         const char *suffix;
         uint64_t value;
-    } parts[] = {{"p50", times->p50}, {"p99", times->p99}, {"p999", times->p999}};
+    } parts[] = {{"p50", times->p50}, {"p99", times->p99}, {"p999", times->p999}, {"worst", times->worst}};
     char key[32];
     size_t i;
 
+    snprintf(key, sizeof key, "%s_ns_mean", name);
+    if (json_object_set_new(object, key, json_real(times->mean)) != 0)
+        return false;
     for (i = 0; i < sizeof parts / sizeof parts[0]; i++) {
         snprintf(key, sizeof key, "%s_ns_%s", name, parts[i].suffix);
         if (json_object_set_new(object, key, number(parts[i].value)) != 0)
@@ -219,26 +318,36 @@ static bool add_percentiles_json(json_t *object, const char *name, const struct 
     return true;
 }
 
-/* The counts and times of some rounds; percentiles those of the rounds that times tells of. */
+static const struct {
+    const char *key;
+    bool pool_only; /* null for other allocators */
+    size_t offset;
+} counts[] = {
+    {"driver_calls", false, AT(driver_calls)},    {"events_recorded", false, AT(events)},
+    {"stream_waits", false, AT(stream_waits)},    {"total_ns", false, AT(total_ns)},
+    {"stalled_ns", false, AT(stalled_ns)},        {"queries", true, AT(queries)},
+    {"host_waits", true, AT(host_waits)},         {"cache_hits", true, AT(cache_hits)},
+    {"pages_created", true, AT(created_bytes)},   {"pages_stitched", true, AT(stitched_bytes)},
+    {"pages_released", true, AT(released_bytes)}, {"stitches", true, AT(stitches)},
+    {"stitch_reuses", true, AT(stitch_reuses)},   {"planned", true, AT(planned)},
+};
+
+/* The counts and times of some rounds; the times are those of the rounds that times tells of. */
 static bool add_figures(json_t *object, const struct replay_target *target, const struct replay_figures *figures,
                         const struct replay_figures *times)
 {
-    json_t *counts = json_pack("{s:i, s:o, s:o, s:o, s:o, s:o}", "rounds", figures->rounds, "driver_calls",
-                               number(figures->driver_calls), "events_recorded", number(figures->events),
-                               "stream_waits", number(figures->stream_waits), "total_ns",
-                               number(figures->total_ns), "stalled_ns", number(figures->stalled_ns));
-    /* Only leat's pools count these. */
-    json_t *pool = target->pool ? json_pack("{s:o, s:o, s:o}", "queries", number(figures->queries), "host_waits",
-                                            number(figures->host_waits), "cache_hits", number(figures->cache_hits))
-                                : json_pack("{s:n, s:n, s:n}", "queries", "host_waits", "cache_hits");
-    bool fine = json_object_update(object, counts) == 0 && json_object_update(object, pool) == 0 &&
-                add_percentiles_json(object, "alloc", &times->alloc) &&
-                add_percentiles_json(object, "free", &times->free) &&
-                add_percentiles_json(object, "pair", &times->pair);
+    bool fine = json_object_set_new(object, "rounds", json_integer(figures->rounds)) == 0;
+    json_t *packing = target->pool ? json_string(replay_packing_names[figures->packing]) : json_null();
+    size_t i;
 
-    json_decref(counts);
-    json_decref(pool);
-    return fine;
+    for (i = 0; i < sizeof counts / sizeof counts[0] && fine; i++)
+        fine = json_object_set_new(object, counts[i].key,
+                                   counts[i].pool_only && !target->pool
+                                       ? json_null()
+                                       : number(number_at(figures, counts[i].offset))) == 0;
+    fine = json_object_set_new(object, "packing_at_end", packing) == 0 && fine;
+    return fine && add_times_json(object, "alloc", &times->alloc) &&
+           add_times_json(object, "free", &times->free) && add_times_json(object, "pair", &times->pair);
 }
 
 /* null where there was no such round. */
@@ -253,6 +362,20 @@ static json_t *rounds_json(const struct replay_target *target, const struct repl
         return object;
     json_decref(object);
     return NULL;
+}
+
+/* Each round by itself. */
+static json_t *each_json(const struct replay_target *target, const struct replay_result *result)
+{
+    json_t *list = json_array();
+    unsigned round;
+
+    for (round = 0; list && round < result->rounds; round++)
+        if (json_array_append_new(list, rounds_json(target, &result->each[round])) != 0) {
+            json_decref(list);
+            return NULL;
+        }
+    return list;
 }
 
 static json_t *driver_json(const struct replay_target *target)
@@ -294,15 +417,24 @@ static json_t *statistics_json(const struct replay_target *target, const leat_po
 static json_t *setting_json(const struct replay_target *target, const struct replay_options *options,
                             const struct trace *trace)
 {
-    return json_pack("{s:s, s:o, s:o, s:o, s:s, s:s, s:s, s:s, s:o, s:o, s:b, s:o, s:o, s:i, s:o}", "version",
-                     leat_version(), "host", host_json(), "device", info_device_json(&target->info), "driver",
-                     driver_json(target), "trace", base_name(options->trace), "format",
-                     trace_format_name(trace->format), "allocator", replay_allocator_names[options->allocator],
-                     "calls", target->calls, "policy",
-                     target->pool ? json_string(replay_policy_names[options->policy]) : json_null(), "limit_bytes",
-                     options->limit_bytes ? number(options->limit_bytes) : json_null(), "hold", options->hold,
-                     "events", number(trace->event_count), "allocations", number(trace->block_count), "streams",
-                     trace->stream_count, "failures_recorded", number(trace->failures));
+    json_t *all =
+        json_pack("{s:s, s:o, s:o, s:o, s:s, s:s, s:o, s:i, s:o, s:o}", "version", leat_version(), "host",
+                  host_json(), "device", info_device_json(&target->info), "driver", driver_json(target), "trace",
+                  base_name(options->trace), "format", trace_format_name(trace->format), "allocations",
+                  number(trace->block_count), "streams", trace->stream_count, "events", number(trace->event_count),
+                  "failures_recorded", number(trace->failures));
+    json_t *pool = json_pack(
+        "{s:s, s:s, s:o, s:o, s:o, s:b}", "allocator", replay_allocator_names[options->allocator], "calls",
+        target->calls, "policy", target->pool ? json_string(replay_policy_names[options->policy]) : json_null(),
+        "packing", target->pool ? json_string(replay_packing_names[options->packing]) : json_null(), "limit_bytes",
+        options->limit_bytes ? number(options->limit_bytes) : json_null(), "hold", options->hold);
+    bool fine = json_object_update(all, pool) == 0;
+
+    json_decref(pool);
+    if (fine)
+        return all;
+    json_decref(all);
+    return NULL;
 }
 
 static json_t *report_json(const struct replay_target *target, const struct replay_options *options,
@@ -311,15 +443,15 @@ static json_t *report_json(const struct replay_target *target, const struct repl
     const char *no_peak = target->no_peak ? target->no_peak : "the driver did not tell";
     bool known = result->all.peak_known;
     json_t *all = setting_json(target, options, trace);
-    json_t *peaks =
-        json_pack("{s:o, s:o, s:s?, s:o, s:o}", "peak_requested_bytes", number(result->peak_requested_bytes),
-                  "peak_reserved_bytes", peak_json(&result->all), "peak_reserved_unknown", known ? NULL : no_peak,
-                  "ratio", known ? json_real(ratio(result)) : json_null(), "clock_ns", number(result->clock_ns));
-    json_t *rest = json_pack("{s:o, s:o, s:o, s:o}", "first", rounds_json(target, &result->first), "later",
+    json_t *peaks = json_pack(
+        "{s:o, s:o, s:s?, s:o, s:o}", "peak_requested_bytes", number(result->peak_requested_bytes),
+        "peak_reserved_bytes", peak_json(&result->all), "peak_reserved_unknown", known ? NULL : no_peak, "ratio",
+        known ? json_real(ratio(result, &result->all)) : json_null(), "clock_ns", number(result->clock_ns));
+    json_t *rest = json_pack("{s:o, s:o, s:o, s:o}", "each_round", each_json(target, result), "later",
                              rounds_json(target, &result->later), "trim", trim_json(options, result), "statistics",
                              statistics_json(target, &result->statistics));
     /* Steady state, where there are rounds that show it. */
-    const struct replay_figures *times = result->later.rounds ? &result->later : &result->first;
+    const struct replay_figures *times = result->later.rounds ? &result->later : &result->each[result->rounds - 1];
     bool fine = json_object_update(all, peaks) == 0 && add_figures(all, target, &result->all, times) &&
                 json_object_update(all, rest) == 0;
 

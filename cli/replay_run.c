@@ -2,7 +2,8 @@
  * replay_run.c - replays a trace, round after round, and times each call.
  *
  * A call's time is taken by reading the clock before and after it; what two readings cost without a call between
- * them, measured at the start, is taken off. The work between the calls is the replay's own and not timed.
+ * them, measured at the start, is taken off. The work between the calls is the replay's own and not timed; so is
+ * what is asked of the pool at the end of a round.
  */
 #include "replay.h"
 
@@ -241,14 +242,20 @@ static uint64_t percentile(const uint32_t *sorted, size_t count, unsigned thousa
     return sorted[rank > 0 ? rank - 1 : 0];
 }
 
-static struct replay_percentiles percentiles(uint32_t *times, size_t count)
+/* Sorts the times. */
+static struct replay_times summarize(uint32_t *times, size_t count)
 {
+    uint64_t sum = 0;
+    size_t i;
+
+    for (i = 0; i < count; i++)
+        sum += times[i];
     qsort(times, count, sizeof times[0], compare_ns);
-    return (struct replay_percentiles){percentile(times, count, 500), percentile(times, count, 990),
-                                       percentile(times, count, 999)};
+    return (struct replay_times){(double)sum / (double)count, percentile(times, count, 500),
+                                 percentile(times, count, 990), percentile(times, count, 999), times[count - 1]};
 }
 
-/* Figures of the rounds from begin to before end. scratch has room for the times of all rounds. */
+/* Times of the rounds from begin to before end. scratch has room for the times of all rounds. */
 static void sum_times(const struct run *run, unsigned begin, unsigned end, uint32_t *scratch,
                       struct replay_figures *figures)
 {
@@ -256,73 +263,110 @@ static void sum_times(const struct run *run, unsigned begin, unsigned end, uint3
     const uint32_t *alloc_ns = run->alloc_ns + begin * blocks, *free_ns = run->free_ns + begin * blocks;
     unsigned round;
 
-    figures->rounds = end - begin;
-    if (count == 0)
-        return;
     memcpy(scratch, alloc_ns, count * sizeof *scratch);
-    figures->alloc = percentiles(scratch, count);
+    figures->alloc = summarize(scratch, count);
     memcpy(scratch, free_ns, count * sizeof *scratch);
-    figures->free = percentiles(scratch, count);
+    figures->free = summarize(scratch, count);
     for (i = 0; i < count; i++)
         scratch[i] = free_ns[i] > UINT32_MAX - alloc_ns[i] ? UINT32_MAX : alloc_ns[i] + free_ns[i];
-    figures->pair = percentiles(scratch, count);
-    for (round = begin; round < end; round++) {
+    figures->pair = summarize(scratch, count);
+    for (round = begin; round < end; round++)
         figures->total_ns += run->total_ns[round];
-        figures->stalled_ns += run->stalled_ns[round];
-    }
 }
 
-/* What happened between two readings of the statistics. */
-static void sum_counts(const struct run *run, const leat_pool_statistics *before,
-                       const leat_pool_statistics *after, struct replay_figures *figures)
+/* What happened in a round, between two readings of the statistics. */
+static void take_counts(struct run *run, const leat_pool_statistics *before, const leat_pool_statistics *after,
+                        struct replay_figures *figures)
 {
+    figures->rounds = 1;
     figures->driver_calls = after->driver_calls - before->driver_calls;
     figures->events = after->events - before->events;
     figures->queries = after->queries - before->queries;
     figures->stream_waits = after->stream_waits - before->stream_waits;
     figures->host_waits = after->host_waits - before->host_waits;
     figures->cache_hits = after->cache_hits - before->cache_hits;
-
+    figures->created_bytes = after->pages_created - before->pages_created;
+    figures->stitched_bytes = after->pages_stitched - before->pages_stitched;
+    figures->released_bytes = after->pages_released - before->pages_released;
+    figures->stitches = after->stitches - before->stitches;
+    figures->stitch_reuses = after->stitch_reuses - before->stitch_reuses;
+    figures->planned = after->planned - before->planned;
+    figures->packing = after->packing;
     /* A pool knows how long it was inside the driver; of others only what the calls took is seen. */
-    if (run->target->pool)
-        figures->stalled_ns = after->driver_ns - before->driver_ns;
+    figures->stalled_ns = run->target->pool ? after->driver_ns - before->driver_ns : run->stalled_ns[run->round];
+    figures->peak_known = replay_peak_bytes(run->target, &figures->peak_reserved_bytes);
 }
 
-static bool replay_rounds(struct run *run)
+/* Adds the counts of the rounds from begin to before end. */
+static void sum_counts(const struct replay_result *result, unsigned begin, unsigned end,
+                       struct replay_figures *figures)
 {
-    const leat_pool_statistics zero = {.size = sizeof zero};
-    struct replay_result *result = run->result;
-    unsigned rounds = run->options->rounds;
-    leat_pool_statistics after_first = zero, at_end = zero;
-    uint32_t *scratch;
+    unsigned round;
 
-    for (run->round = 0; run->round < rounds; run->round++) {
-        if (!replay_round(run))
-            return false;
-        if (run->round == 0 && !replay_statistics(run->target, &after_first))
-            return false;
-        if (run->round == 0)
-            result->first.peak_known = replay_peak_bytes(run->target, &result->first.peak_reserved_bytes);
+    for (round = begin; round < end; round++) {
+        const struct replay_figures *one = &result->each[round];
+
+        figures->rounds++;
+        figures->stalled_ns += one->stalled_ns;
+        figures->driver_calls += one->driver_calls;
+        figures->events += one->events;
+        figures->queries += one->queries;
+        figures->stream_waits += one->stream_waits;
+        figures->host_waits += one->host_waits;
+        figures->cache_hits += one->cache_hits;
+        figures->created_bytes += one->created_bytes;
+        figures->stitched_bytes += one->stitched_bytes;
+        figures->released_bytes += one->released_bytes;
+        figures->stitches += one->stitches;
+        figures->stitch_reuses += one->stitch_reuses;
+        figures->planned += one->planned;
+        figures->packing = one->packing;
+        figures->peak_known = one->peak_known;
+        figures->peak_reserved_bytes = one->peak_reserved_bytes;
     }
-    if (!replay_statistics(run->target, &at_end))
-        return false;
-    result->statistics = at_end;
-    scratch = malloc(rounds * run->trace->block_count * sizeof *scratch);
+}
+
+/* Several rounds taken together. */
+static void sum_rounds(const struct run *run, unsigned begin, unsigned end, uint32_t *scratch,
+                       struct replay_figures *figures)
+{
+    if (begin >= end)
+        return;
+    sum_times(run, begin, end, scratch, figures);
+    sum_counts(run->result, begin, end, figures);
+}
+
+static bool sum_all(struct run *run)
+{
+    struct replay_result *result = run->result;
+    unsigned rounds = run->options->rounds, round;
+    uint32_t *scratch = malloc(rounds * run->trace->block_count * sizeof *scratch);
+
     if (!scratch) {
         snprintf(run->target->error, sizeof run->target->error, "out of host memory");
         return false;
     }
-    sum_times(run, 0, 1, scratch, &result->first);
-    sum_times(run, 1, rounds, scratch, &result->later);
-    sum_times(run, 0, rounds, scratch, &result->all);
+    for (round = 0; round < rounds; round++)
+        sum_times(run, round, round + 1, scratch, &result->each[round]);
+    sum_rounds(run, 2, rounds, scratch, &result->later);
+    sum_rounds(run, 0, rounds, scratch, &result->all);
     free(scratch);
-    sum_counts(run, &zero, &after_first, &result->first);
-    sum_counts(run, &after_first, &at_end, &result->later);
-    sum_counts(run, &zero, &at_end, &result->all);
-    result->all.peak_known = replay_peak_bytes(run->target, &result->all.peak_reserved_bytes);
-    result->later.peak_known = result->all.peak_known;
-    result->later.peak_reserved_bytes = result->all.peak_reserved_bytes;
     return true;
+}
+
+static bool replay_rounds(struct run *run)
+{
+    struct replay_result *result = run->result;
+    leat_pool_statistics before = {.size = sizeof before};
+
+    result->rounds = run->options->rounds;
+    for (run->round = 0; run->round < result->rounds; run->round++) {
+        if (!replay_round(run) || !replay_statistics(run->target, &result->statistics))
+            return false;
+        take_counts(run, &before, &result->statistics, &result->each[run->round]);
+        before = result->statistics;
+    }
+    return sum_all(run);
 }
 
 bool replay_run(struct replay_target *target, const struct replay_options *options, const struct trace *trace,

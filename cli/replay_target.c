@@ -17,6 +17,8 @@ const char *const replay_allocator_names[REPLAY_ALLOCATOR_COUNT] = {"leat", "dri
                                                                     "driver-async-keep"};
 const char *const replay_policy_names[3] = {
     [LEAT_POOL_WAIT_LAST] = "wait-last", [LEAT_POOL_WAIT] = "wait", [LEAT_POOL_WAIT_NEVER] = "wait-never"};
+const char *const replay_packing_names[3] = {
+    [LEAT_POOL_AUTO] = "auto", [LEAT_POOL_STILL] = "still", [LEAT_POOL_TIGHT] = "tight"};
 
 static bool check(struct replay_target *target, leat_status status)
 {
@@ -141,13 +143,14 @@ static bool open_pool(struct replay_target *target, const struct replay_options 
                               .name = "replay",
                               .kind = LEAT_KIND_DEVICE,
                               .reuse = options->policy,
+                              .packing = options->packing,
                               .limit_bytes = options->limit_bytes,
                               .plan = options->plan};
 
     target->alloc = leat_target_alloc;
     target->free = leat_target_free;
-    snprintf(target->calls, sizeof target->calls, "leat_pool_alloc and leat_free, policy %s",
-             replay_policy_names[options->policy]);
+    snprintf(target->calls, sizeof target->calls, "leat_pool_alloc and leat_free, policy %s, packing %s",
+             replay_policy_names[options->policy], replay_packing_names[options->packing]);
     return check(target, leat_pool_create(target->device, &pool, &target->pool));
 }
 

@@ -14,6 +14,9 @@ replay() { run 0 replay --device "$device" "$@"; }
 value() { sed -n "s/^  \"$1\": \(.*[^,]\),\{0,1\}\$/\1/p" "$work/out"; }
 inner() { sed -n "/^  \"$1\": {/,/^  }/s/^    \"$2\": \(.*[^,]\),\{0,1\}\$/\1/p" "$work/out"; }
 
+# The value of a key in the figures of round N.
+each() { sed -n '/^  "each_round": \[/,/^  \]/p' "$work/out" | sed -n "s/^      \"$2\": \(.*[^,]\),\{0,1\}\$/\1/p" | sed -n "$1p"; }
+
 # is KEY VALUE
 is() { [ "$(value "$1")" = "$2" ] || fail "$1 is $(value "$1") instead of $2"; }
 
@@ -34,7 +37,14 @@ whole() {
     for call in alloc free pair; do
         holds "$(value ${call}_ns_p50) <= $(value ${call}_ns_p99)"
         holds "$(value ${call}_ns_p99) <= $(value ${call}_ns_p999)"
+        holds "$(value ${call}_ns_p999) <= $(value ${call}_ns_worst)"
+        holds "0 < $(value ${call}_ns_mean) && $(value ${call}_ns_mean) <= $(value ${call}_ns_worst)"
     done
+    # The mean pair is all that the calls took, the time in the driver included.
+    holds "$(value pair_ns_mean) * $3 < $(value total_ns) * 1.001"
+    holds "$(value pair_ns_mean) * $3 > $(value total_ns) * 0.999"
+    is packing '"auto"'
+    [ "$(each 1 total_ns),$(each 2 total_ns)" = "$(value total_ns)," ] || fail 'the one round is not the whole'
     holds "$(value total_ns) > 0 && $(value driver_calls) > 0 && $(value stalled_ns) > 0"
     holds "$(value events_recorded) >= 0 && $(value stream_waits) >= 0"
     [ "$(inner statistics allocations)" = "$3" ] || fail "the pool counts another number of allocations"
@@ -66,17 +76,31 @@ replay --json "$work/small.csv" && is events 4 && is allocations 2 && is peak_re
 # Tables have the same figures.
 replay two_stream_cut.csv.gz && { grep -q '5792626680' "$work/out" || fail 'the table lacks the bytes requested'; }
 replay --repeat 2 two_stream_cut.csv.gz &&
-    { grep -q 'FIRST ROUND.*LATER ROUNDS' "$work/out" || fail 'the rounds are not kept apart'; }
+    { grep -q 'ROUND 1  *ROUND 2$' "$work/out" || fail 'two rounds are not kept apart'; }
+replay --repeat 4 two_stream_cut.csv.gz && {
+    grep -q 'ROUND 1  *ROUND 2  *ROUNDS 3 TO 4, MEAN$' "$work/out" || fail 'the rounds are not kept apart'
+    grep -q '^Packing: auto. At the end the pool was ' "$work/out" || fail 'nothing says how the pool packed'
+    grep -q '^The last round made no driver call\.' "$work/out" || fail 'the steady state calls the driver'
+    for row in 'mean, ns (allocate' 'pair, ns' 'in the driver, ms' 'driver calls' 'stitched blocks'; do
+        grep -q "^$row" "$work/out" || fail "the table lacks: $row"
+    done
+}
 
 # ---- options --------------------------------------------------------------------------------------------------
 
+# sum KEY: over the rounds.
+sum() { echo "$(each 1 "$1") + $(each 2 "$1") + $(each 3 "$1")"; }
+
 replay --json --repeat 3 --trim vit_checkpoint_cut.csv.gz && {
     is rounds 3 && is peak_requested_bytes 3507757272
-    [ "$(inner first rounds),$(inner later rounds)" = 1,2 ] || fail 'rounds are counted wrongly'
+    [ "$(each 1 rounds),$(each 3 rounds),$(each 4 rounds),$(inner later rounds)" = 1,1,,1 ] ||
+        fail 'rounds are counted wrongly'
     [ "$(inner statistics allocations)" = 7011 ] || fail 'three rounds are three times the allocations'
-    holds "$(inner first driver_calls) + $(inner later driver_calls) == $(value driver_calls)"
-    holds "$(inner first total_ns) + $(inner later total_ns) == $(value total_ns)"
-    holds "$(inner first peak_reserved_bytes) <= $(value peak_reserved_bytes)"
+    for key in driver_calls total_ns stalled_ns pages_created pages_stitched pages_released stitches cache_hits; do
+        holds "$(sum $key) == $(value $key)"
+    done
+    holds "$(each 1 peak_reserved_bytes) <= $(value peak_reserved_bytes)"
+    holds "$(each 1 pages_released) > 3000000000 && $(each 3 pages_released) > 3000000000"
     holds "$(inner trim released_bytes) > 3000000000"
     [ "$(inner trim pending_bytes),$(inner trim left_bytes)" = 0,0 ] || fail 'memory stayed after the trim'
 }
@@ -94,6 +118,21 @@ printf 't_us,op,id,bytes,stream\n0,alloc,1,1000,0\n1,free,1,1000,0\n2,alloc,2,30
 replay --json "$work/held.csv" && is peak_requested_bytes 3000
 replay --json --hold "$work/held.csv" && is peak_requested_bytes 4000
 
+# What the pool does where nothing fits in one piece: it grows, or it stitches. No pool has whole pages in exactly the
+# bytes that were requested.
+replay --json --packing still vit_checkpoint_cut.csv.gz && is packing '"still"' && {
+    is stitches 0 && is pages_stitched 0 && is packing_at_end '"still"'
+    still=$(value peak_reserved_bytes)
+}
+replay --json --packing tight --repeat 3 vit_checkpoint_cut.csv.gz && is packing '"tight"' && {
+    is packing_at_end '"tight"'
+    holds "$(value stitches) > 0 && $(value pages_stitched) > 0 && $(value peak_reserved_bytes) < ${still:-0}"
+    holds "$(value stitch_reuses) <= $(value stitches)"
+}
+replay --json --limit 1.03x vit_checkpoint_cut.csv.gz && is limit_bytes 3612989991 && holds "$(value ratio) <= 1.03"
+run 1 replay --device "$device" --packing still --limit 1x vit_checkpoint_cut.csv.gz &&
+    says 'of vit_checkpoint_cut.csv.gz, in round 1 with' && says 'limit of 3507757272 bytes'
+
 replay --json --limit 4G vit_checkpoint_cut.csv.gz && is limit_bytes 4294967296
 run 1 replay --device "$device" --limit 3G vit_checkpoint_cut.csv.gz &&
     says 'line 5850 of vit_checkpoint_cut.csv.gz' && says 'limit of 3221225472 bytes'
@@ -106,7 +145,8 @@ run 1 replay --device "$device" --json --limit 1M two_stream_cut.csv.gz && {
 # other ALLOCATOR: the piece of two streams; two calls a block, and what is unknown is null.
 other() {
     replay --json --allocator "$1" two_stream_cut.csv.gz || return
-    is allocator "\"$1\"" && is policy null && is statistics null && is cache_hits null
+    is allocator "\"$1\"" && is policy null && is packing null && is statistics null && is cache_hits null
+    is stitches null && is packing_at_end null
     is peak_requested_bytes 5792626680 && is driver_calls 5568
     if [ "$(value peak_reserved_bytes)" = null ]; then
         is ratio null
@@ -199,10 +239,11 @@ usage '--policy takes wait-last, wait or wait-never' replay --policy never $trac
 for number in 0 101 -1 x ''; do
     usage '--repeat takes a whole number from 1 to 100' replay --repeat "$number" $trace
 done
-for number in 0 -1 1X 1KiB 99999999999T ''; do
+for number in 0 -1 1X 1KiB 99999999999T '' 0x 1.02xx x 0x1p3x 1e1x 101x .x nanx; do
     usage '--limit takes a number of bytes' replay --limit "$number" $trace
 done
-for option in '--policy wait' '--limit 1G' '--trim' '--snapshot x'; do
+usage '--packing takes auto, still or tight' replay --packing loose $trace
+for option in '--policy wait' '--packing still' '--limit 1G' '--limit 1.5x' '--trim' '--snapshot x'; do
     # shellcheck disable=SC2086
     usage 'does not go with --allocator driver' replay --allocator driver $option $trace
 done
