@@ -272,7 +272,7 @@ int cli_plan(int argc, char **argv)
 
     if (status != PARSE_GO_ON)
         return status;
-    trace = trace_read(path, error);
+    trace = trace_read(path, TRACE_ANY_DEVICE, error);
     if (!trace) {
         cli_complain("plan: %s", error);
         return CLI_FAILED;

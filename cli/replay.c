@@ -18,9 +18,11 @@ const char cli_replay_help[] =
     "Runs the allocations and frees that a program made, recorded in the file TRACE, through a pool of leat or\n"
     "through the driver's own allocator, and shows how much memory that took and how long the calls were.\n"
     "The memory is never touched, so a trace of 25 GB runs on the CPU device of a small machine.\n\n"
-    "TRACE is a CSV file, plain or compressed by gzip, with a header line: leat's format "
-    "(t_us,op,id,bytes,stream;\n"
-    "op is alloc, free or freed) or the log of RMM's logging adaptor (Thread,Time,Action,Pointer,Size,Stream).\n\n"
+    "TRACE is plain or compressed by gzip, and one of these:\n"
+    "  a CSV file with the header line t_us,op,id,bytes,stream: leat's format; op is alloc, free or freed\n"
+    "  a CSV file with the header line Thread,Time,Action,Pointer,Size,Stream: the log of RMM's logging adaptor\n"
+    "  a memory snapshot of PyTorch, as torch.cuda.memory._dump_snapshot() writes it after\n"
+    "  torch.cuda.memory._record_memory_history(); only data is read from it, no code is run\n\n"
     "Options:\n"
     "  --device NAME     the device, such as cuda:1 or cpu:0; without it the best there is\n"
     "  --allocator NAME  leat (the default): a new pool; driver: the driver's plain calls (cuMemAlloc; malloc on\n"
@@ -38,6 +40,7 @@ const char cli_replay_help[] =
     "  --hold            frees a block where the trace says freed instead of free\n"
     "  --repeat N        replays the trace N times in the same pool, 1 to 100, and shows rounds apart\n"
     "  --trim            after each round gives all memory of the pool back to the driver\n"
+    "  --trace-device N  the device whose events of a PyTorch snapshot are replayed, where several have some\n"
     "  --snapshot FILE   writes the state of the pool, at the moment of the most bytes requested in the last "
     "round,\n"
     "                    to FILE; leat pool-map draws it\n"
@@ -55,7 +58,7 @@ const char cli_replay_help[] =
     "A request that fails ends the replay: the message says where, and the exit status is 1.\n"
     "The manual (man leat) says what each figure is.\n";
 
-enum { PARSE_GO_ON = -1 };
+enum { PARSE_GO_ON = -1, TRACE_DEVICES_MAX = 1024 };
 
 static const double LIMIT_RATIO_MIN = 0.01, LIMIT_RATIO_MAX = 100;
 
@@ -113,6 +116,22 @@ static bool parse_limit(const char *text, struct replay_options *options)
     return false;
 }
 
+static bool parse_trace_device(const char *text, int *device)
+{
+    char *end;
+    unsigned long value;
+
+    errno = 0;
+    value = strtoul(text, &end, 10);
+    if (text[0] >= '0' && text[0] <= '9' && !*end && !errno && value < TRACE_DEVICES_MAX) {
+        *device = (int)value;
+        return true;
+    }
+    cli_complain("replay: --trace-device takes a whole number from 0 to %d, not '%s'", TRACE_DEVICES_MAX - 1,
+                 text);
+    return false;
+}
+
 /* One option. Returns PARSE_GO_ON, or what the command exits with. */
 static int apply_option(int option, struct replay_options *options, int argc, char **argv)
 {
@@ -138,6 +157,8 @@ static int apply_option(int option, struct replay_options *options, int argc, ch
         return index < 0 ? CLI_USAGE : PARSE_GO_ON;
     case 'l':
         return parse_limit(optarg, options) ? PARSE_GO_ON : CLI_USAGE;
+    case 'D':
+        return parse_trace_device(optarg, &options->trace_device) ? PARSE_GO_ON : CLI_USAGE;
     case 'r':
         return parse_rounds(optarg, &options->rounds) ? PARSE_GO_ON : CLI_USAGE;
     case 'o':
@@ -192,6 +213,7 @@ static int parse(int argc, char **argv, struct replay_options *options)
                                           {"repeat", required_argument, NULL, 'r'},
                                           {"hold", no_argument, NULL, 'o'},
                                           {"trim", no_argument, NULL, 't'},
+                                          {"trace-device", required_argument, NULL, 'D'},
                                           {"snapshot", required_argument, NULL, 's'},
                                           {"plan", required_argument, NULL, 'n'},
                                           {"json", no_argument, NULL, 'j'},
@@ -269,6 +291,10 @@ release:
 /* What the options ask of the trace; false after a complaint. */
 static bool fit_options(struct replay_options *options, const struct trace *trace)
 {
+    if (options->trace_device != TRACE_ANY_DEVICE && trace->format != TRACE_PYTORCH) {
+        cli_complain("replay: --trace-device is about snapshots of PyTorch, and %s is none", options->trace);
+        return false;
+    }
     if (options->hold && !trace->has_freed) {
         cli_complain("replay: %s has no line 'freed', so there is nothing that --hold could wait for",
                      options->trace);
@@ -282,14 +308,14 @@ static bool fit_options(struct replay_options *options, const struct trace *trac
 
 int cli_replay(int argc, char **argv)
 {
-    struct replay_options options = {.rounds = 1};
+    struct replay_options options = {.rounds = 1, .trace_device = TRACE_ANY_DEVICE};
     char error[TRACE_ERROR_MAX];
     struct trace *trace;
     int status = parse(argc, argv, &options);
 
     if (status != PARSE_GO_ON)
         return status;
-    trace = trace_read(options.trace, error);
+    trace = trace_read(options.trace, options.trace_device, error);
     if (!trace) {
         cli_complain("replay: %s", error);
         return CLI_FAILED;

@@ -35,9 +35,10 @@ struct replay_options {
     leat_pool_packing packing;
     uint64_t limit_bytes; /* 0: none */
     double limit_ratio;   /* the limit as a multiple of the most bytes requested; 0: given in bytes, or none */
+    int trace_device;     /* of a snapshot of PyTorch's */
     unsigned rounds;
     bool policy_given, packing_given;
-    bool hold; /* free at the line "freed" */
+    bool hold; /* free where the trace says "freed" */
     bool trim; /* after each round */
     bool json;
 };

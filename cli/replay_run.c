@@ -147,16 +147,16 @@ static bool write_snapshot(struct run *run)
     return false;
 }
 
-/* Says which line of the trace an allocation or a free belongs to, in front of what went wrong. */
+/* Says where in the trace the block of an allocation or a free is, in front of what went wrong. */
 static bool locate(struct run *run, const char *what, uint32_t index)
 {
     const struct trace_block *block = &run->trace->blocks[index];
-    char why[REPLAY_ERROR_MAX];
+    char why[REPLAY_ERROR_MAX], place[TRACE_PLACE_MAX];
 
     snprintf(why, sizeof why, "%s", run->target->error);
     snprintf(run->target->error, sizeof run->target->error,
-             "%s the %llu bytes of line %llu of %.200s, in round %u with %llu bytes live: %.1500s", what,
-             (unsigned long long)block->bytes, (unsigned long long)block->line, run->options->trace,
+             "%s the %llu bytes of %s of %.200s, in round %u with %llu bytes live: %.1500s", what,
+             (unsigned long long)block->bytes, trace_place(run->trace, index, place), run->options->trace,
              run->round + 1, (unsigned long long)run->live_bytes, why);
     return false;
 }

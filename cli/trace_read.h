@@ -1,10 +1,11 @@
 /*
- * trace_read.h - recorded allocations, read from a file: traces of leat's own format, and logs of RMM's logging
- * adaptor; plain or compressed by gzip.
+ * trace_read.h - recorded allocations, read from a file, plain or compressed by gzip: traces of leat's own format,
+ * logs of RMM's logging adaptor, and PyTorch's memory snapshots. The content says which of them a file is.
  *
  * leat's format is CSV with the columns t_us, op (alloc, free, freed), id, bytes, stream. RMM's is CSV with
  * Thread, Time, Action (allocate, free, allocate failure), Pointer, Size, Stream. The header line says which one
- * it is and in what order the columns come; further columns are skipped.
+ * it is and in what order the columns come; further columns are skipped. A snapshot is what
+ * torch.cuda.memory._dump_snapshot() writes: a pickle with a list of events for each device.
  */
 #ifndef CLI_TRACE_READ_H
 #define CLI_TRACE_READ_H
@@ -13,14 +14,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { TRACE_STREAMS_MAX = 256, TRACE_ERROR_MAX = 512 };
+enum { TRACE_STREAMS_MAX = 256, TRACE_ERROR_MAX = 512, TRACE_PLACE_MAX = 64, TRACE_ANY_DEVICE = -1 };
 
-enum trace_format { TRACE_LEAT, TRACE_RMM };
+enum trace_format { TRACE_LEAT, TRACE_RMM, TRACE_PYTORCH };
 
 enum trace_op {
     TRACE_ALLOC,
     TRACE_FREE, /* the program let go of the block */
-    TRACE_FREED /* the recording allocator used its memory again from here on; leat's format only */
+    TRACE_FREED /* the recording allocator used its memory again from here on; not in RMM's logs */
 };
 
 struct trace_event {
@@ -30,11 +31,12 @@ struct trace_event {
 };
 
 struct trace_block {
-    uint64_t id; /* number of the block, or RMM's pointer */
+    uint64_t id; /* number of the block, or its pointer */
     uint64_t bytes;
-    uint64_t line;       /* that allocated it */
+    uint64_t place;      /* of its allocation: the line, or the index of a snapshot's event */
     uint16_t stream;     /* index of trace.streams */
     bool used_elsewhere; /* other streams used it: its "freed" does not directly follow its "free" */
+    bool before;         /* it was allocated before the recording began; place says nothing */
 };
 
 struct trace {
@@ -45,16 +47,22 @@ struct trace {
     size_t block_count;
     uint64_t streams[TRACE_STREAMS_MAX]; /* their numbers in the file, in the order in which they appear */
     unsigned stream_count;
-    uint64_t failures; /* allocations that failed when the log was written; RMM's format only */
-    bool has_freed;    /* there is a line "freed" */
+    uint64_t failures; /* allocations that failed when the file was recorded */
+    uint64_t before;   /* blocks that were allocated before the recording began; they are allocated first */
+    unsigned device;   /* whose events these are; snapshots only */
+    bool has_freed;    /* there is an event "freed" */
 };
 
-/* The trace in a file, or NULL; error then says which line is wrong and why. */
-struct trace *trace_read(const char *path, char error[TRACE_ERROR_MAX]);
+/* The trace in a file, or NULL; error then says where it is wrong and why. device: which device of a snapshot, or
+ * TRACE_ANY_DEVICE for the only one that has events. */
+struct trace *trace_read(const char *path, int device, char error[TRACE_ERROR_MAX]);
 void trace_destroy(struct trace *trace);
 
-/* "leat" or "rmm". */
+/* "leat", "rmm" or "pytorch". */
 const char *trace_format_name(enum trace_format format);
+
+/* Where the trace allocates a block, in words: "line 12". Returns text. */
+const char *trace_place(const struct trace *trace, uint32_t block, char text[TRACE_PLACE_MAX]);
 
 /* The most bytes that are live at once, from "alloc" to "free" or, with until_freed, to "freed"; *event, which may
  * be NULL, gets the index of the allocation that reaches it first. */

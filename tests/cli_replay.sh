@@ -171,6 +171,40 @@ replay --json rmm_log.csv && is format '"rmm"' && is allocations 5 && is events 
 replay --json --allocator driver-async rmm_log.csv && is driver_calls 10
 run 1 replay --device "$device" --hold rmm_log.csv && says "no line 'freed'"
 
+# As later versions write it, and older ones without 0x; CUDA's per-thread default stream, which is another one for
+# each thread.
+{
+    printf 'Thread,Time,Action,Pointer,Size,Stream\n7,12:00:00:000001,allocate,0x7f00,100,0\n'
+    printf '7,12:00:00:000002,allocate failure,(nil),200,0\n7,12:00:00:000003,allocate,7f0A,300,0x55aa\n'
+    printf '7,12:00:00:000004,free,0x7f0a,300,55aa\n7,12:00:00:000005,allocate,0x10,400,0x2\n'
+    printf '8,12:00:00:000006,allocate,0x20,500,0x2\n8,12:00:00:000007,free,0x10,400,0x2\n'
+} >"$work/rmm.csv"
+replay --json "$work/rmm.csv" && is format '"rmm"' && is allocations 4 && is events 6 && is streams 4 &&
+    is failures_recorded 1 && is peak_requested_bytes 1000
+
+# ---- PyTorch's snapshots --------------------------------------------------------------------------------------
+
+# Made by traces/make_snapshot.py, which says what is in it. The pickles of both protocols have the same data.
+for snapshot in pytorch_snapshot.pickle pytorch_snapshot_2.pickle.gz; do
+    replay --json $snapshot && is format '"pytorch"' && is trace "\"$snapshot\"" && is allocations 43 &&
+        is events 127 && is streams 2 && is allocated_before 2 && is failures_recorded 1 &&
+        is peak_requested_bytes 11498280
+    replay --json --hold --trace-device 1 $snapshot && is hold true && is peak_requested_bytes 11498280
+done
+replay pytorch_snapshot.pickle && {
+    grep -q '2 of them were made before the recording began' "$work/out" || fail 'nothing says which are older'
+}
+run 1 replay --device "$device" --trace-device 0 pytorch_snapshot.pickle && says 'no allocation of device 0'
+run 1 replay --device "$device" --trace-device 1 two_stream_cut.csv.gz && says 'is about snapshots of PyTorch'
+run 1 replay --device "$device" --limit 6M pytorch_snapshot.pickle &&
+    says 'allocating the 8000000 bytes of device_traces[1][22] of pytorch_snapshot.pickle, in round 1'
+head -c 1000 pytorch_snapshot_2.pickle.gz >"$work/bad.pickle.gz"
+run 1 replay "$work/bad.pickle.gz" && says 'bad.pickle.gz: the compressed file is damaged, or ends in the middle'
+head -c 1000 pytorch_snapshot.pickle >"$work/bad.pickle"
+run 1 replay "$work/bad.pickle" && says 'bad.pickle: byte ' && says 'the file ends within it'
+printf '\200\002cos\nsystem\n(X\011\000\000\000touch bad' >"$work/bad.pickle"
+run 1 replay "$work/bad.pickle" && says 'opcode GLOBAL asks for Python objects or code, and only plain data is read'
+
 # ---- bad traces -----------------------------------------------------------------------------------------------
 
 # bad LINES LINE TEXT: a trace of leat's format with those lines after its header is refused for that line.
@@ -243,6 +277,9 @@ for number in 0 -1 1X 1KiB 99999999999T '' 0x 1.02xx x 0x1p3x 1e1x 101x .x nanx;
     usage '--limit takes a number of bytes' replay --limit "$number" $trace
 done
 usage '--packing takes auto, still or tight' replay --packing loose $trace
+for number in -1 1024 x ''; do
+    usage '--trace-device takes a whole number from 0 to 1023' replay --trace-device "$number" $trace
+done
 for option in '--policy wait' '--packing still' '--limit 1G' '--limit 1.5x' '--trim' '--snapshot x'; do
     # shellcheck disable=SC2086
     usage 'does not go with --allocator driver' replay --allocator driver $option $trace

@@ -22,7 +22,8 @@ test_programs := $(test_api) $(test_order) $(test_cpu) $(test_unit) $(test_walk)
 test_kernels := $(test_bin)/kernels_user.so
 
 # cmocka's headers have no warnings of ours to answer for; what the programs find beside them, they find by a define.
-test_defines = -DTEST_KERNELS_SO='"$(abspath $(test_kernels))"' -DTEST_KERNELS_PTX='"$(abspath tests/kernels_user.ptx)"'
+test_defines = -DTEST_KERNELS_SO='"$(abspath $(test_kernels))"' -DTEST_KERNELS_PTX='"$(abspath tests/kernels_user.ptx)"' \
+               -DTEST_SNAPSHOT='"$(abspath tests/traces/pytorch_snapshot.pickle)"'
 test_objects := $(test_bin)/harness.o $(test_bin)/layouts.o
 
 $(test_bin)/%.o: tests/%.c $(BUILD)/flags
@@ -34,11 +35,15 @@ $(test_bin)/%.o: tests/%.c $(BUILD)/flags
 
 $(test_programs): %: %.o $(test_objects) $(BUILD)/libleat.a
 	$(say) LINK $@
-	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(test_wraps) $(filter %.o,$^) $(BUILD)/libleat.a -lcmocka $(LIB_LIBS) -o $@
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(test_wraps) $(filter %.o,$^) $(BUILD)/libleat.a -lcmocka $(test_libs) $(LIB_LIBS) -o $@
 
 # What waits wait for is held up.
 $(addprefix $(test_bin)/,unit_copy_waits unit_copy_lend unit_copy_forms unit_order): $(test_bin)/held.o
 $(test_bin)/unit_copy_waits: test_wraps = -Wl,--wrap=leati_order_failed
+
+# The files that the command replays, by the command's own readers.
+$(test_bin)/unit_trace: $(addprefix $(BUILD)/obj/cli/,pickle.o trace_make.o trace_read.o trace_snapshot.o)
+$(test_bin)/unit_trace: test_libs = -lz
 
 # What the tests of CUDA's driver and of HIP's share.
 $(addprefix $(test_bin)/,test_cuda_loader test_hip_loader): $(test_bin)/loaded.o

@@ -60,7 +60,7 @@ while IFS=: read -r file line header; do
     name=${header:1:-1}
     if [[ $header == '"'* || $name == leat/* ]]; then
         [[ $name =~ $(allowed "$file") ]] && continue
-        [[ $file =~ $inside && $name =~ ^(driver|core|pool|copy|layout|kernels|base)/ ]] && continue
+        [[ $file =~ $inside && $name =~ ^(driver|core|pool|copy|layout|kernels|base|\.\./cli)/ ]] && continue
     else
         system_allowed "$file" "$name" && continue
     fi
