@@ -9,18 +9,21 @@
 #include <stdio.h>
 #include <string.h>
 
-const char cli_pool_map_help[] = "Usage: leat pool-map [OPTION]... SNAPSHOT\n\n"
-                                 "Draws the addresses of a pool, row by row: live blocks, memory that is kept for "
-                                 "a stream, memory that waits for\n"
-                                 "other streams, free memory, and addresses without memory. SNAPSHOT is the JSON "
-                                 "that leat_pool_snapshot() writes,\n"
-                                 "for example by leat replay --snapshot. The picture is SVG for a browser, light "
-                                 "or dark; pointing at a block shows\n"
-                                 "its size, stream, tag and, from a pool in guard mode, its call stack.\n\n"
-                                 "Options:\n"
-                                 "  -o, --output FILE  writes to FILE instead of standard output\n"
-                                 "  --text             a coarse picture in characters instead of SVG\n"
-                                 "  --help             this text\n";
+const char cli_pool_map_help[] =
+    "Usage: leat pool-map [OPTION]... SNAPSHOT\n\n"
+    "Draws the addresses of a pool, row by row: live blocks, memory that is kept for "
+    "a stream, memory that waits for\n"
+    "other streams, free memory, memory that is lent to stitched blocks, and addresses "
+    "without memory. Stitched blocks\n"
+    "have addresses of their own. SNAPSHOT is the JSON that leat_pool_snapshot() "
+    "writes, for example by leat replay\n"
+    "--snapshot. The picture is SVG for a browser, light or dark; pointing at a block "
+    "shows its size, stream, tag and,\n"
+    "from a pool in guard mode, its call stack.\n\n"
+    "Options:\n"
+    "  -o, --output FILE  writes to FILE instead of standard output\n"
+    "  --text             a coarse picture in characters instead of SVG\n"
+    "  --help             this text\n";
 
 struct options {
     const char *snapshot;

@@ -17,15 +17,17 @@ enum pool_map_state {
     POOL_MAP_CACHED,  /* freed, kept for the stream that freed it */
     POOL_MAP_PENDING, /* freed, waiting for other streams */
     POOL_MAP_FREE,    /* memory that nobody has */
-    POOL_MAP_STALE,   /* memory moved away from here, and a stream may still use the old addresses of it */
+    POOL_MAP_LENT,    /* memory that a stitched block is using, at addresses of its own */
+    POOL_MAP_STALE,   /* addresses that were given up, and a stream may still use them */
+    POOL_MAP_DORMANT, /* addresses of a stitched block that is not in use; its memory is idle where it belongs */
     POOL_MAP_HOLE,    /* addresses without memory */
     POOL_MAP_STATE_COUNT
 };
 
-/* Whether there is memory that belongs to these addresses. */
+/* Returns true if there is memory that can be used at these addresses now. Rows without any are not drawn. */
 static inline bool pool_map_has_memory(enum pool_map_state state)
 {
-    return state != POOL_MAP_HOLE && state != POOL_MAP_STALE;
+    return state != POOL_MAP_HOLE && state != POOL_MAP_STALE && state != POOL_MAP_DORMANT;
 }
 
 extern const char *const pool_map_state_names[POOL_MAP_STATE_COUNT];
@@ -45,9 +47,16 @@ struct pool_map_extent {
 struct pool_map_range {
     const char *name;
     uint64_t base, bytes;
+    bool stitched;                   /* addresses of stitched blocks, whose memory belongs to other ranges */
     struct pool_map_extent *extents; /* in address order, without gaps */
     size_t extent_count;
 };
+
+/* Why rows are left out. */
+static inline const char *pool_map_gap_text(const struct pool_map_range *range)
+{
+    return range->stitched ? "not in use" : "without memory";
+}
 
 struct pool_map_share {
     const char *name; /* of a tag */

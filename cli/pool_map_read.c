@@ -8,8 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const pool_map_state_names[POOL_MAP_STATE_COUNT] = {"live", "cached", "pending",
-                                                                "free", "stale",  "hole"};
+const char *const pool_map_state_names[POOL_MAP_STATE_COUNT] = {
+    [POOL_MAP_LIVE] = "live",       [POOL_MAP_CACHED] = "cached", [POOL_MAP_PENDING] = "pending",
+    [POOL_MAP_FREE] = "free",       [POOL_MAP_LENT] = "lent",     [POOL_MAP_STALE] = "stale",
+    [POOL_MAP_DORMANT] = "dormant", [POOL_MAP_HOLE] = "hole"};
 
 enum { WHERE_MAX = 64 };
 
@@ -120,6 +122,23 @@ static bool read_extent(struct reader *reader, const json_t *object, const struc
     return true;
 }
 
+/* A stitched block in use ends where its request does; the rest of the pages mapped for it is not listed. Adds
+ * that to the block, if there is any, and returns where it ends then. */
+static uint64_t take_tail(const json_t *next, struct pool_map_extent *before)
+{
+    const json_t *value = json_object_get(next, "offset");
+    uint64_t offset = json_is_integer(value) ? (uint64_t)json_integer_value(value) : 0;
+    uint64_t end = before->offset + before->bytes;
+    bool in_use =
+        before->state == POOL_MAP_LIVE || before->state == POOL_MAP_CACHED || before->state == POOL_MAP_PENDING;
+
+    if (in_use && json_is_integer(value) && json_integer_value(value) > 0 && offset > end) {
+        before->bytes = offset - before->offset;
+        return offset;
+    }
+    return end;
+}
+
 static bool read_extents(struct reader *reader, const json_t *list, size_t number, struct pool_map_range *range)
 {
     size_t count = json_array_size(list), i;
@@ -130,6 +149,8 @@ static bool read_extents(struct reader *reader, const json_t *list, size_t numbe
         return false;
     for (i = 0; i < count; i++) {
         snprintf(reader->where, WHERE_MAX, "ranges[%zu].extents[%zu]: ", number, i);
+        if (range->stitched && i > 0)
+            at = take_tail(json_array_get(list, i), &range->extents[i - 1]);
         if (!read_extent(reader, json_array_get(list, i), range, at, &range->extents[i]))
             return false;
         at += range->extents[i].bytes;
@@ -148,10 +169,26 @@ static bool read_range(struct reader *reader, const json_t *object, size_t numbe
     if (!get_text(reader, object, "name", &range->name) || !get_text(reader, object, "base", &base) ||
         !get_number(reader, object, "bytes", &range->bytes) || !get_list(reader, object, "extents", &extents))
         return false;
+    range->stitched = !strcmp(range->name, "stitched");
     range->base = strtoull(base, &end, 16);
     if (base[0] == '\0' || *end)
         return complain(reader, "'base' is '%.40s', and must be an address such as 0x7f0000000000", base);
     return read_extents(reader, extents, number, range);
+}
+
+/* Moves ranges of stitched blocks behind the others, whose memory they use. */
+static void put_stitched_last(struct pool_map *map)
+{
+    size_t kept = 0, i;
+
+    for (i = 0; i < map->range_count; i++) {
+        struct pool_map_range range = map->ranges[i];
+
+        if (range.stitched)
+            continue;
+        memmove(&map->ranges[kept + 1], &map->ranges[kept], (i - kept) * sizeof range);
+        map->ranges[kept++] = range;
+    }
 }
 
 static bool read_ranges(struct reader *reader)
@@ -171,6 +208,7 @@ static bool read_ranges(struct reader *reader)
         if (!read_range(reader, json_array_get(list, i), i, &map->ranges[i]))
             return false;
     }
+    put_stitched_last(map);
     return true;
 }
 
@@ -235,14 +273,14 @@ static bool read_head(struct reader *reader)
     return true;
 }
 
-/* What live blocks and idle memory have of the page that is being looked at. */
+/* What is in use and what is idle of the page that is being looked at. */
 struct page {
-    uint64_t number, live_bytes, idle_bytes;
+    uint64_t number, used_bytes, idle_bytes;
 };
 
 static void end_page(struct pool_map *map, struct page *page, uint64_t next)
 {
-    if (page->live_bytes && page->idle_bytes) {
+    if (page->used_bytes && page->idle_bytes) {
         map->partly_used_pages++;
         map->partly_idle_bytes += page->idle_bytes;
     }
@@ -258,8 +296,8 @@ static void add_to_page(struct pool_map *map, struct page *page, const struct po
 
     if (page->number != number)
         end_page(map, page, number);
-    if (extent->state == POOL_MAP_LIVE)
-        page->live_bytes += (end < page_end ? end : page_end) - begin;
+    if (extent->state == POOL_MAP_LIVE || extent->state == POOL_MAP_LENT)
+        page->used_bytes += (end < page_end ? end : page_end) - begin;
     else if (pool_map_has_memory(extent->state))
         page->idle_bytes += (end < page_end ? end : page_end) - begin;
 }
@@ -321,7 +359,8 @@ struct pool_map *pool_map_read(const char *path, char error[POOL_MAP_ERROR_MAX])
                read_shares(&reader, "tags", &map->tags, &map->tag_count) && read_ranges(&reader)) {
         for (i = 0; i < map->range_count; i++) {
             sum_extents(map, &map->ranges[i]);
-            sum_pages(map, &map->ranges[i]);
+            if (!map->ranges[i].stitched)
+                sum_pages(map, &map->ranges[i]);
         }
         return map;
     }

@@ -14,23 +14,38 @@ static uint64_t end_of(const struct pool_map_range *range)
     return range->extent_count ? last->offset + last->bytes : 0;
 }
 
-/* The whole rows within an extent: from row *first to before the result. */
-static uint64_t whole_rows(const struct pool_map_extent *extent, uint64_t row_bytes, uint64_t *first)
+/* The next stretch of addresses without memory, from extent *index on; *index is that behind it then. Returns
+ * false if there is none. */
+static bool next_blank(const struct pool_map_range *range, size_t *index, uint64_t *begin, uint64_t *end)
 {
-    *first = extent->offset / row_bytes + (extent->offset % row_bytes != 0);
-    return (extent->offset + extent->bytes) / row_bytes;
+    const struct pool_map_extent *extents = range->extents;
+
+    while (*index < range->extent_count && pool_map_has_memory(extents[*index].state))
+        ++*index;
+    if (*index == range->extent_count)
+        return false;
+    *begin = extents[*index].offset;
+    for (; *index < range->extent_count && !pool_map_has_memory(extents[*index].state); ++*index)
+        *end = extents[*index].offset + extents[*index].bytes;
+    return true;
+}
+
+/* The rows that [begin, end) covers as far as they go: from row *first to before the result. */
+static uint64_t whole_rows(const struct pool_map_range *range, uint64_t begin, uint64_t end, uint64_t row_bytes,
+                           uint64_t *first)
+{
+    *first = begin / row_bytes + (begin % row_bytes != 0);
+    return end / row_bytes + (end == end_of(range) && end % row_bytes != 0);
 }
 
 /* How many rows have memory somewhere. */
 static uint64_t count_rows(const struct pool_map_range *range, uint64_t row_bytes)
 {
-    uint64_t end = end_of(range), count = end / row_bytes + (end % row_bytes != 0), first, last;
-    size_t i;
+    uint64_t end = end_of(range), count = end / row_bytes + (end % row_bytes != 0), blank, blank_end, first, last;
+    size_t i = 0;
 
-    for (i = 0; i < range->extent_count; i++) {
-        if (pool_map_has_memory(range->extents[i].state))
-            continue;
-        last = whole_rows(&range->extents[i], row_bytes, &first);
+    while (next_blank(range, &i, &blank, &blank_end)) {
+        last = whole_rows(range, blank, blank_end, row_bytes, &first);
         count -= last > first ? last - first : 0;
     }
     return count;
@@ -38,21 +53,14 @@ static uint64_t count_rows(const struct pool_map_range *range, uint64_t row_byte
 
 static void add_row(struct pool_map_rows *rows, uint64_t begin, uint64_t end, bool gap)
 {
-    struct pool_map_row *before = rows->row_count ? &rows->rows[rows->row_count - 1] : NULL;
-
-    /* Two holes one after the other are one gap. */
-    if (gap && before && before->gap && before->end == begin) {
-        before->end = end;
-        return;
-    }
     rows->rows[rows->row_count++] = (struct pool_map_row){begin, end, gap};
 }
 
 bool pool_map_make_rows(const struct pool_map_range *range, uint64_t smallest_row_bytes, size_t rows_max,
                         struct pool_map_rows *rows)
 {
-    uint64_t end = end_of(range), at = 0, first, last, count;
-    size_t i;
+    uint64_t end = end_of(range), at = 0, blank, blank_end, first, last, count;
+    size_t i = 0;
 
     rows->row_bytes = smallest_row_bytes;
     while ((count = count_rows(range, rows->row_bytes)) > rows_max)
@@ -62,17 +70,13 @@ bool pool_map_make_rows(const struct pool_map_range *range, uint64_t smallest_ro
     rows->rows = calloc(2 * (size_t)count + 1, sizeof *rows->rows);
     if (!rows->rows)
         return false;
-    for (i = 0; i < range->extent_count; i++) {
-        const struct pool_map_extent *extent = &range->extents[i];
-
-        if (!pool_map_has_memory(extent->state)) {
-            last = whole_rows(extent, rows->row_bytes, &first);
-            for (; at < first * rows->row_bytes && at < end; at += rows->row_bytes)
-                add_row(rows, at, at + rows->row_bytes, false);
-            if (last > first) {
-                add_row(rows, first * rows->row_bytes, last * rows->row_bytes, true);
-                at = last * rows->row_bytes;
-            }
+    while (next_blank(range, &i, &blank, &blank_end)) {
+        last = whole_rows(range, blank, blank_end, rows->row_bytes, &first);
+        for (; at < first * rows->row_bytes && at < end; at += rows->row_bytes)
+            add_row(rows, at, at + rows->row_bytes, false);
+        if (last > first) {
+            add_row(rows, at, last * rows->row_bytes < end ? last * rows->row_bytes : end, true);
+            at = last * rows->row_bytes;
         }
     }
     for (; at < end; at += rows->row_bytes)

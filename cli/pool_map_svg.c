@@ -3,7 +3,8 @@
  *
  * Each range of addresses is cut into rows of one length, drawn to scale; lines mark the pages where they are far
  * enough apart. Pieces too narrow to be seen are joined with their neighbours of the same state. Colours: a live
- * block has the hue of its tag, darker the larger it is.
+ * block has the hue of its tag, darker the larger it is. A stitched one has lines across it, and so has the memory
+ * that it was lent.
  */
 #include "pool_map.h"
 #include "svg.h"
@@ -115,6 +116,9 @@ static void write_styles(FILE *file)
           ".page{stroke:#1f2328;stroke-opacity:0.35;stroke-width:0.5}\n"
           ".cached{fill:#c9d3b6}\n.free{fill:#dfe3e8}\n.hole{fill:#ffffff}\n.pending{fill:url(#pending)}\n"
           ".stale{fill:url(#stale)}\n.stale-line{stroke:#aab2bb;stroke-width:1}\n"
+          ".lent{fill:url(#lent)}\n.lent-paper{fill:#c3dcf1}\n.stitched{fill:url(#stitched);pointer-events:none}\n"
+          ".stitch-line{stroke:#1f4e79;stroke-width:1}\n"
+          ".dormant{fill:url(#dormant)}\n.dormant-dot{fill:#7d93a8}\n"
           ".pending-paper{fill:#f6e3c3}\n.pending-line{stroke:#b35900;stroke-width:1.5}\n",
           file);
     write_shades(file);
@@ -122,7 +126,8 @@ static void write_styles(FILE *file)
           "text{fill:#e6edf3}\n.address,.quiet{fill:#9198a1}\n.label{fill:#101418}\n.paper,.hole{fill:#14181d}\n"
           ".block{stroke:#14181d}\n.page{stroke:#e6edf3}\n"
           ".stale-line{stroke:#59636e}\n.cached{fill:#66704f}\n.free{fill:#3a424b}\n.pending-paper{fill:#4d3a1d}\n"
-          ".pending-line{stroke:#e8a23c}\n"
+          ".pending-line{stroke:#e8a23c}\n.lent-paper{fill:#27435c}\n.stitch-line{stroke:#a9cdec}\n"
+          ".dormant-dot{fill:#6d8296}\n"
           "}\n"
           "</style>\n",
           file);
@@ -131,7 +136,15 @@ static void write_styles(FILE *file)
           "<line x1=\"0\" y1=\"0\" x2=\"0\" y2=\"6\" class=\"pending-line\"/></pattern>"
           "<pattern id=\"stale\" width=\"5\" height=\"5\" patternUnits=\"userSpaceOnUse\" "
           "patternTransform=\"rotate(-45)\"><line x1=\"0\" y1=\"0\" x2=\"0\" y2=\"5\" class=\"stale-line\"/>"
-          "</pattern></defs>\n",
+          "</pattern>"
+          "<pattern id=\"lent\" width=\"8\" height=\"8\" patternUnits=\"userSpaceOnUse\" "
+          "patternTransform=\"rotate(45)\"><rect width=\"8\" height=\"8\" class=\"lent-paper\"/>"
+          "<line x1=\"0\" y1=\"0\" x2=\"0\" y2=\"8\" class=\"stitch-line\"/></pattern>"
+          "<pattern id=\"stitched\" width=\"8\" height=\"8\" patternUnits=\"userSpaceOnUse\" "
+          "patternTransform=\"rotate(45)\"><line x1=\"0\" y1=\"0\" x2=\"0\" y2=\"8\" "
+          "class=\"stitch-line\"/></pattern>"
+          "<pattern id=\"dormant\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\">"
+          "<circle cx=\"3\" cy=\"3\" r=\"1\" class=\"dormant-dot\"/></pattern></defs>\n",
           file);
 }
 
@@ -179,8 +192,14 @@ static unsigned write_swatch(struct picture *picture, unsigned x, const char *st
 
 static void write_legend(struct picture *picture)
 {
-    static const char *const texts[POOL_MAP_STATE_COUNT] = {"live", "kept for a stream", "waits for streams",
-                                                            "free", "moved away",        "no memory"};
+    static const char *const texts[POOL_MAP_STATE_COUNT] = {[POOL_MAP_LIVE] = "live",
+                                                            [POOL_MAP_CACHED] = "kept for a stream",
+                                                            [POOL_MAP_PENDING] = "waits for streams",
+                                                            [POOL_MAP_FREE] = "free",
+                                                            [POOL_MAP_LENT] = "lent to stitched blocks",
+                                                            [POOL_MAP_STALE] = "given up",
+                                                            [POOL_MAP_DORMANT] = "stitched, not in use",
+                                                            [POOL_MAP_HOLE] = "no memory"};
     const struct pool_map *map = picture->map;
     char text[128], style[16], size[TEXT_MAX];
     unsigned x = MARGIN, shade;
@@ -198,6 +217,10 @@ static void write_legend(struct picture *picture)
     x = MARGIN;
     for (state = POOL_MAP_CACHED; state < POOL_MAP_STATE_COUNT; state++) {
         snprintf(text, sizeof text, "%s, %s", texts[state], text_bytes(size, map->state_bytes[state]));
+        if (state == POOL_MAP_STALE) { /* the rest needs a line of its own */
+            picture->y += LINE_STEP + 4;
+            x = MARGIN;
+        }
         x = write_swatch(picture, x, pool_map_state_names[state], text);
     }
     picture->y += LINE_STEP;
@@ -222,6 +245,11 @@ static void write_stack(FILE *file, const json_t *stack)
     }
 }
 
+static bool is_stitched(const struct pool_map_range *range, const struct pool_map_extent *extent)
+{
+    return range->stitched && extent->state != POOL_MAP_STALE && extent->state != POOL_MAP_HOLE;
+}
+
 /* What pointing at a group shows. */
 static void write_tooltip(struct picture *picture, const struct pool_map_range *range, const struct group *group)
 {
@@ -237,7 +265,8 @@ static void write_tooltip(struct picture *picture, const struct pool_map_range *
         fputs("</title>", file);
         return;
     }
-    fprintf(file, "%s, %s (%" PRIu64 ") at offset %" PRIu64 " of ", pool_map_state_names[extent->state],
+    fprintf(file, "%s%s, %s (%" PRIu64 ") at offset %" PRIu64 " of ",
+            is_stitched(range, extent) ? "stitched, " : "", pool_map_state_names[extent->state],
             text_bytes(size, extent->bytes), extent->bytes, extent->offset);
     svg_write_escaped(file, range->name);
     fprintf(file, ", address 0x%" PRIx64, range->base + extent->offset);
@@ -283,6 +312,9 @@ static void write_group(struct picture *picture, const struct pool_map_range *ra
     fputs(block ? " block\">" : "\">", picture->file);
     write_tooltip(picture, range, group);
     fputs("</rect>\n", picture->file);
+    if (block && range->stitched)
+        fprintf(picture->file, "<rect x=\"%.2f\" y=\"%u\" width=\"%.2f\" height=\"%d\" class=\"stitched\"/>\n", x,
+                picture->y, width, ROW_HEIGHT);
     if (width >= label_min && group->pieces == 1 && group->extent->state == POOL_MAP_LIVE)
         write_label(picture, group, x, width);
 }
@@ -333,8 +365,8 @@ static void write_row(struct picture *picture, const struct pool_map_range *rang
 
     if (row->gap) {
         fprintf(picture->file,
-                "<text x=\"%d\" y=\"%u\" class=\"quiet\">&#8942; %s of addresses without memory &#8942;</text>\n",
-                MAP_LEFT, picture->y + 12, text_bytes(size, row->end - row->begin));
+                "<text x=\"%d\" y=\"%u\" class=\"quiet\">&#8942; %s of addresses %s &#8942;</text>\n", MAP_LEFT,
+                picture->y + 12, text_bytes(size, row->end - row->begin), pool_map_gap_text(range));
         picture->y += ROW_STEP;
         return;
     }
@@ -354,8 +386,9 @@ static void write_range(struct picture *picture, const struct pool_map_range *ra
     size_t index = 0, i;
 
     picture->y += LINE_STEP;
-    snprintf(text, sizeof text, "%.60s: %s of addresses from 0x%" PRIx64 ", a row is %s", range->name,
-             text_bytes(size, range->bytes), range->base, text_bytes(row_size, rows->row_bytes));
+    snprintf(text, sizeof text, "%.60s: %s of addresses from 0x%" PRIx64 ", a row is %s%s", range->name,
+             text_bytes(size, range->bytes), range->base, text_bytes(row_size, rows->row_bytes),
+             range->stitched ? "; memory of the ranges above, mapped once more" : "");
     write_text(picture, MARGIN, "head", text);
     picture->y += 10;
     for (i = 0; i < rows->row_count; i++)
@@ -420,7 +453,7 @@ static unsigned picture_height(const struct picture *picture)
 {
     const struct pool_map *map = picture->map;
     unsigned height =
-        2 * MARGIN + 8 * LINE_STEP + shares_height(map->stream_count) + shares_height(map->tag_count);
+        2 * MARGIN + 9 * LINE_STEP + 4 + shares_height(map->stream_count) + shares_height(map->tag_count);
     size_t i;
 
     for (i = 0; i < map->range_count; i++)
@@ -457,14 +490,21 @@ static void write_picture(struct picture *picture)
 bool pool_map_write_svg(const struct pool_map *map, FILE *file)
 {
     struct picture picture = {.map = map, .file = file};
+    uint64_t longest_row_bytes = map->page_bytes;
     bool fine = true;
     size_t i;
 
     picture.rows = calloc(map->range_count + 1, sizeof *picture.rows);
     if (!picture.rows)
         return false;
-    for (i = 0; i < map->range_count && fine; i++)
-        fine = pool_map_make_rows(&map->ranges[i], map->page_bytes, ROWS_MAX, &picture.rows[i]);
+    for (i = 0; i < map->range_count && fine; i++) {
+        uint64_t least_bytes = map->ranges[i].stitched ? longest_row_bytes : map->page_bytes;
+
+        /* Stitched blocks, which come last, have the scale of the ranges that lend them memory. */
+        fine = pool_map_make_rows(&map->ranges[i], least_bytes, ROWS_MAX, &picture.rows[i]);
+        if (fine && picture.rows[i].row_bytes > longest_row_bytes)
+            longest_row_bytes = picture.rows[i].row_bytes;
+    }
     if (fine)
         write_picture(&picture);
     for (i = 0; i < map->range_count; i++)

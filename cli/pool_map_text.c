@@ -14,10 +14,12 @@ struct cell {
     uint64_t bytes[POOL_MAP_STATE_COUNT];
 };
 
-/* Whatever is live decides, since it is what the pool cannot move; else what there is most of. */
+/* Whatever is live decides; else what there is most of. */
 static char cell_character(const struct cell *cell)
 {
-    static const char characters[POOL_MAP_STATE_COUNT] = {'#', 'c', 'p', '.', '-', ' '};
+    static const char characters[POOL_MAP_STATE_COUNT] = {
+        [POOL_MAP_LIVE] = '#', [POOL_MAP_CACHED] = 'c', [POOL_MAP_PENDING] = 'p', [POOL_MAP_FREE] = '.',
+        [POOL_MAP_LENT] = 'l', [POOL_MAP_STALE] = '-',  [POOL_MAP_DORMANT] = 'd', [POOL_MAP_HOLE] = ' '};
     uint64_t live_bytes = cell->bytes[POOL_MAP_LIVE], other_bytes = 0;
     int most = POOL_MAP_HOLE, i;
 
@@ -72,11 +74,12 @@ static bool write_range(const struct pool_map *map, const struct pool_map_range 
 
     if (!pool_map_make_rows(range, (map->page_bytes + CELLS - 1) / CELLS * CELLS, ROWS_MAX, &rows))
         return false;
-    fprintf(file, "\n%s: a character is %s\n", range->name, text_bytes(size, rows.row_bytes / CELLS));
+    fprintf(file, "\n%s: a character is %s%s\n", range->name, text_bytes(size, rows.row_bytes / CELLS),
+            range->stitched ? "; memory of the ranges above, mapped once more" : "");
     for (i = 0; i < rows.row_count; i++)
         if (rows.rows[i].gap)
-            fprintf(file, "  %14s ~ %s of addresses without memory ~\n", "",
-                    text_bytes(size, rows.rows[i].end - rows.rows[i].begin));
+            fprintf(file, "  %14s ~ %s of addresses %s ~\n", "",
+                    text_bytes(size, rows.rows[i].end - rows.rows[i].begin), pool_map_gap_text(range));
         else
             write_row(range, &rows.rows[i], rows.row_bytes / CELLS, &index, file);
     free(rows.rows);
@@ -97,7 +100,9 @@ bool pool_map_write_text(const struct pool_map *map, FILE *file)
     fprintf(file, "\nlargest free extent %s; %llu pages partly used, %s idle in them\n",
             text_bytes(a, map->largest_free_bytes), (unsigned long long)map->partly_used_pages,
             text_bytes(b, map->partly_idle_bytes));
-    fputs("# live   + partly live   c cached   p pending   . free   - moved away   (blank) no memory\n", file);
+    fputs("# live   + partly live   c cached   p pending   . free   l lent to a stitched block\n"
+          "- given up   d dormant (stitched, not in use)   (blank) no memory\n",
+          file);
     for (i = 0; i < map->range_count; i++)
         if (!write_range(map, &map->ranges[i], file))
             return false;
