@@ -5,6 +5,7 @@
 #include "bench_copy.h"
 #include "bench_layout.h"
 #include "bench_memory.h"
+#include "bench_pool.h"
 #include "bench_report.h"
 #include "cli.h"
 #include "host_facts.h"
@@ -28,7 +29,7 @@ const char cli_bench_help[] =
     "  --quick         fewer and smaller sizes: done in 40 seconds on two processors\n"
     "  --device NAME   the device, such as cuda:1 or cpu:0; without it the best there is\n"
     "  --group NAMES   only these groups, separated by commas; the same as naming them without --group\n"
-    "  --list          lists the groups\n"
+    "  --list          lists the groups; with --part packing prints its sequences as JSON\n"
     "  --repeat N      exactly N samples for each row; without it as many as fit in half a second\n"
     "  --json          prints the record as JSON instead of tables\n"
     "  --output FILE   also writes the record to FILE\n"
@@ -43,6 +44,12 @@ const char cli_bench_help[] =
     "  --bytes SIZES   only these sizes, separated by commas; K, M, G (powers of 1024) may follow\n"
     "  --memory NAMES  only pinned, pageable, huge, registered, file, file-cold, fresh\n"
     "  --part NAMES    only sizes, workers, beside, many, links\n\n"
+    "Of the group pool:\n"
+    "  --part NAMES    only pairs, threads, streams, loop, growth, or packing, which runs only by name: how much "
+    "memory\n"
+    "                  pools hold for 200 sizes one by one and for mixes, as bytes and counts\n"
+    "  --live BYTES    so many bytes live at once in the packing, 600 MB without it, four times as many of "
+    "mixes\n\n"
     "Of the group layout:\n"
     "  --suite NAMES   only transpose, permute, learning, shuffle, dims, gather, broadcast, slice, host, call\n"
     "  --bytes SIZES   cases of about so many bytes\n"
@@ -57,7 +64,7 @@ const struct bench_group bench_groups[BENCH_GROUP_COUNT] = {
     {"layout", "arrays transposed, permuted, gathered, sliced, beside a plain copy of as many bytes",
      bench_layout_group},
     {"alloc", "a pair of allocating and freeing, or of registering and unregistering", bench_alloc_group},
-    {"pool", "what pools cost: pairs of allocating and freeing, threads, streams, growing, moving, trimming",
+    {"pool", "what pools cost: pairs of allocating and freeing, threads, streams, growing, stitching, trimming",
      bench_pool_group},
     {"latency", "what a call costs, and small work from the call to its completion", bench_latency_group},
     {"overlap", "bytes in, vector addition, bytes out: chunks over several streams against a sequence",
@@ -66,10 +73,13 @@ const struct bench_group bench_groups[BENCH_GROUP_COUNT] = {
      bench_memory_group},
 };
 
-static int print_list(void)
+/* The groups; of the packing its sequences. */
+static int print_list(const struct bench_options *options)
 {
     unsigned i;
 
+    if (options->pool_parts >> POOL_PACKING & 1)
+        return bench_pool_packing_list(options) ? CLI_OK : CLI_FAILED;
     for (i = 0; i < BENCH_GROUP_COUNT; i++)
         printf("%-8s  %s\n", bench_groups[i].name, bench_groups[i].text);
     return CLI_OK;
@@ -168,6 +178,26 @@ static bool parse_sizes(const char *text, struct bench_options *options)
     return false;
 }
 
+/* Parts of the groups copy and pool; no name is one of both. */
+static bool parse_parts(const char *text, struct bench_options *options)
+{
+    enum { ALL_COUNT = (int)COPY_PART_COUNT + (int)POOL_PART_COUNT };
+    const char *names[ALL_COUNT];
+    unsigned chosen = 0, i;
+
+    for (i = 0; i < COPY_PART_COUNT; i++)
+        names[i] = copy_part_words[i];
+    for (i = 0; i < POOL_PART_COUNT; i++)
+        names[COPY_PART_COUNT + i] = pool_part_words[i];
+    if (!parse_names("--part", text, names, ALL_COUNT, &chosen))
+        return false;
+    options->copy_parts |= chosen & ((1u << COPY_PART_COUNT) - 1);
+    options->pool_parts |= chosen >> COPY_PART_COUNT;
+    return true;
+}
+
+#define LIVE_BYTES_MAX ((uint64_t)1 << 40)
+
 enum { PARSE_GO_ON = -1 };
 
 /* One option. Returns PARSE_GO_ON, or what the command exits with. */
@@ -183,7 +213,8 @@ static int apply_option(int option, struct bench_options *options, int argc, cha
     case 'g':
         return parse_groups(optarg, &options->groups) ? PARSE_GO_ON : CLI_USAGE;
     case 'l':
-        return print_list();
+        options->list = true;
+        return PARSE_GO_ON;
     case 'r':
         return parse_repeat(optarg, &options->repeat) ? PARSE_GO_ON : CLI_USAGE;
     case 'j':
@@ -206,8 +237,14 @@ static int apply_option(int option, struct bench_options *options, int argc, cha
     case 'M':
         return parse_memories(optarg, &options->copy_memories) ? PARSE_GO_ON : CLI_USAGE;
     case 'P':
-        return parse_names("--part", optarg, copy_part_words, COPY_PART_COUNT, &options->copy_parts) ? PARSE_GO_ON
-                                                                                                     : CLI_USAGE;
+        return parse_parts(optarg, options) ? PARSE_GO_ON : CLI_USAGE;
+    case 'V':
+        if (text_parse_bytes(optarg, NULL, &options->live_bytes) && options->live_bytes <= LIVE_BYTES_MAX)
+            return PARSE_GO_ON;
+        cli_complain(
+            "bench: --live takes a number of bytes from 1 to 1T, with K, M or G after it if need be, not '%s'",
+            optarg);
+        return CLI_USAGE;
     case 'S':
         return parse_names("--suite", optarg, layout_suite_words, SUITE_COUNT, &options->layout_suites)
                    ? PARSE_GO_ON
@@ -233,7 +270,7 @@ static int apply_option(int option, struct bench_options *options, int argc, cha
 static int check_options(const struct bench_options *options)
 {
     bool narrowed = options->full || options->size_count || options->copy_memories || options->copy_parts ||
-                    options->layout_suites || options->ladder;
+                    options->pool_parts || options->live_bytes || options->layout_suites || options->ladder;
 
     if (options->from &&
         (options->quick || options->device || options->repeat || options->json || options->output || narrowed)) {
@@ -258,25 +295,17 @@ static int check_options(const struct bench_options *options)
 
 static int parse(int argc, char **argv, struct bench_options *options)
 {
-    static const struct option names[] = {{"quick", no_argument, NULL, 'q'},
-                                          {"device", required_argument, NULL, 'd'},
-                                          {"group", required_argument, NULL, 'g'},
-                                          {"list", no_argument, NULL, 'l'},
-                                          {"repeat", required_argument, NULL, 'r'},
-                                          {"json", no_argument, NULL, 'j'},
-                                          {"output", required_argument, NULL, 'o'},
-                                          {"from", required_argument, NULL, 'f'},
-                                          {"headline", no_argument, NULL, 'e'},
-                                          {"markdown", no_argument, NULL, 'm'},
-                                          {"picture", required_argument, NULL, 'p'},
-                                          {"full", no_argument, NULL, 'F'},
-                                          {"bytes", required_argument, NULL, 'b'},
-                                          {"memory", required_argument, NULL, 'M'},
-                                          {"part", required_argument, NULL, 'P'},
-                                          {"suite", required_argument, NULL, 'S'},
-                                          {"ladder", no_argument, NULL, 'L'},
-                                          {"help", no_argument, NULL, 'h'},
-                                          {NULL, 0, NULL, 0}};
+    static const struct option names[] = {
+        {"quick", no_argument, NULL, 'q'},         {"device", required_argument, NULL, 'd'},
+        {"group", required_argument, NULL, 'g'},   {"list", no_argument, NULL, 'l'},
+        {"repeat", required_argument, NULL, 'r'},  {"json", no_argument, NULL, 'j'},
+        {"output", required_argument, NULL, 'o'},  {"from", required_argument, NULL, 'f'},
+        {"headline", no_argument, NULL, 'e'},      {"markdown", no_argument, NULL, 'm'},
+        {"picture", required_argument, NULL, 'p'}, {"full", no_argument, NULL, 'F'},
+        {"bytes", required_argument, NULL, 'b'},   {"memory", required_argument, NULL, 'M'},
+        {"part", required_argument, NULL, 'P'},    {"live", required_argument, NULL, 'V'},
+        {"suite", required_argument, NULL, 'S'},   {"ladder", no_argument, NULL, 'L'},
+        {"help", no_argument, NULL, 'h'},          {NULL, 0, NULL, 0}};
     int option, status;
 
     while ((option = getopt_long(argc, argv, ":h", names, NULL)) != -1) {
@@ -290,7 +319,11 @@ static int parse(int argc, char **argv, struct bench_options *options)
     if (check_options(options) != CLI_OK)
         return CLI_USAGE;
     if (!options->groups)
-        options->groups = options->layout_suites || options->ladder ? 1u << BENCH_GROUP_LAYOUT : BENCH_ALL_GROUPS;
+        options->groups = options->layout_suites || options->ladder ? 1u << BENCH_GROUP_LAYOUT
+                          : options->pool_parts                     ? 1u << BENCH_GROUP_POOL
+                                                                    : BENCH_ALL_GROUPS;
+    if (options->list)
+        return print_list(options);
     return PARSE_GO_ON;
 }
 
@@ -424,6 +457,8 @@ static int measure(const struct bench_options *options, int argc, char **argv)
     if ((options->output && !output_is_writable(options->output)) ||
         (options->picture && !output_is_writable(options->picture)))
         return CLI_FAILED;
+    if (options->groups == 1u << BENCH_GROUP_POOL && options->pool_parts == 1u << POOL_PACKING)
+        bench_pool_packing_prepare(options);
     if (!bench_open(&bench, options)) {
         cli_complain("bench: %s", bench.error);
         goto close;

@@ -38,6 +38,7 @@ struct bench_options {
     bool json;
     bool markdown;
     bool headline;
+    bool list;
     const char *device;
     const char *output;
     const char *from;
@@ -50,6 +51,11 @@ struct bench_options {
     unsigned copy_memories;
     size_t sizes[BENCH_SIZES_MAX];
     unsigned size_count;
+
+    /* Of the group "pool": bit i is part i, 0 for all but the packing; live bytes of the packing, 0 for the usual
+     * ones. */
+    unsigned pool_parts;
+    uint64_t live_bytes;
 
     /* Of the group "layout", which takes sizes too: bit i is suite i, 0 for all; the ladder instead of suites. */
     unsigned layout_suites;
@@ -123,7 +129,12 @@ struct bench_group {
     void (*run)(struct bench *bench);
 };
 
-enum { BENCH_GROUP_COUNT = 8, BENCH_GROUP_LAYOUT = 2, BENCH_ALL_GROUPS = (1 << BENCH_GROUP_COUNT) - 1 };
+enum {
+    BENCH_GROUP_COUNT = 8,
+    BENCH_GROUP_LAYOUT = 2,
+    BENCH_GROUP_POOL = 4,
+    BENCH_ALL_GROUPS = (1 << BENCH_GROUP_COUNT) - 1
+};
 
 extern const struct bench_group bench_groups[BENCH_GROUP_COUNT];
 

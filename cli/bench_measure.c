@@ -208,8 +208,7 @@ struct bench_row *bench_row_add(struct bench_rows *rows, const char *group, cons
     return row;
 }
 
-/* Six digits are more than any of these figures deserves, and keep the record readable. */
-static json_t *figure_json(double value)
+json_t *bench_figure_json(double value)
 {
     double scale;
 
@@ -228,27 +227,27 @@ static json_t *row_json(const struct bench_row *row)
     double driver = row->with_driver ? bench_figure(row, result->driver.median) : NAN;
     unsigned i;
     json_t *json = json_pack("{s:s, s:s, s:I, s:o, s:s, s:o, s:o, s:b}", "group", row->group, "case", row->name,
-                             "bytes", (json_int_t)row->bytes, "value", figure_json(value), "unit",
-                             unit_name(row->unit), "driver_value", figure_json(driver), "bound",
-                             figure_json(row->bound), "verified", row->verified);
+                             "bytes", (json_int_t)row->bytes, "value", bench_figure_json(value), "unit",
+                             unit_name(row->unit), "driver_value", bench_figure_json(driver), "bound",
+                             bench_figure_json(row->bound), "verified", row->verified);
 
     if (!json)
         return NULL;
     if (row->part)
         json_object_set_new(json, "part", json_string(row->part));
-    json_object_set_new(json, "median", figure_json(value));
-    json_object_set_new(json, "p0", figure_json(bench_figure(row, result->leat.best)));
+    json_object_set_new(json, "median", bench_figure_json(value));
+    json_object_set_new(json, "p0", bench_figure_json(bench_figure(row, result->leat.best)));
     json_object_set_new(json, "driver_p0",
-                        figure_json(row->with_driver ? bench_figure(row, result->driver.best) : NAN));
+                        bench_figure_json(row->with_driver ? bench_figure(row, result->driver.best) : NAN));
     json_object_set_new(json, "repeats", json_integer(result->repeats));
-    json_object_set_new(json, "ratio_to_driver", figure_json(value / driver));
-    json_object_set_new(json, "ratio_to_bound", figure_json(value / row->bound));
+    json_object_set_new(json, "ratio_to_driver", bench_figure_json(value / driver));
+    json_object_set_new(json, "ratio_to_bound", bench_figure_json(value / row->bound));
     if (row->chunk_bytes)
         json_object_set_new(json, "chunk_bytes", json_integer((json_int_t)row->chunk_bytes));
     if (isfinite(row->gain))
-        json_object_set_new(json, "gain", figure_json(row->gain));
+        json_object_set_new(json, "gain", bench_figure_json(row->gain));
     for (i = 0; i < row->extra_count; i++)
-        json_object_set_new(json, row->extras[i].key, figure_json(row->extras[i].value));
+        json_object_set_new(json, row->extras[i].key, bench_figure_json(row->extras[i].value));
     return json;
 }
 

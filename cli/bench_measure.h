@@ -76,6 +76,10 @@ void bench_row_extra(struct bench_row *row, const char *key, double value);
 /* The figure of a row for a time in seconds: a rate, microseconds or nanoseconds. */
 double bench_figure(const struct bench_row *row, double seconds);
 
+/* A number of the record: six digits, which are more than any of these figures deserves, and keep the record
+ * readable; null for what is no number. */
+json_t *bench_figure_json(double value);
+
 /* A group's rows, kept until bounds are known, then given to the record. */
 struct bench_rows {
     struct bench_row rows[64];

@@ -49,6 +49,13 @@ struct bench_peer {
     int (*pool_unwatch)(struct bench_peer *peer);
     int (*pool_trim)(struct bench_peer *peer);
 
+    /* An empty pool of its own behind alloc_async, which keeps all memory that it gets, up to limit_bytes (0: no
+     * limit), until pool_disown(), when nothing may be allocated from it. pool_peak() reads its mark meanwhile,
+     * and what does not fit fails with the number full. NULL where the driver has none. */
+    int (*pool_own)(struct bench_peer *peer, uint64_t limit_bytes);
+    int (*pool_disown)(struct bench_peer *peer);
+    int full;
+
     int (*host_alloc)(struct bench_peer *peer, size_t bytes, void **ptr);
     int (*host_free)(struct bench_peer *peer, void *ptr);
     int (*host_register)(struct bench_peer *peer, void *ptr, size_t bytes);

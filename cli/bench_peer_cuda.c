@@ -49,6 +49,22 @@ typedef unsigned long long cuda_address;
     X(pool_set, "cuMemPoolSetAttribute", (void *pool, int attribute, void *value))                                \
     X(pool_trim, "cuMemPoolTrimTo", (void *pool, size_t keep_bytes))
 
+/* CUmemPoolProps, without what is zero here. Drivers before CUDA 12.2 know no limit and refuse one. */
+struct pool_properties {
+    int type;                    /* CU_MEM_ALLOCATION_TYPE_PINNED is 1 */
+    int handles;                 /* none can be exported */
+    int location_type, location; /* CU_MEM_LOCATION_TYPE_DEVICE is 1 */
+    void *security;
+    size_t limit_bytes;
+    unsigned char rest[56];
+};
+
+/* Drivers before CUDA 11.2 lack these. */
+#define CUDA_OWN_POOL_CALLS(X)                                                                                    \
+    X(pool_create, "cuMemPoolCreate", (void **pool, const struct pool_properties *properties))                    \
+    X(pool_destroy, "cuMemPoolDestroy", (void *pool))                                                             \
+    X(alloc_from, "cuMemAllocFromPoolAsync", (cuda_address * ptr, size_t bytes, void *pool, void *stream))
+
 /* CUmemcpyAttributes: how the copies of a batch are made. */
 struct batch_attributes {
     int source_order; /* CU_MEMCPY_SRC_ACCESS_ORDER_STREAM is 1 */
@@ -66,6 +82,8 @@ struct batch_attributes {
        struct batch_attributes * attributes, size_t * indices, size_t attribute_count, size_t * failed,           \
        void *stream))
 
+enum { OUT_OF_MEMORY = 2 }; /* CUDA_ERROR_OUT_OF_MEMORY */
+
 /* CU_MEMPOOL_ATTR_*; their values are uint64_t. */
 enum { POOL_RELEASE_THRESHOLD = 4, POOL_RESERVED_HIGH = 6 };
 
@@ -77,6 +95,7 @@ struct cuda_calls {
     CUDA_CALLS(DECLARE_CALL)
     CUDA_OPTIONAL_CALLS(DECLARE_CALL)
     CUDA_POOL_CALLS(DECLARE_CALL)
+    CUDA_OWN_POOL_CALLS(DECLARE_CALL)
     CUDA_BATCH_CALLS(DECLARE_CALL)
 #undef DECLARE_CALL
 };
@@ -87,7 +106,7 @@ struct cuda_peer {
     void *context;
     void *module;
     void *function;
-    void *pool;              /* the device's default one, while it is watched */
+    void *pool;              /* the device's default one, while it is watched, or the one of pool_own() */
     uint64_t pool_threshold; /* as it was before */
 };
 
@@ -239,6 +258,40 @@ static int pool_trim(struct bench_peer *peer)
     return result ? result : cuda->call.pool_trim(cuda->pool, 0);
 }
 
+static int alloc_from_own(struct bench_peer *peer, void *stream, size_t bytes, void **ptr)
+{
+    cuda_address address = 0;
+    int result = cuda_of(peer)->call.alloc_from(&address, bytes, cuda_of(peer)->pool, stream);
+
+    *ptr = (void *)address;
+    return result;
+}
+
+static int pool_own(struct bench_peer *peer, uint64_t limit_bytes)
+{
+    struct cuda_peer *cuda = cuda_of(peer);
+    struct pool_properties properties = {.type = 1, .location_type = 1, .limit_bytes = limit_bytes};
+    uint64_t everything = UINT64_MAX;
+    int result = cuda->call.context_device(&properties.location);
+
+    if (!result)
+        result = cuda->call.pool_create(&cuda->pool, &properties);
+    if (result)
+        return result;
+    result = cuda->call.pool_set(cuda->pool, POOL_RELEASE_THRESHOLD, &everything);
+    if (result)
+        cuda->call.pool_destroy(cuda->pool);
+    else
+        peer->alloc_async = alloc_from_own;
+    return result;
+}
+
+static int pool_disown(struct bench_peer *peer)
+{
+    peer->alloc_async = alloc_async;
+    return cuda_of(peer)->call.pool_destroy(cuda_of(peer)->pool);
+}
+
 static int host_alloc(struct bench_peer *peer, size_t bytes, void **ptr)
 {
     return cuda_of(peer)->call.host_alloc(ptr, bytes, HOST_FLAGS);
@@ -302,7 +355,7 @@ static bool find_call(leat_device *device, const char *name, void *call)
 static bool find_calls(leat_device *device, struct cuda_peer *cuda)
 {
     struct cuda_calls *call = &cuda->call;
-    bool all_of_pool = true;
+    bool all_of_pool = true, all_of_own = true;
 
 #define FIND_CALL(name, exported, parameters)                                                                     \
     if (!find_call(device, exported, &call->name))                                                                \
@@ -316,8 +369,14 @@ static bool find_calls(leat_device *device, struct cuda_peer *cuda)
     all_of_pool = find_call(device, exported, &call->name) && all_of_pool;
     CUDA_POOL_CALLS(FIND_POOL_CALL)
 #undef FIND_POOL_CALL
+#define FIND_OWN_POOL_CALL(name, exported, parameters)                                                            \
+    all_of_own = find_call(device, exported, &call->name) && all_of_own;
+    CUDA_OWN_POOL_CALLS(FIND_OWN_POOL_CALL)
+#undef FIND_OWN_POOL_CALL
     if (!all_of_pool)
         call->default_pool = NULL;
+    if (!all_of_pool || !all_of_own)
+        call->alloc_from = NULL;
     if (!find_call(device, "cuMemcpyBatchAsync_v2", &call->batch))
         call->batch = NULL;
     if (!find_call(device, "cuMemcpyBatchAsync", &call->batch_12))
@@ -371,6 +430,11 @@ struct bench_peer *bench_peer_cuda(leat_device *device, const char **why)
         cuda->peer.pool_peak = pool_peak;
         cuda->peer.pool_unwatch = pool_unwatch;
         cuda->peer.pool_trim = pool_trim;
+    }
+    if (cuda->call.alloc_async && cuda->call.alloc_from) {
+        cuda->peer.pool_own = pool_own;
+        cuda->peer.pool_disown = pool_disown;
+        cuda->peer.full = OUT_OF_MEMORY;
     }
     cuda->peer.host_alloc = host_alloc;
     cuda->peer.host_free = host_free;

@@ -19,6 +19,14 @@ enum {
 /* Longer than this nothing but the measured calls may take. */
 static const double PATIENCE_SECONDS = 4;
 
+const char *const pool_part_words[POOL_PART_COUNT] = {"pairs", "threads", "streams", "loop", "growth", "packing"};
+
+/* All parts are wanted where none is named, but for the packing. */
+static bool wants(const struct bench *bench, enum pool_part part)
+{
+    return bench->options->pool_parts ? bench->options->pool_parts >> part & 1 : part != POOL_PACKING;
+}
+
 /* ---- what the files of the group share ---- */
 
 bool pool_driver_has(const struct pool_source *source)
@@ -138,11 +146,11 @@ struct bench_row *pool_row(struct bench_rows *rows, enum pool_part part, const c
     static const struct {
         const char *text;
         enum bench_unit unit;
-    } parts[POOL_PART_COUNT] = {{"pairs of allocating and freeing in steady state", BENCH_NS},
-                                {"pairs by several threads", BENCH_NS},
-                                {"blocks that pass from stream to stream", BENCH_NS},
-                                {"a loop, with the pool and with the driver's own calls", BENCH_US},
-                                {"memory that comes, moves and goes", BENCH_US}};
+    } parts[POOL_PACKING] = {{"pairs of allocating and freeing in steady state", BENCH_NS},
+                             {"pairs by several threads", BENCH_NS},
+                             {"blocks that pass from stream to stream", BENCH_NS},
+                             {"a loop, with the pool and with the driver's own calls", BENCH_US},
+                             {"memory that comes, is stitched together and goes", BENCH_US}};
     struct bench_row *row = bench_row_add(rows, "pool", name, bytes, parts[part].unit);
 
     row->part = parts[part].text;
@@ -539,9 +547,13 @@ static bool measure_pinned_rows(struct pinned_case *c, struct bench_rows *rows)
         leat_pool_destroy(c->source.pool);
         return false;
     }
-    pool_row(rows, POOL_GROWTH, "pinned memory, first time", c->bytes, &first, with_driver, verified);
-    row = pool_row(rows, POOL_PAIRS, "pinned memory, pair from the pool", c->bytes, &pairs, with_driver, verified);
-    pool_watch_row(&watch, row, (double)c->pairs);
+    if (wants(bench, POOL_GROWTH))
+        pool_row(rows, POOL_GROWTH, "pinned memory, first time", c->bytes, &first, with_driver, verified);
+    if (wants(bench, POOL_PAIRS)) {
+        row = pool_row(rows, POOL_PAIRS, "pinned memory, pair from the pool", c->bytes, &pairs, with_driver,
+                       verified);
+        pool_watch_row(&watch, row, (double)c->pairs);
+    }
     return bench_check(bench, leat_pool_destroy(c->source.pool));
 }
 
@@ -613,14 +625,20 @@ static void give_idle_back(struct bench *bench)
 /* What is measured beside the driver's pool at its best: it may keep what it has. */
 static void measure_steady(struct bench *bench, struct bench_rows *rows)
 {
+    if (!wants(bench, POOL_PAIRS) && !wants(bench, POOL_THREADS) && !wants(bench, POOL_STREAMS))
+        return;
     if (!pool_driver_keeps(bench)) {
         bench_case_failed(bench, "pool", "pair", 0);
         return;
     }
-    measure_steady_pairs(bench, rows);
-    measure_among_live(bench, rows);
-    bench_pool_threads(bench, rows);
-    bench_pool_order(bench, rows);
+    if (wants(bench, POOL_PAIRS)) {
+        measure_steady_pairs(bench, rows);
+        measure_among_live(bench, rows);
+    }
+    if (wants(bench, POOL_THREADS))
+        bench_pool_threads(bench, rows);
+    if (wants(bench, POOL_STREAMS))
+        bench_pool_order(bench, rows);
     if (!pool_driver_as_usual(bench))
         bench_case_failed(bench, "pool", "pair", 0);
 }
@@ -630,11 +648,18 @@ void bench_pool_group(struct bench *bench)
     struct bench_rows rows = {.count = 0};
 
     measure_steady(bench, &rows);
-    measure_other_pairs(bench, &rows);
-    bench_pool_loop(bench, &rows);
+    if (wants(bench, POOL_PAIRS))
+        measure_other_pairs(bench, &rows);
+    if (wants(bench, POOL_LOOP))
+        bench_pool_loop(bench, &rows);
     give_idle_back(bench);
-    bench_pool_grow(bench, &rows);
-    measure_pinned(bench, &rows);
-    measure_query(bench, &rows);
+    if (wants(bench, POOL_GROWTH))
+        bench_pool_grow(bench, &rows);
+    if (wants(bench, POOL_GROWTH) || wants(bench, POOL_PAIRS))
+        measure_pinned(bench, &rows);
+    if (wants(bench, POOL_PAIRS))
+        measure_query(bench, &rows);
     bench_rows_commit(bench, &rows);
+    if (wants(bench, POOL_PACKING))
+        bench_pool_packing(bench);
 }

@@ -53,7 +53,9 @@ bool pool_watch_end(struct pool_watch *watch);
 void pool_watch_row(const struct pool_watch *watch, struct bench_row *row, double operations);
 
 /* The tables of the group: rows of one part have one unit. */
-enum pool_part { POOL_PAIRS, POOL_THREADS, POOL_STREAMS, POOL_LOOP, POOL_GROWTH, POOL_PART_COUNT };
+enum pool_part { POOL_PAIRS, POOL_THREADS, POOL_STREAMS, POOL_LOOP, POOL_GROWTH, POOL_PACKING, POOL_PART_COUNT };
+
+extern const char *const pool_part_words[POOL_PART_COUNT];
 
 /* A new row of the group. */
 struct bench_row *pool_row(struct bench_rows *rows, enum pool_part part, const char *name, uint64_t bytes,
@@ -68,5 +70,15 @@ void bench_pool_threads(struct bench *bench, struct bench_rows *rows);
 void bench_pool_order(struct bench *bench, struct bench_rows *rows);
 void bench_pool_loop(struct bench *bench, struct bench_rows *rows);
 void bench_pool_grow(struct bench *bench, struct bench_rows *rows);
+
+/* Many rows; it gives them to the record itself. */
+void bench_pool_packing(struct bench *bench);
+
+/* Where the packing is all that is wanted, the CPU device need not be as small as the machine: comes before the
+ * first call of leat. */
+void bench_pool_packing_prepare(const struct bench_options *options);
+
+/* Prints the packing's sequences as JSON, for bench/peers. Returns false after a complaint. */
+bool bench_pool_packing_list(const struct bench_options *options);
 
 #endif

@@ -1,6 +1,7 @@
 /*
- * bench_pool_grow.c - of the group "pool": the first large block of a fresh pool, idle pages moved into one block,
- * and memory given back; alone and while a stream is held busy, where a call that waits for the device shows.
+ * bench_pool_grow.c - of the group "pool": the first large block of a fresh pool, a block stitched together from
+ * idle pages, and memory given back; alone and while a stream is held busy, where a call that waits for the device
+ * shows.
  */
 #include "bench_pool.h"
 #include "bench_verify.h"
@@ -9,11 +10,11 @@
 #include <stdio.h>
 #include <time.h>
 
-enum grow_step { STEP_GROW, STEP_MOVE, STEP_TRIM, STEP_COUNT };
+enum grow_step { STEP_GROW, STEP_STITCH, STEP_TRIM, STEP_COUNT };
 enum hold_way { HOLD_NOTHING, HOLD_FUNCTION, HOLD_KERNELS, HOLD_COUNT };
 
 enum {
-    PIECES = 32,     /* blocks that fill the pool before pages are moved; every other one is freed then */
+    PIECES = 32,     /* blocks that fill the pool before one is stitched; every other one is freed then */
     HOLD_STREAM = 3, /* the pool's blocks are on stream 0 */
     LAUNCHES_MAX = 400,
     PIECE_MIN_BYTES = 8 << 20 /* below this a piece is not made of pages of its own */
@@ -25,7 +26,8 @@ static const double HOLD_SECONDS = 0.25;
 
 static const char *const step_names[STEP_COUNT][HOLD_COUNT] = {
     {"first block of a fresh pool", "first block, a host function runs", "first block, kernels run"},
-    {"idle pages moved into one block", "idle pages moved, a host function runs", "idle pages moved, kernels run"},
+    {"a block stitched from idle pages", "a block stitched, a host function runs",
+     "a block stitched, kernels run"},
     {"trim", "trim, a host function runs", "trim, kernels run"}};
 
 /* ---- holding a stream ---- */
@@ -146,15 +148,15 @@ static bool prepare(struct grow_case *c, enum bench_side side, struct grow_block
             return false;
         blocks->block = NULL;
     }
-    for (i = 0; c->step == STEP_MOVE && i < PIECES; i++)
+    for (i = 0; c->step == STEP_STITCH && i < PIECES; i++)
         if (!pool_take_first(&c->source, side, piece_bytes(c), &blocks->pieces[i]))
             return false;
-    for (i = 0; c->step == STEP_MOVE && i < PIECES; i += 2) {
+    for (i = 0; c->step == STEP_STITCH && i < PIECES; i += 2) {
         if (!pool_give_first(&c->source, side, blocks->pieces[i]))
             return false;
         blocks->pieces[i] = NULL;
     }
-    if (c->verify && c->step == STEP_MOVE) {
+    if (c->verify && c->step == STEP_STITCH) {
         blocks->seed = bench_new_seed(bench);
         if (!bench_fill_device(bench, blocks->pieces[1], piece_bytes(c), blocks->seed))
             return false;
@@ -178,7 +180,7 @@ static bool do_step(struct grow_case *c, enum bench_side side, struct grow_block
     return true;
 }
 
-/* The block that the pages went to can be used, and the one whose neighbours went still has its bytes. */
+/* The new block can be used, and the one between the pages that it is made of still has its bytes. */
 static bool look_at_blocks(struct grow_case *c, struct grow_blocks *blocks)
 {
     struct bench *bench = c->source.bench;
@@ -187,7 +189,7 @@ static bool look_at_blocks(struct grow_case *c, struct grow_blocks *blocks)
     if (c->step == STEP_TRIM)
         return true;
     if (!bench_device_usable(bench, blocks->block, c->bytes, &c->verified) ||
-        (c->step == STEP_MOVE &&
+        (c->step == STEP_STITCH &&
          !bench_device_holds(bench, blocks->pieces[1], piece_bytes(c), blocks->seed, &kept)))
         return false;
     c->verified = c->verified && kept;
@@ -229,8 +231,8 @@ static bool run_step(struct grow_case *c, enum bench_side side, double *seconds)
     return free_blocks(c, side, &blocks) && fine;
 }
 
-/* leat: a fresh pool. Pages can only be moved where no others are to be had, so its limit is what the pieces fill.
- */
+/* leat: a fresh pool. A block must be stitched where no new memory is to be had, so its limit is what the pieces
+ * fill. */
 static bool sample_step(void *state, enum bench_side side, double *seconds)
 {
     struct grow_case *c = state;
@@ -239,7 +241,7 @@ static bool sample_step(void *state, enum bench_side side, double *seconds)
 
     if (side == BENCH_DRIVER)
         return bench_check_peer(bench, "trim", bench->peer->pool_trim(bench->peer)) && run_step(c, side, seconds);
-    if (!pool_make(bench, LEAT_KIND_DEVICE, c->step == STEP_MOVE ? PIECES * piece_bytes(c) : 0, &c->source.pool))
+    if (!pool_make(bench, LEAT_KIND_DEVICE, c->step == STEP_STITCH ? PIECES * piece_bytes(c) : 0, &c->source.pool))
         return false;
     c->watch.pool = c->source.pool;
     fine = run_step(c, side, seconds);
@@ -299,20 +301,20 @@ static void measure_steps(struct grow_case *c, struct bench_rows *rows)
     c->step = STEP_GROW;
     measure_ways(c, rows);
     if (!pool_driver_keeps(bench)) {
-        bench_case_failed(bench, "pool", "moving and trimming", c->bytes);
+        bench_case_failed(bench, "pool", "stitching and trimming", c->bytes);
         return;
     }
-    c->step = STEP_MOVE;
+    c->step = STEP_STITCH;
     if (!bench->info.virtual_memory)
-        bench_note(bench, "pool: the device has no virtual memory, so no pages can be moved");
+        bench_note(bench, "pool: the device has no virtual memory, so no block can be stitched");
     else if (piece_bytes(c) < PIECE_MIN_BYTES)
-        bench_note(bench, "pool: moving pages is left out: there is not enough free memory for it");
+        bench_note(bench, "pool: stitching is left out: there is not enough free memory for it");
     else
         measure_ways(c, rows);
     c->step = STEP_TRIM;
     measure_ways(c, rows);
     if (!pool_driver_as_usual(bench))
-        bench_case_failed(bench, "pool", "moving and trimming", c->bytes);
+        bench_case_failed(bench, "pool", "stitching and trimming", c->bytes);
 }
 
 void bench_pool_grow(struct bench *bench, struct bench_rows *rows)

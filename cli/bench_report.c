@@ -36,6 +36,19 @@ struct report_column {
 static const struct report_column group_columns[] = {
     {"CASE", "case", CELL_TEXT, false, false},
     {"SIZE", "bytes", CELL_BYTES, false, false},
+    {"SIZES", "sizes", CELL_COUNT, false, false},
+    {"ALLOCATIONS", "allocations", CELL_COUNT, false, false},
+    {"RATIO", "ratio", CELL_RATIO, false, false},
+    {"STILL", "still_ratio", CELL_RATIO, false, false},
+    {"TIGHT", "tight_ratio", CELL_RATIO, false, false},
+    {"DRIVER RATIO", "driver_ratio", CELL_RATIO, false, false},
+    {"WORST", "worst_ratio", CELL_RATIO, false, false},
+    {"AT", "worst_bytes", CELL_BYTES, false, false},
+    {"DRIVER WORST", "driver_worst_ratio", CELL_RATIO, false, false},
+    {"FIT IN LIMIT", "fitting_share", CELL_PERCENT, false, false},
+    {"DRIVER FIT", "driver_fitting_share", CELL_PERCENT, false, false},
+    {"STITCHED", "stitches", CELL_COUNT, false, false},
+    {"TIGHT STITCHED", "tight_stitches", CELL_COUNT, false, false},
     {"LEAT %s", "value", CELL_FIGURE, false, false},
     {"DRIVER %s", "driver_value", CELL_FIGURE, false, false},
     {"LEAT / DRIVER", "ratio_to_driver", CELL_RATIO, false, false},
@@ -74,6 +87,7 @@ static const struct report_column group_columns[] = {
     {"DRIVER SCALING", "driver_scaling", CELL_RATIO, false, false},
     {"RING ALONE", "ring", CELL_FIGURE, false, false},
     {"CALLS", "driver_calls", CELL_MEAN, false, false},
+    {"TIGHT CALLS", "tight_driver_calls", CELL_MEAN, false, false},
     {"EVENTS", "events", CELL_MEAN, false, false},
     {"QUERIES", "queries", CELL_MEAN, false, false},
     {"WAITS", "waits", CELL_MEAN, false, false},
@@ -258,7 +272,8 @@ static bool print_rows(const json_t *rows, const struct report_column *columns, 
     return fine;
 }
 
-/* The rows of a group that have this part, none being "". NULL when memory is short. */
+/* The rows of a group that have this part, none being "". Rows of detail are for the record alone. NULL when
+ * memory is short. */
 static json_t *rows_of(const json_t *rows, const char *group, const char *part)
 {
     json_t *chosen = json_array();
@@ -267,7 +282,8 @@ static json_t *rows_of(const json_t *rows, const char *group, const char *part)
 
     json_array_foreach(rows, index, row)
     {
-        if (strcmp(record_text(row, "group"), group) || strcmp(record_text(row, "part"), part))
+        if (strcmp(record_text(row, "group"), group) || strcmp(record_text(row, "part"), part) ||
+            json_is_true(json_object_get(row, "detail")))
             continue;
         if (chosen && json_array_append(chosen, row) != 0) {
             json_decref(chosen);

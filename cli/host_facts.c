@@ -5,6 +5,7 @@
 
 #include <sched.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/sysinfo.h>
 #include <sys/utsname.h>
@@ -48,6 +49,18 @@ void host_facts_read(struct host_facts *facts)
         facts->memory_bytes = (uint64_t)system.totalram * system.mem_unit;
     if (uname(&names) == 0)
         snprintf(facts->kernel, sizeof facts->kernel, "%.60s %.60s", names.sysname, names.release);
+}
+
+void host_enlarge_cpu_device(uint64_t wanted_bytes)
+{
+    struct host_facts facts;
+    char text[32];
+
+    host_facts_read(&facts);
+    if (wanted_bytes <= facts.memory_bytes)
+        return;
+    snprintf(text, sizeof text, "%llu", (unsigned long long)wanted_bytes);
+    setenv("LEAT_CPU_MEMORY", text, 0);
 }
 
 json_t *host_facts_json(const struct host_facts *facts)

@@ -16,6 +16,10 @@ struct host_facts {
 
 void host_facts_read(struct host_facts *facts);
 
+/* Makes the CPU device at least so large, for what allocates and touches nothing; unless LEAT_CPU_MEMORY says how
+ * large it is. Comes before the first call of leat, which reads the variable once. */
+void host_enlarge_cpu_device(uint64_t wanted_bytes);
+
 /* {"cpu", "cores", "memory_bytes", "kernel"}; NULL when memory is short. */
 json_t *host_facts_json(const struct host_facts *facts);
 

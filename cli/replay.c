@@ -3,6 +3,7 @@
  */
 #include "replay.h"
 #include "cli.h"
+#include "host_facts.h"
 #include "text.h"
 
 #include <errno.h>
@@ -11,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/sysinfo.h>
 
 const char cli_replay_help[] =
     "Usage: leat replay [OPTION]... TRACE\n\n"
@@ -238,26 +238,6 @@ static int parse(int argc, char **argv, struct replay_options *options)
 
 /* ---- replaying ---- */
 
-/*
- * The CPU device has as much memory as the machine unless LEAT_CPU_MEMORY says otherwise. Nothing is written to
- * the blocks of a replay, so the device may be larger than that: large enough for the trace and any allocator's
- * waste. Comes before the first call of leat, which reads the variable once.
- */
-static void enlarge_cpu_device(const struct trace *trace)
-{
-    uint64_t wanted_bytes = 2 * trace_peak_bytes(trace, true, NULL) + ((uint64_t)1 << 30);
-    uint64_t machine_bytes = 0;
-    struct sysinfo machine;
-    char text[32];
-
-    if (sysinfo(&machine) == 0)
-        machine_bytes = (uint64_t)machine.totalram * machine.mem_unit;
-    if (wanted_bytes <= machine_bytes)
-        return;
-    snprintf(text, sizeof text, "%llu", (unsigned long long)wanted_bytes);
-    setenv("LEAT_CPU_MEMORY", text, 0);
-}
-
 static int replay(const struct replay_options *options, const struct trace *trace)
 {
     struct replay_result *result = malloc(sizeof *result);
@@ -268,7 +248,8 @@ static int replay(const struct replay_options *options, const struct trace *trac
         cli_complain("replay: out of host memory");
         goto release;
     }
-    enlarge_cpu_device(trace);
+    /* Large enough for the trace and any allocator's waste. */
+    host_enlarge_cpu_device(2 * trace_peak_bytes(trace, true, NULL) + ((uint64_t)1 << 30));
     fine = replay_open(target, options, trace) && replay_run(target, options, trace, result);
     if (!fine)
         cli_complain("replay: %s", target->error);

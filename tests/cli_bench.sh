@@ -1,8 +1,10 @@
 #!/bin/sh
-# cli_bench.sh - "leat bench copy", "leat bench memory" and "leat explain" as a user calls them: runs of small sizes,
-# their records, tables and pictures, plans in words, and command lines that make no sense.
+# cli_bench.sh - "leat bench copy", "leat bench memory", "leat bench pool" and "leat explain" as a user calls them: runs
+# of small sizes, their records, tables and pictures, how much memory pools hold, plans in words, and command lines
+# that make no sense.
 #
-# LEAT_COMMAND is the command, LEAT_TEST_DEVICE the device. Times only have to be there.
+# LEAT_COMMAND is the command, LEAT_TEST_DEVICE the device. Times only have to be there; counts and bytes of the
+# packing are held against bounds.
 cd "$(dirname "$0")" || exit 1
 . ./cli.sh
 export TMPDIR="$work" # for the files that are mapped
@@ -99,6 +101,113 @@ run 0 bench memory --quick --bytes 2M --repeat 2 --device "$device" --json --out
     }
 }
 
+# ---- parts of the group pool -----------------------------------------------------------------------------------
+
+# Hardly a block is touched, so AddressSanitizer need not be told which memory is idle, which takes it minutes.
+usual_options=${ASAN_OPTIONS-}
+export ASAN_OPTIONS="$usual_options${usual_options:+:}allow_user_poisoning=0"
+run 0 bench --part streams --quick --repeat 2 --device "$device" --json && {
+    count 2 '"group": "pool"' "$work/out"
+    count 2 '"part": "blocks that pass from stream to stream"' "$work/out"
+}
+run 0 bench pool --part growth --quick --repeat 2 --device "$device" --json && {
+    count 1 '"case": "a block stitched from idle pages"' "$work/out"
+    count 0 '"part": "pairs of allocating' "$work/out"
+    ! grep -q '"verified": false' "$work/out" || fail 'a step of growing was not verified'
+}
+
+run 0 bench pool --part packing --quick --device "$device" --output "$work/packing" && {
+    ! grep -q '"verified": false' "$work/packing" || fail 'the pool counts otherwise than the sequence does'
+    grep -q '^pool: packing: blocks of one size.*within a limit$' "$work/out" || fail 'there is no table of sizes'
+    grep -q '^128 MiB to 1 GiB  *29 ' "$work/out" || fail 'the table of sizes lacks its last row'
+    grep -q '^6 MB and 10 MB in turns, churned ' "$work/out" || fail 'the table of mixes lacks its last row'
+    ! grep -q 'one size  ' "$work/out" || fail 'the tables have all 200 sizes'
+    sed 1,5d "$work/out" >"$work/tables"
+    run 0 bench --from "$work/packing" pool && { sed 1,5d "$work/out" | cmp -s - "$work/tables" || fail 'the tables differ'; }
+
+    # The rows of the record: "KEY": VALUE in lines of their own.
+    awk -F '": ' '
+        /^    {/ { split("", row) }
+        /^      "/ { key = $1; sub(/^ *"/, "", key); value = $2; sub(/,$/, "", value); row[key] = value }
+        /^    }/ && row["detail"] == "true" { sizes++; check_size() }
+        /^    }/ && "stitches" in row { mixes++; check_mix() }
+        function wrong(text) { printf "%s bytes of %s: %s\n", row["bytes"], row["case"], text; failed = 1 }
+        function n(key) { return row[key] + 0 }
+        # What is held: 2 percent more than the blocks, and a page in each heap. Within a limit: 97 percent of it are
+        # blocks, or, of sizes above 32 MiB, all that there is room for.
+        function check_size(  rounded, possible) {
+            rounded = int((n("bytes") + 511) / 512) * 512
+            possible = int(n("limit_bytes") / rounded)
+            multiples += n("bytes") % 512 == 0
+            if (n("bytes") <= last) wrong("sizes do not grow")
+            last = n("bytes")
+            if (n("rounded_bytes") != n("blocks") * rounded) wrong("rounded_bytes " n("rounded_bytes"))
+            if (n("reserved_bytes") > 1.02 * n("rounded_bytes") + 2 * 2097152)
+                wrong("holds " n("reserved_bytes") " for " n("rounded_bytes"))
+            if (n("reserved_bytes") < n("rounded_bytes")) wrong("holds too little")
+            if (n("fitting_blocks") < possible &&
+                (n("bytes") > 33554432 || n("fitting_blocks") * rounded < 0.97 * n("limit_bytes")))
+                wrong(n("fitting_blocks") " blocks of " possible " fit in " n("limit_bytes"))
+        }
+        # No promise is made for mixes. What they have come to is held here, so that a change is seen.
+        function check_mix(  most) {
+            most = row["case"] ~ /, filled"/ ? 1.05 : row["case"] ~ /in turns/ ? 1.45 : 1.15
+            if (n("ratio") > most || n("tight_ratio") > most) wrong("ratio " n("ratio") ", " n("tight_ratio"))
+            if (n("ratio") > n("still_ratio") + 0.01) wrong("the packing auto holds more than still")
+            if (n("allocations") < 20 || n("driver_calls") <= 0) wrong("it did not run")
+        }
+        END {
+            if (sizes != 200 || mixes != 16) { print sizes " sizes, " mixes " rows of mixes"; failed = 1 }
+            if (multiples < 50 || multiples > 150) { print multiples " multiples of 512"; failed = 1 }
+            exit failed
+        }' "$work/packing" >"$work/out" || fail 'the packing'
+}
+
+# Beside a driver's own pools: those of leat's names of the CUDA driver, which are leat's pools and so hold the same.
+names=$(dirname "$leat")/libleat-cuda.so
+case $device in
+cpu:*)
+    export LEAT_CUDA_LIBRARY="$names" LEAT_DRIVERS=cuda,cpu
+    run 0 bench pool --part packing --quick --live 4M --device cuda:0 --output "$work/packing" && awk -F '": ' '
+        /^    {/ { split("", row) }
+        /^      "/ { key = $1; sub(/^ *"/, "", key); value = $2; sub(/,$/, "", value); row[key] = value }
+        /^    }/ && row["detail"] == "true" {
+            sizes++
+            if (row["driver_fitting_blocks"] != row["fitting_blocks"]) other = 1
+        }
+        /^    }/ && ("rounded_bytes" in row) {
+            rows++
+            if (row["driver_reserved_bytes"] != row["reserved_bytes"]) other = 1
+        }
+        END { exit sizes != 200 || rows != 216 || other }' "$work/packing" ||
+        fail 'leat beside itself holds another number of bytes or blocks'
+    run 0 bench pool --part pairs --quick --repeat 2 --device cuda:0 --json && {
+        rows=$(grep -c '"case": "pair"\|"case": "pair, [0-9,]* live blocks"' "$work/out")
+        [ "$rows" -ge 4 ] || fail "there are only $rows rows of pairs"
+        for key in first mean call_p99 p999 longest driver_calls driver_first driver_mean driver_longest; do
+            found=$(grep -c "^      \"$key\": [0-9]" "$work/out")
+            [ "$found" -ge "$rows" ] || fail "$found of $rows rows of pairs have: $key"
+        done
+        ! grep -q '"verified": false' "$work/out" || fail 'a pair was not verified'
+    }
+    unset LEAT_CUDA_LIBRARY LEAT_DRIVERS
+    ;;
+esac
+export ASAN_OPTIONS="$usual_options"
+
+# The sequences of the packing, for other programs.
+run 0 bench pool --part packing --list --quick && {
+    grep -q '^{"format":"leat-packing-1",.*}$' "$work/out" || fail 'the sequences are no JSON'
+    cp "$work/out" "$work/list"
+    run 0 bench --list --part packing --quick && { cmp -s "$work/out" "$work/list" || fail 'the sequences change'; }
+    run 0 bench --list --part packing --quick --live 1G &&
+        { ! cmp -s "$work/out" "$work/list" || fail '--live changes nothing'; }
+}
+run 0 bench --list --part pairs && { grep -q '^pool  *what pools cost' "$work/out" || fail 'the groups are not listed'; }
+for live in 0 x '' 2T 1KiB; do
+    usage '--live takes a number of bytes from 1 to 1T' bench pool --part packing --live "$live"
+done
+
 # ---- plans in words -------------------------------------------------------------------------------------------
 
 for place in pageable file registered pinned managed device; do
@@ -136,7 +245,9 @@ usage "--memory knows no 'warm'" bench copy --memory pinned,warm
 usage '--memory needs a name' bench copy --memory ''
 usage "--part knows no 'size'" bench copy --part size
 usage '--quick and --full are opposites' bench --quick --full
+usage "--part knows no 'pair'" bench pool --part pair
 usage '--from measures nothing' bench --from "$work/record" --bytes 4K
+usage '--from measures nothing' bench --from "$work/record" --part packing
 usage '--json prints no tables' bench --json --headline
 run 1 bench copy --device "$device" --picture "$work/none/x" && says 'none/x cannot be written'
 run 1 bench --from "$work/none" --picture "$work/c.svg" && says 'cannot be read as a record'

@@ -45,6 +45,10 @@ $(test_bin)/unit_copy_waits: test_wraps = -Wl,--wrap=leati_order_failed
 $(test_bin)/unit_trace: $(addprefix $(BUILD)/obj/cli/,pickle.o trace_make.o trace_read.o trace_snapshot.o)
 $(test_bin)/unit_trace: test_libs = -lz
 
+# The sequences of the command's packing suite.
+$(test_bin)/unit_packing: $(BUILD)/obj/cli/packing_plan.o
+$(test_bin)/unit_packing: test_libs = $(cli_libs)
+
 # What the tests of CUDA's driver and of HIP's share.
 $(addprefix $(test_bin)/,test_cuda_loader test_hip_loader): $(test_bin)/loaded.o
 $(addprefix $(test_bin)/,test_cuda_fake test_hip_fake): $(test_bin)/fakes.o
@@ -91,7 +95,7 @@ asan_parts := check-plain check-compat check-staged check-prefetch
 
 check_needs := tests $(cpu_examples) $(BUILD)/leat
 
-check-plain: $(check_needs)
+check-plain: $(check_needs) compat
 	$(Q)tests/run.sh '$(BUILD)' cpu:0 $(test_walk) $(test_api) $(test_cpu) $(test_unit) $(test_order) $(cpu_examples) \
 	    $(test_cli)
 
