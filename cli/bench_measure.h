@@ -50,7 +50,7 @@ struct bench_extra {
     double value;
 };
 
-enum { BENCH_EXTRAS_MAX = 12 };
+enum { BENCH_EXTRAS_MAX = 16 };
 
 /* One line of the record. Figures that do not exist are NAN. */
 struct bench_row {

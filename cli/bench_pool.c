@@ -216,13 +216,25 @@ static int compare_times(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Times calls one by one: 999 of 1000 take at most *seconds. The clock's own cost is subtracted. */
-static bool tail_of_calls(struct pair_case *c, enum bench_side side, double *seconds)
+/* Seconds, without what reading the clock costs. */
+struct pair_times {
+    double first;            /* the first pair of its size */
+    double mean;             /* of a pair; the others are of single calls */
+    double p99, p999, worst; /* 99 and 99.9 % of the calls take at most so long */
+};
+
+static double at_quantile(const double *sorted, unsigned count, double share)
+{
+    return sorted[(size_t)ceil((count - 1) * share)];
+}
+
+/* Times calls one by one. */
+static bool time_calls(struct pair_case *c, enum bench_side side, struct pair_times *found)
 {
     struct bench *bench = c->source.bench;
     double *times = malloc(2 * TAIL_PAIRS * sizeof times[0]);
-    double begin = bench_now(), cost = bench_clock_cost();
-    unsigned count = 0;
+    double begin = bench_now(), cost = bench_clock_cost(), sum = 0;
+    unsigned count = 0, i;
     bool fine = true;
 
     if (!times) {
@@ -242,53 +254,81 @@ static bool tail_of_calls(struct pair_case *c, enum bench_side side, double *sec
         times[count++] = fmax(second - first - cost, 0);
         times[count++] = fmax(third - second - cost, 0);
     }
+    for (i = 0; i < count; i++)
+        sum += times[i];
     qsort(times, count, sizeof times[0], compare_times);
-    *seconds = times[(size_t)ceil((count - 1) * 0.999)];
+    found->mean = sum / (count / 2);
+    found->p99 = at_quantile(times, count, 0.99);
+    found->p999 = at_quantile(times, count, 0.999);
+    found->worst = times[count - 1];
     free(times);
     return fine;
 }
 
-static bool measure_tails(struct pair_case *c, bool with_driver, double *leat, double *driver)
+static bool time_first(struct pair_case *c, enum bench_side side, struct pair_times *found)
+{
+    double begin = bench_now();
+
+    if (!one_pair(c, side))
+        return false;
+    found->first = fmax(bench_now() - begin - bench_clock_cost(), 0);
+    return true;
+}
+
+/* Times calls of either side; of the driver's with its context current. */
+static bool time_side(struct pair_case *c, enum bench_side side, struct pair_times *found,
+                      bool (*time_it)(struct pair_case *, enum bench_side, struct pair_times *))
 {
     struct bench *bench = c->source.bench;
     struct bench_peer *peer = bench->peer;
     bool fine;
 
-    if (!tail_of_calls(c, BENCH_LEAT, leat))
-        return false;
-    if (!with_driver)
-        return true;
+    if (side == BENCH_LEAT)
+        return time_it(c, side, found);
     if (!bench_check_peer(bench, "making the device current", peer->enter(peer)))
         return false;
-    fine = tail_of_calls(c, BENCH_DRIVER, driver);
+    fine = time_it(c, side, found);
     return bench_check_peer(bench, "leaving the device", peer->leave(peer)) && fine;
 }
 
-/* with_tails: single calls are timed as well. */
-static void measure_pairs(struct pair_case *c, struct bench_rows *rows, bool with_tails)
+static void add_times(struct bench_row *row, enum bench_side side, const struct pair_times *times)
+{
+    bool leat = side == BENCH_LEAT;
+
+    bench_row_extra(row, leat ? "first" : "driver_first", bench_figure(row, times->first));
+    bench_row_extra(row, leat ? "mean" : "driver_mean", bench_figure(row, times->mean));
+    bench_row_extra(row, leat ? "call_p99" : "driver_call_p99", bench_figure(row, times->p99));
+    bench_row_extra(row, leat ? "p999" : "driver_p999", bench_figure(row, times->p999));
+    bench_row_extra(row, leat ? "longest" : "driver_longest", bench_figure(row, times->worst));
+}
+
+/* with_calls: the first pair, and single calls, are timed as well. */
+static void measure_pairs(struct pair_case *c, struct bench_rows *rows, bool with_calls)
 {
     struct bench *bench = c->source.bench;
     struct pool_watch watch = {.bench = bench, .pool = c->source.pool};
     bool with_driver = pool_driver_has(&c->source), verified = false;
-    double leat_tail = NAN, driver_tail = NAN;
+    struct pair_times times[2] = {{.first = 0}};
     struct bench_result result;
     struct bench_row *row;
 
     bench_progress(bench, "pool", c->name, c->bytes);
     c->pairs = 0;
     if ((!watch.pool && !bench_check(bench, leat_pool_default(bench->device, LEAT_KIND_DEVICE, &watch.pool))) ||
-        !one_pair(c, BENCH_LEAT) || !pool_watch_begin(&watch) ||
-        !bench_measure(bench, sample_pairs, c, with_driver, &result) || !pool_watch_end(&watch) ||
-        (with_tails && !measure_tails(c, with_driver, &leat_tail, &driver_tail)) ||
+        !time_side(c, BENCH_LEAT, &times[BENCH_LEAT], time_first) ||
+        (with_driver && !time_side(c, BENCH_DRIVER, &times[BENCH_DRIVER], time_first)) ||
+        !pool_watch_begin(&watch) || !bench_measure(bench, sample_pairs, c, with_driver, &result) ||
+        !pool_watch_end(&watch) || (with_calls && !time_side(c, BENCH_LEAT, &times[BENCH_LEAT], time_calls)) ||
+        (with_calls && with_driver && !time_side(c, BENCH_DRIVER, &times[BENCH_DRIVER], time_calls)) ||
         !pool_verify(&c->source, c->bytes, &verified)) {
         bench_case_failed(bench, "pool", c->name, c->bytes);
         return;
     }
     row = pool_row(rows, POOL_PAIRS, c->name, c->bytes, &result, with_driver, verified);
-    if (with_tails)
-        bench_row_extra(row, "p999", bench_figure(row, leat_tail));
-    if (with_tails && with_driver)
-        bench_row_extra(row, "driver_p999", bench_figure(row, driver_tail));
+    if (with_calls)
+        add_times(row, BENCH_LEAT, &times[BENCH_LEAT]);
+    if (with_calls && with_driver)
+        add_times(row, BENCH_DRIVER, &times[BENCH_DRIVER]);
     pool_watch_row(&watch, row, (double)c->pairs);
 }
 

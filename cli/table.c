@@ -10,7 +10,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-enum { COLUMNS_MAX = 16, REST_MIN = 24 };
+enum { COLUMNS_MAX = 24, REST_MIN = 24 };
 
 struct table {
     struct libscols_table *scols;

@@ -110,6 +110,15 @@ run 0 bench --part streams --quick --repeat 2 --device "$device" --json && {
     count 2 '"group": "pool"' "$work/out"
     count 2 '"part": "blocks that pass from stream to stream"' "$work/out"
 }
+run 0 bench pool --part pairs --quick --repeat 2 --device "$device" --json && {
+    rows=$(grep -c '"case": "pair"\|"case": "pair, [0-9,]* live blocks"' "$work/out")
+    [ "$rows" -ge 4 ] || fail "there are only $rows rows of pairs"
+    for key in first mean call_p99 p999 longest driver_calls; do
+        found=$(grep -c "^      \"$key\": [0-9]" "$work/out")
+        [ "$found" -ge "$rows" ] || fail "$found of $rows rows of pairs have: $key"
+    done
+    ! grep -q '"verified": false' "$work/out" || fail 'a pair was not verified'
+}
 run 0 bench pool --part growth --quick --repeat 2 --device "$device" --json && {
     count 1 '"case": "a block stitched from idle pages"' "$work/out"
     count 0 '"part": "pairs of allocating' "$work/out"

@@ -1,6 +1,10 @@
 /*
- * replay_pytorch.cpp - replays a trace through PyTorch's caching allocator, called from C++, and says how much
- * memory it reserved at most. replay_pytorch.py makes the input, builds this and runs it.
+ * replay_pytorch.cpp - replays a trace through PyTorch's caching allocator, called from C++, round after round,
+ * and says how much memory it reserved at most and what the calls took. replay_pytorch.py makes the input, builds
+ * this and runs it.
+ *
+ * Each call is timed by itself; what reading the clock twice costs, measured at the start, is taken off, as leat
+ * replay does. What the trace never frees goes back at the end of a round.
  *
  * Input: one record for each operation, in order. An allocation gives the block a number; a free is made when the
  * block may be used again (the trace's "freed"), which is where PyTorch itself takes a block back that
@@ -61,58 +65,168 @@ std::vector<cudaStream_t> streams_for(const std::vector<Record> &records)
     return streams;
 }
 
-void replay(const std::vector<Record> &records, std::vector<float> &alloc_ns, std::vector<float> &free_ns)
+double clock_cost_ns()
 {
-    std::vector<cudaStream_t> streams = streams_for(records);
-    std::uint64_t highest = 0;
+    std::vector<double> samples;
 
-    for (const Record &record : records)
-        highest = std::max(highest, record.block);
-    std::vector<void *> blocks(highest + 1);
-    for (const Record &record : records) {
+    for (int i = 0; i < 1001; i++) {
         double begin = peers::now_seconds();
 
-        if (record.bytes)
-            blocks[record.block] = caching::raw_alloc_with_stream(record.bytes, streams[record.stream]);
-        else
-            caching::raw_delete(blocks[record.block]);
-        (record.bytes ? alloc_ns : free_ns).push_back(static_cast<float>((peers::now_seconds() - begin) * 1e9));
+        samples.push_back((peers::now_seconds() - begin) * 1e9);
     }
+    std::nth_element(samples.begin(), samples.begin() + 500, samples.end());
+    return samples[500];
 }
 
-float quantile(std::vector<float> &values, double part)
+/* What the calls of one kind took, in ns. */
+class Times
 {
-    std::sort(values.begin(), values.end());
-    return values.empty() ? 0 : values[static_cast<std::size_t>(part * static_cast<double>(values.size() - 1))];
-}
+  public:
+    void add(double ns)
+    {
+        values.push_back(ns);
+    }
+
+    /* "<name>_ns_mean" and the others. */
+    void print(const char *name)
+    {
+        double sum = 0;
+
+        std::sort(values.begin(), values.end());
+        for (double value : values)
+            sum += value;
+        std::printf("\"%s_ns_mean\": %.1f, \"%s_ns_p50\": %.0f, \"%s_ns_p99\": %.0f, \"%s_ns_p999\": %.0f, "
+                    "\"%s_ns_worst\": %.0f",
+                    name, values.empty() ? 0 : sum / static_cast<double>(values.size()), name, quantile(0.5), name,
+                    quantile(0.99), name, quantile(0.999), name, quantile(1));
+    }
+
+  private:
+    double quantile(double part) const
+    {
+        return values.empty() ? 0
+                              : values[static_cast<std::size_t>(part * static_cast<double>(values.size() - 1))];
+    }
+
+    std::vector<double> values;
+};
+
+/* What PyTorch counts of the driver's calls. */
+struct Counts {
+    Counts()
+    {
+        auto stats = caching::getDeviceStats(0);
+
+        allocations = stats.num_device_alloc;
+        frees = stats.num_device_free;
+        retries = stats.num_alloc_retries;
+    }
+
+    std::int64_t allocations, frees, retries;
+};
+
+class Replay
+{
+  public:
+    explicit Replay(std::vector<Record> trace) : records(std::move(trace)), streams(streams_for(records))
+    {
+        std::uint64_t highest = 0;
+
+        for (const Record &record : records)
+            highest = std::max(highest, record.block);
+        blocks.resize(highest + 1);
+        alloc_ns.resize(highest + 1);
+    }
+
+    /* Prints one round as JSON. */
+    void run(const char *comma)
+    {
+        Counts before;
+        Times alloc, free, pair;
+        double total_ns = 0;
+
+        for (const Record &record : records) {
+            if (record.bytes) {
+                alloc_ns[record.block] = take(record);
+                alloc.add(alloc_ns[record.block]);
+                total_ns += alloc_ns[record.block];
+            } else {
+                total_ns += end(record.block, free, pair);
+            }
+        }
+        for (std::uint64_t block = 0; block < blocks.size(); block++)
+            if (blocks[block])
+                total_ns += end(block, free, pair);
+        Counts after;
+        std::printf(
+            "%s{\"total_ns\": %.0f, \"driver_allocations\": %lld, \"driver_frees\": %lld, \"retries\": %lld, ",
+            comma, total_ns, static_cast<long long>(after.allocations - before.allocations),
+            static_cast<long long>(after.frees - before.frees),
+            static_cast<long long>(after.retries - before.retries));
+        alloc.print("alloc");
+        std::printf(", ");
+        free.print("free");
+        std::printf(", ");
+        pair.print("pair");
+        std::printf("}");
+    }
+
+  private:
+    double elapsed_ns(double begin) const
+    {
+        return std::max((peers::now_seconds() - begin) * 1e9 - cost_ns, 0.0);
+    }
+
+    double take(const Record &record)
+    {
+        double begin = peers::now_seconds();
+
+        blocks[record.block] = caching::raw_alloc_with_stream(record.bytes, streams[record.stream]);
+        return elapsed_ns(begin);
+    }
+
+    double end(std::uint64_t block, Times &free, Times &pair)
+    {
+        double begin = peers::now_seconds();
+
+        caching::raw_delete(blocks[block]);
+        double ns = elapsed_ns(begin);
+        blocks[block] = nullptr;
+        free.add(ns);
+        pair.add(ns + alloc_ns[block]);
+        return ns;
+    }
+
+    std::vector<Record> records;
+    std::vector<cudaStream_t> streams;
+    std::vector<void *> blocks;
+    std::vector<double> alloc_ns;
+    double cost_ns = clock_cost_ns();
+};
 
 } // namespace
 
-/* The file of records. One line of JSON goes to the standard output. */
+/* The file of records, and how many rounds. One line of JSON goes to the standard output. */
 int main(int argc, char **argv)
 {
-    if (argc != 2)
+    if (argc != 3)
         return 2;
     try {
-        std::vector<Record> records = read_records(argv[1]);
-        std::vector<float> alloc_ns, free_ns;
-
         peers::check(cudaSetDevice(0), "cudaSetDevice");
         peers::check(cudaFree(nullptr), "making the context");
         caching::init(1);
-        replay(records, alloc_ns, free_ns);
+
+        Replay replay(read_records(argv[1]));
+
+        std::printf("{\"each_round\": [");
+        for (int round = 0; round < std::atoi(argv[2]); round++)
+            replay.run(round ? ", " : "");
 
         auto stats = caching::getDeviceStats(0);
         const auto all = static_cast<std::size_t>(c10::CachingAllocator::StatType::AGGREGATE);
-        std::printf(
-            "{\"peak_reserved_bytes\": %lld, \"peak_requested_by_its_statistics_bytes\": %lld, "
-            "\"driver_allocations\": %lld, \"driver_frees\": %lld, \"retries\": %lld, "
-            "\"alloc_ns_p50\": %.0f, \"alloc_ns_p999\": %.0f, \"free_ns_p50\": %.0f, \"free_ns_p999\": %.0f}\n",
-            static_cast<long long>(stats.reserved_bytes[all].peak),
-            static_cast<long long>(stats.requested_bytes[all].peak),
-            static_cast<long long>(stats.num_device_alloc), static_cast<long long>(stats.num_device_free),
-            static_cast<long long>(stats.num_alloc_retries), quantile(alloc_ns, 0.5), quantile(alloc_ns, 0.999),
-            quantile(free_ns, 0.5), quantile(free_ns, 0.999));
+        std::printf("], \"peak_reserved_bytes\": %lld, \"peak_requested_by_its_statistics_bytes\": %lld}\n",
+                    static_cast<long long>(stats.reserved_bytes[all].peak),
+                    static_cast<long long>(stats.requested_bytes[all].peak));
     } catch (const std::exception &error) {
         std::fprintf(stderr, "replay_pytorch: %s\n", error.what());
         return 1;

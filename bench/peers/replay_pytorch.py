@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Replays allocation traces through PyTorch's caching allocator, called from C++.
 
-    replay_pytorch.py RECORD TRACE...
+    replay_pytorch.py RECORD TRACE... [--repeat N]
 
 A trace is CSV, packed by gzip or not, with the columns t_us, op, id, bytes and stream; op is alloc, free or freed.
 Each trace runs twice, in processes of their own: with PyTorch's usual settings, and with expandable_segments:True.
-RECORD is written as JSON: peak bytes requested, peak bytes reserved, and their ratio.
+RECORD is written as JSON: peak bytes requested, peak bytes reserved, their ratio, and of each round what the calls took
+(a pair is the allocation and the free of one block) and how often PyTorch asked the driver for memory.
 
 Order. Operations are made in the order of the trace, one right after the other. A block goes back at its "freed",
 the moment when the recorded program's allocator could use it again; for a block that was used on another stream
@@ -59,6 +60,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("record", help="the file to write")
     parser.add_argument("traces", nargs="+", metavar="TRACE")
+    parser.add_argument("--repeat", type=int, default=3, metavar="N", help="rounds, one after the other (3)")
     options = parser.parse_args()
 
     result = record.make("traces through PyTorch's caching allocator", pytorch_pool.versions())
@@ -70,7 +72,7 @@ def main():
             records, peak = read_trace(trace)
             binary.write_bytes(b"".join(RECORD_FORMAT.pack(*words) for words in records))
             for setting in pytorch_pool.SETTINGS:
-                figures = record.run_json([program, binary], pytorch_pool.environment(setting))
+                figures = record.run_json([program, binary, options.repeat], pytorch_pool.environment(setting))
                 figures = {
                     "trace": pathlib.Path(trace).name,
                     "setting": setting,
@@ -83,6 +85,12 @@ def main():
                     f"{figures['trace']}, {setting}: requested {peak}, "
                     f"reserved {figures['peak_reserved_bytes']}, ratio {figures['ratio']}"
                 )
+                for number, found in enumerate(figures["each_round"]):
+                    print(
+                        f"  round {number + 1}: mean pair {found['pair_ns_mean']} ns, "
+                        f"p50 {found['pair_ns_p50']}, p99 {found['pair_ns_p99']}, worst {found['pair_ns_worst']}; "
+                        f"{found['driver_allocations']} allocations by the driver"
+                    )
     record.write(result, options.record)
 
 
