@@ -410,11 +410,12 @@ static json_t *statistics_json(const struct replay_target *target, const leat_po
 {
     if (!target->pool)
         return json_null();
-    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "allocations", number(s->allocations), "frees",
-                     number(s->frees), "failures", number(s->failures), "requested_peak_bytes",
-                     number(s->requested_peak_bytes), "driver_ns", number(s->driver_ns), "pages_created",
-                     number(s->pages_created), "pages_stitched", number(s->pages_stitched), "stitches", number(s->stitches), "stitch_reuses", number(s->stitch_reuses), "planned", number(s->planned), "pages_released",
-                     number(s->pages_released));
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "allocations",
+                     number(s->allocations), "frees", number(s->frees), "failures", number(s->failures),
+                     "requested_peak_bytes", number(s->requested_peak_bytes), "driver_ns", number(s->driver_ns),
+                     "pages_created", number(s->pages_created), "pages_stitched", number(s->pages_stitched),
+                     "pages_released", number(s->pages_released), "stitches", number(s->stitches), "stitch_reuses",
+                     number(s->stitch_reuses), "planned", number(s->planned));
 }
 
 static json_t *setting_json(const struct replay_target *target, const struct replay_options *options,
