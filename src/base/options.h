@@ -38,6 +38,9 @@
     X(COPY_STORES, "probe", 0,                                                                                  \
       "How the threads that stage copies of pageable memory write: cached, streaming (past the caches), or "    \
       "probe to measure which is faster.")                                                                      \
+    X(RECORD_ALLOCATIONS, "", 0,                                                                                   \
+      "A file to which this program's allocations are written, with what orders them, as a trace for "            \
+      "'leat replay'; %p in its name becomes the number of the process.")                                         \
     X(LEAKS, "0", 1,                                                                                            \
       "1: what is still allocated when a device is closed is listed on standard error, by tag, and by call "    \
       "stack with LEAT_POOL_STACKS=1.")                                                                         \

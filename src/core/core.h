@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/handles.h"
+#include "base/hooks.h"
 #include "core/blocks.h"
 #include "core/order.h"
 #include "driver/driver.h"
@@ -103,7 +104,8 @@ struct leat_stream {
 struct leat_event {
     struct leati_handle handle;
     struct leat_device *device;
-    void *native; /* the driver's event */
+    void *native;    /* the driver's event */
+    uint64_t serial; /* never used again */
     atomic_bool recorded;
     pthread_mutex_t lock;      /* guards the rest, and is held while the driver records it or waits for it */
     bool shared;               /* others may record it past leat, so nothing is known of its mark */
@@ -238,6 +240,7 @@ struct leati_memory {
     leat_kind kind;
     enum leati_origin origin;
     uint64_t handle;                       /* the driver's, of IMPORTED memory */
+    uint64_t serial;                       /* by which a recorder knows ALLOCATED memory; 0: none does */
     struct leati_reservation *reservation; /* of RESERVED addresses (virtual.c) */
 };
 

@@ -3,6 +3,7 @@
 #include "core/virtual.h"
 
 #include "base/options.h"
+#include "base/record.h"
 #include "driver/registry.h"
 
 #include <stdio.h>
@@ -30,9 +31,10 @@ static void begin_child(void)
     forked |= list != NULL;
 }
 
-static void watch_forks(void)
+static void begin_process(void)
 {
     (void)pthread_atfork(NULL, NULL, begin_child);
+    leati_record_begin();
 }
 
 void leati_host_function_enter(void)
@@ -272,7 +274,7 @@ static leat_status open_device(const char *what, const char *name, void *context
     LEATI_TRY(leati_check_permitted(what));
     LEATI_TRY(leati_check_not_null(what, "device", device));
     LEATI_TRY(find_driver(what, name, &driver, &ordinal));
-    pthread_once(&once, watch_forks);
+    pthread_once(&once, begin_process);
     pthread_mutex_lock(&open_lock);
     open = context ? NULL : find_open(driver, ordinal);
     if (open) {
@@ -366,6 +368,7 @@ static leat_status close_last(struct leat_device *device)
     status = first_of(status, driver->ops->device_close(driver, device->native));
     /* Only now does no thread of the driver run one any more, even if the wait above failed. */
     leati_host_calls_close(device);
+    LEATI_TRACE(.op = LEATI_TRACE_DEVICE_CLOSE, .device = device->name);
     if (status != LEAT_OK)
         leati_fail_in(status, "leat_device_close: %s is closed, but", device->name);
     pthread_mutex_destroy(&device->lock);
@@ -398,7 +401,10 @@ leat_status leat_device_synchronize(leat_device *device)
     LEATI_TRY(leati_check_permitted("leat_device_synchronize"));
     LEATI_TRY(leati_check_device("leat_device_synchronize", device));
     status = device->driver->ops->device_synchronize(device->driver, device->native);
-    return status == LEAT_OK ? status : leati_fail_in(status, "leat_device_synchronize on %s", device->name);
+    if (status != LEAT_OK)
+        return leati_fail_in(status, "leat_device_synchronize on %s", device->name);
+    LEATI_TRACE(.op = LEATI_TRACE_SYNC, .device = device->name);
+    return LEAT_OK;
 }
 
 /* ---- describing ---- */

@@ -17,6 +17,7 @@ leat_status leati_check_event(const char *what, const leat_event *event)
 /* NULL, with a sentence, when there is no memory for it. */
 static leat_event *new_event(const char *what, leat_device *device)
 {
+    static _Atomic uint64_t last_serial;
     leat_event *event = leati_handle_new(&leati_event_handles);
 
     if (!event) {
@@ -24,6 +25,7 @@ static leat_event *new_event(const char *what, leat_device *device)
         return NULL;
     }
     event->device = device;
+    event->serial = 1 + atomic_fetch_add_explicit(&last_serial, 1, memory_order_relaxed);
     pthread_mutex_init(&event->lock, NULL);
     return event;
 }
@@ -85,6 +87,7 @@ static leat_status end_event(leat_event *event)
     struct leati_driver *driver = event->device->driver;
     leat_status status = driver->ops->event_destroy(driver, event->native);
 
+    LEATI_TRACE(.op = LEATI_TRACE_EVENT_DESTROY, .event = event->serial);
     leati_order_let_go(event->order);
     pthread_mutex_destroy(&event->lock);
     leati_handle_free(&leati_event_handles, event);
@@ -156,6 +159,7 @@ static leat_status record(leat_event *event, leat_stream *stream)
         event->order = order;
         leati_order_let_go(old);
     }
+    LEATI_TRACE(.op = LEATI_TRACE_RECORD, .event = event->serial, .stream = order->serial);
     return LEAT_OK;
 }
 
@@ -165,8 +169,10 @@ static void reached(leat_event *event, const struct leati_point *point)
     pthread_mutex_lock(&event->lock);
     /* Not if it was recorded again meanwhile: the driver may have been asked about another stream's record between
      * two of this one's. */
-    if (point->serial && point->serial == event->point.serial && point->tick == event->point.tick)
+    if (point->serial && point->serial == event->point.serial && point->tick == event->point.tick) {
         leati_order_finished(event->order, point->tick);
+        LEATI_TRACE(.op = LEATI_TRACE_SYNC, .event = event->serial);
+    }
     pthread_mutex_unlock(&event->lock);
 }
 

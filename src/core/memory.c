@@ -54,14 +54,45 @@ static leat_status free_on_stream(leat_stream *stream, void *ptr)
     return status;
 }
 
+/* Tells a recorder of an allocation; stream NULL: for the host. */
+static void tell_alloc(const struct leati_memory *memory, const leat_stream *stream)
+{
+    if (memory->serial)
+        LEATI_TRACE(.op = LEATI_TRACE_ALLOC, .block = memory->serial, .bytes = memory->bytes,
+                    .stream = stream ? stream->order->serial : 0);
+}
+
+static void tell_free(const struct leati_memory *memory, const leat_stream *stream)
+{
+    if (memory->serial)
+        LEATI_TRACE(.op = LEATI_TRACE_FREE, .block = memory->serial, .bytes = memory->bytes,
+                    .stream = stream ? stream->order->serial : 0);
+}
+
+/* Puts memory back that could not be freed. A recorder was told that it was, so it is another allocation. */
+static void put_back(struct leati_memory *memory, const leat_stream *stream)
+{
+    memory->serial = memory->serial ? leati_trace_serial() : 0;
+    leati_pointers_put_back(memory);
+    tell_alloc(memory, stream);
+}
+
 /* Enters what was just allocated, or gives it back. */
 static leat_status enter_fresh(leat_stream *stream, void *fresh, size_t bytes)
 {
-    leat_status status = enter(stream->device, LEAT_KIND_DEVICE, fresh, bytes, LEATI_ALLOCATED);
+    struct leati_memory memory = {.device = stream->device,
+                                  .base = (uintptr_t)fresh,
+                                  .bytes = bytes,
+                                  .kind = LEAT_KIND_DEVICE,
+                                  .origin = LEATI_ALLOCATED,
+                                  .serial = leati_traced() ? leati_trace_serial() : 0};
+    leat_status status = leati_pointers_add(&memory);
     struct leati_sentence sentence;
 
-    if (status == LEAT_OK)
+    if (status == LEAT_OK) {
+        tell_alloc(&memory, stream);
         return LEAT_OK;
+    }
     leati_error_keep(&sentence);
     (void)free_on_stream(stream, fresh);
     return leati_error_restore(status, &sentence);
@@ -95,11 +126,12 @@ leat_status leati_plain_free(leat_stream *stream, void *ptr)
     leat_status status;
 
     LEATI_TRY(leati_pointers_take("leat_free", ptr, LEATI_ALLOCATED, stream->device, &memory));
+    tell_free(&memory, stream);
     status = free_on_stream(stream, ptr);
     if (status == LEAT_OK)
         return LEAT_OK;
     leati_fail_in(status, "leat_free of %p on %s", ptr, stream->device->name);
-    leati_pointers_put_back(&memory);
+    put_back(&memory, stream);
     return status;
 }
 
@@ -176,11 +208,12 @@ leat_status leati_plain_memory_free(void *ptr)
                                                  memory.device->name);
     }
     LEATI_TRY(leati_pointers_take("leat_memory_free", ptr, LEATI_ALLOCATED, NULL, &memory));
+    tell_free(&memory, NULL);
     status = memory.device->driver->ops->mem_free(memory.device->driver, memory.device->native, ptr);
     if (status == LEAT_OK)
         return LEAT_OK;
     leati_fail_in(status, "leat_memory_free of %p on %s", ptr, memory.device->name);
-    leati_pointers_put_back(&memory);
+    put_back(&memory, NULL);
     return status;
 }
 

@@ -188,8 +188,11 @@ leat_status leati_memory_close(struct leat_device *device)
             status = ops->host_unregister(device->driver, device->native, ptr);
         else if (memory.origin == LEATI_IMPORTED)
             status = leati_import_end(&memory);
-        else if (memory.origin == LEATI_ALLOCATED)
+        else if (memory.origin == LEATI_ALLOCATED) {
+            if (memory.serial)
+                LEATI_TRACE(.op = LEATI_TRACE_FREE, .block = memory.serial, .bytes = memory.bytes);
             status = ops->mem_free(device->driver, device->native, ptr);
+        }
         first = first != LEAT_OK ? first : status;
     }
     return first;

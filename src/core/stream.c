@@ -135,6 +135,7 @@ static leat_status end_stream(leat_stream *stream, bool finished)
         atomic_load_explicit(&stream->device->copy_hooks, memory_order_acquire);
     leat_status status;
 
+    LEATI_TRACE(.op = LEATI_TRACE_STREAM_DESTROY, .stream = stream->order->serial);
     if (copies)
         copies->stream_ends(stream);
     if (hooks)
@@ -199,6 +200,15 @@ leat_status leat_stream_native(leat_stream *stream, void **native)
     return LEAT_OK;
 }
 
+/* All work given to the stream before tick ended was seen to be done. */
+static void seen_done(leat_stream *stream, uint64_t tick)
+{
+    if (stream->order->per_thread)
+        return;
+    leati_order_finished(stream->order, tick);
+    LEATI_TRACE(.op = LEATI_TRACE_SYNC, .stream = stream->order->serial);
+}
+
 void leati_wait_begins(struct leat_device *device, leati_query_function query, void *native)
 {
     const struct leati_copy_hooks *copies = atomic_load_explicit(&device->copy_hooks, memory_order_acquire);
@@ -222,8 +232,7 @@ leat_status leat_stream_synchronize(leat_stream *stream)
     status = driver->ops->stream_synchronize(driver, stream->native);
     if (status != LEAT_OK)
         return leati_fail_in(status, "leat_stream_synchronize on %s", stream->device->name);
-    if (!stream->order->per_thread)
-        leati_order_finished(stream->order, tick);
+    seen_done(stream, tick);
     leati_order_seen_idle(stream->order, given);
     status = leati_order_take_failure(stream->order);
     return status == LEAT_OK ? status
@@ -240,8 +249,8 @@ leat_status leat_stream_query(leat_stream *stream)
     driver = stream->device->driver;
     tick = leati_order_advance(stream->order);
     status = driver->ops->stream_query(driver, stream->native);
-    if (status == LEAT_OK && !stream->order->per_thread)
-        leati_order_finished(stream->order, tick);
+    if (status == LEAT_OK)
+        seen_done(stream, tick);
     return status >= LEAT_OK ? status : leati_fail_in(status, "leat_stream_query on %s", stream->device->name);
 }
 
@@ -268,6 +277,8 @@ leat_status leat_stream_wait(leat_stream *stream, leat_event *event)
         leati_order_waited(stream->order, &event->point, &event->known);
     else if (status == LEAT_OK)
         leati_order_unseen(stream->order);
+    if (status == LEAT_OK)
+        LEATI_TRACE(.op = LEATI_TRACE_WAIT, .stream = stream->order->serial, .event = event->serial);
     pthread_mutex_unlock(&event->lock);
     leati_stream_writes_host(stream);
     leati_order_given(stream->order);

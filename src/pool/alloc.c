@@ -11,6 +11,27 @@
 #define ALIGNMENT_MAX ((size_t)1 << 30)
 #define BYTES_MAX ((size_t)1 << 60)
 
+/* ---- telling a recorder ---- */
+
+/* As recorders have it: 0 is the host. */
+static uint64_t serial_of(const leat_stream *stream)
+{
+    return stream ? stream->order->serial : 0;
+}
+
+/* Tells of a free that can no longer fail, of a block that nobody else can get yet. */
+static void tell_free(const leat_stream *stream, struct leati_block *block)
+{
+    uint64_t serial;
+
+    if (!leati_traced() || !block->serial)
+        return;
+    serial = block->serial;
+    block->serial = 0;
+    LEATI_TRACE(.op = LEATI_TRACE_FREE, .block = serial, .bytes = leati_requested(block),
+                .stream = serial_of(stream));
+}
+
 /* ---- allocating ---- */
 
 static leat_status fail_alloc(const char *what, leat_status status, const leat_pool *pool, size_t bytes)
@@ -92,8 +113,8 @@ static void give_back(struct leat_pool *pool, leat_stream *stream, struct leati_
     leati_error_restore(LEAT_OK, &sentence);
 }
 
-static leat_status alloc_from(const char *what, struct leat_pool *pool, leat_stream *stream, size_t bytes,
-                              size_t alignment, void **ptr)
+static inline leat_status alloc_untraced(const char *what, struct leat_pool *pool, leat_stream *stream,
+                                         size_t bytes, size_t alignment, void **ptr)
 {
     size_t rounded_bytes = leati_round_up(bytes, LEATI_GRANULE_BYTES);
     struct leati_block *block = NULL;
@@ -121,6 +142,34 @@ static leat_status alloc_from(const char *what, struct leat_pool *pool, leat_str
     }
     *ptr = (void *)leati_user_base(block);
     return LEAT_OK;
+}
+
+/* The same, told to a recorder. */
+__attribute__((noinline)) static leat_status alloc_traced(const char *what, struct leat_pool *pool,
+                                                          leat_stream *stream, size_t bytes, size_t alignment,
+                                                          void **ptr)
+{
+    leat_status status = alloc_untraced(what, pool, stream, bytes, alignment, ptr);
+    struct leati_block *block;
+    struct leat_pool *found;
+
+    if (status != LEAT_OK) {
+        LEATI_TRACE(.op = LEATI_TRACE_ALLOC_FAILED, .bytes = bytes, .stream = serial_of(stream),
+                    .pool = pool->serial, .alignment = alignment);
+        return status;
+    }
+    block = leati_block_find(*ptr, &found);
+    block->serial = leati_trace_serial();
+    LEATI_TRACE(.op = LEATI_TRACE_ALLOC, .block = block->serial, .bytes = bytes, .stream = serial_of(stream),
+                .pool = pool->serial, .alignment = alignment);
+    return LEAT_OK;
+}
+
+static leat_status alloc_from(const char *what, struct leat_pool *pool, leat_stream *stream, size_t bytes,
+                              size_t alignment, void **ptr)
+{
+    return leati_traced() ? alloc_traced(what, pool, stream, bytes, alignment, ptr)
+                          : alloc_untraced(what, pool, stream, bytes, alignment, ptr);
 }
 
 static leat_status alloc_default(const char *what, leat_device *device, leat_kind kind, leat_stream *stream,
@@ -272,7 +321,8 @@ static inline enum kept free_cached(leat_stream *stream, const void *ptr, struct
     struct leati_owner *owner;
     enum kept kept = NOT_MINE;
 
-    if (!lane || pool->watched)
+    /* A recorder is told without the lane's lock. */
+    if (!lane || pool->watched || leati_traced())
         return NOT_MINE;
     owner = leati_owner_fast(pool, stream);
     if (!owner || lane != leati_lane_of(owner, false) || !leati_lane_try(lane))
@@ -356,6 +406,7 @@ static bool keep_cached(struct leat_pool *pool, leat_stream *stream, struct leat
 
     if (!lane || pool->watched || block->users || block->owner != owner || block->planned)
         return false;
+    tell_free(stream, block);
     leati_lane_lock(lane);
     block->tick = stream ? leati_order_now(stream->order) : 0;
     kept = leati_lane_push(lane, block);
@@ -386,10 +437,12 @@ static leat_status free_block(struct leat_pool *pool, leat_stream *stream, struc
         status = leati_users_add_stream(pool, block, stream);
         owner = pool->host;
     }
-    if (status == LEAT_OK)
+    if (status == LEAT_OK) {
+        tell_free(stream, block);
         free_slow(pool, stream, owner, block);
-    else
+    } else {
         leati_set_state(block, LEATI_BLOCK_LIVE);
+    }
     pthread_mutex_unlock(&pool->lock);
     return status;
 }
@@ -498,6 +551,8 @@ leat_status leat_pool_use(void *ptr, leat_stream *stream)
     LEATI_TRY(check_same_driver("leat_pool_use", pool, stream->device));
     pthread_mutex_lock(&pool->lock);
     status = leati_users_add_stream(pool, block, stream);
+    if (status == LEAT_OK && block->serial)
+        LEATI_TRACE(.op = LEATI_TRACE_USE, .block = block->serial, .stream = serial_of(stream));
     pthread_mutex_unlock(&pool->lock);
     return status == LEAT_OK ? status : leati_fail_in(status, "leat_pool_use of %p", ptr);
 }
@@ -517,6 +572,8 @@ leat_status leat_pool_use_until(void *ptr, leat_event *event)
         return LEAT_OK;
     pthread_mutex_lock(&pool->lock);
     status = leati_users_add_event(pool, block, event);
+    if (status == LEAT_OK && block->serial)
+        LEATI_TRACE(.op = LEATI_TRACE_USE_UNTIL, .block = block->serial, .event = event->serial);
     pthread_mutex_unlock(&pool->lock);
     return status == LEAT_OK ? status : leati_fail_in(status, "leat_pool_use_until of %p", ptr);
 }

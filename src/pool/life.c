@@ -198,7 +198,9 @@ static void fill(struct leat_pool *pool, leat_device *device, const leat_pool_op
                  uint64_t history)
 {
     static atomic_uint made;
+    static _Atomic uint64_t last_serial;
 
+    pool->serial = 1 + atomic_fetch_add_explicit(&last_serial, 1, memory_order_relaxed);
     pool->device = device;
     pool->kind = options->kind;
     pool->reuse = options->reuse;
@@ -234,6 +236,8 @@ static void enlist(struct leat_pool *pool)
         device->pool_numbers |= 1u << pool->number;
     if (pool->budget)
         atomic_fetch_add_explicit(&pool->budget->pools, 1, memory_order_relaxed);
+    LEATI_TRACE(.op = LEATI_TRACE_POOL_CREATE, .pool = pool->serial, .kind = leat_kind_name(pool->kind),
+                .device = device->name, .name = pool->name);
     pthread_mutex_lock(&list_lock);
     pool->next = list;
     list = pool;
@@ -398,6 +402,7 @@ static leat_status end(struct leat_pool *pool)
     leat_status first = LEAT_OK, status;
     struct leati_block *block;
 
+    LEATI_TRACE(.op = LEATI_TRACE_POOL_DESTROY, .pool = pool->serial);
     delist(pool);
     pthread_mutex_lock(&pool->lock);
     leati_watch_drain(pool);
@@ -480,6 +485,24 @@ static struct leat_pool *any_pool_of(const leat_device *device)
     return pool;
 }
 
+static void tell_free(const struct leati_block *block)
+{
+    if (leati_state(block) == LEATI_BLOCK_LIVE && block->serial)
+        LEATI_TRACE(.op = LEATI_TRACE_FREE, .block = block->serial, .bytes = leati_requested(block));
+}
+
+/* Tells a recorder that blocks which are still live end with their pool. */
+static void tell_lost(const struct leat_pool *pool)
+{
+    const struct leati_block *block;
+
+    for (const struct leati_span *span = pool->spans; span; span = span->next)
+        for (block = span->first; block; block = block->after)
+            tell_free(block);
+    for (uint32_t index = 0; (block = leati_plan_block(pool, &index));)
+        tell_free(block);
+}
+
 static leat_status hook_device_closes(struct leat_device *device)
 {
     leat_status first = LEAT_OK, status;
@@ -487,6 +510,8 @@ static leat_status hook_device_closes(struct leat_device *device)
 
     while ((pool = any_pool_of(device))) {
         leati_see_leaks(pool);
+        if (leati_traced())
+            tell_lost(pool);
         leati_handle_retire(&leati_pool_handles, pool);
         status = end(pool);
         first = first != LEAT_OK ? first : status;

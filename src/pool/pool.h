@@ -156,6 +156,7 @@ struct leat_pool {
     bool one_handle, exportable, virtual_memory;
     bool watched; /* guard, scrub or history: the fast path is left alone */
     bool guard, scrub, stacks;
+    uint64_t serial; /* never used again */
     uint64_t made_ns;
 
     pthread_mutex_t lock; /* guards all below but atomics */

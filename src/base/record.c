@@ -1,0 +1,270 @@
+/*
+ * record.c - see record.h.
+ *
+ * Lines are collected in one buffer under one lock, so they have an order and the recorder's memory is bounded.
+ * The buffer is written when it is full, when a device is closed and when the program ends. Only whole lines stay
+ * in the file, so what is there can always be read.
+ *
+ * A child of fork() records nothing, since the file is its parent's. A program that the recorded one starts
+ * inherits the variable; the file is locked, so that it cannot overwrite what is being recorded.
+ */
+#include "base/record.h"
+
+#include "base/clock.h"
+#include "base/hooks.h"
+#include "base/options.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define VARIABLE "LEAT_RECORD_ALLOCATIONS"
+
+enum { BUFFER_BYTES = 64 << 10, LINE_BYTES_MAX = 512 };
+
+static const char header[] = "t_us,op,id,bytes,stream,pool,event,align,kind,device,name\n";
+
+static const char *const op_names[] = {
+    [LEATI_TRACE_POOL_CREATE] = "pool_create",
+    [LEATI_TRACE_POOL_DESTROY] = "pool_destroy",
+    [LEATI_TRACE_ALLOC] = "alloc",
+    [LEATI_TRACE_ALLOC_FAILED] = "alloc_failed",
+    [LEATI_TRACE_FREE] = "free",
+    [LEATI_TRACE_USE] = "use",
+    [LEATI_TRACE_USE_UNTIL] = "use_until",
+    [LEATI_TRACE_RECORD] = "record",
+    [LEATI_TRACE_WAIT] = "wait",
+    [LEATI_TRACE_SYNC] = "sync",
+    [LEATI_TRACE_EVENT_DESTROY] = "event_destroy",
+    [LEATI_TRACE_STREAM_DESTROY] = "stream_destroy",
+};
+
+_Atomic(leati_trace_function) leati_trace_hook;
+_Atomic uint64_t leati_trace_last_block;
+
+/* The descriptor; -1: nothing is recorded, or no longer. Changed under the lock, and in a child of fork(). */
+static _Atomic int file = -1;
+
+/* Guards what follows. Taken after all other locks, and held while the buffer is written. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static char path[PATH_MAX];
+static char buffer[BUFFER_BYTES];
+static size_t used_bytes;
+static off_t written_bytes;
+static uint64_t begun_ns, written_lines;
+static bool is_ending; /* the program ends: each line is written at once */
+
+static int descriptor(void)
+{
+    /* Relaxed: under the lock, or a first look. */
+    return atomic_load_explicit(&file, memory_order_relaxed);
+}
+
+/* ---- the file; under the lock ---- */
+
+/* Ends the recording with one line on standard error. */
+static void give_up(int error)
+{
+    atomic_store_explicit(&leati_trace_hook, NULL, memory_order_relaxed);
+    fprintf(stderr, "leat: " VARIABLE ": %s cannot be written: %s; it ends after %" PRIu64 " lines\n", path,
+            strerror(error), written_lines);
+    close(descriptor());
+    atomic_store_explicit(&file, -1, memory_order_relaxed);
+}
+
+/* Counts what was written: the whole lines of the first bytes of the buffer. */
+static void count_written(size_t bytes)
+{
+    while (bytes && buffer[bytes - 1] != '\n')
+        bytes--;
+    written_bytes += (off_t)bytes;
+    for (const char *at = buffer; (at = memchr(at, '\n', (size_t)(buffer + bytes - at))); at++)
+        written_lines++;
+}
+
+static void flush(void)
+{
+    size_t done = 0;
+    ssize_t count = 0;
+
+    while (descriptor() >= 0 && done < used_bytes) {
+        count = write(descriptor(), buffer + done, used_bytes - done);
+        if (count > 0)
+            done += (size_t)count;
+        else if (count == 0 || errno != EINTR)
+            break;
+    }
+    count_written(done);
+    if (descriptor() >= 0 && done < used_bytes) {
+        int error = count ? errno : ENOSPC;
+
+        /* A terminal keeps half a line; a file does not. */
+        (void)!ftruncate(descriptor(), written_bytes);
+        give_up(error);
+    }
+    used_bytes = 0;
+}
+
+/* ---- lines; under the lock ---- */
+
+static void put(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+static void put(const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    used_bytes += (size_t)vsnprintf(buffer + used_bytes, sizeof buffer - used_bytes, format, args);
+    va_end(args);
+}
+/* A cell with a number; 0: empty. */
+static void put_number(uint64_t number)
+{
+    if (number)
+        put(",%" PRIu64, number);
+    else
+        put(",");
+}
+
+/* A cell with a text; NULL: empty. What would end the cell or the line becomes '_'. */
+static void put_text(const char *text)
+{
+    size_t start = used_bytes + 1;
+
+    put(",%.64s", text ? text : "");
+    for (size_t i = start; i < used_bytes; i++)
+        if (buffer[i] == ',' || buffer[i] == '"' || (unsigned char)buffer[i] < ' ')
+            buffer[i] = '_';
+}
+
+static void put_line(const struct leati_trace_event *event)
+{
+    bool is_about_block =
+        event->op == LEATI_TRACE_ALLOC || event->op == LEATI_TRACE_ALLOC_FAILED || event->op == LEATI_TRACE_FREE;
+
+    put("%" PRIu64 ",%s", (leati_clock_ns() - begun_ns) / 1000, op_names[event->op]);
+    put_number(event->block);
+    put_number(event->bytes);
+    if (is_about_block && !event->stream)
+        put(",host");
+    else
+        put_number(event->stream);
+    put_number(event->pool);
+    put_number(event->event);
+    put_number(event->alignment);
+    put_text(event->kind);
+    put_text(event->device);
+    put_text(event->name);
+    put("\n");
+}
+
+static void record(const struct leati_trace_event *event)
+{
+    pthread_mutex_lock(&lock);
+    if (descriptor() >= 0) {
+        if (event->op != LEATI_TRACE_DEVICE_CLOSE)
+            put_line(event);
+        if (event->op == LEATI_TRACE_DEVICE_CLOSE || is_ending || sizeof buffer - used_bytes < LINE_BYTES_MAX)
+            flush();
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+/* ---- beginning and ending ---- */
+
+/* Writes the file's name to path, with the number of the process for "%p". Returns false if it is too long. */
+static bool set_path(const char *pattern)
+{
+    size_t used = 0;
+
+    for (; *pattern && used < sizeof path; pattern++) {
+        if (pattern[0] == '%' && pattern[1] == 'p') {
+            used += (size_t)snprintf(path + used, sizeof path - used, "%ld", (long)getpid());
+            pattern++;
+        } else {
+            path[used++] = *pattern;
+        }
+    }
+    if (used >= sizeof path)
+        return false;
+    path[used] = '\0';
+    return true;
+}
+
+/* Opens the file and empties it. Returns -1 with *why if that cannot be. */
+static int open_file(const char **why)
+{
+    /* O_NONBLOCK: a pipe must not make us wait for its reader. */
+    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0666);
+    struct stat status;
+
+    *why = NULL;
+    if (fd < 0 || fstat(fd, &status)) {
+        *why = strerror(errno);
+    } else if (S_ISREG(status.st_mode)) {
+        if (flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK)
+            *why = "another process is recording to it; with %p in the name each process has a file of its own";
+        else if (ftruncate(fd, 0))
+            *why = strerror(errno);
+    } else if (!S_ISCHR(status.st_mode)) {
+        *why = "it is neither a file nor a character device";
+    }
+    if (!*why && fcntl(fd, F_SETFL, 0))
+        *why = strerror(errno);
+    if (*why && fd >= 0)
+        close(fd);
+    return *why ? -1 : fd;
+}
+
+/* The file is the parent's. The lock may be held for ever here, by a thread that did not come along. */
+static void end_in_child(void)
+{
+    int fd = descriptor();
+
+    atomic_store_explicit(&leati_trace_hook, NULL, memory_order_relaxed);
+    atomic_store_explicit(&file, -1, memory_order_relaxed);
+    if (fd >= 0)
+        close(fd);
+}
+
+void leati_record_begin(void)
+{
+    const char *pattern = leati_option(LEATI_OPTION_RECORD_ALLOCATIONS), *why = "the name is too long";
+    int fd = -1;
+
+    if (!pattern)
+        return;
+    if (set_path(pattern))
+        fd = open_file(&why);
+    if (fd < 0) {
+        fprintf(stderr, "leat: " VARIABLE ": %s cannot be written: %s; nothing is recorded\n", pattern, why);
+        return;
+    }
+    (void)pthread_atfork(NULL, NULL, end_in_child);
+    begun_ns = leati_clock_ns();
+    memcpy(buffer, header, sizeof header - 1);
+    used_bytes = sizeof header - 1;
+    atomic_store_explicit(&file, fd, memory_order_relaxed);
+    /* Release: who finds the hook finds all of this. */
+    atomic_store_explicit(&leati_trace_hook, record, memory_order_release);
+}
+
+/* Runs after the functions that the program gave to atexit(), which may still free. */
+__attribute__((destructor)) static void end_with_program(void)
+{
+    if (descriptor() < 0)
+        return;
+    pthread_mutex_lock(&lock);
+    flush();
+    is_ending = true;
+    pthread_mutex_unlock(&lock);
+}
