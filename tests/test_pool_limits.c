@@ -420,6 +420,42 @@ static void idle_memory_of_other_pools_is_taken(void **state)
     OK(leat_pool_destroy(second));
 }
 
+/* The memory that a request needs was freed on more streams than a stream remembers waits for. */
+static void memory_of_many_streams_is_waited_for(void **state)
+{
+    enum { STREAMS = 12 };
+    struct test_state *t = *state;
+    leat_pool *pool;
+    struct test_gate *gates[STREAMS];
+    leat_stream *streams[STREAMS];
+    void *blocks[STREAMS], *large;
+
+    NEEDS_VIRTUAL_MEMORY(t);
+    pool = POOL(t->device, .limit_bytes = STREAMS * 8 * MIB, .name = "many streams");
+    for (int i = 0; i < STREAMS; i++) {
+        OK(leat_stream_create(t->device, &streams[i]));
+        blocks[i] = test_block(pool, streams[i], 8 * MIB);
+    }
+    for (int i = 0; i < STREAMS; i++) {
+        gates[i] = test_gate_close(streams[i]);
+        OK(leat_fill(streams[i], blocks[i], 1, 8 * MIB));
+        OK(leat_free(streams[i], blocks[i]));
+    }
+    large = test_block(pool, t->stream, STREAMS * 8 * MIB);
+    assert_int_equal(test_statistics(pool).host_waits, 0);
+    OK(leat_fill(t->stream, large, 2, STREAMS * 8 * MIB));
+    /* Any of them alone would let the fill come too early. */
+    for (int i = 0; i < STREAMS; i++) {
+        EXPECT_HELD(t->stream, gates[i]);
+        test_gate_open(gates[i]);
+    }
+    test_block_holds(t->stream, large, STREAMS * 8 * MIB, 2);
+    OK(leat_free(t->stream, large));
+    for (int i = 0; i < STREAMS; i++)
+        OK(leat_stream_destroy(streams[i]));
+    OK(leat_pool_destroy(pool));
+}
+
 static void destroying_a_pool_with_live_blocks_is_refused(void **state)
 {
     struct test_state *t = *state;
@@ -785,6 +821,7 @@ static const struct CMUnitTest tests[] = {
     STATE_TEST(a_list_that_is_never_freed_ends_in_an_error),
     STATE_TEST(a_full_device_is_survived),
     STATE_TEST(idle_memory_of_other_pools_is_taken),
+    STATE_TEST(memory_of_many_streams_is_waited_for),
     STATE_TEST(destroying_a_pool_with_live_blocks_is_refused),
     STATE_TEST(a_callback_makes_room),
     STATE_TEST(a_callback_that_makes_no_room_ends_in_the_error),

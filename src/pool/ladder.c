@@ -347,6 +347,20 @@ static struct leati_block *fit_waiting(struct climb *climb)
     return NULL;
 }
 
+/* Makes idle memory of another owner, which the stream is ordered after, the stream's own. */
+static void take_over(struct climb *climb, struct leati_owner *owner)
+{
+    for (int heap = 0; heap < LEATI_HEAPS; heap++) {
+        struct leati_block *block = leati_bins_walk(&owner->bins[heap], NULL), *next;
+
+        for (; block; block = next) {
+            next = leati_bins_walk(&owner->bins[heap], block);
+            leati_extent_unbin(climb->pool, block);
+            leati_extent_free(climb->pool, block, climb->owner, leati_order_now(climb->owner->order));
+        }
+    }
+}
+
 /* Makes the stream wait for all that is idle on other streams, and for what was, so that all of it can be used. */
 static void wait_for_all(struct climb *climb)
 {
@@ -365,9 +379,15 @@ static void wait_for_all(struct climb *climb)
     for (struct leati_owner *owner = pool->owners; owner; owner = owner->next) {
         uint64_t tick = is_others(climb, owner) ? ticks_of(owner).youngest : 0;
 
-        if (tick && !leati_order_follows(climb->owner->order, owner->order, tick))
-            (void)leati_order_wait(climb->stream->order, owner->order, tick, &pool->figures.order);
+        owner->is_waited_for =
+            tick && (leati_order_follows(climb->owner->order, owner->order, tick) ||
+                     leati_order_wait(climb->stream->order, owner->order, tick, &pool->figures.order) == LEAT_OK);
     }
+    /* An order remembers a few waits only. */
+    for (struct leati_owner *owner = pool->owners; owner; owner = owner->next)
+        if (owner->is_waited_for &&
+            !leati_order_follows(climb->owner->order, owner->order, ticks_of(owner).youngest))
+            take_over(climb, owner);
 }
 
 leat_status leati_ladder_finish(struct leat_pool *pool)

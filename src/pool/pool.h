@@ -83,6 +83,7 @@ struct leati_owner {
     struct leati_order *order;
     leat_stream *stream; /* NULL once it is destroyed */
     struct leati_owner *next;
+    bool is_waited_for; /* ladder.c: the stream that asks is ordered after all its idle memory */
     size_t blocks; /* records that name it; one whose stream is gone serves another stream once there are none */
     _Atomic(struct leati_lane *) lanes[LEATI_LANES];
     atomic_uint lanes_made; /* bit n: there is lane n */
