@@ -6,7 +6,7 @@ test_bin := $(BUILD)/tests
 # For any device, with the public headers only.
 test_api := $(addprefix $(test_bin)/,test_device test_memory test_copy test_copy_async test_copy_broken test_copy_many \
             test_copy_links test_copy_rectangle test_layout test_virtual test_fill test_managed test_stream test_event test_kernel test_native test_bad_input test_threads test_pool test_pool_order \
-            test_pool_limits test_pool_packing test_pool_plan test_pool_bad test_pool_threads test_pool_share test_pool_guard)
+            test_pool_limits test_pool_full test_pool_packing test_pool_plan test_pool_bad test_pool_threads test_pool_share test_pool_guard)
 # Copies, and what goes with them: also run with pageable memory staged on the CPU device.
 test_staged := $(addprefix $(test_bin)/,test_copy test_copy_async test_copy_broken test_copy_many test_copy_links test_copy_rectangle test_layout test_fill \
                test_bad_input test_stream test_threads test_pool_threads order_model unit_copy_forms)
@@ -40,6 +40,7 @@ $(test_programs): %: %.o $(test_objects) $(BUILD)/libleat.a
 # What waits wait for is held up.
 $(addprefix $(test_bin)/,unit_copy_waits unit_copy_lend unit_copy_forms unit_order): $(test_bin)/held.o
 $(test_bin)/unit_copy_waits: test_wraps = -Wl,--wrap=leati_order_failed
+$(test_bin)/unit_full: test_wraps = -Wl,--wrap=leati_available
 
 # The files that the command replays, by the command's own readers.
 $(test_bin)/unit_trace: $(addprefix $(BUILD)/obj/cli/,pickle.o trace_make.o trace_read.o trace_snapshot.o)

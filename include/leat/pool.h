@@ -122,8 +122,9 @@ LEAT_API leat_status leat_pool_default(leat_device *device, leat_kind kind, leat
  * leat_alloc(), from a pool of the caller's choice. stream NULL: the block is ready for the host and for every
  * stream when the call returns, as of leat_memory_alloc(). bytes 0: *ptr becomes NULL.
  * Errors: HANDLE, INVALID (ptr NULL, stream of another device), DEVICE_MEMORY (HOST_MEMORY for a pinned pool): the
- * device is full or a limit is reached; the sentence says who holds what; HOST_MEMORY (for the pool's records),
- * DRIVER, NOT_PERMITTED.
+ * device is full or a limit is reached; the first line of leat_last_error() says what is idle, in how many pieces, what
+ * is live, and what is pending (freed, and perhaps still in use) on which streams, the second what to do about it;
+ * HOST_MEMORY (for the pool's records), DRIVER, NOT_PERMITTED.
  */
 LEAT_API leat_status leat_pool_alloc(leat_pool *pool, leat_stream *stream, size_t bytes, void **ptr);
 

@@ -106,6 +106,7 @@ static void ask_group(const struct question *q, const struct hierarchy *h, const
     if (left >= q->answer->bytes)
         return;
     q->answer->bytes = left;
+    q->answer->is_group = true;
     snprintf(q->answer->whose, sizeof q->answer->whose, "the control group %.200s", *group ? group : "/");
 }
 

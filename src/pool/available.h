@@ -7,12 +7,14 @@
 #ifndef LEATI_AVAILABLE_H
 #define LEATI_AVAILABLE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 struct leati_available {
     uint64_t bytes;  /* UINT64_MAX where nothing says */
     char whose[256]; /* who has the least: "this machine", "the control group /jobs/7" */
+    bool is_group;   /* that is a control group */
 };
 
 /*

@@ -22,6 +22,7 @@ struct climb {
     leat_stream *stream; /* NULL: for the host */
     size_t bytes, alignment;
     uint8_t heap;
+    struct leati_sentence *refused; /* gets why new memory was refused the last time; NULL: nobody asks */
 };
 
 /* The pools whose functions this thread is inside of. */
@@ -474,6 +475,8 @@ static leat_status provide(struct climb *climb, struct leati_block **block)
 {
     leat_status status = leati_pages_provide(climb->pool, climb->owner, climb->bytes, climb->alignment, block);
 
+    if (is_full(status) && climb->refused)
+        leati_error_keep(climb->refused);
     if (status != LEAT_OK || (*block)->stitch)
         return status;
     if (leati_usable(*block, climb->pool->host))
@@ -542,14 +545,16 @@ static bool fit_after_waiting(struct climb *climb, struct leati_block **block)
     return found;
 }
 
-/* Steps for when neither idle memory nor the driver has enough. */
+/* Steps for when neither idle memory nor the driver has enough. After a failure this thread's sentence is that of
+ * the last attempt to get new memory. */
 static leat_status climb_full(struct climb *climb, leat_status status, struct leati_block **block)
 {
     struct leat_pool *pool = climb->pool;
     bool may_wait = pool->ways & LEAT_POOL_REUSE_WAITING;
-    struct leati_sentence sentence;
+    struct leati_sentence refused;
 
-    leati_error_keep(&sentence);
+    leati_error_keep(&refused);
+    climb->refused = &refused;
     /* Freed blocks that guard mode keeps are the first that must go. */
     if (leati_watch_drain(pool) && ((*block = fit_any(climb)) || provide(climb, block) == LEAT_OK))
         return LEAT_OK;
@@ -567,7 +572,8 @@ static leat_status climb_full(struct climb *climb, leat_status status, struct le
             provide_from_plan(climb, block))
             return LEAT_OK;
     }
-    return leati_error_restore(status, &sentence);
+    climb->refused = NULL;
+    return leati_error_restore(status, &refused);
 }
 
 /* A LIVE block out of an idle extent. */
@@ -642,31 +648,18 @@ static bool ask_user(struct leat_pool *pool, size_t bytes)
     return made_room;
 }
 
-static leat_status explain(struct leat_pool *pool, leat_status status, size_t bytes)
+/* Counts a request that failed, and says why. */
+static leat_status fail(const struct climb *climb, leat_status status)
 {
-    uint64_t free_bytes, total_bytes;
-    struct leati_sentence sentence;
-    char holders[1100];
+    struct leat_pool *pool = climb->pool;
 
     leati_count(&pool->figures.failures, 1);
-    leati_see_event(pool, LEAT_POOL_FULL, NULL, bytes, NULL, 0);
+    leati_see_event(pool, LEAT_POOL_FULL, NULL, climb->bytes, NULL, 0);
     if (!is_full(status))
         return status;
-    leati_error_keep(&sentence);
     /* What was collected for the request helps others more. */
     (void)leati_pages_drop_spare(pool);
-    leati_see_describe(pool, holders, sizeof holders);
-    if (pool->kind == LEAT_KIND_PINNED)
-        return leati_fail(LEAT_ERROR_HOST_MEMORY, "%s; %s: free some memory, raise the limit, or ask for less",
-                          sentence.text, holders);
-    if (pool->device->driver->ops->device_memory(pool->device->driver, pool->device->native, &free_bytes,
-                                                 &total_bytes) != LEAT_OK)
-        free_bytes = total_bytes = 0;
-    return leati_fail(
-        LEAT_ERROR_DEVICE_MEMORY,
-        "%s; %llu of %llu bytes of %s are free, and %s: free some memory, raise the limit, or ask for less",
-        sentence.text, (unsigned long long)free_bytes, (unsigned long long)total_bytes, pool->device->name,
-        holders);
+    return leati_full_explain(pool, climb->owner, status, climb->bytes, climb->alignment);
 }
 
 /* Above the soft limit, idle memory goes back. */
@@ -701,6 +694,7 @@ leat_status leati_ladder_climb(struct leat_pool *pool, leat_stream *stream, size
     if (stream && stream->order->per_thread)
         climb.owner = pool->host;
     for (unsigned asked_times = 0;; asked_times++) {
+        pool->refusal = LEATI_REFUSED_NOT;
         status = climb_once(&climb, block);
         if (!is_full(status) || asked_times >= CALLBACKS_MAX || !ask_user(pool, bytes))
             break;
@@ -731,7 +725,7 @@ leat_status leati_ladder_climb(struct leat_pool *pool, leat_stream *stream, size
         leati_see_sample(pool);
         keep_soft_limit(pool);
     } else {
-        status = explain(pool, status, bytes);
+        status = fail(&climb, status);
     }
     pthread_mutex_unlock(&pool->lock);
     return status;

@@ -64,12 +64,16 @@ leat_status leati_pool_charge(struct leat_pool *pool, uint64_t bytes)
     uint64_t reserved = atomic_load_explicit(&pool->figures.reserved_bytes, memory_order_relaxed);
     leat_status full = pool->kind == LEAT_KIND_PINNED ? LEAT_ERROR_HOST_MEMORY : LEAT_ERROR_DEVICE_MEMORY;
 
-    if (limit && (bytes > limit || reserved > limit - bytes))
+    if (limit && (bytes > limit || reserved > limit - bytes)) {
+        pool->refusal = LEATI_REFUSED_LIMIT;
         return leati_fail(full, "the limit of %llu bytes is reached", (unsigned long long)limit);
-    if (pool->budget && !charge_budget(pool->budget, bytes))
+    }
+    if (pool->budget && !charge_budget(pool->budget, bytes)) {
+        pool->refusal = LEATI_REFUSED_BUDGET;
         return leati_fail(
-            full, "the budget of %llu bytes, which it shares with other pools, is reached",
+            full, "the budget of %llu bytes is reached",
             (unsigned long long)atomic_load_explicit(&pool->budget->limit_bytes, memory_order_relaxed));
+    }
     reserved += bytes;
     atomic_store_explicit(&pool->figures.reserved_bytes, reserved, memory_order_relaxed);
     if (reserved > atomic_load_explicit(&pool->figures.reserved_peak_bytes, memory_order_relaxed))
@@ -107,6 +111,17 @@ static uint64_t take_from(struct leat_pool *other, uint64_t bytes)
     return released;
 }
 
+/* Are both on the same memory of one device? */
+static bool share_memory(const struct leat_pool *pool, const struct leat_pool *other)
+{
+    return other->device == pool->device && (other->kind == LEAT_KIND_PINNED) == (pool->kind == LEAT_KIND_PINNED);
+}
+
+static bool share_budget(const struct leat_pool *pool, const struct leat_pool *other)
+{
+    return pool->budget && other->budget == pool->budget;
+}
+
 bool leati_pool_take_from_others(struct leat_pool *pool, uint64_t bytes)
 {
     uint64_t taken = 0;
@@ -114,17 +129,45 @@ bool leati_pool_take_from_others(struct leat_pool *pool, uint64_t bytes)
     if (!try_lock(&list_lock))
         return false;
     for (struct leat_pool *other = list; other && taken < bytes; other = other->next) {
-        bool shares =
-            other->device == pool->device && (other->kind == LEAT_KIND_PINNED) == (pool->kind == LEAT_KIND_PINNED);
-
-        if (other == pool || !(shares || (pool->budget && other->budget == pool->budget)) ||
-            !try_lock(&other->lock))
+        if (other == pool || !(share_memory(pool, other) || share_budget(pool, other)) || !try_lock(&other->lock))
             continue;
         taken += take_from(other, bytes - taken);
         pthread_mutex_unlock(&other->lock);
     }
     pthread_mutex_unlock(&list_lock);
     return taken > 0;
+}
+
+static void look_at(struct leat_pool *other, struct leati_others *others)
+{
+    uint64_t held_bytes = atomic_load_explicit(&other->figures.reserved_bytes, memory_order_relaxed);
+    struct leati_idle idle;
+
+    others->held_bytes += held_bytes;
+    if (held_bytes > others->most_bytes) {
+        others->most_bytes = held_bytes;
+        memcpy(others->most_name, other->name, sizeof other->name);
+    }
+    if (!try_lock(&other->lock))
+        return;
+    leati_full_look(other, other->host, &idle);
+    pthread_mutex_unlock(&other->lock);
+    if (idle.pending_bytes > others->pending_bytes) {
+        others->pending_bytes = idle.pending_bytes;
+        others->pending_stream = idle.streams[0].serial;
+        memcpy(others->pending_name, other->name, sizeof other->name);
+    }
+}
+
+void leati_pool_look_at_others(struct leat_pool *pool, struct leati_others *others)
+{
+    *others = (struct leati_others){0};
+    if (pool->refusal == LEATI_REFUSED_LIMIT || !try_lock(&list_lock))
+        return;
+    for (struct leat_pool *other = list; other; other = other->next)
+        if (other != pool && (pool->refusal == LEATI_REFUSED_BUDGET ? share_budget : share_memory)(pool, other))
+            look_at(other, others);
+    pthread_mutex_unlock(&list_lock);
 }
 
 /* ---- making ---- */

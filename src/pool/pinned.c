@@ -102,8 +102,7 @@ static leat_status claim(size_t bytes)
     unclaim(bytes);
     return leati_fail(
         LEAT_ERROR_HOST_MEMORY,
-        "%zu bytes of pinned memory are too many: of the %llu bytes that %s has available, %llu may be "
-        "pinned; free some memory or ask for less",
+        "%zu bytes of pinned memory are too many: of the %llu bytes that %s has available, %llu may be pinned",
         bytes, (unsigned long long)available.bytes, available.whose, (unsigned long long)left);
 }
 

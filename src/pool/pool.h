@@ -12,6 +12,7 @@
  *   plan.c    pools that know beforehand where blocks go
  *   pinned.c  where pinned memory comes from
  *   life.c    making and ending pools, options, limits, budgets
+ *   full.c    the error of a pool that is full
  *   see.c     statistics, history, snapshot
  *   guard.c   red zones, poison, scrubbing (guard.h)
  *   uses.c    guard mode: what a stream may use already
@@ -134,6 +135,14 @@ struct leati_figures {
     struct leati_order_counts order;
 };
 
+/* What stood in the way of new memory when a pool last asked for some. */
+enum leati_refusal {
+    LEATI_REFUSED_NOT,
+    LEATI_REFUSED_LIMIT,  /* the pool's own */
+    LEATI_REFUSED_BUDGET, /* it shares one with other pools */
+    LEATI_REFUSED_DRIVER  /* the driver, or of pinned memory the host, has no more */
+};
+
 struct leati_ring;  /* see.c */
 struct leati_plan;  /* plan.c */
 struct leati_watch; /* guard.h */
@@ -180,6 +189,7 @@ struct leat_pool {
     uint64_t mapped_bytes[LEATI_HEAPS]; /* in each heap */
     uint64_t used_peak_bytes;           /* the most that was in use when the pool had to grow */
     bool is_tight;                      /* it had to put a block together, or could not grow, the last time */
+    enum leati_refusal refusal;         /* since the request that is on its way began */
     uint64_t device_bytes;              /* the device's memory */
     uintptr_t reserved_base;            /* the reservation; 0: none yet */
     size_t reserved_span_bytes;
@@ -520,6 +530,41 @@ void leati_pool_uncharge(struct leat_pool *pool, uint64_t bytes);
  * came. */
 bool leati_pool_take_from_others(struct leat_pool *pool, uint64_t bytes);
 
+/* The other pools that have a part in what a full pool was refused: those on the same memory of the device, or on the
+ * same budget; none where its own limit is in the way. */
+struct leati_others {
+    uint64_t held_bytes;
+    uint64_t most_bytes; /* what one of them holds, the largest */
+    char most_name[sizeof((struct leat_pool *)0)->name];
+    uint64_t pending_bytes, pending_stream; /* what was freed in one of them, the most, and a stream that uses it */
+    char pending_name[sizeof((struct leat_pool *)0)->name];
+};
+
+/* With the pool's lock held. A pool that somebody else has locked counts with what it holds. */
+void leati_pool_look_at_others(struct leat_pool *pool, struct leati_others *others);
+
+/* ---- full.c: with the pool's lock held ---- */
+
+enum { LEATI_PENDING_STREAMS = 4 };
+
+/* What a pool holds and nobody has. */
+struct leati_idle {
+    uint64_t bytes, pieces, largest_bytes; /* of which owner's stream could have all now */
+    uint64_t pending_bytes;                /* the rest: other streams may still use it */
+    unsigned stream_count;
+    struct {
+        uint64_t serial, bytes; /* serial 0: of which leat knows no stream */
+    } streams[LEATI_PENDING_STREAMS];
+    uint64_t more_bytes; /* pending on further streams */
+};
+
+void leati_full_look(struct leat_pool *pool, const struct leati_owner *owner, struct leati_idle *idle);
+
+/* The error for a request of owner's stream that nothing could serve. status and this thread's sentence: of the last
+ * attempt to get new memory. */
+leat_status leati_full_explain(struct leat_pool *pool, const struct leati_owner *owner, leat_status status,
+                               size_t bytes, size_t alignment);
+
 /* ---- see.c ---- */
 
 void leati_see_event(struct leat_pool *pool, leat_pool_action action, const void *ptr, uint64_t bytes,
@@ -531,8 +576,13 @@ void leati_see_sample(struct leat_pool *pool);
 leat_status leati_see_start(struct leat_pool *pool, uint32_t history);
 void leati_see_end(struct leat_pool *pool);
 
-/* Who holds what, for errors: "the device pool of cuda:0 has 12 blocks live, ...". Are any live? */
-bool leati_see_describe(struct leat_pool *pool, char *text, size_t bytes);
+struct leati_text;
+
+/* Who has the pool's live blocks: "12 blocks with 4096 bytes are live, ...". Returns false if there are none. */
+bool leati_see_holders(struct leat_pool *pool, struct leati_text *text);
+
+/* What a pool holds, and who has it, for errors and reports. Returns true if any block is live. */
+bool leati_see_describe(struct leat_pool *pool, char *words, size_t bytes);
 
 /* With LEAT_LEAKS=1, says on standard error what is live when a device is closed. */
 void leati_see_leaks(struct leat_pool *pool);
@@ -589,9 +639,8 @@ bool leati_watch_describe(struct leat_pool *pool, const void *ptr, char *text, s
 void leati_watch_snapshot(const struct leati_block *block,
                           void (*write)(void *argument, const char *text, size_t bytes), void *argument);
 
-/* The call stack that holds most bytes, for the end of a sentence; "" where stacks are not kept. With the pool's
- * lock held. */
-void leati_watch_holders(struct leat_pool *pool, char *text, size_t bytes);
+/* Adds the call stack that holds most bytes, where stacks are kept. With the pool's lock held. */
+void leati_watch_holders(struct leat_pool *pool, struct leati_text *text);
 
 /* Lists what is live on standard error, by tag and call stack; at the end of a pool. */
 void leati_watch_leaks(struct leat_pool *pool);

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/options.h"
+#include "base/text.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -327,11 +328,11 @@ leat_status leat_pool_history(leat_pool *pool, leat_pool_event *events, size_t *
 
 /* ---- who holds what ---- */
 
-bool leati_see_describe(struct leat_pool *pool, char *text, size_t bytes)
+bool leati_see_holders(struct leat_pool *pool, struct leati_text *text)
 {
     struct sums sums = sum_up(pool);
-    size_t largest = 0, used;
     struct leati_block *found = NULL, *block;
+    size_t largest = 0;
     int64_t most = 0;
     uint32_t tag = 0;
 
@@ -346,12 +347,9 @@ bool leati_see_describe(struct leat_pool *pool, char *text, size_t bytes)
             largest = leati_requested(block);
             found = block;
         }
-    used = (size_t)snprintf(text, bytes,
-                            "%s of %s holds %" PRIu64 " bytes: %" PRIu64 " blocks with %" PRIu64
-                            " bytes are live, %" PRIu64 " bytes wait for other streams",
-                            pool->name, pool->device->name, read_figure(&pool->figures.reserved_bytes),
-                            positive(sums.live_blocks), positive(sums.requested_bytes),
-                            read_figure(&pool->figures.pending_bytes));
+    leati_text_add(text, "%" PRIu64 " block%s with %" PRIu64 " bytes %s live", positive(sums.live_blocks),
+                   sums.live_blocks == 1 ? "" : "s", positive(sums.requested_bytes),
+                   sums.live_blocks == 1 ? "is" : "are");
     for (uint32_t i = 1; i < LEATI_TAGS; i++) {
         int64_t tag_bytes, blocks;
 
@@ -361,18 +359,26 @@ bool leati_see_describe(struct leat_pool *pool, char *text, size_t bytes)
             tag = i;
         }
     }
-    if (found && used < bytes)
-        used += (size_t)snprintf(text + used, bytes - used, "; the largest is %p with %zu bytes",
-                                 (void *)leati_user_base(found), largest);
-    if (tag && used < bytes)
-        used +=
-            (size_t)snprintf(text + used, bytes - used, "; tag '%s' has %" PRId64 " bytes", tag_names[tag], most);
-    if (read_figure(&pool->limit_bytes) && used < bytes)
-        used += (size_t)snprintf(text + used, bytes - used, "; its limit is %" PRIu64 " bytes",
-                                 read_figure(&pool->limit_bytes));
-    if (used < bytes)
-        leati_watch_holders(pool, text + used, bytes - used);
+    if (found)
+        leati_text_add(text, "; the largest is %p with %zu bytes", (void *)leati_user_base(found), largest);
+    if (tag)
+        leati_text_add(text, "; tag '%s' has %" PRId64 " bytes", tag_names[tag], most);
+    leati_watch_holders(pool, text);
     return found != NULL;
+}
+
+bool leati_see_describe(struct leat_pool *pool, char *words, size_t bytes)
+{
+    struct leati_text text = {words, bytes};
+    bool live;
+
+    leati_text_add(&text, "%s of %s holds %" PRIu64 " bytes: ", pool->name, pool->device->name,
+                   read_figure(&pool->figures.reserved_bytes));
+    live = leati_see_holders(pool, &text);
+    leati_text_add(&text, "; %" PRIu64 " bytes wait for other streams", read_figure(&pool->figures.pending_bytes));
+    if (read_figure(&pool->limit_bytes))
+        leati_text_add(&text, "; its limit is %" PRIu64 " bytes", read_figure(&pool->limit_bytes));
+    return live;
 }
 
 void leati_see_leaks(struct leat_pool *pool)

@@ -4,6 +4,8 @@
  */
 #include "pool/guard.h"
 
+#include "base/text.h"
+
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -200,21 +202,20 @@ static struct holder *find_holders(const struct leat_pool *pool, size_t *count)
     return holders;
 }
 
-void leati_watch_holders(struct leat_pool *pool, char *text, size_t bytes)
+void leati_watch_holders(struct leat_pool *pool, struct leati_text *text)
 {
     char words[LEATI_STACK_TEXT_BYTES];
     struct holder *holders;
     size_t count;
 
-    *text = '\0';
     if (!pool->stacks)
         return;
     pthread_mutex_lock(&leati_notes_lock);
     holders = find_holders(pool, &count);
     if (count && holders[0].stack) {
         leati_stack_say(holders[0].stack, words, sizeof words);
-        snprintf(text, bytes, "; most, %llu bytes in %llu blocks, was allocated at %s",
-                 (unsigned long long)holders[0].bytes, (unsigned long long)holders[0].blocks, words);
+        leati_text_add(text, "; most, %llu bytes in %llu blocks, was allocated at %s",
+                       (unsigned long long)holders[0].bytes, (unsigned long long)holders[0].blocks, words);
     }
     pthread_mutex_unlock(&leati_notes_lock);
     free(holders);

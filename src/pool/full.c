@@ -1,0 +1,305 @@
+/*
+ * full.c - the error of a pool that has no memory for a request: one line of facts, and one line of advice.
+ *
+ * The facts are what the pool holds, for whom, and why it cannot hold more. The advice is derived from them, and
+ * names only what would help: no limit is to be raised where none is set.
+ */
+#include "pool/pool.h"
+
+#include "base/text.h"
+#include "pool/available.h"
+
+#include <inttypes.h>
+
+/* What the call that failed puts in front of the facts, at most. */
+enum { CALL_BYTES_MAX = 200, ADVICE_BYTES = 400 };
+
+/* Everything that the error tells. */
+struct facts {
+    struct leat_pool *pool;
+    size_t asked_bytes, alignment;
+    struct leati_idle idle;
+    struct leati_others others;
+    bool memory_known;
+    uint64_t free_bytes, total_bytes; /* of the device */
+    uint64_t outside_bytes;           /* on the device, of other processes, or of this one past the pools */
+};
+
+/* ---- looking ---- */
+
+static void add_pending(struct leati_idle *idle, uint64_t stream, uint64_t bytes)
+{
+    unsigned i;
+
+    idle->pending_bytes += bytes;
+    for (i = 0; i < idle->stream_count && idle->streams[i].serial != stream; i++)
+        ;
+    if (i == LEATI_PENDING_STREAMS) {
+        idle->more_bytes += bytes;
+        return;
+    }
+    idle->stream_count = i < idle->stream_count ? idle->stream_count : i + 1;
+    idle->streams[i].serial = stream;
+    idle->streams[i].bytes += bytes;
+}
+
+/* One extent after the other, in the order of their addresses; *piece_bytes: what is idle right in front of it. */
+static void look_at(const struct leati_block *block, const struct leati_owner *owner, size_t *piece_bytes,
+                    struct leati_idle *idle)
+{
+    uint32_t state = leati_state(block);
+    size_t bytes = leati_bytes(block);
+
+    if (state == LEATI_BLOCK_PENDING)
+        add_pending(idle, block->users && block->users->order ? block->users->order->serial : 0, bytes);
+    else if (state == LEATI_BLOCK_FREE && !leati_usable(block, owner))
+        add_pending(idle, block->owner->order->serial, bytes);
+    if (state != LEATI_BLOCK_FREE || !leati_usable(block, owner)) {
+        *piece_bytes = 0;
+        return;
+    }
+    if (block->whole)
+        *piece_bytes = 0;
+    idle->pieces += !*piece_bytes;
+    idle->bytes += bytes;
+    *piece_bytes += bytes;
+    idle->largest_bytes = *piece_bytes > idle->largest_bytes ? *piece_bytes : idle->largest_bytes;
+    if (block->whole)
+        *piece_bytes = 0;
+}
+
+void leati_full_look(struct leat_pool *pool, const struct leati_owner *owner, struct leati_idle *idle)
+{
+    *idle = (struct leati_idle){0};
+    for (struct leati_span *span = pool->spans; span; span = span->next) {
+        size_t piece_bytes = 0;
+
+        for (struct leati_block *block = span->first; block; block = block->after)
+            look_at(block, owner, &piece_bytes, idle);
+    }
+}
+
+static uint64_t own_bytes(const struct leat_pool *pool)
+{
+    return atomic_load_explicit(&pool->figures.reserved_bytes, memory_order_relaxed);
+}
+
+/* Returns true if no limit of leat's stands in the way. */
+static bool is_device_full(const struct leat_pool *pool)
+{
+    return pool->refusal != LEATI_REFUSED_LIMIT && pool->refusal != LEATI_REFUSED_BUDGET;
+}
+
+static void find_facts(struct facts *facts, const struct leati_owner *owner)
+{
+    struct leat_pool *pool = facts->pool;
+    struct leat_device *device = pool->device;
+    uint64_t held_bytes;
+
+    leati_full_look(pool, owner, &facts->idle);
+    leati_pool_look_at_others(pool, &facts->others);
+    facts->memory_known = pool->kind != LEAT_KIND_PINNED &&
+                          device->driver->ops->device_memory(device->driver, device->native, &facts->free_bytes,
+                                                             &facts->total_bytes) == LEAT_OK;
+    if (!facts->memory_known)
+        return;
+    held_bytes = own_bytes(pool) + facts->others.held_bytes + facts->free_bytes;
+    if (is_device_full(pool) && facts->total_bytes > held_bytes)
+        facts->outside_bytes = facts->total_bytes - held_bytes;
+}
+
+/* ---- the facts, in words ---- */
+
+static void say_idle(const struct facts *facts, struct leati_text *text)
+{
+    const struct leati_idle *idle = &facts->idle;
+
+    if (!idle->bytes)
+        leati_text_add(text, "nothing is idle");
+    else
+        leati_text_add(text, "%" PRIu64 " bytes are idle in %" PRIu64 " piece%s, the largest of %" PRIu64,
+                       idle->bytes, idle->pieces, idle->pieces == 1 ? "" : "s", idle->largest_bytes);
+}
+
+static void say_stream(uint64_t serial, struct leati_text *text)
+{
+    if (serial)
+        leati_text_add(text, "stream %" PRIu64, serial);
+    else
+        leati_text_add(text, "another stream");
+}
+
+static void say_pending(const struct facts *facts, struct leati_text *text)
+{
+    const struct leati_idle *idle = &facts->idle;
+
+    if (!idle->pending_bytes) {
+        leati_text_add(text, "; nothing is pending");
+        return;
+    }
+    leati_text_add(text, "; %" PRIu64 " bytes are pending:", idle->pending_bytes);
+    for (unsigned i = 0; i < idle->stream_count; i++) {
+        leati_text_add(text, "%s %" PRIu64 " on ", i ? "," : "", idle->streams[i].bytes);
+        say_stream(idle->streams[i].serial, text);
+    }
+    if (idle->more_bytes)
+        leati_text_add(text, ", %" PRIu64 " on further streams", idle->more_bytes);
+}
+
+static void say_others(const struct facts *facts, struct leati_text *text)
+{
+    const struct leati_others *others = &facts->others;
+
+    if (facts->memory_known)
+        leati_text_add(text, "; %" PRIu64 " of %" PRIu64 " bytes of %s are free", facts->free_bytes,
+                       facts->total_bytes, facts->pool->device->name);
+    if (others->held_bytes)
+        leati_text_add(text, "; other pools on the same %s hold %" PRIu64 ", most of it %s (%" PRIu64 ")",
+                       is_device_full(facts->pool) ? "device" : "budget", others->held_bytes, others->most_name,
+                       others->most_bytes);
+    if (facts->outside_bytes)
+        leati_text_add(text, "; %" PRIu64 " are held outside of leat's pools", facts->outside_bytes);
+}
+
+/* ---- the advice ---- */
+
+/* Is a request too large for a limit, even if nothing else were there? */
+static bool exceeds(const struct facts *facts, uint64_t limit_bytes)
+{
+    return limit_bytes && facts->asked_bytes > limit_bytes;
+}
+
+/* There is enough idle memory, but not in one piece. */
+static void advise_pieces(const struct facts *facts, struct leati_text *text)
+{
+    const struct leat_pool *pool = facts->pool;
+
+    if (facts->idle.largest_bytes >= facts->asked_bytes)
+        leati_text_add(text, "ask for a smaller alignment: no idle piece has room behind a multiple of %zu bytes",
+                       facts->alignment);
+    else if (pool->virtual_memory && pool->packing == LEAT_POOL_STILL)
+        leati_text_add(text,
+                       "make the pool with options.packing LEAT_POOL_AUTO or LEAT_POOL_TIGHT, which put a block "
+                       "together from idle pieces; LEAT_POOL_STILL does not");
+    else if (pool->virtual_memory)
+        leati_text_add(text, "free blocks beside the idle pieces: a block is put together only from physical "
+                             "allocations that are idle as a whole, and live blocks have parts of these");
+    else
+        leati_text_add(text,
+                       "free the blocks between the idle pieces, or allocate the largest blocks first: a pool "
+                       "of %s memory cannot join pieces that lie apart",
+                       pool->kind == LEAT_KIND_DEVICE ? "plain device" : leat_kind_name(pool->kind));
+}
+
+/* Enough was freed, here or in another pool, but streams may still use it. */
+static bool advise_waiting(const struct facts *facts, struct leati_text *text)
+{
+    const struct leati_idle *idle = &facts->idle;
+    const struct leati_others *others = &facts->others;
+
+    if (idle->pending_bytes && idle->bytes + idle->pending_bytes >= facts->asked_bytes) {
+        leati_text_add(text, "memory that was freed is still in use on ");
+        say_stream(idle->streams[0].serial, text);
+    } else if (others->pending_bytes && idle->bytes + others->pending_bytes >= facts->asked_bytes) {
+        leati_text_add(text, "%s has %" PRIu64 " bytes that were freed and are still in use on ",
+                       others->pending_name, others->pending_bytes);
+        say_stream(others->pending_stream, text);
+    } else {
+        return false;
+    }
+    leati_text_add(text, ": wait for its work (leat_stream_synchronize) and ask again");
+    return true;
+}
+
+static void advise_budget(const struct facts *facts, struct leati_text *text)
+{
+    const struct leat_pool *pool = facts->pool;
+    uint64_t limit = atomic_load_explicit(&pool->budget->limit_bytes, memory_order_relaxed);
+
+    if (exceeds(facts, limit))
+        leati_text_add(text, "ask for at most %" PRIu64 " bytes, or make a larger budget", limit);
+    else if (facts->others.held_bytes > own_bytes(pool))
+        leati_text_add(text,
+                       "free blocks of %s, which holds %" PRIu64 " bytes of the budget, or make a larger one",
+                       facts->others.most_name, facts->others.most_bytes);
+    else
+        leati_text_add(text, "free blocks of this pool, or make a larger budget");
+}
+
+/* The device is full: whoever holds most of it can do most about it. */
+static void advise_device(const struct facts *facts, struct leati_text *text)
+{
+    uint64_t own = own_bytes(facts->pool), others = facts->others.held_bytes, outside = facts->outside_bytes;
+
+    if (facts->memory_known && exceeds(facts, facts->total_bytes))
+        leati_text_add(text, "ask for less than the %" PRIu64 " bytes that %s has", facts->total_bytes,
+                       facts->pool->device->name);
+    else if (outside > own && outside > others)
+        leati_text_add(text,
+                       "%" PRIu64 " bytes belong to other processes, or to this one by other calls "
+                       "(leat_alloc_plain, the vendor's): end those, free that, or use another device",
+                       outside);
+    else if (others > own)
+        leati_text_add(text, "free blocks of %s, which holds %" PRIu64 " bytes", facts->others.most_name,
+                       facts->others.most_bytes);
+    else
+        leati_text_add(text, "free blocks of this pool, or ask for less");
+}
+
+/* Pinned memory is the host's. */
+static void advise_host(const struct facts *facts, struct leati_text *text)
+{
+    struct leati_available available;
+
+    leati_available("", facts->asked_bytes, &available);
+    if (available.is_group && available.bytes - available.bytes / 32 < facts->asked_bytes)
+        leati_text_add(text, "free host memory, ask for less, or let %s have more", available.whose);
+    else
+        leati_text_add(text, "free host memory of this or of other processes, or ask for less");
+}
+
+static void advise(const struct facts *facts, struct leati_text *text)
+{
+    const struct leat_pool *pool = facts->pool;
+    uint64_t limit = atomic_load_explicit(&pool->limit_bytes, memory_order_relaxed);
+
+    if (pool->refusal == LEATI_REFUSED_LIMIT && exceeds(facts, limit))
+        leati_text_add(text, "ask for at most %" PRIu64 " bytes, or raise the limit (leat_pool_set_limits)",
+                       limit);
+    else if (facts->idle.bytes >= facts->asked_bytes)
+        advise_pieces(facts, text);
+    else if (advise_waiting(facts, text))
+        return;
+    else if (pool->refusal == LEATI_REFUSED_LIMIT)
+        leati_text_add(text, "free blocks of this pool, or raise its limit (leat_pool_set_limits)");
+    else if (pool->refusal == LEATI_REFUSED_BUDGET)
+        advise_budget(facts, text);
+    else if (pool->kind == LEAT_KIND_PINNED)
+        advise_host(facts, text);
+    else
+        advise_device(facts, text);
+}
+
+leat_status leati_full_explain(struct leat_pool *pool, const struct leati_owner *owner, leat_status status,
+                               size_t bytes, size_t alignment)
+{
+    struct facts facts = {.pool = pool, .asked_bytes = bytes, .alignment = alignment};
+    struct leati_sentence refused;
+    char words[sizeof refused.text], advice[ADVICE_BYTES];
+    struct leati_text text = {words, sizeof words - CALL_BYTES_MAX - sizeof advice}, end = {advice, sizeof advice};
+
+    /* Out of host memory for the pool's own records; nothing here says more. */
+    if (pool->refusal == LEATI_REFUSED_NOT && status == LEAT_ERROR_HOST_MEMORY)
+        return status;
+    leati_error_keep(&refused);
+    find_facts(&facts, owner);
+    leati_text_add(&text, "%.700s; ", refused.text);
+    say_idle(&facts, &text);
+    leati_text_add(&text, "; ");
+    leati_see_holders(pool, &text);
+    say_pending(&facts, &text);
+    say_others(&facts, &text);
+    advise(&facts, &end);
+    return leati_fail(pool->kind == LEAT_KIND_PINNED ? LEAT_ERROR_HOST_MEMORY : LEAT_ERROR_DEVICE_MEMORY,
+                      "%s\nAdvice: %s", words, advice);
+}

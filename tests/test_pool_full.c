@@ -1,0 +1,378 @@
+/*
+ * test_pool_full.c - the error of a pool that is full: one line with what is asked, idle, held and pending, and
+ * one line with the advice that fits the cause. Each cause is brought about here.
+ */
+#include "test_pool.h"
+
+#include <stdio.h>
+
+/* ---- reading the error ---- */
+
+struct error {
+    char facts[2048], advice[512];
+};
+
+/* Asks for what the pool cannot give, and cuts the error into its lines. */
+static struct error full_aligned(leat_pool *pool, leat_stream *stream, size_t bytes, size_t alignment)
+{
+    struct error error = {"", ""};
+    void *block = &block;
+    const char *words, *line;
+
+    assert_int_not_equal(leat_pool_alloc_aligned(pool, stream, bytes, alignment, &block), LEAT_OK);
+    assert_ptr_equal(block, &block);
+    words = leat_last_error();
+    line = strchr(words, '\n');
+    assert_non_null(line);
+    assert_null(strchr(line + 1, '\n'));
+    assert_int_equal(strncmp(line, "\nAdvice: ", 9), 0);
+    snprintf(error.facts, sizeof error.facts, "%.*s", (int)(line - words), words);
+    snprintf(error.advice, sizeof error.advice, "%s", line + 9);
+    return error;
+}
+
+static struct error full(leat_pool *pool, leat_stream *stream, size_t bytes)
+{
+    return full_aligned(pool, stream, bytes, 0);
+}
+
+#define SAYS(text, words) says((text), (words), __LINE__)
+#define NEVER_SAYS(text, words) never_says((text), (words), __LINE__)
+
+static void says(const char *text, const char *words, int line)
+{
+    if (!strstr(text, words))
+        fail_msg("line %d: '%s' is missing in: %s", line, words, text);
+}
+
+static void never_says(const char *text, const char *words, int line)
+{
+    if (strstr(text, words))
+        fail_msg("line %d: '%s' is in: %s", line, words, text);
+}
+
+/* A number of bytes, in words. */
+static const char *number(uint64_t bytes)
+{
+    static char text[4][24];
+    static unsigned next;
+    char *at = text[next++ % 4];
+
+    snprintf(at, sizeof text[0], "%llu", (unsigned long long)bytes);
+    return at;
+}
+
+static uint64_t free_bytes_of(leat_device *device)
+{
+    uint64_t bytes;
+
+    OK(leat_pool_trim(test_default_pool(device, LEAT_KIND_DEVICE), 0, NULL, NULL));
+    OK(leat_device_memory(device, &bytes, NULL));
+    return bytes;
+}
+
+/* ---- limits and budgets ---- */
+
+static void live_blocks_reach_the_limit(void **state)
+{
+    struct test_state *t = *state;
+    leat_pool *pool = POOL(t->device, .limit_bytes = 32 * MIB, .name = "limited");
+    struct error error;
+    void *blocks[4];
+
+    OK(leat_pool_tag("results"));
+    for (int i = 0; i < 4; i++)
+        blocks[i] = test_block(pool, t->stream, (size_t)(i + 1) * 2 * MIB);
+    OK(leat_pool_tag(NULL));
+    error = full(pool, t->stream, 24 * MIB);
+    /* Asked, and from whom. */
+    SAYS(error.facts, "leat_pool_alloc_aligned of 25165824 bytes from limited on ");
+    SAYS(error.facts, "the limit of 33554432 bytes is reached");
+    SAYS(error.facts, "nothing is idle");
+    SAYS(error.facts, "4 blocks with 20971520 bytes are live");
+    SAYS(error.facts, "with 8388608 bytes; tag 'results' has 20971520 bytes");
+    SAYS(error.facts, "nothing is pending");
+    assert_string_equal(error.advice, "free blocks of this pool, or raise its limit (leat_pool_set_limits)");
+    /* What no free could make room for. */
+    error = full(pool, t->stream, 40 * MIB);
+    assert_string_equal(error.advice, "ask for at most 33554432 bytes, or raise the limit (leat_pool_set_limits)");
+    for (int i = 0; i < 4; i++)
+        OK(leat_free(t->stream, blocks[i]));
+    OK(leat_pool_destroy(pool));
+}
+
+static void a_pinned_pool_reaches_its_limit(void **state)
+{
+    struct test_state *t = *state;
+    leat_pool *pool = POOL(t->device, .limit_bytes = 16 * MIB, .kind = LEAT_KIND_PINNED, .name = "pinned one");
+    void *block = test_block(pool, t->stream, 9 * MIB), *more;
+    struct error error = full(pool, t->stream, 8 * MIB);
+
+    STATUS(leat_pool_alloc(pool, t->stream, 8 * MIB, &more), LEAT_ERROR_HOST_MEMORY);
+    SAYS(error.facts, "the limit of 16777216 bytes is reached");
+    assert_string_equal(error.advice, "free blocks of this pool, or raise its limit (leat_pool_set_limits)");
+    OK(leat_free(t->stream, block));
+    OK(leat_pool_destroy(pool));
+}
+
+/* The budget is used up: by the pool itself, by another one, or by one whose freed memory is still in use. */
+static void a_budget_is_used_up(void **state)
+{
+    struct test_state *t = *state;
+    struct test_gate *gate;
+    leat_budget *budget;
+    leat_pool *first, *second;
+    struct error error;
+    void *block, *own;
+
+    OK(leat_budget_create(64 * MIB, &budget));
+    first = POOL(t->device, .budget = budget, .name = "the greedy one");
+    second = POOL(t->device, .budget = budget, .name = "the modest one");
+    block = test_block(first, t->stream, 48 * MIB);
+    own = test_block(second, t->stream, 2 * MIB);
+    error = full(second, t->stream, 32 * MIB);
+    SAYS(error.facts, "the budget of 67108864 bytes is reached");
+    SAYS(error.facts, "other pools on the same budget hold 50331648, most of it the greedy one (50331648)");
+    SAYS(error.advice, "free blocks of the greedy one, which holds 50331648 bytes of the budget");
+    NEVER_SAYS(error.advice, "raise");
+    error = full(first, t->stream, 32 * MIB);
+    SAYS(error.advice, "free blocks of this pool, or make a larger budget");
+    error = full(first, t->stream, 80 * MIB);
+    SAYS(error.advice, "ask for at most 67108864 bytes, or make a larger budget");
+    if (test_has_virtual_memory(t->device)) {
+        gate = test_gate_close(t->second);
+        OK(leat_free(t->second, block));
+        error = full(second, t->stream, 32 * MIB);
+        SAYS(error.advice, "the greedy one has 50331648 bytes that were freed and are still in use on stream ");
+        SAYS(error.advice, "leat_stream_synchronize");
+        test_gate_open(gate);
+        OK(leat_stream_synchronize(t->second));
+        OK(leat_free(t->stream, test_block(second, t->stream, 32 * MIB)));
+    } else {
+        OK(leat_free(t->second, block));
+    }
+    OK(leat_free(t->stream, own));
+    OK(leat_pool_destroy(first));
+    OK(leat_pool_destroy(second));
+    OK(leat_budget_destroy(budget));
+}
+
+/* ---- pieces ---- */
+
+/* Fills the pool with blocks of bytes, and frees every second one. */
+static int leave_holes(leat_pool *pool, leat_stream *stream, size_t bytes, void **blocks, int most)
+{
+    int count = 0;
+
+    while (count < most && leat_pool_alloc(pool, stream, bytes, &blocks[count]) == LEAT_OK)
+        count++;
+    assert_true(count >= 6 && count < most);
+    for (int i = 0; i < count; i += 2)
+        OK(leat_free(stream, blocks[i]));
+    return count;
+}
+
+static void free_the_others(leat_stream *stream, void **blocks, int count)
+{
+    for (int i = 1; i < count; i += 2)
+        OK(leat_free(stream, blocks[i]));
+}
+
+static void a_pool_that_packs_still_is_in_pieces(void **state)
+{
+    struct test_state *t = *state;
+    leat_pool *pool;
+    struct error error;
+    void *blocks[64];
+    int count;
+
+    NEEDS_VIRTUAL_MEMORY(t);
+    pool = POOL(t->device, .limit_bytes = 64 * MIB, .packing = LEAT_POOL_STILL, .name = "still");
+    count = leave_holes(pool, t->stream, 2 * MIB, blocks, 64);
+    assert_int_equal(count, 32);
+    error = full(pool, t->stream, 16 * MIB);
+    SAYS(error.facts, "33554432 bytes are idle in 16 pieces, the largest of 2097152");
+    SAYS(error.facts, "16 blocks with 33554432 bytes are live");
+    SAYS(error.advice, "options.packing");
+    NEVER_SAYS(error.advice, "raise");
+    free_the_others(t->stream, blocks, count);
+    OK(leat_pool_destroy(pool));
+}
+
+/* Pieces of less than a page, which no block can be put together from. */
+static void parts_of_pages_are_idle(void **state)
+{
+    enum { BYTES = 3 << 19 };
+    struct test_state *t = *state;
+    leat_pool *pool;
+    struct error error;
+    void *blocks[64];
+    int count;
+
+    NEEDS_VIRTUAL_MEMORY(t);
+    pool = POOL(t->device, .limit_bytes = 48 * MIB, .name = "parts");
+    count = leave_holes(pool, t->stream, BYTES, blocks, 64);
+    error = full(pool, t->stream, 8 * MIB);
+    SAYS(error.facts, " pieces, the largest of 1572864");
+    SAYS(error.advice, "free blocks beside the idle pieces");
+    NEVER_SAYS(error.advice, "raise");
+    free_the_others(t->stream, blocks, count);
+    OK(leat_pool_destroy(pool));
+}
+
+static void a_pool_of_chunks_is_in_pieces(void **state)
+{
+    static const struct {
+        leat_kind kind;
+        const char *words;
+    } sorts[] = {{LEAT_KIND_DEVICE, "plain device memory"}, {LEAT_KIND_PINNED, "pinned memory"}};
+    struct test_state *t = *state;
+
+    for (int sort = 0; sort < 2; sort++) {
+        leat_pool *pool =
+            POOL(t->device, .limit_bytes = 32 * MIB, .kind = sorts[sort].kind, .plain = 1, .name = "chunks");
+        void *blocks[64];
+        int count = leave_holes(pool, t->stream, 2 * MIB, blocks, 64);
+        struct error error = full(pool, t->stream, 4 * MIB);
+
+        SAYS(error.facts, "16777216 bytes are idle in 8 pieces, the largest of 2097152");
+        SAYS(error.advice, "free the blocks between the idle pieces");
+        SAYS(error.advice, sorts[sort].words);
+        NEVER_SAYS(error.advice, "raise");
+        /* In one piece, and at the wrong place. */
+        free_the_others(t->stream, blocks, count);
+        blocks[0] = test_block(pool, t->stream, 512);
+        error = full_aligned(pool, t->stream, MIB, GIB);
+        SAYS(error.advice, "ask for a smaller alignment");
+        SAYS(error.advice, "1073741824");
+        OK(leat_free(t->stream, blocks[0]));
+        OK(leat_pool_destroy(pool));
+    }
+}
+
+/* ---- the device ---- */
+
+/* No limit is set, so none is to be raised. */
+static void live_blocks_fill_the_device(void **state)
+{
+    struct test_state *t = *state;
+    leat_pool *pool = POOL(t->device, .name = "large");
+    uint64_t free_bytes = free_bytes_of(t->device), total_bytes;
+    void *block = test_block(pool, t->stream, (size_t)(free_bytes / 10 * 7) & ~(2 * MIB - 1));
+    struct error error = full(pool, t->stream, (size_t)(free_bytes / 2));
+
+    OK(leat_device_memory(t->device, NULL, &total_bytes));
+    SAYS(error.facts, "nothing is idle");
+    SAYS(error.facts, "1 block with ");
+    SAYS(error.facts, "nothing is pending");
+    SAYS(error.facts, number(total_bytes));
+    SAYS(error.facts, "are free");
+    assert_string_equal(error.advice, "free blocks of this pool, or ask for less");
+    error = full(pool, t->stream, (size_t)total_bytes + GIB);
+    SAYS(error.advice, "ask for less than the ");
+    SAYS(error.advice, number(total_bytes));
+    OK(leat_free(t->stream, block));
+    OK(leat_pool_destroy(pool));
+}
+
+/* Another pool has the memory: in live blocks, or freed on a stream that has not got there. */
+static void another_pool_fills_the_device(void **state)
+{
+    struct test_state *t = *state;
+    leat_pool *other = POOL(t->device, .name = "the other one"), *pool = POOL(t->device, .name = "mine");
+    uint64_t free_bytes = free_bytes_of(t->device);
+    void *block = test_block(other, t->stream, (size_t)(free_bytes / 10 * 7));
+    uint64_t held_bytes = test_statistics(other).reserved_bytes;
+    struct error error = full(pool, t->stream, (size_t)(free_bytes / 2));
+    struct test_gate *gate;
+
+    SAYS(error.facts, "0 blocks with 0 bytes are live");
+    SAYS(error.facts, "other pools on the same device hold ");
+    SAYS(error.facts, number(held_bytes));
+    SAYS(error.advice, "free blocks of the other one, which holds ");
+    SAYS(error.advice, number(held_bytes));
+    NEVER_SAYS(error.advice, "limit");
+    if (test_has_virtual_memory(t->device)) {
+        gate = test_gate_close(t->second);
+        OK(leat_free(t->second, block));
+        error = full(pool, t->stream, (size_t)(free_bytes / 2));
+        SAYS(error.advice, "the other one has ");
+        SAYS(error.advice, "that were freed and are still in use on stream ");
+        test_gate_open(gate);
+        OK(leat_stream_synchronize(t->second));
+        OK(leat_free(t->stream, test_block(pool, t->stream, (size_t)(free_bytes / 2))));
+    } else {
+        OK(leat_free(t->second, block));
+    }
+    OK(leat_pool_destroy(other));
+    OK(leat_pool_destroy(pool));
+}
+
+/* The vendor's calls, like other processes, are outside of the pools. */
+static void others_fill_the_device(void **state)
+{
+    struct test_state *t = *state;
+    leat_pool *pool = POOL(t->device, .name = "inside");
+    uint64_t free_bytes = free_bytes_of(t->device);
+    struct error error;
+    void *block;
+
+    OK(leat_alloc_plain(t->stream, (size_t)(free_bytes / 10 * 7), &block));
+    error = full(pool, t->stream, (size_t)(free_bytes / 2));
+    SAYS(error.facts, "are held outside of leat's pools");
+    SAYS(error.advice, "bytes belong to other processes, or to this one by other calls");
+    NEVER_SAYS(error.advice, "limit");
+    OK(leat_free(t->stream, block));
+    OK(leat_pool_destroy(pool));
+}
+
+/* ---- the host ---- */
+
+static void the_host_has_no_more_to_pin(void **state)
+{
+    struct test_state *t = *state;
+    leat_pool *pool = POOL(t->device, .kind = LEAT_KIND_PINNED, .name = "pinned without limit");
+    struct error error = full(pool, t->stream, (size_t)1 << 50);
+
+    SAYS(error.facts, "pinned without limit");
+    SAYS(error.facts, "0 blocks with 0 bytes are live");
+    NEVER_SAYS(error.facts, "bytes of cpu");
+    SAYS(error.advice, "ask for less");
+    SAYS(error.advice, "host memory");
+    NEVER_SAYS(error.advice, "raise");
+    OK(leat_pool_destroy(pool));
+}
+
+/* ---- room for it all ---- */
+
+/* However much there is to say, the advice is whole. */
+static void the_advice_is_never_cut(void **state)
+{
+    static const char name[] = "a pool whose name is as long as names can be, or";
+    struct test_state *t = *state;
+    struct error error;
+    leat_pool *pool;
+    void *block;
+
+    pool = POOL(t->device, .limit_bytes = 8 * MIB, .guard = 1, .name = name);
+    OK(leat_pool_tag("a tag of thirty-one characters."));
+    block = test_block(pool, t->stream, 2 * MIB);
+    OK(leat_pool_tag(NULL));
+    error = full(pool, t->stream, 8 * MIB);
+    SAYS(error.facts, "a pool whose name is as long as names can be");
+    SAYS(error.facts, "was allocated at ");
+    SAYS(error.advice, "limit (leat_pool_set_limits)");
+    OK(leat_free(t->stream, block));
+    OK(leat_pool_destroy(pool));
+}
+
+static const struct CMUnitTest tests[] = {
+    STATE_TEST(live_blocks_reach_the_limit), STATE_TEST(a_pinned_pool_reaches_its_limit),
+    STATE_TEST(a_budget_is_used_up),         STATE_TEST(a_pool_that_packs_still_is_in_pieces),
+    STATE_TEST(parts_of_pages_are_idle),     STATE_TEST(a_pool_of_chunks_is_in_pieces),
+    STATE_TEST(live_blocks_fill_the_device), STATE_TEST(another_pool_fills_the_device),
+    STATE_TEST(others_fill_the_device),      STATE_TEST(the_host_has_no_more_to_pin),
+    STATE_TEST(the_advice_is_never_cut),
+};
+
+TEST_MAIN(tests)

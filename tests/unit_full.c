@@ -1,0 +1,98 @@
+/*
+ * unit_full.c - the error of a full pool where the cause is made up: a driver that fails keeps freed memory from
+ * being used; the process is in a control group.
+ */
+#include "harness.h"
+
+#include "driver/fault/fault.h"
+#include "driver/registry.h"
+#include "pool/available.h"
+
+#include <leat/pool.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { MIB = 1 << 20 };
+
+static struct leati_driver *wrapper(void)
+{
+    struct leati_driver *driver;
+
+    for (unsigned i = 0; (driver = leati_registry_driver(i, NULL, NULL)); i++)
+        if (!strcmp(driver->name, "cpu"))
+            return driver;
+    fail_msg("no cpu driver");
+    return NULL;
+}
+
+/* Another stream's memory would do, but the wait for it fails. */
+static void own_memory_is_pending(void **state)
+{
+    struct test_state *t = *state;
+    leat_pool_options options = {.size = sizeof options, .limit_bytes = 32 * MIB, .name = "pending"};
+    struct test_gate *gate;
+    leat_pool *pool;
+    void *block, *more = &more;
+
+    OK(leat_pool_create(t->device, &options, &pool));
+    OK(leat_pool_alloc(pool, t->second, 32 * MIB, &block));
+    gate = test_gate_close(t->second);
+    OK(leat_free(t->second, block));
+    leati_fault_arm(wrapper(), LEATI_FAULT_FAIL, "stream_wait", 1);
+    REFUSED(leat_pool_alloc(pool, t->stream, 16 * MIB, &more), LEAT_ERROR_DEVICE_MEMORY,
+            "; nothing is idle; 0 blocks with 0 bytes are live; 33554432 bytes are pending: 33554432 on stream ");
+    assert_true(leati_fault_fired(wrapper()));
+    assert_non_null(strstr(leat_last_error(), "\nAdvice: memory that was freed is still in use on stream "));
+    assert_non_null(strstr(leat_last_error(), "leat_stream_synchronize"));
+    assert_null(strstr(leat_last_error(), "raise"));
+    leati_fault_arm(wrapper(), LEATI_FAULT_NONE, NULL, 0);
+    /* The advice helps. */
+    test_gate_open(gate);
+    OK(leat_stream_synchronize(t->second));
+    OK(leat_pool_alloc(pool, t->stream, 16 * MIB, &more));
+    OK(leat_free(t->stream, more));
+    OK(leat_pool_destroy(pool));
+}
+
+static bool is_in_group;
+
+/* In place of leati_available(), which asks the system. */
+void __real_leati_available(const char *root, uint64_t enough_bytes, struct leati_available *available);
+void __wrap_leati_available(const char *root, uint64_t enough_bytes, struct leati_available *available);
+
+void __wrap_leati_available(const char *root, uint64_t enough_bytes, struct leati_available *available)
+{
+    if (is_in_group)
+        *available =
+            (struct leati_available){.bytes = 32 * MIB, .whose = "the control group /jobs/7", .is_group = true};
+    else
+        __real_leati_available(root, enough_bytes, available);
+}
+
+static void a_control_group_has_no_more_to_pin(void **state)
+{
+    struct test_state *t = *state;
+    leat_pool_options options = {.size = sizeof options, .kind = LEAT_KIND_PINNED, .name = "grouped"};
+    leat_pool *pool;
+    void *block;
+
+    OK(leat_pool_create(t->device, &options, &pool));
+    is_in_group = true;
+    REFUSED(leat_pool_alloc(pool, NULL, 64 * MIB, &block), LEAT_ERROR_HOST_MEMORY,
+            "of the 33554432 bytes that the control group /jobs/7 has available");
+    is_in_group = false;
+    assert_non_null(strstr(leat_last_error(), "\nAdvice: free host memory, ask for less, or let the control group "
+                                              "/jobs/7 have more"));
+    OK(leat_pool_destroy(pool));
+}
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {STATE_TEST(own_memory_is_pending),
+                                              STATE_TEST(a_control_group_has_no_more_to_pin)};
+
+    setenv("LEAT_FAULT", "none", 1);
+    setenv("LEAT_TEST_DEVICE", "cpu:0", 1);
+    return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
+}
