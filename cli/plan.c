@@ -273,8 +273,9 @@ int cli_plan(int argc, char **argv)
     if (status != PARSE_GO_ON)
         return status;
     trace = trace_read(path, TRACE_ANY_DEVICE, error);
-    if (!trace) {
+    if (!trace || !trace_choose(trace, LEAT_KIND_DEVICE, NULL, error)) {
         cli_complain("plan: %s", error);
+        trace_destroy(trace);
         return CLI_FAILED;
     }
     plan.requested_bytes = trace_peak_bytes(trace, false, NULL);

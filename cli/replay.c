@@ -19,7 +19,8 @@ const char cli_replay_help[] =
     "through the driver's own allocator, and shows how much memory that took and how long the calls were.\n"
     "The memory is never touched, so a trace of 25 GB runs on the CPU device of a small machine.\n\n"
     "TRACE is plain or compressed by gzip, and one of these:\n"
-    "  a CSV file with the header line t_us,op,id,bytes,stream: leat's format; op is alloc, free or freed\n"
+    "  a CSV file with the header line t_us,op,id,bytes,stream: leat's format; op is alloc, free or freed; with\n"
+    "  LEAT_RECORD_ALLOCATIONS=FILE any program that uses leat writes one, with what orders its streams\n"
     "  a CSV file with the header line Thread,Time,Action,Pointer,Size,Stream: the log of RMM's logging adaptor\n"
     "  a memory snapshot of PyTorch, as torch.cuda.memory._dump_snapshot() writes it after\n"
     "  torch.cuda.memory._record_memory_history(); only data is read from it, no code is run\n\n"
@@ -37,6 +38,10 @@ const char cli_replay_help[] =
     "with\n"
     "                    an x behind it, such as 1.02x, counts in the most bytes that the trace requests\n"
     "  --plan FILE       gives the pool a plan, which leat plan made of this or another trace\n"
+    "  --kind NAME       the memory that is replayed, of a trace with several kinds: device (the default), pinned "
+    "or\n"
+    "                    managed\n"
+    "  --pool NAME       only blocks of the recorded pools of this name; without it of all, as one pool\n"
     "  --hold            frees a block where the trace says freed instead of free\n"
     "  --repeat N        replays the trace N times in the same pool, 1 to 100, and shows rounds apart\n"
     "  --trim            after each round gives all memory of the pool back to the driver\n"
@@ -133,6 +138,16 @@ static bool parse_trace_device(const char *text, int *device)
 }
 
 /* One option. Returns PARSE_GO_ON, or what the command exits with. */
+static bool parse_kind(const char *text, leat_kind *kind)
+{
+    static const char *const names[] = {"pinned", "device", "managed"};
+    int index = parse_name("kind", text, names, 3);
+
+    if (index >= 0)
+        *kind = (leat_kind)(LEAT_KIND_PINNED + index);
+    return index >= 0;
+}
+
 static int apply_option(int option, struct replay_options *options, int argc, char **argv)
 {
     int index;
@@ -157,6 +172,11 @@ static int apply_option(int option, struct replay_options *options, int argc, ch
         return index < 0 ? CLI_USAGE : PARSE_GO_ON;
     case 'l':
         return parse_limit(optarg, options) ? PARSE_GO_ON : CLI_USAGE;
+    case 'k':
+        return parse_kind(optarg, &options->kind) ? PARSE_GO_ON : CLI_USAGE;
+    case 'q':
+        options->pool = optarg;
+        return PARSE_GO_ON;
     case 'D':
         return parse_trace_device(optarg, &options->trace_device) ? PARSE_GO_ON : CLI_USAGE;
     case 'r':
@@ -187,13 +207,14 @@ static int apply_option(int option, struct replay_options *options, int argc, ch
 /* What only a pool of leat has. */
 static int check_pool_options(const struct replay_options *options)
 {
-    bool limited = options->limit_bytes || options->limit_ratio > 0;
+    bool limited = options->limit_bytes || options->limit_ratio > 0, other_kind = options->kind != LEAT_KIND_DEVICE;
     const char *name = options->policy_given    ? "--policy"
                        : options->packing_given ? "--packing"
                        : limited                ? "--limit"
                        : options->trim          ? "--trim"
                        : options->snapshot      ? "--snapshot"
                        : options->plan          ? "--plan"
+                       : other_kind             ? "--kind"
                                                 : NULL;
 
     if (options->allocator == REPLAY_LEAT || !name)
@@ -213,6 +234,8 @@ static int parse(int argc, char **argv, struct replay_options *options)
                                           {"repeat", required_argument, NULL, 'r'},
                                           {"hold", no_argument, NULL, 'o'},
                                           {"trim", no_argument, NULL, 't'},
+                                          {"kind", required_argument, NULL, 'k'},
+                                          {"pool", required_argument, NULL, 'q'},
                                           {"trace-device", required_argument, NULL, 'D'},
                                           {"snapshot", required_argument, NULL, 's'},
                                           {"plan", required_argument, NULL, 'n'},
@@ -289,7 +312,8 @@ static bool fit_options(struct replay_options *options, const struct trace *trac
 
 int cli_replay(int argc, char **argv)
 {
-    struct replay_options options = {.rounds = 1, .trace_device = TRACE_ANY_DEVICE};
+    struct replay_options options = {
+        .rounds = 1, .trace_device = TRACE_ANY_DEVICE, .kind = LEAT_KIND_DEVICE};
     char error[TRACE_ERROR_MAX];
     struct trace *trace;
     int status = parse(argc, argv, &options);
@@ -301,7 +325,11 @@ int cli_replay(int argc, char **argv)
         cli_complain("replay: %s", error);
         return CLI_FAILED;
     }
-    status = fit_options(&options, trace) ? replay(&options, trace) : CLI_FAILED;
+    status = CLI_FAILED;
+    if (!trace_choose(trace, options.kind, options.pool, error))
+        cli_complain("replay: %s: %s", options.trace, error);
+    else if (fit_options(&options, trace))
+        status = replay(&options, trace);
     trace_destroy(trace);
     return status;
 }

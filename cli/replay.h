@@ -30,6 +30,8 @@ struct replay_options {
     const char *device;
     const char *snapshot; /* file for the pool at the peak; NULL: none */
     const char *plan;     /* for the pool; NULL: none */
+    const char *pool;     /* only blocks of recorded pools of this name; NULL: of all */
+    leat_kind kind;       /* only memory of this kind */
     enum replay_allocator allocator;
     leat_pool_reuse policy;
     leat_pool_packing packing;
@@ -47,8 +49,8 @@ struct replay_options {
 
 /* Where the blocks come from and go to. Calls return false with error set. */
 struct replay_target {
-    /* Memory for work on a stream of the trace. */
-    bool (*alloc)(struct replay_target *target, unsigned stream, uint64_t bytes, void **ptr);
+    /* Memory for a block of the trace. */
+    bool (*alloc)(struct replay_target *target, const struct trace_block *block, void **ptr);
 
     /* Gives it back on stream; where the block was used elsewhere, after the work of the other streams. */
     bool (*free)(struct replay_target *target, unsigned stream, bool used_elsewhere, void *ptr);
@@ -74,12 +76,18 @@ struct replay_target {
     unsigned stream_count;
     leat_stream *streams[TRACE_STREAMS_MAX];
     void *native_streams[TRACE_STREAMS_MAX];
+    int host_stream;    /* as in the trace; the pool takes none for it */
+    leat_event **marks; /* the program's events, by the trace's index; NULL where there is none now */
+    size_t mark_count;
 };
 
 /* Opens the device and the allocator for a trace. False: target->error says why. replay_close() is needed in both
  * cases, and returns false, with error, when something could not be given back. */
 bool replay_open(struct replay_target *target, const struct replay_options *options, const struct trace *trace);
 bool replay_close(struct replay_target *target);
+
+/* Does what orders the program's streams: an event of the trace beyond TRACE_FREED. ptr: of its block. */
+bool replay_order(struct replay_target *target, const struct trace_event *event, void *ptr);
 
 /* What the allocator says of itself; all zeros but the counts that the target keeps where there is no pool. */
 bool replay_statistics(struct replay_target *target, leat_pool_statistics *statistics);

@@ -216,6 +216,8 @@ static void print_head(const struct replay_target *target, const struct replay_o
     if (trace->before)
         printf("       %llu of them were made before the recording began, and come first here\n",
                (unsigned long long)trace->before);
+    if (trace->left_out)
+        printf("       %llu allocations of other memory are left out\n", (unsigned long long)trace->left_out);
     if (trace->failures)
         printf("       %llu allocations that failed when it was recorded are left out\n",
                (unsigned long long)trace->failures);
@@ -422,11 +424,12 @@ static json_t *setting_json(const struct replay_target *target, const struct rep
                             const struct trace *trace)
 {
     json_t *all =
-        json_pack("{s:s, s:o, s:o, s:o, s:s, s:s, s:o, s:i, s:o, s:o, s:o}", "version", leat_version(), "host",
+        json_pack("{s:s, s:o, s:o, s:o, s:s, s:s, s:o, s:i, s:o, s:o, s:o, s:s, s:o}", "version", leat_version(), "host",
                   host_json(), "device", info_device_json(&target->info), "driver", driver_json(target), "trace",
                   base_name(options->trace), "format", trace_format_name(trace->format), "allocations",
                   number(trace->block_count), "streams", trace->stream_count, "events", number(trace->event_count),
-                  "failures_recorded", number(trace->failures), "allocated_before", number(trace->before));
+                  "failures_recorded", number(trace->failures), "allocated_before", number(trace->before), "kind",
+                  leat_kind_name(options->kind), "left_out", number(trace->left_out));
     json_t *pool = json_pack(
         "{s:s, s:s, s:o, s:o, s:o, s:b}", "allocator", replay_allocator_names[options->allocator], "calls",
         target->calls, "policy", target->pool ? json_string(replay_policy_names[options->policy]) : json_null(),

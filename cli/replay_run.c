@@ -81,7 +81,7 @@ static bool alloc_block(struct run *run, uint32_t index)
     const struct trace_block *block = &run->trace->blocks[index];
     struct replay_target *target = run->target;
     uint64_t begin_ns = now_ns();
-    bool fine = target->alloc(target, block->stream, block->bytes, &run->blocks[index]);
+    bool fine = target->alloc(target, block, &run->blocks[index]);
     uint64_t end_ns = now_ns();
 
     if (!fine) {
@@ -96,8 +96,9 @@ static bool alloc_block(struct run *run, uint32_t index)
 static bool free_block(struct run *run, uint32_t index, unsigned stream)
 {
     const struct trace_block *block = &run->trace->blocks[index];
-    bool used_elsewhere = block->used_elsewhere && !run->options->hold;
     struct replay_target *target = run->target;
+    /* A pool was told of uses where the trace has them. */
+    bool used_elsewhere = (block->used_elsewhere && !run->options->hold) || (block->is_told && !target->pool);
     uint64_t begin_ns = now_ns();
     bool fine = target->free(target, stream, used_elsewhere, run->blocks[index]);
     uint64_t end_ns = now_ns();
@@ -161,6 +162,18 @@ static bool locate(struct run *run, const char *what, uint32_t index)
     return false;
 }
 
+static bool order_streams(struct run *run, const struct trace_event *event)
+{
+    char why[REPLAY_ERROR_MAX];
+
+    if (replay_order(run->target, event, run->blocks[event->block]))
+        return true;
+    snprintf(why, sizeof why, "%s", run->target->error);
+    snprintf(run->target->error, sizeof run->target->error, "ordering the streams of %.200s, in round %u: %.1500s",
+             run->options->trace, run->round + 1, why);
+    return false;
+}
+
 static bool replay_event(struct run *run, size_t i)
 {
     const struct trace_event *event = &run->trace->events[i];
@@ -168,6 +181,8 @@ static bool replay_event(struct run *run, size_t i)
 
     if (event->op == end)
         return free_block(run, event->block, event->stream) || locate(run, "freeing", event->block);
+    if (event->op > TRACE_FREED)
+        return order_streams(run, event);
     if (event->op != TRACE_ALLOC)
         return true;
     if (!alloc_block(run, event->block))

@@ -36,20 +36,28 @@ static bool check_peer(struct replay_target *target, const char *what, int resul
 
 /* ---- a pool of leat ---- */
 
-static bool leat_target_alloc(struct replay_target *target, unsigned stream, uint64_t bytes, void **ptr)
+/* NULL: the host. */
+static leat_stream *stream_of(const struct replay_target *target, unsigned stream)
 {
-    return check(target, leat_pool_alloc(target->pool, target->streams[stream], bytes, ptr));
+    return (int)stream == target->host_stream ? NULL : target->streams[stream];
+}
+
+static bool leat_target_alloc(struct replay_target *target, const struct trace_block *block, void **ptr)
+{
+    return check(target, leat_pool_alloc_aligned(target->pool, stream_of(target, block->stream), block->bytes,
+                                                 block->alignment, ptr));
 }
 
 /* A block that was used elsewhere was used on all other streams: the trace does not say on which. */
 static bool leat_target_free(struct replay_target *target, unsigned stream, bool used_elsewhere, void *ptr)
 {
+    leat_stream *freeing = stream_of(target, stream);
     unsigned i;
 
     for (i = 0; used_elsewhere && i < target->stream_count; i++)
         if (i != stream && !check(target, leat_pool_use(ptr, target->streams[i])))
             return false;
-    return check(target, leat_free(target->streams[stream], ptr));
+    return check(target, freeing ? leat_free(freeing, ptr) : leat_memory_free(ptr));
 }
 
 /* ---- the driver's calls ---- */
@@ -72,10 +80,10 @@ static bool wait_for_others(struct replay_target *target, unsigned stream)
     return true;
 }
 
-static bool plain_alloc(struct replay_target *target, unsigned stream, uint64_t bytes, void **ptr)
+static bool plain_alloc(struct replay_target *target, const struct trace_block *block, void **ptr)
 {
     target->driver_calls++;
-    return check(target, leat_alloc_plain(target->streams[stream], bytes, ptr));
+    return check(target, leat_alloc_plain(target->streams[block->stream], block->bytes, ptr));
 }
 
 static bool plain_free(struct replay_target *target, unsigned stream, bool used_elsewhere, void *ptr)
@@ -86,11 +94,10 @@ static bool plain_free(struct replay_target *target, unsigned stream, bool used_
     return check(target, leat_free(target->streams[stream], ptr));
 }
 
-static bool peer_alloc(struct replay_target *target, unsigned stream, uint64_t bytes, void **ptr)
+static bool peer_alloc(struct replay_target *target, const struct trace_block *block, void **ptr)
 {
-    (void)stream;
     target->driver_calls++;
-    return check_peer(target, "allocating", target->peer->alloc(target->peer, bytes, ptr));
+    return check_peer(target, "allocating", target->peer->alloc(target->peer, block->bytes, ptr));
 }
 
 /* Waits for the whole device by itself where it must. */
@@ -101,11 +108,13 @@ static bool peer_free(struct replay_target *target, unsigned stream, bool used_e
     return check_peer(target, "freeing", target->peer->free(target->peer, ptr));
 }
 
-static bool peer_alloc_async(struct replay_target *target, unsigned stream, uint64_t bytes, void **ptr)
+static bool peer_alloc_async(struct replay_target *target, const struct trace_block *block, void **ptr)
 {
+    void *stream = target->native_streams[block->stream];
+
     target->driver_calls++;
     return check_peer(target, "allocating in stream order",
-                      target->peer->alloc_async(target->peer, target->native_streams[stream], bytes, ptr));
+                      target->peer->alloc_async(target->peer, stream, block->bytes, ptr));
 }
 
 static bool peer_free_async(struct replay_target *target, unsigned stream, bool used_elsewhere, void *ptr)
@@ -115,6 +124,58 @@ static bool peer_free_async(struct replay_target *target, unsigned stream, bool 
     target->driver_calls++;
     return check_peer(target, "freeing in stream order",
                       target->peer->free_async(target->peer, target->native_streams[stream], ptr));
+}
+
+/* ---- what orders the program's streams ---- */
+
+static bool make_stream(struct replay_target *target, unsigned stream)
+{
+    return check(target, leat_stream_create(target->device, &target->streams[stream])) &&
+           check(target, leat_stream_native(target->streams[stream], &target->native_streams[stream]));
+}
+
+static bool renew_stream(struct replay_target *target, unsigned stream)
+{
+    leat_stream *old = target->streams[stream];
+
+    target->streams[stream] = NULL;
+    return check(target, leat_stream_destroy(old)) && make_stream(target, stream);
+}
+
+static bool end_mark(struct replay_target *target, uint32_t mark)
+{
+    leat_event *old = target->marks[mark];
+
+    target->marks[mark] = NULL;
+    return check(target, leat_event_destroy(old));
+}
+
+bool replay_order(struct replay_target *target, const struct trace_event *event, void *ptr)
+{
+    leat_stream *stream = target->streams[event->stream];
+    leat_event **mark = target->marks + event->mark;
+
+    switch (event->op) {
+    case TRACE_USE:
+        return !target->pool || check(target, leat_pool_use(ptr, stream));
+    case TRACE_USE_UNTIL:
+        return !target->pool || check(target, leat_pool_use_until(ptr, *mark));
+    case TRACE_RECORD:
+        return (*mark || check(target, leat_event_create(target->device, mark))) &&
+               check(target, leat_event_record(*mark, stream));
+    case TRACE_WAIT:
+        return check(target, leat_stream_wait(stream, *mark));
+    case TRACE_SYNC:
+        return check(target, leat_stream_synchronize(stream));
+    case TRACE_SYNC_MARK:
+        return check(target, leat_event_synchronize(*mark));
+    case TRACE_SYNC_ALL:
+        return check(target, leat_device_synchronize(target->device));
+    case TRACE_STREAM_END:
+        return renew_stream(target, event->stream);
+    default: /* TRACE_MARK_END */
+        return end_mark(target, event->mark);
+    }
 }
 
 /* ---- memory that the driver's plain calls took ---- */
@@ -141,7 +202,7 @@ static bool open_pool(struct replay_target *target, const struct replay_options 
 {
     leat_pool_options pool = {.size = sizeof pool,
                               .name = "replay",
-                              .kind = LEAT_KIND_DEVICE,
+                              .kind = options->kind,
                               .reuse = options->policy,
                               .packing = options->packing,
                               .limit_bytes = options->limit_bytes,
@@ -226,10 +287,15 @@ static bool open_driver_async(struct replay_target *target, bool keep)
 
 static bool make_streams(struct replay_target *target, const struct trace *trace)
 {
+    target->host_stream = trace->host_stream;
+    target->marks = calloc(trace->mark_count + 1, sizeof *target->marks);
+    if (!target->marks) {
+        snprintf(target->error, sizeof target->error, "out of host memory");
+        return false;
+    }
+    target->mark_count = trace->mark_count;
     for (; target->stream_count < trace->stream_count; target->stream_count++)
-        if (!check(target, leat_stream_create(target->device, &target->streams[target->stream_count])) ||
-            !check(target, leat_stream_native(target->streams[target->stream_count],
-                                              &target->native_streams[target->stream_count])))
+        if (!make_stream(target, target->stream_count))
             return false;
     return check(target, leat_event_create(target->device, &target->event));
 }
@@ -271,6 +337,9 @@ bool replay_close(struct replay_target *target)
         target->peer->destroy(target->peer);
     bench_team_destroy(target->team);
     leat_event_destroy(target->event);
+    for (i = 0; i < target->mark_count; i++)
+        leat_event_destroy(target->marks[i]);
+    free(target->marks);
     for (i = 0; i < target->stream_count; i++)
         leat_stream_destroy(target->streams[i]);
     return check(target, leat_device_close(target->device)) && fine;

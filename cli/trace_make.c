@@ -114,39 +114,92 @@ bool trace_forgot_id(const struct trace_maker *maker, uint64_t id)
     return slot && slot->taken && slot->block == TRACE_NO_BLOCK;
 }
 
-/* ---- streams, blocks, events ---- */
+bool trace_name(struct trace_maker *maker, uint64_t id, uint32_t index)
+{
+    struct trace_slot *slot;
+
+    if (!grow_slots(maker))
+        return out_of_memory(maker);
+    slot = find_slot(maker, id);
+    maker->slots_taken += !slot->taken;
+    *slot = (struct trace_slot){id, index, true};
+    return true;
+}
+
+/* ---- streams, pools, blocks, events ---- */
+
+/* In trace.streams where a stream ended; no file has such a number. */
+#define ENDED (TRACE_HOST - 1)
+
+/* TRACE_STREAMS_MAX: nowhere. */
+static unsigned find_stream(const struct trace *trace, uint64_t number)
+{
+    unsigned i;
+
+    for (i = 0; i < trace->stream_count; i++)
+        if (trace->streams[i] == number)
+            return i;
+    return TRACE_STREAMS_MAX;
+}
 
 bool trace_make_stream(struct trace_maker *maker, uint64_t number, uint16_t *index)
 {
     struct trace *trace = maker->trace;
-    unsigned i;
+    unsigned found = find_stream(trace, number);
 
-    for (i = 0; i < trace->stream_count; i++)
-        if (trace->streams[i] == number) {
-            *index = (uint16_t)i;
-            return true;
-        }
-    if (trace->stream_count == TRACE_STREAMS_MAX)
+    if (found == TRACE_STREAMS_MAX && number != TRACE_HOST)
+        found = find_stream(trace, ENDED);
+    if (found == TRACE_STREAMS_MAX && trace->stream_count == TRACE_STREAMS_MAX)
         return trace_complain(maker, "there are more than %d streams", TRACE_STREAMS_MAX);
-    *index = (uint16_t)trace->stream_count;
-    trace->streams[trace->stream_count++] = number;
+    if (found == TRACE_STREAMS_MAX)
+        found = trace->stream_count++;
+    trace->streams[found] = number;
+    *index = (uint16_t)found;
     return true;
 }
 
-static bool add_event(struct trace_maker *maker, enum trace_op op, uint32_t block, uint16_t stream)
+bool trace_make_stream_end(struct trace_maker *maker, uint64_t number)
+{
+    struct trace *trace = maker->trace;
+    unsigned found = find_stream(trace, number);
+
+    if (found == TRACE_STREAMS_MAX)
+        return true;
+    trace->streams[found] = ENDED;
+    return trace_make_event(maker, (struct trace_event){.op = TRACE_STREAM_END, .stream = (uint16_t)found});
+}
+
+bool trace_make_pool(struct trace_maker *maker, leat_kind kind, const char *name)
+{
+    struct trace *trace = maker->trace;
+    struct trace_pool *pool;
+
+    if (!make_room(&trace->pools, &maker->pool_room, trace->pool_count, sizeof *trace->pools))
+        return out_of_memory(maker);
+    pool = &trace->pools[trace->pool_count++];
+    pool->kind = kind;
+    snprintf(pool->name, sizeof pool->name, "%s", name);
+    return true;
+}
+
+bool trace_make_event(struct trace_maker *maker, struct trace_event event)
 {
     struct trace *trace = maker->trace;
 
     if (!make_room(&trace->events, &maker->event_room, trace->event_count, sizeof *trace->events))
         return out_of_memory(maker);
-    trace->events[trace->event_count++] = (struct trace_event){block, stream, (uint16_t)op};
+    trace->events[trace->event_count++] = event;
     return true;
+}
+
+static bool add_event(struct trace_maker *maker, enum trace_op op, uint32_t block, uint16_t stream)
+{
+    return trace_make_event(maker, (struct trace_event){.block = block, .stream = stream, .op = (uint16_t)op});
 }
 
 static bool add_block(struct trace_maker *maker, uint64_t id, uint64_t bytes, uint16_t stream, bool before)
 {
     struct trace *trace = maker->trace;
-    struct trace_slot *slot;
 
     if (trace->block_count == TRACE_NO_BLOCK)
         return trace_complain(maker, "there are more allocations than this program can number");
@@ -156,12 +209,10 @@ static bool add_block(struct trace_maker *maker, uint64_t id, uint64_t bytes, ui
                               (unsigned long long)bytes);
     maker->total_bytes += bytes;
     if (!make_room(&maker->fates, &maker->fate_room, trace->block_count, sizeof *maker->fates) ||
-        !make_room(&trace->blocks, &maker->block_room, trace->block_count, sizeof *trace->blocks) ||
-        !grow_slots(maker))
+        !make_room(&trace->blocks, &maker->block_room, trace->block_count, sizeof *trace->blocks))
         return out_of_memory(maker);
-    slot = find_slot(maker, id);
-    maker->slots_taken += !slot->taken;
-    *slot = (struct trace_slot){id, (uint32_t)trace->block_count, true};
+    if (!trace_name(maker, id, (uint32_t)trace->block_count))
+        return false;
     maker->fates[trace->block_count] = (struct trace_fate){0, 0, false};
     trace->blocks[trace->block_count++] =
         (struct trace_block){.id = id, .bytes = bytes, .place = maker->place, .stream = stream, .before = before};
@@ -210,7 +261,13 @@ bool trace_make_freed(struct trace_maker *maker, uint32_t block, uint16_t stream
 bool trace_maker_begin(struct trace_maker *maker, const char *path, char error[TRACE_ERROR_MAX])
 {
     *maker = (struct trace_maker){.path = path, .error = error, .trace = calloc(1, sizeof *maker->trace)};
-    return maker->trace || out_of_memory(maker);
+    if (!maker->trace)
+        return out_of_memory(maker);
+    maker->trace->host_stream = -1;
+    if (trace_make_pool(maker, LEAT_KIND_DEVICE, ""))
+        return true;
+    (void)trace_maker_end(maker, false);
+    return false;
 }
 
 /* Puts the allocations of what was there before in front of all events. */
@@ -227,7 +284,8 @@ static bool put_before(struct trace_maker *maker)
         return out_of_memory(maker);
     for (i = 0; i < trace->block_count; i++)
         if (trace->blocks[i].before)
-            events[at++] = (struct trace_event){(uint32_t)i, trace->blocks[i].stream, TRACE_ALLOC};
+            events[at++] =
+                (struct trace_event){.block = (uint32_t)i, .stream = trace->blocks[i].stream, .op = TRACE_ALLOC};
     if (trace->event_count)
         memcpy(events + at, trace->events, trace->event_count * sizeof *events);
     free(trace->events);

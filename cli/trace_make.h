@@ -28,7 +28,7 @@ struct trace_maker {
     uint64_t record; /* its number among those that say something */
     struct trace_slot *slots;
     size_t slot_count, slots_taken; /* slot_count is a power of two */
-    size_t event_room, block_room, fate_room;
+    size_t event_room, block_room, fate_room, pool_room;
     uint64_t total_bytes;     /* of all allocations */
     struct trace_fate *fates; /* one for each block */
     bool in_events;           /* of a snapshot: an event is being read, else the file as a whole */
@@ -42,8 +42,12 @@ struct trace *trace_maker_end(struct trace_maker *maker, bool whole);
 /* Says what is wrong and where, and returns false. */
 bool trace_complain(struct trace_maker *maker, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* The index of a stream by its number in the file. */
+/* The number of the "stream" that stands for the host, which keeps its index to the end; no file has it. */
+#define TRACE_HOST UINT64_MAX
+
+/* The index of a stream by its number in the file; and its end. */
 bool trace_make_stream(struct trace_maker *maker, uint64_t number, uint16_t *index);
+bool trace_make_stream_end(struct trace_maker *maker, uint64_t number);
 
 /* The block that an id stands for now, or TRACE_NO_BLOCK. */
 uint32_t trace_find_block(const struct trace_maker *maker, uint64_t id);
@@ -53,6 +57,17 @@ bool trace_make_alloc(struct trace_maker *maker, uint64_t id, uint64_t bytes, ui
 
 /* A block that was allocated before the recording began; *block may be NULL. */
 bool trace_make_before(struct trace_maker *maker, uint64_t id, uint64_t bytes, uint16_t stream, uint32_t *block);
+
+/* What has a name like a block and is none: ids from TRACE_ID_POOL on stand for pools, from TRACE_ID_MARK on for
+ * marks, in files that have such names. trace_find_block() finds their indices too. */
+#define TRACE_ID_POOL ((uint64_t)1 << 62)
+#define TRACE_ID_MARK ((uint64_t)1 << 63)
+bool trace_name(struct trace_maker *maker, uint64_t id, uint32_t index);
+
+/* A pool of the recorded program, the last of trace.pools; and an event that leat records beside those of blocks.
+ */
+bool trace_make_pool(struct trace_maker *maker, leat_kind kind, const char *name);
+bool trace_make_event(struct trace_maker *maker, struct trace_event event);
 
 /* The program lets go of a block that it has not let go of before; the recording allocator takes it back. */
 bool trace_make_free(struct trace_maker *maker, uint32_t block, uint16_t stream);

@@ -27,10 +27,16 @@ static const char *const column_names[][COLUMN_COUNT] = {
     [TRACE_RMM] = {"Time", "Action", "Pointer", "Size", "Stream"},
 };
 
+/* Of what leat records, beside those; the first one tells such a file. */
+enum extra { EXTRA_POOL, EXTRA_EVENT, EXTRA_ALIGN, EXTRA_KIND, EXTRA_NAME, EXTRA_COUNT };
+
+static const char *const extra_names[EXTRA_COUNT] = {"pool", "event", "align", "kind", "name"};
+
 struct reader {
     struct trace_maker *maker;
     gzFile file;
     unsigned columns[COLUMN_COUNT]; /* where each one is in a line */
+    unsigned extras[EXTRA_COUNT];   /* leat: where these are; FIELDS_MAX: nowhere */
     unsigned thread_column;         /* RMM: where "Thread" is; FIELDS_MAX: nowhere */
     unsigned field_count;           /* of the header, and so of each line */
     char *fields[FIELDS_MAX];
@@ -157,6 +163,7 @@ static bool parse_number(const char *text, int base, uint64_t *number)
 
 static bool number_in(struct reader *reader, enum column column, int base, uint64_t *number)
 {
+    *number = 0;
     if (parse_number(field(reader, column), base, number))
         return true;
     return trace_complain(reader->maker, "the column %s has '%.*s', which is no whole number",
@@ -207,6 +214,7 @@ static bool read_header(struct reader *reader)
 {
     struct trace *trace = reader->maker->trace;
     unsigned leat_found, rmm_found;
+    unsigned extra;
     bool failed;
 
     if (!next_line(reader, &failed)) {
@@ -219,6 +227,8 @@ static bool read_header(struct reader *reader)
         return trace_complain(reader->maker, "the header line has more than %d columns", FIELDS_MAX);
     if (find_columns(reader, TRACE_LEAT, &leat_found)) {
         trace->format = TRACE_LEAT;
+        for (extra = 0; extra < EXTRA_COUNT; extra++)
+            reader->extras[extra] = find_column(reader, extra_names[extra]);
         return true;
     }
     if (find_columns(reader, TRACE_RMM, &rmm_found)) {
@@ -311,6 +321,269 @@ static bool read_leat_line(struct reader *reader)
     return !strcmp(op, "free") ? leat_free_line(reader, block, stream) : leat_freed_line(reader, block, stream);
 }
 
+/* ---- what leat records ---- */
+
+/* "" where there is no such column. */
+static const char *extra_field(const struct reader *reader, enum extra extra)
+{
+    return reader->extras[extra] < FIELDS_MAX ? reader->fields[reader->extras[extra]] : "";
+}
+
+/* A number by which something is known; tag: what it is. */
+static bool name_in(struct reader *reader, const char *column, const char *text, uint64_t tag, uint64_t *id)
+{
+    *id = 0;
+    if (!parse_number(text, 10, id))
+        return trace_complain(reader->maker, "the column %s has '%.*s', which is no whole number", column,
+                              SHOWN_MAX, text);
+    if (*id >= TRACE_ID_POOL)
+        return trace_complain(reader->maker, "the column %s has %llu, which is too large", column,
+                              (unsigned long long)*id);
+    *id |= tag;
+    return true;
+}
+
+static bool block_name(struct reader *reader, uint64_t *id)
+{
+    return name_in(reader, "id", field(reader, COLUMN_ID), 0, id);
+}
+
+static bool event_name(struct reader *reader, uint64_t *id)
+{
+    return name_in(reader, "event", extra_field(reader, EXTRA_EVENT), TRACE_ID_MARK, id);
+}
+
+static bool stream_number(struct reader *reader, uint64_t *number)
+{
+    return name_in(reader, "stream", field(reader, COLUMN_STREAM), 0, number);
+}
+
+static bool recorded_stream(struct reader *reader, uint16_t *stream)
+{
+    uint64_t number;
+
+    return stream_number(reader, &number) && trace_make_stream(reader->maker, number, stream);
+}
+
+/* Of a block: the host is a stream too. */
+static bool stream_or_host(struct reader *reader, uint16_t *stream)
+{
+    if (strcmp(field(reader, COLUMN_STREAM), "host") != 0)
+        return recorded_stream(reader, stream);
+    if (!trace_make_stream(reader->maker, TRACE_HOST, stream))
+        return false;
+    reader->maker->trace->host_stream = *stream;
+    return true;
+}
+
+/* A block that was allocated and not freed yet. */
+static bool live_block(struct reader *reader, uint32_t *block)
+{
+    struct trace_maker *maker = reader->maker;
+    uint64_t id;
+
+    if (!block_name(reader, &id))
+        return false;
+    *block = trace_find_block(maker, id);
+    if (*block == TRACE_NO_BLOCK)
+        return trace_complain(maker, "block %llu was never allocated", (unsigned long long)id);
+    if (maker->fates[*block].free_record)
+        return trace_complain(maker, "block %llu was freed already, in line %llu", (unsigned long long)id,
+                              (unsigned long long)maker->fates[*block].free_place);
+    return true;
+}
+
+/* The mark of an event, by its latest record; TRACE_NO_BLOCK: there was none. */
+static bool find_mark(struct reader *reader, uint32_t *mark)
+{
+    uint64_t id;
+
+    if (!event_name(reader, &id))
+        return false;
+    *mark = trace_find_block(reader->maker, id);
+    return true;
+}
+
+static bool pool_line(struct reader *reader)
+{
+    const char *kind = extra_field(reader, EXTRA_KIND);
+    struct trace_maker *maker = reader->maker;
+    uint64_t id;
+    int i;
+
+    if (!name_in(reader, "pool", extra_field(reader, EXTRA_POOL), TRACE_ID_POOL, &id))
+        return false;
+    for (i = LEAT_KIND_PINNED; i <= LEAT_KIND_MANAGED; i++)
+        if (!strcmp(kind, leat_kind_name((leat_kind)i)))
+            return trace_make_pool(maker, (leat_kind)i, extra_field(reader, EXTRA_NAME)) &&
+                   trace_name(maker, id, (uint32_t)maker->trace->pool_count - 1);
+    return trace_complain(maker, "the column kind has '%.*s', and must be device, pinned or managed", SHOWN_MAX,
+                          kind);
+}
+
+static bool recorded_alloc_line(struct reader *reader)
+{
+    const char *pool_text = extra_field(reader, EXTRA_POOL), *align = extra_field(reader, EXTRA_ALIGN);
+    struct trace_maker *maker = reader->maker;
+    struct trace *trace = maker->trace;
+    uint64_t id, bytes, alignment = 0, number;
+    uint32_t pool = 0;
+    uint16_t stream;
+
+    if (!block_name(reader, &id) || !number_field(reader, COLUMN_BYTES, &bytes) ||
+        !stream_or_host(reader, &stream))
+        return false;
+    if (*pool_text) {
+        if (!name_in(reader, "pool", pool_text, TRACE_ID_POOL, &number))
+            return false;
+        pool = trace_find_block(maker, number);
+        if (pool == TRACE_NO_BLOCK)
+            return trace_complain(maker, "pool %.*s was not created", SHOWN_MAX, pool_text);
+    }
+    if (*align && (!parse_number(align, 10, &alignment) || (alignment & (alignment - 1)) != 0))
+        return trace_complain(maker, "the column align has '%.*s', which is no power of two", SHOWN_MAX, align);
+    if (trace_find_block(maker, id) != TRACE_NO_BLOCK)
+        return trace_complain(maker, "block %llu was allocated already, and numbers are not used twice",
+                              (unsigned long long)id);
+    if (!trace_make_alloc(maker, id, bytes, stream))
+        return false;
+    trace->blocks[trace->block_count - 1].pool = pool;
+    trace->blocks[trace->block_count - 1].alignment = alignment;
+    return true;
+}
+
+static bool recorded_free_line(struct reader *reader)
+{
+    uint32_t block;
+    uint16_t stream;
+
+    return live_block(reader, &block) && stream_or_host(reader, &stream) &&
+           trace_make_free(reader->maker, block, stream);
+}
+
+static bool failed_line(struct reader *reader)
+{
+    reader->maker->trace->failures++;
+    return true;
+}
+
+static bool use_line(struct reader *reader)
+{
+    struct trace_event event = {.op = TRACE_USE};
+
+    if (!live_block(reader, &event.block) || !recorded_stream(reader, &event.stream))
+        return false;
+    reader->maker->trace->blocks[event.block].is_told = true;
+    return trace_make_event(reader->maker, event);
+}
+
+static bool use_until_line(struct reader *reader)
+{
+    struct trace_event event = {.op = TRACE_USE_UNTIL};
+
+    if (!live_block(reader, &event.block) || !find_mark(reader, &event.mark))
+        return false;
+    if (event.mark == TRACE_NO_BLOCK)
+        return true;
+    reader->maker->trace->blocks[event.block].is_told = true;
+    return trace_make_event(reader->maker, event);
+}
+
+static bool record_line(struct reader *reader)
+{
+    struct trace_event event = {.op = TRACE_RECORD};
+    struct trace_maker *maker = reader->maker;
+    uint64_t id;
+
+    if (!event_name(reader, &id) || !recorded_stream(reader, &event.stream))
+        return false;
+    event.mark = trace_find_block(maker, id);
+    if (event.mark == TRACE_NO_BLOCK) {
+        event.mark = (uint32_t)maker->trace->mark_count++;
+        if (!trace_name(maker, id, event.mark))
+            return false;
+    }
+    return trace_make_event(maker, event);
+}
+
+static bool wait_line(struct reader *reader)
+{
+    struct trace_event event = {.op = TRACE_WAIT};
+
+    if (!recorded_stream(reader, &event.stream) || !find_mark(reader, &event.mark))
+        return false;
+    return event.mark == TRACE_NO_BLOCK || trace_make_event(reader->maker, event);
+}
+
+static bool sync_line(struct reader *reader)
+{
+    struct trace_event event = {.op = TRACE_SYNC_ALL};
+
+    if (*extra_field(reader, EXTRA_EVENT)) {
+        event.op = TRACE_SYNC_MARK;
+        if (!find_mark(reader, &event.mark))
+            return false;
+    } else if (*field(reader, COLUMN_STREAM)) {
+        event.op = TRACE_SYNC;
+        if (!recorded_stream(reader, &event.stream))
+            return false;
+    }
+    return event.mark == TRACE_NO_BLOCK || trace_make_event(reader->maker, event);
+}
+
+static bool event_end_line(struct reader *reader)
+{
+    struct trace_event event = {.op = TRACE_MARK_END};
+    uint64_t id;
+
+    if (!event_name(reader, &id))
+        return false;
+    event.mark = trace_find_block(reader->maker, id);
+    trace_forget_id(reader->maker, id);
+    return event.mark == TRACE_NO_BLOCK || trace_make_event(reader->maker, event);
+}
+
+static bool stream_end_line(struct reader *reader)
+{
+    uint64_t number;
+
+    return stream_number(reader, &number) && trace_make_stream_end(reader->maker, number);
+}
+
+/* Recorded pools of a kind are one when they are replayed, so it does not matter when one of them ends. */
+static bool no_line(struct reader *reader)
+{
+    (void)reader;
+    return true;
+}
+
+static bool read_recorded_line(struct reader *reader)
+{
+    static const struct {
+        const char *op;
+        bool (*read)(struct reader *reader);
+    } ops[] = {{"alloc", recorded_alloc_line},
+               {"free", recorded_free_line},
+               {"use", use_line},
+               {"use_until", use_until_line},
+               {"record", record_line},
+               {"wait", wait_line},
+               {"sync", sync_line},
+               {"event_destroy", event_end_line},
+               {"stream_destroy", stream_end_line},
+               {"pool_create", pool_line},
+               {"pool_destroy", no_line},
+               {"alloc_failed", failed_line}};
+    const char *op = field(reader, COLUMN_OP);
+    size_t i;
+
+    for (i = 0; i < sizeof ops / sizeof ops[0]; i++)
+        if (!strcmp(op, ops[i].op))
+            return ops[i].read(reader);
+    return trace_complain(reader->maker, "there is no op '%.*s'; a newer leat may have written this trace",
+                          SHOWN_MAX, op);
+}
+
 /* ---- RMM's logs ---- */
 
 /* CUDA's per-thread default stream has one handle and is another stream for each thread. */
@@ -371,7 +644,9 @@ static bool read_rmm_line(struct reader *reader)
 
 static bool read_lines(struct reader *reader)
 {
-    enum trace_format format = reader->maker->trace->format;
+    bool (*read_line)(struct reader * reader) = reader->maker->trace->format == TRACE_RMM ? read_rmm_line
+                                                : reader->extras[EXTRA_POOL] < FIELDS_MAX ? read_recorded_line
+                                                                                          : read_leat_line;
     bool failed;
 
     while (next_line(reader, &failed)) {
@@ -381,7 +656,7 @@ static bool read_lines(struct reader *reader)
             return trace_complain(reader->maker, "the line has %s%u columns, and the header line has %u",
                                   count > FIELDS_MAX ? "more than " : "", count > FIELDS_MAX ? FIELDS_MAX : count,
                                   reader->field_count);
-        if (!(format == TRACE_LEAT ? read_leat_line(reader) : read_rmm_line(reader)))
+        if (!read_line(reader))
             return false;
     }
     if (!failed && reader->maker->trace->block_count == 0)
@@ -427,7 +702,66 @@ void trace_destroy(struct trace *trace)
         return;
     free(trace->events);
     free(trace->blocks);
+    free(trace->pools);
     free(trace);
+}
+
+/* Says which memory a trace has, where none of it was chosen. */
+static bool nothing_chosen(const struct trace *trace, leat_kind kind, const char *pool,
+                           char error[TRACE_ERROR_MAX])
+{
+    int used =
+        snprintf(error, TRACE_ERROR_MAX, "there is no allocation of %s memory%s%.40s%s; there are",
+                 leat_kind_name(kind), pool ? " from pools called '" : "", pool ? pool : "", pool ? "'" : "");
+    size_t i, j, count;
+
+    for (i = 0; i < trace->pool_count && used < TRACE_ERROR_MAX - 128; i++) {
+        for (j = count = 0; j < trace->block_count; j++)
+            count += trace->blocks[j].pool == i;
+        if (count)
+            used += snprintf(error + used, TRACE_ERROR_MAX - (size_t)used, " %zu of %s memory%s%s%s;", count,
+                             leat_kind_name(trace->pools[i].kind), i ? " from '" : "", trace->pools[i].name,
+                             i ? "'" : "");
+    }
+    error[used - 1] = '\0';
+    return false;
+}
+
+bool trace_choose(struct trace *trace, leat_kind kind, const char *pool, char error[TRACE_ERROR_MAX])
+{
+    uint32_t *kept = malloc((trace->block_count + 1) * sizeof *kept);
+    size_t count = 0, i;
+
+    if (!kept) {
+        snprintf(error, TRACE_ERROR_MAX, "out of host memory");
+        return false;
+    }
+    for (i = 0; i < trace->block_count; i++) {
+        const struct trace_pool *of = &trace->pools[trace->blocks[i].pool];
+
+        kept[i] = of->kind == kind && (!pool || !strcmp(of->name, pool)) ? (uint32_t)count++ : UINT32_MAX;
+    }
+    if (!count) {
+        free(kept);
+        return nothing_chosen(trace, kind, pool, error);
+    }
+    trace->left_out = trace->block_count - count;
+    for (i = 0; i < trace->block_count; i++)
+        if (kept[i] != UINT32_MAX)
+            trace->blocks[kept[i]] = trace->blocks[i];
+    trace->block_count = count;
+    for (i = count = 0; i < trace->event_count; i++) {
+        struct trace_event event = trace->events[i];
+        bool of_block = event.op <= TRACE_USE_UNTIL;
+
+        if (of_block && kept[event.block] == UINT32_MAX)
+            continue;
+        event.block = of_block ? kept[event.block] : 0;
+        trace->events[count++] = event;
+    }
+    trace->event_count = count;
+    free(kept);
+    return true;
 }
 
 uint64_t trace_peak_bytes(const struct trace *trace, bool until_freed, size_t *event)

@@ -72,6 +72,14 @@ $(compat_cxx_tests): $(BUILD)/tests/compat/%: tests/compat/%.cc $(compat_so) $(B
 	    $< $(LDFLAGS) -L$(BUILD) -Wl,-rpath,'$$ORIGIN/../..' -lleat-$(call compat_layer,$@) -lleat-compat -lleat -o $@
 -include $(compat_tests:=.d)
 
+# A program that is recorded (tests/cli_record.sh).
+compat_recorded := $(if $(filter cudart,$(compat_names)),$(BUILD)/tests/compat/recorded_cudart)
+$(compat_recorded): tests/compat/recorded_cudart.c $(compat_so) $(BUILD)/flags
+	$(say) CC $<
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(PUBLIC_CFLAGS) -Iinclude/leat/compat $< $(LDFLAGS) -L$(BUILD) -Wl,-rpath,'$$ORIGIN/../..' -lleat-cudart \
+	    -lleat-compat -lleat -o $@
+
 # Examples say by their names which library they are for.
 compat_example_src := $(sort $(foreach prefix,$(if $(filter cudart,$(compat_names)),cuda_) $(if $(filter hip,$(compat_names)),hip_),\
                         $(wildcard examples/compat/$(prefix)*.c)))
@@ -103,7 +111,7 @@ $(BUILD)/bench/names_cost: bench/names_cost.c $(compat_so) $(BUILD)/flags
 names-cost: $(BUILD)/bench/names_cost
 	$(Q)$<
 
-tests: $(compat_tests)
+tests: $(compat_tests) $(compat_recorded)
 examples: $(compat_examples)
 
 # On the CPU device, whatever else there is: the tests of known names are about what they mean, not about a GPU.

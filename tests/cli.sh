@@ -24,9 +24,10 @@ run() {
     return 1
 }
 
-# says TEXT: standard error has it, in one line that begins with the command's name.
+# says TEXT: standard error has it, in one line that begins with the command's name; advice is a line of its own.
 says() {
-    grep -q '^leat: ' "$work/err" && grep -qF -- "$1" "$work/err" && [ "$(wc -l <"$work/err")" -eq 1 ] && return
+    grep -q '^leat: ' "$work/err" && grep -qF -- "$1" "$work/err" && [ "$(grep -cv '^Advice: ' "$work/err")" -eq 1 ] &&
+        return
     fail "the message does not have: $1"
 }
 

@@ -267,7 +267,7 @@ static void live_planned_blocks_keep_the_pool(void **state)
     pool = PLANNED(t, three_blocks, .kind = LEAT_KIND_DEVICE);
     block = test_block(pool, t->stream, 4 * MIB);
     assert_int_equal(planned(pool), 1);
-    REFUSED(leat_pool_destroy(pool), LEAT_ERROR_BUSY, "1 blocks");
+    REFUSED(leat_pool_destroy(pool), LEAT_ERROR_BUSY, "1 block");
     STATUS(leat_free(t->stream, (char *)block + 512), LEAT_ERROR_POINTER);
     OK(leat_free(t->stream, block));
     STATUS(leat_free(t->stream, block), LEAT_ERROR_POINTER);

@@ -41,6 +41,7 @@ $(test_programs): %: %.o $(test_objects) $(BUILD)/libleat.a
 $(addprefix $(test_bin)/,unit_copy_waits unit_copy_lend unit_copy_forms unit_order): $(test_bin)/held.o
 $(test_bin)/unit_copy_waits: test_wraps = -Wl,--wrap=leati_order_failed
 $(test_bin)/unit_full: test_wraps = -Wl,--wrap=leati_available
+$(test_bin)/unit_record: test_wraps = -Wl,--wrap=write
 
 # The files that the command replays, by the command's own readers.
 $(test_bin)/unit_trace: $(addprefix $(BUILD)/obj/cli/,pickle.o trace_make.o trace_read.o trace_snapshot.o)
@@ -66,6 +67,13 @@ $(test_kernels): tests/kernels_user.c include/leat/device_code.h $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(PUBLIC_CFLAGS) -fPIC -shared $< -o $@
 
+# Programs that are recorded.
+$(test_bin)/recorded: tests/recorded.c $(BUILD)/libleat.a $(BUILD)/flags
+	$(say) CC $<
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(PUBLIC_CFLAGS) -MMD -MP -MF $@.d $< $(LDFLAGS) $(BUILD)/libleat.a $(LIB_LIBS) -o $@
+-include $(test_bin)/recorded.d
+
 # Libraries that stand for libcuda.so.1 and libamdhip64.so; their sources share the drivers' lists of functions. The check against
 # cuda.h needs its folder.
 test_fakes := $(patsubst tests/fake/%.c,$(test_bin)/fake/%.so,$(sort $(wildcard tests/fake/*.c)))
@@ -82,10 +90,10 @@ $(test_jitter): tests/jitter.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(filter-out -fsanitize%,$(ALL_CFLAGS)) -fPIC -shared $< -o $@ -ldl
 
-tests: $(test_programs) $(test_kernels) $(test_fakes) $(test_jitter)
+tests: $(test_programs) $(test_kernels) $(test_fakes) $(test_jitter) $(test_bin)/recorded
 
 # The command as a user calls it, on the device to test.
-test_cli := tests/cli_replay.sh tests/cli_bench.sh tests/cli_layout.sh
+test_cli := tests/cli_replay.sh tests/cli_record.sh tests/cli_bench.sh tests/cli_layout.sh
 export LEAT_COMMAND = $(abspath $(BUILD))/leat
 
 cpu_examples := $(filter-out %/interop_cuda,$(example_bin))

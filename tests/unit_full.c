@@ -12,6 +12,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 enum { MIB = 1 << 20 };
 
@@ -41,7 +42,8 @@ static void own_memory_is_pending(void **state)
     OK(leat_free(t->second, block));
     leati_fault_arm(wrapper(), LEATI_FAULT_FAIL, "stream_wait", 1);
     REFUSED(leat_pool_alloc(pool, t->stream, 16 * MIB, &more), LEAT_ERROR_DEVICE_MEMORY,
-            "; nothing is idle; 0 blocks with 0 bytes are live; 33554432 bytes are pending: 33554432 on stream ");
+            "; of 33554432 bytes held none are idle; 0 blocks with 0 bytes are live; 33554432 bytes are pending: "
+            "33554432 on stream ");
     assert_true(leati_fault_fired(wrapper()));
     assert_non_null(strstr(leat_last_error(), "\nAdvice: memory that was freed is still in use on stream "));
     assert_non_null(strstr(leat_last_error(), "leat_stream_synchronize"));
@@ -87,10 +89,33 @@ static void a_control_group_has_no_more_to_pin(void **state)
     OK(leat_pool_destroy(pool));
 }
 
+/* What the driver says is the reason, and the device is not full. */
+static void a_driver_refuses_what_is_free(void **state)
+{
+    struct test_state *t = *state;
+    leat_pool_options options = {.size = sizeof options, .name = "refused"};
+    struct rlimit old, limit;
+    leat_pool *pool;
+    void *block;
+
+    OK(leat_pool_create(t->device, &options, &pool));
+    OK(leat_pool_alloc(pool, t->stream, MIB, &block));
+    OK(leat_free(t->stream, block));
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
+    limit = old;
+    limit.rlim_cur = MIB;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    REFUSED(leat_pool_alloc(pool, t->stream, 512 * MIB, &block), LEAT_ERROR_DEVICE_MEMORY, "ulimit -f");
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
+    assert_non_null(strstr(leat_last_error(), "\nAdvice: ask for less: the driver gives no more, though "));
+    OK(leat_pool_destroy(pool));
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {STATE_TEST(own_memory_is_pending),
-                                              STATE_TEST(a_control_group_has_no_more_to_pin)};
+                                              STATE_TEST(a_control_group_has_no_more_to_pin),
+                                              STATE_TEST(a_driver_refuses_what_is_free)};
 
     setenv("LEAT_FAULT", "none", 1);
     setenv("LEAT_TEST_DEVICE", "cpu:0", 1);

@@ -24,6 +24,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -60,6 +61,7 @@ static char path[PATH_MAX];
 static char buffer[BUFFER_BYTES];
 static size_t used_bytes;
 static off_t written_bytes;
+static bool is_regular;
 static uint64_t begun_ns, written_lines;
 static bool is_ending; /* the program ends: each line is written at once */
 
@@ -93,9 +95,16 @@ static void count_written(size_t bytes)
 
 static void flush(void)
 {
+    struct rlimit limit;
     size_t done = 0;
     ssize_t count = 0;
 
+    /* Past this limit a write would end the process (SIGXFSZ). */
+    if (is_regular && !getrlimit(RLIMIT_FSIZE, &limit) && limit.rlim_cur != RLIM_INFINITY &&
+        (rlim_t)written_bytes + used_bytes > limit.rlim_cur) {
+        give_up(EFBIG);
+        return;
+    }
     while (descriptor() >= 0 && done < used_bytes) {
         count = write(descriptor(), buffer + done, used_bytes - done);
         if (count > 0)
@@ -211,6 +220,7 @@ static int open_file(const char **why)
     if (fd < 0 || fstat(fd, &status)) {
         *why = strerror(errno);
     } else if (S_ISREG(status.st_mode)) {
+        is_regular = true;
         if (flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK)
             *why = "another process is recording to it; with %p in the name each process has a file of its own";
         else if (ftruncate(fd, 0))

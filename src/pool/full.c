@@ -87,7 +87,7 @@ static uint64_t own_bytes(const struct leat_pool *pool)
 /* Returns true if no limit of leat's stands in the way. */
 static bool is_device_full(const struct leat_pool *pool)
 {
-    return pool->refusal != LEATI_REFUSED_LIMIT && pool->refusal != LEATI_REFUSED_BUDGET;
+    return pool->refusal == LEATI_REFUSED_NOT;
 }
 
 static void find_facts(struct facts *facts, const struct leati_owner *owner)
@@ -114,11 +114,12 @@ static void say_idle(const struct facts *facts, struct leati_text *text)
 {
     const struct leati_idle *idle = &facts->idle;
 
+    leati_text_add(text, "of %" PRIu64 " bytes held ", own_bytes(facts->pool));
     if (!idle->bytes)
-        leati_text_add(text, "nothing is idle");
+        leati_text_add(text, "none are idle");
     else
-        leati_text_add(text, "%" PRIu64 " bytes are idle in %" PRIu64 " piece%s, the largest of %" PRIu64,
-                       idle->bytes, idle->pieces, idle->pieces == 1 ? "" : "s", idle->largest_bytes);
+        leati_text_add(text, "%" PRIu64 " are idle in %" PRIu64 " piece%s, the largest of %" PRIu64, idle->bytes,
+                       idle->pieces, idle->pieces == 1 ? "" : "s", idle->largest_bytes);
 }
 
 static void say_stream(uint64_t serial, struct leati_text *text)
@@ -177,10 +178,6 @@ static void advise_pieces(const struct facts *facts, struct leati_text *text)
     if (facts->idle.largest_bytes >= facts->asked_bytes)
         leati_text_add(text, "ask for a smaller alignment: no idle piece has room behind a multiple of %zu bytes",
                        facts->alignment);
-    else if (pool->virtual_memory && pool->packing == LEAT_POOL_STILL)
-        leati_text_add(text,
-                       "make the pool with options.packing LEAT_POOL_AUTO or LEAT_POOL_TIGHT, which put a block "
-                       "together from idle pieces; LEAT_POOL_STILL does not");
     else if (pool->virtual_memory)
         leati_text_add(text, "free blocks beside the idle pieces: a block is put together only from physical "
                              "allocations that are idle as a whole, and live blocks have parts of these");
@@ -234,6 +231,9 @@ static void advise_device(const struct facts *facts, struct leati_text *text)
     if (facts->memory_known && exceeds(facts, facts->total_bytes))
         leati_text_add(text, "ask for less than the %" PRIu64 " bytes that %s has", facts->total_bytes,
                        facts->pool->device->name);
+    else if (facts->memory_known && facts->free_bytes >= facts->asked_bytes)
+        leati_text_add(text, "ask for less: the driver gives no more, though %" PRIu64 " bytes are free",
+                       facts->free_bytes);
     else if (outside > own && outside > others)
         leati_text_add(text,
                        "%" PRIu64 " bytes belong to other processes, or to this one by other calls "
@@ -288,8 +288,8 @@ leat_status leati_full_explain(struct leat_pool *pool, const struct leati_owner 
     char words[sizeof refused.text], advice[ADVICE_BYTES];
     struct leati_text text = {words, sizeof words - CALL_BYTES_MAX - sizeof advice}, end = {advice, sizeof advice};
 
-    /* Out of host memory for the pool's own records; nothing here says more. */
-    if (pool->refusal == LEATI_REFUSED_NOT && status == LEAT_ERROR_HOST_MEMORY)
+    /* The host has no memory for records of the pool's or of the driver's: nothing here says more. */
+    if (pool->kind != LEAT_KIND_PINNED && status == LEAT_ERROR_HOST_MEMORY)
         return status;
     leati_error_keep(&refused);
     find_facts(&facts, owner);
@@ -297,6 +297,8 @@ leat_status leati_full_explain(struct leat_pool *pool, const struct leati_owner 
     say_idle(&facts, &text);
     leati_text_add(&text, "; ");
     leati_see_holders(pool, &text);
+    if (leati_guarded(pool))
+        leati_text_add(&text, "; guard mode adds %d bytes or more to each", 2 * LEATI_GUARD_BYTES);
     say_pending(&facts, &text);
     say_others(&facts, &text);
     advise(&facts, &end);

@@ -74,6 +74,7 @@ leat_status leati_pool_charge(struct leat_pool *pool, uint64_t bytes)
             full, "the budget of %llu bytes is reached",
             (unsigned long long)atomic_load_explicit(&pool->budget->limit_bytes, memory_order_relaxed));
     }
+    pool->refusal = LEATI_REFUSED_NOT;
     reserved += bytes;
     atomic_store_explicit(&pool->figures.reserved_bytes, reserved, memory_order_relaxed);
     if (reserved > atomic_load_explicit(&pool->figures.reserved_peak_bytes, memory_order_relaxed))

@@ -248,10 +248,8 @@ static leat_status create(struct leat_pool *pool, size_t bytes, struct leati_phy
     status = leati_pool_charge(pool, bytes);
     if (status == LEAT_OK) {
         DRIVER(pool, status, vm_create, bytes, pool->exportable, &physical->handle);
-        if (status != LEAT_OK) {
-            pool->refusal = LEATI_REFUSED_DRIVER;
+        if (status != LEAT_OK)
             leati_pool_uncharge(pool, bytes);
-        }
     }
     if (status != LEAT_OK) {
         free(physical);
@@ -935,7 +933,6 @@ static leat_status provide_chunk(struct leat_pool *pool, size_t bytes, size_t al
         LEATI_TRY(leati_pool_charge(pool, chunk_bytes));
         status = take_chunk(pool, chunk_bytes, &chunk);
         if (status != LEAT_OK) {
-            pool->refusal = LEATI_REFUSED_DRIVER;
             leati_pool_uncharge(pool, chunk_bytes);
             return status;
         }

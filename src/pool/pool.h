@@ -135,12 +135,11 @@ struct leati_figures {
     struct leati_order_counts order;
 };
 
-/* What stood in the way of new memory when a pool last asked for some. */
+/* Which limit stood in the way of new memory when a pool last asked for some. */
 enum leati_refusal {
-    LEATI_REFUSED_NOT,
-    LEATI_REFUSED_LIMIT,  /* the pool's own */
-    LEATI_REFUSED_BUDGET, /* it shares one with other pools */
-    LEATI_REFUSED_DRIVER  /* the driver, or of pinned memory the host, has no more */
+    LEATI_REFUSED_NOT,   /* none: the driver has no more, or of pinned memory the host */
+    LEATI_REFUSED_LIMIT, /* the pool's own */
+    LEATI_REFUSED_BUDGET /* that of a budget */
 };
 
 struct leati_ring;  /* see.c */

@@ -1,0 +1,423 @@
+/*
+ * recorded.c - programs whose allocations cli_record.sh records. Public headers only.
+ *
+ * Usage: recorded WHAT. Prints "allocations N peak BYTES" of device memory, as the program itself counts them.
+ */
+#include <leat/leat.h>
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define MIB ((size_t)1 << 20)
+
+#define OK(call) must((call) == LEAT_OK, #call, __LINE__)
+
+static void must(bool fine, const char *what, int line)
+{
+    if (fine)
+        return;
+    fprintf(stderr, "recorded: line %d: %s: %s\n", line, what, leat_last_error());
+    exit(1);
+}
+
+/* ---- what the program knows of itself ---- */
+
+static _Atomic uint64_t allocations;
+static uint64_t live_bytes, peak_bytes; /* of one thread's program */
+
+static void *count_alloc(void *ptr, size_t bytes)
+{
+    allocations++;
+    live_bytes += bytes;
+    peak_bytes = live_bytes > peak_bytes ? live_bytes : peak_bytes;
+    return ptr;
+}
+
+static void *take(leat_pool *pool, leat_stream *stream, size_t bytes)
+{
+    void *ptr;
+
+    OK(leat_pool_alloc(pool, stream, bytes, &ptr));
+    return count_alloc(ptr, bytes);
+}
+
+static void give(leat_stream *stream, void *ptr, size_t bytes)
+{
+    OK(stream ? leat_free(stream, ptr) : leat_memory_free(ptr));
+    live_bytes -= bytes;
+}
+
+static void tell(void)
+{
+    printf("allocations %llu peak %llu\n", (unsigned long long)allocations, (unsigned long long)peak_bytes);
+}
+
+static leat_device *open_device(void)
+{
+    leat_device *device;
+
+    OK(leat_device_open(getenv("LEAT_TEST_DEVICE"), &device));
+    return device;
+}
+
+static leat_pool *make_pool(leat_device *device, const char *name, leat_kind kind, uint64_t limit_bytes)
+{
+    leat_pool_options options = {.size = sizeof options, .name = name, .kind = kind, .limit_bytes = limit_bytes};
+    leat_pool *pool;
+
+    OK(leat_pool_create(device, &options, &pool));
+    return pool;
+}
+
+/* ---- scene: each call that a trace can have, on one thread ---- */
+
+static void scene(void)
+{
+    leat_device *device = open_device();
+    leat_pool *own = make_pool(device, "own, \"quoted\"", LEAT_KIND_DEVICE, 16 * MIB), *brief;
+    leat_stream *first, *second;
+    leat_event *event, *never;
+    void *a, *b, *c, *pinned, *lost, *refused = NULL;
+
+    OK(leat_stream_create(device, &first));
+    OK(leat_stream_create(device, &second));
+    OK(leat_event_create(device, &event));
+    OK(leat_event_create(device, &never));
+    /* The default pools, of three kinds. */
+    OK(leat_alloc(first, 3 * MIB, &a));
+    count_alloc(a, 3 * MIB);
+    OK(leat_memory_alloc(device, LEAT_KIND_PINNED, 1000, &pinned));
+    OK(leat_memory_free(pinned));
+    OK(leat_memory_alloc(device, LEAT_KIND_DEVICE, 5000, &b));
+    count_alloc(b, 5000);
+    give(NULL, b, 5000);
+    /* Users of other streams, told in both ways. */
+    OK(leat_event_record(event, second));
+    OK(leat_pool_use(a, second));
+    OK(leat_pool_use_until(a, event));
+    OK(leat_pool_use_until(a, never));
+    give(first, a, 3 * MIB);
+    OK(leat_stream_wait(first, event));
+    OK(leat_stream_wait(first, never));
+    /* An alignment, a free on another stream, a failure. */
+    OK(leat_pool_alloc_aligned(own, first, 700, 4096, &b));
+    count_alloc(b, 700);
+    c = take(own, first, 8 * MIB);
+    OK(leat_event_record(event, first));
+    OK(leat_stream_wait(second, event));
+    give(second, c, 8 * MIB);
+    if (leat_pool_alloc(own, first, 17 * MIB, &refused) != LEAT_ERROR_DEVICE_MEMORY)
+        must(false, "a pool above its limit", __LINE__);
+    /* What the host waits for. */
+    OK(leat_event_synchronize(event));
+    OK(leat_stream_synchronize(second));
+    OK(leat_device_synchronize(device));
+    give(first, b, 700);
+    /* The driver's own call, a stream and a pool that end, and a block that is never freed. */
+    OK(leat_alloc_plain(first, 4096, &a));
+    count_alloc(a, 4096);
+    give(first, a, 4096);
+    OK(leat_stream_destroy(second));
+    OK(leat_stream_create(device, &second));
+    brief = make_pool(device, "brief", LEAT_KIND_DEVICE, 0);
+    a = take(brief, second, 2 * MIB);
+    give(second, a, 2 * MIB);
+    OK(leat_pool_destroy(brief));
+    OK(leat_event_destroy(event));
+    lost = take(own, second, 4 * MIB);
+    (void)lost;
+    OK(leat_device_close(device));
+    live_bytes -= 4 * MIB;
+    /* Once more: the block that was lost is no longer there. */
+    device = open_device();
+    OK(leat_memory_alloc(device, LEAT_KIND_DEVICE, 9 * MIB, &a));
+    count_alloc(a, 9 * MIB);
+    give(NULL, a, 9 * MIB);
+    OK(leat_device_close(device));
+    tell();
+}
+
+/* ---- loop: many allocations on two streams, one thread ---- */
+
+static void loop(void)
+{
+    enum { BLOCKS = 40, ROUNDS = 3000 };
+    leat_device *device = open_device();
+    leat_stream *streams[2];
+    leat_event *event;
+    leat_pool *pool;
+    unsigned random = 7;
+    struct {
+        void *ptr;
+        size_t bytes;
+        unsigned stream;
+    } blocks[BLOCKS] = {{NULL, 0, 0}};
+
+    OK(leat_pool_default(device, LEAT_KIND_DEVICE, &pool));
+    for (int i = 0; i < 2; i++)
+        OK(leat_stream_create(device, &streams[i]));
+    OK(leat_event_create(device, &event));
+    for (int round = 0; round < ROUNDS; round++) {
+        unsigned at = (random = random * 1103515245 + 12345) >> 8 & 0xffffff, stream = at >> 8 & 1;
+
+        at %= BLOCKS;
+        if (blocks[at].ptr) {
+            if (stream != blocks[at].stream) {
+                OK(leat_event_record(event, streams[stream]));
+                OK(leat_stream_wait(streams[blocks[at].stream], event));
+            }
+            give(streams[blocks[at].stream], blocks[at].ptr, blocks[at].bytes);
+            blocks[at].ptr = NULL;
+            continue;
+        }
+        blocks[at].bytes = (size_t)1 << ((random >> 12) % 23);
+        blocks[at].stream = stream;
+        blocks[at].ptr = take(pool, streams[stream], blocks[at].bytes);
+    }
+    OK(leat_device_close(device));
+    tell();
+}
+
+/* ---- threads: each allocates, and frees what another one allocated ---- */
+
+enum { THREADS = 4, HANDED = 64, TURNS = 4000 };
+
+static leat_device *shared_device;
+static _Atomic(void *) handed[HANDED];
+
+static void *run_thread(void *argument)
+{
+    unsigned random = 1 + (unsigned)(uintptr_t)argument;
+    leat_stream *stream;
+    void *old, *block;
+
+    OK(leat_stream_create(shared_device, &stream));
+    for (int turn = 0; turn < TURNS; turn++) {
+        random = random * 1103515245 + 12345;
+        OK(leat_alloc(stream, 1 + (random >> 8) % 20000, &block));
+        allocations++;
+        if (turn % 3 == 0) {
+            OK(leat_free(stream, block));
+            continue;
+        }
+        old = atomic_exchange(&handed[(random >> 16) % HANDED], block);
+        /* Nobody used it: any stream may free it. */
+        if (old)
+            OK(leat_free(stream, old));
+    }
+    OK(leat_stream_synchronize(stream));
+    OK(leat_stream_destroy(stream));
+    return NULL;
+}
+
+static void threads(void)
+{
+    pthread_t thread[THREADS];
+
+    shared_device = open_device();
+    for (uintptr_t i = 0; i < THREADS; i++)
+        must(!pthread_create(&thread[i], NULL, run_thread, (void *)i), "pthread_create", __LINE__);
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(thread[i], NULL);
+    for (int i = 0; i < HANDED; i++)
+        if (handed[i])
+            OK(leat_memory_free(handed[i]));
+    OK(leat_device_close(shared_device));
+    tell();
+}
+
+/* ---- crowd: on one stream, half of the threads allocate what the others free; so each block goes from one to
+ * another and back ---- */
+
+static leat_stream *shared_stream;
+
+static void *run_in_crowd(void *argument)
+{
+    bool allocates = (uintptr_t)argument % 2;
+    void *block;
+
+    for (int turn = 0, at = 0; turn < TURNS; at = (at + 1) % HANDED) {
+        void *none = NULL;
+
+        if (!allocates) {
+            block = atomic_exchange(&handed[at], NULL);
+            if (block)
+                OK(leat_free(shared_stream, block));
+            turn += block != NULL;
+        } else if (!atomic_load(&handed[at])) {
+            OK(leat_alloc(shared_stream, 1000, &block));
+            if (!atomic_compare_exchange_strong(&handed[at], &none, block))
+                OK(leat_free(shared_stream, block));
+            allocations++;
+            turn += !none;
+        }
+        if (!at)
+            sched_yield();
+    }
+    return NULL;
+}
+
+static void crowd(void)
+{
+    pthread_t thread[THREADS];
+
+    shared_device = open_device();
+    OK(leat_stream_create(shared_device, &shared_stream));
+    for (uintptr_t i = 0; i < THREADS; i++)
+        must(!pthread_create(&thread[i], NULL, run_in_crowd, (void *)i), "pthread_create", __LINE__);
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(thread[i], NULL);
+    OK(leat_device_close(shared_device));
+    tell();
+}
+
+/* ---- how programs end ---- */
+
+static leat_device *open_until_exit;
+static leat_stream *stream_until_exit;
+static void *block_until_exit;
+
+static void free_at_exit(void)
+{
+    give(stream_until_exit, block_until_exit, 3 * MIB);
+}
+
+static void *last_block;
+
+/* Runs after what atexit() was given, and after the library's own. */
+__attribute__((destructor)) static void free_last(void)
+{
+    if (last_block)
+        give(stream_until_exit, last_block, MIB);
+}
+
+/* Closes nothing, and frees when it ends. */
+static void leave(void)
+{
+    leat_pool *pool;
+
+    open_until_exit = open_device();
+    OK(leat_pool_default(open_until_exit, LEAT_KIND_DEVICE, &pool));
+    OK(leat_stream_create(open_until_exit, &stream_until_exit));
+    block_until_exit = take(pool, stream_until_exit, 3 * MIB);
+    last_block = take(pool, stream_until_exit, MIB);
+    must(!atexit(free_at_exit), "atexit", __LINE__);
+    tell();
+}
+
+/* Its files may not grow any more from some time on. */
+static void fill(void)
+{
+    struct rlimit limit = {.rlim_cur = 100000, .rlim_max = RLIM_INFINITY};
+    leat_device *device = open_device();
+    leat_stream *stream;
+    leat_pool *pool;
+
+    OK(leat_pool_default(device, LEAT_KIND_DEVICE, &pool));
+    OK(leat_stream_create(device, &stream));
+    give(stream, take(pool, stream, 777), 777);
+    must(!setrlimit(RLIMIT_FSIZE, &limit), "setrlimit", __LINE__);
+    for (int i = 0; i < 5000; i++)
+        give(stream, take(pool, stream, 777), 777);
+    OK(leat_device_close(device));
+    tell();
+}
+
+/* Ends between two moments at which the file is written: what it has by then is whole. */
+static void vanish(void)
+{
+    loop();
+    leave();
+    fflush(stdout);
+    _exit(0);
+}
+
+/* Children, with and without a device open: none may write to the file. */
+static void split(void)
+{
+    leat_device *device = open_device();
+    leat_stream *stream;
+    void *block;
+    pid_t child;
+
+    OK(leat_device_close(device));
+    for (int open = 0; open < 2; open++) {
+        if (open)
+            device = open_device();
+        fflush(stdout);
+        child = fork();
+        must(child >= 0, "fork", __LINE__);
+        if (!child) {
+            if (!open) {
+                device = open_device();
+                OK(leat_stream_create(device, &stream));
+                for (int i = 0; i < 5000; i++) {
+                    OK(leat_alloc(stream, 777, &block));
+                    OK(leat_free(stream, block));
+                }
+                OK(leat_device_close(device));
+            }
+            exit(0);
+        }
+        must(waitpid(child, NULL, 0) == child, "waitpid", __LINE__);
+    }
+    OK(leat_stream_create(device, &stream));
+    OK(leat_alloc(stream, 3 * MIB, &block));
+    count_alloc(block, 3 * MIB);
+    give(stream, block, 3 * MIB);
+    OK(leat_device_close(device));
+    tell();
+}
+
+/* A program started by a program that is being recorded. */
+static void start(char *self)
+{
+    leat_device *device = open_device();
+    leat_stream *stream;
+    void *block;
+    pid_t child;
+
+    OK(leat_stream_create(device, &stream));
+    fflush(stdout);
+    child = fork();
+    must(child >= 0, "fork", __LINE__);
+    if (!child) {
+        execl(self, self, "leave", (char *)NULL);
+        _exit(1);
+    }
+    must(waitpid(child, NULL, 0) == child, "waitpid", __LINE__);
+    OK(leat_alloc(stream, 3 * MIB, &block));
+    count_alloc(block, 3 * MIB);
+    give(stream, block, 3 * MIB);
+    OK(leat_device_close(device));
+    tell();
+}
+
+int main(int argc, char **argv)
+{
+    static const struct {
+        const char *name;
+        void (*run)(void);
+    } programs[] = {{"scene", scene}, {"loop", loop}, {"threads", threads}, {"crowd", crowd},
+                    {"leave", leave}, {"fill", fill}, {"vanish", vanish},   {"split", split}};
+
+    if (argc == 2 && !strcmp(argv[1], "start")) {
+        start(argv[0]);
+        return 0;
+    }
+    for (size_t i = 0; i < sizeof programs / sizeof programs[0]; i++)
+        if (argc == 2 && !strcmp(argv[1], programs[i].name)) {
+            programs[i].run();
+            return 0;
+        }
+    fprintf(stderr, "recorded: which program?\n");
+    return 2;
+}
