@@ -134,7 +134,8 @@ typedef struct leat_option_info {
 } leat_option_info;
 
 /* Lists the environment variables: index 0, 1, ...; NOT_FOUND past the last one. They are read once,
- * at the first leat call of the process. Errors: INVALID (info NULL). */
+ * at the first leat call of the process. A program that runs with more rights than its caller (set-user-ID,
+ * set-group-ID, file capabilities) reads none of them: every value is NULL. Errors: INVALID (info NULL). */
 LEAT_API leat_status leat_option_list(unsigned index, leat_option_info *info);
 
 #ifdef __cplusplus

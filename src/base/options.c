@@ -22,10 +22,11 @@ static const leat_option_info table[] = {
 static char *values[LEATI_OPTION_COUNT];
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
+/* A set-user-ID program gets no variable: whoever starts it could otherwise name the libraries that it loads. */
 static void read_environment(void)
 {
     for (int i = 0; i < LEATI_OPTION_COUNT; i++) {
-        const char *value = getenv(table[i].name);
+        const char *value = secure_getenv(table[i].name);
 
         if (value && *value)
             values[i] = strdup(value);

@@ -1,7 +1,8 @@
 /*
- * options.h - the environment variables, in one table. The only place that calls getenv().
+ * options.h - the environment variables, in one table. The only place that reads the environment.
  *
- * They are read once per process, at the first use. The table prints itself through leat_option_list().
+ * They are read once per process, at the first use. The table prints itself through leat_option_list(). In a program
+ * that runs with more rights than its caller (set-user-ID, set-group-ID, file capabilities) all count as not set.
  */
 #ifndef LEATI_OPTIONS_H
 #define LEATI_OPTIONS_H

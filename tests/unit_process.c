@@ -1,0 +1,165 @@
+/*
+ * unit_process.c - leat and the process around it: rights, limits, signals, descriptors, control groups.
+ *
+ * Much of this holds for a whole process and cannot be undone, so most tests run this program again with one of
+ * the parts below as its first argument.
+ */
+#include "harness.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <link.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+
+/* ---- what the tests share ---- */
+
+/* Where this program is, and the libraries of the tests in its folder fake/. */
+static char self[3072], folder[3072];
+
+/* What a child says when it is content; leaves alone what a sanitizer would do at the end of a program. */
+enum { CONTENT = 42 };
+
+/* Exit status of a child, 128 + number of the signal that ended it. */
+static int wait_for_child(pid_t child)
+{
+    int status;
+
+    assert_int_equal(waitpid(child, &status, 0), child);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+static pid_t fork_child(void)
+{
+    pid_t child;
+
+    fflush(NULL);
+    child = fork();
+    assert_true(child >= 0);
+    return child;
+}
+
+static void copy_file(const char *from, const char *to, mode_t mode)
+{
+    int in = open(from, O_RDONLY | O_CLOEXEC), out = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0700);
+    char buffer[65536];
+    ssize_t got;
+
+    assert_true(in >= 0 && out >= 0);
+    while ((got = read(in, buffer, sizeof buffer)) > 0)
+        assert_int_equal(write(out, buffer, (size_t)got), got);
+    assert_int_equal(got, 0);
+    close(in);
+    assert_int_equal(fchmod(out, mode), 0);
+    close(out);
+}
+
+/* ---- set-user-ID programs ---- */
+
+static int find_fake(struct dl_phdr_info *info, size_t bytes, void *found)
+{
+    (void)bytes;
+    if (info->dlpi_name && strstr(info->dlpi_name, "fake_cuda.so"))
+        *(bool *)found = true;
+    return 0;
+}
+
+/* The child: are all variables of leat's seen, or none, and was LEAT_CUDA_LIBRARY loaded? wanted: "all", "none".
+ */
+static int see_options(const char *wanted)
+{
+    bool all = !strcmp(wanted, "all"), loaded = false;
+    leat_driver_info driver;
+    leat_option_info option;
+
+    if (getauxval(AT_SECURE) != !all)
+        return 1;
+    for (unsigned i = 0; leat_option_list(i, &option) == LEAT_OK; i++)
+        if ((option.value != NULL) != all)
+            return 2;
+    for (unsigned i = 0; leat_driver_list(i, &driver) == LEAT_OK; i++)
+        continue;
+    dl_iterate_phdr(find_fake, &loaded);
+    return loaded == all ? CONTENT : 3;
+}
+
+/* Every variable of leat's. Those that choose drivers let the library be loaded; the others need no sense. */
+static void set_all_options(const char *library)
+{
+    leat_option_info option;
+
+    for (unsigned i = 0; leat_option_list(i, &option) == LEAT_OK; i++)
+        setenv(option.name, "1", 1);
+    setenv("LEAT_DRIVERS", "cuda", 1);
+    setenv("LEAT_CUDA_LIBRARY", library, 1);
+    setenv("LEAT_FAULT", "fail=1000000", 1);
+}
+
+/* Runs a program as the user nobody. */
+static int run_as_other(const char *program, const char *library, const char *wanted)
+{
+    const uid_t other = 65534;
+    pid_t child = fork_child();
+
+    if (child == 0) {
+        set_all_options(library);
+        if (setgroups(0, NULL) || setgid(other) || setuid(other))
+            _exit(97);
+        execl(program, program, "see-options", wanted, (char *)NULL);
+        _exit(98);
+    }
+    return wait_for_child(child);
+}
+
+static void set_user_id_programs_read_no_variables(void **state)
+{
+    char place[] = "/tmp/leat-test-XXXXXX", plain[64], privileged[64], library[64], fake[4096];
+    struct statvfs system;
+
+    (void)state;
+    if (geteuid() != 0)
+        SKIP_OTHER("only root can make a set-user-ID program of another user's");
+    if (statvfs("/tmp", &system) || system.f_flag & (ST_NOSUID | ST_NOEXEC))
+        SKIP_OTHER("/tmp has no set-user-ID programs");
+    assert_non_null(mkdtemp(place));
+    assert_int_equal(chmod(place, 0755), 0);
+    snprintf(plain, sizeof plain, "%s/plain", place);
+    snprintf(privileged, sizeof privileged, "%s/privileged", place);
+    snprintf(library, sizeof library, "%s/fake_cuda.so", place);
+    snprintf(fake, sizeof fake, "%s/fake/fake_cuda.so", folder);
+    copy_file(fake, library, 0755);
+    copy_file(self, plain, 0755);
+    copy_file(self, privileged, 04755);
+    /* The program can tell the two. */
+    assert_int_equal(run_as_other(plain, library, "all"), CONTENT);
+    assert_int_equal(run_as_other(privileged, library, "none"), CONTENT);
+    unlink(plain);
+    unlink(privileged);
+    unlink(library);
+    rmdir(place);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(set_user_id_programs_read_no_variables),
+    };
+    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+
+    /* A sanitizer would look for leaks of what is left open on purpose, and may not in a set-user-ID program. */
+    if (argc == 3 && !strcmp(argv[1], "see-options"))
+        _exit(see_options(argv[2]));
+    if (length <= 0)
+        return 1;
+    snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(self, '/') - self), self);
+    return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
+}
