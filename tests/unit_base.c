@@ -21,6 +21,8 @@ static void set_options(void)
     setenv("LEAT_COPY_RING", "1 ", 1);
     setenv("LEAT_COPY_MEMORY", "2MiB", 1);
     setenv("LEAT_STRICT", "off", 1);
+    setenv("LEAT_SCRUB", "n", 1);
+    setenv("LEAT_LEAKS", "True", 1);
     setenv("LEAT_CUDA_LIBRARY", "", 1);
     unsetenv("LEAT_DRIVERS");
 }
@@ -64,8 +66,13 @@ static void flags_have_words(void **state)
 {
     (void)state;
     assert_false(leati_option_flag(LEATI_OPTION_STRICT));
-    assert_false(leati_option_flag(LEATI_OPTION_DRIVERS));
-    assert_true(leati_option_flag(LEATI_OPTION_DEVICE));
+    assert_false(leati_option_flag(LEATI_OPTION_POOL_STACKS));
+    assert_true(leati_option_flag(LEATI_OPTION_LEAKS));
+    /* The first that is neither on nor off is refused, and counts as off. */
+    assert_false(leati_option_flag(LEATI_OPTION_SCRUB));
+    assert_int_equal(leati_options_check("a_call"), LEAT_ERROR_INVALID);
+    assert_string_equal(leat_last_error(), "a_call: LEAT_SCRUB is set to 'n', and takes 1, yes, on or true, or 0, "
+                                           "no, off or false");
 }
 
 /* ---- sentences --------------------------------------------------------------------------------- */

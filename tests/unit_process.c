@@ -48,6 +48,23 @@ static pid_t fork_child(void)
     return child;
 }
 
+/* Runs this program again with up to three words, and with a variable set unless variable is NULL. */
+static int run_self(const char *variable, const char *value, const char *const *words, unsigned count)
+{
+    char *arguments[5] = {self};
+    pid_t child = fork_child();
+
+    for (unsigned i = 0; i < count && i < 3; i++)
+        arguments[i + 1] = (char *)(uintptr_t)words[i];
+    if (child == 0) {
+        if (variable && setenv(variable, value, 1) != 0)
+            _exit(97);
+        execv(self, arguments);
+        _exit(98);
+    }
+    return wait_for_child(child);
+}
+
 static void copy_file(const char *from, const char *to, mode_t mode)
 {
     int in = open(from, O_RDONLY | O_CLOEXEC), out = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0700);
@@ -148,16 +165,51 @@ static void set_user_id_programs_read_no_variables(void **state)
     rmdir(place);
 }
 
+/* ---- variables that are on or off ---- */
+
+/* The child: with one variable set to what is neither on nor off, is it the reason why no device opens? */
+static int open_with_option(const char *name)
+{
+    leat_device *device;
+    char words[64];
+
+    snprintf(words, sizeof words, "%s is set to 'disabled'", name);
+    if (leat_device_open("cpu:0", &device) != LEAT_ERROR_INVALID)
+        return 1;
+    return strstr(leat_last_error(), words) ? CONTENT : 2;
+}
+
+static void flags_refuse_other_words(void **state)
+{
+    leat_option_info option;
+    unsigned flags = 0;
+
+    (void)state;
+    for (unsigned i = 0; leat_option_list(i, &option) == LEAT_OK; i++) {
+        const char *words[] = {"open-with", option.name};
+
+        /* So the text of each begins. */
+        if (strncmp(option.text, "1: ", 3) != 0)
+            continue;
+        flags++;
+        assert_int_equal(run_self(option.name, "disabled", words, 2), CONTENT);
+    }
+    assert_true(flags >= 7);
+}
+
 int main(int argc, char **argv)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(set_user_id_programs_read_no_variables),
+        cmocka_unit_test(flags_refuse_other_words),
     };
     ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
 
     /* A sanitizer would look for leaks of what is left open on purpose, and may not in a set-user-ID program. */
     if (argc == 3 && !strcmp(argv[1], "see-options"))
         _exit(see_options(argv[2]));
+    if (argc == 3 && !strcmp(argv[1], "open-with"))
+        return open_with_option(argv[2]);
     if (length <= 0)
         return 1;
     snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(self, '/') - self), self);

@@ -80,12 +80,43 @@ leat_status leati_option_number(enum leati_option option, uint64_t low, uint64_t
     return LEAT_OK;
 }
 
+/* The four words for on come first, then the four for off; their place, or WORDS when value is none of them. */
+enum { WORDS = 8 };
+
+static unsigned find_word(const char *value)
+{
+    static const char *const words[WORDS] = {"1", "yes", "on", "true", "0", "no", "off", "false"};
+    unsigned i = 0;
+
+    while (i < WORDS && strcasecmp(value, words[i]) != 0)
+        i++;
+    return i;
+}
+
+leat_status leati_options_check(const char *what)
+{
+    static const enum leati_option flags[] = {
+#define OPTION_FLAG(id) LEATI_OPTION_##id,
+        LEATI_OPTION_FLAGS(OPTION_FLAG)
+#undef OPTION_FLAG
+    };
+
+    for (unsigned i = 0; i < sizeof flags / sizeof flags[0]; i++) {
+        const char *value = leati_option(flags[i]);
+
+        if (value && find_word(value) == WORDS)
+            return leati_fail(LEAT_ERROR_INVALID,
+                              "%s: %s is set to '%s', and takes 1, yes, on or true, or 0, no, off or false", what,
+                              table[flags[i]].name, value);
+    }
+    return LEAT_OK;
+}
+
 bool leati_option_flag(enum leati_option option)
 {
     const char *value = leati_option(option);
 
-    return value && strcmp(value, "0") && strcasecmp(value, "no") && strcasecmp(value, "off") &&
-           strcasecmp(value, "false");
+    return value && find_word(value) < WORDS / 2;
 }
 
 leat_status leat_option_list(unsigned index, leat_option_info *info)

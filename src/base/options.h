@@ -1,8 +1,9 @@
 /*
  * options.h - the environment variables, in one table. The only place that reads the environment.
  *
- * They are read once per process, at the first use. The table prints itself through leat_option_list(). In a program
- * that runs with more rights than its caller (set-user-ID, set-group-ID, file capabilities) all count as not set.
+ * They are read once per process, at the first use. The table prints itself through leat_option_list(). In a
+ * program that runs with more rights than its caller (set-user-ID, set-group-ID, file capabilities) all count as
+ * not set.
  */
 #ifndef LEATI_OPTIONS_H
 #define LEATI_OPTIONS_H
@@ -94,7 +95,15 @@ const char *leati_option(enum leati_option option);
 leat_status leati_option_number(enum leati_option option, uint64_t low, uint64_t high, uint64_t initial,
                                 uint64_t *number);
 
-/* Set to anything but 0, no, off or false. */
+/* X(id): the options that are on or off, each of which may be set to 1, yes, on, true, 0, no, off or false. */
+#define LEATI_OPTION_FLAGS(X)                                                                                     \
+    X(STRICT) X(SCRUB) X(LEAKS) X(POOL_STACKS) X(POOL_GUARD) X(COPY_STAGE) X(LAYOUT_AS_GPU)
+
+/* INVALID, with a message, when one of them is set to anything else. what: the call that asks. */
+leat_status leati_options_check(const char *what);
+
+/* Returns true if an option of LEATI_OPTION_FLAGS is on. A value that it cannot have counts as off: opening a
+ * device refuses it before anything depends on it. */
 bool leati_option_flag(enum leati_option option);
 
 #endif

@@ -273,6 +273,7 @@ static leat_status open_device(const char *what, const char *name, void *context
 
     LEATI_TRY(leati_check_permitted(what));
     LEATI_TRY(leati_check_not_null(what, "device", device));
+    LEATI_TRY(leati_options_check(what));
     LEATI_TRY(find_driver(what, name, &driver, &ordinal));
     pthread_once(&once, begin_process);
     pthread_mutex_lock(&open_lock);
