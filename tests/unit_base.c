@@ -77,6 +77,53 @@ static void flags_have_words(void **state)
 
 /* ---- sentences --------------------------------------------------------------------------------- */
 
+/* Stands for calloc() in leat (--wrap). */
+void *__real_calloc(size_t count, size_t bytes);
+void *__wrap_calloc(size_t count, size_t bytes);
+static _Thread_local bool no_memory;
+
+void *__wrap_calloc(size_t count, size_t bytes)
+{
+    return no_memory ? NULL : __real_calloc(count, bytes);
+}
+
+/* A thread whose first failures find no memory for their messages. */
+static void *fail_without_memory(void *argument)
+{
+    const char *constant = "a leat call failed, and there was no host memory for the message that says why";
+    struct leati_sentence kept;
+    bool *fine = argument;
+
+    *fine = !*leat_last_error();
+    no_memory = true;
+    /* What is put back after a failure that was not one for the caller. */
+    leati_error_keep(&kept);
+    (void)leati_fail(LEAT_ERROR_BUSY, "not seen");
+    *fine = *fine && leati_error_restore(LEAT_OK, &kept) == LEAT_OK && !*leat_last_error();
+    *fine = *fine && leati_fail(LEAT_ERROR_BUSY, "the inner part") == LEAT_ERROR_BUSY;
+    *fine = *fine && !strcmp(leat_last_error(), constant);
+    leati_error_keep(&kept);
+    no_memory = false;
+    (void)leati_fail_in(LEAT_ERROR_BUSY, "the call");
+    *fine = *fine && !strncmp(leat_last_error(), "the call: ", 10) && !strcmp(leat_last_error() + 10, constant);
+    (void)leati_error_restore(LEAT_ERROR_BUSY, &kept);
+    *fine = *fine && !strcmp(leat_last_error(), constant);
+    (void)leati_fail(LEAT_ERROR_BUSY, "said");
+    *fine = *fine && !strcmp(leat_last_error(), "said");
+    return NULL;
+}
+
+static void failures_without_memory_have_a_message(void **state)
+{
+    bool fine = false;
+    pthread_t thread;
+
+    (void)state;
+    assert_int_equal(pthread_create(&thread, NULL, fail_without_memory, &fine), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_true(fine);
+}
+
 static void sentences_grow_at_the_front(void **state)
 {
     struct leati_sentence kept;
@@ -335,6 +382,7 @@ int main(void)
         cmocka_unit_test(options_are_read_once),
         cmocka_unit_test(numbers_have_suffixes_and_bounds),
         cmocka_unit_test(flags_have_words),
+        cmocka_unit_test(failures_without_memory_have_a_message),
         cmocka_unit_test(sentences_grow_at_the_front),
         cmocka_unit_test(long_sentences_are_cut),
         cmocka_unit_test(ranges_agree_with_a_plain_array),

@@ -64,8 +64,9 @@ typedef enum leat_status {
 /*
  * The latest failure on this thread as one sentence: what was asked, what failed, the vendor's own
  * word, what to do. Where a pool is full, what to do is a line of its own: behind a newline and
- * "Advice: ". Never NULL; "" when nothing has failed yet. The text belongs to leat and stays until
- * the next failure on this thread.
+ * "Advice: ". Never NULL; "" when nothing has failed yet; where there was no host memory for the
+ * sentence, a constant one that says so. The text belongs to leat and stays until the next failure on
+ * this thread.
  */
 LEAT_API const char *leat_last_error(void);
 

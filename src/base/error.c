@@ -13,6 +13,7 @@
 /* Made at a thread's first failure. Not in the thread's own storage: of that there is little for libraries that
  * are loaded later, and leat needs some of it for what must be quick (LEATI_QUICK_TLS). */
 static _Thread_local char *sentence;
+static _Thread_local bool unsaid; /* the latest failure found no memory for its sentence */
 static pthread_key_t key;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static bool have_key;
@@ -39,6 +40,7 @@ static char *own_sentence(void)
         free(sentence);
         sentence = NULL;
     }
+    unsaid = !sentence;
     return sentence;
 }
 
@@ -57,14 +59,15 @@ leat_status leati_fail(leat_status status, const char *format, ...)
 
 leat_status leati_fail_in(leat_status status, const char *format, ...)
 {
-    char *text = own_sentence();
     struct leati_sentence inner;
     va_list args;
     size_t length;
+    char *text;
 
+    leati_error_keep(&inner);
+    text = own_sentence();
     if (!text)
         return status;
-    leati_error_keep(&inner);
     va_start(args, format);
     vsnprintf(text, SENTENCE_BYTES, format, args);
     va_end(args);
@@ -81,20 +84,27 @@ leat_status leati_fail_in(leat_status status, const char *format, ...)
 
 void leati_error_keep(struct leati_sentence *kept)
 {
-    if (sentence)
-        memcpy(kept->text, sentence, strlen(sentence) + 1);
-    else
-        kept->text[0] = '\0';
+    const char *text = leat_last_error();
+
+    memcpy(kept->text, text, strlen(text) + 1);
 }
 
 leat_status leati_error_restore(leat_status status, const struct leati_sentence *kept)
 {
-    return leati_fail(status, "%s", kept->text);
+    char *text = own_sentence();
+
+    if (text)
+        memcpy(text, kept->text, strlen(kept->text) + 1);
+    else
+        unsaid = kept->text[0];
+    return status;
 }
 
 const char *leat_last_error(void)
 {
-    return sentence ? sentence : "";
+    if (sentence)
+        return sentence;
+    return unsaid ? "a leat call failed, and there was no host memory for the message that says why" : "";
 }
 
 const char *leat_status_name(leat_status status)

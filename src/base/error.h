@@ -22,7 +22,7 @@ struct leati_sentence {
 
 void leati_error_keep(struct leati_sentence *sentence);
 
-/* Puts a kept sentence back and returns status. */
+/* Puts a kept sentence back and returns status, which may be LEAT_OK. */
 leat_status leati_error_restore(leat_status status, const struct leati_sentence *sentence);
 
 /* Forwards a failure to the caller. LEAT_NOT_READY is forwarded too. */
