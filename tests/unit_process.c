@@ -6,10 +6,14 @@
  */
 #include "harness.h"
 
+#include "driver/cpu/cpu.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
 #include <link.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -165,6 +169,129 @@ static void set_user_id_programs_read_no_variables(void **state)
     rmdir(place);
 }
 
+/* ---- signals and threads of leat's ---- */
+
+/* Stands for pthread_create() in leat (--wrap): threads look at their signals before they do anything. */
+int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
+                          void *argument);
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
+                          void *argument);
+
+struct start {
+    void *(*run)(void *);
+    void *argument;
+};
+
+static atomic_uint threads_started, threads_wrong;
+
+/* Returns true if a thread takes exactly the signals that it causes itself. */
+static bool takes_own_signals_only(void)
+{
+    static const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS};
+    sigset_t now, wanted;
+    bool right = true;
+
+    sigfillset(&wanted);
+    sigdelset(&wanted, SIGKILL);
+    sigdelset(&wanted, SIGSTOP);
+    for (unsigned i = 0; i < sizeof own / sizeof own[0]; i++)
+        sigdelset(&wanted, own[i]);
+    pthread_sigmask(SIG_BLOCK, NULL, &now);
+    for (int i = 1; i <= SIGRTMAX; i++)
+        if (sigismember(&now, i) != sigismember(&wanted, i)) {
+            fprintf(stderr, "signal %d is %s\n", i, sigismember(&now, i) ? "blocked" : "not blocked");
+            right = false;
+        }
+    return right;
+}
+
+static void *look_and_run(void *argument)
+{
+    struct start start = *(struct start *)argument;
+
+    free(argument);
+    if (!takes_own_signals_only())
+        atomic_fetch_add(&threads_wrong, 1);
+    return start.run(start.argument);
+}
+
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
+                          void *argument)
+{
+    struct start *start = malloc(sizeof *start);
+    int error;
+
+    if (!start)
+        return EAGAIN;
+    *start = (struct start){.run = run, .argument = argument};
+    error = __real_pthread_create(thread, attributes, look_and_run, start);
+    if (error)
+        free(start);
+    else
+        atomic_fetch_add(&threads_started, 1);
+    return error;
+}
+
+static void do_nothing(void *context, uint64_t part)
+{
+    (void)context, (void)part;
+}
+
+/* The child: starts every sort of thread that leat has, and sends itself signals that only they could take. */
+static int start_all_threads(void)
+{
+    static const int sent[] = {SIGUSR1, SIGALRM, SIGPROF, SIGTERM, SIGCHLD};
+    size_t bytes = (size_t)8 << 20, pinned_bytes = (size_t)160 << 20;
+    unsigned streams, team, staged, pinned;
+    struct test_state *t = NULL;
+    void *device, *memory, *host = calloc(1, bytes);
+    sigset_t pending, mine;
+
+    test_setup((void **)&t);
+    streams = atomic_load(&threads_started);
+    device = test_alloc(t->device, LEAT_KIND_DEVICE, bytes);
+    /* From this thread: streams would pass on what they block. */
+    cpu_team_run(do_nothing, NULL, 64);
+    team = atomic_load(&threads_started) - streams;
+    OK(leat_copy(t->stream, device, host, bytes));
+    OK(leat_stream_synchronize(t->stream));
+    staged = atomic_load(&threads_started) - team - streams;
+    memory = test_alloc(t->device, LEAT_KIND_PINNED, pinned_bytes);
+    pinned = atomic_load(&threads_started) - staged - team - streams;
+    fprintf(stderr, "%u threads of streams, %u of the team, %u that copy, %u that touch memory\n", streams, team,
+            staged, pinned);
+    if (streams < 2 || team < 2 || staged < 2 || (sysconf(_SC_NPROCESSORS_ONLN) > 1 && !pinned))
+        return 1;
+    sigemptyset(&mine);
+    for (unsigned i = 0; i < sizeof sent / sizeof sent[0]; i++)
+        sigaddset(&mine, sent[i]);
+    pthread_sigmask(SIG_BLOCK, &mine, NULL);
+    for (unsigned i = 0; i < sizeof sent / sizeof sent[0]; i++)
+        kill(getpid(), sent[i]);
+    /* A thread that takes a signal takes it at once, and all but one of these would end the process. */
+    sigpending(&pending);
+    for (unsigned i = 0; i < sizeof sent / sizeof sent[0]; i++)
+        if (!sigismember(&pending, sent[i]))
+            return 2;
+    OK(leat_memory_free(memory));
+    OK(leat_memory_free(device));
+    test_teardown((void **)&t);
+    free(host);
+    return atomic_load(&threads_wrong) ? 3 : CONTENT;
+}
+
+static void threads_take_no_signals_of_the_program(void **state)
+{
+    static const char *const words[] = {"start-threads"};
+
+    (void)state;
+    setenv("LEAT_COPY_STAGE", "1", 1);
+    setenv("LEAT_COPY_WORKERS", "2", 1);
+    assert_int_equal(run_self("LEAT_CPU_THREADS", "3", words, 1), CONTENT);
+    unsetenv("LEAT_COPY_STAGE");
+    unsetenv("LEAT_COPY_WORKERS");
+}
+
 /* ---- variables that are on or off ---- */
 
 /* The child: with one variable set to what is neither on nor off, is it the reason why no device opens? */
@@ -202,6 +329,7 @@ int main(int argc, char **argv)
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(set_user_id_programs_read_no_variables),
         cmocka_unit_test(flags_refuse_other_words),
+        cmocka_unit_test(threads_take_no_signals_of_the_program),
     };
     ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
 
@@ -210,6 +338,8 @@ int main(int argc, char **argv)
         _exit(see_options(argv[2]));
     if (argc == 3 && !strcmp(argv[1], "open-with"))
         return open_with_option(argv[2]);
+    if (argc == 2 && !strcmp(argv[1], "start-threads"))
+        return start_all_threads();
     if (length <= 0)
         return 1;
     snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(self, '/') - self), self);

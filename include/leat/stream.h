@@ -73,6 +73,8 @@ LEAT_API leat_status leat_stream_wait(leat_stream *stream, leat_event *event);
  * waits for its return. Inside it every leat call that gives work, waits, allocates or frees returns
  * NOT_PERMITTED: it would stop the stream that it waits for. It may never run once the device is lost
  * (CUDA driver API, cuLaunchHostFunc). Keep it short; other streams' host functions may wait behind it.
+ * On the CPU device that thread is leat's, on which all signals are blocked but those that it causes itself, such as
+ * SIGSEGV; threads and programs that the function starts inherit that.
  * Errors: HANDLE, INVALID (function NULL), HOST_MEMORY, DRIVER, NOT_PERMITTED.
  */
 LEAT_API leat_status leat_launch_host(leat_stream *stream, void (*function)(void *argument), void *argument);

@@ -13,10 +13,10 @@
 #include "base/error.h"
 #include "base/options.h"
 #include "base/stream_copy.h"
+#include "base/thread.h"
 
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -158,17 +158,13 @@ static unsigned processors(void)
     return count > 0 ? (unsigned)count : 1;
 }
 
-/* Starts helpers, which take no signals of the program's; the number that did start. */
+/* Starts helpers; returns how many did start. */
 static unsigned start_helpers(struct prober *probers, unsigned wanted)
 {
-    sigset_t all, before;
     unsigned count = 0;
 
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    while (count < wanted && !pthread_create(&probers[count].thread, NULL, run, &probers[count]))
+    while (count < wanted && !leati_thread_start(&probers[count].thread, run, &probers[count]))
         count++;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
     return count;
 }
 

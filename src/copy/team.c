@@ -4,10 +4,10 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/options.h"
+#include "base/thread.h"
 
 #include <errno.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -611,15 +611,11 @@ static void end_threads(struct leati_team *team)
 
 static leat_status start_threads(struct leati_team *team, unsigned threads, const cpu_set_t *processors)
 {
-    sigset_t all, before;
     int failed = 0;
 
-    /* The program's signals are for its own threads. */
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
     team->threads = threads;
     for (unsigned i = 0; i < threads && !failed; i++) {
-        failed = pthread_create(&team->ids[i], NULL, team_thread, team);
+        failed = leati_thread_start(&team->ids[i], team_thread, team);
         if (failed)
             break;
         team->started++;
@@ -627,7 +623,6 @@ static leat_status start_threads(struct leati_team *team, unsigned threads, cons
             (void)pthread_setaffinity_np(team->ids[i], sizeof *processors, processors);
         (void)pthread_setname_np(team->ids[i], "leat copy");
     }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (!failed)
         return LEAT_OK;
     return leati_fail(LEAT_ERROR_SYSTEM,

@@ -7,12 +7,12 @@
  */
 #include "pool/pinned.h"
 
+#include "base/thread.h"
 #include "pool/available.h"
 
 #include <errno.h>
 #include <linux/mempolicy.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -181,21 +181,17 @@ unsigned leati_pinned_threads(size_t bytes)
 
 /*
  * Starts threads that touch slices when the gate opens; returns how many there are. Fewer than wanted are no
- * fault: the others take their slices. They take no signals, which are the program's.
+ * fault: the others take their slices.
  *
  * The gate: starting a thread changes the map of the address space, for which it would have to wait until those
  * that touch already are done with their slice.
  */
 static unsigned start_threads(struct touch *touch, pthread_t *threads, unsigned wanted)
 {
-    sigset_t all, before;
     unsigned count = 0;
 
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    while (count < wanted && !pthread_create(&threads[count], NULL, touch_thread, touch))
+    while (count < wanted && !leati_thread_start(&threads[count], touch_thread, touch))
         count++;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
     return count;
 }
 

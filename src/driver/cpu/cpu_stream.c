@@ -8,6 +8,7 @@
 #include "driver/cpu/cpu.h"
 
 #include "base/clock.h"
+#include "base/thread.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -178,7 +179,7 @@ static leat_status start(struct cpu_device *device, struct cpu_stream **started)
     pthread_mutex_init(&stream->lock, NULL);
     pthread_cond_init(&stream->work_there, NULL);
     pthread_cond_init(&stream->work_done, NULL);
-    failed = pthread_create(&stream->thread, NULL, stream_thread, stream);
+    failed = leati_thread_start(&stream->thread, stream_thread, stream);
     if (failed) {
         free(stream);
         return leati_fail(LEAT_ERROR_SYSTEM, "pthread_create: %s: each stream of the CPU device is a thread",

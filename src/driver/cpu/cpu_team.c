@@ -2,6 +2,7 @@
 #include "driver/cpu/cpu.h"
 
 #include "base/options.h"
+#include "base/thread.h"
 
 #include <sched.h>
 
@@ -101,7 +102,7 @@ static void *team_thread(void *unused)
 /* Starts the team. Fewer threads than wanted are no fault: the caller does the rest. Under the lock. */
 static void start_team(void)
 {
-    while (started + 1 < cpu_team_threads() && !pthread_create(&team[started], NULL, team_thread, NULL))
+    while (started + 1 < cpu_team_threads() && !leati_thread_start(&team[started], team_thread, NULL))
         started++;
 }
 
