@@ -854,6 +854,98 @@ static int child_has_little_memory(void)
     return 42;
 }
 
+static void block_all_signals(void *argument)
+{
+    sigset_t all;
+
+    (void)argument;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, NULL);
+}
+
+enum { COPY, COPY_SYNC, COPY_START, COPY_MANY, COPY_ROWS, COPY_LAYOUT, COPIES };
+
+/* One copy between device memory and pageable memory, some of which cannot be reached; does it say so? */
+static bool copy_says_pointer(leat_stream *stream, int sort, char *dst, const char *src, size_t bytes)
+{
+    leat_copy_pair halves[] = {{dst, src, bytes / 2}, {dst + bytes / 2, src + bytes / 2, bytes - bytes / 2}};
+    leat_copy_box rows = {.width_bytes = bytes / 64, .height = 64, .depth = 1};
+    leat_layout to, from;
+    leat_ticket *ticket = NULL;
+    leat_status status, waited = LEAT_OK;
+
+    rows.dst_pitch_bytes = rows.src_pitch_bytes = rows.width_bytes;
+    if (leat_layout_dense(&to, 2, (int64_t[]){64, (int64_t)(bytes / 64)}, 1) ||
+        leat_layout_dense(&from, 2, (int64_t[]){(int64_t)(bytes / 64), 64}, 1) ||
+        leat_layout_permute(&from, (uint32_t[]){1, 0}))
+        return false;
+    switch (sort) {
+    case COPY_SYNC:
+        status = leat_copy_sync(stream, dst, src, bytes);
+        break;
+    case COPY_START:
+        status = leat_copy_start(stream, dst, src, bytes, NULL, &ticket);
+        if (status == LEAT_OK)
+            waited = leat_ticket_wait(ticket, LEAT_COPY_DONE, LEAT_FOREVER);
+        (void)leat_ticket_free(ticket);
+        break;
+    case COPY_MANY:
+        status = leat_copy_many(stream, halves, 2);
+        break;
+    case COPY_ROWS:
+        status = leat_copy_rectangle(stream, dst, src, &rows);
+        break;
+    case COPY_LAYOUT:
+        status = leat_copy_layout(stream, dst, &to, src, &from);
+        break;
+    default:
+        status = leat_copy(stream, dst, src, bytes);
+    }
+    if (waited == LEAT_OK)
+        waited = status;
+    status = leat_stream_synchronize(stream);
+    return waited == LEAT_ERROR_POINTER || status == LEAT_ERROR_POINTER;
+}
+
+/* Threads that block all signals after they used leat, the program's and the stream's, get a status too. */
+static int child_blocks_signals(void)
+{
+    static const size_t sizes[] = {12288, 64 * KIB, 2 * MIB};
+    leat_device *device;
+    leat_stream *stream;
+    void *memory;
+
+    fail_once(&device, &stream);
+    must(leat_memory_alloc(device, LEAT_KIND_DEVICE, 2 * MIB, &memory));
+    for (int on_stream = 0; on_stream < 2; on_stream++) {
+        if (on_stream)
+            must(leat_launch_host(stream, block_all_signals, NULL));
+        must(leat_stream_synchronize(stream));
+        for (int i = 0; i < 3 * COPIES * 2; i++) {
+            size_t bytes = sizes[i % 3];
+            char *own = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+            int sort = i / 3 % COPIES;
+            bool out = i >= 3 * COPIES;
+
+            if (own == MAP_FAILED)
+                return 1;
+            memset(own, 1, bytes);
+            /* A page that calls do not look at. */
+            if (mprotect(own + PAGE, PAGE, PROT_NONE))
+                return 1;
+            block_all_signals(NULL);
+            if (!copy_says_pointer(stream, sort, out ? own : memory, out ? memory : own, bytes)) {
+                fprintf(stderr, "child: copy %d of %zu bytes %s: OK\n", sort, bytes, out ? "out" : "in");
+                return 5;
+            }
+            munmap(own, bytes);
+        }
+    }
+    must(leat_memory_free(memory));
+    must(leat_device_close(device));
+    return 42;
+}
+
 static const struct {
     const char *name;
     int (*run)(void);
@@ -869,6 +961,7 @@ static const struct {
     {"crashes", child_crashes, NULL, NULL},
     {"has a handler from before", child_handles_before, NULL, NULL},
     {"has a handler from after", child_handles_after, NULL, NULL},
+    {"blocks all signals", child_blocks_signals, NULL, NULL},
     {"has little memory", child_has_little_memory, "LEAT_COPY_MEMORY", "2M"},
 };
 #define CHILDREN (sizeof children / sizeof children[0])

@@ -16,7 +16,7 @@ struct section {
 
 /* Found without the call that a shared library pays for others, which a handler could not make either. */
 static _Thread_local __attribute__((tls_model("initial-exec"))) struct section *volatile current;
-static _Thread_local __attribute__((tls_model("initial-exec"))) bool unblocked;
+_Thread_local __attribute__((tls_model("initial-exec"))) bool leati_catch_unblocked;
 
 static struct sigaction earlier_segv, earlier_bus;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -149,7 +149,7 @@ static void make_ready(void)
     sigaddset(&both, SIGSEGV);
     sigaddset(&both, SIGBUS);
     pthread_sigmask(SIG_UNBLOCK, &both, NULL);
-    unblocked = true;
+    leati_catch_unblocked = true;
 }
 
 void leati_catch_repair(bool (*repair)(const siginfo_t *info, const void *ucontext))
@@ -171,7 +171,7 @@ bool leati_catch(const struct leati_catch_range ranges[2], void (*work)(void *co
 {
     struct section section = {.ranges = ranges, .outer = current};
 
-    if (!unblocked)
+    if (!leati_catch_unblocked)
         make_ready();
     /* Without the mask, which costs a system call: leati_catch_take() has it from the signal. */
     if (sigsetjmp(section.back, 0)) {

@@ -26,11 +26,21 @@ struct leati_catch_range {
 /*
  * Runs work(context) on this thread. True when it came to its end; false when an access to one of the ranges
  * faulted: work was then left where it was, so it must hold nothing, and *fault is an address in that range.
- * Costs some ten nanoseconds. The first use by a thread unblocks SIGSEGV and SIGBUS there, because a fault
- * that is blocked ends the program.
+ * Costs some ten nanoseconds. A fault that is blocked ends the process, so the first use by a thread, and the
+ * first after each leati_catch_unsure(), unblocks SIGSEGV and SIGBUS there, which costs a system call more.
  */
 bool leati_catch(const struct leati_catch_range ranges[2], void (*work)(void *context), void *context,
                  uintptr_t *fault);
+
+/* This thread has certainly not blocked SIGSEGV and SIGBUS since leat unblocked them. */
+extern _Thread_local __attribute__((tls_model("initial-exec"))) bool leati_catch_unblocked;
+
+/* Code of the program ran on this thread, which may have blocked signals: called where a call of the API begins
+ * and where a host function returns. */
+static inline void leati_catch_unsure(void)
+{
+    leati_catch_unblocked = false;
+}
 
 /* Is leat's handler the one that gets faults now? Where somebody else's is, it may or may not pass them on. */
 bool leati_catch_ready(void);

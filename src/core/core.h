@@ -183,7 +183,8 @@ leat_status leati_check_device(const char *what, const leat_device *device);
 leat_status leati_check_stream(const char *what, const leat_stream *stream);
 leat_status leati_check_event(const char *what, const leat_event *event);
 
-/* Refuses calls from inside a host function, which could wait for the stream that waits for them. */
+/* Refuses calls from inside a host function, which could wait for the stream that waits for them. Every call that
+ * may touch the program's memory begins with it: whether faults can be caught is asked anew from here on. */
 leat_status leati_check_permitted(const char *what);
 
 /* LEAT_ERROR_INVALID with a sentence when pointer is NULL. name: "ptr". */

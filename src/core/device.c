@@ -2,6 +2,7 @@
 #include "core/core.h"
 #include "core/virtual.h"
 
+#include "base/catch.h"
 #include "base/options.h"
 #include "base/record.h"
 #include "driver/registry.h"
@@ -45,10 +46,12 @@ void leati_host_function_enter(void)
 void leati_host_function_leave(void)
 {
     host_function_depth--;
+    leati_catch_unsure();
 }
 
 leat_status leati_check_permitted(const char *what)
 {
+    leati_catch_unsure();
     if (host_function_depth)
         return leati_fail(LEAT_ERROR_NOT_PERMITTED,
                           "%s: called from inside a host function; its stream waits for the function, so the call "
