@@ -4,8 +4,12 @@
  */
 #include "test_pool.h"
 
+#include <errno.h>
 #include <fcntl.h>
+#include <leat/virtual.h>
 #include <stdio.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -152,6 +156,123 @@ static void imported_memory_is_left_to_the_close(void **state)
     REFUSED(leat_memory_free(ptr), LEAT_ERROR_POINTER, "");
 }
 
+/* ---- what a process that gets a descriptor cannot do, on the CPU device ---- */
+
+static void exported_files_keep_their_size(void **state)
+{
+    struct test_state *t = *state;
+    leat_pool *pool;
+    size_t bytes = 0;
+    struct stat file;
+    void *block;
+    int fd = -1;
+
+    if (!test_on_cpu())
+        SKIP_OTHER("a vendor's driver makes the descriptors");
+    pool = POOL(t->device, .one_handle = 1, .exportable = 1);
+    block = test_block(pool, t->stream, 5000);
+    OK(leat_fill(t->stream, block, 6, 5000));
+    OK(leat_stream_synchronize(t->stream));
+    OK(leat_pool_export(block, &fd, &bytes));
+    assert_int_equal(ftruncate(fd, 0), -1);
+    assert_int_equal(errno, EPERM);
+    assert_int_equal(ftruncate(fd, (off_t)(2 * bytes)), -1);
+    assert_int_equal(fallocate(fd, 0, (off_t)bytes, 4096), -1);
+    assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE), -1);
+    assert_int_equal(fcntl(fd, F_GET_SEALS), F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+    /* Only the block's own pages. */
+    assert_int_equal(fstat(fd, &file), 0);
+    assert_true(file.st_size >= 0 && (size_t)file.st_size == bytes);
+    assert_true(fcntl(fd, F_GETFD) & FD_CLOEXEC);
+    test_block_holds(t->stream, block, 5000, 6);
+    close(fd);
+    OK(leat_free(t->stream, block));
+    OK(leat_pool_destroy(pool));
+}
+
+/* A memory file with these seals. */
+static int memory_file(size_t bytes, int seals)
+{
+    int fd = memfd_create("leat test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+    assert_true(fd >= 0);
+    assert_int_equal(ftruncate(fd, (off_t)bytes), 0);
+    assert_int_equal(fcntl(fd, F_ADD_SEALS, seals), 0);
+    return fd;
+}
+
+static int opened(const char *path, int flags)
+{
+    int fd = open(path, flags | O_CLOEXEC);
+
+    assert_true(fd >= 0);
+    return fd;
+}
+
+/* Neither way to import takes it; closes it. */
+static void no_import(leat_device *device, int fd, size_t bytes, const char *words)
+{
+    leat_physical *physical = NULL;
+    void *ptr = NULL;
+
+    REFUSED(leat_pool_import(device, fd, bytes, &ptr), LEAT_ERROR_INVALID, words);
+    REFUSED(leat_physical_import(device, fd, bytes, &physical), LEAT_ERROR_INVALID, words);
+    assert_true(!ptr && !physical);
+    close(fd);
+}
+
+static void other_files_are_not_imported(void **state)
+{
+    const int sealed = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+    const char *not_exported = "is not exported memory";
+    char path[] = "/tmp/leat-test-XXXXXX", again[64], content[6] = "";
+    struct test_state *t = *state;
+    size_t bytes = 2 * MIB;
+    leat_pool *pool;
+    int fd, ends[2];
+    void *block;
+
+    if (!test_on_cpu())
+        SKIP_OTHER("a vendor's driver looks at the descriptors");
+    fd = mkstemp(path);
+    assert_true(fd >= 0);
+    assert_int_equal(ftruncate(fd, (off_t)bytes), 0);
+    assert_int_equal(pwrite(fd, "kept", 5, 0), 5);
+    no_import(t->device, fd, bytes, not_exported);
+    fd = opened(path, O_RDWR);
+    assert_int_equal(pread(fd, content, 5, 0), 5);
+    assert_string_equal(content, "kept");
+    close(fd);
+    unlink(path);
+    no_import(t->device, opened("/dev/zero", O_RDWR), bytes, not_exported);
+    no_import(t->device, opened("/tmp", O_RDONLY | O_DIRECTORY), bytes, not_exported);
+    assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+    no_import(t->device, ends[0], bytes, not_exported);
+    no_import(t->device, ends[1], bytes, not_exported);
+    no_import(t->device, -1, bytes, "it is not open");
+    /* Memory files that could still change, or that nobody may write. */
+    no_import(t->device, memory_file(bytes, 0), bytes, not_exported);
+    no_import(t->device, memory_file(bytes, F_SEAL_GROW | F_SEAL_SEAL), bytes, not_exported);
+    no_import(t->device, memory_file(bytes, F_SEAL_SHRINK | F_SEAL_SEAL), bytes, not_exported);
+    no_import(t->device, memory_file(bytes, F_SEAL_SHRINK | F_SEAL_GROW), bytes, not_exported);
+    no_import(t->device, memory_file(bytes, sealed | F_SEAL_WRITE), bytes, not_exported);
+    no_import(t->device, memory_file(bytes, sealed | F_SEAL_FUTURE_WRITE), bytes, not_exported);
+    /* Exported memory of another size, or that cannot be written by this descriptor. */
+    pool = POOL(t->device, .one_handle = 1, .exportable = 1);
+    block = test_block(pool, t->stream, 4 * MIB);
+    OK(leat_fill(t->stream, block, 8, 4 * MIB));
+    OK(leat_stream_synchronize(t->stream));
+    OK(leat_pool_export(block, &fd, &bytes));
+    snprintf(again, sizeof again, "/proc/self/fd/%d", fd);
+    no_import(t->device, opened(again, O_RDONLY), bytes, not_exported);
+    no_import(t->device, opened(again, O_RDWR), bytes - 2 * MIB, "give the size");
+    no_import(t->device, opened(again, O_RDWR), bytes + 2 * MIB, "give the size");
+    use_import(t->device, t->stream, fd, bytes, 8, 9);
+    close(fd);
+    OK(leat_free(t->stream, block));
+    OK(leat_pool_destroy(pool));
+}
+
 static struct {
     int fd, expected, written;
     size_t bytes;
@@ -168,10 +289,9 @@ static void import_here(void **state)
 int main(int argc, char **argv)
 {
     static const struct CMUnitTest tests[] = {
-        STATE_TEST(each_block_has_a_handle_of_its_own),
-        STATE_TEST(blocks_are_shared_with_other_processes),
-        STATE_TEST(exported_memory_outlives_its_pool),
-        STATE_TEST(imported_memory_is_left_to_the_close),
+        STATE_TEST(each_block_has_a_handle_of_its_own), STATE_TEST(blocks_are_shared_with_other_processes),
+        STATE_TEST(exported_memory_outlives_its_pool),  STATE_TEST(imported_memory_is_left_to_the_close),
+        STATE_TEST(exported_files_keep_their_size),     STATE_TEST(other_files_are_not_imported),
     };
     static const struct CMUnitTest import_tests[] = {STATE_TEST(import_here)};
 

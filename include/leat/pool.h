@@ -255,14 +255,18 @@ LEAT_API leat_status leat_budget_query(leat_budget *budget, uint64_t *limit_byte
  * A file descriptor for the physical memory of the block that starts at ptr, of a pool with exportable. Another
  * process gets the memory with leat_pool_import(); send the descriptor over a Unix socket (SCM_RIGHTS). The
  * caller closes it. The memory lives until every process has let go of it. *bytes: the size to import.
+ * A process that got the descriptor can read and write the block's pages, and nothing else of the pool; on the CPU
+ * device the descriptor is sealed, so it cannot change their size. It keeps these pages until it lets go, also when
+ * leat_free() was called and they serve another block of the pool: leat_pool_trim() parts from pages that are idle.
  * Errors: INVALID (fd or bytes NULL), POINTER (not a live block of an exportable pool), DRIVER, NOT_PERMITTED.
  */
 LEAT_API leat_status leat_pool_export(void *ptr, int *fd, size_t *bytes);
 
-/* Maps memory that another process (or this one) exported. The caller still owns fd. Goes back through
- * leat_memory_free().
+/* Maps memory that another process (or this one) exported. bytes: as leat_pool_export() gave it. The caller still
+ * owns fd. Goes back through leat_memory_free(). The CPU device takes no file that could be cut off while it is
+ * mapped: memory files with the seals of an export only.
  * Errors: HANDLE, INVALID (ptr NULL, bytes 0, fd is no exported memory of that size), UNSUPPORTED (no virtual
- * memory), DRIVER, NOT_PERMITTED. */
+ * memory), DRIVER, SYSTEM, NOT_PERMITTED. */
 LEAT_API leat_status leat_pool_import(leat_device *device, int fd, size_t bytes, void **ptr);
 
 /* ---- seeing ---------------------------------------------------------------------------------------------- */

@@ -98,14 +98,16 @@ LEAT_API leat_status leat_physical_retain(const void *ptr, leat_physical **physi
 
 /*
  * A file descriptor that stands for the memory, for another process (sent through a socket) or this one; closed by
- * the caller with close(), which the memory survives while somebody else holds it.
+ * the caller with close(), which the memory survives while somebody else holds it. On the CPU device it is sealed:
+ * whoever gets it can read and write the memory, and not change its size.
  * Errors: HANDLE, INVALID (fd NULL; not created to be exported), UNSUPPORTED, DRIVER, SYSTEM, NOT_PERMITTED.
  */
 LEAT_API leat_status leat_physical_export(leat_physical *physical, int *fd);
 
 /*
  * Memory of leat_physical_export() of the same device, in this or another process. bytes: as it was created. The
- * descriptor stays the caller's and may be closed at once.
+ * descriptor stays the caller's and may be closed at once. The CPU device takes no file that could be cut off while
+ * it is mapped: memory files with the seals of an export only.
  * Errors: HANDLE, INVALID (physical NULL; bytes 0 or not a multiple of the granularity; fd is not exported memory
  * of so many bytes), HOST_MEMORY, UNSUPPORTED, DRIVER, SYSTEM, NOT_PERMITTED.
  */

@@ -9,10 +9,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
 #include <unistd.h>
 
 /* Physical pages; under the device's virtual_lock. */
@@ -54,9 +57,9 @@ leat_status cpu_vm_unreserve(struct leati_driver *driver, void *handle, void *pt
     return cpu_space_give_back(&device->space, (uintptr_t)ptr, &block, &bytes);
 }
 
-static leat_status new_file(int *fd)
+static leat_status new_file(unsigned flags, int *fd)
 {
-    *fd = memfd_create("leat-cpu-device", MFD_CLOEXEC);
+    *fd = memfd_create("leat-cpu-device", MFD_CLOEXEC | flags);
     if (*fd < 0)
         return leati_fail(LEAT_ERROR_SYSTEM, "memfd_create: %s", strerror(errno));
     return LEAT_OK;
@@ -80,14 +83,21 @@ static leat_status size_file(int fd, uint64_t bytes)
     return LEAT_OK;
 }
 
-/* A file for one handle alone. */
+/* What exported files have: nobody who gets one can change its size, which would end whoever touches the pages
+ * that went away, or take the seals off. Writing stays possible. */
+#define EXPORT_SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
+#define WRITE_SEALS (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE)
+
+/* A file for one handle alone, for export. */
 static leat_status place_in_own_file(struct cpu_handle *made)
 {
     leat_status status;
 
-    LEATI_TRY(new_file(&made->fd));
+    LEATI_TRY(new_file(MFD_ALLOW_SEALING, &made->fd));
     made->own_file = true;
     status = size_file(made->fd, made->bytes);
+    if (status == LEAT_OK && fcntl(made->fd, F_ADD_SEALS, EXPORT_SEALS))
+        status = leati_fail(LEAT_ERROR_SYSTEM, "fcntl: a memory file could not be sealed: %s", strerror(errno));
     if (status != LEAT_OK)
         close(made->fd);
     return status;
@@ -99,7 +109,7 @@ static leat_status place_in_shared_file(struct cpu_device *device, struct cpu_ha
     uintptr_t low = CPU_HUGE_BYTES, high = (uintptr_t)1 << 46, place;
 
     if (device->virtual_fd < 0) {
-        LEATI_TRY(new_file(&device->virtual_fd));
+        LEATI_TRY(new_file(0, &device->virtual_fd));
         device->virtual_cursor = low;
     }
     place = leati_ranges_room(&device->virtual_handles, low, high, &device->virtual_cursor, made->bytes);
@@ -261,15 +271,38 @@ leat_status cpu_vm_export(struct leati_driver *driver, void *device, uint64_t nu
     return LEAT_OK;
 }
 
+/* Takes only what cpu_vm_export() may have given: other files could be cut off while they are mapped, or would be
+ * written to. Only memory files have seals; of those, ones made of huge pages can lose pages all the same. */
+static leat_status check_import(int fd, size_t bytes)
+{
+    int flags = fcntl(fd, F_GETFL), seals = fcntl(fd, F_GET_SEALS);
+    struct statfs system;
+    struct stat file;
+
+    if (flags < 0)
+        return leati_fail(LEAT_ERROR_INVALID, "file descriptor %d is not exported memory: it is not open", fd);
+    if (seals < 0 || (seals & EXPORT_SEALS) != EXPORT_SEALS || (seals & WRITE_SEALS) ||
+        (flags & O_ACCMODE) != O_RDWR || fstatfs(fd, &system) || system.f_type != TMPFS_MAGIC)
+        return leati_fail(LEAT_ERROR_INVALID,
+                          "file descriptor %d is not exported memory: it must be one that leat_pool_export() or "
+                          "leat_physical_export() gave, and not any other file",
+                          fd);
+    if (fstat(fd, &file) || (uint64_t)file.st_size != bytes)
+        return leati_fail(
+            LEAT_ERROR_INVALID,
+            "file descriptor %d is exported memory of %llu bytes, and not of %zu; give the size that "
+            "the export gave",
+            fd, (unsigned long long)file.st_size, bytes);
+    return LEAT_OK;
+}
+
 leat_status cpu_vm_import(struct leati_driver *driver, void *device, int fd, size_t bytes, uint64_t *handle)
 {
     struct cpu_handle *made;
-    off_t size = lseek(fd, 0, SEEK_END);
     int copy;
 
     (void)driver, (void)device;
-    if (size < 0 || (uint64_t)size < bytes)
-        return leati_fail(LEAT_ERROR_INVALID, "file descriptor %d is not exported memory of %zu bytes", fd, bytes);
+    LEATI_TRY(check_import(fd, bytes));
     made = calloc(1, sizeof *made);
     if (!made)
         return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the CPU device's records");
