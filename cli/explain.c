@@ -5,6 +5,7 @@
 #include "text.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <getopt.h>
 #include <leat/leat.h>
 #include <stdbool.h>
@@ -63,7 +64,7 @@ static bool make_map(struct place *place)
 
     if (in_file) {
         snprintf(path, sizeof path, "%s/leat-explain-XXXXXX", folder && folder[0] ? folder : "/tmp");
-        file = mkostemp(path, 0);
+        file = mkostemp(path, O_CLOEXEC);
         if (file >= 0)
             unlink(path);
         if (file < 0 || ftruncate(file, (off_t)place->bytes) != 0) {

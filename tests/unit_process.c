@@ -292,6 +292,72 @@ static void threads_take_no_signals_of_the_program(void **state)
     unsetenv("LEAT_COPY_WORKERS");
 }
 
+/* ---- descriptors ---- */
+
+/* How many descriptors of a path are open, and how many of them stay open in a program that is started. */
+static void count_descriptors(const char *path, int *open_count, int *inherited)
+{
+    char target[64];
+    ssize_t length;
+
+    *open_count = *inherited = 0;
+    for (int fd = 0; fd < 1024; fd++) {
+        char name[64];
+
+        snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
+        length = readlink(name, target, sizeof target - 1);
+        if (length < 0)
+            continue;
+        target[length] = '\0';
+        if (strcmp(target, path) != 0)
+            continue;
+        ++*open_count;
+        *inherited += !(fcntl(fd, F_GETFD) & FD_CLOEXEC);
+    }
+}
+
+struct pipe_watch {
+    char path[64];
+    int open_count, inherited;
+};
+
+/* Opens the pipe with its reader, looks at both descriptors, and lets the reader go on, which waits for that. */
+static void *watch_pipe(void *argument)
+{
+    struct pipe_watch *watch = argument;
+    int fd = open(watch->path, O_WRONLY | O_CLOEXEC);
+
+    for (int i = 0; i < 30000 && watch->open_count < 2; i++) {
+        count_descriptors(watch->path, &watch->open_count, &watch->inherited);
+        test_sleep_us(watch->open_count < 2 ? 1000 : 0);
+    }
+    close(fd);
+    return NULL;
+}
+
+static void module_files_close_on_exec(void **state)
+{
+    char place[] = "/tmp/leat-test-XXXXXX";
+    struct pipe_watch watch = {.open_count = 0};
+    leat_device *device;
+    leat_module *module;
+    pthread_t thread;
+
+    (void)state;
+    assert_non_null(mkdtemp(place));
+    snprintf(watch.path, sizeof watch.path, "%s/pipe", place);
+    assert_int_equal(mkfifo(watch.path, 0600), 0);
+    OK(leat_device_open("cpu:0", &device));
+    assert_int_equal(__real_pthread_create(&thread, NULL, watch_pipe, &watch), 0);
+    REFUSED(leat_module_load_file(device, watch.path, &module), LEAT_ERROR_IMAGE, "empty");
+    pthread_join(thread, NULL);
+    unlink(watch.path);
+    rmdir(place);
+    OK(leat_device_close(device));
+    assert_int_equal(watch.open_count, 2);
+    assert_int_equal(watch.inherited, 0);
+}
+
 /* ---- variables that are on or off ---- */
 
 /* The child: with one variable set to what is neither on nor off, is it the reason why no device opens? */
@@ -330,6 +396,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(set_user_id_programs_read_no_variables),
         cmocka_unit_test(flags_refuse_other_words),
         cmocka_unit_test(threads_take_no_signals_of_the_program),
+        cmocka_unit_test(module_files_close_on_exec),
     };
     ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
 

@@ -274,7 +274,7 @@ CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned count,
 /* A whole file with a 0 behind it; the caller frees it. */
 static CUresult read_file(const char *path, char **contents)
 {
-    FILE *file = fopen(path, "rb");
+    FILE *file = fopen(path, "rbe");
     CUresult result = CUDA_ERROR_FILE_NOT_FOUND;
     long bytes;
 

@@ -100,7 +100,7 @@ static leat_status read_file(const char *path, char **content, size_t *bytes)
     size_t capacity = 1 << 16, used = 0, got;
     leat_status status = LEAT_OK;
     char *buffer = NULL;
-    FILE *file = fopen(path, "rb");
+    FILE *file = fopen(path, "rbe");
 
     if (!file)
         return leati_fail(errno == ENOENT ? LEAT_ERROR_NOT_FOUND : LEAT_ERROR_SYSTEM, "%s: %s", path,
