@@ -74,8 +74,6 @@ void *leati_handle_new(struct leati_handles *table)
         object = take_oldest_free(table);
     }
     pthread_mutex_unlock(&table->lock);
-    if (object)
-        memset((char *)object + sizeof *object, 0, table->object_bytes - sizeof *object);
     return object;
 }
 
@@ -113,6 +111,8 @@ void leati_handle_free(struct leati_handles *table, void *object)
     struct leati_handle *freed = object;
     uint32_t number = (uint32_t)(((char *)object - (char *)slot(table, 0)) / (ptrdiff_t)stride_bytes(table)) + 1;
 
+    /* What it pointed to must not count as reachable for a search for leaks: the table is one of its roots. */
+    memset((char *)object + sizeof *freed, 0, table->object_bytes - sizeof *freed);
     pthread_mutex_lock(&table->lock);
     freed->next_free = 0;
     if (table->free_count++)

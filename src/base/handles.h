@@ -52,7 +52,7 @@ bool leati_handle_live(struct leati_handles *table, const void *handle);
  * caller until leati_handle_free(). */
 bool leati_handle_retire(struct leati_handles *table, void *handle);
 
-/* Gives an object that is not live back. */
+/* Gives an object that is not live back; all of it is cleared but the handle. */
 void leati_handle_free(struct leati_handles *table, void *object);
 
 #endif
