@@ -51,6 +51,7 @@ $(test_bin)/unit_trace: test_libs = -lz
 $(test_bin)/unit_packing: $(BUILD)/obj/cli/packing_plan.o
 $(test_bin)/unit_packing: test_libs = $(cli_libs)
 $(test_bin)/unit_base: test_wraps = -Wl,--wrap=calloc
+$(test_bin)/unit_blocks: test_wraps = -Wl,--wrap=mmap
 $(test_bin)/unit_process: test_wraps = -Wl,--wrap=pthread_create
 
 # What the tests of CUDA's driver and of HIP's share.

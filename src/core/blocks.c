@@ -6,7 +6,8 @@
 #include <sys/mman.h>
 
 #define LEAF_PAGES 8192u /* 16 GiB */
-#define ROOTS 8192u      /* 128 TiB: all addresses that a program gets today */
+#define ROOT_SHIFT 34
+#define ROOTS 8192u /* 128 TiB: all addresses that a program gets today */
 #define PAGE_GRANULES (LEATI_PAGE_BYTES / LEATI_GRANULE_BYTES)
 #define RECORDS_MAX ((size_t)1 << 27)
 #define RECORDS_STEP ((size_t)1 << 12)
@@ -34,6 +35,7 @@ _Atomic(const struct leati_guard_hooks *) leati_guard_hooks;
 
 /* Guards what follows, and the making of leaves. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static uint16_t covered_pages[ROOTS]; /* by root: pages of its leaf that pools have */
 static _Atomic(struct leati_block *) records;
 static size_t records_accessible, records_used = 1;
 static struct leati_block *free_records;
@@ -127,7 +129,7 @@ static struct leati_block *record(uint32_t number)
 
 static struct leaf *leaf_of(uintptr_t address)
 {
-    size_t root = address >> 34;
+    size_t root = address >> ROOT_SHIFT;
 
     /* Acquire: pairs with the release in make_leaf(). */
     return root < ROOTS ? atomic_load_explicit(&roots[root], memory_order_acquire) : NULL;
@@ -143,11 +145,11 @@ static struct leaf *make_leaf(uintptr_t address)
 {
     struct leaf *leaf = leaf_of(address);
 
-    if (leaf || address >> 34 >= ROOTS)
+    if (leaf || address >> ROOT_SHIFT >= ROOTS)
         return leaf;
     leaf = map(sizeof *leaf, PROT_READ | PROT_WRITE);
     if (leaf)
-        atomic_store_explicit(&roots[address >> 34], leaf, memory_order_release);
+        atomic_store_explicit(&roots[address >> ROOT_SHIFT], leaf, memory_order_release);
     return leaf;
 }
 
@@ -166,42 +168,79 @@ static struct granules *make_granules(void)
     return made;
 }
 
+/* Makes all that the table needs to know of one page; under lock. */
+static bool prepare_page(uintptr_t at, bool small)
+{
+    struct leaf *leaf = make_leaf(at);
+    struct page *page = leaf ? page_of(leaf, at) : NULL;
+    struct granules *made;
+
+    if (!leaf)
+        return false;
+    if (!small || atomic_load_explicit(&page->granules, memory_order_relaxed))
+        return true;
+    made = make_granules();
+    /* Release: a reader that finds it finds it cleared. */
+    atomic_store_explicit(&page->granules, made, memory_order_release);
+    return made != NULL;
+}
+
+/* Clears a page's granules for the next user, if it has any; under lock. */
+static void recycle(struct page *page)
+{
+    struct granules *old = atomic_exchange_explicit(&page->granules, NULL, memory_order_relaxed);
+    struct free_granules link = {.next = free_granules};
+
+    if (!old)
+        return;
+    for (size_t i = 0; i < PAGE_GRANULES; i++)
+        atomic_store_explicit(&old->record[i], 0, memory_order_relaxed);
+    memcpy(old, &link, sizeof link);
+    free_granules = old;
+}
+
+/* Prepares the pages of [base, end), or none of them; under lock. */
+static bool prepare(uintptr_t base, uintptr_t end, bool small)
+{
+    uintptr_t at = base;
+
+    while (at < end && prepare_page(at, small))
+        at += LEATI_PAGE_BYTES;
+    if (at >= end)
+        return true;
+    /* Granules would make look-ups of a later pool with large blocks go the wrong way. */
+    for (; at > base; at -= LEATI_PAGE_BYTES) {
+        struct page *page = page_of(leaf_of(at - LEATI_PAGE_BYTES), at - LEATI_PAGE_BYTES);
+
+        if (!atomic_load_explicit(&page->pool, memory_order_relaxed))
+            recycle(page);
+    }
+    return false;
+}
+
 bool leati_blocks_cover(struct leat_pool *pool, uintptr_t base, size_t bytes, bool small)
 {
-    bool ready = true;
+    bool ready;
 
     pthread_mutex_lock(&lock);
+    ready = prepare(base, base + bytes, small);
     for (uintptr_t at = base; ready && at < base + bytes; at += LEATI_PAGE_BYTES) {
-        struct leaf *leaf = make_leaf(at);
-        struct page *page;
+        struct page *page = page_of(leaf_of(at), at);
 
-        if (!leaf) {
-            ready = false;
-            break;
-        }
-        page = page_of(leaf, at);
-        if (small && !atomic_load_explicit(&page->granules, memory_order_relaxed)) {
-            struct granules *made = make_granules();
-
-            ready = made != NULL;
-            /* Release: a reader that finds it finds it cleared. */
-            atomic_store_explicit(&page->granules, made, memory_order_release);
-        }
+        if (!atomic_load_explicit(&page->pool, memory_order_relaxed))
+            covered_pages[at >> ROOT_SHIFT]++;
         atomic_store_explicit(&page->pool, pool, memory_order_release);
     }
     pthread_mutex_unlock(&lock);
     return ready;
 }
 
-/* Clears a page's granules for the next user; under lock. */
-static void recycle(struct granules *old)
+/* One page less has a pool. A leaf without any is all zeros, so its memory can go: addresses of chunks move on,
+ * and leaves would become as many as there are addresses. Under lock. */
+static void let_go(struct leaf *leaf, uintptr_t at)
 {
-    struct free_granules link = {.next = free_granules};
-
-    for (size_t i = 0; i < PAGE_GRANULES; i++)
-        atomic_store_explicit(&old->record[i], 0, memory_order_relaxed);
-    memcpy(old, &link, sizeof link);
-    free_granules = old;
+    if (--covered_pages[at >> ROOT_SHIFT] == 0)
+        (void)madvise(leaf, sizeof *leaf, MADV_DONTNEED);
 }
 
 void leati_blocks_uncover(uintptr_t base, size_t bytes)
@@ -209,7 +248,6 @@ void leati_blocks_uncover(uintptr_t base, size_t bytes)
     pthread_mutex_lock(&lock);
     for (uintptr_t at = base; at < base + bytes;) {
         struct leaf *leaf = leaf_of(at);
-        struct granules *old;
         struct page *page;
 
         if (!leaf) {
@@ -218,13 +256,12 @@ void leati_blocks_uncover(uintptr_t base, size_t bytes)
         }
         page = page_of(leaf, at);
         if (atomic_load_explicit(&page->pool, memory_order_relaxed)) {
-            old = atomic_exchange_explicit(&page->granules, NULL, memory_order_relaxed);
-            if (old)
-                recycle(old);
+            recycle(page);
             for (int i = 0; i < 2; i++)
                 atomic_store_explicit(&page->start[i], 0, memory_order_relaxed);
             atomic_store_explicit(&page->cover, 0, memory_order_relaxed);
             atomic_store_explicit(&page->pool, NULL, memory_order_relaxed);
+            let_go(leaf, at);
         }
         at += LEATI_PAGE_BYTES;
     }

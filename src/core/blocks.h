@@ -92,8 +92,8 @@ void leati_block_give_back(struct leati_block *block);
  * of granules, others of a window or more. */
 void leati_blocks_enter(struct leati_block *block, bool small);
 
-/* Makes the table ready for whole pages of pool; false when out of memory. May be called again for the same range.
- */
+/* Makes the table ready for whole pages of pool; false, with nothing changed, when out of memory. May be called
+ * again for the same range. */
 bool leati_blocks_cover(struct leat_pool *pool, uintptr_t base, size_t bytes, bool small);
 
 /* Undoes it when a pool ends. */

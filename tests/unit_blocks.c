@@ -1,0 +1,119 @@
+/* unit_blocks.c - the table from addresses to blocks (core/blocks.c) by itself: when it gets no memory, and what
+ * it keeps. */
+#include "harness.h"
+
+#include "core/blocks.h"
+
+#include <stdio.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define PAGE LEATI_PAGE_BYTES
+#define LEAF ((uintptr_t)16 << 30) /* addresses that one part of the table describes */
+
+/* Stands for mmap() in leat (--wrap). */
+void *__real_mmap(void *address, size_t bytes, int protection, int flags, int fd, off_t offset);
+void *__wrap_mmap(void *address, size_t bytes, int protection, int flags, int fd, off_t offset);
+static long maps_left = -1; /* so many calls succeed; -1: all */
+
+void *__wrap_mmap(void *address, size_t bytes, int protection, int flags, int fd, off_t offset)
+{
+    if (maps_left == 0)
+        return MAP_FAILED;
+    if (maps_left > 0)
+        maps_left--;
+    return __real_mmap(address, bytes, protection, flags, fd, offset);
+}
+
+/* The table never looks into a pool, or at the memory that it describes. */
+static struct leat_pool *const pool = (struct leat_pool *)(uintptr_t)0x1000;
+
+static struct leat_pool *pool_at(uintptr_t address)
+{
+    struct leat_pool *found;
+
+    (void)leati_block_find((void *)address, &found);
+    return found;
+}
+
+/* Covers a range across two leaves with so little memory that it fails, then with enough. */
+static void a_range_is_covered_whole_or_not_at_all(void **state)
+{
+    const uintptr_t base = 3 * LEAF - 2 * PAGE;
+    const size_t bytes = 5 * PAGE;
+    struct leati_block *block;
+    struct leat_pool *found;
+    unsigned failures = 0;
+    bool ready = false;
+
+    (void)state;
+    while (!ready) {
+        maps_left = failures;
+        ready = leati_blocks_cover(pool, base, bytes, true);
+        maps_left = -1;
+        for (uintptr_t at = base; at < base + bytes; at += PAGE)
+            assert_ptr_equal(pool_at(at), ready ? pool : NULL);
+        if (ready)
+            break;
+        failures++;
+        /* Nothing of it is left in the way of another pool, with large blocks. */
+        assert_true(leati_blocks_cover(pool, base, PAGE, false));
+        block = leati_block_new();
+        assert_non_null(block);
+        atomic_store(&block->base, base);
+        atomic_store(&block->bytes, PAGE);
+        leati_blocks_enter(block, false);
+        assert_ptr_equal(leati_block_find((void *)(base + PAGE - 1), &found), block);
+        leati_blocks_leave(block, false);
+        leati_block_give_back(block);
+        leati_blocks_uncover(base, PAGE);
+    }
+    /* At least two leaves, and granules for the first page, which are used again. */
+    assert_true(failures >= 3);
+    leati_blocks_uncover(base, bytes);
+    assert_null(pool_at(base));
+}
+
+static size_t resident_bytes(void)
+{
+    FILE *file = fopen("/proc/self/statm", "re");
+    size_t all = 0, resident = 0;
+
+    assert_non_null(file);
+    assert_int_equal(fscanf(file, "%zu %zu", &all, &resident), 2);
+    fclose(file);
+    return resident * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+/* As pools that are made and destroyed do it while addresses move on: each round is in a part of the table that no
+ * round before was in. */
+static void what_is_uncovered_takes_no_memory(void **state)
+{
+    enum { ROUNDS = 8192 };
+    const uintptr_t base = 8 * LEAF, step = 256 * PAGE;
+    size_t before;
+
+    (void)state;
+    assert_true(leati_blocks_cover(pool, base, PAGE, false));
+    before = resident_bytes();
+    for (uintptr_t i = 1; i <= ROUNDS; i++) {
+        assert_true(leati_blocks_cover(pool, base + i * step, PAGE, true));
+        assert_ptr_equal(pool_at(base + i * step), pool);
+        leati_blocks_uncover(base + i * step, PAGE);
+        assert_null(pool_at(base + i * step));
+    }
+    /* 32 MiB otherwise. */
+    assert_true(resident_bytes() < before + ((size_t)8 << 20));
+    assert_ptr_equal(pool_at(base), pool);
+    leati_blocks_uncover(base, PAGE);
+}
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_range_is_covered_whole_or_not_at_all),
+        cmocka_unit_test(what_is_uncovered_takes_no_memory),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
+}
