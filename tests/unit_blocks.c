@@ -64,9 +64,8 @@ static void a_range_is_covered_whole_or_not_at_all(void **state)
         atomic_store(&block->bytes, PAGE);
         leati_blocks_enter(block, false);
         assert_ptr_equal(leati_block_find((void *)(base + PAGE - 1), &found), block);
-        leati_blocks_leave(block, false);
-        leati_block_give_back(block);
         leati_blocks_uncover(base, PAGE);
+        leati_block_give_back(block);
     }
     /* At least two leaves, and granules for the first page, which are used again. */
     assert_true(failures >= 3);

@@ -4,9 +4,9 @@
  */
 #include "harness.h"
 
+#include "base/available.h"
 #include "driver/fault/fault.h"
 #include "driver/registry.h"
-#include "pool/available.h"
 
 #include <leat/pool.h>
 

@@ -12,7 +12,7 @@
 #include "base/error.h"
 #include "driver/fault/fault.h"
 #include "driver/registry.h"
-#include "pool/available.h"
+#include "base/available.h"
 #include "pool/pinned.h"
 
 #include <dirent.h>

@@ -1,6 +1,8 @@
 /* error.c - see error.h. Also the names and texts of the statuses. */
 #include "base/error.h"
 
+#include "base/addresses.h"
+
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -44,6 +46,15 @@ static char *own_sentence(void)
     return sentence;
 }
 
+/* Short memory may be nothing but a limit on addresses, which callers need not know of. */
+static void add_hint(char *text)
+{
+    struct leati_addresses_hint hint;
+    size_t length = strlen(text);
+
+    snprintf(text + length, SENTENCE_BYTES - length, "%s", leati_addresses_hint(&hint));
+}
+
 leat_status leati_fail(leat_status status, const char *format, ...)
 {
     char *text = own_sentence();
@@ -54,6 +65,8 @@ leat_status leati_fail(leat_status status, const char *format, ...)
     va_start(args, format);
     vsnprintf(text, SENTENCE_BYTES, format, args);
     va_end(args);
+    if (status == LEAT_ERROR_HOST_MEMORY)
+        add_hint(text);
     return status;
 }
 

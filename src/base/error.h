@@ -9,7 +9,8 @@
 
 #include <leat/status.h>
 
-/* Sets this thread's sentence and returns status. */
+/* Sets this thread's sentence and returns status. For HOST_MEMORY a limit on addresses (base/addresses.h), if
+ * there is one, is named behind it. */
 leat_status leati_fail(leat_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Puts "<formatted>: " in front of this thread's sentence and returns status. */

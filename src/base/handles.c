@@ -1,10 +1,13 @@
 /* handles.c - see handles.h. */
 #include "base/handles.h"
 
+#include "base/addresses.h"
+
 #include <string.h>
 #include <sys/mman.h>
 
 #define SLOT_COUNT (1u << 20)
+#define SLOTS_LEAST 64u
 #define GROW_SLOTS 256u
 #define MARK ((uintptr_t)0x6c65617468616e64)
 
@@ -23,28 +26,38 @@ static struct leati_handle *slot(struct leati_handles *table, uint32_t number)
 /* LeakSanitizer does not look for pointers in mapped memory unless it is told to. */
 __attribute__((weak)) void __lsan_register_root_region(const void *begin, size_t bytes);
 
+/* Reserves the range of a table, with fewer slots under a limit on addresses; under the lock. */
+static bool reserve(struct leati_handles *table)
+{
+    size_t stride = stride_bytes(table);
+    size_t slots = leati_addresses_share(SLOT_COUNT * stride, 256, SLOTS_LEAST * stride) / stride;
+    char *base = mmap(NULL, slots * stride, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+    if (base == MAP_FAILED)
+        return false;
+    table->slots = (uint32_t)slots;
+    /* Release: leati_handle_live() sees base only with the mapping behind it. */
+    atomic_store_explicit(&table->base, base, memory_order_release);
+    return true;
+}
+
 /* Makes one more slot readable; under the lock. */
 static bool grow(struct leati_handles *table)
 {
     size_t stride = stride_bytes(table);
-    char *base = atomic_load_explicit(&table->base, memory_order_relaxed);
+    uint32_t more;
     char *start;
 
-    if (!base) {
-        base = mmap(NULL, SLOT_COUNT * stride, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        if (base == MAP_FAILED)
-            return false;
-        /* Release: leati_handle_live() sees base only with the mapping behind it. */
-        atomic_store_explicit(&table->base, base, memory_order_release);
-    }
-    if (table->accessible == SLOT_COUNT)
+    if (!atomic_load_explicit(&table->base, memory_order_relaxed) && !reserve(table))
         return false;
-    start = base + (size_t)table->accessible * stride;
-    if (mprotect(start, GROW_SLOTS * stride, PROT_READ | PROT_WRITE))
+    more = table->slots - table->accessible;
+    more = more < GROW_SLOTS ? more : GROW_SLOTS;
+    start = atomic_load_explicit(&table->base, memory_order_relaxed) + (size_t)table->accessible * stride;
+    if (!more || mprotect(start, more * stride, PROT_READ | PROT_WRITE))
         return false;
     if (__lsan_register_root_region)
-        __lsan_register_root_region(start, GROW_SLOTS * stride);
-    table->accessible += GROW_SLOTS;
+        __lsan_register_root_region(start, more * stride);
+    table->accessible += more;
     return true;
 }
 

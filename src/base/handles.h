@@ -29,6 +29,7 @@ struct leati_handles {
     pthread_mutex_t lock; /* guards all but base and used */
     _Atomic(char *) base;
     _Atomic uint32_t used; /* slots that were ever handed out; those below it are readable */
+    uint32_t slots;        /* that the range has room for */
     uint32_t accessible;   /* slots whose pages are readable */
     uint32_t free_count;
     uint32_t oldest_free, newest_free; /* slot number + 1, a queue */

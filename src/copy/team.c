@@ -1,6 +1,7 @@
 /* team.c - see team.h. */
 #include "copy/team.h"
 
+#include "base/addresses.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/options.h"
@@ -611,6 +612,7 @@ static void end_threads(struct leati_team *team)
 
 static leat_status start_threads(struct leati_team *team, unsigned threads, const cpu_set_t *processors)
 {
+    struct leati_addresses_hint hint;
     int failed = 0;
 
     team->threads = threads;
@@ -626,8 +628,8 @@ static leat_status start_threads(struct leati_team *team, unsigned threads, cons
     if (!failed)
         return LEAT_OK;
     return leati_fail(LEAT_ERROR_SYSTEM,
-                      "pthread_create: %s: pageable copies need %u threads, see LEAT_COPY_WORKERS",
-                      strerror(failed), threads);
+                      "pthread_create: %s: pageable copies need %u threads, see LEAT_COPY_WORKERS%s",
+                      strerror(failed), threads, leati_addresses_hint(&hint));
 }
 
 static leat_status make_team(int node, int devices, struct leati_team **made)

@@ -1,6 +1,8 @@
 /* blocks.c - see blocks.h. */
 #include "core/blocks.h"
 
+#include "base/addresses.h"
+
 #include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -37,7 +39,7 @@ _Atomic(const struct leati_guard_hooks *) leati_guard_hooks;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static uint16_t covered_pages[ROOTS]; /* by root: pages of its leaf that pools have */
 static _Atomic(struct leati_block *) records;
-static size_t records_accessible, records_used = 1;
+static size_t records_most, records_accessible, records_used = 1;
 static struct leati_block *free_records;
 static struct granules *free_granules;
 
@@ -61,13 +63,15 @@ static bool more_records(void)
     struct leati_block *base = atomic_load_explicit(&records, memory_order_relaxed);
 
     if (!base) {
-        base = map(RECORDS_MAX * sizeof *base, PROT_NONE);
+        records_most =
+            leati_addresses_share(RECORDS_MAX * sizeof *base, 32, RECORDS_STEP * sizeof *base) / sizeof *base;
+        base = map(records_most * sizeof *base, PROT_NONE);
         if (!base)
             return false;
         /* Release: pairs with the acquire in record(). */
         atomic_store_explicit(&records, base, memory_order_release);
     }
-    if (records_accessible + RECORDS_STEP > RECORDS_MAX ||
+    if (records_accessible + RECORDS_STEP > records_most ||
         mprotect(base + records_accessible, RECORDS_STEP * sizeof *base, PROT_READ | PROT_WRITE))
         return false;
     records_accessible += RECORDS_STEP;

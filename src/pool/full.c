@@ -6,8 +6,8 @@
  */
 #include "pool/pool.h"
 
+#include "base/available.h"
 #include "base/text.h"
-#include "pool/available.h"
 
 #include <inttypes.h>
 

@@ -12,6 +12,7 @@
  */
 #include "pool/pool.h"
 
+#include "base/addresses.h"
 #include "base/clock.h"
 #include "pool/pinned.h"
 #include "pool/track.h"
@@ -32,7 +33,7 @@
 #define GROWTH_SHARE_SMALL 512
 /* The packing "auto" grows while the pool holds at most this much more than the most that was in use at a time. */
 #define WASTE_PERCENT 4
-#define RESERVE_MIN_BYTES ((size_t)256 << 20)
+#define RESERVE_MIN_BYTES (4 * LEATI_PAGE_BYTES) /* lay_out() needs so much */
 #define CHUNK_MIN_BYTES ((size_t)8 << 20)
 
 /* One call of the driver, counted and timed. */
@@ -114,6 +115,8 @@ static leat_status lay_out(struct leat_pool *pool)
     LEATI_TRY(leati_span_new(pool, base, large_bytes, LEATI_HEAP_LARGE, LEATI_BLOCK_LEAVING, &span));
     leati_extent_hole(pool, span->first);
     base += large_bytes;
+    if (base == end)
+        return LEAT_OK;
     LEATI_TRY(leati_span_new(pool, base, end - base, LEATI_HEAP_STITCHED, LEATI_BLOCK_LEAVING, &span));
     leati_extent_hole(pool, span->first);
     return LEAT_OK;
@@ -475,6 +478,8 @@ static void try_hole(struct leati_block *hole, const struct leati_owner *owner, 
 static leat_status find_place(struct leat_pool *pool, const struct leati_owner *owner, size_t bytes,
                               size_t alignment, uint8_t heap, bool beside, struct place *best)
 {
+    struct leati_addresses_hint hint;
+
     *best = (struct place){.hole = NULL};
     for (struct leati_block *hole = leati_bins_walk(&pool->holes[heap], NULL); hole;
          hole = leati_bins_walk(&pool->holes[heap], hole))
@@ -482,7 +487,8 @@ static leat_status find_place(struct leat_pool *pool, const struct leati_owner *
     if (best->hole)
         return LEAT_OK;
     return leati_fail(LEAT_ERROR_DEVICE_MEMORY,
-                      "%zu bytes are more than the pool's addresses have room for together", bytes);
+                      "%zu bytes are more than the pool's addresses have room for together%s", bytes,
+                      leati_addresses_hint(&hint));
 }
 
 /* ---- growing ---- */

@@ -8,7 +8,7 @@
 #include "pool/pinned.h"
 
 #include "base/thread.h"
-#include "pool/available.h"
+#include "base/available.h"
 
 #include <errno.h>
 #include <linux/mempolicy.h>

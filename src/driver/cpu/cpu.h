@@ -36,12 +36,13 @@ struct cpu_block {
     bool going;           /* given to a stream to be freed: nobody may find it any more */
 };
 
-/* One reserved range of addresses and what lives in it. Small blocks are in the lower half, large ones and those
- * of virtual memory, on huge page boundaries, in the upper half. */
+/* One reserved range of addresses and what lives in it. Small blocks are below the middle; large ones and those of
+ * virtual memory, on huge page boundaries, are above. */
 struct cpu_space {
     pthread_mutex_t lock; /* guards all of it */
     uintptr_t base;       /* 0: not reserved */
     size_t bytes;
+    uintptr_t middle;
     uintptr_t small_cursor, large_cursor;
     struct leati_ranges blocks;
 };
@@ -61,8 +62,11 @@ struct cpu_device {
     struct leati_ranges virtual_maps; /* by address; value: struct cpu_handle */
 };
 
-/* Both with the space's lock held. */
-leat_status cpu_space_reserve(struct cpu_space *space);
+/* The addresses that a space gets where nothing limits them. */
+#define CPU_SPACE_BYTES ((size_t)1 << 43)
+
+/* Both with the space's lock held. Under a limit on addresses a space gets one part in parts of what is left. */
+leat_status cpu_space_reserve(struct cpu_space *space, size_t wanted_bytes, unsigned parts);
 void cpu_space_release(struct cpu_space *space);
 
 /* Finds and enters room for a block of bytes (whole pages), with a page behind it that stays unreachable. */
@@ -92,6 +96,9 @@ bool cpu_host_space_close(void); /* was it the last of them? */
 
 /* A device, open or not: closed ones have no space. */
 struct cpu_device *cpu_device_number(int ordinal);
+
+/* Why devices have less memory than the machine and what to do, for the end of a message; "" where they do not. */
+const char *cpu_memory_reason(void);
 
 /* ---- managed memory (cpu_managed.c) ---- */
 
@@ -168,8 +175,8 @@ leat_status cpu_event_synchronize(struct leati_driver *driver, void *event);
 leat_status cpu_event_elapsed(struct leati_driver *driver, void *start, void *end, double *milliseconds);
 leat_status cpu_device_synchronize(struct leati_driver *driver, void *device);
 
-/* Work of a stream. run() is called on the stream's thread, then counted() under the stream's lock, at the moment from
- * which the work counts as done; one of the two may be NULL. The struct around it is freed afterwards. */
+/* Work of a stream. run() is called on the stream's thread, then counted() under the stream's lock, at the moment
+ * from which the work counts as done; one of the two may be NULL. The struct around it is freed afterwards. */
 struct cpu_work {
     struct cpu_work *next;
     void (*run)(struct cpu_work *work);

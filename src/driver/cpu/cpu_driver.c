@@ -1,6 +1,8 @@
 /* cpu_driver.c - the CPU devices: what they are, opening and closing, and their driver table. */
 #include "driver/cpu/cpu.h"
 
+#include "base/addresses.h"
+#include "base/available.h"
 #include "base/options.h"
 
 #include <stdio.h>
@@ -23,13 +25,48 @@ static uint64_t machine_bytes(void)
     return pages > 0 ? (uint64_t)pages * (uint64_t)sysconf(_SC_PAGESIZE) : (uint64_t)1 << 30;
 }
 
+/* Of the addresses that a limit leaves, a device with this share as memory reserves a quarter, so that two of
+ * them, host memory and the program fit in. */
+#define MEMORY_PARTS 16
+
+static char memory_reason[400];
+
+const char *cpu_memory_reason(void)
+{
+    return memory_reason;
+}
+
+/* What a device has unless LEAT_CPU_MEMORY says otherwise: no more than this process can fill. What a control
+ * group has left is not all for device memory: page tables and the program count too. */
+static uint64_t usual_memory_bytes(void)
+{
+    uint64_t bytes = machine_bytes(), addresses = leati_addresses_left();
+    struct leati_available group;
+
+    leati_available_in_groups("", &group);
+    if (group.bytes != UINT64_MAX && group.bytes - group.bytes / 16 < bytes) {
+        bytes = group.bytes - group.bytes / 16;
+        snprintf(memory_reason, sizeof memory_reason,
+                 "; %s allows no more: raise its limit of memory, or set LEAT_CPU_MEMORY", group.whose);
+    }
+    if (addresses != UINT64_MAX && addresses / MEMORY_PARTS < bytes) {
+        bytes = addresses / MEMORY_PARTS;
+        snprintf(memory_reason, sizeof memory_reason,
+                 "; the limit on addresses ('ulimit -v') leaves no more: raise it, or set LEAT_CPU_MEMORY");
+    }
+    bytes &= ~(uint64_t)(CPU_HUGE_BYTES - 1);
+    return bytes > CPU_HUGE_BYTES ? bytes : CPU_HUGE_BYTES;
+}
+
 static leat_status load(struct leati_driver *driver)
 {
+    uint64_t usual_bytes = usual_memory_bytes(), memory_bytes, count;
     struct utsname system;
-    uint64_t memory_bytes, count;
 
     LEATI_TRY(
-        leati_option_number(LEATI_OPTION_CPU_MEMORY, 1 << 20, (uint64_t)1 << 44, machine_bytes(), &memory_bytes));
+        leati_option_number(LEATI_OPTION_CPU_MEMORY, 1 << 20, (uint64_t)1 << 44, usual_bytes, &memory_bytes));
+    if (leati_option(LEATI_OPTION_CPU_MEMORY))
+        memory_reason[0] = '\0';
     LEATI_TRY(leati_option_number(LEATI_OPTION_CPU_DEVICES, 1, CPU_DEVICES_MAX, 2, &count));
     LEATI_TRY(cpu_team_load());
     for (int i = 0; i < CPU_DEVICES_MAX; i++) {
@@ -88,6 +125,7 @@ static leat_status device_info(struct leati_driver *driver, int ordinal, leat_de
 static leat_status device_open(struct leati_driver *driver, int ordinal, void *native_context, void **handle)
 {
     struct cpu_device *device = &devices[ordinal];
+    size_t wanted_bytes = CPU_SPACE_BYTES;
     leat_status status;
 
     (void)driver;
@@ -95,8 +133,11 @@ static leat_status device_open(struct leati_driver *driver, int ordinal, void *n
         return leati_fail(LEAT_ERROR_UNSUPPORTED, "the CPU device has no contexts to wrap");
     LEATI_TRY(cpu_strict_open());
     LEATI_TRY(cpu_host_space_open());
+    /* Pools want several times the memory in addresses, so that blocks and pages can move. */
+    if (leati_addresses_left() != UINT64_MAX && device->memory_bytes < CPU_SPACE_BYTES / 8)
+        wanted_bytes = (size_t)device->memory_bytes * 4;
     pthread_mutex_lock(&device->space.lock);
-    status = cpu_space_reserve(&device->space);
+    status = cpu_space_reserve(&device->space, wanted_bytes, 2);
     pthread_mutex_unlock(&device->space.lock);
     if (status != LEAT_OK) {
         cpu_host_space_close();

@@ -1,6 +1,7 @@
 /* cpu_kernel.c - kernels of the CPU device: shared objects, and blocks spread over the cores. */
 #include "driver/cpu/cpu.h"
 
+#include "base/addresses.h"
 #include "kernels/builtin.h"
 
 #include <dlfcn.h>
@@ -83,6 +84,7 @@ static bool is_whole(const unsigned char *image, size_t bytes)
 leat_status cpu_module_load(struct leati_driver *driver, void *device, const void *image, size_t bytes, void **out)
 {
     struct cpu_module *module = NULL;
+    struct leati_addresses_hint hint;
     leat_status status;
     char path[64];
 
@@ -104,7 +106,7 @@ leat_status cpu_module_load(struct leati_driver *driver, void *device, const voi
     snprintf(path, sizeof path, "/proc/self/fd/%d", module->fd);
     module->library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!module->library) {
-        status = leati_fail(LEAT_ERROR_IMAGE, "dlopen: %s", dlerror());
+        status = leati_fail(LEAT_ERROR_IMAGE, "dlopen: %s%s", dlerror(), leati_addresses_hint(&hint));
         close(module->fd);
         free(module);
         return status;

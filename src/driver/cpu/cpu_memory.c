@@ -7,6 +7,9 @@
  */
 #include "driver/cpu/cpu.h"
 
+#include "base/addresses.h"
+#include "base/available.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,6 +24,9 @@
 static struct cpu_space host_space = {.lock = PTHREAD_MUTEX_INITIALIZER};
 static unsigned host_space_users; /* under host_space.lock */
 
+/* A part of addresses of a space is at least this, and whole multiples of it. */
+#define SPACE_LEAST_BYTES ((size_t)16 << 20)
+
 static size_t round_up(size_t bytes, size_t unit)
 {
     return (bytes + unit - 1) & ~(unit - 1);
@@ -28,10 +34,14 @@ static size_t round_up(size_t bytes, size_t unit)
 
 /* ---- a space ---- */
 
-leat_status cpu_space_reserve(struct cpu_space *space)
+leat_status cpu_space_reserve(struct cpu_space *space, size_t wanted_bytes, unsigned parts)
 {
-    /* As much as the system grants: a limit on address space, or a checker, may not grant the first wish. */
-    for (size_t bytes = (size_t)1 << 43; bytes >= (size_t)1 << 30; bytes /= 2) {
+    size_t share_bytes = leati_addresses_share(wanted_bytes, parts, SPACE_LEAST_BYTES);
+    struct leati_addresses_hint hint;
+
+    /* As much as the system grants: a checker may not grant the first wish. */
+    for (size_t bytes = round_up(share_bytes, SPACE_LEAST_BYTES); bytes >= SPACE_LEAST_BYTES;
+         bytes = bytes / 2 & ~(SPACE_LEAST_BYTES - 1)) {
         void *start =
             mmap(NULL, bytes + CPU_HUGE_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         uintptr_t aligned;
@@ -46,12 +56,11 @@ leat_status cpu_space_reserve(struct cpu_space *space)
         space->base = aligned;
         space->bytes = bytes;
         space->small_cursor = aligned;
-        space->large_cursor = aligned + bytes / 2;
+        space->middle = space->large_cursor = aligned + round_up(bytes / 8, CPU_HUGE_BYTES);
         return LEAT_OK;
     }
-    return leati_fail(LEAT_ERROR_SYSTEM,
-                      "mmap: %s: the CPU device could not reserve 1 GiB of addresses (ulimit -v?)",
-                      strerror(errno));
+    return leati_fail(LEAT_ERROR_SYSTEM, "mmap: %s: the CPU device could not reserve %zu bytes of addresses%s",
+                      strerror(errno), SPACE_LEAST_BYTES, leati_addresses_hint(&hint));
 }
 
 void cpu_space_release(struct cpu_space *space)
@@ -68,8 +77,8 @@ leat_status cpu_space_take(struct cpu_space *space, size_t bytes, const struct c
 {
     bool large = bytes >= CPU_HUGE_BYTES;
     size_t step = large ? CPU_HUGE_BYTES : CPU_PAGE_BYTES;
-    uintptr_t middle = space->base + space->bytes / 2;
     struct cpu_block *kept = malloc(sizeof *kept);
+    struct leati_addresses_hint hint;
     leat_status status = LEAT_OK;
     uintptr_t found = 0;
 
@@ -77,14 +86,15 @@ leat_status cpu_space_take(struct cpu_space *space, size_t bytes, const struct c
         return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the CPU device's records");
     *kept = *block;
     pthread_mutex_lock(&space->lock);
-    if (bytes < space->bytes / 2)
-        found = large ? leati_ranges_room(&space->blocks, middle, space->base + space->bytes, &space->large_cursor,
-                                          round_up(bytes + CPU_PAGE_BYTES, step))
-                      : leati_ranges_room(&space->blocks, space->base, middle, &space->small_cursor,
+    if (bytes < space->bytes)
+        found = large ? leati_ranges_room(&space->blocks, space->middle, space->base + space->bytes,
+                                          &space->large_cursor, round_up(bytes + CPU_PAGE_BYTES, step))
+                      : leati_ranges_room(&space->blocks, space->base, space->middle, &space->small_cursor,
                                           bytes + CPU_PAGE_BYTES);
     if (!found)
-        status = leati_fail(LEAT_ERROR_DEVICE_MEMORY, "the CPU device has no %zu bytes of addresses left together",
-                            bytes);
+        status =
+            leati_fail(LEAT_ERROR_DEVICE_MEMORY, "the CPU device has no %zu bytes of addresses left together%s",
+                       bytes, leati_addresses_hint(&hint));
     else if (!leati_ranges_insert(&space->blocks, found, bytes, kept))
         status = leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the CPU device's records");
     pthread_mutex_unlock(&space->lock);
@@ -130,7 +140,9 @@ leat_status cpu_charge(struct cpu_device *device, size_t bytes)
 
     do {
         if (bytes > device->memory_bytes - used)
-            return leati_fail(LEAT_ERROR_DEVICE_MEMORY, "the CPU device is full");
+            return leati_fail(LEAT_ERROR_DEVICE_MEMORY, "the CPU device is full: %llu of %llu bytes are in use%s",
+                              (unsigned long long)used, (unsigned long long)device->memory_bytes,
+                              cpu_memory_reason());
     } while (!atomic_compare_exchange_weak_explicit(&device->used_bytes, &used, used + bytes, memory_order_relaxed,
                                                     memory_order_relaxed));
     return LEAT_OK;
@@ -162,7 +174,8 @@ leat_status cpu_mem_alloc(struct leati_driver *driver, void *handle, size_t byte
 
     (void)driver;
     if (bytes > device->memory_bytes)
-        return leati_fail(LEAT_ERROR_DEVICE_MEMORY, "more than all memory of the CPU device");
+        return leati_fail(LEAT_ERROR_DEVICE_MEMORY, "more than all memory of the CPU device, %llu bytes%s",
+                          (unsigned long long)device->memory_bytes, cpu_memory_reason());
     size = round_up(bytes, CPU_PAGE_BYTES);
     block.charged_bytes = size;
     LEATI_TRY(cpu_charge(device, size));
@@ -256,7 +269,7 @@ leat_status cpu_host_space_open(void)
 
     pthread_mutex_lock(&host_space.lock);
     if (!host_space_users)
-        status = cpu_space_reserve(&host_space);
+        status = cpu_space_reserve(&host_space, CPU_SPACE_BYTES, 8);
     if (status == LEAT_OK)
         host_space_users++;
     pthread_mutex_unlock(&host_space.lock);
@@ -275,40 +288,27 @@ bool cpu_host_space_close(void)
     return last;
 }
 
-/* The bytes that programs can still get, by the kernel's own estimate; UINT64_MAX where it does not say. */
-static uint64_t available_bytes(void)
-{
-    unsigned long long kib;
-    uint64_t bytes = UINT64_MAX;
-    FILE *file = fopen("/proc/meminfo", "re");
-    char line[128];
-
-    if (!file)
-        return bytes;
-    while (bytes == UINT64_MAX && fgets(line, sizeof line, file))
-        if (sscanf(line, "MemAvailable: %llu kB", &kib) == 1)
-            bytes = (uint64_t)kib << 10;
-    fclose(file);
-    return bytes;
-}
-
 /* Memory in the host's range. Pinned memory is all there when the call returns, so ask before taking what is not
  * there: the system would end some process instead of saying no. */
 static leat_status take_host(leat_kind kind, size_t bytes, size_t charged_bytes, void **ptr)
 {
     struct cpu_block block = {.kind = kind, .asked_bytes = bytes, .charged_bytes = charged_bytes};
     bool populate = kind == LEAT_KIND_PINNED;
+    struct leati_available available;
     leat_status status;
     uintptr_t base;
     size_t size;
 
-    if (bytes > host_space.bytes / 2)
+    if (bytes >= host_space.bytes)
         return leati_fail(LEAT_ERROR_HOST_MEMORY, "%zu bytes are more than the host has", bytes);
     size = round_up(bytes, CPU_PAGE_BYTES);
-    if (populate && size > (64u << 20) && size > available_bytes())
-        return leati_fail(LEAT_ERROR_HOST_MEMORY,
-                          "%zu bytes are more than the %llu bytes of host memory that are available", bytes,
-                          (unsigned long long)available_bytes());
+    if (populate && size > (64u << 20)) {
+        leati_available("", size, &available);
+        if (size > available.bytes)
+            return leati_fail(LEAT_ERROR_HOST_MEMORY,
+                              "%zu bytes are more than the %llu bytes of host memory that %s has available", bytes,
+                              (unsigned long long)available.bytes, available.whose);
+    }
     LEATI_TRY(cpu_space_take(&host_space, size, &block, &base));
     status = back((void *)base, size);
     if (status == LEAT_OK && populate && madvise((void *)base, size, MADV_POPULATE_WRITE) && errno == ENOMEM)
@@ -370,7 +370,8 @@ leat_status cpu_managed_alloc(struct leati_driver *driver, void *handle, size_t 
 
     (void)driver;
     if (bytes > device->memory_bytes)
-        return leati_fail(LEAT_ERROR_DEVICE_MEMORY, "more than all memory of the CPU device");
+        return leati_fail(LEAT_ERROR_DEVICE_MEMORY, "more than all memory of the CPU device, %llu bytes%s",
+                          (unsigned long long)device->memory_bytes, cpu_memory_reason());
     block.charged_bytes = size = round_up(bytes, CPU_PAGE_BYTES);
     LEATI_TRY(cpu_charge(device, size));
     status = take_host(LEAT_KIND_MANAGED, bytes, size, &fresh);

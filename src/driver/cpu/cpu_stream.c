@@ -7,6 +7,7 @@
  */
 #include "driver/cpu/cpu.h"
 
+#include "base/addresses.h"
 #include "base/clock.h"
 #include "base/thread.h"
 
@@ -170,6 +171,7 @@ static void drain(struct cpu_stream *stream)
 static leat_status start(struct cpu_device *device, struct cpu_stream **started)
 {
     struct cpu_stream *stream = calloc(1, sizeof *stream);
+    struct leati_addresses_hint hint;
     int failed;
 
     if (!stream)
@@ -182,8 +184,8 @@ static leat_status start(struct cpu_device *device, struct cpu_stream **started)
     failed = leati_thread_start(&stream->thread, stream_thread, stream);
     if (failed) {
         free(stream);
-        return leati_fail(LEAT_ERROR_SYSTEM, "pthread_create: %s: each stream of the CPU device is a thread",
-                          strerror(failed));
+        return leati_fail(LEAT_ERROR_SYSTEM, "pthread_create: %s: each stream of the CPU device is a thread%s",
+                          strerror(failed), leati_addresses_hint(&hint));
     }
     *started = stream;
     return LEAT_OK;

@@ -1,5 +1,5 @@
 /* available.c - see available.h. */
-#include "pool/available.h"
+#include "base/available.h"
 
 #include <inttypes.h>
 #include <limits.h>
@@ -178,5 +178,13 @@ void leati_available(const char *root, uint64_t enough_bytes, struct leati_avail
 
     *available = (struct leati_available){.bytes = UINT64_MAX, .whose = "this machine"};
     ask_machine(&question);
+    ask_control_groups(&question);
+}
+
+void leati_available_in_groups(const char *root, struct leati_available *available)
+{
+    struct question question = {.root = root, .enough_bytes = UINT64_MAX, .answer = available};
+
+    *available = (struct leati_available){.bytes = UINT64_MAX};
     ask_control_groups(&question);
 }

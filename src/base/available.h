@@ -25,4 +25,7 @@ struct leati_available {
  */
 void leati_available(const char *root, uint64_t enough_bytes, struct leati_available *available);
 
+/* The same of the control groups alone; UINT64_MAX where none has a limit. */
+void leati_available_in_groups(const char *root, struct leati_available *available);
+
 #endif

@@ -1,0 +1,26 @@
+/*
+ * addresses.h - the limit on addresses that this process may have ('ulimit -v', RLIMIT_AS).
+ *
+ * leat reserves ranges of addresses that are far larger than what it will ever fill, which costs nothing until
+ * such a limit counts them. Under one, each range is a share of what the limit leaves.
+ */
+#ifndef LEATI_ADDRESSES_H
+#define LEATI_ADDRESSES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* The bytes that this process may still map; UINT64_MAX without a limit. Asks the system. */
+uint64_t leati_addresses_left(void);
+
+/* wanted_bytes, but under a limit at most one part in parts of what is left, and never less than least_bytes. */
+size_t leati_addresses_share(size_t wanted_bytes, unsigned parts, size_t least_bytes);
+
+/* For the end of a message: "; 'ulimit -v' limits this process to ... KiB of addresses, ... are in use: raise it
+ * if that is what is missing", or "" without a limit. */
+struct leati_addresses_hint {
+    char text[200];
+};
+const char *leati_addresses_hint(struct leati_addresses_hint *hint);
+
+#endif
