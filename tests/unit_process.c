@@ -21,6 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -510,6 +511,183 @@ static void few_addresses_are_enough_or_named(void **state)
     assert_int_equal(run_limited(1024, "use-all-events"), CONTENT);
 }
 
+/* ---- the limit on the number of mappings ---- */
+
+/* Mappings of the test's own, so many that the system allows no more. */
+struct filler {
+    char *start;
+    size_t bytes;
+};
+
+static unsigned long mappings_most(void)
+{
+    FILE *file = fopen("/proc/sys/vm/max_map_count", "re");
+    unsigned long most = 0;
+
+    if (file && fscanf(file, "%lu", &most) != 1)
+        most = 0;
+    if (file)
+        fclose(file);
+    return most;
+}
+
+/* Fills the process with mappings but for spare ones. over: one more than the system allows, as its check is late.
+ */
+static bool fill_mappings(struct filler *filler, unsigned spare, bool over)
+{
+    size_t page_bytes = 4096, i = 1;
+
+    filler->bytes = 2 * (mappings_most() + 16) * page_bytes;
+    filler->start = mmap(NULL, filler->bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (filler->start == MAP_FAILED)
+        return false;
+    /* Each makes two mappings more; the last one may make one. */
+    while (i * page_bytes < filler->bytes && mprotect(filler->start + i * page_bytes, page_bytes, PROT_READ) == 0)
+        i += 2;
+    for (; spare && i > 2; spare--, i -= 2)
+        mprotect(filler->start + (i - 2) * page_bytes, page_bytes, PROT_NONE);
+    /* A new mapping beside others of the same sort would become one with them. */
+    while (over && mmap(NULL, page_bytes, PROT_READ, MAP_SHARED | MAP_ANONYMOUS, -1, 0) != MAP_FAILED)
+        continue;
+    return true;
+}
+
+static uint64_t used_memory(leat_device *device)
+{
+    uint64_t free_bytes = 0, total_bytes = 0;
+
+    return leat_device_memory(device, &free_bytes, &total_bytes) == LEAT_OK ? total_bytes - free_bytes
+                                                                            : UINT64_MAX;
+}
+
+static size_t resident_bytes(void)
+{
+    FILE *file = fopen("/proc/self/statm", "re");
+    size_t all = 0, resident = 0;
+
+    if (file && fscanf(file, "%zu %zu", &all, &resident) != 2)
+        resident = 0;
+    if (file)
+        fclose(file);
+    return resident * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+#define BLOCKS 40
+
+/* Takes plain blocks, small and large, and fills them; the number of those that were there. */
+static unsigned take_blocks(leat_stream *stream, void *blocks[BLOCKS])
+{
+    static const size_t sizes[] = {128000, 3 << 20};
+    unsigned i;
+
+    for (i = 0; i < BLOCKS && leat_alloc_plain(stream, sizes[i % 2], &blocks[i]) == LEAT_OK; i++)
+        if (leat_fill(stream, blocks[i], (uint8_t)(i + 1), sizes[i % 2]) != LEAT_OK)
+            break;
+    return leat_stream_synchronize(stream) == LEAT_OK ? i : 0;
+}
+
+/* Half of them by the stream and half at once. */
+static bool give_blocks_back(leat_stream *stream, void *blocks[BLOCKS], unsigned count)
+{
+    while (count--)
+        if ((count % 4 < 2 ? leat_free(stream, blocks[count]) : leat_memory_free(blocks[count])) != LEAT_OK)
+            return false;
+    return leat_stream_synchronize(stream) == LEAT_OK;
+}
+
+/* The child: memory that is given back while the process has all mappings, or one more, is not lost. */
+static int use_all_mappings(bool over)
+{
+    struct filler filler;
+    leat_device *device;
+    leat_stream *stream;
+    leat_physical *physical;
+    void *blocks[BLOCKS], *reserved;
+    size_t unit, resident;
+    uint64_t used;
+
+    limit_words = "vm.max_map_count";
+    STEP(leat_device_open("cpu:0", &device));
+    STEP(leat_stream_create(device, &stream));
+    used = used_memory(device);
+    if (take_blocks(stream, blocks) != BLOCKS)
+        return 2;
+    STEP(leat_virtual_granularity(device, &unit));
+    STEP(leat_virtual_reserve(device, 4 * unit, 0, &reserved));
+    STEP(leat_physical_create(device, unit, 0, &physical));
+    STEP(leat_virtual_map((char *)reserved + unit, unit, physical));
+    STEP(leat_virtual_set_access((char *)reserved + unit, unit, device, LEAT_ACCESS_READ_WRITE));
+    STEP(leat_fill(stream, (char *)reserved + unit, 1, unit));
+    STEP(leat_stream_synchronize(stream));
+    if (!fill_mappings(&filler, 0, over))
+        return 3;
+    resident = resident_bytes();
+    if (leat_virtual_map((char *)reserved + 2 * unit, unit, physical) == LEAT_OK || tell("map") != TOLD)
+        return 4;
+    STEP(leat_virtual_unmap((char *)reserved + unit, unit));
+    STEP(leat_physical_release(physical));
+    STEP(leat_virtual_unreserve(reserved));
+    if (!give_blocks_back(stream, blocks, BLOCKS))
+        return 5;
+    if (used_memory(device) != used || resident_bytes() + ((size_t)60 << 20) > resident)
+        return 6;
+    munmap(filler.start, filler.bytes);
+    if (take_blocks(stream, blocks) != BLOCKS || !give_blocks_back(stream, blocks, BLOCKS))
+        return 7;
+    STEP(leat_device_close(device));
+    return CONTENT;
+}
+
+/* The child: blocks are taken until there are no mappings left, from any number of those that are left at first.
+ */
+static int reach_all_mappings(void)
+{
+    limit_words = "vm.max_map_count";
+    for (unsigned spare = 0; spare < 12; spare++) {
+        struct filler filler;
+        leat_device *device;
+        leat_stream *stream;
+        void *blocks[BLOCKS];
+        unsigned taken;
+        uint64_t used;
+
+        STEP(leat_device_open("cpu:0", &device));
+        STEP(leat_stream_create(device, &stream));
+        used = used_memory(device);
+        if (!fill_mappings(&filler, spare, false))
+            return 2;
+        taken = take_blocks(stream, blocks);
+        if (taken == BLOCKS || tell("leat_alloc_plain") != TOLD)
+            return 3;
+        if (!give_blocks_back(stream, blocks, taken) || used_memory(device) != used)
+            return 4;
+        munmap(filler.start, filler.bytes);
+        if (take_blocks(stream, blocks) != BLOCKS || !give_blocks_back(stream, blocks, BLOCKS))
+            return 5;
+        if (used_memory(device) != used)
+            return 6;
+        STEP(leat_device_close(device));
+    }
+    return CONTENT;
+}
+
+static void memory_goes_back_without_mappings(void **state)
+{
+    static const char *const parts[] = {"all-mappings", "over-mappings", "reach-mappings"};
+
+    (void)state;
+    if (SANITIZED)
+        SKIP_OTHER("sanitizers need mappings of their own");
+    if (!mappings_most() || mappings_most() > 2000000)
+        SKIP_OTHER("there is no limit on mappings that is worth being reached");
+    for (unsigned i = 0; i < 3; i++) {
+        int code = run_self(NULL, NULL, &parts[i], 1);
+
+        if (code != CONTENT)
+            fail_msg("%s: exit status %d", parts[i], code);
+    }
+}
+
 /* Writes one line to a file of a control group. */
 static bool write_line(const char *group, const char *file, const char *line)
 {
@@ -642,6 +820,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(module_files_close_on_exec),
         cmocka_unit_test(few_addresses_are_enough_or_named),
         cmocka_unit_test(device_memory_is_what_the_control_group_allows),
+        cmocka_unit_test(memory_goes_back_without_mappings),
     };
     ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
 
@@ -657,6 +836,12 @@ int main(int argc, char **argv)
         _exit(use_everything());
     if (argc == 2 && !strcmp(argv[1], "use-all-events"))
         return use_all_events();
+    if (argc == 2 && !strcmp(argv[1], "all-mappings"))
+        return use_all_mappings(false);
+    if (argc == 2 && !strcmp(argv[1], "over-mappings"))
+        return use_all_mappings(true);
+    if (argc == 2 && !strcmp(argv[1], "reach-mappings"))
+        return reach_all_mappings();
     limit_words = "the control group";
     if (argc == 2 && !strcmp(argv[1], "fill-memory"))
         _exit(fill_memory());

@@ -69,6 +69,13 @@ struct cpu_device {
 leat_status cpu_space_reserve(struct cpu_space *space, size_t wanted_bytes, unsigned parts);
 void cpu_space_release(struct cpu_space *space);
 
+/* Puts a mapping, as mmap() describes it, over addresses of a space. HOST_MEMORY, SYSTEM. */
+leat_status cpu_space_map(void *ptr, size_t bytes, int protection, int flags, int fd, off_t offset);
+
+/* Makes what cpu_space_map() put there unreachable, and gives private pages to the system. Works with any number
+ * of mappings in the process. */
+leat_status cpu_space_unmap(void *ptr, size_t bytes);
+
 /* Finds and enters room for a block of bytes (whole pages), with a page behind it that stays unreachable. */
 leat_status cpu_space_take(struct cpu_space *space, size_t bytes, const struct cpu_block *block, uintptr_t *base);
 

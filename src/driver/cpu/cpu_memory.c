@@ -73,6 +73,58 @@ void cpu_space_release(struct cpu_space *space)
     space->bytes = 0;
 }
 
+/* 0 where the system does not say. */
+static unsigned long mappings_most(void)
+{
+    FILE *file = fopen("/proc/sys/vm/max_map_count", "re");
+    unsigned long most = 0;
+
+    if (!file)
+        return 0;
+    if (fscanf(file, "%lu", &most) != 1)
+        most = 0;
+    fclose(file);
+    return most;
+}
+
+leat_status cpu_space_map(void *ptr, size_t bytes, int protection, int flags, int fd, off_t offset)
+{
+    int error;
+
+    /* Cuts the addresses out of the mapping around them first. mprotect() respects the system's limit on the
+     * number of mappings; mmap() would go one past it, and then the system maps nothing more, not even in order to
+     * take something back. Readable for a moment, since to ask for what is there already does nothing. */
+    if (mprotect(ptr, bytes, PROT_READ)) {
+        error = errno;
+        if (error == ENOMEM)
+            return leati_fail(LEAT_ERROR_HOST_MEMORY,
+                              "this process has nearly all of the %lu mappings that the system allows "
+                              "(vm.max_map_count): free some memory, raise that limit, or take memory from pools, "
+                              "which need fewer of them than leat_alloc_plain()",
+                              mappings_most());
+        return leati_fail(LEAT_ERROR_SYSTEM, "mprotect of %p + %zu: %s", ptr, bytes, strerror(error));
+    }
+    if (mmap(ptr, bytes, protection, flags | MAP_FIXED, fd, offset) != MAP_FAILED)
+        return LEAT_OK;
+    error = errno;
+    (void)mprotect(ptr, bytes, PROT_NONE);
+    return leati_fail(error == ENOMEM ? LEAT_ERROR_HOST_MEMORY : LEAT_ERROR_SYSTEM, "mmap of %zu bytes: %s", bytes,
+                      strerror(error));
+}
+
+leat_status cpu_space_unmap(void *ptr, size_t bytes)
+{
+    if (mmap(ptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) != MAP_FAILED)
+        return LEAT_OK;
+    /* A process with too many mappings may make none, not even in the place of others. What is there can stay
+     * then, out of reach and without pages: whoever gets the addresses next maps over it. */
+    if (mprotect(ptr, bytes, PROT_NONE))
+        return leati_fail(LEAT_ERROR_SYSTEM, "mprotect: %s: %p + %zu could not be given back", strerror(errno),
+                          ptr, bytes);
+    (void)madvise(ptr, bytes, MADV_DONTNEED);
+    return LEAT_OK;
+}
+
 leat_status cpu_space_take(struct cpu_space *space, size_t bytes, const struct cpu_block *block, uintptr_t *base)
 {
     bool large = bytes >= CPU_HUGE_BYTES;
@@ -109,19 +161,17 @@ leat_status cpu_space_take(struct cpu_space *space, size_t bytes, const struct c
 leat_status cpu_space_give_back(struct cpu_space *space, uintptr_t base, struct cpu_block *block, size_t *bytes)
 {
     const struct leati_range *range;
-    leat_status status = LEAT_OK;
-    struct cpu_block *kept;
+    leat_status status;
 
     pthread_mutex_lock(&space->lock);
     range = leati_ranges_find(&space->blocks, base);
-    if (!range || range->base != base) {
+    if (!range || range->base != base)
         status = leati_fail(LEAT_ERROR_POINTER, "no block of the CPU device starts at %p", (void *)base);
-    } else if (mmap((void *)base, range->bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED,
-                    -1, 0) == MAP_FAILED) {
-        status = leati_fail(LEAT_ERROR_SYSTEM, "mmap: %s: the block at %p could not be given back",
-                            strerror(errno), (void *)base);
-    } else {
-        kept = range->value;
+    else
+        status = cpu_space_unmap((void *)base, range->bytes);
+    if (status == LEAT_OK) {
+        struct cpu_block *kept = range->value;
+
         *block = *kept;
         *bytes = range->bytes;
         leati_ranges_remove(&space->blocks, base);
@@ -156,9 +206,8 @@ void cpu_uncharge(struct cpu_device *device, size_t bytes)
 /* Puts memory behind a fresh block. */
 static leat_status back(void *ptr, size_t bytes)
 {
-    if (mmap(ptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) ==
-        MAP_FAILED)
-        return leati_fail(LEAT_ERROR_HOST_MEMORY, "mmap of %zu bytes: %s", bytes, strerror(errno));
+    LEATI_TRY(
+        cpu_space_map(ptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
     if (bytes >= CPU_HUGE_BYTES)
         madvise(ptr, bytes, MADV_HUGEPAGE); /* Speed only: no harm where it is refused. */
     return LEAT_OK;

@@ -197,8 +197,8 @@ leat_status cpu_vm_map(struct leati_driver *driver, void *opened, void *ptr, siz
         status = leati_fail(LEAT_ERROR_INVALID, "%zu bytes to map, and the handle has %zu", bytes, handle->bytes);
     else if (!leati_ranges_reserve(&device->virtual_maps))
         status = leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the CPU device's records");
-    else if (mmap(ptr, bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, handle->fd, (off_t)handle->offset) == MAP_FAILED)
-        status = leati_fail(LEAT_ERROR_SYSTEM, "mmap of %zu bytes: %s", bytes, strerror(errno));
+    else
+        status = cpu_space_map(ptr, bytes, PROT_NONE, MAP_SHARED, handle->fd, (off_t)handle->offset);
     if (status == LEAT_OK) {
         handle->maps++;
         leati_ranges_insert(&device->virtual_maps, (uintptr_t)ptr, bytes, handle);
@@ -238,13 +238,11 @@ leat_status cpu_vm_unmap(struct leati_driver *driver, void *opened, void *ptr, s
 {
     struct cpu_device *device = opened;
     const struct leati_range *map;
-    leat_status status = LEAT_OK;
+    leat_status status;
 
     (void)driver;
     pthread_mutex_lock(&device->virtual_lock);
-    if (mmap(ptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED)
-        status =
-            leati_fail(LEAT_ERROR_SYSTEM, "mmap: %s: %p + %zu could not be unmapped", strerror(errno), ptr, bytes);
+    status = cpu_space_unmap(ptr, bytes);
     while (status == LEAT_OK && (map = leati_ranges_overlap(&device->virtual_maps, (uintptr_t)ptr, bytes))) {
         struct cpu_handle *handle = map->value;
 
