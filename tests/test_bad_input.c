@@ -194,6 +194,55 @@ static void dead_handles(void **state)
     still_works(t);
 }
 
+/* A pool has addresses for far more than it holds. */
+static void addresses_of_a_pool_without_memory(void **state)
+{
+    static const ptrdiff_t offsets[] = {-(64 << 20), 8 << 20, 64 << 20, 1 << 30};
+    struct test_state *t = *state;
+    unsigned char *memory, host[100] = {0};
+    leat_pointer_info info;
+
+    if (!test_on_cpu())
+        SKIP_OTHER("a vendor's driver tells what its addresses are");
+    memory = test_alloc(t->device, LEAT_KIND_DEVICE, 1 << 20);
+    for (size_t i = 0; i < sizeof offsets / sizeof offsets[0]; i++) {
+        unsigned char *nothing = memory + offsets[i];
+
+        REFUSED(leat_pointer_query(nothing, &info), LEAT_ERROR_POINTER, "not allocated");
+        REFUSED(leat_fill(t->stream, nothing, 1, sizeof host), LEAT_ERROR_POINTER, "not allocated");
+        REFUSED(leat_copy(t->stream, nothing, host, sizeof host), LEAT_ERROR_POINTER, "not allocated");
+        REFUSED(leat_copy_sync(t->stream, host, nothing, sizeof host), LEAT_ERROR_POINTER, "not allocated");
+    }
+    OK(leat_memory_free(memory));
+}
+
+/* Native handles are addresses too, and any may be given. */
+static void native_handles_that_are_none(void **state)
+{
+    struct test_state *t = *state;
+    leat_event *event, *ended;
+    leat_stream *stream;
+    void *native, *old;
+    void *wrong[4];
+
+    if (!test_on_cpu())
+        SKIP_OTHER("a vendor's driver looks at its handles");
+    OK(leat_event_create(t->device, &event));
+    OK(leat_event_native(event, &native));
+    OK(leat_event_create(t->device, &ended));
+    OK(leat_event_native(ended, &old));
+    OK(leat_event_destroy(ended));
+    wrong[0] = (void *)(uintptr_t)16;
+    wrong[1] = (void *)UINTPTR_MAX;
+    wrong[2] = (char *)native + 8;
+    wrong[3] = old;
+    for (int i = 0; i < 4; i++) {
+        REFUSED(leat_event_wrap(t->device, wrong[i], &ended), LEAT_ERROR_INVALID, "no event");
+        REFUSED(leat_stream_wrap(t->device, wrong[i], &stream), LEAT_ERROR_INVALID, "no stream");
+    }
+    OK(leat_event_destroy(event));
+}
+
 static void null_results(void **state)
 {
     struct test_state *t = *state;
@@ -661,6 +710,8 @@ static void truncated_modules(void **state)
 static const struct CMUnitTest tests[] = {
     STATE_TEST(wild_handles),
     STATE_TEST(dead_handles),
+    STATE_TEST(addresses_of_a_pool_without_memory),
+    STATE_TEST(native_handles_that_are_none),
     STATE_TEST(null_results),
     STATE_TEST(null_and_dead_memory),
     STATE_TEST(ranges_past_the_end),

@@ -46,8 +46,8 @@ LEAT_API leat_status leat_stream_wrap(leat_device *device, void *native, leat_st
 /* The CUstream behind a stream. Errors: HANDLE, INVALID (native NULL). */
 LEAT_API leat_status leat_stream_native(leat_stream *stream, void **native);
 
-/* A leat event for a CUevent of the user's own. It counts as recorded. Errors: HANDLE, INVALID (NULL),
- * HOST_MEMORY, NOT_PERMITTED. */
+/* A leat event for a CUevent of the user's own. It counts as recorded. Errors: HANDLE, INVALID (NULL; a native event
+ * that the driver does not know, where it can tell), HOST_MEMORY, NOT_PERMITTED. */
 LEAT_API leat_status leat_event_wrap(leat_device *device, void *native, leat_event **event);
 
 /* The CUevent behind an event. Errors: HANDLE, INVALID (native NULL). */

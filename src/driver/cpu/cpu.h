@@ -34,6 +34,7 @@ struct cpu_block {
     size_t asked_bytes;   /* before rounding up to pages */
     size_t charged_bytes; /* what it counts against the device's memory */
     bool going;           /* given to a stream to be freed: nobody may find it any more */
+    bool reserved;        /* of virtual memory: only what is mapped there is memory */
 };
 
 /* One reserved range of addresses and what lives in it. Small blocks are below the middle; large ones and those of
@@ -157,6 +158,9 @@ leat_status cpu_vm_set_rights(struct leati_driver *driver, void *device, void *p
 leat_status cpu_vm_unmap(struct leati_driver *driver, void *device, void *ptr, size_t bytes);
 leat_status cpu_vm_export(struct leati_driver *driver, void *device, uint64_t handle, int *fd);
 leat_status cpu_vm_import(struct leati_driver *driver, void *device, int fd, size_t bytes, uint64_t *handle);
+
+/* What is mapped at an address of reserved virtual memory; false when nothing is. */
+bool cpu_vm_find(struct cpu_device *device, const void *ptr, uintptr_t *base, size_t *bytes);
 
 /* ---- streams and events (cpu_stream.c) ---- */
 

@@ -439,13 +439,23 @@ leat_status cpu_managed_alloc(struct leati_driver *driver, void *handle, size_t 
 
 /* ---- what is this address? ---- */
 
-/* Looks ptr up in one space; false when it is not in its range at all. */
+static leat_status refuse_address(const void *ptr, const char *whose)
+{
+    return leati_fail(LEAT_ERROR_POINTER,
+                      "%p is in the address range of %s but not allocated: freed, or past the end of a block", ptr,
+                      whose);
+}
+
+/* Looks ptr up in one space; false when it is not in its range at all. *reserved: it is an address of virtual
+ * memory, where something may be mapped. */
 static bool query_space(struct cpu_space *space, const void *ptr, const char *whose, struct leati_place *place,
-                        leat_status *status)
+                        bool *reserved, leat_status *status)
 {
     const struct leati_range *range;
     const struct cpu_block *block;
     bool inside;
+
+    *reserved = false;
 
     pthread_mutex_lock(&space->lock);
     inside = space->base && holds(space, ptr);
@@ -453,11 +463,9 @@ static bool query_space(struct cpu_space *space, const void *ptr, const char *wh
         range = leati_ranges_find(&space->blocks, (uintptr_t)ptr);
         block = range ? range->value : NULL;
         if (!range || block->going) {
-            *status =
-                leati_fail(LEAT_ERROR_POINTER,
-                           "%p is in the address range of %s but not allocated: freed, or past the end of a block",
-                           ptr, whose);
+            *status = refuse_address(ptr, whose);
         } else {
+            *reserved = block->reserved;
             place->kind = block->kind;
             place->base = range->base;
             place->bytes = range->bytes;
@@ -472,16 +480,19 @@ static bool query_space(struct cpu_space *space, const void *ptr, const char *wh
 leat_status cpu_pointer_query(struct leati_driver *driver, const void *ptr, struct leati_place *place)
 {
     leat_status status = LEAT_OK;
+    bool reserved;
 
-    if (query_space(&host_space, ptr, "the CPU devices' host memory", place, &status))
+    if (query_space(&host_space, ptr, "the CPU devices' host memory", place, &reserved, &status))
         return status;
     for (int i = 0; i < driver->device_count; i++) {
         struct cpu_device *device = cpu_device_number(i);
         char name[16];
 
         snprintf(name, sizeof name, "cpu:%d", i);
-        if (query_space(&device->space, ptr, name, place, &status)) {
+        if (query_space(&device->space, ptr, name, place, &reserved, &status)) {
             place->device = device;
+            if (reserved && !cpu_vm_find(device, ptr, &place->base, &place->bytes))
+                status = refuse_address(ptr, name);
             return status;
         }
     }

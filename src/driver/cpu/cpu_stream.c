@@ -9,6 +9,7 @@
 
 #include "base/addresses.h"
 #include "base/clock.h"
+#include "base/handles.h"
 #include "base/thread.h"
 
 #include <errno.h>
@@ -28,9 +29,12 @@ struct cpu_mark {
 };
 
 struct cpu_event {
-    pthread_mutex_t lock;  /* guards mark, and is held while a record or a wait goes into its queue */
-    struct cpu_mark *mark; /* NULL before the first record */
+    struct leati_handle handle; /* any pointer may be wrapped */
+    pthread_mutex_t lock;       /* guards mark, and is held while a record or a wait goes into its queue */
+    struct cpu_mark *mark;      /* NULL before the first record */
 };
+
+static struct leati_handles event_handles = LEATI_HANDLES(struct cpu_event);
 
 struct cpu_stream {
     struct cpu_device *device;
@@ -506,15 +510,15 @@ static uint64_t reached_ns(struct cpu_mark *mark)
 leat_status cpu_event_create(struct leati_driver *driver, void *device, void **handle)
 {
     struct cpu_event_handle *made = malloc(sizeof *made);
-    struct cpu_event *event = calloc(1, sizeof *event);
+    struct cpu_event *event = made ? leati_handle_new(&event_handles) : NULL;
 
     (void)driver, (void)device;
-    if (!made || !event) {
+    if (!event) {
         free(made);
-        free(event);
         return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for an event");
     }
     pthread_mutex_init(&event->lock, NULL);
+    leati_handle_publish(event);
     *made = (struct cpu_event_handle){.event = event, .owned = true};
     *handle = made;
     return LEAT_OK;
@@ -526,9 +530,10 @@ leat_status cpu_event_destroy(struct leati_driver *driver, void *handle)
 
     (void)driver;
     if (ended->owned) {
+        (void)leati_handle_retire(&event_handles, ended->event);
         let_go(ended->event->mark);
         pthread_mutex_destroy(&ended->event->lock);
-        free(ended->event);
+        leati_handle_free(&event_handles, ended->event);
     }
     free(ended);
     return LEAT_OK;
@@ -536,9 +541,12 @@ leat_status cpu_event_destroy(struct leati_driver *driver, void *handle)
 
 leat_status cpu_event_adopt(struct leati_driver *driver, void *device, void *native, void **handle)
 {
-    struct cpu_event_handle *made = malloc(sizeof *made);
+    struct cpu_event_handle *made;
 
     (void)driver, (void)device;
+    if (!leati_handle_live(&event_handles, native))
+        return leati_fail(LEAT_ERROR_INVALID, "%p is no event of the CPU devices", native);
+    made = malloc(sizeof *made);
     if (!made)
         return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for an event");
     *made = (struct cpu_event_handle){.event = native};

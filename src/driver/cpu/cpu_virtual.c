@@ -39,7 +39,7 @@ leat_status cpu_vm_granularity(struct leati_driver *driver, void *device, size_t
 leat_status cpu_vm_reserve(struct leati_driver *driver, void *handle, size_t bytes, void **ptr)
 {
     struct cpu_device *device = handle;
-    struct cpu_block block = {.kind = LEAT_KIND_DEVICE, .asked_bytes = bytes};
+    struct cpu_block block = {.kind = LEAT_KIND_DEVICE, .asked_bytes = bytes, .reserved = true};
     uintptr_t base;
 
     (void)driver;
@@ -252,6 +252,20 @@ leat_status cpu_vm_unmap(struct leati_driver *driver, void *opened, void *ptr, s
     }
     pthread_mutex_unlock(&device->virtual_lock);
     return status;
+}
+
+bool cpu_vm_find(struct cpu_device *device, const void *ptr, uintptr_t *base, size_t *bytes)
+{
+    const struct leati_range *map;
+
+    pthread_mutex_lock(&device->virtual_lock);
+    map = leati_ranges_find(&device->virtual_maps, (uintptr_t)ptr);
+    if (map) {
+        *base = map->base;
+        *bytes = map->bytes;
+    }
+    pthread_mutex_unlock(&device->virtual_lock);
+    return map != NULL;
 }
 
 leat_status cpu_vm_export(struct leati_driver *driver, void *device, uint64_t number, int *fd)
