@@ -11,6 +11,7 @@
 #include "host_facts.h"
 #include "info_json.h"
 #include "text.h"
+#include "text_json.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -339,8 +340,9 @@ static json_t *driver_json(const struct bench *bench)
 
     for (i = 0; leat_driver_list(i, &info) == LEAT_OK; i++)
         if (!strcmp(info.name, bench->info.driver))
-            return json_pack("{s:s, s:s, s:s, s:s?}", "name", info.name, "version", info.version, "library",
-                             info.library, "compared_with", bench->peer ? bench->peer->text : NULL);
+            return json_pack("{s:s, s:o, s:o, s:s?}", "name", info.name, "version", text_json(info.version),
+                             "library", text_json(info.library), "compared_with",
+                             bench->peer ? bench->peer->text : NULL);
     return json_null();
 }
 
@@ -356,7 +358,7 @@ static json_t *command_json(int argc, char **argv)
 
         used += (size_t)snprintf(text + used, sizeof text - used, " %s", slash ? slash + 1 : argv[i]);
     }
-    return json_string(text);
+    return text_json(text);
 }
 
 /* The record without rows yet; rows and notes are those of the run. NULL when memory is short. */

@@ -6,6 +6,7 @@
 #include "bench_verify.h"
 #include "cli.h"
 #include "text.h"
+#include "text_json.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -53,7 +54,7 @@ void bench_note(struct bench *bench, const char *format, ...)
     va_start(list, format);
     vsnprintf(text, sizeof text, format, list);
     va_end(list);
-    if (json_array_append_new(bench->notes, json_string(text)) != 0)
+    if (json_array_append_new(bench->notes, text_json(text)) != 0)
         bench->failed = true;
 }
 

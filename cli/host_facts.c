@@ -2,6 +2,7 @@
  * host_facts.c - what the machine is, for "leat info" and for records of measurements.
  */
 #include "host_facts.h"
+#include "text_json.h"
 
 #include <sched.h>
 #include <stdio.h>
@@ -65,6 +66,6 @@ void host_enlarge_cpu_device(uint64_t wanted_bytes)
 
 json_t *host_facts_json(const struct host_facts *facts)
 {
-    return json_pack("{s:s, s:I, s:I, s:s}", "cpu", facts->cpu, "cores", (json_int_t)facts->cores, "memory_bytes",
-                     (json_int_t)facts->memory_bytes, "kernel", facts->kernel);
+    return json_pack("{s:o, s:I, s:I, s:o}", "cpu", text_json(facts->cpu), "cores", (json_int_t)facts->cores,
+                     "memory_bytes", (json_int_t)facts->memory_bytes, "kernel", text_json(facts->kernel));
 }

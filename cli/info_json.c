@@ -4,6 +4,7 @@
 #include "info_json.h"
 #include "cli.h"
 #include "host_facts.h"
+#include "text_json.h"
 
 #include <stdio.h>
 
@@ -15,7 +16,7 @@ static json_t *number_or_null(uint64_t value)
 
 static json_t *text_or_null(const char *text)
 {
-    return text && text[0] ? json_string(text) : json_null();
+    return text && text[0] ? text_json(text) : json_null();
 }
 
 static json_t *kinds_json(const leat_device_info *info)
@@ -40,11 +41,12 @@ static json_t *peers_json(const leat_device_info *info)
 
 json_t *info_device_json(const leat_device_info *info)
 {
-    json_t *device = json_pack(
-        "{s:s, s:s, s:i, s:s, s:s, s:I, s:I, s:I, s:I}", "name", info->name, "driver", info->driver, "ordinal",
-        info->ordinal, "model", info->model, "architecture", info->architecture, "memory_bytes",
-        (json_int_t)info->memory_bytes, "compute_units", (json_int_t)info->compute_units, "max_block_threads",
-        (json_int_t)info->max_block_threads, "max_shared_bytes", (json_int_t)info->max_shared_bytes);
+    json_t *device =
+        json_pack("{s:s, s:s, s:i, s:o, s:o, s:I, s:I, s:I, s:I}", "name", info->name, "driver", info->driver,
+                  "ordinal", info->ordinal, "model", text_json(info->model), "architecture",
+                  text_json(info->architecture), "memory_bytes", (json_int_t)info->memory_bytes, "compute_units",
+                  (json_int_t)info->compute_units, "max_block_threads", (json_int_t)info->max_block_threads,
+                  "max_shared_bytes", (json_int_t)info->max_shared_bytes);
     json_t *rest;
 
     if (!device)
@@ -75,14 +77,14 @@ json_t *info_driver_json(const leat_driver_info *info)
 
 static json_t *option_json(const leat_option_info *info)
 {
-    return json_pack("{s:s, s:o, s:s, s:s, s:b}", "name", info->name, "value",
-                     info->value ? json_string(info->value) : json_null(), "default", info->default_value, "text",
-                     info->text, "debug", info->debug);
+    return json_pack("{s:s, s:o, s:s, s:s, s:b}", "name", info->name, "value", text_json(info->value), "default",
+                     info->default_value, "text", info->text, "debug", info->debug);
 }
 
-/* False when memory is short or the devices cannot be listed. */
-static bool collect(json_t *devices, json_t *drivers, json_t *options)
+/* What went wrong, or NULL. */
+static const char *collect(json_t *devices, json_t *drivers, json_t *options)
 {
+    static const char *const no_memory = "out of host memory";
     leat_device_info device;
     leat_driver_info driver;
     leat_option_info option;
@@ -91,25 +93,23 @@ static bool collect(json_t *devices, json_t *drivers, json_t *options)
 
     for (i = 0; (status = leat_device_list(i, &device)) == LEAT_OK; i++)
         if (json_array_append_new(devices, info_device_json(&device)) != 0)
-            return false;
-    if (status != LEAT_ERROR_NO_DEVICE) {
-        cli_complain("info: %s", leat_last_error());
-        return false;
-    }
+            return no_memory;
+    if (status != LEAT_ERROR_NO_DEVICE)
+        return leat_last_error();
     for (i = 0; leat_driver_list(i, &driver) == LEAT_OK; i++)
         if (json_array_append_new(drivers, info_driver_json(&driver)) != 0)
-            return false;
+            return no_memory;
     for (i = 0; leat_option_list(i, &option) == LEAT_OK; i++)
         if (json_array_append_new(options, option_json(&option)) != 0)
-            return false;
-    return true;
+            return no_memory;
+    return NULL;
 }
 
 bool info_print_json(void)
 {
     struct host_facts facts;
     json_t *devices, *drivers, *options, *all;
-    bool fine = false;
+    const char *failure = "out of host memory";
 
     host_facts_read(&facts);
     devices = json_array();
@@ -117,13 +117,17 @@ bool info_print_json(void)
     options = json_array();
     all = json_pack("{s:s, s:o, s:O, s:O, s:O}", "version", leat_version(), "host", host_facts_json(&facts),
                     "devices", devices, "drivers", drivers, "options", options);
-    if (all && collect(devices, drivers, options)) {
-        fine = json_dumpf(all, stdout, JSON_INDENT(2)) == 0;
+    if (all)
+        failure = collect(devices, drivers, options);
+    if (!failure && json_dumpf(all, stdout, JSON_INDENT(2)) != 0)
+        failure = "its JSON could not be printed";
+    if (!failure)
         putchar('\n');
-    }
+    else if (!ferror(stdout)) /* main() tells that the output cannot be written */
+        cli_complain("info: %s", failure);
     json_decref(all);
     json_decref(options);
     json_decref(drivers);
     json_decref(devices);
-    return fine;
+    return !failure;
 }

@@ -5,6 +5,7 @@
 #include "cli.h"
 #include "layout_lab.h"
 #include "text.h"
+#include "text_json.h"
 
 #include <getopt.h>
 #include <math.h>
@@ -188,7 +189,7 @@ static bool print_json(const struct bench *bench, const struct layout_options *o
     json_object_set_new(object, "repeats", json_integer(result->times.repeats));
     json_object_set_new(object, "payload_bytes", json_integer((json_int_t)made->payload_bytes));
     json_object_set_new(object, "device", json_string(bench->info.name));
-    json_object_set_new(object, "model", json_string(bench->info.model));
+    json_object_set_new(object, "model", text_json(bench->info.model));
     json_object_set_new(object, "version", json_string(leat_version()));
     json_object_set_new(object, "from", json_string(leat_kind_name(options->from)));
     json_object_set_new(object, "to", json_string(leat_kind_name(options->to)));

@@ -4,6 +4,7 @@
  */
 #include "layout_lab.h"
 #include "bench_verify.h"
+#include "text_json.h"
 
 #include <math.h>
 #include <stdatomic.h>
@@ -440,7 +441,7 @@ double layout_bound_rate(const struct layout_result *result)
 
 static bool set_text(json_t *row, const char *key, const char *text)
 {
-    return json_object_set_new(row, key, json_string(text)) == 0;
+    return json_object_set_new(row, key, text_json(text)) == 0;
 }
 
 static bool set_number(json_t *row, const char *key, uint64_t number)

@@ -6,6 +6,7 @@
 #include "replay.h"
 #include "table.h"
 #include "text.h"
+#include "text_json.h"
 
 #include <jansson.h>
 #include <stddef.h>
@@ -387,9 +388,10 @@ static json_t *driver_json(const struct replay_target *target)
 {
     leat_driver_info driver;
 
-    return find_driver(target, &driver) ? json_pack("{s:s, s:s, s:s}", "name", driver.name, "version",
-                                                    driver.version, "library", driver.library)
-                                        : json_null();
+    return find_driver(target, &driver)
+               ? json_pack("{s:s, s:o, s:o}", "name", driver.name, "version", text_json(driver.version), "library",
+                           text_json(driver.library))
+               : json_null();
 }
 
 static json_t *host_json(void)
@@ -424,9 +426,9 @@ static json_t *setting_json(const struct replay_target *target, const struct rep
                             const struct trace *trace)
 {
     json_t *all =
-        json_pack("{s:s, s:o, s:o, s:o, s:s, s:s, s:o, s:i, s:o, s:o, s:o, s:s, s:o}", "version", leat_version(), "host",
+        json_pack("{s:s, s:o, s:o, s:o, s:o, s:s, s:o, s:i, s:o, s:o, s:o, s:s, s:o}", "version", leat_version(), "host",
                   host_json(), "device", info_device_json(&target->info), "driver", driver_json(target), "trace",
-                  base_name(options->trace), "format", trace_format_name(trace->format), "allocations",
+                  text_json(base_name(options->trace)), "format", trace_format_name(trace->format), "allocations",
                   number(trace->block_count), "streams", trace->stream_count, "events", number(trace->event_count),
                   "failures_recorded", number(trace->failures), "allocated_before", number(trace->before), "kind",
                   leat_kind_name(options->kind), "left_out", number(trace->left_out));
@@ -451,9 +453,9 @@ static json_t *report_json(const struct replay_target *target, const struct repl
     bool known = result->all.peak_known;
     json_t *all = setting_json(target, options, trace);
     json_t *peaks = json_pack(
-        "{s:o, s:o, s:s?, s:o, s:o}", "peak_requested_bytes", number(result->peak_requested_bytes),
-        "peak_reserved_bytes", peak_json(&result->all), "peak_reserved_unknown", known ? NULL : no_peak, "ratio",
-        known ? json_real(ratio(result, &result->all)) : json_null(), "clock_ns", number(result->clock_ns));
+        "{s:o, s:o, s:o, s:o, s:o}", "peak_requested_bytes", number(result->peak_requested_bytes),
+        "peak_reserved_bytes", peak_json(&result->all), "peak_reserved_unknown", text_json(known ? NULL : no_peak),
+        "ratio", known ? json_real(ratio(result, &result->all)) : json_null(), "clock_ns", number(result->clock_ns));
     json_t *rest = json_pack("{s:o, s:o, s:o, s:o}", "each_round", each_json(target, result), "later",
                              rounds_json(target, &result->later), "trim", trim_json(options, result), "statistics",
                              statistics_json(target, &result->statistics));

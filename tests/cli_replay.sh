@@ -288,6 +288,19 @@ run 1 replay --device nothing:0 $trace && says 'nothing'
 run 1 replay --device "$device" --snapshot "$work/none/x" $trace && says 'none/x cannot be written'
 run 0 replay --help && run 0 help replay
 
+# ---- names that are no UTF-8 ------------------------------------------------------------------------------------
+
+# JSON is UTF-8, whatever variables and files are called.
+is_utf8() {
+    iconv -f UTF-8 -t UTF-16 "$work/out" >/dev/null 2>"$work/err" || fail "$1 is no UTF-8"
+    grep -qF "$2$(printf '\357\277\275')" "$work/out" || fail "$1 has no U+FFFD behind $2"
+}
+odd=$(printf 'odd\377\303')
+LEAT_DEVICE=$odd LEAT_CUDA_LIBRARY=$odd "$leat" info --json >"$work/out" 2>"$work/err" || fail 'leat info --json fails'
+is_utf8 'leat info --json' '"value": "odd'
+cp two_stream_cut.csv.gz "$work/$odd.csv.gz"
+replay --json "$work/$odd.csv.gz" && is_utf8 'leat replay --json' '"trace": "odd'
+
 # ---- pool-map -------------------------------------------------------------------------------------------------
 
 # drawn SNAPSHOT: both pictures of it can be made.
