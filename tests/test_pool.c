@@ -2,6 +2,7 @@
 #include "test_pool.h"
 
 #include <ctype.h>
+#include <locale.h>
 #include <pthread.h>
 #include <stdio.h>
 
@@ -993,6 +994,54 @@ static void a_snapshot_is_json(void **state)
     }
 }
 
+/* Names of any bytes, and such as are cut; JSON that is not UTF-8 is none. */
+static void a_snapshot_is_utf8(void **state)
+{
+    static const char *const tags[] = {
+        /* 32 bytes in characters of 2, of which 31 bytes count. */
+        "\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9",
+        "\xff\xfe",
+        "half \xc3",
+        "\xed\xa0\x80",
+    };
+    locale_t utf8 = newlocale(LC_CTYPE_MASK, "C.UTF-8", (locale_t)0), before;
+    char name[60] = "";
+    struct test_state *t = *state;
+    struct text text = {NULL, 0};
+    leat_pool *pool;
+    void *blocks[4];
+    size_t characters;
+
+    if (!utf8)
+        SKIP_OTHER("there is no locale C.UTF-8 to check with");
+    /* Cut in the middle of a character of 3. */
+    while (strlen(name) < 54)
+        strcat(name, "\u20ac");
+    pool = POOL(t->device, .name = name);
+    for (int i = 0; i < 4; i++) {
+        OK(leat_pool_tag(tags[i]));
+        blocks[i] = test_block(pool, t->stream, 1000);
+    }
+    OK(leat_pool_tag(NULL));
+    OK(leat_pool_snapshot(pool, keep_text, &text));
+    expect_json(text.words);
+    before = uselocale(utf8);
+    characters = mbstowcs(NULL, text.words, 0);
+    uselocale(before);
+    freelocale(utf8);
+    assert_true(characters != (size_t)-1);
+    /* 15 characters of the first tag, and no half of one. */
+    assert_non_null(
+        strstr(text.words,
+               "\"\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\""));
+    assert_non_null(strstr(text.words, "\"half \ufffd\""));
+    assert_non_null(strstr(text.words, "\"\ufffd\ufffd\""));
+    for (int i = 0; i < 4; i++)
+        OK(leat_free(t->stream, blocks[i]));
+    free(text.words);
+    OK(leat_pool_destroy(pool));
+}
+
 /* ---- the device's end -----------------------------------------------------------------------------------------
  */
 
@@ -1086,6 +1135,7 @@ static const struct CMUnitTest tests[] = {
     STATE_TEST(history_forgets_the_oldest),
     STATE_TEST(a_failed_request_is_remembered),
     STATE_TEST(a_snapshot_is_json),
+    STATE_TEST(a_snapshot_is_utf8),
     STATE_TEST(closing_the_device_ends_its_pools),
     STATE_TEST(a_pool_gives_all_back),
     STATE_TEST(further_tags_count_as_other),

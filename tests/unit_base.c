@@ -5,10 +5,88 @@
 #include "base/handles.h"
 #include "base/options.h"
 #include "base/ranges.h"
+#include "base/text.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* ---- texts ------------------------------------------------------------------------------------- */
+
+/* A code point as UTF-8 would have it, in so many bytes, also where it must not. */
+static void encode(uint32_t point, unsigned bytes, char text[5])
+{
+    static const unsigned char first[] = {0, 0, 0xc0, 0xe0, 0xf0};
+
+    for (unsigned i = bytes; --i; point >>= 6)
+        text[i] = (char)(0x80 | (point & 0x3f));
+    text[0] = (char)(first[bytes] | point);
+    text[bytes] = '\0';
+}
+
+static void characters_are_those_of_utf8(void **state)
+{
+    char text[5];
+
+    (void)state;
+    assert_int_equal(leati_text_character(""), 0);
+    assert_int_equal(leati_text_character("x"), 1);
+    for (uint32_t point = 0; point < 0x200000; point++) {
+        unsigned right = point < 0x80 ? 1 : point < 0x800 ? 2 : point < 0x10000 ? 3 : 4;
+        bool allowed = point <= 0x10ffff && (point < 0xd800 || point > 0xdfff);
+
+        for (unsigned bytes = 2; bytes <= 4; bytes++) {
+            if (point >> (bytes == 2 ? 11 : bytes == 3 ? 16 : 21))
+                continue;
+            encode(point, bytes, text);
+            if (leati_text_character(text) != (allowed && bytes == right ? bytes : 0))
+                fail_msg("U+%X in %u bytes: %zu", point, bytes, leati_text_character(text));
+            /* Cut off, or with something else in its place. */
+            text[bytes - 1] = '\0';
+            assert_int_equal(leati_text_character(text), 0);
+            text[bytes - 1] = 'x';
+            assert_int_equal(leati_text_character(text), 0);
+        }
+    }
+    for (int byte = 0x80; byte < 0x100; byte++)
+        assert_int_equal(leati_text_character((char[]){(char)byte, '\0'}), 0);
+}
+
+static void texts_are_cut_between_characters(void **state)
+{
+    char to[6];
+
+    (void)state;
+    leati_text_copy(to, sizeof to, "a\xc3\xa9\xe2\x82\xac");
+    assert_string_equal(to, "a\xc3\xa9");
+    leati_text_copy(to, sizeof to,
+                    "ab\xe2\x82\xac"
+                    "c");
+    assert_string_equal(to, "ab\xe2\x82\xac");
+    /* What is no UTF-8 goes byte by byte. */
+    leati_text_copy(to, sizeof to,
+                    "\xff\xc3\xff\xe2\x82"
+                    "c");
+    assert_string_equal(to, "\xff\xc3\xff\xe2\x82");
+    leati_text_copy(to, 1, "a");
+    assert_string_equal(to, "");
+}
+
+static void append(void *argument, const char *piece, size_t bytes)
+{
+    strncat(argument, piece, bytes);
+}
+
+static void json_strings_are_utf8(void **state)
+{
+    char json[200] = "";
+
+    (void)state;
+    leati_text_json("a\"b\\c\n\x01\xc3\xa9\xff\xc3|\xed\xa0\x80\x7f", append, json);
+    assert_string_equal(
+        json,
+        "\"a\\\"b\\\\c\\u000a\\u0001\xc3\xa9\xef\xbf\xbd\xef\xbf\xbd|\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\x7f\"");
+}
 
 /* ---- options: main() has set them -------------------------------------------------------------- */
 
@@ -381,6 +459,9 @@ static void one_thread_wins_the_end(void **state)
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(characters_are_those_of_utf8),
+        cmocka_unit_test(texts_are_cut_between_characters),
+        cmocka_unit_test(json_strings_are_utf8),
         cmocka_unit_test(options_are_read_once),
         cmocka_unit_test(numbers_have_suffixes_and_bounds),
         cmocka_unit_test(flags_have_words),

@@ -273,7 +273,7 @@ LEAT_API leat_status leat_pool_import(leat_device *device, int fd, size_t bytes,
 
 /*
  * Names what this thread allocates from now on, for statistics, snapshots and reports; NULL ends it. Copied; up to
- * 31 bytes count. There are 62 tags in a process: further names count as "other". Errors: none.
+ * 31 bytes count, whole characters where it is UTF-8. There are 62 tags in a process: further names count as "other". Errors: none.
  */
 LEAT_API leat_status leat_pool_tag(const char *tag);
 
@@ -351,7 +351,8 @@ LEAT_API leat_status leat_pool_history(leat_pool *pool, leat_pool_event *events,
  * every extent of its addresses with its state, stream, tag and, in guard mode or with LEAT_POOL_STACKS, call
  * stack. States: live; cached (freed, kept whole for its stream or by guard mode); free (idle); pending (freed,
  * waits for other streams); stale (its memory has moved on, but old work may still use the addresses); hole
- * (addresses without memory). 'leat pool-map' draws it. The pool stands still meanwhile, so write must not call
+ * (addresses without memory). 'leat pool-map' draws it. All of it is UTF-8: bytes of names and tags that are not
+ * become U+FFFD. The pool stands still meanwhile, so write must not call
  * leat.
  * Errors: HANDLE, INVALID (write NULL), HOST_MEMORY.
  */

@@ -3,6 +3,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 void leati_text_add(struct leati_text *text, const char *format, ...)
 {
@@ -31,4 +32,72 @@ void leati_text_add_bytes(struct leati_text *text, uint64_t bytes)
         unit++;
     }
     leati_text_add(text, "%.*f %s", value < 10 && unit && value != (double)(int)value ? 1 : 0, value, units[unit]);
+}
+
+size_t leati_text_character(const char *text)
+{
+    const unsigned char *byte = (const unsigned char *)text;
+    unsigned char low = 0x80,
+                  high = 0xbf; /* of the second byte: no surrogates, no detours, nothing past U+10FFFF */
+    size_t bytes;
+
+    if (byte[0] < 0x80)
+        return byte[0] ? 1 : 0;
+    if (byte[0] < 0xc2 || byte[0] > 0xf4)
+        return 0;
+    bytes = byte[0] < 0xe0 ? 2 : byte[0] < 0xf0 ? 3 : 4;
+    if (byte[0] == 0xe0)
+        low = 0xa0;
+    else if (byte[0] == 0xed)
+        high = 0x9f;
+    else if (byte[0] == 0xf0)
+        low = 0x90;
+    else if (byte[0] == 0xf4)
+        high = 0x8f;
+    if (byte[1] < low || byte[1] > high)
+        return 0;
+    for (size_t i = 2; i < bytes; i++)
+        if (byte[i] < 0x80 || byte[i] > 0xbf)
+            return 0;
+    return bytes;
+}
+
+void leati_text_copy(char *to, size_t to_bytes, const char *text)
+{
+    size_t used = 0;
+
+    while (text[used]) {
+        size_t bytes = leati_text_character(text + used);
+
+        bytes = bytes ? bytes : 1;
+        if (used + bytes >= to_bytes)
+            break;
+        memcpy(to + used, text + used, bytes);
+        used += bytes;
+    }
+    to[used] = '\0';
+}
+
+void leati_text_json(const char *text, void (*write)(void *argument, const char *piece, size_t bytes),
+                     void *argument)
+{
+    static const char replacement[] = "\xef\xbf\xbd";
+
+    write(argument, "\"", 1);
+    while (*text) {
+        size_t bytes = leati_text_character(text);
+        unsigned char first = (unsigned char)*text;
+        char escape[8];
+
+        if (!bytes)
+            write(argument, replacement, sizeof replacement - 1);
+        else if (first == '"' || first == '\\')
+            write(argument, escape, (size_t)snprintf(escape, sizeof escape, "\\%c", first));
+        else if (first < 0x20)
+            write(argument, escape, (size_t)snprintf(escape, sizeof escape, "\\u%04x", first));
+        else
+            write(argument, text, bytes);
+        text += bytes ? bytes : 1;
+    }
+    write(argument, "\"", 1);
 }

@@ -1,10 +1,11 @@
-/* text.h - a text that is put together piece by piece, and cut where its room ends; the room is 1 or more. */
+/* text.h - texts that are put together piece by piece, cut where their room ends, or written as JSON. */
 #ifndef LEATI_TEXT_H
 #define LEATI_TEXT_H
 
 #include <stddef.h>
 #include <stdint.h>
 
+/* The room is 1 or more. */
 struct leati_text {
     char *at; /* where the next piece goes; a closing 0 stands there */
     size_t left;
@@ -14,5 +15,16 @@ void leati_text_add(struct leati_text *text, const char *format, ...) __attribut
 
 /* "4 KiB", "1.5 MiB", "37 B". */
 void leati_text_add_bytes(struct leati_text *text, uint64_t bytes);
+
+/* The number of bytes of the UTF-8 character that text begins with; 0 when it begins with none, or is "". */
+size_t leati_text_character(const char *text);
+
+/* Copies text, as many of its characters as there is room for; to_bytes is 1 or more. A byte that is no UTF-8
+ * counts as a character. */
+void leati_text_copy(char *to, size_t to_bytes, const char *text);
+
+/* Writes text as a JSON string, with its quotes; each byte that is no UTF-8 becomes U+FFFD. */
+void leati_text_json(const char *text, void (*write)(void *argument, const char *piece, size_t bytes),
+                     void *argument);
 
 #endif

@@ -51,7 +51,7 @@ leat_status leat_pool_tag(const char *tag)
         thread_tag = 0;
         return LEAT_OK;
     }
-    snprintf(name, sizeof name, "%s", tag);
+    leati_text_copy(name, sizeof name, tag);
     pthread_mutex_lock(&tags_lock);
     count = atomic_load_explicit(&tag_count, memory_order_relaxed);
     for (i = 1; i < count && strcmp(tag_names[i], name) != 0; i++)
@@ -415,15 +415,7 @@ static void say(const struct writer *writer, const char *format, ...)
 
 static void say_string(const struct writer *writer, const char *text)
 {
-    say(writer, "\"");
-    for (; *text; text++)
-        if (*text == '"' || *text == '\\')
-            say(writer, "\\%c", *text);
-        else if ((unsigned char)*text < 0x20)
-            say(writer, "\\u%04x", (unsigned)(unsigned char)*text);
-        else
-            say(writer, "%c", *text);
-    say(writer, "\"");
+    leati_text_json(text, writer->write, writer->argument);
 }
 
 static const char *state_name(uint32_t state)

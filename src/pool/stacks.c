@@ -106,14 +106,9 @@ static void say_stack(const char *name, const struct leati_stack *stack,
     write(argument, text, (size_t)snprintf(text, sizeof text, ",\"%s\":[", name));
     for (unsigned i = first_frame(stack), first = i; i < stack->count; i++) {
         say_frame(stack->at[i], text, sizeof text);
-        write(argument, i == first ? "\"" : ",\"", i == first ? 1 : 2);
-        for (const char *at = text; *at; at++) {
-            if (*at == '"' || *at == '\\')
-                write(argument, "\\", 1);
-            /* Names of files may have any bytes; the rest is not worth a table. */
-            write(argument, (unsigned char)*at < 0x20 ? "?" : at, 1);
-        }
-        write(argument, "\"", 1);
+        if (i > first)
+            write(argument, ",", 1);
+        leati_text_json(text, write, argument);
     }
     write(argument, "]", 1);
 }
