@@ -23,7 +23,8 @@ test_kernels := $(test_bin)/kernels_user.so
 
 # cmocka's headers have no warnings of ours to answer for; what the programs find beside them, they find by a define.
 test_defines = -DTEST_KERNELS_SO='"$(abspath $(test_kernels))"' -DTEST_KERNELS_PTX='"$(abspath tests/kernels_user.ptx)"' \
-               -DTEST_SNAPSHOT='"$(abspath tests/traces/pytorch_snapshot.pickle)"'
+               -DTEST_SNAPSHOT='"$(abspath tests/traces/pytorch_snapshot.pickle)"' \
+               -DTEST_KERNELS_PLAIN='"$(abspath $(test_kernels_plain))"'
 test_objects := $(test_bin)/harness.o $(test_bin)/layouts.o
 
 $(test_bin)/%.o: tests/%.c $(BUILD)/flags
@@ -77,6 +78,13 @@ $(test_bin)/recorded: tests/recorded.c $(BUILD)/libleat.a $(BUILD)/flags
 	$(Q)$(CC) $(PUBLIC_CFLAGS) -MMD -MP -MF $@.d $< $(LDFLAGS) $(BUILD)/libleat.a $(LIB_LIBS) -o $@
 -include $(test_bin)/recorded.d
 
+# The same without what a sanitizer puts in, for tests of the file itself.
+test_kernels_plain := $(test_bin)/kernels_plain.so
+$(test_kernels_plain): tests/kernels_user.c include/leat/device_code.h $(BUILD)/flags
+	$(say) CC $<
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(filter-out -fsanitize%,$(PUBLIC_CFLAGS)) -fPIC -shared $< -o $@
+
 # Libraries that stand for libcuda.so.1 and libamdhip64.so; their sources share the drivers' lists of functions. The check against
 # cuda.h needs its folder.
 test_fakes := $(patsubst tests/fake/%.c,$(test_bin)/fake/%.so,$(sort $(wildcard tests/fake/*.c)))
@@ -93,7 +101,7 @@ $(test_jitter): tests/jitter.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(filter-out -fsanitize%,$(ALL_CFLAGS)) -fPIC -shared $< -o $@ -ldl
 
-tests: $(test_programs) $(test_kernels) $(test_fakes) $(test_jitter) $(test_bin)/recorded
+tests: $(test_programs) $(test_kernels) $(test_kernels_plain) $(test_fakes) $(test_jitter) $(test_bin)/recorded
 
 # The command as a user calls it, on the device to test.
 test_cli := tests/cli_replay.sh tests/cli_record.sh tests/cli_bench.sh tests/cli_layout.sh

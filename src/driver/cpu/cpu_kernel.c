@@ -2,16 +2,20 @@
 #include "driver/cpu/cpu.h"
 
 #include "base/addresses.h"
+#include "driver/cpu/cpu_image.h"
 #include "kernels/builtin.h"
 
 #include <dlfcn.h>
 #include <errno.h>
-#include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
+
+/* More than any kernel has. */
+#define PARAMETERS_MOST 1024
+#define PARAMETER_BYTES_MOST 65536
 
 struct cpu_kernel {
     const leat_cpu_kernel *code;
@@ -58,29 +62,6 @@ static leat_status image_file(const char *image, size_t bytes, int *fd)
     return LEAT_OK;
 }
 
-/* Is everything there that the headers speak of? The loader maps a file without asking, and a part that is cut off
- * would end the program with SIGBUS. */
-static bool is_whole(const unsigned char *image, size_t bytes)
-{
-    ElfW(Ehdr) header;
-
-    if (bytes < sizeof header)
-        return false;
-    memcpy(&header, image, sizeof header);
-    if (header.e_phentsize != sizeof(ElfW(Phdr)) || header.e_phoff > bytes ||
-        (bytes - header.e_phoff) / sizeof(ElfW(Phdr)) < header.e_phnum || header.e_shoff > bytes ||
-        bytes - header.e_shoff < (size_t)header.e_shnum * header.e_shentsize)
-        return false;
-    for (unsigned i = 0; i < header.e_phnum; i++) {
-        ElfW(Phdr) part;
-
-        memcpy(&part, image + header.e_phoff + i * sizeof part, sizeof part);
-        if (part.p_offset > bytes || part.p_filesz > bytes - part.p_offset)
-            return false;
-    }
-    return true;
-}
-
 leat_status cpu_module_load(struct leati_driver *driver, void *device, const void *image, size_t bytes, void **out)
 {
     struct cpu_module *module = NULL;
@@ -94,9 +75,7 @@ leat_status cpu_module_load(struct leati_driver *driver, void *device, const voi
             LEAT_ERROR_IMAGE,
             "not a shared object; the CPU device takes what 'cc -O3 -fPIC -shared' makes of a file with "
             "leat/device_code.h");
-    if (!is_whole(image, bytes))
-        return leati_fail(LEAT_ERROR_IMAGE,
-                          "a shared object of which only %zu bytes are there: build or copy it again", bytes);
+    LEATI_TRY(cpu_image_check(image, bytes));
     LEATI_TRY(new_module(&module));
     status = image_file(image, bytes, &module->fd);
     if (status != LEAT_OK) {
@@ -194,6 +173,34 @@ static const leat_cpu_kernel *find_in_library(void *library, const char *name)
     return dlsym(library, symbol);
 }
 
+static bool lies_in(const void *base, const void *ptr)
+{
+    Dl_info info;
+
+    return dladdr(ptr, &info) && info.dli_fbase == base;
+}
+
+/* Does the description of a kernel of a shared object lead nowhere else? */
+static bool is_sound(const leat_cpu_kernel *code)
+{
+    Dl_info info;
+
+    if (!dladdr(code, &info) || !lies_in(info.dli_fbase, (const char *)(code + 1) - 1) ||
+        code->parameter_count > PARAMETERS_MOST)
+        return false;
+    if (code->abi == LEAT_CPU_KERNEL_ABI && !lies_in(info.dli_fbase, (const void *)(uintptr_t)code->run))
+        return false;
+    if (!code->parameter_count)
+        return true;
+    if (!lies_in(info.dli_fbase, code->parameter_bytes) ||
+        !lies_in(info.dli_fbase, code->parameter_bytes + code->parameter_count - 1))
+        return false;
+    for (uint32_t i = 0; i < code->parameter_count; i++)
+        if (code->parameter_bytes[i] > PARAMETER_BYTES_MOST)
+            return false;
+    return true;
+}
+
 leat_status cpu_kernel_get(struct leati_driver *driver, void *device, void *handle, const char *name, void **out,
                            struct leati_kernel_shape *shape)
 {
@@ -209,6 +216,9 @@ leat_status cpu_kernel_get(struct leati_driver *driver, void *device, void *hand
                           module->library ? "the shared object has no leat_cpu_kernel_%s"
                           : module->own   ? "no kernel of that list is called %s"
                                           : "no built-in kernel is called %s",
+                          name);
+    if (module->library && !is_sound(code))
+        return leati_fail(LEAT_ERROR_IMAGE, "leat_cpu_kernel_%s is damaged: build or copy the shared object again",
                           name);
     if (code->abi != LEAT_CPU_KERNEL_ABI)
         return leati_fail(LEAT_ERROR_IMAGE,
