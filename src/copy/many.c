@@ -331,11 +331,12 @@ static struct block *take_block(struct many *many, const struct block *needs)
     size_t head_bytes = align_up(sizeof(struct block), 64);
     struct block *block = leati_scratch_take(
         many->stream->device, head_bytes + in_bytes + out_bytes + piece_bytes + dma_bytes + needs->packed_bytes);
-    char *at = (char *)block + head_bytes;
+    char *at;
 
     if (!block)
         return NULL;
     memset(block, 0, sizeof *block);
+    at = (char *)block + head_bytes;
     block->in.list = (struct part *)(void *)at;
     block->out.list = (struct part *)(void *)(at += in_bytes);
     block->pieces = (struct piece *)(void *)(at += out_bytes);
