@@ -7,6 +7,7 @@ CFLAGS ?= -O3 -g
 CUDA_HOME ?= /usr/local/cuda
 PKG_CONFIG ?= pkg-config
 CLANG ?= clang-19
+CLANG_TIDY ?= clang-tidy-19
 
 prefix ?= /usr/local
 exec_prefix ?= $(prefix)
@@ -149,6 +150,19 @@ symbols: $(BUILD)/libleat.so
 	$(Q)tools/check-symbols.sh $(BUILD)/libleat.so
 layers:
 	$(Q)tools/check-layers.sh
+
+# One file at a time; .clang-tidy has the checks. Kernels of layouts are left out: any change to them changes the built
+# files, and sanitizers see them run.
+tidy_src := $(filter-out src/kernels/layout_kernels.c,$(lib_src)) $(cli_src) $(sort $(wildcard compat/*/*.c))
+tidy: $(tidy_src:%.c=$(BUILD)/tidy/%.done)
+	$(say) TIDY '$(words $(tidy_src)) files have no findings'
+$(BUILD)/tidy/%.done: %.c .clang-tidy $(sort $(wildcard src/*/*.h src/driver/*/*.h cli/*.h compat/*/*.h)) $(headers)
+	$(say) TIDY $<
+	@mkdir -p $(@D)
+	$(Q)$(CLANG_TIDY) --quiet $< -- -std=c11 -D_GNU_SOURCE -pthread -Iinclude -Isrc -Icompat $(cli_cflags) \
+	    -DLEAT_VERSION='"$(VERSION)"' 2>$@.log || { cat $@.log >&2; exit 1; }
+	$(Q)touch $@
+
 kernels-check:
 	$(Q)CLANG='$(CLANG)' tools/build-kernels.sh --check
 readme-figures: $(BUILD)/leat
@@ -215,6 +229,7 @@ make names-cost      what a call by a name of the CUDA runtime costs on top of l
 make known-names     libleat-cudart.so and the like export what docs/known-names.md lists and nothing else
 make compat-abi      the headers of known names agree with the vendor's, where those are installed
 make layers          no file includes what its layer must not know
+make tidy            clang's analyzer has no findings; the first run takes minutes, needs $(CLANG_TIDY)
 make kernels-check   the device code in the tree is what $(CLANG) makes of its sources
 make install         command, library, headers, pkg-config and CMake files, man page; honours prefix and DESTDIR
 make install-lib     the same without the command and its man page
@@ -222,7 +237,8 @@ make uninstall       takes away what install put there
 make clean           removes $(BUILD)/
 
 Variables: V=1 shows the commands; BUILD=folder; CC, CXX, CFLAGS, CPPFLAGS, LDFLAGS; prefix (/usr/local), libdir,
-includedir, DESTDIR; CUDA_HOME (/usr/local/cuda) for the one example that uses cuda.h; CLANG (clang-19).
+includedir, DESTDIR; CUDA_HOME (/usr/local/cuda) for the one example that uses cuda.h; CLANG (clang-19), CLANG_TIDY
+(clang-tidy-19).
 endef
 
 # ---- the rest -----------------------------------------------------------------------------------------------
@@ -234,7 +250,7 @@ help:
 	$(info $(help_text))@:
 
 FORCE:
-.PHONY: all lib install-compat examples check check-gpu check-tsan gate asan tsan headers symbols layers kernels-check \
+.PHONY: all lib install-compat examples check check-gpu check-tsan gate asan tsan headers symbols layers tidy kernels-check \
         readme-figures install install-lib uninstall clean help FORCE
 .DELETE_ON_ERROR:
 -include $(lib_obj:.o=.d) $(cli_obj:.o=.d) $(example_bin:=.d)

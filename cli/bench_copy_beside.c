@@ -115,7 +115,7 @@ static bool sample(void *state, enum bench_side side, double *seconds)
 
 static double best_alone(const struct alone *alone)
 {
-    double times[ROUNDS * 2];
+    double times[ROUNDS * 2] = {0};
     unsigned count = alone->count < ROUNDS * 2 ? alone->count : ROUNDS * 2, i, k;
 
     /* Insertion sort: a handful of numbers. */

@@ -114,7 +114,7 @@ static bool take_steps(const struct layout_words *words, leat_layout *view, stru
     for (i = 0; i < words->count; i++) {
         enum layout_step_kind kind = words->steps[i].kind;
         const char *value = words->steps[i].value;
-        int64_t numbers[LEAT_LAYOUT_MAX_DIMS];
+        int64_t numbers[LEAT_LAYOUT_MAX_DIMS] = {0};
         unsigned least, most,
             count = parse_numbers(value, kind == LAYOUT_PERM ? ',' : ':', numbers, LEAT_LAYOUT_MAX_DIMS);
 

@@ -231,7 +231,7 @@ static void expect_share(void *argument, unsigned index, unsigned threads)
     const leat_layout *src = &expect->made->src, *dst = &expect->made->dst;
     uint64_t each = expect->elements / threads + 1, begin = each * index, end = begin + each, i;
     uint32_t last = src->dims - 1, dim;
-    int64_t at[LEAT_LAYOUT_MAX_DIMS];
+    int64_t at[LEAT_LAYOUT_MAX_DIMS] = {0};
     bool indexed_last = (src->index && src->index_dim == last) || (dst->index && dst->index_dim == last);
 
     if (end > expect->elements)

@@ -355,7 +355,7 @@ static bool sum_all(struct run *run)
 {
     struct replay_result *result = run->result;
     unsigned rounds = run->options->rounds, round;
-    uint32_t *scratch = malloc(rounds * run->trace->block_count * sizeof *scratch);
+    uint32_t *scratch = malloc((rounds * run->trace->block_count + 1) * sizeof *scratch);
 
     if (!scratch) {
         snprintf(run->target->error, sizeof run->target->error, "out of host memory");

@@ -296,7 +296,7 @@ static bool read_leat_line(struct reader *reader)
 {
     struct trace_maker *maker = reader->maker;
     const char *op = field(reader, COLUMN_OP);
-    uint64_t time, id, bytes, number;
+    uint64_t time = 0, id = 0, bytes = 0, number = 0;
     uint16_t stream = 0;
     uint32_t block;
 
@@ -612,7 +612,7 @@ static bool read_rmm_line(struct reader *reader)
     struct trace_maker *maker = reader->maker;
     const char *action = field(reader, COLUMN_OP);
     bool frees = !strcmp(action, "free") || !strcmp(action, "deallocate");
-    uint64_t pointer, bytes;
+    uint64_t pointer = 0, bytes = 0;
     uint16_t stream = 0;
     uint32_t block;
 

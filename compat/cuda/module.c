@@ -370,7 +370,7 @@ static struct CUfunc_st *unused_function(void)
 static CUresult make_function(struct CUmod_st *module, const char *name, CUfunction *function)
 {
     struct CUfunc_st *made;
-    leat_kernel *kernel;
+    leat_kernel *kernel = NULL;
     char *kept;
     int count = 0;
 

@@ -67,7 +67,7 @@ cudaError_t cudaThreadExchangeStreamCaptureMode(enum cudaStreamCaptureMode *mode
 {
     int exchanged = mode ? (int)*mode : -1, result = leatc_capture_exchange_mode(&exchanged);
 
-    if (result == LEATC_OK)
+    if (result == LEATC_OK && mode)
         *mode = (enum cudaStreamCaptureMode)exchanged;
     return note(result);
 }

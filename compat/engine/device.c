@@ -142,7 +142,7 @@ static int open_device(struct leatc_device *device)
     return result;
 }
 
-struct leatc_device *leatc_device_at(int ordinal, int *result)
+struct leatc_device *(leatc_device_at)(int ordinal, int *result)
 {
     struct leatc_device *device;
 
@@ -158,7 +158,7 @@ struct leatc_device *leatc_device_at(int ordinal, int *result)
     return *result == LEATC_OK ? device : NULL;
 }
 
-struct leatc_device *leatc_device_here(int *result)
+struct leatc_device *(leatc_device_here)(int *result)
 {
     return leatc_device_at(current, result);
 }

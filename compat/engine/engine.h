@@ -94,6 +94,18 @@ enum leatc_result {
 /* What a status of leat's is as a result. */
 LEATC_API int leatc_result_of(leat_status status);
 
+#ifdef __clang_analyzer__
+/* For 'make tidy', which sees one file at a time: a failure is never LEATC_OK. */
+#define leatc_result_of(status)                                                                                   \
+    ({                                                                                                            \
+        leat_status leatc_status_ = (status);                                                                     \
+        int leatc_result_ = leatc_result_of(leatc_status_);                                                       \
+        if (leatc_status_ != LEAT_OK && leatc_result_ == LEATC_OK)                                                \
+            __builtin_unreachable();                                                                              \
+        leatc_result_;                                                                                            \
+    })
+#endif
+
 #define LEATC_TRY(call)                                                                                           \
     do {                                                                                                          \
         int leatc_try_ = (call);                                                                                  \

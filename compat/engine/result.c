@@ -1,7 +1,7 @@
 /* result.c - results of leat's statuses, and each thread's last error. */
 #include "engine/inside.h"
 
-int leatc_result_of(leat_status status)
+int(leatc_result_of)(leat_status status)
 {
     switch (status) {
     case LEAT_OK:

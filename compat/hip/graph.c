@@ -116,7 +116,7 @@ hipError_t hipThreadExchangeStreamCaptureMode(hipStreamCaptureMode *mode)
 {
     int exchanged = mode ? (int)*mode : -1, result = leatc_capture_exchange_mode(&exchanged);
 
-    if (result == LEATC_OK)
+    if (result == LEATC_OK && mode)
         *mode = (hipStreamCaptureMode)exchanged;
     return note(result);
 }

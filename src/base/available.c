@@ -52,7 +52,8 @@ static uint64_t read_line_of(FILE *file, const char *name, uint64_t missing)
     char line[256];
     uint64_t number;
 
-    rewind(file);
+    if (fseek(file, 0, SEEK_SET))
+        return missing;
     while (fgets(line, sizeof line, file))
         if (!strncmp(line, name, length) && (line[length] == ' ' || line[length] == ':') &&
             sscanf(line + length + 1, "%" SCNu64, &number) == 1)

@@ -55,7 +55,8 @@ static void add_hint(char *text)
     snprintf(text + length, SENTENCE_BYTES - length, "%s", leati_addresses_hint(&hint));
 }
 
-leat_status leati_fail(leat_status status, const char *format, ...)
+/* In parentheses, since the header has macros of these names for the analyzer. */
+leat_status(leati_fail)(leat_status status, const char *format, ...)
 {
     char *text = own_sentence();
     va_list args;
@@ -70,7 +71,7 @@ leat_status leati_fail(leat_status status, const char *format, ...)
     return status;
 }
 
-leat_status leati_fail_in(leat_status status, const char *format, ...)
+leat_status(leati_fail_in)(leat_status status, const char *format, ...)
 {
     struct leati_sentence inner;
     va_list args;
@@ -102,7 +103,7 @@ void leati_error_keep(struct leati_sentence *kept)
     memcpy(kept->text, text, strlen(text) + 1);
 }
 
-leat_status leati_error_restore(leat_status status, const struct leati_sentence *kept)
+leat_status(leati_error_restore)(leat_status status, const struct leati_sentence *kept)
 {
     char *text = own_sentence();
 

@@ -26,6 +26,22 @@ void leati_error_keep(struct leati_sentence *sentence);
 /* Puts a kept sentence back and returns status, which may be LEAT_OK. */
 leat_status leati_error_restore(leat_status status, const struct leati_sentence *sentence);
 
+#ifdef __clang_analyzer__
+/* The analyzer sees one file at a time. These tell it that what comes back is what was given, and no LEAT_OK where
+ * something failed. */
+#define LEATI_FAILURE(call, status)                                                                               \
+    ({                                                                                                            \
+        leat_status leati_failure_ = (status);                                                                    \
+        (void)(call);                                                                                             \
+        if (leati_failure_ >= LEAT_OK)                                                                            \
+            __builtin_unreachable();                                                                              \
+        leati_failure_;                                                                                           \
+    })
+#define leati_fail(status, ...) LEATI_FAILURE(leati_fail((status), __VA_ARGS__), (status))
+#define leati_fail_in(status, ...) LEATI_FAILURE(leati_fail_in((status), __VA_ARGS__), (status))
+#define leati_error_restore(status, sentence) ((void)leati_error_restore((status), (sentence)), (status))
+#endif
+
 /* Forwards a failure to the caller. LEAT_NOT_READY is forwarded too. */
 #define LEATI_TRY(expression)                                                                                     \
     do {                                                                                                          \

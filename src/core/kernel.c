@@ -121,7 +121,7 @@ static leat_status read_file(const char *path, char **content, size_t *bytes)
         buffer = larger;
         got = fread(buffer + used, 1, capacity - used - 1, file);
         used += got;
-    } while (got && !feof(file));
+    } while (got && !feof(file) && !ferror(file));
     if (status == LEAT_OK && ferror(file))
         status = leati_fail(LEAT_ERROR_SYSTEM, "%s: cannot be read: %s", path, strerror(errno));
     fclose(file);

@@ -268,6 +268,7 @@ void leati_box_tiles(const struct leati_box *box, char *dst, const char *src)
         job.src_rows[job.dst_units + i] = (int64_t)(job.dst_units + i) * box->src_stride[0];
     job.alike = true;
     for (unsigned i = 0; i < job.src_units; i++)
+        /* offsets() filled src_units of them. NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult) */
         job.alike &= job.dst_rows[i] % LEATI_LINE_BYTES == 0;
     leati_box_walk(box, both, step, &job, dst, src);
 }

@@ -1,5 +1,6 @@
 /* layout.c - the calls that make layouts and change them: arithmetic, which moves nothing. */
 #include "base/error.h"
+#include "base/given.h"
 #include "layout/form.h"
 
 #include <leat/layout.h>
@@ -263,6 +264,7 @@ static leat_status restride(const struct span *old, uint32_t dims, const int64_t
 
     for (uint32_t i = dims; i-- > 0;) {
         if (size[i] != 1 && left == 1) {
+            LEATI_GIVEN(block > 0 && block <= old->dims);
             left = old->size[--block];
             step = old->stride[block];
         }

@@ -8,6 +8,8 @@
  */
 #include "layout/sectors.h"
 
+#include "base/given.h"
+
 struct step {
     uint64_t size;
     int64_t stride; /* above 0 */
@@ -70,12 +72,15 @@ struct way {
 
 static struct way way_round(unsigned places, unsigned move)
 {
+    LEATI_GIVEN(places > 0);
     return (struct way){places, move, places / common_divisor(places, move)};
 }
 
 /* The sum of values at place and so on round and round, count of them. */
 static uint64_t sum_round(const uint64_t *values, struct way way, unsigned place, uint64_t count)
 {
+    LEATI_GIVEN(way.period > 0);
+
     uint64_t rounds = count < way.period ? 0 : count / way.period, rest = count - rounds * way.period, sum = 0;
 
     for (unsigned i = 0; i < way.period && (rounds || i < rest); i++) {

@@ -295,7 +295,7 @@ leat_status leati_watch_alloc(struct leat_pool *pool, leat_stream *stream, struc
         /* Who gets the memory without the stream having used it must still come after that. */
         if (stream && !stream->order->per_thread)
             block->tick = leati_order_now(stream->order);
-        if (status == LEAT_OK && pool->guard)
+        if (status == LEAT_OK && note && pool->guard)
             status = note_allocation(pool, stream, note, tick);
     }
     if (status != LEAT_OK) {

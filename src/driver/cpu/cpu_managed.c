@@ -15,6 +15,7 @@
 
 #include "base/catch.h"
 #include "base/clock.h"
+#include "base/given.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -68,6 +69,7 @@ static _Thread_local __attribute__((tls_model("initial-exec"))) bool unblocked;
 
 static uint32_t bit_of(int side)
 {
+    LEATI_GIVEN(side == HOST || (side >= 0 && side < CPU_DEVICES_MAX));
     return (uint32_t)1 << (side == HOST ? 31 : side);
 }
 

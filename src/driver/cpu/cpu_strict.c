@@ -118,6 +118,7 @@ static void on_fault(int signal_number, siginfo_t *info, void *context)
 {
     struct owner owner;
     char code[400], text[900];
+    ssize_t ignored = 0; /* nothing is to be done where standard error is closed */
     int length;
 
     if (leati_catch_repaired(info, context))
@@ -130,9 +131,9 @@ static void on_fault(int signal_number, siginfo_t *info, void *context)
             "leat: LEAT_STRICT: %s %p from %s, thread %ld: %s. The host cannot reach it; bring the bytes over "
             "with leat_copy()\n",
             access_word(context), info->si_addr, code, (long)syscall(SYS_gettid), owner.text);
-        if (length > 0 &&
-            write(STDERR_FILENO, text, (size_t)length < sizeof text ? (size_t)length : sizeof text - 1) < 0)
-            length = 0; /* Nothing else to be done where standard error is closed. */
+        if (length > 0)
+            ignored = write(STDERR_FILENO, text, (size_t)length < sizeof text ? (size_t)length : sizeof text - 1);
+        (void)ignored;
     }
     /* The instruction runs again under the earlier handler. */
     sigaction(signal_number, &earlier, NULL);

@@ -173,7 +173,7 @@ leat_status leati_cuda_device_synchronize(struct leati_driver *driver, void *dev
 {
     struct cuda_device *self = device;
     cu_result code;
-    bool pushed;
+    bool pushed = false;
 
     (void)driver;
     LEATI_TRY(leati_cuda_enter(self, &pushed));

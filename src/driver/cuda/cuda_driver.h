@@ -116,7 +116,7 @@ void leati_cuda_leave(const struct cuda_device *device, bool pushed);
  * function around it when the context cannot be entered. */
 #define LEATI_CUDA_CALL(device, code, field, ...)                                                                 \
     do {                                                                                                          \
-        bool leati_pushed_;                                                                                       \
+        bool leati_pushed_ = false;                                                                               \
                                                                                                                   \
         LEATI_TRY(leati_cuda_enter(device, &leati_pushed_));                                                      \
         (code) = (device)->cu->field(__VA_ARGS__);                                                                \
