@@ -62,7 +62,8 @@ if [ "$memory_bytes" -gt 28000000000 ]; then
 else
     echo 'skipped: gpt2_train_cut needs 26 GiB of device memory'
 fi
-whole vit_checkpoint_cut.csv.gz 6015 2337 1 3507757272 1.03
+# A pool grows by up to 4 % rather than stitch, and by whole handles.
+whole vit_checkpoint_cut.csv.gz 6015 2337 1 3507757272 1.045
 whole two_stream_cut.csv.gz 7304 2784 2 5792626680 1.03
 
 # A trace that is not compressed, with its columns in another order and one that nobody knows.
@@ -77,8 +78,8 @@ replay --json "$work/small.csv" && is events 4 && is allocations 2 && is peak_re
 replay two_stream_cut.csv.gz && { grep -q '5792626680' "$work/out" || fail 'the table lacks the bytes requested'; }
 replay --repeat 2 two_stream_cut.csv.gz &&
     { grep -q 'ROUND 1  *ROUND 2$' "$work/out" || fail 'two rounds are not kept apart'; }
-replay --repeat 4 two_stream_cut.csv.gz && {
-    grep -q 'ROUND 1  *ROUND 2  *ROUNDS 3 TO 4, MEAN$' "$work/out" || fail 'the rounds are not kept apart'
+replay --repeat 5 two_stream_cut.csv.gz && {
+    grep -q 'ROUND 1  *ROUND 2  *ROUNDS 3 TO 5, MEAN$' "$work/out" || fail 'the rounds are not kept apart'
     grep -q '^Packing: auto. At the end the pool was ' "$work/out" || fail 'nothing says how the pool packed'
     grep -q '^The last round made no driver call\.' "$work/out" || fail 'the steady state calls the driver'
     for row in 'mean, ns (allocate' 'pair, ns' 'in the driver, ms' 'driver calls' 'stitched blocks'; do
@@ -331,7 +332,7 @@ replay --snapshot "$work/tight.json" --packing tight vit_checkpoint_cut.csv.gz &
             grep "\"state\":\"$2\"" | sed 's/.*"bytes":\([0-9]*\),"state".*/\1/' |
             awk '{ sum += $1 } END { printf "%.0f", sum }'
     }
-    holds "$(sum stitched live) > 0 && $(sum large lent) >= $(sum stitched live)"
+    holds "$(sum stitched live) > 0 && $(sum large lent) + $(sum small lent) >= $(sum stitched live)"
     live=$(grep -o '"state":"live","requested_bytes":[0-9]*' "$work/tight.json" |
         awk -F: '{ sum += $3 } END { printf "%.0f", sum }')
     [ "$live" = 3507757272 ] || fail "the blocks of the snapshot have $live bytes instead of 3507757272"

@@ -62,6 +62,7 @@ static void a_range_is_covered_whole_or_not_at_all(void **state)
         assert_non_null(block);
         atomic_store(&block->base, base);
         atomic_store(&block->bytes, PAGE);
+        atomic_store(&block->state, LEATI_BLOCK_FREE);
         leati_blocks_enter(block, false);
         assert_ptr_equal(leati_block_find((void *)(base + PAGE - 1), &found), block);
         leati_blocks_uncover(base, PAGE);
