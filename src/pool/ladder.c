@@ -568,8 +568,8 @@ static leat_status climb_full(struct climb *climb, leat_status status, struct le
     if (may_wait && (!climb->stream || climb->stream->order->per_thread || pool->reuse == LEAT_POOL_WAIT_NEVER ||
                      !can_stitch(pool) || pool->plan)) {
         (void)leati_ladder_finish(pool);
-        if ((*block = fit_any(climb)) || provide(climb, block) == LEAT_OK || provide_smaller(climb, block) ||
-            provide_from_plan(climb, block))
+        if ((*block = fit_any(climb)) || provide(climb, block) == LEAT_OK || fit_as_large(climb, block) ||
+            provide_smaller(climb, block) || provide_from_plan(climb, block))
             return LEAT_OK;
     }
     climb->refused = NULL;
