@@ -550,6 +550,65 @@ static void wrong_indices_show_nothing_of_others(void **state)
     OK(leat_memory_free(list));
 }
 
+/* dst[row][i] = src[row][list[i]], or dst[row][list[i]] = src[row][i] when scattering. */
+static void expect_picked(struct test_state *t, size_t element_bytes, int64_t rows, int32_t count, bool scatter,
+                          leat_kind kind)
+{
+    size_t bytes = (size_t)rows * (size_t)count * element_bytes;
+    unsigned char *in = test_buffer(bytes), *out = test_buffer(bytes), *device = NULL;
+    int32_t *list = test_buffer((size_t)count * sizeof *list);
+    leat_layout plain, listed;
+
+    test_pattern(in, bytes, 9);
+    memset(out, 0, bytes);
+    /* A permutation: count has no factor in common with the step. */
+    for (int32_t i = 0; i < count; i++)
+        list[i] = (int32_t)((int64_t)i * 7919 % count);
+    OK(leat_layout_dense(&plain, 2, (int64_t[]){rows, count}, (uint32_t)element_bytes));
+    listed = plain;
+    OK(leat_layout_index(&listed, 1, list, count, sizeof *list, NULL));
+    if (kind == LEAT_KIND_PAGEABLE) {
+        OK(leat_copy_layout(t->stream, out, scatter ? &listed : &plain, in, scatter ? &plain : &listed));
+        OK(leat_stream_synchronize(t->stream));
+    } else {
+        device = test_alloc(t->device, kind, bytes);
+        OK(leat_copy_layout(t->stream, device, scatter ? &listed : &plain, in, scatter ? &plain : &listed));
+        OK(leat_copy_sync(t->stream, out, device, bytes));
+    }
+    for (size_t row = 0; row < (size_t)rows; row++) {
+        const unsigned char *from = in + row * (size_t)count * element_bytes;
+        const unsigned char *to = out + row * (size_t)count * element_bytes;
+
+        for (size_t i = 0; i < (size_t)count; i++) {
+            size_t s = scatter ? i : (size_t)list[i], d = scatter ? (size_t)list[i] : i;
+
+            if (memcmp(to + d * element_bytes, from + s * element_bytes, element_bytes) != 0)
+                fail_msg("elements of %zu bytes, row %zu: entry %zu of %d is wrong", element_bytes, row, i, count);
+        }
+    }
+    OK(leat_memory_free(device));
+    free(in);
+    free(out);
+    free(list);
+}
+
+/* Lists on the inner dimension, so that each entry is one element. They are longer than what kernels for
+ * processors take at once, and no multiple of it. */
+static void long_lists_of_single_elements(void **state)
+{
+    static const size_t element_bytes[] = {1, 2, 4, 8, 16};
+    struct test_state *t = *state;
+
+    for (int i = 0; i < 5; i++)
+        for (int64_t rows = 1; rows <= 3; rows += 2)
+            for (int scatter = 0; scatter < 2; scatter++) {
+                expect_picked(t, element_bytes[i], rows, 5003, scatter, LEAT_KIND_PAGEABLE);
+                expect_picked(t, element_bytes[i], rows, 5003, scatter, LEAT_KIND_DEVICE);
+            }
+    expect_picked(t, 4, 1, 200003, false, LEAT_KIND_PAGEABLE);
+    expect_picked(t, 4, 1, 200003, false, LEAT_KIND_DEVICE);
+}
+
 #if !defined(__SANITIZE_THREAD__)
 
 /* Of two rows that are scattered to the same place either one is there, whole elements of it at least. */
@@ -1052,6 +1111,7 @@ int main(void)
         STATE_TEST(wrong_indices_are_left_out_and_counted),
         STATE_TEST(wrong_indices_of_host_lists_are_refused),
         STATE_TEST(wrong_indices_show_nothing_of_others),
+        STATE_TEST(long_lists_of_single_elements),
 /* Two threads write one place, which is what that test is about, and what this sanitizer complains of. */
 #if !defined(__SANITIZE_THREAD__)
         STATE_TEST(scattered_to_the_same_place),

@@ -284,6 +284,38 @@ static void blocks_are_aligned_as_asked(void **state)
     }
 }
 
+/* A freed block of the right size, at an address that is not aligned enough, must not be handed out again. */
+static void a_cached_block_is_reused_only_if_it_is_aligned(void **state)
+{
+    enum { COUNT = 8, BLOCK_BYTES = 1536 };
+    struct test_state *t = *state;
+    leat_pool *pool = POOL(t->device, .name = "aligned");
+
+    for (size_t alignment = 1024; alignment <= 4096; alignment *= 2) {
+        void *blocks[COUNT], *aligned;
+        int cached = 0;
+
+        for (int i = 0; i < COUNT; i++)
+            blocks[i] = test_block(pool, t->stream, BLOCK_BYTES);
+        for (int i = 0; i < COUNT; i++) {
+            if ((uintptr_t)blocks[i] % alignment == 0)
+                continue;
+            OK(leat_free(t->stream, blocks[i]));
+            blocks[i] = NULL;
+            cached++;
+        }
+        /* Blocks of 1536 bytes lie side by side, so some are at odd multiples of 512. */
+        assert_true(cached > 0);
+        OK(leat_pool_alloc_aligned(pool, t->stream, BLOCK_BYTES, alignment, &aligned));
+        assert_int_equal((uintptr_t)aligned % alignment, 0);
+        OK(leat_free(t->stream, aligned));
+        for (int i = 0; i < COUNT; i++)
+            OK(leat_free(t->stream, blocks[i]));
+        OK(leat_pool_trim(pool, 0, NULL, NULL));
+    }
+    OK(leat_pool_destroy(pool));
+}
+
 /* Aligned blocks lie beside others, and leave no hole that nobody can use. */
 static void aligned_blocks_keep_their_bytes(void **state)
 {
@@ -457,6 +489,11 @@ static void blocks_can_be_looked_up(void **state)
                 assert_non_null(info.device_pointer);
                 assert_int_equal(info.owned, 1);
             }
+            /* Each of the sizes leaves some bytes between the end of the block and the next one. */
+            REFUSED(leat_pointer_query(block + bytes, &(leat_pointer_info){0}), LEAT_ERROR_POINTER,
+                    "past the end");
+            REFUSED(leat_copy(t->stream, &(char){0}, block + bytes, 1), LEAT_ERROR_POINTER, "past the end");
+            REFUSED(leat_fill(t->stream, block + bytes, 0, 1), LEAT_ERROR_POINTER, "past the end");
             OK(leat_free(t->stream, block));
         }
         OK(leat_pool_destroy(pool));
@@ -1118,6 +1155,7 @@ static const struct CMUnitTest tests[] = {
     STATE_TEST(large_blocks),
     STATE_TEST(live_blocks_never_overlap),
     STATE_TEST(blocks_are_aligned_as_asked),
+    STATE_TEST(a_cached_block_is_reused_only_if_it_is_aligned),
     STATE_TEST(aligned_blocks_keep_their_bytes),
     STATE_TEST(zero_bytes_give_no_block),
     STATE_TEST(blocks_without_a_stream_are_ready_for_all),

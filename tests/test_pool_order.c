@@ -9,6 +9,7 @@
  */
 #include "test_pool.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -1027,6 +1028,69 @@ static void without_waiting_a_pool_that_would_wait_asks_for_more(void **state)
     OK(leat_pool_destroy(pool));
 }
 
+static void *open_later(void *gate)
+{
+    test_sleep_us(100000);
+    test_gate_open(gate);
+    return NULL;
+}
+
+/* A full pool whose streams may not wait: the host waits for the memory that another stream freed. Where the gate
+ * opens before the pool looks, nobody waits, and the test passes without having tried anything. */
+static void the_host_waits_where_streams_may_not(void **state)
+{
+    struct test_state *t = *state;
+    leat_pool *pool = POOL(t->device, .limit_bytes = BYTES, .reuse = LEAT_POOL_WAIT_NEVER);
+    void *block = test_block(pool, t->stream, BYTES), *again;
+    struct test_gate *gate = test_gate_close(t->stream);
+    pthread_t opener;
+
+    OK(leat_fill(t->stream, block, LATE, BYTES));
+    OK(leat_free(t->stream, block));
+    assert_int_equal(pthread_create(&opener, NULL, open_later, gate), 0);
+    again = test_block(pool, t->second, BYTES);
+    assert_int_equal(test_statistics(pool).stream_waits, 0);
+    pthread_join(opener, NULL);
+    OK(leat_fill(t->second, again, NEW, BYTES));
+    OK(leat_device_synchronize(t->device));
+    test_block_holds(t->second, again, BYTES, NEW);
+    OK(leat_free(t->second, again));
+    OK(leat_pool_destroy(pool));
+}
+
+/* leat_memory_free() says that no work uses the block any more, whatever leat_pool_use() was told of it. */
+static void memory_that_the_host_frees_has_no_users(void **state)
+{
+    struct test_state *t = *state;
+    leat_pool *pool = POOL(t->device, .limit_bytes = BYTES);
+    struct test_gate *gate = test_gate_close(t->second);
+
+    for (int kind = 0; kind < 3; kind++) {
+        void *block = test_block(pool, kind == 1 ? NULL : t->stream, BYTES);
+        leat_event *event;
+
+        OK(leat_event_create(t->device, &event));
+        OK(leat_event_record(event, t->second));
+        if (kind == 2)
+            OK(leat_pool_use_until(block, event));
+        else
+            OK(leat_pool_use(block, t->second));
+        OK(leat_memory_free(block));
+        OK(leat_event_destroy(event));
+        /* There is no other memory, and the stream that was named is held up. */
+        block = test_block(pool, t->stream, BYTES);
+        OK(leat_fill(t->stream, block, NEW, BYTES));
+        OK(leat_stream_synchronize(t->stream));
+        assert_int_equal(atomic_load(&gate->passed), 0);
+        OK(leat_free(t->stream, block));
+        OK(leat_stream_synchronize(t->stream));
+    }
+    assert_int_equal(test_statistics(pool).pending_bytes, 0);
+    assert_int_equal(test_statistics(pool).host_waits, 0);
+    test_gate_open(gate);
+    OK(leat_pool_destroy(pool));
+}
+
 /* The pool asks the device by itself: the program never waits for anything. */
 static void finished_memory_is_found_without_the_programs_help(void **state)
 {
@@ -1592,6 +1656,9 @@ static const struct CMUnitTest tests[] = {
     STATE_TEST(ways_of_reuse_can_be_switched_off),
     STATE_TEST(without_any_way_a_stream_has_its_own_memory),
     STATE_TEST(without_waiting_a_pool_that_would_wait_asks_for_more),
+
+    STATE_TEST(the_host_waits_where_streams_may_not),
+    STATE_TEST(memory_that_the_host_frees_has_no_users),
     STATE_TEST(finished_memory_is_found_without_the_programs_help),
     STATE_TEST(use_until_does_not_wait_for_later_work),
     STATE_TEST(marks_do_not_wait_for_each_other),

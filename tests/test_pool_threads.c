@@ -518,6 +518,47 @@ static void caches_of_threads_are_no_islands(void **state)
     OK(leat_pool_destroy(pool));
 }
 
+static void *cache_blocks(void *argument)
+{
+    struct squeeze *s = argument;
+    void *blocks[16];
+
+    for (int i = 0; i < 16; i++)
+        s->failures += leat_pool_alloc(s->pool, s->stream, MIB / 2, &blocks[i]) != LEAT_OK;
+    for (int i = 0; i < 16; i++)
+        s->failures += leat_free(s->stream, blocks[i]) != LEAT_OK;
+    return NULL;
+}
+
+/* A thread that has none of a size takes several from what another one cached. Its own cache has no room for them:
+ * the places of all sizes are taken. The rest must go back to the pool. */
+static void blocks_from_another_cache_find_a_place(void **state)
+{
+    enum { SIZES = 1000 };
+    struct test_state *t = *state;
+    struct squeeze squeeze = {.pool = POOL(t->device), .stream = t->stream};
+    static void *blocks[SIZES];
+    pthread_t other;
+    void *block;
+
+    for (int i = 0; i < SIZES; i++)
+        blocks[i] = test_block(squeeze.pool, t->stream, (size_t)512 * (unsigned)(i + 1));
+    for (int i = 0; i < SIZES; i++)
+        OK(leat_free(t->stream, blocks[i]));
+    /* Of two threads one has a cache that is not this thread's. */
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(pthread_create(&other, NULL, cache_blocks, &squeeze), 0);
+        pthread_join(other, NULL);
+        block = test_block(squeeze.pool, t->stream, MIB / 2);
+        OK(leat_free(t->stream, block));
+    }
+    assert_int_equal(squeeze.failures, 0);
+    OK(leat_stream_synchronize(t->stream));
+    OK(leat_pool_trim(squeeze.pool, 0, NULL, NULL));
+    assert_int_equal(test_statistics(squeeze.pool).reserved_bytes, 0);
+    OK(leat_pool_destroy(squeeze.pool));
+}
+
 /* ---- one event, two threads --------------------------------------------------------------------------------- */
 
 struct asking {
@@ -595,6 +636,7 @@ static const struct CMUnitTest tests[] = {
     STATE_TEST(all_things_at_once),
     STATE_TEST(a_block_is_freed_once),
     STATE_TEST(caches_of_threads_are_no_islands),
+    STATE_TEST(blocks_from_another_cache_find_a_place),
     STATE_TEST(a_mark_moves_while_it_is_asked_for),
 };
 
