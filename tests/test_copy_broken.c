@@ -415,7 +415,8 @@ static void expect_address(const struct mapping *m, enum loss loss)
 }
 
 /* Where the loss begins: at the start, at a page in the first chunk, between, at the very end. */
-static const size_t losses_at[] = {0, 3 * PAGE, MIB, 3 * MIB + 5 * PAGE, MAP_BYTES - PAGE};
+#define FIRST_PART (3 * PAGE)
+static const size_t losses_at[] = {0, FIRST_PART, MIB, 3 * MIB + 5 * PAGE, MAP_BYTES - PAGE};
 #define LOSSES_AT (sizeof losses_at / sizeof losses_at[0])
 
 static void memory_is_lost_under_a_copy(struct test_state *t, enum loss loss, size_t lost_at, bool out)
@@ -444,6 +445,9 @@ static void memory_is_lost_under_a_copy(struct test_state *t, enum loss loss, si
     assert_true(info.staged && info.done && info.status == LEAT_ERROR_POINTER && info.bytes == MAP_BYTES);
     if (info.arrived_bytes > lost_at)
         fail_msg("%s at %zu: %zu bytes have arrived", loss_names[loss], lost_at, (size_t)info.arrived_bytes);
+    /* In the first part of a copy nothing lies in front of the loss that another thread may have left out. */
+    if (staged() && lost_at == FIRST_PART)
+        assert_int_equal(info.arrived_bytes, lost_at);
     /* The stream tells it once. */
     assert_int_equal(leat_stream_synchronize(t->stream), LEAT_ERROR_POINTER);
     expect_address(&m, loss);

@@ -499,19 +499,28 @@ static int case_usable(struct scene *s)
             for (size_t where = 0; where < 3; where++) {
                 size_t pages = counts[n], bytes = pages * page_bytes, odd = where * (pages - 1) / 2;
                 unsigned char *ptr = map_pages(pages);
+                /* From the last byte of the first page to the first byte of the last one. */
+                unsigned char *inner = ptr + (pages > 1 ? page_bytes - 1 : 0);
+                size_t inner_bytes = pages > 1 ? bytes - 2 * page_bytes + 2 : bytes;
 
                 if (touched)
                     memset(ptr, 0xa5, bytes);
                 else
                     CHECK(!madvise(ptr, bytes, MADV_DONTNEED));
                 CHECK(leati_bytes_usable(ptr + 5, bytes - 5, true) && leati_bytes_usable(ptr, bytes, false));
+                CHECK(leati_bytes_usable(inner, inner_bytes, true) &&
+                      leati_bytes_usable(inner, inner_bytes, false));
                 for (size_t i = 0; i < bytes; i++)
                     CHECK(ptr[i] == (touched ? 0xa5 : 0));
                 CHECK(touched || !madvise(ptr, bytes, MADV_DONTNEED));
                 CHECK(!mprotect(ptr + odd * page_bytes, page_bytes, PROT_READ));
                 CHECK(!leati_bytes_usable(ptr, bytes, true) && leati_bytes_usable(ptr, bytes, false));
+                CHECK(!leati_bytes_usable(inner, inner_bytes, true) &&
+                      leati_bytes_usable(inner, inner_bytes, false));
                 unmap_pages(ptr + odd * page_bytes, 1);
                 CHECK(!leati_bytes_usable(ptr, bytes, true) && !leati_bytes_usable(ptr, bytes, false));
+                CHECK(!leati_bytes_usable(inner, inner_bytes, true) &&
+                      !leati_bytes_usable(inner, inner_bytes, false));
                 unmap_pages(ptr, pages);
             }
     return 0;

@@ -391,6 +391,57 @@ static void layouts_wait_for_memory(void **state)
     munmap(host, (size_t)row * 96);
 }
 
+/* While there is no pinned memory, copies are the driver's own. They leave the limit for staging as it was. */
+static void copies_without_memory_use_up_no_limit(void **state)
+{
+    struct test_state *t = *state;
+    struct room room = make_room(t->device, STAGED_BYTES);
+    struct leati_stager *stager;
+
+    OK(leati_stager_get(t->device, &stager));
+    for (int i = 0; i < 2; i++)
+        OK(leat_pool_trim(stager->pools[i], 0, NULL, NULL));
+    for (uint64_t round = 0; round < 3; round++) {
+        held_no_memory = true;
+        test_pattern(room.in, room.bytes, 42 + round);
+        OK(leat_copy(t->stream, room.memory, room.in, room.bytes));
+        OK(leat_stream_synchronize(t->stream));
+        assert_int_equal(stager->held_bytes, 0);
+        held_no_memory = false;
+        expect_there(t, &room, 42 + round);
+    }
+    end_room(&room);
+}
+
+/* All of a copy is staged when it is cancelled: nothing was left out, so it ends well. */
+static void a_cancel_of_what_is_staged_is_too_late(void **state)
+{
+    enum { BYTES = 128 << 10 }; /* fits into the ring */
+    struct test_state *t = *state;
+    struct room room = make_room(t->device, BYTES);
+    struct test_gate *gate = held_close(t->stream->native);
+    leat_ticket_info info;
+    leat_ticket *ticket;
+
+    test_pattern(room.in, BYTES, 43);
+    /* leat knows of work that is not done, and that does not write the source. */
+    OK(leat_fill(t->stream, room.memory, 0, BYTES));
+    ticket = test_copy_start(t->stream, room.memory, room.in, BYTES);
+    OK(leat_ticket_wait(ticket, LEAT_COPY_STAGED, LEAT_FOREVER));
+    OK(leat_ticket_cancel(ticket));
+    info = test_ticket_info(ticket);
+    assert_true(info.staged && !info.done && info.status == LEAT_OK);
+    OK(leat_ticket_wait(ticket, LEAT_COPY_STAGED, 0));
+    test_gate_open(gate);
+    OK(leat_ticket_wait(ticket, LEAT_COPY_DONE, LEAT_FOREVER));
+    info = test_ticket_info(ticket);
+    assert_true(info.done && info.status == LEAT_OK && info.arrived_bytes == BYTES);
+    OK(leat_stream_synchronize(t->stream));
+    OK(leat_ticket_free(ticket));
+    expect_there(t, &room, 43);
+    end_room(&room);
+}
+
 /* What the threads of a job do here. */
 static atomic_int list_entered, list_left;
 
@@ -878,6 +929,8 @@ static const struct CMUnitTest tests[] = {
     HELD_TEST(long_copies_wait_for_memory),
     HELD_TEST(many_copies_wait_for_memory),
     HELD_TEST(layouts_wait_for_memory),
+    HELD_TEST(copies_without_memory_use_up_no_limit),
+    HELD_TEST(a_cancel_of_what_is_staged_is_too_late),
     HELD_TEST(a_close_waits_for_last_words),
     HELD_TEST(words_that_were_tried_are_kept),
     HELD_TEST(failures_are_told_first),

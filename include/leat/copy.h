@@ -71,7 +71,8 @@ LEAT_API leat_status leat_copy_sync(leat_stream *stream, void *dst, const void *
 
 /* ---- tickets --------------------------------------------------------------------------------------------- */
 
-/* One copy that was started. */
+/* One copy that was started. A ticket stays valid when its stream is destroyed or its device is closed; the copy of
+ * a closed device is over. */
 typedef struct leat_ticket leat_ticket;
 
 /* Where a copy has got to. */
