@@ -54,6 +54,7 @@ $(test_bin)/unit_packing: test_libs = $(cli_libs)
 $(test_bin)/unit_base: test_wraps = -Wl,--wrap=calloc
 $(test_bin)/unit_blocks: test_wraps = -Wl,--wrap=mmap
 $(test_bin)/unit_process: test_wraps = -Wl,--wrap=pthread_create
+$(test_bin)/unit_cpu: test_wraps = -Wl,--wrap=pthread_cond_wait -Wl,--wrap=cpu_managed_add
 
 # What the tests of CUDA's driver and of HIP's share.
 $(addprefix $(test_bin)/,test_cuda_loader test_hip_loader): $(test_bin)/loaded.o

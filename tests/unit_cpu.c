@@ -1,0 +1,286 @@
+/*
+ * unit_cpu.c - what the CPU device keeps to itself: who runs a stream's work and when its record goes, what counts
+ * against its memory, what lies behind a block, what goes back to the system.
+ */
+#include "harness.h"
+
+#include "core/core.h"
+#include "driver/cpu/cpu.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define MIB ((size_t)1 << 20)
+#define MOMENT_US 100000
+
+static struct cpu_device *cpu_of(leat_device *device)
+{
+    return device->native;
+}
+
+/* ---- the caller in the stream's place ---- */
+
+struct step {
+    struct cpu_work work;
+    void *stream;
+    struct step *second;
+    atomic_int *running, *both, *ran;
+};
+
+/* Given while the caller runs the first piece: another piece must wait for it, on whichever thread. */
+static void run_step(struct cpu_work *work)
+{
+    struct step *step = (struct step *)(void *)work;
+
+    if (atomic_fetch_add(step->running, 1))
+        atomic_store(step->both, 1);
+    if (step->second) {
+        cpu_stream_push(step->stream, &step->second->work);
+        test_sleep_us(MOMENT_US);
+    }
+    atomic_fetch_sub(step->running, 1);
+    atomic_fetch_add(step->ran, 1);
+}
+
+static void work_waits_for_a_caller_in_the_streams_place(void **state)
+{
+    struct test_state *t = *state;
+    struct step *first = test_buffer(sizeof *first), *second = test_buffer(sizeof *second);
+    atomic_int running = 0, both = 0, ran = 0;
+
+    *second = (struct step){.work.run = run_step, .running = &running, .both = &both, .ran = &ran};
+    *first = *second;
+    first->stream = t->stream->native;
+    first->second = second;
+    OK(leat_stream_synchronize(t->stream));
+    assert_true(cpu_stream_run_here(t->stream->native, &first->work));
+    OK(leat_stream_synchronize(t->stream));
+    assert_int_equal(atomic_load(&ran), 2);
+    assert_int_equal(atomic_load(&both), 0);
+}
+
+/* ---- streams that end while somebody waits for them ---- */
+
+/* Stands for pthread_cond_wait() in leat (--wrap): the thread that asks for it stays behind its wait, without the
+ * lock, until it is let go. */
+int __real_pthread_cond_wait(pthread_cond_t *condition, pthread_mutex_t *lock);
+int __wrap_pthread_cond_wait(pthread_cond_t *condition, pthread_mutex_t *lock);
+
+static _Thread_local bool stays_behind;
+static atomic_int is_waiting, is_behind, may_go;
+
+int __wrap_pthread_cond_wait(pthread_cond_t *condition, pthread_mutex_t *lock)
+{
+    int result;
+
+    if (stays_behind)
+        atomic_store(&is_waiting, 1);
+    result = __real_pthread_cond_wait(condition, lock);
+    if (stays_behind) {
+        stays_behind = false;
+        pthread_mutex_unlock(lock);
+        atomic_store(&is_behind, 1);
+        (void)test_wait_for(&may_go, 1);
+        pthread_mutex_lock(lock);
+    }
+    return result;
+}
+
+static void *synchronize_device(void *device)
+{
+    stays_behind = true;
+    return (void *)(intptr_t)leat_device_synchronize(device);
+}
+
+/* A thread that synchronizes the device looks at a stream that is destroyed and done meanwhile. Its record must
+ * stay until that thread has let it go, and go after that. */
+static void a_stream_that_is_waited_for_stays(void **state)
+{
+    struct test_state *t = *state;
+    leat_stream *ended, *other, *alias;
+    struct test_gate *gate;
+    pthread_t thread;
+    void *native, *status;
+
+    OK(leat_stream_create(t->device, &ended));
+    OK(leat_stream_native(ended, &native));
+    gate = test_gate_close(ended);
+    assert_int_equal(pthread_create(&thread, NULL, synchronize_device, t->device), 0);
+    /* The thread waits for the youngest stream first, which is this one. */
+    assert_true(test_wait_for(&is_waiting, 1));
+    OK(leat_stream_destroy(ended));
+    test_gate_open(gate);
+    assert_true(test_wait_for(&is_behind, 1));
+    /* A new stream takes records of ended ones away. */
+    OK(leat_stream_create(t->device, &other));
+    OK(leat_stream_wrap(t->device, native, &alias));
+    OK(leat_stream_destroy(alias));
+    atomic_store(&may_go, 1);
+    pthread_join(thread, &status);
+    assert_int_equal((intptr_t)status, LEAT_OK);
+    OK(leat_stream_destroy(other));
+    OK(leat_stream_create(t->device, &other));
+    REFUSED(leat_stream_wrap(t->device, native, &alias), LEAT_ERROR_INVALID, "no stream");
+    OK(leat_stream_destroy(other));
+}
+
+/* ---- what counts against the device's memory ---- */
+
+/* How the library reaches it (--wrap). */
+leat_status __real_cpu_managed_add(void *ptr, size_t bytes);
+leat_status __wrap_cpu_managed_add(void *ptr, size_t bytes);
+
+static bool refuse_managed;
+
+leat_status __wrap_cpu_managed_add(void *ptr, size_t bytes)
+{
+    if (refuse_managed)
+        return leati_fail(LEAT_ERROR_HOST_MEMORY, "the test has no memory for records");
+    return __real_cpu_managed_add(ptr, bytes);
+}
+
+static void memory_that_was_refused_counts_for_nothing(void **state)
+{
+    struct test_state *t = *state;
+    struct cpu_device *cpu = cpu_of(t->device);
+    uint64_t before = atomic_load(&cpu->used_bytes);
+    void *ptr = NULL;
+
+    refuse_managed = true;
+    assert_int_equal(cpu_managed_alloc(cpu->driver, cpu, 3 * MIB, &ptr), LEAT_ERROR_HOST_MEMORY);
+    refuse_managed = false;
+    assert_int_equal(atomic_load(&cpu->used_bytes), before);
+    OK(cpu_managed_alloc(cpu->driver, cpu, 3 * MIB, &ptr));
+    assert_int_equal(atomic_load(&cpu->used_bytes), before + 3 * MIB);
+    OK(cpu_mem_free(cpu->driver, cpu, ptr));
+    assert_int_equal(atomic_load(&cpu->used_bytes), before);
+}
+
+/* ---- addresses ---- */
+
+/* Freed in stream order, memory is the program's no more, although the stream has not got there yet. */
+static void memory_on_its_way_back_is_gone(void **state)
+{
+    struct test_state *t = *state;
+    struct test_gate *gate = test_gate_close(t->stream);
+    leat_pointer_info info;
+    char own[16] = {0};
+    char *block;
+
+    OK(leat_alloc_plain(t->stream, 4096, (void **)(void *)&block));
+    OK(leat_fill(t->stream, block, 1, 4096));
+    OK(leat_pointer_query(block, &info));
+    assert_int_equal(info.kind, LEAT_KIND_DEVICE);
+    OK(leat_free(t->stream, block));
+    REFUSED(leat_pointer_query(block, &info), LEAT_ERROR_POINTER, "not allocated");
+    REFUSED(leat_pointer_query(block + 100, &info), LEAT_ERROR_POINTER, "not allocated");
+    REFUSED(leat_copy(t->stream, own, block, sizeof own), LEAT_ERROR_POINTER, "not allocated");
+    REFUSED(leat_copy(t->second, block + 1, own, sizeof own), LEAT_ERROR_POINTER, "not allocated");
+    REFUSED(leat_fill(t->stream, block, 2, 10), LEAT_ERROR_POINTER, "not allocated");
+    REFUSED(leat_free(t->stream, block), LEAT_ERROR_POINTER, "freed already");
+    assert_int_equal(atomic_load(&gate->passed), 0);
+    test_gate_open(gate);
+    OK(leat_stream_synchronize(t->stream));
+}
+
+/* Can this byte be read? Asks the system, which fails where a load would end the process. */
+static bool is_readable(const void *byte)
+{
+    int ends[2];
+    bool yes;
+
+    assert_int_equal(pipe(ends), 0);
+    yes = write(ends[1], byte, 1) == 1;
+    assert_true(yes || errno == EFAULT);
+    close(ends[0]);
+    close(ends[1]);
+    return yes;
+}
+
+/* Blocks that fill their pages lie in a row, and yet the byte behind each is out of reach. */
+static void the_page_behind_a_block_is_out_of_reach(void **state)
+{
+    enum { COUNT = 8 };
+    static const size_t sizes[] = {4096, 3 * 4096, 2 * MIB};
+    struct test_state *t = *state;
+    struct cpu_device *cpu = cpu_of(t->device);
+
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        char *device[COUNT], *pinned[COUNT];
+
+        for (int k = 0; k < COUNT; k++) {
+            OK(cpu_mem_alloc(cpu->driver, cpu, sizes[i], (void **)(void *)&device[k]));
+            OK(cpu_host_alloc(cpu->driver, cpu, sizes[i], (void **)(void *)&pinned[k]));
+        }
+        for (int k = 0; k < COUNT; k++) {
+            assert_false(is_readable(device[k] + sizes[i]));
+            assert_false(is_readable(pinned[k] + sizes[i]));
+            assert_true(is_readable(pinned[k] + sizes[i] - 1));
+        }
+        for (int k = 0; k < COUNT; k++) {
+            OK(cpu_mem_free(cpu->driver, cpu, device[k]));
+            OK(cpu_host_free(cpu->driver, cpu, pinned[k]));
+            assert_false(is_readable(device[k]));
+            assert_false(is_readable(pinned[k]));
+        }
+    }
+}
+
+/* ---- pages ---- */
+
+/* The pages behind the device's virtual memory, in bytes. */
+static uint64_t file_bytes(const struct cpu_device *cpu)
+{
+    struct stat file;
+
+    assert_int_equal(fstat(cpu->virtual_fd, &file), 0);
+    return (uint64_t)file.st_blocks * 512;
+}
+
+/* A trim gives the pages of a pool back to the system, and leaves those that are in use. */
+static void a_trim_gives_pages_back_to_the_system(void **state)
+{
+    enum { BYTES = 16 << 20 };
+    struct test_state *t = *state;
+    leat_pool *pool;
+    leat_pool_options options = {.size = sizeof options};
+    void *gone, *kept;
+
+    OK(leat_pool_create(t->device, &options, &pool));
+    OK(leat_pool_alloc(pool, t->stream, BYTES, &gone));
+    OK(leat_pool_alloc(pool, t->stream, BYTES, &kept));
+    OK(leat_fill(t->stream, gone, 1, BYTES));
+    OK(leat_fill(t->stream, kept, 2, BYTES));
+    OK(leat_stream_synchronize(t->stream));
+    assert_true(file_bytes(cpu_of(t->device)) >= 2 * (uint64_t)BYTES);
+    OK(leat_free(t->stream, gone));
+    OK(leat_stream_synchronize(t->stream));
+    OK(leat_pool_trim(pool, 0, NULL, NULL));
+    assert_true(file_bytes(cpu_of(t->device)) < 2 * (uint64_t)BYTES);
+    assert_true(file_bytes(cpu_of(t->device)) >= BYTES);
+    OK(leat_free(t->stream, kept));
+    OK(leat_stream_synchronize(t->stream));
+    OK(leat_pool_trim(pool, 0, NULL, NULL));
+    assert_int_equal(file_bytes(cpu_of(t->device)), 0);
+    OK(leat_pool_destroy(pool));
+}
+
+static const struct CMUnitTest tests[] = {
+    STATE_TEST(work_waits_for_a_caller_in_the_streams_place), STATE_TEST(a_stream_that_is_waited_for_stays),
+    STATE_TEST(memory_that_was_refused_counts_for_nothing),   STATE_TEST(memory_on_its_way_back_is_gone),
+    STATE_TEST(the_page_behind_a_block_is_out_of_reach),      STATE_TEST(a_trim_gives_pages_back_to_the_system),
+};
+
+int main(void)
+{
+    /* The driver's own handles are looked at, and no wrapper's. */
+    unsetenv("LEAT_FAULT");
+    unsetenv("LEAT_STRICT");
+    if (!test_on_cpu())
+        return 77;
+    return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
+}
