@@ -85,6 +85,15 @@ static leat_status copy_within(struct cuda_device *owner, struct leati_end dst, 
     return leati_cuda_fail(owner->cu, *name, code);
 }
 
+/* The driver may read a pageable source during the call, whatever the stream still has to do. So the work that may
+ * write the source must be done before. */
+static leat_status wait_for_source(struct cuda_stream *on, const struct leati_end *src)
+{
+    if (src->kind == LEAT_KIND_PAGEABLE)
+        LEATI_CUDA_TRY(on->device, stream_synchronize, on->handle);
+    return LEAT_OK;
+}
+
 leat_status leati_cuda_copy(struct leati_driver *driver, void *stream, struct leati_end dst, struct leati_end src,
                             size_t bytes)
 {
@@ -97,13 +106,10 @@ leat_status leati_cuda_copy(struct leati_driver *driver, void *stream, struct le
     struct cuda_device *owner = to ? to : from ? from : on->device;
 
     (void)driver;
-    /* The driver may read a pageable source at once, whatever the stream still has to do: it must be what earlier
-     * work leaves there. */
-    if (src.kind == LEAT_KIND_PAGEABLE && !on_host(&dst))
-        LEATI_CUDA_TRY(on->device, stream_synchronize, on->handle);
     if (on_host(&dst) && on_host(&src))
-        LEATI_TRY(copy_on_host(on, dst.ptr, src.ptr, bytes));
-    else if (to && from && to != from)
+        return copy_on_host(on, dst.ptr, src.ptr, bytes);
+    LEATI_TRY(wait_for_source(on, &src));
+    if (to && from && to != from)
         LEATI_CUDA_TRY(on->device, copy_peer, leati_cuda_address(dst.ptr), to->context,
                        leati_cuda_address(src.ptr), from->context, bytes, on->handle);
     else
@@ -186,6 +192,7 @@ static leat_status give_box(struct cuda_stream *on, const struct leati_end *dst,
         copy.dst_device = leati_cuda_address(dst->ptr);
     copy.src_height = box->depth > 1 ? box->src_slice_bytes / box->src_pitch_bytes : box->height;
     copy.dst_height = box->depth > 1 ? box->dst_slice_bytes / box->dst_pitch_bytes : box->height;
+    LEATI_TRY(wait_for_source(on, src));
     if (!to || !from || to == from) {
         LEATI_CUDA_TRY(owner, copy_box, &copy, on->handle);
         return LEAT_OK;
