@@ -267,6 +267,8 @@ struct leati_driver_ops {
     /* The same two for events. Required. */
     leat_status (*event_adopt)(struct leati_driver *driver, void *device, void *native, void **event);
     void *(*event_native)(struct leati_driver *driver, void *event);
+
+    /* event and stream are of the same device. Required. */
     leat_status (*event_record)(struct leati_driver *driver, void *event, void *stream);
     leat_status (*event_query)(struct leati_driver *driver, void *event);
     leat_status (*event_synchronize)(struct leati_driver *driver, void *event);

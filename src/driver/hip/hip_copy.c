@@ -134,11 +134,10 @@ static leat_status give_box(struct hip_stream *on, const struct leati_end *dst, 
     return LEAT_OK;
 }
 
-/* The vendor counts slices in rows: others go slice by slice. */
+/* The vendor counts slices in rows: others go slice by slice. A single slice makes the same call either way. */
 static bool slices_are_rows(const leat_copy_box *box)
 {
-    return box->depth == 1 ||
-           (box->src_slice_bytes % box->src_pitch_bytes == 0 && box->dst_slice_bytes % box->dst_pitch_bytes == 0);
+    return box->src_slice_bytes % box->src_pitch_bytes == 0 && box->dst_slice_bytes % box->dst_pitch_bytes == 0;
 }
 
 static struct leati_end move_end(struct leati_end end, size_t bytes)
