@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #define BYTES 4096
@@ -57,7 +58,7 @@ bool fakes_load(const struct fakes_function *functions)
         if (!take(library, functions->name, functions->field))
             return false;
     return take_own(library, "live", &fakes.live) && take_own(library, "calls", &fakes.calls) &&
-           take_own(library, "fail", &fakes.fail_at);
+           take_own(library, "fail", &fakes.fail_at) && take_own(library, "hold", &fakes.hold);
 }
 
 leat_device *fakes_open(const char *name)
@@ -322,6 +323,193 @@ void test_boxes(void **state)
     }
     OK(leat_stream_destroy(stream));
     OK(leat_device_close(other));
+    OK(leat_device_close(device));
+    assert_int_equal(fakes.live(), 0);
+}
+
+/* Pitches that the vendor refuses, on either side: rows are copied one by one. */
+void test_long_pitches(void **state)
+{
+    const size_t pitch = (size_t)INT32_MAX + 1, reach = pitch + BYTES;
+    leat_device *device = fakes_open(fakes_vendor.devices[0]);
+    char *far = mmap(NULL, reach, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    leat_stream *stream;
+    void *d;
+
+    (void)state;
+    assert_true(far != MAP_FAILED);
+    OK(leat_stream_create(device, &stream));
+    OK(leat_memory_alloc(device, LEAT_KIND_DEVICE, 2 * BYTES, &d));
+    for (int out = 0; out < 2; out++) {
+        leat_copy_box box = {.width_bytes = BYTES, .height = 2, .depth = 1};
+
+        *(out ? &box.dst_pitch_bytes : &box.src_pitch_bytes) = pitch;
+        *(out ? &box.src_pitch_bytes : &box.dst_pitch_bytes) = BYTES;
+        if (!out) {
+            test_pattern(far, BYTES, 1);
+            test_pattern(far + pitch, BYTES, 2);
+        } else {
+            memset(far, 0, BYTES);
+            memset(far + pitch, 0, BYTES);
+        }
+        OK(leat_copy_rectangle(stream, out ? (void *)far : d, out ? d : (void *)far, &box));
+        OK(leat_stream_synchronize(stream));
+        EXPECT_PATTERN(out ? far : d, BYTES, 1);
+        EXPECT_PATTERN(out ? far + pitch : (char *)d + BYTES, BYTES, 2);
+    }
+    munmap(far, reach);
+    OK(leat_device_close(device));
+    assert_int_equal(fakes.live(), 0);
+}
+
+/* ---- order ---- */
+
+/* Work of the default stream is held up. The user's stream that keeps its order waits, and leat's does not. */
+void test_streams_wait_for_no_default_stream(void **state)
+{
+    leat_device *device = fakes_open(fakes_vendor.devices[0]);
+    leat_stream *stream, *by_default, *in_order;
+    static bool ran, ran_beside; /* a failure leaves the functions queued */
+    void *mine;
+
+    (void)state;
+    mine = fakes_vendor.new_ordered_stream();
+    OK(leat_stream_create(device, &stream));
+    OK(leat_stream_wrap(device, NULL, &by_default));
+    OK(leat_stream_wrap(device, mine, &in_order));
+    fakes.hold(0, NULL, 1);
+    OK(leat_launch_host(by_default, set_flag, &ran));
+    assert_int_equal(leat_stream_query(by_default), LEAT_NOT_READY);
+    OK(leat_launch_host(in_order, set_flag, &ran_beside));
+    assert_int_equal(leat_stream_query(in_order), LEAT_NOT_READY);
+    OK(leat_launch_host(stream, set_flag, &ran_beside));
+    OK(leat_stream_query(stream));
+    assert_true(ran_beside && !ran);
+    fakes.hold(0, NULL, 0);
+    OK(leat_stream_synchronize(in_order));
+    assert_true(ran);
+    fakes_vendor.end_stream(mine);
+    OK(leat_device_close(device));
+    assert_int_equal(fakes.live(), 0);
+}
+
+int fakes_let_default_stream_go(void **state)
+{
+    (void)state;
+    fakes.hold(0, NULL, 0);
+    return 0;
+}
+
+struct late_write {
+    void *ptr;
+    uint64_t seed;
+};
+
+static void write_late(void *argument)
+{
+    const struct late_write *late = argument;
+
+    test_pattern(late->ptr, 2 * BYTES, late->seed);
+}
+
+/* Earlier work of the stream writes the source, which the library reads as soon as it is given the copy. */
+void test_pageable_sources_are_read_in_order(void **state)
+{
+    static const leat_copy_box box = {BYTES / 2, 2, 1, BYTES, BYTES, 0, 0};
+    static const leat_kind kinds[] = {LEAT_KIND_DEVICE, LEAT_KIND_MANAGED};
+    leat_device *device = fakes_open(fakes_vendor.devices[0]);
+    unsigned char *src = test_buffer(2 * BYTES), *wanted = test_buffer(2 * BYTES), *dst;
+    leat_stream *stream;
+    void *native, *made;
+
+    (void)state;
+    OK(leat_stream_create(device, &stream));
+    OK(leat_stream_native(stream, &native));
+    for (uint64_t i = 0; i < 4; i++) {
+        static struct late_write late; /* as above */
+
+        late = (struct late_write){src, i + 1};
+        OK(leat_memory_alloc(device, kinds[i / 2], 2 * BYTES, &made));
+        dst = made;
+        memset(src, 0, 2 * BYTES);
+        memset(dst, 0, 2 * BYTES);
+        test_pattern(wanted, 2 * BYTES, i + 1);
+        fakes.hold(0, native, 1);
+        OK(leat_launch_host(stream, write_late, &late));
+        if (i % 2)
+            OK(leat_copy_rectangle(stream, dst, src, &box));
+        else
+            OK(leat_copy(stream, dst, src, 2 * BYTES));
+        fakes.hold(0, native, 0);
+        OK(leat_stream_synchronize(stream));
+        for (size_t row = 0; row < 2; row++)
+            assert_memory_equal(dst + row * BYTES, wanted + row * BYTES, BYTES / (1 + i % 2));
+        OK(leat_memory_free(made));
+    }
+    free(src);
+    free(wanted);
+    OK(leat_device_close(device));
+    assert_int_equal(fakes.live(), 0);
+}
+
+/* Neighbours in memory that are two allocations. The library refuses a copy that is in both. */
+void test_copies_stay_in_one_allocation(void **state)
+{
+    leat_device *device = fakes_open(fakes_vendor.devices[0]);
+    unsigned char *host = NULL;
+    leat_copy_pair pairs[2];
+    leat_stream *stream;
+    void *d;
+
+    (void)state;
+    assert_int_equal(posix_memalign((void **)(void *)&host, 4096, 2 * BYTES), 0);
+    OK(leat_stream_create(device, &stream));
+    OK(leat_memory_alloc(device, LEAT_KIND_DEVICE, 2 * BYTES, &d));
+    for (int i = 0; i < 2; i++)
+        OK(leat_register(device, host + i * BYTES, BYTES));
+    for (int out = 0; out < 2; out++) {
+        for (int i = 0; i < 2; i++) {
+            char *at = (char *)d + i * BYTES;
+
+            pairs[i] = out ? (leat_copy_pair){host + i * BYTES, at, BYTES}
+                           : (leat_copy_pair){at, host + i * BYTES, BYTES};
+        }
+        if (!out)
+            test_pattern(host, 2 * BYTES, 5);
+        else
+            memset(host, 0, 2 * BYTES);
+        OK(leat_copy_many(stream, pairs, 2));
+        OK(leat_stream_synchronize(stream));
+        EXPECT_PATTERN(out ? (void *)host : d, 2 * BYTES, 5);
+    }
+    REFUSED(leat_copy(stream, d, host, 2 * BYTES), LEAT_ERROR_RANGE, "src");
+    for (int i = 0; i < 2; i++)
+        OK(leat_unregister(host + i * BYTES));
+    free(host);
+    OK(leat_device_close(device));
+    assert_int_equal(fakes.live(), 0);
+}
+
+/* A ticket of a copy that is not staged has an event, which ends with it. */
+void test_tickets_leave_nothing(void **state)
+{
+    leat_device *device = fakes_open(fakes_vendor.devices[0]);
+    leat_stream *stream;
+    leat_ticket *ticket;
+    void *d, *pinned;
+    unsigned before;
+
+    (void)state;
+    OK(leat_stream_create(device, &stream));
+    OK(leat_memory_alloc(device, LEAT_KIND_DEVICE, BYTES, &d));
+    OK(leat_memory_alloc(device, LEAT_KIND_PINNED, BYTES, &pinned));
+    before = fakes.live();
+    for (int i = 0; i < 10; i++) {
+        ticket = test_copy_start(stream, d, pinned, BYTES);
+        OK(leat_ticket_wait(ticket, LEAT_COPY_DONE, LEAT_FOREVER));
+        OK(leat_ticket_free(ticket));
+    }
+    assert_int_equal(fakes.live(), before);
     OK(leat_device_close(device));
     assert_int_equal(fakes.live(), 0);
 }

@@ -14,11 +14,14 @@ extern const struct fakes_vendor {
     const char *name;             /* in those of the library and of its functions */
     const char *library_variable; /* names another file to load */
     const char *devices[2];
-    const char *out_of_memory;      /* the vendor's name of that error */
-    unsigned unknown, lost;         /* codes: any error; one that takes the device with it */
-    unsigned shared_bytes;          /* that a kernel may ask for; 200 KiB are too many */
-    bool concurrent;                /* managed memory can be moved and advised */
-    void (*expect_as_before)(void); /* what is current on the thread is what was */
+    const char *out_of_memory;         /* the vendor's name of that error */
+    unsigned unknown, lost;            /* codes: any error; one that takes the device with it */
+    unsigned shared_bytes;             /* that a kernel may ask for; 200 KiB are too many */
+    bool concurrent;                   /* managed memory can be moved and advised */
+    void (*expect_as_before)(void);    /* what is current on the thread is what was */
+    void *(*new_ordered_stream)(void); /* a stream of the user's on the first device that keeps the order of its
+                                        * default stream */
+    void (*end_stream)(void *stream);
 } fakes_vendor;
 
 /* What steers the library. */
@@ -26,6 +29,9 @@ extern struct fakes {
     unsigned (*live)(void);                     /* things given out and not given back */
     unsigned (*calls)(void);                    /* since fail_at() */
     void (*fail_at)(unsigned n, unsigned code); /* the n-th call from now on; 0: none */
+
+    /* What a vendor's stream is given from now on waits until it is let go, or somebody waits for it. */
+    void (*hold)(int device, void *stream, int held);
 } fakes;
 
 /*
@@ -59,6 +65,12 @@ void fakes_make_elf(unsigned char *image, unsigned machine);
 /* Tests that are the same for each vendor. */
 void test_each_call_fails(void **state);
 void test_boxes(void **state);
+void test_long_pitches(void **state);
+void test_streams_wait_for_no_default_stream(void **state);
+int fakes_let_default_stream_go(void **state); /* its tear-down, where it failed */
+void test_pageable_sources_are_read_in_order(void **state);
+void test_copies_stay_in_one_allocation(void **state);
+void test_tickets_leave_nothing(void **state);
 void test_out_of_memory(void **state);
 void test_kernels(void **state);
 

@@ -20,6 +20,9 @@
 static struct {
     unsigned (*depth)(void);
     void *(*context)(int device);
+    void (*forget_start)(const void *ptr);
+    cu_result (*retain)(cu_context *, cu_device);
+    cu_result (*release)(cu_device);
     cu_result (*push)(cu_context);
     cu_result (*pop)(cu_context *);
     cu_result (*current)(cu_context *);
@@ -32,11 +35,16 @@ static struct {
     cu_result (*mem_free)(cu_deviceptr);
     cu_result (*host_alloc)(void **, size_t, unsigned int);
     cu_result (*host_free)(void *);
+    cu_result (*host_register)(void *, size_t, unsigned int);
+    cu_result (*unregister)(void *);
 } fake;
 
 static const struct fakes_function functions[] = {
     {"fake_cuda_depth", &fake.depth},
     {"fake_cuda_context", &fake.context},
+    {"fake_cuda_forget_start", &fake.forget_start},
+    {"cuDevicePrimaryCtxRetain", &fake.retain},
+    {"cuDevicePrimaryCtxRelease_v2", &fake.release},
     {"cuCtxPushCurrent_v2", &fake.push},
     {"cuCtxPopCurrent_v2", &fake.pop},
     {"cuCtxGetCurrent", &fake.current},
@@ -49,12 +57,48 @@ static const struct fakes_function functions[] = {
     {"cuMemFree_v2", &fake.mem_free},
     {"cuMemHostAlloc", &fake.host_alloc},
     {"cuMemFreeHost", &fake.host_free},
+    {"cuMemHostRegister_v2", &fake.host_register},
+    {"cuMemHostUnregister", &fake.unregister},
     {NULL, NULL},
 };
 
 static void expect_no_context(void)
 {
     assert_int_equal(fake.depth(), 0);
+}
+
+/* Makes the primary context of the first device current. */
+static void push_primary(void)
+{
+    cu_context primary = NULL;
+
+    assert_int_equal(fake.retain(&primary, 0), 0);
+    assert_int_equal(fake.push(primary), 0);
+}
+
+static void pop_primary(void)
+{
+    cu_context popped;
+
+    assert_int_equal(fake.pop(&popped), 0);
+    assert_int_equal(fake.release(0), 0);
+}
+
+static void *new_ordered_stream(void)
+{
+    cu_stream stream = NULL;
+
+    push_primary();
+    assert_int_equal(fake.stream_create(&stream, 0), 0);
+    pop_primary();
+    return stream;
+}
+
+static void end_stream(void *stream)
+{
+    push_primary();
+    assert_int_equal(fake.stream_destroy(stream), 0);
+    pop_primary();
 }
 
 const struct fakes_vendor fakes_vendor = {
@@ -67,6 +111,8 @@ const struct fakes_vendor fakes_vendor = {
     .shared_bytes = 90 << 10,
     .concurrent = true,
     .expect_as_before = expect_no_context,
+    .new_ordered_stream = new_ordered_stream,
+    .end_stream = end_stream,
 };
 
 /* ---- contexts ---- */
@@ -207,12 +253,122 @@ static void test_pointers_of_the_user(void **state)
     fakes_expect_place(d, LEAT_KIND_DEVICE, device, d, BYTES);
     fakes_expect_place((char *)pinned + 1, LEAT_KIND_PINNED, device, pinned, BYTES);
     fakes_expect_place(&local, LEAT_KIND_PAGEABLE, NULL, NULL, 0);
+    /* A size without a start says nothing of where the memory ends. */
+    fake.forget_start(d);
+    fakes_expect_place(d, LEAT_KIND_DEVICE, device, NULL, 0);
+    fakes_expect_place(d + 100, LEAT_KIND_DEVICE, device, NULL, 0);
     REFUSED(leat_register(device, pinned, BYTES), LEAT_ERROR_REGISTERED, "already");
     assert_int_equal(fake.mem_free(address), 0);
     assert_int_equal(fake.mem_free(pooled), 0);
     assert_int_equal(fake.host_free(pinned), 0);
     assert_int_equal(fake.pop(&context), 0);
     OK(leat_device_close(device));
+}
+
+/* leat's registration is undone by the user's own call: leat says what is wrong with the pointer. */
+static void test_unregistered_by_the_user(void **state)
+{
+    leat_device *device = fakes_open("cuda:0");
+    void *host = test_buffer(BYTES);
+
+    (void)state;
+    OK(leat_register(device, host, BYTES));
+    push_primary();
+    assert_int_equal(fake.unregister(host), 0);
+    pop_primary();
+    REFUSED(leat_unregister(host), LEAT_ERROR_POINTER, "CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED");
+    push_primary();
+    assert_int_equal(fake.host_register(host, BYTES, 0), 0);
+    pop_primary();
+    OK(leat_unregister(host));
+    OK(leat_device_close(device));
+    free(host);
+    assert_int_equal(fakes.live(), 0);
+}
+
+/* Memory in context, which is the user's. */
+static void *alloc_in(cu_context context, bool pooled)
+{
+    cu_deviceptr address = 0;
+    cu_context popped;
+
+    assert_int_equal(fake.push(context), 0);
+    assert_int_equal(pooled ? fake.mem_alloc_async(&address, BYTES, NULL) : fake.mem_alloc(&address, BYTES), 0);
+    assert_int_equal(fake.pop(&popped), 0);
+    return (void *)(uintptr_t)address;
+}
+
+static void free_in(cu_context context, void *ptr)
+{
+    cu_context popped;
+
+    assert_int_equal(fake.push(context), 0);
+    assert_int_equal(fake.mem_free((cu_deviceptr)(uintptr_t)ptr), 0);
+    assert_int_equal(fake.pop(&popped), 0);
+}
+
+/* Two devices of leat's on one GPU, which differ in their contexts: memory belongs to the one that has its
+ * context, in whichever order they were opened. */
+static void test_two_contexts_on_one_gpu(void **state)
+{
+    (void)state;
+    for (int first = 0; first < 2; first++) {
+        cu_context contexts[2] = {NULL, fake.context(1)};
+        leat_device *devices[2];
+        void *native, *memory;
+
+        for (int i = 0; i < 2; i++) {
+            int which = i ? !first : first;
+
+            if (which)
+                OK(leat_device_wrap("cuda:1", contexts[1], &devices[1]));
+            else
+                devices[0] = fakes_open("cuda:1");
+        }
+        OK(leat_device_native(devices[0], &native));
+        contexts[0] = native;
+        assert_ptr_not_equal(contexts[0], contexts[1]);
+        for (int i = 0; i < 2; i++) {
+            memory = alloc_in(contexts[i], false);
+            fakes_expect_place(memory, LEAT_KIND_DEVICE, devices[i], memory, BYTES);
+            free_in(contexts[i], memory);
+        }
+        /* Memory of a pool has no context: it counts as the primary one's. */
+        memory = alloc_in(contexts[1], true);
+        fakes_expect_place(memory, LEAT_KIND_DEVICE, devices[0], memory, BYTES);
+        free_in(contexts[1], memory);
+        OK(leat_device_close(devices[1]));
+        OK(leat_device_close(devices[0]));
+    }
+    assert_int_equal(fakes.live(), 0);
+}
+
+/* Memory of another device than the stream's can be reached from that device's context only. */
+static void test_copies_in_the_context_of_the_memory(void **state)
+{
+    static const leat_copy_box box = {BYTES / 4, 2, 1, BYTES / 2, BYTES / 2, 0, 0};
+    leat_device *device = fakes_open("cuda:0"), *other = fakes_open("cuda:1");
+    void *native, *far, *pinned;
+    leat_stream *stream;
+
+    (void)state;
+    OK(leat_stream_create(device, &stream));
+    OK(leat_device_native(other, &native));
+    far = alloc_in(native, true);
+    OK(leat_memory_alloc(device, LEAT_KIND_PINNED, 2 * BYTES, &pinned));
+    test_pattern(pinned, BYTES, 3);
+    memset((char *)pinned + BYTES, 0, BYTES);
+    OK(leat_copy(stream, far, pinned, BYTES));
+    OK(leat_copy(stream, (char *)pinned + BYTES, far, BYTES));
+    OK(leat_stream_synchronize(stream));
+    EXPECT_PATTERN((char *)pinned + BYTES, BYTES, 3);
+    OK(leat_copy_rectangle(stream, far, pinned, &box));
+    OK(leat_copy_rectangle(stream, pinned, far, &box));
+    OK(leat_stream_synchronize(stream));
+    free_in(native, far);
+    OK(leat_device_close(other));
+    OK(leat_device_close(device));
+    assert_int_equal(fakes.live(), 0);
 }
 
 /* Places go over in the vendor's numbers and come back, the host's too. Memory of the user's own can be attached.
@@ -309,7 +465,15 @@ int main(void)
         cmocka_unit_test(test_wrapped_stream),
         cmocka_unit_test(test_wrapped_event),
         cmocka_unit_test(test_pointers_of_the_user),
+        cmocka_unit_test(test_two_contexts_on_one_gpu),
+        cmocka_unit_test(test_copies_in_the_context_of_the_memory),
+        cmocka_unit_test(test_unregistered_by_the_user),
         cmocka_unit_test(test_boxes),
+        cmocka_unit_test(test_long_pitches),
+        cmocka_unit_test_teardown(test_streams_wait_for_no_default_stream, fakes_let_default_stream_go),
+        cmocka_unit_test(test_pageable_sources_are_read_in_order),
+        cmocka_unit_test(test_copies_stay_in_one_allocation),
+        cmocka_unit_test(test_tickets_leave_nothing),
         cmocka_unit_test(test_managed),
         cmocka_unit_test(test_out_of_memory),
         cmocka_unit_test(test_images),

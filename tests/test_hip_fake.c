@@ -31,6 +31,8 @@ static struct {
     hi_result (*mem_free)(void *);
     hi_result (*host_alloc)(void **, size_t, unsigned int);
     hi_result (*host_free)(void *);
+    hi_result (*host_register)(void *, size_t, unsigned int);
+    hi_result (*unregister)(void *);
 } fake;
 
 static const struct fakes_function functions[] = {
@@ -44,6 +46,8 @@ static const struct fakes_function functions[] = {
     {"hipFree", &fake.mem_free},
     {"hipHostMalloc", &fake.host_alloc},
     {"hipHostFree", &fake.host_free},
+    {"hipHostRegister", &fake.host_register},
+    {"hipHostUnregister", &fake.unregister},
     {NULL, NULL},
 };
 
@@ -60,6 +64,19 @@ static void expect_first(void)
     expect_current(0);
 }
 
+static void *new_ordered_stream(void)
+{
+    hi_stream stream = NULL;
+
+    assert_int_equal(fake.stream_create(&stream, 0), 0);
+    return stream;
+}
+
+static void end_stream(void *stream)
+{
+    assert_int_equal(fake.stream_destroy(stream), 0);
+}
+
 const struct fakes_vendor fakes_vendor = {
     .name = "hip",
     .library_variable = "LEAT_HIP_LIBRARY",
@@ -69,6 +86,8 @@ const struct fakes_vendor fakes_vendor = {
     .lost = LEATI_hipErrorLaunchFailure,
     .shared_bytes = 60 << 10,
     .expect_as_before = expect_first,
+    .new_ordered_stream = new_ordered_stream,
+    .end_stream = end_stream,
 };
 
 /* ---- the current device ---- */
@@ -178,6 +197,23 @@ static void test_pointers_of_the_user(void **state)
     OK(leat_device_close(device));
 }
 
+/* leat's registration is undone by the user's own call: leat says what is wrong with the pointer. */
+static void test_unregistered_by_the_user(void **state)
+{
+    leat_device *device = fakes_open("hip:0");
+    void *host = test_buffer(BYTES);
+
+    (void)state;
+    OK(leat_register(device, host, BYTES));
+    assert_int_equal(fake.unregister(host), 0);
+    REFUSED(leat_unregister(host), LEAT_ERROR_POINTER, "hipErrorHostMemoryNotRegistered");
+    assert_int_equal(fake.host_register(host, BYTES, 0), 0);
+    OK(leat_unregister(host));
+    OK(leat_device_close(device));
+    free(host);
+    assert_int_equal(fakes.live(), 0);
+}
+
 /* ---- modules ---- */
 
 static void test_images(void **state)
@@ -246,7 +282,13 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_wrapped_event),
         cmocka_unit_test(test_destroyed_is_not_lost),
         cmocka_unit_test(test_pointers_of_the_user),
+        cmocka_unit_test(test_unregistered_by_the_user),
         cmocka_unit_test(test_boxes),
+        cmocka_unit_test(test_long_pitches),
+        cmocka_unit_test_teardown(test_streams_wait_for_no_default_stream, fakes_let_default_stream_go),
+        cmocka_unit_test(test_pageable_sources_are_read_in_order),
+        cmocka_unit_test(test_copies_stay_in_one_allocation),
+        cmocka_unit_test(test_tickets_leave_nothing),
         cmocka_unit_test(test_out_of_memory),
         cmocka_unit_test(test_images),
         cmocka_unit_test(test_kernels),

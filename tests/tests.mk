@@ -89,7 +89,7 @@ $(test_kernels_plain): tests/kernels_user.c include/leat/device_code.h $(BUILD)/
 # Libraries that stand for libcuda.so.1 and libamdhip64.so; their sources share the drivers' lists of functions. The check against
 # cuda.h needs its folder.
 test_fakes := $(patsubst tests/fake/%.c,$(test_bin)/fake/%.so,$(sort $(wildcard tests/fake/*.c)))
-$(test_bin)/fake/%.so: tests/fake/%.c $(wildcard src/driver/cuda/*.h src/driver/hip/*.h) $(BUILD)/flags
+$(test_bin)/fake/%.so: tests/fake/%.c $(wildcard tests/fake/*.h src/driver/cuda/*.h src/driver/hip/*.h) $(BUILD)/flags
 	$(say) CC $<
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -shared $< -o $@

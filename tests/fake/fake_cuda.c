@@ -1,20 +1,19 @@
 /*
- * fake_cuda.c - a libcuda.so.1 for tests: the functions that leat calls, on host memory, and done at once.
+ * fake_cuda.c - a libcuda.so.1 for tests: the functions that leat calls, on host memory.
  *
  * It is strict where a mistake of leat's would hide on a GPU: calls need the right context to be current, streams
- * and events only work in their own, and what is made and not given back is counted. Kernels load and launch but
- * do nothing. The environment variable FAKE_CUDA picks a driver that does not start: "version=10020" (what
+ * and events only work in their own, device memory is reached from contexts of its device only, a copy stays
+ * within one allocation, and what is made and not given back is counted. Work is done at once unless a test holds
+ * its stream (fake_queue.h); a pageable source is read when its copy is given. Kernels load and launch but do
+ * nothing. The environment variable FAKE_CUDA picks a driver that does not start: "version=10020" (what
  * cuDriverGetVersion says), "init=100" (what cuInit returns), "devices=0". Tests steer it through the fake_cuda_*
  * functions at its end.
  */
 #include "driver/cuda/cuda_symbols.h"
 #include "driver/cuda/cuda_types.h"
+#include "fake_queue.h"
 
-#include <pthread.h>
-#include <stdbool.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -29,16 +28,18 @@ LEATI_CUDA_FIRST_SYMBOL_LIST(DECLARE)
 
 struct CUctx_st {
     cu_device device;
-    bool primary;
+    struct queue legacy,
+        per_thread; /* its default streams, begun at first use: the group of each is the context */
 };
 
 struct CUstream_st {
     cu_context context;
+    struct queue queue;
 };
 
 struct CUevent_st {
     cu_context context;
-    bool recorded;
+    struct queue_mark mark;
 };
 
 struct CUmod_st {
@@ -58,6 +59,7 @@ struct memory {
     char *start;
     size_t bytes;
     cu_context context;
+    bool start_unknown; /* attributes have its size only */
 
     /* What was said of managed memory, of all of it: devices by number, -1 for the host. */
     bool read_mostly, used_by[DEVICES_MOST + 1]; /* the host's is the last */
@@ -66,7 +68,7 @@ struct memory {
 
 /* Guards all that follows, but the stacks of contexts, which belong to their threads. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct CUctx_st primary[DEVICES_MOST] = {{.device = 0, .primary = true}, {.device = 1, .primary = true}};
+static struct CUctx_st primary[DEVICES_MOST] = {{.device = 0}, {.device = 1}};
 static int retained[DEVICES_MOST];
 static struct memory *memories;
 static struct CUfunc_st the_kernel = {.shared_limit = 48 << 10};
@@ -112,15 +114,40 @@ static cu_result enter_context(void)
     return current() ? LEATI_CUDA_SUCCESS : LEATI_CUDA_ERROR_INVALID_CONTEXT;
 }
 
+static bool is_default(cu_stream stream)
+{
+    return !stream || stream == LEATI_CU_STREAM_LEGACY || stream == LEATI_CU_STREAM_PER_THREAD;
+}
+
 /* Also checks that the stream is one of the current context. */
 static cu_result enter_stream(cu_stream stream)
 {
     cu_result result = enter_context();
 
-    if (result != LEATI_CUDA_SUCCESS || !stream || stream == LEATI_CU_STREAM_LEGACY ||
-        stream == LEATI_CU_STREAM_PER_THREAD)
+    if (result != LEATI_CUDA_SUCCESS || is_default(stream))
         return result;
     return stream->context == current() ? LEATI_CUDA_SUCCESS : LEATI_CUDA_ERROR_INVALID_HANDLE;
+}
+
+/* The queue of a stream. The default ones are those of a context. */
+static struct queue *queue_of(cu_stream stream, cu_context context)
+{
+    struct queue *queue;
+
+    if (!is_default(stream))
+        return &stream->queue;
+    queue = stream == LEATI_CU_STREAM_PER_THREAD ? &context->per_thread : &context->legacy;
+    lock_queues();
+    if (!queue->group)
+        queue_begin(queue, context, queue == &context->legacy ? QUEUE_DEFAULT : QUEUE_WITH_DEFAULT);
+    unlock_queues();
+    return queue;
+}
+
+static cu_result give(cu_stream stream, const struct queue_work *work, bool take)
+{
+    return queue_give(queue_of(stream, current()), work, take) ? LEATI_CUDA_SUCCESS
+                                                               : LEATI_CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 #define TRY(expression)                                                                                           \
@@ -323,7 +350,9 @@ cu_result cuCtxGetDevice(cu_device *device)
 
 cu_result cuCtxSynchronize(void)
 {
-    return enter_context();
+    TRY(enter_context());
+    queue_drain_group(current());
+    return LEATI_CUDA_SUCCESS;
 }
 
 cu_result cuCtxEnablePeerAccess(cu_context peer, unsigned int flags)
@@ -375,12 +404,13 @@ static cu_result make(enum place place, size_t bytes, void **start)
     return add(place, *start, bytes);
 }
 
-/* Takes memory of one of these places off the list. */
+/* Takes memory of one of these places off the list, behind all work that was given. */
 static cu_result drop(unsigned places, const void *start)
 {
     struct memory *memory;
     struct memory **link;
 
+    queue_drain_group(NULL);
     pthread_mutex_lock(&lock);
     link = find(start);
     memory = *link;
@@ -642,7 +672,7 @@ static void put_attribute(cu_pointer_attribute attribute, const struct memory *m
         *(int *)value = memory ? memory->context->device : -2;
         break;
     case LEATI_CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
-        *(cu_deviceptr *)value = memory ? (cu_deviceptr)(uintptr_t)memory->start : 0;
+        *(cu_deviceptr *)value = memory && !memory->start_unknown ? (cu_deviceptr)(uintptr_t)memory->start : 0;
         break;
     default:
         *(size_t *)value = memory ? memory->bytes : 0;
@@ -729,11 +759,50 @@ cu_result cuMemImportFromShareableHandle(cu_mem_handle *handle, void *shared, cu
 
 /* ---- copies ---- */
 
+/* May a call in the current context use these bytes? They lie in one allocation, or in none, which *pageable says.
+ * What is on a device can be reached from contexts of that device only; vendors reach more in some cases. */
+static bool is_usable(const void *ptr, size_t bytes, bool *pageable)
+{
+    const struct memory *memory;
+    bool usable;
+
+    pthread_mutex_lock(&lock);
+    memory = *find(ptr);
+    *pageable = !memory;
+    if (memory)
+        usable = bytes <= memory->bytes - (size_t)((const char *)ptr - memory->start) &&
+                 (!(memory->place & (ON_DEVICE | POOLED)) || memory->context->device == current()->device);
+    else
+        usable = !*find((const char *)ptr + bytes - 1);
+    pthread_mutex_unlock(&lock);
+    return usable;
+}
+
+static size_t reach(const cu_box_copy *copy, size_t pitch, size_t height)
+{
+    return ((copy->depth - 1) * height + copy->height - 1) * pitch + copy->width;
+}
+
+/* Rows whose ends may be used. A pageable source is read now, and a pageable destination is written when the call
+ * is back. */
+static cu_result give_rows(const struct queue_work *work, bool src_pageable, bool dst_pageable, cu_stream stream)
+{
+    TRY(give(stream, work, src_pageable));
+    if (dst_pageable)
+        queue_drain(queue_of(stream, current()));
+    return LEATI_CUDA_SUCCESS;
+}
+
+/* A stream of any context will do. */
 static cu_result copy(void *dst, const void *src, size_t bytes, cu_stream stream)
 {
-    TRY(enter_stream(stream));
-    memcpy(dst, src, bytes);
-    return LEATI_CUDA_SUCCESS;
+    bool src_pageable, dst_pageable;
+
+    TRY(enter_context());
+    if (!is_usable(src, bytes, &src_pageable) || !is_usable(dst, bytes, &dst_pageable))
+        return LEATI_CUDA_ERROR_INVALID_VALUE;
+    return give_rows(&(struct queue_work){.dst = dst, .src = src, .width = bytes, .height = 1, .depth = 1},
+                     src_pageable, dst_pageable, stream);
 }
 
 cu_result cuMemcpyAsync(cu_deviceptr dst, cu_deviceptr src, size_t bytes, cu_stream stream)
@@ -775,8 +844,10 @@ cu_result cuMemcpyPeerAsync(cu_deviceptr dst, cu_context dst_context, cu_devicep
     TRY(enter_stream(stream));
     if (!dst_context || !src_context || dst_context == src_context)
         return LEATI_CUDA_ERROR_INVALID_CONTEXT;
-    memcpy(address(dst), address(src), bytes);
-    return LEATI_CUDA_SUCCESS;
+    return give(
+        stream,
+        &(struct queue_work){.dst = address(dst), .src = address(src), .width = bytes, .height = 1, .depth = 1},
+        false);
 }
 
 static bool is_known_type(unsigned type)
@@ -793,46 +864,60 @@ static bool is_box(const cu_box_copy *copy)
            copy->src_height >= copy->height && copy->dst_height >= copy->height;
 }
 
-static void copy_box(const cu_box_copy *copy)
+static struct queue_work box_work(const cu_box_copy *copy)
 {
-    const char *src = copy->src_type == LEATI_CU_MEMORYTYPE_HOST ? copy->src_host : address(copy->src_device);
-    char *dst = copy->dst_type == LEATI_CU_MEMORYTYPE_HOST ? copy->dst_host : address(copy->dst_device);
-
-    for (size_t z = 0; z < copy->depth; z++)
-        for (size_t y = 0; y < copy->height; y++)
-            memcpy(dst + (z * copy->dst_height + y) * copy->dst_pitch,
-                   src + (z * copy->src_height + y) * copy->src_pitch, copy->width);
+    return (struct queue_work){
+        .src = copy->src_type == LEATI_CU_MEMORYTYPE_HOST ? copy->src_host : address(copy->src_device),
+        .dst = copy->dst_type == LEATI_CU_MEMORYTYPE_HOST ? copy->dst_host : address(copy->dst_device),
+        .width = copy->width,
+        .height = copy->height,
+        .depth = copy->depth,
+        .src_pitch = copy->src_pitch,
+        .dst_pitch = copy->dst_pitch,
+        .src_slice = copy->src_height * copy->src_pitch,
+        .dst_slice = copy->dst_height * copy->dst_pitch,
+    };
 }
 
 cu_result cuMemcpy3DAsync_v2(const cu_box_copy *copy, cu_stream stream)
 {
-    (void)stream;
+    bool src_pageable, dst_pageable;
+    struct queue_work work;
+
     TRY(enter_context());
     if (!is_box(copy) || copy->src_context || copy->dst_context)
         return LEATI_CUDA_ERROR_INVALID_VALUE;
-    copy_box(copy);
-    return LEATI_CUDA_SUCCESS;
+    work = box_work(copy);
+    if (!is_usable(work.src, reach(copy, copy->src_pitch, copy->src_height), &src_pageable) ||
+        !is_usable(work.dst, reach(copy, copy->dst_pitch, copy->dst_height), &dst_pageable))
+        return LEATI_CUDA_ERROR_INVALID_VALUE;
+    return give_rows(&work, src_pageable, dst_pageable, stream);
 }
 
 cu_result cuMemcpy3DPeerAsync(const cu_box_copy_peer *copy, cu_stream stream)
 {
+    struct queue_work work;
+
     TRY(enter_stream(stream));
     if (!is_box(copy))
         return LEATI_CUDA_ERROR_INVALID_VALUE;
     if (!copy->dst_context || !copy->src_context || copy->dst_context == copy->src_context)
         return LEATI_CUDA_ERROR_INVALID_CONTEXT;
-    copy_box(copy);
-    return LEATI_CUDA_SUCCESS;
+    work = box_work(copy);
+    return give(stream, &work, false);
 }
 
 static cu_result fill(cu_deviceptr dst, const void *pattern, size_t pattern_bytes, size_t number, cu_stream stream)
 {
+    bool pageable;
+
     TRY(enter_stream(stream));
-    if (dst % pattern_bytes)
+    if (dst % pattern_bytes || !is_usable(address(dst), number * pattern_bytes, &pageable) || pageable)
         return LEATI_CUDA_ERROR_INVALID_VALUE;
-    for (size_t i = 0; i < number; i++)
-        memcpy((char *)address(dst) + i * pattern_bytes, pattern, pattern_bytes);
-    return LEATI_CUDA_SUCCESS;
+    return give(stream,
+                &(struct queue_work){
+                    .dst = address(dst), .pattern = pattern, .pattern_bytes = pattern_bytes, .count = number},
+                false);
 }
 
 cu_result cuMemsetD8Async(cu_deviceptr dst, unsigned char value, size_t number, cu_stream stream)
@@ -856,19 +941,24 @@ cu_result cuStreamCreate(cu_stream *stream, unsigned int flags)
 {
     cu_stream made;
 
-    (void)flags;
     TRY(enter_context());
+    if (flags > LEATI_CU_STREAM_NON_BLOCKING)
+        return LEATI_CUDA_ERROR_INVALID_VALUE;
     made = malloc(sizeof *made);
     if (!made)
         return LEATI_CUDA_ERROR_OUT_OF_MEMORY;
     made->context = current();
+    queue_begin(&made->queue, made->context,
+                flags == LEATI_CU_STREAM_NON_BLOCKING ? QUEUE_ALONE : QUEUE_WITH_DEFAULT);
     count(1);
     *stream = made;
     return LEATI_CUDA_SUCCESS;
 }
 
+/* Its work runs to its end. */
 cu_result cuStreamDestroy_v2(cu_stream stream)
 {
+    queue_end(&stream->queue);
     free(stream);
     count(-1);
     return enter_context();
@@ -876,18 +966,22 @@ cu_result cuStreamDestroy_v2(cu_stream stream)
 
 cu_result cuStreamQuery(cu_stream stream)
 {
-    return enter_stream(stream);
+    TRY(enter_stream(stream));
+    return queue_is_idle(queue_of(stream, current())) ? LEATI_CUDA_SUCCESS : LEATI_CUDA_ERROR_NOT_READY;
 }
 
 cu_result cuStreamSynchronize(cu_stream stream)
 {
-    return enter_stream(stream);
+    TRY(enter_stream(stream));
+    queue_drain(queue_of(stream, current()));
+    return LEATI_CUDA_SUCCESS;
 }
 
 cu_result cuStreamWaitEvent(cu_stream stream, cu_event event, unsigned int flags)
 {
-    (void)event, (void)flags;
-    return enter_stream(stream);
+    (void)flags;
+    TRY(enter_stream(stream));
+    return give(stream, &(struct queue_work){.wait = &event->mark}, false);
 }
 
 cu_result cuStreamGetCtx(cu_stream stream, cu_context *context)
@@ -900,8 +994,7 @@ cu_result cuStreamGetCtx(cu_stream stream, cu_context *context)
 cu_result cuLaunchHostFunc(cu_stream stream, cu_host_function function, void *argument)
 {
     TRY(enter_stream(stream));
-    function(argument);
-    return LEATI_CUDA_SUCCESS;
+    return give(stream, &(struct queue_work){.function = function, .argument = argument}, false);
 }
 
 cu_result cuEventCreate(cu_event *event, unsigned int flags)
@@ -919,8 +1012,10 @@ cu_result cuEventCreate(cu_event *event, unsigned int flags)
     return LEATI_CUDA_SUCCESS;
 }
 
+/* Unlike the vendor's, it waits for what the event marks. */
 cu_result cuEventDestroy_v2(cu_event event)
 {
+    queue_wait_for(&event->mark);
     free(event);
     count(-1);
     return enter_context();
@@ -931,27 +1026,29 @@ cu_result cuEventRecord(cu_event event, cu_stream stream)
     TRY(enter_stream(stream));
     if (event->context != current())
         return LEATI_CUDA_ERROR_INVALID_HANDLE;
-    event->recorded = true;
-    return LEATI_CUDA_SUCCESS;
+    return give(stream, &(struct queue_work){.mark = &event->mark}, false);
 }
 
 cu_result cuEventQuery(cu_event event)
 {
-    (void)event;
-    return enter_context();
+    TRY(enter_context());
+    return queue_is_reached(&event->mark) ? LEATI_CUDA_SUCCESS : LEATI_CUDA_ERROR_NOT_READY;
 }
 
 cu_result cuEventSynchronize(cu_event event)
 {
-    (void)event;
-    return enter_context();
+    TRY(enter_context());
+    queue_wait_for(&event->mark);
+    return LEATI_CUDA_SUCCESS;
 }
 
 cu_result cuEventElapsedTime(float *milliseconds, cu_event start, cu_event end)
 {
     TRY(enter_context());
-    if (!start->recorded || !end->recorded)
+    if (!start->mark.recorded || !end->mark.recorded)
         return LEATI_CUDA_ERROR_INVALID_HANDLE;
+    if (!queue_is_reached(&start->mark) || !queue_is_reached(&end->mark))
+        return LEATI_CUDA_ERROR_NOT_READY;
     *milliseconds = 0;
     return LEATI_CUDA_SUCCESS;
 }
@@ -1051,6 +1148,8 @@ EXPORT void fake_cuda_fail(unsigned n, unsigned code);
 EXPORT unsigned fake_cuda_calls(void);
 EXPORT unsigned fake_cuda_depth(void);
 EXPORT void *fake_cuda_context(int device);
+EXPORT void fake_cuda_hold(int device, void *stream, int held);
+EXPORT void fake_cuda_forget_start(const void *ptr);
 
 /* Things made and not given back. */
 unsigned fake_cuda_live(void)
@@ -1096,4 +1195,19 @@ void *fake_cuda_context(int device)
     static struct CUctx_st users[DEVICES_MOST] = {{.device = 0}, {.device = 1}};
 
     return &users[device];
+}
+
+/* What this stream is given from now on waits until it is let go, or somebody waits for it. device: of whose
+ * primary context stream is, where it is a default one. */
+void fake_cuda_hold(int device, void *stream, int held)
+{
+    queue_hold(queue_of(stream, &primary[device]), held);
+}
+
+/* The driver does not tell where this memory starts any more, but still how much it is. */
+void fake_cuda_forget_start(const void *ptr)
+{
+    pthread_mutex_lock(&lock);
+    (*find(ptr))->start_unknown = true;
+    pthread_mutex_unlock(&lock);
 }

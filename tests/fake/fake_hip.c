@@ -1,20 +1,18 @@
 /*
- * fake_hip.c - a libamdhip64.so for tests: the functions that leat calls, on host memory, and done at once.
+ * fake_hip.c - a libamdhip64.so for tests: the functions that leat calls, on host memory.
  *
  * It is strict where a mistake of leat's would hide on a GPU: streams and events only work on their device, which
- * must be the thread's current one, and what is made and not given back is counted. Kernels load and launch but do
- * nothing. It speaks as HIP 6.3, or as the version in the environment variable FAKE_HIP ("version=50300000"),
- * which also picks a library that does not start ("init=100" is what hipInit returns; "devices=0"). Tests steer it
- * through the fake_hip_* functions at its end.
+ * must be the thread's current one, a copy stays within one allocation, and what is made and not given back is
+ * counted. Work is done at once unless a test holds its stream (fake_queue.h); a pageable source is read when its
+ * copy is given. Kernels load and launch but do nothing. It speaks as HIP 6.3, or as the version in the
+ * environment variable FAKE_HIP ("version=50300000"), which also picks a library that does not start ("init=100"
+ * is what hipInit returns; "devices=0"). Tests steer it through the fake_hip_* functions at its end.
  */
 #include "driver/hip/hip_symbols.h"
 #include "driver/hip/hip_types.h"
+#include "fake_queue.h"
 
-#include <pthread.h>
-#include <stdbool.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -30,15 +28,18 @@ LEATI_HIP_TEXT_LIST(DECLARE)
 
 struct ihipCtx_t {
     int device;
+    struct queue legacy,
+        per_thread; /* the device's default streams, begun at first use; their group is this struct */
 };
 
 struct ihipStream_t {
     int device;
+    struct queue queue;
 };
 
 struct ihipEvent_t {
     int device;
-    bool recorded;
+    struct queue_mark mark;
 };
 
 struct ihipModule_t {
@@ -97,12 +98,38 @@ static hi_result enter(void)
     return result;
 }
 
+static bool is_default(hi_stream stream)
+{
+    return !stream || stream == LEATI_HIP_STREAM_PER_THREAD;
+}
+
+/* The queue of a stream; the default ones are those of a device. */
+static struct queue *queue_of(hi_stream stream, int device)
+{
+    struct ihipCtx_t *context = &contexts[device];
+    struct queue *queue;
+
+    if (!is_default(stream))
+        return &stream->queue;
+    queue = stream ? &context->per_thread : &context->legacy;
+    lock_queues();
+    if (!queue->group)
+        queue_begin(queue, context, stream ? QUEUE_WITH_DEFAULT : QUEUE_DEFAULT);
+    unlock_queues();
+    return queue;
+}
+
+static hi_result give(hi_stream stream, const struct queue_work *work, bool take)
+{
+    return queue_give(queue_of(stream, current), work, take) ? LEATI_hipSuccess : LEATI_hipErrorOutOfMemory;
+}
+
 /* Also checks that the stream is one of the current device. */
 static hi_result enter_stream(hi_stream stream)
 {
     hi_result result = enter();
 
-    if (result != LEATI_hipSuccess || !stream || stream == LEATI_HIP_STREAM_PER_THREAD)
+    if (result != LEATI_hipSuccess || is_default(stream))
         return result;
     return stream->device == current ? LEATI_hipSuccess : LEATI_hipErrorInvalidHandle;
 }
@@ -138,7 +165,7 @@ hi_result hipRuntimeGetVersion(int *number)
 const char *hipGetErrorName(hi_result error)
 {
 #define NAME(constant, value)                                                                                     \
-    if (error == (hi_result)(value) && (!strncmp(#constant, "hipError", 8) || !strcmp(#constant, "hipSuccess")))             \
+    if (error == (hi_result)(value) && (!strncmp(#constant, "hipError", 8) || !strcmp(#constant, "hipSuccess")))  \
         return #constant;
     LEATI_HIP_CONSTANT_LIST(NAME)
     return "hipErrorUnknown";
@@ -261,7 +288,9 @@ hi_result hipDeviceEnablePeerAccess(int peer, unsigned int flags)
 
 hi_result hipDeviceSynchronize(void)
 {
-    return enter();
+    TRY(enter());
+    queue_drain_group(&contexts[current]);
+    return LEATI_hipSuccess;
 }
 
 hi_result hipDevicePrimaryCtxRetain(hi_context *context, hi_device device)
@@ -346,12 +375,13 @@ static hi_result make(enum place place, size_t bytes, void **start)
     return add(place, made, bytes);
 }
 
-/* Takes memory of one of these places off the list. */
+/* Takes memory of one of these places off the list, behind all work that was given. */
 static hi_result drop(unsigned places, const void *start)
 {
     struct memory *memory;
     struct memory **link;
 
+    queue_drain_group(NULL);
     pthread_mutex_lock(&lock);
     link = find(start);
     memory = *link;
@@ -621,13 +651,54 @@ static bool is_right_kind(hi_copy_kind kind, const void *dst, const void *src)
     }
 }
 
+/* Do these bytes lie in one allocation, or in none, which *pageable says? */
+static bool is_usable(const void *ptr, size_t bytes, bool *pageable)
+{
+    const struct memory *memory;
+    bool usable;
+
+    pthread_mutex_lock(&lock);
+    memory = *find(ptr);
+    *pageable = !memory;
+    if (memory)
+        usable = bytes <= memory->bytes - (size_t)((const char *)ptr - memory->start);
+    else
+        usable = !*find((const char *)ptr + bytes - 1);
+    pthread_mutex_unlock(&lock);
+    return usable;
+}
+
+static size_t reach(const struct queue_work *work, size_t pitch, size_t slice)
+{
+    return (work->depth - 1) * slice + (work->height - 1) * pitch + work->width;
+}
+
+/* A pageable source is read now, and a pageable destination is written when the call is back. */
+static hi_result give_rows(const struct queue_work *work, hi_stream stream)
+{
+    bool src_pageable, dst_pageable;
+
+    if (!is_usable(work->src, reach(work, work->src_pitch, work->src_slice), &src_pageable) ||
+        !is_usable(work->dst, reach(work, work->dst_pitch, work->dst_slice), &dst_pageable))
+        return LEATI_hipErrorInvalidValue;
+    TRY(give(stream, work, src_pageable));
+    if (dst_pageable)
+        queue_drain(queue_of(stream, current));
+    return LEATI_hipSuccess;
+}
+
+static hi_result give_bytes(void *dst, const void *src, size_t bytes, hi_stream stream)
+{
+    return give_rows(&(struct queue_work){.dst = dst, .src = src, .width = bytes, .height = 1, .depth = 1},
+                     stream);
+}
+
 hi_result hipMemcpyAsync(void *dst, const void *src, size_t bytes, hi_copy_kind kind, hi_stream stream)
 {
     TRY(enter_stream(stream));
     if (!is_right_kind(kind, dst, src))
         return LEATI_hipErrorInvalidValue;
-    memcpy(dst, src, bytes);
-    return LEATI_hipSuccess;
+    return give_bytes(dst, src, bytes, stream);
 }
 
 hi_result hipMemcpyPeerAsync(void *dst, int dst_device, const void *src, int src_device, size_t bytes,
@@ -636,8 +707,7 @@ hi_result hipMemcpyPeerAsync(void *dst, int dst_device, const void *src, int src
     TRY(enter_stream(stream));
     if (dst_device == src_device || !is_on_device(dst) || !is_on_device(src))
         return LEATI_hipErrorInvalidDevice;
-    memcpy(dst, src, bytes);
-    return LEATI_hipSuccess;
+    return give_bytes(dst, src, bytes, stream);
 }
 
 hi_result hipMemcpy3DAsync(const hi_box_copy *box, hi_stream stream)
@@ -647,21 +717,29 @@ hi_result hipMemcpy3DAsync(const hi_box_copy *box, hi_stream stream)
         box->src.pitch > INT32_MAX || box->dst.pitch > INT32_MAX || box->src.height < box->height ||
         box->dst.height < box->height || !is_right_kind(box->kind, box->dst.ptr, box->src.ptr))
         return LEATI_hipErrorInvalidValue;
-    for (size_t z = 0; z < box->depth; z++)
-        for (size_t y = 0; y < box->height; y++)
-            memcpy((char *)box->dst.ptr + (z * box->dst.height + y) * box->dst.pitch,
-                   (const char *)box->src.ptr + (z * box->src.height + y) * box->src.pitch, box->width);
-    return LEATI_hipSuccess;
+    return give_rows(&(struct queue_work){.dst = box->dst.ptr,
+                                          .src = box->src.ptr,
+                                          .width = box->width,
+                                          .height = box->height,
+                                          .depth = box->depth,
+                                          .dst_pitch = box->dst.pitch,
+                                          .dst_slice = box->dst.height * box->dst.pitch,
+                                          .src_pitch = box->src.pitch,
+                                          .src_slice = box->src.height * box->src.pitch},
+                     stream);
 }
 
 static hi_result fill(void *dst, const void *pattern, size_t pattern_bytes, size_t number, hi_stream stream)
 {
+    bool pageable;
+
     TRY(enter_stream(stream));
-    if ((uintptr_t)dst % pattern_bytes)
+    if ((uintptr_t)dst % pattern_bytes || !is_usable(dst, number * pattern_bytes, &pageable) || pageable)
         return LEATI_hipErrorInvalidValue;
-    for (size_t i = 0; i < number; i++)
-        memcpy((char *)dst + i * pattern_bytes, pattern, pattern_bytes);
-    return LEATI_hipSuccess;
+    return give(
+        stream,
+        &(struct queue_work){.dst = dst, .pattern = pattern, .pattern_bytes = pattern_bytes, .count = number},
+        false);
 }
 
 hi_result hipMemsetD8Async(hi_deviceptr dst, unsigned char value, size_t number, hi_stream stream)
@@ -692,13 +770,17 @@ hi_result hipStreamCreateWithFlags(hi_stream *stream, unsigned int flags)
     if (!made)
         return LEATI_hipErrorOutOfMemory;
     made->device = current;
+    queue_begin(&made->queue, &contexts[current],
+                flags == LEATI_hipStreamNonBlocking ? QUEUE_ALONE : QUEUE_WITH_DEFAULT);
     count(1);
     *stream = made;
     return LEATI_hipSuccess;
 }
 
+/* Its work runs to its end. */
 hi_result hipStreamDestroy(hi_stream stream)
 {
+    queue_end(&stream->queue);
     free(stream);
     count(-1);
     return enter();
@@ -706,18 +788,22 @@ hi_result hipStreamDestroy(hi_stream stream)
 
 hi_result hipStreamQuery(hi_stream stream)
 {
-    return enter_stream(stream);
+    TRY(enter_stream(stream));
+    return queue_is_idle(queue_of(stream, current)) ? LEATI_hipSuccess : LEATI_hipErrorNotReady;
 }
 
 hi_result hipStreamSynchronize(hi_stream stream)
 {
-    return enter_stream(stream);
+    TRY(enter_stream(stream));
+    queue_drain(queue_of(stream, current));
+    return LEATI_hipSuccess;
 }
 
 hi_result hipStreamWaitEvent(hi_stream stream, hi_event event, unsigned int flags)
 {
-    (void)event, (void)flags;
-    return enter_stream(stream);
+    (void)flags;
+    TRY(enter_stream(stream));
+    return give(stream, &(struct queue_work){.wait = &event->mark}, false);
 }
 
 hi_result hipStreamWaitValue32(hi_stream stream, void *word, uint32_t value, unsigned int flags, uint32_t mask)
@@ -742,17 +828,35 @@ hi_result hipStreamGetDevice(hi_stream stream, hi_device *device)
 hi_result hipLaunchHostFunc(hi_stream stream, hi_host_function function, void *argument)
 {
     TRY(enter_stream(stream));
-    function(argument);
-    return LEATI_hipSuccess;
+    return give(stream, &(struct queue_work){.function = function, .argument = argument}, false);
+}
+
+struct callback {
+    hi_stream stream;
+    hi_stream_callback function;
+    void *argument;
+};
+
+static void run_callback(void *argument)
+{
+    struct callback *callback = argument;
+
+    callback->function(callback->stream, LEATI_hipSuccess, callback->argument);
+    free(callback);
 }
 
 hi_result hipStreamAddCallback(hi_stream stream, hi_stream_callback callback, void *argument, unsigned int flags)
 {
+    struct callback *kept;
+
     TRY(enter_stream(stream));
     if (flags)
         return LEATI_hipErrorInvalidValue;
-    callback(stream, LEATI_hipSuccess, argument);
-    return LEATI_hipSuccess;
+    kept = malloc(sizeof *kept);
+    if (!kept)
+        return LEATI_hipErrorOutOfMemory;
+    *kept = (struct callback){.stream = stream, .function = callback, .argument = argument};
+    return give(stream, &(struct queue_work){.function = run_callback, .argument = kept}, false);
 }
 
 hi_result hipEventCreateWithFlags(hi_event *event, unsigned int flags)
@@ -770,8 +874,10 @@ hi_result hipEventCreateWithFlags(hi_event *event, unsigned int flags)
     return LEATI_hipSuccess;
 }
 
+/* Unlike the vendor's, it waits for what the event marks. */
 hi_result hipEventDestroy(hi_event event)
 {
+    queue_wait_for(&event->mark);
     free(event);
     count(-1);
     return enter();
@@ -782,27 +888,29 @@ hi_result hipEventRecord(hi_event event, hi_stream stream)
     TRY(enter_stream(stream));
     if (event->device != current)
         return LEATI_hipErrorInvalidHandle;
-    event->recorded = true;
-    return LEATI_hipSuccess;
+    return give(stream, &(struct queue_work){.mark = &event->mark}, false);
 }
 
 hi_result hipEventQuery(hi_event event)
 {
-    (void)event;
-    return enter();
+    TRY(enter());
+    return queue_is_reached(&event->mark) ? LEATI_hipSuccess : LEATI_hipErrorNotReady;
 }
 
 hi_result hipEventSynchronize(hi_event event)
 {
-    (void)event;
-    return enter();
+    TRY(enter());
+    queue_wait_for(&event->mark);
+    return LEATI_hipSuccess;
 }
 
 hi_result hipEventElapsedTime(float *milliseconds, hi_event start, hi_event end)
 {
     TRY(enter());
-    if (!start->recorded || !end->recorded)
+    if (!start->mark.recorded || !end->mark.recorded)
         return LEATI_hipErrorInvalidHandle;
+    if (!queue_is_reached(&start->mark) || !queue_is_reached(&end->mark))
+        return LEATI_hipErrorNotReady;
     *milliseconds = 0;
     return LEATI_hipSuccess;
 }
@@ -870,6 +978,7 @@ hi_result hipModuleLaunchKernel(hi_function function, unsigned int grid_x, unsig
 EXPORT unsigned fake_hip_live(void);
 EXPORT void fake_hip_fail(unsigned n, unsigned code);
 EXPORT unsigned fake_hip_calls(void);
+EXPORT void fake_hip_hold(int device, void *stream, int held);
 
 /* Things made and not given back. */
 unsigned fake_hip_live(void)
@@ -901,4 +1010,11 @@ unsigned fake_hip_calls(void)
     number = calls;
     pthread_mutex_unlock(&lock);
     return number;
+}
+
+/* What this stream is given from now on waits until it is let go, or somebody waits for it. device: of whose
+ * streams stream is, where it is a default one. */
+void fake_hip_hold(int device, void *stream, int held)
+{
+    queue_hold(queue_of(stream, device), held);
 }
