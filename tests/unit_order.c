@@ -584,6 +584,51 @@ static void streams_of_threads_say_nothing(void **state)
     t->stream->order->per_thread = false;
 }
 
+/* ---- who holds an order ---- */
+
+/* Events and the users of blocks hold the order of a stream, and let go of it when they end. */
+static void what_ends_lets_go_of_orders(void **state)
+{
+    struct test_state *t = *state;
+    struct leati_order *order = t->stream->order, *other = t->second->order;
+    unsigned before = atomic_load(&order->holders), before_other = atomic_load(&other->holders);
+    leat_pool_options options = {.size = sizeof options};
+    leat_event *event, *second;
+    leat_pool *pool;
+    void *block;
+
+    OK(leat_event_create(t->device, &event));
+    OK(leat_event_record(event, t->stream));
+    assert_true(atomic_load(&order->holders) > before);
+    OK(leat_event_record(event, t->second));
+    assert_int_equal(atomic_load(&order->holders), before);
+    assert_true(atomic_load(&other->holders) > before_other);
+    OK(leat_event_destroy(event));
+    assert_int_equal(atomic_load(&other->holders), before_other);
+
+    OK(leat_pool_create(t->device, &options, &pool));
+    for (int way = 0; way < 3; way++) {
+        OK(leat_pool_alloc(pool, t->stream, 4096, &block));
+        OK(leat_event_create(t->device, &second));
+        OK(leat_event_record(second, t->second));
+        if (way == 2)
+            OK(leat_pool_use_until(block, second));
+        else
+            OK(leat_pool_use(block, t->second));
+        OK(leat_event_destroy(second));
+        assert_true(atomic_load(&other->holders) > before_other);
+        if (way == 0)
+            OK(leat_memory_free(block));
+        else
+            OK(leat_free(t->stream, block));
+        OK(leat_device_synchronize(t->device));
+        OK(leat_pool_trim(pool, 0, NULL, NULL));
+        assert_int_equal(atomic_load(&other->holders), before_other);
+    }
+    OK(leat_pool_destroy(pool));
+    assert_int_equal(atomic_load(&order->holders), before);
+}
+
 static const struct CMUnitTest tests[] = {
     HELD_TEST(failures_are_told_once),
     HELD_TEST(what_is_done_stays_done),
@@ -602,6 +647,7 @@ static const struct CMUnitTest tests[] = {
     HELD_TEST(a_wait_is_for_its_mark),
     HELD_TEST(the_host_waits_for_a_mark),
     HELD_TEST(streams_of_threads_say_nothing),
+    HELD_TEST(what_ends_lets_go_of_orders),
 };
 
 int main(void)
