@@ -2,7 +2,9 @@
  * its use is under the thread sanitizer. */
 #include "harness.h"
 
+#include <dirent.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -332,6 +334,60 @@ static void every_thread_its_own_sentence(void **state)
     run(*state, functions, 1);
 }
 
+/* Reads a line of a file of this process in /proc. False: there is none that begins so. */
+static bool read_line(const char *thread, const char *file, const char *begins, char *line, int bytes)
+{
+    char path[300];
+    FILE *opened;
+    bool found = false;
+
+    snprintf(path, sizeof path, "/proc/self/task/%s/%s", thread, file);
+    opened = fopen(path, "re");
+    while (opened && !found && fgets(line, bytes, opened))
+        found = !strncmp(line, begins, strlen(begins));
+    if (opened)
+        fclose(opened);
+    return found;
+}
+
+/* Handlers of the program's signals must not run on threads that copy. */
+static void threads_that_copy_block_signals(void **state)
+{
+    static const int signals[] = {SIGALRM, SIGPROF, SIGVTALRM, SIGIO, SIGCHLD, SIGUSR1, SIGUSR2, SIGINT, SIGTERM};
+    enum { MANY_BYTES = 4 << 20 };
+    struct test_state *t = *state;
+    char *own = test_buffer(MANY_BYTES), line[256];
+    void *memory = test_alloc(t->device, LEAT_KIND_DEVICE, MANY_BYTES);
+    struct dirent *entry;
+    leat_ticket *ticket;
+    int copying = 0;
+    DIR *threads;
+
+    memset(own, 1, MANY_BYTES);
+    ticket = test_copy_start(t->stream, memory, own, MANY_BYTES);
+    OK(leat_ticket_wait(ticket, LEAT_COPY_DONE, LEAT_FOREVER));
+    OK(leat_ticket_free(ticket));
+    threads = opendir("/proc/self/task");
+    assert_non_null(threads);
+    while ((entry = readdir(threads))) {
+        unsigned long long blocked;
+
+        if (!read_line(entry->d_name, "comm", "leat copy", line, sizeof line) ||
+            !read_line(entry->d_name, "status", "SigBlk:", line, sizeof line))
+            continue;
+        blocked = strtoull(line + strlen("SigBlk:"), NULL, 16);
+        for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++)
+            if (!(blocked >> (signals[i] - 1) & 1))
+                fail_msg("a thread that copies takes signal %d: it blocks %llx", signals[i], blocked);
+        copying++;
+    }
+    closedir(threads);
+    OK(leat_memory_free(memory));
+    free(own);
+    if (!copying)
+        SKIP_OTHER("no thread of leat's copies on this device");
+}
+
 static const struct CMUnitTest tests[] = {
     STATE_TEST(every_thread_its_own_stream),
     STATE_TEST(all_threads_one_stream),
@@ -339,6 +395,7 @@ static const struct CMUnitTest tests[] = {
     STATE_TEST(a_copy_is_one_piece_of_work),
     STATE_TEST(a_copy_to_the_device_is_one_piece_of_work),
     STATE_TEST(every_thread_its_own_sentence),
+    STATE_TEST(threads_that_copy_block_signals),
 };
 
 TEST_MAIN(tests)
