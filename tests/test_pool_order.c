@@ -566,6 +566,24 @@ static void use_until_keeps_the_mark_scene(struct scene *x)
 }
 SCENE_TEST(use_until_keeps_the_mark)
 
+/* The stream of the mark is named as well: work that it was given after the mark counts too. */
+static void use_counts_beside_use_until_scene(struct scene *x)
+{
+    void *block = test_block(x->pool, x->s, BYTES);
+    leat_event *event;
+
+    OK(leat_event_create(x->t->device, &event));
+    order(x, x->s, x->u);
+    OK(leat_event_record(event, x->u));
+    OK(leat_pool_use_until(block, event));
+    OK(leat_event_destroy(event));
+    OK(leat_pool_use(block, x->u));
+    work_late(x, x->u, block);
+    OK(leat_free(x->s, block));
+    both_are_right(x, x->s, test_block(x->pool, x->s, BYTES));
+}
+SCENE_TEST(use_counts_beside_use_until)
+
 /* An event of the user's own, recorded where leat did not see it. */
 static void use_until_takes_wrapped_events_scene(struct scene *x)
 {
@@ -1638,6 +1656,7 @@ static const struct CMUnitTest tests[] = {
     STATE_TEST(a_user_of_a_block_without_a_stream),
     STATE_TEST(what_a_stream_waited_for_later_does_not_count_for_others),
     STATE_TEST(use_until_keeps_the_mark),
+    STATE_TEST(use_counts_beside_use_until),
     STATE_TEST(use_until_takes_wrapped_events),
     STATE_TEST(use_until_takes_several_events),
     STATE_TEST(a_stream_ends_behind_its_free),

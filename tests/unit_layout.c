@@ -8,6 +8,7 @@
 #include "seed.h"
 
 #include "base/error.h"
+#include "layout/meet.h"
 #include "layout/plan.h"
 #include "layout/sectors.h"
 
@@ -788,6 +789,65 @@ static void wrong_changes_are_refused(void **state)
     WRONG(leat_layout_count(&layout, &elements, &bytes), LEAT_ERROR_RANGE, "64 bits");
 }
 
+/* Both ways from the first element count: 2^60 and a half to each side are too far together. */
+static void reach_is_counted_both_ways(void **state)
+{
+    const int64_t far = ((int64_t)1 << 60) + ((int64_t)1 << 59);
+    leat_layout near, wide = {.dims = 2, .element_bytes = 1, .size = {2, 2}, .stride_bytes = {far, -far}};
+    struct leati_form form;
+
+    (void)state;
+    assert_int_equal(leat_layout_dense(&near, 2, wide.size, 1), LEAT_OK);
+    assert_int_equal(leati_form_make(&near, 1, &wide, 1, &form), LEAT_ERROR_RANGE);
+    assert_non_null(strstr(leat_last_error(), "src reach further than 2^61"));
+    assert_int_equal(leati_form_make(&wide, 1, &near, 1, &form), LEAT_ERROR_RANGE);
+    assert_non_null(strstr(leat_last_error(), "dst reach further than 2^61"));
+    wide.stride_bytes[1] = -far / 4;
+    assert_int_equal(leati_form_make(&near, 1, &wide, 1, &form), LEAT_OK);
+    assert_true(form.src_low == -far / 4 && form.src_high == far + 1);
+}
+
+/* A dimension without a step, which only one with a list can be, is the last: the units of the others stay wide.
+ */
+static void a_dimension_without_a_step_is_last(void **state)
+{
+    static const int32_t list[4] = {0};
+    leat_layout dense, listed;
+    struct leati_form form;
+
+    (void)state;
+    for (int on_dst = 0; on_dst < 2; on_dst++) {
+        int64_t rows = on_dst ? 4 : 1;
+
+        assert_int_equal(leat_layout_dense(&dense, 2, (int64_t[]){rows, 64}, 4), LEAT_OK);
+        assert_int_equal(leat_layout_dense(&listed, 2, (int64_t[]){on_dst ? 1 : 9, 64}, 4), LEAT_OK);
+        assert_int_equal(leat_layout_index(&listed, 0, list, rows, 4, NULL), LEAT_OK);
+        assert_int_equal(leati_form_make(on_dst ? &listed : &dense, 16, on_dst ? &dense : &listed, 16, &form),
+                         LEAT_OK);
+        assert_int_equal(form.unit_bytes, 16);
+        assert_int_equal(form.dims, 2);
+        assert_int_equal(form.index_dim, 1);
+        assert_int_equal(form.dst_stride[1], 0);
+    }
+}
+
+/* Negative numbers are rounded towards minus infinity: one stride and every distance, against its remainder. */
+static void numbers_are_rounded_outwards(void **state)
+{
+    (void)state;
+    for (int64_t stride = 2; stride < 12; stride++)
+        for (int64_t distance = -40; distance <= 40; distance++) {
+            struct leati_term term = {.stride = stride, .low = -100, .high = 100};
+            bool apart = distance % stride != 0;
+            unsigned steps = 10;
+
+            assert_int_equal(leati_never_meet(&term, 1, distance), apart);
+            assert_int_equal(leati_meet(&term, 1, distance, &steps), apart ? LEATI_MEET_NO : LEATI_MEET_YES);
+            /* Numbers that cannot be right are not even tried. */
+            assert_int_equal(steps, apart ? 10 : 9);
+        }
+}
+
 static void nothing_is_as_good_as_something(void **state)
 {
     uint64_t elements = 1, bytes = 1;
@@ -1152,6 +1212,9 @@ int main(int argc, char **argv)
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(changed_layouts_lead_to_the_same_elements),
         cmocka_unit_test(wrong_changes_are_refused),
+        cmocka_unit_test(reach_is_counted_both_ways),
+        cmocka_unit_test(a_dimension_without_a_step_is_last),
+        cmocka_unit_test(numbers_are_rounded_outwards),
         cmocka_unit_test(nothing_is_as_good_as_something),
         cmocka_unit_test(forms_touch_the_same_bytes),
         cmocka_unit_test(forms_are_as_small_as_they_can_be),
