@@ -22,7 +22,7 @@
 #define STAGED_BYTES ((size_t)8 << 20) /* staged on an idle stream too */
 #define PATIENCE_NS ((uint64_t)20 * 1000000000)
 
-enum { MANY_THREADS = 4, PARTS = 1000, WAITERS = 5, WAITERS_WHO_COPY = 3 };
+enum { MANY_THREADS = 4, MORE_THREADS = 6, SHARE = 4, PARTS = 1000, WAITERS = 5, WAITERS_WHO_COPY = 3 };
 
 /* A job whose parts are calls of copy_part(). */
 struct scene {
@@ -590,6 +590,23 @@ static void nobody_helps_many(void **state)
     free(in);
 }
 
+/* A job has no more threads than its share: the others are there for the next job. */
+static void a_job_leaves_threads_to_others(void **state)
+{
+    struct test_state *t = *state;
+    struct scene *first, *second;
+    bool others_came;
+
+    assert_int_equal(team_threads(t), MORE_THREADS);
+    first = begin_scene(t, 0, true, NULL);
+    assert_true(test_wait_for(&first->stuck, SHARE));
+    second = begin_scene(t, 1, true, NULL);
+    others_came = test_wait_for(&second->stuck, MORE_THREADS - SHARE);
+    end_scene(second);
+    end_scene(first);
+    assert_true(others_came);
+}
+
 static const struct CMUnitTest tests[] = {
     HELD_TEST(who_waits_copies),
     HELD_TEST(a_wait_does_not_end_with_the_copy),
@@ -608,15 +625,17 @@ static const struct CMUnitTest tests[] = {
 static const struct CMUnitTest tests_of_many[] = {HELD_TEST(nobody_helps_many),
                                                   HELD_TEST(fewer_are_where_many_copy)};
 
+static const struct CMUnitTest tests_of_more[] = {HELD_TEST(a_job_leaves_threads_to_others)};
+
 /* Options are read once, so another number of threads is for another process. */
-static int run_with_many(void)
+static int run_with(int threads)
 {
     char number[16];
     pid_t child = fork();
     int ended;
 
     if (!child) {
-        snprintf(number, sizeof number, "%d", MANY_THREADS);
+        snprintf(number, sizeof number, "%d", threads);
         execl("/proc/self/exe", "unit_copy_lend", number, (char *)NULL);
         _exit(1);
     }
@@ -627,16 +646,18 @@ static int run_with_many(void)
 
 int main(int argc, char **argv)
 {
-    bool many = argc > 1;
+    int threads = argc > 1 ? atoi(argv[1]) : 1;
     int failed;
 
     if (!test_on_cpu())
         return 77;
-    if (!many && run_with_many())
+    if (threads == 1 && (run_with(MANY_THREADS) || run_with(MORE_THREADS)))
         return 1;
     setenv("LEAT_COPY_STAGE", "1", 1);
-    setenv("LEAT_COPY_WORKERS", many ? argv[1] : "1", 1);
+    setenv("LEAT_COPY_WORKERS", argc > 1 ? argv[1] : "1", 1);
     held_begin();
-    failed = many ? cmocka_run_group_tests(tests_of_many, NULL, NULL) : cmocka_run_group_tests(tests, NULL, NULL);
+    failed = threads == MORE_THREADS   ? cmocka_run_group_tests(tests_of_more, NULL, NULL)
+             : threads == MANY_THREADS ? cmocka_run_group_tests(tests_of_many, NULL, NULL)
+                                       : cmocka_run_group_tests(tests, NULL, NULL);
     return failed ? 1 : 0;
 }
