@@ -100,7 +100,7 @@ test_jitter := $(test_bin)/jitter.so
 $(test_jitter): tests/jitter.c $(BUILD)/flags
 	$(say) CC $<
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(filter-out -fsanitize%,$(ALL_CFLAGS)) -fPIC -shared $< -o $@ -ldl
+	$(Q)$(CC) $(filter-out -fsanitize% -fvisibility=hidden,$(ALL_CFLAGS)) -shared $< -o $@ -ldl
 
 tests: $(test_programs) $(test_kernels) $(test_kernels_plain) $(test_fakes) $(test_jitter) $(test_bin)/recorded
 
