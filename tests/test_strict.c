@@ -7,6 +7,8 @@
  */
 #include "harness.h"
 
+#include <leat/virtual.h>
+
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -17,6 +19,8 @@
 #include <unistd.h>
 
 #define BYTES 100000
+#define VIRTUAL_BYTES ((size_t)2 << 20)
+#define FREED ((size_t)0)
 
 /* ---- in the child: no cmocka ------------------------------------------------------------------ */
 
@@ -90,6 +94,50 @@ static int case_other_thread(struct child *c)
     return 0;
 }
 
+/* A short copy on an idle stream may be made by the calling thread itself, which has no right to it afterwards. */
+static int case_after_copy(struct child *c)
+{
+    char own[64] = {0};
+
+    must(leat_stream_synchronize(c->stream));
+    must(leat_copy_sync(c->stream, c->memory, own, sizeof own));
+    must(leat_copy_sync(c->stream, own, c->memory, sizeof own));
+    announce("read of", c->memory + 5, 5);
+    return ((volatile unsigned char *)c->memory)[5];
+}
+
+/* Memory that is in no pool. */
+static int case_plain(struct child *c)
+{
+    void *plain;
+
+    must(leat_alloc_plain(c->stream, BYTES, &plain));
+    must(leat_fill(c->stream, plain, 1, BYTES));
+    must(leat_stream_synchronize(c->stream));
+    announce("write to", (unsigned char *)plain + 77, 77);
+    ((volatile unsigned char *)plain)[77] = 1;
+    return 0;
+}
+
+/* Memory that the program mapped itself, whose rights it changes: for the device, and not for the host. */
+static int case_virtual(struct child *c)
+{
+    leat_physical *physical;
+    size_t bytes;
+    void *base;
+
+    must(leat_virtual_granularity(c->device, &bytes));
+    must(leat_virtual_reserve(c->device, bytes, 0, &base));
+    must(leat_physical_create(c->device, bytes, 0, &physical));
+    must(leat_virtual_map(base, bytes, physical));
+    must(leat_virtual_set_access(base, bytes, c->device, LEAT_ACCESS_READ));
+    must(leat_virtual_set_access(base, bytes, c->device, LEAT_ACCESS_READ_WRITE));
+    must(leat_fill(c->stream, base, 1, bytes));
+    must(leat_stream_synchronize(c->stream));
+    announce("read of", base, 0);
+    return ((volatile unsigned char *)base)[0];
+}
+
 /* Copies, fills and kernels reach device memory; pinned memory stays within reach of the host. */
 static int case_works(struct child *c)
 {
@@ -140,6 +188,9 @@ static const struct {
     {"freed", case_freed},
     {"host-function", case_host_function},
     {"other-thread", case_other_thread},
+    {"after-copy", case_after_copy},
+    {"plain", case_plain},
+    {"virtual", case_virtual},
     {"works", case_works},
 };
 
@@ -202,12 +253,14 @@ static void run_child(const char *name, struct outcome *outcome)
     close(ends[0]);
     assert_int_equal(waitpid(child, &outcome->status, 0), child);
     if (WIFEXITED(outcome->status) && WEXITSTATUS(outcome->status) == 77)
-        SKIP_OTHER("this processor has no memory protection keys");
+        SKIP_OTHER("this processor has no memory protection keys (make check-strict has others in their place)");
 }
 
-/* The child dies of SIGSEGV, and the sentence names what the child said that it would touch. */
-static void expect_death(const char *name, bool freed)
+/* The child dies of SIGSEGV, and the sentence names what the child said that it would touch, in memory of so many
+ * bytes; FREED: in freed memory. */
+static void expect_death(const char *name, size_t bytes)
 {
+    bool freed = bytes == FREED;
     struct outcome outcome;
     char access[32], pointer[32], wanted[64];
     const char *announced, *sentence;
@@ -231,7 +284,7 @@ static void expect_death(const char *name, bool freed)
         return;
     }
     assert_int_equal(sscanf(announced, "child: %31[a-z ] %31s offset %zu", access, pointer, &offset), 3);
-    snprintf(wanted, sizeof wanted, "byte %zu of the %d bytes", offset, BYTES);
+    snprintf(wanted, sizeof wanted, "byte %zu of the %zu bytes", offset, bytes);
     if (!strstr(sentence, pointer) || !strstr(sentence, wanted) || !strstr(sentence, "cpu:0") ||
         !strstr(sentence, access))
         fail_msg("'%s': the sentence should have \"%s\", \"%s\" and \"%s\": %s", name, access, pointer, wanted,
@@ -241,31 +294,50 @@ static void expect_death(const char *name, bool freed)
 static void a_read_dies(void **state)
 {
     (void)state;
-    expect_death("read", false);
+    expect_death("read", BYTES);
 }
 
 static void a_write_dies(void **state)
 {
     (void)state;
-    expect_death("write", false);
+    expect_death("write", BYTES);
 }
 
 static void freed_memory_dies(void **state)
 {
     (void)state;
-    expect_death("freed", true);
+    expect_death("freed", FREED);
 }
 
 static void a_host_function_dies(void **state)
 {
     (void)state;
-    expect_death("host-function", false);
+    expect_death("host-function", BYTES);
 }
 
 static void every_thread_dies(void **state)
 {
     (void)state;
-    expect_death("other-thread", false);
+    expect_death("other-thread", BYTES);
+}
+
+static void the_right_ends_with_the_copy(void **state)
+{
+    (void)state;
+    expect_death("after-copy", BYTES);
+}
+
+static void plain_memory_dies(void **state)
+{
+    (void)state;
+    expect_death("plain", BYTES);
+}
+
+/* The sentence knows the whole reservation, which is one granule of virtual memory. */
+static void mapped_memory_dies(void **state)
+{
+    (void)state;
+    expect_death("virtual", VIRTUAL_BYTES);
 }
 
 static void what_goes_through_leat_works(void **state)
@@ -279,9 +351,15 @@ static void what_goes_through_leat_works(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(a_read_dies),       cmocka_unit_test(a_write_dies),
-    cmocka_unit_test(freed_memory_dies), cmocka_unit_test(a_host_function_dies),
-    cmocka_unit_test(every_thread_dies), cmocka_unit_test(what_goes_through_leat_works),
+    cmocka_unit_test(a_read_dies),
+    cmocka_unit_test(a_write_dies),
+    cmocka_unit_test(freed_memory_dies),
+    cmocka_unit_test(a_host_function_dies),
+    cmocka_unit_test(every_thread_dies),
+    cmocka_unit_test(the_right_ends_with_the_copy),
+    cmocka_unit_test(plain_memory_dies),
+    cmocka_unit_test(mapped_memory_dies),
+    cmocka_unit_test(what_goes_through_leat_works),
 };
 
 int main(int argc, char **argv)
