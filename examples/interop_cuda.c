@@ -174,7 +174,7 @@ int main(void)
 
     status = leat_device_open("cuda:0", &w.device);
     if (status == LEAT_ERROR_NO_DRIVER || status == LEAT_ERROR_DRIVER_TOO_OLD || status == LEAT_ERROR_NO_DEVICE) {
-        printf("interop_cuda: skipped, there is no CUDA device: %s\n", leat_last_error());
+        printf("skipped: there is no CUDA device: %s\n", leat_last_error());
         return 77;
     }
     if (leat_failed(status, "open cuda:0"))

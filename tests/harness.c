@@ -70,6 +70,13 @@ bool test_on_cpu(void)
     return !strncmp(test_device_name(), "cpu", 3);
 }
 
+bool test_only_on_cpu(void)
+{
+    if (!test_on_cpu())
+        print_message("skipped: this is about the CPU device only\n");
+    return test_on_cpu();
+}
+
 bool test_on_names(void)
 {
     leat_device *device;

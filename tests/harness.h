@@ -41,6 +41,9 @@ void test_skip_other(const char *reason, const char *file, int line);
 const char *test_device_name(void);
 bool test_on_cpu(void);
 
+/* For programs about the CPU device alone: false, having said so, where another device is to be tested. */
+bool test_only_on_cpu(void);
+
 /* Does the driver stand on one of leat's own libraries of known names? Then there is another leat beneath, and CPU
  * devices with their kernels. Opens the device. */
 bool test_on_names(void);

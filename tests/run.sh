@@ -1,6 +1,8 @@
 #!/bin/sh
-# run.sh BUILD DEVICE PROGRAM...: runs each program on DEVICE and counts. A program says 77 when it has nothing to run
-# here. Prints what failed in full, and "N passed, N failed, N skipped" at the end.
+# run.sh BUILD DEVICE PROGRAM...: runs each program on DEVICE and counts. A program exits with 77 when it has nothing
+# to run here; its last line is then "skipped: REASON". A program that runs prints such a line for each test that it
+# skips. Without a reason the program fails. Prints what failed in full, and "N passed, N failed, N skipped" at the
+# end; skipped.sh sums the reasons up.
 build=$1
 device=$2
 shift 2
@@ -12,6 +14,12 @@ trap 'rm -f "$log"' EXIT
 
 # " 12 s" for what took long enough to be asked why.
 took_long() { [ $(($(date +%s) - started)) -lt 10 ] || printf ', %d s' $(($(date +%s) - started)); }
+
+fail() {
+    failed=$((failed + 1))
+    cat "$log"
+    printf 'FAIL  %s: %s\n' "$name" "$*"
+}
 
 for program in "$@"; do
     name=${program##*/}
@@ -26,11 +34,16 @@ for program in "$@"; do
         LEAT_TEST_DEVICE=$device exec timeout -k 5 "${TEST_TIMEOUT:-300}" $TEST_UNDER "./$name"
     ) >"$log" 2>&1
     code=$?
-    # A test that cmocka skipped inside a program, with its reason in the line above.
+    # Tests that were skipped inside a program, with the reasons that it gave, and as cmocka counts them.
     inside=$(grep -c '^ *skipped: ' "$log")
-    left_out=$((left_out + inside))
+    counted=$(awk '/^\[  SKIPPED \] [0-9]+ test\(s\), listed below:$/ { n += $4 } END { print n + 0 }' "$log")
     case $code in
     0)
+        if [ "$counted" -gt "$inside" ]; then
+            fail "$counted of its tests were skipped, and $inside reasons are given"
+            continue
+        fi
+        left_out=$((left_out + inside))
         passed=$((passed + 1))
         if [ "$inside" -gt 0 ]; then
             printf 'ok    %s (%d of its tests skipped)%s\n' "$name" "$inside" "$(took_long)"
@@ -40,23 +53,23 @@ for program in "$@"; do
         fi
         ;;
     77)
+        reason=$(tail -n 1 "$log" | sed -n 's/^ *skipped: //p')
+        if [ -z "$reason" ]; then
+            fail "exit status 77, and its last line is not \"skipped: REASON\""
+            continue
+        fi
         skipped=$((skipped + 1))
-        printf 'skip  %s: %s\n' "$name" "$(tail -n 1 "$log")"
+        printf 'skip  %s: %s\n' "$name" "$reason"
         if [ -n "$LEAT_REQUIRE" ]; then
             failed=$((failed + 1))
             printf 'FAIL  %s: skipped, but LEAT_REQUIRE=%s\n' "$name" "$LEAT_REQUIRE"
         fi
         ;;
-    *)
-        failed=$((failed + 1))
-        cat "$log"
-        case $code in
-        124 | 137) printf 'FAIL  %s: still running after %s s\n' "$name" "${TEST_TIMEOUT:-300}" ;;
-        *) printf 'FAIL  %s: exit status %d\n' "$name" "$code" ;;
-        esac
-        ;;
+    124 | 137) fail "still running after ${TEST_TIMEOUT:-300} s" ;;
+    *) fail "exit status $code" ;;
     esac
 done
+[ $((passed + failed)) -gt 0 ] || printf 'note: nothing ran on %s: all %d programs were skipped\n' "$device" "$skipped"
 printf 'on %s: %d passed, %d failed, %d skipped; %d tests left out inside programs\n' \
     "$device" "$passed" "$failed" "$skipped" "$left_out"
 [ "$failed" -eq 0 ]

@@ -1,6 +1,7 @@
 /*
  * test_hip_loader.c - what becomes of a HIP library that is missing, damaged, too old or without a GPU.
  */
+#include "harness.h"
 #include "loaded.h"
 
 #include <string.h>
@@ -43,7 +44,7 @@ static void test_real_library(void **state)
 
     (void)state;
     if (found.driver.status == LEAT_ERROR_NO_DRIVER && strstr(found.driver.reason, "not on this machine"))
-        skip();
+        SKIP_OTHER("AMD's library is not on this machine");
     if (found.driver.status == LEAT_OK)
         assert_true(found.driver.device_count > 0);
     else

@@ -109,6 +109,9 @@ tests: $(test_programs) $(test_kernels) $(test_kernels_plain) $(test_fakes) $(te
 test_cli := tests/cli_replay.sh tests/cli_record.sh tests/cli_bench.sh tests/cli_layout.sh
 export LEAT_COMMAND = $(abspath $(BUILD))/leat
 
+# How all of this is run and counted.
+test_runners := tests/runners.sh
+
 cpu_examples := $(filter-out %/interop_cuda,$(example_bin))
 
 # In parts that may run beside one another; asan leaves out the strict one, which is about rights and not about bytes.
@@ -118,8 +121,8 @@ asan_parts := check-plain check-compat check-staged check-prefetch
 check_needs := tests $(cpu_examples) $(BUILD)/leat
 
 check-plain: $(check_needs) compat
-	$(Q)tests/run.sh '$(BUILD)' cpu:0 $(test_walk) $(test_api) $(test_cpu) $(test_unit) $(test_order) $(cpu_examples) \
-	    $(test_cli)
+	$(Q)tests/run.sh '$(BUILD)' cpu:0 $(test_walk) $(test_api) $(test_unit) $(test_order) $(cpu_examples) $(test_cli) \
+	    $(test_runners)
 
 # Programs exit with 77 where the processor has no keys for that: tests/keys.c stands for them there.
 strict := $(test_cpu) $(test_bin)/unit_bytes $(test_api) $(test_order) $(cpu_examples)

@@ -591,7 +591,7 @@ static const struct CMUnitTest tests[] = {
 
 int main(void)
 {
-    if (!test_on_cpu())
+    if (!test_only_on_cpu())
         return 77;
     held_begin();
     test_keep_handlers();

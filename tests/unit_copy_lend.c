@@ -649,7 +649,7 @@ int main(int argc, char **argv)
     int threads = argc > 1 ? atoi(argv[1]) : 1;
     int failed;
 
-    if (!test_on_cpu())
+    if (!test_only_on_cpu())
         return 77;
     if (threads == 1 && (run_with(MANY_THREADS) || run_with(MORE_THREADS)))
         return 1;

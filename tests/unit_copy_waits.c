@@ -943,7 +943,7 @@ static const struct CMUnitTest tests[] = {
 
 int main(void)
 {
-    if (!test_on_cpu())
+    if (!test_only_on_cpu())
         return 77;
     setenv("LEAT_COPY_STAGE", "1", 1);
     setenv("LEAT_COPY_RING", "1M", 1);

@@ -280,7 +280,7 @@ int main(void)
     /* The driver's own handles are looked at, and no wrapper's. */
     unsetenv("LEAT_FAULT");
     unsetenv("LEAT_STRICT");
-    if (!test_on_cpu())
+    if (!test_only_on_cpu())
         return 77;
     return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
 }

@@ -277,10 +277,8 @@ static void *reserve(uint64_t bytes)
 {
     void *all = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
-    if (all == MAP_FAILED) {
-        printf("no addresses for %llu bytes\n", (unsigned long long)bytes);
-        skip();
-    }
+    if (all == MAP_FAILED)
+        SKIP_OTHER("the system gives no addresses for a source of that size");
     return all;
 }
 

@@ -652,7 +652,7 @@ static const struct CMUnitTest tests[] = {
 
 int main(void)
 {
-    if (!test_on_cpu())
+    if (!test_only_on_cpu())
         return 77;
     held_begin();
     return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;

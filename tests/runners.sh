@@ -1,0 +1,111 @@
+#!/bin/sh
+# runners.sh: tests of run.sh, skipped.sh and gate.sh, with programs made for it, and of the libraries to preload.
+cd "${0%/*}" || exit 1
+here=$PWD
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+mkdir -p "$work/tests"
+failures=0
+
+fail() {
+    failures=$((failures + 1))
+    printf 'FAIL  %s\n' "$*"
+    sed 's/^/      | /' "$work/out"
+}
+
+# program NAME: makes one of the shell commands on standard input.
+program() {
+    { echo '#!/bin/sh'; cat; } >"$work/tests/$1"
+    chmod +x "$work/tests/$1"
+}
+
+# says PATTERN: some line of the output is like that, from its first character on to its last.
+says() { grep -qxE -- "$1" "$work/out" || fail "no line is like: $1"; }
+
+program passes <<'END'
+echo 'all is well'
+END
+program leaves_out <<'END'
+echo '           skipped: needs two devices'
+echo '[  SKIPPED ] one'
+echo '           skipped: needs two devices'
+echo '[  SKIPPED ] two'
+echo '[  SKIPPED ] 2 test(s), listed below:'
+echo '[  SKIPPED ] one'
+echo '[  SKIPPED ] two'
+END
+program leaves_out_silently <<'END'
+echo '[  SKIPPED ] 1 test(s), listed below:'
+END
+program not_here <<'END'
+echo 'some words'
+echo 'skipped: there is no such header'
+exit 77
+END
+program not_here_silently <<'END'
+exit 77
+END
+program fails <<'END'
+exit 3
+END
+program hangs <<'END'
+exec sleep 60
+END
+
+unset LEAT_REQUIRE TEST_UNDER
+(
+    cd "$work" || exit 1
+    all='tests/passes tests/leaves_out tests/leaves_out_silently tests/not_here tests/not_here_silently tests/fails'
+    # shellcheck disable=SC2086
+    TEST_TIMEOUT=1 "$here/run.sh" "$work" cpu:0 $all tests/hangs tests/passes
+) >"$work/out" 2>&1 && fail 'run.sh is content with programs that fail'
+says 'ok    passes'
+says 'ok    leaves_out \(2 of its tests skipped\)'
+says '        skipped: needs two devices'
+says 'FAIL  leaves_out_silently: 1 of its tests were skipped, and 0 reasons are given'
+says 'skip  not_here: there is no such header'
+says 'FAIL  not_here_silently: exit status 77, and its last line is not "skipped: REASON"'
+says 'FAIL  fails: exit status 3'
+says 'FAIL  hangs: still running after 1 s'
+says 'on cpu:0: 3 passed, 4 failed, 1 skipped; 2 tests left out inside programs'
+
+(cd "$work" && "$here/run.sh" "$work" cpu:0 tests/not_here tests/not_here) >>"$work/out" 2>&1 ||
+    fail 'run.sh fails where everything is skipped'
+says 'note: nothing ran on cpu:0: all 2 programs were skipped'
+mv "$work/out" "$work/log"
+./skipped.sh "$work/log" >"$work/out" 2>&1 || fail 'skipped.sh fails'
+says 'skipped: 3 programs, and 2 tests in programs that ran'
+says '3 programs  there is no such header'
+says '  2 tests  needs two devices'
+says 'note: nothing ran on cpu:0: all 2 programs were skipped'
+echo 'ok    passes' | ./skipped.sh >"$work/out" 2>&1
+[ -s "$work/out" ] && fail 'skipped.sh says something where nothing was skipped'
+
+LEAT_REQUIRE=cuda sh -c 'cd "$1" && exec "$2" "$1" cuda:0 tests/not_here' sh "$work" "$here/run.sh" >"$work/out" 2>&1 &&
+    fail 'run.sh takes a skipped program although LEAT_REQUIRE is set'
+
+# The gate's programs notice each fault by an assertion, and die of it one way or another.
+assertion='echo "[  ERROR   ] --- [   LINE   ] --- tests/a.c:7: error: Failure!"'
+exception='echo "[  ERROR   ] --- Test failed with exception: Segmentation fault(11)"'
+gate() { (cd "$work" && "$here/gate.sh" tests/test_copy) >"$work/out" 2>&1; }
+for death in 'exit 1' 'kill -ABRT $$' 'kill -SEGV $$' 'exit 124'; do
+    printf '[ "$LEAT_FAULT" = none ] && exit 0\n%s\n%s\n' "$assertion" "$death" | program test_copy
+    gate || fail "gate.sh does not count an assertion before: $death"
+    says 'gate: 9 passed, 0 failed'
+done
+for death in 'exit 1' 'kill -ABRT $$'; do
+    printf '[ "$LEAT_FAULT" = none ] && exit 0\n%s\n%s\n' "$exception" "$death" | program test_copy
+    gate && fail "gate.sh counts a crash: $death"
+    says 'FAIL  copy-short is noticed by nobody'
+done
+echo 'exit 1' | program test_copy
+gate && fail 'gate.sh takes a program that fails without a fault'
+
+# What is preloaded must be found in front of the system's own.
+for pair in jitter:pthread_mutex_lock jitter:mprotect keys:pkey_mprotect keys:sigaction; do
+    nm -D --defined-only "${LEAT_COMMAND:+${LEAT_COMMAND%/*}/tests/}${pair%:*}.so" >"$work/out" 2>&1
+    says "[0-9a-f]+ T ${pair#*:}"
+done
+
+[ $failures -eq 0 ] && echo 'runners: all is right'
+[ $failures -eq 0 ]

@@ -1,0 +1,21 @@
+#!/bin/sh
+# skipped.sh [LOG]: what was not tried, from what run.sh said: programs and single tests that were skipped, by reason,
+# and what else has to be known of the run (lines "note: ..."). Prints nothing where there is nothing to say.
+awk '
+function plural(number, word) { return number " " word (number == 1 ? "" : "s") }
+/^skip  / { reason = $0; sub(/^skip  [^:]*: /, "", reason); programs++; skipped[reason]++ }
+/^        skipped: / { reason = $0; sub(/^        skipped: /, "", reason); tests++; left_out[reason]++ }
+/^note: / && !seen[$0]++ { notes[++count] = substr($0, 7) }
+END {
+    if (programs || tests)
+        printf "skipped: %s, and %s in programs that ran\n", plural(programs + 0, "program"), plural(tests + 0, "test")
+    fflush()
+    for (reason in skipped)
+        printf "%9s  %s\n", plural(skipped[reason], "program"), reason | "sort -k1,1nr -k3"
+    close("sort -k1,1nr -k3")
+    for (reason in left_out)
+        printf "%9s  %s\n", plural(left_out[reason], "test"), reason | "sort -k1,1nr -k3"
+    close("sort -k1,1nr -k3")
+    for (i = 1; i <= count; i++)
+        printf "note: %s\n", notes[i]
+}' "$@"
