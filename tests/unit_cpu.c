@@ -104,7 +104,7 @@ static void a_stream_that_is_waited_for_stays(void **state)
     leat_stream *ended, *other, *alias;
     struct test_gate *gate;
     pthread_t thread;
-    void *native, *status;
+    void *native, *fresh, *status;
 
     OK(leat_stream_create(t->device, &ended));
     OK(leat_stream_native(ended, &native));
@@ -124,7 +124,10 @@ static void a_stream_that_is_waited_for_stays(void **state)
     assert_int_equal((intptr_t)status, LEAT_OK);
     OK(leat_stream_destroy(other));
     OK(leat_stream_create(t->device, &other));
-    REFUSED(leat_stream_wrap(t->device, native, &alias), LEAT_ERROR_INVALID, "no stream");
+    OK(leat_stream_native(other, &fresh));
+    /* The new stream may have the memory of the old one. */
+    if (fresh != native)
+        REFUSED(leat_stream_wrap(t->device, native, &alias), LEAT_ERROR_INVALID, "no stream");
     OK(leat_stream_destroy(other));
 }
 
