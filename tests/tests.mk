@@ -204,7 +204,7 @@ check-tsan: check-tsan-plain check-tsan-staged
 check-tsan-plain: tests
 	$(Q)$(few_addresses) LEAT_DEVICE=cpu:0 TEST_TIMEOUT=900 tests/run.sh '$(BUILD)' cpu:0 $(compat_tests)
 	$(Q)$(few_addresses) TEST_TIMEOUT=900 tests/run.sh '$(BUILD)' cpu:0 $(test_bin)/test_pool_threads $(test_bin)/unit_copy_waits \
-	    $(test_bin)/unit_copy_lend
+	    $(test_bin)/unit_copy_lend $(test_bin)/unit_cpu
 	$(Q)TEST_TIMEOUT=900 tests/run.sh '$(BUILD)' cpu:0 $(test_tsan) $(test_order) $(test_bin)/unit_bytes $(test_bin)/unit_layout
 check-tsan-staged: tests
 	$(Q)$(staged) $(few_addresses) TEST_TIMEOUT=900 tests/run.sh '$(BUILD)' cpu:0 \
