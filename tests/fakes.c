@@ -551,6 +551,7 @@ void test_kernels(void **state)
     uint64_t value = 0;
     void *args[] = {&value, &value, &value, &value};
     leat_dim3 one = leat_dim(1, 1, 1);
+    size_t bytes = 0;
     int count = 0;
 
     (void)state;
@@ -560,6 +561,11 @@ void test_kernels(void **state)
     OK(leat_kernel_get(module, "leat_vector_add_f32", &kernel));
     OK(leat_kernel_parameter_count(kernel, &count));
     assert_int_equal(count, 4);
+    if (fakes_vendor.parameter_bytes)
+        OK(leat_kernel_parameter_bytes(kernel, 3, &bytes));
+    else
+        REFUSED(leat_kernel_parameter_bytes(kernel, 3, &bytes), LEAT_ERROR_UNSUPPORTED, "does not tell the sizes");
+    assert_int_equal(bytes, fakes_vendor.parameter_bytes);
     OK(leat_launch(stream, kernel, one, one, 0, args, 4));
     OK(leat_launch(stream, kernel, one, one, fakes_vendor.shared_bytes, args, 4));
     REFUSED(leat_launch(stream, kernel, one, one, 200 << 10, args, 4), LEAT_ERROR_INVALID, "204800 bytes");

@@ -17,6 +17,7 @@ extern const struct fakes_vendor {
     const char *out_of_memory;         /* the vendor's name of that error */
     unsigned unknown, lost;            /* codes: any error; one that takes the device with it */
     unsigned shared_bytes;             /* that a kernel may ask for; 200 KiB are too many */
+    size_t parameter_bytes;            /* of each of a kernel's; 0: the vendor does not tell */
     bool concurrent;                   /* managed memory can be moved and advised */
     void (*expect_as_before)(void);    /* what is current on the thread is what was */
     void *(*new_ordered_stream)(void); /* a stream of the user's on the first device that keeps the order of its

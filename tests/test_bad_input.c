@@ -118,12 +118,15 @@ static void refuse_module(leat_module *module)
 
 static void refuse_kernel(struct test_state *t, leat_kernel *kernel)
 {
+    size_t bytes = 7;
     int count = -7;
 
     REFUSED(leat_kernel_parameter_count(kernel, &count), LEAT_ERROR_HANDLE, "kernel");
+    REFUSED(leat_kernel_parameter_bytes(kernel, 0, &bytes), LEAT_ERROR_HANDLE, "kernel");
     REFUSED(leat_launch(t->stream, kernel, leat_dim(1, 1, 1), leat_dim(1, 1, 1), 0, NULL, 0), LEAT_ERROR_HANDLE,
             "kernel");
     assert_int_equal(count, -7);
+    assert_int_equal(bytes, 7);
 }
 
 static void wild_handles(void **state)

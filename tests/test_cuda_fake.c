@@ -109,6 +109,7 @@ const struct fakes_vendor fakes_vendor = {
     .unknown = LEATI_CUDA_ERROR_UNKNOWN,
     .lost = LEATI_CUDA_ERROR_LAUNCH_FAILED,
     .shared_bytes = 90 << 10,
+    .parameter_bytes = 8,
     .concurrent = true,
     .expect_as_before = expect_no_context,
     .new_ordered_stream = new_ordered_stream,

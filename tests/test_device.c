@@ -155,6 +155,7 @@ static void closing_takes_everything_with_it(void **state)
     leat_kernel *kernel;
     leat_pointer_info info;
     void *memory, *pinned, *own = test_buffer(10000);
+    size_t bytes;
     int count;
 
     (void)state;
@@ -170,6 +171,7 @@ static void closing_takes_everything_with_it(void **state)
     REFUSED(leat_stream_synchronize(stream), LEAT_ERROR_HANDLE, "stream");
     REFUSED(leat_event_query(event), LEAT_ERROR_HANDLE, "event");
     REFUSED(leat_kernel_parameter_count(kernel, &count), LEAT_ERROR_HANDLE, "kernel");
+    REFUSED(leat_kernel_parameter_bytes(kernel, 0, &bytes), LEAT_ERROR_HANDLE, "kernel");
     REFUSED(leat_kernel_get(module, "leat_fill_u8", &kernel), LEAT_ERROR_HANDLE, "module");
     REFUSED(leat_memory_free(pinned), LEAT_ERROR_POINTER, "leat_memory_free");
     REFUSED(leat_memory_free(memory), LEAT_ERROR_POINTER, "leat_memory_free");

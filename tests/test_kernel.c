@@ -242,6 +242,27 @@ static void the_builtin_module_is_one(void **state)
     assert_true(parameters == 3 || (parameters == -1 && !test_on_cpu()));
 }
 
+static void kernels_tell_the_sizes_of_their_parameters(void **state)
+{
+    static const size_t sizes[] = {8, 8, 1}; /* of leat_fill_u8: a pointer, a count, a value */
+    struct test_state *t = *state;
+    leat_kernel *kernel = test_kernel(t->device, "leat_fill_u8");
+    size_t bytes = 77;
+
+    if (leat_kernel_parameter_bytes(kernel, 0, &bytes) == LEAT_ERROR_UNSUPPORTED) {
+        assert_false(test_on_cpu());
+        assert_int_equal(bytes, 77);
+        return;
+    }
+    for (unsigned i = 0; i < 3; i++) {
+        OK(leat_kernel_parameter_bytes(kernel, i, &bytes));
+        assert_int_equal(bytes, sizes[i]);
+    }
+    REFUSED(leat_kernel_parameter_bytes(kernel, 3, &bytes), LEAT_ERROR_INVALID, "no parameter 3, it has 3");
+    REFUSED(leat_kernel_parameter_bytes(kernel, 0, NULL), LEAT_ERROR_INVALID, "bytes is NULL");
+    REFUSED(leat_kernel_parameter_bytes(NULL, 0, &bytes), LEAT_ERROR_HANDLE, "kernel");
+}
+
 /* leat/kernel.h says which kernels of the module for layouts are for everybody. */
 static void the_steps_to_a_fast_transpose(void **state)
 {
@@ -551,19 +572,13 @@ static void kernels_of_the_program_itself(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    STATE_TEST(kernels_of_the_program_itself),
-    STATE_TEST(fills),
-    STATE_TEST(additions_and_squares),
-    STATE_TEST(pattern_verify_and_checksum),
-    STATE_TEST(the_builtin_module_is_one),
-    STATE_TEST(the_steps_to_a_fast_transpose),
-    STATE_TEST(arguments_are_read_before_the_return),
-    STATE_TEST(kernels_reach_pinned_memory),
-    STATE_TEST(a_module_from_a_file),
-    STATE_TEST(a_module_from_memory),
-    STATE_TEST(text_with_its_final_nul),
-    STATE_TEST(arguments_of_all_sizes),
-    STATE_TEST(grids_of_two_dimensions),
+    STATE_TEST(kernels_of_the_program_itself), STATE_TEST(fills),
+    STATE_TEST(additions_and_squares),         STATE_TEST(pattern_verify_and_checksum),
+    STATE_TEST(the_builtin_module_is_one),     STATE_TEST(kernels_tell_the_sizes_of_their_parameters),
+    STATE_TEST(the_steps_to_a_fast_transpose), STATE_TEST(arguments_are_read_before_the_return),
+    STATE_TEST(kernels_reach_pinned_memory),   STATE_TEST(a_module_from_a_file),
+    STATE_TEST(a_module_from_memory),          STATE_TEST(text_with_its_final_nul),
+    STATE_TEST(arguments_of_all_sizes),        STATE_TEST(grids_of_two_dimensions),
     STATE_TEST(every_element_is_visited_once),
 };
 

@@ -148,6 +148,10 @@ LEAT_API leat_status leat_kernel_get(leat_module *module, const char *name, leat
  * Errors: HANDLE, INVALID (count NULL). */
 LEAT_API leat_status leat_kernel_parameter_count(leat_kernel *kernel, int *count);
 
+/* The size of the value of parameter index, from 0 on. Errors: HANDLE, INVALID (bytes NULL; the kernel has no such
+ * parameter), UNSUPPORTED (the driver does not tell: HIP, CUDA before 12.4), DRIVER. */
+LEAT_API leat_status leat_kernel_parameter_bytes(leat_kernel *kernel, unsigned index, size_t *bytes);
+
 /*
  * Runs a kernel in stream order. args: argument_count pointers, each to a value of the type of that
  * parameter; the values are read before the call returns. shared_bytes: dynamic shared memory of each

@@ -465,6 +465,27 @@ leat_status leat_kernel_parameter_count(leat_kernel *kernel, int *count)
     return LEAT_OK;
 }
 
+leat_status leat_kernel_parameter_bytes(leat_kernel *kernel, unsigned index, size_t *bytes)
+{
+    const char *what = "leat_kernel_parameter_bytes";
+    const leat_device *device;
+    leat_status status;
+
+    LEATI_TRY(check_kernel(what, kernel));
+    LEATI_TRY(leati_check_not_null(what, "bytes", bytes));
+    device = kernel->module->device;
+    if (kernel->shape.parameter_count < 0 || !device->driver->ops->kernel_parameter)
+        return leati_fail(LEAT_ERROR_UNSUPPORTED,
+                          "%s of '%s' on %s: this driver does not tell the sizes of parameters", what,
+                          kernel->name, device->name);
+    if (index >= (unsigned)kernel->shape.parameter_count)
+        return leati_fail(LEAT_ERROR_INVALID, "%s of '%s': there is no parameter %u, it has %d", what,
+                          kernel->name, index, kernel->shape.parameter_count);
+    status = device->driver->ops->kernel_parameter(device->driver, device->native, kernel->native, index, bytes);
+    return status == LEAT_OK ? status
+                             : leati_fail_in(status, "%s of '%s' on %s", what, kernel->name, device->name);
+}
+
 static leat_status check_launch(const leat_stream *stream, const leat_kernel *kernel, leat_dim3 grid,
                                 leat_dim3 block, void *const *args, unsigned argument_count)
 {

@@ -293,6 +293,10 @@ struct leati_driver_ops {
     leat_status (*module_unload)(struct leati_driver *driver, void *device, void *module);
     leat_status (*kernel_get)(struct leati_driver *driver, void *device, void *module, const char *name,
                               void **kernel, struct leati_kernel_shape *shape);
+
+    /* The size of parameter index, which the kernel has. Optional: UNSUPPORTED. */
+    leat_status (*kernel_parameter)(struct leati_driver *driver, void *device, void *kernel, unsigned index,
+                                    size_t *bytes);
     leat_status (*launch)(struct leati_driver *driver, void *stream, void *kernel, leat_dim3 grid, leat_dim3 block,
                           size_t shared_bytes, void *const *args, unsigned argument_count);
 };

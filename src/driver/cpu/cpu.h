@@ -236,6 +236,8 @@ leat_status cpu_module_own(struct leati_driver *driver, void *device, const leat
 leat_status cpu_module_unload(struct leati_driver *driver, void *device, void *module);
 leat_status cpu_kernel_get(struct leati_driver *driver, void *device, void *module, const char *name,
                            void **kernel, struct leati_kernel_shape *shape);
+leat_status cpu_kernel_parameter(struct leati_driver *driver, void *device, void *kernel, unsigned index,
+                                 size_t *bytes);
 leat_status cpu_launch(struct leati_driver *driver, void *stream, void *kernel, leat_dim3 grid, leat_dim3 block,
                        size_t shared_bytes, void *const *args, unsigned argument_count);
 

@@ -248,6 +248,7 @@ static const struct leati_driver_ops ops = {
     .module_own = cpu_module_own,
     .module_unload = cpu_module_unload,
     .kernel_get = cpu_kernel_get,
+    .kernel_parameter = cpu_kernel_parameter,
     .launch = cpu_launch,
 };
 

@@ -235,6 +235,14 @@ leat_status cpu_kernel_get(struct leati_driver *driver, void *device, void *hand
     return LEAT_OK;
 }
 
+leat_status cpu_kernel_parameter(struct leati_driver *driver, void *device, void *kernel, unsigned index,
+                                 size_t *bytes)
+{
+    (void)driver, (void)device;
+    *bytes = ((struct cpu_kernel *)kernel)->code->parameter_bytes[index];
+    return LEAT_OK;
+}
+
 /* ---- launch ---- */
 
 struct launch_work {

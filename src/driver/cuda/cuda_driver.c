@@ -70,6 +70,7 @@ static const struct leati_driver_ops cuda_ops = {
     .module_builtin = leati_cuda_module_builtin,
     .module_unload = leati_cuda_module_unload,
     .kernel_get = leati_cuda_kernel_get,
+    .kernel_parameter = leati_cuda_kernel_parameter,
     .launch = leati_cuda_launch,
 };
 

@@ -230,6 +230,8 @@ leat_status leati_cuda_module_builtin(struct leati_driver *driver, void *device,
 leat_status leati_cuda_module_unload(struct leati_driver *driver, void *device, void *module);
 leat_status leati_cuda_kernel_get(struct leati_driver *driver, void *device, void *module, const char *name,
                                   void **kernel, struct leati_kernel_shape *shape);
+leat_status leati_cuda_kernel_parameter(struct leati_driver *driver, void *device, void *kernel, unsigned index,
+                                        size_t *bytes);
 leat_status leati_cuda_launch(struct leati_driver *driver, void *stream, void *kernel, leat_dim3 grid,
                               leat_dim3 block, size_t shared_bytes, void *const *args, unsigned argument_count);
 

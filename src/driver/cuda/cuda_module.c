@@ -174,6 +174,17 @@ leat_status leati_cuda_kernel_get(struct leati_driver *driver, void *device, voi
     return LEAT_OK;
 }
 
+leat_status leati_cuda_kernel_parameter(struct leati_driver *driver, void *device, void *kernel, unsigned index,
+                                        size_t *bytes)
+{
+    struct cuda_device *self = device;
+    size_t offset;
+
+    (void)driver;
+    LEATI_CUDA_TRY(self, function_parameter, kernel, index, &offset, bytes);
+    return LEAT_OK;
+}
+
 /*
  * A kernel starts with a limit of 48 KiB for its shared memory, and more has to be asked for. We ask for all that
  * the device has at once: every thread would set the same number, so two launches cannot lower each other's.

@@ -81,6 +81,7 @@
     X(module_own)                                                                                                 \
     X(module_unload)                                                                                              \
     X(kernel_get)                                                                                                 \
+    X(kernel_parameter)                                                                                           \
     X(launch)
 
 enum entry {
@@ -338,6 +339,9 @@ WRAP(kernel_get, SAME,
      (struct leati_driver *driver, void *device, void *module, const char *name, void **kernel,
       struct leati_kernel_shape *shape),
      (inner, device, module, name, kernel, shape))
+WRAP(kernel_parameter, SAME,
+     (struct leati_driver *driver, void *device, void *kernel, unsigned index, size_t *bytes),
+     (inner, device, kernel, index, bytes))
 // clang-format on
 
 static leat_status wrap_load(struct leati_driver *driver)
