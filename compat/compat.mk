@@ -63,8 +63,8 @@ $(BUILD)/tests/compat/%.o: tests/compat/%.c $(BUILD)/flags
 	$(Q)$(CC) $(PUBLIC_CFLAGS) -MMD -MP -c $< -o $@
 $(filter %_ordering,$(compat_tests)): $(addprefix $(BUILD)/tests/,compat/ordering.o model.o harness.o)
 -include $(BUILD)/tests/compat/ordering.d
-# The test loads this shared object as a module.
-$(BUILD)/tests/compat/test_hip_launch: $(BUILD)/tests/kernels_user.so
+# These tests load this shared object as a module.
+$(addprefix $(BUILD)/tests/compat/test_,cudart_nodes hip_launch hip_nodes): $(BUILD)/tests/kernels_user.so
 $(compat_cxx_tests): $(BUILD)/tests/compat/%: tests/compat/%.cc $(compat_so) $(BUILD)/flags
 	$(say) CXX $<
 	@mkdir -p $(@D)

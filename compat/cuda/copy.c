@@ -157,25 +157,36 @@ static int direction_of(const struct box *box)
     return to_host ? LEATC_DEVICE_TO_HOST : LEATC_DEVICE_TO_DEVICE;
 }
 
+/* A box of at least a byte, as the engine has it. */
+static CUresult engine_box(const struct box *box, void **dst, void **src, leat_copy_box *made)
+{
+    struct steps to, from;
+
+    CU_TRY(find_steps(&box->dst, box, &to));
+    CU_TRY(find_steps(&box->src, box, &from));
+    *made = (leat_copy_box){.width_bytes = box->width_bytes,
+                            .height = box->height,
+                            .depth = box->depth,
+                            .dst_pitch_bytes = to.pitch_bytes,
+                            .src_pitch_bytes = from.pitch_bytes,
+                            .dst_slice_bytes = to.slice_bytes,
+                            .src_slice_bytes = from.slice_bytes};
+    *dst = to.ptr;
+    *src = from.ptr;
+    return CUDA_SUCCESS;
+}
+
 static CUresult copy_box(const struct box *box, struct leatc_stream *stream, enum leatc_mode mode)
 {
-    struct steps dst, src;
     leat_copy_box wanted;
+    void *dst, *src;
 
     CU_TRY(leatcu_enter(NULL));
     CU_TRY(leatcu_result(leatc_stream_check(stream)));
     if (!box->width_bytes || !box->height || !box->depth)
         return CUDA_SUCCESS;
-    CU_TRY(find_steps(&box->dst, box, &dst));
-    CU_TRY(find_steps(&box->src, box, &src));
-    wanted = (leat_copy_box){.width_bytes = box->width_bytes,
-                             .height = box->height,
-                             .depth = box->depth,
-                             .dst_pitch_bytes = dst.pitch_bytes,
-                             .src_pitch_bytes = src.pitch_bytes,
-                             .dst_slice_bytes = dst.slice_bytes,
-                             .src_slice_bytes = src.slice_bytes};
-    return leatcu_result(leatc_copy_box(dst.ptr, src.ptr, &wanted, direction_of(box), stream, mode));
+    CU_TRY(engine_box(box, &dst, &src, &wanted));
+    return leatcu_result(leatc_copy_box(dst, src, &wanted, direction_of(box), stream, mode));
 }
 
 static CUresult copy_2d(const CUDA_MEMCPY2D *given, struct leatc_stream *stream, bool async)
@@ -231,6 +242,15 @@ static CUresult copy_2d(const CUDA_MEMCPY2D *given, struct leatc_stream *stream,
                 .height = (given)->srcHeight},                                                                    \
         .width_bytes = (given)->WidthInBytes, .height = (given)->Height, .depth = (given)->Depth                  \
     }
+
+CUresult leatcu_box_3d(const CUDA_MEMCPY3D *given, void **dst, void **src, leat_copy_box *box, int *direction)
+{
+    struct box wanted = BOX_OF(given);
+
+    CU_CHECK(wanted.width_bytes && wanted.height && wanted.depth);
+    *direction = direction_of(&wanted);
+    return engine_box(&wanted, dst, src, box);
+}
 
 static CUresult copy_3d(const CUDA_MEMCPY3D *given, struct leatc_stream *stream, bool async)
 {

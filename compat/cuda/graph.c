@@ -1,10 +1,20 @@
-/* graph.c - capturing streams, and launching what was captured. */
+/* graph.c - graphs: capturing streams, nodes and edges, executable graphs, user objects, memory of graphs. */
 #include "cuda/names.h"
 
-static struct leatc_graph *engine_graph(const void *graph)
+#include <stdio.h>
+#include <string.h>
+
+static struct leatc_node **engine_nodes(CUgraphNode *nodes)
 {
-    return (struct leatc_graph *)(uintptr_t)graph;
+    return (struct leatc_node **)(void *)nodes;
 }
+
+/* Runs a call of the engine's for a library that was started. */
+#define STARTED(call)                                                                                             \
+    do {                                                                                                          \
+        CU_TRY(leatcu_started());                                                                                 \
+        return leatcu_result(call);                                                                               \
+    } while (0)
 
 /* ---- capture ---- */
 
@@ -12,6 +22,15 @@ static CUresult begin_capture(struct leatc_stream *on, CUstreamCaptureMode mode)
 {
     CU_TRY(leatcu_enter(NULL));
     return leatcu_result(leatc_capture_begin(on, (int)mode));
+}
+
+static CUresult begin_capture_to(struct leatc_stream *on, CUgraph graph, const CUgraphNode *before,
+                                 const CUgraphEdgeData *data, size_t count, CUstreamCaptureMode mode)
+{
+    CU_TRY(leatcu_enter(NULL));
+    CU_TRY(leatcu_result(leatc_edge_data_check(data, count)));
+    return leatcu_result(
+        leatc_capture_begin_to(on, leatcu_graph(graph), leatcu_node_list(before), count, (int)mode));
 }
 
 static CUresult end_capture(struct leatc_stream *on, CUgraph *graph)
@@ -51,8 +70,21 @@ static CUresult is_capturing(struct leatc_stream *on, CUstreamCaptureStatus *sta
     return capture_info(on, status, NULL, NULL, NULL, NULL, NULL);
 }
 
+static CUresult update_capture(struct leatc_stream *on, CUgraphNode *nodes, const CUgraphEdgeData *data,
+                               size_t count, unsigned flags)
+{
+    CU_TRY(leatcu_enter(NULL));
+    CU_CHECK(flags <= CU_STREAM_SET_CAPTURE_DEPENDENCIES);
+    CU_TRY(leatcu_result(leatc_edge_data_check(data, count)));
+    return leatcu_result(leatc_capture_update(on, leatcu_node_list(nodes), count, flags));
+}
+
 // clang-format off
 LEATCU_BOTH(cuStreamBeginCapture_v2, begin_capture, (CUstream stream, CUstreamCaptureMode mode), (on, mode))
+LEATCU_BOTH(cuStreamBeginCaptureToGraph, begin_capture_to,
+            (CUstream stream, CUgraph graph, const CUgraphNode *before, const CUgraphEdgeData *data, size_t count,
+             CUstreamCaptureMode mode),
+            (on, graph, before, data, count, mode))
 LEATCU_BOTH(cuStreamEndCapture, end_capture, (CUstream stream, CUgraph *graph), (on, graph))
 LEATCU_BOTH(cuStreamIsCapturing, is_capturing, (CUstream stream, CUstreamCaptureStatus *status), (on, status))
 LEATCU_BOTH(cuStreamGetCaptureInfo_v2, capture_info,
@@ -63,6 +95,11 @@ LEATCU_BOTH(cuStreamGetCaptureInfo_v3, capture_info,
             (CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *graph,
              const CUgraphNode **ends, const CUgraphEdgeData **edges, size_t *end_count),
             (on, status, id, graph, ends, edges, end_count))
+LEATCU_BOTH(cuStreamUpdateCaptureDependencies, update_capture,
+            (CUstream stream, CUgraphNode *nodes, size_t count, unsigned flags), (on, nodes, NULL, count, flags))
+LEATCU_BOTH(cuStreamUpdateCaptureDependencies_v2, update_capture,
+            (CUstream stream, CUgraphNode *nodes, const CUgraphEdgeData *data, size_t count, unsigned flags),
+            (on, nodes, data, count, flags))
 // clang-format on
 
 CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
@@ -88,25 +125,27 @@ CUresult cuGraphCreate(CUgraph *graph, unsigned flags)
 
 CUresult cuGraphDestroy(CUgraph graph)
 {
-    CU_TRY(leatcu_started());
-    return leatcu_result(leatc_graph_destroy(engine_graph(graph)));
+    STARTED(leatc_graph_destroy(leatcu_graph(graph)));
 }
 
-static CUresult get_nodes(CUgraph graph, bool roots, CUgraphNode *nodes, size_t *count)
+CUresult cuGraphClone(CUgraph *clone, CUgraph graph)
 {
-    CU_TRY(leatcu_started());
-    return leatcu_result(
-        leatc_graph_nodes(engine_graph(graph), roots, (struct leatc_node **)(void *)nodes, count));
+    STARTED(leatc_graph_clone(leatcu_graph(graph), (struct leatc_graph **)(void *)clone));
+}
+
+CUresult cuGraphNodeFindInClone(CUgraphNode *node, CUgraphNode original, CUgraph clone)
+{
+    STARTED(leatc_node_in_clone(leatcu_node(original), leatcu_graph(clone), engine_nodes(node)));
 }
 
 CUresult cuGraphGetNodes(CUgraph graph, CUgraphNode *nodes, size_t *count)
 {
-    return get_nodes(graph, false, nodes, count);
+    STARTED(leatc_graph_nodes(leatcu_graph(graph), false, engine_nodes(nodes), count));
 }
 
 CUresult cuGraphGetRootNodes(CUgraph graph, CUgraphNode *nodes, size_t *count)
 {
-    return get_nodes(graph, true, nodes, count);
+    STARTED(leatc_graph_nodes(leatcu_graph(graph), true, engine_nodes(nodes), count));
 }
 
 CUresult cuGraphNodeGetType(CUgraphNode node, CUgraphNodeType *type)
@@ -115,13 +154,114 @@ CUresult cuGraphNodeGetType(CUgraphNode node, CUgraphNodeType *type)
 
     CU_TRY(leatcu_started());
     CU_CHECK(type);
-    CU_TRY(leatcu_result(leatc_node_type((struct leatc_node *)(void *)node, &found)));
+    CU_TRY(leatcu_result(leatc_node_type(leatcu_node(node), &found)));
     *type = (CUgraphNodeType)found;
     return CUDA_SUCCESS;
 }
 
+CUresult cuGraphDestroyNode(CUgraphNode node)
+{
+    STARTED(leatc_node_destroy(leatcu_node(node)));
+}
+
+CUresult cuGraphDebugDotPrint(CUgraph graph, const char *path, unsigned flags)
+{
+    STARTED(leatc_graph_print(leatcu_graph(graph), path, flags));
+}
+
+/* ---- edges ---- */
+
+static CUresult get_edges(CUgraph graph, CUgraphNode *from, CUgraphNode *to, CUgraphEdgeData *data, size_t *count)
+{
+    size_t room = count ? *count : 0;
+
+    CU_TRY(leatcu_started());
+    CU_CHECK(!data || from);
+    CU_TRY(leatcu_result(leatc_graph_edges(leatcu_graph(graph), engine_nodes(from), engine_nodes(to), count)));
+    if (data)
+        memset(data, 0, room * sizeof *data);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGraphGetEdges(CUgraph graph, CUgraphNode *from, CUgraphNode *to, size_t *count)
+{
+    return get_edges(graph, from, to, NULL, count);
+}
+
+CUresult cuGraphGetEdges_v2(CUgraph graph, CUgraphNode *from, CUgraphNode *to, CUgraphEdgeData *data,
+                            size_t *count)
+{
+    return get_edges(graph, from, to, data, count);
+}
+
+static CUresult get_neighbours(CUgraphNode node, bool after, CUgraphNode *nodes, CUgraphEdgeData *data,
+                               size_t *count)
+{
+    size_t room = count ? *count : 0;
+
+    CU_TRY(leatcu_started());
+    CU_CHECK(!data || nodes);
+    CU_TRY(leatcu_result(leatc_node_neighbours(leatcu_node(node), after, engine_nodes(nodes), count)));
+    if (data)
+        memset(data, 0, room * sizeof *data);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGraphNodeGetDependencies(CUgraphNode node, CUgraphNode *nodes, size_t *count)
+{
+    return get_neighbours(node, false, nodes, NULL, count);
+}
+
+CUresult cuGraphNodeGetDependencies_v2(CUgraphNode node, CUgraphNode *nodes, CUgraphEdgeData *data, size_t *count)
+{
+    return get_neighbours(node, false, nodes, data, count);
+}
+
+CUresult cuGraphNodeGetDependentNodes(CUgraphNode node, CUgraphNode *nodes, size_t *count)
+{
+    return get_neighbours(node, true, nodes, NULL, count);
+}
+
+CUresult cuGraphNodeGetDependentNodes_v2(CUgraphNode node, CUgraphNode *nodes, CUgraphEdgeData *data,
+                                         size_t *count)
+{
+    return get_neighbours(node, true, nodes, data, count);
+}
+
+CUresult cuGraphAddDependencies_v2(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to,
+                                   const CUgraphEdgeData *data, size_t count)
+{
+    CU_TRY(leatcu_started());
+    CU_TRY(leatcu_result(leatc_edge_data_check(data, count)));
+    return leatcu_result(
+        leatc_edges_add(leatcu_graph(graph), leatcu_node_list(from), leatcu_node_list(to), count));
+}
+
+CUresult cuGraphAddDependencies(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, size_t count)
+{
+    return cuGraphAddDependencies_v2(graph, from, to, NULL, count);
+}
+
+CUresult cuGraphRemoveDependencies_v2(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to,
+                                      const CUgraphEdgeData *data, size_t count)
+{
+    CU_TRY(leatcu_started());
+    /* An edge with data is none of those that there are. */
+    CU_CHECK(leatc_edge_data_check(data, count) == LEATC_OK);
+    return leatcu_result(
+        leatc_edges_remove(leatcu_graph(graph), leatcu_node_list(from), leatcu_node_list(to), count));
+}
+
+CUresult cuGraphRemoveDependencies(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, size_t count)
+{
+    return cuGraphRemoveDependencies_v2(graph, from, to, NULL, count);
+}
+
+/* ---- executable graphs ---- */
+
 /* Nothing runs on a device but what the host launches. */
-CUresult cuGraphInstantiateWithFlags(CUgraphExec *executable, CUgraph graph, unsigned long long flags)
+static CUresult instantiate(CUgraphExec *executable, CUgraph graph, unsigned long long flags,
+                            struct leatc_node **wrong)
 {
     const unsigned long long known =
         CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD |
@@ -131,30 +271,217 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec *executable, CUgraph graph, uns
     CU_CHECK(!(flags & ~known));
     if (flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH)
         return CUDA_ERROR_NOT_SUPPORTED;
-    return leatcu_result(leatc_graph_instantiate(engine_graph(graph), (struct leatc_graph **)(void *)executable));
+    return leatcu_result(
+        leatc_graph_instantiate(leatcu_graph(graph), flags, (struct leatc_exec **)(void *)executable, wrong));
+}
+
+CUresult cuGraphInstantiateWithFlags(CUgraphExec *executable, CUgraph graph, unsigned long long flags)
+{
+    return instantiate(executable, graph, flags, NULL);
+}
+
+/* The older form, whose log says in words what is wrong. */
+CUresult cuGraphInstantiate_v2(CUgraphExec *executable, CUgraph graph, CUgraphNode *wrong, char *log,
+                               size_t log_bytes)
+{
+    struct leatc_node *found = NULL;
+    CUresult result = instantiate(executable, graph, 0, &found);
+
+    if (wrong)
+        *wrong = (CUgraphNode)(void *)found;
+    if (log && log_bytes)
+        (void)snprintf(log, log_bytes, "%s", found ? "the edges go round in a circle" : "");
+    return result;
+}
+
+CUresult cuGraphInstantiate(CUgraphExec *executable, CUgraph graph, CUgraphNode *wrong, char *log,
+                            size_t log_bytes)
+{
+    return cuGraphInstantiate_v2(executable, graph, wrong, log, log_bytes);
+}
+
+static CUresult instantiate_with(CUgraphExec *executable, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *p,
+                                 struct leatc_stream *upload)
+{
+    struct leatc_node *wrong = NULL;
+    CUresult result;
+
+    CU_TRY(leatcu_started());
+    CU_CHECK(p && executable);
+    result = instantiate(executable, graph, p->flags, &wrong);
+    p->hErrNode_out = (CUgraphNode)(void *)wrong;
+    p->result_out = result == CUDA_SUCCESS ? CUDA_GRAPH_INSTANTIATE_SUCCESS
+                    : wrong                ? CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE
+                                           : CUDA_GRAPH_INSTANTIATE_ERROR;
+    if (result != CUDA_SUCCESS || !(p->flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD))
+        return result;
+    result = leatcu_enter(NULL);
+    if (result == CUDA_SUCCESS)
+        result = leatcu_result(leatc_exec_upload(leatcu_exec(*executable), upload));
+    if (result != CUDA_SUCCESS) {
+        p->result_out = CUDA_GRAPH_INSTANTIATE_ERROR;
+        (void)leatc_exec_destroy(leatcu_exec(*executable));
+    }
+    return result;
+}
+
+CUresult cuGraphInstantiateWithParams(CUgraphExec *executable, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *p)
+{
+    return instantiate_with(executable, graph, p, p ? leatcu_stream(p->hUploadStream) : NULL);
+}
+
+CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec *executable, CUgraph graph,
+                                           CUDA_GRAPH_INSTANTIATE_PARAMS *p)
+{
+    return instantiate_with(executable, graph, p, p ? leatc_per_thread(p->hUploadStream) : NULL);
+}
+
+CUresult cuGraphExecGetFlags(CUgraphExec executable, cuuint64_t *flags)
+{
+    unsigned long long found;
+
+    CU_TRY(leatcu_started());
+    CU_CHECK(flags);
+    CU_TRY(leatcu_result(leatc_exec_flags(leatcu_exec(executable), &found)));
+    *flags = found;
+    return CUDA_SUCCESS;
 }
 
 CUresult cuGraphExecDestroy(CUgraphExec executable)
 {
-    CU_TRY(leatcu_started());
-    return leatcu_result(leatc_graph_exec_destroy(engine_graph(executable)));
+    STARTED(leatc_exec_destroy(leatcu_exec(executable)));
 }
 
-/* There is nothing to be brought to the device before. */
 static CUresult upload(CUgraphExec executable, struct leatc_stream *on)
 {
     CU_TRY(leatcu_enter(NULL));
-    CU_TRY(leatcu_result(leatc_graph_exec_check(engine_graph(executable))));
-    return leatcu_result(leatc_stream_check(on));
+    return leatcu_result(leatc_exec_upload(leatcu_exec(executable), on));
 }
 
 static CUresult launch(CUgraphExec executable, struct leatc_stream *on)
 {
     CU_TRY(leatcu_enter(NULL));
-    return leatcu_result(leatc_graph_launch(engine_graph(executable), on));
+    return leatcu_result(leatc_exec_launch(leatcu_exec(executable), on));
 }
 
 // clang-format off
 LEATCU_BOTH(cuGraphUpload, upload, (CUgraphExec executable, CUstream stream), (executable, on))
 LEATCU_BOTH(cuGraphLaunch, launch, (CUgraphExec executable, CUstream stream), (executable, on))
 // clang-format on
+
+CUresult cuGraphExecUpdate_v2(CUgraphExec executable, CUgraph graph, CUgraphExecUpdateResultInfo *info)
+{
+    struct leatc_update update;
+    CUresult result;
+
+    CU_TRY(leatcu_started());
+    CU_CHECK(info);
+    result = leatcu_result(leatc_exec_update(leatcu_exec(executable), leatcu_graph(graph), &update));
+    info->result = (CUgraphExecUpdateResult)update.why;
+    info->errorNode = (CUgraphNode)(void *)update.node;
+    info->errorFromNode = (CUgraphNode)(void *)update.from;
+    return result;
+}
+
+CUresult cuGraphExecUpdate(CUgraphExec executable, CUgraph graph, CUgraphNode *wrong, CUgraphExecUpdateResult *why)
+{
+    CUgraphExecUpdateResultInfo info = {.result = CU_GRAPH_EXEC_UPDATE_ERROR};
+    CUresult result = wrong && why ? cuGraphExecUpdate_v2(executable, graph, &info) : CUDA_ERROR_INVALID_VALUE;
+
+    if (wrong)
+        *wrong = info.errorNode;
+    if (why)
+        *why = info.result;
+    return result;
+}
+
+CUresult cuGraphNodeSetEnabled(CUgraphExec executable, CUgraphNode node, unsigned on)
+{
+    STARTED(leatc_exec_enable(leatcu_exec(executable), leatcu_node(node), on));
+}
+
+CUresult cuGraphNodeGetEnabled(CUgraphExec executable, CUgraphNode node, unsigned *on)
+{
+    bool found;
+
+    CU_TRY(leatcu_started());
+    CU_CHECK(on);
+    CU_TRY(leatcu_result(leatc_exec_enabled(leatcu_exec(executable), leatcu_node(node), &found)));
+    *on = found;
+    return CUDA_SUCCESS;
+}
+
+/* ---- user objects ---- */
+
+static struct leatc_object *engine_object(CUuserObject object)
+{
+    return (struct leatc_object *)(void *)object;
+}
+
+CUresult cuUserObjectCreate(CUuserObject *object, void *ptr, CUhostFn destroy, unsigned count, unsigned flags)
+{
+    CU_TRY(leatcu_started());
+    CU_CHECK(flags == CU_USER_OBJECT_NO_DESTRUCTOR_SYNC);
+    return leatcu_result(leatc_object_create(ptr, destroy, count, (struct leatc_object **)(void *)object));
+}
+
+CUresult cuUserObjectRetain(CUuserObject object, unsigned count)
+{
+    STARTED(leatc_object_retain(engine_object(object), count));
+}
+
+CUresult cuUserObjectRelease(CUuserObject object, unsigned count)
+{
+    STARTED(leatc_object_release(engine_object(object), count));
+}
+
+CUresult cuGraphRetainUserObject(CUgraph graph, CUuserObject object, unsigned count, unsigned flags)
+{
+    CU_TRY(leatcu_started());
+    CU_CHECK(!(flags & ~(unsigned)CU_GRAPH_USER_OBJECT_MOVE));
+    return leatcu_result(leatc_graph_retain(leatcu_graph(graph), engine_object(object), count, flags));
+}
+
+CUresult cuGraphReleaseUserObject(CUgraph graph, CUuserObject object, unsigned count)
+{
+    STARTED(leatc_graph_release(leatcu_graph(graph), engine_object(object), count));
+}
+
+/* ---- memory ---- */
+
+CUresult cuDeviceGraphMemTrim(CUdevice device)
+{
+    CU_TRY(leatcu_started());
+    CU_TRY(leatcu_check_device(device));
+    return leatcu_result(leatc_graph_memory_trim(device));
+}
+
+CUresult cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attribute, void *value)
+{
+    CU_TRY(leatcu_started());
+    CU_TRY(leatcu_check_device(device));
+    return leatcu_result(leatc_graph_memory_get(device, (int)attribute, value));
+}
+
+CUresult cuDeviceSetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attribute, void *value)
+{
+    CU_TRY(leatcu_started());
+    CU_TRY(leatcu_check_device(device));
+    return leatcu_result(leatc_graph_memory_set(device, (int)attribute, value));
+}
+
+/* ---- what is not there ---- */
+
+/* Only a device decides what runs next in a graph with conditional nodes. */
+CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle *handle, CUgraph graph, CUcontext context,
+                                        unsigned value, unsigned flags)
+{
+    size_t count;
+
+    (void)value;
+    CU_TRY(leatcu_started());
+    CU_CHECK(handle && flags <= 1 && leatc_graph_nodes(leatcu_graph(graph), false, NULL, &count) == LEATC_OK);
+    if (context)
+        CU_TRY(leatcu_check_context(context));
+    return CUDA_ERROR_NOT_SUPPORTED;
+}

@@ -491,9 +491,30 @@ CUresult cuFuncSetCacheConfig(CUfunction function, CUfunc_cache setting)
     return is_function(function) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
+/* A launch as a task of a graph; the function's module must be of the current context's device. */
+CUresult leatcu_kernel_make(CUfunction function, leat_dim3 grid, leat_dim3 block, size_t shared_bytes,
+                            void **parameters, struct leatc_task **task)
+{
+    CUcontext context;
+
+    CU_TRY(leatcu_enter(&context));
+    if (!is_function(function))
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (function->module->ordinal != context->ordinal)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    return leatcu_result(leatc_kernel_make(&(struct leatc_kernel_task){.function = function,
+                                                                       .kernel = function->kernel,
+                                                                       .grid = grid,
+                                                                       .block = block,
+                                                                       .shared_bytes = shared_bytes,
+                                                                       .args = parameters},
+                                           task));
+}
+
 static CUresult launch(CUfunction function, leat_dim3 grid, leat_dim3 block, size_t shared_bytes,
                        struct leatc_stream *stream, void **parameters, void **extra)
 {
+    struct leatc_task *task;
     struct leatc_work work;
     CUcontext context;
     leat_status status;
@@ -509,9 +530,13 @@ static CUresult launch(CUfunction function, leat_dim3 grid, leat_dim3 block, siz
         return CUDA_ERROR_NOT_SUPPORTED;
     if (function->module->ordinal != context->ordinal)
         return CUDA_ERROR_INVALID_CONTEXT;
-    CU_TRY(leatcu_result(leatc_work_begin(stream, &work)));
+    CU_TRY(leatcu_result(leatc_work_begin_capturable(stream, &work)));
     if (work.ordinal != context->ordinal)
         return CUDA_ERROR_INVALID_HANDLE;
+    if (work.captured) {
+        CU_TRY(leatcu_kernel_make(function, grid, block, shared_bytes, parameters, &task));
+        return leatcu_result(leatc_capture_add(&work, task));
+    }
     status = leat_launch(work.stream, function->kernel, grid, block, shared_bytes, parameters,
                          function->parameter_count);
     if (status == LEAT_ERROR_UNSUPPORTED)

@@ -92,6 +92,33 @@ static inline struct leatc_stream *leatcu_stream(CUstream stream)
     return (struct leatc_stream *)stream;
 }
 
+static inline struct leatc_graph *leatcu_graph(CUgraph graph)
+{
+    return (struct leatc_graph *)(void *)graph;
+}
+
+static inline struct leatc_exec *leatcu_exec(CUgraphExec executable)
+{
+    return (struct leatc_exec *)(void *)executable;
+}
+
+static inline struct leatc_node *leatcu_node(CUgraphNode node)
+{
+    return (struct leatc_node *)(void *)node;
+}
+
+static inline struct leatc_node *const *leatcu_node_list(const CUgraphNode *nodes)
+{
+    return (struct leatc_node *const *)(const void *)nodes;
+}
+
+/* Tasks of graphs: a launch of a function, a copy as the engine has it, operations on words in memory. */
+CUresult leatcu_kernel_make(CUfunction function, leat_dim3 grid, leat_dim3 block, size_t shared_bytes,
+                            void **parameters, struct leatc_task **task);
+CUresult leatcu_box_3d(const CUDA_MEMCPY3D *given, void **dst, void **src, leat_copy_box *box, int *direction);
+CUresult leatcu_batch_make(const CUDA_BATCH_MEM_OP_NODE_PARAMS *p, struct leatc_task **task);
+CUresult leatcu_batch_describe(const struct leatc_task *task, CUDA_BATCH_MEM_OP_NODE_PARAMS *p);
+
 /*
  * Each call exists twice: for NULL as the legacy default stream, and, ending in _ptsz, as that of the thread.
  * LEATCU_BOTH makes the two of one that has the stream as the engine's.

@@ -3,6 +3,7 @@
 
 #include <sched.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 static CUresult create(CUstream *stream, unsigned flags, int priority)
@@ -337,26 +338,111 @@ static CUresult take_operations(struct value_work *work, const CUstreamBatchMemO
 
 #define OPERATIONS_MAX 256
 
-static CUresult batch(struct leatc_stream *on, unsigned count, const CUstreamBatchMemOpParams *given,
-                      unsigned flags)
+static size_t work_bytes(unsigned count)
+{
+    return sizeof(struct value_work) + count * sizeof(struct value_operation);
+}
+
+/* The operations, which the caller frees. */
+static CUresult make_work(unsigned count, const CUstreamBatchMemOpParams *given, unsigned flags,
+                          struct value_work **made)
 {
     struct value_work *work;
     CUresult result;
 
-    CU_TRY(leatcu_enter(NULL));
     CU_CHECK(given && count && count <= OPERATIONS_MAX && !flags);
-    CU_TRY(leatcu_result(leatc_stream_check(on)));
-    work = calloc(1, sizeof *work + count * sizeof work->operations[0]);
+    work = calloc(1, work_bytes(count));
     if (!work)
         return CUDA_ERROR_OUT_OF_MEMORY;
     result = take_operations(work, given, count);
-    if (result == CUDA_SUCCESS && work->count) {
-        result = leatcu_result(leatc_stream_host_function(on, run_values, work));
-        if (result == CUDA_SUCCESS)
-            return CUDA_SUCCESS;
-    }
-    free(work);
+    if (result == CUDA_SUCCESS)
+        *made = work;
+    else
+        free(work);
     return result;
+}
+
+/* Gives the stream a copy of the operations, which ends with them: a graph gives them again and again. */
+static int give_work(const void *payload, struct leatc_work *to)
+{
+    const struct value_work *work = payload;
+    struct value_work *copy;
+    leat_status status;
+
+    if (!work->count)
+        return LEATC_OK;
+    copy = malloc(work_bytes(work->count));
+    if (!copy)
+        return LEATC_OUT_OF_MEMORY;
+    memcpy(copy, work, work_bytes(work->count));
+    status = leat_launch_host(to->stream, run_values, copy);
+    if (status != LEAT_OK)
+        free(copy);
+    return leatc_result_of(status);
+}
+
+/* Marks what is kept with a task: the vendor's struct, and the list behind it. */
+static const char batch_tag;
+
+static CUresult keep_batch(struct leatc_task *task, const CUDA_BATCH_MEM_OP_NODE_PARAMS *p)
+{
+    size_t list = p->count * sizeof *p->paramArray;
+    char *kept = malloc(sizeof *p + list);
+    int result;
+
+    if (!kept)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    memcpy(kept, p, sizeof *p);
+    memcpy(kept + sizeof *p, p->paramArray, list);
+    result = leatc_task_keep(task, &batch_tag, kept, sizeof *p + list);
+    free(kept);
+    return leatcu_result(result);
+}
+
+CUresult leatcu_batch_make(const CUDA_BATCH_MEM_OP_NODE_PARAMS *p, struct leatc_task **task)
+{
+    struct value_work *work;
+    CUresult result;
+
+    CU_TRY(make_work(p->count, p->paramArray, p->flags, &work));
+    result =
+        leatcu_result(leatc_task_create(LEATC_NODE_BATCH, give_work, NULL, work, work_bytes(work->count), task));
+    free(work);
+    CU_TRY(result);
+    result = keep_batch(*task, p);
+    if (result != CUDA_SUCCESS)
+        leatc_task_drop(*task);
+    return result;
+}
+
+CUresult leatcu_batch_describe(const struct leatc_task *task, CUDA_BATCH_MEM_OP_NODE_PARAMS *p)
+{
+    const CUDA_BATCH_MEM_OP_NODE_PARAMS *kept = leatc_task_kept(task, &batch_tag);
+
+    if (!kept)
+        return CUDA_ERROR_NOT_SUPPORTED; /* another vendor's operations */
+    *p = *kept;
+    p->paramArray = (CUstreamBatchMemOpParams *)(uintptr_t)(kept + 1);
+    return CUDA_SUCCESS;
+}
+
+static CUresult batch(struct leatc_stream *on, unsigned count, CUstreamBatchMemOpParams *given, unsigned flags)
+{
+    CUDA_BATCH_MEM_OP_NODE_PARAMS p = {.count = count, .paramArray = given, .flags = flags};
+    struct leatc_task *task;
+    struct leatc_work to;
+    int result;
+
+    CU_TRY(leatcu_enter(&p.ctx));
+    CU_TRY(leatcu_result(leatc_stream_check(on)));
+    CU_TRY(leatcu_batch_make(&p, &task));
+    result = leatc_work_begin_capturable(on, &to);
+    if (result == LEATC_OK && to.captured)
+        return leatcu_result(leatc_capture_add(&to, task));
+    if (result == LEATC_OK)
+        result = give_work(leatc_task_payload(task), &to);
+    leatc_task_drop(task);
+    return leatcu_result(result == LEATC_OK ? leatc_work_end(&to, LEAT_OK) : result);
 }
 
 static CUresult one(struct leatc_stream *on, CUstreamBatchMemOpType operation, CUdeviceptr address, uint64_t value,

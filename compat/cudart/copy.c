@@ -103,21 +103,30 @@ static bool has_room(const struct end *end, const leat_copy_box *box)
            (box->width_bytes <= end->width && box->height <= end->height && box->depth <= end->depth);
 }
 
+/* The box of a copy from end to end. */
+static int box_of(const struct end *dst, const struct end *src, size_t width_bytes, size_t height, size_t depth,
+                  leat_copy_box *box)
+{
+    *box = (leat_copy_box){.width_bytes = width_bytes,
+                           .height = height,
+                           .depth = depth,
+                           .dst_pitch_bytes = dst->pitch,
+                           .src_pitch_bytes = src->pitch,
+                           .dst_slice_bytes = dst->slice,
+                           .src_slice_bytes = src->slice};
+    if (!has_room(dst, box) || !has_room(src, box))
+        return LEATC_INVALID_VALUE;
+    return width_bytes && height && depth && (width_bytes > dst->pitch || width_bytes > src->pitch)
+               ? LEATC_INVALID_PITCH
+               : LEATC_OK;
+}
+
 int cudart_copy_ends(const struct end *dst, const struct end *src, size_t width_bytes, size_t height, size_t depth,
                      enum cudaMemcpyKind kind, struct leatc_stream *stream, enum leatc_mode mode)
 {
-    leat_copy_box box = {.width_bytes = width_bytes,
-                         .height = height,
-                         .depth = depth,
-                         .dst_pitch_bytes = dst->pitch,
-                         .src_pitch_bytes = src->pitch,
-                         .dst_slice_bytes = dst->slice,
-                         .src_slice_bytes = src->slice};
+    leat_copy_box box;
 
-    if (!has_room(dst, &box) || !has_room(src, &box))
-        return LEATC_INVALID_VALUE;
-    if (width_bytes && height && depth && (width_bytes > dst->pitch || width_bytes > src->pitch))
-        return LEATC_INVALID_PITCH;
+    LEATC_TRY(box_of(dst, src, width_bytes, height, depth, &box));
     return leatc_copy_box(dst->ptr, src->ptr, &box, (int)kind, stream, mode);
 }
 
@@ -374,19 +383,27 @@ static int extent_unit(cudaArray_const_t dst, cudaArray_const_t src, size_t *uni
     return LEATC_OK;
 }
 
-int cudart_copy_3d(const struct cudaMemcpy3DParms *p, struct leatc_stream *stream, enum leatc_mode mode)
+int cudart_box_3d(const struct cudaMemcpy3DParms *p, struct end *dst, struct end *src, leat_copy_box *box)
 {
-    struct end dst, src;
     size_t unit, width;
 
     if (!p)
         return LEATC_INVALID_VALUE;
     LEATC_TRY(extent_unit(p->dstArray, p->srcArray, &unit));
-    LEATC_TRY(side(p->dstArray, p->dstPtr, p->dstPos, unit, &p->extent, &dst));
-    LEATC_TRY(side(p->srcArray, p->srcPtr, p->srcPos, unit, &p->extent, &src));
+    LEATC_TRY(side(p->dstArray, p->dstPtr, p->dstPos, unit, &p->extent, dst));
+    LEATC_TRY(side(p->srcArray, p->srcPtr, p->srcPos, unit, &p->extent, src));
     if (__builtin_mul_overflow(p->extent.width, unit, &width))
         return LEATC_INVALID_VALUE;
-    return cudart_copy_ends(&dst, &src, width, p->extent.height, p->extent.depth, p->kind, stream, mode);
+    return box_of(dst, src, width, p->extent.height, p->extent.depth, box);
+}
+
+int cudart_copy_3d(const struct cudaMemcpy3DParms *p, struct leatc_stream *stream, enum leatc_mode mode)
+{
+    struct end dst, src;
+    leat_copy_box box;
+
+    LEATC_TRY(cudart_box_3d(p, &dst, &src, &box));
+    return leatc_copy_box(dst.ptr, src.ptr, &box, (int)p->kind, stream, mode);
 }
 
 cudaError_t cudaMemcpy3D(const struct cudaMemcpy3DParms *p)

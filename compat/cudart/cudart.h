@@ -33,6 +33,21 @@ static inline struct leatc_array *array_of(cudaArray_const_t array)
     return (struct leatc_array *)(void *)(uintptr_t)array;
 }
 
+static inline struct leatc_graph *graph_of(cudaGraph_t graph)
+{
+    return (struct leatc_graph *)(void *)graph;
+}
+
+static inline struct leatc_node *node_of(cudaGraphNode_t node)
+{
+    return (struct leatc_node *)(void *)node;
+}
+
+static inline struct leatc_node *const *node_list(const cudaGraphNode_t *nodes)
+{
+    return (struct leatc_node *const *)(const void *)nodes;
+}
+
 /* One end of a copy: where its first byte is, and how far rows and slices are apart. */
 struct end {
     char *ptr;
@@ -55,6 +70,7 @@ int cudart_copy_from_array(void *dst, size_t pitch, cudaArray_const_t src, size_
                            size_t height, enum cudaMemcpyKind kind, struct leatc_stream *stream, bool async);
 int cudart_copy_arrays(cudaArray_t dst, size_t dst_x, size_t dst_y, cudaArray_const_t src, size_t src_x,
                        size_t src_y, size_t width, size_t height, struct leatc_stream *stream);
+int cudart_box_3d(const struct cudaMemcpy3DParms *p, struct end *dst, struct end *src, leat_copy_box *box);
 int cudart_copy_3d(const struct cudaMemcpy3DParms *p, struct leatc_stream *stream, enum leatc_mode mode);
 int cudart_copy_3d_peer(const struct cudaMemcpy3DPeerParms *p, struct leatc_stream *stream, enum leatc_mode mode);
 int cudart_fill(void *ptr, int value, size_t count, struct leatc_stream *stream, bool async);
@@ -70,10 +86,16 @@ int cudart_copy_range_from_array(void *dst, cudaArray_const_t src, size_t x, siz
 int cudart_copy_range_of_arrays(cudaArray_t dst, size_t dst_x, size_t dst_y, cudaArray_const_t src, size_t src_x,
                                 size_t src_y, size_t count, struct leatc_stream *stream);
 
+/* A symbol's memory at an offset, for a copy to or from it; its direction is LEATC_DEFAULT then. */
+int cudart_symbol(const void *symbol, size_t offset, size_t count, bool to_symbol, enum cudaMemcpyKind kind,
+                  void **at);
 int cudart_copy_to_symbol(const void *symbol, const void *src, size_t count, size_t offset,
                           enum cudaMemcpyKind kind, struct leatc_stream *stream, bool async);
 int cudart_copy_from_symbol(void *dst, const void *symbol, size_t count, size_t offset, enum cudaMemcpyKind kind,
                             struct leatc_stream *stream, bool async);
+
+int cudart_instantiate(cudaGraphExec_t *pGraphExec, cudaGraph_t graph, cudaGraphInstantiateParams *p,
+                       struct leatc_stream *upload);
 
 /* A location as an ordinal or LEATC_HOST. */
 int cudart_place(struct cudaMemLocation location, int *ordinal);

@@ -12,26 +12,32 @@ cudaError_t cudaGetSymbolSize(size_t *size, const void *symbol)
 }
 
 /* The memory of a symbol is the host's as well, so the kinds that name it as the device's are the default one. */
+int cudart_symbol(const void *symbol, size_t offset, size_t count, bool to_symbol, enum cudaMemcpyKind kind,
+                  void **at)
+{
+    LEATC_TRY(leatc_symbol_range(symbol, offset, count, at));
+    return kind == (to_symbol ? cudaMemcpyHostToDevice : cudaMemcpyDeviceToHost) ||
+                   kind == cudaMemcpyDeviceToDevice || kind == cudaMemcpyDefault
+               ? LEATC_OK
+               : LEATC_INVALID_DIRECTION;
+}
+
 int cudart_copy_to_symbol(const void *symbol, const void *src, size_t count, size_t offset,
                           enum cudaMemcpyKind kind, struct leatc_stream *stream, bool async)
 {
-    void *dst = NULL;
+    void *at = NULL;
 
-    LEATC_TRY(leatc_symbol_range(symbol, offset, count, &dst));
-    if (kind != cudaMemcpyHostToDevice && kind != cudaMemcpyDeviceToDevice && kind != cudaMemcpyDefault)
-        return LEATC_INVALID_DIRECTION;
-    return leatc_copy(dst, src, count, LEATC_DEFAULT, stream, async);
+    LEATC_TRY(cudart_symbol(symbol, offset, count, true, kind, &at));
+    return leatc_copy(at, src, count, LEATC_DEFAULT, stream, async);
 }
 
 int cudart_copy_from_symbol(void *dst, const void *symbol, size_t count, size_t offset, enum cudaMemcpyKind kind,
                             struct leatc_stream *stream, bool async)
 {
-    void *src = NULL;
+    void *at = NULL;
 
-    LEATC_TRY(leatc_symbol_range(symbol, offset, count, &src));
-    if (kind != cudaMemcpyDeviceToHost && kind != cudaMemcpyDeviceToDevice && kind != cudaMemcpyDefault)
-        return LEATC_INVALID_DIRECTION;
-    return leatc_copy(dst, src, count, LEATC_DEFAULT, stream, async);
+    LEATC_TRY(cudart_symbol(symbol, offset, count, false, kind, &at));
+    return leatc_copy(dst, at, count, LEATC_DEFAULT, stream, async);
 }
 
 cudaError_t cudaMemcpyToSymbol(const void *symbol, const void *src, size_t count, size_t offset,

@@ -103,3 +103,33 @@ int leatc_array_describe(const struct leatc_array *array, struct leatc_array_sha
         *slice_bytes = array->slice;
     return LEATC_OK;
 }
+
+struct search {
+    const char *ptr;
+    struct leatc_array_place *place;
+    bool found;
+};
+
+static void look_into(void *object, void *argument)
+{
+    struct leatc_array *array = object;
+    struct search *search = argument;
+    size_t offset = (size_t)((uintptr_t)search->ptr - (uintptr_t)array->ptr);
+
+    if (offset >= array->slice * at_least_one(array->shape.depth))
+        return;
+    *search->place = (struct leatc_array_place){.array = array,
+                                                .x_bytes = offset % array->slice % array->pitch,
+                                                .y = offset % array->slice / array->pitch,
+                                                .z = offset / array->slice,
+                                                .element_bytes = array->shape.element_bytes};
+    search->found = true;
+}
+
+bool leatc_array_at(const void *ptr, struct leatc_array_place *place)
+{
+    struct search search = {ptr, place, false};
+
+    leatc_slots_each(&arrays, look_into, &search);
+    return search.found;
+}

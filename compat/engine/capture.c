@@ -22,6 +22,7 @@ struct leatc_capture {
     struct leatc_stream *origin;
     struct leatc_stream *members; /* all of its streams, the origin among them */
     struct leatc_graph *graph;
+    bool given; /* the graph was there before, and stays if the capture fails */
 };
 
 atomic_uint leatc_captures;
@@ -68,12 +69,15 @@ static void let_go(struct leatc_stream *stream)
     atomic_store_explicit(&stream->capture, NULL, memory_order_release);
 }
 
-/* Nothing is captured by it any more; the graph is the caller's. */
-static struct leatc_graph *finish(struct leatc_capture *capture)
+/* Nothing is captured by it any more. Its graph if that is to be used, or to be destroyed, else NULL. */
+static struct leatc_graph *finish(struct leatc_capture *capture, bool good)
 {
     struct leatc_capture **link = &captures;
-    struct leatc_graph *graph = capture->graph;
+    struct leatc_graph *graph = good || !capture->given ? capture->graph : NULL;
 
+    leatc_graphs_lock();
+    capture->graph->capturing = false;
+    leatc_graphs_unlock();
     while (*link != capture)
         link = &(*link)->next;
     *link = capture->next;
@@ -84,15 +88,44 @@ static struct leatc_graph *finish(struct leatc_capture *capture)
     return graph;
 }
 
-static int begin(struct leatc_stream *stream, int mode)
+/* The graph that a capture is to add to: one that is given, or a new one. */
+static int take_graph(struct leatc_graph *given, struct leatc_node *const *before, size_t count,
+                      struct leatc_capture *capture, struct leatc_ends *ends)
+{
+    int result = LEATC_OK;
+
+    capture->graph = given;
+    capture->given = given != NULL;
+    if (!given)
+        LEATC_TRY(leatc_graph_create(&capture->graph));
+    leatc_graphs_lock();
+    if (!leatc_graph_live(capture->graph) || capture->graph->capturing ||
+        !leatc_nodes_belong(capture->graph, before, count)) {
+        result = LEATC_INVALID_VALUE;
+    } else if (!leatc_ends_join(ends, before, count)) {
+        result = LEATC_OUT_OF_MEMORY;
+    } else {
+        capture->graph->capturing = true;
+        for (size_t i = 0; i < capture->graph->count; i++)
+            capture->graph->nodes[i]->captured = capture->graph->nodes[i]->excused = false;
+    }
+    leatc_graphs_unlock();
+    return result;
+}
+
+static int begin(struct leatc_stream *stream, int mode, struct leatc_graph *graph,
+                 struct leatc_node *const *before, size_t count)
 {
     struct leatc_capture *capture = of_stream(stream) ? NULL : calloc(1, sizeof *capture);
+    int result;
 
     if (!capture)
         return of_stream(stream) ? LEATC_ILLEGAL_STATE : LEATC_OUT_OF_MEMORY;
-    if (leatc_graph_create(&capture->graph) != LEATC_OK) {
+    result = take_graph(graph, before, count, capture, &stream->ends);
+    if (result != LEATC_OK) {
+        leatc_ends_clear(&stream->ends);
         free(capture);
-        return LEATC_OUT_OF_MEMORY;
+        return result;
     }
     capture->id = ++latest_id;
     capture->thread = this_thread();
@@ -105,7 +138,8 @@ static int begin(struct leatc_stream *stream, int mode)
     return LEATC_OK;
 }
 
-int leatc_capture_begin(struct leatc_stream *stream, int mode)
+static int find_and_begin(struct leatc_stream *stream, int mode, struct leatc_graph *graph,
+                          struct leatc_node *const *before, size_t count)
 {
     struct leatc_stream *found = NULL;
     int result;
@@ -116,9 +150,20 @@ int leatc_capture_begin(struct leatc_stream *stream, int mode)
     if (found->legacy)
         return LEATC_CAPTURE_UNSUPPORTED;
     pthread_mutex_lock(&lock);
-    result = begin(found, mode);
+    result = begin(found, mode, graph, before, count);
     pthread_mutex_unlock(&lock);
     return result;
+}
+
+int leatc_capture_begin(struct leatc_stream *stream, int mode)
+{
+    return find_and_begin(stream, mode, NULL, NULL, 0);
+}
+
+int leatc_capture_begin_to(struct leatc_stream *stream, struct leatc_graph *graph,
+                           struct leatc_node *const *before, size_t count, int mode)
+{
+    return graph ? find_and_begin(stream, mode, graph, before, count) : LEATC_INVALID_VALUE;
 }
 
 /* May this thread end the capture here? */
@@ -130,6 +175,16 @@ static int check_end(const struct leatc_stream *stream, const struct leatc_captu
         return LEATC_CAPTURE_UNMATCHED;
     return capture->mode == LEATC_CAPTURE_RELAXED || capture->thread == this_thread() ? LEATC_OK
                                                                                       : LEATC_CAPTURE_WRONG_THREAD;
+}
+
+static bool is_joined(const struct leatc_capture *capture)
+{
+    bool joined;
+
+    leatc_graphs_lock();
+    joined = leatc_graph_is_joined(capture->graph, &capture->origin->ends);
+    leatc_graphs_unlock();
+    return joined;
 }
 
 int leatc_capture_end(struct leatc_stream *stream, struct leatc_graph **graph)
@@ -148,15 +203,14 @@ int leatc_capture_end(struct leatc_stream *stream, struct leatc_graph **graph)
     if (result == LEATC_OK) {
         if (capture->invalid)
             result = LEATC_CAPTURE_INVALIDATED;
-        else if (!leatc_plan_is_joined(capture->graph->plan, &found->ends))
+        else if (!is_joined(capture))
             result = LEATC_CAPTURE_UNJOINED;
-        made = finish(capture);
+        made = finish(capture, result == LEATC_OK);
+        *graph = result == LEATC_OK ? made : NULL;
     }
     pthread_mutex_unlock(&lock);
-    if (made)
-        *graph = result == LEATC_OK ? made : NULL;
     if (made && result != LEATC_OK)
-        leatc_graph_abandon(made);
+        (void)leatc_graph_destroy(made);
     return result;
 }
 
@@ -170,7 +224,7 @@ void leatc_capture_stream_ends(struct leatc_stream *stream)
     pthread_mutex_lock(&lock);
     capture = of_stream(stream);
     if (capture && capture->origin == stream) {
-        graph = finish(capture);
+        graph = finish(capture, false);
     } else if (capture) {
         struct leatc_stream **link = &capture->members;
 
@@ -181,30 +235,30 @@ void leatc_capture_stream_ends(struct leatc_stream *stream)
     }
     pthread_mutex_unlock(&lock);
     if (graph)
-        leatc_graph_abandon(graph);
+        (void)leatc_graph_destroy(graph);
 }
 
-/* The graph of a capture that began in a stream of the device, and is over now. */
-static struct leatc_graph *finish_one_of(struct leatc_device *device)
+/* Ends a capture that began in a stream of the device; false when there is none. */
+static bool end_one_of(struct leatc_device *device)
 {
     struct leatc_graph *graph = NULL;
+    struct leatc_capture *capture;
 
     pthread_mutex_lock(&lock);
-    for (struct leatc_capture *capture = captures; capture; capture = capture->next)
-        if (capture->origin->device == device) {
-            graph = finish(capture);
-            break;
-        }
+    for (capture = captures; capture && capture->origin->device != device;)
+        capture = capture->next;
+    if (capture)
+        graph = finish(capture, false);
     pthread_mutex_unlock(&lock);
-    return graph;
+    if (graph)
+        (void)leatc_graph_destroy(graph);
+    return capture != NULL;
 }
 
 void leatc_captures_close(struct leatc_device *device)
 {
-    struct leatc_graph *graph;
-
-    while ((graph = finish_one_of(device)))
-        leatc_graph_abandon(graph);
+    while (end_one_of(device))
+        continue;
 }
 
 int leatc_capture_info(struct leatc_stream *stream, struct leatc_capture_info *info)
@@ -283,33 +337,139 @@ int leatc_capture_refuse(struct leatc_stream *stream)
     return capture ? LEATC_CAPTURE_UNSUPPORTED : LEATC_OK;
 }
 
-int leatc_capture_add(struct leatc_work *work, int type, leatc_node_run run, void (*end)(void *payload),
-                      const void *payload, size_t bytes)
+/* Under the lock: adds a node, with a task or a child graph of its own, to the capture of the stream. */
+static int append(struct leatc_stream *stream, struct leatc_task *task, struct leatc_graph *child)
 {
-    struct leatc_stream *stream = work->record;
-    struct leatc_capture *capture;
-    int result = LEATC_ILLEGAL_STATE; /* another thread has ended it in between */
+    int result;
 
-    pthread_mutex_lock(&lock);
-    capture = of_stream(stream);
-    if (capture)
-        result = leatc_plan_add(
-            capture->graph->plan, &stream->ends,
-            &(struct leatc_node){.type = type, .ordinal = work->ordinal, .run = run, .end = end}, payload, bytes);
-    pthread_mutex_unlock(&lock);
+    leatc_graphs_lock();
+    result = leatc_graph_append(of_stream(stream)->graph, &stream->ends, task, child);
+    leatc_graphs_unlock();
     return result;
 }
 
-bool leatc_capture_take_block(struct leatc_work *work, void *ptr)
+int leatc_capture_add(struct leatc_work *work, struct leatc_task *task)
 {
-    struct leatc_capture *capture;
-    bool taken;
+    int result = LEATC_ILLEGAL_STATE; /* another thread has ended it in between */
+
+    task->ordinal = work->ordinal;
+    pthread_mutex_lock(&lock);
+    if (of_stream(work->record))
+        result = append(work->record, task, NULL);
+    pthread_mutex_unlock(&lock);
+    if (result != LEATC_OK)
+        leatc_task_drop(task);
+    return result;
+}
+
+int leatc_capture_alloc(struct leatc_work *work, int ordinal, size_t bytes, void **ptr)
+{
+    struct leatc_task *task = NULL;
+    const struct leatc_alloc_task *made;
+    int result = LEATC_ILLEGAL_STATE;
+
+    LEATC_TRY(leatc_device_open(ordinal, NULL)); /* which must not be done under the lock */
+    pthread_mutex_lock(&lock);
+    if (of_stream(work->record))
+        result = leatc_graph_alloc(of_stream(work->record)->graph->id, ordinal, 0, bytes, &task);
+    if (result == LEATC_OK) {
+        result = append(work->record, task, NULL);
+        made = leatc_task_payload(task);
+        if (result == LEATC_OK)
+            *ptr = made->ptr;
+    }
+    pthread_mutex_unlock(&lock);
+    if (result != LEATC_OK)
+        leatc_task_drop(task);
+    return result;
+}
+
+int leatc_capture_free(struct leatc_work *work, void *ptr)
+{
+    struct leatc_task *task = NULL;
+    int result = LEATC_ILLEGAL_STATE;
 
     pthread_mutex_lock(&lock);
-    capture = of_stream(work->record);
-    taken = capture && leatc_plan_take_block(capture->graph->plan, ptr);
+    if (of_stream(work->record))
+        result = leatc_free_make(of_stream(work->record)->graph, ptr, &task);
+    if (result == LEATC_OK)
+        result = append(work->record, task, NULL);
     pthread_mutex_unlock(&lock);
-    return taken;
+    if (result != LEATC_OK)
+        leatc_task_drop(task);
+    return result;
+}
+
+int leatc_capture_child(struct leatc_work *work, const struct leatc_graph *graph)
+{
+    struct leatc_task *task = leatc_task_new(LEATC_NODE_GRAPH, NULL, NULL, 0);
+    struct leatc_holding *holdings = NULL;
+    struct leatc_object *ended = NULL;
+    struct leatc_graph *child = NULL;
+    int result = LEATC_ILLEGAL_STATE;
+    bool has_memory;
+
+    pthread_mutex_lock(&lock);
+    leatc_graphs_lock();
+    has_memory = leatc_graph_has_memory(graph);
+    if (task && !has_memory)
+        child = leatc_graph_copy(graph, false);
+    leatc_graphs_unlock();
+    if (has_memory)
+        result = LEATC_NOT_SUPPORTED;
+    else if (!child)
+        result = LEATC_OUT_OF_MEMORY;
+    else if (of_stream(work->record))
+        result = append(work->record, task, child);
+    if (result != LEATC_OK && child) {
+        leatc_graphs_lock();
+        leatc_graph_end(child, &holdings);
+        leatc_holdings_release(holdings, &ended); /* the executable has its own */
+        leatc_graphs_unlock();
+    }
+    pthread_mutex_unlock(&lock);
+    if (result != LEATC_OK)
+        leatc_task_drop(task);
+    return result;
+}
+
+/* Under the lock. */
+static int update_ends(struct leatc_stream *stream, struct leatc_node *const *nodes, size_t count, bool replace)
+{
+    struct leatc_capture *capture = of_stream(stream);
+    struct leatc_ends ends = {NULL, 0};
+
+    if (!capture)
+        return LEATC_ILLEGAL_STATE;
+    if (capture->invalid)
+        return LEATC_CAPTURE_INVALIDATED;
+    if (!leatc_nodes_belong(capture->graph, nodes, count))
+        return LEATC_INVALID_VALUE;
+    /* A new list: nodes may be the stream's own one. */
+    if ((!replace && !leatc_ends_join(&ends, stream->ends.nodes, stream->ends.count)) ||
+        !leatc_ends_join(&ends, nodes, count)) {
+        leatc_ends_clear(&ends);
+        return LEATC_OUT_OF_MEMORY;
+    }
+    for (size_t i = 0; replace && i < stream->ends.count; i++)
+        stream->ends.nodes[i]->excused = true;
+    leatc_ends_clear(&stream->ends);
+    stream->ends = ends;
+    return LEATC_OK;
+}
+
+int leatc_capture_update(struct leatc_stream *stream, struct leatc_node *const *nodes, size_t count, bool replace)
+{
+    struct leatc_stream *found = NULL;
+    int result;
+
+    LEATC_TRY(leatc_stream_find(stream, &found));
+    pthread_mutex_lock(&lock);
+    leatc_graphs_lock();
+    result = update_ends(found, nodes, count, replace);
+    leatc_graphs_unlock();
+    pthread_mutex_unlock(&lock);
+    return result;
 }
 
 /* ---- events ---- */
@@ -323,7 +483,9 @@ int leatc_capture_record(struct leatc_work *work, struct leatc_captured *event)
     capture = of_stream(work->record);
     if (capture) {
         leatc_ends_clear(&event->ends);
-        result = leatc_ends_join(&event->ends, &work->record->ends) ? LEATC_OK : LEATC_OUT_OF_MEMORY;
+        result = leatc_ends_join(&event->ends, work->record->ends.nodes, work->record->ends.count)
+                     ? LEATC_OK
+                     : LEATC_OUT_OF_MEMORY;
         atomic_store(&event->capture_id, capture->id);
     }
     pthread_mutex_unlock(&lock);
@@ -385,7 +547,7 @@ static int wait_inside(struct leatc_stream *stream, struct leatc_captured *event
     }
     if (!own)
         add_member(others, stream);
-    return leatc_ends_join(&stream->ends, &event->ends) ? LEATC_OK : LEATC_OUT_OF_MEMORY;
+    return leatc_ends_join(&stream->ends, event->ends.nodes, event->ends.count) ? LEATC_OK : LEATC_OUT_OF_MEMORY;
 }
 
 int leatc_capture_wait(struct leatc_stream *stream, struct leatc_captured *event, bool *inside)

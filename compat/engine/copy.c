@@ -202,39 +202,15 @@ static size_t first_part(void *dst, const void *src, size_t bytes, const struct 
     return to < from ? to : from;
 }
 
-/* What was captured: leat looks at the rest of the arguments when the graph runs. */
-struct captured_copy {
-    void *dst;
-    const void *src;
-    size_t bytes;
-};
-
-static int run_copy(void *payload, struct leatc_work *work)
-{
-    struct captured_copy *copy = payload;
-    leat_status status = leat_copy(work->stream, copy->dst, copy->src, copy->bytes);
-    struct sides sides;
-
-    if (status == LEAT_ERROR_OVERLAP) {
-        LEATC_TRY(find_sides(copy->dst, copy->src, LEATC_DEFAULT, &sides));
-        status = move(work, copy->dst, copy->src, copy->bytes, &sides);
-    }
-    return leatc_result_of(status);
-}
-
 static bool has_bytes(const void *ptr, const struct leatc_memory *memory, size_t bytes)
 {
     return is_pageable(memory) || bytes <= bytes_left(ptr, memory);
 }
 
-static int capture_copy(struct leatc_work *work, void *dst, const void *src, size_t bytes,
-                        const struct sides *sides)
+/* Memory of a graph that nothing but its nodes may use now. */
+static bool is_idle(const struct sides *sides)
 {
-    struct captured_copy copy = {dst, src, bytes};
-
-    if (!has_bytes(dst, &sides->dst, bytes) || !has_bytes(src, &sides->src, bytes))
-        return LEATC_INVALID_VALUE;
-    return leatc_capture_add(work, LEATC_NODE_COPY, run_copy, NULL, &copy, sizeof copy);
+    return sides->dst.idle || sides->src.idle;
 }
 
 /* If the call returns before the copy is done, later work of the partners must wait for the copy. */
@@ -244,42 +220,6 @@ static int end_copy(struct leatc_work *work, const struct partners *partners, le
     return wait ? leatc_result_of(leat_stream_synchronize(work->stream))
                 : leatc_devices_after_work(work, partners->devices, partners->all);
 }
-
-int leatc_copy(void *dst, const void *src, size_t bytes, int direction, struct leatc_stream *stream,
-               enum leatc_mode mode)
-{
-    struct partners partners;
-    struct leatc_work work;
-    struct sides sides;
-    leat_status status;
-    bool wait;
-
-    if (direction < LEATC_HOST_TO_HOST || direction > LEATC_DEFAULT)
-        return LEATC_INVALID_DIRECTION;
-    if (mode != LEATC_ASYNC)
-        LEATC_TRY(leatc_capture_refuse_sync());
-    LEATC_TRY(leatc_work_begin_capturable(stream, &work));
-    if (!bytes)
-        return LEATC_OK;
-    LEATC_TRY(find_sides(dst, src, direction, &sides));
-    if (__builtin_expect(sides.dst.foreign || sides.src.foreign, 0)) {
-        size_t part = first_part(dst, src, bytes, &sides);
-
-        if (part < bytes) {
-            LEATC_TRY(leatc_copy(dst, src, part, direction, stream, mode));
-            return leatc_copy((char *)dst + part, (const char *)src + part, bytes - part, direction, stream, mode);
-        }
-    }
-    if (work.captured)
-        return capture_copy(&work, dst, src, bytes, &sides);
-    wait = must_wait(&sides, mode);
-    partners = partners_of(&work, device_of(&sides.dst) | device_of(&sides.src), mode);
-    LEATC_TRY(leatc_work_after_devices(&work, partners.devices, partners.all));
-    status = copy_range(&work, dst, src, bytes, &sides, wait);
-    return end_copy(&work, &partners, status, wait);
-}
-
-/* ---- boxes ---- */
 
 /* The box with one side packed: rows and slices behind one another. */
 static leat_copy_box packed_side(const leat_copy_box *box, bool dst)
@@ -322,28 +262,13 @@ static leat_status box_between(const struct leatc_work *work, void *dst, const v
     return and_free(work->stream, between, status);
 }
 
-static bool box_is_short(const leat_copy_box *box)
+/* ---- nodes of graphs ---- */
+
+static int place_of(const struct leatc_memory *memory)
 {
-    size_t bytes;
-
-    return !__builtin_mul_overflow(box->width_bytes, box->height, &bytes) &&
-           !__builtin_mul_overflow(bytes, box->depth, &bytes) && bytes <= BOUNCE_BYTES;
-}
-
-struct captured_box {
-    void *dst;
-    const void *src;
-    leat_copy_box box;
-};
-
-static int run_box(void *payload, struct leatc_work *work)
-{
-    struct captured_box *copy = payload;
-    leat_status status = leat_copy_rectangle(work->stream, copy->dst, copy->src, &copy->box);
-
-    if (status == LEAT_ERROR_OVERLAP)
-        status = copy->dst == copy->src ? LEAT_OK : box_between(work, copy->dst, copy->src, &copy->box, false);
-    return leatc_result_of(status);
+    if (memory->kind == LEATC_MEMORY_MANAGED)
+        return LEATC_PLACE_MANAGED;
+    return is_device(memory) ? memory->ordinal : LEATC_PLACE_HOST;
 }
 
 /* Where the last byte of a side ends; SIZE_MAX when that overflows. */
@@ -359,15 +284,121 @@ static size_t box_extent(const leat_copy_box *box, size_t pitch, size_t slice)
                : last;
 }
 
-static int capture_box(struct leatc_work *work, void *dst, const void *src, const leat_copy_box *box,
-                       const struct sides *sides)
+/* A range, which may be of several devices where it is virtual memory. */
+static int run_range(const struct leatc_copy_task *copy, struct leatc_work *work)
 {
-    struct captured_box copy = {dst, src, *box};
+    size_t left = copy->box.width_bytes;
+    char *dst = copy->dst;
+    const char *src = copy->src;
+
+    for (size_t part; left; dst += part, src += part, left -= part) {
+        struct sides sides;
+        leat_status status;
+
+        LEATC_TRY(find_sides(dst, src, LEATC_DEFAULT, &sides));
+        part = sides.dst.foreign || sides.src.foreign ? first_part(dst, src, left, &sides) : left;
+        status = leat_copy(work->stream, dst, src, part);
+        if (status == LEAT_ERROR_OVERLAP)
+            status = move(work, dst, src, part, &sides);
+        LEATC_TRY(leatc_result_of(status));
+    }
+    return LEATC_OK;
+}
+
+/* leat looks at the arguments once more, since memory may be gone by now. */
+static int run_copy(const void *payload, struct leatc_work *work)
+{
+    const struct leatc_copy_task *copy = payload;
+    leat_status status;
+
+    if (copy->box.height == 1 && copy->box.depth == 1)
+        return run_range(copy, work);
+    status = leat_copy_rectangle(work->stream, copy->dst, copy->src, &copy->box);
+    if (status == LEAT_ERROR_OVERLAP)
+        status = copy->dst == copy->src ? LEAT_OK : box_between(work, copy->dst, copy->src, &copy->box, false);
+    return leatc_result_of(status);
+}
+
+static int make_copy(void *dst, const void *src, const leat_copy_box *box, int direction,
+                     const struct sides *sides, struct leatc_task **task)
+{
+    struct leatc_copy_places copy = {
+        .copy = {dst, src, *box, direction}, .dst = place_of(&sides->dst), .src = place_of(&sides->src)};
 
     if (!has_bytes(dst, &sides->dst, box_extent(box, box->dst_pitch_bytes, box->dst_slice_bytes)) ||
         !has_bytes(src, &sides->src, box_extent(box, box->src_pitch_bytes, box->src_slice_bytes)))
         return LEATC_INVALID_VALUE;
-    return leatc_capture_add(work, LEATC_NODE_COPY, run_box, NULL, &copy, sizeof copy);
+    return leatc_task_create(LEATC_NODE_COPY, run_copy, NULL, &copy, sizeof copy, task);
+}
+
+int leatc_copy_make(void *dst, const void *src, const leat_copy_box *box, int direction, struct leatc_task **task)
+{
+    struct sides sides;
+
+    if (direction < LEATC_HOST_TO_HOST || direction > LEATC_DEFAULT)
+        return LEATC_INVALID_DIRECTION;
+    if (!box->width_bytes || !box->height || !box->depth)
+        return LEATC_INVALID_VALUE;
+    LEATC_TRY(find_sides(dst, src, direction, &sides));
+    return make_copy(dst, src, box, direction, &sides, task);
+}
+
+static int capture_copy(struct leatc_work *work, void *dst, const void *src, const leat_copy_box *box,
+                        int direction, const struct sides *sides)
+{
+    struct leatc_task *task;
+
+    LEATC_TRY(make_copy(dst, src, box, direction, sides, &task));
+    return leatc_capture_add(work, task);
+}
+
+/* ---- copies ---- */
+
+int leatc_copy(void *dst, const void *src, size_t bytes, int direction, struct leatc_stream *stream,
+               enum leatc_mode mode)
+{
+    struct partners partners;
+    struct leatc_work work;
+    struct sides sides;
+    leat_status status;
+    bool wait;
+
+    if (direction < LEATC_HOST_TO_HOST || direction > LEATC_DEFAULT)
+        return LEATC_INVALID_DIRECTION;
+    if (mode != LEATC_ASYNC)
+        LEATC_TRY(leatc_capture_refuse_sync());
+    LEATC_TRY(leatc_work_begin_capturable(stream, &work));
+    if (!bytes)
+        return LEATC_OK;
+    LEATC_TRY(find_sides(dst, src, direction, &sides));
+    if (work.captured)
+        return capture_copy(&work, dst, src, &(leat_copy_box){.width_bytes = bytes, .height = 1, .depth = 1},
+                            direction, &sides);
+    if (__builtin_expect(is_idle(&sides), 0))
+        return LEATC_INVALID_VALUE;
+    if (__builtin_expect(sides.dst.foreign || sides.src.foreign, 0)) {
+        size_t part = first_part(dst, src, bytes, &sides);
+
+        if (part < bytes) {
+            LEATC_TRY(leatc_copy(dst, src, part, direction, stream, mode));
+            return leatc_copy((char *)dst + part, (const char *)src + part, bytes - part, direction, stream, mode);
+        }
+    }
+    wait = must_wait(&sides, mode);
+    partners = partners_of(&work, device_of(&sides.dst) | device_of(&sides.src), mode);
+    LEATC_TRY(leatc_work_after_devices(&work, partners.devices, partners.all));
+    status = copy_range(&work, dst, src, bytes, &sides, wait);
+    return end_copy(&work, &partners, status, wait);
+}
+
+/* ---- boxes ---- */
+
+static bool box_is_short(const leat_copy_box *box)
+{
+    size_t bytes;
+
+    return !__builtin_mul_overflow(box->width_bytes, box->height, &bytes) &&
+           !__builtin_mul_overflow(bytes, box->depth, &bytes) && bytes <= BOUNCE_BYTES;
 }
 
 int leatc_copy_box(void *dst, const void *src, const leat_copy_box *box, int direction,
@@ -388,7 +419,9 @@ int leatc_copy_box(void *dst, const void *src, const leat_copy_box *box, int dir
         return LEATC_OK;
     LEATC_TRY(find_sides(dst, src, direction, &sides));
     if (work.captured)
-        return capture_box(&work, dst, src, box, &sides);
+        return capture_copy(&work, dst, src, box, direction, &sides);
+    if (is_idle(&sides))
+        return LEATC_INVALID_VALUE;
     wait = must_wait(&sides, mode);
     partners = partners_of(&work, device_of(&sides.dst) | device_of(&sides.src), mode);
     LEATC_TRY(leatc_work_after_devices(&work, partners.devices, partners.all));
@@ -489,15 +522,6 @@ static int fill_there(const struct leatc_work *work, const struct leatc_memory *
                : leatc_result_of(fill_on(work->stream, fill));
 }
 
-static int run_fill(void *payload, struct leatc_work *work)
-{
-    struct fill *fill = payload;
-    struct leatc_memory memory;
-
-    LEATC_TRY(find_memory(fill->dst, &memory));
-    return fill_there(work, &memory, fill, LEATC_ASYNC);
-}
-
 /* Rows that follow one another without a gap are one row. */
 static void join_rows(struct fill *fill)
 {
@@ -520,6 +544,76 @@ static bool box_fits(const struct fill *fill, const struct leatc_memory *memory)
             last <= bytes_left(fill->dst, memory));
 }
 
+/* A node fills rows; the slices of a box are nodes of their own. */
+static int run_fill(const void *payload, struct leatc_work *work)
+{
+    const struct leatc_fill_task *given = payload;
+    struct fill fill = {.dst = given->dst,
+                        .pitch = given->pitch_bytes,
+                        .width = given->width * given->unit_bytes,
+                        .height = given->height,
+                        .depth = 1,
+                        .value = given->value,
+                        .unit = given->unit_bytes};
+    struct leatc_memory memory;
+
+    join_rows(&fill);
+    for (size_t part, left = fill.width; left; fill.dst += part, left -= part) {
+        LEATC_TRY(find_memory(fill.dst, &memory));
+        part = memory.foreign && fill.height == 1 ? one_device_bytes(fill.dst, &memory, left) : left;
+        fill.width = part;
+        LEATC_TRY(fill_there(work, &memory, &fill, LEATC_ASYNC));
+    }
+    return LEATC_OK;
+}
+
+static int make_fill(const struct leatc_fill_task *fill, const struct leatc_memory *memory,
+                     struct leatc_task **task)
+{
+    struct leatc_fill_place place = {.fill = *fill, .dst = place_of(memory)};
+
+    return leatc_task_create(LEATC_NODE_FILL, run_fill, NULL, &place, sizeof place, task);
+}
+
+static bool may_fill(const struct fill *fill, const struct leatc_memory *memory)
+{
+    return !is_pageable(memory) && (uintptr_t)fill->dst % fill->unit == 0 && box_fits(fill, memory);
+}
+
+int leatc_fill_make(const struct leatc_fill_task *given, struct leatc_task **task)
+{
+    struct fill fill = {.dst = given->dst,
+                        .pitch = given->pitch_bytes,
+                        .height = given->height,
+                        .depth = 1,
+                        .unit = given->unit_bytes};
+    struct leatc_memory memory;
+
+    if ((given->unit_bytes != 1 && given->unit_bytes != 2 && given->unit_bytes != 4) || !given->width ||
+        !given->height || __builtin_mul_overflow(given->width, (size_t)given->unit_bytes, &fill.width) ||
+        (given->height > 1 && (given->pitch_bytes < fill.width || given->pitch_bytes % given->unit_bytes)))
+        return LEATC_INVALID_VALUE;
+    LEATC_TRY(find_memory(fill.dst, &memory));
+    return may_fill(&fill, &memory) ? make_fill(given, &memory, task) : LEATC_INVALID_VALUE;
+}
+
+static int capture_fill(struct leatc_work *work, const struct fill *fill, const struct leatc_memory *memory)
+{
+    for (size_t z = 0; z < fill->depth; z++) {
+        struct leatc_fill_task slice = {.dst = fill->dst + z * fill->slice,
+                                        .pitch_bytes = fill->pitch,
+                                        .value = fill->value,
+                                        .unit_bytes = fill->unit,
+                                        .width = fill->width / fill->unit,
+                                        .height = fill->height};
+        struct leatc_task *task;
+
+        LEATC_TRY(make_fill(&slice, memory, &task));
+        LEATC_TRY(leatc_capture_add(work, task));
+    }
+    return LEATC_OK;
+}
+
 static int fill_box(struct fill *fill, struct leatc_stream *stream, enum leatc_mode mode)
 {
     struct leatc_work work;
@@ -532,6 +626,8 @@ static int fill_box(struct fill *fill, struct leatc_stream *stream, enum leatc_m
     if (!fill->width || !fill->height || !fill->depth)
         return LEATC_OK;
     LEATC_TRY(find_memory(fill->dst, &memory));
+    if (work.captured)
+        return may_fill(fill, &memory) ? capture_fill(&work, fill, &memory) : LEATC_INVALID_VALUE;
     if (memory.foreign && fill->height == 1 && fill->depth == 1) {
         struct fill rest = *fill;
         size_t part = one_device_bytes(fill->dst, &memory, fill->width);
@@ -544,11 +640,9 @@ static int fill_box(struct fill *fill, struct leatc_stream *stream, enum leatc_m
             return fill_box(&rest, stream, mode);
         }
     }
-    if (is_pageable(&memory) || (uintptr_t)fill->dst % fill->unit || !box_fits(fill, &memory))
+    if (memory.idle || !may_fill(fill, &memory))
         return LEATC_INVALID_VALUE;
     join_rows(fill);
-    if (work.captured)
-        return leatc_capture_add(&work, LEATC_NODE_FILL, run_fill, NULL, fill, sizeof *fill);
     result = fill_there(&work, &memory, fill, mode);
     (void)leatc_work_end(&work, LEAT_OK);
     LEATC_TRY(result);

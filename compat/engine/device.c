@@ -261,6 +261,7 @@ int leatc_device_reset(int ordinal)
         leatc_pools_close(device);
         leatc_streams_close(device);
         leatc_imports_close(device);
+        leatc_graph_memory_close(device);
         leatc_memory_close(device);
         atomic_store(&device->ready, false);
         atomic_store(&device->native, NULL);

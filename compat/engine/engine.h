@@ -88,6 +88,7 @@ enum leatc_result {
     LEATC_CAPTURE_IMPLICIT = 906,
     LEATC_CAPTURED_EVENT = 907,
     LEATC_CAPTURE_WRONG_THREAD = 908,
+    LEATC_GRAPH_UPDATE = 910,
     LEATC_UNKNOWN = 999
 };
 
@@ -263,82 +264,6 @@ LEATC_API int leatc_work_begin_capturable(struct leatc_stream *stream, struct le
 /* status: what leat said of the work. */
 LEATC_API int leatc_work_end(struct leatc_work *work, leat_status status);
 
-/* ---- capture and graphs --------------------------------------------------------------------------------- */
-
-/*
- * Work for a captured stream is not done but becomes a node of a graph, after its arguments were checked. Copies,
- * fills, host functions, kernels, allocation in stream order, and events are captured; the rest refuses. What does
- * not go together with a capture makes that invalid: it ends with CAPTURE_INVALIDATED and without a graph.
- */
-enum { LEATC_CAPTURE_GLOBAL = 0, LEATC_CAPTURE_THREAD_LOCAL = 1, LEATC_CAPTURE_RELAXED = 2 };
-enum { LEATC_CAPTURE_NONE = 0, LEATC_CAPTURE_ACTIVE = 1, LEATC_CAPTURE_INVALID = 2 };
-
-/* INVALID_VALUE: no such mode; CAPTURE_UNSUPPORTED: the legacy default stream; ILLEGAL_STATE: captured already. */
-LEATC_API int leatc_capture_begin(struct leatc_stream *stream, int mode);
-
-/* ILLEGAL_STATE (not captured), CAPTURE_UNMATCHED (it began in another stream), CAPTURE_WRONG_THREAD: the capture
- * goes on. CAPTURE_INVALIDATED, CAPTURE_UNJOINED: it is over, and *graph NULL. */
-struct leatc_graph;
-LEATC_API int leatc_capture_end(struct leatc_stream *stream, struct leatc_graph **graph);
-
-/* *id, if id is not NULL, is written when the stream is captured. CAPTURE_IMPLICIT: the legacy default stream,
- * while a blocking stream is captured. */
-LEATC_API int leatc_capture_status(struct leatc_stream *stream, int *status, unsigned long long *id);
-
-/* All that there is to say: the graph so far, and the nodes that the stream's next one comes after, until it is
- * given more work. graph NULL unless it is captured. */
-struct leatc_node;
-struct leatc_capture_info {
-    int status;
-    unsigned long long id;
-    struct leatc_graph *graph;
-    struct leatc_node **ends;
-    size_t end_count;
-};
-LEATC_API int leatc_capture_info(struct leatc_stream *stream, struct leatc_capture_info *info);
-
-/* This thread's mode for what is not safe while something is captured. */
-LEATC_API int leatc_capture_exchange_mode(int *mode);
-
-/* What a layer says before something that is not safe during a capture (CAPTURE_UNSUPPORTED), and before something
- * that waits in the legacy default stream (CAPTURE_IMPLICIT too). The engine's own calls say it themselves. */
-LEATC_API int leatc_capture_refuse_unsafe(void);
-LEATC_API int leatc_capture_refuse_sync(void);
-
-/*
- * Adds a node to the capture of work.captured. run gives the node's work to a stream, each time that the graph is
- * launched; payload is copied, and end, unless NULL, called with the copy when the graph is gone.
- */
-enum {
-    LEATC_NODE_KERNEL = 0,
-    LEATC_NODE_COPY = 1,
-    LEATC_NODE_FILL = 2,
-    LEATC_NODE_HOST = 3,
-    LEATC_NODE_GRAPH = 4,
-    LEATC_NODE_WAIT = 6,
-    LEATC_NODE_RECORD = 7,
-    LEATC_NODE_ALLOC = 10,
-    LEATC_NODE_FREE = 11
-};
-typedef int (*leatc_node_run)(void *payload, struct leatc_work *work);
-LEATC_API int leatc_capture_add(struct leatc_work *work, int type, leatc_node_run run, void (*end)(void *payload),
-                                const void *payload, size_t bytes);
-
-/* Graphs. An executable one is a handle of its own; both may be destroyed while the work still runs. All:
- * INVALID_VALUE for handles that are not alive. */
-LEATC_API int leatc_graph_create(struct leatc_graph **graph);
-LEATC_API int leatc_graph_destroy(struct leatc_graph *graph);
-LEATC_API int leatc_graph_node_count(struct leatc_graph *graph, size_t *count);
-
-/* The nodes, or those that come after no other, in the order of their capture. nodes NULL: *count becomes their
- * number; else it is the room there is, and becomes how many were written; the rest of the room becomes NULL. */
-LEATC_API int leatc_graph_nodes(struct leatc_graph *graph, bool roots, struct leatc_node **nodes, size_t *count);
-LEATC_API int leatc_node_type(const struct leatc_node *node, int *type);
-LEATC_API int leatc_graph_instantiate(struct leatc_graph *graph, struct leatc_graph **executable);
-LEATC_API int leatc_graph_exec_check(struct leatc_graph *executable);
-LEATC_API int leatc_graph_exec_destroy(struct leatc_graph *executable);
-LEATC_API int leatc_graph_launch(struct leatc_graph *executable, struct leatc_stream *stream);
-
 /* ---- events --------------------------------------------------------------------------------------------- */
 
 struct leatc_event;
@@ -392,6 +317,8 @@ struct leatc_memory {
     bool sharable;           /* of leatc_alloc(): leatc_share_memory() takes it */
     bool synchronous;        /* what is not asynchronous by its name waits for the end of copies and fills here */
     bool told, sent;         /* managed memory that was advised, or prefetched (which is both) */
+    bool idle;               /* of a graph, and not live: only nodes may be given it */
+    struct leatc_block *block; /* memory of a graph: the engine's own record of it */
 };
 
 /* The allocation that ptr lies in; kind PAGEABLE when nothing is known. Always LEATC_OK but for ptr NULL. */
@@ -637,6 +564,14 @@ LEATC_API int leatc_array_create(const struct leatc_array_shape *shape, struct l
 /* NULL does nothing. INVALID_HANDLE: not alive. Waits for the device. */
 LEATC_API int leatc_array_destroy(struct leatc_array *array);
 
+/* The array that ptr lies in, and where; false: in none. */
+struct leatc_array_place {
+    struct leatc_array *array;
+    size_t x_bytes, y, z;
+    unsigned element_bytes;
+};
+LEATC_API bool leatc_array_at(const void *ptr, struct leatc_array_place *place);
+
 /* What and where it is. All but array may be NULL. */
 LEATC_API int leatc_array_describe(const struct leatc_array *array, struct leatc_array_shape *shape, void **ptr,
                                    size_t *pitch_bytes, size_t *slice_bytes);
@@ -666,5 +601,7 @@ LEATC_API int leatc_library_load(const void *image, size_t bytes, const char *pa
                                  struct leatc_library **library);
 LEATC_API int leatc_library_unload(struct leatc_library *library);
 LEATC_API int leatc_library_kernel(struct leatc_library *library, const char *name, void **kernel);
+
+#include "engine/graph.h"
 
 #endif

@@ -307,12 +307,31 @@ int leatc_event_record(struct leatc_event *event, struct leatc_stream *stream)
     return record(event, &work);
 }
 
-static int run_record(void *payload, struct leatc_work *work)
+static int run_record(const void *payload, struct leatc_work *work)
 {
-    struct leatc_event *event = *(struct leatc_event **)payload;
+    struct leatc_event *event = *(struct leatc_event *const *)payload;
 
     LEATC_TRY(leatc_event_check(event));
     return record(event, work);
+}
+
+static int run_wait_external(const void *payload, struct leatc_work *work);
+
+int leatc_event_make(int type, struct leatc_event *event, struct leatc_task **task)
+{
+    LEATC_TRY(leatc_event_check(event));
+    LEATC_TRY(leatc_task_create(type, type == LEATC_NODE_RECORD ? run_record : run_wait_external, NULL, &event,
+                                sizeof(struct leatc_event *), task));
+    (*task)->ordinal = event->device->ordinal;
+    return LEATC_OK;
+}
+
+static int capture_event(struct leatc_work *work, int type, struct leatc_event *event)
+{
+    struct leatc_task *task;
+
+    LEATC_TRY(leatc_event_make(type, event, &task));
+    return leatc_capture_add(work, task);
 }
 
 int leatc_event_record_external(struct leatc_event *event, struct leatc_stream *stream)
@@ -322,7 +341,7 @@ int leatc_event_record_external(struct leatc_event *event, struct leatc_stream *
     LEATC_TRY(begin_record(event, stream, &work));
     leatc_captured_clear(&event->captured);
     if (work.captured)
-        return leatc_capture_add(&work, LEATC_NODE_RECORD, run_record, NULL, &event, sizeof(struct leatc_event *));
+        return capture_event(&work, LEATC_NODE_RECORD, event);
     return record(event, &work);
 }
 
@@ -403,9 +422,9 @@ int leatc_stream_wait(struct leatc_stream *stream, struct leatc_event *event)
     return wait_for(event, &work);
 }
 
-static int run_wait_external(void *payload, struct leatc_work *work)
+static int run_wait_external(const void *payload, struct leatc_work *work)
 {
-    struct leatc_event *event = *(struct leatc_event **)payload;
+    struct leatc_event *event = *(struct leatc_event *const *)payload;
 
     LEATC_TRY(leatc_event_check(event));
     return wait_for(event, work);
@@ -419,7 +438,6 @@ int leatc_stream_wait_external(struct leatc_stream *stream, struct leatc_event *
     LEATC_TRY(leatc_captured_refuse(&event->captured));
     LEATC_TRY(leatc_work_begin_capturable(stream, &work));
     if (work.captured)
-        return leatc_capture_add(&work, LEATC_NODE_WAIT, run_wait_external, NULL, &event,
-                                 sizeof(struct leatc_event *));
+        return capture_event(&work, LEATC_NODE_WAIT, event);
     return wait_for(event, &work);
 }

@@ -1,30 +1,110 @@
 /*
- * graph.c - graphs: what was captured, and launching it.
+ * graph.c - graphs: tasks, nodes and edges.
  *
- * A plan is a list of nodes in the order in which they were captured, which comes after all orders that events
- * demanded; so running it from first to last in one stream is right, if not as parallel as it could be. Graphs and
- * executable graphs are handles that share a plan, which never changes once its capture is over. A node is a
- * function of the engine with a copy of its arguments.
- *
- * Memory that is allocated in a capture is there from then on, at an address that does not change. If it is freed
- * in the same capture, it belongs to the plan and goes with it; otherwise it is the program's to free.
+ * One lock guards all graphs. It is held for pointer work and allocations only, never while work is given to a
+ * stream or something of the program's is called.
  */
 #include "engine/inside.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-struct leatc_plan {
-    atomic_uint references;
-    size_t count, room;
-    struct leatc_node **nodes;
-};
-
-/* Held while a graph gets a node or ends, so that leatc_node_type() may look through all of them. */
-static pthread_mutex_t nodes_lock = PTHREAD_MUTEX_INITIALIZER;
-
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct leatc_slots graphs = LEATC_SLOTS(struct leatc_graph);
-static struct leatc_slots executables = LEATC_SLOTS(struct leatc_graph);
+static struct leatc_slots nodes = LEATC_SLOTS(struct leatc_node);
+static unsigned long long latest_id;
+
+void leatc_graphs_lock(void)
+{
+    pthread_mutex_lock(&lock);
+}
+
+void leatc_graphs_unlock(void)
+{
+    pthread_mutex_unlock(&lock);
+}
+
+static int unlock_with(int result)
+{
+    pthread_mutex_unlock(&lock);
+    return result;
+}
+
+/* ---- tasks ---- */
+
+struct leatc_task *leatc_task_new(int type, leatc_task_run run, void (*end)(void *payload), size_t bytes)
+{
+    struct leatc_task *task = calloc(1, sizeof *task + bytes);
+
+    if (!task)
+        return NULL;
+    atomic_init(&task->references, 1);
+    task->type = type;
+    task->run = run;
+    task->end = end;
+    (void)leatc_device_get(&task->ordinal);
+    return task;
+}
+
+struct leatc_task *leatc_task_share(struct leatc_task *task)
+{
+    atomic_fetch_add(&task->references, 1);
+    return task;
+}
+
+void leatc_task_drop(struct leatc_task *task)
+{
+    if (!task || atomic_fetch_sub(&task->references, 1) > 1)
+        return;
+    if (task->end)
+        task->end(task->payload);
+    free(task->kept);
+    free(task);
+}
+
+int leatc_task_create(int type, leatc_task_run run, void (*end)(void *payload), const void *payload, size_t bytes,
+                      struct leatc_task **task)
+{
+    *task = leatc_task_new(type, run, end, bytes);
+    if (!*task)
+        return LEATC_OUT_OF_MEMORY;
+    if (bytes)
+        memcpy((*task)->payload, payload, bytes);
+    return LEATC_OK;
+}
+
+void leatc_task_set_device(struct leatc_task *task, int ordinal)
+{
+    task->ordinal = ordinal;
+}
+
+const void *leatc_task_payload(const struct leatc_task *task)
+{
+    return task->payload;
+}
+
+int leatc_task_keep(struct leatc_task *task, const void *tag, const void *kept, size_t bytes)
+{
+    void *copy = malloc(bytes);
+
+    if (!copy)
+        return LEATC_OUT_OF_MEMORY;
+    memcpy(copy, kept, bytes);
+    free(task->kept);
+    task->kept = copy;
+    task->tag = tag;
+    return LEATC_OK;
+}
+
+const void *leatc_task_kept(const struct leatc_task *task, const void *tag)
+{
+    return task->tag == tag ? task->kept : NULL;
+}
+
+int leatc_empty_make(struct leatc_task **task)
+{
+    return leatc_task_create(LEATC_NODE_EMPTY, NULL, NULL, NULL, 0, task);
+}
 
 /* ---- ends ---- */
 
@@ -34,362 +114,813 @@ void leatc_ends_clear(struct leatc_ends *ends)
     *ends = (struct leatc_ends){NULL, 0};
 }
 
-static bool has_end(const struct leatc_ends *ends, const struct leatc_node *node)
+static size_t find_end(const struct leatc_ends *ends, const struct leatc_node *node)
 {
-    for (size_t i = 0; i < ends->count; i++)
-        if (ends->nodes[i] == node)
-            return true;
-    return false;
+    size_t i = 0;
+
+    while (i < ends->count && ends->nodes[i] != node)
+        i++;
+    return i;
 }
 
-bool leatc_ends_join(struct leatc_ends *ends, const struct leatc_ends *others)
+static bool make_room(struct leatc_ends *ends, size_t more)
 {
-    struct leatc_node **nodes;
+    struct leatc_node **larger = realloc(ends->nodes, (ends->count + more) * sizeof(struct leatc_node *));
 
-    if (!others->count)
+    if (larger)
+        ends->nodes = larger;
+    return larger != NULL;
+}
+
+bool leatc_ends_join(struct leatc_ends *ends, struct leatc_node *const *others, size_t count)
+{
+    if (!count)
         return true;
-    nodes = realloc(ends->nodes, (ends->count + others->count) * sizeof *nodes);
-    if (!nodes)
+    if (!make_room(ends, count))
         return false;
-    ends->nodes = nodes;
-    for (size_t i = 0; i < others->count; i++)
-        if (!has_end(ends, others->nodes[i]))
-            nodes[ends->count++] = others->nodes[i];
+    for (size_t i = 0; i < count; i++)
+        if (find_end(ends, others[i]) == ends->count)
+            ends->nodes[ends->count++] = others[i];
     return true;
 }
 
-/* ---- plans ---- */
-
-static struct leatc_plan *new_plan(void)
+static void take_end(struct leatc_ends *ends, const struct leatc_node *node)
 {
-    struct leatc_plan *plan = calloc(1, sizeof *plan);
+    size_t i = find_end(ends, node);
 
-    if (plan)
-        atomic_init(&plan->references, 1);
-    return plan;
-}
-
-static void drop(struct leatc_plan *plan)
-{
-    if (atomic_fetch_sub(&plan->references, 1) > 1)
+    if (i == ends->count)
         return;
-    for (size_t i = 0; i < plan->count; i++) {
-        struct leatc_node *node = plan->nodes[i];
-
-        if (node->end)
-            node->end(node->payload);
-        leatc_ends_clear(&node->before);
-        free(node);
-    }
-    free(plan->nodes);
-    free(plan);
+    ends->count--;
+    memmove(ends->nodes + i, ends->nodes + i + 1, (ends->count - i) * sizeof(struct leatc_node *));
 }
 
-static bool make_room(struct leatc_plan *plan)
-{
-    size_t room = plan->room ? plan->room * 2 : 16;
-    struct leatc_node **nodes = plan->count < plan->room ? NULL : realloc(plan->nodes, room * sizeof *nodes);
+/* ---- nodes, under the lock ---- */
 
-    if (nodes) {
-        plan->nodes = nodes;
-        plan->room = room;
-    }
-    return plan->count < plan->room;
+bool leatc_graph_live(const struct leatc_graph *graph)
+{
+    return leatc_slot_live(&graphs, graph);
 }
 
-int leatc_plan_add(struct leatc_plan *plan, struct leatc_ends *ends, const struct leatc_node *like,
-                   const void *payload, size_t bytes)
+bool leatc_node_live(const struct leatc_node *node)
 {
-    struct leatc_node *node = malloc(sizeof *node + bytes), **end = malloc(sizeof(struct leatc_node *));
-    bool added = false;
+    return leatc_slot_live(&nodes, node);
+}
 
-    if (node && end) {
-        *node = *like;
-        if (bytes)
-            memcpy(node->payload, payload, bytes);
-        /* It comes after all ends that the stream had, and is the only one now. */
-        node->before = *ends;
-        pthread_mutex_lock(&nodes_lock);
-        added = make_room(plan);
-        if (added)
-            plan->nodes[plan->count++] = node;
-        pthread_mutex_unlock(&nodes_lock);
-    }
-    if (!added) {
+static void free_node(struct leatc_node *node)
+{
+    leatc_task_drop(node->task);
+    leatc_ends_clear(&node->before);
+    leatc_ends_clear(&node->after);
+    free(node->attributes);
+    if (node->graph->hidden)
         free(node);
+    else
+        leatc_slot_free(&nodes, node);
+}
+
+/* A node that is the last of its graph, without edges. NULL: out of memory. */
+static struct leatc_node *new_node(struct leatc_graph *graph)
+{
+    struct leatc_node *node;
+
+    if (graph->count == graph->room) {
+        size_t room = graph->room ? graph->room * 2 : 16;
+        struct leatc_node **larger = realloc(graph->nodes, room * sizeof(struct leatc_node *));
+
+        if (!larger)
+            return NULL;
+        graph->nodes = larger;
+        graph->room = room;
+    }
+    node = graph->hidden ? calloc(1, sizeof *node) : leatc_slot_new(&nodes);
+    if (!node)
+        return NULL;
+    node->graph = graph;
+    node->id = ++latest_id;
+    node->index = graph->count;
+    graph->nodes[graph->count++] = node;
+    return node;
+}
+
+static void publish(struct leatc_node *node)
+{
+    if (!node->graph->hidden)
+        leatc_slot_publish(node);
+}
+
+/* Takes a node and its edges out of its graph; the graph of a child graph node is the caller's. */
+static void remove_node(struct leatc_node *node)
+{
+    struct leatc_graph *graph = node->graph;
+
+    for (size_t i = 0; i < node->before.count; i++)
+        take_end(&node->before.nodes[i]->after, node);
+    for (size_t i = 0; i < node->after.count; i++)
+        take_end(&node->after.nodes[i]->before, node);
+    graph->count--;
+    for (size_t i = node->index; i < graph->count; i++) {
+        graph->nodes[i] = graph->nodes[i + 1];
+        graph->nodes[i]->index = i;
+    }
+    (void)leatc_slot_retire(&nodes, node);
+    free_node(node);
+}
+
+static bool join(struct leatc_node *before, struct leatc_node *after)
+{
+    if (!make_room(&before->after, 1) || !make_room(&after->before, 1))
+        return false;
+    before->after.nodes[before->after.count++] = after;
+    after->before.nodes[after->before.count++] = before;
+    return true;
+}
+
+static void part(struct leatc_node *before, struct leatc_node *after)
+{
+    take_end(&before->after, after);
+    take_end(&after->before, before);
+}
+
+bool leatc_nodes_belong(const struct leatc_graph *graph, struct leatc_node *const *list, size_t count)
+{
+    bool belong = !count || list;
+    size_t looked = 0;
+
+    for (; belong && looked < count; looked++) {
+        belong = leatc_node_live(list[looked]) && list[looked]->graph == graph && !list[looked]->marked;
+        if (!belong)
+            break;
+        list[looked]->marked = true;
+    }
+    for (size_t i = 0; i < looked; i++)
+        list[i]->marked = false;
+    return belong;
+}
+
+/* ---- graphs, under the lock ---- */
+
+static struct leatc_graph *new_graph(bool hidden)
+{
+    struct leatc_graph *graph = hidden ? calloc(1, sizeof *graph) : leatc_slot_new(&graphs);
+
+    if (graph) {
+        graph->hidden = hidden;
+        graph->id = ++latest_id;
+    }
+    return graph;
+}
+
+void leatc_graph_end(struct leatc_graph *graph, struct leatc_holding **holdings)
+{
+    leatc_exec_forget(graph);
+    if (!graph->hidden)
+        (void)leatc_slot_retire(&graphs, graph);
+    for (size_t i = 0; i < graph->count; i++) {
+        struct leatc_node *node = graph->nodes[i];
+
+        (void)leatc_slot_retire(&nodes, node);
+        if (node->child)
+            leatc_graph_end(node->child, holdings);
+        free_node(node);
+    }
+    free(graph->nodes);
+    leatc_holdings_move(holdings, &graph->holdings);
+    if (graph->hidden)
+        free(graph);
+    else
+        leatc_slot_free(&graphs, graph);
+}
+
+bool leatc_graph_has_memory(const struct leatc_graph *graph)
+{
+    for (size_t i = 0; i < graph->count; i++) {
+        const struct leatc_node *node = graph->nodes[i];
+
+        if (node->task->type == LEATC_NODE_ALLOC || node->task->type == LEATC_NODE_FREE ||
+            (node->child && leatc_graph_has_memory(node->child)))
+            return true;
+    }
+    return false;
+}
+
+static bool copy_attributes(struct leatc_node *to, const struct leatc_node *from)
+{
+    size_t bytes = from->attribute_count * sizeof *from->attributes;
+    struct leatc_attribute *copy = bytes ? malloc(bytes) : NULL;
+
+    if (bytes && !copy)
+        return false;
+    if (bytes)
+        memcpy(copy, from->attributes, bytes);
+    free(to->attributes);
+    to->attributes = copy;
+    to->attribute_count = from->attribute_count;
+    return true;
+}
+
+static bool copy_node(struct leatc_graph *to, const struct leatc_node *from)
+{
+    struct leatc_node *node = new_node(to);
+
+    if (!node)
+        return false;
+    node->origin = from->id;
+    node->task = leatc_task_share(from->task);
+    node->off = from->off;
+    if (!copy_attributes(node, from))
+        return false;
+    if (from->child) {
+        node->child = leatc_graph_copy(from->child, to->hidden);
+        if (!node->child)
+            return false;
+        node->child->parent = node;
+    }
+    return true;
+}
+
+static bool copy_edges(struct leatc_ends *to, const struct leatc_ends *from, const struct leatc_graph *graph)
+{
+    if (!from->count)
+        return true;
+    if (!make_room(to, from->count))
+        return false;
+    for (size_t i = 0; i < from->count; i++)
+        to->nodes[to->count++] = graph->nodes[from->nodes[i]->index];
+    return true;
+}
+
+static bool copy_graph(struct leatc_graph *to, const struct leatc_graph *from)
+{
+    if (!leatc_holdings_copy(&to->holdings, from->holdings))
+        return false;
+    for (size_t i = 0; i < from->count; i++)
+        if (!copy_node(to, from->nodes[i]))
+            return false;
+    for (size_t i = 0; i < from->count; i++)
+        if (!copy_edges(&to->nodes[i]->before, &from->nodes[i]->before, to) ||
+            !copy_edges(&to->nodes[i]->after, &from->nodes[i]->after, to))
+            return false;
+    return true;
+}
+
+struct leatc_graph *leatc_graph_copy(const struct leatc_graph *graph, bool hidden)
+{
+    struct leatc_graph *copy = new_graph(hidden);
+    struct leatc_holding *holdings = NULL;
+    struct leatc_object *ended = NULL;
+
+    if (!copy)
+        return NULL;
+    if (!copy_graph(copy, graph)) {
+        leatc_graph_end(copy, &holdings);
+        leatc_holdings_release(holdings, &ended); /* never the last references: the graph has as many */
+        return NULL;
+    }
+    for (size_t i = 0; i < copy->count && !hidden; i++)
+        publish(copy->nodes[i]);
+    if (!hidden)
+        leatc_slot_publish(copy);
+    return copy;
+}
+
+/* Adds a node, whose task is the graph's from then on, and the child graph the node's. */
+static struct leatc_node *add_node(struct leatc_graph *graph, struct leatc_node *const *before, size_t count,
+                                   struct leatc_task *task, struct leatc_graph *child)
+{
+    struct leatc_node *node = new_node(graph);
+
+    for (size_t i = 0; node && i < count; i++)
+        if (!join(before[i], node)) {
+            remove_node(node);
+            node = NULL;
+        }
+    if (!node)
+        return NULL;
+    node->task = task;
+    node->child = child;
+    if (child)
+        child->parent = node;
+    publish(node);
+    return node;
+}
+
+int leatc_graph_append(struct leatc_graph *graph, struct leatc_ends *ends, struct leatc_task *task,
+                       struct leatc_graph *child)
+{
+    struct leatc_node **end = malloc(sizeof(struct leatc_node *));
+    struct leatc_node *node = end ? add_node(graph, ends->nodes, ends->count, task, child) : NULL;
+
+    if (!node) {
         free(end);
         return LEATC_OUT_OF_MEMORY;
     }
+    node->captured = true;
     *end = node;
+    leatc_ends_clear(ends);
     *ends = (struct leatc_ends){end, 1};
     return LEATC_OK;
 }
 
-bool leatc_plan_is_joined(struct leatc_plan *plan, const struct leatc_ends *ends)
+/* Marks a node and all that it comes after. The list has room for all nodes of the graph. */
+static void mark_all_before(struct leatc_node *node, struct leatc_node **list)
 {
-    bool joined = true;
+    size_t count = 0;
 
-    for (size_t i = 0; i < ends->count; i++)
-        ends->nodes[i]->reached = true;
-    /* A node comes after all that it depends on. */
-    for (size_t i = plan->count; i-- > 0;) {
-        struct leatc_node *node = plan->nodes[i];
+    if (node->marked)
+        return;
+    node->marked = true;
+    list[count++] = node;
+    while (count) {
+        const struct leatc_node *next = list[--count];
 
-        joined &= node->reached;
-        for (size_t j = 0; node->reached && j < node->before.count; j++)
-            node->before.nodes[j]->reached = true;
+        for (size_t i = 0; i < next->before.count; i++)
+            if (!next->before.nodes[i]->marked) {
+                next->before.nodes[i]->marked = true;
+                list[count++] = next->before.nodes[i];
+            }
     }
+}
+
+bool leatc_graph_is_joined(const struct leatc_graph *graph, const struct leatc_ends *ends)
+{
+    struct leatc_node **list = malloc(graph->count * sizeof(struct leatc_node *) + 1);
+    bool joined = list != NULL;
+
+    for (size_t i = 0; list && i < ends->count; i++)
+        mark_all_before(ends->nodes[i], list);
+    for (size_t i = 0; list && i < graph->count; i++)
+        if (graph->nodes[i]->excused)
+            mark_all_before(graph->nodes[i], list);
+    for (size_t i = 0; i < graph->count; i++) {
+        joined &= graph->nodes[i]->marked || !graph->nodes[i]->captured;
+        graph->nodes[i]->marked = false;
+    }
+    free(list);
     return joined;
 }
 
-/* ---- memory of plans ---- */
-
-struct block {
-    struct leatc_memory memory;
-    uint64_t generation; /* of its device */
-    bool owned;          /* by the plan: it is in no table any more */
-};
-
-static int run_nothing(void *payload, struct leatc_work *work)
-{
-    (void)payload, (void)work;
-    return LEATC_OK;
-}
-
-static void end_block(void *payload)
-{
-    struct block block;
-    struct leatc_device *device;
-
-    memcpy(&block, payload, sizeof block);
-    device = leatc_device_known(block.memory.ordinal);
-    if (!block.owned || !atomic_load(&device->ready) || atomic_load(&device->generation) != block.generation)
-        return;
-    (void)leatc_device_wait(device);
-    (void)leatc_pool_free(&block.memory, NULL);
-}
-
-int leatc_capture_block(struct leatc_work *work, const struct leatc_memory *memory)
-{
-    struct block block = {.memory = *memory,
-                          .generation = atomic_load(&leatc_device_known(memory->ordinal)->generation)};
-
-    return leatc_capture_add(work, LEATC_NODE_ALLOC, run_nothing, end_block, &block, sizeof block);
-}
-
-/* Makes the block at ptr the plan's. */
-static bool own_block(struct leatc_node *node, const void *ptr)
-{
-    struct block block;
-
-    if (node->type != LEATC_NODE_ALLOC)
-        return false;
-    memcpy(&block, node->payload, sizeof block);
-    if (block.owned || (ptr && block.memory.base != ptr) ||
-        !leatc_memory_take_id(block.memory.base, block.memory.id))
-        return false;
-    block.owned = true;
-    memcpy(node->payload, &block, sizeof block);
-    return true;
-}
-
-bool leatc_plan_take_block(struct leatc_plan *plan, void *ptr)
-{
-    for (size_t i = plan->count; i-- > 0;)
-        if (own_block(plan->nodes[i], ptr))
-            return true;
-    return false;
-}
-
-/* ---- handles ---- */
-
-static int new_handle(struct leatc_slots *table, struct leatc_plan *plan, struct leatc_graph **handle)
-{
-    *handle = leatc_slot_new(table);
-    if (!*handle) {
-        drop(plan);
-        return LEATC_OUT_OF_MEMORY;
-    }
-    (*handle)->plan = plan;
-    leatc_slot_publish(*handle);
-    return LEATC_OK;
-}
-
-static int end_handle(struct leatc_slots *table, struct leatc_graph *handle)
-{
-    struct leatc_plan *plan;
-    bool live;
-
-    pthread_mutex_lock(&nodes_lock);
-    live = leatc_slot_retire(table, handle);
-    pthread_mutex_unlock(&nodes_lock);
-    if (!live)
-        return LEATC_INVALID_VALUE;
-    plan = handle->plan;
-    leatc_slot_free(table, handle);
-    drop(plan);
-    return LEATC_OK;
-}
+/* ---- calls for graphs ---- */
 
 int leatc_graph_create(struct leatc_graph **graph)
 {
-    struct leatc_plan *plan = graph ? new_plan() : NULL;
+    struct leatc_graph *made;
 
     if (!graph)
         return LEATC_INVALID_VALUE;
-    return plan ? new_handle(&graphs, plan, graph) : LEATC_OUT_OF_MEMORY;
+    leatc_graphs_lock();
+    made = new_graph(false);
+    if (made)
+        leatc_slot_publish(made);
+    leatc_graphs_unlock();
+    if (!made)
+        return LEATC_OUT_OF_MEMORY;
+    *graph = made;
+    return LEATC_OK;
 }
 
 int leatc_graph_destroy(struct leatc_graph *graph)
 {
-    return end_handle(&graphs, graph);
-}
+    struct leatc_holding *holdings = NULL;
+    struct leatc_object *ended = NULL;
 
-void leatc_graph_abandon(struct leatc_graph *graph)
-{
-    /* Nobody will launch it, so nobody may know of its memory. */
-    for (size_t i = 0; i < graph->plan->count; i++)
-        (void)own_block(graph->plan->nodes[i], NULL);
-    (void)end_handle(&graphs, graph);
-}
-
-int leatc_graph_node_count(struct leatc_graph *graph, size_t *count)
-{
-    if (!count || !leatc_slot_live(&graphs, graph))
-        return LEATC_INVALID_VALUE;
-    *count = graph->plan->count;
+    leatc_graphs_lock();
+    if (!leatc_graph_live(graph) || graph->parent || graph->capturing)
+        return unlock_with(LEATC_INVALID_VALUE);
+    leatc_graph_end(graph, &holdings);
+    leatc_holdings_release(holdings, &ended);
+    leatc_graphs_unlock();
+    leatc_objects_destroy(ended);
     return LEATC_OK;
 }
 
-int leatc_graph_nodes(struct leatc_graph *graph, bool roots, struct leatc_node **nodes, size_t *count)
+int leatc_graph_clone(struct leatc_graph *graph, struct leatc_graph **clone)
 {
-    size_t room = count ? *count : 0, found = 0;
+    struct leatc_graph *made;
 
-    if (!count || !leatc_slot_live(&graphs, graph))
-        return LEATC_INVALID_VALUE;
-    for (size_t i = 0; i < graph->plan->count; i++) {
-        if (roots && graph->plan->nodes[i]->before.count)
-            continue;
-        if (nodes && found < room)
-            nodes[found] = graph->plan->nodes[i];
-        found++;
+    leatc_graphs_lock();
+    if (!clone || !leatc_graph_live(graph))
+        return unlock_with(LEATC_INVALID_VALUE);
+    if (leatc_graph_has_memory(graph))
+        return unlock_with(LEATC_NOT_SUPPORTED);
+    made = leatc_graph_copy(graph, false);
+    leatc_graphs_unlock();
+    if (!made)
+        return LEATC_OUT_OF_MEMORY;
+    *clone = made;
+    return LEATC_OK;
+}
+
+/* ---- calls for nodes ---- */
+
+int leatc_graph_add(struct leatc_graph *graph, struct leatc_node *const *before, size_t count,
+                    struct leatc_task *task, struct leatc_node **node)
+{
+    struct leatc_node *made = NULL;
+    int result = LEATC_INVALID_VALUE;
+
+    leatc_graphs_lock();
+    if (node && leatc_graph_live(graph) && leatc_nodes_belong(graph, before, count)) {
+        made = add_node(graph, before, count, task, NULL);
+        result = made ? LEATC_OK : LEATC_OUT_OF_MEMORY;
     }
-    for (size_t i = found; nodes && i < room; i++)
-        nodes[i] = NULL;
-    *count = nodes && found > room ? room : found;
-    return LEATC_OK;
-}
-
-struct search {
-    const struct leatc_node *node;
-    bool found;
-};
-
-static void look_for(void *graph, void *argument)
-{
-    const struct leatc_plan *plan = ((struct leatc_graph *)graph)->plan;
-    struct search *search = argument;
-
-    for (size_t i = 0; i < plan->count; i++)
-        search->found |= plan->nodes[i] == search->node;
-}
-
-int leatc_node_type(const struct leatc_node *node, int *type)
-{
-    struct search search = {node, false};
-
-    pthread_mutex_lock(&nodes_lock);
-    leatc_slots_each(&graphs, look_for, &search);
-    pthread_mutex_unlock(&nodes_lock);
-    if (!type || !search.found)
-        return LEATC_INVALID_VALUE;
-    *type = node->type;
-    return LEATC_OK;
-}
-
-int leatc_graph_instantiate(struct leatc_graph *graph, struct leatc_graph **executable)
-{
-    if (!executable || !leatc_slot_live(&graphs, graph))
-        return LEATC_INVALID_VALUE;
-    atomic_fetch_add(&graph->plan->references, 1);
-    return new_handle(&executables, graph->plan, executable);
-}
-
-int leatc_graph_exec_check(struct leatc_graph *executable)
-{
-    return leatc_slot_live(&executables, executable) ? LEATC_OK : LEATC_INVALID_VALUE;
-}
-
-int leatc_graph_exec_destroy(struct leatc_graph *executable)
-{
-    return end_handle(&executables, executable);
-}
-
-/* ---- launching ---- */
-
-/* A node of a stream of another device runs on that device, and in the order of this stream all the same. */
-static int run_elsewhere(struct leatc_node *node, struct leatc_work *work)
-{
-    int result;
-    struct leatc_device *device = leatc_device_at(node->ordinal, &result);
-    struct leatc_work there;
-
-    if (!device)
-        return result;
-    there =
-        (struct leatc_work){.stream = device->legacy->native, .record = device->legacy, .ordinal = node->ordinal};
-    LEATC_TRY(leatc_result_of(leatc_stream_chain(work->record, there.record)));
-    LEATC_TRY(node->run(node->payload, &there));
-    return leatc_result_of(leatc_stream_chain(there.record, work->record));
-}
-
-static int run_plan(const struct leatc_plan *plan, struct leatc_work *work)
-{
-    for (size_t i = 0; i < plan->count; i++)
-        LEATC_TRY(plan->nodes[i]->ordinal == work->ordinal ? plan->nodes[i]->run(plan->nodes[i]->payload, work)
-                                                           : run_elsewhere(plan->nodes[i], work));
-    return LEATC_OK;
-}
-
-static struct leatc_plan *child_of(const void *payload)
-{
-    struct leatc_plan *plan;
-
-    memcpy(&plan, payload, sizeof plan);
-    return plan;
-}
-
-static int run_child(void *payload, struct leatc_work *work)
-{
-    return run_plan(child_of(payload), work);
-}
-
-static void end_child(void *payload)
-{
-    drop(child_of(payload));
-}
-
-static int capture_child(struct leatc_plan *plan, struct leatc_work *work)
-{
-    int result;
-
-    atomic_fetch_add(&plan->references, 1);
-    result = leatc_capture_add(work, LEATC_NODE_GRAPH, run_child, end_child, &plan, sizeof(struct leatc_plan *));
-    if (result != LEATC_OK)
-        drop(plan);
+    leatc_graphs_unlock();
+    if (made)
+        *node = made;
+    else
+        leatc_task_drop(task);
     return result;
 }
 
-int leatc_graph_launch(struct leatc_graph *executable, struct leatc_stream *stream)
+/* Is this graph the child of a node, or of a node of a child, of the other? */
+static bool is_within(const struct leatc_graph *graph, const struct leatc_graph *other)
 {
-    struct leatc_work work;
-    int result, ended;
+    while (graph && graph != other)
+        graph = graph->parent ? graph->parent->graph : NULL;
+    return graph != NULL;
+}
 
-    LEATC_TRY(leatc_graph_exec_check(executable));
-    LEATC_TRY(leatc_work_begin_capturable(stream, &work));
-    if (work.captured)
-        return capture_child(executable->plan, &work);
-    result = run_plan(executable->plan, &work);
-    ended = leatc_work_end(&work, LEAT_OK);
-    return result != LEATC_OK ? result : ended;
+/* Under the lock. */
+static int add_child(struct leatc_graph *graph, struct leatc_node *const *before, size_t count,
+                     struct leatc_graph *child, bool move, struct leatc_node **node)
+{
+    struct leatc_holding *holdings = NULL;
+    struct leatc_object *ended = NULL;
+    struct leatc_graph *made;
+    struct leatc_task *task;
+
+    if (!node || !leatc_graph_live(graph) || !leatc_graph_live(child) ||
+        !leatc_nodes_belong(graph, before, count) ||
+        (move && (child->parent || child->capturing || child->instance || is_within(graph, child))))
+        return LEATC_INVALID_VALUE;
+    if (!move && leatc_graph_has_memory(child))
+        return LEATC_NOT_SUPPORTED;
+    task = leatc_task_new(LEATC_NODE_GRAPH, NULL, NULL, 0);
+    made = move ? child : leatc_graph_copy(child, false);
+    *node = task && made ? add_node(graph, before, count, task, made) : NULL;
+    if (*node)
+        return LEATC_OK;
+    leatc_task_drop(task);
+    if (made && !move) {
+        leatc_graph_end(made, &holdings);
+        leatc_holdings_release(holdings, &ended);
+    }
+    return LEATC_OUT_OF_MEMORY;
+}
+
+int leatc_graph_add_child(struct leatc_graph *graph, struct leatc_node *const *before, size_t count,
+                          struct leatc_graph *child, bool move, struct leatc_node **node)
+{
+    struct leatc_node *made = NULL;
+    int result;
+
+    if (!node)
+        return LEATC_INVALID_VALUE;
+    leatc_graphs_lock();
+    result = add_child(graph, before, count, child, move, &made);
+    leatc_graphs_unlock();
+    if (result == LEATC_OK)
+        *node = made;
+    return result;
+}
+
+int leatc_node_destroy(struct leatc_node *node)
+{
+    struct leatc_holding *holdings = NULL;
+    struct leatc_object *ended = NULL;
+
+    leatc_graphs_lock();
+    if (!leatc_node_live(node))
+        return unlock_with(LEATC_INVALID_VALUE);
+    if (node->graph->capturing || leatc_graph_has_memory(node->graph))
+        return unlock_with(LEATC_NOT_SUPPORTED);
+    if (node->child)
+        leatc_graph_end(node->child, &holdings);
+    remove_node(node);
+    leatc_holdings_release(holdings, &ended);
+    leatc_graphs_unlock();
+    leatc_objects_destroy(ended);
+    return LEATC_OK;
+}
+
+int leatc_node_type(struct leatc_node *node, int *type)
+{
+    leatc_graphs_lock();
+    if (!type || !leatc_node_live(node))
+        return unlock_with(LEATC_INVALID_VALUE);
+    *type = node->task->type;
+    return unlock_with(LEATC_OK);
+}
+
+int leatc_node_child(struct leatc_node *node, struct leatc_graph **child)
+{
+    leatc_graphs_lock();
+    if (!child || !leatc_node_live(node) || !node->child)
+        return unlock_with(LEATC_INVALID_VALUE);
+    *child = node->child;
+    return unlock_with(LEATC_OK);
+}
+
+int leatc_node_task(struct leatc_node *node, int type, const struct leatc_task **task)
+{
+    leatc_graphs_lock();
+    if (!leatc_node_live(node) || node->task->type != type)
+        return unlock_with(LEATC_INVALID_VALUE);
+    *task = node->task;
+    return unlock_with(LEATC_OK);
+}
+
+int leatc_node_set(struct leatc_node *node, struct leatc_task *task)
+{
+    struct leatc_task *other = task;
+    int result = LEATC_INVALID_VALUE;
+
+    leatc_graphs_lock();
+    if (leatc_node_live(node) && node->task->type == task->type && task->type != LEATC_NODE_ALLOC &&
+        task->type != LEATC_NODE_FREE) {
+        other = node->task;
+        node->task = task;
+        result = LEATC_OK;
+    }
+    leatc_graphs_unlock();
+    leatc_task_drop(other);
+    return result;
+}
+
+/* ---- attributes ---- */
+
+/* Under the lock. */
+static bool is_kernel(const struct leatc_node *node)
+{
+    return leatc_node_live(node) && node->task->type == LEATC_NODE_KERNEL;
+}
+
+static struct leatc_attribute *find_attribute(const struct leatc_node *node, int number)
+{
+    for (unsigned i = 0; i < node->attribute_count; i++)
+        if (node->attributes[i].number == number)
+            return &node->attributes[i];
+    return NULL;
+}
+
+static struct leatc_attribute *new_attribute(struct leatc_node *node, int number)
+{
+    struct leatc_attribute *larger =
+        realloc(node->attributes, (node->attribute_count + 1) * sizeof *node->attributes);
+
+    if (!larger)
+        return NULL;
+    node->attributes = larger;
+    larger += node->attribute_count++;
+    larger->number = number;
+    return larger;
+}
+
+/* The vendors' numbers. */
+enum {
+    ATTRIBUTE_COOPERATIVE = 2,
+    ATTRIBUTE_CLUSTER = 4,
+    ATTRIBUTE_CLUSTER_POLICY = 5,
+    ATTRIBUTE_SYNC_MAP = 9,
+    ATTRIBUTE_SYNC = 10,
+    ATTRIBUTE_CARVEOUT = 14
+};
+
+static int check_number(int number)
+{
+    switch (number) {
+    case LEATC_ATTRIBUTE_WINDOW:
+    case ATTRIBUTE_COOPERATIVE:
+    case ATTRIBUTE_CLUSTER:
+    case ATTRIBUTE_CLUSTER_POLICY:
+    case LEATC_ATTRIBUTE_PRIORITY:
+    case ATTRIBUTE_SYNC_MAP:
+    case ATTRIBUTE_SYNC:
+    case ATTRIBUTE_CARVEOUT:
+        return LEATC_OK;
+    default:
+        return LEATC_INVALID_VALUE;
+    }
+}
+
+/* Where the caches should keep what: nothing keeps it here, so all that can be wrong is the form. */
+int leatc_window_check(float ratio, int hit, int miss)
+{
+    return ratio >= 0 && ratio <= 1 && hit >= 0 && hit <= 2 && miss >= 0 && miss <= 1 ? LEATC_OK
+                                                                                      : LEATC_INVALID_VALUE;
+}
+
+static int check_attribute(int number, const void *value)
+{
+    uint32_t numbers[3];
+
+    LEATC_TRY(check_number(number));
+    memcpy(numbers, value, sizeof numbers);
+    switch (number) {
+    case ATTRIBUTE_COOPERATIVE:
+        return numbers[0] ? LEATC_NOT_SUPPORTED : LEATC_OK;
+    case ATTRIBUTE_CLUSTER:
+        return numbers[0] > 1 || numbers[1] > 1 || numbers[2] > 1 ? LEATC_NOT_SUPPORTED : LEATC_OK;
+    default:
+        return LEATC_OK;
+    }
+}
+
+int leatc_node_set_attribute(struct leatc_node *node, int number, const void *value)
+{
+    struct leatc_attribute *attribute;
+
+    if (!value)
+        return LEATC_INVALID_VALUE;
+    LEATC_TRY(check_attribute(number, value));
+    leatc_graphs_lock();
+    if (!is_kernel(node))
+        return unlock_with(LEATC_INVALID_VALUE);
+    attribute = find_attribute(node, number);
+    if (!attribute)
+        attribute = new_attribute(node, number);
+    if (!attribute)
+        return unlock_with(LEATC_OUT_OF_MEMORY);
+    memcpy(attribute->value, value, LEATC_ATTRIBUTE_BYTES);
+    return unlock_with(LEATC_OK);
+}
+
+int leatc_node_attribute(struct leatc_node *node, int number, void *value)
+{
+    const struct leatc_attribute *attribute;
+
+    if (!value)
+        return LEATC_INVALID_VALUE;
+    LEATC_TRY(check_number(number));
+    leatc_graphs_lock();
+    if (!is_kernel(node))
+        return unlock_with(LEATC_INVALID_VALUE);
+    attribute = find_attribute(node, number);
+    memset(value, 0, LEATC_ATTRIBUTE_BYTES);
+    if (attribute)
+        memcpy(value, attribute->value, LEATC_ATTRIBUTE_BYTES);
+    return unlock_with(LEATC_OK);
+}
+
+int leatc_node_copy_attributes(struct leatc_node *dst, struct leatc_node *src)
+{
+    leatc_graphs_lock();
+    if (!is_kernel(dst) || !is_kernel(src))
+        return unlock_with(LEATC_INVALID_VALUE);
+    return unlock_with(dst == src || copy_attributes(dst, src) ? LEATC_OK : LEATC_OUT_OF_MEMORY);
+}
+
+/* ---- calls for edges ---- */
+
+int leatc_edge_data_check(const void *data, size_t count)
+{
+    const unsigned char *edge = data;
+    bool empty = true;
+
+    for (size_t i = 0; edge && i < count; i++, edge += 8) {
+        if (edge[0] > 2 || edge[1] || edge[2] > 1 || edge[3] || edge[4] || edge[5] || edge[6] || edge[7])
+            return LEATC_INVALID_VALUE;
+        empty &= !edge[0] && !edge[2];
+    }
+    return empty ? LEATC_OK : LEATC_NOT_SUPPORTED;
+}
+
+/* Under the lock: may there be an edge, whether or not there is one? */
+static bool could_join(const struct leatc_graph *graph, const struct leatc_node *from, const struct leatc_node *to)
+{
+    return leatc_node_live(from) && leatc_node_live(to) && from->graph == graph && to->graph == graph &&
+           from != to;
+}
+
+static bool is_joined(const struct leatc_node *from, const struct leatc_node *to)
+{
+    return find_end(&to->before, from) < to->before.count;
+}
+
+static int add_edge(const struct leatc_graph *graph, struct leatc_node *from, struct leatc_node *to)
+{
+    if (!could_join(graph, from, to) || is_joined(from, to))
+        return LEATC_INVALID_VALUE;
+    return join(from, to) ? LEATC_OK : LEATC_OUT_OF_MEMORY;
+}
+
+int leatc_edges_add(struct leatc_graph *graph, struct leatc_node *const *from, struct leatc_node *const *to,
+                    size_t count)
+{
+    int result = LEATC_OK;
+    size_t done = 0;
+
+    leatc_graphs_lock();
+    if (!leatc_graph_live(graph) || (count && (!from || !to)))
+        return unlock_with(LEATC_INVALID_VALUE);
+    for (; done < count && result == LEATC_OK; done++)
+        result = add_edge(graph, from[done], to[done]);
+    if (result != LEATC_OK)
+        for (size_t i = 0; i + 1 < done; i++)
+            part(from[i], to[i]);
+    return unlock_with(result);
+}
+
+/* Takes an edge away. A node of a capture that the program parted from the rest need not be joined. */
+static int remove_edge(const struct leatc_graph *graph, struct leatc_node *from, struct leatc_node *to)
+{
+    if (!could_join(graph, from, to) || !is_joined(from, to))
+        return LEATC_INVALID_VALUE;
+    part(from, to);
+    return LEATC_OK;
+}
+
+int leatc_edges_remove(struct leatc_graph *graph, struct leatc_node *const *from, struct leatc_node *const *to,
+                       size_t count)
+{
+    int result = LEATC_OK;
+    size_t done = 0;
+
+    leatc_graphs_lock();
+    if (!leatc_graph_live(graph) || (count && (!from || !to)))
+        return unlock_with(LEATC_INVALID_VALUE);
+    if (count && leatc_graph_has_memory(graph))
+        return unlock_with(LEATC_NOT_SUPPORTED);
+    for (; done < count && result == LEATC_OK; done++)
+        result = remove_edge(graph, from[done], to[done]);
+    for (size_t i = 0; i < done && result == LEATC_OK; i++)
+        from[i]->excused = true;
+    if (result != LEATC_OK)
+        for (size_t i = done - 1; i-- > 0;)
+            (void)join(from[i], to[i]); /* there was room for it before */
+    return unlock_with(result);
+}
+
+/* ---- lists ---- */
+
+/* What a list becomes of which found elements were there, with room for *count. */
+static void finish_list(struct leatc_node **list, size_t found, size_t *count)
+{
+    size_t room = *count;
+
+    for (size_t i = found; list && i < room; i++)
+        list[i] = NULL;
+    *count = list && found > room ? room : found;
+}
+
+int leatc_graph_nodes(struct leatc_graph *graph, bool roots, struct leatc_node **list, size_t *count)
+{
+    size_t found = 0;
+
+    leatc_graphs_lock();
+    if (!count || !leatc_graph_live(graph))
+        return unlock_with(LEATC_INVALID_VALUE);
+    for (size_t i = 0; i < graph->count; i++) {
+        if (roots && graph->nodes[i]->before.count)
+            continue;
+        if (list && found < *count)
+            list[found] = graph->nodes[i];
+        found++;
+    }
+    finish_list(list, found, count);
+    return unlock_with(LEATC_OK);
+}
+
+int leatc_graph_edges(struct leatc_graph *graph, struct leatc_node **from, struct leatc_node **to, size_t *count)
+{
+    size_t found = 0, room;
+
+    leatc_graphs_lock();
+    if (!count || !leatc_graph_live(graph) || !from != !to)
+        return unlock_with(LEATC_INVALID_VALUE);
+    room = *count;
+    for (size_t i = 0; i < graph->count; i++)
+        for (size_t j = 0; j < graph->nodes[i]->after.count; j++, found++)
+            if (from && found < room) {
+                from[found] = graph->nodes[i];
+                to[found] = graph->nodes[i]->after.nodes[j];
+            }
+    finish_list(from, found, count);
+    finish_list(to, found, &room);
+    return unlock_with(LEATC_OK);
+}
+
+int leatc_node_neighbours(struct leatc_node *node, bool after, struct leatc_node **list, size_t *count)
+{
+    const struct leatc_ends *ends;
+
+    leatc_graphs_lock();
+    if (!count || !leatc_node_live(node))
+        return unlock_with(LEATC_INVALID_VALUE);
+    ends = after ? &node->after : &node->before;
+    for (size_t i = 0; list && i < ends->count && i < *count; i++)
+        list[i] = ends->nodes[i];
+    finish_list(list, ends->count, count);
+    return unlock_with(LEATC_OK);
+}
+
+int leatc_node_in_clone(struct leatc_node *node, struct leatc_graph *clone, struct leatc_node **found)
+{
+    leatc_graphs_lock();
+    if (found && leatc_node_live(node) && leatc_graph_live(clone))
+        for (size_t i = 0; i < clone->count; i++)
+            if (clone->nodes[i]->origin == node->id) {
+                *found = clone->nodes[i];
+                return unlock_with(LEATC_OK);
+            }
+    return unlock_with(LEATC_INVALID_VALUE);
 }

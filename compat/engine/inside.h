@@ -48,31 +48,150 @@ void leatc_slot_free(struct leatc_slots *table, void *object);
 /* Calls visit for each live object, which may end it. */
 void leatc_slots_each(struct leatc_slots *table, void (*visit)(void *object, void *argument), void *argument);
 
-/* ---- capture --------------------------------------------------------------------------------------------- */
+/* ---- graphs ---------------------------------------------------------------------------------------------- */
 
-struct leatc_capture;
-struct leatc_plan;
+struct leatc_device;
 
-/* A graph, or an executable one. */
-struct leatc_graph {
-    struct leatc_slot slot;
-    struct leatc_plan *plan;
+struct leatc_task {
+    atomic_uint references;
+    int type, ordinal; /* of the device that the node belongs to */
+    leatc_task_run run;
+    void (*end)(void *payload);
+    const void *tag; /* of the layer that keeps something with the task */
+    void *kept;
+    _Alignas(max_align_t) char payload[];
 };
 
-/* The nodes of a plan that nothing comes after yet, as a stream or an event sees it. */
+/* A zeroed task of the current device, whose payload the caller fills in; NULL when out of memory. */
+struct leatc_task *leatc_task_new(int type, leatc_task_run run, void (*end)(void *payload), size_t bytes);
+struct leatc_task *leatc_task_share(struct leatc_task *task);
+
+/* Where a pointer of a copy or a fill points: an ordinal, or one of these. An update must not change it. */
+enum { LEATC_PLACE_HOST = -1, LEATC_PLACE_MANAGED = -2 };
+struct leatc_copy_places {
+    struct leatc_copy_task copy;
+    int dst, src;
+};
+struct leatc_fill_place {
+    struct leatc_fill_task fill;
+    int dst;
+};
+
+/* Several nodes: those that a stream's next one comes after, or a node's neighbours. */
 struct leatc_ends {
     struct leatc_node **nodes;
     size_t count;
 };
 
-struct leatc_node {
-    int type, ordinal; /* of the device whose stream it was captured in */
-    leatc_node_run run;
-    void (*end)(void *payload);
-    bool reached;
-    struct leatc_ends before; /* what it comes after */
-    _Alignas(max_align_t) char payload[];
+struct leatc_attribute {
+    int number;
+    char value[LEATC_ATTRIBUTE_BYTES];
 };
+
+struct leatc_node {
+    struct leatc_slot slot; /* not live in the graph of an executable */
+    struct leatc_graph *graph;
+    unsigned long long id, origin; /* origin: the id of the node that this one was made from */
+    size_t index;                  /* in its graph */
+    struct leatc_task *task;
+    struct leatc_graph *child; /* of a child graph node, which owns it */
+    struct leatc_ends before, after;
+    struct leatc_attribute *attributes;
+    unsigned attribute_count;
+    bool off;                /* switched off in an executable */
+    bool captured;           /* a capture that is not over added it */
+    bool excused;            /* and its origin need not come after it any more */
+    bool marked;             /* these are of use within one call */
+    size_t place;            /* likewise */
+    struct leatc_node *peer; /* likewise */
+};
+
+/* The references to a user object that a graph owns; a list of these has each object once in a graph. */
+struct leatc_holding {
+    struct leatc_holding *next;
+    struct leatc_object *object;
+    unsigned long long count;
+};
+
+struct leatc_graph {
+    struct leatc_slot slot;
+    unsigned long long id;
+    struct leatc_node **nodes; /* in the order in which they were added */
+    size_t count, room;
+    struct leatc_node *parent; /* whose child graph this is */
+    bool hidden;               /* of an executable: it and its nodes are no handles */
+    bool capturing;
+    struct leatc_exec *instance; /* of a graph that allocates or frees */
+    struct leatc_holding *holdings;
+};
+
+/* Held for all of what is above, after the locks of executables and of captures, before that of memory. */
+void leatc_graphs_lock(void);
+void leatc_graphs_unlock(void);
+
+/* graph.c, under the lock. */
+bool leatc_graph_live(const struct leatc_graph *graph);
+bool leatc_node_live(const struct leatc_node *node);
+bool leatc_graph_has_memory(const struct leatc_graph *graph);
+struct leatc_graph *leatc_graph_copy(const struct leatc_graph *graph, bool hidden);
+
+/* Ends a graph with its nodes; what it owned of user objects is added to *holdings. */
+void leatc_graph_end(struct leatc_graph *graph, struct leatc_holding **holdings);
+
+/* Adds a node after ends, which then is the only one of them. */
+int leatc_graph_append(struct leatc_graph *graph, struct leatc_ends *ends, struct leatc_task *task,
+                       struct leatc_graph *child);
+
+/* Does every node that was captured come before ends, or before one that is excused? */
+bool leatc_graph_is_joined(const struct leatc_graph *graph, const struct leatc_ends *ends);
+
+/* Are all of these, without one that is there twice, nodes of the graph? */
+bool leatc_nodes_belong(const struct leatc_graph *graph, struct leatc_node *const *nodes, size_t count);
+
+/* false: out of memory. */
+bool leatc_ends_join(struct leatc_ends *ends, struct leatc_node *const *nodes, size_t count);
+void leatc_ends_clear(struct leatc_ends *ends);
+
+/* exec.c, under the lock: the graph goes, and its executable stays. */
+void leatc_exec_forget(struct leatc_graph *graph);
+
+/* object.c, under the lock: more references for a copy of a graph (false: out of memory), and fewer, which may end
+ * objects; those are destroyed by leatc_objects_destroy(), without any lock. */
+bool leatc_holdings_copy(struct leatc_holding **to, const struct leatc_holding *from);
+void leatc_holdings_move(struct leatc_holding **to, struct leatc_holding **from);
+void leatc_holdings_release(struct leatc_holding *holdings, struct leatc_object **ended);
+void leatc_objects_destroy(struct leatc_object *ended);
+
+/* graph_memory.c. The tasks of leatc_alloc_make() and leatc_free_make(); id: the graph's. */
+int leatc_graph_alloc(unsigned long long id, int ordinal, uint64_t peers, size_t bytes, struct leatc_task **task);
+int leatc_graph_free(const struct leatc_graph *graph, void *ptr, struct leatc_task **task); /* under the lock */
+
+/* Makes the allocations of a launch live and ends those that it frees, tasks being in the order of the launch; and
+ * makes stream wait for what freed them elsewhere. On failure nothing has changed. key: see below. */
+int leatc_graph_memory_launch(struct leatc_task *const *tasks, size_t count, bool auto_free,
+                              unsigned long long key, leat_stream *stream);
+
+/* Takes memory for the allocations among the tasks. */
+int leatc_graph_memory_map(struct leatc_task *const *tasks, size_t count);
+
+/* The work of stream so far may use the memory of the tasks; key says whose launches these are, which come one
+ * after the other. */
+void leatc_graph_memory_busy(struct leatc_task *const *tasks, size_t count, unsigned long long key,
+                             leat_stream *stream);
+
+/* Ends a live allocation of a graph: with stream, in its order, else at once. INVALID_VALUE. */
+int leatc_graph_memory_free(void *ptr, leat_stream *stream);
+
+/* Gives back what graphs that are gone left, when work was waited for; and when the device is closed. */
+void leatc_graph_memory_waited(struct leatc_device *device);
+void leatc_graph_memory_close(struct leatc_device *device);
+
+/* memory.c: says of memory of a graph whether it is live. */
+void leatc_memory_set_idle(void *base, bool idle);
+
+/* ---- capture --------------------------------------------------------------------------------------------- */
+
+struct leatc_capture;
 
 /* Of an event that was recorded in a capture: in which, and where. */
 struct leatc_captured {
@@ -175,6 +294,9 @@ void leatc_streams_close(struct leatc_device *device);
 /* A handle as a stream that is alive; *device is opened. */
 int leatc_stream_find(struct leatc_stream *stream, struct leatc_stream **found);
 
+/* A non-blocking stream of this device, which nobody else knows of. */
+int leatc_stream_new_on(struct leatc_device *device, struct leatc_stream **stream);
+
 /* Work that is given to then from now on comes after that of first, of whatever device. */
 leat_status leatc_stream_chain(struct leatc_stream *first, struct leatc_stream *then);
 
@@ -214,23 +336,10 @@ void leatc_captured_clear(struct leatc_captured *event);
 int leatc_captured_refuse(struct leatc_captured *event);
 int leatc_capture_wait(struct leatc_stream *stream, struct leatc_captured *event, bool *inside);
 
-/* Memory that was allocated in the work's capture: a node for it; and if ptr is such, it becomes the plan's. */
-int leatc_capture_block(struct leatc_work *work, const struct leatc_memory *memory);
-bool leatc_capture_take_block(struct leatc_work *work, void *ptr);
-
-/* graph.c. false: out of memory. */
-bool leatc_ends_join(struct leatc_ends *ends, const struct leatc_ends *others);
-void leatc_ends_clear(struct leatc_ends *ends);
-
-int leatc_plan_add(struct leatc_plan *plan, struct leatc_ends *ends, const struct leatc_node *like,
-                   const void *payload, size_t bytes);
-
-/* Does all of the plan come before these ends? */
-bool leatc_plan_is_joined(struct leatc_plan *plan, const struct leatc_ends *ends);
-bool leatc_plan_take_block(struct leatc_plan *plan, void *ptr);
-
-/* Ends a graph whose capture failed, with the memory that was allocated in it. */
-void leatc_graph_abandon(struct leatc_graph *graph);
+/* Allocating and freeing in a captured stream; and an executable graph launched into one. */
+int leatc_capture_alloc(struct leatc_work *work, int ordinal, size_t bytes, void **ptr);
+int leatc_capture_free(struct leatc_work *work, void *ptr);
+int leatc_capture_child(struct leatc_work *work, const struct leatc_graph *graph);
 
 /* event.c */
 void leatc_events_close(struct leatc_device *device);
@@ -245,10 +354,8 @@ void leatc_memory_unshare(const struct leatc_memory *memory);
 /* leatc_memory_find() for the two ends of a copy. */
 int leatc_memory_find_both(const void *dst, struct leatc_memory *to, const void *src, struct leatc_memory *from);
 
-/* Takes the record of an allocation that starts at ptr out of the table; false when there is none, or another than
- * the one of this id. */
+/* Takes the record of an allocation that starts at ptr out of the table; false when there is none. */
 bool leatc_memory_take(void *ptr, struct leatc_memory *memory);
-bool leatc_memory_take_id(void *ptr, unsigned long long id);
 
 /* device.c: waits for all work of the device, whatever is captured. */
 int leatc_device_wait(struct leatc_device *device);

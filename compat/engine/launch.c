@@ -304,73 +304,33 @@ int leatc_function_check(const void *function)
                : LEATC_INVALID_FUNCTION;
 }
 
-/* A launch that was captured, with the values of its arguments. */
-struct captured_launch {
-    const void *function;
-    leat_dim3 grid, block;
-    size_t shared_bytes;
-    unsigned parameters;
-    uint32_t bytes[PARAMETERS_MAX];
-    _Alignas(max_align_t) char values[];
-};
-
 /* Each value begins where any type may. */
 static size_t room_for(size_t bytes)
 {
     return (bytes + _Alignof(max_align_t) - 1) / _Alignof(max_align_t) * _Alignof(max_align_t);
 }
 
-static int run_launch(void *payload, struct leatc_work *work)
+static int run_launch(const void *payload, struct leatc_work *work)
 {
-    struct captured_launch *captured = payload;
-    void *args[PARAMETERS_MAX];
-    leat_kernel *kernel = NULL;
-    unsigned parameters = 0;
-    size_t at = 0;
+    const struct leatc_kernel_task *given = payload;
+    leat_kernel *kernel = given->kernel;
+    unsigned parameters = given->parameters;
 
-    for (unsigned i = 0; i < captured->parameters; i++) {
-        args[i] = captured->values + at;
-        at += room_for(captured->bytes[i]);
-    }
-    LEATC_TRY(find_kernel(captured->function, work->record->device, &kernel, &parameters));
-    if (parameters != captured->parameters)
+    if (!kernel)
+        LEATC_TRY(find_kernel(given->function, work->record->device, &kernel, &parameters));
+    if (parameters != given->parameters)
         return LEATC_INVALID_FUNCTION;
-    return leatc_result_of(leat_launch(work->stream, kernel, captured->grid, captured->block,
-                                       captured->shared_bytes, args, parameters));
+    return leatc_result_of(leat_launch(work->stream, kernel, given->grid, given->block, given->shared_bytes,
+                                       given->args, parameters));
 }
 
-/* How long each argument is; NOT_SUPPORTED for kernels of libraries, which do not say it. */
-static int parameter_bytes(const void *function, unsigned parameters, uint32_t *bytes)
+/* How long each argument is. NOT_SUPPORTED: the driver does not say it. */
+static int parameter_bytes(leat_kernel *kernel, unsigned parameters, size_t *bytes)
 {
-    leat_cpu_kernel code;
-
-    if (leatc_slot_live(&library_kernels, function) || parameters > PARAMETERS_MAX)
-        return parameters ? LEATC_NOT_SUPPORTED : LEATC_OK;
-    if (!is_own_kernel(function, &code))
-        return LEATC_INVALID_FUNCTION;
-    memcpy(bytes, code.parameter_bytes, parameters * sizeof *bytes);
+    for (unsigned i = 0; i < parameters; i++)
+        if (leat_kernel_parameter_bytes(kernel, i, &bytes[i]) != LEAT_OK)
+            return LEATC_NOT_SUPPORTED;
     return LEATC_OK;
-}
-
-static int capture_launch(struct leatc_work *work, const struct captured_launch *like, void **args)
-{
-    struct captured_launch *captured;
-    size_t bytes = 0, at = 0;
-    int result;
-
-    for (unsigned i = 0; i < like->parameters; i++)
-        bytes += room_for(like->bytes[i]);
-    captured = calloc(1, sizeof *captured + bytes);
-    if (!captured)
-        return LEATC_OUT_OF_MEMORY;
-    memcpy(captured, like, sizeof *like);
-    for (unsigned i = 0; i < like->parameters; i++) {
-        memcpy(captured->values + at, args[i], like->bytes[i]);
-        at += room_for(like->bytes[i]);
-    }
-    result = leatc_capture_add(work, LEATC_NODE_KERNEL, run_launch, NULL, captured, sizeof *captured + bytes);
-    free(captured);
-    return result;
 }
 
 /* Sizes that no device runs are refused when they are captured. */
@@ -384,6 +344,80 @@ static bool sizes_are_valid(struct leatc_device *device, leat_dim3 grid, leat_di
            block.x * block.y * block.z <= info.max_block_threads;
 }
 
+/* A task for a kernel, of which it is known how it is called on the device. */
+static int make_launch(const struct leatc_kernel_task *given, leat_kernel *kernel, unsigned parameters,
+                       struct leatc_device *device, struct leatc_task **task)
+{
+    size_t bytes[PARAMETERS_MAX], values = room_for(sizeof *given + parameters * sizeof(void *)), at = values;
+    struct leatc_kernel_task *made;
+
+    if (!sizes_are_valid(device, given->grid, given->block))
+        return LEATC_INVALID_CONFIGURATION;
+    if (parameters > PARAMETERS_MAX)
+        return LEATC_NOT_SUPPORTED;
+    if (parameters && !given->args)
+        return LEATC_INVALID_VALUE;
+    LEATC_TRY(parameter_bytes(kernel, parameters, bytes));
+    for (unsigned i = 0; i < parameters; i++) {
+        if (!given->args[i])
+            return LEATC_INVALID_VALUE;
+        values += room_for(bytes[i]);
+    }
+    *task = leatc_task_new(LEATC_NODE_KERNEL, run_launch, NULL, values);
+    if (!*task)
+        return LEATC_OUT_OF_MEMORY;
+    (*task)->ordinal = device->ordinal;
+    made = (struct leatc_kernel_task *)(void *)(*task)->payload;
+    *made = *given;
+    made->parameters = parameters;
+    made->args = (void **)(void *)(made + 1);
+    for (unsigned i = 0; i < parameters; i++) {
+        made->args[i] = (*task)->payload + at;
+        memcpy(made->args[i], given->args[i], bytes[i]);
+        at += room_for(bytes[i]);
+    }
+    return LEATC_OK;
+}
+
+static int count_parameters(leat_kernel *kernel, unsigned *parameters)
+{
+    int count = -1;
+
+    LEATC_TRY(leatc_result_of(leat_kernel_parameter_count(kernel, &count)));
+    *parameters = (unsigned)count;
+    return count < 0 ? LEATC_NOT_SUPPORTED : LEATC_OK;
+}
+
+/* On the device that the node is for. */
+static int make_on(const struct leatc_kernel_task *given, struct leatc_device *device, struct leatc_task **task)
+{
+    leat_kernel *kernel = given->kernel;
+    unsigned parameters = 0;
+
+    if (kernel)
+        LEATC_TRY(count_parameters(kernel, &parameters));
+    else
+        LEATC_TRY(given->function ? find_kernel(given->function, device, &kernel, &parameters)
+                                  : LEATC_INVALID_FUNCTION);
+    return make_launch(given, kernel, parameters, device, task);
+}
+
+int leatc_kernel_make(const struct leatc_kernel_task *given, struct leatc_task **task)
+{
+    int result;
+    struct leatc_device *device = leatc_device_here(&result);
+
+    return device ? make_on(given, device, task) : result;
+}
+
+int leatc_launch_captured(struct leatc_work *work, const struct leatc_kernel_task *given)
+{
+    struct leatc_task *task = NULL;
+
+    LEATC_TRY(make_on(given, work->record->device, &task));
+    return leatc_capture_add(work, task);
+}
+
 int leatc_launch(const void *function, leat_dim3 grid, leat_dim3 block, void **args, size_t shared_bytes,
                  struct leatc_stream *stream)
 {
@@ -395,21 +429,14 @@ int leatc_launch(const void *function, leat_dim3 grid, leat_dim3 block, void **a
     if (!function)
         return LEATC_INVALID_FUNCTION;
     LEATC_TRY(leatc_work_begin_capturable(stream, &work));
+    if (work.captured)
+        return leatc_launch_captured(
+            &work,
+            &(struct leatc_kernel_task){
+                .function = function, .grid = grid, .block = block, .shared_bytes = shared_bytes, .args = args});
     LEATC_TRY(find_kernel(function, work.record->device, &kernel, &parameters));
     if (parameters && !args)
         return LEATC_INVALID_VALUE;
-    if (work.captured) {
-        struct captured_launch like = {.function = function,
-                                       .grid = grid,
-                                       .block = block,
-                                       .shared_bytes = shared_bytes,
-                                       .parameters = parameters};
-
-        if (!sizes_are_valid(work.record->device, grid, block))
-            return LEATC_INVALID_CONFIGURATION;
-        LEATC_TRY(parameter_bytes(function, parameters, like.bytes));
-        return capture_launch(&work, &like, args);
-    }
     status = leat_launch(work.stream, kernel, grid, block, shared_bytes, args, parameters);
     if (status == LEAT_ERROR_INVALID)
         return LEATC_INVALID_CONFIGURATION;

@@ -174,6 +174,17 @@ int leatc_memory_set_device(void *base, int ordinal)
     return node ? LEATC_OK : LEATC_INVALID_VALUE;
 }
 
+void leatc_memory_set_idle(void *base, bool idle)
+{
+    struct node *node;
+
+    pthread_rwlock_wrlock(&lock);
+    node = find((uintptr_t)base);
+    if (node && node->memory.base == base)
+        node->memory.idle = idle;
+    pthread_rwlock_unlock(&lock);
+}
+
 void leatc_managed_told(const void *ptr, bool sent)
 {
     struct node *node;
@@ -211,18 +222,6 @@ bool leatc_memory_take(void *ptr, struct leatc_memory *memory)
     pthread_rwlock_unlock(&lock);
     if (node)
         *memory = node->memory;
-    free(node);
-    return node != NULL;
-}
-
-bool leatc_memory_take_id(void *ptr, unsigned long long id)
-{
-    struct node *node;
-
-    pthread_rwlock_wrlock(&lock);
-    node = find((uintptr_t)ptr);
-    node = node && node->memory.id == id ? take((uintptr_t)ptr) : NULL;
-    pthread_rwlock_unlock(&lock);
     free(node);
     return node != NULL;
 }
@@ -453,7 +452,7 @@ static bool take_kind(void *ptr, enum leatc_memory_kind first, enum leatc_memory
 
     pthread_rwlock_wrlock(&lock);
     node = find((uintptr_t)ptr);
-    node = node && node->memory.base == ptr && !node->memory.foreign &&
+    node = node && node->memory.base == ptr && !node->memory.foreign && !node->memory.block &&
                    (node->memory.kind == first || node->memory.kind == second)
                ? take((uintptr_t)ptr)
                : NULL;
@@ -464,6 +463,15 @@ static bool take_kind(void *ptr, enum leatc_memory_kind first, enum leatc_memory
     return node != NULL;
 }
 
+/* Memory of a graph stays the graph's. */
+static int free_of_graph(const struct leatc_memory *memory)
+{
+    if (memory->idle)
+        return LEATC_INVALID_VALUE;
+    LEATC_TRY(wait_for_users(memory));
+    return leatc_graph_memory_free(memory->base, NULL);
+}
+
 int leatc_free(void *ptr)
 {
     struct leatc_memory memory;
@@ -472,9 +480,11 @@ int leatc_free(void *ptr)
     LEATC_TRY(leatc_capture_refuse_unsafe());
     if (!ptr)
         return LEATC_OK;
-    if (!take_kind(ptr, LEATC_MEMORY_DEVICE, LEATC_MEMORY_MANAGED, &memory))
-        return leatc_share_is_open(ptr) ? leatc_share_close(ptr) : LEATC_INVALID_VALUE;
-    return give_back(&memory);
+    if (take_kind(ptr, LEATC_MEMORY_DEVICE, LEATC_MEMORY_MANAGED, &memory))
+        return give_back(&memory);
+    if (leatc_memory_find(ptr, &memory) == LEATC_OK && memory.block)
+        return memory.base == ptr ? free_of_graph(&memory) : LEATC_INVALID_VALUE;
+    return leatc_share_is_open(ptr) ? leatc_share_close(ptr) : LEATC_INVALID_VALUE;
 }
 
 int leatc_free_host(void *ptr)

@@ -374,6 +374,7 @@ static void trim_to_threshold(void *object, void *device)
 void leatc_pools_trim(struct leatc_device *device)
 {
     atomic_store(&device->trim, false);
+    leatc_graph_memory_waited(device);
     leatc_slots_each(&pools, trim_to_threshold, device);
 }
 
@@ -416,18 +417,12 @@ static int take_block(struct leatc_pool *pool, size_t bytes, struct leatc_work *
                                   .ordinal = pool->device->ordinal,
                                   .pool = pool,
                                   .id = leatc_memory_id()};
-    /* A block for a stream of another device, or for a graph, is ready at once instead of in that stream's order.
-     */
-    bool at_once = work->ordinal != pool->device->ordinal || work->captured;
+    /* A block for a stream of another device is ready at once instead of in that stream's order. */
+    bool at_once = work->ordinal != pool->device->ordinal;
     int result;
 
     LEATC_TRY(leatc_result_of(leat_pool_alloc(pool->native, at_once ? NULL : work->stream, bytes, &memory.base)));
     result = leatc_memory_add(&memory);
-    if (result == LEATC_OK && work->captured) {
-        result = leatc_capture_block(work, &memory);
-        if (result != LEATC_OK)
-            (void)leatc_memory_remove(memory.base);
-    }
     if (result != LEATC_OK) {
         leat_memory_free(memory.base);
         return result;
@@ -454,6 +449,8 @@ int leatc_alloc_async(struct leatc_pool *pool, size_t bytes, struct leatc_stream
         *ptr = NULL;
         return LEATC_OK;
     }
+    if (work.captured)
+        return leatc_capture_alloc(&work, pool->device->ordinal, bytes, ptr);
     return take_block(pool, bytes, &work, ptr);
 }
 
@@ -512,17 +509,11 @@ static int free_on_work(void *ptr, struct leatc_work *work)
     return result;
 }
 
-static int run_free(void *payload, struct leatc_work *work)
+/* Memory of a graph goes back to it behind the work that the stream was given so far. */
+static int free_of_graph(void *ptr, struct leatc_work *work)
 {
-    return free_on_work(*(void **)payload, work);
-}
-
-/* A block of the same capture is the graph's from now on, any other is freed when the graph runs. */
-static int capture_free(void *ptr, struct leatc_work *work)
-{
-    return leatc_capture_take_block(work, ptr)
-               ? LEATC_OK
-               : leatc_capture_add(work, LEATC_NODE_FREE, run_free, NULL, &ptr, sizeof ptr);
+    LEATC_TRY(leatc_graph_memory_free(ptr, work->stream));
+    return leatc_work_end(work, LEAT_OK);
 }
 
 int leatc_free_async(void *ptr, struct leatc_stream *stream)
@@ -540,7 +531,9 @@ int leatc_free_async(void *ptr, struct leatc_stream *stream)
     if (memory.base != ptr || memory.kind != LEATC_MEMORY_DEVICE || memory.foreign)
         return LEATC_INVALID_VALUE;
     if (work.captured)
-        return capture_free(ptr, &work);
+        return leatc_capture_free(&work, ptr);
+    if (memory.block)
+        return free_of_graph(ptr, &work);
     result = free_on_work(ptr, &work);
     return leatc_work_end(&work, LEAT_OK) == LEATC_OK ? result : LEATC_UNKNOWN;
 }

@@ -503,6 +503,13 @@ static void hand_over(struct leatc_device *device, struct leatc_stream *stream)
         (void)wait_for(device, stream);
 }
 
+int leatc_stream_new_on(struct leatc_device *device, struct leatc_stream **stream)
+{
+    LEATC_TRY(new_stream(device, LEATC_STREAM_NON_BLOCKING, 0, stream));
+    announce_stream(*stream);
+    return LEATC_OK;
+}
+
 int leatc_stream_destroy(struct leatc_stream *stream)
 {
     struct leatc_device *device;
@@ -644,28 +651,33 @@ int leatc_stream_policy(struct leatc_stream *stream, int *policy)
     return LEATC_OK;
 }
 
-struct host_function {
-    void (*function)(void *);
-    void *argument;
-};
-
-static int run_host_function(void *payload, struct leatc_work *work)
+static int run_host(const void *payload, struct leatc_work *work)
 {
-    struct host_function *host = payload;
+    const struct leatc_host_task *host = payload;
 
     return leatc_result_of(leat_launch_host(work->stream, host->function, host->argument));
 }
 
+int leatc_host_make(void (*function)(void *), void *argument, struct leatc_task **task)
+{
+    struct leatc_host_task host = {function, argument};
+
+    return function ? leatc_task_create(LEATC_NODE_HOST, run_host, NULL, &host, sizeof host, task)
+                    : LEATC_INVALID_VALUE;
+}
+
 int leatc_stream_host_function(struct leatc_stream *stream, void (*function)(void *), void *argument)
 {
-    struct host_function host = {function, argument};
+    struct leatc_task *task;
     struct leatc_work work;
 
     if (!function)
         return LEATC_INVALID_VALUE;
     LEATC_TRY(leatc_work_begin_capturable(stream, &work));
-    if (work.captured)
-        return leatc_capture_add(&work, LEATC_NODE_HOST, run_host_function, NULL, &host, sizeof host);
+    if (work.captured) {
+        LEATC_TRY(leatc_host_make(function, argument, &task));
+        return leatc_capture_add(&work, task);
+    }
     return leatc_work_end(&work, leat_launch_host(work.stream, function, argument));
 }
 

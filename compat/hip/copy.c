@@ -98,14 +98,21 @@ hipError_t hipGetSymbolSize(size_t *bytes, const void *symbol)
     return note(bytes ? leatc_symbol_bytes(symbol, bytes) : LEATC_INVALID_VALUE);
 }
 
+int leatc_hip_symbol(const void *symbol, size_t offset, size_t bytes, bool to, hipMemcpyKind kind, void **ptr)
+{
+    LEATC_TRY(leatc_symbol_range(symbol, offset, bytes, ptr));
+    LEATC_TRY(check_kind(kind));
+    return kind == (to ? hipMemcpyDeviceToHost : hipMemcpyHostToDevice) || kind == hipMemcpyHostToHost
+               ? LEATC_INVALID_DIRECTION
+               : LEATC_OK;
+}
+
 static int to_symbol(const void *symbol, const void *src, size_t bytes, size_t offset, hipMemcpyKind kind,
                      struct leatc_stream *stream, bool async)
 {
     void *dst = NULL;
 
-    LEATC_TRY(leatc_symbol_range(symbol, offset, bytes, &dst));
-    if (kind == hipMemcpyDeviceToHost || kind == hipMemcpyHostToHost)
-        return LEATC_INVALID_DIRECTION;
+    LEATC_TRY(leatc_hip_symbol(symbol, offset, bytes, true, kind, &dst));
     return copy_range(dst, src, bytes, kind, stream, async);
 }
 
@@ -114,9 +121,7 @@ static int from_symbol(void *dst, const void *symbol, size_t bytes, size_t offse
 {
     void *src = NULL;
 
-    LEATC_TRY(leatc_symbol_range(symbol, offset, bytes, &src));
-    if (kind == hipMemcpyHostToDevice || kind == hipMemcpyHostToHost)
-        return LEATC_INVALID_DIRECTION;
+    LEATC_TRY(leatc_hip_symbol(symbol, offset, bytes, false, kind, &src));
     return copy_range(dst, src, bytes, kind, stream, async);
 }
 
@@ -210,8 +215,9 @@ static int start_of(const struct copy_side *side, const leat_copy_box *box, char
     return LEATC_OK;
 }
 
-int leatc_hip_copy_box(const struct copy_side *dst, const struct copy_side *src, hipExtent bytes,
-                       struct leatc_stream *stream, enum leatc_mode mode)
+/* What the engine copies. */
+static int box_between(const struct copy_side *dst, const struct copy_side *src, hipExtent bytes,
+                       struct leatc_copy_task *copy)
 {
     leat_copy_box box = {.width_bytes = bytes.width,
                          .height = bytes.height,
@@ -222,9 +228,6 @@ int leatc_hip_copy_box(const struct copy_side *dst, const struct copy_side *src,
                          .src_slice_bytes = src->slice};
     char *to, *from;
 
-    LEATC_TRY(check_stream(stream));
-    if (!bytes.width || !bytes.height || !bytes.depth)
-        return LEATC_OK;
     if (dst->pitch > PITCH_MOST || src->pitch > PITCH_MOST)
         return LEATC_INVALID_VALUE;
     LEATC_TRY(start_of(dst, &box, &to));
@@ -234,7 +237,20 @@ int leatc_hip_copy_box(const struct copy_side *dst, const struct copy_side *src,
         box.dst_pitch_bytes = box.width_bytes;
     if (box.height == 1 && box.src_pitch_bytes < box.width_bytes)
         box.src_pitch_bytes = box.width_bytes;
-    return of_stream(leatc_copy_box(to, from, &box, LEATC_DEFAULT, stream, mode));
+    *copy = (struct leatc_copy_task){.dst = to, .src = from, .box = box, .direction = LEATC_DEFAULT};
+    return LEATC_OK;
+}
+
+int leatc_hip_copy_box(const struct copy_side *dst, const struct copy_side *src, hipExtent bytes,
+                       struct leatc_stream *stream, enum leatc_mode mode)
+{
+    struct leatc_copy_task copy;
+
+    LEATC_TRY(check_stream(stream));
+    if (!bytes.width || !bytes.height || !bytes.depth)
+        return LEATC_OK;
+    LEATC_TRY(box_between(dst, src, bytes, &copy));
+    return of_stream(leatc_copy_box(copy.dst, copy.src, &copy.box, LEATC_DEFAULT, stream, mode));
 }
 
 /* A side in plain memory, of which the caller says no more than the pitch. */
@@ -322,27 +338,47 @@ static int side_of(hipArray_const_t array, hipPos at, hipPitchedPtr plain, size_
     return LEATC_OK;
 }
 
-static int copy_3d(const hipMemcpy3DParms *copy, struct leatc_stream *stream, enum leatc_mode mode)
+/* The sides of a copy of a box that is not empty, and the box in bytes. */
+static int sides_3d(const hipMemcpy3DParms *copy, struct copy_side *dst, struct copy_side *src, hipExtent *bytes)
+{
+    size_t unit;
+
+    *bytes = copy->extent;
+    LEATC_TRY(side_of(copy->srcArray, copy->srcPos, copy->srcPtr, bytes->depth, src));
+    LEATC_TRY(side_of(copy->dstArray, copy->dstPos, copy->dstPtr, bytes->depth, dst));
+    if (copy->srcArray && copy->dstArray && src->element_bytes != dst->element_bytes)
+        return LEATC_INVALID_VALUE;
+    unit = copy->srcArray ? src->element_bytes : dst->element_bytes;
+    if (__builtin_mul_overflow(bytes->width, unit, &bytes->width))
+        return LEATC_INVALID_VALUE;
+    return (!copy->srcArray && src->pitch < bytes->width) || (!copy->dstArray && dst->pitch < bytes->width)
+               ? LEATC_INVALID_PITCH
+               : LEATC_OK;
+}
+
+int leatc_hip_box_3d(const hipMemcpy3DParms *copy, struct leatc_copy_task *task)
 {
     struct copy_side dst, src;
     hipExtent bytes;
-    size_t unit;
 
     if (!copy)
         return LEATC_INVALID_VALUE;
     LEATC_TRY(check_kind(copy->kind));
-    bytes = copy->extent;
-    if (!bytes.width || !bytes.height || !bytes.depth)
+    LEATC_TRY(sides_3d(copy, &dst, &src, &bytes));
+    return box_between(&dst, &src, bytes, task);
+}
+
+static int copy_3d(const hipMemcpy3DParms *copy, struct leatc_stream *stream, enum leatc_mode mode)
+{
+    struct copy_side dst, src;
+    hipExtent bytes;
+
+    if (!copy)
+        return LEATC_INVALID_VALUE;
+    LEATC_TRY(check_kind(copy->kind));
+    if (!copy->extent.width || !copy->extent.height || !copy->extent.depth)
         return check_stream(stream);
-    LEATC_TRY(side_of(copy->srcArray, copy->srcPos, copy->srcPtr, bytes.depth, &src));
-    LEATC_TRY(side_of(copy->dstArray, copy->dstPos, copy->dstPtr, bytes.depth, &dst));
-    if (copy->srcArray && copy->dstArray && src.element_bytes != dst.element_bytes)
-        return LEATC_INVALID_VALUE;
-    unit = copy->srcArray ? src.element_bytes : dst.element_bytes;
-    if (__builtin_mul_overflow(bytes.width, unit, &bytes.width))
-        return LEATC_INVALID_VALUE;
-    if ((!copy->srcArray && src.pitch < bytes.width) || (!copy->dstArray && dst.pitch < bytes.width))
-        return LEATC_INVALID_PITCH;
+    LEATC_TRY(sides_3d(copy, &dst, &src, &bytes));
     return leatc_hip_copy_box(&dst, &src, bytes, stream, mode);
 }
 
@@ -456,6 +492,17 @@ static int destination_of(const HIP_MEMCPY3D *copy, struct copy_side *side)
     side->y = copy->dstY;
     side->z = copy->dstZ;
     return LEATC_OK;
+}
+
+int leatc_hip_box_driver(const HIP_MEMCPY3D *copy, struct leatc_copy_task *task)
+{
+    struct copy_side dst, src;
+
+    if (!copy || copy->srcLOD || copy->dstLOD)
+        return LEATC_INVALID_VALUE;
+    LEATC_TRY(source_of(copy, &src));
+    LEATC_TRY(destination_of(copy, &dst));
+    return box_between(&dst, &src, make_hipExtent(copy->WidthInBytes, copy->Height, copy->Depth), task);
 }
 
 static int copy_driver(const HIP_MEMCPY3D *copy, struct leatc_stream *stream, bool async)

@@ -19,4 +19,11 @@ int leatc_hip_array_side(hipArray_const_t array, size_t x_bytes, size_t y, size_
 int leatc_hip_copy_box(const struct copy_side *dst, const struct copy_side *src, hipExtent bytes,
                        struct leatc_stream *stream, enum leatc_mode mode);
 
+/* The same copies for nodes of graphs: all that the engine needs, and any direction. */
+int leatc_hip_box_3d(const hipMemcpy3DParms *copy, struct leatc_copy_task *task);
+int leatc_hip_box_driver(const HIP_MEMCPY3D *copy, struct leatc_copy_task *task);
+
+/* Where a copy to or from a symbol begins. */
+int leatc_hip_symbol(const void *symbol, size_t offset, size_t bytes, bool to, hipMemcpyKind kind, void **ptr);
+
 #endif

@@ -1,15 +1,7 @@
-/* graph.c - capturing streams, and launching what was captured. */
+/* graph.c - graphs: capturing streams, nodes and edges, executable graphs, user objects, memory of graphs. */
 #include "hip/layer.h"
 
-static struct leatc_graph *graph_of(hipGraph_t graph)
-{
-    return (struct leatc_graph *)(void *)graph;
-}
-
-static struct leatc_graph *executable_of(hipGraphExec_t executable)
-{
-    return (struct leatc_graph *)(void *)executable;
-}
+#include <stdio.h>
 
 /* ---- capture ---- */
 
@@ -21,6 +13,18 @@ hipError_t hipStreamBeginCapture(hipStream_t stream, hipStreamCaptureMode mode)
 hipError_t hipStreamBeginCapture_spt(hipStream_t stream, hipStreamCaptureMode mode)
 {
     return note(of_stream(leatc_capture_begin(leatc_per_thread(stream), (int)mode)));
+}
+
+/* Edges have no data here, and AMD takes none either. */
+hipError_t hipStreamBeginCaptureToGraph(hipStream_t stream, hipGraph_t graph, const hipGraphNode_t *dependencies,
+                                        const hipGraphEdgeData *dependencyData, size_t count,
+                                        hipStreamCaptureMode mode)
+{
+    int result = dependencyData ? LEATC_NOT_SUPPORTED : check_stream(stream_of(stream));
+
+    return note(result == LEATC_OK ? leatc_capture_begin_to(stream_of(stream), graph_of(graph),
+                                                            node_list(dependencies), count, (int)mode)
+                                   : result);
 }
 
 static int end(struct leatc_stream *stream, hipGraph_t *graph)
@@ -112,6 +116,17 @@ hipError_t hipStreamGetCaptureInfo_v2_spt(hipStream_t stream, hipStreamCaptureSt
     return note(get_info(leatc_per_thread(stream), status, id, graph, dependencies, count));
 }
 
+hipError_t hipStreamUpdateCaptureDependencies(hipStream_t stream, hipGraphNode_t *dependencies, size_t count,
+                                              unsigned int flags)
+{
+    int result = check_stream(stream_of(stream));
+
+    if (result == LEATC_OK && flags > hipStreamSetCaptureDependencies)
+        result = LEATC_INVALID_VALUE;
+    return note(result == LEATC_OK ? leatc_capture_update(stream_of(stream), node_list(dependencies), count, flags)
+                                   : result);
+}
+
 hipError_t hipThreadExchangeStreamCaptureMode(hipStreamCaptureMode *mode)
 {
     int exchanged = mode ? (int)*mode : -1, result = leatc_capture_exchange_mode(&exchanged);
@@ -133,75 +148,253 @@ hipError_t hipGraphDestroy(hipGraph_t graph)
     return note(leatc_graph_destroy(graph_of(graph)));
 }
 
+hipError_t hipGraphClone(hipGraph_t *clone, hipGraph_t graph)
+{
+    return note(leatc_graph_clone(graph_of(graph), (struct leatc_graph **)(void *)clone));
+}
+
+hipError_t hipGraphNodeFindInClone(hipGraphNode_t *found, hipGraphNode_t node, hipGraph_t clone)
+{
+    return note(leatc_node_in_clone(node_of(node), graph_of(clone), nodes_of(found)));
+}
+
 hipError_t hipGraphGetNodes(hipGraph_t graph, hipGraphNode_t *nodes, size_t *count)
 {
-    return note(leatc_graph_nodes(graph_of(graph), false, (struct leatc_node **)(void *)nodes, count));
+    return note(leatc_graph_nodes(graph_of(graph), false, nodes_of(nodes), count));
 }
 
 hipError_t hipGraphGetRootNodes(hipGraph_t graph, hipGraphNode_t *nodes, size_t *count)
 {
-    return note(leatc_graph_nodes(graph_of(graph), true, (struct leatc_node **)(void *)nodes, count));
+    return note(leatc_graph_nodes(graph_of(graph), true, nodes_of(nodes), count));
 }
 
+/* HIP has numbers of its own for copies to and from symbols, which are copies like others here. */
 hipError_t hipGraphNodeGetType(hipGraphNode_t node, hipGraphNodeType *type)
 {
-    int found = 0,
-        result = type ? leatc_node_type((struct leatc_node *)(void *)node, &found) : LEATC_INVALID_VALUE;
+    int found = 0, result = type ? leatc_node_type(node_of(node), &found) : LEATC_INVALID_VALUE;
 
     if (result == LEATC_OK)
-        *type = (hipGraphNodeType)found;
+        *type = found == LEATC_NODE_BATCH ? hipGraphNodeTypeBatchMemOp : (hipGraphNodeType)found;
     return note(result);
 }
 
-static int instantiate(hipGraphExec_t *executable, hipGraph_t graph)
+hipError_t hipGraphDestroyNode(hipGraphNode_t node)
 {
-    struct leatc_graph *made = NULL;
-
-    if (!executable)
-        return LEATC_INVALID_VALUE;
-    LEATC_TRY(leatc_graph_instantiate(graph_of(graph), &made));
-    *executable = (hipGraphExec_t)(void *)made;
-    return LEATC_OK;
+    return note(leatc_node_destroy(node_of(node)));
 }
 
-/* What was captured has no node that could be wrong, so nothing is written of one. */
-hipError_t hipGraphInstantiate(hipGraphExec_t *executable, hipGraph_t graph, hipGraphNode_t *errorNode, char *log,
-                               size_t logBytes)
+hipError_t hipGraphDebugDotPrint(hipGraph_t graph, const char *path, unsigned int flags)
 {
-    (void)errorNode, (void)log, (void)logBytes;
-    return note(instantiate(executable, graph));
+    return note(leatc_graph_print(graph_of(graph), path, flags));
 }
 
-hipError_t hipGraphInstantiateWithFlags(hipGraphExec_t *executable, hipGraph_t graph, unsigned long long flags)
+/* ---- edges ---- */
+
+hipError_t hipGraphGetEdges(hipGraph_t graph, hipGraphNode_t *from, hipGraphNode_t *to, size_t *count)
+{
+    return note(leatc_graph_edges(graph_of(graph), nodes_of(from), nodes_of(to), count));
+}
+
+hipError_t hipGraphNodeGetDependencies(hipGraphNode_t node, hipGraphNode_t *nodes, size_t *count)
+{
+    return note(leatc_node_neighbours(node_of(node), false, nodes_of(nodes), count));
+}
+
+hipError_t hipGraphNodeGetDependentNodes(hipGraphNode_t node, hipGraphNode_t *nodes, size_t *count)
+{
+    return note(leatc_node_neighbours(node_of(node), true, nodes_of(nodes), count));
+}
+
+hipError_t hipGraphAddDependencies(hipGraph_t graph, const hipGraphNode_t *from, const hipGraphNode_t *to,
+                                   size_t count)
+{
+    return note(leatc_edges_add(graph_of(graph), node_list(from), node_list(to), count));
+}
+
+hipError_t hipGraphRemoveDependencies(hipGraph_t graph, const hipGraphNode_t *from, const hipGraphNode_t *to,
+                                      size_t count)
+{
+    return note(leatc_edges_remove(graph_of(graph), node_list(from), node_list(to), count));
+}
+
+/* ---- executable graphs ---- */
+
+/* Nothing runs on a device but what the host launches. */
+static int check_flags(unsigned long long flags)
 {
     if (flags &
         ~(unsigned long long)(hipGraphInstantiateFlagAutoFreeOnLaunch | hipGraphInstantiateFlagUpload |
                               hipGraphInstantiateFlagDeviceLaunch | hipGraphInstantiateFlagUseNodePriority))
-        return note(LEATC_INVALID_VALUE);
-    if (flags & hipGraphInstantiateFlagDeviceLaunch)
-        return note(LEATC_NOT_SUPPORTED);
-    return note(instantiate(executable, graph));
+        return LEATC_INVALID_VALUE;
+    return flags & hipGraphInstantiateFlagDeviceLaunch ? LEATC_NOT_SUPPORTED : LEATC_OK;
 }
 
-/* There is nothing to be brought to the device before. */
+static int instantiate(hipGraphExec_t *executable, hipGraph_t graph, unsigned long long flags,
+                       struct leatc_node **wrong)
+{
+    LEATC_TRY(check_flags(flags));
+    return leatc_graph_instantiate(graph_of(graph), flags, (struct leatc_exec **)(void *)executable, wrong);
+}
+
+/* log: what is wrong, in words. */
+hipError_t hipGraphInstantiate(hipGraphExec_t *executable, hipGraph_t graph, hipGraphNode_t *errorNode, char *log,
+                               size_t logBytes)
+{
+    struct leatc_node *wrong = NULL;
+    int result = instantiate(executable, graph, 0, &wrong);
+
+    if (errorNode)
+        *errorNode = (hipGraphNode_t)(void *)wrong;
+    if (log && logBytes)
+        (void)snprintf(log, logBytes, "%s", wrong ? "the edges go round in a circle" : "");
+    return note(result);
+}
+
+hipError_t hipGraphInstantiateWithFlags(hipGraphExec_t *executable, hipGraph_t graph, unsigned long long flags)
+{
+    return note(instantiate(executable, graph, flags, NULL));
+}
+
+static int instantiate_with(hipGraphExec_t *executable, hipGraph_t graph, hipGraphInstantiateParams *p)
+{
+    struct leatc_node *wrong = NULL;
+    int result;
+
+    if (!p || !executable)
+        return LEATC_INVALID_VALUE;
+    result = instantiate(executable, graph, p->flags, &wrong);
+    p->errNode_out = (hipGraphNode_t)(void *)wrong;
+    p->result_out = result == LEATC_OK ? hipGraphInstantiateSuccess
+                    : wrong            ? hipGraphInstantiateInvalidStructure
+                                       : hipGraphInstantiateError;
+    if (result != LEATC_OK || !(p->flags & hipGraphInstantiateFlagUpload))
+        return result;
+    result = of_stream(leatc_exec_upload(exec_of(*executable), stream_of(p->uploadStream)));
+    if (result != LEATC_OK) {
+        p->result_out = hipGraphInstantiateError;
+        (void)leatc_exec_destroy(exec_of(*executable));
+    }
+    return result;
+}
+
+hipError_t hipGraphInstantiateWithParams(hipGraphExec_t *executable, hipGraph_t graph,
+                                         hipGraphInstantiateParams *params)
+{
+    return note(instantiate_with(executable, graph, params));
+}
+
+hipError_t hipGraphExecGetFlags(hipGraphExec_t executable, unsigned long long *flags)
+{
+    return note(leatc_exec_flags(exec_of(executable), flags));
+}
+
 hipError_t hipGraphUpload(hipGraphExec_t executable, hipStream_t stream)
 {
-    int result = leatc_graph_exec_check(executable_of(executable));
-
-    return note(result == LEATC_OK ? check_stream(stream_of(stream)) : result);
+    return note(of_stream(leatc_exec_upload(exec_of(executable), stream_of(stream))));
 }
 
 hipError_t hipGraphLaunch(hipGraphExec_t executable, hipStream_t stream)
 {
-    return note(of_stream(leatc_graph_launch(executable_of(executable), stream_of(stream))));
+    return note(of_stream(leatc_exec_launch(exec_of(executable), stream_of(stream))));
 }
 
 hipError_t hipGraphLaunch_spt(hipGraphExec_t executable, hipStream_t stream)
 {
-    return note(of_stream(leatc_graph_launch(executable_of(executable), leatc_per_thread(stream))));
+    return note(of_stream(leatc_exec_launch(exec_of(executable), leatc_per_thread(stream))));
 }
 
 hipError_t hipGraphExecDestroy(hipGraphExec_t executable)
 {
-    return note(leatc_graph_exec_destroy(executable_of(executable)));
+    return note(leatc_exec_destroy(exec_of(executable)));
+}
+
+/* HIP has no number for changed attributes. */
+static hipGraphExecUpdateResult why_not(const struct leatc_update *update)
+{
+    return update->why == LEATC_UPDATE_ATTRIBUTES ? hipGraphExecUpdateErrorParametersChanged
+                                                  : (hipGraphExecUpdateResult)update->why;
+}
+
+hipError_t hipGraphExecUpdate(hipGraphExec_t executable, hipGraph_t graph, hipGraphNode_t *errorNode,
+                              hipGraphExecUpdateResult *why)
+{
+    struct leatc_update update;
+    int result;
+
+    if (!errorNode || !why)
+        return note(LEATC_INVALID_VALUE);
+    result = leatc_exec_update(exec_of(executable), graph_of(graph), &update);
+    *errorNode = (hipGraphNode_t)(void *)update.node;
+    *why = why_not(&update);
+    return note(result);
+}
+
+hipError_t hipGraphNodeSetEnabled(hipGraphExec_t executable, hipGraphNode_t node, unsigned int isEnabled)
+{
+    return note(leatc_exec_enable(exec_of(executable), node_of(node), isEnabled));
+}
+
+hipError_t hipGraphNodeGetEnabled(hipGraphExec_t executable, hipGraphNode_t node, unsigned int *isEnabled)
+{
+    bool on = false;
+    int result = isEnabled ? leatc_exec_enabled(exec_of(executable), node_of(node), &on) : LEATC_INVALID_VALUE;
+
+    if (result == LEATC_OK)
+        *isEnabled = on;
+    return note(result);
+}
+
+/* ---- user objects ---- */
+
+static struct leatc_object *object_of(hipUserObject_t object)
+{
+    return (struct leatc_object *)(void *)object;
+}
+
+hipError_t hipUserObjectCreate(hipUserObject_t *object, void *ptr, hipHostFn_t destroy, unsigned int references,
+                               unsigned int flags)
+{
+    if (flags != hipUserObjectNoDestructorSync)
+        return note(LEATC_INVALID_VALUE);
+    return note(leatc_object_create(ptr, destroy, references, (struct leatc_object **)(void *)object));
+}
+
+hipError_t hipUserObjectRetain(hipUserObject_t object, unsigned int count)
+{
+    return note(leatc_object_retain(object_of(object), count));
+}
+
+hipError_t hipUserObjectRelease(hipUserObject_t object, unsigned int count)
+{
+    return note(leatc_object_release(object_of(object), count));
+}
+
+hipError_t hipGraphRetainUserObject(hipGraph_t graph, hipUserObject_t object, unsigned int count,
+                                    unsigned int flags)
+{
+    if (flags & ~(unsigned)hipGraphUserObjectMove)
+        return note(LEATC_INVALID_VALUE);
+    return note(leatc_graph_retain(graph_of(graph), object_of(object), count, flags));
+}
+
+hipError_t hipGraphReleaseUserObject(hipGraph_t graph, hipUserObject_t object, unsigned int count)
+{
+    return note(leatc_graph_release(graph_of(graph), object_of(object), count));
+}
+
+/* ---- memory ---- */
+
+hipError_t hipDeviceGraphMemTrim(int device)
+{
+    return note(leatc_graph_memory_trim(device));
+}
+
+hipError_t hipDeviceGetGraphMemAttribute(int device, hipGraphMemAttributeType attribute, void *value)
+{
+    return note(leatc_graph_memory_get(device, (int)attribute, value));
+}
+
+hipError_t hipDeviceSetGraphMemAttribute(int device, hipGraphMemAttributeType attribute, void *value)
+{
+    return note(leatc_graph_memory_set(device, (int)attribute, value));
 }

@@ -82,6 +82,38 @@ static inline int check_kind(hipMemcpyKind kind)
                                                                                      : LEATC_INVALID_DIRECTION;
 }
 
+/* Graphs, nodes and lists of nodes. */
+static inline struct leatc_graph *graph_of(hipGraph_t graph)
+{
+    return (struct leatc_graph *)(void *)graph;
+}
+
+static inline struct leatc_exec *exec_of(hipGraphExec_t executable)
+{
+    return (struct leatc_exec *)(void *)executable;
+}
+
+static inline struct leatc_node *node_of(hipGraphNode_t node)
+{
+    return (struct leatc_node *)(void *)node;
+}
+
+static inline struct leatc_node **nodes_of(hipGraphNode_t *nodes)
+{
+    return (struct leatc_node **)(void *)nodes;
+}
+
+static inline struct leatc_node *const *node_list(const hipGraphNode_t *nodes)
+{
+    return (struct leatc_node *const *)(const void *)nodes;
+}
+
+/* A launch of a function, and operations on words of memory, for nodes of graphs; and what a task of the second
+ * kind was made of. */
+int leatc_hip_kernel_make(const hipKernelNodeParams *p, struct leatc_task **task);
+int leatc_hip_batch_make(const hipBatchMemOpNodeParams *p, struct leatc_task **task);
+int leatc_hip_batch_describe(const struct leatc_task *task, hipBatchMemOpNodeParams *p);
+
 /* The device's only context, and back; -1 when it is none. */
 hipCtx_t leatc_hip_context(int ordinal);
 

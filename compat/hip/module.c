@@ -498,8 +498,15 @@ static int launch_own(hipFunction_t function, leat_dim3 grid, leat_dim3 block, v
     leat_status status;
     int count = 0;
 
-    LEATC_TRY(leatc_work_begin(stream, &work));
+    LEATC_TRY(leatc_work_begin_capturable(stream, &work));
     LEATC_TRY(own_kernel(work.ordinal, function->name, &kernel));
+    if (work.captured)
+        return leatc_launch_captured(&work, &(struct leatc_kernel_task){.function = function,
+                                                                        .kernel = kernel,
+                                                                        .grid = grid,
+                                                                        .block = block,
+                                                                        .shared_bytes = shared_bytes,
+                                                                        .args = arguments});
     LEATC_TRY(leatc_result_of(leat_kernel_parameter_count(kernel, &count)));
     if (count > 0 && !arguments)
         return LEATC_INVALID_VALUE;
@@ -553,6 +560,41 @@ int leatc_hip_launch_pointer(const void *function, dim3 grid, dim3 block, void *
     if (result != LEATC_INVALID_FUNCTION || leatc_hip_check_function(of_library) != LEATC_OK)
         return result;
     return leatc_hip_launch_function(of_library, grid, block, arguments, shared_bytes, stream, together);
+}
+
+/* Under the lock: a function of a module, on the current device. */
+static int make_of_module(struct leatc_kernel_task *launch, hipFunction_t function, struct leatc_task **task)
+{
+    int ordinal = 0;
+
+    launch->function = function->kernel ? function->kernel : function;
+    if (!function->kernel) {
+        LEATC_TRY(leatc_device_get(&ordinal));
+        LEATC_TRY(own_kernel(ordinal, function->name, &launch->kernel));
+    }
+    return leatc_kernel_make(launch, task);
+}
+
+int leatc_hip_kernel_make(const hipKernelNodeParams *p, struct leatc_task **task)
+{
+    struct leatc_kernel_task launch;
+    hipFunction_t function;
+    int result;
+
+    if (!p || !p->func || (p->kernelParams && p->extra))
+        return LEATC_INVALID_VALUE;
+    if (p->extra)
+        return LEATC_NOT_SUPPORTED;
+    launch = (struct leatc_kernel_task){.function = p->func,
+                                        .grid = leat_dim(p->gridDim.x, p->gridDim.y, p->gridDim.z),
+                                        .block = leat_dim(p->blockDim.x, p->blockDim.y, p->blockDim.z),
+                                        .shared_bytes = p->sharedMemBytes,
+                                        .args = p->kernelParams};
+    function = p->func;
+    pthread_rwlock_rdlock(&lock);
+    result = is_function(function) ? make_of_module(&launch, function, task) : leatc_kernel_make(&launch, task);
+    pthread_rwlock_unlock(&lock);
+    return result;
 }
 
 /* ---- leat knows itself ---- */

@@ -1,11 +1,8 @@
-/* stream.c - streams, host functions, and words that streams wait for. */
+/* stream.c - streams, and host functions in them. */
 #include "hip/layer.h"
 
-#include <sched.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 /* leat's streams have no priorities; AMD's three levels are kept for programs that want to see some. */
 #define PRIORITY_LEAST 1
@@ -233,72 +230,74 @@ struct callback {
     void *argument;
 };
 
-/*
- * A stream waits for a word by a host function that looks at it until it is there, and writes one by a host
- * function too. So the word must be memory that the host can reach: pinned, registered or managed, or that of a
- * CPU device whose memory is not out of reach.
- */
-struct word {
-    void *ptr;
-    uint64_t value, mask;
-    unsigned condition;
-    bool wide;
-};
-
-/* A host function with an argument of its own, for each time that it runs: a graph runs it again and again. */
-struct call {
-    void (*function)(const struct call *call);
-    union {
-        struct callback callback;
-        struct word word;
-    };
-};
-
-static void run_call(void *argument)
+static void call_back(void *argument)
 {
-    struct call *call = argument;
+    const struct callback *callback = argument;
 
-    call->function(call);
-    free(call);
+    callback->function(callback->stream, hipSuccess, callback->argument);
 }
 
-static int launch_call(void *payload, struct leatc_work *work)
+static void call_back_once(void *argument)
 {
-    struct call *copy = malloc(sizeof *copy);
+    call_back(argument);
+    free(argument);
+}
+
+/* With an argument of its own, for each time that it runs: a graph runs it again and again. */
+static int give_callback(const struct callback *callback, struct leatc_work *work)
+{
+    struct callback *copy = malloc(sizeof *copy);
     leat_status status;
 
     if (!copy)
         return LEATC_OUT_OF_MEMORY;
-    *copy = *(const struct call *)payload;
-    status = leat_launch_host(work->stream, run_call, copy);
+    *copy = *callback;
+    status = leat_launch_host(work->stream, call_back_once, copy);
     if (status != LEAT_OK)
         free(copy);
     return leatc_result_of(status);
 }
 
-static int give_call(struct leatc_stream *stream, struct call *call)
+/* In a graph it is a host function whose argument is the callback. */
+static int run_callback(const void *payload, struct leatc_work *work)
 {
-    struct leatc_work work;
-    int result;
-
-    LEATC_TRY(of_stream(leatc_work_begin_capturable(stream, &work)));
-    if (work.captured)
-        return leatc_capture_add(&work, LEATC_NODE_HOST, launch_call, NULL, call, sizeof *call);
-    result = launch_call(call, &work);
-    return result == LEATC_OK ? leatc_work_end(&work, LEAT_OK) : result;
+    return give_callback(((const struct leatc_host_task *)payload)->argument, work);
 }
 
-static void run_callback(const struct call *call)
+static void end_callback(void *payload)
 {
-    call->callback.function(call->callback.stream, hipSuccess, call->callback.argument);
+    free(((struct leatc_host_task *)payload)->argument);
+}
+
+static int capture_callback(struct leatc_work *work, const struct callback *callback)
+{
+    struct leatc_host_task host = {.function = call_back, .argument = malloc(sizeof *callback)};
+    struct leatc_task *task = NULL;
+    int result;
+
+    if (!host.argument)
+        return LEATC_OUT_OF_MEMORY;
+    memcpy(host.argument, callback, sizeof *callback);
+    result = leatc_task_create(LEATC_NODE_HOST, run_callback, end_callback, &host, sizeof host, &task);
+    if (result == LEATC_OK)
+        return leatc_capture_add(work, task);
+    free(host.argument);
+    return result;
 }
 
 static int add_callback(struct leatc_stream *on, hipStream_t stream, hipStreamCallback_t function, void *argument,
                         unsigned flags)
 {
-    struct call call = {.function = run_callback, .callback = {function, stream, argument}};
+    struct callback callback = {function, stream, argument};
+    struct leatc_work work;
 
-    return function && !flags ? give_call(on, &call) : LEATC_INVALID_VALUE;
+    if (!function || flags)
+        return LEATC_INVALID_VALUE;
+    LEATC_TRY(of_stream(leatc_work_begin_capturable(on, &work)));
+    if (work.captured)
+        return capture_callback(&work, &callback);
+    LEATC_TRY(give_callback(&callback, &work));
+    return leatc_work_end(&work, LEAT_OK);
 }
 
 hipError_t hipStreamAddCallback(hipStream_t stream, hipStreamCallback_t callback, void *userData,
@@ -321,141 +320,4 @@ hipError_t hipLaunchHostFunc(hipStream_t stream, hipHostFn_t function, void *use
 hipError_t hipLaunchHostFunc_spt(hipStream_t stream, hipHostFn_t function, void *userData)
 {
     return note(of_stream(leatc_stream_host_function(leatc_per_thread(stream), function, userData)));
-}
-
-/* ---- words ---- */
-
-#define SPINS_MOST 1000
-#define PAUSE_NS 20000
-
-static bool is_reached(const struct word *word)
-{
-    uint64_t now = word->wide ? atomic_load_explicit((_Atomic uint64_t *)word->ptr, memory_order_acquire)
-                              : atomic_load_explicit((_Atomic uint32_t *)word->ptr, memory_order_acquire);
-    uint64_t all = word->wide ? UINT64_MAX : UINT32_MAX;
-
-    switch (word->condition) {
-    case hipStreamWaitValueGte:
-        return (now & word->mask) >= word->value;
-    case hipStreamWaitValueEq:
-        return (now & word->mask) == word->value;
-    case hipStreamWaitValueAnd:
-        return (now & word->mask & word->value) != 0;
-    default:
-        return (~((now & word->mask) | word->value) & all) != 0;
-    }
-}
-
-static void wait_for_word(const struct call *call)
-{
-    struct timespec pause = {0, PAUSE_NS};
-
-    for (unsigned i = 0; !is_reached(&call->word); i++) {
-        if (i < SPINS_MOST)
-            sched_yield();
-        else
-            nanosleep(&pause, NULL);
-    }
-}
-
-static void write_word(const struct call *call)
-{
-    const struct word *word = &call->word;
-
-    if (word->wide)
-        atomic_store_explicit((_Atomic uint64_t *)word->ptr, word->value, memory_order_release);
-    else
-        atomic_store_explicit((_Atomic uint32_t *)word->ptr, (uint32_t)word->value, memory_order_release);
-}
-
-static int check_word(const struct word *word)
-{
-    struct leatc_memory memory;
-    leat_device_info info;
-    size_t bytes = word->wide ? 8 : 4;
-
-    LEATC_TRY(leatc_memory_find(word->ptr, &memory));
-    if (memory.kind == LEATC_MEMORY_PAGEABLE || (uintptr_t)word->ptr % bytes ||
-        (uintptr_t)word->ptr - (uintptr_t)memory.base > memory.bytes - bytes)
-        return LEATC_INVALID_VALUE;
-    if (memory.kind != LEATC_MEMORY_DEVICE)
-        return LEATC_OK;
-    LEATC_TRY(leatc_device_describe(memory.ordinal, &info));
-    return strcmp(info.driver, "cpu") || info.strict ? LEATC_NOT_SUPPORTED : LEATC_OK;
-}
-
-static int give_word(hipStream_t stream, const struct word *word, void (*function)(const struct call *call))
-{
-    struct call call = {.function = function, .word = *word};
-
-    LEATC_TRY(check_stream(stream_of(stream)));
-    LEATC_TRY(check_word(word));
-    return give_call(stream_of(stream), &call);
-}
-
-static int wait_word(hipStream_t stream, const struct word *word)
-{
-    return word->condition > hipStreamWaitValueNor ? LEATC_INVALID_VALUE : give_word(stream, word, wait_for_word);
-}
-
-hipError_t hipStreamWaitValue32(hipStream_t stream, void *ptr, uint32_t value, unsigned int flags, uint32_t mask)
-{
-    return note(wait_word(stream, &(struct word){ptr, value, mask, flags, false}));
-}
-
-hipError_t hipStreamWaitValue64(hipStream_t stream, void *ptr, uint64_t value, unsigned int flags, uint64_t mask)
-{
-    return note(wait_word(stream, &(struct word){ptr, value, mask, flags, true}));
-}
-
-/* The flags are for later, and AMD looks at none. */
-hipError_t hipStreamWriteValue32(hipStream_t stream, void *ptr, uint32_t value, unsigned int flags)
-{
-    (void)flags;
-    return note(give_word(stream, &(struct word){.ptr = ptr, .value = value}, write_word));
-}
-
-hipError_t hipStreamWriteValue64(hipStream_t stream, void *ptr, uint64_t value, unsigned int flags)
-{
-    (void)flags;
-    return note(give_word(stream, &(struct word){.ptr = ptr, .value = value, .wide = true}, write_word));
-}
-
-static int batch_operation(hipStream_t stream, const hipStreamBatchMemOpParams *it)
-{
-    const struct hipStreamMemOpWaitValueParams_t *wait = &it->waitValue;
-    const struct hipStreamMemOpWriteValueParams_t *write = &it->writeValue;
-
-    switch (it->operation) {
-    case hipStreamMemOpWaitValue32:
-        return wait_word(stream, &(struct word){wait->address, wait->value, UINT32_MAX, wait->flags, false});
-    case hipStreamMemOpWaitValue64:
-        return wait_word(stream, &(struct word){wait->address, wait->value64, UINT64_MAX, wait->flags, true});
-    case hipStreamMemOpWriteValue32:
-        return give_word(stream, &(struct word){.ptr = write->address, .value = write->value}, write_word);
-    case hipStreamMemOpWriteValue64:
-        return give_word(stream, &(struct word){.ptr = write->address, .value = write->value64, .wide = true},
-                         write_word);
-    case hipStreamMemOpFlushRemoteWrites: /* what others wrote is there */
-        return LEATC_OK;
-    default:
-        return LEATC_INVALID_VALUE;
-    }
-}
-
-static int batch_operations(hipStream_t stream, unsigned count, const hipStreamBatchMemOpParams *operations,
-                            unsigned flags)
-{
-    if (!operations || !count || count > 256 || flags)
-        return LEATC_INVALID_VALUE;
-    LEATC_TRY(check_stream(stream_of(stream)));
-    for (unsigned i = 0; i < count; i++)
-        LEATC_TRY(batch_operation(stream, &operations[i]));
-    return LEATC_OK;
-}
-
-hipError_t hipStreamBatchMemOp(hipStream_t stream, unsigned int count, hipStreamBatchMemOpParams *operations,
-                               unsigned int flags)
-{
-    return note(batch_operations(stream, count, operations, flags));
 }

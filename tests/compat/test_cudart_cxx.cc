@@ -111,6 +111,57 @@ static void kernels_are_captured()
     OK(cudaStreamDestroy(stream));
 }
 
+static int deleted;
+
+struct counted {
+    ~counted()
+    {
+        deleted++;
+    }
+};
+
+/* Symbols by their variables, and objects that are deleted. */
+static void nodes_of_graphs_are_typed()
+{
+    cudaGraphExecUpdateResult why;
+    cudaGraphNode_t nodes[2], wrong;
+    cudaGraph_t graph;
+    cudaGraphExec_t exec;
+    cudaStream_t stream;
+    cudaUserObject_t object, second;
+    int in = 5, out = 0;
+
+    OK(cudaStreamCreate(&stream));
+    OK(cudaGraphCreate(&graph, 0));
+    OK(cudaUserObjectCreate(&object, new counted, 1, cudaUserObjectNoDestructorSync));
+    OK(cudaUserObjectCreate(&second, new counted, 1, 1u));
+    OK(cudaGraphRetainUserObject(graph, object, 1, cudaGraphUserObjectMove));
+    OK(cudaUserObjectRelease(second));
+    CHECK(deleted == 1);
+    OK(cudaGraphAddMemcpyNodeToSymbol(&nodes[0], graph, nullptr, 0, seen, &in, sizeof in, 0,
+                                      cudaMemcpyHostToDevice));
+    OK(cudaGraphAddMemcpyNodeFromSymbol(&nodes[1], graph, nodes, 1, &out, seen, sizeof out, 0,
+                                        cudaMemcpyDeviceToHost));
+    CHECK(cudaGraphMemcpyNodeSetParamsToSymbol(nodes[0], seen, &in, sizeof in, 1, cudaMemcpyHostToDevice) ==
+          cudaErrorInvalidValue);
+    OK(cudaGraphMemcpyNodeSetParamsToSymbol(nodes[0], seen, &in, sizeof in, 0, cudaMemcpyHostToDevice));
+    OK(cudaGraphMemcpyNodeSetParamsFromSymbol(nodes[1], &out, seen, sizeof out, 0, cudaMemcpyDeviceToHost));
+    OK(cudaGraphInstantiate(&exec, graph, 0));
+    OK(cudaGraphExecMemcpyNodeSetParamsToSymbol(exec, nodes[0], seen, &in, sizeof in, 0, cudaMemcpyHostToDevice));
+    OK(cudaGraphExecMemcpyNodeSetParamsFromSymbol(exec, nodes[1], &out, seen, sizeof out, 0,
+                                                  cudaMemcpyDeviceToHost));
+    OK(cudaGraphExecUpdate(exec, graph, &wrong, &why));
+    CHECK(why == cudaGraphExecUpdateSuccess && !wrong);
+    OK(cudaGraphLaunch(exec, stream));
+    OK(cudaStreamSynchronize(stream));
+    CHECK(out == 5);
+    OK(cudaGraphDestroy(graph));
+    CHECK(deleted == 1);
+    OK(cudaGraphExecDestroy(exec));
+    CHECK(deleted == 2);
+    OK(cudaStreamDestroy(stream));
+}
+
 static void typed_calls()
 {
     cudaChannelFormatDesc format = cudaCreateChannelDesc<float>();
@@ -151,6 +202,7 @@ int main()
 {
     kernels_run();
     kernels_are_captured();
+    nodes_of_graphs_are_typed();
     typed_calls();
     for (int i = 0; i < 2; i++) {
         OK(cudaSetDevice(i));

@@ -401,52 +401,6 @@ static void captures_are_of_a_thread(void **state)
     }
 }
 
-static void memory_may_be_allocated_in_a_capture(void **state)
-{
-    cudaGraph_t graph;
-    cudaGraphExec_t exec;
-    unsigned char *block, *kept;
-    unsigned long long used;
-    cudaMemPool_t pool;
-
-    (void)state;
-    OK(cudaDeviceGetDefaultMemPool(&pool, 0));
-    begin();
-    OK(cudaMallocAsync((void **)&block, BYTES, stream));
-    OK(cudaMallocAsync((void **)&kept, BYTES, stream));
-    OK(cudaMemsetAsync(block, 6, BYTES, stream));
-    OK(cudaMemcpyAsync(kept, block, BYTES, cudaMemcpyDeviceToDevice, stream));
-    OK(cudaFreeAsync(block, stream));
-    GIVES(cudaErrorInvalidValue, cudaFreeAsync(block, stream));
-    end(&graph);
-    OK(cudaGraphInstantiate(&exec, graph, 0));
-    for (int i = 0; i < 2; i++) {
-        OK(cudaMemset(kept, 0, BYTES));
-        OK(cudaGraphLaunch(exec, stream));
-        OK(cudaMemcpy(pinned, kept, BYTES, cudaMemcpyDefault));
-        HAS_BYTES(pinned, BYTES, 6);
-    }
-    OK(cudaGraphExecDestroy(exec));
-    OK(cudaGraphDestroy(graph));
-    begin();
-    OK(cudaFreeAsync(kept, stream)); /* freed when the graph runs */
-    end(&graph);
-    OK(cudaMemset(kept, 1, 1));
-    OK(cudaGraphInstantiate(&exec, graph, 0));
-    OK(cudaGraphLaunch(exec, stream));
-    GIVES(cudaErrorInvalidValue, cudaMemset(kept, 1, 1));
-    OK(cudaGraphExecDestroy(exec));
-    OK(cudaGraphDestroy(graph));
-    begin(); /* what a spoilt capture allocated goes with it */
-    OK(cudaMallocAsync((void **)&kept, BYTES, stream));
-    GIVES(cudaErrorStreamCaptureUnsupported, cudaStreamQuery(stream));
-    ends_invalid(stream);
-    GIVES(cudaErrorInvalidValue, cudaFree(kept));
-    OK(cudaDeviceSynchronize());
-    OK(cudaMemPoolGetAttribute(pool, cudaMemPoolAttrUsedMemCurrent, &used));
-    assert_int_equal(used, 0);
-}
-
 static void a_capture_may_span_devices(void **state)
 {
     cudaEvent_t fork, join;
@@ -505,7 +459,6 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(external_events_are_nodes),
     cmocka_unit_test(what_a_capture_forbids),
     cmocka_unit_test(captures_are_of_a_thread),
-    cmocka_unit_test(memory_may_be_allocated_in_a_capture),
     cmocka_unit_test(a_capture_may_span_devices),
 };
 

@@ -312,6 +312,109 @@ inline cudaError_t cudaStreamAttachMemAsync(cudaStream_t stream, T *devPtr, size
     return ::cudaStreamAttachMemAsync(stream, static_cast<void *>(devPtr), length, flags);
 }
 
+/* ---- graphs ---- */
+
+template <class T>
+inline cudaError_t cudaGraphAddMemcpyNodeToSymbol(cudaGraphNode_t *pGraphNode, cudaGraph_t graph,
+                                                  const cudaGraphNode_t *pDependencies, size_t numDependencies,
+                                                  const T &symbol, const void *src, size_t count, size_t offset,
+                                                  cudaMemcpyKind kind)
+{
+    return offset > sizeof symbol || count > sizeof symbol - offset
+               ? cudaErrorInvalidValue
+               : ::cudaGraphAddMemcpyNodeToSymbol(pGraphNode, graph, pDependencies, numDependencies,
+                                                  static_cast<const void *>(&symbol), src, count, offset, kind);
+}
+
+template <class T>
+inline cudaError_t cudaGraphAddMemcpyNodeFromSymbol(cudaGraphNode_t *pGraphNode, cudaGraph_t graph,
+                                                    const cudaGraphNode_t *pDependencies, size_t numDependencies,
+                                                    void *dst, const T &symbol, size_t count, size_t offset,
+                                                    cudaMemcpyKind kind)
+{
+    return offset > sizeof symbol || count > sizeof symbol - offset
+               ? cudaErrorInvalidValue
+               : ::cudaGraphAddMemcpyNodeFromSymbol(pGraphNode, graph, pDependencies, numDependencies, dst,
+                                                    static_cast<const void *>(&symbol), count, offset, kind);
+}
+
+template <class T>
+inline cudaError_t cudaGraphMemcpyNodeSetParamsToSymbol(cudaGraphNode_t node, const T &symbol, const void *src,
+                                                        size_t count, size_t offset, cudaMemcpyKind kind)
+{
+    return offset > sizeof symbol || count > sizeof symbol - offset
+               ? cudaErrorInvalidValue
+               : ::cudaGraphMemcpyNodeSetParamsToSymbol(node, static_cast<const void *>(&symbol), src, count,
+                                                        offset, kind);
+}
+
+template <class T>
+inline cudaError_t cudaGraphMemcpyNodeSetParamsFromSymbol(cudaGraphNode_t node, void *dst, const T &symbol,
+                                                          size_t count, size_t offset, cudaMemcpyKind kind)
+{
+    return offset > sizeof symbol || count > sizeof symbol - offset
+               ? cudaErrorInvalidValue
+               : ::cudaGraphMemcpyNodeSetParamsFromSymbol(node, dst, static_cast<const void *>(&symbol), count,
+                                                          offset, kind);
+}
+
+template <class T>
+inline cudaError_t cudaGraphExecMemcpyNodeSetParamsToSymbol(cudaGraphExec_t hGraphExec, cudaGraphNode_t node,
+                                                            const T &symbol, const void *src, size_t count,
+                                                            size_t offset, cudaMemcpyKind kind)
+{
+    return offset > sizeof symbol || count > sizeof symbol - offset
+               ? cudaErrorInvalidValue
+               : ::cudaGraphExecMemcpyNodeSetParamsToSymbol(hGraphExec, node, static_cast<const void *>(&symbol),
+                                                            src, count, offset, kind);
+}
+
+template <class T>
+inline cudaError_t cudaGraphExecMemcpyNodeSetParamsFromSymbol(cudaGraphExec_t hGraphExec, cudaGraphNode_t node,
+                                                              void *dst, const T &symbol, size_t count,
+                                                              size_t offset, cudaMemcpyKind kind)
+{
+    return offset > sizeof symbol || count > sizeof symbol - offset
+               ? cudaErrorInvalidValue
+               : ::cudaGraphExecMemcpyNodeSetParamsFromSymbol(
+                     hGraphExec, node, dst, static_cast<const void *>(&symbol), count, offset, kind);
+}
+
+/* As programs for CUDA 11 and before have it. */
+inline cudaError_t cudaGraphExecUpdate(cudaGraphExec_t hGraphExec, cudaGraph_t hGraph,
+                                       cudaGraphNode_t *hErrorNode_out,
+                                       cudaGraphExecUpdateResult *updateResult_out)
+{
+    cudaGraphExecUpdateResultInfo info;
+    cudaError_t error = ::cudaGraphExecUpdate(hGraphExec, hGraph, &info);
+
+    if (hErrorNode_out)
+        *hErrorNode_out = info.errorNode;
+    if (updateResult_out)
+        *updateResult_out = info.result;
+    return error;
+}
+
+template <class T> inline void leat_cuda_delete(void *object)
+{
+    delete static_cast<T *>(object);
+}
+
+/* An object that is deleted with its last reference. */
+template <class T>
+inline cudaError_t cudaUserObjectCreate(cudaUserObject_t *object_out, T *objectToWrap,
+                                        unsigned int initialRefcount, unsigned int flags)
+{
+    return ::cudaUserObjectCreate(object_out, objectToWrap, leat_cuda_delete<T>, initialRefcount, flags);
+}
+
+template <class T>
+inline cudaError_t cudaUserObjectCreate(cudaUserObject_t *object_out, T *objectToWrap,
+                                        unsigned int initialRefcount, cudaUserObjectFlags flags)
+{
+    return cudaUserObjectCreate(object_out, objectToWrap, initialRefcount, static_cast<unsigned int>(flags));
+}
+
 #endif
 
 #endif

@@ -28,6 +28,8 @@ typedef const struct hipMipmappedArray *hipMipmappedArray_const_t;
 typedef struct ihipGraph *hipGraph_t;
 typedef struct hipGraphNode *hipGraphNode_t;
 typedef struct hipGraphExec *hipGraphExec_t;
+typedef struct hipUserObject *hipUserObject_t;
+typedef void *hipExternalSemaphore_t;
 
 #define hipStreamLegacy ((hipStream_t)1)
 #define hipStreamPerThread ((hipStream_t)2)
@@ -1000,6 +1002,180 @@ typedef union hipLaunchAttributeValue {
 #define hipStreamAttributePriority hipLaunchAttributePriority
 #define hipStreamAttributeMemSyncDomainMap hipLaunchAttributeMemSyncDomainMap
 #define hipStreamAttributeMemSyncDomain hipLaunchAttributeMemSyncDomain
+
+/* ---- graphs ---- */
+
+#define hipKernelNodeAttrID hipLaunchAttributeID
+#define hipKernelNodeAttrValue hipLaunchAttributeValue
+#define hipKernelNodeAttributeAccessPolicyWindow hipLaunchAttributeAccessPolicyWindow
+#define hipKernelNodeAttributeCooperative hipLaunchAttributeCooperative
+#define hipKernelNodeAttributePriority hipLaunchAttributePriority
+
+typedef struct hipGraphEdgeData {
+    unsigned char from_port;
+    unsigned char reserved[5];
+    unsigned char to_port;
+    unsigned char type;
+} hipGraphEdgeData;
+
+typedef struct hipKernelNodeParams {
+    dim3 blockDim;
+    void **extra;
+    void *func;
+    dim3 gridDim;
+    void **kernelParams;
+    unsigned int sharedMemBytes;
+} hipKernelNodeParams;
+
+typedef struct hipMemsetParams {
+    void *dst;
+    unsigned int elementSize;
+    size_t height;
+    size_t pitch;
+    unsigned int value;
+    size_t width;
+} hipMemsetParams;
+
+typedef struct HIP_MEMSET_NODE_PARAMS {
+    hipDeviceptr_t dst;
+    size_t pitch;
+    unsigned int value;
+    unsigned int elementSize;
+    size_t width;
+    size_t height;
+} HIP_MEMSET_NODE_PARAMS;
+
+typedef struct hipMemcpyNodeParams {
+    int flags;
+    int reserved[3];
+    hipMemcpy3DParms copyParams;
+} hipMemcpyNodeParams;
+
+typedef struct hipHostNodeParams {
+    hipHostFn_t fn;
+    void *userData;
+} hipHostNodeParams;
+
+typedef struct hipChildGraphNodeParams {
+    hipGraph_t graph;
+} hipChildGraphNodeParams;
+
+typedef struct hipEventWaitNodeParams {
+    hipEvent_t event;
+} hipEventWaitNodeParams;
+
+typedef struct hipEventRecordNodeParams {
+    hipEvent_t event;
+} hipEventRecordNodeParams;
+
+typedef struct hipMemAllocNodeParams {
+    hipMemPoolProps poolProps;
+    const hipMemAccessDesc *accessDescs;
+    size_t accessDescCount;
+    size_t bytesize;
+    void *dptr;
+} hipMemAllocNodeParams;
+
+typedef struct hipMemFreeNodeParams {
+    void *dptr;
+} hipMemFreeNodeParams;
+
+typedef struct hipBatchMemOpNodeParams {
+    hipCtx_t ctx;
+    unsigned int count;
+    hipStreamBatchMemOpParams *paramArray;
+    unsigned int flags;
+} hipBatchMemOpNodeParams;
+
+struct hipExternalSemaphoreSignalParams_st;
+struct hipExternalSemaphoreWaitParams_st;
+
+typedef struct hipExternalSemaphoreSignalNodeParams {
+    hipExternalSemaphore_t *extSemArray;
+    const struct hipExternalSemaphoreSignalParams_st *paramsArray;
+    unsigned int numExtSems;
+} hipExternalSemaphoreSignalNodeParams;
+
+typedef struct hipExternalSemaphoreWaitNodeParams {
+    hipExternalSemaphore_t *extSemArray;
+    const struct hipExternalSemaphoreWaitParams_st *paramsArray;
+    unsigned int numExtSems;
+} hipExternalSemaphoreWaitNodeParams;
+
+typedef struct hipGraphNodeParams {
+    hipGraphNodeType type;
+    int reserved0[3];
+    union {
+        long long reserved1[29];
+        hipKernelNodeParams kernel;
+        hipMemcpyNodeParams memcpy;
+        hipMemsetParams memset;
+        hipHostNodeParams host;
+        hipChildGraphNodeParams graph;
+        hipEventWaitNodeParams eventWait;
+        hipEventRecordNodeParams eventRecord;
+        hipExternalSemaphoreSignalNodeParams extSemSignal;
+        hipExternalSemaphoreWaitNodeParams extSemWait;
+        hipMemAllocNodeParams alloc;
+        hipMemFreeNodeParams free;
+    };
+    long long reserved2;
+} hipGraphNodeParams;
+
+typedef enum hipStreamUpdateCaptureDependenciesFlags {
+    hipStreamAddCaptureDependencies = 0,
+    hipStreamSetCaptureDependencies
+} hipStreamUpdateCaptureDependenciesFlags;
+
+typedef enum hipGraphInstantiateResult {
+    hipGraphInstantiateSuccess = 0,
+    hipGraphInstantiateError = 1,
+    hipGraphInstantiateInvalidStructure = 2,
+    hipGraphInstantiateNodeOperationNotSupported = 3,
+    hipGraphInstantiateMultipleDevicesNotSupported = 4
+} hipGraphInstantiateResult;
+
+typedef struct hipGraphInstantiateParams {
+    hipGraphNode_t errNode_out;
+    unsigned long long flags;
+    hipGraphInstantiateResult result_out;
+    hipStream_t uploadStream;
+} hipGraphInstantiateParams;
+
+typedef enum hipGraphExecUpdateResult {
+    hipGraphExecUpdateSuccess = 0x0,
+    hipGraphExecUpdateError = 0x1,
+    hipGraphExecUpdateErrorTopologyChanged = 0x2,
+    hipGraphExecUpdateErrorNodeTypeChanged = 0x3,
+    hipGraphExecUpdateErrorFunctionChanged = 0x4,
+    hipGraphExecUpdateErrorParametersChanged = 0x5,
+    hipGraphExecUpdateErrorNotSupported = 0x6,
+    hipGraphExecUpdateErrorUnsupportedFunctionChange = 0x7
+} hipGraphExecUpdateResult;
+
+typedef enum hipGraphMemAttributeType {
+    hipGraphMemAttrUsedMemCurrent = 0,
+    hipGraphMemAttrUsedMemHigh,
+    hipGraphMemAttrReservedMemCurrent,
+    hipGraphMemAttrReservedMemHigh
+} hipGraphMemAttributeType;
+
+typedef enum hipUserObjectFlags { hipUserObjectNoDestructorSync = 0x1 } hipUserObjectFlags;
+
+typedef enum hipUserObjectRetainFlags { hipGraphUserObjectMove = 0x1 } hipUserObjectRetainFlags;
+
+typedef enum hipGraphDebugDotFlags {
+    hipGraphDebugDotFlagsVerbose = 1 << 0,
+    hipGraphDebugDotFlagsKernelNodeParams = 1 << 2,
+    hipGraphDebugDotFlagsMemcpyNodeParams = 1 << 3,
+    hipGraphDebugDotFlagsMemsetNodeParams = 1 << 4,
+    hipGraphDebugDotFlagsHostNodeParams = 1 << 5,
+    hipGraphDebugDotFlagsEventNodeParams = 1 << 6,
+    hipGraphDebugDotFlagsExtSemasSignalNodeParams = 1 << 7,
+    hipGraphDebugDotFlagsExtSemasWaitNodeParams = 1 << 8,
+    hipGraphDebugDotFlagsKernelNodeAttributes = 1 << 9,
+    hipGraphDebugDotFlagsHandles = 1 << 10
+} hipGraphDebugDotFlags;
 
 /* ---- functions ---- */
 

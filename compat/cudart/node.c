@@ -1,0 +1,831 @@
+/*
+ * node.c - nodes of graphs by their types. Each type has a function that makes a task of the vendor's struct, and
+ * one that fills the struct from a task; adding a node, setting its parameters and those of an executable's node
+ * all begin with the first.
+ */
+#include "cudart/cudart.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* What cudart keeps with a task is marked by these addresses. */
+static const char copy_tag, alloc_tag;
+
+static struct leatc_exec *exec_of(cudaGraphExec_t executable)
+{
+    return (struct leatc_exec *)(void *)executable;
+}
+
+/* What is done with a task, if it could be made. */
+static int add(int made, struct leatc_task **task, cudaGraph_t graph, const cudaGraphNode_t *before, size_t count,
+               cudaGraphNode_t *node)
+{
+    LEATC_TRY(made);
+    return leatc_graph_add(graph_of(graph), node_list(before), count, *task, (struct leatc_node **)(void *)node);
+}
+
+static int set(int made, struct leatc_task **task, cudaGraphNode_t node)
+{
+    LEATC_TRY(made);
+    return leatc_node_set(node_of(node), *task);
+}
+
+static int set_exec(int made, struct leatc_task **task, cudaGraphExec_t executable, cudaGraphNode_t node)
+{
+    LEATC_TRY(made);
+    return leatc_exec_set(exec_of(executable), node_of(node), *task);
+}
+
+static int get(cudaGraphNode_t node, int type, const void *out, const struct leatc_task **task)
+{
+    return out ? leatc_node_task(node_of(node), type, task) : LEATC_INVALID_VALUE;
+}
+
+/* ---- kernels ---- */
+
+static int make_kernel(const struct cudaKernelNodeParams *p, struct leatc_task **task)
+{
+    if (!p || (p->kernelParams && p->extra))
+        return LEATC_INVALID_VALUE;
+    if (p->extra)
+        return LEATC_NOT_SUPPORTED;
+    return leatc_kernel_make(
+        &(struct leatc_kernel_task){.function = p->func,
+                                    .grid = leat_dim(p->gridDim.x, p->gridDim.y, p->gridDim.z),
+                                    .block = leat_dim(p->blockDim.x, p->blockDim.y, p->blockDim.z),
+                                    .shared_bytes = p->sharedMemBytes,
+                                    .args = p->kernelParams},
+        task);
+}
+
+cudaError_t cudaGraphAddKernelNode(cudaGraphNode_t *pGraphNode, cudaGraph_t graph,
+                                   const cudaGraphNode_t *pDependencies, size_t numDependencies,
+                                   const struct cudaKernelNodeParams *pNodeParams)
+{
+    struct leatc_task *task = NULL;
+
+    return note(add(make_kernel(pNodeParams, &task), &task, graph, pDependencies, numDependencies, pGraphNode));
+}
+
+cudaError_t cudaGraphKernelNodeGetParams(cudaGraphNode_t node, struct cudaKernelNodeParams *pNodeParams)
+{
+    const struct leatc_task *task;
+    const struct leatc_kernel_task *kernel;
+    int result = get(node, LEATC_NODE_KERNEL, pNodeParams, &task);
+
+    if (result != LEATC_OK)
+        return note(result);
+    kernel = leatc_task_payload(task);
+    *pNodeParams = (struct cudaKernelNodeParams){.func = (void *)(uintptr_t)kernel->function,
+                                                 .gridDim = {kernel->grid.x, kernel->grid.y, kernel->grid.z},
+                                                 .blockDim = {kernel->block.x, kernel->block.y, kernel->block.z},
+                                                 .sharedMemBytes = (unsigned)kernel->shared_bytes,
+                                                 .kernelParams = kernel->parameters ? kernel->args : NULL};
+    return cudaSuccess;
+}
+
+cudaError_t cudaGraphKernelNodeSetParams(cudaGraphNode_t node, const struct cudaKernelNodeParams *pNodeParams)
+{
+    struct leatc_task *task = NULL;
+
+    return note(set(make_kernel(pNodeParams, &task), &task, node));
+}
+
+cudaError_t cudaGraphExecKernelNodeSetParams(cudaGraphExec_t hGraphExec, cudaGraphNode_t node,
+                                             const struct cudaKernelNodeParams *pNodeParams)
+{
+    struct leatc_task *task = NULL;
+
+    return note(set_exec(make_kernel(pNodeParams, &task), &task, hGraphExec, node));
+}
+
+cudaError_t cudaGraphKernelNodeCopyAttributes(cudaGraphNode_t hDst, cudaGraphNode_t hSrc)
+{
+    return note(leatc_node_copy_attributes(node_of(hDst), node_of(hSrc)));
+}
+
+cudaError_t cudaGraphKernelNodeGetAttribute(cudaGraphNode_t hNode, cudaKernelNodeAttrID attr,
+                                            cudaKernelNodeAttrValue *value_out)
+{
+    return note(leatc_node_attribute(node_of(hNode), (int)attr, value_out));
+}
+
+cudaError_t cudaGraphKernelNodeSetAttribute(cudaGraphNode_t hNode, cudaKernelNodeAttrID attr,
+                                            const cudaKernelNodeAttrValue *value)
+{
+    const struct cudaAccessPolicyWindow *window = value ? &value->accessPolicyWindow : NULL;
+    int result = window && (int)attr == LEATC_ATTRIBUTE_WINDOW
+                     ? leatc_window_check(window->hitRatio, (int)window->hitProp, (int)window->missProp)
+                     : LEATC_OK;
+
+    return note(result == LEATC_OK ? leatc_node_set_attribute(node_of(hNode), (int)attr, value) : result);
+}
+
+/* ---- copies ---- */
+
+static int keep_copy(int made, const struct cudaMemcpy3DParms *p, struct leatc_task **task)
+{
+    int result;
+
+    LEATC_TRY(made);
+    result = leatc_task_keep(*task, &copy_tag, p, sizeof *p);
+    if (result != LEATC_OK)
+        leatc_task_drop(*task);
+    return result;
+}
+
+static int make_copy(const struct cudaMemcpy3DParms *p, struct leatc_task **task)
+{
+    leat_copy_box box;
+    struct end dst, src;
+
+    LEATC_TRY(cudart_box_3d(p, &dst, &src, &box));
+    return keep_copy(leatc_copy_make(dst.ptr, src.ptr, &box, (int)p->kind, task), p, task);
+}
+
+static int make_range(void *dst, const void *src, size_t count, int direction, struct leatc_task **task)
+{
+    leat_copy_box box = {.width_bytes = count, .height = 1, .depth = 1};
+
+    return leatc_copy_make(dst, src, &box, direction, task);
+}
+
+static int make_to_symbol(const void *symbol, const void *src, size_t count, size_t offset,
+                          enum cudaMemcpyKind kind, struct leatc_task **task)
+{
+    void *at;
+
+    LEATC_TRY(cudart_symbol(symbol, offset, count, true, kind, &at));
+    return make_range(at, src, count, LEATC_DEFAULT, task);
+}
+
+static int make_from_symbol(void *dst, const void *symbol, size_t count, size_t offset, enum cudaMemcpyKind kind,
+                            struct leatc_task **task)
+{
+    void *at;
+
+    LEATC_TRY(cudart_symbol(symbol, offset, count, false, kind, &at));
+    return make_range(dst, at, count, LEATC_DEFAULT, task);
+}
+
+/* One side of a copy that was captured or made of a range: an array and a position, or a pointer. */
+static void describe_side(const void *ptr, const leat_copy_box *box, size_t pitch, size_t slice,
+                          cudaArray_t *array, struct cudaPos *position, struct cudaPitchedPtr *pitched,
+                          unsigned *unit)
+{
+    struct leatc_array_place place;
+
+    if (!pitch)
+        pitch = box->width_bytes;
+    if (leatc_array_at(ptr, &place)) {
+        *array = (cudaArray_t)(void *)place.array;
+        *position = (struct cudaPos){place.x_bytes / place.element_bytes, place.y, place.z};
+        *unit = place.element_bytes;
+    } else {
+        *pitched = (struct cudaPitchedPtr){.ptr = (void *)(uintptr_t)ptr,
+                                           .pitch = pitch,
+                                           .xsize = box->width_bytes,
+                                           .ysize = box->depth > 1 ? slice / pitch : box->height};
+    }
+}
+
+static void describe_copy(const struct leatc_copy_task *copy, struct cudaMemcpy3DParms *p)
+{
+    const leat_copy_box *box = &copy->box;
+    unsigned unit = 1;
+
+    *p = (struct cudaMemcpy3DParms){.kind = (enum cudaMemcpyKind)copy->direction};
+    describe_side(copy->dst, box, box->dst_pitch_bytes, box->dst_slice_bytes, &p->dstArray, &p->dstPos, &p->dstPtr,
+                  &unit);
+    describe_side(copy->src, box, box->src_pitch_bytes, box->src_slice_bytes, &p->srcArray, &p->srcPos, &p->srcPtr,
+                  &unit);
+    p->extent = (struct cudaExtent){box->width_bytes / unit, box->height, box->depth};
+}
+
+cudaError_t cudaGraphAddMemcpyNode(cudaGraphNode_t *pGraphNode, cudaGraph_t graph,
+                                   const cudaGraphNode_t *pDependencies, size_t numDependencies,
+                                   const struct cudaMemcpy3DParms *pCopyParams)
+{
+    struct leatc_task *task = NULL;
+
+    return note(add(make_copy(pCopyParams, &task), &task, graph, pDependencies, numDependencies, pGraphNode));
+}
+
+cudaError_t cudaGraphAddMemcpyNode1D(cudaGraphNode_t *pGraphNode, cudaGraph_t graph,
+                                     const cudaGraphNode_t *pDependencies, size_t numDependencies, void *dst,
+                                     const void *src, size_t count, enum cudaMemcpyKind kind)
+{
+    struct leatc_task *task = NULL;
+
+    return note(add(make_range(dst, src, count, (int)kind, &task), &task, graph, pDependencies, numDependencies,
+                    pGraphNode));
+}
+
+cudaError_t cudaGraphAddMemcpyNodeToSymbol(cudaGraphNode_t *pGraphNode, cudaGraph_t graph,
+                                           const cudaGraphNode_t *pDependencies, size_t numDependencies,
+                                           const void *symbol, const void *src, size_t count, size_t offset,
+                                           enum cudaMemcpyKind kind)
+{
+    struct leatc_task *task = NULL;
+
+    return note(add(make_to_symbol(symbol, src, count, offset, kind, &task), &task, graph, pDependencies,
+                    numDependencies, pGraphNode));
+}
+
+cudaError_t cudaGraphAddMemcpyNodeFromSymbol(cudaGraphNode_t *pGraphNode, cudaGraph_t graph,
+                                             const cudaGraphNode_t *pDependencies, size_t numDependencies,
+                                             void *dst, const void *symbol, size_t count, size_t offset,
+                                             enum cudaMemcpyKind kind)
+{
+    struct leatc_task *task = NULL;
+
+    return note(add(make_from_symbol(dst, symbol, count, offset, kind, &task), &task, graph, pDependencies,
+                    numDependencies, pGraphNode));
+}
+
+cudaError_t cudaGraphMemcpyNodeGetParams(cudaGraphNode_t node, struct cudaMemcpy3DParms *pNodeParams)
+{
+    const struct leatc_task *task;
+    const struct cudaMemcpy3DParms *kept;
+    int result = get(node, LEATC_NODE_COPY, pNodeParams, &task);
+
+    if (result != LEATC_OK)
+        return note(result);
+    kept = leatc_task_kept(task, &copy_tag);
+    if (kept)
+        *pNodeParams = *kept;
+    else
+        describe_copy(leatc_task_payload(task), pNodeParams);
+    return cudaSuccess;
+}
+
+cudaError_t cudaGraphMemcpyNodeSetParams(cudaGraphNode_t node, const struct cudaMemcpy3DParms *pNodeParams)
+{
+    struct leatc_task *task = NULL;
+
+    return note(set(make_copy(pNodeParams, &task), &task, node));
+}
+
+cudaError_t cudaGraphMemcpyNodeSetParams1D(cudaGraphNode_t node, void *dst, const void *src, size_t count,
+                                           enum cudaMemcpyKind kind)
+{
+    struct leatc_task *task = NULL;
+
+    return note(set(make_range(dst, src, count, (int)kind, &task), &task, node));
+}
+
+cudaError_t cudaGraphMemcpyNodeSetParamsToSymbol(cudaGraphNode_t node, const void *symbol, const void *src,
+                                                 size_t count, size_t offset, enum cudaMemcpyKind kind)
+{
+    struct leatc_task *task = NULL;
+
+    return note(set(make_to_symbol(symbol, src, count, offset, kind, &task), &task, node));
+}
+
+cudaError_t cudaGraphMemcpyNodeSetParamsFromSymbol(cudaGraphNode_t node, void *dst, const void *symbol,
+                                                   size_t count, size_t offset, enum cudaMemcpyKind kind)
+{
+    struct leatc_task *task = NULL;
+
+    return note(set(make_from_symbol(dst, symbol, count, offset, kind, &task), &task, node));
+}
+
+cudaError_t cudaGraphExecMemcpyNodeSetParams(cudaGraphExec_t hGraphExec, cudaGraphNode_t node,
+                                             const struct cudaMemcpy3DParms *pNodeParams)
+{
+    struct leatc_task *task = NULL;
+
+    return note(set_exec(make_copy(pNodeParams, &task), &task, hGraphExec, node));
+}
+
+cudaError_t cudaGraphExecMemcpyNodeSetParams1D(cudaGraphExec_t hGraphExec, cudaGraphNode_t node, void *dst,
+                                               const void *src, size_t count, enum cudaMemcpyKind kind)
+{
+    struct leatc_task *task = NULL;
+
+    return note(set_exec(make_range(dst, src, count, (int)kind, &task), &task, hGraphExec, node));
+}
+
+cudaError_t cudaGraphExecMemcpyNodeSetParamsToSymbol(cudaGraphExec_t hGraphExec, cudaGraphNode_t node,
+                                                     const void *symbol, const void *src, size_t count,
+                                                     size_t offset, enum cudaMemcpyKind kind)
+{
+    struct leatc_task *task = NULL;
+
+    return note(set_exec(make_to_symbol(symbol, src, count, offset, kind, &task), &task, hGraphExec, node));
+}
+
+cudaError_t cudaGraphExecMemcpyNodeSetParamsFromSymbol(cudaGraphExec_t hGraphExec, cudaGraphNode_t node, void *dst,
+                                                       const void *symbol, size_t count, size_t offset,
+                                                       enum cudaMemcpyKind kind)
+{
+    struct leatc_task *task = NULL;
+
+    return note(set_exec(make_from_symbol(dst, symbol, count, offset, kind, &task), &task, hGraphExec, node));
+}
+
+/* ---- fills ---- */
+
+static int make_fill(const struct cudaMemsetParams *p, struct leatc_task **task)
+{
+    if (!p)
+        return LEATC_INVALID_VALUE;
+    return leatc_fill_make(&(struct leatc_fill_task){.dst = p->dst,
+                                                     .pitch_bytes = p->pitch,
+                                                     .value = p->value,
+                                                     .unit_bytes = p->elementSize,
+                                                     .width = p->width,
+                                                     .height = p->height},
+                           task);
+}
+
+cudaError_t cudaGraphAddMemsetNode(cudaGraphNode_t *pGraphNode, cudaGraph_t graph,
+                                   const cudaGraphNode_t *pDependencies, size_t numDependencies,
+                                   const struct cudaMemsetParams *pMemsetParams)
+{
+    struct leatc_task *task = NULL;
+
+    return note(add(make_fill(pMemsetParams, &task), &task, graph, pDependencies, numDependencies, pGraphNode));
+}
+
+cudaError_t cudaGraphMemsetNodeGetParams(cudaGraphNode_t node, struct cudaMemsetParams *pNodeParams)
+{
+    const struct leatc_task *task;
+    const struct leatc_fill_task *fill;
+    int result = get(node, LEATC_NODE_FILL, pNodeParams, &task);
+
+    if (result != LEATC_OK)
+        return note(result);
+    fill = leatc_task_payload(task);
+    *pNodeParams = (struct cudaMemsetParams){.dst = fill->dst,
+                                             .pitch = fill->pitch_bytes,
+                                             .value = fill->value,
+                                             .elementSize = fill->unit_bytes,
+                                             .width = fill->width,
+                                             .height = fill->height};
+    return cudaSuccess;
+}
+
+cudaError_t cudaGraphMemsetNodeSetParams(cudaGraphNode_t node, const struct cudaMemsetParams *pNodeParams)
+{
+    struct leatc_task *task = NULL;
+
+    return note(set(make_fill(pNodeParams, &task), &task, node));
+}
+
+cudaError_t cudaGraphExecMemsetNodeSetParams(cudaGraphExec_t hGraphExec, cudaGraphNode_t node,
+                                             const struct cudaMemsetParams *pNodeParams)
+{
+    struct leatc_task *task = NULL;
+
+    return note(set_exec(make_fill(pNodeParams, &task), &task, hGraphExec, node));
+}
+
+/* ---- host functions ---- */
+
+static int make_host(const struct cudaHostNodeParams *p, struct leatc_task **task)
+{
+    return p ? leatc_host_make(p->fn, p->userData, task) : LEATC_INVALID_VALUE;
+}
+
+cudaError_t cudaGraphAddHostNode(cudaGraphNode_t *pGraphNode, cudaGraph_t graph,
+                                 const cudaGraphNode_t *pDependencies, size_t numDependencies,
+                                 const struct cudaHostNodeParams *pNodeParams)
+{
+    struct leatc_task *task = NULL;
+
+    return note(add(make_host(pNodeParams, &task), &task, graph, pDependencies, numDependencies, pGraphNode));
+}
+
+cudaError_t cudaGraphHostNodeGetParams(cudaGraphNode_t node, struct cudaHostNodeParams *pNodeParams)
+{
+    const struct leatc_task *task;
+    const struct leatc_host_task *host;
+    int result = get(node, LEATC_NODE_HOST, pNodeParams, &task);
+
+    if (result != LEATC_OK)
+        return note(result);
+    host = leatc_task_payload(task);
+    *pNodeParams = (struct cudaHostNodeParams){host->function, host->argument};
+    return cudaSuccess;
+}
+
+cudaError_t cudaGraphHostNodeSetParams(cudaGraphNode_t node, const struct cudaHostNodeParams *pNodeParams)
+{
+    struct leatc_task *task = NULL;
+
+    return note(set(make_host(pNodeParams, &task), &task, node));
+}
+
+cudaError_t cudaGraphExecHostNodeSetParams(cudaGraphExec_t hGraphExec, cudaGraphNode_t node,
+                                           const struct cudaHostNodeParams *pNodeParams)
+{
+    struct leatc_task *task = NULL;
+
+    return note(set_exec(make_host(pNodeParams, &task), &task, hGraphExec, node));
+}
+
+/* ---- child graphs and empty nodes ---- */
+
+cudaError_t cudaGraphAddChildGraphNode(cudaGraphNode_t *pGraphNode, cudaGraph_t graph,
+                                       const cudaGraphNode_t *pDependencies, size_t numDependencies,
+                                       cudaGraph_t childGraph)
+{
+    return note(leatc_graph_add_child(graph_of(graph), node_list(pDependencies), numDependencies,
+                                      graph_of(childGraph), false, (struct leatc_node **)(void *)pGraphNode));
+}
+
+cudaError_t cudaGraphChildGraphNodeGetGraph(cudaGraphNode_t node, cudaGraph_t *pGraph)
+{
+    return note(leatc_node_child(node_of(node), (struct leatc_graph **)(void *)pGraph));
+}
+
+cudaError_t cudaGraphExecChildGraphNodeSetParams(cudaGraphExec_t hGraphExec, cudaGraphNode_t node,
+                                                 cudaGraph_t childGraph)
+{
+    return note(leatc_exec_set_child(exec_of(hGraphExec), node_of(node), graph_of(childGraph)));
+}
+
+cudaError_t cudaGraphAddEmptyNode(cudaGraphNode_t *pGraphNode, cudaGraph_t graph,
+                                  const cudaGraphNode_t *pDependencies, size_t numDependencies)
+{
+    struct leatc_task *task = NULL;
+
+    return note(add(leatc_empty_make(&task), &task, graph, pDependencies, numDependencies, pGraphNode));
+}
+
+/* ---- events ---- */
+
+static cudaError_t add_event(cudaGraphNode_t *node, cudaGraph_t graph, const cudaGraphNode_t *before, size_t count,
+                             int type, cudaEvent_t event)
+{
+    struct leatc_task *task = NULL;
+
+    return note(add(leatc_event_make(type, event_of(event), &task), &task, graph, before, count, node));
+}
+
+static cudaError_t get_event(cudaGraphNode_t node, int type, cudaEvent_t *event)
+{
+    const struct leatc_task *task;
+    int result = get(node, type, event, &task);
+
+    if (result == LEATC_OK)
+        memcpy(event, leatc_task_payload(task), sizeof(cudaEvent_t));
+    return note(result);
+}
+
+static cudaError_t set_event(cudaGraphNode_t node, int type, cudaEvent_t event)
+{
+    struct leatc_task *task = NULL;
+
+    return note(set(leatc_event_make(type, event_of(event), &task), &task, node));
+}
+
+static cudaError_t set_exec_event(cudaGraphExec_t executable, cudaGraphNode_t node, int type, cudaEvent_t event)
+{
+    struct leatc_task *task = NULL;
+
+    return note(set_exec(leatc_event_make(type, event_of(event), &task), &task, executable, node));
+}
+
+cudaError_t cudaGraphAddEventRecordNode(cudaGraphNode_t *pGraphNode, cudaGraph_t graph,
+                                        const cudaGraphNode_t *pDependencies, size_t numDependencies,
+                                        cudaEvent_t event)
+{
+    return add_event(pGraphNode, graph, pDependencies, numDependencies, LEATC_NODE_RECORD, event);
+}
+
+cudaError_t cudaGraphEventRecordNodeGetEvent(cudaGraphNode_t node, cudaEvent_t *event_out)
+{
+    return get_event(node, LEATC_NODE_RECORD, event_out);
+}
+
+cudaError_t cudaGraphEventRecordNodeSetEvent(cudaGraphNode_t node, cudaEvent_t event)
+{
+    return set_event(node, LEATC_NODE_RECORD, event);
+}
+
+cudaError_t cudaGraphExecEventRecordNodeSetEvent(cudaGraphExec_t hGraphExec, cudaGraphNode_t hNode,
+                                                 cudaEvent_t event)
+{
+    return set_exec_event(hGraphExec, hNode, LEATC_NODE_RECORD, event);
+}
+
+cudaError_t cudaGraphAddEventWaitNode(cudaGraphNode_t *pGraphNode, cudaGraph_t graph,
+                                      const cudaGraphNode_t *pDependencies, size_t numDependencies,
+                                      cudaEvent_t event)
+{
+    return add_event(pGraphNode, graph, pDependencies, numDependencies, LEATC_NODE_WAIT, event);
+}
+
+cudaError_t cudaGraphEventWaitNodeGetEvent(cudaGraphNode_t node, cudaEvent_t *event_out)
+{
+    return get_event(node, LEATC_NODE_WAIT, event_out);
+}
+
+cudaError_t cudaGraphEventWaitNodeSetEvent(cudaGraphNode_t node, cudaEvent_t event)
+{
+    return set_event(node, LEATC_NODE_WAIT, event);
+}
+
+cudaError_t cudaGraphExecEventWaitNodeSetEvent(cudaGraphExec_t hGraphExec, cudaGraphNode_t hNode,
+                                               cudaEvent_t event)
+{
+    return set_exec_event(hGraphExec, hNode, LEATC_NODE_WAIT, event);
+}
+
+/* ---- memory ---- */
+
+static int check_alloc(const struct cudaMemAllocNodeParams *p, uint64_t *peers)
+{
+    leat_device_info info;
+
+    *peers = 0;
+    if (!p || (p->accessDescCount && !p->accessDescs))
+        return LEATC_INVALID_VALUE;
+    if (p->poolProps.allocType != cudaMemAllocationTypePinned)
+        return p->poolProps.allocType == cudaMemAllocationTypeManaged ? LEATC_NOT_SUPPORTED : LEATC_INVALID_VALUE;
+    if (p->poolProps.location.type != cudaMemLocationTypeDevice)
+        return p->poolProps.location.type == cudaMemLocationTypeInvalid ? LEATC_INVALID_VALUE
+                                                                        : LEATC_NOT_SUPPORTED;
+    if (p->poolProps.handleTypes != cudaMemHandleTypeNone)
+        return LEATC_NOT_SUPPORTED;
+    if (leatc_device_describe(p->poolProps.location.id, &info) != LEATC_OK)
+        return LEATC_INVALID_VALUE;
+    for (size_t i = 0; i < p->accessDescCount; i++) {
+        if (p->accessDescs[i].location.type != cudaMemLocationTypeDevice ||
+            leatc_device_describe(p->accessDescs[i].location.id, &info) != LEATC_OK)
+            return LEATC_INVALID_VALUE;
+        if (p->accessDescs[i].flags != cudaMemAccessFlagsProtReadWrite)
+            return p->accessDescs[i].flags == cudaMemAccessFlagsProtRead ? LEATC_NOT_SUPPORTED
+                                                                         : LEATC_INVALID_VALUE;
+        *peers |= (uint64_t)1 << p->accessDescs[i].location.id;
+    }
+    return LEATC_OK;
+}
+
+/* The struct with the list behind it. */
+static int keep_alloc(struct leatc_task *task, const struct cudaMemAllocNodeParams *p)
+{
+    size_t list = p->accessDescCount * sizeof *p->accessDescs;
+    char *kept = malloc(sizeof *p + list);
+    int result;
+
+    if (!kept)
+        return LEATC_OUT_OF_MEMORY;
+    memcpy(kept, p, sizeof *p);
+    if (list)
+        memcpy(kept + sizeof *p, p->accessDescs, list);
+    result = leatc_task_keep(task, &alloc_tag, kept, sizeof *p + list);
+    free(kept);
+    return result;
+}
+
+static int make_alloc(struct cudaMemAllocNodeParams *p, cudaGraph_t graph, struct leatc_task **task)
+{
+    uint64_t peers;
+    int result;
+
+    LEATC_TRY(check_alloc(p, &peers));
+    LEATC_TRY(leatc_alloc_make(graph_of(graph), p->poolProps.location.id, peers, p->bytesize, task));
+    result = keep_alloc(*task, p);
+    if (result != LEATC_OK)
+        leatc_task_drop(*task);
+    return result;
+}
+
+static int add_alloc(cudaGraphNode_t *node, cudaGraph_t graph, const cudaGraphNode_t *before, size_t count,
+                     struct cudaMemAllocNodeParams *p)
+{
+    struct leatc_task *task = NULL;
+    void *ptr;
+
+    LEATC_TRY(make_alloc(p, graph, &task));
+    ptr = ((const struct leatc_alloc_task *)leatc_task_payload(task))->ptr;
+    LEATC_TRY(add(LEATC_OK, &task, graph, before, count, node));
+    p->dptr = ptr;
+    return LEATC_OK;
+}
+
+cudaError_t cudaGraphAddMemAllocNode(cudaGraphNode_t *pGraphNode, cudaGraph_t graph,
+                                     const cudaGraphNode_t *pDependencies, size_t numDependencies,
+                                     struct cudaMemAllocNodeParams *nodeParams)
+{
+    return note(add_alloc(pGraphNode, graph, pDependencies, numDependencies, nodeParams));
+}
+
+cudaError_t cudaGraphMemAllocNodeGetParams(cudaGraphNode_t node, struct cudaMemAllocNodeParams *params_out)
+{
+    const struct leatc_task *task;
+    const struct leatc_alloc_task *alloc;
+    const struct cudaMemAllocNodeParams *kept;
+    int result = get(node, LEATC_NODE_ALLOC, params_out, &task);
+
+    if (result != LEATC_OK)
+        return note(result);
+    alloc = leatc_task_payload(task);
+    kept = leatc_task_kept(task, &alloc_tag);
+    if (kept) {
+        *params_out = *kept;
+        params_out->accessDescs = kept->accessDescCount ? (const struct cudaMemAccessDesc *)(kept + 1) : NULL;
+    } else {
+        *params_out = (struct cudaMemAllocNodeParams){
+            .poolProps = {.allocType = cudaMemAllocationTypePinned,
+                          .location = {.type = cudaMemLocationTypeDevice, .id = alloc->ordinal}},
+            .bytesize = alloc->bytes};
+    }
+    params_out->dptr = alloc->ptr;
+    return cudaSuccess;
+}
+
+static int add_free(cudaGraphNode_t *node, cudaGraph_t graph, const cudaGraphNode_t *before, size_t count,
+                    void *ptr)
+{
+    struct leatc_task *task = NULL;
+
+    return add(leatc_free_make(graph_of(graph), ptr, &task), &task, graph, before, count, node);
+}
+
+cudaError_t cudaGraphAddMemFreeNode(cudaGraphNode_t *pGraphNode, cudaGraph_t graph,
+                                    const cudaGraphNode_t *pDependencies, size_t numDependencies, void *dptr)
+{
+    return note(add_free(pGraphNode, graph, pDependencies, numDependencies, dptr));
+}
+
+cudaError_t cudaGraphMemFreeNodeGetParams(cudaGraphNode_t node, void *dptr_out)
+{
+    const struct leatc_task *task;
+    int result = get(node, LEATC_NODE_FREE, dptr_out, &task);
+
+    if (result == LEATC_OK)
+        *(void **)dptr_out = ((const struct leatc_free_task *)leatc_task_payload(task))->ptr;
+    return note(result);
+}
+
+/* ---- nodes of any type ---- */
+
+static int check_any(const struct cudaGraphNodeParams *p)
+{
+    return p && !p->reserved0[0] && !p->reserved0[1] && !p->reserved0[2] && !p->reserved2 &&
+                   (unsigned)p->type < cudaGraphNodeTypeCount && p->type != 12
+               ? LEATC_OK
+               : LEATC_INVALID_VALUE;
+}
+
+/* The types whose parameters can be set; others have calls of their own, or are not there. */
+static int make_any(struct cudaGraphNodeParams *p, struct leatc_task **task)
+{
+    LEATC_TRY(check_any(p));
+    switch ((int)p->type) {
+    case cudaGraphNodeTypeKernel:
+        return make_kernel(&(struct cudaKernelNodeParams){p->kernel.func, p->kernel.gridDim, p->kernel.blockDim,
+                                                          p->kernel.sharedMemBytes, p->kernel.kernelParams,
+                                                          p->kernel.extra},
+                           task);
+    case cudaGraphNodeTypeMemcpy:
+        return p->memcpy.flags || p->memcpy.reserved[0] || p->memcpy.reserved[1] || p->memcpy.reserved[2]
+                   ? LEATC_INVALID_VALUE
+                   : make_copy(&p->memcpy.copyParams, task);
+    case cudaGraphNodeTypeMemset:
+        return make_fill(&(struct cudaMemsetParams){p->memset.dst, p->memset.pitch, p->memset.value,
+                                                    p->memset.elementSize, p->memset.width, p->memset.height},
+                         task);
+    case cudaGraphNodeTypeHost:
+        return make_host(&(struct cudaHostNodeParams){p->host.fn, p->host.userData}, task);
+    case cudaGraphNodeTypeEmpty:
+        return leatc_empty_make(task);
+    case cudaGraphNodeTypeWaitEvent:
+        return leatc_event_make(LEATC_NODE_WAIT, event_of(p->eventWait.event), task);
+    case cudaGraphNodeTypeEventRecord:
+        return leatc_event_make(LEATC_NODE_RECORD, event_of(p->eventRecord.event), task);
+    default:
+        return LEATC_NOT_SUPPORTED;
+    }
+}
+
+/* Those that a graph gets in another way. The two structs for allocations are the same. */
+static int add_other(cudaGraphNode_t *node, cudaGraph_t graph, const cudaGraphNode_t *before, size_t count,
+                     struct cudaGraphNodeParams *p)
+{
+    switch ((int)p->type) {
+    case cudaGraphNodeTypeGraph:
+        if ((unsigned)p->graph.ownership > cudaGraphChildGraphOwnershipMove)
+            return LEATC_INVALID_VALUE;
+        return leatc_graph_add_child(graph_of(graph), node_list(before), count, graph_of(p->graph.graph),
+                                     p->graph.ownership == cudaGraphChildGraphOwnershipMove,
+                                     (struct leatc_node **)(void *)node);
+    case cudaGraphNodeTypeMemAlloc:
+        return add_alloc(node, graph, before, count, (struct cudaMemAllocNodeParams *)(void *)&p->alloc);
+    default:
+        return add_free(node, graph, before, count, p->free.dptr);
+    }
+}
+
+static int add_any(cudaGraphNode_t *node, cudaGraph_t graph, const cudaGraphNode_t *before,
+                   const cudaGraphEdgeData *data, size_t count, struct cudaGraphNodeParams *p)
+{
+    struct leatc_task *task = NULL;
+
+    LEATC_TRY(check_any(p));
+    LEATC_TRY(leatc_edge_data_check(data, count));
+    if (p->type == cudaGraphNodeTypeGraph || p->type == cudaGraphNodeTypeMemAlloc ||
+        p->type == cudaGraphNodeTypeMemFree)
+        return add_other(node, graph, before, count, p);
+    return add(make_any(p, &task), &task, graph, before, count, node);
+}
+
+cudaError_t cudaGraphAddNode(cudaGraphNode_t *pGraphNode, cudaGraph_t graph, const cudaGraphNode_t *pDependencies,
+                             const cudaGraphEdgeData *dependencyData, size_t numDependencies,
+                             struct cudaGraphNodeParams *nodeParams)
+{
+    return note(add_any(pGraphNode, graph, pDependencies, dependencyData, numDependencies, nodeParams));
+}
+
+cudaError_t cudaGraphNodeSetParams(cudaGraphNode_t node, struct cudaGraphNodeParams *nodeParams)
+{
+    struct leatc_task *task = NULL;
+
+    return note(set(make_any(nodeParams, &task), &task, node));
+}
+
+cudaError_t cudaGraphExecNodeSetParams(cudaGraphExec_t graphExec, cudaGraphNode_t node,
+                                       struct cudaGraphNodeParams *nodeParams)
+{
+    struct leatc_task *task = NULL;
+
+    if (nodeParams && nodeParams->type == cudaGraphNodeTypeGraph)
+        return cudaGraphExecChildGraphNodeSetParams(graphExec, node, nodeParams->graph.graph);
+    return note(set_exec(make_any(nodeParams, &task), &task, graphExec, node));
+}
+
+/* ---- external semaphores, of which there are none ---- */
+
+static cudaError_t no_semaphores(const void *params)
+{
+    return note(params ? LEATC_NOT_SUPPORTED : LEATC_INVALID_VALUE);
+}
+
+cudaError_t
+cudaGraphAddExternalSemaphoresSignalNode(cudaGraphNode_t *pGraphNode, cudaGraph_t graph,
+                                         const cudaGraphNode_t *pDependencies, size_t numDependencies,
+                                         const struct cudaExternalSemaphoreSignalNodeParams *nodeParams)
+{
+    (void)pGraphNode, (void)graph, (void)pDependencies, (void)numDependencies;
+    return no_semaphores(nodeParams);
+}
+
+/* No node is of that type. */
+cudaError_t
+cudaGraphExternalSemaphoresSignalNodeGetParams(cudaGraphNode_t hNode,
+                                               struct cudaExternalSemaphoreSignalNodeParams *params_out)
+{
+    (void)hNode, (void)params_out;
+    return note(LEATC_INVALID_VALUE);
+}
+
+cudaError_t
+cudaGraphExternalSemaphoresSignalNodeSetParams(cudaGraphNode_t hNode,
+                                               const struct cudaExternalSemaphoreSignalNodeParams *nodeParams)
+{
+    (void)hNode, (void)nodeParams;
+    return note(LEATC_INVALID_VALUE);
+}
+
+cudaError_t
+cudaGraphExecExternalSemaphoresSignalNodeSetParams(cudaGraphExec_t hGraphExec, cudaGraphNode_t hNode,
+                                                   const struct cudaExternalSemaphoreSignalNodeParams *nodeParams)
+{
+    (void)hGraphExec, (void)hNode, (void)nodeParams;
+    return note(LEATC_INVALID_VALUE);
+}
+
+cudaError_t cudaGraphAddExternalSemaphoresWaitNode(cudaGraphNode_t *pGraphNode, cudaGraph_t graph,
+                                                   const cudaGraphNode_t *pDependencies, size_t numDependencies,
+                                                   const struct cudaExternalSemaphoreWaitNodeParams *nodeParams)
+{
+    (void)pGraphNode, (void)graph, (void)pDependencies, (void)numDependencies;
+    return no_semaphores(nodeParams);
+}
+
+cudaError_t cudaGraphExternalSemaphoresWaitNodeGetParams(cudaGraphNode_t hNode,
+                                                         struct cudaExternalSemaphoreWaitNodeParams *params_out)
+{
+    (void)hNode, (void)params_out;
+    return note(LEATC_INVALID_VALUE);
+}
+
+cudaError_t
+cudaGraphExternalSemaphoresWaitNodeSetParams(cudaGraphNode_t hNode,
+                                             const struct cudaExternalSemaphoreWaitNodeParams *nodeParams)
+{
+    (void)hNode, (void)nodeParams;
+    return note(LEATC_INVALID_VALUE);
+}
+
+cudaError_t
+cudaGraphExecExternalSemaphoresWaitNodeSetParams(cudaGraphExec_t hGraphExec, cudaGraphNode_t hNode,
+                                                 const struct cudaExternalSemaphoreWaitNodeParams *nodeParams)
+{
+    (void)hGraphExec, (void)hNode, (void)nodeParams;
+    return note(LEATC_INVALID_VALUE);
+}

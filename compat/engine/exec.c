@@ -1,0 +1,976 @@
+/*
+ * exec.c - executable graphs: made from graphs, updated, launched.
+ *
+ * An executable has a copy of its graph that nobody else sees, and a list of steps: the nodes of that copy and of
+ * its child graphs in an order that keeps all edges. A launch gives them to lanes: the stream of the launch, and a
+ * few streams of the executable's own for what may run beside it. A step goes to the lane of a step that it comes
+ * after, if nothing was put behind that yet, and waits for the lanes of the others. So a chain of nodes stays in
+ * one stream.
+ *
+ * The first lane starts the others and waits for them at the end. An event behind all of it holds up the next
+ * launch.
+ */
+#include "engine/inside.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* So many lanes on each device; more steps beside each other than that wait for one another. */
+#define LANES_MOST 4
+
+#define NONE SIZE_MAX
+
+struct step {
+    struct leatc_node *node; /* NULL: where a child graph begins or ends */
+    size_t first, count;     /* of leatc_exec.before: the steps that it comes after */
+    size_t lane;
+};
+
+struct lane {
+    struct leatc_stream *stream; /* NULL: none yet */
+    uint64_t generation;         /* of its device */
+    int ordinal;
+    size_t tail;   /* the latest step */
+    bool followed; /* a step of another lane comes after that */
+};
+
+struct leatc_exec {
+    struct leatc_slot slot;
+    unsigned references;  /* under the lock of graphs */
+    pthread_mutex_t lock; /* held while it is launched or changed: guards what follows */
+    unsigned long long id, flags;
+    struct leatc_graph *graph;
+    struct leatc_graph *source; /* of which it is the only instance; under the lock of graphs */
+    struct step *steps;
+    size_t step_count;
+    size_t *before;
+    struct leatc_task **memory; /* the tasks that allocate and free, in the order of the steps */
+    size_t memory_count;
+    struct lane *lanes; /* the first is that of the launch */
+    size_t lane_count;
+    int lanes_for;  /* the device of the launch that they were chosen for; -1: to be chosen */
+    size_t *waited; /* [lane * lane_count + other]: one more than the latest step of other that lane comes after */
+    leat_event *done; /* behind the latest launch; NULL before the first */
+    leat_device *done_device;
+};
+
+static struct leatc_slots executables = LEATC_SLOTS(struct leatc_exec);
+static unsigned long long latest_id;
+
+/* ---- steps ---- */
+
+/* The nodes of a graph in an order that keeps its edges, in list; false: they go round in a circle. */
+static bool sort(const struct leatc_graph *graph, struct leatc_node **list)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < graph->count; i++) {
+        graph->nodes[i]->place = graph->nodes[i]->before.count;
+        if (!graph->nodes[i]->place)
+            list[count++] = graph->nodes[i];
+    }
+    for (size_t i = 0; i < count; i++)
+        for (size_t j = 0; j < list[i]->after.count; j++)
+            if (!--list[i]->after.nodes[j]->place)
+                list[count++] = list[i]->after.nodes[j];
+    return count == graph->count;
+}
+
+/* After a sort() that failed: a node of a circle. Whoever is left comes after somebody who is left. */
+static struct leatc_node *of_circle(const struct leatc_graph *graph)
+{
+    struct leatc_node *node = NULL;
+
+    for (size_t i = 0; i < graph->count; i++)
+        if (graph->nodes[i]->place)
+            node = graph->nodes[i];
+    for (size_t i = 0; i < graph->count; i++)
+        for (size_t j = 0; j < node->before.count; j++)
+            if (node->before.nodes[j]->place) {
+                node = node->before.nodes[j];
+                break;
+            }
+    return node;
+}
+
+static struct leatc_node **new_list(const struct leatc_graph *graph)
+{
+    return malloc(graph->count * sizeof(struct leatc_node *) + 1);
+}
+
+/* Under the lock of graphs: INVALID_VALUE and *wrong where edges go round in a circle. */
+static int check_order(const struct leatc_graph *graph, struct leatc_node **wrong)
+{
+    struct leatc_node **list = new_list(graph);
+    bool sorted = list && sort(graph, list);
+
+    free(list);
+    if (!list)
+        return LEATC_OUT_OF_MEMORY;
+    if (!sorted) {
+        *wrong = of_circle(graph);
+        return LEATC_INVALID_VALUE;
+    }
+    for (size_t i = 0; i < graph->count; i++)
+        if (graph->nodes[i]->child)
+            LEATC_TRY(check_order(graph->nodes[i]->child, wrong));
+    return LEATC_OK;
+}
+
+/* How many steps a graph has, how often one comes after another, and how many nodes allocate or free. */
+struct sizes {
+    size_t steps, before, memory;
+};
+
+static void count_steps(const struct leatc_graph *graph, struct sizes *sizes)
+{
+    for (size_t i = 0; i < graph->count; i++) {
+        const struct leatc_node *node = graph->nodes[i];
+
+        sizes->steps += node->child ? 2 : 1;
+        sizes->before += node->before.count + 1;
+        sizes->memory += node->task->type == LEATC_NODE_ALLOC || node->task->type == LEATC_NODE_FREE;
+        if (node->child) {
+            sizes->before += node->child->count + 1;
+            count_steps(node->child, sizes);
+        }
+    }
+}
+
+static size_t begin_step(struct leatc_exec *exec, struct leatc_node *node)
+{
+    struct step *previous = exec->step_count ? &exec->steps[exec->step_count - 1] : NULL;
+
+    exec->steps[exec->step_count] =
+        (struct step){.node = node, .first = previous ? previous->first + previous->count : 0};
+    return exec->step_count++;
+}
+
+/* The step that was begun last comes after another one. */
+static void come_after(struct leatc_exec *exec, size_t other)
+{
+    struct step *step = &exec->steps[exec->step_count - 1];
+
+    exec->before[step->first + step->count++] = other;
+}
+
+/* Adds the steps of a graph, all after begin unless that is NONE. A node's place becomes its last step. false: out
+ * of memory. */
+static bool add_steps(struct leatc_exec *exec, const struct leatc_graph *graph, size_t begin)
+{
+    struct leatc_node **list = new_list(graph);
+    bool added = list && sort(graph, list);
+
+    for (size_t i = 0; added && i < graph->count; i++) {
+        struct leatc_node *node = list[i];
+        size_t step = begin_step(exec, node->child ? NULL : node);
+
+        for (size_t j = 0; j < node->before.count; j++)
+            come_after(exec, node->before.nodes[j]->place);
+        if (!node->before.count && begin != NONE)
+            come_after(exec, begin);
+        if (node->child) {
+            added = add_steps(exec, node->child, step);
+            node->place = begin_step(exec, NULL);
+            come_after(exec, step);
+            for (size_t j = 0; j < node->child->count; j++)
+                if (!node->child->nodes[j]->after.count)
+                    come_after(exec, node->child->nodes[j]->place);
+        } else {
+            node->place = step;
+        }
+        if (node->task->type == LEATC_NODE_ALLOC || node->task->type == LEATC_NODE_FREE)
+            exec->memory[exec->memory_count++] = node->task;
+    }
+    free(list);
+    return added;
+}
+
+static bool make_steps(struct leatc_exec *exec)
+{
+    struct sizes sizes = {0, 0, 0};
+
+    count_steps(exec->graph, &sizes);
+    exec->steps = malloc(sizes.steps * sizeof *exec->steps + 1);
+    exec->before = malloc(sizes.before * sizeof *exec->before + 1);
+    exec->memory = malloc(sizes.memory * sizeof(struct leatc_task *) + 1);
+    return exec->steps && exec->before && exec->memory && add_steps(exec, exec->graph, NONE);
+}
+
+/* ---- user objects ---- */
+
+static void release_now(struct leatc_holding *holdings)
+{
+    struct leatc_object *ended = NULL;
+
+    leatc_graphs_lock();
+    leatc_holdings_release(holdings, &ended);
+    leatc_graphs_unlock();
+    leatc_objects_destroy(ended);
+}
+
+static void release_host(void *holdings)
+{
+    release_now(holdings);
+}
+
+static leat_status release_behind(leat_device *device, leat_event *event, struct leatc_holding *holdings)
+{
+    leat_stream *stream;
+    leat_status status = leat_stream_create(device, &stream);
+
+    if (status != LEAT_OK)
+        return status;
+    status = leat_stream_wait(stream, event);
+    if (status == LEAT_OK)
+        status = leat_launch_host(stream, release_host, holdings);
+    (void)leat_stream_destroy(stream);
+    return status;
+}
+
+/* Releases references when the launches so far are over. */
+static void release_later(const struct leatc_exec *exec, struct leatc_holding *holdings)
+{
+    if (!holdings)
+        return;
+    if (exec->done && leat_event_query(exec->done) == LEAT_NOT_READY) {
+        if (release_behind(exec->done_device, exec->done, holdings) == LEAT_OK)
+            return;
+        (void)leat_event_synchronize(exec->done);
+    }
+    release_now(holdings);
+}
+
+/* ---- lanes ---- */
+
+static void end_lanes(struct leatc_exec *exec)
+{
+    for (size_t i = 1; i < exec->lane_count; i++)
+        if (exec->lanes[i].stream)
+            leatc_device_if_open(exec->lanes[i].ordinal, exec->lanes[i].generation, leatc_stream_destroy,
+                                 exec->lanes[i].stream);
+    free(exec->lanes);
+    free(exec->waited);
+    exec->lanes = NULL;
+    exec->waited = NULL;
+    exec->lane_count = 0;
+    exec->lanes_for = -1;
+}
+
+static bool add_lane(struct leatc_exec *exec, int ordinal)
+{
+    struct lane *larger = realloc(exec->lanes, (exec->lane_count + 1) * sizeof *larger);
+
+    if (!larger)
+        return false;
+    exec->lanes = larger;
+    larger[exec->lane_count++] = (struct lane){.ordinal = ordinal, .tail = NONE};
+    return true;
+}
+
+/* A lane of the device for a step that continues none: one that nobody uses yet, one whose end others have taken
+ * up, a new one, or the one that was used longest ago. */
+static size_t other_lane(struct leatc_exec *exec, int ordinal)
+{
+    size_t oldest = NONE, count = 0;
+
+    for (size_t i = 0; i < exec->lane_count; i++) {
+        const struct lane *lane = &exec->lanes[i];
+
+        if (lane->ordinal != ordinal)
+            continue;
+        if (lane->tail == NONE || lane->followed)
+            return i;
+        count++;
+        if (oldest == NONE || lane->tail < exec->lanes[oldest].tail)
+            oldest = i;
+    }
+    if (count < LANES_MOST)
+        return add_lane(exec, ordinal) ? exec->lane_count - 1 : NONE;
+    return oldest;
+}
+
+/* The device that a step must be given to a stream of. Some can be given to any: then that of what it comes after.
+ */
+static int device_of(const struct leatc_exec *exec, const struct step *step)
+{
+    bool any = !step->node || step->node->task->type == LEATC_NODE_HOST || !step->node->task->run;
+
+    if (!any)
+        return step->node->task->ordinal;
+    return exec->lanes[step->count ? exec->steps[exec->before[step->first]].lane : 0].ordinal;
+}
+
+static bool choose_lane(struct leatc_exec *exec, size_t number)
+{
+    struct step *step = &exec->steps[number];
+    int ordinal = device_of(exec, step);
+
+    step->lane = NONE;
+    for (size_t i = 0; i < step->count && step->lane == NONE; i++) {
+        size_t before = exec->before[step->first + i], lane = exec->steps[before].lane;
+
+        if (exec->lanes[lane].tail == before && exec->lanes[lane].ordinal == ordinal)
+            step->lane = lane;
+    }
+    if (step->lane == NONE)
+        step->lane = other_lane(exec, ordinal);
+    if (step->lane == NONE)
+        return false;
+    for (size_t i = 0; i < step->count; i++) {
+        size_t before = exec->before[step->first + i], lane = exec->steps[before].lane;
+
+        if (lane != step->lane && exec->lanes[lane].tail == before)
+            exec->lanes[lane].followed = true;
+    }
+    exec->lanes[step->lane].tail = number;
+    exec->lanes[step->lane].followed = false;
+    return true;
+}
+
+static int open_lane(struct lane *lane)
+{
+    int result = LEATC_OK;
+    struct leatc_device *device = leatc_device_at(lane->ordinal, &result);
+    uint64_t generation;
+
+    if (!device)
+        return result;
+    generation = atomic_load(&device->generation);
+    if (lane->stream && lane->generation == generation)
+        return LEATC_OK;
+    lane->stream = NULL;
+    LEATC_TRY(leatc_stream_new_on(device, &lane->stream));
+    lane->generation = generation;
+    return LEATC_OK;
+}
+
+/* Chooses a lane for each step of a launch on this device, and opens the lanes. */
+static int choose_lanes(struct leatc_exec *exec, int ordinal)
+{
+    if (exec->lanes_for != ordinal) {
+        bool chosen;
+
+        end_lanes(exec);
+        chosen = add_lane(exec, ordinal);
+        for (size_t i = 0; i < exec->step_count && chosen; i++)
+            chosen = choose_lane(exec, i);
+        if (chosen)
+            exec->waited = malloc(exec->lane_count * exec->lane_count * sizeof *exec->waited);
+        if (!exec->waited) {
+            end_lanes(exec);
+            return LEATC_OUT_OF_MEMORY;
+        }
+        exec->lanes_for = ordinal;
+    }
+    for (size_t i = 1; i < exec->lane_count; i++)
+        LEATC_TRY(open_lane(&exec->lanes[i]));
+    return LEATC_OK;
+}
+
+/* ---- launching ---- */
+
+static int chain(const struct leatc_exec *exec, size_t first, size_t then)
+{
+    return leatc_result_of(leatc_stream_chain(exec->lanes[first].stream, exec->lanes[then].stream));
+}
+
+/* Makes a step's lane wait for what the step comes after in other lanes. */
+static int await(struct leatc_exec *exec, const struct step *step)
+{
+    for (size_t i = 0; i < step->count; i++) {
+        size_t before = exec->before[step->first + i], lane = exec->steps[before].lane;
+        size_t *waited = &exec->waited[step->lane * exec->lane_count + lane];
+
+        if (lane == step->lane || *waited > before)
+            continue;
+        LEATC_TRY(chain(exec, lane, step->lane));
+        *waited = exec->lanes[lane].tail + 1;
+    }
+    return LEATC_OK;
+}
+
+static int run_step(struct leatc_exec *exec, size_t number)
+{
+    const struct step *step = &exec->steps[number];
+    struct lane *lane = &exec->lanes[step->lane];
+    struct leatc_work work = {
+        .stream = lane->stream->native, .record = lane->stream, .ordinal = lane->ordinal, .captured = false};
+
+    LEATC_TRY(await(exec, step));
+    lane->tail = number;
+    if (!step->node || step->node->off || !step->node->task->run)
+        return LEATC_OK;
+    return step->node->task->run(step->node->task->payload, &work);
+}
+
+static int run_steps(struct leatc_exec *exec)
+{
+    int result = LEATC_OK, joined;
+
+    memset(exec->waited, 0, exec->lane_count * exec->lane_count * sizeof *exec->waited);
+    for (size_t i = 1; i < exec->lane_count && result == LEATC_OK; i++)
+        result = chain(exec, 0, i);
+    for (size_t i = 0; i < exec->step_count && result == LEATC_OK; i++)
+        result = run_step(exec, i);
+    for (size_t i = 1; i < exec->lane_count; i++) {
+        joined = chain(exec, i, 0);
+        result = result == LEATC_OK ? joined : result;
+    }
+    return result;
+}
+
+static leat_status record_done(struct leatc_exec *exec, leat_stream *stream)
+{
+    leat_device *device = NULL;
+    leat_status status = leat_stream_device(stream, &device);
+
+    if (status == LEAT_OK && exec->done && exec->done_device == device &&
+        leat_event_record(exec->done, stream) == LEAT_OK)
+        return LEAT_OK;
+    (void)leat_event_destroy(exec->done);
+    exec->done = NULL;
+    if (status == LEAT_OK)
+        status = leat_event_create(device, &exec->done);
+    exec->done_device = device;
+    return status == LEAT_OK ? leat_event_record(exec->done, stream) : status;
+}
+
+/* Under the executable's lock. */
+static int launch(struct leatc_exec *exec, struct leatc_work *work)
+{
+    int result;
+
+    LEATC_TRY(choose_lanes(exec, work->ordinal));
+    exec->lanes[0].stream = work->record;
+    LEATC_TRY(leatc_graph_memory_launch(exec->memory, exec->memory_count, exec->flags & LEATC_GRAPH_AUTO_FREE,
+                                        exec->id, work->stream));
+    if (exec->done && leat_event_query(exec->done) == LEAT_NOT_READY)
+        (void)leat_stream_wait(work->stream, exec->done);
+    result = run_steps(exec);
+    if (record_done(exec, work->stream) != LEAT_OK)
+        (void)leat_stream_synchronize(work->stream);
+    leatc_graph_memory_busy(exec->memory, exec->memory_count, exec->id, work->stream);
+    return result;
+}
+
+/* ---- handles ---- */
+
+/* Keeps the executable from ending until release(). */
+static bool acquire(struct leatc_exec *exec)
+{
+    bool live;
+
+    leatc_graphs_lock();
+    live = leatc_slot_live(&executables, exec);
+    if (live)
+        exec->references++;
+    leatc_graphs_unlock();
+    return live;
+}
+
+static void end_exec(struct leatc_exec *exec)
+{
+    struct leatc_holding *holdings = NULL;
+
+    end_lanes(exec);
+    leatc_graphs_lock();
+    if (exec->source)
+        exec->source->instance = NULL;
+    leatc_graph_end(exec->graph, &holdings);
+    leatc_graphs_unlock();
+    release_later(exec, holdings);
+    (void)leat_event_destroy(exec->done);
+    free(exec->steps);
+    free(exec->before);
+    free(exec->memory);
+    pthread_mutex_destroy(&exec->lock);
+    leatc_slot_free(&executables, exec);
+}
+
+static void release(struct leatc_exec *exec)
+{
+    bool last;
+
+    leatc_graphs_lock();
+    last = !--exec->references;
+    leatc_graphs_unlock();
+    if (last)
+        end_exec(exec);
+}
+
+void leatc_exec_forget(struct leatc_graph *graph)
+{
+    if (graph->instance)
+        graph->instance->source = NULL;
+    graph->instance = NULL;
+}
+
+/* Under the lock of graphs. */
+static int instantiate(struct leatc_graph *graph, unsigned long long flags, struct leatc_exec *exec,
+                       struct leatc_node **wrong)
+{
+    bool has_memory = leatc_graph_has_memory(graph);
+
+    if (has_memory && (graph->instance || graph->parent))
+        return LEATC_NOT_SUPPORTED;
+    LEATC_TRY(check_order(graph, wrong));
+    exec->graph = leatc_graph_copy(graph, true);
+    if (!exec->graph)
+        return LEATC_OUT_OF_MEMORY;
+    exec->id = ++latest_id;
+    exec->flags = flags;
+    exec->references = 1;
+    exec->lanes_for = -1;
+    if (has_memory) {
+        exec->source = graph;
+        graph->instance = exec;
+    }
+    return make_steps(exec) ? LEATC_OK : LEATC_OUT_OF_MEMORY;
+}
+
+int leatc_graph_instantiate(struct leatc_graph *graph, unsigned long long flags, struct leatc_exec **exec,
+                            struct leatc_node **wrong)
+{
+    struct leatc_node *offender = NULL;
+    struct leatc_exec *made;
+    int result = LEATC_INVALID_VALUE;
+
+    if (wrong)
+        *wrong = NULL;
+    if (!exec)
+        return LEATC_INVALID_VALUE;
+    made = leatc_slot_new(&executables);
+    if (!made)
+        return LEATC_OUT_OF_MEMORY;
+    pthread_mutex_init(&made->lock, NULL);
+    leatc_graphs_lock();
+    if (leatc_graph_live(graph))
+        result = instantiate(graph, flags, made, &offender);
+    if (result == LEATC_OK)
+        leatc_slot_publish(made);
+    leatc_graphs_unlock();
+    if (result == LEATC_OK) {
+        *exec = made;
+        return LEATC_OK;
+    }
+    if (wrong)
+        *wrong = offender;
+    if (made->graph) {
+        end_exec(made);
+    } else {
+        pthread_mutex_destroy(&made->lock);
+        leatc_slot_free(&executables, made);
+    }
+    return result;
+}
+
+int leatc_exec_check(struct leatc_exec *exec)
+{
+    return leatc_slot_live(&executables, exec) ? LEATC_OK : LEATC_INVALID_VALUE;
+}
+
+int leatc_exec_flags(struct leatc_exec *exec, unsigned long long *flags)
+{
+    if (!flags || !acquire(exec))
+        return LEATC_INVALID_VALUE;
+    *flags = exec->flags;
+    release(exec);
+    return LEATC_OK;
+}
+
+int leatc_exec_destroy(struct leatc_exec *exec)
+{
+    bool live;
+
+    leatc_graphs_lock();
+    live = leatc_slot_retire(&executables, exec);
+    leatc_graphs_unlock();
+    if (!live)
+        return LEATC_INVALID_VALUE;
+    release(exec);
+    return LEATC_OK;
+}
+
+static int launch_in(struct leatc_exec *exec, struct leatc_stream *stream)
+{
+    struct leatc_work work;
+    int result, ended;
+
+    LEATC_TRY(leatc_work_begin_capturable(stream, &work));
+    if (work.captured)
+        return leatc_capture_child(&work, exec->graph);
+    pthread_mutex_lock(&exec->lock);
+    result = launch(exec, &work);
+    pthread_mutex_unlock(&exec->lock);
+    ended = leatc_work_end(&work, LEAT_OK);
+    return result != LEATC_OK ? result : ended;
+}
+
+int leatc_exec_launch(struct leatc_exec *exec, struct leatc_stream *stream)
+{
+    int result;
+
+    if (!acquire(exec))
+        return LEATC_INVALID_VALUE;
+    result = launch_in(exec, stream);
+    release(exec);
+    return result;
+}
+
+int leatc_exec_upload(struct leatc_exec *exec, struct leatc_stream *stream)
+{
+    int result;
+
+    if (!acquire(exec))
+        return LEATC_INVALID_VALUE;
+    result = leatc_stream_check(stream);
+    if (result == LEATC_OK)
+        result = leatc_graph_memory_map(exec->memory, exec->memory_count);
+    release(exec);
+    return result;
+}
+
+/* ---- changes: may one task take the place of another? ---- */
+
+static bool is_row(const leat_copy_box *box)
+{
+    return box->height == 1 && box->depth == 1;
+}
+
+static bool same_copy(const struct leatc_task *old, const struct leatc_task *next)
+{
+    const struct leatc_copy_places *a = (const void *)old->payload, *b = (const void *)next->payload;
+
+    return a->dst == b->dst && a->src == b->src;
+}
+
+static bool same_fill(const struct leatc_task *old, const struct leatc_task *next)
+{
+    const struct leatc_fill_place *a = (const void *)old->payload, *b = (const void *)next->payload;
+    const struct leatc_fill_task *x = &a->fill, *y = &b->fill;
+
+    if (a->dst != b->dst)
+        return false;
+    if (x->height == 1 && y->height == 1)
+        return true;
+    return x->pitch_bytes == y->pitch_bytes && x->unit_bytes == y->unit_bytes && x->width == y->width &&
+           x->height == y->height;
+}
+
+/* LEATC_UPDATE_OK, or why not. */
+static int check_change(const struct leatc_task *old, const struct leatc_task *next)
+{
+    if (old->type != next->type)
+        return LEATC_UPDATE_TYPE;
+    switch (old->type) {
+    case LEATC_NODE_KERNEL:
+        return old->ordinal == next->ordinal ? LEATC_UPDATE_OK : LEATC_UPDATE_OTHER_FUNCTION;
+    case LEATC_NODE_COPY:
+        return same_copy(old, next) ? LEATC_UPDATE_OK : LEATC_UPDATE_PARAMETERS;
+    case LEATC_NODE_FILL:
+        return same_fill(old, next) ? LEATC_UPDATE_OK : LEATC_UPDATE_PARAMETERS;
+    case LEATC_NODE_ALLOC:
+    case LEATC_NODE_FREE:
+        return old == next ? LEATC_UPDATE_OK : LEATC_UPDATE_NOT_SUPPORTED;
+    default:
+        return LEATC_UPDATE_OK;
+    }
+}
+
+/* A single node may not be given a copy of rows, nor one that had rows any other. */
+static bool may_set(const struct leatc_task *old, const struct leatc_task *next)
+{
+    if (next->type == LEATC_NODE_COPY && old->type == LEATC_NODE_COPY) {
+        const struct leatc_copy_places *a = (const void *)old->payload, *b = (const void *)next->payload;
+
+        if (!is_row(&a->copy.box) || !is_row(&b->copy.box))
+            return false;
+    }
+    return next->type != LEATC_NODE_ALLOC && next->type != LEATC_NODE_FREE &&
+           check_change(old, next) == LEATC_UPDATE_OK;
+}
+
+/* The node of an executable's copy that was made from node; NULL when there is none. Under the lock of graphs. */
+static struct leatc_node *made_from(const struct leatc_exec *exec, const struct leatc_node *node)
+{
+    const struct leatc_graph *graph = exec->graph;
+
+    if (node->graph->parent) {
+        const struct leatc_node *parent = made_from(exec, node->graph->parent);
+
+        if (!parent || !parent->child)
+            return NULL;
+        graph = parent->child;
+    }
+    if (node->index < graph->count && graph->nodes[node->index]->origin == node->id)
+        return graph->nodes[node->index];
+    for (size_t i = 0; i < graph->count; i++)
+        if (graph->nodes[i]->origin == node->id)
+            return graph->nodes[i];
+    return NULL;
+}
+
+/* Takes both locks for a change of the executable's node. NULL: INVALID_VALUE, and nothing is locked. */
+static struct leatc_node *begin_change(struct leatc_exec *exec, struct leatc_node *node)
+{
+    struct leatc_node *own;
+
+    if (!acquire(exec))
+        return NULL;
+    pthread_mutex_lock(&exec->lock);
+    leatc_graphs_lock();
+    own = leatc_node_live(node) ? made_from(exec, node) : NULL;
+    if (own)
+        return own;
+    leatc_graphs_unlock();
+    pthread_mutex_unlock(&exec->lock);
+    release(exec);
+    return NULL;
+}
+
+static int end_change(struct leatc_exec *exec, int result)
+{
+    leatc_graphs_unlock();
+    pthread_mutex_unlock(&exec->lock);
+    release(exec);
+    return result;
+}
+
+static bool can_be_off(const struct leatc_node *node)
+{
+    return node->task->type == LEATC_NODE_KERNEL || node->task->type == LEATC_NODE_COPY ||
+           node->task->type == LEATC_NODE_FILL;
+}
+
+int leatc_exec_enable(struct leatc_exec *exec, struct leatc_node *node, bool on)
+{
+    struct leatc_node *own = begin_change(exec, node);
+
+    if (!own)
+        return LEATC_INVALID_VALUE;
+    if (!can_be_off(own))
+        return end_change(exec, LEATC_INVALID_VALUE);
+    own->off = !on;
+    return end_change(exec, LEATC_OK);
+}
+
+int leatc_exec_enabled(struct leatc_exec *exec, struct leatc_node *node, bool *on)
+{
+    struct leatc_node *own = begin_change(exec, node);
+
+    if (!own)
+        return LEATC_INVALID_VALUE;
+    if (!can_be_off(own))
+        return end_change(exec, LEATC_INVALID_VALUE);
+    *on = !own->off;
+    return end_change(exec, LEATC_OK);
+}
+
+int leatc_exec_set(struct leatc_exec *exec, struct leatc_node *node, struct leatc_task *task)
+{
+    struct leatc_node *own = begin_change(exec, node);
+    struct leatc_task *other = task;
+    int result = LEATC_INVALID_VALUE;
+
+    if (own) {
+        if (may_set(own->task, task)) {
+            other = own->task;
+            own->task = task;
+            exec->lanes_for = -1; /* it may want another device */
+            result = LEATC_OK;
+        }
+        (void)end_change(exec, result);
+    }
+    leatc_task_drop(other);
+    return result;
+}
+
+/* ---- updates ---- */
+
+/* Makes two nodes of the same place in two graphs each other's peers. */
+static int pair(struct leatc_node *own, struct leatc_node *given, struct leatc_update *update)
+{
+    update->node = given;
+    if (own->task->type != given->task->type)
+        return LEATC_UPDATE_TYPE;
+    if (own->before.count != given->before.count)
+        return LEATC_UPDATE_TOPOLOGY;
+    own->peer = given;
+    given->peer = own;
+    return LEATC_UPDATE_OK;
+}
+
+/* Pairs what the two nodes of a pair come after, one by one; new pairs are put on the list. */
+static int pair_before(struct leatc_node *own, struct leatc_node **list, size_t *count,
+                       struct leatc_update *update)
+{
+    struct leatc_node *given = own->peer;
+
+    for (size_t i = 0; i < own->before.count; i++) {
+        struct leatc_node *mine = own->before.nodes[i], *theirs = given->before.nodes[i];
+        int why;
+
+        if (mine->peer == theirs && theirs->peer == mine)
+            continue;
+        if (mine->peer || theirs->peer) {
+            update->node = given;
+            update->from = theirs;
+            return LEATC_UPDATE_TOPOLOGY;
+        }
+        why = pair(mine, theirs, update);
+        if (why != LEATC_UPDATE_OK)
+            return why;
+        list[(*count)++] = mine;
+    }
+    return LEATC_UPDATE_OK;
+}
+
+/* The next node that nothing comes after, from *at on; NULL: there is no more. */
+static struct leatc_node *next_end(const struct leatc_graph *graph, size_t *at)
+{
+    while (*at < graph->count)
+        if (!graph->nodes[(*at)++]->after.count)
+            return graph->nodes[*at - 1];
+    return NULL;
+}
+
+/* Pairs the nodes of two graphs, from their ends backwards along the edges. The list has room for all nodes. */
+static int pair_nodes(const struct leatc_graph *own, const struct leatc_graph *given, struct leatc_node **list,
+                      struct leatc_update *update)
+{
+    size_t count = 0, paired = 0, at = 0, given_at = 0;
+    struct leatc_node *end, *given_end;
+    int why = LEATC_UPDATE_OK;
+
+    do {
+        end = next_end(own, &at);
+        given_end = next_end(given, &given_at);
+        if (!end != !given_end) {
+            update->node = given_end;
+            return LEATC_UPDATE_TOPOLOGY;
+        }
+        if (end)
+            why = pair(end, given_end, update);
+        if (end && why == LEATC_UPDATE_OK)
+            list[count++] = end;
+    } while (end && why == LEATC_UPDATE_OK);
+    for (; paired < count && why == LEATC_UPDATE_OK; paired++)
+        why = pair_before(list[paired], list, &count, update);
+    if (why == LEATC_UPDATE_OK && paired < own->count) {
+        update->node = NULL;
+        why = LEATC_UPDATE_TOPOLOGY;
+    }
+    return why;
+}
+
+static int priority_of(const struct leatc_node *node)
+{
+    int priority = 0;
+
+    for (unsigned i = 0; i < node->attribute_count; i++)
+        if (node->attributes[i].number == LEATC_ATTRIBUTE_PRIORITY)
+            memcpy(&priority, node->attributes[i].value, sizeof priority);
+    return priority;
+}
+
+static int check_update(const struct leatc_exec *exec, const struct leatc_graph *own,
+                        const struct leatc_graph *given, struct leatc_update *update)
+{
+    struct leatc_node **list = new_list(own);
+    int why = LEATC_UPDATE_TOPOLOGY;
+
+    if (!list)
+        return LEATC_UPDATE_ERROR;
+    for (size_t i = 0; i < own->count; i++)
+        own->nodes[i]->peer = NULL;
+    for (size_t i = 0; i < given->count; i++)
+        given->nodes[i]->peer = NULL;
+    if (own->count == given->count)
+        why = pair_nodes(own, given, list, update);
+    free(list);
+    for (size_t i = 0; i < own->count && why == LEATC_UPDATE_OK; i++) {
+        const struct leatc_node *node = own->nodes[i];
+
+        update->node = node->peer;
+        why = check_change(node->task, node->peer->task);
+        if (why == LEATC_UPDATE_OK && exec->flags & LEATC_GRAPH_PRIORITY &&
+            priority_of(node) != priority_of(node->peer))
+            why = LEATC_UPDATE_ATTRIBUTES;
+        if (why == LEATC_UPDATE_OK && node->child)
+            why = check_update(exec, node->child, node->peer->child, update);
+    }
+    return why;
+}
+
+/* After check_update(). Replaced user objects are added to *holdings. */
+static void apply_update(struct leatc_graph *own, const struct leatc_graph *given, struct leatc_holding **holdings)
+{
+    struct leatc_holding *replaced = own->holdings;
+
+    own->holdings = NULL;
+    if (leatc_holdings_copy(&own->holdings, given->holdings))
+        leatc_holdings_move(holdings, &replaced);
+    else
+        leatc_holdings_move(&own->holdings, &replaced); /* out of memory: what cannot be replaced stays */
+    for (size_t i = 0; i < own->count; i++) {
+        struct leatc_node *node = own->nodes[i];
+        struct leatc_task *old = node->task;
+
+        node->task = leatc_task_share(node->peer->task);
+        leatc_task_drop(old);
+        if (node->child)
+            apply_update(node->child, node->peer->child, holdings);
+    }
+}
+
+static int update_graph(struct leatc_exec *exec, struct leatc_graph *own, const struct leatc_graph *given,
+                        struct leatc_update *update, struct leatc_holding **holdings)
+{
+    *update = (struct leatc_update){.why = LEATC_UPDATE_OK};
+    update->why = check_update(exec, own, given, update);
+    if (update->why != LEATC_UPDATE_OK)
+        return LEATC_GRAPH_UPDATE;
+    update->node = update->from = NULL;
+    apply_update(own, given, holdings);
+    exec->lanes_for = -1;
+    return LEATC_OK;
+}
+
+int leatc_exec_update(struct leatc_exec *exec, struct leatc_graph *graph, struct leatc_update *update)
+{
+    struct leatc_holding *holdings = NULL;
+    int result = LEATC_INVALID_VALUE;
+
+    *update = (struct leatc_update){.why = LEATC_UPDATE_ERROR};
+    if (!acquire(exec))
+        return LEATC_INVALID_VALUE;
+    pthread_mutex_lock(&exec->lock);
+    leatc_graphs_lock();
+    if (leatc_graph_live(graph))
+        result = update_graph(exec, exec->graph, graph, update, &holdings);
+    leatc_graphs_unlock();
+    release_later(exec, holdings);
+    pthread_mutex_unlock(&exec->lock);
+    release(exec);
+    return result;
+}
+
+int leatc_exec_set_child(struct leatc_exec *exec, struct leatc_node *node, struct leatc_graph *child)
+{
+    struct leatc_holding *holdings = NULL;
+    struct leatc_update update;
+    struct leatc_node *own = begin_change(exec, node);
+    int result = LEATC_INVALID_VALUE;
+
+    if (!own)
+        return LEATC_INVALID_VALUE;
+    if (own->child && leatc_graph_live(child) &&
+        update_graph(exec, own->child, child, &update, &holdings) == LEATC_OK)
+        result = LEATC_OK;
+    leatc_graphs_unlock();
+    release_later(exec, holdings);
+    pthread_mutex_unlock(&exec->lock);
+    release(exec);
+    return result;
+}

@@ -1,0 +1,716 @@
+/*
+ * graph_memory.c - memory that nodes of graphs allocate.
+ *
+ * The addresses of an allocation are fixed when its node is made, and memory is put behind them at the first
+ * launch. Both are kept in arenas: a reservation of virtual addresses of one device, cut into the allocations of
+ * one graph, and one piece of physical memory that is mapped there or is not. An allocation is live from the
+ * launch of its node to whatever frees it, as calls are made and not as work is done: what a program gives to
+ * streams it has to order itself. What is freed stays in its arena, so that nothing else can get its addresses.
+ *
+ * An allocation ends when no task refers to it and it is not live, an arena with its last allocation. Memory may
+ * go only when the work that uses it is over: each launch and each free in stream order leaves an event with the
+ * arena.
+ */
+#include "engine/inside.h"
+
+#include <leat/virtual.h>
+#include <stdlib.h>
+
+/* Where the work of the latest launch with this key ends (key 0: of one free). */
+struct mark {
+    struct mark *next;
+    unsigned long long key;
+    leat_event *event;
+    leat_device *device;
+};
+
+struct arena {
+    struct arena *next;
+    struct leatc_device *device;
+    unsigned long long graph; /* whose allocations may be put there */
+    uint64_t peers;           /* other devices with access */
+    bool gone;                /* the device was closed, and all of this with it */
+    char *base;
+    size_t bytes, used;
+    leat_physical *physical; /* NULL: nothing is mapped */
+    struct leatc_block *blocks;
+    unsigned live;
+    unsigned pins; /* launches that are being given to streams */
+    struct mark *marks;
+};
+
+struct leatc_block {
+    struct leatc_block *next; /* of the arena */
+    struct arena *arena;
+    char *ptr;
+    size_t bytes;
+    unsigned long long owner; /* the graph's id */
+    unsigned references;      /* tasks, and one while it is live */
+    unsigned freed_by_owner, freed_by_others;
+    bool live;
+    bool next_live; /* while a launch is checked */
+};
+
+struct alloc_payload {
+    struct leatc_alloc_task shown;
+    struct leatc_block *block;
+};
+
+struct free_payload {
+    struct leatc_free_task shown;
+    struct leatc_block *block;
+    bool by_owner;
+};
+
+/* Guards all of this. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct arena *arenas;
+
+static struct {
+    uint64_t used, used_high, reserved, reserved_high;
+} figures[LEATC_DEVICES_MAX];
+
+#define BLOCK_STEP ((size_t)512)
+
+static size_t rounded(size_t bytes, size_t step)
+{
+    return (bytes + step - 1) / step * step;
+}
+
+static void count_up(uint64_t *value, uint64_t *high, uint64_t bytes)
+{
+    *value += bytes;
+    if (*value > *high)
+        *high = *value;
+}
+
+/* ---- marks ---- */
+
+static void free_mark(struct mark **link)
+{
+    struct mark *mark = *link;
+
+    *link = mark->next;
+    (void)leat_event_destroy(mark->event);
+    free(mark);
+}
+
+/* Is work that may use the arena not over yet? Forgets marks of what is. */
+static bool is_busy(struct arena *arena)
+{
+    for (struct mark **link = &arena->marks; *link;) {
+        if (leat_event_query((*link)->event) == LEAT_NOT_READY)
+            link = &(*link)->next;
+        else
+            free_mark(link);
+    }
+    return arena->pins || arena->marks;
+}
+
+static struct mark *find_mark(const struct arena *arena, unsigned long long key, const leat_device *device)
+{
+    struct mark *mark = arena->marks;
+
+    while (mark && !(key && mark->key == key && mark->device == device))
+        mark = mark->next;
+    return mark;
+}
+
+static struct mark *new_mark(struct arena *arena, unsigned long long key, leat_device *device)
+{
+    struct mark *mark = malloc(sizeof *mark);
+
+    if (!mark)
+        return NULL;
+    *mark = (struct mark){.next = arena->marks, .key = key, .device = device};
+    if (leat_event_create(device, &mark->event) != LEAT_OK) {
+        free(mark);
+        return NULL;
+    }
+    arena->marks = mark;
+    return mark;
+}
+
+static void mark_busy(struct arena *arena, unsigned long long key, leat_stream *stream)
+{
+    leat_device *device = NULL;
+    struct mark *mark = NULL;
+
+    if (leat_stream_device(stream, &device) != LEAT_OK)
+        return; /* its device was closed */
+    mark = find_mark(arena, key, device);
+    if (!mark) {
+        (void)is_busy(arena);
+        mark = new_mark(arena, key, device);
+    }
+    /* Without a mark nothing would say when the work is over. */
+    if (!mark || leat_event_record(mark->event, stream) != LEAT_OK)
+        (void)leat_stream_synchronize(stream);
+}
+
+/* ---- arenas ---- */
+
+static int map(struct arena *arena)
+{
+    leat_device *native = atomic_load(&arena->device->native), *peer;
+    leat_physical *physical = NULL;
+    leat_status status;
+
+    if (arena->physical)
+        return LEATC_OK;
+    LEATC_TRY(leatc_result_of(leat_physical_create(native, arena->bytes, 0, &physical)));
+    status = leat_virtual_map(arena->base, arena->bytes, physical);
+    if (status != LEAT_OK) {
+        leat_physical_release(physical);
+        return leatc_result_of(status);
+    }
+    status = leat_virtual_set_access(arena->base, arena->bytes, native, LEAT_ACCESS_READ_WRITE);
+    for (int i = 0; i < LEATC_DEVICES_MAX && status == LEAT_OK; i++) {
+        peer = arena->peers >> i & 1 ? atomic_load(&leatc_device_known(i)->native) : NULL;
+        if (peer && peer != native)
+            status = leat_virtual_set_access(arena->base, arena->bytes, peer, LEAT_ACCESS_READ_WRITE);
+    }
+    if (status != LEAT_OK) {
+        (void)leat_virtual_unmap(arena->base, arena->bytes);
+        leat_physical_release(physical);
+        return leatc_result_of(status);
+    }
+    arena->physical = physical;
+    count_up(&figures[arena->device->ordinal].reserved, &figures[arena->device->ordinal].reserved_high,
+             arena->bytes);
+    return LEATC_OK;
+}
+
+/* false: not now, since this is a host function. */
+static bool unmap(struct arena *arena)
+{
+    if (!arena->physical)
+        return true;
+    if (leat_virtual_unmap(arena->base, arena->bytes) == LEAT_ERROR_NOT_PERMITTED)
+        return false;
+    (void)leat_physical_release(arena->physical);
+    arena->physical = NULL;
+    figures[arena->device->ordinal].reserved -= arena->bytes;
+    return true;
+}
+
+/* For later: when somebody waits for the device. */
+static void put_off(const struct arena *arena)
+{
+    atomic_store(&arena->device->trim, true);
+}
+
+static void end_arena(struct arena *arena)
+{
+    struct arena **link = &arenas;
+
+    if (!arena->gone && (!unmap(arena) || leat_virtual_unreserve(arena->base) == LEAT_ERROR_NOT_PERMITTED)) {
+        put_off(arena);
+        return;
+    }
+    while (*link != arena)
+        link = &(*link)->next;
+    *link = arena->next;
+    free(arena);
+}
+
+/* An arena without allocations goes now, or when somebody has waited for the work that still uses it. */
+static void end_if_idle(struct arena *arena)
+{
+    if (arena->blocks)
+        return;
+    if (is_busy(arena))
+        put_off(arena);
+    else
+        end_arena(arena);
+}
+
+static int new_arena(unsigned long long graph, struct leatc_device *device, uint64_t peers, size_t bytes,
+                     struct arena **made)
+{
+    leat_device *native = atomic_load(&device->native);
+    struct arena *arena;
+    void *base = NULL;
+    size_t unit;
+    int result;
+
+    LEATC_TRY(leatc_result_of(leat_virtual_granularity(native, &unit)));
+    if (bytes > SIZE_MAX - unit)
+        return LEATC_OUT_OF_MEMORY;
+    arena = calloc(1, sizeof *arena);
+    if (!arena)
+        return LEATC_OUT_OF_MEMORY;
+    arena->bytes = rounded(bytes, unit);
+    result = leatc_result_of(leat_virtual_reserve(native, arena->bytes, 0, &base));
+    if (result != LEATC_OK) {
+        free(arena);
+        return result;
+    }
+    arena->base = base;
+    arena->device = device;
+    arena->graph = graph;
+    arena->peers = peers;
+    arena->next = arenas;
+    arenas = arena;
+    *made = arena;
+    return LEATC_OK;
+}
+
+static int arena_for(unsigned long long graph, struct leatc_device *device, uint64_t peers, size_t bytes,
+                     struct arena **found)
+{
+    for (struct arena *arena = arenas; arena; arena = arena->next)
+        if (arena->graph == graph && arena->device == device && arena->peers == peers && !arena->gone &&
+            arena->bytes - arena->used >= bytes) {
+            *found = arena;
+            return LEATC_OK;
+        }
+    return new_arena(graph, device, peers, bytes, found);
+}
+
+/* ---- allocations ---- */
+
+static uint64_t counted(const struct leatc_block *block)
+{
+    return rounded(block->bytes, BLOCK_STEP);
+}
+
+static void drop_block(struct leatc_block *block)
+{
+    struct arena *arena = block->arena;
+    struct leatc_block **link = &arena->blocks;
+
+    if (--block->references)
+        return;
+    if (!arena->gone)
+        (void)leatc_memory_remove(block->ptr);
+    while (*link != block)
+        link = &(*link)->next;
+    *link = block->next;
+    free(block);
+    end_if_idle(arena);
+}
+
+static void begin_live(struct leatc_block *block)
+{
+    int ordinal = block->arena->device->ordinal;
+
+    block->live = true;
+    block->references++;
+    block->arena->live++;
+    count_up(&figures[ordinal].used, &figures[ordinal].used_high, counted(block));
+    leatc_memory_set_idle(block->ptr, false);
+}
+
+static void end_live(struct leatc_block *block)
+{
+    block->live = false;
+    block->arena->live--;
+    figures[block->arena->device->ordinal].used -= counted(block);
+    leatc_memory_set_idle(block->ptr, true);
+    drop_block(block);
+}
+
+static int new_block(unsigned long long graph, struct leatc_device *device, uint64_t peers, size_t bytes,
+                     struct leatc_block **made)
+{
+    struct leatc_block *block = calloc(1, sizeof *block);
+    struct arena *arena = NULL;
+    int result = block ? arena_for(graph, device, peers, rounded(bytes, BLOCK_STEP), &arena) : LEATC_OUT_OF_MEMORY;
+
+    if (result == LEATC_OK) {
+        *block = (struct leatc_block){.next = arena->blocks,
+                                      .arena = arena,
+                                      .ptr = arena->base + arena->used,
+                                      .bytes = bytes,
+                                      .owner = graph,
+                                      .references = 1};
+        result = leatc_memory_add(&(struct leatc_memory){.base = block->ptr,
+                                                         .bytes = bytes,
+                                                         .kind = LEATC_MEMORY_DEVICE,
+                                                         .ordinal = device->ordinal,
+                                                         .block = block,
+                                                         .idle = true});
+        if (result != LEATC_OK)
+            end_if_idle(arena);
+    }
+    if (result != LEATC_OK) {
+        free(block);
+        return result;
+    }
+    arena->used += rounded(bytes, BLOCK_STEP);
+    arena->blocks = block;
+    *made = block;
+    return LEATC_OK;
+}
+
+/* ---- tasks ---- */
+
+static void end_alloc(void *payload)
+{
+    pthread_mutex_lock(&lock);
+    if (((struct alloc_payload *)payload)->block)
+        drop_block(((struct alloc_payload *)payload)->block);
+    pthread_mutex_unlock(&lock);
+}
+
+/* The id of a graph; 0 when it is not alive. */
+static unsigned long long id_of(struct leatc_graph *graph)
+{
+    unsigned long long id;
+
+    leatc_graphs_lock();
+    id = leatc_graph_live(graph) ? graph->id : 0;
+    leatc_graphs_unlock();
+    return id;
+}
+
+int leatc_graph_alloc(unsigned long long id, int ordinal, uint64_t peers, size_t bytes, struct leatc_task **task)
+{
+    int result;
+    struct leatc_device *device = leatc_device_at(ordinal, &result);
+    struct alloc_payload *payload;
+    struct leatc_task *made;
+
+    if (!device)
+        return result;
+    if (!bytes)
+        return LEATC_INVALID_VALUE;
+    if (bytes > SIZE_MAX - BLOCK_STEP)
+        return LEATC_OUT_OF_MEMORY;
+    for (int i = 0; i < LEATC_DEVICES_MAX; i++)
+        if (peers >> i & 1)
+            LEATC_TRY(leatc_device_open(i, NULL));
+    made = leatc_task_new(LEATC_NODE_ALLOC, NULL, end_alloc, sizeof *payload);
+    if (!made)
+        return LEATC_OUT_OF_MEMORY;
+    payload = (struct alloc_payload *)(void *)made->payload;
+    pthread_mutex_lock(&lock);
+    result = new_block(id, device, peers, bytes, &payload->block);
+    pthread_mutex_unlock(&lock);
+    if (result != LEATC_OK) {
+        leatc_task_drop(made);
+        return result;
+    }
+    payload->shown = (struct leatc_alloc_task){payload->block->ptr, bytes, ordinal};
+    *task = made;
+    return LEATC_OK;
+}
+
+int leatc_alloc_make(struct leatc_graph *graph, int ordinal, uint64_t peers, size_t bytes,
+                     struct leatc_task **task)
+{
+    unsigned long long id = id_of(graph);
+
+    return id ? leatc_graph_alloc(id, ordinal, peers, bytes, task) : LEATC_INVALID_VALUE;
+}
+
+static void end_free(void *payload)
+{
+    struct free_payload *freed = payload;
+
+    if (!freed->block)
+        return;
+    pthread_mutex_lock(&lock);
+    if (freed->by_owner)
+        freed->block->freed_by_owner--;
+    else
+        freed->block->freed_by_others--;
+    drop_block(freed->block);
+    pthread_mutex_unlock(&lock);
+}
+
+/* Is there a node in the graph that frees the block? */
+static bool frees(const struct leatc_graph *graph, const struct leatc_block *block)
+{
+    for (size_t i = 0; i < graph->count; i++) {
+        const struct leatc_task *task = graph->nodes[i]->task;
+
+        if (task->type == LEATC_NODE_FREE &&
+            ((const struct free_payload *)(const void *)task->payload)->block == block)
+            return true;
+    }
+    return false;
+}
+
+/* Under both locks. */
+static int begin_free(const struct leatc_graph *graph, void *ptr, struct free_payload *payload)
+{
+    struct leatc_memory memory;
+    struct leatc_block *block;
+    bool by_owner;
+
+    if (!leatc_graph_live(graph) || leatc_memory_find(ptr, &memory) != LEATC_OK || memory.base != ptr ||
+        !memory.block)
+        return LEATC_INVALID_VALUE;
+    block = memory.block;
+    by_owner = block->owner == graph->id;
+    if (block->freed_by_owner || (by_owner && block->freed_by_others) || frees(graph, block))
+        return LEATC_INVALID_VALUE;
+    block->freed_by_owner += by_owner;
+    block->freed_by_others += !by_owner;
+    block->references++;
+    *payload = (struct free_payload){.shown = {ptr}, .block = block, .by_owner = by_owner};
+    return LEATC_OK;
+}
+
+int leatc_graph_free(const struct leatc_graph *graph, void *ptr, struct leatc_task **task)
+{
+    struct leatc_task *made = leatc_task_new(LEATC_NODE_FREE, NULL, end_free, sizeof(struct free_payload));
+    int result;
+
+    if (!made)
+        return LEATC_OUT_OF_MEMORY;
+    pthread_mutex_lock(&lock);
+    result = begin_free(graph, ptr, (struct free_payload *)(void *)made->payload);
+    pthread_mutex_unlock(&lock);
+    if (result == LEATC_OK)
+        *task = made;
+    else
+        leatc_task_drop(made);
+    return result;
+}
+
+int leatc_free_make(struct leatc_graph *graph, void *ptr, struct leatc_task **task)
+{
+    int result;
+
+    leatc_graphs_lock();
+    result = leatc_graph_free(graph, ptr, task);
+    leatc_graphs_unlock();
+    return result;
+}
+
+/* ---- launches ---- */
+
+static struct leatc_block *block_of(const struct leatc_task *task)
+{
+    return task->type == LEATC_NODE_ALLOC ? ((const struct alloc_payload *)(const void *)task->payload)->block
+                                          : ((const struct free_payload *)(const void *)task->payload)->block;
+}
+
+/* Would every allocation find its memory free, and everything that is freed be live? */
+static int check_launch(struct leatc_task *const *tasks, size_t count, bool auto_free)
+{
+    for (size_t i = 0; i < count; i++)
+        block_of(tasks[i])->next_live = block_of(tasks[i])->live;
+    for (size_t i = 0; auto_free && i < count; i++)
+        if (tasks[i]->type == LEATC_NODE_ALLOC)
+            block_of(tasks[i])->next_live = false;
+    for (size_t i = 0; i < count; i++) {
+        struct leatc_block *block = block_of(tasks[i]);
+        bool allocates = tasks[i]->type == LEATC_NODE_ALLOC;
+
+        if (block->arena->gone || block->next_live == allocates)
+            return LEATC_INVALID_VALUE;
+        block->next_live = allocates;
+    }
+    return LEATC_OK;
+}
+
+static int map_all(struct leatc_task *const *tasks, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (tasks[i]->type == LEATC_NODE_ALLOC && !block_of(tasks[i])->arena->gone)
+            LEATC_TRY(map(block_of(tasks[i])->arena));
+    return LEATC_OK;
+}
+
+/* Makes the stream wait for what has freed the memory: frees in other streams, and launches of other graphs. Those
+ * of the same executable come one after the other anyway. */
+static void wait_for_frees(struct leatc_task *const *tasks, size_t count, unsigned long long key,
+                           leat_stream *stream)
+{
+    const struct arena *latest = NULL;
+
+    for (size_t i = 0; i < count; i++) {
+        struct arena *arena = block_of(tasks[i])->arena;
+
+        if (tasks[i]->type != LEATC_NODE_ALLOC || arena == latest)
+            continue;
+        latest = arena;
+        for (const struct mark *mark = arena->marks; mark; mark = mark->next)
+            if (mark->key != key && leat_event_query(mark->event) == LEAT_NOT_READY &&
+                leat_stream_wait(stream, mark->event) != LEAT_OK)
+                (void)leat_event_synchronize(mark->event);
+    }
+}
+
+int leatc_graph_memory_launch(struct leatc_task *const *tasks, size_t count, bool auto_free,
+                              unsigned long long key, leat_stream *stream)
+{
+    int result;
+
+    if (!count)
+        return LEATC_OK;
+    pthread_mutex_lock(&lock);
+    result = check_launch(tasks, count, auto_free);
+    if (result == LEATC_OK)
+        result = map_all(tasks, count);
+    if (result == LEATC_OK) {
+        wait_for_frees(tasks, count, key, stream);
+        for (size_t i = 0; i < count; i++) {
+            block_of(tasks[i])->arena->pins++;
+            if (tasks[i]->type == LEATC_NODE_ALLOC && block_of(tasks[i])->live)
+                end_live(block_of(tasks[i]));
+        }
+        for (size_t i = 0; i < count; i++) {
+            if (tasks[i]->type == LEATC_NODE_ALLOC)
+                begin_live(block_of(tasks[i]));
+            else
+                end_live(block_of(tasks[i]));
+        }
+    }
+    pthread_mutex_unlock(&lock);
+    return result;
+}
+
+int leatc_graph_memory_map(struct leatc_task *const *tasks, size_t count)
+{
+    int result;
+
+    pthread_mutex_lock(&lock);
+    result = map_all(tasks, count);
+    pthread_mutex_unlock(&lock);
+    return result;
+}
+
+void leatc_graph_memory_busy(struct leatc_task *const *tasks, size_t count, unsigned long long key,
+                             leat_stream *stream)
+{
+    const struct arena *latest = NULL;
+
+    pthread_mutex_lock(&lock);
+    for (size_t i = 0; i < count; i++) {
+        struct arena *arena = block_of(tasks[i])->arena;
+
+        arena->pins--;
+        if (arena != latest && !arena->gone)
+            mark_busy(arena, key, stream);
+        latest = arena;
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+int leatc_graph_memory_free(void *ptr, leat_stream *stream)
+{
+    struct leatc_memory memory;
+    int result = LEATC_INVALID_VALUE;
+
+    pthread_mutex_lock(&lock);
+    if (leatc_memory_find(ptr, &memory) == LEATC_OK && memory.base == ptr && memory.block && memory.block->live) {
+        if (stream)
+            mark_busy(memory.block->arena, 0, stream);
+        end_live(memory.block);
+        result = LEATC_OK;
+    }
+    pthread_mutex_unlock(&lock);
+    return result;
+}
+
+/* ---- devices ---- */
+
+int leatc_graph_memory_trim(int ordinal)
+{
+    leat_device_info info;
+
+    LEATC_TRY(leatc_device_describe(ordinal, &info));
+    pthread_mutex_lock(&lock);
+    for (struct arena *arena = arenas, *next; arena; arena = next) {
+        next = arena->next;
+        if (arena->device->ordinal != ordinal || arena->gone || arena->live || is_busy(arena))
+            continue;
+        if (arena->blocks)
+            (void)unmap(arena);
+        else
+            end_arena(arena);
+    }
+    pthread_mutex_unlock(&lock);
+    return LEATC_OK;
+}
+
+void leatc_graph_memory_waited(struct leatc_device *device)
+{
+    pthread_mutex_lock(&lock);
+    for (struct arena *arena = arenas, *next; arena; arena = next) {
+        next = arena->next;
+        if (arena->device == device)
+            end_if_idle(arena);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+/* Ends what is live in an arena of a device that is closed, which takes the addresses and the memory along. */
+static void close_arena(struct arena *arena)
+{
+    arena->pins++;
+    for (struct leatc_block *block = arena->blocks, *next; block; block = next) {
+        next = block->next;
+        if (block->live)
+            end_live(block);
+    }
+    while (arena->marks)
+        free_mark(&arena->marks);
+    (void)unmap(arena);
+    (void)leat_virtual_unreserve(arena->base);
+    arena->gone = true;
+    arena->pins--;
+    end_if_idle(arena);
+}
+
+void leatc_graph_memory_close(struct leatc_device *device)
+{
+    pthread_mutex_lock(&lock);
+    for (struct arena *arena = arenas, *next; arena; arena = next) {
+        next = arena->next;
+        if (arena->device == device && !arena->gone)
+            close_arena(arena);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+int leatc_graph_memory_get(int ordinal, int attribute, uint64_t *value)
+{
+    leat_device_info info;
+    int result = LEATC_OK;
+
+    LEATC_TRY(leatc_device_describe(ordinal, &info));
+    if (!value)
+        return LEATC_INVALID_VALUE;
+    pthread_mutex_lock(&lock);
+    switch (attribute) {
+    case LEATC_GRAPH_MEMORY_USED:
+        *value = figures[ordinal].used;
+        break;
+    case LEATC_GRAPH_MEMORY_USED_HIGH:
+        *value = figures[ordinal].used_high;
+        break;
+    case LEATC_GRAPH_MEMORY_RESERVED:
+        *value = figures[ordinal].reserved;
+        break;
+    case LEATC_GRAPH_MEMORY_RESERVED_HIGH:
+        *value = figures[ordinal].reserved_high;
+        break;
+    default:
+        result = LEATC_INVALID_VALUE;
+    }
+    pthread_mutex_unlock(&lock);
+    return result;
+}
+
+int leatc_graph_memory_set(int ordinal, int attribute, const uint64_t *value)
+{
+    leat_device_info info;
+
+    LEATC_TRY(leatc_device_describe(ordinal, &info));
+    if ((attribute != LEATC_GRAPH_MEMORY_USED_HIGH && attribute != LEATC_GRAPH_MEMORY_RESERVED_HIGH) || !value ||
+        *value)
+        return LEATC_INVALID_VALUE;
+    pthread_mutex_lock(&lock);
+    if (attribute == LEATC_GRAPH_MEMORY_USED_HIGH)
+        figures[ordinal].used_high = figures[ordinal].used;
+    else
+        figures[ordinal].reserved_high = figures[ordinal].reserved;
+    pthread_mutex_unlock(&lock);
+    return LEATC_OK;
+}

@@ -1,0 +1,187 @@
+/* object.c - user objects: counted references to what the program wants destroyed when no graph needs it any more.
+ */
+#include "engine/inside.h"
+
+#include <limits.h>
+#include <stdlib.h>
+
+struct leatc_object {
+    struct leatc_slot slot;
+    unsigned long long count;       /* references; under the lock of graphs */
+    unsigned long long count_owned; /* those of them that the program owns, and not a graph */
+    void *ptr;
+    void (*destroy)(void *ptr);
+    struct leatc_object *next_ended;
+};
+
+static struct leatc_slots objects = LEATC_SLOTS(struct leatc_object);
+
+static bool is_count(unsigned count)
+{
+    return count && count <= INT_MAX;
+}
+
+int leatc_object_create(void *ptr, void (*destroy)(void *), unsigned count, struct leatc_object **object)
+{
+    struct leatc_object *made;
+
+    if (!object || !destroy || !is_count(count))
+        return LEATC_INVALID_VALUE;
+    made = leatc_slot_new(&objects);
+    if (!made)
+        return LEATC_OUT_OF_MEMORY;
+    made->count = made->count_owned = count;
+    made->ptr = ptr;
+    made->destroy = destroy;
+    leatc_slot_publish(made);
+    *object = made;
+    return LEATC_OK;
+}
+
+/* ---- under the lock of graphs ---- */
+
+static void release(struct leatc_object *object, unsigned long long count, struct leatc_object **ended)
+{
+    object->count -= count;
+    if (object->count)
+        return;
+    (void)leatc_slot_retire(&objects, object);
+    object->next_ended = *ended;
+    *ended = object;
+}
+
+static struct leatc_holding *find_holding(struct leatc_holding *holdings, const struct leatc_object *object)
+{
+    while (holdings && holdings->object != object)
+        holdings = holdings->next;
+    return holdings;
+}
+
+static bool hold(struct leatc_holding **holdings, struct leatc_object *object, unsigned long long count)
+{
+    struct leatc_holding *holding = find_holding(*holdings, object);
+
+    if (!holding) {
+        holding = malloc(sizeof *holding);
+        if (!holding)
+            return false;
+        *holding = (struct leatc_holding){.next = *holdings, .object = object};
+        *holdings = holding;
+    }
+    holding->count += count;
+    return true;
+}
+
+bool leatc_holdings_copy(struct leatc_holding **to, const struct leatc_holding *from)
+{
+    for (; from; from = from->next) {
+        if (!hold(to, from->object, from->count))
+            return false;
+        from->object->count += from->count;
+    }
+    return true;
+}
+
+void leatc_holdings_move(struct leatc_holding **to, struct leatc_holding **from)
+{
+    struct leatc_holding **end = from;
+
+    while (*end)
+        end = &(*end)->next;
+    *end = *to;
+    *to = *from;
+    *from = NULL;
+}
+
+void leatc_holdings_release(struct leatc_holding *holdings, struct leatc_object **ended)
+{
+    for (struct leatc_holding *next; holdings; holdings = next) {
+        next = holdings->next;
+        release(holdings->object, holdings->count, ended);
+        free(holdings);
+    }
+}
+
+/* ---- without it ---- */
+
+void leatc_objects_destroy(struct leatc_object *ended)
+{
+    for (struct leatc_object *next; ended; ended = next) {
+        next = ended->next_ended;
+        ended->destroy(ended->ptr);
+        leatc_slot_free(&objects, ended);
+    }
+}
+
+int leatc_object_retain(struct leatc_object *object, unsigned count)
+{
+    int result = LEATC_INVALID_VALUE;
+
+    leatc_graphs_lock();
+    if (is_count(count) && leatc_slot_live(&objects, object)) {
+        object->count += count;
+        object->count_owned += count;
+        result = LEATC_OK;
+    }
+    leatc_graphs_unlock();
+    return result;
+}
+
+int leatc_object_release(struct leatc_object *object, unsigned count)
+{
+    struct leatc_object *ended = NULL;
+    int result = LEATC_INVALID_VALUE;
+
+    leatc_graphs_lock();
+    if (is_count(count) && leatc_slot_live(&objects, object) && count <= object->count_owned) {
+        object->count_owned -= count;
+        release(object, count, &ended);
+        result = LEATC_OK;
+    }
+    leatc_graphs_unlock();
+    leatc_objects_destroy(ended);
+    return result;
+}
+
+int leatc_graph_retain(struct leatc_graph *graph, struct leatc_object *object, unsigned count, bool move)
+{
+    int result = LEATC_INVALID_VALUE;
+
+    leatc_graphs_lock();
+    if (is_count(count) && leatc_graph_live(graph) && leatc_slot_live(&objects, object) &&
+        !(move && count > object->count_owned)) {
+        result = hold(&graph->holdings, object, count) ? LEATC_OK : LEATC_OUT_OF_MEMORY;
+        if (result == LEATC_OK && move)
+            object->count_owned -= count;
+        else if (result == LEATC_OK)
+            object->count += count;
+    }
+    leatc_graphs_unlock();
+    return result;
+}
+
+int leatc_graph_release(struct leatc_graph *graph, struct leatc_object *object, unsigned count)
+{
+    struct leatc_object *ended = NULL;
+    struct leatc_holding **link, *holding = NULL;
+    int result = LEATC_INVALID_VALUE;
+
+    leatc_graphs_lock();
+    if (is_count(count) && leatc_graph_live(graph)) {
+        for (link = &graph->holdings; *link && (*link)->object != object;)
+            link = &(*link)->next;
+        holding = *link;
+    }
+    if (holding && count <= holding->count) {
+        holding->count -= count;
+        release(object, count, &ended);
+        if (!holding->count) {
+            *link = holding->next;
+            free(holding);
+        }
+        result = LEATC_OK;
+    }
+    leatc_graphs_unlock();
+    leatc_objects_destroy(ended);
+    return result;
+}

@@ -1,0 +1,1388 @@
+/*
+ * test_cudart_nodes.c - graphs that are made by hand: each type of node, edges, copies of graphs, and what may be
+ * changed in an executable.
+ */
+#include <cuda_runtime.h>
+
+#include "compat.h"
+
+#include <leat/device_code.h>
+
+#include <libgen.h>
+#include <unistd.h>
+
+#define BYTES ((size_t)4096)
+
+static cudaStream_t stream;
+static unsigned char *device, *more, *pinned;
+
+LEAT_KERNEL(add_to_all, 3, unsigned char *, data, uint64_t, count, uint8_t, what)
+{
+    LEAT_FOR (i, count)
+        data[i] = (unsigned char)(data[i] + what);
+}
+
+LEAT_KERNEL(double_all, 2, unsigned char *, data, uint64_t, count)
+{
+    LEAT_FOR (i, count)
+        data[i] = (unsigned char)(data[i] * 2);
+}
+
+static void count_up(void *argument)
+{
+    ++*(int *)argument;
+}
+
+static void count_ten(void *argument)
+{
+    *(int *)argument += 10;
+}
+
+/* A launch of add_to_all. */
+struct addition {
+    unsigned char *data;
+    uint64_t count;
+    uint8_t what;
+    void *args[3];
+    struct cudaKernelNodeParams params;
+};
+
+static struct cudaKernelNodeParams *addition(struct addition *add, unsigned char *data, uint8_t what)
+{
+    *add = (struct addition){.data = data, .count = BYTES, .what = what};
+    add->args[0] = &add->data;
+    add->args[1] = &add->count;
+    add->args[2] = &add->what;
+    add->params = (struct cudaKernelNodeParams){.func = (void *)(uintptr_t)&leat_cpu_kernel_add_to_all,
+                                                .gridDim = {2, 1, 1},
+                                                .blockDim = {64, 1, 1},
+                                                .kernelParams = add->args};
+    return &add->params;
+}
+
+static struct cudaMemsetParams fill(void *dst, unsigned value, size_t bytes)
+{
+    return (struct cudaMemsetParams){.dst = dst, .value = value, .elementSize = 1, .width = bytes, .height = 1};
+}
+
+static cudaGraphExec_t instantiated(cudaGraph_t graph)
+{
+    cudaGraphExec_t exec;
+
+    OK(cudaGraphInstantiate(&exec, graph, 0));
+    return exec;
+}
+
+static void run(cudaGraphExec_t exec)
+{
+    OK(cudaGraphLaunch(exec, stream));
+    OK(cudaStreamSynchronize(stream));
+}
+
+static void run_and_end(cudaGraph_t graph)
+{
+    cudaGraphExec_t exec = instantiated(graph);
+
+    run(exec);
+    OK(cudaGraphExecDestroy(exec));
+}
+
+static void device_has(const unsigned char *memory, unsigned char value)
+{
+    OK(cudaMemcpy(pinned, memory, BYTES, cudaMemcpyDefault));
+    HAS_BYTES(pinned, BYTES, value);
+}
+
+/* ---- kernels ---- */
+
+static void kernels_are_nodes(void **state)
+{
+    struct cudaKernelNodeParams given;
+    struct addition add, other;
+    cudaGraphNode_t node;
+    cudaGraphExec_t exec;
+    cudaGraph_t graph;
+
+    (void)state;
+    OK(cudaMemset(device, 1, BYTES));
+    OK(cudaGraphCreate(&graph, 0));
+    OK(cudaGraphAddKernelNode(&node, graph, NULL, 0, addition(&add, device, 3)));
+    add.what = 99; /* the value was taken when the node was added */
+    OK(cudaGraphKernelNodeGetParams(node, &given));
+    assert_ptr_equal(given.func, add.params.func);
+    assert_memory_equal(&given.gridDim, &add.params.gridDim, sizeof given.gridDim);
+    assert_memory_equal(&given.blockDim, &add.params.blockDim, sizeof given.blockDim);
+    assert_null(given.extra);
+    assert_int_equal(*(uint8_t *)given.kernelParams[2], 3);
+    exec = instantiated(graph);
+    run(exec);
+    device_has(device, 4);
+
+    OK(cudaGraphKernelNodeSetParams(node, addition(&other, device, 5))); /* of the graph, not of the executable */
+    run(exec);
+    device_has(device, 7);
+    run_and_end(graph);
+    device_has(device, 12);
+    OK(cudaGraphExecKernelNodeSetParams(exec, node, addition(&other, more, 9)));
+    OK(cudaMemset(more, 0, BYTES));
+    run(exec);
+    device_has(device, 12);
+    device_has(more, 9);
+    other.params.func = (void *)(uintptr_t)&leat_cpu_kernel_double_all;
+    OK(cudaGraphExecKernelNodeSetParams(exec, node, &other.params));
+    run(exec);
+    device_has(more, 18);
+    OK(cudaGraphExecDestroy(exec));
+    OK(cudaGraphDestroy(graph));
+}
+
+static void wrong_kernels_are_refused(void **state)
+{
+    struct addition add;
+    struct cudaKernelNodeParams *p = addition(&add, device, 1);
+    cudaGraphNode_t node;
+    cudaGraph_t graph;
+    void *extra[1];
+
+    (void)state;
+    OK(cudaGraphCreate(&graph, 0));
+    GIVES(cudaErrorInvalidValue, cudaGraphAddKernelNode(NULL, graph, NULL, 0, p));
+    GIVES(cudaErrorInvalidValue, cudaGraphAddKernelNode(&node, NULL, NULL, 0, p));
+    GIVES(cudaErrorInvalidValue, cudaGraphAddKernelNode(&node, graph, NULL, 2, p));
+    GIVES(cudaErrorInvalidValue, cudaGraphAddKernelNode(&node, graph, NULL, 0, NULL));
+    p->func = NULL;
+    GIVES(cudaErrorInvalidDeviceFunction, cudaGraphAddKernelNode(&node, graph, NULL, 0, p));
+    p->func = pinned;
+    GIVES(cudaErrorInvalidDeviceFunction, cudaGraphAddKernelNode(&node, graph, NULL, 0, p));
+    p = addition(&add, device, 1);
+    p->gridDim.y = 0;
+    GIVES(cudaErrorInvalidConfiguration, cudaGraphAddKernelNode(&node, graph, NULL, 0, p));
+    p = addition(&add, device, 1);
+    p->blockDim.x = 1 << 20;
+    GIVES(cudaErrorInvalidConfiguration, cudaGraphAddKernelNode(&node, graph, NULL, 0, p));
+    p = addition(&add, device, 1);
+    p->kernelParams = NULL;
+    GIVES(cudaErrorInvalidValue, cudaGraphAddKernelNode(&node, graph, NULL, 0, p));
+    p->extra = extra;
+    GIVES(cudaErrorNotSupported, cudaGraphAddKernelNode(&node, graph, NULL, 0, p));
+    p->kernelParams = add.args;
+    GIVES(cudaErrorInvalidValue, cudaGraphAddKernelNode(&node, graph, NULL, 0, p));
+    p = addition(&add, device, 1);
+    add.args[1] = NULL;
+    GIVES(cudaErrorInvalidValue, cudaGraphAddKernelNode(&node, graph, NULL, 0, p));
+    p = addition(&add, device, 1);
+    OK(cudaGraphAddKernelNode(&node, graph, NULL, 0, p));
+    GIVES(cudaErrorInvalidValue, cudaGraphKernelNodeGetParams(node, NULL));
+    GIVES(cudaErrorInvalidValue, cudaGraphKernelNodeSetParams(node, NULL));
+    GIVES(cudaErrorInvalidValue, cudaGraphKernelNodeGetParams((cudaGraphNode_t)graph, p));
+    GIVES(cudaErrorInvalidValue, cudaGraphExecKernelNodeSetParams((cudaGraphExec_t)graph, node, p));
+    OK(cudaGraphDestroy(graph));
+    GIVES(cudaErrorInvalidValue, cudaGraphKernelNodeGetParams(node, p));
+    GIVES(cudaErrorInvalidValue, cudaGraphKernelNodeSetParams(node, p));
+}
+
+/* Kernels of a library tell how long their arguments are, so they can be captured too. */
+static void kernels_of_libraries_are_nodes(void **state)
+{
+    float in[4] = {1, 2, 3, 4}, factor = 3;
+    char self[500] = {0}, path[600];
+    uint64_t count = 4;
+    struct cudaKernelNodeParams params = {.gridDim = {1, 1, 1}, .blockDim = {32, 1, 1}}, given;
+    void *args[] = {&device, &count, &factor};
+    dim3 one = {1, 1, 1}, threads = {32, 1, 1};
+    cudaLibrary_t library;
+    cudaGraphNode_t node;
+    cudaKernel_t kernel;
+    cudaGraph_t graph;
+
+    (void)state;
+    assert_true(readlink("/proc/self/exe", self, sizeof self - 1) > 0);
+    (void)snprintf(path, sizeof path, "%s/../kernels_user.so", dirname(self));
+    OK(cudaLibraryLoadFromFile(&library, path, NULL, NULL, 0, NULL, NULL, 0));
+    OK(cudaLibraryGetKernel(&kernel, library, "user_scale_f32"));
+    OK(cudaMemcpy(device, in, sizeof in, cudaMemcpyDefault));
+    OK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+    OK(cudaLaunchKernel((void *)kernel, one, threads, args, 0, stream));
+    OK(cudaStreamEndCapture(stream, &graph));
+    factor = 99;
+    count = 1;
+    OK(cudaGraphGetNodes(graph, &node, &(size_t){1}));
+    params.func = (void *)kernel;
+    params.kernelParams = args;
+    OK(cudaGraphAddKernelNode(&node, graph, &node, 1, &params));
+    OK(cudaGraphKernelNodeGetParams(node, &given));
+    assert_ptr_equal(given.func, kernel);
+    run_and_end(graph);
+    OK(cudaMemcpy(in, device, sizeof in, cudaMemcpyDefault));
+    assert_true(in[0] == 297 && in[1] == 6 && in[2] == 9 && in[3] == 12);
+    OK(cudaLibraryUnload(library));
+    GIVES(cudaErrorInvalidDeviceFunction, cudaGraphAddKernelNode(&node, graph, NULL, 0, &params));
+    OK(cudaGraphDestroy(graph));
+}
+
+static void attributes_are_kept(void **state)
+{
+    cudaKernelNodeAttrValue value = {.pad = {0}}, zero = {.pad = {0}}, given;
+    struct addition add;
+    cudaGraphNode_t first, second, empty;
+    cudaGraph_t graph, clone;
+
+    (void)state;
+    OK(cudaGraphCreate(&graph, 0));
+    OK(cudaGraphAddKernelNode(&first, graph, NULL, 0, addition(&add, device, 3)));
+    OK(cudaGraphAddKernelNode(&second, graph, NULL, 0, addition(&add, device, 3)));
+    OK(cudaGraphAddEmptyNode(&empty, graph, NULL, 0));
+    OK(cudaGraphKernelNodeGetAttribute(first, cudaLaunchAttributePriority, &given));
+    assert_memory_equal(&given, &zero, sizeof zero);
+    value.priority = -3;
+    OK(cudaGraphKernelNodeSetAttribute(first, cudaLaunchAttributePriority, &value));
+    OK(cudaGraphKernelNodeGetAttribute(first, cudaLaunchAttributePriority, &given));
+    assert_int_equal(given.priority, -3);
+    value = zero;
+    value.accessPolicyWindow.hitRatio = 2;
+    GIVES(cudaErrorInvalidValue,
+          cudaGraphKernelNodeSetAttribute(first, cudaLaunchAttributeAccessPolicyWindow, &value));
+    value.accessPolicyWindow.hitRatio = 0.5f;
+    value.accessPolicyWindow.hitProp = cudaAccessPropertyPersisting;
+    OK(cudaGraphKernelNodeSetAttribute(first, cudaLaunchAttributeAccessPolicyWindow, &value));
+    OK(cudaGraphKernelNodeCopyAttributes(second, first));
+    OK(cudaGraphKernelNodeGetAttribute(second, cudaLaunchAttributeAccessPolicyWindow, &given));
+    assert_memory_equal(&given, &value, sizeof value);
+    OK(cudaGraphClone(&clone, graph));
+    OK(cudaGraphNodeFindInClone(&second, first, clone));
+    OK(cudaGraphKernelNodeGetAttribute(second, cudaLaunchAttributePriority, &given));
+    assert_int_equal(given.priority, -3);
+    value.cooperative = 1;
+    GIVES(cudaErrorNotSupported, cudaGraphKernelNodeSetAttribute(first, cudaLaunchAttributeCooperative, &value));
+    OK(cudaGraphKernelNodeSetAttribute(first, cudaLaunchAttributeCooperative, &zero));
+    GIVES(cudaErrorInvalidValue, cudaGraphKernelNodeSetAttribute(first, (cudaLaunchAttributeID)77, &value));
+    GIVES(cudaErrorInvalidValue, cudaGraphKernelNodeSetAttribute(first, cudaLaunchAttributePriority, NULL));
+    GIVES(cudaErrorInvalidValue, cudaGraphKernelNodeGetAttribute(first, cudaLaunchAttributePriority, NULL));
+    GIVES(cudaErrorInvalidValue, cudaGraphKernelNodeGetAttribute(empty, cudaLaunchAttributePriority, &value));
+    GIVES(cudaErrorInvalidValue, cudaGraphKernelNodeSetAttribute(empty, cudaLaunchAttributePriority, &zero));
+    GIVES(cudaErrorInvalidValue, cudaGraphKernelNodeCopyAttributes(first, empty));
+    OK(cudaGraphDestroy(clone));
+    OK(cudaGraphDestroy(graph));
+}
+
+/* ---- copies ---- */
+
+static void copies_are_nodes(void **state)
+{
+    struct cudaMemcpy3DParms params = {.kind = cudaMemcpyDefault}, given;
+    cudaGraphNode_t node;
+    cudaGraphExec_t exec;
+    cudaGraph_t graph;
+
+    (void)state;
+    write_pattern(pinned, BYTES, 4);
+    OK(cudaMemset(device, 0, BYTES));
+    OK(cudaGraphCreate(&graph, 0));
+    OK(cudaGraphAddMemcpyNode1D(&node, graph, NULL, 0, device, pinned, BYTES, cudaMemcpyHostToDevice));
+    OK(cudaGraphMemcpyNodeGetParams(node, &given));
+    assert_ptr_equal(given.dstPtr.ptr, device);
+    assert_ptr_equal(given.srcPtr.ptr, pinned);
+    assert_int_equal(given.extent.width, BYTES);
+    assert_int_equal(given.extent.height * given.extent.depth, 1);
+    assert_int_equal(given.kind, cudaMemcpyHostToDevice);
+    exec = instantiated(graph);
+    run(exec);
+    memset(pinned, 0, BYTES);
+    OK(cudaMemcpy(pinned, device, BYTES, cudaMemcpyDefault));
+    HAS_PATTERN(pinned, BYTES, 4);
+
+    /* Other memory of the same kind on the same device, and a shorter range. */
+    OK(cudaMemset(more, 0, BYTES));
+    OK(cudaGraphExecMemcpyNodeSetParams1D(exec, node, more + 100, pinned + 100, 200, cudaMemcpyHostToDevice));
+    run(exec);
+    OK(cudaMemcpy(pinned + 2000, more, 1000, cudaMemcpyDefault));
+    HAS_BYTES(pinned + 2000, 100, 0);
+    assert_memory_equal(pinned + 2100, pinned + 100, 200);
+    HAS_BYTES(pinned + 2300, 700, 0);
+    GIVES(cudaErrorInvalidValue,
+          cudaGraphExecMemcpyNodeSetParams1D(exec, node, pinned, more, 200, cudaMemcpyDeviceToHost));
+    GIVES(cudaErrorInvalidValue,
+          cudaGraphExecMemcpyNodeSetParams1D(exec, node, more, device, 200, cudaMemcpyDefault));
+    OK(cudaGraphMemcpyNodeSetParams1D(node, pinned, device, BYTES,
+                                      cudaMemcpyDeviceToHost)); /* of the graph: any */
+    memset(pinned, 0, BYTES);
+    run_and_end(graph);
+    HAS_PATTERN(pinned, BYTES, 4);
+
+    params.srcPtr = make_cudaPitchedPtr(pinned, 64, 64, 64);
+    params.dstPtr = make_cudaPitchedPtr(device, 128, 128, 32);
+    params.extent = make_cudaExtent(50, 9, 3);
+    params.srcPos = make_cudaPos(3, 2, 0);
+    params.dstPos = make_cudaPos(70, 1, 0);
+    params.srcPtr.ysize = 16;
+    params.dstPtr.ysize = 9;
+    GIVES(cudaErrorInvalidValue, cudaGraphMemcpyNodeSetParams(node, &params)); /* rows past the slice */
+    params.dstPtr.ysize = 10;
+    OK(cudaGraphMemcpyNodeSetParams(node, &params));
+    OK(cudaGraphMemcpyNodeGetParams(node, &given));
+    assert_memory_equal(&given, &params, sizeof given);
+    OK(cudaMemset(device, 0, 3 * 10 * 128));
+    run_and_end(graph);
+    for (size_t z = 0; z < 3; z++)
+        for (size_t y = 0; y < 9; y++) {
+            unsigned char row[50];
+
+            OK(cudaMemcpy(row, device + (z * 10 + y + 1) * 128 + 70, 50, cudaMemcpyDefault));
+            assert_memory_equal(row, pinned + (z * 16 + y + 2) * 64 + 3, 50);
+        }
+    /* A node of rows cannot be set in an executable, nor one be given rows. */
+    GIVES(cudaErrorInvalidValue, cudaGraphExecMemcpyNodeSetParams(exec, node, &params));
+    OK(cudaGraphExecDestroy(exec));
+    exec = instantiated(graph);
+    GIVES(cudaErrorInvalidValue,
+          cudaGraphExecMemcpyNodeSetParams1D(exec, node, device, pinned, 10, cudaMemcpyHostToDevice));
+    OK(cudaGraphExecDestroy(exec));
+    OK(cudaGraphDestroy(graph));
+}
+
+static void arrays_are_copied_by_nodes(void **state)
+{
+    struct cudaChannelFormatDesc format = cudaCreateChannelDesc(32, 0, 0, 0, cudaChannelFormatKindUnsigned);
+    struct cudaMemcpy3DParms in = {.kind = cudaMemcpyDefault}, out = {.kind = cudaMemcpyDefault}, given;
+    cudaGraphNode_t nodes[2];
+    size_t count = 2;
+    cudaArray_t array;
+    cudaGraph_t graph;
+
+    (void)state;
+    OK(cudaMallocArray(&array, &format, 8, 6, 0));
+    write_pattern(pinned, 192, 1);
+    in.srcPtr = make_cudaPitchedPtr(pinned, 32, 32, 6);
+    in.dstArray = array;
+    in.extent = make_cudaExtent(8, 6, 1);
+    out.srcArray = array;
+    out.srcPos = make_cudaPos(2, 1, 0);
+    out.dstPtr = make_cudaPitchedPtr(device, 16, 16, 5);
+    out.extent = make_cudaExtent(4, 5, 1);
+    OK(cudaGraphCreate(&graph, 0));
+    OK(cudaGraphAddMemcpyNode(&nodes[0], graph, NULL, 0, &in));
+    OK(cudaGraphAddMemcpyNode(&nodes[1], graph, nodes, 1, &out));
+    out.extent.width = 9;
+    GIVES(cudaErrorInvalidValue, cudaGraphAddMemcpyNode(&nodes[0], graph, NULL, 0, &out));
+    run_and_end(graph);
+    OK(cudaGraphDestroy(graph));
+    OK(cudaMemcpy(pinned + 1000, device, 80, cudaMemcpyDefault));
+    for (int row = 0; row < 5; row++)
+        assert_memory_equal(pinned + 1000 + row * 16, pinned + (row + 1) * 32 + 8, 16);
+
+    /* What was captured says where in the array it goes. */
+    OK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+    OK(cudaMemcpy2DToArrayAsync(array, 4, 1, pinned, 8, 8, 2, cudaMemcpyDefault, stream));
+    OK(cudaStreamEndCapture(stream, &graph));
+    OK(cudaGraphGetNodes(graph, nodes, &count));
+    OK(cudaGraphMemcpyNodeGetParams(nodes[0], &given));
+    assert_ptr_equal(given.dstArray, array);
+    assert_null(given.dstPtr.ptr);
+    assert_int_equal(given.dstPos.x, 1);
+    assert_int_equal(given.dstPos.y, 1);
+    assert_ptr_equal(given.srcPtr.ptr, pinned);
+    assert_int_equal(given.srcPtr.pitch, 8);
+    assert_int_equal(given.extent.width, 2);
+    assert_int_equal(given.extent.height, 2);
+    OK(cudaGraphMemcpyNodeSetParams(nodes[0], &given)); /* and can be set so */
+    OK(cudaGraphDestroy(graph));
+    OK(cudaFreeArray(array));
+}
+
+unsigned char shown_symbol[64];
+
+static void symbols_are_copied_by_nodes(void **state)
+{
+    cudaGraphNode_t nodes[2];
+    cudaGraphExec_t exec;
+    cudaGraph_t graph;
+
+    (void)state;
+    OK(cudaMemset(device, 6, BYTES));
+    memset(shown_symbol, 0, sizeof shown_symbol);
+    OK(cudaGraphCreate(&graph, 0));
+    OK(cudaGraphAddMemcpyNodeToSymbol(&nodes[0], graph, NULL, 0, shown_symbol, device, 10, 5,
+                                      cudaMemcpyDeviceToDevice));
+    OK(cudaGraphAddMemcpyNodeFromSymbol(&nodes[1], graph, nodes, 1, more, shown_symbol, 64, 0,
+                                        cudaMemcpyDeviceToDevice));
+    exec = instantiated(graph);
+    run(exec);
+    OK(cudaMemcpy(pinned, more, 64, cudaMemcpyDefault));
+    HAS_BYTES(pinned, 5, 0);
+    HAS_BYTES(pinned + 5, 10, 6);
+    HAS_BYTES(pinned + 15, 49, 0);
+    OK(cudaGraphExecMemcpyNodeSetParamsToSymbol(exec, nodes[0], shown_symbol, device, 3, 61,
+                                                cudaMemcpyDeviceToDevice));
+    OK(cudaGraphExecMemcpyNodeSetParamsFromSymbol(exec, nodes[1], more, shown_symbol, 32, 32,
+                                                  cudaMemcpyDeviceToDevice));
+    run(exec);
+    OK(cudaMemcpy(pinned, more, 32, cudaMemcpyDefault));
+    HAS_BYTES(pinned, 29, 0);
+    HAS_BYTES(pinned + 29, 3, 6);
+    OK(cudaGraphMemcpyNodeSetParamsToSymbol(nodes[0], shown_symbol, pinned, 4, 0, cudaMemcpyHostToDevice));
+    OK(cudaGraphMemcpyNodeSetParamsFromSymbol(nodes[1], pinned + 100, shown_symbol, 4, 0, cudaMemcpyDeviceToHost));
+    memset(pinned, 0x77, 4);
+    run_and_end(graph);
+    HAS_BYTES(pinned + 100, 4, 0x77);
+    GIVES(cudaErrorInvalidSymbol,
+          cudaGraphAddMemcpyNodeToSymbol(&nodes[0], graph, NULL, 0, NULL, device, 10, 5, cudaMemcpyDefault));
+    GIVES(cudaErrorInvalidMemcpyDirection, cudaGraphAddMemcpyNodeToSymbol(&nodes[0], graph, NULL, 0, shown_symbol,
+                                                                          device, 10, 5, cudaMemcpyDeviceToHost));
+    GIVES(cudaErrorInvalidMemcpyDirection,
+          cudaGraphAddMemcpyNodeFromSymbol(&nodes[0], graph, NULL, 0, device, shown_symbol, 10, 5,
+                                           cudaMemcpyHostToDevice));
+    OK(cudaGraphExecDestroy(exec));
+    OK(cudaGraphDestroy(graph));
+}
+
+static void wrong_copies_are_refused(void **state)
+{
+    struct cudaMemcpy3DParms params = {.kind = cudaMemcpyDefault};
+    cudaGraphNode_t node;
+    cudaGraph_t graph;
+    unsigned char *block, pageable[16];
+
+    (void)state;
+    OK(cudaGraphCreate(&graph, 0));
+    OK(cudaMalloc((void **)&block, 100));
+    GIVES(cudaErrorInvalidValue, cudaGraphAddMemcpyNode(&node, graph, NULL, 0, NULL));
+    GIVES(cudaErrorInvalidValue, cudaGraphAddMemcpyNode(&node, graph, NULL, 0, &params));
+    GIVES(cudaErrorInvalidValue,
+          cudaGraphAddMemcpyNode1D(&node, graph, NULL, 0, block, device, 0, cudaMemcpyDefault));
+    GIVES(cudaErrorInvalidValue,
+          cudaGraphAddMemcpyNode1D(&node, graph, NULL, 0, block, device, 101, cudaMemcpyDefault));
+    GIVES(cudaErrorInvalidValue,
+          cudaGraphAddMemcpyNode1D(&node, graph, NULL, 0, block, device, SIZE_MAX, cudaMemcpyDefault));
+    GIVES(cudaErrorInvalidValue,
+          cudaGraphAddMemcpyNode1D(&node, graph, NULL, 0, NULL, device, 10, cudaMemcpyDefault));
+    GIVES(cudaErrorInvalidValue,
+          cudaGraphAddMemcpyNode1D(&node, graph, NULL, 0, block, NULL, 10, cudaMemcpyDefault));
+    GIVES(cudaErrorInvalidMemcpyDirection,
+          cudaGraphAddMemcpyNode1D(&node, graph, NULL, 0, block, device, 10, (enum cudaMemcpyKind)7));
+    GIVES(cudaErrorInvalidValue,
+          cudaGraphAddMemcpyNode1D(&node, graph, NULL, 0, pageable, device, 10, cudaMemcpyHostToDevice));
+    OK(cudaGraphAddMemcpyNode1D(&node, graph, NULL, 0, pageable, device, 10, cudaMemcpyDeviceToHost));
+    run_and_end(graph);
+    OK(cudaFree(block));
+    OK(cudaGraphDestroy(graph));
+}
+
+/* ---- fills ---- */
+
+static void fills_are_nodes(void **state)
+{
+    struct cudaMemsetParams params = fill(device + 8, 0x01020304, 20), given;
+    cudaGraphNode_t node;
+    cudaGraphExec_t exec;
+    cudaGraph_t graph;
+    uint32_t words[22];
+
+    (void)state;
+    params.elementSize = 4;
+    OK(cudaMemset(device, 0, BYTES));
+    OK(cudaGraphCreate(&graph, 0));
+    OK(cudaGraphAddMemsetNode(&node, graph, NULL, 0, &params));
+    OK(cudaGraphMemsetNodeGetParams(node, &given));
+    assert_memory_equal(&given, &params, sizeof given);
+    exec = instantiated(graph);
+    run(exec);
+    OK(cudaMemcpy(words, device, sizeof words, cudaMemcpyDefault));
+    assert_true(!words[1] && words[2] == 0x01020304 && words[21] == 0x01020304);
+    OK(cudaMemcpy(words, device + 88, 4, cudaMemcpyDefault));
+    assert_int_equal(words[0], 0);
+    params = fill(device, 7, BYTES);
+    OK(cudaGraphExecMemsetNodeSetParams(exec, node, &params));
+    run(exec);
+    device_has(device, 7);
+    params = fill(pinned, 7, BYTES); /* another kind of memory */
+    GIVES(cudaErrorInvalidValue, cudaGraphExecMemsetNodeSetParams(exec, node, &params));
+    params = fill(device, 9, 16);
+    params.height = 4;
+    params.pitch = 32;
+    GIVES(cudaErrorInvalidValue, cudaGraphExecMemsetNodeSetParams(exec, node, &params));
+    OK(cudaGraphMemsetNodeSetParams(node, &params));
+    OK(cudaGraphExecDestroy(exec));
+    exec = instantiated(graph);
+    run(exec);
+    OK(cudaMemcpy(pinned, device, 128, cudaMemcpyDefault));
+    for (int row = 0; row < 4; row++) {
+        HAS_BYTES(pinned + row * 32, 16, 9);
+        HAS_BYTES(pinned + row * 32 + 16, 16, 7);
+    }
+    params.value = 8; /* the same shape elsewhere */
+    params.dst = more;
+    OK(cudaGraphExecMemsetNodeSetParams(exec, node, &params));
+    params.height = 3;
+    GIVES(cudaErrorInvalidValue, cudaGraphExecMemsetNodeSetParams(exec, node, &params));
+    OK(cudaGraphExecDestroy(exec));
+
+    params = fill(device, 1, 0);
+    GIVES(cudaErrorInvalidValue, cudaGraphMemsetNodeSetParams(node, &params));
+    params = fill(device, 1, BYTES + 1);
+    GIVES(cudaErrorInvalidValue, cudaGraphMemsetNodeSetParams(node, &params));
+    params = fill(device, 1, 10);
+    params.elementSize = 3;
+    GIVES(cudaErrorInvalidValue, cudaGraphMemsetNodeSetParams(node, &params));
+    params = fill(device + 1, 1, 10);
+    params.elementSize = 2;
+    GIVES(cudaErrorInvalidValue, cudaGraphMemsetNodeSetParams(node, &params));
+    params = fill(device, 1, 10);
+    params.height = 2;
+    params.pitch = 9;
+    GIVES(cudaErrorInvalidValue, cudaGraphMemsetNodeSetParams(node, &params));
+    params = fill(words, 1, 10); /* pageable */
+    GIVES(cudaErrorInvalidValue, cudaGraphMemsetNodeSetParams(node, &params));
+    GIVES(cudaErrorInvalidValue, cudaGraphMemsetNodeSetParams(node, NULL));
+    GIVES(cudaErrorInvalidValue, cudaGraphMemsetNodeGetParams(node, NULL));
+    OK(cudaGraphDestroy(graph));
+}
+
+/* ---- host functions, events, child graphs ---- */
+
+static void host_functions_are_nodes(void **state)
+{
+    int calls = 0, others = 0;
+    struct cudaHostNodeParams params = {count_up, &calls}, given, ten = {count_ten, &others};
+    cudaGraphNode_t node;
+    cudaGraphExec_t exec;
+    cudaGraph_t graph;
+
+    (void)state;
+    OK(cudaGraphCreate(&graph, 0));
+    OK(cudaGraphAddHostNode(&node, graph, NULL, 0, &params));
+    OK(cudaGraphHostNodeGetParams(node, &given));
+    assert_true(given.fn == count_up && given.userData == &calls);
+    exec = instantiated(graph);
+    run(exec);
+    run(exec);
+    assert_int_equal(calls, 2);
+    OK(cudaGraphExecHostNodeSetParams(exec, node, &ten));
+    run(exec);
+    assert_true(calls == 2 && others == 10);
+    OK(cudaGraphHostNodeGetParams(node, &given));
+    assert_true(given.fn == count_up);
+    OK(cudaGraphHostNodeSetParams(node, &ten));
+    run_and_end(graph);
+    assert_true(calls == 2 && others == 20);
+    ten.fn = NULL;
+    GIVES(cudaErrorInvalidValue, cudaGraphHostNodeSetParams(node, &ten));
+    GIVES(cudaErrorInvalidValue, cudaGraphHostNodeSetParams(node, NULL));
+    GIVES(cudaErrorInvalidValue, cudaGraphExecHostNodeSetParams(exec, node, NULL));
+    GIVES(cudaErrorInvalidValue, cudaGraphAddHostNode(&node, graph, NULL, 0, &ten));
+    OK(cudaGraphExecDestroy(exec));
+    OK(cudaGraphDestroy(graph));
+}
+
+static void events_are_nodes(void **state)
+{
+    cudaEvent_t first, second, got;
+    cudaGraphNode_t record, wait;
+    enum cudaGraphNodeType type;
+    cudaGraphExec_t exec;
+    cudaGraph_t graph;
+
+    (void)state;
+    OK(cudaEventCreate(&first));
+    OK(cudaEventCreate(&second));
+    OK(cudaGraphCreate(&graph, 0));
+    OK(cudaGraphAddEventRecordNode(&record, graph, NULL, 0, first));
+    OK(cudaGraphAddEventWaitNode(&wait, graph, &record, 1, second));
+    OK(cudaGraphNodeGetType(record, &type));
+    assert_int_equal(type, cudaGraphNodeTypeEventRecord);
+    OK(cudaGraphNodeGetType(wait, &type));
+    assert_int_equal(type, cudaGraphNodeTypeWaitEvent);
+    OK(cudaGraphEventRecordNodeGetEvent(record, &got));
+    assert_ptr_equal(got, first);
+    OK(cudaGraphEventWaitNodeGetEvent(wait, &got));
+    assert_ptr_equal(got, second);
+    GIVES(cudaErrorInvalidValue, cudaGraphEventWaitNodeGetEvent(record, &got));
+    exec = instantiated(graph);
+    run(exec);
+    OK(cudaEventQuery(first));
+    OK(cudaGraphExecEventRecordNodeSetEvent(exec, record, second));
+    OK(cudaGraphExecEventWaitNodeSetEvent(exec, wait, first));
+    run(exec);
+    OK(cudaEventQuery(second));
+    OK(cudaGraphEventRecordNodeSetEvent(record, second));
+    OK(cudaGraphEventWaitNodeSetEvent(wait, first));
+    OK(cudaGraphEventWaitNodeGetEvent(wait, &got));
+    assert_ptr_equal(got, first);
+    GIVES(cudaErrorInvalidValue, cudaGraphExecEventWaitNodeSetEvent(exec, record, first));
+    OK(cudaEventDestroy(first));
+    OK(cudaEventDestroy(second));
+    assert_true(cudaGraphAddEventRecordNode(&record, graph, NULL, 0, first) != cudaSuccess);
+    assert_true(cudaGraphAddEventWaitNode(&wait, graph, NULL, 0, NULL) != cudaSuccess);
+    assert_true(cudaGraphLaunch(exec, stream) != cudaSuccess); /* its events are gone */
+    OK(cudaStreamSynchronize(stream));
+    OK(cudaGraphExecDestroy(exec));
+    OK(cudaGraphDestroy(graph));
+}
+
+static void graphs_are_nodes(void **state)
+{
+    cudaGraph_t inner, middle, outer, got, other;
+    cudaGraphNode_t leaf, first, second, last, in_inner;
+    struct addition add, three;
+    struct cudaMemsetParams zero = fill(device, 0, BYTES);
+    enum cudaGraphNodeType type;
+    cudaGraphExec_t exec, none;
+    size_t count = 0;
+
+    (void)state;
+    OK(cudaGraphCreate(&inner, 0));
+    OK(cudaGraphAddKernelNode(&leaf, inner, NULL, 0, addition(&add, device, 1)));
+    OK(cudaGraphCreate(&middle, 0));
+    OK(cudaGraphAddChildGraphNode(&first, middle, NULL, 0, inner));
+    OK(cudaGraphAddChildGraphNode(&second, middle, &first, 1, inner));
+    OK(cudaGraphCreate(&outer, 0));
+    OK(cudaGraphAddMemsetNode(&first, outer, NULL, 0, &zero));
+    OK(cudaGraphAddChildGraphNode(&second, outer, &first, 1, middle));
+    OK(cudaGraphAddChildGraphNode(&last, outer, &second, 1, middle));
+    OK(cudaGraphNodeGetType(last, &type));
+    assert_int_equal(type, cudaGraphNodeTypeGraph);
+    OK(cudaGraphDestroy(inner)); /* the nodes have copies */
+    OK(cudaGraphDestroy(middle));
+    run_and_end(outer);
+    device_has(device, 4);
+
+    /* The copies can be looked at and changed. */
+    OK(cudaGraphChildGraphNodeGetGraph(last, &got));
+    OK(cudaGraphGetNodes(got, NULL, &count));
+    assert_int_equal(count, 2);
+    OK(cudaGraphGetNodes(got, &first, &(size_t){1}));
+    OK(cudaGraphChildGraphNodeGetGraph(first, &inner));
+    OK(cudaGraphGetNodes(inner, &in_inner, &(size_t){1}));
+    OK(cudaGraphKernelNodeSetParams(in_inner, addition(&three, device, 3)));
+    exec = instantiated(outer);
+    run(exec);
+    device_has(device, 6);
+    OK(cudaGraphExecKernelNodeSetParams(exec, in_inner, addition(&three, device, 10)));
+    run(exec);
+    device_has(device, 13);
+
+    /* The child of a node in an executable. */
+    OK(cudaGraphClone(&other, got));
+    OK(cudaGraphGetNodes(other, &first, &(size_t){1}));
+    OK(cudaGraphChildGraphNodeGetGraph(first, &inner));
+    OK(cudaGraphGetNodes(inner, &in_inner, &(size_t){1}));
+    OK(cudaGraphKernelNodeSetParams(in_inner, addition(&three, device, 20)));
+    OK(cudaGraphExecChildGraphNodeSetParams(exec, second, other));
+    run(exec);
+    device_has(device, 32);
+    OK(cudaGraphAddEmptyNode(&leaf, other, NULL, 0));
+    GIVES(cudaErrorInvalidValue, cudaGraphExecChildGraphNodeSetParams(exec, second, other));
+    GIVES(cudaErrorInvalidValue, cudaGraphExecChildGraphNodeSetParams(exec, leaf, other));
+    run(exec);
+    device_has(device, 32);
+
+    GIVES(cudaErrorInvalidValue, cudaGraphDestroy(got));
+    GIVES(cudaErrorInvalidValue, cudaGraphChildGraphNodeGetGraph(leaf, &got));
+    GIVES(cudaErrorInvalidValue, cudaGraphChildGraphNodeGetGraph(second, NULL));
+    GIVES(cudaErrorInvalidValue, cudaGraphAddChildGraphNode(&leaf, outer, NULL, 0, NULL));
+    OK(cudaGraphDestroy(other));
+    OK(cudaGraphDestroy(outer));
+    GIVES(cudaErrorInvalidValue, cudaGraphGetNodes(got, NULL, &count));
+    run(exec);
+    device_has(device, 32);
+    OK(cudaGraphExecDestroy(exec));
+    GIVES(cudaErrorInvalidValue, cudaGraphInstantiate(&none, got, 0));
+}
+
+/* A child that is moved stays the same graph, and is the node's. */
+static void child_graphs_can_be_moved(void **state)
+{
+    struct cudaGraphNodeParams params = {.type = cudaGraphNodeTypeGraph};
+    cudaGraph_t graph, child, got;
+    struct addition add;
+    cudaGraphNode_t node, leaf;
+
+    (void)state;
+    OK(cudaMemset(device, 0, BYTES));
+    OK(cudaGraphCreate(&graph, 0));
+    OK(cudaGraphCreate(&child, 0));
+    OK(cudaGraphAddKernelNode(&leaf, child, NULL, 0, addition(&add, device, 2)));
+    params.graph.graph = child;
+    params.graph.ownership = cudaGraphChildGraphOwnershipMove;
+    OK(cudaGraphAddNode(&node, graph, NULL, NULL, 0, &params));
+    OK(cudaGraphChildGraphNodeGetGraph(node, &got));
+    assert_ptr_equal(got, child);
+    GIVES(cudaErrorInvalidValue, cudaGraphDestroy(child));
+    GIVES(cudaErrorInvalidValue, cudaGraphAddNode(&node, graph, NULL, NULL, 0, &params));
+    params.graph.graph = graph;
+    GIVES(cudaErrorInvalidValue, cudaGraphAddNode(&node, graph, NULL, NULL, 0, &params));
+    OK(cudaGraphKernelNodeSetParams(leaf, addition(&add, device, 5)));
+    run_and_end(graph);
+    device_has(device, 5);
+    OK(cudaGraphDestroy(graph));
+    GIVES(cudaErrorInvalidValue, cudaGraphKernelNodeGetParams(leaf, &add.params));
+}
+
+/* ---- nodes of any type ---- */
+
+static void one_call_adds_them_all(void **state)
+{
+    struct cudaGraphNodeParams params = {.type = cudaGraphNodeTypeKernel}, wrong;
+    cudaGraphNode_t nodes[9];
+    struct addition add;
+    int calls = 0;
+    cudaGraphExec_t exec;
+    cudaGraph_t graph, child;
+    cudaEvent_t event;
+    void *memory;
+
+    (void)state;
+    OK(cudaEventCreate(&event));
+    OK(cudaGraphCreate(&graph, 0));
+    addition(&add, device, 1);
+    params = (struct cudaGraphNodeParams){.type = cudaGraphNodeTypeMemset};
+    params.memset =
+        (struct cudaMemsetParamsV2){.dst = device, .value = 3, .elementSize = 1, .width = BYTES, .height = 1};
+    OK(cudaGraphAddNode(&nodes[0], graph, NULL, NULL, 0, &params));
+    params = (struct cudaGraphNodeParams){.type = cudaGraphNodeTypeKernel};
+    params.kernel = (struct cudaKernelNodeParamsV2){.func = add.params.func,
+                                                    .gridDim = add.params.gridDim,
+                                                    .blockDim = add.params.blockDim,
+                                                    .kernelParams = add.args};
+    OK(cudaGraphAddNode(&nodes[1], graph, nodes, NULL, 1, &params));
+    params = (struct cudaGraphNodeParams){.type = cudaGraphNodeTypeMemAlloc};
+    params.alloc.poolProps.allocType = cudaMemAllocationTypePinned;
+    params.alloc.poolProps.location.type = cudaMemLocationTypeDevice;
+    params.alloc.bytesize = BYTES;
+    OK(cudaGraphAddNode(&nodes[2], graph, NULL, NULL, 0, &params));
+    memory = params.alloc.dptr;
+    params = (struct cudaGraphNodeParams){.type = cudaGraphNodeTypeMemcpy};
+    params.memcpy.copyParams = (struct cudaMemcpy3DParms){.srcPtr = make_cudaPitchedPtr(device, BYTES, BYTES, 1),
+                                                          .dstPtr = make_cudaPitchedPtr(memory, BYTES, BYTES, 1),
+                                                          .extent = make_cudaExtent(BYTES, 1, 1),
+                                                          .kind = cudaMemcpyDeviceToDevice};
+    OK(cudaGraphAddNode(&nodes[3], graph, &nodes[1], NULL, 2, &params));
+    params = (struct cudaGraphNodeParams){.type = cudaGraphNodeTypeHost};
+    params.host.fn = count_up;
+    params.host.userData = &calls;
+    OK(cudaGraphAddNode(&nodes[4], graph, &nodes[3], NULL, 1, &params));
+    params = (struct cudaGraphNodeParams){.type = cudaGraphNodeTypeEventRecord};
+    params.eventRecord.event = event;
+    OK(cudaGraphAddNode(&nodes[5], graph, &nodes[3], NULL, 1, &params));
+    params = (struct cudaGraphNodeParams){.type = cudaGraphNodeTypeWaitEvent};
+    params.eventWait.event = event;
+    OK(cudaGraphAddNode(&nodes[6], graph, &nodes[5], NULL, 1, &params));
+    params = (struct cudaGraphNodeParams){.type = cudaGraphNodeTypeEmpty};
+    OK(cudaGraphAddNode(&nodes[7], graph, &nodes[4], NULL, 3, &params));
+    OK(cudaGraphCreate(&child, 0));
+    params = (struct cudaGraphNodeParams){.type = cudaGraphNodeTypeGraph};
+    params.graph.graph = child;
+    OK(cudaGraphAddNode(&nodes[8], graph, &nodes[7], NULL, 1, &params));
+    OK(cudaGraphDestroy(child));
+    exec = instantiated(graph);
+    run(exec);
+    assert_int_equal(calls, 1);
+    device_has(memory, 4);
+    OK(cudaFree(memory));
+
+    /* And sets the parameters, in the graph and in the executable. */
+    params = (struct cudaGraphNodeParams){.type = cudaGraphNodeTypeMemset};
+    params.memset =
+        (struct cudaMemsetParamsV2){.dst = device, .value = 7, .elementSize = 1, .width = BYTES, .height = 1};
+    OK(cudaGraphExecNodeSetParams(exec, nodes[0], &params));
+    run(exec);
+    device_has(memory, 8);
+    OK(cudaFree(memory));
+    GIVES(cudaErrorInvalidValue, cudaGraphExecNodeSetParams(exec, nodes[1], &params));
+    GIVES(cudaErrorInvalidValue, cudaGraphNodeSetParams(nodes[1], &params));
+    OK(cudaGraphNodeSetParams(nodes[0], &params));
+    OK(cudaGraphExecDestroy(exec));
+    run_and_end(graph);
+    device_has(memory, 8);
+    OK(cudaFree(memory));
+
+    GIVES(cudaErrorInvalidValue, cudaGraphAddNode(&nodes[0], graph, NULL, NULL, 0, NULL));
+    GIVES(cudaErrorInvalidValue, cudaGraphAddNode(NULL, graph, NULL, NULL, 0, &params));
+    wrong = params;
+    wrong.reserved0[1] = 1;
+    GIVES(cudaErrorInvalidValue, cudaGraphAddNode(&nodes[0], graph, NULL, NULL, 0, &wrong));
+    wrong = params;
+    wrong.reserved2 = 1;
+    GIVES(cudaErrorInvalidValue, cudaGraphAddNode(&nodes[0], graph, NULL, NULL, 0, &wrong));
+    wrong = (struct cudaGraphNodeParams){.type = (enum cudaGraphNodeType)99};
+    GIVES(cudaErrorInvalidValue, cudaGraphAddNode(&nodes[0], graph, NULL, NULL, 0, &wrong));
+    wrong = (struct cudaGraphNodeParams){.type = cudaGraphNodeTypeConditional};
+    GIVES(cudaErrorNotSupported, cudaGraphAddNode(&nodes[0], graph, NULL, NULL, 0, &wrong));
+    wrong = (struct cudaGraphNodeParams){.type = cudaGraphNodeTypeExtSemaphoreSignal};
+    GIVES(cudaErrorNotSupported, cudaGraphAddNode(&nodes[0], graph, NULL, NULL, 0, &wrong));
+    OK(cudaGraphDestroy(graph));
+    OK(cudaEventDestroy(event));
+}
+
+static void what_there_is_not_is_refused(void **state)
+{
+    struct cudaExternalSemaphoreSignalNodeParams signal = {.numExtSems = 0};
+    struct cudaExternalSemaphoreWaitNodeParams wait = {.numExtSems = 0};
+    cudaGraphConditionalHandle handle;
+    cudaGraphEdgeData data = {.type = 0};
+    cudaGraphNode_t nodes[2];
+    cudaGraphExec_t exec;
+    cudaGraph_t graph;
+
+    (void)state;
+    OK(cudaGraphCreate(&graph, 0));
+    OK(cudaGraphAddEmptyNode(&nodes[0], graph, NULL, 0));
+    GIVES(cudaErrorNotSupported, cudaGraphAddExternalSemaphoresSignalNode(&nodes[1], graph, NULL, 0, &signal));
+    GIVES(cudaErrorNotSupported, cudaGraphAddExternalSemaphoresWaitNode(&nodes[1], graph, NULL, 0, &wait));
+    GIVES(cudaErrorInvalidValue, cudaGraphAddExternalSemaphoresWaitNode(&nodes[1], graph, NULL, 0, NULL));
+    GIVES(cudaErrorInvalidValue, cudaGraphExternalSemaphoresSignalNodeGetParams(nodes[0], &signal));
+    GIVES(cudaErrorInvalidValue, cudaGraphExternalSemaphoresWaitNodeSetParams(nodes[0], &wait));
+    GIVES(cudaErrorNotSupported, cudaGraphConditionalHandleCreate(&handle, graph, 0, 0));
+    GIVES(cudaErrorInvalidValue, cudaGraphConditionalHandleCreate(NULL, graph, 0, 0));
+    GIVES(cudaErrorNotSupported, cudaGraphInstantiate(&exec, graph, cudaGraphInstantiateFlagDeviceLaunch));
+    GIVES(cudaErrorInvalidValue, cudaGraphInstantiate(&exec, graph, 1 << 10));
+    /* Edges that let the second node begin before the first has ended. */
+    OK(cudaGraphAddEmptyNode(&nodes[1], graph, NULL, 0));
+    data.type = cudaGraphDependencyTypeProgrammatic;
+    data.from_port = cudaGraphKernelNodePortProgrammatic;
+    GIVES(cudaErrorNotSupported, cudaGraphAddDependencies(graph, &nodes[0], &nodes[1], &data, 1));
+    GIVES(cudaErrorInvalidValue, cudaGraphRemoveDependencies(graph, &nodes[0], &nodes[1], &data, 1));
+    data = (cudaGraphEdgeData){.reserved = {1}};
+    GIVES(cudaErrorInvalidValue, cudaGraphAddDependencies(graph, &nodes[0], &nodes[1], &data, 1));
+    data = (cudaGraphEdgeData){.type = 0};
+    OK(cudaGraphAddDependencies(graph, &nodes[0], &nodes[1], &data, 1));
+    OK(cudaGraphRemoveDependencies(graph, &nodes[0], &nodes[1], &data, 1));
+    OK(cudaGraphDestroy(graph));
+}
+
+/* ---- edges ---- */
+
+static void edges_are_added_listed_and_removed(void **state)
+{
+    cudaGraphNode_t nodes[4], from[5], to[5], list[5], stranger;
+    cudaGraphEdgeData data[5];
+    cudaGraph_t graph, other;
+    size_t count = 77;
+
+    (void)state;
+    OK(cudaGraphCreate(&graph, 0));
+    for (int i = 0; i < 4; i++)
+        OK(cudaGraphAddEmptyNode(&nodes[i], graph, NULL, 0));
+    from[0] = from[1] = nodes[0];
+    to[0] = nodes[1];
+    to[1] = nodes[2];
+    from[2] = nodes[1];
+    from[3] = nodes[2];
+    to[2] = to[3] = nodes[3];
+    OK(cudaGraphGetEdges(graph, NULL, NULL, NULL, &count));
+    assert_int_equal(count, 0);
+    OK(cudaGraphAddDependencies(graph, from, to, NULL, 4));
+    OK(cudaGraphGetEdges(graph, NULL, NULL, NULL, &count));
+    assert_int_equal(count, 4);
+    count = 5;
+    memset(data, 0xff, sizeof data);
+    OK(cudaGraphGetEdges(graph, from, to, data, &count));
+    assert_int_equal(count, 4);
+    assert_true(!from[4] && !to[4]);
+    HAS_BYTES(data, 4 * sizeof data[0], 0);
+    for (int i = 0; i < 4; i++)
+        assert_true((from[i] == nodes[0] && (to[i] == nodes[1] || to[i] == nodes[2])) ||
+                    ((from[i] == nodes[1] || from[i] == nodes[2]) && to[i] == nodes[3]));
+    count = 1;
+    OK(cudaGraphGetEdges(graph, from, to, NULL, &count));
+    assert_int_equal(count, 1);
+    GIVES(cudaErrorInvalidValue, cudaGraphGetEdges(graph, from, NULL, NULL, &count));
+    GIVES(cudaErrorInvalidValue, cudaGraphGetEdges(graph, NULL, NULL, data, &count));
+    GIVES(cudaErrorInvalidValue, cudaGraphGetEdges(graph, NULL, NULL, NULL, NULL));
+
+    count = 5;
+    OK(cudaGraphNodeGetDependencies(nodes[3], list, data, &count));
+    assert_true(count == 2 && list[0] == nodes[1] && list[1] == nodes[2] && !list[2]);
+    OK(cudaGraphNodeGetDependentNodes(nodes[0], NULL, NULL, &count));
+    assert_int_equal(count, 2);
+    OK(cudaGraphNodeGetDependentNodes(nodes[3], list, NULL, &count));
+    assert_int_equal(count, 0);
+    OK(cudaGraphGetRootNodes(graph, NULL, &count));
+    assert_int_equal(count, 1);
+
+    /* All edges of a call or none. */
+    OK(cudaGraphCreate(&other, 0));
+    OK(cudaGraphAddEmptyNode(&stranger, other, NULL, 0));
+    from[0] = nodes[0];
+    to[0] = nodes[3];
+    from[1] = nodes[0];
+    to[1] = stranger;
+    GIVES(cudaErrorInvalidValue, cudaGraphAddDependencies(graph, from, to, NULL, 2));
+    to[1] = nodes[3]; /* twice */
+    GIVES(cudaErrorInvalidValue, cudaGraphAddDependencies(graph, from, to, NULL, 2));
+    to[1] = nodes[0]; /* itself */
+    GIVES(cudaErrorInvalidValue, cudaGraphAddDependencies(graph, from, to, NULL, 2));
+    to[1] = nodes[1]; /* there already */
+    GIVES(cudaErrorInvalidValue, cudaGraphAddDependencies(graph, from, to, NULL, 2));
+    GIVES(cudaErrorInvalidValue, cudaGraphAddDependencies(graph, NULL, NULL, NULL, 1));
+    GIVES(cudaErrorInvalidValue,
+          cudaGraphRemoveDependencies(graph, from, to, NULL, 2)); /* the first is not there */
+    OK(cudaGraphGetEdges(graph, NULL, NULL, NULL, &count));
+    assert_int_equal(count, 4);
+    OK(cudaGraphAddDependencies(graph, NULL, NULL, NULL, 0));
+    OK(cudaGraphAddDependencies(graph, from, to, NULL, 1));
+    OK(cudaGraphRemoveDependencies(graph, from, to, NULL, 2));
+    OK(cudaGraphGetEdges(graph, NULL, NULL, NULL, &count));
+    assert_int_equal(count, 3);
+
+    /* Adding a node checks those before it. */
+    list[0] = list[1] = nodes[0];
+    GIVES(cudaErrorInvalidValue, cudaGraphAddEmptyNode(&stranger, graph, list, 2));
+    list[1] = stranger;
+    GIVES(cudaErrorInvalidValue, cudaGraphAddEmptyNode(&stranger, graph, list, 2));
+    OK(cudaGraphDestroyNode(nodes[1]));
+    GIVES(cudaErrorInvalidValue, cudaGraphDestroyNode(nodes[1]));
+    GIVES(cudaErrorInvalidValue, cudaGraphAddDependencies(graph, &nodes[1], &nodes[3], NULL, 1));
+    OK(cudaGraphGetNodes(graph, NULL, &count));
+    assert_int_equal(count, 3);
+    OK(cudaGraphGetEdges(graph, NULL, NULL, NULL, &count));
+    assert_int_equal(count, 2); /* its own went with it */
+    OK(cudaGraphDestroy(other));
+    OK(cudaGraphDestroy(graph));
+}
+
+static void circles_are_found(void **state)
+{
+    cudaGraphInstantiateParams params = {.flags = 0};
+    cudaGraph_t graph, outer, inner;
+    cudaGraphNode_t nodes[4], child;
+    cudaGraphExec_t exec;
+
+    (void)state;
+    OK(cudaGraphCreate(&graph, 0));
+    for (int i = 0; i < 4; i++)
+        OK(cudaGraphAddEmptyNode(&nodes[i], graph, i ? &nodes[i - 1] : NULL, i ? 1 : 0));
+    OK(cudaGraphAddDependencies(graph, &nodes[2], &nodes[1], NULL, 1));
+    GIVES(cudaErrorInvalidValue, cudaGraphInstantiate(&exec, graph, 0));
+    GIVES(cudaErrorInvalidValue, cudaGraphInstantiateWithParams(&exec, graph, &params));
+    assert_int_equal(params.result_out, cudaGraphInstantiateInvalidStructure);
+    assert_true(params.errNode_out == nodes[1] || params.errNode_out == nodes[2]);
+    OK(cudaGraphCreate(&outer, 0));
+    OK(cudaGraphAddChildGraphNode(&child, outer, NULL, 0, graph));
+    GIVES(cudaErrorInvalidValue, cudaGraphInstantiateWithParams(&exec, outer, &params));
+    assert_int_equal(params.result_out, cudaGraphInstantiateInvalidStructure);
+    OK(cudaGraphChildGraphNodeGetGraph(child, &inner));
+    OK(cudaGraphRemoveDependencies(graph, &nodes[2], &nodes[1], NULL, 1));
+    OK(cudaGraphInstantiateWithParams(&exec, graph, &params));
+    assert_int_equal(params.result_out, cudaGraphInstantiateSuccess);
+    assert_null(params.errNode_out);
+    OK(cudaGraphExecDestroy(exec));
+    GIVES(cudaErrorInvalidValue, cudaGraphInstantiateWithParams(&exec, graph, NULL));
+    params.flags = 1 << 20;
+    GIVES(cudaErrorInvalidValue, cudaGraphInstantiateWithParams(&exec, graph, &params));
+    assert_int_equal(params.result_out, cudaGraphInstantiateError);
+    OK(cudaGraphDestroy(outer));
+    OK(cudaGraphDestroy(graph));
+}
+
+/* ---- clones ---- */
+
+static void clones_are_graphs_of_their_own(void **state)
+{
+    cudaGraphNode_t first, second, in_clone, in_second, in_child, child_node;
+    struct cudaMemsetParams one = fill(device, 1, BYTES), two = fill(device, 2, BYTES), got;
+    cudaGraph_t graph, clone, of_clone, child, inner;
+    struct addition add;
+    size_t count;
+
+    (void)state;
+    OK(cudaGraphCreate(&graph, 0));
+    OK(cudaGraphAddMemsetNode(&first, graph, NULL, 0, &one));
+    OK(cudaGraphAddKernelNode(&second, graph, &first, 1, addition(&add, device, 10)));
+    OK(cudaGraphClone(&clone, graph));
+    OK(cudaGraphNodeFindInClone(&in_clone, first, clone));
+    OK(cudaGraphNodeFindInClone(&in_second, second, clone));
+    assert_true(in_clone != first && in_second != second);
+    OK(cudaGraphNodeGetDependencies(in_second, &in_child, NULL, &(size_t){1}));
+    assert_ptr_equal(in_child, in_clone);
+
+    /* Changes of the one are none of the other. */
+    OK(cudaGraphMemsetNodeSetParams(in_clone, &two));
+    OK(cudaGraphMemsetNodeGetParams(first, &got));
+    assert_int_equal(got.value, 1);
+    OK(cudaGraphDestroyNode(in_second));
+    OK(cudaGraphGetNodes(graph, NULL, &count));
+    assert_int_equal(count, 2);
+    GIVES(cudaErrorInvalidValue, cudaGraphNodeFindInClone(&in_second, second, clone));
+    run_and_end(graph);
+    device_has(device, 11);
+    run_and_end(clone);
+    device_has(device, 2);
+    OK(cudaGraphClone(&of_clone, clone));
+    OK(cudaGraphNodeFindInClone(&in_child, in_clone, of_clone));
+    GIVES(cudaErrorInvalidValue, cudaGraphNodeFindInClone(&in_child, first, of_clone));
+    GIVES(cudaErrorInvalidValue, cudaGraphNodeFindInClone(&in_child, first, graph));
+    GIVES(cudaErrorInvalidValue, cudaGraphNodeFindInClone(NULL, first, clone));
+    GIVES(cudaErrorInvalidValue, cudaGraphClone(NULL, graph));
+    OK(cudaGraphDestroy(graph));
+    GIVES(cudaErrorInvalidValue, cudaGraphNodeFindInClone(&in_child, first, clone));
+    GIVES(cudaErrorInvalidValue, cudaGraphClone(&child, graph));
+    run_and_end(of_clone);
+    device_has(device, 2);
+
+    /* Child graphs are cloned with it. */
+    OK(cudaGraphCreate(&graph, 0));
+    OK(cudaGraphAddChildGraphNode(&child_node, graph, NULL, 0, clone));
+    OK(cudaGraphChildGraphNodeGetGraph(child_node, &child));
+    OK(cudaGraphGetNodes(child, &first, &(size_t){1}));
+    OK(cudaGraphDestroy(clone));
+    OK(cudaGraphClone(&clone, graph));
+    OK(cudaGraphNodeFindInClone(&in_clone, child_node, clone));
+    OK(cudaGraphChildGraphNodeGetGraph(in_clone, &inner));
+    assert_ptr_not_equal(inner, child);
+    OK(cudaGraphNodeFindInClone(&in_child, first, inner));
+    one.value = 77;
+    OK(cudaGraphMemsetNodeSetParams(in_child, &one));
+    OK(cudaGraphDestroy(graph));
+    run_and_end(clone);
+    device_has(device, 77);
+    OK(cudaGraphDestroy(clone));
+    OK(cudaGraphDestroy(of_clone));
+}
+
+/* ---- executables ---- */
+
+static void nodes_can_be_switched_off(void **state)
+{
+    struct cudaMemsetParams one = fill(device, 1, BYTES);
+    cudaGraphNode_t first, second, third, host;
+    struct cudaHostNodeParams call = {count_up, &(int){0}};
+    struct addition add;
+    unsigned on = 9;
+    cudaGraphExec_t exec;
+    cudaGraph_t graph;
+
+    (void)state;
+    OK(cudaGraphCreate(&graph, 0));
+    OK(cudaGraphAddMemsetNode(&first, graph, NULL, 0, &one));
+    OK(cudaGraphAddKernelNode(&second, graph, &first, 1, addition(&add, device, 10)));
+    OK(cudaGraphAddKernelNode(&third, graph, &second, 1, addition(&add, device, 20)));
+    OK(cudaGraphAddHostNode(&host, graph, &second, 1, &call));
+    exec = instantiated(graph);
+    OK(cudaGraphNodeGetEnabled(exec, second, &on));
+    assert_int_equal(on, 1);
+    OK(cudaGraphNodeSetEnabled(exec, second, 0));
+    OK(cudaGraphNodeGetEnabled(exec, second, &on));
+    assert_int_equal(on, 0);
+    run(exec);
+    device_has(device, 21);
+    OK(cudaGraphExecKernelNodeSetParams(exec, second, addition(&add, device, 30))); /* it stays off */
+    run(exec);
+    device_has(device, 21);
+    OK(cudaGraphNodeSetEnabled(exec, second, 1));
+    run(exec);
+    device_has(device, 51);
+    GIVES(cudaErrorInvalidValue, cudaGraphNodeSetEnabled(exec, host, 0));
+    GIVES(cudaErrorInvalidValue, cudaGraphNodeGetEnabled(exec, host, &on));
+    GIVES(cudaErrorInvalidValue, cudaGraphNodeGetEnabled(exec, first, NULL));
+    GIVES(cudaErrorInvalidValue, cudaGraphNodeSetEnabled(NULL, first, 1));
+    OK(cudaGraphExecDestroy(exec));
+    GIVES(cudaErrorInvalidValue, cudaGraphNodeSetEnabled(exec, first, 1));
+    OK(cudaGraphDestroy(graph));
+}
+
+/* A fill, and two additions after it; then count - 3 more after these. */
+static cudaGraph_t make_diamond(cudaGraphNode_t *nodes, int value, uint8_t what, unsigned char *data)
+{
+    struct cudaMemsetParams set = fill(device, (unsigned)value, BYTES);
+    struct addition add;
+    cudaGraph_t graph;
+
+    OK(cudaGraphCreate(&graph, 0));
+    OK(cudaGraphAddMemsetNode(&nodes[0], graph, NULL, 0, &set));
+    OK(cudaGraphAddKernelNode(&nodes[1], graph, &nodes[0], 1, addition(&add, data, what)));
+    OK(cudaGraphAddKernelNode(&nodes[2], graph, &nodes[0], 1, addition(&add, more, what)));
+    OK(cudaGraphAddEmptyNode(&nodes[3], graph, &nodes[1], 2));
+    return graph;
+}
+
+static void executables_are_updated(void **state)
+{
+    cudaGraphExecUpdateResultInfo info;
+    cudaGraphNode_t nodes[4], others[5];
+    struct cudaHostNodeParams call = {count_up, &(int){0}};
+    cudaGraph_t graph = make_diamond(nodes, 1, 10, device), other;
+    struct cudaMemsetParams set;
+    cudaGraphExec_t exec;
+    struct addition add;
+
+    (void)state;
+    exec = instantiated(graph);
+    run(exec);
+    device_has(device, 11);
+    other = make_diamond(others, 2, 20, device);
+    OK(cudaGraphExecUpdate(exec, other, &info));
+    assert_int_equal(info.result, cudaGraphExecUpdateSuccess);
+    assert_true(!info.errorNode && !info.errorFromNode);
+    run(exec);
+    device_has(device, 22);
+    OK(cudaGraphNodeSetEnabled(exec, nodes[1], 0)); /* its handles are still those of the first graph */
+    run(exec);
+    device_has(device, 2);
+    OK(cudaGraphNodeSetEnabled(exec, nodes[1], 1));
+
+    /* Another kind of node. */
+    OK(cudaGraphDestroyNode(others[3]));
+    OK(cudaGraphAddHostNode(&others[3], other, &others[1], 2, &call));
+    GIVES(cudaErrorGraphExecUpdateFailure, cudaGraphExecUpdate(exec, other, &info));
+    assert_int_equal(info.result, cudaGraphExecUpdateErrorNodeTypeChanged);
+    assert_ptr_equal(info.errorNode, others[3]);
+    OK(cudaGraphDestroy(other));
+    /* Another number of nodes, and of edges. */
+    other = make_diamond(others, 3, 30, device);
+    OK(cudaGraphAddEmptyNode(&others[4], other, &others[3], 1));
+    GIVES(cudaErrorGraphExecUpdateFailure, cudaGraphExecUpdate(exec, other, &info));
+    assert_int_equal(info.result, cudaGraphExecUpdateErrorTopologyChanged);
+    OK(cudaGraphDestroyNode(others[4]));
+    OK(cudaGraphRemoveDependencies(other, &others[0], &others[2], NULL, 1));
+    GIVES(cudaErrorGraphExecUpdateFailure, cudaGraphExecUpdate(exec, other, &info));
+    assert_int_equal(info.result, cudaGraphExecUpdateErrorTopologyChanged);
+    assert_ptr_equal(info.errorNode, others[2]);
+    OK(cudaGraphAddDependencies(other, &others[1], &others[2], NULL, 1));
+    GIVES(cudaErrorGraphExecUpdateFailure, cudaGraphExecUpdate(exec, other, &info));
+    assert_int_equal(info.result, cudaGraphExecUpdateErrorTopologyChanged);
+    OK(cudaGraphDestroy(other));
+    /* Parameters that a node cannot be given. */
+    other = make_diamond(others, 3, 30, device);
+    set = fill(pinned, 3, BYTES);
+    OK(cudaGraphMemsetNodeSetParams(others[0], &set));
+    GIVES(cudaErrorGraphExecUpdateFailure, cudaGraphExecUpdate(exec, other, &info));
+    assert_int_equal(info.result, cudaGraphExecUpdateErrorParametersChanged);
+    assert_ptr_equal(info.errorNode, others[0]);
+    run(exec); /* a failed update changes nothing */
+    device_has(device, 22);
+    set = fill(device, 3, BYTES);
+    OK(cudaGraphMemsetNodeSetParams(others[0], &set));
+    addition(&add, device, 0);
+    add.params.func = (void *)(uintptr_t)&leat_cpu_kernel_double_all; /* another function may be given */
+    OK(cudaGraphKernelNodeSetParams(others[1], &add.params));
+    OK(cudaGraphExecUpdate(exec, other, &info));
+    run(exec);
+    device_has(device, 6);
+    OK(cudaGraphDestroy(other));
+    OK(cudaGraphDestroy(graph));
+
+    GIVES(cudaErrorInvalidValue, cudaGraphExecUpdate(exec, other, &info));
+    GIVES(cudaErrorInvalidValue, cudaGraphExecUpdate(exec, other, NULL));
+    run(exec);
+    device_has(device, 6);
+    OK(cudaGraphExecDestroy(exec));
+    GIVES(cudaErrorInvalidValue, cudaGraphExecUpdate(exec, other, &info));
+}
+
+/* What frameworks do: the same work is captured again with other addresses, and updates what was instantiated. */
+static void captures_update_executables(void **state)
+{
+    cudaGraphExecUpdateResultInfo info;
+    cudaGraphExec_t exec = NULL;
+    struct addition add;
+    cudaGraph_t graph;
+
+    (void)state;
+    for (uint8_t i = 1; i <= 3; i++) {
+        unsigned char *to = i % 2 ? device : more;
+
+        addition(&add, to, i);
+        OK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+        OK(cudaMemsetAsync(to, 5, BYTES, stream));
+        OK(cudaLaunchKernel(add.params.func, add.params.gridDim, add.params.blockDim, add.args, 0, stream));
+        OK(cudaMemcpyAsync(pinned, to, BYTES, cudaMemcpyDeviceToHost, stream));
+        OK(cudaStreamEndCapture(stream, &graph));
+        if (exec)
+            OK(cudaGraphExecUpdate(exec, graph, &info));
+        else
+            exec = instantiated(graph);
+        OK(cudaGraphDestroy(graph));
+        run(exec);
+        HAS_BYTES(pinned, BYTES, 5 + i);
+    }
+    OK(cudaGraphExecDestroy(exec));
+}
+
+static void flags_are_told(void **state)
+{
+    unsigned long long flags = 99;
+    cudaGraphExec_t exec;
+    cudaGraph_t graph;
+
+    (void)state;
+    OK(cudaGraphCreate(&graph, 0));
+    GIVES(cudaErrorInvalidValue, cudaGraphCreate(&graph, 1));
+    OK(cudaGraphInstantiateWithFlags(&exec, graph, cudaGraphInstantiateFlagAutoFreeOnLaunch));
+    OK(cudaGraphExecGetFlags(exec, &flags));
+    assert_int_equal(flags, cudaGraphInstantiateFlagAutoFreeOnLaunch);
+    GIVES(cudaErrorInvalidValue, cudaGraphExecGetFlags(exec, NULL));
+    run(exec); /* there is nothing in it */
+    OK(cudaGraphExecDestroy(exec));
+    GIVES(cudaErrorInvalidValue, cudaGraphExecGetFlags(exec, &flags));
+    GIVES(cudaErrorInvalidValue, cudaGraphUpload(exec, stream));
+    OK(cudaGraphDestroy(graph));
+}
+
+/* ---- capturing ---- */
+
+static void a_capture_adds_to_a_graph(void **state)
+{
+    struct cudaMemsetParams one = fill(device, 1, BYTES);
+    cudaGraphNode_t first, list[4];
+    struct addition add;
+    cudaGraph_t graph, ended, none;
+    size_t count = 4;
+
+    (void)state;
+    addition(&add, device, 10);
+    OK(cudaGraphCreate(&graph, 0));
+    OK(cudaGraphAddMemsetNode(&first, graph, NULL, 0, &one));
+    GIVES(cudaErrorInvalidValue,
+          cudaStreamBeginCaptureToGraph(stream, NULL, NULL, NULL, 0, cudaStreamCaptureModeGlobal));
+    GIVES(cudaErrorInvalidValue,
+          cudaStreamBeginCaptureToGraph(stream, graph, NULL, NULL, 1, cudaStreamCaptureModeGlobal));
+    OK(cudaStreamBeginCaptureToGraph(stream, graph, &first, NULL, 1, cudaStreamCaptureModeGlobal));
+    OK(cudaLaunchKernel(add.params.func, add.params.gridDim, add.params.blockDim, add.args, 0, stream));
+    GIVES(cudaErrorInvalidValue, cudaGraphDestroy(graph)); /* while it is captured into */
+    OK(cudaStreamEndCapture(stream, &ended));
+    assert_ptr_equal(ended, graph);
+    OK(cudaGraphGetNodes(graph, list, &count));
+    assert_int_equal(count, 2);
+    OK(cudaGraphNodeGetDependencies(list[1], list, NULL, &(size_t){1}));
+    assert_ptr_equal(list[0], first);
+    run_and_end(graph);
+    device_has(device, 11);
+
+    /* A capture that fails leaves the graph. */
+    OK(cudaStreamBeginCaptureToGraph(stream, graph, NULL, NULL, 0, cudaStreamCaptureModeGlobal));
+    OK(cudaMemsetAsync(more, 1, BYTES, stream));
+    GIVES(cudaErrorStreamCaptureUnsupported, cudaStreamQuery(stream));
+    GIVES(cudaErrorStreamCaptureInvalidated, cudaStreamEndCapture(stream, &none));
+    assert_null(none);
+    OK(cudaGraphGetNodes(graph, NULL, &count));
+    assert_int_equal(count, 3);
+    run_and_end(graph);
+    OK(cudaGraphDestroy(graph));
+}
+
+static void dependencies_of_a_capture_are_updated(void **state)
+{
+    cudaGraphNode_t first, second, list[3];
+    enum cudaStreamCaptureStatus status;
+    const cudaGraphNode_t *ends;
+    cudaGraph_t graph;
+    size_t count;
+
+    (void)state;
+    GIVES(cudaErrorIllegalState, cudaStreamUpdateCaptureDependencies(stream, NULL, NULL, 0, 0));
+    OK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+    OK(cudaMemsetAsync(device, 1, 1, stream));
+    OK(cudaStreamGetCaptureInfo(stream, &status, NULL, &graph, &ends, NULL, &count));
+    assert_int_equal(count, 1);
+    first = ends[0];
+    OK(cudaGraphAddEmptyNode(&second, graph, NULL, 0)); /* by hand, into the graph that is captured */
+    OK(cudaStreamUpdateCaptureDependencies(stream, &second, NULL, 1, cudaStreamAddCaptureDependencies));
+    OK(cudaStreamGetCaptureInfo(stream, &status, NULL, NULL, &ends, NULL, &count));
+    assert_int_equal(count, 2);
+    OK(cudaMemsetAsync(device, 2, 1, stream));
+    OK(cudaStreamGetCaptureInfo(stream, &status, NULL, NULL, &ends, NULL, &count));
+    assert_int_equal(count, 1);
+    count = 3;
+    OK(cudaGraphNodeGetDependencies(ends[0], list, NULL, &count));
+    assert_true(count == 2 && list[0] == first && list[1] == second);
+    OK(cudaStreamUpdateCaptureDependencies(stream, &first, NULL, 1, cudaStreamSetCaptureDependencies));
+    OK(cudaMemsetAsync(more, 2, 1, stream));
+    OK(cudaStreamGetCaptureInfo(stream, &status, NULL, NULL, &ends, NULL, &count));
+    OK(cudaGraphNodeGetDependencies(ends[0], list, NULL, &(size_t){3}));
+    assert_ptr_equal(list[0], first);
+    GIVES(cudaErrorInvalidValue, cudaStreamUpdateCaptureDependencies(stream, NULL, NULL, 1, 0));
+    GIVES(cudaErrorInvalidValue, cudaStreamUpdateCaptureDependencies(stream, &first, NULL, 1, 2));
+    OK(cudaStreamEndCapture(stream, &graph));
+    run_and_end(graph);
+    OK(cudaGraphDestroy(graph));
+}
+
+/* ---- pictures ---- */
+
+static bool file_has(const char *path, const char *what)
+{
+    char text[20000];
+    FILE *file = fopen(path, "r");
+    size_t bytes;
+
+    assert_non_null(file);
+    bytes = fread(text, 1, sizeof text - 1, file);
+    fclose(file);
+    text[bytes] = 0;
+    return strstr(text, what) != NULL;
+}
+
+static void graphs_are_drawn(void **state)
+{
+    char path[] = "/tmp/leat-dot-XXXXXX", command[200];
+    cudaGraphNode_t nodes[4], node;
+    cudaGraph_t graph = make_diamond(nodes, 1, 10, device), outer;
+    int file = mkstemp(path);
+
+    (void)state;
+    assert_true(file >= 0);
+    close(file);
+    OK(cudaGraphCreate(&outer, 0));
+    OK(cudaGraphAddChildGraphNode(&node, outer, NULL, 0, graph));
+    OK(cudaGraphAddMemcpyNode1D(&node, outer, &node, 1, pinned, device, 99, cudaMemcpyDeviceToHost));
+    OK(cudaGraphDebugDotPrint(outer, path, 0));
+    assert_true(file_has(path, "digraph"));
+    assert_true(file_has(path, "->"));
+    assert_false(file_has(path, ", 99 x 1 x 1 bytes"));
+    OK(cudaGraphDebugDotPrint(outer, path, cudaGraphDebugDotFlagsVerbose));
+    assert_true(file_has(path, ", 99 x 1 x 1 bytes"));
+    if (!system("dot -V 2>/dev/null")) {
+        (void)snprintf(command, sizeof command, "dot -Tsvg '%s' >/dev/null", path);
+        assert_int_equal(system(command), 0);
+    }
+    GIVES(cudaErrorOperatingSystem, cudaGraphDebugDotPrint(outer, "/no/such/folder/file", 0));
+    GIVES(cudaErrorInvalidValue, cudaGraphDebugDotPrint(outer, NULL, 0));
+    unlink(path);
+    OK(cudaGraphDestroy(outer));
+    GIVES(cudaErrorInvalidValue, cudaGraphDebugDotPrint(outer, path, 0));
+    OK(cudaGraphDestroy(graph));
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    return cudaStreamCreate(&stream) || cudaMalloc((void **)&device, BYTES) || cudaMalloc((void **)&more, BYTES) ||
+           cudaMallocHost((void **)&pinned, BYTES);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(kernels_are_nodes),
+    cmocka_unit_test(wrong_kernels_are_refused),
+    cmocka_unit_test(kernels_of_libraries_are_nodes),
+    cmocka_unit_test(attributes_are_kept),
+    cmocka_unit_test(copies_are_nodes),
+    cmocka_unit_test(arrays_are_copied_by_nodes),
+    cmocka_unit_test(symbols_are_copied_by_nodes),
+    cmocka_unit_test(wrong_copies_are_refused),
+    cmocka_unit_test(fills_are_nodes),
+    cmocka_unit_test(host_functions_are_nodes),
+    cmocka_unit_test(events_are_nodes),
+    cmocka_unit_test(graphs_are_nodes),
+    cmocka_unit_test(child_graphs_can_be_moved),
+    cmocka_unit_test(one_call_adds_them_all),
+    cmocka_unit_test(what_there_is_not_is_refused),
+    cmocka_unit_test(edges_are_added_listed_and_removed),
+    cmocka_unit_test(circles_are_found),
+    cmocka_unit_test(clones_are_graphs_of_their_own),
+    cmocka_unit_test(nodes_can_be_switched_off),
+    cmocka_unit_test(executables_are_updated),
+    cmocka_unit_test(captures_update_executables),
+    cmocka_unit_test(flags_are_told),
+    cmocka_unit_test(a_capture_adds_to_a_graph),
+    cmocka_unit_test(dependencies_of_a_capture_are_updated),
+    cmocka_unit_test(graphs_are_drawn),
+};
+
+int main(void)
+{
+    int wrong = cmocka_run_group_tests(tests, set_up, NULL);
+
+    for (int i = 0; i < 2; i++)
+        wrong += cudaSetDevice(i) || cudaDeviceReset();
+    return wrong ? 1 : 0;
+}
