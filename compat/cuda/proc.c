@@ -148,6 +148,90 @@
     X(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, 2000) \
     X(cuOccupancyMaxPotentialBlockSize, cuOccupancyMaxPotentialBlockSize, 2000) \
     X(cuOccupancyMaxPotentialBlockSizeWithFlags, cuOccupancyMaxPotentialBlockSizeWithFlags, 2000) \
+    X(cuDeviceGetGraphMemAttribute, cuDeviceGetGraphMemAttribute, 2000) \
+    X(cuDeviceGraphMemTrim, cuDeviceGraphMemTrim, 2000) \
+    X(cuDeviceSetGraphMemAttribute, cuDeviceSetGraphMemAttribute, 2000) \
+    X(cuGraphAddBatchMemOpNode, cuGraphAddBatchMemOpNode, 2000) \
+    X(cuGraphAddChildGraphNode, cuGraphAddChildGraphNode, 2000) \
+    X(cuGraphAddEmptyNode, cuGraphAddEmptyNode, 2000) \
+    X(cuGraphAddEventRecordNode, cuGraphAddEventRecordNode, 2000) \
+    X(cuGraphAddEventWaitNode, cuGraphAddEventWaitNode, 2000) \
+    X(cuGraphAddExternalSemaphoresSignalNode, cuGraphAddExternalSemaphoresSignalNode, 2000) \
+    X(cuGraphAddExternalSemaphoresWaitNode, cuGraphAddExternalSemaphoresWaitNode, 2000) \
+    X(cuGraphAddHostNode, cuGraphAddHostNode, 2000) \
+    X(cuGraphAddMemAllocNode, cuGraphAddMemAllocNode, 2000) \
+    X(cuGraphAddMemFreeNode, cuGraphAddMemFreeNode, 2000) \
+    X(cuGraphAddMemcpyNode, cuGraphAddMemcpyNode, 2000) \
+    X(cuGraphAddMemsetNode, cuGraphAddMemsetNode, 2000) \
+    X(cuGraphBatchMemOpNodeGetParams, cuGraphBatchMemOpNodeGetParams, 2000) \
+    X(cuGraphBatchMemOpNodeSetParams, cuGraphBatchMemOpNodeSetParams, 2000) \
+    X(cuGraphChildGraphNodeGetGraph, cuGraphChildGraphNodeGetGraph, 2000) \
+    X(cuGraphClone, cuGraphClone, 2000) \
+    X(cuGraphConditionalHandleCreate, cuGraphConditionalHandleCreate, 2000) \
+    X(cuGraphDebugDotPrint, cuGraphDebugDotPrint, 2000) \
+    X(cuGraphDestroyNode, cuGraphDestroyNode, 2000) \
+    X(cuGraphEventRecordNodeGetEvent, cuGraphEventRecordNodeGetEvent, 2000) \
+    X(cuGraphEventRecordNodeSetEvent, cuGraphEventRecordNodeSetEvent, 2000) \
+    X(cuGraphEventWaitNodeGetEvent, cuGraphEventWaitNodeGetEvent, 2000) \
+    X(cuGraphEventWaitNodeSetEvent, cuGraphEventWaitNodeSetEvent, 2000) \
+    X(cuGraphExecBatchMemOpNodeSetParams, cuGraphExecBatchMemOpNodeSetParams, 2000) \
+    X(cuGraphExecChildGraphNodeSetParams, cuGraphExecChildGraphNodeSetParams, 2000) \
+    X(cuGraphExecEventRecordNodeSetEvent, cuGraphExecEventRecordNodeSetEvent, 2000) \
+    X(cuGraphExecEventWaitNodeSetEvent, cuGraphExecEventWaitNodeSetEvent, 2000) \
+    X(cuGraphExecExternalSemaphoresSignalNodeSetParams, cuGraphExecExternalSemaphoresSignalNodeSetParams, 2000) \
+    X(cuGraphExecExternalSemaphoresWaitNodeSetParams, cuGraphExecExternalSemaphoresWaitNodeSetParams, 2000) \
+    X(cuGraphExecGetFlags, cuGraphExecGetFlags, 2000) \
+    X(cuGraphExecHostNodeSetParams, cuGraphExecHostNodeSetParams, 2000) \
+    X(cuGraphExecMemcpyNodeSetParams, cuGraphExecMemcpyNodeSetParams, 2000) \
+    X(cuGraphExecMemsetNodeSetParams, cuGraphExecMemsetNodeSetParams, 2000) \
+    X(cuGraphExecNodeSetParams, cuGraphExecNodeSetParams, 2000) \
+    X(cuGraphExternalSemaphoresSignalNodeGetParams, cuGraphExternalSemaphoresSignalNodeGetParams, 2000) \
+    X(cuGraphExternalSemaphoresSignalNodeSetParams, cuGraphExternalSemaphoresSignalNodeSetParams, 2000) \
+    X(cuGraphExternalSemaphoresWaitNodeGetParams, cuGraphExternalSemaphoresWaitNodeGetParams, 2000) \
+    X(cuGraphExternalSemaphoresWaitNodeSetParams, cuGraphExternalSemaphoresWaitNodeSetParams, 2000) \
+    X(cuGraphHostNodeGetParams, cuGraphHostNodeGetParams, 2000) \
+    X(cuGraphHostNodeSetParams, cuGraphHostNodeSetParams, 2000) \
+    X(cuGraphKernelNodeCopyAttributes, cuGraphKernelNodeCopyAttributes, 2000) \
+    X(cuGraphKernelNodeGetAttribute, cuGraphKernelNodeGetAttribute, 2000) \
+    X(cuGraphKernelNodeSetAttribute, cuGraphKernelNodeSetAttribute, 2000) \
+    X(cuGraphMemAllocNodeGetParams, cuGraphMemAllocNodeGetParams, 2000) \
+    X(cuGraphMemFreeNodeGetParams, cuGraphMemFreeNodeGetParams, 2000) \
+    X(cuGraphMemcpyNodeGetParams, cuGraphMemcpyNodeGetParams, 2000) \
+    X(cuGraphMemcpyNodeSetParams, cuGraphMemcpyNodeSetParams, 2000) \
+    X(cuGraphMemsetNodeGetParams, cuGraphMemsetNodeGetParams, 2000) \
+    X(cuGraphMemsetNodeSetParams, cuGraphMemsetNodeSetParams, 2000) \
+    X(cuGraphNodeFindInClone, cuGraphNodeFindInClone, 2000) \
+    X(cuGraphNodeGetEnabled, cuGraphNodeGetEnabled, 2000) \
+    X(cuGraphNodeSetEnabled, cuGraphNodeSetEnabled, 2000) \
+    X(cuGraphNodeSetParams, cuGraphNodeSetParams, 2000) \
+    X(cuGraphReleaseUserObject, cuGraphReleaseUserObject, 2000) \
+    X(cuGraphRetainUserObject, cuGraphRetainUserObject, 2000) \
+    X(cuUserObjectCreate, cuUserObjectCreate, 2000) \
+    X(cuUserObjectRelease, cuUserObjectRelease, 2000) \
+    X(cuUserObjectRetain, cuUserObjectRetain, 2000) \
+    X(cuGraphAddKernelNode, cuGraphAddKernelNode, 2000) \
+    X(cuGraphAddKernelNode, cuGraphAddKernelNode_v2, 12000) \
+    X(cuGraphKernelNodeGetParams, cuGraphKernelNodeGetParams, 2000) \
+    X(cuGraphKernelNodeGetParams, cuGraphKernelNodeGetParams_v2, 12000) \
+    X(cuGraphKernelNodeSetParams, cuGraphKernelNodeSetParams, 2000) \
+    X(cuGraphKernelNodeSetParams, cuGraphKernelNodeSetParams_v2, 12000) \
+    X(cuGraphExecKernelNodeSetParams, cuGraphExecKernelNodeSetParams, 2000) \
+    X(cuGraphExecKernelNodeSetParams, cuGraphExecKernelNodeSetParams_v2, 12000) \
+    X(cuGraphExecUpdate, cuGraphExecUpdate, 2000) \
+    X(cuGraphExecUpdate, cuGraphExecUpdate_v2, 12000) \
+    X(cuGraphGetEdges, cuGraphGetEdges, 2000) \
+    X(cuGraphGetEdges, cuGraphGetEdges_v2, 12030) \
+    X(cuGraphNodeGetDependencies, cuGraphNodeGetDependencies, 2000) \
+    X(cuGraphNodeGetDependencies, cuGraphNodeGetDependencies_v2, 12030) \
+    X(cuGraphNodeGetDependentNodes, cuGraphNodeGetDependentNodes, 2000) \
+    X(cuGraphNodeGetDependentNodes, cuGraphNodeGetDependentNodes_v2, 12030) \
+    X(cuGraphAddDependencies, cuGraphAddDependencies, 2000) \
+    X(cuGraphAddDependencies, cuGraphAddDependencies_v2, 12030) \
+    X(cuGraphRemoveDependencies, cuGraphRemoveDependencies, 2000) \
+    X(cuGraphRemoveDependencies, cuGraphRemoveDependencies_v2, 12030) \
+    X(cuGraphAddNode, cuGraphAddNode, 2000) \
+    X(cuGraphAddNode, cuGraphAddNode_v2, 12030) \
+    X(cuGraphInstantiate, cuGraphInstantiate_v2, 2000) \
     X(cuGraphCreate, cuGraphCreate, 2000) \
     X(cuGraphDestroy, cuGraphDestroy, 2000) \
     X(cuGraphExecDestroy, cuGraphExecDestroy, 2000) \
@@ -165,6 +249,10 @@
     X(cuStreamCopyAttributes, cuStreamCopyAttributes, cuStreamCopyAttributes_ptsz, 2000) \
     X(cuStreamGetAttribute, cuStreamGetAttribute, cuStreamGetAttribute_ptsz, 2000) \
     X(cuStreamSetAttribute, cuStreamSetAttribute, cuStreamSetAttribute_ptsz, 2000) \
+    X(cuGraphInstantiateWithParams, cuGraphInstantiateWithParams, cuGraphInstantiateWithParams_ptsz, 2000) \
+    X(cuStreamBeginCaptureToGraph, cuStreamBeginCaptureToGraph, cuStreamBeginCaptureToGraph_ptsz, 2000) \
+    X(cuStreamUpdateCaptureDependencies, cuStreamUpdateCaptureDependencies, cuStreamUpdateCaptureDependencies_ptsz, 2000) \
+    X(cuStreamUpdateCaptureDependencies, cuStreamUpdateCaptureDependencies_v2, cuStreamUpdateCaptureDependencies_v2_ptsz, 12030) \
     X(cuGraphUpload, cuGraphUpload, cuGraphUpload_ptsz, 2000) \
     X(cuLaunchCooperativeKernel, cuLaunchCooperativeKernel, cuLaunchCooperativeKernel_ptsz, 2000) \
     X(cuLaunchHostFunc, cuLaunchHostFunc, cuLaunchHostFunc_ptsz, 2000) \
