@@ -89,6 +89,7 @@ check_hip() {
     local header=${HIP_HOME:-/usr}/include/hip/hip_runtime_api.h names type
     local vendor="-D__HIP_PLATFORM_AMD__ -isystem ${HIP_HOME:-/usr}/include" ours=include/leat/compat/hip/driver_types.h
     local changed='hipMemoryType\w+|hipIpcMemLazyEnablePeerAccess|hipDeviceLmemResizeToMax|hipJitOptionNumOptions|hipGraphNodeType\w+'
+    local changed_structs='hipPointerAttribute_t|hipMemPoolProps|hipMemAllocationProp|HIP_MEMCPY3D'
     # shellcheck disable=SC2086
     if ! printf '#include <hip/hip_runtime_api.h>\n' | $cc $vendor -w -fsyntax-only -x c - 2>/dev/null; then
         echo "compat-abi: hip skipped: no hip/hip_runtime_api.h of AMD's here"
@@ -100,7 +101,12 @@ check_hip() {
         done)
     { printf '#include <stdio.h>\nint main(void)\n{\n'
       for name in $names; do printf '    printf("%s %%lld\\n", (long long)%s);\n' "$name" "$name"; done
-      printf '    return 0;\n}\n'; } >"$work/print.c"
+      write_program $ours NOTHING | while read -r line; do
+          name=$(sed -nE 's/.*(sizeof\(|offsetof\()struct (\w+).*/\2/p' <<<"$line")
+          if [ -n "$name" ] && ! [[ $name =~ ^($changed_structs)$ ]] &&
+              grep -qE "struct $name\b" "$(dirname "$header")"/*.h; then echo "    $line"; fi
+      done
+      printf '    return 0;\n}\n'; } | sed '1i #include <stddef.h>' >"$work/print.c"
     $cc -Iinclude -include leat/compat/hip/hip_runtime_api.h "$work/print.c" -o "$work/ours"
     # shellcheck disable=SC2086
     $cc $vendor -w -include hip/hip_runtime_api.h "$work/print.c" -o "$work/theirs"
@@ -113,7 +119,9 @@ check_hip() {
         for type in hipDriverProcAddressQueryResult hipDeviceProp_tR0600 hipMemcpy3DPeerParms hipMemcpyAttributes \
             hipMemcpy3DBatchOp hipLaunchAttributeID hipLaunchAttributeValue hipStreamBatchMemOpParams \
             hipMemRangeHandleType hipStreamAttrID hipStreamAttrValue hipDriverEntryPointQueryResult hipLaunchConfig_t \
-            HIP_LAUNCH_CONFIG hipFunctionLaunchParams hipLibrary_t hipLibraryOption hipKernel_t; do
+            HIP_LAUNCH_CONFIG hipFunctionLaunchParams hipLibrary_t hipLibraryOption hipKernel_t hipGraphEdgeData \
+            hipGraphInstantiateParams hipGraphMemAttributeType hipUserObject_t hipBatchMemOpNodeParams \
+            hipMemAllocNodeParams hipGraphNodeParams HIP_MEMSET_NODE_PARAMS; do
             grep -qw "$type" "$header" || echo "typedef int $type;"
         done
         printf '#define LEAT_COMPAT_HIP_DRIVER_TYPES_H\n#define LEAT_COMPAT_HIP_TEXTURE_TYPES_H\n#define LEAT_COMPAT_VECTOR_TYPES_H\n'
@@ -121,7 +129,7 @@ check_hip() {
     } >"$work/prototypes.c"
     # shellcheck disable=SC2086
     $cc $vendor -Iinclude -w -fsyntax-only "$work/prototypes.c"
-    echo "compat-abi: hip: $(wc -l <"$work/ours.txt") constants," \
+    echo "compat-abi: hip: $(wc -l <"$work/ours.txt") constants and places," \
         "$(grep -cE '^hipError_t .*\(' include/leat/compat/hip/hip_runtime_api.h) prototypes agree"
 }
 

@@ -108,9 +108,11 @@ static inline struct leatc_node *const *node_list(const hipGraphNode_t *nodes)
     return (struct leatc_node *const *)(const void *)nodes;
 }
 
-/* A launch of a function, and operations on words of memory, for nodes of graphs; and what a task of the second
- * kind was made of. */
+/* A launch of a function, and operations on words of memory, for nodes of graphs; and what these tasks were made
+ * of.
+ */
 int leatc_hip_kernel_make(const hipKernelNodeParams *p, struct leatc_task **task);
+void *leatc_hip_kernel_function(const struct leatc_task *task);
 int leatc_hip_batch_make(const hipBatchMemOpNodeParams *p, struct leatc_task **task);
 int leatc_hip_batch_describe(const struct leatc_task *task, hipBatchMemOpNodeParams *p);
 

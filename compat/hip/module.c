@@ -562,17 +562,32 @@ int leatc_hip_launch_pointer(const void *function, dim3 grid, dim3 block, void *
     return leatc_hip_launch_function(of_library, grid, block, arguments, shared_bytes, stream, together);
 }
 
+/* Marks what is kept with a task: the function that it was made of. */
+static const char function_tag;
+
 /* Under the lock: a function of a module, on the current device. */
 static int make_of_module(struct leatc_kernel_task *launch, hipFunction_t function, struct leatc_task **task)
 {
-    int ordinal = 0;
+    int ordinal = 0, result;
 
     launch->function = function->kernel ? function->kernel : function;
     if (!function->kernel) {
         LEATC_TRY(leatc_device_get(&ordinal));
         LEATC_TRY(own_kernel(ordinal, function->name, &launch->kernel));
     }
-    return leatc_kernel_make(launch, task);
+    LEATC_TRY(leatc_kernel_make(launch, task));
+    result = leatc_task_keep(*task, &function_tag, &function, sizeof(hipFunction_t));
+    if (result != LEATC_OK)
+        leatc_task_drop(*task);
+    return result;
+}
+
+void *leatc_hip_kernel_function(const struct leatc_task *task)
+{
+    const struct leatc_kernel_task *launch = leatc_task_payload(task);
+    const hipFunction_t *kept = leatc_task_kept(task, &function_tag);
+
+    return kept ? (void *)*kept : (void *)(uintptr_t)launch->function;
 }
 
 int leatc_hip_kernel_make(const hipKernelNodeParams *p, struct leatc_task **task)

@@ -1,0 +1,946 @@
+/*
+ * node.c - nodes of graphs by their types. Each type has a function that makes a task of the vendor's struct, and
+ * one that fills the struct from a task; adding a node, setting its parameters and those of an executable's node
+ * all begin with the first.
+ */
+#include "hip/copy.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* What is kept with tasks is marked by these addresses. */
+static const char copy_tag, driver_copy_tag, alloc_tag;
+
+/* What is done with a task, if it could be made. */
+static int add(int made, struct leatc_task **task, hipGraph_t graph, const hipGraphNode_t *before, size_t count,
+               hipGraphNode_t *node)
+{
+    LEATC_TRY(made);
+    return leatc_graph_add(graph_of(graph), node_list(before), count, *task, nodes_of(node));
+}
+
+static int set(int made, struct leatc_task **task, hipGraphNode_t node)
+{
+    LEATC_TRY(made);
+    return leatc_node_set(node_of(node), *task);
+}
+
+static int set_exec(int made, struct leatc_task **task, hipGraphExec_t executable, hipGraphNode_t node)
+{
+    LEATC_TRY(made);
+    return leatc_exec_set(exec_of(executable), node_of(node), *task);
+}
+
+static int get(hipGraphNode_t node, int type, const void *out, const struct leatc_task **task)
+{
+    return out ? leatc_node_task(node_of(node), type, task) : LEATC_INVALID_VALUE;
+}
+
+/* ---- kernels ---- */
+
+hipError_t hipGraphAddKernelNode(hipGraphNode_t *node, hipGraph_t graph, const hipGraphNode_t *dependencies,
+                                 size_t count, const hipKernelNodeParams *params)
+{
+    struct leatc_task *task = NULL;
+
+    return note(add(leatc_hip_kernel_make(params, &task), &task, graph, dependencies, count, node));
+}
+
+hipError_t hipGraphKernelNodeGetParams(hipGraphNode_t node, hipKernelNodeParams *params)
+{
+    const struct leatc_task *task;
+    const struct leatc_kernel_task *kernel;
+    int result = get(node, LEATC_NODE_KERNEL, params, &task);
+
+    if (result != LEATC_OK)
+        return note(result);
+    kernel = leatc_task_payload(task);
+    *params = (hipKernelNodeParams){.func = leatc_hip_kernel_function(task),
+                                    .gridDim = {kernel->grid.x, kernel->grid.y, kernel->grid.z},
+                                    .blockDim = {kernel->block.x, kernel->block.y, kernel->block.z},
+                                    .sharedMemBytes = (unsigned)kernel->shared_bytes,
+                                    .kernelParams = kernel->parameters ? kernel->args : NULL};
+    return hipSuccess;
+}
+
+hipError_t hipGraphKernelNodeSetParams(hipGraphNode_t node, const hipKernelNodeParams *params)
+{
+    struct leatc_task *task = NULL;
+
+    return note(set(leatc_hip_kernel_make(params, &task), &task, node));
+}
+
+hipError_t hipGraphExecKernelNodeSetParams(hipGraphExec_t executable, hipGraphNode_t node,
+                                           const hipKernelNodeParams *params)
+{
+    struct leatc_task *task = NULL;
+
+    return note(set_exec(leatc_hip_kernel_make(params, &task), &task, executable, node));
+}
+
+/* HIP names the source first. */
+hipError_t hipGraphKernelNodeCopyAttributes(hipGraphNode_t src, hipGraphNode_t dst)
+{
+    return note(leatc_node_copy_attributes(node_of(dst), node_of(src)));
+}
+
+/* No attribute is longer than the first, and older versions of the union are no longer than that. */
+hipError_t hipGraphKernelNodeGetAttribute(hipGraphNode_t node, hipKernelNodeAttrID attribute,
+                                          hipKernelNodeAttrValue *value)
+{
+    hipKernelNodeAttrValue whole;
+    int result = value ? leatc_node_attribute(node_of(node), (int)attribute, &whole) : LEATC_INVALID_VALUE;
+
+    if (result == LEATC_OK)
+        memcpy(value, &whole, sizeof value->accessPolicyWindow);
+    return note(result);
+}
+
+static int set_attribute(hipGraphNode_t node, hipKernelNodeAttrID attribute, const hipKernelNodeAttrValue *value)
+{
+    const hipAccessPolicyWindow *window;
+    hipKernelNodeAttrValue whole;
+
+    if (!value)
+        return LEATC_INVALID_VALUE;
+    window = &value->accessPolicyWindow;
+    if (attribute == hipKernelNodeAttributeAccessPolicyWindow)
+        LEATC_TRY(leatc_window_check(window->hitRatio, (int)window->hitProp, (int)window->missProp));
+    memset(&whole, 0, sizeof whole);
+    memcpy(&whole, value, sizeof *window);
+    return leatc_node_set_attribute(node_of(node), (int)attribute, &whole);
+}
+
+hipError_t hipGraphKernelNodeSetAttribute(hipGraphNode_t node, hipKernelNodeAttrID attribute,
+                                          const hipKernelNodeAttrValue *value)
+{
+    return note(set_attribute(node, attribute, value));
+}
+
+/* ---- copies ---- */
+
+static int keep_copy(int made, const void *tag, const void *p, size_t bytes, struct leatc_task *task)
+{
+    int result;
+
+    LEATC_TRY(made);
+    result = leatc_task_keep(task, tag, p, bytes);
+    if (result != LEATC_OK)
+        leatc_task_drop(task);
+    return result;
+}
+
+static int make_copy(const hipMemcpy3DParms *p, struct leatc_task **task)
+{
+    struct leatc_copy_task copy;
+    int result;
+
+    LEATC_TRY(leatc_hip_box_3d(p, &copy));
+    result = leatc_copy_make(copy.dst, copy.src, &copy.box, copy.direction, task);
+    return keep_copy(result, &copy_tag, p, sizeof *p, *task);
+}
+
+static int make_range(void *dst, const void *src, size_t bytes, hipMemcpyKind kind, struct leatc_task **task)
+{
+    leat_copy_box box = {.width_bytes = bytes, .height = 1, .depth = 1};
+
+    LEATC_TRY(check_kind(kind));
+    return leatc_copy_make(dst, src, &box, LEATC_DEFAULT, task);
+}
+
+static int make_to_symbol(const void *symbol, const void *src, size_t bytes, size_t offset, hipMemcpyKind kind,
+                          struct leatc_task **task)
+{
+    void *at;
+
+    LEATC_TRY(leatc_hip_symbol(symbol, offset, bytes, true, kind, &at));
+    return make_range(at, src, bytes, hipMemcpyDefault, task);
+}
+
+static int make_from_symbol(void *dst, const void *symbol, size_t bytes, size_t offset, hipMemcpyKind kind,
+                            struct leatc_task **task)
+{
+    void *at;
+
+    LEATC_TRY(leatc_hip_symbol(symbol, offset, bytes, false, kind, &at));
+    return make_range(dst, at, bytes, hipMemcpyDefault, task);
+}
+
+/* One side of a copy that was captured or made of a range: an array and a position, or a pointer. */
+static void describe_side(const void *ptr, const leat_copy_box *box, size_t pitch, size_t slice, hipArray_t *array,
+                          hipPos *position, hipPitchedPtr *pitched, unsigned *unit)
+{
+    struct leatc_array_place place;
+
+    if (!pitch)
+        pitch = box->width_bytes;
+    if (leatc_array_at(ptr, &place)) {
+        *array = (hipArray_t)(void *)place.array;
+        *position = (hipPos){place.x_bytes / place.element_bytes, place.y, place.z};
+        *unit = place.element_bytes;
+    } else {
+        *pitched = (hipPitchedPtr){.ptr = (void *)(uintptr_t)ptr,
+                                   .pitch = pitch,
+                                   .xsize = box->width_bytes,
+                                   .ysize = box->depth > 1 ? slice / pitch : box->height};
+    }
+}
+
+static void describe_copy(const struct leatc_copy_task *copy, hipMemcpy3DParms *p)
+{
+    const leat_copy_box *box = &copy->box;
+    unsigned unit = 1;
+
+    *p = (hipMemcpy3DParms){.kind = (hipMemcpyKind)copy->direction};
+    describe_side(copy->dst, box, box->dst_pitch_bytes, box->dst_slice_bytes, &p->dstArray, &p->dstPos, &p->dstPtr,
+                  &unit);
+    describe_side(copy->src, box, box->src_pitch_bytes, box->src_slice_bytes, &p->srcArray, &p->srcPos, &p->srcPtr,
+                  &unit);
+    p->extent = (hipExtent){box->width_bytes / unit, box->height, box->depth};
+}
+
+hipError_t hipGraphAddMemcpyNode(hipGraphNode_t *node, hipGraph_t graph, const hipGraphNode_t *dependencies,
+                                 size_t count, const hipMemcpy3DParms *params)
+{
+    struct leatc_task *task = NULL;
+
+    return note(add(make_copy(params, &task), &task, graph, dependencies, count, node));
+}
+
+hipError_t hipGraphAddMemcpyNode1D(hipGraphNode_t *node, hipGraph_t graph, const hipGraphNode_t *dependencies,
+                                   size_t count, void *dst, const void *src, size_t bytes, hipMemcpyKind kind)
+{
+    struct leatc_task *task = NULL;
+
+    return note(add(make_range(dst, src, bytes, kind, &task), &task, graph, dependencies, count, node));
+}
+
+hipError_t hipGraphAddMemcpyNodeToSymbol(hipGraphNode_t *node, hipGraph_t graph,
+                                         const hipGraphNode_t *dependencies, size_t count, const void *symbol,
+                                         const void *src, size_t bytes, size_t offset, hipMemcpyKind kind)
+{
+    struct leatc_task *task = NULL;
+
+    return note(
+        add(make_to_symbol(symbol, src, bytes, offset, kind, &task), &task, graph, dependencies, count, node));
+}
+
+hipError_t hipGraphAddMemcpyNodeFromSymbol(hipGraphNode_t *node, hipGraph_t graph,
+                                           const hipGraphNode_t *dependencies, size_t count, void *dst,
+                                           const void *symbol, size_t bytes, size_t offset, hipMemcpyKind kind)
+{
+    struct leatc_task *task = NULL;
+
+    return note(
+        add(make_from_symbol(dst, symbol, bytes, offset, kind, &task), &task, graph, dependencies, count, node));
+}
+
+hipError_t hipGraphMemcpyNodeGetParams(hipGraphNode_t node, hipMemcpy3DParms *params)
+{
+    const struct leatc_task *task;
+    const hipMemcpy3DParms *kept;
+    int result = get(node, LEATC_NODE_COPY, params, &task);
+
+    if (result != LEATC_OK)
+        return note(result);
+    kept = leatc_task_kept(task, &copy_tag);
+    if (kept)
+        *params = *kept;
+    else
+        describe_copy(leatc_task_payload(task), params);
+    return hipSuccess;
+}
+
+hipError_t hipGraphMemcpyNodeSetParams(hipGraphNode_t node, const hipMemcpy3DParms *params)
+{
+    struct leatc_task *task = NULL;
+
+    return note(set(make_copy(params, &task), &task, node));
+}
+
+hipError_t hipGraphMemcpyNodeSetParams1D(hipGraphNode_t node, void *dst, const void *src, size_t bytes,
+                                         hipMemcpyKind kind)
+{
+    struct leatc_task *task = NULL;
+
+    return note(set(make_range(dst, src, bytes, kind, &task), &task, node));
+}
+
+hipError_t hipGraphMemcpyNodeSetParamsToSymbol(hipGraphNode_t node, const void *symbol, const void *src,
+                                               size_t bytes, size_t offset, hipMemcpyKind kind)
+{
+    struct leatc_task *task = NULL;
+
+    return note(set(make_to_symbol(symbol, src, bytes, offset, kind, &task), &task, node));
+}
+
+hipError_t hipGraphMemcpyNodeSetParamsFromSymbol(hipGraphNode_t node, void *dst, const void *symbol, size_t bytes,
+                                                 size_t offset, hipMemcpyKind kind)
+{
+    struct leatc_task *task = NULL;
+
+    return note(set(make_from_symbol(dst, symbol, bytes, offset, kind, &task), &task, node));
+}
+
+hipError_t hipGraphExecMemcpyNodeSetParams(hipGraphExec_t executable, hipGraphNode_t node,
+                                           hipMemcpy3DParms *params)
+{
+    struct leatc_task *task = NULL;
+
+    return note(set_exec(make_copy(params, &task), &task, executable, node));
+}
+
+hipError_t hipGraphExecMemcpyNodeSetParams1D(hipGraphExec_t executable, hipGraphNode_t node, void *dst,
+                                             const void *src, size_t bytes, hipMemcpyKind kind)
+{
+    struct leatc_task *task = NULL;
+
+    return note(set_exec(make_range(dst, src, bytes, kind, &task), &task, executable, node));
+}
+
+hipError_t hipGraphExecMemcpyNodeSetParamsToSymbol(hipGraphExec_t executable, hipGraphNode_t node,
+                                                   const void *symbol, const void *src, size_t bytes,
+                                                   size_t offset, hipMemcpyKind kind)
+{
+    struct leatc_task *task = NULL;
+
+    return note(set_exec(make_to_symbol(symbol, src, bytes, offset, kind, &task), &task, executable, node));
+}
+
+hipError_t hipGraphExecMemcpyNodeSetParamsFromSymbol(hipGraphExec_t executable, hipGraphNode_t node, void *dst,
+                                                     const void *symbol, size_t bytes, size_t offset,
+                                                     hipMemcpyKind kind)
+{
+    struct leatc_task *task = NULL;
+
+    return note(set_exec(make_from_symbol(dst, symbol, bytes, offset, kind, &task), &task, executable, node));
+}
+
+/* ---- fills ---- */
+
+static int make_fill(const hipMemsetParams *p, struct leatc_task **task)
+{
+    if (!p)
+        return LEATC_INVALID_VALUE;
+    return leatc_fill_make(&(struct leatc_fill_task){.dst = p->dst,
+                                                     .pitch_bytes = p->pitch,
+                                                     .value = p->value,
+                                                     .unit_bytes = p->elementSize,
+                                                     .width = p->width,
+                                                     .height = p->height},
+                           task);
+}
+
+hipError_t hipGraphAddMemsetNode(hipGraphNode_t *node, hipGraph_t graph, const hipGraphNode_t *dependencies,
+                                 size_t count, const hipMemsetParams *params)
+{
+    struct leatc_task *task = NULL;
+
+    return note(add(make_fill(params, &task), &task, graph, dependencies, count, node));
+}
+
+hipError_t hipGraphMemsetNodeGetParams(hipGraphNode_t node, hipMemsetParams *params)
+{
+    const struct leatc_task *task;
+    const struct leatc_fill_task *fill;
+    int result = get(node, LEATC_NODE_FILL, params, &task);
+
+    if (result != LEATC_OK)
+        return note(result);
+    fill = leatc_task_payload(task);
+    *params = (hipMemsetParams){.dst = fill->dst,
+                                .pitch = fill->pitch_bytes,
+                                .value = fill->value,
+                                .elementSize = fill->unit_bytes,
+                                .width = fill->width,
+                                .height = fill->height};
+    return hipSuccess;
+}
+
+hipError_t hipGraphMemsetNodeSetParams(hipGraphNode_t node, const hipMemsetParams *params)
+{
+    struct leatc_task *task = NULL;
+
+    return note(set(make_fill(params, &task), &task, node));
+}
+
+hipError_t hipGraphExecMemsetNodeSetParams(hipGraphExec_t executable, hipGraphNode_t node,
+                                           const hipMemsetParams *params)
+{
+    struct leatc_task *task = NULL;
+
+    return note(set_exec(make_fill(params, &task), &task, executable, node));
+}
+
+/* ---- host functions ---- */
+
+static int make_host(const hipHostNodeParams *p, struct leatc_task **task)
+{
+    return p ? leatc_host_make(p->fn, p->userData, task) : LEATC_INVALID_VALUE;
+}
+
+hipError_t hipGraphAddHostNode(hipGraphNode_t *node, hipGraph_t graph, const hipGraphNode_t *dependencies,
+                               size_t count, const hipHostNodeParams *params)
+{
+    struct leatc_task *task = NULL;
+
+    return note(add(make_host(params, &task), &task, graph, dependencies, count, node));
+}
+
+hipError_t hipGraphHostNodeGetParams(hipGraphNode_t node, hipHostNodeParams *params)
+{
+    const struct leatc_task *task;
+    const struct leatc_host_task *host;
+    int result = get(node, LEATC_NODE_HOST, params, &task);
+
+    if (result != LEATC_OK)
+        return note(result);
+    host = leatc_task_payload(task);
+    *params = (hipHostNodeParams){host->function, host->argument};
+    return hipSuccess;
+}
+
+hipError_t hipGraphHostNodeSetParams(hipGraphNode_t node, const hipHostNodeParams *params)
+{
+    struct leatc_task *task = NULL;
+
+    return note(set(make_host(params, &task), &task, node));
+}
+
+hipError_t hipGraphExecHostNodeSetParams(hipGraphExec_t executable, hipGraphNode_t node,
+                                         const hipHostNodeParams *params)
+{
+    struct leatc_task *task = NULL;
+
+    return note(set_exec(make_host(params, &task), &task, executable, node));
+}
+
+/* ---- child graphs and empty nodes ---- */
+
+hipError_t hipGraphAddChildGraphNode(hipGraphNode_t *node, hipGraph_t graph, const hipGraphNode_t *dependencies,
+                                     size_t count, hipGraph_t child)
+{
+    return note(leatc_graph_add_child(graph_of(graph), node_list(dependencies), count, graph_of(child), false,
+                                      nodes_of(node)));
+}
+
+hipError_t hipGraphChildGraphNodeGetGraph(hipGraphNode_t node, hipGraph_t *graph)
+{
+    return note(leatc_node_child(node_of(node), (struct leatc_graph **)(void *)graph));
+}
+
+hipError_t hipGraphExecChildGraphNodeSetParams(hipGraphExec_t executable, hipGraphNode_t node, hipGraph_t child)
+{
+    return note(leatc_exec_set_child(exec_of(executable), node_of(node), graph_of(child)));
+}
+
+hipError_t hipGraphAddEmptyNode(hipGraphNode_t *node, hipGraph_t graph, const hipGraphNode_t *dependencies,
+                                size_t count)
+{
+    struct leatc_task *task = NULL;
+
+    return note(add(leatc_empty_make(&task), &task, graph, dependencies, count, node));
+}
+
+/* ---- events ---- */
+
+static int make_event(int type, hipEvent_t event, struct leatc_task **task)
+{
+    if (!event)
+        return LEATC_INVALID_VALUE;
+    LEATC_TRY(check_event(event));
+    return leatc_event_make(type, event_of(event), task);
+}
+
+static hipError_t add_event(hipGraphNode_t *node, hipGraph_t graph, const hipGraphNode_t *before, size_t count,
+                            int type, hipEvent_t event)
+{
+    struct leatc_task *task = NULL;
+
+    return note(add(make_event(type, event, &task), &task, graph, before, count, node));
+}
+
+static hipError_t get_event(hipGraphNode_t node, int type, hipEvent_t *event)
+{
+    const struct leatc_task *task;
+    int result = get(node, type, event, &task);
+
+    if (result == LEATC_OK)
+        memcpy(event, leatc_task_payload(task), sizeof(hipEvent_t));
+    return note(result);
+}
+
+static hipError_t set_event(hipGraphNode_t node, int type, hipEvent_t event)
+{
+    struct leatc_task *task = NULL;
+
+    return note(set(make_event(type, event, &task), &task, node));
+}
+
+static hipError_t set_exec_event(hipGraphExec_t executable, hipGraphNode_t node, int type, hipEvent_t event)
+{
+    struct leatc_task *task = NULL;
+
+    return note(set_exec(make_event(type, event, &task), &task, executable, node));
+}
+
+hipError_t hipGraphAddEventRecordNode(hipGraphNode_t *node, hipGraph_t graph, const hipGraphNode_t *dependencies,
+                                      size_t count, hipEvent_t event)
+{
+    return add_event(node, graph, dependencies, count, LEATC_NODE_RECORD, event);
+}
+
+hipError_t hipGraphEventRecordNodeGetEvent(hipGraphNode_t node, hipEvent_t *event)
+{
+    return get_event(node, LEATC_NODE_RECORD, event);
+}
+
+hipError_t hipGraphEventRecordNodeSetEvent(hipGraphNode_t node, hipEvent_t event)
+{
+    return set_event(node, LEATC_NODE_RECORD, event);
+}
+
+hipError_t hipGraphExecEventRecordNodeSetEvent(hipGraphExec_t executable, hipGraphNode_t node, hipEvent_t event)
+{
+    return set_exec_event(executable, node, LEATC_NODE_RECORD, event);
+}
+
+hipError_t hipGraphAddEventWaitNode(hipGraphNode_t *node, hipGraph_t graph, const hipGraphNode_t *dependencies,
+                                    size_t count, hipEvent_t event)
+{
+    return add_event(node, graph, dependencies, count, LEATC_NODE_WAIT, event);
+}
+
+hipError_t hipGraphEventWaitNodeGetEvent(hipGraphNode_t node, hipEvent_t *event)
+{
+    return get_event(node, LEATC_NODE_WAIT, event);
+}
+
+hipError_t hipGraphEventWaitNodeSetEvent(hipGraphNode_t node, hipEvent_t event)
+{
+    return set_event(node, LEATC_NODE_WAIT, event);
+}
+
+hipError_t hipGraphExecEventWaitNodeSetEvent(hipGraphExec_t executable, hipGraphNode_t node, hipEvent_t event)
+{
+    return set_exec_event(executable, node, LEATC_NODE_WAIT, event);
+}
+
+/* ---- words of memory ---- */
+
+static int make_batch(const hipBatchMemOpNodeParams *p, struct leatc_task **task)
+{
+    if (!p || !p->ctx)
+        return LEATC_INVALID_VALUE;
+    return leatc_hip_batch_make(p, task);
+}
+
+hipError_t hipGraphAddBatchMemOpNode(hipGraphNode_t *node, hipGraph_t graph, const hipGraphNode_t *dependencies,
+                                     size_t count, const hipBatchMemOpNodeParams *params)
+{
+    struct leatc_task *task = NULL;
+
+    return note(add(make_batch(params, &task), &task, graph, dependencies, count, node));
+}
+
+hipError_t hipGraphBatchMemOpNodeGetParams(hipGraphNode_t node, hipBatchMemOpNodeParams *params)
+{
+    const struct leatc_task *task;
+    int result = get(node, LEATC_NODE_BATCH, params, &task);
+
+    return note(result == LEATC_OK ? leatc_hip_batch_describe(task, params) : result);
+}
+
+hipError_t hipGraphBatchMemOpNodeSetParams(hipGraphNode_t node, hipBatchMemOpNodeParams *params)
+{
+    struct leatc_task *task = NULL;
+
+    return note(set(make_batch(params, &task), &task, node));
+}
+
+hipError_t hipGraphExecBatchMemOpNodeSetParams(hipGraphExec_t executable, hipGraphNode_t node,
+                                               const hipBatchMemOpNodeParams *params)
+{
+    struct leatc_task *task = NULL;
+
+    return note(set_exec(make_batch(params, &task), &task, executable, node));
+}
+
+/* ---- memory ---- */
+
+static int check_alloc(const hipMemAllocNodeParams *p, uint64_t *peers)
+{
+    leat_device_info info;
+
+    *peers = 0;
+    if (!p || (p->accessDescCount && !p->accessDescs))
+        return LEATC_INVALID_VALUE;
+    if (p->poolProps.allocType != hipMemAllocationTypePinned)
+        return p->poolProps.allocType == hipMemAllocationTypeManaged ? LEATC_NOT_SUPPORTED : LEATC_INVALID_VALUE;
+    if (p->poolProps.location.type != hipMemLocationTypeDevice)
+        return p->poolProps.location.type == hipMemLocationTypeInvalid ? LEATC_INVALID_VALUE : LEATC_NOT_SUPPORTED;
+    if (p->poolProps.handleTypes != hipMemHandleTypeNone)
+        return LEATC_NOT_SUPPORTED;
+    if (leatc_device_describe(p->poolProps.location.id, &info) != LEATC_OK)
+        return LEATC_INVALID_VALUE;
+    for (size_t i = 0; i < p->accessDescCount; i++) {
+        if (p->accessDescs[i].location.type != hipMemLocationTypeDevice ||
+            leatc_device_describe(p->accessDescs[i].location.id, &info) != LEATC_OK)
+            return LEATC_INVALID_VALUE;
+        if (p->accessDescs[i].flags != hipMemAccessFlagsProtReadWrite)
+            return p->accessDescs[i].flags == hipMemAccessFlagsProtRead ? LEATC_NOT_SUPPORTED
+                                                                        : LEATC_INVALID_VALUE;
+        *peers |= (uint64_t)1 << p->accessDescs[i].location.id;
+    }
+    return LEATC_OK;
+}
+
+/* The struct with the list behind it. */
+static int keep_alloc(struct leatc_task *task, const hipMemAllocNodeParams *p)
+{
+    size_t list = p->accessDescCount * sizeof *p->accessDescs;
+    char *kept = malloc(sizeof *p + list);
+    int result;
+
+    if (!kept)
+        return LEATC_OUT_OF_MEMORY;
+    memcpy(kept, p, sizeof *p);
+    if (list)
+        memcpy(kept + sizeof *p, p->accessDescs, list);
+    result = leatc_task_keep(task, &alloc_tag, kept, sizeof *p + list);
+    free(kept);
+    return result;
+}
+
+static int make_alloc(hipMemAllocNodeParams *p, hipGraph_t graph, struct leatc_task **task)
+{
+    uint64_t peers;
+    int result;
+
+    LEATC_TRY(check_alloc(p, &peers));
+    LEATC_TRY(leatc_alloc_make(graph_of(graph), p->poolProps.location.id, peers, p->bytesize, task));
+    result = keep_alloc(*task, p);
+    if (result != LEATC_OK)
+        leatc_task_drop(*task);
+    return result;
+}
+
+static int add_alloc(hipGraphNode_t *node, hipGraph_t graph, const hipGraphNode_t *before, size_t count,
+                     hipMemAllocNodeParams *p)
+{
+    struct leatc_task *task = NULL;
+    void *ptr;
+
+    LEATC_TRY(make_alloc(p, graph, &task));
+    ptr = ((const struct leatc_alloc_task *)leatc_task_payload(task))->ptr;
+    LEATC_TRY(add(LEATC_OK, &task, graph, before, count, node));
+    p->dptr = ptr;
+    return LEATC_OK;
+}
+
+hipError_t hipGraphAddMemAllocNode(hipGraphNode_t *node, hipGraph_t graph, const hipGraphNode_t *dependencies,
+                                   size_t count, hipMemAllocNodeParams *params)
+{
+    return note(add_alloc(node, graph, dependencies, count, params));
+}
+
+hipError_t hipGraphMemAllocNodeGetParams(hipGraphNode_t node, hipMemAllocNodeParams *params)
+{
+    const struct leatc_task *task;
+    const struct leatc_alloc_task *alloc;
+    const hipMemAllocNodeParams *kept;
+    int result = get(node, LEATC_NODE_ALLOC, params, &task);
+
+    if (result != LEATC_OK)
+        return note(result);
+    alloc = leatc_task_payload(task);
+    kept = leatc_task_kept(task, &alloc_tag);
+    if (kept) {
+        *params = *kept;
+        params->accessDescs = kept->accessDescCount ? (const hipMemAccessDesc *)(kept + 1) : NULL;
+    } else {
+        *params = (hipMemAllocNodeParams){
+            .poolProps = {.allocType = hipMemAllocationTypePinned,
+                          .location = {.type = hipMemLocationTypeDevice, .id = alloc->ordinal}},
+            .bytesize = alloc->bytes};
+    }
+    params->dptr = alloc->ptr;
+    return hipSuccess;
+}
+
+static int add_free(hipGraphNode_t *node, hipGraph_t graph, const hipGraphNode_t *before, size_t count, void *ptr)
+{
+    struct leatc_task *task = NULL;
+
+    return add(leatc_free_make(graph_of(graph), ptr, &task), &task, graph, before, count, node);
+}
+
+hipError_t hipGraphAddMemFreeNode(hipGraphNode_t *node, hipGraph_t graph, const hipGraphNode_t *dependencies,
+                                  size_t count, void *ptr)
+{
+    return note(add_free(node, graph, dependencies, count, ptr));
+}
+
+hipError_t hipGraphMemFreeNodeGetParams(hipGraphNode_t node, void *ptr)
+{
+    const struct leatc_task *task;
+    int result = get(node, LEATC_NODE_FREE, ptr, &task);
+
+    if (result == LEATC_OK)
+        *(void **)ptr = ((const struct leatc_free_task *)leatc_task_payload(task))->ptr;
+    return note(result);
+}
+
+/* ---- nodes of any type ---- */
+
+static int check_any(const hipGraphNodeParams *p)
+{
+    return p && !p->reserved0[0] && !p->reserved0[1] && !p->reserved0[2] && !p->reserved2 &&
+                   (unsigned)p->type < hipGraphNodeTypeCount
+               ? LEATC_OK
+               : LEATC_INVALID_VALUE;
+}
+
+/* The types whose parameters can be set; others have calls of their own, or are not there. */
+static int make_any(hipGraphNodeParams *p, struct leatc_task **task)
+{
+    LEATC_TRY(check_any(p));
+    switch ((int)p->type) {
+    case hipGraphNodeTypeKernel:
+        return leatc_hip_kernel_make(&p->kernel, task);
+    case hipGraphNodeTypeMemcpy:
+        return p->memcpy.flags || p->memcpy.reserved[0] || p->memcpy.reserved[1] || p->memcpy.reserved[2]
+                   ? LEATC_INVALID_VALUE
+                   : make_copy(&p->memcpy.copyParams, task);
+    case hipGraphNodeTypeMemset:
+        return make_fill(&p->memset, task);
+    case hipGraphNodeTypeHost:
+        return make_host(&p->host, task);
+    case hipGraphNodeTypeEmpty:
+        return leatc_empty_make(task);
+    case hipGraphNodeTypeWaitEvent:
+        return make_event(LEATC_NODE_WAIT, p->eventWait.event, task);
+    case hipGraphNodeTypeEventRecord:
+        return make_event(LEATC_NODE_RECORD, p->eventRecord.event, task);
+    default:
+        return LEATC_NOT_SUPPORTED;
+    }
+}
+
+/* Those that a graph gets in another way. */
+static int add_other(hipGraphNode_t *node, hipGraph_t graph, const hipGraphNode_t *before, size_t count,
+                     hipGraphNodeParams *p)
+{
+    switch ((int)p->type) {
+    case hipGraphNodeTypeGraph:
+        return leatc_graph_add_child(graph_of(graph), node_list(before), count, graph_of(p->graph.graph), false,
+                                     nodes_of(node));
+    case hipGraphNodeTypeMemAlloc:
+        return add_alloc(node, graph, before, count, &p->alloc);
+    default:
+        return add_free(node, graph, before, count, p->free.dptr);
+    }
+}
+
+static int add_any(hipGraphNode_t *node, hipGraph_t graph, const hipGraphNode_t *before, size_t count,
+                   hipGraphNodeParams *p)
+{
+    struct leatc_task *task = NULL;
+
+    LEATC_TRY(check_any(p));
+    if (p->type == hipGraphNodeTypeGraph || p->type == hipGraphNodeTypeMemAlloc ||
+        p->type == hipGraphNodeTypeMemFree)
+        return add_other(node, graph, before, count, p);
+    return add(make_any(p, &task), &task, graph, before, count, node);
+}
+
+hipError_t hipGraphAddNode(hipGraphNode_t *node, hipGraph_t graph, const hipGraphNode_t *dependencies,
+                           size_t count, hipGraphNodeParams *params)
+{
+    return note(add_any(node, graph, dependencies, count, params));
+}
+
+hipError_t hipGraphNodeSetParams(hipGraphNode_t node, hipGraphNodeParams *params)
+{
+    struct leatc_task *task = NULL;
+
+    return note(set(make_any(params, &task), &task, node));
+}
+
+hipError_t hipGraphExecNodeSetParams(hipGraphExec_t executable, hipGraphNode_t node, hipGraphNodeParams *params)
+{
+    struct leatc_task *task = NULL;
+
+    if (params && params->type == hipGraphNodeTypeGraph)
+        return hipGraphExecChildGraphNodeSetParams(executable, node, params->graph.graph);
+    return note(set_exec(make_any(params, &task), &task, executable, node));
+}
+
+/* ---- the driver's forms, with a context ---- */
+
+static int check_context(hipCtx_t context, int *ordinal)
+{
+    int devices = 0;
+
+    LEATC_TRY(leatc_device_count(&devices));
+    for (*ordinal = 0; *ordinal < devices; ++*ordinal)
+        if (context && context == leatc_hip_context(*ordinal))
+            return LEATC_OK;
+    return LEATC_INVALID_VALUE;
+}
+
+static int make_driver_copy(const HIP_MEMCPY3D *p, struct leatc_task **task)
+{
+    struct leatc_copy_task copy;
+    int result;
+
+    LEATC_TRY(leatc_hip_box_driver(p, &copy));
+    result = leatc_copy_make(copy.dst, copy.src, &copy.box, copy.direction, task);
+    return keep_copy(result, &driver_copy_tag, p, sizeof *p, *task);
+}
+
+static int make_copy_in(const HIP_MEMCPY3D *p, hipCtx_t context, struct leatc_task **task)
+{
+    int ordinal;
+
+    LEATC_TRY(check_context(context, &ordinal));
+    LEATC_TRY(make_driver_copy(p, task));
+    leatc_task_set_device(*task, ordinal);
+    return LEATC_OK;
+}
+
+hipError_t hipDrvGraphAddMemcpyNode(hipGraphNode_t *node, hipGraph_t graph, const hipGraphNode_t *dependencies,
+                                    size_t count, const HIP_MEMCPY3D *params, hipCtx_t context)
+{
+    struct leatc_task *task = NULL;
+
+    return note(add(make_copy_in(params, context, &task), &task, graph, dependencies, count, node));
+}
+
+hipError_t hipDrvGraphExecMemcpyNodeSetParams(hipGraphExec_t executable, hipGraphNode_t node,
+                                              const HIP_MEMCPY3D *params, hipCtx_t context)
+{
+    struct leatc_task *task = NULL;
+
+    return note(set_exec(make_copy_in(params, context, &task), &task, executable, node));
+}
+
+hipError_t hipDrvGraphMemcpyNodeSetParams(hipGraphNode_t node, const HIP_MEMCPY3D *params)
+{
+    struct leatc_task *task = NULL;
+
+    return note(set(make_driver_copy(params, &task), &task, node));
+}
+
+/* A side of a copy that was made in another way. */
+struct side {
+    hipMemoryType type;
+    void *ptr;
+    hipArray_t array;
+    size_t x_bytes, y, z, pitch, height;
+};
+
+static struct side describe_place(const void *ptr, const leat_copy_box *box, size_t pitch, size_t slice)
+{
+    struct leatc_memory memory = {.kind = LEATC_MEMORY_PAGEABLE};
+    struct leatc_array_place place;
+
+    if (leatc_array_at(ptr, &place))
+        return (struct side){.type = hipMemoryTypeArray,
+                             .array = (hipArray_t)(void *)place.array,
+                             .x_bytes = place.x_bytes,
+                             .y = place.y,
+                             .z = place.z};
+    if (!pitch)
+        pitch = box->width_bytes;
+    (void)leatc_memory_find(ptr, &memory);
+    return (struct side){.type = memory.kind == LEATC_MEMORY_DEVICE    ? hipMemoryTypeDevice
+                                 : memory.kind == LEATC_MEMORY_MANAGED ? hipMemoryTypeUnified
+                                                                       : hipMemoryTypeHost,
+                         .ptr = (void *)(uintptr_t)ptr,
+                         .pitch = pitch,
+                         .height = box->depth > 1 ? slice / pitch : box->height};
+}
+
+static void describe_driver_copy(const struct leatc_copy_task *copy, HIP_MEMCPY3D *p)
+{
+    const leat_copy_box *box = &copy->box;
+    struct side dst = describe_place(copy->dst, box, box->dst_pitch_bytes, box->dst_slice_bytes);
+    struct side src = describe_place(copy->src, box, box->src_pitch_bytes, box->src_slice_bytes);
+
+    *p = (HIP_MEMCPY3D){.srcMemoryType = src.type,
+                        .srcHost = src.type == hipMemoryTypeHost ? src.ptr : NULL,
+                        .srcDevice = src.type == hipMemoryTypeHost ? NULL : src.ptr,
+                        .srcArray = src.array,
+                        .srcXInBytes = src.x_bytes,
+                        .srcY = src.y,
+                        .srcZ = src.z,
+                        .srcPitch = src.pitch,
+                        .srcHeight = src.height,
+                        .dstMemoryType = dst.type,
+                        .dstHost = dst.type == hipMemoryTypeHost ? dst.ptr : NULL,
+                        .dstDevice = dst.type == hipMemoryTypeHost ? NULL : dst.ptr,
+                        .dstArray = dst.array,
+                        .dstXInBytes = dst.x_bytes,
+                        .dstY = dst.y,
+                        .dstZ = dst.z,
+                        .dstPitch = dst.pitch,
+                        .dstHeight = dst.height,
+                        .WidthInBytes = box->width_bytes,
+                        .Height = box->height,
+                        .Depth = box->depth};
+}
+
+hipError_t hipDrvGraphMemcpyNodeGetParams(hipGraphNode_t node, HIP_MEMCPY3D *params)
+{
+    const struct leatc_task *task;
+    const HIP_MEMCPY3D *kept;
+    int result = get(node, LEATC_NODE_COPY, params, &task);
+
+    if (result != LEATC_OK)
+        return note(result);
+    kept = leatc_task_kept(task, &driver_copy_tag);
+    if (kept)
+        *params = *kept;
+    else
+        describe_driver_copy(leatc_task_payload(task), params);
+    return hipSuccess;
+}
+
+static int make_fill_in(const HIP_MEMSET_NODE_PARAMS *p, hipCtx_t context, struct leatc_task **task)
+{
+    int ordinal;
+
+    LEATC_TRY(p ? check_context(context, &ordinal) : LEATC_INVALID_VALUE);
+    LEATC_TRY(make_fill(&(hipMemsetParams){.dst = p->dst,
+                                           .elementSize = p->elementSize,
+                                           .height = p->height,
+                                           .pitch = p->pitch,
+                                           .value = p->value,
+                                           .width = p->width},
+                        task));
+    leatc_task_set_device(*task, ordinal);
+    return LEATC_OK;
+}
+
+hipError_t hipDrvGraphAddMemsetNode(hipGraphNode_t *node, hipGraph_t graph, const hipGraphNode_t *dependencies,
+                                    size_t count, const HIP_MEMSET_NODE_PARAMS *params, hipCtx_t context)
+{
+    struct leatc_task *task = NULL;
+
+    return note(add(make_fill_in(params, context, &task), &task, graph, dependencies, count, node));
+}
+
+hipError_t hipDrvGraphExecMemsetNodeSetParams(hipGraphExec_t executable, hipGraphNode_t node,
+                                              const HIP_MEMSET_NODE_PARAMS *params, hipCtx_t context)
+{
+    struct leatc_task *task = NULL;
+
+    return note(set_exec(make_fill_in(params, context, &task), &task, executable, node));
+}
+
+hipError_t hipDrvGraphAddMemFreeNode(hipGraphNode_t *node, hipGraph_t graph, const hipGraphNode_t *dependencies,
+                                     size_t count, hipDeviceptr_t ptr)
+{
+    return note(add_free(node, graph, dependencies, count, ptr));
+}
