@@ -593,6 +593,7 @@ static void wrong_launches(void **state)
     leat_kernel *kernel = test_kernel(t->device, "leat_add_u32");
     uint32_t *memory = test_alloc(t->device, LEAT_KIND_DEVICE, 400), value = 1, out[100];
     uint64_t count = 100;
+    leat_device_info info;
     void *args[] = {&memory, &count, &value, &value}, *holes[] = {&memory, NULL, &value};
     leat_dim3 one = leat_dim(1, 1, 1);
     int parameters;
@@ -619,10 +620,13 @@ static void wrong_launches(void **state)
     }
     REFUSED(leat_launch(t->stream, kernel, one, one, 0, NULL, 3), LEAT_ERROR_INVALID, "args");
     REFUSED(leat_launch(t->stream, kernel, one, one, 0, holes, 3), LEAT_ERROR_INVALID, "args");
-    if (test_on_cpu())
-        REFUSED(leat_launch(t->stream, kernel, one, one, 16, args, 3), LEAT_ERROR_UNSUPPORTED, "shared");
-    else
+    if (test_on_cpu()) {
+        OK(leat_device_query(t->device, &info));
+        REFUSED(leat_launch(t->stream, kernel, one, one, info.max_shared_bytes + 1, args, 3), LEAT_ERROR_UNSUPPORTED,
+                "shared");
+    } else {
         assert_true(leat_launch(t->stream, kernel, one, one, (size_t)1 << 40, args, 3) < 0);
+    }
     /* None of them ran. */
     OK(leat_copy_sync(t->stream, out, memory, 400));
     EXPECT_BYTES(out, 400, 0);

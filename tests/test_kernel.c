@@ -571,14 +571,143 @@ static void kernels_of_the_program_itself(void **state)
     OK(leat_memory_free(data));
 }
 
+/* Kernels of one block's memory, and of blocks that wait for one another, without the macros. */
+static void note_shared(const leat_cpu_block *block, void *const *args)
+{
+    uint32_t *wrong = *(uint32_t **)args[0];
+    unsigned char *shared = block->shared;
+
+    if ((uintptr_t)shared % 128 || block->shared_bytes != 1000 || block->wait_for_grid)
+        __atomic_fetch_add(wrong, 1, __ATOMIC_RELAXED);
+    /* Nobody else writes there while this block runs. */
+    for (unsigned round = 0; round < 20; round++) {
+        memset(shared, (int)(block->block.x + round), 1000);
+        for (unsigned i = 0; i < 1000; i++)
+            if (shared[i] != (unsigned char)(block->block.x + round))
+                __atomic_fetch_add(wrong, 1, __ATOMIC_RELAXED);
+    }
+}
+
+/* Each block adds up what all have written, round by round; a block that does not wait reads what is old. Block 0
+ * ends first. */
+#define TOGETHER_ROUNDS 50
+static void add_together(const leat_cpu_block *block, void *const *args)
+{
+    uint32_t *values = *(uint32_t **)args[0], blocks = block->grid_blocks.x * block->grid_blocks.y;
+    uint32_t mine = block->block.x + block->block.y * block->grid_blocks.x;
+
+    for (uint32_t round = 0; round < TOGETHER_ROUNDS; round++) {
+        uint32_t sum = 0;
+
+        if (mine == 0 && round == TOGETHER_ROUNDS / 2)
+            return;
+        values[mine] = round + mine;
+        block->wait_for_grid(block);
+        for (uint32_t i = 1; i < blocks; i++)
+            sum += values[i] - i;
+        ((unsigned char *)block->shared)[0] = (unsigned char)mine;
+        block->wait_for_grid(block);
+        if (sum != round * (blocks - 1) || ((unsigned char *)block->shared)[0] != (unsigned char)mine)
+            __atomic_fetch_add(&values[blocks], 1, __ATOMIC_RELAXED);
+    }
+}
+
+static leat_kernel *own_kernel(struct test_state *t, const leat_cpu_kernel *code, leat_module **module)
+{
+    leat_own_kernel list = {"one", code};
+    leat_kernel *kernel;
+
+    OK(leat_module_own(t->device, &list, 1, module));
+    OK(leat_kernel_get(*module, "one", &kernel));
+    return kernel;
+}
+
+static void blocks_have_shared_memory(void **state)
+{
+    static const uint32_t bytes[] = {sizeof(uint32_t *)};
+    static const leat_cpu_kernel code = {LEAT_CPU_KERNEL_ABI, 1, bytes, note_shared, 0};
+    struct test_state *t = *state;
+    uint32_t *wrong, host;
+    void *args[] = {&wrong};
+    leat_device_info info;
+    leat_module *module;
+    leat_kernel *kernel;
+
+    if (!test_on_cpu())
+        SKIP_OTHER("GPUs have it in kernels of their own");
+    kernel = own_kernel(t, &code, &module);
+    wrong = test_alloc(t->device, LEAT_KIND_DEVICE, sizeof *wrong);
+    OK(leat_device_query(t->device, &info));
+    assert_true(info.max_shared_bytes >= 48 << 10);
+    OK(leat_fill(t->stream, wrong, 0, sizeof *wrong));
+    for (uint32_t blocks = 1; blocks < 2000; blocks *= 3)
+        OK(leat_launch(t->stream, kernel, leat_dim(blocks, 1, 1), leat_dim(4, 1, 1), 1000, args, 1));
+    OK(leat_copy_sync(t->stream, &host, wrong, sizeof host));
+    assert_int_equal(host, 0);
+    OK(leat_module_unload(module));
+    OK(leat_memory_free(wrong));
+}
+
+static void blocks_run_together(void **state)
+{
+    static const uint32_t bytes[] = {sizeof(uint32_t *)};
+    static const leat_cpu_kernel code = {LEAT_CPU_KERNEL_ABI, 1, bytes, add_together, LEAT_CPU_KERNEL_TOGETHER};
+    struct test_state *t = *state;
+    uint32_t *values, host[2048], most;
+    void *args[] = {&values};
+    leat_device_info info;
+    leat_stream *other;
+    leat_module *module;
+    leat_kernel *kernel;
+
+    if (!test_on_cpu())
+        SKIP_OTHER("for kernels that the processor runs");
+    kernel = own_kernel(t, &code, &module);
+    OK(leat_device_query(t->device, &info));
+    most = info.compute_units * 16 < 2046 ? info.compute_units * 16 : 2046;
+    values = test_alloc(t->device, LEAT_KIND_DEVICE, 2 * sizeof host);
+    OK(leat_stream_create(t->device, &other));
+    OK(leat_fill(t->stream, values, 0, 2 * sizeof host));
+    OK(leat_stream_synchronize(t->stream));
+    /* On two streams at once. */
+    for (int i = 0; i < 3; i++) {
+        uint32_t *second = values + 2048;
+        void *second_args[] = {&second};
+
+        OK(leat_launch(t->stream, kernel, leat_dim(most / 2, 2, 1), leat_dim(1, 1, 1), 100, args, 1));
+        OK(leat_launch(other, kernel, leat_dim(most / 2, 2, 1), leat_dim(1, 1, 1), 100, second_args, 1));
+    }
+    OK(leat_launch(t->stream, kernel, leat_dim(1, 1, 1), leat_dim(1, 1, 1), 8, args, 1));
+    for (int i = 0; i < 2; i++) {
+        OK(leat_copy_sync(i ? other : t->stream, host, values + 2048 * i, sizeof host));
+        assert_int_equal(host[most / 2 * 2], 0);
+        assert_int_equal(host[1], TOGETHER_ROUNDS);
+    }
+    REFUSED(
+        leat_launch(t->stream, kernel, leat_dim(info.compute_units * 16 + 1, 1, 1), leat_dim(1, 1, 1), 0, args, 1),
+        LEAT_ERROR_INVALID, "together");
+    OK(leat_stream_destroy(other));
+    OK(leat_module_unload(module));
+    OK(leat_memory_free(values));
+}
+
 static const struct CMUnitTest tests[] = {
-    STATE_TEST(kernels_of_the_program_itself), STATE_TEST(fills),
-    STATE_TEST(additions_and_squares),         STATE_TEST(pattern_verify_and_checksum),
-    STATE_TEST(the_builtin_module_is_one),     STATE_TEST(kernels_tell_the_sizes_of_their_parameters),
-    STATE_TEST(the_steps_to_a_fast_transpose), STATE_TEST(arguments_are_read_before_the_return),
-    STATE_TEST(kernels_reach_pinned_memory),   STATE_TEST(a_module_from_a_file),
-    STATE_TEST(a_module_from_memory),          STATE_TEST(text_with_its_final_nul),
-    STATE_TEST(arguments_of_all_sizes),        STATE_TEST(grids_of_two_dimensions),
+    STATE_TEST(blocks_have_shared_memory),
+    STATE_TEST(blocks_run_together),
+    STATE_TEST(kernels_of_the_program_itself),
+    STATE_TEST(fills),
+    STATE_TEST(additions_and_squares),
+    STATE_TEST(pattern_verify_and_checksum),
+    STATE_TEST(the_builtin_module_is_one),
+    STATE_TEST(kernels_tell_the_sizes_of_their_parameters),
+    STATE_TEST(the_steps_to_a_fast_transpose),
+    STATE_TEST(arguments_are_read_before_the_return),
+    STATE_TEST(kernels_reach_pinned_memory),
+    STATE_TEST(a_module_from_a_file),
+    STATE_TEST(a_module_from_memory),
+    STATE_TEST(text_with_its_final_nul),
+    STATE_TEST(arguments_of_all_sizes),
+    STATE_TEST(grids_of_two_dimensions),
     STATE_TEST(every_element_is_visited_once),
 };
 

@@ -155,9 +155,19 @@ typedef struct leat_cpu_block {
     leat_cpu_dim grid_blocks;
     leat_cpu_dim block_threads;
     leat_cpu_dim block;
+    uint32_t shared_bytes; /* dynamic shared memory, as given to leat_launch() */
+    void *shared; /* the dynamic shared memory, aligned to 128 bytes, uninitialized; NULL if shared_bytes is 0 */
+
+    /* Grid barrier, with LEAT_CPU_KERNEL_TOGETHER; blocks that have ended count as arrived. Else NULL. */
+    void (*wait_for_grid)(const struct leat_cpu_block *block);
+    void *launch; /* for leat */
 } leat_cpu_block;
 
-#define LEAT_CPU_KERNEL_ABI 1
+#define LEAT_CPU_KERNEL_ABI 2
+
+/* Flag of a kernel: all blocks of a grid run concurrently, each on its own thread, so that they may wait for one
+ * another. leat_launch() then takes at most 16 blocks per compute unit. */
+#define LEAT_CPU_KERNEL_TOGETHER 1u
 
 /*
  * What a shared object for the CPU device exports for the kernel NAME, as leat_cpu_kernel_NAME. run() executes
@@ -169,6 +179,7 @@ typedef struct leat_cpu_kernel {
     uint32_t parameter_count;
     const uint32_t *parameter_bytes; /* sizeof each parameter */
     void (*run)(const leat_cpu_block *block, void *const *args);
+    uint32_t flags;
 } leat_cpu_kernel;
 
 typedef struct leat_cpu_thread {
@@ -196,7 +207,7 @@ typedef struct leat_cpu_thread {
     static const uint32_t leat_bytes_##name[] = {LEAT_P##count##_(LEAT_BYTES_, __VA_ARGS__)};                     \
     LEAT_EXTERN_ LEAT_CPU_KERNEL_EXPORT const leat_cpu_kernel leat_cpu_kernel_##name;                             \
     const leat_cpu_kernel leat_cpu_kernel_##name = {LEAT_CPU_KERNEL_ABI, count, leat_bytes_##name,                \
-                                                    leat_run_##name};                                             \
+                                                    leat_run_##name, 0};                                          \
     static inline __attribute__((always_inline)) void leat_body_##name(                                           \
         __attribute__((unused)) const leat_cpu_thread *leat_self_, LEAT_P##count##_(LEAT_DECLARE_, __VA_ARGS__))
 

@@ -155,11 +155,12 @@ LEAT_API leat_status leat_kernel_parameter_bytes(leat_kernel *kernel, unsigned i
 /*
  * Runs a kernel in stream order. args: argument_count pointers, each to a value of the type of that
  * parameter; the values are read before the call returns. shared_bytes: dynamic shared memory of each
- * block (always 0 on the CPU device). Pointers among the arguments are not checked: a wrong one makes
- * the work fail later.
+ * block, at most leat_device_info.max_shared_bytes. Pointers among the arguments are not checked: a wrong one
+ * makes the work fail later.
  * Errors: HANDLE; INVALID (a dimension is 0 or too large, argument_count differs from the kernel's where
- * that is known, args NULL with a count, the kernel's device is not the stream's); UNSUPPORTED
- * (shared_bytes on the CPU device), DEVICE_LOST, DRIVER, NOT_PERMITTED.
+ * that is known, args NULL with a count, the kernel's device is not the stream's, more blocks than can run
+ * together where the kernel wants that); UNSUPPORTED (more shared memory than there is), HOST_MEMORY,
+ * SYSTEM (no threads for blocks that run together), DEVICE_LOST, DRIVER, NOT_PERMITTED.
  */
 LEAT_API leat_status leat_launch(leat_stream *stream, leat_kernel *kernel, leat_dim3 grid, leat_dim3 block,
                                  size_t shared_bytes, void *const *args, unsigned argument_count);

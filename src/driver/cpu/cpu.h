@@ -24,6 +24,8 @@
 #define CPU_HUGE_BYTES ((size_t)2 << 20)
 #define CPU_DEVICES_MAX 16
 #define CPU_BLOCK_THREADS_MAX 1024u
+#define CPU_SHARED_BYTES_MAX 232448u /* of a block; as much as NVIDIA's GPUs of compute capability 9.0 have */
+#define CPU_BLOCKS_TOGETHER_MAX 16u  /* for each thread of the team */
 #define CPU_TEAM_MAX 1024
 
 /* ---- memory (cpu_memory.c) ---- */
@@ -255,6 +257,18 @@ void cpu_team_run(void (*part)(void *context, uint64_t i), void *context, uint64
 
 /* Ends the team's threads; no job may run or come meanwhile. The next job starts them again. */
 void cpu_team_stop(void);
+
+/* ---- threads that run at the same time (cpu_gang.c) ---- */
+
+/* Reserves the threads for one cpu_gang_run() with this count. SYSTEM: threads could not be started. */
+leat_status cpu_gang_reserve(unsigned count);
+
+/* Calls part(context, i) for i from 0 to count - 1 concurrently, the first on the calling thread, and returns when all calls
+ * have returned. The parts may wait for one another. Releases the reservation. */
+void cpu_gang_run(void (*part)(void *context, unsigned i), void *context, unsigned count);
+
+/* Ends all threads; nothing may be reserved. */
+void cpu_gang_stop(void);
 
 /* ---- strict mode (cpu_strict.c) ---- */
 

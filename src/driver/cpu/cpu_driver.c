@@ -114,6 +114,7 @@ static leat_status device_info(struct leati_driver *driver, int ordinal, leat_de
     info->memory_bytes = devices[ordinal].memory_bytes;
     info->compute_units = cpu_team_threads();
     info->max_block_threads = CPU_BLOCK_THREADS_MAX;
+    info->max_shared_bytes = CPU_SHARED_BYTES_MAX;
     info->copy_engines = cpu_team_threads();
     info->peer_mask = ((UINT64_C(1) << driver->device_count) - 1) & ~(UINT64_C(1) << ordinal);
     info->managed_memory = 1;
@@ -165,6 +166,7 @@ static leat_status device_close(struct leati_driver *driver, void *handle)
     /* Devices are opened and closed one at a time, so no other one can need the team now. */
     if (cpu_host_space_close()) {
         cpu_team_stop();
+        cpu_gang_stop();
         cpu_managed_end();
     }
     return LEAT_OK;

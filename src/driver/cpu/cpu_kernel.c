@@ -245,44 +245,146 @@ leat_status cpu_kernel_parameter(struct leati_driver *driver, void *device, void
 
 /* ---- launch ---- */
 
+/* State of the grid barrier of a cooperative launch. */
+struct together {
+    pthread_mutex_t lock; /* guards what follows */
+    pthread_cond_t next_round;
+    uint64_t waiting, ended, rounds;
+};
+
 struct launch_work {
     struct cpu_work work;
     const struct cpu_device *device;
     const leat_cpu_kernel *code;
-    leat_cpu_block launch; /* grid and block; the block's own place is filled in for each */
+    leat_cpu_block launch; /* sizes of grid and block; index and memory are set for each block */
     uint64_t blocks, blocks_per_part;
+    struct together together;
+    pthread_mutex_t shared_lock; /* guards the next two */
+    void *
+        *shared; /* free buffers of dynamic shared memory, one for each block that runs concurrently; NULL: none */
+    unsigned shared_count;
     void *args[]; /* then the values that they point to */
 };
 
+static void *take_shared(struct launch_work *work)
+{
+    void *taken;
+
+    if (!work->shared)
+        return NULL;
+    pthread_mutex_lock(&work->shared_lock);
+    taken = work->shared[--work->shared_count];
+    pthread_mutex_unlock(&work->shared_lock);
+    return taken;
+}
+
+static void give_shared_back(struct launch_work *work, void *shared)
+{
+    if (!shared)
+        return;
+    pthread_mutex_lock(&work->shared_lock);
+    work->shared[work->shared_count++] = shared;
+    pthread_mutex_unlock(&work->shared_lock);
+}
+
+static void run_block(const struct launch_work *work, leat_cpu_block *block, uint64_t i)
+{
+    block->block.x = (uint32_t)(i % block->grid_blocks.x);
+    block->block.y = (uint32_t)(i / block->grid_blocks.x % block->grid_blocks.y);
+    block->block.z = (uint32_t)(i / block->grid_blocks.x / block->grid_blocks.y);
+    work->code->run(block, work->args);
+}
+
 static void run_part(void *context, uint64_t part)
 {
-    const struct launch_work *work = context;
+    struct launch_work *work = context;
     leat_cpu_block block = work->launch;
     uint64_t first = part * work->blocks_per_part;
     uint64_t end = first + work->blocks_per_part < work->blocks ? first + work->blocks_per_part : work->blocks;
 
-    for (uint64_t i = first; i < end; i++) {
-        block.block.x = (uint32_t)(i % block.grid_blocks.x);
-        block.block.y = (uint32_t)(i / block.grid_blocks.x % block.grid_blocks.y);
-        block.block.z = (uint32_t)(i / block.grid_blocks.x / block.grid_blocks.y);
-        work->code->run(&block, work->args);
+    block.shared = take_shared(work);
+    for (uint64_t i = first; i < end; i++)
+        run_block(work, &block, i);
+    give_shared_back(work, block.shared);
+}
+
+/* Releases the barrier if all blocks that have not ended wait. Under the lock. */
+static void next_round(struct launch_work *work)
+{
+    struct together *together = &work->together;
+
+    if (together->waiting && together->waiting + together->ended == work->blocks) {
+        together->waiting = 0;
+        together->rounds++;
+        pthread_cond_broadcast(&together->next_round);
     }
 }
 
-static void run_launch(struct cpu_work *queued)
+static void wait_for_grid(const leat_cpu_block *block)
 {
-    struct launch_work *work = (struct launch_work *)(void *)queued;
+    struct launch_work *work = block->launch;
+    struct together *together = &work->together;
+    uint64_t round;
+
+    pthread_mutex_lock(&together->lock);
+    round = together->rounds;
+    together->waiting++;
+    next_round(work);
+    while (together->rounds == round)
+        pthread_cond_wait(&together->next_round, &together->lock);
+    pthread_mutex_unlock(&together->lock);
+}
+
+static void run_together(void *context, unsigned i)
+{
+    struct launch_work *work = context;
+    leat_cpu_block block = work->launch;
+
+    block.shared = take_shared(work);
+    block.wait_for_grid = wait_for_grid;
+    block.launch = work;
+    run_block(work, &block, i);
+    give_shared_back(work, block.shared);
+    pthread_mutex_lock(&work->together.lock);
+    work->together.ended++;
+    next_round(work);
+    pthread_mutex_unlock(&work->together.lock);
+}
+
+/* Distributes the blocks to the threads of the team. */
+static void spread(struct launch_work *work)
+{
     uint64_t parts = (uint64_t)cpu_team_threads() * 16;
-    int earlier;
 
     /* Neighbouring blocks together, for the caches; several parts a thread, so that all end at about the same
      * time. */
     if (parts > work->blocks)
         parts = work->blocks;
     work->blocks_per_part = (work->blocks + parts - 1) / parts;
-    earlier = cpu_managed_enter(work->device);
     cpu_team_run(run_part, work, (work->blocks + work->blocks_per_part - 1) / work->blocks_per_part);
+}
+
+static void free_shared(struct launch_work *work)
+{
+    for (unsigned i = 0; i < work->shared_count; i++)
+        free(work->shared[i]);
+    free(work->shared);
+}
+
+static void run_launch(struct cpu_work *queued)
+{
+    struct launch_work *work = (struct launch_work *)(void *)queued;
+    int earlier = cpu_managed_enter(work->device);
+
+    if (work->code->flags & LEAT_CPU_KERNEL_TOGETHER)
+        cpu_gang_run(run_together, work, (unsigned)work->blocks);
+    else
+        spread(work);
     cpu_managed_leave(earlier);
+    free_shared(work);
+    pthread_mutex_destroy(&work->shared_lock);
+    pthread_mutex_destroy(&work->together.lock);
+    pthread_cond_destroy(&work->together.next_round);
 }
 
 /* The values start at multiples of 16, which suits every plain type. */
@@ -303,6 +405,7 @@ static struct launch_work *new_launch(const leat_cpu_kernel *code, void *const *
     work = malloc(bytes);
     if (!work)
         return NULL;
+    memset(work, 0, sizeof *work);
     value = (char *)work + header;
     for (unsigned i = 0; i < argument_count; i++) {
         memcpy(value, args[i], code->parameter_bytes[i]);
@@ -312,19 +415,50 @@ static struct launch_work *new_launch(const leat_cpu_kernel *code, void *const *
     return work;
 }
 
+/* Allocates dynamic shared memory for count concurrent blocks. */
+static leat_status make_shared(struct launch_work *work, uint64_t count, size_t bytes)
+{
+    work->launch.shared_bytes = (uint32_t)bytes;
+    work->shared = calloc(count, sizeof *work->shared);
+    while (work->shared && work->shared_count < count &&
+           (work->shared[work->shared_count] = aligned_alloc(128, (bytes + 127) & ~(size_t)127)))
+        work->shared_count++;
+    if (work->shared && work->shared_count == count)
+        return LEAT_OK;
+    return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for %zu bytes of shared memory for each of %llu blocks",
+                      bytes, (unsigned long long)count);
+}
+
+static leat_status check_launch(const leat_cpu_kernel *code, leat_dim3 grid, size_t shared_bytes)
+{
+    unsigned most = cpu_team_threads() * CPU_BLOCKS_TOGETHER_MAX;
+
+    if (shared_bytes > CPU_SHARED_BYTES_MAX)
+        return leati_fail(LEAT_ERROR_UNSUPPORTED,
+                          "%zu bytes of shared memory; a block of the CPU device has at most %u", shared_bytes,
+                          CPU_SHARED_BYTES_MAX);
+    if ((uint64_t)grid.x * grid.y > UINT64_MAX / grid.z)
+        return leati_fail(LEAT_ERROR_INVALID, "a grid of %u x %u x %u blocks is too large", grid.x, grid.y,
+                          grid.z);
+    if (code->flags & LEAT_CPU_KERNEL_TOGETHER && (uint64_t)grid.x * grid.y * grid.z > most)
+        return leati_fail(
+            LEAT_ERROR_INVALID,
+            "a grid of %u x %u x %u blocks that run together; the CPU device runs at most %u, %u for "
+            "each of its threads (LEAT_CPU_THREADS)",
+            grid.x, grid.y, grid.z, most, CPU_BLOCKS_TOGETHER_MAX);
+    return LEAT_OK;
+}
+
 leat_status cpu_launch(struct leati_driver *driver, void *stream, void *handle, leat_dim3 grid, leat_dim3 block,
                        size_t shared_bytes, void *const *args, unsigned argument_count)
 {
     const leat_cpu_kernel *code = ((struct cpu_kernel *)handle)->code;
+    bool together = code->flags & LEAT_CPU_KERNEL_TOGETHER;
+    leat_status status = LEAT_OK;
     struct launch_work *work;
 
     (void)driver;
-    if (shared_bytes)
-        return leati_fail(LEAT_ERROR_UNSUPPORTED, "%zu bytes of shared memory: the CPU device has none",
-                          shared_bytes);
-    if ((uint64_t)grid.x * grid.y > UINT64_MAX / grid.z)
-        return leati_fail(LEAT_ERROR_INVALID, "a grid of %u x %u x %u blocks is too large", grid.x, grid.y,
-                          grid.z);
+    LEATI_TRY(check_launch(code, grid, shared_bytes));
     work = new_launch(code, args, argument_count);
     if (!work)
         return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory to queue the work");
@@ -334,6 +468,19 @@ leat_status cpu_launch(struct leati_driver *driver, void *stream, void *handle, 
     work->launch.grid_blocks = (leat_cpu_dim){grid.x, grid.y, grid.z};
     work->launch.block_threads = (leat_cpu_dim){block.x, block.y, block.z};
     work->blocks = (uint64_t)grid.x * grid.y * grid.z;
+    if (shared_bytes)
+        status = make_shared(
+            work, together || work->blocks < cpu_team_threads() ? work->blocks : cpu_team_threads(), shared_bytes);
+    if (status == LEAT_OK && together)
+        status = cpu_gang_reserve((unsigned)work->blocks);
+    if (status != LEAT_OK) {
+        free_shared(work);
+        free(work);
+        return status;
+    }
+    pthread_mutex_init(&work->shared_lock, NULL);
+    pthread_mutex_init(&work->together.lock, NULL);
+    pthread_cond_init(&work->together.next_round, NULL);
     cpu_stream_push(stream, &work->work);
     return LEAT_OK;
 }

@@ -1,0 +1,134 @@
+/*
+ * cpu_gang.c - threads for work whose parts wait for one another.
+ *
+ * A thread of the team may start a part only after it has finished another one. Here every part has a thread,
+ * which is reserved when the work is submitted to its stream.
+ */
+#include "driver/cpu/cpu.h"
+
+#include <string.h>
+
+/* Lives on its caller's stack. */
+struct gang {
+    void (*part)(void *context, unsigned i);
+    void *context;
+    unsigned next, count; /* parts from next on have not been started */
+    unsigned running;     /* parts on other threads than the caller's */
+    int side;             /* the caller's, for which the others work too */
+    struct gang *next_gang;
+};
+
+/* Guards all of the following and the counts of each gang. Invariant: started >= reserved >= parts submitted or
+ * running, so a submitted part always finds an idle thread. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t part_there = PTHREAD_COND_INITIALIZER;
+static pthread_cond_t part_done = PTHREAD_COND_INITIALIZER;
+static struct gang *gangs;
+static unsigned started, reserved, ended;
+static bool stopping;
+
+static void *gang_thread(void *unused)
+{
+    (void)unused;
+    cpu_strict_allow();
+    pthread_mutex_lock(&lock);
+    for (;;) {
+        struct gang *gang;
+        unsigned part;
+
+        while (!gangs && !stopping)
+            pthread_cond_wait(&part_there, &lock);
+        gang = gangs;
+        if (!gang)
+            break;
+        part = gang->next++;
+        gang->running++;
+        if (gang->next == gang->count)
+            gangs = gang->next_gang;
+        pthread_mutex_unlock(&lock);
+        cpu_managed_take_side(gang->side);
+        gang->part(gang->context, part);
+        cpu_managed_take_side(CPU_HOST_SIDE);
+        pthread_mutex_lock(&lock);
+        gang->running--;
+        pthread_cond_broadcast(&part_done);
+    }
+    ended++;
+    pthread_cond_broadcast(&part_done);
+    pthread_mutex_unlock(&lock);
+    return NULL;
+}
+
+/* Starts one more thread, detached: there may be thousands, and cpu_gang_stop() waits for the count of ended ones.
+ */
+static int start_thread(void)
+{
+    pthread_attr_t attributes;
+    pthread_t thread;
+    int failed = pthread_attr_init(&attributes);
+
+    if (failed)
+        return failed;
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    failed = pthread_create(&thread, &attributes, gang_thread, NULL);
+    pthread_attr_destroy(&attributes);
+    return failed;
+}
+
+leat_status cpu_gang_reserve(unsigned count)
+{
+    unsigned missing = 0, there;
+    int failed = 0;
+
+    if (count < 2)
+        return LEAT_OK;
+    pthread_mutex_lock(&lock);
+    while (started < reserved + count - 1 && !(failed = start_thread()))
+        started++;
+    if (failed)
+        missing = reserved + count - 1 - started;
+    else
+        reserved += count - 1;
+    there = started;
+    pthread_mutex_unlock(&lock);
+    return failed ? leati_fail(LEAT_ERROR_SYSTEM,
+                               "pthread_create: %s: %u blocks that run together take a thread each; %u more "
+                               "than the %u that there are could not be started; launch fewer blocks",
+                               strerror(failed), count, missing, there)
+                  : LEAT_OK;
+}
+
+void cpu_gang_run(void (*part)(void *context, unsigned i), void *context, unsigned count)
+{
+    struct gang gang = {.part = part, .context = context, .next = 1, .count = count, .side = cpu_managed_side()};
+    struct gang **end;
+
+    if (count > 1) {
+        pthread_mutex_lock(&lock);
+        for (end = &gangs; *end; end = &(*end)->next_gang)
+            ;
+        *end = &gang;
+        pthread_cond_broadcast(&part_there);
+        pthread_mutex_unlock(&lock);
+    }
+    part(context, 0);
+    if (count > 1) {
+        pthread_mutex_lock(&lock);
+        while (gang.next < gang.count || gang.running)
+            pthread_cond_wait(&part_done, &lock);
+        reserved -= count - 1;
+        pthread_mutex_unlock(&lock);
+    }
+}
+
+void cpu_gang_stop(void)
+{
+    pthread_mutex_lock(&lock);
+    stopping = true;
+    pthread_cond_broadcast(&part_there);
+    while (ended < started)
+        pthread_cond_wait(&part_done, &lock);
+    stopping = false;
+    started = ended = 0;
+    pthread_mutex_unlock(&lock);
+}
