@@ -1,6 +1,7 @@
 #!/bin/bash
 # Compiles each public header alone, in C11 and in C++11, with warnings as errors. Each is
-# included twice, so its guard is tried as well.
+# included twice, so its guard is tried as well. Then each pair of the headers with CUDA's names, in both orders and as
+# a program includes them, since programs use the runtime's and the driver's in one file.
 # Arguments: a C compiler and a C++ compiler, cc and c++ when left out. CUDA_HOME says where cuda.h is, if it is.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -35,5 +36,26 @@ for path in include/leat/*.h include/leat/*/*.h include/leat/*/*/*.h; do
         wrong=$((wrong + 1))
     done
 done
+
+# The standards are those of the kernels in cuda_runtime.h, and the oldest.
+try_pair() { # first second language
+    local compiler="$cxx -std=c++14"
+    [ "$3" = c++ ] || compiler="$cc -std=c11 -Wstrict-prototypes"
+    # shellcheck disable=SC2086
+    printf '#include <%s>\n#include <%s>\n#include <%s>\ntypedef int leat_not_empty;\n' "$1" "$2" "$1" |
+        $compiler $warn -Iinclude -Iinclude/leat/compat -fsyntax-only -x "$3" - && return
+    echo "headers: $1 and then $2 do not compile together with $compiler"
+    return 1
+}
+export -f try_pair
+export cc cxx warn
+names=$(cd include/leat/compat && ls ./*.h | sed 's|^\./||')
+pairs=$(for first in $names; do
+    for second in $names; do
+        [ "$first" = "$second" ] || printf '%s\n' "$first $second c" "$first $second c++"
+    done
+done)
+echo "$pairs" | xargs -P "$(nproc)" -L 1 bash -c 'try_pair "$@"' pair || wrong=$((wrong + 1))
+done=$((done + $(echo "$pairs" | wc -l)))
 echo "headers: $done compiled with $cc and $cxx, $wrong wrong, $skipped skipped"
 [ "$done" -gt 0 ] && [ "$wrong" -eq 0 ]

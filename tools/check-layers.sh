@@ -12,7 +12,8 @@ allowed() {
     # Known names: headers in place of a vendor's, each library over the engine, the engine over the public headers.
     include/leat/compat/hip/*) echo '^[a-z_]+\.h$|^leat/(compat/)?[a-z_]+\.h$' ;;
     include/leat/compat/*) echo '^leat/(compat/)?[a-z_]+\.h$' ;;
-    compat/engine/*) echo '^engine/[a-z_]+\.h$|^leat/[a-z_]+\.h$' ;;
+    # What compiled kernels call is in the engine.
+    compat/engine/*) echo '^engine/[a-z_]+\.h$|^leat/[a-z_]+\.h$|^leat/compat/kernel_support\.h$' ;;
     compat/*/*)
         name=${1#compat/}
         echo "^engine/engine\.h\$|^${name%%/*}/[a-z_]+\.h\$|^leat/(compat/([a-z]+/)?)?[a-z_]+\.h\$" ;;
@@ -48,7 +49,9 @@ system_allowed() {
     # What a vendor's header is called is leat's own here: include/leat/compat/.
     tests/compat/*|examples/compat/*) return 0 ;;
     # What a C++ kernel is made with.
-    include/leat/compat/kernel_functions.h) [[ $2 =~ ^(chrono|memory|thread|tuple|type_traits|ucontext\.h|utility|vector)$ ]] ;;
+    include/leat/compat/*_functions.h) [[ $2 =~ ^(limits|tuple|type_traits|utility|(math|stdio|stdlib|string|time)\.h)$ ]] ;;
+    include/leat/compat/hip/hip_runtime.h) [ "$2" = sched.h ] ;;
+    include/leat/compat/cuda_runtime.h) [ "$2" = assert.h ] ;;
     include/*) [[ $2 =~ ^std(arg|bool|def|int)\.h$ ]] ;;
     *) ! [[ $2 =~ ^(cuda|nvml|hip/|hsa/|rocm) ]] ;;
     esac

@@ -132,6 +132,8 @@ CUresult leatcu_enter(CUcontext *context)
     }
     if (__builtin_expect(state_of(top) != LEATCU_ALIVE, 0))
         return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    if (__builtin_expect(leatc_lost() != LEATC_OK, 0))
+        return leatcu_map(leatc_lost());
     if (context)
         *context = top;
     return CUDA_SUCCESS;
@@ -348,6 +350,18 @@ CUresult cuCtxCreate_v2(CUcontext *context, unsigned flags, CUdevice device)
     return CUDA_SUCCESS;
 }
 
+/* Execution affinity and graphics interoperability are not supported. Parameters with neither are accepted,
+ * because programs pass an empty structure. */
+CUresult cuCtxCreate_v4(CUcontext *context, CUctxCreateParams *parameters, unsigned flags, CUdevice device)
+{
+    CU_TRY(leatcu_started());
+    if (parameters && (parameters->execAffinityParams || parameters->cigParams)) {
+        CU_CHECK(!(parameters->execAffinityParams && parameters->cigParams));
+        return parameters->cigParams ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
+    }
+    return cuCtxCreate_v2(context, flags, device);
+}
+
 /* A context that is current to the calling thread is popped; elsewhere it stays, and is refused there. */
 CUresult cuCtxDestroy_v2(CUcontext context)
 {
@@ -356,6 +370,7 @@ CUresult cuCtxDestroy_v2(CUcontext context)
     if (context->primary)
         return CUDA_ERROR_INVALID_CONTEXT;
     CU_TRY(leatcu_result(leatc_device_synchronize(context->ordinal)));
+    leatc_error_clear();
     atomic_store_explicit(&context->state, LEATCU_DESTROYED, memory_order_release);
     if (depth && stack[depth - 1] == context) {
         depth--;
@@ -420,7 +435,7 @@ CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest)
     return CUDA_SUCCESS;
 }
 
-/* Limits and cache settings are kept, and mean nothing to leat's devices. */
+/* Limits and cache settings are kept; only the stack size has an effect. */
 static _Atomic size_t limits[CU_LIMIT_MAX] = {
     [CU_LIMIT_STACK_SIZE] = 1024,
     [CU_LIMIT_PRINTF_FIFO_SIZE] = 1 << 20,
@@ -445,6 +460,8 @@ CUresult cuCtxSetLimit(CUlimit limit, size_t value)
     CU_TRY(leatcu_enter(NULL));
     if ((unsigned)limit >= CU_LIMIT_MAX)
         return CUDA_ERROR_UNSUPPORTED_LIMIT;
+    if (limit == CU_LIMIT_STACK_SIZE)
+        leatc_stack_want(value);
     atomic_store(&limits[limit], value);
     return CUDA_SUCCESS;
 }

@@ -3,12 +3,16 @@
  *
  * A module is what leat can load for the device: PTX or a cubin on a GPU, a shared object on the CPU device. That
  * device runs no PTX, but many programs carry nothing else. So there a module of PTX is a list of names: each of
- * its kernels is looked up by name among leat's built-in ones, in the shared object beside the file (kernels.so
- * for kernels.ptx), and in those that LEAT_CPU_KERNELS names.
+ * its kernels is looked up by name in the shared object beside the file (kernels.so for kernels.ptx), in those
+ * that LEAT_CPU_KERNELS names, among leat's built-in ones, and among the functions that `leat cu` has compiled
+ * into the program or into one of those shared objects.
  */
 #include "cuda/names.h"
 
+#include <leat/compat/kernel_support.h>
+
 #include <elf.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,6 +35,8 @@ struct CUmod_st {
 struct CUfunc_st {
     atomic_bool alive;
     leat_kernel *kernel;
+    leat_module *own;      /* of a registered function; NULL: the kernel belongs to the module */
+    leat_kernel *together; /* its cooperative form, or NULL */
     unsigned parameter_count;
     struct CUmod_st *module;
     struct CUfunc_st *next; /* of the module, or of those that are free */
@@ -85,17 +91,26 @@ static bool is_ptx(const char *image)
     return memcmp(image, ELFMAG, SELFMAG) && strstr(image, ".version") && strstr(image, ".target");
 }
 
+/* Returns the name of the next kernel in the text and its length, or NULL. */
+static const char *next_entry(const char *text, size_t *length)
+{
+    text = strstr(text, ".entry");
+    if (!text)
+        return NULL;
+    text += 6;
+    text += strspn(text, " \t\n");
+    *length = strcspn(text, " \t\n(");
+    return text;
+}
+
 /* Is there a kernel of this name in the text? */
 static bool has_entry(const char *text, const char *name)
 {
-    size_t length = strlen(name);
+    size_t length;
 
-    while ((text = strstr(text, ".entry"))) {
-        text += 6;
-        text += strspn(text, " \t\n");
-        if (!strncmp(text, name, length) && strcspn(text, " \t\n(") == length)
+    while ((text = next_entry(text, &length)))
+        if (length == strlen(name) && !strncmp(text, name, length))
             return true;
-    }
     return false;
 }
 
@@ -235,6 +250,45 @@ CUresult cuModuleLoadFatBinary(CUmodule *module, const void *image)
     return load(module, image, NULL);
 }
 
+static CUresult find_kernel(struct CUmod_st *module, const char *name, leat_kernel **kernel)
+{
+    leat_status status = LEAT_ERROR_NOT_FOUND;
+
+    if (module->text && !has_entry(module->text, name))
+        return CUDA_ERROR_NOT_FOUND;
+    for (unsigned i = 0; i < module->module_count && status == LEAT_ERROR_NOT_FOUND; i++)
+        status = leat_kernel_get(module->modules[i], name, kernel);
+    /* PTX that has it, and nothing that stands for it. */
+    if (status == LEAT_ERROR_NOT_FOUND && module->text)
+        return CUDA_ERROR_NO_BINARY_FOR_GPU;
+    return leatcu_result(leatc_result_of(status));
+}
+
+/* Writes a sentence that lists the kernels of the module's PTX that are not found anywhere; "" if there are none.
+ */
+static void missing_kernels(struct CUmod_st *module, char *words, size_t bytes)
+{
+    const char *text = module->text;
+    size_t length, used = 0, first = 0;
+
+    words[0] = '\0';
+    while (text && (text = next_entry(text, &length))) {
+        char name[256];
+        leat_kernel *kernel;
+
+        snprintf(name, sizeof name, "%.*s", (int)length, text);
+        if (find_kernel(module, name, &kernel) != CUDA_ERROR_NO_BINARY_FOR_GPU || leatc_kernel_named(name))
+            continue;
+        used += (size_t)snprintf(words + used, bytes - used, "%s%s", first++ ? ", " : "nowhere found: ", name);
+        if (used >= bytes)
+            return;
+    }
+    if (used)
+        snprintf(words + used, bytes - used,
+                 ". The CPU device runs no PTX; it takes kernels of the same names from shared objects that "
+                 "LEAT_CPU_KERNELS lists between colons (leat cu -shared makes them of .cu files)");
+}
+
 /* Puts words into one of the two logs, if the caller wants it, and its length into the option of its size. */
 static void write_log(unsigned count, const CUjit_option *options, void **values, CUjit_option buffer,
                       CUjit_option size, const char *words)
@@ -258,6 +312,7 @@ static void write_log(unsigned count, const CUjit_option *options, void **values
 CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned count, CUjit_option *options,
                             void **values)
 {
+    char missing[2048] = "";
     CUresult result;
 
     CU_TRY(leatcu_enter(NULL));
@@ -265,7 +320,9 @@ CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned count,
     for (unsigned i = 0; i < count; i++)
         CU_CHECK((unsigned)options[i] < CU_JIT_NUM_OPTIONS);
     result = load(module, image, NULL);
-    write_log(count, options, values, CU_JIT_INFO_LOG_BUFFER, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES, "");
+    if (count && result == CUDA_SUCCESS)
+        missing_kernels(*module, missing, sizeof missing);
+    write_log(count, options, values, CU_JIT_INFO_LOG_BUFFER, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES, missing);
     write_log(count, options, values, CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
               result == CUDA_SUCCESS ? "" : leat_last_error());
     return result;
@@ -305,8 +362,25 @@ CUresult cuModuleLoad(CUmodule *module, const char *path)
     return result;
 }
 
+/* Frees functions that are unlinked and not running. */
+static void end_functions(struct CUfunc_st *function)
+{
+    for (struct CUfunc_st *next; function; function = next) {
+        next = function->next;
+        if (function->own)
+            (void)leat_module_unload(function->own);
+        free(function->name);
+        pthread_mutex_lock(&lock);
+        function->next = free_functions;
+        free_functions = function;
+        pthread_mutex_unlock(&lock);
+    }
+}
+
 CUresult cuModuleUnload(CUmodule module)
 {
+    struct CUfunc_st *functions_there;
+
     CU_TRY(leatcu_enter(NULL));
     CU_TRY(leatcu_result(leatc_capture_refuse_unsafe()));
     pthread_mutex_lock(&lock);
@@ -314,17 +388,14 @@ CUresult cuModuleUnload(CUmodule module)
         pthread_mutex_unlock(&lock);
         return CUDA_ERROR_INVALID_HANDLE;
     }
-    for (struct CUfunc_st *function = module->functions, *next; function; function = next) {
-        next = function->next;
+    functions_there = module->functions;
+    for (struct CUfunc_st *function = functions_there; function; function = function->next)
         atomic_store(&function->alive, false);
-        free(function->name);
-        function->next = free_functions;
-        free_functions = function;
-    }
     module->functions = NULL;
     pthread_mutex_unlock(&lock);
     if (leatc_device_is_open(module->ordinal))
         (void)leatc_devices_wait();
+    end_functions(functions_there);
     end_module(module);
     atomic_store(&module->alive, false);
     return CUDA_SUCCESS;
@@ -340,20 +411,6 @@ CUresult cuModuleGetGlobal_v2(CUdeviceptr *address, size_t *bytes, CUmodule modu
 
 /* ---- kernels ---- */
 
-static CUresult find_kernel(struct CUmod_st *module, const char *name, leat_kernel **kernel)
-{
-    leat_status status = LEAT_ERROR_NOT_FOUND;
-
-    if (module->text && !has_entry(module->text, name))
-        return CUDA_ERROR_NOT_FOUND;
-    for (unsigned i = 0; i < module->module_count && status == LEAT_ERROR_NOT_FOUND; i++)
-        status = leat_kernel_get(module->modules[i], name, kernel);
-    /* PTX that has it, and nothing that stands for it. */
-    if (status == LEAT_ERROR_NOT_FOUND && module->text)
-        return CUDA_ERROR_NO_BINARY_FOR_GPU;
-    return leatcu_result(leatc_result_of(status));
-}
-
 /* With the lock. */
 static struct CUfunc_st *unused_function(void)
 {
@@ -366,23 +423,51 @@ static struct CUfunc_st *unused_function(void)
     return used_functions < FUNCTIONS_MAX ? &functions[used_functions++] : NULL;
 }
 
+/* Finds a registered function for a kernel of the module's PTX. */
+static CUresult find_known(struct CUmod_st *module, const char *name, struct CUfunc_st *found)
+{
+    const leat_known_kernel *known = module->text ? leatc_kernel_named(name) : NULL;
+    leat_own_kernel kernels[2] = {{.name = "kernel"}, {.name = "together"}};
+    leat_device *device;
+    leat_status status;
+
+    if (!known)
+        return CUDA_ERROR_NO_BINARY_FOR_GPU;
+    kernels[0].code = known->code;
+    kernels[1].code = known->together;
+    CU_TRY(leatcu_result(leatc_device_open(module->ordinal, &device)));
+    CU_TRY(leatcu_result(leatc_result_of(leat_module_own(device, kernels, 2, &found->own))));
+    status = leat_kernel_get(found->own, "kernel", &found->kernel);
+    if (status == LEAT_OK)
+        status = leat_kernel_get(found->own, "together", &found->together);
+    if (status != LEAT_OK)
+        (void)leat_module_unload(found->own);
+    return leatcu_result(leatc_result_of(status));
+}
+
 /* With the lock. */
 static CUresult make_function(struct CUmod_st *module, const char *name, CUfunction *function)
 {
-    struct CUfunc_st *made;
-    leat_kernel *kernel = NULL;
+    struct CUfunc_st *made, found = {.own = NULL};
+    CUresult result = find_kernel(module, name, &found.kernel);
     char *kept;
     int count = 0;
 
-    CU_TRY(find_kernel(module, name, &kernel));
-    CU_TRY(leatcu_result(leatc_result_of(leat_kernel_parameter_count(kernel, &count))));
+    if (result == CUDA_ERROR_NO_BINARY_FOR_GPU)
+        result = find_known(module, name, &found);
+    CU_TRY(result);
+    CU_TRY(leatcu_result(leatc_result_of(leat_kernel_parameter_count(found.kernel, &count))));
     kept = strdup(name);
     made = kept ? unused_function() : NULL;
     if (!made) {
         free(kept);
+        if (found.own)
+            (void)leat_module_unload(found.own);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    made->kernel = kernel;
+    made->kernel = found.kernel;
+    made->own = found.own;
+    made->together = found.together;
     made->parameter_count = count > 0 ? (unsigned)count : 0;
     made->module = module;
     made->name = kept;
@@ -435,7 +520,7 @@ CUresult cuFuncLoad(CUfunction function)
 CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfunction function)
 {
     leat_device_info info;
-    int major;
+    int major, minor;
 
     CU_TRY(leatcu_enter(NULL));
     CU_CHECK(value && (unsigned)attribute < CU_FUNC_ATTRIBUTE_MAX);
@@ -444,6 +529,8 @@ CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfuncti
     CU_TRY(leatcu_result(leatc_device_describe(function->module->ordinal, &info)));
     CU_TRY(leatcu_result(
         leatc_device_attribute(function->module->ordinal, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, &major)));
+    CU_TRY(leatcu_result(
+        leatc_device_attribute(function->module->ordinal, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, &minor)));
     switch ((unsigned)attribute) {
     case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
         *value = (int)info.max_block_threads;
@@ -451,9 +538,12 @@ CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfuncti
     case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
         *value = (int)(info.max_shared_bytes < 49152 ? info.max_shared_bytes : 49152);
         break;
+    case CU_FUNC_ATTRIBUTE_NUM_REGS:
+        *value = 16; /* of x86-64; programs divide by it */
+        break;
     case CU_FUNC_ATTRIBUTE_PTX_VERSION:
     case CU_FUNC_ATTRIBUTE_BINARY_VERSION:
-        *value = major * 10;
+        *value = major * 10 + minor;
         break;
     case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
         *value = -1;
@@ -491,6 +581,34 @@ CUresult cuFuncSetCacheConfig(CUfunction function, CUfunc_cache setting)
     return is_function(function) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
+/* Checks that all blocks of a cooperative launch can run concurrently. NOT_SUPPORTED: not a registered function.
+ */
+static CUresult check_together(CUfunction function, leat_dim3 grid, leat_dim3 block, size_t shared_bytes)
+{
+    uint64_t blocks = (uint64_t)grid.x * grid.y * grid.z, threads = (uint64_t)block.x * block.y * block.z;
+    int ordinal = function->module->ordinal, most, units;
+
+    if (!function->together)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    CU_CHECK(threads <= INT_MAX);
+    CU_TRY(leatcu_result(leatc_occupancy(ordinal, (int)threads, shared_bytes, &most)));
+    CU_TRY(leatcu_result(leatc_device_attribute(ordinal, LEATC_ATTRIBUTE_UNITS, &units)));
+    return blocks <= (uint64_t)most * (uint64_t)units ? CUDA_SUCCESS : CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
+}
+
+/* A launch of one of the function's kernels as a task of a graph. */
+static CUresult make_task(CUfunction function, leat_kernel *kernel, leat_dim3 grid, leat_dim3 block,
+                          size_t shared_bytes, void **parameters, struct leatc_task **task)
+{
+    return leatcu_result(leatc_kernel_make(&(struct leatc_kernel_task){.function = function,
+                                                                       .kernel = kernel,
+                                                                       .grid = grid,
+                                                                       .block = block,
+                                                                       .shared_bytes = shared_bytes,
+                                                                       .args = parameters},
+                                           task));
+}
+
 /* A launch as a task of a graph; the function's module must be of the current context's device. */
 CUresult leatcu_kernel_make(CUfunction function, leat_dim3 grid, leat_dim3 block, size_t shared_bytes,
                             void **parameters, struct leatc_task **task)
@@ -502,20 +620,15 @@ CUresult leatcu_kernel_make(CUfunction function, leat_dim3 grid, leat_dim3 block
         return CUDA_ERROR_INVALID_HANDLE;
     if (function->module->ordinal != context->ordinal)
         return CUDA_ERROR_INVALID_CONTEXT;
-    return leatcu_result(leatc_kernel_make(&(struct leatc_kernel_task){.function = function,
-                                                                       .kernel = function->kernel,
-                                                                       .grid = grid,
-                                                                       .block = block,
-                                                                       .shared_bytes = shared_bytes,
-                                                                       .args = parameters},
-                                           task));
+    return make_task(function, function->kernel, grid, block, shared_bytes, parameters, task);
 }
 
-static CUresult launch(CUfunction function, leat_dim3 grid, leat_dim3 block, size_t shared_bytes,
+static CUresult launch(CUfunction function, bool together, leat_dim3 grid, leat_dim3 block, size_t shared_bytes,
                        struct leatc_stream *stream, void **parameters, void **extra)
 {
     struct leatc_task *task;
     struct leatc_work work;
+    leat_kernel *kernel;
     CUcontext context;
     leat_status status;
 
@@ -530,15 +643,17 @@ static CUresult launch(CUfunction function, leat_dim3 grid, leat_dim3 block, siz
         return CUDA_ERROR_NOT_SUPPORTED;
     if (function->module->ordinal != context->ordinal)
         return CUDA_ERROR_INVALID_CONTEXT;
+    if (together)
+        CU_TRY(check_together(function, grid, block, shared_bytes));
+    kernel = together ? function->together : function->kernel;
     CU_TRY(leatcu_result(leatc_work_begin_capturable(stream, &work)));
     if (work.ordinal != context->ordinal)
         return CUDA_ERROR_INVALID_HANDLE;
     if (work.captured) {
-        CU_TRY(leatcu_kernel_make(function, grid, block, shared_bytes, parameters, &task));
+        CU_TRY(make_task(function, kernel, grid, block, shared_bytes, parameters, &task));
         return leatcu_result(leatc_capture_add(&work, task));
     }
-    status = leat_launch(work.stream, function->kernel, grid, block, shared_bytes, parameters,
-                         function->parameter_count);
+    status = leat_launch(work.stream, kernel, grid, block, shared_bytes, parameters, function->parameter_count);
     if (status == LEAT_ERROR_UNSUPPORTED)
         return CUDA_ERROR_INVALID_VALUE; /* more shared memory than the device has */
     return leatcu_result(leatc_work_end(&work, status));
@@ -550,27 +665,24 @@ static CUresult launch(CUfunction function, leat_dim3 grid, leat_dim3 block, siz
 
 CUresult cuLaunchKernel(LAUNCH_PARAMETERS, void **extra)
 {
-    return launch(function, leat_dim(grid_x, grid_y, grid_z), leat_dim(block_x, block_y, block_z), shared_bytes,
-                  leatcu_stream(stream), parameters, extra);
+    return launch(function, false, leat_dim(grid_x, grid_y, grid_z), leat_dim(block_x, block_y, block_z),
+                  shared_bytes, leatcu_stream(stream), parameters, extra);
 }
 
 CUresult cuLaunchKernel_ptsz(LAUNCH_PARAMETERS, void **extra)
 {
-    return launch(function, leat_dim(grid_x, grid_y, grid_z), leat_dim(block_x, block_y, block_z), shared_bytes,
-                  leatc_per_thread(stream), parameters, extra);
+    return launch(function, false, leat_dim(grid_x, grid_y, grid_z), leat_dim(block_x, block_y, block_z),
+                  shared_bytes, leatc_per_thread(stream), parameters, extra);
 }
 
-/* Blocks of leat's kernels never wait for each other, which is what cooperative ones are for. */
 CUresult cuLaunchCooperativeKernel(LAUNCH_PARAMETERS)
 {
-    (void)grid_x, (void)grid_y, (void)grid_z, (void)block_x, (void)block_y, (void)block_z;
-    (void)shared_bytes, (void)stream, (void)parameters;
-    CU_TRY(leatcu_enter(NULL));
-    return is_function(function) ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_HANDLE;
+    return launch(function, true, leat_dim(grid_x, grid_y, grid_z), leat_dim(block_x, block_y, block_z),
+                  shared_bytes, leatcu_stream(stream), parameters, NULL);
 }
 
 CUresult cuLaunchCooperativeKernel_ptsz(LAUNCH_PARAMETERS)
 {
-    return cuLaunchCooperativeKernel(function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes,
-                                     stream, parameters);
+    return launch(function, true, leat_dim(grid_x, grid_y, grid_z), leat_dim(block_x, block_y, block_z),
+                  shared_bytes, leatc_per_thread(stream), parameters, NULL);
 }

@@ -11,17 +11,12 @@ static CUresult check_function(CUfunction function)
 CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *blocks, CUfunction function, int block_threads,
                                                               size_t shared_bytes, unsigned flags)
 {
-    int threads, most;
     CUcontext context;
 
-    (void)shared_bytes;
     CU_TRY(leatcu_enter(&context));
     CU_CHECK(blocks && block_threads > 0 && !(flags & ~(unsigned)CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE));
     CU_TRY(check_function(function));
-    CU_TRY(cuDeviceGetAttribute(&threads, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, context->ordinal));
-    CU_TRY(cuDeviceGetAttribute(&most, CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR, context->ordinal));
-    *blocks = threads / block_threads < most ? threads / block_threads : most;
-    return CUDA_SUCCESS;
+    return leatcu_result(leatc_occupancy(context->ordinal, block_threads, shared_bytes, blocks));
 }
 
 CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, CUfunction function, int block_threads,
@@ -30,25 +25,48 @@ CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, CUfunction fun
     return cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(blocks, function, block_threads, shared_bytes, 0);
 }
 
-/* A block as large as the device takes, and blocks for all of its multiprocessors. */
+/* An equal share for each block. INVALID_VALUE: so many blocks do not fit. */
+CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t *shared_bytes, CUfunction function, int blocks,
+                                                 int block_threads)
+{
+    CUcontext context;
+    int most, shared;
+
+    CU_TRY(leatcu_enter(&context));
+    CU_CHECK(shared_bytes && blocks > 0 && block_threads > 0);
+    CU_TRY(check_function(function));
+    CU_TRY(leatcu_result(leatc_occupancy(context->ordinal, block_threads, 0, &most)));
+    CU_CHECK(blocks <= most);
+    CU_TRY(leatcu_result(leatc_device_attribute(context->ordinal, LEATC_ATTRIBUTE_UNIT_SHARED, &shared)));
+    *shared_bytes = (size_t)(shared / blocks);
+    return CUDA_SUCCESS;
+}
+
+/* The largest block size with maximum occupancy: a multiple of the warp size, or the limit. And the number of such
+ * blocks on all multiprocessors. */
 CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int *min_blocks, int *block_threads, CUfunction function,
                                                    CUoccupancyB2DSize shared_of, size_t shared_bytes, int limit,
                                                    unsigned flags)
 {
-    int threads, processors, blocks;
+    int most, processors, blocks, best = 0;
     CUcontext context;
 
-    (void)shared_of;
     CU_TRY(leatcu_enter(&context));
-    CU_CHECK(min_blocks && block_threads);
-    CU_TRY(cuFuncGetAttribute(&threads, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, function));
+    CU_CHECK(min_blocks && block_threads && !(flags & ~(unsigned)CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE));
+    CU_TRY(cuFuncGetAttribute(&most, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, function));
     CU_TRY(cuDeviceGetAttribute(&processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, context->ordinal));
-    if (limit > 0 && limit < threads)
-        threads = limit;
-    CU_TRY(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(&blocks, function, threads, shared_bytes, flags));
-    *block_threads = threads;
-    *min_blocks = blocks * processors;
-    return CUDA_SUCCESS;
+    if (limit > 0 && limit < most)
+        most = limit;
+    for (int threads = most; threads > 0; threads = (threads - 1) / 32 * 32) {
+        CU_TRY(leatcu_result(
+            leatc_occupancy(context->ordinal, threads, shared_of ? shared_of(threads) : shared_bytes, &blocks)));
+        if (blocks * threads > best) {
+            best = blocks * threads;
+            *block_threads = threads;
+            *min_blocks = blocks * processors;
+        }
+    }
+    return best ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuOccupancyMaxPotentialBlockSize(int *min_blocks, int *block_threads, CUfunction function,

@@ -19,6 +19,7 @@
     X(cuArrayDestroy, cuArrayDestroy, 2000) \
     X(cuArrayGetDescriptor, cuArrayGetDescriptor_v2, 2000) \
     X(cuCtxCreate, cuCtxCreate_v2, 2000) \
+    X(cuCtxCreate, cuCtxCreate_v4, 12050) \
     X(cuCtxDestroy, cuCtxDestroy_v2, 2000) \
     X(cuCtxDisablePeerAccess, cuCtxDisablePeerAccess, 2000) \
     X(cuCtxEnablePeerAccess, cuCtxEnablePeerAccess, 2000) \
@@ -144,6 +145,7 @@
     X(cuCtxGetSharedMemConfig, cuCtxGetSharedMemConfig, 2000) \
     X(cuCtxSetSharedMemConfig, cuCtxSetSharedMemConfig, 2000) \
     X(cuCtxResetPersistingL2Cache, cuCtxResetPersistingL2Cache, 2000) \
+    X(cuOccupancyAvailableDynamicSMemPerBlock, cuOccupancyAvailableDynamicSMemPerBlock, 2000) \
     X(cuOccupancyMaxActiveBlocksPerMultiprocessor, cuOccupancyMaxActiveBlocksPerMultiprocessor, 2000) \
     X(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, 2000) \
     X(cuOccupancyMaxPotentialBlockSize, cuOccupancyMaxPotentialBlockSize, 2000) \

@@ -262,7 +262,7 @@ cudaError_t cudaDeviceGetP2PAttribute(int *value, enum cudaDeviceP2PAttr attr, i
     return note(result);
 }
 
-/* ---- settings that are kept and change nothing ---- */
+/* ---- settings that are kept; only the stack size has an effect ---- */
 
 static _Atomic size_t limits[] = {
     [cudaLimitStackSize] = 1024,
@@ -287,6 +287,8 @@ cudaError_t cudaDeviceSetLimit(enum cudaLimit limit, size_t value)
         return note(cudaErrorUnsupportedLimit);
     if (limit == cudaLimitMaxL2FetchGranularity && value > 128)
         return note(LEATC_INVALID_VALUE);
+    if (limit == cudaLimitStackSize)
+        leatc_stack_want(value);
     atomic_store(&limits[limit], value);
     return cudaSuccess;
 }

@@ -6,20 +6,20 @@
 cudaError_t cudaLaunchKernel(const void *func, dim3 gridDim, dim3 blockDim, void **args, size_t sharedMem,
                              cudaStream_t stream)
 {
-    return note(leatc_launch(func, leat_dim(gridDim.x, gridDim.y, gridDim.z),
-                             leat_dim(blockDim.x, blockDim.y, blockDim.z), args, sharedMem, stream_of(stream)));
+    return (cudaError_t)leatc_note_launch(leatc_launch(func, leat_dim(gridDim.x, gridDim.y, gridDim.z),
+                                                       leat_dim(blockDim.x, blockDim.y, blockDim.z), args,
+                                                       sharedMem, stream_of(stream)));
 }
 
 /* Of the attributes, those that say how a launch may be made faster are not needed, and the others not there. */
-static int check_launch_attributes(const cudaLaunchConfig_t *config)
+static int check_launch_attributes(const cudaLaunchConfig_t *config, bool *cooperative)
 {
     if (config->numAttrs && !config->attrs)
         return LEATC_INVALID_VALUE;
     for (unsigned i = 0; i < config->numAttrs; i++)
         switch (config->attrs[i].id) {
         case cudaLaunchAttributeCooperative:
-            if (config->attrs[i].val.cooperative)
-                return LEATC_NOT_SUPPORTED;
+            *cooperative = config->attrs[i].val.cooperative;
             break;
         case cudaLaunchAttributeClusterDimension:
         case cudaLaunchAttributeProgrammaticEvent:
@@ -32,44 +32,70 @@ static int check_launch_attributes(const cudaLaunchConfig_t *config)
 
 cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *func, void **args)
 {
-    int result = config ? check_launch_attributes(config) : LEATC_INVALID_VALUE;
+    bool cooperative = false;
+    int result = config ? check_launch_attributes(config, &cooperative) : LEATC_INVALID_VALUE;
 
     if (result != LEATC_OK)
         return note(result);
-    return cudaLaunchKernel(func, config->gridDim, config->blockDim, args, config->dynamicSmemBytes,
-                            config->stream);
+    return (cooperative ? cudaLaunchCooperativeKernel : cudaLaunchKernel)(
+        func, config->gridDim, config->blockDim, args, config->dynamicSmemBytes, config->stream);
 }
 
-/* Kernels of leat's cannot wait for one another. */
 cudaError_t cudaLaunchCooperativeKernel(const void *func, dim3 gridDim, dim3 blockDim, void **args,
                                         size_t sharedMem, cudaStream_t stream)
 {
-    (void)gridDim, (void)blockDim, (void)args, (void)sharedMem, (void)stream;
-    return note(func ? LEATC_NOT_SUPPORTED : LEATC_INVALID_FUNCTION);
+    return (cudaError_t)leatc_note_launch(leatc_launch_together(func, leat_dim(gridDim.x, gridDim.y, gridDim.z),
+                                                                leat_dim(blockDim.x, blockDim.y, blockDim.z), args,
+                                                                sharedMem, stream_of(stream)));
+}
+
+/* Reads an attribute of the current device. */
+static int current_attribute(int number, int *value)
+{
+    int device = 0;
+
+    LEATC_TRY(leatc_device_get(&device));
+    return leatc_device_attribute(device, number, value);
+}
+
+/* numRegs is that of x86-64, since programs divide by it. The memory that a kernel uses is unknown: 0. */
+static int function_attributes(const void *function, struct cudaFuncAttributes *attr)
+{
+    int threads = 0, major = 0, minor = 0;
+    size_t shared = leatc_function_shared(function);
+
+    LEATC_TRY(leatc_function_check(function));
+    LEATC_TRY(current_attribute(cudaDevAttrMaxThreadsPerBlock, &threads));
+    LEATC_TRY(current_attribute(cudaDevAttrComputeCapabilityMajor, &major));
+    LEATC_TRY(current_attribute(cudaDevAttrComputeCapabilityMinor, &minor));
+    memset(attr, 0, sizeof *attr);
+    attr->maxThreadsPerBlock = threads;
+    attr->numRegs = 16;
+    attr->ptxVersion = attr->binaryVersion = major * 10 + minor;
+    attr->maxDynamicSharedSizeBytes = (int)(shared == SIZE_MAX ? LEATC_SHARED_BYTES : shared);
+    attr->preferredShmemCarveout = -1;
+    return LEATC_OK;
 }
 
 cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *attr, const void *func)
 {
-    int device = 0, threads = 0, result = leatc_function_check(func);
-
-    if (!attr)
-        return note(LEATC_INVALID_VALUE);
-    if (result == LEATC_OK)
-        result = leatc_device_get(&device);
-    if (result == LEATC_OK)
-        result = leatc_device_attribute(device, 1, &threads);
-    if (result != LEATC_OK)
-        return note(result);
-    memset(attr, 0, sizeof *attr);
-    attr->maxThreadsPerBlock = threads;
-    return cudaSuccess;
+    return note(attr ? function_attributes(func, attr) : LEATC_INVALID_VALUE);
 }
 
 cudaError_t cudaFuncSetAttribute(const void *func, enum cudaFuncAttribute attr, int value)
 {
+    int result = leatc_function_check(func), most = 0;
+
     if (attr < cudaFuncAttributeMaxDynamicSharedMemorySize || attr >= cudaFuncAttributeMax || value < -1)
         return note(LEATC_INVALID_VALUE);
-    return note(leatc_function_check(func));
+    if (result == LEATC_OK && attr == cudaFuncAttributeMaxDynamicSharedMemorySize) {
+        result = current_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, &most);
+        if (result == LEATC_OK && (value < 0 || value > most))
+            result = LEATC_INVALID_VALUE;
+        if (result == LEATC_OK)
+            leatc_function_set_shared(func, (size_t)value);
+    }
+    return note(result);
 }
 
 cudaError_t cudaFuncSetCacheConfig(const void *func, enum cudaFuncCache cacheConfig)
@@ -82,19 +108,14 @@ cudaError_t cudaFuncSetCacheConfig(const void *func, enum cudaFuncCache cacheCon
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *numBlocks, const void *func, int blockSize,
                                                                    size_t dynamicSMemSize, unsigned int flags)
 {
-    int device = 0, threads = 0, blocks = 0, result = leatc_function_check(func);
+    int device = 0, result = leatc_function_check(func);
 
-    (void)dynamicSMemSize;
     if (!numBlocks || blockSize <= 0 || flags & ~(unsigned)cudaOccupancyDisableCachingOverride)
         return note(LEATC_INVALID_VALUE);
     if (result == LEATC_OK)
         result = leatc_device_get(&device);
     if (result == LEATC_OK)
-        result = leatc_device_attribute(device, 39, &threads);
-    if (result == LEATC_OK)
-        result = leatc_device_attribute(device, 106, &blocks);
-    if (result == LEATC_OK)
-        *numBlocks = threads / blockSize < blocks ? threads / blockSize : blocks;
+        result = leatc_occupancy(device, blockSize, dynamicSMemSize, numBlocks);
     return note(result);
 }
 
@@ -102,6 +123,27 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *numBlocks, const 
                                                           size_t dynamicSMemSize)
 {
     return cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(numBlocks, func, blockSize, dynamicSMemSize, 0);
+}
+
+/* An equal share for each block. INVALID_VALUE: so many blocks do not fit. */
+cudaError_t cudaOccupancyAvailableDynamicSMemPerBlock(size_t *dynamicSmemSize, const void *func, int numBlocks,
+                                                      int blockSize)
+{
+    int device = 0, most = 0, shared = 0, result = leatc_function_check(func);
+
+    if (!dynamicSmemSize || numBlocks <= 0 || blockSize <= 0)
+        return note(LEATC_INVALID_VALUE);
+    if (result == LEATC_OK)
+        result = leatc_device_get(&device);
+    if (result == LEATC_OK)
+        result = leatc_occupancy(device, blockSize, 0, &most);
+    if (result == LEATC_OK && numBlocks > most)
+        result = LEATC_INVALID_VALUE;
+    if (result == LEATC_OK)
+        result = leatc_device_attribute(device, LEATC_ATTRIBUTE_UNIT_SHARED, &shared);
+    if (result == LEATC_OK)
+        *dynamicSmemSize = (size_t)(shared / numBlocks);
+    return note(result);
 }
 
 /* ---- libraries ---- */

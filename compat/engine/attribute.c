@@ -4,45 +4,84 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 /* Numbers above it are not known to the version of the names that is offered. */
 #define LAST_ATTRIBUTE 147
 
-/* What no device of leat's can say of itself: the values of NVIDIA's GPUs from compute capability 7.5 on, which
- * programs use to size what they ask for. Every number that is in neither list is 0. */
-static const struct {
+struct constant {
     int number, value;
-} constants[] = {
-    {2, 1024},    {3, 1024},    {4, 64},       /* block */
-    {5, INT_MAX}, {6, 65535},   {7, 65535},    /* grid */
-    {9, 65536},   {10, 32},     {11, INT_MAX}, /* constant memory, warp, pitch */
-    {12, 65536},  {14, 512},    {15, 1},       /* registers, texture alignment, overlap */
-    {19, 1},      {21, 131072}, {22, 131072},  /* mapped memory; sizes of arrays */
-    {23, 65536},  {24, 16384},  {25, 16384},   {26, 16384},     {27, 32768},  {28, 32768}, {29, 2048},
-    {30, 512},    {31, 1},      {39, 2048}, /* surface alignment, concurrent kernels, threads */
-    {41, 1},      {42, 32768},  {43, 2048}, /* unified addresses */
-    {45, 131072}, {46, 65536},  {51, 32},   /* pitch of textures */
-    {52, 32768},  {53, 32768},  {54, 2048},    {55, 32768},     {56, 131072}, {57, 65536}, {58, 16384},
-    {59, 16384},  {60, 16384},  {61, 32768},   {62, 2048},      {63, 32768},  {64, 32768}, {65, 2048},
-    {66, 32768},  {67, 32768},  {68, 2046},    {69, 268435456}, {70, 131072}, {71, 65000}, {72, 2097120},
-    {73, 32768},  {74, 32768},  {77, 32768},   {78, 1},         {82, 65536},  {87, 2}, /* priorities; registers;
-                                                                                          ratio of precisions */
-    {91, 1},      {99, 1},      {106, 32}, /* registered memory; blocks of a multiprocessor */
-    {113, 1},     {115, 1},     {126, 1},  /* read-only registering, pools, one domain */
 };
+
+/* What no device of leat's can say of itself: the values of NVIDIA's GPUs from compute capability 7.5 on, which
+ * programs use to size what they ask for. Every number that is in no list is 0. */
+static const struct constant constants[] = {
+    {2, 1024},    {3, 1024},   {4, 64},       /* block */
+    {5, INT_MAX}, {6, 65535},  {7, 65535},    /* grid */
+    {9, 65536},   {10, 32},    {11, INT_MAX}, /* constant memory, warp, pitch */
+    {12, 65536},  {14, 512},   {15, 1},       /* registers, texture alignment, overlap */
+    {19, 1},      {30, 512},   {31, 1},       /* mapped memory, surface alignment, concurrent kernels */
+    {39, 2048},   {41, 1},     {51, 32},      /* threads, unified addresses, pitch of textures */
+    {78, 1},      {82, 65536}, {87, 2},       /* priorities, registers, ratio of precisions */
+    {91, 1},      {99, 1},     {106, 32},     /* registered memory; blocks of a multiprocessor */
+    {113, 1},     {115, 1},    {126, 1},      /* read-only registering, pools, one domain */
+};
+
+/* Limits of textures and surfaces. Devices report 0 while textures are not implemented; arrays use the limits
+ * already. */
+#define HAS_TEXTURES 0
+static const struct constant textures[] = {
+    {21, 131072}, {22, 131072}, {23, 65536},     {24, 16384},  {25, 16384},  {26, 16384},   {27, 32768},
+    {28, 32768},  {29, 2048},   {42, 32768},     {43, 2048},   {45, 131072}, {46, 65536},   {52, 32768},
+    {53, 32768},  {54, 2048},   {55, 32768},     {56, 131072}, {57, 65536},  {58, 16384},   {59, 16384},
+    {60, 16384},  {61, 32768},  {62, 2048},      {63, 32768},  {64, 32768},  {65, 2048},    {66, 32768},
+    {67, 32768},  {68, 2046},   {69, 268435456}, {70, 131072}, {71, 65000},  {72, 2097120}, {73, 32768},
+    {74, 32768},  {77, 32768},
+};
+
+/* Size of the L3 cache, else of the L2 cache; 1 MiB if the system does not report either. */
+static int cache_bytes(void)
+{
+    const int levels[] = {_SC_LEVEL3_CACHE_SIZE, _SC_LEVEL2_CACHE_SIZE};
+
+    for (size_t i = 0; i < sizeof levels / sizeof levels[0]; i++) {
+        long bytes = sysconf(levels[i]);
+
+        if (bytes > 0)
+            return bytes < INT_MAX ? (int)bytes : INT_MAX;
+    }
+    return 1 << 20;
+}
 
 /* Of the CPU device, whose kernels run on the processor that the host runs on. */
 static bool on_cpu(int number, int *value)
 {
     switch (number) {
+    case 13:
+        *value = 1000000; /* kHz: clock64() counts nanoseconds */
+        break;
+    case 36:
+        *value = 1600000; /* kHz; nominal, with the bus width below: one channel of DDR4-3200 */
+        break;
+    case 37:
+        *value = 64;
+        break;
+    case 38:
+        *value = cache_bytes();
+        break;
     case 75:
-        *value = 9;
-        break; /* compute capability: what is offered here is what 9.0 offers */
+    case 76:
+        *value = 9; /* offers what 9.0 offers; no GPU is 9.9, so programs print no GPU's name */
+        break;
     case 86:
     case 89:
+    case 95:
     case 101:
-        *value = 1;
-        break; /* atomics on host memory; managed memory from both sides */
+        *value = 1; /* atomics on host memory; managed memory from both sides; cooperative launches */
+        break;
+    case LEATC_ATTRIBUTE_UNIT_BLOCKS:
+        *value = 16; /* the limit of LEAT_CPU_KERNEL_TOGETHER */
+        break;
     default:
         return false;
     }
@@ -54,6 +93,12 @@ static bool on_gpu(const leat_device_info *info, int number, int *value)
     unsigned capability = 0;
 
     switch (number) {
+    case 36:
+        *value = (int)info->memory_clock_khz;
+        break;
+    case 37:
+        *value = (int)info->memory_bus_bits;
+        break;
     case 75:
     case 76:
         (void)sscanf(info->architecture, "sm_%u", &capability);
@@ -88,12 +133,6 @@ static bool from_info(const leat_device_info *info, int ordinal, int number, int
         (void)leatc_device_address(ordinal, &address[0], &address[1], &address[2]);
         *value = address[number == 50 ? 0 : number - 32];
         break;
-    case 36:
-        *value = (int)info->memory_clock_khz;
-        break;
-    case 37:
-        *value = (int)info->memory_bus_bits;
-        break;
     case 40:
         *value = (int)info->copy_engines;
         break;
@@ -122,6 +161,19 @@ static bool from_info(const leat_device_info *info, int ordinal, int number, int
     return true;
 }
 
+static int constant_of(const struct constant *list, size_t count, int number)
+{
+    for (size_t i = 0; i < count; i++)
+        if (list[i].number == number)
+            return list[i].value;
+    return 0;
+}
+
+int leatc_array_limit(int number)
+{
+    return constant_of(textures, sizeof textures / sizeof textures[0], number);
+}
+
 int leatc_device_attribute(int ordinal, int number, int *value)
 {
     leat_device_info info;
@@ -132,9 +184,8 @@ int leatc_device_attribute(int ordinal, int number, int *value)
     if (from_info(&info, ordinal, number, value) ||
         (strcmp(info.driver, "cpu") ? on_gpu(&info, number, value) : on_cpu(number, value)))
         return LEATC_OK;
-    *value = 0;
-    for (size_t i = 0; i < sizeof constants / sizeof constants[0]; i++)
-        if (constants[i].number == number)
-            *value = constants[i].value;
+    *value = constant_of(constants, sizeof constants / sizeof constants[0], number);
+    if (HAS_TEXTURES && !*value)
+        *value = leatc_array_limit(number);
     return LEATC_OK;
 }

@@ -71,12 +71,15 @@ enum leatc_result {
     LEATC_NOT_FOUND = 500,
     LEATC_NOT_READY = 600,
     LEATC_ILLEGAL_ADDRESS = 700,
+    LEATC_OUT_OF_RESOURCES = 701,
     LEATC_PEER_ENABLED = 704,
     LEATC_PEER_NOT_ENABLED = 705,
     LEATC_CONTEXT_DESTROYED = 709,
+    LEATC_ASSERT = 710,
     LEATC_REGISTERED = 712,
     LEATC_NOT_REGISTERED = 713,
     LEATC_LAUNCH_FAILED = 719,
+    LEATC_TOO_LARGE = 720,
     LEATC_NOT_PERMITTED = 800,
     LEATC_NOT_SUPPORTED = 801,
     LEATC_CAPTURE_UNSUPPORTED = 900,
@@ -120,6 +123,9 @@ LEATC_API int leatc_result_of(leat_status status);
  * resetting the device does. Any number may be given, so a layer maps to its vendor's before.
  */
 LEATC_API int leatc_note(int result);
+
+/* The same for a launch, which must not return the failure of the kernel that it has just submitted. */
+LEATC_API int leatc_note_launch(int result);
 
 /* Was anything noted yet? So a layer with contexts knows that one without was used in this process, for which each
  * device's is current without being asked. */
@@ -177,7 +183,16 @@ LEATC_API int leatc_device_ordinal(const leat_device *device);
  * An attribute by the number that CUDA gives it in cudaDeviceAttr and CUdevice_attribute. INVALID_VALUE for a
  * number that there is not.
  */
+enum {
+    LEATC_ATTRIBUTE_UNITS = 16,
+    LEATC_ATTRIBUTE_UNIT_THREADS = 39,
+    LEATC_ATTRIBUTE_UNIT_SHARED = 81,
+    LEATC_ATTRIBUTE_UNIT_BLOCKS = 106
+};
 LEATC_API int leatc_device_attribute(int ordinal, int number, int *value);
+
+/* Maximum size of arrays, by the number of the corresponding texture attribute. */
+LEATC_API int leatc_array_limit(int number);
 
 /* PCI address as numbers, 16 bytes that identify the device, and "0000:1b:00.0" (made up for CPU devices). */
 LEATC_API int leatc_device_address(int ordinal, int *domain, int *bus, int *slot);
@@ -579,20 +594,48 @@ LEATC_API int leatc_array_describe(const struct leatc_array *array, struct leatc
 /* ---- kernels -------------------------------------------------------------------------------------------- */
 
 /*
- * Launches by function pointer: function is the address of the leat_cpu_kernel that LEAT_KERNEL(name, ...)
- * defines, leat_cpu_kernel_name, or a kernel of leatc_library_kernel(). INVALID_FUNCTION: it is neither, or the
- * device is a GPU and has no code for it; INVALID_CONFIGURATION: sizes that the device does not run.
+ * Launches by function pointer: function is registered (leat/compat/kernel_support.h), or the address of the
+ * leat_cpu_kernel that LEAT_KERNEL(name, ...) defines, leat_cpu_kernel_name, or a kernel of
+ * leatc_library_kernel(). INVALID_FUNCTION: it is none of these, or the device is a GPU and has no code for it;
+ * INVALID_CONFIGURATION: sizes that the device does not run; INVALID_VALUE: more dynamic shared memory than
+ * leatc_function_shared() allows.
  */
 LEATC_API int leatc_function_check(const void *function);
 LEATC_API int leatc_launch(const void *function, leat_dim3 grid, leat_dim3 block, void **args, size_t shared_bytes,
                            struct leatc_stream *stream);
 
-/* The same for a grid whose blocks run at the same time and may wait for one another. NOT_SUPPORTED. */
+/* Cooperative launch: all blocks run concurrently and may wait for one another. TOO_LARGE: more blocks than all
+ * units can run (leatc_occupancy()). NOT_SUPPORTED: function is not registered. */
 LEATC_API int leatc_launch_together(const void *function, leat_dim3 grid, leat_dim3 block, void **args,
                                     size_t shared_bytes, struct leatc_stream *stream);
 
-/* How many blocks a unit of the device runs at the same time, by its limits alone. INVALID_VALUE: no threads. */
+/* Number of blocks that a unit of the device can run concurrently, from the device's limits. INVALID_VALUE: no
+ * threads.
+ */
 LEATC_API int leatc_occupancy(int ordinal, int block_threads, size_t shared_bytes, int *blocks);
+
+/* Limit of dynamic shared memory per launch: for registered kernels 48 KiB unless another was set; SIZE_MAX for
+ * others, which the device checks. */
+#define LEATC_SHARED_BYTES ((size_t)48 << 10)
+LEATC_API size_t leatc_function_shared(const void *function);
+LEATC_API void leatc_function_set_shared(const void *function, size_t bytes);
+
+/* The kernel registered under a name, as in the source or mangled for a function outside of namespaces. NULL: none
+ * or several. */
+struct leat_known_kernel;
+LEATC_API const struct leat_known_kernel *leatc_kernel_named(const char *symbol);
+
+/* Reports that a kernel has failed: until the device is reset, result is the last error of all threads and
+ * leatc_note() returns it instead of OK. leatc_lost() returns it, or OK. */
+LEATC_API void leatc_lose(int result);
+LEATC_API int leatc_lost(void);
+
+/* Clears such a failure and the last error, when the device is reset or the context destroyed. */
+LEATC_API void leatc_error_clear(void);
+
+/* Sets the size of stacks for threads of a block, from 256 KiB (the default) to 1 GiB, for stacks taken from now
+ * on. */
+LEATC_API void leatc_stack_want(size_t bytes);
 
 /* Device code from memory or from a file: PTX, a cubin, or a shared object for the CPU device. It is loaded on
  * each device at the first use of a kernel there. INVALID_IMAGE, NOT_FOUND. */

@@ -1,14 +1,15 @@
 /*
  * launch.c - kernels by function pointer, and libraries of device code.
  *
- * A function pointer is the address of a leat_cpu_kernel, which LEAT_KERNEL defines in the program itself. It is
- * looked at through the system once, so that a wild one becomes a result instead of a crash, and remembered with
- * the kernel that leat made of it on each device.
+ * A function pointer is either registered (known.c) or the address of a leat_cpu_kernel, which LEAT_KERNEL defines
+ * in the program itself. The latter is read through the system once, so that an invalid one gives an error instead
+ * of a crash, and remembered with the kernel that leat made of it on each device.
  */
 #include "engine/inside.h"
 
-#include <leat/device_code.h>
+#include <leat/compat/kernel_support.h>
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/uio.h>
@@ -50,6 +51,14 @@ static bool is_own_kernel(const void *function, leat_cpu_kernel *code)
            leatc_read_safely(function, code, sizeof *code) && code->abi == LEAT_CPU_KERNEL_ABI &&
            code->parameter_count <= PARAMETERS_MAX && code->run &&
            (code->parameter_bytes || !code->parameter_count);
+}
+
+/* Returns the leat_cpu_kernel of a registered function, else function itself. */
+static const void *description_of(const void *function)
+{
+    const leat_cpu_kernel *known = leat_kernel_of_function(function);
+
+    return known ? known : function;
 }
 
 /* Under the lock. */
@@ -289,7 +298,7 @@ static int find_kernel(const void *function, struct leatc_device *device, leat_k
         *parameters = (unsigned)count;
         return LEATC_OK;
     }
-    LEATC_TRY(own_kernel(function, device, &own));
+    LEATC_TRY(own_kernel(description_of(function), device, &own));
     *kernel = own.kernel;
     *parameters = own.parameters;
     return LEATC_OK;
@@ -299,7 +308,8 @@ int leatc_function_check(const void *function)
 {
     leat_cpu_kernel code;
 
-    return leatc_slot_live(&library_kernels, function) || (function && is_own_kernel(function, &code))
+    return leatc_slot_live(&library_kernels, function) ||
+                   (function && is_own_kernel(description_of(function), &code))
                ? LEATC_OK
                : LEATC_INVALID_FUNCTION;
 }
@@ -426,8 +436,11 @@ int leatc_launch(const void *function, leat_dim3 grid, leat_dim3 block, void **a
     unsigned parameters = 0;
     leat_status status;
 
+    LEATC_TRY(leatc_lost());
     if (!function)
         return LEATC_INVALID_FUNCTION;
+    if (shared_bytes > leatc_function_shared(function))
+        return LEATC_INVALID_VALUE;
     LEATC_TRY(leatc_work_begin_capturable(stream, &work));
     if (work.captured)
         return leatc_launch_captured(
@@ -441,4 +454,37 @@ int leatc_launch(const void *function, leat_dim3 grid, leat_dim3 block, void **a
     if (status == LEAT_ERROR_INVALID)
         return LEATC_INVALID_CONFIGURATION;
     return leatc_work_end(&work, status);
+}
+
+/* Returns the cooperative form of a kernel, or NULL. */
+static const void *together_of(const void *function)
+{
+    const leat_cpu_kernel *known = leatc_kernel_together(function);
+    leat_cpu_kernel code;
+
+    if (known)
+        return known;
+    return is_own_kernel(function, &code) && code.flags & LEAT_CPU_KERNEL_TOGETHER ? function : NULL;
+}
+
+int leatc_launch_together(const void *function, leat_dim3 grid, leat_dim3 block, void **args, size_t shared_bytes,
+                          struct leatc_stream *stream)
+{
+    const void *code = together_of(function);
+    uint64_t blocks = (uint64_t)grid.x * grid.y * grid.z, threads = (uint64_t)block.x * block.y * block.z;
+    int ordinal, units = 0, most = 0;
+
+    LEATC_TRY(leatc_function_check(function));
+    if (!code)
+        return LEATC_NOT_SUPPORTED;
+    if (shared_bytes > leatc_function_shared(function))
+        return LEATC_INVALID_VALUE;
+    LEATC_TRY(leatc_stream_ordinal(stream, &ordinal));
+    if (threads && threads <= INT_MAX) {
+        LEATC_TRY(leatc_occupancy(ordinal, (int)threads, shared_bytes, &most));
+        LEATC_TRY(leatc_device_attribute(ordinal, LEATC_ATTRIBUTE_UNITS, &units));
+        if (blocks > (uint64_t)most * (uint64_t)units)
+            return LEATC_TOO_LARGE;
+    }
+    return leatc_launch(code, grid, block, args, shared_bytes, stream);
 }

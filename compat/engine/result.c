@@ -48,14 +48,15 @@ int(leatc_result_of)(leat_status status)
 
 static _Thread_local int last;
 
-/* The result by which a device was lost, or 0. It is every thread's last error until the device is reset. */
+/* The result by which a device was lost, or 0 (LEATC_OK). Until the device is reset it is the last error of every
+ * thread and replaces OK. Relaxed: waiting for the failed kernel orders it. */
 static atomic_int sticky;
 
 /* Results after which the vendors' documentation says that the process can do no more work on the device. */
 static bool is_sticky(int result)
 {
-    return result == LEATC_ILLEGAL_ADDRESS || result == LEATC_LAUNCH_FAILED || result == 702 ||
-           (result >= 714 && result <= 718);
+    return result == LEATC_ILLEGAL_ADDRESS || result == LEATC_LAUNCH_FAILED || result == LEATC_ASSERT ||
+           result == 702 || (result >= 714 && result <= 718);
 }
 
 /* A layer whose calls note their results was used. */
@@ -66,7 +67,20 @@ bool leatc_has_noted(void)
     return atomic_load_explicit(&noted, memory_order_relaxed);
 }
 
-int leatc_note(int result)
+int leatc_lost(void)
+{
+    return atomic_load_explicit(&sticky, memory_order_relaxed);
+}
+
+void leatc_lose(int result)
+{
+    int none = 0;
+
+    /* Keep the first failure. */
+    (void)atomic_compare_exchange_strong(&sticky, &none, result);
+}
+
+int leatc_note_launch(int result)
 {
     if (__builtin_expect(!atomic_load_explicit(&noted, memory_order_relaxed), 0))
         atomic_store_explicit(&noted, true, memory_order_relaxed);
@@ -76,6 +90,12 @@ int leatc_note(int result)
     if (is_sticky(result))
         atomic_store_explicit(&sticky, result, memory_order_relaxed);
     return result;
+}
+
+int leatc_note(int result)
+{
+    result = leatc_note_launch(result);
+    return __builtin_expect(result == LEATC_OK, 1) ? leatc_lost() : result;
 }
 
 int leatc_peek_error(void)

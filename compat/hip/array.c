@@ -32,20 +32,16 @@ static int check_channels(const hipChannelFormatDesc *desc, unsigned *element_by
     return LEATC_OK;
 }
 
-/* The longest sides, by the attributes of the current device; the same numbers as hipDeviceProp_t's. */
+/* The longest sides: those of textures. */
 static int check_size(hipExtent size, unsigned flags)
 {
     static const int numbers[3][3] = {{21, 0, 0}, {22, 23, 0}, {24, 25, 26}};
     const size_t sides[3] = {size.width, size.height, size.depth};
     int dimensions = size.depth && !(flags & hipArrayLayered) ? 3 : size.height ? 2 : 1;
-    int ordinal = 0, most = 0;
 
-    LEATC_TRY(leatc_device_get(&ordinal));
-    for (int i = 0; i < dimensions; i++) {
-        LEATC_TRY(leatc_device_attribute(ordinal, numbers[dimensions - 1][i], &most));
-        if (sides[i] > (size_t)most)
+    for (int i = 0; i < dimensions; i++)
+        if (sides[i] > (size_t)leatc_array_limit(numbers[dimensions - 1][i]))
             return LEATC_INVALID_VALUE;
-    }
     return LEATC_OK;
 }
 

@@ -73,6 +73,79 @@ static void contexts_are_a_stack(void **state)
     GIVES(CUDA_ERROR_INVALID_VALUE, cuCtxCreate(&mine, 3, 0));
 }
 
+/* cuCtxCreate() takes the arguments of CUDA 12 or of CUDA 13. */
+static void contexts_take_parameters(void **state)
+{
+    CUexecAffinityParam affinity = {0};
+    CUctxCigParam graphics = {0};
+    CUctxCreateParams parameters = {0};
+    CUdriverProcAddressQueryResult why;
+    CUresult(CUDAAPI * create)(CUcontext *, CUctxCreateParams *, unsigned, CUdevice);
+    CUcontext mine = NULL;
+    CUdevice device;
+
+    (void)state;
+    OK(cuCtxCreate(&mine, NULL, 0, 1));
+    OK(cuCtxGetDevice(&device));
+    assert_int_equal(device, 1);
+    OK(cuCtxDestroy(mine));
+    OK(cuCtxCreate(&mine, &parameters, 0, 1));
+    OK(cuCtxDestroy(mine));
+    parameters.execAffinityParams = &affinity;
+    parameters.numExecAffinityParams = 1;
+    GIVES(CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY, cuCtxCreate(&mine, &parameters, 0, 1));
+    parameters.cigParams = &graphics;
+    GIVES(CUDA_ERROR_INVALID_VALUE, cuCtxCreate(&mine, &parameters, 0, 1));
+    parameters.execAffinityParams = NULL;
+    GIVES(CUDA_ERROR_NOT_SUPPORTED, cuCtxCreate(&mine, &parameters, 0, 1));
+    GIVES(CUDA_ERROR_INVALID_DEVICE, cuCtxCreate(&mine, NULL, 0, 99));
+    OK(cuGetProcAddress("cuCtxCreate", (void **)&create, 13000, 0, &why));
+    OK(create(&mine, NULL, 0, 1));
+    OK(cuCtxDestroy(mine));
+}
+
+/* Programs divide by some of these, and print the others. */
+static void attributes_describe_the_cpu(void **state)
+{
+    static const CUdevice_attribute divisors[] = {
+        CU_DEVICE_ATTRIBUTE_CLOCK_RATE,
+        CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE,
+        CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH,
+        CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE,
+        CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK,
+        CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR,
+        CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,
+        CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK,
+        CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR,
+        CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR,
+        CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR,
+        CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
+        CU_DEVICE_ATTRIBUTE_WARP_SIZE,
+        CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH,
+    };
+    static const CUdevice_attribute textures[] = {
+        CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_WIDTH,
+        CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_PITCH,
+        CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE3D_DEPTH,
+        CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACECUBEMAP_LAYERED_LAYERS,
+        CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_MIPMAPPED_WIDTH,
+    };
+    int value, major, minor;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof divisors / sizeof divisors[0]; i++) {
+        OK(cuDeviceGetAttribute(&value, divisors[i], 0));
+        assert_true(value > 0);
+    }
+    for (size_t i = 0; i < sizeof textures / sizeof textures[0]; i++) {
+        OK(cuDeviceGetAttribute(&value, textures[i], 0));
+        assert_int_equal(value, 0);
+    }
+    OK(cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 0));
+    OK(cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 0));
+    assert_int_equal(major * 10 + minor, 99); /* no GPU has it */
+}
+
 static void memory_is_checked(void **state)
 {
     CUdeviceptr memory, base, value;
@@ -379,6 +452,7 @@ static void modules_of_ptx_are_lists_of_names(void **state)
     CUdeviceptr memory;
     CUfunction add, none;
     int blocks, threads;
+    size_t shared, all;
     CUmodule module;
 
     (void)state;
@@ -394,6 +468,12 @@ static void modules_of_ptx_are_lists_of_names(void **state)
     OK(cuOccupancyMaxPotentialBlockSize(&blocks, &threads, add, NULL, 0, 64));
     assert_int_equal(threads, 64);
     GIVES(CUDA_ERROR_INVALID_VALUE, cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, add, 0, 0));
+    OK(cuOccupancyAvailableDynamicSMemPerBlock(&all, add, 1, 32));
+    OK(cuOccupancyAvailableDynamicSMemPerBlock(&shared, add, 4, 32));
+    assert_true(shared > 0 && shared == all / 4);
+    GIVES(CUDA_ERROR_INVALID_VALUE, cuOccupancyAvailableDynamicSMemPerBlock(&shared, add, 1 << 20, 32));
+    GIVES(CUDA_ERROR_INVALID_VALUE, cuOccupancyAvailableDynamicSMemPerBlock(&shared, add, 0, 32));
+    GIVES(CUDA_ERROR_INVALID_VALUE, cuOccupancyAvailableDynamicSMemPerBlock(NULL, add, 1, 32));
     OK(cuLaunchKernel(add, 1, 1, 1, 32, 1, 1, 0, NULL, (void *[]){&memory, &count, &three}, NULL));
     OK(cuMemcpyDtoH(out, memory, sizeof out));
     assert_int_equal(out[3], 7);
@@ -433,6 +513,8 @@ int main(void)
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(nothing_before_the_start),
         cmocka_unit_test(contexts_are_a_stack),
+        cmocka_unit_test(contexts_take_parameters),
+        cmocka_unit_test(attributes_describe_the_cpu),
         cmocka_unit_test(memory_is_checked),
         cmocka_unit_test(copies_and_fills_arrive),
         cmocka_unit_test(streams_wait_for_words),

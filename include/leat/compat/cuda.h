@@ -6,9 +6,9 @@
  * without a GPU. Results, arguments and order are those of the vendor's reference ("CUDA Driver API"), and so are the
  * numbers, so that objects compiled with the vendor's header work as well.
  *
- * The names are those of CUDA 12: cuCtxCreate() has three parameters. As with the vendor's header, the plain names
- * stand for the versions that are exported, and CUDA_API_PER_THREAD_DEFAULT_STREAM lets NULL mean the calling thread's
- * default stream.
+ * The names are those of CUDA 12, and cuCtxCreate() also takes the four arguments of CUDA 13. As with the vendor's
+ * header, the plain names stand for the versions that are exported, and CUDA_API_PER_THREAD_DEFAULT_STREAM lets NULL
+ * mean the calling thread's default stream.
  */
 #if !defined(LEAT_COMPAT_CUDA_H) && (!defined(__cuda_cuda_h__) || defined(LEAT_COMPAT_DECLARATIONS))
 #define LEAT_COMPAT_CUDA_H
@@ -68,6 +68,8 @@ CUresult CUDAAPI cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags)
 CUresult CUDAAPI cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int *flags, int *active);
 CUresult CUDAAPI cuDevicePrimaryCtxReset_v2(CUdevice dev);
 CUresult CUDAAPI cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice dev);
+CUresult CUDAAPI cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreateParams, unsigned int flags,
+                                CUdevice dev);
 CUresult CUDAAPI cuCtxDestroy_v2(CUcontext ctx);
 CUresult CUDAAPI cuCtxPushCurrent_v2(CUcontext ctx);
 CUresult CUDAAPI cuCtxPopCurrent_v2(CUcontext *pctx);
@@ -476,6 +478,8 @@ CUresult CUDAAPI cuModuleGetGlobal_v2(CUdeviceptr *dptr, size_t *bytes, CUmodule
 CUresult CUDAAPI cuFuncGetAttribute(int *pi, CUfunction_attribute attrib, CUfunction hfunc);
 CUresult CUDAAPI cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attrib, int value);
 CUresult CUDAAPI cuFuncSetCacheConfig(CUfunction hfunc, CUfunc_cache config);
+CUresult CUDAAPI cuOccupancyAvailableDynamicSMemPerBlock(size_t *dynamicSmemSize, CUfunction func, int numBlocks, int
+                                                         blockSize);
 CUresult CUDAAPI cuOccupancyMaxActiveBlocksPerMultiprocessor(int *numBlocks, CUfunction func, int blockSize,
                                                              size_t dynamicSMemSize);
 CUresult CUDAAPI cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *numBlocks, CUfunction func, int
@@ -625,6 +629,10 @@ CUresult CUDAAPI cuLaunchCooperativeKernel_ptsz(CUfunction f, unsigned int gridD
                                                 CUstream hStream, void **kernelParams);
 // clang-format on
 
+#ifndef __CUDA_API_VERSION_INTERNAL
+CUresult CUDAAPI cuCtxCreate(CUcontext *pctx, unsigned int flags, CUdevice dev) __asm__("cuCtxCreate_v2");
+#endif
+
 #ifdef __cplusplus
 }
 #endif
@@ -645,7 +653,9 @@ CUresult CUDAAPI cuLaunchCooperativeKernel_ptsz(CUfunction f, unsigned int gridD
 #define cuDevicePrimaryCtxRelease cuDevicePrimaryCtxRelease_v2
 #define cuDevicePrimaryCtxSetFlags cuDevicePrimaryCtxSetFlags_v2
 #define cuDevicePrimaryCtxReset cuDevicePrimaryCtxReset_v2
-#define cuCtxCreate cuCtxCreate_v2
+/* Of CUDA 12 with three arguments and of CUDA 13 with four. The function itself is that of CUDA 12. */
+#define cuCtxCreate(...) LEAT_CUDA_FIFTH(__VA_ARGS__, cuCtxCreate_v4, cuCtxCreate_v2, 0)(__VA_ARGS__)
+#define LEAT_CUDA_FIFTH(first, second, third, fourth, fifth, ...) fifth
 #define cuCtxDestroy cuCtxDestroy_v2
 #define cuCtxPushCurrent cuCtxPushCurrent_v2
 #define cuCtxPopCurrent cuCtxPopCurrent_v2

@@ -3,8 +3,7 @@
  *
  * The typed forms of C++ (cudaMalloc(&pointer_to_float, bytes) and the like) are inline and call the plain ones.
  *
- * With a C++ compiler (C++14 or later) a `__global__` function is an ordinary one. It is launched by the vendor's
- * typed forms, and runs on the CPU device, once for each thread of the grid:
+ * Kernels are `__global__` functions of the program, in C++14 or later, which run on the CPU device:
  *
  *     __global__ void scale(float *data, size_t count, float factor)
  *     {
@@ -14,15 +13,19 @@
  *             data[i] *= factor;
  *     }
  *
+ *     scale<<<blocks, 256, 0, stream>>>(data, count, 2.0f);
+ *
+ * That is for `leat cu`, which compiles a .cu file by the host's C++ compiler. A C++ compiler alone takes the same
+ * kernel, without `extern __shared__`, and launches it by the typed forms:
+ *
  *     cudaLaunchConfig_t config = {};
  *     config.gridDim = blocks, config.blockDim = 256, config.stream = stream;
  *     cudaLaunchKernelEx(&config, scale, data, count, 2.0f);
  *
  * cudaLaunchKernel(scale, grid, block, args, 0, stream) does the same with pointers to the arguments. Blocks run
- * side by side, the threads of a block one after the other, from one __syncthreads() to the next. __shared__
- * variables have their size at compile time. There is no <<< >>>, which no C++ compiler takes. Symbols are
- * variables of the program. In C, kernels are LEAT_KERNEL()s of leat/device_code.h, and their pointer is
- * &leat_cpu_kernel_NAME.
+ * side by side; the threads of a block take turns, from one wait to the next (kernel_support.h). What kernels may
+ * call is in device_functions.h and cooperative_groups.h. Symbols are variables of the program. In C, kernels are
+ * LEAT_KERNEL()s of leat/device_code.h, and their pointer is &leat_cpu_kernel_NAME.
  */
 #ifndef LEAT_COMPAT_CUDA_RUNTIME_H
 #define LEAT_COMPAT_CUDA_RUNTIME_H
@@ -168,86 +171,256 @@ template <> inline cudaChannelFormatDesc cudaCreateChannelDesc<char>()
     return cudaCreateChannelDesc<signed char>();
 }
 
+#if defined(__LEAT_CU__) && __cplusplus < 201402L
+#error "leat: kernels need C++14 or later: -std=c++14"
+#endif
+
 /* ---- kernels that are functions, and symbols -------------------------------------------------------------- */
 
 /* nvcc has its own. */
-#if __cplusplus >= 201402L && !defined(__CUDACC__) && !defined(__HIP__)
+#if __cplusplus >= 201402L && (!defined(__CUDACC__) || defined(__LEAT_CU__)) && !defined(__HIP__)
 
+#include <assert.h>
 #include <leat/compat/kernel_functions.h>
 
 template <class... P> using leat_cuda_kernel = leat_kernel_function<void (*)(P...), P...>;
 
-template <class... P, std::size_t... I>
-inline cudaError_t leat_cuda_launch(void (*kernel)(P...), dim3 grid, dim3 block, void **args, size_t shared_bytes,
-                                    cudaStream_t stream, std::index_sequence<I...>)
+/* The function pointer by which the C calls know a kernel: the function itself if `leat cu` compiled it, else the
+ * kernel common to all functions of its type. */
+template <class... P> inline const void *leat_cuda_function(void (*kernel)(P...))
 {
-    typename leat_cuda_kernel<P...>::call call(kernel, *static_cast<typename std::decay<P>::type *>(args[I])...);
-    void *list[] = {&call};
+    const void *function = reinterpret_cast<const void *>(kernel);
 
-    return ::cudaLaunchKernel(static_cast<const void *>(&leat_cuda_kernel<P...>::kernel), grid, block, list,
-                              shared_bytes, stream);
+    return leat_kernel_of_function(function) ? function
+                                             : static_cast<const void *>(&leat_cuda_kernel<P...>::kernel);
+}
+
+inline const void *leat_cuda_function(const void *function)
+{
+    return function;
+}
+
+/* `leat cu` translates kernel<<<grid, block, shared_bytes, stream>>>(arguments) to a call of this function and a
+ * call of kernel(arguments), which launches the kernel. */
+inline void leat_cuda_configure(dim3 grid, dim3 block, size_t shared_bytes = 0, cudaStream_t stream = 0)
+{
+    const leat_launch_shape shape = {{grid.x, grid.y, grid.z}, {block.x, block.y, block.z}, shared_bytes, stream};
+
+    leat_launch_shape_put(&shape);
+}
+
+template <class Body, class F, F Function> struct leat_cuda_stub {
+    /* Called by Function with its parameters. */
+    template <class... P> static void launch(P &...arguments)
+    {
+        /* A C cast, since parameters may be const, volatile and restrict. */
+        void *list[] = {(void *)&arguments..., nullptr};
+        leat_launch_shape shape;
+
+        (void)&leat_kernel_of<Body, F, Function>::known;
+        if (leat_block)
+            leat_kernel_refuse(); /* launches from kernels are not supported */
+        if (!leat_launch_shape_take(&shape))
+            shape = leat_launch_shape(); /* called without <<< >>>: an invalid configuration */
+        (void)::cudaLaunchKernel(reinterpret_cast<const void *>(Function),
+                                 dim3(shape.grid.x, shape.grid.y, shape.grid.z),
+                                 dim3(shape.block.x, shape.block.y, shape.block.z), list, shape.shared_bytes,
+                                 static_cast<cudaStream_t>(shape.stream));
+    }
+};
+
+/* Packs a function and its arguments for the kernel common to its type. */
+template <class... P, std::size_t... I>
+inline typename leat_cuda_kernel<P...>::call leat_cuda_call(void (*kernel)(P...), void **args,
+                                                            std::index_sequence<I...>)
+{
+    return typename leat_cuda_kernel<P...>::call(kernel, *static_cast<typename std::decay<P>::type *>(args[I])...);
 }
 
 template <class... P>
-inline cudaError_t cudaLaunchKernel(void (*kernel)(P...), dim3 gridDim, dim3 blockDim, void **args,
-                                    size_t sharedMem = 0, cudaStream_t stream = 0)
+inline cudaError_t cudaLaunchKernel(void (*kernel)(P...), dim3 grid, dim3 block, void **args, size_t sharedMem = 0,
+                                    cudaStream_t stream = 0)
 {
-    return leat_cuda_launch(kernel, gridDim, blockDim, args, sharedMem, stream, std::index_sequence_for<P...>());
+    const void *function = leat_cuda_function(kernel);
+
+    if (function == reinterpret_cast<const void *>(kernel))
+        return ::cudaLaunchKernel(function, grid, block, args, sharedMem, stream);
+
+    auto call = leat_cuda_call(kernel, args, std::index_sequence_for<P...>());
+    void *list[] = {&call};
+
+    return ::cudaLaunchKernel(function, grid, block, list, sharedMem, stream);
 }
 
+inline cudaError_t cudaLaunchKernel(const void *func, dim3 grid, dim3 block, void **args, size_t sharedMem = 0)
+{
+    return ::cudaLaunchKernel(func, grid, block, args, sharedMem, 0);
+}
+
+template <class... P>
+inline cudaError_t cudaLaunchCooperativeKernel(void (*kernel)(P...), dim3 grid, dim3 block, void **args,
+                                               size_t sharedMem = 0, cudaStream_t stream = 0)
+{
+    const void *function = leat_cuda_function(kernel);
+
+    if (function == reinterpret_cast<const void *>(kernel))
+        return ::cudaLaunchCooperativeKernel(function, grid, block, args, sharedMem, stream);
+
+    auto call = leat_cuda_call(kernel, args, std::index_sequence_for<P...>());
+    void *list[] = {&call};
+
+    return ::cudaLaunchCooperativeKernel(static_cast<const void *>(&leat_cuda_kernel<P...>::kernel_together), grid,
+                                         block, list, sharedMem, stream);
+}
+
+inline cudaError_t cudaLaunchCooperativeKernel(const void *func, dim3 grid, dim3 block, void **args,
+                                               size_t sharedMem = 0)
+{
+    return ::cudaLaunchCooperativeKernel(func, grid, block, args, sharedMem, 0);
+}
+
+template <class T, std::size_t... I>
+inline cudaError_t leat_cuda_launch_ex(const cudaLaunchConfig_t *config, const void *function, T &values,
+                                       std::index_sequence<I...>)
+{
+    void *list[] = {const_cast<void *>(static_cast<const volatile void *>(&std::get<I>(values)))..., nullptr};
+
+    return ::cudaLaunchKernelExC(config, function, list);
+}
+
+inline bool leat_cuda_is_cooperative(const cudaLaunchConfig_t *config)
+{
+    for (unsigned i = 0; config && config->attrs && i < config->numAttrs; i++)
+        if (config->attrs[i].id == cudaLaunchAttributeCooperative && config->attrs[i].val.cooperative)
+            return true;
+    return false;
+}
+
+/* Arguments are converted as in a call. */
 template <class... P, class... A>
 inline cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t *config, void (*kernel)(P...), A &&...args)
 {
-    typename leat_cuda_kernel<P...>::call call(kernel, static_cast<P>(args)...);
+    typedef leat_cuda_kernel<P...> common;
+    const void *function = leat_cuda_function(kernel);
+
+    if (function == reinterpret_cast<const void *>(kernel)) {
+        std::tuple<typename std::decay<P>::type...> values(static_cast<P>(std::forward<A>(args))...);
+
+        return leat_cuda_launch_ex(config, function, values, std::index_sequence_for<P...>());
+    }
+
+    typename common::call call(kernel, static_cast<P>(std::forward<A>(args))...);
     void *list[] = {&call};
 
-    return ::cudaLaunchKernelExC(config, static_cast<const void *>(&leat_cuda_kernel<P...>::kernel), list);
+    return ::cudaLaunchKernelExC(
+        config,
+        static_cast<const void *>(leat_cuda_is_cooperative(config) ? &common::kernel_together : &common::kernel),
+        list);
 }
 
-template <class... P> inline cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *attr, void (*)(P...))
+template <class... P> inline cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *attr, void (*kernel)(P...))
 {
-    return ::cudaFuncGetAttributes(attr, static_cast<const void *>(&leat_cuda_kernel<P...>::kernel));
-}
-
-template <class... P> inline cudaError_t cudaFuncSetAttribute(void (*)(P...), cudaFuncAttribute attr, int value)
-{
-    return ::cudaFuncSetAttribute(static_cast<const void *>(&leat_cuda_kernel<P...>::kernel), attr, value);
-}
-
-template <class... P> inline cudaError_t cudaFuncSetCacheConfig(void (*)(P...), cudaFuncCache cacheConfig)
-{
-    return ::cudaFuncSetCacheConfig(static_cast<const void *>(&leat_cuda_kernel<P...>::kernel), cacheConfig);
+    return ::cudaFuncGetAttributes(attr, leat_cuda_function(kernel));
 }
 
 template <class... P>
-inline cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *numBlocks, void (*)(P...), int blockSize,
-                                                                 size_t dynamicSMemSize)
+inline cudaError_t cudaFuncSetAttribute(void (*kernel)(P...), cudaFuncAttribute attr, int value)
 {
-    return ::cudaOccupancyMaxActiveBlocksPerMultiprocessor(
-        numBlocks, static_cast<const void *>(&leat_cuda_kernel<P...>::kernel), blockSize, dynamicSMemSize);
+    return ::cudaFuncSetAttribute(leat_cuda_function(kernel), attr, value);
 }
 
-/* A block as large as the device takes, and blocks for all of its multiprocessors. */
-template <class... P>
-inline cudaError_t cudaOccupancyMaxPotentialBlockSize(int *minGridSize, int *blockSize, void (*kernel)(P...),
-                                                      size_t dynamicSMemSize = 0, int blockSizeLimit = 0)
+template <class... P> inline cudaError_t cudaFuncSetCacheConfig(void (*kernel)(P...), cudaFuncCache cacheConfig)
 {
-    int device = 0, processors = 0, threads = 0, blocks = 0;
+    return ::cudaFuncSetCacheConfig(leat_cuda_function(kernel), cacheConfig);
+}
+
+template <class... P>
+inline cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *numBlocks, void (*kernel)(P...),
+                                                                 int blockSize, size_t dynamicSMemSize)
+{
+    return ::cudaOccupancyMaxActiveBlocksPerMultiprocessor(numBlocks, leat_cuda_function(kernel), blockSize,
+                                                           dynamicSMemSize);
+}
+
+template <class... P>
+inline cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *numBlocks, void (*kernel)(P...),
+                                                                          int blockSize, size_t dynamicSMemSize,
+                                                                          unsigned int flags)
+{
+    return ::cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(numBlocks, leat_cuda_function(kernel),
+                                                                    blockSize, dynamicSMemSize, flags);
+}
+
+template <class... P>
+inline cudaError_t cudaOccupancyAvailableDynamicSMemPerBlock(size_t *dynamicSmemSize, void (*kernel)(P...),
+                                                             int numBlocks, int blockSize)
+{
+    return ::cudaOccupancyAvailableDynamicSMemPerBlock(dynamicSmemSize, leat_cuda_function(kernel), numBlocks,
+                                                       blockSize);
+}
+
+/* The largest block size with maximum occupancy, a multiple of the warp size or the limit, and the number of such
+ * blocks on all multiprocessors. kernel: a function or its address. shared_bytes(threads): dynamic shared memory
+ * of a block. */
+template <class F, class Shared>
+inline cudaError_t cudaOccupancyMaxPotentialBlockSizeVariableSMemWithFlags(int *minGridSize, int *blockSize,
+                                                                           F kernel, Shared shared_bytes,
+                                                                           int blockSizeLimit = 0,
+                                                                           unsigned int flags = 0)
+{
+    const void *function = leat_cuda_function(kernel);
+    int device = 0, processors = 0, most = 0, best = 0;
+    cudaFuncAttributes attributes;
     cudaError_t error = !minGridSize || !blockSize ? cudaErrorInvalidValue : ::cudaGetDevice(&device);
 
     if (error == cudaSuccess)
         error = ::cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
     if (error == cudaSuccess)
-        error = ::cudaDeviceGetAttribute(&threads, cudaDevAttrMaxThreadsPerBlock, device);
-    if (blockSizeLimit > 0 && blockSizeLimit < threads)
-        threads = blockSizeLimit;
-    if (error == cudaSuccess)
-        error = cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, threads, dynamicSMemSize);
+        error = ::cudaFuncGetAttributes(&attributes, function);
     if (error != cudaSuccess)
         return error;
-    *blockSize = threads;
-    *minGridSize = blocks * processors;
-    return cudaSuccess;
+    most = attributes.maxThreadsPerBlock;
+    if (blockSizeLimit > 0 && blockSizeLimit < most)
+        most = blockSizeLimit;
+    for (int threads = most; threads > 0; threads = (threads - 1) / 32 * 32) {
+        int blocks = 0;
+
+        error = ::cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(&blocks, function, threads,
+                                                                         shared_bytes(threads), flags);
+        if (error != cudaSuccess)
+            return error;
+        if (blocks * threads > best) {
+            best = blocks * threads;
+            *blockSize = threads;
+            *minGridSize = blocks * processors;
+        }
+    }
+    return best ? cudaSuccess : cudaErrorInvalidValue;
+}
+
+template <class F, class Shared>
+inline cudaError_t cudaOccupancyMaxPotentialBlockSizeVariableSMem(int *minGridSize, int *blockSize, F kernel,
+                                                                  Shared shared_bytes, int blockSizeLimit = 0)
+{
+    return cudaOccupancyMaxPotentialBlockSizeVariableSMemWithFlags(minGridSize, blockSize, kernel, shared_bytes,
+                                                                   blockSizeLimit);
+}
+
+template <class F>
+inline cudaError_t cudaOccupancyMaxPotentialBlockSizeWithFlags(int *minGridSize, int *blockSize, F kernel,
+                                                               size_t dynamicSMemSize = 0, int blockSizeLimit = 0,
+                                                               unsigned int flags = 0)
+{
+    return cudaOccupancyMaxPotentialBlockSizeVariableSMemWithFlags(
+        minGridSize, blockSize, kernel, [=](int) { return dynamicSMemSize; }, blockSizeLimit, flags);
+}
+
+template <class F>
+inline cudaError_t cudaOccupancyMaxPotentialBlockSize(int *minGridSize, int *blockSize, F kernel,
+                                                      size_t dynamicSMemSize = 0, int blockSizeLimit = 0)
+{
+    return cudaOccupancyMaxPotentialBlockSizeWithFlags(minGridSize, blockSize, kernel, dynamicSMemSize,
+                                                       blockSizeLimit);
 }
 
 #endif

@@ -9,9 +9,9 @@
  * cudaErrorNotSupported.
  *
  * With pkg-config leat-cudart the compiler finds it as <cuda_runtime_api.h> and <cuda_runtime.h>, so sources stay
- * as they are. Kernels are the exception, since a C compiler knows no <<< >>>: in C they are written with
- * LEAT_KERNEL (leat/device_code.h) and launched by cudaLaunchKernel() with &leat_cpu_kernel_NAME on the CPU
- * device, or loaded as PTX by cudaLibraryLoadData() on a GPU.
+ * as they are. Kernels in CUDA C++ are compiled by `leat cu`, or by a C++ compiler with cuda_runtime.h, for the CPU
+ * device. In C they are written with LEAT_KERNEL (leat/device_code.h) and launched by cudaLaunchKernel() with
+ * &leat_cpu_kernel_NAME on the CPU device, or loaded as PTX by cudaLibraryLoadData() on a GPU.
  *
  * Per-thread default streams: define CUDA_API_PER_THREAD_DEFAULT_STREAM before the first include.
  *
@@ -381,6 +381,8 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *numBlocks, const 
                                                           size_t dynamicSMemSize);
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *numBlocks, const void *func, int blockSize,
                                                                    size_t dynamicSMemSize, unsigned int flags);
+cudaError_t cudaOccupancyAvailableDynamicSMemPerBlock(size_t *dynamicSmemSize, const void *func, int numBlocks,
+                                                      int blockSize);
 cudaError_t cudaLibraryLoadData(cudaLibrary_t *library, const void *code, enum cudaJitOption *jitOptions,
                                 void **jitOptionsValues, unsigned int numJitOptions,
                                 enum cudaLibraryOption *libraryOptions, void **libraryOptionValues,

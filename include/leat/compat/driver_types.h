@@ -1080,9 +1080,15 @@ struct cudaMemPoolPtrExportData {
     unsigned char reserved[64];
 };
 
-typedef struct CUuuid_st {
+/* Also of cuda.h; the name of the guard is the vendor's. */
+#ifndef CU_UUID_HAS_BEEN_DEFINED
+#define CU_UUID_HAS_BEEN_DEFINED
+struct CUuuid_st {
     char bytes[16];
-} cudaUUID_t;
+};
+#endif
+typedef struct CUuuid_st CUuuid;
+typedef struct CUuuid_st cudaUUID_t;
 
 struct cudaDeviceProp {
     char name[256];

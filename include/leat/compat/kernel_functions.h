@@ -1,298 +1,227 @@
 /*
  * leat/compat/kernel_functions.h - kernels that are functions of the program, for C++14 and later.
  *
- * For the headers of HIP and of the CUDA runtime, which describe it. A `__global__` function is an ordinary one,
- * and a launch runs it once for each thread of the grid, with threadIdx, blockIdx, blockDim and gridDim. Blocks
- * run side by side. The threads of a block take turns: each runs to its end, or to the next __syncthreads(), where
- * it stands on a stack of its own until the others are there. __shared__ variables are the block's; `extern
- * __shared__`, whose size a launch says, is not there.
+ * Used by cuda_runtime.h and hip_runtime.h. A `__global__` function is an ordinary function; a launch calls it
+ * once for each thread of the grid, with threadIdx, blockIdx, blockDim and gridDim set. Blocks run in parallel;
+ * the threads of a block run one at a time, each until it ends or waits (kernel_support.h). __shared__ variables
+ * are thread_local, since a host thread runs one block at a time. `extern __shared__` needs `leat cu`, which
+ * replaces it by leat_dynamic_shared().
  */
 #ifndef LEAT_COMPAT_KERNEL_FUNCTIONS_H
 #define LEAT_COMPAT_KERNEL_FUNCTIONS_H
 
 #if defined(__cplusplus) && __cplusplus >= 201402L
 
-#include <chrono>
-#include <memory>
-#include <thread>
 #include <tuple>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
-#include <ucontext.h>
-
+#include <leat/compat/kernel_support.h>
 #include <leat/compat/vector_types.h>
-#include <leat/device_code.h>
 
+/* `leat cu` translates these itself. */
+#ifndef __LEAT_CU__
 #define __global__
+/* One host thread runs a block from start to end. */
+#define __shared__ thread_local
+#endif
+
 #define __host__
 #define __device__
 #define __constant__
+#define __managed__
+#define __grid_constant__
 #define __launch_bounds__(...)
-/* A block runs on one thread of the host from its start to its end. */
-#define __shared__ thread_local
+#define __maxnreg__(...)
+#define __cluster_dims__(...)
+#define __align__(bytes) __attribute__((aligned(bytes)))
 #ifndef __forceinline__
 #define __forceinline__ inline __attribute__((always_inline))
 #endif
 
-/* Where a kernel's thread is. The same variables in all files of a program, though each defines them. */
+/* Position of the current kernel thread. Weak, so that all files of a program share them. */
 #define LEAT_PLACE_ __attribute__((weak)) __thread
 LEAT_PLACE_ uint3 threadIdx;
 LEAT_PLACE_ uint3 blockIdx;
 LEAT_PLACE_ uint3 blockDim;
 LEAT_PLACE_ uint3 gridDim;
+LEAT_PLACE_ const leat_cpu_block *leat_block;
 #undef LEAT_PLACE_
 
-#if defined(__SANITIZE_THREAD__)
-extern "C" {
-void *__tsan_get_current_fiber(void);
-void *__tsan_create_fiber(unsigned flags);
-void __tsan_destroy_fiber(void *fiber);
-void __tsan_switch_to_fiber(void *fiber, unsigned flags);
-}
-#endif
+/* ---- execution of a block ---- */
 
-/*
- * Runs the threads of blocks, one block at a time; each thread of the host has one. A fiber is a stack on which
- * one thread after the other runs. When one of them stands at a barrier, so does its fiber, and the next thread
- * runs on another. So a kernel without barriers takes one fiber and two switches for each block.
- */
-class leat_block_threads
+/* Makes the next thread of the block the current one. Requires next < count. */
+inline void leat_next_thread(leat_block_job *job)
 {
-    struct fiber {
-        ucontext_t context;
-        std::unique_ptr<char[]> stack;
-        uint3 index; /* of the thread that stands at a barrier */
-#if defined(__SANITIZE_THREAD__)
-        void *known = nullptr;
-        ~fiber()
-        {
-            if (stack && known)
-                __tsan_destroy_fiber(known);
-        }
-#endif
-    };
-
-    static constexpr std::size_t stack_bytes = 256 << 10;
-
-    fiber home;
-    fiber *now = nullptr;
-    std::vector<std::unique_ptr<fiber>> all;
-    std::vector<fiber *> idle, waiting;
-    void (*thread)(const void *call) = nullptr;
-    const void *call = nullptr;
-    leat_cpu_dim size = {};
-    uint64_t next = 0, count = 0;
-
-    static void change(fiber &from, fiber &to)
-    {
-#if defined(__SANITIZE_THREAD__)
-        __tsan_switch_to_fiber(to.known, 0);
-#endif
-        swapcontext(&from.context, &to.context);
-    }
-
-    void resume(fiber *it)
-    {
-        now = it;
-        change(home, *it);
-        now = nullptr;
-    }
-
-    static void begin()
-    {
-        here().work();
-    }
-
-    void work()
-    {
-        for (;;) {
-            while (next < count) {
-                uint64_t i = next++;
-
-                threadIdx = make_uint3(i % size.x, i / size.x % size.y, i / size.x / size.y);
-                thread(call);
-            }
-            idle.push_back(now);
-            change(*now, home);
+    threadIdx.x = job->at.x;
+    threadIdx.y = job->at.y;
+    threadIdx.z = job->at.z;
+    job->next++;
+    if (++job->at.x == blockDim.x) {
+        job->at.x = 0;
+        if (++job->at.y == blockDim.y) {
+            job->at.y = 0;
+            job->at.z++;
         }
     }
+}
 
-    fiber *take()
-    {
-        if (idle.empty()) {
-            std::unique_ptr<fiber> made(new fiber);
+/* Runs a block; threads() runs its threads (see leat_block_job). */
+inline void leat_run_block(const leat_cpu_block *block, void *const *args, void (*threads)(leat_block_job *))
+{
+    const leat_cpu_dim size = block->block_threads;
+    leat_block_job job = {threads, block, args, 0, size.x * size.y * size.z, {0, 0, 0}};
 
-            getcontext(&made->context);
-            made->stack.reset(new char[stack_bytes]);
-            made->context.uc_stack.ss_sp = made->stack.get();
-            made->context.uc_stack.ss_size = stack_bytes;
-            made->context.uc_link = nullptr;
-#if defined(__SANITIZE_THREAD__)
-            made->known = __tsan_create_fiber(0);
-#endif
-            makecontext(&made->context, &leat_block_threads::begin, 0);
-            idle.push_back(made.get());
-            all.push_back(std::move(made));
-        }
+    blockIdx = make_uint3(block->block.x, block->block.y, block->block.z);
+    blockDim = make_uint3(size.x, size.y, size.z);
+    gridDim = make_uint3(block->grid_blocks.x, block->grid_blocks.y, block->grid_blocks.z);
+    leat_block = block;
+    leat_block_run(&job);
+    leat_block = nullptr;
+}
 
-        fiber *taken = idle.back();
-
-        idle.pop_back();
-        return taken;
-    }
+/* Saves threadIdx and restores it at the end of the scope, in which other threads of the block may run. */
+class leat_keeps_place
+{
+    const uint3 kept;
 
   public:
-    static leat_block_threads &here()
+    leat_keeps_place() : kept(threadIdx)
     {
-        static thread_local leat_block_threads it;
-
-        return it;
     }
-
-    void run(const leat_cpu_dim &threads, void (*function)(const void *), const void *argument)
+    ~leat_keeps_place()
     {
-        thread = function;
-        call = argument;
-        size = threads;
-        next = 0;
-        count = static_cast<uint64_t>(threads.x) * threads.y * threads.z;
-#if defined(__SANITIZE_THREAD__)
-        home.known = __tsan_get_current_fiber();
-#endif
-        while (next < count)
-            resume(take());
-        while (!waiting.empty()) {
-            std::vector<fiber *> released;
-
-            released.swap(waiting);
-            for (fiber *each : released) {
-                threadIdx = each->index;
-                resume(each);
-            }
-        }
-    }
-
-    /* Until all threads of the block that have not ended are here. */
-    void barrier()
-    {
-        fiber *mine = now;
-
-        if (!mine)
-            return;
-        mine->index = threadIdx;
-        waiting.push_back(mine);
-        change(*mine, home);
+        threadIdx = kept;
     }
 };
 
-/* A kernel of leat's for all launches that look alike: its one parameter is what to call, with its arguments. */
+/* Number of the current thread in its block. */
+inline unsigned leat_thread_number()
+{
+    return threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
+}
+
+/* Dynamic shared memory of the current block, or NULL. */
+inline void *leat_dynamic_shared()
+{
+    return leat_block ? leat_block->shared : nullptr;
+}
+
+/* Stands for `extern __shared__ T name[]` at namespace scope. */
+template <class T> struct leat_dynamic_shared_as {
+    operator T *() const
+    {
+        return static_cast<T *>(leat_dynamic_shared());
+    }
+};
+
+/* The leat kernel for all functions of one type: its single parameter is a tuple of the function and its
+ * arguments. */
 template <class F, class... A> struct leat_kernel_function {
     typedef std::tuple<F, A...> call;
 
-    template <std::size_t... I> static void run_with(const call &it, std::index_sequence<I...>)
+    template <std::size_t... I> static void run_thread(const call &it, std::index_sequence<I...>)
     {
         std::get<0>(it)(std::get<I + 1>(it)...);
     }
 
-    static void run_thread(const void *it)
+    static void run_threads(leat_block_job *job)
     {
-        run_with(*static_cast<const call *>(it), std::index_sequence_for<A...>());
+        const call &it = *static_cast<const call *>(job->args[0]);
+
+        while (job->next < job->count) {
+            leat_next_thread(job);
+            run_thread(it, std::index_sequence_for<A...>());
+        }
     }
 
     static void run(const leat_cpu_block *block, void *const *args)
     {
-        const leat_cpu_dim threads = block->block_threads;
-
-        blockIdx = make_uint3(block->block.x, block->block.y, block->block.z);
-        blockDim = make_uint3(threads.x, threads.y, threads.z);
-        gridDim = make_uint3(block->grid_blocks.x, block->grid_blocks.y, block->grid_blocks.z);
-        leat_block_threads::here().run(threads, run_thread, args[0]);
+        leat_run_block(block, args, run_threads);
     }
 
     static const uint32_t bytes;
-    static const leat_cpu_kernel kernel;
+    static const leat_cpu_kernel kernel, kernel_together; /* kernel_together: for cooperative launches */
 };
 
 template <class F, class... A>
 const uint32_t leat_kernel_function<F, A...>::bytes = sizeof(typename leat_kernel_function<F, A...>::call);
 template <class F, class... A>
 const leat_cpu_kernel leat_kernel_function<F, A...>::kernel = {
-    LEAT_CPU_KERNEL_ABI, 1, &leat_kernel_function<F, A...>::bytes, &leat_kernel_function<F, A...>::run};
+    LEAT_CPU_KERNEL_ABI, 1, &leat_kernel_function<F, A...>::bytes, &leat_kernel_function<F, A...>::run, 0};
+template <class F, class... A>
+const leat_cpu_kernel leat_kernel_function<F, A...>::kernel_together = {
+    LEAT_CPU_KERNEL_ABI, 1, &leat_kernel_function<F, A...>::bytes, &leat_kernel_function<F, A...>::run,
+    LEAT_CPU_KERNEL_TOGETHER};
 
-/* ---- what kernels call ---- */
+/* ---- kernels compiled by `leat cu` ---- */
 
-static inline void __syncthreads()
-{
-    leat_block_threads::here().barrier();
-}
+/* The type of a parameter as part of its function's type, without top-level qualifiers. */
+template <class T> struct leat_without_restrict {
+    typedef T type;
+};
+template <class T> struct leat_without_restrict<T *__restrict__> {
+    typedef T *type;
+};
+template <class T> using leat_parameter = typename leat_without_restrict<typename std::remove_cv<T>::type>::type;
 
-static inline long long clock64()
-{
-    return std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
+/*
+ * A kernel generated by `leat cu`: Function launches it, Body::run, with the same parameters, is the code of a
+ * thread. Instantiating `known` registers the kernel under the address of Function when the program starts.
+ */
+template <class Body, class F, F Function> struct leat_kernel_of;
+template <class Body, class... P, void (*Function)(P...)> struct leat_kernel_of<Body, void (*)(P...), Function> {
+    template <std::size_t... I> static void run_threads_with(leat_block_job *job, std::index_sequence<I...>)
+    {
+        while (job->next < job->count) {
+            leat_next_thread(job);
+            Body::run(*static_cast<typename std::remove_reference<P>::type *>(job->args[I])...);
+        }
+    }
 
-static inline void __threadfence()
-{
-    __atomic_thread_fence(__ATOMIC_SEQ_CST);
-}
+    static void run_threads(leat_block_job *job)
+    {
+        run_threads_with(job, std::index_sequence_for<P...>());
+    }
 
-static inline void __threadfence_block()
-{
-    __atomic_thread_fence(__ATOMIC_SEQ_CST);
-}
+    static void run(const leat_cpu_block *block, void *const *args)
+    {
+        leat_run_block(block, args, run_threads);
+    }
 
-static inline void __threadfence_system()
-{
-    __atomic_thread_fence(__ATOMIC_SEQ_CST);
-}
+    struct known_kernel : leat_known_kernel {
+        known_kernel()
+            : leat_known_kernel{
+                  reinterpret_cast<const void *>(Function), &kernel, &kernel_together, Body::name(), 0, nullptr}
+        {
+            leat_kernel_know(this);
+        }
+        ~known_kernel()
+        {
+            leat_kernel_forget(this);
+        }
+    };
 
-template <class T> static inline T atomicCAS(T *at, T compare, T value)
-{
-    __atomic_compare_exchange(at, &compare, &value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
-    return compare;
-}
+    static const uint32_t bytes[];
+    static const leat_cpu_kernel kernel, kernel_together;
+    static known_kernel known;
+};
 
-template <class T> static inline T atomicExch(T *at, T value)
-{
-    T before;
+template <class Body, class... P, void (*Function)(P...)>
+const uint32_t leat_kernel_of<Body, void (*)(P...), Function>::bytes[] = {static_cast<uint32_t>(sizeof(P))..., 0};
+template <class Body, class... P, void (*Function)(P...)>
+const leat_cpu_kernel leat_kernel_of<Body, void (*)(P...), Function>::kernel = {
+    LEAT_CPU_KERNEL_ABI, sizeof...(P), &leat_kernel_of<Body, void (*)(P...), Function>::bytes[0],
+    &leat_kernel_of<Body, void (*)(P...), Function>::run, 0};
+template <class Body, class... P, void (*Function)(P...)>
+const leat_cpu_kernel leat_kernel_of<Body, void (*)(P...), Function>::kernel_together = {
+    LEAT_CPU_KERNEL_ABI, sizeof...(P), &leat_kernel_of<Body, void (*)(P...), Function>::bytes[0],
+    &leat_kernel_of<Body, void (*)(P...), Function>::run, LEAT_CPU_KERNEL_TOGETHER};
+template <class Body, class... P, void (*Function)(P...)>
+typename leat_kernel_of<Body, void (*)(P...), Function>::known_kernel
+    leat_kernel_of<Body, void (*)(P...), Function>::known;
 
-    __atomic_exchange(at, &value, &before, __ATOMIC_SEQ_CST);
-    return before;
-}
-
-/* Puts what change makes of the value there, and gives the one before. */
-template <class T, class C> static inline T leat_atomic_change(T *at, C change)
-{
-    T before, after;
-
-    __atomic_load(at, &before, __ATOMIC_SEQ_CST);
-    do {
-        after = change(before);
-    } while (!__atomic_compare_exchange(at, &before, &after, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST));
-    return before;
-}
-
-template <class T> static inline T atomicAdd(T *at, T value)
-{
-    return leat_atomic_change(at, [=](T now) { return static_cast<T>(now + value); });
-}
-
-template <class T> static inline T atomicSub(T *at, T value)
-{
-    return leat_atomic_change(at, [=](T now) { return static_cast<T>(now - value); });
-}
-
-template <class T> static inline T atomicMin(T *at, T value)
-{
-    return leat_atomic_change(at, [=](T now) { return value < now ? value : now; });
-}
-
-template <class T> static inline T atomicMax(T *at, T value)
-{
-    return leat_atomic_change(at, [=](T now) { return now < value ? value : now; });
-}
+#include <leat/compat/device_functions.h>
 
 #endif
 

@@ -15,9 +15,9 @@
  *     hipLaunchKernelGGL(scale, dim3(blocks), dim3(256), 0, stream, data, count, 2.0f);
  *
  * The kernel may be a template, whose arguments are found as in a call, and arguments are converted as in one.
- * Blocks run side by side, the threads of a block one after the other, from one __syncthreads() to the next.
+ * Blocks run side by side, the threads of a block take turns, from one __syncthreads() to the next.
  * __shared__ variables have their size at compile time. There are clock64() and wall_clock64(), both in
- * nanoseconds, fences, and the atomics that are used most. There is no <<< >>>, which no C++ compiler takes. In C,
+ * nanoseconds, and the other functions of device_functions.h. There is no <<< >>>, which no C++ compiler takes. In C,
  * and for hipLaunchKernel(), kernels are LEAT_KERNEL()s of leat/device_code.h, and their pointer is
  * &leat_cpu_kernel_NAME.
  */
@@ -35,6 +35,8 @@
 #if __cplusplus >= 201402L && !defined(__HIP__) && !defined(__CUDACC__)
 
 #include <leat/compat/kernel_functions.h>
+
+#include <sched.h>
 
 template <class F, class... A>
 inline void leat_hip_launch(dim3 grid, dim3 block, size_t sharedBytes, hipStream_t stream, F function,
@@ -118,11 +120,6 @@ static inline long long wall_clock64()
     return clock64();
 }
 
-template <class T> static inline T atomicAdd_system(T *at, T value)
-{
-    return atomicAdd(at, value);
-}
-
 /* Clang has these by itself. */
 #ifndef __HIP_MEMORY_SCOPE_SYSTEM
 #define __HIP_MEMORY_SCOPE_WORKGROUP 3
@@ -154,7 +151,7 @@ template <class T, class V> static inline T __hip_atomic_fetch_add(T *at, V valu
 /* What AMD's compiler has for kernels that wait. */
 static inline void __builtin_amdgcn_s_sleep(int)
 {
-    std::this_thread::yield();
+    sched_yield();
 }
 
 #endif

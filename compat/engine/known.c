@@ -1,0 +1,152 @@
+/*
+ * known.c - registry of kernels by function address and by name, and the execution configurations of launches
+ * (kernel_support.h).
+ *
+ * Code compiled by `leat cu` registers its kernels from static constructors, when the program starts or a library
+ * is loaded.
+ */
+#include "engine/inside.h"
+
+#include <leat/compat/kernel_support.h>
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BUCKETS 256
+
+/* Guards the buckets, and next and most_shared_bytes of the records. */
+static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
+static leat_known_kernel *buckets[BUCKETS];
+
+static leat_known_kernel **bucket_of(const void *function)
+{
+    return &buckets[((uintptr_t)function >> 4) % BUCKETS];
+}
+
+void leat_kernel_know(leat_known_kernel *kernel)
+{
+    leat_known_kernel **bucket = bucket_of(kernel->function);
+
+    kernel->most_shared_bytes = LEATC_SHARED_BYTES;
+    pthread_rwlock_wrlock(&lock);
+    kernel->next = *bucket;
+    *bucket = kernel;
+    pthread_rwlock_unlock(&lock);
+}
+
+void leat_kernel_forget(leat_known_kernel *kernel)
+{
+    leat_known_kernel **link = bucket_of(kernel->function);
+
+    pthread_rwlock_wrlock(&lock);
+    while (*link && *link != kernel)
+        link = &(*link)->next;
+    if (*link)
+        *link = kernel->next;
+    pthread_rwlock_unlock(&lock);
+}
+
+/* Under the lock. */
+static leat_known_kernel *find(const void *function)
+{
+    leat_known_kernel *kernel = *bucket_of(function);
+
+    while (kernel && kernel->function != function)
+        kernel = kernel->next;
+    return kernel;
+}
+
+static const leat_cpu_kernel *code_of(const void *function, bool together)
+{
+    const leat_known_kernel *kernel;
+    const leat_cpu_kernel *code = NULL;
+
+    pthread_rwlock_rdlock(&lock);
+    kernel = find(function);
+    if (kernel)
+        code = together ? kernel->together : kernel->code;
+    pthread_rwlock_unlock(&lock);
+    return code;
+}
+
+const leat_cpu_kernel *leat_kernel_of_function(const void *function)
+{
+    return code_of(function, false);
+}
+
+const leat_cpu_kernel *leatc_kernel_together(const void *function)
+{
+    return code_of(function, true);
+}
+
+size_t leatc_function_shared(const void *function)
+{
+    const leat_known_kernel *kernel;
+    size_t bytes;
+
+    pthread_rwlock_rdlock(&lock);
+    kernel = find(function);
+    bytes = kernel ? kernel->most_shared_bytes : SIZE_MAX;
+    pthread_rwlock_unlock(&lock);
+    return bytes;
+}
+
+void leatc_function_set_shared(const void *function, size_t bytes)
+{
+    leat_known_kernel *kernel;
+
+    pthread_rwlock_wrlock(&lock);
+    kernel = find(function);
+    if (kernel)
+        kernel->most_shared_bytes = bytes;
+    pthread_rwlock_unlock(&lock);
+}
+
+/* Returns true if symbol is the mangled name of a function called name, outside of namespaces: _Z, length, name,
+ * types. */
+static bool is_mangled(const char *symbol, const char *name)
+{
+    char *rest;
+
+    return !strncmp(symbol, "_Z", 2) && isdigit((unsigned char)symbol[2]) &&
+           strtoul(symbol + 2, &rest, 10) == strlen(name) && !strncmp(rest, name, strlen(name));
+}
+
+const leat_known_kernel *leatc_kernel_named(const char *symbol)
+{
+    const leat_known_kernel *named = NULL;
+    unsigned found = 0;
+
+    pthread_rwlock_rdlock(&lock);
+    for (unsigned i = 0; i < BUCKETS; i++)
+        for (const leat_known_kernel *kernel = buckets[i]; kernel; kernel = kernel->next)
+            if (!strcmp(kernel->name, symbol) || is_mangled(symbol, kernel->name)) {
+                named = kernel;
+                found++;
+            }
+    pthread_rwlock_unlock(&lock);
+    return found == 1 ? named : NULL; /* overloads and instances of a template share a name */
+}
+
+/* ---- launches ---------------------------------------------------------------------------------------------- */
+
+/* The arguments of a launch may contain launches, hence a stack. */
+#define SHAPES_MAX 16
+static _Thread_local leat_launch_shape shapes[SHAPES_MAX];
+static _Thread_local unsigned shape_count;
+
+void leat_launch_shape_put(const leat_launch_shape *shape)
+{
+    if (shape_count == SHAPES_MAX)
+        memmove(shapes, shapes + 1, --shape_count * sizeof *shapes);
+    shapes[shape_count++] = *shape;
+}
+
+int leat_launch_shape_take(leat_launch_shape *shape)
+{
+    if (!shape_count)
+        return 0;
+    *shape = shapes[--shape_count];
+    return 1;
+}
