@@ -226,6 +226,7 @@ make headers         each public header compiles alone, in C and in C++
 make symbols         libleat.so exports what the headers declare and nothing else
 make examples-nvcc   examples/compat/cuda_*.c with NVIDIA's compiler and library, into $(BUILD)/examples/nvcc/
 make names-cost      what a call by a name of the CUDA runtime costs on top of leat's own, on the CPU device
+make barrier-cost    what threads of a kernel pay to wait for one another, on the CPU device
 make known-names     libleat-cudart.so and the like export what docs/known-names.md lists and nothing else
 make compat-abi      the headers of known names agree with the vendor's, where those are installed
 make layers          no file includes what its layer must not know

@@ -19,6 +19,7 @@ int cli_layout(int argc, char **argv);
 int cli_replay(int argc, char **argv);
 int cli_plan(int argc, char **argv);
 int cli_pool_map(int argc, char **argv);
+int cli_cu(int argc, char **argv);
 
 /* What "leat help COMMAND" prints. */
 extern const char cli_info_help[];
@@ -28,6 +29,7 @@ extern const char cli_layout_help[];
 extern const char cli_replay_help[];
 extern const char cli_plan_help[];
 extern const char cli_pool_map_help[];
+extern const char cli_cu_help[];
 
 /* Prints "leat: ..." as one line to standard error. */
 void cli_complain(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -24,6 +24,7 @@ static const struct cli_command {
     {"plan", cli_plan, "places the blocks of a recorded trace ahead, for a pool that follows the plan",
      cli_plan_help},
     {"pool-map", cli_pool_map, "draws a snapshot of a pool", cli_pool_map_help},
+    {"cu", cli_cu, "builds CUDA C++ programs for the CPU device with the host's compiler", cli_cu_help},
 };
 
 #define COMMAND_COUNT (sizeof commands / sizeof commands[0])

@@ -49,9 +49,12 @@ compat_layer = $(word 2,$(subst _, ,$(notdir $(1))))
 compat_test_src := $(sort $(foreach name,$(compat_names),$(wildcard tests/compat/test_$(name)_*.c)))
 compat_cxx_src := $(sort $(foreach name,$(compat_names),$(wildcard tests/compat/test_$(name)_*.cc)))
 compat_cxx_tests := $(compat_cxx_src:tests/compat/%.cc=$(BUILD)/tests/compat/%)
-compat_tests := $(compat_test_src:tests/compat/%.c=$(BUILD)/tests/compat/%) $(compat_cxx_tests)
+# Programs in the style of public samples, built as a user builds .cu files.
+compat_samples := $(if $(filter cudart,$(compat_names)),$(patsubst tests/compat/%.cu,$(BUILD)/tests/compat/%,\
+                    $(sort $(wildcard tests/compat/sample_*.cu))))
+compat_tests := $(compat_test_src:tests/compat/%.c=$(BUILD)/tests/compat/%) $(compat_cxx_tests) $(compat_samples)
 
-$(filter-out $(compat_cxx_tests),$(compat_tests)): $(BUILD)/tests/compat/%: tests/compat/%.c $(compat_so) $(BUILD)/flags
+$(filter-out $(compat_cxx_tests) $(compat_samples),$(compat_tests)): $(BUILD)/tests/compat/%: tests/compat/%.c $(compat_so) $(BUILD)/flags
 	$(say) CC $<
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(PUBLIC_CFLAGS) -Iinclude/leat/compat $(compat_test_cflags) -MMD -MP -MF $@.d $< $(filter %.o,$^) $(LDFLAGS) \
@@ -70,6 +73,11 @@ $(compat_cxx_tests): $(BUILD)/tests/compat/%: tests/compat/%.cc $(compat_so) $(B
 	@mkdir -p $(@D)
 	$(Q)$(CXX) -std=c++14 -Wall -Wextra -pthread $(CPPFLAGS) $(CFLAGS) -Iinclude -Iinclude/leat/compat -MMD -MP -MF $@.d \
 	    $< $(LDFLAGS) -L$(BUILD) -Wl,-rpath,'$$ORIGIN/../..' -lleat-$(call compat_layer,$@) -lleat-compat -lleat -o $@
+cu_headers := $(wildcard include/leat/compat/*.h include/leat/compat/*/*.h include/leat/device_code.h tests/compat/*.cuh)
+$(compat_samples): $(BUILD)/tests/compat/%: tests/compat/%.cu tests/compat/sample.h $(cu_headers) $(BUILD)/leat $(compat_so) $(BUILD)/flags
+	$(say) CU $<
+	@mkdir -p $(@D)
+	$(Q)CXX='$(CXX)' $(BUILD)/leat cu -Wall -Wextra $(CPPFLAGS) $(CFLAGS) $< $(LDFLAGS) -o $@
 -include $(compat_tests:=.d)
 
 # A program that is recorded (tests/cli_record.sh).
@@ -92,15 +100,27 @@ $(compat_examples): $(BUILD)/examples/compat/%: examples/compat/%.c examples/com
 	$(Q)$(CC) $(PUBLIC_CFLAGS) -Iinclude/leat/compat -MMD -MP -MF $@.d $< $(LDFLAGS) -L$(BUILD) \
 	    -Wl,-rpath,'$$ORIGIN/../..' $(compat_example_libs) -lleat-compat -lleat -o $@
 -include $(compat_examples:=.d)
+cu_examples := $(if $(filter cudart,$(compat_names)),$(patsubst examples/compat/%.cu,$(BUILD)/examples/compat/%,\
+                 $(sort $(wildcard examples/compat/*.cu))))
+$(cu_examples): $(BUILD)/examples/compat/%: examples/compat/%.cu $(cu_headers) $(BUILD)/leat $(compat_so) $(BUILD)/flags
+	$(say) CU $<
+	@mkdir -p $(@D)
+	$(Q)CXX='$(CXX)' $(BUILD)/leat cu $(CPPFLAGS) $(CFLAGS) $< $(LDFLAGS) -o $@
+compat_examples += $(cu_examples)
 
 # The same sources with NVIDIA's compiler and library, to hold their output against.
 NVCC ?= $(CUDA_HOME)/bin/nvcc
 nvcc_examples := $(patsubst examples/compat/%.c,$(BUILD)/examples/nvcc/%,$(wildcard examples/compat/cuda_*.c))
+nvcc_cu_examples := $(patsubst examples/compat/%.cu,$(BUILD)/examples/nvcc/%,$(wildcard examples/compat/*.cu))
 $(nvcc_examples): $(BUILD)/examples/nvcc/%: examples/compat/%.c examples/compat/kernel.h
 	$(say) NVCC $<
 	@mkdir -p $(@D)
 	$(Q)$(NVCC) -x cu -Iinclude $< -o $@
-examples-nvcc: $(nvcc_examples)
+$(nvcc_cu_examples): $(BUILD)/examples/nvcc/%: examples/compat/%.cu
+	$(say) NVCC $<
+	@mkdir -p $(@D)
+	$(Q)$(NVCC) $< -o $@
+examples-nvcc: $(nvcc_examples) $(nvcc_cu_examples)
 
 # What the names cost on top of leat's own calls.
 $(BUILD)/bench/names_cost: bench/names_cost.c $(compat_so) $(BUILD)/flags
@@ -110,6 +130,15 @@ $(BUILD)/bench/names_cost: bench/names_cost.c $(compat_so) $(BUILD)/flags
 	    -lleat-cudart -lleat-compat -lleat -o $@
 names-cost: $(BUILD)/bench/names_cost
 	$(Q)$<
+
+# What threads of a block pay to wait for one another.
+$(BUILD)/bench/barrier_cost: bench/barrier_cost.cc $(cu_headers) $(compat_so) $(BUILD)/flags
+	$(say) CXX $<
+	@mkdir -p $(@D)
+	$(Q)$(CXX) -std=c++14 -Wall -Wextra -pthread $(CPPFLAGS) $(CFLAGS) -Iinclude -Iinclude/leat/compat $< $(LDFLAGS) \
+	    -L$(BUILD) -Wl,-rpath,'$$ORIGIN/..' -lleat-cudart -lleat-compat -lleat -o $@
+barrier-cost: $(BUILD)/bench/barrier_cost
+	$(Q)LEAT_DEVICE=cpu:0 $<
 
 tests: $(compat_tests) $(compat_recorded)
 examples: $(compat_examples)
@@ -122,7 +151,7 @@ known-names: $(compat_so)
 compat-abi:
 	$(Q)tools/check-compat-abi.sh '$(CC)'
 
-.PHONY: examples-nvcc names-cost check-compat known-names compat-abi
+.PHONY: examples-nvcc names-cost barrier-cost check-compat known-names compat-abi
 
 # ---- install ----------------------------------------------------------------------------------------------------
 

@@ -66,6 +66,10 @@ $(test_order): $(test_bin)/model.o
 # Random forms of copies, and what they mean.
 $(addprefix $(test_bin)/,unit_layout_host unit_layout_gpu): $(test_bin)/forms.o
 
+# What "leat cu" makes of sources, by itself.
+$(test_bin)/unit_cu_source.o: CPPFLAGS += -Icli
+$(test_bin)/unit_cu_source: $(BUILD)/obj/cli/cu_source.o $(BUILD)/obj/cli/cu_tokens.o
+
 # A user's kernels, as a user would build them.
 $(test_kernels): tests/kernels_user.c include/leat/device_code.h $(BUILD)/flags
 	$(say) CC $<
@@ -106,8 +110,9 @@ $(test_jitter) $(test_keys): $(test_bin)/%.so: tests/%.c $(BUILD)/flags
 tests: $(test_programs) $(test_kernels) $(test_kernels_plain) $(test_fakes) $(test_jitter) $(test_keys) $(test_bin)/recorded
 
 # The command as a user calls it, on the device to test.
-test_cli := tests/cli_replay.sh tests/cli_record.sh tests/cli_bench.sh tests/cli_layout.sh
+test_cli := tests/cli_replay.sh tests/cli_record.sh tests/cli_bench.sh tests/cli_layout.sh tests/cli_cu.sh
 export LEAT_COMMAND = $(abspath $(BUILD))/leat
+export LEAT_TEST_CFLAGS = $(filter -fsanitize%,$(CFLAGS))
 
 # How all of this is run and counted.
 test_runners := tests/runners.sh

@@ -1,0 +1,41 @@
+/* sample.h - what the programs of this folder share that are written as public samples of CUDA are: sample_*.cu. They
+ * compile with nvcc as well. */
+#ifndef TESTS_COMPAT_SAMPLE_H
+#define TESTS_COMPAT_SAMPLE_H
+
+#include <cstdio>
+#include <cstdlib>
+
+#include <cuda_runtime.h>
+
+static int failures;
+
+#define CHECK(condition)                                                                                          \
+    do {                                                                                                          \
+        if (!(condition)) {                                                                                       \
+            std::printf("%s:%d: %s\n", __FILE__, __LINE__, #condition);                                           \
+            failures++;                                                                                           \
+        }                                                                                                         \
+    } while (0)
+
+#define GIVES(error, call)                                                                                        \
+    do {                                                                                                          \
+        cudaError_t gave_ = (call);                                                                               \
+        if (gave_ != (error)) {                                                                                   \
+            std::printf("%s:%d: %s gave %s\n", __FILE__, __LINE__, #call, cudaGetErrorName(gave_));               \
+            failures++;                                                                                           \
+        }                                                                                                         \
+    } while (0)
+#define OK(call) GIVES(cudaSuccess, call)
+
+/* What main() returns: gives the device back, and says what was shown. */
+static inline int finish(const char *shown)
+{
+    OK(cudaDeviceSynchronize());
+    OK(cudaDeviceReset());
+    if (!failures)
+        std::printf("%s\n", shown);
+    return failures != 0;
+}
+
+#endif
