@@ -119,6 +119,19 @@ printf 't_us,op,id,bytes,stream\n0,alloc,1,1000,0\n1,free,1,1000,0\n2,alloc,2,30
 replay --json "$work/held.csv" && is peak_requested_bytes 3000
 replay --json --hold "$work/held.csv" && is peak_requested_bytes 4000
 
+# A plan: nearly every large block gets its place, and later rounds need no driver call. Another trace's plan does no
+# harm; what is no plan is refused.
+run 0 plan vit_checkpoint_cut.csv.gz -o "$work/vit.plan"
+replay --json --repeat 3 --plan "$work/vit.plan" vit_checkpoint_cut.csv.gz && {
+    holds "$(value ratio) <= 1.01 && $(each 1 planned) > 800 && $(each 3 planned) == $(each 2 planned)"
+    [ "$(each 2 driver_calls),$(each 3 driver_calls)" = 0,0 ] || fail 'a planned round calls the driver'
+}
+replay --json --plan "$work/vit.plan" two_stream_cut.csv.gz && is allocations 2784
+run 1 replay --device "$device" --plan vit_checkpoint_cut.csv.gz vit_checkpoint_cut.csv.gz && says "plans are made by 'leat plan'"
+run 1 replay --device "$device" --plan "$work/none.plan" vit_checkpoint_cut.csv.gz && says 'none.plan'
+run 1 plan "$work/none.csv" -o "$work/none.plan" && says 'none.csv'
+usage 'give one TRACE' plan vit_checkpoint_cut.csv.gz
+
 # What the pool does where nothing fits in one piece: it grows, or it stitches. No pool has whole pages in exactly the
 # bytes that were requested.
 replay --json --packing still vit_checkpoint_cut.csv.gz && is packing '"still"' && {
@@ -131,6 +144,11 @@ replay --json --packing tight --repeat 3 vit_checkpoint_cut.csv.gz && is packing
     holds "$(value stitch_reuses) <= $(value stitches)"
 }
 replay --json --limit 1.03x vit_checkpoint_cut.csv.gz && is limit_bytes 3612989991 && holds "$(value ratio) <= 1.03"
+# The environment decides where nothing else does.
+LEAT_POOL_PACKING=tight replay --json vit_checkpoint_cut.csv.gz && is packing '"auto"' && is packing_at_end '"tight"'
+LEAT_POOL_PACKING=tight replay --json --packing still vit_checkpoint_cut.csv.gz && is packing_at_end '"still"'
+LEAT_POOL_PACKING=loose run 1 replay --device "$device" vit_checkpoint_cut.csv.gz &&
+    says "LEAT_POOL_PACKING is 'loose'; it takes auto, still or tight"
 run 1 replay --device "$device" --packing still --limit 1x vit_checkpoint_cut.csv.gz &&
     says 'of vit_checkpoint_cut.csv.gz, in round 1 with' && says 'limit of 3507757272 bytes'
 

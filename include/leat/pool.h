@@ -9,10 +9,11 @@
  * error "out of memory", and where a pool without virtual memory gives chunks back: the driver's own call may wait
  * for the device then.
  *
- * Device pools reserve one large range of addresses and put physical pages where blocks need them. Pages move from
- * idle places to new ones, so a request fails only when the device is full (or a limit says so), whatever the
- * sizes were. Where a driver has no virtual memory, and for pinned and managed memory, a pool splits and joins
- * chunks. docs/pools.md explains how all of it works.
+ * Device pools reserve one large range of addresses and put physical pages where blocks need them. What is mapped
+ * stays where it is; a request for which enough is idle, but not in one piece, gets a block that is stitched together
+ * from idle pages, which are mapped once more (enum leat_pool_packing says when). So it fails only when the device is
+ * full or a limit says so. Where a driver has no virtual memory, and for pinned and managed memory, a pool splits and
+ * joins chunks. docs/pools.md explains how all of it works.
  *
  * Each device has a default pool for each kind; leat_alloc() uses that for device memory, leat_memory_alloc() that
  * of the kind asked for. A program may make pools of its own, with limits, policies and names.
@@ -91,16 +92,18 @@ typedef struct leat_pool_options {
     uint8_t guard;             /* 1: as LEAT_POOL_GUARD=1, for this pool alone */
     uint8_t scrub;             /* 1: as LEAT_SCRUB=1, for this pool alone */
     uint32_t history;          /* events that leat_pool_history() remembers; 0: as LEAT_POOL_HISTORY says */
-    leat_pool_packing packing; /* of a device pool with virtual memory; others have no stitched blocks */
+    leat_pool_packing packing; /* of a device pool with virtual memory; others have no stitched blocks. AUTO: as
+                                  LEAT_POOL_PACKING says */
     const char *plan;          /* file that 'leat plan' made: where large blocks go; NULL: none */
 } leat_pool_options;
 
 /*
  * Makes a pool. options may be NULL: all as usual. The pool holds no memory until something is allocated.
  * Errors: HANDLE (device, or budget), INVALID (pool NULL, options->size 0 or larger than this library knows, a
- * kind or a policy that there is not, limits the wrong way round, exportable without one_handle, one_handle with
- * plain, LEAT_POOL_HISTORY with a value that it cannot have), UNSUPPORTED (no managed memory; one_handle where
- * there is no virtual memory), HOST_MEMORY, DRIVER, NOT_PERMITTED.
+ * kind, a policy or a packing that there is not, limits the wrong way round, exportable without one_handle,
+ * one_handle with plain, a plan that 'leat plan' did not write, LEAT_POOL_HISTORY or LEAT_POOL_PACKING with a value
+ * that it cannot have), SYSTEM (the plan cannot be opened), UNSUPPORTED (no managed memory; one_handle where there is
+ * no virtual memory), HOST_MEMORY, DRIVER, NOT_PERMITTED.
  */
 LEAT_API leat_status leat_pool_create(leat_device *device, const leat_pool_options *options, leat_pool **pool);
 
@@ -113,8 +116,9 @@ LEAT_API leat_status leat_pool_create(leat_device *device, const leat_pool_optio
 LEAT_API leat_status leat_pool_destroy(leat_pool *pool);
 
 /* The default pool of a device for DEVICE, PINNED or MANAGED, made at the first use. It belongs to the device.
- * Errors: HANDLE, INVALID (another kind, pool NULL, LEAT_POOL_HISTORY with a value that it cannot have),
- * UNSUPPORTED (no managed memory), HOST_MEMORY, DRIVER, NOT_PERMITTED. */
+ * Errors: HANDLE, INVALID (another kind, pool NULL, LEAT_POOL_HISTORY, LEAT_POOL_PACKING or LEAT_POOL_PLAN with a
+ * value that it cannot have), SYSTEM (the plan cannot be opened), UNSUPPORTED (no managed memory), HOST_MEMORY,
+ * DRIVER, NOT_PERMITTED. */
 LEAT_API leat_status leat_pool_default(leat_device *device, leat_kind kind, leat_pool **pool);
 
 /*
@@ -326,7 +330,7 @@ typedef enum leat_pool_action {
     LEAT_POOL_ALLOC = 1,
     LEAT_POOL_FREE = 2,
     LEAT_POOL_GROW = 3,    /* physical memory from the driver */
-    LEAT_POOL_MOVE = 4,    /* physical memory, new or from another place, put behind addresses */
+    LEAT_POOL_MAP = 4,     /* physical memory put behind addresses, new or for a stitched block */
     LEAT_POOL_RELEASE = 5, /* physical memory back to the driver */
     LEAT_POOL_FULL = 6     /* a request that failed */
 } leat_pool_action;
@@ -350,10 +354,10 @@ LEAT_API leat_status leat_pool_history(leat_pool *pool, leat_pool_event *events,
  * Writes the state of a pool as JSON, piece by piece, to write(argument, text, bytes): figures, streams, tags, and
  * every extent of its addresses with its state, stream, tag and, in guard mode or with LEAT_POOL_STACKS, call
  * stack. States: live; cached (freed, kept whole for its stream or by guard mode); free (idle); pending (freed,
- * waits for other streams); stale (its memory has moved on, but old work may still use the addresses); hole
- * (addresses without memory). 'leat pool-map' draws it. All of it is UTF-8: bytes of names and tags that are not
- * become U+FFFD. The pool stands still meanwhile, so write must not call
- * leat.
+ * waits for other streams); lent (a stitched block has its memory); dormant (addresses of a stitched or planned block
+ * that is not in use); stale (given up, but old work may still use the addresses); hole (addresses without memory).
+ * 'leat pool-map' draws it. All of it is UTF-8: bytes of names and tags that are not become U+FFFD. The pool stands
+ * still meanwhile, so write must not call leat.
  * Errors: HANDLE, INVALID (write NULL), HOST_MEMORY.
  */
 LEAT_API leat_status leat_pool_snapshot(leat_pool *pool,

@@ -34,6 +34,9 @@
       "1: device memory of the CPU device is unreachable for host threads; touching it ends the program with a " \
       "sentence on standard error that names the pointer, the access and the allocation.")                      \
     X(POOL_HISTORY, "0", 0, "How many events each pool remembers for leat_pool_history().")                         \
+    X(POOL_PACKING, "auto", 0,                                                                                  \
+      "What device pools do whose options leave it open when no idle memory fits in one piece: auto, still (new " \
+      "memory only) or tight (blocks stitched together from idle pages first). See leat/pool.h.")               \
     X(POOL_PLAN, "", 0,                                                                                         \
       "A plan that 'leat plan' made of a recorded run: where the default device pools put large blocks.")       \
     X(SCRUB, "0", 0, "1: pools clear memory before it is handed out, so that nobody sees what others left.")        \

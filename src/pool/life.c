@@ -19,6 +19,8 @@ static struct leat_pool *list;
 
 static const char *const own_names[] = {
     [LEAT_KIND_PINNED] = "leat's own pinned memory", [LEAT_KIND_DEVICE] = "leat's own device memory"};
+static const char *const packing_words[] = {
+    [LEAT_POOL_AUTO] = "auto", [LEAT_POOL_STILL] = "still", [LEAT_POOL_TIGHT] = "tight"};
 static const char *const default_names[] = {[LEAT_KIND_PINNED] = "the pinned pool",
                                             [LEAT_KIND_DEVICE] = "the device pool",
                                             [LEAT_KIND_MANAGED] = "the managed pool"};
@@ -239,6 +241,22 @@ static leat_status find_virtual_memory(leat_device *device, bool *yes)
 }
 
 /* own: of leat's own blocks, which nobody has to be watched for. */
+/* How the pool packs: as its options say, or, where they leave it open, the environment. */
+static leat_status choose_packing(const char *what, const leat_pool_options *options, leat_pool_packing *packing)
+{
+    const char *word = leati_option(LEATI_OPTION_POOL_PACKING);
+
+    *packing = options->packing;
+    if (*packing != LEAT_POOL_AUTO || !word)
+        return LEAT_OK;
+    for (int i = LEAT_POOL_AUTO; i <= LEAT_POOL_TIGHT; i++)
+        if (!strcmp(word, packing_words[i])) {
+            *packing = (leat_pool_packing)i;
+            return LEAT_OK;
+        }
+    return leati_fail(LEAT_ERROR_INVALID, "%s: LEAT_POOL_PACKING is '%.40s'; it takes auto, still or tight", what, word);
+}
+
 static void fill(struct leat_pool *pool, leat_device *device, const leat_pool_options *options, bool own,
                  uint64_t history)
 {
@@ -250,7 +268,6 @@ static void fill(struct leat_pool *pool, leat_device *device, const leat_pool_op
     pool->kind = options->kind;
     pool->reuse = options->reuse;
     pool->ways = LEAT_POOL_REUSE_ALL;
-    pool->packing = options->packing;
     pool->budget = options->budget;
     atomic_init(&pool->limit_bytes, options->limit_bytes);
     atomic_init(&pool->soft_limit_bytes, options->soft_limit_bytes);
@@ -308,15 +325,18 @@ static leat_status make(const char *what, leat_device *device, const leat_pool_o
                         struct leat_pool **made)
 {
     uint64_t history = options->history;
+    leat_pool_packing packing;
     struct leat_pool *pool;
     leat_status status = LEAT_OK;
 
     if (!history)
         LEATI_TRY(leati_option_number(LEATI_OPTION_POOL_HISTORY, 0, 1u << 24, 0, &history));
+    LEATI_TRY(choose_packing(what, options, &packing));
     pool = leati_handle_new(&leati_pool_handles);
     if (!pool)
         return leati_fail(LEAT_ERROR_HOST_MEMORY, "%s: no memory for the pool handle", what);
     fill(pool, device, options, own, history);
+    pool->packing = packing;
     if (pool->kind == LEAT_KIND_DEVICE && !options->plain) {
         status = find_virtual_memory(device, &pool->virtual_memory);
         if (status != LEAT_OK)

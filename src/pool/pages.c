@@ -649,7 +649,7 @@ static leat_status fill(struct leat_pool *pool, struct leati_owner *owner, struc
         return status;
     }
     *block = join_place(pool, place, owner, collected.waits);
-    leati_see_event(pool, LEAT_POOL_MOVE, (void *)place->map_base, place->map_bytes, owner->order, 0);
+    leati_see_event(pool, LEAT_POOL_MAP, (void *)place->map_base, place->map_bytes, owner->order, 0);
     return LEAT_OK;
 }
 
