@@ -300,7 +300,7 @@ void leati_extent_free(struct leat_pool *pool, struct leati_block *block, struct
     }
     leati_set_owner(block, owner);
     block->tick = tick;
-    if (!owner->order || !tick)
+    if (LEATI_TRACKS && (!owner->order || leati_order_known(owner->order, tick)))
         leati_track_idle(pool, leati_base(block), leati_bytes(block));
     leati_set_state(block, LEATI_BLOCK_FREE);
     block = join_neighbours(pool, block);

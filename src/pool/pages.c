@@ -237,6 +237,12 @@ static leat_status release(struct leat_pool *pool, struct leati_physical *physic
     leati_pool_uncharge(pool, physical->bytes);
     leati_see_event(pool, LEAT_POOL_RELEASE, NULL, physical->bytes, NULL, 0);
     set_user(physical, NULL, 0);
+    if (physical->younger)
+        physical->younger->older = physical->older;
+    else
+        pool->youngest_physical = physical->older;
+    if (physical->older)
+        physical->older->younger = physical->younger;
     free(physical);
     return status;
 }
@@ -259,6 +265,10 @@ static leat_status create(struct leat_pool *pool, size_t bytes, struct leati_phy
         return status;
     }
     physical->bytes = bytes;
+    physical->older = pool->youngest_physical;
+    if (physical->older)
+        physical->older->younger = physical;
+    pool->youngest_physical = physical;
     leati_count(&pool->figures.created_bytes, bytes);
     leati_see_event(pool, LEAT_POOL_GROW, NULL, bytes, NULL, 0);
     *created = physical;

@@ -227,7 +227,8 @@ static bool make_places(struct leati_plan *plan, struct entries *entries)
         free(ends);
         return false;
     }
-    qsort(entries->all, entries->count, sizeof *entries->all, by_place);
+    if (entries->count)
+        qsort(entries->all, entries->count, sizeof *entries->all, by_place);
     for (size_t i = 0; i < entries->count; i++) {
         const struct entry *entry = &entries->all[i];
 

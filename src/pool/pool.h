@@ -99,6 +99,8 @@ struct leati_physical {
     uintptr_t base; /* 0: spare */
     size_t bytes;
     struct leati_physical *next; /* of the spare ones */
+    struct leati_physical *older, *younger; /* of all that the pool has: leak checkers look for pointers in these, and
+                                               not in the table of pages */
     struct leati_owner *owner;   /* of a spare one: whose old work may still use it, up to tick; NULL: nobody's */
     uint64_t tick;
     unsigned stitches; /* stitched blocks, in use or dormant, that it is mapped in */
@@ -182,6 +184,7 @@ struct leat_pool {
     struct leati_block *stale;   /* list through link */
     struct leati_block *pending; /* list through link and back */
     struct leati_physical *spare;
+    struct leati_physical *youngest_physical; /* of all, by older */
     struct leati_stitch *stitches; /* stitched blocks, the latest used first */
     unsigned stitch_count;
     uint64_t stitch_round;              /* counts looks at what is idle */
