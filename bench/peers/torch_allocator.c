@@ -106,6 +106,10 @@ void *leat_torch_alloc(ssize_t bytes, int device, CUstream stream)
 void leat_torch_free(void *ptr, ssize_t bytes, int device, CUstream stream)
 {
     (void)bytes;
+    /* What PyTorch drops after leat_torch_close() went with its device. */
+    if (device >= 0 && device < DEVICES_MAX &&
+        !atomic_load_explicit(&devices[device].handle, memory_order_acquire))
+        return;
     require(leat_free(stream_of(device, stream), ptr));
 }
 

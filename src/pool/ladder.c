@@ -545,35 +545,42 @@ static bool fit_after_waiting(struct climb *climb, struct leati_block **block)
     return found;
 }
 
-/* Steps for when neither idle memory nor the driver has enough. After a failure this thread's sentence is that of
- * the last attempt to get new memory. */
-static leat_status climb_full(struct climb *climb, leat_status status, struct leati_block **block)
+/* Steps for when neither idle memory nor the driver has enough. Returns true if one of them led to a block, or to
+ * memory that it fits in. */
+static bool fit_when_full(struct climb *climb, struct leati_block **block)
 {
     struct leat_pool *pool = climb->pool;
     bool may_wait = pool->ways & LEAT_POOL_REUSE_WAITING;
+
+    /* Freed blocks that guard mode keeps are the first that must go. */
+    if (leati_watch_drain(pool) && ((*block = fit_any(climb)) || provide(climb, block) == LEAT_OK))
+        return true;
+    if (may_wait && pool->reuse != LEAT_POOL_WAIT_NEVER && fit_after_waiting(climb, block))
+        return true;
+    if (fit_as_large(climb, block) || provide_smaller(climb, block) || provide_from_plan(climb, block))
+        return true;
+    if (leati_pool_take_from_others(pool, climb->bytes) && provide(climb, block) == LEAT_OK)
+        return true;
+    /* Where a stream cannot wait for the memory, or has no use for it as it is, the host must. */
+    if (!may_wait || (climb->stream && !climb->stream->order->per_thread && pool->reuse != LEAT_POOL_WAIT_NEVER &&
+                      can_stitch(pool) && !pool->plan))
+        return false;
+    (void)leati_ladder_finish(pool);
+    return (*block = fit_any(climb)) || provide(climb, block) == LEAT_OK || fit_as_large(climb, block) ||
+           provide_smaller(climb, block) || provide_from_plan(climb, block);
+}
+
+/* After a failure this thread's sentence is that of the last attempt to get new memory. */
+static leat_status climb_full(struct climb *climb, leat_status status, struct leati_block **block)
+{
     struct leati_sentence refused;
+    bool found;
 
     leati_error_keep(&refused);
     climb->refused = &refused;
-    /* Freed blocks that guard mode keeps are the first that must go. */
-    if (leati_watch_drain(pool) && ((*block = fit_any(climb)) || provide(climb, block) == LEAT_OK))
-        return LEAT_OK;
-    if (may_wait && pool->reuse != LEAT_POOL_WAIT_NEVER && fit_after_waiting(climb, block))
-        return LEAT_OK;
-    if (fit_as_large(climb, block) || provide_smaller(climb, block) || provide_from_plan(climb, block))
-        return LEAT_OK;
-    if (leati_pool_take_from_others(pool, climb->bytes) && provide(climb, block) == LEAT_OK)
-        return LEAT_OK;
-    /* Where a stream cannot wait for the memory, or has no use for it as it is, the host must. */
-    if (may_wait && (!climb->stream || climb->stream->order->per_thread || pool->reuse == LEAT_POOL_WAIT_NEVER ||
-                     !can_stitch(pool) || pool->plan)) {
-        (void)leati_ladder_finish(pool);
-        if ((*block = fit_any(climb)) || provide(climb, block) == LEAT_OK || fit_as_large(climb, block) ||
-            provide_smaller(climb, block) || provide_from_plan(climb, block))
-            return LEAT_OK;
-    }
+    found = fit_when_full(climb, block);
     climb->refused = NULL;
-    return leati_error_restore(status, &refused);
+    return found ? LEAT_OK : leati_error_restore(status, &refused);
 }
 
 /* A LIVE block out of an idle extent. */

@@ -26,6 +26,8 @@
  * only a handle that is idle as a whole can become part of a stitched block. */
 #define HANDLE_SHARE 128
 #define HANDLE_CAPACITY_SHARE 2048
+/* But a block that the pool is small beside, as the first one of a program may be, takes about so many of them. */
+#define HANDLE_MISSING_SHARE 32
 #define HANDLE_MAX_BYTES ((size_t)32 << 20)
 /* A heap grows by at least this share of itself, if more is not needed; that of small blocks, which is small
  * beside the other one as a rule, by this share of the pool. */
@@ -539,6 +541,7 @@ static size_t handle_bytes(const struct leat_pool *pool, size_t missing_bytes)
 
     if (pool->one_handle)
         return missing_bytes;
+    bytes = bytes > missing_bytes / HANDLE_MISSING_SHARE ? bytes : missing_bytes / HANDLE_MISSING_SHARE;
     bytes = bytes < capacity / HANDLE_CAPACITY_SHARE ? bytes : capacity / HANDLE_CAPACITY_SHARE;
     bytes = bytes < HANDLE_MAX_BYTES ? bytes & ~(uint64_t)(LEATI_PAGE_BYTES - 1) : HANDLE_MAX_BYTES;
     bytes = bytes > LEATI_PAGE_BYTES ? bytes : LEATI_PAGE_BYTES;
@@ -828,12 +831,15 @@ static leat_status provide_large(struct leat_pool *pool, struct leati_owner *own
 {
     struct leati_sentence sentence;
     leat_status status, stitched;
+    bool tight;
 
     if (pool->one_handle)
         return grow(pool, owner, bytes, alignment, LEATI_HEAP_LARGE, block);
-    pool->is_tight = pool->packing == LEAT_POOL_TIGHT;
-    if (pool->is_tight || (pool->packing == LEAT_POOL_AUTO && wastes(pool, owner, bytes, alignment))) {
-        pool->is_tight = true;
+    tight = pool->packing == LEAT_POOL_TIGHT ||
+            (pool->packing == LEAT_POOL_AUTO && wastes(pool, owner, bytes, alignment));
+    /* Relaxed here and below: a figure for the statistics. */
+    atomic_store_explicit(&pool->is_tight, tight, memory_order_relaxed);
+    if (tight) {
         stitched = stitch(pool, owner, bytes, alignment, bytes / 2, block);
         if (stitched != LEAT_ERROR_DEVICE_MEMORY)
             return stitched;
@@ -841,7 +847,7 @@ static leat_status provide_large(struct leat_pool *pool, struct leati_owner *own
     status = grow(pool, owner, bytes, alignment, LEATI_HEAP_LARGE, block);
     if (status != LEAT_ERROR_DEVICE_MEMORY || pool->packing == LEAT_POOL_STILL)
         return status;
-    pool->is_tight = true;
+    atomic_store_explicit(&pool->is_tight, true, memory_order_relaxed);
     leati_error_keep(&sentence);
     stitched = stitch(pool, owner, bytes, alignment, SIZE_MAX, block);
     return stitched == LEAT_ERROR_DEVICE_MEMORY ? leati_error_restore(status, &sentence) : stitched;

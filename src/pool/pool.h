@@ -190,7 +190,7 @@ struct leat_pool {
     uint64_t stitch_round;              /* counts looks at what is idle */
     uint64_t mapped_bytes[LEATI_HEAPS]; /* in each heap */
     uint64_t used_peak_bytes;           /* the most that was in use when the pool had to grow */
-    bool is_tight;                      /* it had to put a block together, or could not grow, the last time */
+    atomic_bool is_tight; /* it had to put a block together, or could not grow, the last time; read without lock */
     enum leati_refusal refusal;         /* since the request that is on its way began */
     uint64_t device_bytes;              /* the device's memory */
     uintptr_t reserved_base;            /* the reservation; 0: none yet */

@@ -392,7 +392,7 @@ static void words_are_nodes(void **state)
         *wide = 0;
         OK(cuGraphLaunch(exec, stream));
         GIVES(CUDA_ERROR_NOT_READY, cuStreamQuery(stream));
-        *word = 5;
+        __atomic_store_n(word, 5, __ATOMIC_RELEASE); /* the graph looks at it meanwhile */
         OK(cuStreamSynchronize(stream));
         assert_true(*wide == 1ull << 40 && *word == 6);
     }

@@ -254,7 +254,8 @@ static void copies_are_nodes(void **state)
     }
     GIVES(hipErrorInvalidValue, hipGraphExecMemcpyNodeSetParams(exec, node, &box));
     OK(hipGraphExecDestroy(exec));
-    OK(hipGraphMemcpyNodeSetParams1D(node, pinned, device, 8, hipMemcpyDeviceToHost));
+    /* No other node comes before or after this one. */
+    OK(hipGraphMemcpyNodeSetParams1D(node, pinned + 200, device, 8, hipMemcpyDeviceToHost));
     OK(hipGraphAddMemcpyNode(&node, graph, &node, 1, &box));
     OK(hipGraphDestroyNode(node));
 
