@@ -422,7 +422,7 @@ static void words_are_nodes(void **state)
     exec = instantiated(graph);
     for (int i = 0; i < 2; i++) { /* more than once, and after the captured list is gone */
         memset(ops, 0xff, sizeof ops);
-        *word = 5;
+        __atomic_store_n(word, 5, __ATOMIC_RELEASE);
         *(volatile uint32_t *)(void *)(pinned + 128) = 0;
         run(exec);
         assert_int_equal(*word, 77);

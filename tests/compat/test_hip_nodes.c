@@ -420,7 +420,7 @@ static void callbacks_and_words_are_captured(void **state)
         *word = 0;
         OK(hipGraphLaunch(exec, stream));
         GIVES(hipErrorNotReady, hipStreamQuery(stream));
-        *word = 5;
+        __atomic_store_n(word, 5, __ATOMIC_RELEASE); /* the graph looks at it meanwhile */
         OK(hipStreamSynchronize(stream));
         assert_true(*wide == 1ull << 40 && *word == 6);
         assert_int_equal(called_back, i);
