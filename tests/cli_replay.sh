@@ -356,6 +356,15 @@ replay --snapshot "$work/tight.json" --packing tight vit_checkpoint_cut.csv.gz &
     [ "$live" = 3507757272 ] || fail "the blocks of the snapshot have $live bytes instead of 3507757272"
 }
 
+# Planned blocks have a range of their own.
+run 0 plan vit_checkpoint_cut.csv.gz -o "$work/vit.plan"
+replay --snapshot "$work/planned.json" --plan "$work/vit.plan" vit_checkpoint_cut.csv.gz && drawn "$work/planned.json" && {
+    grep -q '^planned: a character is' "$work/out" || fail 'no range of planned blocks'
+    live=$(grep -o '"state":"live","requested_bytes":[0-9]*' "$work/planned.json" |
+        awk -F: '{ sum += $3 } END { printf "%.0f", sum }')
+    [ "$live" = 3507757272 ] || fail "the blocks of the planned snapshot have $live bytes instead of 3507757272"
+}
+
 # Every state, a tag and names that XML must escape or cannot have, a call stack, a hole that is cut, small pages.
 head='"format":"leat-pool-1","pool":"a<b>&\"c\u0001\uffff","device":"cuda:0","kind":"device"'
 figures='"statistics":{"requested_bytes":5000000,"reserved_bytes":6291456}'

@@ -734,6 +734,20 @@ leat_status leati_plan_finish(struct leat_pool *pool)
     return first;
 }
 
+size_t leati_plan_places(const struct leat_pool *pool)
+{
+    return pool->plan ? pool->plan->place_count : 0;
+}
+
+bool leati_plan_range(const struct leat_pool *pool, uintptr_t *base, size_t *bytes)
+{
+    if (!pool->plan || !pool->plan->base)
+        return false;
+    *base = pool->plan->base;
+    *bytes = leati_round_up(pool->plan->bytes, LEATI_PAGE_BYTES);
+    return true;
+}
+
 struct leati_block *leati_plan_block(const struct leat_pool *pool, uint32_t *index)
 {
     while (pool->plan && *index < pool->plan->place_count) {

@@ -416,6 +416,13 @@ leat_status leati_plan_finish(struct leat_pool *pool);
 /* The records of planned blocks: begin with *index 0; NULL ends it. With the pool's lock held, or none in use. */
 struct leati_block *leati_plan_block(const struct leat_pool *pool, uint32_t *index);
 
+/* How many of these there can be. */
+size_t leati_plan_places(const struct leat_pool *pool);
+
+/* The addresses of all planned blocks together, in whole pages. Returns false if there are none yet. With the pool's
+ * lock held. */
+bool leati_plan_range(const struct leat_pool *pool, uintptr_t *base, size_t *bytes);
+
 /* Ends the plan with its pool. The arena's memory stays. */
 void leati_plan_end(struct leat_pool *pool);
 

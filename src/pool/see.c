@@ -437,19 +437,17 @@ static const char *state_name(uint32_t state)
         return "lent";
     case LEATI_BLOCK_DORMANT:
         return "dormant";
-    case LEATI_BLOCK_ARENA:
-        return "arena";
-    default:
+    default: /* planned blocks have a range of their own */
         return "hole";
     }
 }
 
-static void say_extent(const struct writer *writer, const struct leati_span *span, struct leati_block *block)
+static void say_extent(const struct writer *writer, uintptr_t base, struct leati_block *block)
 {
     uint32_t state = leati_state(block);
     struct leati_owner *owner = block->owner;
 
-    say(writer, "{\"offset\":%zu,\"bytes\":%zu,\"state\":\"%s\"", (size_t)(leati_base(block) - span->base),
+    say(writer, "{\"offset\":%zu,\"bytes\":%zu,\"state\":\"%s\"", (size_t)(leati_base(block) - base),
         leati_bytes(block), state_name(state));
     if (state == LEATI_BLOCK_LIVE)
         say(writer, ",\"requested_bytes\":%zu", leati_requested(block));
@@ -470,7 +468,7 @@ static void say_ranges(const struct writer *writer, struct leat_pool *pool)
         struct leati_block *last = NULL;
 
         for (struct leati_block *block = span->first; block; block = block->after)
-            if (leati_state(block) != LEATI_BLOCK_HOLE)
+            if (leati_state(block) != LEATI_BLOCK_HOLE && leati_state(block) != LEATI_BLOCK_ARENA)
                 last = block;
         say(writer, "%s{\"name\":\"%s\",\"base\":\"%p\",\"bytes\":%zu,\"extents\":[", between,
             span->heap == LEATI_HEAP_SMALL   ? "small"
@@ -478,7 +476,7 @@ static void say_ranges(const struct writer *writer, struct leat_pool *pool)
                                              : "stitched",
             (void *)span->base, span->bytes);
         for (struct leati_block *block = span->first; last && block; block = block->after) {
-            say_extent(writer, span, block);
+            say_extent(writer, span->base, block);
             if (block == last)
                 break;
             say(writer, ",\n");
@@ -486,6 +484,60 @@ static void say_ranges(const struct writer *writer, struct leat_pool *pool)
         say(writer, "]}");
         between = ",\n";
     }
+}
+
+static int by_address(const void *a, const void *b)
+{
+    uintptr_t x = leati_base(*(struct leati_block *const *)a), y = leati_base(*(struct leati_block *const *)b);
+
+    return (x > y) - (x < y);
+}
+
+/* Says of [at, end) of the range at base where there is memory that nobody uses, and where there is none. */
+static void say_idle(const struct writer *writer, struct leat_pool *pool, uintptr_t base, uintptr_t at,
+                     uintptr_t end, const char **between)
+{
+    while (at < end) {
+        bool mapped = leati_pages_physical(pool, at);
+        uintptr_t run = at;
+
+        while (run < end && !leati_pages_physical(pool, run) == !mapped)
+            run = (run | (LEATI_PAGE_BYTES - 1)) + 1;
+        run = run < end ? run : end;
+        say(writer, "%s{\"offset\":%zu,\"bytes\":%zu,\"state\":\"%s\",\"stream\":0}", *between, (size_t)(at - base),
+            (size_t)(run - at), mapped ? "free" : "hole");
+        *between = ",\n";
+        at = run;
+    }
+}
+
+/* The range of a plan's places. live: room for the records of all that are in use. */
+static void say_planned(const struct writer *writer, struct leat_pool *pool, uintptr_t base, size_t bytes,
+                        struct leati_block **live)
+{
+    struct leati_block *block;
+    const char *between = "";
+    uintptr_t at = base;
+    size_t count = 0;
+    uint32_t index = 0;
+
+    while ((block = leati_plan_block(pool, &index)))
+        if (leati_state(block) == LEATI_BLOCK_LIVE)
+            live[count++] = block;
+    qsort(live, count, sizeof *live, by_address);
+    say(writer, ",\n{\"name\":\"planned\",\"base\":\"%p\",\"bytes\":%zu,\"extents\":[", (void *)base, bytes);
+    for (size_t i = 0; i < count; i++) {
+        /* One that was freed meanwhile, whose place another one has. */
+        if (leati_base(live[i]) < at)
+            continue;
+        say_idle(writer, pool, base, at, leati_base(live[i]), &between);
+        say(writer, "%s", between);
+        say_extent(writer, base, live[i]);
+        between = ",\n";
+        at = leati_base(live[i]) + leati_bytes(live[i]);
+    }
+    say_idle(writer, pool, base, at, base + bytes, &between);
+    say(writer, "]}");
 }
 
 static void say_statistics(const struct writer *writer, struct leat_pool *pool)
@@ -562,11 +614,19 @@ leat_status leat_pool_snapshot(leat_pool *pool, void (*write)(void *argument, co
                                void *argument)
 {
     struct writer writer = {.write = write, .argument = argument};
+    struct leati_block **planned = NULL;
+    uintptr_t base;
+    size_t bytes;
 
     LEATI_TRY(leati_check_permitted("leat_pool_snapshot"));
     LEATI_TRY(leati_check_pool("leat_pool_snapshot", pool));
     if (!write)
         return leati_fail(LEAT_ERROR_INVALID, "leat_pool_snapshot: write is NULL");
+    if (pool->plan) {
+        planned = malloc((leati_plan_places(pool) + 1) * sizeof(struct leati_block *));
+        if (!planned)
+            return leati_fail(LEAT_ERROR_HOST_MEMORY, "leat_pool_snapshot: no memory for the list of planned blocks");
+    }
     pthread_mutex_lock(&pool->lock);
     say(&writer, "{\"format\":\"leat-pool-1\",\"pool\":");
     say_string(&writer, pool->name);
@@ -576,7 +636,10 @@ leat_status leat_pool_snapshot(leat_pool *pool, void (*write)(void *argument, co
     say_shares(&writer, pool);
     say(&writer, "\"ranges\":[");
     say_ranges(&writer, pool);
+    if (planned && leati_plan_range(pool, &base, &bytes))
+        say_planned(&writer, pool, base, bytes, planned);
     say(&writer, "]}\n");
     pthread_mutex_unlock(&pool->lock);
+    free(planned);
     return LEAT_OK;
 }
