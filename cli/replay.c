@@ -207,7 +207,8 @@ static int apply_option(int option, struct replay_options *options, int argc, ch
 /* What only a pool of leat has. */
 static int check_pool_options(const struct replay_options *options)
 {
-    bool limited = options->limit_bytes || options->limit_ratio > 0, other_kind = options->kind != LEAT_KIND_DEVICE;
+    bool limited = options->limit_bytes || options->limit_ratio > 0,
+         other_kind = options->kind != LEAT_KIND_DEVICE;
     const char *name = options->policy_given    ? "--policy"
                        : options->packing_given ? "--packing"
                        : limited                ? "--limit"
@@ -312,8 +313,7 @@ static bool fit_options(struct replay_options *options, const struct trace *trac
 
 int cli_replay(int argc, char **argv)
 {
-    struct replay_options options = {
-        .rounds = 1, .trace_device = TRACE_ANY_DEVICE, .kind = LEAT_KIND_DEVICE};
+    struct replay_options options = {.rounds = 1, .trace_device = TRACE_ANY_DEVICE, .kind = LEAT_KIND_DEVICE};
     char error[TRACE_ERROR_MAX];
     struct trace *trace;
     int status = parse(argc, argv, &options);

@@ -425,13 +425,13 @@ static json_t *statistics_json(const struct replay_target *target, const leat_po
 static json_t *setting_json(const struct replay_target *target, const struct replay_options *options,
                             const struct trace *trace)
 {
-    json_t *all =
-        json_pack("{s:s, s:o, s:o, s:o, s:o, s:s, s:o, s:i, s:o, s:o, s:o, s:s, s:o}", "version", leat_version(), "host",
-                  host_json(), "device", info_device_json(&target->info), "driver", driver_json(target), "trace",
-                  text_json(base_name(options->trace)), "format", trace_format_name(trace->format), "allocations",
-                  number(trace->block_count), "streams", trace->stream_count, "events", number(trace->event_count),
-                  "failures_recorded", number(trace->failures), "allocated_before", number(trace->before), "kind",
-                  leat_kind_name(options->kind), "left_out", number(trace->left_out));
+    json_t *all = json_pack("{s:s, s:o, s:o, s:o, s:o, s:s, s:o, s:i, s:o, s:o, s:o, s:s, s:o}", "version",
+                            leat_version(), "host", host_json(), "device", info_device_json(&target->info),
+                            "driver", driver_json(target), "trace", text_json(base_name(options->trace)), "format",
+                            trace_format_name(trace->format), "allocations", number(trace->block_count), "streams",
+                            trace->stream_count, "events", number(trace->event_count), "failures_recorded",
+                            number(trace->failures), "allocated_before", number(trace->before), "kind",
+                            leat_kind_name(options->kind), "left_out", number(trace->left_out));
     json_t *pool = json_pack(
         "{s:s, s:s, s:o, s:o, s:o, s:b}", "allocator", replay_allocator_names[options->allocator], "calls",
         target->calls, "policy", target->pool ? json_string(replay_policy_names[options->policy]) : json_null(),
@@ -452,10 +452,11 @@ static json_t *report_json(const struct replay_target *target, const struct repl
     const char *no_peak = target->no_peak ? target->no_peak : "the driver did not tell";
     bool known = result->all.peak_known;
     json_t *all = setting_json(target, options, trace);
-    json_t *peaks = json_pack(
-        "{s:o, s:o, s:o, s:o, s:o}", "peak_requested_bytes", number(result->peak_requested_bytes),
-        "peak_reserved_bytes", peak_json(&result->all), "peak_reserved_unknown", text_json(known ? NULL : no_peak),
-        "ratio", known ? json_real(ratio(result, &result->all)) : json_null(), "clock_ns", number(result->clock_ns));
+    json_t *peaks = json_pack("{s:o, s:o, s:o, s:o, s:o}", "peak_requested_bytes",
+                              number(result->peak_requested_bytes), "peak_reserved_bytes", peak_json(&result->all),
+                              "peak_reserved_unknown", text_json(known ? NULL : no_peak), "ratio",
+                              known ? json_real(ratio(result, &result->all)) : json_null(), "clock_ns",
+                              number(result->clock_ns));
     json_t *rest = json_pack("{s:o, s:o, s:o, s:o}", "each_round", each_json(target, result), "later",
                              rounds_json(target, &result->later), "trim", trim_json(options, result), "statistics",
                              statistics_json(target, &result->statistics));

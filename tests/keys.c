@@ -1,12 +1,13 @@
 /*
- * keys.c - a library to preload before a test (LD_PRELOAD) where the processor has no memory protection keys: stands
- * for pkey_alloc(), pkey_mprotect() and pkey_set(), so that strict mode (LEAT_STRICT=1) is tried everywhere.
+ * keys.c - a library to preload before a test (LD_PRELOAD) where the processor has no memory protection keys:
+ * stands for pkey_alloc(), pkey_mprotect() and pkey_set(), so that strict mode (LEAT_STRICT=1) is tried
+ * everywhere.
  *
  * Memory that has the key is out of reach of the whole process. When a thread that has the right touches it, the
- * handler of the fault opens it, and it stays open while such threads are at work: from the fault until they take the
- * next lock, or give the right back. The CPU device's threads take a lock before anybody can learn that a piece of
- * work is done. So a right access always succeeds; a wrong one is always seen while the device rests, and is missed
- * only where the device works on the same memory at that moment.
+ * handler of the fault opens it, and it stays open while such threads are at work: from the fault until they take
+ * the next lock, or give the right back. The CPU device's threads take a lock before anybody can learn that a
+ * piece of work is done. So a right access always succeeds; a wrong one is always seen while the device rests, and
+ * is missed only where the device works on the same memory at that moment.
  */
 #include <dlfcn.h>
 #include <errno.h>

@@ -58,10 +58,10 @@ struct pool {
     char words[128];
     leat_kind kind;
     uint64_t limit_bytes, most_bytes; /* most: the highest limit so far; 0: none */
-    bool has_pages;                   /* pages that lie apart make one block: requests fit whatever the sizes were */
-    atomic_uint_least64_t pages;      /* in bytes: of live blocks, each rounded up */
-    size_t planned[PLANNED_MAX];      /* the sizes of the first list of its plan */
-    int planned_count;                /* 0: it has no plan */
+    bool has_pages;              /* pages that lie apart make one block: requests fit whatever the sizes were */
+    atomic_uint_least64_t pages; /* in bytes: of live blocks, each rounded up */
+    size_t planned[PLANNED_MAX]; /* the sizes of the first list of its plan */
+    int planned_count;           /* 0: it has no plan */
     atomic_uint planned_next;
 };
 
@@ -899,8 +899,8 @@ static void any_step(void)
 /* ---- a graph ---------------------------------------------------------------------------------- */
 
 /*
- * A plan with places that overlap at random, so that it is wrong most of the time: whether a place is free is the pool's
- * business. The pool's requests keep to its first list for a while.
+ * A plan with places that overlap at random, so that it is wrong most of the time: whether a place is free is the
+ * pool's business. The pool's requests keep to its first list for a while.
  */
 static void write_plan(struct pool *p, char path[PLAN_PATH])
 {

@@ -622,8 +622,8 @@ static void wrong_launches(void **state)
     REFUSED(leat_launch(t->stream, kernel, one, one, 0, holes, 3), LEAT_ERROR_INVALID, "args");
     if (test_on_cpu()) {
         OK(leat_device_query(t->device, &info));
-        REFUSED(leat_launch(t->stream, kernel, one, one, info.max_shared_bytes + 1, args, 3), LEAT_ERROR_UNSUPPORTED,
-                "shared");
+        REFUSED(leat_launch(t->stream, kernel, one, one, info.max_shared_bytes + 1, args, 3),
+                LEAT_ERROR_UNSUPPORTED, "shared");
     } else {
         assert_true(leat_launch(t->stream, kernel, one, one, (size_t)1 << 40, args, 3) < 0);
     }

@@ -692,22 +692,14 @@ static void blocks_run_together(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    STATE_TEST(blocks_have_shared_memory),
-    STATE_TEST(blocks_run_together),
-    STATE_TEST(kernels_of_the_program_itself),
-    STATE_TEST(fills),
-    STATE_TEST(additions_and_squares),
-    STATE_TEST(pattern_verify_and_checksum),
-    STATE_TEST(the_builtin_module_is_one),
-    STATE_TEST(kernels_tell_the_sizes_of_their_parameters),
-    STATE_TEST(the_steps_to_a_fast_transpose),
-    STATE_TEST(arguments_are_read_before_the_return),
-    STATE_TEST(kernels_reach_pinned_memory),
-    STATE_TEST(a_module_from_a_file),
-    STATE_TEST(a_module_from_memory),
-    STATE_TEST(text_with_its_final_nul),
-    STATE_TEST(arguments_of_all_sizes),
-    STATE_TEST(grids_of_two_dimensions),
+    STATE_TEST(blocks_have_shared_memory),     STATE_TEST(blocks_run_together),
+    STATE_TEST(kernels_of_the_program_itself), STATE_TEST(fills),
+    STATE_TEST(additions_and_squares),         STATE_TEST(pattern_verify_and_checksum),
+    STATE_TEST(the_builtin_module_is_one),     STATE_TEST(kernels_tell_the_sizes_of_their_parameters),
+    STATE_TEST(the_steps_to_a_fast_transpose), STATE_TEST(arguments_are_read_before_the_return),
+    STATE_TEST(kernels_reach_pinned_memory),   STATE_TEST(a_module_from_a_file),
+    STATE_TEST(a_module_from_memory),          STATE_TEST(text_with_its_final_nul),
+    STATE_TEST(arguments_of_all_sizes),        STATE_TEST(grids_of_two_dimensions),
     STATE_TEST(every_element_is_visited_once),
 };
 

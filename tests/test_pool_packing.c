@@ -1,6 +1,6 @@
 /*
- * test_pool_packing.c - how much more a pool holds than was asked for, and that a program which repeats makes it stand
- * still. Counts and bytes; no times.
+ * test_pool_packing.c - how much more a pool holds than was asked for, and that a program which repeats makes it
+ * stand still. Counts and bytes; no times.
  */
 #include "test_pool.h"
 
@@ -14,7 +14,8 @@ static void expect_packed(leat_pool *pool, uint64_t requested_bytes)
     uint64_t held_bytes = test_statistics(pool).reserved_bytes;
 
     if (held_bytes > requested_bytes / 100 * 102 + 4 * MIB)
-        fail_msg("%llu bytes are held for %llu", (unsigned long long)held_bytes, (unsigned long long)requested_bytes);
+        fail_msg("%llu bytes are held for %llu", (unsigned long long)held_bytes,
+                 (unsigned long long)requested_bytes);
 }
 
 /* Blocks of one size, whatever it is, lie next to each other. */
@@ -87,8 +88,8 @@ static void step(leat_pool *pool, leat_stream *stream, unsigned number)
         OK(leat_free(stream, held[i]));
 }
 
-/* A program that repeats every five steps: once it has run twice, neither the driver is asked for memory nor an event
- * recorded, however memory is packed. */
+/* A program that repeats every five steps: once it has run twice, neither the driver is asked for memory nor an
+ * event recorded, however memory is packed. */
 static void a_program_that_repeats_stands_still(void **state)
 {
     struct test_state *t = *state;
@@ -134,8 +135,8 @@ static void *every_second_page(leat_pool *pool, leat_stream *stream, void **kept
     return freed[0];
 }
 
-/* Idle pages are enough for a block, wherever they lie; the second time they are mapped already; and in between they
- * are memory like any other. */
+/* Idle pages are enough for a block, wherever they lie; the second time they are mapped already; and in between
+ * they are memory like any other. */
 static void idle_pages_make_one_block(void **state)
 {
     enum { PAGES = 32 };
@@ -270,14 +271,10 @@ static void there_are_three_packings(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    STATE_TEST(blocks_of_any_size_are_packed),
-    STATE_TEST(a_limit_is_filled),
-    STATE_TEST(a_program_that_repeats_stands_still),
-    STATE_TEST(idle_pages_make_one_block),
-    STATE_TEST(new_memory_makes_up_what_is_missing),
-    STATE_TEST(a_still_pool_stitches_nothing),
-    STATE_TEST(old_stitched_blocks_are_given_up),
-    STATE_TEST(there_are_three_packings),
+    STATE_TEST(blocks_of_any_size_are_packed),       STATE_TEST(a_limit_is_filled),
+    STATE_TEST(a_program_that_repeats_stands_still), STATE_TEST(idle_pages_make_one_block),
+    STATE_TEST(new_memory_makes_up_what_is_missing), STATE_TEST(a_still_pool_stitches_nothing),
+    STATE_TEST(old_stitched_blocks_are_given_up),    STATE_TEST(there_are_three_packings),
 };
 
 TEST_MAIN(tests)

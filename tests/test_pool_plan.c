@@ -1,6 +1,6 @@
 /*
- * test_pool_plan.c - pools with a plan: blocks that the plan expects have its places, all others go the ordinary way,
- * and files that are no plans are refused.
+ * test_pool_plan.c - pools with a plan: blocks that the plan expects have its places, all others go the ordinary
+ * way, and files that are no plans are refused.
  */
 #include "test_pool.h"
 
@@ -61,8 +61,8 @@ static void *expect_at(leat_pool *pool, leat_stream *stream, size_t bytes, const
     return block;
 }
 
-/* The run is repeated as it was recorded: each block is where the plan has it, and after the first round the driver is
- * asked for nothing. */
+/* The run is repeated as it was recorded: each block is where the plan has it, and after the first round the
+ * driver is asked for nothing. */
 static void a_repeated_run_has_its_places(void **state)
 {
     struct test_state *t = *state;
@@ -236,7 +236,8 @@ static void planned_memory_can_be_trimmed(void **state)
     OK(leat_pool_destroy(pool));
 }
 
-/* A pool that is full takes the memory away from places that nobody has; one whose plan has no room goes without. */
+/* A pool that is full takes the memory away from places that nobody has; one whose plan has no room goes without.
+ */
 static void a_plan_does_not_fill_the_pool(void **state)
 {
     struct test_state *t = *state;
@@ -299,7 +300,8 @@ static void what_is_no_plan_is_refused(void **state)
         {"leat-plan 1\nbytes 2097152\nstream 1\n1048576 0", "line 4"},
         {"leat-plan 1\nbytes 2097152\nstream 18446744073709551615\n", "line 3"},
         {"leat-plan 1\nbytes 2097152\nstream 4000000000\n1048576 0\n", "line 5"},
-        {"leat-plan 1\nbytes 2097152\nstream 0\nstream 0\nstream 0\nstream 0\nstream 0\nstream 0\nstream 0\nstream 0\n"
+        {"leat-plan 1\nbytes 2097152\nstream 0\nstream 0\nstream 0\nstream 0\nstream 0\nstream 0\nstream "
+         "0\nstream 0\n"
          "stream 0\n",
          "line 11"},
     };
@@ -389,18 +391,12 @@ static void the_environment_names_a_plan(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    STATE_TEST(a_repeated_run_has_its_places),
-    STATE_TEST(a_request_more_is_served_besides),
-    STATE_TEST(the_plan_is_found_again),
-    STATE_TEST(a_wrong_plan_changes_nothing),
-    STATE_TEST(streams_have_their_lists),
-    STATE_TEST(planned_memory_can_be_trimmed),
-    STATE_TEST(a_plan_does_not_fill_the_pool),
-    STATE_TEST(live_planned_blocks_keep_the_pool),
-    STATE_TEST(what_is_no_plan_is_refused),
-    STATE_TEST(plans_are_for_pools_of_pages),
-    STATE_TEST(empty_plans_are_followed_too),
-    STATE_TEST(the_environment_names_a_plan),
+    STATE_TEST(a_repeated_run_has_its_places), STATE_TEST(a_request_more_is_served_besides),
+    STATE_TEST(the_plan_is_found_again),       STATE_TEST(a_wrong_plan_changes_nothing),
+    STATE_TEST(streams_have_their_lists),      STATE_TEST(planned_memory_can_be_trimmed),
+    STATE_TEST(a_plan_does_not_fill_the_pool), STATE_TEST(live_planned_blocks_keep_the_pool),
+    STATE_TEST(what_is_no_plan_is_refused),    STATE_TEST(plans_are_for_pools_of_pages),
+    STATE_TEST(empty_plans_are_followed_too),  STATE_TEST(the_environment_names_a_plan),
 };
 
 int main(int argc, char **argv)

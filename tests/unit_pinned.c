@@ -8,11 +8,11 @@
  */
 #include "harness.h"
 
+#include "base/available.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "driver/fault/fault.h"
 #include "driver/registry.h"
-#include "base/available.h"
 #include "pool/pinned.h"
 
 #include <dirent.h>

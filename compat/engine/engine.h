@@ -467,8 +467,8 @@ LEATC_API int leatc_share_open(const void *handle, void **ptr);
 LEATC_API int leatc_share_close(void *ptr);
 
 /* A file descriptor that stands for an exportable pool, and a pool for it: nothing can be allocated from that, it
- * is there for pointers. with_access: it begins with the access by device that the exported pool had. INVALID_VALUE:
- * not exportable; no descriptor of a pool. */
+ * is there for pointers. with_access: it begins with the access by device that the exported pool had.
+ * INVALID_VALUE: not exportable; no descriptor of a pool. */
 LEATC_API int leatc_share_pool(struct leatc_pool *pool, int *fd);
 LEATC_API int leatc_share_open_pool(int fd, bool with_access, struct leatc_pool **pool);
 

@@ -379,8 +379,8 @@ struct leatc_pool_export {
 };
 void leatc_pool_describe(struct leatc_pool *pool, struct leatc_pool_export *description);
 
-/* Makes a pool that stands for the pool with this id in the process with this number. from: the access that it begins
- * with; NULL: that of its device alone. leatc_pool_stands_for() returns true if pool was made so. */
+/* Makes a pool that stands for the pool with this id in the process with this number. from: the access that it
+ * begins with; NULL: that of its device alone. leatc_pool_stands_for() returns true if pool was made so. */
 int leatc_pool_import(int ordinal, uint64_t process, uint64_t id, const struct leatc_pool_export *from,
                       struct leatc_pool **pool);
 bool leatc_pool_stands_for(struct leatc_pool *pool, uint64_t process, uint64_t id, int *ordinal);

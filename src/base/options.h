@@ -23,7 +23,7 @@
     X(HIP_LIBRARY, "libamdhip64.so.7, .6, .5 or libamdhip64.so, whichever is there", 0,                         \
       "The HIP library to load, a name or a path.")                                                             \
     X(CPU_DEVICES, "2", 0, "How many CPU devices there are, 1 to 16.")                                          \
-    X(CPU_MEMORY, "the machine's memory; less where a control group or 'ulimit -v' allows less", 0,                                                                    \
+    X(CPU_MEMORY, "the machine's memory; less where a control group or 'ulimit -v' allows less", 0,                       \
       "The memory of each CPU device in bytes; K, M, G and T (powers of 1024) may follow.")                     \
     X(CPU_THREADS, "the processors this process may use", 0,                                                    \
       "Threads that run kernels and large copies, 1 to 1024.")                                                  \

@@ -79,8 +79,8 @@ struct leati_block {
     struct leati_planned *planned;      /* of a planned block: its place in the plan; else NULL (pool/plan.c) */
     uint64_t idle_since_ns;
     uint64_t serial; /* by which a recorder knows a LIVE block; 0: none does */
-    uint8_t heap;  /* which of the pool's ranges: LEATI_HEAP_SMALL, _LARGE or _STITCHED */
-    uint8_t whole; /* one physical handle of its own: never split, never joined */
+    uint8_t heap;    /* which of the pool's ranges: LEATI_HEAP_SMALL, _LARGE or _STITCHED */
+    uint8_t whole;   /* one physical handle of its own: never split, never joined */
 };
 
 /* A record, UNUSED and zeroed; NULL when out of memory. Takes a lock. */

@@ -254,7 +254,8 @@ static leat_status choose_packing(const char *what, const leat_pool_options *opt
             *packing = (leat_pool_packing)i;
             return LEAT_OK;
         }
-    return leati_fail(LEAT_ERROR_INVALID, "%s: LEAT_POOL_PACKING is '%.40s'; it takes auto, still or tight", what, word);
+    return leati_fail(LEAT_ERROR_INVALID, "%s: LEAT_POOL_PACKING is '%.40s'; it takes auto, still or tight", what,
+                      word);
 }
 
 static void fill(struct leat_pool *pool, leat_device *device, const leat_pool_options *options, bool own,

@@ -100,8 +100,8 @@ static void set_physical(struct leat_pool *pool, uintptr_t base, size_t bytes, s
 
 /* ---- the reservation ---- */
 
-/* Makes the three spans of a reservation that is there. The heap of large blocks must take what the device has; where
- * few addresses are to be had, the others get less. */
+/* Makes the three spans of a reservation that is there. The heap of large blocks must take what the device has;
+ * where few addresses are to be had, the others get less. */
 static leat_status lay_out(struct leat_pool *pool)
 {
     uintptr_t base = pool->reserved_base, end = base + pool->reserved_span_bytes;

@@ -7,8 +7,8 @@
  */
 #include "pool/pinned.h"
 
-#include "base/thread.h"
 #include "base/available.h"
+#include "base/thread.h"
 
 #include <errno.h>
 #include <linux/mempolicy.h>

@@ -98,10 +98,10 @@ struct leati_physical {
     uint64_t handle;
     uintptr_t base; /* 0: spare */
     size_t bytes;
-    struct leati_physical *next; /* of the spare ones */
-    struct leati_physical *older, *younger; /* of all that the pool has: leak checkers look for pointers in these, and
-                                               not in the table of pages */
-    struct leati_owner *owner;   /* of a spare one: whose old work may still use it, up to tick; NULL: nobody's */
+    struct leati_physical *next;            /* of the spare ones */
+    struct leati_physical *older, *younger; /* of all that the pool has: leak checkers look for pointers in these,
+                                               and not in the table of pages */
+    struct leati_owner *owner; /* of a spare one: whose old work may still use it, up to tick; NULL: nobody's */
     uint64_t tick;
     unsigned stitches; /* stitched blocks, in use or dormant, that it is mapped in */
     struct leati_block
@@ -185,15 +185,15 @@ struct leat_pool {
     struct leati_block *pending; /* list through link and back */
     struct leati_physical *spare;
     struct leati_physical *youngest_physical; /* of all, by older */
-    struct leati_stitch *stitches; /* stitched blocks, the latest used first */
+    struct leati_stitch *stitches;            /* stitched blocks, the latest used first */
     unsigned stitch_count;
     uint64_t stitch_round;              /* counts looks at what is idle */
     uint64_t mapped_bytes[LEATI_HEAPS]; /* in each heap */
     uint64_t used_peak_bytes;           /* the most that was in use when the pool had to grow */
     atomic_bool is_tight; /* it had to put a block together, or could not grow, the last time; read without lock */
-    enum leati_refusal refusal;         /* since the request that is on its way began */
-    uint64_t device_bytes;              /* the device's memory */
-    uintptr_t reserved_base;            /* the reservation; 0: none yet */
+    enum leati_refusal refusal; /* since the request that is on its way began */
+    uint64_t device_bytes;      /* the device's memory */
+    uintptr_t reserved_base;    /* the reservation; 0: none yet */
     size_t reserved_span_bytes;
     struct leati_physical **page_physical; /* by page of the reservation */
     void
@@ -419,8 +419,8 @@ struct leati_block *leati_plan_block(const struct leat_pool *pool, uint32_t *ind
 /* How many of these there can be. */
 size_t leati_plan_places(const struct leat_pool *pool);
 
-/* The addresses of all planned blocks together, in whole pages. Returns false if there are none yet. With the pool's
- * lock held. */
+/* The addresses of all planned blocks together, in whole pages. Returns false if there are none yet. With the
+ * pool's lock held. */
 bool leati_plan_range(const struct leat_pool *pool, uintptr_t *base, size_t *bytes);
 
 /* Ends the plan with its pool. The arena's memory stays. */
@@ -539,13 +539,14 @@ void leati_pool_uncharge(struct leat_pool *pool, uint64_t bytes);
  * came. */
 bool leati_pool_take_from_others(struct leat_pool *pool, uint64_t bytes);
 
-/* The other pools that have a part in what a full pool was refused: those on the same memory of the device, or on the
- * same budget; none where its own limit is in the way. */
+/* The other pools that have a part in what a full pool was refused: those on the same memory of the device, or on
+ * the same budget; none where its own limit is in the way. */
 struct leati_others {
     uint64_t held_bytes;
     uint64_t most_bytes; /* what one of them holds, the largest */
     char most_name[sizeof((struct leat_pool *)0)->name];
-    uint64_t pending_bytes, pending_stream; /* what was freed in one of them, the most, and a stream that uses it */
+    uint64_t pending_bytes;  /* what was freed in one of them, the most */
+    uint64_t pending_stream; /* that uses it */
     char pending_name[sizeof((struct leat_pool *)0)->name];
 };
 
@@ -569,8 +570,8 @@ struct leati_idle {
 
 void leati_full_look(struct leat_pool *pool, const struct leati_owner *owner, struct leati_idle *idle);
 
-/* The error for a request of owner's stream that nothing could serve. status and this thread's sentence: of the last
- * attempt to get new memory. */
+/* The error for a request of owner's stream that nothing could serve. status and this thread's sentence: of the
+ * last attempt to get new memory. */
 leat_status leati_full_explain(struct leat_pool *pool, const struct leati_owner *owner, leat_status status,
                                size_t bytes, size_t alignment);
 

@@ -504,8 +504,8 @@ static void say_idle(const struct writer *writer, struct leat_pool *pool, uintpt
         while (run < end && !leati_pages_physical(pool, run) == !mapped)
             run = (run | (LEATI_PAGE_BYTES - 1)) + 1;
         run = run < end ? run : end;
-        say(writer, "%s{\"offset\":%zu,\"bytes\":%zu,\"state\":\"%s\",\"stream\":0}", *between, (size_t)(at - base),
-            (size_t)(run - at), mapped ? "free" : "hole");
+        say(writer, "%s{\"offset\":%zu,\"bytes\":%zu,\"state\":\"%s\",\"stream\":0}", *between,
+            (size_t)(at - base), (size_t)(run - at), mapped ? "free" : "hole");
         *between = ",\n";
         at = run;
     }
@@ -625,7 +625,8 @@ leat_status leat_pool_snapshot(leat_pool *pool, void (*write)(void *argument, co
     if (pool->plan) {
         planned = malloc((leati_plan_places(pool) + 1) * sizeof(struct leati_block *));
         if (!planned)
-            return leati_fail(LEAT_ERROR_HOST_MEMORY, "leat_pool_snapshot: no memory for the list of planned blocks");
+            return leati_fail(LEAT_ERROR_HOST_MEMORY,
+                              "leat_pool_snapshot: no memory for the list of planned blocks");
     }
     pthread_mutex_lock(&pool->lock);
     say(&writer, "{\"format\":\"leat-pool-1\",\"pool\":");

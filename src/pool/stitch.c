@@ -242,12 +242,13 @@ static bool is_idle(const struct leat_pool *pool, const struct leati_stitch *sti
 }
 
 /* The smallest dormant block that holds bytes, has only handles that are idle, and wastes little: beyond its last
- * page at most a 16th of it or a 1024th of the pool, so that a pool of few pages spares none of them. NULL if there
- * is none. */
+ * page at most a 16th of it or a 1024th of the pool, so that a pool of few pages spares none of them. NULL if
+ * there is none. */
 static struct leati_stitch *find_like(const struct leat_pool *pool, size_t bytes, size_t alignment)
 {
     size_t spare = (size_t)atomic_load_explicit(&pool->figures.reserved_bytes, memory_order_relaxed) / 1024;
-    size_t most = ((bytes + LEATI_PAGE_BYTES - 1) & ~(LEATI_PAGE_BYTES - 1)) + (bytes / 16 > spare ? bytes / 16 : spare);
+    size_t most =
+        ((bytes + LEATI_PAGE_BYTES - 1) & ~(LEATI_PAGE_BYTES - 1)) + (bytes / 16 > spare ? bytes / 16 : spare);
     struct leati_stitch *best = NULL;
 
     for (struct leati_stitch *stitch = pool->stitches; stitch; stitch = stitch->next)

@@ -263,8 +263,8 @@ void cpu_team_stop(void);
 /* Reserves the threads for one cpu_gang_run() with this count. SYSTEM: threads could not be started. */
 leat_status cpu_gang_reserve(unsigned count);
 
-/* Calls part(context, i) for i from 0 to count - 1 concurrently, the first on the calling thread, and returns when all calls
- * have returned. The parts may wait for one another. Releases the reservation. */
+/* Calls part(context, i) for i from 0 to count - 1 concurrently, the first on the calling thread, and returns when
+ * all calls have returned. The parts may wait for one another. Releases the reservation. */
 void cpu_gang_run(void (*part)(void *context, unsigned i), void *context, unsigned count);
 
 /* Ends all threads; nothing may be reserved. */
