@@ -48,6 +48,28 @@ static void blocks_of_any_size_are_packed(void **state)
     }
 }
 
+/* A pool that grows by more than a block leaves no rest between blocks. */
+static void growth_leaves_no_gaps(void **state)
+{
+    struct test_state *t = *state;
+    static void *blocks[MOST];
+    size_t bytes = 6000000, rounded = (bytes + 511) / 512 * 512, count = 400;
+    uint64_t free_bytes, total_bytes;
+    leat_pool *pool;
+
+    NEEDS_VIRTUAL_MEMORY(t);
+    OK(leat_device_memory(t->device, &free_bytes, &total_bytes));
+    if (total_bytes < (uint64_t)8 << 30)
+        SKIP_OTHER("needs a device of 8 GiB");
+    pool = POOL(t->device, .packing = LEAT_POOL_STILL, .limit_bytes = (uint64_t)8 << 30);
+    for (size_t i = 0; i < count; i++)
+        blocks[i] = test_block(pool, t->stream, bytes);
+    expect_packed(pool, count * rounded);
+    for (size_t i = 0; i < count; i++)
+        OK(leat_free(t->stream, blocks[i]));
+    OK(leat_pool_destroy(pool));
+}
+
 /* A limit is filled to the last block that has room. */
 static void a_limit_is_filled(void **state)
 {
@@ -271,10 +293,15 @@ static void there_are_three_packings(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    STATE_TEST(blocks_of_any_size_are_packed),       STATE_TEST(a_limit_is_filled),
-    STATE_TEST(a_program_that_repeats_stands_still), STATE_TEST(idle_pages_make_one_block),
-    STATE_TEST(new_memory_makes_up_what_is_missing), STATE_TEST(a_still_pool_stitches_nothing),
-    STATE_TEST(old_stitched_blocks_are_given_up),    STATE_TEST(there_are_three_packings),
+    STATE_TEST(blocks_of_any_size_are_packed),
+    STATE_TEST(growth_leaves_no_gaps),
+    STATE_TEST(a_limit_is_filled),
+    STATE_TEST(a_program_that_repeats_stands_still),
+    STATE_TEST(idle_pages_make_one_block),
+    STATE_TEST(new_memory_makes_up_what_is_missing),
+    STATE_TEST(a_still_pool_stitches_nothing),
+    STATE_TEST(old_stitched_blocks_are_given_up),
+    STATE_TEST(there_are_three_packings),
 };
 
 TEST_MAIN(tests)

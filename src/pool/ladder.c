@@ -194,10 +194,8 @@ bool leati_ladder_progress(struct leat_pool *pool, struct leati_owner *asking)
     for (struct leati_owner *owner = pool->owners; owner; owner = owner->next) {
         if (owner == asking || !owner->order)
             continue;
-        if (ask(pool, owner)) {
-            close_known(pool, owner);
-            any = true;
-        }
+        any |= ask(pool, owner);
+        close_known(pool, owner);
         any |= collect_done(pool, owner, asking);
     }
     for (struct leati_block *block = pool->stale; block; block = block->link)

@@ -1000,6 +1000,8 @@ uintptr_t leati_pages_place(struct leat_pool *pool, const struct leati_block *bl
     size_t page = alignment > LEATI_PAGE_BYTES ? alignment : LEATI_PAGE_BYTES;
     uintptr_t base = leati_base(block), end = end_of(block), first, last;
     bool whole_pages = bytes % LEATI_PAGE_BYTES == 0;
+    /* What is left beside addresses without memory is used when memory comes there. */
+    bool low = block->after && leati_state(block->after) == LEATI_BLOCK_HOLE;
     /* At either end; and, for blocks of whole pages, on pages that what lies beside them does not share. */
     uintptr_t starts[] = {align_up(base, alignment), align_down(end - bytes, alignment), align_up(base, page),
                           align_down(align_down(end, LEATI_PAGE_BYTES) - bytes, alignment)};
@@ -1018,7 +1020,7 @@ uintptr_t leati_pages_place(struct leat_pool *pool, const struct leati_block *bl
     for (int i = 1; i < (whole_pages ? 4 : 2); i++) {
         struct touched touched;
 
-        if (starts[i] < base || starts[i] + bytes > end)
+        if (starts[i] < base || starts[i] + bytes > end || (low && i % 2))
             continue;
         touched = handles_touched(pool, starts[i], bytes, first, last);
         /* Blocks of other sizes would be apart from each other if they shared no handle. */
