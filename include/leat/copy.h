@@ -25,7 +25,7 @@
  *
  * What goes wrong while leat's threads move the bytes (the source was unmapped, a file shrank under its mapping)
  * comes back from the ticket, and once from the next leat_stream_synchronize() of that stream. Work after the
- * copy runs all the same. What of dst was not reached yet is undefined then.
+ * copy runs anyway. What of dst was not reached yet is undefined then.
  *
  * Threads. Any thread may call; see leat/stream.h for two threads on one stream. A ticket may be used by several
  * threads, but for leat_ticket_free(), which must be the last.

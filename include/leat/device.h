@@ -61,7 +61,7 @@ LEAT_API leat_status leat_device_open(const char *name, leat_device **device);
  * memory of the user's own that were wrapped stay alive. With LEAT_LEAKS=1 it says on standard error what was
  * still allocated from pools. NULL does nothing.
  * Errors: HANDLE, NOT_PERMITTED (inside a host function); or the asynchronous failure of work that was still
- * outstanding, in which case the device is closed all the same.
+ * outstanding, in which case the device is closed anyway.
  */
 LEAT_API leat_status leat_device_close(leat_device *device);
 

@@ -137,7 +137,7 @@ static inline uint64_t leat_checksum_value(uint64_t index, uint64_t word)
 }
 
 /* Ends a module and its kernels. NULL does nothing. Errors: HANDLE, INVALID (a built-in module),
- * NOT_PERMITTED; DRIVER (the handle is gone all the same). */
+ * NOT_PERMITTED; DRIVER (the handle is gone anyway). */
 LEAT_API leat_status leat_module_unload(leat_module *module);
 
 /* Finds a kernel by its name. Errors: HANDLE, INVALID (NULL), NOT_FOUND, DRIVER, NOT_PERMITTED; for a kernel of

@@ -9,11 +9,12 @@
  * error "out of memory", and where a pool without virtual memory gives chunks back: the driver's own call may wait
  * for the device then.
  *
- * Device pools reserve one large range of addresses and put physical pages where blocks need them. What is mapped
- * stays where it is; a request for which enough is idle, but not in one piece, gets a block that is stitched together
- * from idle pages, which are mapped once more (enum leat_pool_packing says when). So it fails only when the device is
- * full or a limit says so. Where a driver has no virtual memory, and for pinned and managed memory, a pool splits and
- * joins chunks. docs/pools.md explains how all of it works.
+ * Device pools reserve one large range of addresses and map physical pages there. What is mapped stays where it is
+ * (only small blocks may take over idle pages of large ones, when there is no other memory). A request for which
+ * enough is idle, but not in one piece, gets a block that is stitched together from idle pages, which are mapped once
+ * more (enum leat_pool_packing says when). So it fails only when the device is full or a limit says so. Where a
+ * driver has no virtual memory, and for pinned and managed memory, a pool splits and joins chunks. docs/pools.md
+ * explains how all of it works.
  *
  * Each device has a default pool for each kind; leat_alloc() uses that for device memory, leat_memory_alloc() that
  * of the kind asked for. A program may make pools of its own, with limits, policies and names.
@@ -94,16 +95,19 @@ typedef struct leat_pool_options {
     uint32_t history;          /* events that leat_pool_history() remembers; 0: as LEAT_POOL_HISTORY says */
     leat_pool_packing packing; /* of a device pool with virtual memory; others have no stitched blocks. AUTO: as
                                   LEAT_POOL_PACKING says */
-    const char *plan;          /* file that 'leat plan' made: where large blocks go; NULL: none */
+    const char *plan;          /* file that 'leat plan' made: where large blocks go; NULL: none. For device memory,
+                                  without one_handle and plain; ignored with guard, scrub, history or
+                                  LEAT_POOL_STACKS, and where there is no virtual memory */
 } leat_pool_options;
 
 /*
  * Makes a pool. options may be NULL: all as usual. The pool holds no memory until something is allocated.
  * Errors: HANDLE (device, or budget), INVALID (pool NULL, options->size 0 or larger than this library knows, a
  * kind, a policy or a packing that there is not, limits the wrong way round, exportable without one_handle,
- * one_handle with plain, a plan that 'leat plan' did not write, LEAT_POOL_HISTORY or LEAT_POOL_PACKING with a value
- * that it cannot have), SYSTEM (the plan cannot be opened), UNSUPPORTED (no managed memory; one_handle where there is
- * no virtual memory), HOST_MEMORY, DRIVER, NOT_PERMITTED.
+ * one_handle with plain, a plan with another kind than DEVICE, with one_handle or with plain, a plan that 'leat plan'
+ * did not write, LEAT_POOL_HISTORY or LEAT_POOL_PACKING with a value that it cannot have), SYSTEM (the plan cannot be
+ * opened), UNSUPPORTED (no managed memory; one_handle where there is no virtual memory), HOST_MEMORY, DRIVER,
+ * NOT_PERMITTED.
  */
 LEAT_API leat_status leat_pool_create(leat_device *device, const leat_pool_options *options, leat_pool **pool);
 
@@ -111,7 +115,7 @@ LEAT_API leat_status leat_pool_create(leat_device *device, const leat_pool_optio
  * Ends a pool and gives its memory back to the driver; waits for the work that still uses freed blocks. Refused
  * with LEAT_ERROR_BUSY while blocks are live: the sentence counts them and names the largest, and the pool goes
  * on. A default pool cannot be destroyed: NOT_PERMITTED. NULL does nothing. Errors: HANDLE, BUSY, NOT_PERMITTED,
- * DRIVER (the pool is gone all the same).
+ * DRIVER (the pool is gone anyway).
  */
 LEAT_API leat_status leat_pool_destroy(leat_pool *pool);
 
@@ -277,7 +281,8 @@ LEAT_API leat_status leat_pool_import(leat_device *device, int fd, size_t bytes,
 
 /*
  * Names what this thread allocates from now on, for statistics, snapshots and reports; NULL ends it. Copied; up to
- * 31 bytes count, whole characters where it is UTF-8. There are 62 tags in a process: further names count as "other". Errors: none.
+ * 31 bytes count, whole characters where it is UTF-8. There are 62 tags in a process: further names count as
+ * "other". Errors: none.
  */
 LEAT_API leat_status leat_pool_tag(const char *tag);
 

@@ -43,7 +43,7 @@ LEAT_API leat_status leat_stream_create(leat_device *device, leat_stream **strea
  * must stay until then. Blocks that were allocated for it stay as they are, and can be freed on another stream or
  * with leat_memory_free(); what was freed on it is used again once its work is done. For a wrapped stream only the
  * wrapping ends. NULL does nothing.
- * Errors: HANDLE, NOT_PERMITTED; DRIVER (the handle is gone all the same).
+ * Errors: HANDLE, NOT_PERMITTED; DRIVER (the handle is gone anyway).
  */
 LEAT_API leat_status leat_stream_destroy(leat_stream *stream);
 
@@ -84,7 +84,7 @@ LEAT_API leat_status leat_launch_host(leat_stream *stream, void (*function)(void
 LEAT_API leat_status leat_event_create(leat_device *device, leat_event **event);
 
 /* Ends an event. Streams that wait for it still do. For a wrapped event only the wrapping ends. NULL
- * does nothing. Errors: HANDLE, NOT_PERMITTED; DRIVER (the handle is gone all the same). */
+ * does nothing. Errors: HANDLE, NOT_PERMITTED; DRIVER (the handle is gone anyway). */
 LEAT_API leat_status leat_event_destroy(leat_event *event);
 
 /*

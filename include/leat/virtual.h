@@ -58,7 +58,7 @@ LEAT_API leat_status leat_virtual_granularity(leat_device *device, size_t *bytes
 LEAT_API leat_status leat_virtual_reserve(leat_device *device, size_t bytes, size_t alignment_bytes, void **ptr);
 
 /* Gives a whole reservation back; ptr is its start. NULL does nothing. Errors: POINTER (not the start of a
- * reservation), BUSY (something is still mapped there), DRIVER (it is gone all the same), NOT_PERMITTED. */
+ * reservation), BUSY (something is still mapped there), DRIVER (it is gone anyway), NOT_PERMITTED. */
 LEAT_API leat_status leat_virtual_unreserve(void *ptr);
 
 /* The reservation that ptr lies in: its start and its size; either may be NULL. Errors: POINTER (not reserved). */
@@ -78,7 +78,7 @@ LEAT_API leat_status leat_physical_create(leat_device *device, size_t bytes, uns
 
 /* Gives the handle up once. The memory goes back to the device when it was given up as often as it was created,
  * imported or retained, and its last mapping is gone. NULL does nothing. Errors: HANDLE, DRIVER (it is given up
- * all the same), NOT_PERMITTED. */
+ * anyway), NOT_PERMITTED. */
 LEAT_API leat_status leat_physical_release(leat_physical *physical);
 
 typedef struct leat_physical_info {
@@ -125,7 +125,7 @@ LEAT_API leat_status leat_virtual_map(void *ptr, size_t bytes, leat_physical *ph
 
 /* Takes what is mapped out of the addresses, which stay reserved. The range must be of whole mappings, one or
  * several, without a gap. Errors: INVALID (bytes 0, or a part of a mapping), POINTER (not reserved, or a part of
- * the range is not mapped), RANGE, DRIVER (it is unmapped all the same), NOT_PERMITTED. */
+ * the range is not mapped), RANGE, DRIVER (it is unmapped anyway), NOT_PERMITTED. */
 LEAT_API leat_status leat_virtual_unmap(void *ptr, size_t bytes);
 
 /*
