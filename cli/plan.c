@@ -25,7 +25,8 @@ const char cli_plan_help[] = "Usage: leat plan [OPTION]... TRACE -o PLAN\n\n"
                              "leat_pool_options.plan) puts\n"
                              "the blocks of a program that repeats the run there. What the program does "
                              "differently goes the ordinary way: a\n"
-                             "wrong plan costs memory, and nothing else. TRACE: as for leat replay.\n\n"
+                             "wrong plan costs memory, and nothing else. A plan has the first eight streams of "
+                             "the run. TRACE: as for leat replay.\n\n"
                              "Options:\n"
                              "  -o, --output PLAN  the file to write\n"
                              "  --help             this text\n";
@@ -40,7 +41,7 @@ struct planned {
 
 struct plan {
     struct planned *blocks;
-    size_t count;
+    size_t count, left_out;   /* left_out: large blocks of the host, and of streams that a plan has no list for */
     uint64_t bytes;           /* of the arena */
     uint64_t small_bytes;     /* the most that smaller blocks take at a time */
     uint64_t requested_bytes; /* the most that was requested at a time */
@@ -79,7 +80,9 @@ static bool collect(const struct trace *trace, struct plan *plan)
         const struct trace_block *block = &trace->blocks[event->block];
         bool large = block->bytes >= LARGE_BYTES;
 
-        if (event->op == TRACE_ALLOC && large) {
+        if (large && block->stream >= STREAMS_MAX) {
+            plan->left_out += event->op == TRACE_ALLOC;
+        } else if (event->op == TRACE_ALLOC && large) {
             numbers[event->block] = (uint32_t)plan->count;
             plan->blocks[plan->count++] = (struct planned){.bytes = rounded(block->bytes),
                                                            .begin = i,
@@ -232,6 +235,10 @@ static void report(const struct plan *plan, const char *path)
            path, plan->count, text_bytes(arena, plan->bytes), text_bytes(small, plan->small_bytes),
            plan->requested_bytes ? (double)(plan->bytes + plan->small_bytes) / (double)plan->requested_bytes : 0.0,
            text_bytes(requested, plan->requested_bytes));
+    if (plan->left_out)
+        printf("%zu blocks of the host, and of streams beyond the first %d, are left out: they go the ordinary "
+               "way.\n",
+               plan->left_out, STREAMS_MAX);
 }
 
 /* ---- the command ---- */

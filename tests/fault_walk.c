@@ -643,8 +643,8 @@ static void give_blocks_back(struct world *w)
     }
 }
 
-/* Needs room for both limits: pages move, and the second pool takes what is idle in the first. */
-static bool move_pages(struct world *w)
+/* Needs room for both limits: pages are stitched, and the second pool takes what is idle in the first. */
+static bool stitch_pages(struct world *w)
 {
     void **b = w->blocks;
 
@@ -738,7 +738,7 @@ static bool end_a_stream(struct world *w)
 static void pool_steps(struct world *w)
 {
     w->fd = -1;
-    if (make_pools(w) && pass_blocks_around(w) && (give_blocks_back(w), move_pages(w)) && trim_and_limit(w) &&
+    if (make_pools(w) && pass_blocks_around(w) && (give_blocks_back(w), stitch_pages(w)) && trim_and_limit(w) &&
         export_and_import(w))
         end_a_stream(w);
     if (w->fd >= 0)

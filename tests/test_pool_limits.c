@@ -660,7 +660,7 @@ static void callbacks_may_nest(void **state)
 /* ---- waste ----------------------------------------------------------------------------------------------------
  */
 
-/* Every second block goes, and one of nearly all that was freed is asked for: pages move together. */
+/* Every second block goes, and one of nearly all that was freed is asked for: idle pages are stitched together. */
 static void holes_become_one_block(void **state)
 {
     static const size_t sizes[] = {2 * MIB, 4 * MIB, 10 * MIB};
@@ -704,7 +704,7 @@ static void growing_blocks_use_the_old_memory(void **state)
     for (size_t bytes = 11 * MIB; bytes <= 60 * MIB; bytes += MIB) {
         next = test_block(pool, t->stream, bytes);
         OK(leat_free(t->stream, block));
-        /* Pages move only once it is known that their work is done. */
+        /* What comes next may have them once their work is done. */
         OK(leat_stream_synchronize(t->stream));
         block = next;
     }

@@ -1365,8 +1365,8 @@ static void nothing_waits_while_a_stream_is_held_up(void **state)
     OK(leat_pool_destroy(pool));
 }
 
-/* Physical pages move from one idle place to another while a stream is held up in a block that stays. */
-static void pages_move_while_a_stream_is_held_up(void **state)
+/* Idle pages are stitched to a block while a stream is held up in a block that stays. */
+static void pages_are_stitched_while_a_stream_is_held_up(void **state)
 {
     enum { COUNT = 16 };
     struct test_state *t = *state;
@@ -1686,7 +1686,7 @@ static const struct CMUnitTest tests[] = {
     STATE_TEST(a_loop_gets_the_same_block_each_time),
     STATE_TEST(a_stream_that_stands_still_reuses_its_memory),
     STATE_TEST(nothing_waits_while_a_stream_is_held_up),
-    STATE_TEST(pages_move_while_a_stream_is_held_up),
+    STATE_TEST(pages_are_stitched_while_a_stream_is_held_up),
     STATE_TEST(what_a_failed_request_collected_is_still_in_use),
     STATE_TEST(what_an_alignment_leaves_is_still_in_use),
     STATE_TEST(a_page_leaves_a_stitched_block_behind_its_work),

@@ -5,6 +5,7 @@
 #include "test_pool.h"
 
 #include <stdio.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define PATH_BYTES 40
@@ -318,7 +319,14 @@ static void what_is_no_plan_is_refused(void **state)
         assert_int_equal(unlink(path), 0);
     }
     options.plan = "/tmp";
-    REFUSED(leat_pool_create(t->device, &options, &pool), LEAT_ERROR_INVALID, "/tmp");
+    REFUSED(leat_pool_create(t->device, &options, &pool), LEAT_ERROR_SYSTEM, "/tmp");
+    /* Opening this the usual way would wait for somebody who writes. */
+    write_file(path, "");
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    options.plan = path;
+    REFUSED(leat_pool_create(t->device, &options, &pool), LEAT_ERROR_SYSTEM, path);
+    assert_int_equal(unlink(path), 0);
     options.plan = "/nowhere/plan";
     REFUSED(leat_pool_create(t->device, &options, &pool), LEAT_ERROR_SYSTEM, "/nowhere/plan");
     assert_ptr_equal(pool, (leat_pool *)77);
@@ -390,13 +398,72 @@ static void the_environment_names_a_plan(void **state)
     assert_int_not_equal(system(strcat(command, " 2>/dev/null")), 0);
 }
 
+static void raise_flag(void *flag)
+{
+    atomic_store((atomic_int *)flag, 1);
+}
+
+/* Another stream gets a place only by the ways that are allowed. */
+static void places_change_streams_by_the_allowed_ways(void **state)
+{
+    static const char one_place_for_two[] =
+        "leat-plan 1\nbytes 4194304\nstream 1\n4194304 0\nstream 1\n4194304 0\n";
+    static const uint32_t ways[] = {LEAT_POOL_REUSE_FINISHED, LEAT_POOL_REUSE_ORDERED};
+    struct test_state *t = *state;
+
+    NEEDS_VIRTUAL_MEMORY(t);
+    for (int way = 0; way < 2; way++) {
+        leat_pool *pool = PLANNED(t, one_place_for_two, .kind = LEAT_KIND_DEVICE);
+        struct test_gate *gate = NULL;
+        atomic_int done = 0;
+        leat_event *event;
+        char *first, *other;
+
+        OK(leat_event_create(t->device, &event));
+        OK(leat_pool_set_reuse(pool, LEAT_POOL_REUSE_ALL & ~ways[way]));
+        first = test_block(pool, t->stream, 4 * MIB);
+        assert_int_equal(planned(pool), 1);
+        OK(leat_fill(t->stream, first, 1, 4 * MIB));
+        OK(leat_free(t->stream, first));
+        if (way == 0) {
+            /* The work ends, and nobody asks. */
+            OK(leat_launch_host(t->stream, raise_flag, &done));
+            while (!atomic_load(&done))
+                test_sleep_us(1000);
+        } else {
+            gate = test_gate_close(t->stream);
+            OK(leat_event_record(event, t->stream));
+            OK(leat_stream_wait(t->second, event));
+        }
+        other = test_block(pool, t->second, 4 * MIB);
+        assert_ptr_not_equal(other, first);
+        OK(leat_free(t->second, other));
+        OK(leat_pool_set_reuse(pool, ways[way]));
+        other = expect_at(pool, t->second, 4 * MIB, first, 0);
+        if (gate)
+            test_gate_open(gate);
+        OK(leat_fill(t->second, other, 2, 4 * MIB));
+        test_block_holds(t->second, other, 4 * MIB, 2);
+        OK(leat_free(t->second, other));
+        OK(leat_event_destroy(event));
+        OK(leat_pool_destroy(pool));
+    }
+}
+
 static const struct CMUnitTest tests[] = {
-    STATE_TEST(a_repeated_run_has_its_places), STATE_TEST(a_request_more_is_served_besides),
-    STATE_TEST(the_plan_is_found_again),       STATE_TEST(a_wrong_plan_changes_nothing),
-    STATE_TEST(streams_have_their_lists),      STATE_TEST(planned_memory_can_be_trimmed),
-    STATE_TEST(a_plan_does_not_fill_the_pool), STATE_TEST(live_planned_blocks_keep_the_pool),
-    STATE_TEST(what_is_no_plan_is_refused),    STATE_TEST(plans_are_for_pools_of_pages),
-    STATE_TEST(empty_plans_are_followed_too),  STATE_TEST(the_environment_names_a_plan),
+    STATE_TEST(a_repeated_run_has_its_places),
+    STATE_TEST(a_request_more_is_served_besides),
+    STATE_TEST(the_plan_is_found_again),
+    STATE_TEST(a_wrong_plan_changes_nothing),
+    STATE_TEST(streams_have_their_lists),
+    STATE_TEST(planned_memory_can_be_trimmed),
+    STATE_TEST(a_plan_does_not_fill_the_pool),
+    STATE_TEST(live_planned_blocks_keep_the_pool),
+    STATE_TEST(what_is_no_plan_is_refused),
+    STATE_TEST(plans_are_for_pools_of_pages),
+    STATE_TEST(places_change_streams_by_the_allowed_ways),
+    STATE_TEST(empty_plans_are_followed_too),
+    STATE_TEST(the_environment_names_a_plan),
 };
 
 int main(int argc, char **argv)

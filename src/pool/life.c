@@ -240,7 +240,6 @@ static leat_status find_virtual_memory(leat_device *device, bool *yes)
     return status;
 }
 
-/* own: of leat's own blocks, which nobody has to be watched for. */
 /* How the pool packs: as its options say, or, where they leave it open, the environment. */
 static leat_status choose_packing(const char *what, const leat_pool_options *options, leat_pool_packing *packing)
 {
@@ -258,6 +257,7 @@ static leat_status choose_packing(const char *what, const leat_pool_options *opt
                       word);
 }
 
+/* own: of leat's own blocks, which nobody has to be watched for. */
 static void fill(struct leat_pool *pool, leat_device *device, const leat_pool_options *options, bool own,
                  uint64_t history)
 {
@@ -269,6 +269,7 @@ static void fill(struct leat_pool *pool, leat_device *device, const leat_pool_op
     pool->kind = options->kind;
     pool->reuse = options->reuse;
     pool->ways = LEAT_POOL_REUSE_ALL;
+    atomic_init(&pool->planned_ways, LEAT_POOL_REUSE_ALL);
     pool->budget = options->budget;
     atomic_init(&pool->limit_bytes, options->limit_bytes);
     atomic_init(&pool->soft_limit_bytes, options->soft_limit_bytes);
@@ -614,6 +615,8 @@ leat_status leat_pool_set_reuse(leat_pool *pool, uint32_t ways)
                           ways, (unsigned)LEAT_POOL_REUSE_ALL);
     pthread_mutex_lock(&pool->lock);
     pool->ways = ways;
+    /* Relaxed: a call at the same time may still do as before. */
+    atomic_store_explicit(&pool->planned_ways, ways, memory_order_relaxed);
     pthread_mutex_unlock(&pool->lock);
     return LEAT_OK;
 }

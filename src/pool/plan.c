@@ -20,9 +20,12 @@
 #include "pool/track.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 enum { STREAMS_MAX = 8, WORD_BITS = 64 };
 
@@ -317,9 +320,31 @@ static void free_plan(struct leati_plan *plan)
     free(plan);
 }
 
+/* Opens a regular file; NULL, with errno, for anything else, which might keep the caller waiting. */
+static FILE *open_regular(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    struct stat about;
+    FILE *file = NULL;
+
+    if (fd < 0)
+        return NULL;
+    if (fstat(fd, &about) == 0 && !S_ISREG(about.st_mode))
+        errno = S_ISDIR(about.st_mode) ? EISDIR : EINVAL;
+    else
+        file = fdopen(fd, "r");
+    if (!file) {
+        int error = errno;
+
+        close(fd);
+        errno = error;
+    }
+    return file;
+}
+
 leat_status leati_plan_read(const char *path, struct leati_plan **plan)
 {
-    struct reader reader = {.file = fopen(path, "re"), .path = path};
+    struct reader reader = {.file = open_regular(path), .path = path};
     struct entries entries = {.all = NULL};
     struct leati_plan *made;
     leat_status status;
@@ -446,24 +471,37 @@ static struct leati_planned *next_place(struct leati_plan *plan, struct list *li
 
 /* ---- order ---- */
 
+/* Is this one of LEAT_POOL_REUSE_* allowed? */
+static bool allows(const struct leat_pool *pool, uint32_t way)
+{
+    /* Relaxed: it orders nothing. */
+    return atomic_load_explicit(&pool->planned_ways, memory_order_relaxed) & way;
+}
+
 /* May owner's stream use what another stream was given up to tick? Asks the device if need be. */
 static bool is_past(struct leat_pool *pool, const struct leati_owner *owner, struct leati_order *order,
                     uint64_t tick)
 {
     bool done = false;
 
-    return leati_order_known(order, tick) || leati_order_follows(owner->order, order, tick) ||
-           (leati_order_query(order, tick, &done, &pool->figures.order) == LEAT_OK && done);
+    return leati_order_known(order, tick) ||
+           (allows(pool, LEAT_POOL_REUSE_ORDERED) && leati_order_follows(owner->order, order, tick)) ||
+           (allows(pool, LEAT_POOL_REUSE_FINISHED) &&
+            leati_order_query(order, tick, &done, &pool->figures.order) == LEAT_OK && done);
 }
 
 /* Places that were freed on other streams are free once the work of those is done. */
-static void settle_late(struct leat_pool *pool, struct leati_plan *plan)
+static void settle_late(struct leat_pool *pool, struct leati_plan *plan, bool asks)
 {
     struct leati_planned **link = &plan->late, *place;
     bool done;
 
     while ((place = *link)) {
-        if (leati_order_query(place->late, place->late_tick, &done, &pool->figures.order) != LEAT_OK || !done) {
+        done = leati_order_known(place->late, place->late_tick);
+        if (!done && asks &&
+            leati_order_query(place->late, place->late_tick, &done, &pool->figures.order) != LEAT_OK)
+            done = false;
+        if (!done) {
             link = &place->next_late;
             continue;
         }
@@ -479,7 +517,7 @@ static bool is_free(struct leat_pool *pool, struct leati_plan *plan, struct list
                     struct leati_planned *place)
 {
     if (has_any(plan->used, place)) {
-        settle_late(pool, plan);
+        settle_late(pool, plan, allows(pool, LEAT_POOL_REUSE_FINISHED));
         if (has_any(plan->used, place))
             return false;
     }
@@ -676,7 +714,7 @@ leat_status leati_plan_trim(struct leat_pool *pool, uint64_t keep_bytes, uint64_
     if (!plan || !plan->base)
         return LEAT_OK;
     pthread_mutex_lock(&plan->lock);
-    settle_late(pool, plan);
+    settle_late(pool, plan, true);
     while (status == LEAT_OK && leati_pages_next(pool, plan->base, plan->bytes, &offset, &bytes) &&
            atomic_load_explicit(&pool->figures.reserved_bytes, memory_order_relaxed) > keep_bytes) {
         if (is_past_all(pool, plan, offset, bytes)) {

@@ -165,7 +165,7 @@ struct leat_pool {
     unsigned number; /* below LEATI_FAST_POOLS: place in leat_stream.owners */
     bool is_default;
     bool one_handle, exportable, virtual_memory;
-    bool watched; /* guard, scrub or history: the fast path is left alone */
+    bool watched; /* guard, scrub, stacks or history: the fast path is left alone */
     bool guard, scrub, stacks;
     uint64_t serial; /* never used again */
     uint64_t made_ns;
@@ -175,7 +175,8 @@ struct leat_pool {
     leat_budget *budget;
     leat_pool_full_function on_full;
     void *on_full_argument;
-    uint32_t ways; /* LEAT_POOL_REUSE_* that are allowed */
+    uint32_t ways;                 /* LEAT_POOL_REUSE_* that are allowed */
+    _Atomic uint32_t planned_ways; /* the same for planned blocks, which are taken without the pool's lock */
     _Atomic(struct leati_owner *)
         owners;               /* all of them, the youngest first; only added to, so read without a lock */
     struct leati_owner *host; /* everybody's: memory of which all work is done */
