@@ -316,6 +316,37 @@ static void a_cached_block_is_reused_only_if_it_is_aligned(void **state)
     OK(leat_pool_destroy(pool));
 }
 
+/* Nor may one that the host freed, which streams take as it is. */
+static void a_block_that_the_host_freed_is_reused_only_if_it_is_aligned(void **state)
+{
+    enum { COUNT = 8, BLOCK_BYTES = 1536 };
+    struct test_state *t = *state;
+    leat_pool *pool = POOL(t->device, .name = "aligned");
+
+    for (size_t alignment = 1024; alignment <= 4096; alignment *= 2) {
+        void *blocks[COUNT], *aligned;
+        int cached = 0;
+
+        for (int i = 0; i < COUNT; i++)
+            blocks[i] = test_block(pool, NULL, BLOCK_BYTES);
+        for (int i = 0; i < COUNT; i++) {
+            if ((uintptr_t)blocks[i] % alignment == 0)
+                continue;
+            OK(leat_memory_free(blocks[i]));
+            blocks[i] = NULL;
+            cached++;
+        }
+        assert_true(cached > 0);
+        OK(leat_pool_alloc_aligned(pool, t->stream, BLOCK_BYTES, alignment, &aligned));
+        assert_int_equal((uintptr_t)aligned % alignment, 0);
+        OK(leat_free(t->stream, aligned));
+        for (int i = 0; i < COUNT; i++)
+            OK(leat_memory_free(blocks[i]));
+        OK(leat_pool_trim(pool, 0, NULL, NULL));
+    }
+    OK(leat_pool_destroy(pool));
+}
+
 /* Aligned blocks lie beside others, and leave no hole that nobody can use. */
 static void aligned_blocks_keep_their_bytes(void **state)
 {
@@ -1156,6 +1187,7 @@ static const struct CMUnitTest tests[] = {
     STATE_TEST(live_blocks_never_overlap),
     STATE_TEST(blocks_are_aligned_as_asked),
     STATE_TEST(a_cached_block_is_reused_only_if_it_is_aligned),
+    STATE_TEST(a_block_that_the_host_freed_is_reused_only_if_it_is_aligned),
     STATE_TEST(aligned_blocks_keep_their_bytes),
     STATE_TEST(zero_bytes_give_no_block),
     STATE_TEST(blocks_without_a_stream_are_ready_for_all),

@@ -153,6 +153,26 @@ static void the_plan_is_found_again(void **state)
     OK(leat_pool_destroy(pool));
 }
 
+/* Places of a plan are aligned to 512 bytes; who asks for more goes the ordinary way. */
+static void aligned_blocks_are_not_planned(void **state)
+{
+    static const char plan[] = "leat-plan 1\nbytes 9437184\nstream 2\n2097152 512\n2097152 4194816\n";
+    struct test_state *t = *state;
+    void *aligned, *block;
+    leat_pool *pool;
+
+    NEEDS_VIRTUAL_MEMORY(t);
+    pool = PLANNED(t, plan, .kind = LEAT_KIND_DEVICE);
+    OK(leat_pool_alloc_aligned(pool, t->stream, 2 * MIB, 4096, &aligned));
+    assert_int_equal((uintptr_t)aligned % 4096, 0);
+    assert_int_equal(planned(pool), 0);
+    OK(leat_pool_alloc_aligned(pool, t->stream, 2 * MIB, 512, &block));
+    assert_int_equal(planned(pool), 1);
+    OK(leat_free(t->stream, aligned));
+    OK(leat_free(t->stream, block));
+    OK(leat_pool_destroy(pool));
+}
+
 /* Nothing is as it was recorded. */
 static void a_wrong_plan_changes_nothing(void **state)
 {
@@ -454,6 +474,7 @@ static const struct CMUnitTest tests[] = {
     STATE_TEST(a_repeated_run_has_its_places),
     STATE_TEST(a_request_more_is_served_besides),
     STATE_TEST(the_plan_is_found_again),
+    STATE_TEST(aligned_blocks_are_not_planned),
     STATE_TEST(a_wrong_plan_changes_nothing),
     STATE_TEST(streams_have_their_lists),
     STATE_TEST(planned_memory_can_be_trimmed),
