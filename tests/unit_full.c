@@ -111,11 +111,45 @@ static void a_driver_refuses_what_is_free(void **state)
     OK(leat_pool_destroy(pool));
 }
 
+/* A page goes from the large blocks to the small ones while work on it is held up, at once or after mapping it
+ * failed and it was spare: what nobody uses of it still is its stream's. */
+static void a_page_that_changes_heaps_keeps_its_order(void **state)
+{
+    struct test_state *t = *state;
+    leat_pool_options options = {.size = sizeof options, .limit_bytes = 2 * MIB, .name = "change"};
+
+    for (int fails = 0; fails < 2; fails++) {
+        struct test_gate *gate;
+        leat_pool *pool;
+        void *block, *other;
+
+        OK(leat_pool_create(t->device, &options, &pool));
+        OK(leat_pool_set_reuse(pool, 0));
+        OK(leat_pool_alloc(pool, t->stream, 2 * MIB, &block));
+        gate = test_gate_close(t->stream);
+        OK(leat_free(t->stream, block));
+        if (fails) {
+            leati_fault_arm(wrapper(), LEATI_FAULT_FAIL, "vm_map", 1);
+            assert_int_equal(leat_pool_alloc(pool, t->stream, 1000, &block), LEAT_ERROR_DRIVER);
+            assert_true(leati_fault_fired(wrapper()));
+            leati_fault_arm(wrapper(), LEATI_FAULT_NONE, NULL, 0);
+        }
+        OK(leat_pool_alloc(pool, t->stream, 1000, &block));
+        REFUSED(leat_pool_alloc(pool, t->second, 1000, &other), LEAT_ERROR_DEVICE_MEMORY, "the limit");
+        test_gate_open(gate);
+        OK(leat_stream_synchronize(t->stream));
+        OK(leat_pool_alloc(pool, t->second, 1000, &other));
+        OK(leat_free(t->second, other));
+        OK(leat_free(t->stream, block));
+        OK(leat_pool_destroy(pool));
+    }
+}
+
 int main(void)
 {
-    static const struct CMUnitTest tests[] = {STATE_TEST(own_memory_is_pending),
-                                              STATE_TEST(a_control_group_has_no_more_to_pin),
-                                              STATE_TEST(a_driver_refuses_what_is_free)};
+    static const struct CMUnitTest tests[] = {
+        STATE_TEST(own_memory_is_pending), STATE_TEST(a_control_group_has_no_more_to_pin),
+        STATE_TEST(a_driver_refuses_what_is_free), STATE_TEST(a_page_that_changes_heaps_keeps_its_order)};
 
     setenv("LEAT_FAULT", "none", 1);
     setenv("LEAT_TEST_DEVICE", "cpu:0", 1);
