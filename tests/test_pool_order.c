@@ -994,6 +994,36 @@ static void ways_of_reuse_can_be_switched_off(void **state)
     }
 }
 
+/* New memory joins idle memory that a stream's work still uses: what is left of that is that stream's. */
+static void new_memory_takes_on_its_neighbours_order(void **state)
+{
+    struct test_state *t = *state;
+    leat_pool *pool = POOL(t->device, .packing = LEAT_POOL_STILL, .limit_bytes = 8 * MIB);
+    struct test_gate *gate;
+    char *low, *high;
+    void *joined, *other;
+
+    NEEDS_VIRTUAL_MEMORY(t);
+    OK(leat_pool_set_reuse(pool, 0));
+    low = test_block(pool, t->stream, 3 * MIB);
+    high = test_block(pool, t->stream, 3 * MIB);
+    assert_ptr_equal(high, low + 3 * MIB);
+    gate = test_gate_close(t->stream);
+    OK(leat_free(t->stream, high));
+    OK(leat_pool_alloc_aligned(pool, t->stream, 4 * MIB, 2 * MIB, &joined));
+    assert_ptr_equal(joined, low + 4 * MIB);
+    assert_int_equal(test_statistics(pool).reserved_bytes, 8 * MIB);
+    REFUSED(leat_pool_alloc(pool, t->second, 1 * MIB, &other), LEAT_ERROR_DEVICE_MEMORY, "limit");
+    test_gate_open(gate);
+    OK(leat_stream_synchronize(t->stream));
+    OK(leat_pool_alloc(pool, t->second, 1 * MIB, &other));
+    assert_ptr_equal(other, high);
+    OK(leat_free(t->second, other));
+    OK(leat_free(t->stream, joined));
+    OK(leat_free(t->stream, low));
+    OK(leat_pool_destroy(pool));
+}
+
 /* What needs no way: the stream's own memory, and what the program has waited for. */
 static void without_any_way_a_stream_has_its_own_memory(void **state)
 {
@@ -1674,6 +1704,7 @@ static const struct CMUnitTest tests[] = {
     STATE_TEST(policies_decide_who_waits),
     STATE_TEST(ways_of_reuse_can_be_switched_off),
     STATE_TEST(without_any_way_a_stream_has_its_own_memory),
+    STATE_TEST(new_memory_takes_on_its_neighbours_order),
     STATE_TEST(without_waiting_a_pool_that_would_wait_asks_for_more),
 
     STATE_TEST(the_host_waits_where_streams_may_not),
