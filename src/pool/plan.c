@@ -344,21 +344,22 @@ static FILE *open_regular(const char *path)
 
 leat_status leati_plan_read(const char *path, struct leati_plan **plan)
 {
-    struct reader reader = {.file = open_regular(path), .path = path};
+    FILE *file = open_regular(path);
+    struct reader reader = {.file = file, .path = path};
     struct entries entries = {.all = NULL};
     struct leati_plan *made;
     leat_status status;
 
-    if (!reader.file)
+    if (!file)
         return leati_fail(LEAT_ERROR_SYSTEM, "plan %s cannot be opened: %s", path, strerror(errno));
     made = calloc(1, sizeof *made);
     if (!made) {
-        fclose(reader.file);
+        fclose(file);
         return no_memory(path);
     }
     pthread_mutex_init(&made->lock, NULL);
     status = read_entries(&reader, made, &entries);
-    fclose(reader.file);
+    fclose(file);
     if (status == LEAT_OK)
         status = make(made, &entries, path);
     free(entries.all);

@@ -187,6 +187,8 @@ static size_t choose(struct gathered *idle, size_t bytes)
 {
     size_t sum = 0, count = 0, kept = 0;
 
+    if (!idle->handle_count)
+        return 0;
     while (count < idle->handle_count && sum < bytes)
         sum += idle->handles[count++]->bytes;
     if (sum < bytes)
@@ -394,9 +396,10 @@ static leat_status make(struct leat_pool *pool, const struct gathered *idle, siz
                                     .hash = hash_of(idle->handles, count),
                                     .count = count,
                                     .lent = lent};
-    memcpy(stitch->handles, idle->handles, count * sizeof(struct leati_physical *));
-    for (size_t i = 0; i < count; i++)
-        stitch->handles[i]->stitches++;
+    for (size_t i = 0; i < count; i++) {
+        stitch->handles[i] = idle->handles[i];
+        idle->handles[i]->stitches++;
+    }
     block->stitch = stitch;
     leati_set_owner(block, pool->host);
     block->tick = 0;
@@ -502,7 +505,7 @@ leat_status leati_stitch_provide(struct leat_pool *pool, struct leati_owner *own
         status = gather(pool, owner, LEATI_HEAP_SMALL, &idle);
     if (status == LEAT_OK) {
         found_bytes = choose(&idle, bytes);
-        if (found_bytes < bytes) {
+        if (!idle.handle_count || found_bytes < bytes) {
             *missing_bytes = leati_round_up(bytes - found_bytes, LEATI_PAGE_BYTES);
             status = leati_fail(LEAT_ERROR_DEVICE_MEMORY, "%zu bytes are idle in whole pages, %zu are too few",
                                 found_bytes, *missing_bytes);
