@@ -307,6 +307,13 @@ void leati_extent_free(struct leat_pool *pool, struct leati_block *block, struct
     leati_bins_add(&owner->bins[block->heap], block);
 }
 
+int leati_by_address(const void *a, const void *b)
+{
+    uintptr_t x = leati_base(*(struct leati_block *const *)a), y = leati_base(*(struct leati_block *const *)b);
+
+    return (x > y) - (x < y);
+}
+
 void leati_extent_hole(struct leat_pool *pool, struct leati_block *block)
 {
     leati_set_owner(block, NULL);

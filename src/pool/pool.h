@@ -292,6 +292,9 @@ leat_status leati_extent_cut(struct leat_pool *pool, struct leati_block *block, 
 void leati_extent_free(struct leat_pool *pool, struct leati_block *block, struct leati_owner *owner,
                        uint64_t tick);
 
+/* Compares two pointers to records by the addresses of their extents, for qsort(). */
+int leati_by_address(const void *a, const void *b);
+
 /* Makes block addresses without memory, joined with such beside it. */
 void leati_extent_hole(struct leat_pool *pool, struct leati_block *block);
 

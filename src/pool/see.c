@@ -486,13 +486,6 @@ static void say_ranges(const struct writer *writer, struct leat_pool *pool)
     }
 }
 
-static int by_address(const void *a, const void *b)
-{
-    uintptr_t x = leati_base(*(struct leati_block *const *)a), y = leati_base(*(struct leati_block *const *)b);
-
-    return (x > y) - (x < y);
-}
-
 /* Says of [at, end) of the range at base where there is memory that nobody uses, and where there is none. */
 static void say_idle(const struct writer *writer, struct leat_pool *pool, uintptr_t base, uintptr_t at,
                      uintptr_t end, const char **between)
@@ -524,7 +517,7 @@ static void say_planned(const struct writer *writer, struct leat_pool *pool, uin
     while ((block = leati_plan_block(pool, &index)))
         if (leati_state(block) == LEATI_BLOCK_LIVE)
             live[count++] = block;
-    qsort(live, count, sizeof *live, by_address);
+    qsort(live, count, sizeof *live, leati_by_address);
     say(writer, ",\n{\"name\":\"planned\",\"base\":\"%p\",\"bytes\":%zu,\"extents\":[", (void *)base, bytes);
     for (size_t i = 0; i < count; i++) {
         /* One that was freed meanwhile, whose place another one has. */

@@ -70,19 +70,12 @@ static bool grow_array(void ***array, size_t count, size_t *room)
     return true;
 }
 
-static int by_address(const void *a, const void *b)
-{
-    uintptr_t x = leati_base(*(struct leati_block *const *)a), y = leati_base(*(struct leati_block *const *)b);
-
-    return (x > y) - (x < y);
-}
-
 /* The largest first, of equals the one at the lower address. */
 static int by_size(const void *a, const void *b)
 {
     size_t x = leati_bytes(*(struct leati_block *const *)a), y = leati_bytes(*(struct leati_block *const *)b);
 
-    return x != y ? (x < y) - (x > y) : by_address(a, b);
+    return x != y ? (x < y) - (x > y) : leati_by_address(a, b);
 }
 
 static int by_home(const void *a, const void *b)
@@ -108,7 +101,7 @@ static void join_neighbours(struct leat_pool *pool, struct leati_owner *owner, s
 {
     size_t kept = 0;
 
-    qsort(idle->extents, idle->extent_count, sizeof(struct leati_block *), by_address);
+    qsort(idle->extents, idle->extent_count, sizeof(struct leati_block *), leati_by_address);
     for (size_t i = 0; i < idle->extent_count; kept++) {
         struct leati_block *first = idle->extents[i++];
 
