@@ -400,6 +400,48 @@ int fakes_let_default_stream_go(void **state)
     return 0;
 }
 
+/* CUDA's and HIP's handle for it is the same. */
+#define STREAM_OF_THREAD ((void *)2)
+
+/* The handle means another stream in each thread. What one thread frees on it while work is pending must not be
+ * given to the next allocation on it, which may come from another thread; on an ordinary stream it is. */
+void test_stream_of_each_thread(void **state)
+{
+    leat_device *device = fakes_open(fakes_vendor.devices[0]);
+    void *handles[] = {fakes_vendor.new_ordered_stream(), STREAM_OF_THREAD};
+    static bool ran[2]; /* a failure leaves the functions queued */
+
+    (void)state;
+    for (int each_thread = 0; each_thread < 2; each_thread++) {
+        void *freed = NULL, *next = NULL;
+        bool reused;
+        leat_stream *stream;
+
+        OK(leat_stream_wrap(device, handles[each_thread], &stream));
+        OK(leat_alloc(stream, BYTES, &freed));
+        fakes.hold(0, handles[each_thread], 1);
+        OK(leat_launch_host(stream, set_flag, &ran[each_thread]));
+        OK(leat_free(stream, freed));
+        OK(leat_alloc(stream, BYTES, &next));
+        reused = next == freed && !ran[each_thread];
+        fakes.hold(0, handles[each_thread], 0);
+        OK(leat_free(stream, next));
+        OK(leat_stream_synchronize(stream));
+        OK(leat_stream_destroy(stream));
+        assert_int_equal(reused, !each_thread);
+    }
+    fakes_vendor.end_stream(handles[0]);
+    OK(leat_device_close(device));
+    assert_int_equal(fakes.live(), 0);
+}
+
+int fakes_let_stream_of_thread_go(void **state)
+{
+    (void)state;
+    fakes.hold(0, STREAM_OF_THREAD, 0);
+    return 0;
+}
+
 struct late_write {
     void *ptr;
     uint64_t seed;

@@ -69,6 +69,8 @@ void test_boxes(void **state);
 void test_long_pitches(void **state);
 void test_streams_wait_for_no_default_stream(void **state);
 int fakes_let_default_stream_go(void **state); /* its tear-down, where it failed */
+void test_stream_of_each_thread(void **state);
+int fakes_let_stream_of_thread_go(void **state); /* its tear-down, where it failed */
 void test_pageable_sources_are_read_in_order(void **state);
 void test_copies_stay_in_one_allocation(void **state);
 void test_tickets_leave_nothing(void **state);

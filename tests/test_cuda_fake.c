@@ -472,6 +472,7 @@ int main(void)
         cmocka_unit_test(test_boxes),
         cmocka_unit_test(test_long_pitches),
         cmocka_unit_test_teardown(test_streams_wait_for_no_default_stream, fakes_let_default_stream_go),
+        cmocka_unit_test_teardown(test_stream_of_each_thread, fakes_let_stream_of_thread_go),
         cmocka_unit_test(test_pageable_sources_are_read_in_order),
         cmocka_unit_test(test_copies_stay_in_one_allocation),
         cmocka_unit_test(test_tickets_leave_nothing),

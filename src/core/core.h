@@ -64,7 +64,7 @@ struct leat_device {
     void *native; /* the driver's device */
     int ordinal;
     bool wrapped; /* works in a context of the user's own, so it is not shared between opens */
-    bool is_cpu;  /* of the driver "cpu" */
+    bool is_cpu;  /* for src/copy, until that asks driver->can */
     char name[16];
     unsigned opens;              /* under open_lock of device.c */
     struct leat_device *next;    /* under list_lock of device.c */

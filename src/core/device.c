@@ -239,7 +239,7 @@ static leat_status open_new(const char *what, struct leati_driver *driver, int o
     device->driver = driver;
     device->ordinal = ordinal;
     device->wrapped = context != NULL;
-    device->is_cpu = !strcmp(driver->name, "cpu");
+    device->is_cpu = driver->can->host_kernels;
     device->opens = 1;
     atomic_init(&device->peers, 0);
     snprintf(device->name, sizeof device->name, "%.7s:%d", driver->name, ordinal);

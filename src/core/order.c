@@ -9,12 +9,17 @@
 
 static _Atomic uint64_t last_serial;
 
-/* What CUDA calls CU_STREAM_PER_THREAD; no other driver has such a stream, nor one at this address. */
-#define PER_THREAD_STREAM ((void *)2)
-
 static void count(_Atomic uint64_t *counter)
 {
     atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
+}
+
+/* Returns true if the vendor's handle of the stream means another stream in each thread. */
+static bool is_per_thread(struct leati_driver *driver, void *native_stream)
+{
+    void *handle = driver->can->per_thread_stream;
+
+    return handle && driver->ops->stream_native(driver, native_stream) == handle;
 }
 
 struct leati_order *leati_order_new(struct leat_device *device, void *native_stream)
@@ -27,7 +32,7 @@ struct leati_order *leati_order_new(struct leat_device *device, void *native_str
     order->serial = 1 + atomic_fetch_add_explicit(&last_serial, 1, memory_order_relaxed);
     order->device = device;
     order->stream = native_stream;
-    order->per_thread = device->driver->ops->stream_native(device->driver, native_stream) == PER_THREAD_STREAM;
+    order->per_thread = is_per_thread(device->driver, native_stream);
     atomic_init(&order->tick, 1);
     atomic_init(&order->done, 0);
     pthread_mutex_init(&order->lock, NULL);

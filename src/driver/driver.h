@@ -301,10 +301,38 @@ struct leati_driver_ops {
                           size_t shared_bytes, void *const *args, unsigned argument_count);
 };
 
+/* What a driver can do and what it is good at. The layers above decide by these fields, never by a driver's name.
+ */
+struct leati_capabilities {
+    /* Streams and kernels read and write any host memory in place, in one pass: a copy of pageable memory needs no
+     * staging. */
+    bool reaches_pageable;
+
+    /* Host threads reach device memory by plain loads and stores. The CPU device's strict mode forbids this to the
+     * program; the memory is in the process's address space all the same. */
+    bool host_reaches_device;
+
+    /* Kernels run on this machine's processors: launch few blocks, of one thread each. */
+    bool host_kernels;
+
+    /* Copies are made by DMA engines, which move the rows of a narrow rectangle one by one. */
+    bool dma_engines;
+
+    /* The vendor's stream handle that means another stream in each thread. NULL: the vendor has none. */
+    void *per_thread_stream;
+
+    /* When one kernel makes many small copies faster than single copies. */
+    struct {
+        unsigned fewest_ranges; /* with fewer, copy one by one */
+        size_t largest_bytes;   /* a larger range is copied by itself */
+    } batch;
+};
+
 /* A driver. The registry owns it; it lives as long as the process. */
 struct leati_driver {
-    const char *name; /* "cuda" */
+    const char *name; /* "cuda"; for messages and for finding devices by name, never for decisions */
     const struct leati_driver_ops *ops;
+    const struct leati_capabilities *can;
 
     /* Filled by ops->load. */
     char library[256]; /* "" when nothing is loaded */

@@ -47,7 +47,7 @@
 
 static inline bool leati_track_reaches(const struct leat_pool *pool)
 {
-    return pool->kind != LEAT_KIND_DEVICE || pool->device->is_cpu;
+    return pool->kind != LEAT_KIND_DEVICE || pool->device->driver->can->host_reaches_device;
 }
 
 /* [base, base + bytes) is idle, and no work uses it any more. */

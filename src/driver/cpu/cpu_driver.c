@@ -254,9 +254,17 @@ static const struct leati_driver_ops ops = {
     .launch = cpu_launch,
 };
 
+/* A copy of the CPU device's own costs one queued work, and from 1 MiB on it is spread over the team by itself. */
+static const struct leati_capabilities capabilities = {
+    .reaches_pageable = true,
+    .host_reaches_device = true,
+    .host_kernels = true,
+    .batch = {.fewest_ranges = 4, .largest_bytes = (size_t)1 << 20},
+};
+
 struct leati_driver *leati_cpu_driver(void)
 {
-    static struct leati_driver driver = {.name = "cpu", .ops = &ops};
+    static struct leati_driver driver = {.name = "cpu", .ops = &ops, .can = &capabilities};
 
     return &driver;
 }

@@ -71,10 +71,17 @@ static const struct leati_driver_ops hip_ops = {
     .launch = leati_hip_launch,
 };
 
+/* The limits of batch were measured on NVIDIA GPUs (cuda_driver.c). */
+static const struct leati_capabilities capabilities = {
+    .dma_engines = true,
+    .per_thread_stream = LEATI_HIP_STREAM_PER_THREAD,
+    .batch = {.fewest_ranges = 16, .largest_bytes = (size_t)128 << 10},
+};
+
 struct leati_driver *leati_hip_driver(void)
 {
     static struct hip_driver hip = {
-        .base = {.name = "hip", .ops = &hip_ops},
+        .base = {.name = "hip", .ops = &hip_ops, .can = &capabilities},
         .open_lock = PTHREAD_MUTEX_INITIALIZER,
     };
 
