@@ -1,6 +1,7 @@
 /* unit_base.c - the parts of src/base by themselves: options, sentences, address ranges, handles. */
 #include "harness.h"
 
+#include "base/catch.h"
 #include "base/error.h"
 #include "base/handles.h"
 #include "base/options.h"
@@ -10,6 +11,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 /* ---- texts ------------------------------------------------------------------------------------- */
 
@@ -230,6 +232,102 @@ static void long_sentences_are_cut(void **state)
     leati_fail_in(LEAT_ERROR_SYSTEM, "front");
     assert_true(!strncmp(leat_last_error(), "front: xxx", 10));
     free(words);
+}
+
+static leat_status fail_twice(void)
+{
+    return leati_fail_in(leati_fail(LEAT_ERROR_RANGE, "the inner part"), "the outer part");
+}
+
+static void quiet_failures_write_nothing(void **state)
+{
+    unsigned quiet;
+
+    (void)state;
+    leati_fail(LEAT_ERROR_BUSY, "the caller's");
+    assert_int_equal(LEATI_QUIETLY(fail_twice()), LEAT_ERROR_RANGE);
+    assert_int_equal(LEATI_QUIETLY(LEAT_OK), LEAT_OK);
+    assert_int_equal(LEATI_QUIETLY(LEATI_DECLINED), LEATI_DECLINED);
+    assert_string_equal(leat_last_error(), "the caller's");
+    /* Regions nest: the outer one lasts longer. */
+    leati_error_quiet_begin();
+    assert_int_equal(LEATI_QUIETLY(LEATI_QUIETLY(fail_twice())), LEAT_ERROR_RANGE);
+    assert_int_equal(leati_error_quiet_depth, 1);
+    fail_twice();
+    assert_string_equal(leat_last_error(), "the caller's");
+    /* Code of the program is heard. */
+    quiet = leati_error_loud_begin();
+    fail_twice();
+    assert_string_equal(leat_last_error(), "the outer part: the inner part");
+    leati_error_loud_end(quiet);
+    leati_fail(LEAT_ERROR_BUSY, "not seen");
+    leati_error_quiet_end();
+    assert_int_equal(leati_error_quiet_depth, 0);
+    assert_string_equal(leat_last_error(), "the outer part: the inner part");
+    leati_fail(LEAT_ERROR_BUSY, "heard again");
+    assert_string_equal(leat_last_error(), "heard again");
+}
+
+static void heard_failures_leave_the_message(void **state)
+{
+    struct leati_hearing hearing;
+
+    (void)state;
+    leati_fail(LEAT_ERROR_BUSY, "the caller's");
+    for (unsigned quiet = 0; quiet < 2; quiet++) {
+        leati_error_quiet_depth = quiet;
+        leati_error_hear_begin(&hearing);
+        fail_twice();
+        assert_string_equal(leat_last_error(), "the outer part: the inner part");
+        leati_error_hear_end(&hearing);
+        assert_int_equal(leati_error_quiet_depth, quiet);
+        assert_string_equal(leat_last_error(), "the caller's");
+    }
+    leati_error_quiet_depth = 0;
+}
+
+/* Another thread's failures are heard while this one is quiet. */
+static void *fail_elsewhere(void *argument)
+{
+    fail_twice();
+    return strcmp(leat_last_error(), "the outer part: the inner part") ? NULL : argument;
+}
+
+static void quiet_is_of_one_thread(void **state)
+{
+    pthread_t thread;
+    void *heard;
+
+    leati_error_quiet_begin();
+    assert_int_equal(pthread_create(&thread, NULL, fail_elsewhere, &state), 0);
+    assert_int_equal(pthread_join(thread, &heard), 0);
+    leati_error_quiet_end();
+    assert_ptr_equal(heard, &state);
+}
+
+static void fault_quietly(void *page)
+{
+    leati_error_quiet_begin();
+    *(volatile char *)page = 1;
+    leati_error_quiet_end();
+}
+
+static void faults_end_quiet_regions(void **state)
+{
+    size_t bytes = 4096;
+    void *page = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    struct leati_catch_range ranges[2] = {{(uintptr_t)page, bytes}, {0, 0}};
+    uintptr_t fault;
+
+    (void)state;
+    assert_true(page != MAP_FAILED);
+    for (unsigned quiet = 0; quiet < 2; quiet++) {
+        leati_error_quiet_depth = quiet;
+        assert_false(leati_catch(ranges, fault_quietly, page, &fault));
+        assert_int_equal(leati_error_quiet_depth, quiet);
+    }
+    leati_error_quiet_depth = 0;
+    munmap(page, bytes);
 }
 
 /* ---- ranges: against an array of marks ----------------------------------------------------------- */
@@ -468,6 +566,10 @@ int main(void)
         cmocka_unit_test(failures_without_memory_have_a_message),
         cmocka_unit_test(sentences_grow_at_the_front),
         cmocka_unit_test(long_sentences_are_cut),
+        cmocka_unit_test(quiet_failures_write_nothing),
+        cmocka_unit_test(heard_failures_leave_the_message),
+        cmocka_unit_test(quiet_is_of_one_thread),
+        cmocka_unit_test(faults_end_quiet_regions),
         cmocka_unit_test(ranges_agree_with_a_plain_array),
         cmocka_unit_test(room_is_found_when_there_is_some),
         cmocka_unit_test(ranges_reach_the_end_of_addresses),

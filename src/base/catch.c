@@ -1,6 +1,8 @@
 /* catch.c - see catch.h. */
 #include "base/catch.h"
 
+#include "base/error.h"
+
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdatomic.h>
@@ -12,11 +14,12 @@ struct section {
     const struct leati_catch_range *ranges;
     uintptr_t fault;
     struct section *outer; /* whose work this is */
+    unsigned quiet_depth;  /* leati_error_quiet_depth at the beginning: work may have left a quiet region open */
 };
 
 /* Found without the call that a shared library pays for others, which a handler could not make either. */
-static _Thread_local __attribute__((tls_model("initial-exec"))) struct section *volatile current;
-_Thread_local __attribute__((tls_model("initial-exec"))) bool leati_catch_unblocked;
+static LEATI_QUICK_TLS struct section *volatile current;
+LEATI_QUICK_TLS bool leati_catch_unblocked;
 
 static struct sigaction earlier_segv, earlier_bus;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -169,13 +172,14 @@ bool leati_catch_ready(void)
 bool leati_catch(const struct leati_catch_range ranges[2], void (*work)(void *context), void *context,
                  uintptr_t *fault)
 {
-    struct section section = {.ranges = ranges, .outer = current};
+    struct section section = {.ranges = ranges, .outer = current, .quiet_depth = leati_error_quiet_depth};
 
     if (!leati_catch_unblocked)
         make_ready();
     /* Without the mask, which costs a system call: leati_catch_take() has it from the signal. */
     if (sigsetjmp(section.back, 0)) {
         current = section.outer;
+        leati_error_quiet_depth = section.quiet_depth;
         *fault = section.fault;
         return false;
     }

@@ -13,6 +13,8 @@
 #ifndef LEATI_CATCH_H
 #define LEATI_CATCH_H
 
+#include "base/quick.h"
+
 #include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -33,7 +35,7 @@ bool leati_catch(const struct leati_catch_range ranges[2], void (*work)(void *co
                  uintptr_t *fault);
 
 /* This thread has certainly not blocked SIGSEGV and SIGBUS since leat unblocked them. */
-extern _Thread_local __attribute__((tls_model("initial-exec"))) bool leati_catch_unblocked;
+extern LEATI_QUICK_TLS bool leati_catch_unblocked;
 
 /* Code of the program ran on this thread, which may have blocked signals: called where a call of the API begins
  * and where a host function returns. */

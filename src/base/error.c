@@ -15,6 +15,7 @@
 /* Made at a thread's first failure. Not in the thread's own storage: of that there is little for libraries that
  * are loaded later, and leat needs some of it for what must be quick (LEATI_QUICK_TLS). */
 static _Thread_local char *sentence;
+LEATI_QUICK_TLS unsigned leati_error_quiet_depth;
 static _Thread_local bool unsaid; /* the latest failure found no memory for its sentence */
 static pthread_key_t key;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -58,7 +59,7 @@ static void add_hint(char *text)
 /* In parentheses, since the header has macros of these names for the analyzer. */
 leat_status(leati_fail)(leat_status status, const char *format, ...)
 {
-    char *text = own_sentence();
+    char *text = leati_error_quiet_depth ? NULL : own_sentence();
     va_list args;
 
     if (!text)
@@ -78,6 +79,8 @@ leat_status(leati_fail_in)(leat_status status, const char *format, ...)
     size_t length;
     char *text;
 
+    if (leati_error_quiet_depth)
+        return status;
     leati_error_keep(&inner);
     text = own_sentence();
     if (!text)
@@ -112,6 +115,18 @@ leat_status(leati_error_restore)(leat_status status, const struct leati_sentence
     else
         unsaid = kept->text[0];
     return status;
+}
+
+void leati_error_hear_begin(struct leati_hearing *hearing)
+{
+    hearing->quiet_depth = leati_error_loud_begin();
+    leati_error_keep(&hearing->before);
+}
+
+void leati_error_hear_end(const struct leati_hearing *hearing)
+{
+    (void)leati_error_restore(LEAT_OK, &hearing->before);
+    leati_error_loud_end(hearing->quiet_depth);
 }
 
 const char *leat_last_error(void)

@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/handles.h"
 #include "base/hooks.h"
+#include "base/quick.h"
 #include "core/blocks.h"
 #include "core/order.h"
 #include "driver/driver.h"
@@ -25,10 +26,6 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
-
-/* A few words of each thread that the hot paths read: found without the call that a shared library pays for
- * others. */
-#define LEATI_QUICK_TLS _Thread_local __attribute__((tls_model("initial-exec")))
 
 /* Streams, events, modules: what the last close of a device has to end. A ring with a head in the device. */
 struct leati_link {

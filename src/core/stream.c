@@ -329,12 +329,16 @@ void leati_host_calls_close(struct leat_device *device)
 static void run_host_call(void *argument)
 {
     struct host_call call = *(struct host_call *)argument;
+    unsigned quiet;
 
     unlist(argument);
     free(argument);
+    /* A driver may run it in a call that leat makes quietly. */
+    quiet = leati_error_loud_begin();
     leati_host_function_enter();
     call.function(call.argument);
     leati_host_function_leave();
+    leati_error_loud_end(quiet);
 }
 
 leat_status leat_launch_host(leat_stream *stream, void (*function)(void *argument), void *argument)
