@@ -44,7 +44,14 @@ const char cli_bench_help[] =
     "  --full          every kind of memory, direction, size and number of threads: many minutes\n"
     "  --bytes SIZES   only these sizes, separated by commas; K, M, G (powers of 1024) may follow\n"
     "  --memory NAMES  only pinned, pageable, huge, registered, file, file-cold, fresh\n"
-    "  --part NAMES    only sizes, workers, beside, many, links\n\n"
+    "  --part NAMES    only sizes, workers, beside, many, links, gaps\n\n"
+    "Of its part gaps, pageable copies with idle gaps between them (each chooses that part):\n"
+    "  --gaps LIST     only these gaps in milliseconds, separated by commas, such as 0,0.2,2,20\n"
+    "  --forms NAMES   only done, sync, turns, first\n"
+    "  --cache NAMES   only warm, cold\n"
+    "  --direction NAMES  only in, out\n"
+    "  --seconds N     so long for all of it, without the form first\n"
+    "  --spin          gaps are spent computing instead of sleeping\n\n"
     "Of the group pool:\n"
     "  --part NAMES    only pairs, threads, streams, loop, growth, or packing, which runs only by name: how much "
     "memory\n"
@@ -179,6 +186,39 @@ static bool parse_sizes(const char *text, struct bench_options *options)
     return false;
 }
 
+/* Milliseconds, separated by commas. */
+static bool parse_gaps(const char *text, struct bench_options *options)
+{
+    const char *rest = text;
+
+    while (options->gap_count < BENCH_GAPS_MAX && ((*rest >= '0' && *rest <= '9') || *rest == '.')) {
+        char *end;
+        double gap = strtod(rest, &end);
+
+        if (end == rest || !(gap >= 0 && gap <= 1000) || (*end && *end != ','))
+            break;
+        options->gaps_ms[options->gap_count++] = gap;
+        if (!*end)
+            return true;
+        rest = end + 1;
+    }
+    cli_complain(
+        "bench: --gaps takes at most %d numbers of milliseconds from 0 to 1000, separated by commas, not '%s'",
+        BENCH_GAPS_MAX, text);
+    return false;
+}
+
+static bool parse_seconds(const char *text, double *seconds)
+{
+    char *end;
+
+    *seconds = text[0] >= '0' && text[0] <= '9' ? strtod(text, &end) : 0;
+    if (*seconds > 0 && *seconds <= 3600 && !*end)
+        return true;
+    cli_complain("bench: --seconds takes a number above 0, at most 3600, not '%s'", text);
+    return false;
+}
+
 /* Parts of the groups copy and pool; no name is one of both. */
 static bool parse_parts(const char *text, struct bench_options *options)
 {
@@ -253,6 +293,27 @@ static int apply_option(int option, struct bench_options *options, int argc, cha
     case 'L':
         options->ladder = true;
         return PARSE_GO_ON;
+    case 'G':
+        return parse_gaps(optarg, options) ? PARSE_GO_ON : CLI_USAGE;
+    case 'O':
+        return parse_names("--forms", optarg, gap_form_words, GAP_FORM_COUNT, &options->gap_forms) ? PARSE_GO_ON
+                                                                                                   : CLI_USAGE;
+    case 'C':
+        return parse_names("--cache", optarg, gap_cache_words, GAP_CACHE_COUNT, &options->gap_caches) ? PARSE_GO_ON
+                                                                                                      : CLI_USAGE;
+    case 'D':
+        return parse_names("--direction", optarg, gap_direction_words, GAP_DIRECTION_COUNT,
+                           &options->gap_directions)
+                   ? PARSE_GO_ON
+                   : CLI_USAGE;
+    case 'T':
+        return parse_seconds(optarg, &options->gap_seconds) ? PARSE_GO_ON : CLI_USAGE;
+    case 's':
+        options->spin = true;
+        return PARSE_GO_ON;
+    case '1':
+        options->first = optarg;
+        return PARSE_GO_ON;
     case 'e':
         options->headline = true;
         return PARSE_GO_ON;
@@ -267,11 +328,19 @@ static int apply_option(int option, struct bench_options *options, int argc, cha
     }
 }
 
+/* Is there an option of the part gaps? */
+static bool has_gap_option(const struct bench_options *options)
+{
+    return options->gap_count || options->gap_forms || options->gap_caches || options->gap_directions ||
+           options->gap_seconds > 0 || options->spin;
+}
+
 /* What does not go together. */
 static int check_options(const struct bench_options *options)
 {
-    bool narrowed = options->full || options->size_count || options->copy_memories || options->copy_parts ||
-                    options->pool_parts || options->live_bytes || options->layout_suites || options->ladder;
+    bool narrowed = has_gap_option(options) || options->first || options->full || options->size_count ||
+                    options->copy_memories || options->copy_parts || options->pool_parts || options->live_bytes ||
+                    options->layout_suites || options->ladder;
 
     if (options->from &&
         (options->quick || options->device || options->repeat || options->json || options->output || narrowed)) {
@@ -296,17 +365,33 @@ static int check_options(const struct bench_options *options)
 
 static int parse(int argc, char **argv, struct bench_options *options)
 {
-    static const struct option names[] = {
-        {"quick", no_argument, NULL, 'q'},         {"device", required_argument, NULL, 'd'},
-        {"group", required_argument, NULL, 'g'},   {"list", no_argument, NULL, 'l'},
-        {"repeat", required_argument, NULL, 'r'},  {"json", no_argument, NULL, 'j'},
-        {"output", required_argument, NULL, 'o'},  {"from", required_argument, NULL, 'f'},
-        {"headline", no_argument, NULL, 'e'},      {"markdown", no_argument, NULL, 'm'},
-        {"picture", required_argument, NULL, 'p'}, {"full", no_argument, NULL, 'F'},
-        {"bytes", required_argument, NULL, 'b'},   {"memory", required_argument, NULL, 'M'},
-        {"part", required_argument, NULL, 'P'},    {"live", required_argument, NULL, 'V'},
-        {"suite", required_argument, NULL, 'S'},   {"ladder", no_argument, NULL, 'L'},
-        {"help", no_argument, NULL, 'h'},          {NULL, 0, NULL, 0}};
+    static const struct option names[] = {{"quick", no_argument, NULL, 'q'},
+                                          {"device", required_argument, NULL, 'd'},
+                                          {"group", required_argument, NULL, 'g'},
+                                          {"list", no_argument, NULL, 'l'},
+                                          {"repeat", required_argument, NULL, 'r'},
+                                          {"json", no_argument, NULL, 'j'},
+                                          {"output", required_argument, NULL, 'o'},
+                                          {"from", required_argument, NULL, 'f'},
+                                          {"headline", no_argument, NULL, 'e'},
+                                          {"markdown", no_argument, NULL, 'm'},
+                                          {"picture", required_argument, NULL, 'p'},
+                                          {"full", no_argument, NULL, 'F'},
+                                          {"bytes", required_argument, NULL, 'b'},
+                                          {"memory", required_argument, NULL, 'M'},
+                                          {"part", required_argument, NULL, 'P'},
+                                          {"live", required_argument, NULL, 'V'},
+                                          {"suite", required_argument, NULL, 'S'},
+                                          {"ladder", no_argument, NULL, 'L'},
+                                          {"gaps", required_argument, NULL, 'G'},
+                                          {"forms", required_argument, NULL, 'O'},
+                                          {"cache", required_argument, NULL, 'C'},
+                                          {"direction", required_argument, NULL, 'D'},
+                                          {"seconds", required_argument, NULL, 'T'},
+                                          {"spin", no_argument, NULL, 's'},
+                                          {"first", required_argument, NULL, '1'},
+                                          {"help", no_argument, NULL, 'h'},
+                                          {NULL, 0, NULL, 0}};
     int option, status;
 
     while ((option = getopt_long(argc, argv, ":h", names, NULL)) != -1) {
@@ -319,10 +404,13 @@ static int parse(int argc, char **argv, struct bench_options *options)
             return CLI_USAGE;
     if (check_options(options) != CLI_OK)
         return CLI_USAGE;
+    if (has_gap_option(options))
+        options->copy_parts |= 1u << COPY_GAPS;
     if (!options->groups)
-        options->groups = options->layout_suites || options->ladder ? 1u << BENCH_GROUP_LAYOUT
-                          : options->pool_parts                     ? 1u << BENCH_GROUP_POOL
-                                                                    : BENCH_ALL_GROUPS;
+        options->groups = has_gap_option(options)                     ? 1u << BENCH_GROUP_COPY
+                          : options->layout_suites || options->ladder ? 1u << BENCH_GROUP_LAYOUT
+                          : options->pool_parts                       ? 1u << BENCH_GROUP_POOL
+                                                                      : BENCH_ALL_GROUPS;
     if (options->list)
         return print_list(options);
     return PARSE_GO_ON;
@@ -511,5 +599,7 @@ int cli_bench(int argc, char **argv)
 
     if (status != PARSE_GO_ON)
         return status;
+    if (options.first)
+        return bench_copy_first_child(&options);
     return options.from ? print_stored(&options) : measure(&options, argc, argv);
 }

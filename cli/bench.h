@@ -18,7 +18,7 @@
 #define MIB ((size_t)1 << 20)
 #define GIB ((size_t)1 << 30)
 
-enum { BENCH_STREAM_COUNT = 4, BENCH_ERROR_MAX = 1024, BENCH_SIZES_MAX = 32 };
+enum { BENCH_STREAM_COUNT = 4, BENCH_ERROR_MAX = 1024, BENCH_SIZES_MAX = 32, BENCH_GAPS_MAX = 8 };
 
 /* Large buffers, made at their first use and shared by all groups; each holds bench->largest bytes. */
 enum bench_buffer {
@@ -51,6 +51,15 @@ struct bench_options {
     unsigned copy_memories;
     size_t sizes[BENCH_SIZES_MAX];
     unsigned size_count;
+
+    /* Of the part "gaps" of the group "copy": bit i is form, state of the caches, or direction i, 0 for the usual
+     * ones; these gaps only, if there are any; seconds for all of it, 0 for the usual ones. */
+    unsigned gap_forms, gap_caches, gap_directions;
+    double gaps_ms[BENCH_GAPS_MAX];
+    unsigned gap_count;
+    double gap_seconds;
+    bool spin;         /* gaps are spent computing, not sleeping */
+    const char *first; /* "DIRECTION,SIDE": this process makes that one copy, and nothing else */
 
     /* Of the group "pool": bit i is part i, 0 for all but the packing; live bytes of the packing, 0 for the usual
      * ones. */
@@ -131,6 +140,7 @@ struct bench_group {
 
 enum {
     BENCH_GROUP_COUNT = 8,
+    BENCH_GROUP_COPY = 0,
     BENCH_GROUP_LAYOUT = 2,
     BENCH_GROUP_POOL = 4,
     BENCH_ALL_GROUPS = (1 << BENCH_GROUP_COUNT) - 1

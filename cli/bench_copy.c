@@ -12,7 +12,7 @@
 
 const char *const copy_direction_texts[COPY_DIRECTION_COUNT] = {"host to device", "device to host",
                                                                 "both directions"};
-const char *const copy_part_words[COPY_PART_COUNT] = {"sizes", "workers", "beside", "many", "links"};
+const char *const copy_part_words[COPY_PART_COUNT] = {"sizes", "workers", "beside", "many", "links", "gaps"};
 
 /* The largest of copy_case_choose_call(): above, what was chosen for smaller sizes stays. */
 static const size_t choose_call_bytes = 64 * MIB;
@@ -249,7 +249,7 @@ static void sweep_sizes(struct bench *bench)
 void bench_copy_group(struct bench *bench)
 {
     static void (*const parts[COPY_PART_COUNT])(struct bench *) = {
-        sweep_sizes, bench_copy_workers, bench_copy_beside, bench_copy_many, bench_copy_links};
+        sweep_sizes, bench_copy_workers, bench_copy_beside, bench_copy_many, bench_copy_links, bench_copy_gaps};
     unsigned i;
 
     for (i = 0; i < COPY_PART_COUNT; i++)

@@ -35,7 +35,7 @@ extern const struct copy_memory_text copy_memory_texts[COPY_MEMORY_COUNT];
 extern const char *const copy_direction_texts[COPY_DIRECTION_COUNT];
 
 /* The parts of the group, and the words of --part. */
-enum copy_part { COPY_SIZES, COPY_WORKERS, COPY_BESIDE, COPY_MANY, COPY_LINKS, COPY_PART_COUNT };
+enum copy_part { COPY_SIZES, COPY_WORKERS, COPY_BESIDE, COPY_MANY, COPY_LINKS, COPY_GAPS, COPY_PART_COUNT };
 
 extern const char *const copy_part_words[COPY_PART_COUNT];
 
@@ -129,6 +129,39 @@ void bench_copy_many(struct bench *bench);
 
 /* One device filled over the links of several. */
 void bench_copy_links(struct bench *bench);
+
+/* ---- the part "gaps": bench_copy_gaps.c ---- */
+
+/* How a copy is timed, and the words of --forms. */
+enum gap_form {
+    GAP_DONE,  /* until the bytes are at their place */
+    GAP_SYNC,  /* the plain call: until the source may change or the host has the bytes */
+    GAP_TURNS, /* as GAP_DONE, but leat's and the driver's copies in turns in one loop */
+    GAP_FIRST, /* the first copy of a process */
+    GAP_FORM_COUNT
+};
+
+/* Whether the host's side of a copy is in the processor's caches, and the words of --cache. */
+enum gap_cache { GAP_WARM, GAP_COLD, GAP_CACHE_COUNT };
+
+/* The words of --direction. */
+enum { GAP_DIRECTION_COUNT = 2 };
+
+extern const char *const gap_form_words[GAP_FORM_COUNT];
+extern const char *const gap_cache_words[GAP_CACHE_COUNT];
+extern const char *const gap_direction_words[GAP_DIRECTION_COUNT];
+
+/* Copies of pageable memory with idle gaps between them. */
+void bench_copy_gaps(struct bench *bench);
+
+/* ---- the first copy of a process: bench_copy_first.c ---- */
+
+/* Adds rows of these sizes, measured by processes of their own. */
+void bench_copy_first(struct bench *bench, unsigned directions, const size_t *sizes, unsigned size_count);
+
+/* What such a process runs: makes the one copy that options->first and the first size describe, and prints its
+ * seconds as JSON. Returns the exit status. */
+int bench_copy_first_child(const struct bench_options *options);
 
 /* ---- bench_copy_picture.c ---- */
 

@@ -48,10 +48,13 @@ double bench_clock_cost(void)
     return cost = apart[READINGS / 2];
 }
 
-static struct bench_figures summarise(double *times, unsigned count)
+struct bench_figures bench_summarise(double *times, unsigned count)
 {
-    struct bench_figures figures;
+    struct bench_figures figures = {.mean = 0};
+    unsigned i;
 
+    for (i = 0; i < count; i++)
+        figures.mean += times[i] / count;
     qsort(times, count, sizeof times[0], compare_times);
     figures.best = times[0];
     figures.worst = times[count - 1];
@@ -134,9 +137,9 @@ bool bench_measure_for(struct bench *bench, bench_sample sample, void *state, bo
             return false;
     }
     result->repeats = series[BENCH_LEAT].count;
-    result->leat = summarise(series[BENCH_LEAT].times, result->repeats);
+    result->leat = bench_summarise(series[BENCH_LEAT].times, result->repeats);
     if (with_driver)
-        result->driver = summarise(series[BENCH_DRIVER].times, result->repeats);
+        result->driver = bench_summarise(series[BENCH_DRIVER].times, result->repeats);
     return true;
 }
 

@@ -16,6 +16,7 @@ struct bench_figures {
     double best;
     double p99; /* 99 % of the samples took at most so long */
     double worst;
+    double mean;
 };
 
 struct bench_result {
@@ -29,6 +30,9 @@ double bench_now(void);
 /* Seconds that two readings of the clock right after each other are apart: what a time of one short call has too
  * much. Measured at the first call. */
 double bench_clock_cost(void);
+
+/* Sorts the times, of which there is at least one, and sums them up. */
+struct bench_figures bench_summarise(double *times, unsigned count);
 
 /*
  * Warms up, then takes samples of both sides in turns, so that drift hits both, until the time that a row may take

@@ -30,6 +30,9 @@ struct bench_peer {
 
     /* A copy that is complete at the return: what a plain program does with ordinary memory. */
     int (*copy_at_once)(struct bench_peer *peer, enum bench_way way, void *dst, const void *src, size_t bytes);
+
+    /* The driver's plain call: when it returns, the source may change and a host's destination has its bytes. */
+    int (*copy_plain)(struct bench_peer *peer, enum bench_way way, void *dst, const void *src, size_t bytes);
     int (*wait)(struct bench_peer *peer, void *stream);
 
     /* Many copies in stream order by one call, with no order among them. NULL: the driver has no such call. */
@@ -77,8 +80,9 @@ struct bench_peer {
     void (*destroy)(struct bench_peer *peer);
 };
 
-/* The driver's calls for an open device, or NULL where there is nothing to compare with; why then says why. */
-struct bench_peer *bench_peer_cuda(leat_device *device, const char **why);
+/* The driver's calls for an open device, or NULL where there is nothing to compare with; why then says why.
+ * with_kernel: launch is wanted too, for which a module is loaded. */
+struct bench_peer *bench_peer_cuda(leat_device *device, bool with_kernel, const char **why);
 
 /* memcpy and malloc by the threads of team, as many as the device uses. team must outlive the peer. */
 struct bench_peer *bench_peer_cpu(struct bench_team *team, const leat_device_info *info, const char **why);

@@ -128,6 +128,7 @@ struct bench_peer *bench_peer_cpu(struct bench_team *team, const leat_device_inf
     cpu->peer.leave = enter;
     cpu->peer.copy = copy;
     cpu->peer.copy_at_once = copy_at_once;
+    cpu->peer.copy_plain = copy_at_once;
     cpu->peer.wait = wait;
     cpu->peer.alloc = alloc;
     cpu->peer.free = free_memory;

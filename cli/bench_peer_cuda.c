@@ -158,17 +158,21 @@ static int copy(struct bench_peer *peer, void *stream, enum bench_way way, void 
     }
 }
 
+static int copy_plain(struct bench_peer *peer, enum bench_way way, void *dst, const void *src, size_t bytes)
+{
+    const struct cuda_calls *call = &cuda_of(peer)->call;
+
+    return way == BENCH_TO_HOST ? call->to_host(dst, (cuda_address)src, bytes)
+                                : call->to_device((cuda_address)dst, src, bytes);
+}
+
 static int copy_at_once(struct bench_peer *peer, enum bench_way way, void *dst, const void *src, size_t bytes)
 {
     const struct cuda_calls *call = &cuda_of(peer)->call;
-    int result;
-
-    if (way == BENCH_TO_HOST)
-        return call->to_host(dst, (cuda_address)src, bytes);
-    result = call->to_device((cuda_address)dst, src, bytes);
+    int result = copy_plain(peer, way, dst, src, bytes);
 
     /* The call may come back when the source has been read, before the bytes are on the device. */
-    return result ? result : call->synchronize(NULL);
+    return result || way == BENCH_TO_HOST ? result : call->synchronize(NULL);
 }
 
 static int wait(struct bench_peer *peer, void *stream)
@@ -397,7 +401,7 @@ static void load_kernel(struct cuda_peer *cuda)
     leave(&cuda->peer);
 }
 
-struct bench_peer *bench_peer_cuda(leat_device *device, const char **why)
+struct bench_peer *bench_peer_cuda(leat_device *device, bool with_kernel, const char **why)
 {
     struct cuda_peer *cuda = calloc(1, sizeof *cuda);
 
@@ -415,6 +419,7 @@ struct bench_peer *bench_peer_cuda(leat_device *device, const char **why)
     cuda->peer.leave = leave;
     cuda->peer.copy = copy;
     cuda->peer.copy_at_once = copy_at_once;
+    cuda->peer.copy_plain = copy_plain;
     cuda->peer.copies_block = true;
     cuda->peer.wait = wait;
     if (cuda->call.batch || cuda->call.batch_12)
@@ -443,6 +448,7 @@ struct bench_peer *bench_peer_cuda(leat_device *device, const char **why)
     cuda->peer.event_record = event_record;
     cuda->peer.event_query = event_query;
     cuda->peer.destroy = destroy;
-    load_kernel(cuda);
+    if (with_kernel)
+        load_kernel(cuda);
     return &cuda->peer;
 }

@@ -297,6 +297,21 @@ static json_t *rows_of(const json_t *rows, const char *group, const char *part)
     return chosen;
 }
 
+/* Two tables: of the medians, and of the times that 99 % of the copies took at most. */
+static bool print_gaps(const json_t *rows, const char *group, const char *part, enum table_style style)
+{
+    char title[CELL_MAX];
+    bool fine;
+
+    snprintf(title, sizeof title, "%s: %s: driver / leat, medians in us", group, part);
+    fine = report_print_gaps(rows, title, "median", "driver_value", style);
+    putchar('\n');
+    snprintf(title, sizeof title, "%s: %s: driver / leat, p99 in us", group, part);
+    fine = report_print_gaps(rows, title, "p99", "driver_p99", style) && fine;
+    putchar('\n');
+    return fine;
+}
+
 static bool print_part(const json_t *rows, const char *group, const char *text, const char *part,
                        enum table_style style)
 {
@@ -308,7 +323,9 @@ static bool print_part(const json_t *rows, const char *group, const char *text, 
         snprintf(title, sizeof title, "%s: %s", group, part);
     else
         snprintf(title, sizeof title, "%s%s%s", group, text[0] ? ": " : "", text);
-    if (fine && json_array_size(chosen) > 0) {
+    if (fine && json_object_get(json_array_get(chosen, 0), "gap_ms")) {
+        fine = print_gaps(chosen, group, part, style);
+    } else if (fine && json_array_size(chosen) > 0) {
         fine = print_rows(chosen, group_columns, sizeof group_columns / sizeof group_columns[0], title, style);
         putchar('\n');
     }

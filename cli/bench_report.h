@@ -20,6 +20,11 @@ void report_print_head(const json_t *record, enum table_style style);
  * memory is short. */
 bool report_print_group(const json_t *record, const char *group, enum table_style style);
 
+/* Rows of copies with idle gaps as a table of sizes by gaps; cells are how many times as long the driver takes,
+ * and both times, by these keys. False when memory is short. */
+bool report_print_gaps(const json_t *rows, const char *title, const char *leat_key, const char *driver_key,
+                       enum table_style style);
+
 /* One table of the few rows that sum the record up. False when memory is short. */
 bool report_print_headline(const json_t *record, enum table_style style);
 

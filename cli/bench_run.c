@@ -232,7 +232,7 @@ static void make_peer(struct bench *bench)
     if (!strcmp(bench->info.driver, "cpu"))
         bench->peer = bench_peer_cpu(bench->team, &bench->info, &why);
     else if (!strcmp(bench->info.driver, "cuda"))
-        bench->peer = bench_peer_cuda(bench->device, &why);
+        bench->peer = bench_peer_cuda(bench->device, true, &why);
     if (!bench->peer)
         bench_note(bench, "no driver figures: %s", why);
 }

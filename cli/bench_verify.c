@@ -14,6 +14,7 @@ struct walk {
     void *ptr;
     size_t bytes;
     uint64_t seed, other_seed;
+    uint64_t first;      /* index in the pattern of the first word */
     atomic_size_t wrong; /* relaxed: only a sum, read after the team has come together */
 };
 
@@ -38,7 +39,7 @@ static void fill_words(void *argument, unsigned index, unsigned threads)
     size_t i, end;
 
     for (share(walk->bytes / 8, index, threads, &i, &end); i < end; i++)
-        words[i] = leat_pattern_value(i, walk->seed);
+        words[i] = leat_pattern_value(walk->first + i, walk->seed);
 }
 
 static void check_words(void *argument, unsigned index, unsigned threads)
@@ -48,7 +49,7 @@ static void check_words(void *argument, unsigned index, unsigned threads)
     size_t i, end, wrong = 0;
 
     for (share(walk->bytes / 8, index, threads, &i, &end); i < end; i++)
-        wrong += words[i] != leat_pattern_value(i, walk->seed);
+        wrong += words[i] != leat_pattern_value(walk->first + i, walk->seed);
     atomic_fetch_add_explicit(&walk->wrong, wrong, memory_order_relaxed);
 }
 
@@ -96,23 +97,33 @@ static void walk_host(struct bench *bench, bench_work work, struct walk *walk)
         bench_team_run(bench->team, work, walk);
 }
 
-void bench_fill_host(struct bench *bench, void *ptr, size_t bytes, uint64_t seed)
+void bench_fill_host_part(struct bench *bench, void *ptr, size_t bytes, uint64_t first, uint64_t seed)
 {
-    struct walk walk = {.ptr = ptr, .bytes = bytes, .seed = seed};
-    uint64_t last = leat_pattern_value(bytes / 8, seed);
+    struct walk walk = {.ptr = ptr, .bytes = bytes, .seed = seed, .first = first};
+    uint64_t last = leat_pattern_value(first + bytes / 8, seed);
 
     walk_host(bench, fill_words, &walk);
     memcpy((char *)ptr + bytes / 8 * 8, &last, bytes % 8);
 }
 
-bool bench_host_holds(struct bench *bench, const void *ptr, size_t bytes, uint64_t seed)
+void bench_fill_host(struct bench *bench, void *ptr, size_t bytes, uint64_t seed)
 {
-    struct walk walk = {.ptr = (void *)(uintptr_t)ptr, .bytes = bytes, .seed = seed};
-    uint64_t last = leat_pattern_value(bytes / 8, seed);
+    bench_fill_host_part(bench, ptr, bytes, 0, seed);
+}
+
+bool bench_host_part_holds(struct bench *bench, const void *ptr, size_t bytes, uint64_t first, uint64_t seed)
+{
+    struct walk walk = {.ptr = (void *)(uintptr_t)ptr, .bytes = bytes, .seed = seed, .first = first};
+    uint64_t last = leat_pattern_value(first + bytes / 8, seed);
 
     walk_host(bench, check_words, &walk);
     return atomic_load_explicit(&walk.wrong, memory_order_relaxed) == 0 &&
            !memcmp((const char *)ptr + bytes / 8 * 8, &last, bytes % 8);
+}
+
+bool bench_host_holds(struct bench *bench, const void *ptr, size_t bytes, uint64_t seed)
+{
+    return bench_host_part_holds(bench, ptr, bytes, 0, seed);
 }
 
 void bench_poison_host(struct bench *bench, void *ptr, size_t bytes)

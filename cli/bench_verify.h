@@ -16,6 +16,10 @@ uint64_t bench_new_seed(struct bench *bench);
 void bench_fill_host(struct bench *bench, void *ptr, size_t bytes, uint64_t seed);
 bool bench_host_holds(struct bench *bench, const void *ptr, size_t bytes, uint64_t seed);
 
+/* The same for a part of a larger pattern: the word at ptr is word first of it. */
+void bench_fill_host_part(struct bench *bench, void *ptr, size_t bytes, uint64_t first, uint64_t seed);
+bool bench_host_part_holds(struct bench *bench, const void *ptr, size_t bytes, uint64_t first, uint64_t seed);
+
 /* Device memory; the buffer has room for whole words. False with bench->error set when a call failed. */
 bool bench_fill_device(struct bench *bench, void *ptr, size_t bytes, uint64_t seed);
 bool bench_device_holds(struct bench *bench, void *ptr, size_t bytes, uint64_t seed, bool *holds);

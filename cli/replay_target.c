@@ -224,7 +224,7 @@ static void make_peer(struct replay_target *target)
         target->team = bench_team_create(1);
         target->peer = target->team ? bench_peer_cpu(target->team, &target->info, &why) : NULL;
     } else if (!strcmp(target->info.driver, "cuda")) {
-        target->peer = bench_peer_cuda(target->device, &why);
+        target->peer = bench_peer_cuda(target->device, true, &why);
     }
     if (target->peer)
         target->entered = target->peer->enter(target->peer) == 0;
