@@ -372,7 +372,7 @@ static void threads_that_copy_block_signals(void **state)
     while ((entry = readdir(threads))) {
         unsigned long long blocked;
 
-        if (!read_line(entry->d_name, "comm", "leat copy", line, sizeof line) ||
+        if (!read_line(entry->d_name, "comm", "leat worker", line, sizeof line) ||
             !read_line(entry->d_name, "status", "SigBlk:", line, sizeof line))
             continue;
         blocked = strtoull(line + strlen("SigBlk:"), NULL, 16);

@@ -39,7 +39,7 @@ $(test_programs): %: %.o $(test_objects) $(BUILD)/libleat.a
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(test_wraps) $(filter %.o,$^) $(BUILD)/libleat.a -lcmocka $(test_libs) $(LIB_LIBS) -o $@
 
 # What waits wait for is held up.
-$(addprefix $(test_bin)/,unit_copy_waits unit_copy_lend unit_copy_forms unit_order): $(test_bin)/held.o
+$(addprefix $(test_bin)/,unit_copy_waits unit_copy_help unit_copy_forms unit_order): $(test_bin)/held.o
 $(test_bin)/unit_copy_waits: test_wraps = -Wl,--wrap=leati_order_failed
 $(test_bin)/unit_full: test_wraps = -Wl,--wrap=leati_available
 $(test_bin)/unit_record: test_wraps = -Wl,--wrap=write
@@ -209,7 +209,7 @@ check-tsan: check-tsan-plain check-tsan-staged
 check-tsan-plain: tests
 	$(Q)$(few_addresses) LEAT_DEVICE=cpu:0 TEST_TIMEOUT=900 tests/run.sh '$(BUILD)' cpu:0 $(compat_tests)
 	$(Q)$(few_addresses) TEST_TIMEOUT=900 tests/run.sh '$(BUILD)' cpu:0 $(test_bin)/test_pool_threads $(test_bin)/unit_copy_waits \
-	    $(test_bin)/unit_copy_lend $(test_bin)/unit_cpu
+	    $(test_bin)/unit_copy_help $(test_bin)/unit_cpu
 	$(Q)TEST_TIMEOUT=900 tests/run.sh '$(BUILD)' cpu:0 $(test_tsan) $(test_order) $(test_bin)/unit_bytes $(test_bin)/unit_layout
 check-tsan-staged: tests
 	$(Q)$(staged) $(few_addresses) TEST_TIMEOUT=900 tests/run.sh '$(BUILD)' cpu:0 \

@@ -13,7 +13,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/stream_copy.h"
-#include "copy/bytes.h"
+#include "staging/bytes.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -62,7 +62,7 @@ static void copy_one(const struct places *p, int variant, size_t to, size_t from
     memset(p->wanted, 0xa5, around);
     memcpy(p->wanted + to, p->src + from, bytes);
     if (variant < 0)
-        leati_bytes_copy(p->dst + to, p->src + from, bytes, LEATI_STORES_CACHED);
+        leati_staging_copy(p->dst + to, p->src + from, bytes, LEATI_STORES_CACHED);
     else
         leati_stream_copy_by((enum leati_stream_stores)variant, p->dst + to, p->src + from, bytes);
     if (memcmp(p->dst, p->wanted, around))
@@ -94,9 +94,9 @@ static void every_variant_copies(void **state)
 static void stores_have_names(void **state)
 {
     (void)state;
-    assert_string_equal(leati_stores_name(LEATI_STORES_CACHED), "cached");
-    assert_string_equal(leati_stores_name(LEATI_STORES_STREAMING), "streaming");
-    assert_string_equal(leati_stores_streaming_by(), leati_stream_name(leati_stream_best()));
+    assert_string_equal(leati_store_policy_name(LEATI_STORES_CACHED), "cached");
+    assert_string_equal(leati_store_policy_name(LEATI_STORES_STREAMING), "streaming");
+    assert_string_equal(leati_staging_streaming_by(), leati_stream_name(leati_stream_best()));
     assert_string_equal(leati_stream_name(LEATI_STREAM_PLAIN), "memcpy");
 }
 
@@ -131,11 +131,11 @@ static void expect_stop(unsigned char *dst, const unsigned char *src, size_t byt
 {
     for (int stores = LEATI_STORES_CACHED; stores <= LEATI_STORES_STREAMING; stores++) {
         uintptr_t fault = 0;
-        size_t got = leati_bytes_copy_guarded(dst, src, bytes, (enum leati_stores)stores, &fault);
+        size_t got = leati_staging_copy_guarded(dst, src, bytes, (enum leati_store_policy)stores, &fault);
 
         if (got != reached || fault != (uintptr_t)bad) {
             fprintf(stderr, "child: %s: %zu of %zu bytes and a fault at %p; should be %zu and %p\n",
-                    leati_stores_name((enum leati_stores)stores), got, bytes, (void *)fault, reached,
+                    leati_store_policy_name((enum leati_store_policy)stores), got, bytes, (void *)fault, reached,
                     (const void *)bad);
             _exit(1);
         }
@@ -149,7 +149,7 @@ static void expect_whole(unsigned char *dst, const unsigned char *src, size_t by
         uintptr_t fault = 5;
 
         memset(dst, 0, bytes);
-        CHECK(leati_bytes_copy_guarded(dst, src, bytes, (enum leati_stores)stores, &fault) == bytes);
+        CHECK(leati_staging_copy_guarded(dst, src, bytes, (enum leati_store_policy)stores, &fault) == bytes);
         CHECK(fault == 5 && !memcmp(dst, src, bytes));
     }
 }
@@ -239,7 +239,7 @@ static int case_nothing(struct scene *s)
 {
     uintptr_t fault = 5;
 
-    CHECK(leati_bytes_copy_guarded(NULL, NULL, 0, LEATI_STORES_STREAMING, &fault) == 0 && fault == 5);
+    CHECK(leati_staging_copy_guarded(NULL, NULL, 0, LEATI_STORES_STREAMING, &fault) == 0 && fault == 5);
     expect_whole(s->dst + 1, s->src, PAGES * page_bytes - 1);
     return 0;
 }
@@ -507,20 +507,20 @@ static int case_usable(struct scene *s)
                     memset(ptr, 0xa5, bytes);
                 else
                     CHECK(!madvise(ptr, bytes, MADV_DONTNEED));
-                CHECK(leati_bytes_usable(ptr + 5, bytes - 5, true) && leati_bytes_usable(ptr, bytes, false));
-                CHECK(leati_bytes_usable(inner, inner_bytes, true) &&
-                      leati_bytes_usable(inner, inner_bytes, false));
+                CHECK(leati_staging_usable(ptr + 5, bytes - 5, true) && leati_staging_usable(ptr, bytes, false));
+                CHECK(leati_staging_usable(inner, inner_bytes, true) &&
+                      leati_staging_usable(inner, inner_bytes, false));
                 for (size_t i = 0; i < bytes; i++)
                     CHECK(ptr[i] == (touched ? 0xa5 : 0));
                 CHECK(touched || !madvise(ptr, bytes, MADV_DONTNEED));
                 CHECK(!mprotect(ptr + odd * page_bytes, page_bytes, PROT_READ));
-                CHECK(!leati_bytes_usable(ptr, bytes, true) && leati_bytes_usable(ptr, bytes, false));
-                CHECK(!leati_bytes_usable(inner, inner_bytes, true) &&
-                      leati_bytes_usable(inner, inner_bytes, false));
+                CHECK(!leati_staging_usable(ptr, bytes, true) && leati_staging_usable(ptr, bytes, false));
+                CHECK(!leati_staging_usable(inner, inner_bytes, true) &&
+                      leati_staging_usable(inner, inner_bytes, false));
                 unmap_pages(ptr + odd * page_bytes, 1);
-                CHECK(!leati_bytes_usable(ptr, bytes, true) && !leati_bytes_usable(ptr, bytes, false));
-                CHECK(!leati_bytes_usable(inner, inner_bytes, true) &&
-                      !leati_bytes_usable(inner, inner_bytes, false));
+                CHECK(!leati_staging_usable(ptr, bytes, true) && !leati_staging_usable(ptr, bytes, false));
+                CHECK(!leati_staging_usable(inner, inner_bytes, true) &&
+                      !leati_staging_usable(inner, inner_bytes, false));
                 unmap_pages(ptr, pages);
             }
     return 0;
@@ -689,17 +689,17 @@ static void prefault_leaves_what_is_there(void **state)
     (void)state;
     assert_true(ptr != MAP_FAILED);
     madvise(ptr, bytes, MADV_NOHUGEPAGE);
-    assert_true(leati_bytes_resident(ptr, 0));
-    assert_false(leati_bytes_resident(ptr, bytes));
+    assert_true(leati_staging_resident(ptr, 0));
+    assert_false(leati_staging_resident(ptr, bytes));
     for (size_t i = 0; i < bytes; i += 2 * page_bytes)
         test_pattern(ptr + i, page_bytes, i);
-    assert_false(leati_bytes_resident(ptr, bytes));
-    assert_true(leati_bytes_resident(ptr + 10, 5));
-    assert_false(leati_bytes_resident(ptr + page_bytes - 1, 2));
+    assert_false(leati_staging_resident(ptr, bytes));
+    assert_true(leati_staging_resident(ptr + 10, 5));
+    assert_false(leati_staging_resident(ptr + page_bytes - 1, 2));
     /* Not from the start, nor to the end, of a page. */
     can = !madvise(ptr + page_bytes, page_bytes, 23);
-    leati_bytes_prefault(ptr + 100, bytes - page_bytes);
-    assert_int_equal(leati_bytes_resident(ptr, bytes), can);
+    leati_staging_prefault(ptr + 100, bytes - page_bytes);
+    assert_int_equal(leati_staging_resident(ptr, bytes), can);
     for (size_t i = 0; i < bytes; i += 2 * page_bytes) {
         EXPECT_PATTERN(ptr + i, page_bytes, i);
         EXPECT_BYTES(ptr + i + page_bytes, page_bytes, 0);
@@ -713,13 +713,13 @@ static void prefault_says_nothing(void **state)
 
     (void)state;
     assert_true(ptr != MAP_FAILED);
-    leati_bytes_prefault(ptr, 0);
-    leati_bytes_prefault(ptr, 4 * page_bytes);
+    leati_staging_prefault(ptr, 0);
+    leati_staging_prefault(ptr, 4 * page_bytes);
     assert_int_equal(munmap(ptr, 4 * page_bytes), 0);
-    leati_bytes_prefault(ptr, 4 * page_bytes);
-    leati_bytes_prefault(NULL, 100);
-    assert_false(leati_bytes_resident(ptr, 4 * page_bytes));
-    assert_false(leati_bytes_resident(NULL, 1));
+    leati_staging_prefault(ptr, 4 * page_bytes);
+    leati_staging_prefault(NULL, 100);
+    assert_false(leati_staging_resident(ptr, 4 * page_bytes));
+    assert_false(leati_staging_resident(NULL, 1));
 }
 
 /* ---- choosing ---------------------------------------------------------------------------------------------- */
@@ -728,11 +728,11 @@ static void the_probe_measures(void **state)
 {
     size_t bytes = 1024 * KIB;
     void *slot = test_buffer(bytes);
-    struct leati_bytes_choice choice;
+    struct leati_staging_choice choice;
 
     (void)state;
     for (unsigned threads = 1; threads <= 4; threads++) {
-        leati_bytes_probe(slot, bytes, threads, &choice);
+        leati_staging_probe(slot, bytes, threads, &choice);
         assert_int_equal(choice.probed, leati_stream_best() != LEATI_STREAM_PLAIN);
         for (int i = 0; i < 2 && choice.probed; i++)
             assert_true(choice.in_gbps[i] >= 0 && choice.out_gbps[i] >= 0);
@@ -740,10 +740,10 @@ static void the_probe_measures(void **state)
         assert_int_equal(choice.out, choice.out_gbps[0] > 0 && choice.out_gbps[1] > choice.out_gbps[0] * 1.05);
     }
     /* Too little, or nothing, to measure with. */
-    leati_bytes_probe(slot, 20 * KIB, 4, &choice);
-    leati_bytes_probe(slot, 100, 4, &choice);
+    leati_staging_probe(slot, 20 * KIB, 4, &choice);
+    leati_staging_probe(slot, 100, 4, &choice);
     assert_true(!choice.probed && choice.in == LEATI_STORES_CACHED && choice.out == LEATI_STORES_CACHED);
-    leati_bytes_probe(slot, bytes, 0, &choice);
+    leati_staging_probe(slot, bytes, 0, &choice);
     assert_false(choice.probed);
     free(slot);
 }
@@ -752,11 +752,11 @@ static void the_probe_measures(void **state)
 static int choose(const char *word)
 {
     static char slot[64 << 10];
-    struct leati_bytes_choice choice;
+    struct leati_staging_choice choice;
     leat_status status;
 
     setenv("LEAT_COPY_STORES", word, 1);
-    status = leati_bytes_choose(slot, sizeof slot, 2, &choice);
+    status = leati_staging_choose(slot, sizeof slot, 2, &choice);
     if (!strcmp(word, "fast")) {
         CHECK(status == LEAT_ERROR_INVALID);
         CHECK(strstr(leat_last_error(), "LEAT_COPY_STORES is set to 'fast'"));
@@ -765,7 +765,7 @@ static int choose(const char *word)
     CHECK(status == LEAT_OK);
     if (!*word || !strcmp(word, "probe"))
         return choice.probed != (leati_stream_best() != LEATI_STREAM_PLAIN);
-    CHECK(!choice.probed && choice.in == choice.out && !strcmp(leati_stores_name(choice.in), word));
+    CHECK(!choice.probed && choice.in == choice.out && !strcmp(leati_store_policy_name(choice.in), word));
     return 0;
 }
 
@@ -793,7 +793,7 @@ static double gbps_of(unsigned char *dst, unsigned char *src, size_t bytes, int 
 
         for (size_t at = 0; at < bytes; at += 256 * KIB) {
             if (guarded)
-                leati_bytes_copy_guarded(dst + at, src + at, 256 * KIB, (enum leati_stores)variant, &fault);
+                leati_staging_copy_guarded(dst + at, src + at, 256 * KIB, (enum leati_store_policy)variant, &fault);
             else
                 leati_stream_copy_by((enum leati_stream_stores)variant, dst + at, src + at, 256 * KIB);
         }
@@ -807,7 +807,7 @@ static int measure(unsigned threads)
 {
     size_t bytes = (size_t)256 << 20;
     unsigned char *dst = test_buffer(bytes), *src = test_buffer(bytes);
-    struct leati_bytes_choice choice;
+    struct leati_staging_choice choice;
     uint64_t start_ns;
     uintptr_t fault;
 
@@ -818,15 +818,15 @@ static int measure(unsigned threads)
         printf("%-20s %6.2f\n", leati_stream_name((enum leati_stream_stores)variant),
                gbps_of(dst, src, bytes, variant, false));
     for (int stores = LEATI_STORES_CACHED; stores <= LEATI_STORES_STREAMING; stores++)
-        printf("guarded %-12s %6.2f\n", leati_stores_name((enum leati_stores)stores),
+        printf("guarded %-12s %6.2f\n", leati_store_policy_name((enum leati_store_policy)stores),
                gbps_of(dst, src, bytes, stores, true));
     start_ns = leati_clock_ns();
     for (int i = 0; i < 1000000; i++)
-        leati_bytes_copy_guarded(dst, src, 8, LEATI_STORES_CACHED, &fault);
+        leati_staging_copy_guarded(dst, src, 8, LEATI_STORES_CACHED, &fault);
     printf("guarding one copy    %6.1f ns\n", (double)(leati_clock_ns() - start_ns) / 1e6);
     start_ns = leati_clock_ns();
     for (int i = 0; i < 1000; i++)
-        leati_bytes_resident(dst, bytes);
+        leati_staging_resident(dst, bytes);
     printf("looking for pages    %6.1f ns\n", (double)(leati_clock_ns() - start_ns) / 1e3);
     for (int prefault = 0; prefault < 2; prefault++) {
         free(dst);
@@ -834,19 +834,19 @@ static int measure(unsigned threads)
         start_ns = leati_clock_ns();
         for (size_t at = 0; at < bytes; at += 256 * KIB) {
             if (prefault)
-                leati_bytes_prefault(dst + at, 256 * KIB);
-            leati_bytes_copy(dst + at, src + at, 256 * KIB, LEATI_STORES_STREAMING);
+                leati_staging_prefault(dst + at, 256 * KIB);
+            leati_staging_copy(dst + at, src + at, 256 * KIB, LEATI_STORES_STREAMING);
         }
         printf("new pages%-11s %6.2f\n", prefault ? ", prefault" : "",
                (double)bytes / (double)(leati_clock_ns() - start_ns));
     }
     for (int i = 0; i < 3; i++) {
         start_ns = leati_clock_ns();
-        leati_bytes_probe(dst, 64 * 256 * KIB, threads, &choice);
+        leati_staging_probe(dst, 64 * 256 * KIB, threads, &choice);
         printf("probe %.1f ms: in %s (%.2f, %s %.2f), out %s (%.2f, %s %.2f)\n",
-               (double)(leati_clock_ns() - start_ns) / 1e6, leati_stores_name(choice.in), choice.in_gbps[0],
-               leati_stores_streaming_by(), choice.in_gbps[1], leati_stores_name(choice.out), choice.out_gbps[0],
-               leati_stores_streaming_by(), choice.out_gbps[1]);
+               (double)(leati_clock_ns() - start_ns) / 1e6, leati_store_policy_name(choice.in), choice.in_gbps[0],
+               leati_staging_streaming_by(), choice.in_gbps[1], leati_store_policy_name(choice.out), choice.out_gbps[0],
+               leati_staging_streaming_by(), choice.out_gbps[1]);
     }
     free(dst);
     free(src);

@@ -2,7 +2,7 @@
  * unit_chunks.c - how staged copies are cut: every byte once and in order, rings that are never written over too
  * early, sizes that grow away from the end that the link or the host waits for.
  */
-#include "copy/chunks.h"
+#include "staging/chunks.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,10 +18,10 @@ static struct leati_chunk *cut_all(const struct leati_cut *cut, uint32_t *count)
 {
     struct leati_chunk *chunks;
 
-    *count = leati_cut_chunks(cut, NULL);
+    *count = leati_staging_cut(cut, NULL);
     chunks = calloc(*count, sizeof *chunks);
     assert_non_null(chunks);
-    assert_int_equal(leati_cut_chunks(cut, chunks), *count);
+    assert_int_equal(leati_staging_cut(cut, chunks), *count);
     return chunks;
 }
 
@@ -75,7 +75,7 @@ static void all_sizes(void **state)
         for (size_t r = 0; r < sizeof rings / sizeof rings[0]; r++)
             for (int form = 0; form < 4; form++) {
                 struct leati_cut cut = {.bytes = sizes[i],
-                                        .ring_bytes = leati_ring_bytes(sizes[i], rings[r]),
+                                        .ring_bytes = leati_staging_ring_bytes(sizes[i], rings[r]),
                                         .most_bytes = form & 2 ? 16 * MIB : 0,
                                         .out = form & 1,
                                         .threads = 1 + (unsigned)i % 9};

@@ -9,7 +9,7 @@
  */
 #include "held.h"
 
-#include "copy/stage.h"
+#include "copy/staged.h"
 #include "driver/fault/fault.h"
 
 #include <leat/copy.h>
@@ -285,7 +285,8 @@ static struct test_gate *use_up_memory(struct test_state *t, struct room *room)
     for (int i = 0; stager && i < 2; i++)
         for (size_t bytes = MIB; bytes >= 4 * KIB; bytes /= 2)
             while (used_up_count < 1 << 10 &&
-                   leat_pool_alloc(stager->pools[i], NULL, bytes, &used_up[used_up_count]) == LEAT_OK)
+                   leat_pool_alloc(leati_stager_pool(stager, (enum leati_store_policy)i), NULL, bytes,
+                                   &used_up[used_up_count]) == LEAT_OK)
                 used_up_count++;
     return gate;
 }

@@ -7,7 +7,7 @@
 
 #include "copy/links.h"
 #include "copy/small.h"
-#include "copy/stage.h"
+#include "copy/staged.h"
 #include "driver/fault/fault.h"
 
 #include <leat/copy.h>
@@ -400,7 +400,7 @@ static void copies_without_memory_use_up_no_limit(void **state)
 
     OK(leati_stager_get(t->device, &stager));
     for (int i = 0; i < 2; i++)
-        OK(leat_pool_trim(stager->pools[i], 0, NULL, NULL));
+        OK(leat_pool_trim(leati_stager_pool(stager, (enum leati_store_policy)i), 0, NULL, NULL));
     for (uint64_t round = 0; round < 3; round++) {
         held_no_memory = true;
         test_pattern(room.in, room.bytes, 42 + round);
@@ -471,7 +471,7 @@ static void threads_have_left_what_failed(void **state)
     struct test_state *t = *state;
     struct leati_target nowhere = {.end.kind = LEAT_KIND_PAGEABLE};
     struct leati_list list = {.copy = copy_slowly, .count = 1, .scratch = true};
-    struct leati_stage_request request = {.way = LEATI_WAY_HOST, .early = true, .list = &list};
+    struct leati_stage_request request = {.direction = LEATI_DIRECTION_HOST, .early = true, .list = &list};
     struct leati_stager *stager;
     leat_status status;
 
@@ -626,7 +626,7 @@ static void failures_are_told_first(void **state)
 static struct {
     struct leati_job job;
     struct leati_chunk chunks[2];
-    struct leati_words words;
+    struct leati_flags flags;
     atomic_uint round, done;
     bool late;
 } pair;
@@ -634,7 +634,7 @@ static struct {
 static void look_at_word(void)
 {
     test_sleep_us(50);
-    pair.late = pair.late || atomic_load(&pair.words.ready) == pair.job.count;
+    pair.late = pair.late || atomic_load(&pair.flags.staged_chunks) == pair.job.count;
 }
 
 static size_t copy_nothing(const void *list, size_t first, size_t count, uintptr_t *fault)
@@ -643,6 +643,11 @@ static size_t copy_nothing(const void *list, size_t first, size_t count, uintptr
     (void)count;
     *fault = first + 1;
     return 0;
+}
+
+static void order_failed(void *order, leat_status status, const char *sentence)
+{
+    leati_order_failed(order, status, sentence);
 }
 
 enum { PAIR_ROUNDS = 1500 };
@@ -671,17 +676,19 @@ static void one_of_two_tells(void **state)
     before_failed = look_at_word;
     for (unsigned round = 1; round <= PAIR_ROUNDS; round++) {
         memset(&pair.job, 0, sizeof pair.job);
-        atomic_store(&pair.words.ready, 0);
+        atomic_store(&pair.flags.staged_chunks, 0);
         for (uint32_t c = 0; c < 2; c++)
             pair.chunks[c] = (struct leati_chunk){.offset = c, .bytes = 1, .parts = 1, .part_bytes = 1};
-        pair.job.way = LEATI_WAY_HOST;
+        pair.job.direction = LEATI_DIRECTION_HOST;
         pair.job.early = true;
         pair.job.bytes = 2;
         pair.job.copy_list = copy_nothing;
-        pair.job.words = &pair.words;
+        pair.job.flags = &pair.flags;
         pair.job.chunks = pair.chunks;
         pair.job.count = 2;
         pair.job.order = t->stream->order;
+        pair.job.order_failed = order_failed;
+        leati_job_prepare(&pair.job, 2);
         atomic_store(&pair.job.stopped_at, 2);
         atomic_store(&pair.job.fault, UINTPTR_MAX);
         atomic_store(&pair.round, round);

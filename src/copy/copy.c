@@ -2,7 +2,7 @@
  * copy.c - leat_copy(): what the pointers are, whether the ranges are sound, and which way the bytes go.
  *
  * Memory that the driver knows is moved by the driver's own call. Pageable memory goes through pinned memory:
- * short copies by the caller's hand (small.h), others by the team's threads (stage.h), and by the driver's call
+ * short copies by the caller's hand (small.h), others by worker threads (staged.h), and by the driver's call
  * for pageable memory where neither can be had, or where that is the fastest.
  */
 #include "copy/copy.h"
@@ -73,12 +73,12 @@ static bool is_idle(leat_stream *stream)
 }
 
 /* Should a copy on an idle stream be left to the driver? */
-static bool suits_driver(struct leati_stager *stager, enum leati_way way, size_t bytes)
+static bool suits_driver(struct leati_stager *stager, enum leati_direction direction, size_t bytes)
 {
     uint64_t now, last;
 
-    if (bytes < (way == LEATI_WAY_IN ? DRIVER_IN_BYTES : DRIVER_OUT_BYTES) ||
-        (bytes < DRIVER_BY_FEW_BYTES && leati_team_is_small(stager->team)))
+    if (bytes < (direction == LEATI_DIRECTION_IN ? DRIVER_IN_BYTES : DRIVER_OUT_BYTES) ||
+        (bytes < DRIVER_BY_FEW_BYTES && leati_workers_are_few(stager->workers)))
         return true;
     now = leati_clock_ns();
     last = atomic_exchange_explicit(&stager->last_ns, now, memory_order_relaxed);
@@ -92,7 +92,7 @@ static void choose_in(leat_stream *stream, struct leati_plan *plan)
 {
     bool idle;
 
-    plan->way = LEATI_WAY_IN;
+    plan->direction = LEATI_DIRECTION_IN;
     plan->early = leati_stream_reads_now(stream);
     if (plan->bytes <= LEATI_SMALL_BYTES && plan->early) {
         choose(plan, LEATI_PATH_SMALL_IN, "it is short, and nothing before it on the stream writes host memory");
@@ -102,7 +102,7 @@ static void choose_in(leat_stream *stream, struct leati_plan *plan)
     plan->early = plan->early || idle;
     if (plan->bytes <= LEATI_SMALL_BYTES && idle)
         choose(plan, LEATI_PATH_SMALL_IN, "it is short, and the stream is idle");
-    else if (idle && suits_driver(plan->stager, plan->way, plan->bytes))
+    else if (idle && suits_driver(plan->stager, plan->direction, plan->bytes))
         choose(plan, LEATI_PATH_PAGEABLE, suits_driver_why);
     else if (plan->early)
         choose(plan, LEATI_PATH_STAGED,
@@ -118,10 +118,10 @@ static void choose_out(leat_stream *stream, struct leati_plan *plan)
 {
     bool idle = plan->bytes < DRIVER_AT_FIRST_BYTES && is_idle(stream);
 
-    plan->way = LEATI_WAY_OUT;
+    plan->direction = LEATI_DIRECTION_OUT;
     if (plan->bytes <= LEATI_SMALL_BYTES && idle)
         choose(plan, LEATI_PATH_SMALL_OUT, "it is short and the stream is idle: no thread could be faster");
-    else if (idle && suits_driver(plan->stager, plan->way, plan->bytes))
+    else if (idle && suits_driver(plan->stager, plan->direction, plan->bytes))
         choose(plan, LEATI_PATH_PAGEABLE, suits_driver_why);
     else
         choose(plan, LEATI_PATH_STAGED, "the destination is pageable");
@@ -159,10 +159,10 @@ static leat_status choose_pageable(leat_stream *stream, struct leati_plan *plan)
     if (plan->stager->refused[0]) {
         choose(plan, LEATI_PATH_PAGEABLE, plan->stager->refused);
     } else if (one_pass) {
-        plan->way = LEATI_WAY_HOST;
+        plan->direction = LEATI_DIRECTION_HOST;
         choose(plan, LEATI_PATH_STAGED, "the copy has a ticket: threads that can be stopped make it");
     } else if (leati_is_on_host(&plan->to) && leati_is_on_host(&plan->from)) {
-        plan->way = LEATI_WAY_HOST;
+        plan->direction = LEATI_DIRECTION_HOST;
         choose(plan, LEATI_PATH_STAGED, "both ends are in host memory: threads copy from one to the other");
     } else if (leati_is_pageable(&plan->from)) {
         choose_in(stream, plan);
@@ -175,8 +175,9 @@ static leat_status choose_pageable(leat_stream *stream, struct leati_plan *plan)
 /* Is it worth the helpers' while? */
 static unsigned count_links(leat_stream *stream, const struct leati_plan *plan)
 {
-    bool in = plan->path == LEATI_PATH_DRIVER ? plan->from.end.kind == LEAT_KIND_PINNED
-                                              : plan->path == LEATI_PATH_STAGED && plan->way == LEATI_WAY_IN;
+    bool in = plan->path == LEATI_PATH_DRIVER
+                  ? plan->from.end.kind == LEAT_KIND_PINNED
+                  : plan->path == LEATI_PATH_STAGED && plan->direction == LEATI_DIRECTION_IN;
 
     if (!in || plan->to.end.kind != LEAT_KIND_DEVICE || plan->to.device != stream->device ||
         plan->bytes < LINKS_BYTES)
@@ -186,8 +187,8 @@ static unsigned count_links(leat_stream *stream, const struct leati_plan *plan)
 
 static bool is_all_there(const struct leati_plan *plan)
 {
-    return leati_is_pageable(&plan->from) ? leati_bytes_usable(plan->from.end.ptr, plan->bytes, false)
-                                          : leati_bytes_usable(plan->to.end.ptr, plan->bytes, true);
+    return leati_is_pageable(&plan->from) ? leati_staging_usable(plan->from.end.ptr, plan->bytes, false)
+                                          : leati_staging_usable(plan->to.end.ptr, plan->bytes, true);
 }
 
 /* All but the ends, which are filled when they are found. */
@@ -195,7 +196,7 @@ static void begin_plan(struct leati_plan *plan, size_t bytes, bool followed)
 {
     plan->bytes = bytes;
     plan->path = LEATI_PATH_DRIVER;
-    plan->way = LEATI_WAY_IN;
+    plan->direction = LEATI_DIRECTION_IN;
     plan->helpers = 0;
     plan->followed = followed;
     plan->early = false;
@@ -246,7 +247,7 @@ leat_status leati_plan_unasked(leat_stream *stream, void *dst, const void *src, 
     if (unknown == &plan->from.end &&
         (bytes >= DRIVER_IN_BYTES || (bytes > TINY_IN_BYTES && bytes <= LEATI_SMALL_BYTES)))
         return LEAT_NOT_READY;
-    if (!leati_catch_ready() || !leati_bytes_usable(unknown->ptr, bytes, unknown == &plan->to.end))
+    if (!leati_catch_ready() || !leati_staging_usable(unknown->ptr, bytes, unknown == &plan->to.end))
         return LEAT_NOT_READY;
     choose(plan, LEATI_PATH_PAGEABLE, suits_driver_why);
     /* Pageable sources make drivers wait for the stream first. */
@@ -329,7 +330,7 @@ static leat_status staged_over_links(leat_stream *stream, const struct leati_pla
 
     for (unsigned link = 0; link <= plan->helpers; link++) {
         struct leati_stage_request request = {
-            .way = plan->way,
+            .direction = plan->direction,
             .early = plan->early,
             .deadline_ns = deadline_ns,
             .route = link ? leati_fleet_route(fleet, link - 1) : NULL,
@@ -368,7 +369,8 @@ static leat_status over_links(leat_stream *stream, const struct leati_plan *plan
 static leat_status stage(leat_stream *stream, const struct leati_plan *plan, uint64_t deadline_ns,
                          struct leati_job **job)
 {
-    struct leati_stage_request request = {.way = plan->way, .early = plan->early, .deadline_ns = deadline_ns};
+    struct leati_stage_request request = {
+        .direction = plan->direction, .early = plan->early, .deadline_ns = deadline_ns};
 
     return leati_stage_start(plan->stager, stream, &plan->to, &plan->from, plan->bytes, &request, job);
 }
@@ -443,7 +445,7 @@ leat_status leati_job_wait(struct leati_job *job, leat_device *device, bool done
             LEATI_TRY(device_health(device));
             asked = now;
         }
-        if (leati_job_lend(job))
+        if (leati_job_help(job))
             start = now;
         else if (now - start < 200000)
             sched_yield();
@@ -506,8 +508,8 @@ static leat_status finish_now(leat_stream *stream, const struct leati_plan *plan
     leat_status status;
 
     if (job) {
-        leati_team_help(plan->stager->team, job);
-        status = leati_job_wait(job, stream->device, plan->way != LEATI_WAY_IN, UINT64_MAX);
+        leati_stager_join(plan->stager, job);
+        status = leati_job_wait(job, stream->device, plan->direction != LEATI_DIRECTION_IN, UINT64_MAX);
         return status == LEAT_OK ? leati_job_result(job) : status;
     }
     if (plan->path == LEATI_PATH_DRIVER || plan->path == LEATI_PATH_SMALL_IN || plan->path == LEATI_PATH_SMALL_OUT)
@@ -530,6 +532,6 @@ leat_status leat_copy_sync(leat_stream *stream, void *dst, const void *src, size
     if (status == LEAT_OK)
         status = finish_now(stream, &made, job);
     if (job)
-        leati_job_let_go(job);
+        leati_job_release(job);
     return fail_copy(status, "leat_copy_sync", stream, bytes);
 }

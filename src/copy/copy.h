@@ -5,7 +5,7 @@
 #define LEATI_COPY_COPY_H
 
 #include "base/text.h"
-#include "copy/stage.h"
+#include "copy/staged.h"
 #include "core/access.h"
 
 /* Memory that neither leat nor a driver knows. */
@@ -25,7 +25,7 @@ enum leati_path {
     LEATI_PATH_PAGEABLE,  /* the driver's call for pageable memory */
     LEATI_PATH_SMALL_IN,  /* small.h */
     LEATI_PATH_SMALL_OUT, /* small.h */
-    LEATI_PATH_STAGED     /* stage.h */
+    LEATI_PATH_STAGED     /* staged.h */
 };
 
 /* How a copy will be made. */
@@ -33,7 +33,7 @@ struct leati_plan {
     struct leati_target to, from;
     size_t bytes;
     enum leati_path path;
-    enum leati_way way;          /* of STAGED */
+    enum leati_direction direction;          /* of STAGED */
     unsigned helpers;            /* devices whose links are used too */
     bool followed;               /* it has a ticket */
     bool early;                  /* the source may be read at once */

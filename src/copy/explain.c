@@ -18,26 +18,26 @@ void leati_explain_end(struct leati_text *text, const struct leati_target *end)
 static void add_staged(struct leati_text *text, const struct leati_plan *plan)
 {
     const struct leati_stager *stager = plan->stager;
-    size_t ring_bytes = leati_ring_bytes(plan->bytes, (size_t)stager->ring_bytes);
+    size_t ring_bytes = leati_staging_ring_bytes(plan->bytes, (size_t)stager->ring_bytes);
     struct leati_cut cut = {.bytes = plan->bytes,
-                            .ring_bytes = plan->way == LEATI_WAY_HOST ? 0 : ring_bytes,
-                            .out = plan->way == LEATI_WAY_OUT,
-                            .threads = leati_team_share(stager->team)};
-    enum leati_stores stores = leati_stage_stores(stager, plan->way, plan->bytes);
+                            .ring_bytes = plan->direction == LEATI_DIRECTION_HOST ? 0 : ring_bytes,
+                            .out = plan->direction == LEATI_DIRECTION_OUT,
+                            .threads = stager->share};
+    enum leati_store_policy policy = leati_stager_policy(stager, plan->direction, plan->bytes);
 
-    if (plan->way == LEATI_WAY_HOST) {
+    if (plan->direction == LEATI_DIRECTION_HOST) {
         leati_text_add(text, "by leat's threads, in one pass");
     } else {
-        uint32_t chunks = leati_cut_chunks(&cut, NULL);
+        uint32_t chunks = leati_staging_cut(&cut, NULL);
 
         leati_text_add(text, "staged, in %u chunk%s through a ring of ", chunks, chunks == 1 ? "" : "s");
         leati_text_add_bytes(text, ring_bytes);
         leati_text_add(text, " of pinned memory");
     }
-    leati_text_add(text, "; at most %u of %u threads, %s stores", leati_team_share(stager->team),
-                   leati_team_threads(stager->team), leati_stores_name(stores));
-    if (stores == LEATI_STORES_STREAMING)
-        leati_text_add(text, " (%s)", leati_stores_streaming_by());
+    leati_text_add(text, "; at most %u of %u threads, %s stores", stager->share, stager->threads,
+                   leati_store_policy_name(policy));
+    if (policy == LEATI_STORES_STREAMING)
+        leati_text_add(text, " (%s)", leati_staging_streaming_by());
 }
 
 static void add_path(struct leati_text *text, const struct leati_plan *plan)
@@ -64,7 +64,7 @@ static void add_path(struct leati_text *text, const struct leati_plan *plan)
 static void add_bound(struct leati_text *text, const struct leati_plan *plan)
 {
     const struct leati_target *to = &plan->to, *from = &plan->from;
-    const struct leati_bytes_choice *choice = plan->stager ? &plan->stager->choice : NULL;
+    const struct leati_staging_choice *choice = plan->stager ? &plan->stager->choice : NULL;
     double gbps = 0;
 
     if (!strcmp(plan->to.driver     ? plan->to.driver->name
@@ -78,7 +78,7 @@ static void add_bound(struct leati_text *text, const struct leati_plan *plan)
     if (to->end.kind == LEAT_KIND_DEVICE && from->end.kind == LEAT_KIND_DEVICE)
         leati_text_add(text, to->device == from->device ? "the device's memory, read and written"
                                                         : "the link between the two devices");
-    else if (plan->path == LEATI_PATH_STAGED && plan->way == LEATI_WAY_HOST)
+    else if (plan->path == LEATI_PATH_STAGED && plan->direction == LEATI_DIRECTION_HOST)
         leati_text_add(text, "the host's memory");
     else if (plan->path == LEATI_PATH_SMALL_IN || plan->path == LEATI_PATH_SMALL_OUT)
         leati_text_add(text, "the latency of one DMA");
@@ -86,9 +86,9 @@ static void add_bound(struct leati_text *text, const struct leati_plan *plan)
         leati_text_add(text, "the link between host and device");
     if (plan->path != LEATI_PATH_STAGED || !choice->probed)
         return;
-    gbps =
-        (plan->way == LEATI_WAY_OUT ? choice->out_gbps
-                                    : choice->in_gbps)[leati_stage_stores(plan->stager, plan->way, plan->bytes)];
+    gbps = (plan->direction == LEATI_DIRECTION_OUT
+                ? choice->out_gbps
+                : choice->in_gbps)[leati_stager_policy(plan->stager, plan->direction, plan->bytes)];
     leati_text_add(text, "; the threads move %.1f GB/s (measured at the first use)", gbps);
 }
 

@@ -4,7 +4,7 @@
 #ifndef LEATI_COPY_LAYOUT_H
 #define LEATI_COPY_LAYOUT_H
 
-#include "copy/stage.h"
+#include "copy/staged.h"
 #include "core/access.h"
 #include "layout/plan.h"
 

@@ -51,7 +51,7 @@ static void copy_part(void *context)
                           one->number + 1);
 }
 
-/* As leati_list of stage.h has it. */
+/* As leati_list of staging.h has it. */
 static size_t copy_parts(const void *list, size_t first, size_t count, uintptr_t *fault)
 {
     const struct leati_parts *parts = list;
@@ -254,7 +254,7 @@ static leat_status run_on_host(const struct leati_layout_copy *copy, struct scra
     struct leati_driver *driver = copy->stream->device->driver;
     struct leati_parts *parts = &scratch->parts;
     struct leati_list list = {.copy = copy_parts, .list = parts, .count = parts->host.parts, .scratch = own};
-    struct leati_stage_request request = {.way = LEATI_WAY_HOST, .early = early, .list = &list};
+    struct leati_stage_request request = {.direction = LEATI_DIRECTION_HOST, .early = early, .list = &list};
     struct leati_target to = {.end.ptr = parts->dst}, from = {.end.ptr = (void *)parts->src};
     leat_status status = LEAT_NOT_READY;
 

@@ -1,7 +1,7 @@
 /* links.c - see links.h. */
 #include "copy/links.h"
 
-#include "copy/stage.h"
+#include "copy/staged.h"
 
 #include <leat/copy.h>
 

@@ -30,7 +30,7 @@ leat_status leati_fleet_end(struct leati_fleet *fleet, leat_stream *stream, bool
 
 struct leati_route *leati_fleet_route(struct leati_fleet *fleet, unsigned index);
 
-/* The driver's stream into the helper, for waits and words. */
+/* The driver's stream into the helper, for waits and flags. */
 void *leati_route_stream(const struct leati_route *route);
 
 /* Copies at most LEATI_LINK_CHUNK_BYTES of pinned memory to the target by this route. */

@@ -28,11 +28,11 @@
 #include <string.h>
 
 #define PIECE_BYTES                                                                                               \
-    ((size_t)16 << 10)                 /* what a warp copies at a time, so that unequal ranges share out evenly   \
-                                        */
-#define WORD_BYTES ((size_t)16)        /* ends that lie alike in words of this size are copied in such words */
-#define TEAM_BYTES ((size_t)512 << 10) /* from here on the team packs, too */
-#define TEAM_PART_BYTES ((size_t)64 << 10) /* about as much at a time */
+    ((size_t)16 << 10)          /* what a warp copies at a time, so that unequal ranges share out evenly          \
+                                 */
+#define WORD_BYTES ((size_t)16) /* ends that lie alike in words of this size are copied in such words */
+#define TOGETHER_BYTES ((size_t)512 << 10)     /* from here on the workers pack, too */
+#define TOGETHER_PART_BYTES ((size_t)64 << 10) /* about as much at a time */
 #define BLOCK_THREADS 256u
 #define BLOCK_PIECES (BLOCK_THREADS / 32)
 #define BLOCKS_MOST 2048u
@@ -457,37 +457,10 @@ static size_t copy_parts(const void *list, size_t first, size_t count, uintptr_t
     size_t i;
 
     for (i = first; i < first + count; i++)
-        if (leati_bytes_copy_guarded(parts[i].dst, parts[i].src, parts[i].bytes, LEATI_STORES_CACHED, fault) !=
+        if (leati_staging_copy_guarded(parts[i].dst, parts[i].src, parts[i].bytes, LEATI_STORES_CACHED, fault) !=
             parts[i].bytes)
             break;
     return i - first;
-}
-
-/* The same for all of a list that is worth it, with the team's threads beside the caller. */
-static size_t copy_parts_together(struct leati_team *team, const struct host_parts *parts, size_t bytes,
-                                  uintptr_t *fault)
-{
-    struct leati_words words;
-    struct leati_chunk chunk = {.bytes = parts->count};
-    struct leati_job job = {.way = LEATI_WAY_HOST, .bytes = bytes, .words = &words, .chunks = &chunk, .count = 1};
-
-    chunk.part_bytes = parts->count / (bytes / TEAM_PART_BYTES);
-    chunk.part_bytes = chunk.part_bytes ? chunk.part_bytes : 1;
-    chunk.parts = (uint32_t)((parts->count + chunk.part_bytes - 1) / chunk.part_bytes);
-    atomic_init(&words.ready, 0);
-    atomic_init(&words.passed, 1);
-    atomic_init(&job.prefaulted, bytes);
-    atomic_init(&job.stopped_at, parts->count);
-    atomic_init(&job.fault, UINTPTR_MAX);
-    atomic_init(&job.told, true); /* the caller tells, not the stream */
-    job.copy_list = copy_parts;
-    job.list = parts->list;
-    leati_team_add(team, &job);
-    leati_job_work(&job);
-    /* All parts are taken, and a thread that has one is waited for here. */
-    leati_team_remove(team, &job);
-    *fault = atomic_load_explicit(&job.fault, memory_order_relaxed);
-    return (size_t)atomic_load_explicit(&job.stopped_at, memory_order_relaxed);
 }
 
 static void describe_fault(uint32_t number, uintptr_t fault, char *text, size_t bytes)
@@ -511,8 +484,8 @@ static void copy_piece(struct copier *copier, const struct piece *piece)
 {
     uintptr_t fault;
 
-    if (leati_bytes_copy_guarded((void *)piece->dst, (const void *)piece->src, piece->bytes, LEATI_STORES_CACHED,
-                                 &fault) != piece->bytes)
+    if (leati_staging_copy_guarded((void *)piece->dst, (const void *)piece->src, piece->bytes, LEATI_STORES_CACHED,
+                                   &fault) != piece->bytes)
         fail_order(copier->order, piece->number, fault);
 }
 
@@ -599,6 +572,7 @@ static uint32_t number_at(const struct host_parts *parts, uintptr_t fault)
 static leat_status pack_now(struct many *many, struct block *block, bool first)
 {
     const struct host_parts *in = &block->in;
+    struct leati_list list = {.copy = copy_parts, .list = in->list, .count = in->count};
     struct leati_stager *stager = many->pairs.stager;
     char sentence[256];
     uintptr_t fault = 0;
@@ -606,10 +580,10 @@ static leat_status pack_now(struct many *many, struct block *block, bool first)
 
     if (!in->count || !many->pairs.early)
         return LEAT_OK;
-    if (block->packed_bytes < TEAM_BYTES)
+    if (block->packed_bytes < TOGETHER_BYTES)
         packed = copy_parts(in->list, 0, in->count, &fault);
     else
-        packed = copy_parts_together(stager->team, in, block->packed_bytes, &fault);
+        packed = leati_stager_copy_now(stager, &list, block->packed_bytes, TOGETHER_PART_BYTES, &fault);
     if (packed == in->count)
         return LEAT_OK;
     if (!first) { /* others are under way: told as leat's threads tell theirs */

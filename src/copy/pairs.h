@@ -9,7 +9,7 @@
 #ifndef LEATI_PAIRS_H
 #define LEATI_PAIRS_H
 
-#include "copy/stage.h"
+#include "copy/staged.h"
 
 #include <leat/copy.h>
 

@@ -3,7 +3,7 @@
  *
  * What is one run of bytes on both sides is left to leat_copy(). Memory that the driver knows is moved by the hand
  * that suits the rows (box.h): the driver's call, or a kernel for layouts. Where a side is pageable, leat's
- * threads pack its rows into the ring of a staged copy or unpack them from there (stage.h), and the same hand
+ * threads pack its rows into the ring of a staged copy or unpack them from there (staged.h), and the same hand
  * moves them between the ring and the device; between host memory and host memory they go from place to place.
  * Rows that are too long for that are copies of their own.
  */
@@ -22,7 +22,7 @@ struct plan {
     size_t bytes;
     struct leati_target to, from;
     struct leati_stager *stager; /* NULL: nothing is staged */
-    enum leati_way way;
+    enum leati_direction direction;
     bool early;
     bool row_by_row;
 };
@@ -96,13 +96,14 @@ static leat_status choose_pageable(leat_stream *stream, struct plan *plan)
     LEATI_TRY(find_stager(stream, plan));
     if (!plan->stager)
         return LEAT_OK;
-    plan->way = leati_is_on_host(&plan->to) && leati_is_on_host(&plan->from) ? LEATI_WAY_HOST
-                : leati_is_pageable(&plan->from)                             ? LEATI_WAY_IN
-                                                                             : LEATI_WAY_OUT;
-    if (plan->way == LEATI_WAY_IN)
+    plan->direction = leati_is_on_host(&plan->to) && leati_is_on_host(&plan->from) ? LEATI_DIRECTION_HOST
+                      : leati_is_pageable(&plan->from)                             ? LEATI_DIRECTION_IN
+                                                                                   : LEATI_DIRECTION_OUT;
+    if (plan->direction == LEATI_DIRECTION_IN)
         plan->early = leati_stream_reads_now(stream) || is_idle(stream);
     /* Several chunks of whole rows must fit into a ring. */
-    plan->row_by_row = plan->way != LEATI_WAY_HOST && plan->box.width_bytes > plan->stager->ring_bytes / 8;
+    plan->row_by_row =
+        plan->direction != LEATI_DIRECTION_HOST && plan->box.width_bytes > plan->stager->ring_bytes / 8;
     return LEAT_OK;
 }
 
@@ -142,7 +143,7 @@ static leat_copy_box packed_box(const struct plan *plan)
     size_t slice_bytes = plan->box.depth > 1 ? plan->box.height * plan->box.width_bytes : 0;
     leat_copy_box packed = plan->box;
 
-    if (plan->way == LEATI_WAY_IN) {
+    if (plan->direction == LEATI_DIRECTION_IN) {
         packed.src_pitch_bytes = packed.width_bytes;
         packed.src_slice_bytes = slice_bytes;
     } else {
@@ -157,12 +158,12 @@ static leat_status stage(leat_stream *stream, const struct plan *plan)
     struct leati_end ring = {.kind = LEAT_KIND_PINNED}; /* its place is aligned like whole words */
     struct leati_staged_box staged = {.box = plan->box};
     leat_copy_box packed = packed_box(plan);
-    struct leati_stage_request request = {.way = plan->way, .early = plan->early, .box = &staged};
+    struct leati_stage_request request = {.direction = plan->direction, .early = plan->early, .box = &staged};
 
     request.here = plan->early && plan->bytes <= LEATI_SMALL_BYTES;
-    if (plan->way == LEATI_WAY_IN)
+    if (plan->direction == LEATI_DIRECTION_IN)
         LEATI_TRY(leati_box_choose(stream, &plan->to.end, &ring, &packed, &staged.by));
-    else if (plan->way == LEATI_WAY_OUT)
+    else if (plan->direction == LEATI_DIRECTION_OUT)
         LEATI_TRY(leati_box_choose(stream, &ring, &plan->from.end, &packed, &staged.by));
     return leati_stage_start(plan->stager, stream, &plan->to, &plan->from, plan->bytes, &request, NULL);
 }
@@ -247,7 +248,7 @@ static leat_status add_hand(struct leati_text *text, leat_stream *stream, const 
     enum leati_box_by by;
     const char *kernel;
 
-    if (plan->stager && plan->way == LEATI_WAY_IN)
+    if (plan->stager && plan->direction == LEATI_DIRECTION_IN)
         from = ring;
     else if (plan->stager)
         to = ring;
@@ -274,15 +275,15 @@ static leat_status add_path(struct leati_text *text, leat_stream *stream, const 
         leati_text_add(text, "  why    the device reaches both sides\n");
         return LEAT_OK;
     }
-    switch (plan->way) {
-    case LEATI_WAY_IN:
+    switch (plan->direction) {
+    case LEATI_DIRECTION_IN:
         leati_text_add(text, "rows packed into a ring of pinned memory by leat's threads, from there by ");
         LEATI_TRY(add_hand(text, stream, plan));
         leati_text_add(text, "  why    the source is pageable%s\n",
                        plan->early ? ", and may be read at once"
                                    : ", and earlier work of the stream may write it");
         return LEAT_OK;
-    case LEATI_WAY_OUT:
+    case LEATI_DIRECTION_OUT:
         leati_text_add(text, "unpacked from a ring of pinned memory by leat's threads, to there by ");
         LEATI_TRY(add_hand(text, stream, plan));
         leati_text_add(text, "  why    the destination is pageable\n");

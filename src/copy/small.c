@@ -3,20 +3,20 @@
 
 #include <stdlib.h>
 
-#define WORDS_BYTES ((size_t)4096)
+#define FLAGS_BYTES ((size_t)4096)
 #define QUARTERS 4
 #define QUARTER_BYTES (2 * LEATI_SMALL_BYTES)
 #define ALIGNMENT ((size_t)64)
 
-/* What a stream has for its short copies. The stream writes the word passed when it has got past a quarter of the
- * ring. */
+/* What a stream has for its short copies. The stream writes the flag completed_chunks when it has got past a
+ * quarter of the ring. */
 struct leati_staging {
     struct leati_stager *stager;
     pthread_mutex_t lock; /* guards the rest, and is held while a copy is given to the stream */
-    struct leati_words *words;
+    struct leati_flags *flags;
     char *ring;
     size_t quarter, used;       /* the quarter that is being filled, and how far */
-    uint32_t marks;             /* written to passed so far, or on their way */
+    uint32_t marks;             /* written to completed_chunks so far, or on their way */
     uint32_t left_at[QUARTERS]; /* the mark after which a quarter is free */
     struct leati_job *leftover; /* what is left to do when the stream ends */
 };
@@ -28,18 +28,18 @@ static struct leati_staging *new_staging(struct leati_stager *stager)
     if (!staging)
         return NULL;
     staging->leftover = calloc(1, sizeof *staging->leftover);
-    staging->words = leati_stager_take(stager, WORDS_BYTES + QUARTERS * QUARTER_BYTES);
-    if (!staging->leftover || !staging->words) {
-        leati_stager_give_back(staging->words);
+    staging->flags = leati_stager_take(stager, FLAGS_BYTES + QUARTERS * QUARTER_BYTES);
+    if (!staging->leftover || !staging->flags) {
+        leati_stager_give_back(stager, staging->flags);
         free(staging->leftover);
         free(staging);
         return NULL;
     }
-    atomic_init(&staging->words->ready, 0);
-    atomic_init(&staging->words->passed, 0);
+    atomic_init(&staging->flags->staged_chunks, 0);
+    atomic_init(&staging->flags->completed_chunks, 0);
     atomic_init(&staging->leftover->holders, 1);
-    staging->leftover->words = staging->words;
-    staging->ring = (char *)staging->words + WORDS_BYTES;
+    staging->leftover->flags = staging->flags;
+    staging->ring = (char *)staging->flags + FLAGS_BYTES;
     staging->stager = stager;
     pthread_mutex_init(&staging->lock, NULL);
     return staging;
@@ -65,7 +65,7 @@ static struct leati_staging *staging_of(struct leati_stager *stager, leat_stream
     if (atomic_compare_exchange_strong_explicit(&stream->staging, &staging, made, memory_order_acq_rel,
                                                 memory_order_acquire))
         return made;
-    leati_stager_give_back(made->words);
+    leati_stager_give_back(stager, made->flags);
     free(made->leftover);
     drop_staging(made);
     return staging;
@@ -73,9 +73,9 @@ static struct leati_staging *staging_of(struct leati_stager *stager, leat_stream
 
 static bool is_free(const struct leati_staging *staging, size_t quarter)
 {
-    uint32_t passed = atomic_load_explicit(&staging->words->passed, memory_order_acquire);
+    uint32_t completed = atomic_load_explicit(&staging->flags->completed_chunks, memory_order_acquire);
 
-    return (int32_t)(passed - staging->left_at[quarter]) >= 0;
+    return (int32_t)(completed - staging->left_at[quarter]) >= 0;
 }
 
 /* Room for bytes in the quarter that is being filled: NOT_READY when the next quarter is still in use. */
@@ -83,7 +83,7 @@ static leat_status make_room(struct leati_staging *staging, leat_stream *stream,
 {
     struct leati_driver *driver = stream->device->driver;
     size_t next = (staging->quarter + 1) % QUARTERS;
-    struct leati_value mark = {.word = &staging->words->passed, .value = staging->marks + 1};
+    struct leati_value mark = {.word = &staging->flags->completed_chunks, .value = staging->marks + 1};
 
     if (staging->used + bytes <= QUARTER_BYTES)
         return LEAT_OK;
@@ -112,7 +112,7 @@ static leat_status copy_in(struct leati_staging *staging, leat_stream *stream, c
 
     LEATI_TRY(make_room(staging, stream, bytes));
     slot.ptr = staging->ring + staging->quarter * QUARTER_BYTES + staging->used;
-    if (leati_bytes_copy_guarded(slot.ptr, from->end.ptr, bytes, LEATI_STORES_CACHED, &fault) != bytes)
+    if (leati_staging_copy_guarded(slot.ptr, from->end.ptr, bytes, LEATI_STORES_CACHED, &fault) != bytes)
         return fail_read(from, fault);
     leati_stream_piece_begins(stream);
     status = driver->ops->copy(driver, stream->native, to->end, slot, bytes);
@@ -150,7 +150,7 @@ leat_status leati_small_out(struct leati_stager *stager, leat_stream *stream, co
     status = driver->ops->copy(driver, stream->native, slot, from->end, bytes);
     leati_stream_piece_ends(stream);
     if (status != LEAT_OK) {
-        leati_stager_give_back(slot.ptr);
+        leati_stager_give_back(stager, slot.ptr);
         return status;
     }
     status = driver->ops->stream_synchronize(driver, stream->native);
@@ -158,10 +158,10 @@ leat_status leati_small_out(struct leati_stager *stager, leat_stream *stream, co
         leati_stager_lose(stager, slot.ptr);
         return status;
     }
-    if (leati_bytes_copy_guarded(to->end.ptr, slot.ptr, bytes, LEATI_STORES_CACHED, &fault) != bytes)
+    if (leati_staging_copy_guarded(to->end.ptr, slot.ptr, bytes, LEATI_STORES_CACHED, &fault) != bytes)
         status = leati_fail(LEAT_ERROR_POINTER, "dst: %p cannot be written at %p: unmapped or protected",
                             to->end.ptr, (void *)fault);
-    leati_stager_give_back(slot.ptr);
+    leati_stager_give_back(stager, slot.ptr);
     return status;
 }
 
@@ -173,7 +173,7 @@ void leati_small_stream_ends(struct leat_stream *stream)
 
     if (!staging)
         return;
-    mark = (struct leati_value){.word = &staging->words->passed, .value = staging->marks + 1};
+    mark = (struct leati_value){.word = &staging->flags->completed_chunks, .value = staging->marks + 1};
     /* Where that fails the device is lost, and the ring stays until its close. */
     (void)driver->ops->stream_values(driver, stream->native, &mark, 1);
     staging->leftover->end = mark.value;

@@ -8,7 +8,7 @@
 #ifndef LEATI_SMALL_H
 #define LEATI_SMALL_H
 
-#include "copy/stage.h"
+#include "copy/staged.h"
 
 #define LEATI_SMALL_BYTES ((size_t)64 << 10)
 

@@ -197,7 +197,7 @@ leat_status leat_ticket_free(leat_ticket *ticket)
     if (!leati_handle_retire(&ticket_handles, ticket))
         return check_ticket("leat_ticket_free", ticket);
     if (ticket->job)
-        leati_job_let_go(ticket->job);
+        leati_job_release(ticket->job);
     if (ticket->event)
         (void)leat_event_destroy(ticket->event);
     leati_handle_free(&ticket_handles, ticket);

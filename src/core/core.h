@@ -76,7 +76,7 @@ struct leat_device {
     _Atomic(struct leat_pool *) own_pools[4];         /* the same, in guard mode, for blocks of leat's own */
     _Atomic(const struct leati_pool_hooks *) pool_hooks;
     _Atomic(const struct leati_copy_hooks *) copy_hooks;
-    _Atomic(struct leati_stager *) stager; /* copy/stage.h; made at the first use */
+    _Atomic(struct leati_stager *) stager; /* staging/staging.h; made at the first use */
     pthread_mutex_t pools_lock;            /* guards pool_numbers, and is held while a pool is made */
     unsigned pool_numbers;                 /* bit n: a pool has place n in leat_stream.owners */
     pthread_mutex_t prefetch_lock;         /* guards the rest, and is held while a prefetch in chunks is given */

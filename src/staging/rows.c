@@ -1,5 +1,5 @@
 /* rows.c - see rows.h. */
-#include "copy/rows.h"
+#include "staging/rows.h"
 
 #include "base/catch.h"
 #include "base/stream_copy.h"
@@ -8,6 +8,13 @@
 
 #define SHORT_BYTES 32                /* up to here without a call */
 #define STREAMED_BYTES ((size_t)4096) /* shorter rows leave too many lines half written to stream them */
+
+size_t leati_rows_reach(const struct leati_rows *rows, size_t bytes)
+{
+    size_t slices = bytes / rows->width / rows->height;
+
+    return (slices - 1) * rows->slice + (rows->height - 1) * rows->pitch + rows->width;
+}
 
 /* A place among rows. */
 struct place {
@@ -112,7 +119,7 @@ static size_t step_by_step(const struct job *job, uintptr_t *fault)
 
     while (done < job->bytes) {
         size_t step = step_of(&to, &from, job->bytes - done);
-        size_t copied = leati_bytes_copy_guarded(to.at, from.at, step, LEATI_STORES_CACHED, fault);
+        size_t copied = leati_staging_copy_guarded(to.at, from.at, step, LEATI_STORES_CACHED, fault);
 
         done += copied;
         if (copied != step)
@@ -132,10 +139,10 @@ static struct leati_catch_range range_of(const struct leati_rows *rows, const st
     return (struct leati_catch_range){(uintptr_t)start->at, (size_t)(last.at - start->at) + 1};
 }
 
-size_t leati_rows_copy_guarded(const struct leati_rows *dst, size_t dst_offset, const struct leati_rows *src,
-                               size_t src_offset, size_t bytes, enum leati_stores stores, uintptr_t *fault)
+size_t leati_staging_copy_rows(const struct leati_rows *dst, size_t dst_offset, const struct leati_rows *src,
+                               size_t src_offset, size_t bytes, enum leati_store_policy policy, uintptr_t *fault)
 {
-    struct job job = {.bytes = bytes, .streaming = stores == LEATI_STORES_STREAMING};
+    struct job job = {.bytes = bytes, .streaming = policy == LEATI_STORES_STREAMING};
     struct leati_catch_range ranges[2];
     uintptr_t where;
 

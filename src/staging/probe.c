@@ -7,7 +7,7 @@
  * caches before each copy, as in a copy that is larger than they are; the slots stay, since the engine uses them
  * over and over.
  */
-#include "copy/bytes.h"
+#include "staging/bytes.h"
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -96,7 +96,7 @@ static bool goes_out(unsigned way)
     return way == OUT_CACHED || way == OUT_STREAMING;
 }
 
-static enum leati_stores stores_of(unsigned way)
+static enum leati_store_policy stores_of(unsigned way)
 {
     return way == IN_STREAMING || way == OUT_STREAMING ? LEATI_STORES_STREAMING : LEATI_STORES_CACHED;
 }
@@ -120,7 +120,7 @@ static void run_window(struct prober *prober, char *ordinary, unsigned way, uint
         if (probe->evict)
             evict(here, part_bytes);
         start_ns = leati_clock_ns();
-        leati_bytes_copy(goes_out(way) ? here : slot, goes_out(way) ? slot : here, part_bytes, stores_of(way));
+        leati_staging_copy(goes_out(way) ? here : slot, goes_out(way) ? slot : here, part_bytes, stores_of(way));
         now_ns = leati_clock_ns();
         if (prober->counts[way] < SAMPLES_MAX && now_ns > start_ns)
             prober->rates[way][prober->counts[way]++] = (double)part_bytes / (double)(now_ns - start_ns);
@@ -190,7 +190,7 @@ static double total(const struct prober *probers, unsigned count, unsigned way, 
 }
 
 static void measure(struct prober *probers, unsigned count, struct probe *probe, double *rates,
-                    struct leati_bytes_choice *choice)
+                    struct leati_staging_choice *choice)
 {
     unsigned helpers = start_helpers(probers + 1, count - 1);
     double *const gbps[] = {choice->in_gbps, choice->out_gbps};
@@ -206,21 +206,21 @@ static void measure(struct prober *probers, unsigned count, struct probe *probe,
     choice->probed = true;
 }
 
-static enum leati_stores faster(const double gbps[2])
+static enum leati_store_policy faster(const double gbps[2])
 {
     return gbps[LEATI_STORES_CACHED] > 0 && gbps[LEATI_STORES_STREAMING] > gbps[LEATI_STORES_CACHED] * FASTER
                ? LEATI_STORES_STREAMING
                : LEATI_STORES_CACHED;
 }
 
-void leati_bytes_probe(void *slot, size_t slot_bytes, unsigned threads, struct leati_bytes_choice *choice)
+void leati_staging_probe(void *slot, size_t slot_bytes, unsigned threads, struct leati_staging_choice *choice)
 {
     struct probe probe = {.slot = slot, .evict = can_evict()};
     unsigned count = processors();
     struct prober *probers;
     double *rates;
 
-    *choice = (struct leati_bytes_choice){.in = LEATI_STORES_CACHED, .out = LEATI_STORES_CACHED};
+    *choice = (struct leati_staging_choice){.in = LEATI_STORES_CACHED, .out = LEATI_STORES_CACHED};
     /* One thread on each processor at most: who waits for a turn misses his windows. */
     count = threads < count ? threads : count;
     count = count < THREADS_MAX ? count : THREADS_MAX;
@@ -245,20 +245,21 @@ void leati_bytes_probe(void *slot, size_t slot_bytes, unsigned threads, struct l
     free(rates);
 }
 
-leat_status leati_bytes_choose(void *slot, size_t slot_bytes, unsigned threads, struct leati_bytes_choice *choice)
+leat_status leati_staging_choose(void *slot, size_t slot_bytes, unsigned threads,
+                                 struct leati_staging_choice *choice)
 {
     const char *word = leati_option(LEATI_OPTION_COPY_STORES);
-    enum leati_stores stores = LEATI_STORES_CACHED;
+    enum leati_store_policy policy = LEATI_STORES_CACHED;
 
     if (!word || !strcmp(word, "probe")) {
-        leati_bytes_probe(slot, slot_bytes, threads, choice);
+        leati_staging_probe(slot, slot_bytes, threads, choice);
         return LEAT_OK;
     }
-    if (!strcmp(word, leati_stores_name(LEATI_STORES_STREAMING)))
-        stores = LEATI_STORES_STREAMING;
-    else if (strcmp(word, leati_stores_name(LEATI_STORES_CACHED)))
+    if (!strcmp(word, leati_store_policy_name(LEATI_STORES_STREAMING)))
+        policy = LEATI_STORES_STREAMING;
+    else if (strcmp(word, leati_store_policy_name(LEATI_STORES_CACHED)))
         return leati_fail(LEAT_ERROR_INVALID,
                           "LEAT_COPY_STORES is set to '%s', and takes probe, cached or streaming", word);
-    *choice = (struct leati_bytes_choice){.in = stores, .out = stores};
+    *choice = (struct leati_staging_choice){.in = policy, .out = policy};
     return LEAT_OK;
 }

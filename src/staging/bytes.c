@@ -1,5 +1,5 @@
 /* bytes.c - see bytes.h; the measurement is in probe.c. */
-#include "copy/bytes.h"
+#include "staging/bytes.h"
 
 #include "base/catch.h"
 #include "base/stream_copy.h"
@@ -15,26 +15,26 @@
 #define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
 #endif
 
-#define LOOKS 8 /* at pages, for leati_bytes_resident() */
+#define LOOKS 8 /* at pages, for leati_staging_resident() */
 
 /* More than this is worth a system call or two to have all pages come at once. */
 #define POPULATE_BYTES ((size_t)64 << 10)
 
 /* ---- copying ---- */
 
-const char *leati_stores_name(enum leati_stores stores)
+const char *leati_store_policy_name(enum leati_store_policy policy)
 {
-    return stores == LEATI_STORES_STREAMING ? "streaming" : "cached";
+    return policy == LEATI_STORES_STREAMING ? "streaming" : "cached";
 }
 
-const char *leati_stores_streaming_by(void)
+const char *leati_staging_streaming_by(void)
 {
     return leati_stream_name(leati_stream_best());
 }
 
-void leati_bytes_copy(void *dst, const void *src, size_t bytes, enum leati_stores stores)
+void leati_staging_copy(void *dst, const void *src, size_t bytes, enum leati_store_policy policy)
 {
-    if (stores == LEATI_STORES_STREAMING)
+    if (policy == LEATI_STORES_STREAMING)
         leati_stream_copy(dst, src, bytes);
     else
         memcpy(dst, src, bytes);
@@ -44,7 +44,7 @@ struct job {
     char *dst;
     const char *src;
     size_t bytes;
-    enum leati_stores stores;
+    enum leati_store_policy policy;
     volatile size_t done; /* of step_by_step() */
 };
 
@@ -52,7 +52,7 @@ static void all_at_once(void *context)
 {
     struct job *job = context;
 
-    leati_bytes_copy(job->dst, job->src, job->bytes, job->stores);
+    leati_staging_copy(job->dst, job->src, job->bytes, job->policy);
 }
 
 static size_t to_page_end(const char *ptr, size_t page_bytes)
@@ -79,11 +79,11 @@ static void step_by_step(void *context)
     }
 }
 
-size_t leati_bytes_copy_guarded(void *dst, const void *src, size_t bytes, enum leati_stores stores,
-                                uintptr_t *fault)
+size_t leati_staging_copy_guarded(void *dst, const void *src, size_t bytes, enum leati_store_policy policy,
+                                  uintptr_t *fault)
 {
     const struct leati_catch_range ranges[] = {{(uintptr_t)src, bytes}, {(uintptr_t)dst, bytes}};
-    struct job job = {.dst = dst, .src = src, .bytes = bytes, .stores = stores};
+    struct job job = {.dst = dst, .src = src, .bytes = bytes, .policy = policy};
     uintptr_t where;
 
     if (!bytes || leati_catch(ranges, all_at_once, &job, &where))
@@ -98,7 +98,7 @@ size_t leati_bytes_copy_guarded(void *dst, const void *src, size_t bytes, enum l
 
 /* ---- pages ---- */
 
-bool leati_bytes_resident(const void *ptr, size_t bytes)
+bool leati_staging_resident(const void *ptr, size_t bytes)
 {
     uintptr_t page_bytes = (uintptr_t)sysconf(_SC_PAGESIZE);
     uintptr_t first = (uintptr_t)ptr & -page_bytes, pages;
@@ -124,7 +124,7 @@ static bool populate(const void *ptr, size_t bytes, int advice)
     return !madvise((void *)first, (uintptr_t)ptr + bytes - first, advice);
 }
 
-void leati_bytes_fetch(const void *ptr, size_t bytes)
+void leati_staging_fetch(const void *ptr, size_t bytes)
 {
     (void)populate(ptr, bytes, MADV_POPULATE_READ);
 }
@@ -163,20 +163,20 @@ static void touch(void *context)
     }
 }
 
-bool leati_bytes_usable(const void *ptr, size_t bytes, bool write)
+bool leati_staging_usable(const void *ptr, size_t bytes, bool write)
 {
     const struct leati_catch_range ranges[] = {{(uintptr_t)ptr, bytes}, {0, 0}};
     struct job job = {.dst = (char *)(uintptr_t)ptr, .src = write ? NULL : ptr, .bytes = bytes};
     uintptr_t fault;
 
     /* Pages that were never touched come faster all at once; for others that would take longer than a touch. */
-    if (write && bytes > POPULATE_BYTES && !leati_bytes_resident((const char *)ptr + bytes - 1, 1) &&
+    if (write && bytes > POPULATE_BYTES && !leati_staging_resident((const char *)ptr + bytes - 1, 1) &&
         populate(ptr, bytes, MADV_POPULATE_WRITE))
         return true;
     return leati_catch(ranges, touch, &job, &fault);
 }
 
-void leati_bytes_prefault(void *ptr, size_t bytes)
+void leati_staging_prefault(void *ptr, size_t bytes)
 {
     if (bytes)
         (void)populate(ptr, bytes, MADV_POPULATE_WRITE);

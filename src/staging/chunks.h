@@ -33,9 +33,9 @@ struct leati_cut {
 };
 
 /* How much ring a copy can make use of, at most. Several chunks are under way in it at once. */
-size_t leati_ring_bytes(size_t bytes, size_t most_bytes);
+size_t leati_staging_ring_bytes(size_t bytes, size_t most_bytes);
 
 /* The number of chunks; fills them when chunks is not NULL. */
-uint32_t leati_cut_chunks(const struct leati_cut *cut, struct leati_chunk *chunks);
+uint32_t leati_staging_cut(const struct leati_cut *cut, struct leati_chunk *chunks);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * unit_copy_lend.c - threads that wait copy meanwhile, where the threads that copy are few: one here, and it is
+ * unit_copy_help.c - threads that wait copy meanwhile, where the threads that copy are few: one here, and it is
  * stuck in a copy, so that whatever is copied is copied by those who wait. They come back when what they wait for
  * is done, neither before nor later. Called with a number: with so many threads, where nobody is to help.
  */
@@ -28,8 +28,8 @@ enum { MANY_THREADS = 4, MORE_THREADS = 6, SHARE = 4, PARTS = 1000, WAITERS = 5,
 struct scene {
     struct leati_job job;
     struct leati_chunk chunk;
-    struct leati_words words;
-    struct leati_team *team;
+    struct leati_flags flags;
+    struct leati_stager *stager;
     atomic_int stuck;            /* threads of the team that are in a part */
     atomic_int open;             /* they may go on */
     atomic_int copied;           /* parts by other threads */
@@ -41,7 +41,7 @@ static bool is_of_team(void)
 {
     char name[16] = "";
 
-    return !pthread_getname_np(pthread_self(), name, sizeof name) && !strcmp(name, "leat copy");
+    return !pthread_getname_np(pthread_self(), name, sizeof name) && !strcmp(name, "leat worker");
 }
 
 static size_t copy_part(const void *list, size_t first, size_t count, uintptr_t *fault)
@@ -67,7 +67,7 @@ static unsigned team_threads(struct test_state *t)
     struct leati_stager *stager;
 
     OK(leati_stager_get(t->device, &stager));
-    return leati_team_threads(stager->team);
+    return stager->threads;
 }
 
 /* Gives the team a job. passed: its stream is there. */
@@ -79,20 +79,21 @@ static struct scene *begin_scene(struct test_state *t, int which, bool passed, v
     OK(leati_stager_get(t->device, &stager));
     memset(scene, 0, sizeof *scene);
     scene->in_part = in_part;
-    scene->team = stager->team;
+    scene->stager = stager;
     scene->chunk = (struct leati_chunk){.bytes = PARTS, .parts = PARTS, .part_bytes = 1};
-    scene->job.way = LEATI_WAY_HOST;
+    scene->job.direction = LEATI_DIRECTION_HOST;
     scene->job.early = passed;
     scene->job.bytes = PARTS;
     scene->job.copy_list = copy_part;
     scene->job.list = scene;
-    scene->job.words = &scene->words;
+    scene->job.flags = &scene->flags;
     scene->job.chunks = &scene->chunk;
     scene->job.count = 1;
     scene->job.order = t->stream->order;
     atomic_store(&scene->job.stopped_at, PARTS);
     atomic_store(&scene->job.fault, UINTPTR_MAX);
-    leati_team_add(scene->team, &scene->job);
+    leati_job_prepare(&scene->job, SHARE);
+    leati_workers_add(stager->workers, &scene->job.task);
     return scene;
 }
 
@@ -109,8 +110,8 @@ static struct scene *stick_team(struct test_state *t, void (*in_part)(int number
 static void end_scene(struct scene *scene)
 {
     atomic_store(&scene->open, 1);
-    leati_team_remove(scene->team, &scene->job);
-    assert_int_equal(scene->job.workers, 0);
+    leati_workers_remove(scene->stager->workers, &scene->job.task);
+    assert_int_equal(scene->job.task.workers, 0);
 }
 
 /* ---- what is waited for ---- */
@@ -200,7 +201,7 @@ static void check_that_all_was_copied(const struct scene *scene)
 {
     assert_int_equal(atomic_load(&gate->passed), 1);
     /* But for those in which the threads are stuck. */
-    assert_int_equal(atomic_load(&scene->copied), PARTS - (int)leati_team_threads(scene->team));
+    assert_int_equal(atomic_load(&scene->copied), PARTS - (int)scene->stager->threads);
 }
 
 /* All is copied before what is waited for is done: the rest of the wait is the driver's, which alone is told here
@@ -405,7 +406,7 @@ static void others_go_on(int number)
 static void wait_for_job(struct test_state *t)
 {
     const struct leati_list list = {.copy = copy_part, .list = &scenes[1], .count = PARTS, .scratch = true};
-    const struct leati_stage_request request = {.way = LEATI_WAY_HOST, .early = true, .list = &list};
+    const struct leati_stage_request request = {.direction = LEATI_DIRECTION_HOST, .early = true, .list = &list};
     const struct leati_target nowhere = {.base = 0};
     struct leati_stager *stager;
     struct leati_job *job;
@@ -415,7 +416,7 @@ static void wait_for_job(struct test_state *t)
     OK(leati_stager_get(t->device, &stager));
     OK(leati_stage_start(stager, t->stream, &nowhere, &nowhere, PARTS, &request, &job));
     OK(leati_job_wait(job, t->device, true, leati_clock_ns() + PATIENCE_NS));
-    leati_job_let_go(job);
+    leati_job_release(job);
     assert_int_not_equal(atomic_load(&scenes[1].copied), 0);
 }
 
@@ -636,7 +637,7 @@ static int run_with(int threads)
 
     if (!child) {
         snprintf(number, sizeof number, "%d", threads);
-        execl("/proc/self/exe", "unit_copy_lend", number, (char *)NULL);
+        execl("/proc/self/exe", "unit_copy_help", number, (char *)NULL);
         _exit(1);
     }
     if (child < 0 || waitpid(child, &ended, 0) != child)

@@ -3,7 +3,7 @@
  *
  * A copy goes through the caches, by the C library's memcpy(), or past them. Which is faster depends on the
  * machine, the direction and the number of threads at it, so that is measured at the first use
- * (leati_bytes_choose()).
+ * (leati_staging_choose()).
  */
 #ifndef LEATI_BYTES_H
 #define LEATI_BYTES_H
@@ -16,16 +16,16 @@
 
 /* ---- copying ---- */
 
-enum leati_stores { LEATI_STORES_CACHED, LEATI_STORES_STREAMING };
+enum leati_store_policy { LEATI_STORES_CACHED, LEATI_STORES_STREAMING };
 
 /* "cached", "streaming". */
-const char *leati_stores_name(enum leati_stores stores);
+const char *leati_store_policy_name(enum leati_store_policy policy);
 
 /* What streaming means on this processor: "AVX-512", "AVX2"; "memcpy" where it has no such stores. */
-const char *leati_stores_streaming_by(void);
+const char *leati_staging_streaming_by(void);
 
 /* Copies; any size and alignment, no overlap. What the calling thread writes next is seen after all of it. */
-void leati_bytes_copy(void *dst, const void *src, size_t bytes, enum leati_stores stores);
+void leati_staging_copy(void *dst, const void *src, size_t bytes, enum leati_store_policy policy);
 
 /*
  * The same with memory that may go away meanwhile. Returns how many bytes were copied, from the start: bytes, or
@@ -33,31 +33,31 @@ void leati_bytes_copy(void *dst, const void *src, size_t bytes, enum leati_store
  * become shorter. *fault is then the address of the first byte that could not; what dst holds from there on is
  * undefined. base/catch.h says what a program's own handlers of SIGSEGV and SIGBUS make of that.
  */
-size_t leati_bytes_copy_guarded(void *dst, const void *src, size_t bytes, enum leati_stores stores,
-                                uintptr_t *fault);
+size_t leati_staging_copy_guarded(void *dst, const void *src, size_t bytes, enum leati_store_policy policy,
+                                  uintptr_t *fault);
 
 /* ---- pages ---- */
 
 /* Are the pages there? Looks at a few of them. */
-bool leati_bytes_resident(const void *ptr, size_t bytes);
+bool leati_staging_resident(const void *ptr, size_t bytes);
 
 /* Makes the pages present for writing and leaves what they hold as it is. Where that is not possible nothing
  * happens, and the pages come one by one when they are written. */
-void leati_bytes_prefault(void *ptr, size_t bytes);
+void leati_staging_prefault(void *ptr, size_t bytes);
 
 /* Reads the pages of a file mapping that are not in memory yet, many at a time instead of one after the other.
  * What cannot be read stays as it is. */
-void leati_bytes_fetch(const void *ptr, size_t bytes);
+void leati_staging_fetch(const void *ptr, size_t bytes);
 
 /* Whether this thread can read all pages of a range, or write them: tried out, one byte a page. */
-bool leati_bytes_usable(const void *ptr, size_t bytes, bool write);
+bool leati_staging_usable(const void *ptr, size_t bytes, bool write);
 
 /* ---- choosing ---- */
 
-struct leati_bytes_choice {
-    enum leati_stores in, out;      /* ordinary memory to slot; slot to ordinary memory */
-    bool probed;                    /* the rest was measured: GB/s of all threads together */
-    double in_gbps[2], out_gbps[2]; /* by enum leati_stores */
+struct leati_staging_choice {
+    enum leati_store_policy in, out; /* ordinary memory to slot; slot to ordinary memory */
+    bool probed;                     /* the rest was measured: GB/s of all threads together */
+    double in_gbps[2], out_gbps[2];  /* by enum leati_store_policy */
 };
 
 /*
@@ -67,9 +67,10 @@ struct leati_bytes_choice {
  * fewer take part, or cached is chosen.
  * INVALID, with a sentence: LEAT_COPY_STORES holds some other word.
  */
-leat_status leati_bytes_choose(void *slot, size_t slot_bytes, unsigned threads, struct leati_bytes_choice *choice);
+leat_status leati_staging_choose(void *slot, size_t slot_bytes, unsigned threads,
+                                 struct leati_staging_choice *choice);
 
 /* The measurement alone. */
-void leati_bytes_probe(void *slot, size_t slot_bytes, unsigned threads, struct leati_bytes_choice *choice);
+void leati_staging_probe(void *slot, size_t slot_bytes, unsigned threads, struct leati_staging_choice *choice);
 
 #endif

@@ -1,5 +1,5 @@
 /* chunks.c - see chunks.h. */
-#include "copy/chunks.h"
+#include "staging/chunks.h"
 
 #define PAGE_BYTES ((size_t)4096)
 #define GRAIN_BYTES ((size_t)64 << 10)
@@ -14,7 +14,7 @@ static size_t round_up(size_t bytes, size_t unit)
     return (bytes + unit - 1) / unit * unit;
 }
 
-size_t leati_ring_bytes(size_t bytes, size_t most_bytes)
+size_t leati_staging_ring_bytes(size_t bytes, size_t most_bytes)
 {
     size_t all = round_up(bytes, PAGE_BYTES);
 
@@ -76,7 +76,7 @@ static void place_all(struct leati_chunk *chunks, uint32_t count, size_t ring_by
     }
 }
 
-uint32_t leati_cut_chunks(const struct leati_cut *cut, struct leati_chunk *chunks)
+uint32_t leati_staging_cut(const struct leati_cut *cut, struct leati_chunk *chunks)
 {
     size_t most = round_up(cut->ring_bytes / CHUNKS_IN_RING, PAGE_BYTES);
     size_t size = cut->out ? LAST_OUT_BYTES : FIRST_IN_BYTES, left = cut->bytes;

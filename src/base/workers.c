@@ -1,0 +1,666 @@
+/* workers.c - see workers.h. */
+#include "base/workers.h"
+
+#include "base/clock.h"
+#include "base/thread.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#define POOLS_MAX 64
+#define FEW_THREADS 4u /* with fewer reserved for copies, those who wait help: so many copy at once then */
+
+/* How long a thread that copied stays awake when it has nothing to do, which saves the next copy the time to wake
+ * it (some 150 us in a virtual machine); the same while a stream is in the middle of a copy; and how long a thread
+ * looks at one task before it looks at the others. */
+#define AWAKE_NS 200000u
+#define AWAKE_IN_COPY_NS 5000000u
+#define LOOK_NS 20000u
+
+/* A remover yields so often before it sleeps until the last worker has left. */
+#define YIELDS 100
+
+/* Threads that look for work hold the lock for some ten instructions at a time, so they never sleep for it. */
+struct leati_workers {
+    unsigned users[LEATI_WORK_CLASSES]; /* under pools_lock, as are the next four */
+    int place;
+    unsigned room;
+    pthread_t *ids;
+    atomic_uint threads; /* written under pools_lock */
+    atomic_bool locked;  /* guards the next four, and what a task has of the pool; others read the counts too */
+    struct leati_task *first, **end;
+    atomic_uint reserved[LEATI_WORK_CLASSES]; /* also under pools_lock */
+    atomic_uint busy[LEATI_WORK_CLASSES];     /* workers at tasks of a class; never above reserved */
+    atomic_uint tasks[LEATI_WORK_CLASSES];    /* in the list */
+    atomic_uint news;                         /* changes when a task comes */
+    atomic_uint asleep;                       /* threads that wait for work_there */
+    atomic_uint helpers;                      /* threads of the program that wait and help meanwhile */
+    atomic_bool polling;                      /* one thread looks at tasks from time to time; the others sleep */
+    atomic_bool ending;
+    pthread_mutex_t sleep_lock; /* guards nothing but the sleep: see rest() */
+    pthread_cond_t work_there;
+};
+
+static pthread_mutex_t pools_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct leati_workers *pools[POOLS_MAX];
+
+/* For threads that wait until a task has no workers. Not the pool's own: the last worker may signal when its task
+ * and the pool are gone already. */
+static pthread_mutex_t left_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t left_there = PTHREAD_COND_INITIALIZER;
+
+/* ---- the list of tasks ---- */
+
+static inline void pause_a_moment(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#endif
+}
+
+static void lock(struct leati_workers *workers)
+{
+    while (atomic_exchange_explicit(&workers->locked, true, memory_order_acquire)) {
+        /* Looks before it tries again, since each try takes the line away from the holder. */
+        for (unsigned looks = 1; atomic_load_explicit(&workers->locked, memory_order_relaxed); looks++) {
+            if (looks % 100)
+                pause_a_moment();
+            else
+                sched_yield(); /* the holder may have lost its processor */
+        }
+    }
+}
+
+static void unlock(struct leati_workers *workers)
+{
+    atomic_store_explicit(&workers->locked, false, memory_order_release);
+}
+
+/* Under the lock, as is the next. */
+static void list(struct leati_workers *workers, struct leati_task *task)
+{
+    task->next = NULL;
+    task->place = workers->end;
+    *workers->end = task;
+    workers->end = &task->next;
+}
+
+static void unlist(struct leati_workers *workers, struct leati_task *task)
+{
+    *task->place = task->next;
+    if (task->next)
+        task->next->place = task->place;
+    else
+        workers->end = task->place;
+}
+
+static void forget(struct leati_workers *workers, struct leati_task *task)
+{
+    unlist(workers, task);
+    task->listed = false;
+    atomic_fetch_sub_explicit(&workers->tasks[task->type->class], 1, memory_order_relaxed);
+}
+
+unsigned leati_workers_threads(const struct leati_workers *workers, enum leati_work_class class)
+{
+    return atomic_load_explicit(&workers->reserved[class], memory_order_relaxed);
+}
+
+static bool has_room(const struct leati_workers *workers, const struct leati_task *task, bool helper)
+{
+    enum leati_work_class class = task->type->class;
+
+    return task->workers < task->share &&
+           (helper || atomic_load_explicit(&workers->busy[class], memory_order_relaxed) <
+                          leati_workers_threads(workers, class));
+}
+
+/* What find_task() saw on its way. */
+struct seen {
+    bool alone;   /* the task is the only one */
+    bool lively;  /* some task's stream is in the middle of it */
+    bool waiting; /* some task cannot go on yet, and nobody says when it can */
+};
+
+/* A task that can go on at once, entered; NULL: none. Takes finished ones out of the list. */
+static struct leati_task *find_task(struct leati_workers *workers, bool helper, struct seen *seen)
+{
+    struct leati_task *task, *next;
+
+    *seen = (struct seen){.alone = false};
+    lock(workers);
+    for (task = workers->first; task; task = next) {
+        enum leati_taken taken = task->type->look(task, helper);
+
+        next = task->next;
+        if (taken == LEATI_NOTHING_LEFT) {
+            forget(workers, task);
+            continue;
+        }
+        if (helper && task->type->class != LEATI_WORK_COPIES)
+            continue;
+        seen->lively = seen->lively || (task->type->is_lively && task->type->is_lively(task));
+        if (!has_room(workers, task, helper))
+            continue;
+        if (taken == LEATI_TAKEN)
+            break;
+        seen->waiting = true;
+    }
+    if (task) {
+        task->workers++;
+        if (!helper)
+            atomic_fetch_add_explicit(&workers->busy[task->type->class], 1, memory_order_relaxed);
+        if (task->type->class == LEATI_WORK_DEVICE && task->next) {
+            /* To the end, so that the next thread finds another one. */
+            unlist(workers, task);
+            list(workers, task);
+        }
+    }
+    seen->alone = task && workers->first == task && !task->next;
+    unlock(workers);
+    return task;
+}
+
+/* Enters one task as a helper. */
+static bool enter_task(struct leati_workers *workers, struct leati_task *task)
+{
+    bool listed;
+
+    lock(workers);
+    listed = task->listed;
+    task->workers += listed;
+    unlock(workers);
+    return listed;
+}
+
+/* The task may be gone behind this, and a helper's pool too. */
+static void leave_task(struct leati_workers *workers, struct leati_task *task, bool helper)
+{
+    bool last;
+
+    lock(workers);
+    assert(task->workers);
+    if (!helper)
+        atomic_fetch_sub_explicit(&workers->busy[task->type->class], 1, memory_order_relaxed);
+    last = --task->workers == 0 && task->awaited;
+    unlock(workers);
+    if (!last)
+        return;
+    pthread_mutex_lock(&left_lock);
+    pthread_cond_broadcast(&left_there);
+    pthread_mutex_unlock(&left_lock);
+}
+
+/* ---- the threads ---- */
+
+/* Works on a task. When it cannot go on, the thread stays with it as long as no other task comes. */
+static void serve(struct leati_workers *workers, struct leati_task *task, bool alone)
+{
+    unsigned news = atomic_load_explicit(&workers->news, memory_order_relaxed);
+    uint64_t since = 0;
+
+    for (;;) {
+        switch (task->type->work(task)) {
+        case LEATI_TAKEN:
+            since = 0;
+            continue;
+        case LEATI_NOTHING_LEFT:
+            return;
+        case LEATI_NOT_YET:
+            break;
+        }
+        if (task->type->prepare && task->type->prepare(task))
+            continue;
+        if (!alone || atomic_load_explicit(&workers->news, memory_order_relaxed) != news)
+            return;
+        for (int i = 0; i < 16; i++)
+            pause_a_moment();
+        if (!since)
+            since = leati_clock_ns();
+        else if (leati_clock_ns() - since > LOOK_NS)
+            return;
+    }
+}
+
+static bool copies_on_one_thread(const struct leati_workers *workers)
+{
+    return atomic_load_explicit(&workers->reserved[LEATI_WORK_COPIES], memory_order_relaxed) == 1;
+}
+
+/* Waits for something to do: awake for a moment, then asleep. While tasks wait for their streams, one thread looks
+ * at them from time to time, since a stream wakes nobody. Only those who copy wait awake. */
+static void rest(struct leati_workers *workers, unsigned news, uint64_t idle_ns, bool copied,
+                 const struct seen *seen)
+{
+    uint64_t awake_ns = seen->lively                    ? AWAKE_IN_COPY_NS
+                        : !copied && !seen->waiting     ? 0
+                        : copies_on_one_thread(workers) ? AWAKE_NS / 10
+                                                        : AWAKE_NS;
+    struct timespec pause = {.tv_nsec = idle_ns < 2000000 ? 20000 : 100000};
+
+    if (idle_ns < awake_ns) {
+        for (int i = 0; i < 20 && atomic_load_explicit(&workers->news, memory_order_relaxed) == news; i++)
+            pause_a_moment();
+        if (copies_on_one_thread(workers))
+            sched_yield();
+        return;
+    }
+    if (seen->waiting && !atomic_exchange_explicit(&workers->polling, true, memory_order_relaxed)) {
+        nanosleep(&pause, NULL);
+        atomic_store_explicit(&workers->polling, false, memory_order_relaxed);
+        return;
+    }
+    pthread_mutex_lock(&workers->sleep_lock);
+    /* In one order with wake(): either that one sees the sleeper, or this one sees the news (seq_cst). Once is
+     * enough: whoever is woken looks for work. */
+    atomic_fetch_add(&workers->asleep, 1);
+    if (atomic_load(&workers->news) == news)
+        pthread_cond_wait(&workers->work_there, &workers->sleep_lock);
+    atomic_fetch_sub(&workers->asleep, 1);
+    pthread_mutex_unlock(&workers->sleep_lock);
+}
+
+/* A copy wakes one thread, which wakes the next: waking one costs the caller some 40 us in a virtual machine. The
+ * callers of other classes need all threads at once, and wait for them. */
+static void wake_some(struct leati_workers *workers, enum leati_work_class class)
+{
+    if (!atomic_load(&workers->asleep))
+        return;
+    pthread_mutex_lock(&workers->sleep_lock);
+    if (class == LEATI_WORK_COPIES)
+        pthread_cond_signal(&workers->work_there);
+    else
+        pthread_cond_broadcast(&workers->work_there);
+    pthread_mutex_unlock(&workers->sleep_lock);
+}
+
+/* Returns true if fewer threads are awake than the copies can use, should all be like this one. Relaxed, since a
+ * guess will do: whoever is woken for nothing goes to sleep again. */
+static bool wants_more(const struct leati_workers *workers, const struct leati_task *task)
+{
+    unsigned own = leati_workers_threads(workers, LEATI_WORK_COPIES);
+    unsigned tasks = atomic_load_explicit(&workers->tasks[LEATI_WORK_COPIES], memory_order_relaxed);
+    unsigned away = atomic_load_explicit(&workers->asleep, memory_order_relaxed), wanted, threads;
+
+    if (!away || task->type->class != LEATI_WORK_COPIES)
+        return false;
+    for (unsigned class = 0; class < LEATI_WORK_CLASSES; class ++)
+        if (class != LEATI_WORK_COPIES)
+            away += atomic_load_explicit(&workers->busy[class], memory_order_relaxed);
+    wanted = (tasks ? tasks : 1) * task->share;
+    threads = atomic_load_explicit(&workers->threads, memory_order_relaxed);
+    return (threads > away ? threads - away : 0) < (wanted < own ? wanted : own);
+}
+
+static void *run_worker(void *argument)
+{
+    struct leati_workers *workers = argument;
+    uint64_t idle_since = 0;
+    bool copied = false;
+
+    for (;;) {
+        /* Taken first, so that neither an end nor a task that comes from here on is slept through. */
+        unsigned news = atomic_load(&workers->news);
+        struct leati_task *task;
+        struct seen seen;
+
+        if (atomic_load_explicit(&workers->ending, memory_order_acquire))
+            return NULL;
+        task = find_task(workers, false, &seen);
+        if (!task) {
+            uint64_t now = leati_clock_ns();
+
+            idle_since = idle_since ? idle_since : now;
+            rest(workers, news, now - idle_since, copied, &seen);
+            continue;
+        }
+        if (wants_more(workers, task))
+            wake_some(workers, LEATI_WORK_COPIES);
+        idle_since = 0;
+        copied = task->type->class == LEATI_WORK_COPIES;
+        if (task->type->enter)
+            task->type->enter(task);
+        serve(workers, task, seen.alone);
+        if (task->type->leave)
+            task->type->leave(task);
+        leave_task(workers, task, false);
+    }
+}
+
+/* ---- tasks come and go ---- */
+
+void leati_workers_add(struct leati_workers *workers, struct leati_task *task)
+{
+    assert(task->share);
+    lock(workers);
+    assert(!task->listed && !task->workers);
+    list(workers, task);
+    task->listed = true;
+    atomic_fetch_add_explicit(&workers->tasks[task->type->class], 1, memory_order_relaxed);
+    unlock(workers);
+    atomic_fetch_add(&workers->news, 1);
+    wake_some(workers, task->type->class);
+}
+
+static unsigned workers_of(struct leati_workers *workers, struct leati_task *task, bool awaited)
+{
+    unsigned count;
+
+    lock(workers);
+    task->awaited = awaited;
+    count = task->workers;
+    unlock(workers);
+    return count;
+}
+
+void leati_workers_remove(struct leati_workers *workers, struct leati_task *task)
+{
+    lock(workers);
+    if (task->listed)
+        forget(workers, task);
+    unlock(workers);
+    /* They are on their way out, or do a last part, which may take long. */
+    for (int i = 0; i < YIELDS; i++) {
+        if (!workers_of(workers, task, false))
+            return;
+        sched_yield();
+    }
+    pthread_mutex_lock(&left_lock);
+    while (workers_of(workers, task, true))
+        pthread_cond_wait(&left_there, &left_lock);
+    pthread_mutex_unlock(&left_lock);
+}
+
+static void work_until_idle(struct leati_task *task)
+{
+    while (task->type->work(task) == LEATI_TAKEN)
+        continue;
+}
+
+void leati_workers_join(struct leati_workers *workers, struct leati_task *task)
+{
+    if (!enter_task(workers, task))
+        return;
+    work_until_idle(task);
+    leave_task(workers, task, true);
+}
+
+/* ---- loops ---- */
+
+enum leati_taken leati_loop_work(struct leati_task *task)
+{
+    struct leati_loop *loop = (struct leati_loop *)task;
+    uint64_t i = atomic_fetch_add_explicit(&loop->next, 1, memory_order_relaxed);
+
+    if (i >= loop->count)
+        return LEATI_NOTHING_LEFT;
+    loop->part(loop->context, i);
+    return LEATI_TAKEN;
+}
+
+enum leati_taken leati_loop_look(const struct leati_task *task, bool helper)
+{
+    const struct leati_loop *loop = (const struct leati_loop *)task;
+
+    (void)helper;
+    return atomic_load_explicit(&loop->next, memory_order_relaxed) < loop->count ? LEATI_TAKEN
+                                                                                 : LEATI_NOTHING_LEFT;
+}
+
+void leati_workers_loop(struct leati_workers *workers, const struct leati_task_type *type, struct leati_loop *loop,
+                        unsigned workers_most)
+{
+    assert(type->work == leati_loop_work && type->look == leati_loop_look);
+    loop->task = (struct leati_task){.type = type, .share = workers_most};
+    atomic_init(&loop->next, 0);
+    if (workers_most)
+        leati_workers_add(workers, &loop->task);
+    work_until_idle(&loop->task);
+    /* The lock that the others took when they left makes what they wrote visible here. */
+    if (workers_most)
+        leati_workers_remove(workers, &loop->task);
+}
+
+/* ---- help while waiting ---- */
+
+bool leati_workers_are_few(const struct leati_workers *workers)
+{
+    return leati_workers_threads(workers, LEATI_WORK_COPIES) < FEW_THREADS;
+}
+
+bool leati_workers_have_copies(const struct leati_workers *workers)
+{
+    return atomic_load_explicit(&workers->tasks[LEATI_WORK_COPIES], memory_order_relaxed);
+}
+
+bool leati_workers_help_begins(struct leati_workers *workers)
+{
+    unsigned own = leati_workers_threads(workers, LEATI_WORK_COPIES),
+             most = own < FEW_THREADS ? FEW_THREADS - own : 0;
+    unsigned helpers = atomic_load_explicit(&workers->helpers, memory_order_relaxed);
+
+    /* Relaxed: nothing but a count. */
+    while (helpers < most && !atomic_compare_exchange_weak_explicit(&workers->helpers, &helpers, helpers + 1,
+                                                                    memory_order_relaxed, memory_order_relaxed))
+        continue;
+    return helpers < most;
+}
+
+void leati_workers_help_ends(struct leati_workers *workers)
+{
+    atomic_fetch_sub_explicit(&workers->helpers, 1, memory_order_relaxed);
+}
+
+bool leati_workers_work(struct leati_workers *workers, struct leati_task *task)
+{
+    uint64_t until = leati_clock_ns() + LOOK_NS;
+    bool worked = false;
+
+    while (task->type->work(task) == LEATI_TAKEN) {
+        worked = true;
+        if (leati_clock_ns() >= until)
+            break;
+    }
+    leave_task(workers, task, true);
+    return worked;
+}
+
+bool leati_workers_help(struct leati_workers *workers)
+{
+    struct leati_task *task;
+    struct seen seen;
+
+    if (!leati_workers_have_copies(workers))
+        return false;
+    task = find_task(workers, true, &seen);
+    return task && leati_workers_work(workers, task);
+}
+
+bool leati_workers_enter(struct leati_workers *workers, struct leati_task *task)
+{
+    return leati_workers_are_few(workers) && enter_task(workers, task);
+}
+
+/* ---- the pool itself ---- */
+
+/* The processors of a node that this thread may use; all that it may use where the node is not known. */
+static void node_processors(int node, cpu_set_t *set)
+{
+    char path[64], text[4096];
+    cpu_set_t of_node, both;
+    FILE *file;
+
+    if (sched_getaffinity(0, sizeof *set, set))
+        CPU_ZERO(set);
+    if (node < 0)
+        return;
+    snprintf(path, sizeof path, "/sys/devices/system/node/node%d/cpulist", node);
+    file = fopen(path, "re");
+    if (!file)
+        return;
+    CPU_ZERO(&of_node);
+    if (fgets(text, sizeof text, file)) {
+        for (char *at = text; *at >= '0' && *at <= '9';) {
+            unsigned long low = strtoul(at, &at, 10), high = *at == '-' ? strtoul(at + 1, &at, 10) : low;
+
+            for (unsigned long cpu = low; cpu <= high && cpu < CPU_SETSIZE; cpu++)
+                CPU_SET(cpu, &of_node);
+            at += *at == ',';
+        }
+    }
+    fclose(file);
+    CPU_AND(&both, set, &of_node);
+    if (CPU_COUNT(&both))
+        *set = both;
+}
+
+unsigned leati_workers_processors(int node)
+{
+    cpu_set_t set;
+
+    node_processors(node, &set);
+    return (unsigned)CPU_COUNT(&set);
+}
+
+/* Where a node's pool is kept. A node that has all processors shares the pool of all. */
+static int place_of(int node)
+{
+    return node >= 0 && node < POOLS_MAX - 1 && leati_workers_processors(node) < leati_workers_processors(-1)
+               ? node + 1
+               : 0;
+}
+
+static unsigned threads_of(const struct leati_workers *workers)
+{
+    return atomic_load_explicit(&workers->threads, memory_order_relaxed);
+}
+
+/* Starts threads until there are so many; 0 or an error number. Under pools_lock. */
+static int start_threads(struct leati_workers *workers, unsigned wanted)
+{
+    cpu_set_t processors;
+
+    node_processors(workers->place - 1, &processors);
+    if (wanted > workers->room) {
+        pthread_t *ids = realloc(workers->ids, wanted * sizeof *ids);
+
+        if (!ids)
+            return ENOMEM;
+        workers->ids = ids;
+        workers->room = wanted;
+    }
+    for (unsigned i = threads_of(workers); i < wanted; i++) {
+        pthread_t *id = &workers->ids[i];
+        int error = leati_thread_start(id, run_worker, workers);
+
+        if (error)
+            return error;
+        atomic_store_explicit(&workers->threads, i + 1, memory_order_relaxed);
+        if (CPU_COUNT(&processors))
+            (void)pthread_setaffinity_np(*id, sizeof processors, &processors);
+        (void)pthread_setname_np(*id, "leat worker");
+    }
+    return 0;
+}
+
+/* Under pools_lock. */
+static int reserve(struct leati_workers *workers, enum leati_work_class class, unsigned threads)
+{
+    unsigned others = 0, now = leati_workers_threads(workers, class);
+    int error;
+
+    for (unsigned other = 0; other < LEATI_WORK_CLASSES; other++)
+        if (other != class)
+            others += leati_workers_threads(workers, other);
+    if (threads <= now)
+        return 0;
+    error = start_threads(workers, others + threads);
+    if (error)
+        threads = threads_of(workers) > others + now ? threads_of(workers) - others : now;
+    lock(workers);
+    atomic_store_explicit(&workers->reserved[class], threads, memory_order_relaxed);
+    unlock(workers);
+    return error;
+}
+
+static struct leati_workers *make_pool(int place)
+{
+    struct leati_workers *workers = calloc(1, sizeof *workers);
+
+    if (!workers)
+        return NULL;
+    workers->place = place;
+    workers->end = &workers->first;
+    pthread_mutex_init(&workers->sleep_lock, NULL);
+    pthread_cond_init(&workers->work_there, NULL);
+    return workers;
+}
+
+static void end_pool(struct leati_workers *workers)
+{
+    assert(!workers->first);
+    atomic_store_explicit(&workers->ending, true, memory_order_release);
+    atomic_fetch_add(&workers->news, 1);
+    pthread_mutex_lock(&workers->sleep_lock);
+    pthread_cond_broadcast(&workers->work_there);
+    pthread_mutex_unlock(&workers->sleep_lock);
+    for (unsigned i = 0; i < threads_of(workers); i++)
+        pthread_join(workers->ids[i], NULL);
+    pthread_cond_destroy(&workers->work_there);
+    pthread_mutex_destroy(&workers->sleep_lock);
+    free(workers->ids);
+    free(workers);
+}
+
+int leati_workers_get(int node, enum leati_work_class class, unsigned threads, struct leati_workers **workers)
+{
+    struct leati_workers **place = &pools[place_of(node)];
+    int error = ENOMEM;
+
+    pthread_mutex_lock(&pools_lock);
+    if (!*place)
+        *place = make_pool((int)(place - pools));
+    *workers = *place;
+    if (*place) {
+        (*place)->users[class]++;
+        error = reserve(*place, class, threads);
+    }
+    pthread_mutex_unlock(&pools_lock);
+    return error;
+}
+
+int leati_workers_reserve(struct leati_workers *workers, enum leati_work_class class, unsigned threads)
+{
+    int error;
+
+    pthread_mutex_lock(&pools_lock);
+    assert(workers->users[class]);
+    error = reserve(workers, class, threads);
+    pthread_mutex_unlock(&pools_lock);
+    return error;
+}
+
+void leati_workers_put(struct leati_workers *workers, enum leati_work_class class)
+{
+    unsigned users = 0;
+
+    pthread_mutex_lock(&pools_lock);
+    assert(workers->users[class]);
+    if (--workers->users[class] == 0) {
+        assert(!atomic_load_explicit(&workers->tasks[class], memory_order_relaxed));
+        lock(workers);
+        atomic_store_explicit(&workers->reserved[class], 0, memory_order_relaxed);
+        unlock(workers);
+    }
+    for (unsigned i = 0; i < LEATI_WORK_CLASSES; i++)
+        users += workers->users[i];
+    if (!users) {
+        pools[workers->place] = NULL;
+        end_pool(workers);
+    }
+    pthread_mutex_unlock(&pools_lock);
+}

@@ -1,0 +1,344 @@
+/* staged.c - see staged.h. */
+#include "copy/staged.h"
+
+#include "copy/links.h"
+#include "copy/small.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* ---- the hooks of staging/ ---- */
+
+struct staged_device {
+    struct leati_stager stager;
+    leat_device *device;
+    leat_pool *pools[2]; /* by store policy: lines that one leaves in the caches slow the other */
+};
+
+static void *take(void *context, enum leati_store_policy policy, size_t bytes)
+{
+    struct staged_device *staged = context;
+    void *block;
+
+    return leat_pool_alloc(staged->pools[policy], NULL, bytes, &block) == LEAT_OK ? block : NULL;
+}
+
+static void give_back(void *context, void *block)
+{
+    (void)context;
+    (void)leat_memory_free(block);
+}
+
+/* Any call that needs the device says when it is lost. */
+static leat_status health(void *context)
+{
+    leat_device *device = ((struct staged_device *)context)->device;
+    uint64_t free_bytes, total_bytes;
+
+    return device->driver->ops->device_memory(device->driver, device->native, &free_bytes, &total_bytes);
+}
+
+static leat_status stream_create(void *context, void **stream)
+{
+    leat_device *device = ((struct staged_device *)context)->device;
+
+    return device->driver->ops->stream_create(device->driver, device->native, stream);
+}
+
+static leat_status stream_destroy(void *context, void *stream)
+{
+    struct leati_driver *driver = ((struct staged_device *)context)->device->driver;
+
+    return driver->ops->stream_destroy(driver, stream);
+}
+
+static leat_status stream_synchronize(void *context, void *stream)
+{
+    struct leati_driver *driver = ((struct staged_device *)context)->device->driver;
+
+    return driver->ops->stream_synchronize(driver, stream);
+}
+
+static leat_status flags(void *context, void *stream, const struct leati_value *values, unsigned count)
+{
+    struct leati_driver *driver = ((struct staged_device *)context)->device->driver;
+
+    return driver->ops->stream_values(driver, stream, values, count);
+}
+
+static void order_hold(void *order)
+{
+    leati_order_hold(order);
+}
+
+static void order_release(void *order)
+{
+    leati_order_let_go(order);
+}
+
+static void order_failed(void *order, leat_status status, const char *sentence)
+{
+    leati_order_failed(order, status, sentence);
+}
+
+static const struct leati_staging_hooks staging_hooks = {.take = take,
+                                                         .give_back = give_back,
+                                                         .health = health,
+                                                         .stream_create = stream_create,
+                                                         .stream_destroy = stream_destroy,
+                                                         .stream_synchronize = stream_synchronize,
+                                                         .flags = flags,
+                                                         .order_hold = order_hold,
+                                                         .order_release = order_release,
+                                                         .order_failed = order_failed};
+
+/* ---- a device's stager ---- */
+
+static pthread_mutex_t make_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static struct staged_device *staged_of(struct leati_stager *stager)
+{
+    return stager->context;
+}
+
+leat_pool *leati_stager_pool(struct leati_stager *stager, enum leati_store_policy policy)
+{
+    return staged_of(stager)->pools[policy];
+}
+
+static leat_status destroy_pools(struct staged_device *staged)
+{
+    leat_status status = LEAT_OK;
+
+    for (int i = 0; i < 2; i++) {
+        leat_status ended = staged->pools[i] ? leat_pool_destroy(staged->pools[i]) : LEAT_OK;
+
+        staged->pools[i] = NULL;
+        status = status == LEAT_OK ? ended : status;
+    }
+    return status;
+}
+
+static leat_status set_up(struct staged_device *staged)
+{
+    leat_pool_options cached = {.size = sizeof cached, .name = "staging", .kind = LEAT_KIND_PINNED};
+    leat_pool_options streamed = {.size = sizeof streamed, .name = "staging, streamed", .kind = LEAT_KIND_PINNED};
+    leat_device_info info = {.numa_node = -1};
+    leat_device *device = staged->device;
+
+    LEATI_TRY(leati_stager_init(&staged->stager, &staging_hooks, staged));
+    LEATI_TRY(leat_device_query(device, &info));
+    LEATI_TRY(leat_pool_create(device, &cached, &staged->pools[LEATI_STORES_CACHED]));
+    LEATI_TRY(leat_pool_create(device, &streamed, &staged->pools[LEATI_STORES_STREAMING]));
+    return leati_stager_start(&staged->stager, info.numa_node, device->driver->device_count);
+}
+
+static leat_status make(leat_device *device, struct leati_stager **made)
+{
+    struct staged_device *staged = calloc(1, sizeof *staged);
+    struct leati_stager *stager;
+    struct leati_sentence before;
+    leat_status status;
+
+    if (!staged)
+        return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the device's staging");
+    staged->device = device;
+    stager = &staged->stager;
+    stager->context = staged;
+    if (!device->driver->ops->stream_values) {
+        snprintf(stager->refused, sizeof stager->refused, "the driver's streams cannot wait for flags in memory");
+    } else {
+        leati_error_keep(&before);
+        status = set_up(staged);
+        if (status != LEAT_OK && !stager->lost) {
+            leati_stager_end(stager);
+            (void)destroy_pools(staged);
+        }
+        if (status != LEAT_OK && status != LEAT_ERROR_UNSUPPORTED && !stager->lost) {
+            free(staged);
+            return status;
+        }
+        if (status != LEAT_OK) {
+            snprintf(stager->refused, sizeof stager->refused, "%s", leat_last_error());
+            leati_error_restore(status, &before);
+        }
+    }
+    leati_copy_set_hooks(device);
+    /* Release: pairs with the acquire of those who find it. */
+    atomic_store_explicit(&device->stager, stager, memory_order_release);
+    *made = stager;
+    return LEAT_OK;
+}
+
+leat_status leati_stager_get(leat_device *device, struct leati_stager **stager)
+{
+    leat_status status = LEAT_OK;
+
+    *stager = atomic_load_explicit(&device->stager, memory_order_acquire);
+    if (*stager)
+        return LEAT_OK;
+    pthread_mutex_lock(&make_lock);
+    *stager = atomic_load_explicit(&device->stager, memory_order_acquire);
+    if (!*stager)
+        status = make(device, stager);
+    pthread_mutex_unlock(&make_lock);
+    return status;
+}
+
+/* ---- what the core calls ---- */
+
+static leat_status device_closes(struct leat_device *device)
+{
+    struct leati_stager *stager = atomic_load_explicit(&device->stager, memory_order_acquire);
+    leat_status status = LEAT_OK, ended;
+    struct staged_device *staged;
+
+    leati_links_close(device);
+    if (!stager)
+        return LEAT_OK;
+    staged = staged_of(stager);
+    /* The streams have ended by now, each with a last flag to write, and one that could not be waited for may be
+     * on its way to one. */
+    if (stager->workers || stager->lost)
+        status = device->driver->ops->device_synchronize(device->driver, device->native);
+    /* Once more: only when the device is lost does nobody write the flags any more. */
+    if (status != LEAT_OK)
+        (void)device->driver->ops->device_synchronize(device->driver, device->native);
+    leati_stager_end(stager);
+    ended = destroy_pools(staged);
+    atomic_store_explicit(&device->stager, NULL, memory_order_relaxed);
+    free(staged);
+    return status == LEAT_OK ? ended : status;
+}
+
+/* What a thread is about to wait for. */
+struct waited {
+    struct leati_driver *driver;
+    leati_query_function query;
+    void *native;
+};
+
+static leat_status query_waited(void *context)
+{
+    struct waited *waited = context;
+
+    return waited->query(waited->driver, waited->native);
+}
+
+static void wait_begins(struct leat_device *device, leati_query_function query, void *native)
+{
+    /* Acquire: pairs with the release of who made it. */
+    struct leati_stager *stager = atomic_load_explicit(&device->stager, memory_order_acquire);
+    struct waited waited = {device->driver, query, native};
+
+    if (stager)
+        leati_stager_help_while_waiting(stager, query_waited, &waited);
+}
+
+static const struct leati_copy_hooks copy_hooks = {
+    .stream_ends = leati_small_stream_ends, .device_closes = device_closes, .wait_begins = wait_begins};
+
+void leati_copy_set_hooks(leat_device *device)
+{
+    /* Release: pairs with the acquire of those who call them. */
+    atomic_store_explicit(&device->copy_hooks, &copy_hooks, memory_order_release);
+}
+
+/* ---- copies ---- */
+
+/* What the DMA of a chunk needs, for as long as the copy is given to its stream. */
+struct moved {
+    leat_stream *stream;
+    const struct leati_stage_request *request;
+    struct leati_end placed; /* the device's side */
+};
+
+static void begin(void *context)
+{
+    leati_stream_piece_begins(((struct moved *)context)->stream);
+}
+
+static void end(void *context)
+{
+    leati_stream_piece_ends(((struct moved *)context)->stream);
+}
+
+/* Chunks are whole rows where DMA puts rows into their places: in bytes, or 0. */
+static size_t chunk_unit(const struct leati_stage_request *request)
+{
+    enum leati_box_side placed = request->direction == LEATI_DIRECTION_IN ? LEATI_BOX_DST : LEATI_BOX_SRC;
+    const struct leati_staged_box *box = request->box;
+
+    return box && request->direction != LEATI_DIRECTION_HOST && !leati_box_is_dense(&box->box, placed)
+               ? box->box.width_bytes
+               : 0;
+}
+
+static leat_status move(void *context, size_t offset, size_t bytes, void *ring_place)
+{
+    const struct moved *moved = context;
+    const struct leati_stage_request *request = moved->request;
+    struct leati_driver *driver = moved->stream->device->driver;
+    struct leati_end ring = {.ptr = ring_place, .kind = LEAT_KIND_PINNED}, placed = moved->placed;
+    bool in = request->direction == LEATI_DIRECTION_IN;
+    size_t row_bytes = chunk_unit(request);
+
+    if (row_bytes)
+        return leati_box_move_packed(moved->stream, request->box->by, in ? LEATI_BOX_DST : LEATI_BOX_SRC, placed,
+                                     ring, &request->box->box, offset / row_bytes, bytes / row_bytes);
+    placed.ptr = (char *)placed.ptr + offset;
+    if (request->route)
+        return leati_route_copy(request->route, placed, ring, bytes);
+    return driver->ops->copy(driver, moved->stream->native, in ? placed : ring, in ? ring : placed, bytes);
+}
+
+static struct leati_rows rows_of(const leat_copy_box *box, enum leati_box_side side, const void *base)
+{
+    bool dst = side == LEATI_BOX_DST;
+
+    return (struct leati_rows){.base = (char *)base,
+                               .width = box->width_bytes,
+                               .pitch = dst ? box->dst_pitch_bytes : box->src_pitch_bytes,
+                               .height = box->height,
+                               .slice = dst ? box->dst_slice_bytes : box->src_slice_bytes};
+}
+
+leat_status leati_stage_start(struct leati_stager *stager, leat_stream *stream, const struct leati_target *to,
+                              const struct leati_target *from, size_t bytes,
+                              const struct leati_stage_request *request, struct leati_job **job)
+{
+    struct moved moved = {stream, request, request->direction == LEATI_DIRECTION_IN ? to->end : from->end};
+    struct leati_staging_request staging = {
+        .direction = request->direction,
+        .early = request->early,
+        .here = request->here,
+        .deadline_ns = request->deadline_ns,
+        .dst = to->end.ptr,
+        .src = from->end.ptr,
+        .bytes = bytes,
+        .list = request->list,
+        .unit_bytes = chunk_unit(request),
+        .chunk_most_bytes = request->route ? LEATI_LINK_CHUNK_BYTES : 0,
+        .stream = request->route ? leati_route_stream(request->route) : stream->native,
+        .order = stream->order,
+        .context = &moved,
+        .begin = begin,
+        .end = end,
+        .move = move,
+    };
+    struct leati_rows to_rows, from_rows;
+    leat_status status;
+
+    if (request->box) {
+        to_rows = rows_of(&request->box->box, LEATI_BOX_DST, to->end.ptr);
+        from_rows = rows_of(&request->box->box, LEATI_BOX_SRC, from->end.ptr);
+        staging.to_rows = &to_rows;
+        staging.from_rows = &from_rows;
+    }
+    status = leati_stager_copy(stager, &staging, job);
+    if (status != LEAT_NOT_READY && request->direction != LEATI_DIRECTION_IN &&
+        !(request->list && request->list->scratch))
+        leati_stream_writes_host(stream);
+    return status;
+}

@@ -1,0 +1,49 @@
+/*
+ * staged.h - staged copies of streams: what the layer staging/ needs of a device, supplied from the layers above
+ * it.
+ */
+#ifndef LEATI_COPY_STAGED_H
+#define LEATI_COPY_STAGED_H
+
+#include "copy/box.h"
+#include "core/core.h"
+#include "staging/staging.h"
+
+#include <leat/pool.h>
+
+struct leati_route;
+
+/* The device's stager, made at the first use. If refused is set, it cannot be used, and the driver's own calls
+ * must do. INVALID: an environment variable has a wrong value; other failures may be gone next time. */
+leat_status leati_stager_get(leat_device *device, struct leati_stager **stager);
+
+/* The pool from which the rings of a store policy come. */
+leat_pool *leati_stager_pool(struct leati_stager *stager, enum leati_store_policy policy);
+
+/* Sets what is to be done when a device with copies of this layer closes, and when its streams end. */
+void leati_copy_set_hooks(leat_device *device);
+
+/* A copy whose rows have gaps on one side or on both. */
+struct leati_staged_box {
+    leat_copy_box box;    /* in its simplest form */
+    enum leati_box_by by; /* between the ring and the device */
+};
+
+struct leati_stage_request {
+    enum leati_direction direction;
+    bool early;
+    uint64_t deadline_ns;      /* on the clock; 0: none */
+    struct leati_route *route; /* NULL: over the link of the stream's own device */
+    bool here; /* in, early, and short: the caller's thread stages all of it before the call returns */
+    const struct leati_staged_box *box; /* NULL: bytes without gaps */
+    const struct leati_list *list;      /* HOST: so many copies in the place of one, which the workers make */
+};
+
+/* Starts a staged copy; bytes is the number of copies where there is a list. Fills *job, which the caller must
+ * release, when job is not NULL. LEAT_NOT_READY: there is no memory for it, and nothing was given to the stream:
+ * the driver's own call must do. */
+leat_status leati_stage_start(struct leati_stager *stager, leat_stream *stream, const struct leati_target *to,
+                              const struct leati_target *from, size_t bytes,
+                              const struct leati_stage_request *request, struct leati_job **job);
+
+#endif

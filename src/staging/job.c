@@ -1,0 +1,256 @@
+/* job.c - see job.h. */
+#include "staging/job.h"
+
+#include "base/clock.h"
+
+#include <stdio.h>
+
+#define PREFAULT_BYTES ((size_t)2 << 20)
+
+/* ---- one part of a job ---- */
+
+void leati_job_stop(struct leati_job *job, leat_status why)
+{
+    int none = LEAT_OK;
+
+    /* Relaxed: whoever needs to know learns of it through staged_chunks. */
+    atomic_compare_exchange_strong_explicit(&job->stopped, &none, (int)why, memory_order_relaxed,
+                                            memory_order_relaxed);
+}
+
+static bool has_stopped(struct leati_job *job)
+{
+    if (atomic_load_explicit(&job->stopped, memory_order_relaxed) != LEAT_OK)
+        return true;
+    if (!job->deadline_ns || leati_clock_ns() < job->deadline_ns)
+        return false;
+    leati_job_stop(job, LEAT_ERROR_DEADLINE);
+    return true;
+}
+
+static void lower(_Atomic uintptr_t *least, uintptr_t value)
+{
+    uintptr_t now = atomic_load_explicit(least, memory_order_relaxed);
+
+    while (value < now &&
+           !atomic_compare_exchange_weak_explicit(least, &now, value, memory_order_relaxed, memory_order_relaxed))
+        continue;
+}
+
+/* Returns true if the parts of chunk c may be copied by now. */
+static bool can_copy(const struct leati_job *job, uint32_t c)
+{
+    const struct leati_chunk *chunk = &job->chunks[c];
+    uint32_t needed;
+
+    switch (job->direction) {
+    case LEATI_DIRECTION_IN:
+        needed = chunk->after ? chunk->after + 1 : job->early ? 0 : 1;
+        break;
+    case LEATI_DIRECTION_OUT:
+        needed = c + 2;
+        break;
+    default:
+        needed = job->early ? 0 : 1;
+        break;
+    }
+    /* Acquire: what the DMA wrote is there. */
+    return atomic_load_explicit(&job->flags->completed_chunks, memory_order_acquire) >= needed;
+}
+
+static enum leati_taken take_part(struct leati_job *job, uint32_t *c, uint32_t *part)
+{
+    /* Relaxed: the part's data is guarded by the flags. */
+    uint64_t at = atomic_load_explicit(&job->at, memory_order_relaxed), next;
+
+    do {
+        *c = (uint32_t)(at >> 32);
+        *part = (uint32_t)at;
+        if (*c >= job->count)
+            return LEATI_NOTHING_LEFT;
+        if (!can_copy(job, *c))
+            return LEATI_NOT_YET;
+        next = *part + 1 < job->chunks[*c].parts ? at + 1 : (uint64_t)(*c + 1) << 32;
+    } while (
+        !atomic_compare_exchange_weak_explicit(&job->at, &at, next, memory_order_relaxed, memory_order_relaxed));
+    return LEATI_TAKEN;
+}
+
+/* Where the job's sides are rows; ring is the place of the part in the ring. */
+static size_t copy_rows(struct leati_job *job, size_t offset, char *ring, size_t bytes, uintptr_t *fault)
+{
+    bool in = job->direction == LEATI_DIRECTION_IN, out = job->direction == LEATI_DIRECTION_OUT;
+    struct leati_rows packed = leati_rows_dense(ring);
+
+    return leati_staging_copy_rows(in ? &packed : &job->to_rows, in ? 0 : offset, out ? &packed : &job->from_rows,
+                                   out ? 0 : offset, bytes, job->policy, fault);
+}
+
+static void copy_part(struct leati_job *job, const struct leati_chunk *chunk, uint32_t part)
+{
+    size_t start = part * chunk->part_bytes, offset = chunk->offset + start;
+    size_t bytes = chunk->bytes - start < chunk->part_bytes ? chunk->bytes - start : chunk->part_bytes;
+    char *ring = job->ring + chunk->place + start;
+    uintptr_t fault = 0;
+    size_t copied;
+
+    if (has_stopped(job)) {
+        lower(&job->stopped_at, offset);
+        return;
+    }
+    if (job->cold)
+        leati_staging_fetch(job->src + offset, bytes);
+    if (job->copy_list)
+        copied = job->copy_list(job->list, offset, bytes, &fault);
+    else if (job->in_rows)
+        copied = copy_rows(job, offset, ring, bytes, &fault);
+    else
+        copied = leati_staging_copy_guarded(job->direction == LEATI_DIRECTION_IN ? ring : job->dst + offset,
+                                            job->direction == LEATI_DIRECTION_OUT ? ring : job->src + offset,
+                                            bytes, job->policy, &fault);
+    if (copied == bytes)
+        return;
+    /* The first address is told: of two threads that fail at once, the one further in front wins. */
+    lower(&job->fault, fault);
+    lower(&job->stopped_at, offset + copied);
+    leati_job_stop(job, LEAT_ERROR_POINTER);
+}
+
+/* Reports a failure to the stream's order before staged_chunks lets the stream go on. Returns false if another
+ * thread is about to, which then moves staged_chunks. */
+static bool tell_failure(struct leati_job *job)
+{
+    char sentence[256];
+
+    if (atomic_load_explicit(&job->stopped, memory_order_relaxed) != LEAT_ERROR_POINTER)
+        return true;
+    if (atomic_exchange_explicit(&job->told, true, memory_order_relaxed))
+        return false;
+    leati_job_sentence(job, sentence, sizeof sentence);
+    job->order_failed(job->order, LEAT_ERROR_POINTER, sentence);
+    return true;
+}
+
+/* A part of chunk c is finished: moves staged_chunks over all chunks whose parts are. Two threads that finish
+ * neighbours at once must not both think that the other one moves it: hence the one order of all (seq_cst). */
+static void finish_part(struct leati_job *job, uint32_t c)
+{
+    uint32_t staged;
+
+    if (atomic_fetch_add(&job->chunks[c].finished, 1) + 1 != job->chunks[c].parts)
+        return;
+    staged = atomic_load(&job->flags->staged_chunks);
+    while (staged < job->count && atomic_load(&job->chunks[staged].finished) == job->chunks[staged].parts) {
+        if (staged + 1 == job->count && !tell_failure(job))
+            return;
+        if (atomic_compare_exchange_strong(&job->flags->staged_chunks, &staged, staged + 1))
+            staged++;
+    }
+}
+
+static bool is_prefaulted(const struct leati_job *job)
+{
+    return atomic_load_explicit(&job->prefaulted, memory_order_relaxed) >= job->reach_bytes;
+}
+
+/* Makes pages of the destination while the stream is still on its way. Returns false if all are there. */
+static bool prefault(struct leati_task *task)
+{
+    struct leati_job *job = (struct leati_job *)task;
+    size_t at;
+
+    if (is_prefaulted(job))
+        return false;
+    at = atomic_fetch_add_explicit(&job->prefaulted, PREFAULT_BYTES, memory_order_relaxed);
+    if (at >= job->reach_bytes)
+        return false;
+    leati_staging_prefault(job->dst + at,
+                           job->reach_bytes - at < PREFAULT_BYTES ? job->reach_bytes - at : PREFAULT_BYTES);
+    return true;
+}
+
+/* ---- a job as a task of the workers ---- */
+
+static enum leati_taken work_on_part(struct leati_task *task)
+{
+    struct leati_job *job = (struct leati_job *)task;
+    uint32_t c, part;
+    enum leati_taken taken = take_part(job, &c, &part);
+
+    if (taken == LEATI_TAKEN) {
+        copy_part(job, &job->chunks[c], part);
+        finish_part(job, c);
+    }
+    return taken;
+}
+
+/* A helper's own wait may end at any moment: it copies what is in memory, and makes and fetches no pages, which
+ * may take long. */
+static enum leati_taken look(const struct leati_task *task, bool helper)
+{
+    const struct leati_job *job = (const struct leati_job *)task;
+    /* Read once: others take parts meanwhile. */
+    uint32_t c = (uint32_t)(atomic_load_explicit(&job->at, memory_order_relaxed) >> 32);
+
+    if (c >= job->count)
+        return LEATI_NOTHING_LEFT;
+    if (can_copy(job, c))
+        return helper && job->cold ? LEATI_NOT_YET : LEATI_TAKEN;
+    return helper || is_prefaulted(job) ? LEATI_NOT_YET : LEATI_TAKEN;
+}
+
+/* The stream is in the middle of the copy, so there will be work soon. */
+static bool is_lively(const struct leati_task *task)
+{
+    const struct leati_job *job = (const struct leati_job *)task;
+
+    return job->early || atomic_load_explicit(&job->flags->completed_chunks, memory_order_relaxed);
+}
+
+static const struct leati_task_type copy_type = {
+    .class = LEATI_WORK_COPIES, .work = work_on_part, .look = look, .is_lively = is_lively, .prepare = prefault};
+
+void leati_job_prepare(struct leati_job *job, unsigned share)
+{
+    job->task = (struct leati_task){.type = &copy_type, .share = share};
+}
+
+void leati_job_work(struct leati_job *job)
+{
+    while (work_on_part(&job->task) == LEATI_TAKEN)
+        continue;
+}
+
+/* ---- what became of it ---- */
+
+void leati_job_sentence(const struct leati_job *job, char *text, size_t bytes)
+{
+    leat_status why = atomic_load_explicit(&job->stopped, memory_order_relaxed);
+    size_t at = atomic_load_explicit(&job->stopped_at, memory_order_relaxed);
+
+    switch (why) {
+    case LEAT_OK:
+        snprintf(text, bytes, "%s", "");
+        break;
+    case LEAT_ERROR_POINTER:
+        if (job->copy_list)
+            snprintf(
+                text, bytes,
+                "a copy between layouts from %p to %p stopped: the pageable memory at %p could not be reached "
+                "(unmapped, protected, or its file shrank); keep it until the stream has got past the copy",
+                (const void *)job->src, (void *)job->dst,
+                (void *)atomic_load_explicit(&job->fault, memory_order_relaxed));
+        else
+            snprintf(text, bytes,
+                     "a copy of %zu bytes from %p to %p stopped after %zu bytes: the pageable memory at %p could "
+                     "not be reached (unmapped, protected, or its file shrank); keep it until the stream has got "
+                     "past the copy",
+                     job->bytes, (const void *)job->src, (void *)job->dst, at,
+                     (void *)atomic_load_explicit(&job->fault, memory_order_relaxed));
+        break;
+    default:
+        snprintf(text, bytes, "a copy of %zu bytes from %p to %p stopped after %zu bytes: %s", job->bytes,
+                 (const void *)job->src, (void *)job->dst, at, leat_status_text(why));
+        break;
+    }
+}

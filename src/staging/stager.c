@@ -1,0 +1,649 @@
+/* stager.c - see staging.h. */
+#include "staging/staging.h"
+
+#include "base/addresses.h"
+#include "base/catch.h"
+#include "base/clock.h"
+#include "base/options.h"
+
+#include <assert.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define FLAGS_BYTES ((size_t)4096) /* in front of the ring, which starts on a page of its own */
+#define RING_USUAL_BYTES ((uint64_t)64 << 20)
+#define RING_LEAST_BYTES ((uint64_t)256 << 10)
+#define COLD_LEAST_BYTES ((size_t)1 << 20) /* below that the look costs more than it may save */
+#define PROBE_BYTES ((size_t)8 << 20)
+#define MEMORY_USUAL_BYTES ((uint64_t)1 << 30)
+
+#define THREADS_MAX 64
+#define THREADS_USUAL 8 /* for each device: enough for both directions of its link; measured on an H200 */
+#define SHARE_LEAST 4u
+#define BYTES_FOR_A_THREAD ((size_t)12 << 20)
+
+/* A helper that finds nothing to copy stays awake for so long, as workers do in the middle of a copy. */
+#define HELPER_AWAKE_NS 5000000u
+
+/* A helper asks no more often whether its wait is over: a driver call takes a microsecond, and others may wait for
+ * the driver's locks. */
+#define HELPER_ASK_NS 20000u
+
+/* Guards the lists of issued jobs and whatever job.h and staging.h say. Held for a few loads and stores, and for
+ * the hooks that say so. */
+static pthread_mutex_t jobs_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* ---- a stager ---- */
+
+/* An eighth of the machine's memory, but no more than usual. */
+static uint64_t usual_memory(void)
+{
+    uint64_t machine = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+
+    return machine / 8 < MEMORY_USUAL_BYTES ? machine / 8 : MEMORY_USUAL_BYTES;
+}
+
+leat_status leati_stager_init(struct leati_stager *stager, const struct leati_staging_hooks *hooks, void *context)
+{
+    *stager = (struct leati_stager){.hooks = hooks, .context = context};
+    /* The handlers of faults come with the first use of staging, not at some later copy. */
+    (void)leati_catch_ready();
+    LEATI_TRY(leati_option_number(LEATI_OPTION_COPY_RING, RING_LEAST_BYTES, (uint64_t)1 << 40, RING_USUAL_BYTES,
+                                  &stager->ring_bytes));
+    return leati_option_number(LEATI_OPTION_COPY_MEMORY, RING_LEAST_BYTES, (uint64_t)1 << 50, usual_memory(),
+                               &stager->limit_bytes);
+}
+
+static void init_flags(struct leati_flags *flags, uint32_t staged_chunks)
+{
+    atomic_init(&flags->staged_chunks, staged_chunks);
+    atomic_init(&flags->completed_chunks, 0);
+}
+
+/* Tries on a stream of its own whether streams can wait for flags: there is no other way to find out. */
+static leat_status try_flags(struct leati_stager *stager)
+{
+    const struct leati_staging_hooks *hooks = stager->hooks;
+    struct leati_flags *flags = leati_stager_take(stager, sizeof *flags);
+    struct leati_value values[2];
+    leat_status status, ended;
+    void *stream;
+
+    if (!flags)
+        return LEAT_ERROR_HOST_MEMORY;
+    init_flags(flags, 1);
+    values[0] = (struct leati_value){.word = &flags->staged_chunks, .value = 1, .wait = true};
+    values[1] = (struct leati_value){.word = &flags->completed_chunks, .value = 1};
+    status = hooks->stream_create(stager->context, &stream);
+    if (status != LEAT_OK) {
+        leati_stager_give_back(stager, flags);
+        return status;
+    }
+    status = hooks->flags(stager->context, stream, values, 2);
+    ended = hooks->stream_synchronize(stager->context, stream);
+    /* Where it cannot be waited for, it may still write its flag. */
+    if (ended == LEAT_OK)
+        leati_stager_give_back(stager, flags);
+    else
+        leati_stager_lose(stager, flags);
+    status = status == LEAT_OK ? ended : status;
+    ended = hooks->stream_destroy(stager->context, stream);
+    return status == LEAT_OK ? ended : status;
+}
+
+/* Half of the processors stay with the program. */
+static leat_status choose_threads(int node, int devices, unsigned *threads)
+{
+    unsigned processors = leati_workers_processors(node), half = processors > 3 ? processors / 2 : 1;
+    unsigned most = THREADS_USUAL * (unsigned)devices;
+    uint64_t chosen;
+
+    most = most < THREADS_MAX ? most : THREADS_MAX;
+    LEATI_TRY(leati_option_number(LEATI_OPTION_COPY_WORKERS, 1, THREADS_MAX, half < most ? half : most, &chosen));
+    *threads = (unsigned)chosen;
+    return LEAT_OK;
+}
+
+static leat_status get_workers(struct leati_stager *stager, int node, int devices)
+{
+    struct leati_addresses_hint hint;
+    struct leati_workers *workers;
+    unsigned threads = 1;
+    int error;
+
+    LEATI_TRY(choose_threads(node, devices, &threads));
+    error = leati_workers_get(node, LEATI_WORK_COPIES, threads, &workers);
+    if (!workers)
+        return leati_fail(LEAT_ERROR_HOST_MEMORY, "out of host memory (worker threads of copies)");
+    if (error) {
+        leati_workers_put(workers, LEATI_WORK_COPIES);
+        return leati_fail(LEAT_ERROR_SYSTEM,
+                          "pthread_create: %s: pageable copies need %u threads, see LEAT_COPY_WORKERS%s",
+                          strerror(error), threads, leati_addresses_hint(&hint));
+    }
+    stager->workers = workers;
+    stager->threads = leati_workers_threads(workers, LEATI_WORK_COPIES);
+    stager->share = stager->threads < THREADS_USUAL ? stager->threads : THREADS_USUAL;
+    return LEAT_OK;
+}
+
+leat_status leati_stager_start(struct leati_stager *stager, int node, int devices)
+{
+    leat_status status;
+    void *slot;
+
+    LEATI_TRY(try_flags(stager));
+    LEATI_TRY(get_workers(stager, node, devices));
+    slot = leati_stager_take(stager, PROBE_BYTES);
+    if (!slot)
+        return LEAT_ERROR_HOST_MEMORY;
+    status = leati_staging_choose(slot, PROBE_BYTES, stager->share, &stager->choice);
+    leati_stager_give_back(stager, slot);
+    return status;
+}
+
+void *leati_stager_take(struct leati_stager *stager, size_t bytes)
+{
+    return stager->hooks->take(stager->context, LEATI_STORES_CACHED, bytes);
+}
+
+void leati_stager_give_back(struct leati_stager *stager, void *block)
+{
+    stager->hooks->give_back(stager->context, block);
+}
+
+void leati_stager_lose(struct leati_stager *stager, void *block)
+{
+    struct leati_lost *lost = malloc(sizeof *lost);
+
+    if (!lost)
+        return; /* it stays for ever, which harms nobody */
+    lost->block = block;
+    pthread_mutex_lock(&jobs_lock);
+    lost->next = stager->lost;
+    stager->lost = lost;
+    pthread_mutex_unlock(&jobs_lock);
+}
+
+enum leati_store_policy leati_stager_policy(const struct leati_stager *stager, enum leati_direction direction,
+                                            size_t bytes)
+{
+    if (direction == LEATI_DIRECTION_OUT)
+        return stager->choice.out;
+    /* What the DMA reads for the first time it reads faster from memory than from the caches of other processors;
+     * a ring that goes round stays in the caches (measured on an H200). */
+    if (direction == LEATI_DIRECTION_IN && stager->choice.probed && bytes <= stager->ring_bytes)
+        return LEATI_STORES_STREAMING;
+    return stager->choice.in;
+}
+
+/* ---- the end of a job ---- */
+
+void leati_stager_keep(struct leati_stager *stager, struct leati_job *job)
+{
+    pthread_mutex_lock(&jobs_lock);
+    job->stager = stager;
+    job->next_issued = stager->issued;
+    stager->issued = job;
+    pthread_mutex_unlock(&jobs_lock);
+}
+
+void leati_job_release(struct leati_job *job)
+{
+    /* Release and acquire: the last holder frees what the others have finished using. */
+    if (atomic_fetch_sub_explicit(&job->holders, 1, memory_order_acq_rel) != 1)
+        return;
+    assert(!job->order);
+    free(job->chunks);
+    free(job);
+}
+
+/* Bytes that are known to be at dst. Under the lock, while the flags are there. */
+static size_t arrived(const struct leati_job *job)
+{
+    uint32_t chunks = atomic_load_explicit(&job->flags->staged_chunks, memory_order_acquire), completed;
+    size_t bytes, most = atomic_load_explicit(&job->stopped_at, memory_order_relaxed);
+
+    if (job->direction == LEATI_DIRECTION_IN) {
+        completed = atomic_load_explicit(&job->flags->completed_chunks, memory_order_acquire);
+        chunks = completed > 1 ? completed - 1 : 0;
+    }
+    bytes = chunks >= job->count ? job->bytes : job->chunks[chunks].offset;
+    return bytes < most ? bytes : most;
+}
+
+static bool is_done(const struct leati_job *job)
+{
+    uint32_t completed = atomic_load_explicit(&job->flags->completed_chunks, memory_order_acquire);
+
+    /* What the workers do comes before the last write, because the stream waited for it. */
+    return (int32_t)(completed - job->end) >= 0;
+}
+
+/* Only the ticket may still have the job: its memory goes back. Under the lock. */
+static void finish(struct leati_job *job)
+{
+    struct leati_stager *stager = job->stager;
+
+    job->arrived_bytes = arrived(job);
+    job->over = true;
+    job->stager = NULL;
+    stager->held_bytes -= job->held_bytes;
+    leati_stager_give_back(stager, job->flags);
+    job->flags = NULL;
+    if (job->order)
+        stager->hooks->order_release(job->order);
+    job->order = NULL;
+    leati_job_release(job);
+}
+
+/* Ends the jobs whose streams have got past them. Under the lock. */
+static void reap(struct leati_stager *stager)
+{
+    struct leati_job **place = &stager->issued, *job;
+
+    while ((job = *place)) {
+        if (!is_done(job)) {
+            place = &job->next_issued;
+            continue;
+        }
+        /* Its last thread may still be on its way out. */
+        leati_workers_remove(stager->workers, &job->task);
+        *place = job->next_issued;
+        finish(job);
+    }
+}
+
+void leati_stager_end(struct leati_stager *stager)
+{
+    struct leati_job *job;
+
+    pthread_mutex_lock(&jobs_lock);
+    while ((job = stager->issued)) {
+        leati_workers_remove(stager->workers, &job->task);
+        stager->issued = job->next_issued;
+        if (!is_done(job)) {
+            leati_job_stop(job, LEAT_ERROR_DEVICE_LOST);
+            atomic_store_explicit(&job->stopped_at, arrived(job), memory_order_relaxed);
+        }
+        finish(job);
+    }
+    assert(!stager->held_bytes);
+    pthread_mutex_unlock(&jobs_lock);
+    if (stager->workers)
+        leati_workers_put(stager->workers, LEATI_WORK_COPIES);
+    stager->workers = NULL;
+    while (stager->lost) {
+        struct leati_lost *lost = stager->lost;
+
+        stager->lost = lost->next;
+        leati_stager_give_back(stager, lost->block);
+        free(lost);
+    }
+}
+
+/* ---- the start of a job ---- */
+
+/* Memory for a ring of wanted bytes, or of fewer while much is in use; waits only when all that is allowed is in
+ * use. NULL, with a sentence, when there is none to be had. */
+static void *take_ring(struct leati_stager *stager, enum leati_store_policy policy, size_t wanted, size_t least,
+                       size_t *got)
+{
+    const struct leati_staging_hooks *hooks = stager->hooks;
+    struct timespec pause = {.tv_nsec = 50000};
+    void *block;
+
+    for (unsigned looks = 1;; looks++) {
+        uint64_t left, most;
+
+        pthread_mutex_lock(&jobs_lock);
+        reap(stager);
+        left = stager->limit_bytes > stager->held_bytes ? stager->limit_bytes - stager->held_bytes : 0;
+        /* A share of what is left, so that many streams that are held up can each have one. */
+        most = left / 8 > least ? left / 8 : least;
+        *got = wanted < most ? wanted : (size_t)(most / FLAGS_BYTES * FLAGS_BYTES);
+        if (*got + FLAGS_BYTES <= left || !stager->held_bytes) {
+            stager->held_bytes += *got + FLAGS_BYTES;
+            pthread_mutex_unlock(&jobs_lock);
+            break;
+        }
+        pthread_mutex_unlock(&jobs_lock);
+        /* Copies of a device that is lost never end. */
+        if (looks % 256 == 0 && hooks->health(stager->context) != LEAT_OK)
+            return NULL;
+        nanosleep(&pause, NULL);
+    }
+    block = hooks->take(stager->context, policy, *got + FLAGS_BYTES);
+    if (block)
+        return block;
+    pthread_mutex_lock(&jobs_lock);
+    stager->held_bytes -= *got + FLAGS_BYTES;
+    pthread_mutex_unlock(&jobs_lock);
+    return NULL;
+}
+
+/* Fills in the chunks of a job. False: no memory. */
+static bool cut_job(struct leati_job *job, const struct leati_stager *stager,
+                    const struct leati_staging_request *request, size_t ring_bytes)
+{
+    struct leati_cut cut = {.bytes = request->bytes,
+                            .ring_bytes = ring_bytes,
+                            .most_bytes = request->chunk_most_bytes,
+                            .unit_bytes = request->unit_bytes,
+                            .out = request->direction == LEATI_DIRECTION_OUT,
+                            .threads = stager->share};
+
+    job->count = request->list ? 1 : leati_staging_cut(&cut, NULL);
+    job->chunks = calloc(job->count, sizeof *job->chunks);
+    if (!job->chunks)
+        return false;
+    if (request->list)
+        *job->chunks =
+            (struct leati_chunk){.bytes = request->bytes, .parts = (uint32_t)request->bytes, .part_bytes = 1};
+    else
+        leati_staging_cut(&cut, job->chunks);
+    return true;
+}
+
+static struct leati_job *new_job(struct leati_stager *stager, const struct leati_staging_request *request)
+{
+    size_t unit_bytes = request->unit_bytes, wanted = 0, ring_bytes;
+    /* A chunk of one unit must fit. */
+    size_t least =
+        unit_bytes > RING_LEAST_BYTES ? leati_staging_ring_bytes(unit_bytes, SIZE_MAX) : RING_LEAST_BYTES;
+    struct leati_job *job = calloc(1, sizeof *job);
+
+    if (!job)
+        return NULL;
+    if (request->direction != LEATI_DIRECTION_HOST)
+        wanted = leati_staging_ring_bytes(request->bytes, (size_t)stager->ring_bytes);
+    job->policy = leati_stager_policy(stager, request->direction, request->bytes);
+    job->flags = take_ring(stager, job->policy, wanted, least, &ring_bytes);
+    if (!job->flags)
+        goto free_job;
+    if (!cut_job(job, stager, request, ring_bytes))
+        goto give_ring_back;
+    init_flags(job->flags, 0);
+    job->ring = (char *)job->flags + FLAGS_BYTES;
+    job->held_bytes = ring_bytes + FLAGS_BYTES;
+    return job;
+
+give_ring_back:
+    leati_stager_give_back(stager, job->flags);
+    pthread_mutex_lock(&jobs_lock);
+    stager->held_bytes -= ring_bytes + FLAGS_BYTES;
+    pthread_mutex_unlock(&jobs_lock);
+free_job:
+    free(job);
+    return NULL;
+}
+
+/* What the workers will touch, and which pages of it are worth making early. */
+static void set_reach(struct leati_job *job, const struct leati_staging_request *request)
+{
+    job->reach_bytes = job->direction == LEATI_DIRECTION_IN || job->copy_list ? 0 : job->bytes;
+    if (request->to_rows) {
+        job->in_rows = true;
+        job->to_rows = *request->to_rows;
+        job->from_rows = *request->from_rows;
+        /* Gaps of many pages are left as they are. */
+        if (job->reach_bytes && leati_rows_reach(&job->to_rows, job->bytes) / 2 <= job->bytes)
+            job->reach_bytes = leati_rows_reach(&job->to_rows, job->bytes);
+        else
+            job->reach_bytes = 0;
+    }
+    atomic_init(&job->prefaulted, leati_staging_resident(job->dst, job->reach_bytes) ? job->reach_bytes : 0);
+}
+
+/* Everything but who may hold it. */
+static void fill_job(struct leati_job *job, struct leati_stager *stager,
+                     const struct leati_staging_request *request)
+{
+    job->direction = request->direction;
+    job->early = request->early && (request->direction == LEATI_DIRECTION_IN || request->list);
+    job->dst = request->dst;
+    job->src = request->src;
+    job->bytes = request->bytes;
+    job->end = job->direction == LEATI_DIRECTION_IN ? job->count + 1 : job->count + 2;
+    job->deadline_ns = request->deadline_ns;
+    atomic_init(&job->stopped_at, job->bytes);
+    atomic_init(&job->fault, UINTPTR_MAX);
+    job->cold = job->direction == LEATI_DIRECTION_IN && job->bytes >= COLD_LEAST_BYTES && !request->to_rows &&
+                !leati_staging_resident(job->src, job->bytes);
+    if (request->list) {
+        job->copy_list = request->list->copy;
+        job->list = request->list->list;
+    }
+    set_reach(job, request);
+    stager->hooks->order_hold(request->order);
+    job->order = request->order;
+    job->order_failed = stager->hooks->order_failed;
+}
+
+/* Few threads are faster with little to share: they get in each other's way less. */
+static unsigned share_of(const struct leati_stager *stager, size_t bytes)
+{
+    size_t useful = bytes / BYTES_FOR_A_THREAD;
+    /* Where the workers are few, so many copy with the helpers. */
+    unsigned most = leati_workers_are_few(stager->workers) ? SHARE_LEAST : stager->share;
+
+    useful = useful < SHARE_LEAST ? SHARE_LEAST : useful;
+    return useful < most ? (unsigned)useful : most;
+}
+
+static struct leati_value write_completed(struct leati_job *job, uint32_t value)
+{
+    return (struct leati_value){.word = &job->flags->completed_chunks, .value = value};
+}
+
+static struct leati_value wait_staged(struct leati_job *job, uint32_t value)
+{
+    return (struct leati_value){.word = &job->flags->staged_chunks, .value = value, .wait = true};
+}
+
+/* Gives the stream its side of the job. Flags that follow one another go in one call, which halves the gap that
+ * they leave between two DMAs. */
+static leat_status issue(struct leati_stager *stager, struct leati_job *job,
+                         const struct leati_staging_request *request)
+{
+    const struct leati_staging_hooks *hooks = stager->hooks;
+    struct leati_value values[4];
+    unsigned given = 0;
+
+    if (!job->early)
+        values[given++] = write_completed(job, 1);
+    for (uint32_t c = 0; c < job->count && job->direction != LEATI_DIRECTION_HOST; c++) {
+        const struct leati_chunk *chunk = &job->chunks[c];
+        uint32_t staged = job->direction == LEATI_DIRECTION_IN ? c + 1 : chunk->after;
+
+        if (staged)
+            values[given++] = wait_staged(job, staged);
+        if (given)
+            LEATI_TRY(hooks->flags(stager->context, request->stream, values, given));
+        given = 0;
+        LEATI_TRY(request->move(request->context, chunk->offset, chunk->bytes, job->ring + chunk->place));
+        values[given++] = write_completed(job, c + 2);
+    }
+    if (job->direction != LEATI_DIRECTION_IN) {
+        values[given++] = wait_staged(job, job->count);
+        values[given++] = write_completed(job, job->end);
+    }
+    assert(given && given <= 4);
+    return hooks->flags(stager->context, request->stream, values, given);
+}
+
+/* The stream was given a part of the job only: lets it run through that part, and waits until it has. When that
+ * fails too, the device is lost, and the job's memory stays until the end. */
+static void abandon(struct leati_stager *stager, struct leati_job *job, void *stream)
+{
+    struct leati_sentence why;
+
+    leati_error_keep(&why);
+    leati_job_stop(job, LEAT_ERROR_DRIVER);
+    leati_workers_remove(stager->workers, &job->task);
+    atomic_store_explicit(&job->stopped_at, 0, memory_order_relaxed);
+    atomic_store_explicit(&job->flags->staged_chunks, job->count, memory_order_release);
+    if (stager->hooks->stream_synchronize(stager->context, stream) == LEAT_OK)
+        atomic_store_explicit(&job->flags->completed_chunks, job->end, memory_order_release);
+    pthread_mutex_lock(&jobs_lock);
+    reap(stager);
+    pthread_mutex_unlock(&jobs_lock);
+    leati_error_restore(LEAT_ERROR_DRIVER, &why);
+}
+
+leat_status leati_stager_copy(struct leati_stager *stager, const struct leati_staging_request *request,
+                              struct leati_job **started)
+{
+    struct leati_sentence before;
+    struct leati_job *job;
+    leat_status status;
+
+    assert(stager->workers && request->bytes);
+    assert(!request->to_rows == !request->from_rows);
+    assert(!request->list || request->direction == LEATI_DIRECTION_HOST);
+    assert(!request->here || (request->early && request->direction == LEATI_DIRECTION_IN));
+    leati_error_keep(&before);
+    job = new_job(stager, request);
+    if (!job) {
+        leati_error_restore(LEAT_NOT_READY, &before);
+        return LEAT_NOT_READY;
+    }
+    fill_job(job, stager, request);
+    atomic_init(&job->holders, started ? 2 : 1);
+    leati_stager_keep(stager, job);
+    if (request->here) {
+        leati_job_work(job);
+    } else {
+        leati_job_prepare(job, share_of(stager, job->bytes));
+        leati_workers_add(stager->workers, &job->task);
+    }
+    request->begin(request->context);
+    status = issue(stager, job, request);
+    request->end(request->context);
+    if (status != LEAT_OK) {
+        abandon(stager, job, request->stream);
+        if (started)
+            leati_job_release(job);
+        return status;
+    }
+    if (started)
+        *started = job;
+    return LEAT_OK;
+}
+
+size_t leati_stager_copy_now(struct leati_stager *stager, const struct leati_list *list, size_t bytes,
+                             size_t part_bytes, uintptr_t *fault)
+{
+    struct leati_flags flags;
+    struct leati_chunk chunk = {.bytes = list->count};
+    struct leati_job job = {
+        .direction = LEATI_DIRECTION_HOST, .bytes = bytes, .flags = &flags, .chunks = &chunk, .count = 1};
+
+    chunk.part_bytes = list->count / (bytes / part_bytes);
+    chunk.part_bytes = chunk.part_bytes ? chunk.part_bytes : 1;
+    chunk.parts = (uint32_t)((list->count + chunk.part_bytes - 1) / chunk.part_bytes);
+    atomic_init(&flags.staged_chunks, 0);
+    atomic_init(&flags.completed_chunks, 1);
+    atomic_init(&job.prefaulted, bytes);
+    atomic_init(&job.stopped_at, list->count);
+    atomic_init(&job.fault, UINTPTR_MAX);
+    atomic_init(&job.told, true); /* the caller tells, not the stream */
+    job.copy_list = list->copy;
+    job.list = list->list;
+    leati_job_prepare(&job, share_of(stager, bytes));
+    leati_workers_add(stager->workers, &job.task);
+    leati_job_work(&job);
+    /* All parts are taken, and a thread that has one is waited for here. */
+    leati_workers_remove(stager->workers, &job.task);
+    *fault = atomic_load_explicit(&job.fault, memory_order_relaxed);
+    return (size_t)atomic_load_explicit(&job.stopped_at, memory_order_relaxed);
+}
+
+/* ---- looking ---- */
+
+void leati_job_look(struct leati_job *job, struct leati_job_state *state)
+{
+    pthread_mutex_lock(&jobs_lock);
+    /* The last point first, since the others are reached before it and the copy goes on meanwhile. */
+    state->done = job->over || is_done(job);
+    state->staged = state->done || leati_job_staged(job);
+    state->arrived_bytes = job->over ? job->arrived_bytes : arrived(job);
+    /* A copy that was told to stop when all was copied already did not stop. */
+    state->status = LEAT_OK;
+    if (atomic_load_explicit(&job->stopped_at, memory_order_relaxed) < job->bytes)
+        state->status = (leat_status)atomic_load_explicit(&job->stopped, memory_order_relaxed);
+    pthread_mutex_unlock(&jobs_lock);
+}
+
+/* ---- help ---- */
+
+void leati_stager_join(struct leati_stager *stager, struct leati_job *job)
+{
+    leati_workers_join(stager->workers, &job->task);
+}
+
+bool leati_job_help(struct leati_job *job)
+{
+    struct leati_workers *workers = NULL;
+
+    /* The workers are there until the job is over, which waits for those who entered. */
+    pthread_mutex_lock(&jobs_lock);
+    if (!job->over && leati_workers_enter(job->stager->workers, &job->task))
+        workers = job->stager->workers;
+    pthread_mutex_unlock(&jobs_lock);
+    return workers && leati_workers_work(workers, &job->task);
+}
+
+/* There was nothing to copy for so long. */
+static void rest(uint64_t idle_ns)
+{
+    struct timespec pause = {.tv_nsec = 20000};
+
+    if (idle_ns < HELPER_AWAKE_NS)
+        sched_yield();
+    else
+        nanosleep(&pause, NULL);
+}
+
+/* What is waited for may have nothing to do with the copies, whose streams may be held up: so the question is
+ * asked again and again. Without copies the driver's wait is the better one. */
+static leat_status help_until(struct leati_workers *workers, leat_status (*query)(void *context), void *context)
+{
+    uint64_t worked = leati_clock_ns(), asked = 0, now;
+    leat_status status = LEAT_NOT_READY;
+
+    while (leati_workers_have_copies(workers)) {
+        now = leati_clock_ns();
+        if (now - asked >= HELPER_ASK_NS) {
+            status = query(context);
+            asked = now;
+        }
+        if (status != LEAT_NOT_READY)
+            break;
+        if (leati_workers_help(workers))
+            worked = leati_clock_ns();
+        else
+            rest(now - worked);
+    }
+    return status;
+}
+
+void leati_stager_help_while_waiting(struct leati_stager *stager, leat_status (*query)(void *context),
+                                     void *context)
+{
+    struct leati_workers *workers = stager->workers;
+    struct leati_sentence before;
+
+    if (!workers || !leati_workers_have_copies(workers) || !leati_workers_help_begins(workers))
+        return;
+    leati_error_keep(&before);
+    /* A failure is for the driver's wait to tell. */
+    if (help_until(workers, query, context) < LEAT_OK)
+        leati_error_restore(LEAT_OK, &before);
+    leati_workers_help_ends(workers);
+}
