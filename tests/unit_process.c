@@ -247,7 +247,7 @@ static int start_all_threads(void)
 {
     static const int sent[] = {SIGUSR1, SIGALRM, SIGPROF, SIGTERM, SIGCHLD};
     size_t bytes = (size_t)8 << 20, pinned_bytes = (size_t)160 << 20;
-    unsigned streams, team, staged, pinned;
+    unsigned streams, workers, staged, pinned;
     struct test_state *t = NULL;
     void *device, *memory, *host = calloc(1, bytes);
     sigset_t pending, mine;
@@ -256,16 +256,16 @@ static int start_all_threads(void)
     streams = atomic_load(&threads_started);
     device = test_alloc(t->device, LEAT_KIND_DEVICE, bytes);
     /* From this thread: streams would pass on what they block. */
-    cpu_team_run(do_nothing, NULL, 64);
-    team = atomic_load(&threads_started) - streams;
+    cpu_workers_run(do_nothing, NULL, 64);
+    workers = atomic_load(&threads_started) - streams;
     OK(leat_copy(t->stream, device, host, bytes));
     OK(leat_stream_synchronize(t->stream));
-    staged = atomic_load(&threads_started) - team - streams;
+    staged = atomic_load(&threads_started) - workers - streams;
     memory = test_alloc(t->device, LEAT_KIND_PINNED, pinned_bytes);
-    pinned = atomic_load(&threads_started) - staged - team - streams;
-    fprintf(stderr, "%u threads of streams, %u of the team, %u that copy, %u that touch memory\n", streams, team,
+    pinned = atomic_load(&threads_started) - staged - workers - streams;
+    fprintf(stderr, "%u threads of streams, %u of the CPU device, %u that copy, %u that touch memory\n", streams, workers,
             staged, pinned);
-    if (streams < 2 || team < 2 || staged < 2 || (sysconf(_SC_NPROCESSORS_ONLN) > 1 && !pinned))
+    if (streams < 2 || workers < 2 || staged < 2 || (sysconf(_SC_NPROCESSORS_ONLN) > 1 && !pinned))
         return 1;
     sigemptyset(&mine);
     for (unsigned i = 0; i < sizeof sent / sizeof sent[0]; i++)

@@ -8,7 +8,7 @@
 #include "pool/pinned.h"
 
 #include "base/available.h"
-#include "base/thread.h"
+#include "base/workers.h"
 
 #include <errno.h>
 #include <linux/mempolicy.h>
@@ -110,11 +110,10 @@ static leat_status claim(size_t bytes)
 
 /* A chunk that several threads touch; on the stack of the one that wants it. */
 struct touch {
+    struct leati_loop loop; /* over slices, which have nothing in common */
     char *start;
     size_t bytes, slices;
-    atomic_size_t next;   /* the next slice that nobody has taken; relaxed: slices have nothing in common */
-    atomic_int error;     /* an errno; relaxed: read by itself, at last after all threads were joined */
-    pthread_mutex_t gate; /* held until all threads are there */
+    atomic_int error; /* an errno; relaxed: read by itself, at last when all slices are done */
 };
 
 /* One byte a page, for kernels that cannot populate. The pages are fresh, so there is nothing to keep. */
@@ -143,29 +142,19 @@ static int touch_slice(char *start, size_t bytes)
 
 /* Every slice is taken by somebody and is no longer claimed then, touched or not: after an error none is touched.
  */
-static void touch_slices(struct touch *touch)
+static void touch_part(void *context, uint64_t i)
 {
-    size_t i;
+    struct touch *touch = context;
+    size_t first = i * SLICE_BYTES, bytes = i + 1 < touch->slices ? SLICE_BYTES : touch->bytes - first;
+    int error = atomic_load_explicit(&touch->error, memory_order_relaxed);
 
-    while ((i = atomic_fetch_add_explicit(&touch->next, 1, memory_order_relaxed)) < touch->slices) {
-        size_t first = i * SLICE_BYTES, bytes = i + 1 < touch->slices ? SLICE_BYTES : touch->bytes - first;
-        int error = atomic_load_explicit(&touch->error, memory_order_relaxed);
-
-        if (!error && (error = touch_slice(touch->start + first, bytes)))
-            atomic_store_explicit(&touch->error, error, memory_order_relaxed);
-        unclaim(bytes);
-    }
+    if (!error && (error = touch_slice(touch->start + first, bytes)))
+        atomic_store_explicit(&touch->error, error, memory_order_relaxed);
+    unclaim(bytes);
 }
 
-static void *touch_thread(void *argument)
-{
-    struct touch *touch = argument;
-
-    pthread_mutex_lock(&touch->gate);
-    pthread_mutex_unlock(&touch->gate);
-    touch_slices(touch);
-    return NULL;
-}
+static const struct leati_task_type touch_type = {
+    .class = LEATI_WORK_PAGES, .work = leati_loop_work, .look = leati_loop_look};
 
 unsigned leati_pinned_threads(size_t bytes)
 {
@@ -179,43 +168,24 @@ unsigned leati_pinned_threads(size_t bytes)
     return threads ? threads : 1;
 }
 
-/*
- * Starts threads that touch slices when the gate opens; returns how many there are. Fewer than wanted are no
- * fault: the others take their slices.
- *
- * The gate: starting a thread changes the map of the address space, for which it would have to wait until those
- * that touch already are done with their slice.
- */
-static unsigned start_threads(struct touch *touch, pthread_t *threads, unsigned wanted)
-{
-    unsigned count = 0;
-
-    while (count < wanted && !leati_thread_start(&threads[count], touch_thread, touch))
-        count++;
-    return count;
-}
-
 /* Ends the claim, whatever comes of it. */
 static leat_status touch_all(void *ptr, size_t bytes)
 {
     struct touch touch = {.start = ptr, .bytes = bytes, .slices = bytes / SLICE_BYTES};
-    unsigned wanted = leati_pinned_threads(bytes) - 1, count = 0;
-    pthread_t threads[THREADS_MAX - 1];
+    unsigned wanted = leati_pinned_threads(bytes) - 1;
+    struct leati_workers *workers = NULL;
     int error;
 
     if (!touch.slices)
         touch.slices = 1;
-    if (wanted) {
-        pthread_mutex_init(&touch.gate, NULL);
-        pthread_mutex_lock(&touch.gate);
-        count = start_threads(&touch, threads, wanted);
-        pthread_mutex_unlock(&touch.gate);
-    }
-    touch_slices(&touch);
-    for (unsigned i = 0; i < count; i++)
-        pthread_join(threads[i], NULL);
+    touch.loop = (struct leati_loop){.part = touch_part, .context = &touch, .count = touch.slices};
+    /* Fewer threads than wanted are no fault: the others take their slices. All of them start before the first
+     * touch, because starting a thread waits for those that touch. */
     if (wanted)
-        pthread_mutex_destroy(&touch.gate);
+        (void)leati_workers_get(-1, LEATI_WORK_PAGES, wanted, &workers);
+    leati_workers_loop(workers, &touch_type, &touch.loop, workers ? wanted : 0);
+    if (workers)
+        leati_workers_put(workers, LEATI_WORK_PAGES);
     error = atomic_load_explicit(&touch.error, memory_order_relaxed);
     if (!error)
         return LEAT_OK;

@@ -25,8 +25,8 @@
 #define CPU_DEVICES_MAX 16
 #define CPU_BLOCK_THREADS_MAX 1024u
 #define CPU_SHARED_BYTES_MAX 232448u /* of a block; as much as NVIDIA's GPUs of compute capability 9.0 have */
-#define CPU_BLOCKS_TOGETHER_MAX 16u  /* for each thread of the team */
-#define CPU_TEAM_MAX 1024
+#define CPU_BLOCKS_TOGETHER_MAX 16u  /* for each worker */
+#define CPU_WORKERS_MAX 1024
 
 /* ---- memory (cpu_memory.c) ---- */
 
@@ -243,20 +243,20 @@ leat_status cpu_kernel_parameter(struct leati_driver *driver, void *device, void
 leat_status cpu_launch(struct leati_driver *driver, void *stream, void *kernel, leat_dim3 grid, leat_dim3 block,
                        size_t shared_bytes, void *const *args, unsigned argument_count);
 
-/* ---- the team of threads (cpu_team.c) ---- */
+/* ---- work on all cores (cpu_workers.c) ---- */
 
 /* Reads how many threads there shall be. Once, when the driver is loaded. */
-leat_status cpu_team_load(void);
+leat_status cpu_workers_load(void);
 
 /* How many threads work on one job, the caller included. */
-unsigned cpu_team_threads(void);
+unsigned cpu_workers_threads(void);
 
-/* Calls part(context, i) for i from 0 to count - 1, on the caller and the team's threads at once, and returns when
- * all calls have returned. Several callers share the team. */
-void cpu_team_run(void (*part)(void *context, uint64_t i), void *context, uint64_t count);
+/* Calls part(context, i) for i from 0 to count - 1, on the caller and the workers at once, and returns when all
+ * calls have returned. Several callers share the workers. */
+void cpu_workers_run(void (*part)(void *context, uint64_t i), void *context, uint64_t count);
 
-/* Ends the team's threads; no job may run or come meanwhile. The next job starts them again. */
-void cpu_team_stop(void);
+/* Lets the workers go; no job may run or come meanwhile. The next job starts them again. */
+void cpu_workers_stop(void);
 
 /* ---- threads that run at the same time (cpu_gang.c) ---- */
 
@@ -285,5 +285,8 @@ leat_status cpu_strict_protect(void *ptr, size_t bytes, int protection);
 /* This thread may reach device memory (a device's thread), or may not (while it runs a host function). */
 void cpu_strict_allow(void);
 void cpu_strict_forbid(void);
+
+/* Returns true if this thread was allowed to reach device memory by the call above. */
+bool cpu_strict_allowed(void);
 
 #endif

@@ -1,7 +1,7 @@
 /*
  * cpu_copy.c - moving and filling bytes on the CPU device, with all cores and full-line stores.
  *
- * Large copies are cut into parts for the team and written past the caches (non-temporal stores), which saves
+ * Large copies are cut into parts for the workers and written past the caches (non-temporal stores), which saves
  * reading the destination first. bench/results/ has what that gives: on a 2-core Sapphire Rapids guest 256 MiB
  * move nearly twice as fast as by the C library's memcpy on as many threads.
  */
@@ -29,7 +29,7 @@ static void take_huge(void *context, uint64_t i)
 static void make_huge(const struct cpu_device *device, void *dst, size_t bytes)
 {
     if ((uintptr_t)dst - device->space.base < device->space.bytes && leati_huge_wanted(dst, bytes))
-        cpu_team_run(take_huge, dst, leati_huge_pieces(dst, bytes));
+        cpu_workers_run(take_huge, dst, leati_huge_pieces(dst, bytes));
 }
 
 struct copy_job {
@@ -65,7 +65,7 @@ void cpu_copy_guarded(const struct leati_catch_range ranges[2], void (*move_part
     if (leati_catch(ranges, move_part, part, &fault))
         return;
     leati_stream_fence();
-    /* Relaxed: read after the team has finished. */
+    /* Relaxed: read after the workers have finished. */
     first = atomic_load_explicit(unreachable, memory_order_relaxed);
     while (fault < first && !atomic_compare_exchange_weak_explicit(unreachable, &first, fault,
                                                                    memory_order_relaxed, memory_order_relaxed))
@@ -114,7 +114,7 @@ static void run_copy(struct cpu_work *work)
     if (job->bytes < PARALLEL_BYTES)
         copy_part(job, 0);
     else
-        cpu_team_run(copy_part, job, (job->bytes + PART_BYTES - 1) / PART_BYTES);
+        cpu_workers_run(copy_part, job, (job->bytes + PART_BYTES - 1) / PART_BYTES);
     cpu_managed_leave(earlier);
     fault = atomic_load_explicit(&job->unreachable, memory_order_relaxed);
     if (fault != UINTPTR_MAX)
@@ -186,7 +186,7 @@ static void run_fill(struct cpu_work *work)
 
     cpu_managed_touch(fill->job.dst, fill->job.bytes, true);
     make_huge(fill->device, fill->job.dst, fill->job.bytes);
-    cpu_team_run(fill_part, &fill->job, (fill->job.bytes + PART_BYTES - 1) / PART_BYTES);
+    cpu_workers_run(fill_part, &fill->job, (fill->job.bytes + PART_BYTES - 1) / PART_BYTES);
     cpu_managed_leave(earlier);
 }
 

@@ -68,7 +68,7 @@ static leat_status load(struct leati_driver *driver)
     if (leati_option(LEATI_OPTION_CPU_MEMORY))
         memory_reason[0] = '\0';
     LEATI_TRY(leati_option_number(LEATI_OPTION_CPU_DEVICES, 1, CPU_DEVICES_MAX, 2, &count));
-    LEATI_TRY(cpu_team_load());
+    LEATI_TRY(cpu_workers_load());
     for (int i = 0; i < CPU_DEVICES_MAX; i++) {
         devices[i].driver = driver;
         devices[i].ordinal = i;
@@ -112,10 +112,10 @@ static leat_status device_info(struct leati_driver *driver, int ordinal, leat_de
     if (uname(&system) == 0)
         snprintf(info->architecture, sizeof info->architecture, "%.31s", system.machine);
     info->memory_bytes = devices[ordinal].memory_bytes;
-    info->compute_units = cpu_team_threads();
+    info->compute_units = cpu_workers_threads();
     info->max_block_threads = CPU_BLOCK_THREADS_MAX;
     info->max_shared_bytes = CPU_SHARED_BYTES_MAX;
-    info->copy_engines = cpu_team_threads();
+    info->copy_engines = cpu_workers_threads();
     info->peer_mask = ((UINT64_C(1) << driver->device_count) - 1) & ~(UINT64_C(1) << ordinal);
     info->managed_memory = 1;
     info->virtual_memory = 1;
@@ -163,9 +163,9 @@ static leat_status device_close(struct leati_driver *driver, void *handle)
     if (device->virtual_fd >= 0)
         close(device->virtual_fd);
     device->virtual_fd = -1;
-    /* Devices are opened and closed one at a time, so no other one can need the team now. */
+    /* Devices are opened and closed one at a time, so no other one can need workers now. */
     if (cpu_host_space_close()) {
-        cpu_team_stop();
+        cpu_workers_stop();
         cpu_gang_stop();
         cpu_managed_end();
     }

@@ -1,7 +1,7 @@
 /*
  * cpu_gang.c - threads for work whose parts wait for one another.
  *
- * A thread of the team may start a part only after it has finished another one. Here every part has a thread,
+ * A worker thread may start a part only after it has finished another one. Here every part has a thread,
  * which is reserved when the work is submitted to its stream.
  */
 #include "driver/cpu/cpu.h"

@@ -351,17 +351,17 @@ static void run_together(void *context, unsigned i)
     pthread_mutex_unlock(&work->together.lock);
 }
 
-/* Distributes the blocks to the threads of the team. */
+/* Distributes the blocks to the workers. */
 static void spread(struct launch_work *work)
 {
-    uint64_t parts = (uint64_t)cpu_team_threads() * 16;
+    uint64_t parts = (uint64_t)cpu_workers_threads() * 16;
 
     /* Neighbouring blocks together, for the caches; several parts a thread, so that all end at about the same
      * time. */
     if (parts > work->blocks)
         parts = work->blocks;
     work->blocks_per_part = (work->blocks + parts - 1) / parts;
-    cpu_team_run(run_part, work, (work->blocks + work->blocks_per_part - 1) / work->blocks_per_part);
+    cpu_workers_run(run_part, work, (work->blocks + work->blocks_per_part - 1) / work->blocks_per_part);
 }
 
 static void free_shared(struct launch_work *work)
@@ -431,7 +431,7 @@ static leat_status make_shared(struct launch_work *work, uint64_t count, size_t 
 
 static leat_status check_launch(const leat_cpu_kernel *code, leat_dim3 grid, size_t shared_bytes)
 {
-    unsigned most = cpu_team_threads() * CPU_BLOCKS_TOGETHER_MAX;
+    unsigned most = cpu_workers_threads() * CPU_BLOCKS_TOGETHER_MAX;
 
     if (shared_bytes > CPU_SHARED_BYTES_MAX)
         return leati_fail(LEAT_ERROR_UNSUPPORTED,
@@ -470,7 +470,7 @@ leat_status cpu_launch(struct leati_driver *driver, void *stream, void *handle, 
     work->blocks = (uint64_t)grid.x * grid.y * grid.z;
     if (shared_bytes)
         status = make_shared(
-            work, together || work->blocks < cpu_team_threads() ? work->blocks : cpu_team_threads(), shared_bytes);
+            work, together || work->blocks < cpu_workers_threads() ? work->blocks : cpu_workers_threads(), shared_bytes);
     if (status == LEAT_OK && together)
         status = cpu_gang_reserve((unsigned)work->blocks);
     if (status != LEAT_OK) {

@@ -1,5 +1,5 @@
 /*
- * cpu_rectangle.c - moving boxes of rows on the CPU device: rows are shared out among the team, long rows cut.
+ * cpu_rectangle.c - moving boxes of rows on the CPU device: rows are shared out among the workers, long rows cut.
  */
 #include "driver/cpu/cpu.h"
 
@@ -118,7 +118,7 @@ static void run_box(struct cpu_work *work)
     int earlier = cpu_managed_enter(copy->device);
     uintptr_t fault;
 
-    cpu_team_run(copy_part, job,
+    cpu_workers_run(copy_part, job,
                  job->pieces > 1 ? job->rows * job->pieces : (job->rows + job->part_rows - 1) / job->part_rows);
     cpu_managed_leave(earlier);
     fault = atomic_load_explicit(&job->unreachable, memory_order_relaxed);

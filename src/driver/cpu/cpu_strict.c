@@ -185,14 +185,23 @@ leat_status cpu_strict_protect(void *ptr, size_t bytes, int protection)
     return LEAT_OK;
 }
 
+static _Thread_local bool allowed;
+
 void cpu_strict_allow(void)
 {
+    allowed = true;
     if (strict())
         pkey_set(key, 0);
 }
 
 void cpu_strict_forbid(void)
 {
+    allowed = false;
     if (strict())
         pkey_set(key, PKEY_DISABLE_ACCESS);
+}
+
+bool cpu_strict_allowed(void)
+{
+    return allowed;
 }
