@@ -724,15 +724,24 @@ static void prefault_says_nothing(void **state)
 
 /* ---- choosing ---------------------------------------------------------------------------------------------- */
 
+static struct leati_workers *start_workers(unsigned threads)
+{
+    struct leati_workers *workers;
+
+    assert_int_equal(leati_workers_get(-1, LEATI_WORK_COPIES, threads, &workers), 0);
+    return workers;
+}
+
 static void the_probe_measures(void **state)
 {
+    struct leati_workers *workers = start_workers(2);
     size_t bytes = 1024 * KIB;
     void *slot = test_buffer(bytes);
     struct leati_staging_choice choice;
 
     (void)state;
     for (unsigned threads = 1; threads <= 4; threads++) {
-        leati_staging_probe(slot, bytes, threads, &choice);
+        leati_staging_probe(workers, slot, bytes, threads, &choice);
         assert_int_equal(choice.probed, leati_stream_best() != LEATI_STREAM_PLAIN);
         for (int i = 0; i < 2 && choice.probed; i++)
             assert_true(choice.in_gbps[i] >= 0 && choice.out_gbps[i] >= 0);
@@ -740,11 +749,12 @@ static void the_probe_measures(void **state)
         assert_int_equal(choice.out, choice.out_gbps[0] > 0 && choice.out_gbps[1] > choice.out_gbps[0] * 1.05);
     }
     /* Too little, or nothing, to measure with. */
-    leati_staging_probe(slot, 20 * KIB, 4, &choice);
-    leati_staging_probe(slot, 100, 4, &choice);
+    leati_staging_probe(workers, slot, 20 * KIB, 4, &choice);
+    leati_staging_probe(workers, slot, 100, 4, &choice);
     assert_true(!choice.probed && choice.in == LEATI_STORES_CACHED && choice.out == LEATI_STORES_CACHED);
-    leati_staging_probe(slot, bytes, 0, &choice);
+    leati_staging_probe(workers, slot, bytes, 0, &choice);
     assert_false(choice.probed);
+    leati_workers_put(workers, LEATI_WORK_COPIES);
     free(slot);
 }
 
@@ -753,10 +763,12 @@ static int choose(const char *word)
 {
     static char slot[64 << 10];
     struct leati_staging_choice choice;
+    struct leati_workers *workers = start_workers(1);
     leat_status status;
 
     setenv("LEAT_COPY_STORES", word, 1);
-    status = leati_staging_choose(slot, sizeof slot, 2, &choice);
+    status = leati_staging_choose(workers, slot, sizeof slot, 2, &choice);
+    leati_workers_put(workers, LEATI_WORK_COPIES);
     if (!strcmp(word, "fast")) {
         CHECK(status == LEAT_ERROR_INVALID);
         CHECK(strstr(leat_last_error(), "LEAT_COPY_STORES is set to 'fast'"));
@@ -793,7 +805,8 @@ static double gbps_of(unsigned char *dst, unsigned char *src, size_t bytes, int 
 
         for (size_t at = 0; at < bytes; at += 256 * KIB) {
             if (guarded)
-                leati_staging_copy_guarded(dst + at, src + at, 256 * KIB, (enum leati_store_policy)variant, &fault);
+                leati_staging_copy_guarded(dst + at, src + at, 256 * KIB, (enum leati_store_policy)variant,
+                                           &fault);
             else
                 leati_stream_copy_by((enum leati_stream_stores)variant, dst + at, src + at, 256 * KIB);
         }
@@ -808,6 +821,7 @@ static int measure(unsigned threads)
     size_t bytes = (size_t)256 << 20;
     unsigned char *dst = test_buffer(bytes), *src = test_buffer(bytes);
     struct leati_staging_choice choice;
+    struct leati_workers *workers = start_workers(threads);
     uint64_t start_ns;
     uintptr_t fault;
 
@@ -842,12 +856,13 @@ static int measure(unsigned threads)
     }
     for (int i = 0; i < 3; i++) {
         start_ns = leati_clock_ns();
-        leati_staging_probe(dst, 64 * 256 * KIB, threads, &choice);
+        leati_staging_probe(workers, dst, 64 * 256 * KIB, threads, &choice);
         printf("probe %.1f ms: in %s (%.2f, %s %.2f), out %s (%.2f, %s %.2f)\n",
                (double)(leati_clock_ns() - start_ns) / 1e6, leati_store_policy_name(choice.in), choice.in_gbps[0],
-               leati_staging_streaming_by(), choice.in_gbps[1], leati_store_policy_name(choice.out), choice.out_gbps[0],
-               leati_staging_streaming_by(), choice.out_gbps[1]);
+               leati_staging_streaming_by(), choice.in_gbps[1], leati_store_policy_name(choice.out),
+               choice.out_gbps[0], leati_staging_streaming_by(), choice.out_gbps[1]);
     }
+    leati_workers_put(workers, LEATI_WORK_COPIES);
     free(dst);
     free(src);
     return 0;

@@ -414,7 +414,7 @@ enum leati_taken leati_loop_look(const struct leati_task *task, bool helper)
 void leati_workers_loop(struct leati_workers *workers, const struct leati_task_type *type, struct leati_loop *loop,
                         unsigned workers_most)
 {
-    assert(type->work == leati_loop_work && type->look == leati_loop_look);
+    assert(type->work == leati_loop_work);
     loop->task = (struct leati_task){.type = type, .share = workers_most};
     atomic_init(&loop->next, 0);
     if (workers_most)

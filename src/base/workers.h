@@ -108,8 +108,8 @@ struct leati_loop {
 };
 
 /* Calls part(context, i) for i from 0 to count - 1, on the caller and at most so many workers at once. Returns
- * when all calls have returned. The type has the two functions below; its enter and leave are for workers only.
- * workers is not used if workers_most is 0. */
+ * when all calls have returned. The type's work is leati_loop_work; its enter and leave are for workers only. The
+ * pool is not used if workers_most is 0. */
 void leati_workers_loop(struct leati_workers *workers, const struct leati_task_type *type, struct leati_loop *loop,
                         unsigned workers_most);
 enum leati_taken leati_loop_work(struct leati_task *task);

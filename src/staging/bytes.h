@@ -1,5 +1,5 @@
 /*
- * bytes.h - how the engine's threads move bytes between ordinary memory and pinned slots.
+ * bytes.h - how workers move bytes between ordinary memory and pinned slots.
  *
  * A copy goes through the caches, by the C library's memcpy(), or past them. Which is faster depends on the
  * machine, the direction and the number of threads at it, so that is measured at the first use
@@ -7,6 +7,8 @@
  */
 #ifndef LEATI_BYTES_H
 #define LEATI_BYTES_H
+
+#include "base/workers.h"
 
 #include <leat/status.h>
 
@@ -38,7 +40,7 @@ size_t leati_staging_copy_guarded(void *dst, const void *src, size_t bytes, enum
 
 /* ---- pages ---- */
 
-/* Are the pages there? Looks at a few of them. */
+/* Returns true if the pages are present. Looks at a few of them. */
 bool leati_staging_resident(const void *ptr, size_t bytes);
 
 /* Makes the pages present for writing and leaves what they hold as it is. Where that is not possible nothing
@@ -49,7 +51,7 @@ void leati_staging_prefault(void *ptr, size_t bytes);
  * What cannot be read stays as it is. */
 void leati_staging_fetch(const void *ptr, size_t bytes);
 
-/* Whether this thread can read all pages of a range, or write them: tried out, one byte a page. */
+/* Returns true if this thread can read all pages of a range, or write them: tries one byte of each page. */
 bool leati_staging_usable(const void *ptr, size_t bytes, bool write);
 
 /* ---- choosing ---- */
@@ -61,16 +63,17 @@ struct leati_staging_choice {
 };
 
 /*
- * Chooses as LEAT_COPY_STORES says, which by default is to measure: threads threads, this one among them, copy in
- * parts of the engine's size for some milliseconds between the slot's memory, which they overwrite, and memory of
+ * Chooses as LEAT_COPY_STORES says, which by default is to measure: so many threads, this one and workers, copy in
+ * parts of a job's size for some milliseconds between the slot's memory, which they overwrite, and memory of
  * their own. Streaming has to be 5 % faster to be chosen. Where there is no memory or no thread to be had for it,
  * fewer take part, or cached is chosen.
  * INVALID, with a sentence: LEAT_COPY_STORES holds some other word.
  */
-leat_status leati_staging_choose(void *slot, size_t slot_bytes, unsigned threads,
+leat_status leati_staging_choose(struct leati_workers *workers, void *slot, size_t slot_bytes, unsigned threads,
                                  struct leati_staging_choice *choice);
 
-/* The measurement alone. */
-void leati_staging_probe(void *slot, size_t slot_bytes, unsigned threads, struct leati_staging_choice *choice);
+/* The measurement alone. The workers have threads for copies, or threads is 1. */
+void leati_staging_probe(struct leati_workers *workers, void *slot, size_t slot_bytes, unsigned threads,
+                         struct leati_staging_choice *choice);
 
 #endif

@@ -13,9 +13,8 @@
 #include "base/error.h"
 #include "base/options.h"
 #include "base/stream_copy.h"
-#include "base/thread.h"
+#include "base/workers.h"
 
-#include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -35,6 +34,9 @@
 #define WINDOW_NS 500000
 #define SAMPLES_MAX 64 /* of each thread, for each way */
 #define FASTER 1.05    /* for streaming to be chosen */
+
+/* Workers that are busy with other copies are waited for so long; who comes later misses windows. */
+#define PATIENCE_NS 20000000u
 
 /* What is measured in one window. */
 enum { IN_CACHED, IN_STREAMING, OUT_CACHED, OUT_STREAMING, WAYS };
@@ -75,6 +77,8 @@ static void evict(char *ptr, size_t bytes)
 /* ---- one thread ---- */
 
 struct probe {
+    struct leati_loop loop; /* each part is one thread's share of the measurement */
+    struct prober *probers;
     char *slot;
     size_t share_bytes; /* of the slot, for each thread */
     size_t part_bytes;
@@ -86,7 +90,6 @@ struct probe {
 struct prober {
     struct probe *probe;
     unsigned index;
-    pthread_t thread;
     unsigned counts[WAYS];
     double rates[WAYS][SAMPLES_MAX]; /* bytes a nanosecond, of one copy each */
 };
@@ -128,25 +131,49 @@ static void run_window(struct prober *prober, char *ordinary, unsigned way, uint
     }
 }
 
-static void *run(void *argument)
+/* Waits until all are there, and returns when the first window starts. The last one to come starts the clock. */
+static uint64_t wait_for_start(struct probe *probe)
 {
-    struct prober *prober = argument;
-    struct probe *probe = prober->probe;
+    uint64_t patience_ns = leati_clock_ns() + PATIENCE_NS, start_ns, none = 0;
+    /* Release and acquire: the slot and the probers are the others' as they were left. */
+    bool last = atomic_fetch_add_explicit(&probe->ready, 1, memory_order_acq_rel) + 1 == probe->loop.count;
+
+    while (!(start_ns = atomic_load_explicit(&probe->start_ns, memory_order_acquire))) {
+        uint64_t now_ns = leati_clock_ns();
+
+        if (last || now_ns >= patience_ns)
+            (void)atomic_compare_exchange_strong_explicit(&probe->start_ns, &none, now_ns + WINDOW_NS,
+                                                          memory_order_acq_rel, memory_order_relaxed);
+        else
+            sched_yield();
+    }
+    return start_ns;
+}
+
+static void run(void *context, uint64_t index)
+{
+    struct probe *probe = context;
+    struct prober *prober = &probe->probers[index];
     char *ordinary = mmap(NULL, SHARE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     uint64_t start_ns;
 
     if (ordinary != MAP_FAILED)
         memset(ordinary, 1, SHARE_BYTES);
-    /* Release and acquire: the last one's count starts the clock. */
-    atomic_fetch_add_explicit(&probe->ready, 1, memory_order_release);
-    while (!(start_ns = atomic_load_explicit(&probe->start_ns, memory_order_acquire)))
-        sched_yield();
+    start_ns = wait_for_start(probe);
     for (unsigned i = 0; i < ROUNDS * WAYS && ordinary != MAP_FAILED; i++)
         run_window(prober, ordinary, i % WAYS, start_ns + (uint64_t)(i + 1) * WINDOW_NS);
     if (ordinary != MAP_FAILED)
         munmap(ordinary, SHARE_BYTES);
-    return NULL;
 }
+
+/* Threads that wait for something else do not take part. */
+static enum leati_taken look(const struct leati_task *task, bool helper)
+{
+    return helper ? LEATI_NOT_YET : leati_loop_look(task, false);
+}
+
+static const struct leati_task_type probe_type = {
+    .class = LEATI_WORK_COPIES, .work = leati_loop_work, .look = look};
 
 /* ---- all together ---- */
 
@@ -158,16 +185,6 @@ static unsigned processors(void)
     return count > 0 ? (unsigned)count : 1;
 }
 
-/* Starts helpers; returns how many did start. */
-static unsigned start_helpers(struct prober *probers, unsigned wanted)
-{
-    unsigned count = 0;
-
-    while (count < wanted && !leati_thread_start(&probers[count].thread, run, &probers[count]))
-        count++;
-    return count;
-}
-
 static int compare(const void *left, const void *right)
 {
     double l = *(const double *)left, r = *(const double *)right;
@@ -175,34 +192,33 @@ static int compare(const void *left, const void *right)
     return (l > r) - (l < r);
 }
 
-/* What count threads move together: each as fast as the middle one of all their copies. rates has room for all. */
+/* What all threads that took part move together: each as fast as the middle one of all their copies. rates has
+ * room for all. */
 static double total(const struct prober *probers, unsigned count, unsigned way, double *rates)
 {
     size_t samples = 0;
+    unsigned took_part = 0;
 
-    for (unsigned i = 0; i < count; i++)
+    for (unsigned i = 0; i < count; i++) {
+        took_part += probers[i].counts[way] > 0;
         for (unsigned j = 0; j < probers[i].counts[way]; j++)
             rates[samples++] = probers[i].rates[way][j];
+    }
     if (!samples)
         return 0;
     qsort(rates, samples, sizeof *rates, compare);
-    return rates[samples / 2] * count;
+    return rates[samples / 2] * took_part;
 }
 
-static void measure(struct prober *probers, unsigned count, struct probe *probe, double *rates,
+static void measure(struct leati_workers *workers, unsigned count, struct probe *probe, double *rates,
                     struct leati_staging_choice *choice)
 {
-    unsigned helpers = start_helpers(probers + 1, count - 1);
     double *const gbps[] = {choice->in_gbps, choice->out_gbps};
 
-    while (atomic_load_explicit(&probe->ready, memory_order_acquire) < helpers)
-        sched_yield();
-    atomic_store_explicit(&probe->start_ns, leati_clock_ns() + WINDOW_NS, memory_order_release);
-    run(&probers[0]);
-    for (unsigned i = 1; i <= helpers; i++)
-        pthread_join(probers[i].thread, NULL);
+    probe->loop = (struct leati_loop){.part = run, .context = probe, .count = count};
+    leati_workers_loop(workers, &probe_type, &probe->loop, count - 1);
     for (unsigned way = 0; way < WAYS; way++)
-        gbps[goes_out(way)][stores_of(way)] = total(probers, helpers + 1, way, rates);
+        gbps[goes_out(way)][stores_of(way)] = total(probe->probers, count, way, rates);
     choice->probed = true;
 }
 
@@ -213,7 +229,8 @@ static enum leati_store_policy faster(const double gbps[2])
                : LEATI_STORES_CACHED;
 }
 
-void leati_staging_probe(void *slot, size_t slot_bytes, unsigned threads, struct leati_staging_choice *choice)
+void leati_staging_probe(struct leati_workers *workers, void *slot, size_t slot_bytes, unsigned threads,
+                         struct leati_staging_choice *choice)
 {
     struct probe probe = {.slot = slot, .evict = can_evict()};
     unsigned count = processors();
@@ -221,7 +238,7 @@ void leati_staging_probe(void *slot, size_t slot_bytes, unsigned threads, struct
     double *rates;
 
     *choice = (struct leati_staging_choice){.in = LEATI_STORES_CACHED, .out = LEATI_STORES_CACHED};
-    /* One thread on each processor at most: who waits for a turn misses his windows. */
+    /* One thread on each processor at most: who waits for a turn misses windows. */
     count = threads < count ? threads : count;
     count = count < THREADS_MAX ? count : THREADS_MAX;
     if (slot_bytes / LEAST_BYTES < count)
@@ -237,7 +254,8 @@ void leati_staging_probe(void *slot, size_t slot_bytes, unsigned threads, struct
         probers[i].index = i;
     }
     if (probers && rates) {
-        measure(probers, count, &probe, rates, choice);
+        probe.probers = probers;
+        measure(workers, count, &probe, rates, choice);
         choice->in = faster(choice->in_gbps);
         choice->out = faster(choice->out_gbps);
     }
@@ -245,14 +263,14 @@ void leati_staging_probe(void *slot, size_t slot_bytes, unsigned threads, struct
     free(rates);
 }
 
-leat_status leati_staging_choose(void *slot, size_t slot_bytes, unsigned threads,
+leat_status leati_staging_choose(struct leati_workers *workers, void *slot, size_t slot_bytes, unsigned threads,
                                  struct leati_staging_choice *choice)
 {
     const char *word = leati_option(LEATI_OPTION_COPY_STORES);
     enum leati_store_policy policy = LEATI_STORES_CACHED;
 
     if (!word || !strcmp(word, "probe")) {
-        leati_staging_probe(slot, slot_bytes, threads, choice);
+        leati_staging_probe(workers, slot, slot_bytes, threads, choice);
         return LEAT_OK;
     }
     if (!strcmp(word, leati_store_policy_name(LEATI_STORES_STREAMING)))

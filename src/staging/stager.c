@@ -142,7 +142,7 @@ leat_status leati_stager_start(struct leati_stager *stager, int node, int device
     slot = leati_stager_take(stager, PROBE_BYTES);
     if (!slot)
         return LEAT_ERROR_HOST_MEMORY;
-    status = leati_staging_choose(slot, PROBE_BYTES, stager->share, &stager->choice);
+    status = leati_staging_choose(stager->workers, slot, PROBE_BYTES, stager->share, &stager->choice);
     leati_stager_give_back(stager, slot);
     return status;
 }
