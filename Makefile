@@ -148,8 +148,9 @@ headers:
 	$(Q)tools/check-headers.sh '$(CC)' '$(CXX)'
 symbols: $(BUILD)/libleat.so
 	$(Q)tools/check-symbols.sh $(BUILD)/libleat.so
-layers:
+layers: $(lib_obj)
 	$(Q)tools/check-layers.sh
+	$(Q)tools/check-layer-symbols.sh $(lib_obj)
 
 # One file at a time; .clang-tidy has the checks. Kernels of layouts are left out: any change to them changes the built
 # files, and sanitizers see them run.
@@ -232,7 +233,7 @@ make names-cost      what a call by a name of the CUDA runtime costs on top of l
 make barrier-cost    what threads of a kernel pay to wait for one another, on the CPU device
 make known-names     libleat-cudart.so and the like export what docs/known-names.md lists and nothing else
 make compat-abi      the headers of known names agree with the vendor's, where those are installed
-make layers          no file includes what its layer must not know
+make layers          no file includes what its layer must not know, and no object refers to a layer above
 make tidy            clang's analyzer has no findings; the first run takes minutes, needs $(CLANG_TIDY)
 make kernels-check   the device code in the tree is what $(CLANG) makes of its sources
 make install         command, library, headers, pkg-config and CMake files, man page; honours prefix and DESTDIR

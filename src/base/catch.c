@@ -9,6 +9,8 @@
 #include <string.h>
 #include <ucontext.h>
 
+_Atomic(leati_address_function) leati_describe_address;
+
 struct section {
     sigjmp_buf back;
     const struct leati_catch_range *ranges;

@@ -16,6 +16,7 @@
 #include "base/quick.h"
 
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -57,5 +58,14 @@ bool leati_catch_repaired(const siginfo_t *info, const void *ucontext);
 /* For leat's other handlers of these signals, to be called first: does not return when the fault is one to catch.
  */
 void leati_catch_take(const siginfo_t *info, const void *ucontext);
+
+/*
+ * What the core knows of an address within memory of a driver: for what a handler says of a wrong access. Fills
+ * *base and *bytes of the user's allocation, or sets *bytes to 0 where the address is in a pool, but not
+ * allocated; false when it is in no pool. Set by the core before it uses a driver's virtual memory, NULL before
+ * that. Takes no lock, so that signal handlers may call it.
+ */
+typedef bool (*leati_address_function)(const void *address, uintptr_t *base, size_t *bytes);
+extern _Atomic(leati_address_function) leati_describe_address;
 
 #endif

@@ -340,15 +340,6 @@ struct leati_driver {
     int device_count;
 };
 
-/*
- * What the core knows of an address within memory of a driver: for what a driver says of wrong accesses. Fills
- * *base and *bytes of the user's allocation, or sets *bytes to 0 where the address is in a pool, but not
- * allocated; false when it is in no pool. Set by the core before it uses a driver's virtual memory, NULL before
- * that. Takes no lock, so that signal handlers may call it.
- */
-typedef bool (*leati_address_function)(const void *address, uintptr_t *base, size_t *bytes);
-extern _Atomic(leati_address_function) leati_describe_address;
-
 /* Each driver offers itself to the registry with one of these. Never NULL. */
 struct leati_driver *leati_cpu_driver(void);
 struct leati_driver *leati_cuda_driver(void);

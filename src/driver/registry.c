@@ -9,8 +9,6 @@
 #include <stdio.h>
 #include <string.h>
 
-_Atomic(leati_address_function) leati_describe_address;
-
 /* In the order that LEAT_DRIVERS has when it is not set. */
 static struct leati_driver *(*const known[])(void) = {leati_cuda_driver, leati_hip_driver, leati_cpu_driver};
 
