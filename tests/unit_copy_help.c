@@ -93,7 +93,7 @@ static struct scene *begin_scene(struct test_state *t, int which, bool passed, v
     atomic_store(&scene->job.stopped_at, PARTS);
     atomic_store(&scene->job.fault, UINTPTR_MAX);
     leati_job_prepare(&scene->job, SHARE);
-    leati_workers_add(stager->workers, &scene->job.task);
+    leati_workers_add(stager->workers, &scene->job.task, 1);
     return scene;
 }
 

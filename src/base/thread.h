@@ -14,4 +14,12 @@
  */
 int leati_thread_start(pthread_t *thread, void *(*run)(void *argument), void *argument);
 
+/* Tells the processor that this thread looks at memory again and again until another thread changes it. */
+static inline void leati_pause(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#endif
+}
+
 #endif

@@ -12,7 +12,7 @@
 #include <time.h>
 
 #define POOLS_MAX 64
-#define FEW_THREADS 4u /* with fewer reserved for copies, those who wait help: so many copy at once then */
+#define FEW_THREADS 4u /* while fewer are awake for copies, those who wait help: so many copy at once then */
 
 /* How long a thread that copied stays awake when it has nothing to do, which saves the next copy the time to wake
  * it (some 150 us in a virtual machine); the same while a stream is in the middle of a copy; and how long a thread
@@ -55,20 +55,13 @@ static pthread_cond_t left_there = PTHREAD_COND_INITIALIZER;
 
 /* ---- the list of tasks ---- */
 
-static inline void pause_a_moment(void)
-{
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#endif
-}
-
 static void lock(struct leati_workers *workers)
 {
     while (atomic_exchange_explicit(&workers->locked, true, memory_order_acquire)) {
         /* Looks before it tries again, since each try takes the line away from the holder. */
         for (unsigned looks = 1; atomic_load_explicit(&workers->locked, memory_order_relaxed); looks++) {
             if (looks % 100)
-                pause_a_moment();
+                leati_pause();
             else
                 sched_yield(); /* the holder may have lost its processor */
         }
@@ -218,7 +211,7 @@ static void serve(struct leati_workers *workers, struct leati_task *task, bool a
         if (!alone || atomic_load_explicit(&workers->news, memory_order_relaxed) != news)
             return;
         for (int i = 0; i < 16; i++)
-            pause_a_moment();
+            leati_pause();
         if (!since)
             since = leati_clock_ns();
         else if (leati_clock_ns() - since > LOOK_NS)
@@ -244,7 +237,7 @@ static void rest(struct leati_workers *workers, unsigned news, uint64_t idle_ns,
 
     if (idle_ns < awake_ns) {
         for (int i = 0; i < 20 && atomic_load_explicit(&workers->news, memory_order_relaxed) == news; i++)
-            pause_a_moment();
+            leati_pause();
         if (copies_on_one_thread(workers))
             sched_yield();
         return;
@@ -264,17 +257,17 @@ static void rest(struct leati_workers *workers, unsigned news, uint64_t idle_ns,
     pthread_mutex_unlock(&workers->sleep_lock);
 }
 
-/* A copy wakes one thread, which wakes the next: waking one costs the caller some 40 us in a virtual machine. The
- * callers of other classes need all threads at once, and wait for them. */
-static void wake_some(struct leati_workers *workers, enum leati_work_class class)
+/* Wakes so many sleeping threads. Each costs the caller 2 to 5 us in a virtual machine, and is there 30 to 70 us
+ * later (measured beside an H200). */
+static void wake_some(struct leati_workers *workers, unsigned count)
 {
-    if (!atomic_load(&workers->asleep))
+    if (!count || !atomic_load(&workers->asleep))
         return;
     pthread_mutex_lock(&workers->sleep_lock);
-    if (class == LEATI_WORK_COPIES)
-        pthread_cond_signal(&workers->work_there);
-    else
+    if (count == LEATI_WAKE_ALL)
         pthread_cond_broadcast(&workers->work_there);
+    for (unsigned i = 0; i < count && count != LEATI_WAKE_ALL; i++)
+        pthread_cond_signal(&workers->work_there);
     pthread_mutex_unlock(&workers->sleep_lock);
 }
 
@@ -319,7 +312,7 @@ static void *run_worker(void *argument)
             continue;
         }
         if (wants_more(workers, task))
-            wake_some(workers, LEATI_WORK_COPIES);
+            wake_some(workers, 1);
         idle_since = 0;
         copied = task->type->class == LEATI_WORK_COPIES;
         if (task->type->enter)
@@ -333,7 +326,7 @@ static void *run_worker(void *argument)
 
 /* ---- tasks come and go ---- */
 
-void leati_workers_add(struct leati_workers *workers, struct leati_task *task)
+void leati_workers_add(struct leati_workers *workers, struct leati_task *task, unsigned wakes)
 {
     assert(task->share);
     lock(workers);
@@ -343,7 +336,7 @@ void leati_workers_add(struct leati_workers *workers, struct leati_task *task)
     atomic_fetch_add_explicit(&workers->tasks[task->type->class], 1, memory_order_relaxed);
     unlock(workers);
     atomic_fetch_add(&workers->news, 1);
-    wake_some(workers, task->type->class);
+    wake_some(workers, wakes);
 }
 
 static unsigned workers_of(struct leati_workers *workers, struct leati_task *task, bool awaited)
@@ -418,7 +411,7 @@ void leati_workers_loop(struct leati_workers *workers, const struct leati_task_t
     loop->task = (struct leati_task){.type = type, .share = workers_most};
     atomic_init(&loop->next, 0);
     if (workers_most)
-        leati_workers_add(workers, &loop->task);
+        leati_workers_add(workers, &loop->task, LEATI_WAKE_ALL);
     work_until_idle(&loop->task);
     /* The lock that the others took when they left makes what they wrote visible here. */
     if (workers_most)
@@ -437,10 +430,27 @@ bool leati_workers_have_copies(const struct leati_workers *workers)
     return atomic_load_explicit(&workers->tasks[LEATI_WORK_COPIES], memory_order_relaxed);
 }
 
+/* How many threads of the program may copy beside the workers that are awake. A guess, like all counts of threads
+ * that are just going to sleep. */
+static unsigned most_helpers(const struct leati_workers *workers)
+{
+    unsigned threads = atomic_load_explicit(&workers->threads, memory_order_relaxed);
+    unsigned asleep = atomic_load_explicit(&workers->asleep, memory_order_relaxed);
+    unsigned own = leati_workers_threads(workers, LEATI_WORK_COPIES);
+    unsigned awake = threads > asleep ? threads - asleep : 0;
+
+    awake = awake < own ? awake : own;
+    return awake < FEW_THREADS ? FEW_THREADS - awake : 0;
+}
+
+bool leati_workers_want_help(const struct leati_workers *workers)
+{
+    return leati_workers_have_copies(workers) && most_helpers(workers);
+}
+
 bool leati_workers_help_begins(struct leati_workers *workers)
 {
-    unsigned own = leati_workers_threads(workers, LEATI_WORK_COPIES),
-             most = own < FEW_THREADS ? FEW_THREADS - own : 0;
+    unsigned most = most_helpers(workers);
     unsigned helpers = atomic_load_explicit(&workers->helpers, memory_order_relaxed);
 
     /* Relaxed: nothing but a count. */
@@ -482,7 +492,7 @@ bool leati_workers_help(struct leati_workers *workers)
 
 bool leati_workers_enter(struct leati_workers *workers, struct leati_task *task)
 {
-    return leati_workers_are_few(workers) && enter_task(workers, task);
+    return most_helpers(workers) && enter_task(workers, task);
 }
 
 /* ---- the pool itself ---- */

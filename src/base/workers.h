@@ -88,8 +88,11 @@ unsigned leati_workers_threads(const struct leati_workers *workers, enum leati_w
 
 /* ---- tasks ---- */
 
-/* Gives a task to the pool. */
-void leati_workers_add(struct leati_workers *workers, struct leati_task *task);
+#define LEATI_WAKE_ALL UINT32_MAX
+
+/* Gives a task to the pool and wakes so many of its threads, which wake others where they see more to do. Threads
+ * that are awake find the task in any case. */
+void leati_workers_add(struct leati_workers *workers, struct leati_task *task, unsigned wakes);
 
 /* Takes a task away, whether it is finished or not, and waits until no thread works on it. */
 void leati_workers_remove(struct leati_workers *workers, struct leati_task *task);
@@ -117,8 +120,8 @@ enum leati_taken leati_loop_look(const struct leati_task *task, bool helper);
 
 /* ---- help while waiting ----
  *
- * Where few threads are reserved for copies, threads of the program that wait for a stream help meanwhile: on a
- * machine with two processors one copies, and the other one would look on. A helper holds no lock while it copies,
+ * While few workers are awake for copies, threads of the program that wait for a stream help: sleeping workers take
+ * a while to come, and on a machine with two processors there is only one. A helper holds no lock while it copies,
  * is at no task when it calls the driver, and stays with a task for no more than a part or two. Copies only.
  */
 
@@ -127,6 +130,9 @@ bool leati_workers_are_few(const struct leati_workers *workers);
 
 /* Returns true if there are copies with parts that nobody has taken. A guess, for one relaxed load. */
 bool leati_workers_have_copies(const struct leati_workers *workers);
+
+/* Returns true if there are such copies, and fewer than four workers awake for them. */
+bool leati_workers_want_help(const struct leati_workers *workers);
 
 /* Around all of a wait: false if enough threads help already. */
 bool leati_workers_help_begins(struct leati_workers *workers);

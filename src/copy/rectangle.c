@@ -160,7 +160,7 @@ static leat_status stage(leat_stream *stream, const struct plan *plan)
     leat_copy_box packed = packed_box(plan);
     struct leati_stage_request request = {.direction = plan->direction, .early = plan->early, .box = &staged};
 
-    request.here = plan->early && plan->bytes <= LEATI_SMALL_BYTES;
+    request.eager = plan->early && plan->bytes <= LEATI_SMALL_BYTES;
     if (plan->direction == LEATI_DIRECTION_IN)
         LEATI_TRY(leati_box_choose(stream, &plan->to.end, &ring, &packed, &staged.by));
     else if (plan->direction == LEATI_DIRECTION_OUT)

@@ -312,7 +312,7 @@ leat_status leati_stage_start(struct leati_stager *stager, leat_stream *stream, 
     struct leati_staging_request staging = {
         .direction = request->direction,
         .early = request->early,
-        .here = request->here,
+        .eager = request->eager,
         .deadline_ns = request->deadline_ns,
         .dst = to->end.ptr,
         .src = from->end.ptr,
@@ -337,7 +337,7 @@ leat_status leati_stage_start(struct leati_stager *stager, leat_stream *stream, 
         staging.from_rows = &from_rows;
     }
     status = leati_stager_copy(stager, &staging, job);
-    if (status != LEAT_NOT_READY && request->direction != LEATI_DIRECTION_IN &&
+    if (status != LEAT_NOT_READY && !request->eager && request->direction != LEATI_DIRECTION_IN &&
         !(request->list && request->list->scratch))
         leati_stream_writes_host(stream);
     return status;

@@ -34,7 +34,7 @@ struct leati_stage_request {
     bool early;
     uint64_t deadline_ns;      /* on the clock; 0: none */
     struct leati_route *route; /* NULL: over the link of the stream's own device */
-    bool here; /* in, early, and short: the caller's thread stages all of it before the call returns */
+    bool eager; /* as in staging/staging.h */
     const struct leati_staged_box *box; /* NULL: bytes without gaps */
     const struct leati_list *list;      /* HOST: so many copies in the place of one, which the workers make */
 };

@@ -7,7 +7,7 @@
 #define LAST_OUT_BYTES ((size_t)256 << 10)
 #define LEAST_PART_BYTES ((size_t)64 << 10)
 #define MOST_PART_BYTES ((size_t)256 << 10)
-#define CHUNKS_IN_RING 6
+#define CHUNKS_IN_RING 4
 
 static size_t round_up(size_t bytes, size_t unit)
 {
@@ -87,6 +87,8 @@ uint32_t leati_staging_cut(const struct leati_cut *cut, struct leati_chunk *chun
         most = cut->bytes;
     if (cut->most_bytes && most > cut->most_bytes / 5 * 4)
         most = cut->most_bytes / 5 * 4; /* the last chunk may take a rest of a quarter with it */
+    if (cut->even_bytes)
+        size = most = cut->even_bytes;
     most = whole_units(cut, most);
     size = !cut->ring_bytes ? cut->bytes : whole_units(cut, size < most ? size : most);
     while (left) {

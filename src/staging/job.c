@@ -122,7 +122,7 @@ static bool tell_failure(struct leati_job *job)
 {
     char sentence[256];
 
-    if (atomic_load_explicit(&job->stopped, memory_order_relaxed) != LEAT_ERROR_POINTER)
+    if (job->eager || atomic_load_explicit(&job->stopped, memory_order_relaxed) != LEAT_ERROR_POINTER)
         return true;
     if (atomic_exchange_explicit(&job->told, true, memory_order_relaxed))
         return false;
@@ -219,6 +219,11 @@ void leati_job_work(struct leati_job *job)
 {
     while (work_on_part(&job->task) == LEATI_TAKEN)
         continue;
+}
+
+bool leati_job_work_once(struct leati_job *job)
+{
+    return work_on_part(&job->task) == LEATI_TAKEN || prefault(&job->task);
 }
 
 /* ---- what became of it ---- */

@@ -41,6 +41,7 @@ struct leati_job {
     atomic_uint holders;    /* the stager until the job is over, and the ticket */
     enum leati_direction direction;
     bool early; /* may be staged before the stream gets there */
+    bool eager; /* the caller works on it, waits until all of it is staged, and returns its failure */
     enum leati_store_policy policy;
     char *dst;       /* HOST and OUT: pageable */
     const char *src; /* HOST and IN */
@@ -83,6 +84,9 @@ void leati_job_prepare(struct leati_job *job, unsigned share);
 /* The caller works on a job that nobody else can end meanwhile, until it finds nothing to do: one that its stream
  * was not given yet, or the caller's own. */
 void leati_job_work(struct leati_job *job);
+
+/* The same for one part, or for a piece of what prepares one. Returns false if nothing can be done at once. */
+bool leati_job_work_once(struct leati_job *job);
 
 /* Stops a job: parts that nobody has taken yet are not copied. The first reason stays. */
 void leati_job_stop(struct leati_job *job, leat_status why);

@@ -5,6 +5,7 @@
 #include "base/catch.h"
 #include "base/clock.h"
 #include "base/options.h"
+#include "base/thread.h"
 
 #include <assert.h>
 #include <pthread.h>
@@ -16,14 +17,18 @@
 #include <unistd.h>
 
 #define FLAGS_BYTES ((size_t)4096) /* in front of the ring, which starts on a page of its own */
-#define RING_USUAL_BYTES ((uint64_t)64 << 20)
+#define RING_USUAL_BYTES ((uint64_t)32 << 20)
 #define RING_LEAST_BYTES ((uint64_t)256 << 10)
 #define COLD_LEAST_BYTES ((size_t)1 << 20) /* below that the look costs more than it may save */
 #define PROBE_BYTES ((size_t)8 << 20)
 #define MEMORY_USUAL_BYTES ((uint64_t)1 << 30)
+#define EAGER_CHUNK_BYTES ((size_t)256 << 10)  /* large enough for the link, and soon staged by one thread */
+#define EAGER_HELPED_BYTES ((size_t)512 << 10) /* from here on workers are woken to help */
+#define EAGER_ASK_NS 1000000u
 
 #define THREADS_MAX 64
-#define THREADS_USUAL 8 /* for each device: enough for both directions of its link; measured on an H200 */
+#define THREADS_USUAL 12 /* for each device: enough for both directions of its link; measured beside an H200 */
+#define SHARE_USUAL 8u   /* of them on one copy: more get in each other's way */
 #define SHARE_LEAST 4u
 #define BYTES_FOR_A_THREAD ((size_t)12 << 20)
 
@@ -96,15 +101,15 @@ static leat_status try_flags(struct leati_stager *stager)
     return status == LEAT_OK ? ended : status;
 }
 
-/* Half of the processors stay with the program. */
+/* A quarter of the processors stays with the program. */
 static leat_status choose_threads(int node, int devices, unsigned *threads)
 {
-    unsigned processors = leati_workers_processors(node), half = processors > 3 ? processors / 2 : 1;
+    unsigned processors = leati_workers_processors(node), some = processors > 3 ? processors * 3 / 4 : 1;
     unsigned most = THREADS_USUAL * (unsigned)devices;
     uint64_t chosen;
 
     most = most < THREADS_MAX ? most : THREADS_MAX;
-    LEATI_TRY(leati_option_number(LEATI_OPTION_COPY_WORKERS, 1, THREADS_MAX, half < most ? half : most, &chosen));
+    LEATI_TRY(leati_option_number(LEATI_OPTION_COPY_WORKERS, 1, THREADS_MAX, some < most ? some : most, &chosen));
     *threads = (unsigned)chosen;
     return LEAT_OK;
 }
@@ -128,7 +133,7 @@ static leat_status get_workers(struct leati_stager *stager, int node, int device
     }
     stager->workers = workers;
     stager->threads = leati_workers_threads(workers, LEATI_WORK_COPIES);
-    stager->share = stager->threads < THREADS_USUAL ? stager->threads : THREADS_USUAL;
+    stager->share = stager->threads < SHARE_USUAL ? stager->threads : SHARE_USUAL;
     return LEAT_OK;
 }
 
@@ -335,6 +340,7 @@ static bool cut_job(struct leati_job *job, const struct leati_stager *stager,
                             .ring_bytes = ring_bytes,
                             .most_bytes = request->chunk_most_bytes,
                             .unit_bytes = request->unit_bytes,
+                            .even_bytes = request->eager ? EAGER_CHUNK_BYTES : 0,
                             .out = request->direction == LEATI_DIRECTION_OUT,
                             .threads = stager->share};
 
@@ -362,7 +368,8 @@ static struct leati_job *new_job(struct leati_stager *stager, const struct leati
         return NULL;
     if (request->direction != LEATI_DIRECTION_HOST)
         wanted = leati_staging_ring_bytes(request->bytes, (size_t)stager->ring_bytes);
-    job->policy = leati_stager_policy(stager, request->direction, request->bytes);
+    job->policy = request->eager ? LEATI_STORES_STREAMING
+                                 : leati_stager_policy(stager, request->direction, request->bytes);
     job->flags = take_ring(stager, job->policy, wanted, least, &ring_bytes);
     if (!job->flags)
         goto free_job;
@@ -410,6 +417,7 @@ static void fill_job(struct leati_job *job, struct leati_stager *stager,
     job->src = request->src;
     job->bytes = request->bytes;
     job->end = job->direction == LEATI_DIRECTION_IN ? job->count + 1 : job->count + 2;
+    job->eager = request->eager;
     job->deadline_ns = request->deadline_ns;
     atomic_init(&job->stopped_at, job->bytes);
     atomic_init(&job->fault, UINTPTR_MAX);
@@ -469,7 +477,8 @@ static leat_status issue(struct leati_stager *stager, struct leati_job *job,
         LEATI_TRY(request->move(request->context, chunk->offset, chunk->bytes, job->ring + chunk->place));
         values[given++] = write_completed(job, c + 2);
     }
-    if (job->direction != LEATI_DIRECTION_IN) {
+    /* A caller that waits for all of it needs no stream that waits for it. */
+    if (job->direction != LEATI_DIRECTION_IN && !job->eager) {
         values[given++] = wait_staged(job, job->count);
         values[given++] = write_completed(job, job->end);
     }
@@ -496,6 +505,80 @@ static void abandon(struct leati_stager *stager, struct leati_job *job, void *st
     leati_error_restore(LEAT_ERROR_DRIVER, &why);
 }
 
+/* ---- copies that the caller works on ---- */
+
+/* How many workers to wake for a copy that the caller begins. The wake takes time of the caller's, and those who
+ * come must find something left. */
+static unsigned helpers_of(size_t bytes)
+{
+    return bytes < EAGER_HELPED_BYTES ? 0 : bytes < 2 * EAGER_HELPED_BYTES ? 1 : 2;
+}
+
+/* Stages an eager copy in, and gives the stream the DMA of each chunk as soon as it is staged: the stream has
+ * nothing to wait for. */
+static leat_status issue_staged(struct leati_stager *stager, struct leati_job *job,
+                                const struct leati_staging_request *request)
+{
+    struct leati_value end = write_completed(job, job->end);
+
+    for (uint32_t c = 0; c < job->count; c++) {
+        const struct leati_chunk *chunk = &job->chunks[c];
+
+        /* Acquire: what others have staged is there. */
+        while (atomic_load_explicit(&job->flags->staged_chunks, memory_order_acquire) <= c)
+            if (!leati_job_work_once(job))
+                leati_pause();
+        if (atomic_load_explicit(&job->stopped, memory_order_relaxed) != LEAT_OK)
+            break;
+        LEATI_TRY(request->move(request->context, chunk->offset, chunk->bytes, job->ring + chunk->place));
+    }
+    return stager->hooks->flags(stager->context, request->stream, &end, 1);
+}
+
+/* Takes an eager copy out of its ring, as the DMAs bring it. */
+static leat_status empty_ring(struct leati_stager *stager, struct leati_job *job)
+{
+    uint64_t asked = leati_clock_ns(), now;
+
+    while (!leati_job_staged(job)) {
+        if (leati_job_work_once(job))
+            continue;
+        leati_pause();
+        now = leati_clock_ns();
+        if (now - asked < EAGER_ASK_NS)
+            continue;
+        /* Another thread gave the stream work that takes its time, or the device is lost and brings nothing. */
+        LEATI_TRY(stager->hooks->health(stager->context));
+        asked = now;
+        sched_yield();
+    }
+    return LEAT_OK;
+}
+
+static leat_status finish_eager(struct leati_stager *stager, struct leati_job *job,
+                                const struct leati_staging_request *request)
+{
+    leat_status status = job->direction == LEATI_DIRECTION_OUT ? empty_ring(stager, job) : LEAT_OK;
+    char sentence[256];
+
+    if (status != LEAT_OK) {
+        abandon(stager, job, request->stream);
+        return status;
+    }
+    /* Workers that found nothing more are on their way out. */
+    leati_workers_remove(stager->workers, &job->task);
+    status = (leat_status)atomic_load_explicit(&job->stopped, memory_order_relaxed);
+    if (status != LEAT_OK) {
+        leati_job_sentence(job, sentence, sizeof sentence);
+        status = leati_fail(status, "%s", sentence);
+    }
+    /* The stream wrote its last flag before: every chunk was waited for. Release: from here on the ring may be
+     * another copy's. */
+    if (job->direction == LEATI_DIRECTION_OUT)
+        atomic_store_explicit(&job->flags->completed_chunks, job->end, memory_order_release);
+    return status;
+}
+
 leat_status leati_stager_copy(struct leati_stager *stager, const struct leati_staging_request *request,
                               struct leati_job **started)
 {
@@ -506,7 +589,9 @@ leat_status leati_stager_copy(struct leati_stager *stager, const struct leati_st
     assert(stager->workers && request->bytes);
     assert(!request->to_rows == !request->from_rows);
     assert(!request->list || request->direction == LEATI_DIRECTION_HOST);
-    assert(!request->here || (request->early && request->direction == LEATI_DIRECTION_IN));
+    assert(!request->eager || request->direction == LEATI_DIRECTION_OUT ||
+           (request->early && request->direction == LEATI_DIRECTION_IN));
+    assert(!request->eager || !started);
     leati_error_keep(&before);
     job = new_job(stager, request);
     if (!job) {
@@ -516,15 +601,14 @@ leat_status leati_stager_copy(struct leati_stager *stager, const struct leati_st
     fill_job(job, stager, request);
     atomic_init(&job->holders, started ? 2 : 1);
     leati_stager_keep(stager, job);
-    if (request->here) {
-        leati_job_work(job);
-    } else {
-        leati_job_prepare(job, share_of(stager, job->bytes));
-        leati_workers_add(stager->workers, &job->task);
-    }
+    leati_job_prepare(job, share_of(stager, job->bytes));
+    leati_workers_add(stager->workers, &job->task, request->eager ? helpers_of(job->bytes) : 1);
     request->begin(request->context);
-    status = issue(stager, job, request);
+    status = job->eager && job->direction == LEATI_DIRECTION_IN ? issue_staged(stager, job, request)
+                                                                : issue(stager, job, request);
     request->end(request->context);
+    if (status == LEAT_OK && job->eager)
+        return finish_eager(stager, job, request);
     if (status != LEAT_OK) {
         abandon(stager, job, request->stream);
         if (started)
@@ -556,7 +640,7 @@ size_t leati_stager_copy_now(struct leati_stager *stager, const struct leati_lis
     job.copy_list = list->copy;
     job.list = list->list;
     leati_job_prepare(&job, share_of(stager, bytes));
-    leati_workers_add(stager->workers, &job.task);
+    leati_workers_add(stager->workers, &job.task, 1);
     leati_job_work(&job);
     /* All parts are taken, and a thread that has one is waited for here. */
     leati_workers_remove(stager->workers, &job.task);
@@ -617,7 +701,7 @@ static leat_status help_until(struct leati_workers *workers, leat_status (*query
     uint64_t worked = leati_clock_ns(), asked = 0, now;
     leat_status status = LEAT_NOT_READY;
 
-    while (leati_workers_have_copies(workers)) {
+    while (leati_workers_want_help(workers)) {
         now = leati_clock_ns();
         if (now - asked >= HELPER_ASK_NS) {
             status = query(context);
@@ -639,7 +723,7 @@ void leati_stager_help_while_waiting(struct leati_stager *stager, leat_status (*
     struct leati_workers *workers = stager->workers;
     struct leati_sentence before;
 
-    if (!workers || !leati_workers_have_copies(workers) || !leati_workers_help_begins(workers))
+    if (!workers || !leati_workers_want_help(workers) || !leati_workers_help_begins(workers))
         return;
     leati_error_keep(&before);
     /* A failure is for the driver's wait to tell. */

@@ -103,7 +103,10 @@ struct leati_list {
 struct leati_staging_request {
     enum leati_direction direction;
     bool early;           /* may be staged before the stream gets there; IN, and lists */
-    bool here;            /* IN, early and short: the caller's thread stages all of it before the call returns */
+    /* IN and early, or OUT of a stream that is idle: the caller's thread works on it from the start, with workers
+     * that come to help. The call returns when the source has been read, or the bytes are at their place, and it
+     * returns what went wrong with pageable memory. */
+    bool eager;
     uint64_t deadline_ns; /* on the clock; 0: none */
     void *dst;            /* pageable where the direction says so; the device's side is for the sentences only */
     const void *src;
