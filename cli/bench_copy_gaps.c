@@ -490,13 +490,14 @@ static void add_row(struct gap_case *c, const char *name, bool verified)
 
 static void measure(struct gaps *gaps, struct gap_case *c, void *seed)
 {
+    static const char *const form_endings[GAP_FORM_COUNT] = {"", ", sync", ", in turns", ""};
     static double times[2][SAMPLES_MAX]; /* too large for the stack */
     struct bench *bench = gaps->bench;
     bool verified = false;
     char name[128];
 
-    snprintf(name, sizeof name, "%s, %s, %s, gap %g ms", copy_direction_texts[c->direction],
-             gap_form_words[c->form], gap_cache_words[c->cache], c->gap * 1e3);
+    snprintf(name, sizeof name, "%s, pageable, gap %g ms%s%s", copy_direction_texts[c->direction], c->gap * 1e3,
+             form_endings[c->form], c->cache == GAP_COLD ? ", cold" : "");
     bench_progress(bench, "copy", name, c->bytes);
     c->times[0] = times[0];
     c->times[1] = times[1];

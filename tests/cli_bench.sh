@@ -79,6 +79,62 @@ bench --part many --json && {
     done
 }
 
+# ---- copies with idle gaps --------------------------------------------------------------------------------------
+
+# gap_rows SIZES GAPS: rows of the record in $work/out for each form, direction and state of the caches. Without calls
+# of the driver to compare with there are no turns.
+gap_rows() {
+    each=$(($1 * $2 * 2))
+    with=$(grep -c '"compared_with": "' "$work/out")
+    for direction in in out; do
+        count $((each * (3 + with) / 2)) "\"direction\": \"$direction\"" "$work/out"
+    done
+    count $((each * 2)) '"form": "done"' "$work/out"
+    count $each '"form": "sync"' "$work/out"
+    count $((each * with)) '"form": "turns"' "$work/out"
+    count $each '"cache": "cold"' "$work/out"
+    for key in gap_ms mean p99 value; do
+        count $((each * (3 + with))) "\"$key\": [0-9]" "$work/out"
+    done
+    for key in driver_mean driver_p99 driver_value; do
+        count $((each * 4 * with)) "\"$key\": [0-9]" "$work/out"
+    done
+    count $((each * (3 + with))) '"verified": true' "$work/out"
+}
+for stage in 0 1; do
+    export LEAT_COPY_STAGE=$stage
+    run 0 bench copy --device "$device" --repeat 5 --part gaps --gaps 0,0.2 --bytes 4,4097,1M --json --output "$work/gaps" &&
+        gap_rows 3 2
+done
+unset LEAT_COPY_STAGE
+tables=$((2 * (3 + with)))
+count $((tables * 6)) '"repeats": 5' "$work/gaps"
+run 0 bench --from "$work/gaps" copy && {
+    count $tables '^copy: pageable, idle gaps: .*, medians in us$' "$work/out"
+    count $tables '^copy: pageable, idle gaps: .*, p99 in us$' "$work/out"
+    count $((tables * 2)) '^  *SIZE  *NO GAP  *GAP 0.2 ms$' "$work/out"
+    count $((tables * 2 * with)) '^  *4 B  *[0-9.]* ([0-9.]* / [0-9.]*)  *[0-9.]* ([0-9.]* / [0-9.]*)$' "$work/out"
+}
+sed 's/"verified": true/"verified": false/' "$work/gaps" >"$work/wrong"
+run 0 bench --from "$work/wrong" copy && count $((tables * 6)) ' NOT VERIFIED .* NOT VERIFIED$' "$work/out"
+run 0 bench --device "$device" --repeat 3 --gaps 1 --spin --direction in --forms sync --cache warm --bytes 64K --json && {
+    count 1 '"group": ' "$work/out"
+    count 1 '"case": "host to device, pageable, gap 1 ms, sync"' "$work/out"
+}
+run 0 bench copy --device "$device" --forms first --bytes 4K --repeat 2 --json && {
+    count 1 '"case": "first copy of a process, in"' "$work/out"
+    count 1 '"case": "first copy of a process, out"' "$work/out"
+    count 2 '"verified": true' "$work/out"
+    count 2 '"repeats": 2' "$work/out"
+}
+words='in,leat out,leat'
+[ "$with" -eq 0 ] || words="$words in,driver out,driver"
+for words in $words; do
+    run 0 bench copy --device "$device" --first $words --bytes 5000 && {
+        grep -q '^{"seconds": 0\.[0-9]*, "verified": true}$' "$work/out" || fail "the first copy, $words"
+    }
+done
+
 # ---- ways of reading, and levels of memory --------------------------------------------------------------------
 
 run 0 bench memory --quick --bytes 2M --repeat 2 --device "$device" --json --output "$work/memory" \
@@ -190,6 +246,9 @@ cpu:*)
         }
         END { exit sizes != 200 || rows != 216 || other }' "$work/packing" ||
         fail 'leat beside itself holds another number of bytes or blocks'
+    run 0 bench copy --gaps 0,1 --bytes 4,100K --repeat 4 --device cuda:0 --json && gap_rows 2 2
+    run 0 bench copy --forms first --bytes 100K --repeat 1 --device cuda:0 --json &&
+        count 2 '"verified": true' "$work/out"
     run 0 bench pool --part pairs --quick --repeat 2 --device cuda:0 --json && {
         rows=$(grep -c '"case": "pair"\|"case": "pair, [0-9,]* live blocks"' "$work/out")
         [ "$rows" -ge 4 ] || fail "there are only $rows rows of pairs"
@@ -253,6 +312,18 @@ usage "there is no group 'copies'" bench copies
 usage "--memory knows no 'warm'" bench copy --memory pinned,warm
 usage '--memory needs a name' bench copy --memory ''
 usage "--part knows no 'size'" bench copy --part size
+for gaps in x '' 0, ,0 -1 1ms 2000 1,2,3,4,5,6,7,8,9; do
+    usage '--gaps takes at most 8 numbers' bench copy --gaps "$gaps"
+done
+for seconds in 0 x '' -1 1s 4000; do
+    usage '--seconds takes a number' bench copy --seconds "$seconds"
+done
+usage "--forms knows no 'last'" bench copy --forms done,last
+usage "--cache knows no 'hot'" bench copy --cache hot
+usage "--direction knows no 'both'" bench copy --direction both
+usage '--first takes in,leat' bench copy --first in --bytes 4K
+usage '--first takes in,leat' bench copy --first in,leat
+usage '--from measures nothing' bench --from "$work/record" --gaps 0
 usage '--quick and --full are opposites' bench --quick --full
 usage "--part knows no 'pair'" bench pool --part pair
 usage '--from measures nothing' bench --from "$work/record" --bytes 4K

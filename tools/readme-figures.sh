@@ -12,6 +12,10 @@ table=$(mktemp)
 trap 'rm -f "$table"' EXIT
 "$leat" bench --from "$record" --headline --markdown >"$table"
 [ -s "$table" ] || { echo "readme-figures: $leat made no table of $record" >&2; exit 1; }
+grep -q ', gap 2 ms ' "$table" || {
+    echo "readme-figures: $record has no copies with idle gaps (leat bench copy --part gaps)" >&2
+    exit 1
+}
 printf '\nFrom [%s](%s).\n' "$record" "$record" >>"$table"
 awk -v table="$table" '
     /^<!-- \/figures -->$/ { inside = 0 }
