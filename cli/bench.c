@@ -210,11 +210,13 @@ static bool parse_gaps(const char *text, struct bench_options *options)
 
 static bool parse_seconds(const char *text, double *seconds)
 {
-    char *end;
+    if (text[0] >= '0' && text[0] <= '9') {
+        char *end;
 
-    *seconds = text[0] >= '0' && text[0] <= '9' ? strtod(text, &end) : 0;
-    if (*seconds > 0 && *seconds <= 3600 && !*end)
-        return true;
+        *seconds = strtod(text, &end);
+        if (!*end && *seconds > 0 && *seconds <= 3600)
+            return true;
+    }
     cli_complain("bench: --seconds takes a number above 0, at most 3600, not '%s'", text);
     return false;
 }

@@ -134,9 +134,7 @@ static bool make_device_buffers(struct sweep *sweep)
     return true;
 }
 
-/* What the pools hold idle goes back, so that the next kind of memory finds room, and other groups find the pools
- * as they were. */
-static void trim(struct bench *bench, leat_kind kind)
+void copy_trim(struct bench *bench, leat_kind kind)
 {
     uint64_t released, pending;
     leat_pool *pool;
@@ -219,7 +217,7 @@ static void sweep_memory(struct sweep *sweep, enum copy_memory memory)
     copy_host_free(&in);
     copy_host_free(&out);
     if (memory == COPY_PINNED)
-        trim(bench, LEAT_KIND_PINNED);
+        copy_trim(bench, LEAT_KIND_PINNED);
 }
 
 static void sweep_sizes(struct bench *bench)
@@ -243,7 +241,7 @@ static void sweep_sizes(struct bench *bench)
     }
     leat_memory_free(sweep.device[0]);
     leat_memory_free(sweep.device[1]);
-    trim(bench, LEAT_KIND_DEVICE);
+    copy_trim(bench, LEAT_KIND_DEVICE);
 }
 
 void bench_copy_group(struct bench *bench)

@@ -71,6 +71,10 @@ bool copy_host_fill(struct copy_host *host, size_t bytes, uint64_t seed);
 /* What has to be undone of the copy before, for cold files and fresh pages. Nothing for other kinds. */
 bool copy_host_prepare(struct copy_host *host, size_t bytes);
 
+/* Gives back what the pools hold idle, so that the next kind of memory finds room, and other groups find the pools
+ * as they were. In bench_copy.c. */
+void copy_trim(struct bench *bench, leat_kind kind);
+
 /* ---- bench_copy_case.c: one copy ---- */
 
 enum { COPY_CALLS_MAX = 2048 };

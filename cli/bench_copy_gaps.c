@@ -81,6 +81,7 @@ struct gap_case {
     double last_end;  /* when the latest copy was done */
     double *times[2]; /* SAMPLES_MAX */
     unsigned count[2];
+    bool warming;   /* the copies that come now have no gap before them */
     double longest; /* of the unmeasured copies at the begin */
 };
 
@@ -247,7 +248,7 @@ static bool copy_next(struct gap_case *c, enum bench_side side, bool measured)
     if (side == BENCH_DRIVER &&
         !bench_check_peer(bench, "making the device current", bench->peer->enter(bench->peer)))
         return false;
-    if (c->gap > 0) {
+    if (c->gap > 0 && !c->warming) {
         if (c->touched)
             touch(host, c->bytes);
         wait_until(c->last_end + c->gap, bench->options->spin);
@@ -337,23 +338,30 @@ static bool run_round(struct gap_case *c, unsigned round, unsigned copies)
            (!(with_driver || other == BENCH_LEAT) || run_block(c, other, copies));
 }
 
+/* Ends where another round would miss the time by more than the lack of it. */
+static bool is_enough(const struct gap_case *c, unsigned rounds, double elapsed, double seconds)
+{
+    if (c->count[BENCH_LEAT] >= samples_wanted(c))
+        return true;
+    return !c->gaps->bench->options->repeat && rounds >= ROUNDS_MIN && elapsed + elapsed / rounds / 2 >= seconds;
+}
+
 static bool run_rounds(struct gap_case *c)
 {
     double seconds = c->gaps->unit_seconds * weight_of(c->gap * 1e3), begin = bench_now();
     bool with_driver = c->gaps->bench->peer != NULL;
-    unsigned round, copies;
+    unsigned round, copies, i;
 
     /* What the first copy of a size has to get is no part of a gap's cost; the form "first" has that. */
-    c->last_end = begin;
-    if (!copy_next(c, BENCH_LEAT, false) || (with_driver && !copy_next(c, BENCH_DRIVER, false)))
-        return false;
-    c->longest = 0;
-    if (!copy_next(c, BENCH_LEAT, false) || (with_driver && !copy_next(c, BENCH_DRIVER, false)))
-        return false;
+    c->warming = true;
+    for (i = 0; i < 2; i++) {
+        c->longest = 0;
+        if (!copy_next(c, BENCH_LEAT, false) || (with_driver && !copy_next(c, BENCH_DRIVER, false)))
+            return false;
+    }
+    c->warming = false;
     copies = block_of(c, seconds);
-    for (round = 0; c->count[BENCH_LEAT] < samples_wanted(c) &&
-                    (c->gaps->bench->options->repeat || round < ROUNDS_MIN || bench_now() - begin < seconds);
-         round++)
+    for (round = 0; !is_enough(c, round, bench_now() - begin, seconds); round++)
         if (!run_round(c, round, copies))
             return false;
     return true;
@@ -692,6 +700,8 @@ void bench_copy_gaps(struct bench *bench)
         copy_host_free(&gaps.host);
         leat_memory_free(gaps.check);
         leat_memory_free(gaps.device);
+        copy_trim(bench, LEAT_KIND_PINNED);
+        copy_trim(bench, LEAT_KIND_DEVICE);
     }
     measure_first(&gaps);
 }
