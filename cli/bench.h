@@ -52,14 +52,14 @@ struct bench_options {
     size_t sizes[BENCH_SIZES_MAX];
     unsigned size_count;
 
-    /* Of the part "gaps" of the group "copy": bit i is form, state of the caches, or direction i, 0 for the usual
-     * ones; these gaps only, if there are any; seconds for all of it, 0 for the usual ones. */
+    /* Of the part "gaps" of the group "copy". Bit i is form, cache state or direction i, 0 for the defaults.
+     * gap_count and gap_seconds are 0 for the defaults too. */
     unsigned gap_forms, gap_caches, gap_directions;
     double gaps_ms[BENCH_GAPS_MAX];
     unsigned gap_count;
     double gap_seconds;
-    bool spin;         /* gaps are spent computing, not sleeping */
-    const char *first; /* "DIRECTION,SIDE": this process makes that one copy, and nothing else */
+    bool spin;         /* the thread computes during gaps instead of sleeping */
+    const char *first; /* "DIRECTION,SIDE": this process only makes that one copy */
 
     /* Of the group "pool": bit i is part i, 0 for all but the packing; live bytes of the packing, 0 for the usual
      * ones. */

@@ -71,8 +71,7 @@ bool copy_host_fill(struct copy_host *host, size_t bytes, uint64_t seed);
 /* What has to be undone of the copy before, for cold files and fresh pages. Nothing for other kinds. */
 bool copy_host_prepare(struct copy_host *host, size_t bytes);
 
-/* Gives back what the pools hold idle, so that the next kind of memory finds room, and other groups find the pools
- * as they were. In bench_copy.c. */
+/* Releases the pool's idle memory, for the next kind of memory and for other groups. In bench_copy.c. */
 void copy_trim(struct bench *bench, leat_kind kind);
 
 /* ---- bench_copy_case.c: one copy ---- */
@@ -136,7 +135,7 @@ void bench_copy_links(struct bench *bench);
 
 /* ---- the part "gaps": bench_copy_gaps.c ---- */
 
-/* How a copy is timed, and the words of --forms. */
+/* How copies are timed. The order is that of the words of --forms. */
 enum gap_form {
     GAP_DONE,  /* until the bytes are at their place */
     GAP_SYNC,  /* the plain call: until the source may change or the host has the bytes */
@@ -145,26 +144,26 @@ enum gap_form {
     GAP_FORM_COUNT
 };
 
-/* Whether the host's side of a copy is in the processor's caches, and the words of --cache. */
+/* Whether host buffers are in the processor's caches. The order is that of the words of --cache. */
 enum gap_cache { GAP_WARM, GAP_COLD, GAP_CACHE_COUNT };
 
-/* The words of --direction. */
+/* Words of --direction: COPY_IN and COPY_OUT. */
 enum { GAP_DIRECTION_COUNT = 2 };
 
 extern const char *const gap_form_words[GAP_FORM_COUNT];
 extern const char *const gap_cache_words[GAP_CACHE_COUNT];
 extern const char *const gap_direction_words[GAP_DIRECTION_COUNT];
 
-/* Copies of pageable memory with idle gaps between them. */
+/* Measures pageable copies with idle gaps between them. */
 void bench_copy_gaps(struct bench *bench);
 
 /* ---- the first copy of a process: bench_copy_first.c ---- */
 
-/* Adds rows of these sizes, measured by processes of their own. */
+/* Measures these sizes in child processes. Bit i of directions is direction i. */
 void bench_copy_first(struct bench *bench, unsigned directions, const size_t *sizes, unsigned size_count);
 
-/* What such a process runs: makes the one copy that options->first and the first size describe, and prints its
- * seconds as JSON. Returns the exit status. */
+/* The child process: makes the copy that options->first and the only size describe, and prints its seconds as
+ * JSON. Returns the exit status. */
 int bench_copy_first_child(const struct bench_options *options);
 
 /* ---- bench_copy_picture.c ---- */

@@ -1,6 +1,6 @@
 /*
- * bench_copy_first.c - the first copy of pageable memory in a process, by leat and by the driver: each in
- * processes of their own, which open the device, make a stream and copy once.
+ * bench_copy_first.c - the first pageable copy of a process, by leat and by the driver: each sample is a new
+ * process that opens the device, makes a stream and copies once.
  */
 #include "bench_child.h"
 #include "bench_copy.h"
@@ -16,9 +16,9 @@ enum { CHILDREN = 5, SEED = 1, DEVICE_BYTE = 0x5a };
 
 static const char *const side_words[] = {"leat", "driver"};
 
-/* ---- the process of its own ---- */
+/* ---- the child process ---- */
 
-/* What it has before the copy. */
+/* The one copy of a child process. */
 struct first {
     enum bench_side side;
     bool in;
@@ -47,7 +47,7 @@ static bool check_peer(int result)
     return result == 0;
 }
 
-/* "in,leat" and the like. */
+/* Reads --first, such as "in,leat", and --bytes. */
 static bool parse_first(const struct bench_options *options, struct first *first)
 {
     unsigned way, side;
@@ -89,8 +89,8 @@ static bool make_peer(struct first *first)
     return first->peer && check(leat_stream_native(first->stream, &first->native_stream));
 }
 
-/* The source of a copy in, or, with check, whether it came back. */
-static bool walk_source(unsigned char *ptr, size_t bytes, bool check)
+/* Writes the source of a copy in. With compare, returns true if ptr has its bytes, and writes nothing. */
+static bool walk_source(unsigned char *ptr, size_t bytes, bool compare)
 {
     bool same = true;
     size_t i;
@@ -99,7 +99,7 @@ static bool walk_source(unsigned char *ptr, size_t bytes, bool check)
         uint64_t value = leat_pattern_value(i, SEED);
         size_t length = bytes - i < sizeof value ? bytes - i : sizeof value;
 
-        if (check)
+        if (compare)
             same = same && memcmp(ptr + i, &value, length) == 0;
         else
             memcpy(ptr + i, &value, length);
@@ -107,7 +107,7 @@ static bool walk_source(unsigned char *ptr, size_t bytes, bool check)
     return same;
 }
 
-/* Host memory that was used before, and on the device, without any copy, one known byte. */
+/* Opens the device and fills both sides without any copy: the device's memory has one byte value everywhere. */
 static bool prepare(struct first *first, const struct bench_options *options)
 {
     if (!check(leat_device_open(options->device, &first->device)) ||
@@ -161,7 +161,7 @@ static bool copy_timed(struct first *first, double *seconds)
     return fine;
 }
 
-/* What was copied in comes back; what was copied out is there. */
+/* Copies in are copied back and compared; copies out are compared. */
 static bool verify(struct first *first, bool *right)
 {
     size_t i;
@@ -201,7 +201,7 @@ int bench_copy_first_child(const struct bench_options *options)
     return fine ? CLI_OK : CLI_FAILED;
 }
 
-/* ---- the rows ---- */
+/* ---- rows ---- */
 
 static bool run_child(struct bench *bench, unsigned direction, enum bench_side side, size_t bytes, double *seconds,
                       bool *verified)

@@ -1,6 +1,6 @@
 /*
- * bench_copy_gaps.c - copies of pageable memory as programs make them: with idle gaps between two copies, from and
- * to several buffers in turns, in the processor's caches or not, beside the driver's calls.
+ * bench_copy_gaps.c - pageable copies as programs make them, beside the driver's calls: idle gaps between copies,
+ * several buffers in turns, buffers in the processor's caches and not.
  *
  * Blocks of a few copies of one side alternate with blocks of the other side, so that drift of the machine hits
  * both. Each buffer, on the host and on the device, belongs to one side only, so that the bytes of a measured copy
@@ -26,16 +26,16 @@ enum {
     LINE = 64,
     SLOT_ALIGN = 256,
     SAMPLES_MAX = 1000,
-    COLD_POSITIONS_MAX = SAMPLES_MAX + 24, /* no small buffer is used twice in a case */
+    COLD_POSITIONS_MAX = SAMPLES_MAX * 6 / 5, /* enough that no small buffer is used twice */
     WARM_POSITIONS = 3,
     LARGE_POSITIONS = 2,
     ROUNDS_MIN = 2
 };
 
-/* From this size on there are fewer buffers, and blocks are shorter. */
+/* Buffers of at least this size are fewer. */
 static const size_t large_bytes = 16 * MIB;
 
-/* Larger buffers are in no cache anyway. */
+/* Two buffers above this size for each side do not fit the caches anyway. */
 static const size_t cold_bytes_max = 16 * MIB;
 
 static const size_t check_bytes = 16 * MIB;
@@ -48,19 +48,19 @@ static const size_t first_sizes[] = {4 * KIB, MIB, 64 * MIB};
 static const double usual_gaps_ms[] = {0, 0.2, 2, 20};
 static const double quick_gaps_ms[] = {0, 2};
 
-/* What all cases share. */
+/* State shared by all cases. */
 struct gaps {
     struct bench *bench;
     const size_t *sizes;
     unsigned size_count;
     const double *gaps_ms;
     unsigned gap_count;
-    size_t room; /* bytes that buffers may take on each side */
+    size_t room; /* limit for the buffers of the host and for those of the device, in bytes */
     struct copy_host host;
     char *device;
     char *check;         /* pinned, check_bytes */
-    char *evict;         /* read to throw other memory out of the caches; NULL: nothing is cold */
-    size_t evict_bytes;  /* more than the caches hold */
+    char *evict;         /* reading it evicts other memory from the caches; NULL if no case is cold */
+    size_t evict_bytes;  /* more than the last-level cache holds */
     double unit_seconds; /* time for a case of weight 1 */
 };
 
@@ -71,21 +71,21 @@ struct gap_case {
     enum copy_direction direction;
     size_t bytes;
     double gap;   /* seconds */
-    bool touched; /* the next buffer is written at the begin of the gap */
-    /* Buffer i of side s is number 2 * i + s on the host and on the device. */
+    bool touched; /* the gap begins with a write to the buffer of the next copy */
+    /* Buffer i of side s has number 2 * i + s on the host and on the device. */
     unsigned positions; /* of each side */
     size_t stride;      /* from one buffer to the next on the host */
-    size_t slot;        /* likewise on the device; a whole number of words */
+    size_t slot;        /* from one buffer to the next on the device; a multiple of 8 */
     uint64_t seed;
     unsigned used[2]; /* copies by side, measured or not */
-    double last_end;  /* when the latest copy was done */
+    double last_end;  /* end of the latest copy, on the clock of bench_now() */
     double *times[2]; /* SAMPLES_MAX */
     unsigned count[2];
-    bool warming;   /* the copies that come now have no gap before them */
-    double longest; /* of the unmeasured copies at the begin */
+    bool warming;   /* copies have no gap before them */
+    double longest; /* time of the slower side's second copy, unmeasured */
 };
 
-/* ---- which cases there are ---- */
+/* ---- choice of cases ---- */
 
 static bool is_cpu(const struct gaps *gaps)
 {
@@ -147,7 +147,7 @@ static bool wants(const struct gaps *gaps, enum gap_form form, enum gap_cache ca
     return wants_size(gaps, form, cache, bytes);
 }
 
-/* How much of the time a case gets: long gaps cost more, but not in proportion. */
+/* A case's share of the time. Long gaps get more, but not in proportion to their length. */
 static double weight_of(double gap_ms)
 {
     return 1 + 2 * sqrt(gap_ms);
@@ -184,7 +184,7 @@ static char *device_of(const struct gap_case *c, unsigned number)
     return c->gaps->device + c->slot * number;
 }
 
-/* Makes a buffer's lines the processor's own, as a program does that writes it or has read it. */
+/* Writes one byte of each cache line and leaves the contents as they are. */
 static void touch(char *ptr, size_t bytes)
 {
     size_t i;
@@ -232,8 +232,8 @@ static bool copy_by_driver(struct gap_case *c, void *dst, const void *src)
            bench_check_peer(bench, "wait", peer->wait(peer, stream));
 }
 
-/* The gap, and the copy of the side's next buffer. The driver's side has its device current during the gap
- * already, as programs have. */
+/* Waits for the gap and copies the side's next buffer. The driver's context is current during the gap too, as it
+ * is in programs. */
 static bool copy_next(struct gap_case *c, enum bench_side side, bool measured)
 {
     struct bench *bench = c->gaps->bench;
@@ -266,8 +266,11 @@ static bool copy_next(struct gap_case *c, enum bench_side side, bool measured)
 
 /* ---- a case ---- */
 
-/* Without gaps a block shows copies that follow one another: leat's threads rest before it, and the first copies
- * do not count. With gaps every copy counts, and comes after the same gap. */
+/*
+ * Without gaps, sleeps so that leat's threads do not disturb the driver's block, and then makes copies that do not
+ * count. With gaps all copies count, because each has the same gap before it. Cold buffers must not be used up by
+ * copies that do not count.
+ */
 static bool begin_block(struct gap_case *c, enum bench_side side)
 {
     double begin;
@@ -277,7 +280,7 @@ static bool begin_block(struct gap_case *c, enum bench_side side)
         return true;
     wait_until(bench_now() + 0.0005, false);
     begin = bench_now();
-    for (i = 0; i < 2 || bench_now() - begin < 50e-6; i++)
+    for (i = 0; i < 2 || (c->cache == GAP_WARM && bench_now() - begin < 50e-6); i++)
         if (!copy_next(c, side, false))
             return false;
     return true;
@@ -295,7 +298,7 @@ static bool run_block(struct gap_case *c, enum bench_side side, unsigned copies)
     return true;
 }
 
-/* Both sides in one loop. */
+/* Copies of both sides in one loop. */
 static bool run_turns(struct gap_case *c, unsigned copies)
 {
     unsigned i;
@@ -313,7 +316,7 @@ static unsigned samples_wanted(const struct gap_case *c)
     return repeat ? repeat : SAMPLES_MAX;
 }
 
-/* Copies in a block: as few as let both sides have two blocks at least. */
+/* Copies in a block: few enough for ROUNDS_MIN blocks of each side in the given time. */
 static unsigned block_of(const struct gap_case *c, double seconds)
 {
     unsigned most = c->gap >= 0.01 || c->bytes >= 64 * MIB ? 4 : c->gap > 0 || c->bytes >= MIB ? 10 : 20;
@@ -338,7 +341,8 @@ static bool run_round(struct gap_case *c, unsigned round, unsigned copies)
            (!(with_driver || other == BENCH_LEAT) || run_block(c, other, copies));
 }
 
-/* Ends where another round would miss the time by more than the lack of it. */
+/* Returns true if the case has its samples, or if another round would overrun the time by more than half a round.
+ */
 static bool is_enough(const struct gap_case *c, unsigned rounds, double elapsed, double seconds)
 {
     if (c->count[BENCH_LEAT] >= samples_wanted(c))
@@ -352,7 +356,7 @@ static bool run_rounds(struct gap_case *c)
     bool with_driver = c->gaps->bench->peer != NULL;
     unsigned round, copies, i;
 
-    /* What the first copy of a size has to get is no part of a gap's cost; the form "first" has that. */
+    /* The first copy of a size may allocate memory. The form "first" measures that. */
     c->warming = true;
     for (i = 0; i < 2; i++) {
         c->longest = 0;
@@ -367,7 +371,7 @@ static bool run_rounds(struct gap_case *c)
     return true;
 }
 
-/* One share of reading other memory. */
+/* Reads one thread's share of the memory that evicts other memory from the caches. */
 static void read_share(void *argument, unsigned index, unsigned count)
 {
     const struct gaps *gaps = argument;
@@ -378,7 +382,7 @@ static void read_share(void *argument, unsigned index, unsigned count)
         (void)*(const volatile char *)(from + i);
 }
 
-/* The device gets new bytes: the ones to copy out, or ones that the copies in have to replace. */
+/* Fills the device's buffers with new bytes: the sources of copies out, or bytes that copies in must overwrite. */
 static bool prepare(struct gap_case *c)
 {
     struct gaps *gaps = c->gaps;
@@ -394,10 +398,10 @@ static bool prepare(struct gap_case *c)
     return true;
 }
 
-/* ---- are the bytes right? ---- */
+/* ---- verification ---- */
 
-/* The bytes of the device's area from offset on, which have come to gaps->check, as far as they are of buffers
- * that a copy went to. */
+/* gaps->check has bytes bytes of the device's buffers from offset on. Returns true if they are right in all
+ * buffers that were copied to. */
 static bool checked_part_holds(const struct gap_case *c, size_t offset, size_t bytes)
 {
     unsigned number;
@@ -448,8 +452,7 @@ static bool check_host(struct gap_case *c)
     return true;
 }
 
-/* Every buffer that was copied to, by leat and by the driver. The driver's must be right too: else the comparison
- * is worth nothing. */
+/* Checks all buffers that leat or the driver copied to. */
 static bool verify(struct gap_case *c, bool *right)
 {
     if (c->direction == COPY_IN)
@@ -521,7 +524,7 @@ static void measure(struct gaps *gaps, struct gap_case *c, void *seed)
     add_row(c, name, verified);
 }
 
-/* What cases need. */
+/* Time and memory that cases need. */
 struct demand {
     double weight;
     size_t host_bytes, device_bytes;
@@ -543,7 +546,7 @@ static void count_case(struct gaps *gaps, struct gap_case *c, void *argument)
         demand->device_bytes = device_bytes;
 }
 
-/* All cases of a size. */
+/* Measures all cases of one size. */
 static void measure_size(struct gaps *gaps, size_t bytes, enum gap_cache cache)
 {
     struct bench *bench = gaps->bench;
@@ -560,10 +563,10 @@ static void measure_size(struct gaps *gaps, size_t bytes, enum gap_cache cache)
     for (number = 0; number < count; number++)
         bench_fill_host_part(bench, gaps->host.ptr + stride * number, bytes, slot * number / 8, seed);
     call_for_each(gaps, bytes, cache, COPY_IN, measure, &seed);
-    call_for_each(gaps, bytes, cache, COPY_OUT, measure, &seed); /* these write over what was filled */
+    call_for_each(gaps, bytes, cache, COPY_OUT, measure, &seed); /* overwrites the sources of the copies in */
 }
 
-/* ---- all of them ---- */
+/* ---- the part ---- */
 
 static struct demand count_cases(struct gaps *gaps)
 {
@@ -592,7 +595,7 @@ static void choose(struct gaps *gaps)
                                          : sizeof usual_gaps_ms / sizeof usual_gaps_ms[0];
 }
 
-/* Twice what the last level of caches holds. Virtual machines do not always know that, so within limits. */
+/* Twice the size of the last-level cache, limited because virtual machines may report any size. */
 static size_t choose_evict_bytes(void)
 {
     long cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
@@ -613,8 +616,7 @@ static bool choose_room(struct gaps *gaps)
     return true;
 }
 
-/* The time of a case: its share of what was asked for; else the usual time's, and no more than is useful if there
- * are few. */
+/* Seconds for a case of weight 1. If the user did not ask for a time, few cases do not fill the usual time. */
 static double choose_unit_seconds(const struct bench_options *options, double weight)
 {
     double usual = options->full ? 150 : options->quick ? 2.5 : 25;
@@ -641,7 +643,7 @@ static bool make_memory(struct gaps *gaps, const struct demand *demand)
         snprintf(bench->error, sizeof bench->error, "out of host memory");
         return false;
     }
-    memset(gaps->evict, 1, gaps->evict_bytes); /* or all its pages are the same page of zeros */
+    memset(gaps->evict, 1, gaps->evict_bytes); /* untouched pages would all be one page of zeros */
     return true;
 }
 

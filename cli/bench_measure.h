@@ -31,7 +31,7 @@ double bench_now(void);
  * much. Measured at the first call. */
 double bench_clock_cost(void);
 
-/* Sorts the times, of which there is at least one, and sums them up. */
+/* Sorts the times and returns their statistics. count is at least 1. */
 struct bench_figures bench_summarise(double *times, unsigned count);
 
 /*

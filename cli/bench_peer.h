@@ -81,7 +81,7 @@ struct bench_peer {
 };
 
 /* The driver's calls for an open device, or NULL where there is nothing to compare with; why then says why.
- * with_kernel: launch is wanted too, for which a module is loaded. */
+ * with_kernel: also load the module that launch needs. */
 struct bench_peer *bench_peer_cuda(leat_device *device, bool with_kernel, const char **why);
 
 /* memcpy and malloc by the threads of team, as many as the device uses. team must outlive the peer. */

@@ -9,7 +9,7 @@
 
 enum { GAPS_MAX = 8, SIZES_MAX = 64, CELL_MAX = 64 };
 
-/* The gaps and sizes of the rows, each once and in their order. */
+/* The distinct gaps and sizes of the rows, in order of appearance. */
 struct axes {
     double gaps[GAPS_MAX];
     unsigned gap_count;
@@ -43,7 +43,7 @@ static void read_axes(const json_t *rows, struct axes *axes)
     }
 }
 
-/* "1.52 (10.3 / 6.78)": how many times as long the driver takes, and the times. */
+/* Writes "1.52 (10.3 / 6.78)": the driver's time over leat's, the driver's time, leat's time. */
 static void make_cell(const json_t *rows, json_int_t bytes, double gap, const char *const keys[2],
                       char text[CELL_MAX])
 {

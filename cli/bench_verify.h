@@ -16,7 +16,7 @@ uint64_t bench_new_seed(struct bench *bench);
 void bench_fill_host(struct bench *bench, void *ptr, size_t bytes, uint64_t seed);
 bool bench_host_holds(struct bench *bench, const void *ptr, size_t bytes, uint64_t seed);
 
-/* The same for a part of a larger pattern: the word at ptr is word first of it. */
+/* The same for part of a pattern: the word at ptr is word number first of the pattern. */
 void bench_fill_host_part(struct bench *bench, void *ptr, size_t bytes, uint64_t first, uint64_t seed);
 bool bench_host_part_holds(struct bench *bench, const void *ptr, size_t bytes, uint64_t first, uint64_t seed);
 
