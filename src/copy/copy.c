@@ -28,6 +28,7 @@
 #define DRIVER_OUT_BYTES ((size_t)448 << 10)
 #define DRIVER_BY_FEW_BYTES ((size_t)512 << 10) /* either way where few threads copy */
 #define DRIVER_AT_FIRST_BYTES ((size_t)8 << 20)
+#define EAGER_BYTES ((size_t)2 << 20)
 #define TINY_IN_BYTES ((size_t)32 << 10) /* leat's own hand is slower than the driver at 16 KiB, not at 64 */
 #define SOON_NS 1000000u
 
@@ -72,21 +73,8 @@ static bool is_idle(leat_stream *stream)
     return status == LEAT_OK;
 }
 
-/* Should a copy on an idle stream be left to the driver? */
-static bool suits_driver(struct leati_stager *stager, enum leati_direction direction, size_t bytes)
-{
-    uint64_t now, last;
-
-    if (bytes < (direction == LEATI_DIRECTION_IN ? DRIVER_IN_BYTES : DRIVER_OUT_BYTES) ||
-        (bytes < DRIVER_BY_FEW_BYTES && leati_workers_are_few(stager->workers)))
-        return true;
-    now = leati_clock_ns();
-    last = atomic_exchange_explicit(&stager->last_ns, now, memory_order_relaxed);
-    return bytes < DRIVER_AT_FIRST_BYTES && now - last > SOON_NS;
-}
-
 static const char reaches_both_why[] = "the driver reaches both ends by itself";
-static const char suits_driver_why[] = "the stream is idle, and at this size the driver's own call is the fastest";
+__attribute__((unused)) static const char suits_driver_why[] = "the stream is idle, and at this size the driver's own call is the fastest";
 
 static void choose_in(leat_stream *stream, struct leati_plan *plan)
 {
@@ -102,8 +90,8 @@ static void choose_in(leat_stream *stream, struct leati_plan *plan)
     plan->early = plan->early || idle;
     if (plan->bytes <= LEATI_SMALL_BYTES && idle)
         choose(plan, LEATI_PATH_SMALL_IN, "it is short, and the stream is idle");
-    else if (idle && suits_driver(plan->stager, plan->direction, plan->bytes))
-        choose(plan, LEATI_PATH_PAGEABLE, suits_driver_why);
+    else if (plan->early && !plan->followed && plan->bytes <= EAGER_BYTES)
+        choose(plan, LEATI_PATH_EAGER, "eager");
     else if (plan->early)
         choose(plan, LEATI_PATH_STAGED,
                "the source is pageable, and nothing before it on the stream writes host memory: staging starts at "
@@ -121,8 +109,8 @@ static void choose_out(leat_stream *stream, struct leati_plan *plan)
     plan->direction = LEATI_DIRECTION_OUT;
     if (plan->bytes <= LEATI_SMALL_BYTES && idle)
         choose(plan, LEATI_PATH_SMALL_OUT, "it is short and the stream is idle: no thread could be faster");
-    else if (idle && suits_driver(plan->stager, plan->direction, plan->bytes))
-        choose(plan, LEATI_PATH_PAGEABLE, suits_driver_why);
+    else if (idle && !plan->followed && plan->bytes <= EAGER_BYTES)
+        choose(plan, LEATI_PATH_EAGER, "eager");
     else
         choose(plan, LEATI_PATH_STAGED, "the destination is pageable");
 }
@@ -242,17 +230,13 @@ leat_status leati_plan_unasked(leat_stream *stream, void *dst, const void *src, 
     if (leati_is_pageable(&plan->to) && leati_is_pageable(&plan->from))
         return LEAT_NOT_READY;
     unknown = leati_is_pageable(&plan->to) ? &plan->to.end : &plan->from.end;
-    if (bytes >= DRIVER_OUT_BYTES || !leati_stream_known_idle(stream) || is_one_pass(stream->device))
+    if (bytes > LEATI_SMALL_BYTES || !leati_stream_known_idle(stream) || is_one_pass(stream->device))
         return LEAT_NOT_READY;
-    if (unknown == &plan->from.end &&
-        (bytes >= DRIVER_IN_BYTES || (bytes > TINY_IN_BYTES && bytes <= LEATI_SMALL_BYTES)))
+    plan->stager = atomic_load_explicit(&stream->device->stager, memory_order_acquire);
+    if (!plan->stager || plan->stager->refused[0] || !leati_catch_ready())
         return LEAT_NOT_READY;
-    if (!leati_catch_ready() || !leati_staging_usable(unknown->ptr, bytes, unknown == &plan->to.end))
-        return LEAT_NOT_READY;
-    choose(plan, LEATI_PATH_PAGEABLE, suits_driver_why);
-    /* Pageable sources make drivers wait for the stream first. */
-    if (unknown == &plan->from.end)
-        unknown->kind = LEAT_KIND_PINNED;
+    plan->early = true;
+    choose(plan, unknown == &plan->from.end ? LEATI_PATH_SMALL_IN : LEATI_PATH_SMALL_OUT, "short");
     return LEAT_OK;
 }
 
@@ -370,9 +354,9 @@ static leat_status stage(leat_stream *stream, const struct leati_plan *plan, uin
                          struct leati_job **job)
 {
     struct leati_stage_request request = {
-        .direction = plan->direction, .early = plan->early, .deadline_ns = deadline_ns};
+        .direction = plan->direction, .early = plan->early, .deadline_ns = deadline_ns, .eager = plan->path == LEATI_PATH_EAGER};
 
-    return leati_stage_start(plan->stager, stream, &plan->to, &plan->from, plan->bytes, &request, job);
+    return leati_stage_start(plan->stager, stream, &plan->to, &plan->from, plan->bytes, &request, plan->path == LEATI_PATH_EAGER ? NULL : job);
 }
 
 static leat_status run(leat_stream *stream, const struct leati_plan *plan, uint64_t deadline_ns,
@@ -512,7 +496,7 @@ static leat_status finish_now(leat_stream *stream, const struct leati_plan *plan
         status = leati_job_wait(job, stream->device, plan->direction != LEATI_DIRECTION_IN, UINT64_MAX);
         return status == LEAT_OK ? leati_job_result(job) : status;
     }
-    if (plan->path == LEATI_PATH_DRIVER || plan->path == LEATI_PATH_SMALL_IN || plan->path == LEATI_PATH_SMALL_OUT)
+    if (plan->path == LEATI_PATH_DRIVER || plan->path == LEATI_PATH_EAGER || plan->path == LEATI_PATH_SMALL_IN || plan->path == LEATI_PATH_SMALL_OUT)
         return LEAT_OK;
     return driver->ops->stream_synchronize(driver, stream->native);
 }

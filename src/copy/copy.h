@@ -25,6 +25,7 @@ enum leati_path {
     LEATI_PATH_PAGEABLE,  /* the driver's call for pageable memory */
     LEATI_PATH_SMALL_IN,  /* small.h */
     LEATI_PATH_SMALL_OUT, /* small.h */
+    LEATI_PATH_EAGER,
     LEATI_PATH_STAGED     /* staged.h */
 };
 

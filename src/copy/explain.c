@@ -55,6 +55,7 @@ static void add_path(struct leati_text *text, const struct leati_plan *plan)
     case LEATI_PATH_SMALL_OUT:
         leati_text_add(text, "by DMA into pinned memory, and by the caller, who waits for it, from there");
         break;
+    case LEATI_PATH_EAGER:
     case LEATI_PATH_STAGED:
         add_staged(text, plan);
         break;

@@ -25,6 +25,7 @@
 #define EAGER_CHUNK_BYTES ((size_t)256 << 10)  /* large enough for the link, and soon staged by one thread */
 #define EAGER_HELPED_BYTES ((size_t)512 << 10) /* from here on workers are woken to help */
 #define EAGER_ASK_NS 1000000u
+#define EAGER_PAUSES 100
 
 #define THREADS_MAX 64
 #define THREADS_USUAL 12 /* for each device: enough for both directions of its link; measured beside an H200 */
@@ -540,17 +541,20 @@ static leat_status empty_ring(struct leati_stager *stager, struct leati_job *job
 {
     uint64_t asked = leati_clock_ns(), now;
 
-    while (!leati_job_staged(job)) {
+    for (unsigned looks = 1; !leati_job_staged(job); looks++) {
         if (leati_job_work_once(job))
             continue;
-        leati_pause();
+        if (looks % EAGER_PAUSES) {
+            leati_pause();
+            continue;
+        }
+        sched_yield(); /* whoever brings the bytes may want this processor */
         now = leati_clock_ns();
         if (now - asked < EAGER_ASK_NS)
             continue;
         /* Another thread gave the stream work that takes its time, or the device is lost and brings nothing. */
         LEATI_TRY(stager->hooks->health(stager->context));
         asked = now;
-        sched_yield();
     }
     return LEAT_OK;
 }
