@@ -539,6 +539,35 @@ static void a_callback_makes_room(void **state)
     OK(leat_pool_destroy(full.pool));
 }
 
+/* Has a failure of its own, then frees. */
+static int fail_and_free(void *argument, leat_pool *pool, uint64_t bytes)
+{
+    return leat_stream_query(NULL) == LEAT_ERROR_HANDLE ? free_one(argument, pool, bytes) : 0;
+}
+
+/* The driver refused memory and the callback failed on the way, but the request succeeded: the message of this
+ * thread stays. Where the request fails, it is about the request. */
+static void a_success_leaves_the_message(void **state)
+{
+    struct test_state *t = *state;
+    struct full full = {.stream = t->stream};
+    void *block;
+
+    full.pool = POOL(t->device, .limit_bytes = 8 * MIB, .name = "full");
+    OK(leat_pool_on_full(full.pool, fail_and_free, &full));
+    full.list[0] = test_block(full.pool, t->stream, 8 * MIB);
+    full.count = 1;
+    REFUSED(leat_event_query(NULL), LEAT_ERROR_HANDLE, "leat_event_query");
+    block = test_block(full.pool, t->stream, 4 * MIB);
+    assert_int_equal(full.calls, 1);
+    assert_non_null(strstr(leat_last_error(), "leat_event_query"));
+    REFUSED(leat_pool_alloc(full.pool, t->stream, 8 * MIB, &block), LEAT_ERROR_DEVICE_MEMORY,
+            "the limit of 8388608 bytes is reached");
+    assert_int_equal(full.calls, 2);
+    OK(leat_free(t->stream, block));
+    OK(leat_pool_destroy(full.pool));
+}
+
 static int answer_only(void *argument, leat_pool *pool, uint64_t bytes)
 {
     struct full *full = argument;
@@ -824,6 +853,7 @@ static const struct CMUnitTest tests[] = {
     STATE_TEST(memory_of_many_streams_is_waited_for),
     STATE_TEST(destroying_a_pool_with_live_blocks_is_refused),
     STATE_TEST(a_callback_makes_room),
+    STATE_TEST(a_success_leaves_the_message),
     STATE_TEST(a_callback_that_makes_no_room_ends_in_the_error),
     STATE_TEST(a_callback_may_use_leat),
     STATE_TEST(callbacks_may_nest),

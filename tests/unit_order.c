@@ -629,7 +629,36 @@ static void what_ends_lets_go_of_orders(void **state)
     assert_int_equal(atomic_load(&order->holders), before);
 }
 
+/* ---- is it idle? ---- */
+
+/* The driver is asked unless it is known. A failure is a no and writes no message. */
+static void idle_streams_are_seen(void **state)
+{
+    struct test_state *t = *state;
+    struct test_gate *gate;
+
+    assert_int_equal(leat_stream_query(NULL), LEAT_ERROR_HANDLE);
+    gate = test_gate_close(t->stream);
+    assert_false(leati_stream_is_idle(t->stream));
+    leati_fault_arm(held_driver, LEATI_FAULT_FAIL, "stream_query", 1);
+    assert_false(leati_stream_is_idle(t->stream));
+    assert_true(leati_fault_fired(held_driver));
+    leati_fault_arm(held_driver, LEATI_FAULT_NONE, NULL, 0);
+    assert_non_null(strstr(leat_last_error(), "leat_stream_query"));
+    test_gate_open(gate);
+    while (leat_stream_query(t->stream) != LEAT_OK)
+        test_sleep_us(1000);
+    assert_false(leati_stream_known_idle(t->stream));
+    assert_true(leati_stream_is_idle(t->stream));
+    assert_true(leati_stream_known_idle(t->stream));
+    leati_fault_arm(held_driver, LEATI_FAULT_FAIL, "stream_query", 1);
+    assert_true(leati_stream_is_idle(t->stream));
+    assert_false(leati_fault_fired(held_driver));
+    leati_fault_arm(held_driver, LEATI_FAULT_NONE, NULL, 0);
+}
+
 static const struct CMUnitTest tests[] = {
+    HELD_TEST(idle_streams_are_seen),
     HELD_TEST(failures_are_told_once),
     HELD_TEST(what_is_done_stays_done),
     HELD_TEST(older_marks_are_reached_first),

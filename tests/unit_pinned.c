@@ -142,8 +142,13 @@ static leat_status odd_info(struct leati_driver *driver, int ordinal, leat_devic
     struct odd_driver *odd = odd_of(driver);
 
     odd->asked++;
-    if (odd->during_info)
+    if (odd->during_info) {
+        /* It reads messages, and the call may be a quiet one. */
+        unsigned quiet = leati_error_loud_begin();
+
         odd->during_info(odd);
+        leati_error_loud_end(quiet);
+    }
     if (odd->refuses_info)
         return leati_fail(LEAT_ERROR_DRIVER, "the driver does not know its device");
     LEATI_TRY(odd->real->ops->device_info(odd->real, ordinal, info));

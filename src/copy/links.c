@@ -51,6 +51,7 @@ static void end_route(struct leati_route *route)
     struct leati_driver *driver = helper->driver;
 
     /* A failure here has nobody to go to, and the driver takes the thing as gone. */
+    leati_error_quiet_begin();
     if (route->out)
         (void)ops->stream_synchronize(driver, route->out);
     for (int i = 0; i < SLOTS; i++) {
@@ -67,6 +68,7 @@ static void end_route(struct leati_route *route)
         (void)ops->stream_destroy(driver, route->out);
     if (route->bounce)
         (void)ops->mem_free(driver, helper->native, route->bounce);
+    leati_error_quiet_end();
 }
 
 static leat_status make_route(struct leati_route *route, leat_device *helper)
@@ -93,9 +95,9 @@ static void end_fleet(struct leati_fleet *fleet)
     for (unsigned i = 0; i < fleet->links->count && fleet->routes[i].helper; i++)
         end_route(&fleet->routes[i]);
     if (fleet->start)
-        (void)target->driver->ops->event_destroy(target->driver, fleet->start);
+        (void)LEATI_QUIETLY(target->driver->ops->event_destroy(target->driver, fleet->start));
     if (fleet->over)
-        (void)target->driver->ops->event_destroy(target->driver, fleet->over);
+        (void)LEATI_QUIETLY(target->driver->ops->event_destroy(target->driver, fleet->over));
     free(fleet);
 }
 
@@ -115,16 +117,13 @@ static leat_status fill_fleet(struct leati_fleet *fleet)
 static struct leati_fleet *make_fleet(struct leati_links *links)
 {
     struct leati_fleet *fleet = calloc(1, sizeof *fleet);
-    struct leati_sentence before;
 
     if (!fleet)
         return NULL;
-    leati_error_keep(&before);
     fleet->links = links;
-    if (fill_fleet(fleet) == LEAT_OK)
+    if (LEATI_QUIETLY(fill_fleet(fleet)) == LEAT_OK)
         return fleet;
     end_fleet(fleet);
-    leati_error_restore(LEAT_NOT_READY, &before);
     return NULL;
 }
 
@@ -256,7 +255,7 @@ static bool is_back(const struct leati_fleet *fleet)
 
     if (fleet->taken)
         return false;
-    return !fleet->used || target->driver->ops->event_query(target->driver, fleet->over) == LEAT_OK;
+    return !fleet->used || LEATI_QUIETLY(target->driver->ops->event_query(target->driver, fleet->over)) == LEAT_OK;
 }
 
 static struct leati_fleet *take_fleet(leat_device *device)
@@ -302,14 +301,11 @@ static leat_status start_routes(struct leati_fleet *fleet, leat_stream *stream)
 struct leati_fleet *leati_fleet_begin(leat_stream *stream)
 {
     struct leati_fleet *fleet = take_fleet(stream->device);
-    struct leati_sentence before;
 
     if (!fleet)
         return NULL;
-    leati_error_keep(&before);
-    if (start_routes(fleet, stream) == LEAT_OK)
+    if (LEATI_QUIETLY(start_routes(fleet, stream)) == LEAT_OK)
         return fleet;
-    leati_error_restore(LEAT_NOT_READY, &before);
     give_fleet_back(fleet);
     return NULL;
 }
@@ -361,9 +357,7 @@ static leat_status join_routes(struct leati_fleet *fleet, leat_stream *stream)
  * again. */
 static void wait_for_all(struct leati_fleet *fleet, leat_stream *stream)
 {
-    struct leati_sentence why;
-
-    leati_error_keep(&why);
+    leati_error_quiet_begin();
     (void)stream->device->driver->ops->stream_synchronize(stream->device->driver, stream->native);
     for (unsigned i = 0; i < fleet->links->count; i++) {
         struct leati_driver *driver = fleet->routes[i].helper->driver;
@@ -371,7 +365,7 @@ static void wait_for_all(struct leati_fleet *fleet, leat_stream *stream)
         (void)driver->ops->stream_synchronize(driver, fleet->routes[i].in);
         (void)driver->ops->stream_synchronize(driver, fleet->routes[i].out);
     }
-    leati_error_restore(LEAT_ERROR_DRIVER, &why);
+    leati_error_quiet_end();
 }
 
 leat_status leati_fleet_end(struct leati_fleet *fleet, leat_stream *stream, bool failed)

@@ -64,13 +64,8 @@ static leat_status start(leat_stream *stream, void *dst, const void *src, size_t
     if (status == LEAT_OK && ticket->event && !ticket->job)
         status = leat_event_record(ticket->event, stream);
     if (ticket->event && (status != LEAT_OK || ticket->job)) {
-        struct leati_sentence why;
-
-        leati_error_keep(&why);
-        (void)leat_event_destroy(ticket->event);
+        (void)LEATI_QUIETLY(leat_event_destroy(ticket->event));
         ticket->event = NULL;
-        if (status != LEAT_OK)
-            leati_error_restore(status, &why);
     }
     return status;
 }

@@ -167,6 +167,10 @@ bool leati_stream_reads_now(leat_stream *stream);
 /* Was the stream empty when it was last looked at, and nothing was given to it since? Asks nobody. */
 bool leati_stream_known_idle(const leat_stream *stream);
 
+/* Returns true if all work of the stream is complete; asks the driver unless that is known. A failed query counts
+ * as not idle and writes no message. */
+bool leati_stream_is_idle(leat_stream *stream);
+
 #define LEATI_OWNER(link_pointer, type) ((type *)(void *)((char *)(link_pointer)-offsetof(type, link)))
 
 void leati_link_add(struct leati_link *head, struct leati_link *link);

@@ -350,11 +350,8 @@ static leat_status load_builtin(leat_device *device, enum leati_builtin which)
         if (own_kernels[i].module == which)
             status = make_kernel(made, own_kernels[i].name, &kernel);
     if (status != LEAT_OK) {
-        struct leati_sentence sentence;
-
-        leati_error_keep(&sentence);
-        (void)end_module(made);
-        return leati_error_restore(status, &sentence);
+        (void)LEATI_QUIETLY(end_module(made));
+        return status;
     }
     leati_link_add(&device->modules, &made->link);
     leati_handle_publish(made);

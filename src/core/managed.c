@@ -174,7 +174,6 @@ static leat_status prefetch_spread(leat_stream *stream, char *ptr, size_t bytes,
 {
     struct leat_device *device = stream->device;
     const struct leati_driver_ops *ops = device->driver->ops;
-    struct leati_sentence sentence;
     leat_status status;
     void *event;
 
@@ -184,10 +183,7 @@ static leat_status prefetch_spread(leat_stream *stream, char *ptr, size_t bytes,
         status = ops->event_create(device->driver, device->native, &event);
     if (status == LEAT_OK) {
         status = fork_and_join(stream, event, ptr, bytes, to, spread);
-        leati_error_keep(&sentence);
-        (void)ops->event_destroy(device->driver, event);
-        if (status != LEAT_OK)
-            leati_error_restore(status, &sentence);
+        (void)LEATI_QUIETLY(ops->event_destroy(device->driver, event));
     }
     pthread_mutex_unlock(&device->prefetch_lock);
     return status;

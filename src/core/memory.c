@@ -9,9 +9,10 @@ static leat_status explain_memory(leat_status status, leat_device *device)
 
     if (status != LEAT_ERROR_DEVICE_MEMORY)
         return status;
+    if (LEATI_QUIETLY(device->driver->ops->device_memory(device->driver, device->native, &free_bytes,
+                                                         &total_bytes)) != LEAT_OK)
+        return status;
     leati_error_keep(&sentence);
-    if (device->driver->ops->device_memory(device->driver, device->native, &free_bytes, &total_bytes) != LEAT_OK)
-        return leati_error_restore(status, &sentence);
     return leati_fail(status, "%s; %llu of %llu bytes of %s are free: free some memory or ask for less",
                       sentence.text, (unsigned long long)free_bytes, (unsigned long long)total_bytes,
                       device->name);
@@ -87,15 +88,12 @@ static leat_status enter_fresh(leat_stream *stream, void *fresh, size_t bytes)
                                   .origin = LEATI_ALLOCATED,
                                   .serial = leati_traced() ? leati_trace_serial() : 0};
     leat_status status = leati_pointers_add(&memory);
-    struct leati_sentence sentence;
 
-    if (status == LEAT_OK) {
+    if (status == LEAT_OK)
         tell_alloc(&memory, stream);
-        return LEAT_OK;
-    }
-    leati_error_keep(&sentence);
-    (void)free_on_stream(stream, fresh);
-    return leati_error_restore(status, &sentence);
+    else
+        (void)LEATI_QUIETLY(free_on_stream(stream, fresh));
+    return status;
 }
 
 leat_status leat_alloc_plain(leat_stream *stream, size_t bytes, void **ptr)
@@ -155,7 +153,6 @@ static leat_status map_import(struct leati_memory *memory)
 {
     struct leat_device *device = memory->device;
     const struct leati_driver_ops *ops = device->driver->ops;
-    struct leati_sentence sentence;
     leat_status status;
     void *place;
 
@@ -168,13 +165,10 @@ static leat_status map_import(struct leati_memory *memory)
             status = leati_pointers_add(memory);
         if (status == LEAT_OK)
             return LEAT_OK;
-        leati_error_keep(&sentence);
-        (void)ops->vm_unmap(device->driver, device->native, place, memory->bytes);
-    } else {
-        leati_error_keep(&sentence);
+        (void)LEATI_QUIETLY(ops->vm_unmap(device->driver, device->native, place, memory->bytes));
     }
-    (void)ops->vm_unreserve(device->driver, device->native, place, memory->bytes);
-    return leati_error_restore(status, &sentence);
+    (void)LEATI_QUIETLY(ops->vm_unreserve(device->driver, device->native, place, memory->bytes));
+    return status;
 }
 
 leat_status leati_import(leat_device *device, int fd, size_t bytes, void **ptr)
@@ -182,15 +176,13 @@ leat_status leati_import(leat_device *device, int fd, size_t bytes, void **ptr)
     const struct leati_driver_ops *ops = device->driver->ops;
     struct leati_memory memory = {
         .device = device, .bytes = bytes, .kind = LEAT_KIND_DEVICE, .origin = LEATI_IMPORTED};
-    struct leati_sentence sentence;
     leat_status status;
 
     LEATI_TRY(ops->vm_import(device->driver, device->native, fd, bytes, &memory.handle));
     status = map_import(&memory);
     if (status != LEAT_OK) {
-        leati_error_keep(&sentence);
-        (void)ops->vm_release(device->driver, device->native, memory.handle);
-        return leati_error_restore(status, &sentence);
+        (void)LEATI_QUIETLY(ops->vm_release(device->driver, device->native, memory.handle));
+        return status;
     }
     *ptr = (void *)memory.base;
     return LEAT_OK;

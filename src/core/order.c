@@ -52,7 +52,8 @@ void leati_order_let_go(struct leati_order *order)
         return;
     for (int i = 0; i < LEATI_MARKS; i++)
         if (order->marks[i].event)
-            (void)order->device->driver->ops->event_destroy(order->device->driver, order->marks[i].event);
+            (void)LEATI_QUIETLY(
+                order->device->driver->ops->event_destroy(order->device->driver, order->marks[i].event));
     pthread_mutex_destroy(&order->lock);
     free(atomic_load_explicit(&order->failure, memory_order_relaxed));
     free(order);
@@ -175,9 +176,8 @@ void leati_order_stream_ends(struct leati_order *order, bool finished)
 {
     struct leati_driver *driver = order->device->driver;
     struct leati_mark *mark;
-    struct leati_sentence sentence;
 
-    leati_error_keep(&sentence);
+    leati_error_quiet_begin();
     pthread_mutex_lock(&order->lock);
     if (finished)
         leati_order_finished(order, UINT64_MAX);
@@ -190,7 +190,7 @@ void leati_order_stream_ends(struct leati_order *order, bool finished)
         atomic_fetch_sub_explicit(&order->tick, 1, memory_order_relaxed);
     order->stream = NULL;
     pthread_mutex_unlock(&order->lock);
-    leati_error_restore(LEAT_OK, &sentence);
+    leati_error_quiet_end();
 }
 
 leat_status leati_order_query(struct leati_order *order, uint64_t tick, bool *done,
@@ -210,7 +210,7 @@ leat_status leati_order_query(struct leati_order *order, uint64_t tick, bool *do
 
         if (counts)
             count(&counts->queries);
-        if (driver->ops->stream_query(driver, order->stream) == LEAT_OK) {
+        if (LEATI_QUIETLY(driver->ops->stream_query(driver, order->stream)) == LEAT_OK) {
             leati_order_finished(order, now);
             *done = true;
             pthread_mutex_unlock(&order->lock);

@@ -68,6 +68,20 @@ bool leati_stream_known_idle(const leat_stream *stream)
            leati_order_is_idle(stream->order);
 }
 
+bool leati_stream_is_idle(leat_stream *stream)
+{
+    struct leati_driver *driver = stream->device->driver;
+    uint64_t given;
+
+    if (leati_stream_known_idle(stream))
+        return true;
+    given = atomic_load_explicit(&stream->order->given, memory_order_relaxed);
+    if (LEATI_QUIETLY(driver->ops->stream_query(driver, stream->native)) != LEAT_OK)
+        return false;
+    leati_order_seen_idle(stream->order, given);
+    return true;
+}
+
 /* The last step of making a stream: from here on it is the user's. */
 static leat_status publish(leat_status status, const char *what, leat_stream *stream, leat_stream **out)
 {

@@ -135,7 +135,6 @@ static leat_status reserve_and_enter(struct leati_reservation *made, size_t alig
                                   .kind = LEAT_KIND_DEVICE,
                                   .origin = LEATI_RESERVED,
                                   .reservation = made};
-    struct leati_sentence sentence;
     leat_status status;
     size_t unit_bytes;
 
@@ -143,11 +142,9 @@ static leat_status reserve_and_enter(struct leati_reservation *made, size_t alig
     LEATI_TRY(reserve(made, alignment_bytes, unit_bytes));
     memory.base = made->base;
     status = leati_pointers_add(&memory);
-    if (status == LEAT_OK)
-        return LEAT_OK;
-    leati_error_keep(&sentence);
-    (void)unreserve(made);
-    return leati_error_restore(status, &sentence);
+    if (status != LEAT_OK)
+        (void)LEATI_QUIETLY(unreserve(made));
+    return status;
 }
 
 leat_status leat_virtual_reserve(leat_device *device, size_t bytes, size_t alignment_bytes, void **ptr)

@@ -86,10 +86,10 @@ static leat_status add_faults(struct entry *entry)
 static void load_all(void)
 {
     const char *order = leati_option(LEATI_OPTION_DRIVERS);
-    struct leati_sentence sentence;
+    struct leati_hearing hearing;
 
     /* A missing driver is no failure of the call that came first: its thread keeps the sentence it had. */
-    leati_error_keep(&sentence);
+    leati_error_hear_begin(&hearing);
     if (!order)
         order = "cuda,hip,cpu";
     while (*order) {
@@ -109,7 +109,7 @@ static void load_all(void)
             snprintf(entry->reason, sizeof entry->reason, "%s", leat_last_error());
         }
     }
-    leati_error_restore(LEAT_OK, &sentence);
+    leati_error_hear_end(&hearing);
 }
 
 struct leati_driver *leati_registry_driver(unsigned index, leat_status *status, const char **reason)

@@ -88,11 +88,10 @@ static inline size_t block_bytes(const struct leat_pool *pool, size_t rounded_by
 static void give_back(struct leat_pool *pool, leat_stream *stream, struct leati_block *block)
 {
     struct leati_driver *driver = pool->device->driver;
-    struct leati_sentence sentence;
     struct leati_owner *owner;
     struct leati_lane *lane;
 
-    leati_error_keep(&sentence);
+    leati_error_quiet_begin();
     /* What was begun must be over where no tick can say when it is. */
     if (!stream)
         leati_watch_settle(pool);
@@ -110,7 +109,7 @@ static void give_back(struct leat_pool *pool, leat_stream *stream, struct leati_
     leati_count(&pool->figures.failures, 1);
     leati_ladder_take_back(pool, block, owner, owner->order ? leati_order_now(owner->order) : 0);
     pthread_mutex_unlock(&pool->lock);
-    leati_error_restore(LEAT_OK, &sentence);
+    leati_error_quiet_end();
 }
 
 static inline leat_status alloc_untraced(const char *what, struct leat_pool *pool, leat_stream *stream,
@@ -290,14 +289,14 @@ static bool leave(struct leati_block *block, const void *ptr)
     return left;
 }
 
-/* Takes the block that starts at ptr away from the user. NOT_FOUND, without a sentence, when ptr is in no pool. */
+/* Takes the block that starts at ptr away from the user. DECLINED: ptr is in no pool. */
 static leat_status take_block(const char *what, const void *ptr, struct leat_pool **pool,
                               struct leati_block **taken)
 {
     struct leati_block *block = leati_block_find(ptr, pool);
 
     if (!*pool)
-        return LEAT_ERROR_NOT_FOUND;
+        return LEATI_DECLINED;
     if (!block || leati_user_base(block) != (uintptr_t)ptr || !leave(block, ptr))
         return refuse(what, ptr, *pool, block);
     *taken = block;
@@ -467,7 +466,7 @@ leat_status leat_free(leat_stream *stream, void *ptr)
         break;
     }
     status = take_block("leat_free", ptr, &pool, &block);
-    if (status == LEAT_ERROR_NOT_FOUND)
+    if (status == LEATI_DECLINED)
         return leati_plain_free(stream, ptr);
     LEATI_TRY(status);
     if (pool->device != stream->device &&
@@ -499,7 +498,7 @@ leat_status leat_memory_free(void *ptr)
         break;
     }
     status = take_block("leat_memory_free", ptr, &pool, &block);
-    if (status == LEAT_ERROR_NOT_FOUND)
+    if (status == LEATI_DECLINED)
         return leati_plain_memory_free(ptr);
     LEATI_TRY(status);
     if (block->users) {

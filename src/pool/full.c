@@ -291,6 +291,8 @@ leat_status leati_full_explain(struct leat_pool *pool, const struct leati_owner 
     /* The host has no memory for records of the pool's or of the driver's: nothing here says more. */
     if (pool->kind != LEAT_KIND_PINNED && status == LEAT_ERROR_HOST_MEMORY)
         return status;
+    if (leati_error_quiet_depth)
+        return pool->kind == LEAT_KIND_PINNED ? LEAT_ERROR_HOST_MEMORY : LEAT_ERROR_DEVICE_MEMORY;
     leati_error_keep(&refused);
     find_facts(&facts, owner);
     leati_text_add(&text, "%.700s; ", refused.text);

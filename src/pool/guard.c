@@ -46,7 +46,7 @@ static uintptr_t extent_end(const struct leati_block *block)
 void leati_access_end(struct leati_driver *driver, struct leati_access *access)
 {
     if (access->event)
-        (void)driver->ops->event_destroy(driver, access->event);
+        (void)LEATI_QUIETLY(driver->ops->event_destroy(driver, access->event));
     leati_order_let_go(access->order);
     access->event = NULL;
     access->order = NULL;
@@ -58,7 +58,7 @@ static void strip(struct leati_driver *driver, struct leati_note *note)
     for (int i = 0; i < LEATI_ACCESSES; i++)
         leati_access_end(driver, &note->at[i]);
     if (note->poisoned)
-        (void)driver->ops->event_destroy(driver, note->poisoned);
+        (void)LEATI_QUIETLY(driver->ops->event_destroy(driver, note->poisoned));
     note->poisoned = NULL;
 }
 
@@ -127,11 +127,8 @@ leat_status leati_guard_mark(struct leat_pool *pool, void *native_stream, void *
     LEATI_TRY(driver->ops->event_create(driver, pool->device->native, &made));
     status = driver->ops->event_record(driver, made, native_stream);
     if (status != LEAT_OK) {
-        struct leati_sentence sentence;
-
-        leati_error_keep(&sentence);
-        (void)driver->ops->event_destroy(driver, made);
-        return leati_error_restore(status, &sentence);
+        (void)LEATI_QUIETLY(driver->ops->event_destroy(driver, made));
+        return status;
     }
     *event = made;
     return LEAT_OK;
@@ -219,7 +216,8 @@ static leat_status look(const struct place *place, uintptr_t from, uintptr_t to,
         if (status == LEAT_OK) {
             status = driver->ops->stream_synchronize(driver, place->native);
             /* The copy may still come: then the buffer must stay for ever. */
-            if (status != LEAT_OK && driver->ops->device_synchronize(driver, pool->device->native) != LEAT_OK)
+            if (status != LEAT_OK &&
+                LEATI_QUIETLY(driver->ops->device_synchronize(driver, pool->device->native)) != LEAT_OK)
                 return status;
         }
         if (status == LEAT_OK)
@@ -312,7 +310,8 @@ leat_status leati_watch_alloc(struct leat_pool *pool, leat_stream *stream, struc
 void leati_watch_settle(struct leat_pool *pool)
 {
     if (pool->watch && pool->watch->stream)
-        (void)pool->device->driver->ops->stream_synchronize(pool->device->driver, pool->watch->stream);
+        (void)LEATI_QUIETLY(
+            pool->device->driver->ops->stream_synchronize(pool->device->driver, pool->watch->stream));
 }
 
 /* ---- freeing ---- */
@@ -424,7 +423,7 @@ static leat_status poison(const struct place *place, const struct leati_block *b
     struct leati_driver *driver = pool->device->driver;
 
     if (note->poisoned)
-        (void)driver->ops->event_destroy(driver, note->poisoned);
+        (void)LEATI_QUIETLY(driver->ops->event_destroy(driver, note->poisoned));
     note->poisoned = NULL;
     LEATI_TRY(fill(place, leati_user_base(block), user_end(block), LEATI_BYTE_FREED));
     if (by_host(place))
@@ -532,13 +531,12 @@ static void let_oldest_go(struct leat_pool *pool)
 void leati_watch_keep(struct leat_pool *pool, struct leati_block *block)
 {
     struct leati_watch *watch = pool->watch;
-    struct leati_sentence sentence;
 
     pthread_mutex_lock(&leati_notes_lock);
     block->note->is_freed = true;
     pthread_mutex_unlock(&leati_notes_lock);
     block->idle_since_ns = leati_clock_ns();
-    leati_error_keep(&sentence);
+    leati_error_quiet_begin();
     if (leati_bytes(block) > LEATI_KEPT_BYTES) {
         let_go(pool, block);
     } else {
@@ -551,19 +549,17 @@ void leati_watch_keep(struct leat_pool *pool, struct leati_block *block)
         while (watch->kept_blocks > LEATI_KEPT_BLOCKS || watch->kept_bytes > LEATI_KEPT_BYTES)
             let_oldest_go(pool);
     }
-    leati_error_restore(LEAT_OK, &sentence);
+    leati_error_quiet_end();
 }
 
 bool leati_watch_drain(struct leat_pool *pool)
 {
-    struct leati_sentence sentence;
-
     if (!pool->watch || !pool->watch->oldest)
         return false;
-    leati_error_keep(&sentence);
+    leati_error_quiet_begin();
     while (pool->watch->oldest)
         let_oldest_go(pool);
-    leati_error_restore(LEAT_OK, &sentence);
+    leati_error_quiet_end();
     return true;
 }
 

@@ -23,6 +23,8 @@ struct climb {
     size_t bytes, alignment;
     uint8_t heap;
     struct leati_sentence *refused; /* gets why new memory was refused the last time; NULL: nobody asks */
+    struct leati_sentence *before;  /* the thread's message, if the driver was asked: it stays where that helps */
+    bool has_before;
 };
 
 /* The pools whose functions this thread is inside of. */
@@ -615,6 +617,18 @@ static struct leati_block *steal(struct climb *climb)
                                                       : leati_owner_steal(climb->pool->host, NULL, climb->bytes);
 }
 
+/* New memory. */
+static leat_status climb_new(struct climb *climb, struct leati_block **block)
+{
+    leat_status status;
+
+    if (!climb->has_before)
+        leati_error_keep(climb->before);
+    climb->has_before = true;
+    status = provide(climb, block);
+    return is_full(status) ? climb_full(climb, status, block) : status;
+}
+
 static leat_status climb_once(struct climb *climb, struct leati_block **block)
 {
     leat_status status = LEAT_OK;
@@ -622,12 +636,11 @@ static leat_status climb_once(struct climb *climb, struct leati_block **block)
     *block = steal(climb);
     if (*block)
         return LEAT_OK;
+    leati_error_quiet_begin();
     *block = climb_idle(climb);
-    if (!*block) {
-        status = provide(climb, block);
-        if (is_full(status))
-            status = climb_full(climb, status, block);
-    }
+    leati_error_quiet_end();
+    if (!*block)
+        status = climb_new(climb, block);
     return status == LEAT_OK ? carve(climb, *block) : status;
 }
 
@@ -637,6 +650,7 @@ static bool ask_user(struct leat_pool *pool, size_t bytes)
     leat_pool_full_function function = pool->on_full;
     void *argument = pool->on_full_argument;
     struct asking asking = {.pool = pool, .outer = inside_of};
+    struct leati_hearing hearing;
     bool made_room;
 
     for (struct asking *outer = inside_of; outer; outer = outer->outer)
@@ -647,7 +661,10 @@ static bool ask_user(struct leat_pool *pool, size_t bytes)
     leati_count(&pool->figures.callbacks, 1);
     pthread_mutex_unlock(&pool->lock);
     inside_of = &asking;
+    /* The function's own failures have messages, which must not take the place of this request's. */
+    leati_error_hear_begin(&hearing);
     made_room = function(argument, pool, bytes) != 0;
+    leati_error_hear_end(&hearing);
     inside_of = asking.outer;
     pthread_mutex_lock(&pool->lock);
     return made_room;
@@ -663,7 +680,7 @@ static leat_status fail(const struct climb *climb, leat_status status)
     if (!is_full(status))
         return status;
     /* What was collected for the request helps others more. */
-    (void)leati_pages_drop_spare(pool);
+    (void)LEATI_QUIETLY(leati_pages_drop_spare(pool));
     return leati_full_explain(pool, climb->owner, status, climb->bytes, climb->alignment);
 }
 
@@ -675,13 +692,15 @@ static void keep_soft_limit(struct leat_pool *pool)
     if (!soft_bytes || atomic_load_explicit(&pool->figures.reserved_bytes, memory_order_relaxed) <= soft_bytes)
         return;
     leati_watch_drain(pool);
-    (void)leati_pages_trim(pool, soft_bytes, UINT64_MAX, &released, &pending);
+    (void)LEATI_QUIETLY(leati_pages_trim(pool, soft_bytes, UINT64_MAX, &released, &pending));
 }
 
 leat_status leati_ladder_climb(struct leat_pool *pool, leat_stream *stream, size_t bytes, size_t requested_bytes,
                                size_t alignment, struct leati_block **block)
 {
-    struct climb climb = {.pool = pool, .stream = stream, .bytes = bytes, .alignment = alignment};
+    struct leati_sentence before;
+    struct climb climb = {
+        .pool = pool, .stream = stream, .bytes = bytes, .alignment = alignment, .before = &before};
     leat_status status;
 
     climb.heap = bytes >= LEATI_LARGE_BYTES ? LEATI_HEAP_LARGE : LEATI_HEAP_SMALL;
@@ -704,6 +723,8 @@ leat_status leati_ladder_climb(struct leat_pool *pool, leat_stream *stream, size
         if (!is_full(status) || asked_times >= CALLBACKS_MAX || !ask_user(pool, bytes))
             break;
     }
+    if (status == LEAT_OK && climb.has_before)
+        leati_error_restore(status, &before);
     if (status == LEAT_OK) {
         struct leati_lane *lane = leati_lane_of(climb.owner, true);
         bool clean = leati_usable(*block, pool->host);

@@ -436,6 +436,13 @@ leat_status leati_pool_get_own(leat_device *device, leat_kind kind, leat_pool **
                own ? &device->own_pools[kind] : &device->default_pools[kind], pool);
 }
 
+void *leati_pool_take(leat_pool *pool, size_t bytes)
+{
+    void *block;
+
+    return LEATI_QUIETLY(leat_pool_alloc(pool, NULL, bytes, &block)) == LEAT_OK ? block : NULL;
+}
+
 leat_status leat_pool_default(leat_device *device, leat_kind kind, leat_pool **pool)
 {
     LEATI_TRY(leati_check_permitted("leat_pool_default"));

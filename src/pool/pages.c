@@ -283,12 +283,12 @@ static leat_status create(struct leat_pool *pool, size_t bytes, struct leati_phy
  * away all the same (driver.h); what went wrong before comes back from the calls that wait for the device. */
 static void unmap_extent(struct leat_pool *pool, struct leati_block *block)
 {
-    struct leati_sentence sentence;
     leat_status ignored;
 
-    leati_error_keep(&sentence);
+    leati_error_quiet_begin();
     DRIVER(pool, ignored, vm_unmap, (void *)leati_base(block), leati_bytes(block));
-    leati_error_restore(ignored, &sentence);
+    leati_error_quiet_end();
+    (void)ignored;
     leati_track_forget(pool, leati_base(block), leati_bytes(block));
     leati_extent_hole(pool, block);
 }
@@ -511,7 +511,6 @@ leat_status leati_pages_map(struct leat_pool *pool, struct leati_physical *const
 {
     uintptr_t at = base;
     leat_status status = LEAT_OK;
-    struct leati_sentence sentence;
 
     for (size_t i = 0; i < count && status == LEAT_OK; i++) {
         DRIVER(pool, status, vm_map, (void *)at, handles[i]->bytes, handles[i]->handle);
@@ -522,14 +521,15 @@ leat_status leati_pages_map(struct leat_pool *pool, struct leati_physical *const
         DRIVER(pool, status, vm_set_access, (void *)base, bytes);
     if (status == LEAT_OK)
         return LEAT_OK;
-    leati_error_keep(&sentence);
     if (at > base) {
         leat_status ignored;
 
+        leati_error_quiet_begin();
         DRIVER(pool, ignored, vm_unmap, (void *)base, at - base);
+        leati_error_quiet_end();
         (void)ignored;
     }
-    return leati_error_restore(status, &sentence);
+    return status;
 }
 
 /* The size of a new handle, of missing_bytes that are needed. */
@@ -858,15 +858,13 @@ static leat_status provide_small(struct leat_pool *pool, struct leati_owner *own
                                  struct leati_block **block)
 {
     struct collected taken = {.handles = NULL};
-    struct leati_sentence sentence;
     struct place place;
     leat_status status = grow(pool, owner, bytes, alignment, LEATI_HEAP_SMALL, block);
 
     if (status != LEAT_ERROR_DEVICE_MEMORY)
         return status;
-    leati_error_keep(&sentence);
-    if (take_smallest(pool, owner, &taken) != LEAT_OK)
-        return leati_error_restore(status, &sentence);
+    if (LEATI_QUIETLY(take_smallest(pool, owner, &taken)) != LEAT_OK)
+        return status;
     status = find_place(pool, owner, taken.bytes, alignment, LEATI_HEAP_SMALL, false, &place);
     if (status == LEAT_OK)
         return fill(pool, owner, &place, &taken, block);
@@ -928,15 +926,10 @@ static leat_status give_chunk_back(struct leat_pool *pool, void *chunk, size_t b
 /* Is there room below the limits for a chunk that is larger than it must be? */
 static bool has_room(struct leat_pool *pool, size_t bytes)
 {
-    struct leati_sentence sentence;
-    bool yes;
-
-    leati_error_keep(&sentence);
-    yes = leati_pool_charge(pool, bytes) == LEAT_OK;
-    if (yes)
-        leati_pool_uncharge(pool, bytes);
-    leati_error_restore(LEAT_OK, &sentence);
-    return yes;
+    if (LEATI_QUIETLY(leati_pool_charge(pool, bytes)) != LEAT_OK)
+        return false;
+    leati_pool_uncharge(pool, bytes);
+    return true;
 }
 
 static leat_status provide_chunk(struct leat_pool *pool, size_t bytes, size_t alignment,
@@ -1048,7 +1041,7 @@ static leat_status release_all(struct leat_pool *pool, struct collected *collect
     return first;
 }
 
-/* Gives whole handles of an idle extent back, of which all work is done. NOT_READY: there are none. */
+/* Gives whole handles of an idle extent back, of which all work is done. DECLINED: there are none. */
 static leat_status trim_extent(struct leat_pool *pool, struct leati_block *block, uint64_t keep_bytes,
                                uint64_t *released_bytes)
 {
@@ -1060,7 +1053,7 @@ static leat_status trim_extent(struct leat_pool *pool, struct leati_block *block
     /* A handle that is larger than what is to go goes as well: keep_bytes is what may stay. */
     if (!find_run(pool, block, (size_t)page_up((size_t)most), &base, &run_bytes) &&
         !find_run(pool, block, SIZE_MAX, &base, &run_bytes))
-        return LEAT_NOT_READY;
+        return LEATI_DECLINED;
     LEATI_TRY(take_run(pool, block, base, run_bytes, &collected));
     *released_bytes += run_bytes;
     return release_all(pool, &collected);
@@ -1091,7 +1084,7 @@ static leat_status trim_owner(struct leat_pool *pool, struct leati_owner *owner,
     while (block && reserved(pool) > keep_bytes && leati_bytes(block) >= LEATI_PAGE_BYTES) {
         status = block->idle_since_ns <= before_ns && leati_usable(block, pool->host)
                      ? trim_extent(pool, block, keep_bytes, released_bytes)
-                     : LEAT_NOT_READY;
+                     : LEATI_DECLINED;
         if (status < LEAT_OK)
             return status;
         /* Cutting moved the rest into other bins: begin again. */

@@ -237,7 +237,7 @@ static int node_of(const struct leat_device *device)
     pthread_mutex_unlock(&lock);
     if (i < node_count)
         return node;
-    if (device->driver->ops->device_info(device->driver, device->ordinal, &info) != LEAT_OK)
+    if (LEATI_QUIETLY(device->driver->ops->device_info(device->driver, device->ordinal, &info)) != LEAT_OK)
         return -1;
     /* Two threads may both have asked; an entry too many does no harm. */
     pthread_mutex_lock(&lock);
@@ -292,17 +292,14 @@ static leat_status register_or_unmap(const struct leat_device *device, void *ptr
 {
     const struct leati_driver_ops *ops = device->driver->ops;
     leat_status status = ops->host_register(device->driver, device->native, ptr, bytes);
-    struct leati_sentence sentence;
 
     if (status == LEAT_OK) {
         status = check_address(device, ptr);
         if (status == LEAT_OK)
             return LEAT_OK;
-        leati_error_keep(&sentence);
         /* A driver that refuses has lost the device. Its memory must not become something else's: it stays. */
-        if (ops->host_unregister(device->driver, device->native, ptr) != LEAT_OK)
-            return leati_error_restore(status, &sentence);
-        (void)leati_error_restore(status, &sentence);
+        if (LEATI_QUIETLY(ops->host_unregister(device->driver, device->native, ptr)) != LEAT_OK)
+            return status;
     }
     unmap(ptr, bytes);
     return status;

@@ -561,14 +561,13 @@ static bool prepare(struct leat_pool *pool, struct leati_plan *plan, struct leat
 static bool make_ready(struct leat_pool *pool, struct leati_plan *plan, struct leati_planned *place,
                        struct leati_owner *owner)
 {
-    struct leati_sentence sentence;
     bool ready;
 
-    leati_error_keep(&sentence);
+    leati_error_quiet_begin();
     pthread_mutex_lock(&pool->lock);
     ready = prepare(pool, plan, place, owner);
     pthread_mutex_unlock(&pool->lock);
-    leati_error_restore(LEAT_OK, &sentence);
+    leati_error_quiet_end();
     return ready;
 }
 

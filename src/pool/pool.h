@@ -535,6 +535,9 @@ leat_status leati_pool_get_default(const char *what, leat_device *device, leat_k
  * block's stream is waited for when it is freed. */
 leat_status leati_pool_get_own(leat_device *device, leat_kind kind, leat_pool **pool);
 
+/* leat_pool_alloc() for the host; NULL, without a message, when there is no memory. */
+void *leati_pool_take(leat_pool *pool, size_t bytes);
+
 /* May the pool hold bytes more? Charges limit and budget, or says why not. */
 leat_status leati_pool_charge(struct leat_pool *pool, uint64_t bytes);
 void leati_pool_uncharge(struct leat_pool *pool, uint64_t bytes);

@@ -9,7 +9,7 @@ static void drop(struct leat_pool *pool, struct leati_use **place)
 
     *place = use->next;
     if (use->event)
-        (void)pool->device->driver->ops->event_destroy(pool->device->driver, use->event);
+        (void)LEATI_QUIETLY(pool->device->driver->ops->event_destroy(pool->device->driver, use->event));
     leati_order_let_go(use->order);
     free(use);
 }
@@ -47,7 +47,7 @@ static leat_status add_place(struct leat_pool *pool, struct leati_block *block, 
     if (status == LEAT_OK)
         status = add(block, NULL, 0, made);
     if (status != LEAT_OK)
-        (void)ops->event_destroy(driver, made);
+        (void)LEATI_QUIETLY(ops->event_destroy(driver, made));
     return status;
 }
 
@@ -75,7 +75,7 @@ static leat_status find_helper(struct leat_pool *pool, void **helper)
         if (!pool->helpers[i])
             LEATI_TRY(ops->stream_create(pool->device->driver, pool->device->native, &pool->helpers[i]));
         *helper = pool->helpers[i];
-        if (ops->stream_query(pool->device->driver, *helper) == LEAT_OK)
+        if (LEATI_QUIETLY(ops->stream_query(pool->device->driver, *helper)) == LEAT_OK)
             break;
     }
     return LEAT_OK;
@@ -97,7 +97,7 @@ static leat_status capture(struct leat_pool *pool, leat_event *event, void **own
     if (status == LEAT_OK)
         status = ops->event_record(driver, made, helper);
     if (status != LEAT_OK) {
-        (void)ops->event_destroy(driver, made);
+        (void)LEATI_QUIETLY(ops->event_destroy(driver, made));
         return status;
     }
     leati_count(&pool->figures.order.events, 1);
@@ -125,7 +125,7 @@ leat_status leati_users_add_event(struct leat_pool *pool, struct leati_block *bl
     status = add(block, order, point.tick, own);
     leati_order_let_go(order);
     if (status != LEAT_OK)
-        (void)pool->device->driver->ops->event_destroy(pool->device->driver, own);
+        (void)LEATI_QUIETLY(pool->device->driver->ops->event_destroy(pool->device->driver, own));
     return status;
 }
 

@@ -78,7 +78,7 @@ static leat_status check_access(struct leat_pool *pool, struct leati_block *bloc
         access = find_access(block, kind, from, to);
         /* Only if it is still the same. */
         if (access && access->order == order && access->tick == tick &&
-            driver->ops->event_query(driver, access->event) == LEAT_NOT_READY) {
+            LEATI_QUIETLY(driver->ops->event_query(driver, access->event)) == LEAT_NOT_READY) {
             char allocated[LEATI_STACK_TEXT_BYTES] = "";
 
             if (kind != LEATI_ALLOCATION)
@@ -95,16 +95,13 @@ leat_status leati_guard_may_use(struct leati_block *block, leat_stream *stream, 
                                 bool write)
 {
     struct leat_pool *pool = atomic_load_explicit(&block->pool, memory_order_relaxed);
-    struct leati_sentence sentence;
 
     if (!pool->guard || stream->order->per_thread)
         return LEAT_OK;
-    leati_error_keep(&sentence);
     for (int kind = 0; kind < LEATI_ACCESSES; kind++)
         if (opposes((enum leati_access_kind)kind, write))
             LEATI_TRY(check_access(pool, block, (enum leati_access_kind)kind, stream, ptr, bytes));
-    /* A query that failed has left one. */
-    return leati_error_restore(LEAT_OK, &sentence);
+    return LEAT_OK;
 }
 
 void leati_guard_was_used(struct leati_block *block, leat_stream *stream, const void *ptr, size_t bytes,
@@ -112,11 +109,10 @@ void leati_guard_was_used(struct leati_block *block, leat_stream *stream, const 
 {
     struct leat_pool *pool = atomic_load_explicit(&block->pool, memory_order_relaxed);
     struct leati_access access = {.tick = tick, .from = (uintptr_t)ptr, .to = (uintptr_t)ptr + bytes}, old = {0};
-    struct leati_sentence sentence;
 
     if (!pool->guard)
         return;
-    leati_error_keep(&sentence);
+    leati_error_quiet_begin();
     /* Events are of one device and outlive none; of streams of other devices nothing is remembered. */
     if (tick && !stream->order->per_thread && stream->device == pool->device &&
         leati_guard_mark(pool, stream->native, &access.event) == LEAT_OK) {
@@ -136,5 +132,5 @@ void leati_guard_was_used(struct leati_block *block, leat_stream *stream, const 
     pthread_mutex_unlock(&leati_notes_lock);
     leati_access_end(pool->device->driver, &old);
     leati_access_end(pool->device->driver, &access);
-    leati_error_restore(LEAT_OK, &sentence);
+    leati_error_quiet_end();
 }
