@@ -528,6 +528,43 @@ static void threads_share_the_table(void **state)
     assert_int_equal(wrong, 0);
 }
 
+static struct leati_handles visited = LEATI_HANDLES(struct thing);
+
+/* Ends those with even numbers. */
+static void visit(void *object, void *argument)
+{
+    struct thing *thing = object;
+    int *seen = argument;
+
+    seen[thing->number]++;
+    if (thing->number % 2)
+        return;
+    assert_true(leati_handle_retire(&visited, thing));
+    leati_handle_free(&visited, thing);
+}
+
+static void each_live_object_is_visited(void **state)
+{
+    int seen[4] = {0};
+
+    (void)state;
+    leati_handles_each(&visited, visit, seen);
+    for (uint64_t i = 0; i < 4; i++) {
+        struct thing *thing = leati_handle_new(&visited);
+
+        assert_non_null(thing);
+        thing->number = i;
+        if (i < 3)
+            leati_handle_publish(thing);
+    }
+    leati_handles_each(&visited, visit, seen);
+    leati_handles_each(&visited, visit, seen);
+    assert_int_equal(seen[0], 1);
+    assert_int_equal(seen[1], 2);
+    assert_int_equal(seen[2], 1);
+    assert_int_equal(seen[3], 0);
+}
+
 static void *retire_one(void *argument)
 {
     return leati_handle_retire(&things, argument) ? argument : NULL;
@@ -575,6 +612,7 @@ int main(void)
         cmocka_unit_test(ranges_reach_the_end_of_addresses),
         cmocka_unit_test(handles_live_from_publish_to_retire),
         cmocka_unit_test(dead_handles_rest),
+        cmocka_unit_test(each_live_object_is_visited),
         cmocka_unit_test(threads_share_the_table),
         cmocka_unit_test(one_thread_wins_the_end),
     };

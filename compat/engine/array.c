@@ -2,14 +2,14 @@
 #include "engine/inside.h"
 
 struct leatc_array {
-    struct leatc_slot slot;
+    struct leati_handle handle;
     struct leatc_device *device;
     struct leatc_array_shape shape;
     void *ptr;
     size_t pitch, slice;
 };
 
-static struct leatc_slots arrays = LEATC_SLOTS(struct leatc_array);
+static struct leati_handles arrays = LEATI_HANDLES(struct leatc_array);
 
 static size_t at_least_one(size_t n)
 {
@@ -37,10 +37,10 @@ int leatc_array_create(const struct leatc_array_shape *shape, struct leatc_array
     memory.ordinal = device->ordinal;
     LEATC_TRY(leatc_result_of(
         leat_memory_alloc(atomic_load(&device->native), LEAT_KIND_DEVICE, memory.bytes, &memory.base)));
-    made = leatc_slot_new(&arrays);
+    made = leati_handle_new(&arrays);
     if (!made || leatc_memory_add(&memory) != LEATC_OK) {
         if (made)
-            leatc_slot_free(&arrays, made);
+            leati_handle_free(&arrays, made);
         leat_memory_free(memory.base);
         return LEATC_OUT_OF_MEMORY;
     }
@@ -49,7 +49,7 @@ int leatc_array_create(const struct leatc_array_shape *shape, struct leatc_array
     made->ptr = memory.base;
     made->pitch = pitch;
     made->slice = slice;
-    leatc_slot_publish(made);
+    leati_handle_publish(made);
     *array = made;
     return LEATC_OK;
 }
@@ -58,12 +58,12 @@ static int destroy(struct leatc_array *array)
 {
     leat_status status;
 
-    if (!leatc_slot_retire(&arrays, array))
+    if (!leati_handle_retire(&arrays, array))
         return LEATC_INVALID_HANDLE;
     (void)leatc_device_wait(array->device);
     (void)leatc_memory_remove(array->ptr);
     status = leat_memory_free(array->ptr);
-    leatc_slot_free(&arrays, array);
+    leati_handle_free(&arrays, array);
     return leatc_result_of(status);
 }
 
@@ -85,13 +85,13 @@ static void close_array(void *object, void *device)
 
 void leatc_arrays_close(struct leatc_device *device)
 {
-    leatc_slots_each(&arrays, close_array, device);
+    leati_handles_each(&arrays, close_array, device);
 }
 
 int leatc_array_describe(const struct leatc_array *array, struct leatc_array_shape *shape, void **ptr,
                          size_t *pitch_bytes, size_t *slice_bytes)
 {
-    if (!leatc_slot_live(&arrays, array))
+    if (!leati_handle_live(&arrays, array))
         return LEATC_INVALID_HANDLE;
     if (shape)
         *shape = array->shape;
@@ -130,6 +130,6 @@ bool leatc_array_at(const void *ptr, struct leatc_array_place *place)
 {
     struct search search = {ptr, place, false};
 
-    leatc_slots_each(&arrays, look_into, &search);
+    leati_handles_each(&arrays, look_into, &search);
     return search.found;
 }

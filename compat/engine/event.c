@@ -34,7 +34,7 @@ struct shared {
 };
 
 struct leatc_event {
-    struct leatc_slot slot;
+    struct leati_handle handle;
     struct leatc_device *device;
     leat_event *native;
     unsigned flags;
@@ -44,7 +44,7 @@ struct leatc_event {
     struct leatc_captured captured;
 };
 
-static struct leatc_slots events = LEATC_SLOTS(struct leatc_event);
+static struct leati_handles events = LEATI_HANDLES(struct leatc_event);
 static _Atomic unsigned long long latest_id = 1;
 
 /* ---- the page that processes share ---- */
@@ -171,7 +171,7 @@ static leat_status record_shared(struct shared *shared, leat_stream *stream)
 
 int leatc_event_check(struct leatc_event *event)
 {
-    return leatc_slot_live(&events, event) ? LEATC_OK : LEATC_INVALID_HANDLE;
+    return leati_handle_live(&events, event) ? LEATC_OK : LEATC_INVALID_HANDLE;
 }
 
 static void end_event(struct leatc_event *event)
@@ -181,7 +181,7 @@ static void end_event(struct leatc_event *event)
     let_go(event->shared);
     leatc_captured_clear(&event->captured);
     (void)leat_event_destroy(event->native);
-    leatc_slot_free(&events, event);
+    leati_handle_free(&events, event);
 }
 
 /* shared: of another process, or NULL. */
@@ -197,7 +197,7 @@ static int create(unsigned flags, struct shared *shared, struct leatc_event **ev
         return LEATC_INVALID_VALUE;
     if (!device)
         return result;
-    made = leatc_slot_new(&events);
+    made = leati_handle_new(&events);
     if (!made)
         return LEATC_OUT_OF_MEMORY;
     made->device = device;
@@ -212,7 +212,7 @@ static int create(unsigned flags, struct shared *shared, struct leatc_event **ev
     }
     if (shared)
         made->shared = shared;
-    leatc_slot_publish(made);
+    leati_handle_publish(made);
     *event = made;
     return LEATC_OK;
 }
@@ -258,7 +258,7 @@ int leatc_share_open_event(const void *handle, struct leatc_event **event)
 
 int leatc_event_destroy(struct leatc_event *event)
 {
-    if (!leatc_slot_retire(&events, event))
+    if (!leati_handle_retire(&events, event))
         return LEATC_INVALID_HANDLE;
     end_event(event);
     return LEATC_OK;
@@ -268,13 +268,13 @@ static void close_event(void *object, void *device)
 {
     struct leatc_event *event = object;
 
-    if (event->device == device && leatc_slot_retire(&events, event))
+    if (event->device == device && leati_handle_retire(&events, event))
         end_event(event);
 }
 
 void leatc_events_close(struct leatc_device *device)
 {
-    leatc_slots_each(&events, close_event, device);
+    leati_handles_each(&events, close_event, device);
 }
 
 /* Of a stream of the event's device. */

@@ -35,7 +35,7 @@ struct lane {
 };
 
 struct leatc_exec {
-    struct leatc_slot slot;
+    struct leati_handle handle;
     unsigned references;  /* under the lock of graphs */
     pthread_mutex_t lock; /* held while it is launched or changed: guards what follows */
     unsigned long long id, flags;
@@ -54,7 +54,7 @@ struct leatc_exec {
     leat_device *done_device;
 };
 
-static struct leatc_slots executables = LEATC_SLOTS(struct leatc_exec);
+static struct leati_handles executables = LEATI_HANDLES(struct leatc_exec);
 static unsigned long long latest_id;
 
 /* ---- steps ---- */
@@ -462,7 +462,7 @@ static bool acquire(struct leatc_exec *exec)
     bool live;
 
     leatc_graphs_lock();
-    live = leatc_slot_live(&executables, exec);
+    live = leati_handle_live(&executables, exec);
     if (live)
         exec->references++;
     leatc_graphs_unlock();
@@ -485,7 +485,7 @@ static void end_exec(struct leatc_exec *exec)
     free(exec->before);
     free(exec->memory);
     pthread_mutex_destroy(&exec->lock);
-    leatc_slot_free(&executables, exec);
+    leati_handle_free(&executables, exec);
 }
 
 static void release(struct leatc_exec *exec)
@@ -540,7 +540,7 @@ int leatc_graph_instantiate(struct leatc_graph *graph, unsigned long long flags,
         *wrong = NULL;
     if (!exec)
         return LEATC_INVALID_VALUE;
-    made = leatc_slot_new(&executables);
+    made = leati_handle_new(&executables);
     if (!made)
         return LEATC_OUT_OF_MEMORY;
     pthread_mutex_init(&made->lock, NULL);
@@ -548,7 +548,7 @@ int leatc_graph_instantiate(struct leatc_graph *graph, unsigned long long flags,
     if (leatc_graph_live(graph))
         result = instantiate(graph, flags, made, &offender);
     if (result == LEATC_OK)
-        leatc_slot_publish(made);
+        leati_handle_publish(made);
     leatc_graphs_unlock();
     if (result == LEATC_OK) {
         *exec = made;
@@ -560,14 +560,14 @@ int leatc_graph_instantiate(struct leatc_graph *graph, unsigned long long flags,
         end_exec(made);
     } else {
         pthread_mutex_destroy(&made->lock);
-        leatc_slot_free(&executables, made);
+        leati_handle_free(&executables, made);
     }
     return result;
 }
 
 int leatc_exec_check(struct leatc_exec *exec)
 {
-    return leatc_slot_live(&executables, exec) ? LEATC_OK : LEATC_INVALID_VALUE;
+    return leati_handle_live(&executables, exec) ? LEATC_OK : LEATC_INVALID_VALUE;
 }
 
 int leatc_exec_flags(struct leatc_exec *exec, unsigned long long *flags)
@@ -584,7 +584,7 @@ int leatc_exec_destroy(struct leatc_exec *exec)
     bool live;
 
     leatc_graphs_lock();
-    live = leatc_slot_retire(&executables, exec);
+    live = leati_handle_retire(&executables, exec);
     leatc_graphs_unlock();
     if (!live)
         return LEATC_INVALID_VALUE;

@@ -10,8 +10,8 @@
 #include <string.h>
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct leatc_slots graphs = LEATC_SLOTS(struct leatc_graph);
-static struct leatc_slots nodes = LEATC_SLOTS(struct leatc_node);
+static struct leati_handles graphs = LEATI_HANDLES(struct leatc_graph);
+static struct leati_handles nodes = LEATI_HANDLES(struct leatc_node);
 static unsigned long long latest_id;
 
 void leatc_graphs_lock(void)
@@ -158,12 +158,12 @@ static void take_end(struct leatc_ends *ends, const struct leatc_node *node)
 
 bool leatc_graph_live(const struct leatc_graph *graph)
 {
-    return leatc_slot_live(&graphs, graph);
+    return leati_handle_live(&graphs, graph);
 }
 
 bool leatc_node_live(const struct leatc_node *node)
 {
-    return leatc_slot_live(&nodes, node);
+    return leati_handle_live(&nodes, node);
 }
 
 static void free_node(struct leatc_node *node)
@@ -175,7 +175,7 @@ static void free_node(struct leatc_node *node)
     if (node->graph->hidden)
         free(node);
     else
-        leatc_slot_free(&nodes, node);
+        leati_handle_free(&nodes, node);
 }
 
 /* A node that is the last of its graph, without edges. NULL: out of memory. */
@@ -192,7 +192,7 @@ static struct leatc_node *new_node(struct leatc_graph *graph)
         graph->nodes = larger;
         graph->room = room;
     }
-    node = graph->hidden ? calloc(1, sizeof *node) : leatc_slot_new(&nodes);
+    node = graph->hidden ? calloc(1, sizeof *node) : leati_handle_new(&nodes);
     if (!node)
         return NULL;
     node->graph = graph;
@@ -205,7 +205,7 @@ static struct leatc_node *new_node(struct leatc_graph *graph)
 static void publish(struct leatc_node *node)
 {
     if (!node->graph->hidden)
-        leatc_slot_publish(node);
+        leati_handle_publish(node);
 }
 
 /* Takes a node and its edges out of its graph; the graph of a child graph node is the caller's. */
@@ -222,7 +222,7 @@ static void remove_node(struct leatc_node *node)
         graph->nodes[i] = graph->nodes[i + 1];
         graph->nodes[i]->index = i;
     }
-    (void)leatc_slot_retire(&nodes, node);
+    (void)leati_handle_retire(&nodes, node);
     free_node(node);
 }
 
@@ -261,7 +261,7 @@ bool leatc_nodes_belong(const struct leatc_graph *graph, struct leatc_node *cons
 
 static struct leatc_graph *new_graph(bool hidden)
 {
-    struct leatc_graph *graph = hidden ? calloc(1, sizeof *graph) : leatc_slot_new(&graphs);
+    struct leatc_graph *graph = hidden ? calloc(1, sizeof *graph) : leati_handle_new(&graphs);
 
     if (graph) {
         graph->hidden = hidden;
@@ -274,11 +274,11 @@ void leatc_graph_end(struct leatc_graph *graph, struct leatc_holding **holdings)
 {
     leatc_exec_forget(graph);
     if (!graph->hidden)
-        (void)leatc_slot_retire(&graphs, graph);
+        (void)leati_handle_retire(&graphs, graph);
     for (size_t i = 0; i < graph->count; i++) {
         struct leatc_node *node = graph->nodes[i];
 
-        (void)leatc_slot_retire(&nodes, node);
+        (void)leati_handle_retire(&nodes, node);
         if (node->child)
             leatc_graph_end(node->child, holdings);
         free_node(node);
@@ -288,7 +288,7 @@ void leatc_graph_end(struct leatc_graph *graph, struct leatc_holding **holdings)
     if (graph->hidden)
         free(graph);
     else
-        leatc_slot_free(&graphs, graph);
+        leati_handle_free(&graphs, graph);
 }
 
 bool leatc_graph_has_memory(const struct leatc_graph *graph)
@@ -379,7 +379,7 @@ struct leatc_graph *leatc_graph_copy(const struct leatc_graph *graph, bool hidde
     for (size_t i = 0; i < copy->count && !hidden; i++)
         publish(copy->nodes[i]);
     if (!hidden)
-        leatc_slot_publish(copy);
+        leati_handle_publish(copy);
     return copy;
 }
 
@@ -470,7 +470,7 @@ int leatc_graph_create(struct leatc_graph **graph)
     leatc_graphs_lock();
     made = new_graph(false);
     if (made)
-        leatc_slot_publish(made);
+        leati_handle_publish(made);
     leatc_graphs_unlock();
     if (!made)
         return LEATC_OUT_OF_MEMORY;

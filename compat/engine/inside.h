@@ -2,51 +2,11 @@
 #ifndef LEATC_INSIDE_H
 #define LEATC_INSIDE_H
 
+#include "base/handles.h"
 #include "engine/engine.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
-
-/* ---- slots: objects behind handles ----------------------------------------------------------------------- */
-
-/*
- * Each type of handle has a table of slots of one size in an address range of its own that is never given back, so
- * that any pointer can be asked whether it is a live handle without touching foreign memory. A freed slot rests
- * until LEATC_SLOTS_REST younger ones were freed.
- */
-#define LEATC_SLOTS_REST 4096
-#define LEATC_SLOTS_MAX (1u << 20)
-
-/* The first member of every object. */
-struct leatc_slot {
-    atomic_uint live;
-    uint32_t next_free; /* number + 1 of the next free slot; under the table's lock */
-};
-
-struct leatc_slots {
-    size_t object_bytes;
-    pthread_mutex_t lock; /* guards what follows but base and used, which are read without it */
-    _Atomic(char *) base;
-    _Atomic uint32_t used;
-    uint32_t free_count, oldest_free, newest_free;
-};
-
-#define LEATC_SLOTS(type)                                                                                         \
-    {                                                                                                             \
-        .object_bytes = sizeof(type), .lock = PTHREAD_MUTEX_INITIALIZER                                           \
-    }
-
-/* A zeroed object that is not live yet; NULL when out of memory. */
-void *leatc_slot_new(struct leatc_slots *table);
-void leatc_slot_publish(void *object);
-bool leatc_slot_live(struct leatc_slots *table, const void *object);
-
-/* Ends a live object; false when it was none. It stays readable until leatc_slot_free(). */
-bool leatc_slot_retire(struct leatc_slots *table, void *object);
-void leatc_slot_free(struct leatc_slots *table, void *object);
-
-/* Calls visit for each live object, which may end it. */
-void leatc_slots_each(struct leatc_slots *table, void (*visit)(void *object, void *argument), void *argument);
 
 /* ---- graphs ---------------------------------------------------------------------------------------------- */
 
@@ -89,7 +49,7 @@ struct leatc_attribute {
 };
 
 struct leatc_node {
-    struct leatc_slot slot; /* not live in the graph of an executable */
+    struct leati_handle handle; /* not live in the graph of an executable */
     struct leatc_graph *graph;
     unsigned long long id, origin; /* origin: the id of the node that this one was made from */
     size_t index;                  /* in its graph */
@@ -114,7 +74,7 @@ struct leatc_holding {
 };
 
 struct leatc_graph {
-    struct leatc_slot slot;
+    struct leati_handle handle;
     unsigned long long id;
     struct leatc_node **nodes; /* in the order in which they were added */
     size_t count, room;
@@ -210,7 +170,7 @@ static inline bool leatc_capturing(void)
 /* ---- streams and devices --------------------------------------------------------------------------------- */
 
 struct leatc_stream {
-    struct leatc_slot slot;
+    struct leati_handle handle;
     struct leatc_device *device;
     leat_stream *native;
     leat_event *mark; /* by which the legacy default stream waits for this one, and the other way round */

@@ -133,7 +133,7 @@ static int own_kernel(const void *function, struct leatc_device *device, struct 
 /* ---- libraries ---- */
 
 struct leatc_library {
-    struct leatc_slot slot;
+    struct leati_handle handle;
     char *image;  /* what was given, or the path of the file */
     size_t bytes; /* 0: image is a path */
     leat_module *modules[LEATC_DEVICES_MAX];
@@ -141,13 +141,13 @@ struct leatc_library {
 };
 
 struct library_kernel {
-    struct leatc_slot slot;
+    struct leati_handle handle;
     struct leatc_library *library;
     char *name;
 };
 
-static struct leatc_slots libraries = LEATC_SLOTS(struct leatc_library);
-static struct leatc_slots library_kernels = LEATC_SLOTS(struct library_kernel);
+static struct leati_handles libraries = LEATI_HANDLES(struct leatc_library);
+static struct leati_handles library_kernels = LEATI_HANDLES(struct library_kernel);
 
 /* The module of a library on a device, loaded. Under the lock, for writing. */
 static int load_on(struct leatc_library *library, struct leatc_device *device, leat_module **module)
@@ -190,7 +190,7 @@ int leatc_library_load(const void *image, size_t bytes, const char *path, struct
     if (!device)
         return result;
     LEATC_TRY(leatc_capture_refuse_unsafe());
-    made = leatc_slot_new(&libraries);
+    made = leati_handle_new(&libraries);
     if (!made)
         return LEATC_OUT_OF_MEMORY;
     made->bytes = path ? 0 : bytes;
@@ -203,10 +203,10 @@ int leatc_library_load(const void *image, size_t bytes, const char *path, struct
     pthread_rwlock_unlock(&lock);
     if (result != LEATC_OK) {
         free(made->image);
-        leatc_slot_free(&libraries, made);
+        leati_handle_free(&libraries, made);
         return result;
     }
-    leatc_slot_publish(made);
+    leati_handle_publish(made);
     *library = made;
     return LEATC_OK;
 }
@@ -215,17 +215,17 @@ static void end_kernel_of(void *object, void *library)
 {
     struct library_kernel *kernel = object;
 
-    if (kernel->library == library && leatc_slot_retire(&library_kernels, kernel)) {
+    if (kernel->library == library && leati_handle_retire(&library_kernels, kernel)) {
         free(kernel->name);
-        leatc_slot_free(&library_kernels, kernel);
+        leati_handle_free(&library_kernels, kernel);
     }
 }
 
 int leatc_library_unload(struct leatc_library *library)
 {
-    if (!leatc_slot_retire(&libraries, library))
+    if (!leati_handle_retire(&libraries, library))
         return LEATC_INVALID_HANDLE;
-    leatc_slots_each(&library_kernels, end_kernel_of, library);
+    leati_handles_each(&library_kernels, end_kernel_of, library);
     for (int i = 0; i < LEATC_DEVICES_MAX; i++)
         if (library->modules[i] && library->generations[i] == atomic_load(&leatc_device_known(i)->generation) &&
             leatc_device_is_open(i)) {
@@ -233,7 +233,7 @@ int leatc_library_unload(struct leatc_library *library)
             (void)leat_module_unload(library->modules[i]);
         }
     free(library->image);
-    leatc_slot_free(&libraries, library);
+    leati_handle_free(&libraries, library);
     return LEATC_OK;
 }
 
@@ -246,19 +246,19 @@ int leatc_library_kernel(struct leatc_library *library, const char *name, void *
 
     if (!name || !kernel)
         return LEATC_INVALID_VALUE;
-    if (!leatc_slot_live(&libraries, library))
+    if (!leati_handle_live(&libraries, library))
         return LEATC_INVALID_HANDLE;
     if (!device)
         return result;
     LEATC_TRY(kernel_on(library, name, device, &there));
-    made = leatc_slot_new(&library_kernels);
+    made = leati_handle_new(&library_kernels);
     if (!made || !(made->name = strdup(name))) {
         if (made)
-            leatc_slot_free(&library_kernels, made);
+            leati_handle_free(&library_kernels, made);
         return LEATC_OUT_OF_MEMORY;
     }
     made->library = library;
-    leatc_slot_publish(made);
+    leati_handle_publish(made);
     *kernel = made;
     return LEATC_OK;
 }
@@ -288,7 +288,7 @@ static int find_kernel(const void *function, struct leatc_device *device, leat_k
     struct own own;
     int count = -1;
 
-    if (leatc_slot_live(&library_kernels, function)) {
+    if (leati_handle_live(&library_kernels, function)) {
         const struct library_kernel *made = function;
 
         LEATC_TRY(kernel_on(made->library, made->name, device, kernel));
@@ -308,7 +308,7 @@ int leatc_function_check(const void *function)
 {
     leat_cpu_kernel code;
 
-    return leatc_slot_live(&library_kernels, function) ||
+    return leati_handle_live(&library_kernels, function) ||
                    (function && is_own_kernel(description_of(function), &code))
                ? LEATC_OK
                : LEATC_INVALID_FUNCTION;

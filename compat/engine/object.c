@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 struct leatc_object {
-    struct leatc_slot slot;
+    struct leati_handle handle;
     unsigned long long count;       /* references; under the lock of graphs */
     unsigned long long count_owned; /* those of them that the program owns, and not a graph */
     void *ptr;
@@ -14,7 +14,7 @@ struct leatc_object {
     struct leatc_object *next_ended;
 };
 
-static struct leatc_slots objects = LEATC_SLOTS(struct leatc_object);
+static struct leati_handles objects = LEATI_HANDLES(struct leatc_object);
 
 static bool is_count(unsigned count)
 {
@@ -27,13 +27,13 @@ int leatc_object_create(void *ptr, void (*destroy)(void *), unsigned count, stru
 
     if (!object || !destroy || !is_count(count))
         return LEATC_INVALID_VALUE;
-    made = leatc_slot_new(&objects);
+    made = leati_handle_new(&objects);
     if (!made)
         return LEATC_OUT_OF_MEMORY;
     made->count = made->count_owned = count;
     made->ptr = ptr;
     made->destroy = destroy;
-    leatc_slot_publish(made);
+    leati_handle_publish(made);
     *object = made;
     return LEATC_OK;
 }
@@ -45,7 +45,7 @@ static void release(struct leatc_object *object, unsigned long long count, struc
     object->count -= count;
     if (object->count)
         return;
-    (void)leatc_slot_retire(&objects, object);
+    (void)leati_handle_retire(&objects, object);
     object->next_ended = *ended;
     *ended = object;
 }
@@ -109,7 +109,7 @@ void leatc_objects_destroy(struct leatc_object *ended)
     for (struct leatc_object *next; ended; ended = next) {
         next = ended->next_ended;
         ended->destroy(ended->ptr);
-        leatc_slot_free(&objects, ended);
+        leati_handle_free(&objects, ended);
     }
 }
 
@@ -118,7 +118,7 @@ int leatc_object_retain(struct leatc_object *object, unsigned count)
     int result = LEATC_INVALID_VALUE;
 
     leatc_graphs_lock();
-    if (is_count(count) && leatc_slot_live(&objects, object)) {
+    if (is_count(count) && leati_handle_live(&objects, object)) {
         object->count += count;
         object->count_owned += count;
         result = LEATC_OK;
@@ -133,7 +133,7 @@ int leatc_object_release(struct leatc_object *object, unsigned count)
     int result = LEATC_INVALID_VALUE;
 
     leatc_graphs_lock();
-    if (is_count(count) && leatc_slot_live(&objects, object) && count <= object->count_owned) {
+    if (is_count(count) && leati_handle_live(&objects, object) && count <= object->count_owned) {
         object->count_owned -= count;
         release(object, count, &ended);
         result = LEATC_OK;
@@ -148,7 +148,7 @@ int leatc_graph_retain(struct leatc_graph *graph, struct leatc_object *object, u
     int result = LEATC_INVALID_VALUE;
 
     leatc_graphs_lock();
-    if (is_count(count) && leatc_graph_live(graph) && leatc_slot_live(&objects, object) &&
+    if (is_count(count) && leatc_graph_live(graph) && leati_handle_live(&objects, object) &&
         !(move && count > object->count_owned)) {
         result = hold(&graph->holdings, object, count) ? LEATC_OK : LEATC_OUT_OF_MEMORY;
         if (result == LEATC_OK && move)

@@ -9,7 +9,7 @@
 #include "engine/inside.h"
 
 struct leatc_pool {
-    struct leatc_slot slot;
+    struct leati_handle handle;
     struct leatc_device *device;
     leat_pool *native;                /* NULL for a pool of another process */
     uint64_t id;                      /* no other pool of the process has it */
@@ -24,7 +24,7 @@ struct leatc_pool {
     _Atomic unsigned access[LEATC_DEVICES_MAX];
 };
 
-static struct leatc_slots pools = LEATC_SLOTS(struct leatc_pool);
+static struct leati_handles pools = LEATI_HANDLES(struct leatc_pool);
 
 /* Guards the making of default pools; and held while the ways of a pool change, here and in leat's pool. */
 static pthread_mutex_t default_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -39,7 +39,7 @@ static uint64_t rounded(size_t bytes)
 
 int leatc_pool_check(struct leatc_pool *pool)
 {
-    return leatc_slot_live(&pools, pool) ? LEATC_OK : LEATC_INVALID_VALUE;
+    return leati_handle_live(&pools, pool) ? LEATC_OK : LEATC_INVALID_VALUE;
 }
 
 /* The first values of a pool, whose native one is there or never will be. */
@@ -50,7 +50,7 @@ static void begin_pool(struct leatc_pool *pool, struct leatc_device *device)
     atomic_store_explicit(&pool->ways, LEAT_POOL_REUSE_ALL, memory_order_relaxed);
     atomic_store_explicit(&pool->references, 1, memory_order_relaxed);
     atomic_store_explicit(&pool->access[device->ordinal], 3, memory_order_relaxed);
-    leatc_slot_publish(pool);
+    leati_handle_publish(pool);
 }
 
 bool leatc_pool_is_exportable(const struct leatc_pool *pool)
@@ -87,7 +87,7 @@ int leatc_pool_import(int ordinal, uint64_t process, uint64_t id, const struct l
 
     if (!device)
         return result;
-    made = leatc_slot_new(&pools);
+    made = leati_handle_new(&pools);
     if (!made)
         return LEATC_OUT_OF_MEMORY;
     made->maker_process = process;
@@ -114,14 +114,14 @@ static int new_pool(struct leatc_device *device, bool exportable, size_t max_byt
                                  .limit_bytes = whole_pages(max_bytes),
                                  .one_handle = exportable,
                                  .exportable = exportable};
-    struct leatc_pool *made = leatc_slot_new(&pools);
+    struct leatc_pool *made = leati_handle_new(&pools);
     leat_status status;
 
     if (!made)
         return LEATC_OUT_OF_MEMORY;
     status = leat_pool_create(atomic_load(&device->native), &options, &made->native);
     if (status != LEAT_OK) {
-        leatc_slot_free(&pools, made);
+        leati_handle_free(&pools, made);
         return leatc_result_of(status);
     }
     made->exportable = exportable;
@@ -146,7 +146,7 @@ static void drop(struct leatc_pool *pool)
         return;
     if (pool->native)
         (void)leat_pool_destroy(pool->native);
-    leatc_slot_free(&pools, pool);
+    leati_handle_free(&pools, pool);
 }
 
 int leatc_pool_destroy(struct leatc_pool *pool)
@@ -154,7 +154,7 @@ int leatc_pool_destroy(struct leatc_pool *pool)
     struct leatc_pool *expected = pool;
 
     LEATC_TRY(leatc_pool_check(pool));
-    if (pool->is_default || !leatc_slot_retire(&pools, pool))
+    if (pool->is_default || !leati_handle_retire(&pools, pool))
         return LEATC_INVALID_VALUE;
     (void)atomic_compare_exchange_strong(&pool->device->current_pool, &expected, NULL);
     drop(pool);
@@ -222,13 +222,13 @@ static void close_pool(void *object, void *device)
 {
     struct leatc_pool *pool = object;
 
-    if (pool->device == device && leatc_slot_retire(&pools, pool))
-        leatc_slot_free(&pools, pool);
+    if (pool->device == device && leati_handle_retire(&pools, pool))
+        leati_handle_free(&pools, pool);
 }
 
 void leatc_pools_close(struct leatc_device *device)
 {
-    leatc_slots_each(&pools, close_pool, device);
+    leati_handles_each(&pools, close_pool, device);
     atomic_store(&device->default_pool, NULL);
     atomic_store(&device->current_pool, NULL);
     atomic_store(&device->trim, false);
@@ -375,7 +375,7 @@ void leatc_pools_trim(struct leatc_device *device)
 {
     atomic_store(&device->trim, false);
     leatc_graph_memory_waited(device);
-    leatc_slots_each(&pools, trim_to_threshold, device);
+    leati_handles_each(&pools, trim_to_threshold, device);
 }
 
 int leatc_pool_set_access(struct leatc_pool *pool, int ordinal, unsigned access)

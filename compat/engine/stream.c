@@ -18,7 +18,7 @@
 
 #include <stdlib.h>
 
-static struct leatc_slots streams = LEATC_SLOTS(struct leatc_stream);
+static struct leati_handles streams = LEATI_HANDLES(struct leatc_stream);
 static _Atomic unsigned long long latest_id = 2; /* 1 and 2 are the default streams' */
 
 /* A stream of another device that runs the work which must run there. After a reset of that device the slot may
@@ -37,7 +37,7 @@ static bool is_blocking(const struct leatc_stream *stream)
 
 static struct leatc_stream *live_helper(const struct leatc_helper *helper)
 {
-    return helper->stream && leatc_slot_live(&streams, helper->stream) && helper->stream->id == helper->id
+    return helper->stream && leati_handle_live(&streams, helper->stream) && helper->stream->id == helper->id
                ? helper->stream
                : NULL;
 }
@@ -48,18 +48,18 @@ static void free_stream(struct leatc_stream *stream)
     for (int i = 0; stream->helpers && i < LEATC_DEVICES_MAX; i++) {
         struct leatc_stream *helper = live_helper(&stream->helpers[i]);
 
-        if (helper && leatc_slot_retire(&streams, helper))
+        if (helper && leati_handle_retire(&streams, helper))
             free_stream(helper);
     }
     free(stream->helpers);
     leat_event_destroy(stream->mark);
     leat_stream_destroy(stream->native);
-    leatc_slot_free(&streams, stream);
+    leati_handle_free(&streams, stream);
 }
 
 static int new_stream(struct leatc_device *device, unsigned flags, int priority, struct leatc_stream **made)
 {
-    struct leatc_stream *stream = leatc_slot_new(&streams);
+    struct leatc_stream *stream = leati_handle_new(&streams);
     leat_device *native = atomic_load_explicit(&device->native, memory_order_relaxed);
     leat_status status;
 
@@ -98,7 +98,7 @@ static void list_stream(struct leatc_stream *stream)
 /* Publishes a stream and lists it with its device, so that the legacy default stream waits for it. */
 static void announce_stream(struct leatc_stream *stream)
 {
-    leatc_slot_publish(stream);
+    leati_handle_publish(stream);
     pthread_mutex_lock(&stream->device->lock);
     list_stream(stream);
     pthread_mutex_unlock(&stream->device->lock);
@@ -113,7 +113,7 @@ int leatc_streams_open(struct leatc_device *device)
     LEATC_TRY(new_stream(device, 0, 0, &legacy));
     legacy->legacy = true;
     legacy->id = 1;
-    leatc_slot_publish(legacy);
+    leati_handle_publish(legacy);
     device->blocking = device->non_blocking = device->leftover = NULL;
     atomic_store(&device->dirty_count, 0);
     device->legacy = legacy;
@@ -124,14 +124,14 @@ static void close_stream(void *object, void *device)
 {
     struct leatc_stream *stream = object;
 
-    if (stream->device == device && leatc_slot_retire(&streams, stream))
+    if (stream->device == device && leati_handle_retire(&streams, stream))
         free_stream(stream);
 }
 
 void leatc_streams_close(struct leatc_device *device)
 {
     device->legacy = NULL;
-    leatc_slots_each(&streams, close_stream, device);
+    leati_handles_each(&streams, close_stream, device);
     device->blocking = device->non_blocking = device->leftover = NULL;
     leat_event_destroy(device->latest);
     leat_event_destroy(device->fence);
@@ -324,7 +324,7 @@ int leatc_stream_find(struct leatc_stream *stream, struct leatc_stream **found)
     }
     if (stream == LEATC_STREAM_PER_THREAD)
         return of_this_thread(found);
-    if (!leatc_slot_live(&streams, stream) || stream->legacy)
+    if (!leati_handle_live(&streams, stream) || stream->legacy)
         return LEATC_INVALID_HANDLE;
     *found = stream;
     return LEATC_OK;
@@ -438,7 +438,7 @@ static int find_helper(struct leatc_stream *stream, int ordinal, struct leatc_st
     if (*found)
         return LEATC_OK;
     LEATC_TRY(new_stream(leatc_device_known(ordinal), LEATC_STREAM_NON_BLOCKING, 0, found));
-    leatc_slot_publish(*found);
+    leati_handle_publish(*found);
     *helper = (struct leatc_helper){*found, (*found)->id};
     return LEATC_OK;
 }
@@ -495,7 +495,7 @@ static void hand_over(struct leatc_device *device, struct leatc_stream *stream)
     if (leat_stream_query(stream->native) != LEAT_NOT_READY)
         return;
     if (!device->leftover && new_stream(device, LEATC_STREAM_NON_BLOCKING, 0, &device->leftover) == LEATC_OK) {
-        leatc_slot_publish(device->leftover);
+        leati_handle_publish(device->leftover);
         list_stream(device->leftover);
     }
     if (!device->leftover || leat_event_record(stream->mark, stream->native) != LEAT_OK ||
@@ -516,7 +516,7 @@ int leatc_stream_destroy(struct leatc_stream *stream)
     struct leatc_stream **link;
 
     if (!stream || stream == LEATC_STREAM_LEGACY || stream == LEATC_STREAM_PER_THREAD ||
-        !leatc_slot_live(&streams, stream) || stream->legacy || !leatc_slot_retire(&streams, stream))
+        !leati_handle_live(&streams, stream) || stream->legacy || !leati_handle_retire(&streams, stream))
         return LEATC_INVALID_HANDLE;
     device = stream->device;
     pthread_mutex_lock(&device->lock);

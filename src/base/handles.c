@@ -135,3 +135,16 @@ void leati_handle_free(struct leati_handles *table, void *object)
     table->newest_free = number;
     pthread_mutex_unlock(&table->lock);
 }
+
+void leati_handles_each(struct leati_handles *table, void (*visit)(void *object, void *argument), void *argument)
+{
+    /* Acquire: pairs with the release in leati_handle_new(). */
+    uint32_t used = atomic_load_explicit(&table->used, memory_order_acquire);
+
+    for (uint32_t i = 0; i < used; i++) {
+        struct leati_handle *object = slot(table, i);
+
+        if (leati_handle_live(table, object))
+            visit(object, argument);
+    }
+}

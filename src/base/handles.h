@@ -5,6 +5,8 @@
  * pointer is a live handle if it is the start of a slot whose live mark is set; that takes no lock and touches no
  * foreign memory. A freed slot is used again only after LEATI_HANDLES_QUARANTINE younger ones were freed, so a
  * stale handle stays recognisable for that long.
+ *
+ * The libraries of known names have tables of their own: compat/compat.mk compiles this file into them too.
  */
 #ifndef LEATI_HANDLES_H
 #define LEATI_HANDLES_H
@@ -55,5 +57,8 @@ bool leati_handle_retire(struct leati_handles *table, void *handle);
 
 /* Gives an object that is not live back; all of it is cleared but the handle. */
 void leati_handle_free(struct leati_handles *table, void *object);
+
+/* Calls visit for each live object, which may end it. No lock is held. */
+void leati_handles_each(struct leati_handles *table, void (*visit)(void *object, void *argument), void *argument);
 
 #endif
