@@ -17,7 +17,11 @@
  * LEAT_NOT_READY without a message; no call of the API returns it. LEAT_NOT_READY says only that work is not
  * finished yet.
  */
+#ifndef __clang_analyzer__
 #define LEATI_DECLINED ((leat_status)1000)
+#else
+#define LEATI_DECLINED LEAT_NOT_READY /* the analyzer wants a value of the enum */
+#endif
 
 /* Sets this thread's sentence and returns status. For HOST_MEMORY a limit on addresses (base/addresses.h), if
  * there is one, is named behind it. */
