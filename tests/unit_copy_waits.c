@@ -6,7 +6,7 @@
 #include "held.h"
 
 #include "copy/links.h"
-#include "copy/small.h"
+#include "copy/eager.h"
 #include "copy/staged.h"
 #include "driver/fault/fault.h"
 
@@ -77,7 +77,7 @@ static void delay_all(void *stream, struct leati_end dst, struct leati_end src, 
 static void short_copies_keep_their_place_in_the_ring(void **state)
 {
     enum { COUNT = 24 };
-    const size_t each = LEATI_SMALL_BYTES;
+    const size_t each = LEATI_EAGER_SHORT_BYTES;
     struct test_state *t = *state;
     struct room room = make_room(t->device, COUNT * each);
 

@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/options.h"
 #include "copy/links.h"
-#include "copy/small.h"
+#include "copy/eager.h"
 
 #include <leat/copy.h>
 
@@ -28,7 +28,6 @@
 #define DRIVER_OUT_BYTES ((size_t)448 << 10)
 #define DRIVER_BY_FEW_BYTES ((size_t)512 << 10) /* either way where few threads copy */
 #define DRIVER_AT_FIRST_BYTES ((size_t)8 << 20)
-#define EAGER_BYTES ((size_t)2 << 20)
 #define TINY_IN_BYTES ((size_t)32 << 10) /* leat's own hand is slower than the driver at 16 KiB, not at 64 */
 #define SOON_NS 1000000u
 
@@ -82,15 +81,16 @@ static void choose_in(leat_stream *stream, struct leati_plan *plan)
 
     plan->direction = LEATI_DIRECTION_IN;
     plan->early = leati_stream_reads_now(stream);
-    if (plan->bytes <= LEATI_SMALL_BYTES && plan->early) {
-        choose(plan, LEATI_PATH_SMALL_IN, "it is short, and nothing before it on the stream writes host memory");
+    if (plan->bytes <= LEATI_EAGER_SHORT_BYTES && plan->early) {
+        choose(plan, LEATI_PATH_EAGER, "it is short, and nothing before it on the stream writes host memory");
+        plan->direction = LEATI_DIRECTION_IN;
         return;
     }
     idle = (!plan->early || plan->bytes < DRIVER_AT_FIRST_BYTES) && is_idle(stream);
     plan->early = plan->early || idle;
-    if (plan->bytes <= LEATI_SMALL_BYTES && idle)
-        choose(plan, LEATI_PATH_SMALL_IN, "it is short, and the stream is idle");
-    else if (plan->early && !plan->followed && plan->bytes <= EAGER_BYTES)
+    if (plan->bytes <= LEATI_EAGER_SHORT_BYTES && idle)
+        choose(plan, LEATI_PATH_EAGER, "it is short, and the stream is idle");
+    else if (plan->early && !plan->followed && plan->bytes <= LEATI_EAGER_MOST_BYTES)
         choose(plan, LEATI_PATH_EAGER, "eager");
     else if (plan->early)
         choose(plan, LEATI_PATH_STAGED,
@@ -107,9 +107,9 @@ static void choose_out(leat_stream *stream, struct leati_plan *plan)
     bool idle = plan->bytes < DRIVER_AT_FIRST_BYTES && is_idle(stream);
 
     plan->direction = LEATI_DIRECTION_OUT;
-    if (plan->bytes <= LEATI_SMALL_BYTES && idle)
-        choose(plan, LEATI_PATH_SMALL_OUT, "it is short and the stream is idle: no thread could be faster");
-    else if (idle && !plan->followed && plan->bytes <= EAGER_BYTES)
+    if (plan->bytes <= LEATI_EAGER_SHORT_BYTES && idle)
+        choose(plan, LEATI_PATH_EAGER, "it is short and the stream is idle: no thread could be faster");
+    else if (idle && !plan->followed && plan->bytes <= LEATI_EAGER_MOST_BYTES)
         choose(plan, LEATI_PATH_EAGER, "eager");
     else
         choose(plan, LEATI_PATH_STAGED, "the destination is pageable");
@@ -135,7 +135,14 @@ static leat_status choose_pageable(leat_stream *stream, struct leati_plan *plan)
     }
 
     leati_error_keep(&before);
-    status = leati_stager_get(stream->device, &plan->stager);
+    status = plan->followed || !leati_stream_is_idle(stream) ? leati_stager_get(stream->device, &plan->stager)
+                                                             : leati_stager_find(stream->device, &plan->stager);
+    if (status == LEATI_DECLINED) {
+        plan->stager = NULL;
+        plan->first = true;
+        choose(plan, LEATI_PATH_PAGEABLE, "leat's ring of pinned memory is made behind the first copies of a process");
+        return LEAT_OK;
+    }
     if (status == LEAT_ERROR_INVALID)
         return status;
     if (status != LEAT_OK) {
@@ -188,6 +195,7 @@ static void begin_plan(struct leati_plan *plan, size_t bytes, bool followed)
     plan->helpers = 0;
     plan->followed = followed;
     plan->early = false;
+    plan->first = false;
     plan->stager = NULL;
     plan->why = "";
 }
@@ -230,13 +238,14 @@ leat_status leati_plan_unasked(leat_stream *stream, void *dst, const void *src, 
     if (leati_is_pageable(&plan->to) && leati_is_pageable(&plan->from))
         return LEAT_NOT_READY;
     unknown = leati_is_pageable(&plan->to) ? &plan->to.end : &plan->from.end;
-    if (bytes > LEATI_SMALL_BYTES || !leati_stream_known_idle(stream) || is_one_pass(stream->device))
+    if (bytes > LEATI_EAGER_SHORT_BYTES || !leati_stream_known_idle(stream) || is_one_pass(stream->device))
         return LEAT_NOT_READY;
     plan->stager = atomic_load_explicit(&stream->device->stager, memory_order_acquire);
     if (!plan->stager || plan->stager->refused[0] || !leati_catch_ready())
         return LEAT_NOT_READY;
     plan->early = true;
-    choose(plan, unknown == &plan->from.end ? LEATI_PATH_SMALL_IN : LEATI_PATH_SMALL_OUT, "short");
+    plan->direction = unknown == &plan->from.end ? LEATI_DIRECTION_IN : LEATI_DIRECTION_OUT;
+    choose(plan, LEATI_PATH_EAGER, "short");
     return LEAT_OK;
 }
 
@@ -250,12 +259,15 @@ leat_status leati_plan_copy(leat_stream *stream, void *dst, const void *src, siz
     LEATI_TRY(choose_pageable(stream, plan));
     plan->helpers = count_links(stream, plan);
     /* Short copies find out by themselves, which saves a system call or two. */
-    if ((plan->path == LEATI_PATH_SMALL_IN || plan->path == LEATI_PATH_SMALL_OUT) && leati_catch_ready())
+    if ((plan->path == LEATI_PATH_EAGER || plan->path == LEATI_PATH_EAGER) && leati_catch_ready())
         return LEAT_OK;
     /* The driver's call would end the program where a page in the middle is gone; leat's threads say which. */
-    if (plan->path == LEATI_PATH_PAGEABLE && plan->stager && !plan->stager->refused[0]) {
+    if (plan->path == LEATI_PATH_PAGEABLE && (plan->first || (plan->stager && !plan->stager->refused[0]))) {
         if (is_all_there(plan))
             return LEAT_OK;
+        if (plan->first)
+            LEATI_TRY(leati_stager_get(stream->device, &plan->stager));
+        plan->first = false;
         choose(plan, LEATI_PATH_STAGED, "not all of the memory is there, which leat's threads tell");
     }
     if (leati_is_pageable(&plan->to))
@@ -279,6 +291,8 @@ static leat_status run_by_driver(leat_stream *stream, const struct leati_plan *p
         leati_stream_piece_ends(stream);
     if (leati_is_pageable(&plan->to))
         leati_stream_writes_host(stream);
+    if (plan->first)
+        leati_stager_prepare(stream->device);
     return status;
 }
 
@@ -323,7 +337,7 @@ static leat_status staged_over_links(leat_stream *stream, const struct leati_pla
         size_t bytes = link < plan->helpers ? share : plan->bytes - link * share;
         leat_status status = leati_stage_start(plan->stager, stream, &to, &from, bytes, &request, NULL);
 
-        if (status == LEAT_NOT_READY)
+        if (status == LEATI_DECLINED)
             return leati_fail(LEAT_ERROR_HOST_MEMORY, "no pinned memory for staging over %u links",
                               plan->helpers + 1);
         LEATI_TRY(status);
@@ -354,9 +368,10 @@ static leat_status stage(leat_stream *stream, const struct leati_plan *plan, uin
                          struct leati_job **job)
 {
     struct leati_stage_request request = {
-        .direction = plan->direction, .early = plan->early, .deadline_ns = deadline_ns, .eager = plan->path == LEATI_PATH_EAGER};
+        .direction = plan->direction, .early = plan->early, .deadline_ns = deadline_ns};
 
-    return leati_stage_start(plan->stager, stream, &plan->to, &plan->from, plan->bytes, &request, plan->path == LEATI_PATH_EAGER ? NULL : job);
+    leat_status status = leati_stage_start(plan->stager, stream, &plan->to, &plan->from, plan->bytes, &request, job);
+    return status == LEATI_DECLINED ? LEAT_NOT_READY : status;
 }
 
 static leat_status run(leat_stream *stream, const struct leati_plan *plan, uint64_t deadline_ns,
@@ -366,10 +381,14 @@ static leat_status run(leat_stream *stream, const struct leati_plan *plan, uint6
 
     if (plan->helpers)
         status = over_links(stream, plan, deadline_ns);
-    if (plan->path == LEATI_PATH_SMALL_OUT)
-        status = leati_small_out(plan->stager, stream, &plan->to, &plan->from, plan->bytes);
-    else if (plan->path == LEATI_PATH_SMALL_IN)
-        status = leati_small_in(plan->stager, stream, &plan->to, &plan->from, plan->bytes);
+    if (plan->path == LEATI_PATH_EAGER) {
+        status = plan->direction == LEATI_DIRECTION_IN ? leati_eager_in(plan->stager, stream, &plan->to, &plan->from, plan->bytes)
+                                                       : leati_eager_out(plan->stager, stream, &plan->to, &plan->from, plan->bytes);
+        if (status == LEATI_DECLINED)
+            status = LEAT_NOT_READY;
+        else
+            return status;
+    }
     if (status == LEAT_NOT_READY && plan->path != LEATI_PATH_DRIVER && plan->path != LEATI_PATH_PAGEABLE)
         status = stage(stream, plan, deadline_ns, job);
     return status == LEAT_NOT_READY ? run_by_driver(stream, plan) : status;
@@ -389,11 +408,12 @@ leat_status leati_run_copy(leat_stream *stream, struct leati_plan *plan, uint64_
     LEATI_TRY(leati_may_use(&written, stream, "dst", to, plan->bytes, true));
     LEATI_TRY(leati_may_use(&read, stream, "src", from, plan->bytes, false));
     status = run(stream, plan, deadline_ns, job);
-    leati_order_given(stream->order);
+    if (plan->path != LEATI_PATH_EAGER)
+        leati_order_given(stream->order);
     LEATI_TRY(status);
     leati_was_used(&written, stream, to, plan->bytes, true);
     /* A short copy out is complete by now. */
-    if (plan->path == LEATI_PATH_SMALL_OUT)
+    if (plan->path == LEATI_PATH_EAGER)
         read.tick = 0;
     leati_was_used(&read, stream, from, plan->bytes, false);
     return LEAT_OK;
@@ -496,7 +516,7 @@ static leat_status finish_now(leat_stream *stream, const struct leati_plan *plan
         status = leati_job_wait(job, stream->device, plan->direction != LEATI_DIRECTION_IN, UINT64_MAX);
         return status == LEAT_OK ? leati_job_result(job) : status;
     }
-    if (plan->path == LEATI_PATH_DRIVER || plan->path == LEATI_PATH_EAGER || plan->path == LEATI_PATH_SMALL_IN || plan->path == LEATI_PATH_SMALL_OUT)
+    if (plan->path == LEATI_PATH_DRIVER || plan->path == LEATI_PATH_EAGER)
         return LEAT_OK;
     return driver->ops->stream_synchronize(driver, stream->native);
 }

@@ -23,8 +23,6 @@ static inline bool leati_is_on_host(const struct leati_target *target)
 enum leati_path {
     LEATI_PATH_DRIVER,    /* the driver's asynchronous call */
     LEATI_PATH_PAGEABLE,  /* the driver's call for pageable memory */
-    LEATI_PATH_SMALL_IN,  /* small.h */
-    LEATI_PATH_SMALL_OUT, /* small.h */
     LEATI_PATH_EAGER,
     LEATI_PATH_STAGED     /* staged.h */
 };
@@ -37,7 +35,7 @@ struct leati_plan {
     enum leati_direction direction;          /* of STAGED */
     unsigned helpers;            /* devices whose links are used too */
     bool followed;               /* it has a ticket */
-    bool early;                  /* the source may be read at once */
+    bool first; bool early;                  /* the source may be read at once */
     struct leati_stager *stager; /* NULL where no pageable memory is involved */
     const char *why;
 };

@@ -49,13 +49,9 @@ static void add_path(struct leati_text *text, const struct leati_plan *plan)
     case LEATI_PATH_PAGEABLE:
         leati_text_add(text, "the driver's copy for pageable memory");
         break;
-    case LEATI_PATH_SMALL_IN:
-        leati_text_add(text, "by the caller into the stream's ring of pinned memory, and by DMA from there");
-        break;
-    case LEATI_PATH_SMALL_OUT:
-        leati_text_add(text, "by DMA into pinned memory, and by the caller, who waits for it, from there");
-        break;
     case LEATI_PATH_EAGER:
+        leati_text_add(text, "eager");
+        break;
     case LEATI_PATH_STAGED:
         add_staged(text, plan);
         break;
@@ -81,7 +77,7 @@ static void add_bound(struct leati_text *text, const struct leati_plan *plan)
                                                         : "the link between the two devices");
     else if (plan->path == LEATI_PATH_STAGED && plan->direction == LEATI_DIRECTION_HOST)
         leati_text_add(text, "the host's memory");
-    else if (plan->path == LEATI_PATH_SMALL_IN || plan->path == LEATI_PATH_SMALL_OUT)
+    else if (plan->path == LEATI_PATH_EAGER || plan->path == LEATI_PATH_EAGER)
         leati_text_add(text, "the latency of one DMA");
     else
         leati_text_add(text, "the link between host and device");

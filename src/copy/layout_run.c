@@ -256,11 +256,11 @@ static leat_status run_on_host(const struct leati_layout_copy *copy, struct scra
     struct leati_list list = {.copy = copy_parts, .list = parts, .count = parts->host.parts, .scratch = own};
     struct leati_stage_request request = {.direction = LEATI_DIRECTION_HOST, .early = early, .list = &list};
     struct leati_target to = {.end.ptr = parts->dst}, from = {.end.ptr = (void *)parts->src};
-    leat_status status = LEAT_NOT_READY;
+    leat_status status = LEATI_DECLINED;
 
     if (copy->stager)
         status = leati_stage_start(copy->stager, copy->stream, &to, &from, parts->host.parts, &request, NULL);
-    if (status != LEAT_NOT_READY)
+    if (status != LEATI_DECLINED)
         return status;
     leati_order_hold(parts->order);
     status = driver->ops->launch_host(driver, copy->stream->native, run_all, parts);

@@ -591,7 +591,7 @@ static leat_status pack_now(struct many *many, struct block *block, bool first)
         return LEAT_OK;
     }
     if (!many->pairs.asking)
-        return LEAT_NOT_READY;
+        return LEATI_DECLINED;
     describe_fault(number_at(in, fault), fault, sentence, sizeof sentence);
     return leati_fail(LEAT_ERROR_POINTER, "%s", sentence);
 }
@@ -684,12 +684,12 @@ static leat_status check(const char *what, leat_stream *stream, const leat_copy_
 
 leat_status leat_copy_many(leat_stream *stream, const leat_copy_pair *pairs, size_t count)
 {
-    leat_status status = LEAT_NOT_READY;
+    leat_status status = LEATI_DECLINED;
 
     LEATI_TRY(check("leat_copy_many", stream, pairs, count));
     if (!count)
         return LEAT_OK;
-    for (int asking = 0; asking < 2 && status == LEAT_NOT_READY; asking++) {
+    for (int asking = 0; asking < 2 && status == LEATI_DECLINED; asking++) {
         struct many many;
 
         status = copy_many(&many, stream, pairs, count, asking);

@@ -11,7 +11,7 @@
 #include "copy/box.h"
 #include "copy/copy.h"
 #include "copy/layout.h"
-#include "copy/small.h"
+#include "copy/eager.h"
 
 #include <leat/copy.h>
 
@@ -160,7 +160,7 @@ static leat_status stage(leat_stream *stream, const struct plan *plan)
     leat_copy_box packed = packed_box(plan);
     struct leati_stage_request request = {.direction = plan->direction, .early = plan->early, .box = &staged};
 
-    request.eager = plan->early && plan->bytes <= LEATI_SMALL_BYTES;
+    request.eager = plan->early && plan->bytes <= LEATI_EAGER_SHORT_BYTES;
     if (plan->direction == LEATI_DIRECTION_IN)
         LEATI_TRY(leati_box_choose(stream, &plan->to.end, &ring, &packed, &staged.by));
     else if (plan->direction == LEATI_DIRECTION_OUT)
@@ -183,11 +183,11 @@ static leat_status run_rows(leat_stream *stream, const struct plan *plan)
 
 static leat_status run(leat_stream *stream, const struct plan *plan)
 {
-    leat_status status = LEAT_NOT_READY;
+    leat_status status = LEATI_DECLINED;
 
     if (plan->stager)
         status = stage(stream, plan);
-    return status == LEAT_NOT_READY ? move(stream, plan) : status;
+    return status == LEATI_DECLINED ? move(stream, plan) : status;
 }
 
 static leat_status run_checked(leat_stream *stream, const struct plan *plan)

@@ -2,7 +2,8 @@
 #include "copy/staged.h"
 
 #include "copy/links.h"
-#include "copy/small.h"
+#include "base/thread.h"
+#include "copy/eager.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -14,6 +15,7 @@ struct staged_device {
     struct leati_stager stager;
     leat_device *device;
     leat_pool *pools[2]; /* by store policy: lines that one leaves in the caches slow the other */
+    struct leati_eager_ring rings[LEATI_EAGER_RINGS];
 };
 
 static void *take(void *context, enum leati_store_policy policy, size_t bytes)
@@ -107,6 +109,11 @@ leat_pool *leati_stager_pool(struct leati_stager *stager, enum leati_store_polic
     return staged_of(stager)->pools[policy];
 }
 
+struct leati_eager_ring *leati_stager_rings(struct leati_stager *stager)
+{
+    return staged_of(stager)->rings;
+}
+
 static leat_status destroy_pools(struct staged_device *staged)
 {
     leat_status status = LEAT_OK;
@@ -144,6 +151,7 @@ static leat_status make(leat_device *device, struct leati_stager **made)
     if (!staged)
         return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the device's staging");
     staged->device = device;
+    leati_eager_rings_init(staged->rings);
     stager = &staged->stager;
     stager->context = staged;
     if (!device->driver->ops->stream_values) {
@@ -152,6 +160,7 @@ static leat_status make(leat_device *device, struct leati_stager **made)
         leati_error_keep(&before);
         status = set_up(staged);
         if (status != LEAT_OK && !stager->lost) {
+            leati_eager_rings_end(staged->rings, stager);
             leati_stager_end(stager);
             (void)destroy_pools(staged);
         }
@@ -186,14 +195,105 @@ leat_status leati_stager_get(leat_device *device, struct leati_stager **stager)
     return status;
 }
 
+/* ---- made behind the first copies ---- */
+
+/* A thread that makes the stager of a device; it ends by itself, and is joined when the device closes. */
+struct maker {
+    leat_device *device;
+    pthread_t thread;
+    atomic_bool over;
+    struct maker *next;
+};
+
+/* Guards the list. Never held while a thread is waited for. */
+static pthread_mutex_t makers_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct maker *makers;
+
+/* Under the lock. */
+static struct maker *maker_of(const leat_device *device)
+{
+    struct maker *maker = makers;
+
+    while (maker && maker->device != device)
+        maker = maker->next;
+    return maker;
+}
+
+static void *run_maker(void *argument)
+{
+    struct maker *maker = argument;
+    struct leati_stager *stager;
+
+    /* The next copy finds out whether it failed, and why. */
+    (void)LEATI_QUIETLY(leati_stager_get(maker->device, &stager));
+    atomic_store_explicit(&maker->over, true, memory_order_relaxed);
+    return NULL;
+}
+
+void leati_stager_prepare(leat_device *device)
+{
+    struct maker *maker;
+
+    pthread_mutex_lock(&makers_lock);
+    maker = maker_of(device) ? NULL : calloc(1, sizeof *maker);
+    if (maker) {
+        maker->device = device;
+        leati_copy_set_hooks(device);
+        if (leati_thread_start(&maker->thread, run_maker, maker)) {
+            free(maker);
+        } else {
+            maker->next = makers;
+            makers = maker;
+        }
+    }
+    pthread_mutex_unlock(&makers_lock);
+}
+
+leat_status leati_stager_find(leat_device *device, struct leati_stager **stager)
+{
+    struct maker *maker;
+    bool wait;
+
+    /* Acquire: pairs with the release of who made it. */
+    *stager = atomic_load_explicit(&device->stager, memory_order_acquire);
+    if (*stager)
+        return LEAT_OK;
+    pthread_mutex_lock(&makers_lock);
+    maker = maker_of(device);
+    /* Where the thread has failed, the caller tries again and says why. */
+    wait = !device->driver->can->dma_engines ||
+           (maker && atomic_load_explicit(&maker->over, memory_order_relaxed));
+    pthread_mutex_unlock(&makers_lock);
+    return wait ? leati_stager_get(device, stager) : LEATI_DECLINED;
+}
+
+static void join_maker(const leat_device *device)
+{
+    struct maker **place = &makers, *maker;
+
+    pthread_mutex_lock(&makers_lock);
+    while (*place && (*place)->device != device)
+        place = &(*place)->next;
+    maker = *place;
+    if (maker)
+        *place = maker->next;
+    pthread_mutex_unlock(&makers_lock);
+    if (!maker)
+        return;
+    pthread_join(maker->thread, NULL);
+    free(maker);
+}
+
 /* ---- what the core calls ---- */
 
 static leat_status device_closes(struct leat_device *device)
 {
-    struct leati_stager *stager = atomic_load_explicit(&device->stager, memory_order_acquire);
     leat_status status = LEAT_OK, ended;
     struct staged_device *staged;
+    struct leati_stager *stager;
 
+    join_maker(device);
+    stager = atomic_load_explicit(&device->stager, memory_order_acquire);
     leati_links_close(device);
     if (!stager)
         return LEAT_OK;
@@ -205,6 +305,7 @@ static leat_status device_closes(struct leat_device *device)
     /* Once more: only when the device is lost does nobody write the flags any more. */
     if (status != LEAT_OK)
         (void)device->driver->ops->device_synchronize(device->driver, device->native);
+    leati_eager_rings_end(staged->rings, stager);
     leati_stager_end(stager);
     ended = destroy_pools(staged);
     atomic_store_explicit(&device->stager, NULL, memory_order_relaxed);
@@ -237,7 +338,7 @@ static void wait_begins(struct leat_device *device, leati_query_function query, 
 }
 
 static const struct leati_copy_hooks copy_hooks = {
-    .stream_ends = leati_small_stream_ends, .device_closes = device_closes, .wait_begins = wait_begins};
+    .stream_ends = leati_eager_stream_ends, .device_closes = device_closes, .wait_begins = wait_begins};
 
 void leati_copy_set_hooks(leat_device *device)
 {
@@ -313,6 +414,7 @@ leat_status leati_stage_start(struct leati_stager *stager, leat_stream *stream, 
         .direction = request->direction,
         .early = request->early,
         .eager = request->eager,
+        .block = request->block,
         .deadline_ns = request->deadline_ns,
         .dst = to->end.ptr,
         .src = from->end.ptr,
@@ -337,7 +439,7 @@ leat_status leati_stage_start(struct leati_stager *stager, leat_stream *stream, 
         staging.from_rows = &from_rows;
     }
     status = leati_stager_copy(stager, &staging, job);
-    if (status != LEAT_NOT_READY && !request->eager && request->direction != LEATI_DIRECTION_IN &&
+    if (status != LEATI_DECLINED && !request->eager && request->direction != LEATI_DIRECTION_IN &&
         !(request->list && request->list->scratch))
         leati_stream_writes_host(stream);
     return status;

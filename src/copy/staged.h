@@ -12,13 +12,26 @@
 #include <leat/pool.h>
 
 struct leati_route;
+struct leati_eager_ring;
 
 /* The device's stager, made at the first use. If refused is set, it cannot be used, and the driver's own calls
  * must do. INVALID: an environment variable has a wrong value; other failures may be gone next time. */
 leat_status leati_stager_get(leat_device *device, struct leati_stager **stager);
 
+/*
+ * The same without waiting: DECLINED while there is none. Making one takes some ten milliseconds, most of them for
+ * pinned memory and the probe, so a process's first copies take another protocol where there is one, and call
+ * leati_stager_prepare() when they are given to the stream: a thread then makes the stager behind them. The CPU
+ * device's stager is made at once.
+ */
+leat_status leati_stager_find(leat_device *device, struct leati_stager **stager);
+void leati_stager_prepare(leat_device *device);
+
 /* The pool from which the rings of a store policy come. */
 leat_pool *leati_stager_pool(struct leati_stager *stager, enum leati_store_policy policy);
+
+/* The rings that eager copies of the device share. */
+struct leati_eager_ring *leati_stager_rings(struct leati_stager *stager);
 
 /* Sets what is to be done when a device with copies of this layer closes, and when its streams end. */
 void leati_copy_set_hooks(leat_device *device);
@@ -34,14 +47,15 @@ struct leati_stage_request {
     bool early;
     uint64_t deadline_ns;      /* on the clock; 0: none */
     struct leati_route *route; /* NULL: over the link of the stream's own device */
-    bool eager; /* as in staging/staging.h */
+    bool eager;                /* as in staging/staging.h, as is the next */
+    struct leati_flags *block;
     const struct leati_staged_box *box; /* NULL: bytes without gaps */
     const struct leati_list *list;      /* HOST: so many copies in the place of one, which the workers make */
 };
 
 /* Starts a staged copy; bytes is the number of copies where there is a list. Fills *job, which the caller must
- * release, when job is not NULL. LEAT_NOT_READY: there is no memory for it, and nothing was given to the stream:
- * the driver's own call must do. */
+ * release, when job is not NULL. DECLINED: there is no memory for it, and nothing was given to the stream: the
+ * driver's own call must do. */
 leat_status leati_stage_start(struct leati_stager *stager, leat_stream *stream, const struct leati_target *to,
                               const struct leati_target *from, size_t bytes,
                               const struct leati_stage_request *request, struct leati_job **job);

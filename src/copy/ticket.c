@@ -57,10 +57,10 @@ static leat_status start(leat_stream *stream, void *dst, const void *src, size_t
         return LEAT_OK;
     LEATI_TRY(leati_plan_copy(stream, dst, src, bytes, true, &plan));
     /* Made first: a copy without its event would be lost sight of. */
-    if (plan.path != LEATI_PATH_SMALL_OUT)
+    if (plan.path != LEATI_PATH_EAGER || plan.direction == LEATI_DIRECTION_IN)
         LEATI_TRY(leat_event_create(stream->device, &ticket->event));
     status = leati_run_copy(stream, &plan, deadline_ns, &ticket->job);
-    ticket->staged = !ticket->job && plan.path == LEATI_PATH_SMALL_IN;
+    ticket->staged = !ticket->job && plan.path == LEATI_PATH_EAGER;
     if (status == LEAT_OK && ticket->event && !ticket->job)
         status = leat_event_record(ticket->event, stream);
     if (ticket->event && (status != LEAT_OK || ticket->job)) {

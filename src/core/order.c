@@ -193,6 +193,16 @@ void leati_order_stream_ends(struct leati_order *order, bool finished)
     leati_error_quiet_end();
 }
 
+bool leati_order_is_over(struct leati_order *order)
+{
+    bool over;
+
+    pthread_mutex_lock(&order->lock);
+    over = !order->stream;
+    pthread_mutex_unlock(&order->lock);
+    return over;
+}
+
 leat_status leati_order_query(struct leati_order *order, uint64_t tick, bool *done,
                               struct leati_order_counts *counts)
 {

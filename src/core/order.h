@@ -112,6 +112,9 @@ void leati_order_finished(struct leati_order *order, uint64_t tick);
 /* Is it known that the work up to tick is done? No driver call. */
 bool leati_order_known(const struct leati_order *order, uint64_t tick);
 
+/* Has its stream ended? Then leati_order_query() gives that stream nothing more. */
+bool leati_order_is_over(struct leati_order *order);
+
 /* Asks the driver, with a mark of its own where there is none for tick. */
 leat_status leati_order_query(struct leati_order *order, uint64_t tick, bool *done,
                               struct leati_order_counts *counts);

@@ -153,6 +153,11 @@ leat_status leati_stager_start(struct leati_stager *stager, int node, int device
     return status;
 }
 
+size_t leati_stager_block_bytes(size_t bytes)
+{
+    return FLAGS_BYTES + leati_staging_ring_bytes(bytes, SIZE_MAX);
+}
+
 void *leati_stager_take(struct leati_stager *stager, size_t bytes)
 {
     return stager->hooks->take(stager->context, LEATI_STORES_CACHED, bytes);
@@ -357,35 +362,51 @@ static bool cut_job(struct leati_job *job, const struct leati_stager *stager,
     return true;
 }
 
-static struct leati_job *new_job(struct leati_stager *stager, const struct leati_staging_request *request)
+/* Takes a ring for a job, or the one that the request has. Returns false if there is no memory. */
+static bool find_ring(struct leati_job *job, struct leati_stager *stager,
+                      const struct leati_staging_request *request, size_t *ring_bytes)
 {
-    size_t unit_bytes = request->unit_bytes, wanted = 0, ring_bytes;
+    size_t unit_bytes = request->unit_bytes, wanted = 0;
     /* A chunk of one unit must fit. */
     size_t least =
         unit_bytes > RING_LEAST_BYTES ? leati_staging_ring_bytes(unit_bytes, SIZE_MAX) : RING_LEAST_BYTES;
+
+    if (request->block) {
+        job->flags = request->block;
+        *ring_bytes = leati_staging_ring_bytes(request->bytes, SIZE_MAX);
+        return true;
+    }
+    if (request->direction != LEATI_DIRECTION_HOST)
+        wanted = leati_staging_ring_bytes(request->bytes, (size_t)stager->ring_bytes);
+    job->flags = take_ring(stager, job->policy, wanted, least, ring_bytes);
+    job->held_bytes = *ring_bytes + FLAGS_BYTES;
+    return job->flags;
+}
+
+static struct leati_job *new_job(struct leati_stager *stager, const struct leati_staging_request *request)
+{
     struct leati_job *job = calloc(1, sizeof *job);
+    size_t ring_bytes;
 
     if (!job)
         return NULL;
-    if (request->direction != LEATI_DIRECTION_HOST)
-        wanted = leati_staging_ring_bytes(request->bytes, (size_t)stager->ring_bytes);
     job->policy = request->eager ? LEATI_STORES_STREAMING
                                  : leati_stager_policy(stager, request->direction, request->bytes);
-    job->flags = take_ring(stager, job->policy, wanted, least, &ring_bytes);
-    if (!job->flags)
+    if (!find_ring(job, stager, request, &ring_bytes))
         goto free_job;
     if (!cut_job(job, stager, request, ring_bytes))
         goto give_ring_back;
     init_flags(job->flags, 0);
     job->ring = (char *)job->flags + FLAGS_BYTES;
-    job->held_bytes = ring_bytes + FLAGS_BYTES;
     return job;
 
 give_ring_back:
-    leati_stager_give_back(stager, job->flags);
-    pthread_mutex_lock(&jobs_lock);
-    stager->held_bytes -= ring_bytes + FLAGS_BYTES;
-    pthread_mutex_unlock(&jobs_lock);
+    if (!request->block) {
+        leati_stager_give_back(stager, job->flags);
+        pthread_mutex_lock(&jobs_lock);
+        stager->held_bytes -= job->held_bytes;
+        pthread_mutex_unlock(&jobs_lock);
+    }
 free_job:
     free(job);
     return NULL;
@@ -533,7 +554,8 @@ static leat_status issue_staged(struct leati_stager *stager, struct leati_job *j
             break;
         LEATI_TRY(request->move(request->context, chunk->offset, chunk->bytes, job->ring + chunk->place));
     }
-    return stager->hooks->flags(stager->context, request->stream, &end, 1);
+    /* Whoever keeps the block knows when the stream is past the copy. */
+    return request->block ? LEAT_OK : stager->hooks->flags(stager->context, request->stream, &end, 1);
 }
 
 /* Takes an eager copy out of its ring, as the DMAs bring it. */
@@ -559,6 +581,23 @@ static leat_status empty_ring(struct leati_stager *stager, struct leati_job *job
     return LEAT_OK;
 }
 
+/* A job whose ring is the caller's. */
+static void drop_job(struct leati_stager *stager, struct leati_job *job)
+{
+    stager->hooks->order_release(job->order);
+    job->order = NULL;
+    leati_job_release(job);
+}
+
+/* Copying, or giving the stream its part, failed. */
+static void give_up(struct leati_stager *stager, struct leati_job *job,
+                    const struct leati_staging_request *request)
+{
+    abandon(stager, job, request->stream);
+    if (request->block)
+        drop_job(stager, job);
+}
+
 static leat_status finish_eager(struct leati_stager *stager, struct leati_job *job,
                                 const struct leati_staging_request *request)
 {
@@ -566,7 +605,7 @@ static leat_status finish_eager(struct leati_stager *stager, struct leati_job *j
     char sentence[256];
 
     if (status != LEAT_OK) {
-        abandon(stager, job, request->stream);
+        give_up(stager, job, request);
         return status;
     }
     /* Workers that found nothing more are on their way out. */
@@ -580,6 +619,8 @@ static leat_status finish_eager(struct leati_stager *stager, struct leati_job *j
      * another copy's. */
     if (job->direction == LEATI_DIRECTION_OUT)
         atomic_store_explicit(&job->flags->completed_chunks, job->end, memory_order_release);
+    if (request->block)
+        drop_job(stager, job);
     return status;
 }
 
@@ -596,15 +637,17 @@ leat_status leati_stager_copy(struct leati_stager *stager, const struct leati_st
     assert(!request->eager || request->direction == LEATI_DIRECTION_OUT ||
            (request->early && request->direction == LEATI_DIRECTION_IN));
     assert(!request->eager || !started);
+    assert(!request->block || request->eager);
     leati_error_keep(&before);
     job = new_job(stager, request);
     if (!job) {
-        leati_error_restore(LEAT_NOT_READY, &before);
-        return LEAT_NOT_READY;
+        leati_error_restore(LEATI_DECLINED, &before);
+        return LEATI_DECLINED;
     }
     fill_job(job, stager, request);
     atomic_init(&job->holders, started ? 2 : 1);
-    leati_stager_keep(stager, job);
+    if (!request->block)
+        leati_stager_keep(stager, job);
     leati_job_prepare(job, share_of(stager, job->bytes));
     leati_workers_add(stager->workers, &job->task, request->eager ? helpers_of(job->bytes) : 1);
     request->begin(request->context);
@@ -614,7 +657,7 @@ leat_status leati_stager_copy(struct leati_stager *stager, const struct leati_st
     if (status == LEAT_OK && job->eager)
         return finish_eager(stager, job, request);
     if (status != LEAT_OK) {
-        abandon(stager, job, request->stream);
+        give_up(stager, job, request);
         if (started)
             leati_job_release(job);
         return status;

@@ -82,6 +82,9 @@ void leati_stager_end(struct leati_stager *stager);
 enum leati_store_policy leati_stager_policy(const struct leati_stager *stager, enum leati_direction direction,
                                             size_t bytes);
 
+/* The bytes of a block for an eager copy of so many bytes. */
+size_t leati_stager_block_bytes(size_t bytes);
+
 /* A block of pinned memory, or NULL with a sentence; and back, when nobody uses it any more. */
 void *leati_stager_take(struct leati_stager *stager, size_t bytes);
 void leati_stager_give_back(struct leati_stager *stager, void *block);
@@ -107,6 +110,10 @@ struct leati_staging_request {
      * that come to help. The call returns when the source has been read, or the bytes are at their place, and it
      * returns what went wrong with pageable memory. */
     bool eager;
+    /* Eager only: flags and a ring of leati_stager_block_bytes(), which the layer above keeps.
+     * In use until the call returns, or with IN until the stream has got past the copy. NULL: one of the stager's.
+     */
+    struct leati_flags *block;
     uint64_t deadline_ns; /* on the clock; 0: none */
     void *dst;            /* pageable where the direction says so; the device's side is for the sentences only */
     const void *src;
@@ -125,7 +132,7 @@ struct leati_staging_request {
     leat_status (*move)(void *context, size_t chunk_offset, size_t bytes, void *ring_place);
 };
 
-/* Starts a staged copy. Fills *job if job is not NULL; the caller releases it. LEAT_NOT_READY: there is no memory,
+/* Starts a staged copy. Fills *job if job is not NULL; the caller releases it. DECLINED: there is no memory,
  * and nothing was given to the stream. After any other failure the stream is past what it was given. */
 leat_status leati_stager_copy(struct leati_stager *stager, const struct leati_staging_request *request,
                               struct leati_job **job);

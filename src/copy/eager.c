@@ -1,0 +1,341 @@
+/* eager.c - see eager.h. */
+#include "copy/eager.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#define FLAGS_BYTES ((size_t)4096)
+#define CACHED_BYTES ((size_t)32 << 10) /* up to here written through the caches, where they are read soon */
+#define ONE_DMA_BYTES ((size_t)256 << 10) /* out: below that several DMAs take longer than the one overlaps */
+#define QUARTERS 4
+#define QUARTER_BYTES (2 * LEATI_EAGER_SHORT_BYTES)
+#define ALIGNMENT ((size_t)64)
+
+/* What a stream has for its short copies. The stream writes the flag completed_chunks when it has got past a
+ * quarter of the ring. */
+struct leati_staging {
+    struct leati_stager *stager;
+    pthread_mutex_t lock; /* guards the rest, and is held while a copy is given to the stream */
+    struct leati_flags *flags;
+    char *ring;
+    size_t quarter, used;       /* the quarter that is being filled, and how far */
+    uint32_t marks;             /* written to completed_chunks so far, or on their way */
+    uint32_t left_at[QUARTERS]; /* the mark after which a quarter is free */
+    struct leati_job *leftover; /* what is left to do when the stream ends */
+};
+
+static struct leati_staging *new_staging(struct leati_stager *stager)
+{
+    struct leati_staging *staging = calloc(1, sizeof *staging);
+
+    if (!staging)
+        return NULL;
+    staging->leftover = calloc(1, sizeof *staging->leftover);
+    staging->flags = leati_stager_take(stager, FLAGS_BYTES + QUARTERS * QUARTER_BYTES);
+    if (!staging->leftover || !staging->flags) {
+        leati_stager_give_back(stager, staging->flags);
+        free(staging->leftover);
+        free(staging);
+        return NULL;
+    }
+    atomic_init(&staging->flags->staged_chunks, 0);
+    atomic_init(&staging->flags->completed_chunks, 0);
+    atomic_init(&staging->leftover->holders, 1);
+    staging->leftover->flags = staging->flags;
+    staging->ring = (char *)staging->flags + FLAGS_BYTES;
+    staging->stager = stager;
+    pthread_mutex_init(&staging->lock, NULL);
+    return staging;
+}
+
+static void drop_staging(struct leati_staging *staging)
+{
+    pthread_mutex_destroy(&staging->lock);
+    free(staging);
+}
+
+/* The stream's, made at its first short copy; NULL when there is no memory. */
+static struct leati_staging *staging_of(struct leati_stager *stager, leat_stream *stream)
+{
+    struct leati_staging *staging = atomic_load_explicit(&stream->staging, memory_order_acquire), *made;
+
+    if (staging)
+        return staging;
+    made = new_staging(stager);
+    if (!made)
+        return NULL;
+    /* Release and acquire: it is whole for whom finds it. */
+    if (atomic_compare_exchange_strong_explicit(&stream->staging, &staging, made, memory_order_acq_rel,
+                                                memory_order_acquire))
+        return made;
+    leati_stager_give_back(stager, made->flags);
+    free(made->leftover);
+    drop_staging(made);
+    return staging;
+}
+
+static bool is_free(const struct leati_staging *staging, size_t quarter)
+{
+    uint32_t completed = atomic_load_explicit(&staging->flags->completed_chunks, memory_order_acquire);
+
+    return (int32_t)(completed - staging->left_at[quarter]) >= 0;
+}
+
+static enum leati_store_policy policy_of(size_t bytes)
+{
+    return bytes <= CACHED_BYTES ? LEATI_STORES_CACHED : LEATI_STORES_STREAMING;
+}
+
+/* ---- short copies in ---- */
+
+/* Room for bytes in the quarter that is being filled: DECLINED when the next quarter is still in use. */
+static leat_status make_room(struct leati_staging *staging, leat_stream *stream, size_t bytes)
+{
+    struct leati_driver *driver = stream->device->driver;
+    size_t next = (staging->quarter + 1) % QUARTERS;
+    struct leati_value mark = {.word = &staging->flags->completed_chunks, .value = staging->marks + 1};
+
+    /* With nothing under way it starts anew, in memory that the caches may still have. */
+    if (leati_stream_known_idle(stream))
+        staging->used = 0;
+    if (staging->used + bytes <= QUARTER_BYTES)
+        return LEAT_OK;
+    if (!is_free(staging, next))
+        return LEATI_DECLINED;
+    LEATI_TRY(driver->ops->stream_values(driver, stream->native, &mark, 1));
+    staging->left_at[staging->quarter] = ++staging->marks;
+    staging->quarter = next;
+    staging->used = 0;
+    return LEAT_OK;
+}
+
+static leat_status fail_read(const struct leati_target *from, uintptr_t fault)
+{
+    return leati_fail(LEAT_ERROR_POINTER, "src: %p cannot be read at %p: unmapped, protected, or its file shrank",
+                      from->end.ptr, (void *)fault);
+}
+
+static leat_status give_dma(leat_stream *stream, struct leati_end dst, struct leati_end src, size_t bytes)
+{
+    struct leati_driver *driver = stream->device->driver;
+    leat_status status;
+
+    leati_stream_piece_begins(stream);
+    status = driver->ops->copy(driver, stream->native, dst, src, bytes);
+    leati_stream_piece_ends(stream);
+    /* Under the ring's lock, by which others see the stream busy from here on. */
+    leati_order_given(stream->order);
+    return status;
+}
+
+static leat_status copy_short_in(struct leati_staging *staging, leat_stream *stream, const struct leati_target *to,
+                                 const struct leati_target *from, size_t bytes)
+{
+    struct leati_end slot = {.kind = LEAT_KIND_PINNED};
+    uintptr_t fault;
+
+    LEATI_TRY(make_room(staging, stream, bytes));
+    slot.ptr = staging->ring + staging->quarter * QUARTER_BYTES + staging->used;
+    if (leati_staging_copy_guarded(slot.ptr, from->end.ptr, bytes, policy_of(bytes), &fault) != bytes)
+        return fail_read(from, fault);
+    LEATI_TRY(give_dma(stream, to->end, slot, bytes));
+    staging->used += (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    return LEAT_OK;
+}
+
+static leat_status short_in(struct leati_stager *stager, leat_stream *stream, const struct leati_target *to,
+                            const struct leati_target *from, size_t bytes)
+{
+    struct leati_staging *staging = staging_of(stager, stream);
+    leat_status status;
+
+    if (!staging)
+        return LEATI_DECLINED;
+    pthread_mutex_lock(&staging->lock);
+    status = copy_short_in(staging, stream, to, from, bytes);
+    pthread_mutex_unlock(&staging->lock);
+    return status;
+}
+
+/* ---- the device's rings ---- */
+
+void leati_eager_rings_init(struct leati_eager_ring rings[LEATI_EAGER_RINGS])
+{
+    for (int i = 0; i < LEATI_EAGER_RINGS; i++)
+        pthread_mutex_init(&rings[i].lock, NULL);
+}
+
+void leati_eager_rings_end(struct leati_eager_ring rings[LEATI_EAGER_RINGS], struct leati_stager *stager)
+{
+    for (int i = 0; i < LEATI_EAGER_RINGS; i++) {
+        leati_order_let_go(rings[i].user);
+        if (rings[i].block)
+            leati_stager_give_back(stager, rings[i].block);
+        pthread_mutex_destroy(&rings[i].lock);
+    }
+}
+
+/* Returns true if the DMAs that use the ring are known to be done. Asks the driver for the caller's own stream, and
+ * for streams that have ended. */
+static bool is_done(const struct leati_eager_ring *ring, leat_stream *stream)
+{
+    bool done = false;
+
+    if (leati_order_known(ring->user, ring->tick))
+        return true;
+    if (ring->user == stream->order)
+        return leati_stream_is_idle(stream);
+    return leati_order_is_over(ring->user) &&
+           LEATI_QUIETLY(leati_order_query(ring->user, ring->tick, &done, NULL)) == LEAT_OK && done;
+}
+
+static bool is_unused(struct leati_eager_ring *ring, leat_stream *stream)
+{
+    if (!ring->user)
+        return true;
+    if (!is_done(ring, stream))
+        return false;
+    leati_order_let_go(ring->user);
+    ring->user = NULL;
+    return true;
+}
+
+static struct leati_flags *take_block(struct leati_stager *stager)
+{
+    void *block;
+
+    leati_error_quiet_begin();
+    block = leati_stager_take(stager, leati_stager_block_bytes(LEATI_EAGER_MOST_BYTES));
+    leati_error_quiet_end();
+    return block;
+}
+
+/* A ring that is free, locked; NULL: none. The first comes first: the caches may still have it. */
+static struct leati_eager_ring *take_ring(struct leati_stager *stager, leat_stream *stream)
+{
+    struct leati_eager_ring *rings = leati_stager_rings(stager);
+
+    for (int i = 0; i < LEATI_EAGER_RINGS; i++) {
+        struct leati_eager_ring *ring = &rings[i];
+
+        if (pthread_mutex_trylock(&ring->lock))
+            continue;
+        if (is_unused(ring, stream)) {
+            if (!ring->block)
+                ring->block = take_block(stager);
+            if (ring->block)
+                return ring;
+        }
+        pthread_mutex_unlock(&ring->lock);
+    }
+    return NULL;
+}
+
+/* used: DMAs of the stream may still read or write the ring. */
+static void release_ring(struct leati_eager_ring *ring, leat_stream *stream, bool used)
+{
+    if (used) {
+        leati_order_hold(stream->order);
+        ring->user = stream->order;
+        ring->tick = leati_order_now(stream->order);
+    }
+    pthread_mutex_unlock(&ring->lock);
+}
+
+/* ---- longer copies ---- */
+
+/* By the staging layer, with the caller at work; block: the ring to use, or NULL. */
+static leat_status copy_in_chunks(struct leati_stager *stager, leat_stream *stream, const struct leati_target *to,
+                                  const struct leati_target *from, size_t bytes, bool in,
+                                  struct leati_flags *block)
+{
+    struct leati_stage_request request = {.direction = in ? LEATI_DIRECTION_IN : LEATI_DIRECTION_OUT,
+                                          .early = in,
+                                          .eager = true,
+                                          .block = block};
+    leat_status status = leati_stage_start(stager, stream, to, from, bytes, &request, NULL);
+
+    if (status != LEATI_DECLINED)
+        leati_order_given(stream->order);
+    return status;
+}
+
+leat_status leati_eager_in(struct leati_stager *stager, leat_stream *stream, const struct leati_target *to,
+                           const struct leati_target *from, size_t bytes)
+{
+    struct leati_eager_ring *ring;
+    leat_status status;
+
+    assert(bytes && bytes <= LEATI_EAGER_MOST_BYTES);
+    if (bytes <= LEATI_EAGER_SHORT_BYTES)
+        return short_in(stager, stream, to, from, bytes);
+    ring = take_ring(stager, stream);
+    if (!ring)
+        return copy_in_chunks(stager, stream, to, from, bytes, true, NULL);
+    status = copy_in_chunks(stager, stream, to, from, bytes, true, ring->block);
+    release_ring(ring, stream, status != LEATI_DECLINED);
+    return status;
+}
+
+/* One DMA, and the driver's wait for the stream, which takes the least time where nothing else is to be done
+ * meanwhile. */
+static leat_status copy_out(struct leati_eager_ring *ring, leat_stream *stream, const struct leati_target *to,
+                            const struct leati_target *from, size_t bytes)
+{
+    struct leati_end slot = {.ptr = (char *)ring->block + FLAGS_BYTES, .kind = LEAT_KIND_PINNED};
+    struct leati_driver *driver = stream->device->driver;
+    const char *last = (const char *)to->end.ptr + bytes - 1;
+    leat_status status;
+    uintptr_t fault;
+    uint64_t given;
+
+    LEATI_TRY(give_dma(stream, slot, from->end, bytes));
+    /* Pages that nobody has touched yet are made while the link is busy. */
+    if (bytes > LEATI_EAGER_SHORT_BYTES && !leati_staging_resident(last, 1))
+        leati_staging_prefault(to->end.ptr, bytes);
+    given = atomic_load_explicit(&stream->order->given, memory_order_relaxed);
+    status = driver->ops->stream_synchronize(driver, stream->native);
+    LEATI_TRY(status);
+    leati_order_seen_idle(stream->order, given);
+    if (leati_staging_copy_guarded(to->end.ptr, slot.ptr, bytes, policy_of(bytes), &fault) != bytes)
+        return leati_fail(LEAT_ERROR_POINTER, "dst: %p cannot be written at %p: unmapped or protected",
+                          to->end.ptr, (void *)fault);
+    return LEAT_OK;
+}
+
+leat_status leati_eager_out(struct leati_stager *stager, leat_stream *stream, const struct leati_target *to,
+                            const struct leati_target *from, size_t bytes)
+{
+    struct leati_eager_ring *ring = take_ring(stager, stream);
+    leat_status status;
+
+    assert(bytes && bytes <= LEATI_EAGER_MOST_BYTES);
+    if (!ring)
+        return bytes <= LEATI_EAGER_SHORT_BYTES ? LEATI_DECLINED
+                                                : copy_in_chunks(stager, stream, to, from, bytes, false, NULL);
+    if (bytes <= ONE_DMA_BYTES)
+        status = copy_out(ring, stream, to, from, bytes);
+    else
+        status = copy_in_chunks(stager, stream, to, from, bytes, false, ring->block);
+    /* What the driver could not wait for may still be on its way. */
+    release_ring(ring, stream, status != LEAT_OK && status != LEATI_DECLINED);
+    return status;
+}
+
+/* ---- the end of a stream ---- */
+
+void leati_eager_stream_ends(struct leat_stream *stream)
+{
+    struct leati_staging *staging = atomic_exchange_explicit(&stream->staging, NULL, memory_order_acquire);
+    struct leati_driver *driver = stream->device->driver;
+    struct leati_value mark;
+
+    if (!staging)
+        return;
+    mark = (struct leati_value){.word = &staging->flags->completed_chunks, .value = staging->marks + 1};
+    /* Where that fails the device is lost, and the ring stays until its close. */
+    (void)driver->ops->stream_values(driver, stream->native, &mark, 1);
+    staging->leftover->end = mark.value;
+    leati_stager_keep(staging->stager, staging->leftover);
+    drop_staging(staging);
+}
