@@ -145,7 +145,7 @@ static void install_both(void)
 
 /* ---- sections ---- */
 
-static void make_ready(void)
+LEATI_HOT static void make_ready(void)
 {
     sigset_t both;
 
@@ -163,7 +163,7 @@ void leati_catch_repair(bool (*repair)(const siginfo_t *info, const void *uconte
     pthread_once(&once, install_both);
 }
 
-bool leati_catch_ready(void)
+LEATI_HOT bool leati_catch_ready(void)
 {
     struct sigaction now;
 
@@ -171,7 +171,7 @@ bool leati_catch_ready(void)
     return sigaction(SIGSEGV, NULL, &now) == 0 && now.sa_flags & SA_SIGINFO && now.sa_sigaction == on_fault;
 }
 
-bool leati_catch(const struct leati_catch_range ranges[2], void (*work)(void *context), void *context,
+LEATI_HOT bool leati_catch(const struct leati_catch_range ranges[2], void (*work)(void *context), void *context,
                  uintptr_t *fault)
 {
     struct section section = {.ranges = ranges, .outer = current, .quiet_depth = leati_error_quiet_depth};

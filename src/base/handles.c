@@ -1,4 +1,5 @@
 /* handles.c - see handles.h. */
+#include "base/quick.h"
 #include "base/handles.h"
 
 #include "base/addresses.h"
@@ -97,7 +98,7 @@ void leati_handle_publish(void *object)
     atomic_store_explicit(&((struct leati_handle *)object)->live, 1, memory_order_release);
 }
 
-bool leati_handle_live(struct leati_handles *table, const void *handle)
+LEATI_HOT bool leati_handle_live(struct leati_handles *table, const void *handle)
 {
     /* Acquire, all three: pairs with the releases in grow(), leati_handle_new() and leati_handle_publish(). */
     char *base = atomic_load_explicit(&table->base, memory_order_acquire);

@@ -3,6 +3,7 @@
  *
  * Most of a copy walks several pages side by side: one page at a time leaves the memory idle now and then.
  */
+#include "base/quick.h"
 #include "base/stream_copy.h"
 
 #include <pthread.h>
@@ -65,7 +66,7 @@ __attribute__((target("avx2"))) static void copy_lines_avx2(char *dst, const cha
     _mm_sfence();
 }
 
-static copy_lines lines_of(enum leati_stream_stores stores)
+LEATI_HOT static copy_lines lines_of(enum leati_stream_stores stores)
 {
     static const copy_lines table[] = {NULL, copy_lines_avx2, copy_lines_avx512};
 
@@ -112,7 +113,7 @@ static void find_best(void)
     best = look();
 }
 
-enum leati_stream_stores leati_stream_best(void)
+LEATI_HOT enum leati_stream_stores leati_stream_best(void)
 {
     pthread_once(&best_once, find_best);
     return best;
@@ -125,7 +126,7 @@ const char *leati_stream_name(enum leati_stream_stores stores)
     return names[stores];
 }
 
-void leati_stream_copy_by(enum leati_stream_stores stores, void *dst, const void *src, size_t bytes)
+LEATI_HOT void leati_stream_copy_by(enum leati_stream_stores stores, void *dst, const void *src, size_t bytes)
 {
     size_t head = (size_t)(-(uintptr_t)dst & (LINE_BYTES - 1)), body;
     copy_lines lines = lines_of(stores);
@@ -142,7 +143,7 @@ void leati_stream_copy_by(enum leati_stream_stores stores, void *dst, const void
     memcpy(to + head + body, from + head + body, bytes - head - body);
 }
 
-void leati_stream_copy(void *dst, const void *src, size_t bytes)
+LEATI_HOT void leati_stream_copy(void *dst, const void *src, size_t bytes)
 {
     leati_stream_copy_by(leati_stream_best(), dst, src, bytes);
 }

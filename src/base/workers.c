@@ -1,4 +1,5 @@
 /* workers.c - see workers.h. */
+#include "base/quick.h"
 #include "base/workers.h"
 
 #include "base/clock.h"
@@ -98,7 +99,7 @@ static void forget(struct leati_workers *workers, struct leati_task *task)
     atomic_fetch_sub_explicit(&workers->tasks[task->type->class], 1, memory_order_relaxed);
 }
 
-unsigned leati_workers_threads(const struct leati_workers *workers, enum leati_work_class class)
+LEATI_HOT unsigned leati_workers_threads(const struct leati_workers *workers, enum leati_work_class class)
 {
     return atomic_load_explicit(&workers->reserved[class], memory_order_relaxed);
 }
@@ -425,14 +426,14 @@ bool leati_workers_are_few(const struct leati_workers *workers)
     return leati_workers_threads(workers, LEATI_WORK_COPIES) < FEW_THREADS;
 }
 
-bool leati_workers_have_copies(const struct leati_workers *workers)
+LEATI_HOT bool leati_workers_have_copies(const struct leati_workers *workers)
 {
     return atomic_load_explicit(&workers->tasks[LEATI_WORK_COPIES], memory_order_relaxed);
 }
 
 /* How many threads of the program may copy beside the workers that are awake. A guess, like all counts of threads
  * that are just going to sleep. */
-static unsigned most_helpers(const struct leati_workers *workers)
+LEATI_HOT static unsigned most_helpers(const struct leati_workers *workers)
 {
     unsigned threads = atomic_load_explicit(&workers->threads, memory_order_relaxed);
     unsigned asleep = atomic_load_explicit(&workers->asleep, memory_order_relaxed);
@@ -443,7 +444,7 @@ static unsigned most_helpers(const struct leati_workers *workers)
     return awake < FEW_THREADS ? FEW_THREADS - awake : 0;
 }
 
-bool leati_workers_want_help(const struct leati_workers *workers)
+LEATI_HOT bool leati_workers_want_help(const struct leati_workers *workers)
 {
     return leati_workers_have_copies(workers) && most_helpers(workers);
 }

@@ -7,6 +7,7 @@
  */
 #include "copy/copy.h"
 
+#include "base/quick.h"
 #include "base/catch.h"
 #include "base/clock.h"
 #include "base/options.h"
@@ -34,7 +35,7 @@
 #define LINKS_BYTES ((size_t)64 << 20) /* from here on over several links; leat/copy.h says so too */
 #define ASK_NS 1000000u
 
-static leat_status check_overlap(const void *dst, const void *src, size_t bytes)
+LEATI_HOT static leat_status check_overlap(const void *dst, const void *src, size_t bytes)
 {
     uintptr_t d = (uintptr_t)dst, s = (uintptr_t)src;
 
@@ -46,7 +47,7 @@ static leat_status check_overlap(const void *dst, const void *src, size_t bytes)
 
 /* ---- choosing ---- */
 
-static void choose(struct leati_plan *plan, enum leati_path path, const char *why)
+LEATI_HOT static void choose(struct leati_plan *plan, enum leati_path path, const char *why)
 {
     plan->path = path;
     plan->why = why;
@@ -187,7 +188,7 @@ static bool is_all_there(const struct leati_plan *plan)
 }
 
 /* All but the ends, which are filled when they are found. */
-static void begin_plan(struct leati_plan *plan, size_t bytes, bool followed)
+LEATI_HOT static void begin_plan(struct leati_plan *plan, size_t bytes, bool followed)
 {
     plan->bytes = bytes;
     plan->path = LEATI_PATH_DRIVER;
@@ -201,7 +202,7 @@ static void begin_plan(struct leati_plan *plan, size_t bytes, bool followed)
 }
 
 /* Finds out what the ends are, asking drivers or not, and checks all but whether pageable memory is there. */
-static leat_status find_ends(leat_stream *stream, void *dst, const void *src, bool ask, struct leati_plan *plan)
+LEATI_HOT static leat_status find_ends(leat_stream *stream, void *dst, const void *src, bool ask, struct leati_plan *plan)
 {
     struct leati_driver *driver = stream->device->driver;
 
@@ -226,7 +227,7 @@ static leat_status leave_to_driver(leat_stream *stream, struct leati_plan *plan)
  * it is the fastest. So the driver need not be asked first, which takes a good part of a short copy's time; that a
  * processor can use the memory is tried out.
  */
-leat_status leati_plan_unasked(leat_stream *stream, void *dst, const void *src, size_t bytes,
+LEATI_HOT leat_status leati_plan_unasked(leat_stream *stream, void *dst, const void *src, size_t bytes,
                                struct leati_plan *plan)
 {
     struct leati_end *unknown;
@@ -374,7 +375,7 @@ static leat_status stage(leat_stream *stream, const struct leati_plan *plan, uin
     return status == LEATI_DECLINED ? LEAT_NOT_READY : status;
 }
 
-static leat_status run(leat_stream *stream, const struct leati_plan *plan, uint64_t deadline_ns,
+LEATI_HOT static leat_status run(leat_stream *stream, const struct leati_plan *plan, uint64_t deadline_ns,
                        struct leati_job **job)
 {
     leat_status status = LEAT_NOT_READY;
@@ -394,7 +395,7 @@ static leat_status run(leat_stream *stream, const struct leati_plan *plan, uint6
     return status == LEAT_NOT_READY ? run_by_driver(stream, plan) : status;
 }
 
-leat_status leati_run_copy(leat_stream *stream, struct leati_plan *plan, uint64_t deadline_ns,
+LEATI_HOT leat_status leati_run_copy(leat_stream *stream, struct leati_plan *plan, uint64_t deadline_ns,
                            struct leati_job **job)
 {
     struct leati_target *to = &plan->to, *from = &plan->from;
@@ -472,7 +473,7 @@ leat_status leati_job_result(struct leati_job *job)
 
 /* ---- the public calls ---- */
 
-static leat_status check(const char *what, leat_stream *stream)
+LEATI_HOT static leat_status check(const char *what, leat_stream *stream)
 {
     LEATI_TRY(leati_check_permitted(what));
     return leati_check_stream(what, stream);
@@ -484,14 +485,14 @@ static leat_status fail_copy(leat_status status, const char *what, leat_stream *
                              : leati_fail_in(status, "%s of %zu bytes on %s", what, bytes, stream->device->name);
 }
 
-static leat_status plan(leat_stream *stream, void *dst, const void *src, size_t bytes, struct leati_plan *made)
+LEATI_HOT static leat_status plan(leat_stream *stream, void *dst, const void *src, size_t bytes, struct leati_plan *made)
 {
     leat_status status = leati_plan_unasked(stream, dst, src, bytes, made);
 
     return status == LEAT_NOT_READY ? leati_plan_copy(stream, dst, src, bytes, false, made) : status;
 }
 
-leat_status leat_copy(leat_stream *stream, void *dst, const void *src, size_t bytes)
+LEATI_HOT leat_status leat_copy(leat_stream *stream, void *dst, const void *src, size_t bytes)
 {
     struct leati_plan made;
     leat_status status;
@@ -506,7 +507,7 @@ leat_status leat_copy(leat_stream *stream, void *dst, const void *src, size_t by
 }
 
 /* The caller, who has nothing else to do, works on the job as well. */
-static leat_status finish_now(leat_stream *stream, const struct leati_plan *plan, struct leati_job *job)
+LEATI_HOT static leat_status finish_now(leat_stream *stream, const struct leati_plan *plan, struct leati_job *job)
 {
     struct leati_driver *driver = stream->device->driver;
     leat_status status;
@@ -521,7 +522,7 @@ static leat_status finish_now(leat_stream *stream, const struct leati_plan *plan
     return driver->ops->stream_synchronize(driver, stream->native);
 }
 
-leat_status leat_copy_sync(leat_stream *stream, void *dst, const void *src, size_t bytes)
+LEATI_HOT leat_status leat_copy_sync(leat_stream *stream, void *dst, const void *src, size_t bytes)
 {
     struct leati_job *job = NULL;
     struct leati_plan made;

@@ -1,6 +1,7 @@
 /* eager.c - see eager.h. */
 #include "copy/eager.h"
 
+#include "base/quick.h"
 #include <assert.h>
 #include <stdlib.h>
 
@@ -55,7 +56,7 @@ static void drop_staging(struct leati_staging *staging)
 }
 
 /* The stream's, made at its first short copy; NULL when there is no memory. */
-static struct leati_staging *staging_of(struct leati_stager *stager, leat_stream *stream)
+LEATI_HOT static struct leati_staging *staging_of(struct leati_stager *stager, leat_stream *stream)
 {
     struct leati_staging *staging = atomic_load_explicit(&stream->staging, memory_order_acquire), *made;
 
@@ -81,7 +82,7 @@ static bool is_free(const struct leati_staging *staging, size_t quarter)
     return (int32_t)(completed - staging->left_at[quarter]) >= 0;
 }
 
-static enum leati_store_policy policy_of(size_t bytes)
+LEATI_HOT static enum leati_store_policy policy_of(size_t bytes)
 {
     return bytes <= CACHED_BYTES ? LEATI_STORES_CACHED : LEATI_STORES_STREAMING;
 }
@@ -89,7 +90,7 @@ static enum leati_store_policy policy_of(size_t bytes)
 /* ---- short copies in ---- */
 
 /* Room for bytes in the quarter that is being filled: DECLINED when the next quarter is still in use. */
-static leat_status make_room(struct leati_staging *staging, leat_stream *stream, size_t bytes)
+LEATI_HOT static leat_status make_room(struct leati_staging *staging, leat_stream *stream, size_t bytes)
 {
     struct leati_driver *driver = stream->device->driver;
     size_t next = (staging->quarter + 1) % QUARTERS;
@@ -115,7 +116,7 @@ static leat_status fail_read(const struct leati_target *from, uintptr_t fault)
                       from->end.ptr, (void *)fault);
 }
 
-static leat_status give_dma(leat_stream *stream, struct leati_end dst, struct leati_end src, size_t bytes)
+LEATI_HOT static leat_status give_dma(leat_stream *stream, struct leati_end dst, struct leati_end src, size_t bytes)
 {
     struct leati_driver *driver = stream->device->driver;
     leat_status status;
@@ -128,7 +129,7 @@ static leat_status give_dma(leat_stream *stream, struct leati_end dst, struct le
     return status;
 }
 
-static leat_status copy_short_in(struct leati_staging *staging, leat_stream *stream, const struct leati_target *to,
+LEATI_HOT static leat_status copy_short_in(struct leati_staging *staging, leat_stream *stream, const struct leati_target *to,
                                  const struct leati_target *from, size_t bytes)
 {
     struct leati_end slot = {.kind = LEAT_KIND_PINNED};
@@ -143,7 +144,7 @@ static leat_status copy_short_in(struct leati_staging *staging, leat_stream *str
     return LEAT_OK;
 }
 
-static leat_status short_in(struct leati_stager *stager, leat_stream *stream, const struct leati_target *to,
+LEATI_HOT static leat_status short_in(struct leati_stager *stager, leat_stream *stream, const struct leati_target *to,
                             const struct leati_target *from, size_t bytes)
 {
     struct leati_staging *staging = staging_of(stager, stream);
@@ -177,7 +178,7 @@ void leati_eager_rings_end(struct leati_eager_ring rings[LEATI_EAGER_RINGS], str
 
 /* Returns true if the DMAs that use the ring are known to be done. Asks the driver for the caller's own stream, and
  * for streams that have ended. */
-static bool is_done(const struct leati_eager_ring *ring, leat_stream *stream)
+LEATI_HOT static bool is_done(const struct leati_eager_ring *ring, leat_stream *stream)
 {
     bool done = false;
 
@@ -189,7 +190,7 @@ static bool is_done(const struct leati_eager_ring *ring, leat_stream *stream)
            LEATI_QUIETLY(leati_order_query(ring->user, ring->tick, &done, NULL)) == LEAT_OK && done;
 }
 
-static bool is_unused(struct leati_eager_ring *ring, leat_stream *stream)
+LEATI_HOT static bool is_unused(struct leati_eager_ring *ring, leat_stream *stream)
 {
     if (!ring->user)
         return true;
@@ -211,7 +212,7 @@ static struct leati_flags *take_block(struct leati_stager *stager)
 }
 
 /* A ring that is free, locked; NULL: none. The first comes first: the caches may still have it. */
-static struct leati_eager_ring *take_ring(struct leati_stager *stager, leat_stream *stream)
+LEATI_HOT static struct leati_eager_ring *take_ring(struct leati_stager *stager, leat_stream *stream)
 {
     struct leati_eager_ring *rings = leati_stager_rings(stager);
 
@@ -232,7 +233,7 @@ static struct leati_eager_ring *take_ring(struct leati_stager *stager, leat_stre
 }
 
 /* used: DMAs of the stream may still read or write the ring. */
-static void release_ring(struct leati_eager_ring *ring, leat_stream *stream, bool used)
+LEATI_HOT static void release_ring(struct leati_eager_ring *ring, leat_stream *stream, bool used)
 {
     if (used) {
         leati_order_hold(stream->order);
@@ -260,7 +261,7 @@ static leat_status copy_in_chunks(struct leati_stager *stager, leat_stream *stre
     return status;
 }
 
-leat_status leati_eager_in(struct leati_stager *stager, leat_stream *stream, const struct leati_target *to,
+LEATI_HOT leat_status leati_eager_in(struct leati_stager *stager, leat_stream *stream, const struct leati_target *to,
                            const struct leati_target *from, size_t bytes)
 {
     struct leati_eager_ring *ring;
@@ -279,7 +280,7 @@ leat_status leati_eager_in(struct leati_stager *stager, leat_stream *stream, con
 
 /* One DMA, and the driver's wait for the stream, which takes the least time where nothing else is to be done
  * meanwhile. */
-static leat_status copy_out(struct leati_eager_ring *ring, leat_stream *stream, const struct leati_target *to,
+LEATI_HOT static leat_status copy_out(struct leati_eager_ring *ring, leat_stream *stream, const struct leati_target *to,
                             const struct leati_target *from, size_t bytes)
 {
     struct leati_end slot = {.ptr = (char *)ring->block + FLAGS_BYTES, .kind = LEAT_KIND_PINNED};
@@ -303,7 +304,7 @@ static leat_status copy_out(struct leati_eager_ring *ring, leat_stream *stream, 
     return LEAT_OK;
 }
 
-leat_status leati_eager_out(struct leati_stager *stager, leat_stream *stream, const struct leati_target *to,
+LEATI_HOT leat_status leati_eager_out(struct leati_stager *stager, leat_stream *stream, const struct leati_target *to,
                             const struct leati_target *from, size_t bytes)
 {
     struct leati_eager_ring *ring = take_ring(stager, stream);

@@ -2,6 +2,7 @@
 #include "copy/staged.h"
 
 #include "copy/links.h"
+#include "base/quick.h"
 #include "base/thread.h"
 #include "copy/eager.h"
 
@@ -327,7 +328,7 @@ static leat_status query_waited(void *context)
     return waited->query(waited->driver, waited->native);
 }
 
-static void wait_begins(struct leat_device *device, leati_query_function query, void *native)
+LEATI_HOT static void wait_begins(struct leat_device *device, leati_query_function query, void *native)
 {
     /* Acquire: pairs with the release of who made it. */
     struct leati_stager *stager = atomic_load_explicit(&device->stager, memory_order_acquire);

@@ -1,6 +1,7 @@
 /* blocks.c - see blocks.h. */
 #include "core/blocks.h"
 
+#include "base/quick.h"
 #include "base/addresses.h"
 
 #include <pthread.h>
@@ -343,7 +344,7 @@ static struct leati_block *around(uint32_t number, uintptr_t address)
     return state != LEATI_BLOCK_UNUSED && state != LEATI_BLOCK_DORMANT ? block : NULL;
 }
 
-struct leati_block *leati_block_find(const void *ptr, struct leat_pool **pool)
+LEATI_HOT struct leati_block *leati_block_find(const void *ptr, struct leat_pool **pool)
 {
     uintptr_t address = (uintptr_t)ptr;
     struct leaf *leaf = leaf_of(address);

@@ -2,6 +2,7 @@
 #include "core/core.h"
 #include "core/virtual.h"
 
+#include "base/quick.h"
 #include "base/catch.h"
 #include "base/options.h"
 #include "base/record.h"
@@ -49,7 +50,7 @@ void leati_host_function_leave(void)
     leati_catch_unsure();
 }
 
-leat_status leati_check_permitted(const char *what)
+LEATI_HOT leat_status leati_check_permitted(const char *what)
 {
     leati_catch_unsure();
     if (host_function_depth)
@@ -66,7 +67,7 @@ leat_status leati_check_permitted(const char *what)
     return LEAT_OK;
 }
 
-leat_status leati_check_device(const char *what, const leat_device *device)
+LEATI_HOT leat_status leati_check_device(const char *what, const leat_device *device)
 {
     if (leati_handle_live(&leati_device_handles, device))
         return LEAT_OK;

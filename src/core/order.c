@@ -1,6 +1,7 @@
 /* order.c - see order.h. */
 #include "core/order.h"
 
+#include "base/quick.h"
 #include "core/core.h"
 
 #include <stdio.h>
@@ -73,7 +74,7 @@ void leati_order_failed(struct leati_order *order, leat_status status, const cha
         free(made);
 }
 
-leat_status leati_order_take_failure(struct leati_order *order)
+LEATI_HOT leat_status leati_order_take_failure(struct leati_order *order)
 {
     struct leati_failure *taken;
     leat_status status;
@@ -89,19 +90,19 @@ leat_status leati_order_take_failure(struct leati_order *order)
     return status;
 }
 
-uint64_t leati_order_now(const struct leati_order *order)
+LEATI_HOT uint64_t leati_order_now(const struct leati_order *order)
 {
     /* Acquire: what is read as t was given before the mark that ends t, see leati_order_advance(). */
     return atomic_load_explicit(&order->tick, memory_order_acquire);
 }
 
-uint64_t leati_order_advance(struct leati_order *order)
+LEATI_HOT uint64_t leati_order_advance(struct leati_order *order)
 {
     /* The tick moves on before the mark is put: what still counts to the old tick is in the stream already. */
     return atomic_fetch_add_explicit(&order->tick, 1, memory_order_acq_rel);
 }
 
-void leati_order_finished(struct leati_order *order, uint64_t tick)
+LEATI_HOT void leati_order_finished(struct leati_order *order, uint64_t tick)
 {
     uint64_t known = atomic_load_explicit(&order->done, memory_order_relaxed);
 
@@ -111,7 +112,7 @@ void leati_order_finished(struct leati_order *order, uint64_t tick)
         ;
 }
 
-bool leati_order_known(const struct leati_order *order, uint64_t tick)
+LEATI_HOT bool leati_order_known(const struct leati_order *order, uint64_t tick)
 {
     return atomic_load_explicit(&order->done, memory_order_acquire) >= tick;
 }

@@ -2,6 +2,7 @@
 #include "core/core.h"
 #include "core/virtual.h"
 
+#include "base/quick.h"
 #include "base/ranges.h"
 #include "driver/registry.h"
 
@@ -34,7 +35,7 @@ static void set_bounds(void)
     atomic_store_explicit(&table_end, last ? last->base + last->bytes : 0, memory_order_relaxed);
 }
 
-static bool is_in_bounds(uintptr_t address)
+LEATI_HOT static bool is_in_bounds(uintptr_t address)
 {
     return address >= atomic_load_explicit(&table_low, memory_order_relaxed) &&
            address < atomic_load_explicit(&table_end, memory_order_relaxed);
@@ -200,7 +201,7 @@ leat_status leati_memory_close(struct leat_device *device)
 
 /* ---- what is this address? ---- */
 
-static void fill_pageable(const void *ptr, struct leati_target *target)
+LEATI_HOT static void fill_pageable(const void *ptr, struct leati_target *target)
 {
     memset(target, 0, sizeof *target);
     target->end.ptr = (void *)(uintptr_t)ptr;
@@ -244,7 +245,7 @@ static __attribute__((noinline)) leat_status refuse_unused(struct leat_pool *poo
 }
 
 /* Blocks of pools. False when ptr is in no pool's addresses; *status says whether it is live memory there. */
-static bool find_block(const void *ptr, struct leati_target *target, leat_status *status)
+LEATI_HOT static bool find_block(const void *ptr, struct leati_target *target, leat_status *status)
 {
     struct leat_pool *pool;
     struct leati_block *block = leati_block_find(ptr, &pool);
@@ -277,7 +278,7 @@ static bool find_block(const void *ptr, struct leati_target *target, leat_status
 }
 
 /* Memory of the table. False when it has none there; *status says whether what it has can be used. */
-static bool find_known(const void *ptr, struct leati_target *target, leat_status *status)
+LEATI_HOT static bool find_known(const void *ptr, struct leati_target *target, leat_status *status)
 {
     const struct leati_range *range;
 
@@ -334,7 +335,7 @@ static leat_status ask_drivers(const void *ptr, struct leati_target *target)
 
 /* What ptr is. driver: whose view counts for pinned memory, or NULL. ask: drivers are asked for what leat does not
  * know; else it counts as pageable. POINTER when it is certainly not usable. */
-static leat_status find(struct leati_driver *driver, const void *ptr, bool ask, struct leati_target *target)
+LEATI_HOT static leat_status find(struct leati_driver *driver, const void *ptr, bool ask, struct leati_target *target)
 {
     leat_status status = LEAT_OK;
 
@@ -396,7 +397,7 @@ leat_status leati_pointers_check_mapped(const char *name, const void *ptr, size_
     return LEAT_OK;
 }
 
-leat_status leati_pointers_find_unread(struct leati_driver *driver, const char *name, const void *ptr,
+LEATI_HOT leat_status leati_pointers_find_unread(struct leati_driver *driver, const char *name, const void *ptr,
                                        size_t bytes, bool ask, struct leati_target *target)
 {
     leat_status status;

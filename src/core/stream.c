@@ -1,11 +1,12 @@
 /* stream.c - streams, and host functions in stream order. */
 #include "core/core.h"
 
+#include "base/quick.h"
 #include <stdlib.h>
 
 struct leati_handles leati_stream_handles = LEATI_HANDLES(struct leat_stream);
 
-leat_status leati_check_stream(const char *what, const leat_stream *stream)
+LEATI_HOT leat_status leati_check_stream(const char *what, const leat_stream *stream)
 {
     if (leati_handle_live(&leati_stream_handles, stream))
         return LEAT_OK;
@@ -52,7 +53,7 @@ void leati_stream_writes_host(leat_stream *stream)
         continue;
 }
 
-bool leati_stream_reads_now(leat_stream *stream)
+LEATI_HOT bool leati_stream_reads_now(leat_stream *stream)
 {
     uint64_t tick;
 
@@ -62,13 +63,13 @@ bool leati_stream_reads_now(leat_stream *stream)
     return !tick || leati_order_known(stream->order, tick);
 }
 
-bool leati_stream_known_idle(const leat_stream *stream)
+LEATI_HOT bool leati_stream_known_idle(const leat_stream *stream)
 {
     return !atomic_load_explicit(&stream->foreign, memory_order_relaxed) && !stream->order->per_thread &&
            leati_order_is_idle(stream->order);
 }
 
-bool leati_stream_is_idle(leat_stream *stream)
+LEATI_HOT bool leati_stream_is_idle(leat_stream *stream)
 {
     struct leati_driver *driver = stream->device->driver;
     uint64_t given;
@@ -215,7 +216,7 @@ leat_status leat_stream_native(leat_stream *stream, void **native)
 }
 
 /* All work given to the stream before tick ended was seen to be done. */
-static void seen_done(leat_stream *stream, uint64_t tick)
+LEATI_HOT static void seen_done(leat_stream *stream, uint64_t tick)
 {
     if (stream->order->per_thread)
         return;
@@ -223,7 +224,7 @@ static void seen_done(leat_stream *stream, uint64_t tick)
     LEATI_TRACE(.op = LEATI_TRACE_SYNC, .stream = stream->order->serial);
 }
 
-void leati_wait_begins(struct leat_device *device, leati_query_function query, void *native)
+LEATI_HOT void leati_wait_begins(struct leat_device *device, leati_query_function query, void *native)
 {
     const struct leati_copy_hooks *copies = atomic_load_explicit(&device->copy_hooks, memory_order_acquire);
 
@@ -231,7 +232,7 @@ void leati_wait_begins(struct leat_device *device, leati_query_function query, v
         copies->wait_begins(device, query, native);
 }
 
-leat_status leat_stream_synchronize(leat_stream *stream)
+LEATI_HOT leat_status leat_stream_synchronize(leat_stream *stream)
 {
     struct leati_driver *driver;
     leat_status status;

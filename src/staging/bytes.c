@@ -1,6 +1,7 @@
 /* bytes.c - see bytes.h; the measurement is in probe.c. */
 #include "staging/bytes.h"
 
+#include "base/quick.h"
 #include "base/catch.h"
 #include "base/stream_copy.h"
 
@@ -32,7 +33,7 @@ const char *leati_staging_streaming_by(void)
     return leati_stream_name(leati_stream_best());
 }
 
-void leati_staging_copy(void *dst, const void *src, size_t bytes, enum leati_store_policy policy)
+LEATI_HOT void leati_staging_copy(void *dst, const void *src, size_t bytes, enum leati_store_policy policy)
 {
     if (policy == LEATI_STORES_STREAMING)
         leati_stream_copy(dst, src, bytes);
@@ -48,7 +49,7 @@ struct job {
     volatile size_t done; /* of step_by_step() */
 };
 
-static void all_at_once(void *context)
+LEATI_HOT static void all_at_once(void *context)
 {
     struct job *job = context;
 
@@ -79,7 +80,7 @@ static void step_by_step(void *context)
     }
 }
 
-size_t leati_staging_copy_guarded(void *dst, const void *src, size_t bytes, enum leati_store_policy policy,
+LEATI_HOT size_t leati_staging_copy_guarded(void *dst, const void *src, size_t bytes, enum leati_store_policy policy,
                                   uintptr_t *fault)
 {
     const struct leati_catch_range ranges[] = {{(uintptr_t)src, bytes}, {(uintptr_t)dst, bytes}};

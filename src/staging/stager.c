@@ -1,6 +1,7 @@
 /* stager.c - see staging.h. */
 #include "staging/staging.h"
 
+#include "base/quick.h"
 #include "base/addresses.h"
 #include "base/catch.h"
 #include "base/clock.h"
@@ -764,7 +765,7 @@ static leat_status help_until(struct leati_workers *workers, leat_status (*query
     return status;
 }
 
-void leati_stager_help_while_waiting(struct leati_stager *stager, leat_status (*query)(void *context),
+LEATI_HOT void leati_stager_help_while_waiting(struct leati_stager *stager, leat_status (*query)(void *context),
                                      void *context)
 {
     struct leati_workers *workers = stager->workers;

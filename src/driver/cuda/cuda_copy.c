@@ -8,6 +8,7 @@
  */
 #include "driver/cuda/cuda_driver.h"
 
+#include "base/quick.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -94,7 +95,7 @@ static leat_status wait_for_source(struct cuda_stream *on, const struct leati_en
     return LEAT_OK;
 }
 
-leat_status leati_cuda_copy(struct leati_driver *driver, void *stream, struct leati_end dst, struct leati_end src,
+LEATI_HOT leat_status leati_cuda_copy(struct leati_driver *driver, void *stream, struct leati_end dst, struct leati_end src,
                             size_t bytes)
 {
     struct cuda_stream *on = stream;

@@ -3,6 +3,7 @@
  */
 #include "driver/cuda/cuda_driver.h"
 
+#include "base/quick.h"
 #include <stdlib.h>
 
 /* NULL, with a sentence, when out of memory. */
@@ -110,7 +111,7 @@ void *leati_cuda_stream_native(struct leati_driver *driver, void *stream)
     return ((struct cuda_stream *)stream)->handle;
 }
 
-leat_status leati_cuda_stream_query(struct leati_driver *driver, void *stream)
+LEATI_HOT leat_status leati_cuda_stream_query(struct leati_driver *driver, void *stream)
 {
     struct cuda_stream *self = stream;
 
@@ -119,7 +120,7 @@ leat_status leati_cuda_stream_query(struct leati_driver *driver, void *stream)
     return LEAT_OK;
 }
 
-leat_status leati_cuda_stream_synchronize(struct leati_driver *driver, void *stream)
+LEATI_HOT leat_status leati_cuda_stream_synchronize(struct leati_driver *driver, void *stream)
 {
     struct cuda_stream *self = stream;
 
@@ -138,7 +139,7 @@ leat_status leati_cuda_stream_wait(struct leati_driver *driver, void *stream, vo
     return LEAT_OK;
 }
 
-leat_status leati_cuda_stream_values(struct leati_driver *driver, void *stream, const struct leati_value *values,
+LEATI_HOT leat_status leati_cuda_stream_values(struct leati_driver *driver, void *stream, const struct leati_value *values,
                                      unsigned count)
 {
     struct cuda_stream *self = stream;
