@@ -46,6 +46,7 @@ $(filter-out %/unit_staging,$(test_programs)): %: %.o $(test_objects) $(BUILD)/l
 # What waits wait for is held up.
 $(addprefix $(test_bin)/,unit_copy_waits unit_copy_help unit_copy_forms unit_order): $(test_bin)/held.o
 $(test_bin)/unit_copy_waits: test_wraps = -Wl,--wrap=leati_order_failed
+$(test_bin)/unit_workers: test_wraps = -Wl,--wrap=leati_thread_start
 $(test_bin)/unit_full: test_wraps = -Wl,--wrap=leati_available
 $(test_bin)/unit_record: test_wraps = -Wl,--wrap=write
 

@@ -1,0 +1,423 @@
+/*
+ * unit_workers.c - the pool of worker threads: every part once, no class with more threads than it reserved, none
+ * that waits for another class, and no thread left behind.
+ */
+#include "base/workers.h"
+
+#include "base/clock.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include <dirent.h>
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define PATIENCE_NS ((uint64_t)20 * 1000000000)
+#define MOMENT_US 20000
+
+#define COPIES LEATI_WORK_COPIES
+#define DEVICE LEATI_WORK_DEVICE
+#define PAGES LEATI_WORK_PAGES
+
+static bool wait_for(atomic_int *value, int wanted)
+{
+    uint64_t end_ns = leati_clock_ns() + PATIENCE_NS;
+
+    while (atomic_load(value) < wanted && leati_clock_ns() < end_ns)
+        sched_yield();
+    return atomic_load(value) >= wanted;
+}
+
+static struct leati_workers *get(enum leati_work_class class, unsigned threads)
+{
+    struct leati_workers *workers;
+
+    assert_int_equal(leati_workers_get(-1, class, threads, &workers), 0);
+    return workers;
+}
+
+/* Threads of this process whose name is that of workers. */
+static int count_threads(void)
+{
+    DIR *tasks = opendir("/proc/self/task");
+    struct dirent *entry;
+    int count = 0;
+
+    assert_non_null(tasks);
+    while ((entry = readdir(tasks))) {
+        char path[300], name[32] = "";
+        FILE *file;
+
+        snprintf(path, sizeof path, "/proc/self/task/%s/comm", entry->d_name);
+        file = fopen(path, "re");
+        if (!file)
+            continue;
+        count += fgets(name, sizeof name, file) && !strcmp(name, "leat worker\n");
+        fclose(file);
+    }
+    closedir(tasks);
+    return count;
+}
+
+/* ---- a task whose parts wait until they are let go ---- */
+
+struct held {
+    struct leati_task task;
+    atomic_int left;     /* parts */
+    atomic_bool not_yet; /* as a copy whose stream is not there */
+    atomic_int inside;   /* threads in a part */
+    atomic_int most;     /* of them at once */
+    atomic_int open, done, entered, ended;
+    bool no_helpers;
+};
+
+static enum leati_taken look(const struct leati_task *task, bool helper)
+{
+    const struct held *held = (const struct held *)task;
+
+    if (atomic_load(&held->left) <= 0)
+        return LEATI_NOTHING_LEFT;
+    return atomic_load(&held->not_yet) || (helper && held->no_helpers) ? LEATI_NOT_YET : LEATI_TAKEN;
+}
+
+static enum leati_taken work(struct leati_task *task)
+{
+    struct held *held = (struct held *)task;
+    int inside;
+
+    if (atomic_load(&held->not_yet))
+        return LEATI_NOT_YET;
+    if (atomic_fetch_sub(&held->left, 1) <= 0)
+        return LEATI_NOTHING_LEFT;
+    inside = atomic_fetch_add(&held->inside, 1) + 1;
+    for (int most = atomic_load(&held->most); inside > most;)
+        (void)atomic_compare_exchange_weak(&held->most, &most, inside);
+    (void)wait_for(&held->open, 1);
+    atomic_fetch_sub(&held->inside, 1);
+    atomic_fetch_add(&held->done, 1);
+    return LEATI_TAKEN;
+}
+
+static void enter(struct leati_task *task)
+{
+    atomic_fetch_add(&((struct held *)task)->entered, 1);
+}
+
+static void leave(struct leati_task *task)
+{
+    atomic_fetch_add(&((struct held *)task)->ended, 1);
+}
+
+static const struct leati_task_type types[] = {
+    {.class = LEATI_WORK_COPIES, .work = work, .look = look, .enter = enter, .leave = leave},
+    {.class = LEATI_WORK_DEVICE, .work = work, .look = look, .enter = enter, .leave = leave},
+    {.class = LEATI_WORK_PAGES, .work = work, .look = look},
+};
+
+static void add(struct leati_workers *workers, struct held *held, int class, unsigned share, int parts)
+{
+    memset(held, 0, sizeof *held);
+    held->task = (struct leati_task){.type = &types[class], .share = share};
+    atomic_store(&held->left, parts);
+    leati_workers_add(workers, &held->task);
+}
+
+static void open_and_remove(struct leati_workers *workers, struct held *held, int parts)
+{
+    uint64_t end_ns = leati_clock_ns() + PATIENCE_NS;
+
+    atomic_store(&held->open, 1);
+    while (atomic_load(&held->left) > 0 && leati_clock_ns() < end_ns)
+        sched_yield();
+    leati_workers_remove(workers, &held->task);
+    assert_int_equal(atomic_load(&held->done), parts);
+    assert_int_equal(atomic_load(&held->inside), 0);
+    assert_int_equal(atomic_load(&held->entered), atomic_load(&held->ended));
+}
+
+/* ---- tests ---- */
+
+enum { LOOP_PARTS = 20000 };
+static atomic_int counts[LOOP_PARTS];
+static atomic_int wrong_rights;
+static _Thread_local bool allowed;
+
+static void count_part(void *context, uint64_t i)
+{
+    (void)context;
+    if (!allowed)
+        atomic_fetch_add(&wrong_rights, 1);
+    atomic_fetch_add(&counts[i], 1);
+}
+
+static void allow(struct leati_task *task)
+{
+    (void)task;
+    allowed = true;
+}
+
+static void forbid(struct leati_task *task)
+{
+    (void)task;
+    allowed = false;
+}
+
+static const struct leati_task_type loop_type = {
+    .class = LEATI_WORK_DEVICE, .work = leati_loop_work, .look = leati_loop_look, .enter = allow, .leave = forbid};
+
+static void *run_loops(void *argument)
+{
+    struct leati_workers *workers = argument;
+
+    allowed = true; /* the caller's own rights are its own business */
+    for (int i = 0; i < 20; i++) {
+        struct leati_loop loop = {.part = count_part, .count = LOOP_PARTS};
+
+        leati_workers_loop(workers, &loop_type, &loop, 3);
+    }
+    allowed = false;
+    return NULL;
+}
+
+/* Several callers at once: each part once for each of them, with what a worker has in this class only. */
+static void loops_do_every_part_once(void **state)
+{
+    struct leati_workers *workers = get(DEVICE, 3);
+    pthread_t callers[3];
+
+    (void)state;
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(pthread_create(&callers[i], NULL, run_loops, workers), 0);
+    for (int i = 0; i < 3; i++)
+        pthread_join(callers[i], NULL);
+    for (int i = 0; i < LOOP_PARTS; i++)
+        assert_int_equal(atomic_load(&counts[i]), 60);
+    assert_int_equal(atomic_load(&wrong_rights), 0);
+    leati_workers_put(workers, DEVICE);
+}
+
+/* Every thread of one class is stuck: the other classes have theirs. */
+static void no_class_waits_for_another(void **state)
+{
+    (void)state;
+    for (int stuck = COPIES; stuck <= PAGES; stuck++) {
+        struct leati_workers *workers = get(COPIES, 2);
+        struct held first, second;
+
+        assert_ptr_equal(get(DEVICE, 3), workers);
+        assert_ptr_equal(get(PAGES, 1), workers);
+        add(workers, &first, stuck, 100, 50);
+        assert_true(wait_for(&first.inside, (int)leati_workers_threads(workers, (enum leati_work_class)stuck)));
+        for (int class = COPIES; class <= PAGES; class ++) {
+            if (class == stuck)
+                continue;
+            add(workers, &second, class, 1, 10);
+            open_and_remove(workers, &second, 10);
+            assert_int_equal(atomic_load(&second.most), 1);
+        }
+        usleep(MOMENT_US);
+        /* Threads of other classes stay away. */
+        assert_int_equal(atomic_load(&first.most), leati_workers_threads(workers, (enum leati_work_class)stuck));
+        open_and_remove(workers, &first, 50);
+        for (int class = COPIES; class <= PAGES; class ++)
+            leati_workers_put(workers, (enum leati_work_class) class);
+        assert_int_equal(count_threads(), 0);
+    }
+}
+
+/* Two tasks of one class: no more threads at either than its share, and the second has the rest. */
+static void shares_leave_threads_to_others(void **state)
+{
+    struct leati_workers *workers = get(COPIES, 5);
+    struct held first, second;
+
+    (void)state;
+    add(workers, &first, COPIES, 3, 20);
+    assert_true(wait_for(&first.inside, 3));
+    add(workers, &second, COPIES, 5, 20);
+    assert_true(wait_for(&second.inside, 2));
+    usleep(MOMENT_US);
+    assert_int_equal(atomic_load(&first.most), 3);
+    assert_int_equal(atomic_load(&second.most), 2);
+    open_and_remove(workers, &second, 20);
+    open_and_remove(workers, &first, 20);
+    leati_workers_put(workers, COPIES);
+}
+
+/* Nobody tells the workers when a task can go on: they look. While it cannot, others can. */
+static void tasks_that_wait_are_looked_at(void **state)
+{
+    struct leati_workers *workers = get(COPIES, 1);
+    struct held waiting, other;
+
+    (void)state;
+    memset(&waiting, 0, sizeof waiting);
+    waiting.task = (struct leati_task){.type = &types[COPIES], .share = 1};
+    atomic_store(&waiting.left, 3);
+    atomic_store(&waiting.not_yet, true);
+    atomic_store(&waiting.open, 1);
+    leati_workers_add(workers, &waiting.task);
+    usleep(MOMENT_US);
+    add(workers, &other, COPIES, 1, 3);
+    open_and_remove(workers, &other, 3);
+    usleep(MOMENT_US);
+    atomic_store(&waiting.not_yet, false);
+    assert_true(wait_for(&waiting.done, 3));
+    leati_workers_remove(workers, &waiting.task);
+    leati_workers_put(workers, COPIES);
+}
+
+struct removal {
+    struct leati_workers *workers;
+    struct held *held;
+    atomic_int removed;
+};
+
+static void *remove_held(void *argument)
+{
+    struct removal *removal = argument;
+
+    leati_workers_remove(removal->workers, &removal->held->task);
+    atomic_store(&removal->removed, 1);
+    return NULL;
+}
+
+/* A task that is removed is nobody's any more: the removal waits for those inside, also for long. */
+static void a_removal_waits_for_those_inside(void **state)
+{
+    struct leati_workers *workers = get(DEVICE, 2);
+    struct held held;
+    struct removal removal = {.workers = workers, .held = &held};
+    pthread_t thread;
+
+    (void)state;
+    add(workers, &held, DEVICE, 2, 2);
+    assert_true(wait_for(&held.inside, 2));
+    assert_int_equal(pthread_create(&thread, NULL, remove_held, &removal), 0);
+    usleep(MOMENT_US);
+    assert_int_equal(atomic_load(&removal.removed), 0);
+    atomic_store(&held.open, 1);
+    pthread_join(thread, NULL);
+    assert_int_equal(atomic_load(&held.done), 2);
+    assert_int_equal(atomic_load(&held.ended), 2);
+    leati_workers_put(workers, DEVICE);
+}
+
+/* Threads that wait help with copies only, and only where few threads copy. */
+static void helpers_copy_and_nothing_else(void **state)
+{
+    struct leati_workers *workers = get(COPIES, 1);
+    struct held stuck, copy, kernel;
+
+    (void)state;
+    assert_ptr_equal(get(DEVICE, 1), workers);
+    assert_true(leati_workers_are_few(workers));
+    add(workers, &kernel, DEVICE, 2, 5);
+    assert_true(wait_for(&kernel.inside, 1));
+    assert_false(leati_workers_have_copies(workers));
+    assert_true(leati_workers_help_begins(workers));
+    assert_false(leati_workers_help(workers));
+    add(workers, &stuck, COPIES, 1, 2);
+    assert_true(wait_for(&stuck.inside, 1));
+    assert_false(leati_workers_help(workers)); /* its share is taken */
+    add(workers, &copy, COPIES, 4, 5);
+    atomic_store(&copy.open, 1);
+    while (leati_workers_help(workers))
+        continue;
+    assert_int_equal(atomic_load(&copy.done), 5);
+    assert_int_equal(atomic_load(&copy.entered), 0);
+    assert_int_equal(atomic_load(&kernel.inside), 1);
+    assert_true(leati_workers_help_begins(workers) && leati_workers_help_begins(workers));
+    assert_false(leati_workers_help_begins(workers));
+    for (int i = 0; i < 3; i++)
+        leati_workers_help_ends(workers);
+    leati_workers_remove(workers, &copy.task);
+    assert_false(leati_workers_enter(workers, &copy.task));
+    open_and_remove(workers, &stuck, 2);
+    open_and_remove(workers, &kernel, 5);
+    leati_workers_put(workers, DEVICE);
+    leati_workers_put(workers, COPIES);
+}
+
+/* Threads start at the first use, more when another class comes, and end with the last user. */
+static void threads_end_with_the_last_user(void **state)
+{
+    struct leati_workers *workers = get(COPIES, 2);
+
+    (void)state;
+    assert_int_equal(count_threads(), 2);
+    assert_ptr_equal(get(COPIES, 2), workers);
+    assert_int_equal(count_threads(), 2);
+    assert_ptr_equal(get(DEVICE, 3), workers);
+    assert_int_equal(count_threads(), 5);
+    assert_int_equal(leati_workers_reserve(workers, LEATI_WORK_DEVICE, 4), 0);
+    assert_int_equal(count_threads(), 6);
+    leati_workers_put(workers, COPIES);
+    leati_workers_put(workers, DEVICE);
+    assert_int_equal(leati_workers_threads(workers, LEATI_WORK_COPIES), 2);
+    assert_int_equal(leati_workers_threads(workers, LEATI_WORK_DEVICE), 0);
+    leati_workers_put(workers, COPIES);
+    assert_int_equal(count_threads(), 0);
+}
+
+/* ---- threads that cannot be started ---- */
+
+int __real_leati_thread_start(pthread_t *thread, void *(*run)(void *argument), void *argument);
+int __wrap_leati_thread_start(pthread_t *thread, void *(*run)(void *argument), void *argument);
+
+static int starts_left = -1; /* -1: no limit */
+
+int __wrap_leati_thread_start(pthread_t *thread, void *(*run)(void *argument), void *argument)
+{
+    if (!starts_left)
+        return EAGAIN;
+    starts_left -= starts_left > 0;
+    return __real_leati_thread_start(thread, run, argument);
+}
+
+/* What could be started serves the class that asked first; the caller of a loop does the rest. */
+static void fewer_threads_do(void **state)
+{
+    struct leati_loop loop = {.part = count_part, .count = LOOP_PARTS};
+    struct leati_workers *workers, *same;
+
+    (void)state;
+    for (int i = 0; i < LOOP_PARTS; i++)
+        atomic_store(&counts[i], 0);
+    starts_left = 1;
+    assert_int_equal(leati_workers_get(-1, LEATI_WORK_COPIES, 3, &workers), EAGAIN);
+    assert_int_equal(leati_workers_threads(workers, LEATI_WORK_COPIES), 1);
+    assert_int_equal(leati_workers_get(-1, LEATI_WORK_DEVICE, 2, &same), EAGAIN);
+    assert_ptr_equal(workers, same);
+    assert_int_equal(leati_workers_threads(workers, LEATI_WORK_DEVICE), 0);
+    leati_workers_loop(workers, &loop_type, &loop, 2);
+    for (int i = 0; i < LOOP_PARTS; i++)
+        assert_int_equal(atomic_load(&counts[i]), 1);
+    starts_left = -1;
+    assert_int_equal(leati_workers_reserve(workers, LEATI_WORK_DEVICE, 2), 0);
+    assert_int_equal(leati_workers_threads(workers, LEATI_WORK_DEVICE), 2);
+    leati_workers_put(workers, DEVICE);
+    leati_workers_put(workers, COPIES);
+    assert_int_equal(count_threads(), 0);
+}
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(loops_do_every_part_once),         cmocka_unit_test(no_class_waits_for_another),
+        cmocka_unit_test(shares_leave_threads_to_others),   cmocka_unit_test(tasks_that_wait_are_looked_at),
+        cmocka_unit_test(a_removal_waits_for_those_inside), cmocka_unit_test(helpers_copy_and_nothing_else),
+        cmocka_unit_test(threads_end_with_the_last_user),   cmocka_unit_test(fewer_threads_do),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
+}
