@@ -73,10 +73,11 @@ static void all_sizes(void **state)
                 sizes[many++] = base + i - 1;
     for (size_t i = 0; i < many; i++)
         for (size_t r = 0; r < sizeof rings / sizeof rings[0]; r++)
-            for (int form = 0; form < 4; form++) {
+            for (int form = 0; form < 8; form++) {
                 struct leati_cut cut = {.bytes = sizes[i],
                                         .ring_bytes = leati_staging_ring_bytes(sizes[i], rings[r]),
                                         .most_bytes = form & 2 ? 16 * MIB : 0,
+                                        .even_bytes = form & 4 ? 256 * KIB : 0,
                                         .out = form & 1,
                                         .threads = 1 + (unsigned)i % 9};
                 uint32_t count;

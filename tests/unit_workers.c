@@ -128,7 +128,7 @@ static void add(struct leati_workers *workers, struct held *held, int class, uns
     memset(held, 0, sizeof *held);
     held->task = (struct leati_task){.type = &types[class], .share = share};
     atomic_store(&held->left, parts);
-    leati_workers_add(workers, &held->task);
+    leati_workers_add(workers, &held->task, class == COPIES ? 1 : LEATI_WAKE_ALL);
 }
 
 static void open_and_remove(struct leati_workers *workers, struct held *held, int parts)
@@ -265,7 +265,7 @@ static void tasks_that_wait_are_looked_at(void **state)
     atomic_store(&waiting.left, 3);
     atomic_store(&waiting.not_yet, true);
     atomic_store(&waiting.open, 1);
-    leati_workers_add(workers, &waiting.task);
+    leati_workers_add(workers, &waiting.task, 1);
     usleep(MOMENT_US);
     add(workers, &other, COPIES, 1, 3);
     open_and_remove(workers, &other, 3);

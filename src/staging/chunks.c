@@ -87,8 +87,9 @@ uint32_t leati_staging_cut(const struct leati_cut *cut, struct leati_chunk *chun
         most = cut->bytes;
     if (cut->most_bytes && most > cut->most_bytes / 5 * 4)
         most = cut->most_bytes / 5 * 4; /* the last chunk may take a rest of a quarter with it */
+    /* As large as the ring allows: the last chunk, which may be larger, must fit too. */
     if (cut->even_bytes)
-        size = most = cut->even_bytes;
+        size = most = cut->even_bytes < most ? cut->even_bytes : most;
     most = whole_units(cut, most);
     size = !cut->ring_bytes ? cut->bytes : whole_units(cut, size < most ? size : most);
     while (left) {

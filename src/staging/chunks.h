@@ -28,7 +28,7 @@ struct leati_cut {
     size_t ring_bytes; /* 0: no ring, one chunk */
     size_t most_bytes; /* of a chunk; 0: as many as the ring allows */
     size_t unit_bytes; /* all chunks are multiples of it, and at least one; 0 or 1: any size */
-    size_t even_bytes; /* every chunk but the last has this size, in whole units; 0: sizes grow as said above */
+    size_t even_bytes; /* of every chunk but the last, in whole units, or less in a small ring; 0: sizes grow */
     bool out;          /* from the device: small chunks at the end */
     unsigned threads;  /* that will share a chunk */
 };
