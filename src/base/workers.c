@@ -1,6 +1,6 @@
 /* workers.c - see workers.h. */
-#include "base/quick.h"
 #include "base/workers.h"
+#include "base/quick.h"
 
 #include "base/clock.h"
 #include "base/thread.h"
@@ -22,8 +22,8 @@
 #define AWAKE_IN_COPY_NS 5000000u
 #define LOOK_NS 20000u
 
-/* A remover yields so often before it sleeps until the last worker has left. */
-#define YIELDS 100
+/* For so long a remover waits awake until the last worker has left. */
+#define LEAVE_NS 200000u
 
 /* Threads that look for work hold the lock for some ten instructions at a time, so they never sleep for it. */
 struct leati_workers {
@@ -260,11 +260,15 @@ static void rest(struct leati_workers *workers, unsigned news, uint64_t idle_ns,
 
 /* Wakes so many sleeping threads. Each costs the caller 2 to 5 us in a virtual machine, and is there 30 to 70 us
  * later (measured beside an H200). */
-static void wake_some(struct leati_workers *workers, unsigned count)
+static void wake_some(struct leati_workers *workers, unsigned count, bool must)
 {
     if (!count || !atomic_load(&workers->asleep))
         return;
-    pthread_mutex_lock(&workers->sleep_lock);
+    /* Where others go to sleep, or are woken, right now, a caller that works itself does not wait for that. */
+    if (must)
+        pthread_mutex_lock(&workers->sleep_lock);
+    else if (pthread_mutex_trylock(&workers->sleep_lock))
+        return;
     if (count == LEATI_WAKE_ALL)
         pthread_cond_broadcast(&workers->work_there);
     for (unsigned i = 0; i < count && count != LEATI_WAKE_ALL; i++)
@@ -313,7 +317,7 @@ static void *run_worker(void *argument)
             continue;
         }
         if (wants_more(workers, task))
-            wake_some(workers, 1);
+            wake_some(workers, 1, true);
         idle_since = 0;
         copied = task->type->class == LEATI_WORK_COPIES;
         if (task->type->enter)
@@ -337,7 +341,7 @@ void leati_workers_add(struct leati_workers *workers, struct leati_task *task, u
     atomic_fetch_add_explicit(&workers->tasks[task->type->class], 1, memory_order_relaxed);
     unlock(workers);
     atomic_fetch_add(&workers->news, 1);
-    wake_some(workers, wakes);
+    wake_some(workers, wakes, !task->owned);
 }
 
 static unsigned workers_of(struct leati_workers *workers, struct leati_task *task, bool awaited)
@@ -357,10 +361,15 @@ void leati_workers_remove(struct leati_workers *workers, struct leati_task *task
     if (task->listed)
         forget(workers, task);
     unlock(workers);
-    /* They are on their way out, or do a last part, which may take long. */
-    for (int i = 0; i < YIELDS; i++) {
+    /* They are on their way out, or do a last part, which may take long: to be woken then takes longer than most
+     * parts do. */
+    for (uint64_t until = leati_clock_ns() + LEAVE_NS;;) {
         if (!workers_of(workers, task, false))
             return;
+        for (int i = 0; i < 50; i++)
+            leati_pause();
+        if (leati_clock_ns() >= until)
+            break;
         sched_yield();
     }
     pthread_mutex_lock(&left_lock);

@@ -54,7 +54,8 @@ struct leati_task_type {
     void (*leave)(struct leati_task *task);
 };
 
-/* Part of the user's own structure. The user sets type and share; the rest is the pool's, under its lock. */
+/* Part of the user's own structure. The user sets type, share and owned; the rest is the pool's, under its lock.
+ */
 struct leati_task {
     const struct leati_task_type *type;
     unsigned share;   /* at most so many threads at once */
@@ -62,6 +63,7 @@ struct leati_task {
     struct leati_task *next, **place;
     bool listed;
     bool awaited; /* somebody waits until workers is 0 */
+    bool owned;   /* set by the user: whoever adds it works on it, so that workers are welcome but not needed */
 };
 
 struct leati_workers;
@@ -120,9 +122,10 @@ enum leati_taken leati_loop_look(const struct leati_task *task, bool helper);
 
 /* ---- help while waiting ----
  *
- * While few workers are awake for copies, threads of the program that wait for a stream help: sleeping workers take
- * a while to come, and on a machine with two processors there is only one. A helper holds no lock while it copies,
- * is at no task when it calls the driver, and stays with a task for no more than a part or two. Copies only.
+ * While few workers are awake for copies, threads of the program that wait for a stream help: sleeping workers
+ * take a while to come, and on a machine with two processors there is only one. A helper holds no lock while it
+ * copies, is at no task when it calls the driver, and stays with a task for no more than a part or two. Copies
+ * only.
  */
 
 /* Returns true if so few threads are reserved for copies that others help. */

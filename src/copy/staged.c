@@ -1,10 +1,10 @@
 /* staged.c - see staged.h. */
 #include "copy/staged.h"
 
-#include "copy/links.h"
 #include "base/quick.h"
 #include "base/thread.h"
 #include "copy/eager.h"
+#include "copy/links.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -198,9 +198,11 @@ leat_status leati_stager_get(leat_device *device, struct leati_stager **stager)
 
 /* ---- made behind the first copies ---- */
 
-/* A thread that makes the stager of a device; it ends by itself, and is joined when the device closes. */
+/* A thread that makes the stager of a device; it ends by itself, and is joined when the device closes. It starts
+ * behind the second copy: many a process makes only one. */
 struct maker {
     leat_device *device;
+    bool started; /* under the lock */
     pthread_t thread;
     atomic_bool over;
     struct maker *next;
@@ -236,16 +238,15 @@ void leati_stager_prepare(leat_device *device)
     struct maker *maker;
 
     pthread_mutex_lock(&makers_lock);
-    maker = maker_of(device) ? NULL : calloc(1, sizeof *maker);
-    if (maker) {
-        maker->device = device;
+    maker = maker_of(device);
+    if (maker && !maker->started) {
         leati_copy_set_hooks(device);
-        if (leati_thread_start(&maker->thread, run_maker, maker)) {
-            free(maker);
-        } else {
-            maker->next = makers;
-            makers = maker;
-        }
+        maker->started = !leati_thread_start(&maker->thread, run_maker, maker);
+    } else if (!maker && (maker = calloc(1, sizeof *maker))) {
+        maker->device = device;
+        maker->next = makers;
+        makers = maker;
+        leati_copy_set_hooks(device);
     }
     pthread_mutex_unlock(&makers_lock);
 }
@@ -262,8 +263,8 @@ leat_status leati_stager_find(leat_device *device, struct leati_stager **stager)
     pthread_mutex_lock(&makers_lock);
     maker = maker_of(device);
     /* Where the thread has failed, the caller tries again and says why. */
-    wait = !device->driver->can->dma_engines ||
-           (maker && atomic_load_explicit(&maker->over, memory_order_relaxed));
+    wait =
+        !device->driver->can->dma_engines || (maker && atomic_load_explicit(&maker->over, memory_order_relaxed));
     pthread_mutex_unlock(&makers_lock);
     return wait ? leati_stager_get(device, stager) : LEATI_DECLINED;
 }
@@ -281,7 +282,8 @@ static void join_maker(const leat_device *device)
     pthread_mutex_unlock(&makers_lock);
     if (!maker)
         return;
-    pthread_join(maker->thread, NULL);
+    if (maker->started)
+        pthread_join(maker->thread, NULL);
     free(maker);
 }
 

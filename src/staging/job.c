@@ -212,7 +212,7 @@ static const struct leati_task_type copy_type = {
 
 void leati_job_prepare(struct leati_job *job, unsigned share)
 {
-    job->task = (struct leati_task){.type = &copy_type, .share = share};
+    job->task = (struct leati_task){.type = &copy_type, .share = share, .owned = job->eager};
 }
 
 void leati_job_work(struct leati_job *job)

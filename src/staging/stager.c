@@ -1,11 +1,11 @@
 /* stager.c - see staging.h. */
 #include "staging/staging.h"
 
-#include "base/quick.h"
 #include "base/addresses.h"
 #include "base/catch.h"
 #include "base/clock.h"
 #include "base/options.h"
+#include "base/quick.h"
 #include "base/thread.h"
 
 #include <assert.h>
@@ -25,8 +25,6 @@
 #define MEMORY_USUAL_BYTES ((uint64_t)1 << 30)
 #define EAGER_CHUNK_BYTES ((size_t)256 << 10)  /* large enough for the link, and soon staged by one thread */
 #define EAGER_HELPED_BYTES ((size_t)512 << 10) /* from here on workers are woken to help */
-#define EAGER_ASK_NS 1000000u
-#define EAGER_PAUSES 100
 
 #define THREADS_MAX 64
 #define THREADS_USUAL 12 /* for each device: enough for both directions of its link; measured beside an H200 */
@@ -363,6 +361,14 @@ static bool cut_job(struct leati_job *job, const struct leati_stager *stager,
     return true;
 }
 
+static void drop_ring(struct leati_job *job, struct leati_stager *stager)
+{
+    leati_stager_give_back(stager, job->flags);
+    pthread_mutex_lock(&jobs_lock);
+    stager->held_bytes -= job->held_bytes;
+    pthread_mutex_unlock(&jobs_lock);
+}
+
 /* Takes a ring for a job, or the one that the request has. Returns false if there is no memory. */
 static bool find_ring(struct leati_job *job, struct leati_stager *stager,
                       const struct leati_staging_request *request, size_t *ring_bytes)
@@ -381,7 +387,11 @@ static bool find_ring(struct leati_job *job, struct leati_stager *stager,
         wanted = leati_staging_ring_bytes(request->bytes, (size_t)stager->ring_bytes);
     job->flags = take_ring(stager, job->policy, wanted, least, ring_bytes);
     job->held_bytes = *ring_bytes + FLAGS_BYTES;
-    return job->flags;
+    if (!job->flags || !request->eager || *ring_bytes >= request->bytes)
+        return job->flags;
+    /* Nobody tells the caller when a part of a short ring is free again. */
+    drop_ring(job, stager);
+    return false;
 }
 
 static struct leati_job *new_job(struct leati_stager *stager, const struct leati_staging_request *request)
@@ -391,8 +401,8 @@ static struct leati_job *new_job(struct leati_stager *stager, const struct leati
 
     if (!job)
         return NULL;
-    job->policy = request->eager ? LEATI_STORES_STREAMING
-                                 : leati_stager_policy(stager, request->direction, request->bytes);
+    job->policy =
+        request->eager ? LEATI_STORES_STREAMING : leati_stager_policy(stager, request->direction, request->bytes);
     if (!find_ring(job, stager, request, &ring_bytes))
         goto free_job;
     if (!cut_job(job, stager, request, ring_bytes))
@@ -402,12 +412,8 @@ static struct leati_job *new_job(struct leati_stager *stager, const struct leati
     return job;
 
 give_ring_back:
-    if (!request->block) {
-        leati_stager_give_back(stager, job->flags);
-        pthread_mutex_lock(&jobs_lock);
-        stager->held_bytes -= job->held_bytes;
-        pthread_mutex_unlock(&jobs_lock);
-    }
+    if (!request->block)
+        drop_ring(job, stager);
 free_job:
     free(job);
     return NULL;
@@ -500,8 +506,7 @@ static leat_status issue(struct leati_stager *stager, struct leati_job *job,
         LEATI_TRY(request->move(request->context, chunk->offset, chunk->bytes, job->ring + chunk->place));
         values[given++] = write_completed(job, c + 2);
     }
-    /* A caller that waits for all of it needs no stream that waits for it. */
-    if (job->direction != LEATI_DIRECTION_IN && !job->eager) {
+    if (job->direction != LEATI_DIRECTION_IN) {
         values[given++] = wait_staged(job, job->count);
         values[given++] = write_completed(job, job->end);
     }
@@ -559,29 +564,6 @@ static leat_status issue_staged(struct leati_stager *stager, struct leati_job *j
     return request->block ? LEAT_OK : stager->hooks->flags(stager->context, request->stream, &end, 1);
 }
 
-/* Takes an eager copy out of its ring, as the DMAs bring it. */
-static leat_status empty_ring(struct leati_stager *stager, struct leati_job *job)
-{
-    uint64_t asked = leati_clock_ns(), now;
-
-    for (unsigned looks = 1; !leati_job_staged(job); looks++) {
-        if (leati_job_work_once(job))
-            continue;
-        if (looks % EAGER_PAUSES) {
-            leati_pause();
-            continue;
-        }
-        sched_yield(); /* whoever brings the bytes may want this processor */
-        now = leati_clock_ns();
-        if (now - asked < EAGER_ASK_NS)
-            continue;
-        /* Another thread gave the stream work that takes its time, or the device is lost and brings nothing. */
-        LEATI_TRY(stager->hooks->health(stager->context));
-        asked = now;
-    }
-    return LEAT_OK;
-}
-
 /* A job whose ring is the caller's. */
 static void drop_job(struct leati_stager *stager, struct leati_job *job)
 {
@@ -599,16 +581,11 @@ static void give_up(struct leati_stager *stager, struct leati_job *job,
         drop_job(stager, job);
 }
 
-static leat_status finish_eager(struct leati_stager *stager, struct leati_job *job,
-                                const struct leati_staging_request *request)
+static leat_status finish_eager(struct leati_stager *stager, struct leati_job *job, bool kept_by_caller)
 {
-    leat_status status = job->direction == LEATI_DIRECTION_OUT ? empty_ring(stager, job) : LEAT_OK;
+    leat_status status;
     char sentence[256];
 
-    if (status != LEAT_OK) {
-        give_up(stager, job, request);
-        return status;
-    }
     /* Workers that found nothing more are on their way out. */
     leati_workers_remove(stager->workers, &job->task);
     status = (leat_status)atomic_load_explicit(&job->stopped, memory_order_relaxed);
@@ -616,11 +593,7 @@ static leat_status finish_eager(struct leati_stager *stager, struct leati_job *j
         leati_job_sentence(job, sentence, sizeof sentence);
         status = leati_fail(status, "%s", sentence);
     }
-    /* The stream wrote its last flag before: every chunk was waited for. Release: from here on the ring may be
-     * another copy's. */
-    if (job->direction == LEATI_DIRECTION_OUT)
-        atomic_store_explicit(&job->flags->completed_chunks, job->end, memory_order_release);
-    if (request->block)
+    if (kept_by_caller)
         drop_job(stager, job);
     return status;
 }
@@ -635,8 +608,7 @@ leat_status leati_stager_copy(struct leati_stager *stager, const struct leati_st
     assert(stager->workers && request->bytes);
     assert(!request->to_rows == !request->from_rows);
     assert(!request->list || request->direction == LEATI_DIRECTION_HOST);
-    assert(!request->eager || request->direction == LEATI_DIRECTION_OUT ||
-           (request->early && request->direction == LEATI_DIRECTION_IN));
+    assert(!request->eager || (request->early && request->direction == LEATI_DIRECTION_IN));
     assert(!request->eager || !started);
     assert(!request->block || request->eager);
     leati_error_keep(&before);
@@ -652,11 +624,10 @@ leat_status leati_stager_copy(struct leati_stager *stager, const struct leati_st
     leati_job_prepare(job, share_of(stager, job->bytes));
     leati_workers_add(stager->workers, &job->task, request->eager ? helpers_of(job->bytes) : 1);
     request->begin(request->context);
-    status = job->eager && job->direction == LEATI_DIRECTION_IN ? issue_staged(stager, job, request)
-                                                                : issue(stager, job, request);
+    status = job->eager ? issue_staged(stager, job, request) : issue(stager, job, request);
     request->end(request->context);
     if (status == LEAT_OK && job->eager)
-        return finish_eager(stager, job, request);
+        return finish_eager(stager, job, request->block);
     if (status != LEAT_OK) {
         give_up(stager, job, request);
         if (started)
@@ -684,11 +655,11 @@ size_t leati_stager_copy_now(struct leati_stager *stager, const struct leati_lis
     atomic_init(&job.prefaulted, bytes);
     atomic_init(&job.stopped_at, list->count);
     atomic_init(&job.fault, UINTPTR_MAX);
-    atomic_init(&job.told, true); /* the caller tells, not the stream */
     job.copy_list = list->copy;
     job.list = list->list;
+    job.eager = true;
     leati_job_prepare(&job, share_of(stager, bytes));
-    leati_workers_add(stager->workers, &job.task, 1);
+    leati_workers_add(stager->workers, &job.task, helpers_of(bytes));
     leati_job_work(&job);
     /* All parts are taken, and a thread that has one is waited for here. */
     leati_workers_remove(stager->workers, &job.task);
@@ -766,7 +737,7 @@ static leat_status help_until(struct leati_workers *workers, leat_status (*query
 }
 
 LEATI_HOT void leati_stager_help_while_waiting(struct leati_stager *stager, leat_status (*query)(void *context),
-                                     void *context)
+                                               void *context)
 {
     struct leati_workers *workers = stager->workers;
     struct leati_sentence before;
