@@ -2,7 +2,6 @@
 #include "cuda/names.h"
 
 #include <stdio.h>
-#include <string.h>
 
 static struct leatc_node **engine_nodes(CUgraphNode *nodes)
 {
@@ -28,9 +27,8 @@ static CUresult begin_capture_to(struct leatc_stream *on, CUgraph graph, const C
                                  const CUgraphEdgeData *data, size_t count, CUstreamCaptureMode mode)
 {
     CU_TRY(leatcu_enter(NULL));
-    CU_TRY(leatcu_result(leatc_edge_data_check(data, count)));
     return leatcu_result(
-        leatc_capture_begin_to(on, leatcu_graph(graph), leatcu_node_list(before), count, (int)mode));
+        leatc_capture_begin_to(on, leatcu_graph(graph), leatcu_node_list(before), data, count, (int)mode));
 }
 
 static CUresult end_capture(struct leatc_stream *on, CUgraph *graph)
@@ -74,9 +72,7 @@ static CUresult update_capture(struct leatc_stream *on, CUgraphNode *nodes, cons
                                size_t count, unsigned flags)
 {
     CU_TRY(leatcu_enter(NULL));
-    CU_CHECK(flags <= CU_STREAM_SET_CAPTURE_DEPENDENCIES);
-    CU_TRY(leatcu_result(leatc_edge_data_check(data, count)));
-    return leatcu_result(leatc_capture_update(on, leatcu_node_list(nodes), count, flags));
+    return leatcu_result(leatc_capture_update(on, leatcu_node_list(nodes), data, count, flags));
 }
 
 // clang-format off
@@ -171,40 +167,21 @@ CUresult cuGraphDebugDotPrint(CUgraph graph, const char *path, unsigned flags)
 
 /* ---- edges ---- */
 
-static CUresult get_edges(CUgraph graph, CUgraphNode *from, CUgraphNode *to, CUgraphEdgeData *data, size_t *count)
+CUresult cuGraphGetEdges_v2(CUgraph graph, CUgraphNode *from, CUgraphNode *to, CUgraphEdgeData *data,
+                            size_t *count)
 {
-    size_t room = count ? *count : 0;
-
-    CU_TRY(leatcu_started());
-    CU_CHECK(!data || from);
-    CU_TRY(leatcu_result(leatc_graph_edges(leatcu_graph(graph), engine_nodes(from), engine_nodes(to), count)));
-    if (data)
-        memset(data, 0, room * sizeof *data);
-    return CUDA_SUCCESS;
+    STARTED(leatc_graph_edges(leatcu_graph(graph), engine_nodes(from), engine_nodes(to), data, count));
 }
 
 CUresult cuGraphGetEdges(CUgraph graph, CUgraphNode *from, CUgraphNode *to, size_t *count)
 {
-    return get_edges(graph, from, to, NULL, count);
-}
-
-CUresult cuGraphGetEdges_v2(CUgraph graph, CUgraphNode *from, CUgraphNode *to, CUgraphEdgeData *data,
-                            size_t *count)
-{
-    return get_edges(graph, from, to, data, count);
+    return cuGraphGetEdges_v2(graph, from, to, NULL, count);
 }
 
 static CUresult get_neighbours(CUgraphNode node, bool after, CUgraphNode *nodes, CUgraphEdgeData *data,
                                size_t *count)
 {
-    size_t room = count ? *count : 0;
-
-    CU_TRY(leatcu_started());
-    CU_CHECK(!data || nodes);
-    CU_TRY(leatcu_result(leatc_node_neighbours(leatcu_node(node), after, engine_nodes(nodes), count)));
-    if (data)
-        memset(data, 0, room * sizeof *data);
-    return CUDA_SUCCESS;
+    STARTED(leatc_node_neighbours(leatcu_node(node), after, engine_nodes(nodes), data, count));
 }
 
 CUresult cuGraphNodeGetDependencies(CUgraphNode node, CUgraphNode *nodes, size_t *count)
@@ -231,10 +208,7 @@ CUresult cuGraphNodeGetDependentNodes_v2(CUgraphNode node, CUgraphNode *nodes, C
 CUresult cuGraphAddDependencies_v2(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to,
                                    const CUgraphEdgeData *data, size_t count)
 {
-    CU_TRY(leatcu_started());
-    CU_TRY(leatcu_result(leatc_edge_data_check(data, count)));
-    return leatcu_result(
-        leatc_edges_add(leatcu_graph(graph), leatcu_node_list(from), leatcu_node_list(to), count));
+    STARTED(leatc_edges_add(leatcu_graph(graph), leatcu_node_list(from), leatcu_node_list(to), data, count));
 }
 
 CUresult cuGraphAddDependencies(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, size_t count)
@@ -245,11 +219,7 @@ CUresult cuGraphAddDependencies(CUgraph graph, const CUgraphNode *from, const CU
 CUresult cuGraphRemoveDependencies_v2(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to,
                                       const CUgraphEdgeData *data, size_t count)
 {
-    CU_TRY(leatcu_started());
-    /* An edge with data is none of those that there are. */
-    CU_CHECK(leatc_edge_data_check(data, count) == LEATC_OK);
-    return leatcu_result(
-        leatc_edges_remove(leatcu_graph(graph), leatcu_node_list(from), leatcu_node_list(to), count));
+    STARTED(leatc_edges_remove(leatcu_graph(graph), leatcu_node_list(from), leatcu_node_list(to), data, count));
 }
 
 CUresult cuGraphRemoveDependencies(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, size_t count)
@@ -259,20 +229,10 @@ CUresult cuGraphRemoveDependencies(CUgraph graph, const CUgraphNode *from, const
 
 /* ---- executable graphs ---- */
 
-/* Nothing runs on a device but what the host launches. */
 static CUresult instantiate(CUgraphExec *executable, CUgraph graph, unsigned long long flags,
                             struct leatc_node **wrong)
 {
-    const unsigned long long known =
-        CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD |
-        CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
-
-    CU_TRY(leatcu_started());
-    CU_CHECK(!(flags & ~known));
-    if (flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH)
-        return CUDA_ERROR_NOT_SUPPORTED;
-    return leatcu_result(
-        leatc_graph_instantiate(leatcu_graph(graph), flags, (struct leatc_exec **)(void *)executable, wrong));
+    STARTED(leatc_graph_instantiate(leatcu_graph(graph), flags, (struct leatc_exec **)(void *)executable, wrong));
 }
 
 CUresult cuGraphInstantiateWithFlags(CUgraphExec *executable, CUgraph graph, unsigned long long flags)
@@ -305,23 +265,16 @@ static CUresult instantiate_with(CUgraphExec *executable, CUgraph graph, CUDA_GR
 {
     struct leatc_node *wrong = NULL;
     CUresult result;
+    int why;
 
     CU_TRY(leatcu_started());
     CU_CHECK(p && executable);
-    result = instantiate(executable, graph, p->flags, &wrong);
+    if (p->flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD)
+        CU_TRY(leatcu_enter(NULL));
+    result = leatcu_result(leatc_graph_instantiate_with(leatcu_graph(graph), p->flags, upload,
+                                                        (struct leatc_exec **)(void *)executable, &wrong, &why));
     p->hErrNode_out = (CUgraphNode)(void *)wrong;
-    p->result_out = result == CUDA_SUCCESS ? CUDA_GRAPH_INSTANTIATE_SUCCESS
-                    : wrong                ? CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE
-                                           : CUDA_GRAPH_INSTANTIATE_ERROR;
-    if (result != CUDA_SUCCESS || !(p->flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD))
-        return result;
-    result = leatcu_enter(NULL);
-    if (result == CUDA_SUCCESS)
-        result = leatcu_result(leatc_exec_upload(leatcu_exec(*executable), upload));
-    if (result != CUDA_SUCCESS) {
-        p->result_out = CUDA_GRAPH_INSTANTIATE_ERROR;
-        (void)leatc_exec_destroy(leatcu_exec(*executable));
-    }
+    p->result_out = (CUgraphInstantiateResult)why;
     return result;
 }
 

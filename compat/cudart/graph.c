@@ -1,8 +1,6 @@
 /* graph.c - graphs: capturing streams, nodes and edges, executable graphs, user objects, memory of graphs. */
 #include "cudart/cudart.h"
 
-#include <string.h>
-
 static struct leatc_exec *exec_of(cudaGraphExec_t executable)
 {
     return (struct leatc_exec *)(void *)executable;
@@ -25,11 +23,8 @@ cudaError_t cudaStreamBeginCaptureToGraph(cudaStream_t stream, cudaGraph_t graph
                                           const cudaGraphEdgeData *dependencyData, size_t numDependencies,
                                           enum cudaStreamCaptureMode mode)
 {
-    int result = leatc_edge_data_check(dependencyData, numDependencies);
-
-    return note(result == LEATC_OK ? leatc_capture_begin_to(stream_of(stream), graph_of(graph),
-                                                            node_list(dependencies), numDependencies, (int)mode)
-                                   : result);
+    return note(leatc_capture_begin_to(stream_of(stream), graph_of(graph), node_list(dependencies), dependencyData,
+                                       numDependencies, (int)mode));
 }
 
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *pGraph)
@@ -81,13 +76,8 @@ cudaError_t cudaStreamUpdateCaptureDependencies(cudaStream_t stream, cudaGraphNo
                                                 const cudaGraphEdgeData *dependencyData, size_t numDependencies,
                                                 unsigned int flags)
 {
-    int result = leatc_edge_data_check(dependencyData, numDependencies);
-
-    if (flags > cudaStreamSetCaptureDependencies)
-        return note(LEATC_INVALID_VALUE);
-    return note(result == LEATC_OK
-                    ? leatc_capture_update(stream_of(stream), node_list(dependencies), numDependencies, flags)
-                    : result);
+    return note(
+        leatc_capture_update(stream_of(stream), node_list(dependencies), dependencyData, numDependencies, flags));
 }
 
 cudaError_t cudaThreadExchangeStreamCaptureMode(enum cudaStreamCaptureMode *mode)
@@ -152,116 +142,61 @@ cudaError_t cudaGraphDebugDotPrint(cudaGraph_t graph, const char *path, unsigned
 
 /* ---- edges ---- */
 
-/* Writes the data of edges that were listed into room elements: there is none. */
-static cudaError_t note_listed(int result, cudaGraphEdgeData *data, size_t room)
-{
-    if (result == LEATC_OK && data)
-        memset(data, 0, room * sizeof *data);
-    return note(result);
-}
-
 cudaError_t cudaGraphGetEdges(cudaGraph_t graph, cudaGraphNode_t *from, cudaGraphNode_t *to,
                               cudaGraphEdgeData *edgeData, size_t *numEdges)
 {
-    size_t room = numEdges ? *numEdges : 0;
-
-    if (edgeData && !from)
-        return note(LEATC_INVALID_VALUE);
-    return note_listed(leatc_graph_edges(graph_of(graph), nodes_of(from), nodes_of(to), numEdges), edgeData, room);
-}
-
-static cudaError_t get_neighbours(cudaGraphNode_t node, bool after, cudaGraphNode_t *nodes,
-                                  cudaGraphEdgeData *edgeData, size_t *count)
-{
-    size_t room = count ? *count : 0;
-
-    if (edgeData && !nodes)
-        return note(LEATC_INVALID_VALUE);
-    return note_listed(leatc_node_neighbours(node_of(node), after, nodes_of(nodes), count), edgeData, room);
+    return note(leatc_graph_edges(graph_of(graph), nodes_of(from), nodes_of(to), edgeData, numEdges));
 }
 
 cudaError_t cudaGraphNodeGetDependencies(cudaGraphNode_t node, cudaGraphNode_t *pDependencies,
                                          cudaGraphEdgeData *edgeData, size_t *pNumDependencies)
 {
-    return get_neighbours(node, false, pDependencies, edgeData, pNumDependencies);
+    return note(leatc_node_neighbours(node_of(node), false, nodes_of(pDependencies), edgeData, pNumDependencies));
 }
 
 cudaError_t cudaGraphNodeGetDependentNodes(cudaGraphNode_t node, cudaGraphNode_t *pDependentNodes,
                                            cudaGraphEdgeData *edgeData, size_t *pNumDependentNodes)
 {
-    return get_neighbours(node, true, pDependentNodes, edgeData, pNumDependentNodes);
+    return note(
+        leatc_node_neighbours(node_of(node), true, nodes_of(pDependentNodes), edgeData, pNumDependentNodes));
 }
 
 cudaError_t cudaGraphAddDependencies(cudaGraph_t graph, const cudaGraphNode_t *from, const cudaGraphNode_t *to,
                                      const cudaGraphEdgeData *edgeData, size_t numDependencies)
 {
-    int result = leatc_edge_data_check(edgeData, numDependencies);
-
-    return note(result == LEATC_OK
-                    ? leatc_edges_add(graph_of(graph), node_list(from), node_list(to), numDependencies)
-                    : result);
+    return note(leatc_edges_add(graph_of(graph), node_list(from), node_list(to), edgeData, numDependencies));
 }
 
 cudaError_t cudaGraphRemoveDependencies(cudaGraph_t graph, const cudaGraphNode_t *from, const cudaGraphNode_t *to,
                                         const cudaGraphEdgeData *edgeData, size_t numDependencies)
 {
-    /* An edge with data is none of those that there are. */
-    int result = leatc_edge_data_check(edgeData, numDependencies) == LEATC_OK ? LEATC_OK : LEATC_INVALID_VALUE;
-
-    return note(result == LEATC_OK
-                    ? leatc_edges_remove(graph_of(graph), node_list(from), node_list(to), numDependencies)
-                    : result);
+    return note(leatc_edges_remove(graph_of(graph), node_list(from), node_list(to), edgeData, numDependencies));
 }
 
 /* ---- executable graphs ---- */
 
-/* Nothing runs on a device but what the host launches. */
-static int check_flags(unsigned long long flags)
-{
-    if (flags &
-        ~(unsigned long long)(cudaGraphInstantiateFlagAutoFreeOnLaunch | cudaGraphInstantiateFlagUpload |
-                              cudaGraphInstantiateFlagDeviceLaunch | cudaGraphInstantiateFlagUseNodePriority))
-        return LEATC_INVALID_VALUE;
-    return flags & cudaGraphInstantiateFlagDeviceLaunch ? LEATC_NOT_SUPPORTED : LEATC_OK;
-}
-
-static int instantiate(cudaGraphExec_t *pGraphExec, cudaGraph_t graph, unsigned long long flags,
-                       struct leatc_node **wrong)
-{
-    LEATC_TRY(check_flags(flags));
-    return leatc_graph_instantiate(graph_of(graph), flags, (struct leatc_exec **)(void *)pGraphExec, wrong);
-}
-
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *pGraphExec, cudaGraph_t graph, unsigned long long flags)
 {
-    return note(instantiate(pGraphExec, graph, flags, NULL));
+    return note(leatc_graph_instantiate(graph_of(graph), flags, (struct leatc_exec **)(void *)pGraphExec, NULL));
 }
 
 cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *pGraphExec, cudaGraph_t graph, unsigned long long flags)
 {
-    return note(instantiate(pGraphExec, graph, flags, NULL));
+    return cudaGraphInstantiate(pGraphExec, graph, flags);
 }
 
 int cudart_instantiate(cudaGraphExec_t *pGraphExec, cudaGraph_t graph, cudaGraphInstantiateParams *p,
                        struct leatc_stream *upload)
 {
     struct leatc_node *wrong = NULL;
-    int result;
+    int result, why;
 
     if (!p || !pGraphExec)
         return LEATC_INVALID_VALUE;
-    result = instantiate(pGraphExec, graph, p->flags, &wrong);
+    result = leatc_graph_instantiate_with(graph_of(graph), p->flags, upload,
+                                          (struct leatc_exec **)(void *)pGraphExec, &wrong, &why);
     p->errNode_out = (cudaGraphNode_t)(void *)wrong;
-    p->result_out = result == LEATC_OK ? cudaGraphInstantiateSuccess
-                    : wrong            ? cudaGraphInstantiateInvalidStructure
-                                       : cudaGraphInstantiateError;
-    if (result != LEATC_OK || !(p->flags & cudaGraphInstantiateFlagUpload))
-        return result;
-    result = leatc_exec_upload(exec_of(*pGraphExec), upload);
-    if (result != LEATC_OK) {
-        p->result_out = cudaGraphInstantiateError;
-        (void)leatc_exec_destroy(exec_of(*pGraphExec));
-    }
+    p->result_out = (cudaGraphInstantiateResult)why;
     return result;
 }
 

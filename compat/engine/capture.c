@@ -161,8 +161,9 @@ int leatc_capture_begin(struct leatc_stream *stream, int mode)
 }
 
 int leatc_capture_begin_to(struct leatc_stream *stream, struct leatc_graph *graph,
-                           struct leatc_node *const *before, size_t count, int mode)
+                           struct leatc_node *const *before, const void *data, size_t count, int mode)
 {
+    LEATC_TRY(leatc_edge_data_check(data, count));
     return graph ? find_and_begin(stream, mode, graph, before, count) : LEATC_INVALID_VALUE;
 }
 
@@ -458,15 +459,19 @@ static int update_ends(struct leatc_stream *stream, struct leatc_node *const *no
     return LEATC_OK;
 }
 
-int leatc_capture_update(struct leatc_stream *stream, struct leatc_node *const *nodes, size_t count, bool replace)
+int leatc_capture_update(struct leatc_stream *stream, struct leatc_node *const *nodes, const void *data,
+                         size_t count, unsigned flags)
 {
     struct leatc_stream *found = NULL;
     int result;
 
+    if (flags > 1)
+        return LEATC_INVALID_VALUE;
+    LEATC_TRY(leatc_edge_data_check(data, count));
     LEATC_TRY(leatc_stream_find(stream, &found));
     pthread_mutex_lock(&lock);
     leatc_graphs_lock();
-    result = update_ends(found, nodes, count, replace);
+    result = update_ends(found, nodes, count, flags);
     leatc_graphs_unlock();
     pthread_mutex_unlock(&lock);
     return result;

@@ -532,14 +532,18 @@ static int instantiate(struct leatc_graph *graph, unsigned long long flags, stru
 int leatc_graph_instantiate(struct leatc_graph *graph, unsigned long long flags, struct leatc_exec **exec,
                             struct leatc_node **wrong)
 {
+    const unsigned long long known =
+        LEATC_GRAPH_AUTO_FREE | LEATC_GRAPH_UPLOAD | LEATC_GRAPH_DEVICE_LAUNCH | LEATC_GRAPH_PRIORITY;
     struct leatc_node *offender = NULL;
     struct leatc_exec *made;
     int result = LEATC_INVALID_VALUE;
 
     if (wrong)
         *wrong = NULL;
-    if (!exec)
+    if (!exec || flags & ~known)
         return LEATC_INVALID_VALUE;
+    if (flags & LEATC_GRAPH_DEVICE_LAUNCH)
+        return LEATC_NOT_SUPPORTED;
     made = leati_handle_new(&executables);
     if (!made)
         return LEATC_OUT_OF_MEMORY;
@@ -562,6 +566,27 @@ int leatc_graph_instantiate(struct leatc_graph *graph, unsigned long long flags,
         pthread_mutex_destroy(&made->lock);
         leati_handle_free(&executables, made);
     }
+    return result;
+}
+
+int leatc_graph_instantiate_with(struct leatc_graph *graph, unsigned long long flags, struct leatc_stream *stream,
+                                 struct leatc_exec **exec, struct leatc_node **wrong, int *why)
+{
+    struct leatc_exec *made = NULL;
+    int result = leatc_graph_instantiate(graph, flags, &made, wrong);
+
+    *why = result == LEATC_OK ? LEATC_INSTANTIATE_OK
+           : *wrong           ? LEATC_INSTANTIATE_STRUCTURE
+                              : LEATC_INSTANTIATE_ERROR;
+    LEATC_TRY(result);
+    if (flags & LEATC_GRAPH_UPLOAD)
+        result = leatc_exec_upload(made, stream);
+    if (result == LEATC_OK) {
+        *exec = made;
+        return LEATC_OK;
+    }
+    *why = LEATC_INSTANTIATE_ERROR;
+    (void)leatc_exec_destroy(made);
     return result;
 }
 

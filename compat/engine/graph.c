@@ -771,12 +771,14 @@ int leatc_node_copy_attributes(struct leatc_node *dst, struct leatc_node *src)
 
 /* ---- calls for edges ---- */
 
+#define EDGE_DATA_BYTES 8
+
 int leatc_edge_data_check(const void *data, size_t count)
 {
     const unsigned char *edge = data;
     bool empty = true;
 
-    for (size_t i = 0; edge && i < count; i++, edge += 8) {
+    for (size_t i = 0; edge && i < count; i++, edge += EDGE_DATA_BYTES) {
         if (edge[0] > 2 || edge[1] || edge[2] > 1 || edge[3] || edge[4] || edge[5] || edge[6] || edge[7])
             return LEATC_INVALID_VALUE;
         empty &= !edge[0] && !edge[2];
@@ -804,11 +806,12 @@ static int add_edge(const struct leatc_graph *graph, struct leatc_node *from, st
 }
 
 int leatc_edges_add(struct leatc_graph *graph, struct leatc_node *const *from, struct leatc_node *const *to,
-                    size_t count)
+                    const void *data, size_t count)
 {
     int result = LEATC_OK;
     size_t done = 0;
 
+    LEATC_TRY(leatc_edge_data_check(data, count));
     leatc_graphs_lock();
     if (!leatc_graph_live(graph) || (count && (!from || !to)))
         return unlock_with(LEATC_INVALID_VALUE);
@@ -830,11 +833,13 @@ static int remove_edge(const struct leatc_graph *graph, struct leatc_node *from,
 }
 
 int leatc_edges_remove(struct leatc_graph *graph, struct leatc_node *const *from, struct leatc_node *const *to,
-                       size_t count)
+                       const void *data, size_t count)
 {
     int result = LEATC_OK;
     size_t done = 0;
 
+    if (leatc_edge_data_check(data, count) != LEATC_OK)
+        return LEATC_INVALID_VALUE;
     leatc_graphs_lock();
     if (!leatc_graph_live(graph) || (count && (!from || !to)))
         return unlock_with(LEATC_INVALID_VALUE);
@@ -880,14 +885,17 @@ int leatc_graph_nodes(struct leatc_graph *graph, bool roots, struct leatc_node *
     return unlock_with(LEATC_OK);
 }
 
-int leatc_graph_edges(struct leatc_graph *graph, struct leatc_node **from, struct leatc_node **to, size_t *count)
+int leatc_graph_edges(struct leatc_graph *graph, struct leatc_node **from, struct leatc_node **to, void *data,
+                      size_t *count)
 {
     size_t found = 0, room;
 
     leatc_graphs_lock();
-    if (!count || !leatc_graph_live(graph) || !from != !to)
+    if (!count || !leatc_graph_live(graph) || !from != !to || (data && !from))
         return unlock_with(LEATC_INVALID_VALUE);
     room = *count;
+    if (data)
+        memset(data, 0, room * EDGE_DATA_BYTES);
     for (size_t i = 0; i < graph->count; i++)
         for (size_t j = 0; j < graph->nodes[i]->after.count; j++, found++)
             if (from && found < room) {
@@ -899,13 +907,15 @@ int leatc_graph_edges(struct leatc_graph *graph, struct leatc_node **from, struc
     return unlock_with(LEATC_OK);
 }
 
-int leatc_node_neighbours(struct leatc_node *node, bool after, struct leatc_node **list, size_t *count)
+int leatc_node_neighbours(struct leatc_node *node, bool after, struct leatc_node **list, void *data, size_t *count)
 {
     const struct leatc_ends *ends;
 
     leatc_graphs_lock();
-    if (!count || !leatc_node_live(node))
+    if (!count || !leatc_node_live(node) || (data && !list))
         return unlock_with(LEATC_INVALID_VALUE);
+    if (data)
+        memset(data, 0, *count * EDGE_DATA_BYTES);
     ends = after ? &node->after : &node->before;
     for (size_t i = 0; list && i < ends->count && i < *count; i++)
         list[i] = ends->nodes[i];

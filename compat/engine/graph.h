@@ -157,24 +157,26 @@ LEATC_API int leatc_graph_add_child(struct leatc_graph *graph, struct leatc_node
 /* NOT_SUPPORTED: the graph has nodes that allocate or free; or it is being captured into. */
 LEATC_API int leatc_node_destroy(struct leatc_node *node);
 
-/* Edges from[i] to to[i]; all of them or none. INVALID_VALUE: NULL with a count, nodes of another graph, a node
- * and itself, an edge that is there already, or that is not. Removing: NOT_SUPPORTED as for leatc_node_destroy().
- */
-LEATC_API int leatc_edges_add(struct leatc_graph *graph, struct leatc_node *const *from,
-                              struct leatc_node *const *to, size_t count);
-LEATC_API int leatc_edges_remove(struct leatc_graph *graph, struct leatc_node *const *from,
-                                 struct leatc_node *const *to, size_t count);
-
 /* The data of count edges, 8 bytes each as both vendors have them; NULL: there are none. Edges here have no data:
- * INVALID_VALUE for what no vendor knows, NOT_SUPPORTED for what is not all 0. */
+ * INVALID_VALUE for what no vendor knows, NOT_SUPPORTED for what is not all 0. The calls below check theirs. */
 LEATC_API int leatc_edge_data_check(const void *data, size_t count);
 
+/* Edges from[i] to to[i]; all of them or none. INVALID_VALUE: NULL with a count, nodes of another graph, a node
+ * and itself, an edge that is there already, or that is not. Removing: NOT_SUPPORTED as for leatc_node_destroy();
+ * an edge with data is not there. */
+LEATC_API int leatc_edges_add(struct leatc_graph *graph, struct leatc_node *const *from,
+                              struct leatc_node *const *to, const void *data, size_t count);
+LEATC_API int leatc_edges_remove(struct leatc_graph *graph, struct leatc_node *const *from,
+                                 struct leatc_node *const *to, const void *data, size_t count);
+
 /* Lists: with NULL, *count becomes the number; else it is the room, the list is filled in order, the rest of the
- * room becomes NULL, and *count how many were written. from and to of edges are both NULL or both not. */
+ * room becomes NULL, and *count how many were written. from and to of edges are both NULL or both not. data may be
+ * NULL; without a list it must be. */
 LEATC_API int leatc_graph_nodes(struct leatc_graph *graph, bool roots, struct leatc_node **nodes, size_t *count);
 LEATC_API int leatc_graph_edges(struct leatc_graph *graph, struct leatc_node **from, struct leatc_node **to,
-                                size_t *count);
-LEATC_API int leatc_node_neighbours(struct leatc_node *node, bool after, struct leatc_node **nodes, size_t *count);
+                                void *data, size_t *count);
+LEATC_API int leatc_node_neighbours(struct leatc_node *node, bool after, struct leatc_node **nodes, void *data,
+                                    size_t *count);
 
 /* The node of clone that was made from node. */
 LEATC_API int leatc_node_in_clone(struct leatc_node *node, struct leatc_graph *clone, struct leatc_node **found);
@@ -224,13 +226,22 @@ LEATC_API int leatc_graph_release(struct leatc_graph *graph, struct leatc_object
 
 /* ---- executable graphs ---------------------------------------------------------------------------------- */
 
-#define LEATC_GRAPH_AUTO_FREE 1u /* launching frees what earlier launches left allocated */
-#define LEATC_GRAPH_PRIORITY 8u  /* priorities of nodes must not be updated */
+/* Flags of an executable, and what became of making it; the vendors' numbers. */
+#define LEATC_GRAPH_AUTO_FREE 1u     /* launching frees what earlier launches left allocated */
+#define LEATC_GRAPH_UPLOAD 2u        /* of leatc_graph_instantiate_with() */
+#define LEATC_GRAPH_DEVICE_LAUNCH 4u /* not supported: nothing runs on a device but what the host launches */
+#define LEATC_GRAPH_PRIORITY 8u      /* priorities of nodes must not be updated */
+enum { LEATC_INSTANTIATE_OK = 0, LEATC_INSTANTIATE_ERROR = 1, LEATC_INSTANTIATE_STRUCTURE = 2 };
 
-/* flags are kept for the layer. INVALID_VALUE: the edges go round in a circle (*wrong becomes a node of it, if
- * wrong is not NULL); NOT_SUPPORTED: another executable of a graph that allocates or frees is there. */
+/* INVALID_VALUE: no such flag, or the edges go round in a circle (*wrong becomes a node of it, else NULL, if wrong
+ * is not NULL); NOT_SUPPORTED: another executable of a graph that allocates or frees is there. */
 LEATC_API int leatc_graph_instantiate(struct leatc_graph *graph, unsigned long long flags,
                                       struct leatc_exec **exec, struct leatc_node **wrong);
+
+/* The same, and leatc_exec_upload() to stream if flags say so. *why: LEATC_INSTANTIATE_... */
+LEATC_API int leatc_graph_instantiate_with(struct leatc_graph *graph, unsigned long long flags,
+                                           struct leatc_stream *stream, struct leatc_exec **exec,
+                                           struct leatc_node **wrong, int *why);
 LEATC_API int leatc_exec_check(struct leatc_exec *exec);
 LEATC_API int leatc_exec_flags(struct leatc_exec *exec, unsigned long long *flags);
 
@@ -317,10 +328,11 @@ enum { LEATC_CAPTURE_NONE = 0, LEATC_CAPTURE_ACTIVE = 1, LEATC_CAPTURE_INVALID =
 /* INVALID_VALUE: no such mode; CAPTURE_UNSUPPORTED: the legacy default stream; ILLEGAL_STATE: captured already. */
 LEATC_API int leatc_capture_begin(struct leatc_stream *stream, int mode);
 
-/* Into a graph that is there; the first node comes after those of before. The graph stays the caller's when the
- * capture fails. INVALID_VALUE: as leatc_graph_add(), or it is captured into already. */
+/* Into a graph that is there; the first node comes after those of before, over edges with data (NULL: none). The
+ * graph stays the caller's when the capture fails. INVALID_VALUE: as leatc_graph_add(), or it is captured into
+ * already. */
 LEATC_API int leatc_capture_begin_to(struct leatc_stream *stream, struct leatc_graph *graph,
-                                     struct leatc_node *const *before, size_t count, int mode);
+                                     struct leatc_node *const *before, const void *data, size_t count, int mode);
 
 /* ILLEGAL_STATE (not captured), CAPTURE_UNMATCHED (it began in another stream), CAPTURE_WRONG_THREAD: the capture
  * goes on. CAPTURE_INVALIDATED, CAPTURE_UNJOINED: it is over, and *graph NULL. */
@@ -341,10 +353,10 @@ struct leatc_capture_info {
 };
 LEATC_API int leatc_capture_info(struct leatc_stream *stream, struct leatc_capture_info *info);
 
-/* Adds to the nodes that the stream's next one comes after, or replaces them. ILLEGAL_STATE: not captured;
- * CAPTURE_INVALIDATED; INVALID_VALUE: nodes of another graph. */
-LEATC_API int leatc_capture_update(struct leatc_stream *stream, struct leatc_node *const *nodes, size_t count,
-                                   bool replace);
+/* Adds to the nodes that the stream's next one comes after (flags 0), or replaces them (1). ILLEGAL_STATE: not
+ * captured; CAPTURE_INVALIDATED; INVALID_VALUE: nodes of another graph, other flags. */
+LEATC_API int leatc_capture_update(struct leatc_stream *stream, struct leatc_node *const *nodes, const void *data,
+                                   size_t count, unsigned flags);
 
 /* This thread's mode for what is not safe while something is captured. */
 LEATC_API int leatc_capture_exchange_mode(int *mode);

@@ -23,7 +23,7 @@ hipError_t hipStreamBeginCaptureToGraph(hipStream_t stream, hipGraph_t graph, co
     int result = dependencyData ? LEATC_NOT_SUPPORTED : check_stream(stream_of(stream));
 
     return note(result == LEATC_OK ? leatc_capture_begin_to(stream_of(stream), graph_of(graph),
-                                                            node_list(dependencies), count, (int)mode)
+                                                            node_list(dependencies), NULL, count, (int)mode)
                                    : result);
 }
 
@@ -121,10 +121,9 @@ hipError_t hipStreamUpdateCaptureDependencies(hipStream_t stream, hipGraphNode_t
 {
     int result = check_stream(stream_of(stream));
 
-    if (result == LEATC_OK && flags > hipStreamSetCaptureDependencies)
-        result = LEATC_INVALID_VALUE;
-    return note(result == LEATC_OK ? leatc_capture_update(stream_of(stream), node_list(dependencies), count, flags)
-                                   : result);
+    return note(result == LEATC_OK
+                    ? leatc_capture_update(stream_of(stream), node_list(dependencies), NULL, count, flags)
+                    : result);
 }
 
 hipError_t hipThreadExchangeStreamCaptureMode(hipStreamCaptureMode *mode)
@@ -192,47 +191,36 @@ hipError_t hipGraphDebugDotPrint(hipGraph_t graph, const char *path, unsigned in
 
 hipError_t hipGraphGetEdges(hipGraph_t graph, hipGraphNode_t *from, hipGraphNode_t *to, size_t *count)
 {
-    return note(leatc_graph_edges(graph_of(graph), nodes_of(from), nodes_of(to), count));
+    return note(leatc_graph_edges(graph_of(graph), nodes_of(from), nodes_of(to), NULL, count));
 }
 
 hipError_t hipGraphNodeGetDependencies(hipGraphNode_t node, hipGraphNode_t *nodes, size_t *count)
 {
-    return note(leatc_node_neighbours(node_of(node), false, nodes_of(nodes), count));
+    return note(leatc_node_neighbours(node_of(node), false, nodes_of(nodes), NULL, count));
 }
 
 hipError_t hipGraphNodeGetDependentNodes(hipGraphNode_t node, hipGraphNode_t *nodes, size_t *count)
 {
-    return note(leatc_node_neighbours(node_of(node), true, nodes_of(nodes), count));
+    return note(leatc_node_neighbours(node_of(node), true, nodes_of(nodes), NULL, count));
 }
 
 hipError_t hipGraphAddDependencies(hipGraph_t graph, const hipGraphNode_t *from, const hipGraphNode_t *to,
                                    size_t count)
 {
-    return note(leatc_edges_add(graph_of(graph), node_list(from), node_list(to), count));
+    return note(leatc_edges_add(graph_of(graph), node_list(from), node_list(to), NULL, count));
 }
 
 hipError_t hipGraphRemoveDependencies(hipGraph_t graph, const hipGraphNode_t *from, const hipGraphNode_t *to,
                                       size_t count)
 {
-    return note(leatc_edges_remove(graph_of(graph), node_list(from), node_list(to), count));
+    return note(leatc_edges_remove(graph_of(graph), node_list(from), node_list(to), NULL, count));
 }
 
 /* ---- executable graphs ---- */
 
-/* Nothing runs on a device but what the host launches. */
-static int check_flags(unsigned long long flags)
-{
-    if (flags &
-        ~(unsigned long long)(hipGraphInstantiateFlagAutoFreeOnLaunch | hipGraphInstantiateFlagUpload |
-                              hipGraphInstantiateFlagDeviceLaunch | hipGraphInstantiateFlagUseNodePriority))
-        return LEATC_INVALID_VALUE;
-    return flags & hipGraphInstantiateFlagDeviceLaunch ? LEATC_NOT_SUPPORTED : LEATC_OK;
-}
-
 static int instantiate(hipGraphExec_t *executable, hipGraph_t graph, unsigned long long flags,
                        struct leatc_node **wrong)
 {
-    LEATC_TRY(check_flags(flags));
     return leatc_graph_instantiate(graph_of(graph), flags, (struct leatc_exec **)(void *)executable, wrong);
 }
 
@@ -258,23 +246,15 @@ hipError_t hipGraphInstantiateWithFlags(hipGraphExec_t *executable, hipGraph_t g
 static int instantiate_with(hipGraphExec_t *executable, hipGraph_t graph, hipGraphInstantiateParams *p)
 {
     struct leatc_node *wrong = NULL;
-    int result;
+    int result, why;
 
     if (!p || !executable)
         return LEATC_INVALID_VALUE;
-    result = instantiate(executable, graph, p->flags, &wrong);
+    result = leatc_graph_instantiate_with(graph_of(graph), p->flags, stream_of(p->uploadStream),
+                                          (struct leatc_exec **)(void *)executable, &wrong, &why);
     p->errNode_out = (hipGraphNode_t)(void *)wrong;
-    p->result_out = result == LEATC_OK ? hipGraphInstantiateSuccess
-                    : wrong            ? hipGraphInstantiateInvalidStructure
-                                       : hipGraphInstantiateError;
-    if (result != LEATC_OK || !(p->flags & hipGraphInstantiateFlagUpload))
-        return result;
-    result = of_stream(leatc_exec_upload(exec_of(*executable), stream_of(p->uploadStream)));
-    if (result != LEATC_OK) {
-        p->result_out = hipGraphInstantiateError;
-        (void)leatc_exec_destroy(exec_of(*executable));
-    }
-    return result;
+    p->result_out = (hipGraphInstantiateResult)why;
+    return of_stream(result);
 }
 
 hipError_t hipGraphInstantiateWithParams(hipGraphExec_t *executable, hipGraph_t graph,
