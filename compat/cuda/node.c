@@ -4,11 +4,10 @@
  */
 #include "cuda/names.h"
 
-#include <stdlib.h>
 #include <string.h>
 
-/* What this library keeps with a task is marked by these addresses. */
-static const char copy_tag, alloc_tag;
+/* What this library keeps with a task is marked by this address. */
+static const char copy_tag;
 
 /* What is done with a task, if it could be made. */
 static CUresult add(CUresult made, struct leatc_task **task, CUgraph graph, const CUgraphNode *before,
@@ -531,84 +530,22 @@ CUresult cuGraphExecBatchMemOpNodeSetParams(CUgraphExec executable, CUgraphNode 
 
 /* ---- memory ---- */
 
-static CUresult check_alloc(const CUDA_MEM_ALLOC_NODE_PARAMS *p, uint64_t *peers)
-{
-    *peers = 0;
-    CU_CHECK(p && (p->accessDescs || !p->accessDescCount));
-    CU_CHECK(p->poolProps.allocType == CU_MEM_ALLOCATION_TYPE_PINNED);
-    if (p->poolProps.location.type != CU_MEM_LOCATION_TYPE_DEVICE)
-        return p->poolProps.location.type == CU_MEM_LOCATION_TYPE_INVALID ? CUDA_ERROR_INVALID_VALUE
-                                                                          : CUDA_ERROR_NOT_SUPPORTED;
-    if (p->poolProps.handleTypes != CU_MEM_HANDLE_TYPE_NONE)
-        return CUDA_ERROR_NOT_SUPPORTED;
-    CU_CHECK(leatcu_check_device(p->poolProps.location.id) == CUDA_SUCCESS);
-    for (size_t i = 0; i < p->accessDescCount; i++) {
-        CU_CHECK(p->accessDescs[i].location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
-                 leatcu_check_device(p->accessDescs[i].location.id) == CUDA_SUCCESS);
-        if (p->accessDescs[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
-            return p->accessDescs[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READ ? CUDA_ERROR_NOT_SUPPORTED
-                                                                            : CUDA_ERROR_INVALID_VALUE;
-        *peers |= (uint64_t)1 << p->accessDescs[i].location.id;
-    }
-    return CUDA_SUCCESS;
-}
-
-/* Keeps the struct with the list behind it. */
-static CUresult keep_alloc(struct leatc_task *task, const CUDA_MEM_ALLOC_NODE_PARAMS *p)
-{
-    size_t list = p->accessDescCount * sizeof *p->accessDescs;
-    char *kept = malloc(sizeof *p + list);
-    CUresult result;
-
-    if (!kept) {
-        leatc_task_drop(task);
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    memcpy(kept, p, sizeof *p);
-    if (list)
-        memcpy(kept + sizeof *p, p->accessDescs, list);
-    result = keep(task, &alloc_tag, kept, sizeof *p + list);
-    free(kept);
-    return result;
-}
+_Static_assert(sizeof(CUDA_MEM_ALLOC_NODE_PARAMS) == sizeof(struct leatc_alloc_params) &&
+                   sizeof(CUmemAccessDesc) == sizeof(struct leatc_access_params),
+               "as the engine reads them");
 
 CUresult cuGraphAddMemAllocNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *before, size_t count,
                                 CUDA_MEM_ALLOC_NODE_PARAMS *p)
 {
-    struct leatc_task *task = NULL;
-    uint64_t peers;
-    void *ptr;
-
     CU_TRY(leatcu_started());
-    CU_TRY(check_alloc(p, &peers));
-    CU_TRY(
-        leatcu_result(leatc_alloc_make(leatcu_graph(graph), p->poolProps.location.id, peers, p->bytesize, &task)));
-    ptr = ((const struct leatc_alloc_task *)leatc_task_payload(task))->ptr;
-    CU_TRY(add(keep_alloc(task, p), &task, graph, before, count, node));
-    p->dptr = leatcu_address(ptr);
-    return CUDA_SUCCESS;
+    return leatcu_result(leatc_graph_add_alloc(leatcu_graph(graph), leatcu_node_list(before), count, p,
+                                               (struct leatc_node **)(void *)node));
 }
 
 CUresult cuGraphMemAllocNodeGetParams(CUgraphNode node, CUDA_MEM_ALLOC_NODE_PARAMS *p)
 {
-    const struct leatc_task *task;
-    const struct leatc_alloc_task *alloc;
-    const CUDA_MEM_ALLOC_NODE_PARAMS *kept;
-
-    CU_TRY(get(node, LEATC_NODE_ALLOC, p, &task));
-    alloc = leatc_task_payload(task);
-    kept = leatc_task_kept(task, &alloc_tag);
-    if (kept) {
-        *p = *kept;
-        p->accessDescs = kept->accessDescCount ? (const CUmemAccessDesc *)(kept + 1) : NULL;
-    } else {
-        *p = (CUDA_MEM_ALLOC_NODE_PARAMS){
-            .poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
-                          .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = alloc->ordinal}},
-            .bytesize = alloc->bytes};
-    }
-    p->dptr = leatcu_address(alloc->ptr);
-    return CUDA_SUCCESS;
+    CU_TRY(leatcu_started());
+    return leatcu_result(leatc_node_alloc_params(leatcu_node(node), p));
 }
 
 static CUresult make_free(CUgraph graph, CUdeviceptr address, struct leatc_task **task)

@@ -5,11 +5,10 @@
  */
 #include "cudart/cudart.h"
 
-#include <stdlib.h>
 #include <string.h>
 
-/* What cudart keeps with a task is marked by these addresses. */
-static const char copy_tag, alloc_tag;
+/* What cudart keeps with a task is marked by this address. */
+static const char copy_tag;
 
 static struct leatc_exec *exec_of(cudaGraphExec_t executable)
 {
@@ -536,75 +535,15 @@ cudaError_t cudaGraphExecEventWaitNodeSetEvent(cudaGraphExec_t hGraphExec, cudaG
 
 /* ---- memory ---- */
 
-static int check_alloc(const struct cudaMemAllocNodeParams *p, uint64_t *peers)
-{
-    leat_device_info info;
-
-    *peers = 0;
-    if (!p || (p->accessDescCount && !p->accessDescs))
-        return LEATC_INVALID_VALUE;
-    if (p->poolProps.allocType != cudaMemAllocationTypePinned)
-        return p->poolProps.allocType == cudaMemAllocationTypeManaged ? LEATC_NOT_SUPPORTED : LEATC_INVALID_VALUE;
-    if (p->poolProps.location.type != cudaMemLocationTypeDevice)
-        return p->poolProps.location.type == cudaMemLocationTypeInvalid ? LEATC_INVALID_VALUE
-                                                                        : LEATC_NOT_SUPPORTED;
-    if (p->poolProps.handleTypes != cudaMemHandleTypeNone)
-        return LEATC_NOT_SUPPORTED;
-    if (leatc_device_describe(p->poolProps.location.id, &info) != LEATC_OK)
-        return LEATC_INVALID_VALUE;
-    for (size_t i = 0; i < p->accessDescCount; i++) {
-        if (p->accessDescs[i].location.type != cudaMemLocationTypeDevice ||
-            leatc_device_describe(p->accessDescs[i].location.id, &info) != LEATC_OK)
-            return LEATC_INVALID_VALUE;
-        if (p->accessDescs[i].flags != cudaMemAccessFlagsProtReadWrite)
-            return p->accessDescs[i].flags == cudaMemAccessFlagsProtRead ? LEATC_NOT_SUPPORTED
-                                                                         : LEATC_INVALID_VALUE;
-        *peers |= (uint64_t)1 << p->accessDescs[i].location.id;
-    }
-    return LEATC_OK;
-}
-
-/* The struct with the list behind it. */
-static int keep_alloc(struct leatc_task *task, const struct cudaMemAllocNodeParams *p)
-{
-    size_t list = p->accessDescCount * sizeof *p->accessDescs;
-    char *kept = malloc(sizeof *p + list);
-    int result;
-
-    if (!kept)
-        return LEATC_OUT_OF_MEMORY;
-    memcpy(kept, p, sizeof *p);
-    if (list)
-        memcpy(kept + sizeof *p, p->accessDescs, list);
-    result = leatc_task_keep(task, &alloc_tag, kept, sizeof *p + list);
-    free(kept);
-    return result;
-}
-
-static int make_alloc(struct cudaMemAllocNodeParams *p, cudaGraph_t graph, struct leatc_task **task)
-{
-    uint64_t peers;
-    int result;
-
-    LEATC_TRY(check_alloc(p, &peers));
-    LEATC_TRY(leatc_alloc_make(graph_of(graph), p->poolProps.location.id, peers, p->bytesize, task));
-    result = keep_alloc(*task, p);
-    if (result != LEATC_OK)
-        leatc_task_drop(*task);
-    return result;
-}
+_Static_assert(sizeof(struct cudaMemAllocNodeParams) == sizeof(struct leatc_alloc_params) &&
+                   sizeof(struct cudaMemAccessDesc) == sizeof(struct leatc_access_params),
+               "as the engine reads them");
 
 static int add_alloc(cudaGraphNode_t *node, cudaGraph_t graph, const cudaGraphNode_t *before, size_t count,
-                     struct cudaMemAllocNodeParams *p)
+                     void *params)
 {
-    struct leatc_task *task = NULL;
-    void *ptr;
-
-    LEATC_TRY(make_alloc(p, graph, &task));
-    ptr = ((const struct leatc_alloc_task *)leatc_task_payload(task))->ptr;
-    LEATC_TRY(add(LEATC_OK, &task, graph, before, count, node));
-    p->dptr = ptr;
-    return LEATC_OK;
+    return leatc_graph_add_alloc(graph_of(graph), node_list(before), count, params,
+                                 (struct leatc_node **)(void *)node);
 }
 
 cudaError_t cudaGraphAddMemAllocNode(cudaGraphNode_t *pGraphNode, cudaGraph_t graph,
@@ -616,26 +555,7 @@ cudaError_t cudaGraphAddMemAllocNode(cudaGraphNode_t *pGraphNode, cudaGraph_t gr
 
 cudaError_t cudaGraphMemAllocNodeGetParams(cudaGraphNode_t node, struct cudaMemAllocNodeParams *params_out)
 {
-    const struct leatc_task *task;
-    const struct leatc_alloc_task *alloc;
-    const struct cudaMemAllocNodeParams *kept;
-    int result = get(node, LEATC_NODE_ALLOC, params_out, &task);
-
-    if (result != LEATC_OK)
-        return note(result);
-    alloc = leatc_task_payload(task);
-    kept = leatc_task_kept(task, &alloc_tag);
-    if (kept) {
-        *params_out = *kept;
-        params_out->accessDescs = kept->accessDescCount ? (const struct cudaMemAccessDesc *)(kept + 1) : NULL;
-    } else {
-        *params_out = (struct cudaMemAllocNodeParams){
-            .poolProps = {.allocType = cudaMemAllocationTypePinned,
-                          .location = {.type = cudaMemLocationTypeDevice, .id = alloc->ordinal}},
-            .bytesize = alloc->bytes};
-    }
-    params_out->dptr = alloc->ptr;
-    return cudaSuccess;
+    return note(leatc_node_alloc_params(node_of(node), params_out));
 }
 
 static int add_free(cudaGraphNode_t *node, cudaGraph_t graph, const cudaGraphNode_t *before, size_t count,
@@ -715,7 +635,7 @@ static int add_other(cudaGraphNode_t *node, cudaGraph_t graph, const cudaGraphNo
                                      p->graph.ownership == cudaGraphChildGraphOwnershipMove,
                                      (struct leatc_node **)(void *)node);
     case cudaGraphNodeTypeMemAlloc:
-        return add_alloc(node, graph, before, count, (struct cudaMemAllocNodeParams *)(void *)&p->alloc);
+        return add_alloc(node, graph, before, count, &p->alloc);
     default:
         return add_free(node, graph, before, count, p->free.dptr);
     }

@@ -124,8 +124,30 @@ struct leatc_alloc_task {
     size_t bytes;
     int ordinal;
 };
-LEATC_API int leatc_alloc_make(struct leatc_graph *graph, int ordinal, uint64_t peers, size_t bytes,
-                               struct leatc_task **task);
+
+/* The parameters of a node that allocates, and of who else gets access, as all vendors lay them out. */
+struct leatc_access_params {
+    int location_type, location_id, flags;
+};
+struct leatc_alloc_params {
+    int allocation_type, handle_types, location_type, location_id;
+    void *security;
+    size_t most_bytes;
+    unsigned char reserved[56];
+    const struct leatc_access_params *access;
+    size_t access_count, bytes;
+    void *ptr;
+};
+
+/* Adds a node that allocates. params: a vendor's struct, whose ptr is written. INVALID_VALUE and NOT_SUPPORTED
+ * also for other than pinned memory (the vendors' word) of a device, without handles, that devices may read and
+ * write.
+ */
+LEATC_API int leatc_graph_add_alloc(struct leatc_graph *graph, struct leatc_node *const *before, size_t count,
+                                    void *params, struct leatc_node **node);
+
+/* Writes the parameters of such a node, as they were given, to a vendor's struct; the list stays the node's. */
+LEATC_API int leatc_node_alloc_params(struct leatc_node *node, void *params);
 
 /* INVALID_VALUE: not memory of a graph; freed in this graph already; freed by its own graph, or by another graph
  * where this one is its own. */

@@ -5,11 +5,10 @@
  */
 #include "hip/copy.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* What is kept with tasks is marked by these addresses. */
-static const char copy_tag, driver_copy_tag, alloc_tag;
+static const char copy_tag, driver_copy_tag;
 
 /* What is done with a task, if it could be made. */
 static int add(int made, struct leatc_task **task, hipGraph_t graph, const hipGraphNode_t *before, size_t count,
@@ -568,74 +567,14 @@ hipError_t hipGraphExecBatchMemOpNodeSetParams(hipGraphExec_t executable, hipGra
 
 /* ---- memory ---- */
 
-static int check_alloc(const hipMemAllocNodeParams *p, uint64_t *peers)
-{
-    leat_device_info info;
-
-    *peers = 0;
-    if (!p || (p->accessDescCount && !p->accessDescs))
-        return LEATC_INVALID_VALUE;
-    if (p->poolProps.allocType != hipMemAllocationTypePinned)
-        return p->poolProps.allocType == hipMemAllocationTypeManaged ? LEATC_NOT_SUPPORTED : LEATC_INVALID_VALUE;
-    if (p->poolProps.location.type != hipMemLocationTypeDevice)
-        return p->poolProps.location.type == hipMemLocationTypeInvalid ? LEATC_INVALID_VALUE : LEATC_NOT_SUPPORTED;
-    if (p->poolProps.handleTypes != hipMemHandleTypeNone)
-        return LEATC_NOT_SUPPORTED;
-    if (leatc_device_describe(p->poolProps.location.id, &info) != LEATC_OK)
-        return LEATC_INVALID_VALUE;
-    for (size_t i = 0; i < p->accessDescCount; i++) {
-        if (p->accessDescs[i].location.type != hipMemLocationTypeDevice ||
-            leatc_device_describe(p->accessDescs[i].location.id, &info) != LEATC_OK)
-            return LEATC_INVALID_VALUE;
-        if (p->accessDescs[i].flags != hipMemAccessFlagsProtReadWrite)
-            return p->accessDescs[i].flags == hipMemAccessFlagsProtRead ? LEATC_NOT_SUPPORTED
-                                                                        : LEATC_INVALID_VALUE;
-        *peers |= (uint64_t)1 << p->accessDescs[i].location.id;
-    }
-    return LEATC_OK;
-}
-
-/* The struct with the list behind it. */
-static int keep_alloc(struct leatc_task *task, const hipMemAllocNodeParams *p)
-{
-    size_t list = p->accessDescCount * sizeof *p->accessDescs;
-    char *kept = malloc(sizeof *p + list);
-    int result;
-
-    if (!kept)
-        return LEATC_OUT_OF_MEMORY;
-    memcpy(kept, p, sizeof *p);
-    if (list)
-        memcpy(kept + sizeof *p, p->accessDescs, list);
-    result = leatc_task_keep(task, &alloc_tag, kept, sizeof *p + list);
-    free(kept);
-    return result;
-}
-
-static int make_alloc(hipMemAllocNodeParams *p, hipGraph_t graph, struct leatc_task **task)
-{
-    uint64_t peers;
-    int result;
-
-    LEATC_TRY(check_alloc(p, &peers));
-    LEATC_TRY(leatc_alloc_make(graph_of(graph), p->poolProps.location.id, peers, p->bytesize, task));
-    result = keep_alloc(*task, p);
-    if (result != LEATC_OK)
-        leatc_task_drop(*task);
-    return result;
-}
+_Static_assert(sizeof(hipMemAllocNodeParams) == sizeof(struct leatc_alloc_params) &&
+                   sizeof(hipMemAccessDesc) == sizeof(struct leatc_access_params),
+               "as the engine reads them");
 
 static int add_alloc(hipGraphNode_t *node, hipGraph_t graph, const hipGraphNode_t *before, size_t count,
-                     hipMemAllocNodeParams *p)
+                     void *params)
 {
-    struct leatc_task *task = NULL;
-    void *ptr;
-
-    LEATC_TRY(make_alloc(p, graph, &task));
-    ptr = ((const struct leatc_alloc_task *)leatc_task_payload(task))->ptr;
-    LEATC_TRY(add(LEATC_OK, &task, graph, before, count, node));
-    p->dptr = ptr;
-    return LEATC_OK;
+    return leatc_graph_add_alloc(graph_of(graph), node_list(before), count, params, nodes_of(node));
 }
 
 hipError_t hipGraphAddMemAllocNode(hipGraphNode_t *node, hipGraph_t graph, const hipGraphNode_t *dependencies,
@@ -646,26 +585,7 @@ hipError_t hipGraphAddMemAllocNode(hipGraphNode_t *node, hipGraph_t graph, const
 
 hipError_t hipGraphMemAllocNodeGetParams(hipGraphNode_t node, hipMemAllocNodeParams *params)
 {
-    const struct leatc_task *task;
-    const struct leatc_alloc_task *alloc;
-    const hipMemAllocNodeParams *kept;
-    int result = get(node, LEATC_NODE_ALLOC, params, &task);
-
-    if (result != LEATC_OK)
-        return note(result);
-    alloc = leatc_task_payload(task);
-    kept = leatc_task_kept(task, &alloc_tag);
-    if (kept) {
-        *params = *kept;
-        params->accessDescs = kept->accessDescCount ? (const hipMemAccessDesc *)(kept + 1) : NULL;
-    } else {
-        *params = (hipMemAllocNodeParams){
-            .poolProps = {.allocType = hipMemAllocationTypePinned,
-                          .location = {.type = hipMemLocationTypeDevice, .id = alloc->ordinal}},
-            .bytesize = alloc->bytes};
-    }
-    params->dptr = alloc->ptr;
-    return hipSuccess;
+    return note(leatc_node_alloc_params(node_of(node), params));
 }
 
 static int add_free(hipGraphNode_t *node, hipGraph_t graph, const hipGraphNode_t *before, size_t count, void *ptr)
