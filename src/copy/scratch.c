@@ -15,6 +15,7 @@ void *leati_scratch_take(leat_device *device, size_t bytes)
 leat_status leati_scratch_release(leat_stream *stream, void *block, leat_status status)
 {
     struct leati_driver *driver = stream->device->driver;
+
     /* Where the stream cannot be waited for either, the device is lost, and the block stays until its close. */
     if (LEATI_QUIETLY(leat_free(stream, block)) != LEAT_OK &&
         LEATI_QUIETLY(driver->ops->stream_synchronize(driver, stream->native)) == LEAT_OK)
