@@ -243,13 +243,10 @@ LEATI_HOT leat_status leat_stream_synchronize(leat_stream *stream)
     driver = stream->device->driver;
     given = atomic_load_explicit(&stream->order->given, memory_order_relaxed);
     tick = leati_order_advance(stream->order);
-    /* The driver need not be asked for what was seen already: a copy out that the caller made, for instance. */
-    if (!leati_stream_known_idle(stream)) {
-        leati_wait_begins(stream->device, driver->ops->stream_query, stream->native);
-        status = driver->ops->stream_synchronize(driver, stream->native);
-        if (status != LEAT_OK)
-            return leati_fail_in(status, "leat_stream_synchronize on %s", stream->device->name);
-    }
+    leati_wait_begins(stream->device, driver->ops->stream_query, stream->native);
+    status = driver->ops->stream_synchronize(driver, stream->native);
+    if (status != LEAT_OK)
+        return leati_fail_in(status, "leat_stream_synchronize on %s", stream->device->name);
     seen_done(stream, tick);
     leati_order_seen_idle(stream->order, given);
     status = leati_order_take_failure(stream->order);
