@@ -26,6 +26,11 @@ allowed() {
     src/driver/driver.h) echo '^kernels/modules\.h$|^leat/[a-z_]+\.h$' ;;
     # The registry is the one place that knows which drivers there are; fault is what it may put around them.
     src/driver/registry.[ch]) echo '^driver/(driver|registry|fault/fault)\.h$|^(base|leat)/[a-z_]+\.h$' ;;
+    # What the drivers for GPUs share, which knows no vendor: only these two use it.
+    src/driver/gpu/*) echo '^driver/(driver|gpu/[a-z_]+)\.h$|^(base|leat)/[a-z_]+\.h$' ;;
+    src/driver/cuda/*|src/driver/hip/*)
+        driver=${1#src/driver/}
+        echo "^driver/(driver|gpu/[a-z_]+|${driver%%/*}/[a-z_]+)\.h\$|^kernels/builtin\.h\$|^(base|leat)/[a-z_]+\.h\$" ;;
     src/driver/*/*)
         driver=${1#src/driver/}
         echo "^driver/(driver|${driver%%/*}/[a-z_]+)\.h\$|^kernels/builtin\.h\$|^(base|leat)/[a-z_]+\.h\$" ;;

@@ -1,8 +1,9 @@
 /*
- * cuda_module.c - modules, kernels, launches.
+ * cuda_module.c - modules, kernels; gpu/gpu_module.h launches.
  */
 #include "driver/cuda/cuda_driver.h"
 
+#include "driver/gpu/gpu_module.h"
 #include "kernels/builtin.h"
 
 #include <elf.h>
@@ -91,7 +92,7 @@ static void flatten(char *log)
 leat_status leati_cuda_module_load(struct leati_driver *driver, void *device, const void *image, size_t bytes,
                                    void **module)
 {
-    struct cuda_device *self = device;
+    struct gpu_device *self = device;
     char log[LOG_BYTES] = "";
     cu_jit_option options[] = {LEATI_CU_JIT_ERROR_LOG_BUFFER, LEATI_CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
     void *values[] = {log, (void *)(uintptr_t)sizeof log};
@@ -101,13 +102,13 @@ leat_status leati_cuda_module_load(struct leati_driver *driver, void *device, co
 
     (void)driver;
     LEATI_TRY(check_image(image, bytes));
-    LEATI_CUDA_CALL(self, code, module_load, &loaded, image, 2, options, values);
+    GPU_CALL(self, code, module_load, &loaded, image, 2, options, values);
     if (code != LEATI_CUDA_SUCCESS) {
         flatten(log);
         status = leati_cuda_status(code);
         if (status == LEAT_ERROR_INVALID)
             status = LEAT_ERROR_IMAGE;
-        status = leati_cuda_fail_as(self->cu, status, leati_cuda_names.module_load, code);
+        status = leati_cuda_fail_as(self->api, status, leati_cuda_names.module_load, code);
         return log[0] ? leati_fail_in(status, "the compiler says \"%s\"", log) : status;
     }
     *module = loaded;
@@ -124,26 +125,26 @@ leat_status leati_cuda_module_builtin(struct leati_driver *driver, void *device,
 
 leat_status leati_cuda_module_unload(struct leati_driver *driver, void *device, void *module)
 {
-    struct cuda_device *self = device;
+    struct gpu_device *self = device;
 
     (void)driver;
-    LEATI_CUDA_TRY(self, module_unload, module);
+    GPU_TRY(self, module_unload, module);
     return LEAT_OK;
 }
 
 /* CUDA tells the place of one parameter at a time; the first index that it refuses is their number. */
-static leat_status count_parameters(const struct cuda_device *device, cu_function function, int *count)
+static leat_status count_parameters(const struct gpu_device *device, cu_function function, int *count)
 {
     size_t offset, bytes;
     cu_result code;
     int found = 0;
 
-    if (!device->cu->function_parameter) {
+    if (!device->api->function_parameter) {
         *count = -1;
         return LEAT_OK;
     }
     for (;;) {
-        LEATI_CUDA_CALL(device, code, function_parameter, function, (size_t)found, &offset, &bytes);
+        GPU_CALL(device, code, function_parameter, function, (size_t)found, &offset, &bytes);
         if (code != LEATI_CUDA_SUCCESS)
             break;
         found++;
@@ -155,18 +156,18 @@ static leat_status count_parameters(const struct cuda_device *device, cu_functio
 leat_status leati_cuda_kernel_get(struct leati_driver *driver, void *device, void *module, const char *name,
                                   void **kernel, struct leati_kernel_shape *shape)
 {
-    struct cuda_device *self = device;
+    struct gpu_device *self = device;
     cu_function function;
     int threads, parameters;
 
     (void)driver;
-    LEATI_CUDA_TRY(self, module_function, &function, module, name);
+    GPU_TRY(self, module_function, &function, module, name);
 
     /* Now rather than at the first launch, which would wait for all work of the context ("Lazy Loading" in the
      * CUDA C++ programming guide). Drivers before 12.4 cannot be asked. */
-    if (self->cu->function_load)
-        LEATI_CUDA_TRY(self, function_load, function);
-    LEATI_CUDA_TRY(self, function_attribute, &threads, LEATI_CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, function);
+    if (self->api->function_load)
+        GPU_TRY(self, function_load, function);
+    GPU_TRY(self, function_attribute, &threads, LEATI_CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, function);
     LEATI_TRY(count_parameters(self, function, &parameters));
     shape->parameter_count = parameters;
     shape->max_block_threads = (uint32_t)threads;
@@ -177,11 +178,11 @@ leat_status leati_cuda_kernel_get(struct leati_driver *driver, void *device, voi
 leat_status leati_cuda_kernel_parameter(struct leati_driver *driver, void *device, void *kernel, unsigned index,
                                         size_t *bytes)
 {
-    struct cuda_device *self = device;
+    struct gpu_device *self = device;
     size_t offset;
 
     (void)driver;
-    LEATI_CUDA_TRY(self, function_parameter, kernel, index, &offset, bytes);
+    GPU_TRY(self, function_parameter, kernel, index, &offset, bytes);
     return LEAT_OK;
 }
 
@@ -189,38 +190,16 @@ leat_status leati_cuda_kernel_parameter(struct leati_driver *driver, void *devic
  * A kernel starts with a limit of 48 KiB for its shared memory, and more has to be asked for. We ask for all that
  * the device has at once: every thread would set the same number, so two launches cannot lower each other's.
  */
-static leat_status allow_shared(const struct cuda_device *device, cu_function function, size_t shared_bytes)
+static leat_status allow_shared(const struct gpu_device *device, cu_function function, size_t shared_bytes)
 {
     int limit, fixed;
 
-    LEATI_CUDA_TRY(device, function_attribute, &limit, LEATI_CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-                   function);
+    GPU_TRY(device, function_attribute, &limit, LEATI_CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, function);
     if (limit >= 0 && shared_bytes <= (size_t)limit)
         return LEAT_OK;
-    LEATI_CUDA_TRY(device, function_attribute, &fixed, LEATI_CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, function);
-    limit = device->max_shared_bytes - fixed;
-    if (limit < 0 || shared_bytes > (size_t)limit)
-        return leati_fail(
-            LEAT_ERROR_INVALID,
-            "%zu bytes of dynamic shared memory, and the kernel has %d bytes of its own; a block of this device "
-            "has %d in all",
-            shared_bytes, fixed, device->max_shared_bytes);
-    LEATI_CUDA_TRY(device, function_set_attribute, function, LEATI_CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-                   limit);
-    return LEAT_OK;
-}
-
-leat_status leati_cuda_launch(struct leati_driver *driver, void *stream, void *kernel, leat_dim3 grid,
-                              leat_dim3 block, size_t shared_bytes, void *const *args, unsigned argument_count)
-{
-    struct cuda_stream *on = stream;
-    cu_function function = kernel;
-
-    (void)driver;
-    (void)argument_count; /* CUDA knows how many it reads */
-    if (shared_bytes > 0)
-        LEATI_TRY(allow_shared(on->device, function, shared_bytes));
-    LEATI_CUDA_TRY(on->device, launch, function, grid.x, grid.y, grid.z, block.x, block.y, block.z,
-                   (unsigned int)shared_bytes, on->handle, (void **)(uintptr_t)args, NULL);
+    GPU_TRY(device, function_attribute, &fixed, LEATI_CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, function);
+    LEATI_TRY(check_shared(device, fixed, shared_bytes, &limit));
+    GPU_TRY(device, function_set_attribute, function, LEATI_CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+            limit);
     return LEAT_OK;
 }

@@ -12,7 +12,7 @@
 // clang-format off
 #define LEATI_CUDA_SYMBOL_LIST(X)                                                                                 \
     X(init, cuInit, REQUIRED, (unsigned int))                                                                     \
-    X(driver_version, cuDriverGetVersion, REQUIRED, (int *))                                                      \
+    X(version, cuDriverGetVersion, REQUIRED, (int *))                                                      \
     X(error_name, cuGetErrorName, REQUIRED, (cu_result, const char **))                                           \
     X(error_string, cuGetErrorString, REQUIRED, (cu_result, const char **))                                       \
     X(device_count, cuDeviceGetCount, REQUIRED, (int *))                                                          \
@@ -28,7 +28,7 @@
     X(context_push, cuCtxPushCurrent_v2, REQUIRED, (cu_context))                                                  \
     X(context_pop, cuCtxPopCurrent_v2, REQUIRED, (cu_context *))                                                  \
     X(context_device, cuCtxGetDevice, REQUIRED, (cu_device *))                                                    \
-    X(context_synchronize, cuCtxSynchronize, REQUIRED, (void))                                                    \
+    X(device_synchronize, cuCtxSynchronize, REQUIRED, (void))                                                    \
     X(context_enable_peer, cuCtxEnablePeerAccess, REQUIRED, (cu_context, unsigned int))                           \
     X(mem_info, cuMemGetInfo_v2, REQUIRED, (size_t *, size_t *))                                                  \
     X(mem_alloc, cuMemAlloc_v2, REQUIRED, (cu_deviceptr *, size_t))                                               \

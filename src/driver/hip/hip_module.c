@@ -1,8 +1,9 @@
 /*
- * hip_module.c - modules, kernels, launches.
+ * hip_module.c - modules, kernels; gpu/gpu_module.h launches.
  */
 #include "driver/hip/hip_driver.h"
 
+#include "driver/gpu/gpu_module.h"
 #include "driver/hip/hip_code.h"
 #include "kernels/builtin.h"
 
@@ -18,11 +19,11 @@ struct hip_module {
 leat_status leati_hip_module_load(struct leati_driver *driver, void *device, const void *image, size_t bytes,
                                   void **module)
 {
-    struct hip_device *self = device;
+    struct gpu_device *self = device;
     struct hip_module *made;
     leat_status status;
     hi_result code;
-    int before;
+    gpu_before before;
 
     (void)driver;
     LEATI_TRY(leati_hip_code_check(image, bytes));
@@ -59,7 +60,7 @@ free_made:
 leat_status leati_hip_module_builtin(struct leati_driver *driver, void *device, enum leati_builtin which,
                                      void **module)
 {
-    struct hip_device *self = device;
+    struct gpu_device *self = device;
     const struct leati_code_object *chosen = leati_code_objects;
     const struct leati_image *image;
     leat_status status;
@@ -77,28 +78,28 @@ leat_status leati_hip_module_builtin(struct leati_driver *driver, void *device, 
 
 leat_status leati_hip_module_unload(struct leati_driver *driver, void *device, void *module)
 {
-    struct hip_device *self = device;
+    struct gpu_device *self = device;
     struct hip_module *gone = module;
     hi_module handle = gone->handle;
 
     (void)driver;
     leati_hip_code_free(&gone->kernels);
     free(gone);
-    LEATI_HIP_TRY(self, module_unload, handle);
+    GPU_TRY(self, module_unload, handle);
     return LEAT_OK;
 }
 
 leat_status leati_hip_kernel_get(struct leati_driver *driver, void *device, void *module, const char *name,
                                  void **kernel, struct leati_kernel_shape *shape)
 {
-    struct hip_device *self = device;
+    struct gpu_device *self = device;
     struct hip_module *from = module;
     hi_function function;
     int threads;
 
     (void)driver;
-    LEATI_HIP_TRY(self, module_function, &function, from->handle, name);
-    LEATI_HIP_TRY(self, function_attribute, &threads, LEATI_HIP_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, function);
+    GPU_TRY(self, module_function, &function, from->handle, name);
+    GPU_TRY(self, function_attribute, &threads, LEATI_HIP_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, function);
     shape->parameter_count = leati_hip_code_parameters(&from->kernels, name);
     shape->max_block_threads = (uint32_t)threads;
     *kernel = function;
@@ -107,32 +108,10 @@ leat_status leati_hip_kernel_get(struct leati_driver *driver, void *device, void
 
 /* A block may have all of its compute unit's LDS without being asked, and the vendor's answer to more is a failed
  * launch, which it may report late. */
-static leat_status check_shared(const struct hip_device *device, hi_function function, size_t shared_bytes)
+static leat_status allow_shared(const struct gpu_device *device, hi_function function, size_t shared_bytes)
 {
     int fixed, limit;
 
-    LEATI_HIP_TRY(device, function_attribute, &fixed, LEATI_HIP_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, function);
-    limit = device->max_shared_bytes - fixed;
-    if (limit < 0 || shared_bytes > (size_t)limit)
-        return leati_fail(
-            LEAT_ERROR_INVALID,
-            "%zu bytes of dynamic shared memory, and the kernel has %d bytes of its own; a block of this device "
-            "has %d in all",
-            shared_bytes, fixed, device->max_shared_bytes);
-    return LEAT_OK;
-}
-
-leat_status leati_hip_launch(struct leati_driver *driver, void *stream, void *kernel, leat_dim3 grid,
-                             leat_dim3 block, size_t shared_bytes, void *const *args, unsigned argument_count)
-{
-    struct hip_stream *on = stream;
-    hi_function function = kernel;
-
-    (void)driver;
-    (void)argument_count; /* HIP knows how many it reads */
-    if (shared_bytes > 0)
-        LEATI_TRY(check_shared(on->device, function, shared_bytes));
-    LEATI_HIP_TRY(on->device, launch, function, grid.x, grid.y, grid.z, block.x, block.y, block.z,
-                  (unsigned int)shared_bytes, on->handle, (void **)(uintptr_t)args, NULL);
-    return LEAT_OK;
+    GPU_TRY(device, function_attribute, &fixed, LEATI_HIP_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, function);
+    return check_shared(device, fixed, shared_bytes, &limit);
 }

@@ -16,7 +16,7 @@
 
 #define LEATI_HIP_SYMBOL_LIST(X)                                                                                  \
     X(init, hipInit, REQUIRED, (unsigned int))                                                                    \
-    X(runtime_version, hipRuntimeGetVersion, REQUIRED, (int *))                                                   \
+    X(version, hipRuntimeGetVersion, REQUIRED, (int *))                                                           \
     X(device_count, hipGetDeviceCount, REQUIRED, (int *))                                                         \
     X(device_current, hipGetDevice, REQUIRED, (int *))                                                            \
     X(device_set, hipSetDevice, REQUIRED, (int))                                                                  \

@@ -1,0 +1,168 @@
+/*
+ * gpu_copy.h - copies between two host ends, rectangles in slices and rows, fills. See gpu_driver.h.
+ *
+ * What "asynchronous" means depends on the memory. "API synchronization behavior" in CUDA's driver API manual says
+ * of the Async functions: between device and pageable memory they "might be synchronous with respect to host", and
+ * from host to host they are always synchronous. HIP's runtime, too, may copy pageable memory at once or later. So
+ * a copy between two host ends is a host function of the stream: it then keeps its place in the stream's order,
+ * also among the work of other threads.
+ *
+ * The vendor's file has GPU(copy) and give_box().
+ */
+#include "driver/gpu/gpu_driver.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The longest pitch that every GPU takes (CU_DEVICE_ATTRIBUTE_MAX_PITCH, hipDeviceAttributeMaxPitch). */
+#define PITCH_MOST ((size_t)INT32_MAX)
+
+/* Gives one box to the vendor. Not both ends are on the host, and slices are whole rows. */
+static leat_status give_box(struct gpu_stream *on, const struct leati_end *dst, const struct leati_end *src,
+                            const leat_copy_box *box);
+
+static bool on_host(const struct leati_end *end)
+{
+    return end->kind == LEAT_KIND_PAGEABLE || end->kind == LEAT_KIND_PINNED;
+}
+
+/* The driver may read a pageable source during the call, whatever the stream still has to do. So the work that may
+ * write the source must be done before. */
+static leat_status wait_for_source(struct gpu_stream *on, const struct leati_end *src)
+{
+    if (src->kind == LEAT_KIND_PAGEABLE)
+        GPU_TRY(on->device, stream_synchronize, on->handle);
+    return LEAT_OK;
+}
+
+/* ---- between two host ends ---- */
+
+struct host_copy {
+    void *dst;
+    const void *src;
+    size_t bytes;
+};
+
+static void run_host_copy(void *argument)
+{
+    struct host_copy *copy = argument;
+
+    memcpy(copy->dst, copy->src, copy->bytes);
+    free(copy);
+}
+
+/* When the device has failed the vendor drops what waits, and the description with it. */
+static leat_status copy_on_host(struct leati_driver *driver, void *stream, void *dst, const void *src,
+                                size_t bytes)
+{
+    struct host_copy *copy = malloc(sizeof *copy);
+    leat_status status;
+
+    if (!copy)
+        return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the description of a copy");
+    *copy = (struct host_copy){.dst = dst, .src = src, .bytes = bytes};
+    status = GPU(launch_host)(driver, stream, run_host_copy, copy);
+    if (status != LEAT_OK)
+        free(copy);
+    return status;
+}
+
+struct host_box {
+    char *dst;
+    const char *src;
+    leat_copy_box box;
+};
+
+static void run_host_box(void *argument)
+{
+    struct host_box *work = argument;
+    const leat_copy_box *box = &work->box;
+
+    for (size_t z = 0; z < box->depth; z++)
+        for (size_t y = 0; y < box->height; y++)
+            memcpy(work->dst + z * box->dst_slice_bytes + y * box->dst_pitch_bytes,
+                   work->src + z * box->src_slice_bytes + y * box->src_pitch_bytes, box->width_bytes);
+    free(work);
+}
+
+static leat_status copy_box_on_host(struct leati_driver *driver, void *stream, void *dst, const void *src,
+                                    const leat_copy_box *box)
+{
+    struct host_box *work = malloc(sizeof *work);
+    leat_status status;
+
+    if (!work)
+        return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the description of a copy");
+    *work = (struct host_box){.dst = dst, .src = src, .box = *box};
+    if (box->depth == 1)
+        work->box.dst_slice_bytes = work->box.src_slice_bytes = 0;
+    status = GPU(launch_host)(driver, stream, run_host_box, work);
+    if (status != LEAT_OK)
+        free(work);
+    return status;
+}
+
+/* ---- rectangles ---- */
+
+/* The vendor counts slices in rows: others go slice by slice. A single slice makes the same call either way. */
+static bool slices_are_rows(const leat_copy_box *box)
+{
+    return box->src_slice_bytes % box->src_pitch_bytes == 0 && box->dst_slice_bytes % box->dst_pitch_bytes == 0;
+}
+
+static struct leati_end move_end(struct leati_end end, size_t bytes)
+{
+    end.ptr = (char *)end.ptr + bytes;
+    return end;
+}
+
+static leat_status copy_rows(struct leati_driver *driver, void *stream, struct leati_end dst, struct leati_end src,
+                             const leat_copy_box *box)
+{
+    for (size_t y = 0; y < box->height; y++)
+        LEATI_TRY(GPU(copy)(driver, stream, move_end(dst, y * box->dst_pitch_bytes),
+                            move_end(src, y * box->src_pitch_bytes), box->width_bytes));
+    return LEAT_OK;
+}
+
+leat_status GPU(copy_rectangle)(struct leati_driver *driver, void *stream, struct leati_end dst,
+                                struct leati_end src, const leat_copy_box *box)
+{
+    bool long_pitch = box->dst_pitch_bytes > PITCH_MOST || box->src_pitch_bytes > PITCH_MOST;
+    leat_copy_box slice = *box;
+
+    if (on_host(&dst) && on_host(&src))
+        return copy_box_on_host(driver, stream, dst.ptr, src.ptr, box);
+    if (!long_pitch && slices_are_rows(box))
+        return give_box(stream, &dst, &src, box);
+    slice.depth = 1;
+    for (size_t z = 0; z < box->depth; z++) {
+        struct leati_end to = move_end(dst, z ? z * box->dst_slice_bytes : 0);
+        struct leati_end from = move_end(src, z ? z * box->src_slice_bytes : 0);
+
+        LEATI_TRY(long_pitch ? copy_rows(driver, stream, to, from, &slice) : give_box(stream, &to, &from, &slice));
+    }
+    return LEAT_OK;
+}
+
+/* ---- fills ---- */
+
+leat_status GPU(fill)(struct leati_driver *driver, void *stream, void *dst, uint32_t pattern,
+                      unsigned pattern_bytes, size_t count)
+{
+    struct gpu_stream *on = stream;
+    gpu_address address = gpu_address_of(dst);
+
+    (void)driver;
+    switch (pattern_bytes) {
+    case 1:
+        GPU_TRY(on->device, fill_8, address, (unsigned char)pattern, count, on->handle);
+        return LEAT_OK;
+    case 2:
+        GPU_TRY(on->device, fill_16, address, (unsigned short)pattern, count, on->handle);
+        return LEAT_OK;
+    default:
+        GPU_TRY(on->device, fill_32, address, (gpu_pattern)pattern, count, on->handle);
+        return LEAT_OK;
+    }
+}

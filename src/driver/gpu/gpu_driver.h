@@ -1,0 +1,257 @@
+/*
+ * gpu_driver.h - what the drivers for GPUs share: objects, the table of the vendor's functions, entries.
+ *
+ * CUDA and HIP have nearly the same calls under two sets of names. The code that is the same for both is written
+ * once, in src/driver/gpu/, and compiled once for each vendor: gpu_stream.h has the streams and events of both,
+ * cuda_stream.c includes it after cuda_driver.h, hip_stream.c after hip_driver.h. What a vendor does its own way
+ * is in the vendor's file, beside the #include.
+ *
+ * Before it includes this file, the vendor's header defines:
+ * - GPU(name): the vendor's function of that name. GPU(stream_create) is leati_cuda_stream_create or
+ *   leati_hip_stream_create, which is also what debuggers show;
+ * - GPU_SYMBOL_LIST(X) and GPU_TEXT_LIST(X): the functions to take from the vendor's library, as cuda_symbols.h
+ *   and hip_symbols.h list them; the second list returns texts and may be empty;
+ * - gpu_result and the other types with gpu_ in front, the constants with GPU_ in front, and the words for
+ *   sentences, all as in cuda_driver.h.
+ *
+ * Calls. GPU_TRY(device, stream_query, handle) calls the vendor's function of the field stream_query and makes a
+ * failure a sentence with the vendor's own name for it. Calls go to the right device: GPU(enter) and GPU(leave)
+ * are the vendor's way to do so, and leave the thread as it was.
+ */
+#ifndef LEATI_GPU_DRIVER_H
+#define LEATI_GPU_DRIVER_H
+
+#include "base/error.h"
+#include "base/ranges.h"
+#include "driver/driver.h"
+
+#include <pthread.h>
+
+/* The functions of the vendor's library. Optional ones may be NULL. */
+struct gpu_api {
+#define GPU_FIELD(field, name, need, parameters) gpu_result(*field) parameters;
+    GPU_SYMBOL_LIST(GPU_FIELD)
+#undef GPU_FIELD
+#define GPU_FIELD(field, name, need, parameters) const char *(*field)parameters;
+    GPU_TEXT_LIST(GPU_FIELD)
+#undef GPU_FIELD
+    int number; /* the library's version, as the vendor counts */
+};
+
+/* The exported name of each, for sentences. */
+struct gpu_names {
+#define GPU_FIELD(field, name, need, parameters) const char *field;
+    GPU_SYMBOL_LIST(GPU_FIELD)
+    GPU_TEXT_LIST(GPU_FIELD)
+#undef GPU_FIELD
+};
+extern const struct gpu_names GPU(names);
+
+enum { GPU_PEERS_MAX = 32 };
+
+struct gpu_device {
+    const struct gpu_api *api;
+    gpu_context context;
+    gpu_number number;
+    int ordinal;
+    bool primary;    /* the context is the primary one, which we retained */
+    bool pools;      /* mem_alloc_async */
+    bool managed;    /* managed memory */
+    bool concurrent; /* which device and host may use at the same time */
+    bool virtual_memory, exportable;
+    bool values;             /* stream_values */
+    int max_shared_bytes;    /* of one block, static and dynamic together */
+    char architecture[64];   /* HIP: "gfx90a", features left off; CUDA: "" */
+    struct gpu_device *next; /* under open_lock of struct gpu_driver */
+
+    /* Virtual memory is reachable only for the devices that each mapping names (gpu_virtual.h). */
+    pthread_mutex_t maps_lock; /* guards the rest, and is held while mappings change */
+    struct leati_ranges maps;  /* what is accessible */
+    gpu_number peers[GPU_PEERS_MAX];
+    unsigned peer_count;
+};
+
+struct gpu_driver {
+    struct leati_driver base;
+    struct gpu_api api; /* filled by load, constant afterwards */
+    void *library;
+
+    /* Guards the list of open devices, which pointer_query walks to name the device of an address. */
+    pthread_mutex_t open_lock;
+    struct gpu_device *open;
+};
+
+/* The vendor's stream does not tell its device when it is a default stream, so streams and events carry theirs. */
+struct gpu_stream {
+    gpu_stream_handle handle;
+    struct gpu_device *device;
+    bool owned;
+};
+
+struct gpu_event {
+    gpu_event_handle handle;
+    struct gpu_device *device;
+    bool owned;
+};
+
+static inline struct gpu_driver *gpu_of(struct leati_driver *driver)
+{
+    return (struct gpu_driver *)(void *)driver;
+}
+
+/* CUDA's addresses are numbers, HIP's are pointers. */
+static inline gpu_address gpu_address_of(const void *ptr)
+{
+    return (gpu_address)(uintptr_t)ptr;
+}
+
+static inline void *gpu_pointer_of(gpu_address address)
+{
+    return (void *)(uintptr_t)address;
+}
+
+/* ---- errors (gpu_error.h) ---- */
+
+/* What a result means. Those that are in no table are LEAT_ERROR_DRIVER. */
+struct gpu_meaning {
+    gpu_result code;
+    leat_status status;
+    const char *advice; /* what a person can do, "; ..."; NULL where the vendor's text says it all */
+};
+
+/* What a result of the vendor's means in leat. */
+leat_status GPU(status)(gpu_result code);
+
+/* Sets the sentence "<call>: <vendor's name> (<vendor's text>)", with what to do where that is known, and returns
+ * GPU(status)(code). Says nothing for NOT_READY. */
+leat_status GPU(fail)(const struct gpu_api *api, const char *call, gpu_result code);
+
+/* The same where the call itself says more than the code does. */
+leat_status GPU(fail_as)(const struct gpu_api *api, leat_status status, const char *call, gpu_result code);
+
+/* ---- the thread's device (the vendor's file) ---- */
+
+/* Makes the device the current one of this thread; before says what GPU(leave) has to undo. Fails only when the
+ * driver or the context is gone, and then all that was in it is gone too: nobody need be told to end it. */
+leat_status GPU(enter)(const struct gpu_device *device, gpu_before *before);
+void GPU(leave)(const struct gpu_device *device, gpu_before before);
+
+/* Calls one function of the vendor's for device and puts its result into code. Returns from the function around it
+ * when the device cannot be entered. */
+#define GPU_CALL(device, code, field, ...)                                                                        \
+    do {                                                                                                          \
+        gpu_before gpu_before_ = {0};                                                                             \
+                                                                                                                  \
+        LEATI_TRY(GPU(enter)(device, &gpu_before_));                                                              \
+        (code) = (device)->api->field(__VA_ARGS__);                                                               \
+        GPU(leave)(device, gpu_before_);                                                                          \
+    } while (0)
+
+/* The same, and forwards a failure to the caller. */
+#define GPU_TRY(device, field, ...)                                                                               \
+    do {                                                                                                          \
+        gpu_result gpu_code_;                                                                                     \
+                                                                                                                  \
+        GPU_CALL(device, gpu_code_, field, __VA_ARGS__);                                                          \
+        if (gpu_code_ != GPU_SUCCESS)                                                                             \
+            return GPU(fail)((device)->api, GPU(names).field, gpu_code_);                                         \
+    } while (0)
+
+/* ---- the entries of the table, in its order. The vendor's file says which are its own ---- */
+
+/* gpu_load.h */
+leat_status GPU(load)(struct leati_driver *driver);
+void *GPU(symbol)(struct leati_driver *driver, const char *name);
+
+/* gpu_info.h */
+leat_status GPU(device_info)(struct leati_driver *driver, int ordinal, leat_device_info *info);
+
+/* gpu_device.h */
+leat_status GPU(device_open)(struct leati_driver *driver, int ordinal, void *native_context, void **device);
+leat_status GPU(device_close)(struct leati_driver *driver, void *device);
+leat_status GPU(device_synchronize)(struct leati_driver *driver, void *device);
+void *GPU(device_native)(struct leati_driver *driver, void *device);
+leat_status GPU(device_memory)(struct leati_driver *driver, void *device, uint64_t *free_bytes,
+                               uint64_t *total_bytes);
+leat_status GPU(peer_enable)(struct leati_driver *driver, void *device, void *peer); /* vendor */
+
+/* gpu_memory.h */
+leat_status GPU(mem_alloc)(struct leati_driver *driver, void *device, size_t bytes, void **ptr);
+leat_status GPU(mem_free)(struct leati_driver *driver, void *device, void *ptr);
+leat_status GPU(mem_alloc_async)(struct leati_driver *driver, void *stream, size_t bytes, void **ptr);
+leat_status GPU(mem_free_async)(struct leati_driver *driver, void *stream, void *ptr);
+leat_status GPU(host_alloc)(struct leati_driver *driver, void *device, size_t bytes, void **ptr);
+leat_status GPU(host_free)(struct leati_driver *driver, void *device, void *ptr);
+leat_status GPU(host_register)(struct leati_driver *driver, void *device, void *ptr, size_t bytes);
+leat_status GPU(host_unregister)(struct leati_driver *driver, void *device, void *ptr);
+leat_status GPU(host_device_pointer)(struct leati_driver *driver, void *device, void *ptr, void **device_pointer);
+leat_status GPU(managed_alloc)(struct leati_driver *driver, void *device, size_t bytes, void **ptr);
+leat_status GPU(pointer_query)(struct leati_driver *driver, const void *ptr,
+                               struct leati_place *place); /* vendor */
+
+/* gpu_managed.h */
+leat_status GPU(managed_prefetch)(struct leati_driver *driver, void *stream, void *ptr, size_t bytes,
+                                  void *to); /* vendor */
+leat_status GPU(managed_advise)(struct leati_driver *driver, void *device, void *ptr, size_t bytes,
+                                leat_advice advice, void *where); /* vendor */
+leat_status GPU(managed_query)(struct leati_driver *driver, void *device, const void *ptr, size_t bytes,
+                               leat_managed_info *info);
+leat_status GPU(managed_attach)(struct leati_driver *driver, void *stream, void *ptr, size_t bytes,
+                                leat_attach attach);
+
+/* gpu_virtual.h */
+leat_status GPU(vm_granularity)(struct leati_driver *driver, void *device, size_t *bytes);
+leat_status GPU(vm_reserve)(struct leati_driver *driver, void *device, size_t bytes, void **ptr);
+leat_status GPU(vm_unreserve)(struct leati_driver *driver, void *device, void *ptr, size_t bytes);
+leat_status GPU(vm_create)(struct leati_driver *driver, void *device, size_t bytes, bool exportable,
+                           uint64_t *handle);
+leat_status GPU(vm_release)(struct leati_driver *driver, void *device, uint64_t handle);
+leat_status GPU(vm_map)(struct leati_driver *driver, void *device, void *ptr, size_t bytes, uint64_t handle);
+leat_status GPU(vm_set_access)(struct leati_driver *driver, void *device, void *ptr, size_t bytes);
+leat_status GPU(vm_unmap)(struct leati_driver *driver, void *device, void *ptr, size_t bytes);
+leat_status GPU(vm_export)(struct leati_driver *driver, void *device, uint64_t handle, int *fd);
+leat_status GPU(vm_import)(struct leati_driver *driver, void *device, int fd, size_t bytes, uint64_t *handle);
+/* No entry: lets peer reach what is mapped already and what will be. */
+leat_status GPU(vm_add_peer)(struct gpu_device *self, const struct gpu_device *peer);
+
+/* gpu_copy.h */
+leat_status GPU(copy)(struct leati_driver *driver, void *stream, struct leati_end dst, struct leati_end src,
+                      size_t bytes); /* vendor */
+leat_status GPU(copy_rectangle)(struct leati_driver *driver, void *stream, struct leati_end dst,
+                                struct leati_end src, const leat_copy_box *box);
+leat_status GPU(fill)(struct leati_driver *driver, void *stream, void *dst, uint32_t pattern,
+                      unsigned pattern_bytes, size_t count);
+
+/* gpu_stream.h */
+leat_status GPU(stream_create)(struct leati_driver *driver, void *device, void **stream);
+leat_status GPU(stream_destroy)(struct leati_driver *driver, void *stream);
+leat_status GPU(stream_adopt)(struct leati_driver *driver, void *device, void *native, void **stream);
+void *GPU(stream_native)(struct leati_driver *driver, void *stream);
+leat_status GPU(stream_query)(struct leati_driver *driver, void *stream);
+leat_status GPU(stream_synchronize)(struct leati_driver *driver, void *stream);
+leat_status GPU(stream_wait)(struct leati_driver *driver, void *stream, void *event);
+leat_status GPU(stream_values)(struct leati_driver *driver, void *stream, const struct leati_value *values,
+                               unsigned count); /* vendor */
+leat_status GPU(launch_host)(struct leati_driver *driver, void *stream, void (*function)(void *),
+                             void *argument); /* vendor */
+leat_status GPU(event_create)(struct leati_driver *driver, void *device, void **event);
+leat_status GPU(event_destroy)(struct leati_driver *driver, void *event);
+leat_status GPU(event_adopt)(struct leati_driver *driver, void *device, void *native, void **event);
+void *GPU(event_native)(struct leati_driver *driver, void *event);
+leat_status GPU(event_record)(struct leati_driver *driver, void *event, void *stream);
+leat_status GPU(event_query)(struct leati_driver *driver, void *event);
+leat_status GPU(event_synchronize)(struct leati_driver *driver, void *event);
+leat_status GPU(event_elapsed)(struct leati_driver *driver, void *start, void *end, double *milliseconds);
+
+/* the vendor's file, but for launch (gpu_module.h) */
+leat_status GPU(module_load)(struct leati_driver *driver, void *device, const void *image, size_t bytes,
+                             void **module);
+leat_status GPU(module_builtin)(struct leati_driver *driver, void *device, enum leati_builtin which,
+                                void **module);
+leat_status GPU(module_unload)(struct leati_driver *driver, void *device, void *module);
+leat_status GPU(kernel_get)(struct leati_driver *driver, void *device, void *module, const char *name,
+                            void **kernel, struct leati_kernel_shape *shape);
+leat_status GPU(launch)(struct leati_driver *driver, void *stream, void *kernel, leat_dim3 grid, leat_dim3 block,
+                        size_t shared_bytes, void *const *args, unsigned argument_count);
+
+#endif

@@ -1,0 +1,220 @@
+/*
+ * gpu_load.h - finds the vendor's library, takes its functions, and says in words why it cannot be used. See
+ * gpu_driver.h.
+ *
+ * The vendor's file defines GPU_PATH_OPTION, the option that names another library, and has
+ *
+ *   library_names[]      the usual names: the first that is there is taken
+ *   is_told_by_start()   returns true for a failure of the version call that init repeats
+ *   check_number()       puts the version into base.version and refuses one that is too old
+ *   fail_init()          the sentence for a failure of init
+ */
+#include "driver/gpu/gpu_driver.h"
+
+#include "base/library.h"
+#include "base/options.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum need { OPTIONAL, REQUIRED };
+
+static const struct {
+    const char *name;
+    size_t offset; /* of its field in struct gpu_api */
+    enum need need;
+} symbols[] = {
+#define SYMBOL(field, name, need, parameters) {#name, offsetof(struct gpu_api, field), need},
+    GPU_SYMBOL_LIST(SYMBOL) GPU_TEXT_LIST(SYMBOL)
+#undef SYMBOL
+};
+
+#define SYMBOL_COUNT (sizeof symbols / sizeof symbols[0])
+
+static leat_status check_file(const char *path)
+{
+    uint64_t bytes, needed;
+
+    if (!leati_library_is_cut(path, &bytes, &needed))
+        return LEAT_OK;
+    return leati_fail(LEAT_ERROR_NO_DRIVER,
+                      "the " GPU_LIBRARY " %s is cut off: it has %llu bytes and needs %llu; " GPU_INSTALL_AGAIN
+                      ", or set " GPU_LIBRARY_OPTION " to the path of a good " GPU_LIBRARY_FILE,
+                      path, (unsigned long long)bytes, (unsigned long long)needed);
+}
+
+static leat_status fail_open(const char *reason)
+{
+    if (!reason)
+        reason = "no reason given";
+    if (strstr(reason, "No such file"))
+        return leati_fail(LEAT_ERROR_NO_DRIVER,
+                          "the " GPU_LIBRARY " is not on this machine (%s); " GPU_INSTALL
+                          ", or set " GPU_LIBRARY_OPTION " to the path of its " GPU_LIBRARY_FILE,
+                          reason);
+    return leati_fail(LEAT_ERROR_NO_DRIVER,
+                      "the " GPU_LIBRARY " cannot be loaded (%s); the file " GPU_LIBRARY_DAMAGED
+                      ": " GPU_INSTALL_AGAIN ", or set " GPU_LIBRARY_OPTION
+                      " to the path of a good " GPU_LIBRARY_FILE,
+                      reason);
+}
+
+static leat_status open_library(struct gpu_driver *gpu, const char *path)
+{
+    LEATI_TRY(check_file(path));
+    gpu->library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    return gpu->library ? LEAT_OK : fail_open(dlerror());
+}
+
+/* Opens the first of the usual names that is there. If none is, the sentence is about the first of them. */
+static leat_status open_usual(struct gpu_driver *gpu, const char **path)
+{
+    leat_status status = LEAT_OK;
+
+    for (size_t i = 0; i < sizeof library_names / sizeof library_names[0]; i++) {
+        *path = library_names[i];
+        LEATI_TRY(check_file(*path));
+        gpu->library = dlopen(*path, RTLD_NOW | RTLD_LOCAL);
+        if (gpu->library)
+            return LEAT_OK;
+        if (i == 0)
+            status = fail_open(dlerror());
+    }
+    return status;
+}
+
+/* Copies an address that dlsym gave. ISO C has no cast from void * to a function pointer; POSIX has both look
+ * alike. */
+static void put_function(struct gpu_api *api, size_t offset, void *function)
+{
+    memcpy((char *)api + offset, &function, sizeof function);
+}
+
+/* leat has libraries of the vendors' names of its own, which may be loaded here as if they were the vendor's: for
+ * tests, and for programs of leat's that shall see what these names make of them. Such a library must stand on
+ * another copy of leat than this one, which would wait for itself. */
+static leat_status check_names(const struct gpu_driver *gpu, const char *path)
+{
+    const void *(*known_names)(void);
+    void *function = dlsym(gpu->library, "leat_known_names");
+
+    if (!function)
+        return LEAT_OK;
+    memcpy(&known_names, &function, sizeof known_names);
+    if (known_names() != (const void *)(uintptr_t)&leat_version)
+        return LEAT_OK;
+    return leati_fail(LEAT_ERROR_NO_DRIVER,
+                      "%s offers " GPU_VENDOR
+                      "'s names over this very copy of leat, which cannot be its own driver; "
+                      "unset " GPU_LIBRARY_OPTION ", or use a program that is linked with libleat.a",
+                      path);
+}
+
+/* Looks at the version before the functions: an old library also lacks functions, but its age is the reason. */
+static leat_status check_version(struct gpu_driver *gpu, const char *path)
+{
+    void *function = dlsym(gpu->library, GPU(names).version);
+    gpu_result code;
+    int version;
+
+    if (!function)
+        return leati_fail(LEAT_ERROR_NO_DRIVER,
+                          "%s is no " GPU_LIBRARY ": it has no function %s; set " GPU_LIBRARY_OPTION
+                          " to the path of " GPU_LIBRARY_OWNER " " GPU_LIBRARY_FILE ", or unset it",
+                          path, GPU(names).version);
+    put_function(&gpu->api, offsetof(struct gpu_api, version), function);
+    code = gpu->api.version(&version);
+    if (is_told_by_start(code))
+        return LEAT_OK; /* init says it again, and start() has the words for it. */
+    if (code != GPU_SUCCESS)
+        return leati_fail(LEAT_ERROR_NO_DRIVER, "%s: %s: " GPU_VENDOR " error %u; " GPU_INSTALL_AGAIN, path,
+                          GPU(names).version, code);
+    gpu->api.number = version;
+    return check_number(gpu, version, path);
+}
+
+static leat_status take_functions(struct gpu_driver *gpu, const char *path)
+{
+    char missing[128] = "";
+    size_t length = 0;
+    unsigned count = 0;
+
+    for (size_t i = 0; i < SYMBOL_COUNT; i++) {
+        void *function = dlsym(gpu->library, symbols[i].name);
+
+        put_function(&gpu->api, symbols[i].offset, function);
+        if (function || symbols[i].need == OPTIONAL)
+            continue;
+        if (count++ < 3)
+            length += (size_t)snprintf(missing + length, sizeof missing - length, "%s%s", length ? ", " : "",
+                                       symbols[i].name);
+    }
+    if (count == 0)
+        return LEAT_OK;
+    return leati_fail(LEAT_ERROR_NO_DRIVER,
+                      "%s is not a whole " GPU_LIBRARY ": %u functions are missing (%s%s); " GPU_INSTALL_AGAIN
+                      ", or set " GPU_LIBRARY_OPTION " to the path of its " GPU_LIBRARY_FILE,
+                      path, count, missing, count > 3 ? ", ..." : "");
+}
+
+/* The file that was loaded, links followed, since its name has the exact version: libcuda.so.580.65.06. */
+static void find_path(struct gpu_driver *gpu, const char *path)
+{
+    char *real = NULL;
+    Dl_info info;
+    void *function = dlsym(gpu->library, GPU(names).init);
+
+    if (function && dladdr(function, &info) && info.dli_fname)
+        real = realpath(info.dli_fname, NULL);
+    snprintf(gpu->base.library, sizeof gpu->base.library, "%s", real ? real : path);
+    free(real);
+}
+
+static leat_status start(struct gpu_driver *gpu)
+{
+    gpu_result code;
+    int count = 0;
+
+    code = gpu->api.init(0);
+    if (code != GPU_SUCCESS)
+        return fail_init(gpu, code);
+    code = gpu->api.device_count(&count);
+    if (code == GPU_ERROR_NO_DEVICE || (code == GPU_SUCCESS && count <= 0))
+        return fail_init(gpu, GPU_ERROR_NO_DEVICE);
+    if (code != GPU_SUCCESS)
+        return GPU(fail_as)(&gpu->api, LEAT_ERROR_NO_DRIVER, GPU(names).device_count, code);
+    gpu->base.device_count = count;
+    return LEAT_OK;
+}
+
+leat_status GPU(load)(struct leati_driver *driver)
+{
+    struct gpu_driver *gpu = gpu_of(driver);
+    const char *path = leati_option(GPU_PATH_OPTION);
+    leat_status status;
+
+    LEATI_TRY(path ? open_library(gpu, path) : open_usual(gpu, &path));
+    status = check_names(gpu, path);
+    if (status == LEAT_OK)
+        status = check_version(gpu, path);
+    if (status == LEAT_OK)
+        status = take_functions(gpu, path);
+    if (status != LEAT_OK)
+        goto close_library;
+    find_path(gpu, path);
+
+    /* From here on the library stays, used or not: init may have started threads of its own. */
+    return start(gpu);
+
+close_library:
+    dlclose(gpu->library);
+    gpu->library = NULL;
+    return status;
+}
+
+void *GPU(symbol)(struct leati_driver *driver, const char *name)
+{
+    return dlsym(gpu_of(driver)->library, name);
+}

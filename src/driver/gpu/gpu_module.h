@@ -1,0 +1,37 @@
+/*
+ * gpu_module.h - launches. See gpu_driver.h.
+ *
+ * The vendor's file has modules and kernels, and allow_shared().
+ */
+#include "driver/gpu/gpu_driver.h"
+
+/* Makes sure that the kernel may have so much dynamic shared memory; more than 0 bytes. */
+static leat_status allow_shared(const struct gpu_device *device, gpu_function function, size_t shared_bytes);
+
+/* limit: what the device has for dynamic shared memory beside the kernel's own. */
+static leat_status check_shared(const struct gpu_device *device, int fixed, size_t shared_bytes, int *limit)
+{
+    *limit = device->max_shared_bytes - fixed;
+    if (*limit >= 0 && shared_bytes <= (size_t)*limit)
+        return LEAT_OK;
+    return leati_fail(
+        LEAT_ERROR_INVALID,
+        "%zu bytes of dynamic shared memory, and the kernel has %d bytes of its own; a block of this device "
+        "has %d in all",
+        shared_bytes, fixed, device->max_shared_bytes);
+}
+
+leat_status GPU(launch)(struct leati_driver *driver, void *stream, void *kernel, leat_dim3 grid, leat_dim3 block,
+                        size_t shared_bytes, void *const *args, unsigned argument_count)
+{
+    struct gpu_stream *on = stream;
+    gpu_function function = kernel;
+
+    (void)driver;
+    (void)argument_count; /* the vendor knows how many it reads */
+    if (shared_bytes > 0)
+        LEATI_TRY(allow_shared(on->device, function, shared_bytes));
+    GPU_TRY(on->device, launch, function, grid.x, grid.y, grid.z, block.x, block.y, block.z,
+            (unsigned int)shared_bytes, on->handle, (void **)(uintptr_t)args, NULL);
+    return LEAT_OK;
+}
