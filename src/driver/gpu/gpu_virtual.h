@@ -142,24 +142,30 @@ leat_status GPU(vm_set_access)(struct leati_driver *driver, void *device, void *
     return status;
 }
 
-/* Lets a peer reach what is mapped already and what will be. */
+/* With maps_lock held. */
+static leat_status add_peer(struct gpu_device *self, gpu_number peer)
+{
+    gpu_mem_access access = access_of(peer);
+
+    for (unsigned i = 0; i < self->peer_count; i++)
+        if (self->peers[i] == peer)
+            return LEAT_OK;
+    for (size_t i = 0; i < self->maps.count; i++)
+        GPU_TRY(self, vm_set_access, gpu_address_of((void *)self->maps.entries[i].base),
+                self->maps.entries[i].bytes, &access, 1);
+    if (self->peer_count < GPU_PEERS_MAX)
+        self->peers[self->peer_count++] = peer;
+    return LEAT_OK;
+}
+
 leat_status GPU(vm_add_peer)(struct gpu_device *self, const struct gpu_device *peer)
 {
-    gpu_mem_access access = access_of(peer->number);
-    gpu_result code = GPU_SUCCESS;
+    leat_status status;
 
     pthread_mutex_lock(&self->maps_lock);
-    for (unsigned i = 0; i < self->peer_count; i++)
-        if (self->peers[i] == peer->number)
-            goto done;
-    for (size_t i = 0; i < self->maps.count && code == GPU_SUCCESS; i++)
-        GPU_CALL(self, code, vm_set_access, gpu_address_of((void *)self->maps.entries[i].base),
-                 self->maps.entries[i].bytes, &access, 1);
-    if (code == GPU_SUCCESS && self->peer_count < GPU_PEERS_MAX)
-        self->peers[self->peer_count++] = peer->number;
-done:
+    status = add_peer(self, peer->number);
     pthread_mutex_unlock(&self->maps_lock);
-    return code == GPU_SUCCESS ? LEAT_OK : GPU(fail)(self->api, GPU(names).vm_set_access, code);
+    return status;
 }
 
 /* Takes a piece out of the list of mappings; what is left of one that was larger stays in it. With maps_lock held.
@@ -181,17 +187,24 @@ static void forget_maps(struct gpu_device *self, uintptr_t base, size_t bytes)
     }
 }
 
+/* With maps_lock held. */
+static leat_status unmap(struct gpu_device *self, void *ptr, size_t bytes)
+{
+    GPU_TRY(self, vm_unmap, gpu_address_of(ptr), bytes);
+    return LEAT_OK;
+}
+
 leat_status GPU(vm_unmap)(struct leati_driver *driver, void *device, void *ptr, size_t bytes)
 {
     struct gpu_device *self = device;
-    gpu_result code;
+    leat_status status;
 
     (void)driver;
     pthread_mutex_lock(&self->maps_lock);
-    GPU_CALL(self, code, vm_unmap, gpu_address_of(ptr), bytes);
+    status = unmap(self, ptr, bytes);
     forget_maps(self, (uintptr_t)ptr, bytes);
     pthread_mutex_unlock(&self->maps_lock);
-    return code == GPU_SUCCESS ? LEAT_OK : GPU(fail)(self->api, GPU(names).vm_unmap, code);
+    return status;
 }
 
 leat_status GPU(vm_export)(struct leati_driver *driver, void *device, uint64_t handle, int *fd)
