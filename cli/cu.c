@@ -8,6 +8,7 @@
 #include "cli.h"
 #include "cu_source.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <glob.h>
 #include <limits.h>
@@ -409,6 +410,7 @@ static void read_for_linker(struct build *build, const char *value)
     free(parts.items);
 }
 
+/* value is NULL for options that the table lists as ALONE, and for -M alone. */
 static bool apply(struct build *build, const struct option *option, const char *argument, const char *value,
                   bool joined)
 {
@@ -422,7 +424,7 @@ static bool apply(struct build *build, const struct option *option, const char *
             argument);
         return false;
     case FLAG:
-        if (option->as && !strcmp(option->as, "-std="))
+        if (value && option->as && !strcmp(option->as, "-std="))
             value = standard(value);
         add_option(build, &build->flags, option, argument, value, joined);
         break;
@@ -433,9 +435,11 @@ static bool apply(struct build *build, const struct option *option, const char *
         add_option(build, &build->dependencies, option, argument, value, joined);
         break;
     case LINKER:
+        assert(value);
         add_linker(build, option, argument, value, joined);
         break;
     case TO_COMPILER:
+        assert(value);
         return read_for_compiler(build, value);
     case TO_LINKER:
         read_for_linker(build, value);
@@ -445,6 +449,7 @@ static bool apply(struct build *build, const struct option *option, const char *
         add(&build->compiler, value);
         break;
     case DEFAULT_STREAM:
+        assert(value);
         if (!strcmp(value, "per-thread"))
             add(&build->includes, "-DCUDA_API_PER_THREAD_DEFAULT_STREAM");
         break;
@@ -452,6 +457,7 @@ static bool apply(struct build *build, const struct option *option, const char *
         build->output = value;
         break;
     case LANGUAGE:
+        assert(value);
         return set_language(build, value);
     case STAGE_COMPILE:
         build->stage = COMPILE;
@@ -665,13 +671,14 @@ static char *read_whole(const char *path, size_t *bytes)
 /* Writes a file; "-": standard output. */
 static bool write_whole(const char *path, const char *text)
 {
-    FILE *file = strcmp(path, "-") ? fopen(path, "we") : stdout;
-    bool written = file && fputs(text, file) >= 0;
+    bool to_stdout = !strcmp(path, "-"), written;
+    FILE *file = to_stdout ? stdout : fopen(path, "we");
 
-    if (file && file != stdout)
-        written = !fclose(file) && written;
+    written = file && fputs(text, file) >= 0;
+    if (to_stdout)
+        written = !fflush(stdout) && written;
     else if (file)
-        written = !fflush(file) && written;
+        written = !fclose(file) && written;
     if (!written)
         cli_complain("cu: %s: %s", path, strerror(errno));
     return written;

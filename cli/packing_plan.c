@@ -5,6 +5,7 @@
  */
 #include "packing_plan.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -168,8 +169,9 @@ static unsigned draw_power(struct making *making)
         weights[i] = (i % 2 ? UINT64_C(0xB504F333F9DE) : UINT64_C(0x1000000000000)) >> i / 2;
         sum += weights[i];
     }
+    assert(sum); /* no recipe has only one power of two or none */
     drawn = next_random(&making->random) % sum;
-    for (i = 0; drawn >= weights[i]; i++)
+    for (i = 0; i + 1 < count && drawn >= weights[i]; i++)
         drawn -= weights[i];
     return least + i;
 }
@@ -201,9 +203,11 @@ static bool make_random_mix(struct making *making, uint64_t churn_bytes)
     mix->fill_steps = mix->step_count;
     churn_bytes += making->allocated_bytes;
     for (; making->allocated_bytes < churn_bytes; bytes = draw_size(making)) {
-        while (making->live_bytes + packing_round(bytes) > mix->live_bytes)
+        while (making->live_bytes + packing_round(bytes) > mix->live_bytes) {
+            assert(making->live_count); /* mixes have room for a few of the largest blocks */
             if (!add_free(making, next_random(&making->random) % making->live_count))
                 return false;
+        }
         if (!add_alloc(making, bytes))
             return false;
     }
@@ -237,6 +241,7 @@ static bool make_mix_in_turns(struct making *making, uint64_t churn_bytes)
         size_t i;
 
         bytes = making->recipe->least + making->recipe->most - bytes;
+        assert(making->live);
         qsort(making->live, making->live_count, sizeof *making->live, by_block);
         /* From the end on, so that what takes a freed one's place was looked at already. */
         for (i = making->live_count; i >= 2; i -= 2)

@@ -9,6 +9,7 @@
 #include "text.h"
 #include "trace_read.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
@@ -279,6 +280,7 @@ int cli_plan(int argc, char **argv)
 
     if (status != PARSE_GO_ON)
         return status;
+    assert(path && output);
     trace = trace_read(path, TRACE_ANY_DEVICE, error);
     if (!trace || !trace_choose(trace, LEAT_KIND_DEVICE, NULL, error)) {
         cli_complain("plan: %s", error);

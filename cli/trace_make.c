@@ -25,7 +25,7 @@ bool trace_complain(struct trace_maker *maker, const char *format, ...)
     if (trace && trace->format != TRACE_PYTORCH)
         used = snprintf(maker->error, TRACE_ERROR_MAX, "%.200s:%llu: ", maker->path,
                         (unsigned long long)maker->place);
-    else if (maker->in_events)
+    else if (trace && maker->in_events)
         used = snprintf(maker->error, TRACE_ERROR_MAX, "%.200s: device_traces[%u][%llu]: ", maker->path,
                         trace->device, (unsigned long long)maker->place);
     else
@@ -85,7 +85,7 @@ static bool grow_slots(struct trace_maker *maker)
         maker->slot_count = old_count;
         return false;
     }
-    for (i = 0; i < old_count; i++)
+    for (i = 0; old && i < old_count; i++)
         if (old[i].taken)
             *find_slot(maker, old[i].id) = old[i];
     free(old);

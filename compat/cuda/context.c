@@ -133,7 +133,7 @@ CUresult leatcu_enter(CUcontext *context)
     if (__builtin_expect(state_of(top) != LEATCU_ALIVE, 0))
         return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     if (__builtin_expect(leatc_lost() != LEATC_OK, 0))
-        return leatcu_map(leatc_lost());
+        CU_TRY(leatcu_map(leatc_lost()));
     if (context)
         *context = top;
     return CUDA_SUCCESS;

@@ -54,7 +54,7 @@ static bool is_page(int fd)
 {
     struct stat file;
 
-    return leatc_is_sealed(fd, SEALS) && !fstat(fd, &file) && file.st_size == PAGE_BYTES;
+    return fd >= 0 && leatc_is_sealed(fd, SEALS) && !fstat(fd, &file) && file.st_size == PAGE_BYTES;
 }
 
 /* Takes fd over; closes it on failure. NULL: no memory, or fd is no such page. */

@@ -12,6 +12,7 @@
  */
 #include "engine/inside.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -139,10 +140,15 @@ static void count_steps(const struct leatc_graph *graph, struct sizes *sizes)
 
 static size_t begin_step(struct leatc_exec *exec, struct leatc_node *node)
 {
-    struct step *previous = exec->step_count ? &exec->steps[exec->step_count - 1] : NULL;
+    size_t first = 0;
 
-    exec->steps[exec->step_count] =
-        (struct step){.node = node, .first = previous ? previous->first + previous->count : 0};
+    assert(exec->steps);
+    if (exec->step_count) {
+        const struct step *previous = &exec->steps[exec->step_count - 1];
+
+        first = previous->first + previous->count;
+    }
+    exec->steps[exec->step_count] = (struct step){.node = node, .first = first};
     return exec->step_count++;
 }
 
@@ -191,6 +197,7 @@ static bool make_steps(struct leatc_exec *exec)
     struct sizes sizes = {0, 0, 0};
 
     count_steps(exec->graph, &sizes);
+    exec->step_count = exec->memory_count = 0;
     exec->steps = malloc(sizes.steps * sizeof *exec->steps + 1);
     exec->before = malloc(sizes.before * sizeof *exec->before + 1);
     exec->memory = malloc(sizes.memory * sizeof(struct leatc_task *) + 1);

@@ -326,8 +326,10 @@ static int reach(const struct handle *handle, int64_t deadline, int *connection)
         return LEATC_OPERATING_SYSTEM;
     /* EAGAIN: the queue of connections is full. */
     while (connect(*connection, (struct sockaddr *)&address, length)) {
-        if ((errno != EAGAIN && errno != EINTR) || now_ms() >= deadline)
-            return errno == ECONNREFUSED ? LEATC_INVALID_VALUE : LEATC_OPERATING_SYSTEM;
+        int reason = errno;
+
+        if ((reason != EAGAIN && reason != EINTR) || now_ms() >= deadline)
+            return reason == ECONNREFUSED ? LEATC_INVALID_VALUE : LEATC_OPERATING_SYSTEM;
         rest();
     }
     return LEATC_OK;

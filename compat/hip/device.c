@@ -542,7 +542,7 @@ hipError_t hipChooseDeviceR0600(int *device, const hipDeviceProp_tR0600 *wanted)
     int result = device && wanted ? leatc_device_count(&count) : LEATC_INVALID_VALUE;
 
     for (int i = 0; i < count && result == LEATC_OK; i++) {
-        hipDeviceProp_tR0600 properties;
+        hipDeviceProp_tR0600 properties = {.major = 0};
         int matches;
 
         result = (int)hipGetDevicePropertiesR0600(&properties, i);
