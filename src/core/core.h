@@ -287,4 +287,8 @@ leat_status leati_pointers_check_mapped(const char *name, const void *ptr, size_
 leat_status leati_pointers_find_unread(struct leati_driver *driver, const char *name, const void *ptr,
                                        size_t bytes, bool ask, struct leati_target *target);
 
+/* Returns true if drivers said not long ago that the memory there is pageable. A guess: a caller that trusts it must
+ * find out by itself when it is wrong. */
+bool leati_pointers_was_pageable(const void *ptr, size_t bytes);
+
 #endif

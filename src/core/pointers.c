@@ -306,6 +306,37 @@ LEATI_HOT static bool find_known(const void *ptr, struct leati_target *target, l
     return range != NULL;
 }
 
+/*
+ * Where drivers said not long ago that memory is pageable, by pieces of 2 MiB. A guess by the time it is read: the
+ * program may have pinned the memory past leat since, or a driver may have put other memory there. Relaxed, since
+ * each entry is read by itself. A question to a driver takes a microsecond, and ten where a program copies so
+ * rarely that nothing of the driver is left in the caches.
+ */
+#define PIECE_SHIFT 21
+#define PIECES 256
+#define ASK_AGAIN 64 /* after so many answers from here */
+static _Atomic uintptr_t pageable_pieces[PIECES];
+static atomic_uint pageable_answers;
+
+LEATI_HOT bool leati_pointers_was_pageable(const void *ptr, size_t bytes)
+{
+    uintptr_t first = (uintptr_t)ptr >> PIECE_SHIFT, last = ((uintptr_t)ptr + bytes - 1) >> PIECE_SHIFT;
+
+    for (uintptr_t piece = first; piece <= last; piece++)
+        if (atomic_load_explicit(&pageable_pieces[piece % PIECES], memory_order_relaxed) != piece)
+            return false;
+    return (atomic_fetch_add_explicit(&pageable_answers, 1, memory_order_relaxed) + 1) % ASK_AGAIN;
+}
+
+/* A driver was asked. */
+static void remember(const void *ptr, size_t bytes, bool pageable)
+{
+    uintptr_t first = (uintptr_t)ptr >> PIECE_SHIFT, last = ((uintptr_t)ptr + bytes - 1) >> PIECE_SHIFT;
+
+    for (uintptr_t piece = first; piece <= last && piece - first < PIECES; piece++)
+        atomic_store_explicit(&pageable_pieces[piece % PIECES], pageable ? piece : 0, memory_order_relaxed);
+}
+
 /* Asks every driver that is loaded; the first that knows the address wins. */
 static leat_status ask_drivers(const void *ptr, struct leati_target *target)
 {
@@ -335,7 +366,8 @@ static leat_status ask_drivers(const void *ptr, struct leati_target *target)
 
 /* What ptr is. driver: whose view counts for pinned memory, or NULL. ask: drivers are asked for what leat does not
  * know; else it counts as pageable. POINTER when it is certainly not usable. */
-LEATI_HOT static leat_status find(struct leati_driver *driver, const void *ptr, bool ask, struct leati_target *target)
+LEATI_HOT static leat_status find(struct leati_driver *driver, const void *ptr, bool ask,
+                                  struct leati_target *target)
 {
     leat_status status = LEAT_OK;
 
@@ -398,7 +430,7 @@ leat_status leati_pointers_check_mapped(const char *name, const void *ptr, size_
 }
 
 LEATI_HOT leat_status leati_pointers_find_unread(struct leati_driver *driver, const char *name, const void *ptr,
-                                       size_t bytes, bool ask, struct leati_target *target)
+                                                 size_t bytes, bool ask, struct leati_target *target)
 {
     leat_status status;
     size_t left;
@@ -411,6 +443,8 @@ LEATI_HOT leat_status leati_pointers_find_unread(struct leati_driver *driver, co
     status = find(driver, ptr, ask, target);
     if (status != LEAT_OK)
         return leati_fail_in(status, "%s", name);
+    if (ask && !target->block)
+        remember(ptr, bytes, target->end.kind == LEAT_KIND_PAGEABLE);
     if (target->end.kind == LEAT_KIND_PAGEABLE)
         return LEAT_OK;
     left = target->bytes - ((uintptr_t)ptr - target->base);
