@@ -387,9 +387,9 @@ static void explaining_copies_nothing(void **state)
     OK(leat_copy_sync(t->stream, device, host, bytes));
     test_pattern(host, bytes, 4);
     explained(t->stream, device, host, &box, "100 rows of 100 B, 9.8 KiB from pageable memory to ");
-    explained(t->stream, host, device, &box, "  path   ");
-    explained(t->stream, host, device, &box, "  why    ");
-    explained(t->stream, host, device, &box, "  bound  ");
+    explained(t->stream, host, device, &box, "  protocol  ");
+    explained(t->stream, host, device, &box, "  why       ");
+    explained(t->stream, host, device, &box, "  bound     ");
     explained(t->stream, seen, host, &box, "the host's memory");
     OK(leat_copy_sync(t->stream, seen, device, bytes));
     test_pattern(host, bytes, 3);
@@ -401,7 +401,7 @@ static void explaining_copies_nothing(void **state)
     OK(leat_copy_rectangle_explain(t->stream, device, host, &box, text, 10));
     assert_int_equal(strlen(text), 9);
     /* Many narrow rows: who moves them is a kernel on GPUs. */
-    if (!test_on_cpu() && !getenv("LEAT_COPY_RECTANGLE")) {
+    if (!test_on_cpu() && !getenv("LEAT_COPY_PROTOCOL")) {
         leat_copy_box narrow = {20, 400, 1, 24, 64, 0, 0};
 
         explained(t->stream, device, device + 40000, &narrow, "one kernel, leat_layout_rows_4,");

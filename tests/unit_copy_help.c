@@ -524,42 +524,32 @@ static void tickets_end_as_they_should(void **state)
     free(in);
 }
 
-/* ---- which copies are left to the driver ---- */
+/* ---- which copies need no worker ---- */
 
-#define DRIVERS_BYTES (((size_t)512 << 10) - 1)
+#define EAGER_BYTES ((size_t)2 << 20)
 
-/* Is a copy of this size left to the driver, asked for once more right behind another one? */
-static bool is_left_to_driver(struct test_state *t, size_t bytes)
+static void expect_eager(struct test_state *t, void *dst, const void *src, size_t bytes, bool eager)
 {
-    unsigned char *memory = test_alloc(t->device, LEAT_KIND_DEVICE, bytes), *host = test_buffer(bytes);
     char text[1024];
-    bool yes = true;
 
-    memset(host, 0, bytes);
-    OK(leat_copy_explain(t->stream, memory, host, bytes, text, sizeof text));
-    OK(leat_copy_explain(t->stream, memory, host, bytes, text, sizeof text));
-    yes = yes && strstr(text, "the driver's copy for pageable memory");
-    OK(leat_copy_explain(t->stream, host, memory, bytes, text, sizeof text));
-    yes = yes && strstr(text, "the driver's copy for pageable memory");
+    OK(leat_copy_explain(t->stream, dst, src, bytes, text, sizeof text));
+    if (!strstr(text, "protocol  eager") == eager)
+        fail_msg("%zu bytes:\n%s", bytes, text);
+}
+
+static void short_copies_are_the_callers(void **state)
+{
+    struct test_state *t = *state;
+    unsigned char *memory = test_alloc(t->device, LEAT_KIND_DEVICE, EAGER_BYTES + 1);
+    unsigned char *host = test_buffer(EAGER_BYTES + 1);
+
+    memset(host, 0, EAGER_BYTES + 1);
+    for (size_t bytes = EAGER_BYTES; bytes <= EAGER_BYTES + 1; bytes++) {
+        expect_eager(t, memory, host, bytes, bytes == EAGER_BYTES);
+        expect_eager(t, host, memory, bytes, bytes == EAGER_BYTES);
+    }
     OK(leat_memory_free(memory));
     free(host);
-    return yes;
-}
-
-static void short_copies_are_the_driver_s(void **state)
-{
-    assert_true(is_left_to_driver(*state, DRIVERS_BYTES));
-    assert_false(is_left_to_driver(*state, STAGED_BYTES));
-}
-
-/* The first of several copies is the driver's here too, and whoever is late is a first one again. */
-static void fewer_are_where_many_copy(void **state)
-{
-    bool staged = false;
-
-    for (int i = 0; i < 1000 && !staged; i++)
-        staged = !is_left_to_driver(*state, DRIVERS_BYTES);
-    assert_true(staged);
 }
 
 /* ---- a team of many ---- */
@@ -620,7 +610,7 @@ static const struct CMUnitTest tests[] = {
     HELD_TEST(who_copies_holds_no_lock),
     HELD_TEST(who_waits_for_a_ticket_copies),
     HELD_TEST(tickets_end_as_they_should),
-    HELD_TEST(short_copies_are_the_driver_s),
+    HELD_TEST(short_copies_are_the_callers),
 };
 
 static const struct CMUnitTest tests_of_many[] = {HELD_TEST(nobody_helps_many),

@@ -208,7 +208,7 @@ int main(void)
 
     setenv("LEAT_FAULT", "none", 1);
     setenv("LEAT_LAYOUT_AS_GPU", "1", 1);
-    setenv("LEAT_COPY_RECTANGLE", "kernel", 1);
+    setenv("LEAT_COPY_PROTOCOL", "kernel", 1);
     setenv("LEAT_TEST_DEVICE", "cpu:0", 1);
     return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
 }

@@ -60,11 +60,9 @@
       "Pinned memory that all such copies under way on a device may have together.")                              \
     X(COPY_STAGE, "0", 1,                                                                                         \
       "1: the CPU device goes through pinned memory too, as GPUs do, for tests.")                                 \
-    X(COPY_MANY, "auto", 1,                                                                                       \
-      "How leat_copy_many() goes: kernel, single (one by one), or auto by its own table; for measuring.")       \
-    X(COPY_RECTANGLE, "auto", 1,                                                                                  \
-      "Who moves the rows of leat_copy_rectangle(): driver, kernel, rows (each by itself), or auto by its own "   \
-      "table; for measuring.")                                                                                    \
+    X(COPY_PROTOCOL, "auto", 1,                                                                                   \
+      "The protocol that copies take wherever it supports them: driver, eager, staged, kernel, rails, host, or "  \
+      "auto, the one that is expected to be the fastest. For measuring; see docs/copies.md.")                     \
     X(LAYOUT_AS_GPU, "0", 1,                                                                                      \
       "1: leat_copy_layout() on the CPU device launches the kernels of GPUs, compiled for the processor, and goes "   \
       "the ways that a GPU's memory needs, for tests.")                                                           \

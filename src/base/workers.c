@@ -440,16 +440,22 @@ LEATI_HOT bool leati_workers_have_copies(const struct leati_workers *workers)
     return atomic_load_explicit(&workers->tasks[LEATI_WORK_COPIES], memory_order_relaxed);
 }
 
-/* How many threads of the program may copy beside the workers that are awake. A guess, like all counts of threads
- * that are just going to sleep. */
-LEATI_HOT static unsigned most_helpers(const struct leati_workers *workers)
+LEATI_HOT unsigned leati_workers_awake(const struct leati_workers *workers)
 {
     unsigned threads = atomic_load_explicit(&workers->threads, memory_order_relaxed);
     unsigned asleep = atomic_load_explicit(&workers->asleep, memory_order_relaxed);
     unsigned own = leati_workers_threads(workers, LEATI_WORK_COPIES);
     unsigned awake = threads > asleep ? threads - asleep : 0;
 
-    awake = awake < own ? awake : own;
+    return awake < own ? awake : own;
+}
+
+/* How many threads of the program may copy beside the workers that are awake. A guess, like all counts of threads
+ * that are just going to sleep. */
+LEATI_HOT static unsigned most_helpers(const struct leati_workers *workers)
+{
+    unsigned awake = leati_workers_awake(workers);
+
     return awake < FEW_THREADS ? FEW_THREADS - awake : 0;
 }
 

@@ -131,6 +131,9 @@ enum leati_taken leati_loop_look(const struct leati_task *task, bool helper);
 /* Returns true if so few threads are reserved for copies that others help. */
 bool leati_workers_are_few(const struct leati_workers *workers);
 
+/* How many threads are awake for copies. A guess, as is what follows. */
+unsigned leati_workers_awake(const struct leati_workers *workers);
+
 /* Returns true if there are copies with parts that nobody has taken. A guess, for one relaxed load. */
 bool leati_workers_have_copies(const struct leati_workers *workers);
 

@@ -1,124 +1,211 @@
-/* explain.c - how a copy would be made, in words. */
-#include "base/text.h"
-#include "copy/copy.h"
+/* explain.c - how a copy would be made, in words: one text for all shapes. */
+#include "copy/eager.h"
+#include "copy/plan.h"
 
 #include <leat/copy.h>
 
 #include <stdio.h>
 #include <string.h>
 
-void leati_explain_end(struct leati_text *text, const struct leati_target *end)
+static void add_endpoint(struct leati_text *text, const struct leati_target *target)
 {
-    if (end->end.kind == LEAT_KIND_DEVICE)
-        leati_text_add(text, "%s", end->device->name);
+    if (target->end.kind == LEAT_KIND_DEVICE)
+        leati_text_add(text, "%s", target->device->name);
     else
-        leati_text_add(text, "%s memory", leat_kind_name(end->end.kind));
+        leati_text_add(text, "%s memory", leat_kind_name(target->end.kind));
 }
 
-static void add_staged(struct leati_text *text, const struct leati_plan *plan)
+void leati_explain_transfer(struct leati_text *text, const struct leati_transfer *transfer)
+{
+    leati_text_add_bytes(text, transfer->bytes);
+    leati_text_add(text, " from ");
+    add_endpoint(text, &transfer->from);
+    leati_text_add(text, " to ");
+    add_endpoint(text, &transfer->to);
+    leati_text_add(text, "\n");
+}
+
+void leati_explain_threads(const struct leati_plan *plan, struct leati_text *text)
 {
     const struct leati_stager *stager = plan->stager;
-    size_t ring_bytes = leati_staging_ring_bytes(plan->bytes, (size_t)stager->ring_bytes);
-    struct leati_cut cut = {.bytes = plan->bytes,
-                            .ring_bytes = plan->direction == LEATI_DIRECTION_HOST ? 0 : ring_bytes,
-                            .out = plan->direction == LEATI_DIRECTION_OUT,
-                            .threads = stager->share};
-    enum leati_store_policy policy = leati_stager_policy(stager, plan->direction, plan->bytes);
+    bool host = plan->protocol == LEATI_PROTOCOL_HOST;
+    enum leati_store_policy policy = leati_stager_policy(
+        stager, host ? LEATI_DIRECTION_HOST : plan->transfer.direction, plan->transfer.bytes);
 
-    if (plan->direction == LEATI_DIRECTION_HOST) {
-        leati_text_add(text, "by leat's threads, in one pass");
-    } else {
-        uint32_t chunks = leati_staging_cut(&cut, NULL);
-
-        leati_text_add(text, "staged, in %u chunk%s through a ring of ", chunks, chunks == 1 ? "" : "s");
-        leati_text_add_bytes(text, ring_bytes);
-        leati_text_add(text, " of pinned memory");
-    }
-    leati_text_add(text, "; at most %u of %u threads, %s stores", stager->share, stager->threads,
+    leati_text_add(text, "at most %u of %u threads, %s stores", stager->share, stager->threads,
                    leati_store_policy_name(policy));
     if (policy == LEATI_STORES_STREAMING)
         leati_text_add(text, " (%s)", leati_staging_streaming_by());
 }
 
-static void add_path(struct leati_text *text, const struct leati_plan *plan)
+/* ---- why ---- */
+
+static const char *why_in(const struct leati_plan *plan)
 {
-    switch (plan->path) {
-    case LEATI_PATH_DRIVER:
-        leati_text_add(text, "the driver's asynchronous copy");
-        break;
-    case LEATI_PATH_PAGEABLE:
-        leati_text_add(text, "the driver's copy for pageable memory");
-        break;
-    case LEATI_PATH_EAGER:
-        leati_text_add(text, "eager");
-        break;
-    case LEATI_PATH_STAGED:
-        add_staged(text, plan);
-        break;
+    if (plan->idle)
+        return "the source is pageable, and the stream is idle: it is read at once";
+    if (plan->early)
+        return "the source is pageable, and nothing before it on the stream writes host memory: it is read at once";
+    return "the source is pageable, and earlier work of the stream may write it: it is read when the stream gets "
+           "there";
+}
+
+static const char *why_of(const struct leati_plan *plan)
+{
+    const struct leati_transfer *transfer = &plan->transfer;
+
+    if (plan->one_pass && transfer->followed)
+        return "somebody follows the copy, which threads can stop";
+    if (plan->one_pass && transfer->direction != LEATI_DIRECTION_DEVICE)
+        return "the device reads and writes pageable memory itself";
+    switch (transfer->direction) {
+    case LEATI_DIRECTION_IN:
+        return plan->stager ? why_in(plan) : plan->unstaged;
+    case LEATI_DIRECTION_OUT:
+        return !plan->stager ? plan->unstaged
+               : plan->idle  ? "the destination is pageable, and the stream is idle"
+                             : "the destination is pageable";
+    case LEATI_DIRECTION_HOST:
+        return plan->stager ? "both sides are in host memory" : plan->unstaged;
+    default:
+        return transfer->shape == LEATI_SHAPE_BATCH ? "the ranges are small, and the device reaches both sides"
+                                                    : "the device reaches both sides";
     }
+}
+
+static void add_why(struct leati_text *text, const struct leati_plan *plan, const char *why)
+{
+    unsigned supported = 0;
+
+    for (enum leati_protocol_id id = 0; id < LEATI_PROTOCOLS; id++)
+        supported += plan->candidates[id].cost_ns < LEATI_COST_LAST;
+    leati_text_add(text, "\n  why       %s", why ? why : why_of(plan));
+    if (plan->protocol == plan->forced)
+        leati_text_add(text, "; LEAT_COPY_PROTOCOL asks for this protocol");
+    else if (supported > 1)
+        leati_text_add(text, "; this protocol should take the least time");
+}
+
+/* ---- the others ---- */
+
+static void add_time(struct leati_text *text, uint64_t ns)
+{
+    if (ns < 100000)
+        leati_text_add(text, "%.1f us", (double)ns * 1e-3);
+    else
+        leati_text_add(text, "%.3g ms", (double)ns * 1e-6);
+}
+
+static void add_others(struct leati_text *text, const struct leati_plan *plan)
+{
+    const char *separator = "";
+
+    leati_text_add(text, "\n  others    ");
+    for (enum leati_protocol_id id = 0; id < LEATI_PROTOCOLS; id++) {
+        const struct leati_candidate *candidate = &plan->candidates[id];
+
+        if (id == plan->protocol)
+            continue;
+        leati_text_add(text, "%s%s", separator, leati_protocols[id]->name);
+        separator = ", ";
+        if (candidate->cost_ns < LEATI_COST_LAST) {
+            leati_text_add(text, " ");
+            add_time(text, candidate->cost_ns);
+        } else {
+            leati_text_add(text, "%s: %s", candidate->cost_ns == LEATI_COST_LAST ? " if no other can" : "",
+                           candidate->why_not);
+        }
+    }
+}
+
+/* ---- the bound ---- */
+
+static const char *bound_on_host(const struct leati_transfer *transfer)
+{
+    return transfer->direction == LEATI_DIRECTION_HOST ? "the host's memory" : "the host's memory, read and written";
+}
+
+static bool is_on_device(const struct leati_target *target)
+{
+    return target->end.kind == LEAT_KIND_DEVICE || target->end.kind == LEAT_KIND_MANAGED;
+}
+
+static const char *bound_of(const struct leati_plan *plan)
+{
+    const struct leati_transfer *transfer = &plan->transfer;
+    const struct leati_target *to = &transfer->to, *from = &transfer->from;
+
+    if (transfer->shape == LEATI_SHAPE_BATCH)
+        return plan->protocol == LEATI_PROTOCOL_DRIVER   ? "the time that one copy takes; leat_copy_explain() has more"
+               : plan->protocol == LEATI_PROTOCOL_KERNEL ? "the link between host and device, or the device's memory "
+                                                           "where both sides are there"
+                                                         : "the host's memory, or one thread that copies where the "
+                                                           "stream has to get there first";
+    if (transfer->direction == LEATI_DIRECTION_HOST || plan->one_pass ||
+        transfer->stream->device->driver->can->reaches_pageable) {
+        if (transfer->direction == LEATI_DIRECTION_HOST || plan->protocol == LEATI_PROTOCOL_DRIVER ||
+            plan->protocol == LEATI_PROTOCOL_KERNEL)
+            return bound_on_host(transfer);
+    }
+    if (is_on_device(to) && is_on_device(from))
+        return to->device == from->device ? "the device's memory, read and written"
+                                          : "the link between the two devices";
+    if (plan->protocol == LEATI_PROTOCOL_EAGER && transfer->bytes <= LEATI_EAGER_SHORT_BYTES)
+        return "the latency of one DMA";
+    return transfer->shape == LEATI_SHAPE_REGION
+               ? "the link between host and device, and where rows are narrow the 32 bytes in which memory is read "
+                 "and written"
+               : "the link between host and device";
 }
 
 static void add_bound(struct leati_text *text, const struct leati_plan *plan)
 {
-    const struct leati_target *to = &plan->to, *from = &plan->from;
     const struct leati_staging_choice *choice = plan->stager ? &plan->stager->choice : NULL;
-    double gbps = 0;
+    enum leati_direction direction = plan->transfer.direction;
 
-    if (!strcmp(plan->to.driver     ? plan->to.driver->name
-                : plan->from.driver ? plan->from.driver->name
-                                    : "",
-                "cpu") &&
-        (plan->path == LEATI_PATH_PAGEABLE || plan->path == LEATI_PATH_DRIVER)) {
-        leati_text_add(text, "the host's memory, read and written");
-        return;
+    leati_text_add(text, "\n  bound     %s", bound_of(plan));
+    if (plan->protocol == LEATI_PROTOCOL_STAGED && choice && choice->probed && direction < LEATI_DIRECTION_HOST) {
+        const double *gbps = direction == LEATI_DIRECTION_OUT ? choice->out_gbps : choice->in_gbps;
+
+        leati_text_add(text, "; the threads move %.1f GB/s (measured at the first use)",
+                       gbps[leati_stager_policy(plan->stager, direction, plan->transfer.bytes)]);
     }
-    if (to->end.kind == LEAT_KIND_DEVICE && from->end.kind == LEAT_KIND_DEVICE)
-        leati_text_add(text, to->device == from->device ? "the device's memory, read and written"
-                                                        : "the link between the two devices");
-    else if (plan->path == LEATI_PATH_STAGED && plan->direction == LEATI_DIRECTION_HOST)
-        leati_text_add(text, "the host's memory");
-    else if (plan->path == LEATI_PATH_EAGER || plan->path == LEATI_PATH_EAGER)
-        leati_text_add(text, "the latency of one DMA");
-    else
-        leati_text_add(text, "the link between host and device");
-    if (plan->path != LEATI_PATH_STAGED || !choice->probed)
-        return;
-    gbps = (plan->direction == LEATI_DIRECTION_OUT
-                ? choice->out_gbps
-                : choice->in_gbps)[leati_stager_policy(plan->stager, plan->direction, plan->bytes)];
-    leati_text_add(text, "; the threads move %.1f GB/s (measured at the first use)", gbps);
+    leati_text_add(text, "\n");
+}
+
+void leati_explain_plan(struct leati_text *text, const struct leati_plan *plan, const char *why)
+{
+    const struct leati_protocol *protocol = leati_protocols[plan->protocol];
+
+    leati_text_add(text, "  protocol  %s: ", protocol->name);
+    protocol->explain(plan, text);
+    add_why(text, plan, why);
+    add_others(text, plan);
+    add_bound(text, plan);
+}
+
+/* ---- the public call ---- */
+
+leat_status leati_explain_check(const char *what, leat_stream *stream, const char *text, size_t text_bytes)
+{
+    LEATI_TRY(leati_check_permitted(what));
+    LEATI_TRY(leati_check_stream(what, stream));
+    LEATI_TRY(leati_check_not_null(what, "text", text));
+    if (!text_bytes)
+        return leati_fail(LEAT_ERROR_INVALID, "%s: text_bytes is 0; use at least 1024", what);
+    return LEAT_OK;
 }
 
 static leat_status explain(leat_stream *stream, void *dst, const void *src, size_t bytes, struct leati_text *text)
 {
-    struct leati_plan plan, quick;
-    leat_status status;
+    struct leati_plan plan;
 
-    if (!bytes) {
-        leati_text_add(text, "0 B: nothing to do\n");
-        return LEAT_OK;
-    }
-    LEATI_TRY(leati_plan_copy(stream, dst, src, bytes, false, &plan));
-    status = leati_plan_unasked(stream, dst, src, bytes, &quick);
-    if (status == LEAT_OK) {
-        plan.path = quick.path;
-        plan.why = quick.why;
-    } else if (status != LEAT_NOT_READY) {
-        return status;
-    }
-    leati_text_add_bytes(text, bytes);
-    leati_text_add(text, " from ");
-    leati_explain_end(text, &plan.from);
-    leati_text_add(text, " to ");
-    leati_explain_end(text, &plan.to);
-    leati_text_add(text, "\n  path   ");
-    add_path(text, &plan);
-    if (plan.helpers)
-        leati_text_add(text, "; over %u host links, and across from %u other device%s", plan.helpers + 1,
-                       plan.helpers, plan.helpers > 1 ? "s" : "");
-    leati_text_add(text, "\n  why    %s\n  bound  ", plan.why);
-    add_bound(text, &plan);
-    leati_text_add(text, "\n");
+    /* Quick: what is explained is what would be done. */
+    LEATI_TRY(leati_plan_copy(&plan, stream, dst, src, bytes, false, true));
+    LEATI_TRY(leati_plan_choose(&plan));
+    LEATI_TRY(leati_transfer_check_mapped(&plan.transfer));
+    leati_explain_transfer(text, &plan.transfer);
+    leati_explain_plan(text, &plan, NULL);
     return LEAT_OK;
 }
 
@@ -128,12 +215,12 @@ leat_status leat_copy_explain(leat_stream *stream, void *dst, const void *src, s
     struct leati_text out = {.at = text, .left = text_bytes};
     leat_status status;
 
-    LEATI_TRY(leati_check_permitted("leat_copy_explain"));
-    LEATI_TRY(leati_check_stream("leat_copy_explain", stream));
-    LEATI_TRY(leati_check_not_null("leat_copy_explain", "text", text));
-    if (!text_bytes)
-        return leati_fail(LEAT_ERROR_INVALID, "leat_copy_explain: text_bytes is 0; a few hundred are enough");
+    LEATI_TRY(leati_explain_check("leat_copy_explain", stream, text, text_bytes));
     text[0] = '\0';
+    if (!bytes) {
+        leati_text_add(&out, "0 B: nothing to do\n");
+        return LEAT_OK;
+    }
     status = explain(stream, dst, src, bytes, &out);
     return status == LEAT_OK
                ? status

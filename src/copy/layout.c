@@ -1,14 +1,12 @@
 /*
- * layout.c - leat_copy_layout(): what the layouts and pointers are, and which way the bytes go.
+ * layout.c - leat_copy_layout(): what the layouts and pointers are.
  *
  * The arithmetic is below (layout/): what is left of two layouts, and how processors and GPUs copy that. Here it
- * is found out where the memory is, and who reaches it. layout_run.c does what was chosen.
+ * is found out where the memory is, and who reaches it; layout_run.c is what protocols do.
  */
 #include "copy/layout.h"
 
 #include "base/options.h"
-#include "base/text.h"
-#include "copy/copy.h"
 
 #include <leat/layout.h>
 
@@ -32,47 +30,64 @@ static struct leati_handles plan_handles = LEATI_HANDLES(struct leat_layout_plan
 /* Memory of another device than the stream's. */
 static bool is_far(const struct leati_layout_copy *copy, const struct leati_target *target)
 {
-    return target->end.kind == LEAT_KIND_DEVICE && target->end.device != copy->stream->device->native;
+    return target->end.kind == LEAT_KIND_DEVICE && target->end.device != copy->plan.transfer.stream->device->native;
 }
 
 /* ---- what was given ---- */
 
-static leat_status find_side(struct leati_layout_copy *copy, const char *name, const void *pointer, int64_t low,
-                             int64_t high, bool write, struct leati_target *target, size_t *bytes)
+/* The first byte that is touched of a side that reaches from low to high. */
+static leat_status find_reach(const char *name, const void *pointer, int64_t low, int64_t high, uintptr_t *first,
+                              size_t *reach)
 {
-    uintptr_t first;
-
-    if (__builtin_add_overflow((uintptr_t)pointer, low, &first))
+    if (__builtin_add_overflow((uintptr_t)pointer, low, first))
         return leati_fail(LEAT_ERROR_RANGE, "%s %p: the layout reaches from byte %lld on, which is no address",
                           name, pointer, (long long)low);
     /* A list that has no element to choose from leaves nothing to copy; its indices are counted all the same. */
-    *bytes = high > low ? (size_t)(high - low) : 1;
-    LEATI_TRY(leati_pointers_find_range(copy->stream->device->driver, name, (void *)first, *bytes, write, target));
-    return leati_check_reach(copy->stream, name, target);
+    *reach = high > low ? (size_t)(high - low) : 1;
+    return LEAT_OK;
+}
+
+static leat_status find_sides(struct leati_layout_copy *copy)
+{
+    const struct leati_form *form = &copy->layouts->form;
+    struct leati_transfer *transfer = &copy->plan.transfer;
+    uintptr_t dst, src;
+
+    LEATI_TRY(find_reach("dst", copy->dst, copy->start.dst + form->dst_low, copy->start.dst + form->dst_high, &dst,
+                         &transfer->to_reach));
+    LEATI_TRY(find_reach("src", copy->src, copy->start.src + form->src_low, copy->start.src + form->src_high, &src,
+                         &transfer->from_reach));
+    LEATI_TRY(leati_transfer_resolve(transfer, (void *)dst, (const void *)src, true));
+    return leati_transfer_check_mapped(transfer);
+}
+
+static size_t list_bytes(const leat_layout *listed)
+{
+    return (size_t)listed->size[listed->index_dim] * listed->index_bytes;
 }
 
 static leat_status find_list(struct leati_layout_copy *copy, const leat_layout *listed)
 {
-    struct leati_driver *driver = copy->stream->device->driver;
-    size_t bytes = (size_t)listed->size[listed->index_dim] * listed->index_bytes;
+    struct leati_driver *driver = copy->plan.transfer.stream->device->driver;
+    size_t bytes = list_bytes(listed);
 
     LEATI_TRY(leati_pointers_find_range(driver, "the list of indices", listed->index, bytes, false, &copy->list));
-    LEATI_TRY(leati_check_reach(copy->stream, "the list of indices", &copy->list));
+    LEATI_TRY(leati_check_reach(copy->plan.transfer.stream, "the list of indices", &copy->list));
     copy->list_place = leati_is_on_host(&copy->list) ? LEATI_LIST_ON_HOST : LEATI_LIST_ON_DEVICE;
     if (is_far(copy, &copy->list))
         return leati_fail(LEAT_ERROR_INVALID,
                           "the list of indices is in memory of %s; use memory of %s, or of the host",
-                          copy->list.device->name, copy->stream->device->name);
+                          copy->list.device->name, copy->plan.transfer.stream->device->name);
     if (!listed->index_wrong)
         return LEAT_OK;
     LEATI_TRY(leati_pointers_find_range(driver, "index_wrong", listed->index_wrong, sizeof *listed->index_wrong,
                                         true, &copy->wrong));
-    LEATI_TRY(leati_check_reach(copy->stream, "index_wrong", &copy->wrong));
+    LEATI_TRY(leati_check_reach(copy->plan.transfer.stream, "index_wrong", &copy->wrong));
     if (leati_is_pageable(&copy->wrong) || is_far(copy, &copy->wrong))
         return leati_fail(
             LEAT_ERROR_INVALID,
             "index_wrong %p is in memory that %s does not reach; use device, pinned or managed memory",
-            (void *)listed->index_wrong, copy->stream->device->name);
+            (void *)listed->index_wrong, copy->plan.transfer.stream->device->name);
     return LEAT_OK;
 }
 
@@ -109,137 +124,114 @@ static leat_status check_list(const leat_layout *listed)
 
 /* ---- choosing ---- */
 
-static leat_status find_stager(struct leati_layout_copy *copy)
-{
-    struct leati_sentence before;
-    leat_status status;
-
-    leati_error_keep(&before);
-    status = leati_stager_get(copy->stream->device, &copy->stager);
-    if (status == LEAT_ERROR_INVALID)
-        return status; /* an environment variable is wrong, which is the caller's business */
-    if (status != LEAT_OK)
-        leati_error_restore(status, &before);
-    if (status != LEAT_OK || copy->stager->refused[0])
-        copy->stager = NULL;
-    return LEAT_OK;
-}
-
-static void choose(struct leati_layout_copy *copy, enum leati_layout_way way, const char *why)
-{
-    copy->way = way;
-    copy->why = why;
-}
-
 static bool has_few_gaps(const struct leati_layout_copy *copy, size_t bytes)
 {
-    return bytes / GAPS_MOST <= copy->plan->form.payload_bytes;
+    return bytes / GAPS_MOST <= copy->layouts->form.payload_bytes;
 }
 
 /* The bytes of the destination that lie between its first and its last are all written. */
 static bool has_no_gaps(const struct leati_layout_copy *copy)
 {
-    return copy->dst_bytes == copy->plan->form.payload_bytes && !copy->dst_layout->index;
+    return copy->plan.transfer.to_reach == copy->layouts->form.payload_bytes && !copy->dst_layout->index;
+}
+
+/* in, or out; whole, or packed. */
+static void stage(struct leati_layout_copy *copy, bool in, bool whole, const char *why)
+{
+    copy->in = in;
+    copy->whole = whole;
+    copy->why = why;
 }
 
 static void choose_in(struct leati_layout_copy *copy)
 {
-    bool listed_on_device = copy->list_place == LEATI_LIST_ON_DEVICE && copy->src_layout->index;
-
-    if (listed_on_device || has_few_gaps(copy, copy->src_bytes))
-        choose(copy, LEATI_LAYOUT_IN_WHOLE,
-               listed_on_device
-                   ? "only the device can read the list of indices"
-                   : "the source has few gaps, and the device rearranges faster than the link brings it");
+    if (copy->list_place == LEATI_LIST_ON_DEVICE && copy->src_layout->index)
+        stage(copy, true, true, "the source is pageable, and only the device can read the list of indices");
+    else if (has_few_gaps(copy, copy->plan.transfer.from_reach))
+        stage(copy, true, true,
+              "the source is pageable and has few gaps, and the device rearranges faster than the link brings it");
     else
-        choose(copy, LEATI_LAYOUT_IN_PACKED,
-               "most of what lies between the source's first and last byte is not wanted");
-    if (leati_is_pageable(&copy->from) && copy->way == LEATI_LAYOUT_IN_PACKED)
-        copy->early = leati_stream_reads_now(copy->stream);
+        stage(copy, true, false,
+              "the source is pageable, and most of what lies between its first and last byte is not wanted");
 }
 
 static void choose_out(struct leati_layout_copy *copy)
 {
     if (has_no_gaps(copy))
-        choose(copy, LEATI_LAYOUT_OUT_WHOLE, "the destination has no gaps: it can be made on the device");
+        stage(copy, false, true, "the destination is pageable and has no gaps: it can be made on the device");
     else
-        choose(copy, LEATI_LAYOUT_OUT_PACKED, "the destination has gaps, which must stay as they are");
+        stage(copy, false, false, "the destination is pageable and has gaps, which must stay as they are");
 }
 
 static leat_status choose_far(struct leati_layout_copy *copy)
 {
-    if (is_far(copy, &copy->from) && is_far(copy, &copy->to))
+    const struct leati_transfer *transfer = &copy->plan.transfer;
+    bool from_far = is_far(copy, &transfer->from), to_far = is_far(copy, &transfer->to);
+
+    if (from_far && to_far)
         return leati_fail(LEAT_ERROR_UNSUPPORTED,
                           "both sides are in memory of other devices than %s; give the copy to "
                           "a stream of %s",
-                          copy->stream->device->name, copy->to.device->name);
-    if (is_far(copy, &copy->from)) {
-        choose(copy, LEATI_LAYOUT_IN_WHOLE, "the source is in another device's memory");
+                          transfer->stream->device->name, transfer->to.device->name);
+    if (from_far) {
+        stage(copy, true, true, "the source is in another device's memory");
         return LEAT_OK;
     }
     if (!has_no_gaps(copy))
         return leati_fail(LEAT_ERROR_UNSUPPORTED,
                           "dst is in memory of %s and has gaps; give the copy to a stream of that device",
-                          copy->to.device->name);
-    choose(copy, LEATI_LAYOUT_OUT_WHOLE, "the destination is in another device's memory");
+                          transfer->to.device->name);
+    stage(copy, false, true, "the destination is in another device's memory");
     return LEAT_OK;
 }
 
-/* The CPU device reaches all memory; its threads know how to go on where pageable memory is gone. */
-static bool is_cpu(const leat_device *device)
+/* How it would be staged; fails where no protocol can make the copy. */
+static leat_status choose_staged(struct leati_layout_copy *copy)
 {
-    return device->is_cpu && !leati_option_flag(LEATI_OPTION_LAYOUT_AS_GPU);
-}
+    const struct leati_transfer *transfer = &copy->plan.transfer;
+    bool listed_on_device = copy->list_place == LEATI_LIST_ON_DEVICE;
 
-static leat_status choose_way(struct leati_layout_copy *copy)
-{
-    bool pageable = leati_is_pageable(&copy->to) || leati_is_pageable(&copy->from);
-
-    if (is_cpu(copy->stream->device)) {
-        choose(copy, LEATI_LAYOUT_BY_CPU, "the CPU device reaches both sides");
-        return LEAT_OK;
-    }
-    if (copy->list_place == LEATI_LIST_ON_DEVICE && copy->dst_layout->index && leati_is_pageable(&copy->to))
+    copy->far = is_far(copy, &transfer->to) || is_far(copy, &transfer->from);
+    copy->on_host = transfer->direction == LEATI_DIRECTION_HOST && !listed_on_device;
+    if (listed_on_device && copy->dst_layout->index && leati_is_pageable(&transfer->to))
         return leati_fail(LEAT_ERROR_UNSUPPORTED,
                           "a list of indices in device memory cannot scatter into memory that "
                           "the device does not reach; keep the list in host memory");
-    if (is_far(copy, &copy->to) || is_far(copy, &copy->from))
+    if (copy->far)
         return choose_far(copy);
-    if (!pageable) {
-        choose(copy, LEATI_LAYOUT_BY_KERNEL, "the device reaches both sides");
+    if (transfer->direction == LEATI_DIRECTION_DEVICE || copy->on_host)
         return LEAT_OK;
-    }
-    LEATI_TRY(find_stager(copy));
-    if (leati_is_on_host(&copy->to) && leati_is_on_host(&copy->from) && copy->list_place != LEATI_LIST_ON_DEVICE) {
-        choose(copy, LEATI_LAYOUT_ON_HOST, "both sides are in host memory");
-        return LEAT_OK;
-    }
-    if (leati_is_pageable(&copy->to) && leati_is_pageable(&copy->from))
+    if (leati_is_pageable(&transfer->to) && leati_is_pageable(&transfer->from))
         return leati_fail(LEAT_ERROR_UNSUPPORTED,
                           "a list of indices in device memory is of no use between pageable "
                           "memory; keep the list in host memory");
-    if (leati_is_pageable(&copy->from))
+    if (leati_is_pageable(&transfer->from))
         choose_in(copy);
     else
         choose_out(copy);
     return LEAT_OK;
 }
 
+static leat_status choose(struct leati_layout_copy *copy)
+{
+    LEATI_TRY(leati_plan_look(&copy->plan));
+    if (!copy->plan.one_pass)
+        LEATI_TRY(choose_staged(copy));
+    return leati_plan_compare(&copy->plan);
+}
+
 /* ---- checks and plan ---- */
 
 static leat_status find_memory(struct leati_layout_copy *copy)
 {
-    const struct leati_form *form = &copy->plan->form;
+    const struct leati_form *form = &copy->layouts->form;
     const leat_layout *listed = leati_layout_listed(copy->dst_layout, copy->src_layout);
 
     if (listed)
         LEATI_TRY(find_list(copy, listed));
     if (copy->list_place == LEATI_LIST_ON_HOST)
         LEATI_TRY(check_list(listed));
-    LEATI_TRY(find_side(copy, "dst", copy->dst, copy->start.dst + form->dst_low, copy->start.dst + form->dst_high,
-                        true, &copy->to, &copy->dst_bytes));
-    LEATI_TRY(find_side(copy, "src", copy->src, copy->start.src + form->src_low, copy->start.src + form->src_high,
-                        false, &copy->from, &copy->src_bytes));
+    LEATI_TRY(find_sides(copy));
     if (leati_form_may_overlap(form, leati_layout_first(copy->dst, copy->start.dst),
                                leati_layout_first(copy->src, copy->start.src)))
         return leati_fail(LEAT_ERROR_OVERLAP,
@@ -249,71 +241,65 @@ static leat_status find_memory(struct leati_layout_copy *copy)
     return LEAT_OK;
 }
 
-/* plan: of the caller's, or NULL. Leaves copy->plan held, or NULL. */
+/* plan: of the caller's, or NULL. Leaves copy->layouts held, or NULL. */
 static leat_status make(struct leati_layout_copy *copy, const leat_layout_plan *plan)
 {
     if (plan) {
         leati_layout_plan_hold(plan->plan);
-        copy->plan = plan->plan;
+        copy->layouts = plan->plan;
         copy->start = plan->start;
     } else {
         LEATI_TRY(leati_layout_plan_get(copy->dst_layout, leati_layout_align(copy->dst), copy->src_layout,
-                                        leati_layout_align(copy->src), &copy->plan, &copy->start));
+                                        leati_layout_align(copy->src), &copy->layouts, &copy->start));
     }
-    if (copy->plan->form.empty)
+    if (copy->layouts->form.empty)
         return LEAT_OK;
+    copy->plan.transfer.shape = LEATI_SHAPE_LAYOUT;
+    copy->plan.transfer.layout = copy;
+    copy->plan.transfer.bytes = copy->layouts->form.payload_bytes;
     LEATI_TRY(find_memory(copy));
-    return choose_way(copy);
+    return choose(copy);
 }
 
-/* Memory that a copy uses, for guard mode (core/access.h). */
-struct use {
-    const char *name;
-    const struct leati_target *target;
-    size_t bytes;
-    bool write;
-    struct leati_access access;
+/* For guard mode, beside the two sides: the list of indices, and the counter of wrong ones. */
+struct list_use {
+    struct leati_access list, wrong;
 };
 
-/* The memory of a copy, in the order of the array; returns how many. */
-static unsigned list_uses(const struct leati_layout_copy *copy, struct use uses[4])
+static leat_status may_use_list(const struct leati_layout_copy *copy, const leat_layout *listed,
+                                struct list_use *use)
 {
-    const leat_layout *listed = leati_layout_listed(copy->dst_layout, copy->src_layout);
-    unsigned count = 0;
+    leat_stream *stream = copy->plan.transfer.stream;
 
-    uses[count++] = (struct use){.name = "dst", .target = &copy->to, .bytes = copy->dst_bytes, .write = true};
-    uses[count++] = (struct use){.name = "src", .target = &copy->from, .bytes = copy->src_bytes};
-    if (copy->list_place != LEATI_LIST_ON_DEVICE)
-        return count;
-    uses[count++] = (struct use){.name = "the list of indices",
-                                 .target = &copy->list,
-                                 .bytes = (size_t)listed->size[listed->index_dim] * listed->index_bytes};
+    LEATI_TRY(leati_may_use(&use->list, stream, "the list of indices", &copy->list, list_bytes(listed), false));
+    if (!listed->index_wrong)
+        return LEAT_OK;
+    return leati_may_use(&use->wrong, stream, "index_wrong", &copy->wrong, sizeof *listed->index_wrong, true);
+}
+
+static void list_was_used(const struct leati_layout_copy *copy, const leat_layout *listed,
+                          const struct list_use *use)
+{
+    leat_stream *stream = copy->plan.transfer.stream;
+
+    leati_was_used(&use->list, stream, &copy->list, list_bytes(listed), false);
     if (listed->index_wrong)
-        uses[count++] = (struct use){
-            .name = "index_wrong", .target = &copy->wrong, .bytes = sizeof *listed->index_wrong, .write = true};
-    return count;
+        leati_was_used(&use->wrong, stream, &copy->wrong, sizeof *listed->index_wrong, true);
 }
 
 static leat_status run(struct leati_layout_copy *copy)
 {
-    const struct leati_target *to = &copy->to, *from = &copy->from;
-    struct use uses[4];
-    leat_status status;
-    unsigned count;
+    const leat_layout *listed = leati_layout_listed(copy->dst_layout, copy->src_layout);
+    bool on_device = copy->list_place == LEATI_LIST_ON_DEVICE;
+    struct list_use use;
 
-    if (copy->plan->form.empty)
+    if (copy->layouts->form.empty)
         return LEAT_OK;
-    if (to->end.device && from->end.device && to->end.device != from->end.device)
-        LEATI_TRY(leati_enable_peers(to->device, from->device));
-    count = list_uses(copy, uses);
-    for (unsigned i = 0; i < count; i++)
-        LEATI_TRY(leati_may_use(&uses[i].access, copy->stream, uses[i].name, uses[i].target, uses[i].bytes,
-                                uses[i].write));
-    status = leati_layout_run(copy);
-    leati_order_given(copy->stream->order);
-    LEATI_TRY(status);
-    for (unsigned i = 0; i < count; i++)
-        leati_was_used(&uses[i].access, copy->stream, uses[i].target, uses[i].bytes, uses[i].write);
+    if (on_device)
+        LEATI_TRY(may_use_list(copy, listed, &use));
+    LEATI_TRY(leati_plan_submit(&copy->plan, NULL));
+    if (on_device)
+        list_was_used(copy, listed, &use);
     return LEAT_OK;
 }
 
@@ -323,8 +309,8 @@ static leat_status make_and_run(struct leati_layout_copy *copy, const leat_layou
 
     if (status == LEAT_OK)
         status = run(copy);
-    if (copy->plan)
-        leati_layout_plan_drop(copy->plan);
+    if (copy->layouts)
+        leati_layout_plan_drop(copy->layouts);
     return status;
 }
 
@@ -343,7 +329,7 @@ leat_status leat_copy_layout(leat_stream *stream, void *dst, const leat_layout *
                              const leat_layout *src_layout)
 {
     struct leati_layout_copy copy = {
-        .stream = stream, .dst = dst, .src = src, .dst_layout = dst_layout, .src_layout = src_layout};
+        .plan.transfer.stream = stream, .dst = dst, .src = src, .dst_layout = dst_layout, .src_layout = src_layout};
     leat_status status;
 
     LEATI_TRY(check_call("leat_copy_layout", stream, dst_layout, src_layout));
@@ -398,7 +384,7 @@ leat_status leat_layout_plan_get(leat_device *device, const leat_layout *dst_lay
 
 leat_status leat_layout_plan_copy(leat_stream *stream, const leat_layout_plan *plan, void *dst, const void *src)
 {
-    struct leati_layout_copy copy = {.stream = stream, .dst = dst, .src = src};
+    struct leati_layout_copy copy = {.plan.transfer.stream = stream, .dst = dst, .src = src};
     leat_status status;
 
     LEATI_TRY(leati_check_permitted("leat_layout_plan_copy"));
@@ -429,7 +415,7 @@ static leat_status check_text(const char *what, const char *text, size_t text_by
 {
     LEATI_TRY(leati_check_not_null(what, "text", text));
     if (!text_bytes)
-        return leati_fail(LEAT_ERROR_INVALID, "%s: text_bytes is 0; a thousand are enough", what);
+        return leati_fail(LEAT_ERROR_INVALID, "%s: text_bytes is 0; use at least 1024", what);
     return LEAT_OK;
 }
 
@@ -437,7 +423,7 @@ leat_status leat_layout_plan_text(const leat_layout_plan *plan, char *text, size
 {
     LEATI_TRY(check_plan("leat_layout_plan_text", plan));
     LEATI_TRY(check_text("leat_layout_plan_text", text, text_bytes));
-    leati_layout_plan_text(plan->plan, &plan->start, !is_cpu(plan->device), text, text_bytes);
+    leati_layout_plan_text(plan->plan, &plan->start, !plan->device->driver->can->host_kernels || leati_option_flag(LEATI_OPTION_LAYOUT_AS_GPU), text, text_bytes);
     return LEAT_OK;
 }
 
@@ -459,42 +445,38 @@ leat_status leat_layout_plan_free(leat_layout_plan *plan)
 
 /* ---- in words ---- */
 
-static const char *path_of(const struct leati_layout_copy *copy)
+static const char *staged_text(const struct leati_layout_copy *copy)
 {
-    switch (copy->way) {
-    case LEATI_LAYOUT_BY_CPU:
-        return "the device's threads, in one pass";
-    case LEATI_LAYOUT_BY_KERNEL:
-        return "one kernel";
-    case LEATI_LAYOUT_IN_WHOLE:
+    if (copy->in && copy->whole)
         return "all from the source's first byte to its last into memory of the stream's device, then one kernel";
-    case LEATI_LAYOUT_IN_PACKED:
-        return copy->stager
+    if (copy->whole)
+        return "one kernel into memory of the stream's device that lies like the destination, then one copy";
+    if (copy->in)
+        return copy->plan.stager
                    ? "packed into pinned memory by leat's threads, from there by one kernel"
                    : "packed into pinned memory by a host function of the stream, from there by one kernel";
-    case LEATI_LAYOUT_OUT_WHOLE:
-        return "one kernel into memory of the stream's device that lies like the destination, then one copy";
-    case LEATI_LAYOUT_OUT_PACKED:
-        return copy->stager ? "one kernel into pinned memory, from there to their places by leat's threads"
-                            : "one kernel into pinned memory, from there to their places by a host function";
-    default:
-        return copy->stager ? "leat's threads, in one pass" : "a host function of the stream, in one pass";
-    }
+    return copy->plan.stager ? "one kernel into pinned memory, from there to their places by leat's threads"
+                             : "one kernel into pinned memory, from there to their places by a host function";
 }
 
-static leat_status explain(struct leati_layout_copy *copy, char *text, size_t text_bytes)
+void leati_layout_explain_staged(const struct leati_plan *plan, struct leati_text *text)
 {
-    struct leati_text out = {.at = text, .left = text_bytes};
+    leati_text_add(text, "%s", staged_text(plan->transfer.layout));
+}
+
+static leat_status explain(struct leati_layout_copy *copy, struct leati_text *text)
+{
+    const struct leati_plan *plan = &copy->plan;
 
     LEATI_TRY(make(copy, NULL));
-    if (copy->plan->form.empty) {
-        leati_text_add(&out, "nothing to do: a size is 0\n");
+    if (copy->layouts->form.empty) {
+        leati_text_add(text, "nothing to do: a size is 0\n");
         return LEAT_OK;
     }
-    leati_text_add(&out, "path   %s\nwhy    %s\n", path_of(copy), copy->why);
-    leati_layout_plan_text(copy->plan, &copy->start,
-                           copy->way != LEATI_LAYOUT_BY_CPU && copy->way != LEATI_LAYOUT_ON_HOST, out.at,
-                           out.left);
+    leati_explain_transfer(text, &plan->transfer);
+    leati_explain_plan(text, plan, plan->protocol == LEATI_PROTOCOL_STAGED ? copy->why : NULL);
+    leati_layout_plan_text(copy->layouts, &copy->start,
+                           !plan->one_pass && plan->protocol != LEATI_PROTOCOL_HOST, text->at, text->left);
     return LEAT_OK;
 }
 
@@ -502,15 +484,16 @@ leat_status leat_copy_layout_explain(leat_stream *stream, void *dst, const leat_
                                      const void *src, const leat_layout *src_layout, char *text, size_t text_bytes)
 {
     static const char what[] = "leat_copy_layout_explain";
+    struct leati_text out = {.at = text, .left = text_bytes};
     struct leati_layout_copy copy = {
-        .stream = stream, .dst = dst, .src = src, .dst_layout = dst_layout, .src_layout = src_layout};
+        .plan.transfer.stream = stream, .dst = dst, .src = src, .dst_layout = dst_layout, .src_layout = src_layout};
     leat_status status;
 
+    LEATI_TRY(leati_explain_check(what, stream, text, text_bytes));
     LEATI_TRY(check_call(what, stream, dst_layout, src_layout));
-    LEATI_TRY(check_text(what, text, text_bytes));
     text[0] = '\0';
-    status = explain(&copy, text, text_bytes);
-    if (copy.plan)
-        leati_layout_plan_drop(copy.plan);
+    status = explain(&copy, &out);
+    if (copy.layouts)
+        leati_layout_plan_drop(copy.layouts);
     return status == LEAT_OK ? status : leati_fail_in(status, "%s on %s", what, stream->device->name);
 }

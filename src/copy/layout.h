@@ -1,22 +1,11 @@
 /*
- * layout.h - copies between layouts: which way the bytes go, and their start.
+ * layout.h - copies between layouts (leat/layout.h): what a transfer knows of them, and what protocols do with them.
  */
 #ifndef LEATI_COPY_LAYOUT_H
 #define LEATI_COPY_LAYOUT_H
 
-#include "copy/staged.h"
-#include "core/access.h"
+#include "copy/plan.h"
 #include "layout/plan.h"
-
-enum leati_layout_way {
-    LEATI_LAYOUT_BY_CPU,     /* the CPU device's own threads, whatever the memory is */
-    LEATI_LAYOUT_BY_KERNEL,  /* one kernel, which reaches both sides */
-    LEATI_LAYOUT_IN_WHOLE,   /* the source with its gaps to the device, then a kernel */
-    LEATI_LAYOUT_IN_PACKED,  /* threads pack the source into pinned memory, from which a kernel takes it */
-    LEATI_LAYOUT_OUT_WHOLE,  /* a kernel into device memory that lies like the destination, which has no gaps */
-    LEATI_LAYOUT_OUT_PACKED, /* a kernel into pinned memory, which threads unpack */
-    LEATI_LAYOUT_ON_HOST     /* threads do all of it */
-};
 
 /* Where a list of indices is. */
 enum leati_list_place {
@@ -27,24 +16,30 @@ enum leati_list_place {
 
 /* One copy. */
 struct leati_layout_copy {
-    leat_stream *stream;
+    struct leati_plan plan; /* its transfer's layout is this one */
     void *dst;
     const void *src;
     const leat_layout *dst_layout, *src_layout;
-    struct leati_layout_plan *plan; /* held */
+    struct leati_layout_plan *layouts; /* held */
     struct leati_layout_start start;
-    struct leati_target to, from; /* from the lowest byte that is touched on */
-    size_t dst_bytes, src_bytes;  /* to the highest */
     enum leati_list_place list_place;
     struct leati_target list, wrong; /* where there are such */
-    enum leati_layout_way way;
-    struct leati_stager *stager; /* NULL: none, or not needed */
-    bool early;                  /* a pageable source may be read at once */
+
+    bool far;     /* a side is memory of another device than the stream's */
+    bool on_host; /* threads reach both sides and the list */
+
+    /* STAGED: in, or out; one side as it lies, with its gaps, through device memory, or packed in pinned memory. */
+    bool in, whole;
     const char *why;
 };
 
-/* Does what was planned. */
-leat_status leati_layout_run(const struct leati_layout_copy *copy);
+/* Give the copy to its stream by the protocol. */
+leat_status leati_layout_run_kernel(const struct leati_plan *plan);
+leat_status leati_layout_run_staged(const struct leati_plan *plan);
+leat_status leati_layout_run_host(const struct leati_plan *plan);
+
+/* How STAGED makes it, in words. */
+void leati_layout_explain_staged(const struct leati_plan *plan, struct leati_text *text);
 
 /*
  * Launches the kernel of a plan. dst and src: of the first unit, as the device sees them; list and wrong: as

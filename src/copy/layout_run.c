@@ -1,5 +1,5 @@
 /*
- * layout_run.c - copies between layouts, once it is chosen which way they go.
+ * layout_run.c - copies between layouts, once their protocol is chosen.
  *
  * Everything is given to the copy's own stream, in order. What the stream, its host functions or leat's threads
  * look at lies in scratch memory of the copy, which goes back in stream order.
@@ -8,7 +8,6 @@
 
 #include "base/catch.h"
 #include "base/huge.h"
-#include "copy/copy.h"
 #include "copy/scratch.h"
 #include "pool/pool.h"
 
@@ -142,7 +141,7 @@ static leat_status take_scratch(const struct leati_layout_copy *copy, const leat
 {
     size_t indices = copy->list_place == LEATI_LIST_ON_HOST ? list_bytes(listed) : 0;
 
-    *scratch = leati_scratch_take(copy->stream->device, sizeof **scratch + round_up(indices) + packed_bytes);
+    *scratch = leati_scratch_take(copy->plan.transfer.stream->device, sizeof **scratch + round_up(indices) + packed_bytes);
     if (!*scratch)
         return leati_fail(LEAT_ERROR_HOST_MEMORY, "no %zu bytes of pinned memory for packing",
                           sizeof **scratch + round_up(indices) + packed_bytes);
@@ -174,12 +173,12 @@ static void set_parts(struct scratch *scratch, const struct leati_layout_copy *c
     parts->host = plan->host;
     parts->dst = dst;
     parts->src = src;
-    parts->guarded = copy->to.end.kind == LEAT_KIND_PAGEABLE || copy->from.end.kind == LEAT_KIND_PAGEABLE;
+    parts->guarded = copy->plan.transfer.to.end.kind == LEAT_KIND_PAGEABLE || copy->plan.transfer.from.end.kind == LEAT_KIND_PAGEABLE;
     parts->ranges[0] = (struct leati_catch_range){(uintptr_t)dst + (uintptr_t)form->dst_low,
                                                   (size_t)(form->dst_high - form->dst_low)};
     parts->ranges[1] = (struct leati_catch_range){(uintptr_t)src + (uintptr_t)form->src_low,
                                                   (size_t)(form->src_high - form->src_low)};
-    parts->order = copy->stream->order;
+    parts->order = copy->plan.transfer.stream->order;
     if (form->index_dim < 0)
         return;
     parts->indices.list = copy->list_place == LEATI_LIST_ON_HOST ? scratch->rest : listed->index;
@@ -187,7 +186,7 @@ static void set_parts(struct scratch *scratch, const struct leati_layout_copy *c
         parts->indices.wrong = (_Atomic uint64_t *)listed->index_wrong;
 }
 
-/* ---- the ways on the CPU device, and on the host ---- */
+/* ---- by threads of the CPU device, and on the host ---- */
 
 /* parts: a struct leati_parts, or what begins as one. */
 static leat_status launch_parts(leat_stream *stream, void *parts, uint64_t count)
@@ -201,37 +200,37 @@ static leat_status launch_parts(leat_stream *stream, void *parts, uint64_t count
 
 static leat_status launch_huge(const struct leati_layout_copy *copy, struct scratch *scratch)
 {
-    const struct leati_form *form = &copy->plan->form;
+    const struct leati_form *form = &copy->layouts->form;
     size_t bytes = (size_t)(form->dst_high - form->dst_low);
     char *dst = (char *)scratch->parts.dst + form->dst_low;
 
-    if (copy->to.end.kind != LEAT_KIND_DEVICE || form->payload_bytes != bytes || !leati_huge_wanted(dst, bytes))
+    if (copy->plan.transfer.to.end.kind != LEAT_KIND_DEVICE || form->payload_bytes != bytes || !leati_huge_wanted(dst, bytes))
         return LEAT_OK;
     scratch->huge = (struct huge){.run = run_huge, .dst = dst};
-    return launch_parts(copy->stream, &scratch->huge, leati_huge_pieces(dst, bytes));
+    return launch_parts(copy->plan.transfer.stream, &scratch->huge, leati_huge_pieces(dst, bytes));
 }
 
 static leat_status run_on_threads(const struct leati_layout_copy *copy, struct scratch *scratch)
 {
-    struct leati_driver *driver = copy->stream->device->driver;
+    struct leati_driver *driver = copy->plan.transfer.stream->device->driver;
     struct leati_parts *parts = &scratch->parts;
     uint64_t count = parts->host.parts;
     leat_status status;
 
     LEATI_TRY(launch_huge(copy, scratch));
     if (!parts->guarded)
-        return launch_parts(copy->stream, parts, count);
+        return launch_parts(copy->plan.transfer.stream, parts, count);
     /* The order, to which a failure is told, is kept until the stream has got past the copy. */
     leati_order_hold(parts->order);
-    status = launch_parts(copy->stream, parts, count);
+    status = launch_parts(copy->plan.transfer.stream, parts, count);
     if (status == LEAT_OK)
-        status = driver->ops->launch_host(driver, copy->stream->native, let_order_go, parts);
-    leati_stream_writes_host(copy->stream);
+        status = driver->ops->launch_host(driver, copy->plan.transfer.stream->native, let_order_go, parts);
+    leati_stream_writes_host(copy->plan.transfer.stream);
     if (status != LEAT_OK) {
         struct leati_sentence why;
 
         leati_error_keep(&why);
-        (void)driver->ops->stream_synchronize(driver, copy->stream->native);
+        (void)driver->ops->stream_synchronize(driver, copy->plan.transfer.stream->native);
         leati_error_restore(status, &why);
         leati_order_let_go(parts->order);
     }
@@ -244,41 +243,42 @@ static leat_status by_cpu(const struct leati_layout_copy *copy)
     struct scratch *scratch;
 
     LEATI_TRY(take_scratch(copy, listed, 0, &scratch));
-    set_parts(scratch, copy, copy->plan, first_dst(copy), first_src(copy), listed);
-    return leati_scratch_release(copy->stream, scratch, run_on_threads(copy, scratch));
+    set_parts(scratch, copy, copy->layouts, first_dst(copy), first_src(copy), listed);
+    return leati_scratch_release(copy->plan.transfer.stream, scratch, run_on_threads(copy, scratch));
 }
 
 /* By leat's threads, or where there are none by a host function. own: only scratch memory is written. */
 static leat_status run_on_host(const struct leati_layout_copy *copy, struct scratch *scratch, bool early, bool own)
 {
-    struct leati_driver *driver = copy->stream->device->driver;
+    struct leati_driver *driver = copy->plan.transfer.stream->device->driver;
     struct leati_parts *parts = &scratch->parts;
     struct leati_list list = {.copy = copy_parts, .list = parts, .count = parts->host.parts, .scratch = own};
     struct leati_stage_request request = {.direction = LEATI_DIRECTION_HOST, .early = early, .list = &list};
     struct leati_target to = {.end.ptr = parts->dst}, from = {.end.ptr = (void *)parts->src};
     leat_status status = LEATI_DECLINED;
 
-    if (copy->stager)
-        status = leati_stage_start(copy->stager, copy->stream, &to, &from, parts->host.parts, &request, NULL);
+    if (copy->plan.stager)
+        status = leati_stage_start(copy->plan.stager, copy->plan.transfer.stream, &to, &from, parts->host.parts, &request, NULL);
     if (status != LEATI_DECLINED)
         return status;
     leati_order_hold(parts->order);
-    status = driver->ops->launch_host(driver, copy->stream->native, run_all, parts);
+    status = driver->ops->launch_host(driver, copy->plan.transfer.stream->native, run_all, parts);
     if (!own)
-        leati_stream_writes_host(copy->stream);
+        leati_stream_writes_host(copy->plan.transfer.stream);
     if (status != LEAT_OK)
         leati_order_let_go(parts->order);
     return status;
 }
 
-static leat_status on_host(const struct leati_layout_copy *copy)
+leat_status leati_layout_run_host(const struct leati_plan *plan)
 {
+    const struct leati_layout_copy *copy = plan->transfer.layout;
     const leat_layout *listed = leati_layout_listed(copy->dst_layout, copy->src_layout);
     struct scratch *scratch;
 
     LEATI_TRY(take_scratch(copy, listed, 0, &scratch));
-    set_parts(scratch, copy, copy->plan, first_dst(copy), first_src(copy), listed);
-    return leati_scratch_release(copy->stream, scratch, run_on_host(copy, scratch, false, false));
+    set_parts(scratch, copy, copy->layouts, first_dst(copy), first_src(copy), listed);
+    return leati_scratch_release(copy->plan.transfer.stream, scratch, run_on_host(copy, scratch, false, false));
 }
 
 /* ---- by a kernel ---- */
@@ -327,8 +327,8 @@ static leat_status launch(const struct leati_layout_copy *copy, const struct lea
     uintptr_t wrong = 0;
 
     if (plan->form.index_dim >= 0 && copy->list_place == LEATI_LIST_ON_DEVICE && listed->index_wrong)
-        LEATI_TRY(map(copy->stream, &copy->wrong, listed->index_wrong, &wrong));
-    return leati_layout_launch(copy->stream, plan, dst, src, list, wrong);
+        LEATI_TRY(map(copy->plan.transfer.stream, &copy->wrong, listed->index_wrong, &wrong));
+    return leati_layout_launch(copy->plan.transfer.stream, plan, dst, src, list, wrong);
 }
 
 /* Where kernels find the list: in scratch memory, at its own place, or nowhere. */
@@ -338,9 +338,9 @@ static leat_status map_list(const struct leati_layout_copy *copy, const struct s
 
     *list = 0;
     if (copy->list_place == LEATI_LIST_ON_HOST)
-        return map_scratch(copy->stream, scratch->rest, list);
+        return map_scratch(copy->plan.transfer.stream, scratch->rest, list);
     if (copy->list_place == LEATI_LIST_ON_DEVICE)
-        return map(copy->stream, &copy->list, listed->index, list);
+        return map(copy->plan.transfer.stream, &copy->list, listed->index, list);
     return LEAT_OK;
 }
 
@@ -354,21 +354,24 @@ static leat_status launch_listed(const struct leati_layout_copy *copy, uintptr_t
 
     if (copy->list_place != LEATI_LIST_ON_HOST) {
         LEATI_TRY(map_list(copy, NULL, &list));
-        return launch(copy, copy->plan, dst, src, list);
+        return launch(copy, copy->layouts, dst, src, list);
     }
     LEATI_TRY(take_scratch(copy, listed, 0, &scratch));
     status = map_list(copy, scratch, &list);
     if (status == LEAT_OK)
-        status = launch(copy, copy->plan, dst, src, list);
-    return leati_scratch_release(copy->stream, scratch, status);
+        status = launch(copy, copy->layouts, dst, src, list);
+    return leati_scratch_release(copy->plan.transfer.stream, scratch, status);
 }
 
-static leat_status by_kernel(const struct leati_layout_copy *copy)
+leat_status leati_layout_run_kernel(const struct leati_plan *plan)
 {
+    const struct leati_layout_copy *copy = plan->transfer.layout;
     uintptr_t dst, src;
 
-    LEATI_TRY(map(copy->stream, &copy->to, first_dst(copy), &dst));
-    LEATI_TRY(map(copy->stream, &copy->from, first_src(copy), &src));
+    if (plan->one_pass)
+        return by_cpu(copy);
+    LEATI_TRY(map(copy->plan.transfer.stream, &copy->plan.transfer.to, first_dst(copy), &dst));
+    LEATI_TRY(map(copy->plan.transfer.stream, &copy->plan.transfer.from, first_src(copy), &src));
     return launch_listed(copy, dst, src);
 }
 
@@ -400,13 +403,13 @@ static leat_status take_whole(leat_stream *stream, const void *like, size_t byte
  * unit on. Where the other side is pageable (and the first was another device's), it is a copy of its own. */
 static leat_status run_near(const struct leati_layout_copy *copy, bool in, void *dst, const void *src)
 {
-    const struct leati_target *stays = in ? &copy->to : &copy->from;
+    const struct leati_target *stays = in ? &copy->plan.transfer.to : &copy->plan.transfer.from;
     uintptr_t mapped;
 
     if (stays->end.kind == LEAT_KIND_PAGEABLE)
-        return leat_copy_layout(copy->stream, leati_layout_first(dst, -copy->start.dst), copy->dst_layout,
+        return leat_copy_layout(copy->plan.transfer.stream, leati_layout_first(dst, -copy->start.dst), copy->dst_layout,
                                 leati_layout_first(src, -copy->start.src), copy->src_layout);
-    LEATI_TRY(map(copy->stream, stays, in ? dst : src, &mapped));
+    LEATI_TRY(map(copy->plan.transfer.stream, stays, in ? dst : src, &mapped));
     return in ? launch_listed(copy, mapped, (uintptr_t)src) : launch_listed(copy, (uintptr_t)dst, mapped);
 }
 
@@ -416,11 +419,11 @@ static leat_status in_whole(const struct leati_layout_copy *copy)
     void *whole;
     char *place;
 
-    LEATI_TRY(take_whole(copy->stream, copy->from.end.ptr, copy->src_bytes, &whole, &place));
-    status = leat_copy(copy->stream, place, copy->from.end.ptr, copy->src_bytes);
+    LEATI_TRY(take_whole(copy->plan.transfer.stream, copy->plan.transfer.from.end.ptr, copy->plan.transfer.from_reach, &whole, &place));
+    status = leat_copy(copy->plan.transfer.stream, place, copy->plan.transfer.from.end.ptr, copy->plan.transfer.from_reach);
     if (status == LEAT_OK)
-        status = run_near(copy, true, first_dst(copy), place - copy->plan->form.src_low);
-    return give_back(copy->stream, whole, status);
+        status = run_near(copy, true, first_dst(copy), place - copy->layouts->form.src_low);
+    return give_back(copy->plan.transfer.stream, whole, status);
 }
 
 /* A list that the host cannot check may have wrong indices, whose elements must not show what was in memory of
@@ -436,14 +439,14 @@ static leat_status out_whole(const struct leati_layout_copy *copy)
     void *whole;
     char *place;
 
-    LEATI_TRY(take_whole(copy->stream, copy->to.end.ptr, copy->dst_bytes, &whole, &place));
+    LEATI_TRY(take_whole(copy->plan.transfer.stream, copy->plan.transfer.to.end.ptr, copy->plan.transfer.to_reach, &whole, &place));
     if (may_leave_out(copy))
-        status = leat_fill(copy->stream, place, 0, copy->dst_bytes);
+        status = leat_fill(copy->plan.transfer.stream, place, 0, copy->plan.transfer.to_reach);
     if (status == LEAT_OK)
-        status = run_near(copy, false, place - copy->plan->form.dst_low, first_src(copy));
+        status = run_near(copy, false, place - copy->layouts->form.dst_low, first_src(copy));
     if (status == LEAT_OK)
-        status = leat_copy(copy->stream, copy->to.end.ptr, place, copy->dst_bytes);
-    return give_back(copy->stream, whole, status);
+        status = leat_copy(copy->plan.transfer.stream, copy->plan.transfer.to.end.ptr, place, copy->plan.transfer.to_reach);
+    return give_back(copy->plan.transfer.stream, whole, status);
 }
 
 /* ---- one side packed, in pieces ---- */
@@ -553,7 +556,7 @@ static leat_status run_host_side(const struct leati_layout_copy *copy, struct pi
         set_parts(piece->scratch, copy, plan, leati_layout_first(copy->dst, start.dst),
                   leati_layout_first(piece->pack, start.src), &side);
     }
-    status = run_on_host(copy, piece->scratch, copy->early, in);
+    status = run_on_host(copy, piece->scratch, in && copy->plan.early, in);
     leati_layout_plan_drop(plan);
     return status;
 }
@@ -562,15 +565,15 @@ static leat_status run_host_side(const struct leati_layout_copy *copy, struct pi
 static leat_status run_device_side(const struct leati_layout_copy *copy, struct piece *piece, bool in)
 {
     const leat_layout *dst = in ? &piece->dst : &piece->packed, *src = in ? &piece->packed : &piece->src;
-    const struct leati_target *target = in ? &copy->to : &copy->from;
+    const struct leati_target *target = in ? &copy->plan.transfer.to : &copy->plan.transfer.from;
     size_t align = leati_layout_align(in ? copy->dst : copy->src);
     struct leati_layout_start start;
     struct leati_layout_plan *plan;
     uintptr_t near, pack, list;
     leat_status status;
 
-    LEATI_TRY(map(copy->stream, target, in ? copy->dst : copy->src, &near));
-    LEATI_TRY(map_scratch(copy->stream, piece->pack, &pack));
+    LEATI_TRY(map(copy->plan.transfer.stream, target, in ? copy->dst : copy->src, &near));
+    LEATI_TRY(map_scratch(copy->plan.transfer.stream, piece->pack, &pack));
     LEATI_TRY(map_list(copy, piece->scratch, &list));
     LEATI_TRY(leati_layout_plan_get(dst, in ? align : WORD_BYTES, src, in ? WORD_BYTES : align, &plan, &start));
     status = launch(copy, plan, (in ? near : pack) + (uintptr_t)start.dst,
@@ -587,14 +590,14 @@ static leat_status run_piece(const struct leati_layout_copy *copy, struct piece 
     status = in ? run_host_side(copy, piece, true) : run_device_side(copy, piece, false);
     if (status == LEAT_OK)
         status = in ? run_device_side(copy, piece, true) : run_host_side(copy, piece, false);
-    return leati_scratch_release(copy->stream, piece->scratch, status);
+    return leati_scratch_release(copy->plan.transfer.stream, piece->scratch, status);
 }
 
 static leat_status in_pieces(const struct leati_layout_copy *copy, bool in)
 {
-    struct leati_driver *driver = copy->stream->device->driver;
+    struct leati_driver *driver = copy->plan.transfer.stream->device->driver;
     const leat_layout *side = in ? copy->src_layout : copy->dst_layout;
-    uint64_t limit = copy->stager ? copy->stager->limit_bytes : PIECE_BYTES, held = 0;
+    uint64_t limit = copy->plan.stager ? copy->plan.stager->limit_bytes : PIECE_BYTES, held = 0;
     uint32_t dim = outermost(side);
     leat_layout packed;
     size_t row_bytes;
@@ -611,7 +614,7 @@ static leat_status in_pieces(const struct leati_layout_copy *copy, bool in)
         cut(&piece.src, dim, start, count);
         /* Counted, so that a stream that is held up does not make it endless. */
         if (held && held + (size_t)count * row_bytes > limit) {
-            LEATI_TRY(driver->ops->stream_synchronize(driver, copy->stream->native));
+            LEATI_TRY(driver->ops->stream_synchronize(driver, copy->plan.transfer.stream->native));
             held = 0;
         }
         held += (size_t)count * row_bytes;
@@ -620,22 +623,11 @@ static leat_status in_pieces(const struct leati_layout_copy *copy, bool in)
     return LEAT_OK;
 }
 
-leat_status leati_layout_run(const struct leati_layout_copy *copy)
+leat_status leati_layout_run_staged(const struct leati_plan *plan)
 {
-    switch (copy->way) {
-    case LEATI_LAYOUT_BY_CPU:
-        return by_cpu(copy);
-    case LEATI_LAYOUT_BY_KERNEL:
-        return by_kernel(copy);
-    case LEATI_LAYOUT_IN_WHOLE:
-        return in_whole(copy);
-    case LEATI_LAYOUT_IN_PACKED:
-        return in_pieces(copy, true);
-    case LEATI_LAYOUT_OUT_WHOLE:
-        return out_whole(copy);
-    case LEATI_LAYOUT_OUT_PACKED:
-        return in_pieces(copy, false);
-    default:
-        return on_host(copy);
-    }
+    const struct leati_layout_copy *copy = plan->transfer.layout;
+
+    if (!copy->whole)
+        return in_pieces(copy, copy->in);
+    return copy->in ? in_whole(copy) : out_whole(copy);
 }

@@ -11,6 +11,7 @@
 #include "core/core.h"
 
 #define LEATI_LINKS_MAX 8
+#define LEATI_RAILS_BYTES ((size_t)64 << 20) /* from here on copies go over them; leat/copy.h says so too */
 #define LEATI_LINK_CHUNK_BYTES ((size_t)16 << 20)
 
 /* What a copy needs of one helping device: two streams there, and buffers between them. */

@@ -2,9 +2,7 @@
 #include "copy/pairs.h"
 
 #include "base/catch.h"
-#include "base/options.h"
 #include "copy/scratch.h"
-#include "core/access.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -18,47 +16,18 @@ static leat_status fail_memory(size_t count)
 
 /* ---- what the pointers are ---- */
 
-static bool is_idle(leat_stream *stream)
-{
-    struct leati_driver *driver = stream->device->driver;
-    struct leati_sentence before;
-    leat_status status;
-
-    leati_error_keep(&before);
-    status = driver->ops->stream_query(driver, stream->native);
-    if (status < LEAT_OK)
-        leati_error_restore(status, &before);
-    return status == LEAT_OK;
-}
-
 /* The first pageable memory: how is it reached? Only a wrong environment variable is a failure. */
 static leat_status meet_pageable(struct leati_pairs *pairs)
 {
-    leat_device *device = pairs->stream->device;
-    struct leati_sentence before;
-    bool idle, asking = pairs->asking;
-    leat_status status;
+    struct leati_plan *look = &pairs->look;
 
     pairs->pageable = true;
-    pairs->asking = true;
-    pairs->direct = device->is_cpu && !leati_option_flag(LEATI_OPTION_COPY_STAGE);
-    if (pairs->direct)
-        return LEAT_OK;
-    leati_error_keep(&before);
-    status = leati_stager_get(device, &pairs->stager);
-    if (status == LEAT_ERROR_INVALID)
-        return status;
-    if (status != LEAT_OK) {
-        leati_error_restore(status, &before);
-        pairs->stager = NULL;
-        return LEAT_OK;
-    }
-    pairs->staged = !pairs->stager->refused[0];
-    idle = is_idle(pairs->stream);
-    pairs->early = idle || leati_stream_reads_now(pairs->stream);
-    pairs->unread = pairs->staged && pairs->early && leati_catch_ready();
+    look->transfer = (struct leati_transfer){
+        .stream = pairs->stream, .shape = LEATI_SHAPE_BATCH, .direction = LEATI_DIRECTION_IN};
+    LEATI_TRY(leati_plan_look(look));
+    pairs->unread = look->stager && look->early && leati_catch_ready();
     /* With nothing under way, it does not matter whether somebody pinned the memory past leat. */
-    pairs->asking = asking || !idle || !pairs->unread;
+    pairs->asking = pairs->asking || !look->idle || !pairs->unread;
     return LEAT_OK;
 }
 

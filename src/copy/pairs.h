@@ -9,7 +9,7 @@
 #ifndef LEATI_PAIRS_H
 #define LEATI_PAIRS_H
 
-#include "copy/staged.h"
+#include "copy/plan.h"
 
 #include <leat/copy.h>
 
@@ -34,7 +34,7 @@ struct leati_pair {
     size_t bytes;
     uint32_t number;   /* of the caller's pair; of the first one where some were merged */
     uint32_t to, from; /* areas */
-    uint32_t way;      /* for many.c */
+    uint32_t group;    /* for batch.c */
 };
 
 enum { LEATI_PAIRS_OWN = 32, LEATI_AREAS_OWN = 16, LEATI_AREAS_RECENT = 64 };
@@ -50,10 +50,7 @@ struct leati_pairs {
 
     /* Once a pair has pageable memory. */
     bool pageable;
-    struct leati_stager *stager; /* NULL: there is no memory for one */
-    bool direct;                 /* the device's kernels reach pageable memory */
-    bool staged;                 /* it goes through pinned memory */
-    bool early;                  /* sources may be read at once */
+    struct leati_plan look; /* what a plan for it depends on: the stager, one_pass, idle, early */
     bool unread; /* sources were not looked at: whoever reads them finds out whether they are there */
     bool asking; /* drivers are asked about every address that leat does not know */
 

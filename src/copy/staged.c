@@ -371,10 +371,10 @@ static void end(void *context)
 /* Chunks are whole rows where DMA puts rows into their places: in bytes, or 0. */
 static size_t chunk_unit(const struct leati_stage_request *request)
 {
-    enum leati_box_side placed = request->direction == LEATI_DIRECTION_IN ? LEATI_BOX_DST : LEATI_BOX_SRC;
+    enum leati_region_side placed = request->direction == LEATI_DIRECTION_IN ? LEATI_REGION_DST : LEATI_REGION_SRC;
     const struct leati_staged_box *box = request->box;
 
-    return box && request->direction != LEATI_DIRECTION_HOST && !leati_box_is_dense(&box->box, placed)
+    return box && request->direction != LEATI_DIRECTION_HOST && !leati_region_is_dense(&box->box, placed)
                ? box->box.width_bytes
                : 0;
 }
@@ -389,7 +389,7 @@ static leat_status move(void *context, size_t offset, size_t bytes, void *ring_p
     size_t row_bytes = chunk_unit(request);
 
     if (row_bytes)
-        return leati_box_move_packed(moved->stream, request->box->by, in ? LEATI_BOX_DST : LEATI_BOX_SRC, placed,
+        return leati_region_move_packed(moved->stream, request->box->protocol, in ? LEATI_REGION_DST : LEATI_REGION_SRC, placed,
                                      ring, &request->box->box, offset / row_bytes, bytes / row_bytes);
     placed.ptr = (char *)placed.ptr + offset;
     if (request->route)
@@ -397,9 +397,9 @@ static leat_status move(void *context, size_t offset, size_t bytes, void *ring_p
     return driver->ops->copy(driver, moved->stream->native, in ? placed : ring, in ? ring : placed, bytes);
 }
 
-static struct leati_rows rows_of(const leat_copy_box *box, enum leati_box_side side, const void *base)
+static struct leati_rows rows_of(const leat_copy_box *box, enum leati_region_side side, const void *base)
 {
-    bool dst = side == LEATI_BOX_DST;
+    bool dst = side == LEATI_REGION_DST;
 
     return (struct leati_rows){.base = (char *)base,
                                .width = box->width_bytes,
@@ -436,8 +436,8 @@ leat_status leati_stage_start(struct leati_stager *stager, leat_stream *stream, 
     leat_status status;
 
     if (request->box) {
-        to_rows = rows_of(&request->box->box, LEATI_BOX_DST, to->end.ptr);
-        from_rows = rows_of(&request->box->box, LEATI_BOX_SRC, from->end.ptr);
+        to_rows = rows_of(&request->box->box, LEATI_REGION_DST, to->end.ptr);
+        from_rows = rows_of(&request->box->box, LEATI_REGION_SRC, from->end.ptr);
         staging.to_rows = &to_rows;
         staging.from_rows = &from_rows;
     }

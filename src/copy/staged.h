@@ -5,7 +5,7 @@
 #ifndef LEATI_COPY_STAGED_H
 #define LEATI_COPY_STAGED_H
 
-#include "copy/box.h"
+#include "copy/region.h"
 #include "core/core.h"
 #include "staging/staging.h"
 
@@ -38,8 +38,8 @@ void leati_copy_set_hooks(leat_device *device);
 
 /* A copy whose rows have gaps on one side or on both. */
 struct leati_staged_box {
-    leat_copy_box box;    /* in its simplest form */
-    enum leati_box_by by; /* between the ring and the device */
+    leat_copy_box box;               /* in its simplest form */
+    enum leati_protocol_id protocol; /* between the ring and the device: DRIVER or KERNEL */
 };
 
 struct leati_stage_request {

@@ -47,6 +47,18 @@ static uint64_t deadline_of(const leat_copy_options *options)
     return options->deadline_ns < UINT64_MAX - now ? now + options->deadline_ns : 0;
 }
 
+/* The event behind a copy that has no job. A copy that cannot have one is waited for instead, not lost sight of. */
+static leat_status follow(const struct leati_plan *plan, leat_ticket *ticket)
+{
+    leat_stream *stream = plan->transfer.stream;
+    struct leati_driver *driver = stream->device->driver;
+
+    if (ticket->event)
+        return leat_event_record(ticket->event, stream);
+    return plan->protocol == LEATI_PROTOCOL_EAGER ? LEAT_OK
+                                                  : driver->ops->stream_synchronize(driver, stream->native);
+}
+
 static leat_status start(leat_stream *stream, void *dst, const void *src, size_t bytes, uint64_t deadline_ns,
                          leat_ticket *ticket)
 {
@@ -55,14 +67,15 @@ static leat_status start(leat_stream *stream, void *dst, const void *src, size_t
 
     if (!bytes)
         return LEAT_OK;
-    LEATI_TRY(leati_plan_copy(stream, dst, src, bytes, true, &plan));
-    /* Made first: a copy without its event would be lost sight of. */
-    if (plan.path != LEATI_PATH_EAGER || plan.direction == LEATI_DIRECTION_IN)
+    LEATI_TRY(leati_plan_copy(&plan, stream, dst, src, bytes, true, false));
+    plan.transfer.deadline_ns = deadline_ns;
+    /* Made first. An eager copy out is over when it was submitted. */
+    if (plan.protocol != LEATI_PROTOCOL_EAGER || plan.transfer.direction != LEATI_DIRECTION_OUT)
         LEATI_TRY(leat_event_create(stream->device, &ticket->event));
-    status = leati_run_copy(stream, &plan, deadline_ns, &ticket->job);
-    ticket->staged = !ticket->job && plan.path == LEATI_PATH_EAGER;
-    if (status == LEAT_OK && ticket->event && !ticket->job)
-        status = leat_event_record(ticket->event, stream);
+    status = leati_plan_submit(&plan, &ticket->job);
+    ticket->staged = plan.protocol == LEATI_PROTOCOL_EAGER;
+    if (status == LEAT_OK && !ticket->job)
+        status = follow(&plan, ticket);
     if (ticket->event && (status != LEAT_OK || ticket->job)) {
         (void)LEATI_QUIETLY(leat_event_destroy(ticket->event));
         ticket->event = NULL;

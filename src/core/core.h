@@ -61,7 +61,6 @@ struct leat_device {
     void *native; /* the driver's device */
     int ordinal;
     bool wrapped; /* works in a context of the user's own, so it is not shared between opens */
-    bool is_cpu;  /* for src/copy, until that asks driver->can */
     char name[16];
     unsigned opens;              /* under open_lock of device.c */
     struct leat_device *next;    /* under list_lock of device.c */
@@ -77,6 +76,7 @@ struct leat_device {
     _Atomic(const struct leati_pool_hooks *) pool_hooks;
     _Atomic(const struct leati_copy_hooks *) copy_hooks;
     _Atomic(struct leati_stager *) stager; /* staging/staging.h; made at the first use */
+    _Atomic uint32_t copy_rates[4];        /* copy/costs.h: in MB/s; 0: not known yet */
     pthread_mutex_t pools_lock;            /* guards pool_numbers, and is held while a pool is made */
     unsigned pool_numbers;                 /* bit n: a pool has place n in leat_stream.owners */
     pthread_mutex_t prefetch_lock;         /* guards the rest, and is held while a prefetch in chunks is given */

@@ -240,9 +240,10 @@ static leat_status open_new(const char *what, struct leati_driver *driver, int o
     device->driver = driver;
     device->ordinal = ordinal;
     device->wrapped = context != NULL;
-    device->is_cpu = driver->can->host_kernels;
     device->opens = 1;
     atomic_init(&device->peers, 0);
+    for (int i = 0; i < 4; i++)
+        atomic_init(&device->copy_rates[i], 0);
     snprintf(device->name, sizeof device->name, "%.7s:%d", driver->name, ordinal);
     atomic_store_explicit(&leati_describe_address, leati_describe_pooled, memory_order_release);
     status = driver->ops->device_open(driver, ordinal, context, &device->native);

@@ -1,13 +1,11 @@
-/* box.c - see box.h. */
-#include "copy/box.h"
+/* region.c - see region.h. */
+#include "copy/region.h"
 
-#include "base/options.h"
+#include "copy/costs.h"
 #include "copy/layout.h"
 
-#include <string.h>
-
 /*
- * When a GPU's DMA engines are left alone: rows below NARROW_BYTES, and rows below ODD_BYTES that do not lie on
+ * What DMA engines move row by row: rows below NARROW_BYTES, and rows below ODD_BYTES that do not lie on
  * words of ODD_UNIT bytes, unless there are fewer than FEW_ROWS. To be measured: docs/copies.md.
  */
 #define NARROW_BYTES ((size_t)64)
@@ -15,24 +13,24 @@
 #define ODD_UNIT 4
 #define FEW_ROWS ((size_t)64)
 
-static size_t pitch_of(const leat_copy_box *box, enum leati_box_side side)
+static size_t pitch_of(const leat_copy_box *box, enum leati_region_side side)
 {
-    return side == LEATI_BOX_DST ? box->dst_pitch_bytes : box->src_pitch_bytes;
+    return side == LEATI_REGION_DST ? box->dst_pitch_bytes : box->src_pitch_bytes;
 }
 
-static size_t slice_of(const leat_copy_box *box, enum leati_box_side side)
+static size_t slice_of(const leat_copy_box *box, enum leati_region_side side)
 {
-    return side == LEATI_BOX_DST ? box->dst_slice_bytes : box->src_slice_bytes;
+    return side == LEATI_REGION_DST ? box->dst_slice_bytes : box->src_slice_bytes;
 }
 
-size_t leati_box_reach(const leat_copy_box *box, enum leati_box_side side)
+size_t leati_region_reach(const leat_copy_box *box, enum leati_region_side side)
 {
     size_t slices = box->depth > 1 ? (box->depth - 1) * slice_of(box, side) : 0;
 
     return slices + (box->height - 1) * pitch_of(box, side) + box->width_bytes;
 }
 
-bool leati_box_is_dense(const leat_copy_box *box, enum leati_box_side side)
+bool leati_region_is_dense(const leat_copy_box *box, enum leati_region_side side)
 {
     return (box->height == 1 || pitch_of(box, side) == box->width_bytes) &&
            (box->depth == 1 || slice_of(box, side) == box->height * box->width_bytes);
@@ -40,9 +38,9 @@ bool leati_box_is_dense(const leat_copy_box *box, enum leati_box_side side)
 
 /* ---- what the user gave ---- */
 
-static leat_status check_side(const leat_copy_box *box, enum leati_box_side side)
+static leat_status check_side(const leat_copy_box *box, enum leati_region_side side)
 {
-    const char *name = side == LEATI_BOX_DST ? "dst" : "src";
+    const char *name = side == LEATI_REGION_DST ? "dst" : "src";
     size_t pitch = pitch_of(box, side), slice = slice_of(box, side), rows, slices, end;
 
     if (pitch < box->width_bytes)
@@ -63,10 +61,10 @@ static leat_status check_side(const leat_copy_box *box, enum leati_box_side side
     return LEAT_OK;
 }
 
-leat_status leati_box_check(const leat_copy_box *box)
+leat_status leati_region_check(const leat_copy_box *box)
 {
-    LEATI_TRY(check_side(box, LEATI_BOX_DST));
-    return check_side(box, LEATI_BOX_SRC);
+    LEATI_TRY(check_side(box, LEATI_REGION_DST));
+    return check_side(box, LEATI_REGION_SRC);
 }
 
 /* The slices are rows now. */
@@ -78,7 +76,7 @@ static void lay_flat(leat_copy_box *box)
     box->depth = 1;
 }
 
-void leati_box_simplify(leat_copy_box *box)
+void leati_region_simplify(leat_copy_box *box)
 {
     if (box->depth > 1 && box->height == 1)
         lay_flat(box);
@@ -99,7 +97,7 @@ void leati_box_simplify(leat_copy_box *box)
         box->dst_slice_bytes = box->src_slice_bytes = 0;
 }
 
-void leati_box_layouts(const leat_copy_box *box, leat_layout *dst, leat_layout *src)
+void leati_region_layouts(const leat_copy_box *box, leat_layout *dst, leat_layout *src)
 {
     *dst = (leat_layout){
         .dims = 3,
@@ -119,21 +117,23 @@ static bool is_on_host(const struct leati_end *end)
     return end->kind == LEAT_KIND_PAGEABLE || end->kind == LEAT_KIND_PINNED;
 }
 
-/* Do kernels reach both ends? */
-static bool suits_kernel(const leat_stream *stream, const struct leati_end *dst, const struct leati_end *src)
+bool leati_region_suits_kernel(const leat_stream *stream, const struct leati_end *dst, const struct leati_end *src,
+                               const char **why_not)
 {
     void *device = stream->device->native;
 
+    *why_not = NULL;
     if (dst->kind == LEAT_KIND_PAGEABLE || src->kind == LEAT_KIND_PAGEABLE)
-        return false;
-    if ((dst->kind == LEAT_KIND_DEVICE && dst->device != device) ||
-        (src->kind == LEAT_KIND_DEVICE && src->device != device))
-        return false;
-    return !is_on_host(dst) || !is_on_host(src);
+        *why_not = "a side is pageable";
+    else if ((dst->kind == LEAT_KIND_DEVICE && dst->device != device) ||
+             (src->kind == LEAT_KIND_DEVICE && src->device != device))
+        *why_not = "a side is another device's memory";
+    else if (is_on_host(dst) && is_on_host(src))
+        *why_not = "both sides are in host memory";
+    return !*why_not;
 }
 
-/* Rows that a DMA engine moves one by one, or in words that are shorter than its own. */
-static bool is_narrow(const leat_copy_box *box, const void *dst, const void *src)
+bool leati_region_is_narrow(const leat_copy_box *box, const void *dst, const void *src)
 {
     size_t odd = (uintptr_t)dst | (uintptr_t)src | box->width_bytes | box->dst_pitch_bytes | box->src_pitch_bytes |
                  box->dst_slice_bytes | box->src_slice_bytes;
@@ -143,71 +143,82 @@ static bool is_narrow(const leat_copy_box *box, const void *dst, const void *src
     return box->width_bytes < NARROW_BYTES || (box->width_bytes < ODD_BYTES && odd % ODD_UNIT);
 }
 
+uint64_t leati_region_cost(const leat_device *device, enum leati_protocol_id protocol, const void *dst,
+                           const void *src, const leat_copy_box *box)
+{
+    size_t rows = box->height * box->depth, bytes = rows * box->width_bytes;
+    bool narrow = device->driver->can->dma_engines && leati_region_is_narrow(box, dst, src);
+
+    if (protocol == LEATI_PROTOCOL_KERNEL)
+        return leati_cost_kernel(device, bytes);
+    return device->driver->ops->copy_rectangle ? leati_cost_rows(rows, bytes, narrow)
+                                               : leati_cost_ranges(rows, bytes);
+}
+
 /* The caller holds the plan. */
 static leat_status plan_of(const struct leati_end *dst, const struct leati_end *src, const leat_copy_box *box,
                            struct leati_layout_plan **plan, struct leati_layout_start *start)
 {
     leat_layout to, from;
 
-    leati_box_layouts(box, &to, &from);
+    leati_region_layouts(box, &to, &from);
     return leati_layout_plan_get(&to, leati_layout_align(dst->ptr), &from, leati_layout_align(src->ptr), plan,
                                  start);
 }
 
-/* Is the kernel there? If not, another way is found, and nothing is said of it. */
-static bool find_kernel(leat_device *device, const struct leati_end *dst, const struct leati_end *src,
-                        const leat_copy_box *box)
+static leat_status load_kernel(leat_device *device, const struct leati_end *dst, const struct leati_end *src,
+                               const leat_copy_box *box)
 {
     struct leati_layout_start start;
     struct leati_layout_plan *plan;
-    struct leati_sentence before;
     leat_kernel *kernel;
     leat_status status;
 
-    leati_error_keep(&before);
-    status = plan_of(dst, src, box, &plan, &start);
-    if (status == LEAT_OK) {
-        status = leati_kernel_own(device, plan->gpu.module, plan->gpu.kernel, &kernel);
-        leati_layout_plan_drop(plan);
-    }
-    if (status == LEAT_OK)
-        return true;
-    leati_error_restore(LEAT_ERROR_DRIVER, &before);
-    return false;
+    LEATI_TRY(plan_of(dst, src, box, &plan, &start));
+    status = leati_kernel_own(device, plan->gpu.module, plan->gpu.kernel, &kernel);
+    leati_layout_plan_drop(plan);
+    return status;
 }
 
-leat_status leati_box_choose(leat_stream *stream, const struct leati_end *dst, const struct leati_end *src,
-                             const leat_copy_box *box, enum leati_box_by *by)
+bool leati_region_has_kernel(leat_device *device, const struct leati_end *dst, const struct leati_end *src,
+                             const leat_copy_box *box)
 {
-    struct leati_driver *driver = stream->device->driver;
-    const char *chosen = leati_option(LEATI_OPTION_COPY_RECTANGLE);
-    bool wanted = strcmp(driver->name, "cpu") && is_narrow(box, dst->ptr, src->ptr);
-
-    *by = driver->ops->copy_rectangle ? LEATI_BOX_BY_DRIVER : LEATI_BOX_BY_ROWS;
-    if (chosen && strcmp(chosen, "auto")) {
-        if (strcmp(chosen, "driver") && strcmp(chosen, "kernel") && strcmp(chosen, "rows"))
-            return leati_fail(LEAT_ERROR_INVALID,
-                              "LEAT_COPY_RECTANGLE is set to '%s'; it may be auto, driver, kernel or rows",
-                              chosen);
-        wanted = !strcmp(chosen, "kernel");
-        if (!strcmp(chosen, "rows"))
-            *by = LEATI_BOX_BY_ROWS;
-    }
-    if (wanted && suits_kernel(stream, dst, src) && find_kernel(stream->device, dst, src, box))
-        *by = LEATI_BOX_BY_KERNEL;
-    return LEAT_OK;
+    return LEATI_QUIETLY(load_kernel(device, dst, src, box)) == LEAT_OK;
 }
 
-leat_status leati_box_kernel(const struct leati_end *dst, const struct leati_end *src, const leat_copy_box *box,
-                             const char **name)
+enum leati_protocol_id leati_region_choose(leat_stream *stream, enum leati_protocol_id forced,
+                                           const struct leati_end *dst, const struct leati_end *src,
+                                           const leat_copy_box *box)
+{
+    leat_device *device = stream->device;
+    const char *why_not;
+    bool kernel = leati_region_suits_kernel(stream, dst, src, &why_not) && forced != LEATI_PROTOCOL_DRIVER;
+
+    kernel = kernel && (forced == LEATI_PROTOCOL_KERNEL ||
+                        leati_region_cost(device, LEATI_PROTOCOL_KERNEL, dst->ptr, src->ptr, box) <
+                            leati_region_cost(device, LEATI_PROTOCOL_DRIVER, dst->ptr, src->ptr, box));
+    return kernel && leati_region_has_kernel(device, dst, src, box) ? LEATI_PROTOCOL_KERNEL
+                                                                    : LEATI_PROTOCOL_DRIVER;
+}
+
+void leati_region_explain(struct leati_text *text, const leat_stream *stream, enum leati_protocol_id protocol,
+                          const struct leati_end *dst, const struct leati_end *src, const leat_copy_box *box)
 {
     struct leati_layout_start start;
     struct leati_layout_plan *plan;
 
-    LEATI_TRY(plan_of(dst, src, box, &plan, &start));
-    *name = plan->gpu.kernel;
+    if (protocol != LEATI_PROTOCOL_KERNEL) {
+        leati_text_add(text, stream->device->driver->ops->copy_rectangle ? "the driver's call for rectangles"
+                                                                         : "the driver's call for each row");
+        return;
+    }
+    leati_text_add(text, "one kernel");
+    if (LEATI_QUIETLY(plan_of(dst, src, box, &plan, &start)) != LEAT_OK)
+        return;
+    leati_text_add(text, ", %s", plan->gpu.kernel);
     leati_layout_plan_drop(plan);
-    return LEAT_OK;
+    if (leati_region_is_narrow(box, dst->ptr, src->ptr))
+        leati_text_add(text, ", since the rows are narrow or lie across words");
 }
 
 /* ---- doing ---- */
@@ -240,12 +251,6 @@ static leat_status launch(leat_stream *stream, const struct leati_end *dst, cons
     return status;
 }
 
-static struct leati_end move_end(struct leati_end end, size_t bytes)
-{
-    end.ptr = (char *)end.ptr + bytes;
-    return end;
-}
-
 static leat_status copy_rows(leat_stream *stream, struct leati_end dst, struct leati_end src,
                              const leat_copy_box *box)
 {
@@ -254,34 +259,30 @@ static leat_status copy_rows(leat_stream *stream, struct leati_end dst, struct l
     for (size_t z = 0; z < box->depth; z++)
         for (size_t y = 0; y < box->height; y++)
             LEATI_TRY(driver->ops->copy(
-                driver, stream->native, move_end(dst, z * box->dst_slice_bytes + y * box->dst_pitch_bytes),
-                move_end(src, z * box->src_slice_bytes + y * box->src_pitch_bytes), box->width_bytes));
+                driver, stream->native, leati_end_at(dst, z * box->dst_slice_bytes + y * box->dst_pitch_bytes),
+                leati_end_at(src, z * box->src_slice_bytes + y * box->src_pitch_bytes), box->width_bytes));
     return LEAT_OK;
 }
 
-leat_status leati_box_move(leat_stream *stream, enum leati_box_by by, struct leati_end dst, struct leati_end src,
-                           const leat_copy_box *box)
+leat_status leati_region_move(leat_stream *stream, enum leati_protocol_id protocol, struct leati_end dst,
+                              struct leati_end src, const leat_copy_box *box)
 {
     struct leati_driver *driver = stream->device->driver;
 
-    switch (by) {
-    case LEATI_BOX_BY_DRIVER:
-        return driver->ops->copy_rectangle(driver, stream->native, dst, src, box);
-    case LEATI_BOX_BY_KERNEL:
+    if (protocol == LEATI_PROTOCOL_KERNEL)
         return launch(stream, &dst, &src, box);
-    default:
-        return copy_rows(stream, dst, src, box);
-    }
+    return driver->ops->copy_rectangle ? driver->ops->copy_rectangle(driver, stream->native, dst, src, box)
+                                       : copy_rows(stream, dst, src, box);
 }
 
 /* Whole slices, or rows of one slice. */
-static leat_status move_packed(leat_stream *stream, enum leati_box_by by, enum leati_box_side side,
-                               struct leati_end placed, struct leati_end packed, leat_copy_box box, size_t first)
+static leat_status move_packed(leat_stream *stream, enum leati_protocol_id protocol,
+                               enum leati_region_side side, struct leati_end placed, struct leati_end packed, leat_copy_box box, size_t first)
 {
     size_t height = box.height;
 
     /* In the box that is left, first is the row that comes first of all of the copy. */
-    if (side == LEATI_BOX_DST) {
+    if (side == LEATI_REGION_DST) {
         box.src_pitch_bytes = box.width_bytes;
         box.src_slice_bytes = box.depth > 1 ? height * box.width_bytes : 0;
     } else {
@@ -290,12 +291,12 @@ static leat_status move_packed(leat_stream *stream, enum leati_box_by by, enum l
     }
     if (box.depth == 1)
         box.dst_slice_bytes = box.src_slice_bytes = 0;
-    packed = move_end(packed, first * box.width_bytes);
-    return side == LEATI_BOX_DST ? leati_box_move(stream, by, placed, packed, &box)
-                                 : leati_box_move(stream, by, packed, placed, &box);
+    packed = leati_end_at(packed, first * box.width_bytes);
+    return side == LEATI_REGION_DST ? leati_region_move(stream, protocol, placed, packed, &box)
+                                 : leati_region_move(stream, protocol, packed, placed, &box);
 }
 
-leat_status leati_box_move_packed(leat_stream *stream, enum leati_box_by by, enum leati_box_side side,
+leat_status leati_region_move_packed(leat_stream *stream, enum leati_protocol_id protocol, enum leati_region_side side,
                                   struct leati_end placed, struct leati_end packed, const leat_copy_box *box,
                                   size_t first, size_t count)
 {
@@ -310,8 +311,8 @@ leat_status leati_box_move_packed(leat_stream *stream, enum leati_box_by by, enu
         else if (some.depth == 1)
             some.height = box->height - y;
         height = some.height * some.depth;
-        LEATI_TRY(move_packed(stream, by, side,
-                              move_end(placed, z * slice_of(box, side) + y * pitch_of(box, side)), packed, some,
+        LEATI_TRY(move_packed(stream, protocol, side,
+                              leati_end_at(placed, z * slice_of(box, side) + y * pitch_of(box, side)), packed, some,
                               done));
     }
     return LEAT_OK;

@@ -1,0 +1,788 @@
+/*
+ * batch.c - leat_copy_many(): many copies at once.
+ *
+ * All pairs are checked and sorted (pairs.h) before anything is done. Ranges that are small and near enough go
+ * together, in groups by their direction, each of which is planned as one transfer:
+ *
+ *   DEVICE  KERNEL: the device reaches both sides, and leat_copy_pieces copies them in one launch
+ *   IN      STAGED: pageable sources are packed into pinned memory, where the same launch takes them from. The
+ *           caller's thread packs where the sources may be read at once, else a host function of the stream
+ *   OUT     STAGED: the launch brings them to pinned memory, a host function to their places
+ *   HOST    HOST: host memory on both sides, one of them pageable: by that host function
+ *
+ * Large ranges, memory of other devices, and ranges that are too few are planned each by itself, as leat_copy().
+ * Where packed ranges continue one another on the device's side as well, DMAs move them and not the kernel. All
+ * that the stream needs lies in one block of pinned memory, which goes back to its pool in stream order.
+ */
+#include "copy/pairs.h"
+#include "copy/plan.h"
+#include "copy/scratch.h"
+
+#include <leat/copy.h>
+#include <leat/pool.h>
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PIECE_BYTES                                                                                               \
+    ((size_t)16 << 10)          /* what a warp copies at a time, so that unequal ranges share out evenly          \
+                                 */
+#define WORD_BYTES ((size_t)16) /* sides that lie alike in words of this size are copied in such words */
+#define TOGETHER_BYTES ((size_t)512 << 10)     /* from here on the workers pack, too */
+#define TOGETHER_PART_BYTES ((size_t)64 << 10) /* about as much at a time */
+#define BLOCK_THREADS 256u
+#define BLOCK_PIECES (BLOCK_THREADS / 32)
+#define BLOCKS_MOST 2048u
+#define HOST_BLOCKS_MOST 256u
+
+/* A range's group: by enum leati_direction, or planned by itself. */
+enum { ALONE = LEATI_DIRECTION_DEVICE + 1, GROUPS };
+
+struct batch {
+    leat_stream *stream;
+    struct leati_pairs pairs;
+    size_t largest_bytes; /* larger ranges are planned by themselves */
+    leat_kernel *kernel;
+    size_t counts[GROUPS], bytes[GROUPS]; /* of ranges */
+    const char *why_alone;
+};
+
+/* ---- planning ---- */
+
+static inline uint32_t group_of(const struct batch *batch, const struct leati_pair *pair)
+{
+    const struct leati_pairs *pairs = &batch->pairs;
+    enum leati_side to = pairs->areas[pair->to].side, from = pairs->areas[pair->from].side;
+
+    if (pair->bytes > batch->largest_bytes || to == LEATI_SIDE_FAR || from == LEATI_SIDE_FAR)
+        return ALONE;
+    if ((to != LEATI_SIDE_PAGEABLE && from != LEATI_SIDE_PAGEABLE) || pairs->look.one_pass)
+        return LEATI_DIRECTION_DEVICE;
+    if (!pairs->look.stager)
+        return ALONE;
+    if (to == LEATI_SIDE_NEAR)
+        return LEATI_DIRECTION_IN;
+    return from == LEATI_SIDE_NEAR ? LEATI_DIRECTION_OUT : LEATI_DIRECTION_HOST;
+}
+
+static void count_groups(struct batch *batch)
+{
+    memset(batch->counts, 0, sizeof batch->counts);
+    memset(batch->bytes, 0, sizeof batch->bytes);
+    for (size_t i = 0; i < batch->pairs.count; i++) {
+        struct leati_pair *pair = &batch->pairs.list[i];
+
+        pair->group = group_of(batch, pair);
+        batch->counts[pair->group]++;
+        batch->bytes[pair->group] += pair->bytes;
+    }
+}
+
+static size_t count_together(const struct batch *batch)
+{
+    return batch->pairs.count - batch->counts[ALONE];
+}
+
+static void all_alone(struct batch *batch, const char *why)
+{
+    memset(batch->counts, 0, sizeof batch->counts);
+    memset(batch->bytes, 0, sizeof batch->bytes);
+    batch->counts[ALONE] = batch->pairs.count;
+    batch->bytes[ALONE] = batch->pairs.bytes;
+    for (size_t i = 0; i < batch->pairs.count; i++)
+        batch->pairs.list[i].group = ALONE;
+    batch->why_alone = why;
+}
+
+/* The plan of a group. All ranges that may go together share one launch, so they are counted together. */
+static leat_status plan_group(const struct batch *batch, uint32_t group, struct leati_plan *plan)
+{
+    *plan = batch->pairs.look;
+    plan->transfer = (struct leati_transfer){.stream = batch->stream,
+                                             .shape = LEATI_SHAPE_BATCH,
+                                             .direction = (enum leati_direction)group,
+                                             .bytes = batch->bytes[group],
+                                             .count = group == ALONE ? batch->counts[ALONE] : count_together(batch)};
+    if (!plan->unstaged)
+        plan->unstaged = "no side is pageable";
+    LEATI_TRY(leati_protocol_forced(&plan->forced));
+    /* Who asks for a kernel gets what goes with it: packed ranges, and those that a host function copies. */
+    if (plan->forced == LEATI_PROTOCOL_KERNEL)
+        plan->forced = group == LEATI_DIRECTION_DEVICE ? LEATI_PROTOCOL_KERNEL
+                       : group == LEATI_DIRECTION_HOST ? LEATI_PROTOCOL_HOST
+                                                       : LEATI_PROTOCOL_STAGED;
+    return leati_plan_compare(plan);
+}
+
+/* Groups for which calls of the driver's are faster do not go together. */
+static leat_status plan_groups(struct batch *batch)
+{
+    for (uint32_t group = 0; group < ALONE; group++) {
+        struct leati_plan plan;
+
+        if (!batch->counts[group])
+            continue;
+        LEATI_TRY(plan_group(batch, group, &plan));
+        if (plan.protocol == LEATI_PROTOCOL_DRIVER) {
+            all_alone(batch, plan.forced == LEATI_PROTOCOL_DRIVER ? "they are planned by themselves" : "they are few");
+            break;
+        }
+    }
+    return LEAT_OK;
+}
+
+/* Without the kernel there are still the single copies. */
+static bool find_kernel(struct batch *batch)
+{
+    return LEATI_QUIETLY(leati_kernel_own(batch->stream->device, LEATI_BUILTIN_BASIC, "leat_copy_pieces",
+                                          &batch->kernel)) == LEAT_OK;
+}
+
+static leat_status choose(struct batch *batch)
+{
+    enum leati_protocol_id forced;
+
+    LEATI_TRY(leati_protocol_forced(&forced));
+    batch->why_alone = NULL;
+    batch->largest_bytes = forced == LEATI_PROTOCOL_KERNEL
+                               ? SIZE_MAX
+                               : batch->stream->device->driver->can->batch.largest_bytes;
+    count_groups(batch);
+    LEATI_TRY(plan_groups(batch));
+    if (count_together(batch) && !find_kernel(batch))
+        all_alone(batch, "the device has no kernel for it");
+    return LEAT_OK;
+}
+
+/* Only packing finds out by itself whether a source is there. What is not packed was perhaps not looked at, and
+ * what leat_copy() refuses must be known before anything is done. */
+static leat_status check_unread(struct batch *batch)
+{
+    struct leati_pairs *pairs = &batch->pairs;
+    struct leati_driver *driver = batch->stream->device->driver;
+    struct leati_target target;
+
+    if (!pairs->unread || batch->counts[ALONE] + batch->counts[LEATI_DIRECTION_HOST] == 0)
+        return LEAT_OK;
+    for (size_t i = 0; i < pairs->count; i++) {
+        const struct leati_pair *pair = &pairs->list[i];
+        leat_status status;
+
+        if (pair->from || pair->group == LEATI_DIRECTION_IN)
+            continue;
+        status = leati_pointers_find_range(driver, "src", (void *)pair->src, pair->bytes, false, &target);
+        if (status != LEAT_OK)
+            return leati_fail_in(status, "pair %u", pair->number);
+    }
+    return LEAT_OK;
+}
+
+static leat_status plan(struct batch *batch, leat_stream *stream, const leat_copy_pair *given, size_t count,
+                        bool asking)
+{
+    batch->stream = stream;
+    LEATI_TRY(leati_pairs_read(&batch->pairs, stream, given, count, asking));
+    LEATI_TRY(choose(batch));
+    return check_unread(batch);
+}
+
+/* ---- guard mode ---- */
+
+static leat_status may_use_end(struct batch *batch, const char *name, uint32_t area, uintptr_t ptr,
+                               const struct leati_pair *pair, struct leati_access *use)
+{
+    struct leati_target target = leati_pairs_target(&batch->pairs, area, ptr);
+    leat_status status = leati_may_use(use, batch->stream, name, &target, pair->bytes, *name == 'd');
+
+    return status == LEAT_OK ? status : leati_fail_in(status, "pair %u", pair->number);
+}
+
+/* Fills *use with the mark that was_used() needs; its hooks are NULL where guard mode is off. */
+static leat_status may_use(struct batch *batch, struct leati_access *use)
+{
+    struct leati_access one;
+
+    /* Acquire: pairs with the release of the pool that set them. */
+    use->hooks = atomic_load_explicit(&leati_guard_hooks, memory_order_acquire);
+    use->tick = 0;
+    if (!use->hooks)
+        return LEAT_OK;
+    use->tick = leati_order_now(batch->stream->order);
+    for (size_t i = 0; i < batch->pairs.count; i++) {
+        const struct leati_pair *pair = &batch->pairs.list[i];
+
+        LEATI_TRY(may_use_end(batch, "dst", pair->to, pair->dst, pair, &one));
+        LEATI_TRY(may_use_end(batch, "src", pair->from, pair->src, pair, &one));
+    }
+    return LEAT_OK;
+}
+
+static void end_was_used(struct batch *batch, const struct leati_access *use, uint32_t area, uintptr_t ptr,
+                         size_t bytes, bool write)
+{
+    struct leati_target target = leati_pairs_target(&batch->pairs, area, ptr);
+    struct leati_access one = {.hooks = target.block ? use->hooks : NULL, .tick = use->tick};
+
+    leati_was_used(&one, batch->stream, &target, bytes, write);
+}
+
+/* Of the ranges from first to end - 1 that went together. */
+static void was_used(struct batch *batch, const struct leati_access *use, size_t first, size_t end)
+{
+    for (size_t i = first; i < end && use->hooks; i++) {
+        const struct leati_pair *pair = &batch->pairs.list[i];
+
+        if (pair->group == ALONE)
+            continue;
+        end_was_used(batch, use, pair->to, pair->dst, pair->bytes, true);
+        end_was_used(batch, use, pair->from, pair->src, pair->bytes, false);
+    }
+}
+
+/* ---- a round: as many ranges as there is pinned memory to pack ---- */
+
+/* As the kernel reads it. */
+struct piece {
+    uint64_t dst, src; /* addresses of the device */
+    uint32_t bytes, number;
+};
+
+/* Copies pieces in the kernel's place, on the CPU device's threads, where one side may be pageable. */
+struct copier {
+    void (*copy)(struct copier *copier, const struct piece *piece);
+    struct leati_order *order;
+};
+
+/* A copy by the host. */
+struct part {
+    char *dst;
+    const char *src;
+    size_t bytes;
+    uint32_t number;
+};
+
+/* A copy by the driver, of packed memory. */
+struct dma {
+    struct leati_end dst, src;
+    size_t bytes;
+};
+
+/* What a host function of the stream does. */
+struct host_parts {
+    struct leati_order *order;
+    struct part *list;
+    size_t count;
+};
+
+/* The one block of a round; in it lies everything that the stream or its host functions look at. */
+struct block {
+    struct host_parts in, out;
+    struct copier copier;
+    struct piece *pieces;
+    size_t piece_count;
+    char *pack;
+    uintptr_t pack_shift; /* to the address for kernels */
+    size_t packed_bytes;
+    struct dma *dmas;
+    size_t dma_count;
+};
+
+/* A run of packed ranges that continue one another in pinned memory and on the device. */
+struct run {
+    uint32_t group;
+    uint32_t area;
+    uintptr_t near, packed;
+    size_t bytes; /* 0: none */
+};
+
+static size_t align_up(size_t bytes, size_t to)
+{
+    return (bytes + to - 1) / to * to;
+}
+
+/* What a range of so many bytes, or several of them, takes at most. */
+static void add_needs(struct block *needs, uint32_t group, size_t count, size_t bytes)
+{
+    if (group == LEATI_DIRECTION_IN || group == LEATI_DIRECTION_OUT)
+        needs->packed_bytes += bytes + count * 2 * WORD_BYTES;
+    if (group == LEATI_DIRECTION_IN)
+        needs->in.count += count;
+    if (group == LEATI_DIRECTION_OUT || group == LEATI_DIRECTION_HOST)
+        needs->out.count += count;
+    if (group != LEATI_DIRECTION_HOST && group != ALONE)
+        needs->piece_count += bytes / PIECE_BYTES + count;
+}
+
+/* Ends before the range that does not fit any more. */
+static size_t find_round(const struct batch *batch, size_t first, size_t most_packed, struct block *needs)
+{
+    size_t i = batch->pairs.count;
+
+    memset(needs, 0, sizeof *needs);
+    for (uint32_t group = 0; group < GROUPS && first == 0; group++)
+        add_needs(needs, group, batch->counts[group], batch->bytes[group]);
+    if (first || needs->packed_bytes > most_packed) {
+        memset(needs, 0, sizeof *needs);
+        for (i = first; i < batch->pairs.count; i++) {
+            const struct leati_pair *pair = &batch->pairs.list[i];
+
+            if (needs->packed_bytes && needs->packed_bytes + pair->bytes + 2 * WORD_BYTES > most_packed)
+                break;
+            add_needs(needs, pair->group, 1, pair->bytes);
+        }
+    }
+    /* Each of them is larger than any range that went into it. */
+    needs->dma_count = needs->packed_bytes / batch->largest_bytes;
+    return i;
+}
+
+static struct block *take_block(struct batch *batch, const struct block *needs)
+{
+    size_t in_bytes = align_up(needs->in.count * sizeof(struct part), 64);
+    size_t out_bytes = align_up(needs->out.count * sizeof(struct part), 64);
+    size_t piece_bytes = align_up(needs->piece_count * sizeof(struct piece), 64);
+    size_t dma_bytes = align_up(needs->dma_count * sizeof(struct dma), 64);
+    size_t head_bytes = align_up(sizeof(struct block), 64);
+    struct block *block = leati_scratch_take(
+        batch->stream->device, head_bytes + in_bytes + out_bytes + piece_bytes + dma_bytes + needs->packed_bytes);
+    char *at;
+
+    if (!block)
+        return NULL;
+    memset(block, 0, sizeof *block);
+    at = (char *)block + head_bytes;
+    block->in.list = (struct part *)(void *)at;
+    block->out.list = (struct part *)(void *)(at += in_bytes);
+    block->pieces = (struct piece *)(void *)(at += out_bytes);
+    block->dmas = (struct dma *)(void *)(at += piece_bytes);
+    block->pack = at + dma_bytes;
+    return block;
+}
+
+static void add_pieces(struct block *block, uintptr_t dst, uintptr_t src, size_t bytes, uint32_t number)
+{
+    for (size_t at = 0; at < bytes; at += PIECE_BYTES)
+        block->pieces[block->piece_count++] =
+            (struct piece){.dst = dst + at,
+                           .src = src + at,
+                           .bytes = (uint32_t)(bytes - at < PIECE_BYTES ? bytes - at : PIECE_BYTES),
+                           .number = number};
+}
+
+static leat_status end_run(struct batch *batch, struct block *block, struct run *run)
+{
+    struct leati_area *area = &batch->pairs.areas[run->area];
+    struct leati_end near = area->target.end, pinned = {.ptr = (void *)run->packed, .kind = LEAT_KIND_PINNED};
+    uintptr_t device_near, device_packed = run->packed + block->pack_shift;
+
+    if (!run->bytes)
+        return LEAT_OK;
+    near.ptr = (void *)run->near;
+    if (run->bytes > batch->largest_bytes) {
+        block->dmas[block->dma_count++] =
+            run->group == LEATI_DIRECTION_IN ? (struct dma){near, pinned, run->bytes} : (struct dma){pinned, near, run->bytes};
+    } else {
+        LEATI_TRY(leati_pairs_map(&batch->pairs, area));
+        device_near = run->near + (uintptr_t)area->shift;
+        if (run->group == LEATI_DIRECTION_IN)
+            add_pieces(block, device_near, device_packed, run->bytes, 0);
+        else
+            add_pieces(block, device_packed, device_near, run->bytes, 0);
+    }
+    run->bytes = 0;
+    return LEAT_OK;
+}
+
+/* Packed memory for a range of the device's, behind that of the range before where it continues that one. */
+static leat_status pack(struct batch *batch, struct block *block, struct run *run, uint32_t group, uint32_t area,
+                        uintptr_t near, size_t bytes, char **packed)
+{
+    if (run->bytes && (run->group != group || run->area != area || run->near + run->bytes != near))
+        LEATI_TRY(end_run(batch, block, run));
+    if (!run->bytes) {
+        block->packed_bytes = align_up(block->packed_bytes, WORD_BYTES) + near % WORD_BYTES;
+        *run = (struct run){
+            .group = group, .area = area, .near = near, .packed = (uintptr_t)block->pack + block->packed_bytes};
+    }
+    *packed = block->pack + block->packed_bytes;
+    block->packed_bytes += bytes;
+    run->bytes += bytes;
+    return LEAT_OK;
+}
+
+static void add_part(struct host_parts *parts, char *dst, const char *src, const struct leati_pair *pair)
+{
+    parts->list[parts->count++] =
+        (struct part){.dst = dst, .src = src, .bytes = pair->bytes, .number = pair->number};
+}
+
+static leat_status add_range(struct batch *batch, struct block *block, struct run *run,
+                             const struct leati_pair *pair)
+{
+    struct leati_area *to = &batch->pairs.areas[pair->to], *from = &batch->pairs.areas[pair->from];
+    uint32_t group = pair->group;
+    char *packed;
+
+    switch (group) {
+    case LEATI_DIRECTION_DEVICE:
+        LEATI_TRY(leati_pairs_map(&batch->pairs, to));
+        LEATI_TRY(leati_pairs_map(&batch->pairs, from));
+        add_pieces(block, pair->dst + (uintptr_t)to->shift, pair->src + (uintptr_t)from->shift, pair->bytes,
+                   pair->number);
+        break;
+    case LEATI_DIRECTION_IN:
+        LEATI_TRY(pack(batch, block, run, group, pair->to, pair->dst, pair->bytes, &packed));
+        add_part(&block->in, packed, (const char *)pair->src, pair);
+        break;
+    case LEATI_DIRECTION_OUT:
+        LEATI_TRY(pack(batch, block, run, group, pair->from, pair->src, pair->bytes, &packed));
+        add_part(&block->out, (char *)pair->dst, packed, pair);
+        break;
+    case LEATI_DIRECTION_HOST:
+        add_part(&block->out, (char *)pair->dst, (const char *)pair->src, pair);
+        break;
+    default:
+        break;
+    }
+    return LEAT_OK;
+}
+
+static leat_status fill_block(struct batch *batch, struct block *block, size_t first, size_t end)
+{
+    struct leati_driver *driver = batch->stream->device->driver;
+    struct run run = {.bytes = 0};
+    void *device_pack = block->pack;
+
+    if (driver->ops->host_device_pointer)
+        LEATI_TRY(
+            driver->ops->host_device_pointer(driver, batch->stream->device->native, block->pieces, &device_pack));
+    block->pack_shift = driver->ops->host_device_pointer ? (uintptr_t)device_pack - (uintptr_t)block->pieces : 0;
+    for (size_t i = first; i < end; i++)
+        LEATI_TRY(add_range(batch, block, &run, &batch->pairs.list[i]));
+    return end_run(batch, block, &run);
+}
+
+/* ---- the host's part ---- */
+
+/* Returns how many parts were copied before the first that could not be read or written. */
+static size_t copy_parts(const void *list, size_t first, size_t count, uintptr_t *fault)
+{
+    const struct part *parts = list;
+    size_t i;
+
+    for (i = first; i < first + count; i++)
+        if (leati_staging_copy_guarded(parts[i].dst, parts[i].src, parts[i].bytes, LEATI_STORES_CACHED, fault) !=
+            parts[i].bytes)
+            break;
+    return i - first;
+}
+
+static void describe_fault(uint32_t number, uintptr_t fault, char *text, size_t bytes)
+{
+    snprintf(
+        text, bytes,
+        "pair %u: the pageable memory at %p could not be reached (unmapped, protected, or its file shrank); keep "
+        "it until the stream has got past the copies",
+        number, (void *)fault);
+}
+
+static void fail_order(struct leati_order *order, uint32_t number, uintptr_t fault)
+{
+    char sentence[256];
+
+    describe_fault(number, fault, sentence, sizeof sentence);
+    leati_order_failed(order, LEAT_ERROR_POINTER, sentence);
+}
+
+static void copy_piece(struct copier *copier, const struct piece *piece)
+{
+    uintptr_t fault;
+
+    if (leati_staging_copy_guarded((void *)piece->dst, (const void *)piece->src, piece->bytes, LEATI_STORES_CACHED,
+                                   &fault) != piece->bytes)
+        fail_order(copier->order, piece->number, fault);
+}
+
+/* The host function. What it copies stays until the stream has got past it. */
+static void run_parts(void *argument)
+{
+    const struct host_parts *parts = argument;
+    struct leati_order *order = parts->order;
+    uintptr_t fault = 0;
+    size_t copied = copy_parts(parts->list, 0, parts->count, &fault);
+
+    if (copied < parts->count)
+        fail_order(order, parts->list[copied].number, fault);
+    leati_order_let_go(order);
+}
+
+static leat_status launch_parts(struct batch *batch, struct host_parts *parts)
+{
+    struct leati_driver *driver = batch->stream->device->driver;
+    leat_status status;
+
+    leati_order_hold(batch->stream->order);
+    parts->order = batch->stream->order;
+    status = driver->ops->launch_host(driver, batch->stream->native, run_parts, parts);
+    if (status != LEAT_OK)
+        leati_order_let_go(batch->stream->order);
+    return status;
+}
+
+/* ---- giving it to the stream ---- */
+
+static leat_status launch_pieces(struct batch *batch, struct block *block)
+{
+    bool on_host = batch->stream->device->driver->can->host_kernels;
+    uint64_t pieces = (uintptr_t)block->pieces + block->pack_shift, count = block->piece_count;
+    size_t blocks = on_host ? (count + 3) / 4 : (count + BLOCK_PIECES - 1) / BLOCK_PIECES;
+    size_t most = on_host ? HOST_BLOCKS_MOST : BLOCKS_MOST;
+    struct copier *copier = batch->pairs.look.one_pass ? &block->copier : NULL;
+    void *args[] = {&pieces, &count, &copier};
+
+    return leat_launch(batch->stream, batch->kernel, leat_dim((uint32_t)(blocks < most ? blocks : most), 1, 1),
+                       leat_dim(on_host ? 1 : BLOCK_THREADS, 1, 1), 0, args, 3);
+}
+
+static leat_status issue(struct batch *batch, struct block *block)
+{
+    struct leati_driver *driver = batch->stream->device->driver;
+    struct leati_order *order = batch->stream->order;
+    leat_status status;
+
+    if (block->in.count && !batch->pairs.look.early)
+        LEATI_TRY(launch_parts(batch, &block->in));
+    for (size_t i = 0; i < block->dma_count; i++)
+        LEATI_TRY(driver->ops->copy(driver, batch->stream->native, block->dmas[i].dst, block->dmas[i].src,
+                                    block->dmas[i].bytes));
+    if (!batch->pairs.look.one_pass) {
+        if (block->piece_count)
+            LEATI_TRY(launch_pieces(batch, block));
+        return block->out.count ? launch_parts(batch, &block->out) : LEAT_OK;
+    }
+    /* The kernel reads and writes pageable memory by itself. The host function behind it has no parts: the
+     * stream's order, to which a failure is told, is kept until it runs. */
+    leati_order_hold(order);
+    block->copier = (struct copier){.copy = copy_piece, .order = order};
+    status = block->piece_count ? launch_pieces(batch, block) : LEAT_OK;
+    if (status == LEAT_OK)
+        status = launch_parts(batch, &block->out);
+    leati_order_let_go(order);
+    return status;
+}
+
+/* The pair whose source could not be read there. It need not be the first that is missing: a thread leaves its
+ * part out when it sees that another one has failed further on. */
+static uint32_t number_at(const struct host_parts *parts, uintptr_t fault)
+{
+    size_t i = 0;
+
+    while (i + 1 < parts->count && fault - (uintptr_t)parts->list[i].src >= parts->list[i].bytes)
+        i++;
+    return parts->list[i].number;
+}
+
+/* Packs what may be read at once. DECLINED: a source cannot be read, and drivers were not asked what it is. */
+static leat_status pack_now(struct batch *batch, struct block *block, bool first)
+{
+    const struct host_parts *in = &block->in;
+    struct leati_list list = {.copy = copy_parts, .list = in->list, .count = in->count};
+    struct leati_stager *stager = batch->pairs.look.stager;
+    char sentence[256];
+    uintptr_t fault = 0;
+    size_t packed;
+
+    if (!in->count || !batch->pairs.look.early)
+        return LEAT_OK;
+    if (block->packed_bytes < TOGETHER_BYTES)
+        packed = copy_parts(in->list, 0, in->count, &fault);
+    else
+        packed = leati_stager_copy_now(stager, &list, block->packed_bytes, TOGETHER_PART_BYTES, &fault);
+    if (packed == in->count)
+        return LEAT_OK;
+    if (!first) { /* others are under group: told as leat's threads tell theirs */
+        fail_order(batch->stream->order, number_at(in, fault), fault);
+        return LEAT_OK;
+    }
+    if (!batch->pairs.asking)
+        return LEATI_DECLINED;
+    describe_fault(number_at(in, fault), fault, sentence, sizeof sentence);
+    return leati_fail(LEAT_ERROR_POINTER, "%s", sentence);
+}
+
+static leat_status copy_alone(struct batch *batch, const struct leati_pair *pair)
+{
+    struct leati_plan plan;
+    leat_status status = leati_plan_copy(&plan, batch->stream, (void *)pair->dst, (const void *)pair->src,
+                                         pair->bytes, false, false);
+
+    if (status == LEAT_OK)
+        status = leati_plan_submit(&plan, NULL);
+    return status == LEAT_OK ? status : leati_fail_in(status, "pair %u", pair->number);
+}
+
+/* The ranges from first to end - 1 that go, or do not go, together. */
+static leat_status copy_each(struct batch *batch, size_t first, size_t end, bool together)
+{
+    for (size_t i = first; i < end; i++)
+        if ((batch->pairs.list[i].group != ALONE) == together)
+            LEATI_TRY(copy_alone(batch, &batch->pairs.list[i]));
+    return LEAT_OK;
+}
+
+static leat_status copy_round(struct batch *batch, const struct block *needs, size_t first, size_t end)
+{
+    struct block *block = take_block(batch, needs);
+    leat_status status;
+
+    if (!block)
+        return copy_each(batch, first, end, true);
+    status = fill_block(batch, block, first, end);
+    if (status == LEAT_OK)
+        status = pack_now(batch, block, first == 0);
+    if (status != LEAT_OK) {
+        /* Nobody uses it yet. */
+        (void)leat_memory_free(block);
+        return status;
+    }
+    status = issue(batch, block);
+    if (block->out.count || batch->pairs.look.one_pass)
+        leati_stream_writes_host(batch->stream);
+    leati_order_given(batch->stream->order);
+    return leati_scratch_release(batch->stream, block, status);
+}
+
+/* Packed memory is counted, so that a stream that is held up does not make it endless. */
+static leat_status copy_together(struct batch *batch, const struct leati_access *use)
+{
+    struct leati_driver *driver = batch->stream->device->driver;
+    struct leati_stager *stager = batch->pairs.look.stager;
+    size_t most = batch->pairs.look.stager ? (size_t)stager->ring_bytes : 0, held = 0;
+
+    for (size_t first = 0, end; first < batch->pairs.count; first = end) {
+        struct block needs;
+
+        end = find_round(batch, first, most, &needs);
+        if (held && held + needs.packed_bytes > stager->limit_bytes) {
+            LEATI_TRY(driver->ops->stream_synchronize(driver, batch->stream->native));
+            held = 0;
+        }
+        held += needs.packed_bytes;
+        LEATI_TRY(copy_round(batch, &needs, first, end));
+        was_used(batch, use, first, end);
+    }
+    return LEAT_OK;
+}
+
+/* DECLINED: to be done again, with drivers asked about every address. */
+static leat_status copy_batch(struct batch *batch, leat_stream *stream, const leat_copy_pair *given, size_t count,
+                             bool asking)
+{
+    struct leati_access use;
+
+    LEATI_TRY(plan(batch, stream, given, count, asking));
+    LEATI_TRY(may_use(batch, &use));
+    if (batch->counts[ALONE] < batch->pairs.count)
+        LEATI_TRY(copy_together(batch, &use));
+    return batch->counts[ALONE] ? copy_each(batch, 0, batch->pairs.count, false) : LEAT_OK;
+}
+
+/* ---- the public calls ---- */
+
+static leat_status check(const char *what, leat_stream *stream, const leat_copy_pair *pairs, size_t count)
+{
+    LEATI_TRY(leati_check_permitted(what));
+    LEATI_TRY(leati_check_stream(what, stream));
+    return count ? leati_check_not_null(what, "pairs", pairs) : LEAT_OK;
+}
+
+leat_status leat_copy_many(leat_stream *stream, const leat_copy_pair *pairs, size_t count)
+{
+    leat_status status = LEATI_DECLINED;
+
+    LEATI_TRY(check("leat_copy_many", stream, pairs, count));
+    if (!count)
+        return LEAT_OK;
+    for (int asking = 0; asking < 2 && status == LEATI_DECLINED; asking++) {
+        struct batch batch;
+
+        status = copy_batch(&batch, stream, pairs, count, asking);
+        leati_pairs_end(&batch.pairs);
+    }
+    return status == LEAT_OK
+               ? status
+               : leati_fail_in(status, "leat_copy_many of %zu pairs on %s", count, stream->device->name);
+}
+
+/* ---- in words ---- */
+
+static const char *plural(size_t count)
+{
+    return count == 1 ? "" : "s";
+}
+
+static const char *why_alone(const struct batch *batch)
+{
+    const struct leati_pairs *pairs = &batch->pairs;
+
+    if (batch->why_alone)
+        return batch->why_alone;
+    return pairs->pageable && !pairs->look.stager && !pairs->look.one_pass
+               ? "they are large, another device's, or pageable where nothing can be staged"
+               : "they are large, or another device's";
+}
+
+static leat_status explain_group(struct batch *batch, uint32_t group, struct leati_text *text)
+{
+    struct leati_plan plan;
+
+    leati_text_add(text, "%zu range%s, %zu bytes\n", batch->counts[group], plural(batch->counts[group]),
+                   batch->bytes[group]);
+    if (group == ALONE) {
+        leati_text_add(text,
+                       "  protocol  planned one by one, as leat_copy()\n  why       %s\n  bound     the time that one "
+                       "copy takes; leat_copy_explain() has more\n",
+                       why_alone(batch));
+        return LEAT_OK;
+    }
+    LEATI_TRY(plan_group(batch, group, &plan));
+    leati_explain_plan(text, &plan, NULL);
+    return LEAT_OK;
+}
+
+static leat_status explain(struct batch *batch, leat_stream *stream, const leat_copy_pair *given, size_t count,
+                           struct leati_text *text)
+{
+    const struct leati_pairs *pairs = &batch->pairs;
+
+    LEATI_TRY(plan(batch, stream, given, count, true));
+    leati_text_add(text, "%zu pair%s, %zu bytes, merged into %zu range%s\n", pairs->given_count,
+                   plural(pairs->given_count), pairs->bytes, pairs->count, plural(pairs->count));
+    for (uint32_t group = 0; group < GROUPS; group++)
+        if (batch->counts[group])
+            LEATI_TRY(explain_group(batch, group, text));
+    return LEAT_OK;
+}
+
+leat_status leat_copy_many_explain(leat_stream *stream, const leat_copy_pair *pairs, size_t count, char *text,
+                                   size_t text_bytes)
+{
+    static const char what[] = "leat_copy_many_explain";
+    struct leati_text out = {.at = text, .left = text_bytes};
+    struct batch batch;
+    leat_status status;
+
+    LEATI_TRY(check(what, stream, pairs, count));
+    LEATI_TRY(leati_explain_check(what, stream, text, text_bytes));
+    text[0] = '\0';
+    if (!count) {
+        leati_text_add(&out, "no pairs: nothing to do\n");
+        return LEAT_OK;
+    }
+    status = explain(&batch, stream, pairs, count, &out);
+    leati_pairs_end(&batch.pairs);
+    return status == LEAT_OK ? status
+                             : leati_fail_in(status, "%s of %zu pairs on %s", what, count, stream->device->name);
+}

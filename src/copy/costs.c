@@ -1,0 +1,147 @@
+/* costs.c - see costs.h. */
+#include "copy/costs.h"
+
+#include "base/clock.h"
+#include "base/quick.h"
+
+/* A rate in MB/s is the same in bytes per microsecond. */
+struct line {
+    uint32_t latency_ns, mb_s;
+};
+
+/* Measured on an NVIDIA H200 (PCIe 5) in a virtual machine with 16 processors; docs/copies.md. */
+static const struct line lines[] = {
+    [LEATI_RATE_DRIVER_IN] = {7000, 11500},
+    [LEATI_RATE_DRIVER_OUT] = {8000, 11000},
+    [LEATI_RATE_EAGER_IN] = {6500, 13500},
+    [LEATI_RATE_EAGER_OUT] = {7000, 14000},
+};
+static const struct line staged_line = {25000, 45000}, host_line = {5000, 20000}, link_line = {6000, 55000};
+
+#define HELPED_MB_S 40000u /* an eager copy that workers help with */
+#define WAKE_NS 60000u     /* until a worker that sleeps copies */
+
+/* A launch with its arguments and its kernel, and how fast it moves bytes: over a link where a side is on the host. */
+#define LAUNCH_NS 10000u
+#define KERNEL_MB_S 40000u
+#define NARROW_ROW_NS 70u /* which a DMA engine takes for a narrow row; to be measured: docs/copies.md */
+#define RANGE_NS 2500u    /* a call of the driver's for a copy that is one of many */
+
+#define SEEN_LEAST_BYTES ((size_t)64 << 10)
+#define SLOWEST_MB_S 100u
+#define FASTEST_MB_S 400000u
+
+LEATI_HOT static uint64_t time_of(size_t bytes, uint32_t mb_s)
+{
+    return (uint64_t)bytes / mb_s * 1000 + (uint64_t)bytes % mb_s * 1000 / mb_s;
+}
+
+LEATI_HOT static uint32_t rate_of(const leat_device *device, enum leati_rate rate)
+{
+    /* Relaxed: any value that was ever right will do. */
+    uint32_t seen = atomic_load_explicit(&device->copy_rates[rate], memory_order_relaxed);
+
+    return seen ? seen : lines[rate].mb_s;
+}
+
+LEATI_HOT static uint64_t wake_ns(const struct leati_stager *stager)
+{
+    return stager && leati_workers_awake(stager->workers) ? 0 : WAKE_NS;
+}
+
+LEATI_HOT uint64_t leati_cost_pageable(const leat_device *device, bool out, size_t bytes)
+{
+    enum leati_rate rate = out ? LEATI_RATE_DRIVER_OUT : LEATI_RATE_DRIVER_IN;
+
+    return lines[rate].latency_ns + time_of(bytes, rate_of(device, rate));
+}
+
+LEATI_HOT uint64_t leati_cost_eager(const leat_device *device, const struct leati_stager *stager, bool out, size_t bytes)
+{
+    enum leati_rate rate = out ? LEATI_RATE_EAGER_OUT : LEATI_RATE_EAGER_IN;
+    uint64_t alone = time_of(bytes, rate_of(device, rate)), wake, helped;
+
+    if (bytes < LEATI_HELPED_BYTES)
+        return lines[rate].latency_ns + alone;
+    wake = wake_ns(stager);
+    if (alone <= wake)
+        return lines[rate].latency_ns + alone;
+    /* What is left when the helpers come. */
+    helped = time_of((size_t)((alone - wake) * rate_of(device, rate) / 1000), HELPED_MB_S);
+    return lines[rate].latency_ns + wake + (helped < alone - wake ? helped : alone - wake);
+}
+
+/* What the workers reach together. Elsewhere than beside a GPU their probe would make choices differ from run to run.
+ */
+LEATI_HOT static uint32_t workers_mb_s(const leat_device *device, const struct leati_stager *stager, bool out)
+{
+    const struct leati_staging_choice *choice = &stager->choice;
+    double gbps = out ? choice->out_gbps[choice->out] : choice->in_gbps[choice->in];
+
+    if (!device->driver->can->dma_engines || !choice->probed || gbps <= 0)
+        return staged_line.mb_s;
+    return gbps * 1000 < link_line.mb_s ? (uint32_t)(gbps * 1000) + 1 : link_line.mb_s;
+}
+
+LEATI_HOT uint64_t leati_cost_staged(const leat_device *device, const struct leati_stager *stager, bool out, size_t bytes)
+{
+    uint32_t mb_s = stager ? workers_mb_s(device, stager, out) : host_line.mb_s;
+
+    return staged_line.latency_ns + wake_ns(stager) + time_of(bytes, mb_s);
+}
+
+uint64_t leati_cost_host(const struct leati_stager *stager, size_t bytes)
+{
+    return host_line.latency_ns + wake_ns(stager) + time_of(bytes, host_line.mb_s);
+}
+
+uint64_t leati_cost_link(size_t bytes, unsigned links)
+{
+    return link_line.latency_ns * links + time_of(bytes, link_line.mb_s * links);
+}
+
+uint64_t leati_cost_rows(size_t rows, size_t bytes, bool narrow)
+{
+    return leati_cost_link(bytes, 1) + (narrow ? rows * NARROW_ROW_NS : 0);
+}
+
+uint64_t leati_cost_kernel(const leat_device *device, size_t bytes)
+{
+    return LAUNCH_NS + time_of(bytes, device->driver->can->host_kernels ? host_line.mb_s : KERNEL_MB_S);
+}
+
+uint64_t leati_cost_ranges(size_t count, size_t bytes)
+{
+    return count * RANGE_NS + time_of(bytes, link_line.mb_s);
+}
+
+uint64_t leati_cost_together(const leat_device *device, size_t bytes)
+{
+    /* The driver says from how many ranges on this is the faster one. */
+    return device->driver->can->batch.fewest_ranges * RANGE_NS - RANGE_NS / 2 + time_of(bytes, link_line.mb_s);
+}
+
+LEATI_HOT uint64_t leati_costs_start(const leat_device *device, size_t bytes)
+{
+    return bytes >= SEEN_LEAST_BYTES && device->driver->can->dma_engines ? leati_clock_ns() : 0;
+}
+
+LEATI_HOT void leati_costs_saw(leat_device *device, enum leati_rate rate, size_t bytes, uint64_t start_ns)
+{
+    uint64_t ns, seen;
+
+    if (!start_ns)
+        return;
+    ns = leati_clock_ns() - start_ns;
+    if (ns <= lines[rate].latency_ns)
+        return;
+    seen = (uint64_t)bytes * 1000 / (ns - lines[rate].latency_ns);
+    seen = seen < SLOWEST_MB_S ? SLOWEST_MB_S : seen < FASTEST_MB_S ? seen : FASTEST_MB_S;
+    leati_costs_set(device, rate, (uint32_t)((rate_of(device, rate) * UINT64_C(7) + seen) / 8));
+}
+
+LEATI_HOT void leati_costs_set(leat_device *device, enum leati_rate rate, uint32_t mb_s)
+{
+    /* Relaxed: threads that correct it at once may lose one correction. */
+    atomic_store_explicit(&device->copy_rates[rate], mb_s, memory_order_relaxed);
+}

@@ -1,0 +1,306 @@
+/* plan.c - see plan.h. Also the table of protocols, and the option that chooses among them. */
+#include "copy/plan.h"
+
+#include "base/catch.h"
+#include "base/options.h"
+#include "base/quick.h"
+#include "copy/eager.h"
+#include "copy/links.h"
+
+#include <string.h>
+
+/* Up to this size it is worth a call of the driver's to learn whether the stream is idle. */
+#define ASK_IDLE_BYTES ((size_t)8 << 20)
+
+const struct leati_protocol *const leati_protocols[LEATI_PROTOCOLS] = {
+    [LEATI_PROTOCOL_DRIVER] = &leati_proto_driver, [LEATI_PROTOCOL_EAGER] = &leati_proto_eager,
+    [LEATI_PROTOCOL_STAGED] = &leati_proto_staged, [LEATI_PROTOCOL_KERNEL] = &leati_proto_kernel,
+    [LEATI_PROTOCOL_RAILS] = &leati_proto_rails,   [LEATI_PROTOCOL_HOST] = &leati_proto_host,
+};
+
+/* ---- the option ---- */
+
+/* 0: not read yet; else one more than the protocol. Relaxed: all threads read the same value. */
+static atomic_uint forced_protocol;
+
+static leat_status read_option(enum leati_protocol_id *forced)
+{
+    const char *word = leati_option(LEATI_OPTION_COPY_PROTOCOL);
+    enum leati_protocol_id id = 0;
+
+    if (!word || !strcmp(word, "auto"))
+        id = LEATI_PROTOCOLS;
+    while (id < LEATI_PROTOCOLS && strcmp(word, leati_protocols[id]->name))
+        if (++id == LEATI_PROTOCOLS)
+            return leati_fail(LEAT_ERROR_INVALID,
+                              "LEAT_COPY_PROTOCOL is set to '%s', and takes auto, driver, eager, staged, kernel, "
+                              "rails or host",
+                              word);
+    leati_protocol_force(id);
+    *forced = id;
+    return LEAT_OK;
+}
+
+LEATI_HOT leat_status leati_protocol_forced(enum leati_protocol_id *forced)
+{
+    unsigned kept = atomic_load_explicit(&forced_protocol, memory_order_relaxed);
+
+    *forced = (enum leati_protocol_id)(kept - 1);
+    return kept ? LEAT_OK : read_option(forced);
+}
+
+void leati_protocol_force(enum leati_protocol_id forced)
+{
+    atomic_store_explicit(&forced_protocol, (unsigned)forced + 1, memory_order_relaxed);
+}
+
+/* ---- what the choice depends on ---- */
+
+/* Returns true if the device's own calls and kernels take pageable memory as it is. */
+LEATI_HOT static bool is_one_pass(const struct leati_transfer *transfer)
+{
+    const struct leati_capabilities *can = transfer->stream->device->driver->can;
+
+    if (transfer->shape == LEATI_SHAPE_LAYOUT)
+        return can->host_kernels && !leati_option_flag(LEATI_OPTION_LAYOUT_AS_GPU);
+    return can->reaches_pageable && !leati_option_flag(LEATI_OPTION_COPY_STAGE);
+}
+
+/* No stager is no failure, unless an environment variable is wrong, which is the caller's business. */
+static leat_status make_stager(struct leati_plan *plan, bool wait)
+{
+    leat_device *device = plan->transfer.stream->device;
+    struct leati_sentence before;
+    leat_status status;
+
+    leati_error_keep(&before);
+    status = wait ? leati_stager_get(device, &plan->stager) : leati_stager_find(device, &plan->stager);
+    plan->first = status == LEATI_DECLINED;
+    if (status == LEAT_OK || status == LEAT_ERROR_INVALID)
+        return status;
+    plan->stager = NULL;
+    plan->unstaged = plan->first ? "pinned memory for staging is made behind the first copies of a process"
+                                 : "there is no memory, or no thread, for staging";
+    return leati_error_restore(LEAT_OK, &before);
+}
+
+/* wait: until it is made. Else, if the driver's call can make the copy meanwhile, the plan says first. */
+LEATI_HOT static leat_status find_stager(struct leati_plan *plan, bool wait)
+{
+    /* Acquire: pairs with the release of who made it. */
+    plan->stager = atomic_load_explicit(&plan->transfer.stream->device->stager, memory_order_acquire);
+    if (!plan->stager)
+        LEATI_TRY(make_stager(plan, wait || !leati_stream_is_idle(plan->transfer.stream)));
+    if (plan->stager && plan->stager->refused[0]) {
+        plan->unstaged = plan->stager->refused;
+        plan->stager = NULL;
+    }
+    return LEAT_OK;
+}
+
+/* Is the stream idle, and may a pageable source be read at once? */
+LEATI_HOT static void look_at_stream(struct leati_plan *plan)
+{
+    const struct leati_transfer *transfer = &plan->transfer;
+    leat_stream *stream = transfer->stream;
+    bool in = transfer->direction == LEATI_DIRECTION_IN;
+    bool ask;
+
+    plan->early = in && leati_stream_reads_now(stream);
+    ask = transfer->shape == LEATI_SHAPE_BATCH || (in ? !plan->early : transfer->bytes <= ASK_IDLE_BYTES);
+    plan->idle = ask ? leati_stream_is_idle(stream) : leati_stream_known_idle(stream);
+    plan->early |= in && plan->idle;
+}
+
+LEATI_HOT static leat_status look(struct leati_plan *plan, bool wait)
+{
+    const struct leati_transfer *transfer = &plan->transfer;
+
+    plan->stager = NULL;
+    plan->unstaged = "no side is pageable";
+    plan->first = plan->one_pass = plan->early = plan->idle = false;
+    plan->rails = transfer->shape == LEATI_SHAPE_RUN && transfer->bytes >= LEATI_RAILS_BYTES
+                      ? leati_links_count(transfer->stream->device)
+                      : 0;
+    LEATI_TRY(leati_protocol_forced(&plan->forced));
+    if (transfer->direction == LEATI_DIRECTION_DEVICE && transfer->shape != LEATI_SHAPE_LAYOUT)
+        return LEAT_OK;
+    plan->one_pass = is_one_pass(transfer);
+    if (transfer->direction == LEATI_DIRECTION_DEVICE)
+        return LEAT_OK;
+    plan->unstaged = "the device reaches pageable memory by itself";
+    if (plan->one_pass && (!transfer->followed || leati_option_flag(LEATI_OPTION_STRICT)))
+        return LEAT_OK;
+    LEATI_TRY(find_stager(plan, wait || transfer->followed || transfer->shape != LEATI_SHAPE_RUN));
+    if (plan->stager && transfer->direction != LEATI_DIRECTION_HOST)
+        look_at_stream(plan);
+    return LEAT_OK;
+}
+
+leat_status leati_plan_look(struct leati_plan *plan)
+{
+    return look(plan, false);
+}
+
+/* ---- choosing ---- */
+
+/* The fastest that is left, or the one that is forced; LEATI_PROTOCOLS: none is left. */
+LEATI_HOT static enum leati_protocol_id next_protocol(const struct leati_plan *plan)
+{
+    enum leati_protocol_id best = LEATI_PROTOCOLS;
+
+    if (plan->forced < LEATI_PROTOCOLS && plan->candidates[plan->forced].cost_ns < LEATI_COST_LAST)
+        return plan->forced;
+    for (enum leati_protocol_id id = 0; id < LEATI_PROTOCOLS; id++)
+        if (plan->candidates[id].cost_ns != LEATI_COST_NONE &&
+            (best == LEATI_PROTOCOLS || plan->candidates[id].cost_ns < plan->candidates[best].cost_ns))
+            best = id;
+    return best;
+}
+
+static leat_status fail_unsupported(const struct leati_plan *plan)
+{
+    const struct leati_candidate *candidates = plan->candidates;
+
+    return leati_fail(LEAT_ERROR_HOST_MEMORY, "no protocol can make this copy now: driver: %s; staged: %s",
+                      candidates[LEATI_PROTOCOL_DRIVER].why_not, candidates[LEATI_PROTOCOL_STAGED].why_not);
+}
+
+LEATI_HOT leat_status leati_plan_compare(struct leati_plan *plan)
+{
+    plan->declined = 0;
+    for (enum leati_protocol_id id = 0; id < LEATI_PROTOCOLS; id++) {
+        const struct leati_protocol *protocol = leati_protocols[id];
+        struct leati_candidate *candidate = &plan->candidates[id];
+
+        candidate->why_not = NULL;
+        if (!protocol->supports(plan, &candidate->why_not))
+            candidate->cost_ns = LEATI_COST_NONE;
+        else
+            candidate->cost_ns = candidate->why_not ? LEATI_COST_LAST : protocol->cost_ns(plan);
+    }
+    plan->protocol = next_protocol(plan);
+    return plan->protocol < LEATI_PROTOCOLS ? LEAT_OK : fail_unsupported(plan);
+}
+
+LEATI_HOT leat_status leati_plan_choose(struct leati_plan *plan)
+{
+    LEATI_TRY(leati_plan_look(plan));
+    return leati_plan_compare(plan);
+}
+
+/* ---- contiguous copies ---- */
+
+/*
+ * What leat knows, it need not ask for. And on a stream with nothing under way it does not matter whether a host
+ * end is pageable or was pinned past leat: a short copy by the caller's thread is right for either, and finds out
+ * whether the memory can be used. Asking a driver first would take a good part of such a copy's time.
+ */
+LEATI_HOT static bool may_stay_unasked(const struct leati_plan *plan)
+{
+    const struct leati_transfer *transfer = &plan->transfer;
+    const struct leati_stager *stager =
+        atomic_load_explicit(&transfer->stream->device->stager, memory_order_acquire);
+
+    return transfer->direction < LEATI_DIRECTION_HOST && stager && !stager->refused[0] &&
+           leati_stream_known_idle(transfer->stream) && leati_catch_ready();
+}
+
+/* Returns true if the protocol finds out by itself whether pageable memory is there, before it changes anything. */
+LEATI_HOT static bool finds_out(const struct leati_plan *plan)
+{
+    return plan->transfer.shape == LEATI_SHAPE_RUN &&
+           ((plan->protocol == LEATI_PROTOCOL_EAGER && plan->transfer.bytes <= LEATI_EAGER_SHORT_BYTES &&
+             leati_catch_ready()) ||
+            (plan->protocol == LEATI_PROTOCOL_DRIVER && plan->candidates[LEATI_PROTOCOL_DRIVER].cost_ns < LEATI_COST_LAST &&
+             !plan->one_pass));
+}
+
+/* The driver's call would end the program where a page in the middle is gone; leat's threads say which. */
+static leat_status plan_first(struct leati_plan *plan)
+{
+    if (leati_transfer_is_usable(&plan->transfer))
+        return LEAT_OK;
+    LEATI_TRY(look(plan, true));
+    return leati_plan_compare(plan);
+}
+
+/* A side is pageable, or the copy may go over rails. */
+LEATI_HOT static leat_status plan_pageable(struct leati_plan *plan, void *dst, const void *src)
+{
+    struct leati_transfer *transfer = &plan->transfer;
+
+    if (transfer->unasked && !may_stay_unasked(plan))
+        LEATI_TRY(leati_transfer_resolve(transfer, dst, src, true));
+    LEATI_TRY(leati_plan_choose(plan));
+    if (transfer->unasked && plan->protocol > LEATI_PROTOCOL_EAGER) {
+        LEATI_TRY(leati_transfer_resolve(transfer, dst, src, true));
+        LEATI_TRY(leati_plan_choose(plan));
+    }
+    if (plan->first)
+        LEATI_TRY(plan_first(plan));
+    return finds_out(plan) ? LEAT_OK : leati_transfer_check_mapped(transfer);
+}
+
+LEATI_HOT leat_status leati_plan_copy(struct leati_plan *plan, leat_stream *stream, void *dst, const void *src, size_t bytes,
+                            bool followed, bool quick)
+{
+    struct leati_transfer *transfer = &plan->transfer;
+
+    transfer->stream = stream;
+    transfer->bytes = transfer->to_reach = transfer->from_reach = bytes;
+    transfer->shape = LEATI_SHAPE_RUN;
+    transfer->followed = followed;
+    transfer->deadline_ns = 0;
+    LEATI_TRY(leati_transfer_resolve(transfer, dst, src, !quick || bytes > LEATI_EAGER_SHORT_BYTES));
+    LEATI_TRY(leati_check_runs(dst, src, bytes));
+    plan->protocol = LEATI_PROTOCOL_DRIVER;
+    if (transfer->direction == LEATI_DIRECTION_DEVICE && bytes < LEATI_RAILS_BYTES)
+        return LEAT_OK;
+    return plan_pageable(plan, dst, src);
+}
+
+/* ---- doing ---- */
+
+/* The protocol declined: tries the others. DECLINED: they must be chosen anew, with drivers asked. */
+static leat_status submit_next(struct leati_plan *plan, struct leati_job **job)
+{
+    leat_status status = LEATI_DECLINED;
+
+    while (status == LEATI_DECLINED && !plan->transfer.unasked) {
+        struct leati_candidate *candidate = &plan->candidates[plan->protocol];
+        enum leati_protocol_id next;
+
+        plan->declined |= 1u << plan->protocol;
+        *candidate = (struct leati_candidate){LEATI_COST_NONE, "it declined"};
+        next = next_protocol(plan);
+        if (next == LEATI_PROTOCOLS)
+            return fail_unsupported(plan);
+        plan->protocol = next;
+        if (!finds_out(plan))
+            LEATI_TRY(leati_transfer_check_mapped(&plan->transfer));
+        status = leati_protocols[next]->submit(plan, job);
+    }
+    return status;
+}
+
+LEATI_HOT leat_status leati_plan_submit(struct leati_plan *plan, struct leati_job **job)
+{
+    const struct leati_transfer *transfer = &plan->transfer;
+    struct leati_transfer_use use;
+    leat_status status;
+
+    if (job)
+        *job = NULL;
+    LEATI_TRY(leati_transfer_may_start(transfer, &use));
+    status = leati_protocols[plan->protocol]->submit(plan, job);
+    if (status == LEATI_DECLINED)
+        status = submit_next(plan, job);
+    if (plan->protocol != LEATI_PROTOCOL_EAGER)
+        leati_order_given(transfer->stream->order);
+    if (status != LEAT_OK)
+        return status > LEAT_OK ? status : leati_fail_in(status, "%s", leati_protocols[plan->protocol]->name);
+    leati_transfer_was_given(
+        transfer, &use, plan->protocol == LEATI_PROTOCOL_EAGER && transfer->direction == LEATI_DIRECTION_OUT);
+    return LEAT_OK;
+}

@@ -1,0 +1,114 @@
+/*
+ * proto_driver.c - copies by calls of the driver.
+ *
+ * Without pageable memory these are asynchronous and the fastest there is. The driver's call for pageable memory keeps
+ * its caller: until the source has been read, or until the stream gets there. So it is used on idle streams, and
+ * where nothing else can be had.
+ */
+#include "base/quick.h"
+#include "copy/costs.h"
+#include "copy/plan.h"
+#include "copy/region.h"
+
+LEATI_HOT static bool supports(const struct leati_plan *plan, const char **why_not)
+{
+    const struct leati_transfer *transfer = &plan->transfer;
+
+    if (transfer->shape == LEATI_SHAPE_LAYOUT) {
+        *why_not = "drivers know no layouts";
+        return false;
+    }
+    if (transfer->shape == LEATI_SHAPE_BATCH || transfer->direction == LEATI_DIRECTION_DEVICE)
+        return true;
+    if (transfer->followed && plan->stager)
+        *why_not = "nothing could stop it";
+    else if (plan->one_pass || !plan->stager)
+        return true;
+    else if (transfer->shape == LEATI_SHAPE_REGION)
+        *why_not = "a page that is gone would end the program";
+    else if (!plan->idle)
+        *why_not = "it might wait for the stream";
+    return true;
+}
+
+LEATI_HOT static uint64_t cost_ns(const struct leati_plan *plan)
+{
+    const struct leati_transfer *transfer = &plan->transfer;
+    const leat_device *device = transfer->stream->device;
+
+    if (transfer->shape == LEATI_SHAPE_BATCH)
+        return leati_cost_ranges(transfer->count, transfer->bytes);
+    if (transfer->direction != LEATI_DIRECTION_DEVICE)
+        return leati_cost_pageable(device, transfer->direction == LEATI_DIRECTION_OUT, transfer->bytes);
+    if (transfer->shape == LEATI_SHAPE_REGION)
+        return leati_region_cost(device, LEATI_PROTOCOL_DRIVER, transfer->to.end.ptr, transfer->from.end.ptr,
+                                 &transfer->box);
+    return leati_cost_link(transfer->bytes, 1);
+}
+
+LEATI_HOT static leat_status call(const struct leati_transfer *transfer)
+{
+    struct leati_driver *driver = transfer->stream->device->driver;
+
+    if (transfer->shape == LEATI_SHAPE_REGION)
+        return leati_region_move(transfer->stream, LEATI_PROTOCOL_DRIVER, transfer->to.end, transfer->from.end,
+                                 &transfer->box);
+    return driver->ops->copy(driver, transfer->stream->native, transfer->to.end, transfer->from.end,
+                             transfer->bytes);
+}
+
+/* A driver may wait for the stream before it touches pageable memory, so others can give the stream work meanwhile. */
+static leat_status submit_pageable(struct leati_plan *plan)
+{
+    const struct leati_transfer *transfer = &plan->transfer;
+    bool out = transfer->direction == LEATI_DIRECTION_OUT;
+    uint64_t start;
+    leat_status status;
+
+    /* The call would end the program where a page in the middle is gone; leat's threads say which. */
+    if (plan->stager && plan->candidates[LEATI_PROTOCOL_DRIVER].cost_ns < LEATI_COST_LAST &&
+        !leati_transfer_is_usable(transfer))
+        return LEATI_DECLINED;
+    start = leati_costs_start(transfer->stream->device, transfer->bytes);
+    status = call(transfer);
+    if (status == LEAT_OK && plan->idle && transfer->shape == LEATI_SHAPE_RUN)
+        leati_costs_saw(transfer->stream->device, out ? LEATI_RATE_DRIVER_OUT : LEATI_RATE_DRIVER_IN,
+                        transfer->bytes, start);
+    if (leati_is_pageable(&transfer->to))
+        leati_stream_writes_host(transfer->stream);
+    if (plan->first)
+        leati_stager_prepare(transfer->stream->device);
+    return status;
+}
+
+LEATI_HOT static leat_status submit(struct leati_plan *plan, struct leati_job **job)
+{
+    leat_stream *stream = plan->transfer.stream;
+    leat_status status;
+
+    (void)job;
+    if (plan->transfer.direction != LEATI_DIRECTION_DEVICE)
+        return submit_pageable(plan);
+    leati_stream_piece_begins(stream);
+    status = call(&plan->transfer);
+    leati_stream_piece_ends(stream);
+    return status;
+}
+
+static void explain(const struct leati_plan *plan, struct leati_text *text)
+{
+    const struct leati_transfer *transfer = &plan->transfer;
+
+    if (transfer->shape == LEATI_SHAPE_BATCH)
+        leati_text_add(text, "one by one, each as leat_copy()");
+    else if (transfer->shape == LEATI_SHAPE_REGION)
+        leati_region_explain(text, transfer->stream, LEATI_PROTOCOL_DRIVER, &transfer->to.end, &transfer->from.end,
+                             &transfer->box);
+    else if (transfer->direction == LEATI_DIRECTION_DEVICE)
+        leati_text_add(text, "its asynchronous copy");
+    else
+        leati_text_add(text, "its copy for pageable memory");
+}
+
+const struct leati_protocol leati_proto_driver = {
+    .name = "driver", .supports = supports, .cost_ns = cost_ns, .submit = submit, .explain = explain};

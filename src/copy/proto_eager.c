@@ -1,0 +1,86 @@
+/*
+ * proto_eager.c - short copies of pageable memory, by the caller's thread.
+ *
+ * The caller copies the bytes itself, through pinned memory and DMA: nobody has to be woken. So the source has been
+ * read, or the destination written, when the call returns.
+ */
+#include "base/quick.h"
+#include "copy/costs.h"
+#include "copy/eager.h"
+#include "copy/plan.h"
+#include "copy/region.h"
+
+LEATI_HOT static bool supports(const struct leati_plan *plan, const char **why_not)
+{
+    const struct leati_transfer *transfer = &plan->transfer;
+    bool region = transfer->shape == LEATI_SHAPE_REGION;
+    bool in = transfer->direction == LEATI_DIRECTION_IN;
+
+    if (!plan->stager)
+        *why_not = plan->unstaged;
+    else if (transfer->shape != LEATI_SHAPE_RUN && !region)
+        *why_not = "it is for contiguous bytes and regions";
+    else if (transfer->direction >= LEATI_DIRECTION_HOST || plan->one_pass)
+        *why_not = "it is for copies between pageable memory and a device";
+    else if (region && (!in || transfer->bytes > LEATI_EAGER_SHORT_BYTES))
+        *why_not = in ? "more than 64 KiB" : "the destination has gaps";
+    else if (transfer->followed && (region || transfer->bytes > LEATI_EAGER_SHORT_BYTES))
+        *why_not = "nothing could stop it";
+    else if (transfer->bytes > LEATI_EAGER_MOST_BYTES)
+        *why_not = "more than 2 MiB";
+    else if (in && !plan->early)
+        *why_not = "earlier work of the stream may write the source";
+    else if (!in && !plan->idle)
+        *why_not = "the stream is busy";
+    return !*why_not;
+}
+
+LEATI_HOT static uint64_t cost_ns(const struct leati_plan *plan)
+{
+    return leati_cost_eager(plan->transfer.stream->device, plan->stager,
+                            plan->transfer.direction == LEATI_DIRECTION_OUT, plan->transfer.bytes);
+}
+
+/* The rows of a region, by the staging layer, with the caller at work. */
+static leat_status submit_region(struct leati_plan *plan)
+{
+    leat_status status = leati_stage_transfer(plan, true, NULL);
+
+    if (status != LEATI_DECLINED)
+        leati_order_given(plan->transfer.stream->order);
+    return status;
+}
+
+LEATI_HOT static leat_status submit(struct leati_plan *plan, struct leati_job **job)
+{
+    const struct leati_transfer *transfer = &plan->transfer;
+    bool out = transfer->direction == LEATI_DIRECTION_OUT;
+    uint64_t start;
+    leat_status status;
+
+    (void)job;
+    if (transfer->shape == LEATI_SHAPE_REGION)
+        return submit_region(plan);
+    start = leati_costs_start(transfer->stream->device, transfer->bytes);
+    status = (out ? leati_eager_out : leati_eager_in)(plan->stager, transfer->stream, &transfer->to,
+                                                      &transfer->from, transfer->bytes);
+    if (status == LEAT_OK)
+        leati_costs_saw(transfer->stream->device, out ? LEATI_RATE_EAGER_OUT : LEATI_RATE_EAGER_IN,
+                        transfer->bytes, start);
+    return status;
+}
+
+static void explain(const struct leati_plan *plan, struct leati_text *text)
+{
+    bool helped = plan->transfer.bytes >= LEATI_HELPED_BYTES;
+
+    if (plan->transfer.direction == LEATI_DIRECTION_IN)
+        leati_text_add(text, "by the caller%s into pinned memory, and by DMA from there",
+                       helped ? ", whom leat's threads help," : "");
+    else
+        leati_text_add(text, "by DMA into pinned memory, and by the caller%s from there",
+                       helped ? ", whom leat's threads help," : ", who waits for it,");
+}
+
+const struct leati_protocol leati_proto_eager = {
+    .name = "eager", .supports = supports, .cost_ns = cost_ns, .submit = submit, .explain = explain};

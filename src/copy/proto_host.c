@@ -1,0 +1,58 @@
+/*
+ * proto_host.c - copies from host memory to host memory, in one pass, by leat's threads.
+ *
+ * Also copies to and from the memory of a device that host threads reach, where somebody wants to follow or stop
+ * them. Without threads, layouts and batches are copied by a host function of the stream.
+ */
+#include "base/quick.h"
+#include "copy/costs.h"
+#include "copy/layout.h"
+#include "copy/plan.h"
+
+LEATI_HOT static bool supports(const struct leati_plan *plan, const char **why_not)
+{
+    const struct leati_transfer *transfer = &plan->transfer;
+
+    if (transfer->shape == LEATI_SHAPE_LAYOUT) {
+        if (plan->one_pass)
+            *why_not = "the device's kernels do it";
+        else if (!transfer->layout->on_host)
+            *why_not = "a side is not in host memory";
+    } else if (transfer->shape == LEATI_SHAPE_BATCH) {
+        if (transfer->direction != LEATI_DIRECTION_HOST)
+            *why_not = "a side is not in host memory";
+    } else if (transfer->direction == LEATI_DIRECTION_DEVICE) {
+        *why_not = "no side is pageable";
+    } else if (!plan->stager) {
+        *why_not = plan->unstaged;
+    } else if (transfer->direction != LEATI_DIRECTION_HOST && !plan->one_pass) {
+        *why_not = "a side is not in host memory";
+    }
+    return !*why_not;
+}
+
+static uint64_t cost_ns(const struct leati_plan *plan)
+{
+    if (plan->transfer.shape == LEATI_SHAPE_BATCH)
+        return leati_cost_together(plan->transfer.stream->device, plan->transfer.bytes);
+    return leati_cost_host(plan->stager, plan->transfer.bytes);
+}
+
+static leat_status submit(struct leati_plan *plan, struct leati_job **job)
+{
+    return plan->transfer.shape == LEATI_SHAPE_LAYOUT ? leati_layout_run_host(plan)
+                                                      : leati_stage_transfer(plan, false, job);
+}
+
+static void explain(const struct leati_plan *plan, struct leati_text *text)
+{
+    if (plan->transfer.shape == LEATI_SHAPE_BATCH || !plan->stager) {
+        leati_text_add(text, "by a host function of the stream");
+        return;
+    }
+    leati_text_add(text, "by leat's threads, in one pass; ");
+    leati_explain_threads(plan, text);
+}
+
+const struct leati_protocol leati_proto_host = {
+    .name = "host", .supports = supports, .cost_ns = cost_ns, .submit = submit, .explain = explain};

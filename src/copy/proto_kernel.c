@@ -1,0 +1,74 @@
+/*
+ * proto_kernel.c - copies by one kernel that reaches both sides: regions with narrow rows, layouts, and batches.
+ */
+#include "base/quick.h"
+#include "copy/costs.h"
+#include "copy/layout.h"
+#include "copy/plan.h"
+
+LEATI_HOT static bool supports(const struct leati_plan *plan, const char **why_not)
+{
+    const struct leati_transfer *transfer = &plan->transfer;
+
+    switch (transfer->shape) {
+    case LEATI_SHAPE_RUN:
+        *why_not = "it is for regions, layouts and batches";
+        break;
+    case LEATI_SHAPE_REGION:
+        (void)leati_region_suits_kernel(transfer->stream, &transfer->to.end, &transfer->from.end, why_not);
+        break;
+    case LEATI_SHAPE_LAYOUT:
+        if (!plan->one_pass && transfer->layout->far)
+            *why_not = "a side is another device's memory";
+        else if (!plan->one_pass && transfer->direction != LEATI_DIRECTION_DEVICE)
+            *why_not = "a side is pageable";
+        break;
+    case LEATI_SHAPE_BATCH:
+        if (transfer->direction != LEATI_DIRECTION_DEVICE)
+            *why_not = "a side is pageable";
+        break;
+    }
+    return !*why_not;
+}
+
+static uint64_t cost_ns(const struct leati_plan *plan)
+{
+    const struct leati_transfer *transfer = &plan->transfer;
+    const leat_device *device = transfer->stream->device;
+
+    if (transfer->shape == LEATI_SHAPE_BATCH)
+        return leati_cost_together(device, transfer->bytes);
+    return leati_cost_kernel(device, transfer->bytes);
+}
+
+static leat_status submit(struct leati_plan *plan, struct leati_job **job)
+{
+    const struct leati_transfer *transfer = &plan->transfer;
+    const struct leati_end *to = &transfer->to.end, *from = &transfer->from.end;
+
+    (void)job;
+    if (transfer->shape == LEATI_SHAPE_LAYOUT)
+        return leati_layout_run_kernel(plan);
+    if (!leati_region_has_kernel(transfer->stream->device, to, from, &transfer->box))
+        return LEATI_DECLINED;
+    return leati_region_move(transfer->stream, LEATI_PROTOCOL_KERNEL, *to, *from, &transfer->box);
+}
+
+static void explain(const struct leati_plan *plan, struct leati_text *text)
+{
+    const struct leati_transfer *transfer = &plan->transfer;
+
+    if (transfer->shape == LEATI_SHAPE_REGION)
+        leati_region_explain(text, transfer->stream, LEATI_PROTOCOL_KERNEL, &transfer->to.end, &transfer->from.end,
+                             &transfer->box);
+    else if (transfer->shape == LEATI_SHAPE_BATCH)
+        leati_text_add(text, plan->one_pass ? "one that gathers and scatters, and reaches pageable memory too"
+                                            : "one that gathers and scatters over mapped memory");
+    else if (plan->one_pass)
+        leati_text_add(text, "the device's threads, in one pass");
+    else
+        leati_text_add(text, "one, over mapped memory");
+}
+
+const struct leati_protocol leati_proto_kernel = {
+    .name = "kernel", .supports = supports, .cost_ns = cost_ns, .submit = submit, .explain = explain};

@@ -1,0 +1,114 @@
+/*
+ * proto_rails.c - large copies into a device over the host links of several (links.h).
+ *
+ * Pinned memory goes chunk by chunk, each over the next link. Pageable memory is cut into a share for each link, which
+ * is staged by itself.
+ */
+#include "base/quick.h"
+#include "copy/costs.h"
+#include "copy/links.h"
+#include "copy/plan.h"
+
+LEATI_HOT static bool supports(const struct leati_plan *plan, const char **why_not)
+{
+    const struct leati_transfer *transfer = &plan->transfer;
+    leat_device *device = transfer->stream->device;
+
+    if (transfer->shape != LEATI_SHAPE_RUN || transfer->bytes < LEATI_RAILS_BYTES)
+        *why_not = "it is for contiguous bytes, 64 MiB and more";
+    else if (transfer->to.end.kind != LEAT_KIND_DEVICE || transfer->to.device != device)
+        *why_not = "the destination is not memory of the stream's device";
+    else if (transfer->from.end.kind != LEAT_KIND_PINNED && transfer->direction != LEATI_DIRECTION_IN)
+        *why_not = "the source is not in host memory";
+    else if (transfer->direction != LEATI_DIRECTION_DEVICE && (!plan->stager || plan->one_pass))
+        *why_not = plan->unstaged;
+    else if (!plan->rails)
+        *why_not = "there are no helpers";
+    return !*why_not;
+}
+
+/* Threads share the host's memory between links, so staged copies gain less. */
+static uint64_t cost_ns(const struct leati_plan *plan)
+{
+    const struct leati_transfer *transfer = &plan->transfer;
+    unsigned links = plan->rails + 1;
+
+    if (transfer->direction == LEATI_DIRECTION_DEVICE)
+        return leati_cost_link(transfer->bytes, links);
+    return leati_cost_staged(transfer->stream->device, plan->stager, false, transfer->bytes / links);
+}
+
+static leat_status copy_pinned(const struct leati_plan *plan, struct leati_fleet *fleet)
+{
+    const struct leati_transfer *transfer = &plan->transfer;
+    struct leati_driver *driver = transfer->stream->device->driver;
+    size_t bytes = transfer->bytes;
+    unsigned link = 0;
+
+    for (size_t at = 0; at < bytes; at += LEATI_LINK_CHUNK_BYTES, link = (link + 1) % (plan->rails + 1)) {
+        size_t chunk = bytes - at < LEATI_LINK_CHUNK_BYTES ? bytes - at : LEATI_LINK_CHUNK_BYTES;
+        struct leati_end to = leati_end_at(transfer->to.end, at), from = leati_end_at(transfer->from.end, at);
+
+        if (link)
+            LEATI_TRY(leati_route_copy(leati_fleet_route(fleet, link - 1), to, from, chunk));
+        else
+            LEATI_TRY(driver->ops->copy(driver, transfer->stream->native, to, from, chunk));
+    }
+    return LEAT_OK;
+}
+
+static leat_status copy_staged(const struct leati_plan *plan, struct leati_fleet *fleet)
+{
+    const struct leati_transfer *transfer = &plan->transfer;
+    size_t share = transfer->bytes / (plan->rails + 1) & ~(size_t)4095;
+
+    for (unsigned link = 0; link <= plan->rails; link++) {
+        struct leati_stage_request request = {
+            .direction = LEATI_DIRECTION_IN,
+            .early = plan->early,
+            .deadline_ns = transfer->deadline_ns,
+            .route = link ? leati_fleet_route(fleet, link - 1) : NULL,
+        };
+        struct leati_target to = leati_target_at(transfer->to, link * share);
+        struct leati_target from = leati_target_at(transfer->from, link * share);
+        size_t bytes = link < plan->rails ? share : transfer->bytes - link * share;
+        leat_status status =
+            leati_stage_start(plan->stager, transfer->stream, &to, &from, bytes, &request, NULL);
+
+        if (status == LEATI_DECLINED)
+            return leati_fail(LEAT_ERROR_HOST_MEMORY, "no pinned memory for staging over %u links",
+                              plan->rails + 1);
+        LEATI_TRY(status);
+    }
+    return LEAT_OK;
+}
+
+static leat_status submit(struct leati_plan *plan, struct leati_job **job)
+{
+    leat_stream *stream = plan->transfer.stream;
+    struct leati_fleet *fleet;
+    leat_status status, ended;
+
+    (void)job;
+    leati_stream_piece_begins(stream);
+    fleet = leati_fleet_begin(stream);
+    if (!fleet) {
+        leati_stream_piece_ends(stream);
+        return LEATI_DECLINED;
+    }
+    status = plan->transfer.direction == LEATI_DIRECTION_DEVICE ? copy_pinned(plan, fleet)
+                                                                : copy_staged(plan, fleet);
+    ended = leati_fleet_end(fleet, stream, status != LEAT_OK);
+    leati_stream_piece_ends(stream);
+    return status != LEAT_OK ? status : ended;
+}
+
+static void explain(const struct leati_plan *plan, struct leati_text *text)
+{
+    leati_text_add(text, "%s over %u host links, and across from %u other device%s",
+                   plan->transfer.direction == LEATI_DIRECTION_DEVICE ? "by DMA" : "staged", plan->rails + 1,
+                   plan->rails, plan->rails > 1 ? "s" : "");
+}
+
+const struct leati_protocol leati_proto_rails = {
+    .name = "rails", .supports = supports, .cost_ns = cost_ns, .submit = submit, .explain = explain};

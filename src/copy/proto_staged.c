@@ -1,0 +1,166 @@
+/*
+ * proto_staged.c - copies of pageable memory by leat's threads, through a ring of pinned memory.
+ *
+ * The call returns at once: stream and threads wait for each other (staging/job.h). Layouts and batches are packed
+ * into pinned memory, or unpacked from there; layout_run.c and batch.c do that.
+ */
+#include "base/quick.h"
+#include "copy/costs.h"
+#include "copy/layout.h"
+#include "copy/plan.h"
+
+static bool supports_layout(const struct leati_plan *plan, const char **why_not)
+{
+    const struct leati_layout_copy *layout = plan->transfer.layout;
+
+    if (plan->one_pass)
+        *why_not = "the device reaches both sides";
+    else if (layout->on_host)
+        *why_not = "both sides are in host memory";
+    else if (plan->transfer.direction == LEATI_DIRECTION_DEVICE && !layout->far)
+        *why_not = "the device reaches both sides";
+    return !*why_not;
+}
+
+LEATI_HOT static bool supports(const struct leati_plan *plan, const char **why_not)
+{
+    const struct leati_transfer *transfer = &plan->transfer;
+
+    if (transfer->shape == LEATI_SHAPE_LAYOUT)
+        return supports_layout(plan, why_not);
+    if (!plan->stager)
+        *why_not = plan->unstaged;
+    else if (transfer->direction == LEATI_DIRECTION_HOST)
+        *why_not = "both sides are in host memory";
+    else if (transfer->direction == LEATI_DIRECTION_DEVICE)
+        *why_not = "no side is pageable";
+    else if (plan->one_pass)
+        *why_not = "the device reaches pageable memory by itself";
+    /* Several chunks of whole rows must fit into a ring. */
+    else if (transfer->shape == LEATI_SHAPE_REGION && transfer->box.width_bytes > plan->stager->ring_bytes / 8)
+        *why_not = "a row fills too much of a ring";
+    return !*why_not;
+}
+
+LEATI_HOT static uint64_t cost_ns(const struct leati_plan *plan)
+{
+    const struct leati_transfer *transfer = &plan->transfer;
+
+    if (transfer->shape == LEATI_SHAPE_BATCH)
+        return leati_cost_together(transfer->stream->device, transfer->bytes);
+    return leati_cost_staged(transfer->stream->device, plan->stager, transfer->direction == LEATI_DIRECTION_OUT,
+                             transfer->bytes);
+}
+
+/* Between the ring, where the rows of a region lie packed, and the device. */
+struct ring_side {
+    struct leati_end to, from;
+    leat_copy_box box;
+    enum leati_protocol_id protocol;
+};
+
+static struct ring_side ring_side_of(const struct leati_plan *plan)
+{
+    const struct leati_transfer *transfer = &plan->transfer;
+    struct leati_end ring = {.kind = LEAT_KIND_PINNED}; /* its place is aligned like whole words */
+    struct ring_side side = {.to = transfer->to.end, .from = transfer->from.end, .box = transfer->box};
+    size_t slice_bytes = side.box.depth > 1 ? side.box.height * side.box.width_bytes : 0;
+
+    if (transfer->direction == LEATI_DIRECTION_IN) {
+        side.from = ring;
+        side.box.src_pitch_bytes = side.box.width_bytes;
+        side.box.src_slice_bytes = slice_bytes;
+    } else {
+        side.to = ring;
+        side.box.dst_pitch_bytes = side.box.width_bytes;
+        side.box.dst_slice_bytes = slice_bytes;
+    }
+    side.protocol = leati_region_choose(transfer->stream, plan->forced, &side.to, &side.from, &side.box);
+    return side;
+}
+
+leat_status leati_stage_transfer(struct leati_plan *plan, bool eager, struct leati_job **job)
+{
+    const struct leati_transfer *transfer = &plan->transfer;
+    bool region = transfer->shape == LEATI_SHAPE_REGION, host = plan->protocol == LEATI_PROTOCOL_HOST;
+    struct leati_stage_request request = {.direction = host ? LEATI_DIRECTION_HOST : transfer->direction,
+                                          .early = plan->early,
+                                          .eager = eager,
+                                          .deadline_ns = transfer->deadline_ns};
+    struct leati_staged_box staged;
+
+    if (region) {
+        staged.box = transfer->box;
+        staged.protocol = host ? LEATI_PROTOCOL_HOST : ring_side_of(plan).protocol;
+        request.box = &staged;
+    }
+    return leati_stage_start(plan->stager, transfer->stream, &transfer->to, &transfer->from, transfer->bytes,
+                             &request, job);
+}
+
+static leat_status submit(struct leati_plan *plan, struct leati_job **job)
+{
+    if (plan->transfer.shape == LEATI_SHAPE_LAYOUT)
+        return leati_layout_run_staged(plan);
+    return leati_stage_transfer(plan, false, job);
+}
+
+static void explain_region(const struct leati_plan *plan, struct leati_text *text)
+{
+    struct ring_side side = ring_side_of(plan);
+
+    leati_text_add(text, plan->transfer.direction == LEATI_DIRECTION_IN
+                             ? "rows packed into a ring of pinned memory by leat's threads, from there by "
+                             : "rows unpacked from a ring of pinned memory by leat's threads, to there by ");
+    leati_region_explain(text, plan->transfer.stream, side.protocol, &side.to, &side.from, &side.box);
+}
+
+static void explain_batch(const struct leati_plan *plan, struct leati_text *text)
+{
+    if (plan->transfer.direction == LEATI_DIRECTION_OUT)
+        leati_text_add(text, "gathered into pinned memory by DMA or by one kernel, from there by a host function of "
+                             "the stream");
+    else if (plan->early)
+        leati_text_add(text, "packed into pinned memory by the caller and leat's threads, from there by DMA or by "
+                             "one kernel that scatters");
+    else
+        leati_text_add(text, "packed into pinned memory by a host function of the stream, from there by DMA or by "
+                             "one kernel that scatters");
+}
+
+static void explain_run(const struct leati_plan *plan, struct leati_text *text)
+{
+    const struct leati_stager *stager = plan->stager;
+    size_t ring_bytes = leati_staging_ring_bytes(plan->transfer.bytes, (size_t)stager->ring_bytes);
+    struct leati_cut cut = {.bytes = plan->transfer.bytes,
+                            .ring_bytes = ring_bytes,
+                            .out = plan->transfer.direction == LEATI_DIRECTION_OUT,
+                            .threads = stager->share};
+    uint32_t chunks = leati_staging_cut(&cut, NULL);
+
+    leati_text_add(text, "in %u chunk%s through a ring of ", chunks, chunks == 1 ? "" : "s");
+    leati_text_add_bytes(text, ring_bytes);
+    leati_text_add(text, " of pinned memory; ");
+    leati_explain_threads(plan, text);
+}
+
+static void explain(const struct leati_plan *plan, struct leati_text *text)
+{
+    switch (plan->transfer.shape) {
+    case LEATI_SHAPE_RUN:
+        explain_run(plan, text);
+        break;
+    case LEATI_SHAPE_REGION:
+        explain_region(plan, text);
+        break;
+    case LEATI_SHAPE_LAYOUT:
+        leati_layout_explain_staged(plan, text);
+        break;
+    case LEATI_SHAPE_BATCH:
+        explain_batch(plan, text);
+        break;
+    }
+}
+
+const struct leati_protocol leati_proto_staged = {
+    .name = "staged", .supports = supports, .cost_ns = cost_ns, .submit = submit, .explain = explain};

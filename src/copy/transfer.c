@@ -1,0 +1,76 @@
+/* transfer.c - see transfer.h. */
+#include "copy/transfer.h"
+
+#include "base/quick.h"
+
+LEATI_HOT static enum leati_direction direction_of(const struct leati_target *to, const struct leati_target *from)
+{
+    bool in = leati_is_pageable(from), out = leati_is_pageable(to);
+
+    if (!in && !out)
+        return LEATI_DIRECTION_DEVICE;
+    if (leati_is_on_host(to) && leati_is_on_host(from))
+        return LEATI_DIRECTION_HOST;
+    return in ? LEATI_DIRECTION_IN : LEATI_DIRECTION_OUT;
+}
+
+LEATI_HOT leat_status leati_transfer_resolve(struct leati_transfer *transfer, void *dst, const void *src, bool ask)
+{
+    struct leati_driver *driver = transfer->stream->device->driver;
+    struct leati_target *to = &transfer->to, *from = &transfer->from;
+
+    LEATI_TRY(leati_pointers_find_unread(driver, "dst", dst, transfer->to_reach, ask, to));
+    LEATI_TRY(leati_pointers_find_unread(driver, "src", src, transfer->from_reach, ask, from));
+    LEATI_TRY(leati_check_reach(transfer->stream, "dst", to));
+    LEATI_TRY(leati_check_reach(transfer->stream, "src", from));
+    transfer->unasked = !ask;
+    transfer->direction = direction_of(to, from);
+    return LEAT_OK;
+}
+
+LEATI_HOT leat_status leati_check_runs(const void *dst, const void *src, size_t bytes)
+{
+    uintptr_t d = (uintptr_t)dst, s = (uintptr_t)src;
+
+    if (d - s < bytes || s - d < bytes)
+        return leati_fail(LEAT_ERROR_OVERLAP, "dst %p and src %p overlap within %zu bytes; use a third place", dst,
+                          src, bytes);
+    return LEAT_OK;
+}
+
+leat_status leati_transfer_check_mapped(const struct leati_transfer *transfer)
+{
+    const struct leati_target *to = &transfer->to, *from = &transfer->from;
+
+    if (leati_is_pageable(to))
+        LEATI_TRY(leati_pointers_check_mapped("dst", to->end.ptr, transfer->to_reach, true));
+    if (leati_is_pageable(from))
+        LEATI_TRY(leati_pointers_check_mapped("src", from->end.ptr, transfer->from_reach, false));
+    return LEAT_OK;
+}
+
+bool leati_transfer_is_usable(const struct leati_transfer *transfer)
+{
+    const struct leati_target *to = &transfer->to, *from = &transfer->from;
+
+    return (!leati_is_pageable(from) || leati_staging_usable(from->end.ptr, transfer->bytes, false)) &&
+           (!leati_is_pageable(to) || leati_staging_usable(to->end.ptr, transfer->bytes, true));
+}
+
+LEATI_HOT leat_status leati_transfer_may_start(const struct leati_transfer *transfer, struct leati_transfer_use *use)
+{
+    const struct leati_target *to = &transfer->to, *from = &transfer->from;
+
+    if (to->end.device && from->end.device && to->end.device != from->end.device)
+        LEATI_TRY(leati_enable_peers(to->device, from->device));
+    LEATI_TRY(leati_may_use(&use->written, transfer->stream, "dst", to, transfer->to_reach, true));
+    return leati_may_use(&use->read, transfer->stream, "src", from, transfer->from_reach, false);
+}
+
+LEATI_HOT void leati_transfer_was_given(const struct leati_transfer *transfer, struct leati_transfer_use *use, bool complete)
+{
+    leati_was_used(&use->written, transfer->stream, &transfer->to, transfer->to_reach, true);
+    if (complete)
+        use->read.tick = 0;
+    leati_was_used(&use->read, transfer->stream, &transfer->from, transfer->from_reach, false);
+}
