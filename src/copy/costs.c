@@ -28,8 +28,6 @@ static const struct line staged_line = {25000, 45000}, host_line = {5000, 20000}
 #define RANGE_NS 2500u    /* a call of the driver's for a copy that is one of many */
 
 #define SEEN_LEAST_BYTES ((size_t)64 << 10)
-#define SLOWEST_MB_S 100u
-#define FASTEST_MB_S 400000u
 
 LEATI_HOT static uint64_t time_of(size_t bytes, uint32_t mb_s)
 {
@@ -128,7 +126,7 @@ LEATI_HOT uint64_t leati_costs_start(const leat_device *device, size_t bytes)
 
 LEATI_HOT void leati_costs_saw(leat_device *device, enum leati_rate rate, size_t bytes, uint64_t start_ns)
 {
-    uint64_t ns, seen;
+    uint64_t slowest = lines[rate].mb_s / 2, ns, seen;
 
     if (!start_ns)
         return;
@@ -136,7 +134,8 @@ LEATI_HOT void leati_costs_saw(leat_device *device, enum leati_rate rate, size_t
     if (ns <= lines[rate].latency_ns)
         return;
     seen = (uint64_t)bytes * 1000 / (ns - lines[rate].latency_ns);
-    seen = seen < SLOWEST_MB_S ? SLOWEST_MB_S : seen < FASTEST_MB_S ? seen : FASTEST_MB_S;
+    /* A copy after a long pause takes longer than its bytes say, by any protocol. */
+    seen = seen < slowest ? slowest : seen < 4 * slowest ? seen : 4 * slowest;
     leati_costs_set(device, rate, (uint32_t)((rate_of(device, rate) * UINT64_C(7) + seen) / 8));
 }
 

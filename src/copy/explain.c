@@ -186,6 +186,15 @@ void leati_explain_plan(struct leati_text *text, const struct leati_plan *plan, 
 
 /* ---- the public call ---- */
 
+/* What is explained is how copies go once a process's first ones are done. */
+static void get_ready(leat_device *device)
+{
+    struct leati_stager *stager;
+
+    if (device->driver->can->dma_engines)
+        (void)LEATI_QUIETLY(leati_stager_get(device, &stager));
+}
+
 leat_status leati_explain_check(const char *what, leat_stream *stream, const char *text, size_t text_bytes)
 {
     LEATI_TRY(leati_check_permitted(what));
@@ -193,6 +202,7 @@ leat_status leati_explain_check(const char *what, leat_stream *stream, const cha
     LEATI_TRY(leati_check_not_null(what, "text", text));
     if (!text_bytes)
         return leati_fail(LEAT_ERROR_INVALID, "%s: text_bytes is 0; use at least 1024", what);
+    get_ready(stream->device);
     return LEAT_OK;
 }
 

@@ -206,12 +206,11 @@ LEATI_HOT static bool may_stay_unasked(const struct leati_plan *plan)
            leati_stream_known_idle(transfer->stream) && leati_catch_ready();
 }
 
-/* Returns true if the protocol finds out by itself whether pageable memory is there, before it changes anything. */
+/* Returns true if the protocol finds out by itself whether pageable memory is there. */
 LEATI_HOT static bool finds_out(const struct leati_plan *plan)
 {
     return plan->transfer.shape == LEATI_SHAPE_RUN &&
-           ((plan->protocol == LEATI_PROTOCOL_EAGER && plan->transfer.bytes <= LEATI_EAGER_SHORT_BYTES &&
-             leati_catch_ready()) ||
+           ((plan->protocol == LEATI_PROTOCOL_EAGER && leati_catch_ready()) ||
             (plan->protocol == LEATI_PROTOCOL_DRIVER && plan->candidates[LEATI_PROTOCOL_DRIVER].cost_ns < LEATI_COST_LAST &&
              !plan->one_pass));
 }
@@ -242,6 +241,15 @@ LEATI_HOT static leat_status plan_pageable(struct leati_plan *plan, void *dst, c
     return finds_out(plan) ? LEAT_OK : leati_transfer_check_mapped(transfer);
 }
 
+/* Returns true if it does not matter what an unknown address is, or if drivers said not long ago that it is pageable.
+ */
+LEATI_HOT static bool is_quick(const void *dst, const void *src, size_t bytes)
+{
+    return bytes <= LEATI_EAGER_SHORT_BYTES ||
+           (bytes <= LEATI_EAGER_MOST_BYTES &&
+            (leati_pointers_was_pageable(dst, bytes) || leati_pointers_was_pageable(src, bytes)));
+}
+
 LEATI_HOT leat_status leati_plan_copy(struct leati_plan *plan, leat_stream *stream, void *dst, const void *src, size_t bytes,
                             bool followed, bool quick)
 {
@@ -252,7 +260,7 @@ LEATI_HOT leat_status leati_plan_copy(struct leati_plan *plan, leat_stream *stre
     transfer->shape = LEATI_SHAPE_RUN;
     transfer->followed = followed;
     transfer->deadline_ns = 0;
-    LEATI_TRY(leati_transfer_resolve(transfer, dst, src, !quick || bytes > LEATI_EAGER_SHORT_BYTES));
+    LEATI_TRY(leati_transfer_resolve(transfer, dst, src, !quick || !is_quick(dst, src, bytes)));
     LEATI_TRY(leati_check_runs(dst, src, bytes));
     plan->protocol = LEATI_PROTOCOL_DRIVER;
     if (transfer->direction == LEATI_DIRECTION_DEVICE && bytes < LEATI_RAILS_BYTES)
