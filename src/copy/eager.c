@@ -1,21 +1,14 @@
 /* eager.c - see eager.h. */
 #include "copy/eager.h"
 
-#include "base/clock.h"
 #include "base/quick.h"
-#include "base/thread.h"
 
 #include <assert.h>
-#include <sched.h>
 #include <stdlib.h>
 
 #define FLAGS_BYTES ((size_t)4096)
-#define CACHED_BYTES ((size_t)32 << 10) /* up to here written through the caches, where they are read soon */
-#define PIECE_BYTES ((size_t)64 << 10)
-#define HELPED_BYTES ((size_t)256 << 10) /* from here on workers help to empty a ring */
-#define HALVED_BYTES ((size_t)512 << 10) /* from here on two DMAs bring the bytes */
-#define PAUSES 100
-#define ASK_NS 1000000u
+#define CACHED_BYTES ((size_t)32 << 10)  /* up to here written through the caches, where they are read soon */
+#define HALVED_BYTES ((size_t)512 << 10) /* out: from here on two DMAs bring the bytes, and workers help */
 #define QUARTERS 4
 #define QUARTER_BYTES (2 * LEATI_EAGER_SHORT_BYTES)
 #define ALIGNMENT ((size_t)64)
@@ -256,16 +249,14 @@ LEATI_HOT static void release_ring(struct leati_eager_ring *ring, leat_stream *s
 /* ---- longer copies ---- */
 
 /* By the staging layer, with the caller at work; block: the ring to use, or NULL. */
-static leat_status copy_in(struct leati_stager *stager, leat_stream *stream, const struct leati_target *to,
-                           const struct leati_target *from, size_t bytes, struct leati_flags *block)
+static leat_status by_staging(struct leati_stager *stager, leat_stream *stream, const struct leati_target *to,
+                              const struct leati_target *from, size_t bytes, enum leati_direction direction,
+                              struct leati_flags *block)
 {
     struct leati_stage_request request = {
-        .direction = LEATI_DIRECTION_IN, .early = true, .eager = true, .block = block};
-    leat_status status = leati_stage_start(stager, stream, to, from, bytes, &request, NULL);
+        .direction = direction, .early = direction == LEATI_DIRECTION_IN, .eager = true, .block = block};
 
-    if (status != LEATI_DECLINED)
-        leati_order_given(stream->order);
-    return status;
+    return leati_stage_start(stager, stream, to, from, bytes, &request, NULL);
 }
 
 LEATI_HOT leat_status leati_eager_in(struct leati_stager *stager, leat_stream *stream,
@@ -279,147 +270,46 @@ LEATI_HOT leat_status leati_eager_in(struct leati_stager *stager, leat_stream *s
         return short_in(stager, stream, to, from, bytes);
     ring = take_ring(stager, stream);
     if (!ring)
-        return copy_in(stager, stream, to, from, bytes, NULL);
-    status = copy_in(stager, stream, to, from, bytes, ring->block);
+        return by_staging(stager, stream, to, from, bytes, LEATI_DIRECTION_IN, NULL);
+    status = by_staging(stager, stream, to, from, bytes, LEATI_DIRECTION_IN, ring->block);
     release_ring(ring, stream, status != LEATI_DECLINED);
     return status;
 }
 
-/* Memory that is copied in pieces, each by one thread. */
-struct pieces {
-    char *dst;
-    const char *src;
-    size_t bytes;
-};
-
-static size_t copy_pieces(const void *list, size_t first, size_t count, uintptr_t *fault)
+/* One DMA, and the driver's wait for the stream. */
+LEATI_HOT static leat_status copy_out(struct leati_eager_ring *ring, leat_stream *stream,
+                                      const struct leati_target *to, const struct leati_target *from, size_t bytes)
 {
-    const struct pieces *pieces = list;
-    size_t i;
+    struct leati_end slot = {.ptr = (char *)ring->block + FLAGS_BYTES, .kind = LEAT_KIND_PINNED};
+    struct leati_driver *driver = stream->device->driver;
+    const char *last = (const char *)to->end.ptr + bytes - 1;
+    struct leati_caught_up caught_up;
+    uintptr_t fault;
 
-    for (i = first; i < first + count; i++) {
-        size_t at = i * PIECE_BYTES, bytes = pieces->bytes - at < PIECE_BYTES ? pieces->bytes - at : PIECE_BYTES;
-
-        if (leati_staging_copy_guarded(pieces->dst + at, pieces->src + at, bytes, LEATI_STORES_STREAMING, fault) !=
-            bytes)
-            break;
-    }
-    return i - first;
-}
-
-/* Takes the bytes out of a ring, with workers where that is worth it. Returns false after a fault. */
-static bool empty_ring(struct leati_stager *stager, char *dst, const char *src, size_t bytes, uintptr_t *fault)
-{
-    struct pieces pieces = {dst, src, bytes};
-    struct leati_list list = {
-        .copy = copy_pieces, .list = &pieces, .count = (bytes + PIECE_BYTES - 1) / PIECE_BYTES};
-
-    if (bytes < HELPED_BYTES)
-        return leati_staging_copy_guarded(dst, src, bytes, policy_of(bytes), fault) == bytes;
-    return leati_stager_copy_now(stager, &list, bytes, PIECE_BYTES, fault) == list.count;
-}
-
-/* A copy out of the device on its way through a ring. */
-struct out {
-    struct leati_stager *stager;
-    leat_stream *stream;
-    struct leati_flags *flags;
-    char *ring, *dst;
-    struct leati_end from; /* the device's side */
-    size_t bytes;
-    size_t first_bytes; /* behind which the stream writes the flag completed_chunks; 0: it writes none */
-};
-
-/* Gives the stream the DMAs. */
-static leat_status give_out(const struct out *out)
-{
-    struct leati_end slot = {.ptr = out->ring, .kind = LEAT_KIND_PINNED}, from = out->from;
-    struct leati_driver *driver = out->stream->device->driver;
-    struct leati_value flag = {.word = &out->flags->completed_chunks, .value = 1};
-    leat_status status = LEAT_OK;
-
-    leati_stream_piece_begins(out->stream);
-    if (out->first_bytes) {
-        atomic_store_explicit(&out->flags->completed_chunks, 0, memory_order_relaxed);
-        status = driver->ops->copy(driver, out->stream->native, slot, from, out->first_bytes);
-        if (status == LEAT_OK)
-            status = driver->ops->stream_values(driver, out->stream->native, &flag, 1);
-        slot.ptr = out->ring + out->first_bytes;
-        from.ptr = (char *)from.ptr + out->first_bytes;
-    }
-    if (status == LEAT_OK)
-        status = driver->ops->copy(driver, out->stream->native, slot, from, out->bytes - out->first_bytes);
-    leati_stream_piece_ends(out->stream);
-    leati_order_given(out->stream->order);
-    return status;
-}
-
-/* Waits for the flag. Whatever ends the wait early, the driver's wait for the stream tells. */
-static void wait_for_first(const struct out *out)
-{
-    struct leati_driver *driver = out->stream->device->driver;
-    uint64_t asked = leati_clock_ns();
-
-    /* Acquire: what the DMA wrote is there. */
-    for (unsigned looks = 1; !atomic_load_explicit(&out->flags->completed_chunks, memory_order_acquire); looks++) {
-        leati_pause();
-        if (looks % PAUSES)
-            continue;
-        sched_yield(); /* whoever brings the bytes may want this processor */
-        if (leati_clock_ns() - asked < ASK_NS)
-            continue;
-        if (LEATI_QUIETLY(driver->ops->stream_query(driver, out->stream->native)) != LEAT_NOT_READY)
-            return;
-        asked = leati_clock_ns();
-    }
-}
-
-static leat_status fail_write(const struct out *out, uintptr_t fault)
-{
-    return leati_fail(LEAT_ERROR_POINTER, "dst: %p cannot be written at %p: unmapped or protected", out->dst,
-                      (void *)fault);
-}
-
-/* One DMA and the driver's wait for the stream, or two DMAs with a flag in between, so that the first half is
- * taken out while the link brings the second. More flags take longer than they gain. */
-static leat_status copy_out(const struct out *out)
-{
-    struct leati_driver *driver = out->stream->device->driver;
-    bool written = true;
-    uintptr_t fault = 0;
-    uint64_t given;
-
-    LEATI_TRY(give_out(out));
+    LEATI_TRY(give_dma(stream, slot, from->end, bytes));
     /* Pages that nobody has touched yet are made while the link is busy. */
-    if (out->bytes > LEATI_EAGER_SHORT_BYTES && !leati_staging_resident(out->dst + out->bytes - 1, 1))
-        leati_staging_prefault(out->dst, out->bytes);
-    given = atomic_load_explicit(&out->stream->order->given, memory_order_relaxed);
-    if (out->first_bytes) {
-        wait_for_first(out);
-        written = empty_ring(out->stager, out->dst, out->ring, out->first_bytes, &fault);
-    }
-    LEATI_TRY(driver->ops->stream_synchronize(driver, out->stream->native));
-    leati_order_seen_idle(out->stream->order, given);
-    written = written && empty_ring(out->stager, out->dst + out->first_bytes, out->ring + out->first_bytes,
-                                    out->bytes - out->first_bytes, &fault);
-    return written ? LEAT_OK : fail_write(out, fault);
+    if (bytes > LEATI_EAGER_SHORT_BYTES && !leati_staging_resident(last, 1))
+        leati_staging_prefault(to->end.ptr, bytes);
+    leati_order_wait_begins(stream->order, &caught_up);
+    LEATI_TRY(driver->ops->stream_synchronize(driver, stream->native));
+    leati_order_wait_ends(stream->order, &caught_up);
+    if (leati_staging_copy_guarded(to->end.ptr, slot.ptr, bytes, policy_of(bytes), &fault) == bytes)
+        return LEAT_OK;
+    return leati_fail(LEAT_ERROR_POINTER, "dst: %p cannot be written at %p: unmapped or protected", to->end.ptr,
+                      (void *)fault);
 }
 
 LEATI_HOT leat_status leati_eager_out(struct leati_stager *stager, leat_stream *stream,
                                       const struct leati_target *to, const struct leati_target *from, size_t bytes)
 {
     struct leati_eager_ring *ring = take_ring(stager, stream);
-    struct out out = {.stager = stager, .stream = stream, .dst = to->end.ptr, .from = from->end, .bytes = bytes};
     leat_status status;
 
     assert(bytes && bytes <= LEATI_EAGER_MOST_BYTES);
     if (!ring)
         return LEATI_DECLINED;
-    out.flags = ring->block;
-    out.ring = (char *)ring->block + FLAGS_BYTES;
-    if (bytes >= HALVED_BYTES)
-        out.first_bytes = bytes / 2 / PIECE_BYTES * PIECE_BYTES;
-    status = copy_out(&out);
+    status = bytes < HALVED_BYTES ? copy_out(ring, stream, to, from, bytes)
+                                  : by_staging(stager, stream, to, from, bytes, LEATI_DIRECTION_OUT, ring->block);
     /* What the driver could not wait for may still be on its way. */
     release_ring(ring, stream, status != LEAT_OK && status != LEAT_ERROR_POINTER);
     return status;

@@ -356,6 +356,7 @@ struct moved {
     leat_stream *stream;
     const struct leati_stage_request *request;
     struct leati_end placed; /* the device's side */
+    struct leati_caught_up caught_up;
 };
 
 static void begin(void *context)
@@ -365,7 +366,13 @@ static void begin(void *context)
 
 static void end(void *context)
 {
-    leati_stream_piece_ends(((struct moved *)context)->stream);
+    struct moved *moved = context;
+
+    leati_stream_piece_ends(moved->stream);
+    if (!moved->request->eager)
+        return;
+    leati_order_given(moved->stream->order);
+    leati_order_wait_begins(moved->stream->order, &moved->caught_up);
 }
 
 /* Chunks are whole rows where DMA puts rows into their places: in bytes, or 0. */
@@ -389,8 +396,9 @@ static leat_status move(void *context, size_t offset, size_t bytes, void *ring_p
     size_t row_bytes = chunk_unit(request);
 
     if (row_bytes)
-        return leati_region_move_packed(moved->stream, request->box->protocol, in ? LEATI_REGION_DST : LEATI_REGION_SRC, placed,
-                                     ring, &request->box->box, offset / row_bytes, bytes / row_bytes);
+        return leati_region_move_packed(moved->stream, request->box->protocol,
+                                        in ? LEATI_REGION_DST : LEATI_REGION_SRC, placed, ring, &request->box->box,
+                                        offset / row_bytes, bytes / row_bytes);
     placed.ptr = (char *)placed.ptr + offset;
     if (request->route)
         return leati_route_copy(request->route, placed, ring, bytes);
@@ -412,7 +420,9 @@ leat_status leati_stage_start(struct leati_stager *stager, leat_stream *stream, 
                               const struct leati_target *from, size_t bytes,
                               const struct leati_stage_request *request, struct leati_job **job)
 {
-    struct moved moved = {stream, request, request->direction == LEATI_DIRECTION_IN ? to->end : from->end};
+    struct moved moved = {.stream = stream,
+                          .request = request,
+                          .placed = request->direction == LEATI_DIRECTION_IN ? to->end : from->end};
     struct leati_staging_request staging = {
         .direction = request->direction,
         .early = request->early,
@@ -442,6 +452,10 @@ leat_status leati_stage_start(struct leati_stager *stager, leat_stream *stream, 
         staging.from_rows = &from_rows;
     }
     status = leati_stager_copy(stager, &staging, job);
+    /* The caller has waited for the stream. */
+    if (request->eager && request->direction == LEATI_DIRECTION_OUT &&
+        (status == LEAT_OK || status == LEAT_ERROR_POINTER))
+        leati_order_wait_ends(stream->order, &moved.caught_up);
     if (status != LEATI_DECLINED && !request->eager && request->direction != LEATI_DIRECTION_IN &&
         !(request->list && request->list->scratch))
         leati_stream_writes_host(stream);

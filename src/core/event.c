@@ -152,6 +152,7 @@ static leat_status record(leat_event *event, leat_stream *stream)
     leati_order_waits(order, &event->known);
     event->point.serial = 0;
     LEATI_TRY(driver->ops->event_record(driver, event->native, stream->native));
+    leati_order_given(order);
     if (!event->shared && !order->per_thread)
         event->point = point;
     if (order != old) {

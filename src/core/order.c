@@ -194,6 +194,32 @@ void leati_order_stream_ends(struct leati_order *order, bool finished)
     leati_error_quiet_end();
 }
 
+void leati_order_wait_begins(struct leati_order *order, struct leati_caught_up *caught_up)
+{
+    caught_up->given = atomic_load_explicit(&order->given, memory_order_relaxed);
+    caught_up->tick = leati_order_advance(order);
+}
+
+void leati_order_wait_ends(struct leati_order *order, const struct leati_caught_up *caught_up)
+{
+    if (order->per_thread)
+        return;
+    leati_order_finished(order, caught_up->tick);
+    leati_order_seen_idle(order, caught_up->given);
+    atomic_store_explicit(&order->waited_at, caught_up->given, memory_order_relaxed);
+}
+
+bool leati_order_waited_already(struct leati_order *order)
+{
+    uint64_t waited = atomic_load_explicit(&order->waited_at, memory_order_relaxed);
+
+    /* Relaxed: work that another thread is just giving does not come before this wait. */
+    if (!waited || waited != atomic_load_explicit(&order->given, memory_order_relaxed))
+        return false;
+    atomic_store_explicit(&order->waited_at, 0, memory_order_relaxed);
+    return true;
+}
+
 bool leati_order_is_over(struct leati_order *order)
 {
     bool over;

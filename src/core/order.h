@@ -57,6 +57,7 @@ struct leati_order {
     _Atomic uint64_t tick;                   /* from 1 */
     _Atomic uint64_t done;                   /* all work up to this tick is known to be finished */
     _Atomic uint64_t given;                  /* counts pieces of work */
+    _Atomic uint64_t waited_at;              /* with so many given, a copy waited for the stream; 0: none did */
     _Atomic uint64_t idle_at;                /* with so many given, the stream was seen idle */
     _Atomic(struct leati_failure *) failure; /* of a copy that leat's own threads made, until somebody takes it */
     pthread_mutex_t lock;                    /* guards the rest, and is held while an event is recorded */
@@ -99,6 +100,17 @@ static inline bool leati_order_is_idle(const struct leati_order *order)
     return atomic_load_explicit(&order->given, memory_order_relaxed) ==
            atomic_load_explicit(&order->idle_at, memory_order_relaxed);
 }
+
+/* Around the host's wait for a stream: what is known behind it. */
+struct leati_caught_up {
+    uint64_t tick, given;
+};
+void leati_order_wait_begins(struct leati_order *order, struct leati_caught_up *caught_up);
+void leati_order_wait_ends(struct leati_order *order, const struct leati_caught_up *caught_up);
+
+/* Returns true, once, if nothing was given since a copy waited for the stream: then the program's own wait, which
+ * most often follows, need not ask the driver again. Only for streams that nobody gives work past leat. */
+bool leati_order_waited_already(struct leati_order *order);
 
 /* The tick that work given by now belongs to. */
 uint64_t leati_order_now(const struct leati_order *order);

@@ -240,15 +240,20 @@ LEATI_HOT leat_status leat_stream_synchronize(leat_stream *stream)
 
     LEATI_TRY(leati_check_permitted("leat_stream_synchronize"));
     LEATI_TRY(leati_check_stream("leat_stream_synchronize", stream));
-    driver = stream->device->driver;
-    given = atomic_load_explicit(&stream->order->given, memory_order_relaxed);
-    tick = leati_order_advance(stream->order);
-    leati_wait_begins(stream->device, driver->ops->stream_query, stream->native);
-    status = driver->ops->stream_synchronize(driver, stream->native);
-    if (status != LEAT_OK)
-        return leati_fail_in(status, "leat_stream_synchronize on %s", stream->device->name);
-    seen_done(stream, tick);
-    leati_order_seen_idle(stream->order, given);
+    if (atomic_load_explicit(&stream->foreign, memory_order_relaxed) ||
+        !leati_order_waited_already(stream->order)) {
+        driver = stream->device->driver;
+        given = atomic_load_explicit(&stream->order->given, memory_order_relaxed);
+        tick = leati_order_advance(stream->order);
+        leati_wait_begins(stream->device, driver->ops->stream_query, stream->native);
+        status = driver->ops->stream_synchronize(driver, stream->native);
+        if (status != LEAT_OK)
+            return leati_fail_in(status, "leat_stream_synchronize on %s", stream->device->name);
+        leati_order_seen_idle(stream->order, given);
+        seen_done(stream, tick);
+    } else {
+        LEATI_TRACE(.op = LEATI_TRACE_SYNC, .stream = stream->order->serial);
+    }
     status = leati_order_take_failure(stream->order);
     return status == LEAT_OK ? status
                              : leati_fail_in(status, "leat_stream_synchronize on %s", stream->device->name);

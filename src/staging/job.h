@@ -26,9 +26,9 @@
 
 /* How the bytes go. */
 enum leati_direction {
-    LEATI_DIRECTION_IN,  /* pageable memory, workers, ring, DMA, device */
-    LEATI_DIRECTION_OUT, /* device, DMA, ring, workers, pageable memory */
-    LEATI_DIRECTION_HOST, /* host memory, workers, host memory: no ring and no DMA */
+    LEATI_DIRECTION_IN,    /* pageable memory, workers, ring, DMA, device */
+    LEATI_DIRECTION_OUT,   /* device, DMA, ring, workers, pageable memory */
+    LEATI_DIRECTION_HOST,  /* host memory, workers, host memory: no ring and no DMA */
     LEATI_DIRECTION_DEVICE /* no side is pageable: nothing for this layer */
 };
 

@@ -23,7 +23,9 @@
 #define COLD_LEAST_BYTES ((size_t)1 << 20) /* below that the look costs more than it may save */
 #define PROBE_BYTES ((size_t)8 << 20)
 #define MEMORY_USUAL_BYTES ((uint64_t)1 << 30)
-#define EAGER_CHUNK_BYTES ((size_t)256 << 10)  /* large enough for the link, and soon staged by one thread */
+#define EAGER_CHUNK_BYTES ((size_t)256 << 10) /* large enough for the link, and soon staged by one thread */
+#define EAGER_ASK_NS 1000000u
+#define EAGER_PAUSES 100
 #define EAGER_HELPED_BYTES ((size_t)512 << 10) /* from here on workers are woken to help */
 
 #define THREADS_MAX 64
@@ -337,6 +339,15 @@ static void *take_ring(struct leati_stager *stager, enum leati_store_policy poli
     return NULL;
 }
 
+/* Of an eager copy: in, as much as is soon staged by one thread; out, half of it. */
+static size_t eager_chunk(const struct leati_staging_request *request)
+{
+    if (!request->eager)
+        return 0;
+    return request->direction == LEATI_DIRECTION_IN ? EAGER_CHUNK_BYTES
+                                                    : (request->bytes / 2 + 4095) / 4096 * 4096;
+}
+
 /* Fills in the chunks of a job. False: no memory. */
 static bool cut_job(struct leati_job *job, const struct leati_stager *stager,
                     const struct leati_staging_request *request, size_t ring_bytes)
@@ -345,7 +356,7 @@ static bool cut_job(struct leati_job *job, const struct leati_stager *stager,
                             .ring_bytes = ring_bytes,
                             .most_bytes = request->chunk_most_bytes,
                             .unit_bytes = request->unit_bytes,
-                            .even_bytes = request->eager ? EAGER_CHUNK_BYTES : 0,
+                            .even_bytes = eager_chunk(request),
                             .out = request->direction == LEATI_DIRECTION_OUT,
                             .threads = stager->share};
 
@@ -581,6 +592,54 @@ static void give_up(struct leati_stager *stager, struct leati_job *job,
         drop_job(stager, job);
 }
 
+/* Gives the stream the DMAs of an eager copy out, with a flag behind each but the last, behind which the caller
+ * waits for the stream: each flag takes some of the link's time, and of the caller's. */
+static leat_status issue_out(struct leati_stager *stager, struct leati_job *job,
+                             const struct leati_staging_request *request)
+{
+    for (uint32_t c = 0; c < job->count; c++) {
+        const struct leati_chunk *chunk = &job->chunks[c];
+        struct leati_value flag = write_completed(job, c + 2);
+
+        LEATI_TRY(request->move(request->context, chunk->offset, chunk->bytes, job->ring + chunk->place));
+        if (c + 1 < job->count)
+            LEATI_TRY(stager->hooks->flags(stager->context, request->stream, &flag, 1));
+    }
+    return LEAT_OK;
+}
+
+/* Takes an eager copy out of its ring: chunk by chunk as the DMAs bring them, the last one when the stream is past
+ * it.
+ */
+static leat_status empty_ring(struct leati_stager *stager, struct leati_job *job,
+                              const struct leati_staging_request *request)
+{
+    uint64_t asked = leati_clock_ns();
+
+    for (unsigned looks = 1;; looks++) {
+        if (leati_job_work_once(job))
+            continue;
+        /* Acquire: what the DMAs wrote is there. */
+        if (atomic_load_explicit(&job->flags->completed_chunks, memory_order_acquire) >= job->count ||
+            job->count == 1)
+            break;
+        leati_pause();
+        if (looks % EAGER_PAUSES)
+            continue;
+        sched_yield(); /* whoever brings the bytes may want this processor */
+        /* The stream may have failed, which its wait tells. */
+        if (leati_clock_ns() - asked > EAGER_ASK_NS)
+            break;
+    }
+    LEATI_TRY(stager->hooks->stream_synchronize(stager->context, request->stream));
+    /* Release: what the last DMA wrote is there for workers that see it. */
+    atomic_store_explicit(&job->flags->completed_chunks, job->end, memory_order_release);
+    while (!leati_job_staged(job))
+        if (!leati_job_work_once(job))
+            leati_pause();
+    return LEAT_OK;
+}
+
 static leat_status finish_eager(struct leati_stager *stager, struct leati_job *job, bool kept_by_caller)
 {
     leat_status status;
@@ -608,7 +667,8 @@ leat_status leati_stager_copy(struct leati_stager *stager, const struct leati_st
     assert(stager->workers && request->bytes);
     assert(!request->to_rows == !request->from_rows);
     assert(!request->list || request->direction == LEATI_DIRECTION_HOST);
-    assert(!request->eager || (request->early && request->direction == LEATI_DIRECTION_IN));
+    assert(!request->eager || request->direction == LEATI_DIRECTION_OUT ||
+           (request->early && request->direction == LEATI_DIRECTION_IN));
     assert(!request->eager || !started);
     assert(!request->block || request->eager);
     leati_error_keep(&before);
@@ -624,8 +684,12 @@ leat_status leati_stager_copy(struct leati_stager *stager, const struct leati_st
     leati_job_prepare(job, share_of(stager, job->bytes));
     leati_workers_add(stager->workers, &job->task, request->eager ? helpers_of(job->bytes) : 1);
     request->begin(request->context);
-    status = job->eager ? issue_staged(stager, job, request) : issue(stager, job, request);
+    status = !job->eager                            ? issue(stager, job, request)
+             : job->direction == LEATI_DIRECTION_IN ? issue_staged(stager, job, request)
+                                                    : issue_out(stager, job, request);
     request->end(request->context);
+    if (status == LEAT_OK && job->eager && job->direction == LEATI_DIRECTION_OUT)
+        status = empty_ring(stager, job, request);
     if (status == LEAT_OK && job->eager)
         return finish_eager(stager, job, request->block);
     if (status != LEAT_OK) {

@@ -106,11 +106,12 @@ struct leati_list {
 struct leati_staging_request {
     enum leati_direction direction;
     bool early; /* may be staged before the stream gets there; IN, and lists */
-    /* IN and early: the caller's thread works on it from the start, with workers that come to help. The call
-     * returns when the source has been read, or with POINTER when it could not be. */
+    /* IN and early, or OUT of a stream that is idle: the caller's thread works on it from the start, with workers
+     * that come to help. The call returns when the source has been read, or when the stream was waited for and the
+     * bytes are at their place; with POINTER when pageable memory could not be reached. */
     bool eager;
-    /* Eager only: flags and a ring of leati_stager_block_bytes(), which the layer above keeps.
-     * In use until the stream has got past the copy. NULL: one of the stager's. */
+    /* Eager only: flags and a ring of leati_stager_block_bytes(), which the layer above keeps. In use until the
+     * stream has got past the copy; OUT: until the call returns, unless it fails. NULL: one of the stager's. */
     struct leati_flags *block;
     uint64_t deadline_ns; /* on the clock; 0: none */
     void *dst;            /* pageable where the direction says so; the device's side is for the sentences only */
