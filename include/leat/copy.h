@@ -48,8 +48,10 @@ extern "C" {
  * The call itself does not wait for earlier work of the stream, but in these cases: several GiB of pageable memory
  * on a stream that is busy (the driver's queue has an end: the call returns when the rest fits in); staged copies
  * that wait on their streams hold all the pinned memory that LEAT_COPY_MEMORY allows; a driver whose streams cannot
- * wait for words in memory (leat_copy_explain() says so). On a stream that is idle, pageable copies of less than
- * 8 MiB may be made before the call returns, where that is the fastest. On CUDA, copies of different streams share
+ * wait for flags in memory (leat_copy_explain() says so). Pageable copies of up to 2 MiB are mostly made by the
+ * calling thread, which is the fastest: in, the source has been read when the call returns; out of a stream that is
+ * idle, the bytes are there. So are the first pageable copies of a process on idle streams, whatever their size, by
+ * the driver's own call, while leat makes what later ones go through. On CUDA, copies of different streams share
  * few queues: behind four or more streams that are held up with copies in them, others may wait too
  * (docs/copies.md).
  * Errors: HANDLE; POINTER (NULL; freed or unmapped memory; a destination that is read-only; device memory
@@ -57,7 +59,7 @@ extern "C" {
  * overflows); OVERLAP (also when dst == src); UNSUPPORTED (two drivers, for example cpu and cuda memory:
  * copy through host memory); HOST_MEMORY; DEVICE_LOST, DRIVER, NOT_PERMITTED (inside a host function; in guard
  * mode, see leat/pool.h, also on a stream that is not ordered after other uses). Nothing was copied then, but for
- * DEVICE_LOST and DRIVER, after which dst is undefined.
+ * DEVICE_LOST, DRIVER, and POINTER where a part of pageable memory is missing, after which dst is undefined.
  */
 LEAT_API leat_status leat_copy(leat_stream *stream, void *dst, const void *src, size_t bytes);
 

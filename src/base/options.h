@@ -53,9 +53,9 @@
     X(POOL_GUARD, "0", 1,                                                                                       \
       "1: pools put guards around blocks, poison what is freed and keep it for a while, and refuse use by "     \
       "streams that are not ordered after the allocation; damage is reported with call stacks. See leat/pool.h.") \
-    X(COPY_WORKERS, "half of the processors, at most 8 a device", 0,                                            \
+    X(COPY_WORKERS, "three quarters of the processors, at most 12 a device", 0,                                            \
       "Threads that move pageable memory, 1 to 64, on each NUMA node that has a device.")                         \
-    X(COPY_RING, "64M", 0, "Pinned memory that one copy of pageable memory goes through, at most.")                 \
+    X(COPY_RING, "32M", 0, "Pinned memory that one copy of pageable memory goes through, at most.")                 \
     X(COPY_MEMORY, "1G, at most an eighth of the machine's", 0,                                                   \
       "Pinned memory that all such copies under way on a device may have together.")                              \
     X(COPY_STAGE, "0", 1,                                                                                         \
