@@ -44,9 +44,11 @@ $(filter-out %/unit_staging,$(test_programs)): %: %.o $(test_objects) $(BUILD)/l
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(test_wraps) $(filter %.o,$^) $(BUILD)/libleat.a -lcmocka $(test_libs) $(LIB_LIBS) -o $@
 
 # What waits wait for is held up.
-$(addprefix $(test_bin)/,unit_copy_waits unit_copy_help unit_copy_forms unit_order): $(test_bin)/held.o
+$(addprefix $(test_bin)/,unit_copy_waits unit_copy_help unit_copy_forms unit_plan unit_order): $(test_bin)/held.o
 $(test_bin)/unit_copy_waits: test_wraps = -Wl,--wrap=leati_order_failed
 $(test_bin)/unit_workers: test_wraps = -Wl,--wrap=leati_thread_start
+plan_wraps := leati_workers_awake leati_eager_in leati_eager_out leati_stage_start leati_region_has_kernel leati_fleet_begin
+$(test_bin)/unit_plan: test_wraps = $(plan_wraps:%=-Wl,--wrap=%)
 $(test_bin)/unit_full: test_wraps = -Wl,--wrap=leati_available
 $(test_bin)/unit_record: test_wraps = -Wl,--wrap=write
 
