@@ -613,8 +613,7 @@ static const struct CMUnitTest tests[] = {
     HELD_TEST(short_copies_are_the_callers),
 };
 
-static const struct CMUnitTest tests_of_many[] = {HELD_TEST(nobody_helps_many),
-                                                  HELD_TEST(fewer_are_where_many_copy)};
+static const struct CMUnitTest tests_of_many[] = {HELD_TEST(nobody_helps_many)};
 
 static const struct CMUnitTest tests_of_more[] = {HELD_TEST(a_job_leaves_threads_to_others)};
 

@@ -290,7 +290,9 @@ static void rates_follow_what_is_seen(void **state)
     assert_true(after > before && after < before + before / 4);
     for (int i = 0; i < 100; i++)
         leati_costs_saw(t->device, LEATI_RATE_DRIVER_IN, MIB, leati_costs_start(t->device, MIB) - 1000000);
-    assert_true(leati_cost_pageable(t->device, false, MIB) > 900000);
+    /* What is far off may have another reason, and counts as half the usual rate. */
+    after = leati_cost_pageable(t->device, false, MIB);
+    assert_true(after > before + before / 2 && after < 2 * before);
     leati_costs_set(t->device, LEATI_RATE_DRIVER_IN, 0);
     assert_int_equal(leati_cost_pageable(t->device, false, MIB), before);
     t->device->driver->can = can;
@@ -413,6 +415,7 @@ static void what_is_gone_is_no_copy_for_the_driver(void **state)
     assert_int_equal(mprotect(hole + MIB / 2, 4096, PROT_NONE), 0);
     leati_protocol_force(DRIVER);
     REFUSED(leat_copy(t->stream, room.memory, hole, MIB), LEAT_ERROR_POINTER, "eager: ");
+    OK(leat_stream_synchronize(t->stream)); /* out of a stream that is idle */
     REFUSED(leat_copy(t->stream, hole, room.memory, MIB), LEAT_ERROR_POINTER, "eager: ");
     assert_int_equal(munmap(hole, MIB), 0);
     OK(leat_stream_synchronize(t->stream));

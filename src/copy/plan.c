@@ -106,6 +106,10 @@ LEATI_HOT static void look_at_stream(struct leati_plan *plan)
     bool in = transfer->direction == LEATI_DIRECTION_IN;
     bool ask;
 
+    /* A plan stays unasked only if the stream is known to be idle. */
+    plan->early = plan->idle = transfer->unasked;
+    if (transfer->unasked)
+        return;
     plan->early = in && leati_stream_reads_now(stream);
     ask = transfer->shape == LEATI_SHAPE_BATCH || (in ? !plan->early : transfer->bytes <= ASK_IDLE_BYTES);
     plan->idle = ask ? leati_stream_is_idle(stream) : leati_stream_known_idle(stream);
@@ -168,15 +172,19 @@ static leat_status fail_unsupported(const struct leati_plan *plan)
 
 LEATI_HOT leat_status leati_plan_compare(struct leati_plan *plan)
 {
+    unsigned shape = LEATI_BIT(plan->transfer.shape), direction = LEATI_BIT(plan->transfer.direction);
+
     plan->declined = 0;
     for (enum leati_protocol_id id = 0; id < LEATI_PROTOCOLS; id++) {
         const struct leati_protocol *protocol = leati_protocols[id];
         struct leati_candidate *candidate = &plan->candidates[id];
 
+        candidate->cost_ns = LEATI_COST_NONE;
+        candidate->why_not = protocol->is_for;
+        if (!(protocol->shapes & shape) || !(protocol->directions & direction))
+            continue;
         candidate->why_not = NULL;
-        if (!protocol->supports(plan, &candidate->why_not))
-            candidate->cost_ns = LEATI_COST_NONE;
-        else
+        if (protocol->supports(plan, &candidate->why_not))
             candidate->cost_ns = candidate->why_not ? LEATI_COST_LAST : protocol->cost_ns(plan);
     }
     plan->protocol = next_protocol(plan);
@@ -210,9 +218,9 @@ LEATI_HOT static bool may_stay_unasked(const struct leati_plan *plan)
 LEATI_HOT static bool finds_out(const struct leati_plan *plan)
 {
     return plan->transfer.shape == LEATI_SHAPE_RUN &&
-           ((plan->protocol == LEATI_PROTOCOL_EAGER && leati_catch_ready()) ||
-            (plan->protocol == LEATI_PROTOCOL_DRIVER && plan->candidates[LEATI_PROTOCOL_DRIVER].cost_ns < LEATI_COST_LAST &&
-             !plan->one_pass));
+           ((plan->protocol == LEATI_PROTOCOL_EAGER && (plan->transfer.unasked || leati_catch_ready())) ||
+            (plan->protocol == LEATI_PROTOCOL_DRIVER && !plan->one_pass &&
+             plan->candidates[LEATI_PROTOCOL_DRIVER].cost_ns < LEATI_COST_LAST));
 }
 
 /* The driver's call would end the program where a page in the middle is gone; leat's threads say which. */
@@ -225,15 +233,16 @@ static leat_status plan_first(struct leati_plan *plan)
 }
 
 /* A side is pageable, or the copy may go over rails. */
-LEATI_HOT static leat_status plan_pageable(struct leati_plan *plan, void *dst, const void *src)
+LEATI_HOT static leat_status plan_pageable(struct leati_plan *plan)
 {
     struct leati_transfer *transfer = &plan->transfer;
 
     if (transfer->unasked && !may_stay_unasked(plan))
-        LEATI_TRY(leati_transfer_resolve(transfer, dst, src, true));
-    LEATI_TRY(leati_plan_choose(plan));
+        LEATI_TRY(leati_transfer_ask(transfer));
+    LEATI_TRY(look(plan, false));
+    LEATI_TRY(leati_plan_compare(plan));
     if (transfer->unasked && plan->protocol > LEATI_PROTOCOL_EAGER) {
-        LEATI_TRY(leati_transfer_resolve(transfer, dst, src, true));
+        LEATI_TRY(leati_transfer_ask(transfer));
         LEATI_TRY(leati_plan_choose(plan));
     }
     if (plan->first)
@@ -265,7 +274,7 @@ LEATI_HOT leat_status leati_plan_copy(struct leati_plan *plan, leat_stream *stre
     plan->protocol = LEATI_PROTOCOL_DRIVER;
     if (transfer->direction == LEATI_DIRECTION_DEVICE && bytes < LEATI_RAILS_BYTES)
         return LEAT_OK;
-    return plan_pageable(plan, dst, src);
+    return plan_pageable(plan);
 }
 
 /* ---- doing ---- */

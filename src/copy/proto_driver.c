@@ -14,10 +14,6 @@ LEATI_HOT static bool supports(const struct leati_plan *plan, const char **why_n
 {
     const struct leati_transfer *transfer = &plan->transfer;
 
-    if (transfer->shape == LEATI_SHAPE_LAYOUT) {
-        *why_not = "drivers know no layouts";
-        return false;
-    }
     if (transfer->shape == LEATI_SHAPE_BATCH || transfer->direction == LEATI_DIRECTION_DEVICE)
         return true;
     if (transfer->followed && plan->stager)
@@ -111,4 +107,12 @@ static void explain(const struct leati_plan *plan, struct leati_text *text)
 }
 
 const struct leati_protocol leati_proto_driver = {
-    .name = "driver", .supports = supports, .cost_ns = cost_ns, .submit = submit, .explain = explain};
+    .name = "driver",
+    .shapes = LEATI_BIT(LEATI_SHAPE_RUN) | LEATI_BIT(LEATI_SHAPE_REGION) | LEATI_BIT(LEATI_SHAPE_BATCH),
+    .directions = LEATI_ALL_DIRECTIONS,
+    .is_for = "drivers know no layouts",
+    .supports = supports,
+    .cost_ns = cost_ns,
+    .submit = submit,
+    .explain = explain,
+};

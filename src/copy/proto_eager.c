@@ -16,12 +16,8 @@ LEATI_HOT static bool supports(const struct leati_plan *plan, const char **why_n
     bool region = transfer->shape == LEATI_SHAPE_REGION;
     bool in = transfer->direction == LEATI_DIRECTION_IN;
 
-    if (!plan->stager)
+    if (!plan->stager || plan->one_pass)
         *why_not = plan->unstaged;
-    else if (transfer->shape != LEATI_SHAPE_RUN && !region)
-        *why_not = "it is for contiguous bytes and regions";
-    else if (transfer->direction >= LEATI_DIRECTION_HOST || plan->one_pass)
-        *why_not = "it is for copies between pageable memory and a device";
     else if (region && (!in || transfer->bytes > LEATI_EAGER_SHORT_BYTES))
         *why_not = in ? "more than 64 KiB" : "the destination has gaps";
     else if (transfer->followed && (region || transfer->bytes > LEATI_EAGER_SHORT_BYTES))
@@ -83,4 +79,12 @@ static void explain(const struct leati_plan *plan, struct leati_text *text)
 }
 
 const struct leati_protocol leati_proto_eager = {
-    .name = "eager", .supports = supports, .cost_ns = cost_ns, .submit = submit, .explain = explain};
+    .name = "eager",
+    .shapes = LEATI_BIT(LEATI_SHAPE_RUN) | LEATI_BIT(LEATI_SHAPE_REGION),
+    .directions = LEATI_BIT(LEATI_DIRECTION_IN) | LEATI_BIT(LEATI_DIRECTION_OUT),
+    .is_for = "it is for short copies between pageable memory and a device",
+    .supports = supports,
+    .cost_ns = cost_ns,
+    .submit = submit,
+    .explain = explain,
+};

@@ -12,7 +12,6 @@ LEATI_HOT static bool supports(const struct leati_plan *plan, const char **why_n
 
     switch (transfer->shape) {
     case LEATI_SHAPE_RUN:
-        *why_not = "it is for regions, layouts and batches";
         break;
     case LEATI_SHAPE_REGION:
         (void)leati_region_suits_kernel(transfer->stream, &transfer->to.end, &transfer->from.end, why_not);
@@ -71,4 +70,12 @@ static void explain(const struct leati_plan *plan, struct leati_text *text)
 }
 
 const struct leati_protocol leati_proto_kernel = {
-    .name = "kernel", .supports = supports, .cost_ns = cost_ns, .submit = submit, .explain = explain};
+    .name = "kernel",
+    .shapes = LEATI_BIT(LEATI_SHAPE_REGION) | LEATI_BIT(LEATI_SHAPE_LAYOUT) | LEATI_BIT(LEATI_SHAPE_BATCH),
+    .directions = LEATI_ALL_DIRECTIONS,
+    .is_for = "it is for regions, layouts and batches",
+    .supports = supports,
+    .cost_ns = cost_ns,
+    .submit = submit,
+    .explain = explain,
+};

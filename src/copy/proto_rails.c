@@ -14,8 +14,8 @@ LEATI_HOT static bool supports(const struct leati_plan *plan, const char **why_n
     const struct leati_transfer *transfer = &plan->transfer;
     leat_device *device = transfer->stream->device;
 
-    if (transfer->shape != LEATI_SHAPE_RUN || transfer->bytes < LEATI_RAILS_BYTES)
-        *why_not = "it is for contiguous bytes, 64 MiB and more";
+    if (transfer->bytes < LEATI_RAILS_BYTES)
+        *why_not = leati_proto_rails.is_for;
     else if (transfer->to.end.kind != LEAT_KIND_DEVICE || transfer->to.device != device)
         *why_not = "the destination is not memory of the stream's device";
     else if (transfer->from.end.kind != LEAT_KIND_PINNED && transfer->direction != LEATI_DIRECTION_IN)
@@ -111,4 +111,12 @@ static void explain(const struct leati_plan *plan, struct leati_text *text)
 }
 
 const struct leati_protocol leati_proto_rails = {
-    .name = "rails", .supports = supports, .cost_ns = cost_ns, .submit = submit, .explain = explain};
+    .name = "rails",
+    .shapes = LEATI_BIT(LEATI_SHAPE_RUN),
+    .directions = LEATI_BIT(LEATI_DIRECTION_IN) | LEATI_BIT(LEATI_DIRECTION_DEVICE),
+    .is_for = "it is for 64 MiB and more from host memory",
+    .supports = supports,
+    .cost_ns = cost_ns,
+    .submit = submit,
+    .explain = explain,
+};

@@ -28,10 +28,19 @@ enum leati_protocol_id {
     LEATI_PROTOCOLS
 };
 
+#define LEATI_BIT(value) (1u << (value))
+#define LEATI_ALL_DIRECTIONS                                                                                      \
+    (LEATI_BIT(LEATI_DIRECTION_IN) | LEATI_BIT(LEATI_DIRECTION_OUT) | LEATI_BIT(LEATI_DIRECTION_HOST) |           \
+     LEATI_BIT(LEATI_DIRECTION_DEVICE))
+
 struct leati_protocol {
     const char *name;
 
-    /* Returns true if the protocol can make the transfer. *why_not: set if it cannot, or if it should do so only where
+    /* Bits by enum leati_shape and enum leati_direction: what it is for, and what that is in words. */
+    unsigned shapes, directions;
+    const char *is_for;
+
+    /* Returns true if the protocol can make the transfer, which it is for. *why_not: set if it cannot, or if it should do so only where
      * no other protocol can. */
     bool (*supports)(const struct leati_plan *plan, const char **why_not);
 

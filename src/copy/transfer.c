@@ -3,13 +3,13 @@
 
 #include "base/quick.h"
 
-LEATI_HOT static enum leati_direction direction_of(const struct leati_target *to, const struct leati_target *from)
+LEATI_HOT static enum leati_direction direction_of(leat_kind to, leat_kind from)
 {
-    bool in = leati_is_pageable(from), out = leati_is_pageable(to);
+    bool in = from == LEAT_KIND_PAGEABLE, out = to == LEAT_KIND_PAGEABLE;
 
     if (!in && !out)
         return LEATI_DIRECTION_DEVICE;
-    if (leati_is_on_host(to) && leati_is_on_host(from))
+    if ((in && out) || (in ? to : from) == LEAT_KIND_PINNED)
         return LEATI_DIRECTION_HOST;
     return in ? LEATI_DIRECTION_IN : LEATI_DIRECTION_OUT;
 }
@@ -24,7 +24,28 @@ LEATI_HOT leat_status leati_transfer_resolve(struct leati_transfer *transfer, vo
     LEATI_TRY(leati_check_reach(transfer->stream, "dst", to));
     LEATI_TRY(leati_check_reach(transfer->stream, "src", from));
     transfer->unasked = !ask;
-    transfer->direction = direction_of(to, from);
+    transfer->direction = direction_of(to->end.kind, from->end.kind);
+    return LEAT_OK;
+}
+
+/* One endpoint that counts as pageable so far. */
+LEATI_HOT static leat_status ask(const struct leati_transfer *transfer, const char *name, size_t reach,
+                                 struct leati_target *target)
+{
+    struct leati_driver *driver = transfer->stream->device->driver;
+
+    if (target->end.kind != LEAT_KIND_PAGEABLE)
+        return LEAT_OK;
+    LEATI_TRY(leati_pointers_find_unread(driver, name, target->end.ptr, reach, true, target));
+    return leati_check_reach(transfer->stream, name, target);
+}
+
+LEATI_HOT leat_status leati_transfer_ask(struct leati_transfer *transfer)
+{
+    LEATI_TRY(ask(transfer, "dst", transfer->to_reach, &transfer->to));
+    LEATI_TRY(ask(transfer, "src", transfer->from_reach, &transfer->from));
+    transfer->unasked = false;
+    transfer->direction = direction_of(transfer->to.end.kind, transfer->from.end.kind);
     return LEAT_OK;
 }
 

@@ -57,6 +57,9 @@ static inline bool leati_is_on_host(const struct leati_target *target)
  */
 leat_status leati_transfer_resolve(struct leati_transfer *transfer, void *dst, const void *src, bool ask);
 
+/* Asks the drivers after all. */
+leat_status leati_transfer_ask(struct leati_transfer *transfer);
+
 /* OVERLAP, with a message, if two contiguous ranges do. */
 leat_status leati_check_runs(const void *dst, const void *src, size_t bytes);
 
