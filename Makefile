@@ -34,7 +34,7 @@ PUBLIC_CFLAGS = -std=c11 -D_GNU_SOURCE -pthread -Iinclude $(WARN) $(CPPFLAGS) $(
 LIB_LIBS := -pthread -ldl -lm
 # The library stays loaded once it is (nodelete): the CPU device's threads run its code while a device is open.
 # A sanitizer's runtime belongs to the program, so a library built for one may leave its symbols open.
-SO_LDFLAGS = -shared -Wl,-z,nodelete -Wl,-soname,libleat.so.$(so_major) -Wl,--version-script=src/libleat.map \
+SO_LDFLAGS = -shared -Wl,-z,nodelete -Wl,-z,now -Wl,-soname,libleat.so.$(so_major) -Wl,--version-script=src/libleat.map \
              $(if $(findstring -fsanitize,$(CFLAGS)),,-Wl,-z,defs)
 
 lib_src := $(sort $(wildcard src/*/*.c src/driver/*/*.c))

@@ -226,6 +226,9 @@ LEATI_HOT static bool finds_out(const struct leati_plan *plan)
 /* The driver's call would end the program where a page in the middle is gone; leat's threads say which. */
 static leat_status plan_first(struct leati_plan *plan)
 {
+    /* Where the program's own handlers get faults, only the ends can be tried. */
+    if (!leati_catch_ready())
+        return leati_transfer_check_mapped(&plan->transfer);
     if (leati_transfer_is_usable(&plan->transfer))
         return LEAT_OK;
     LEATI_TRY(look(plan, true));
