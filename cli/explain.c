@@ -18,8 +18,8 @@
 const char cli_explain_help[] =
     "Usage: leat explain copy [--from PLACE] [--to PLACE] [--bytes SIZE] [--count N | --rows N]\n"
     "                         [--device NAME]\n\n"
-    "Allocates two places and prints how leat would copy from one to the other: the path, why it was chosen, and\n"
-    "the bound. Nothing is copied.\n\n"
+    "Allocates two places and prints how leat would copy from one to the other: the protocol, why it was\n"
+    "chosen, the other protocols, and the bound. Nothing is copied.\n\n"
     "Options:\n"
     "  --from PLACE    pageable (the default), file, registered, pinned, managed, device, or a device such as "
     "cuda:1\n"

@@ -169,7 +169,7 @@ static const struct row {
     {"short out", RUN, P, D, 4 * KIB, 0, IDLE, NOTHING, EAGER, "the destination is pageable, and the stream is idle"},
     {"short out of a busy stream", RUN, P, D, 4 * KIB, 0, BUSY, NOTHING, STAGED, "eager: the stream is busy"},
     {"out", RUN, P, D, 16 * MIB, 0, IDLE, NOTHING, STAGED, "chunks through a ring of 16 MiB of pinned memory"},
-    {"nothing can be staged", RUN, D, P, 16 * MIB, 0, UNSTAGED, NOTHING, DRIVER, "staged: for a test"},
+    {"nothing can be staged", RUN, D, P, 16 * MIB, 0, UNSTAGED, NOTHING, DRIVER, "eager and staged and host: for a test"},
     {"one pass", RUN, D, P, 16 * MIB, 0, ONE_PASS | UNSTAGED, NOTHING, DRIVER, "the device reads and writes pageable"},
     {"one pass, followed", RUN, D, P, 16 * MIB, 0, ONE_PASS | FOLLOWED, NOTHING, HOST, "which threads can stop"},
     {"within the host", RUN, P, P, 16 * MIB, 0, BUSY, NOTHING, HOST, "bound     the host's memory"},

@@ -191,8 +191,8 @@ LEAT_API leat_status leat_copy_share_links(leat_device *device, leat_device *con
 /* ---- plans in words -------------------------------------------------------------------------------------- */
 
 /*
- * Writes how leat_copy() would make this copy now, as text, and copies nothing: the path, why it was chosen, and
- * the bound. text_bytes: the room in text, with the closing 0; what is longer is cut. docs/copies.md says how to
+ * Writes how leat_copy() would make this copy now, as text, and copies nothing: the protocol, why it was chosen, the
+ * other protocols, and the bound. text_bytes: the room in text, with the closing 0; what is longer is cut. docs/copies.md says how to
  * read it.
  * Errors: as leat_copy(); INVALID (text NULL or text_bytes 0).
  */

@@ -96,6 +96,31 @@ static void add_time(struct leati_text *text, uint64_t ns)
         leati_text_add(text, "%.3g ms", (double)ns * 1e-6);
 }
 
+/* Returns true if a protocol before this one has the same reason, with which this one was named. */
+static bool is_named(const struct leati_plan *plan, enum leati_protocol_id id)
+{
+    const struct leati_candidate *candidates = plan->candidates;
+
+    for (enum leati_protocol_id before = 0; before < id; before++)
+        if (before != plan->protocol && candidates[before].cost_ns == LEATI_COST_NONE &&
+            !strcmp(candidates[before].why_not, candidates[id].why_not))
+            return true;
+    return false;
+}
+
+/* The protocols that cannot make the copy for the same reason as this one. */
+static void add_unsupported(struct leati_text *text, const struct leati_plan *plan, enum leati_protocol_id id)
+{
+    const char *why_not = plan->candidates[id].why_not;
+
+    leati_text_add(text, "%s", leati_protocols[id]->name);
+    for (enum leati_protocol_id next = id + 1; next < LEATI_PROTOCOLS; next++)
+        if (next != plan->protocol && plan->candidates[next].cost_ns == LEATI_COST_NONE &&
+            !strcmp(plan->candidates[next].why_not, why_not))
+            leati_text_add(text, " and %s", leati_protocols[next]->name);
+    leati_text_add(text, ": %s", why_not);
+}
+
 static void add_others(struct leati_text *text, const struct leati_plan *plan)
 {
     const char *separator = "";
@@ -104,16 +129,17 @@ static void add_others(struct leati_text *text, const struct leati_plan *plan)
     for (enum leati_protocol_id id = 0; id < LEATI_PROTOCOLS; id++) {
         const struct leati_candidate *candidate = &plan->candidates[id];
 
-        if (id == plan->protocol)
+        if (id == plan->protocol || (candidate->cost_ns == LEATI_COST_NONE && is_named(plan, id)))
             continue;
-        leati_text_add(text, "%s%s", separator, leati_protocols[id]->name);
+        leati_text_add(text, "%s", separator);
         separator = ", ";
-        if (candidate->cost_ns < LEATI_COST_LAST) {
-            leati_text_add(text, " ");
-            add_time(text, candidate->cost_ns);
+        if (candidate->cost_ns == LEATI_COST_NONE) {
+            add_unsupported(text, plan, id);
+        } else if (candidate->cost_ns == LEATI_COST_LAST) {
+            leati_text_add(text, "%s if no other can: %s", leati_protocols[id]->name, candidate->why_not);
         } else {
-            leati_text_add(text, "%s: %s", candidate->cost_ns == LEATI_COST_LAST ? " if no other can" : "",
-                           candidate->why_not);
+            leati_text_add(text, "%s ", leati_protocols[id]->name);
+            add_time(text, candidate->cost_ns);
         }
     }
 }
