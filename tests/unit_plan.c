@@ -152,7 +152,8 @@ static const struct row {
 #define HOST LEATI_PROTOCOL_HOST
     {"pinned in", RUN, D, PIN, MIB, 0, BUSY, NOTHING, DRIVER, "the device reaches both sides"},
     {"within the device", RUN, D, D, MIB, 0, IDLE, NOTHING, DRIVER, "the device's memory, read and written"},
-    {"over rails", RUN, D, PIN, 64 * MIB, 0, RAILS, NOTHING, LEATI_PROTOCOL_RAILS, "over 3 host links, and across"},
+    {"over rails", RUN, D, PIN, 64 * MIB, 0, RAILS, NOTHING, LEATI_PROTOCOL_RAILS,
+     "over 3 host links, and across"},
     {"too short for rails", RUN, D, PIN, 64 * MIB - 1, 0, RAILS, NOTHING, DRIVER, "rails: it is for 64 MiB"},
     {"staged over rails", RUN, D, P, 64 * MIB, 0, RAILS | EARLY, NOTHING, LEATI_PROTOCOL_RAILS, "staged over 3"},
     {"rails out", RUN, P, D, 64 * MIB, 0, RAILS, NOTHING, STAGED, "rails: it is for 64 MiB and more from host"},
@@ -162,15 +163,19 @@ static const struct row {
     {"short in behind a writer", RUN, D, P, 4 * KIB, 0, BUSY, NOTHING, STAGED,
      "eager: earlier work of the stream may write the source"},
     {"2 MiB in", RUN, D, P, 2 * MIB, 0, IDLE | EARLY, NOTHING, EAGER, "whom leat's threads help"},
-    {"2 MiB in, with workers awake", RUN, D, P, 2 * MIB, 0, IDLE | EARLY | AWAKE, NOTHING, EAGER, "protocol  eager"},
+    {"2 MiB in, with workers awake", RUN, D, P, 2 * MIB, 0, IDLE | EARLY | AWAKE, NOTHING, EAGER,
+     "protocol  eager"},
     {"more than 2 MiB in", RUN, D, P, 2 * MIB + 1, 0, IDLE | EARLY, NOTHING, STAGED, "eager: more than 2 MiB"},
     {"followed, short", RUN, D, P, 64 * KIB, 0, IDLE | EARLY | FOLLOWED, NOTHING, EAGER, "driver if no other can"},
     {"followed", RUN, D, P, 64 * KIB + 1, 0, IDLE | EARLY | FOLLOWED, NOTHING, STAGED, "nothing could stop it"},
-    {"short out", RUN, P, D, 4 * KIB, 0, IDLE, NOTHING, EAGER, "the destination is pageable, and the stream is idle"},
+    {"short out", RUN, P, D, 4 * KIB, 0, IDLE, NOTHING, EAGER,
+     "the destination is pageable, and the stream is idle"},
     {"short out of a busy stream", RUN, P, D, 4 * KIB, 0, BUSY, NOTHING, STAGED, "eager: the stream is busy"},
     {"out", RUN, P, D, 16 * MIB, 0, IDLE, NOTHING, STAGED, "chunks through a ring of 16 MiB of pinned memory"},
-    {"nothing can be staged", RUN, D, P, 16 * MIB, 0, UNSTAGED, NOTHING, DRIVER, "eager and staged and host: for a test"},
-    {"one pass", RUN, D, P, 16 * MIB, 0, ONE_PASS | UNSTAGED, NOTHING, DRIVER, "the device reads and writes pageable"},
+    {"nothing can be staged", RUN, D, P, 16 * MIB, 0, UNSTAGED, NOTHING, DRIVER,
+     "eager and staged and host: for a test"},
+    {"one pass", RUN, D, P, 16 * MIB, 0, ONE_PASS | UNSTAGED, NOTHING, DRIVER,
+     "the device reads and writes pageable"},
     {"one pass, followed", RUN, D, P, 16 * MIB, 0, ONE_PASS | FOLLOWED, NOTHING, HOST, "which threads can stop"},
     {"within the host", RUN, P, P, 16 * MIB, 0, BUSY, NOTHING, HOST, "bound     the host's memory"},
     {"pinned to pageable", RUN, P, PIN, 4 * KIB, 0, BUSY, NOTHING, HOST, "both sides are in host memory"},
@@ -193,7 +198,8 @@ static const struct row {
 
     {"many", BATCH, D, PIN, 64 * KIB, 16, IDLE, NOTHING, KERNEL, "gathers and scatters over mapped memory"},
     {"few", BATCH, D, PIN, 64 * KIB, 15, IDLE, NOTHING, DRIVER, "one by one"},
-    {"many in", BATCH, D, P, 64 * KIB, 16, IDLE | EARLY, NOTHING, STAGED, "packed into pinned memory by the caller"},
+    {"many in", BATCH, D, P, 64 * KIB, 16, IDLE | EARLY, NOTHING, STAGED,
+     "packed into pinned memory by the caller"},
     {"many behind a writer", BATCH, D, P, 64 * KIB, 16, BUSY, NOTHING, STAGED, "by a host function of the stream"},
     {"many out", BATCH, P, D, 64 * KIB, 16, BUSY, NOTHING, STAGED, "gathered into pinned memory"},
     {"many within the host", BATCH, P, PIN, 64 * KIB, 16, BUSY, NOTHING, HOST, "by a host function of the stream"},
@@ -425,7 +431,8 @@ static void what_is_gone_is_no_copy_for_the_driver(void **state)
 
 static void regions_without_their_kernel(void **state)
 {
-    leat_copy_box box = {.width_bytes = 20, .height = 100, .depth = 1, .dst_pitch_bytes = 32, .src_pitch_bytes = 64};
+    leat_copy_box box = {
+        .width_bytes = 20, .height = 100, .depth = 1, .dst_pitch_bytes = 32, .src_pitch_bytes = 64};
     struct test_state *t = *state;
     unsigned char *from = test_alloc(t->device, LEAT_KIND_DEVICE, 6400), *in = test_buffer(6400);
     unsigned char *to = test_alloc(t->device, LEAT_KIND_DEVICE, 3200), *out = test_buffer(3200);
@@ -482,7 +489,8 @@ static void large_copies_without_rails(void **state)
 /* Rows, one call each, where a driver has no call for regions. */
 static void regions_without_the_drivers_call(void **state)
 {
-    leat_copy_box box = {.width_bytes = 20, .height = 10, .depth = 1, .dst_pitch_bytes = 32, .src_pitch_bytes = 64};
+    leat_copy_box box = {
+        .width_bytes = 20, .height = 10, .depth = 1, .dst_pitch_bytes = 32, .src_pitch_bytes = 64};
     struct test_state *t = *state;
     const struct leati_driver_ops *ops = t->device->driver->ops;
     struct leati_driver_ops without = *ops;

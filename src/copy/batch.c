@@ -100,11 +100,12 @@ static void all_alone(struct batch *batch, const char *why)
 static leat_status plan_group(const struct batch *batch, uint32_t group, struct leati_plan *plan)
 {
     *plan = batch->pairs.look;
-    plan->transfer = (struct leati_transfer){.stream = batch->stream,
-                                             .shape = LEATI_SHAPE_BATCH,
-                                             .direction = (enum leati_direction)group,
-                                             .bytes = batch->bytes[group],
-                                             .count = group == ALONE ? batch->counts[ALONE] : count_together(batch)};
+    plan->transfer =
+        (struct leati_transfer){.stream = batch->stream,
+                                .shape = LEATI_SHAPE_BATCH,
+                                .direction = (enum leati_direction)group,
+                                .bytes = batch->bytes[group],
+                                .count = group == ALONE ? batch->counts[ALONE] : count_together(batch)};
     if (!plan->unstaged)
         plan->unstaged = "no side is pageable";
     LEATI_TRY(leati_protocol_forced(&plan->forced));
@@ -126,7 +127,8 @@ static leat_status plan_groups(struct batch *batch)
             continue;
         LEATI_TRY(plan_group(batch, group, &plan));
         if (plan.protocol == LEATI_PROTOCOL_DRIVER) {
-            all_alone(batch, plan.forced == LEATI_PROTOCOL_DRIVER ? "they are planned by themselves" : "they are few");
+            all_alone(batch,
+                      plan.forced == LEATI_PROTOCOL_DRIVER ? "they are planned by themselves" : "they are few");
             break;
         }
     }
@@ -146,9 +148,8 @@ static leat_status choose(struct batch *batch)
 
     LEATI_TRY(leati_protocol_forced(&forced));
     batch->why_alone = NULL;
-    batch->largest_bytes = forced == LEATI_PROTOCOL_KERNEL
-                               ? SIZE_MAX
-                               : batch->stream->device->driver->can->batch.largest_bytes;
+    batch->largest_bytes =
+        forced == LEATI_PROTOCOL_KERNEL ? SIZE_MAX : batch->stream->device->driver->can->batch.largest_bytes;
     count_groups(batch);
     LEATI_TRY(plan_groups(batch));
     if (count_together(batch) && !find_kernel(batch))
@@ -381,8 +382,9 @@ static leat_status end_run(struct batch *batch, struct block *block, struct run 
         return LEAT_OK;
     near.ptr = (void *)run->near;
     if (run->bytes > batch->largest_bytes) {
-        block->dmas[block->dma_count++] =
-            run->group == LEATI_DIRECTION_IN ? (struct dma){near, pinned, run->bytes} : (struct dma){pinned, near, run->bytes};
+        block->dmas[block->dma_count++] = run->group == LEATI_DIRECTION_IN
+                                              ? (struct dma){near, pinned, run->bytes}
+                                              : (struct dma){pinned, near, run->bytes};
     } else {
         LEATI_TRY(leati_pairs_map(&batch->pairs, area));
         device_near = run->near + (uintptr_t)area->shift;
@@ -678,7 +680,7 @@ static leat_status copy_together(struct batch *batch, const struct leati_access 
 
 /* DECLINED: to be done again, with drivers asked about every address. */
 static leat_status copy_batch(struct batch *batch, leat_stream *stream, const leat_copy_pair *given, size_t count,
-                             bool asking)
+                              bool asking)
 {
     struct leati_access use;
 
@@ -741,10 +743,11 @@ static leat_status explain_group(struct batch *batch, uint32_t group, struct lea
     leati_text_add(text, "%zu range%s, %zu bytes\n", batch->counts[group], plural(batch->counts[group]),
                    batch->bytes[group]);
     if (group == ALONE) {
-        leati_text_add(text,
-                       "  protocol  planned one by one, as leat_copy()\n  why       %s\n  bound     the time that one "
-                       "copy takes; leat_copy_explain() has more\n",
-                       why_alone(batch));
+        leati_text_add(
+            text,
+            "  protocol  planned one by one, as leat_copy()\n  why       %s\n  bound     the time that one "
+            "copy takes; leat_copy_explain() has more\n",
+            why_alone(batch));
         return LEAT_OK;
     }
     LEATI_TRY(plan_group(batch, group, &plan));

@@ -83,10 +83,10 @@ LEATI_HOT leat_status leati_plan_wait(const struct leati_plan *plan, struct leat
 
 /* ---- the public calls ---- */
 
-/* Drivers were not asked what an address is. They are if it was not what it was taken for, or if a short copy found
- * no room; nothing was done then. */
-LEATI_HOT static leat_status submit_unasked(struct leati_plan *plan, leat_stream *stream, void *dst, const void *src,
-                                  size_t bytes, struct leati_job **job)
+/* Drivers were not asked what an address is. They are if it was not what it was taken for, or if a short copy
+ * found no room; nothing was done then. */
+LEATI_HOT static leat_status submit_unasked(struct leati_plan *plan, leat_stream *stream, void *dst,
+                                            const void *src, size_t bytes, struct leati_job **job)
 {
     struct leati_sentence before;
     leat_status status;
@@ -100,8 +100,8 @@ LEATI_HOT static leat_status submit_unasked(struct leati_plan *plan, leat_stream
     return leati_error_restore(LEAT_OK, &before);
 }
 
-LEATI_HOT static leat_status copy(struct leati_plan *plan, leat_stream *stream, void *dst, const void *src, size_t bytes,
-                        struct leati_job **job)
+LEATI_HOT static leat_status copy(struct leati_plan *plan, leat_stream *stream, void *dst, const void *src,
+                                  size_t bytes, struct leati_job **job)
 {
     LEATI_TRY(leati_plan_copy(plan, stream, dst, src, bytes, false, true));
     if (plan->transfer.unasked && plan->transfer.direction != LEATI_DIRECTION_DEVICE)

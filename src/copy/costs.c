@@ -21,7 +21,8 @@ static const struct line staged_line = {25000, 45000}, host_line = {5000, 20000}
 #define HELPED_MB_S 40000u /* an eager copy that workers help with */
 #define WAKE_NS 60000u     /* until a worker that sleeps copies */
 
-/* A launch with its arguments and its kernel, and how fast it moves bytes: over a link where a side is on the host. */
+/* A launch with its arguments and its kernel, and how fast it moves bytes: over a link where a side is on the
+ * host. */
 #define LAUNCH_NS 10000u
 #define KERNEL_MB_S 40000u
 #define NARROW_ROW_NS 70u /* which a DMA engine takes for a narrow row; to be measured: docs/copies.md */
@@ -54,7 +55,8 @@ LEATI_HOT uint64_t leati_cost_pageable(const leat_device *device, bool out, size
     return lines[rate].latency_ns + time_of(bytes, rate_of(device, rate));
 }
 
-LEATI_HOT uint64_t leati_cost_eager(const leat_device *device, const struct leati_stager *stager, bool out, size_t bytes)
+LEATI_HOT uint64_t leati_cost_eager(const leat_device *device, const struct leati_stager *stager, bool out,
+                                    size_t bytes)
 {
     enum leati_rate rate = out ? LEATI_RATE_EAGER_OUT : LEATI_RATE_EAGER_IN;
     uint64_t alone = time_of(bytes, rate_of(device, rate)), wake, helped;
@@ -69,7 +71,8 @@ LEATI_HOT uint64_t leati_cost_eager(const leat_device *device, const struct leat
     return lines[rate].latency_ns + wake + (helped < alone - wake ? helped : alone - wake);
 }
 
-/* What the workers reach together. Elsewhere than beside a GPU their probe would make choices differ from run to run.
+/* What the workers reach together. Elsewhere than beside a GPU their probe would make choices differ from run to
+ * run.
  */
 LEATI_HOT static uint32_t workers_mb_s(const leat_device *device, const struct leati_stager *stager, bool out)
 {
@@ -81,7 +84,8 @@ LEATI_HOT static uint32_t workers_mb_s(const leat_device *device, const struct l
     return gbps * 1000 < link_line.mb_s ? (uint32_t)(gbps * 1000) + 1 : link_line.mb_s;
 }
 
-LEATI_HOT uint64_t leati_cost_staged(const leat_device *device, const struct leati_stager *stager, bool out, size_t bytes)
+LEATI_HOT uint64_t leati_cost_staged(const leat_device *device, const struct leati_stager *stager, bool out,
+                                     size_t bytes)
 {
     uint32_t mb_s = stager ? workers_mb_s(device, stager, out) : host_line.mb_s;
 

@@ -17,8 +17,8 @@
 /* Rates that are corrected, by the place in leat_device.copy_rates. */
 enum leati_rate { LEATI_RATE_DRIVER_IN, LEATI_RATE_DRIVER_OUT, LEATI_RATE_EAGER_IN, LEATI_RATE_EAGER_OUT };
 
-/* Contiguous bytes: the driver's call for pageable memory; eager; through a ring; between host memory; memory that a
- * DMA engine reaches, over so many links. */
+/* Contiguous bytes: the driver's call for pageable memory; eager; through a ring; between host memory; memory that
+ * a DMA engine reaches, over so many links. */
 uint64_t leati_cost_pageable(const leat_device *device, bool out, size_t bytes);
 uint64_t leati_cost_eager(const leat_device *device, const struct leati_stager *stager, bool out, size_t bytes);
 uint64_t leati_cost_staged(const leat_device *device, const struct leati_stager *stager, bool out, size_t bytes);

@@ -29,8 +29,8 @@ void leati_explain_threads(const struct leati_plan *plan, struct leati_text *tex
 {
     const struct leati_stager *stager = plan->stager;
     bool host = plan->protocol == LEATI_PROTOCOL_HOST;
-    enum leati_store_policy policy = leati_stager_policy(
-        stager, host ? LEATI_DIRECTION_HOST : plan->transfer.direction, plan->transfer.bytes);
+    enum leati_store_policy policy =
+        leati_stager_policy(stager, host ? LEATI_DIRECTION_HOST : plan->transfer.direction, plan->transfer.bytes);
 
     leati_text_add(text, "at most %u of %u threads, %s stores", stager->share, stager->threads,
                    leati_store_policy_name(policy));
@@ -45,7 +45,8 @@ static const char *why_in(const struct leati_plan *plan)
     if (plan->idle)
         return "the source is pageable, and the stream is idle: it is read at once";
     if (plan->early)
-        return "the source is pageable, and nothing before it on the stream writes host memory: it is read at once";
+        return "the source is pageable, and nothing before it on the stream writes host memory: it is read at "
+               "once";
     return "the source is pageable, and earlier work of the stream may write it: it is read when the stream gets "
            "there";
 }
@@ -148,7 +149,8 @@ static void add_others(struct leati_text *text, const struct leati_plan *plan)
 
 static const char *bound_on_host(const struct leati_transfer *transfer)
 {
-    return transfer->direction == LEATI_DIRECTION_HOST ? "the host's memory" : "the host's memory, read and written";
+    return transfer->direction == LEATI_DIRECTION_HOST ? "the host's memory"
+                                                       : "the host's memory, read and written";
 }
 
 static bool is_on_device(const struct leati_target *target)
@@ -162,11 +164,13 @@ static const char *bound_of(const struct leati_plan *plan)
     const struct leati_target *to = &transfer->to, *from = &transfer->from;
 
     if (transfer->shape == LEATI_SHAPE_BATCH)
-        return plan->protocol == LEATI_PROTOCOL_DRIVER   ? "the time that one copy takes; leat_copy_explain() has more"
-               : plan->protocol == LEATI_PROTOCOL_KERNEL ? "the link between host and device, or the device's memory "
-                                                           "where both sides are there"
-                                                         : "the host's memory, or one thread that copies where the "
-                                                           "stream has to get there first";
+        return plan->protocol == LEATI_PROTOCOL_DRIVER
+                   ? "the time that one copy takes; leat_copy_explain() has more"
+               : plan->protocol == LEATI_PROTOCOL_KERNEL
+                   ? "the link between host and device, or the device's memory "
+                     "where both sides are there"
+                   : "the host's memory, or one thread that copies where the "
+                     "stream has to get there first";
     if (transfer->direction == LEATI_DIRECTION_HOST || plan->one_pass ||
         transfer->stream->device->driver->can->reaches_pageable) {
         if (transfer->direction == LEATI_DIRECTION_HOST || plan->protocol == LEATI_PROTOCOL_DRIVER ||
@@ -178,10 +182,10 @@ static const char *bound_of(const struct leati_plan *plan)
                                           : "the link between the two devices";
     if (plan->protocol == LEATI_PROTOCOL_EAGER && transfer->bytes <= LEATI_EAGER_SHORT_BYTES)
         return "the latency of one DMA";
-    return transfer->shape == LEATI_SHAPE_REGION
-               ? "the link between host and device, and where rows are narrow the 32 bytes in which memory is read "
-                 "and written"
-               : "the link between host and device";
+    return transfer->shape == LEATI_SHAPE_REGION ? "the link between host and device, and where rows are narrow "
+                                                   "the 32 bytes in which memory is read "
+                                                   "and written"
+                                                 : "the link between host and device";
 }
 
 static void add_bound(struct leati_text *text, const struct leati_plan *plan)

@@ -30,7 +30,8 @@ static struct leati_handles plan_handles = LEATI_HANDLES(struct leat_layout_plan
 /* Memory of another device than the stream's. */
 static bool is_far(const struct leati_layout_copy *copy, const struct leati_target *target)
 {
-    return target->end.kind == LEAT_KIND_DEVICE && target->end.device != copy->plan.transfer.stream->device->native;
+    return target->end.kind == LEAT_KIND_DEVICE &&
+           target->end.device != copy->plan.transfer.stream->device->native;
 }
 
 /* ---- what was given ---- */
@@ -328,8 +329,11 @@ static leat_status check_call(const char *what, leat_stream *stream, const leat_
 leat_status leat_copy_layout(leat_stream *stream, void *dst, const leat_layout *dst_layout, const void *src,
                              const leat_layout *src_layout)
 {
-    struct leati_layout_copy copy = {
-        .plan.transfer.stream = stream, .dst = dst, .src = src, .dst_layout = dst_layout, .src_layout = src_layout};
+    struct leati_layout_copy copy = {.plan.transfer.stream = stream,
+                                     .dst = dst,
+                                     .src = src,
+                                     .dst_layout = dst_layout,
+                                     .src_layout = src_layout};
     leat_status status;
 
     LEATI_TRY(check_call("leat_copy_layout", stream, dst_layout, src_layout));
@@ -423,7 +427,10 @@ leat_status leat_layout_plan_text(const leat_layout_plan *plan, char *text, size
 {
     LEATI_TRY(check_plan("leat_layout_plan_text", plan));
     LEATI_TRY(check_text("leat_layout_plan_text", text, text_bytes));
-    leati_layout_plan_text(plan->plan, &plan->start, !plan->device->driver->can->host_kernels || leati_option_flag(LEATI_OPTION_LAYOUT_AS_GPU), text, text_bytes);
+    leati_layout_plan_text(plan->plan, &plan->start,
+                           !plan->device->driver->can->host_kernels ||
+                               leati_option_flag(LEATI_OPTION_LAYOUT_AS_GPU),
+                           text, text_bytes);
     return LEAT_OK;
 }
 
@@ -475,8 +482,8 @@ static leat_status explain(struct leati_layout_copy *copy, struct leati_text *te
     }
     leati_explain_transfer(text, &plan->transfer);
     leati_explain_plan(text, plan, plan->protocol == LEATI_PROTOCOL_STAGED ? copy->why : NULL);
-    leati_layout_plan_text(copy->layouts, &copy->start,
-                           !plan->one_pass && plan->protocol != LEATI_PROTOCOL_HOST, text->at, text->left);
+    leati_layout_plan_text(copy->layouts, &copy->start, !plan->one_pass && plan->protocol != LEATI_PROTOCOL_HOST,
+                           text->at, text->left);
     return LEAT_OK;
 }
 
@@ -485,8 +492,11 @@ leat_status leat_copy_layout_explain(leat_stream *stream, void *dst, const leat_
 {
     static const char what[] = "leat_copy_layout_explain";
     struct leati_text out = {.at = text, .left = text_bytes};
-    struct leati_layout_copy copy = {
-        .plan.transfer.stream = stream, .dst = dst, .src = src, .dst_layout = dst_layout, .src_layout = src_layout};
+    struct leati_layout_copy copy = {.plan.transfer.stream = stream,
+                                     .dst = dst,
+                                     .src = src,
+                                     .dst_layout = dst_layout,
+                                     .src_layout = src_layout};
     leat_status status;
 
     LEATI_TRY(leati_explain_check(what, stream, text, text_bytes));

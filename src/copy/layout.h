@@ -1,5 +1,6 @@
 /*
- * layout.h - copies between layouts (leat/layout.h): what a transfer knows of them, and what protocols do with them.
+ * layout.h - copies between layouts (leat/layout.h): what a transfer knows of them, and what protocols do with
+ * them.
  */
 #ifndef LEATI_COPY_LAYOUT_H
 #define LEATI_COPY_LAYOUT_H
@@ -28,7 +29,8 @@ struct leati_layout_copy {
     bool far;     /* a side is memory of another device than the stream's */
     bool on_host; /* threads reach both sides and the list */
 
-    /* STAGED: in, or out; one side as it lies, with its gaps, through device memory, or packed in pinned memory. */
+    /* STAGED: in, or out; one side as it lies, with its gaps, through device memory, or packed in pinned memory.
+     */
     bool in, whole;
     const char *why;
 };

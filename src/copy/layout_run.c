@@ -141,7 +141,8 @@ static leat_status take_scratch(const struct leati_layout_copy *copy, const leat
 {
     size_t indices = copy->list_place == LEATI_LIST_ON_HOST ? list_bytes(listed) : 0;
 
-    *scratch = leati_scratch_take(copy->plan.transfer.stream->device, sizeof **scratch + round_up(indices) + packed_bytes);
+    *scratch = leati_scratch_take(copy->plan.transfer.stream->device,
+                                  sizeof **scratch + round_up(indices) + packed_bytes);
     if (!*scratch)
         return leati_fail(LEAT_ERROR_HOST_MEMORY, "no %zu bytes of pinned memory for packing",
                           sizeof **scratch + round_up(indices) + packed_bytes);
@@ -173,7 +174,8 @@ static void set_parts(struct scratch *scratch, const struct leati_layout_copy *c
     parts->host = plan->host;
     parts->dst = dst;
     parts->src = src;
-    parts->guarded = copy->plan.transfer.to.end.kind == LEAT_KIND_PAGEABLE || copy->plan.transfer.from.end.kind == LEAT_KIND_PAGEABLE;
+    parts->guarded = copy->plan.transfer.to.end.kind == LEAT_KIND_PAGEABLE ||
+                     copy->plan.transfer.from.end.kind == LEAT_KIND_PAGEABLE;
     parts->ranges[0] = (struct leati_catch_range){(uintptr_t)dst + (uintptr_t)form->dst_low,
                                                   (size_t)(form->dst_high - form->dst_low)};
     parts->ranges[1] = (struct leati_catch_range){(uintptr_t)src + (uintptr_t)form->src_low,
@@ -204,7 +206,8 @@ static leat_status launch_huge(const struct leati_layout_copy *copy, struct scra
     size_t bytes = (size_t)(form->dst_high - form->dst_low);
     char *dst = (char *)scratch->parts.dst + form->dst_low;
 
-    if (copy->plan.transfer.to.end.kind != LEAT_KIND_DEVICE || form->payload_bytes != bytes || !leati_huge_wanted(dst, bytes))
+    if (copy->plan.transfer.to.end.kind != LEAT_KIND_DEVICE || form->payload_bytes != bytes ||
+        !leati_huge_wanted(dst, bytes))
         return LEAT_OK;
     scratch->huge = (struct huge){.run = run_huge, .dst = dst};
     return launch_parts(copy->plan.transfer.stream, &scratch->huge, leati_huge_pieces(dst, bytes));
@@ -258,7 +261,8 @@ static leat_status run_on_host(const struct leati_layout_copy *copy, struct scra
     leat_status status = LEATI_DECLINED;
 
     if (copy->plan.stager)
-        status = leati_stage_start(copy->plan.stager, copy->plan.transfer.stream, &to, &from, parts->host.parts, &request, NULL);
+        status = leati_stage_start(copy->plan.stager, copy->plan.transfer.stream, &to, &from, parts->host.parts,
+                                   &request, NULL);
     if (status != LEATI_DECLINED)
         return status;
     leati_order_hold(parts->order);
@@ -407,8 +411,8 @@ static leat_status run_near(const struct leati_layout_copy *copy, bool in, void 
     uintptr_t mapped;
 
     if (stays->end.kind == LEAT_KIND_PAGEABLE)
-        return leat_copy_layout(copy->plan.transfer.stream, leati_layout_first(dst, -copy->start.dst), copy->dst_layout,
-                                leati_layout_first(src, -copy->start.src), copy->src_layout);
+        return leat_copy_layout(copy->plan.transfer.stream, leati_layout_first(dst, -copy->start.dst),
+                                copy->dst_layout, leati_layout_first(src, -copy->start.src), copy->src_layout);
     LEATI_TRY(map(copy->plan.transfer.stream, stays, in ? dst : src, &mapped));
     return in ? launch_listed(copy, mapped, (uintptr_t)src) : launch_listed(copy, (uintptr_t)dst, mapped);
 }
@@ -419,8 +423,10 @@ static leat_status in_whole(const struct leati_layout_copy *copy)
     void *whole;
     char *place;
 
-    LEATI_TRY(take_whole(copy->plan.transfer.stream, copy->plan.transfer.from.end.ptr, copy->plan.transfer.from_reach, &whole, &place));
-    status = leat_copy(copy->plan.transfer.stream, place, copy->plan.transfer.from.end.ptr, copy->plan.transfer.from_reach);
+    LEATI_TRY(take_whole(copy->plan.transfer.stream, copy->plan.transfer.from.end.ptr,
+                         copy->plan.transfer.from_reach, &whole, &place));
+    status = leat_copy(copy->plan.transfer.stream, place, copy->plan.transfer.from.end.ptr,
+                       copy->plan.transfer.from_reach);
     if (status == LEAT_OK)
         status = run_near(copy, true, first_dst(copy), place - copy->layouts->form.src_low);
     return give_back(copy->plan.transfer.stream, whole, status);
@@ -439,13 +445,15 @@ static leat_status out_whole(const struct leati_layout_copy *copy)
     void *whole;
     char *place;
 
-    LEATI_TRY(take_whole(copy->plan.transfer.stream, copy->plan.transfer.to.end.ptr, copy->plan.transfer.to_reach, &whole, &place));
+    LEATI_TRY(take_whole(copy->plan.transfer.stream, copy->plan.transfer.to.end.ptr, copy->plan.transfer.to_reach,
+                         &whole, &place));
     if (may_leave_out(copy))
         status = leat_fill(copy->plan.transfer.stream, place, 0, copy->plan.transfer.to_reach);
     if (status == LEAT_OK)
         status = run_near(copy, false, place - copy->layouts->form.dst_low, first_src(copy));
     if (status == LEAT_OK)
-        status = leat_copy(copy->plan.transfer.stream, copy->plan.transfer.to.end.ptr, place, copy->plan.transfer.to_reach);
+        status = leat_copy(copy->plan.transfer.stream, copy->plan.transfer.to.end.ptr, place,
+                           copy->plan.transfer.to_reach);
     return give_back(copy->plan.transfer.stream, whole, status);
 }
 

@@ -51,8 +51,8 @@ struct leati_pairs {
     /* Once a pair has pageable memory. */
     bool pageable;
     struct leati_plan look; /* what a plan for it depends on: the stager, one_pass, idle, early */
-    bool unread; /* sources were not looked at: whoever reads them finds out whether they are there */
-    bool asking; /* drivers are asked about every address that leat does not know */
+    bool unread;            /* sources were not looked at: whoever reads them finds out whether they are there */
+    bool asking;            /* drivers are asked about every address that leat does not know */
 
     uintptr_t low[2], high[2]; /* bounds of destinations and sources */
     uint32_t recent[LEATI_AREAS_RECENT];

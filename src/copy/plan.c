@@ -174,7 +174,6 @@ LEATI_HOT leat_status leati_plan_compare(struct leati_plan *plan)
 {
     unsigned shape = LEATI_BIT(plan->transfer.shape), direction = LEATI_BIT(plan->transfer.direction);
 
-    plan->declined = 0;
     for (enum leati_protocol_id id = 0; id < LEATI_PROTOCOLS; id++) {
         const struct leati_protocol *protocol = leati_protocols[id];
         struct leati_candidate *candidate = &plan->candidates[id];
@@ -253,7 +252,8 @@ LEATI_HOT static leat_status plan_pageable(struct leati_plan *plan)
     return finds_out(plan) ? LEAT_OK : leati_transfer_check_mapped(transfer);
 }
 
-/* Returns true if it does not matter what an unknown address is, or if drivers said not long ago that it is pageable.
+/* Returns true if it does not matter what an unknown address is, or if drivers said not long ago that it is
+ * pageable.
  */
 LEATI_HOT static bool is_quick(const void *dst, const void *src, size_t bytes)
 {
@@ -262,8 +262,8 @@ LEATI_HOT static bool is_quick(const void *dst, const void *src, size_t bytes)
             (leati_pointers_was_pageable(dst, bytes) || leati_pointers_was_pageable(src, bytes)));
 }
 
-LEATI_HOT leat_status leati_plan_copy(struct leati_plan *plan, leat_stream *stream, void *dst, const void *src, size_t bytes,
-                            bool followed, bool quick)
+LEATI_HOT leat_status leati_plan_copy(struct leati_plan *plan, leat_stream *stream, void *dst, const void *src,
+                                      size_t bytes, bool followed, bool quick)
 {
     struct leati_transfer *transfer = &plan->transfer;
 
@@ -291,7 +291,6 @@ static leat_status submit_next(struct leati_plan *plan, struct leati_job **job)
         struct leati_candidate *candidate = &plan->candidates[plan->protocol];
         enum leati_protocol_id next;
 
-        plan->declined |= 1u << plan->protocol;
         *candidate = (struct leati_candidate){LEATI_COST_NONE, "it declined"};
         next = next_protocol(plan);
         if (next == LEATI_PROTOCOLS)
@@ -320,7 +319,7 @@ LEATI_HOT leat_status leati_plan_submit(struct leati_plan *plan, struct leati_jo
         leati_order_given(transfer->stream->order);
     if (status != LEAT_OK)
         return status > LEAT_OK ? status : leati_fail_in(status, "%s", leati_protocols[plan->protocol]->name);
-    leati_transfer_was_given(
-        transfer, &use, plan->protocol == LEATI_PROTOCOL_EAGER && transfer->direction == LEATI_DIRECTION_OUT);
+    leati_transfer_was_given(transfer, &use,
+                             plan->protocol == LEATI_PROTOCOL_EAGER && transfer->direction == LEATI_DIRECTION_OUT);
     return LEAT_OK;
 }

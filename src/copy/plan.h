@@ -37,11 +37,10 @@ struct leati_plan {
 
     /* Filled when protocols were compared. */
     struct leati_candidate candidates[LEATI_PROTOCOLS];
-    unsigned declined; /* bit n: protocol n */
 };
 
-/* Resolves and plans a contiguous copy; bytes > 0. quick: drivers need not be asked about unknown addresses where it
- * does not matter what they are. */
+/* Resolves and plans a contiguous copy; bytes > 0. quick: drivers need not be asked about unknown addresses where
+ * it does not matter what they are. */
 leat_status leati_plan_copy(struct leati_plan *plan, leat_stream *stream, void *dst, const void *src, size_t bytes,
                             bool followed, bool quick);
 

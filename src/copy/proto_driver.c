@@ -1,9 +1,9 @@
 /*
  * proto_driver.c - copies by calls of the driver.
  *
- * Without pageable memory these are asynchronous and the fastest there is. The driver's call for pageable memory keeps
- * its caller: until the source has been read, or until the stream gets there. So it is used on idle streams, and
- * where nothing else can be had.
+ * Without pageable memory these are asynchronous and the fastest there is. The driver's call for pageable memory
+ * keeps its caller: until the source has been read, or until the stream gets there. So it is used on idle streams,
+ * and where nothing else can be had.
  */
 #include "base/quick.h"
 #include "copy/costs.h"
@@ -53,7 +53,8 @@ LEATI_HOT static leat_status call(const struct leati_transfer *transfer)
                              transfer->bytes);
 }
 
-/* A driver may wait for the stream before it touches pageable memory, so others can give the stream work meanwhile. */
+/* A driver may wait for the stream before it touches pageable memory, so others can give the stream work
+ * meanwhile. */
 static leat_status submit_pageable(struct leati_plan *plan)
 {
     const struct leati_transfer *transfer = &plan->transfer;

@@ -1,8 +1,8 @@
 /*
  * proto_eager.c - short copies of pageable memory, by the caller's thread.
  *
- * The caller copies the bytes itself, through pinned memory and DMA: nobody has to be woken. So the source has been
- * read, or the destination written, when the call returns.
+ * The caller copies the bytes itself, through pinned memory and DMA: nobody has to be woken. So the source has
+ * been read, or the destination written, when the call returns.
  */
 #include "base/quick.h"
 #include "copy/costs.h"

@@ -1,8 +1,8 @@
 /*
  * proto_rails.c - large copies into a device over the host links of several (links.h).
  *
- * Pinned memory goes chunk by chunk, each over the next link. Pageable memory is cut into a share for each link, which
- * is staged by itself.
+ * Pinned memory goes chunk by chunk, each over the next link. Pageable memory is cut into a share for each link,
+ * which is staged by itself.
  */
 #include "base/quick.h"
 #include "copy/costs.h"
@@ -72,8 +72,7 @@ static leat_status copy_staged(const struct leati_plan *plan, struct leati_fleet
         struct leati_target to = leati_target_at(transfer->to, link * share);
         struct leati_target from = leati_target_at(transfer->from, link * share);
         size_t bytes = link < plan->rails ? share : transfer->bytes - link * share;
-        leat_status status =
-            leati_stage_start(plan->stager, transfer->stream, &to, &from, bytes, &request, NULL);
+        leat_status status = leati_stage_start(plan->stager, transfer->stream, &to, &from, bytes, &request, NULL);
 
         if (status == LEATI_DECLINED)
             return leati_fail(LEAT_ERROR_HOST_MEMORY, "no pinned memory for staging over %u links",
@@ -96,8 +95,8 @@ static leat_status submit(struct leati_plan *plan, struct leati_job **job)
         leati_stream_piece_ends(stream);
         return LEATI_DECLINED;
     }
-    status = plan->transfer.direction == LEATI_DIRECTION_DEVICE ? copy_pinned(plan, fleet)
-                                                                : copy_staged(plan, fleet);
+    status =
+        plan->transfer.direction == LEATI_DIRECTION_DEVICE ? copy_pinned(plan, fleet) : copy_staged(plan, fleet);
     ended = leati_fleet_end(fleet, stream, status != LEAT_OK);
     leati_stream_piece_ends(stream);
     return status != LEAT_OK ? status : ended;

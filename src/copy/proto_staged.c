@@ -118,8 +118,9 @@ static void explain_region(const struct leati_plan *plan, struct leati_text *tex
 static void explain_batch(const struct leati_plan *plan, struct leati_text *text)
 {
     if (plan->transfer.direction == LEATI_DIRECTION_OUT)
-        leati_text_add(text, "gathered into pinned memory by DMA or by one kernel, from there by a host function of "
-                             "the stream");
+        leati_text_add(text,
+                       "gathered into pinned memory by DMA or by one kernel, from there by a host function of "
+                       "the stream");
     else if (plan->early)
         leati_text_add(text, "packed into pinned memory by the caller and leat's threads, from there by DMA or by "
                              "one kernel that scatters");
@@ -164,7 +165,8 @@ static void explain(const struct leati_plan *plan, struct leati_text *text)
 
 const struct leati_protocol leati_proto_staged = {
     .name = "staged",
-    .shapes = LEATI_BIT(LEATI_SHAPE_RUN) | LEATI_BIT(LEATI_SHAPE_REGION) | LEATI_BIT(LEATI_SHAPE_LAYOUT) | LEATI_BIT(LEATI_SHAPE_BATCH),
+    .shapes = LEATI_BIT(LEATI_SHAPE_RUN) | LEATI_BIT(LEATI_SHAPE_REGION) | LEATI_BIT(LEATI_SHAPE_LAYOUT) |
+              LEATI_BIT(LEATI_SHAPE_BATCH),
     .directions = LEATI_ALL_DIRECTIONS,
     .is_for = "",
     .supports = supports,

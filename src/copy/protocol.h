@@ -1,9 +1,9 @@
 /*
  * protocol.h - the ways in which bytes can go, one table.
  *
- * Each protocol says which transfers it supports, how long one would take, how it is made, and how it is described.
- * A new protocol is a file proto_<name>.c, a name in the enumeration, and a line in the table (plan.c). Nothing
- * else decides how bytes go.
+ * Each protocol says which transfers it supports, how long one would take, how it is made, and how it is
+ * described. A new protocol is a file proto_<name>.c, a name in the enumeration, and a line in the table (plan.c).
+ * Nothing else decides how bytes go.
  */
 #ifndef LEATI_COPY_PROTOCOL_H
 #define LEATI_COPY_PROTOCOL_H
@@ -40,8 +40,8 @@ struct leati_protocol {
     unsigned shapes, directions;
     const char *is_for;
 
-    /* Returns true if the protocol can make the transfer, which it is for. *why_not: set if it cannot, or if it should do so only where
-     * no other protocol can. */
+    /* Returns true if the protocol can make the transfer, which it is for. *why_not: set if it cannot, or if it
+     * should do so only where no other protocol can. */
     bool (*supports)(const struct leati_plan *plan, const char **why_not);
 
     /* Expected time, from the call until the bytes are there. Called only for what it supports. */
@@ -55,7 +55,8 @@ struct leati_protocol {
     void (*explain)(const struct leati_plan *plan, struct leati_text *text);
 };
 
-/* What EAGER, STAGED and HOST share: gives a contiguous copy or a region to leat's threads. eager: as in staging.h. */
+/* What EAGER, STAGED and HOST share: gives a contiguous copy or a region to leat's threads. eager: as in
+ * staging.h. */
 leat_status leati_stage_transfer(struct leati_plan *plan, bool eager, struct leati_job **job);
 
 extern const struct leati_protocol leati_proto_driver, leati_proto_eager, leati_proto_staged, leati_proto_kernel,
@@ -64,8 +65,8 @@ extern const struct leati_protocol leati_proto_driver, leati_proto_eager, leati_
 /* By enum leati_protocol_id. */
 extern const struct leati_protocol *const leati_protocols[LEATI_PROTOCOLS];
 
-/* Fills *forced with the protocol that LEAT_COPY_PROTOCOL names, or LEATI_PROTOCOLS for auto. INVALID, with a message,
- * for other words. */
+/* Fills *forced with the protocol that LEAT_COPY_PROTOCOL names, or LEATI_PROTOCOLS for auto. INVALID, with a
+ * message, for other words. */
 leat_status leati_protocol_forced(enum leati_protocol_id *forced);
 
 /* Replaces what LEAT_COPY_PROTOCOL says; for tests. */

@@ -276,8 +276,8 @@ leat_status leati_region_move(leat_stream *stream, enum leati_protocol_id protoc
 }
 
 /* Whole slices, or rows of one slice. */
-static leat_status move_packed(leat_stream *stream, enum leati_protocol_id protocol,
-                               enum leati_region_side side, struct leati_end placed, struct leati_end packed, leat_copy_box box, size_t first)
+static leat_status move_packed(leat_stream *stream, enum leati_protocol_id protocol, enum leati_region_side side,
+                               struct leati_end placed, struct leati_end packed, leat_copy_box box, size_t first)
 {
     size_t height = box.height;
 
@@ -293,12 +293,12 @@ static leat_status move_packed(leat_stream *stream, enum leati_protocol_id proto
         box.dst_slice_bytes = box.src_slice_bytes = 0;
     packed = leati_end_at(packed, first * box.width_bytes);
     return side == LEATI_REGION_DST ? leati_region_move(stream, protocol, placed, packed, &box)
-                                 : leati_region_move(stream, protocol, packed, placed, &box);
+                                    : leati_region_move(stream, protocol, packed, placed, &box);
 }
 
-leat_status leati_region_move_packed(leat_stream *stream, enum leati_protocol_id protocol, enum leati_region_side side,
-                                  struct leati_end placed, struct leati_end packed, const leat_copy_box *box,
-                                  size_t first, size_t count)
+leat_status leati_region_move_packed(leat_stream *stream, enum leati_protocol_id protocol,
+                                     enum leati_region_side side, struct leati_end placed, struct leati_end packed,
+                                     const leat_copy_box *box, size_t first, size_t count)
 {
     for (size_t done = 0, height; done < count; done += height) {
         size_t z = (first + done) / box->height, y = (first + done) % box->height, left = count - done;
@@ -312,8 +312,8 @@ leat_status leati_region_move_packed(leat_stream *stream, enum leati_protocol_id
             some.height = box->height - y;
         height = some.height * some.depth;
         LEATI_TRY(move_packed(stream, protocol, side,
-                              leati_end_at(placed, z * slice_of(box, side) + y * pitch_of(box, side)), packed, some,
-                              done));
+                              leati_end_at(placed, z * slice_of(box, side) + y * pitch_of(box, side)), packed,
+                              some, done));
     }
     return LEAT_OK;
 }

@@ -44,7 +44,8 @@ bool leati_region_is_narrow(const leat_copy_box *box, const void *dst, const voi
 uint64_t leati_region_cost(const leat_device *device, enum leati_protocol_id protocol, const void *dst,
                            const void *src, const leat_copy_box *box);
 
-/* Loads the kernel that moves the region when kernels do; returns false, with no message, if it is not to be had. */
+/* Loads the kernel that moves the region when kernels do; returns false, with no message, if it is not to be had.
+ */
 bool leati_region_has_kernel(leat_device *device, const struct leati_end *dst, const struct leati_end *src,
                              const leat_copy_box *box);
 
@@ -62,8 +63,8 @@ leat_status leati_region_move(leat_stream *stream, enum leati_protocol_id protoc
                               struct leati_end src, const leat_copy_box *box);
 
 /*
- * The same for a run of the region's rows, which lie packed on the other side: side is where they have their place,
- * first and count are rows of all slices.
+ * The same for a run of the region's rows, which lie packed on the other side: side is where they have their
+ * place, first and count are rows of all slices.
  */
 leat_status leati_region_move_packed(leat_stream *stream, enum leati_protocol_id protocol,
                                      enum leati_region_side side, struct leati_end placed, struct leati_end packed,

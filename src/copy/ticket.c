@@ -47,7 +47,8 @@ static uint64_t deadline_of(const leat_copy_options *options)
     return options->deadline_ns < UINT64_MAX - now ? now + options->deadline_ns : 0;
 }
 
-/* The event behind a copy that has no job. A copy that cannot have one is waited for instead, not lost sight of. */
+/* The event behind a copy that has no job. A copy that cannot have one is waited for instead, not lost sight of.
+ */
 static leat_status follow(const struct leati_plan *plan, leat_ticket *ticket)
 {
     leat_stream *stream = plan->transfer.stream;

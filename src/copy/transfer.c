@@ -78,7 +78,8 @@ bool leati_transfer_is_usable(const struct leati_transfer *transfer)
            (!leati_is_pageable(to) || leati_staging_usable(to->end.ptr, transfer->bytes, true));
 }
 
-LEATI_HOT leat_status leati_transfer_may_start(const struct leati_transfer *transfer, struct leati_transfer_use *use)
+LEATI_HOT leat_status leati_transfer_may_start(const struct leati_transfer *transfer,
+                                               struct leati_transfer_use *use)
 {
     const struct leati_target *to = &transfer->to, *from = &transfer->from;
 
@@ -88,7 +89,8 @@ LEATI_HOT leat_status leati_transfer_may_start(const struct leati_transfer *tran
     return leati_may_use(&use->read, transfer->stream, "src", from, transfer->from_reach, false);
 }
 
-LEATI_HOT void leati_transfer_was_given(const struct leati_transfer *transfer, struct leati_transfer_use *use, bool complete)
+LEATI_HOT void leati_transfer_was_given(const struct leati_transfer *transfer, struct leati_transfer_use *use,
+                                        bool complete)
 {
     leati_was_used(&use->written, transfer->stream, &transfer->to, transfer->to_reach, true);
     if (complete)

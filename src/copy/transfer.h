@@ -1,8 +1,8 @@
 /*
  * transfer.h - what is to be copied: one description for every call that moves bytes.
  *
- * A transfer is resolved once: both endpoints are looked up, and what the API promises to check of them is checked.
- * The planner (plan.h) then chooses a protocol for it.
+ * A transfer is resolved once: both endpoints are looked up, and what the API promises to check of them is
+ * checked. The planner (plan.h) then chooses a protocol for it.
  */
 #ifndef LEATI_COPY_TRANSFER_H
 #define LEATI_COPY_TRANSFER_H
@@ -52,8 +52,8 @@ static inline bool leati_is_on_host(const struct leati_target *target)
 
 /*
  * Resolves the endpoints; stream and reaches are set. Checks that both lie in live memory which the stream can
- * reach, and sets direction. Overlap is the caller's to check, and pageable memory is not touched. ask: drivers are
- * asked for addresses that leat does not know.
+ * reach, and sets direction. Overlap is the caller's to check, and pageable memory is not touched. ask: drivers
+ * are asked for addresses that leat does not know.
  */
 leat_status leati_transfer_resolve(struct leati_transfer *transfer, void *dst, const void *src, bool ask);
 
@@ -69,8 +69,8 @@ leat_status leati_transfer_check_mapped(const struct leati_transfer *transfer);
 /* Returns true if this thread can read and write all pageable pages of a contiguous transfer. */
 bool leati_transfer_is_usable(const struct leati_transfer *transfer);
 
-/* Around giving the transfer to its stream: enables peers and asks guard mode; tells guard mode. complete: the stream
- * is past the copy already. */
+/* Around giving the transfer to its stream: enables peers and asks guard mode; tells guard mode. complete: the
+ * stream is past the copy already. */
 struct leati_transfer_use {
     struct leati_access written, read;
 };
