@@ -70,7 +70,9 @@ static void explain(const struct leati_plan *plan, struct leati_text *text)
 {
     bool helped = plan->transfer.bytes >= LEATI_HELPED_BYTES;
 
-    if (plan->transfer.direction == LEATI_DIRECTION_IN)
+    if (plan->transfer.shape == LEATI_SHAPE_REGION)
+        leati_stage_explain_region(plan, "the caller", text);
+    else if (plan->transfer.direction == LEATI_DIRECTION_IN)
         leati_text_add(text, "by the caller%s into pinned memory, and by DMA from there",
                        helped ? ", whom leat's threads help," : "");
     else

@@ -105,13 +105,15 @@ static leat_status submit(struct leati_plan *plan, struct leati_job **job)
     return leati_stage_transfer(plan, false, job);
 }
 
-static void explain_region(const struct leati_plan *plan, struct leati_text *text)
+void leati_stage_explain_region(const struct leati_plan *plan, const char *by, struct leati_text *text)
 {
     struct ring_side side = ring_side_of(plan);
 
-    leati_text_add(text, plan->transfer.direction == LEATI_DIRECTION_IN
-                             ? "rows packed into a ring of pinned memory by leat's threads, from there by "
-                             : "rows unpacked from a ring of pinned memory by leat's threads, to there by ");
+    leati_text_add(text,
+                   plan->transfer.direction == LEATI_DIRECTION_IN
+                       ? "rows packed into a ring of pinned memory by %s, from there by "
+                       : "rows unpacked from a ring of pinned memory by %s, to there by ",
+                   by);
     leati_region_explain(text, plan->transfer.stream, side.protocol, &side.to, &side.from, &side.box);
 }
 
@@ -152,7 +154,7 @@ static void explain(const struct leati_plan *plan, struct leati_text *text)
         explain_run(plan, text);
         break;
     case LEATI_SHAPE_REGION:
-        explain_region(plan, text);
+        leati_stage_explain_region(plan, "leat's threads", text);
         break;
     case LEATI_SHAPE_LAYOUT:
         leati_layout_explain_staged(plan, text);

@@ -59,6 +59,9 @@ struct leati_protocol {
  * staging.h. */
 leat_status leati_stage_transfer(struct leati_plan *plan, bool eager, struct leati_job **job);
 
+/* How the rows of a region go through a ring, in words. by: who packs or unpacks them. */
+void leati_stage_explain_region(const struct leati_plan *plan, const char *by, struct leati_text *text);
+
 extern const struct leati_protocol leati_proto_driver, leati_proto_eager, leati_proto_staged, leati_proto_kernel,
     leati_proto_rails, leati_proto_host;
 

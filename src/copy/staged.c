@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- the hooks of staging/ ---- */
 
@@ -142,11 +143,30 @@ static leat_status set_up(struct staged_device *staged)
     return leati_stager_start(&staged->stager, info.numa_node, device->driver->device_count);
 }
 
+/* The same for a device that may have no staging: why goes into refused, and the caller's message stays, unless
+ * another try may succeed. */
+static leat_status try_set_up(struct staged_device *staged)
+{
+    struct leati_stager *stager = &staged->stager;
+    struct leati_hearing hearing;
+    char why[sizeof stager->refused];
+    leat_status status;
+
+    leati_error_hear_begin(&hearing);
+    status = set_up(staged);
+    snprintf(why, sizeof why, "%s", status == LEAT_OK ? "" : leat_last_error());
+    leati_error_hear_end(&hearing);
+    if (status == LEAT_ERROR_UNSUPPORTED || stager->lost)
+        memcpy(stager->refused, why, sizeof why);
+    else if (status != LEAT_OK)
+        return leati_fail(status, "%s", why);
+    return status;
+}
+
 static leat_status make(leat_device *device, struct leati_stager **made)
 {
     struct staged_device *staged = calloc(1, sizeof *staged);
     struct leati_stager *stager;
-    struct leati_sentence before;
     leat_status status;
 
     if (!staged)
@@ -158,20 +178,15 @@ static leat_status make(leat_device *device, struct leati_stager **made)
     if (!device->driver->ops->stream_values) {
         snprintf(stager->refused, sizeof stager->refused, "the driver's streams cannot wait for flags in memory");
     } else {
-        leati_error_keep(&before);
-        status = set_up(staged);
+        status = try_set_up(staged);
         if (status != LEAT_OK && !stager->lost) {
-            leati_eager_rings_end(staged->rings, stager);
             leati_stager_end(stager);
-            (void)destroy_pools(staged);
+            (void)LEATI_QUIETLY(destroy_pools(staged));
         }
         if (status != LEAT_OK && status != LEAT_ERROR_UNSUPPORTED && !stager->lost) {
+            leati_eager_rings_end(staged->rings, stager);
             free(staged);
             return status;
-        }
-        if (status != LEAT_OK) {
-            snprintf(stager->refused, sizeof stager->refused, "%s", leat_last_error());
-            leati_error_restore(status, &before);
         }
     }
     leati_copy_set_hooks(device);
