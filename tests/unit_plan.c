@@ -191,7 +191,7 @@ static const struct row {
     {"a few narrow rows", REGION, D, D, 10 * 63, 63, IDLE, NOTHING, DRIVER, "kernel 10"},
     {"narrow rows, the driver", REGION, D, D, 60 * 100, 100, IDLE, DRIVER, DRIVER, "LEAT_COPY_PROTOCOL asks"},
     {"rows in", REGION, D, P, 1024 * KIB, 64, EARLY, NOTHING, STAGED, "rows packed into a ring"},
-    {"a few rows in", REGION, D, P, 16 * KIB, 64, EARLY, NOTHING, EAGER, "eager: by the caller"},
+    {"a few rows in", REGION, D, P, 16 * KIB, 64, EARLY, NOTHING, EAGER, "ring of pinned memory by the caller"},
     {"rows out", REGION, P, D, 16 * KIB, 64, IDLE, NOTHING, STAGED, "eager: the destination has gaps"},
     {"long rows in", REGION, D, P, 32 * MIB, 2, EARLY, NOTHING, DRIVER, "staged: a row fills too much of a ring"},
     {"rows within the host", REGION, P, P, 16 * KIB, 64, IDLE, NOTHING, HOST, "by leat's threads, in one pass"},
