@@ -266,6 +266,9 @@ LEATI_HOT leat_status leati_eager_in(struct leati_stager *stager, leat_stream *s
     leat_status status;
 
     assert(bytes && bytes <= LEATI_EAGER_MOST_BYTES);
+    /* Another stream for each thread: none of them says when the others' DMAs are done with a ring. */
+    if (stream->order->per_thread)
+        return LEATI_DECLINED;
     if (bytes <= LEATI_EAGER_SHORT_BYTES)
         return short_in(stager, stream, to, from, bytes);
     ring = take_ring(stager, stream);
@@ -302,7 +305,7 @@ LEATI_HOT static leat_status copy_out(struct leati_eager_ring *ring, leat_stream
 LEATI_HOT leat_status leati_eager_out(struct leati_stager *stager, leat_stream *stream,
                                       const struct leati_target *to, const struct leati_target *from, size_t bytes)
 {
-    struct leati_eager_ring *ring = take_ring(stager, stream);
+    struct leati_eager_ring *ring = stream->order->per_thread ? NULL : take_ring(stager, stream);
     leat_status status;
 
     assert(bytes && bytes <= LEATI_EAGER_MOST_BYTES);
