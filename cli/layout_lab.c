@@ -465,7 +465,7 @@ static bool describe_side(json_t *row, const char *side, const leat_layout *layo
 
 bool layout_set_kernel(json_t *row, const char *plan)
 {
-    static const char key[] = "kernel: "; /* begins a line of each plan */
+    static const char key[] = "\nkernel: "; /* begins a line of each plan */
     const char *line = strstr(plan, key);
 
     if (!line)

@@ -281,7 +281,7 @@ done
 for place in pageable file registered pinned managed device; do
     run 0 explain copy --device "$device" --from $place --bytes 4M && {
         grep -q '^4 MiB from ' "$work/out" || fail "the plan of $place does not begin with what is copied"
-        for line in path why bound; do
+        for line in protocol why others bound; do
             grep -q "^  $line  *[^ ]" "$work/out" || fail "the plan of $place has no $line"
         done
     }
