@@ -4,14 +4,14 @@
  * Model. leat_copy(stream, dst, src, bytes) copies between any two places that leat can reach: pageable
  * and pinned host memory, device memory, another device's memory, managed memory. The kinds and so the
  * direction come from the pointers. It runs in stream order, after all earlier work of the stream, and
- * returns at once, whatever the kinds are.
+ * mostly returns at once, whatever the kinds are; leat_copy() says when it does not.
  *
  * Pageable memory (malloc, the stack, file mappings) is moved by leat's own threads through pinned memory,
  * while the stream waits for them; docs/copies.md explains how. When may the host touch its buffers again?
  *
  *   any buffer         when the stream has got past the copy (synchronize, query or event)
  *   a pageable source  also as soon as the copy's ticket says LEAT_COPY_STAGED
- *   both, at once      when the call was leat_copy_sync()
+ *   both               when leat_copy_sync() returns, if they are pageable
  *
  * The source is read at some time between the call and that moment: not before earlier work of the stream that
  * may write it (a host function, a copy into it), but perhaps before earlier kernels have run.
@@ -50,8 +50,8 @@ extern "C" {
  * that wait on their streams hold all the pinned memory that LEAT_COPY_MEMORY allows; a driver whose streams cannot
  * wait for flags in memory (leat_copy_explain() says so). Pageable copies of up to 2 MiB are mostly made by the
  * calling thread, which is the fastest: in, the source has been read when the call returns; out of a stream that is
- * idle, the bytes are there. So are the first pageable copies of a process on idle streams, whatever their size, by
- * the driver's own call, while leat makes what later ones go through. On CUDA, copies of different streams share
+ * idle, the bytes are there. A device's first pageable copies on idle streams are made by the driver's own call, which
+ * keeps the caller until it is done, whatever the size. On CUDA, copies of different streams share
  * few queues: behind four or more streams that are held up with copies in them, others may wait too
  * (docs/copies.md).
  * Errors: HANDLE; POINTER (NULL; freed or unmapped memory; a destination that is read-only; device memory

@@ -361,7 +361,7 @@ LEAT_KERNEL(leat_chain_u64, 3, uint64_t, steps, uint64_t, factor, uint64_t *, en
 
 /* ---- many copies ----------------------------------------------------------------------------- */
 
-/* These two are as in copy/many.c. */
+/* These two are as in copy/batch.c. */
 struct piece {
     char *dst;
     const char *src;

@@ -254,7 +254,7 @@ static const struct leati_driver_ops ops = {
     .launch = cpu_launch,
 };
 
-/* A copy of the CPU device's own costs one queued work, and from 1 MiB on it is spread over the team by itself. */
+/* A copy of the CPU device's own costs one queued work, and from 1 MiB on it is spread over the workers. */
 static const struct leati_capabilities capabilities = {
     .reaches_pageable = true,
     .host_reaches_device = true,
