@@ -9,6 +9,7 @@
 
 #include <signal.h>
 #include <stdio.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -347,6 +348,56 @@ static void short_boxes_on_a_held_stream(void **state)
     free(target);
 }
 
+/* Rows that the caller packs, on streams of the same device: each thread may end what the other one has just
+ * given.
+ */
+struct packer {
+    leat_device *device;
+    unsigned seed;
+    bool failed;
+};
+
+static void *pack_again_and_again(void *argument)
+{
+    enum { WIDTH = 100, HEIGHT = 40, PITCH = 160, TIMES = 2000 };
+    const leat_copy_box box = {WIDTH, HEIGHT, 1, PITCH, PITCH, 0, 0};
+    struct packer *packer = argument;
+    unsigned char source[HEIGHT * PITCH], target[HEIGHT * PITCH];
+    leat_stream *stream;
+    void *memory;
+
+    packer->failed = true;
+    if (leat_stream_create(packer->device, &stream) || leat_alloc(stream, sizeof source, &memory))
+        return NULL;
+    test_pattern(source, sizeof source, packer->seed);
+    for (int i = 0; i < TIMES; i++)
+        if (leat_copy_rectangle(stream, memory, source, &box))
+            return NULL;
+    if (leat_copy_sync(stream, target, memory, sizeof target) || leat_free(stream, memory) ||
+        leat_stream_destroy(stream))
+        return NULL;
+    packer->failed = false;
+    for (size_t y = 0; y < HEIGHT; y++)
+        packer->failed |= memcmp(target + y * PITCH, source + y * PITCH, WIDTH) != 0;
+    return NULL;
+}
+
+static void threads_copy_short_boxes(void **state)
+{
+    struct test_state *t = *state;
+    struct packer packers[3];
+    pthread_t threads[3];
+
+    for (unsigned i = 0; i < 3; i++) {
+        packers[i] = (struct packer){.device = t->device, .seed = 50 + i};
+        assert_int_equal(pthread_create(&threads[i], NULL, pack_again_and_again, &packers[i]), 0);
+    }
+    for (unsigned i = 0; i < 3; i++) {
+        pthread_join(threads[i], NULL);
+        assert_false(packers[i].failed);
+    }
+}
+
 /* ---- what does nothing, and what is refused ---- */
 
 static void a_size_of_zero_does_nothing(void **state)
@@ -551,6 +602,7 @@ int main(void)
         STATE_TEST(a_stream_of_the_other_device_copies_too),
         STATE_TEST(boxes_keep_their_place),
         STATE_TEST(short_boxes_on_a_held_stream),
+        STATE_TEST(threads_copy_short_boxes),
         STATE_TEST(a_size_of_zero_does_nothing),
         STATE_TEST(explaining_copies_nothing),
         STATE_TEST(wrong_boxes_are_refused),

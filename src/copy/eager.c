@@ -33,7 +33,9 @@ static struct leati_staging *new_staging(struct leati_stager *stager)
     if (!staging)
         return NULL;
     staging->leftover = calloc(1, sizeof *staging->leftover);
+    leati_error_quiet_begin();
     staging->flags = leati_stager_take(stager, FLAGS_BYTES + QUARTERS * QUARTER_BYTES);
+    leati_error_quiet_end();
     if (!staging->leftover || !staging->flags) {
         leati_stager_give_back(stager, staging->flags);
         free(staging->leftover);

@@ -219,6 +219,7 @@ LEATI_HOT static bool finds_out(const struct leati_plan *plan)
     return plan->transfer.shape == LEATI_SHAPE_RUN &&
            ((plan->protocol == LEATI_PROTOCOL_EAGER && (plan->transfer.unasked || leati_catch_ready())) ||
             (plan->protocol == LEATI_PROTOCOL_DRIVER && !plan->one_pass &&
+             (plan->first || (plan->stager && leati_catch_ready())) &&
              plan->candidates[LEATI_PROTOCOL_DRIVER].cost_ns < LEATI_COST_LAST));
 }
 
@@ -230,7 +231,14 @@ static leat_status plan_first(struct leati_plan *plan)
         return leati_transfer_check_mapped(&plan->transfer);
     if (leati_transfer_is_usable(&plan->transfer))
         return LEAT_OK;
+    LEATI_TRY(leati_transfer_check_mapped(&plan->transfer));
     LEATI_TRY(look(plan, true));
+    if (!plan->stager)
+        return leati_fail(
+            LEAT_ERROR_POINTER, "a page between the first and the last byte of %s %p + %zu is not there",
+            leati_is_pageable(&plan->transfer.from) ? "src" : "dst",
+            leati_is_pageable(&plan->transfer.from) ? plan->transfer.from.end.ptr : plan->transfer.to.end.ptr,
+            plan->transfer.bytes);
     return leati_plan_compare(plan);
 }
 

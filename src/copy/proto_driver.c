@@ -5,6 +5,7 @@
  * keeps its caller: until the source has been read, or until the stream gets there. So it is used on idle streams,
  * and where nothing else can be had.
  */
+#include "base/catch.h"
 #include "base/quick.h"
 #include "copy/costs.h"
 #include "copy/plan.h"
@@ -62,8 +63,9 @@ static leat_status submit_pageable(struct leati_plan *plan)
     uint64_t start;
     leat_status status;
 
-    /* The call would end the program where a page in the middle is gone; leat's threads say which. */
-    if (plan->stager && plan->candidates[LEATI_PROTOCOL_DRIVER].cost_ns < LEATI_COST_LAST &&
+    /* The call would end the program where a page in the middle is gone; leat's threads say which. Where the
+     * program's own handlers get faults, the planner has tried the ends. */
+    if (plan->stager && plan->candidates[LEATI_PROTOCOL_DRIVER].cost_ns < LEATI_COST_LAST && leati_catch_ready() &&
         !leati_transfer_is_usable(transfer))
         return LEATI_DECLINED;
     start = leati_costs_start(transfer->stream->device, transfer->bytes);

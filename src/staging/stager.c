@@ -553,6 +553,14 @@ static unsigned helpers_of(size_t bytes)
     return bytes < EAGER_HELPED_BYTES ? 0 : bytes < 2 * EAGER_HELPED_BYTES ? 1 : 2;
 }
 
+/* What is waited for comes from another thread, which may want this processor. */
+static void wait_a_moment(unsigned looks)
+{
+    leati_pause();
+    if (looks % EAGER_PAUSES == 0)
+        sched_yield();
+}
+
 /* Stages an eager copy in, and gives the stream the DMA of each chunk as soon as it is staged: the stream has
  * nothing to wait for. */
 static leat_status issue_staged(struct leati_stager *stager, struct leati_job *job,
@@ -564,15 +572,20 @@ static leat_status issue_staged(struct leati_stager *stager, struct leati_job *j
         const struct leati_chunk *chunk = &job->chunks[c];
 
         /* Acquire: what others have staged is there. */
-        while (atomic_load_explicit(&job->flags->staged_chunks, memory_order_acquire) <= c)
+        for (unsigned looks = 1; atomic_load_explicit(&job->flags->staged_chunks, memory_order_acquire) <= c;
+             looks++)
             if (!leati_job_work_once(job))
-                leati_pause();
+                wait_a_moment(looks);
         if (atomic_load_explicit(&job->stopped, memory_order_relaxed) != LEAT_OK)
             break;
         LEATI_TRY(request->move(request->context, chunk->offset, chunk->bytes, job->ring + chunk->place));
     }
     /* Whoever keeps the block knows when the stream is past the copy. */
-    return request->block ? LEAT_OK : stager->hooks->flags(stager->context, request->stream, &end, 1);
+    if (request->block)
+        return LEAT_OK;
+    /* From the flag on another thread may end the job: only one of the two may wait for its workers. */
+    leati_workers_remove(stager->workers, &job->task);
+    return stager->hooks->flags(stager->context, request->stream, &end, 1);
 }
 
 /* A job whose ring is the caller's. */
@@ -590,6 +603,8 @@ static void give_up(struct leati_stager *stager, struct leati_job *job,
     abandon(stager, job, request->stream);
     if (request->block)
         drop_job(stager, job);
+    else if (request->eager)
+        leati_job_release(job);
 }
 
 /* Gives the stream the DMAs of an eager copy out, with a flag behind each but the last, behind which the caller
@@ -623,10 +638,9 @@ static leat_status empty_ring(struct leati_stager *stager, struct leati_job *job
         if (atomic_load_explicit(&job->flags->completed_chunks, memory_order_acquire) >= job->count ||
             job->count == 1)
             break;
-        leati_pause();
+        wait_a_moment(looks);
         if (looks % EAGER_PAUSES)
             continue;
-        sched_yield(); /* whoever brings the bytes may want this processor */
         /* The stream may have failed, which its wait tells. */
         if (leati_clock_ns() - asked > EAGER_ASK_NS)
             break;
@@ -634,9 +648,9 @@ static leat_status empty_ring(struct leati_stager *stager, struct leati_job *job
     LEATI_TRY(stager->hooks->stream_synchronize(stager->context, request->stream));
     /* Release: what the last DMA wrote is there for workers that see it. */
     atomic_store_explicit(&job->flags->completed_chunks, job->end, memory_order_release);
-    while (!leati_job_staged(job))
+    for (unsigned looks = 1; !leati_job_staged(job); looks++)
         if (!leati_job_work_once(job))
-            leati_pause();
+            wait_a_moment(looks);
     return LEAT_OK;
 }
 
@@ -646,7 +660,8 @@ static leat_status finish_eager(struct leati_stager *stager, struct leati_job *j
     char sentence[256];
 
     /* Workers that found nothing more are on their way out. */
-    leati_workers_remove(stager->workers, &job->task);
+    if (kept_by_caller)
+        leati_workers_remove(stager->workers, &job->task);
     status = (leat_status)atomic_load_explicit(&job->stopped, memory_order_relaxed);
     if (status != LEAT_OK) {
         leati_job_sentence(job, sentence, sizeof sentence);
@@ -654,6 +669,8 @@ static leat_status finish_eager(struct leati_stager *stager, struct leati_job *j
     }
     if (kept_by_caller)
         drop_job(stager, job);
+    else
+        leati_job_release(job);
     return status;
 }
 
@@ -667,7 +684,8 @@ leat_status leati_stager_copy(struct leati_stager *stager, const struct leati_st
     assert(stager->workers && request->bytes);
     assert(!request->to_rows == !request->from_rows);
     assert(!request->list || request->direction == LEATI_DIRECTION_HOST);
-    assert(!request->eager || request->direction == LEATI_DIRECTION_OUT ||
+    /* Out, the caller reads the ring until the call returns: so it must be the caller's. */
+    assert(!request->eager || (request->direction == LEATI_DIRECTION_OUT && request->block) ||
            (request->early && request->direction == LEATI_DIRECTION_IN));
     assert(!request->eager || !started);
     assert(!request->block || request->eager);
@@ -678,19 +696,21 @@ leat_status leati_stager_copy(struct leati_stager *stager, const struct leati_st
         return LEATI_DECLINED;
     }
     fill_job(job, stager, request);
-    atomic_init(&job->holders, started ? 2 : 1);
+    /* The stager, which lets go of it when the stream is past it, perhaps on another thread; and whoever uses it
+     * after that. */
+    atomic_init(&job->holders, started || (request->eager && !request->block) ? 2u : 1u);
     if (!request->block)
         leati_stager_keep(stager, job);
     leati_job_prepare(job, share_of(stager, job->bytes));
     leati_workers_add(stager->workers, &job->task, request->eager ? helpers_of(job->bytes) : 1);
     request->begin(request->context);
-    status = !job->eager                            ? issue(stager, job, request)
-             : job->direction == LEATI_DIRECTION_IN ? issue_staged(stager, job, request)
-                                                    : issue_out(stager, job, request);
+    status = !request->eager                            ? issue(stager, job, request)
+             : request->direction == LEATI_DIRECTION_IN ? issue_staged(stager, job, request)
+                                                        : issue_out(stager, job, request);
     request->end(request->context);
-    if (status == LEAT_OK && job->eager && job->direction == LEATI_DIRECTION_OUT)
+    if (status == LEAT_OK && request->eager && request->direction == LEATI_DIRECTION_OUT)
         status = empty_ring(stager, job, request);
-    if (status == LEAT_OK && job->eager)
+    if (status == LEAT_OK && request->eager)
         return finish_eager(stager, job, request->block);
     if (status != LEAT_OK) {
         give_up(stager, job, request);
