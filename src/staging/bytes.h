@@ -65,9 +65,8 @@ struct leati_staging_choice {
 /*
  * Chooses as LEAT_COPY_STORES says, which by default is to measure: so many threads, this one and workers, copy in
  * parts of a job's size for some milliseconds between the slot's memory, which they overwrite, and memory of
- * their own. Streaming has to be 5 % faster to be chosen, into
- * a slot that a DMA reads half as fast again. Where there is no memory or no thread to be had for it,
- * fewer take part, or cached is chosen.
+ * their own. To be chosen, streaming has to be 5 % faster, and 50 % into slots, which a DMA reads. Where there is no
+ * memory or no thread to be had for it, fewer take part, or cached is chosen.
  * INVALID, with a sentence: LEAT_COPY_STORES holds some other word.
  */
 leat_status leati_staging_choose(struct leati_workers *workers, void *slot, size_t slot_bytes, unsigned threads,
