@@ -93,7 +93,7 @@ struct leat_stream {
     _Atomic uint64_t
         host_tick;       /* the last work that may write pageable memory belongs to it, or to an earlier one */
     atomic_bool foreign; /* the user has, or had, the vendor's handle, so others may give it work */
-    _Atomic(struct leati_staging *) staging;                /* copy/small.h; made at the first use */
+    _Atomic(struct leati_staging *) staging;                /* copy/eager.c; made at the first use */
     _Atomic(struct leati_owner *) owners[LEATI_FAST_POOLS]; /* what the first pools keep for it (pool/lane.h) */
     struct leati_link link;
 };
