@@ -661,13 +661,13 @@ static leat_status copy_together(struct batch *batch, const struct leati_access 
 {
     struct leati_driver *driver = batch->stream->device->driver;
     struct leati_stager *stager = batch->pairs.look.stager;
-    size_t most = batch->pairs.look.stager ? (size_t)stager->ring_bytes : 0, held = 0;
+    size_t most = stager ? (size_t)stager->ring_bytes : 0, limit = stager ? stager->limit_bytes : SIZE_MAX, held = 0;
 
     for (size_t first = 0, end; first < batch->pairs.count; first = end) {
         struct block needs;
 
         end = find_round(batch, first, most, &needs);
-        if (held && held + needs.packed_bytes > stager->limit_bytes) {
+        if (held && held + needs.packed_bytes > limit) {
             LEATI_TRY(driver->ops->stream_synchronize(driver, batch->stream->native));
             held = 0;
         }

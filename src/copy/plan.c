@@ -325,8 +325,10 @@ LEATI_HOT leat_status leati_plan_submit(struct leati_plan *plan, struct leati_jo
         status = submit_next(plan, job);
     if (plan->protocol != LEATI_PROTOCOL_EAGER)
         leati_order_given(transfer->stream->order);
+    if (status < LEAT_OK)
+        return leati_fail_in(status, "%s", leati_protocols[plan->protocol]->name);
     if (status != LEAT_OK)
-        return status > LEAT_OK ? status : leati_fail_in(status, "%s", leati_protocols[plan->protocol]->name);
+        return status;
     leati_transfer_was_given(transfer, &use,
                              plan->protocol == LEATI_PROTOCOL_EAGER && transfer->direction == LEATI_DIRECTION_OUT);
     return LEAT_OK;
