@@ -47,7 +47,8 @@ $(filter-out %/unit_staging,$(test_programs)): %: %.o $(test_objects) $(BUILD)/l
 $(addprefix $(test_bin)/,unit_copy_waits unit_copy_help unit_copy_forms unit_plan unit_order): $(test_bin)/held.o
 $(test_bin)/unit_copy_waits: test_wraps = -Wl,--wrap=leati_order_failed
 $(test_bin)/unit_workers: test_wraps = -Wl,--wrap=leati_thread_start
-plan_wraps := leati_workers_awake leati_eager_in leati_eager_out leati_stage_start leati_region_has_kernel leati_fleet_begin
+plan_wraps := leati_workers_awake leati_eager_in leati_eager_out leati_stage_start leati_stage_reserve leati_region_has_kernel \
+              leati_fleet_take
 $(test_bin)/unit_plan: test_wraps = $(plan_wraps:%=-Wl,--wrap=%)
 $(test_bin)/unit_full: test_wraps = -Wl,--wrap=leati_available
 $(test_bin)/unit_record: test_wraps = -Wl,--wrap=write

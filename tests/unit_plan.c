@@ -95,14 +95,33 @@ bool __wrap_leati_region_has_kernel(leat_device *device, const struct leati_end 
     return !ends(LEATI_PROTOCOL_KERNEL, &status) && __real_leati_region_has_kernel(device, dst, src, box);
 }
 
-struct leati_fleet *__real_leati_fleet_begin(leat_stream *stream);
-struct leati_fleet *__wrap_leati_fleet_begin(leat_stream *stream);
+/* Of RAILS: the share that declines, from 1; and how many were reserved while the stream's lock was held. */
+static unsigned declining_share, shares, under_the_lock;
+leat_status __real_leati_stage_reserve(struct leati_stage *stage, EAGER_PARAMETERS,
+                                       const struct leati_stage_request *request);
+leat_status __wrap_leati_stage_reserve(struct leati_stage *stage, EAGER_PARAMETERS,
+                                       const struct leati_stage_request *request);
 
-struct leati_fleet *__wrap_leati_fleet_begin(leat_stream *stream)
+leat_status __wrap_leati_stage_reserve(struct leati_stage *stage, EAGER_PARAMETERS,
+                                       const struct leati_stage_request *request)
+{
+    if (pthread_mutex_trylock(&stream->piece_lock))
+        under_the_lock++;
+    else
+        pthread_mutex_unlock(&stream->piece_lock);
+    return ++shares == declining_share
+               ? LEATI_DECLINED
+               : __real_leati_stage_reserve(stage, stager, stream, to, from, bytes, request);
+}
+
+struct leati_fleet *__real_leati_fleet_take(leat_device *device);
+struct leati_fleet *__wrap_leati_fleet_take(leat_device *device);
+
+struct leati_fleet *__wrap_leati_fleet_take(leat_device *device)
 {
     leat_status status;
 
-    return ends(LEATI_PROTOCOL_RAILS, &status) ? NULL : __real_leati_fleet_begin(stream);
+    return ends(LEATI_PROTOCOL_RAILS, &status) ? NULL : __real_leati_fleet_take(device);
 }
 
 static int setup(void **state)
@@ -486,6 +505,30 @@ static void large_copies_without_rails(void **state)
     OK(leat_memory_free(memory));
 }
 
+/* A copy that waits for memory must not hold the lock of its stream: whoever has that memory may need it. Where a
+ * share has none, what the others reserved goes back. */
+static void shares_are_reserved_before_the_stream_is_locked(void **state)
+{
+    const size_t bytes = 64 * MIB;
+    struct test_state *t = *state;
+    struct room room = make_room(t, bytes);
+    leat_device *helper;
+
+    OK(leat_device_open("cpu:1", &helper));
+    OK(leat_copy_share_links(t->device, &helper, 1));
+    leati_protocol_force(LEATI_PROTOCOL_RAILS);
+    under_the_lock = 0;
+    for (declining_share = 0; declining_share <= 2; declining_share++) {
+        shares = 0;
+        there_and_back(t, &room, declining_share);
+        assert_int_equal(shares, declining_share == 1 ? 1 : 2);
+    }
+    assert_int_equal(under_the_lock, 0);
+    declining_share = 0;
+    OK(leat_device_close(helper));
+    end_room(&room);
+}
+
 /* Rows, one call each, where a driver has no call for regions. */
 static void regions_without_the_drivers_call(void **state)
 {
@@ -537,6 +580,7 @@ static const struct CMUnitTest tests[] = {
     PLAN_TEST(what_is_gone_is_no_copy_for_the_driver),
     PLAN_TEST(regions_without_their_kernel),
     PLAN_TEST(large_copies_without_rails),
+    PLAN_TEST(shares_are_reserved_before_the_stream_is_locked),
     PLAN_TEST(regions_without_the_drivers_call),
     PLAN_TEST(each_protocol_may_be_asked_for),
 };

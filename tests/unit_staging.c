@@ -407,12 +407,20 @@ static void set_up(struct copy *copy, enum leati_direction direction, char *host
                                                    .move = move};
 }
 
+static leat_status copy_now(struct copy *copy, struct leati_job **started)
+{
+    struct leati_job *job;
+    leat_status status = leati_stager_reserve(&device.stager, &copy->request, &job);
+
+    return status == LEAT_OK ? leati_stager_submit(&device.stager, &copy->request, job, started) : status;
+}
+
 static void start(struct copy *copy)
 {
     int pieces = atomic_load(&device.pieces);
 
     copy->request.context = copy;
-    copy->status = leati_stager_copy(&device.stager, &copy->request, &copy->job);
+    copy->status = copy_now(copy, &copy->job);
     if (copy->status != LEAT_OK)
         return;
     assert_int_equal(atomic_load(&device.pieces), pieces + 1);
@@ -512,7 +520,7 @@ static void hold_worker(struct copy *busy)
     busy->request.list = &list;
     busy->request.early = true;
     busy->request.stream = other_stream;
-    busy->status = leati_stager_copy(&device.stager, &busy->request, &busy->job);
+    busy->status = copy_now(busy, &busy->job);
     assert_int_equal(busy->status, LEAT_OK);
     give(other_stream, (struct op){.kind = OP_MARK, .mark = &busy->past});
     assert_true(wait_for(&worker_entered));
@@ -860,7 +868,7 @@ static leat_status copy_eagerly(struct copy *copy)
 {
     copy->request.context = copy;
     copy->request.eager = copy->request.early = true;
-    return leati_stager_copy(&device.stager, &copy->request, NULL);
+    return copy_now(copy, NULL);
 }
 
 /* With a worker that helps, and with one that is busy; through a ring of the stager's and through one of the
@@ -1075,6 +1083,30 @@ static void *start_copy(void *argument)
     return NULL;
 }
 
+/* What was reserved for a copy that is not submitted goes back, and the stream was given nothing. */
+static void reserved_memory_goes_back(void **state)
+{
+    const size_t bytes = 2 * MIB;
+    char *host = buffer(bytes), *memory = buffer(bytes);
+    struct leati_job *jobs[2];
+    struct copy copy;
+
+    (void)state;
+    set_up(&copy, LEATI_DIRECTION_IN, host, memory, bytes);
+    copy.request.context = &copy;
+    for (int i = 0; i < 2; i++) {
+        copy.request.no_wait = i > 0;
+        assert_int_equal(leati_stager_reserve(&device.stager, &copy.request, &jobs[i]), LEAT_OK);
+    }
+    assert_true(device.stager.held_bytes > 0);
+    for (int i = 0; i < 2; i++)
+        leati_stager_drop(&device.stager, jobs[i]);
+    assert_int_equal(device.stager.held_bytes, 0);
+    assert_int_equal(copy.moved, 0);
+    free(host);
+    free(memory);
+}
+
 /* Copies of a stream that is held up take no more than they may: one that finds no memory waits. */
 static void copies_wait_for_memory(void **state)
 {
@@ -1095,6 +1127,10 @@ static void copies_wait_for_memory(void **state)
     }
     assert_true(count > 2 && count < COPIES - 1);
     assert_true(device.stager.held_bytes <= device.stager.limit_bytes);
+    set_up(&copies[count], LEATI_DIRECTION_IN, host, memory, bytes);
+    copies[count].request.no_wait = true;
+    start(&copies[count]);
+    assert_int_equal(copies[count].status, LEATI_DECLINED);
     set_up(&copies[count], LEATI_DIRECTION_IN, host, memory, bytes);
     copies[count].status = LEAT_ERROR_INVALID;
     assert_int_equal(pthread_create(&thread, NULL, start_copy, &copies[count]), 0);
@@ -1178,7 +1214,8 @@ int main(void)
         STAGING_TEST(a_job_of_a_lost_stream_stays),
         STAGING_TEST(a_ticket_outlives_the_stager),
         STAGING_TEST(every_hook_of_a_start_may_fail),
-        STAGING_TEST(copies_wait_for_memory),
+        STAGING_TEST(reserved_memory_goes_back),
+    STAGING_TEST(copies_wait_for_memory),
         STAGING_TEST(who_waits_helps),
     };
 

@@ -258,7 +258,7 @@ static bool is_back(const struct leati_fleet *fleet)
     return !fleet->used || LEATI_QUIETLY(target->driver->ops->event_query(target->driver, fleet->over)) == LEAT_OK;
 }
 
-static struct leati_fleet *take_fleet(leat_device *device)
+struct leati_fleet *leati_fleet_take(leat_device *device)
 {
     struct leati_fleet *fleet = NULL;
     struct leati_links *links;
@@ -279,7 +279,7 @@ static struct leati_fleet *take_fleet(leat_device *device)
     return fleet;
 }
 
-static void give_fleet_back(struct leati_fleet *fleet)
+void leati_fleet_give_back(struct leati_fleet *fleet)
 {
     pthread_mutex_lock(&links_lock);
     fleet->taken = false;
@@ -298,16 +298,9 @@ static leat_status start_routes(struct leati_fleet *fleet, leat_stream *stream)
     return LEAT_OK;
 }
 
-struct leati_fleet *leati_fleet_begin(leat_stream *stream)
+leat_status leati_fleet_begin(struct leati_fleet *fleet, leat_stream *stream)
 {
-    struct leati_fleet *fleet = take_fleet(stream->device);
-
-    if (!fleet)
-        return NULL;
-    if (LEATI_QUIETLY(start_routes(fleet, stream)) == LEAT_OK)
-        return fleet;
-    give_fleet_back(fleet);
-    return NULL;
+    return LEATI_QUIETLY(start_routes(fleet, stream));
 }
 
 struct leati_route *leati_fleet_route(struct leati_fleet *fleet, unsigned index)
@@ -375,6 +368,5 @@ leat_status leati_fleet_end(struct leati_fleet *fleet, leat_stream *stream, bool
     if (status != LEAT_OK)
         wait_for_all(fleet, stream);
     fleet->used = status == LEAT_OK;
-    give_fleet_back(fleet);
     return status;
 }

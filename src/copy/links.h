@@ -23,10 +23,15 @@ struct leati_fleet;
 /* How many helpers device has; 0: copies go over its own link only. */
 unsigned leati_links_count(leat_device *device);
 
-/* A fleet for a copy into stream's device, whose routes start when stream gets here; NULL when all are under way,
- * or when one cannot be made. end: stream goes on when all routes have come to their end. Each begin needs an end,
- * also when a call between the two has failed; then the stream and all routes are waited for on the host. */
-struct leati_fleet *leati_fleet_begin(leat_stream *stream);
+/* Takes a fleet for a copy into device; the caller gives it back. NULL when all are under way, or when one cannot
+ * be made, which only makes the copy slower. */
+struct leati_fleet *leati_fleet_take(leat_device *device);
+void leati_fleet_give_back(struct leati_fleet *fleet);
+
+/* The routes of a fleet start when stream gets here. On failure nothing depends on it, and nothing is reported.
+ * end: stream goes on when all routes have come to their end. Each begin that succeeds needs an end, also when a
+ * call between the two has failed; then the stream and all routes are waited for on the host. */
+leat_status leati_fleet_begin(struct leati_fleet *fleet, leat_stream *stream);
 leat_status leati_fleet_end(struct leati_fleet *fleet, leat_stream *stream, bool failed);
 
 struct leati_route *leati_fleet_route(struct leati_fleet *fleet, unsigned index);

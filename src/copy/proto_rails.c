@@ -57,27 +57,59 @@ static leat_status copy_pinned(const struct leati_plan *plan, struct leati_fleet
     return LEAT_OK;
 }
 
-static leat_status copy_staged(const struct leati_plan *plan, struct leati_fleet *fleet)
+/* A share of pageable memory for each link. */
+struct shares {
+    unsigned count; /* those that have their memory */
+    struct leati_stage_request requests[LEATI_LINKS_MAX + 1];
+    struct leati_stage stages[LEATI_LINKS_MAX + 1];
+};
+
+static void drop_shares(struct shares *shares, unsigned from)
+{
+    for (unsigned link = from; link < shares->count; link++)
+        leati_stage_drop(&shares->stages[link]);
+}
+
+/* Takes the memory of all shares, before the stream's lock is taken: a copy that holds memory may need that lock to
+ * be submitted. For the same reason only the first share may wait for memory. */
+static leat_status reserve_shares(const struct leati_plan *plan, struct leati_fleet *fleet, struct shares *shares)
 {
     const struct leati_transfer *transfer = &plan->transfer;
     size_t share = transfer->bytes / (plan->rails + 1) & ~(size_t)4095;
 
     for (unsigned link = 0; link <= plan->rails; link++) {
-        struct leati_stage_request request = {
-            .direction = LEATI_DIRECTION_IN,
-            .early = plan->early,
-            .deadline_ns = transfer->deadline_ns,
-            .route = link ? leati_fleet_route(fleet, link - 1) : NULL,
-        };
         struct leati_target to = leati_target_at(transfer->to, link * share);
         struct leati_target from = leati_target_at(transfer->from, link * share);
         size_t bytes = link < plan->rails ? share : transfer->bytes - link * share;
-        leat_status status = leati_stage_start(plan->stager, transfer->stream, &to, &from, bytes, &request, NULL);
+        leat_status status;
 
-        if (status == LEATI_DECLINED)
-            return leati_fail(LEAT_ERROR_HOST_MEMORY, "no pinned memory for staging over %u links",
-                              plan->rails + 1);
-        LEATI_TRY(status);
+        shares->requests[link] = (struct leati_stage_request){
+            .direction = LEATI_DIRECTION_IN,
+            .early = plan->early,
+            .no_wait = link > 0,
+            .deadline_ns = transfer->deadline_ns,
+            .route = link ? leati_fleet_route(fleet, link - 1) : NULL,
+        };
+        status = leati_stage_reserve(&shares->stages[link], plan->stager, transfer->stream, &to, &from, bytes,
+                                     &shares->requests[link]);
+        if (status != LEAT_OK) {
+            drop_shares(shares, 0);
+            return status;
+        }
+        shares->count++;
+    }
+    return LEAT_OK;
+}
+
+static leat_status submit_shares(struct shares *shares)
+{
+    for (unsigned link = 0; link < shares->count; link++) {
+        leat_status status = leati_stage_submit(&shares->stages[link], NULL);
+
+        if (status != LEAT_OK) {
+            drop_shares(shares, link + 1);
+            return status;
+        }
     }
     return LEAT_OK;
 }
@@ -85,20 +117,31 @@ static leat_status copy_staged(const struct leati_plan *plan, struct leati_fleet
 static leat_status submit(struct leati_plan *plan, struct leati_job **job)
 {
     leat_stream *stream = plan->transfer.stream;
+    bool pinned = plan->transfer.direction == LEATI_DIRECTION_DEVICE;
+    struct shares shares = {.count = 0};
     struct leati_fleet *fleet;
     leat_status status, ended;
 
     (void)job;
+    fleet = leati_fleet_take(stream->device);
+    if (!fleet)
+        return LEATI_DECLINED;
+    status = pinned ? LEAT_OK : reserve_shares(plan, fleet, &shares);
+    if (status != LEAT_OK) {
+        leati_fleet_give_back(fleet);
+        return status;
+    }
     leati_stream_piece_begins(stream);
-    fleet = leati_fleet_begin(stream);
-    if (!fleet) {
+    if (leati_fleet_begin(fleet, stream) != LEAT_OK) {
         leati_stream_piece_ends(stream);
+        drop_shares(&shares, 0);
+        leati_fleet_give_back(fleet);
         return LEATI_DECLINED;
     }
-    status =
-        plan->transfer.direction == LEATI_DIRECTION_DEVICE ? copy_pinned(plan, fleet) : copy_staged(plan, fleet);
+    status = pinned ? copy_pinned(plan, fleet) : submit_shares(&shares);
     ended = leati_fleet_end(fleet, stream, status != LEAT_OK);
     leati_stream_piece_ends(stream);
+    leati_fleet_give_back(fleet);
     return status != LEAT_OK ? status : ended;
 }
 

@@ -366,28 +366,20 @@ void leati_copy_set_hooks(leat_device *device)
 
 /* ---- copies ---- */
 
-/* What the DMA of a chunk needs, for as long as the copy is given to its stream. */
-struct moved {
-    leat_stream *stream;
-    const struct leati_stage_request *request;
-    struct leati_end placed; /* the device's side */
-    struct leati_caught_up caught_up;
-};
-
 static void begin(void *context)
 {
-    leati_stream_piece_begins(((struct moved *)context)->stream);
+    leati_stream_piece_begins(((struct leati_stage *)context)->stream);
 }
 
 static void end(void *context)
 {
-    struct moved *moved = context;
+    struct leati_stage *stage = context;
 
-    leati_stream_piece_ends(moved->stream);
-    if (!moved->request->eager)
+    leati_stream_piece_ends(stage->stream);
+    if (!stage->request->eager)
         return;
-    leati_order_given(moved->stream->order);
-    leati_order_wait_begins(moved->stream->order, &moved->caught_up);
+    leati_order_given(stage->stream->order);
+    leati_order_wait_begins(stage->stream->order, &stage->caught_up);
 }
 
 /* Chunks are whole rows where DMA puts rows into their places: in bytes, or 0. */
@@ -403,21 +395,21 @@ static size_t chunk_unit(const struct leati_stage_request *request)
 
 static leat_status move(void *context, size_t offset, size_t bytes, void *ring_place)
 {
-    const struct moved *moved = context;
-    const struct leati_stage_request *request = moved->request;
-    struct leati_driver *driver = moved->stream->device->driver;
-    struct leati_end ring = {.ptr = ring_place, .kind = LEAT_KIND_PINNED}, placed = moved->placed;
+    const struct leati_stage *stage = context;
+    const struct leati_stage_request *request = stage->request;
+    struct leati_driver *driver = stage->stream->device->driver;
+    struct leati_end ring = {.ptr = ring_place, .kind = LEAT_KIND_PINNED}, placed = stage->placed;
     bool in = request->direction == LEATI_DIRECTION_IN;
     size_t row_bytes = chunk_unit(request);
 
     if (row_bytes)
-        return leati_region_move_packed(moved->stream, request->box->protocol,
+        return leati_region_move_packed(stage->stream, request->box->protocol,
                                         in ? LEATI_REGION_DST : LEATI_REGION_SRC, placed, ring, &request->box->box,
                                         offset / row_bytes, bytes / row_bytes);
     placed.ptr = (char *)placed.ptr + offset;
     if (request->route)
         return leati_route_copy(request->route, placed, ring, bytes);
-    return driver->ops->copy(driver, moved->stream->native, in ? placed : ring, in ? ring : placed, bytes);
+    return driver->ops->copy(driver, stage->stream->native, in ? placed : ring, in ? ring : placed, bytes);
 }
 
 static struct leati_rows rows_of(const leat_copy_box *box, enum leati_region_side side, const void *base)
@@ -431,18 +423,20 @@ static struct leati_rows rows_of(const leat_copy_box *box, enum leati_region_sid
                                .slice = dst ? box->dst_slice_bytes : box->src_slice_bytes};
 }
 
-leat_status leati_stage_start(struct leati_stager *stager, leat_stream *stream, const struct leati_target *to,
-                              const struct leati_target *from, size_t bytes,
-                              const struct leati_stage_request *request, struct leati_job **job)
+leat_status leati_stage_reserve(struct leati_stage *stage, struct leati_stager *stager, leat_stream *stream,
+                                const struct leati_target *to, const struct leati_target *from, size_t bytes,
+                                const struct leati_stage_request *request)
 {
-    struct moved moved = {.stream = stream,
-                          .request = request,
-                          .placed = request->direction == LEATI_DIRECTION_IN ? to->end : from->end};
-    struct leati_staging_request staging = {
+    stage->stager = stager;
+    stage->stream = stream;
+    stage->request = request;
+    stage->placed = request->direction == LEATI_DIRECTION_IN ? to->end : from->end;
+    stage->staging = (struct leati_staging_request){
         .direction = request->direction,
         .early = request->early,
         .eager = request->eager,
         .block = request->block,
+        .no_wait = request->no_wait,
         .deadline_ns = request->deadline_ns,
         .dst = to->end.ptr,
         .src = from->end.ptr,
@@ -452,27 +446,45 @@ leat_status leati_stage_start(struct leati_stager *stager, leat_stream *stream, 
         .chunk_most_bytes = request->route ? LEATI_LINK_CHUNK_BYTES : 0,
         .stream = request->route ? leati_route_stream(request->route) : stream->native,
         .order = stream->order,
-        .context = &moved,
+        .context = stage,
         .begin = begin,
         .end = end,
         .move = move,
     };
-    struct leati_rows to_rows, from_rows;
-    leat_status status;
-
     if (request->box) {
-        to_rows = rows_of(&request->box->box, LEATI_REGION_DST, to->end.ptr);
-        from_rows = rows_of(&request->box->box, LEATI_REGION_SRC, from->end.ptr);
-        staging.to_rows = &to_rows;
-        staging.from_rows = &from_rows;
+        stage->to_rows = rows_of(&request->box->box, LEATI_REGION_DST, to->end.ptr);
+        stage->from_rows = rows_of(&request->box->box, LEATI_REGION_SRC, from->end.ptr);
+        stage->staging.to_rows = &stage->to_rows;
+        stage->staging.from_rows = &stage->from_rows;
     }
-    status = leati_stager_copy(stager, &staging, job);
+    return leati_stager_reserve(stager, &stage->staging, &stage->job);
+}
+
+void leati_stage_drop(struct leati_stage *stage)
+{
+    leati_stager_drop(stage->stager, stage->job);
+}
+
+leat_status leati_stage_submit(struct leati_stage *stage, struct leati_job **job)
+{
+    const struct leati_stage_request *request = stage->request;
+    leat_status status = leati_stager_submit(stage->stager, &stage->staging, stage->job, job);
+
     /* The caller has waited for the stream. */
     if (request->eager && request->direction == LEATI_DIRECTION_OUT &&
         (status == LEAT_OK || status == LEAT_ERROR_POINTER))
-        leati_order_wait_ends(stream->order, &moved.caught_up);
-    if (status != LEATI_DECLINED && !request->eager && request->direction != LEATI_DIRECTION_IN &&
-        !(request->list && request->list->scratch))
-        leati_stream_writes_host(stream);
+        leati_order_wait_ends(stage->stream->order, &stage->caught_up);
+    if (!request->eager && request->direction != LEATI_DIRECTION_IN && !(request->list && request->list->scratch))
+        leati_stream_writes_host(stage->stream);
     return status;
+}
+
+leat_status leati_stage_start(struct leati_stager *stager, leat_stream *stream, const struct leati_target *to,
+                              const struct leati_target *from, size_t bytes,
+                              const struct leati_stage_request *request, struct leati_job **job)
+{
+    struct leati_stage stage;
+
+    LEATI_TRY(leati_stage_reserve(&stage, stager, stream, to, from, bytes, request));
+    return leati_stage_submit(&stage, job);
 }

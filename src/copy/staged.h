@@ -47,15 +47,37 @@ struct leati_stage_request {
     bool early;
     uint64_t deadline_ns;      /* on the clock; 0: none */
     struct leati_route *route; /* NULL: over the link of the stream's own device */
-    bool eager;                /* as in staging/staging.h, as is the next */
+    bool eager;                /* as in staging/staging.h, as are the next two */
     struct leati_flags *block;
+    bool no_wait;
     const struct leati_staged_box *box; /* NULL: bytes without gaps */
     const struct leati_list *list;      /* HOST: so many copies in the place of one, which the workers make */
 };
 
-/* Starts a staged copy; bytes is the number of copies where there is a list. Fills *job, which the caller must
- * release, when job is not NULL. DECLINED: there is no memory for it, and nothing was given to the stream: the
- * driver's own call must do. */
+/* One staged copy, from its reservation to its submission. Must not move in between. */
+struct leati_stage {
+    struct leati_stager *stager;
+    leat_stream *stream;
+    const struct leati_stage_request *request;
+    struct leati_end placed; /* the device's side */
+    struct leati_caught_up caught_up;
+    struct leati_rows to_rows, from_rows;
+    struct leati_staging_request staging;
+    struct leati_job *job;
+};
+
+/* Takes the memory of a staged copy; bytes is the number of copies where there is a list. The request must stay.
+ * DECLINED: there is no memory for it. May wait for other copies' memory unless the request says no_wait. */
+leat_status leati_stage_reserve(struct leati_stage *stage, struct leati_stager *stager, leat_stream *stream,
+                                const struct leati_target *to, const struct leati_target *from, size_t bytes,
+                                const struct leati_stage_request *request);
+
+/* Gives such a copy to its stream, or gives its memory back. submit fills *job, which the caller must release,
+ * when job is not NULL. */
+leat_status leati_stage_submit(struct leati_stage *stage, struct leati_job **job);
+void leati_stage_drop(struct leati_stage *stage);
+
+/* Reserves and submits a staged copy. DECLINED: there is no memory for it, and nothing was given to the stream. */
 leat_status leati_stage_start(struct leati_stager *stager, leat_stream *stream, const struct leati_target *to,
                               const struct leati_target *from, size_t bytes,
                               const struct leati_stage_request *request, struct leati_job **job);

@@ -302,9 +302,9 @@ void leati_stager_end(struct leati_stager *stager)
 /* ---- the start of a job ---- */
 
 /* Memory for a ring of wanted bytes, or of fewer while much is in use; waits only when all that is allowed is in
- * use. NULL, with a sentence, when there is none to be had. */
+ * use, and only if it may. NULL, with a sentence, when there is none to be had. */
 static void *take_ring(struct leati_stager *stager, enum leati_store_policy policy, size_t wanted, size_t least,
-                       size_t *got)
+                       bool may_wait, size_t *got)
 {
     const struct leati_staging_hooks *hooks = stager->hooks;
     struct timespec pause = {.tv_nsec = 50000};
@@ -326,7 +326,7 @@ static void *take_ring(struct leati_stager *stager, enum leati_store_policy poli
         }
         pthread_mutex_unlock(&jobs_lock);
         /* Copies of a device that is lost never end. */
-        if (looks % 256 == 0 && hooks->health(stager->context) != LEAT_OK)
+        if (!may_wait || (looks % 256 == 0 && hooks->health(stager->context) != LEAT_OK))
             return NULL;
         nanosleep(&pause, NULL);
     }
@@ -396,7 +396,7 @@ static bool find_ring(struct leati_job *job, struct leati_stager *stager,
     }
     if (request->direction != LEATI_DIRECTION_HOST)
         wanted = leati_staging_ring_bytes(request->bytes, (size_t)stager->ring_bytes);
-    job->flags = take_ring(stager, job->policy, wanted, least, ring_bytes);
+    job->flags = take_ring(stager, job->policy, wanted, least, !request->no_wait, ring_bytes);
     job->held_bytes = *ring_bytes + FLAGS_BYTES;
     if (!job->flags || !request->eager || *ring_bytes >= request->bytes)
         return job->flags;
@@ -674,12 +674,11 @@ static leat_status finish_eager(struct leati_stager *stager, struct leati_job *j
     return status;
 }
 
-leat_status leati_stager_copy(struct leati_stager *stager, const struct leati_staging_request *request,
-                              struct leati_job **started)
+leat_status leati_stager_reserve(struct leati_stager *stager, const struct leati_staging_request *request,
+                                 struct leati_job **prepared)
 {
     struct leati_sentence before;
     struct leati_job *job;
-    leat_status status;
 
     assert(stager->workers && request->bytes);
     assert(!request->to_rows == !request->from_rows);
@@ -687,7 +686,6 @@ leat_status leati_stager_copy(struct leati_stager *stager, const struct leati_st
     /* Out, the caller reads the ring until the call returns: so it must be the caller's. */
     assert(!request->eager || (request->direction == LEATI_DIRECTION_OUT && request->block) ||
            (request->early && request->direction == LEATI_DIRECTION_IN));
-    assert(!request->eager || !started);
     assert(!request->block || request->eager);
     leati_error_keep(&before);
     job = new_job(stager, request);
@@ -696,6 +694,23 @@ leat_status leati_stager_copy(struct leati_stager *stager, const struct leati_st
         return LEATI_DECLINED;
     }
     fill_job(job, stager, request);
+    *prepared = job;
+    return LEAT_OK;
+}
+
+void leati_stager_drop(struct leati_stager *stager, struct leati_job *job)
+{
+    drop_ring(job, stager);
+    atomic_init(&job->holders, 1u);
+    drop_job(stager, job);
+}
+
+leat_status leati_stager_submit(struct leati_stager *stager, const struct leati_staging_request *request,
+                                struct leati_job *job, struct leati_job **started)
+{
+    leat_status status;
+
+    assert(!request->eager || !started);
     /* The stager, which lets go of it when the stream is past it, perhaps on another thread; and whoever uses it
      * after that. */
     atomic_init(&job->holders, started || (request->eager && !request->block) ? 2u : 1u);

@@ -113,6 +113,7 @@ struct leati_staging_request {
     /* Eager only: flags and a ring of leati_stager_block_bytes(), which the layer above keeps. In use until the
      * stream has got past the copy; OUT: until the call returns, unless it fails. NULL: one of the stager's. */
     struct leati_flags *block;
+    bool no_wait;         /* declines where all pinned memory is in use, instead of waiting for some */
     uint64_t deadline_ns; /* on the clock; 0: none */
     void *dst;            /* pageable where the direction says so; the device's side is for the sentences only */
     const void *src;
@@ -131,10 +132,18 @@ struct leati_staging_request {
     leat_status (*move)(void *context, size_t chunk_offset, size_t bytes, void *ring_place);
 };
 
-/* Starts a staged copy. Fills *job if job is not NULL; the caller releases it. DECLINED: there is no memory,
- * and nothing was given to the stream. After any other failure the stream is past what it was given. */
-leat_status leati_stager_copy(struct leati_stager *stager, const struct leati_staging_request *request,
-                              struct leati_job **job);
+/* Takes what a staged copy needs: fills *job, for submit or drop with the same request. DECLINED: there is no
+ * memory. May wait for copies that were submitted to end, so a caller that has reserved some already says no_wait. */
+leat_status leati_stager_reserve(struct leati_stager *stager, const struct leati_staging_request *request,
+                                 struct leati_job **job);
+
+/* Starts such a copy, whose job is the stager's from now on. Fills *started with the job too if started is not
+ * NULL; the caller releases it. After a failure the stream is past what it was given. */
+leat_status leati_stager_submit(struct leati_stager *stager, const struct leati_staging_request *request,
+                                struct leati_job *job, struct leati_job **started);
+
+/* Gives back what was reserved for a copy without a block. */
+void leati_stager_drop(struct leati_stager *stager, struct leati_job *job);
 
 /* Makes a list of copies of so many bytes, part_bytes at a time, by the workers and the caller; returns when all
  * is done. Returns how many copies were made before the first that failed, at *fault. */
@@ -152,7 +161,7 @@ struct leati_job_state {
 };
 void leati_job_look(struct leati_job *job, struct leati_job_state *state);
 
-/* Releases a job that leati_stager_copy() filled in. */
+/* Releases a job that leati_stager_submit() filled in. */
 void leati_job_release(struct leati_job *job);
 
 /* ---- help ---- */
