@@ -84,7 +84,7 @@ $(compat_samples): $(BUILD)/tests/compat/%: tests/compat/%.cu tests/compat/sampl
 	$(Q)CXX='$(CXX)' $(BUILD)/leat cu -Wall -Wextra $(CPPFLAGS) $(CFLAGS) $< $(LDFLAGS) -o $@
 -include $(compat_tests:=.d)
 
-# A program that is recorded (tests/cli_record.sh).
+# A program that is recorded (tests/cli/cli_record.sh).
 compat_recorded := $(if $(filter cudart,$(compat_names)),$(BUILD)/tests/compat/recorded_cudart)
 $(compat_recorded): tests/compat/recorded_cudart.c $(compat_so) $(BUILD)/flags
 	$(say) CC $<

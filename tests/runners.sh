@@ -85,7 +85,7 @@ LEAT_REQUIRE=cuda sh -c 'cd "$1" && exec "$2" "$1" cuda:0 tests/not_here' sh "$w
     fail 'run.sh takes a skipped program although LEAT_REQUIRE is set'
 
 # The gate's programs notice each fault by an assertion, and die of it one way or another.
-assertion='echo "[  ERROR   ] --- [   LINE   ] --- tests/a.c:7: error: Failure!"'
+assertion='echo "[  ERROR   ] --- [   LINE   ] --- tests/api/a.c:7: error: Failure!"'
 exception='echo "[  ERROR   ] --- Test failed with exception: Segmentation fault(11)"'
 gate() { (cd "$work" && "$here/gate.sh" tests/test_copy) >"$work/out" 2>&1; }
 for death in 'exit 1' 'kill -ABRT $$' 'kill -SEGV $$' 'exit 124'; do

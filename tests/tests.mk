@@ -1,5 +1,16 @@
 # tests.mk - the test programs: which there are, how they are built, and how check, check-gpu, check-memcheck, check-tsan
 # and gate run them. Read by the Makefile, which sets BUILD, CC, the flags and the list of examples.
+#
+#   api/      tests that see only the public headers and run on any device
+#   unit/     tests that include private headers: parts of the library, the drivers, every error path
+#   models/   random programs that are checked against a model; public headers only
+#   cli/      shell scripts that call the command as a user does
+#   compat/   tests of the compatibility libraries
+#   support/  what the programs share, libraries to preload, a user's kernels
+#   fake/     libraries in place of the vendors'
+#   traces/   pieces of recorded traces
+#
+# All programs are built into build/tests/, whatever folder their sources are in.
 
 test_bin := $(BUILD)/tests
 
@@ -15,24 +26,30 @@ test_order := $(addprefix $(test_bin)/,order_model pool_model)
 # About the CPU device alone.
 test_cpu := $(test_bin)/test_strict
 # With private headers: parts by themselves, the CUDA driver against a library made for it, every error path.
-test_unit := $(patsubst tests/%.c,$(test_bin)/%,$(sort $(wildcard tests/unit_*.c tests/fuzz_*.c tests/test_cuda_*.c tests/test_hip_*.c)))
 test_walk := $(test_bin)/fault_walk
+test_unit := $(filter-out $(test_walk),$(patsubst tests/unit/%.c,$(test_bin)/%,$(sort $(wildcard tests/unit/*.c))))
 
 test_programs := $(test_api) $(test_order) $(test_cpu) $(test_unit) $(test_walk)
 test_kernels := $(test_bin)/kernels_user.so
 
 # cmocka's headers have no warnings of ours to answer for; what the programs find beside them, they find by a define.
-test_defines = -DTEST_KERNELS_SO='"$(abspath $(test_kernels))"' -DTEST_KERNELS_PTX='"$(abspath tests/kernels_user.ptx)"' \
+test_defines = -DTEST_KERNELS_SO='"$(abspath $(test_kernels))"' -DTEST_KERNELS_PTX='"$(abspath tests/support/kernels_user.ptx)"' \
                -DTEST_SNAPSHOT='"$(abspath tests/traces/pytorch_snapshot.pickle)"' \
                -DTEST_KERNELS_PLAIN='"$(abspath $(test_kernels_plain))"'
 test_objects := $(test_bin)/harness.o $(test_bin)/layouts.o
 
-$(test_bin)/%.o: tests/%.c $(BUILD)/flags
-	$(say) CC $<
-	@mkdir -p $(@D)
-	$(Q)$(CC) $(if $(filter test_device test_memory test_virtual test_copy% test_layout% test_fill test_managed test_stream test_event test_kernel \
-	    test_native test_bad_input test_threads test_pool% test_strict order_model pool_model model harness layouts loaded fakes,$*),$(PUBLIC_CFLAGS),$(ALL_CFLAGS)) \
-	    $(test_defines) -MMD -MP -c $< -o $@
+# Which headers the objects of a folder see. In support/, held and forms look inside.
+test_cflags_api = $(PUBLIC_CFLAGS)
+test_cflags_models = $(PUBLIC_CFLAGS)
+test_cflags_unit = $(ALL_CFLAGS)
+test_cflags_support = $(if $(filter held forms,$*),$(ALL_CFLAGS),$(PUBLIC_CFLAGS))
+define test_object_rule
+$$(test_bin)/%.o: tests/$(1)/%.c $$(BUILD)/flags
+	$$(say) CC $$<
+	@mkdir -p $$(@D)
+	$$(Q)$$(CC) $$(test_cflags_$(1)) -Itests/support $$(test_defines) -MMD -MP -c $$< -o $$@
+endef
+$(foreach folder,api unit models support,$(eval $(call test_object_rule,$(folder))))
 
 # A layer by itself: what it refers to above, the linker does not find.
 $(test_bin)/unit_staging: $(test_bin)/unit_staging.o $(filter $(BUILD)/obj/src/staging/% $(BUILD)/obj/src/base/%,$(lib_obj))
@@ -80,13 +97,13 @@ $(test_bin)/unit_cu_source.o: CPPFLAGS += -Icli
 $(test_bin)/unit_cu_source: $(BUILD)/obj/cli/cu_source.o $(BUILD)/obj/cli/cu_tokens.o
 
 # A user's kernels, as a user would build them.
-$(test_kernels): tests/kernels_user.c include/leat/device_code.h $(BUILD)/flags
+$(test_kernels): tests/support/kernels_user.c include/leat/device_code.h $(BUILD)/flags
 	$(say) CC $<
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(PUBLIC_CFLAGS) -fPIC -shared $< -o $@
 
 # Programs that are recorded.
-$(test_bin)/recorded: tests/recorded.c $(BUILD)/libleat.a $(BUILD)/flags
+$(test_bin)/recorded: tests/cli/recorded.c $(BUILD)/libleat.a $(BUILD)/flags
 	$(say) CC $<
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(PUBLIC_CFLAGS) -MMD -MP -MF $@.d $< $(LDFLAGS) $(BUILD)/libleat.a $(LIB_LIBS) -o $@
@@ -94,7 +111,7 @@ $(test_bin)/recorded: tests/recorded.c $(BUILD)/libleat.a $(BUILD)/flags
 
 # The same without what a sanitizer puts in, for tests of the file itself.
 test_kernels_plain := $(test_bin)/kernels_plain.so
-$(test_kernels_plain): tests/kernels_user.c include/leat/device_code.h $(BUILD)/flags
+$(test_kernels_plain): tests/support/kernels_user.c include/leat/device_code.h $(BUILD)/flags
 	$(say) CC $<
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(filter-out -fsanitize%,$(PUBLIC_CFLAGS)) -fPIC -shared $< -o $@
@@ -111,7 +128,7 @@ $(test_bin)/test_cuda_abi.o $(test_bin)/test_cuda_names.o: CPPFLAGS += $(addpref
 # To be preloaded: one widens the windows of races, the other stands for memory protection keys.
 test_jitter := $(test_bin)/jitter.so
 test_keys := $(test_bin)/keys.so
-$(test_jitter) $(test_keys): $(test_bin)/%.so: tests/%.c $(BUILD)/flags
+$(test_jitter) $(test_keys): $(test_bin)/%.so: tests/support/%.c $(BUILD)/flags
 	$(say) CC $<
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(filter-out -fsanitize% -fvisibility=hidden,$(ALL_CFLAGS)) -shared $< -o $@ -ldl
@@ -119,7 +136,7 @@ $(test_jitter) $(test_keys): $(test_bin)/%.so: tests/%.c $(BUILD)/flags
 tests: $(test_programs) $(test_kernels) $(test_kernels_plain) $(test_fakes) $(test_jitter) $(test_keys) $(test_bin)/recorded
 
 # The command as a user calls it, on the device to test.
-test_cli := tests/cli_replay.sh tests/cli_record.sh tests/cli_bench.sh tests/cli_layout.sh tests/cli_cu.sh
+test_cli := $(addprefix tests/cli/,cli_replay.sh cli_record.sh cli_bench.sh cli_layout.sh cli_cu.sh)
 export LEAT_COMMAND = $(abspath $(BUILD))/leat
 export LEAT_TEST_CFLAGS = $(filter -fsanitize%,$(CFLAGS))
 
@@ -138,14 +155,14 @@ check-plain: $(check_needs) compat
 	$(Q)tests/run.sh '$(BUILD)' cpu:0 $(test_walk) $(test_api) $(test_unit) $(test_order) $(cpu_examples) $(test_cli) \
 	    $(test_runners)
 
-# Programs exit with 77 where the processor has no keys for that: tests/keys.c stands for them there.
+# Programs exit with 77 where the processor has no keys for that: tests/support/keys.c stands for them there.
 strict := $(test_cpu) $(test_bin)/unit_bytes $(test_api) $(test_order) $(cpu_examples)
 check-strict: $(check_needs)
 	$(Q)echo 'once more, with device memory out of reach for host threads (LEAT_STRICT=1):'
 	$(Q)export LEAT_STRICT=1 ORDER_MODEL_SECONDS=3; \
 	LEAT_TEST_DEVICE=cpu:0 $(test_bin)/test_event >/dev/null 2>&1; \
 	if [ $$? -eq 77 ]; then \
-	    echo 'note: strict mode ran with tests/keys.c in the place of memory protection keys, which are not here'; \
+	    echo 'note: strict mode ran with tests/support/keys.c in the place of memory protection keys, which are not here'; \
 	    export TEST_UNDER='env LD_PRELOAD=$(abspath $(test_keys))'; \
 	fi; \
 	tests/run.sh '$(BUILD)' cpu:0 $(strict)
@@ -183,7 +200,7 @@ check-staged: $(check_needs)
 jittered := $(addprefix $(test_bin)/,test_threads test_pool_threads test_copy_async test_event test_stream order_model)
 under_jitter = TEST_UNDER='env LD_PRELOAD=$(abspath $(test_jitter))' ORDER_MODEL_SECONDS=3
 check-jitter: tests compat
-	$(Q)echo 'once more, with threads that rest at random (tests/jitter.c):'
+	$(Q)echo 'once more, with threads that rest at random (tests/support/jitter.c):'
 	$(Q)$(under_jitter) $(staged) tests/run.sh '$(BUILD)' cpu:0 $(jittered)
 	$(Q)$(under_jitter) LEAT_HIP_LIBRARY='$(abspath $(BUILD))/libleat-hip.so' LEAT_REQUIRE=hip \
 	    tests/run.sh '$(BUILD)' hip:0 $(jittered)
@@ -227,11 +244,11 @@ check-tsan-staged: tests
 # The layouts' arithmetic, by libFuzzer: for so many seconds, from what was found before on.
 FUZZ_SECONDS ?= 60
 fuzz_dir := $(BUILD)/fuzz/layout
-fuzz_src := tests/fuzz_layout.c tests/layouts.c $(sort $(wildcard src/layout/*.c src/base/*.c))
+fuzz_src := tests/unit/fuzz_layout.c tests/support/layouts.c $(sort $(wildcard src/layout/*.c src/base/*.c))
 fuzz-layout:
 	$(Q)mkdir -p $(fuzz_dir)/found
 	$(Q)$(CLANG) $(filter-out $(CFLAGS),$(ALL_CFLAGS)) -O1 -g -fsanitize=fuzzer,address,undefined \
-	    -fno-sanitize-recover=all -DLEAT_LIBFUZZER -DLEAT_VERSION='"$(VERSION)"' $(fuzz_src) $(LIB_LIBS) \
+	    -fno-sanitize-recover=all -Itests/support -DLEAT_LIBFUZZER -DLEAT_VERSION='"$(VERSION)"' $(fuzz_src) $(LIB_LIBS) \
 	    -o $(fuzz_dir)/fuzz_layout
 	$(Q)$(fuzz_dir)/fuzz_layout -max_total_time=$(FUZZ_SECONDS) -max_len=400 -artifact_prefix=$(fuzz_dir)/ \
 	    $(fuzz_dir)/found

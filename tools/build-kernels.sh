@@ -23,7 +23,7 @@ esac
 
 # One line a kernel file: source, then the PTX that is made of it.
 ptx_files="src/kernels/builtin_kernels.c src/kernels/built/builtin_kernels.ptx
-tests/kernels_user.c tests/kernels_user.ptx
+tests/support/kernels_user.c tests/support/kernels_user.ptx
 examples/own_kernel_device.c examples/own_kernel_device.ptx"
 # Of layout_kernels.c one text is made for each target, and cut into the modules that this header lists: what clang
 # makes of a kernel depends on which others are in the file. One thing is lost on the way: clang-19 knows no word
@@ -49,7 +49,7 @@ trap 'rm -rf "$work"' EXIT
 if [ "$mode" = check ]; then
     out=$work
 fi
-mkdir -p "$out/src/kernels/built" "$out/tests" "$out/examples"
+mkdir -p "$out/src/kernels/built" "$out/tests/support" "$out/examples"
 
 # Relative names, no debug information and no compiler's name in the files: the same bytes on every machine.
 flags="-std=c11 -O3 -ffreestanding -nogpulib -fno-ident -Iinclude -Isrc -Wall -Wextra -Wshadow -Wconversion -Werror"

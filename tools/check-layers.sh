@@ -18,7 +18,7 @@ allowed() {
     compat/*/*)
         name=${1#compat/}
         echo "^engine/engine\.h\$|^${name%%/*}/[a-z_]+\.h\$|^leat/(compat/([a-z]+/)?)?[a-z_]+\.h\$" ;;
-    tests/compat/*) echo '^leat/(compat/([a-z]+/)?)?[a-z_]+\.h$|^(\.\./(seed|model)|[a-z_]+)\.h$' ;;
+    tests/compat/*) echo '^leat/(compat/([a-z]+/)?)?[a-z_]+\.h$|^(\.\./support/(seed|model)|[a-z_]+)\.h$' ;;
     include/leat/*) echo '^leat/[a-z_]+\.h$' ;;
     src/base/*) echo '^(base|leat)/[a-z_]+\.h$' ;;
     src/layout/*) echo '^(layout|base|leat)/[a-z_]+\.h$|^kernels/(layout_task|modules)\.h$' ;;
@@ -47,13 +47,13 @@ allowed() {
     esac
 }
 
-# Tests that look inside say so by their name; all others see what a user sees.
-inside='^tests/(fake/|fault_walk|(held|forms)\.|test_(cuda|hip)_|unit_|fuzz_)'
+# Tests that include private headers are in unit/; all others see what a user sees.
+inside='^tests/(fake/|unit/|support/(held|forms)\.)'
 
 # The rest of the headers: only these files know a vendor's SDK, and the public headers need plain C only.
 system_allowed() {
     case $1 in
-    include/leat/interop/cuda.h|examples/interop_cuda.c|tests/test_cuda_abi.c|tests/test_cuda_names.c|tests/test_hip_abi.c) return 0 ;;
+    include/leat/interop/cuda.h|examples/interop_cuda.c|tests/unit/test_cuda_abi.c|tests/unit/test_cuda_names.c|tests/unit/test_hip_abi.c) return 0 ;;
     # What a vendor's header is called is leat's own here: include/leat/compat/.
     tests/compat/*|examples/compat/*) return 0 ;;
     # What a C++ kernel is made with.
@@ -71,7 +71,7 @@ while IFS=: read -r file line header; do
     name=${header:1:-1}
     if [[ $header == '"'* || $name == leat/* ]]; then
         [[ $name =~ $(allowed "$file") ]] && continue
-        [[ $file =~ $inside && $name =~ ^(driver|core|pool|staging|copy|layout|kernels|base|\.\./cli)/ ]] && continue
+        [[ $file =~ $inside && $name =~ ^(driver|core|pool|staging|copy|layout|kernels|base|\.\./\.\./cli)/ ]] && continue
     else
         system_allowed "$file" "$name" && continue
     fi

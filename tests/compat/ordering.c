@@ -22,7 +22,7 @@
  */
 #include "ordering.h"
 
-#include "../model.h"
+#include "../support/model.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

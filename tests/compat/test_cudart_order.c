@@ -8,7 +8,7 @@
  */
 #include <cuda_runtime.h>
 
-#include "../seed.h"
+#include "../support/seed.h"
 #include "compat.h"
 
 #include <pthread.h>

@@ -2,7 +2,7 @@
  * leat_cuda_types.h - the types and numbers of CUDA's driver API, for leat/compat/cuda.h.
  *
  * Names, numbers and layouts are those of the vendor's cuda.h, so that a program built with either header runs
- * with either library; tests/compat/test_cuda_header.c holds the two against each other where the vendor's is
+ * with either library; tools/check-compat-abi.sh holds the two against each other where the vendor's is
  * there.
  */
 #ifndef LEAT_CUDA_TYPES_H

@@ -1,7 +1,7 @@
 /*
  * cuda_types.h - the part of the CUDA driver's binary interface that leat uses, in our own words.
  *
- * leat builds without NVIDIA's cuda.h. tests/test_cuda_abi.c holds all of this against the real header where there
+ * leat builds without NVIDIA's cuda.h. tests/unit/test_cuda_abi.c holds all of this against the real header where there
  * is one. The struct tags are the vendor's, so that both may be seen by one file.
  */
 #ifndef LEATI_CUDA_TYPES_H

@@ -1,7 +1,7 @@
 /*
  * hip_types.h - the part of HIP's binary interface that leat uses, in our own words.
  *
- * leat builds without AMD's headers. tests/test_hip_abi.c holds all of this against hip/hip_runtime_api.h where
+ * leat builds without AMD's headers. tests/unit/test_hip_abi.c holds all of this against hip/hip_runtime_api.h where
  * there is one; what a header of that version does not have yet is from AMD's public sources. Where HIP 5 and HIP
  * 6 differ, both are here, and the version that the library itself tells decides. The struct tags are the
  * vendor's, so that both may be seen by one file.

@@ -6,7 +6,7 @@
 # what is known of the traces; times only have to make sense.
 cd "$(dirname "$0")" || exit 1
 . ./cli.sh
-cd traces || exit 1
+cd ../traces || exit 1
 
 replay() { run 0 replay --device "$device" "$@"; }
 

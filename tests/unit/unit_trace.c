@@ -2,8 +2,8 @@
  * unit_trace.c - files of recorded allocations that leat replay reads: pickles, of which only data is taken, and
  * snapshots of PyTorch made of them; files that are cut off, changed or made of random bytes.
  */
-#include "../cli/pickle.h"
-#include "../cli/trace_read.h"
+#include "../../cli/pickle.h"
+#include "../../cli/trace_read.h"
 #include "seed.h"
 
 #include <setjmp.h>

@@ -2,7 +2,7 @@
  * unit_packing.c - the sequences of leat bench pool --part packing: the same on every machine, no block freed
  * twice, and live bytes that stay where they are said to be.
  */
-#include "../cli/packing_plan.h"
+#include "../../cli/packing_plan.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 # shellcheck shell=sh disable=SC2034
 # cli.sh - what the tests of the command share: one call of it, and what is to be found afterwards. For the shell's
-# "." from the folder of the tests; $device is the device, $work a folder that goes with the test.
-leat=${LEAT_COMMAND:-$PWD/../build/leat}
+# "." from this folder; $device is the device, $work a folder that goes with the test.
+leat=${LEAT_COMMAND:-$PWD/../../build/leat}
 device=${LEAT_TEST_DEVICE:-cpu:0}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
