@@ -140,7 +140,7 @@ $(BUILD)/examples/interop_cuda: example_libs = $(cuda_libs)
 san_flags := -O1 -g -fno-omit-frame-pointer -fno-sanitize-recover=all
 # Sanitizers make programs several times as slow, the fault walk above all.
 asan:
-	+TEST_TIMEOUT=900 $(MAKE) BUILD=$(BUILD)/asan CFLAGS='$(san_flags) -fsanitize=address,undefined' $(asan_parts)
+	+TEST_TIMEOUT=1800 $(MAKE) BUILD=$(BUILD)/asan CFLAGS='$(san_flags) -fsanitize=address,undefined' $(asan_parts)
 tsan:
 	+$(MAKE) BUILD=$(BUILD)/tsan CFLAGS='$(san_flags) -fsanitize=thread' check-tsan
 

@@ -2,11 +2,12 @@
 # run.sh BUILD DEVICE PROGRAM...: runs each program on DEVICE and counts. A program exits with 77 when it has nothing
 # to run here; its last line is then "skipped: REASON". A program that runs prints such a line for each test that it
 # skips. Without a reason the program fails. Prints what failed in full, and "N passed, N failed, N skipped" at the
-# end; skipped.sh sums the reasons up.
+# end; skipped.sh sums the reasons up. limited.sh ends a program that does not end by itself; that one fails.
 build=$1
 device=$2
 shift 2
-LSAN_OPTIONS=suppressions=$(cd "${0%/*}" && pwd)/leaks.supp:print_suppressions=0${LSAN_OPTIONS:+:$LSAN_OPTIONS}
+here=$(cd "${0%/*}" && pwd)
+LSAN_OPTIONS=suppressions=$here/leaks.supp:print_suppressions=0${LSAN_OPTIONS:+:$LSAN_OPTIONS}
 export LSAN_OPTIONS
 passed=0 failed=0 skipped=0 left_out=0
 log=$build/tests/run.$$.log # several may run at once
@@ -31,7 +32,7 @@ for program in "$@"; do
         case $program in */examples/*) export LEAT_DEVICE="$device" ;; esac
         # TEST_UNDER: a checker and its options, in words.
         # shellcheck disable=SC2086
-        LEAT_TEST_DEVICE=$device exec timeout -k 5 "${TEST_TIMEOUT:-300}" $TEST_UNDER "./$name"
+        LEAT_TEST_DEVICE=$device exec "$here/limited.sh" $TEST_UNDER "./$name"
     ) >"$log" 2>&1
     code=$?
     # Tests that were skipped inside a program, with the reasons that it gave, and as cmocka counts them.
@@ -60,13 +61,12 @@ for program in "$@"; do
         fi
         skipped=$((skipped + 1))
         printf 'skip  %s: %s\n' "$name" "$reason"
-        if [ -n "$LEAT_REQUIRE" ]; then
-            failed=$((failed + 1))
-            printf 'FAIL  %s: skipped, but LEAT_REQUIRE=%s\n' "$name" "$LEAT_REQUIRE"
-        fi
+        [ -z "$LEAT_REQUIRE" ] || fail "skipped, but LEAT_REQUIRE=$LEAT_REQUIRE"
         ;;
-    124 | 137) fail "still running after ${TEST_TIMEOUT:-300} s" ;;
-    *) fail "exit status $code" ;;
+    *)
+        reason=$(tail -n 1 "$log" | sed -n 's/^limited\.sh: //p')
+        fail "${reason:-exit status $code}"
+        ;;
     esac
 done
 [ $((passed + failed)) -gt 0 ] || printf 'note: nothing ran on %s: all %d programs were skipped\n' "$device" "$skipped"

@@ -1,5 +1,6 @@
 #!/bin/sh
-# runners.sh: tests of run.sh, skipped.sh and gate.sh, with programs made for it, and of the libraries to preload.
+# runners.sh: tests of run.sh, limited.sh, skipped.sh and gate.sh, with programs made for it, and of the
+# libraries to preload.
 cd "${0%/*}" || exit 1
 here=$PWD
 work=$(mktemp -d)
@@ -49,15 +50,33 @@ program fails <<'END'
 exit 3
 END
 program hangs <<'END'
-exec sleep 60
+echo 'waiting'
+exec sleep 300
+END
+# With a child that ignores the signal.
+program spins <<'END'
+(trap '' TERM; while :; do :; done) &
+while :; do :; done
+END
+program looks_around <<'END'
+while :; do sleep 0.1; done
+END
+# For longer than it may do nothing.
+program works <<'END'
+end=$(($(date +%s) + 4))
+while [ "$(date +%s)" -lt $end ]; do :; done
+END
+program dies <<'END'
+kill -KILL $$
 END
 
-unset LEAT_REQUIRE TEST_UNDER
+# This script may be one of the programs that another run.sh counts, or be run under make.
+unset LEAT_REQUIRE TEST_UNDER TEST_RESULTS TEST_SUITE TEST_TIMEOUT TEST_LONGEST TEST_STUCK MAKEFLAGS MFLAGS MAKELEVEL
 (
     cd "$work" || exit 1
     all='tests/passes tests/leaves_out tests/leaves_out_silently tests/not_here tests/not_here_silently tests/fails'
     # shellcheck disable=SC2086
-    TEST_TIMEOUT=1 "$here/run.sh" "$work" cpu:0 $all tests/hangs tests/passes
+    TEST_STUCK=3 "$here/run.sh" "$work" cpu:0 $all tests/hangs tests/works tests/dies tests/passes
 ) >"$work/out" 2>&1 && fail 'run.sh is content with programs that fail'
 says 'ok    passes'
 says 'ok    leaves_out \(2 of its tests skipped\)'
@@ -66,8 +85,11 @@ says 'FAIL  leaves_out_silently: 1 of its tests were skipped, and 0 reasons are 
 says 'skip  not_here: there is no such header'
 says 'FAIL  not_here_silently: exit status 77, and its last line is not "skipped: REASON"'
 says 'FAIL  fails: exit status 3'
-says 'FAIL  hangs: still running after 1 s'
-says 'on cpu:0: 3 passed, 4 failed, 1 skipped; 2 tests left out inside programs'
+says 'waiting'
+says 'FAIL  hangs: stuck: no processor time to speak of in 3 s'
+says 'ok    works'
+says 'FAIL  dies: exit status 137'
+says 'on cpu:0: 4 passed, 5 failed, 1 skipped; 2 tests left out inside programs'
 
 (cd "$work" && "$here/run.sh" "$work" cpu:0 tests/not_here tests/not_here) >>"$work/out" 2>&1 ||
     fail 'run.sh fails where everything is skipped'
@@ -80,6 +102,17 @@ says '  2 tests  needs two devices'
 says 'note: nothing ran on cpu:0: all 2 programs were skipped'
 echo 'ok    passes' | ./skipped.sh >"$work/out" 2>&1
 [ -s "$work/out" ] && fail 'skipped.sh says something where nothing was skipped'
+
+# The other two limits.
+(
+    cd "$work" || exit 1
+    TEST_TIMEOUT=1 TEST_STUCK=45 TEST_LONGEST=600 "$here/run.sh" "$work" cpu:0 tests/spins tests/passes
+    TEST_LONGEST=2 "$here/run.sh" "$work" cpu:0 tests/looks_around tests/passes
+) >"$work/out" 2>&1
+says 'FAIL  spins: more than 1 s of processor time'
+says 'FAIL  looks_around: still running after 2 s'
+[ "$(grep -cx 'on cpu:0: 1 passed, 1 failed, 0 skipped; 0 tests left out inside programs' "$work/out")" -eq 2 ] ||
+    fail 'what follows a program that was ended does not run, or is not counted'
 
 LEAT_REQUIRE=cuda sh -c 'cd "$1" && exec "$2" "$1" cuda:0 tests/not_here' sh "$work" "$here/run.sh" >"$work/out" 2>&1 &&
     fail 'run.sh takes a skipped program although LEAT_REQUIRE is set'
@@ -102,8 +135,9 @@ echo 'exit 1' | program test_copy
 gate && fail 'gate.sh takes a program that fails without a fault'
 
 # What is preloaded must be found in front of the system's own.
+leat=${LEAT_COMMAND:-$here/../build/leat}
 for pair in jitter:pthread_mutex_lock jitter:mprotect keys:pkey_mprotect keys:sigaction; do
-    nm -D --defined-only "${LEAT_COMMAND:+${LEAT_COMMAND%/*}/tests/}${pair%:*}.so" >"$work/out" 2>&1
+    nm -D --defined-only "${leat%/*}/tests/${pair%:*}.so" >"$work/out" 2>&1
     says "[0-9a-f]+ T ${pair#*:}"
 done
 

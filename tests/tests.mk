@@ -233,12 +233,12 @@ test_tsan := $(filter-out %/test_pool_order %/test_pool_guard %/test_pool_thread
 few_addresses := LEAT_CPU_MEMORY=2G
 check-tsan: check-tsan-plain check-tsan-staged
 check-tsan-plain: tests
-	$(Q)$(few_addresses) LEAT_DEVICE=cpu:0 TEST_TIMEOUT=900 tests/run.sh '$(BUILD)' cpu:0 $(compat_tests)
-	$(Q)$(few_addresses) TEST_TIMEOUT=900 tests/run.sh '$(BUILD)' cpu:0 $(test_bin)/test_pool_threads $(test_bin)/unit_copy_waits \
+	$(Q)$(few_addresses) LEAT_DEVICE=cpu:0 TEST_TIMEOUT=1800 tests/run.sh '$(BUILD)' cpu:0 $(compat_tests)
+	$(Q)$(few_addresses) TEST_TIMEOUT=1800 tests/run.sh '$(BUILD)' cpu:0 $(test_bin)/test_pool_threads $(test_bin)/unit_copy_waits \
 	    $(test_bin)/unit_copy_help $(test_bin)/unit_cpu
-	$(Q)TEST_TIMEOUT=900 tests/run.sh '$(BUILD)' cpu:0 $(test_tsan) $(test_order) $(test_bin)/unit_bytes $(test_bin)/unit_layout
+	$(Q)TEST_TIMEOUT=1800 tests/run.sh '$(BUILD)' cpu:0 $(test_tsan) $(test_order) $(test_bin)/unit_bytes $(test_bin)/unit_layout
 check-tsan-staged: tests
-	$(Q)$(staged) $(few_addresses) TEST_TIMEOUT=900 tests/run.sh '$(BUILD)' cpu:0 \
+	$(Q)$(staged) $(few_addresses) TEST_TIMEOUT=1800 tests/run.sh '$(BUILD)' cpu:0 \
 	    $(filter-out %/test_bad_input,$(test_staged))
 
 # The layouts' arithmetic, by libFuzzer: for so many seconds, from what was found before on.
