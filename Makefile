@@ -140,9 +140,10 @@ $(BUILD)/examples/interop_cuda: example_libs = $(cuda_libs)
 san_flags := -O1 -g -fno-omit-frame-pointer -fno-sanitize-recover=all
 # Sanitizers make programs several times as slow, the fault walk above all.
 asan:
-	+TEST_TIMEOUT=1800 $(MAKE) BUILD=$(BUILD)/asan CFLAGS='$(san_flags) -fsanitize=address,undefined' $(asan_parts)
+	+$(Q)TEST_TIMEOUT=1800 tests/suites.sh '$(MAKE)' BUILD='$(BUILD)/asan' \
+	    CFLAGS='$(san_flags) -fsanitize=address,undefined' -- $(asan_suites)
 tsan:
-	+$(MAKE) BUILD=$(BUILD)/tsan CFLAGS='$(san_flags) -fsanitize=thread' check-tsan
+	+$(Q)tests/suites.sh '$(MAKE)' BUILD='$(BUILD)/tsan' CFLAGS='$(san_flags) -fsanitize=thread' -- $(tsan_suites)
 
 headers:
 	$(Q)tools/check-headers.sh '$(CC)' '$(CXX)'
@@ -252,7 +253,7 @@ help:
 	$(info $(help_text))@:
 
 FORCE:
-.PHONY: all lib install-compat examples check check-gpu check-tsan gate asan tsan headers symbols layers tidy kernels-check \
+.PHONY: all lib install-compat examples asan tsan headers symbols layers tidy kernels-check \
         readme-figures install install-lib uninstall clean help FORCE
 .DELETE_ON_ERROR:
 -include $(lib_obj:.o=.d) $(cli_obj:.o=.d) $(example_bin:=.d)

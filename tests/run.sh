@@ -3,6 +3,9 @@
 # to run here; its last line is then "skipped: REASON". A program that runs prints such a line for each test that it
 # skips. Without a reason the program fails. Prints what failed in full, and "N passed, N failed, N skipped" at the
 # end; skipped.sh sums the reasons up. limited.sh ends a program that does not end by itself; that one fails.
+#
+# Where TEST_RESULTS names a file, each program adds a line to it, with the name of the suite (TEST_SUITE):
+# "pass SUITE", "skip SUITE" or "fail SUITE PROGRAM: REASON". suites.sh counts those of several runs together.
 build=$1
 device=$2
 shift 2
@@ -16,10 +19,13 @@ trap 'rm -f "$log"' EXIT
 # " 12 s" for what took long enough to be asked why.
 took_long() { [ $(($(date +%s) - started)) -lt 10 ] || printf ', %d s' $(($(date +%s) - started)); }
 
+note_result() { [ -z "$TEST_RESULTS" ] || echo "$*" >>"$TEST_RESULTS"; }
+
 fail() {
     failed=$((failed + 1))
     cat "$log"
     printf 'FAIL  %s: %s\n' "$name" "$*"
+    note_result fail "${TEST_SUITE:-$device}" "$name: $*"
 }
 
 for program in "$@"; do
@@ -46,6 +52,7 @@ for program in "$@"; do
         fi
         left_out=$((left_out + inside))
         passed=$((passed + 1))
+        note_result pass "${TEST_SUITE:-$device}"
         if [ "$inside" -gt 0 ]; then
             printf 'ok    %s (%d of its tests skipped)%s\n' "$name" "$inside" "$(took_long)"
             sed -n 's/^ *skipped: /        skipped: /p' "$log"
@@ -61,6 +68,7 @@ for program in "$@"; do
         fi
         skipped=$((skipped + 1))
         printf 'skip  %s: %s\n' "$name" "$reason"
+        note_result skip "${TEST_SUITE:-$device}"
         [ -z "$LEAT_REQUIRE" ] || fail "skipped, but LEAT_REQUIRE=$LEAT_REQUIRE"
         ;;
     *)

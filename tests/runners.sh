@@ -1,5 +1,5 @@
 #!/bin/sh
-# runners.sh: tests of run.sh, limited.sh, skipped.sh and gate.sh, with programs made for it, and of the
+# runners.sh: tests of run.sh, limited.sh, suites.sh, skipped.sh and gate.sh, with programs made for it, and of the
 # libraries to preload.
 cd "${0%/*}" || exit 1
 here=$PWD
@@ -113,6 +113,38 @@ says 'FAIL  spins: more than 1 s of processor time'
 says 'FAIL  looks_around: still running after 2 s'
 [ "$(grep -cx 'on cpu:0: 1 passed, 1 failed, 0 skipped; 0 tests left out inside programs' "$work/out")" -eq 2 ] ||
     fail 'what follows a program that was ended does not run, or is not counted'
+
+# Suites run whatever becomes of the others, and the last lines have it all.
+cat >"$work/Makefile" <<END
+check-%: export TEST_SUITE = \$@
+suite-%: % ; @echo 'end \$*' >>"\$\$TEST_RESULTS"
+check-ends: ; @TEST_STUCK=2 '$here/run.sh' . cpu:0 tests/hangs tests/passes tests/not_here
+check-fails: ; @$here/run.sh . cpu:0 tests/fails tests/passes
+check-unbuilt: no_such_program ; @$here/run.sh . cpu:0 tests/passes
+check-stopped: ; @$here/run.sh . cpu:0 tests/passes; exit 1
+check-late: ; @$here/run.sh . cpu:0 tests/passes \$(MORE)
+layers: ; @echo 'layers: all is well'
+symbols: ; @false
+END
+suites="check-ends check-fails check-unbuilt check-stopped layers symbols check-late"
+# shellcheck disable=SC2086
+(cd "$work" && "$here/suites.sh" make MORE='tests/leaves_out tests/passes' -- $suites) >"$work/out" 2>&1 &&
+    fail 'suites.sh is content with suites that fail'
+cat >"$work/wanted" <<'END'
+skipped: 1 program, and 2 tests in programs that ran
+1 program  there is no such header
+  2 tests  needs two devices
+FAIL  check-ends: hangs: stuck: no processor time to speak of in 2 s
+FAIL  check-fails: fails: exit status 3
+FAIL  check-unbuilt: stopped with an error, see its output above
+FAIL  check-stopped: stopped with an error, see its output above
+FAIL  symbols: stopped with an error, see its output above
+7 passed, 5 failed
+END
+tail -n "$(wc -l <"$work/wanted")" "$work/out" | diff - "$work/wanted" >"$work/differs" ||
+    { cat "$work/differs" >>"$work/out"; fail 'the last lines of suites.sh are others'; }
+(cd "$work" && "$here/suites.sh" make -- layers check-late) >"$work/out" 2>&1 || fail 'suites.sh fails by itself'
+[ "$(tail -n 1 "$work/out")" = '2 passed, 0 failed' ] || fail 'suites.sh counts otherwise'
 
 LEAT_REQUIRE=cuda sh -c 'cd "$1" && exec "$2" "$1" cuda:0 tests/not_here' sh "$work" "$here/run.sh" >"$work/out" 2>&1 &&
     fail 'run.sh takes a skipped program although LEAT_REQUIRE is set'

@@ -145,9 +145,21 @@ test_runners := tests/runners.sh
 
 cpu_examples := $(filter-out %/interop_cuda,$(example_bin))
 
-# In parts that may run beside one another; asan leaves out the strict one, which is about rights and not about bytes.
-check: check-plain check-compat check-strict check-staged check-prefetch check-names check-jitter
-asan_parts := check-plain check-compat check-staged check-prefetch
+# Suites, which may run beside one another. suites.sh makes each of them, also where another one fails, and counts them
+# together. asan leaves out the strict one, which is about rights and not about bytes.
+check_suites := check-plain check-compat check-strict check-staged check-prefetch check-names-hip check-names-cuda check-jitter
+asan_suites := check-plain check-compat check-staged check-prefetch
+tsan_suites := check-tsan-plain check-tsan-staged
+# What run.sh notes results under, and how the end of a suite is noted.
+check-%: export TEST_SUITE = $@
+suite-%: %
+	$(Q)echo 'end $*' >>"$$TEST_RESULTS"
+
+check:
+	+$(Q)tests/suites.sh '$(MAKE)' -- $(check_suites)
+# What ./dev test runs: also the checks of the tree that take no time.
+suites:
+	@echo $(check_suites) layers symbols
 
 check_needs := tests $(cpu_examples) $(BUILD)/leat
 
@@ -190,23 +202,26 @@ staged := LEAT_COPY_STAGE=1 LEAT_LAYOUT_AS_GPU=1 LEAT_COPY_RING=1M LEAT_COPY_WOR
 
 check-staged: $(check_needs)
 	$(Q)echo 'once more, with pageable copies staged as on a GPU, through small rings (LEAT_COPY_STAGE=1):'
-	$(Q)$(staged) ORDER_MODEL_SECONDS=5 tests/run.sh '$(BUILD)' cpu:0 $(test_staged)
-	$(Q)$(staged) LEAT_COPY_WORKERS=4 tests/run.sh '$(BUILD)' cpu:0 \
-	    $(addprefix $(test_bin)/,test_copy test_copy_async test_copy_broken)
-	$(Q)$(staged) LEAT_LAYOUT_AS_GPU=0 tests/run.sh '$(BUILD)' cpu:0 $(test_bin)/unit_copy_forms
-	$(Q)$(staged) HELD_WITHOUT_WORDS=1 tests/run.sh '$(BUILD)' cpu:0 $(test_bin)/unit_copy_forms
+	$(Q)status=0; export $(staged); \
+	ORDER_MODEL_SECONDS=5 tests/run.sh '$(BUILD)' cpu:0 $(test_staged) || status=1; \
+	LEAT_COPY_WORKERS=4 tests/run.sh '$(BUILD)' cpu:0 \
+	    $(addprefix $(test_bin)/,test_copy test_copy_async test_copy_broken) || status=1; \
+	LEAT_LAYOUT_AS_GPU=0 tests/run.sh '$(BUILD)' cpu:0 $(test_bin)/unit_copy_forms || status=1; \
+	HELD_WITHOUT_WORDS=1 tests/run.sh '$(BUILD)' cpu:0 $(test_bin)/unit_copy_forms || status=1; \
+	exit $$status
 
 # What several threads do at once, staged and over both drivers for GPUs, with rests at random between their steps.
 jittered := $(addprefix $(test_bin)/,test_threads test_pool_threads test_copy_async test_event test_stream order_model)
 under_jitter = TEST_UNDER='env LD_PRELOAD=$(abspath $(test_jitter))' ORDER_MODEL_SECONDS=3
 check-jitter: tests compat
 	$(Q)echo 'once more, with threads that rest at random (tests/support/jitter.c):'
-	$(Q)$(under_jitter) $(staged) tests/run.sh '$(BUILD)' cpu:0 $(jittered)
-	$(Q)$(under_jitter) LEAT_HIP_LIBRARY='$(abspath $(BUILD))/libleat-hip.so' LEAT_REQUIRE=hip \
-	    tests/run.sh '$(BUILD)' hip:0 $(jittered)
-	$(Q)$(under_jitter) $(cuda_names) LEAT_REQUIRE=cuda tests/run.sh '$(BUILD)' cuda:0 $(jittered)
-	$(Q)$(under_jitter) LEAT_DEVICE=cpu:0 tests/run.sh '$(BUILD)' cpu:0 \
-	    $(filter %_threads %_ordering %_peers,$(compat_tests))
+	$(Q)status=0; export $(under_jitter); \
+	$(staged) tests/run.sh '$(BUILD)' cpu:0 $(jittered) || status=1; \
+	LEAT_HIP_LIBRARY='$(abspath $(BUILD))/libleat-hip.so' LEAT_REQUIRE=hip \
+	    tests/run.sh '$(BUILD)' hip:0 $(jittered) || status=1; \
+	$(cuda_names) LEAT_REQUIRE=cuda tests/run.sh '$(BUILD)' cuda:0 $(jittered) || status=1; \
+	LEAT_DEVICE=cpu:0 tests/run.sh '$(BUILD)' cpu:0 $(filter %_threads %_ordering %_peers,$(compat_tests)) || status=1; \
+	exit $$status
 
 check-prefetch: $(check_needs)
 	$(Q)echo 'once more, with prefetches in chunks over several streams (LEAT_PREFETCH_STREAMS_IN and _OUT):'
@@ -231,12 +246,13 @@ check-memcheck: tests
 test_tsan := $(filter-out %/test_pool_order %/test_pool_guard %/test_pool_threads,$(test_api))
 # This sanitizer leaves few addresses, and pools reserve some for all of a device's memory.
 few_addresses := LEAT_CPU_MEMORY=2G
-check-tsan: check-tsan-plain check-tsan-staged
 check-tsan-plain: tests
-	$(Q)$(few_addresses) LEAT_DEVICE=cpu:0 TEST_TIMEOUT=1800 tests/run.sh '$(BUILD)' cpu:0 $(compat_tests)
-	$(Q)$(few_addresses) TEST_TIMEOUT=1800 tests/run.sh '$(BUILD)' cpu:0 $(test_bin)/test_pool_threads $(test_bin)/unit_copy_waits \
-	    $(test_bin)/unit_copy_help $(test_bin)/unit_cpu
-	$(Q)TEST_TIMEOUT=1800 tests/run.sh '$(BUILD)' cpu:0 $(test_tsan) $(test_order) $(test_bin)/unit_bytes $(test_bin)/unit_layout
+	$(Q)status=0; export TEST_TIMEOUT=1800; \
+	$(few_addresses) LEAT_DEVICE=cpu:0 tests/run.sh '$(BUILD)' cpu:0 $(compat_tests) || status=1; \
+	$(few_addresses) tests/run.sh '$(BUILD)' cpu:0 $(test_bin)/test_pool_threads $(test_bin)/unit_copy_waits \
+	    $(test_bin)/unit_copy_help $(test_bin)/unit_cpu || status=1; \
+	tests/run.sh '$(BUILD)' cpu:0 $(test_tsan) $(test_order) $(test_bin)/unit_bytes $(test_bin)/unit_layout || status=1; \
+	exit $$status
 check-tsan-staged: tests
 	$(Q)$(staged) $(few_addresses) TEST_TIMEOUT=1800 tests/run.sh '$(BUILD)' cpu:0 \
 	    $(filter-out %/test_bad_input,$(test_staged))
@@ -259,5 +275,5 @@ test_gate := $(filter-out %/test_pool_limits %/test_pool_bad %/test_pool_threads
 gate: tests
 	$(Q)tests/gate.sh $(test_gate)
 
-.PHONY: tests check check-plain check-strict check-staged check-prefetch check-names check-names-hip check-names-cuda check-gpu check-memcheck check-tsan check-tsan-plain check-tsan-staged fuzz-layout gate
+.PHONY: tests check suites check-gpu check-memcheck check-names $(check_suites) $(tsan_suites) fuzz-layout gate
 -include $(test_programs:=.d) $(test_objects:.o=.d) $(addprefix $(test_bin)/,held.d loaded.d forms.d fakes.d model.d)

@@ -1,0 +1,53 @@
+#!/bin/sh
+# suites.sh MAKE [VARIABLE=VALUE...] -- SUITE...: makes every suite, also where others fail, and sums up. A suite is a
+# target of the Makefile whose programs run.sh counts, or a check without programs, which counts as one.
+#
+# The last lines are: what was skipped, by reason; "FAIL  SUITE: PROGRAM: REASON" for each program that failed, and
+# "FAIL  SUITE: ..." for each suite that stopped for another cause, such as an error of the compiler; at last
+# "N passed, N failed". tests.mk has the rule for "suite-%", which notes that a suite ran to its end.
+make=$1
+shift
+here=${0%/*}
+TEST_RESULTS=$(mktemp)
+log=$(mktemp)
+export TEST_RESULTS
+trap 'rm -f "$TEST_RESULTS" "$log"' EXIT
+
+# From the arguments: the variables stay, and "--" begins the suites.
+suites=''
+for argument in "$@"; do
+    shift
+    case $suites$argument in
+    --) suites=' ' ;;
+    ' '*) suites="$suites $argument" ;;
+    *) set -- "$@" "$argument" ;;
+    esac
+done
+goals=''
+for suite in $suites; do goals="$goals suite-$suite"; done
+
+# shellcheck disable=SC2086
+"$make" --keep-going --no-print-directory "$@" $goals 2>&1 | tee "$log"
+
+"$here/skipped.sh" "$log"
+# shellcheck disable=SC2086
+awk -v suites="$suites" '
+$1 == "pass" { passed++; programs[$2]++ }
+$1 == "skip" { programs[$2]++ }
+$1 == "fail" { failed++; programs[$2]++; failures[$2]++; name = $2; sub(/^fail [^ ]+ /, ""); lines[failed] = name ": " $0 }
+$1 == "end" { ended[$2] = 1 }
+END {
+    for (i = 1; i <= failed; i++)
+        print "FAIL  " lines[i]
+    count = split(suites, suite)
+    for (i = 1; i <= count; i++) {
+        name = suite[i]
+        if (!ended[name] && !failures[name]) {
+            failed++
+            print "FAIL  " name ": stopped with an error, see its output above"
+        } else if (ended[name] && !programs[name])
+            passed++
+    }
+    printf "%d passed, %d failed\n", passed, failed
+    exit(failed > 0)
+}' "$TEST_RESULTS"
