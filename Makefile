@@ -217,7 +217,8 @@ define help_text
 make                 $(BUILD)/leat, $(BUILD)/libleat.so, $(BUILD)/libleat.a
 make lib             the two libraries only; needs nothing but a C compiler
 make examples        the programs of examples/, into $(BUILD)/examples/
-make check           the tests on the CPU device
+make check           the tests on the CPU device; every suite runs, and the last lines name all that failed
+make check-quick     most of them once, in less than a minute on two cores; says what it leaves out
 make check-gpu       the same on a GPU; a test that would be skipped fails
 make check-memcheck  the tests of the API on a GPU, under compute-sanitizer
 make gate            proves the tests: switches faults on, and each must be noticed

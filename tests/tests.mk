@@ -145,6 +145,8 @@ test_runners := tests/runners.sh
 
 cpu_examples := $(filter-out %/interop_cuda,$(example_bin))
 
+check_needs := tests $(cpu_examples) $(BUILD)/leat
+
 # Suites, which may run beside one another. suites.sh makes each of them, also where another one fails, and counts them
 # together. asan leaves out the strict one, which is about rights and not about bytes.
 check_suites := check-plain check-compat check-strict check-staged check-prefetch check-names-hip check-names-cuda check-jitter
@@ -161,7 +163,23 @@ check:
 suites:
 	@echo $(check_suites) layers symbols
 
-check_needs := tests $(cpu_examples) $(BUILD)/leat
+# Under a minute on two cores that are otherwise idle, once all is built: each program that is not slow, once, the random
+# ones for two seconds. The lines "note: ..." say what is left out.
+quick_slow := $(test_walk) $(addprefix $(test_bin)/,test_pool_order test_pool_guard test_copy_broken compat/test_cudart_ipc) \
+              $(filter %/cli_record.sh %/cli_bench.sh,$(test_cli))
+quick_suites := check-quick-api check-quick-unit check-quick-compat
+check-quick:
+	+$(Q)tests/suites.sh '$(MAKE)' $(if $(filter -j%,$(MAKEFLAGS)),,-j2) -- $(quick_suites)
+quick_run = ORDER_MODEL_SECONDS=2 tests/run.sh '$(BUILD)' cpu:0 $(filter-out $(quick_slow),$(1))
+check-quick-api: tests
+	$(Q)$(call quick_run,$(test_api) $(test_order))
+check-quick-unit: tests
+	$(Q)$(call quick_run,$(test_unit))
+check-quick-compat: tests compat $(BUILD)/leat
+	$(Q)echo 'note: check-quick leaves out these programs: $(notdir $(quick_slow) $(test_runners)) and the examples'
+	$(Q)echo 'note: check-quick leaves out $(filter-out check-plain check-compat,$(check_suites))'
+	$(Q)echo 'note: make check runs all of them'
+	$(Q)LEAT_DEVICE=cpu:0 $(call quick_run,$(compat_tests) $(test_cli))
 
 check-plain: $(check_needs) compat
 	$(Q)tests/run.sh '$(BUILD)' cpu:0 $(test_walk) $(test_api) $(test_unit) $(test_order) $(cpu_examples) $(test_cli) \
@@ -275,5 +293,5 @@ test_gate := $(filter-out %/test_pool_limits %/test_pool_bad %/test_pool_threads
 gate: tests
 	$(Q)tests/gate.sh $(test_gate)
 
-.PHONY: tests check suites check-gpu check-memcheck check-names $(check_suites) $(tsan_suites) fuzz-layout gate
+.PHONY: tests check check-quick $(quick_suites) suites check-gpu check-memcheck check-names $(check_suites) $(tsan_suites) fuzz-layout gate
 -include $(test_programs:=.d) $(test_objects:.o=.d) $(addprefix $(test_bin)/,held.d loaded.d forms.d fakes.d model.d)
