@@ -54,10 +54,7 @@ cudaError_t cudaMallocArray(cudaArray_t *array, const struct cudaChannelFormatDe
     return cudaMalloc3DArray(array, desc, make_cudaExtent(width, height, 0), flags);
 }
 
-cudaError_t cudaFreeArray(cudaArray_t array)
-{
-    return note(of_array(leatc_array_destroy(array_of(array))));
-}
+FORWARD(cudaError_t cudaFreeArray(cudaArray_t array), of_array(leatc_array_destroy(array_of(array))))
 
 cudaError_t cudaArrayGetInfo(struct cudaChannelFormatDesc *desc, struct cudaExtent *extent, unsigned int *flags,
                              cudaArray_t array)

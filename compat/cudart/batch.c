@@ -33,9 +33,20 @@ static int check_attributes(const struct cudaMemcpyAttributes *attributes, const
     return LEATC_OK;
 }
 
-static int copy_ranges(void *const *dsts, const void *const *srcs, const size_t *sizes, size_t count,
-                       struct leatc_stream *stream)
+/* A batch has no place in the legacy default stream's order. */
+static int check_stream(struct leatc_stream *stream)
 {
+    return !stream || stream == LEATC_STREAM_LEGACY ? LEATC_INVALID_VALUE : leatc_stream_check(stream);
+}
+
+static int copy_ranges(void *const *dsts, const void *const *srcs, const size_t *sizes, size_t count,
+                       const struct cudaMemcpyAttributes *attributes, const size_t *indexes,
+                       size_t attribute_count, struct leatc_stream *stream)
+{
+    if (!dsts || !srcs || !sizes || !count)
+        return LEATC_INVALID_VALUE;
+    LEATC_TRY(check_attributes(attributes, indexes, attribute_count, count));
+    LEATC_TRY(check_stream(stream));
     for (size_t i = 0; i < count; i++)
         if (!dsts[i] || !srcs[i] || !sizes[i])
             return LEATC_INVALID_VALUE;
@@ -44,23 +55,10 @@ static int copy_ranges(void *const *dsts, const void *const *srcs, const size_t 
     return LEATC_OK;
 }
 
-/* A batch has no place in the legacy default stream's order. */
-static int check_stream(struct leatc_stream *stream)
-{
-    return !stream || stream == LEATC_STREAM_LEGACY ? LEATC_INVALID_VALUE : leatc_stream_check(stream);
-}
-
-cudaError_t cudaMemcpyBatchAsync(void *const *dsts, const void *const *srcs, const size_t *sizes, size_t count,
-                                 struct cudaMemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs,
-                                 cudaStream_t stream)
-{
-    int result =
-        dsts && srcs && sizes && count ? check_attributes(attrs, attrsIdxs, numAttrs, count) : LEATC_INVALID_VALUE;
-
-    if (result == LEATC_OK)
-        result = check_stream(stream_of(stream));
-    return note(result == LEATC_OK ? copy_ranges(dsts, srcs, sizes, count, stream_of(stream)) : result);
-}
+FORWARD_STREAM(cudaMemcpyBatchAsync, cudaMemcpyBatchAsync_ptsz,
+               (void *const *dsts, const void *const *srcs, const size_t *sizes, size_t count,
+                struct cudaMemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs, cudaStream_t stream),
+               copy_ranges(dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, on))
 
 /* The bytes of an element: of the array's, where there is one. */
 static int unit_of(const struct cudaMemcpy3DOperand *operand, size_t *unit)
@@ -113,15 +111,18 @@ static int copy_box(const struct cudaMemcpy3DBatchOp *copy, struct leatc_stream 
                             true);
 }
 
-cudaError_t cudaMemcpy3DBatchAsync(size_t numOps, struct cudaMemcpy3DBatchOp *opList, unsigned long long flags,
-                                   cudaStream_t stream)
+static int copy_boxes(size_t count, const struct cudaMemcpy3DBatchOp *copies, unsigned long long flags,
+                      struct leatc_stream *stream)
 {
-    int result = numOps && opList && !flags ? check_stream(stream_of(stream)) : LEATC_INVALID_VALUE;
-
-    for (size_t i = 0; i < numOps && result == LEATC_OK; i++)
-        result = copy_box(&opList[i], stream_of(stream));
-    return note(result);
+    LEATC_TRY(count && copies && !flags ? check_stream(stream) : LEATC_INVALID_VALUE);
+    for (size_t i = 0; i < count; i++)
+        LEATC_TRY(copy_box(&copies[i], stream));
+    return LEATC_OK;
 }
+
+FORWARD_STREAM(cudaMemcpy3DBatchAsync, cudaMemcpy3DBatchAsync_ptsz,
+               (size_t numOps, struct cudaMemcpy3DBatchOp *opList, unsigned long long flags, cudaStream_t stream),
+               copy_boxes(numOps, opList, flags, on))
 
 /* ---- prefetches ---- */
 
@@ -143,13 +144,10 @@ static int prefetch(void **ptrs, const size_t *sizes, size_t count, const struct
     return LEATC_OK;
 }
 
-cudaError_t cudaMemPrefetchBatchAsync(void **dptrs, size_t *sizes, size_t count,
-                                      struct cudaMemLocation *prefetchLocs, size_t *prefetchLocIdxs,
-                                      size_t numPrefetchLocs, unsigned long long flags, cudaStream_t stream)
-{
-    return note(
-        prefetch(dptrs, sizes, count, prefetchLocs, prefetchLocIdxs, numPrefetchLocs, flags, stream_of(stream)));
-}
+FORWARD_STREAM(cudaMemPrefetchBatchAsync, cudaMemPrefetchBatchAsync_ptsz,
+               (void **dptrs, size_t *sizes, size_t count, struct cudaMemLocation *prefetchLocs,
+                size_t *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags, cudaStream_t stream),
+               prefetch(dptrs, sizes, count, prefetchLocs, prefetchLocIdxs, numPrefetchLocs, flags, on))
 
 /* What is discarded may keep its bytes; so a discarded range needs nothing but its checks. */
 static int discard(void **ptrs, const size_t *sizes, size_t count, unsigned long long flags,
@@ -165,17 +163,10 @@ static int discard(void **ptrs, const size_t *sizes, size_t count, unsigned long
     return LEATC_OK;
 }
 
-cudaError_t cudaMemDiscardBatchAsync(void **dptrs, size_t *sizes, size_t count, unsigned long long flags,
-                                     cudaStream_t stream)
-{
-    return note(discard(dptrs, sizes, count, flags, stream_of(stream)));
-}
-
-cudaError_t cudaMemDiscardAndPrefetchBatchAsync(void **dptrs, size_t *sizes, size_t count,
-                                                struct cudaMemLocation *prefetchLocs, size_t *prefetchLocIdxs,
-                                                size_t numPrefetchLocs, unsigned long long flags,
-                                                cudaStream_t stream)
-{
-    return cudaMemPrefetchBatchAsync(dptrs, sizes, count, prefetchLocs, prefetchLocIdxs, numPrefetchLocs, flags,
-                                     stream);
-}
+FORWARD_STREAM(cudaMemDiscardBatchAsync, cudaMemDiscardBatchAsync_ptsz,
+               (void **dptrs, size_t *sizes, size_t count, unsigned long long flags, cudaStream_t stream),
+               discard(dptrs, sizes, count, flags, on))
+FORWARD_STREAM(cudaMemDiscardAndPrefetchBatchAsync, cudaMemDiscardAndPrefetchBatchAsync_ptsz,
+               (void **dptrs, size_t *sizes, size_t count, struct cudaMemLocation *prefetchLocs,
+                size_t *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags, cudaStream_t stream),
+               prefetch(dptrs, sizes, count, prefetchLocs, prefetchLocIdxs, numPrefetchLocs, flags, on))

@@ -5,16 +5,11 @@
 
 /* ---- one and two dimensions ---- */
 
-cudaError_t cudaMemcpy(void *dst, const void *src, size_t count, enum cudaMemcpyKind kind)
-{
-    return note(leatc_copy(dst, src, count, (int)kind, NULL, false));
-}
-
-cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t count, enum cudaMemcpyKind kind,
-                            cudaStream_t stream)
-{
-    return note(leatc_copy(dst, src, count, (int)kind, stream_of(stream), true));
-}
+FORWARD_SYNC(cudaMemcpy, cudaMemcpy_ptds, (void *dst, const void *src, size_t count, enum cudaMemcpyKind kind),
+             leatc_copy(dst, src, count, (int)kind, on, false))
+FORWARD_STREAM(cudaMemcpyAsync, cudaMemcpyAsync_ptsz,
+               (void *dst, const void *src, size_t count, enum cudaMemcpyKind kind, cudaStream_t stream),
+               leatc_copy(dst, src, count, (int)kind, on, true))
 
 static int check_device(int device)
 {
@@ -31,16 +26,11 @@ static int copy_peer(void *dst, int dst_device, const void *src, int src_device,
     return leatc_copy(dst, src, count, LEATC_DEFAULT, stream, mode);
 }
 
-cudaError_t cudaMemcpyPeer(void *dst, int dstDevice, const void *src, int srcDevice, size_t count)
-{
-    return note(copy_peer(dst, dstDevice, src, srcDevice, count, NULL, LEATC_PEER));
-}
-
-cudaError_t cudaMemcpyPeerAsync(void *dst, int dstDevice, const void *src, int srcDevice, size_t count,
-                                cudaStream_t stream)
-{
-    return note(copy_peer(dst, dstDevice, src, srcDevice, count, stream_of(stream), LEATC_ASYNC));
-}
+FORWARD(cudaError_t cudaMemcpyPeer(void *dst, int dstDevice, const void *src, int srcDevice, size_t count),
+        copy_peer(dst, dstDevice, src, srcDevice, count, NULL, LEATC_PEER))
+FORWARD(cudaError_t cudaMemcpyPeerAsync(void *dst, int dstDevice, const void *src, int srcDevice, size_t count,
+                                        cudaStream_t stream),
+        copy_peer(dst, dstDevice, src, srcDevice, count, stream_of(stream), LEATC_ASYNC))
 
 int cudart_copy_2d(void *dst, size_t dst_pitch, const void *src, size_t src_pitch, size_t width, size_t height,
                    enum cudaMemcpyKind kind, struct leatc_stream *stream, bool async)
@@ -58,17 +48,14 @@ int cudart_copy_2d(void *dst, size_t dst_pitch, const void *src, size_t src_pitc
     return leatc_copy_box(dst, src, &box, (int)kind, stream, async);
 }
 
-cudaError_t cudaMemcpy2D(void *dst, size_t dpitch, const void *src, size_t spitch, size_t width, size_t height,
-                         enum cudaMemcpyKind kind)
-{
-    return note(cudart_copy_2d(dst, dpitch, src, spitch, width, height, kind, NULL, false));
-}
-
-cudaError_t cudaMemcpy2DAsync(void *dst, size_t dpitch, const void *src, size_t spitch, size_t width,
-                              size_t height, enum cudaMemcpyKind kind, cudaStream_t stream)
-{
-    return note(cudart_copy_2d(dst, dpitch, src, spitch, width, height, kind, stream_of(stream), true));
-}
+FORWARD_SYNC(cudaMemcpy2D, cudaMemcpy2D_ptds,
+             (void *dst, size_t dpitch, const void *src, size_t spitch, size_t width, size_t height,
+              enum cudaMemcpyKind kind),
+             cudart_copy_2d(dst, dpitch, src, spitch, width, height, kind, on, false))
+FORWARD_STREAM(cudaMemcpy2DAsync, cudaMemcpy2DAsync_ptsz,
+               (void *dst, size_t dpitch, const void *src, size_t spitch, size_t width, size_t height,
+                enum cudaMemcpyKind kind, cudaStream_t stream),
+               cudart_copy_2d(dst, dpitch, src, spitch, width, height, kind, on, true))
 
 /* ---- arrays ---- */
 
@@ -162,42 +149,28 @@ int cudart_copy_arrays(cudaArray_t dst, size_t dst_x, size_t dst_y, cudaArray_co
     return cudart_copy_ends(&to, &from, width, height, 1, cudaMemcpyDeviceToDevice, stream, false);
 }
 
-cudaError_t cudaMemcpy2DToArray(cudaArray_t dst, size_t wOffset, size_t hOffset, const void *src, size_t spitch,
-                                size_t width, size_t height, enum cudaMemcpyKind kind)
-{
-    return note(cudart_copy_to_array(dst, wOffset, hOffset, src, spitch, width, height, kind, NULL, false));
-}
-
-cudaError_t cudaMemcpy2DToArrayAsync(cudaArray_t dst, size_t wOffset, size_t hOffset, const void *src,
-                                     size_t spitch, size_t width, size_t height, enum cudaMemcpyKind kind,
-                                     cudaStream_t stream)
-{
-    return note(
-        cudart_copy_to_array(dst, wOffset, hOffset, src, spitch, width, height, kind, stream_of(stream), true));
-}
-
-cudaError_t cudaMemcpy2DFromArray(void *dst, size_t dpitch, cudaArray_const_t src, size_t wOffset, size_t hOffset,
-                                  size_t width, size_t height, enum cudaMemcpyKind kind)
-{
-    return note(cudart_copy_from_array(dst, dpitch, src, wOffset, hOffset, width, height, kind, NULL, false));
-}
-
-cudaError_t cudaMemcpy2DFromArrayAsync(void *dst, size_t dpitch, cudaArray_const_t src, size_t wOffset,
-                                       size_t hOffset, size_t width, size_t height, enum cudaMemcpyKind kind,
-                                       cudaStream_t stream)
-{
-    return note(
-        cudart_copy_from_array(dst, dpitch, src, wOffset, hOffset, width, height, kind, stream_of(stream), true));
-}
-
-cudaError_t cudaMemcpy2DArrayToArray(cudaArray_t dst, size_t wOffsetDst, size_t hOffsetDst, cudaArray_const_t src,
-                                     size_t wOffsetSrc, size_t hOffsetSrc, size_t width, size_t height,
-                                     enum cudaMemcpyKind kind)
-{
-    if (kind != cudaMemcpyDeviceToDevice && kind != cudaMemcpyDefault)
-        return note(LEATC_INVALID_DIRECTION);
-    return note(cudart_copy_arrays(dst, wOffsetDst, hOffsetDst, src, wOffsetSrc, hOffsetSrc, width, height, NULL));
-}
+FORWARD_SYNC(cudaMemcpy2DToArray, cudaMemcpy2DToArray_ptds,
+             (cudaArray_t dst, size_t wOffset, size_t hOffset, const void *src, size_t spitch, size_t width,
+              size_t height, enum cudaMemcpyKind kind),
+             cudart_copy_to_array(dst, wOffset, hOffset, src, spitch, width, height, kind, on, false))
+FORWARD_STREAM(cudaMemcpy2DToArrayAsync, cudaMemcpy2DToArrayAsync_ptsz,
+               (cudaArray_t dst, size_t wOffset, size_t hOffset, const void *src, size_t spitch, size_t width,
+                size_t height, enum cudaMemcpyKind kind, cudaStream_t stream),
+               cudart_copy_to_array(dst, wOffset, hOffset, src, spitch, width, height, kind, on, true))
+FORWARD_SYNC(cudaMemcpy2DFromArray, cudaMemcpy2DFromArray_ptds,
+             (void *dst, size_t dpitch, cudaArray_const_t src, size_t wOffset, size_t hOffset, size_t width,
+              size_t height, enum cudaMemcpyKind kind),
+             cudart_copy_from_array(dst, dpitch, src, wOffset, hOffset, width, height, kind, on, false))
+FORWARD_STREAM(cudaMemcpy2DFromArrayAsync, cudaMemcpy2DFromArrayAsync_ptsz,
+               (void *dst, size_t dpitch, cudaArray_const_t src, size_t wOffset, size_t hOffset, size_t width,
+                size_t height, enum cudaMemcpyKind kind, cudaStream_t stream),
+               cudart_copy_from_array(dst, dpitch, src, wOffset, hOffset, width, height, kind, on, true))
+FORWARD_SYNC(cudaMemcpy2DArrayToArray, cudaMemcpy2DArrayToArray_ptds,
+             (cudaArray_t dst, size_t wOffsetDst, size_t hOffsetDst, cudaArray_const_t src, size_t wOffsetSrc,
+              size_t hOffsetSrc, size_t width, size_t height, enum cudaMemcpyKind kind),
+             kind != cudaMemcpyDeviceToDevice && kind != cudaMemcpyDefault
+                 ? LEATC_INVALID_DIRECTION
+                 : cudart_copy_arrays(dst, wOffsetDst, hOffsetDst, src, wOffsetSrc, hOffsetSrc, width, height, on))
 
 /* ---- ranges of arrays: from a position on, row after row ---- */
 
@@ -308,38 +281,29 @@ int cudart_copy_range_of_arrays(cudaArray_t dst, size_t dst_x, size_t dst_y, cud
     return LEATC_OK;
 }
 
-cudaError_t cudaMemcpyToArray(cudaArray_t dst, size_t wOffset, size_t hOffset, const void *src, size_t count,
-                              enum cudaMemcpyKind kind)
-{
-    return note(cudart_copy_range_to_array(dst, wOffset, hOffset, src, count, kind, NULL, false));
-}
-
-cudaError_t cudaMemcpyToArrayAsync(cudaArray_t dst, size_t wOffset, size_t hOffset, const void *src, size_t count,
-                                   enum cudaMemcpyKind kind, cudaStream_t stream)
-{
-    return note(cudart_copy_range_to_array(dst, wOffset, hOffset, src, count, kind, stream_of(stream), true));
-}
-
-cudaError_t cudaMemcpyFromArray(void *dst, cudaArray_const_t src, size_t wOffset, size_t hOffset, size_t count,
-                                enum cudaMemcpyKind kind)
-{
-    return note(cudart_copy_range_from_array(dst, src, wOffset, hOffset, count, kind, NULL, false));
-}
-
-cudaError_t cudaMemcpyFromArrayAsync(void *dst, cudaArray_const_t src, size_t wOffset, size_t hOffset,
-                                     size_t count, enum cudaMemcpyKind kind, cudaStream_t stream)
-{
-    return note(cudart_copy_range_from_array(dst, src, wOffset, hOffset, count, kind, stream_of(stream), true));
-}
-
-cudaError_t cudaMemcpyArrayToArray(cudaArray_t dst, size_t wOffsetDst, size_t hOffsetDst, cudaArray_const_t src,
-                                   size_t wOffsetSrc, size_t hOffsetSrc, size_t count, enum cudaMemcpyKind kind)
-{
-    if (kind != cudaMemcpyDeviceToDevice && kind != cudaMemcpyDefault)
-        return note(LEATC_INVALID_DIRECTION);
-    return note(
-        cudart_copy_range_of_arrays(dst, wOffsetDst, hOffsetDst, src, wOffsetSrc, hOffsetSrc, count, NULL));
-}
+FORWARD_SYNC(cudaMemcpyToArray, cudaMemcpyToArray_ptds,
+             (cudaArray_t dst, size_t wOffset, size_t hOffset, const void *src, size_t count,
+              enum cudaMemcpyKind kind),
+             cudart_copy_range_to_array(dst, wOffset, hOffset, src, count, kind, on, false))
+FORWARD_STREAM(cudaMemcpyToArrayAsync, cudaMemcpyToArrayAsync_ptsz,
+               (cudaArray_t dst, size_t wOffset, size_t hOffset, const void *src, size_t count,
+                enum cudaMemcpyKind kind, cudaStream_t stream),
+               cudart_copy_range_to_array(dst, wOffset, hOffset, src, count, kind, on, true))
+FORWARD_SYNC(cudaMemcpyFromArray, cudaMemcpyFromArray_ptds,
+             (void *dst, cudaArray_const_t src, size_t wOffset, size_t hOffset, size_t count,
+              enum cudaMemcpyKind kind),
+             cudart_copy_range_from_array(dst, src, wOffset, hOffset, count, kind, on, false))
+FORWARD_STREAM(cudaMemcpyFromArrayAsync, cudaMemcpyFromArrayAsync_ptsz,
+               (void *dst, cudaArray_const_t src, size_t wOffset, size_t hOffset, size_t count,
+                enum cudaMemcpyKind kind, cudaStream_t stream),
+               cudart_copy_range_from_array(dst, src, wOffset, hOffset, count, kind, on, true))
+FORWARD_SYNC(cudaMemcpyArrayToArray, cudaMemcpyArrayToArray_ptds,
+             (cudaArray_t dst, size_t wOffsetDst, size_t hOffsetDst, cudaArray_const_t src, size_t wOffsetSrc,
+              size_t hOffsetSrc, size_t count, enum cudaMemcpyKind kind),
+             kind != cudaMemcpyDeviceToDevice && kind != cudaMemcpyDefault
+                 ? LEATC_INVALID_DIRECTION
+                 : cudart_copy_range_of_arrays(dst, wOffsetDst, hOffsetDst, src, wOffsetSrc, hOffsetSrc, count,
+                                               on))
 
 /* ---- three dimensions ---- */
 
@@ -406,15 +370,9 @@ int cudart_copy_3d(const struct cudaMemcpy3DParms *p, struct leatc_stream *strea
     return leatc_copy_box(dst.ptr, src.ptr, &box, (int)p->kind, stream, mode);
 }
 
-cudaError_t cudaMemcpy3D(const struct cudaMemcpy3DParms *p)
-{
-    return note(cudart_copy_3d(p, NULL, false));
-}
-
-cudaError_t cudaMemcpy3DAsync(const struct cudaMemcpy3DParms *p, cudaStream_t stream)
-{
-    return note(cudart_copy_3d(p, stream_of(stream), true));
-}
+FORWARD_SYNC(cudaMemcpy3D, cudaMemcpy3D_ptds, (const struct cudaMemcpy3DParms *p), cudart_copy_3d(p, on, false))
+FORWARD_STREAM(cudaMemcpy3DAsync, cudaMemcpy3DAsync_ptsz, (const struct cudaMemcpy3DParms *p, cudaStream_t stream),
+               cudart_copy_3d(p, on, true))
 
 int cudart_copy_3d_peer(const struct cudaMemcpy3DPeerParms *p, struct leatc_stream *stream, enum leatc_mode mode)
 {
@@ -429,15 +387,11 @@ int cudart_copy_3d_peer(const struct cudaMemcpy3DPeerParms *p, struct leatc_stre
     return cudart_copy_3d(&plain, stream, mode);
 }
 
-cudaError_t cudaMemcpy3DPeer(const struct cudaMemcpy3DPeerParms *p)
-{
-    return note(cudart_copy_3d_peer(p, NULL, LEATC_PEER));
-}
-
-cudaError_t cudaMemcpy3DPeerAsync(const struct cudaMemcpy3DPeerParms *p, cudaStream_t stream)
-{
-    return note(cudart_copy_3d_peer(p, stream_of(stream), LEATC_ASYNC));
-}
+FORWARD_SYNC(cudaMemcpy3DPeer, cudaMemcpy3DPeer_ptds, (const struct cudaMemcpy3DPeerParms *p),
+             cudart_copy_3d_peer(p, on, LEATC_PEER))
+FORWARD_STREAM(cudaMemcpy3DPeerAsync, cudaMemcpy3DPeerAsync_ptsz,
+               (const struct cudaMemcpy3DPeerParms *p, cudaStream_t stream),
+               cudart_copy_3d_peer(p, on, LEATC_ASYNC))
 
 /* ---- fills ---- */
 
@@ -461,34 +415,18 @@ int cudart_fill_3d(struct cudaPitchedPtr to, int value, struct cudaExtent extent
                           extent.height, extent.depth, stream, async);
 }
 
-cudaError_t cudaMemset(void *devPtr, int value, size_t count)
-{
-    return note(cudart_fill(devPtr, value, count, NULL, false));
-}
-
-cudaError_t cudaMemsetAsync(void *devPtr, int value, size_t count, cudaStream_t stream)
-{
-    return note(cudart_fill(devPtr, value, count, stream_of(stream), true));
-}
-
-cudaError_t cudaMemset2D(void *devPtr, size_t pitch, int value, size_t width, size_t height)
-{
-    return note(cudart_fill_2d(devPtr, pitch, value, width, height, NULL, false));
-}
-
-cudaError_t cudaMemset2DAsync(void *devPtr, size_t pitch, int value, size_t width, size_t height,
-                              cudaStream_t stream)
-{
-    return note(cudart_fill_2d(devPtr, pitch, value, width, height, stream_of(stream), true));
-}
-
-cudaError_t cudaMemset3D(struct cudaPitchedPtr pitchedDevPtr, int value, struct cudaExtent extent)
-{
-    return note(cudart_fill_3d(pitchedDevPtr, value, extent, NULL, false));
-}
-
-cudaError_t cudaMemset3DAsync(struct cudaPitchedPtr pitchedDevPtr, int value, struct cudaExtent extent,
-                              cudaStream_t stream)
-{
-    return note(cudart_fill_3d(pitchedDevPtr, value, extent, stream_of(stream), true));
-}
+FORWARD_SYNC(cudaMemset, cudaMemset_ptds, (void *devPtr, int value, size_t count),
+             cudart_fill(devPtr, value, count, on, false))
+FORWARD_STREAM(cudaMemsetAsync, cudaMemsetAsync_ptsz, (void *devPtr, int value, size_t count, cudaStream_t stream),
+               cudart_fill(devPtr, value, count, on, true))
+FORWARD_SYNC(cudaMemset2D, cudaMemset2D_ptds, (void *devPtr, size_t pitch, int value, size_t width, size_t height),
+             cudart_fill_2d(devPtr, pitch, value, width, height, on, false))
+FORWARD_STREAM(cudaMemset2DAsync, cudaMemset2DAsync_ptsz,
+               (void *devPtr, size_t pitch, int value, size_t width, size_t height, cudaStream_t stream),
+               cudart_fill_2d(devPtr, pitch, value, width, height, on, true))
+FORWARD_SYNC(cudaMemset3D, cudaMemset3D_ptds,
+             (struct cudaPitchedPtr pitchedDevPtr, int value, struct cudaExtent extent),
+             cudart_fill_3d(pitchedDevPtr, value, extent, on, false))
+FORWARD_STREAM(cudaMemset3DAsync, cudaMemset3DAsync_ptsz,
+               (struct cudaPitchedPtr pitchedDevPtr, int value, struct cudaExtent extent, cudaStream_t stream),
+               cudart_fill_3d(pitchedDevPtr, value, extent, on, true))

@@ -48,6 +48,41 @@ static inline struct leatc_node *const *node_list(const cudaGraphNode_t *nodes)
     return (struct leatc_node *const *)(const void *)nodes;
 }
 
+/*
+ * Functions that only call the engine, one entry of a table each. `call` is an expression with the engine's
+ * result, which the function keeps as the thread's last error and returns.
+ */
+#define FORWARD(prototype, call)                                                                                  \
+    prototype                                                                                                     \
+    {                                                                                                             \
+        return note(call);                                                                                        \
+    }
+
+/*
+ * A function that takes a `stream` exists twice: for NULL, `name` means the legacy default stream and `name_ptsz`
+ * the default stream of the calling thread. `call` names the engine's stream `on`. Programs that are compiled with
+ * CUDA_API_PER_THREAD_DEFAULT_STREAM get the second function under the first's name, and only for them does the
+ * public header declare it.
+ */
+#define FORWARD_STREAM(name, name_ptsz, parameters, call)                                                         \
+    cudaError_t name_ptsz parameters;                                                                             \
+    FORWARD_ON(name, parameters, stream_of(stream), call)                                                         \
+    FORWARD_ON(name_ptsz, parameters, leatc_per_thread(stream), call)
+
+/* The same for a function that takes no stream and works in a default stream. */
+#define FORWARD_SYNC(name, name_ptds, parameters, call)                                                           \
+    cudaError_t name_ptds parameters;                                                                             \
+    FORWARD_ON(name, parameters, NULL, call)                                                                      \
+    FORWARD_ON(name_ptds, parameters, LEATC_STREAM_PER_THREAD, call)
+
+#define FORWARD_ON(name, parameters, engine_stream, call)                                                         \
+    cudaError_t name parameters                                                                                   \
+    {                                                                                                             \
+        struct leatc_stream *on = engine_stream;                                                                  \
+                                                                                                                  \
+        return note(call);                                                                                        \
+    }
+
 /* One end of a copy: where its first byte is, and how far rows and slices are apart. */
 struct end {
     char *ptr;

@@ -5,20 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
-cudaError_t cudaGetDeviceCount(int *count)
-{
-    return note(leatc_device_count(count));
-}
-
-cudaError_t cudaSetDevice(int device)
-{
-    return note(leatc_device_set(device));
-}
-
-cudaError_t cudaGetDevice(int *device)
-{
-    return note(leatc_device_get(device));
-}
+FORWARD(cudaError_t cudaGetDeviceCount(int *count), leatc_device_count(count))
+FORWARD(cudaError_t cudaSetDevice(int device), leatc_device_set(device))
+FORWARD(cudaError_t cudaGetDevice(int *device), leatc_device_get(device))
 
 static bool flags_are_valid(unsigned flags)
 {
@@ -90,10 +79,8 @@ cudaError_t cudaDeviceSynchronize(void)
     return note(leatc_device_synchronize(device));
 }
 
-cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attr, int device)
-{
-    return note(leatc_device_attribute(device, (int)attr, value));
-}
+FORWARD(cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attr, int device),
+        leatc_device_attribute(device, (int)attr, value))
 
 /* ---- properties ---- */
 
@@ -338,15 +325,12 @@ cudaError_t cudaDeviceSetSharedMemConfig(enum cudaSharedMemConfig config)
 }
 
 /* No other device writes to these. */
-cudaError_t cudaDeviceFlushGPUDirectRDMAWrites(enum cudaFlushGPUDirectRDMAWritesTarget target,
-                                               enum cudaFlushGPUDirectRDMAWritesScope scope)
-{
-    return note(
+FORWARD(cudaError_t cudaDeviceFlushGPUDirectRDMAWrites(enum cudaFlushGPUDirectRDMAWritesTarget target,
+                                                       enum cudaFlushGPUDirectRDMAWritesScope scope),
         target != cudaFlushGPUDirectRDMAWritesTargetCurrentDevice ||
                 (scope != cudaFlushGPUDirectRDMAWritesToOwner && scope != cudaFlushGPUDirectRDMAWritesToAllDevices)
             ? LEATC_INVALID_VALUE
-            : LEATC_NOT_SUPPORTED);
-}
+            : LEATC_NOT_SUPPORTED)
 
 cudaError_t cudaDeviceGetStreamPriorityRange(int *leastPriority, int *greatestPriority)
 {
@@ -359,12 +343,8 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int *leastPriority, int *greatestPr
 
 /* ---- addresses and peers ---- */
 
-cudaError_t cudaDeviceGetByPCIBusId(int *device, const char *pciBusId)
-{
-    if (!device || !pciBusId)
-        return note(LEATC_INVALID_VALUE);
-    return note(leatc_device_by_address(pciBusId, device));
-}
+FORWARD(cudaError_t cudaDeviceGetByPCIBusId(int *device, const char *pciBusId),
+        !device || !pciBusId ? LEATC_INVALID_VALUE : leatc_device_by_address(pciBusId, device))
 
 cudaError_t cudaDeviceGetPCIBusId(char *pciBusId, int len, int device)
 {
@@ -379,19 +359,8 @@ cudaError_t cudaDeviceGetPCIBusId(char *pciBusId, int len, int device)
     return note(result);
 }
 
-cudaError_t cudaDeviceCanAccessPeer(int *canAccessPeer, int device, int peerDevice)
-{
-    if (!canAccessPeer)
-        return note(LEATC_INVALID_VALUE);
-    return note(leatc_peer_possible(device, peerDevice, canAccessPeer));
-}
-
-cudaError_t cudaDeviceEnablePeerAccess(int peerDevice, unsigned int flags)
-{
-    return note(leatc_peer_enable(peerDevice, flags));
-}
-
-cudaError_t cudaDeviceDisablePeerAccess(int peerDevice)
-{
-    return note(leatc_peer_disable(peerDevice));
-}
+FORWARD(cudaError_t cudaDeviceCanAccessPeer(int *canAccessPeer, int device, int peerDevice),
+        !canAccessPeer ? LEATC_INVALID_VALUE : leatc_peer_possible(device, peerDevice, canAccessPeer))
+FORWARD(cudaError_t cudaDeviceEnablePeerAccess(int peerDevice, unsigned int flags),
+        leatc_peer_enable(peerDevice, flags))
+FORWARD(cudaError_t cudaDeviceDisablePeerAccess(int peerDevice), leatc_peer_disable(peerDevice))

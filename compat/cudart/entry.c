@@ -44,12 +44,10 @@ static int get_entry(const char *symbol, void **function, unsigned version, unsi
     return result;
 }
 
-cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **funcPtr, unsigned int cudaVersion,
-                                             unsigned long long flags,
-                                             enum cudaDriverEntryPointQueryResult *driverStatus)
-{
-    return note(get_entry(symbol, funcPtr, cudaVersion, flags, cudaEnableLegacyStream, driverStatus));
-}
+FORWARD(cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **funcPtr, unsigned int cudaVersion,
+                                                     unsigned long long flags,
+                                                     enum cudaDriverEntryPointQueryResult *driverStatus),
+        get_entry(symbol, funcPtr, cudaVersion, flags, cudaEnableLegacyStream, driverStatus))
 
 cudaError_t cudaGetDriverEntryPoint(const char *symbol, void **funcPtr, unsigned long long flags,
                                     enum cudaDriverEntryPointQueryResult *driverStatus)
@@ -63,12 +61,10 @@ cudaError_t cudaGetDriverEntryPointByVersion_ptsz(const char *symbol, void **fun
 cudaError_t cudaGetDriverEntryPoint_ptsz(const char *symbol, void **funcPtr, unsigned long long flags,
                                          enum cudaDriverEntryPointQueryResult *driverStatus);
 
-cudaError_t cudaGetDriverEntryPointByVersion_ptsz(const char *symbol, void **funcPtr, unsigned int cudaVersion,
-                                                  unsigned long long flags,
-                                                  enum cudaDriverEntryPointQueryResult *driverStatus)
-{
-    return note(get_entry(symbol, funcPtr, cudaVersion, flags, cudaEnablePerThreadDefaultStream, driverStatus));
-}
+FORWARD(cudaError_t cudaGetDriverEntryPointByVersion_ptsz(const char *symbol, void **funcPtr,
+                                                          unsigned int cudaVersion, unsigned long long flags,
+                                                          enum cudaDriverEntryPointQueryResult *driverStatus),
+        get_entry(symbol, funcPtr, cudaVersion, flags, cudaEnablePerThreadDefaultStream, driverStatus))
 
 cudaError_t cudaGetDriverEntryPoint_ptsz(const char *symbol, void **funcPtr, unsigned long long flags,
                                          enum cudaDriverEntryPointQueryResult *driverStatus)

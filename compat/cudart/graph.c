@@ -13,72 +13,63 @@ static struct leatc_node **nodes_of(cudaGraphNode_t *nodes)
 
 /* ---- capture ---- */
 
-cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode mode)
-{
-    return note(leatc_capture_begin(stream_of(stream), (int)mode));
-}
+FORWARD_STREAM(cudaStreamBeginCapture, cudaStreamBeginCapture_ptsz,
+               (cudaStream_t stream, enum cudaStreamCaptureMode mode), leatc_capture_begin(on, (int)mode))
+FORWARD_STREAM(cudaStreamBeginCaptureToGraph, cudaStreamBeginCaptureToGraph_ptsz,
+               (cudaStream_t stream, cudaGraph_t graph, const cudaGraphNode_t *dependencies,
+                const cudaGraphEdgeData *dependencyData, size_t numDependencies, enum cudaStreamCaptureMode mode),
+               leatc_capture_begin_to(on, graph_of(graph), node_list(dependencies), dependencyData,
+                                      numDependencies, (int)mode))
+FORWARD_STREAM(cudaStreamEndCapture, cudaStreamEndCapture_ptsz, (cudaStream_t stream, cudaGraph_t *pGraph),
+               leatc_capture_end(on, (struct leatc_graph **)(void *)pGraph))
 
-cudaError_t cudaStreamBeginCaptureToGraph(cudaStream_t stream, cudaGraph_t graph,
-                                          const cudaGraphNode_t *dependencies,
-                                          const cudaGraphEdgeData *dependencyData, size_t numDependencies,
-                                          enum cudaStreamCaptureMode mode)
+static int get_status(struct leatc_stream *stream, enum cudaStreamCaptureStatus *status)
 {
-    return note(leatc_capture_begin_to(stream_of(stream), graph_of(graph), node_list(dependencies), dependencyData,
-                                       numDependencies, (int)mode));
-}
+    int now = 0;
 
-cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *pGraph)
-{
-    return note(leatc_capture_end(stream_of(stream), (struct leatc_graph **)(void *)pGraph));
-}
-
-cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureStatus *pCaptureStatus)
-{
-    int status = 0,
-        result = pCaptureStatus ? leatc_capture_status(stream_of(stream), &status, NULL) : LEATC_INVALID_VALUE;
-
-    if (result == LEATC_OK)
-        *pCaptureStatus = (enum cudaStreamCaptureStatus)status;
-    return note(result);
+    LEATC_TRY(status ? leatc_capture_status(stream, &now, NULL) : LEATC_INVALID_VALUE);
+    *status = (enum cudaStreamCaptureStatus)now;
+    return LEATC_OK;
 }
 
 /* Edges have no data here. */
-cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, enum cudaStreamCaptureStatus *captureStatus_out,
-                                     unsigned long long *id_out, cudaGraph_t *graph_out,
-                                     const cudaGraphNode_t **dependencies_out,
-                                     const cudaGraphEdgeData **edgeData_out, size_t *numDependencies_out)
+static int get_info(struct leatc_stream *stream, enum cudaStreamCaptureStatus *status, unsigned long long *id,
+                    cudaGraph_t *graph, const cudaGraphNode_t **dependencies, const cudaGraphEdgeData **edges,
+                    size_t *count)
 {
     struct leatc_capture_info info;
-    int result;
 
-    if (!captureStatus_out || (edgeData_out && !dependencies_out))
-        return note(LEATC_INVALID_VALUE);
-    result = leatc_capture_info(stream_of(stream), &info);
-    if (result != LEATC_OK)
-        return note(result);
-    *captureStatus_out = (enum cudaStreamCaptureStatus)info.status;
+    if (!status || (edges && !dependencies))
+        return LEATC_INVALID_VALUE;
+    LEATC_TRY(leatc_capture_info(stream, &info));
+    *status = (enum cudaStreamCaptureStatus)info.status;
     if (info.status != LEATC_CAPTURE_ACTIVE)
-        return cudaSuccess;
-    if (id_out)
-        *id_out = info.id;
-    if (graph_out)
-        *graph_out = (cudaGraph_t)(void *)info.graph;
-    if (dependencies_out)
-        *dependencies_out = (const cudaGraphNode_t *)(void *)info.ends;
-    if (edgeData_out)
-        *edgeData_out = NULL;
-    if (numDependencies_out)
-        *numDependencies_out = info.end_count;
-    return cudaSuccess;
+        return LEATC_OK;
+    if (id)
+        *id = info.id;
+    if (graph)
+        *graph = (cudaGraph_t)(void *)info.graph;
+    if (dependencies)
+        *dependencies = (const cudaGraphNode_t *)(void *)info.ends;
+    if (edges)
+        *edges = NULL;
+    if (count)
+        *count = info.end_count;
+    return LEATC_OK;
 }
 
-cudaError_t cudaStreamUpdateCaptureDependencies(cudaStream_t stream, cudaGraphNode_t *dependencies,
-                                                const cudaGraphEdgeData *dependencyData, size_t numDependencies,
-                                                unsigned int flags)
-{
-    return note(
-        leatc_capture_update(stream_of(stream), node_list(dependencies), dependencyData, numDependencies, flags));
-}
+FORWARD_STREAM(cudaStreamIsCapturing, cudaStreamIsCapturing_ptsz,
+               (cudaStream_t stream, enum cudaStreamCaptureStatus *pCaptureStatus), get_status(on, pCaptureStatus))
+FORWARD_STREAM(cudaStreamGetCaptureInfo, cudaStreamGetCaptureInfo_ptsz,
+               (cudaStream_t stream, enum cudaStreamCaptureStatus *captureStatus_out, unsigned long long *id_out,
+                cudaGraph_t *graph_out, const cudaGraphNode_t **dependencies_out,
+                const cudaGraphEdgeData **edgeData_out, size_t *numDependencies_out),
+               get_info(on, captureStatus_out, id_out, graph_out, dependencies_out, edgeData_out,
+                        numDependencies_out))
+FORWARD_STREAM(cudaStreamUpdateCaptureDependencies, cudaStreamUpdateCaptureDependencies_ptsz,
+               (cudaStream_t stream, cudaGraphNode_t *dependencies, const cudaGraphEdgeData *dependencyData,
+                size_t numDependencies, unsigned int flags),
+               leatc_capture_update(on, node_list(dependencies), dependencyData, numDependencies, flags))
 
 cudaError_t cudaThreadExchangeStreamCaptureMode(enum cudaStreamCaptureMode *mode)
 {
@@ -91,35 +82,18 @@ cudaError_t cudaThreadExchangeStreamCaptureMode(enum cudaStreamCaptureMode *mode
 
 /* ---- graphs ---- */
 
-cudaError_t cudaGraphCreate(cudaGraph_t *pGraph, unsigned int flags)
-{
-    return note(flags ? LEATC_INVALID_VALUE : leatc_graph_create((struct leatc_graph **)(void *)pGraph));
-}
-
-cudaError_t cudaGraphDestroy(cudaGraph_t graph)
-{
-    return note(leatc_graph_destroy(graph_of(graph)));
-}
-
-cudaError_t cudaGraphClone(cudaGraph_t *pGraphClone, cudaGraph_t originalGraph)
-{
-    return note(leatc_graph_clone(graph_of(originalGraph), (struct leatc_graph **)(void *)pGraphClone));
-}
-
-cudaError_t cudaGraphNodeFindInClone(cudaGraphNode_t *pNode, cudaGraphNode_t originalNode, cudaGraph_t clonedGraph)
-{
-    return note(leatc_node_in_clone(node_of(originalNode), graph_of(clonedGraph), nodes_of(pNode)));
-}
-
-cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t *nodes, size_t *numNodes)
-{
-    return note(leatc_graph_nodes(graph_of(graph), false, nodes_of(nodes), numNodes));
-}
-
-cudaError_t cudaGraphGetRootNodes(cudaGraph_t graph, cudaGraphNode_t *pRootNodes, size_t *pNumRootNodes)
-{
-    return note(leatc_graph_nodes(graph_of(graph), true, nodes_of(pRootNodes), pNumRootNodes));
-}
+FORWARD(cudaError_t cudaGraphCreate(cudaGraph_t *pGraph, unsigned int flags),
+        flags ? LEATC_INVALID_VALUE : leatc_graph_create((struct leatc_graph **)(void *)pGraph))
+FORWARD(cudaError_t cudaGraphDestroy(cudaGraph_t graph), leatc_graph_destroy(graph_of(graph)))
+FORWARD(cudaError_t cudaGraphClone(cudaGraph_t *pGraphClone, cudaGraph_t originalGraph),
+        leatc_graph_clone(graph_of(originalGraph), (struct leatc_graph **)(void *)pGraphClone))
+FORWARD(cudaError_t cudaGraphNodeFindInClone(cudaGraphNode_t *pNode, cudaGraphNode_t originalNode,
+                                             cudaGraph_t clonedGraph),
+        leatc_node_in_clone(node_of(originalNode), graph_of(clonedGraph), nodes_of(pNode)))
+FORWARD(cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t *nodes, size_t *numNodes),
+        leatc_graph_nodes(graph_of(graph), false, nodes_of(nodes), numNodes))
+FORWARD(cudaError_t cudaGraphGetRootNodes(cudaGraph_t graph, cudaGraphNode_t *pRootNodes, size_t *pNumRootNodes),
+        leatc_graph_nodes(graph_of(graph), true, nodes_of(pRootNodes), pNumRootNodes))
 
 cudaError_t cudaGraphNodeGetType(cudaGraphNode_t node, enum cudaGraphNodeType *pType)
 {
@@ -130,55 +104,34 @@ cudaError_t cudaGraphNodeGetType(cudaGraphNode_t node, enum cudaGraphNodeType *p
     return note(result);
 }
 
-cudaError_t cudaGraphDestroyNode(cudaGraphNode_t node)
-{
-    return note(leatc_node_destroy(node_of(node)));
-}
-
-cudaError_t cudaGraphDebugDotPrint(cudaGraph_t graph, const char *path, unsigned int flags)
-{
-    return note(leatc_graph_print(graph_of(graph), path, flags));
-}
+FORWARD(cudaError_t cudaGraphDestroyNode(cudaGraphNode_t node), leatc_node_destroy(node_of(node)))
+FORWARD(cudaError_t cudaGraphDebugDotPrint(cudaGraph_t graph, const char *path, unsigned int flags),
+        leatc_graph_print(graph_of(graph), path, flags))
 
 /* ---- edges ---- */
 
-cudaError_t cudaGraphGetEdges(cudaGraph_t graph, cudaGraphNode_t *from, cudaGraphNode_t *to,
-                              cudaGraphEdgeData *edgeData, size_t *numEdges)
-{
-    return note(leatc_graph_edges(graph_of(graph), nodes_of(from), nodes_of(to), edgeData, numEdges));
-}
-
-cudaError_t cudaGraphNodeGetDependencies(cudaGraphNode_t node, cudaGraphNode_t *pDependencies,
-                                         cudaGraphEdgeData *edgeData, size_t *pNumDependencies)
-{
-    return note(leatc_node_neighbours(node_of(node), false, nodes_of(pDependencies), edgeData, pNumDependencies));
-}
-
-cudaError_t cudaGraphNodeGetDependentNodes(cudaGraphNode_t node, cudaGraphNode_t *pDependentNodes,
-                                           cudaGraphEdgeData *edgeData, size_t *pNumDependentNodes)
-{
-    return note(
-        leatc_node_neighbours(node_of(node), true, nodes_of(pDependentNodes), edgeData, pNumDependentNodes));
-}
-
-cudaError_t cudaGraphAddDependencies(cudaGraph_t graph, const cudaGraphNode_t *from, const cudaGraphNode_t *to,
-                                     const cudaGraphEdgeData *edgeData, size_t numDependencies)
-{
-    return note(leatc_edges_add(graph_of(graph), node_list(from), node_list(to), edgeData, numDependencies));
-}
-
-cudaError_t cudaGraphRemoveDependencies(cudaGraph_t graph, const cudaGraphNode_t *from, const cudaGraphNode_t *to,
-                                        const cudaGraphEdgeData *edgeData, size_t numDependencies)
-{
-    return note(leatc_edges_remove(graph_of(graph), node_list(from), node_list(to), edgeData, numDependencies));
-}
+FORWARD(cudaError_t cudaGraphGetEdges(cudaGraph_t graph, cudaGraphNode_t *from, cudaGraphNode_t *to,
+                                      cudaGraphEdgeData *edgeData, size_t *numEdges),
+        leatc_graph_edges(graph_of(graph), nodes_of(from), nodes_of(to), edgeData, numEdges))
+FORWARD(cudaError_t cudaGraphNodeGetDependencies(cudaGraphNode_t node, cudaGraphNode_t *pDependencies,
+                                                 cudaGraphEdgeData *edgeData, size_t *pNumDependencies),
+        leatc_node_neighbours(node_of(node), false, nodes_of(pDependencies), edgeData, pNumDependencies))
+FORWARD(cudaError_t cudaGraphNodeGetDependentNodes(cudaGraphNode_t node, cudaGraphNode_t *pDependentNodes,
+                                                   cudaGraphEdgeData *edgeData, size_t *pNumDependentNodes),
+        leatc_node_neighbours(node_of(node), true, nodes_of(pDependentNodes), edgeData, pNumDependentNodes))
+FORWARD(cudaError_t cudaGraphAddDependencies(cudaGraph_t graph, const cudaGraphNode_t *from,
+                                             const cudaGraphNode_t *to, const cudaGraphEdgeData *edgeData,
+                                             size_t numDependencies),
+        leatc_edges_add(graph_of(graph), node_list(from), node_list(to), edgeData, numDependencies))
+FORWARD(cudaError_t cudaGraphRemoveDependencies(cudaGraph_t graph, const cudaGraphNode_t *from,
+                                                const cudaGraphNode_t *to, const cudaGraphEdgeData *edgeData,
+                                                size_t numDependencies),
+        leatc_edges_remove(graph_of(graph), node_list(from), node_list(to), edgeData, numDependencies))
 
 /* ---- executable graphs ---- */
 
-cudaError_t cudaGraphInstantiate(cudaGraphExec_t *pGraphExec, cudaGraph_t graph, unsigned long long flags)
-{
-    return note(leatc_graph_instantiate(graph_of(graph), flags, (struct leatc_exec **)(void *)pGraphExec, NULL));
-}
+FORWARD(cudaError_t cudaGraphInstantiate(cudaGraphExec_t *pGraphExec, cudaGraph_t graph, unsigned long long flags),
+        leatc_graph_instantiate(graph_of(graph), flags, (struct leatc_exec **)(void *)pGraphExec, NULL))
 
 cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *pGraphExec, cudaGraph_t graph, unsigned long long flags)
 {
@@ -200,32 +153,17 @@ int cudart_instantiate(cudaGraphExec_t *pGraphExec, cudaGraph_t graph, cudaGraph
     return result;
 }
 
-cudaError_t cudaGraphInstantiateWithParams(cudaGraphExec_t *pGraphExec, cudaGraph_t graph,
-                                           cudaGraphInstantiateParams *instantiateParams)
-{
-    return note(cudart_instantiate(pGraphExec, graph, instantiateParams,
-                                   instantiateParams ? stream_of(instantiateParams->uploadStream) : NULL));
-}
-
-cudaError_t cudaGraphExecGetFlags(cudaGraphExec_t graphExec, unsigned long long *flags)
-{
-    return note(leatc_exec_flags(exec_of(graphExec), flags));
-}
-
-cudaError_t cudaGraphUpload(cudaGraphExec_t graphExec, cudaStream_t stream)
-{
-    return note(leatc_exec_upload(exec_of(graphExec), stream_of(stream)));
-}
-
-cudaError_t cudaGraphLaunch(cudaGraphExec_t graphExec, cudaStream_t stream)
-{
-    return note(leatc_exec_launch(exec_of(graphExec), stream_of(stream)));
-}
-
-cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graphExec)
-{
-    return note(leatc_exec_destroy(exec_of(graphExec)));
-}
+FORWARD(cudaError_t cudaGraphInstantiateWithParams(cudaGraphExec_t *pGraphExec, cudaGraph_t graph,
+                                                   cudaGraphInstantiateParams *instantiateParams),
+        cudart_instantiate(pGraphExec, graph, instantiateParams,
+                           instantiateParams ? stream_of(instantiateParams->uploadStream) : NULL))
+FORWARD(cudaError_t cudaGraphExecGetFlags(cudaGraphExec_t graphExec, unsigned long long *flags),
+        leatc_exec_flags(exec_of(graphExec), flags))
+FORWARD_STREAM(cudaGraphUpload, cudaGraphUpload_ptsz, (cudaGraphExec_t graphExec, cudaStream_t stream),
+               leatc_exec_upload(exec_of(graphExec), on))
+FORWARD_STREAM(cudaGraphLaunch, cudaGraphLaunch_ptsz, (cudaGraphExec_t graphExec, cudaStream_t stream),
+               leatc_exec_launch(exec_of(graphExec), on))
+FORWARD(cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graphExec), leatc_exec_destroy(exec_of(graphExec)))
 
 cudaError_t cudaGraphExecUpdate(cudaGraphExec_t hGraphExec, cudaGraph_t hGraph,
                                 cudaGraphExecUpdateResultInfo *resultInfo)
@@ -242,10 +180,9 @@ cudaError_t cudaGraphExecUpdate(cudaGraphExec_t hGraphExec, cudaGraph_t hGraph,
     return note(result);
 }
 
-cudaError_t cudaGraphNodeSetEnabled(cudaGraphExec_t hGraphExec, cudaGraphNode_t hNode, unsigned int isEnabled)
-{
-    return note(leatc_exec_enable(exec_of(hGraphExec), node_of(hNode), isEnabled));
-}
+FORWARD(cudaError_t cudaGraphNodeSetEnabled(cudaGraphExec_t hGraphExec, cudaGraphNode_t hNode,
+                                            unsigned int isEnabled),
+        leatc_exec_enable(exec_of(hGraphExec), node_of(hNode), isEnabled))
 
 cudaError_t cudaGraphNodeGetEnabled(cudaGraphExec_t hGraphExec, cudaGraphNode_t hNode, unsigned int *isEnabled)
 {
@@ -264,53 +201,30 @@ static struct leatc_object *object_of(cudaUserObject_t object)
     return (struct leatc_object *)(void *)object;
 }
 
-cudaError_t cudaUserObjectCreate(cudaUserObject_t *object_out, void *ptr, cudaHostFn_t destroy,
-                                 unsigned int initialRefcount, unsigned int flags)
-{
-    if (flags != cudaUserObjectNoDestructorSync)
-        return note(LEATC_INVALID_VALUE);
-    return note(leatc_object_create(ptr, destroy, initialRefcount, (struct leatc_object **)(void *)object_out));
-}
-
-cudaError_t cudaUserObjectRetain(cudaUserObject_t object, unsigned int count)
-{
-    return note(leatc_object_retain(object_of(object), count));
-}
-
-cudaError_t cudaUserObjectRelease(cudaUserObject_t object, unsigned int count)
-{
-    return note(leatc_object_release(object_of(object), count));
-}
-
-cudaError_t cudaGraphRetainUserObject(cudaGraph_t graph, cudaUserObject_t object, unsigned int count,
-                                      unsigned int flags)
-{
-    if (flags & ~(unsigned)cudaGraphUserObjectMove)
-        return note(LEATC_INVALID_VALUE);
-    return note(leatc_graph_retain(graph_of(graph), object_of(object), count, flags));
-}
-
-cudaError_t cudaGraphReleaseUserObject(cudaGraph_t graph, cudaUserObject_t object, unsigned int count)
-{
-    return note(leatc_graph_release(graph_of(graph), object_of(object), count));
-}
+FORWARD(cudaError_t cudaUserObjectCreate(cudaUserObject_t *object_out, void *ptr, cudaHostFn_t destroy,
+                                         unsigned int initialRefcount, unsigned int flags),
+        flags != cudaUserObjectNoDestructorSync
+            ? LEATC_INVALID_VALUE
+            : leatc_object_create(ptr, destroy, initialRefcount, (struct leatc_object **)(void *)object_out))
+FORWARD(cudaError_t cudaUserObjectRetain(cudaUserObject_t object, unsigned int count),
+        leatc_object_retain(object_of(object), count))
+FORWARD(cudaError_t cudaUserObjectRelease(cudaUserObject_t object, unsigned int count),
+        leatc_object_release(object_of(object), count))
+FORWARD(cudaError_t cudaGraphRetainUserObject(cudaGraph_t graph, cudaUserObject_t object, unsigned int count,
+                                              unsigned int flags),
+        flags & ~(unsigned)cudaGraphUserObjectMove
+            ? LEATC_INVALID_VALUE
+            : leatc_graph_retain(graph_of(graph), object_of(object), count, flags))
+FORWARD(cudaError_t cudaGraphReleaseUserObject(cudaGraph_t graph, cudaUserObject_t object, unsigned int count),
+        leatc_graph_release(graph_of(graph), object_of(object), count))
 
 /* ---- memory ---- */
 
-cudaError_t cudaDeviceGraphMemTrim(int device)
-{
-    return note(leatc_graph_memory_trim(device));
-}
-
-cudaError_t cudaDeviceGetGraphMemAttribute(int device, enum cudaGraphMemAttributeType attr, void *value)
-{
-    return note(leatc_graph_memory_get(device, (int)attr, value));
-}
-
-cudaError_t cudaDeviceSetGraphMemAttribute(int device, enum cudaGraphMemAttributeType attr, void *value)
-{
-    return note(leatc_graph_memory_set(device, (int)attr, value));
-}
+FORWARD(cudaError_t cudaDeviceGraphMemTrim(int device), leatc_graph_memory_trim(device))
+FORWARD(cudaError_t cudaDeviceGetGraphMemAttribute(int device, enum cudaGraphMemAttributeType attr, void *value),
+        leatc_graph_memory_get(device, (int)attr, value))
+FORWARD(cudaError_t cudaDeviceSetGraphMemAttribute(int device, enum cudaGraphMemAttributeType attr, void *value),
+        leatc_graph_memory_set(device, (int)attr, value))
 
 /* ---- what is not there ---- */
 

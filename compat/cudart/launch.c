@@ -77,10 +77,8 @@ static int function_attributes(const void *function, struct cudaFuncAttributes *
     return LEATC_OK;
 }
 
-cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *attr, const void *func)
-{
-    return note(attr ? function_attributes(func, attr) : LEATC_INVALID_VALUE);
-}
+FORWARD(cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *attr, const void *func),
+        attr ? function_attributes(func, attr) : LEATC_INVALID_VALUE)
 
 cudaError_t cudaFuncSetAttribute(const void *func, enum cudaFuncAttribute attr, int value)
 {
@@ -98,12 +96,8 @@ cudaError_t cudaFuncSetAttribute(const void *func, enum cudaFuncAttribute attr, 
     return note(result);
 }
 
-cudaError_t cudaFuncSetCacheConfig(const void *func, enum cudaFuncCache cacheConfig)
-{
-    if ((unsigned)cacheConfig > cudaFuncCachePreferEqual)
-        return note(LEATC_INVALID_VALUE);
-    return note(leatc_function_check(func));
-}
+FORWARD(cudaError_t cudaFuncSetCacheConfig(const void *func, enum cudaFuncCache cacheConfig),
+        (unsigned)cacheConfig > cudaFuncCachePreferEqual ? LEATC_INVALID_VALUE : leatc_function_check(func))
 
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *numBlocks, const void *func, int blockSize,
                                                                    size_t dynamicSMemSize, unsigned int flags)
@@ -195,12 +189,7 @@ cudaError_t cudaLibraryLoadFromFile(cudaLibrary_t *library, const char *fileName
     return note(result == LEATC_NOT_FOUND ? cudaErrorFileNotFound : result);
 }
 
-cudaError_t cudaLibraryUnload(cudaLibrary_t library)
-{
-    return note(leatc_library_unload((struct leatc_library *)(void *)library));
-}
-
-cudaError_t cudaLibraryGetKernel(cudaKernel_t *pKernel, cudaLibrary_t library, const char *name)
-{
-    return note(leatc_library_kernel((struct leatc_library *)(void *)library, name, (void **)(void *)pKernel));
-}
+FORWARD(cudaError_t cudaLibraryUnload(cudaLibrary_t library),
+        leatc_library_unload((struct leatc_library *)(void *)library))
+FORWARD(cudaError_t cudaLibraryGetKernel(cudaKernel_t *pKernel, cudaLibrary_t library, const char *name),
+        leatc_library_kernel((struct leatc_library *)(void *)library, name, (void **)(void *)pKernel))

@@ -1,37 +1,16 @@
 /* memory.c - allocating, freeing, registering and asking; managed memory. */
 #include "cudart/cudart.h"
 
-cudaError_t cudaMalloc(void **devPtr, size_t size)
-{
-    return note(leatc_alloc(size, devPtr));
-}
-
-cudaError_t cudaFree(void *devPtr)
-{
-    return note(leatc_free(devPtr));
-}
-
-cudaError_t cudaMallocHost(void **ptr, size_t size)
-{
-    return note(leatc_alloc_host(size, cudaHostAllocDefault, ptr));
-}
-
-cudaError_t cudaHostAlloc(void **pHost, size_t size, unsigned int flags)
-{
-    if (flags & ~(unsigned)(cudaHostAllocPortable | cudaHostAllocMapped | cudaHostAllocWriteCombined))
-        return note(LEATC_INVALID_VALUE);
-    return note(leatc_alloc_host(size, flags, pHost));
-}
-
-cudaError_t cudaFreeHost(void *ptr)
-{
-    return note(leatc_free_host(ptr));
-}
-
-cudaError_t cudaMallocManaged(void **devPtr, size_t size, unsigned int flags)
-{
-    return note(leatc_alloc_managed(size, flags, devPtr));
-}
+FORWARD(cudaError_t cudaMalloc(void **devPtr, size_t size), leatc_alloc(size, devPtr))
+FORWARD(cudaError_t cudaFree(void *devPtr), leatc_free(devPtr))
+FORWARD(cudaError_t cudaMallocHost(void **ptr, size_t size), leatc_alloc_host(size, cudaHostAllocDefault, ptr))
+FORWARD(cudaError_t cudaHostAlloc(void **pHost, size_t size, unsigned int flags),
+        flags & ~(unsigned)(cudaHostAllocPortable | cudaHostAllocMapped | cudaHostAllocWriteCombined)
+            ? LEATC_INVALID_VALUE
+            : leatc_alloc_host(size, flags, pHost))
+FORWARD(cudaError_t cudaFreeHost(void *ptr), leatc_free_host(ptr))
+FORWARD(cudaError_t cudaMallocManaged(void **devPtr, size_t size, unsigned int flags),
+        leatc_alloc_managed(size, flags, devPtr))
 
 /* Rows of a pitch that suits copies, or nothing where a size is 0. */
 static int alloc_rows(void **ptr, size_t *pitch, size_t width, size_t height, size_t depth)
@@ -50,12 +29,8 @@ static int alloc_rows(void **ptr, size_t *pitch, size_t width, size_t height, si
     return LEATC_OK;
 }
 
-cudaError_t cudaMallocPitch(void **devPtr, size_t *pitch, size_t width, size_t height)
-{
-    if (!devPtr || !pitch)
-        return note(LEATC_INVALID_VALUE);
-    return note(alloc_rows(devPtr, pitch, width, height, 1));
-}
+FORWARD(cudaError_t cudaMallocPitch(void **devPtr, size_t *pitch, size_t width, size_t height),
+        !devPtr || !pitch ? LEATC_INVALID_VALUE : alloc_rows(devPtr, pitch, width, height, 1))
 
 cudaError_t cudaMalloc3D(struct cudaPitchedPtr *pitchedDevPtr, struct cudaExtent extent)
 {
@@ -81,17 +56,9 @@ cudaError_t cudaHostRegister(void *ptr, size_t size, unsigned int flags)
     return note(leatc_register(ptr, size, flags));
 }
 
-cudaError_t cudaHostUnregister(void *ptr)
-{
-    return note(leatc_unregister(ptr));
-}
-
-cudaError_t cudaHostGetDevicePointer(void **pDevice, void *pHost, unsigned int flags)
-{
-    if (flags)
-        return note(LEATC_INVALID_VALUE);
-    return note(leatc_host_device_pointer(pHost, pDevice));
-}
+FORWARD(cudaError_t cudaHostUnregister(void *ptr), leatc_unregister(ptr))
+FORWARD(cudaError_t cudaHostGetDevicePointer(void **pDevice, void *pHost, unsigned int flags),
+        flags ? LEATC_INVALID_VALUE : leatc_host_device_pointer(pHost, pDevice))
 
 /* Memory is mapped for all devices whatever was asked, as unified addressing has it, and the vendor says so too.
  */
@@ -160,13 +127,19 @@ int cudart_place(struct cudaMemLocation location, int *ordinal)
     }
 }
 
-cudaError_t cudaMemPrefetchAsync(const void *devPtr, size_t count, struct cudaMemLocation location,
-                                 unsigned int flags, cudaStream_t stream)
+static int prefetch(const void *ptr, size_t bytes, struct cudaMemLocation location, unsigned flags,
+                    struct leatc_stream *stream)
 {
-    int ordinal = 0, result = flags ? LEATC_INVALID_VALUE : cudart_place(location, &ordinal);
+    int ordinal = 0;
 
-    return note(result == LEATC_OK ? leatc_prefetch(devPtr, count, ordinal, stream_of(stream)) : result);
+    LEATC_TRY(flags ? LEATC_INVALID_VALUE : cudart_place(location, &ordinal));
+    return leatc_prefetch(ptr, bytes, ordinal, stream);
 }
+
+FORWARD_STREAM(cudaMemPrefetchAsync, cudaMemPrefetchAsync_ptsz,
+               (const void *devPtr, size_t count, struct cudaMemLocation location, unsigned int flags,
+                cudaStream_t stream),
+               prefetch(devPtr, count, location, flags, on))
 
 cudaError_t cudaMemAdvise(const void *devPtr, size_t count, enum cudaMemoryAdvise advice,
                           struct cudaMemLocation location)
@@ -264,10 +237,14 @@ cudaError_t cudaMemRangeGetAttributes(void **data, size_t *dataSizes, enum cudaM
     return note(result);
 }
 
-cudaError_t cudaStreamAttachMemAsync(cudaStream_t stream, void *devPtr, size_t length, unsigned int flags)
+static int attach(struct leatc_stream *stream, void *ptr, size_t bytes, unsigned flags)
 {
     /* A default stream is not one that memory can be attached to. */
-    if (flags == cudaMemAttachSingle && (!stream || stream == cudaStreamLegacy))
-        return note(LEATC_INVALID_VALUE);
-    return note(leatc_attach(stream_of(stream), devPtr, length, flags));
+    if (flags == cudaMemAttachSingle && (!stream || stream == LEATC_STREAM_LEGACY))
+        return LEATC_INVALID_VALUE;
+    return leatc_attach(stream, ptr, bytes, flags);
 }
+
+FORWARD_STREAM(cudaStreamAttachMemAsync, cudaStreamAttachMemAsync_ptsz,
+               (cudaStream_t stream, void *devPtr, size_t length, unsigned int flags),
+               attach(on, devPtr, length, flags))

@@ -40,6 +40,15 @@ static int get(cudaGraphNode_t node, int type, const void *out, const struct lea
     return out ? leatc_node_task(node_of(node), type, task) : LEATC_INVALID_VALUE;
 }
 
+/* Defines a function that makes a task and does something with it. `call` makes it in the variable `task`. */
+#define FORWARD_TASK(prototype, call)                                                                             \
+    prototype                                                                                                     \
+    {                                                                                                             \
+        struct leatc_task *task = NULL;                                                                           \
+                                                                                                                  \
+        return note(call);                                                                                        \
+    }
+
 /* ---- kernels ---- */
 
 static int make_kernel(const struct cudaKernelNodeParams *p, struct leatc_task **task)
@@ -57,14 +66,10 @@ static int make_kernel(const struct cudaKernelNodeParams *p, struct leatc_task *
         task);
 }
 
-cudaError_t cudaGraphAddKernelNode(cudaGraphNode_t *pGraphNode, cudaGraph_t graph,
-                                   const cudaGraphNode_t *pDependencies, size_t numDependencies,
-                                   const struct cudaKernelNodeParams *pNodeParams)
-{
-    struct leatc_task *task = NULL;
-
-    return note(add(make_kernel(pNodeParams, &task), &task, graph, pDependencies, numDependencies, pGraphNode));
-}
+FORWARD_TASK(cudaError_t cudaGraphAddKernelNode(cudaGraphNode_t *pGraphNode, cudaGraph_t graph,
+                                                const cudaGraphNode_t *pDependencies, size_t numDependencies,
+                                                const struct cudaKernelNodeParams *pNodeParams),
+             add(make_kernel(pNodeParams, &task), &task, graph, pDependencies, numDependencies, pGraphNode))
 
 cudaError_t cudaGraphKernelNodeGetParams(cudaGraphNode_t node, struct cudaKernelNodeParams *pNodeParams)
 {
@@ -83,31 +88,17 @@ cudaError_t cudaGraphKernelNodeGetParams(cudaGraphNode_t node, struct cudaKernel
     return cudaSuccess;
 }
 
-cudaError_t cudaGraphKernelNodeSetParams(cudaGraphNode_t node, const struct cudaKernelNodeParams *pNodeParams)
-{
-    struct leatc_task *task = NULL;
-
-    return note(set(make_kernel(pNodeParams, &task), &task, node));
-}
-
-cudaError_t cudaGraphExecKernelNodeSetParams(cudaGraphExec_t hGraphExec, cudaGraphNode_t node,
-                                             const struct cudaKernelNodeParams *pNodeParams)
-{
-    struct leatc_task *task = NULL;
-
-    return note(set_exec(make_kernel(pNodeParams, &task), &task, hGraphExec, node));
-}
-
-cudaError_t cudaGraphKernelNodeCopyAttributes(cudaGraphNode_t hDst, cudaGraphNode_t hSrc)
-{
-    return note(leatc_node_copy_attributes(node_of(hDst), node_of(hSrc)));
-}
-
-cudaError_t cudaGraphKernelNodeGetAttribute(cudaGraphNode_t hNode, cudaKernelNodeAttrID attr,
-                                            cudaKernelNodeAttrValue *value_out)
-{
-    return note(leatc_node_attribute(node_of(hNode), (int)attr, value_out));
-}
+FORWARD_TASK(cudaError_t cudaGraphKernelNodeSetParams(cudaGraphNode_t node,
+                                                      const struct cudaKernelNodeParams *pNodeParams),
+             set(make_kernel(pNodeParams, &task), &task, node))
+FORWARD_TASK(cudaError_t cudaGraphExecKernelNodeSetParams(cudaGraphExec_t hGraphExec, cudaGraphNode_t node,
+                                                          const struct cudaKernelNodeParams *pNodeParams),
+             set_exec(make_kernel(pNodeParams, &task), &task, hGraphExec, node))
+FORWARD(cudaError_t cudaGraphKernelNodeCopyAttributes(cudaGraphNode_t hDst, cudaGraphNode_t hSrc),
+        leatc_node_copy_attributes(node_of(hDst), node_of(hSrc)))
+FORWARD(cudaError_t cudaGraphKernelNodeGetAttribute(cudaGraphNode_t hNode, cudaKernelNodeAttrID attr,
+                                                    cudaKernelNodeAttrValue *value_out),
+        leatc_node_attribute(node_of(hNode), (int)attr, value_out))
 
 cudaError_t cudaGraphKernelNodeSetAttribute(cudaGraphNode_t hNode, cudaKernelNodeAttrID attr,
                                             const cudaKernelNodeAttrValue *value)
@@ -201,46 +192,29 @@ static void describe_copy(const struct leatc_copy_task *copy, struct cudaMemcpy3
     p->extent = (struct cudaExtent){box->width_bytes / unit, box->height, box->depth};
 }
 
-cudaError_t cudaGraphAddMemcpyNode(cudaGraphNode_t *pGraphNode, cudaGraph_t graph,
-                                   const cudaGraphNode_t *pDependencies, size_t numDependencies,
-                                   const struct cudaMemcpy3DParms *pCopyParams)
-{
-    struct leatc_task *task = NULL;
-
-    return note(add(make_copy(pCopyParams, &task), &task, graph, pDependencies, numDependencies, pGraphNode));
-}
-
-cudaError_t cudaGraphAddMemcpyNode1D(cudaGraphNode_t *pGraphNode, cudaGraph_t graph,
-                                     const cudaGraphNode_t *pDependencies, size_t numDependencies, void *dst,
-                                     const void *src, size_t count, enum cudaMemcpyKind kind)
-{
-    struct leatc_task *task = NULL;
-
-    return note(add(make_range(dst, src, count, (int)kind, &task), &task, graph, pDependencies, numDependencies,
-                    pGraphNode));
-}
-
-cudaError_t cudaGraphAddMemcpyNodeToSymbol(cudaGraphNode_t *pGraphNode, cudaGraph_t graph,
-                                           const cudaGraphNode_t *pDependencies, size_t numDependencies,
-                                           const void *symbol, const void *src, size_t count, size_t offset,
-                                           enum cudaMemcpyKind kind)
-{
-    struct leatc_task *task = NULL;
-
-    return note(add(make_to_symbol(symbol, src, count, offset, kind, &task), &task, graph, pDependencies,
-                    numDependencies, pGraphNode));
-}
-
-cudaError_t cudaGraphAddMemcpyNodeFromSymbol(cudaGraphNode_t *pGraphNode, cudaGraph_t graph,
-                                             const cudaGraphNode_t *pDependencies, size_t numDependencies,
-                                             void *dst, const void *symbol, size_t count, size_t offset,
-                                             enum cudaMemcpyKind kind)
-{
-    struct leatc_task *task = NULL;
-
-    return note(add(make_from_symbol(dst, symbol, count, offset, kind, &task), &task, graph, pDependencies,
-                    numDependencies, pGraphNode));
-}
+FORWARD_TASK(cudaError_t cudaGraphAddMemcpyNode(cudaGraphNode_t *pGraphNode, cudaGraph_t graph,
+                                                const cudaGraphNode_t *pDependencies, size_t numDependencies,
+                                                const struct cudaMemcpy3DParms *pCopyParams),
+             add(make_copy(pCopyParams, &task), &task, graph, pDependencies, numDependencies, pGraphNode))
+FORWARD_TASK(cudaError_t cudaGraphAddMemcpyNode1D(cudaGraphNode_t *pGraphNode, cudaGraph_t graph,
+                                                  const cudaGraphNode_t *pDependencies, size_t numDependencies,
+                                                  void *dst, const void *src, size_t count,
+                                                  enum cudaMemcpyKind kind),
+             add(make_range(dst, src, count, (int)kind, &task), &task, graph, pDependencies, numDependencies,
+                 pGraphNode))
+FORWARD_TASK(cudaError_t cudaGraphAddMemcpyNodeToSymbol(cudaGraphNode_t *pGraphNode, cudaGraph_t graph,
+                                                        const cudaGraphNode_t *pDependencies,
+                                                        size_t numDependencies, const void *symbol,
+                                                        const void *src, size_t count, size_t offset,
+                                                        enum cudaMemcpyKind kind),
+             add(make_to_symbol(symbol, src, count, offset, kind, &task), &task, graph, pDependencies,
+                 numDependencies, pGraphNode))
+FORWARD_TASK(cudaError_t cudaGraphAddMemcpyNodeFromSymbol(cudaGraphNode_t *pGraphNode, cudaGraph_t graph,
+                                                          const cudaGraphNode_t *pDependencies,
+                                                          size_t numDependencies, void *dst, const void *symbol,
+                                                          size_t count, size_t offset, enum cudaMemcpyKind kind),
+             add(make_from_symbol(dst, symbol, count, offset, kind, &task), &task, graph, pDependencies,
+                 numDependencies, pGraphNode))
 
 cudaError_t cudaGraphMemcpyNodeGetParams(cudaGraphNode_t node, struct cudaMemcpy3DParms *pNodeParams)
 {
@@ -258,70 +232,37 @@ cudaError_t cudaGraphMemcpyNodeGetParams(cudaGraphNode_t node, struct cudaMemcpy
     return cudaSuccess;
 }
 
-cudaError_t cudaGraphMemcpyNodeSetParams(cudaGraphNode_t node, const struct cudaMemcpy3DParms *pNodeParams)
-{
-    struct leatc_task *task = NULL;
-
-    return note(set(make_copy(pNodeParams, &task), &task, node));
-}
-
-cudaError_t cudaGraphMemcpyNodeSetParams1D(cudaGraphNode_t node, void *dst, const void *src, size_t count,
-                                           enum cudaMemcpyKind kind)
-{
-    struct leatc_task *task = NULL;
-
-    return note(set(make_range(dst, src, count, (int)kind, &task), &task, node));
-}
-
-cudaError_t cudaGraphMemcpyNodeSetParamsToSymbol(cudaGraphNode_t node, const void *symbol, const void *src,
-                                                 size_t count, size_t offset, enum cudaMemcpyKind kind)
-{
-    struct leatc_task *task = NULL;
-
-    return note(set(make_to_symbol(symbol, src, count, offset, kind, &task), &task, node));
-}
-
-cudaError_t cudaGraphMemcpyNodeSetParamsFromSymbol(cudaGraphNode_t node, void *dst, const void *symbol,
-                                                   size_t count, size_t offset, enum cudaMemcpyKind kind)
-{
-    struct leatc_task *task = NULL;
-
-    return note(set(make_from_symbol(dst, symbol, count, offset, kind, &task), &task, node));
-}
-
-cudaError_t cudaGraphExecMemcpyNodeSetParams(cudaGraphExec_t hGraphExec, cudaGraphNode_t node,
-                                             const struct cudaMemcpy3DParms *pNodeParams)
-{
-    struct leatc_task *task = NULL;
-
-    return note(set_exec(make_copy(pNodeParams, &task), &task, hGraphExec, node));
-}
-
-cudaError_t cudaGraphExecMemcpyNodeSetParams1D(cudaGraphExec_t hGraphExec, cudaGraphNode_t node, void *dst,
-                                               const void *src, size_t count, enum cudaMemcpyKind kind)
-{
-    struct leatc_task *task = NULL;
-
-    return note(set_exec(make_range(dst, src, count, (int)kind, &task), &task, hGraphExec, node));
-}
-
-cudaError_t cudaGraphExecMemcpyNodeSetParamsToSymbol(cudaGraphExec_t hGraphExec, cudaGraphNode_t node,
-                                                     const void *symbol, const void *src, size_t count,
-                                                     size_t offset, enum cudaMemcpyKind kind)
-{
-    struct leatc_task *task = NULL;
-
-    return note(set_exec(make_to_symbol(symbol, src, count, offset, kind, &task), &task, hGraphExec, node));
-}
-
-cudaError_t cudaGraphExecMemcpyNodeSetParamsFromSymbol(cudaGraphExec_t hGraphExec, cudaGraphNode_t node, void *dst,
-                                                       const void *symbol, size_t count, size_t offset,
-                                                       enum cudaMemcpyKind kind)
-{
-    struct leatc_task *task = NULL;
-
-    return note(set_exec(make_from_symbol(dst, symbol, count, offset, kind, &task), &task, hGraphExec, node));
-}
+FORWARD_TASK(cudaError_t cudaGraphMemcpyNodeSetParams(cudaGraphNode_t node,
+                                                      const struct cudaMemcpy3DParms *pNodeParams),
+             set(make_copy(pNodeParams, &task), &task, node))
+FORWARD_TASK(cudaError_t cudaGraphMemcpyNodeSetParams1D(cudaGraphNode_t node, void *dst, const void *src,
+                                                        size_t count, enum cudaMemcpyKind kind),
+             set(make_range(dst, src, count, (int)kind, &task), &task, node))
+FORWARD_TASK(cudaError_t cudaGraphMemcpyNodeSetParamsToSymbol(cudaGraphNode_t node, const void *symbol,
+                                                              const void *src, size_t count, size_t offset,
+                                                              enum cudaMemcpyKind kind),
+             set(make_to_symbol(symbol, src, count, offset, kind, &task), &task, node))
+FORWARD_TASK(cudaError_t cudaGraphMemcpyNodeSetParamsFromSymbol(cudaGraphNode_t node, void *dst,
+                                                                const void *symbol, size_t count, size_t offset,
+                                                                enum cudaMemcpyKind kind),
+             set(make_from_symbol(dst, symbol, count, offset, kind, &task), &task, node))
+FORWARD_TASK(cudaError_t cudaGraphExecMemcpyNodeSetParams(cudaGraphExec_t hGraphExec, cudaGraphNode_t node,
+                                                          const struct cudaMemcpy3DParms *pNodeParams),
+             set_exec(make_copy(pNodeParams, &task), &task, hGraphExec, node))
+FORWARD_TASK(cudaError_t cudaGraphExecMemcpyNodeSetParams1D(cudaGraphExec_t hGraphExec, cudaGraphNode_t node,
+                                                            void *dst, const void *src, size_t count,
+                                                            enum cudaMemcpyKind kind),
+             set_exec(make_range(dst, src, count, (int)kind, &task), &task, hGraphExec, node))
+FORWARD_TASK(cudaError_t cudaGraphExecMemcpyNodeSetParamsToSymbol(cudaGraphExec_t hGraphExec, cudaGraphNode_t node,
+                                                                  const void *symbol, const void *src,
+                                                                  size_t count, size_t offset,
+                                                                  enum cudaMemcpyKind kind),
+             set_exec(make_to_symbol(symbol, src, count, offset, kind, &task), &task, hGraphExec, node))
+FORWARD_TASK(cudaError_t cudaGraphExecMemcpyNodeSetParamsFromSymbol(cudaGraphExec_t hGraphExec,
+                                                                    cudaGraphNode_t node, void *dst,
+                                                                    const void *symbol, size_t count,
+                                                                    size_t offset, enum cudaMemcpyKind kind),
+             set_exec(make_from_symbol(dst, symbol, count, offset, kind, &task), &task, hGraphExec, node))
 
 /* ---- fills ---- */
 
@@ -338,14 +279,10 @@ static int make_fill(const struct cudaMemsetParams *p, struct leatc_task **task)
                            task);
 }
 
-cudaError_t cudaGraphAddMemsetNode(cudaGraphNode_t *pGraphNode, cudaGraph_t graph,
-                                   const cudaGraphNode_t *pDependencies, size_t numDependencies,
-                                   const struct cudaMemsetParams *pMemsetParams)
-{
-    struct leatc_task *task = NULL;
-
-    return note(add(make_fill(pMemsetParams, &task), &task, graph, pDependencies, numDependencies, pGraphNode));
-}
+FORWARD_TASK(cudaError_t cudaGraphAddMemsetNode(cudaGraphNode_t *pGraphNode, cudaGraph_t graph,
+                                                const cudaGraphNode_t *pDependencies, size_t numDependencies,
+                                                const struct cudaMemsetParams *pMemsetParams),
+             add(make_fill(pMemsetParams, &task), &task, graph, pDependencies, numDependencies, pGraphNode))
 
 cudaError_t cudaGraphMemsetNodeGetParams(cudaGraphNode_t node, struct cudaMemsetParams *pNodeParams)
 {
@@ -365,20 +302,12 @@ cudaError_t cudaGraphMemsetNodeGetParams(cudaGraphNode_t node, struct cudaMemset
     return cudaSuccess;
 }
 
-cudaError_t cudaGraphMemsetNodeSetParams(cudaGraphNode_t node, const struct cudaMemsetParams *pNodeParams)
-{
-    struct leatc_task *task = NULL;
-
-    return note(set(make_fill(pNodeParams, &task), &task, node));
-}
-
-cudaError_t cudaGraphExecMemsetNodeSetParams(cudaGraphExec_t hGraphExec, cudaGraphNode_t node,
-                                             const struct cudaMemsetParams *pNodeParams)
-{
-    struct leatc_task *task = NULL;
-
-    return note(set_exec(make_fill(pNodeParams, &task), &task, hGraphExec, node));
-}
+FORWARD_TASK(cudaError_t cudaGraphMemsetNodeSetParams(cudaGraphNode_t node,
+                                                      const struct cudaMemsetParams *pNodeParams),
+             set(make_fill(pNodeParams, &task), &task, node))
+FORWARD_TASK(cudaError_t cudaGraphExecMemsetNodeSetParams(cudaGraphExec_t hGraphExec, cudaGraphNode_t node,
+                                                          const struct cudaMemsetParams *pNodeParams),
+             set_exec(make_fill(pNodeParams, &task), &task, hGraphExec, node))
 
 /* ---- host functions ---- */
 
@@ -387,14 +316,10 @@ static int make_host(const struct cudaHostNodeParams *p, struct leatc_task **tas
     return p ? leatc_host_make(p->fn, p->userData, task) : LEATC_INVALID_VALUE;
 }
 
-cudaError_t cudaGraphAddHostNode(cudaGraphNode_t *pGraphNode, cudaGraph_t graph,
-                                 const cudaGraphNode_t *pDependencies, size_t numDependencies,
-                                 const struct cudaHostNodeParams *pNodeParams)
-{
-    struct leatc_task *task = NULL;
-
-    return note(add(make_host(pNodeParams, &task), &task, graph, pDependencies, numDependencies, pGraphNode));
-}
+FORWARD_TASK(cudaError_t cudaGraphAddHostNode(cudaGraphNode_t *pGraphNode, cudaGraph_t graph,
+                                              const cudaGraphNode_t *pDependencies, size_t numDependencies,
+                                              const struct cudaHostNodeParams *pNodeParams),
+             add(make_host(pNodeParams, &task), &task, graph, pDependencies, numDependencies, pGraphNode))
 
 cudaError_t cudaGraphHostNodeGetParams(cudaGraphNode_t node, struct cudaHostNodeParams *pNodeParams)
 {
@@ -409,49 +334,28 @@ cudaError_t cudaGraphHostNodeGetParams(cudaGraphNode_t node, struct cudaHostNode
     return cudaSuccess;
 }
 
-cudaError_t cudaGraphHostNodeSetParams(cudaGraphNode_t node, const struct cudaHostNodeParams *pNodeParams)
-{
-    struct leatc_task *task = NULL;
-
-    return note(set(make_host(pNodeParams, &task), &task, node));
-}
-
-cudaError_t cudaGraphExecHostNodeSetParams(cudaGraphExec_t hGraphExec, cudaGraphNode_t node,
-                                           const struct cudaHostNodeParams *pNodeParams)
-{
-    struct leatc_task *task = NULL;
-
-    return note(set_exec(make_host(pNodeParams, &task), &task, hGraphExec, node));
-}
+FORWARD_TASK(cudaError_t cudaGraphHostNodeSetParams(cudaGraphNode_t node,
+                                                    const struct cudaHostNodeParams *pNodeParams),
+             set(make_host(pNodeParams, &task), &task, node))
+FORWARD_TASK(cudaError_t cudaGraphExecHostNodeSetParams(cudaGraphExec_t hGraphExec, cudaGraphNode_t node,
+                                                        const struct cudaHostNodeParams *pNodeParams),
+             set_exec(make_host(pNodeParams, &task), &task, hGraphExec, node))
 
 /* ---- child graphs and empty nodes ---- */
 
-cudaError_t cudaGraphAddChildGraphNode(cudaGraphNode_t *pGraphNode, cudaGraph_t graph,
-                                       const cudaGraphNode_t *pDependencies, size_t numDependencies,
-                                       cudaGraph_t childGraph)
-{
-    return note(leatc_graph_add_child(graph_of(graph), node_list(pDependencies), numDependencies,
-                                      graph_of(childGraph), false, (struct leatc_node **)(void *)pGraphNode));
-}
-
-cudaError_t cudaGraphChildGraphNodeGetGraph(cudaGraphNode_t node, cudaGraph_t *pGraph)
-{
-    return note(leatc_node_child(node_of(node), (struct leatc_graph **)(void *)pGraph));
-}
-
-cudaError_t cudaGraphExecChildGraphNodeSetParams(cudaGraphExec_t hGraphExec, cudaGraphNode_t node,
-                                                 cudaGraph_t childGraph)
-{
-    return note(leatc_exec_set_child(exec_of(hGraphExec), node_of(node), graph_of(childGraph)));
-}
-
-cudaError_t cudaGraphAddEmptyNode(cudaGraphNode_t *pGraphNode, cudaGraph_t graph,
-                                  const cudaGraphNode_t *pDependencies, size_t numDependencies)
-{
-    struct leatc_task *task = NULL;
-
-    return note(add(leatc_empty_make(&task), &task, graph, pDependencies, numDependencies, pGraphNode));
-}
+FORWARD(cudaError_t cudaGraphAddChildGraphNode(cudaGraphNode_t *pGraphNode, cudaGraph_t graph,
+                                               const cudaGraphNode_t *pDependencies, size_t numDependencies,
+                                               cudaGraph_t childGraph),
+        leatc_graph_add_child(graph_of(graph), node_list(pDependencies), numDependencies, graph_of(childGraph),
+                              false, (struct leatc_node **)(void *)pGraphNode))
+FORWARD(cudaError_t cudaGraphChildGraphNodeGetGraph(cudaGraphNode_t node, cudaGraph_t *pGraph),
+        leatc_node_child(node_of(node), (struct leatc_graph **)(void *)pGraph))
+FORWARD(cudaError_t cudaGraphExecChildGraphNodeSetParams(cudaGraphExec_t hGraphExec, cudaGraphNode_t node,
+                                                         cudaGraph_t childGraph),
+        leatc_exec_set_child(exec_of(hGraphExec), node_of(node), graph_of(childGraph)))
+FORWARD_TASK(cudaError_t cudaGraphAddEmptyNode(cudaGraphNode_t *pGraphNode, cudaGraph_t graph,
+                                               const cudaGraphNode_t *pDependencies, size_t numDependencies),
+             add(leatc_empty_make(&task), &task, graph, pDependencies, numDependencies, pGraphNode))
 
 /* ---- events ---- */
 
@@ -546,17 +450,13 @@ static int add_alloc(cudaGraphNode_t *node, cudaGraph_t graph, const cudaGraphNo
                                  (struct leatc_node **)(void *)node);
 }
 
-cudaError_t cudaGraphAddMemAllocNode(cudaGraphNode_t *pGraphNode, cudaGraph_t graph,
-                                     const cudaGraphNode_t *pDependencies, size_t numDependencies,
-                                     struct cudaMemAllocNodeParams *nodeParams)
-{
-    return note(add_alloc(pGraphNode, graph, pDependencies, numDependencies, nodeParams));
-}
-
-cudaError_t cudaGraphMemAllocNodeGetParams(cudaGraphNode_t node, struct cudaMemAllocNodeParams *params_out)
-{
-    return note(leatc_node_alloc_params(node_of(node), params_out));
-}
+FORWARD(cudaError_t cudaGraphAddMemAllocNode(cudaGraphNode_t *pGraphNode, cudaGraph_t graph,
+                                             const cudaGraphNode_t *pDependencies, size_t numDependencies,
+                                             struct cudaMemAllocNodeParams *nodeParams),
+        add_alloc(pGraphNode, graph, pDependencies, numDependencies, nodeParams))
+FORWARD(cudaError_t cudaGraphMemAllocNodeGetParams(cudaGraphNode_t node,
+                                                   struct cudaMemAllocNodeParams *params_out),
+        leatc_node_alloc_params(node_of(node), params_out))
 
 static int add_free(cudaGraphNode_t *node, cudaGraph_t graph, const cudaGraphNode_t *before, size_t count,
                     void *ptr)
@@ -566,11 +466,10 @@ static int add_free(cudaGraphNode_t *node, cudaGraph_t graph, const cudaGraphNod
     return add(leatc_free_make(graph_of(graph), ptr, &task), &task, graph, before, count, node);
 }
 
-cudaError_t cudaGraphAddMemFreeNode(cudaGraphNode_t *pGraphNode, cudaGraph_t graph,
-                                    const cudaGraphNode_t *pDependencies, size_t numDependencies, void *dptr)
-{
-    return note(add_free(pGraphNode, graph, pDependencies, numDependencies, dptr));
-}
+FORWARD(cudaError_t cudaGraphAddMemFreeNode(cudaGraphNode_t *pGraphNode, cudaGraph_t graph,
+                                            const cudaGraphNode_t *pDependencies, size_t numDependencies,
+                                            void *dptr),
+        add_free(pGraphNode, graph, pDependencies, numDependencies, dptr))
 
 cudaError_t cudaGraphMemFreeNodeGetParams(cudaGraphNode_t node, void *dptr_out)
 {
@@ -654,19 +553,12 @@ static int add_any(cudaGraphNode_t *node, cudaGraph_t graph, const cudaGraphNode
     return add(make_any(p, &task), &task, graph, before, count, node);
 }
 
-cudaError_t cudaGraphAddNode(cudaGraphNode_t *pGraphNode, cudaGraph_t graph, const cudaGraphNode_t *pDependencies,
-                             const cudaGraphEdgeData *dependencyData, size_t numDependencies,
-                             struct cudaGraphNodeParams *nodeParams)
-{
-    return note(add_any(pGraphNode, graph, pDependencies, dependencyData, numDependencies, nodeParams));
-}
-
-cudaError_t cudaGraphNodeSetParams(cudaGraphNode_t node, struct cudaGraphNodeParams *nodeParams)
-{
-    struct leatc_task *task = NULL;
-
-    return note(set(make_any(nodeParams, &task), &task, node));
-}
+FORWARD(cudaError_t cudaGraphAddNode(cudaGraphNode_t *pGraphNode, cudaGraph_t graph,
+                                     const cudaGraphNode_t *pDependencies, const cudaGraphEdgeData *dependencyData,
+                                     size_t numDependencies, struct cudaGraphNodeParams *nodeParams),
+        add_any(pGraphNode, graph, pDependencies, dependencyData, numDependencies, nodeParams))
+FORWARD_TASK(cudaError_t cudaGraphNodeSetParams(cudaGraphNode_t node, struct cudaGraphNodeParams *nodeParams),
+             set(make_any(nodeParams, &task), &task, node))
 
 cudaError_t cudaGraphExecNodeSetParams(cudaGraphExec_t graphExec, cudaGraphNode_t node,
                                        struct cudaGraphNodeParams *nodeParams)

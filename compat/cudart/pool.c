@@ -1,37 +1,27 @@
 /* pool.c - pools and allocation in stream order. */
 #include "cudart/cudart.h"
 
-cudaError_t cudaMallocAsync(void **devPtr, size_t size, cudaStream_t hStream)
+FORWARD_STREAM(cudaMallocAsync, cudaMallocAsync_ptsz, (void **devPtr, size_t size, cudaStream_t stream),
+               leatc_alloc_async(NULL, size, on, devPtr))
+
+static int alloc_from(struct leatc_pool *pool, size_t bytes, struct leatc_stream *stream, void **ptr)
 {
-    return note(leatc_alloc_async(NULL, size, stream_of(hStream), devPtr));
+    LEATC_TRY(leatc_pool_check(pool));
+    return leatc_alloc_async(pool, bytes, stream, ptr);
 }
 
-cudaError_t cudaMallocFromPoolAsync(void **ptr, size_t size, cudaMemPool_t memPool, cudaStream_t stream)
-{
-    int result = leatc_pool_check(pool_of(memPool));
+FORWARD_STREAM(cudaMallocFromPoolAsync, cudaMallocFromPoolAsync_ptsz,
+               (void **ptr, size_t size, cudaMemPool_t memPool, cudaStream_t stream),
+               alloc_from(pool_of(memPool), size, on, ptr))
 
-    return note(result == LEATC_OK ? leatc_alloc_async(pool_of(memPool), size, stream_of(stream), ptr) : result);
-}
-
-cudaError_t cudaFreeAsync(void *devPtr, cudaStream_t hStream)
-{
-    return note(leatc_free_async(devPtr, stream_of(hStream)));
-}
-
-cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t *memPool, int device)
-{
-    return note(leatc_pool_default(device, (struct leatc_pool **)(void *)memPool));
-}
-
-cudaError_t cudaDeviceGetMemPool(cudaMemPool_t *memPool, int device)
-{
-    return note(leatc_pool_current(device, (struct leatc_pool **)(void *)memPool));
-}
-
-cudaError_t cudaDeviceSetMemPool(int device, cudaMemPool_t memPool)
-{
-    return note(leatc_pool_set_current(device, pool_of(memPool)));
-}
+FORWARD_STREAM(cudaFreeAsync, cudaFreeAsync_ptsz, (void *devPtr, cudaStream_t stream),
+               leatc_free_async(devPtr, on))
+FORWARD(cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t *memPool, int device),
+        leatc_pool_default(device, (struct leatc_pool **)(void *)memPool))
+FORWARD(cudaError_t cudaDeviceGetMemPool(cudaMemPool_t *memPool, int device),
+        leatc_pool_current(device, (struct leatc_pool **)(void *)memPool))
+FORWARD(cudaError_t cudaDeviceSetMemPool(int device, cudaMemPool_t memPool),
+        leatc_pool_set_current(device, pool_of(memPool)))
 
 /* A pool by what it is for: there are pools of device memory alone. */
 static int check_place(const struct cudaMemLocation *location, enum cudaMemAllocationType type)
@@ -90,25 +80,13 @@ cudaError_t cudaMemPoolCreate(cudaMemPool_t *memPool, const struct cudaMemPoolPr
                                   (struct leatc_pool **)(void *)memPool));
 }
 
-cudaError_t cudaMemPoolDestroy(cudaMemPool_t memPool)
-{
-    return note(leatc_pool_destroy(pool_of(memPool)));
-}
-
-cudaError_t cudaMemPoolTrimTo(cudaMemPool_t memPool, size_t minBytesToKeep)
-{
-    return note(leatc_pool_trim(pool_of(memPool), minBytesToKeep));
-}
-
-cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t memPool, enum cudaMemPoolAttr attr, void *value)
-{
-    return note(leatc_pool_set(pool_of(memPool), (int)attr, value));
-}
-
-cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t memPool, enum cudaMemPoolAttr attr, void *value)
-{
-    return note(leatc_pool_get(pool_of(memPool), (int)attr, value));
-}
+FORWARD(cudaError_t cudaMemPoolDestroy(cudaMemPool_t memPool), leatc_pool_destroy(pool_of(memPool)))
+FORWARD(cudaError_t cudaMemPoolTrimTo(cudaMemPool_t memPool, size_t minBytesToKeep),
+        leatc_pool_trim(pool_of(memPool), minBytesToKeep))
+FORWARD(cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t memPool, enum cudaMemPoolAttr attr, void *value),
+        leatc_pool_set(pool_of(memPool), (int)attr, value))
+FORWARD(cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t memPool, enum cudaMemPoolAttr attr, void *value),
+        leatc_pool_get(pool_of(memPool), (int)attr, value))
 
 cudaError_t cudaMemPoolSetAccess(cudaMemPool_t memPool, const struct cudaMemAccessDesc *descList, size_t count)
 {

@@ -6,56 +6,31 @@ _Static_assert(sizeof(cudaIpcMemHandle_t) == LEATC_SHARE_BYTES &&
                    sizeof(struct cudaMemPoolPtrExportData) == LEATC_SHARE_BYTES,
                "the vendor's structs have room for a handle, and no more");
 
-cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t *handle, void *devPtr)
-{
-    return note(handle ? leatc_share_memory(devPtr, handle) : LEATC_INVALID_VALUE);
-}
-
-cudaError_t cudaIpcOpenMemHandle(void **devPtr, cudaIpcMemHandle_t handle, unsigned int flags)
-{
-    return note(flags == cudaIpcMemLazyEnablePeerAccess ? leatc_share_open(&handle, devPtr) : LEATC_INVALID_VALUE);
-}
-
-cudaError_t cudaIpcCloseMemHandle(void *devPtr)
-{
-    return note(leatc_share_close(devPtr));
-}
-
-cudaError_t cudaIpcGetEventHandle(cudaIpcEventHandle_t *handle, cudaEvent_t event)
-{
-    return note(handle ? leatc_share_event(event_of(event), handle) : LEATC_INVALID_VALUE);
-}
-
-cudaError_t cudaIpcOpenEventHandle(cudaEvent_t *event, cudaIpcEventHandle_t handle)
-{
-    return note(leatc_share_open_event(&handle, (struct leatc_event **)(void *)event));
-}
-
-cudaError_t cudaMemPoolExportToShareableHandle(void *shareableHandle, cudaMemPool_t memPool,
-                                               enum cudaMemAllocationHandleType handleType, unsigned int flags)
-{
-    if (!shareableHandle || flags || handleType != cudaMemHandleTypePosixFileDescriptor)
-        return note(LEATC_INVALID_VALUE);
-    return note(leatc_share_pool(pool_of(memPool), shareableHandle));
-}
+FORWARD(cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t *handle, void *devPtr),
+        handle ? leatc_share_memory(devPtr, handle) : LEATC_INVALID_VALUE)
+FORWARD(cudaError_t cudaIpcOpenMemHandle(void **devPtr, cudaIpcMemHandle_t handle, unsigned int flags),
+        flags == cudaIpcMemLazyEnablePeerAccess ? leatc_share_open(&handle, devPtr) : LEATC_INVALID_VALUE)
+FORWARD(cudaError_t cudaIpcCloseMemHandle(void *devPtr), leatc_share_close(devPtr))
+FORWARD(cudaError_t cudaIpcGetEventHandle(cudaIpcEventHandle_t *handle, cudaEvent_t event),
+        handle ? leatc_share_event(event_of(event), handle) : LEATC_INVALID_VALUE)
+FORWARD(cudaError_t cudaIpcOpenEventHandle(cudaEvent_t *event, cudaIpcEventHandle_t handle),
+        leatc_share_open_event(&handle, (struct leatc_event **)(void *)event))
+FORWARD(cudaError_t cudaMemPoolExportToShareableHandle(void *shareableHandle, cudaMemPool_t memPool,
+                                                       enum cudaMemAllocationHandleType handleType,
+                                                       unsigned int flags),
+        !shareableHandle || flags || handleType != cudaMemHandleTypePosixFileDescriptor
+            ? LEATC_INVALID_VALUE
+            : leatc_share_pool(pool_of(memPool), shareableHandle))
 
 /* The handle is the descriptor itself, as a pointer. */
-cudaError_t cudaMemPoolImportFromShareableHandle(cudaMemPool_t *memPool, void *shareableHandle,
-                                                 enum cudaMemAllocationHandleType handleType, unsigned int flags)
-{
-    if (flags || handleType != cudaMemHandleTypePosixFileDescriptor)
-        return note(LEATC_INVALID_VALUE);
-    return note(
-        leatc_share_open_pool((int)(intptr_t)shareableHandle, false, (struct leatc_pool **)(void *)memPool));
-}
-
-cudaError_t cudaMemPoolExportPointer(struct cudaMemPoolPtrExportData *exportData, void *ptr)
-{
-    return note(exportData && ptr ? leatc_share_pointer(ptr, exportData) : LEATC_INVALID_VALUE);
-}
-
-cudaError_t cudaMemPoolImportPointer(void **ptr, cudaMemPool_t memPool,
-                                     struct cudaMemPoolPtrExportData *exportData)
-{
-    return note(leatc_share_open_pointer(pool_of(memPool), exportData, ptr));
-}
+FORWARD(cudaError_t cudaMemPoolImportFromShareableHandle(cudaMemPool_t *memPool, void *shareableHandle,
+                                                         enum cudaMemAllocationHandleType handleType,
+                                                         unsigned int flags),
+        flags || handleType != cudaMemHandleTypePosixFileDescriptor
+            ? LEATC_INVALID_VALUE
+            : leatc_share_open_pool((int)(intptr_t)shareableHandle, false, (struct leatc_pool **)(void *)memPool))
+FORWARD(cudaError_t cudaMemPoolExportPointer(struct cudaMemPoolPtrExportData *exportData, void *ptr),
+        exportData &&ptr ? leatc_share_pointer(ptr, exportData) : LEATC_INVALID_VALUE)
+FORWARD(cudaError_t cudaMemPoolImportPointer(void **ptr, cudaMemPool_t memPool,
+                                             struct cudaMemPoolPtrExportData *exportData),
+        leatc_share_open_pointer(pool_of(memPool), exportData, ptr))

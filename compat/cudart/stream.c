@@ -11,68 +11,40 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *pStream, unsigned int flags)
     return cudaStreamCreateWithPriority(pStream, flags, 0);
 }
 
-cudaError_t cudaStreamCreateWithPriority(cudaStream_t *pStream, unsigned int flags, int priority)
-{
-    return note(leatc_stream_create(flags, leatc_priority_limited(priority, LEATC_PRIORITY_HIGHEST, 0),
-                                    (struct leatc_stream **)(void *)pStream));
-}
+FORWARD(cudaError_t cudaStreamCreateWithPriority(cudaStream_t *pStream, unsigned int flags, int priority),
+        leatc_stream_create(flags, leatc_priority_limited(priority, LEATC_PRIORITY_HIGHEST, 0),
+                            (struct leatc_stream **)(void *)pStream))
+FORWARD(cudaError_t cudaStreamDestroy(cudaStream_t stream), leatc_stream_destroy(stream_of(stream)))
+FORWARD_STREAM(cudaStreamGetPriority, cudaStreamGetPriority_ptsz, (cudaStream_t stream, int *priority),
+               leatc_stream_priority(on, priority))
+FORWARD_STREAM(cudaStreamGetFlags, cudaStreamGetFlags_ptsz, (cudaStream_t stream, unsigned int *flags),
+               leatc_stream_flags(on, flags))
+FORWARD_STREAM(cudaStreamGetId, cudaStreamGetId_ptsz, (cudaStream_t stream, unsigned long long *streamId),
+               leatc_stream_id(on, streamId))
+FORWARD_STREAM(cudaStreamGetDevice, cudaStreamGetDevice_ptsz, (cudaStream_t stream, int *device),
+               leatc_stream_ordinal(on, device))
+FORWARD_STREAM(cudaStreamSynchronize, cudaStreamSynchronize_ptsz, (cudaStream_t stream),
+               leatc_stream_synchronize(on))
+FORWARD_STREAM(cudaStreamQuery, cudaStreamQuery_ptsz, (cudaStream_t stream), leatc_stream_query(on))
 
-cudaError_t cudaStreamDestroy(cudaStream_t stream)
-{
-    return note(leatc_stream_destroy(stream_of(stream)));
-}
-
-cudaError_t cudaStreamGetPriority(cudaStream_t hStream, int *priority)
-{
-    return note(leatc_stream_priority(stream_of(hStream), priority));
-}
-
-cudaError_t cudaStreamGetFlags(cudaStream_t hStream, unsigned int *flags)
-{
-    return note(leatc_stream_flags(stream_of(hStream), flags));
-}
-
-cudaError_t cudaStreamGetId(cudaStream_t hStream, unsigned long long *streamId)
-{
-    return note(leatc_stream_id(stream_of(hStream), streamId));
-}
-
-cudaError_t cudaStreamGetDevice(cudaStream_t hStream, int *device)
-{
-    return note(leatc_stream_ordinal(stream_of(hStream), device));
-}
-
-cudaError_t cudaStreamSynchronize(cudaStream_t stream)
-{
-    return note(leatc_stream_synchronize(stream_of(stream)));
-}
-
-cudaError_t cudaStreamQuery(cudaStream_t stream)
-{
-    return note(leatc_stream_query(stream_of(stream)));
-}
-
-cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned int flags)
+static int wait_event(struct leatc_stream *stream, cudaEvent_t event, unsigned flags)
 {
     if (flags & ~(unsigned)cudaEventWaitExternal)
-        return note(LEATC_INVALID_VALUE);
-    return note(flags ? leatc_stream_wait_external(stream_of(stream), event_of(event))
-                      : leatc_stream_wait(stream_of(stream), event_of(event)));
+        return LEATC_INVALID_VALUE;
+    return flags ? leatc_stream_wait_external(stream, event_of(event))
+                 : leatc_stream_wait(stream, event_of(event));
 }
 
-cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t callback, void *userData,
-                                  unsigned int flags)
-{
-    if (flags)
-        return note(LEATC_INVALID_VALUE);
-    return note(leatc_stream_callback(stream_of(stream), (void (*)(void *, int, void *))(void (*)(void))callback,
-                                      userData));
-}
+FORWARD_STREAM(cudaStreamWaitEvent, cudaStreamWaitEvent_ptsz,
+               (cudaStream_t stream, cudaEvent_t event, unsigned int flags), wait_event(on, event, flags))
 
-cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t fn, void *userData)
-{
-    return note(leatc_stream_host_function(stream_of(stream), fn, userData));
-}
+FORWARD_STREAM(cudaStreamAddCallback, cudaStreamAddCallback_ptsz,
+               (cudaStream_t stream, cudaStreamCallback_t callback, void *userData, unsigned int flags),
+               flags
+                   ? LEATC_INVALID_VALUE
+                   : leatc_stream_callback(on, (void (*)(void *, int, void *))(void (*)(void))callback, userData))
+FORWARD_STREAM(cudaLaunchHostFunc, cudaLaunchHostFunc_ptsz, (cudaStream_t stream, cudaHostFn_t fn, void *userData),
+               leatc_stream_host_function(on, fn, userData))
 
 /* ---- attributes: how threads wait for the stream is kept, and the rest is as it always is ---- */
 
@@ -105,10 +77,9 @@ static int get_attribute(struct leatc_stream *stream, cudaStreamAttrID attribute
     }
 }
 
-cudaError_t cudaStreamGetAttribute(cudaStream_t hStream, cudaStreamAttrID attr, cudaStreamAttrValue *value_out)
-{
-    return note(get_attribute(stream_of(hStream), attr, value_out));
-}
+FORWARD_STREAM(cudaStreamGetAttribute, cudaStreamGetAttribute_ptsz,
+               (cudaStream_t stream, cudaStreamAttrID attr, cudaStreamAttrValue *value_out),
+               get_attribute(on, attr, value_out))
 
 /* The devices say that a window is 0 bytes at most, and have one domain. */
 static int set_attribute(struct leatc_stream *stream, cudaStreamAttrID attribute, const cudaStreamAttrValue *value)
@@ -136,10 +107,9 @@ static int set_attribute(struct leatc_stream *stream, cudaStreamAttrID attribute
     }
 }
 
-cudaError_t cudaStreamSetAttribute(cudaStream_t hStream, cudaStreamAttrID attr, const cudaStreamAttrValue *value)
-{
-    return note(set_attribute(stream_of(hStream), attr, value));
-}
+FORWARD_STREAM(cudaStreamSetAttribute, cudaStreamSetAttribute_ptsz,
+               (cudaStream_t stream, cudaStreamAttrID attr, const cudaStreamAttrValue *value),
+               set_attribute(on, attr, value))
 
 cudaError_t cudaStreamCopyAttributes(cudaStream_t dst, cudaStream_t src)
 {
@@ -149,10 +119,7 @@ cudaError_t cudaStreamCopyAttributes(cudaStream_t dst, cudaStream_t src)
 }
 
 /* Windows are the only thing that persists, and there are none. */
-cudaError_t cudaCtxResetPersistingL2Cache(void)
-{
-    return note(leatc_init());
-}
+FORWARD(cudaError_t cudaCtxResetPersistingL2Cache(void), leatc_init())
 
 /* ---- events ---- */
 
@@ -161,40 +128,24 @@ cudaError_t cudaEventCreate(cudaEvent_t *event)
     return cudaEventCreateWithFlags(event, cudaEventDefault);
 }
 
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned int flags)
-{
-    return note(leatc_event_create(flags, (struct leatc_event **)(void *)event));
-}
+FORWARD(cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned int flags),
+        leatc_event_create(flags, (struct leatc_event **)(void *)event))
+FORWARD_STREAM(cudaEventRecord, cudaEventRecord_ptsz, (cudaEvent_t event, cudaStream_t stream),
+               leatc_event_record(event_of(event), on))
 
-cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
-{
-    return note(leatc_event_record(event_of(event), stream_of(stream)));
-}
-
-cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned int flags)
+static int record_event(cudaEvent_t event, struct leatc_stream *stream, unsigned flags)
 {
     if (flags & ~(unsigned)cudaEventRecordExternal)
-        return note(LEATC_INVALID_VALUE);
-    return flags ? note(leatc_event_record_external(event_of(event), stream_of(stream)))
-                 : cudaEventRecord(event, stream);
+        return LEATC_INVALID_VALUE;
+    return flags ? leatc_event_record_external(event_of(event), stream)
+                 : leatc_event_record(event_of(event), stream);
 }
 
-cudaError_t cudaEventQuery(cudaEvent_t event)
-{
-    return note(leatc_event_query(event_of(event)));
-}
+FORWARD_STREAM(cudaEventRecordWithFlags, cudaEventRecordWithFlags_ptsz,
+               (cudaEvent_t event, cudaStream_t stream, unsigned int flags), record_event(event, on, flags))
 
-cudaError_t cudaEventSynchronize(cudaEvent_t event)
-{
-    return note(leatc_event_synchronize(event_of(event)));
-}
-
-cudaError_t cudaEventDestroy(cudaEvent_t event)
-{
-    return note(leatc_event_destroy(event_of(event)));
-}
-
-cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end)
-{
-    return note(leatc_event_elapsed(ms, event_of(start), event_of(end)));
-}
+FORWARD(cudaError_t cudaEventQuery(cudaEvent_t event), leatc_event_query(event_of(event)))
+FORWARD(cudaError_t cudaEventSynchronize(cudaEvent_t event), leatc_event_synchronize(event_of(event)))
+FORWARD(cudaError_t cudaEventDestroy(cudaEvent_t event), leatc_event_destroy(event_of(event)))
+FORWARD(cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end),
+        leatc_event_elapsed(ms, event_of(start), event_of(end)))

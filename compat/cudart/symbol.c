@@ -1,15 +1,10 @@
 /* symbol.c - symbols: variables of the program itself. */
 #include "cudart/cudart.h"
 
-cudaError_t cudaGetSymbolAddress(void **devPtr, const void *symbol)
-{
-    return note(devPtr ? leatc_symbol_range(symbol, 0, 0, devPtr) : LEATC_INVALID_VALUE);
-}
-
-cudaError_t cudaGetSymbolSize(size_t *size, const void *symbol)
-{
-    return note(size ? leatc_symbol_bytes(symbol, size) : LEATC_INVALID_VALUE);
-}
+FORWARD(cudaError_t cudaGetSymbolAddress(void **devPtr, const void *symbol),
+        devPtr ? leatc_symbol_range(symbol, 0, 0, devPtr) : LEATC_INVALID_VALUE)
+FORWARD(cudaError_t cudaGetSymbolSize(size_t *size, const void *symbol),
+        size ? leatc_symbol_bytes(symbol, size) : LEATC_INVALID_VALUE)
 
 /* The memory of a symbol is the host's as well, so the kinds that name it as the device's are the default one. */
 int cudart_symbol(const void *symbol, size_t offset, size_t count, bool to_symbol, enum cudaMemcpyKind kind,
@@ -40,26 +35,17 @@ int cudart_copy_from_symbol(void *dst, const void *symbol, size_t count, size_t 
     return leatc_copy(dst, at, count, LEATC_DEFAULT, stream, async);
 }
 
-cudaError_t cudaMemcpyToSymbol(const void *symbol, const void *src, size_t count, size_t offset,
-                               enum cudaMemcpyKind kind)
-{
-    return note(cudart_copy_to_symbol(symbol, src, count, offset, kind, NULL, false));
-}
-
-cudaError_t cudaMemcpyFromSymbol(void *dst, const void *symbol, size_t count, size_t offset,
-                                 enum cudaMemcpyKind kind)
-{
-    return note(cudart_copy_from_symbol(dst, symbol, count, offset, kind, NULL, false));
-}
-
-cudaError_t cudaMemcpyToSymbolAsync(const void *symbol, const void *src, size_t count, size_t offset,
-                                    enum cudaMemcpyKind kind, cudaStream_t stream)
-{
-    return note(cudart_copy_to_symbol(symbol, src, count, offset, kind, stream_of(stream), true));
-}
-
-cudaError_t cudaMemcpyFromSymbolAsync(void *dst, const void *symbol, size_t count, size_t offset,
-                                      enum cudaMemcpyKind kind, cudaStream_t stream)
-{
-    return note(cudart_copy_from_symbol(dst, symbol, count, offset, kind, stream_of(stream), true));
-}
+FORWARD_SYNC(cudaMemcpyToSymbol, cudaMemcpyToSymbol_ptds,
+             (const void *symbol, const void *src, size_t count, size_t offset, enum cudaMemcpyKind kind),
+             cudart_copy_to_symbol(symbol, src, count, offset, kind, on, false))
+FORWARD_SYNC(cudaMemcpyFromSymbol, cudaMemcpyFromSymbol_ptds,
+             (void *dst, const void *symbol, size_t count, size_t offset, enum cudaMemcpyKind kind),
+             cudart_copy_from_symbol(dst, symbol, count, offset, kind, on, false))
+FORWARD_STREAM(cudaMemcpyToSymbolAsync, cudaMemcpyToSymbolAsync_ptsz,
+               (const void *symbol, const void *src, size_t count, size_t offset, enum cudaMemcpyKind kind,
+                cudaStream_t stream),
+               cudart_copy_to_symbol(symbol, src, count, offset, kind, on, true))
+FORWARD_STREAM(cudaMemcpyFromSymbolAsync, cudaMemcpyFromSymbolAsync_ptsz,
+               (void *dst, const void *symbol, size_t count, size_t offset, enum cudaMemcpyKind kind,
+                cudaStream_t stream),
+               cudart_copy_from_symbol(dst, symbol, count, offset, kind, on, true))
