@@ -359,83 +359,40 @@ FORWARD_TASK(cudaError_t cudaGraphAddEmptyNode(cudaGraphNode_t *pGraphNode, cuda
 
 /* ---- events ---- */
 
-static cudaError_t add_event(cudaGraphNode_t *node, cudaGraph_t graph, const cudaGraphNode_t *before, size_t count,
-                             int type, cudaEvent_t event)
-{
-    struct leatc_task *task = NULL;
-
-    return note(add(leatc_event_make(type, event_of(event), &task), &task, graph, before, count, node));
-}
-
-static cudaError_t get_event(cudaGraphNode_t node, int type, cudaEvent_t *event)
+static int get_event(cudaGraphNode_t node, int type, cudaEvent_t *event)
 {
     const struct leatc_task *task;
     int result = get(node, type, event, &task);
 
     if (result == LEATC_OK)
         memcpy(event, leatc_task_payload(task), sizeof(cudaEvent_t));
-    return note(result);
+    return result;
 }
 
-static cudaError_t set_event(cudaGraphNode_t node, int type, cudaEvent_t event)
-{
-    struct leatc_task *task = NULL;
-
-    return note(set(leatc_event_make(type, event_of(event), &task), &task, node));
-}
-
-static cudaError_t set_exec_event(cudaGraphExec_t executable, cudaGraphNode_t node, int type, cudaEvent_t event)
-{
-    struct leatc_task *task = NULL;
-
-    return note(set_exec(leatc_event_make(type, event_of(event), &task), &task, executable, node));
-}
-
-cudaError_t cudaGraphAddEventRecordNode(cudaGraphNode_t *pGraphNode, cudaGraph_t graph,
-                                        const cudaGraphNode_t *pDependencies, size_t numDependencies,
-                                        cudaEvent_t event)
-{
-    return add_event(pGraphNode, graph, pDependencies, numDependencies, LEATC_NODE_RECORD, event);
-}
-
-cudaError_t cudaGraphEventRecordNodeGetEvent(cudaGraphNode_t node, cudaEvent_t *event_out)
-{
-    return get_event(node, LEATC_NODE_RECORD, event_out);
-}
-
-cudaError_t cudaGraphEventRecordNodeSetEvent(cudaGraphNode_t node, cudaEvent_t event)
-{
-    return set_event(node, LEATC_NODE_RECORD, event);
-}
-
-cudaError_t cudaGraphExecEventRecordNodeSetEvent(cudaGraphExec_t hGraphExec, cudaGraphNode_t hNode,
-                                                 cudaEvent_t event)
-{
-    return set_exec_event(hGraphExec, hNode, LEATC_NODE_RECORD, event);
-}
-
-cudaError_t cudaGraphAddEventWaitNode(cudaGraphNode_t *pGraphNode, cudaGraph_t graph,
-                                      const cudaGraphNode_t *pDependencies, size_t numDependencies,
-                                      cudaEvent_t event)
-{
-    return add_event(pGraphNode, graph, pDependencies, numDependencies, LEATC_NODE_WAIT, event);
-}
-
-cudaError_t cudaGraphEventWaitNodeGetEvent(cudaGraphNode_t node, cudaEvent_t *event_out)
-{
-    return get_event(node, LEATC_NODE_WAIT, event_out);
-}
-
-cudaError_t cudaGraphEventWaitNodeSetEvent(cudaGraphNode_t node, cudaEvent_t event)
-{
-    return set_event(node, LEATC_NODE_WAIT, event);
-}
-
-cudaError_t cudaGraphExecEventWaitNodeSetEvent(cudaGraphExec_t hGraphExec, cudaGraphNode_t hNode,
-                                               cudaEvent_t event)
-{
-    return set_exec_event(hGraphExec, hNode, LEATC_NODE_WAIT, event);
-}
+FORWARD_TASK(cudaError_t cudaGraphAddEventRecordNode(cudaGraphNode_t *pGraphNode, cudaGraph_t graph,
+                                                     const cudaGraphNode_t *pDependencies, size_t numDependencies,
+                                                     cudaEvent_t event),
+             add(leatc_event_make(LEATC_NODE_RECORD, event_of(event), &task), &task, graph, pDependencies,
+                 numDependencies, pGraphNode))
+FORWARD(cudaError_t cudaGraphEventRecordNodeGetEvent(cudaGraphNode_t node, cudaEvent_t *event_out),
+        get_event(node, LEATC_NODE_RECORD, event_out))
+FORWARD_TASK(cudaError_t cudaGraphEventRecordNodeSetEvent(cudaGraphNode_t node, cudaEvent_t event),
+             set(leatc_event_make(LEATC_NODE_RECORD, event_of(event), &task), &task, node))
+FORWARD_TASK(cudaError_t cudaGraphExecEventRecordNodeSetEvent(cudaGraphExec_t hGraphExec, cudaGraphNode_t hNode,
+                                                              cudaEvent_t event),
+             set_exec(leatc_event_make(LEATC_NODE_RECORD, event_of(event), &task), &task, hGraphExec, hNode))
+FORWARD_TASK(cudaError_t cudaGraphAddEventWaitNode(cudaGraphNode_t *pGraphNode, cudaGraph_t graph,
+                                                   const cudaGraphNode_t *pDependencies, size_t numDependencies,
+                                                   cudaEvent_t event),
+             add(leatc_event_make(LEATC_NODE_WAIT, event_of(event), &task), &task, graph, pDependencies,
+                 numDependencies, pGraphNode))
+FORWARD(cudaError_t cudaGraphEventWaitNodeGetEvent(cudaGraphNode_t node, cudaEvent_t *event_out),
+        get_event(node, LEATC_NODE_WAIT, event_out))
+FORWARD_TASK(cudaError_t cudaGraphEventWaitNodeSetEvent(cudaGraphNode_t node, cudaEvent_t event),
+             set(leatc_event_make(LEATC_NODE_WAIT, event_of(event), &task), &task, node))
+FORWARD_TASK(cudaError_t cudaGraphExecEventWaitNodeSetEvent(cudaGraphExec_t hGraphExec, cudaGraphNode_t hNode,
+                                                            cudaEvent_t event),
+             set_exec(leatc_event_make(LEATC_NODE_WAIT, event_of(event), &task), &task, hGraphExec, hNode))
 
 /* ---- memory ---- */
 

@@ -263,53 +263,22 @@ static int copy_rows(hipArray_const_t array, size_t x, size_t y, const void *ptr
                     : leatc_hip_copy_box(&outside, &inside, bytes, stream, async);
 }
 
-hipError_t hipMemcpy2DToArray(hipArray_t dst, size_t x, size_t y, const void *src, size_t srcPitch, size_t width,
-                              size_t height, hipMemcpyKind kind)
-{
-    return note(copy_rows(dst, x, y, src, srcPitch, width, height, kind, true, NULL, false));
-}
-
-hipError_t hipMemcpy2DToArray_spt(hipArray_t dst, size_t x, size_t y, const void *src, size_t srcPitch,
-                                  size_t width, size_t height, hipMemcpyKind kind)
-{
-    return note(copy_rows(dst, x, y, src, srcPitch, width, height, kind, true, LEATC_STREAM_PER_THREAD, false));
-}
-
-hipError_t hipMemcpy2DToArrayAsync(hipArray_t dst, size_t x, size_t y, const void *src, size_t srcPitch,
-                                   size_t width, size_t height, hipMemcpyKind kind, hipStream_t stream)
-{
-    return note(copy_rows(dst, x, y, src, srcPitch, width, height, kind, true, stream_of(stream), true));
-}
-
-hipError_t hipMemcpy2DToArrayAsync_spt(hipArray_t dst, size_t x, size_t y, const void *src, size_t srcPitch,
-                                       size_t width, size_t height, hipMemcpyKind kind, hipStream_t stream)
-{
-    return note(copy_rows(dst, x, y, src, srcPitch, width, height, kind, true, leatc_per_thread(stream), true));
-}
-
-hipError_t hipMemcpy2DFromArray(void *dst, size_t dstPitch, hipArray_const_t src, size_t x, size_t y, size_t width,
-                                size_t height, hipMemcpyKind kind)
-{
-    return note(copy_rows(src, x, y, dst, dstPitch, width, height, kind, false, NULL, false));
-}
-
-hipError_t hipMemcpy2DFromArray_spt(void *dst, size_t dstPitch, hipArray_const_t src, size_t x, size_t y,
-                                    size_t width, size_t height, hipMemcpyKind kind)
-{
-    return note(copy_rows(src, x, y, dst, dstPitch, width, height, kind, false, LEATC_STREAM_PER_THREAD, false));
-}
-
-hipError_t hipMemcpy2DFromArrayAsync(void *dst, size_t dstPitch, hipArray_const_t src, size_t x, size_t y,
-                                     size_t width, size_t height, hipMemcpyKind kind, hipStream_t stream)
-{
-    return note(copy_rows(src, x, y, dst, dstPitch, width, height, kind, false, stream_of(stream), true));
-}
-
-hipError_t hipMemcpy2DFromArrayAsync_spt(void *dst, size_t dstPitch, hipArray_const_t src, size_t x, size_t y,
-                                         size_t width, size_t height, hipMemcpyKind kind, hipStream_t stream)
-{
-    return note(copy_rows(src, x, y, dst, dstPitch, width, height, kind, false, leatc_per_thread(stream), true));
-}
+FORWARD_SYNC(hipMemcpy2DToArray, hipMemcpy2DToArray_spt,
+             (hipArray_t dst, size_t x, size_t y, const void *src, size_t srcPitch, size_t width, size_t height,
+              hipMemcpyKind kind),
+             copy_rows(dst, x, y, src, srcPitch, width, height, kind, true, on, false))
+FORWARD_STREAM(hipMemcpy2DToArrayAsync, hipMemcpy2DToArrayAsync_spt,
+               (hipArray_t dst, size_t x, size_t y, const void *src, size_t srcPitch, size_t width, size_t height,
+                hipMemcpyKind kind, hipStream_t stream),
+               copy_rows(dst, x, y, src, srcPitch, width, height, kind, true, on, true))
+FORWARD_SYNC(hipMemcpy2DFromArray, hipMemcpy2DFromArray_spt,
+             (void *dst, size_t dstPitch, hipArray_const_t src, size_t x, size_t y, size_t width, size_t height,
+              hipMemcpyKind kind),
+             copy_rows(src, x, y, dst, dstPitch, width, height, kind, false, on, false))
+FORWARD_STREAM(hipMemcpy2DFromArrayAsync, hipMemcpy2DFromArrayAsync_spt,
+               (void *dst, size_t dstPitch, hipArray_const_t src, size_t x, size_t y, size_t width, size_t height,
+                hipMemcpyKind kind, hipStream_t stream),
+               copy_rows(src, x, y, dst, dstPitch, width, height, kind, false, on, true))
 
 static int between_arrays(hipArray_const_t dst, size_t dst_x, size_t dst_y, hipArray_const_t src, size_t src_x,
                           size_t src_y, hipExtent bytes)
@@ -400,25 +369,15 @@ static int copy_row(hipArray_const_t array, size_t offset, const void *ptr, size
     return copy_line(array, offset, 0, ptr, bytes, to_array, stream, async);
 }
 
-hipError_t hipMemcpyAtoH(void *dst, hipArray_t src, size_t offset, size_t bytes)
-{
-    return note(copy_row(src, offset, dst, bytes, false, NULL, false));
-}
-
-hipError_t hipMemcpyHtoA(hipArray_t dst, size_t offset, const void *src, size_t bytes)
-{
-    return note(copy_row(dst, offset, src, bytes, true, NULL, false));
-}
-
-hipError_t hipMemcpyAtoHAsync(void *dst, hipArray_t src, size_t offset, size_t bytes, hipStream_t stream)
-{
-    return note(copy_row(src, offset, dst, bytes, false, stream_of(stream), true));
-}
-
-hipError_t hipMemcpyHtoAAsync(hipArray_t dst, size_t offset, const void *src, size_t bytes, hipStream_t stream)
-{
-    return note(copy_row(dst, offset, src, bytes, true, stream_of(stream), true));
-}
+FORWARD(hipError_t hipMemcpyAtoH(void *dst, hipArray_t src, size_t offset, size_t bytes),
+        copy_row(src, offset, dst, bytes, false, NULL, false))
+FORWARD(hipError_t hipMemcpyHtoA(hipArray_t dst, size_t offset, const void *src, size_t bytes),
+        copy_row(dst, offset, src, bytes, true, NULL, false))
+FORWARD(hipError_t hipMemcpyAtoHAsync(void *dst, hipArray_t src, size_t offset, size_t bytes, hipStream_t stream),
+        copy_row(src, offset, dst, bytes, false, stream_of(stream), true))
+FORWARD(hipError_t hipMemcpyHtoAAsync(hipArray_t dst, size_t offset, const void *src, size_t bytes,
+                                      hipStream_t stream),
+        copy_row(dst, offset, src, bytes, true, stream_of(stream), true))
 
 static int copy_device_row(hipArray_const_t array, size_t offset, const void *ptr, size_t bytes, bool to_array)
 {
@@ -430,20 +389,12 @@ static int copy_device_row(hipArray_const_t array, size_t offset, const void *pt
     return copy_row(array, offset, ptr, bytes, to_array, NULL, false);
 }
 
-hipError_t hipMemcpyAtoD(hipDeviceptr_t dst, hipArray_t src, size_t offset, size_t bytes)
-{
-    return note(copy_device_row(src, offset, dst, bytes, false));
-}
-
-hipError_t hipMemcpyDtoA(hipArray_t dst, size_t offset, hipDeviceptr_t src, size_t bytes)
-{
-    return note(copy_device_row(dst, offset, src, bytes, true));
-}
-
-hipError_t hipMemcpyAtoA(hipArray_t dst, size_t dstOffset, hipArray_t src, size_t srcOffset, size_t bytes)
-{
-    return note(between_arrays(dst, dstOffset, 0, src, srcOffset, 0, make_hipExtent(bytes, bytes ? 1 : 0, 1)));
-}
+FORWARD(hipError_t hipMemcpyAtoD(hipDeviceptr_t dst, hipArray_t src, size_t offset, size_t bytes),
+        copy_device_row(src, offset, dst, bytes, false))
+FORWARD(hipError_t hipMemcpyDtoA(hipArray_t dst, size_t offset, hipDeviceptr_t src, size_t bytes),
+        copy_device_row(dst, offset, src, bytes, true))
+FORWARD(hipError_t hipMemcpyAtoA(hipArray_t dst, size_t dstOffset, hipArray_t src, size_t srcOffset, size_t bytes),
+        between_arrays(dst, dstOffset, 0, src, srcOffset, 0, make_hipExtent(bytes, bytes ? 1 : 0, 1)))
 
 /* ---- mipmapped arrays: there are none ---- */
 
@@ -493,10 +444,7 @@ hipError_t hipCreateTextureObject(hipTextureObject_t *texture, const hipResource
     return note(texture && resource && desc ? LEATC_NOT_SUPPORTED : LEATC_INVALID_VALUE);
 }
 
-hipError_t hipDestroyTextureObject(hipTextureObject_t texture)
-{
-    return note(texture ? LEATC_INVALID_VALUE : LEATC_OK);
-}
+FORWARD(hipError_t hipDestroyTextureObject(hipTextureObject_t texture), texture ? LEATC_INVALID_VALUE : LEATC_OK)
 
 hipError_t hipTexObjectCreate(hipTextureObject_t *texture, const HIP_RESOURCE_DESC *resource,
                               const HIP_TEXTURE_DESC *desc, const HIP_RESOURCE_VIEW_DESC *view)
@@ -510,12 +458,6 @@ hipError_t hipTexObjectDestroy(hipTextureObject_t texture)
     return hipDestroyTextureObject(texture);
 }
 
-hipError_t hipCreateSurfaceObject(hipSurfaceObject_t *surface, const hipResourceDesc *resource)
-{
-    return note(surface && resource ? LEATC_NOT_SUPPORTED : LEATC_INVALID_VALUE);
-}
-
-hipError_t hipDestroySurfaceObject(hipSurfaceObject_t surface)
-{
-    return note(surface ? LEATC_INVALID_VALUE : LEATC_OK);
-}
+FORWARD(hipError_t hipCreateSurfaceObject(hipSurfaceObject_t *surface, const hipResourceDesc *resource),
+        surface &&resource ? LEATC_NOT_SUPPORTED : LEATC_INVALID_VALUE)
+FORWARD(hipError_t hipDestroySurfaceObject(hipSurfaceObject_t surface), surface ? LEATC_INVALID_VALUE : LEATC_OK)

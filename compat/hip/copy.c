@@ -10,15 +10,8 @@ static int copy_range(void *dst, const void *src, size_t bytes, hipMemcpyKind ki
     return of_stream(leatc_copy(dst, src, bytes, LEATC_DEFAULT, stream, mode));
 }
 
-hipError_t hipMemcpy(void *dst, const void *src, size_t bytes, hipMemcpyKind kind)
-{
-    return note(copy_range(dst, src, bytes, kind, NULL, false));
-}
-
-hipError_t hipMemcpy_spt(void *dst, const void *src, size_t bytes, hipMemcpyKind kind)
-{
-    return note(copy_range(dst, src, bytes, kind, LEATC_STREAM_PER_THREAD, false));
-}
+FORWARD_SYNC(hipMemcpy, hipMemcpy_spt, (void *dst, const void *src, size_t bytes, hipMemcpyKind kind),
+             copy_range(dst, src, bytes, kind, on, false))
 
 hipError_t hipMemcpyWithStream(void *dst, const void *src, size_t bytes, hipMemcpyKind kind, hipStream_t stream)
 {
@@ -27,45 +20,21 @@ hipError_t hipMemcpyWithStream(void *dst, const void *src, size_t bytes, hipMemc
     return note(result == LEATC_OK ? of_stream(leatc_stream_synchronize(stream_of(stream))) : result);
 }
 
-hipError_t hipMemcpyAsync(void *dst, const void *src, size_t bytes, hipMemcpyKind kind, hipStream_t stream)
-{
-    return note(copy_range(dst, src, bytes, kind, stream_of(stream), true));
-}
-
-hipError_t hipMemcpyAsync_spt(void *dst, const void *src, size_t bytes, hipMemcpyKind kind, hipStream_t stream)
-{
-    return note(copy_range(dst, src, bytes, kind, leatc_per_thread(stream), true));
-}
-
-hipError_t hipMemcpyHtoD(hipDeviceptr_t dst, void *src, size_t bytes)
-{
-    return note(copy_range(dst, src, bytes, hipMemcpyHostToDevice, NULL, false));
-}
-
-hipError_t hipMemcpyDtoH(void *dst, hipDeviceptr_t src, size_t bytes)
-{
-    return note(copy_range(dst, src, bytes, hipMemcpyDeviceToHost, NULL, false));
-}
-
-hipError_t hipMemcpyDtoD(hipDeviceptr_t dst, hipDeviceptr_t src, size_t bytes)
-{
-    return note(copy_range(dst, src, bytes, hipMemcpyDeviceToDevice, NULL, false));
-}
-
-hipError_t hipMemcpyHtoDAsync(hipDeviceptr_t dst, void *src, size_t bytes, hipStream_t stream)
-{
-    return note(copy_range(dst, src, bytes, hipMemcpyHostToDevice, stream_of(stream), true));
-}
-
-hipError_t hipMemcpyDtoHAsync(void *dst, hipDeviceptr_t src, size_t bytes, hipStream_t stream)
-{
-    return note(copy_range(dst, src, bytes, hipMemcpyDeviceToHost, stream_of(stream), true));
-}
-
-hipError_t hipMemcpyDtoDAsync(hipDeviceptr_t dst, hipDeviceptr_t src, size_t bytes, hipStream_t stream)
-{
-    return note(copy_range(dst, src, bytes, hipMemcpyDeviceToDevice, stream_of(stream), true));
-}
+FORWARD_STREAM(hipMemcpyAsync, hipMemcpyAsync_spt,
+               (void *dst, const void *src, size_t bytes, hipMemcpyKind kind, hipStream_t stream),
+               copy_range(dst, src, bytes, kind, on, true))
+FORWARD(hipError_t hipMemcpyHtoD(hipDeviceptr_t dst, void *src, size_t bytes),
+        copy_range(dst, src, bytes, hipMemcpyHostToDevice, NULL, false))
+FORWARD(hipError_t hipMemcpyDtoH(void *dst, hipDeviceptr_t src, size_t bytes),
+        copy_range(dst, src, bytes, hipMemcpyDeviceToHost, NULL, false))
+FORWARD(hipError_t hipMemcpyDtoD(hipDeviceptr_t dst, hipDeviceptr_t src, size_t bytes),
+        copy_range(dst, src, bytes, hipMemcpyDeviceToDevice, NULL, false))
+FORWARD(hipError_t hipMemcpyHtoDAsync(hipDeviceptr_t dst, void *src, size_t bytes, hipStream_t stream),
+        copy_range(dst, src, bytes, hipMemcpyHostToDevice, stream_of(stream), true))
+FORWARD(hipError_t hipMemcpyDtoHAsync(void *dst, hipDeviceptr_t src, size_t bytes, hipStream_t stream),
+        copy_range(dst, src, bytes, hipMemcpyDeviceToHost, stream_of(stream), true))
+FORWARD(hipError_t hipMemcpyDtoDAsync(hipDeviceptr_t dst, hipDeviceptr_t src, size_t bytes, hipStream_t stream),
+        copy_range(dst, src, bytes, hipMemcpyDeviceToDevice, stream_of(stream), true))
 
 static int copy_peer(void *dst, int dst_device, const void *src, int src_device, size_t bytes,
                      struct leatc_stream *stream, enum leatc_mode mode)
@@ -75,28 +44,18 @@ static int copy_peer(void *dst, int dst_device, const void *src, int src_device,
     return copy_range(dst, src, bytes, hipMemcpyDeviceToDevice, stream, mode);
 }
 
-hipError_t hipMemcpyPeer(void *dst, int dstDevice, const void *src, int srcDevice, size_t bytes)
-{
-    return note(copy_peer(dst, dstDevice, src, srcDevice, bytes, NULL, LEATC_PEER));
-}
-
-hipError_t hipMemcpyPeerAsync(void *dst, int dstDevice, const void *src, int srcDevice, size_t bytes,
-                              hipStream_t stream)
-{
-    return note(copy_peer(dst, dstDevice, src, srcDevice, bytes, stream_of(stream), LEATC_ASYNC));
-}
+FORWARD(hipError_t hipMemcpyPeer(void *dst, int dstDevice, const void *src, int srcDevice, size_t bytes),
+        copy_peer(dst, dstDevice, src, srcDevice, bytes, NULL, LEATC_PEER))
+FORWARD(hipError_t hipMemcpyPeerAsync(void *dst, int dstDevice, const void *src, int srcDevice, size_t bytes,
+                                      hipStream_t stream),
+        copy_peer(dst, dstDevice, src, srcDevice, bytes, stream_of(stream), LEATC_ASYNC))
 
 /* ---- symbols ---- */
 
-hipError_t hipGetSymbolAddress(void **ptr, const void *symbol)
-{
-    return note(ptr ? leatc_symbol_range(symbol, 0, 0, ptr) : LEATC_INVALID_VALUE);
-}
-
-hipError_t hipGetSymbolSize(size_t *bytes, const void *symbol)
-{
-    return note(bytes ? leatc_symbol_bytes(symbol, bytes) : LEATC_INVALID_VALUE);
-}
+FORWARD(hipError_t hipGetSymbolAddress(void **ptr, const void *symbol),
+        ptr ? leatc_symbol_range(symbol, 0, 0, ptr) : LEATC_INVALID_VALUE)
+FORWARD(hipError_t hipGetSymbolSize(size_t *bytes, const void *symbol),
+        bytes ? leatc_symbol_bytes(symbol, bytes) : LEATC_INVALID_VALUE)
 
 int leatc_hip_symbol(const void *symbol, size_t offset, size_t bytes, bool to, hipMemcpyKind kind, void **ptr)
 {
@@ -125,50 +84,20 @@ static int from_symbol(void *dst, const void *symbol, size_t bytes, size_t offse
     return copy_range(dst, src, bytes, kind, stream, async);
 }
 
-hipError_t hipMemcpyToSymbol(const void *symbol, const void *src, size_t bytes, size_t offset, hipMemcpyKind kind)
-{
-    return note(to_symbol(symbol, src, bytes, offset, kind, NULL, false));
-}
-
-hipError_t hipMemcpyToSymbol_spt(const void *symbol, const void *src, size_t bytes, size_t offset,
-                                 hipMemcpyKind kind)
-{
-    return note(to_symbol(symbol, src, bytes, offset, kind, LEATC_STREAM_PER_THREAD, false));
-}
-
-hipError_t hipMemcpyToSymbolAsync(const void *symbol, const void *src, size_t bytes, size_t offset,
-                                  hipMemcpyKind kind, hipStream_t stream)
-{
-    return note(to_symbol(symbol, src, bytes, offset, kind, stream_of(stream), true));
-}
-
-hipError_t hipMemcpyToSymbolAsync_spt(const void *symbol, const void *src, size_t bytes, size_t offset,
-                                      hipMemcpyKind kind, hipStream_t stream)
-{
-    return note(to_symbol(symbol, src, bytes, offset, kind, leatc_per_thread(stream), true));
-}
-
-hipError_t hipMemcpyFromSymbol(void *dst, const void *symbol, size_t bytes, size_t offset, hipMemcpyKind kind)
-{
-    return note(from_symbol(dst, symbol, bytes, offset, kind, NULL, false));
-}
-
-hipError_t hipMemcpyFromSymbol_spt(void *dst, const void *symbol, size_t bytes, size_t offset, hipMemcpyKind kind)
-{
-    return note(from_symbol(dst, symbol, bytes, offset, kind, LEATC_STREAM_PER_THREAD, false));
-}
-
-hipError_t hipMemcpyFromSymbolAsync(void *dst, const void *symbol, size_t bytes, size_t offset, hipMemcpyKind kind,
-                                    hipStream_t stream)
-{
-    return note(from_symbol(dst, symbol, bytes, offset, kind, stream_of(stream), true));
-}
-
-hipError_t hipMemcpyFromSymbolAsync_spt(void *dst, const void *symbol, size_t bytes, size_t offset,
-                                        hipMemcpyKind kind, hipStream_t stream)
-{
-    return note(from_symbol(dst, symbol, bytes, offset, kind, leatc_per_thread(stream), true));
-}
+FORWARD_SYNC(hipMemcpyToSymbol, hipMemcpyToSymbol_spt,
+             (const void *symbol, const void *src, size_t bytes, size_t offset, hipMemcpyKind kind),
+             to_symbol(symbol, src, bytes, offset, kind, on, false))
+FORWARD_STREAM(hipMemcpyToSymbolAsync, hipMemcpyToSymbolAsync_spt,
+               (const void *symbol, const void *src, size_t bytes, size_t offset, hipMemcpyKind kind,
+                hipStream_t stream),
+               to_symbol(symbol, src, bytes, offset, kind, on, true))
+FORWARD_SYNC(hipMemcpyFromSymbol, hipMemcpyFromSymbol_spt,
+             (void *dst, const void *symbol, size_t bytes, size_t offset, hipMemcpyKind kind),
+             from_symbol(dst, symbol, bytes, offset, kind, on, false))
+FORWARD_STREAM(hipMemcpyFromSymbolAsync, hipMemcpyFromSymbolAsync_spt,
+               (void *dst, const void *symbol, size_t bytes, size_t offset, hipMemcpyKind kind,
+                hipStream_t stream),
+               from_symbol(dst, symbol, bytes, offset, kind, on, true))
 
 /* ---- boxes ---- */
 
@@ -284,29 +213,14 @@ static int copy_2d(void *dst, size_t dst_pitch, const void *src, size_t src_pitc
     return leatc_hip_copy_box(&to, &from, make_hipExtent(width, height, 1), stream, async);
 }
 
-hipError_t hipMemcpy2D(void *dst, size_t dstPitch, const void *src, size_t srcPitch, size_t width, size_t height,
-                       hipMemcpyKind kind)
-{
-    return note(copy_2d(dst, dstPitch, src, srcPitch, width, height, kind, NULL, false));
-}
-
-hipError_t hipMemcpy2D_spt(void *dst, size_t dstPitch, const void *src, size_t srcPitch, size_t width,
-                           size_t height, hipMemcpyKind kind)
-{
-    return note(copy_2d(dst, dstPitch, src, srcPitch, width, height, kind, LEATC_STREAM_PER_THREAD, false));
-}
-
-hipError_t hipMemcpy2DAsync(void *dst, size_t dstPitch, const void *src, size_t srcPitch, size_t width,
-                            size_t height, hipMemcpyKind kind, hipStream_t stream)
-{
-    return note(copy_2d(dst, dstPitch, src, srcPitch, width, height, kind, stream_of(stream), true));
-}
-
-hipError_t hipMemcpy2DAsync_spt(void *dst, size_t dstPitch, const void *src, size_t srcPitch, size_t width,
-                                size_t height, hipMemcpyKind kind, hipStream_t stream)
-{
-    return note(copy_2d(dst, dstPitch, src, srcPitch, width, height, kind, leatc_per_thread(stream), true));
-}
+FORWARD_SYNC(hipMemcpy2D, hipMemcpy2D_spt,
+             (void *dst, size_t dstPitch, const void *src, size_t srcPitch, size_t width, size_t height,
+              hipMemcpyKind kind),
+             copy_2d(dst, dstPitch, src, srcPitch, width, height, kind, on, false))
+FORWARD_STREAM(hipMemcpy2DAsync, hipMemcpy2DAsync_spt,
+               (void *dst, size_t dstPitch, const void *src, size_t srcPitch, size_t width, size_t height,
+                hipMemcpyKind kind, hipStream_t stream),
+               copy_2d(dst, dstPitch, src, srcPitch, width, height, kind, on, true))
 
 /* ---- hipMemcpy3D: positions and widths count elements where an array is involved ---- */
 
@@ -382,25 +296,9 @@ static int copy_3d(const hipMemcpy3DParms *copy, struct leatc_stream *stream, en
     return leatc_hip_copy_box(&dst, &src, bytes, stream, mode);
 }
 
-hipError_t hipMemcpy3D(const struct hipMemcpy3DParms *copy)
-{
-    return note(copy_3d(copy, NULL, false));
-}
-
-hipError_t hipMemcpy3D_spt(const struct hipMemcpy3DParms *copy)
-{
-    return note(copy_3d(copy, LEATC_STREAM_PER_THREAD, false));
-}
-
-hipError_t hipMemcpy3DAsync(const struct hipMemcpy3DParms *copy, hipStream_t stream)
-{
-    return note(copy_3d(copy, stream_of(stream), true));
-}
-
-hipError_t hipMemcpy3DAsync_spt(const struct hipMemcpy3DParms *copy, hipStream_t stream)
-{
-    return note(copy_3d(copy, leatc_per_thread(stream), true));
-}
+FORWARD_SYNC(hipMemcpy3D, hipMemcpy3D_spt, (const struct hipMemcpy3DParms *copy), copy_3d(copy, on, false))
+FORWARD_STREAM(hipMemcpy3DAsync, hipMemcpy3DAsync_spt, (const struct hipMemcpy3DParms *copy, hipStream_t stream),
+               copy_3d(copy, on, true))
 
 /* Where the sides lie says which devices they are of; the numbers are only checked. */
 static int copy_peers(const hipMemcpy3DPeerParms *peers, struct leatc_stream *stream, enum leatc_mode mode)
@@ -421,15 +319,9 @@ static int copy_peers(const hipMemcpy3DPeerParms *peers, struct leatc_stream *st
     return copy_3d(&copy, stream, mode);
 }
 
-hipError_t hipMemcpy3DPeer(hipMemcpy3DPeerParms *copy)
-{
-    return note(copy_peers(copy, NULL, LEATC_PEER));
-}
-
-hipError_t hipMemcpy3DPeerAsync(hipMemcpy3DPeerParms *copy, hipStream_t stream)
-{
-    return note(copy_peers(copy, stream_of(stream), LEATC_ASYNC));
-}
+FORWARD(hipError_t hipMemcpy3DPeer(hipMemcpy3DPeerParms *copy), copy_peers(copy, NULL, LEATC_PEER))
+FORWARD(hipError_t hipMemcpy3DPeerAsync(hipMemcpy3DPeerParms *copy, hipStream_t stream),
+        copy_peers(copy, stream_of(stream), LEATC_ASYNC))
 
 /* ---- the driver's structs: everything in bytes, and each side says what it is ---- */
 
@@ -521,15 +413,9 @@ static int copy_driver(const HIP_MEMCPY3D *copy, struct leatc_stream *stream, bo
     return leatc_hip_copy_box(&dst, &src, bytes, stream, async);
 }
 
-hipError_t hipDrvMemcpy3D(const HIP_MEMCPY3D *copy)
-{
-    return note(copy_driver(copy, NULL, false));
-}
-
-hipError_t hipDrvMemcpy3DAsync(const HIP_MEMCPY3D *copy, hipStream_t stream)
-{
-    return note(copy_driver(copy, stream_of(stream), true));
-}
+FORWARD(hipError_t hipDrvMemcpy3D(const HIP_MEMCPY3D *copy), copy_driver(copy, NULL, false))
+FORWARD(hipError_t hipDrvMemcpy3DAsync(const HIP_MEMCPY3D *copy, hipStream_t stream),
+        copy_driver(copy, stream_of(stream), true))
 
 static int copy_param(const hip_Memcpy2D *flat, struct leatc_stream *stream, bool async)
 {
@@ -557,17 +443,7 @@ static int copy_param(const hip_Memcpy2D *flat, struct leatc_stream *stream, boo
     return copy_driver(&copy, stream, async);
 }
 
-hipError_t hipMemcpyParam2D(const hip_Memcpy2D *copy)
-{
-    return note(copy_param(copy, NULL, false));
-}
-
-hipError_t hipMemcpyParam2DAsync(const hip_Memcpy2D *copy, hipStream_t stream)
-{
-    return note(copy_param(copy, stream_of(stream), true));
-}
-
-hipError_t hipDrvMemcpy2DUnaligned(const hip_Memcpy2D *copy)
-{
-    return note(copy_param(copy, NULL, false));
-}
+FORWARD(hipError_t hipMemcpyParam2D(const hip_Memcpy2D *copy), copy_param(copy, NULL, false))
+FORWARD(hipError_t hipMemcpyParam2DAsync(const hip_Memcpy2D *copy, hipStream_t stream),
+        copy_param(copy, stream_of(stream), true))
+FORWARD(hipError_t hipDrvMemcpy2DUnaligned(const hip_Memcpy2D *copy), copy_param(copy, NULL, false))

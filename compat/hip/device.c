@@ -33,10 +33,7 @@ static int ordinal_of(hipCtx_t context)
 
 /* ---- start ---- */
 
-hipError_t hipInit(unsigned int flags)
-{
-    return note(flags ? LEATC_INVALID_VALUE : leatc_init());
-}
+FORWARD(hipError_t hipInit(unsigned int flags), flags ? LEATC_INVALID_VALUE : leatc_init())
 
 static hipError_t put_version(int *version)
 {
@@ -114,34 +111,18 @@ static int get_entry(const char *symbol, void **function, unsigned long long fla
     return status;
 }
 
-hipError_t hipGetDriverEntryPoint(const char *symbol, void **function, unsigned long long flags,
-                                  hipDriverEntryPointQueryResult *result)
-{
-    return note(get_entry(symbol, function, flags, false, result));
-}
-
-hipError_t hipGetDriverEntryPoint_spt(const char *symbol, void **function, unsigned long long flags,
-                                      hipDriverEntryPointQueryResult *result)
-{
-    return note(get_entry(symbol, function, flags, true, result));
-}
+FORWARD(hipError_t hipGetDriverEntryPoint(const char *symbol, void **function, unsigned long long flags,
+                                          hipDriverEntryPointQueryResult *result),
+        get_entry(symbol, function, flags, false, result))
+FORWARD(hipError_t hipGetDriverEntryPoint_spt(const char *symbol, void **function, unsigned long long flags,
+                                              hipDriverEntryPointQueryResult *result),
+        get_entry(symbol, function, flags, true, result))
 
 /* ---- devices ---- */
 
-hipError_t hipGetDeviceCount(int *count)
-{
-    return note(leatc_device_count(count));
-}
-
-hipError_t hipGetDevice(int *device)
-{
-    return note(leatc_device_get(device));
-}
-
-hipError_t hipSetDevice(int device)
-{
-    return note(leatc_device_set(device));
-}
+FORWARD(hipError_t hipGetDeviceCount(int *count), leatc_device_count(count))
+FORWARD(hipError_t hipGetDevice(int *device), leatc_device_get(device))
+FORWARD(hipError_t hipSetDevice(int device), leatc_device_set(device))
 
 hipError_t hipSetValidDevices(int *devices, int count)
 {
@@ -177,10 +158,8 @@ hipError_t hipDeviceGetName(char *name, int bytes, hipDevice_t device)
     return note(result);
 }
 
-hipError_t hipDeviceGetUuid(hipUUID *uuid, hipDevice_t device)
-{
-    return note(uuid ? leatc_device_uuid(device, (unsigned char *)uuid->bytes) : LEATC_INVALID_VALUE);
-}
+FORWARD(hipError_t hipDeviceGetUuid(hipUUID *uuid, hipDevice_t device),
+        uuid ? leatc_device_uuid(device, (unsigned char *)uuid->bytes) : LEATC_INVALID_VALUE)
 
 hipError_t hipDeviceTotalMem(size_t *bytes, hipDevice_t device)
 {
@@ -394,10 +373,8 @@ static int get_attribute(int *value, hipDeviceAttribute_t attribute, int device)
     return own_attribute(&info, attribute, value) ? LEATC_OK : LEATC_INVALID_VALUE;
 }
 
-hipError_t hipDeviceGetAttribute(int *value, hipDeviceAttribute_t attribute, int device)
-{
-    return note(get_attribute(value, attribute, device));
-}
+FORWARD(hipError_t hipDeviceGetAttribute(int *value, hipDeviceAttribute_t attribute, int device),
+        get_attribute(value, attribute, device))
 
 /* Elements, whatever their format. */
 hipError_t hipDeviceGetTexture1DLinearMaxWidth(size_t *width, const hipChannelFormatDesc *desc, int device)
@@ -652,32 +629,15 @@ hipError_t hipGetDeviceFlags(unsigned int *flags)
     return note(result == LEATC_OK ? leatc_device_flags(ordinal, flags) : result);
 }
 
-hipError_t hipProfilerStart(void)
-{
-    return note(leatc_init());
-}
-
-hipError_t hipProfilerStop(void)
-{
-    return note(leatc_init());
-}
+FORWARD(hipError_t hipProfilerStart(void), leatc_init())
+FORWARD(hipError_t hipProfilerStop(void), leatc_init())
 
 /* ---- peers ---- */
 
-hipError_t hipDeviceCanAccessPeer(int *possible, int device, int peer)
-{
-    return note(possible ? leatc_peer_possible(device, peer, possible) : LEATC_INVALID_VALUE);
-}
-
-hipError_t hipDeviceEnablePeerAccess(int peer, unsigned int flags)
-{
-    return note(leatc_peer_enable(peer, flags));
-}
-
-hipError_t hipDeviceDisablePeerAccess(int peer)
-{
-    return note(leatc_peer_disable(peer));
-}
+FORWARD(hipError_t hipDeviceCanAccessPeer(int *possible, int device, int peer),
+        possible ? leatc_peer_possible(device, peer, possible) : LEATC_INVALID_VALUE)
+FORWARD(hipError_t hipDeviceEnablePeerAccess(int peer, unsigned int flags), leatc_peer_enable(peer, flags))
+FORWARD(hipError_t hipDeviceDisablePeerAccess(int peer), leatc_peer_disable(peer))
 
 hipError_t hipDeviceGetP2PAttribute(int *value, hipDeviceP2PAttr attribute, int device, int peer)
 {
@@ -820,10 +780,7 @@ hipError_t hipCtxGetCurrent(hipCtx_t *context)
     return note(result);
 }
 
-hipError_t hipCtxGetDevice(hipDevice_t *device)
-{
-    return note(leatc_device_get(device));
-}
+FORWARD(hipError_t hipCtxGetDevice(hipDevice_t *device), leatc_device_get(device))
 
 hipError_t hipCtxGetApiVersion(hipCtx_t context, int *version)
 {
@@ -907,17 +864,7 @@ hipError_t hipDevicePrimaryCtxRetain(hipCtx_t *context, hipDevice_t device)
     return note(result);
 }
 
-hipError_t hipDevicePrimaryCtxRelease(hipDevice_t device)
-{
-    return note(check_device(device));
-}
-
-hipError_t hipDevicePrimaryCtxReset(hipDevice_t device)
-{
-    return note(leatc_device_reset(device));
-}
-
-hipError_t hipDevicePrimaryCtxSetFlags(hipDevice_t device, unsigned int flags)
-{
-    return note(leatc_device_set_flags(device, flags));
-}
+FORWARD(hipError_t hipDevicePrimaryCtxRelease(hipDevice_t device), check_device(device))
+FORWARD(hipError_t hipDevicePrimaryCtxReset(hipDevice_t device), leatc_device_reset(device))
+FORWARD(hipError_t hipDevicePrimaryCtxSetFlags(hipDevice_t device, unsigned int flags),
+        leatc_device_set_flags(device, flags))

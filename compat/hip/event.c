@@ -15,15 +15,8 @@ static int create(hipEvent_t *event, unsigned flags)
     return LEATC_OK;
 }
 
-hipError_t hipEventCreate(hipEvent_t *event)
-{
-    return note(create(event, hipEventDefault));
-}
-
-hipError_t hipEventCreateWithFlags(hipEvent_t *event, unsigned flags)
-{
-    return note(create(event, flags));
-}
+FORWARD(hipError_t hipEventCreate(hipEvent_t *event), create(event, hipEventDefault))
+FORWARD(hipError_t hipEventCreateWithFlags(hipEvent_t *event, unsigned flags), create(event, flags))
 
 /* The stream is looked at apart, since the engine has one word for a stream that is gone and for one of another
  * device, and HIP has two. */
@@ -41,22 +34,11 @@ static int record_external(hipEvent_t event, struct leatc_stream *stream)
     return leatc_event_record_external(event_of(event), stream);
 }
 
-hipError_t hipEventRecord(hipEvent_t event, hipStream_t stream)
-{
-    return note(record(event, stream_of(stream)));
-}
-
-hipError_t hipEventRecord_spt(hipEvent_t event, hipStream_t stream)
-{
-    return note(record(event, leatc_per_thread(stream)));
-}
-
-hipError_t hipEventRecordWithFlags(hipEvent_t event, hipStream_t stream, unsigned int flags)
-{
-    return note(flags > hipEventRecordExternal    ? LEATC_INVALID_VALUE
-                : flags == hipEventRecordExternal ? record_external(event, stream_of(stream))
-                                                  : record(event, stream_of(stream)));
-}
+FORWARD_STREAM(hipEventRecord, hipEventRecord_spt, (hipEvent_t event, hipStream_t stream), record(event, on))
+FORWARD(hipError_t hipEventRecordWithFlags(hipEvent_t event, hipStream_t stream, unsigned int flags),
+        flags > hipEventRecordExternal    ? LEATC_INVALID_VALUE
+        : flags == hipEventRecordExternal ? record_external(event, stream_of(stream))
+                                          : record(event, stream_of(stream)))
 
 hipError_t hipEventDestroy(hipEvent_t event)
 {
@@ -88,7 +70,5 @@ static int elapsed(float *milliseconds, hipEvent_t start, hipEvent_t stop)
     return leatc_event_elapsed(milliseconds, event_of(start), event_of(stop));
 }
 
-hipError_t hipEventElapsedTime(float *milliseconds, hipEvent_t start, hipEvent_t stop)
-{
-    return note(elapsed(milliseconds, start, stop));
-}
+FORWARD(hipError_t hipEventElapsedTime(float *milliseconds, hipEvent_t start, hipEvent_t stop),
+        elapsed(milliseconds, start, stop))

@@ -7,55 +7,22 @@ static int fill(void *dst, uint32_t value, unsigned unit_bytes, size_t count, st
     return of_stream(leatc_fill(dst, value, unit_bytes, count, stream, async));
 }
 
-hipError_t hipMemset(void *dst, int value, size_t bytes)
-{
-    return note(fill(dst, (uint32_t)value, 1, bytes, NULL, false));
-}
-
-hipError_t hipMemset_spt(void *dst, int value, size_t bytes)
-{
-    return note(fill(dst, (uint32_t)value, 1, bytes, LEATC_STREAM_PER_THREAD, false));
-}
-
-hipError_t hipMemsetAsync(void *dst, int value, size_t bytes, hipStream_t stream)
-{
-    return note(fill(dst, (uint32_t)value, 1, bytes, stream_of(stream), true));
-}
-
-hipError_t hipMemsetAsync_spt(void *dst, int value, size_t bytes, hipStream_t stream)
-{
-    return note(fill(dst, (uint32_t)value, 1, bytes, leatc_per_thread(stream), true));
-}
-
-hipError_t hipMemsetD8(hipDeviceptr_t dst, unsigned char value, size_t count)
-{
-    return note(fill(dst, value, 1, count, NULL, false));
-}
-
-hipError_t hipMemsetD8Async(hipDeviceptr_t dst, unsigned char value, size_t count, hipStream_t stream)
-{
-    return note(fill(dst, value, 1, count, stream_of(stream), true));
-}
-
-hipError_t hipMemsetD16(hipDeviceptr_t dst, unsigned short value, size_t count)
-{
-    return note(fill(dst, value, 2, count, NULL, false));
-}
-
-hipError_t hipMemsetD16Async(hipDeviceptr_t dst, unsigned short value, size_t count, hipStream_t stream)
-{
-    return note(fill(dst, value, 2, count, stream_of(stream), true));
-}
-
-hipError_t hipMemsetD32(hipDeviceptr_t dst, int value, size_t count)
-{
-    return note(fill(dst, (uint32_t)value, 4, count, NULL, false));
-}
-
-hipError_t hipMemsetD32Async(hipDeviceptr_t dst, int value, size_t count, hipStream_t stream)
-{
-    return note(fill(dst, (uint32_t)value, 4, count, stream_of(stream), true));
-}
+FORWARD_SYNC(hipMemset, hipMemset_spt, (void *dst, int value, size_t bytes),
+             fill(dst, (uint32_t)value, 1, bytes, on, false))
+FORWARD_STREAM(hipMemsetAsync, hipMemsetAsync_spt, (void *dst, int value, size_t bytes, hipStream_t stream),
+               fill(dst, (uint32_t)value, 1, bytes, on, true))
+FORWARD(hipError_t hipMemsetD8(hipDeviceptr_t dst, unsigned char value, size_t count),
+        fill(dst, value, 1, count, NULL, false))
+FORWARD(hipError_t hipMemsetD8Async(hipDeviceptr_t dst, unsigned char value, size_t count, hipStream_t stream),
+        fill(dst, value, 1, count, stream_of(stream), true))
+FORWARD(hipError_t hipMemsetD16(hipDeviceptr_t dst, unsigned short value, size_t count),
+        fill(dst, value, 2, count, NULL, false))
+FORWARD(hipError_t hipMemsetD16Async(hipDeviceptr_t dst, unsigned short value, size_t count, hipStream_t stream),
+        fill(dst, value, 2, count, stream_of(stream), true))
+FORWARD(hipError_t hipMemsetD32(hipDeviceptr_t dst, int value, size_t count),
+        fill(dst, (uint32_t)value, 4, count, NULL, false))
+FORWARD(hipError_t hipMemsetD32Async(hipDeviceptr_t dst, int value, size_t count, hipStream_t stream),
+        fill(dst, (uint32_t)value, 4, count, stream_of(stream), true))
 
 /* width counts units. */
 static int fill_rows(void *dst, size_t pitch, uint32_t value, unsigned unit_bytes, size_t width, size_t height,
@@ -72,59 +39,29 @@ static int fill_2d(void *dst, size_t pitch, int value, size_t width, size_t heig
     return fill_rows(dst, pitch, (uint32_t)value, 1, width, height, stream, async);
 }
 
-hipError_t hipMemset2D(void *dst, size_t pitch, int value, size_t width, size_t height)
-{
-    return note(fill_2d(dst, pitch, value, width, height, NULL, false));
-}
-
-hipError_t hipMemset2D_spt(void *dst, size_t pitch, int value, size_t width, size_t height)
-{
-    return note(fill_2d(dst, pitch, value, width, height, LEATC_STREAM_PER_THREAD, false));
-}
-
-hipError_t hipMemset2DAsync(void *dst, size_t pitch, int value, size_t width, size_t height, hipStream_t stream)
-{
-    return note(fill_2d(dst, pitch, value, width, height, stream_of(stream), true));
-}
-
-hipError_t hipMemset2DAsync_spt(void *dst, size_t pitch, int value, size_t width, size_t height,
-                                hipStream_t stream)
-{
-    return note(fill_2d(dst, pitch, value, width, height, leatc_per_thread(stream), true));
-}
-
-hipError_t hipMemsetD2D8(hipDeviceptr_t dst, size_t pitch, unsigned char value, size_t width, size_t height)
-{
-    return note(fill_rows(dst, pitch, value, 1, width, height, NULL, false));
-}
-
-hipError_t hipMemsetD2D8Async(hipDeviceptr_t dst, size_t pitch, unsigned char value, size_t width, size_t height,
-                              hipStream_t stream)
-{
-    return note(fill_rows(dst, pitch, value, 1, width, height, stream_of(stream), true));
-}
-
-hipError_t hipMemsetD2D16(hipDeviceptr_t dst, size_t pitch, unsigned short value, size_t width, size_t height)
-{
-    return note(fill_rows(dst, pitch, value, 2, width, height, NULL, false));
-}
-
-hipError_t hipMemsetD2D16Async(hipDeviceptr_t dst, size_t pitch, unsigned short value, size_t width, size_t height,
-                               hipStream_t stream)
-{
-    return note(fill_rows(dst, pitch, value, 2, width, height, stream_of(stream), true));
-}
-
-hipError_t hipMemsetD2D32(hipDeviceptr_t dst, size_t pitch, unsigned int value, size_t width, size_t height)
-{
-    return note(fill_rows(dst, pitch, value, 4, width, height, NULL, false));
-}
-
-hipError_t hipMemsetD2D32Async(hipDeviceptr_t dst, size_t pitch, unsigned int value, size_t width, size_t height,
-                               hipStream_t stream)
-{
-    return note(fill_rows(dst, pitch, value, 4, width, height, stream_of(stream), true));
-}
+FORWARD_SYNC(hipMemset2D, hipMemset2D_spt, (void *dst, size_t pitch, int value, size_t width, size_t height),
+             fill_2d(dst, pitch, value, width, height, on, false))
+FORWARD_STREAM(hipMemset2DAsync, hipMemset2DAsync_spt,
+               (void *dst, size_t pitch, int value, size_t width, size_t height, hipStream_t stream),
+               fill_2d(dst, pitch, value, width, height, on, true))
+FORWARD(hipError_t hipMemsetD2D8(hipDeviceptr_t dst, size_t pitch, unsigned char value, size_t width,
+                                 size_t height),
+        fill_rows(dst, pitch, value, 1, width, height, NULL, false))
+FORWARD(hipError_t hipMemsetD2D8Async(hipDeviceptr_t dst, size_t pitch, unsigned char value, size_t width,
+                                      size_t height, hipStream_t stream),
+        fill_rows(dst, pitch, value, 1, width, height, stream_of(stream), true))
+FORWARD(hipError_t hipMemsetD2D16(hipDeviceptr_t dst, size_t pitch, unsigned short value, size_t width,
+                                  size_t height),
+        fill_rows(dst, pitch, value, 2, width, height, NULL, false))
+FORWARD(hipError_t hipMemsetD2D16Async(hipDeviceptr_t dst, size_t pitch, unsigned short value, size_t width,
+                                       size_t height, hipStream_t stream),
+        fill_rows(dst, pitch, value, 2, width, height, stream_of(stream), true))
+FORWARD(hipError_t hipMemsetD2D32(hipDeviceptr_t dst, size_t pitch, unsigned int value, size_t width,
+                                  size_t height),
+        fill_rows(dst, pitch, value, 4, width, height, NULL, false))
+FORWARD(hipError_t hipMemsetD2D32Async(hipDeviceptr_t dst, size_t pitch, unsigned int value, size_t width,
+                                       size_t height, hipStream_t stream),
+        fill_rows(dst, pitch, value, 4, width, height, stream_of(stream), true))
 
 static int fill_3d(hipPitchedPtr dst, int value, hipExtent extent, struct leatc_stream *stream, bool async)
 {
@@ -138,22 +75,8 @@ static int fill_3d(hipPitchedPtr dst, int value, hipExtent extent, struct leatc_
                                     extent.depth, stream, async));
 }
 
-hipError_t hipMemset3D(hipPitchedPtr dst, int value, hipExtent extent)
-{
-    return note(fill_3d(dst, value, extent, NULL, false));
-}
-
-hipError_t hipMemset3D_spt(hipPitchedPtr dst, int value, hipExtent extent)
-{
-    return note(fill_3d(dst, value, extent, LEATC_STREAM_PER_THREAD, false));
-}
-
-hipError_t hipMemset3DAsync(hipPitchedPtr dst, int value, hipExtent extent, hipStream_t stream)
-{
-    return note(fill_3d(dst, value, extent, stream_of(stream), true));
-}
-
-hipError_t hipMemset3DAsync_spt(hipPitchedPtr dst, int value, hipExtent extent, hipStream_t stream)
-{
-    return note(fill_3d(dst, value, extent, leatc_per_thread(stream), true));
-}
+FORWARD_SYNC(hipMemset3D, hipMemset3D_spt, (hipPitchedPtr dst, int value, hipExtent extent),
+             fill_3d(dst, value, extent, on, false))
+FORWARD_STREAM(hipMemset3DAsync, hipMemset3DAsync_spt,
+               (hipPitchedPtr dst, int value, hipExtent extent, hipStream_t stream),
+               fill_3d(dst, value, extent, on, true))

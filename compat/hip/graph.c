@@ -5,15 +5,8 @@
 
 /* ---- capture ---- */
 
-hipError_t hipStreamBeginCapture(hipStream_t stream, hipStreamCaptureMode mode)
-{
-    return note(of_stream(leatc_capture_begin(stream_of(stream), (int)mode)));
-}
-
-hipError_t hipStreamBeginCapture_spt(hipStream_t stream, hipStreamCaptureMode mode)
-{
-    return note(of_stream(leatc_capture_begin(leatc_per_thread(stream), (int)mode)));
-}
+FORWARD_STREAM(hipStreamBeginCapture, hipStreamBeginCapture_spt, (hipStream_t stream, hipStreamCaptureMode mode),
+               of_stream(leatc_capture_begin(on, (int)mode)))
 
 /* Edges have no data here, and AMD takes none either. */
 hipError_t hipStreamBeginCaptureToGraph(hipStream_t stream, hipGraph_t graph, const hipGraphNode_t *dependencies,
@@ -40,15 +33,8 @@ static int end(struct leatc_stream *stream, hipGraph_t *graph)
     return result;
 }
 
-hipError_t hipStreamEndCapture(hipStream_t stream, hipGraph_t *graph)
-{
-    return note(end(stream_of(stream), graph));
-}
-
-hipError_t hipStreamEndCapture_spt(hipStream_t stream, hipGraph_t *graph)
-{
-    return note(end(leatc_per_thread(stream), graph));
-}
+FORWARD_STREAM(hipStreamEndCapture, hipStreamEndCapture_spt, (hipStream_t stream, hipGraph_t *graph),
+               end(on, graph))
 
 static int get_status(struct leatc_stream *stream, hipStreamCaptureStatus *status, unsigned long long *id)
 {
@@ -61,25 +47,11 @@ static int get_status(struct leatc_stream *stream, hipStreamCaptureStatus *statu
     return LEATC_OK;
 }
 
-hipError_t hipStreamIsCapturing(hipStream_t stream, hipStreamCaptureStatus *status)
-{
-    return note(get_status(stream_of(stream), status, NULL));
-}
-
-hipError_t hipStreamIsCapturing_spt(hipStream_t stream, hipStreamCaptureStatus *status)
-{
-    return note(get_status(leatc_per_thread(stream), status, NULL));
-}
-
-hipError_t hipStreamGetCaptureInfo(hipStream_t stream, hipStreamCaptureStatus *status, unsigned long long *id)
-{
-    return note(get_status(stream_of(stream), status, id));
-}
-
-hipError_t hipStreamGetCaptureInfo_spt(hipStream_t stream, hipStreamCaptureStatus *status, unsigned long long *id)
-{
-    return note(get_status(leatc_per_thread(stream), status, id));
-}
+FORWARD_STREAM(hipStreamIsCapturing, hipStreamIsCapturing_spt,
+               (hipStream_t stream, hipStreamCaptureStatus *status), get_status(on, status, NULL))
+FORWARD_STREAM(hipStreamGetCaptureInfo, hipStreamGetCaptureInfo_spt,
+               (hipStream_t stream, hipStreamCaptureStatus *status, unsigned long long *id),
+               get_status(on, status, id))
 
 static int get_info(struct leatc_stream *stream, hipStreamCaptureStatus *status, unsigned long long *id,
                     hipGraph_t *graph, const hipGraphNode_t **dependencies, size_t *count)
@@ -103,18 +75,10 @@ static int get_info(struct leatc_stream *stream, hipStreamCaptureStatus *status,
     return LEATC_OK;
 }
 
-hipError_t hipStreamGetCaptureInfo_v2(hipStream_t stream, hipStreamCaptureStatus *status, unsigned long long *id,
-                                      hipGraph_t *graph, const hipGraphNode_t **dependencies, size_t *count)
-{
-    return note(get_info(stream_of(stream), status, id, graph, dependencies, count));
-}
-
-hipError_t hipStreamGetCaptureInfo_v2_spt(hipStream_t stream, hipStreamCaptureStatus *status,
-                                          unsigned long long *id, hipGraph_t *graph,
-                                          const hipGraphNode_t **dependencies, size_t *count)
-{
-    return note(get_info(leatc_per_thread(stream), status, id, graph, dependencies, count));
-}
+FORWARD_STREAM(hipStreamGetCaptureInfo_v2, hipStreamGetCaptureInfo_v2_spt,
+               (hipStream_t stream, hipStreamCaptureStatus *status, unsigned long long *id, hipGraph_t *graph,
+                const hipGraphNode_t **dependencies, size_t *count),
+               get_info(on, status, id, graph, dependencies, count))
 
 hipError_t hipStreamUpdateCaptureDependencies(hipStream_t stream, hipGraphNode_t *dependencies, size_t count,
                                               unsigned int flags)
@@ -137,35 +101,17 @@ hipError_t hipThreadExchangeStreamCaptureMode(hipStreamCaptureMode *mode)
 
 /* ---- graphs ---- */
 
-hipError_t hipGraphCreate(hipGraph_t *graph, unsigned int flags)
-{
-    return note(flags ? LEATC_INVALID_VALUE : leatc_graph_create((struct leatc_graph **)(void *)graph));
-}
-
-hipError_t hipGraphDestroy(hipGraph_t graph)
-{
-    return note(leatc_graph_destroy(graph_of(graph)));
-}
-
-hipError_t hipGraphClone(hipGraph_t *clone, hipGraph_t graph)
-{
-    return note(leatc_graph_clone(graph_of(graph), (struct leatc_graph **)(void *)clone));
-}
-
-hipError_t hipGraphNodeFindInClone(hipGraphNode_t *found, hipGraphNode_t node, hipGraph_t clone)
-{
-    return note(leatc_node_in_clone(node_of(node), graph_of(clone), nodes_of(found)));
-}
-
-hipError_t hipGraphGetNodes(hipGraph_t graph, hipGraphNode_t *nodes, size_t *count)
-{
-    return note(leatc_graph_nodes(graph_of(graph), false, nodes_of(nodes), count));
-}
-
-hipError_t hipGraphGetRootNodes(hipGraph_t graph, hipGraphNode_t *nodes, size_t *count)
-{
-    return note(leatc_graph_nodes(graph_of(graph), true, nodes_of(nodes), count));
-}
+FORWARD(hipError_t hipGraphCreate(hipGraph_t *graph, unsigned int flags),
+        flags ? LEATC_INVALID_VALUE : leatc_graph_create((struct leatc_graph **)(void *)graph))
+FORWARD(hipError_t hipGraphDestroy(hipGraph_t graph), leatc_graph_destroy(graph_of(graph)))
+FORWARD(hipError_t hipGraphClone(hipGraph_t *clone, hipGraph_t graph),
+        leatc_graph_clone(graph_of(graph), (struct leatc_graph **)(void *)clone))
+FORWARD(hipError_t hipGraphNodeFindInClone(hipGraphNode_t *found, hipGraphNode_t node, hipGraph_t clone),
+        leatc_node_in_clone(node_of(node), graph_of(clone), nodes_of(found)))
+FORWARD(hipError_t hipGraphGetNodes(hipGraph_t graph, hipGraphNode_t *nodes, size_t *count),
+        leatc_graph_nodes(graph_of(graph), false, nodes_of(nodes), count))
+FORWARD(hipError_t hipGraphGetRootNodes(hipGraph_t graph, hipGraphNode_t *nodes, size_t *count),
+        leatc_graph_nodes(graph_of(graph), true, nodes_of(nodes), count))
 
 /* HIP has numbers of its own for copies to and from symbols, which are copies like others here. */
 hipError_t hipGraphNodeGetType(hipGraphNode_t node, hipGraphNodeType *type)
@@ -177,44 +123,24 @@ hipError_t hipGraphNodeGetType(hipGraphNode_t node, hipGraphNodeType *type)
     return note(result);
 }
 
-hipError_t hipGraphDestroyNode(hipGraphNode_t node)
-{
-    return note(leatc_node_destroy(node_of(node)));
-}
-
-hipError_t hipGraphDebugDotPrint(hipGraph_t graph, const char *path, unsigned int flags)
-{
-    return note(leatc_graph_print(graph_of(graph), path, flags));
-}
+FORWARD(hipError_t hipGraphDestroyNode(hipGraphNode_t node), leatc_node_destroy(node_of(node)))
+FORWARD(hipError_t hipGraphDebugDotPrint(hipGraph_t graph, const char *path, unsigned int flags),
+        leatc_graph_print(graph_of(graph), path, flags))
 
 /* ---- edges ---- */
 
-hipError_t hipGraphGetEdges(hipGraph_t graph, hipGraphNode_t *from, hipGraphNode_t *to, size_t *count)
-{
-    return note(leatc_graph_edges(graph_of(graph), nodes_of(from), nodes_of(to), NULL, count));
-}
-
-hipError_t hipGraphNodeGetDependencies(hipGraphNode_t node, hipGraphNode_t *nodes, size_t *count)
-{
-    return note(leatc_node_neighbours(node_of(node), false, nodes_of(nodes), NULL, count));
-}
-
-hipError_t hipGraphNodeGetDependentNodes(hipGraphNode_t node, hipGraphNode_t *nodes, size_t *count)
-{
-    return note(leatc_node_neighbours(node_of(node), true, nodes_of(nodes), NULL, count));
-}
-
-hipError_t hipGraphAddDependencies(hipGraph_t graph, const hipGraphNode_t *from, const hipGraphNode_t *to,
-                                   size_t count)
-{
-    return note(leatc_edges_add(graph_of(graph), node_list(from), node_list(to), NULL, count));
-}
-
-hipError_t hipGraphRemoveDependencies(hipGraph_t graph, const hipGraphNode_t *from, const hipGraphNode_t *to,
-                                      size_t count)
-{
-    return note(leatc_edges_remove(graph_of(graph), node_list(from), node_list(to), NULL, count));
-}
+FORWARD(hipError_t hipGraphGetEdges(hipGraph_t graph, hipGraphNode_t *from, hipGraphNode_t *to, size_t *count),
+        leatc_graph_edges(graph_of(graph), nodes_of(from), nodes_of(to), NULL, count))
+FORWARD(hipError_t hipGraphNodeGetDependencies(hipGraphNode_t node, hipGraphNode_t *nodes, size_t *count),
+        leatc_node_neighbours(node_of(node), false, nodes_of(nodes), NULL, count))
+FORWARD(hipError_t hipGraphNodeGetDependentNodes(hipGraphNode_t node, hipGraphNode_t *nodes, size_t *count),
+        leatc_node_neighbours(node_of(node), true, nodes_of(nodes), NULL, count))
+FORWARD(hipError_t hipGraphAddDependencies(hipGraph_t graph, const hipGraphNode_t *from, const hipGraphNode_t *to,
+                                           size_t count),
+        leatc_edges_add(graph_of(graph), node_list(from), node_list(to), NULL, count))
+FORWARD(hipError_t hipGraphRemoveDependencies(hipGraph_t graph, const hipGraphNode_t *from,
+                                              const hipGraphNode_t *to, size_t count),
+        leatc_edges_remove(graph_of(graph), node_list(from), node_list(to), NULL, count))
 
 /* ---- executable graphs ---- */
 
@@ -238,10 +164,9 @@ hipError_t hipGraphInstantiate(hipGraphExec_t *executable, hipGraph_t graph, hip
     return note(result);
 }
 
-hipError_t hipGraphInstantiateWithFlags(hipGraphExec_t *executable, hipGraph_t graph, unsigned long long flags)
-{
-    return note(instantiate(executable, graph, flags, NULL));
-}
+FORWARD(hipError_t hipGraphInstantiateWithFlags(hipGraphExec_t *executable, hipGraph_t graph,
+                                                unsigned long long flags),
+        instantiate(executable, graph, flags, NULL))
 
 static int instantiate_with(hipGraphExec_t *executable, hipGraph_t graph, hipGraphInstantiateParams *p)
 {
@@ -257,36 +182,16 @@ static int instantiate_with(hipGraphExec_t *executable, hipGraph_t graph, hipGra
     return of_stream(result);
 }
 
-hipError_t hipGraphInstantiateWithParams(hipGraphExec_t *executable, hipGraph_t graph,
-                                         hipGraphInstantiateParams *params)
-{
-    return note(instantiate_with(executable, graph, params));
-}
-
-hipError_t hipGraphExecGetFlags(hipGraphExec_t executable, unsigned long long *flags)
-{
-    return note(leatc_exec_flags(exec_of(executable), flags));
-}
-
-hipError_t hipGraphUpload(hipGraphExec_t executable, hipStream_t stream)
-{
-    return note(of_stream(leatc_exec_upload(exec_of(executable), stream_of(stream))));
-}
-
-hipError_t hipGraphLaunch(hipGraphExec_t executable, hipStream_t stream)
-{
-    return note(of_stream(leatc_exec_launch(exec_of(executable), stream_of(stream))));
-}
-
-hipError_t hipGraphLaunch_spt(hipGraphExec_t executable, hipStream_t stream)
-{
-    return note(of_stream(leatc_exec_launch(exec_of(executable), leatc_per_thread(stream))));
-}
-
-hipError_t hipGraphExecDestroy(hipGraphExec_t executable)
-{
-    return note(leatc_exec_destroy(exec_of(executable)));
-}
+FORWARD(hipError_t hipGraphInstantiateWithParams(hipGraphExec_t *executable, hipGraph_t graph,
+                                                 hipGraphInstantiateParams *params),
+        instantiate_with(executable, graph, params))
+FORWARD(hipError_t hipGraphExecGetFlags(hipGraphExec_t executable, unsigned long long *flags),
+        leatc_exec_flags(exec_of(executable), flags))
+FORWARD(hipError_t hipGraphUpload(hipGraphExec_t executable, hipStream_t stream),
+        of_stream(leatc_exec_upload(exec_of(executable), stream_of(stream))))
+FORWARD_STREAM(hipGraphLaunch, hipGraphLaunch_spt, (hipGraphExec_t executable, hipStream_t stream),
+               of_stream(leatc_exec_launch(exec_of(executable), on)))
+FORWARD(hipError_t hipGraphExecDestroy(hipGraphExec_t executable), leatc_exec_destroy(exec_of(executable)))
 
 /* HIP has no number for changed attributes. */
 static hipGraphExecUpdateResult why_not(const struct leatc_update *update)
@@ -309,10 +214,8 @@ hipError_t hipGraphExecUpdate(hipGraphExec_t executable, hipGraph_t graph, hipGr
     return note(result);
 }
 
-hipError_t hipGraphNodeSetEnabled(hipGraphExec_t executable, hipGraphNode_t node, unsigned int isEnabled)
-{
-    return note(leatc_exec_enable(exec_of(executable), node_of(node), isEnabled));
-}
+FORWARD(hipError_t hipGraphNodeSetEnabled(hipGraphExec_t executable, hipGraphNode_t node, unsigned int isEnabled),
+        leatc_exec_enable(exec_of(executable), node_of(node), isEnabled))
 
 hipError_t hipGraphNodeGetEnabled(hipGraphExec_t executable, hipGraphNode_t node, unsigned int *isEnabled)
 {
@@ -331,50 +234,27 @@ static struct leatc_object *object_of(hipUserObject_t object)
     return (struct leatc_object *)(void *)object;
 }
 
-hipError_t hipUserObjectCreate(hipUserObject_t *object, void *ptr, hipHostFn_t destroy, unsigned int references,
-                               unsigned int flags)
-{
-    if (flags != hipUserObjectNoDestructorSync)
-        return note(LEATC_INVALID_VALUE);
-    return note(leatc_object_create(ptr, destroy, references, (struct leatc_object **)(void *)object));
-}
-
-hipError_t hipUserObjectRetain(hipUserObject_t object, unsigned int count)
-{
-    return note(leatc_object_retain(object_of(object), count));
-}
-
-hipError_t hipUserObjectRelease(hipUserObject_t object, unsigned int count)
-{
-    return note(leatc_object_release(object_of(object), count));
-}
-
-hipError_t hipGraphRetainUserObject(hipGraph_t graph, hipUserObject_t object, unsigned int count,
-                                    unsigned int flags)
-{
-    if (flags & ~(unsigned)hipGraphUserObjectMove)
-        return note(LEATC_INVALID_VALUE);
-    return note(leatc_graph_retain(graph_of(graph), object_of(object), count, flags));
-}
-
-hipError_t hipGraphReleaseUserObject(hipGraph_t graph, hipUserObject_t object, unsigned int count)
-{
-    return note(leatc_graph_release(graph_of(graph), object_of(object), count));
-}
+FORWARD(hipError_t hipUserObjectCreate(hipUserObject_t *object, void *ptr, hipHostFn_t destroy,
+                                       unsigned int references, unsigned int flags),
+        flags != hipUserObjectNoDestructorSync
+            ? LEATC_INVALID_VALUE
+            : leatc_object_create(ptr, destroy, references, (struct leatc_object **)(void *)object))
+FORWARD(hipError_t hipUserObjectRetain(hipUserObject_t object, unsigned int count),
+        leatc_object_retain(object_of(object), count))
+FORWARD(hipError_t hipUserObjectRelease(hipUserObject_t object, unsigned int count),
+        leatc_object_release(object_of(object), count))
+FORWARD(hipError_t hipGraphRetainUserObject(hipGraph_t graph, hipUserObject_t object, unsigned int count,
+                                            unsigned int flags),
+        flags & ~(unsigned)hipGraphUserObjectMove
+            ? LEATC_INVALID_VALUE
+            : leatc_graph_retain(graph_of(graph), object_of(object), count, flags))
+FORWARD(hipError_t hipGraphReleaseUserObject(hipGraph_t graph, hipUserObject_t object, unsigned int count),
+        leatc_graph_release(graph_of(graph), object_of(object), count))
 
 /* ---- memory ---- */
 
-hipError_t hipDeviceGraphMemTrim(int device)
-{
-    return note(leatc_graph_memory_trim(device));
-}
-
-hipError_t hipDeviceGetGraphMemAttribute(int device, hipGraphMemAttributeType attribute, void *value)
-{
-    return note(leatc_graph_memory_get(device, (int)attribute, value));
-}
-
-hipError_t hipDeviceSetGraphMemAttribute(int device, hipGraphMemAttributeType attribute, void *value)
-{
-    return note(leatc_graph_memory_set(device, (int)attribute, value));
-}
+FORWARD(hipError_t hipDeviceGraphMemTrim(int device), leatc_graph_memory_trim(device))
+FORWARD(hipError_t hipDeviceGetGraphMemAttribute(int device, hipGraphMemAttributeType attribute, void *value),
+        leatc_graph_memory_get(device, (int)attribute, value))
+FORWARD(hipError_t hipDeviceSetGraphMemAttribute(int device, hipGraphMemAttributeType attribute, void *value),
+        leatc_graph_memory_set(device, (int)attribute, value))

@@ -29,42 +29,23 @@ hipError_t hipModuleLaunchKernel(hipFunction_t function, unsigned int gridX, uns
                                    : result);
 }
 
-hipError_t hipModuleLaunchCooperativeKernel(hipFunction_t function, unsigned int gridX, unsigned int gridY,
-                                            unsigned int gridZ, unsigned int blockX, unsigned int blockY,
-                                            unsigned int blockZ, unsigned int sharedBytes, hipStream_t stream,
-                                            void **arguments)
-{
-    return note(leatc_hip_launch_function(function, size_of(gridX, gridY, gridZ), size_of(blockX, blockY, blockZ),
-                                          arguments, sharedBytes, stream_of(stream), true));
-}
+FORWARD(hipError_t hipModuleLaunchCooperativeKernel(hipFunction_t function, unsigned int gridX, unsigned int gridY,
+                                                    unsigned int gridZ, unsigned int blockX, unsigned int blockY,
+                                                    unsigned int blockZ, unsigned int sharedBytes,
+                                                    hipStream_t stream, void **arguments),
+        leatc_hip_launch_function(function, size_of(gridX, gridY, gridZ), size_of(blockX, blockY, blockZ),
+                                  arguments, sharedBytes, stream_of(stream), true))
 
 /* ---- by function pointer ---- */
 
-hipError_t hipLaunchKernel(const void *function, dim3 grid, dim3 block, void **arguments, size_t sharedBytes,
-                           hipStream_t stream)
-{
-    return note(leatc_hip_launch_pointer(function, grid, block, arguments, sharedBytes, stream_of(stream), false));
-}
-
-hipError_t hipLaunchKernel_spt(const void *function, dim3 grid, dim3 block, void **arguments, size_t sharedBytes,
-                               hipStream_t stream)
-{
-    return note(
-        leatc_hip_launch_pointer(function, grid, block, arguments, sharedBytes, leatc_per_thread(stream), false));
-}
-
-hipError_t hipLaunchCooperativeKernel(const void *function, dim3 grid, dim3 block, void **arguments,
-                                      unsigned int sharedBytes, hipStream_t stream)
-{
-    return note(leatc_hip_launch_pointer(function, grid, block, arguments, sharedBytes, stream_of(stream), true));
-}
-
-hipError_t hipLaunchCooperativeKernel_spt(const void *function, dim3 grid, dim3 block, void **arguments,
-                                          uint32_t sharedBytes, hipStream_t stream)
-{
-    return note(
-        leatc_hip_launch_pointer(function, grid, block, arguments, sharedBytes, leatc_per_thread(stream), true));
-}
+FORWARD_STREAM(hipLaunchKernel, hipLaunchKernel_spt,
+               (const void *function, dim3 grid, dim3 block, void **arguments, size_t sharedBytes,
+                hipStream_t stream),
+               leatc_hip_launch_pointer(function, grid, block, arguments, sharedBytes, on, false))
+FORWARD_STREAM(hipLaunchCooperativeKernel, hipLaunchCooperativeKernel_spt,
+               (const void *function, dim3 grid, dim3 block, void **arguments, unsigned int sharedBytes,
+                hipStream_t stream),
+               leatc_hip_launch_pointer(function, grid, block, arguments, sharedBytes, on, true))
 
 static int launch_between(const void *function, dim3 grid, dim3 block, void **arguments, size_t shared_bytes,
                           struct leatc_stream *stream, hipEvent_t start, hipEvent_t stop)
@@ -148,18 +129,10 @@ static int refuse_several(const void *launches, int count, unsigned flags)
     return LEATC_NOT_SUPPORTED;
 }
 
-hipError_t hipLaunchCooperativeKernelMultiDevice(hipLaunchParams *launches, int count, unsigned int flags)
-{
-    return note(refuse_several(launches, count, flags));
-}
-
-hipError_t hipExtLaunchMultiKernelMultiDevice(hipLaunchParams *launches, int count, unsigned int flags)
-{
-    return note(refuse_several(launches, count, flags));
-}
-
-hipError_t hipModuleLaunchCooperativeKernelMultiDevice(hipFunctionLaunchParams *launches, unsigned int count,
-                                                       unsigned int flags)
-{
-    return note(refuse_several(launches, count > INT32_MAX ? -1 : (int)count, flags));
-}
+FORWARD(hipError_t hipLaunchCooperativeKernelMultiDevice(hipLaunchParams *launches, int count, unsigned int flags),
+        refuse_several(launches, count, flags))
+FORWARD(hipError_t hipExtLaunchMultiKernelMultiDevice(hipLaunchParams *launches, int count, unsigned int flags),
+        refuse_several(launches, count, flags))
+FORWARD(hipError_t hipModuleLaunchCooperativeKernelMultiDevice(hipFunctionLaunchParams *launches,
+                                                               unsigned int count, unsigned int flags),
+        refuse_several(launches, count > INT32_MAX ? -1 : (int)count, flags))

@@ -16,11 +16,42 @@
 /* HIP's numbers that the engine has none for. */
 enum { HIP_FILE_NOT_FOUND = 301, HIP_INVALID_DEVICE_POINTER = 17, HIP_UNSUPPORTED_LIMIT = 215 };
 
-/* The last line of every call. */
+/* Keeps the result as the thread's last error: the last line of every call. */
 static inline hipError_t note(int result)
 {
     return (hipError_t)leatc_note(result);
 }
+
+/*
+ * Functions that only call the engine, one entry of a table each. `call` is an expression with the result, which
+ * the function keeps as the thread's last error and returns.
+ */
+#define FORWARD(prototype, call)                                                                                  \
+    prototype                                                                                                     \
+    {                                                                                                             \
+        return note(call);                                                                                        \
+    }
+
+/*
+ * A function that takes a `stream` exists twice: for NULL, `name` means the legacy default stream and `name_spt`
+ * the default stream of the calling thread. `call` names the engine's stream `on`.
+ */
+#define FORWARD_STREAM(name, name_spt, parameters, call)                                                          \
+    FORWARD_ON(name, parameters, stream_of(stream), call)                                                         \
+    FORWARD_ON(name_spt, parameters, leatc_per_thread(stream), call)
+
+/* The same for a function that takes no stream and works in a default stream. */
+#define FORWARD_SYNC(name, name_spt, parameters, call)                                                            \
+    FORWARD_ON(name, parameters, NULL, call)                                                                      \
+    FORWARD_ON(name_spt, parameters, LEATC_STREAM_PER_THREAD, call)
+
+#define FORWARD_ON(name, parameters, engine_stream, call)                                                         \
+    hipError_t name parameters                                                                                    \
+    {                                                                                                             \
+        struct leatc_stream *on = engine_stream;                                                                  \
+                                                                                                                  \
+        return note(call);                                                                                        \
+    }
 
 /* The result of a call whose only handle is a stream. */
 static inline int of_stream(int result)

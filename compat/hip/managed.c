@@ -34,10 +34,8 @@ static int prefetch(const void *ptr, size_t bytes, int number, struct leatc_stre
     return leatc_prefetch(ptr, bytes, number == hipCpuDeviceId ? LEATC_HOST : number, stream);
 }
 
-hipError_t hipMemPrefetchAsync(const void *ptr, size_t bytes, int device, hipStream_t stream)
-{
-    return note(of_stream(prefetch(ptr, bytes, device, stream_of(stream))));
-}
+FORWARD(hipError_t hipMemPrefetchAsync(const void *ptr, size_t bytes, int device, hipStream_t stream),
+        of_stream(prefetch(ptr, bytes, device, stream_of(stream))))
 
 /* HIP's number for a place. The host is one place, whatever its nodes. */
 static int number_of_place(const hipMemLocation *place, int *number)
@@ -69,11 +67,9 @@ static int prefetch_to_place(const void *ptr, size_t bytes, const hipMemLocation
     return of_stream(prefetch(ptr, bytes, number, stream));
 }
 
-hipError_t hipMemPrefetchAsync_v2(const void *ptr, size_t bytes, hipMemLocation place, unsigned int flags,
-                                  hipStream_t stream)
-{
-    return note(flags ? LEATC_INVALID_VALUE : prefetch_to_place(ptr, bytes, &place, stream_of(stream)));
-}
+FORWARD(hipError_t hipMemPrefetchAsync_v2(const void *ptr, size_t bytes, hipMemLocation place, unsigned int flags,
+                                          hipStream_t stream),
+        flags ? LEATC_INVALID_VALUE : prefetch_to_place(ptr, bytes, &place, stream_of(stream)))
 
 static int prefetch_all(void **ptrs, const size_t *bytes, size_t count, const hipMemLocation *places,
                         const size_t *indexes, size_t place_count, struct leatc_stream *stream)
@@ -94,13 +90,11 @@ static int prefetch_all(void **ptrs, const size_t *bytes, size_t count, const hi
     return LEATC_OK;
 }
 
-hipError_t hipMemPrefetchBatchAsync(void **ptrs, size_t *bytes, size_t count, hipMemLocation *places,
-                                    size_t *placeIndexes, size_t placeCount, unsigned long long flags,
-                                    hipStream_t stream)
-{
-    return note(flags ? LEATC_INVALID_VALUE
-                      : prefetch_all(ptrs, bytes, count, places, placeIndexes, placeCount, stream_of(stream)));
-}
+FORWARD(hipError_t hipMemPrefetchBatchAsync(void **ptrs, size_t *bytes, size_t count, hipMemLocation *places,
+                                            size_t *placeIndexes, size_t placeCount, unsigned long long flags,
+                                            hipStream_t stream),
+        flags ? LEATC_INVALID_VALUE
+              : prefetch_all(ptrs, bytes, count, places, placeIndexes, placeCount, stream_of(stream)))
 
 /* ---- coarse-grained coherency: a matter of the caches of AMD's GPUs, which is kept and reported ---- */
 
@@ -217,10 +211,8 @@ static int advise(const void *ptr, size_t bytes, hipMemoryAdvise advice, int num
     return leatc_result_of(leat_managed_advise((void *)(uintptr_t)ptr, bytes, (leat_advice)advice, where));
 }
 
-hipError_t hipMemAdvise(const void *ptr, size_t bytes, hipMemoryAdvise advice, int device)
-{
-    return note(advise(ptr, bytes, advice, device));
-}
+FORWARD(hipError_t hipMemAdvise(const void *ptr, size_t bytes, hipMemoryAdvise advice, int device),
+        advise(ptr, bytes, advice, device))
 
 static int advise_place(const void *ptr, size_t bytes, hipMemoryAdvise advice, const hipMemLocation *place)
 {
@@ -230,10 +222,8 @@ static int advise_place(const void *ptr, size_t bytes, hipMemoryAdvise advice, c
     return advise(ptr, bytes, advice, number);
 }
 
-hipError_t hipMemAdvise_v2(const void *ptr, size_t bytes, hipMemoryAdvise advice, hipMemLocation place)
-{
-    return note(advise_place(ptr, bytes, advice, &place));
-}
+FORWARD(hipError_t hipMemAdvise_v2(const void *ptr, size_t bytes, hipMemoryAdvise advice, hipMemLocation place),
+        advise_place(ptr, bytes, advice, &place))
 
 /* ---- range attributes ---- */
 
@@ -336,7 +326,5 @@ static int attach(struct leatc_stream *stream, void *ptr, size_t bytes, unsigned
     return LEATC_OK;
 }
 
-hipError_t hipStreamAttachMemAsync(hipStream_t stream, void *ptr, size_t bytes, unsigned int flags)
-{
-    return note(attach(stream_of(stream), ptr, bytes, flags));
-}
+FORWARD(hipError_t hipStreamAttachMemAsync(hipStream_t stream, void *ptr, size_t bytes, unsigned int flags),
+        attach(stream_of(stream), ptr, bytes, flags))

@@ -5,17 +5,11 @@
 
 /* ---- device memory ---- */
 
-hipError_t hipMalloc(void **ptr, size_t bytes)
-{
-    return note(leatc_alloc(bytes, ptr));
-}
-
-hipError_t hipExtMallocWithFlags(void **ptr, size_t bytes, unsigned int flags)
-{
-    if (flags > hipDeviceMallocContiguous || (flags == hipMallocSignalMemory && bytes != 8))
-        return note(LEATC_INVALID_VALUE);
-    return note(leatc_alloc(bytes, ptr));
-}
+FORWARD(hipError_t hipMalloc(void **ptr, size_t bytes), leatc_alloc(bytes, ptr))
+FORWARD(hipError_t hipExtMallocWithFlags(void **ptr, size_t bytes, unsigned int flags),
+        flags > hipDeviceMallocContiguous || (flags == hipMallocSignalMemory && bytes != 8)
+            ? LEATC_INVALID_VALUE
+            : leatc_alloc(bytes, ptr))
 
 /* AMD's runtime frees pinned memory here too, and programs rely on it. */
 hipError_t hipFree(void *ptr)
@@ -44,10 +38,8 @@ static int alloc_pitched(void **ptr, size_t *pitch, size_t width, size_t height,
     return LEATC_OK;
 }
 
-hipError_t hipMallocPitch(void **ptr, size_t *pitch, size_t width, size_t height)
-{
-    return note(alloc_pitched(ptr, pitch, width, height, 1));
-}
+FORWARD(hipError_t hipMallocPitch(void **ptr, size_t *pitch, size_t width, size_t height),
+        alloc_pitched(ptr, pitch, width, height, 1))
 
 hipError_t hipMemAllocPitch(hipDeviceptr_t *ptr, size_t *pitch, size_t width, size_t height,
                             unsigned int elementBytes)
@@ -94,40 +86,13 @@ static int alloc_host(void **ptr, size_t bytes, unsigned flags)
     return leatc_alloc_host(bytes, flags, ptr);
 }
 
-hipError_t hipHostMalloc(void **ptr, size_t bytes, unsigned int flags)
-{
-    return note(alloc_host(ptr, bytes, flags));
-}
-
-hipError_t hipHostAlloc(void **ptr, size_t bytes, unsigned int flags)
-{
-    return note(alloc_host(ptr, bytes, flags));
-}
-
-hipError_t hipExtHostAlloc(void **ptr, size_t bytes, unsigned int flags)
-{
-    return note(alloc_host(ptr, bytes, flags));
-}
-
-hipError_t hipMallocHost(void **ptr, size_t bytes)
-{
-    return note(alloc_host(ptr, bytes, hipHostMallocDefault));
-}
-
-hipError_t hipMemAllocHost(void **ptr, size_t bytes)
-{
-    return note(alloc_host(ptr, bytes, hipHostMallocDefault));
-}
-
-hipError_t hipHostFree(void *ptr)
-{
-    return note(leatc_free_host(ptr));
-}
-
-hipError_t hipFreeHost(void *ptr)
-{
-    return note(leatc_free_host(ptr));
-}
+FORWARD(hipError_t hipHostMalloc(void **ptr, size_t bytes, unsigned int flags), alloc_host(ptr, bytes, flags))
+FORWARD(hipError_t hipHostAlloc(void **ptr, size_t bytes, unsigned int flags), alloc_host(ptr, bytes, flags))
+FORWARD(hipError_t hipExtHostAlloc(void **ptr, size_t bytes, unsigned int flags), alloc_host(ptr, bytes, flags))
+FORWARD(hipError_t hipMallocHost(void **ptr, size_t bytes), alloc_host(ptr, bytes, hipHostMallocDefault))
+FORWARD(hipError_t hipMemAllocHost(void **ptr, size_t bytes), alloc_host(ptr, bytes, hipHostMallocDefault))
+FORWARD(hipError_t hipHostFree(void *ptr), leatc_free_host(ptr))
+FORWARD(hipError_t hipFreeHost(void *ptr), leatc_free_host(ptr))
 
 #define REGISTER_FLAGS                                                                                            \
     (hipHostRegisterPortable | hipHostRegisterMapped | hipHostRegisterIoMemory | hipHostRegisterReadOnly |        \
@@ -146,30 +111,13 @@ static int register_host(void *ptr, size_t bytes, unsigned flags)
     return leatc_register(ptr, bytes, flags);
 }
 
-hipError_t hipHostRegister(void *ptr, size_t bytes, unsigned int flags)
-{
-    return note(register_host(ptr, bytes, flags));
-}
-
-hipError_t hipHostUnregister(void *ptr)
-{
-    return note(leatc_unregister(ptr));
-}
-
-hipError_t hipHostGetDevicePointer(void **devicePtr, void *ptr, unsigned int flags)
-{
-    return note(flags ? LEATC_INVALID_VALUE : leatc_host_device_pointer(ptr, devicePtr));
-}
-
-hipError_t hipHostGetFlags(unsigned int *flags, void *ptr)
-{
-    return note(leatc_host_flags(ptr, flags));
-}
-
-hipError_t hipMallocManaged(void **ptr, size_t bytes, unsigned int flags)
-{
-    return note(leatc_alloc_managed(bytes, flags, ptr));
-}
+FORWARD(hipError_t hipHostRegister(void *ptr, size_t bytes, unsigned int flags), register_host(ptr, bytes, flags))
+FORWARD(hipError_t hipHostUnregister(void *ptr), leatc_unregister(ptr))
+FORWARD(hipError_t hipHostGetDevicePointer(void **devicePtr, void *ptr, unsigned int flags),
+        flags ? LEATC_INVALID_VALUE : leatc_host_device_pointer(ptr, devicePtr))
+FORWARD(hipError_t hipHostGetFlags(unsigned int *flags, void *ptr), leatc_host_flags(ptr, flags))
+FORWARD(hipError_t hipMallocManaged(void **ptr, size_t bytes, unsigned int flags),
+        leatc_alloc_managed(bytes, flags, ptr))
 
 /* ---- addresses ---- */
 
@@ -255,10 +203,8 @@ static int get_attributes(hipPointerAttribute_t *attributes, void *ptr)
     return LEATC_OK;
 }
 
-hipError_t hipPointerGetAttributes(hipPointerAttribute_t *attributes, const void *ptr)
-{
-    return note(get_attributes(attributes, (void *)(uintptr_t)ptr));
-}
+FORWARD(hipError_t hipPointerGetAttributes(hipPointerAttribute_t *attributes, const void *ptr),
+        get_attributes(attributes, (void *)(uintptr_t)ptr))
 
 /* HIP writes a bool, one byte, where it says "boolean". */
 #define PUT(type, value) (*(type *)data = (type)(value), LEATC_OK)
@@ -338,11 +284,9 @@ static int get_several(unsigned count, const hipPointer_attribute *attributes, v
     return first;
 }
 
-hipError_t hipDrvPointerGetAttributes(unsigned int count, hipPointer_attribute *attributes, void **data,
-                                      hipDeviceptr_t ptr)
-{
-    return note(get_several(count, attributes, data, ptr));
-}
+FORWARD(hipError_t hipDrvPointerGetAttributes(unsigned int count, hipPointer_attribute *attributes, void **data,
+                                              hipDeviceptr_t ptr),
+        get_several(count, attributes, data, ptr))
 
 /* The one that can be set: copies and fills that are not async wait for their end, also of device memory alone. */
 hipError_t hipPointerSetAttribute(const void *value, hipPointer_attribute attribute, hipDeviceptr_t ptr)

@@ -121,16 +121,11 @@ static int load_data(hipModule_t *module, const char *image)
     return has_own_kernels(image, bytes) ? add_module(NULL, module) : hipErrorNoBinaryForGpu;
 }
 
-hipError_t hipModuleLoadData(hipModule_t *module, const void *image)
-{
-    return note(load_data(module, image));
-}
+FORWARD(hipError_t hipModuleLoadData(hipModule_t *module, const void *image), load_data(module, image))
 
 /* A fat binary is AMD's, and whatever is in it for other devices, there is nothing for these. */
-hipError_t hipModuleLoadFatBinary(hipModule_t *module, const void *fatBinary)
-{
-    return note(load_data(module, fatBinary));
-}
+FORWARD(hipError_t hipModuleLoadFatBinary(hipModule_t *module, const void *fatBinary),
+        load_data(module, fatBinary))
 
 hipError_t hipModuleLoadDataEx(hipModule_t *module, const void *image, unsigned int count, hipJitOption *options,
                                void **values)

@@ -35,15 +35,21 @@ static int get(hipGraphNode_t node, int type, const void *out, const struct leat
     return out ? leatc_node_task(node_of(node), type, task) : LEATC_INVALID_VALUE;
 }
 
+/* Defines a function that makes a task and does something with it. `call` makes it in the variable `task`. */
+#define FORWARD_TASK(prototype, call)                                                                             \
+    prototype                                                                                                     \
+    {                                                                                                             \
+        struct leatc_task *task = NULL;                                                                           \
+                                                                                                                  \
+        return note(call);                                                                                        \
+    }
+
 /* ---- kernels ---- */
 
-hipError_t hipGraphAddKernelNode(hipGraphNode_t *node, hipGraph_t graph, const hipGraphNode_t *dependencies,
-                                 size_t count, const hipKernelNodeParams *params)
-{
-    struct leatc_task *task = NULL;
-
-    return note(add(leatc_hip_kernel_make(params, &task), &task, graph, dependencies, count, node));
-}
+FORWARD_TASK(hipError_t hipGraphAddKernelNode(hipGraphNode_t *node, hipGraph_t graph,
+                                              const hipGraphNode_t *dependencies, size_t count,
+                                              const hipKernelNodeParams *params),
+             add(leatc_hip_kernel_make(params, &task), &task, graph, dependencies, count, node))
 
 hipError_t hipGraphKernelNodeGetParams(hipGraphNode_t node, hipKernelNodeParams *params)
 {
@@ -62,26 +68,15 @@ hipError_t hipGraphKernelNodeGetParams(hipGraphNode_t node, hipKernelNodeParams 
     return hipSuccess;
 }
 
-hipError_t hipGraphKernelNodeSetParams(hipGraphNode_t node, const hipKernelNodeParams *params)
-{
-    struct leatc_task *task = NULL;
-
-    return note(set(leatc_hip_kernel_make(params, &task), &task, node));
-}
-
-hipError_t hipGraphExecKernelNodeSetParams(hipGraphExec_t executable, hipGraphNode_t node,
-                                           const hipKernelNodeParams *params)
-{
-    struct leatc_task *task = NULL;
-
-    return note(set_exec(leatc_hip_kernel_make(params, &task), &task, executable, node));
-}
+FORWARD_TASK(hipError_t hipGraphKernelNodeSetParams(hipGraphNode_t node, const hipKernelNodeParams *params),
+             set(leatc_hip_kernel_make(params, &task), &task, node))
+FORWARD_TASK(hipError_t hipGraphExecKernelNodeSetParams(hipGraphExec_t executable, hipGraphNode_t node,
+                                                        const hipKernelNodeParams *params),
+             set_exec(leatc_hip_kernel_make(params, &task), &task, executable, node))
 
 /* HIP names the source first. */
-hipError_t hipGraphKernelNodeCopyAttributes(hipGraphNode_t src, hipGraphNode_t dst)
-{
-    return note(leatc_node_copy_attributes(node_of(dst), node_of(src)));
-}
+FORWARD(hipError_t hipGraphKernelNodeCopyAttributes(hipGraphNode_t src, hipGraphNode_t dst),
+        leatc_node_copy_attributes(node_of(dst), node_of(src)))
 
 /* No attribute is longer than the first, and older versions of the union are no longer than that. */
 hipError_t hipGraphKernelNodeGetAttribute(hipGraphNode_t node, hipKernelNodeAttrID attribute,
@@ -110,11 +105,9 @@ static int set_attribute(hipGraphNode_t node, hipKernelNodeAttrID attribute, con
     return leatc_node_set_attribute(node_of(node), (int)attribute, &whole);
 }
 
-hipError_t hipGraphKernelNodeSetAttribute(hipGraphNode_t node, hipKernelNodeAttrID attribute,
-                                          const hipKernelNodeAttrValue *value)
-{
-    return note(set_attribute(node, attribute, value));
-}
+FORWARD(hipError_t hipGraphKernelNodeSetAttribute(hipGraphNode_t node, hipKernelNodeAttrID attribute,
+                                                  const hipKernelNodeAttrValue *value),
+        set_attribute(node, attribute, value))
 
 /* ---- copies ---- */
 
@@ -198,41 +191,25 @@ static void describe_copy(const struct leatc_copy_task *copy, hipMemcpy3DParms *
     p->extent = (hipExtent){box->width_bytes / unit, box->height, box->depth};
 }
 
-hipError_t hipGraphAddMemcpyNode(hipGraphNode_t *node, hipGraph_t graph, const hipGraphNode_t *dependencies,
-                                 size_t count, const hipMemcpy3DParms *params)
-{
-    struct leatc_task *task = NULL;
-
-    return note(add(make_copy(params, &task), &task, graph, dependencies, count, node));
-}
-
-hipError_t hipGraphAddMemcpyNode1D(hipGraphNode_t *node, hipGraph_t graph, const hipGraphNode_t *dependencies,
-                                   size_t count, void *dst, const void *src, size_t bytes, hipMemcpyKind kind)
-{
-    struct leatc_task *task = NULL;
-
-    return note(add(make_range(dst, src, bytes, kind, &task), &task, graph, dependencies, count, node));
-}
-
-hipError_t hipGraphAddMemcpyNodeToSymbol(hipGraphNode_t *node, hipGraph_t graph,
-                                         const hipGraphNode_t *dependencies, size_t count, const void *symbol,
-                                         const void *src, size_t bytes, size_t offset, hipMemcpyKind kind)
-{
-    struct leatc_task *task = NULL;
-
-    return note(
-        add(make_to_symbol(symbol, src, bytes, offset, kind, &task), &task, graph, dependencies, count, node));
-}
-
-hipError_t hipGraphAddMemcpyNodeFromSymbol(hipGraphNode_t *node, hipGraph_t graph,
-                                           const hipGraphNode_t *dependencies, size_t count, void *dst,
-                                           const void *symbol, size_t bytes, size_t offset, hipMemcpyKind kind)
-{
-    struct leatc_task *task = NULL;
-
-    return note(
-        add(make_from_symbol(dst, symbol, bytes, offset, kind, &task), &task, graph, dependencies, count, node));
-}
+FORWARD_TASK(hipError_t hipGraphAddMemcpyNode(hipGraphNode_t *node, hipGraph_t graph,
+                                              const hipGraphNode_t *dependencies, size_t count,
+                                              const hipMemcpy3DParms *params),
+             add(make_copy(params, &task), &task, graph, dependencies, count, node))
+FORWARD_TASK(hipError_t hipGraphAddMemcpyNode1D(hipGraphNode_t *node, hipGraph_t graph,
+                                                const hipGraphNode_t *dependencies, size_t count, void *dst,
+                                                const void *src, size_t bytes, hipMemcpyKind kind),
+             add(make_range(dst, src, bytes, kind, &task), &task, graph, dependencies, count, node))
+FORWARD_TASK(hipError_t hipGraphAddMemcpyNodeToSymbol(hipGraphNode_t *node, hipGraph_t graph,
+                                                      const hipGraphNode_t *dependencies, size_t count,
+                                                      const void *symbol, const void *src, size_t bytes,
+                                                      size_t offset, hipMemcpyKind kind),
+             add(make_to_symbol(symbol, src, bytes, offset, kind, &task), &task, graph, dependencies, count, node))
+FORWARD_TASK(hipError_t hipGraphAddMemcpyNodeFromSymbol(hipGraphNode_t *node, hipGraph_t graph,
+                                                        const hipGraphNode_t *dependencies, size_t count,
+                                                        void *dst, const void *symbol, size_t bytes, size_t offset,
+                                                        hipMemcpyKind kind),
+             add(make_from_symbol(dst, symbol, bytes, offset, kind, &task), &task, graph, dependencies, count,
+                 node))
 
 hipError_t hipGraphMemcpyNodeGetParams(hipGraphNode_t node, hipMemcpy3DParms *params)
 {
@@ -250,70 +227,33 @@ hipError_t hipGraphMemcpyNodeGetParams(hipGraphNode_t node, hipMemcpy3DParms *pa
     return hipSuccess;
 }
 
-hipError_t hipGraphMemcpyNodeSetParams(hipGraphNode_t node, const hipMemcpy3DParms *params)
-{
-    struct leatc_task *task = NULL;
-
-    return note(set(make_copy(params, &task), &task, node));
-}
-
-hipError_t hipGraphMemcpyNodeSetParams1D(hipGraphNode_t node, void *dst, const void *src, size_t bytes,
-                                         hipMemcpyKind kind)
-{
-    struct leatc_task *task = NULL;
-
-    return note(set(make_range(dst, src, bytes, kind, &task), &task, node));
-}
-
-hipError_t hipGraphMemcpyNodeSetParamsToSymbol(hipGraphNode_t node, const void *symbol, const void *src,
-                                               size_t bytes, size_t offset, hipMemcpyKind kind)
-{
-    struct leatc_task *task = NULL;
-
-    return note(set(make_to_symbol(symbol, src, bytes, offset, kind, &task), &task, node));
-}
-
-hipError_t hipGraphMemcpyNodeSetParamsFromSymbol(hipGraphNode_t node, void *dst, const void *symbol, size_t bytes,
-                                                 size_t offset, hipMemcpyKind kind)
-{
-    struct leatc_task *task = NULL;
-
-    return note(set(make_from_symbol(dst, symbol, bytes, offset, kind, &task), &task, node));
-}
-
-hipError_t hipGraphExecMemcpyNodeSetParams(hipGraphExec_t executable, hipGraphNode_t node,
-                                           hipMemcpy3DParms *params)
-{
-    struct leatc_task *task = NULL;
-
-    return note(set_exec(make_copy(params, &task), &task, executable, node));
-}
-
-hipError_t hipGraphExecMemcpyNodeSetParams1D(hipGraphExec_t executable, hipGraphNode_t node, void *dst,
-                                             const void *src, size_t bytes, hipMemcpyKind kind)
-{
-    struct leatc_task *task = NULL;
-
-    return note(set_exec(make_range(dst, src, bytes, kind, &task), &task, executable, node));
-}
-
-hipError_t hipGraphExecMemcpyNodeSetParamsToSymbol(hipGraphExec_t executable, hipGraphNode_t node,
-                                                   const void *symbol, const void *src, size_t bytes,
-                                                   size_t offset, hipMemcpyKind kind)
-{
-    struct leatc_task *task = NULL;
-
-    return note(set_exec(make_to_symbol(symbol, src, bytes, offset, kind, &task), &task, executable, node));
-}
-
-hipError_t hipGraphExecMemcpyNodeSetParamsFromSymbol(hipGraphExec_t executable, hipGraphNode_t node, void *dst,
-                                                     const void *symbol, size_t bytes, size_t offset,
-                                                     hipMemcpyKind kind)
-{
-    struct leatc_task *task = NULL;
-
-    return note(set_exec(make_from_symbol(dst, symbol, bytes, offset, kind, &task), &task, executable, node));
-}
+FORWARD_TASK(hipError_t hipGraphMemcpyNodeSetParams(hipGraphNode_t node, const hipMemcpy3DParms *params),
+             set(make_copy(params, &task), &task, node))
+FORWARD_TASK(hipError_t hipGraphMemcpyNodeSetParams1D(hipGraphNode_t node, void *dst, const void *src,
+                                                      size_t bytes, hipMemcpyKind kind),
+             set(make_range(dst, src, bytes, kind, &task), &task, node))
+FORWARD_TASK(hipError_t hipGraphMemcpyNodeSetParamsToSymbol(hipGraphNode_t node, const void *symbol,
+                                                            const void *src, size_t bytes, size_t offset,
+                                                            hipMemcpyKind kind),
+             set(make_to_symbol(symbol, src, bytes, offset, kind, &task), &task, node))
+FORWARD_TASK(hipError_t hipGraphMemcpyNodeSetParamsFromSymbol(hipGraphNode_t node, void *dst, const void *symbol,
+                                                              size_t bytes, size_t offset, hipMemcpyKind kind),
+             set(make_from_symbol(dst, symbol, bytes, offset, kind, &task), &task, node))
+FORWARD_TASK(hipError_t hipGraphExecMemcpyNodeSetParams(hipGraphExec_t executable, hipGraphNode_t node,
+                                                        hipMemcpy3DParms *params),
+             set_exec(make_copy(params, &task), &task, executable, node))
+FORWARD_TASK(hipError_t hipGraphExecMemcpyNodeSetParams1D(hipGraphExec_t executable, hipGraphNode_t node,
+                                                          void *dst, const void *src, size_t bytes,
+                                                          hipMemcpyKind kind),
+             set_exec(make_range(dst, src, bytes, kind, &task), &task, executable, node))
+FORWARD_TASK(hipError_t hipGraphExecMemcpyNodeSetParamsToSymbol(hipGraphExec_t executable, hipGraphNode_t node,
+                                                                const void *symbol, const void *src, size_t bytes,
+                                                                size_t offset, hipMemcpyKind kind),
+             set_exec(make_to_symbol(symbol, src, bytes, offset, kind, &task), &task, executable, node))
+FORWARD_TASK(hipError_t hipGraphExecMemcpyNodeSetParamsFromSymbol(hipGraphExec_t executable, hipGraphNode_t node,
+                                                                  void *dst, const void *symbol, size_t bytes,
+                                                                  size_t offset, hipMemcpyKind kind),
+             set_exec(make_from_symbol(dst, symbol, bytes, offset, kind, &task), &task, executable, node))
 
 /* ---- fills ---- */
 
@@ -330,13 +270,10 @@ static int make_fill(const hipMemsetParams *p, struct leatc_task **task)
                            task);
 }
 
-hipError_t hipGraphAddMemsetNode(hipGraphNode_t *node, hipGraph_t graph, const hipGraphNode_t *dependencies,
-                                 size_t count, const hipMemsetParams *params)
-{
-    struct leatc_task *task = NULL;
-
-    return note(add(make_fill(params, &task), &task, graph, dependencies, count, node));
-}
+FORWARD_TASK(hipError_t hipGraphAddMemsetNode(hipGraphNode_t *node, hipGraph_t graph,
+                                              const hipGraphNode_t *dependencies, size_t count,
+                                              const hipMemsetParams *params),
+             add(make_fill(params, &task), &task, graph, dependencies, count, node))
 
 hipError_t hipGraphMemsetNodeGetParams(hipGraphNode_t node, hipMemsetParams *params)
 {
@@ -356,20 +293,11 @@ hipError_t hipGraphMemsetNodeGetParams(hipGraphNode_t node, hipMemsetParams *par
     return hipSuccess;
 }
 
-hipError_t hipGraphMemsetNodeSetParams(hipGraphNode_t node, const hipMemsetParams *params)
-{
-    struct leatc_task *task = NULL;
-
-    return note(set(make_fill(params, &task), &task, node));
-}
-
-hipError_t hipGraphExecMemsetNodeSetParams(hipGraphExec_t executable, hipGraphNode_t node,
-                                           const hipMemsetParams *params)
-{
-    struct leatc_task *task = NULL;
-
-    return note(set_exec(make_fill(params, &task), &task, executable, node));
-}
+FORWARD_TASK(hipError_t hipGraphMemsetNodeSetParams(hipGraphNode_t node, const hipMemsetParams *params),
+             set(make_fill(params, &task), &task, node))
+FORWARD_TASK(hipError_t hipGraphExecMemsetNodeSetParams(hipGraphExec_t executable, hipGraphNode_t node,
+                                                        const hipMemsetParams *params),
+             set_exec(make_fill(params, &task), &task, executable, node))
 
 /* ---- host functions ---- */
 
@@ -378,13 +306,10 @@ static int make_host(const hipHostNodeParams *p, struct leatc_task **task)
     return p ? leatc_host_make(p->fn, p->userData, task) : LEATC_INVALID_VALUE;
 }
 
-hipError_t hipGraphAddHostNode(hipGraphNode_t *node, hipGraph_t graph, const hipGraphNode_t *dependencies,
-                               size_t count, const hipHostNodeParams *params)
-{
-    struct leatc_task *task = NULL;
-
-    return note(add(make_host(params, &task), &task, graph, dependencies, count, node));
-}
+FORWARD_TASK(hipError_t hipGraphAddHostNode(hipGraphNode_t *node, hipGraph_t graph,
+                                            const hipGraphNode_t *dependencies, size_t count,
+                                            const hipHostNodeParams *params),
+             add(make_host(params, &task), &task, graph, dependencies, count, node))
 
 hipError_t hipGraphHostNodeGetParams(hipGraphNode_t node, hipHostNodeParams *params)
 {
@@ -399,47 +324,26 @@ hipError_t hipGraphHostNodeGetParams(hipGraphNode_t node, hipHostNodeParams *par
     return hipSuccess;
 }
 
-hipError_t hipGraphHostNodeSetParams(hipGraphNode_t node, const hipHostNodeParams *params)
-{
-    struct leatc_task *task = NULL;
-
-    return note(set(make_host(params, &task), &task, node));
-}
-
-hipError_t hipGraphExecHostNodeSetParams(hipGraphExec_t executable, hipGraphNode_t node,
-                                         const hipHostNodeParams *params)
-{
-    struct leatc_task *task = NULL;
-
-    return note(set_exec(make_host(params, &task), &task, executable, node));
-}
+FORWARD_TASK(hipError_t hipGraphHostNodeSetParams(hipGraphNode_t node, const hipHostNodeParams *params),
+             set(make_host(params, &task), &task, node))
+FORWARD_TASK(hipError_t hipGraphExecHostNodeSetParams(hipGraphExec_t executable, hipGraphNode_t node,
+                                                      const hipHostNodeParams *params),
+             set_exec(make_host(params, &task), &task, executable, node))
 
 /* ---- child graphs and empty nodes ---- */
 
-hipError_t hipGraphAddChildGraphNode(hipGraphNode_t *node, hipGraph_t graph, const hipGraphNode_t *dependencies,
-                                     size_t count, hipGraph_t child)
-{
-    return note(leatc_graph_add_child(graph_of(graph), node_list(dependencies), count, graph_of(child), false,
-                                      nodes_of(node)));
-}
-
-hipError_t hipGraphChildGraphNodeGetGraph(hipGraphNode_t node, hipGraph_t *graph)
-{
-    return note(leatc_node_child(node_of(node), (struct leatc_graph **)(void *)graph));
-}
-
-hipError_t hipGraphExecChildGraphNodeSetParams(hipGraphExec_t executable, hipGraphNode_t node, hipGraph_t child)
-{
-    return note(leatc_exec_set_child(exec_of(executable), node_of(node), graph_of(child)));
-}
-
-hipError_t hipGraphAddEmptyNode(hipGraphNode_t *node, hipGraph_t graph, const hipGraphNode_t *dependencies,
-                                size_t count)
-{
-    struct leatc_task *task = NULL;
-
-    return note(add(leatc_empty_make(&task), &task, graph, dependencies, count, node));
-}
+FORWARD(hipError_t hipGraphAddChildGraphNode(hipGraphNode_t *node, hipGraph_t graph,
+                                             const hipGraphNode_t *dependencies, size_t count, hipGraph_t child),
+        leatc_graph_add_child(graph_of(graph), node_list(dependencies), count, graph_of(child), false,
+                              nodes_of(node)))
+FORWARD(hipError_t hipGraphChildGraphNodeGetGraph(hipGraphNode_t node, hipGraph_t *graph),
+        leatc_node_child(node_of(node), (struct leatc_graph **)(void *)graph))
+FORWARD(hipError_t hipGraphExecChildGraphNodeSetParams(hipGraphExec_t executable, hipGraphNode_t node,
+                                                       hipGraph_t child),
+        leatc_exec_set_child(exec_of(executable), node_of(node), graph_of(child)))
+FORWARD_TASK(hipError_t hipGraphAddEmptyNode(hipGraphNode_t *node, hipGraph_t graph,
+                                             const hipGraphNode_t *dependencies, size_t count),
+             add(leatc_empty_make(&task), &task, graph, dependencies, count, node))
 
 /* ---- events ---- */
 
@@ -451,79 +355,38 @@ static int make_event(int type, hipEvent_t event, struct leatc_task **task)
     return leatc_event_make(type, event_of(event), task);
 }
 
-static hipError_t add_event(hipGraphNode_t *node, hipGraph_t graph, const hipGraphNode_t *before, size_t count,
-                            int type, hipEvent_t event)
-{
-    struct leatc_task *task = NULL;
-
-    return note(add(make_event(type, event, &task), &task, graph, before, count, node));
-}
-
-static hipError_t get_event(hipGraphNode_t node, int type, hipEvent_t *event)
+static int get_event(hipGraphNode_t node, int type, hipEvent_t *event)
 {
     const struct leatc_task *task;
     int result = get(node, type, event, &task);
 
     if (result == LEATC_OK)
         memcpy(event, leatc_task_payload(task), sizeof(hipEvent_t));
-    return note(result);
+    return result;
 }
 
-static hipError_t set_event(hipGraphNode_t node, int type, hipEvent_t event)
-{
-    struct leatc_task *task = NULL;
-
-    return note(set(make_event(type, event, &task), &task, node));
-}
-
-static hipError_t set_exec_event(hipGraphExec_t executable, hipGraphNode_t node, int type, hipEvent_t event)
-{
-    struct leatc_task *task = NULL;
-
-    return note(set_exec(make_event(type, event, &task), &task, executable, node));
-}
-
-hipError_t hipGraphAddEventRecordNode(hipGraphNode_t *node, hipGraph_t graph, const hipGraphNode_t *dependencies,
-                                      size_t count, hipEvent_t event)
-{
-    return add_event(node, graph, dependencies, count, LEATC_NODE_RECORD, event);
-}
-
-hipError_t hipGraphEventRecordNodeGetEvent(hipGraphNode_t node, hipEvent_t *event)
-{
-    return get_event(node, LEATC_NODE_RECORD, event);
-}
-
-hipError_t hipGraphEventRecordNodeSetEvent(hipGraphNode_t node, hipEvent_t event)
-{
-    return set_event(node, LEATC_NODE_RECORD, event);
-}
-
-hipError_t hipGraphExecEventRecordNodeSetEvent(hipGraphExec_t executable, hipGraphNode_t node, hipEvent_t event)
-{
-    return set_exec_event(executable, node, LEATC_NODE_RECORD, event);
-}
-
-hipError_t hipGraphAddEventWaitNode(hipGraphNode_t *node, hipGraph_t graph, const hipGraphNode_t *dependencies,
-                                    size_t count, hipEvent_t event)
-{
-    return add_event(node, graph, dependencies, count, LEATC_NODE_WAIT, event);
-}
-
-hipError_t hipGraphEventWaitNodeGetEvent(hipGraphNode_t node, hipEvent_t *event)
-{
-    return get_event(node, LEATC_NODE_WAIT, event);
-}
-
-hipError_t hipGraphEventWaitNodeSetEvent(hipGraphNode_t node, hipEvent_t event)
-{
-    return set_event(node, LEATC_NODE_WAIT, event);
-}
-
-hipError_t hipGraphExecEventWaitNodeSetEvent(hipGraphExec_t executable, hipGraphNode_t node, hipEvent_t event)
-{
-    return set_exec_event(executable, node, LEATC_NODE_WAIT, event);
-}
+FORWARD_TASK(hipError_t hipGraphAddEventRecordNode(hipGraphNode_t *node, hipGraph_t graph,
+                                                   const hipGraphNode_t *dependencies, size_t count,
+                                                   hipEvent_t event),
+             add(make_event(LEATC_NODE_RECORD, event, &task), &task, graph, dependencies, count, node))
+FORWARD(hipError_t hipGraphEventRecordNodeGetEvent(hipGraphNode_t node, hipEvent_t *event),
+        get_event(node, LEATC_NODE_RECORD, event))
+FORWARD_TASK(hipError_t hipGraphEventRecordNodeSetEvent(hipGraphNode_t node, hipEvent_t event),
+             set(make_event(LEATC_NODE_RECORD, event, &task), &task, node))
+FORWARD_TASK(hipError_t hipGraphExecEventRecordNodeSetEvent(hipGraphExec_t executable, hipGraphNode_t node,
+                                                            hipEvent_t event),
+             set_exec(make_event(LEATC_NODE_RECORD, event, &task), &task, executable, node))
+FORWARD_TASK(hipError_t hipGraphAddEventWaitNode(hipGraphNode_t *node, hipGraph_t graph,
+                                                 const hipGraphNode_t *dependencies, size_t count,
+                                                 hipEvent_t event),
+             add(make_event(LEATC_NODE_WAIT, event, &task), &task, graph, dependencies, count, node))
+FORWARD(hipError_t hipGraphEventWaitNodeGetEvent(hipGraphNode_t node, hipEvent_t *event),
+        get_event(node, LEATC_NODE_WAIT, event))
+FORWARD_TASK(hipError_t hipGraphEventWaitNodeSetEvent(hipGraphNode_t node, hipEvent_t event),
+             set(make_event(LEATC_NODE_WAIT, event, &task), &task, node))
+FORWARD_TASK(hipError_t hipGraphExecEventWaitNodeSetEvent(hipGraphExec_t executable, hipGraphNode_t node,
+                                                          hipEvent_t event),
+             set_exec(make_event(LEATC_NODE_WAIT, event, &task), &task, executable, node))
 
 /* ---- words of memory ---- */
 
@@ -534,13 +397,10 @@ static int make_batch(const hipBatchMemOpNodeParams *p, struct leatc_task **task
     return leatc_hip_batch_make(p, task);
 }
 
-hipError_t hipGraphAddBatchMemOpNode(hipGraphNode_t *node, hipGraph_t graph, const hipGraphNode_t *dependencies,
-                                     size_t count, const hipBatchMemOpNodeParams *params)
-{
-    struct leatc_task *task = NULL;
-
-    return note(add(make_batch(params, &task), &task, graph, dependencies, count, node));
-}
+FORWARD_TASK(hipError_t hipGraphAddBatchMemOpNode(hipGraphNode_t *node, hipGraph_t graph,
+                                                  const hipGraphNode_t *dependencies, size_t count,
+                                                  const hipBatchMemOpNodeParams *params),
+             add(make_batch(params, &task), &task, graph, dependencies, count, node))
 
 hipError_t hipGraphBatchMemOpNodeGetParams(hipGraphNode_t node, hipBatchMemOpNodeParams *params)
 {
@@ -550,20 +410,11 @@ hipError_t hipGraphBatchMemOpNodeGetParams(hipGraphNode_t node, hipBatchMemOpNod
     return note(result == LEATC_OK ? leatc_hip_batch_describe(task, params) : result);
 }
 
-hipError_t hipGraphBatchMemOpNodeSetParams(hipGraphNode_t node, hipBatchMemOpNodeParams *params)
-{
-    struct leatc_task *task = NULL;
-
-    return note(set(make_batch(params, &task), &task, node));
-}
-
-hipError_t hipGraphExecBatchMemOpNodeSetParams(hipGraphExec_t executable, hipGraphNode_t node,
-                                               const hipBatchMemOpNodeParams *params)
-{
-    struct leatc_task *task = NULL;
-
-    return note(set_exec(make_batch(params, &task), &task, executable, node));
-}
+FORWARD_TASK(hipError_t hipGraphBatchMemOpNodeSetParams(hipGraphNode_t node, hipBatchMemOpNodeParams *params),
+             set(make_batch(params, &task), &task, node))
+FORWARD_TASK(hipError_t hipGraphExecBatchMemOpNodeSetParams(hipGraphExec_t executable, hipGraphNode_t node,
+                                                            const hipBatchMemOpNodeParams *params),
+             set_exec(make_batch(params, &task), &task, executable, node))
 
 /* ---- memory ---- */
 
@@ -577,16 +428,12 @@ static int add_alloc(hipGraphNode_t *node, hipGraph_t graph, const hipGraphNode_
     return leatc_graph_add_alloc(graph_of(graph), node_list(before), count, params, nodes_of(node));
 }
 
-hipError_t hipGraphAddMemAllocNode(hipGraphNode_t *node, hipGraph_t graph, const hipGraphNode_t *dependencies,
-                                   size_t count, hipMemAllocNodeParams *params)
-{
-    return note(add_alloc(node, graph, dependencies, count, params));
-}
-
-hipError_t hipGraphMemAllocNodeGetParams(hipGraphNode_t node, hipMemAllocNodeParams *params)
-{
-    return note(leatc_node_alloc_params(node_of(node), params));
-}
+FORWARD(hipError_t hipGraphAddMemAllocNode(hipGraphNode_t *node, hipGraph_t graph,
+                                           const hipGraphNode_t *dependencies, size_t count,
+                                           hipMemAllocNodeParams *params),
+        add_alloc(node, graph, dependencies, count, params))
+FORWARD(hipError_t hipGraphMemAllocNodeGetParams(hipGraphNode_t node, hipMemAllocNodeParams *params),
+        leatc_node_alloc_params(node_of(node), params))
 
 static int add_free(hipGraphNode_t *node, hipGraph_t graph, const hipGraphNode_t *before, size_t count, void *ptr)
 {
@@ -595,11 +442,9 @@ static int add_free(hipGraphNode_t *node, hipGraph_t graph, const hipGraphNode_t
     return add(leatc_free_make(graph_of(graph), ptr, &task), &task, graph, before, count, node);
 }
 
-hipError_t hipGraphAddMemFreeNode(hipGraphNode_t *node, hipGraph_t graph, const hipGraphNode_t *dependencies,
-                                  size_t count, void *ptr)
-{
-    return note(add_free(node, graph, dependencies, count, ptr));
-}
+FORWARD(hipError_t hipGraphAddMemFreeNode(hipGraphNode_t *node, hipGraph_t graph,
+                                          const hipGraphNode_t *dependencies, size_t count, void *ptr),
+        add_free(node, graph, dependencies, count, ptr))
 
 hipError_t hipGraphMemFreeNodeGetParams(hipGraphNode_t node, void *ptr)
 {
@@ -674,18 +519,11 @@ static int add_any(hipGraphNode_t *node, hipGraph_t graph, const hipGraphNode_t 
     return add(make_any(p, &task), &task, graph, before, count, node);
 }
 
-hipError_t hipGraphAddNode(hipGraphNode_t *node, hipGraph_t graph, const hipGraphNode_t *dependencies,
-                           size_t count, hipGraphNodeParams *params)
-{
-    return note(add_any(node, graph, dependencies, count, params));
-}
-
-hipError_t hipGraphNodeSetParams(hipGraphNode_t node, hipGraphNodeParams *params)
-{
-    struct leatc_task *task = NULL;
-
-    return note(set(make_any(params, &task), &task, node));
-}
+FORWARD(hipError_t hipGraphAddNode(hipGraphNode_t *node, hipGraph_t graph, const hipGraphNode_t *dependencies,
+                                   size_t count, hipGraphNodeParams *params),
+        add_any(node, graph, dependencies, count, params))
+FORWARD_TASK(hipError_t hipGraphNodeSetParams(hipGraphNode_t node, hipGraphNodeParams *params),
+             set(make_any(params, &task), &task, node))
 
 hipError_t hipGraphExecNodeSetParams(hipGraphExec_t executable, hipGraphNode_t node, hipGraphNodeParams *params)
 {
@@ -729,28 +567,15 @@ static int make_copy_in(const HIP_MEMCPY3D *p, hipCtx_t context, struct leatc_ta
     return LEATC_OK;
 }
 
-hipError_t hipDrvGraphAddMemcpyNode(hipGraphNode_t *node, hipGraph_t graph, const hipGraphNode_t *dependencies,
-                                    size_t count, const HIP_MEMCPY3D *params, hipCtx_t context)
-{
-    struct leatc_task *task = NULL;
-
-    return note(add(make_copy_in(params, context, &task), &task, graph, dependencies, count, node));
-}
-
-hipError_t hipDrvGraphExecMemcpyNodeSetParams(hipGraphExec_t executable, hipGraphNode_t node,
-                                              const HIP_MEMCPY3D *params, hipCtx_t context)
-{
-    struct leatc_task *task = NULL;
-
-    return note(set_exec(make_copy_in(params, context, &task), &task, executable, node));
-}
-
-hipError_t hipDrvGraphMemcpyNodeSetParams(hipGraphNode_t node, const HIP_MEMCPY3D *params)
-{
-    struct leatc_task *task = NULL;
-
-    return note(set(make_driver_copy(params, &task), &task, node));
-}
+FORWARD_TASK(hipError_t hipDrvGraphAddMemcpyNode(hipGraphNode_t *node, hipGraph_t graph,
+                                                 const hipGraphNode_t *dependencies, size_t count,
+                                                 const HIP_MEMCPY3D *params, hipCtx_t context),
+             add(make_copy_in(params, context, &task), &task, graph, dependencies, count, node))
+FORWARD_TASK(hipError_t hipDrvGraphExecMemcpyNodeSetParams(hipGraphExec_t executable, hipGraphNode_t node,
+                                                           const HIP_MEMCPY3D *params, hipCtx_t context),
+             set_exec(make_copy_in(params, context, &task), &task, executable, node))
+FORWARD_TASK(hipError_t hipDrvGraphMemcpyNodeSetParams(hipGraphNode_t node, const HIP_MEMCPY3D *params),
+             set(make_driver_copy(params, &task), &task, node))
 
 /* A side of a copy that was made in another way. */
 struct side {
@@ -843,24 +668,13 @@ static int make_fill_in(const HIP_MEMSET_NODE_PARAMS *p, hipCtx_t context, struc
     return LEATC_OK;
 }
 
-hipError_t hipDrvGraphAddMemsetNode(hipGraphNode_t *node, hipGraph_t graph, const hipGraphNode_t *dependencies,
-                                    size_t count, const HIP_MEMSET_NODE_PARAMS *params, hipCtx_t context)
-{
-    struct leatc_task *task = NULL;
-
-    return note(add(make_fill_in(params, context, &task), &task, graph, dependencies, count, node));
-}
-
-hipError_t hipDrvGraphExecMemsetNodeSetParams(hipGraphExec_t executable, hipGraphNode_t node,
-                                              const HIP_MEMSET_NODE_PARAMS *params, hipCtx_t context)
-{
-    struct leatc_task *task = NULL;
-
-    return note(set_exec(make_fill_in(params, context, &task), &task, executable, node));
-}
-
-hipError_t hipDrvGraphAddMemFreeNode(hipGraphNode_t *node, hipGraph_t graph, const hipGraphNode_t *dependencies,
-                                     size_t count, hipDeviceptr_t ptr)
-{
-    return note(add_free(node, graph, dependencies, count, ptr));
-}
+FORWARD_TASK(hipError_t hipDrvGraphAddMemsetNode(hipGraphNode_t *node, hipGraph_t graph,
+                                                 const hipGraphNode_t *dependencies, size_t count,
+                                                 const HIP_MEMSET_NODE_PARAMS *params, hipCtx_t context),
+             add(make_fill_in(params, context, &task), &task, graph, dependencies, count, node))
+FORWARD_TASK(hipError_t hipDrvGraphExecMemsetNodeSetParams(hipGraphExec_t executable, hipGraphNode_t node,
+                                                           const HIP_MEMSET_NODE_PARAMS *params, hipCtx_t context),
+             set_exec(make_fill_in(params, context, &task), &task, executable, node))
+FORWARD(hipError_t hipDrvGraphAddMemFreeNode(hipGraphNode_t *node, hipGraph_t graph,
+                                             const hipGraphNode_t *dependencies, size_t count, hipDeviceptr_t ptr),
+        add_free(node, graph, dependencies, count, ptr))

@@ -26,10 +26,8 @@ hipError_t hipDeviceGetMemPool(hipMemPool_t *pool, int device)
     return note(result);
 }
 
-hipError_t hipDeviceSetMemPool(int device, hipMemPool_t pool)
-{
-    return note(pool ? leatc_pool_set_current(device, pool_of(pool)) : LEATC_INVALID_VALUE);
-}
+FORWARD(hipError_t hipDeviceSetMemPool(int device, hipMemPool_t pool),
+        pool ? leatc_pool_set_current(device, pool_of(pool)) : LEATC_INVALID_VALUE)
 
 /* The same by place. There are pools of device memory only. */
 static int check_place(const hipMemLocation *place, hipMemAllocationType type)
@@ -78,30 +76,15 @@ static int create(hipMemPool_t *pool, const hipMemPoolProps *properties)
     return LEATC_OK;
 }
 
-hipError_t hipMemPoolCreate(hipMemPool_t *pool, const hipMemPoolProps *properties)
-{
-    return note(create(pool, properties));
-}
-
-hipError_t hipMemPoolDestroy(hipMemPool_t pool)
-{
-    return note(leatc_pool_destroy(pool_of(pool)));
-}
-
-hipError_t hipMemPoolTrimTo(hipMemPool_t pool, size_t bytesToKeep)
-{
-    return note(leatc_pool_trim(pool_of(pool), bytesToKeep));
-}
-
-hipError_t hipMemPoolSetAttribute(hipMemPool_t pool, hipMemPoolAttr attribute, void *value)
-{
-    return note(leatc_pool_set(pool_of(pool), (int)attribute, value));
-}
-
-hipError_t hipMemPoolGetAttribute(hipMemPool_t pool, hipMemPoolAttr attribute, void *value)
-{
-    return note(leatc_pool_get(pool_of(pool), (int)attribute, value));
-}
+FORWARD(hipError_t hipMemPoolCreate(hipMemPool_t *pool, const hipMemPoolProps *properties),
+        create(pool, properties))
+FORWARD(hipError_t hipMemPoolDestroy(hipMemPool_t pool), leatc_pool_destroy(pool_of(pool)))
+FORWARD(hipError_t hipMemPoolTrimTo(hipMemPool_t pool, size_t bytesToKeep),
+        leatc_pool_trim(pool_of(pool), bytesToKeep))
+FORWARD(hipError_t hipMemPoolSetAttribute(hipMemPool_t pool, hipMemPoolAttr attribute, void *value),
+        leatc_pool_set(pool_of(pool), (int)attribute, value))
+FORWARD(hipError_t hipMemPoolGetAttribute(hipMemPool_t pool, hipMemPoolAttr attribute, void *value),
+        leatc_pool_get(pool_of(pool), (int)attribute, value))
 
 static int check_access(const hipMemAccessDesc *access)
 {
@@ -132,10 +115,8 @@ static int set_access(struct leatc_pool *pool, const hipMemAccessDesc *accesses,
     return LEATC_OK;
 }
 
-hipError_t hipMemPoolSetAccess(hipMemPool_t pool, const hipMemAccessDesc *accesses, size_t count)
-{
-    return note(set_access(pool_of(pool), accesses, count));
-}
+FORWARD(hipError_t hipMemPoolSetAccess(hipMemPool_t pool, const hipMemAccessDesc *accesses, size_t count),
+        set_access(pool_of(pool), accesses, count))
 
 hipError_t hipMemPoolGetAccess(hipMemAccessFlags *flags, hipMemPool_t pool, hipMemLocation *location)
 {
@@ -150,10 +131,8 @@ hipError_t hipMemPoolGetAccess(hipMemAccessFlags *flags, hipMemPool_t pool, hipM
 }
 
 /* For these calls a stream that is gone is hipErrorInvalidHandle. */
-hipError_t hipMallocAsync(void **ptr, size_t bytes, hipStream_t stream)
-{
-    return note(leatc_alloc_async(NULL, bytes, stream_of(stream), ptr));
-}
+FORWARD(hipError_t hipMallocAsync(void **ptr, size_t bytes, hipStream_t stream),
+        leatc_alloc_async(NULL, bytes, stream_of(stream), ptr))
 
 hipError_t hipMallocFromPoolAsync(void **ptr, size_t bytes, hipMemPool_t pool, hipStream_t stream)
 {
@@ -162,7 +141,5 @@ hipError_t hipMallocFromPoolAsync(void **ptr, size_t bytes, hipMemPool_t pool, h
     return note(result == LEATC_OK ? leatc_alloc_async(pool_of(pool), bytes, stream_of(stream), ptr) : result);
 }
 
-hipError_t hipFreeAsync(void *ptr, hipStream_t stream)
-{
-    return note(ptr ? leatc_free_async(ptr, stream_of(stream)) : LEATC_INVALID_VALUE);
-}
+FORWARD(hipError_t hipFreeAsync(void *ptr, hipStream_t stream),
+        ptr ? leatc_free_async(ptr, stream_of(stream)) : LEATC_INVALID_VALUE)

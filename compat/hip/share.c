@@ -6,21 +6,11 @@ _Static_assert(sizeof(hipIpcMemHandle_t) == LEATC_SHARE_BYTES &&
                    sizeof(hipMemPoolPtrExportData) == LEATC_SHARE_BYTES,
                "HIP's structs have room for a handle, and no more");
 
-hipError_t hipIpcGetMemHandle(hipIpcMemHandle_t *handle, void *ptr)
-{
-    return note(handle && ptr ? leatc_share_memory(ptr, handle) : LEATC_INVALID_VALUE);
-}
-
-hipError_t hipIpcOpenMemHandle(void **ptr, hipIpcMemHandle_t handle, unsigned int flags)
-{
-    return note(ptr && flags == hipIpcMemLazyEnablePeerAccess ? leatc_share_open(&handle, ptr)
-                                                              : LEATC_INVALID_VALUE);
-}
-
-hipError_t hipIpcCloseMemHandle(void *ptr)
-{
-    return note(ptr ? leatc_share_close(ptr) : LEATC_INVALID_VALUE);
-}
+FORWARD(hipError_t hipIpcGetMemHandle(hipIpcMemHandle_t *handle, void *ptr),
+        handle &&ptr ? leatc_share_memory(ptr, handle) : LEATC_INVALID_VALUE)
+FORWARD(hipError_t hipIpcOpenMemHandle(void **ptr, hipIpcMemHandle_t handle, unsigned int flags),
+        ptr &&flags == hipIpcMemLazyEnablePeerAccess ? leatc_share_open(&handle, ptr) : LEATC_INVALID_VALUE)
+FORWARD(hipError_t hipIpcCloseMemHandle(void *ptr), ptr ? leatc_share_close(ptr) : LEATC_INVALID_VALUE)
 
 static int share_event(hipIpcEventHandle_t *handle, hipEvent_t event)
 {
@@ -33,10 +23,7 @@ static int share_event(hipIpcEventHandle_t *handle, hipEvent_t event)
     return result == LEATC_INVALID_VALUE ? LEATC_INVALID_CONFIGURATION : result; /* it was not made for that */
 }
 
-hipError_t hipIpcGetEventHandle(hipIpcEventHandle_t *handle, hipEvent_t event)
-{
-    return note(share_event(handle, event));
-}
+FORWARD(hipError_t hipIpcGetEventHandle(hipIpcEventHandle_t *handle, hipEvent_t event), share_event(handle, event))
 
 hipError_t hipIpcOpenEventHandle(hipEvent_t *event, hipIpcEventHandle_t handle)
 {

@@ -21,28 +21,15 @@ static int create(hipStream_t *stream, unsigned flags, int priority)
     return LEATC_OK;
 }
 
-hipError_t hipStreamCreate(hipStream_t *stream)
-{
-    return note(create(stream, hipStreamDefault, PRIORITY_NORMAL));
-}
-
-hipError_t hipStreamCreateWithFlags(hipStream_t *stream, unsigned int flags)
-{
-    return note(create(stream, flags, PRIORITY_NORMAL));
-}
-
-hipError_t hipStreamCreateWithPriority(hipStream_t *stream, unsigned int flags, int priority)
-{
-    return note(create(stream, flags, priority));
-}
+FORWARD(hipError_t hipStreamCreate(hipStream_t *stream), create(stream, hipStreamDefault, PRIORITY_NORMAL))
+FORWARD(hipError_t hipStreamCreateWithFlags(hipStream_t *stream, unsigned int flags),
+        create(stream, flags, PRIORITY_NORMAL))
+FORWARD(hipError_t hipStreamCreateWithPriority(hipStream_t *stream, unsigned int flags, int priority),
+        create(stream, flags, priority))
 
 /* There are no compute units to choose from: work may run on all of them. */
-hipError_t hipExtStreamCreateWithCUMask(hipStream_t *stream, uint32_t words, const uint32_t *mask)
-{
-    if (!words || !mask)
-        return note(LEATC_INVALID_VALUE);
-    return note(create(stream, hipStreamDefault, PRIORITY_NORMAL));
-}
+FORWARD(hipError_t hipExtStreamCreateWithCUMask(hipStream_t *stream, uint32_t words, const uint32_t *mask),
+        !words || !mask ? LEATC_INVALID_VALUE : create(stream, hipStreamDefault, PRIORITY_NORMAL))
 
 /* How many multiprocessors the stream's device has. */
 static int processors_of(struct leatc_stream *stream, int *count)
@@ -84,33 +71,16 @@ hipError_t hipDeviceGetStreamPriorityRange(int *least, int *greatest)
     return hipSuccess;
 }
 
-hipError_t hipStreamDestroy(hipStream_t stream)
-{
-    if (!stream || stream == hipStreamLegacy || stream == hipStreamPerThread)
-        return note(LEATC_INVALID_HANDLE);
-    return note(of_stream(leatc_stream_destroy(stream_of(stream))));
-}
+FORWARD(hipError_t hipStreamDestroy(hipStream_t stream),
+        !stream || stream == hipStreamLegacy || stream == hipStreamPerThread
+            ? LEATC_INVALID_HANDLE
+            : of_stream(leatc_stream_destroy(stream_of(stream))))
 
 /* AMD's runtime asks for the stream's own work: the default stream's is not waited for before there is some. */
-hipError_t hipStreamQuery(hipStream_t stream)
-{
-    return note(of_stream(leatc_stream_query_own(stream_of(stream))));
-}
+FORWARD_STREAM(hipStreamQuery, hipStreamQuery_spt, (hipStream_t stream), of_stream(leatc_stream_query_own(on)))
 
-hipError_t hipStreamQuery_spt(hipStream_t stream)
-{
-    return note(of_stream(leatc_stream_query_own(leatc_per_thread(stream))));
-}
-
-hipError_t hipStreamSynchronize(hipStream_t stream)
-{
-    return note(of_stream(leatc_stream_synchronize(stream_of(stream))));
-}
-
-hipError_t hipStreamSynchronize_spt(hipStream_t stream)
-{
-    return note(of_stream(leatc_stream_synchronize(leatc_per_thread(stream))));
-}
+FORWARD_STREAM(hipStreamSynchronize, hipStreamSynchronize_spt, (hipStream_t stream),
+               of_stream(leatc_stream_synchronize(on)))
 
 /* A stream that is gone is hipErrorInvalidHandle here. */
 static int wait_event(struct leatc_stream *stream, hipEvent_t event, unsigned flags)
@@ -122,43 +92,19 @@ static int wait_event(struct leatc_stream *stream, hipEvent_t event, unsigned fl
                                          : leatc_stream_wait(stream, event_of(event));
 }
 
-hipError_t hipStreamWaitEvent(hipStream_t stream, hipEvent_t event, unsigned int flags)
-{
-    return note(wait_event(stream_of(stream), event, flags));
-}
-
-hipError_t hipStreamWaitEvent_spt(hipStream_t stream, hipEvent_t event, unsigned int flags)
-{
-    return note(wait_event(leatc_per_thread(stream), event, flags));
-}
+FORWARD_STREAM(hipStreamWaitEvent, hipStreamWaitEvent_spt,
+               (hipStream_t stream, hipEvent_t event, unsigned int flags), wait_event(on, event, flags))
 
 /* AMD refuses the default stream here. */
-hipError_t hipStreamGetFlags(hipStream_t stream, unsigned int *flags)
-{
-    if (!stream)
-        return note(LEATC_INVALID_VALUE);
-    return note(of_stream(leatc_stream_flags(stream_of(stream), flags)));
-}
+FORWARD(hipError_t hipStreamGetFlags(hipStream_t stream, unsigned int *flags),
+        !stream ? LEATC_INVALID_VALUE : of_stream(leatc_stream_flags(stream_of(stream), flags)))
 
-hipError_t hipStreamGetFlags_spt(hipStream_t stream, unsigned int *flags)
-{
-    return note(of_stream(leatc_stream_flags(leatc_per_thread(stream), flags)));
-}
-
-hipError_t hipStreamGetPriority(hipStream_t stream, int *priority)
-{
-    return note(of_stream(leatc_stream_priority(stream_of(stream), priority)));
-}
-
-hipError_t hipStreamGetPriority_spt(hipStream_t stream, int *priority)
-{
-    return note(of_stream(leatc_stream_priority(leatc_per_thread(stream), priority)));
-}
-
-hipError_t hipStreamGetDevice(hipStream_t stream, hipDevice_t *device)
-{
-    return note(of_stream(leatc_stream_ordinal(stream_of(stream), device)));
-}
+FORWARD(hipError_t hipStreamGetFlags_spt(hipStream_t stream, unsigned int *flags),
+        of_stream(leatc_stream_flags(leatc_per_thread(stream), flags)))
+FORWARD_STREAM(hipStreamGetPriority, hipStreamGetPriority_spt, (hipStream_t stream, int *priority),
+               of_stream(leatc_stream_priority(on, priority)))
+FORWARD(hipError_t hipStreamGetDevice(hipStream_t stream, hipDevice_t *device),
+        of_stream(leatc_stream_ordinal(stream_of(stream), device)))
 
 int hipGetStreamDeviceId(hipStream_t stream)
 {
@@ -167,10 +113,8 @@ int hipGetStreamDeviceId(hipStream_t stream)
     return leatc_stream_ordinal(stream_of(stream), &ordinal) == LEATC_OK ? ordinal : -1;
 }
 
-hipError_t hipStreamGetId(hipStream_t stream, unsigned long long *id)
-{
-    return note(id ? of_stream(leatc_stream_id(stream_of(stream), id)) : LEATC_INVALID_VALUE);
-}
+FORWARD(hipError_t hipStreamGetId(hipStream_t stream, unsigned long long *id),
+        id ? of_stream(leatc_stream_id(stream_of(stream), id)) : LEATC_INVALID_VALUE)
 
 /* ---- attributes: only how threads wait for the stream, which is kept ---- */
 
@@ -195,10 +139,8 @@ static int get_attribute(struct leatc_stream *stream, hipStreamAttrID attribute,
     }
 }
 
-hipError_t hipStreamGetAttribute(hipStream_t stream, hipStreamAttrID attribute, hipStreamAttrValue *value)
-{
-    return note(get_attribute(stream_of(stream), attribute, value));
-}
+FORWARD(hipError_t hipStreamGetAttribute(hipStream_t stream, hipStreamAttrID attribute, hipStreamAttrValue *value),
+        get_attribute(stream_of(stream), attribute, value))
 
 static int set_attribute(struct leatc_stream *stream, hipStreamAttrID attribute, const hipStreamAttrValue *value)
 {
@@ -209,10 +151,9 @@ static int set_attribute(struct leatc_stream *stream, hipStreamAttrID attribute,
     return leatc_stream_set_policy(stream, (int)value->syncPolicy);
 }
 
-hipError_t hipStreamSetAttribute(hipStream_t stream, hipStreamAttrID attribute, const hipStreamAttrValue *value)
-{
-    return note(set_attribute(stream_of(stream), attribute, value));
-}
+FORWARD(hipError_t hipStreamSetAttribute(hipStream_t stream, hipStreamAttrID attribute,
+                                         const hipStreamAttrValue *value),
+        set_attribute(stream_of(stream), attribute, value))
 
 hipError_t hipStreamCopyAttributes(hipStream_t dst, hipStream_t src)
 {
@@ -300,24 +241,12 @@ static int add_callback(struct leatc_stream *on, hipStream_t stream, hipStreamCa
     return leatc_work_end(&work, LEAT_OK);
 }
 
-hipError_t hipStreamAddCallback(hipStream_t stream, hipStreamCallback_t callback, void *userData,
-                                unsigned int flags)
-{
-    return note(add_callback(stream_of(stream), stream, callback, userData, flags));
-}
-
-hipError_t hipStreamAddCallback_spt(hipStream_t stream, hipStreamCallback_t callback, void *userData,
-                                    unsigned int flags)
-{
-    return note(add_callback(leatc_per_thread(stream), stream, callback, userData, flags));
-}
-
-hipError_t hipLaunchHostFunc(hipStream_t stream, hipHostFn_t function, void *userData)
-{
-    return note(of_stream(leatc_stream_host_function(stream_of(stream), function, userData)));
-}
-
-hipError_t hipLaunchHostFunc_spt(hipStream_t stream, hipHostFn_t function, void *userData)
-{
-    return note(of_stream(leatc_stream_host_function(leatc_per_thread(stream), function, userData)));
-}
+FORWARD(hipError_t hipStreamAddCallback(hipStream_t stream, hipStreamCallback_t callback, void *userData,
+                                        unsigned int flags),
+        add_callback(stream_of(stream), stream, callback, userData, flags))
+FORWARD(hipError_t hipStreamAddCallback_spt(hipStream_t stream, hipStreamCallback_t callback, void *userData,
+                                            unsigned int flags),
+        add_callback(leatc_per_thread(stream), stream, callback, userData, flags))
+FORWARD_STREAM(hipLaunchHostFunc, hipLaunchHostFunc_spt,
+               (hipStream_t stream, hipHostFn_t function, void *userData),
+               of_stream(leatc_stream_host_function(on, function, userData)))

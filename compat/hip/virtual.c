@@ -178,18 +178,12 @@ static int create(hipMemGenericAllocationHandle_t *handle, size_t bytes, const h
     return LEATC_OK;
 }
 
-hipError_t hipMemCreate(hipMemGenericAllocationHandle_t *handle, size_t bytes,
-                        const hipMemAllocationProp *properties, unsigned long long flags)
-{
-    if (!handle || !bytes || flags || check_properties(properties) != LEATC_OK)
-        return note(LEATC_INVALID_VALUE);
-    return note(create(handle, bytes, properties));
-}
-
-hipError_t hipMemRelease(hipMemGenericAllocationHandle_t handle)
-{
-    return note(handle ? of_status(leat_physical_release(physical_of(handle))) : LEATC_INVALID_VALUE);
-}
+FORWARD(hipError_t hipMemCreate(hipMemGenericAllocationHandle_t *handle, size_t bytes,
+                                const hipMemAllocationProp *properties, unsigned long long flags),
+        !handle || !bytes || flags || check_properties(properties) != LEATC_OK ? LEATC_INVALID_VALUE
+                                                                               : create(handle, bytes, properties))
+FORWARD(hipError_t hipMemRelease(hipMemGenericAllocationHandle_t handle),
+        handle ? of_status(leat_physical_release(physical_of(handle))) : LEATC_INVALID_VALUE)
 
 hipError_t hipMemRetainAllocationHandle(hipMemGenericAllocationHandle_t *handle, void *ptr)
 {
@@ -219,13 +213,11 @@ hipError_t hipMemGetAllocationPropertiesFromHandle(hipMemAllocationProp *propert
 
 /* ---- both together ---- */
 
-hipError_t hipMemMap(void *ptr, size_t bytes, size_t offset, hipMemGenericAllocationHandle_t handle,
-                     unsigned long long flags)
-{
-    if (!ptr || !bytes || offset || !handle || flags)
-        return note(LEATC_INVALID_VALUE);
-    return note(of_status(leat_virtual_map(ptr, bytes, physical_of(handle))));
-}
+FORWARD(hipError_t hipMemMap(void *ptr, size_t bytes, size_t offset, hipMemGenericAllocationHandle_t handle,
+                             unsigned long long flags),
+        !ptr || !bytes || offset || !handle || flags
+            ? LEATC_INVALID_VALUE
+            : of_status(leat_virtual_map(ptr, bytes, physical_of(handle))))
 
 /* Work of any device may use the memory, and AMD waits for it. Not by the engine's call, which captures refuse. */
 static int wait_for_devices(void)
@@ -322,20 +314,16 @@ static int get_access(unsigned long long *flags, const hipMemLocation *location,
     return LEATC_OK;
 }
 
-hipError_t hipMemGetAccess(unsigned long long *flags, const hipMemLocation *location, void *ptr)
-{
-    return note(flags && location && ptr ? get_access(flags, location, ptr) : LEATC_INVALID_VALUE);
-}
+FORWARD(hipError_t hipMemGetAccess(unsigned long long *flags, const hipMemLocation *location, void *ptr),
+        flags &&location &&ptr ? get_access(flags, location, ptr) : LEATC_INVALID_VALUE)
 
 /* ---- sharing ---- */
 
-hipError_t hipMemExportToShareableHandle(void *shareable, hipMemGenericAllocationHandle_t handle,
-                                         hipMemAllocationHandleType type, unsigned long long flags)
-{
-    if (!shareable || !handle || type != hipMemHandleTypePosixFileDescriptor || flags)
-        return note(LEATC_INVALID_VALUE);
-    return note(of_status(leat_physical_export(physical_of(handle), shareable)));
-}
+FORWARD(hipError_t hipMemExportToShareableHandle(void *shareable, hipMemGenericAllocationHandle_t handle,
+                                                 hipMemAllocationHandleType type, unsigned long long flags),
+        !shareable || !handle || type != hipMemHandleTypePosixFileDescriptor || flags
+            ? LEATC_INVALID_VALUE
+            : of_status(leat_physical_export(physical_of(handle), shareable)))
 
 static int import(hipMemGenericAllocationHandle_t *handle, void *os_handle)
 {
@@ -355,22 +343,16 @@ static int import(hipMemGenericAllocationHandle_t *handle, void *os_handle)
     return LEATC_OK;
 }
 
-hipError_t hipMemImportFromShareableHandle(hipMemGenericAllocationHandle_t *handle, void *osHandle,
-                                           hipMemAllocationHandleType type)
-{
-    if (!handle || !osHandle || type != hipMemHandleTypePosixFileDescriptor)
-        return note(LEATC_INVALID_VALUE);
-    return note(import(handle, osHandle));
-}
+FORWARD(hipError_t hipMemImportFromShareableHandle(hipMemGenericAllocationHandle_t *handle, void *osHandle,
+                                                   hipMemAllocationHandleType type),
+        !handle || !osHandle || type != hipMemHandleTypePosixFileDescriptor ? LEATC_INVALID_VALUE
+                                                                            : import(handle, osHandle))
 
 /* There are no buffers of that kind to give out. */
-hipError_t hipMemGetHandleForAddressRange(void *handle, hipDeviceptr_t ptr, size_t bytes,
-                                          hipMemRangeHandleType type, unsigned long long flags)
-{
-    if (!handle || !ptr || !bytes || type != hipMemRangeHandleTypeDmaBufFd || flags)
-        return note(LEATC_INVALID_VALUE);
-    return note(LEATC_NOT_SUPPORTED);
-}
+FORWARD(hipError_t hipMemGetHandleForAddressRange(void *handle, hipDeviceptr_t ptr, size_t bytes,
+                                                  hipMemRangeHandleType type, unsigned long long flags),
+        !handle || !ptr || !bytes || type != hipMemRangeHandleTypeDmaBufFd || flags ? LEATC_INVALID_VALUE
+                                                                                    : LEATC_NOT_SUPPORTED)
 
 /* Nor arrays without memory. */
 hipError_t hipMemMapArrayAsync(hipArrayMapInfo *maps, unsigned int count, hipStream_t stream)

@@ -281,31 +281,21 @@ static int one(hipStream_t stream, hipStreamBatchMemOpType operation, void *ptr,
     return batch(stream, 1, &given, 0);
 }
 
-hipError_t hipStreamWaitValue32(hipStream_t stream, void *ptr, uint32_t value, unsigned int flags, uint32_t mask)
-{
-    return note(mask == UINT32_MAX ? one(stream, hipStreamMemOpWaitValue32, ptr, value, flags)
-                                   : wait_masked(stream, &(struct word){ptr, value, mask, flags, false, false}));
-}
-
-hipError_t hipStreamWaitValue64(hipStream_t stream, void *ptr, uint64_t value, unsigned int flags, uint64_t mask)
-{
-    return note(mask == UINT64_MAX ? one(stream, hipStreamMemOpWaitValue64, ptr, value, flags)
-                                   : wait_masked(stream, &(struct word){ptr, value, mask, flags, true, false}));
-}
+FORWARD(hipError_t hipStreamWaitValue32(hipStream_t stream, void *ptr, uint32_t value, unsigned int flags,
+                                        uint32_t mask),
+        mask == UINT32_MAX ? one(stream, hipStreamMemOpWaitValue32, ptr, value, flags)
+                           : wait_masked(stream, &(struct word){ptr, value, mask, flags, false, false}))
+FORWARD(hipError_t hipStreamWaitValue64(hipStream_t stream, void *ptr, uint64_t value, unsigned int flags,
+                                        uint64_t mask),
+        mask == UINT64_MAX ? one(stream, hipStreamMemOpWaitValue64, ptr, value, flags)
+                           : wait_masked(stream, &(struct word){ptr, value, mask, flags, true, false}))
 
 /* The flags are for later, and AMD looks at none. */
-hipError_t hipStreamWriteValue32(hipStream_t stream, void *ptr, uint32_t value, unsigned int flags)
-{
-    return note(one(stream, hipStreamMemOpWriteValue32, ptr, value, flags));
-}
+FORWARD(hipError_t hipStreamWriteValue32(hipStream_t stream, void *ptr, uint32_t value, unsigned int flags),
+        one(stream, hipStreamMemOpWriteValue32, ptr, value, flags))
 
-hipError_t hipStreamWriteValue64(hipStream_t stream, void *ptr, uint64_t value, unsigned int flags)
-{
-    return note(one(stream, hipStreamMemOpWriteValue64, ptr, value, flags));
-}
-
-hipError_t hipStreamBatchMemOp(hipStream_t stream, unsigned int count, hipStreamBatchMemOpParams *operations,
-                               unsigned int flags)
-{
-    return note(batch(stream, count, operations, flags));
-}
+FORWARD(hipError_t hipStreamWriteValue64(hipStream_t stream, void *ptr, uint64_t value, unsigned int flags),
+        one(stream, hipStreamMemOpWriteValue64, ptr, value, flags))
+FORWARD(hipError_t hipStreamBatchMemOp(hipStream_t stream, unsigned int count,
+                                       hipStreamBatchMemOpParams *operations, unsigned int flags),
+        batch(stream, count, operations, flags))
