@@ -52,8 +52,8 @@ static CUresult copy_batch(const CUdeviceptr *dsts, const CUdeviceptr *srcs, con
 }
 
 // clang-format off
-LEATCU_BOTH(cuMemcpyBatchAsync, copy_batch,
-            (CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, CUmemcpyAttributes *attributes,
-             size_t *indexes, size_t attribute_count, size_t *failed_index, CUstream stream),
-            (dsts, srcs, sizes, count, attributes, indexes, attribute_count, failed_index, on))
+BOTH(cuMemcpyBatchAsync, cuMemcpyBatchAsync_ptsz,
+     (CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, CUmemcpyAttributes *attributes,
+      size_t *indexes, size_t attribute_count, size_t *failed_index, CUstream stream),
+     copy_batch(dsts, srcs, sizes, count, attributes, indexes, attribute_count, failed_index, on))
 // clang-format on

@@ -1,9 +1,6 @@
 /* copy.c - copies of ranges, rectangles and boxes, between memory and arrays, within a device and between two. */
 #include "cuda/names.h"
 
-#define LEGACY LEATC_STREAM_LEGACY
-#define PER_THREAD LEATC_STREAM_PER_THREAD
-
 /* ---- ranges ---- */
 
 static CUresult copy(void *dst, const void *src, size_t bytes, int direction, struct leatc_stream *stream,
@@ -275,81 +272,58 @@ static CUresult copy_3d_peer(const CUDA_MEMCPY3D_PEER *given, struct leatc_strea
 #define DTOD LEATC_DEVICE_TO_DEVICE
 #define PTR leatcu_pointer
 
-/* A call without a stream, in both forms; arguments have "on" where the stream goes. */
-#define SYNC(name, of_here, parameters, arguments)                                                                \
-    CUresult name parameters                                                                                      \
-    {                                                                                                             \
-        struct leatc_stream *on = LEGACY;                                                                         \
-                                                                                                                  \
-        return of_here arguments;                                                                                 \
-    }                                                                                                             \
-    CUresult name##_ptds parameters                                                                               \
-    {                                                                                                             \
-        struct leatc_stream *on = PER_THREAD;                                                                     \
-                                                                                                                  \
-        return of_here arguments;                                                                                 \
-    }
+BOTH_SYNC(cuMemcpy, cuMemcpy_ptds, (CUdeviceptr dst, CUdeviceptr src, size_t bytes),
+          copy(PTR(dst), PTR(src), bytes, LEATC_DEFAULT, on, false))
+BOTH_SYNC(cuMemcpyHtoD_v2, cuMemcpyHtoD_v2_ptds, (CUdeviceptr dst, const void *src, size_t bytes),
+          copy(PTR(dst), src, bytes, HTOD, on, false))
+BOTH_SYNC(cuMemcpyDtoH_v2, cuMemcpyDtoH_v2_ptds, (void *dst, CUdeviceptr src, size_t bytes),
+          copy(dst, PTR(src), bytes, DTOH, on, false))
+BOTH_SYNC(cuMemcpyDtoD_v2, cuMemcpyDtoD_v2_ptds, (CUdeviceptr dst, CUdeviceptr src, size_t bytes),
+          copy(PTR(dst), PTR(src), bytes, DTOD, on, false))
+BOTH_SYNC(cuMemcpyPeer, cuMemcpyPeer_ptds,
+          (CUdeviceptr dst, CUcontext dst_context, CUdeviceptr src, CUcontext src_context, size_t bytes),
+          copy_peer(dst, dst_context, src, src_context, bytes, on, LEATC_PEER))
+BOTH_SYNC(cuMemcpyDtoA_v2, cuMemcpyDtoA_v2_ptds, (CUarray dst, size_t offset, CUdeviceptr src, size_t bytes),
+          copy_to_array(dst, offset, PTR(src), bytes, DTOD, on, false))
+BOTH_SYNC(cuMemcpyAtoD_v2, cuMemcpyAtoD_v2_ptds, (CUdeviceptr dst, CUarray src, size_t offset, size_t bytes),
+          copy_from_array(PTR(dst), src, offset, bytes, DTOD, on, false))
+BOTH_SYNC(cuMemcpyHtoA_v2, cuMemcpyHtoA_v2_ptds, (CUarray dst, size_t offset, const void *src, size_t bytes),
+          copy_to_array(dst, offset, src, bytes, HTOD, on, false))
+BOTH_SYNC(cuMemcpyAtoH_v2, cuMemcpyAtoH_v2_ptds, (void *dst, CUarray src, size_t offset, size_t bytes),
+          copy_from_array(dst, src, offset, bytes, DTOH, on, false))
+BOTH_SYNC(cuMemcpyAtoA_v2, cuMemcpyAtoA_v2_ptds,
+          (CUarray dst, size_t dst_offset, CUarray src, size_t src_offset, size_t bytes),
+          copy_arrays(dst, dst_offset, src, src_offset, bytes, on))
+BOTH_SYNC(cuMemcpy2D_v2, cuMemcpy2D_v2_ptds, (const CUDA_MEMCPY2D *box), copy_2d(box, on, false))
+BOTH_SYNC(cuMemcpy2DUnaligned_v2, cuMemcpy2DUnaligned_v2_ptds, (const CUDA_MEMCPY2D *box), copy_2d(box, on, false))
+BOTH_SYNC(cuMemcpy3D_v2, cuMemcpy3D_v2_ptds, (const CUDA_MEMCPY3D *box), copy_3d(box, on, false))
+BOTH_SYNC(cuMemcpy3DPeer, cuMemcpy3DPeer_ptds, (const CUDA_MEMCPY3D_PEER *box), copy_3d_peer(box, on, LEATC_PEER))
 
-#define ASYNC(name, of_here, parameters, arguments)                                                               \
-    CUresult name parameters                                                                                      \
-    {                                                                                                             \
-        struct leatc_stream *on = leatcu_stream(stream);                                                          \
-                                                                                                                  \
-        return of_here arguments;                                                                                 \
-    }                                                                                                             \
-    CUresult name##_ptsz parameters                                                                               \
-    {                                                                                                             \
-        struct leatc_stream *on = leatc_per_thread(stream);                                                       \
-                                                                                                                  \
-        return of_here arguments;                                                                                 \
-    }
-
-// clang-format off
-SYNC(cuMemcpy, copy, (CUdeviceptr dst, CUdeviceptr src, size_t bytes),
-     (PTR(dst), PTR(src), bytes, LEATC_DEFAULT, on, false))
-SYNC(cuMemcpyHtoD_v2, copy, (CUdeviceptr dst, const void *src, size_t bytes), (PTR(dst), src, bytes, HTOD, on, false))
-SYNC(cuMemcpyDtoH_v2, copy, (void *dst, CUdeviceptr src, size_t bytes), (dst, PTR(src), bytes, DTOH, on, false))
-SYNC(cuMemcpyDtoD_v2, copy, (CUdeviceptr dst, CUdeviceptr src, size_t bytes),
-     (PTR(dst), PTR(src), bytes, DTOD, on, false))
-SYNC(cuMemcpyPeer, copy_peer,
-     (CUdeviceptr dst, CUcontext dst_context, CUdeviceptr src, CUcontext src_context, size_t bytes),
-     (dst, dst_context, src, src_context, bytes, on, LEATC_PEER))
-SYNC(cuMemcpyDtoA_v2, copy_to_array, (CUarray dst, size_t offset, CUdeviceptr src, size_t bytes),
-     (dst, offset, PTR(src), bytes, DTOD, on, false))
-SYNC(cuMemcpyAtoD_v2, copy_from_array, (CUdeviceptr dst, CUarray src, size_t offset, size_t bytes),
-     (PTR(dst), src, offset, bytes, DTOD, on, false))
-SYNC(cuMemcpyHtoA_v2, copy_to_array, (CUarray dst, size_t offset, const void *src, size_t bytes),
-     (dst, offset, src, bytes, HTOD, on, false))
-SYNC(cuMemcpyAtoH_v2, copy_from_array, (void *dst, CUarray src, size_t offset, size_t bytes),
-     (dst, src, offset, bytes, DTOH, on, false))
-SYNC(cuMemcpyAtoA_v2, copy_arrays, (CUarray dst, size_t dst_offset, CUarray src, size_t src_offset, size_t bytes),
-     (dst, dst_offset, src, src_offset, bytes, on))
-SYNC(cuMemcpy2D_v2, copy_2d, (const CUDA_MEMCPY2D *box), (box, on, false))
-SYNC(cuMemcpy2DUnaligned_v2, copy_2d, (const CUDA_MEMCPY2D *box), (box, on, false))
-SYNC(cuMemcpy3D_v2, copy_3d, (const CUDA_MEMCPY3D *box), (box, on, false))
-SYNC(cuMemcpy3DPeer, copy_3d_peer, (const CUDA_MEMCPY3D_PEER *box), (box, on, LEATC_PEER))
-
-ASYNC(cuMemcpyAsync, copy, (CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream),
-      (PTR(dst), PTR(src), bytes, LEATC_DEFAULT, on, true))
-ASYNC(cuMemcpyHtoDAsync_v2, copy, (CUdeviceptr dst, const void *src, size_t bytes, CUstream stream),
-      (PTR(dst), src, bytes, HTOD, on, true))
-ASYNC(cuMemcpyDtoHAsync_v2, copy, (void *dst, CUdeviceptr src, size_t bytes, CUstream stream),
-      (dst, PTR(src), bytes, DTOH, on, true))
-ASYNC(cuMemcpyDtoDAsync_v2, copy, (CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream),
-      (PTR(dst), PTR(src), bytes, DTOD, on, true))
-ASYNC(cuMemcpyPeerAsync, copy_peer,
-      (CUdeviceptr dst, CUcontext dst_context, CUdeviceptr src, CUcontext src_context, size_t bytes, CUstream stream),
-      (dst, dst_context, src, src_context, bytes, on, LEATC_ASYNC))
-ASYNC(cuMemcpyHtoAAsync_v2, copy_to_array,
-      (CUarray dst, size_t offset, const void *src, size_t bytes, CUstream stream),
-      (dst, offset, src, bytes, HTOD, on, true))
-ASYNC(cuMemcpyAtoHAsync_v2, copy_from_array,
-      (void *dst, CUarray src, size_t offset, size_t bytes, CUstream stream),
-      (dst, src, offset, bytes, DTOH, on, true))
-ASYNC(cuMemcpy2DAsync_v2, copy_2d, (const CUDA_MEMCPY2D *box, CUstream stream), (box, on, true))
-ASYNC(cuMemcpy3DAsync_v2, copy_3d, (const CUDA_MEMCPY3D *box, CUstream stream), (box, on, true))
-ASYNC(cuMemcpy3DPeerAsync, copy_3d_peer, (const CUDA_MEMCPY3D_PEER *box, CUstream stream), (box, on, LEATC_ASYNC))
-// clang-format on
+BOTH(cuMemcpyAsync, cuMemcpyAsync_ptsz, (CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream),
+     copy(PTR(dst), PTR(src), bytes, LEATC_DEFAULT, on, true))
+BOTH(cuMemcpyHtoDAsync_v2, cuMemcpyHtoDAsync_v2_ptsz,
+     (CUdeviceptr dst, const void *src, size_t bytes, CUstream stream), copy(PTR(dst), src, bytes, HTOD, on, true))
+BOTH(cuMemcpyDtoHAsync_v2, cuMemcpyDtoHAsync_v2_ptsz, (void *dst, CUdeviceptr src, size_t bytes, CUstream stream),
+     copy(dst, PTR(src), bytes, DTOH, on, true))
+BOTH(cuMemcpyDtoDAsync_v2, cuMemcpyDtoDAsync_v2_ptsz,
+     (CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream),
+     copy(PTR(dst), PTR(src), bytes, DTOD, on, true))
+BOTH(cuMemcpyPeerAsync, cuMemcpyPeerAsync_ptsz,
+     (CUdeviceptr dst, CUcontext dst_context, CUdeviceptr src, CUcontext src_context, size_t bytes,
+      CUstream stream),
+     copy_peer(dst, dst_context, src, src_context, bytes, on, LEATC_ASYNC))
+BOTH(cuMemcpyHtoAAsync_v2, cuMemcpyHtoAAsync_v2_ptsz,
+     (CUarray dst, size_t offset, const void *src, size_t bytes, CUstream stream),
+     copy_to_array(dst, offset, src, bytes, HTOD, on, true))
+BOTH(cuMemcpyAtoHAsync_v2, cuMemcpyAtoHAsync_v2_ptsz,
+     (void *dst, CUarray src, size_t offset, size_t bytes, CUstream stream),
+     copy_from_array(dst, src, offset, bytes, DTOH, on, true))
+BOTH(cuMemcpy2DAsync_v2, cuMemcpy2DAsync_v2_ptsz, (const CUDA_MEMCPY2D *box, CUstream stream),
+     copy_2d(box, on, true))
+BOTH(cuMemcpy3DAsync_v2, cuMemcpy3DAsync_v2_ptsz, (const CUDA_MEMCPY3D *box, CUstream stream),
+     copy_3d(box, on, true))
+BOTH(cuMemcpy3DPeerAsync, cuMemcpy3DPeerAsync_ptsz, (const CUDA_MEMCPY3D_PEER *box, CUstream stream),
+     copy_3d_peer(box, on, LEATC_ASYNC))
 
 /* ---- fills ---- */
 
@@ -370,19 +344,18 @@ static CUresult fill_2d(CUdeviceptr dst, size_t pitch_bytes, uint32_t value, uns
         leatc_fill_box(PTR(dst), pitch_bytes, 0, value, unit_bytes, width, height, 1, stream, async));
 }
 
-// clang-format off
 #define FILLS(bits, type)                                                                                         \
-    SYNC(cuMemsetD##bits##_v2, fill, (CUdeviceptr dst, type value, size_t count),                                 \
-         (dst, value, bits / 8, count, on, false))                                                                \
-    ASYNC(cuMemsetD##bits##Async, fill, (CUdeviceptr dst, type value, size_t count, CUstream stream),             \
-          (dst, value, bits / 8, count, on, true))                                                                \
-    SYNC(cuMemsetD2D##bits##_v2, fill_2d,                                                                         \
-         (CUdeviceptr dst, size_t pitch, type value, size_t width, size_t height),                                \
-         (dst, pitch, value, bits / 8, width, height, on, false))                                                 \
-    ASYNC(cuMemsetD2D##bits##Async, fill_2d,                                                                      \
-          (CUdeviceptr dst, size_t pitch, type value, size_t width, size_t height, CUstream stream),              \
-          (dst, pitch, value, bits / 8, width, height, on, true))
+    BOTH_SYNC(cuMemsetD##bits##_v2, cuMemsetD##bits##_v2_ptds, (CUdeviceptr dst, type value, size_t count),       \
+              fill(dst, value, bits / 8, count, on, false))                                                       \
+    BOTH(cuMemsetD##bits##Async, cuMemsetD##bits##Async_ptsz,                                                     \
+         (CUdeviceptr dst, type value, size_t count, CUstream stream),                                            \
+         fill(dst, value, bits / 8, count, on, true))                                                             \
+    BOTH_SYNC(cuMemsetD2D##bits##_v2, cuMemsetD2D##bits##_v2_ptds,                                                \
+              (CUdeviceptr dst, size_t pitch, type value, size_t width, size_t height),                           \
+              fill_2d(dst, pitch, value, bits / 8, width, height, on, false))                                     \
+    BOTH(cuMemsetD2D##bits##Async, cuMemsetD2D##bits##Async_ptsz,                                                 \
+         (CUdeviceptr dst, size_t pitch, type value, size_t width, size_t height, CUstream stream),               \
+         fill_2d(dst, pitch, value, bits / 8, width, height, on, true))
 FILLS(8, unsigned char)
 FILLS(16, unsigned short)
 FILLS(32, unsigned int)
-// clang-format on

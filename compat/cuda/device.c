@@ -4,12 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-CUresult cuDeviceGetCount(int *count)
-{
-    CU_TRY(leatcu_started());
-    CU_CHECK(count);
-    return leatcu_result(leatc_device_count(count));
-}
+FORWARD_STARTED(CUresult cuDeviceGetCount(int *count), count ? leatc_device_count(count) : LEATC_INVALID_VALUE)
 
 CUresult cuDeviceGet(CUdevice *device, int ordinal)
 {
@@ -122,12 +117,8 @@ CUresult cuDeviceGetProperties(CUdevprop *properties, CUdevice device)
     return CUDA_SUCCESS;
 }
 
-CUresult cuDeviceGetByPCIBusId(CUdevice *device, const char *address)
-{
-    CU_TRY(leatcu_started());
-    CU_CHECK(device && address);
-    return leatcu_result(leatc_device_by_address(address, device));
-}
+FORWARD_STARTED(CUresult cuDeviceGetByPCIBusId(CUdevice *device, const char *address),
+                device &&address ? leatc_device_by_address(address, device) : LEATC_INVALID_VALUE)
 
 CUresult cuDeviceGetPCIBusId(char *address, int length, CUdevice device)
 {

@@ -6,18 +6,9 @@ static struct leatc_event *engine_event(CUevent event)
     return (struct leatc_event *)event;
 }
 
-CUresult cuEventCreate(CUevent *event, unsigned flags)
-{
-    CU_TRY(leatcu_enter(NULL));
-    CU_CHECK(event);
-    return leatcu_result(leatc_event_create(flags, (struct leatc_event **)event));
-}
-
-CUresult cuEventDestroy_v2(CUevent event)
-{
-    CU_TRY(leatcu_started());
-    return leatcu_result(leatc_event_destroy(engine_event(event)));
-}
+FORWARD(CUresult cuEventCreate(CUevent *event, unsigned flags),
+        event ? leatc_event_create(flags, (struct leatc_event **)event) : LEATC_INVALID_VALUE)
+FORWARD_STARTED(CUresult cuEventDestroy_v2(CUevent event), leatc_event_destroy(engine_event(event)))
 
 static CUresult record(CUevent event, struct leatc_stream *stream, unsigned flags)
 {
@@ -28,44 +19,14 @@ static CUresult record(CUevent event, struct leatc_stream *stream, unsigned flag
                                : leatc_event_record(engine_event(event), stream));
 }
 
-CUresult cuEventRecord(CUevent event, CUstream stream)
-{
-    return record(event, leatcu_stream(stream), 0);
-}
-
-CUresult cuEventRecord_ptsz(CUevent event, CUstream stream)
-{
-    return record(event, leatc_per_thread(stream), 0);
-}
-
-CUresult cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned flags)
-{
-    return record(event, leatcu_stream(stream), flags);
-}
-
-CUresult cuEventRecordWithFlags_ptsz(CUevent event, CUstream stream, unsigned flags)
-{
-    return record(event, leatc_per_thread(stream), flags);
-}
-
-CUresult cuEventQuery(CUevent event)
-{
-    CU_TRY(leatcu_started());
-    return leatcu_result(leatc_event_query(engine_event(event)));
-}
-
-CUresult cuEventSynchronize(CUevent event)
-{
-    CU_TRY(leatcu_started());
-    return leatcu_result(leatc_event_synchronize(engine_event(event)));
-}
-
-CUresult cuEventElapsedTime(float *milliseconds, CUevent start, CUevent end)
-{
-    CU_TRY(leatcu_started());
-    CU_CHECK(milliseconds);
-    return leatcu_result(leatc_event_elapsed(milliseconds, engine_event(start), engine_event(end)));
-}
+BOTH(cuEventRecord, cuEventRecord_ptsz, (CUevent event, CUstream stream), record(event, on, 0))
+BOTH(cuEventRecordWithFlags, cuEventRecordWithFlags_ptsz, (CUevent event, CUstream stream, unsigned flags),
+     record(event, on, flags))
+FORWARD_STARTED(CUresult cuEventQuery(CUevent event), leatc_event_query(engine_event(event)))
+FORWARD_STARTED(CUresult cuEventSynchronize(CUevent event), leatc_event_synchronize(engine_event(event)))
+FORWARD_STARTED(CUresult cuEventElapsedTime(float *milliseconds, CUevent start, CUevent end),
+                milliseconds ? leatc_event_elapsed(milliseconds, engine_event(start), engine_event(end))
+                             : LEATC_INVALID_VALUE)
 
 CUresult cuEventElapsedTime_v2(float *milliseconds, CUevent start, CUevent end)
 {
@@ -81,12 +42,5 @@ static CUresult wait(struct leatc_stream *stream, CUevent event, unsigned flags)
                                : leatc_stream_wait(stream, engine_event(event)));
 }
 
-CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags)
-{
-    return wait(leatcu_stream(stream), event, flags);
-}
-
-CUresult cuStreamWaitEvent_ptsz(CUstream stream, CUevent event, unsigned flags)
-{
-    return wait(leatc_per_thread(stream), event, flags);
-}
+BOTH(cuStreamWaitEvent, cuStreamWaitEvent_ptsz, (CUstream stream, CUevent event, unsigned flags),
+     wait(on, event, flags))

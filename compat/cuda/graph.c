@@ -8,34 +8,7 @@ static struct leatc_node **engine_nodes(CUgraphNode *nodes)
     return (struct leatc_node **)(void *)nodes;
 }
 
-/* Runs a call of the engine's for a library that was started. */
-#define STARTED(call)                                                                                             \
-    do {                                                                                                          \
-        CU_TRY(leatcu_started());                                                                                 \
-        return leatcu_result(call);                                                                               \
-    } while (0)
-
 /* ---- capture ---- */
-
-static CUresult begin_capture(struct leatc_stream *on, CUstreamCaptureMode mode)
-{
-    CU_TRY(leatcu_enter(NULL));
-    return leatcu_result(leatc_capture_begin(on, (int)mode));
-}
-
-static CUresult begin_capture_to(struct leatc_stream *on, CUgraph graph, const CUgraphNode *before,
-                                 const CUgraphEdgeData *data, size_t count, CUstreamCaptureMode mode)
-{
-    CU_TRY(leatcu_enter(NULL));
-    return leatcu_result(
-        leatc_capture_begin_to(on, leatcu_graph(graph), leatcu_node_list(before), data, count, (int)mode));
-}
-
-static CUresult end_capture(struct leatc_stream *on, CUgraph *graph)
-{
-    CU_TRY(leatcu_enter(NULL));
-    return leatcu_result(leatc_capture_end(on, (struct leatc_graph **)(void *)graph));
-}
 
 /* Edges have no data here. */
 static CUresult capture_info(struct leatc_stream *on, CUstreamCaptureStatus *status, cuuint64_t *id,
@@ -75,28 +48,30 @@ static CUresult update_capture(struct leatc_stream *on, CUgraphNode *nodes, cons
     return leatcu_result(leatc_capture_update(on, leatcu_node_list(nodes), data, count, flags));
 }
 
-// clang-format off
-LEATCU_BOTH(cuStreamBeginCapture_v2, begin_capture, (CUstream stream, CUstreamCaptureMode mode), (on, mode))
-LEATCU_BOTH(cuStreamBeginCaptureToGraph, begin_capture_to,
-            (CUstream stream, CUgraph graph, const CUgraphNode *before, const CUgraphEdgeData *data, size_t count,
-             CUstreamCaptureMode mode),
-            (on, graph, before, data, count, mode))
-LEATCU_BOTH(cuStreamEndCapture, end_capture, (CUstream stream, CUgraph *graph), (on, graph))
-LEATCU_BOTH(cuStreamIsCapturing, is_capturing, (CUstream stream, CUstreamCaptureStatus *status), (on, status))
-LEATCU_BOTH(cuStreamGetCaptureInfo_v2, capture_info,
-            (CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *graph,
-             const CUgraphNode **ends, size_t *end_count),
-            (on, status, id, graph, ends, NULL, end_count))
-LEATCU_BOTH(cuStreamGetCaptureInfo_v3, capture_info,
-            (CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *graph,
-             const CUgraphNode **ends, const CUgraphEdgeData **edges, size_t *end_count),
-            (on, status, id, graph, ends, edges, end_count))
-LEATCU_BOTH(cuStreamUpdateCaptureDependencies, update_capture,
-            (CUstream stream, CUgraphNode *nodes, size_t count, unsigned flags), (on, nodes, NULL, count, flags))
-LEATCU_BOTH(cuStreamUpdateCaptureDependencies_v2, update_capture,
-            (CUstream stream, CUgraphNode *nodes, const CUgraphEdgeData *data, size_t count, unsigned flags),
-            (on, nodes, data, count, flags))
-// clang-format on
+FORWARD_STREAM(cuStreamBeginCapture_v2, cuStreamBeginCapture_v2_ptsz, (CUstream stream, CUstreamCaptureMode mode),
+               leatc_capture_begin(on, (int)mode))
+FORWARD_STREAM(cuStreamBeginCaptureToGraph, cuStreamBeginCaptureToGraph_ptsz,
+               (CUstream stream, CUgraph graph, const CUgraphNode *before, const CUgraphEdgeData *data,
+                size_t count, CUstreamCaptureMode mode),
+               leatc_capture_begin_to(on, leatcu_graph(graph), leatcu_node_list(before), data, count, (int)mode))
+FORWARD_STREAM(cuStreamEndCapture, cuStreamEndCapture_ptsz, (CUstream stream, CUgraph *graph),
+               leatc_capture_end(on, (struct leatc_graph **)(void *)graph))
+BOTH(cuStreamIsCapturing, cuStreamIsCapturing_ptsz, (CUstream stream, CUstreamCaptureStatus *status),
+     is_capturing(on, status))
+BOTH(cuStreamGetCaptureInfo_v2, cuStreamGetCaptureInfo_v2_ptsz,
+     (CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *graph, const CUgraphNode **ends,
+      size_t *end_count),
+     capture_info(on, status, id, graph, ends, NULL, end_count))
+BOTH(cuStreamGetCaptureInfo_v3, cuStreamGetCaptureInfo_v3_ptsz,
+     (CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *graph, const CUgraphNode **ends,
+      const CUgraphEdgeData **edges, size_t *end_count),
+     capture_info(on, status, id, graph, ends, edges, end_count))
+BOTH(cuStreamUpdateCaptureDependencies, cuStreamUpdateCaptureDependencies_ptsz,
+     (CUstream stream, CUgraphNode *nodes, size_t count, unsigned flags),
+     update_capture(on, nodes, NULL, count, flags))
+BOTH(cuStreamUpdateCaptureDependencies_v2, cuStreamUpdateCaptureDependencies_v2_ptsz,
+     (CUstream stream, CUgraphNode *nodes, const CUgraphEdgeData *data, size_t count, unsigned flags),
+     update_capture(on, nodes, data, count, flags))
 
 CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
 {
@@ -112,37 +87,17 @@ CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
 
 /* ---- graphs ---- */
 
-CUresult cuGraphCreate(CUgraph *graph, unsigned flags)
-{
-    CU_TRY(leatcu_started());
-    CU_CHECK(!flags);
-    return leatcu_result(leatc_graph_create((struct leatc_graph **)(void *)graph));
-}
-
-CUresult cuGraphDestroy(CUgraph graph)
-{
-    STARTED(leatc_graph_destroy(leatcu_graph(graph)));
-}
-
-CUresult cuGraphClone(CUgraph *clone, CUgraph graph)
-{
-    STARTED(leatc_graph_clone(leatcu_graph(graph), (struct leatc_graph **)(void *)clone));
-}
-
-CUresult cuGraphNodeFindInClone(CUgraphNode *node, CUgraphNode original, CUgraph clone)
-{
-    STARTED(leatc_node_in_clone(leatcu_node(original), leatcu_graph(clone), engine_nodes(node)));
-}
-
-CUresult cuGraphGetNodes(CUgraph graph, CUgraphNode *nodes, size_t *count)
-{
-    STARTED(leatc_graph_nodes(leatcu_graph(graph), false, engine_nodes(nodes), count));
-}
-
-CUresult cuGraphGetRootNodes(CUgraph graph, CUgraphNode *nodes, size_t *count)
-{
-    STARTED(leatc_graph_nodes(leatcu_graph(graph), true, engine_nodes(nodes), count));
-}
+FORWARD_STARTED(CUresult cuGraphCreate(CUgraph *graph, unsigned flags),
+                flags ? LEATC_INVALID_VALUE : leatc_graph_create((struct leatc_graph **)(void *)graph))
+FORWARD_STARTED(CUresult cuGraphDestroy(CUgraph graph), leatc_graph_destroy(leatcu_graph(graph)))
+FORWARD_STARTED(CUresult cuGraphClone(CUgraph *clone, CUgraph graph),
+                leatc_graph_clone(leatcu_graph(graph), (struct leatc_graph **)(void *)clone))
+FORWARD_STARTED(CUresult cuGraphNodeFindInClone(CUgraphNode *node, CUgraphNode original, CUgraph clone),
+                leatc_node_in_clone(leatcu_node(original), leatcu_graph(clone), engine_nodes(node)))
+FORWARD_STARTED(CUresult cuGraphGetNodes(CUgraph graph, CUgraphNode *nodes, size_t *count),
+                leatc_graph_nodes(leatcu_graph(graph), false, engine_nodes(nodes), count))
+FORWARD_STARTED(CUresult cuGraphGetRootNodes(CUgraph graph, CUgraphNode *nodes, size_t *count),
+                leatc_graph_nodes(leatcu_graph(graph), true, engine_nodes(nodes), count))
 
 CUresult cuGraphNodeGetType(CUgraphNode node, CUgraphNodeType *type)
 {
@@ -155,84 +110,49 @@ CUresult cuGraphNodeGetType(CUgraphNode node, CUgraphNodeType *type)
     return CUDA_SUCCESS;
 }
 
-CUresult cuGraphDestroyNode(CUgraphNode node)
-{
-    STARTED(leatc_node_destroy(leatcu_node(node)));
-}
-
-CUresult cuGraphDebugDotPrint(CUgraph graph, const char *path, unsigned flags)
-{
-    STARTED(leatc_graph_print(leatcu_graph(graph), path, flags));
-}
+FORWARD_STARTED(CUresult cuGraphDestroyNode(CUgraphNode node), leatc_node_destroy(leatcu_node(node)))
+FORWARD_STARTED(CUresult cuGraphDebugDotPrint(CUgraph graph, const char *path, unsigned flags),
+                leatc_graph_print(leatcu_graph(graph), path, flags))
 
 /* ---- edges ---- */
 
-CUresult cuGraphGetEdges_v2(CUgraph graph, CUgraphNode *from, CUgraphNode *to, CUgraphEdgeData *data,
-                            size_t *count)
-{
-    STARTED(leatc_graph_edges(leatcu_graph(graph), engine_nodes(from), engine_nodes(to), data, count));
-}
-
-CUresult cuGraphGetEdges(CUgraph graph, CUgraphNode *from, CUgraphNode *to, size_t *count)
-{
-    return cuGraphGetEdges_v2(graph, from, to, NULL, count);
-}
-
-static CUresult get_neighbours(CUgraphNode node, bool after, CUgraphNode *nodes, CUgraphEdgeData *data,
-                               size_t *count)
-{
-    STARTED(leatc_node_neighbours(leatcu_node(node), after, engine_nodes(nodes), data, count));
-}
-
-CUresult cuGraphNodeGetDependencies(CUgraphNode node, CUgraphNode *nodes, size_t *count)
-{
-    return get_neighbours(node, false, nodes, NULL, count);
-}
-
-CUresult cuGraphNodeGetDependencies_v2(CUgraphNode node, CUgraphNode *nodes, CUgraphEdgeData *data, size_t *count)
-{
-    return get_neighbours(node, false, nodes, data, count);
-}
-
-CUresult cuGraphNodeGetDependentNodes(CUgraphNode node, CUgraphNode *nodes, size_t *count)
-{
-    return get_neighbours(node, true, nodes, NULL, count);
-}
-
-CUresult cuGraphNodeGetDependentNodes_v2(CUgraphNode node, CUgraphNode *nodes, CUgraphEdgeData *data,
-                                         size_t *count)
-{
-    return get_neighbours(node, true, nodes, data, count);
-}
-
-CUresult cuGraphAddDependencies_v2(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to,
-                                   const CUgraphEdgeData *data, size_t count)
-{
-    STARTED(leatc_edges_add(leatcu_graph(graph), leatcu_node_list(from), leatcu_node_list(to), data, count));
-}
-
-CUresult cuGraphAddDependencies(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, size_t count)
-{
-    return cuGraphAddDependencies_v2(graph, from, to, NULL, count);
-}
-
-CUresult cuGraphRemoveDependencies_v2(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to,
-                                      const CUgraphEdgeData *data, size_t count)
-{
-    STARTED(leatc_edges_remove(leatcu_graph(graph), leatcu_node_list(from), leatcu_node_list(to), data, count));
-}
-
-CUresult cuGraphRemoveDependencies(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, size_t count)
-{
-    return cuGraphRemoveDependencies_v2(graph, from, to, NULL, count);
-}
+FORWARD_STARTED(CUresult cuGraphGetEdges_v2(CUgraph graph, CUgraphNode *from, CUgraphNode *to,
+                                            CUgraphEdgeData *data, size_t *count),
+                leatc_graph_edges(leatcu_graph(graph), engine_nodes(from), engine_nodes(to), data, count))
+FORWARD_STARTED(CUresult cuGraphGetEdges(CUgraph graph, CUgraphNode *from, CUgraphNode *to, size_t *count),
+                leatc_graph_edges(leatcu_graph(graph), engine_nodes(from), engine_nodes(to), NULL, count))
+FORWARD_STARTED(CUresult cuGraphNodeGetDependencies_v2(CUgraphNode node, CUgraphNode *nodes, CUgraphEdgeData *data,
+                                                       size_t *count),
+                leatc_node_neighbours(leatcu_node(node), false, engine_nodes(nodes), data, count))
+FORWARD_STARTED(CUresult cuGraphNodeGetDependencies(CUgraphNode node, CUgraphNode *nodes, size_t *count),
+                leatc_node_neighbours(leatcu_node(node), false, engine_nodes(nodes), NULL, count))
+FORWARD_STARTED(CUresult cuGraphNodeGetDependentNodes_v2(CUgraphNode node, CUgraphNode *nodes,
+                                                         CUgraphEdgeData *data, size_t *count),
+                leatc_node_neighbours(leatcu_node(node), true, engine_nodes(nodes), data, count))
+FORWARD_STARTED(CUresult cuGraphNodeGetDependentNodes(CUgraphNode node, CUgraphNode *nodes, size_t *count),
+                leatc_node_neighbours(leatcu_node(node), true, engine_nodes(nodes), NULL, count))
+FORWARD_STARTED(CUresult cuGraphAddDependencies_v2(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to,
+                                                   const CUgraphEdgeData *data, size_t count),
+                leatc_edges_add(leatcu_graph(graph), leatcu_node_list(from), leatcu_node_list(to), data, count))
+FORWARD_STARTED(CUresult cuGraphAddDependencies(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to,
+                                                size_t count),
+                leatc_edges_add(leatcu_graph(graph), leatcu_node_list(from), leatcu_node_list(to), NULL, count))
+FORWARD_STARTED(CUresult cuGraphRemoveDependencies_v2(CUgraph graph, const CUgraphNode *from,
+                                                      const CUgraphNode *to, const CUgraphEdgeData *data,
+                                                      size_t count),
+                leatc_edges_remove(leatcu_graph(graph), leatcu_node_list(from), leatcu_node_list(to), data, count))
+FORWARD_STARTED(CUresult cuGraphRemoveDependencies(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to,
+                                                   size_t count),
+                leatc_edges_remove(leatcu_graph(graph), leatcu_node_list(from), leatcu_node_list(to), NULL, count))
 
 /* ---- executable graphs ---- */
 
 static CUresult instantiate(CUgraphExec *executable, CUgraph graph, unsigned long long flags,
                             struct leatc_node **wrong)
 {
-    STARTED(leatc_graph_instantiate(leatcu_graph(graph), flags, (struct leatc_exec **)(void *)executable, wrong));
+    CU_TRY(leatcu_started());
+    return leatcu_result(
+        leatc_graph_instantiate(leatcu_graph(graph), flags, (struct leatc_exec **)(void *)executable, wrong));
 }
 
 CUresult cuGraphInstantiateWithFlags(CUgraphExec *executable, CUgraph graph, unsigned long long flags)
@@ -300,27 +220,12 @@ CUresult cuGraphExecGetFlags(CUgraphExec executable, cuuint64_t *flags)
     return CUDA_SUCCESS;
 }
 
-CUresult cuGraphExecDestroy(CUgraphExec executable)
-{
-    STARTED(leatc_exec_destroy(leatcu_exec(executable)));
-}
+FORWARD_STARTED(CUresult cuGraphExecDestroy(CUgraphExec executable), leatc_exec_destroy(leatcu_exec(executable)))
 
-static CUresult upload(CUgraphExec executable, struct leatc_stream *on)
-{
-    CU_TRY(leatcu_enter(NULL));
-    return leatcu_result(leatc_exec_upload(leatcu_exec(executable), on));
-}
-
-static CUresult launch(CUgraphExec executable, struct leatc_stream *on)
-{
-    CU_TRY(leatcu_enter(NULL));
-    return leatcu_result(leatc_exec_launch(leatcu_exec(executable), on));
-}
-
-// clang-format off
-LEATCU_BOTH(cuGraphUpload, upload, (CUgraphExec executable, CUstream stream), (executable, on))
-LEATCU_BOTH(cuGraphLaunch, launch, (CUgraphExec executable, CUstream stream), (executable, on))
-// clang-format on
+FORWARD_STREAM(cuGraphUpload, cuGraphUpload_ptsz, (CUgraphExec executable, CUstream stream),
+               leatc_exec_upload(leatcu_exec(executable), on))
+FORWARD_STREAM(cuGraphLaunch, cuGraphLaunch_ptsz, (CUgraphExec executable, CUstream stream),
+               leatc_exec_launch(leatcu_exec(executable), on))
 
 CUresult cuGraphExecUpdate_v2(CUgraphExec executable, CUgraph graph, CUgraphExecUpdateResultInfo *info)
 {
@@ -348,10 +253,8 @@ CUresult cuGraphExecUpdate(CUgraphExec executable, CUgraph graph, CUgraphNode *w
     return result;
 }
 
-CUresult cuGraphNodeSetEnabled(CUgraphExec executable, CUgraphNode node, unsigned on)
-{
-    STARTED(leatc_exec_enable(leatcu_exec(executable), leatcu_node(node), on));
-}
+FORWARD_STARTED(CUresult cuGraphNodeSetEnabled(CUgraphExec executable, CUgraphNode node, unsigned on),
+                leatc_exec_enable(leatcu_exec(executable), leatcu_node(node), on))
 
 CUresult cuGraphNodeGetEnabled(CUgraphExec executable, CUgraphNode node, unsigned *on)
 {
@@ -371,34 +274,22 @@ static struct leatc_object *engine_object(CUuserObject object)
     return (struct leatc_object *)(void *)object;
 }
 
-CUresult cuUserObjectCreate(CUuserObject *object, void *ptr, CUhostFn destroy, unsigned count, unsigned flags)
-{
-    CU_TRY(leatcu_started());
-    CU_CHECK(flags == CU_USER_OBJECT_NO_DESTRUCTOR_SYNC);
-    return leatcu_result(leatc_object_create(ptr, destroy, count, (struct leatc_object **)(void *)object));
-}
-
-CUresult cuUserObjectRetain(CUuserObject object, unsigned count)
-{
-    STARTED(leatc_object_retain(engine_object(object), count));
-}
-
-CUresult cuUserObjectRelease(CUuserObject object, unsigned count)
-{
-    STARTED(leatc_object_release(engine_object(object), count));
-}
-
-CUresult cuGraphRetainUserObject(CUgraph graph, CUuserObject object, unsigned count, unsigned flags)
-{
-    CU_TRY(leatcu_started());
-    CU_CHECK(!(flags & ~(unsigned)CU_GRAPH_USER_OBJECT_MOVE));
-    return leatcu_result(leatc_graph_retain(leatcu_graph(graph), engine_object(object), count, flags));
-}
-
-CUresult cuGraphReleaseUserObject(CUgraph graph, CUuserObject object, unsigned count)
-{
-    STARTED(leatc_graph_release(leatcu_graph(graph), engine_object(object), count));
-}
+FORWARD_STARTED(CUresult cuUserObjectCreate(CUuserObject *object, void *ptr, CUhostFn destroy, unsigned count,
+                                            unsigned flags),
+                flags == CU_USER_OBJECT_NO_DESTRUCTOR_SYNC
+                    ? leatc_object_create(ptr, destroy, count, (struct leatc_object **)(void *)object)
+                    : LEATC_INVALID_VALUE)
+FORWARD_STARTED(CUresult cuUserObjectRetain(CUuserObject object, unsigned count),
+                leatc_object_retain(engine_object(object), count))
+FORWARD_STARTED(CUresult cuUserObjectRelease(CUuserObject object, unsigned count),
+                leatc_object_release(engine_object(object), count))
+FORWARD_STARTED(CUresult cuGraphRetainUserObject(CUgraph graph, CUuserObject object, unsigned count,
+                                                 unsigned flags),
+                flags & ~(unsigned)CU_GRAPH_USER_OBJECT_MOVE
+                    ? LEATC_INVALID_VALUE
+                    : leatc_graph_retain(leatcu_graph(graph), engine_object(object), count, flags))
+FORWARD_STARTED(CUresult cuGraphReleaseUserObject(CUgraph graph, CUuserObject object, unsigned count),
+                leatc_graph_release(leatcu_graph(graph), engine_object(object), count))
 
 /* ---- memory ---- */
 

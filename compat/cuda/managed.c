@@ -69,27 +69,11 @@ static CUresult prefetch_to(CUdeviceptr address, size_t bytes, CUmemLocation loc
     return prefetch(address, bytes, number, stream);
 }
 
-CUresult cuMemPrefetchAsync(CUdeviceptr address, size_t bytes, CUdevice place, CUstream stream)
-{
-    return prefetch(address, bytes, place, leatcu_stream(stream));
-}
-
-CUresult cuMemPrefetchAsync_ptsz(CUdeviceptr address, size_t bytes, CUdevice place, CUstream stream)
-{
-    return prefetch(address, bytes, place, leatc_per_thread(stream));
-}
-
-CUresult cuMemPrefetchAsync_v2(CUdeviceptr address, size_t bytes, CUmemLocation place, unsigned flags,
-                               CUstream stream)
-{
-    return prefetch_to(address, bytes, place, flags, leatcu_stream(stream));
-}
-
-CUresult cuMemPrefetchAsync_v2_ptsz(CUdeviceptr address, size_t bytes, CUmemLocation place, unsigned flags,
-                                    CUstream stream)
-{
-    return prefetch_to(address, bytes, place, flags, leatc_per_thread(stream));
-}
+BOTH(cuMemPrefetchAsync, cuMemPrefetchAsync_ptsz,
+     (CUdeviceptr address, size_t bytes, CUdevice place, CUstream stream), prefetch(address, bytes, place, on))
+BOTH(cuMemPrefetchAsync_v2, cuMemPrefetchAsync_v2_ptsz,
+     (CUdeviceptr address, size_t bytes, CUmemLocation place, unsigned flags, CUstream stream),
+     prefetch_to(address, bytes, place, flags, on))
 
 /* ---- advice ---- */
 
@@ -237,12 +221,5 @@ static CUresult attach(struct leatc_stream *stream, CUdeviceptr address, size_t 
     return CUDA_SUCCESS;
 }
 
-CUresult cuStreamAttachMemAsync(CUstream stream, CUdeviceptr address, size_t bytes, unsigned flags)
-{
-    return attach(leatcu_stream(stream), address, bytes, flags);
-}
-
-CUresult cuStreamAttachMemAsync_ptsz(CUstream stream, CUdeviceptr address, size_t bytes, unsigned flags)
-{
-    return attach(leatc_per_thread(stream), address, bytes, flags);
-}
+BOTH(cuStreamAttachMemAsync, cuStreamAttachMemAsync_ptsz,
+     (CUstream stream, CUdeviceptr address, size_t bytes, unsigned flags), attach(on, address, bytes, flags))

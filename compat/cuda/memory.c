@@ -38,11 +38,7 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *address, size_t *pitch_bytes, size_t wi
 }
 
 /* Needs no current context, since the memory knows its own. */
-CUresult cuMemFree_v2(CUdeviceptr address)
-{
-    CU_TRY(leatcu_started());
-    return leatcu_result(leatc_free(leatcu_pointer(address)));
-}
+FORWARD_STARTED(CUresult cuMemFree_v2(CUdeviceptr address), leatc_free(leatcu_pointer(address)))
 
 /* The allocation that an address lies in. */
 static CUresult find(CUdeviceptr address, struct leatc_memory *memory)
@@ -83,12 +79,7 @@ CUresult cuMemAllocHost_v2(void **ptr, size_t bytes)
     return cuMemHostAlloc(ptr, bytes, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
 }
 
-CUresult cuMemFreeHost(void *ptr)
-{
-    CU_TRY(leatcu_started());
-    CU_CHECK(ptr);
-    return leatcu_result(leatc_free_host(ptr));
-}
+FORWARD_STARTED(CUresult cuMemFreeHost(void *ptr), ptr ? leatc_free_host(ptr) : LEATC_INVALID_VALUE)
 
 CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *address, void *ptr, unsigned flags)
 {
@@ -101,12 +92,8 @@ CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *address, void *ptr, unsigned 
     return CUDA_SUCCESS;
 }
 
-CUresult cuMemHostGetFlags(unsigned *flags, void *ptr)
-{
-    CU_TRY(leatcu_enter(NULL));
-    CU_CHECK(flags && ptr);
-    return leatcu_result(leatc_host_flags(ptr, flags));
-}
+FORWARD(CUresult cuMemHostGetFlags(unsigned *flags, void *ptr),
+        flags &&ptr ? leatc_host_flags(ptr, flags) : LEATC_INVALID_VALUE)
 
 CUresult cuMemHostRegister_v2(void *ptr, size_t bytes, unsigned flags)
 {
@@ -120,12 +107,7 @@ CUresult cuMemHostRegister_v2(void *ptr, size_t bytes, unsigned flags)
     return leatcu_result(leatc_register(ptr, bytes, flags));
 }
 
-CUresult cuMemHostUnregister(void *ptr)
-{
-    CU_TRY(leatcu_enter(NULL));
-    CU_CHECK(ptr);
-    return leatcu_result(leatc_unregister(ptr));
-}
+FORWARD(CUresult cuMemHostUnregister(void *ptr), ptr ? leatc_unregister(ptr) : LEATC_INVALID_VALUE)
 
 CUresult cuMemAllocManaged(CUdeviceptr *address, size_t bytes, unsigned flags)
 {
@@ -286,12 +268,11 @@ CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute *attributes,
 }
 
 /* The only one that can be set. */
-CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute, CUdeviceptr address)
-{
-    CU_TRY(leatcu_started());
-    CU_CHECK(value && attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS);
-    return leatcu_result(leatc_memory_set_synchronous(leatcu_pointer(address), *(const unsigned *)value != 0));
-}
+FORWARD_STARTED(CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
+                                               CUdeviceptr address),
+                value &&attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS
+                    ? leatc_memory_set_synchronous(leatcu_pointer(address), *(const unsigned *)value != 0)
+                    : LEATC_INVALID_VALUE)
 
 /* No driver of leat's has a handle of a range. */
 CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr address, size_t bytes, CUmemRangeHandleType type,

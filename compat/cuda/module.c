@@ -663,26 +663,9 @@ static CUresult launch(CUfunction function, bool together, leat_dim3 grid, leat_
     CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,   \
         unsigned block_z, unsigned shared_bytes, CUstream stream, void **parameters
 
-CUresult cuLaunchKernel(LAUNCH_PARAMETERS, void **extra)
-{
-    return launch(function, false, leat_dim(grid_x, grid_y, grid_z), leat_dim(block_x, block_y, block_z),
-                  shared_bytes, leatcu_stream(stream), parameters, extra);
-}
-
-CUresult cuLaunchKernel_ptsz(LAUNCH_PARAMETERS, void **extra)
-{
-    return launch(function, false, leat_dim(grid_x, grid_y, grid_z), leat_dim(block_x, block_y, block_z),
-                  shared_bytes, leatc_per_thread(stream), parameters, extra);
-}
-
-CUresult cuLaunchCooperativeKernel(LAUNCH_PARAMETERS)
-{
-    return launch(function, true, leat_dim(grid_x, grid_y, grid_z), leat_dim(block_x, block_y, block_z),
-                  shared_bytes, leatcu_stream(stream), parameters, NULL);
-}
-
-CUresult cuLaunchCooperativeKernel_ptsz(LAUNCH_PARAMETERS)
-{
-    return launch(function, true, leat_dim(grid_x, grid_y, grid_z), leat_dim(block_x, block_y, block_z),
-                  shared_bytes, leatc_per_thread(stream), parameters, NULL);
-}
+BOTH(cuLaunchKernel, cuLaunchKernel_ptsz, (LAUNCH_PARAMETERS, void **extra),
+     launch(function, false, leat_dim(grid_x, grid_y, grid_z), leat_dim(block_x, block_y, block_z), shared_bytes,
+            on, parameters, extra))
+BOTH(cuLaunchCooperativeKernel, cuLaunchCooperativeKernel_ptsz, (LAUNCH_PARAMETERS),
+     launch(function, true, leat_dim(grid_x, grid_y, grid_z), leat_dim(block_x, block_y, block_z), shared_bytes,
+            on, parameters, NULL))

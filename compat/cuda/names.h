@@ -120,21 +120,48 @@ CUresult leatcu_batch_make(const CUDA_BATCH_MEM_OP_NODE_PARAMS *p, struct leatc_
 CUresult leatcu_batch_describe(const struct leatc_task *task, CUDA_BATCH_MEM_OP_NODE_PARAMS *p);
 
 /*
- * Each call exists twice: for NULL as the legacy default stream, and, ending in _ptsz, as that of the thread.
- * LEATCU_BOTH makes the two of one that has the stream as the engine's.
+ * Functions that only call the engine, one entry of a table each. `call` is an expression with the engine's
+ * result. FORWARD first checks that a context is current, FORWARD_STARTED that cuInit() was called.
  */
-#define LEATCU_BOTH(name, of_engine, parameters, arguments)                                                       \
+#define FORWARD(prototype, call)                                                                                  \
+    prototype                                                                                                     \
+    {                                                                                                             \
+        CU_TRY(leatcu_enter(NULL));                                                                               \
+        return leatcu_result(call);                                                                               \
+    }
+
+#define FORWARD_STARTED(prototype, call)                                                                          \
+    prototype                                                                                                     \
+    {                                                                                                             \
+        CU_TRY(leatcu_started());                                                                                 \
+        return leatcu_result(call);                                                                               \
+    }
+
+/*
+ * A function that takes a `stream` exists twice: for NULL, `name` means the legacy default stream and `name_ptsz`
+ * the default stream of the calling thread. `call` names the engine's stream `on`. It has the engine's result in
+ * FORWARD_STREAM, which checks that a context is current, and a CUresult in BOTH, which checks nothing.
+ */
+#define FORWARD_STREAM(name, name_ptsz, parameters, call)                                                         \
+    FORWARD_ON(name, parameters, leatcu_stream(stream), leatcu_enter(NULL), leatcu_result(call))                  \
+    FORWARD_ON(name_ptsz, parameters, leatc_per_thread(stream), leatcu_enter(NULL), leatcu_result(call))
+
+#define BOTH(name, name_ptsz, parameters, call)                                                                   \
+    FORWARD_ON(name, parameters, leatcu_stream(stream), CUDA_SUCCESS, call)                                       \
+    FORWARD_ON(name_ptsz, parameters, leatc_per_thread(stream), CUDA_SUCCESS, call)
+
+/* BOTH for a function that takes no stream and works in a default stream. */
+#define BOTH_SYNC(name, name_ptds, parameters, call)                                                              \
+    FORWARD_ON(name, parameters, LEATC_STREAM_LEGACY, CUDA_SUCCESS, call)                                         \
+    FORWARD_ON(name_ptds, parameters, LEATC_STREAM_PER_THREAD, CUDA_SUCCESS, call)
+
+#define FORWARD_ON(name, parameters, engine_stream, check, call)                                                  \
     CUresult name parameters                                                                                      \
     {                                                                                                             \
-        struct leatc_stream *on = leatcu_stream(stream);                                                          \
+        struct leatc_stream *on = engine_stream;                                                                  \
                                                                                                                   \
-        return of_engine arguments;                                                                               \
-    }                                                                                                             \
-    CUresult name##_ptsz parameters                                                                               \
-    {                                                                                                             \
-        struct leatc_stream *on = leatc_per_thread(stream);                                                       \
-                                                                                                                  \
-        return of_engine arguments;                                                                               \
+        CU_TRY(check);                                                                                            \
+        return call;                                                                                              \
     }
 
 /* What leat's cuda driver asks of a library that it loads: &leat_version of the leat that is underneath. */

@@ -61,6 +61,15 @@ static CUresult keep(struct leatc_task *task, const void *tag, const void *kept,
     return result;
 }
 
+/* Defines a function that makes a task and does something with it. `call` makes it in the variable `task`. */
+#define FORWARD_TASK(prototype, call)                                                                             \
+    prototype                                                                                                     \
+    {                                                                                                             \
+        struct leatc_task *task = NULL;                                                                           \
+                                                                                                                  \
+        return call;                                                                                              \
+    }
+
 /* ---- kernels ---- */
 
 static CUresult make_kernel(const CUDA_KERNEL_NODE_PARAMS *p, struct leatc_task **task)
@@ -84,21 +93,12 @@ static CUresult make_kernel_v1(const CUDA_KERNEL_NODE_PARAMS_v1 *p, struct leatc
     return make_kernel(p ? &longer : NULL, task);
 }
 
-CUresult cuGraphAddKernelNode_v2(CUgraphNode *node, CUgraph graph, const CUgraphNode *before, size_t count,
-                                 const CUDA_KERNEL_NODE_PARAMS *p)
-{
-    struct leatc_task *task = NULL;
-
-    return add(make_kernel(p, &task), &task, graph, before, count, node);
-}
-
-CUresult cuGraphAddKernelNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *before, size_t count,
-                              const CUDA_KERNEL_NODE_PARAMS_v1 *p)
-{
-    struct leatc_task *task = NULL;
-
-    return add(make_kernel_v1(p, &task), &task, graph, before, count, node);
-}
+FORWARD_TASK(CUresult cuGraphAddKernelNode_v2(CUgraphNode *node, CUgraph graph, const CUgraphNode *before,
+                                              size_t count, const CUDA_KERNEL_NODE_PARAMS *p),
+             add(make_kernel(p, &task), &task, graph, before, count, node))
+FORWARD_TASK(CUresult cuGraphAddKernelNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *before,
+                                           size_t count, const CUDA_KERNEL_NODE_PARAMS_v1 *p),
+             add(make_kernel_v1(p, &task), &task, graph, before, count, node))
 
 CUresult cuGraphKernelNodeGetParams_v2(CUgraphNode node, CUDA_KERNEL_NODE_PARAMS *p)
 {
@@ -130,47 +130,21 @@ CUresult cuGraphKernelNodeGetParams(CUgraphNode node, CUDA_KERNEL_NODE_PARAMS_v1
     return CUDA_SUCCESS;
 }
 
-CUresult cuGraphKernelNodeSetParams_v2(CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *p)
-{
-    struct leatc_task *task = NULL;
-
-    return set(make_kernel(p, &task), &task, node);
-}
-
-CUresult cuGraphKernelNodeSetParams(CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS_v1 *p)
-{
-    struct leatc_task *task = NULL;
-
-    return set(make_kernel_v1(p, &task), &task, node);
-}
-
-CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec executable, CUgraphNode node,
-                                           const CUDA_KERNEL_NODE_PARAMS *p)
-{
-    struct leatc_task *task = NULL;
-
-    return set_exec(make_kernel(p, &task), &task, executable, node);
-}
-
-CUresult cuGraphExecKernelNodeSetParams(CUgraphExec executable, CUgraphNode node,
-                                        const CUDA_KERNEL_NODE_PARAMS_v1 *p)
-{
-    struct leatc_task *task = NULL;
-
-    return set_exec(make_kernel_v1(p, &task), &task, executable, node);
-}
-
-CUresult cuGraphKernelNodeCopyAttributes(CUgraphNode dst, CUgraphNode src)
-{
-    CU_TRY(leatcu_started());
-    return leatcu_result(leatc_node_copy_attributes(leatcu_node(dst), leatcu_node(src)));
-}
-
-CUresult cuGraphKernelNodeGetAttribute(CUgraphNode node, CUkernelNodeAttrID number, CUkernelNodeAttrValue *value)
-{
-    CU_TRY(leatcu_started());
-    return leatcu_result(leatc_node_attribute(leatcu_node(node), (int)number, value));
-}
+FORWARD_TASK(CUresult cuGraphKernelNodeSetParams_v2(CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *p),
+             set(make_kernel(p, &task), &task, node))
+FORWARD_TASK(CUresult cuGraphKernelNodeSetParams(CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS_v1 *p),
+             set(make_kernel_v1(p, &task), &task, node))
+FORWARD_TASK(CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec executable, CUgraphNode node,
+                                                        const CUDA_KERNEL_NODE_PARAMS *p),
+             set_exec(make_kernel(p, &task), &task, executable, node))
+FORWARD_TASK(CUresult cuGraphExecKernelNodeSetParams(CUgraphExec executable, CUgraphNode node,
+                                                     const CUDA_KERNEL_NODE_PARAMS_v1 *p),
+             set_exec(make_kernel_v1(p, &task), &task, executable, node))
+FORWARD_STARTED(CUresult cuGraphKernelNodeCopyAttributes(CUgraphNode dst, CUgraphNode src),
+                leatc_node_copy_attributes(leatcu_node(dst), leatcu_node(src)))
+FORWARD_STARTED(CUresult cuGraphKernelNodeGetAttribute(CUgraphNode node, CUkernelNodeAttrID number,
+                                                       CUkernelNodeAttrValue *value),
+                leatc_node_attribute(leatcu_node(node), (int)number, value))
 
 CUresult cuGraphKernelNodeSetAttribute(CUgraphNode node, CUkernelNodeAttrID number,
                                        const CUkernelNodeAttrValue *value)
@@ -260,13 +234,9 @@ static void describe_copy(const struct leatc_copy_task *copy, CUDA_MEMCPY3D *p)
                          .Depth = box->depth};
 }
 
-CUresult cuGraphAddMemcpyNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *before, size_t count,
-                              const CUDA_MEMCPY3D *p, CUcontext context)
-{
-    struct leatc_task *task = NULL;
-
-    return add(make_copy(p, context, &task), &task, graph, before, count, node);
-}
+FORWARD_TASK(CUresult cuGraphAddMemcpyNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *before,
+                                           size_t count, const CUDA_MEMCPY3D *p, CUcontext context),
+             add(make_copy(p, context, &task), &task, graph, before, count, node))
 
 CUresult cuGraphMemcpyNodeGetParams(CUgraphNode node, CUDA_MEMCPY3D *p)
 {
@@ -282,20 +252,11 @@ CUresult cuGraphMemcpyNodeGetParams(CUgraphNode node, CUDA_MEMCPY3D *p)
     return CUDA_SUCCESS;
 }
 
-CUresult cuGraphMemcpyNodeSetParams(CUgraphNode node, const CUDA_MEMCPY3D *p)
-{
-    struct leatc_task *task = NULL;
-
-    return set(make_copy(p, NULL, &task), &task, node);
-}
-
-CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec executable, CUgraphNode node, const CUDA_MEMCPY3D *p,
-                                        CUcontext context)
-{
-    struct leatc_task *task = NULL;
-
-    return set_exec(make_copy(p, context, &task), &task, executable, node);
-}
+FORWARD_TASK(CUresult cuGraphMemcpyNodeSetParams(CUgraphNode node, const CUDA_MEMCPY3D *p),
+             set(make_copy(p, NULL, &task), &task, node))
+FORWARD_TASK(CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec executable, CUgraphNode node,
+                                                     const CUDA_MEMCPY3D *p, CUcontext context),
+             set_exec(make_copy(p, context, &task), &task, executable, node))
 
 /* ---- fills ---- */
 
@@ -316,13 +277,9 @@ static CUresult make_fill(const CUDA_MEMSET_NODE_PARAMS *p, CUcontext context, s
     return CUDA_SUCCESS;
 }
 
-CUresult cuGraphAddMemsetNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *before, size_t count,
-                              const CUDA_MEMSET_NODE_PARAMS *p, CUcontext context)
-{
-    struct leatc_task *task = NULL;
-
-    return add(make_fill(p, context, &task), &task, graph, before, count, node);
-}
+FORWARD_TASK(CUresult cuGraphAddMemsetNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *before,
+                                           size_t count, const CUDA_MEMSET_NODE_PARAMS *p, CUcontext context),
+             add(make_fill(p, context, &task), &task, graph, before, count, node))
 
 CUresult cuGraphMemsetNodeGetParams(CUgraphNode node, CUDA_MEMSET_NODE_PARAMS *p)
 {
@@ -340,20 +297,11 @@ CUresult cuGraphMemsetNodeGetParams(CUgraphNode node, CUDA_MEMSET_NODE_PARAMS *p
     return CUDA_SUCCESS;
 }
 
-CUresult cuGraphMemsetNodeSetParams(CUgraphNode node, const CUDA_MEMSET_NODE_PARAMS *p)
-{
-    struct leatc_task *task = NULL;
-
-    return set(make_fill(p, NULL, &task), &task, node);
-}
-
-CUresult cuGraphExecMemsetNodeSetParams(CUgraphExec executable, CUgraphNode node, const CUDA_MEMSET_NODE_PARAMS *p,
-                                        CUcontext context)
-{
-    struct leatc_task *task = NULL;
-
-    return set_exec(make_fill(p, context, &task), &task, executable, node);
-}
+FORWARD_TASK(CUresult cuGraphMemsetNodeSetParams(CUgraphNode node, const CUDA_MEMSET_NODE_PARAMS *p),
+             set(make_fill(p, NULL, &task), &task, node))
+FORWARD_TASK(CUresult cuGraphExecMemsetNodeSetParams(CUgraphExec executable, CUgraphNode node,
+                                                     const CUDA_MEMSET_NODE_PARAMS *p, CUcontext context),
+             set_exec(make_fill(p, context, &task), &task, executable, node))
 
 /* ---- host functions ---- */
 
@@ -364,13 +312,9 @@ static CUresult make_host(const CUDA_HOST_NODE_PARAMS *p, struct leatc_task **ta
     return leatcu_result(leatc_host_make(p->fn, p->userData, task));
 }
 
-CUresult cuGraphAddHostNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *before, size_t count,
-                            const CUDA_HOST_NODE_PARAMS *p)
-{
-    struct leatc_task *task = NULL;
-
-    return add(make_host(p, &task), &task, graph, before, count, node);
-}
+FORWARD_TASK(CUresult cuGraphAddHostNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *before, size_t count,
+                                         const CUDA_HOST_NODE_PARAMS *p),
+             add(make_host(p, &task), &task, graph, before, count, node))
 
 CUresult cuGraphHostNodeGetParams(CUgraphNode node, CUDA_HOST_NODE_PARAMS *p)
 {
@@ -383,19 +327,11 @@ CUresult cuGraphHostNodeGetParams(CUgraphNode node, CUDA_HOST_NODE_PARAMS *p)
     return CUDA_SUCCESS;
 }
 
-CUresult cuGraphHostNodeSetParams(CUgraphNode node, const CUDA_HOST_NODE_PARAMS *p)
-{
-    struct leatc_task *task = NULL;
-
-    return set(make_host(p, &task), &task, node);
-}
-
-CUresult cuGraphExecHostNodeSetParams(CUgraphExec executable, CUgraphNode node, const CUDA_HOST_NODE_PARAMS *p)
-{
-    struct leatc_task *task = NULL;
-
-    return set_exec(make_host(p, &task), &task, executable, node);
-}
+FORWARD_TASK(CUresult cuGraphHostNodeSetParams(CUgraphNode node, const CUDA_HOST_NODE_PARAMS *p),
+             set(make_host(p, &task), &task, node))
+FORWARD_TASK(CUresult cuGraphExecHostNodeSetParams(CUgraphExec executable, CUgraphNode node,
+                                                   const CUDA_HOST_NODE_PARAMS *p),
+             set_exec(make_host(p, &task), &task, executable, node))
 
 /* ---- child graphs and empty nodes ---- */
 
@@ -413,17 +349,11 @@ CUresult cuGraphAddChildGraphNode(CUgraphNode *node, CUgraph graph, const CUgrap
     return add_child(node, graph, before, count, child, false);
 }
 
-CUresult cuGraphChildGraphNodeGetGraph(CUgraphNode node, CUgraph *graph)
-{
-    CU_TRY(leatcu_started());
-    return leatcu_result(leatc_node_child(leatcu_node(node), (struct leatc_graph **)(void *)graph));
-}
-
-CUresult cuGraphExecChildGraphNodeSetParams(CUgraphExec executable, CUgraphNode node, CUgraph child)
-{
-    CU_TRY(leatcu_started());
-    return leatcu_result(leatc_exec_set_child(leatcu_exec(executable), leatcu_node(node), leatcu_graph(child)));
-}
+FORWARD_STARTED(CUresult cuGraphChildGraphNodeGetGraph(CUgraphNode node, CUgraph *graph),
+                leatc_node_child(leatcu_node(node), (struct leatc_graph **)(void *)graph))
+FORWARD_STARTED(CUresult cuGraphExecChildGraphNodeSetParams(CUgraphExec executable, CUgraphNode node,
+                                                            CUgraph child),
+                leatc_exec_set_child(leatcu_exec(executable), leatcu_node(node), leatcu_graph(child)))
 
 static CUresult make_empty(struct leatc_task **task)
 {
@@ -431,12 +361,9 @@ static CUresult make_empty(struct leatc_task **task)
     return leatcu_result(leatc_empty_make(task));
 }
 
-CUresult cuGraphAddEmptyNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *before, size_t count)
-{
-    struct leatc_task *task = NULL;
-
-    return add(make_empty(&task), &task, graph, before, count, node);
-}
+FORWARD_TASK(CUresult cuGraphAddEmptyNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *before,
+                                          size_t count),
+             add(make_empty(&task), &task, graph, before, count, node))
 
 /* ---- events ---- */
 
@@ -496,13 +423,9 @@ static CUresult make_batch(const CUDA_BATCH_MEM_OP_NODE_PARAMS *p, struct leatc_
     return CUDA_SUCCESS;
 }
 
-CUresult cuGraphAddBatchMemOpNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *before, size_t count,
-                                  const CUDA_BATCH_MEM_OP_NODE_PARAMS *p)
-{
-    struct leatc_task *task = NULL;
-
-    return add(make_batch(p, &task), &task, graph, before, count, node);
-}
+FORWARD_TASK(CUresult cuGraphAddBatchMemOpNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *before,
+                                               size_t count, const CUDA_BATCH_MEM_OP_NODE_PARAMS *p),
+             add(make_batch(p, &task), &task, graph, before, count, node))
 
 /* One that was captured has no list to show. */
 CUresult cuGraphBatchMemOpNodeGetParams(CUgraphNode node, CUDA_BATCH_MEM_OP_NODE_PARAMS *p)
@@ -513,20 +436,11 @@ CUresult cuGraphBatchMemOpNodeGetParams(CUgraphNode node, CUDA_BATCH_MEM_OP_NODE
     return leatcu_batch_describe(task, p);
 }
 
-CUresult cuGraphBatchMemOpNodeSetParams(CUgraphNode node, const CUDA_BATCH_MEM_OP_NODE_PARAMS *p)
-{
-    struct leatc_task *task = NULL;
-
-    return set(make_batch(p, &task), &task, node);
-}
-
-CUresult cuGraphExecBatchMemOpNodeSetParams(CUgraphExec executable, CUgraphNode node,
-                                            const CUDA_BATCH_MEM_OP_NODE_PARAMS *p)
-{
-    struct leatc_task *task = NULL;
-
-    return set_exec(make_batch(p, &task), &task, executable, node);
-}
+FORWARD_TASK(CUresult cuGraphBatchMemOpNodeSetParams(CUgraphNode node, const CUDA_BATCH_MEM_OP_NODE_PARAMS *p),
+             set(make_batch(p, &task), &task, node))
+FORWARD_TASK(CUresult cuGraphExecBatchMemOpNodeSetParams(CUgraphExec executable, CUgraphNode node,
+                                                         const CUDA_BATCH_MEM_OP_NODE_PARAMS *p),
+             set_exec(make_batch(p, &task), &task, executable, node))
 
 /* ---- memory ---- */
 
@@ -534,19 +448,12 @@ _Static_assert(sizeof(CUDA_MEM_ALLOC_NODE_PARAMS) == sizeof(struct leatc_alloc_p
                    sizeof(CUmemAccessDesc) == sizeof(struct leatc_access_params),
                "as the engine reads them");
 
-CUresult cuGraphAddMemAllocNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *before, size_t count,
-                                CUDA_MEM_ALLOC_NODE_PARAMS *p)
-{
-    CU_TRY(leatcu_started());
-    return leatcu_result(leatc_graph_add_alloc(leatcu_graph(graph), leatcu_node_list(before), count, p,
-                                               (struct leatc_node **)(void *)node));
-}
-
-CUresult cuGraphMemAllocNodeGetParams(CUgraphNode node, CUDA_MEM_ALLOC_NODE_PARAMS *p)
-{
-    CU_TRY(leatcu_started());
-    return leatcu_result(leatc_node_alloc_params(leatcu_node(node), p));
-}
+FORWARD_STARTED(CUresult cuGraphAddMemAllocNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *before,
+                                                size_t count, CUDA_MEM_ALLOC_NODE_PARAMS *p),
+                leatc_graph_add_alloc(leatcu_graph(graph), leatcu_node_list(before), count, p,
+                                      (struct leatc_node **)(void *)node))
+FORWARD_STARTED(CUresult cuGraphMemAllocNodeGetParams(CUgraphNode node, CUDA_MEM_ALLOC_NODE_PARAMS *p),
+                leatc_node_alloc_params(leatcu_node(node), p))
 
 static CUresult make_free(CUgraph graph, CUdeviceptr address, struct leatc_task **task)
 {
@@ -554,13 +461,9 @@ static CUresult make_free(CUgraph graph, CUdeviceptr address, struct leatc_task 
     return leatcu_result(leatc_free_make(leatcu_graph(graph), leatcu_pointer(address), task));
 }
 
-CUresult cuGraphAddMemFreeNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *before, size_t count,
-                               CUdeviceptr address)
-{
-    struct leatc_task *task = NULL;
-
-    return add(make_free(graph, address, &task), &task, graph, before, count, node);
-}
+FORWARD_TASK(CUresult cuGraphAddMemFreeNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *before,
+                                            size_t count, CUdeviceptr address),
+             add(make_free(graph, address, &task), &task, graph, before, count, node))
 
 CUresult cuGraphMemFreeNodeGetParams(CUgraphNode node, CUdeviceptr *address)
 {
@@ -655,12 +558,8 @@ CUresult cuGraphAddNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *bef
     return cuGraphAddNode_v2(node, graph, before, NULL, count, p);
 }
 
-CUresult cuGraphNodeSetParams(CUgraphNode node, CUgraphNodeParams *p)
-{
-    struct leatc_task *task = NULL;
-
-    return set(make_any(p, &task), &task, node);
-}
+FORWARD_TASK(CUresult cuGraphNodeSetParams(CUgraphNode node, CUgraphNodeParams *p),
+             set(make_any(p, &task), &task, node))
 
 CUresult cuGraphExecNodeSetParams(CUgraphExec executable, CUgraphNode node, CUgraphNodeParams *p)
 {

@@ -22,15 +22,10 @@ static CUresult alloc_async(CUdeviceptr *address, size_t bytes, struct leatc_poo
     return CUDA_SUCCESS;
 }
 
-CUresult cuMemAllocAsync(CUdeviceptr *address, size_t bytes, CUstream stream)
-{
-    return alloc_async(address, bytes, NULL, leatcu_stream(stream));
-}
-
-CUresult cuMemAllocAsync_ptsz(CUdeviceptr *address, size_t bytes, CUstream stream)
-{
-    return alloc_async(address, bytes, NULL, leatc_per_thread(stream));
-}
+// clang-format off
+BOTH(cuMemAllocAsync, cuMemAllocAsync_ptsz, (CUdeviceptr *address, size_t bytes, CUstream stream),
+     alloc_async(address, bytes, NULL, on))
+// clang-format on
 
 static CUresult alloc_from_pool(CUdeviceptr *address, size_t bytes, CUmemoryPool pool, struct leatc_stream *stream)
 {
@@ -40,15 +35,11 @@ static CUresult alloc_from_pool(CUdeviceptr *address, size_t bytes, CUmemoryPool
     return alloc_async(address, bytes, engine_pool(pool), stream);
 }
 
-CUresult cuMemAllocFromPoolAsync(CUdeviceptr *address, size_t bytes, CUmemoryPool pool, CUstream stream)
-{
-    return alloc_from_pool(address, bytes, pool, leatcu_stream(stream));
-}
-
-CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *address, size_t bytes, CUmemoryPool pool, CUstream stream)
-{
-    return alloc_from_pool(address, bytes, pool, leatc_per_thread(stream));
-}
+// clang-format off
+BOTH(cuMemAllocFromPoolAsync, cuMemAllocFromPoolAsync_ptsz,
+     (CUdeviceptr *address, size_t bytes, CUmemoryPool pool, CUstream stream),
+     alloc_from_pool(address, bytes, pool, on))
+// clang-format on
 
 static CUresult free_async(CUdeviceptr address, struct leatc_stream *stream)
 {
@@ -57,15 +48,7 @@ static CUresult free_async(CUdeviceptr address, struct leatc_stream *stream)
     return leatcu_result(leatc_free_async(leatcu_pointer(address), stream));
 }
 
-CUresult cuMemFreeAsync(CUdeviceptr address, CUstream stream)
-{
-    return free_async(address, leatcu_stream(stream));
-}
-
-CUresult cuMemFreeAsync_ptsz(CUdeviceptr address, CUstream stream)
-{
-    return free_async(address, leatc_per_thread(stream));
-}
+BOTH(cuMemFreeAsync, cuMemFreeAsync_ptsz, (CUdeviceptr address, CUstream stream), free_async(address, on))
 
 /* ---- pools ---- */
 
@@ -96,11 +79,7 @@ CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *properties)
     return CUDA_SUCCESS;
 }
 
-CUresult cuMemPoolDestroy(CUmemoryPool pool)
-{
-    CU_TRY(leatcu_started());
-    return leatcu_result(leatc_pool_destroy(engine_pool(pool)));
-}
+FORWARD_STARTED(CUresult cuMemPoolDestroy(CUmemoryPool pool), leatc_pool_destroy(engine_pool(pool)))
 
 CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *pool, CUdevice device)
 {
@@ -126,25 +105,12 @@ CUresult cuDeviceSetMemPool(CUdevice device, CUmemoryPool pool)
     return leatcu_result(leatc_pool_set_current(device, engine_pool(pool)));
 }
 
-CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep_bytes)
-{
-    CU_TRY(leatcu_started());
-    return leatcu_result(leatc_pool_trim(engine_pool(pool), keep_bytes));
-}
-
-CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
-{
-    CU_TRY(leatcu_started());
-    CU_CHECK(value);
-    return leatcu_result(leatc_pool_set(engine_pool(pool), (int)attribute, value));
-}
-
-CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
-{
-    CU_TRY(leatcu_started());
-    CU_CHECK(value);
-    return leatcu_result(leatc_pool_get(engine_pool(pool), (int)attribute, value));
-}
+FORWARD_STARTED(CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep_bytes),
+                leatc_pool_trim(engine_pool(pool), keep_bytes))
+FORWARD_STARTED(CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value),
+                value ? leatc_pool_set(engine_pool(pool), (int)attribute, value) : LEATC_INVALID_VALUE)
+FORWARD_STARTED(CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value),
+                value ? leatc_pool_get(engine_pool(pool), (int)attribute, value) : LEATC_INVALID_VALUE)
 
 CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *access, size_t count)
 {

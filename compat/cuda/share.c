@@ -4,26 +4,12 @@
  */
 #include "cuda/names.h"
 
-CUresult cuIpcGetEventHandle(CUipcEventHandle *handle, CUevent event)
-{
-    CU_TRY(leatcu_enter(NULL));
-    CU_CHECK(handle);
-    return leatcu_result(leatc_share_event((struct leatc_event *)event, handle));
-}
-
-CUresult cuIpcOpenEventHandle(CUevent *event, CUipcEventHandle handle)
-{
-    CU_TRY(leatcu_enter(NULL));
-    CU_CHECK(event);
-    return leatcu_result(leatc_share_open_event(&handle, (struct leatc_event **)event));
-}
-
-CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr address)
-{
-    CU_TRY(leatcu_enter(NULL));
-    CU_CHECK(handle && address);
-    return leatcu_result(leatc_share_memory(leatcu_pointer(address), handle));
-}
+FORWARD(CUresult cuIpcGetEventHandle(CUipcEventHandle *handle, CUevent event),
+        handle ? leatc_share_event((struct leatc_event *)event, handle) : LEATC_INVALID_VALUE)
+FORWARD(CUresult cuIpcOpenEventHandle(CUevent *event, CUipcEventHandle handle),
+        event ? leatc_share_open_event(&handle, (struct leatc_event **)event) : LEATC_INVALID_VALUE)
+FORWARD(CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr address),
+        handle &&address ? leatc_share_memory(leatcu_pointer(address), handle) : LEATC_INVALID_VALUE)
 
 /* A process cannot open what it has itself. */
 CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *address, CUipcMemHandle handle, unsigned flags)
@@ -37,34 +23,21 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *address, CUipcMemHandle handle, unsi
     return CUDA_SUCCESS;
 }
 
-CUresult cuIpcCloseMemHandle(CUdeviceptr address)
-{
-    CU_TRY(leatcu_enter(NULL));
-    return leatcu_result(leatc_share_close(leatcu_pointer(address)));
-}
-
-CUresult cuMemPoolExportToShareableHandle(void *shareable, CUmemoryPool pool, CUmemAllocationHandleType type,
-                                          unsigned long long flags)
-{
-    CU_TRY(leatcu_started());
-    CU_CHECK(shareable && !flags && type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
-    return leatcu_result(leatc_share_pool((struct leatc_pool *)pool, shareable));
-}
-
-CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool *pool, void *shareable, CUmemAllocationHandleType type,
-                                            unsigned long long flags)
-{
-    CU_TRY(leatcu_started());
-    CU_CHECK(pool && !flags && type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
-    return leatcu_result(leatc_share_open_pool((int)(intptr_t)shareable, false, (struct leatc_pool **)pool));
-}
-
-CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData *data, CUdeviceptr address)
-{
-    CU_TRY(leatcu_started());
-    CU_CHECK(data && address);
-    return leatcu_result(leatc_share_pointer(leatcu_pointer(address), data));
-}
+FORWARD(CUresult cuIpcCloseMemHandle(CUdeviceptr address), leatc_share_close(leatcu_pointer(address)))
+FORWARD_STARTED(CUresult cuMemPoolExportToShareableHandle(void *shareable, CUmemoryPool pool,
+                                                          CUmemAllocationHandleType type,
+                                                          unsigned long long flags),
+                shareable && !flags && type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+                    ? leatc_share_pool((struct leatc_pool *)pool, shareable)
+                    : LEATC_INVALID_VALUE)
+FORWARD_STARTED(CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool *pool, void *shareable,
+                                                            CUmemAllocationHandleType type,
+                                                            unsigned long long flags),
+                pool && !flags && type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+                    ? leatc_share_open_pool((int)(intptr_t)shareable, false, (struct leatc_pool **)pool)
+                    : LEATC_INVALID_VALUE)
+FORWARD_STARTED(CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData *data, CUdeviceptr address),
+                data &&address ? leatc_share_pointer(leatcu_pointer(address), data) : LEATC_INVALID_VALUE)
 
 CUresult cuMemPoolImportPointer(CUdeviceptr *address, CUmemoryPool pool, CUmemPoolPtrExportData *data)
 {

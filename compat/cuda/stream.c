@@ -38,42 +38,6 @@ CUresult cuStreamDestroy_v2(CUstream stream)
     return CUDA_SUCCESS;
 }
 
-static CUresult query(struct leatc_stream *on)
-{
-    CU_TRY(leatcu_enter(NULL));
-    return leatcu_result(leatc_stream_query(on));
-}
-
-static CUresult synchronize(struct leatc_stream *on)
-{
-    CU_TRY(leatcu_enter(NULL));
-    return leatcu_result(leatc_stream_synchronize(on));
-}
-
-static CUresult get_priority(struct leatc_stream *on, int *priority)
-{
-    CU_TRY(leatcu_enter(NULL));
-    return leatcu_result(leatc_stream_priority(on, priority));
-}
-
-static CUresult get_flags(struct leatc_stream *on, unsigned *flags)
-{
-    CU_TRY(leatcu_enter(NULL));
-    return leatcu_result(leatc_stream_flags(on, flags));
-}
-
-static CUresult get_id(struct leatc_stream *on, unsigned long long *id)
-{
-    CU_TRY(leatcu_enter(NULL));
-    return leatcu_result(leatc_stream_id(on, id));
-}
-
-static CUresult get_device(struct leatc_stream *on, CUdevice *device)
-{
-    CU_TRY(leatcu_enter(NULL));
-    return leatcu_result(leatc_stream_ordinal(on, device));
-}
-
 static CUresult get_context(struct leatc_stream *on, CUcontext *context)
 {
     int ordinal;
@@ -85,15 +49,17 @@ static CUresult get_context(struct leatc_stream *on, CUcontext *context)
     return CUDA_SUCCESS;
 }
 
-// clang-format off
-LEATCU_BOTH(cuStreamQuery, query, (CUstream stream), (on))
-LEATCU_BOTH(cuStreamSynchronize, synchronize, (CUstream stream), (on))
-LEATCU_BOTH(cuStreamGetPriority, get_priority, (CUstream stream, int *priority), (on, priority))
-LEATCU_BOTH(cuStreamGetFlags, get_flags, (CUstream stream, unsigned *flags), (on, flags))
-LEATCU_BOTH(cuStreamGetId, get_id, (CUstream stream, unsigned long long *id), (on, id))
-LEATCU_BOTH(cuStreamGetDevice, get_device, (CUstream stream, CUdevice *device), (on, device))
-LEATCU_BOTH(cuStreamGetCtx, get_context, (CUstream stream, CUcontext *context), (on, context))
-// clang-format on
+FORWARD_STREAM(cuStreamQuery, cuStreamQuery_ptsz, (CUstream stream), leatc_stream_query(on))
+FORWARD_STREAM(cuStreamSynchronize, cuStreamSynchronize_ptsz, (CUstream stream), leatc_stream_synchronize(on))
+FORWARD_STREAM(cuStreamGetPriority, cuStreamGetPriority_ptsz, (CUstream stream, int *priority),
+               leatc_stream_priority(on, priority))
+FORWARD_STREAM(cuStreamGetFlags, cuStreamGetFlags_ptsz, (CUstream stream, unsigned *flags),
+               leatc_stream_flags(on, flags))
+FORWARD_STREAM(cuStreamGetId, cuStreamGetId_ptsz, (CUstream stream, unsigned long long *id),
+               leatc_stream_id(on, id))
+FORWARD_STREAM(cuStreamGetDevice, cuStreamGetDevice_ptsz, (CUstream stream, CUdevice *device),
+               leatc_stream_ordinal(on, device))
+BOTH(cuStreamGetCtx, cuStreamGetCtx_ptsz, (CUstream stream, CUcontext *context), get_context(on, context))
 
 /* ---- host functions ---- */
 
@@ -127,19 +93,11 @@ static CUresult add_callback(struct leatc_stream *on, CUstreamCallback function,
     return result;
 }
 
-static CUresult launch_host(struct leatc_stream *on, CUhostFn function, void *argument)
-{
-    CU_TRY(leatcu_enter(NULL));
-    CU_CHECK(function);
-    return leatcu_result(leatc_stream_host_function(on, function, argument));
-}
-
-// clang-format off
-LEATCU_BOTH(cuStreamAddCallback, add_callback,
-     (CUstream stream, CUstreamCallback function, void *argument, unsigned flags), (on, function, argument, flags))
-LEATCU_BOTH(cuLaunchHostFunc, launch_host, (CUstream stream, CUhostFn function, void *argument),
-            (on, function, argument))
-// clang-format on
+BOTH(cuStreamAddCallback, cuStreamAddCallback_ptsz,
+     (CUstream stream, CUstreamCallback function, void *argument, unsigned flags),
+     add_callback(on, function, argument, flags))
+FORWARD_STREAM(cuLaunchHostFunc, cuLaunchHostFunc_ptsz, (CUstream stream, CUhostFn function, void *argument),
+               function ? leatc_stream_host_function(on, function, argument) : LEATC_INVALID_VALUE)
 
 /* ---- attributes: how threads wait for the stream is kept, and the rest is as it always is ---- */
 
@@ -197,12 +155,11 @@ static CUresult copy_attributes(struct leatc_stream *to, struct leatc_stream *fr
     return leatcu_result(leatc_stream_set_policy(to, policy));
 }
 
-// clang-format off
-LEATCU_BOTH(cuStreamGetAttribute, get_attribute,
-            (CUstream stream, CUstreamAttrID attribute, CUstreamAttrValue *value), (on, attribute, value))
-LEATCU_BOTH(cuStreamSetAttribute, set_attribute,
-            (CUstream stream, CUstreamAttrID attribute, const CUstreamAttrValue *value), (on, attribute, value))
-// clang-format on
+BOTH(cuStreamGetAttribute, cuStreamGetAttribute_ptsz,
+     (CUstream stream, CUstreamAttrID attribute, CUstreamAttrValue *value), get_attribute(on, attribute, value))
+BOTH(cuStreamSetAttribute, cuStreamSetAttribute_ptsz,
+     (CUstream stream, CUstreamAttrID attribute, const CUstreamAttrValue *value),
+     set_attribute(on, attribute, value))
 
 CUresult cuStreamCopyAttributes(CUstream to, CUstream from)
 {
@@ -456,16 +413,18 @@ static CUresult one(struct leatc_stream *on, CUstreamBatchMemOpType operation, C
     return batch(on, 1, &given, 0);
 }
 
-// clang-format off
-LEATCU_BOTH(cuStreamBatchMemOp_v2, batch,
+BOTH(cuStreamBatchMemOp_v2, cuStreamBatchMemOp_v2_ptsz,
      (CUstream stream, unsigned count, CUstreamBatchMemOpParams *operations, unsigned flags),
-     (on, count, operations, flags))
-LEATCU_BOTH(cuStreamWaitValue32_v2, one, (CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned flags),
-     (on, CU_STREAM_MEM_OP_WAIT_VALUE_32, address, value, flags))
-LEATCU_BOTH(cuStreamWaitValue64_v2, one, (CUstream stream, CUdeviceptr address, cuuint64_t value, unsigned flags),
-     (on, CU_STREAM_MEM_OP_WAIT_VALUE_64, address, value, flags))
-LEATCU_BOTH(cuStreamWriteValue32_v2, one, (CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned flags),
-     (on, CU_STREAM_MEM_OP_WRITE_VALUE_32, address, value, flags))
-LEATCU_BOTH(cuStreamWriteValue64_v2, one, (CUstream stream, CUdeviceptr address, cuuint64_t value, unsigned flags),
-     (on, CU_STREAM_MEM_OP_WRITE_VALUE_64, address, value, flags))
-// clang-format on
+     batch(on, count, operations, flags))
+BOTH(cuStreamWaitValue32_v2, cuStreamWaitValue32_v2_ptsz,
+     (CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned flags),
+     one(on, CU_STREAM_MEM_OP_WAIT_VALUE_32, address, value, flags))
+BOTH(cuStreamWaitValue64_v2, cuStreamWaitValue64_v2_ptsz,
+     (CUstream stream, CUdeviceptr address, cuuint64_t value, unsigned flags),
+     one(on, CU_STREAM_MEM_OP_WAIT_VALUE_64, address, value, flags))
+BOTH(cuStreamWriteValue32_v2, cuStreamWriteValue32_v2_ptsz,
+     (CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned flags),
+     one(on, CU_STREAM_MEM_OP_WRITE_VALUE_32, address, value, flags))
+BOTH(cuStreamWriteValue64_v2, cuStreamWriteValue64_v2_ptsz,
+     (CUstream stream, CUdeviceptr address, cuuint64_t value, unsigned flags),
+     one(on, CU_STREAM_MEM_OP_WRITE_VALUE_64, address, value, flags))
