@@ -27,14 +27,6 @@ static bool take(void *library, const char *name, void *field)
     return function != NULL;
 }
 
-static bool take_own(void *library, const char *what, void *field)
-{
-    char name[64];
-
-    snprintf(name, sizeof name, "fake_%s_%s", fakes_vendor.name, what);
-    return take(library, name, field);
-}
-
 bool fakes_load(const struct fakes_function *functions)
 {
     char path[4096];
@@ -57,8 +49,8 @@ bool fakes_load(const struct fakes_function *functions)
     for (; functions->name; functions++)
         if (!take(library, functions->name, functions->field))
             return false;
-    return take_own(library, "live", &fakes.live) && take_own(library, "calls", &fakes.calls) &&
-           take_own(library, "fail", &fakes.fail_at) && take_own(library, "hold", &fakes.hold);
+    return take(library, "fake_live", &fakes.live) && take(library, "fake_calls", &fakes.calls) &&
+           take(library, "fake_fail", &fakes.fail_at) && take(library, "fake_hold", &fakes.hold);
 }
 
 leat_device *fakes_open(const char *name)

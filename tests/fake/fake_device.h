@@ -1,0 +1,555 @@
+/*
+ * fake_device.h - devices, memory, streams, events and modules of the libraries that stand for vendors'
+ * (fake_cuda.c, fake_hip.c), and the failures that tests ask them for.
+ *
+ * Whoever includes it defines the vendor's names first: FAKE_CONTEXT, FAKE_STREAM, FAKE_EVENT and FAKE_MODULE are
+ * the tags of the structs behind its handles, FAKE_STREAM_LEGACY and FAKE_STREAM_PER_THREAD handles of default
+ * streams, FAKE_SETTINGS the environment variable that tests set. It also defines the three functions that are
+ * only declared below.
+ */
+#ifndef FAKE_DEVICE_H
+#define FAKE_DEVICE_H
+
+#include "fake_queue.h"
+
+#include <stdint.h>
+#include <stdio.h>
+
+/* A library made for tests does not look at all that it is given. */
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+
+#define EXPORT __attribute__((visibility("default")))
+
+#define DEVICES_MOST 2
+#define MEMORY_BYTES ((size_t)64 << 20)
+
+#define TRY(expression)                                                                                           \
+    do {                                                                                                          \
+        unsigned result_ = (expression);                                                                          \
+        if (result_ != FAKE_SUCCESS)                                                                              \
+            return result_;                                                                                       \
+    } while (0)
+
+/* Defines a function of the vendor's by one expression, or by one after another call that must succeed. */
+#define FORWARD(prototype, result)                                                                                \
+    prototype                                                                                                     \
+    {                                                                                                             \
+        return result;                                                                                            \
+    }
+
+#define FORWARD_AFTER(first, prototype, result)                                                                   \
+    prototype                                                                                                     \
+    {                                                                                                             \
+        TRY(first);                                                                                               \
+        return result;                                                                                            \
+    }
+
+/* A device. Its default streams are begun at first use; their group is the context. */
+struct FAKE_CONTEXT {
+    int device;
+    struct queue legacy, per_thread;
+};
+
+struct FAKE_STREAM {
+    struct FAKE_CONTEXT *context;
+    struct queue queue;
+};
+
+struct FAKE_EVENT {
+    struct FAKE_CONTEXT *context;
+    struct queue_mark mark;
+};
+
+struct FAKE_MODULE {
+    struct FAKE_CONTEXT *context;
+};
+
+/* POOLED: allocated in stream order; it belongs to a device, but to no context. */
+enum place { ON_DEVICE = 1, POOLED = 2, PINNED = 4, REGISTERED = 8, MANAGED = 16 };
+
+struct memory {
+    struct memory *next;
+    enum place place;
+    char *start;
+    size_t bytes;
+    struct FAKE_CONTEXT *context;
+    bool start_unknown; /* attributes have its size only */
+
+    /* What was said of managed memory, of all of it: devices by number, -1 for the host, -2 for none. */
+    bool read_mostly, used_by[DEVICES_MOST + 1]; /* the host's is the last */
+    int preferred, prefetched;
+};
+
+/* Guards all that follows. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct FAKE_CONTEXT contexts[DEVICES_MOST] = {{.device = 0}, {.device = 1}};
+static int retained[DEVICES_MOST];
+static struct memory *memories;
+static unsigned live, calls, fail_at, fail_with;
+
+/* ---- what the vendor's file defines ---- */
+
+/* The context of the thread, or NULL. */
+static struct FAKE_CONTEXT *current(void);
+
+/* Begins a call that needs a current context: count_call(), and a failure if there is none. */
+static unsigned enter_context(void);
+
+/* Returns true if a call in the current context may use the memory. Called with the lock held. */
+static bool is_reachable(const struct memory *memory);
+
+/* ---- calls ---- */
+
+/* The number after name in FAKE_SETTINGS, or initial. */
+static int setting(const char *name, int initial)
+{
+    const char *text = getenv(FAKE_SETTINGS);
+
+    if (!text || strncmp(text, name, strlen(name)) != 0)
+        return initial;
+    return atoi(text + strlen(name));
+}
+
+/* Counts a call and returns the failure that it was told to have. */
+static unsigned count_call(void)
+{
+    unsigned result = FAKE_SUCCESS;
+
+    pthread_mutex_lock(&lock);
+    if (++calls == fail_at)
+        result = fail_with;
+    pthread_mutex_unlock(&lock);
+    return result;
+}
+
+static bool is_default(const struct FAKE_STREAM *stream)
+{
+    return !stream || stream == FAKE_STREAM_LEGACY || stream == FAKE_STREAM_PER_THREAD;
+}
+
+/* Also checks that the stream is one of the current context. */
+static unsigned enter_stream(const struct FAKE_STREAM *stream)
+{
+    TRY(enter_context());
+    return is_default(stream) || stream->context == current() ? FAKE_SUCCESS : FAKE_INVALID_HANDLE;
+}
+
+/* The queue of a stream. The default ones are those of a context. */
+static struct queue *queue_of(struct FAKE_STREAM *stream, struct FAKE_CONTEXT *context)
+{
+    struct queue *queue;
+
+    if (!is_default(stream))
+        return &stream->queue;
+    queue = stream == FAKE_STREAM_PER_THREAD ? &context->per_thread : &context->legacy;
+    lock_queues();
+    if (!queue->group)
+        queue_begin(queue, context, queue == &context->legacy ? QUEUE_DEFAULT : QUEUE_WITH_DEFAULT);
+    unlock_queues();
+    return queue;
+}
+
+static unsigned give(struct FAKE_STREAM *stream, const struct queue_work *work, bool take)
+{
+    return queue_give(queue_of(stream, current()), work, take) ? FAKE_SUCCESS : FAKE_OUT_OF_MEMORY;
+}
+
+/* Counts things that are made and not given back. */
+static void count(int change)
+{
+    pthread_mutex_lock(&lock);
+    live += (unsigned)change;
+    pthread_mutex_unlock(&lock);
+}
+
+/* ---- memory ---- */
+
+/* The link that points to the memory around ptr, or to the NULL at the list's end. Called with the lock held. */
+static struct memory **find(const void *ptr)
+{
+    struct memory **link = &memories;
+
+    while (*link && !((const char *)ptr >= (*link)->start && (const char *)ptr < (*link)->start + (*link)->bytes))
+        link = &(*link)->next;
+    return link;
+}
+
+/* Takes memory off the list and frees it. Called with the lock held. */
+static void remove_memory(struct memory **link)
+{
+    struct memory *memory = *link;
+
+    *link = memory->next;
+    live--;
+    if (memory->place != REGISTERED)
+        free(memory->start);
+    free(memory);
+}
+
+static unsigned add_memory(enum place place, void *start, size_t bytes)
+{
+    struct memory *memory = malloc(sizeof *memory);
+
+    if (!memory)
+        return FAKE_OUT_OF_MEMORY;
+    pthread_mutex_lock(&lock);
+    *memory = (struct memory){.next = memories,
+                              .place = place,
+                              .start = start,
+                              .bytes = bytes,
+                              .context = current(),
+                              .preferred = -2,
+                              .prefetched = -2};
+    memories = memory;
+    live++;
+    pthread_mutex_unlock(&lock);
+    return FAKE_SUCCESS;
+}
+
+static unsigned make_memory(enum place place, size_t bytes, void **start)
+{
+    void *made = bytes > MEMORY_BYTES ? NULL : aligned_alloc(512, (bytes + 511) / 512 * 512);
+
+    if (!made)
+        return FAKE_OUT_OF_MEMORY;
+    *start = made;
+    return add_memory(place, made, bytes);
+}
+
+/* Frees memory of one of these places, behind all work that was given. */
+static unsigned drop_memory(unsigned places, const void *start)
+{
+    struct memory **link;
+    bool known;
+
+    queue_drain_group(NULL);
+    pthread_mutex_lock(&lock);
+    link = find(start);
+    known = *link && (*link)->start == start && (*link)->place & places;
+    if (known)
+        remove_memory(link);
+    pthread_mutex_unlock(&lock);
+    return known ? FAKE_SUCCESS : FAKE_INVALID_VALUE;
+}
+
+static unsigned register_memory(void *ptr, size_t bytes)
+{
+    bool known;
+
+    TRY(enter_context());
+    pthread_mutex_lock(&lock);
+    known = *find(ptr) || *find((char *)ptr + bytes - 1);
+    pthread_mutex_unlock(&lock);
+    return known ? FAKE_ALREADY_REGISTERED : add_memory(REGISTERED, ptr, bytes);
+}
+
+static unsigned unregister_memory(const void *ptr)
+{
+    TRY(enter_context());
+    return drop_memory(REGISTERED, ptr) == FAKE_SUCCESS ? FAKE_SUCCESS : FAKE_NOT_REGISTERED;
+}
+
+static unsigned memory_info(size_t *available, size_t *total)
+{
+    TRY(enter_context());
+    *available = *total = MEMORY_BYTES;
+    return FAKE_SUCCESS;
+}
+
+/* ---- contexts ---- */
+
+static unsigned retain_context(struct FAKE_CONTEXT **context, int device)
+{
+    TRY(count_call());
+    pthread_mutex_lock(&lock);
+    retained[device]++;
+    live++;
+    pthread_mutex_unlock(&lock);
+    *context = &contexts[device];
+    return FAKE_SUCCESS;
+}
+
+/* The last release frees what is left of the context's memory, as the end of a primary context does. Like all
+ * calls that end something, it has done so when it reports an earlier failure. */
+static unsigned release_context(int device)
+{
+    bool known;
+
+    pthread_mutex_lock(&lock);
+    known = retained[device] > 0;
+    if (known) {
+        retained[device]--;
+        live--;
+        for (struct memory **link = &memories; *link && !retained[device];)
+            if ((*link)->context == &contexts[device])
+                remove_memory(link);
+            else
+                link = &(*link)->next;
+    }
+    pthread_mutex_unlock(&lock);
+    return known ? count_call() : FAKE_INVALID_CONTEXT;
+}
+
+static unsigned get_device(int *device, int ordinal)
+{
+    TRY(count_call());
+    if (ordinal < 0 || ordinal >= DEVICES_MOST)
+        return FAKE_INVALID_DEVICE;
+    *device = ordinal;
+    return FAKE_SUCCESS;
+}
+
+static unsigned get_device_address(char *text, int bytes, int device)
+{
+    TRY(count_call());
+    snprintf(text, (size_t)bytes, "FFFF:%02X:00.0", 0x1b + device);
+    return FAKE_SUCCESS;
+}
+
+/* ---- copies and fills ---- */
+
+/* Returns true if these bytes are reachable and lie in one allocation, or in none, which *pageable says. */
+static bool is_usable(const void *ptr, size_t bytes, bool *pageable)
+{
+    const struct memory *memory;
+    bool usable;
+
+    pthread_mutex_lock(&lock);
+    memory = *find(ptr);
+    *pageable = !memory;
+    if (memory)
+        usable = bytes <= memory->bytes - (size_t)((const char *)ptr - memory->start) && is_reachable(memory);
+    else
+        usable = !*find((const char *)ptr + bytes - 1);
+    pthread_mutex_unlock(&lock);
+    return usable;
+}
+
+static size_t reach(const struct queue_work *work, size_t pitch, size_t slice)
+{
+    return (work->depth - 1) * slice + (work->height - 1) * pitch + work->width;
+}
+
+/* A pageable source is read now, and a pageable destination is written when the call is back. */
+static unsigned give_rows(const struct queue_work *work, struct FAKE_STREAM *stream)
+{
+    bool src_pageable, dst_pageable;
+
+    if (!is_usable(work->src, reach(work, work->src_pitch, work->src_slice), &src_pageable) ||
+        !is_usable(work->dst, reach(work, work->dst_pitch, work->dst_slice), &dst_pageable))
+        return FAKE_INVALID_VALUE;
+    TRY(give(stream, work, src_pageable));
+    if (dst_pageable)
+        queue_drain(queue_of(stream, current()));
+    return FAKE_SUCCESS;
+}
+
+static struct queue_work range_work(void *dst, const void *src, size_t bytes)
+{
+    return (struct queue_work){.dst = dst, .src = src, .width = bytes, .height = 1, .depth = 1};
+}
+
+static unsigned give_bytes(void *dst, const void *src, size_t bytes, struct FAKE_STREAM *stream)
+{
+    struct queue_work work = range_work(dst, src, bytes);
+
+    return give_rows(&work, stream);
+}
+
+static unsigned fill(void *dst, const void *pattern, size_t pattern_bytes, size_t number,
+                     struct FAKE_STREAM *stream)
+{
+    bool pageable;
+
+    TRY(enter_stream(stream));
+    if ((uintptr_t)dst % pattern_bytes || !is_usable(dst, number * pattern_bytes, &pageable) || pageable)
+        return FAKE_INVALID_VALUE;
+    return give(
+        stream,
+        &(struct queue_work){.dst = dst, .pattern = pattern, .pattern_bytes = pattern_bytes, .count = number},
+        false);
+}
+
+/* ---- streams and events ---- */
+
+static unsigned create_stream(struct FAKE_STREAM **stream, unsigned flags)
+{
+    struct FAKE_STREAM *made;
+
+    TRY(enter_context());
+    if (flags > FAKE_STREAM_NON_BLOCKING)
+        return FAKE_INVALID_VALUE;
+    made = malloc(sizeof *made);
+    if (!made)
+        return FAKE_OUT_OF_MEMORY;
+    made->context = current();
+    queue_begin(&made->queue, made->context, flags == FAKE_STREAM_NON_BLOCKING ? QUEUE_ALONE : QUEUE_WITH_DEFAULT);
+    count(1);
+    *stream = made;
+    return FAKE_SUCCESS;
+}
+
+/* Its work runs to its end. */
+static unsigned destroy_stream(struct FAKE_STREAM *stream)
+{
+    queue_end(&stream->queue);
+    free(stream);
+    count(-1);
+    return enter_context();
+}
+
+static unsigned query_stream(struct FAKE_STREAM *stream)
+{
+    TRY(enter_stream(stream));
+    return queue_is_idle(queue_of(stream, current())) ? FAKE_SUCCESS : FAKE_NOT_READY;
+}
+
+static unsigned synchronize_stream(struct FAKE_STREAM *stream)
+{
+    TRY(enter_stream(stream));
+    queue_drain(queue_of(stream, current()));
+    return FAKE_SUCCESS;
+}
+
+static unsigned synchronize_context(void)
+{
+    TRY(enter_context());
+    queue_drain_group(current());
+    return FAKE_SUCCESS;
+}
+
+static unsigned wait_event(struct FAKE_STREAM *stream, struct FAKE_EVENT *event)
+{
+    TRY(enter_stream(stream));
+    return give(stream, &(struct queue_work){.wait = &event->mark}, false);
+}
+
+static unsigned launch_host(struct FAKE_STREAM *stream, void (*function)(void *), void *argument)
+{
+    TRY(enter_stream(stream));
+    return give(stream, &(struct queue_work){.function = function, .argument = argument}, false);
+}
+
+static unsigned create_event(struct FAKE_EVENT **event)
+{
+    struct FAKE_EVENT *made;
+
+    TRY(enter_context());
+    made = malloc(sizeof *made);
+    if (!made)
+        return FAKE_OUT_OF_MEMORY;
+    *made = (struct FAKE_EVENT){.context = current()};
+    count(1);
+    *event = made;
+    return FAKE_SUCCESS;
+}
+
+/* Unlike the vendor's, it waits for what the event marks. */
+static unsigned destroy_event(struct FAKE_EVENT *event)
+{
+    queue_wait_for(&event->mark);
+    free(event);
+    count(-1);
+    return enter_context();
+}
+
+static unsigned record_event(struct FAKE_EVENT *event, struct FAKE_STREAM *stream)
+{
+    TRY(enter_stream(stream));
+    if (event->context != current())
+        return FAKE_INVALID_HANDLE;
+    return give(stream, &(struct queue_work){.mark = &event->mark}, false);
+}
+
+static unsigned query_event(struct FAKE_EVENT *event)
+{
+    TRY(enter_context());
+    return queue_is_reached(&event->mark) ? FAKE_SUCCESS : FAKE_NOT_READY;
+}
+
+static unsigned synchronize_event(struct FAKE_EVENT *event)
+{
+    TRY(enter_context());
+    queue_wait_for(&event->mark);
+    return FAKE_SUCCESS;
+}
+
+static unsigned elapsed(float *milliseconds, struct FAKE_EVENT *start, struct FAKE_EVENT *end)
+{
+    TRY(enter_context());
+    if (!start->mark.recorded || !end->mark.recorded)
+        return FAKE_INVALID_HANDLE;
+    if (!queue_is_reached(&start->mark) || !queue_is_reached(&end->mark))
+        return FAKE_NOT_READY;
+    *milliseconds = 0;
+    return FAKE_SUCCESS;
+}
+
+/* ---- modules ---- */
+
+static unsigned make_module(struct FAKE_MODULE **module)
+{
+    struct FAKE_MODULE *made = malloc(sizeof *made);
+
+    if (!made)
+        return FAKE_OUT_OF_MEMORY;
+    made->context = current();
+    count(1);
+    *module = made;
+    return FAKE_SUCCESS;
+}
+
+static unsigned unload_module(struct FAKE_MODULE *module)
+{
+    free(module);
+    count(-1);
+    return enter_context();
+}
+
+/* ---- for tests ---- */
+
+EXPORT unsigned fake_live(void);
+EXPORT void fake_fail(unsigned n, unsigned code);
+EXPORT unsigned fake_calls(void);
+EXPORT void fake_hold(int device, void *stream, int held);
+
+/* Things made and not given back. */
+unsigned fake_live(void)
+{
+    unsigned number;
+
+    pthread_mutex_lock(&lock);
+    number = live;
+    pthread_mutex_unlock(&lock);
+    return number;
+}
+
+/* The n-th call from now on returns code; n 0: none does. */
+void fake_fail(unsigned n, unsigned code)
+{
+    pthread_mutex_lock(&lock);
+    calls = 0;
+    fail_at = n;
+    fail_with = code;
+    pthread_mutex_unlock(&lock);
+}
+
+/* Calls since then that could have been told to fail. */
+unsigned fake_calls(void)
+{
+    unsigned number;
+
+    pthread_mutex_lock(&lock);
+    number = calls;
+    pthread_mutex_unlock(&lock);
+    return number;
+}
+
+/* What this stream is given from now on waits until it is let go, or somebody waits for it. device: of whose
+ * context stream is, where it is a default one. */
+void fake_hold(int device, void *stream, int held)
+{
+    queue_hold(queue_of(stream, &contexts[device]), held);
+}
+
+#endif
