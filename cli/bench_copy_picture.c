@@ -1,7 +1,7 @@
 /*
  * bench_copy_picture.c - the rates of the group "copy" over the size, as SVG: one panel for each direction, one
  * hue for each kind of memory, leat's line solid and the driver's dashed. Works on the JSON, so that a run and a
- * stored record look alike. One self-contained file, light or dark.
+ * stored record look alike.
  */
 #include "bench_copy.h"
 #include "bench_report.h"
@@ -15,16 +15,15 @@
 
 /* Lengths in pixels. */
 enum {
-    MARGIN = 20,
     HEAD = 128, /* title, what was measured, legend */
     AXIS_LEFT = 44,
     PANEL_WIDTH = 380,
     PANEL_HEIGHT = 300,
     PANEL_GAP = 24,
     FOOT = 58, /* sizes and the axis' name */
-    LINE_STEP = 18,
-    WIDTH = 2 * MARGIN + COPY_DIRECTION_COUNT * (AXIS_LEFT + PANEL_WIDTH) + (COPY_DIRECTION_COUNT - 1) * PANEL_GAP,
-    HEIGHT = HEAD + LINE_STEP + PANEL_HEIGHT + FOOT + MARGIN
+    WIDTH =
+        2 * SVG_MARGIN + COPY_DIRECTION_COUNT * (AXIS_LEFT + PANEL_WIDTH) + (COPY_DIRECTION_COUNT - 1) * PANEL_GAP,
+    HEIGHT = HEAD + SVG_LINE_STEP + PANEL_HEIGHT + FOOT + SVG_MARGIN
 };
 
 enum { POINTS_MAX = 64 };
@@ -95,44 +94,14 @@ static bool has_kind(const struct picture *picture, unsigned kind)
     return false;
 }
 
-/* ---- the sheet of styles and the head ---- */
+/* Of the kinds of memory; the last one is that of the legend. */
+static const struct svg_hue hues[DRAWN_COUNT + 1] = {{"#6e7781", "#9aa4ae"},
+                                                     {"#b3720a", "#e8a23c"},
+                                                     {"#1a7f5a", "#3fbf8f"},
+                                                     {"#1f6fc4", "#62a8ee"},
+                                                     {"#1f2328", "#e6edf3"}};
 
-static void write_styles(FILE *file)
-{
-    static const struct {
-        const char *light, *dark; /* the last one is that of the legend */
-    } hues[DRAWN_COUNT + 1] = {{"#6e7781", "#9aa4ae"},
-                               {"#b3720a", "#e8a23c"},
-                               {"#1a7f5a", "#3fbf8f"},
-                               {"#1f6fc4", "#62a8ee"},
-                               {"#1f2328", "#e6edf3"}};
-    unsigned i;
-
-    fputs("<style>\n"
-          "text{font:12px sans-serif;fill:#1f2328}\n"
-          ".title{font-size:18px;font-weight:bold}\n"
-          ".head{font-size:14px;font-weight:bold}\n"
-          ".quiet{fill:#59636e}\n"
-          ".tick{font-size:11px;fill:#59636e}\n"
-          ".middle{text-anchor:middle}\n"
-          ".end{text-anchor:end}\n"
-          ".paper{fill:#ffffff}\n"
-          ".frame{fill:none;stroke:#8c959f;stroke-width:1}\n"
-          ".grid{fill:none;stroke:#d8dee4;stroke-width:1}\n"
-          ".curve{fill:none;stroke-width:2;stroke-linejoin:round}\n"
-          ".driver{stroke-dasharray:5 4;stroke-width:1.6}\n"
-          ".hollow{fill:#ffffff;stroke-width:1.4}\n",
-          file);
-    for (i = 0; i <= DRAWN_COUNT; i++)
-        fprintf(file, ".k%u{stroke:%s}\n.dot.k%u{fill:%s;stroke:none}\n", i, hues[i].light, i, hues[i].light);
-    fputs("@media (prefers-color-scheme: dark){\n"
-          "text{fill:#e6edf3}\n.quiet,.tick{fill:#9198a1}\n.paper,.hollow{fill:#14181d}\n.grid{stroke:#2d343c}\n"
-          ".frame{stroke:#59636e}\n",
-          file);
-    for (i = 0; i <= DRAWN_COUNT; i++)
-        fprintf(file, ".k%u{stroke:%s}\n.dot.k%u{fill:%s;stroke:none}\n", i, hues[i].dark, i, hues[i].dark);
-    fputs("}\n</style>\n", file);
-}
+/* ---- the head ---- */
 
 /* One entry of the legend; returns where the next one goes. */
 static unsigned write_sample(FILE *file, unsigned x, unsigned y, const char *style, unsigned hue, const char *text)
@@ -150,23 +119,19 @@ static void write_head(struct picture *picture, const json_t *record)
     const json_t *host = json_object_get(record, "host");
     const char *library = strrchr(record_text(driver, "library"), '/');
     const char *peer = record_text(driver, "compared_with");
-    unsigned x = MARGIN, y = MARGIN + 12, kind;
-    char text[512];
+    unsigned x = SVG_MARGIN, y, kind;
+    char title[512], machine[512], measure[512];
 
-    snprintf(text, sizeof text, "Copies between host and %.40s, %.80s, driver %.20s %.60s%s%.60s%s",
+    snprintf(title, sizeof title, "Copies between host and %.40s, %.80s, driver %.20s %.60s%s%.60s%s",
              record_text(device, "name"), record_text(device, "model"), record_text(driver, "name"),
              record_text(driver, "version"), library ? " (" : "", library ? library + 1 : "", library ? ")" : "");
-    svg_write_text(picture->file, x, y, "title", text);
-    y += LINE_STEP + 6;
-    snprintf(text, sizeof text, "%.80s, %d logical processors, %.80s; leat %.20s, %.30s", record_text(host, "cpu"),
-             (int)json_integer_value(json_object_get(host, "cores")), record_text(host, "kernel"),
-             record_text(record, "version"), record_text(record, "date"));
-    svg_write_text(picture->file, x, y, "quiet", text);
-    y += LINE_STEP;
-    snprintf(text, sizeof text, "From the call to its completion, medians; GB/s is 10^9 bytes a second%s%.96s",
+    snprintf(machine, sizeof machine, "%.80s, %d logical processors, %.80s; leat %.20s, %.30s",
+             record_text(host, "cpu"), (int)json_integer_value(json_object_get(host, "cores")),
+             record_text(host, "kernel"), record_text(record, "version"), record_text(record, "date"));
+    snprintf(measure, sizeof measure,
+             "From the call to its completion, medians; GB/s is 10^9 bytes a second%s%.96s",
              picture->any_driver ? "; driver: " : "", picture->any_driver ? peer : "");
-    svg_write_text(picture->file, x, y, "quiet", text);
-    y += LINE_STEP + 8;
+    y = svg_write_head(picture->file, title, machine, measure);
     for (kind = DRAWN_COUNT; kind-- > 0;)
         if (has_kind(picture, kind))
             x = write_sample(picture->file, x, y, "", kind, drawn[kind].text);
@@ -229,10 +194,8 @@ static void write_axes(struct panel *panel, double step)
     double rate;
 
     for (rate = 0; rate <= panel->top * 1.001; rate += step) {
-        fprintf(picture->file, "<path d=\"M%u %.1fh%d\" class=\"grid\"/>\n", panel->x, panel_y(panel, rate),
-                PANEL_WIDTH);
         snprintf(text, sizeof text, "%g", rate);
-        svg_write_text(picture->file, panel->x - 6.0, panel_y(panel, rate) + 4, "tick end", text);
+        svg_write_grid(picture->file, panel->x, panel_y(panel, rate), PANEL_WIDTH, text);
     }
     for (power = (picture->first + 1) / 2 * 2; power <= picture->last; power += spacing) {
         fprintf(picture->file, "<path d=\"M%.1f %uv%d\" class=\"grid\"/>\n", panel_x(panel, (uint64_t)1 << power),
@@ -240,8 +203,7 @@ static void write_axes(struct panel *panel, double step)
         svg_write_text(picture->file, panel_x(panel, (uint64_t)1 << power), panel->y + PANEL_HEIGHT + 16,
                        "tick middle", text_bytes(text, (uint64_t)1 << power));
     }
-    fprintf(picture->file, "<rect x=\"%u\" y=\"%u\" width=\"%d\" height=\"%d\" class=\"frame\"/>\n", panel->x,
-            panel->y, PANEL_WIDTH, PANEL_HEIGHT);
+    svg_write_frame(picture->file, panel->x, panel->y, PANEL_WIDTH, PANEL_HEIGHT);
     svg_write_text(picture->file, panel->x + (double)PANEL_WIDTH / 2, panel->y + PANEL_HEIGHT + 36, "quiet middle",
                    "bytes of a copy");
 }
@@ -284,8 +246,8 @@ static void write_panel(struct picture *picture, unsigned direction)
     static const char *const titles[COPY_DIRECTION_COUNT] = {"Host to device", "Device to host",
                                                              "Both directions at once, together"};
     struct panel panel = {.picture = picture,
-                          .x = MARGIN + AXIS_LEFT + direction * (AXIS_LEFT + PANEL_WIDTH + PANEL_GAP),
-                          .y = HEAD + LINE_STEP};
+                          .x = SVG_MARGIN + AXIS_LEFT + direction * (AXIS_LEFT + PANEL_WIDTH + PANEL_GAP),
+                          .y = HEAD + SVG_LINE_STEP};
     double most = highest(picture, direction), step;
     unsigned kind;
 
@@ -304,22 +266,6 @@ static void write_panel(struct picture *picture, unsigned direction)
     }
 }
 
-static void write_picture(struct picture *picture, const json_t *record)
-{
-    unsigned direction;
-
-    fprintf(picture->file,
-            "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d %d\">\n",
-            WIDTH, HEIGHT, WIDTH, HEIGHT);
-    write_styles(picture->file);
-    fprintf(picture->file, "<rect width=\"%d\" height=\"%d\" class=\"paper\"/>\n", WIDTH, HEIGHT);
-    write_head(picture, record);
-    for (direction = 0; direction < COPY_DIRECTION_COUNT; direction++)
-        write_panel(picture, direction);
-    fputs("</svg>\n", picture->file);
-}
-
 bool bench_copy_picture(const json_t *record, const char *path)
 {
     static struct picture picture; /* too large for the stack */
@@ -335,9 +281,11 @@ bool bench_copy_picture(const json_t *record, const char *path)
     }
     if (picture.last == picture.first)
         picture.last++;
-    picture.file = svg_open(path);
+    picture.file = svg_begin(path, WIDTH, HEIGHT, hues, DRAWN_COUNT + 1);
     if (!picture.file)
         return false;
-    write_picture(&picture, record);
-    return svg_close(picture.file, path);
+    write_head(&picture, record);
+    for (direction = 0; direction < COPY_DIRECTION_COUNT; direction++)
+        write_panel(&picture, direction);
+    return svg_end(picture.file, path);
 }

@@ -1,8 +1,7 @@
 /*
  * bench_layout_picture.c - all cases of the group "layout" as SVG: a panel for each suite and size of elements, a
  * column for each case, and how high it gets of the plain copy's rate, leat and, where a record has them, other
- * programs. Works on the JSON, so that a run and a stored record look alike. One self-contained file, light or
- * dark.
+ * programs. Works on the JSON, so that a run and a stored record look alike.
  */
 #include "bench_layout.h"
 #include "bench_report.h"
@@ -16,7 +15,6 @@
 
 /* Lengths in pixels. */
 enum {
-    MARGIN = 20,
     HEAD = 124, /* title, what was measured, legend */
     WIDTH = 1240,
     AXIS_LEFT = 40,
@@ -24,8 +22,7 @@ enum {
     PANEL_HEAD = 24,
     PANEL_GAP = 18,
     COLUMN = 9, /* for a case */
-    COLUMNS_MIN = 12,
-    LINE_STEP = 18
+    COLUMNS_MIN = 12
 };
 
 enum { PANELS_MAX = 96 };
@@ -96,60 +93,33 @@ static unsigned panel_width(const struct panel *panel)
 /* Panels follow one another like words on lines. */
 static void place_panels(struct picture *picture)
 {
-    unsigned x = MARGIN, y = HEAD, i;
+    unsigned x = SVG_MARGIN, y = HEAD, i;
 
     for (i = 0; i < picture->panel_count; i++) {
         unsigned width = AXIS_LEFT + panel_width(&picture->panels[i]);
 
-        if (x > MARGIN && x + width > WIDTH - MARGIN) {
-            x = MARGIN;
+        if (x > SVG_MARGIN && x + width > WIDTH - SVG_MARGIN) {
+            x = SVG_MARGIN;
             y += PANEL_HEAD + PANEL_HEIGHT + PANEL_GAP;
         }
         picture->panels[i].x = x + AXIS_LEFT;
         picture->panels[i].y = y + PANEL_HEAD;
         x += width + PANEL_GAP;
     }
-    picture->height = y + PANEL_HEAD + PANEL_HEIGHT + MARGIN;
+    picture->height = y + PANEL_HEAD + PANEL_HEIGHT + SVG_MARGIN;
 }
 
-/* ---- the sheet of styles and the head ---- */
+/* ---- the head ---- */
 
-static void write_styles(FILE *file)
-{
-    static const struct {
-        const char *light, *dark;
-    } hues[LAYOUT_PEER_COUNT + 1] = {
-        {"#1f6fc4", "#62a8ee"}, {"#c4421f", "#ee8562"}, {"#1a7f5a", "#3fbf8f"}}; /* leat, then the others */
-    unsigned i;
-
-    fputs("<style>\n"
-          "text{font:12px sans-serif;fill:#1f2328}\n"
-          ".title{font-size:18px;font-weight:bold}\n"
-          ".head{font-weight:bold}\n"
-          ".quiet{fill:#59636e}\n"
-          ".tick{font-size:11px;fill:#59636e;text-anchor:end}\n"
-          ".paper{fill:#ffffff}\n"
-          ".frame{fill:none;stroke:#8c959f;stroke-width:1}\n"
-          ".grid{fill:none;stroke:#d8dee4;stroke-width:1}\n"
-          ".bound{stroke:#59636e;stroke-width:1.2}\n"
-          ".peer{fill:#ffffff;stroke-width:1.4}\n",
-          file);
-    for (i = 0; i <= LAYOUT_PEER_COUNT; i++)
-        fprintf(file, ".h%u{stroke:%s}\n.dot.h%u{fill:%s;stroke:none}\n", i, hues[i].light, i, hues[i].light);
-    fputs("@media (prefers-color-scheme: dark){\n"
-          "text{fill:#e6edf3}\n.quiet,.tick{fill:#9198a1}\n.paper,.peer{fill:#14181d}\n.grid{stroke:#2d343c}\n"
-          ".frame{stroke:#59636e}\n.bound{stroke:#9198a1}\n",
-          file);
-    for (i = 0; i <= LAYOUT_PEER_COUNT; i++)
-        fprintf(file, ".h%u{stroke:%s}\n.dot.h%u{fill:%s;stroke:none}\n", i, hues[i].dark, i, hues[i].dark);
-    fputs("}\n</style>\n", file);
-}
+/* Of leat, then the others. */
+static const struct svg_hue hues[LAYOUT_PEER_COUNT + 1] = {
+    {"#1f6fc4", "#62a8ee"}, {"#c4421f", "#ee8562"}, {"#1a7f5a", "#3fbf8f"}};
 
 /* One entry of the legend; returns where the next one goes. */
 static unsigned write_sample(FILE *file, unsigned x, unsigned y, unsigned hue, const char *text)
 {
-    fprintf(file, "<circle cx=\"%u\" cy=\"%u\" r=\"3.2\" class=\"%s h%u\"/>\n", x + 4, y - 4, hue ? "peer" : "dot",
-            hue);
+    fprintf(file, "<circle cx=\"%u\" cy=\"%u\" r=\"3.2\" class=\"%s k%u\"/>\n", x + 4, y - 4,
+            hue ? "hollow" : "dot", hue);
     svg_write_text(file, x + 12, y, "", text);
     return x + 34 + 7 * (unsigned)strlen(text);
 }
@@ -158,23 +128,18 @@ static void write_head(struct picture *picture, const json_t *record)
 {
     const json_t *device = json_object_get(record, "device");
     const json_t *driver = json_object_get(record, "driver");
-    unsigned x = MARGIN, y = MARGIN + 12, i;
-    char text[512];
+    unsigned x = SVG_MARGIN, y, i;
+    char title[512], machine[512];
 
-    snprintf(text, sizeof text, "Copies between layouts on %.40s, %.80s, driver %.20s %.60s",
+    snprintf(title, sizeof title, "Copies between layouts on %.40s, %.80s, driver %.20s %.60s",
              record_text(device, "name"), record_text(device, "model"), record_text(driver, "name"),
              record_text(driver, "version"));
-    svg_write_text(picture->file, x, y, "title", text);
-    y += LINE_STEP + 6;
-    snprintf(text, sizeof text, "leat %.20s, %.30s; %.140s", record_text(record, "version"),
+    snprintf(machine, sizeof machine, "leat %.20s, %.30s; %.140s", record_text(record, "version"),
              record_text(record, "date"), record_text(record, "command"));
-    svg_write_text(picture->file, x, y, "quiet", text);
-    y += LINE_STEP;
-    svg_write_text(
-        picture->file, x, y, "quiet",
+    y = svg_write_head(
+        picture->file, title, machine,
         "A column is a case, its height the share of the rate at which as many bytes are plainly copied there; "
         "medians. A dash is the bound: 32-byte sectors that must be moved.");
-    y += LINE_STEP + 8;
     x = write_sample(picture->file, x, y, 0, "leat");
     for (i = 0; i < LAYOUT_PEER_COUNT; i++)
         if (picture->has_peer[i])
@@ -197,15 +162,12 @@ static void write_frame(struct picture *picture, const struct panel *panel)
     shown = width > 300 ? (unsigned)strlen(panel->part) : (unsigned)strcspn(panel->part, ":");
     snprintf(text, sizeof text, "%.*s, %s", (int)shown, panel->part,
              text_bytes(size, (uint64_t)panel->element_bytes));
-    svg_write_text(picture->file, panel->x, panel->y - 7, "head", text);
+    svg_write_text(picture->file, panel->x, panel->y - 7, "name", text);
     for (percent = 0; percent <= 100; percent += 25) {
-        fprintf(picture->file, "<path d=\"M%u %.1fh%u\" class=\"grid\"/>\n", panel->x,
-                height_of(panel, percent / 100.0), width);
         snprintf(text, sizeof text, "%u %%", percent);
-        svg_write_text(picture->file, panel->x - 5.0, height_of(panel, percent / 100.0) + 4, "tick", text);
+        svg_write_grid(picture->file, panel->x, height_of(panel, percent / 100.0), width, text);
     }
-    fprintf(picture->file, "<rect x=\"%u\" y=\"%u\" width=\"%u\" height=\"%d\" class=\"frame\"/>\n", panel->x,
-            panel->y, width, PANEL_HEIGHT);
+    svg_write_frame(picture->file, panel->x, panel->y, width, PANEL_HEIGHT);
 }
 
 static void write_dot(struct picture *picture, const struct panel *panel, double x, const json_t *row,
@@ -215,8 +177,8 @@ static void write_dot(struct picture *picture, const struct panel *panel, double
 
     if (!isfinite(share))
         return;
-    fprintf(picture->file, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"%s\" class=\"%s h%u\"><title>", x,
-            height_of(panel, share), hue ? "2.4" : "3", hue ? "peer" : "dot", hue);
+    fprintf(picture->file, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"%s\" class=\"%s k%u\"><title>", x,
+            height_of(panel, share), hue ? "2.4" : "3", hue ? "hollow" : "dot", hue);
     svg_write_escaped(picture->file, name);
     fputs(": ", picture->file);
     svg_write_escaped(picture->file, record_text(row, "case"));
@@ -249,22 +211,6 @@ static void write_panel(struct picture *picture, const struct panel *panel)
     }
 }
 
-static void write_picture(struct picture *picture, const json_t *record)
-{
-    unsigned i;
-
-    fprintf(picture->file,
-            "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%u\" viewBox=\"0 0 %d %u\">\n",
-            WIDTH, picture->height, WIDTH, picture->height);
-    write_styles(picture->file);
-    fprintf(picture->file, "<rect width=\"%d\" height=\"%u\" class=\"paper\"/>\n", WIDTH, picture->height);
-    write_head(picture, record);
-    for (i = 0; i < picture->panel_count; i++)
-        write_panel(picture, &picture->panels[i]);
-    fputs("</svg>\n", picture->file);
-}
-
 bool bench_layout_picture(const json_t *record, const char *path)
 {
     static struct picture picture; /* too large for the stack */
@@ -276,9 +222,11 @@ bool bench_layout_picture(const json_t *record, const char *path)
         return false;
     }
     place_panels(&picture);
-    picture.file = svg_open(path);
+    picture.file = svg_begin(path, WIDTH, picture.height, hues, LAYOUT_PEER_COUNT + 1);
     if (!picture.file)
         return false;
-    write_picture(&picture, record);
-    return svg_close(picture.file, path);
+    write_head(&picture, record);
+    for (unsigned i = 0; i < picture.panel_count; i++)
+        write_panel(&picture, &picture.panels[i]);
+    return svg_end(picture.file, path);
 }

@@ -1,7 +1,7 @@
 /*
  * bench_memory_picture.c - the table of strategies of the group "memory" as SVG: a block of bars for each access,
  * a bar for each strategy, on a logarithmic scale, because sparse reading makes the worst a thousandth of the
- * best. Works on the JSON, so that a run and a stored record look alike. One self-contained file, light or dark.
+ * best. Works on the JSON, so that a run and a stored record look alike.
  */
 #include "bench_memory.h"
 #include "bench_report.h"
@@ -15,7 +15,6 @@
 
 /* Lengths in pixels. */
 enum {
-    MARGIN = 20,
     HEAD = 146, /* title, what was measured, legend */
     AXIS_LEFT = 56,
     BAR = 36,
@@ -25,9 +24,8 @@ enum {
     PLOT_WIDTH = MEMORY_ACCESS_COUNT * BLOCK,
     PLOT_HEIGHT = 320,
     FOOT = 40,
-    LINE_STEP = 18,
-    WIDTH = 2 * MARGIN + AXIS_LEFT + PLOT_WIDTH,
-    HEIGHT = HEAD + PLOT_HEIGHT + FOOT + MARGIN
+    WIDTH = 2 * SVG_MARGIN + AXIS_LEFT + PLOT_WIDTH,
+    HEIGHT = HEAD + PLOT_HEIGHT + FOOT + SVG_MARGIN
 };
 
 struct picture {
@@ -60,62 +58,37 @@ static void read_rate(struct picture *picture, const json_t *rows, unsigned acce
     }
 }
 
-static void write_styles(FILE *file)
-{
-    static const char *const light[MEMORY_STRATEGY_COUNT] = {"#8c959f", "#1f6fc4", "#1a7f5a", "#b3720a",
-                                                             "#a0468c"};
-    static const char *const dark[MEMORY_STRATEGY_COUNT] = {"#9aa4ae", "#62a8ee", "#3fbf8f", "#e8a23c", "#d67fc4"};
-
-    fputs("<style>\n"
-          "text{font:12px sans-serif;fill:#1f2328}\n"
-          ".title{font-size:18px;font-weight:bold}\n"
-          ".quiet{fill:#59636e}\n"
-          ".tick{font-size:11px;fill:#59636e}\n"
-          ".middle{text-anchor:middle}\n"
-          ".end{text-anchor:end}\n"
-          ".paper{fill:#ffffff}\n"
-          ".grid{fill:none;stroke:#d8dee4;stroke-width:1}\n",
-          file);
-    for (unsigned i = 0; i < MEMORY_STRATEGY_COUNT; i++)
-        fprintf(file, ".k%u{fill:%s}\n", i, light[i]);
-    fputs("@media (prefers-color-scheme: dark){\n"
-          "text{fill:#e6edf3}\n.quiet,.tick{fill:#9198a1}\n.paper{fill:#14181d}\n.grid{stroke:#2d343c}\n",
-          file);
-    for (unsigned i = 0; i < MEMORY_STRATEGY_COUNT; i++)
-        fprintf(file, ".k%u{fill:%s}\n", i, dark[i]);
-    fputs("}\n</style>\n", file);
-}
+static const struct svg_hue hues[MEMORY_STRATEGY_COUNT] = {{"#8c959f", "#9aa4ae"},
+                                                           {"#1f6fc4", "#62a8ee"},
+                                                           {"#1a7f5a", "#3fbf8f"},
+                                                           {"#b3720a", "#e8a23c"},
+                                                           {"#a0468c", "#d67fc4"}};
 
 static void write_head(struct picture *picture, const json_t *record)
 {
     const json_t *device = json_object_get(record, "device");
     const json_t *driver = json_object_get(record, "driver");
     const json_t *host = json_object_get(record, "host");
-    unsigned x = MARGIN, y = MARGIN + 12;
-    char text[512], size[TEXT_MAX];
+    unsigned x = SVG_MARGIN, y;
+    char title[512], machine[512], size[TEXT_MAX];
 
-    snprintf(text, sizeof text, "Bytes that a kernel reads of %s at the host: %.40s, %.80s",
+    snprintf(title, sizeof title, "Bytes that a kernel reads of %s at the host: %.40s, %.80s",
              text_bytes(size, picture->bytes), record_text(device, "name"), record_text(device, "model"));
-    svg_write_text(picture->file, x, y, "title", text);
-    y += LINE_STEP + 6;
-    snprintf(text, sizeof text, "Driver %.20s %.60s; %.80s, %d logical processors; leat %.20s, %.30s",
+    snprintf(machine, sizeof machine, "Driver %.20s %.60s; %.80s, %d logical processors; leat %.20s, %.30s",
              record_text(driver, "name"), record_text(driver, "version"), record_text(host, "cpu"),
              (int)json_integer_value(json_object_get(host, "cores")), record_text(record, "version"),
              record_text(record, "date"));
-    svg_write_text(picture->file, x, y, "quiet", text);
-    y += LINE_STEP;
-    svg_write_text(
-        picture->file, x, y, "quiet",
+    y = svg_write_head(
+        picture->file, title, machine,
         "From data at the host to the end of the kernel, medians; GB/s counts the bytes that the kernel reads, "
         "whatever was moved for them");
-    y += LINE_STEP + 8;
     for (unsigned i = 0; i < MEMORY_STRATEGY_COUNT; i++) {
         fprintf(picture->file, "<rect x=\"%u\" y=\"%u\" width=\"12\" height=\"12\" class=\"k%u\"/>\n", x, y - 11,
                 i);
         svg_write_text(picture->file, x + 18, y, "", memory_strategy_labels[i]);
         x += 40 + 7 * (unsigned)strlen(memory_strategy_labels[i]);
     }
-    svg_write_text(picture->file, MARGIN + AXIS_LEFT - 8, HEAD - 10, "tick end", "GB/s");
+    svg_write_text(picture->file, SVG_MARGIN + AXIS_LEFT - 6, HEAD - 10, "tick end", "GB/s");
 }
 
 static double height_of(const struct picture *picture, double rate)
@@ -130,15 +103,14 @@ static void write_axis(const struct picture *picture)
     for (double power = picture->low; power <= picture->high; power++) {
         double y = HEAD + PLOT_HEIGHT - height_of(picture, pow(10, power));
 
-        fprintf(picture->file, "<path d=\"M%d %.1fh%d\" class=\"grid\"/>\n", MARGIN + AXIS_LEFT, y, PLOT_WIDTH);
         snprintf(text, sizeof text, "%g", pow(10, power));
-        svg_write_text(picture->file, MARGIN + AXIS_LEFT - 8, y + 4, "tick end", text);
+        svg_write_grid(picture->file, SVG_MARGIN + AXIS_LEFT, y, PLOT_WIDTH, text);
     }
 }
 
 static void write_block(const struct picture *picture, unsigned access)
 {
-    double left = MARGIN + AXIS_LEFT + access * (double)BLOCK + (double)BLOCK_GAP / 2;
+    double left = SVG_MARGIN + AXIS_LEFT + access * (double)BLOCK + (double)BLOCK_GAP / 2;
     char rate[TEXT_MAX];
 
     for (unsigned i = 0; i < MEMORY_STRATEGY_COUNT; i++) {
@@ -159,21 +131,6 @@ static void write_block(const struct picture *picture, unsigned access)
                    memory_access_labels[access]);
 }
 
-static void write_picture(struct picture *picture, const json_t *record)
-{
-    fprintf(picture->file,
-            "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d %d\">\n",
-            WIDTH, HEIGHT, WIDTH, HEIGHT);
-    write_styles(picture->file);
-    fprintf(picture->file, "<rect width=\"%d\" height=\"%d\" class=\"paper\"/>\n", WIDTH, HEIGHT);
-    write_head(picture, record);
-    write_axis(picture);
-    for (unsigned access = 0; access < MEMORY_ACCESS_COUNT; access++)
-        write_block(picture, access);
-    fputs("</svg>\n", picture->file);
-}
-
 bool bench_memory_picture(const json_t *record, const char *path)
 {
     struct picture picture = {.low = 99, .high = -99};
@@ -187,9 +144,12 @@ bool bench_memory_picture(const json_t *record, const char *path)
     }
     if (picture.low >= picture.high)
         picture.high = picture.low + 1;
-    picture.file = svg_open(path);
+    picture.file = svg_begin(path, WIDTH, HEIGHT, hues, MEMORY_STRATEGY_COUNT);
     if (!picture.file)
         return false;
-    write_picture(&picture, record);
-    return svg_close(picture.file, path);
+    write_head(&picture, record);
+    write_axis(&picture);
+    for (unsigned access = 0; access < MEMORY_ACCESS_COUNT; access++)
+        write_block(&picture, access);
+    return svg_end(picture.file, path);
 }

@@ -51,21 +51,92 @@ static void complain(const char *path)
     cli_complain("bench: %s cannot be written: %s", path, strerror(errno));
 }
 
-FILE *svg_open(const char *path)
+static void write_hues(FILE *file, const struct svg_hue *hues, unsigned count, bool dark)
+{
+    for (unsigned i = 0; i < count; i++) {
+        const char *hue = dark ? hues[i].dark : hues[i].light;
+
+        fprintf(file, ".k%u{stroke:%s}\n.dot.k%u,rect.k%u{fill:%s;stroke:none}\n", i, hue, i, i, hue);
+    }
+}
+
+static void write_styles(FILE *file, const struct svg_hue *hues, unsigned count)
+{
+    fputs("<style>\n"
+          "text{font:12px sans-serif;fill:#1f2328}\n"
+          ".title{font-size:18px;font-weight:bold}\n"
+          ".head{font-size:14px;font-weight:bold}\n"
+          ".name{font-weight:bold}\n"
+          ".quiet{fill:#59636e}\n"
+          ".tick{font-size:11px;fill:#59636e}\n"
+          ".middle{text-anchor:middle}\n"
+          ".end{text-anchor:end}\n"
+          ".paper{fill:#ffffff}\n"
+          ".frame{fill:none;stroke:#8c959f;stroke-width:1}\n"
+          ".grid{fill:none;stroke:#d8dee4;stroke-width:1}\n"
+          ".bound{stroke:#59636e;stroke-width:1.2}\n"
+          ".curve{fill:none;stroke-width:2;stroke-linejoin:round}\n"
+          ".driver{stroke-dasharray:5 4;stroke-width:1.6}\n"
+          ".hollow{fill:#ffffff;stroke-width:1.4}\n",
+          file);
+    write_hues(file, hues, count, false);
+    fputs("@media (prefers-color-scheme: dark){\n"
+          "text{fill:#e6edf3}\n.quiet,.tick{fill:#9198a1}\n.paper,.hollow{fill:#14181d}\n.grid{stroke:#2d343c}\n"
+          ".frame{stroke:#59636e}\n.bound{stroke:#9198a1}\n",
+          file);
+    write_hues(file, hues, count, true);
+    fputs("}\n</style>\n", file);
+}
+
+FILE *svg_begin(const char *path, unsigned width, unsigned height, const struct svg_hue *hues, unsigned hue_count)
 {
     FILE *file = fopen(path, "we");
 
-    if (!file)
+    if (!file) {
         complain(path);
+        return NULL;
+    }
+    fprintf(file,
+            "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%u\" height=\"%u\" viewBox=\"0 0 %u %u\">\n",
+            width, height, width, height);
+    write_styles(file, hues, hue_count);
+    fprintf(file, "<rect width=\"%u\" height=\"%u\" class=\"paper\"/>\n", width, height);
     return file;
 }
 
-bool svg_close(FILE *file, const char *path)
+bool svg_end(FILE *file, const char *path)
 {
-    bool fine = !ferror(file);
+    bool fine;
 
+    fputs("</svg>\n", file);
+    fine = !ferror(file);
     fine = fclose(file) == 0 && fine;
     if (!fine)
         complain(path);
     return fine;
+}
+
+unsigned svg_write_head(FILE *file, const char *title, const char *machine, const char *measure)
+{
+    unsigned y = SVG_MARGIN + 12;
+
+    svg_write_text(file, SVG_MARGIN, y, "title", title);
+    y += SVG_LINE_STEP + 6;
+    svg_write_text(file, SVG_MARGIN, y, "quiet", machine);
+    y += SVG_LINE_STEP;
+    svg_write_text(file, SVG_MARGIN, y, "quiet", measure);
+    return y + SVG_LINE_STEP + 8;
+}
+
+void svg_write_grid(FILE *file, double x, double y, double width, const char *value)
+{
+    fprintf(file, "<path d=\"M%.1f %.1fh%.1f\" class=\"grid\"/>\n", x, y, width);
+    svg_write_text(file, x - 6, y + 4, "tick end", value);
+}
+
+void svg_write_frame(FILE *file, double x, double y, double width, double height)
+{
+    fprintf(file, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" class=\"frame\"/>\n", x, y, width,
+            height);
 }

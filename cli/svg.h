@@ -14,8 +14,28 @@ void svg_write_escaped(FILE *file, const char *text);
 /* Such a text at a place. style: one of the picture's classes. */
 void svg_write_text(FILE *file, double x, double y, const char *style, const char *text);
 
-/* The file of a picture of "leat bench"; NULL, or false, after saying why it cannot be written. */
-FILE *svg_open(const char *path);
-bool svg_close(FILE *file, const char *path);
+/* ---- pictures of "leat bench": one self-contained file each, light or dark ---- */
+
+/* Lengths in pixels. */
+enum { SVG_MARGIN = 20, SVG_LINE_STEP = 18 };
+
+struct svg_hue {
+    const char *light, *dark;
+};
+
+/*
+ * Begins the file with the paper and the sheet of styles, and ends it. NULL, or false, after saying why it cannot
+ * be written. Class kN of the sheet is the N-th hue, of lines and of what is filled: rectangles, and circles of
+ * class dot.
+ */
+FILE *svg_begin(const char *path, unsigned width, unsigned height, const struct svg_hue *hues, unsigned hue_count);
+bool svg_end(FILE *file, const char *path);
+
+/* The title, and two lines on what was measured. Returns where the legend goes. */
+unsigned svg_write_head(FILE *file, const char *title, const char *machine, const char *measure);
+
+/* A line of the grid from (x, y) to the right, with its value beside it; and the frame of a panel. */
+void svg_write_grid(FILE *file, double x, double y, double width, const char *value);
+void svg_write_frame(FILE *file, double x, double y, double width, double height);
 
 #endif

@@ -77,7 +77,7 @@ run 0 bench layout --device "$device" --bytes 16K --repeat 1 --json --output "$w
         has '^mean of permute, 8 B .* 57 '
         has 'OF COPY'
     }
-    dots=$(grep -c 'class="dot h0"><title>leat: ' "$work/a.svg")
+    dots=$(grep -c 'class="dot k0"><title>leat: ' "$work/a.svg")
     calls=$(grep -c '"times_empty": ' "$work/record")
     [ "$dots" -eq $((rows - calls)) ] || fail "the picture has $dots dots for $rows cases, $calls of them calls"
     check_xml "$work/a.svg"
