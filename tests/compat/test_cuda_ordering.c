@@ -177,54 +177,9 @@ static int stream_create(void **stream, bool blocking)
     return (int)cuStreamCreate((CUstream *)stream, blocking ? CU_STREAM_DEFAULT : CU_STREAM_NON_BLOCKING);
 }
 
-static int stream_destroy(void *stream)
-{
-    return (int)cuStreamDestroy(S);
-}
-
-static int stream_synchronize(void *stream)
-{
-    return (int)cuStreamSynchronize(S);
-}
-
-static int stream_query(void *stream)
-{
-    return (int)cuStreamQuery(S);
-}
-
-static int stream_wait(void *stream, void *event)
-{
-    return (int)cuStreamWaitEvent(S, (CUevent)event, 0);
-}
-
-static int host_function(void *stream, void (*function)(void *), void *argument)
-{
-    return (int)cuLaunchHostFunc(S, function, argument);
-}
-
 static int event_create(void **event)
 {
     return (int)cuEventCreate((CUevent *)event, CU_EVENT_DISABLE_TIMING);
-}
-
-static int event_destroy(void *event)
-{
-    return (int)cuEventDestroy((CUevent)event);
-}
-
-static int event_record(void *event, void *stream)
-{
-    return (int)cuEventRecord((CUevent)event, S);
-}
-
-static int event_synchronize(void *event)
-{
-    return (int)cuEventSynchronize((CUevent)event);
-}
-
-static int event_query(void *event)
-{
-    return (int)cuEventQuery((CUevent)event);
 }
 
 static int allocate(enum sort sort, size_t bytes, void **ptr)
@@ -256,37 +211,17 @@ static int array_destroy(void *ended)
     return (int)cuArrayDestroy((CUarray)ended);
 }
 
+#define CALL(name) cu##name
+#define STREAM_HANDLE CUstream
+#define EVENT_HANDLE CUevent
+#include "ordering_calls.h"
+
 int main(int argc, char **argv)
 {
-    static const struct names names = {.program = "test_cuda_ordering",
-                                       .not_ready = CUDA_ERROR_NOT_READY,
-                                       .set_device = set_device,
-                                       .device_synchronize = device_synchronize,
-                                       .device_reset = device_reset,
-                                       .stream_create = stream_create,
-                                       .stream_destroy = stream_destroy,
-                                       .stream_synchronize = stream_synchronize,
-                                       .stream_query = stream_query,
-                                       .stream_wait = stream_wait,
-                                       .host_function = host_function,
-                                       .event_create = event_create,
-                                       .event_destroy = event_destroy,
-                                       .event_record = event_record,
-                                       .event_synchronize = event_synchronize,
-                                       .event_query = event_query,
-                                       .allocate = allocate,
-                                       .release = release,
-                                       .array_create = array_create,
-                                       .array_destroy = array_destroy,
-                                       .forms = forms,
-                                       .form_count = sizeof forms / sizeof forms[0],
-                                       .sets = sets,
-                                       .set_count = sizeof sets / sizeof sets[0]};
-
     if (cuInit(0))
         return 1;
     for (int i = 0; i < 2; i++)
         if (cuDevicePrimaryCtxRetain(&contexts[i], i))
             return 1;
-    return run_ordering(&names, argc, argv);
+    return run("test_cuda_ordering", CUDA_ERROR_NOT_READY, argc, argv);
 }

@@ -139,54 +139,9 @@ static int stream_create(void **stream, bool blocking)
                                           blocking ? cudaStreamDefault : cudaStreamNonBlocking);
 }
 
-static int stream_destroy(void *stream)
-{
-    return (int)cudaStreamDestroy(S);
-}
-
-static int stream_synchronize(void *stream)
-{
-    return (int)cudaStreamSynchronize(S);
-}
-
-static int stream_query(void *stream)
-{
-    return (int)cudaStreamQuery(S);
-}
-
-static int stream_wait(void *stream, void *event)
-{
-    return (int)cudaStreamWaitEvent(S, (cudaEvent_t)event, 0);
-}
-
-static int host_function(void *stream, void (*function)(void *), void *argument)
-{
-    return (int)cudaLaunchHostFunc(S, function, argument);
-}
-
 static int event_create(void **event)
 {
     return (int)cudaEventCreateWithFlags((cudaEvent_t *)event, cudaEventDisableTiming);
-}
-
-static int event_destroy(void *event)
-{
-    return (int)cudaEventDestroy((cudaEvent_t)event);
-}
-
-static int event_record(void *event, void *stream)
-{
-    return (int)cudaEventRecord((cudaEvent_t)event, S);
-}
-
-static int event_synchronize(void *event)
-{
-    return (int)cudaEventSynchronize((cudaEvent_t)event);
-}
-
-static int event_query(void *event)
-{
-    return (int)cudaEventQuery((cudaEvent_t)event);
 }
 
 static int allocate(enum sort sort, size_t bytes, void **ptr)
@@ -213,32 +168,12 @@ static int array_destroy(void *ended)
     return (int)cudaFreeArray((cudaArray_t)ended);
 }
 
+#define CALL(name) cuda##name
+#define STREAM_HANDLE cudaStream_t
+#define EVENT_HANDLE cudaEvent_t
+#include "ordering_calls.h"
+
 int main(int argc, char **argv)
 {
-    static const struct names names = {.program = "test_cudart_ordering",
-                                       .not_ready = cudaErrorNotReady,
-                                       .set_device = set_device,
-                                       .device_synchronize = device_synchronize,
-                                       .device_reset = device_reset,
-                                       .stream_create = stream_create,
-                                       .stream_destroy = stream_destroy,
-                                       .stream_synchronize = stream_synchronize,
-                                       .stream_query = stream_query,
-                                       .stream_wait = stream_wait,
-                                       .host_function = host_function,
-                                       .event_create = event_create,
-                                       .event_destroy = event_destroy,
-                                       .event_record = event_record,
-                                       .event_synchronize = event_synchronize,
-                                       .event_query = event_query,
-                                       .allocate = allocate,
-                                       .release = release,
-                                       .array_create = array_create,
-                                       .array_destroy = array_destroy,
-                                       .forms = forms,
-                                       .form_count = sizeof forms / sizeof forms[0],
-                                       .sets = sets,
-                                       .set_count = sizeof sets / sizeof sets[0]};
-
-    return run_ordering(&names, argc, argv);
+    return run("test_cudart_ordering", cudaErrorNotReady, argc, argv);
 }

@@ -212,54 +212,9 @@ static int stream_create(void **stream, bool blocking)
                                          blocking ? hipStreamDefault : hipStreamNonBlocking);
 }
 
-static int stream_destroy(void *stream)
-{
-    return (int)hipStreamDestroy(S);
-}
-
-static int stream_synchronize(void *stream)
-{
-    return (int)hipStreamSynchronize(S);
-}
-
-static int stream_query(void *stream)
-{
-    return (int)hipStreamQuery(S);
-}
-
-static int stream_wait(void *stream, void *event)
-{
-    return (int)hipStreamWaitEvent(S, (hipEvent_t)event, 0);
-}
-
-static int host_function(void *stream, void (*function)(void *), void *argument)
-{
-    return (int)hipLaunchHostFunc(S, function, argument);
-}
-
 static int event_create(void **event)
 {
     return (int)hipEventCreateWithFlags((hipEvent_t *)event, hipEventDisableTiming);
-}
-
-static int event_destroy(void *event)
-{
-    return (int)hipEventDestroy((hipEvent_t)event);
-}
-
-static int event_record(void *event, void *stream)
-{
-    return (int)hipEventRecord((hipEvent_t)event, S);
-}
-
-static int event_synchronize(void *event)
-{
-    return (int)hipEventSynchronize((hipEvent_t)event);
-}
-
-static int event_query(void *event)
-{
-    return (int)hipEventQuery((hipEvent_t)event);
 }
 
 static int allocate(enum sort sort, size_t bytes, void **ptr)
@@ -286,32 +241,12 @@ static int array_destroy(void *ended)
     return (int)hipFreeArray((hipArray_t)ended);
 }
 
+#define CALL(name) hip##name
+#define STREAM_HANDLE hipStream_t
+#define EVENT_HANDLE hipEvent_t
+#include "ordering_calls.h"
+
 int main(int argc, char **argv)
 {
-    static const struct names names = {.program = "test_hip_ordering",
-                                       .not_ready = hipErrorNotReady,
-                                       .set_device = set_device,
-                                       .device_synchronize = device_synchronize,
-                                       .device_reset = device_reset,
-                                       .stream_create = stream_create,
-                                       .stream_destroy = stream_destroy,
-                                       .stream_synchronize = stream_synchronize,
-                                       .stream_query = stream_query,
-                                       .stream_wait = stream_wait,
-                                       .host_function = host_function,
-                                       .event_create = event_create,
-                                       .event_destroy = event_destroy,
-                                       .event_record = event_record,
-                                       .event_synchronize = event_synchronize,
-                                       .event_query = event_query,
-                                       .allocate = allocate,
-                                       .release = release,
-                                       .array_create = array_create,
-                                       .array_destroy = array_destroy,
-                                       .forms = forms,
-                                       .form_count = sizeof forms / sizeof forms[0],
-                                       .sets = sets,
-                                       .set_count = sizeof sets / sizeof sets[0]};
-
-    return run_ordering(&names, argc, argv);
+    return run("test_hip_ordering", hipErrorNotReady, argc, argv);
 }
