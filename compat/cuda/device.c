@@ -118,7 +118,7 @@ CUresult cuDeviceGetProperties(CUdevprop *properties, CUdevice device)
 }
 
 FORWARD_STARTED(CUresult cuDeviceGetByPCIBusId(CUdevice *device, const char *address),
-                device &&address ? leatc_device_by_address(address, device) : LEATC_INVALID_VALUE)
+                !device || !address ? LEATC_INVALID_VALUE : leatc_device_by_address(address, device))
 
 CUresult cuDeviceGetPCIBusId(char *address, int length, CUdevice device)
 {

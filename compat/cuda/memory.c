@@ -93,7 +93,7 @@ CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *address, void *ptr, unsigned 
 }
 
 FORWARD(CUresult cuMemHostGetFlags(unsigned *flags, void *ptr),
-        flags &&ptr ? leatc_host_flags(ptr, flags) : LEATC_INVALID_VALUE)
+        !flags || !ptr ? LEATC_INVALID_VALUE : leatc_host_flags(ptr, flags))
 
 CUresult cuMemHostRegister_v2(void *ptr, size_t bytes, unsigned flags)
 {
@@ -270,9 +270,9 @@ CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute *attributes,
 /* The only one that can be set. */
 FORWARD_STARTED(CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
                                                CUdeviceptr address),
-                value &&attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS
-                    ? leatc_memory_set_synchronous(leatcu_pointer(address), *(const unsigned *)value != 0)
-                    : LEATC_INVALID_VALUE)
+                !value || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS
+                    ? LEATC_INVALID_VALUE
+                    : leatc_memory_set_synchronous(leatcu_pointer(address), *(const unsigned *)value != 0))
 
 /* No driver of leat's has a handle of a range. */
 CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr address, size_t bytes, CUmemRangeHandleType type,

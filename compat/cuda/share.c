@@ -9,7 +9,7 @@ FORWARD(CUresult cuIpcGetEventHandle(CUipcEventHandle *handle, CUevent event),
 FORWARD(CUresult cuIpcOpenEventHandle(CUevent *event, CUipcEventHandle handle),
         event ? leatc_share_open_event(&handle, (struct leatc_event **)event) : LEATC_INVALID_VALUE)
 FORWARD(CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr address),
-        handle &&address ? leatc_share_memory(leatcu_pointer(address), handle) : LEATC_INVALID_VALUE)
+        !handle || !address ? LEATC_INVALID_VALUE : leatc_share_memory(leatcu_pointer(address), handle))
 
 /* A process cannot open what it has itself. */
 CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *address, CUipcMemHandle handle, unsigned flags)
@@ -37,7 +37,7 @@ FORWARD_STARTED(CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool *pool, 
                     ? leatc_share_open_pool((int)(intptr_t)shareable, false, (struct leatc_pool **)pool)
                     : LEATC_INVALID_VALUE)
 FORWARD_STARTED(CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData *data, CUdeviceptr address),
-                data &&address ? leatc_share_pointer(leatcu_pointer(address), data) : LEATC_INVALID_VALUE)
+                !data || !address ? LEATC_INVALID_VALUE : leatc_share_pointer(leatcu_pointer(address), data))
 
 CUresult cuMemPoolImportPointer(CUdeviceptr *address, CUmemoryPool pool, CUmemPoolPtrExportData *data)
 {

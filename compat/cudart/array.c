@@ -86,57 +86,33 @@ struct cudaChannelFormatDesc cudaCreateChannelDesc(int x, int y, int z, int w, e
     return (struct cudaChannelFormatDesc){x, y, z, w, f};
 }
 
-cudaError_t cudaMallocMipmappedArray(cudaMipmappedArray_t *mipmappedArray,
-                                     const struct cudaChannelFormatDesc *desc, struct cudaExtent extent,
-                                     unsigned int numLevels, unsigned int flags)
-{
-    (void)mipmappedArray, (void)desc, (void)extent, (void)numLevels, (void)flags;
-    return note(LEATC_NOT_SUPPORTED);
-}
+REFUSE(cudaError_t cudaMallocMipmappedArray(cudaMipmappedArray_t *mipmappedArray,
+                                            const struct cudaChannelFormatDesc *desc, struct cudaExtent extent,
+                                            unsigned int numLevels, unsigned int flags),
+       LEATC_NOT_SUPPORTED)
 
 cudaError_t cudaFreeMipmappedArray(cudaMipmappedArray_t mipmappedArray)
 {
     return mipmappedArray ? note(LEATC_INVALID_HANDLE) : cudaSuccess;
 }
 
-cudaError_t cudaGetMipmappedArrayLevel(cudaArray_t *levelArray, cudaMipmappedArray_const_t mipmappedArray,
-                                       unsigned int level)
-{
-    (void)levelArray, (void)mipmappedArray, (void)level;
-    return note(LEATC_INVALID_VALUE);
-}
+REFUSE(cudaError_t cudaGetMipmappedArrayLevel(cudaArray_t *levelArray, cudaMipmappedArray_const_t mipmappedArray,
+                                              unsigned int level),
+       LEATC_INVALID_VALUE)
 
 /* Whatever is wrong with the arguments, and an array that is not of the kind that is asked about, is the same
  * result. */
-cudaError_t cudaArrayGetPlane(cudaArray_t *pPlaneArray, cudaArray_t hArray, unsigned int planeIdx)
-{
-    (void)pPlaneArray, (void)hArray, (void)planeIdx;
-    return note(LEATC_INVALID_VALUE);
-}
-
-cudaError_t cudaArrayGetMemoryRequirements(struct cudaArrayMemoryRequirements *memoryRequirements,
-                                           cudaArray_t array, int device)
-{
-    (void)memoryRequirements, (void)array, (void)device;
-    return note(LEATC_INVALID_VALUE);
-}
-
-cudaError_t cudaMipmappedArrayGetMemoryRequirements(struct cudaArrayMemoryRequirements *memoryRequirements,
-                                                    cudaMipmappedArray_t mipmap, int device)
-{
-    (void)memoryRequirements, (void)mipmap, (void)device;
-    return note(LEATC_INVALID_VALUE);
-}
-
-cudaError_t cudaArrayGetSparseProperties(struct cudaArraySparseProperties *sparseProperties, cudaArray_t array)
-{
-    (void)sparseProperties, (void)array;
-    return note(LEATC_INVALID_VALUE);
-}
-
-cudaError_t cudaMipmappedArrayGetSparseProperties(struct cudaArraySparseProperties *sparseProperties,
-                                                  cudaMipmappedArray_t mipmap)
-{
-    (void)sparseProperties, (void)mipmap;
-    return note(LEATC_INVALID_VALUE);
-}
+REFUSE(cudaError_t cudaArrayGetPlane(cudaArray_t *pPlaneArray, cudaArray_t hArray, unsigned int planeIdx),
+       LEATC_INVALID_VALUE)
+REFUSE(cudaError_t cudaArrayGetMemoryRequirements(struct cudaArrayMemoryRequirements *memoryRequirements,
+                                                  cudaArray_t array, int device),
+       LEATC_INVALID_VALUE)
+REFUSE(cudaError_t cudaMipmappedArrayGetMemoryRequirements(struct cudaArrayMemoryRequirements *memoryRequirements,
+                                                           cudaMipmappedArray_t mipmap, int device),
+       LEATC_INVALID_VALUE)
+REFUSE(cudaError_t cudaArrayGetSparseProperties(struct cudaArraySparseProperties *sparseProperties,
+                                                cudaArray_t array),
+       LEATC_INVALID_VALUE)
+REFUSE(cudaError_t cudaMipmappedArrayGetSparseProperties(struct cudaArraySparseProperties *sparseProperties,
+                                                         cudaMipmappedArray_t mipmap),
+       LEATC_INVALID_VALUE)

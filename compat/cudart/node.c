@@ -529,72 +529,38 @@ cudaError_t cudaGraphExecNodeSetParams(cudaGraphExec_t graphExec, cudaGraphNode_
 
 /* ---- external semaphores, of which there are none ---- */
 
-static cudaError_t no_semaphores(const void *params)
+static int no_semaphores(const void *params)
 {
-    return note(params ? LEATC_NOT_SUPPORTED : LEATC_INVALID_VALUE);
+    return params ? LEATC_NOT_SUPPORTED : LEATC_INVALID_VALUE;
 }
 
-cudaError_t
-cudaGraphAddExternalSemaphoresSignalNode(cudaGraphNode_t *pGraphNode, cudaGraph_t graph,
-                                         const cudaGraphNode_t *pDependencies, size_t numDependencies,
-                                         const struct cudaExternalSemaphoreSignalNodeParams *nodeParams)
-{
-    (void)pGraphNode, (void)graph, (void)pDependencies, (void)numDependencies;
-    return no_semaphores(nodeParams);
-}
+REFUSE(cudaError_t cudaGraphAddExternalSemaphoresSignalNode(
+           cudaGraphNode_t *pGraphNode, cudaGraph_t graph, const cudaGraphNode_t *pDependencies,
+           size_t numDependencies, const struct cudaExternalSemaphoreSignalNodeParams *nodeParams),
+       no_semaphores(nodeParams))
 
 /* No node is of that type. */
-cudaError_t
-cudaGraphExternalSemaphoresSignalNodeGetParams(cudaGraphNode_t hNode,
-                                               struct cudaExternalSemaphoreSignalNodeParams *params_out)
-{
-    (void)hNode, (void)params_out;
-    return note(LEATC_INVALID_VALUE);
-}
-
-cudaError_t
-cudaGraphExternalSemaphoresSignalNodeSetParams(cudaGraphNode_t hNode,
-                                               const struct cudaExternalSemaphoreSignalNodeParams *nodeParams)
-{
-    (void)hNode, (void)nodeParams;
-    return note(LEATC_INVALID_VALUE);
-}
-
-cudaError_t
-cudaGraphExecExternalSemaphoresSignalNodeSetParams(cudaGraphExec_t hGraphExec, cudaGraphNode_t hNode,
-                                                   const struct cudaExternalSemaphoreSignalNodeParams *nodeParams)
-{
-    (void)hGraphExec, (void)hNode, (void)nodeParams;
-    return note(LEATC_INVALID_VALUE);
-}
-
-cudaError_t cudaGraphAddExternalSemaphoresWaitNode(cudaGraphNode_t *pGraphNode, cudaGraph_t graph,
-                                                   const cudaGraphNode_t *pDependencies, size_t numDependencies,
-                                                   const struct cudaExternalSemaphoreWaitNodeParams *nodeParams)
-{
-    (void)pGraphNode, (void)graph, (void)pDependencies, (void)numDependencies;
-    return no_semaphores(nodeParams);
-}
-
-cudaError_t cudaGraphExternalSemaphoresWaitNodeGetParams(cudaGraphNode_t hNode,
-                                                         struct cudaExternalSemaphoreWaitNodeParams *params_out)
-{
-    (void)hNode, (void)params_out;
-    return note(LEATC_INVALID_VALUE);
-}
-
-cudaError_t
-cudaGraphExternalSemaphoresWaitNodeSetParams(cudaGraphNode_t hNode,
-                                             const struct cudaExternalSemaphoreWaitNodeParams *nodeParams)
-{
-    (void)hNode, (void)nodeParams;
-    return note(LEATC_INVALID_VALUE);
-}
-
-cudaError_t
-cudaGraphExecExternalSemaphoresWaitNodeSetParams(cudaGraphExec_t hGraphExec, cudaGraphNode_t hNode,
-                                                 const struct cudaExternalSemaphoreWaitNodeParams *nodeParams)
-{
-    (void)hGraphExec, (void)hNode, (void)nodeParams;
-    return note(LEATC_INVALID_VALUE);
-}
+REFUSE(cudaError_t cudaGraphExternalSemaphoresSignalNodeGetParams(
+           cudaGraphNode_t hNode, struct cudaExternalSemaphoreSignalNodeParams *params_out),
+       LEATC_INVALID_VALUE)
+REFUSE(cudaError_t cudaGraphExternalSemaphoresSignalNodeSetParams(
+           cudaGraphNode_t hNode, const struct cudaExternalSemaphoreSignalNodeParams *nodeParams),
+       LEATC_INVALID_VALUE)
+REFUSE(cudaError_t cudaGraphExecExternalSemaphoresSignalNodeSetParams(
+           cudaGraphExec_t hGraphExec, cudaGraphNode_t hNode,
+           const struct cudaExternalSemaphoreSignalNodeParams *nodeParams),
+       LEATC_INVALID_VALUE)
+REFUSE(cudaError_t cudaGraphAddExternalSemaphoresWaitNode(
+           cudaGraphNode_t *pGraphNode, cudaGraph_t graph, const cudaGraphNode_t *pDependencies,
+           size_t numDependencies, const struct cudaExternalSemaphoreWaitNodeParams *nodeParams),
+       no_semaphores(nodeParams))
+REFUSE(cudaError_t cudaGraphExternalSemaphoresWaitNodeGetParams(
+           cudaGraphNode_t hNode, struct cudaExternalSemaphoreWaitNodeParams *params_out),
+       LEATC_INVALID_VALUE)
+REFUSE(cudaError_t cudaGraphExternalSemaphoresWaitNodeSetParams(
+           cudaGraphNode_t hNode, const struct cudaExternalSemaphoreWaitNodeParams *nodeParams),
+       LEATC_INVALID_VALUE)
+REFUSE(cudaError_t cudaGraphExecExternalSemaphoresWaitNodeSetParams(
+           cudaGraphExec_t hGraphExec, cudaGraphNode_t hNode,
+           const struct cudaExternalSemaphoreWaitNodeParams *nodeParams),
+       LEATC_INVALID_VALUE)

@@ -31,7 +31,7 @@ FORWARD(cudaError_t cudaMemPoolImportFromShareableHandle(cudaMemPool_t *memPool,
             : leatc_share_open_pool((int)(intptr_t)shareableHandle, false, (struct leatc_pool **)(void *)memPool))
 
 FORWARD(cudaError_t cudaMemPoolExportPointer(struct cudaMemPoolPtrExportData *exportData, void *ptr),
-        exportData &&ptr ? leatc_share_pointer(ptr, exportData) : LEATC_INVALID_VALUE)
+        !exportData || !ptr ? LEATC_INVALID_VALUE : leatc_share_pointer(ptr, exportData))
 FORWARD(cudaError_t cudaMemPoolImportPointer(void **ptr, cudaMemPool_t memPool,
                                              struct cudaMemPoolPtrExportData *exportData),
         leatc_share_open_pointer(pool_of(memPool), exportData, ptr))

@@ -398,60 +398,30 @@ FORWARD(hipError_t hipMemcpyAtoA(hipArray_t dst, size_t dstOffset, hipArray_t sr
 
 /* ---- mipmapped arrays: there are none ---- */
 
-hipError_t hipMallocMipmappedArray(hipMipmappedArray_t *array, const hipChannelFormatDesc *desc, hipExtent extent,
-                                   unsigned int levels, unsigned int flags)
-{
-    (void)extent, (void)levels, (void)flags;
-    return note(array && desc ? LEATC_NOT_SUPPORTED : LEATC_INVALID_VALUE);
-}
-
-hipError_t hipFreeMipmappedArray(hipMipmappedArray_t array)
-{
-    (void)array;
-    return note(LEATC_INVALID_VALUE);
-}
-
-hipError_t hipGetMipmappedArrayLevel(hipArray_t *level, hipMipmappedArray_const_t array, unsigned int number)
-{
-    (void)level, (void)array, (void)number;
-    return note(LEATC_INVALID_VALUE);
-}
-
-hipError_t hipMipmappedArrayCreate(hipMipmappedArray_t *array, HIP_ARRAY3D_DESCRIPTOR *shape, unsigned int levels)
-{
-    (void)levels;
-    return note(array && shape ? LEATC_NOT_SUPPORTED : LEATC_INVALID_VALUE);
-}
-
-hipError_t hipMipmappedArrayDestroy(hipMipmappedArray_t array)
-{
-    (void)array;
-    return note(LEATC_INVALID_VALUE);
-}
-
-hipError_t hipMipmappedArrayGetLevel(hipArray_t *level, hipMipmappedArray_t array, unsigned int number)
-{
-    (void)level, (void)array, (void)number;
-    return note(LEATC_INVALID_VALUE);
-}
+REFUSE(hipError_t hipMallocMipmappedArray(hipMipmappedArray_t *array, const hipChannelFormatDesc *desc,
+                                          hipExtent extent, unsigned int levels, unsigned int flags),
+       !array || !desc ? LEATC_INVALID_VALUE : LEATC_NOT_SUPPORTED)
+REFUSE(hipError_t hipFreeMipmappedArray(hipMipmappedArray_t array), LEATC_INVALID_VALUE)
+REFUSE(hipError_t hipGetMipmappedArrayLevel(hipArray_t *level, hipMipmappedArray_const_t array,
+                                            unsigned int number),
+       LEATC_INVALID_VALUE)
+REFUSE(hipError_t hipMipmappedArrayCreate(hipMipmappedArray_t *array, HIP_ARRAY3D_DESCRIPTOR *shape,
+                                          unsigned int levels),
+       !array || !shape ? LEATC_INVALID_VALUE : LEATC_NOT_SUPPORTED)
+REFUSE(hipError_t hipMipmappedArrayDestroy(hipMipmappedArray_t array), LEATC_INVALID_VALUE)
+REFUSE(hipError_t hipMipmappedArrayGetLevel(hipArray_t *level, hipMipmappedArray_t array, unsigned int number),
+       LEATC_INVALID_VALUE)
 
 /* ---- textures and surfaces: there are none ---- */
 
-hipError_t hipCreateTextureObject(hipTextureObject_t *texture, const hipResourceDesc *resource,
-                                  const hipTextureDesc *desc, const struct hipResourceViewDesc *view)
-{
-    (void)view;
-    return note(texture && resource && desc ? LEATC_NOT_SUPPORTED : LEATC_INVALID_VALUE);
-}
+REFUSE(hipError_t hipCreateTextureObject(hipTextureObject_t *texture, const hipResourceDesc *resource,
+                                         const hipTextureDesc *desc, const struct hipResourceViewDesc *view),
+       !texture || !resource || !desc ? LEATC_INVALID_VALUE : LEATC_NOT_SUPPORTED)
 
 FORWARD(hipError_t hipDestroyTextureObject(hipTextureObject_t texture), texture ? LEATC_INVALID_VALUE : LEATC_OK)
-
-hipError_t hipTexObjectCreate(hipTextureObject_t *texture, const HIP_RESOURCE_DESC *resource,
-                              const HIP_TEXTURE_DESC *desc, const HIP_RESOURCE_VIEW_DESC *view)
-{
-    (void)view;
-    return note(texture && resource && desc ? LEATC_NOT_SUPPORTED : LEATC_INVALID_VALUE);
-}
+REFUSE(hipError_t hipTexObjectCreate(hipTextureObject_t *texture, const HIP_RESOURCE_DESC *resource,
+                                     const HIP_TEXTURE_DESC *desc, const HIP_RESOURCE_VIEW_DESC *view),
+       !texture || !resource || !desc ? LEATC_INVALID_VALUE : LEATC_NOT_SUPPORTED)
 
 hipError_t hipTexObjectDestroy(hipTextureObject_t texture)
 {
@@ -459,5 +429,5 @@ hipError_t hipTexObjectDestroy(hipTextureObject_t texture)
 }
 
 FORWARD(hipError_t hipCreateSurfaceObject(hipSurfaceObject_t *surface, const hipResourceDesc *resource),
-        surface &&resource ? LEATC_NOT_SUPPORTED : LEATC_INVALID_VALUE)
+        !surface || !resource ? LEATC_INVALID_VALUE : LEATC_NOT_SUPPORTED)
 FORWARD(hipError_t hipDestroySurfaceObject(hipSurfaceObject_t surface), surface ? LEATC_INVALID_VALUE : LEATC_OK)

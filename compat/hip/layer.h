@@ -32,6 +32,11 @@ static inline hipError_t note(int result)
         return note(call);                                                                                        \
     }
 
+/* FORWARD for a function that does not look at all of its arguments, since what it is about is not there. */
+#define REFUSE(prototype, result)                                                                                 \
+    _Pragma("GCC diagnostic push") _Pragma("GCC diagnostic ignored \"-Wunused-parameter\"")                       \
+        FORWARD(prototype, result) _Pragma("GCC diagnostic pop")
+
 /*
  * A function that takes a `stream` exists twice: for NULL, `name` means the legacy default stream and `name_spt`
  * the default stream of the calling thread. `call` names the engine's stream `on`.

@@ -7,9 +7,9 @@ _Static_assert(sizeof(hipIpcMemHandle_t) == LEATC_SHARE_BYTES &&
                "HIP's structs have room for a handle, and no more");
 
 FORWARD(hipError_t hipIpcGetMemHandle(hipIpcMemHandle_t *handle, void *ptr),
-        handle &&ptr ? leatc_share_memory(ptr, handle) : LEATC_INVALID_VALUE)
+        !handle || !ptr ? LEATC_INVALID_VALUE : leatc_share_memory(ptr, handle))
 FORWARD(hipError_t hipIpcOpenMemHandle(void **ptr, hipIpcMemHandle_t handle, unsigned int flags),
-        ptr &&flags == hipIpcMemLazyEnablePeerAccess ? leatc_share_open(&handle, ptr) : LEATC_INVALID_VALUE)
+        !ptr || flags != hipIpcMemLazyEnablePeerAccess ? LEATC_INVALID_VALUE : leatc_share_open(&handle, ptr))
 FORWARD(hipError_t hipIpcCloseMemHandle(void *ptr), ptr ? leatc_share_close(ptr) : LEATC_INVALID_VALUE)
 
 static int share_event(hipIpcEventHandle_t *handle, hipEvent_t event)

@@ -315,7 +315,7 @@ static int get_access(unsigned long long *flags, const hipMemLocation *location,
 }
 
 FORWARD(hipError_t hipMemGetAccess(unsigned long long *flags, const hipMemLocation *location, void *ptr),
-        flags &&location &&ptr ? get_access(flags, location, ptr) : LEATC_INVALID_VALUE)
+        !flags || !location || !ptr ? LEATC_INVALID_VALUE : get_access(flags, location, ptr))
 
 /* ---- sharing ---- */
 
