@@ -32,7 +32,7 @@ FORWARD(cudaError_t cudaMemcpyPeerAsync(void *dst, int dstDevice, const void *sr
                                         cudaStream_t stream),
         copy_peer(dst, dstDevice, src, srcDevice, count, stream_of(stream), LEATC_ASYNC))
 
-int cudart_copy_2d(void *dst, size_t dst_pitch, const void *src, size_t src_pitch, size_t width, size_t height,
+static int copy_2d(void *dst, size_t dst_pitch, const void *src, size_t src_pitch, size_t width, size_t height,
                    enum cudaMemcpyKind kind, struct leatc_stream *stream, bool async)
 {
     leat_copy_box box = {.width_bytes = width,
@@ -51,11 +51,11 @@ int cudart_copy_2d(void *dst, size_t dst_pitch, const void *src, size_t src_pitc
 FORWARD_SYNC(cudaMemcpy2D, cudaMemcpy2D_ptds,
              (void *dst, size_t dpitch, const void *src, size_t spitch, size_t width, size_t height,
               enum cudaMemcpyKind kind),
-             cudart_copy_2d(dst, dpitch, src, spitch, width, height, kind, on, false))
+             copy_2d(dst, dpitch, src, spitch, width, height, kind, on, false))
 FORWARD_STREAM(cudaMemcpy2DAsync, cudaMemcpy2DAsync_ptsz,
                (void *dst, size_t dpitch, const void *src, size_t spitch, size_t width, size_t height,
                 enum cudaMemcpyKind kind, cudaStream_t stream),
-               cudart_copy_2d(dst, dpitch, src, spitch, width, height, kind, on, true))
+               copy_2d(dst, dpitch, src, spitch, width, height, kind, on, true))
 
 /* ---- arrays ---- */
 
@@ -117,7 +117,7 @@ int cudart_copy_ends(const struct end *dst, const struct end *src, size_t width_
     return leatc_copy_box(dst->ptr, src->ptr, &box, (int)kind, stream, mode);
 }
 
-int cudart_copy_to_array(cudaArray_t dst, size_t x, size_t y, const void *src, size_t pitch, size_t width,
+static int copy_to_array(cudaArray_t dst, size_t x, size_t y, const void *src, size_t pitch, size_t width,
                          size_t height, enum cudaMemcpyKind kind, struct leatc_stream *stream, bool async)
 {
     struct end from = {.ptr = (char *)(uintptr_t)src, .pitch = pitch, .slice = 0}, to;
@@ -128,7 +128,7 @@ int cudart_copy_to_array(cudaArray_t dst, size_t x, size_t y, const void *src, s
     return cudart_copy_ends(&to, &from, width, height, 1, kind, stream, async);
 }
 
-int cudart_copy_from_array(void *dst, size_t pitch, cudaArray_const_t src, size_t x, size_t y, size_t width,
+static int copy_from_array(void *dst, size_t pitch, cudaArray_const_t src, size_t x, size_t y, size_t width,
                            size_t height, enum cudaMemcpyKind kind, struct leatc_stream *stream, bool async)
 {
     struct end from, to = {.ptr = dst, .pitch = pitch, .slice = 0};
@@ -139,7 +139,7 @@ int cudart_copy_from_array(void *dst, size_t pitch, cudaArray_const_t src, size_
     return cudart_copy_ends(&to, &from, width, height, 1, kind, stream, async);
 }
 
-int cudart_copy_arrays(cudaArray_t dst, size_t dst_x, size_t dst_y, cudaArray_const_t src, size_t src_x,
+static int copy_arrays(cudaArray_t dst, size_t dst_x, size_t dst_y, cudaArray_const_t src, size_t src_x,
                        size_t src_y, size_t width, size_t height, struct leatc_stream *stream)
 {
     struct end from, to;
@@ -152,25 +152,25 @@ int cudart_copy_arrays(cudaArray_t dst, size_t dst_x, size_t dst_y, cudaArray_co
 FORWARD_SYNC(cudaMemcpy2DToArray, cudaMemcpy2DToArray_ptds,
              (cudaArray_t dst, size_t wOffset, size_t hOffset, const void *src, size_t spitch, size_t width,
               size_t height, enum cudaMemcpyKind kind),
-             cudart_copy_to_array(dst, wOffset, hOffset, src, spitch, width, height, kind, on, false))
+             copy_to_array(dst, wOffset, hOffset, src, spitch, width, height, kind, on, false))
 FORWARD_STREAM(cudaMemcpy2DToArrayAsync, cudaMemcpy2DToArrayAsync_ptsz,
                (cudaArray_t dst, size_t wOffset, size_t hOffset, const void *src, size_t spitch, size_t width,
                 size_t height, enum cudaMemcpyKind kind, cudaStream_t stream),
-               cudart_copy_to_array(dst, wOffset, hOffset, src, spitch, width, height, kind, on, true))
+               copy_to_array(dst, wOffset, hOffset, src, spitch, width, height, kind, on, true))
 FORWARD_SYNC(cudaMemcpy2DFromArray, cudaMemcpy2DFromArray_ptds,
              (void *dst, size_t dpitch, cudaArray_const_t src, size_t wOffset, size_t hOffset, size_t width,
               size_t height, enum cudaMemcpyKind kind),
-             cudart_copy_from_array(dst, dpitch, src, wOffset, hOffset, width, height, kind, on, false))
+             copy_from_array(dst, dpitch, src, wOffset, hOffset, width, height, kind, on, false))
 FORWARD_STREAM(cudaMemcpy2DFromArrayAsync, cudaMemcpy2DFromArrayAsync_ptsz,
                (void *dst, size_t dpitch, cudaArray_const_t src, size_t wOffset, size_t hOffset, size_t width,
                 size_t height, enum cudaMemcpyKind kind, cudaStream_t stream),
-               cudart_copy_from_array(dst, dpitch, src, wOffset, hOffset, width, height, kind, on, true))
+               copy_from_array(dst, dpitch, src, wOffset, hOffset, width, height, kind, on, true))
 FORWARD_SYNC(cudaMemcpy2DArrayToArray, cudaMemcpy2DArrayToArray_ptds,
              (cudaArray_t dst, size_t wOffsetDst, size_t hOffsetDst, cudaArray_const_t src, size_t wOffsetSrc,
               size_t hOffsetSrc, size_t width, size_t height, enum cudaMemcpyKind kind),
              kind != cudaMemcpyDeviceToDevice && kind != cudaMemcpyDefault
                  ? LEATC_INVALID_DIRECTION
-                 : cudart_copy_arrays(dst, wOffsetDst, hOffsetDst, src, wOffsetSrc, hOffsetSrc, width, height, on))
+                 : copy_arrays(dst, wOffsetDst, hOffsetDst, src, wOffsetSrc, hOffsetSrc, width, height, on))
 
 /* ---- ranges of arrays: from a position on, row after row ---- */
 
@@ -211,7 +211,7 @@ static bool range_fits(size_t row_bytes, size_t rows, size_t x, size_t y, size_t
     return x < row_bytes && y < rows && count <= (rows - y) * row_bytes - x;
 }
 
-int cudart_copy_range_to_array(cudaArray_t dst, size_t x, size_t y, const void *src, size_t count,
+static int copy_range_to_array(cudaArray_t dst, size_t x, size_t y, const void *src, size_t count,
                                enum cudaMemcpyKind kind, struct leatc_stream *stream, bool async)
 {
     size_t row_bytes, rows, height;
@@ -225,15 +225,15 @@ int cudart_copy_range_to_array(cudaArray_t dst, size_t x, size_t y, const void *
     while (count) {
         struct piece piece = next_piece(row_bytes, &x, &y, count, &height);
 
-        LEATC_TRY(cudart_copy_to_array(dst, piece.x, piece.y, from, piece.bytes, piece.bytes, height, kind, stream,
-                                       async));
+        LEATC_TRY(
+            copy_to_array(dst, piece.x, piece.y, from, piece.bytes, piece.bytes, height, kind, stream, async));
         from += piece.bytes * height;
         count -= piece.bytes * height;
     }
     return LEATC_OK;
 }
 
-int cudart_copy_range_from_array(void *dst, cudaArray_const_t src, size_t x, size_t y, size_t count,
+static int copy_range_from_array(void *dst, cudaArray_const_t src, size_t x, size_t y, size_t count,
                                  enum cudaMemcpyKind kind, struct leatc_stream *stream, bool async)
 {
     size_t row_bytes, rows, height;
@@ -247,15 +247,15 @@ int cudart_copy_range_from_array(void *dst, cudaArray_const_t src, size_t x, siz
     while (count) {
         struct piece piece = next_piece(row_bytes, &x, &y, count, &height);
 
-        LEATC_TRY(cudart_copy_from_array(to, piece.bytes, src, piece.x, piece.y, piece.bytes, height, kind, stream,
-                                         async));
+        LEATC_TRY(
+            copy_from_array(to, piece.bytes, src, piece.x, piece.y, piece.bytes, height, kind, stream, async));
         to += piece.bytes * height;
         count -= piece.bytes * height;
     }
     return LEATC_OK;
 }
 
-int cudart_copy_range_of_arrays(cudaArray_t dst, size_t dst_x, size_t dst_y, cudaArray_const_t src, size_t src_x,
+static int copy_range_of_arrays(cudaArray_t dst, size_t dst_x, size_t dst_y, cudaArray_const_t src, size_t src_x,
                                 size_t src_y, size_t count, struct leatc_stream *stream)
 {
     size_t dst_row, dst_rows, src_row, src_rows;
@@ -270,7 +270,7 @@ int cudart_copy_range_of_arrays(cudaArray_t dst, size_t dst_x, size_t dst_y, cud
         size_t bytes = dst_row - dst_x < src_row - src_x ? dst_row - dst_x : src_row - src_x;
 
         bytes = bytes < count ? bytes : count;
-        LEATC_TRY(cudart_copy_arrays(dst, dst_x, dst_y, src, src_x, src_y, bytes, 1, stream));
+        LEATC_TRY(copy_arrays(dst, dst_x, dst_y, src, src_x, src_y, bytes, 1, stream));
         count -= bytes;
         dst_x += bytes, src_x += bytes;
         if (dst_x == dst_row)
@@ -284,26 +284,25 @@ int cudart_copy_range_of_arrays(cudaArray_t dst, size_t dst_x, size_t dst_y, cud
 FORWARD_SYNC(cudaMemcpyToArray, cudaMemcpyToArray_ptds,
              (cudaArray_t dst, size_t wOffset, size_t hOffset, const void *src, size_t count,
               enum cudaMemcpyKind kind),
-             cudart_copy_range_to_array(dst, wOffset, hOffset, src, count, kind, on, false))
+             copy_range_to_array(dst, wOffset, hOffset, src, count, kind, on, false))
 FORWARD_STREAM(cudaMemcpyToArrayAsync, cudaMemcpyToArrayAsync_ptsz,
                (cudaArray_t dst, size_t wOffset, size_t hOffset, const void *src, size_t count,
                 enum cudaMemcpyKind kind, cudaStream_t stream),
-               cudart_copy_range_to_array(dst, wOffset, hOffset, src, count, kind, on, true))
+               copy_range_to_array(dst, wOffset, hOffset, src, count, kind, on, true))
 FORWARD_SYNC(cudaMemcpyFromArray, cudaMemcpyFromArray_ptds,
              (void *dst, cudaArray_const_t src, size_t wOffset, size_t hOffset, size_t count,
               enum cudaMemcpyKind kind),
-             cudart_copy_range_from_array(dst, src, wOffset, hOffset, count, kind, on, false))
+             copy_range_from_array(dst, src, wOffset, hOffset, count, kind, on, false))
 FORWARD_STREAM(cudaMemcpyFromArrayAsync, cudaMemcpyFromArrayAsync_ptsz,
                (void *dst, cudaArray_const_t src, size_t wOffset, size_t hOffset, size_t count,
                 enum cudaMemcpyKind kind, cudaStream_t stream),
-               cudart_copy_range_from_array(dst, src, wOffset, hOffset, count, kind, on, true))
+               copy_range_from_array(dst, src, wOffset, hOffset, count, kind, on, true))
 FORWARD_SYNC(cudaMemcpyArrayToArray, cudaMemcpyArrayToArray_ptds,
              (cudaArray_t dst, size_t wOffsetDst, size_t hOffsetDst, cudaArray_const_t src, size_t wOffsetSrc,
               size_t hOffsetSrc, size_t count, enum cudaMemcpyKind kind),
              kind != cudaMemcpyDeviceToDevice && kind != cudaMemcpyDefault
                  ? LEATC_INVALID_DIRECTION
-                 : cudart_copy_range_of_arrays(dst, wOffsetDst, hOffsetDst, src, wOffsetSrc, hOffsetSrc, count,
-                                               on))
+                 : copy_range_of_arrays(dst, wOffsetDst, hOffsetDst, src, wOffsetSrc, hOffsetSrc, count, on))
 
 /* ---- three dimensions ---- */
 
@@ -361,7 +360,7 @@ int cudart_box_3d(const struct cudaMemcpy3DParms *p, struct end *dst, struct end
     return box_of(dst, src, width, p->extent.height, p->extent.depth, box);
 }
 
-int cudart_copy_3d(const struct cudaMemcpy3DParms *p, struct leatc_stream *stream, enum leatc_mode mode)
+static int copy_3d(const struct cudaMemcpy3DParms *p, struct leatc_stream *stream, enum leatc_mode mode)
 {
     struct end dst, src;
     leat_copy_box box;
@@ -370,11 +369,11 @@ int cudart_copy_3d(const struct cudaMemcpy3DParms *p, struct leatc_stream *strea
     return leatc_copy_box(dst.ptr, src.ptr, &box, (int)p->kind, stream, mode);
 }
 
-FORWARD_SYNC(cudaMemcpy3D, cudaMemcpy3D_ptds, (const struct cudaMemcpy3DParms *p), cudart_copy_3d(p, on, false))
+FORWARD_SYNC(cudaMemcpy3D, cudaMemcpy3D_ptds, (const struct cudaMemcpy3DParms *p), copy_3d(p, on, false))
 FORWARD_STREAM(cudaMemcpy3DAsync, cudaMemcpy3DAsync_ptsz, (const struct cudaMemcpy3DParms *p, cudaStream_t stream),
-               cudart_copy_3d(p, on, true))
+               copy_3d(p, on, true))
 
-int cudart_copy_3d_peer(const struct cudaMemcpy3DPeerParms *p, struct leatc_stream *stream, enum leatc_mode mode)
+static int copy_3d_peer(const struct cudaMemcpy3DPeerParms *p, struct leatc_stream *stream, enum leatc_mode mode)
 {
     struct cudaMemcpy3DParms plain;
 
@@ -384,29 +383,28 @@ int cudart_copy_3d_peer(const struct cudaMemcpy3DPeerParms *p, struct leatc_stre
     LEATC_TRY(check_device(p->dstDevice));
     plain = (struct cudaMemcpy3DParms){p->srcArray, p->srcPos, p->srcPtr, p->dstArray,
                                        p->dstPos,   p->dstPtr, p->extent, cudaMemcpyDefault};
-    return cudart_copy_3d(&plain, stream, mode);
+    return copy_3d(&plain, stream, mode);
 }
 
 FORWARD_SYNC(cudaMemcpy3DPeer, cudaMemcpy3DPeer_ptds, (const struct cudaMemcpy3DPeerParms *p),
-             cudart_copy_3d_peer(p, on, LEATC_PEER))
+             copy_3d_peer(p, on, LEATC_PEER))
 FORWARD_STREAM(cudaMemcpy3DPeerAsync, cudaMemcpy3DPeerAsync_ptsz,
-               (const struct cudaMemcpy3DPeerParms *p, cudaStream_t stream),
-               cudart_copy_3d_peer(p, on, LEATC_ASYNC))
+               (const struct cudaMemcpy3DPeerParms *p, cudaStream_t stream), copy_3d_peer(p, on, LEATC_ASYNC))
 
 /* ---- fills ---- */
 
-int cudart_fill(void *ptr, int value, size_t count, struct leatc_stream *stream, bool async)
+static int fill(void *ptr, int value, size_t count, struct leatc_stream *stream, bool async)
 {
     return leatc_fill(ptr, (unsigned char)value, 1, count, stream, async);
 }
 
-int cudart_fill_2d(void *ptr, size_t pitch, int value, size_t width, size_t height, struct leatc_stream *stream,
+static int fill_2d(void *ptr, size_t pitch, int value, size_t width, size_t height, struct leatc_stream *stream,
                    bool async)
 {
     return leatc_fill_box(ptr, pitch, 0, (unsigned char)value, 1, width, height, 1, stream, async);
 }
 
-int cudart_fill_3d(struct cudaPitchedPtr to, int value, struct cudaExtent extent, struct leatc_stream *stream,
+static int fill_3d(struct cudaPitchedPtr to, int value, struct cudaExtent extent, struct leatc_stream *stream,
                    bool async)
 {
     if (extent.depth > 1 && extent.height > to.ysize)
@@ -416,17 +414,17 @@ int cudart_fill_3d(struct cudaPitchedPtr to, int value, struct cudaExtent extent
 }
 
 FORWARD_SYNC(cudaMemset, cudaMemset_ptds, (void *devPtr, int value, size_t count),
-             cudart_fill(devPtr, value, count, on, false))
+             fill(devPtr, value, count, on, false))
 FORWARD_STREAM(cudaMemsetAsync, cudaMemsetAsync_ptsz, (void *devPtr, int value, size_t count, cudaStream_t stream),
-               cudart_fill(devPtr, value, count, on, true))
+               fill(devPtr, value, count, on, true))
 FORWARD_SYNC(cudaMemset2D, cudaMemset2D_ptds, (void *devPtr, size_t pitch, int value, size_t width, size_t height),
-             cudart_fill_2d(devPtr, pitch, value, width, height, on, false))
+             fill_2d(devPtr, pitch, value, width, height, on, false))
 FORWARD_STREAM(cudaMemset2DAsync, cudaMemset2DAsync_ptsz,
                (void *devPtr, size_t pitch, int value, size_t width, size_t height, cudaStream_t stream),
-               cudart_fill_2d(devPtr, pitch, value, width, height, on, true))
+               fill_2d(devPtr, pitch, value, width, height, on, true))
 FORWARD_SYNC(cudaMemset3D, cudaMemset3D_ptds,
              (struct cudaPitchedPtr pitchedDevPtr, int value, struct cudaExtent extent),
-             cudart_fill_3d(pitchedDevPtr, value, extent, on, false))
+             fill_3d(pitchedDevPtr, value, extent, on, false))
 FORWARD_STREAM(cudaMemset3DAsync, cudaMemset3DAsync_ptsz,
                (struct cudaPitchedPtr pitchedDevPtr, int value, struct cudaExtent extent, cudaStream_t stream),
-               cudart_fill_3d(pitchedDevPtr, value, extent, on, true))
+               fill_3d(pitchedDevPtr, value, extent, on, true))

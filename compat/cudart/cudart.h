@@ -101,38 +101,11 @@ int cudart_array_end(cudaArray_const_t array, size_t x_bytes, size_t y, size_t z
 int cudart_copy_ends(const struct end *dst, const struct end *src, size_t width_bytes, size_t height, size_t depth,
                      enum cudaMemcpyKind kind, struct leatc_stream *stream, enum leatc_mode mode);
 
-/* What the names with and without a per-thread default stream have in common. They do not note their result. */
-int cudart_copy_2d(void *dst, size_t dst_pitch, const void *src, size_t src_pitch, size_t width, size_t height,
-                   enum cudaMemcpyKind kind, struct leatc_stream *stream, bool async);
-int cudart_copy_to_array(cudaArray_t dst, size_t x, size_t y, const void *src, size_t pitch, size_t width,
-                         size_t height, enum cudaMemcpyKind kind, struct leatc_stream *stream, bool async);
-int cudart_copy_from_array(void *dst, size_t pitch, cudaArray_const_t src, size_t x, size_t y, size_t width,
-                           size_t height, enum cudaMemcpyKind kind, struct leatc_stream *stream, bool async);
-int cudart_copy_arrays(cudaArray_t dst, size_t dst_x, size_t dst_y, cudaArray_const_t src, size_t src_x,
-                       size_t src_y, size_t width, size_t height, struct leatc_stream *stream);
 int cudart_box_3d(const struct cudaMemcpy3DParms *p, struct end *dst, struct end *src, leat_copy_box *box);
-int cudart_copy_3d(const struct cudaMemcpy3DParms *p, struct leatc_stream *stream, enum leatc_mode mode);
-int cudart_copy_3d_peer(const struct cudaMemcpy3DPeerParms *p, struct leatc_stream *stream, enum leatc_mode mode);
-int cudart_fill(void *ptr, int value, size_t count, struct leatc_stream *stream, bool async);
-int cudart_fill_2d(void *ptr, size_t pitch, int value, size_t width, size_t height, struct leatc_stream *stream,
-                   bool async);
-int cudart_fill_3d(struct cudaPitchedPtr to, int value, struct cudaExtent extent, struct leatc_stream *stream,
-                   bool async);
-
-int cudart_copy_range_to_array(cudaArray_t dst, size_t x, size_t y, const void *src, size_t count,
-                               enum cudaMemcpyKind kind, struct leatc_stream *stream, bool async);
-int cudart_copy_range_from_array(void *dst, cudaArray_const_t src, size_t x, size_t y, size_t count,
-                                 enum cudaMemcpyKind kind, struct leatc_stream *stream, bool async);
-int cudart_copy_range_of_arrays(cudaArray_t dst, size_t dst_x, size_t dst_y, cudaArray_const_t src, size_t src_x,
-                                size_t src_y, size_t count, struct leatc_stream *stream);
 
 /* A symbol's memory at an offset, for a copy to or from it; its direction is LEATC_DEFAULT then. */
 int cudart_symbol(const void *symbol, size_t offset, size_t count, bool to_symbol, enum cudaMemcpyKind kind,
                   void **at);
-int cudart_copy_to_symbol(const void *symbol, const void *src, size_t count, size_t offset,
-                          enum cudaMemcpyKind kind, struct leatc_stream *stream, bool async);
-int cudart_copy_from_symbol(void *dst, const void *symbol, size_t count, size_t offset, enum cudaMemcpyKind kind,
-                            struct leatc_stream *stream, bool async);
 
 int cudart_instantiate(cudaGraphExec_t *pGraphExec, cudaGraph_t graph, cudaGraphInstantiateParams *p,
                        struct leatc_stream *upload);

@@ -17,7 +17,7 @@ int cudart_symbol(const void *symbol, size_t offset, size_t count, bool to_symbo
                : LEATC_INVALID_DIRECTION;
 }
 
-int cudart_copy_to_symbol(const void *symbol, const void *src, size_t count, size_t offset,
+static int copy_to_symbol(const void *symbol, const void *src, size_t count, size_t offset,
                           enum cudaMemcpyKind kind, struct leatc_stream *stream, bool async)
 {
     void *at = NULL;
@@ -26,7 +26,7 @@ int cudart_copy_to_symbol(const void *symbol, const void *src, size_t count, siz
     return leatc_copy(at, src, count, LEATC_DEFAULT, stream, async);
 }
 
-int cudart_copy_from_symbol(void *dst, const void *symbol, size_t count, size_t offset, enum cudaMemcpyKind kind,
+static int copy_from_symbol(void *dst, const void *symbol, size_t count, size_t offset, enum cudaMemcpyKind kind,
                             struct leatc_stream *stream, bool async)
 {
     void *at = NULL;
@@ -37,15 +37,15 @@ int cudart_copy_from_symbol(void *dst, const void *symbol, size_t count, size_t 
 
 FORWARD_SYNC(cudaMemcpyToSymbol, cudaMemcpyToSymbol_ptds,
              (const void *symbol, const void *src, size_t count, size_t offset, enum cudaMemcpyKind kind),
-             cudart_copy_to_symbol(symbol, src, count, offset, kind, on, false))
+             copy_to_symbol(symbol, src, count, offset, kind, on, false))
 FORWARD_SYNC(cudaMemcpyFromSymbol, cudaMemcpyFromSymbol_ptds,
              (void *dst, const void *symbol, size_t count, size_t offset, enum cudaMemcpyKind kind),
-             cudart_copy_from_symbol(dst, symbol, count, offset, kind, on, false))
+             copy_from_symbol(dst, symbol, count, offset, kind, on, false))
 FORWARD_STREAM(cudaMemcpyToSymbolAsync, cudaMemcpyToSymbolAsync_ptsz,
                (const void *symbol, const void *src, size_t count, size_t offset, enum cudaMemcpyKind kind,
                 cudaStream_t stream),
-               cudart_copy_to_symbol(symbol, src, count, offset, kind, on, true))
+               copy_to_symbol(symbol, src, count, offset, kind, on, true))
 FORWARD_STREAM(cudaMemcpyFromSymbolAsync, cudaMemcpyFromSymbolAsync_ptsz,
                (void *dst, const void *symbol, size_t count, size_t offset, enum cudaMemcpyKind kind,
                 cudaStream_t stream),
-               cudart_copy_from_symbol(dst, symbol, count, offset, kind, on, true))
+               copy_from_symbol(dst, symbol, count, offset, kind, on, true))
