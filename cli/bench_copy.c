@@ -22,7 +22,6 @@ struct sweep {
     struct bench *bench;
     size_t largest;  /* of this run */
     void *device[2]; /* in, out */
-    double bounds[COPY_DIRECTION_COUNT];
     char names[COPY_MEMORY_COUNT][COPY_DIRECTION_COUNT][64];
 };
 
@@ -173,12 +172,10 @@ static void sweep_direction(struct sweep *sweep, enum copy_memory memory, enum c
         }
         other = c.driver_other;
         copy_case_measure(&c, &rows, copy_memory_texts[memory].part, sweep->names[memory][direction],
-                          row_seconds(bench), sweep->bounds[direction]);
+                          row_seconds(bench), NAN);
     }
-    if (memory == COPY_PINNED && rows.count > 0) {
-        bench_set_bounds(&rows, 0, rows.count);
-        sweep->bounds[direction] = rows.rows[0].bound;
-    }
+    for (i = 0; i < rows.count; i++)
+        rows.rows[i].path = copy_direction_texts[direction];
     bench_rows_commit(bench, &rows);
 }
 
@@ -224,10 +221,10 @@ static void sweep_sizes(struct bench *bench)
 {
     static struct sweep sweep; /* the record's rows keep its names until they are committed */
     unsigned memory, direction;
+    size_t begin = json_array_size(bench->rows);
 
     sweep = (struct sweep){.bench = bench};
     for (direction = 0; direction < COPY_DIRECTION_COUNT; direction++) {
-        sweep.bounds[direction] = NAN;
         for (memory = 0; memory < COPY_MEMORY_COUNT; memory++)
             snprintf(sweep.names[memory][direction], sizeof sweep.names[memory][direction], "%s, %s",
                      copy_direction_texts[direction], copy_memory_texts[memory].label);
@@ -239,13 +236,14 @@ static void sweep_sizes(struct bench *bench)
     } else {
         bench_case_failed(bench, "copy", "device memory for the sizes", sweep.largest);
     }
+    bench_settle_bounds(bench, begin);
     leat_memory_free(sweep.device[0]);
     leat_memory_free(sweep.device[1]);
     copy_trim(bench, LEAT_KIND_DEVICE);
 }
 
-/* What a process pays once, the part gaps measures in processes of its own. Explaining a copy of pageable memory has
- * leat make what it stages through. */
+/* What a process pays once, the part gaps measures in processes of its own. Explaining a copy of pageable memory
+ * has leat make what it stages through. */
 static void get_ready(struct bench *bench)
 {
     void *device = bench_buffer(bench, BENCH_DEVICE_A);

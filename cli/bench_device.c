@@ -66,6 +66,7 @@ static void measure_case(struct device_case *c, struct bench_rows *rows, const c
     row->result = result;
     row->with_driver = bench->peer != NULL;
     row->verified = verified;
+    row->path = name;
 }
 
 /* All sizes of one pair of buffers. */
@@ -74,7 +75,6 @@ static void measure_sizes(struct bench *bench, struct bench_rows *rows, const ch
 {
     static const size_t sizes[] = {64 * KIB, MIB, 16 * MIB, 64 * MIB, 256 * MIB, GIB};
     struct device_case c = {bench, dst, src, 0};
-    unsigned begin = rows->count;
     unsigned i;
 
     for (i = 0; i < sizeof sizes / sizeof sizes[0] && sizes[i] <= bench->largest; i++) {
@@ -83,7 +83,6 @@ static void measure_sizes(struct bench *bench, struct bench_rows *rows, const ch
         c.bytes = sizes[i];
         measure_case(&c, rows, name, counted, back);
     }
-    bench_set_bounds(rows, begin, rows->count);
 }
 
 /* Opens another device of the same driver, or returns NULL when there is none. */
@@ -123,6 +122,7 @@ static void measure_other(struct bench *bench, struct bench_rows *rows, void *sr
 void bench_device_group(struct bench *bench)
 {
     struct bench_rows rows = {.count = 0};
+    size_t begin = json_array_size(bench->rows);
     void *src = bench_buffer(bench, BENCH_DEVICE_A);
     void *dst = src ? bench_buffer(bench, BENCH_DEVICE_B) : NULL;
 
@@ -133,4 +133,5 @@ void bench_device_group(struct bench *bench)
     measure_sizes(bench, &rows, "on one device, read + write", dst, src, 2, dst);
     measure_other(bench, &rows, src, dst);
     bench_rows_commit(bench, &rows);
+    bench_settle_bounds(bench, begin);
 }

@@ -18,7 +18,7 @@ const struct layout_peer layout_peers[LAYOUT_PEER_COUNT] = {
 
 /* The cases of one suite and one size of elements: sums of logarithms. */
 struct mean {
-    unsigned count;
+    unsigned count, bound_count; /* bound_count: those that have a bound */
     double rate, copy, share, of_bound;
     double lowest;
     bool verified;
@@ -52,7 +52,7 @@ static bool use_lab(struct group *group, leat_kind from, leat_kind to)
 
 static void add_to_mean(struct mean *mean, const struct layout_result *result)
 {
-    double rate = layout_rate(result), copy = layout_copy_rate(result);
+    double rate = layout_rate(result), copy = layout_copy_rate(result), bound = layout_bound_rate(result);
 
     if (!mean->count++) {
         mean->lowest = INFINITY;
@@ -61,7 +61,10 @@ static void add_to_mean(struct mean *mean, const struct layout_result *result)
     mean->rate += log(rate);
     mean->copy += log(copy);
     mean->share += log(rate / copy);
-    mean->of_bound += log(rate / layout_bound_rate(result));
+    if (isfinite(bound)) {
+        mean->of_bound += log(rate / bound);
+        mean->bound_count++;
+    }
     mean->lowest = fmin(mean->lowest, rate / copy);
     mean->verified = mean->verified && result->verified;
 }
@@ -128,16 +131,16 @@ static void add_mean_row(struct bench *bench, enum layout_suite suite, unsigned 
                          const struct mean *mean)
 {
     double rate = exp(mean->rate / mean->count), copy = exp(mean->copy / mean->count);
-    double share = exp(mean->share / mean->count), of_bound = exp(mean->of_bound / mean->count);
+    double share = exp(mean->share / mean->count), of_bound = mean->bound_count ? exp(mean->of_bound / mean->bound_count) : NAN;
     char name[64];
 
     snprintf(name, sizeof name, "mean of %s, %u B", layout_suite_words[suite], element_bytes);
     if (json_array_append_new(bench->rows,
-                              json_pack("{s:s, s:s, s:s, s:I, s:f, s:s, s:b, s:f, s:f, s:f, s:f, s:i}", "group",
+                              json_pack("{s:s, s:s, s:s, s:I, s:f, s:s, s:b, s:f, s:f, s:f, s:o, s:i}", "group",
                                         "layout", "part", "geometric means of the suites", "case", name, "bytes",
                                         (json_int_t)0, "value", rate, "unit", "GB/s", "verified", mean->verified,
                                         "copy_gb_s", copy, "share_of_copy", share, "lowest_share", mean->lowest,
-                                        "ratio_to_bound", of_bound, "cases", (int)mean->count)) != 0)
+                                        "ratio_to_bound", bench_figure_json(of_bound), "cases", (int)mean->count)) != 0)
         bench->failed = true;
 }
 

@@ -173,26 +173,6 @@ void bench_row_extra(struct bench_row *row, const char *key, double value)
     row->extras[row->extra_count++].value = value;
 }
 
-static double best_rate(const struct bench_row *row)
-{
-    double leat = bench_figure(row, row->result.leat.median);
-    double driver = row->with_driver ? bench_figure(row, row->result.driver.median) : leat;
-
-    return leat > driver ? leat : driver;
-}
-
-void bench_set_bounds(struct bench_rows *rows, unsigned begin, unsigned measured_end)
-{
-    double bound = NAN;
-    unsigned i;
-
-    for (i = begin; i < measured_end; i++)
-        if (rows->rows[i].bytes >= 64u << 20 || i + 1 == measured_end)
-            bound = fmax(bound, best_rate(&rows->rows[i])); /* fmax takes the number when the other is none */
-    for (i = begin; i < rows->count && measured_end > begin; i++)
-        rows->rows[i].bound = bound;
-}
-
 struct bench_row *bench_row_add(struct bench_rows *rows, const char *group, const char *name, uint64_t bytes,
                                 enum bench_unit unit)
 {
@@ -238,6 +218,8 @@ static json_t *row_json(const struct bench_row *row)
         return NULL;
     if (row->part)
         json_object_set_new(json, "part", json_string(row->part));
+    if (row->path)
+        json_object_set_new(json, "path", json_string(row->path));
     json_object_set_new(json, "median", bench_figure_json(value));
     json_object_set_new(json, "p0", bench_figure_json(bench_figure(row, result->leat.best)));
     json_object_set_new(json, "driver_p0",
@@ -264,4 +246,71 @@ void bench_rows_commit(struct bench *bench, const struct bench_rows *rows)
         if (json_array_append_new(bench->rows, row_json(&rows->rows[i])) != 0)
             bench->failed = true;
     }
+}
+
+/* The best figure of a row: leat's, the driver's, or the bound that it was measured with. NAN if there is none. */
+static double best_of_row(const json_t *row)
+{
+    static const char *const keys[] = {"value", "driver_value", "bound"};
+    double best = NAN;
+    unsigned i;
+
+    for (i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        const json_t *value = json_object_get(row, keys[i]);
+
+        if (json_is_number(value))
+            best = fmax(best, json_number_value(value)); /* fmax takes the number when the other is none */
+    }
+    return best;
+}
+
+static json_int_t row_bytes(const json_t *row)
+{
+    return json_integer_value(json_object_get(row, "bytes"));
+}
+
+void bench_settle_bounds(struct bench *bench, size_t begin)
+{
+    size_t count = json_array_size(bench->rows), i, j;
+    double *bounds = calloc(count - begin + 1, sizeof *bounds);
+
+    if (!bounds) {
+        bench->failed = true;
+        return;
+    }
+    /* All bounds are found before the first one is set, since a row's bound counts as a figure. */
+    for (i = begin; i < count; i++) {
+        const json_t *row = json_array_get(bench->rows, i);
+        const char *path = json_string_value(json_object_get(row, "path"));
+        json_int_t large = 0;
+
+        bounds[i - begin] = NAN;
+        for (j = begin; j < count && path; j++) {
+            const json_t *other = json_array_get(bench->rows, j);
+            const char *other_path = json_string_value(json_object_get(other, "path"));
+
+            if (other_path && !strcmp(path, other_path) && row_bytes(other) > large)
+                large = row_bytes(other);
+        }
+        if (large > (json_int_t)(64 * MIB))
+            large = (json_int_t)(64 * MIB);
+        for (j = begin; j < count && path; j++) {
+            const json_t *other = json_array_get(bench->rows, j);
+            const char *other_path = json_string_value(json_object_get(other, "path"));
+
+            if (other_path && !strcmp(path, other_path) &&
+                (row_bytes(other) >= large || row_bytes(other) == row_bytes(row)))
+                bounds[i - begin] = fmax(bounds[i - begin], best_of_row(other));
+        }
+    }
+    for (i = begin; i < count; i++) {
+        json_t *row = json_array_get(bench->rows, i);
+        double value = json_number_value(json_object_get(row, "value"));
+
+        if (!json_object_get(row, "path"))
+            continue;
+        json_object_set_new(row, "bound", bench_figure_json(bounds[i - begin]));
+        json_object_set_new(row, "ratio_to_bound", bench_figure_json(value / bounds[i - begin]));
+    }
+    free(bounds);
 }

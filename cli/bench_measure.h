@@ -68,6 +68,7 @@ struct bench_row {
     bool with_driver;
     bool verified;
     double bound;       /* in the row's unit */
+    const char *path;   /* what the bytes go over; rows of one path share bounds; NULL: bound is all there is */
     size_t chunk_bytes; /* 0: not a pipeline */
     double gain;
     struct bench_extra extras[BENCH_EXTRAS_MAX];
@@ -90,15 +91,18 @@ struct bench_rows {
     unsigned count;
 };
 
-/* Gives the rows from begin on their bound: the best rate of either side among those of them that come before
- * measured_end and move 64 MiB or more, which no cache flatters; without such rows, the rate of the last one. */
-void bench_set_bounds(struct bench_rows *rows, unsigned begin, unsigned measured_end);
-
 /* The next row, empty, or NULL when there is no room (a mistake of ours). */
 struct bench_row *bench_row_add(struct bench_rows *rows, const char *group, const char *name, uint64_t bytes,
                                 enum bench_unit unit);
 
 /* Puts the rows into the record. */
 void bench_rows_commit(struct bench *bench, const struct bench_rows *rows);
+
+/*
+ * Sets the bounds of the record's rows from begin on that have a path. A bound is the best median of either side
+ * over the same path: that of copies of 64 MiB or more (of the largest size, if all are smaller), or that of copies
+ * of the row's own size where those are faster, because caches hold their bytes. So no row exceeds its bound.
+ */
+void bench_settle_bounds(struct bench *bench, size_t begin);
 
 #endif

@@ -237,6 +237,8 @@ static void print_text(const struct bench *bench, const struct layout_options *o
     snprintf(text, sizeof text, "%s GB/s, %.1f %% of a plain copy's %s GB/s", text_figure(one, rate),
              100 * rate / copy, text_figure(two, copy));
     print_line("rate", text);
+    if (!isfinite(bound))
+        return;
     snprintf(text, sizeof text, "%.1f %% of the bound's %s GB/s", 100 * rate / bound, text_figure(one, bound));
     print_line("", text);
 }

@@ -436,7 +436,9 @@ double layout_bound_rate(const struct layout_result *result)
 {
     double sectors = (double)(result->info.read_sectors + result->info.written_sectors);
 
-    return layout_copy_rate(result) * 2 * (double)result->info.payload_bytes / (32 * sectors);
+    double bound = layout_copy_rate(result) * 2 * (double)result->info.payload_bytes / (32 * sectors);
+
+    return layout_rate(result) > bound ? NAN : bound;
 }
 
 static bool set_text(json_t *row, const char *key, const char *text)

@@ -60,7 +60,9 @@ void layout_lab_close(struct layout_lab *lab);
 bool layout_lab_run(struct layout_lab *lab, struct layout_case *made, const struct layout_effort *effort,
                     struct layout_result *result);
 
-/* GB/s that the case reached, that plain copies of its bytes reach, and that its bound allows. */
+/* GB/s that the case reached, that plain copies of its bytes reach, and that its bound allows. The bound is NAN if the
+ * case was faster: the copy's rate bounds nothing then, because caches held the bytes of the one or reading is faster
+ * than writing. */
 double layout_rate(const struct layout_result *result);
 double layout_copy_rate(const struct layout_result *result);
 double layout_bound_rate(const struct layout_result *result);
