@@ -4,6 +4,7 @@
 #include "bench.h"
 #include "bench_copy.h"
 #include "bench_layout.h"
+#include "bench_measure.h"
 #include "bench_memory.h"
 #include "bench_pool.h"
 #include "bench_report.h"
@@ -36,8 +37,9 @@ const char cli_bench_help[] =
     "  --output FILE   also writes the record to FILE\n"
     "  --picture FILE  also draws as SVG the rates of the group copy over the size, or, without that group, the\n"
     "                  shares of the group layout or the ways of the group memory\n"
-    "  --from FILE     prints the tables of a stored record and measures nothing\n"
+    "  --from FILE     prints the tables of a stored record and measures nothing; -: standard input\n"
     "  --headline      one table of the few rows that sum the record up\n"
+    "  --summary FILE  one screen of at most ten rows; all tables are appended to FILE\n"
     "  --markdown      tables as Markdown\n"
     "  --help          this text\n\n"
     "Of the group copy:\n"
@@ -319,6 +321,9 @@ static int apply_option(int option, struct bench_options *options, int argc, cha
     case 'e':
         options->headline = true;
         return PARSE_GO_ON;
+    case 'u':
+        options->summary = optarg;
+        return PARSE_GO_ON;
     case 'm':
         options->markdown = true;
         return PARSE_GO_ON;
@@ -344,6 +349,12 @@ static int check_options(const struct bench_options *options)
                     options->copy_memories || options->copy_parts || options->pool_parts || options->live_bytes ||
                     options->layout_suites || options->ladder;
 
+    if (options->summary && (options->from || options->json || options->markdown || options->headline)) {
+        cli_complain(
+            "bench: --summary is a form of its own, so --from, --json, --headline and --markdown do not go "
+            "with it");
+        return CLI_USAGE;
+    }
     if (options->from &&
         (options->quick || options->device || options->repeat || options->json || options->output || narrowed)) {
         cli_complain(
@@ -376,6 +387,7 @@ static int parse(int argc, char **argv, struct bench_options *options)
                                           {"output", required_argument, NULL, 'o'},
                                           {"from", required_argument, NULL, 'f'},
                                           {"headline", no_argument, NULL, 'e'},
+                                          {"summary", required_argument, NULL, 'u'},
                                           {"markdown", no_argument, NULL, 'm'},
                                           {"picture", required_argument, NULL, 'p'},
                                           {"full", no_argument, NULL, 'F'},
@@ -436,6 +448,19 @@ static json_t *driver_json(const struct bench *bench)
     return json_null();
 }
 
+/* The facts of the host, and how busy it was before the run. */
+static json_t *host_json(const struct bench *bench)
+{
+    struct host_facts facts;
+    json_t *json;
+
+    host_facts_read(&facts);
+    json = host_facts_json(&facts);
+    if (json)
+        json_object_set_new(json, "busy_before", bench_figure_json(bench->busy_before));
+    return json;
+}
+
 /* The words of the command. Of paths only the last part: where a record was written to says nothing about it. */
 static json_t *command_json(int argc, char **argv)
 {
@@ -454,16 +479,14 @@ static json_t *command_json(int argc, char **argv)
 /* The record without rows yet; rows and notes are those of the run. NULL when memory is short. */
 static json_t *make_record(struct bench *bench, int argc, char **argv)
 {
-    struct host_facts facts;
     time_t now = time(NULL);
     struct tm utc;
     char date[32] = "";
 
     if (gmtime_r(&now, &utc))
         strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", &utc);
-    host_facts_read(&facts);
     return json_pack("{s:s, s:s, s:o, s:o, s:o, s:o, s:b, s:O, s:O}", "version", leat_version(), "date", date,
-                     "host", host_facts_json(&facts), "device", info_device_json(&bench->info), "driver",
+                     "host", host_json(bench), "device", info_device_json(&bench->info), "driver",
                      driver_json(bench), "command", command_json(argc, argv), "quick", bench->options->quick,
                      "rows", bench->rows, "notes", bench->notes);
 }
@@ -492,14 +515,16 @@ static bool run_groups(struct bench *bench, const json_t *record)
     bool fine = true;
     unsigned i;
 
+    bench->group_total = (unsigned)__builtin_popcount(options->groups);
     if (!options->json)
         report_print_head(record, style_of(options));
     for (i = 0; i < BENCH_GROUP_COUNT && fine; i++) {
         if (!(options->groups & 1u << i))
             continue;
-        fflush(stdout);
+        fflush(table_file());
         bench_groups[i].run(bench);
         bench_progress(bench, NULL, NULL, 0);
+        bench->group_done++;
         if (tables)
             fine = report_print_group(record, bench_groups[i].name, style_of(options));
     }
@@ -544,27 +569,53 @@ static int measure(const struct bench_options *options, int argc, char **argv)
 {
     struct bench bench;
     json_t *record = NULL;
+    FILE *tables = NULL;
     bool fine = false;
+    double begin = bench_now(), busy;
 
     if ((options->output && !output_is_writable(options->output)) ||
         (options->picture && !output_is_writable(options->picture)))
         return CLI_FAILED;
+    if (options->summary) {
+        tables = fopen(options->summary, "ae");
+        if (!tables) {
+            cli_complain("bench: %s cannot be written: %s", options->summary, strerror(errno));
+            return CLI_FAILED;
+        }
+        table_set_file(tables);
+    }
+    busy = host_busy_share();
     if (options->groups == 1u << BENCH_GROUP_POOL && options->pool_parts == 1u << POOL_PACKING)
         bench_pool_packing_prepare(options);
     if (!bench_open(&bench, options)) {
         cli_complain("bench: %s", bench.error);
         goto close;
     }
+    bench.busy_before = busy;
+    if (busy > REPORT_BUSY_SHARE)
+        bench_note(&bench,
+                   "the machine was busy before the run (%.0f %% of its processors' time), so figures may be too "
+                   "low",
+                   busy * 100);
     record = make_record(&bench, argc, argv);
     if (!record) {
         cli_complain("bench: out of memory");
         goto close;
     }
     fine = run_groups(&bench, record);
+    if (tables) {
+        fine = fclose(tables) == 0 && fine;
+        tables = NULL;
+        table_set_file(NULL);
+        fine = report_print_summary(record, options->summary, bench_now() - begin) && fine;
+    }
     fine = write_record(options, record) && fine;
     fine = (!options->picture || draw(options, record)) && fine;
 
 close:
+    if (tables)
+        fclose(tables);
+    table_set_file(NULL);
     json_decref(record);
     bench_close(&bench);
     if (fine && bench.failed)

@@ -39,6 +39,7 @@ struct bench_options {
     bool markdown;
     bool headline;
     bool list;
+    const char *summary; /* the file for the tables; standard output gets one screen. NULL: no summary */
     const char *device;
     const char *output;
     const char *from;
@@ -92,7 +93,9 @@ struct bench {
 
     json_t *rows;
     json_t *notes;
-    unsigned row_count; /* measured so far, for the progress line */
+    unsigned row_count;               /* measured so far, for the progress line */
+    unsigned group_done, group_total; /* of the groups that are wanted, for the same line */
+    double busy_before; /* the share of the processors' time that others used before the run; NAN: unknown */
     bool failed;        /* something did not run to its end, or was not verified */
     bool progress;      /* standard error is a terminal */
 

@@ -176,13 +176,20 @@ static bool is_time(const json_t *row)
     return strcmp(record_text(row, "unit"), "GB/s") != 0;
 }
 
+/* Returns true if the row's figure is above its bound, which then is a wrong one. 0.05 % are lost to rounding. */
+static bool exceeds_bound(const json_t *row)
+{
+    return !is_time(row) && record_number(row, "ratio_to_bound") > 1.0005;
+}
+
 /* Does the row have something to say in this column? */
 static bool has_cell(const json_t *row, const struct report_column *column)
 {
     const json_t *value = json_object_get(row, column->key);
 
     if (!value || json_is_null(value) || (column->rates_only && is_time(row)) ||
-        (column->us_only && strcmp(record_text(row, "unit"), "us") != 0))
+        (column->us_only && strcmp(record_text(row, "unit"), "us") != 0) ||
+        (column->rates_only && exceeds_bound(row)))
         return false;
     return column->cell != CELL_BYTES || json_integer_value(value) > 0;
 }
@@ -259,6 +266,7 @@ static bool print_rows(const json_t *rows, const struct report_column *columns, 
         headings[count].name = names[count];
         headings[count].right = columns[i].cell != CELL_TEXT;
         headings[count].wrap = 0;
+        headings[count].key = !strcmp(columns[i].key, "case") || !strcmp(columns[i].key, "bytes");
         count++;
     }
     table = table_create(headings, count);
@@ -309,10 +317,10 @@ static bool print_gaps(const json_t *rows, const char *group, const char *part, 
 
     snprintf(title, sizeof title, "%s: %s: driver / leat, medians in us", group, part);
     fine = report_print_gaps(rows, title, "median", "driver_value", style);
-    putchar('\n');
+    fputc('\n', table_file());
     snprintf(title, sizeof title, "%s: %s: driver / leat, p99 in us", group, part);
     fine = report_print_gaps(rows, title, "p99", "driver_p99", style) && fine;
-    putchar('\n');
+    fputc('\n', table_file());
     return fine;
 }
 
@@ -331,7 +339,7 @@ static bool print_part(const json_t *rows, const char *group, const char *text, 
         fine = print_gaps(chosen, group, part, style);
     } else if (fine && json_array_size(chosen) > 0) {
         fine = print_rows(chosen, group_columns, sizeof group_columns / sizeof group_columns[0], title, style);
-        putchar('\n');
+        fputc('\n', table_file());
     }
     json_decref(chosen);
     return fine;
@@ -406,32 +414,115 @@ bool report_print_headline(const json_t *record, enum table_style style)
     if (fine && json_array_size(chosen) > 0) {
         fine = print_rows(chosen, headline_columns, sizeof headline_columns / sizeof headline_columns[0], NULL,
                           style);
-        putchar('\n');
+        fputc('\n', table_file());
     }
     json_decref(chosen);
     return fine;
 }
 
-void report_print_head(const json_t *record, enum table_style style)
+/* The lines on the device and the host. */
+static void print_machine(const json_t *record, enum table_style style)
 {
     const json_t *device = json_object_get(record, "device");
     const json_t *driver = json_object_get(record, "driver");
     const json_t *host = json_object_get(record, "host");
-    const char *peer = record_text(driver, "compared_with");
     const char *library = strrchr(record_text(driver, "library"), '/');
     const char *end = style == TABLE_MARKDOWN ? "  \n" : "\n"; /* two blanks keep the line break */
     char memory[TEXT_MAX];
 
     text_bytes(memory, (uint64_t)json_integer_value(json_object_get(host, "memory_bytes")));
     /* The library's name has the driver's exact version. */
-    printf("Device: %s, %s, driver %s %s%s%s%s%s", record_text(device, "name"), record_text(device, "model"),
-           record_text(driver, "name"), record_text(driver, "version"), library ? " (" : "",
-           library ? library + 1 : "", library ? ")" : "", end);
-    printf("Host: %s, %d logical processors, %s, %s%s", record_text(host, "cpu"),
-           (int)json_integer_value(json_object_get(host, "cores")), memory, record_text(host, "kernel"), end);
-    printf("Run: leat %s, %s, %s%s", record_text(record, "version"), record_text(record, "date"),
-           record_text(record, "command"), end);
-    printf("Figures: medians; GB/s is 10^9 bytes a second%s%s\n\n", peer[0] ? "; driver: " : "", peer);
+    fprintf(table_file(), "Device: %s, %s, driver %s %s%s%s%s%s", record_text(device, "name"),
+            record_text(device, "model"), record_text(driver, "name"), record_text(driver, "version"),
+            library ? " (" : "", library ? library + 1 : "", library ? ")" : "", end);
+    fprintf(table_file(), "Host: %s, %d logical processors, %s, %s%s", record_text(host, "cpu"),
+            (int)json_integer_value(json_object_get(host, "cores")), memory, record_text(host, "kernel"), end);
+}
+
+/* The rows of the one screen; bytes 0 stands for the largest size that was measured. */
+static const struct summary_row {
+    const char *text;
+    struct headline_row row;
+} summary_rows[] = {
+    {"host to device, pinned", {"copy", "host to device, pinned", 0}},
+    {"device to host, pinned", {"copy", "device to host, pinned", 0}},
+    {"host to device, pageable", {"copy", "host to device, pageable", 0}},
+    {"device to host, pageable", {"copy", "device to host, pageable", 0}},
+    {"both directions, pageable", {"copy", "both directions, pageable", 0}},
+    {"4096 small copies in, each", {"copy", "4096 copies in, pinned", 0}},
+    {"within the device", {"device", "on one device, read + write", 0}},
+    {"allocate and free, pool", {"pool", "pair", 1 << 20}},
+    {"kernel launch, the call", {"latency", "kernel launch, the call", 0}},
+    {"copy in, compute, copy out", {"overlap", "overlapped, 3 streams", 0}},
+};
+
+static bool add_summary_row(struct table *table, const json_t *row, const char *text)
+{
+    static const struct report_column size = {"", "bytes", CELL_BYTES, false, false};
+    static const struct report_column leat = {"", "value", CELL_FIGURE_UNIT, false, false};
+    static const struct report_column driver = {"", "driver_value", CELL_FIGURE_UNIT, false, false};
+    static const struct report_column bound = {"", "ratio_to_bound", CELL_PERCENT, true, false};
+    char texts[4][CELL_MAX], times[CELL_MAX] = "";
+    double ratio = record_number(row, "ratio_to_driver");
+    const char *cells[] = {text, texts[0], texts[1], texts[2], times, texts[3]};
+
+    make_cell(row, &size, texts[0]);
+    make_cell(row, &leat, texts[1]);
+    make_cell(row, &driver, texts[2]);
+    make_cell(row, &bound, texts[3]);
+    if (isfinite(ratio) && ratio > 0)
+        snprintf(times, sizeof times, "%.2fx", is_time(row) ? 1 / ratio : ratio);
+    return table_add(table, cells);
+}
+
+bool report_print_summary(const json_t *record, const char *path, double seconds)
+{
+    static const struct table_column columns[] = {{"CASE", false, 0, false},   {"SIZE", true, 0, false},
+                                                  {"LEAT", true, 0, false},    {"DRIVER", true, 0, false},
+                                                  {"SPEEDUP", true, 0, false}, {"OF BOUND", true, 0, false}};
+    const json_t *rows = json_object_get(record, "rows");
+    size_t count = json_array_size(rows), wrong = 0, index, shown = 0;
+    size_t notes = json_array_size(json_object_get(record, "notes"));
+    struct table *table = table_create(columns, sizeof columns / sizeof columns[0]);
+    const json_t *row;
+    bool fine = table != NULL;
+    unsigned i;
+
+    for (i = 0; fine && i < sizeof summary_rows / sizeof summary_rows[0]; i++) {
+        row = find_headline(rows, &summary_rows[i].row);
+        if (row) {
+            fine = add_summary_row(table, row, summary_rows[i].text);
+            shown++;
+        }
+    }
+    json_array_foreach(rows, index, row) wrong += !json_is_true(json_object_get(row, "verified"));
+    print_machine(record, TABLE_PLAIN);
+    fputc('\n', table_file());
+    if (fine && shown > 0)
+        fine = table_print(table, NULL, TABLE_PLAIN) && fputc('\n', table_file()) != EOF;
+    table_destroy(table);
+    if (record_number(json_object_get(record, "host"), "busy_before") > REPORT_BUSY_SHARE)
+        fprintf(table_file(), "The machine was busy before the run: figures may be too low.\n");
+    fprintf(table_file(), "All tables%s: %s\n", notes ? " and notes" : "", path);
+    if (wrong)
+        fprintf(table_file(), "main job: %zu rows, %zu NOT verified, in %.0f s\n", count, wrong, seconds);
+    else
+        fprintf(table_file(), "main job: %zu rows, all verified, in %.0f s\n", count, seconds);
+    return fine;
+}
+
+void report_print_head(const json_t *record, enum table_style style)
+{
+    const char *peer = record_text(json_object_get(record, "driver"), "compared_with");
+
+    print_machine(record, style);
+    fprintf(table_file(), "Run: leat %s, %s, %s%s", record_text(record, "version"), record_text(record, "date"),
+            record_text(record, "command"), style == TABLE_MARKDOWN ? "  \n" : "\n");
+    fprintf(table_file(), "Figures: medians; GB/s is 10^9 bytes a second%s%s\n\n",
+            !peer[0]                  ? ""
+            : style == TABLE_MARKDOWN ? "; driver: "
+                                      : "\nDriver: ",
+            peer);
 }
 
 void report_print_notes(const json_t *record, enum table_style style)
@@ -441,13 +532,13 @@ void report_print_notes(const json_t *record, enum table_style style)
     size_t index;
 
     json_array_foreach(notes, index, note)
-        printf("%s%s.\n", style == TABLE_MARKDOWN ? "- " : "Note: ", json_string_value(note));
+        fprintf(table_file(), "%s%s.\n", style == TABLE_MARKDOWN ? "- " : "Note: ", json_string_value(note));
 }
 
 json_t *report_load(const char *path)
 {
     json_error_t error;
-    json_t *record = json_load_file(path, 0, &error);
+    json_t *record = strcmp(path, "-") != 0 ? json_load_file(path, 0, &error) : json_loadf(stdin, 0, &error);
     size_t index;
     const json_t *row;
 

@@ -9,6 +9,9 @@
 #include <jansson.h>
 #include <stdbool.h>
 
+/* From this share of the processors' time on, spent by others before a run, the machine counts as busy. */
+#define REPORT_BUSY_SHARE 0.2
+
 /* What an object of the record has by that name; "" and NAN where it has none. */
 const char *record_text(const json_t *object, const char *key);
 double record_number(const json_t *object, const char *key);
@@ -27,6 +30,13 @@ bool report_print_gaps(const json_t *rows, const char *title, const char *leat_k
 
 /* One table of the few rows that sum the record up. False when memory is short. */
 bool report_print_headline(const json_t *record, enum table_style style);
+
+/*
+ * One screen of 80 columns: the device, the host, at most ten rows of the record, its notes as a number, and last
+ * "main job: N rows, all verified, in T s", or how many rows were not. path: the file that has all tables. False when
+ * memory is short.
+ */
+bool report_print_summary(const json_t *record, const char *path, double seconds);
 
 /* The record's notes, if any. */
 void report_print_notes(const json_t *record, enum table_style style);

@@ -82,8 +82,8 @@ void bench_progress(struct bench *bench, const char *group, const char *name, ui
     if (!bench->progress)
         return;
     if (group)
-        fprintf(stderr, "\r\033[K%u  %s: %s%s%s", ++bench->row_count, group, name, bytes ? ", " : "",
-                bytes ? text_bytes(size, bytes) : "");
+        fprintf(stderr, "\r\033[Kgroup %u/%u, row %u  %s: %s%s%s", bench->group_done + 1, bench->group_total,
+                ++bench->row_count, group, name, bytes ? ", " : "", bytes ? text_bytes(size, bytes) : "");
     else
         fputs("\r\033[K", stderr);
     fflush(stderr);

@@ -4,7 +4,9 @@
 #include "host_facts.h"
 #include "text_json.h"
 
+#include <math.h>
 #include <sched.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,6 +52,35 @@ void host_facts_read(struct host_facts *facts)
         facts->memory_bytes = (uint64_t)system.totalram * system.mem_unit;
     if (uname(&names) == 0)
         snprintf(facts->kernel, sizeof facts->kernel, "%.60s %.60s", names.sysname, names.release);
+}
+
+/* The processors' time since the system started, in ticks: all of it, and what nobody used. */
+static bool read_ticks(unsigned long long *all, unsigned long long *idle)
+{
+    unsigned long long ticks[8] = {0};
+    FILE *file = fopen("/proc/stat", "re");
+    bool known = file && fscanf(file, "cpu %llu %llu %llu %llu %llu %llu %llu %llu", &ticks[0], &ticks[1],
+                                &ticks[2], &ticks[3], &ticks[4], &ticks[5], &ticks[6], &ticks[7]) >= 4;
+
+    if (file)
+        fclose(file);
+    *all = 0;
+    for (unsigned i = 0; i < 8; i++)
+        *all += ticks[i];
+    *idle = ticks[3] + ticks[4]; /* idle, and waiting for a disk */
+    return known;
+}
+
+double host_busy_share(void)
+{
+    unsigned long long all[2], idle[2];
+
+    if (!read_ticks(&all[0], &idle[0]))
+        return NAN;
+    usleep(250000);
+    if (!read_ticks(&all[1], &idle[1]) || all[1] <= all[0] || idle[1] < idle[0])
+        return NAN;
+    return 1 - (double)(idle[1] - idle[0]) / (double)(all[1] - all[0]);
 }
 
 void host_enlarge_cpu_device(uint64_t wanted_bytes)

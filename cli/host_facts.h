@@ -16,6 +16,10 @@ struct host_facts {
 
 void host_facts_read(struct host_facts *facts);
 
+/* Looks at the processors for a quarter of a second. Returns the share of their time that somebody used, 0 to 1, or NAN
+ * if the system does not tell. Unlike the load average it is not raised by what has ended. */
+double host_busy_share(void);
+
 /* Makes the CPU device at least so large, for what allocates and touches nothing; unless LEAT_CPU_MEMORY says how
  * large it is. Comes before the first call of leat, which reads the variable once. */
 void host_enlarge_cpu_device(uint64_t wanted_bytes);

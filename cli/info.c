@@ -106,9 +106,10 @@ static int walk_devices(struct table *table, bool (*add)(struct table *, const l
 
 static bool print_devices(void)
 {
-    static const struct table_column columns[] = {{"DEVICE", false, 0}, {"MODEL", false, 0}, {"ARCH", false, 0},
-                                                  {"MEMORY", true, 0},  {"UNITS", true, 0},  {"LINK", false, 0},
-                                                  {"NUMA", true, 0},    {"STRICT", false, 0}};
+    static const struct table_column columns[] = {{"DEVICE", false, 0, false}, {"MODEL", false, 0, false},
+                                                  {"ARCH", false, 0, false},   {"MEMORY", true, 0, false},
+                                                  {"UNITS", true, 0, false},   {"LINK", false, 0, false},
+                                                  {"NUMA", true, 0, false},    {"STRICT", false, 0, false}};
     struct table *table = table_create(columns, sizeof columns / sizeof columns[0]);
     bool fine = false;
     int count;
@@ -129,9 +130,9 @@ static bool print_devices(void)
 static bool print_abilities(void)
 {
     static const struct table_column columns[] = {
-        {"DEVICE", false, 0},       {"PINNED", false, 0},      {"MANAGED", false, 0},
-        {"VIRTUAL", false, 0},      {"COPY ENGINES", true, 0}, {"PEERS", true, 0},
-        {"BLOCK THREADS", true, 0}, {"BLOCK SHARED", true, 0}, {"PCI ADDRESS", false, 0}};
+        {"DEVICE", false, 0, false},       {"PINNED", false, 0, false},      {"MANAGED", false, 0, false},
+        {"VIRTUAL", false, 0, false},      {"COPY ENGINES", true, 0, false}, {"PEERS", true, 0, false},
+        {"BLOCK THREADS", true, 0, false}, {"BLOCK SHARED", true, 0, false}, {"PCI ADDRESS", false, 0, false}};
     struct table *table = table_create(columns, sizeof columns / sizeof columns[0]);
     bool fine = false;
     int count;
@@ -149,11 +150,11 @@ static bool print_abilities(void)
 
 static bool print_drivers(void)
 {
-    static const struct table_column columns[] = {{"DRIVER", false, 0},
-                                                  {"STATE", false, 0},
-                                                  {"DEVICES", true, 0},
-                                                  {"VERSION", false, 0},
-                                                  {"LOADED FROM, OR WHY NOT", false, TABLE_WRAP_REST}};
+    static const struct table_column columns[] = {{"DRIVER", false, 0, false},
+                                                  {"STATE", false, 0, false},
+                                                  {"DEVICES", true, 0, false},
+                                                  {"VERSION", false, 0, false},
+                                                  {"LOADED FROM, OR WHY NOT", false, TABLE_WRAP_REST, false}};
     struct table *table = table_create(columns, sizeof columns / sizeof columns[0]);
     leat_driver_info info;
     bool fine = table != NULL;
@@ -179,10 +180,10 @@ static bool print_drivers(void)
 
 static bool print_options(void)
 {
-    static const struct table_column columns[] = {{"VARIABLE", false, 0},
-                                                  {"VALUE", false, 0},
-                                                  {"DEFAULT", false, 22},
-                                                  {"WHAT IT DOES", false, TABLE_WRAP_REST}};
+    static const struct table_column columns[] = {{"VARIABLE", false, 0, false},
+                                                  {"VALUE", false, 0, false},
+                                                  {"DEFAULT", false, 22, false},
+                                                  {"WHAT IT DOES", false, TABLE_WRAP_REST, false}};
     struct table *table = table_create(columns, sizeof columns / sizeof columns[0]);
     leat_option_info info;
     bool fine = table != NULL;

@@ -266,14 +266,14 @@ bool replay_print_tables(const struct replay_target *target, const struct replay
                          const struct trace *trace, const struct replay_result *result)
 {
     const struct replay_figures *columns[ROUND_COLUMNS_MAX];
-    struct table_column table_columns[1 + ROUND_COLUMNS_MAX] = {{"FIGURE", false, 0}};
+    struct table_column table_columns[1 + ROUND_COLUMNS_MAX] = {{"FIGURE", false, 0, false}};
     char headings[ROUND_COLUMNS_MAX][CELL_MAX];
     unsigned count = choose_columns(result, columns, headings), i;
     struct table *table;
     bool fine;
 
     for (i = 0; i < count; i++)
-        table_columns[1 + i] = (struct table_column){headings[i], true, 0};
+        table_columns[1 + i] = (struct table_column){headings[i], true, 0, false};
     table = table_create(table_columns, 1 + count);
     if (!table)
         return false;

@@ -1,5 +1,5 @@
 /*
- * table.c - tables for people: drawn by libsmartcols on a terminal or into a pipe, or written as Markdown.
+ * table.c - tables for people: drawn by libsmartcols to fit the terminal, or written as Markdown.
  */
 #include "table.h"
 
@@ -10,13 +10,46 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-enum { COLUMNS_MAX = 24, REST_MIN = 24 };
+enum { COLUMNS_MAX = 24, REST_MIN = 24, WIDTH_DEFAULT = 80, WIDTH_MIN = 40 };
+
+/* What smartcols takes a line to hold. Tables are made to fit before it sees them, so that it cuts nothing. */
+static const size_t width_max = 100000;
+
+/* NULL: standard output. */
+static FILE *table_output;
 
 struct table {
     struct libscols_table *scols;
     size_t column_count;
     int wrap[COLUMNS_MAX];
+    bool key[COLUMNS_MAX];
 };
+
+void table_set_file(FILE *file)
+{
+    table_output = file;
+}
+
+FILE *table_file(void)
+{
+    return table_output ? table_output : stdout;
+}
+
+size_t table_width(void)
+{
+    const char *columns = getenv("COLUMNS");
+    char *end;
+    unsigned long width = columns && *columns >= '0' && *columns <= '9' ? strtoul(columns, &end, 10) : 0;
+    struct winsize size;
+
+    if (table_output || (width > width_max && !*end))
+        return width_max;
+    if (width >= WIDTH_MIN && !*end)
+        return width;
+    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col >= WIDTH_MIN)
+        return size.ws_col;
+    return WIDTH_DEFAULT;
+}
 
 /* smartcols breaks a line anywhere, so lines are broken here, between words, and it is told to break at newlines
  * only. */
@@ -40,17 +73,18 @@ struct table *table_create(const struct table_column *columns, size_t count)
     if (!table)
         return NULL;
     table->column_count = count;
-    for (i = 0; i < count; i++)
+    for (i = 0; i < count; i++) {
         table->wrap[i] = columns[i].wrap;
+        table->key[i] = i == 0 || columns[i].key;
+    }
     table->scols = scols_new_table();
     if (!table->scols)
         goto free_table;
     for (i = 0; i < count; i++)
         if (!add_column(table, &columns[i]))
             goto unref;
-    /* Into a pipe nothing is cut or wrapped, whatever the width of the terminal behind it. */
-    if (!isatty(STDOUT_FILENO))
-        scols_table_set_termforce(table->scols, SCOLS_TERMFORCE_NEVER);
+    scols_table_set_termforce(table->scols, SCOLS_TERMFORCE_ALWAYS);
+    scols_table_set_termwidth(table->scols, width_max);
     return table;
 
 unref:
@@ -91,9 +125,9 @@ static void print_markdown_line(const struct table *table, struct libscols_line 
         struct libscols_cell *cell = line ? scols_line_get_cell(line, i) : scols_column_get_header(column);
         const char *text = scols_cell_get_data(cell);
 
-        printf("| %s ", text ? text : "");
+        fprintf(table_file(), "| %s ", text ? text : "");
     }
-    puts("|");
+    fputs("|\n", table_file());
 }
 
 static void print_markdown(struct table *table)
@@ -105,18 +139,11 @@ static void print_markdown(struct table *table)
     for (i = 0; i < table->column_count; i++) {
         struct libscols_column *column = scols_table_get_column(table->scols, i);
 
-        fputs(scols_column_is_right(column) ? "|---:" : "|---", stdout);
+        fputs(scols_column_is_right(column) ? "|---:" : "|---", table_file());
     }
-    puts("|");
+    fputs("|\n", table_file());
     for (i = 0; i < count; i++)
         print_markdown_line(table, scols_table_get_line(table->scols, i));
-}
-
-static size_t terminal_width(void)
-{
-    struct winsize size;
-
-    return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
 }
 
 /* Puts newlines between words so that lines have at most width characters; longer words stay whole. */
@@ -135,19 +162,35 @@ static void break_lines(char *text, size_t width)
     }
 }
 
-/* The number of characters in the longest cell of a column, its header included. */
+/* The length of the longest line of a text. */
+static size_t longest_line(const char *text)
+{
+    size_t longest = 0;
+
+    while (text && *text) {
+        size_t length = strcspn(text, "\n");
+
+        if (length > longest)
+            longest = length;
+        text += length + (text[length] == '\n');
+    }
+    return longest;
+}
+
+/* The number of characters in the longest line of a column, its header included. */
 static size_t column_width(struct table *table, size_t column)
 {
     size_t count = scols_table_get_nlines(table->scols);
     size_t width =
-        strlen(scols_cell_get_data(scols_column_get_header(scols_table_get_column(table->scols, column))));
+        longest_line(scols_cell_get_data(scols_column_get_header(scols_table_get_column(table->scols, column))));
     size_t i;
 
     for (i = 0; i < count; i++) {
-        const char *text = scols_cell_get_data(scols_line_get_cell(scols_table_get_line(table->scols, i), column));
+        size_t length =
+            longest_line(scols_cell_get_data(scols_line_get_cell(scols_table_get_line(table->scols, i), column)));
 
-        if (text && strlen(text) > width)
-            width = strlen(text);
+        if (length > width)
+            width = length;
     }
     return width;
 }
@@ -174,10 +217,10 @@ static bool wrap_column(struct table *table, size_t column, size_t width)
     return true;
 }
 
-/* Breaks long cells so that the table fits the terminal, if it can. */
+/* Breaks long cells so that the table fits the line, if it can. */
 static bool wrap_cells(struct table *table)
 {
-    size_t used = 0, width, room = terminal_width();
+    size_t used = 0, width, room = table_width();
     size_t rest = table->column_count;
     size_t i;
 
@@ -199,18 +242,66 @@ static bool wrap_cells(struct table *table)
     return wrap_column(table, rest, room > used + REST_MIN ? room - used - 1 : REST_MIN);
 }
 
+static void show_column(struct table *table, size_t i, bool show)
+{
+    struct libscols_column *column = scols_table_get_column(table->scols, i);
+    int flags = scols_column_get_flags(column);
+
+    scols_column_set_flags(column, show ? flags & ~SCOLS_FL_HIDDEN : flags | SCOLS_FL_HIDDEN);
+}
+
+/* Shows the key columns, and from column first on as many others as the line has room for, but one at least.
+ * Returns the first column that found no room. */
+static size_t show_part(struct table *table, const size_t *widths, size_t first)
+{
+    size_t used = 0, i;
+    bool any = false, full = false;
+    size_t next = table->column_count;
+
+    for (i = 0; i < table->column_count; i++)
+        if (table->key[i])
+            used += widths[i] + 1;
+    for (i = 0; i < table->column_count; i++) {
+        bool show = table->key[i];
+
+        if (!table->key[i] && i >= first && !full) {
+            show = !any || used + widths[i] <= table_width();
+            if (show)
+                used += widths[i] + 1;
+            else
+                next = i;
+            full = !show;
+            any = true;
+        }
+        show_column(table, i, show);
+    }
+    return next;
+}
+
 bool table_print(struct table *table, const char *title, enum table_style style)
 {
+    size_t widths[COLUMNS_MAX], next = 0, i;
+
     if (style == TABLE_MARKDOWN) {
         if (title)
-            printf("### %s\n\n", title);
+            fprintf(table_file(), "### %s\n\n", title);
         print_markdown(table);
         return true;
     }
     if (title)
-        puts(title);
-    if (isatty(STDOUT_FILENO) && !wrap_cells(table))
+        fprintf(table_file(), "%s\n", title);
+    if (!wrap_cells(table))
         return false;
-    /* smartcols writes to the same stream, so the order stays. */
-    return scols_print_table(table->scols) == 0;
+    for (i = 0; i < table->column_count; i++)
+        widths[i] = column_width(table, i);
+    scols_table_set_stream(table->scols, table_file());
+    do {
+        if (next)
+            fputc('\n', table_file());
+        next = show_part(table, widths, next);
+        /* smartcols writes to the same stream, so the order stays. */
+        if (scols_print_table(table->scols) != 0)
+            return false;
+    } while (next < table->column_count);
+    return true;
 }

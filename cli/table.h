@@ -1,21 +1,23 @@
 /*
- * table.h - tables for people: drawn by libsmartcols on a terminal or into a pipe, or written as Markdown.
+ * table.h - tables for people: drawn by libsmartcols to fit the terminal, or written as Markdown.
  */
 #ifndef CLI_TABLE_H
 #define CLI_TABLE_H
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
 
 struct table;
 
 struct table_column {
     const char *name;
     bool right; /* for numbers */
-    int wrap;   /* on a terminal, lines of at most so many characters; 0: never broken */
+    int wrap;   /* lines of at most so many characters; 0: never broken */
+    bool key;   /* repeated where a table is split because it is too wide; the first column is one */
 };
 
-/* For one column: as many characters as the terminal has left. */
+/* For one column: as many characters as the line has left. */
 #define TABLE_WRAP_REST (-1)
 
 enum table_style { TABLE_PLAIN, TABLE_MARKDOWN };
@@ -28,7 +30,19 @@ void table_destroy(struct table *table);
  * is short. */
 bool table_add(struct table *table, const char *const *cells);
 
-/* Prints title and table to standard output. False when memory is short. */
+/*
+ * Prints title and table, which fits the width of table_width(): cells that may be wrapped are, and a table that
+ * is still too wide is printed in parts below one another, each with the key columns. Markdown is never split.
+ * False when memory is short.
+ */
 bool table_print(struct table *table, const char *title, enum table_style style);
+
+/* Where tables are printed, standard output at first. A file has lines of any length. NULL: standard output again.
+ */
+void table_set_file(FILE *file);
+FILE *table_file(void);
+
+/* Characters of a line: COLUMNS of the environment, else those of the terminal, else 80. */
+size_t table_width(void);
 
 #endif

@@ -5,6 +5,7 @@ leat=${LEAT_COMMAND:-$PWD/../../build/leat}
 device=${LEAT_TEST_DEVICE:-cpu:0}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+export COLUMNS=100000 # tables with all columns beside one another, unless a test wants them to fit a line
 failures=0
 
 fail() {
