@@ -178,6 +178,21 @@ static bool print_drivers(void)
     return fine;
 }
 
+/* Values that leat refuses, and names that it does not know. */
+static void print_problems(void)
+{
+    leat_option_info info;
+
+    puts("\nProblems with environment variables");
+    for (unsigned i = 0; leat_option_list(i, &info) == LEAT_OK; i++) {
+        /* The problem of a value begins with the name. */
+        bool named = info.problem && !strncmp(info.problem, info.name, strlen(info.name));
+
+        if (info.problem)
+            printf("%s%s%s\n", named ? "" : info.name, named ? "" : ": ", info.problem);
+    }
+}
+
 static bool print_options(void)
 {
     static const struct table_column columns[] = {{"VARIABLE", false, 0, false},
@@ -187,18 +202,22 @@ static bool print_options(void)
     struct table *table = table_create(columns, sizeof columns / sizeof columns[0]);
     leat_option_info info;
     bool fine = table != NULL;
-    unsigned i;
+    unsigned i, problem_count = 0;
 
     for (i = 0; fine && leat_option_list(i, &info) == LEAT_OK; i++) {
         char text[1024];
         const char *cells[] = {info.name, info.value ? info.value : "not set", info.default_value, text};
 
+        if (info.problem)
+            problem_count++;
         snprintf(text, sizeof text, "%s%s", info.debug ? "For finding faults. " : "", info.text);
         fine = table_add(table, cells);
     }
     if (fine)
         fine = table_print(table, "\nEnvironment variables", TABLE_PLAIN);
     table_destroy(table);
+    if (fine && problem_count)
+        print_problems();
     return fine;
 }
 

@@ -77,8 +77,9 @@ json_t *info_driver_json(const leat_driver_info *info)
 
 static json_t *option_json(const leat_option_info *info)
 {
-    return json_pack("{s:s, s:o, s:s, s:s, s:b}", "name", info->name, "value", text_json(info->value), "default",
-                     info->default_value, "text", info->text, "debug", info->debug);
+    return json_pack("{s:o, s:o, s:s, s:o, s:o, s:b}", "name", text_json(info->name), "value",
+                     text_json(info->value), "default", info->default_value, "text", text_json(info->text),
+                     "problem", info->problem ? text_json(info->problem) : json_null(), "debug", info->debug);
 }
 
 /* What went wrong, or NULL. */

@@ -124,17 +124,20 @@ typedef struct leat_driver_info {
  * driver if that has not happened yet. Errors: INVALID (info NULL). */
 LEAT_API leat_status leat_driver_list(unsigned index, leat_driver_info *info);
 
-/* One environment variable that leat reads. */
+/* One environment variable that leat reads, or that begins with LEAT_ and means nothing to leat. */
 typedef struct leat_option_info {
     const char *name;          /* "LEAT_DEVICE" */
     const char *value;         /* as set, or NULL */
     const char *default_value; /* what holds when it is not set, in words */
     const char *text;          /* what it does, one sentence */
+    const char *problem;       /* what is wrong with the value or the name, one sentence; NULL: nothing */
     uint8_t debug;             /* 1: for finding faults, not for use */
 } leat_option_info;
 
 /* Lists the environment variables: index 0, 1, ...; NOT_FOUND past the last one. They are read once,
- * at the first leat call of the process. A program that runs with more rights than its caller (set-user-ID,
+ * at the first leat call of the process. Behind those that leat knows come the ones that are set, begin with
+ * LEAT_, and are not known, such as a name with a typo; their problem suggests the nearest known name. A value
+ * with a problem makes leat_device_open() fail; an unknown name does not. A program that runs with more rights than its caller (set-user-ID,
  * set-group-ID, file capabilities) reads none of them: every value is NULL. Errors: INVALID (info NULL). */
 LEAT_API leat_status leat_option_list(unsigned index, leat_option_info *info);
 

@@ -7,9 +7,13 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/auxv.h>
+#include <unistd.h>
 
 static const leat_option_info table[] = {
 #define OPTION_ROW(id, initial, is_debug, words)                                                                  \
@@ -18,9 +22,102 @@ static const leat_option_info table[] = {
 #undef OPTION_ROW
 };
 
+enum { UNKNOWN_MAX = 32, PROBLEM_BYTES = 512 };
+
 /* Copies, so that a later setenv() of the program cannot change or free what leat uses. */
 static char *values[LEATI_OPTION_COUNT];
+static char *problems[LEATI_OPTION_COUNT]; /* what is wrong with a value; NULL: nothing */
+static const char *first_problem;          /* that leati_options_check() reports */
+/* LEAT_ variables that are set and not in the table. */
+static leat_option_info unknown[UNKNOWN_MAX];
+static unsigned unknown_count;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+/* The number of letters to insert, remove or replace to make one text of the other. */
+static unsigned edit_distance(const char *a, const char *b)
+{
+    enum { LETTERS_MAX = 64 };
+    unsigned row[LETTERS_MAX + 1];
+    size_t length = strlen(b);
+
+    if (strlen(a) > LETTERS_MAX || length > LETTERS_MAX)
+        return LETTERS_MAX;
+    for (unsigned j = 0; j <= length; j++)
+        row[j] = j;
+    for (unsigned i = 0; a[i]; i++) {
+        unsigned diagonal = row[0]; /* of the row above, one to the left */
+
+        row[0] = i + 1;
+        for (unsigned j = 0; j < length; j++) {
+            unsigned above = row[j + 1], least = diagonal + (a[i] != b[j]);
+
+            if (row[j] + 1 < least)
+                least = row[j] + 1;
+            if (above + 1 < least)
+                least = above + 1;
+            row[j + 1] = least;
+            diagonal = above;
+        }
+    }
+    return row[length];
+}
+
+/* The option whose name differs in the fewest letters, or NULL if all differ in more than a few. */
+static const char *nearest_name(const char *name)
+{
+    const char *nearest = NULL;
+    unsigned least = 4; /* more letters than that are no typo */
+
+    for (int i = 0; i < LEATI_OPTION_COUNT; i++) {
+        unsigned distance = edit_distance(name, table[i].name);
+
+        if (distance < least) {
+            least = distance;
+            nearest = table[i].name;
+        }
+    }
+    return nearest;
+}
+
+static bool is_known(const char *name, size_t length)
+{
+    for (int i = 0; i < LEATI_OPTION_COUNT; i++)
+        if (strlen(table[i].name) == length && !strncmp(table[i].name, name, length))
+            return true;
+    return false;
+}
+
+/* variable: "LEAT_DEVCE=cpu:0". Without memory for it the variable is left out. */
+static void add_unknown(const char *variable)
+{
+    size_t length = strcspn(variable, "=");
+    char *name = strndup(variable, length), *text = malloc(PROBLEM_BYTES);
+    char *value = variable[length] ? strdup(variable + length + 1) : NULL;
+    const char *nearest = name ? nearest_name(name) : NULL;
+
+    if (!name || !text || !value) {
+        free(name);
+        free(text);
+        free(value);
+        return;
+    }
+    snprintf(text, PROBLEM_BYTES, "leat knows no such variable%s%s%s", nearest ? "; did you mean " : "",
+             nearest ? nearest : "", nearest ? "?" : "");
+    unknown[unknown_count++] =
+        (leat_option_info){.name = name, .value = value, .default_value = "", .text = text, .problem = text};
+}
+
+/* "LEAT_..." of the environment that is not in the table. The tests' own variables, LEAT_TEST_..., are left out.
+ */
+static void find_unknown(void)
+{
+    for (char **variable = environ; variable && *variable && unknown_count < UNKNOWN_MAX; variable++)
+        if (!strncmp(*variable, "LEAT_", 5) && strncmp(*variable, "LEAT_TEST_", 10) != 0 &&
+            !is_known(*variable, strcspn(*variable, "=")))
+            add_unknown(*variable);
+}
+
+static void find_problems(void);
 
 /* A set-user-ID program gets no variable: whoever starts it could otherwise name the libraries that it loads. */
 static void read_environment(void)
@@ -31,6 +128,9 @@ static void read_environment(void)
         if (value && *value)
             values[i] = strdup(value);
     }
+    if (!getauxval(AT_SECURE))
+        find_unknown();
+    find_problems();
 }
 
 const char *leati_option(enum leati_option option)
@@ -93,23 +193,92 @@ static unsigned find_word(const char *value)
     return i;
 }
 
-leat_status leati_options_check(const char *what)
+/* Returns true if word is one of a list such as "auto, still or tight". */
+static bool is_one_of(const char *word, const char *words)
 {
+    size_t length = strlen(word);
+
+    while (*words) {
+        size_t next = strcspn(words, ", ");
+
+        /* "or" is no word of any option. */
+        if (next == length && !strncmp(words, word, length) && strcmp(word, "or") != 0)
+            return true;
+        words += next + strspn(words + next, ", ");
+    }
+    return false;
+}
+
+__attribute__((format(printf, 2, 3))) static void set_problem(enum leati_option option, const char *format, ...)
+{
+    char text[PROBLEM_BYTES];
+    int length =
+        snprintf(text, sizeof text, "%s is set to '%.100s', and takes ", table[option].name, values[option]);
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(text + length, sizeof text - (size_t)length, format, args);
+    va_end(args);
+    problems[option] = strdup(text);
+    if (!first_problem)
+        first_problem = problems[option];
+}
+
+static void find_problems(void)
+{
+    static const struct {
+        enum leati_option option;
+        uint64_t low, high;
+    } numbers[] = {
+#define OPTION_NUMBER(id, low, high) {LEATI_OPTION_##id, low, high},
+        LEATI_OPTION_NUMBERS(OPTION_NUMBER)
+#undef OPTION_NUMBER
+    };
+    static const struct {
+        enum leati_option option;
+        const char *words;
+    } choices[] = {
+#define OPTION_CHOICE(id, words) {LEATI_OPTION_##id, words},
+        LEATI_OPTION_WORDS(OPTION_CHOICE)
+#undef OPTION_CHOICE
+    };
     static const enum leati_option flags[] = {
 #define OPTION_FLAG(id) LEATI_OPTION_##id,
         LEATI_OPTION_FLAGS(OPTION_FLAG)
 #undef OPTION_FLAG
     };
+    uint64_t number;
 
-    for (unsigned i = 0; i < sizeof flags / sizeof flags[0]; i++) {
-        const char *value = leati_option(flags[i]);
+    for (size_t i = 0; i < sizeof flags / sizeof flags[0]; i++)
+        if (values[flags[i]] && find_word(values[flags[i]]) == WORDS)
+            set_problem(flags[i], "1, yes, on or true, or 0, no, off or false");
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        const char *value = values[numbers[i].option];
 
-        if (value && find_word(value) == WORDS)
-            return leati_fail(LEAT_ERROR_INVALID,
-                              "%s: %s is set to '%s', and takes 1, yes, on or true, or 0, no, off or false", what,
-                              table[flags[i]].name, value);
+        if (value && (!parse_number(value, &number) || number < numbers[i].low || number > numbers[i].high))
+            set_problem(numbers[i].option, "a whole number from %llu to %llu (K, M, G or T may follow)",
+                        (unsigned long long)numbers[i].low, (unsigned long long)numbers[i].high);
     }
-    return LEAT_OK;
+    for (size_t i = 0; i < sizeof choices / sizeof choices[0]; i++)
+        if (values[choices[i].option] && !is_one_of(values[choices[i].option], choices[i].words))
+            set_problem(choices[i].option, "%s", choices[i].words);
+}
+
+leat_status leati_options_check(const char *what)
+{
+    pthread_once(&once, read_environment);
+    return first_problem ? leati_fail(LEAT_ERROR_INVALID, "%s: %s", what, first_problem) : LEAT_OK;
+}
+
+void leati_options_unknown(char *text, size_t text_bytes)
+{
+    size_t used = 0;
+
+    text[0] = '\0';
+    pthread_once(&once, read_environment);
+    for (unsigned i = 0; i < unknown_count && used < text_bytes; i++)
+        used += (size_t)snprintf(text + used, text_bytes - used, " (%.60s is set, but %s)", unknown[i].name,
+                                 unknown[i].text);
 }
 
 bool leati_option_flag(enum leati_option option)
@@ -123,10 +292,16 @@ leat_status leat_option_list(unsigned index, leat_option_info *info)
 {
     if (!info)
         return leati_fail(LEAT_ERROR_INVALID, "leat_option_list: info is NULL; pass a leat_option_info to fill");
-    if (index >= LEATI_OPTION_COUNT)
+    pthread_once(&once, read_environment);
+    if (index >= LEATI_OPTION_COUNT + unknown_count)
         return leati_fail(LEAT_ERROR_NOT_FOUND, "leat_option_list: there are %d options, 0 to %d",
                           LEATI_OPTION_COUNT, LEATI_OPTION_COUNT - 1);
+    if (index >= LEATI_OPTION_COUNT) {
+        *info = unknown[index - LEATI_OPTION_COUNT];
+        return LEAT_OK;
+    }
     *info = table[index];
-    info->value = leati_option((enum leati_option)index);
+    info->value = values[index];
+    info->problem = problems[index];
     return LEAT_OK;
 }

@@ -11,6 +11,7 @@
 #include <leat/status.h>
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 /* X(id, default in words, debug only, text). The variable is called LEAT_<id>. */
@@ -100,8 +101,35 @@ leat_status leati_option_number(enum leati_option option, uint64_t low, uint64_t
 #define LEATI_OPTION_FLAGS(X)                                                                                     \
     X(STRICT) X(SCRUB) X(LEAKS) X(POOL_STACKS) X(POOL_GUARD) X(COPY_STAGE) X(LAYOUT_AS_GPU)
 
-/* INVALID, with a message, when one of them is set to anything else. what: the call that asks. */
+/* X(id, low, high): the options that are whole numbers, and their ranges, which the callers of
+ * leati_option_number() pass too. */
+#define LEATI_OPTION_NUMBERS(X)                                                                                   \
+    X(CPU_DEVICES, 1, 16)                                                                                         \
+    X(CPU_MEMORY, 1 << 20, (uint64_t)1 << 44)                                                                     \
+    X(CPU_THREADS, 1, 1024)                                                                                       \
+    X(POOL_HISTORY, 0, 1 << 24)                                                                                   \
+    X(COPY_WORKERS, 1, 64)                                                                                        \
+    X(COPY_RING, 256 << 10, (uint64_t)1 << 40)                                                                    \
+    X(COPY_MEMORY, 256 << 10, (uint64_t)1 << 50)                                                                  \
+    X(PREFETCH_STREAMS_IN, 0, 16)                                                                                 \
+    X(PREFETCH_STREAMS_OUT, 0, 16)                                                                                \
+    X(PREFETCH_CHUNK, 64 << 10, (uint64_t)1 << 40)
+
+/* X(id, words): the options that take one of a few words. */
+#define LEATI_OPTION_WORDS(X)                                                                                     \
+    X(POOL_PACKING, "auto, still or tight")                                                                       \
+    X(COPY_STORES, "probe, cached or streaming")                                                                  \
+    X(COPY_PROTOCOL, "auto, driver, eager, staged, kernel, rails or host")                                        \
+    X(LAYOUT_KERNEL, "auto, naive, blocked, vectors, elements, rows, box, transpose, transpose-small, "           \
+                     "transpose-wide, transpose-odd or transpose-wide-odd")
+
+/* INVALID, with a message that names the value and what is allowed, if an option of these three lists is set to
+ * anything else. what: the call that asks. */
 leat_status leati_options_check(const char *what);
+
+/* Puts into text that LEAT_ variables are set which leat does not know, as words to follow a message, such as
+ * " (LEAT_DEVCE is set, but leat knows no such variable; did you mean LEAT_DEVICE?)"; "" if there is none. */
+void leati_options_unknown(char *text, size_t text_bytes);
 
 /* Returns true if an option of LEATI_OPTION_FLAGS is on. A value that it cannot have counts as off: opening a
  * device refuses it before anything depends on it. */

@@ -2,9 +2,9 @@
 #include "core/core.h"
 #include "core/virtual.h"
 
-#include "base/quick.h"
 #include "base/catch.h"
 #include "base/options.h"
+#include "base/quick.h"
 #include "base/record.h"
 #include "driver/registry.h"
 
@@ -205,6 +205,25 @@ static leat_status find_driver(const char *what, const char *name, struct leati_
     return name ? find_named(what, name, driver, ordinal) : find_best(what, driver, ordinal);
 }
 
+/* What the environment and the name say. A failure also names the LEAT_ variables that leat does not know: one of
+ * them may have been meant to choose the device. */
+static leat_status choose_driver(const char *what, const char *name, struct leati_driver **driver, int *ordinal)
+{
+    leat_status status = leati_options_check(what);
+    struct leati_sentence sentence;
+    char unknown[512];
+
+    if (status == LEAT_OK)
+        status = find_driver(what, name, driver, ordinal);
+    if (status == LEAT_OK)
+        return LEAT_OK;
+    leati_options_unknown(unknown, sizeof unknown);
+    if (!unknown[0])
+        return status;
+    leati_error_keep(&sentence);
+    return leati_fail(status, "%s%s", sentence.text, unknown);
+}
+
 /* ---- open and close ---- */
 
 /* Under open_lock, which keeps the list as it is. */
@@ -278,8 +297,7 @@ static leat_status open_device(const char *what, const char *name, void *context
 
     LEATI_TRY(leati_check_permitted(what));
     LEATI_TRY(leati_check_not_null(what, "device", device));
-    LEATI_TRY(leati_options_check(what));
-    LEATI_TRY(find_driver(what, name, &driver, &ordinal));
+    LEATI_TRY(choose_driver(what, name, &driver, &ordinal));
     pthread_once(&once, begin_process);
     pthread_mutex_lock(&open_lock);
     open = context ? NULL : find_open(driver, ordinal);

@@ -384,8 +384,57 @@ static void wrong_settings_are_refused_by_name(void **state)
     expect_refused("LEAT_CPU_DEVICES", "17");
     expect_refused("LEAT_CPU_THREADS", "two");
     expect_refused("LEAT_CPU_MEMORY", "1 ");
+    expect_refused("LEAT_COPY_WORKERS", "0");
+    expect_refused("LEAT_COPY_RING", "1K");
+    expect_refused("LEAT_POOL_HISTORY", "-1");
+    expect_refused("LEAT_PREFETCH_CHUNK", "1");
+    expect_refused("LEAT_COPY_PROTOCOL", "fast");
+    expect_refused("LEAT_COPY_PROTOCOL", "or");
+    expect_refused("LEAT_COPY_STORES", "cache");
+    expect_refused("LEAT_POOL_PACKING", "loose");
+    expect_refused("LEAT_LAYOUT_KERNEL", "tiles");
     expect_refused("LEAT_DRIVERS", "tpu");
     expect_refused("LEAT_DRIVERS", "cpu, cuda");
+}
+
+/* In a child whose environment has LEAT_DEVCE: 0 when it is listed with the name that was meant, opening a device
+ * works, and a failure to open one names it. */
+static int look_for_unknown(void)
+{
+    leat_option_info info;
+    leat_device *device;
+    bool listed = false;
+
+    for (unsigned i = 0; leat_option_list(i, &info) == LEAT_OK; i++) {
+        bool meant = !strcmp(info.name, "LEAT_DEVCE");
+
+        listed = listed || meant;
+        if (meant != (info.problem != NULL) ||
+            (meant && (strcmp(info.value, "cpu:1") != 0 || !strstr(info.problem, "did you mean LEAT_DEVICE?"))))
+            return 1;
+    }
+    if (!listed || leat_device_open("cpu:0", &device) != LEAT_OK || leat_device_close(device) != LEAT_OK)
+        return 2;
+    return leat_device_open("cpu:99", &device) != LEAT_OK && strstr(leat_last_error(), "LEAT_DEVCE is set") ? 0 : 3;
+}
+
+static void unknown_variables_are_listed_with_the_nearest_name(void **state)
+{
+    pid_t child;
+
+    (void)state;
+    fflush(NULL);
+    child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        char *const words[] = {(char *)"test_device", (char *)"unknown", NULL};
+        char *const environment[] = {(char *)"LEAT_DRIVERS=cpu", (char *)"LEAT_DEVCE=cpu:1", (char *)"LEAT_TEST_X=1",
+                                     NULL};
+
+        execve("/proc/self/exe", words, environment);
+        _exit(126);
+    }
+    assert_int_equal(exit_status_of(child), 0);
 }
 
 static void a_limit_for_files_is_no_end_of_the_process(void **state)
@@ -454,7 +503,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(options_are_listed),
     cmocka_unit_test(statuses_have_names_and_texts),
     cmocka_unit_test(success_keeps_the_last_error),
-    cmocka_unit_test(wrong_settings_are_refused_by_name),
+    cmocka_unit_test(unknown_variables_are_listed_with_the_nearest_name),
+        cmocka_unit_test(wrong_settings_are_refused_by_name),
     cmocka_unit_test(a_limit_for_files_is_no_end_of_the_process),
     cmocka_unit_test(a_forked_child_is_told_so),
 };
@@ -462,7 +512,7 @@ static const struct CMUnitTest tests[] = {
 int main(int argc, char **argv)
 {
     if (argc > 1)
-        return open_with(argv[1]);
+        return strcmp(argv[1], "unknown") ? open_with(argv[1]) : look_for_unknown();
     if (!test_device_there())
         return 77;
     return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
