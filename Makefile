@@ -16,6 +16,7 @@ libdir ?= $(exec_prefix)/lib
 includedir ?= $(prefix)/include
 mandir ?= $(prefix)/share/man
 INSTALL ?= install
+AWK ?= awk
 
 # V=1 shows the commands; otherwise each step is one short line.
 ifeq ($(V),1)
@@ -182,17 +183,31 @@ fill_in = sed -e 's|@VERSION@|$(VERSION)|g' -e 's|@SO_REAL@|$(so_real)|g' -e 's|
     -e 's|@LIBDIR_FROM_CMAKE@|$(call from_cmakedir,$(libdir))|g' \
     -e 's|@INCLUDEDIR_FROM_CMAKE@|$(call from_cmakedir,$(includedir))|g'
 
+completiondir ?= $(prefix)/share/bash-completion/completions
+
+# Manual pages of the public headers, one a function and one a header.
+man3_headers := $(sort $(wildcard include/leat/*.h))
+$(BUILD)/man3/made: tools/man3.awk $(man3_headers) VERSION
+	$(say) MAN $(@D)
+	$(Q)rm -rf $(@D) && mkdir -p $(@D)
+	$(Q)set -e; for header in $(man3_headers); do \
+	    $(AWK) -v header="$${header#include/}" -v out=$(@D) -v version='$(VERSION)' -f tools/man3.awk "$$header"; done
+	$(Q)touch $@
+man: $(BUILD)/man3/made
+
 install: install-lib $(BUILD)/leat
 	$(say) INST '$(DESTDIR)$(bindir)/leat'
-	$(Q)$(INSTALL) -d '$(DESTDIR)$(bindir)' '$(DESTDIR)$(mandir)/man1'
+	$(Q)$(INSTALL) -d '$(DESTDIR)$(bindir)' '$(DESTDIR)$(mandir)/man1' '$(DESTDIR)$(completiondir)'
+	$(Q)$(INSTALL) -m 644 packaging/leat.bash '$(DESTDIR)$(completiondir)/leat'
 	$(Q)$(INSTALL) -m 755 $(BUILD)/leat '$(DESTDIR)$(bindir)/leat'
 	$(Q)$(INSTALL) -m 644 man/leat.1 '$(DESTDIR)$(mandir)/man1/leat.1'
 
 # The last line lets programs find the library at once; it needs root and is for this machine, not for a package.
-install-lib: lib install-compat
+install-lib: lib install-compat $(BUILD)/man3/made
 	$(say) INST '$(DESTDIR)$(libdir)/$(so_real)'
 	$(Q)$(INSTALL) -d '$(DESTDIR)$(libdir)' '$(DESTDIR)$(pkgconfigdir)' '$(DESTDIR)$(cmakedir)' \
-	    '$(DESTDIR)$(includedir)/leat/interop'
+	    '$(DESTDIR)$(includedir)/leat/interop' '$(DESTDIR)$(mandir)/man3'
+	$(Q)$(INSTALL) -m 644 $(BUILD)/man3/*.3 '$(DESTDIR)$(mandir)/man3'
 	$(Q)$(INSTALL) -m 644 $(BUILD)/$(so_real) '$(DESTDIR)$(libdir)/$(so_real)'
 	$(Q)ln -sf $(so_real) '$(DESTDIR)$(libdir)/$(so_name)'
 	$(Q)ln -sf $(so_name) '$(DESTDIR)$(libdir)/libleat.so'
@@ -204,9 +219,10 @@ install-lib: lib install-compat
 	$(Q)$(fill_in) packaging/leat-config-version.cmake.in >'$(DESTDIR)$(cmakedir)/leat-config-version.cmake'
 	$(Q)if [ -z '$(DESTDIR)' ] && [ "$$(id -u)" = 0 ]; then PATH="$$PATH:/sbin:/usr/sbin" ldconfig || :; fi
 
-uninstall:
+uninstall: $(BUILD)/man3/made
 	$(say) RM '$(DESTDIR)$(prefix)'
-	$(Q)rm -f '$(DESTDIR)$(bindir)/leat' '$(DESTDIR)$(mandir)/man1/leat.1' '$(DESTDIR)$(pkgconfigdir)/leat.pc' \
+	$(Q)for page in $(BUILD)/man3/*.3; do rm -f '$(DESTDIR)$(mandir)/man3'/"$${page##*/}"; done
+	$(Q)rm -f '$(DESTDIR)$(bindir)/leat' '$(DESTDIR)$(completiondir)/leat' '$(DESTDIR)$(mandir)/man1/leat.1' '$(DESTDIR)$(pkgconfigdir)/leat.pc' \
 	    '$(DESTDIR)$(libdir)/$(so_real)' '$(DESTDIR)$(libdir)/$(so_name)' '$(DESTDIR)$(libdir)/libleat.so' \
 	    '$(DESTDIR)$(libdir)/libleat.a' $(foreach name,$(compat_libs),'$(DESTDIR)$(libdir)/$(name).so.$(VERSION)' \
 	    '$(DESTDIR)$(libdir)/$(name).so.$(so_major)' '$(DESTDIR)$(libdir)/$(name).so' \
@@ -235,8 +251,10 @@ make compat-abi      the headers of known names agree with the vendor's, where t
 make layers          no file includes what its layer must not know, and no object refers to a layer above
 make tidy            clang's analyzer has no findings; the first run takes minutes, needs $(CLANG_TIDY)
 make kernels-check   the device code in the tree is what $(CLANG) makes of its sources
-make install         command, library, headers, pkg-config and CMake files, man page; honours prefix and DESTDIR
-make install-lib     the same without the command and its man page
+make man             the manual pages of the public headers, into $(BUILD)/man3/
+make install         command, library, headers, pkg-config and CMake files, man pages, completion for bash; honours
+                     prefix and DESTDIR
+make install-lib     the same without the command, its man page and completion
 make uninstall       takes away what install put there
 make clean           removes $(BUILD)/
 
@@ -255,6 +273,6 @@ help:
 
 FORCE:
 .PHONY: all lib install-compat examples asan tsan headers symbols layers tidy kernels-check \
-        readme-figures install install-lib uninstall clean help FORCE
+        readme-figures man install install-lib uninstall clean help FORCE
 .DELETE_ON_ERROR:
 -include $(lib_obj:.o=.d) $(cli_obj:.o=.d) $(example_bin:=.d)
