@@ -139,7 +139,7 @@ static void write_head(struct picture *picture, const json_t *record)
     y = svg_write_head(
         picture->file, title, machine,
         "A column is a case, its height the share of the rate at which as many bytes are plainly copied there; "
-        "medians. A dash is the bound: 32-byte sectors that must be moved.");
+        "medians. A dash is the bound: 32-byte sectors that must be moved. A triangle is above the panel.");
     x = write_sample(picture->file, x, y, 0, "leat");
     for (i = 0; i < LAYOUT_PEER_COUNT; i++)
         if (picture->has_peer[i])
@@ -173,16 +173,24 @@ static void write_frame(struct picture *picture, const struct panel *panel)
 static void write_dot(struct picture *picture, const struct panel *panel, double x, const json_t *row,
                       const char *name, unsigned hue, double share, double rate)
 {
+    const char *shape = hue ? "hollow" : "dot";
+    bool clipped = share > TOP;
     char figure[TEXT_MAX];
 
     if (!isfinite(share))
         return;
-    fprintf(picture->file, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"%s\" class=\"%s k%u\"><title>", x,
-            height_of(panel, share), hue ? "2.4" : "3", hue ? "hollow" : "dot", hue);
+    /* What the panel has no room for is a triangle at its upper edge. */
+    if (clipped)
+        fprintf(picture->file, "<path d=\"M%.1f %.1fl3.5 7h-7z\" class=\"%s k%u\"><title>", x,
+                height_of(panel, share), shape, hue);
+    else
+        fprintf(picture->file, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"%s\" class=\"%s k%u\"><title>", x,
+                height_of(panel, share), hue ? "2.4" : "3", shape, hue);
     svg_write_escaped(picture->file, name);
     fputs(": ", picture->file);
     svg_write_escaped(picture->file, record_text(row, "case"));
-    fprintf(picture->file, ": %.1f %%, %s GB/s</title></circle>\n", 100 * share, text_figure(figure, rate));
+    fprintf(picture->file, ": %.1f %%, %s GB/s%s</title></%s>\n", 100 * share, text_figure(figure, rate),
+            clipped ? ", above the panel" : "", clipped ? "path" : "circle");
 }
 
 static void write_panel(struct picture *picture, const struct panel *panel)

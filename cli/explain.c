@@ -3,6 +3,7 @@
  */
 #include "cli.h"
 #include "text.h"
+#include "text_json.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -17,7 +18,7 @@
 
 const char cli_explain_help[] =
     "Usage: leat explain copy [--from PLACE] [--to PLACE] [--bytes SIZE] [--count N | --rows N]\n"
-    "                         [--device NAME]\n\n"
+    "                         [--device NAME] [--json]\n\n"
     "Allocates two places and prints how leat would copy from one to the other: the protocol, why it was\n"
     "chosen, the other protocols, and the bound. Nothing is copied.\n\n"
     "Options:\n"
@@ -28,6 +29,7 @@ const char cli_explain_help[] =
     "  --count N       so many scattered copies of that size by one call of leat_copy_many()\n"
     "  --rows N        so many rows of that size, with gaps as long between them, by leat_copy_rectangle()\n"
     "  --device NAME   the device of the stream, such as cuda:1 or cpu:0; without it the best there is\n"
+    "  --json          prints JSON\n"
     "  --help          this text\n";
 
 enum { TEXT_BYTES = 4096, COUNT_MAX = 1 << 20 };
@@ -37,6 +39,7 @@ struct explain_options {
     uint64_t bytes;
     size_t count; /* of copies; 0: not leat_copy_many() */
     size_t rows;  /* 0: not leat_copy_rectangle() */
+    bool json;
 };
 
 /* One end of the copy. */
@@ -177,6 +180,43 @@ static bool explain_one(const struct explain_options *options, leat_stream *stre
            failed("this copy");
 }
 
+/*
+ * The library's text as JSON. Its lines "  key  words" become members, the words of "protocol" before the colon
+ * one of their own; the lines before them are what is copied. False when memory is short.
+ */
+static bool print_json(char *text)
+{
+    json_t *object = json_object(), *what = json_array();
+    bool fine = object && what;
+    char *line, *rest = NULL;
+
+    for (line = strtok_r(text, "\n", &rest); fine && line; line = strtok_r(NULL, "\n", &rest)) {
+        size_t key;
+
+        if (line[0] != ' ') {
+            fine = json_array_append_new(what, text_json(line)) == 0;
+            continue;
+        }
+        line += strspn(line, " ");
+        key = strcspn(line, " ");
+        if (!strncmp(line, "protocol", key)) {
+            char *words = line + key + strspn(line + key, " "), *colon = strchr(words, ':');
+
+            fine = json_object_set_new(object, "name",
+                                       json_stringn(words, colon ? (size_t)(colon - words) : strlen(words))) == 0;
+        }
+        if (line[key])
+            line[key++] = '\0';
+        fine = fine && json_object_set_new(object, line, text_json(line + key + strspn(line + key, " "))) == 0;
+    }
+    fine = fine && json_object_set(object, "copy", what) == 0 && json_dumpf(object, stdout, JSON_INDENT(2)) == 0;
+    if (fine)
+        putchar('\n');
+    json_decref(what);
+    json_decref(object);
+    return fine;
+}
+
 static int explain(const struct explain_options *options)
 {
     uint64_t places = options->count ? options->count : options->rows;
@@ -194,7 +234,11 @@ static int explain(const struct explain_options *options)
         fine = options->count  ? explain_many(options, stream, &to, &from, text)
                : options->rows ? explain_rows(options, stream, &to, &from, text)
                                : explain_one(options, stream, &to, &from, text);
-        if (fine)
+        if (fine && options->json) {
+            fine = print_json(text);
+            if (!fine && !ferror(stdout)) /* main() tells that the output cannot be written */
+                cli_complain("explain: out of host memory");
+        } else if (fine)
             printf("%s%s", text, text[0] && text[strlen(text) - 1] == '\n' ? "" : "\n");
     }
     drop_place(&from);
@@ -220,11 +264,15 @@ static bool parse_count(const char *option, const char *text, size_t *count)
 
 static int parse(int argc, char **argv, struct explain_options *options)
 {
-    static const struct option names[] = {
-        {"from", required_argument, NULL, 'f'},  {"to", required_argument, NULL, 't'},
-        {"bytes", required_argument, NULL, 'b'}, {"count", required_argument, NULL, 'c'},
-        {"rows", required_argument, NULL, 'r'},  {"device", required_argument, NULL, 'd'},
-        {"help", no_argument, NULL, 'h'},        {NULL, 0, NULL, 0}};
+    static const struct option names[] = {{"from", required_argument, NULL, 'f'},
+                                          {"to", required_argument, NULL, 't'},
+                                          {"bytes", required_argument, NULL, 'b'},
+                                          {"count", required_argument, NULL, 'c'},
+                                          {"rows", required_argument, NULL, 'r'},
+                                          {"device", required_argument, NULL, 'd'},
+                                          {"json", no_argument, NULL, 'j'},
+                                          {"help", no_argument, NULL, 'h'},
+                                          {NULL, 0, NULL, 0}};
     int option;
 
     while ((option = getopt_long(argc, argv, ":h", names, NULL)) != -1) {
@@ -254,6 +302,9 @@ static int parse(int argc, char **argv, struct explain_options *options)
             if (parse_count("rows", optarg, &options->rows))
                 break;
             return CLI_USAGE;
+        case 'j':
+            options->json = true;
+            break;
         case 'h':
             fputs(cli_explain_help, stdout);
             return -1;

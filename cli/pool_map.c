@@ -8,6 +8,7 @@
 #include <getopt.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 const char cli_pool_map_help[] =
     "Usage: leat pool-map [OPTION]... SNAPSHOT\n\n"
@@ -17,18 +18,19 @@ const char cli_pool_map_help[] =
     "without memory. Stitched blocks\n"
     "have addresses of their own. SNAPSHOT is the JSON that leat_pool_snapshot() "
     "writes, for example by leat replay\n"
-    "--snapshot. The picture is SVG for a browser, light or dark; pointing at a block "
+    "--snapshot; - is standard input. The picture is SVG for a browser, light or dark; pointing at a block "
     "shows its size, stream, tag and,\n"
     "from a pool in guard mode, its call stack.\n\n"
     "Options:\n"
     "  -o, --output FILE  writes to FILE instead of standard output\n"
-    "  --text             a coarse picture in characters instead of SVG\n"
+    "  --text             a coarse picture in characters instead of SVG; a terminal gets that anyway\n"
+    "  --json             the sums of the picture as JSON instead of SVG\n"
     "  --help             this text\n";
 
 struct options {
     const char *snapshot;
     const char *output;
-    bool text;
+    bool text, json;
 };
 
 enum { PARSE_GO_ON = -1 };
@@ -37,6 +39,7 @@ static int parse(int argc, char **argv, struct options *options)
 {
     static const struct option names[] = {{"output", required_argument, NULL, 'o'},
                                           {"text", no_argument, NULL, 't'},
+                                          {"json", no_argument, NULL, 'j'},
                                           {"help", no_argument, NULL, 'h'},
                                           {NULL, 0, NULL, 0}};
     int option;
@@ -49,12 +52,19 @@ static int parse(int argc, char **argv, struct options *options)
         case 't':
             options->text = true;
             break;
+        case 'j':
+            options->json = true;
+            break;
         case 'h':
             fputs(cli_pool_map_help, stdout);
             return CLI_OK;
         default:
             return cli_bad_option(argc, argv, option);
         }
+    if (options->text && options->json) {
+        cli_complain("pool-map: --text or --json, not both");
+        return CLI_USAGE;
+    }
     if (optind >= argc) {
         cli_complain("pool-map: the snapshot to draw is missing; see leat help pool-map");
         return CLI_USAGE;
@@ -72,7 +82,10 @@ static int draw(const struct pool_map *map, const struct options *options)
         cli_complain("pool-map: %s cannot be written: %s", options->output, strerror(errno));
         return CLI_FAILED;
     }
-    drawn = options->text ? pool_map_write_text(map, file) : pool_map_write_svg(map, file);
+    /* Nobody reads SVG on a terminal. */
+    drawn = options->json                                                ? pool_map_write_json(map, file)
+            : options->text || (file == stdout && isatty(STDOUT_FILENO)) ? pool_map_write_text(map, file)
+                                                                         : pool_map_write_svg(map, file);
     /* Standard output is looked at when the command ends. */
     written = file == stdout || !ferror(file);
     if (file != stdout && fclose(file) != 0)

@@ -111,10 +111,11 @@ bool pool_map_make_rows(const struct pool_map_range *range, uint64_t smallest_ro
 bool pool_map_next_piece(const struct pool_map_range *range, const struct pool_map_row *row, size_t *index,
                          uint64_t at, uint64_t *end, const struct pool_map_extent **extent);
 
-/* ---- pool_map_svg.c, pool_map_text.c ---- */
+/* ---- pool_map_svg.c, pool_map_text.c, pool_map_json.c ---- */
 
 /* False when memory is short; what could not be written is seen by the file's error mark. */
 bool pool_map_write_svg(const struct pool_map *map, FILE *file);
 bool pool_map_write_text(const struct pool_map *map, FILE *file);
+bool pool_map_write_json(const struct pool_map *map, FILE *file);
 
 #endif

@@ -349,7 +349,7 @@ struct pool_map *pool_map_read(const char *path, char error[POOL_MAP_ERROR_MAX])
         complain(&reader, "out of host memory");
         return NULL;
     }
-    map->json = json_load_file(path, 0, &json_error);
+    map->json = strcmp(path, "-") != 0 ? json_load_file(path, 0, &json_error) : json_loadf(stdin, 0, &json_error);
     if (!map->json) {
         if (json_error.line > 0)
             complain(&reader, "line %d: %s", json_error.line, json_error.text);

@@ -9,10 +9,12 @@
 #include "trace_make.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 #include <zlib.h>
 
 enum { LINE_MAX_BYTES = 4096, FIELDS_MAX = 32, SHOWN_MAX = 40 };
@@ -677,6 +679,17 @@ static bool read_file(struct trace_maker *maker, gzFile file, int device)
     return read_header(&reader) && read_lines(&reader);
 }
 
+/* Closing the result leaves standard input open. */
+static gzFile open_standard_input(void)
+{
+    int descriptor = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
+    gzFile file = descriptor >= 0 ? gzdopen(descriptor, "r") : NULL;
+
+    if (!file && descriptor >= 0)
+        close(descriptor);
+    return file;
+}
+
 struct trace *trace_read(const char *path, int device, char error[TRACE_ERROR_MAX])
 {
     struct trace_maker maker;
@@ -686,7 +699,7 @@ struct trace *trace_read(const char *path, int device, char error[TRACE_ERROR_MA
     if (!trace_maker_begin(&maker, path, error))
         return NULL;
     errno = 0;
-    file = gzopen(path, "re");
+    file = strcmp(path, "-") != 0 ? gzopen(path, "re") : open_standard_input();
     if (file) {
         whole = read_file(&maker, file, device);
         gzclose(file);

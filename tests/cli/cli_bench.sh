@@ -17,6 +17,41 @@ count() {
 
 bench() { run 0 bench copy --device "$device" --repeat 2 "$@"; }
 
+# ---- one screen --------------------------------------------------------------------------------------------------
+
+# At most 80 columns and ten rows, and the last line says whether all bytes were right. The tables are in the file.
+COLUMNS='' run 0 bench alloc copy --device "$device" --quick --repeat 2 --bytes 64K,1M --memory pinned,pageable \
+    --part sizes --summary "$work/tables" && {
+    [ "$(wc -l <"$work/out")" -le 24 ] || fail 'the summary is longer than a screen'
+    ! sed '/^\(Device\|Host\|All tables.*\): /d' "$work/out" | grep -q '.\{81\}' || fail 'the summary is wider than 80 columns'
+    tail -n 1 "$work/out" | grep -q '^main job: [1-9][0-9]* rows, all verified, in [0-9]* s$' || fail 'how it ended is not said'
+    grep -qF "$work/tables" "$work/out" || fail 'the file of the tables is not named'
+    grep -q '^copy: pinned memory' "$work/tables" && grep -q '^alloc: ' "$work/tables" || fail 'the file lacks tables'
+}
+
+# Tables fit a line, whose first columns are in each part of a table that is too wide; no figure is above its bound.
+run 0 bench copy --device "$device" --quick --repeat 2 --bytes 4K,64K,1M --memory pinned,pageable --part sizes \
+    --output "$work/narrow" && {
+    awk '{ for (i = 2; i <= NF; i++) if ($i == "%" && $(i - 1) > 100) exit 1 }' "$work/out" ||
+        fail 'a figure is above its bound'
+    awk -F: '/"ratio_to_bound": [0-9]/ && $2 + 0 > 1.0005 { exit 1 }' "$work/narrow" || fail 'a row is above its bound'
+}
+for width in '' 100; do
+    COLUMNS=$width run 0 bench --from "$work/narrow" copy && {
+        longest=$(sed '/^\(Device\|Host\|Run\|Note\): /d' "$work/out" | awk 'length > n { n = length } END { print n }')
+        [ "$longest" -le "${width:-80}" ] || fail "tables of ${width:-80} columns have lines of $longest"
+        [ "$(grep -c '^CASE  *SIZE' "$work/out")" -gt "$(grep -c '^copy: ' "$work/out")" ] || fail 'no table was split'
+    }
+done
+# What others do to the processors before the run is said.
+for i in 1 2 3 4; do while :; do :; done & spinning="$spinning $!"; done
+sleep 0.2
+run 0 bench latency --device "$device" --quick --repeat 2 --json
+# shellcheck disable=SC2086
+kill $spinning
+grep -q 'the machine was busy before the run' "$work/out" || [ "$(nproc)" -gt 16 ] || fail 'a busy machine is not noticed'
+usage '--summary is a form of its own' bench --summary "$work/tables" --json
+
 # ---- sizes ----------------------------------------------------------------------------------------------------
 
 # Main kinds of memory have three directions and the others two; fresh pages are targets only.
@@ -294,6 +329,14 @@ run 0 explain copy --device "$device" --bytes 40 --rows 1000 && {
     grep -q '^1000 rows of 40 B, 39 KiB from ' "$work/out" || fail 'the plan of rows'
 }
 run 1 explain copy --device "$device" --from nonsense && says "'nonsense' is not a device name"
+# A member for each line of the text.
+run 0 explain copy --device "$device" --bytes 40 --rows 1000 --json && {
+    for key in copy name protocol why others bound; do
+        count 1 "^  \"$key\": " "$work/out"
+    done
+}
+"$leat" bench --from - copy <"$work/record" >"$work/piped" && run 0 bench --from "$work/record" copy &&
+    { cmp -s "$work/out" "$work/piped" || fail 'a record from standard input has other tables'; }
 usage 'what is to be explained' explain
 usage 'what is to be explained' explain fill
 usage '--bytes takes a number of bytes above 0' explain copy --bytes 4KiB

@@ -148,7 +148,7 @@ replay --json --limit 1.03x vit_checkpoint_cut.csv.gz && is limit_bytes 36129899
 LEAT_POOL_PACKING=tight replay --json vit_checkpoint_cut.csv.gz && is packing '"auto"' && is packing_at_end '"tight"'
 LEAT_POOL_PACKING=tight replay --json --packing still vit_checkpoint_cut.csv.gz && is packing_at_end '"still"'
 LEAT_POOL_PACKING=loose run 1 replay --device "$device" vit_checkpoint_cut.csv.gz &&
-    says "LEAT_POOL_PACKING is 'loose'; it takes auto, still or tight"
+    says "LEAT_POOL_PACKING is set to 'loose', and takes auto, still or tight"
 run 1 replay --device "$device" --packing still --limit 1x vit_checkpoint_cut.csv.gz &&
     says 'of vit_checkpoint_cut.csv.gz, in round 1 with' && says 'limit of 3507757272 bytes'
 
@@ -328,6 +328,17 @@ drawn() {
     check_xml "$work/map.svg"
     [ ! -s "$work/out" ] || fail 'with -o nothing goes to standard output'
     run 0 pool-map "$1" && { cmp -s "$work/out" "$work/map.svg" || fail 'a file and standard output differ'; }
+    "$leat" pool-map - <"$1" | cmp -s - "$work/map.svg" || fail 'standard input gives another picture'
+    run 0 pool-map --json "$1" && {
+        for key in reserved_bytes largest_free_bytes states streams ranges; do
+            grep -q "\"$key\":" "$work/out" || fail "the JSON of the map lacks $key"
+        done
+    }
+    # A terminal gets characters. script(1) makes one.
+    if command -v script >/dev/null; then
+        script -qec "'$leat' pool-map '$1'" "$work/terminal" >/dev/null </dev/null
+        ! grep -q '<svg' "$work/terminal" || fail 'SVG was written to a terminal'
+    fi
     run 0 pool-map --text "$1"
 }
 
@@ -440,6 +451,7 @@ run 1 pool-map "$work/peak.json" -o "$work/none/x" && says 'none/x cannot be wri
 usage 'the snapshot to draw is missing' pool-map
 usage "'b' is not an option" pool-map a b
 usage 'needs a value' pool-map a -o
+usage '--text or --json, not both' pool-map --text --json a
 run 0 pool-map --help && run 0 help pool-map
 
 finish
