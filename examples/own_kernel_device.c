@@ -11,7 +11,7 @@
 
 /* y = a * x + y: "axpy", the kernel that most people write first. LEAT_KERNEL takes the name, the number of
  * parameters, then each parameter's type and name. */
-LEAT_KERNEL(axpy, 4, float *, y, const float *, x, uint64_t, count, float, a)
+LEAT_KERNEL(axpy, float *, y, const float *, x, uint64_t, count, float, a)
 {
     LEAT_FOR (i, count)
         y[i] = a * x[i] + y[i];

@@ -136,7 +136,7 @@ $(test_jitter) $(test_keys): $(test_bin)/%.so: tests/support/%.c $(BUILD)/flags
 tests: $(test_programs) $(test_kernels) $(test_kernels_plain) $(test_fakes) $(test_jitter) $(test_keys) $(test_bin)/recorded
 
 # The command as a user calls it, on the device to test.
-test_cli := $(addprefix tests/cli/,cli_replay.sh cli_record.sh cli_bench.sh cli_layout.sh cli_cu.sh)
+test_cli := $(addprefix tests/cli/,tutorial.sh cli_replay.sh cli_record.sh cli_bench.sh cli_layout.sh cli_cu.sh)
 export LEAT_COMMAND = $(abspath $(BUILD))/leat
 export LEAT_TEST_CFLAGS = $(filter -fsanitize%,$(CFLAGS))
 

@@ -7,7 +7,7 @@
  *
  *     #include <leat/device_code.h>
  *
- *     LEAT_KERNEL(scale, 3, float *, data, uint64_t, count, float, factor)
+ *     LEAT_KERNEL(scale, float *, data, uint64_t, count, float, factor)
  *     {
  *         LEAT_FOR (i, count)
  *             data[i] *= factor;
@@ -20,9 +20,10 @@
  *
  * (Without --cuda-feature=+ptx63 clang-19 writes PTX 8.5, which drivers before CUDA 12.5 refuse.)
  *
- * LEAT_KERNEL(name, count, type, parameter, ...) defines a kernel of 1 to 8 parameters of plain types: numbers and
+ * LEAT_KERNEL(name, type, parameter, ...) defines a kernel of 1 to 8 parameters of plain types: numbers and
  * pointers. Pass a pointer to a struct where that is not enough. A type that is not written as one word and stars
- * (an array, a function) needs a typedef.
+ * (an array, a function) needs a typedef. The number of parameters may stand behind the name, as in
+ * LEAT_KERNEL(scale, 3, float *, ...): one that is wrong does not compile.
  *
  * LEAT_FOR (i, count) visits 0 to count - 1, each once, spread over all threads of a one-dimensional grid, in the
  * order that suits the device: on a GPU neighbouring threads take neighbouring elements; on the CPU device each
@@ -86,6 +87,35 @@
 #define LEAT_P8G_(D, t, p, ...) D(6, t, p), LEAT_P8H_(D, __VA_ARGS__)
 #define LEAT_P8H_(D, t, p) D(7, t, p)
 
+/* The number of parameters in front of them, where somebody counted. */
+#define LEAT_N1_(D, count, ...) LEAT_COUNTED_(D, count, 1, LEAT_P1_, __VA_ARGS__)
+#define LEAT_N2_(D, count, ...) LEAT_COUNTED_(D, count, 2, LEAT_P2_, __VA_ARGS__)
+#define LEAT_N3_(D, count, ...) LEAT_COUNTED_(D, count, 3, LEAT_P3_, __VA_ARGS__)
+#define LEAT_N4_(D, count, ...) LEAT_COUNTED_(D, count, 4, LEAT_P4_, __VA_ARGS__)
+#define LEAT_N5_(D, count, ...) LEAT_COUNTED_(D, count, 5, LEAT_P5_, __VA_ARGS__)
+#define LEAT_N6_(D, count, ...) LEAT_COUNTED_(D, count, 6, LEAT_P6_, __VA_ARGS__)
+#define LEAT_N7_(D, count, ...) LEAT_COUNTED_(D, count, 7, LEAT_P7_, __VA_ARGS__)
+#define LEAT_N8_(D, count, ...) LEAT_COUNTED_(D, count, 8, LEAT_P8_, __VA_ARGS__)
+#define LEAT_COUNTED_(D, count, real, list, ...) LEAT_COUNT_##real##_IS_##count(list, D, __VA_ARGS__)
+#define LEAT_COUNT_1_IS_1(list, D, ...) list(D, __VA_ARGS__)
+#define LEAT_COUNT_2_IS_2(list, D, ...) list(D, __VA_ARGS__)
+#define LEAT_COUNT_3_IS_3(list, D, ...) list(D, __VA_ARGS__)
+#define LEAT_COUNT_4_IS_4(list, D, ...) list(D, __VA_ARGS__)
+#define LEAT_COUNT_5_IS_5(list, D, ...) list(D, __VA_ARGS__)
+#define LEAT_COUNT_6_IS_6(list, D, ...) list(D, __VA_ARGS__)
+#define LEAT_COUNT_7_IS_7(list, D, ...) list(D, __VA_ARGS__)
+#define LEAT_COUNT_8_IS_8(list, D, ...) list(D, __VA_ARGS__)
+
+/* Picks a macro by the number of arguments: an even one is pairs of type and parameter, an odd one has their
+ * number in front. LEAT_PARAMETERS_() is the list by D, LEAT_PARAMETER_COUNT_() its length. */
+#define LEAT_PICK_(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, picked, ...) picked
+#define LEAT_PARAMETERS_(D, ...)                                                                                  \
+    LEAT_PICK_(__VA_ARGS__, LEAT_N8_, LEAT_P8_, LEAT_N7_, LEAT_P7_, LEAT_N6_, LEAT_P6_, LEAT_N5_, LEAT_P5_,       \
+               LEAT_N4_, LEAT_P4_, LEAT_N3_, LEAT_P3_, LEAT_N2_, LEAT_P2_, LEAT_N1_, LEAT_P1_, leat_no_parameter, \
+               leat_none)                                                                                         \
+    (D, __VA_ARGS__)
+#define LEAT_PARAMETER_COUNT_(...) LEAT_PICK_(__VA_ARGS__, 8, 8, 7, 7, 6, 6, 5, 5, 4, 4, 3, 3, 2, 2, 1, 1, 0, 0)
+
 #define LEAT_DECLARE_(i, t, p) t p
 
 #ifdef __cplusplus
@@ -134,9 +164,9 @@
 #endif
 
 /* Declared before it is defined, for compilers that are told to warn of functions without a prototype. */
-#define LEAT_KERNEL(name, count, ...)                                                                             \
-    LEAT_EXTERN_ LEAT_ENTRY_ void name(LEAT_P##count##_(LEAT_DECLARE_, __VA_ARGS__));                             \
-    LEAT_ENTRY_ void name(LEAT_P##count##_(LEAT_DECLARE_, __VA_ARGS__))
+#define LEAT_KERNEL(name, ...)                                                                                    \
+    LEAT_EXTERN_ LEAT_ENTRY_ void name(LEAT_PARAMETERS_(LEAT_DECLARE_, __VA_ARGS__));                             \
+    LEAT_ENTRY_ void name(LEAT_PARAMETERS_(LEAT_DECLARE_, __VA_ARGS__))
 
 /* The names of the loop's own variables end in that of the index, so that one loop inside another hides none. */
 #define LEAT_FOR(i, count)                                                                                        \
@@ -191,9 +221,9 @@ typedef struct leat_cpu_thread {
 #define LEAT_PASS_(i, t, p) *(t *)leat_args_[i]
 
 /* The launch is copied, so that the compiler knows that no store of the kernel changes it. */
-#define LEAT_KERNEL(name, count, ...)                                                                             \
+#define LEAT_KERNEL(name, ...)                                                                                    \
     static inline __attribute__((always_inline)) void leat_body_##name(                                           \
-        const leat_cpu_thread *leat_self_, LEAT_P##count##_(LEAT_DECLARE_, __VA_ARGS__));                         \
+        const leat_cpu_thread *leat_self_, LEAT_PARAMETERS_(LEAT_DECLARE_, __VA_ARGS__));                         \
     static void leat_run_##name(const leat_cpu_block *leat_block_, void *const *leat_args_)                       \
     {                                                                                                             \
         leat_cpu_block leat_launch_ = *leat_block_;                                                               \
@@ -202,14 +232,14 @@ typedef struct leat_cpu_thread {
         for (leat_at_->z = 0; leat_at_->z < leat_launch_.block_threads.z; leat_at_->z++)                          \
             for (leat_at_->y = 0; leat_at_->y < leat_launch_.block_threads.y; leat_at_->y++)                      \
                 for (leat_at_->x = 0; leat_at_->x < leat_launch_.block_threads.x; leat_at_->x++)                  \
-                    leat_body_##name(&leat_self_, LEAT_P##count##_(LEAT_PASS_, __VA_ARGS__));                     \
+                    leat_body_##name(&leat_self_, LEAT_PARAMETERS_(LEAT_PASS_, __VA_ARGS__));                     \
     }                                                                                                             \
-    static const uint32_t leat_bytes_##name[] = {LEAT_P##count##_(LEAT_BYTES_, __VA_ARGS__)};                     \
+    static const uint32_t leat_bytes_##name[] = {LEAT_PARAMETERS_(LEAT_BYTES_, __VA_ARGS__)};                     \
     LEAT_EXTERN_ LEAT_CPU_KERNEL_EXPORT const leat_cpu_kernel leat_cpu_kernel_##name;                             \
-    const leat_cpu_kernel leat_cpu_kernel_##name = {LEAT_CPU_KERNEL_ABI, count, leat_bytes_##name,                \
-                                                    leat_run_##name, 0};                                          \
+    const leat_cpu_kernel leat_cpu_kernel_##name = {LEAT_CPU_KERNEL_ABI, LEAT_PARAMETER_COUNT_(__VA_ARGS__),      \
+                                                    leat_bytes_##name, leat_run_##name, 0};                       \
     static inline __attribute__((always_inline)) void leat_body_##name(                                           \
-        __attribute__((unused)) const leat_cpu_thread *leat_self_, LEAT_P##count##_(LEAT_DECLARE_, __VA_ARGS__))
+        __attribute__((unused)) const leat_cpu_thread *leat_self_, LEAT_PARAMETERS_(LEAT_DECLARE_, __VA_ARGS__))
 
 /* A program that links kernels into itself may keep these symbols to itself. */
 #ifndef LEAT_CPU_KERNEL_EXPORT

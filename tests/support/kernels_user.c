@@ -5,7 +5,7 @@
 #include <leat/device_code.h>
 
 /* Multiplies every element. */
-LEAT_KERNEL(user_scale_f32, 3, float *, data, uint64_t, count, float, factor)
+LEAT_KERNEL(user_scale_f32, float *, data, uint64_t, count, float, factor)
 {
     LEAT_FOR (i, count)
         data[i] *= factor;
@@ -39,7 +39,7 @@ LEAT_KERNEL(user_many, 8, uint64_t *, out, uint8_t, byte, int16_t, number, uint3
 /* One element for each thread of a two-dimensional grid, row by row: out[y * width + x] becomes the thread's
  * number counted block by block, so every thread writes another number, and a wrong index or size of either
  * dimension shows. */
-LEAT_KERNEL(user_index2d, 1, uint32_t *, out)
+LEAT_KERNEL(user_index2d, uint32_t *, out)
 {
     uint32_t width = leat_grid_blocks_x() * leat_block_threads_x();
     uint32_t x = leat_block_x() * leat_block_threads_x() + leat_thread_x();
@@ -66,7 +66,7 @@ LEAT_KERNEL(user_spin, 2, uint64_t *, out, uint64_t, rounds)
 }
 
 /* What LEAT_FOR visits: adds 1 to *narrow and i to *wide for each i, atomically. */
-LEAT_KERNEL(user_count, 3, uint32_t *, narrow, uint64_t *, wide, uint64_t, count)
+LEAT_KERNEL(user_count, uint32_t *, narrow, uint64_t *, wide, uint64_t, count)
 {
     LEAT_FOR (i, count) {
         leat_atomic_add_u32(narrow, 1);
