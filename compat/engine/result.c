@@ -41,6 +41,7 @@ int(leatc_result_of)(leat_status status)
     case LEAT_ERROR_BUSY:
     case LEAT_ERROR_CANCELLED:
     case LEAT_ERROR_DEADLINE:
+    case LEAT_ERROR_FILE:
         return LEATC_UNKNOWN;
     }
     return LEATC_UNKNOWN;

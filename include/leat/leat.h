@@ -10,6 +10,7 @@
 
 #include <leat/copy.h>
 #include <leat/device.h>
+#include <leat/file.h>
 #include <leat/kernel.h>
 #include <leat/layout.h>
 #include <leat/managed.h>

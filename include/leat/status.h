@@ -52,7 +52,8 @@ extern "C" {
     X(LEAT_ERROR_SYSTEM, -18, "the operating system refused the call")                             \
     X(LEAT_ERROR_BUSY, -19, "still in use")                                                        \
     X(LEAT_ERROR_CANCELLED, -20, "the copy was cancelled")                                         \
-    X(LEAT_ERROR_DEADLINE, -21, "the copy's deadline passed")
+    X(LEAT_ERROR_DEADLINE, -21, "the copy's deadline passed")                                      \
+    X(LEAT_ERROR_FILE, -22, "the file cannot be opened, read or written as asked")
 // clang-format on
 
 typedef enum leat_status {

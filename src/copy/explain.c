@@ -7,9 +7,12 @@
 #include <stdio.h>
 #include <string.h>
 
-static void add_endpoint(struct leati_text *text, const struct leati_target *target)
+static void add_endpoint(struct leati_text *text, const struct leati_transfer *transfer,
+                         const struct leati_target *target)
 {
-    if (target->end.kind == LEAT_KIND_DEVICE)
+    if (transfer->shape == LEATI_SHAPE_FILE && target == (transfer->file.write ? &transfer->to : &transfer->from))
+        leati_text_add(text, "a file");
+    else if (target->end.kind == LEAT_KIND_DEVICE)
         leati_text_add(text, "%s", target->device->name);
     else
         leati_text_add(text, "%s memory", leat_kind_name(target->end.kind));
@@ -19,9 +22,9 @@ void leati_explain_transfer(struct leati_text *text, const struct leati_transfer
 {
     leati_text_add_bytes(text, transfer->bytes);
     leati_text_add(text, " from ");
-    add_endpoint(text, &transfer->from);
+    add_endpoint(text, transfer, &transfer->from);
     leati_text_add(text, " to ");
-    add_endpoint(text, &transfer->to);
+    add_endpoint(text, transfer, &transfer->to);
     leati_text_add(text, "\n");
 }
 
@@ -55,6 +58,8 @@ static const char *why_of(const struct leati_plan *plan)
 {
     const struct leati_transfer *transfer = &plan->transfer;
 
+    if (transfer->shape == LEATI_SHAPE_FILE && (plan->one_pass || transfer->direction == LEATI_DIRECTION_HOST))
+        return "leat's threads reach the memory, so it is read or written in one pass";
     if (plan->one_pass && transfer->followed)
         return "somebody follows the copy, which threads can stop";
     if (plan->one_pass && transfer->direction != LEATI_DIRECTION_DEVICE)

@@ -63,6 +63,9 @@ LEATI_HOT static bool is_one_pass(const struct leati_transfer *transfer)
 
     if (transfer->shape == LEATI_SHAPE_LAYOUT)
         return can->host_kernels && !leati_option_flag(LEATI_OPTION_LAYOUT_AS_GPU);
+    /* It is leat's threads that read files. */
+    if (transfer->shape == LEATI_SHAPE_FILE && leati_option_flag(LEATI_OPTION_STRICT))
+        return false;
     return can->reaches_pageable && !leati_option_flag(LEATI_OPTION_COPY_STAGE);
 }
 
@@ -133,7 +136,8 @@ LEATI_HOT static leat_status look(struct leati_plan *plan, bool wait)
     if (transfer->direction == LEATI_DIRECTION_DEVICE)
         return LEAT_OK;
     plan->unstaged = "the device reaches pageable memory by itself";
-    if (plan->one_pass && (!transfer->followed || leati_option_flag(LEATI_OPTION_STRICT)))
+    if (plan->one_pass && transfer->shape != LEATI_SHAPE_FILE &&
+        (!transfer->followed || leati_option_flag(LEATI_OPTION_STRICT)))
         return LEAT_OK;
     LEATI_TRY(find_stager(plan, wait || transfer->followed || transfer->shape != LEATI_SHAPE_RUN));
     if (plan->stager && transfer->direction != LEATI_DIRECTION_HOST)
@@ -179,7 +183,9 @@ LEATI_HOT leat_status leati_plan_compare(struct leati_plan *plan)
         struct leati_candidate *candidate = &plan->candidates[id];
 
         candidate->cost_ns = LEATI_COST_NONE;
-        candidate->why_not = protocol->is_for;
+        candidate->why_not = plan->transfer.shape == LEATI_SHAPE_FILE
+                                 ? "files are read and written by leat's threads"
+                                 : protocol->is_for;
         if (!(protocol->shapes & shape) || !(protocol->directions & direction))
             continue;
         candidate->why_not = NULL;
@@ -286,6 +292,23 @@ LEATI_HOT leat_status leati_plan_copy(struct leati_plan *plan, leat_stream *stre
     if (transfer->direction == LEATI_DIRECTION_DEVICE && bytes < LEATI_RAILS_BYTES)
         return LEAT_OK;
     return plan_pageable(plan);
+}
+
+leat_status leati_plan_file(struct leati_plan *plan, leat_stream *stream, void *memory,
+                            const struct leati_storage *file, size_t bytes, bool followed)
+{
+    struct leati_transfer *transfer = &plan->transfer;
+
+    transfer->stream = stream;
+    transfer->bytes = bytes;
+    transfer->to_reach = file->write ? 0 : bytes;
+    transfer->from_reach = file->write ? bytes : 0;
+    transfer->shape = LEATI_SHAPE_FILE;
+    transfer->file = *file;
+    transfer->followed = followed;
+    transfer->deadline_ns = 0;
+    LEATI_TRY(leati_transfer_resolve_file(transfer, memory));
+    return leati_plan_choose(plan);
 }
 
 /* ---- doing ---- */

@@ -44,6 +44,10 @@ struct leati_plan {
 leat_status leati_plan_copy(struct leati_plan *plan, leat_stream *stream, void *dst, const void *src, size_t bytes,
                             bool followed, bool quick);
 
+/* The same between memory and a range of a file; bytes > 0. */
+leat_status leati_plan_file(struct leati_plan *plan, leat_stream *stream, void *memory,
+                            const struct leati_storage *file, size_t bytes, bool followed);
+
 /* Chooses for a transfer that was resolved. Candidates are filled. */
 leat_status leati_plan_choose(struct leati_plan *plan);
 

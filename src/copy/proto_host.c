@@ -57,7 +57,7 @@ static void explain(const struct leati_plan *plan, struct leati_text *text)
 const struct leati_protocol leati_proto_host = {
     .name = "host",
     .shapes = LEATI_BIT(LEATI_SHAPE_RUN) | LEATI_BIT(LEATI_SHAPE_REGION) | LEATI_BIT(LEATI_SHAPE_LAYOUT) |
-              LEATI_BIT(LEATI_SHAPE_BATCH),
+              LEATI_BIT(LEATI_SHAPE_FILE) | LEATI_BIT(LEATI_SHAPE_BATCH),
     .directions = LEATI_ALL_DIRECTIONS,
     .is_for = "",
     .supports = supports,

@@ -12,6 +12,7 @@ LEATI_HOT static bool supports(const struct leati_plan *plan, const char **why_n
 
     switch (transfer->shape) {
     case LEATI_SHAPE_RUN:
+    case LEATI_SHAPE_FILE:
         break;
     case LEATI_SHAPE_REGION:
         (void)leati_region_suits_kernel(transfer->stream, &transfer->to.end, &transfer->from.end, why_not);

@@ -89,6 +89,8 @@ leat_status leati_stage_transfer(struct leati_plan *plan, bool eager, struct lea
                                           .deadline_ns = transfer->deadline_ns};
     struct leati_staged_box staged;
 
+    if (transfer->shape == LEATI_SHAPE_FILE)
+        request.storage = transfer->file;
     if (region) {
         staged.box = transfer->box;
         staged.protocol = host ? LEATI_PROTOCOL_HOST : ring_side_of(plan).protocol;
@@ -151,6 +153,7 @@ static void explain(const struct leati_plan *plan, struct leati_text *text)
 {
     switch (plan->transfer.shape) {
     case LEATI_SHAPE_RUN:
+    case LEATI_SHAPE_FILE:
         explain_run(plan, text);
         break;
     case LEATI_SHAPE_REGION:
@@ -168,7 +171,7 @@ static void explain(const struct leati_plan *plan, struct leati_text *text)
 const struct leati_protocol leati_proto_staged = {
     .name = "staged",
     .shapes = LEATI_BIT(LEATI_SHAPE_RUN) | LEATI_BIT(LEATI_SHAPE_REGION) | LEATI_BIT(LEATI_SHAPE_LAYOUT) |
-              LEATI_BIT(LEATI_SHAPE_BATCH),
+              LEATI_BIT(LEATI_SHAPE_FILE) | LEATI_BIT(LEATI_SHAPE_BATCH),
     .directions = LEATI_ALL_DIRECTIONS,
     .is_for = "",
     .supports = supports,

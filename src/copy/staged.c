@@ -442,6 +442,7 @@ leat_status leati_stage_reserve(struct leati_stage *stage, struct leati_stager *
         .src = from->end.ptr,
         .bytes = bytes,
         .list = request->list,
+        .storage = request->storage,
         .unit_bytes = chunk_unit(request),
         .chunk_most_bytes = request->route ? LEATI_LINK_CHUNK_BYTES : 0,
         .stream = request->route ? leati_route_stream(request->route) : stream->native,

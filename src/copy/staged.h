@@ -52,6 +52,7 @@ struct leati_stage_request {
     bool no_wait;
     const struct leati_staged_box *box; /* NULL: bytes without gaps */
     const struct leati_list *list;      /* HOST: so many copies in the place of one, which the workers make */
+    struct leati_storage storage;       /* as in staging/staging.h */
 };
 
 /* One staged copy, from its reservation to its submission. Must not move in between. */

@@ -28,11 +28,11 @@ static leat_status check_ticket(const char *what, const leat_ticket *ticket)
                       what, (const void *)ticket);
 }
 
-static leat_status check_options(const leat_copy_options *options)
+static leat_status check_options(const char *what, const leat_copy_options *options)
 {
     if (options && (!options->size || options->size > sizeof *options))
         return leati_fail(LEAT_ERROR_INVALID,
-                          "leat_copy_start: options->size is %zu; set it to sizeof(leat_copy_options), %zu here",
+                          "%s: options->size is %zu; set it to sizeof(leat_copy_options), %zu here", what,
                           options->size, sizeof *options);
     return LEAT_OK;
 }
@@ -60,23 +60,17 @@ static leat_status follow(const struct leati_plan *plan, leat_ticket *ticket)
                                                   : driver->ops->stream_synchronize(driver, stream->native);
 }
 
-static leat_status start(leat_stream *stream, void *dst, const void *src, size_t bytes, uint64_t deadline_ns,
-                         leat_ticket *ticket)
+static leat_status submit(struct leati_plan *plan, leat_ticket *ticket)
 {
-    struct leati_plan plan;
     leat_status status;
 
-    if (!bytes)
-        return LEAT_OK;
-    LEATI_TRY(leati_plan_copy(&plan, stream, dst, src, bytes, true, false));
-    plan.transfer.deadline_ns = deadline_ns;
     /* Made first. An eager copy out is over when it was submitted. */
-    if (plan.protocol != LEATI_PROTOCOL_EAGER || plan.transfer.direction != LEATI_DIRECTION_OUT)
-        LEATI_TRY(leat_event_create(stream->device, &ticket->event));
-    status = leati_plan_submit(&plan, &ticket->job);
-    ticket->staged = plan.protocol == LEATI_PROTOCOL_EAGER;
+    if (plan->protocol != LEATI_PROTOCOL_EAGER || plan->transfer.direction != LEATI_DIRECTION_OUT)
+        LEATI_TRY(leat_event_create(ticket->device, &ticket->event));
+    status = leati_plan_submit(plan, &ticket->job);
+    ticket->staged = plan->protocol == LEATI_PROTOCOL_EAGER;
     if (status == LEAT_OK && !ticket->job)
-        status = follow(&plan, ticket);
+        status = follow(plan, ticket);
     if (ticket->event && (status != LEAT_OK || ticket->job)) {
         (void)LEATI_QUIETLY(leat_event_destroy(ticket->event));
         ticket->event = NULL;
@@ -84,32 +78,55 @@ static leat_status start(leat_stream *stream, void *dst, const void *src, size_t
     return status;
 }
 
-leat_status leat_copy_start(leat_stream *stream, void *dst, const void *src, size_t bytes,
-                            const leat_copy_options *options, leat_ticket **ticket)
+leat_status leati_ticket_check(const char *what, leat_stream *stream, const leat_copy_options *options,
+                               leat_ticket **ticket)
 {
-    leat_ticket *made;
-    leat_status status;
+    LEATI_TRY(leati_check_permitted(what));
+    LEATI_TRY(leati_check_stream(what, stream));
+    LEATI_TRY(leati_check_not_null(what, "ticket", ticket));
+    return check_options(what, options);
+}
 
-    LEATI_TRY(leati_check_permitted("leat_copy_start"));
-    LEATI_TRY(leati_check_stream("leat_copy_start", stream));
-    LEATI_TRY(leati_check_not_null("leat_copy_start", "ticket", ticket));
-    LEATI_TRY(check_options(options));
-    made = leati_handle_new(&ticket_handles);
+leat_status leati_ticket_start(leat_device *device, struct leati_plan *plan, const leat_copy_options *options,
+                               leat_ticket **ticket)
+{
+    leat_ticket *made = leati_handle_new(&ticket_handles);
+    leat_status status = LEAT_OK;
+
     if (!made)
-        return leati_fail(LEAT_ERROR_HOST_MEMORY, "leat_copy_start: no memory for the ticket");
-    made->device = stream->device;
-    made->bytes = bytes;
+        return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the ticket");
+    made->device = device;
+    made->bytes = plan ? plan->transfer.bytes : 0;
     made->staged = false;
     made->job = NULL;
     made->event = NULL;
-    status = start(stream, dst, src, bytes, deadline_of(options), made);
+    if (plan) {
+        plan->transfer.deadline_ns = deadline_of(options);
+        status = submit(plan, made);
+    }
     if (status != LEAT_OK) {
         leati_handle_free(&ticket_handles, made);
-        return leati_fail_in(status, "leat_copy_start of %zu bytes on %s", bytes, stream->device->name);
+        return status;
     }
     leati_handle_publish(made);
     *ticket = made;
     return LEAT_OK;
+}
+
+leat_status leat_copy_start(leat_stream *stream, void *dst, const void *src, size_t bytes,
+                            const leat_copy_options *options, leat_ticket **ticket)
+{
+    struct leati_plan plan;
+    leat_status status = LEAT_OK;
+
+    LEATI_TRY(leati_ticket_check("leat_copy_start", stream, options, ticket));
+    if (bytes)
+        status = leati_plan_copy(&plan, stream, dst, src, bytes, true, false);
+    if (status == LEAT_OK)
+        status = leati_ticket_start(stream->device, bytes ? &plan : NULL, options, ticket);
+    return status == LEAT_OK
+               ? status
+               : leati_fail_in(status, "leat_copy_start of %zu bytes on %s", bytes, stream->device->name);
 }
 
 /* Whether the event was reached. One that is gone went with its device, whose close waited for all work. */

@@ -28,6 +28,23 @@ LEATI_HOT leat_status leati_transfer_resolve(struct leati_transfer *transfer, vo
     return LEAT_OK;
 }
 
+leat_status leati_transfer_resolve_file(struct leati_transfer *transfer, void *memory)
+{
+    bool write = transfer->file.write;
+    const char *name = write ? "src" : "dst";
+    struct leati_target *target = write ? &transfer->from : &transfer->to;
+
+    transfer->to = transfer->from = (struct leati_target){.end.kind = LEAT_KIND_PAGEABLE};
+    LEATI_TRY(leati_pointers_find_unread(transfer->stream->device->driver, name, memory, transfer->bytes, true,
+                                         target));
+    LEATI_TRY(leati_check_reach(transfer->stream, name, target));
+    if (leati_is_pageable(target))
+        LEATI_TRY(leati_pointers_check_mapped(name, memory, transfer->bytes, !write));
+    transfer->unasked = false;
+    transfer->direction = direction_of(transfer->to.end.kind, transfer->from.end.kind);
+    return LEAT_OK;
+}
+
 /* One endpoint that counts as pageable so far. */
 LEATI_HOT static leat_status ask(const struct leati_transfer *transfer, const char *name, size_t reach,
                                  struct leati_target *target)

@@ -18,6 +18,7 @@ enum leati_shape {
     LEATI_SHAPE_RUN,    /* contiguous bytes on both sides */
     LEATI_SHAPE_REGION, /* pitched rows, up to three dimensions (region.h) */
     LEATI_SHAPE_LAYOUT, /* two layouts (layout.h) */
+    LEATI_SHAPE_FILE,   /* contiguous bytes of a file, and contiguous memory */
     LEATI_SHAPE_BATCH   /* the ranges of a batch that have this direction (batch.c) */
 };
 
@@ -34,6 +35,7 @@ struct leati_transfer {
     union {
         leat_copy_box box;                /* REGION, in its simplest form */
         struct leati_layout_copy *layout; /* LAYOUT */
+        struct leati_storage file;        /* FILE; the target of its side is empty, and counts as pageable */
         size_t count;                     /* BATCH: of all ranges that may go together */
     };
 };
@@ -56,6 +58,9 @@ static inline bool leati_is_on_host(const struct leati_target *target)
  * are asked for addresses that leat does not know.
  */
 leat_status leati_transfer_resolve(struct leati_transfer *transfer, void *dst, const void *src, bool ask);
+
+/* The same for a copy between memory and transfer->file. */
+leat_status leati_transfer_resolve_file(struct leati_transfer *transfer, void *memory);
 
 /* Asks the drivers after all. */
 leat_status leati_transfer_ask(struct leati_transfer *transfer);

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 
+#include <errno.h>
 #include <stdio.h>
 
 #define PREFAULT_BYTES ((size_t)2 << 20)
@@ -86,6 +87,25 @@ static size_t copy_rows(struct leati_job *job, size_t offset, char *ring, size_t
                                    out ? 0 : offset, bytes, job->policy, fault);
 }
 
+/* Between memory and storage; memory is the part's place in the ring, if there is one. */
+static void move_part(struct leati_job *job, size_t offset, char *memory, size_t bytes)
+{
+    const struct leati_storage *storage = &job->storage;
+    int error = 0;
+    size_t moved;
+
+    if (job->direction == LEATI_DIRECTION_HOST)
+        memory = storage->write ? (char *)job->src + offset : job->dst + offset;
+    moved = storage->ops->move(storage->object, storage->offset + offset, memory, bytes, storage->write, &error);
+    if (moved == bytes)
+        return;
+    atomic_store_explicit(&job->error, error, memory_order_relaxed);
+    lower(&job->stopped_at, offset + moved);
+    if (error == EFAULT)
+        lower(&job->fault, (uintptr_t)memory + moved);
+    leati_job_stop(job, error == EFAULT ? LEAT_ERROR_POINTER : LEAT_ERROR_FILE);
+}
+
 static void copy_part(struct leati_job *job, const struct leati_chunk *chunk, uint32_t part)
 {
     size_t start = part * chunk->part_bytes, offset = chunk->offset + start;
@@ -96,6 +116,10 @@ static void copy_part(struct leati_job *job, const struct leati_chunk *chunk, ui
 
     if (has_stopped(job)) {
         lower(&job->stopped_at, offset);
+        return;
+    }
+    if (job->storage.ops) {
+        move_part(job, offset, ring, bytes);
         return;
     }
     if (job->cold)
@@ -122,12 +146,14 @@ static bool tell_failure(struct leati_job *job)
 {
     char sentence[256];
 
-    if (job->eager || atomic_load_explicit(&job->stopped, memory_order_relaxed) != LEAT_ERROR_POINTER)
+    int stopped = atomic_load_explicit(&job->stopped, memory_order_relaxed);
+
+    if (job->eager || (stopped != LEAT_ERROR_POINTER && stopped != LEAT_ERROR_FILE))
         return true;
     if (atomic_exchange_explicit(&job->told, true, memory_order_relaxed))
         return false;
     leati_job_sentence(job, sentence, sizeof sentence);
-    job->order_failed(job->order, LEAT_ERROR_POINTER, sentence);
+    job->order_failed(job->order, (leat_status)stopped, sentence);
     return true;
 }
 
@@ -184,8 +210,8 @@ static enum leati_taken work_on_part(struct leati_task *task)
     return taken;
 }
 
-/* A helper's own wait may end at any moment: it copies what is in memory, and makes and fetches no pages, which
- * may take long. */
+/* A helper's own wait may end at any moment: it copies what is in memory. It makes and fetches no pages and reads
+ * no files, which may take long. */
 static enum leati_taken look(const struct leati_task *task, bool helper)
 {
     const struct leati_job *job = (const struct leati_job *)task;
@@ -195,7 +221,7 @@ static enum leati_taken look(const struct leati_task *task, bool helper)
     if (c >= job->count)
         return LEATI_NOTHING_LEFT;
     if (can_copy(job, c))
-        return helper && job->cold ? LEATI_NOT_YET : LEATI_TAKEN;
+        return helper && (job->cold || job->storage.ops) ? LEATI_NOT_YET : LEATI_TAKEN;
     return helper || is_prefaulted(job) ? LEATI_NOT_YET : LEATI_TAKEN;
 }
 
@@ -228,6 +254,17 @@ bool leati_job_work_once(struct leati_job *job)
 
 /* ---- what became of it ---- */
 
+static void describe_storage(const struct leati_job *job, size_t at, char *text, size_t bytes)
+{
+    const struct leati_storage *storage = &job->storage;
+    char why[200];
+
+    storage->ops->describe(storage->object, storage->offset + at, storage->write,
+                           atomic_load_explicit(&job->error, memory_order_relaxed), why, sizeof why);
+    snprintf(text, bytes, "%s %zu bytes at offset %llu stopped after %zu bytes: %s",
+             storage->write ? "writing" : "reading", job->bytes, (unsigned long long)storage->offset, at, why);
+}
+
 void leati_job_sentence(const struct leati_job *job, char *text, size_t bytes)
 {
     leat_status why = atomic_load_explicit(&job->stopped, memory_order_relaxed);
@@ -252,6 +289,9 @@ void leati_job_sentence(const struct leati_job *job, char *text, size_t bytes)
                      "past the copy",
                      job->bytes, (const void *)job->src, (void *)job->dst, at,
                      (void *)atomic_load_explicit(&job->fault, memory_order_relaxed));
+        break;
+    case LEAT_ERROR_FILE:
+        describe_storage(job, at, text, bytes);
         break;
     default:
         snprintf(text, bytes, "a copy of %zu bytes from %p to %p stopped after %zu bytes: %s", job->bytes,

@@ -37,6 +37,27 @@ struct leati_flags {
     _Alignas(64) _Atomic uint32_t completed_chunks;
 };
 
+/* Storage, such as a file, in the place of one side's host memory. Calls come from several threads at once. */
+struct leati_storage_ops {
+    /* Reads from the storage into memory, or writes memory to it. Returns how many bytes it moved, from the start;
+     * fewer than bytes only if it failed, and then *error is a value of errno, or 0 if the storage has ended. */
+    size_t (*move)(void *object, uint64_t offset, void *memory, size_t bytes, bool write, int *error);
+
+    /* Writes what failed at offset, and why, in words. */
+    void (*describe)(const void *object, uint64_t offset, bool write, int error, char *text, size_t text_bytes);
+
+    /* The object stays as long as somebody holds it. release may be called under a lock. */
+    void (*hold)(void *object);
+    void (*release)(void *object);
+};
+
+struct leati_storage {
+    const struct leati_storage_ops *ops; /* NULL: both sides are memory */
+    void *object;
+    uint64_t offset; /* where the copy begins in it */
+    bool write;      /* it is the destination */
+};
+
 struct leati_job {
     struct leati_task task; /* in the pool of workers */
     atomic_uint holders;    /* the stager until the job is over, and the ticket */
@@ -51,6 +72,7 @@ struct leati_job {
         reach_bytes; /* of dst, from the first byte to the last, where pages are to be made; OUT and HOST only */
     bool in_rows;    /* the pageable sides are these: */
     struct leati_rows to_rows, from_rows;
+    struct leati_storage storage; /* in the place of dst if it is written, of src if not */
     /* Instead of one copy: a list of copies, of which chunks, parts and stopped_at count the entries. Returns how
      * many were made before the first that failed. */
     size_t (*copy_list)(const void *list, size_t first, size_t count, uintptr_t *fault);
@@ -66,6 +88,7 @@ struct leati_job {
     uint64_t deadline_ns;      /* 0: none */
     atomic_int stopped;        /* LEAT_OK, or why no more is copied */
     _Atomic size_t stopped_at; /* nothing in front of this was left out */
+    atomic_int error;          /* of the storage, as its move() says */
     _Atomic uintptr_t fault;   /* the lowest address that could not be reached; UINTPTR_MAX: none */
     atomic_bool told;          /* a thread reports the failure to the order */
     void *order;               /* of the stream, for the failure */

@@ -211,6 +211,9 @@ void leati_job_release(struct leati_job *job)
     if (atomic_fetch_sub_explicit(&job->holders, 1, memory_order_acq_rel) != 1)
         return;
     assert(!job->order);
+    /* As late as this: whoever holds the job may ask why it stopped. */
+    if (job->storage.ops)
+        job->storage.ops->release(job->storage.object);
     free(job->chunks);
     free(job);
 }
@@ -434,6 +437,8 @@ free_job:
 static void set_reach(struct leati_job *job, const struct leati_staging_request *request)
 {
     job->reach_bytes = job->direction == LEATI_DIRECTION_IN || job->copy_list ? 0 : job->bytes;
+    if (job->storage.write)
+        job->reach_bytes = 0;
     if (request->to_rows) {
         job->in_rows = true;
         job->to_rows = *request->to_rows;
@@ -461,8 +466,11 @@ static void fill_job(struct leati_job *job, struct leati_stager *stager,
     job->deadline_ns = request->deadline_ns;
     atomic_init(&job->stopped_at, job->bytes);
     atomic_init(&job->fault, UINTPTR_MAX);
+    job->storage = request->storage;
+    if (job->storage.ops)
+        job->storage.ops->hold(job->storage.object);
     job->cold = job->direction == LEATI_DIRECTION_IN && job->bytes >= COLD_LEAST_BYTES && !request->to_rows &&
-                !leati_staging_resident(job->src, job->bytes);
+                !job->storage.ops && !leati_staging_resident(job->src, job->bytes);
     if (request->list) {
         job->copy_list = request->list->copy;
         job->list = request->list->list;
@@ -683,6 +691,7 @@ leat_status leati_stager_reserve(struct leati_stager *stager, const struct leati
     assert(stager->workers && request->bytes);
     assert(!request->to_rows == !request->from_rows);
     assert(!request->list || request->direction == LEATI_DIRECTION_HOST);
+    assert(!request->storage.ops || (!request->to_rows && !request->list && !request->eager));
     /* Out, the caller reads the ring until the call returns: so it must be the caller's. */
     assert(!request->eager || (request->direction == LEATI_DIRECTION_OUT && request->block) ||
            (request->early && request->direction == LEATI_DIRECTION_IN));

@@ -121,6 +121,7 @@ struct leati_staging_request {
     const struct leati_rows *to_rows;   /* both set where pageable memory has gaps; both NULL otherwise */
     const struct leati_rows *from_rows; /* of the device's side only bytes count, not the addresses */
     const struct leati_list *list;      /* HOST: so many copies instead of one, which the workers make */
+    struct leati_storage storage;       /* ops set: the host's side is storage, not memory; neither rows nor eager */
     size_t unit_bytes;                  /* chunks are multiples of this; 0: any size */
     size_t chunk_most_bytes;            /* 0: as the ring allows */
     void *stream;                       /* for the hook of flags, and for the wait after a failure */

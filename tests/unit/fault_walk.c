@@ -22,6 +22,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -38,6 +39,7 @@ enum {
 
 /* What copies of pageable memory use. Not on the stack: a copy whose call has failed may be on its way for a
  * while. */
+static leat_file *walk_file; /* of all copy scenarios */
 static unsigned char host_in[LONG_BYTES], host_out[LONG_BYTES], host_other[LONG_BYTES], end_seen[600];
 
 /* What a run owns. NULL and 0 mean: not there, or given back. */
@@ -1020,6 +1022,24 @@ static bool use_tickets(struct world *w)
     return true;
 }
 
+/* Through a file, from and to both sorts of memory. */
+static bool copy_files(struct world *w)
+{
+    memset(host_out, 0, LONG_BYTES);
+    memset(w->pinned, 0, LONG_BYTES);
+    test_pattern(host_in, LONG_BYTES, 80);
+    STEP(leat_copy(w->stream, w->plain, host_in, LONG_BYTES));
+    STEP(leat_file_write(w->stream, walk_file, 0, w->plain, LONG_BYTES));
+    STEP(leat_fill(w->stream, w->plain, 0, LONG_BYTES));
+    STEP(leat_file_read(w->stream, w->plain, walk_file, 0, LONG_BYTES));
+    STEP(leat_file_read(w->stream, host_out, walk_file, 0, LONG_BYTES));
+    STEP(leat_copy(w->stream, w->pinned, w->plain, LONG_BYTES));
+    STEP(leat_stream_synchronize(w->stream));
+    expect_bytes(w->pinned, LONG_BYTES, 80, "a file, to the device");
+    expect_bytes(host_out, LONG_BYTES, 80, "a file, to the host");
+    return true;
+}
+
 /* A stream ends while copies of its are on their way, short ones and long ones. */
 static bool end_a_stream_that_copies(struct world *w)
 {
@@ -1070,7 +1090,7 @@ static void free_tickets(struct world *w)
 static void copy_scenario(struct world *w)
 {
     if (open_for_copies(w) && copy_both_ways(w) && copy_in_order(w) && use_tickets(w) && copy_boxes(w) &&
-        copy_layouts(w) && copy_pairs(w))
+        copy_layouts(w) && copy_pairs(w) && copy_files(w))
         end_a_stream_that_copies(w);
     if (w->device)
         FREE(leat_device_synchronize(w->device));
@@ -1334,13 +1354,28 @@ static void walk_pools(void)
     now.of_pools = false;
 }
 
+/* A file in memory, so that nothing stays behind. */
+static void open_walk_file(void)
+{
+    int fd = memfd_create("fault_walk", MFD_CLOEXEC);
+    char path[40];
+
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    if (fd < 0 || leat_file_open(path, LEAT_FILE_READ | LEAT_FILE_WRITE, &walk_file) != LEAT_OK)
+        give_up("no file to copy to: %s", leat_last_error());
+    close(fd);
+}
+
 static void walk_copies(void)
 {
+    open_walk_file();
     now.of_copies = true;
     walk("pageable memory", copy_scenario);
     walk("pageable memory, left to the close", lazy_copy_scenario);
     walk_delays("pageable memory", copy_scenario, 7);
     now.of_copies = false;
+    if (leat_file_close(walk_file) != LEAT_OK)
+        give_up("the file cannot be closed: %s", leat_last_error());
 }
 
 /* One device has no peer. */

@@ -1,0 +1,590 @@
+/*
+ * test_file.c - copies between files and memory: bytes, order, failures, tickets, and what is refused.
+ *
+ * On the CPU device the workers read into its memory at once; with LEAT_COPY_STAGE=1, or LEAT_STRICT=1, they go
+ * through the ring as for a GPU.
+ */
+#include "harness.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define KIB ((size_t)1 << 10)
+#define MIB ((size_t)1 << 20)
+
+static const size_t sizes[] = {1, 4095, 64 * KIB + 1, MIB, 5 * MIB + 3, 40 * MIB};
+#define SIZES (sizeof sizes / sizeof sizes[0])
+#define MOST (40 * MIB)
+
+static char folder[] = "/tmp/leat-files-XXXXXX";
+
+/* A path in the test's own folder; good until the fourth call after it. */
+static const char *path_of(const char *name)
+{
+    static char paths[4][200];
+    static unsigned next;
+    char *path = paths[next++ % 4];
+
+    snprintf(path, sizeof paths[0], "%s/%s", folder, name);
+    return path;
+}
+
+/* A file that holds the pattern. */
+static const char *make_file(const char *name, size_t bytes, uint64_t seed)
+{
+    const char *path = path_of(name);
+    unsigned char *data = test_buffer(bytes ? bytes : 1);
+    FILE *file = fopen(path, "wb");
+
+    assert_non_null(file);
+    test_pattern(data, bytes, seed);
+    assert_int_equal(fwrite(data, 1, bytes, file), bytes);
+    assert_int_equal(fclose(file), 0);
+    free(data);
+    return path;
+}
+
+static unsigned char *file_content(const char *path, size_t bytes)
+{
+    unsigned char *data = test_buffer(bytes + 1);
+    FILE *file = fopen(path, "rb");
+
+    assert_non_null(file);
+    assert_int_equal(fread(data, 1, bytes + 1, file), bytes);
+    assert_int_equal(fclose(file), 0);
+    return data;
+}
+
+static leat_file *open_file(const char *path, unsigned flags)
+{
+    leat_file *file = NULL;
+
+    OK(leat_file_open(path, flags, &file));
+    assert_non_null(file);
+    return file;
+}
+
+/* NULL kind: ordinary memory. */
+static const leat_kind kinds[] = {LEAT_KIND_DEVICE, LEAT_KIND_PINNED, LEAT_KIND_PAGEABLE};
+#define KINDS (sizeof kinds / sizeof kinds[0])
+
+static unsigned char *make_memory(struct test_state *t, leat_kind kind, size_t bytes)
+{
+    return kind == LEAT_KIND_PAGEABLE ? test_buffer(bytes) : test_alloc(t->device, kind, bytes);
+}
+
+static void end_memory(leat_kind kind, void *memory)
+{
+    if (kind == LEAT_KIND_PAGEABLE)
+        free(memory);
+    else
+        OK(leat_memory_free(memory));
+}
+
+/* ---- bytes ---- */
+
+/* Every size, from the start and from a place that is aligned to nothing, into memory whose neighbours stay as they
+ * are. */
+static void files_are_read(void **state)
+{
+    struct test_state *t = *state;
+    const char *path = make_file("read", MOST + 4096, 1);
+    leat_file *file = open_file(path, LEAT_FILE_READ);
+    unsigned char *whole = file_content(path, MOST + 4096), *out = test_buffer(MOST + 2);
+    uint64_t bytes;
+
+    OK(leat_file_size(file, &bytes));
+    assert_int_equal(bytes, MOST + 4096);
+    for (size_t k = 0; k < KINDS; k++) {
+        unsigned char *memory = make_memory(t, kinds[k], MOST + 2);
+
+        for (size_t i = 0; i < 2 * SIZES; i++) {
+            size_t size = sizes[i / 2], offset = i % 2 ? 4096 : 0;
+
+            memset(out, 0xee, size + 2);
+            OK(leat_copy(t->stream, memory, out, size + 2));
+            OK(leat_file_read(t->stream, memory + 1, file, i % 2 ? 4093 : 0, size));
+            offset = i % 2 ? 4093 : 0;
+            OK(leat_copy_sync(t->stream, out, memory, size + 2));
+            OK(leat_stream_synchronize(t->stream));
+            assert_memory_equal(out + 1, whole + offset, size);
+            assert_int_equal(out[0], 0xee);
+            assert_int_equal(out[size + 1], 0xee);
+        }
+        end_memory(kinds[k], memory);
+    }
+    OK(leat_file_close(file));
+    free(whole);
+    free(out);
+}
+
+static void files_are_written(void **state)
+{
+    struct test_state *t = *state;
+    unsigned char *in = test_buffer(MOST);
+
+    for (size_t k = 0; k < KINDS; k++) {
+        unsigned char *memory = make_memory(t, kinds[k], MOST);
+
+        for (size_t i = 0; i < SIZES; i++) {
+            const char *path = make_file("written", 5000, 9);
+            leat_file *file = open_file(path, LEAT_FILE_WRITE | LEAT_FILE_TRUNCATE);
+            unsigned char *content;
+
+            test_pattern(in, sizes[i], i + 2);
+            OK(leat_copy(t->stream, memory, in, sizes[i]));
+            OK(leat_file_write(t->stream, file, 77, memory, sizes[i]));
+            OK(leat_file_close(file)); /* the copy keeps it open */
+            OK(leat_stream_synchronize(t->stream));
+            content = file_content(path, sizes[i] + 77);
+            EXPECT_BYTES(content, 77, 0);
+            EXPECT_PATTERN(content + 77, sizes[i], i + 2);
+            free(content);
+        }
+        end_memory(kinds[k], memory);
+    }
+    free(in);
+}
+
+/* What is around the range stays as it is. */
+static void a_range_is_overwritten(void **state)
+{
+    struct test_state *t = *state;
+    const char *path = make_file("range", MIB, 1);
+    leat_file *file = open_file(path, LEAT_FILE_READ | LEAT_FILE_WRITE);
+    unsigned char *memory = test_alloc(t->device, LEAT_KIND_DEVICE, 100 * KIB), *content, *before;
+
+    before = file_content(path, MIB);
+    OK(leat_fill(t->stream, memory, 0x5a, 100 * KIB));
+    OK(leat_file_write(t->stream, file, 4097, memory, 100 * KIB));
+    OK(leat_stream_synchronize(t->stream));
+    content = file_content(path, MIB);
+    assert_memory_equal(content, before, 4097);
+    EXPECT_BYTES(content + 4097, 100 * KIB, 0x5a);
+    assert_memory_equal(content + 4097 + 100 * KIB, before + 4097 + 100 * KIB, MIB - 4097 - 100 * KIB);
+    OK(leat_file_close(file));
+    OK(leat_memory_free(memory));
+    free(content);
+    free(before);
+}
+
+/* ---- order ---- */
+
+/* Device memory is read by the write, and written by the read, only when the stream gets there; a read sees what
+ * the stream wrote before, although the file was shorter when the read was called. */
+static void the_order_of_the_stream_is_kept(void **state)
+{
+    struct test_state *t = *state;
+    const size_t bytes = 3 * MIB;
+    const char *path = make_file("order", 0, 0);
+    leat_file *file = open_file(path, LEAT_FILE_READ | LEAT_FILE_WRITE);
+    unsigned char *memory = test_alloc(t->device, LEAT_KIND_DEVICE, bytes), *in = test_buffer(bytes);
+    unsigned char *pinned = test_alloc(t->device, LEAT_KIND_PINNED, bytes);
+    struct test_gate *gate;
+    uint64_t size;
+
+    for (unsigned round = 0; round < 3; round++) {
+        memset(pinned, 1, bytes);
+        OK(leat_copy_sync(t->stream, memory, pinned, bytes));
+        test_pattern(in, bytes, 30 + round);
+        OK(leat_stream_synchronize(t->stream));
+        gate = test_gate_close(t->stream);
+        OK(leat_copy(t->stream, memory, in, bytes));
+        OK(leat_file_write(t->stream, file, 0, memory, bytes));
+        OK(leat_fill(t->stream, memory, 0, bytes));
+        OK(leat_file_read(t->stream, memory, file, 0, bytes));
+        OK(leat_copy(t->stream, pinned, memory, bytes));
+        EXPECT_HELD(t->stream, gate);
+        if (!round) {
+            OK(leat_file_size(file, &size));
+            assert_int_equal(size, 0);
+        }
+        test_gate_open(gate);
+        OK(leat_stream_synchronize(t->stream));
+        EXPECT_PATTERN(pinned, bytes, 30 + round);
+    }
+    OK(leat_file_close(file));
+    OK(leat_memory_free(memory));
+    OK(leat_memory_free(pinned));
+    free(in);
+}
+
+/* One stream writes, the other waits for its event and reads; both from and to host memory too. */
+static void streams_hand_files_over(void **state)
+{
+    struct test_state *t = *state;
+    const size_t bytes = 2 * MIB + 5;
+    const char *path = make_file("handed", bytes, 0);
+    leat_file *to = open_file(path, LEAT_FILE_WRITE), *from = open_file(path, LEAT_FILE_READ);
+    leat_event *event;
+
+    OK(leat_event_create(t->device, &event));
+    for (size_t k = 0; k < KINDS; k++) {
+        unsigned char *in = make_memory(t, kinds[k], bytes), *out = make_memory(t, kinds[k], bytes);
+        unsigned char *check = test_buffer(bytes);
+        struct test_gate *gate;
+
+        test_pattern(check, bytes, 50 + k);
+        OK(leat_copy_sync(t->stream, in, check, bytes));
+        OK(leat_stream_synchronize(t->stream));
+        memset(check, 0, bytes);
+        gate = test_gate_close(t->stream);
+        OK(leat_file_write(t->stream, to, 0, in, bytes));
+        OK(leat_event_record(event, t->stream));
+        OK(leat_stream_wait(t->second, event));
+        OK(leat_file_read(t->second, out, from, 0, bytes));
+        EXPECT_HELD(t->second, gate);
+        test_gate_open(gate);
+        OK(leat_stream_synchronize(t->second));
+        OK(leat_copy_sync(t->second, check, out, bytes));
+        OK(leat_stream_synchronize(t->second));
+        EXPECT_PATTERN(check, bytes, 50 + k);
+        OK(leat_stream_synchronize(t->stream));
+        end_memory(kinds[k], in);
+        end_memory(kinds[k], out);
+        free(check);
+    }
+    OK(leat_event_destroy(event));
+    OK(leat_file_close(to));
+    OK(leat_file_close(from));
+}
+
+/* ---- what goes wrong on the way ---- */
+
+/* The file is cut while the stream is held up: the synchronize and the ticket say so, once, and the stream goes on. */
+static void a_file_that_is_cut_is_a_failure(void **state)
+{
+    struct test_state *t = *state;
+    const size_t bytes = 6 * MIB;
+    unsigned char *memory = test_alloc(t->device, LEAT_KIND_DEVICE, bytes);
+    leat_ticket *ticket;
+
+    for (int with_ticket = 0; with_ticket < 2; with_ticket++) {
+        const char *path = make_file("cut", bytes, 3);
+        leat_file *file = open_file(path, LEAT_FILE_READ);
+        leat_file *writer = open_file(path, LEAT_FILE_WRITE);
+        struct test_gate *gate = test_gate_close(t->stream);
+        unsigned char in[100] = {0};
+
+        /* Behind a write the file is not read ahead. */
+        OK(leat_file_write(t->stream, writer, 0, in, sizeof in));
+        if (with_ticket)
+            OK(leat_file_read_start(t->stream, memory, file, 0, bytes, NULL, &ticket));
+        else
+            OK(leat_file_read(t->stream, memory, file, 0, bytes));
+        assert_int_equal(truncate(path, MIB + 1000), 0);
+        test_gate_open(gate);
+        if (with_ticket) {
+            REFUSED(leat_ticket_wait(ticket, LEAT_COPY_DONE, LEAT_FOREVER), LEAT_ERROR_FILE, "cut");
+            assert_int_equal(test_ticket_info(ticket).status, LEAT_ERROR_FILE);
+            assert_true(test_ticket_info(ticket).arrived_bytes <= MIB + 1000);
+        }
+        REFUSED(leat_stream_synchronize(t->stream), LEAT_ERROR_FILE, "now ends at 1049576");
+        OK(leat_stream_synchronize(t->stream));
+        if (with_ticket) {
+            OK(leat_file_close(file));
+            file = NULL;
+            REFUSED(leat_ticket_wait(ticket, LEAT_COPY_DONE, 0), LEAT_ERROR_FILE, path);
+            OK(leat_ticket_free(ticket));
+        }
+        OK(leat_file_close(file));
+        OK(leat_file_close(writer));
+    }
+    OK(leat_memory_free(memory));
+}
+
+/* A file may be no longer than the process's limit: stands for a disk that is full. */
+static void a_write_that_fails_is_told(void **state)
+{
+    struct test_state *t = *state;
+    const size_t bytes = 4 * MIB;
+    const char *path = make_file("full", 0, 0);
+    leat_file *file = open_file(path, LEAT_FILE_WRITE);
+    unsigned char *memory = test_alloc(t->device, LEAT_KIND_DEVICE, bytes);
+    struct rlimit before, less;
+    leat_ticket *ticket;
+
+    OK(leat_fill(t->stream, memory, 1, bytes));
+    OK(leat_stream_synchronize(t->stream));
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    less = before;
+    less.rlim_cur = MIB;
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &less), 0);
+    OK(leat_file_write_start(t->stream, file, 0, memory, bytes, NULL, &ticket));
+    REFUSED(leat_stream_synchronize(t->stream), LEAT_ERROR_FILE, strerror(EFBIG));
+    REFUSED(leat_ticket_wait(ticket, LEAT_COPY_DONE, LEAT_FOREVER), LEAT_ERROR_FILE, path);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    OK(leat_ticket_free(ticket));
+    OK(leat_stream_synchronize(t->stream));
+    OK(leat_file_write(t->stream, file, 0, memory, bytes));
+    OK(leat_stream_synchronize(t->stream));
+    OK(leat_file_close(file));
+    OK(leat_memory_free(memory));
+}
+
+/* Pageable memory that is gone when the stream gets there. */
+static void memory_that_is_gone_is_a_failure(void **state)
+{
+    struct test_state *t = *state;
+    const size_t bytes = 2 * MIB;
+    leat_file *file = open_file(make_file("gone", bytes, 4), LEAT_FILE_READ);
+    unsigned char *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    struct test_gate *gate = test_gate_close(t->stream);
+
+    assert_true(memory != MAP_FAILED);
+    OK(leat_file_read(t->stream, memory, file, 0, bytes));
+    assert_int_equal(mprotect(memory + MIB, 4096, PROT_NONE), 0);
+    test_gate_open(gate);
+    REFUSED(leat_stream_synchronize(t->stream), LEAT_ERROR_POINTER, "could not be reached");
+    OK(leat_file_close(file));
+    munmap(memory, bytes);
+}
+
+/* ---- tickets ---- */
+
+static void tickets_follow_and_stop(void **state)
+{
+    struct test_state *t = *state;
+    const size_t bytes = 20 * MIB;
+    leat_copy_options options = {.size = sizeof options, .deadline_ns = 1};
+    leat_file *file = open_file(make_file("followed", bytes, 5), LEAT_FILE_READ);
+    unsigned char *pinned = test_alloc(t->device, LEAT_KIND_PINNED, bytes);
+    unsigned char *memory = test_alloc(t->device, LEAT_KIND_DEVICE, bytes);
+    struct test_gate *gate;
+    leat_ticket *ticket;
+
+    OK(leat_file_read_start(t->stream, memory, file, 0, bytes, NULL, &ticket));
+    OK(leat_ticket_wait(ticket, LEAT_COPY_STAGED, LEAT_FOREVER));
+    OK(leat_ticket_wait(ticket, LEAT_COPY_DONE, LEAT_FOREVER));
+    assert_int_equal(test_ticket_info(ticket).arrived_bytes, bytes);
+    OK(leat_ticket_free(ticket));
+    OK(leat_copy_sync(t->stream, pinned, memory, bytes));
+    OK(leat_stream_synchronize(t->stream));
+    EXPECT_PATTERN(pinned, bytes, 5);
+
+    /* Into host memory nothing is read before the stream gets there. */
+    gate = test_gate_close(t->stream);
+    OK(leat_file_read_start(t->stream, pinned, file, 0, bytes, NULL, &ticket));
+    OK(leat_ticket_cancel(ticket));
+    test_gate_open(gate);
+    REFUSED(leat_ticket_wait(ticket, LEAT_COPY_DONE, LEAT_FOREVER), LEAT_ERROR_CANCELLED, "after 0 bytes");
+    OK(leat_ticket_free(ticket));
+    OK(leat_file_read_start(t->stream, memory, file, 0, bytes, &options, &ticket));
+    REFUSED(leat_ticket_wait(ticket, LEAT_COPY_DONE, LEAT_FOREVER), LEAT_ERROR_DEADLINE, "leat_ticket_wait");
+    OK(leat_ticket_free(ticket));
+    OK(leat_file_read_start(t->stream, memory, file, 0, 0, NULL, &ticket));
+    assert_int_equal(test_ticket_info(ticket).done, 1);
+    OK(leat_ticket_free(ticket));
+    OK(leat_stream_synchronize(t->stream));
+    OK(leat_file_close(file));
+    OK(leat_memory_free(memory));
+    OK(leat_memory_free(pinned));
+}
+
+/* ---- many at once ---- */
+
+struct reader {
+    struct test_state *t;
+    leat_file *file;
+    unsigned number;
+    pthread_t thread;
+};
+
+static void *read_and_write(void *argument)
+{
+    enum { ROUNDS = 20 };
+    struct reader *reader = argument;
+    leat_device *device = reader->t->device;
+    const size_t bytes = 300 * KIB + reader->number;
+    uint64_t at = (uint64_t)reader->number * MIB;
+    unsigned char *in = test_buffer(bytes), *out = test_buffer(bytes);
+    unsigned char *memory = test_alloc(device, LEAT_KIND_DEVICE, bytes);
+    leat_stream *stream;
+
+    OK(leat_stream_create(device, &stream));
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        test_pattern(in, bytes, reader->number * 100 + i);
+        OK(leat_copy(stream, memory, in, bytes));
+        OK(leat_file_write(stream, reader->file, at, memory, bytes));
+        OK(leat_fill(stream, memory, 0, bytes));
+        OK(leat_file_read(stream, memory, reader->file, at, bytes));
+        OK(leat_copy_sync(stream, out, memory, bytes));
+        OK(leat_stream_synchronize(stream));
+        EXPECT_PATTERN(out, bytes, reader->number * 100 + i);
+    }
+    OK(leat_stream_destroy(stream));
+    OK(leat_memory_free(memory));
+    free(in);
+    free(out);
+    return NULL;
+}
+
+static void threads_share_a_file(void **state)
+{
+    enum { THREADS = 6 };
+    struct test_state *t = *state;
+    leat_file *file = open_file(make_file("shared", 0, 0), LEAT_FILE_READ | LEAT_FILE_WRITE);
+    struct reader readers[THREADS];
+
+    for (unsigned i = 0; i < THREADS; i++) {
+        readers[i] = (struct reader){.t = t, .file = file, .number = i};
+        assert_int_equal(pthread_create(&readers[i].thread, NULL, read_and_write, &readers[i]), 0);
+    }
+    for (unsigned i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_join(readers[i].thread, NULL), 0);
+    OK(leat_file_close(file));
+}
+
+/* ---- what is refused ---- */
+
+static void what_is_no_file_is_refused(void **state)
+{
+    const char *fifo = path_of("fifo");
+    leat_file *file = (leat_file *)8;
+
+    (void)state;
+    assert_int_equal(mkfifo(fifo, 0600), 0);
+    REFUSED(leat_file_open(NULL, LEAT_FILE_READ, &file), LEAT_ERROR_INVALID, "path");
+    REFUSED(leat_file_open(folder, LEAT_FILE_READ, NULL), LEAT_ERROR_INVALID, "file");
+    REFUSED(leat_file_open(path_of("nothing"), LEAT_FILE_READ, &file), LEAT_ERROR_FILE, strerror(ENOENT));
+    REFUSED(leat_file_open(folder, LEAT_FILE_READ, &file), LEAT_ERROR_FILE, "not a regular file");
+    REFUSED(leat_file_open(folder, LEAT_FILE_WRITE, &file), LEAT_ERROR_FILE, strerror(EISDIR));
+    REFUSED(leat_file_open(fifo, LEAT_FILE_READ, &file), LEAT_ERROR_FILE, "not a regular file");
+    REFUSED(leat_file_open("/dev/zero", LEAT_FILE_READ, &file), LEAT_ERROR_FILE, "not a regular file");
+    REFUSED(leat_file_open(folder, 0, &file), LEAT_ERROR_INVALID, "flags are 0x0");
+    REFUSED(leat_file_open(folder, 64 | LEAT_FILE_READ, &file), LEAT_ERROR_INVALID, "flags are 0x41");
+    REFUSED(leat_file_open(folder, LEAT_FILE_CREATE, &file), LEAT_ERROR_INVALID, "flags are 0x4");
+    REFUSED(leat_file_open(folder, LEAT_FILE_READ | LEAT_FILE_TRUNCATE, &file), LEAT_ERROR_INVALID, "go with");
+    assert_ptr_equal(file, (leat_file *)8);
+    OK(leat_file_close(NULL));
+    assert_int_equal(unlink(fifo), 0);
+}
+
+static void wrong_ranges_are_refused(void **state)
+{
+    struct test_state *t = *state;
+    leat_file *in = open_file(make_file("small", 1000, 6), LEAT_FILE_READ), *gone;
+    leat_file *out = open_file(path_of("new"), LEAT_FILE_WRITE | LEAT_FILE_CREATE);
+    unsigned char *memory = test_alloc(t->device, LEAT_KIND_DEVICE, 1000);
+    leat_copy_options options = {.size = 1000};
+    leat_ticket *ticket;
+    char text[2000];
+    uint64_t size;
+
+    REFUSED(leat_file_read(t->stream, memory, in, 0, 1001), LEAT_ERROR_RANGE, "");
+    REFUSED(leat_file_read(t->stream, memory, in, 1, 1000), LEAT_ERROR_RANGE, "beyond the end of");
+    REFUSED(leat_file_read(t->stream, memory, in, UINT64_MAX, 2), LEAT_ERROR_RANGE, "beyond the end of");
+    REFUSED(leat_file_write(t->stream, out, INT64_MAX - 5, memory, 10), LEAT_ERROR_RANGE, "largest size");
+    REFUSED(leat_file_write(t->stream, out, 0, memory, 1001), LEAT_ERROR_RANGE, "src");
+    REFUSED(leat_file_write(t->stream, in, 0, memory, 10), LEAT_ERROR_FILE, "without LEAT_FILE_WRITE");
+    REFUSED(leat_file_read(t->stream, memory, out, 0, 10), LEAT_ERROR_FILE, "without LEAT_FILE_READ");
+    REFUSED(leat_file_read(t->stream, NULL, in, 0, 10), LEAT_ERROR_POINTER, "dst");
+    REFUSED(leat_file_read(NULL, memory, in, 0, 10), LEAT_ERROR_HANDLE, "stream");
+    REFUSED(leat_file_read(t->stream, memory, NULL, 0, 10), LEAT_ERROR_HANDLE, "file");
+    REFUSED(leat_file_read_start(t->stream, memory, in, 0, 10, NULL, NULL), LEAT_ERROR_INVALID, "ticket");
+    REFUSED(leat_file_write_start(t->stream, out, 0, memory, 10, &options, &ticket), LEAT_ERROR_INVALID, "size");
+    REFUSED(leat_file_size(in, NULL), LEAT_ERROR_INVALID, "bytes");
+    REFUSED(leat_file_explain(t->stream, memory, in, 0, 10, text, 0), LEAT_ERROR_INVALID, "text_bytes");
+    OK(leat_file_explain(t->stream, memory, in, 0, 1000, text, sizeof text));
+    assert_non_null(strstr(text, "from a file to"));
+    OK(leat_file_read(t->stream, NULL, in, 5000, 0));
+    OK(leat_stream_synchronize(t->stream));
+    OK(leat_file_size(out, &size));
+    assert_int_equal(size, 0);
+    gone = in;
+    OK(leat_file_close(in));
+    REFUSED(leat_file_close(gone), LEAT_ERROR_HANDLE, "not live");
+    REFUSED(leat_file_read(t->stream, memory, gone, 0, 10), LEAT_ERROR_HANDLE, "not live");
+    REFUSED(leat_file_size(gone, &size), LEAT_ERROR_HANDLE, "not live");
+    OK(leat_file_close(out));
+    OK(leat_memory_free(memory));
+}
+
+/* No descriptor stays behind when copies, tickets and handles are over. */
+static void nothing_stays_open(void **state)
+{
+    struct test_state *t = *state;
+    const char *path = make_file("closed", MIB, 7);
+    unsigned char *memory = test_alloc(t->device, LEAT_KIND_DEVICE, MIB);
+    int next;
+
+    next = open(path, O_RDONLY);
+    assert_true(next >= 0);
+    close(next);
+    for (int i = 0; i < 50; i++) {
+        leat_file *file = open_file(path, LEAT_FILE_READ);
+        leat_ticket *ticket = NULL;
+
+        if (i % 2)
+            OK(leat_file_read_start(t->stream, memory, file, 0, MIB, NULL, &ticket));
+        else
+            OK(leat_file_read(t->stream, memory, file, 0, MIB));
+        OK(leat_file_close(file));
+        OK(leat_stream_synchronize(t->stream));
+        OK(leat_ticket_free(ticket));
+    }
+    /* Jobs that are over are found by the next one. */
+    {
+        leat_file *file = open_file(path, LEAT_FILE_READ);
+        int now;
+
+        OK(leat_file_read(t->stream, memory, file, 0, MIB));
+        OK(leat_stream_synchronize(t->stream));
+        OK(leat_file_close(file));
+        now = open(path, O_RDONLY);
+        assert_true(now >= 0 && now <= next + 2);
+        close(now);
+    }
+    OK(leat_memory_free(memory));
+}
+
+static const struct CMUnitTest tests[] = {
+    STATE_TEST(files_are_read),
+    STATE_TEST(files_are_written),
+    STATE_TEST(a_range_is_overwritten),
+    STATE_TEST(the_order_of_the_stream_is_kept),
+    STATE_TEST(streams_hand_files_over),
+    STATE_TEST(a_file_that_is_cut_is_a_failure),
+    STATE_TEST(a_write_that_fails_is_told),
+    STATE_TEST(memory_that_is_gone_is_a_failure),
+    STATE_TEST(tickets_follow_and_stop),
+    STATE_TEST(threads_share_a_file),
+    STATE_TEST(what_is_no_file_is_refused),
+    STATE_TEST(wrong_ranges_are_refused),
+    STATE_TEST(nothing_stays_open),
+};
+
+static void remove_folder(void)
+{
+    static const char *const names[] = {"read", "written", "range", "order", "handed", "cut",
+                                        "full", "gone",    "followed", "shared", "small", "new", "closed"};
+
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        (void)unlink(path_of(names[i]));
+    (void)rmdir(folder);
+}
+
+int main(void)
+{
+    int failed;
+
+    if (!test_device_there())
+        return 77;
+    if (!mkdtemp(folder)) {
+        perror("mkdtemp");
+        return 1;
+    }
+    failed = cmocka_run_group_tests(tests, NULL, NULL);
+    remove_folder();
+    return failed ? 1 : 0;
+}
