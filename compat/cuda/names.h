@@ -137,6 +137,12 @@ CUresult leatcu_batch_describe(const struct leatc_task *task, CUDA_BATCH_MEM_OP_
         return leatcu_result(call);                                                                               \
     }
 
+/* FORWARD_STARTED for a function that does not look at all of its arguments, since what it is about is not there.
+ */
+#define REFUSE_STARTED(prototype, result)                                                                         \
+    _Pragma("GCC diagnostic push") _Pragma("GCC diagnostic ignored \"-Wunused-parameter\"")                       \
+        FORWARD_STARTED(prototype, result) _Pragma("GCC diagnostic pop")
+
 /*
  * A function that takes a `stream` exists twice: for NULL, `name` means the legacy default stream and `name_ptsz`
  * the default stream of the calling thread. `call` names the engine's stream `on`. It has the engine's result in

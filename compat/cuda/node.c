@@ -572,34 +572,30 @@ CUresult cuGraphExecNodeSetParams(CUgraphExec executable, CUgraphNode node, CUgr
 
 /* ---- external semaphores, of which there are none ---- */
 
-/* The four calls of one of the two types: no node is of it. */
-#define SEMAPHORE_NODES(name, params)                                                                             \
-    CUresult cuGraphAddExternalSemaphores##name##Node(CUgraphNode *node, CUgraph graph,                           \
-                                                      const CUgraphNode *before, size_t count, const params *p)   \
-    {                                                                                                             \
-        (void)node, (void)graph, (void)before, (void)count;                                                       \
-        CU_TRY(leatcu_started());                                                                                 \
-        CU_CHECK(p);                                                                                              \
-        return CUDA_ERROR_NOT_SUPPORTED;                                                                          \
-    }                                                                                                             \
-    CUresult cuGraphExternalSemaphores##name##NodeGetParams(CUgraphNode node, params *p)                          \
-    {                                                                                                             \
-        (void)node, (void)p;                                                                                      \
-        CU_TRY(leatcu_started());                                                                                 \
-        return CUDA_ERROR_INVALID_VALUE;                                                                          \
-    }                                                                                                             \
-    CUresult cuGraphExternalSemaphores##name##NodeSetParams(CUgraphNode node, const params *p)                    \
-    {                                                                                                             \
-        (void)node, (void)p;                                                                                      \
-        CU_TRY(leatcu_started());                                                                                 \
-        return CUDA_ERROR_INVALID_VALUE;                                                                          \
-    }                                                                                                             \
-    CUresult cuGraphExecExternalSemaphores##name##NodeSetParams(CUgraphExec executable, CUgraphNode node,         \
-                                                                const params *p)                                  \
-    {                                                                                                             \
-        (void)executable, (void)node, (void)p;                                                                    \
-        CU_TRY(leatcu_started());                                                                                 \
-        return CUDA_ERROR_INVALID_VALUE;                                                                          \
-    }
-SEMAPHORE_NODES(Signal, CUDA_EXT_SEM_SIGNAL_NODE_PARAMS)
-SEMAPHORE_NODES(Wait, CUDA_EXT_SEM_WAIT_NODE_PARAMS)
+/* No node is of these types. */
+REFUSE_STARTED(CUresult cuGraphAddExternalSemaphoresSignalNode(CUgraphNode *node, CUgraph graph,
+                                                               const CUgraphNode *before, size_t count,
+                                                               const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *p),
+               p ? LEATC_NOT_SUPPORTED : LEATC_INVALID_VALUE)
+REFUSE_STARTED(CUresult cuGraphExternalSemaphoresSignalNodeGetParams(CUgraphNode node,
+                                                                     CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *p),
+               LEATC_INVALID_VALUE)
+REFUSE_STARTED(CUresult cuGraphExternalSemaphoresSignalNodeSetParams(CUgraphNode node,
+                                                                     const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *p),
+               LEATC_INVALID_VALUE)
+REFUSE_STARTED(CUresult cuGraphExecExternalSemaphoresSignalNodeSetParams(CUgraphExec executable, CUgraphNode node,
+                                                                         const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *p),
+               LEATC_INVALID_VALUE)
+REFUSE_STARTED(CUresult cuGraphAddExternalSemaphoresWaitNode(CUgraphNode *node, CUgraph graph,
+                                                             const CUgraphNode *before, size_t count,
+                                                             const CUDA_EXT_SEM_WAIT_NODE_PARAMS *p),
+               p ? LEATC_NOT_SUPPORTED : LEATC_INVALID_VALUE)
+REFUSE_STARTED(CUresult cuGraphExternalSemaphoresWaitNodeGetParams(CUgraphNode node,
+                                                                   CUDA_EXT_SEM_WAIT_NODE_PARAMS *p),
+               LEATC_INVALID_VALUE)
+REFUSE_STARTED(CUresult cuGraphExternalSemaphoresWaitNodeSetParams(CUgraphNode node,
+                                                                   const CUDA_EXT_SEM_WAIT_NODE_PARAMS *p),
+               LEATC_INVALID_VALUE)
+REFUSE_STARTED(CUresult cuGraphExecExternalSemaphoresWaitNodeSetParams(CUgraphExec executable, CUgraphNode node,
+                                                                       const CUDA_EXT_SEM_WAIT_NODE_PARAMS *p),
+               LEATC_INVALID_VALUE)

@@ -88,6 +88,15 @@ static inline struct leatc_node *const *node_list(const cudaGraphNode_t *nodes)
         return note(call);                                                                                        \
     }
 
+/* The thread's current device; device 0 where there is none, which the engine's calls then report. */
+static inline int current_device(void)
+{
+    int device = 0;
+
+    (void)leatc_device_get(&device);
+    return device;
+}
+
 /* One end of a copy: where its first byte is, and how far rows and slices are apart. */
 struct end {
     char *ptr;

@@ -43,42 +43,12 @@ cudaError_t cudaSetValidDevices(int *device_arr, int len)
     return cudaSuccess;
 }
 
-cudaError_t cudaSetDeviceFlags(unsigned int flags)
-{
-    int device = 0;
-
-    if (!flags_are_valid(flags))
-        return note(LEATC_INVALID_VALUE);
-    (void)leatc_device_get(&device);
-    return note(leatc_device_set_flags(device, flags));
-}
-
-cudaError_t cudaGetDeviceFlags(unsigned int *flags)
-{
-    int device = 0;
-
-    if (!flags)
-        return note(LEATC_INVALID_VALUE);
-    (void)leatc_device_get(&device);
-    return note(leatc_device_flags(device, flags));
-}
-
-cudaError_t cudaDeviceReset(void)
-{
-    int device = 0;
-
-    (void)leatc_device_get(&device);
-    return note(leatc_device_reset(device));
-}
-
-cudaError_t cudaDeviceSynchronize(void)
-{
-    int device = 0;
-
-    (void)leatc_device_get(&device);
-    return note(leatc_device_synchronize(device));
-}
-
+FORWARD(cudaError_t cudaSetDeviceFlags(unsigned int flags),
+        flags_are_valid(flags) ? leatc_device_set_flags(current_device(), flags) : LEATC_INVALID_VALUE)
+FORWARD(cudaError_t cudaGetDeviceFlags(unsigned int *flags),
+        flags ? leatc_device_flags(current_device(), flags) : LEATC_INVALID_VALUE)
+FORWARD(cudaError_t cudaDeviceReset(void), leatc_device_reset(current_device()))
+FORWARD(cudaError_t cudaDeviceSynchronize(void), leatc_device_synchronize(current_device()))
 FORWARD(cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attr, int device),
         leatc_device_attribute(device, (int)attr, value))
 

@@ -71,15 +71,8 @@ cudaError_t cudaHostGetFlags(unsigned int *pFlags, void *pHost)
     return note(result);
 }
 
-cudaError_t cudaMemGetInfo(size_t *free, size_t *total)
-{
-    int device = 0;
-
-    if (!free || !total)
-        return note(LEATC_INVALID_VALUE);
-    (void)leatc_device_get(&device);
-    return note(leatc_device_memory(device, free, total));
-}
+FORWARD(cudaError_t cudaMemGetInfo(size_t *free, size_t *total),
+        !free || !total ? LEATC_INVALID_VALUE : leatc_device_memory(current_device(), free, total))
 
 cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, const void *ptr)
 {
