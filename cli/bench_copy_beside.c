@@ -5,6 +5,7 @@
  * driver's pageable copies hold their caller up, and both sides are to be treated alike.
  */
 #include "bench_copy.h"
+#include "bench_side.h"
 #include "bench_verify.h"
 
 #include <math.h>
@@ -53,7 +54,7 @@ static void one_of_two(void *argument, unsigned index, unsigned count)
 {
     struct beside *b = argument;
     struct bench *bench = b->bench;
-    bool driver = b->side == BENCH_DRIVER, fine = true;
+    bool fine = true;
 
     (void)count;
     if (index == 0) {
@@ -62,13 +63,12 @@ static void one_of_two(void *argument, unsigned index, unsigned count)
         atomic_store_explicit(&b->stop, true, memory_order_relaxed);
         return;
     }
-    if (driver && !bench_check_peer(bench, "making the device current", bench->peer->enter(bench->peer)))
+    if (!bench_side_enter(bench, b->side))
         return;
     do
         fine = copy_case_run(&b->copy, b->side, NULL);
     while (fine && !atomic_load_explicit(&b->stop, memory_order_relaxed));
-    if (driver)
-        bench->peer->leave(bench->peer);
+    bench_side_leave(bench, b->side);
     b->fine[1] = fine;
 }
 

@@ -3,6 +3,7 @@
  * processor time, and whether the bytes arrived.
  */
 #include "bench_copy.h"
+#include "bench_side.h"
 #include "bench_verify.h"
 
 #include <math.h>
@@ -29,27 +30,13 @@ bool copy_case_share(struct copy_case *c, struct bench *bench, enum copy_directi
 /* Issues one direction on its own stream, by leat or by the driver. */
 static bool issue(struct copy_case *c, enum bench_side side, bool in)
 {
-    struct bench *bench = c->bench;
-    struct bench_peer *peer = bench->peer;
-    unsigned stream = in ? 0 : 1;
-    void *dst = in ? c->in_dst : c->out_dst;
-    void *src = in ? c->in_src : c->out_src;
-
-    if (side == BENCH_LEAT)
-        return bench_check(bench, leat_copy(bench->streams[stream], dst, src, c->bytes));
-    return bench_check_peer(
-        bench, "copy",
-        peer->copy(peer, bench->native_streams[stream], in ? BENCH_TO_DEVICE : BENCH_TO_HOST, dst, src, c->bytes));
+    return in ? bench_side_copy(c->bench, side, 0, BENCH_TO_DEVICE, c->in_dst, c->in_src, c->bytes)
+              : bench_side_copy(c->bench, side, 1, BENCH_TO_HOST, c->out_dst, c->out_src, c->bytes);
 }
 
 static bool finish(struct copy_case *c, enum bench_side side, bool in)
 {
-    struct bench *bench = c->bench;
-    unsigned stream = in ? 0 : 1;
-
-    if (side == BENCH_LEAT)
-        return bench_check(bench, leat_stream_synchronize(bench->streams[stream]));
-    return bench_check_peer(bench, "wait", bench->peer->wait(bench->peer, bench->native_streams[stream]));
+    return bench_side_wait(c->bench, side, in ? 0 : 1);
 }
 
 /* Both directions of the driver's pageable copies: a call holds its thread up, so each direction has a thread. */
@@ -61,14 +48,14 @@ struct pair_work {
 static void copy_one_of_two(void *argument, unsigned index, unsigned count)
 {
     struct pair_work *work = argument;
-    struct bench_peer *peer = work->c->bench->peer;
+    struct bench *bench = work->c->bench;
 
     (void)count;
-    if (index > 0 && !bench_check_peer(work->c->bench, "making the device current", peer->enter(peer)))
+    if (index > 0 && !bench_side_enter(bench, BENCH_DRIVER))
         return;
     work->fine[index] = issue(work->c, BENCH_DRIVER, index == 0) && finish(work->c, BENCH_DRIVER, index == 0);
     if (index > 0)
-        peer->leave(peer);
+        bench_side_leave(bench, BENCH_DRIVER);
 }
 
 static bool copy_by_two_threads(struct copy_case *c)
@@ -169,13 +156,12 @@ bool copy_case_sample(void *state, enum bench_side side, double *seconds)
 static bool burst(struct copy_case *c, enum bench_side side, double seconds_each)
 {
     struct copy_cost *cost = &c->costs[side];
-    struct bench_peer *peer = c->bench->peer;
     double wanted = cpu_burst_seconds / seconds_each;
     unsigned count = wanted < 1 ? 1 : wanted > 2000 ? 2000 : (unsigned)wanted, i;
     double begin;
     bool fine = true;
 
-    if (side == BENCH_DRIVER && !bench_check_peer(c->bench, "making the device current", peer->enter(peer)))
+    if (!bench_side_enter(c->bench, side))
         return false;
     usleep(1000);
     begin = cpu_now();
@@ -183,8 +169,7 @@ static bool burst(struct copy_case *c, enum bench_side side, double seconds_each
         fine = copy_case_run(c, side, NULL);
     cost->cpu_seconds = cpu_now() - begin;
     cost->cpu_copies = count;
-    if (side == BENCH_DRIVER)
-        peer->leave(peer);
+    bench_side_leave(c->bench, side);
     return fine;
 }
 
@@ -214,7 +199,7 @@ bool copy_case_choose_call(struct copy_case *c)
     c->driver_other = false;
     if (!peer || !peer->copies_block || !c->pageable)
         return true;
-    if (!bench_check_peer(c->bench, "making the device current", peer->enter(peer)))
+    if (!bench_side_enter(c->bench, BENCH_DRIVER))
         return false;
     for (i = 0; i < 2 * TRIES; i++) {
         double begin;
@@ -228,7 +213,7 @@ bool copy_case_choose_call(struct copy_case *c)
         best[i % 2] = fmin(best[i % 2], bench_now() - begin);
     }
     c->driver_other = best[1] < best[0];
-    peer->leave(peer);
+    bench_side_leave(c->bench, BENCH_DRIVER);
     return i == 2 * TRIES;
 }
 

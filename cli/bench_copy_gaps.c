@@ -7,6 +7,7 @@
  * can still be verified when the case is over.
  */
 #include "bench_copy.h"
+#include "bench_side.h"
 #include "bench_verify.h"
 #include "text.h"
 
@@ -223,13 +224,12 @@ static bool copy_by_driver(struct gap_case *c, void *dst, const void *src)
 {
     struct bench *bench = c->gaps->bench;
     struct bench_peer *peer = bench->peer;
-    void *stream = bench->native_streams[0];
     enum bench_way way = c->direction == COPY_IN ? BENCH_TO_DEVICE : BENCH_TO_HOST;
 
     if (c->form == GAP_SYNC || way == BENCH_TO_HOST)
         return bench_check_peer(bench, "copy", peer->copy_plain(peer, way, dst, src, c->bytes));
-    return bench_check_peer(bench, "copy", peer->copy(peer, stream, way, dst, src, c->bytes)) &&
-           bench_check_peer(bench, "wait", peer->wait(peer, stream));
+    return bench_side_copy(bench, BENCH_DRIVER, 0, way, dst, src, c->bytes) &&
+           bench_side_wait(bench, BENCH_DRIVER, 0);
 }
 
 /* Waits for the gap and copies the side's next buffer. The driver's context is current during the gap too, as it
@@ -245,8 +245,7 @@ static bool copy_next(struct gap_case *c, enum bench_side side, bool measured)
     double begin;
     bool fine;
 
-    if (side == BENCH_DRIVER &&
-        !bench_check_peer(bench, "making the device current", bench->peer->enter(bench->peer)))
+    if (!bench_side_enter(bench, side))
         return false;
     if (c->gap > 0 && !c->warming) {
         if (c->touched)
@@ -259,9 +258,7 @@ static bool copy_next(struct gap_case *c, enum bench_side side, bool measured)
     if (fine && measured && c->count[side] < SAMPLES_MAX)
         c->times[side][c->count[side]++] = c->last_end - begin;
     c->longest = fmax(c->longest, c->last_end - begin);
-    if (side == BENCH_DRIVER)
-        fine = bench_check_peer(bench, "leaving the device", bench->peer->leave(bench->peer)) && fine;
-    return fine;
+    return bench_side_leave(bench, side) && fine;
 }
 
 /* ---- a case ---- */

@@ -4,6 +4,7 @@
  * one leat_copy() each, and the driver's batch call where it has one.
  */
 #include "bench_copy.h"
+#include "bench_side.h"
 #include "bench_verify.h"
 
 #include <math.h>
@@ -52,28 +53,15 @@ static void make_pairs(struct many *m)
     }
 }
 
-static bool wait_for_leat(struct many *m)
+/* A call for each copy. */
+static bool run_each(struct many *m, enum bench_side side)
 {
-    return bench_check(m->bench, leat_stream_synchronize(m->bench->streams[0]));
-}
-
-static bool wait_for_driver(struct many *m)
-{
-    return bench_check_peer(m->bench, "wait", m->bench->peer->wait(m->bench->peer, m->bench->native_streams[0]));
-}
-
-/* The driver's call for each copy. */
-static bool issue_driver(struct many *m)
-{
-    struct bench_peer *peer = m->bench->peer;
     size_t i;
 
     for (i = 0; i < COUNT; i++)
-        if (!bench_check_peer(
-                m->bench, "copy",
-                peer->copy(peer, m->bench->native_streams[0], m->way, m->dsts[i], m->srcs[i], PIECE)))
+        if (!bench_side_copy(m->bench, side, 0, m->way, m->dsts[i], m->srcs[i], PIECE))
             return false;
-    return true;
+    return bench_side_wait(m->bench, side, 0);
 }
 
 static bool sample(void *state, enum bench_side side, double *seconds)
@@ -82,13 +70,13 @@ static bool sample(void *state, enum bench_side side, double *seconds)
     double begin = bench_now(), call;
 
     if (side == BENCH_DRIVER) {
-        if (!issue_driver(m) || !wait_for_driver(m))
+        if (!run_each(m, side))
             return false;
     } else {
         if (!bench_check(m->bench, leat_copy_many(m->bench->streams[0], m->pairs, COUNT)))
             return false;
         call = bench_now() - begin;
-        if (!wait_for_leat(m))
+        if (!bench_side_wait(m->bench, side, 0))
             return false;
         if (m->call_count < sizeof m->calls / sizeof m->calls[0])
             m->calls[m->call_count++] = call / (double)COUNT;
@@ -99,14 +87,9 @@ static bool sample(void *state, enum bench_side side, double *seconds)
 
 /* ---- the other ways, for comparison ---- */
 
-static bool run_each(struct many *m)
+static bool run_each_by_leat(struct many *m)
 {
-    size_t i;
-
-    for (i = 0; i < COUNT; i++)
-        if (!bench_check(m->bench, leat_copy(m->bench->streams[0], m->dsts[i], m->srcs[i], PIECE)))
-            return false;
-    return wait_for_leat(m);
+    return run_each(m, BENCH_LEAT);
 }
 
 static bool run_batch(struct many *m)
@@ -116,7 +99,7 @@ static bool run_batch(struct many *m)
     return bench_check_peer(
                m->bench, "batch of copies",
                peer->copy_batch(peer, m->bench->native_streams[0], m->dsts, m->srcs, m->sizes, COUNT)) &&
-           wait_for_driver(m);
+           bench_side_wait(m->bench, BENCH_DRIVER, 0);
 }
 
 /* The best of a few runs, in microseconds for each copy; NAN when it failed. */
@@ -140,10 +123,10 @@ static double batch_us(struct many *m)
     struct bench_peer *peer = m->bench->peer;
     double us;
 
-    if (!peer || !peer->copy_batch || !bench_check_peer(m->bench, "making the device current", peer->enter(peer)))
+    if (!peer || !peer->copy_batch || !bench_side_enter(m->bench, BENCH_DRIVER))
         return NAN;
     us = best_us(m, run_batch);
-    peer->leave(peer);
+    bench_side_leave(m->bench, BENCH_DRIVER);
     if (isnan(us)) {
         /* It is not what is measured here, so the row can do without it. */
         bench_note(m->bench, "copy: the driver's batch call: %s", m->bench->error);
@@ -183,7 +166,8 @@ static bool verify(struct many *m, bool *verified)
         return false;
     if (m->dst_host)
         bench_poison_host(bench, m->dst, span);
-    else if (!bench_check(bench, leat_fill(bench->streams[0], m->dst, 0xff, span)) || !wait_for_leat(m))
+    else if (!bench_check(bench, leat_fill(bench->streams[0], m->dst, 0xff, span)) ||
+             !bench_side_wait(bench, BENCH_LEAT, 0))
         return false;
     if (!sample(m, BENCH_LEAT, &seconds))
         return false;
@@ -192,7 +176,8 @@ static bool verify(struct many *m, bool *verified)
         return true;
     }
     bytes = malloc(span);
-    if (!bytes || !bench_check(bench, leat_copy(bench->streams[0], bytes, m->dst, span)) || !wait_for_leat(m)) {
+    if (!bytes || !bench_check(bench, leat_copy(bench->streams[0], bytes, m->dst, span)) ||
+        !bench_side_wait(bench, BENCH_LEAT, 0)) {
         free(bytes);
         return false;
     }
@@ -222,7 +207,7 @@ static bool measure(struct many *m, const char *name, struct bench_rows *rows)
     m->call_count = 0;
     if (!bench_measure_for(bench, sample, m, with_driver, 0.2, &result) || !verify(m, &verified))
         return false;
-    each = best_us(m, run_each);
+    each = best_us(m, run_each_by_leat);
     if (isnan(each))
         return false;
     batch = batch_us(m);

@@ -1,7 +1,7 @@
 /*
  * bench_device.c - the group "device": copies within a device, and from it to another one of the same driver.
  */
-#include "bench_measure.h"
+#include "bench_side.h"
 #include "bench_verify.h"
 
 #include <stdio.h>
@@ -16,19 +16,10 @@ struct device_case {
 static bool sample_copy(void *state, enum bench_side side, double *seconds)
 {
     struct device_case *c = state;
-    struct bench *bench = c->bench;
-    struct bench_peer *peer = bench->peer;
     double begin = bench_now();
-    bool fine;
+    bool fine = bench_side_copy(c->bench, side, 0, BENCH_ON_DEVICE, c->dst, c->src, c->bytes) &&
+                bench_side_wait(c->bench, side, 0);
 
-    if (side == BENCH_LEAT)
-        fine = bench_check(bench, leat_copy(bench->streams[0], c->dst, c->src, c->bytes)) &&
-               bench_check(bench, leat_stream_synchronize(bench->streams[0]));
-    else
-        fine = bench_check_peer(
-                   bench, "copy",
-                   peer->copy(peer, bench->native_streams[0], BENCH_ON_DEVICE, c->dst, c->src, c->bytes)) &&
-               bench_check_peer(bench, "wait", peer->wait(peer, bench->native_streams[0]));
     *seconds = bench_now() - begin;
     return fine;
 }

@@ -2,7 +2,7 @@
  * bench_latency.c - the group "latency": what single calls cost the host, and how long small work takes from the
  * call to its completion.
  */
-#include "bench_measure.h"
+#include "bench_side.h"
 #include "bench_verify.h"
 
 #include <math.h>
@@ -24,32 +24,28 @@ struct latency_case {
     leat_kernel *kernel;
     uint64_t launches;
     bool completion; /* timed up to the completion of the work */
-    bool (*leat)(struct latency_case *c);
-    int (*driver)(struct latency_case *c);
+    bool (*call)(struct latency_case *c, enum bench_side side);
 };
 
-static bool leat_record(struct latency_case *c)
+static bool record(struct latency_case *c, enum bench_side side)
 {
-    return bench_check(c->bench, leat_event_record(c->event, c->bench->streams[0]));
+    struct bench *bench = c->bench;
+
+    if (side == BENCH_LEAT)
+        return bench_check(bench, leat_event_record(c->event, bench->streams[0]));
+    return bench_check_peer(bench, "call",
+                            bench->peer->event_record(bench->peer, c->native_event, bench->native_streams[0]));
 }
 
-static int driver_record(struct latency_case *c)
+static bool query(struct latency_case *c, enum bench_side side)
 {
-    return c->bench->peer->event_record(c->bench->peer, c->native_event, c->bench->native_streams[0]);
-}
-
-static bool leat_query(struct latency_case *c)
-{
-    return bench_check(c->bench, leat_event_query(c->event));
-}
-
-static int driver_query(struct latency_case *c)
-{
-    return c->bench->peer->event_query(c->bench->peer, c->native_event);
+    if (side == BENCH_LEAT)
+        return bench_check(c->bench, leat_event_query(c->event));
+    return bench_check_peer(c->bench, "call", c->bench->peer->event_query(c->bench->peer, c->native_event));
 }
 
 /* The kernel adds one to a counter, so that launches can be counted. */
-static bool leat_start(struct latency_case *c)
+static bool start(struct latency_case *c, enum bench_side side)
 {
     struct bench *bench = c->bench;
     uint64_t count = 1;
@@ -57,19 +53,10 @@ static bool leat_start(struct latency_case *c)
     void *args[] = {&bench->wrong_device, &count, &value};
 
     c->launches++;
-    return bench_check(
-        bench, leat_launch(bench->streams[0], c->kernel, leat_dim(1, 1, 1), leat_dim(1, 1, 1), 0, args, 3));
-}
-
-static int driver_start(struct latency_case *c)
-{
-    struct bench *bench = c->bench;
-    uint64_t count = 1;
-    uint32_t value = 1;
-    void *args[] = {&bench->wrong_device, &count, &value};
-
-    c->launches++;
-    return bench->peer->launch(bench->peer, bench->native_streams[0], args);
+    if (side == BENCH_LEAT)
+        return bench_check(
+            bench, leat_launch(bench->streams[0], c->kernel, leat_dim(1, 1, 1), leat_dim(1, 1, 1), 0, args, 3));
+    return bench_check_peer(bench, "call", bench->peer->launch(bench->peer, bench->native_streams[0], args));
 }
 
 static void copy_ends(struct latency_case *c, void **dst, void **src)
@@ -80,29 +67,12 @@ static void copy_ends(struct latency_case *c, void **dst, void **src)
     *src = c->way == BENCH_TO_DEVICE ? buffers[BENCH_PINNED_IN] : buffers[BENCH_DEVICE_B];
 }
 
-static bool leat_small_copy(struct latency_case *c)
+static bool small_copy(struct latency_case *c, enum bench_side side)
 {
     void *dst, *src;
 
     copy_ends(c, &dst, &src);
-    return bench_check(c->bench, leat_copy(c->bench->streams[0], dst, src, c->bytes));
-}
-
-static int driver_small_copy(struct latency_case *c)
-{
-    void *dst, *src;
-
-    copy_ends(c, &dst, &src);
-    return c->bench->peer->copy(c->bench->peer, c->bench->native_streams[0], c->way, dst, src, c->bytes);
-}
-
-static bool wait_for(struct latency_case *c, enum bench_side side)
-{
-    struct bench *bench = c->bench;
-
-    if (side == BENCH_LEAT)
-        return bench_check(bench, leat_stream_synchronize(bench->streams[0]));
-    return bench_check_peer(bench, "wait", bench->peer->wait(bench->peer, bench->native_streams[0]));
+    return bench_side_copy(c->bench, side, 0, c->way, dst, src, c->bytes);
 }
 
 static bool sample_calls(void *state, enum bench_side side, double *seconds)
@@ -112,12 +82,12 @@ static bool sample_calls(void *state, enum bench_side side, double *seconds)
     unsigned i;
 
     for (i = 0; i < c->batch; i++)
-        if (side == BENCH_LEAT ? !c->leat(c) : !bench_check_peer(c->bench, "call", c->driver(c)))
+        if (!c->call(c, side))
             return false;
-    if (c->completion && !wait_for(c, side))
+    if (c->completion && !bench_side_wait(c->bench, side, 0))
         return false;
     *seconds = (bench_now() - begin) / c->batch;
-    return c->completion || wait_for(c, side);
+    return c->completion || bench_side_wait(c->bench, side, 0);
 }
 
 static void add_row(struct bench_rows *rows, const char *name, uint64_t bytes, const struct bench_result *result,
@@ -133,7 +103,7 @@ static void add_row(struct bench_rows *rows, const char *name, uint64_t bytes, c
 
 static void measure_events(struct bench *bench, struct bench_rows *rows)
 {
-    struct latency_case c = {.bench = bench, .batch = BATCH, .leat = leat_record, .driver = driver_record};
+    struct latency_case c = {.bench = bench, .batch = BATCH, .call = record};
     bool with_driver = bench->peer && bench->peer->event_record && bench->peer->event_query;
     struct bench_result result;
 
@@ -146,8 +116,7 @@ static void measure_events(struct bench *bench, struct bench_rows *rows)
     add_row(rows, "event record", 0, &result, with_driver, leat_event_query(c.event) == LEAT_OK);
 
     bench_progress(bench, "latency", "event query", 0);
-    c.leat = leat_query;
-    c.driver = driver_query;
+    c.call = query;
     if (!bench_measure(bench, sample_calls, &c, with_driver, &result))
         goto failed;
     add_row(rows, "event query", 0, &result, with_driver, true); /* each query had to say "done" */
@@ -188,8 +157,7 @@ static bool measure_launch(struct latency_case *c, struct bench_rows *rows, cons
 
 static void measure_launches(struct bench *bench, struct bench_rows *rows)
 {
-    struct latency_case c = {
-        .bench = bench, .batch = BATCH, .leat = leat_start, .driver = driver_start, .kernel = bench->add};
+    struct latency_case c = {.bench = bench, .batch = BATCH, .call = start, .kernel = bench->add};
     bool with_driver = bench->peer && bench->peer->launch;
     leat_module *module = NULL;
 
@@ -224,7 +192,7 @@ static bool verify_small_copy(struct latency_case *c, bool *verified)
         bench_fill_host(bench, src, c->bytes, seed);
     else if (!bench_fill_device(bench, src, c->bytes, seed))
         return false;
-    if (!leat_small_copy(c) || !wait_for(c, BENCH_LEAT))
+    if (!small_copy(c, BENCH_LEAT) || !bench_side_wait(bench, BENCH_LEAT, 0))
         return false;
     if (c->way == BENCH_TO_DEVICE)
         return bench_device_holds(bench, dst, c->bytes, seed, verified);
@@ -245,8 +213,7 @@ static void measure_small_copy(struct bench *bench, struct bench_rows *rows, enu
                              .way = way,
                              .bytes = bytes,
                              .completion = completion,
-                             .leat = leat_small_copy,
-                             .driver = driver_small_copy};
+                             .call = small_copy};
     /* A peer without events copies at the wait: it has no call that only issues a copy. */
     bool with_driver = bench->peer && (completion || bench->peer->event_record);
     struct bench_result result;
