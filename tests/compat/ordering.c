@@ -47,7 +47,7 @@ enum {
     CELLS_EACH = 2,
     CELLS_MAX = SORTS * CELLS_EACH * DEVICES,
     STEPS = 120,
-    PATIENCE_SECONDS = 20
+    PATIENCE_SECONDS = 60
 };
 
 struct clock {

@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 #define STAGED_BYTES ((size_t)8 << 20) /* staged on an idle stream too */
-#define PATIENCE_NS ((uint64_t)20 * 1000000000)
+#define PATIENCE_NS ((uint64_t)60 * 1000000000)
 
 enum { MANY_THREADS = 4, MORE_THREADS = 6, SHARE = 4, PARTS = 1000, WAITERS = 5, WAITERS_WHO_COPY = 3 };
 

@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-#define PATIENCE_MS 10000
+#define PATIENCE_MS 30000
 
 /* Work that stands at a gate: the tick that it belongs to. */
 static uint64_t give_held(leat_stream *stream, struct test_gate **gate)

@@ -21,7 +21,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define PATIENCE_NS ((uint64_t)20 * 1000000000)
+#define PATIENCE_NS ((uint64_t)60 * 1000000000)
 #define MOMENT_US 20000
 
 #define COPIES LEATI_WORK_COPIES
