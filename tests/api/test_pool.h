@@ -111,4 +111,19 @@ struct test_pool_sort {
             {"guarded", {.size = sizeof(leat_pool_options), .guard = 1}},                                         \
     }
 
+/* A live block with what it was filled with. */
+struct test_held_block {
+    unsigned char *ptr;
+    size_t bytes;
+    unsigned char value;
+};
+
+/* A size between 1 byte and 4 MiB, small ones as often as large ones. */
+static inline size_t test_random_size(uint64_t number)
+{
+    size_t scale = (size_t)1 << leat_pattern_value(number, 1) % 22;
+
+    return 1 + scale + (size_t)leat_pattern_value(number, 2) % scale;
+}
+
 #endif
