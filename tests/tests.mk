@@ -16,7 +16,7 @@ test_bin := $(BUILD)/tests
 
 # For any device, with the public headers only.
 test_api := $(addprefix $(test_bin)/,test_device test_memory test_copy test_copy_async test_copy_broken test_copy_many \
-            test_copy_links test_copy_rectangle test_file test_layout test_virtual test_fill test_managed test_stream test_event test_kernel test_native test_bad_input test_threads test_pool test_pool_stats test_pool_order \
+            test_copy_links test_copy_rectangle test_file test_layout test_virtual test_fill test_managed test_stream test_event test_kernel test_native test_bad_input test_threads test_pool test_pool_stats test_pool_order test_pool_reuse \
             test_pool_limits test_pool_full test_pool_packing test_pool_plan test_pool_bad test_pool_threads test_pool_share test_pool_guard)
 # Copies, and what goes with them: also run with pageable memory staged on the CPU device.
 test_staged := $(addprefix $(test_bin)/,test_copy test_copy_async test_copy_broken test_copy_many test_copy_links test_copy_rectangle test_file test_layout test_fill \
@@ -199,7 +199,7 @@ check-strict: $(check_needs)
 
 # leat's own drivers for GPUs over leat's libraries of known names, as if those were the vendors': the tests of the API on
 # hip:0, which is HIP's names over the CPU device. What lies above every driver takes long and is left out.
-test_names := $(filter-out %/test_copy_broken %/test_pool_order %/test_pool_guard,$(test_api)) $(test_bin)/order_model
+test_names := $(filter-out %/test_copy_broken %/test_pool_order %/test_pool_reuse %/test_pool_guard,$(test_api)) $(test_bin)/order_model
 check-names: check-names-hip check-names-cuda
 check-names-hip: tests compat
 	$(Q)echo 'once more, on the driver hip over libleat-hip:'
@@ -259,9 +259,9 @@ check-memcheck: tests
 	    TEST_UNDER='compute-sanitizer --tool memcheck --report-api-errors no --error-exitcode 9' \
 	    tests/run.sh '$(BUILD)' $(GPU) $(test_api)
 
-# Two long programs whose host is one thread are left out, and the fault walk: under this sanitizer they take many
+# Three long programs whose host is one thread are left out, and the fault walk: under this sanitizer they take many
 # minutes.
-test_tsan := $(filter-out %/test_pool_order %/test_pool_guard %/test_pool_threads,$(test_api))
+test_tsan := $(filter-out %/test_pool_order %/test_pool_reuse %/test_pool_guard %/test_pool_threads,$(test_api))
 # This sanitizer leaves few addresses, and pools reserve some for all of a device's memory.
 few_addresses := LEAT_CPU_MEMORY=2G
 check-tsan-plain: tests

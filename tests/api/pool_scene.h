@@ -1,0 +1,84 @@
+/* pool_scene.h - what tests of the order of pools share: work on a block that stands behind a gate. */
+#ifndef POOL_SCENE_H
+#define POOL_SCENE_H
+
+#include "test_pool.h"
+
+enum { OLD = 0x11, LATE = 0x22, NEW = 0x33 };
+#define BYTES (4 * MIB)
+
+struct scene {
+    struct test_state *t;
+    leat_stream *s, *u; /* the test's two streams */
+    leat_pool *pool;
+    bool limited;         /* the pool holds one block of BYTES and no more */
+    size_t between_bytes; /* in pages between those of the block, which are in use all the time */
+    unsigned char *kept;
+    struct test_gate *gate;
+};
+
+/* The old work of a block: reads it, then writes over it, once the gate is open. */
+static inline void work_late(struct scene *x, leat_stream *stream, void *block)
+{
+    OK(leat_fill(stream, block, OLD, BYTES));
+    x->gate = test_gate_close(stream);
+    OK(leat_copy(stream, x->kept, block, BYTES));
+    OK(leat_fill(stream, block, LATE, BYTES));
+}
+
+/* Waits a moment for a stream to end its work; one that is held up does not. */
+static inline void give_a_chance(leat_stream *stream)
+{
+    for (int i = 0; i < 30 && leat_stream_query(stream) == LEAT_NOT_READY; i++)
+        test_sleep_us(1000);
+}
+
+/* Fills the new owner's block, before the gate opens if nothing holds its stream up, and looks at both ends. */
+static inline void both_are_right(struct scene *x, leat_stream *stream, void *block)
+{
+    OK(leat_fill(stream, block, NEW, BYTES));
+    give_a_chance(stream);
+    test_gate_open(x->gate);
+    OK(leat_device_synchronize(x->t->device));
+    EXPECT_BYTES(x->kept, BYTES, OLD);
+    test_block_holds(stream, block, BYTES, NEW);
+    OK(leat_free(stream, block));
+    OK(leat_stream_synchronize(stream));
+}
+
+/* Work given to later from now on comes after all that earlier was given. */
+static inline void order(struct scene *x, leat_stream *earlier, leat_stream *later)
+{
+    leat_event *event;
+
+    OK(leat_event_create(x->t->device, &event));
+    OK(leat_event_record(event, earlier));
+    OK(leat_stream_wait(later, event));
+    OK(leat_event_destroy(event));
+}
+
+static inline leat_stream *new_stream(struct scene *x)
+{
+    leat_stream *stream;
+
+    OK(leat_stream_create(x->t->device, &stream));
+    return stream;
+}
+
+enum { DEFAULT_KIND, PLAIN, ONE_HANDLE, PINNED, KINDS, STITCHED = KINDS, PLANNED, SCENE_KINDS };
+
+/* Leaves the pool idle pages that lie apart, so that the next block of BYTES must be stitched. */
+static inline void take_every_second_page(struct scene *x, void *kept[2])
+{
+    void *freed[2];
+
+    for (int i = 0; i < 2; i++) {
+        freed[i] = test_block(x->pool, x->s, BYTES / 2);
+        kept[i] = test_block(x->pool, x->s, BYTES / 2);
+    }
+    for (int i = 0; i < 2; i++)
+        OK(leat_free(x->s, freed[i]));
+    OK(leat_device_synchronize(x->t->device));
+}
+
+#endif
