@@ -15,11 +15,11 @@
 test_bin := $(BUILD)/tests
 
 # For any device, with the public headers only.
-test_api := $(addprefix $(test_bin)/,test_device test_memory test_copy test_copy_async test_copy_broken test_copy_many \
+test_api := $(addprefix $(test_bin)/,test_device test_memory test_copy test_copy_async test_copy_ticket test_copy_broken test_copy_many \
             test_copy_links test_copy_rectangle test_file test_layout test_virtual test_fill test_managed test_stream test_event test_kernel test_native test_bad_input test_threads test_pool test_pool_stats test_pool_order test_pool_reuse \
             test_pool_limits test_pool_full test_pool_packing test_pool_plan test_pool_bad test_pool_threads test_pool_share test_pool_guard)
 # Copies, and what goes with them: also run with pageable memory staged on the CPU device.
-test_staged := $(addprefix $(test_bin)/,test_copy test_copy_async test_copy_broken test_copy_many test_copy_links test_copy_rectangle test_file test_layout test_fill \
+test_staged := $(addprefix $(test_bin)/,test_copy test_copy_async test_copy_ticket test_copy_broken test_copy_many test_copy_links test_copy_rectangle test_file test_layout test_fill \
                test_bad_input test_stream test_threads test_pool_threads order_model unit_copy_forms)
 # Random graphs of work, also public headers only.
 test_order := $(addprefix $(test_bin)/,order_model pool_model)
@@ -223,13 +223,13 @@ check-staged: $(check_needs)
 	$(Q)status=0; export $(staged); \
 	ORDER_MODEL_SECONDS=5 tests/run.sh '$(BUILD)' cpu:0 $(test_staged) || status=1; \
 	LEAT_COPY_WORKERS=4 tests/run.sh '$(BUILD)' cpu:0 \
-	    $(addprefix $(test_bin)/,test_copy test_copy_async test_copy_broken) || status=1; \
+	    $(addprefix $(test_bin)/,test_copy test_copy_async test_copy_ticket test_copy_broken) || status=1; \
 	LEAT_LAYOUT_AS_GPU=0 tests/run.sh '$(BUILD)' cpu:0 $(test_bin)/unit_copy_forms || status=1; \
 	HELD_WITHOUT_WORDS=1 tests/run.sh '$(BUILD)' cpu:0 $(test_bin)/unit_copy_forms || status=1; \
 	exit $$status
 
 # What several threads do at once, staged and over both drivers for GPUs, with rests at random between their steps.
-jittered := $(addprefix $(test_bin)/,test_threads test_pool_threads test_copy_async test_event test_stream order_model)
+jittered := $(addprefix $(test_bin)/,test_threads test_pool_threads test_copy_async test_copy_ticket test_event test_stream order_model)
 under_jitter = TEST_UNDER='env LD_PRELOAD=$(abspath $(test_jitter))' ORDER_MODEL_SECONDS=3
 check-jitter: tests compat
 	$(Q)echo 'once more, with threads that rest at random (tests/support/jitter.c):'

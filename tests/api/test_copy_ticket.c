@@ -1,0 +1,346 @@
+/* test_copy_ticket.c - tickets of copies: how far a copy is, waiting for it, and what a ticket outlives. */
+#include "copy_room.h"
+
+#include <pthread.h>
+#include <time.h>
+
+static double seconds_now(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+/* ---- tickets ---- */
+
+static void a_ticket_tells_how_far_its_copy_is(void **state)
+{
+    struct test_state *t = *state;
+    struct room room = make_room(t->device, MOST);
+
+    for (size_t i = 0; i < SIZES; i++) {
+        struct test_gate *gate = test_gate_close(t->stream);
+        leat_ticket_info info;
+        leat_ticket *in, *out;
+
+        test_pattern(room.in, sizes[i], 20 + i);
+        in = test_copy_start(t->stream, room.memory, room.in, sizes[i]);
+        out = test_copy_start(t->stream, room.out, room.memory, sizes[i]);
+        info = test_ticket_info(in);
+        assert_true(info.bytes == sizes[i] && !info.arrived_bytes && !info.done && info.status == LEAT_OK);
+        info = test_ticket_info(out);
+        assert_true(info.bytes == sizes[i] && !info.arrived_bytes && !info.staged && !info.done);
+        assert_int_equal(leat_ticket_wait(in, LEAT_COPY_DONE, 0), LEAT_NOT_READY);
+        assert_int_equal(leat_ticket_wait(out, LEAT_COPY_STAGED, 0), LEAT_NOT_READY);
+        test_gate_open(gate);
+        OK(leat_ticket_wait(in, LEAT_COPY_STAGED, LEAT_FOREVER));
+        assert_true(test_ticket_info(in).staged);
+        /* Now it is the caller's again. */
+        memset(room.in, 0x77, sizes[i]);
+        OK(leat_ticket_wait(out, LEAT_COPY_DONE, LEAT_FOREVER));
+        EXPECT_PATTERN(room.out, sizes[i], 20 + i);
+        /* The one that came before it is done too. */
+        OK(leat_ticket_wait(in, LEAT_COPY_DONE, 0));
+        for (int k = 0; k < 2; k++) {
+            info = test_ticket_info(k ? out : in);
+            assert_true(info.arrived_bytes == sizes[i] && info.staged && info.done && info.status == LEAT_OK);
+        }
+        OK(leat_ticket_free(in));
+        OK(leat_ticket_free(out));
+    }
+    end_room(&room);
+}
+
+static void tickets_of_memory_that_is_not_pageable(void **state)
+{
+    struct test_state *t = *state;
+    struct room room = make_room(t->device, 2 * MIB);
+    struct test_gate *gate;
+    leat_ticket *tickets[3];
+
+    test_pattern(room.pinned, MIB, 9);
+    gate = test_gate_close(t->stream);
+    tickets[0] = test_copy_start(t->stream, room.memory, room.pinned, MIB);
+    tickets[1] = test_copy_start(t->stream, room.memory + MIB, room.memory, MIB);
+    tickets[2] = test_copy_start(t->stream, room.pinned + MIB, room.memory + MIB, MIB);
+    for (int i = 0; i < 3; i++) {
+        leat_ticket_info info = test_ticket_info(tickets[i]);
+
+        assert_true(info.bytes == MIB && !info.arrived_bytes && !info.staged && !info.done);
+        assert_int_equal(leat_ticket_wait(tickets[i], LEAT_COPY_DONE, 1000), LEAT_NOT_READY);
+        /* It goes on as if nothing was said. */
+        OK(leat_ticket_cancel(tickets[i]));
+    }
+    test_gate_open(gate);
+    OK(leat_ticket_wait(tickets[0], LEAT_COPY_STAGED, LEAT_FOREVER));
+    for (int i = 2; i >= 0; i--) {
+        leat_ticket_info info;
+
+        OK(leat_ticket_wait(tickets[i], LEAT_COPY_DONE, LEAT_FOREVER));
+        info = test_ticket_info(tickets[i]);
+        assert_true(info.arrived_bytes == MIB && info.staged && info.done && info.status == LEAT_OK);
+        OK(leat_ticket_free(tickets[i]));
+    }
+    EXPECT_PATTERN(room.pinned + MIB, MIB, 9);
+    end_room(&room);
+}
+
+static void a_wait_ends_when_its_time_is_over(void **state)
+{
+    struct test_state *t = *state;
+    struct room room = make_room(t->device, MIB);
+    struct test_gate *gate = test_gate_close(t->stream);
+    leat_ticket *ticket = test_copy_start(t->stream, room.out, room.memory, MIB);
+
+    for (int point = LEAT_COPY_STAGED; point <= LEAT_COPY_DONE; point++) {
+        double begin = seconds_now(), took;
+
+        assert_int_equal(leat_ticket_wait(ticket, (leat_copy_point)point, 0), LEAT_NOT_READY);
+        assert_int_equal(leat_ticket_wait(ticket, (leat_copy_point)point, 1), LEAT_NOT_READY);
+        assert_int_equal(leat_ticket_wait(ticket, (leat_copy_point)point, 30 * 1000 * 1000), LEAT_NOT_READY);
+        took = seconds_now() - begin;
+        assert_true(took > 0.025 && took < 10);
+    }
+    test_gate_open(gate);
+    /* Far away, but not for ever: no sum may overflow. */
+    OK(leat_ticket_wait(ticket, LEAT_COPY_DONE, LEAT_FOREVER - 1));
+    OK(leat_ticket_free(ticket));
+    end_room(&room);
+}
+
+/* Looks again and again from outside while the copies run. */
+struct looker {
+    leat_ticket *ticket;
+    const char *wrong;
+    size_t steps;
+};
+
+static void *look_at_ticket(void *argument)
+{
+    struct looker *l = argument;
+    uint64_t before = 0;
+    leat_ticket_info info;
+
+    do {
+        if (leat_ticket_query(l->ticket, &info) != LEAT_OK)
+            l->wrong = "the query fails";
+        else if (info.arrived_bytes < before)
+            l->wrong = "bytes go away again";
+        else if (info.arrived_bytes > info.bytes)
+            l->wrong = "more bytes than there are";
+        else if (info.done && (!info.staged || info.arrived_bytes != info.bytes))
+            l->wrong = "done, but not all of it";
+        else if (info.status != LEAT_OK)
+            l->wrong = "the status is an error";
+        l->steps += info.arrived_bytes != before;
+        before = info.arrived_bytes;
+    } while (!info.done && !l->wrong);
+    return NULL;
+}
+
+static void progress_goes_forward(void **state)
+{
+    struct test_state *t = *state;
+    struct room room = make_room(t->device, MOST);
+
+    for (int round = 0; round < 6; round++) {
+        struct looker lookers[2] = {{0}};
+        struct test_gate *gate;
+        pthread_t threads[2];
+
+        test_pattern(room.in, MOST, (uint64_t)round);
+        gate = test_gate_close(t->stream);
+        lookers[0].ticket = test_copy_start(t->stream, room.memory, room.in, MOST);
+        lookers[1].ticket = test_copy_start(t->stream, room.out, room.memory, MOST);
+        for (int i = 0; i < 2; i++)
+            assert_int_equal(pthread_create(&threads[i], NULL, look_at_ticket, &lookers[i]), 0);
+        test_gate_open(gate);
+        for (int i = 0; i < 2; i++)
+            pthread_join(threads[i], NULL);
+        EXPECT_PATTERN(room.out, MOST, (uint64_t)round);
+        for (int i = 0; i < 2; i++) {
+            if (lookers[i].wrong)
+                fail_msg("%s", lookers[i].wrong);
+            OK(leat_ticket_free(lookers[i].ticket));
+        }
+    }
+    end_room(&room);
+}
+
+struct waiter {
+    leat_ticket *ticket;
+    leat_copy_point point;
+    leat_status status;
+};
+
+static void *wait_for_ticket(void *argument)
+{
+    struct waiter *w = argument;
+
+    w->status = leat_ticket_wait(w->ticket, w->point, LEAT_FOREVER);
+    return NULL;
+}
+
+static void several_threads_wait_for_one_ticket(void **state)
+{
+    enum { COUNT = 6 };
+    struct test_state *t = *state;
+    struct room room = make_room(t->device, 5 * MIB);
+
+    for (int round = 0; round < 10; round++) {
+        bool out = round % 2;
+        struct test_gate *gate = test_gate_close(t->stream);
+        leat_ticket *ticket = out ? test_copy_start(t->stream, room.out, room.memory, 5 * MIB)
+                                  : test_copy_start(t->stream, room.memory, room.in, 5 * MIB);
+        struct waiter waiters[COUNT];
+        pthread_t threads[COUNT];
+
+        for (int i = 0; i < COUNT; i++) {
+            waiters[i] = (struct waiter){ticket, i % 2 ? LEAT_COPY_STAGED : LEAT_COPY_DONE, LEAT_NOT_READY};
+            assert_int_equal(pthread_create(&threads[i], NULL, wait_for_ticket, &waiters[i]), 0);
+        }
+        test_sleep_us(round * 300);
+        test_gate_open(gate);
+        for (int i = 0; i < COUNT; i++)
+            pthread_join(threads[i], NULL);
+        for (int i = 0; i < COUNT; i++)
+            assert_int_equal(waiters[i].status, LEAT_OK);
+        OK(leat_ticket_free(ticket));
+    }
+    OK(leat_stream_synchronize(t->stream));
+    end_room(&room);
+}
+
+static void a_ticket_may_be_freed_before_the_end(void **state)
+{
+    struct test_state *t = *state;
+    struct room room = make_room(t->device, MOST);
+
+    for (size_t i = 0; i < SIZES; i++) {
+        struct test_gate *gate = i % 2 ? test_gate_close(t->stream) : NULL;
+
+        test_pattern(room.in, sizes[i], 30 + i);
+        OK(leat_ticket_free(test_copy_start(t->stream, room.memory, room.in, sizes[i])));
+        OK(leat_ticket_free(test_copy_start(t->stream, room.out, room.memory, sizes[i])));
+        if (gate)
+            test_gate_open(gate);
+        OK(leat_stream_synchronize(t->stream));
+        EXPECT_PATTERN(room.out, sizes[i], 30 + i);
+    }
+    end_room(&room);
+}
+
+/* What the calls say inside a host function. */
+struct inside {
+    leat_ticket *ticket;
+    leat_status staged, done, query, cancel, free;
+};
+
+static void use_ticket_inside(void *argument)
+{
+    struct inside *inside = argument;
+    leat_ticket_info info;
+
+    inside->staged = leat_ticket_wait(inside->ticket, LEAT_COPY_STAGED, 0);
+    inside->done = leat_ticket_wait(inside->ticket, LEAT_COPY_DONE, LEAT_FOREVER);
+    inside->query = leat_ticket_query(inside->ticket, &info);
+    inside->cancel = leat_ticket_cancel(inside->ticket);
+    inside->free = leat_ticket_free(inside->ticket);
+}
+
+static void host_functions_may_look_but_not_wait(void **state)
+{
+    struct test_state *t = *state;
+    struct room room = make_room(t->device, MIB);
+    struct test_gate *gate = test_gate_close(t->stream);
+    static struct inside inside;
+
+    test_pattern(room.in, MIB, 4);
+    inside.ticket = test_copy_start(t->stream, room.memory, room.in, MIB);
+    OK(leat_launch_host(t->stream, use_ticket_inside, &inside));
+    read_memory(t->stream, &room, MIB);
+    test_gate_open(gate);
+    OK(leat_stream_synchronize(t->stream));
+    assert_int_equal(inside.staged, LEAT_ERROR_NOT_PERMITTED);
+    assert_int_equal(inside.done, LEAT_ERROR_NOT_PERMITTED);
+    assert_int_equal(inside.query, LEAT_OK);
+    assert_int_equal(inside.cancel, LEAT_OK);
+    assert_int_equal(inside.free, LEAT_OK);
+    EXPECT_PATTERN(room.pinned, MIB, 4);
+    end_room(&room);
+}
+
+static void refuse_ticket(leat_ticket *ticket)
+{
+    leat_ticket_info info;
+
+    REFUSED(leat_ticket_wait(ticket, LEAT_COPY_DONE, LEAT_FOREVER), LEAT_ERROR_HANDLE, "ticket");
+    REFUSED(leat_ticket_query(ticket, &info), LEAT_ERROR_HANDLE, "ticket");
+    REFUSED(leat_ticket_cancel(ticket), LEAT_ERROR_HANDLE, "ticket");
+    if (ticket)
+        REFUSED(leat_ticket_free(ticket), LEAT_ERROR_HANDLE, "ticket");
+}
+
+static void wild_tickets_and_dead_ones(void **state)
+{
+    struct test_state *t = *state;
+    struct room room = make_room(t->device, MIB);
+    leat_ticket *tickets[20];
+    int number = 0;
+
+    refuse_ticket(NULL);
+    OK(leat_ticket_free(NULL));
+    refuse_ticket((leat_ticket *)(void *)t->stream);
+    refuse_ticket((leat_ticket *)(uintptr_t)12345);
+    refuse_ticket((leat_ticket *)(void *)&number);
+    for (int i = 0; i < 20; i++) {
+        tickets[i] = test_copy_start(t->stream, room.memory, room.in, i % 2 ? MIB : 0);
+        OK(leat_ticket_free(tickets[i]));
+    }
+    for (int i = 0; i < 20; i++)
+        refuse_ticket(tickets[i]);
+    OK(leat_stream_synchronize(t->stream));
+    end_room(&room);
+}
+
+static void wrong_options_of_a_copy(void **state)
+{
+    struct test_state *t = *state;
+    struct room room = make_room(t->device, MIB);
+    leat_copy_options options = {0};
+    leat_ticket *ticket = NULL;
+
+    REFUSED(leat_copy_start(t->stream, room.memory, room.in, MIB, NULL, NULL), LEAT_ERROR_INVALID, "ticket");
+    REFUSED(leat_copy_start(t->stream, room.memory, room.in, MIB, &options, &ticket), LEAT_ERROR_INVALID, "size");
+    options.size = sizeof options + 8;
+    REFUSED(leat_copy_start(t->stream, room.memory, room.in, MIB, &options, &ticket), LEAT_ERROR_INVALID, "size");
+    options.size = sizeof options;
+    REFUSED(leat_copy_start(t->stream, NULL, room.in, MIB, &options, &ticket), LEAT_ERROR_POINTER, "dst");
+    REFUSED(leat_copy_start(t->stream, room.memory, room.in, SIZE_MAX, &options, &ticket), LEAT_ERROR_RANGE, "");
+    REFUSED(leat_copy_start(t->stream, room.in, room.in, MIB, NULL, &ticket), LEAT_ERROR_OVERLAP, "");
+    REFUSED(leat_copy_sync(t->stream, NULL, room.in, MIB), LEAT_ERROR_POINTER, "dst");
+    REFUSED(leat_copy_sync(t->stream, room.in + 1, room.in, 9), LEAT_ERROR_OVERLAP, "");
+    assert_null(ticket);
+    OK(leat_copy_start(t->stream, room.memory, room.in, MIB, &options, &ticket));
+    REFUSED(leat_ticket_wait(ticket, (leat_copy_point)0, 0), LEAT_ERROR_INVALID, "point");
+    REFUSED(leat_ticket_wait(ticket, (leat_copy_point)3, 0), LEAT_ERROR_INVALID, "point");
+    REFUSED(leat_ticket_query(ticket, NULL), LEAT_ERROR_INVALID, "info");
+    OK(leat_ticket_wait(ticket, LEAT_COPY_DONE, LEAT_FOREVER));
+    OK(leat_ticket_free(ticket));
+    end_room(&room);
+}
+
+static const struct CMUnitTest tests[] = {
+    STATE_TEST(a_ticket_tells_how_far_its_copy_is),
+    STATE_TEST(tickets_of_memory_that_is_not_pageable),
+    STATE_TEST(a_wait_ends_when_its_time_is_over),
+    STATE_TEST(progress_goes_forward),
+    STATE_TEST(several_threads_wait_for_one_ticket),
+    STATE_TEST(a_ticket_may_be_freed_before_the_end),
+    STATE_TEST(host_functions_may_look_but_not_wait),
+    STATE_TEST(wild_tickets_and_dead_ones),
+    STATE_TEST(wrong_options_of_a_copy),
+};
+
+TEST_MAIN(tests)
