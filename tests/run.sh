@@ -5,7 +5,8 @@
 # end; skipped.sh sums the reasons up. limited.sh ends a program that does not end by itself; that one fails.
 #
 # Where TEST_RESULTS names a file, each program adds a line to it, with the name of the suite (TEST_SUITE):
-# "pass SUITE", "skip SUITE" or "fail SUITE PROGRAM: REASON". suites.sh counts those of several runs together.
+# "pass SUITE", "skip SUITE" or "fail SUITE PROGRAM: REASON", and "left REASON" for each of its tests that it skips.
+# suites.sh counts those of several runs together, and gives each reason once.
 build=$1
 device=$2
 shift 2
@@ -26,6 +27,16 @@ fail() {
     cat "$log"
     printf 'FAIL  %s: %s\n' "$name" "$*"
     note_result fail "${TEST_SUITE:-$device}" "$name: $*"
+}
+
+# The reasons of the tests that the program left out: to the file of results, or here, one line each.
+tell_reasons() {
+    if [ -n "$TEST_RESULTS" ]; then
+        sed -n 's/^ *skipped: /left /p' "$log" >>"$TEST_RESULTS"
+    else
+        sed -n 's/^ *skipped: //p' "$log" | sort | uniq -c |
+            sed -E 's/^ *1 (.*)/        skipped: \1/; s/^ *([0-9]+) (.*)/        skipped: \2 (\1 tests)/'
+    fi
 }
 
 for program in "$@"; do
@@ -55,7 +66,7 @@ for program in "$@"; do
         note_result pass "${TEST_SUITE:-$device}"
         if [ "$inside" -gt 0 ]; then
             printf 'ok    %s (%d of its tests skipped)%s\n' "$name" "$inside" "$(took_long)"
-            sed -n 's/^ *skipped: /        skipped: /p' "$log"
+            tell_reasons
         else
             printf 'ok    %s%s\n' "$name" "$(took_long)"
         fi

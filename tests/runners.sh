@@ -80,7 +80,7 @@ unset LEAT_REQUIRE TEST_UNDER TEST_RESULTS TEST_SUITE TEST_TIMEOUT TEST_LONGEST 
 ) >"$work/out" 2>&1 && fail 'run.sh is content with programs that fail'
 says 'ok    passes'
 says 'ok    leaves_out \(2 of its tests skipped\)'
-says '        skipped: needs two devices'
+says '        skipped: needs two devices \(2 tests\)'
 says 'FAIL  leaves_out_silently: 1 of its tests were skipped, and 0 reasons are given'
 says 'skip  not_here: there is no such header'
 says 'FAIL  not_here_silently: exit status 77, and its last line is not "skipped: REASON"'
@@ -143,6 +143,7 @@ FAIL  symbols: stopped with an error, see its output above
 END
 tail -n "$(wc -l <"$work/wanted")" "$work/out" | diff - "$work/wanted" >"$work/differs" ||
     { cat "$work/differs" >>"$work/out"; fail 'the last lines of suites.sh are others'; }
+[ "$(grep -c 'needs two devices' "$work/out")" -eq 1 ] || fail 'a reason is given more than once'
 (cd "$work" && "$here/suites.sh" make -- layers check-late) >"$work/out" 2>&1 || fail 'suites.sh fails by itself'
 [ "$(tail -n 1 "$work/out")" = '2 passed, 0 failed' ] || fail 'suites.sh counts otherwise'
 

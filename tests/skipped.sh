@@ -4,7 +4,17 @@
 awk '
 function plural(number, word) { return number " " word (number == 1 ? "" : "s") }
 /^skip  / { reason = $0; sub(/^skip  [^:]*: /, "", reason); programs++; skipped[reason]++ }
-/^        skipped: / { reason = $0; sub(/^        skipped: /, "", reason); tests++; left_out[reason]++ }
+/^        skipped: / {
+    reason = $0
+    sub(/^        skipped: /, "", reason)
+    number = 1
+    if (match(reason, / \([0-9]+ tests\)$/)) {
+        number = substr(reason, RSTART + 2) + 0
+        reason = substr(reason, 1, RSTART - 1)
+    }
+    tests += number
+    left_out[reason] += number
+}
 /^note: / && !seen[$0]++ { notes[++count] = substr($0, 7) }
 END {
     if (programs || tests)
