@@ -1,17 +1,18 @@
 #!/bin/sh
-# gate.sh PROGRAM...: proves the tests. With each of these faults put into every driver, at least one program must fail
-# by an assertion of its own, whatever happens to it afterwards, and not by a crash or by running for ever alone; and
-# without a fault all must pass. Faults of
-# order are put in once more with pageable copies staged, which have waits of their own.
+# gate.sh PROGRAM...: proves the tests. With each of these faults put into every driver, at least one program must
+# fail by an assertion of its own, whatever happens to it afterwards, and not by a crash or by running for ever
+# alone; and without a fault all must pass. Faults of order are put in once more with pageable copies staged, which
+# have waits of their own.
 faults="copy-short fill-off query-ready wait-nothing order-loose"
 passed=0 failed=0
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 export ORDER_MODEL_SECONDS="${ORDER_MODEL_SECONDS:-4}"
-# Freed late, memory that is used out of order holds a wrong value; freed at once, it is gone and the program with it.
+# Freed late, memory that is used out of order holds a wrong value; freed at once, it is gone and the program with
+# it.
 export ORDER_MODEL_KEEP_MEMORY=1
-# A fault may keep a program waiting for ever: all together they must not take too long. The gates of the tests open
-# after half a minute at the latest, which is not yet for ever.
+# A fault may keep a program waiting for ever: all together they must not take too long. The gates of the tests
+# open after half a minute at the latest, which is not yet for ever.
 export TEST_TIMEOUT=60 TEST_STUCK=45 TEST_LONGEST=150
 here=$(cd "${0%/*}" && pwd)
 
@@ -46,7 +47,8 @@ expect_notice() {
     for program in "$@"; do
         run "$fault" "$program"
         code=$?
-        # cmocka turns a crash into a failed test and says so. A program that has seen the fault may die of it later.
+        # cmocka turns a crash into a failed test and says so. A program that has seen the fault may die of it
+        # later.
         if grep -q '\[   LINE   \].*: error: Failure!' "$log" ||
             { [ $code -eq 1 ] && ! grep -q 'Test failed with exception' "$log"; }; then
             noticed="$noticed ${program##*/}"

@@ -1,17 +1,18 @@
 #!/bin/sh
-# limited.sh PROGRAM [ARGUMENT...]: runs a program and ends it, with all that it started, when it does not end in time.
-# Exit status: that of the program, or 124 with the limit that it passed as the last line on standard error.
+# limited.sh PROGRAM [ARGUMENT...]: runs a program and ends it, with all that it started, when it does not end in
+# time. Exit status: that of the program, or 124 with the limit that it passed as the last line on standard error.
 #
 # A plain limit of wall-clock time would end sound programs where others use the machine: under a load of 10 two
 # processors give a program a fifth of what it has alone. So there are three limits, in seconds:
 #
-#   TEST_TIMEOUT (600)   processor time of all its processes together: ten times what the longest program takes. This
-#                        ends endless loops. setrlimit(RLIMIT_CPU) would count each process by itself.
+#   TEST_TIMEOUT (600)   processor time of all its processes together: ten times what the longest program takes.
+#                        This ends endless loops. setrlimit(RLIMIT_CPU) would count each process by itself.
 #   TEST_STUCK (120)     wall-clock time in which they used less than half a percent of one processor. This ends
-#                        programs that wait for ever. A program that only waits for its turn gets more than that under
-#                        any load that the tests are made for.
-#   TEST_LONGEST         wall-clock time; 4 times TEST_TIMEOUT. This ends programs that wait for ever and look around
-#                        now and then, and those of a machine that does not show their processor time in /proc.
+#                        programs that wait for ever. A program that only waits for its turn gets more than that
+#                        under any load that the tests are made for.
+#   TEST_LONGEST         wall-clock time; 4 times TEST_TIMEOUT. This ends programs that wait for ever and look
+#                        around now and then, and those of a machine that does not show their processor time in
+#                        /proc.
 cpu_limit=${TEST_TIMEOUT:-600}
 stuck_limit=${TEST_STUCK:-120}
 longest=${TEST_LONGEST:-$((cpu_limit * 4))}
@@ -19,8 +20,8 @@ pause=$((stuck_limit < 50 ? 1 : 5))
 ticks_per_second=$(getconf CLK_TCK)
 
 # Prints the processor time of the program's process group, in ticks and with that of children that have ended, and
-# the number of its processes. After the name in parentheses the fields of /proc/PID/stat are: state, parent, group,
-# ... and 12 to 15 are the times.
+# the number of its processes. After the name in parentheses the fields of /proc/PID/stat are: state, parent,
+# group, ... and 12 to 15 are the times.
 usage() {
     cat /proc/[0-9]*/stat 2>/dev/null |
         awk -v group="$group" '{ sub(/^.*\) /, "") } $3 == group { used += $12 + $13 + $14 + $15; count++ }
@@ -49,7 +50,8 @@ watch() {
             give_up 1
         fi
         mark_age=$((mark_age + pause))
-        if [ "$1" -lt "$mark_used" ] || [ $((($1 - mark_used) * 200)) -gt $((stuck_limit * ticks_per_second)) ]; then
+        used=$(($1 - mark_used))
+        if [ $used -lt 0 ] || [ $((used * 200)) -gt $((stuck_limit * ticks_per_second)) ]; then
             mark_used=$1 mark_age=0
         elif [ $mark_age -ge "$stuck_limit" ]; then
             give_up 2

@@ -1,11 +1,12 @@
 #!/bin/sh
-# run.sh BUILD DEVICE PROGRAM...: runs each program on DEVICE and counts. A program exits with 77 when it has nothing
-# to run here; its last line is then "skipped: REASON". A program that runs prints such a line for each test that it
-# skips. Without a reason the program fails. Prints what failed in full, and "N passed, N failed, N skipped" at the
-# end; skipped.sh sums the reasons up. limited.sh ends a program that does not end by itself; that one fails.
+# run.sh BUILD DEVICE PROGRAM...: runs each program on DEVICE and counts. A program exits with 77 when it has
+# nothing to run here; its last line is then "skipped: REASON". A program that runs prints such a line for each
+# test that it skips. Without a reason the program fails. Prints what failed in full, and "N passed, N failed, N
+# skipped" at the end; skipped.sh sums the reasons up. limited.sh ends a program that does not end by itself; that
+# one fails.
 #
-# Where TEST_RESULTS names a file, each program adds a line to it, with the name of the suite (TEST_SUITE):
-# "pass SUITE", "skip SUITE" or "fail SUITE PROGRAM: REASON", and "left REASON" for each of its tests that it skips.
+# Where TEST_RESULTS names a file, each program adds a line to it, with the name of the suite (TEST_SUITE): "pass
+# SUITE", "skip SUITE" or "fail SUITE PROGRAM: REASON", and "left REASON" for each of its tests that it skips.
 # suites.sh counts those of several runs together, and gives each reason once.
 build=$1
 device=$2
@@ -42,8 +43,8 @@ tell_reasons() {
 for program in "$@"; do
     name=${program##*/}
     started=$(date +%s)
-    # In its own folder: an example looks for its kernel where it is started. Examples take the best device there is, so
-    # they are told which; tests open the one of LEAT_TEST_DEVICE, and some try what NULL gives.
+    # In its own folder: an example looks for its kernel where it is started. Examples take the best device there
+    # is, so they are told which; tests open the one of LEAT_TEST_DEVICE, and some try what NULL gives.
     (
         cd "${program%/*}" || exit 1
         case $program in */examples/*) export LEAT_DEVICE="$device" ;; esac

@@ -1,6 +1,6 @@
 #!/bin/sh
-# suites.sh MAKE [VARIABLE=VALUE...] -- SUITE...: makes every suite, also where others fail, and sums up. A suite is a
-# target of the Makefile whose programs run.sh counts, or a check without programs, which counts as one.
+# suites.sh MAKE [VARIABLE=VALUE...] -- SUITE...: makes every suite, also where others fail, and sums up. A suite
+# is a target of the Makefile whose programs run.sh counts, or a check without programs, which counts as one.
 #
 # The last lines are: what was skipped, by reason; "FAIL  SUITE: PROGRAM: REASON" for each program that failed, and
 # "FAIL  SUITE: ..." for each suite that stopped for another cause, such as an error of the compiler; at last
@@ -34,7 +34,14 @@ sed -n 's/^left /        skipped: /p' "$TEST_RESULTS" | "$here/skipped.sh" "$log
 awk -v suites="$suites" '
 $1 == "pass" { passed++; programs[$2]++ }
 $1 == "skip" { programs[$2]++ }
-$1 == "fail" { failed++; programs[$2]++; failures[$2]++; name = $2; sub(/^fail [^ ]+ /, ""); lines[failed] = name ": " $0 }
+$1 == "fail" {
+    failed++
+    name = $2
+    programs[name]++
+    failures[name]++
+    sub(/^fail [^ ]+ /, "")
+    lines[failed] = name ": " $0
+}
 $1 == "end" { ended[$2] = 1 }
 END {
     for (i = 1; i <= failed; i++)

@@ -1,5 +1,5 @@
-# tests.mk - the test programs: which there are, how they are built, and how check, check-gpu, check-memcheck, check-tsan
-# and gate run them. Read by the Makefile, which sets BUILD, CC, the flags and the list of examples.
+# tests.mk - the test programs: which there are, how they are built, and how check, check-gpu, check-memcheck,
+# check-tsan and gate run them. Read by the Makefile, which sets BUILD, CC, the flags and the list of examples.
 #
 #   api/      tests that see only the public headers and run on any device
 #   unit/     tests that include private headers: parts of the library, the drivers, every error path
@@ -15,12 +15,15 @@
 test_bin := $(BUILD)/tests
 
 # For any device, with the public headers only.
-test_api := $(addprefix $(test_bin)/,test_device test_memory test_copy test_copy_async test_copy_ticket test_copy_broken test_copy_many \
-            test_copy_links test_copy_rectangle test_file test_layout test_virtual test_fill test_managed test_stream test_event test_kernel test_native test_bad_input test_threads test_pool test_pool_stats test_pool_order test_pool_reuse \
-            test_pool_limits test_pool_full test_pool_packing test_pool_plan test_pool_bad test_pool_threads test_pool_share test_pool_guard)
+test_api := $(addprefix $(test_bin)/,test_device test_memory test_copy test_copy_async test_copy_ticket \
+            test_copy_broken test_copy_many test_copy_links test_copy_rectangle test_file test_layout test_virtual test_fill \
+            test_managed test_stream test_event test_kernel test_native test_bad_input test_threads test_pool \
+            test_pool_stats test_pool_order test_pool_reuse test_pool_limits test_pool_full test_pool_packing \
+            test_pool_plan test_pool_bad test_pool_threads test_pool_share test_pool_guard)
 # Copies, and what goes with them: also run with pageable memory staged on the CPU device.
-test_staged := $(addprefix $(test_bin)/,test_copy test_copy_async test_copy_ticket test_copy_broken test_copy_many test_copy_links test_copy_rectangle test_file test_layout test_fill \
-               test_bad_input test_stream test_threads test_pool_threads order_model unit_copy_forms)
+test_staged := $(addprefix $(test_bin)/,test_copy test_copy_async test_copy_ticket test_copy_broken test_copy_many \
+               test_copy_links test_copy_rectangle test_file test_layout test_fill test_bad_input test_stream test_threads \
+               test_pool_threads order_model unit_copy_forms)
 # Random graphs of work, also public headers only.
 test_order := $(addprefix $(test_bin)/,order_model pool_model)
 # About the CPU device alone.
@@ -32,7 +35,8 @@ test_unit := $(filter-out $(test_walk),$(patsubst tests/unit/%.c,$(test_bin)/%,$
 test_programs := $(test_api) $(test_order) $(test_cpu) $(test_unit) $(test_walk)
 test_kernels := $(test_bin)/kernels_user.so
 
-# cmocka's headers have no warnings of ours to answer for; what the programs find beside them, they find by a define.
+# cmocka's headers have no warnings of ours to answer for; what the programs find beside them, they find by a
+# define.
 test_defines = -DTEST_KERNELS_SO='"$(abspath $(test_kernels))"' -DTEST_KERNELS_PTX='"$(abspath tests/support/kernels_user.ptx)"' \
                -DTEST_SNAPSHOT='"$(abspath tests/traces/pytorch_snapshot.pickle)"' \
                -DTEST_KERNELS_PLAIN='"$(abspath $(test_kernels_plain))"'
@@ -116,8 +120,8 @@ $(test_kernels_plain): tests/support/kernels_user.c include/leat/device_code.h $
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(filter-out -fsanitize%,$(PUBLIC_CFLAGS)) -fPIC -shared $< -o $@
 
-# Libraries that stand for libcuda.so.1 and libamdhip64.so; their sources share the drivers' lists of functions. The check against
-# cuda.h needs its folder.
+# Libraries that stand for libcuda.so.1 and libamdhip64.so; their sources share the drivers' lists of functions.
+# The check against cuda.h needs its folder.
 test_fakes := $(patsubst tests/fake/%.c,$(test_bin)/fake/%.so,$(sort $(wildcard tests/fake/*.c)))
 $(test_bin)/fake/%.so: tests/fake/%.c $(wildcard tests/fake/*.h src/driver/cuda/*.h src/driver/hip/*.h) $(BUILD)/flags
 	$(say) CC $<
@@ -147,9 +151,10 @@ cpu_examples := $(filter-out %/interop_cuda,$(example_bin))
 
 check_needs := tests $(cpu_examples) $(BUILD)/leat
 
-# Suites, which may run beside one another. suites.sh makes each of them, also where another one fails, and counts them
-# together. asan leaves out the strict one, which is about rights and not about bytes.
-check_suites := check-plain check-compat check-strict check-staged check-prefetch check-names-hip check-names-cuda check-jitter
+# Suites, which may run beside one another. suites.sh makes each of them, also where another one fails, and counts
+# them together. asan leaves out the strict one, which is about rights and not about bytes.
+check_suites := check-plain check-compat check-strict check-staged check-prefetch check-names-hip check-names-cuda \
+                check-jitter
 asan_suites := check-plain check-compat check-staged check-prefetch
 tsan_suites := check-tsan-plain check-tsan-staged
 # What run.sh notes results under, and how the end of a suite is noted.
@@ -163,9 +168,10 @@ check:
 suites:
 	@echo $(check_suites) layers symbols
 
-# Under a minute on two cores that are otherwise idle, once all is built: each program that is not slow, once, the random
-# ones for two seconds. The lines "note: ..." say what is left out.
-quick_slow := $(test_walk) $(addprefix $(test_bin)/,test_pool_order test_pool_guard test_copy_broken compat/test_cudart_ipc) \
+# Under a minute on two cores that are otherwise idle, once all is built: each program that is not slow, once, the
+# random ones for two seconds. The lines "note: ..." say what is left out.
+quick_slow := $(test_walk) $(addprefix $(test_bin)/,test_pool_order test_pool_guard test_copy_broken) \
+              $(test_bin)/compat/test_cudart_ipc \
               $(filter %/cli_record.sh %/cli_bench.sh,$(test_cli))
 quick_suites := check-quick-api check-quick-unit check-quick-compat
 check-quick:
@@ -197,16 +203,18 @@ check-strict: $(check_needs)
 	fi; \
 	tests/run.sh '$(BUILD)' cpu:0 $(strict)
 
-# leat's own drivers for GPUs over leat's libraries of known names, as if those were the vendors': the tests of the API on
-# hip:0, which is HIP's names over the CPU device. What lies above every driver takes long and is left out.
-test_names := $(filter-out %/test_copy_broken %/test_pool_order %/test_pool_reuse %/test_pool_guard,$(test_api)) $(test_bin)/order_model
+# leat's own drivers for GPUs over leat's libraries of known names, as if those were the vendors': the tests of the
+# API on hip:0, which is HIP's names over the CPU device. What lies above every driver takes long and is left out.
+test_names := $(test_bin)/order_model \
+              $(filter-out %/test_copy_broken %/test_pool_order %/test_pool_reuse %/test_pool_guard,$(test_api))
 check-names: check-names-hip check-names-cuda
 check-names-hip: tests compat
 	$(Q)echo 'once more, on the driver hip over libleat-hip:'
 	$(Q)LEAT_HIP_LIBRARY='$(abspath $(BUILD))/libleat-hip.so' LEAT_REQUIRE=hip ORDER_MODEL_SECONDS=3 \
 	    tests/run.sh '$(BUILD)' hip:0 $(test_names)
 
-# On cuda:0 likewise, with the fault walk over all but pools. That library takes the kernels of PTX from shared objects.
+# On cuda:0 likewise, with the fault walk over all but pools. That library takes the kernels of PTX from shared
+# objects.
 cuda_names := LEAT_CUDA_LIBRARY='$(abspath $(BUILD))/libleat-cuda.so' LEAT_CPU_KERNELS='$(abspath $(test_kernels))' \
               LEAT_DRIVERS=cuda,cpu
 check-names-cuda: tests compat
@@ -214,8 +222,8 @@ check-names-cuda: tests compat
 	$(Q)$(cuda_names) LEAT_REQUIRE=cuda ORDER_MODEL_SECONDS=3 FAULT_WALK_POOLS=0 \
 	    tests/run.sh '$(BUILD)' cuda:0 $(test_walk) $(test_names)
 
-# Layouts go the ways of a GPU too. Rings of few slots, so that each is used again and again, and more threads than there may be processors, but
-# so few that who waits copies too; once more with so many that nobody does.
+# Layouts go the ways of a GPU too. Rings of few slots, so that each is used again and again, and more threads than
+# there may be processors, but so few that who waits copies too; once more with so many that nobody does.
 staged := LEAT_COPY_STAGE=1 LEAT_LAYOUT_AS_GPU=1 LEAT_COPY_RING=1M LEAT_COPY_WORKERS=3
 
 check-staged: $(check_needs)
@@ -229,7 +237,8 @@ check-staged: $(check_needs)
 	exit $$status
 
 # What several threads do at once, staged and over both drivers for GPUs, with rests at random between their steps.
-jittered := $(addprefix $(test_bin)/,test_threads test_pool_threads test_copy_async test_copy_ticket test_event test_stream order_model)
+jittered := $(addprefix $(test_bin)/,test_threads test_pool_threads test_copy_async test_copy_ticket test_event \
+            test_stream order_model)
 under_jitter = TEST_UNDER='env LD_PRELOAD=$(abspath $(test_jitter))' ORDER_MODEL_SECONDS=3
 check-jitter: tests compat
 	$(Q)echo 'once more, with threads that rest at random (tests/support/jitter.c):'
@@ -238,7 +247,8 @@ check-jitter: tests compat
 	LEAT_HIP_LIBRARY='$(abspath $(BUILD))/libleat-hip.so' LEAT_REQUIRE=hip \
 	    tests/run.sh '$(BUILD)' hip:0 $(jittered) || status=1; \
 	$(cuda_names) LEAT_REQUIRE=cuda tests/run.sh '$(BUILD)' cuda:0 $(jittered) || status=1; \
-	LEAT_DEVICE=cpu:0 tests/run.sh '$(BUILD)' cpu:0 $(filter %_threads %_ordering %_peers,$(compat_tests)) || status=1; \
+	LEAT_DEVICE=cpu:0 tests/run.sh '$(BUILD)' cpu:0 \
+	    $(filter %_threads %_ordering %_peers,$(compat_tests)) || status=1; \
 	exit $$status
 
 check-prefetch: $(check_needs)
@@ -259,8 +269,8 @@ check-memcheck: tests
 	    TEST_UNDER='compute-sanitizer --tool memcheck --report-api-errors no --error-exitcode 9' \
 	    tests/run.sh '$(BUILD)' $(GPU) $(test_api)
 
-# Three long programs whose host is one thread are left out, and the fault walk: under this sanitizer they take many
-# minutes.
+# Three long programs whose host is one thread are left out, and the fault walk: under this sanitizer they take
+# many minutes.
 test_tsan := $(filter-out %/test_pool_order %/test_pool_reuse %/test_pool_guard %/test_pool_threads,$(test_api))
 # This sanitizer leaves few addresses, and pools reserve some for all of a device's memory.
 few_addresses := LEAT_CPU_MEMORY=2G
@@ -269,7 +279,8 @@ check-tsan-plain: tests
 	$(few_addresses) LEAT_DEVICE=cpu:0 tests/run.sh '$(BUILD)' cpu:0 $(compat_tests) || status=1; \
 	$(few_addresses) tests/run.sh '$(BUILD)' cpu:0 $(test_bin)/test_pool_threads $(test_bin)/unit_copy_waits \
 	    $(test_bin)/unit_copy_help $(test_bin)/unit_cpu || status=1; \
-	tests/run.sh '$(BUILD)' cpu:0 $(test_tsan) $(test_order) $(test_bin)/unit_bytes $(test_bin)/unit_layout || status=1; \
+	tests/run.sh '$(BUILD)' cpu:0 $(test_tsan) $(test_order) $(test_bin)/unit_bytes $(test_bin)/unit_layout || \
+	    status=1; \
 	exit $$status
 check-tsan-staged: tests
 	$(Q)$(staged) $(few_addresses) TEST_TIMEOUT=1800 tests/run.sh '$(BUILD)' cpu:0 \
@@ -293,5 +304,6 @@ test_gate := $(filter-out %/test_pool_limits %/test_pool_bad %/test_pool_threads
 gate: tests
 	$(Q)tests/gate.sh $(test_gate)
 
-.PHONY: tests check check-quick $(quick_suites) suites check-gpu check-memcheck check-names $(check_suites) $(tsan_suites) fuzz-layout gate
+.PHONY: tests check check-quick $(quick_suites) suites check-gpu check-memcheck check-names $(check_suites) \
+        $(tsan_suites) fuzz-layout gate
 -include $(test_programs:=.d) $(test_objects:.o=.d) $(addprefix $(test_bin)/,held.d loaded.d forms.d fakes.d model.d)

@@ -1,4 +1,4 @@
-/* nodes.h - what the tests of graphs that are made by hand share: kernels, nodes, and a run with what it must leave. */
+/* nodes.h - what the tests of graphs that are made by hand share: kernels, nodes, and runs. */
 #ifndef NODES_H
 #define NODES_H
 
