@@ -177,13 +177,14 @@ pkgconfigdir ?= $(libdir)/pkgconfig
 cmakedir ?= $(libdir)/cmake/leat
 under_prefix = $(patsubst $(prefix)/%,$${prefix}/%,$(1))
 from_cmakedir = $(shell realpath -m --relative-to='$(cmakedir)' '$(1)')
-fill_in = sed -e 's|@VERSION@|$(VERSION)|g' -e 's|@SO_REAL@|$(so_real)|g' -e 's|@SO_NAME@|$(so_name)|g' \
+fill_in = sed -e 's|@VERSION@|$(VERSION)|g' -e 's|@SO_MAJOR@|$(so_major)|g' -e 's|@COMPAT_NAMES@|$(compat_names)|g' -e 's|@SO_REAL@|$(so_real)|g' -e 's|@SO_NAME@|$(so_name)|g' \
     -e 's|@PREFIX@|$(prefix)|g' -e 's|@LIBDIR@|$(call under_prefix,$(libdir))|g' \
     -e 's|@INCLUDEDIR@|$(call under_prefix,$(includedir))|g' -e 's|@PRIVATE_LIBS@|$(LIB_LIBS)|g' \
     -e 's|@LIBDIR_FROM_CMAKE@|$(call from_cmakedir,$(libdir))|g' \
     -e 's|@INCLUDEDIR_FROM_CMAKE@|$(call from_cmakedir,$(includedir))|g'
 
 completiondir ?= $(prefix)/share/bash-completion/completions
+suppdir ?= $(prefix)/share/leat
 
 # Manual pages of the public headers, one a function and one a header.
 man3_headers := $(sort $(wildcard include/leat/*.h))
@@ -206,7 +207,8 @@ install: install-lib $(BUILD)/leat
 install-lib: lib install-compat $(BUILD)/man3/made
 	$(say) INST '$(DESTDIR)$(libdir)/$(so_real)'
 	$(Q)$(INSTALL) -d '$(DESTDIR)$(libdir)' '$(DESTDIR)$(pkgconfigdir)' '$(DESTDIR)$(cmakedir)' \
-	    '$(DESTDIR)$(includedir)/leat/interop' '$(DESTDIR)$(mandir)/man3'
+	    '$(DESTDIR)$(includedir)/leat/interop' '$(DESTDIR)$(mandir)/man3' '$(DESTDIR)$(suppdir)'
+	$(Q)$(INSTALL) -m 644 packaging/tsan.supp '$(DESTDIR)$(suppdir)/tsan.supp'
 	$(Q)$(INSTALL) -m 644 $(BUILD)/man3/*.3 '$(DESTDIR)$(mandir)/man3'
 	$(Q)$(INSTALL) -m 644 $(BUILD)/$(so_real) '$(DESTDIR)$(libdir)/$(so_real)'
 	$(Q)ln -sf $(so_real) '$(DESTDIR)$(libdir)/$(so_name)'
@@ -227,7 +229,7 @@ uninstall: $(BUILD)/man3/made
 	    '$(DESTDIR)$(libdir)/libleat.a' $(foreach name,$(compat_libs),'$(DESTDIR)$(libdir)/$(name).so.$(VERSION)' \
 	    '$(DESTDIR)$(libdir)/$(name).so.$(so_major)' '$(DESTDIR)$(libdir)/$(name).so' \
 	    '$(DESTDIR)$(libdir)/$(name).a' '$(DESTDIR)$(pkgconfigdir)/$(name:lib%=%).pc')
-	$(Q)rm -rf '$(DESTDIR)$(cmakedir)' '$(DESTDIR)$(includedir)/leat'
+	$(Q)rm -rf '$(DESTDIR)$(cmakedir)' '$(DESTDIR)$(includedir)/leat' '$(DESTDIR)$(suppdir)'
 
 define help_text
 make                 $(BUILD)/leat, $(BUILD)/libleat.so, $(BUILD)/libleat.a
