@@ -1,8 +1,41 @@
 /* result.c - results of leat's statuses, and each thread's last error. */
 #include "engine/inside.h"
 
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Written once, before a failure is looked at. */
+static bool log_errors;
+
+/* The engine reads no environment of its own for leat's variables. */
+static void read_log_option(void)
+{
+    leat_option_info info;
+
+    /* Stops there: past the last one the listing would fail, and replace the message that the program may ask for.
+     */
+    for (unsigned i = 0; leat_option_list(i, &info) == LEAT_OK; i++)
+        if (!strcmp(info.name, "LEAT_LOG")) {
+            log_errors = info.value && !strcmp(info.value, "error");
+            return;
+        }
+}
+
+/* With LEAT_LOG=error leat's message goes to standard error, because the vendors' codes carry none. */
+static void log_failure(leat_status status)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+    pthread_once(&once, read_log_option);
+    if (log_errors)
+        fprintf(stderr, "leat: %s: %s\n", leat_status_name(status), leat_last_error());
+}
+
 int(leatc_result_of)(leat_status status)
 {
+    if (status < LEAT_OK)
+        log_failure(status);
     switch (status) {
     case LEAT_OK:
         return LEATC_OK;

@@ -34,6 +34,9 @@
     X(STRICT, "0", 0,                                                                                           \
       "1: device memory of the CPU device is unreachable for host threads; touching it ends the program with a " \
       "sentence on standard error that names the pointer, the access and the allocation.")                      \
+    X(LOG, "none", 0,                                                                                           \
+      "error: the libraries with names of CUDA and HIP print leat's message for each call of leat's that failed " \
+      "to standard error, since CUDA's error codes carry none.")                                                 \
     X(POOL_HISTORY, "0", 0, "How many events each pool remembers for leat_pool_history().")                         \
     X(POOL_PACKING, "auto", 0,                                                                                  \
       "What device pools do whose options leave it open when no idle memory fits in one piece: auto, still (new " \
@@ -117,6 +120,7 @@ leat_status leati_option_number(enum leati_option option, uint64_t low, uint64_t
 
 /* X(id, words): the options that take one of a few words. */
 #define LEATI_OPTION_WORDS(X)                                                                                     \
+    X(LOG, "none or error")                                                                                       \
     X(POOL_PACKING, "auto, still or tight")                                                                       \
     X(COPY_STORES, "probe, cached or streaming")                                                                  \
     X(COPY_PROTOCOL, "auto, driver, eager, staged, kernel, rails or host")                                        \
