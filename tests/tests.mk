@@ -28,11 +28,13 @@ test_staged := $(addprefix $(test_bin)/,test_copy test_copy_async test_copy_tick
 test_order := $(addprefix $(test_bin)/,order_model pool_model)
 # About the CPU device alone.
 test_cpu := $(test_bin)/test_strict
+# Ends processes by faults, so the plain run is enough.
+test_crash := $(test_bin)/test_kernel_fault
 # With private headers: parts by themselves, the CUDA driver against a library made for it, every error path.
 test_walk := $(test_bin)/fault_walk
 test_unit := $(filter-out $(test_walk),$(patsubst tests/unit/%.c,$(test_bin)/%,$(sort $(wildcard tests/unit/*.c))))
 
-test_programs := $(test_api) $(test_order) $(test_cpu) $(test_unit) $(test_walk)
+test_programs := $(test_api) $(test_order) $(test_cpu) $(test_crash) $(test_unit) $(test_walk)
 test_kernels := $(test_bin)/kernels_user.so
 
 # cmocka's headers have no warnings of ours to answer for; what the programs find beside them, they find by a
@@ -188,7 +190,7 @@ check-quick-compat: tests compat $(BUILD)/leat
 	$(Q)LEAT_DEVICE=cpu:0 $(call quick_run,$(compat_tests) $(test_cli))
 
 check-plain: $(check_needs) compat
-	$(Q)tests/run.sh '$(BUILD)' cpu:0 $(test_walk) $(test_api) $(test_unit) $(test_order) $(cpu_examples) $(test_cli) \
+	$(Q)tests/run.sh '$(BUILD)' cpu:0 $(test_walk) $(test_crash) $(test_api) $(test_unit) $(test_order) $(cpu_examples) $(test_cli) \
 	    $(test_runners)
 
 # Programs exit with 77 where the processor has no keys for that: tests/support/keys.c stands for them there.

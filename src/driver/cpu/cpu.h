@@ -14,6 +14,7 @@
 
 #include "base/catch.h"
 #include "base/error.h"
+#include "base/quick.h"
 #include "base/ranges.h"
 #include "driver/driver.h"
 
@@ -274,6 +275,12 @@ void cpu_gang_stop(void);
 
 /* Sets LEAT_STRICT up if it is asked for; UNSUPPORTED without protection keys. */
 leat_status cpu_strict_open(void);
+
+/* This thread is running a kernel: a fault is the kernel's, and its message says so. */
+extern LEATI_QUICK_TLS bool cpu_in_kernel;
+
+/* Installs the handler that names the pointer of a kernel that faults, if it is not there. It passes the fault on. */
+void cpu_kernel_faults_open(void);
 
 /* Is strict mode's handler the one that gets faults now? */
 bool cpu_strict_catches(void);

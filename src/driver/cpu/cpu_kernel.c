@@ -292,7 +292,9 @@ static void run_block(const struct launch_work *work, leat_cpu_block *block, uin
     block->block.x = (uint32_t)(i % block->grid_blocks.x);
     block->block.y = (uint32_t)(i / block->grid_blocks.x % block->grid_blocks.y);
     block->block.z = (uint32_t)(i / block->grid_blocks.x / block->grid_blocks.y);
+    cpu_in_kernel = true;
     work->code->run(block, work->args);
+    cpu_in_kernel = false;
 }
 
 static void run_part(void *context, uint64_t part)
@@ -471,6 +473,7 @@ leat_status cpu_launch(struct leati_driver *driver, void *stream, void *handle, 
     if (shared_bytes)
         status = make_shared(
             work, together || work->blocks < cpu_workers_threads() ? work->blocks : cpu_workers_threads(), shared_bytes);
+    cpu_kernel_faults_open();
     if (status == LEAT_OK && together)
         status = cpu_gang_reserve((unsigned)work->blocks);
     if (status != LEAT_OK) {

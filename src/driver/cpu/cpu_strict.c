@@ -5,6 +5,8 @@
  * own threads have access, all others have none, so a program that would crash on a GPU crashes here. Before it
  * does, a handler of SIGSEGV writes on standard error which pointer was touched, how, and whose memory that is;
  * then it lets the program's earlier handler, or the default one, have the signal.
+ *
+ * The same handler names the pointer and the allocation when a kernel faults, in strict mode or not.
  */
 #include "driver/cpu/cpu.h"
 
@@ -24,7 +26,9 @@
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static int key = -1; /* written once, before any thread of a device starts */
 static int key_errno;
-static struct sigaction earlier;
+static pthread_once_t handler_once = PTHREAD_ONCE_INIT;
+static struct sigaction earlier; /* written once, before on_fault() can run */
+LEATI_QUICK_TLS bool cpu_in_kernel;
 
 static bool strict(void)
 {
@@ -116,7 +120,8 @@ static void describe_code(const ucontext_t *context, char *text, size_t bytes)
 
 static void on_fault(int signal_number, siginfo_t *info, void *context)
 {
-    struct owner owner;
+    struct owner owner = {"no memory of the CPU device: NULL, freed, or host memory that is not there"};
+    bool in_kernel = cpu_in_kernel, known;
     char code[400], text[900];
     ssize_t ignored = 0; /* nothing is to be done where standard error is closed */
     int length;
@@ -124,13 +129,13 @@ static void on_fault(int signal_number, siginfo_t *info, void *context)
     if (leati_catch_repaired(info, context))
         return;
     leati_catch_take(info, context);
-    if (info->si_addr && describe((uintptr_t)info->si_addr, &owner)) {
+    known = info->si_addr && describe((uintptr_t)info->si_addr, &owner);
+    if (in_kernel || (known && strict())) {
         describe_code(context, code, sizeof code);
-        length = snprintf(
-            text, sizeof text,
-            "leat: LEAT_STRICT: %s %p from %s, thread %ld: %s. The host cannot reach it; bring the bytes over "
-            "with leat_copy()\n",
-            access_word(context), info->si_addr, code, (long)syscall(SYS_gettid), owner.text);
+        length = snprintf(text, sizeof text, "leat: %s: %s %p from %s, thread %ld: %s%s\n",
+                          in_kernel ? "a kernel on the CPU device crashed" : "LEAT_STRICT", access_word(context),
+                          info->si_addr, code, (long)syscall(SYS_gettid), owner.text,
+                          in_kernel ? "" : ". The host cannot reach it; bring the bytes over with leat_copy()");
         if (length > 0)
             ignored = write(STDERR_FILENO, text, (size_t)length < sizeof text ? (size_t)length : sizeof text - 1);
         (void)ignored;
@@ -141,10 +146,25 @@ static void on_fault(int signal_number, siginfo_t *info, void *context)
 
 /* ---- the key ---- */
 
-static void set_up(void)
+static void install_handler(void)
 {
     struct sigaction action;
 
+    memset(&action, 0, sizeof action);
+    action.sa_sigaction = on_fault;
+    action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGSEGV, NULL, &earlier);
+    sigaction(SIGSEGV, &action, NULL);
+}
+
+void cpu_kernel_faults_open(void)
+{
+    pthread_once(&handler_once, install_handler);
+}
+
+static void set_up(void)
+{
     if (!leati_option_flag(LEATI_OPTION_STRICT))
         return;
     key = pkey_alloc(0, PKEY_DISABLE_ACCESS);
@@ -152,11 +172,7 @@ static void set_up(void)
         key_errno = errno;
         return;
     }
-    memset(&action, 0, sizeof action);
-    action.sa_sigaction = on_fault;
-    action.sa_flags = SA_SIGINFO | SA_ONSTACK;
-    sigemptyset(&action.sa_mask);
-    sigaction(SIGSEGV, &action, &earlier);
+    pthread_once(&handler_once, install_handler);
 }
 
 leat_status cpu_strict_open(void)
