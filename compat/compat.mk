@@ -4,14 +4,15 @@
 compat_names := $(filter cudart cuda hip,$(notdir $(patsubst %/,%,$(wildcard compat/*/))))
 compat_libs := $(addprefix libleat-,compat $(compat_names))
 compat_folder = $(if $(filter compat,$(1)),engine,$(1))
-# The engine's tables of handles are those of src/base: one source, compiled into both libraries (all of it hidden).
-compat_base := src/base/handles.c src/base/addresses.c
+# The engine's tables of handles and assertions are those of src/base: one source, compiled into both libraries (all of
+# it hidden).
+compat_base := src/base/handles.c src/base/addresses.c src/base/assert.c
 compat_obj = $(patsubst %.c,$(BUILD)/obj/%.o,$(sort $(wildcard compat/$(call compat_folder,$(1))/*.c)) \
                $(if $(filter compat,$(1)),$(compat_base)))
 
 # Like a program of somebody else's, they see leat's public headers only, but the engine base/handles.h as well.
 # Layers export by a list (their .map file).
-COMPAT_CFLAGS = -std=c11 -D_GNU_SOURCE -fPIC -pthread -Iinclude -Icompat $(WARN) $(CPPFLAGS) $(CFLAGS)
+COMPAT_CFLAGS = -std=c11 -D_GNU_SOURCE -fPIC -pthread -Iinclude -Icompat $(WARN) $(checked_flag) $(CPPFLAGS) $(CFLAGS)
 $(BUILD)/obj/compat/engine/%.o: COMPAT_CFLAGS += -fvisibility=hidden -Isrc
 $(BUILD)/obj/compat/%.o: compat/%.c $(BUILD)/flags
 	$(say) CC $<

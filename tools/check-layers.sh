@@ -12,9 +12,10 @@ allowed() {
     # Known names: headers in place of a vendor's, each library over the engine, the engine over the public headers.
     include/leat/compat/hip/*) echo '^[a-z_]+\.h$|^leat/(compat/)?[a-z_]+\.h$' ;;
     include/leat/compat/*) echo '^leat/(compat/)?[a-z_]+\.h$' ;;
-    # What compiled kernels call is in the engine. Its tables of handles are base's, compiled once more.
-    compat/engine/inside.h) echo '^engine/engine\.h$|^base/handles\.h$' ;;
-    compat/engine/*) echo '^engine/[a-z_]+\.h$|^leat/[a-z_]+\.h$|^leat/compat/kernel_support\.h$' ;;
+    # What compiled kernels call is in the engine. Its tables of handles are base's, compiled once more, as are locks and
+    # assertions.
+    compat/engine/inside.h) echo '^engine/engine\.h$|^base/(handles|lock|assert)\.h$' ;;
+    compat/engine/*) echo '^engine/[a-z_]+\.h$|^base/(lock|assert)\.h$|^leat/[a-z_]+\.h$|^leat/compat/kernel_support\.h$' ;;
     compat/*/*)
         name=${1#compat/}
         echo "^engine/engine\.h\$|^${name%%/*}/[a-z_]+\.h\$|^leat/(compat/([a-z]+/)?)?[a-z_]+\.h\$" ;;

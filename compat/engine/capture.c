@@ -10,6 +10,7 @@
  *
  * As long as nothing is captured, all of this costs one load for a call.
  */
+#include "base/lock.h"
 #include "engine/inside.h"
 
 #include <stdlib.h>
@@ -28,7 +29,7 @@ struct leatc_capture {
 atomic_uint leatc_captures;
 
 /* Guards all captures, their plans, and what streams and events keep of them. */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct leati_lock lock = LEATI_LOCK_INITIALIZER;
 static struct leatc_capture *captures;
 static unsigned long long latest_id;
 
@@ -149,9 +150,9 @@ static int find_and_begin(struct leatc_stream *stream, int mode, struct leatc_gr
         return LEATC_INVALID_VALUE;
     if (found->legacy)
         return LEATC_CAPTURE_UNSUPPORTED;
-    pthread_mutex_lock(&lock);
+    leati_lock(&lock);
     result = begin(found, mode, graph, before, count);
-    pthread_mutex_unlock(&lock);
+    leati_unlock(&lock);
     return result;
 }
 
@@ -198,7 +199,7 @@ int leatc_capture_end(struct leatc_stream *stream, struct leatc_graph **graph)
     LEATC_TRY(leatc_stream_find(stream, &found));
     if (!graph)
         return LEATC_INVALID_VALUE;
-    pthread_mutex_lock(&lock);
+    leati_lock(&lock);
     capture = of_stream(found);
     result = check_end(found, capture);
     if (result == LEATC_OK) {
@@ -209,7 +210,7 @@ int leatc_capture_end(struct leatc_stream *stream, struct leatc_graph **graph)
         made = finish(capture, result == LEATC_OK);
         *graph = result == LEATC_OK ? made : NULL;
     }
-    pthread_mutex_unlock(&lock);
+    leati_unlock(&lock);
     if (made && result != LEATC_OK)
         (void)leatc_graph_destroy(made);
     return result;
@@ -222,7 +223,7 @@ void leatc_capture_stream_ends(struct leatc_stream *stream)
 
     if (!leatc_capturing())
         return;
-    pthread_mutex_lock(&lock);
+    leati_lock(&lock);
     capture = of_stream(stream);
     if (capture && capture->origin == stream) {
         graph = finish(capture, false);
@@ -234,7 +235,7 @@ void leatc_capture_stream_ends(struct leatc_stream *stream)
         *link = stream->next_member;
         let_go(stream);
     }
-    pthread_mutex_unlock(&lock);
+    leati_unlock(&lock);
     if (graph)
         (void)leatc_graph_destroy(graph);
 }
@@ -245,12 +246,12 @@ static bool end_one_of(struct leatc_device *device)
     struct leatc_graph *graph = NULL;
     struct leatc_capture *capture;
 
-    pthread_mutex_lock(&lock);
+    leati_lock(&lock);
     for (capture = captures; capture && capture->origin->device != device;)
         capture = capture->next;
     if (capture)
         graph = finish(capture, false);
-    pthread_mutex_unlock(&lock);
+    leati_unlock(&lock);
     if (graph)
         (void)leatc_graph_destroy(graph);
     return capture != NULL;
@@ -273,7 +274,7 @@ int leatc_capture_info(struct leatc_stream *stream, struct leatc_capture_info *i
         return LEATC_OK;
     if (found->legacy)
         return leatc_capture_refuse_legacy(found->device, false);
-    pthread_mutex_lock(&lock);
+    leati_lock(&lock);
     capture = of_stream(found);
     if (capture)
         *info =
@@ -282,7 +283,7 @@ int leatc_capture_info(struct leatc_stream *stream, struct leatc_capture_info *i
                                         .graph = capture->graph,
                                         .ends = found->ends.nodes,
                                         .end_count = found->ends.count};
-    pthread_mutex_unlock(&lock);
+    leati_unlock(&lock);
     return LEATC_OK;
 }
 
@@ -317,12 +318,12 @@ int leatc_capture_check(struct leatc_stream *stream, bool *captured)
     struct leatc_capture *capture;
     int result = LEATC_OK;
 
-    pthread_mutex_lock(&lock);
+    leati_lock(&lock);
     capture = of_stream(stream);
     *captured = capture != NULL;
     if (capture && capture->invalid)
         result = LEATC_CAPTURE_INVALIDATED;
-    pthread_mutex_unlock(&lock);
+    leati_unlock(&lock);
     return result;
 }
 
@@ -330,11 +331,11 @@ int leatc_capture_refuse(struct leatc_stream *stream)
 {
     struct leatc_capture *capture;
 
-    pthread_mutex_lock(&lock);
+    leati_lock(&lock);
     capture = of_stream(stream);
     if (capture)
         capture->invalid = true;
-    pthread_mutex_unlock(&lock);
+    leati_unlock(&lock);
     return capture ? LEATC_CAPTURE_UNSUPPORTED : LEATC_OK;
 }
 
@@ -354,10 +355,10 @@ int leatc_capture_add(struct leatc_work *work, struct leatc_task *task)
     int result = LEATC_ILLEGAL_STATE; /* another thread has ended it in between */
 
     task->ordinal = work->ordinal;
-    pthread_mutex_lock(&lock);
+    leati_lock(&lock);
     if (of_stream(work->record))
         result = append(work->record, task, NULL);
-    pthread_mutex_unlock(&lock);
+    leati_unlock(&lock);
     if (result != LEATC_OK)
         leatc_task_drop(task);
     return result;
@@ -370,7 +371,7 @@ int leatc_capture_alloc(struct leatc_work *work, int ordinal, size_t bytes, void
     int result = LEATC_ILLEGAL_STATE;
 
     LEATC_TRY(leatc_device_open(ordinal, NULL)); /* which must not be done under the lock */
-    pthread_mutex_lock(&lock);
+    leati_lock(&lock);
     if (of_stream(work->record))
         result = leatc_graph_alloc(of_stream(work->record)->graph->id, ordinal, 0, bytes, &task);
     if (result == LEATC_OK) {
@@ -379,7 +380,7 @@ int leatc_capture_alloc(struct leatc_work *work, int ordinal, size_t bytes, void
         if (result == LEATC_OK)
             *ptr = made->ptr;
     }
-    pthread_mutex_unlock(&lock);
+    leati_unlock(&lock);
     if (result != LEATC_OK)
         leatc_task_drop(task);
     return result;
@@ -390,12 +391,12 @@ int leatc_capture_free(struct leatc_work *work, void *ptr)
     struct leatc_task *task = NULL;
     int result = LEATC_ILLEGAL_STATE;
 
-    pthread_mutex_lock(&lock);
+    leati_lock(&lock);
     if (of_stream(work->record))
         result = leatc_free_make(of_stream(work->record)->graph, ptr, &task);
     if (result == LEATC_OK)
         result = append(work->record, task, NULL);
-    pthread_mutex_unlock(&lock);
+    leati_unlock(&lock);
     if (result != LEATC_OK)
         leatc_task_drop(task);
     return result;
@@ -410,7 +411,7 @@ int leatc_capture_child(struct leatc_work *work, const struct leatc_graph *graph
     int result = LEATC_ILLEGAL_STATE;
     bool has_memory;
 
-    pthread_mutex_lock(&lock);
+    leati_lock(&lock);
     leatc_graphs_lock();
     has_memory = leatc_graph_has_memory(graph);
     if (task && !has_memory)
@@ -428,7 +429,7 @@ int leatc_capture_child(struct leatc_work *work, const struct leatc_graph *graph
         leatc_holdings_release(holdings, &ended); /* the executable has its own */
         leatc_graphs_unlock();
     }
-    pthread_mutex_unlock(&lock);
+    leati_unlock(&lock);
     if (result != LEATC_OK)
         leatc_task_drop(task);
     return result;
@@ -469,11 +470,11 @@ int leatc_capture_update(struct leatc_stream *stream, struct leatc_node *const *
         return LEATC_INVALID_VALUE;
     LEATC_TRY(leatc_edge_data_check(data, count));
     LEATC_TRY(leatc_stream_find(stream, &found));
-    pthread_mutex_lock(&lock);
+    leati_lock(&lock);
     leatc_graphs_lock();
     result = update_ends(found, nodes, count, flags);
     leatc_graphs_unlock();
-    pthread_mutex_unlock(&lock);
+    leati_unlock(&lock);
     return result;
 }
 
@@ -484,7 +485,7 @@ int leatc_capture_record(struct leatc_work *work, struct leatc_captured *event)
     struct leatc_capture *capture;
     int result = LEATC_ILLEGAL_STATE;
 
-    pthread_mutex_lock(&lock);
+    leati_lock(&lock);
     capture = of_stream(work->record);
     if (capture) {
         leatc_ends_clear(&event->ends);
@@ -493,7 +494,7 @@ int leatc_capture_record(struct leatc_work *work, struct leatc_captured *event)
                      : LEATC_OUT_OF_MEMORY;
         atomic_store(&event->capture_id, capture->id);
     }
-    pthread_mutex_unlock(&lock);
+    leati_unlock(&lock);
     return result;
 }
 
@@ -501,10 +502,10 @@ void leatc_captured_clear(struct leatc_captured *event)
 {
     if (!atomic_load_explicit(&event->capture_id, memory_order_relaxed))
         return;
-    pthread_mutex_lock(&lock);
+    leati_lock(&lock);
     leatc_ends_clear(&event->ends);
     atomic_store(&event->capture_id, 0);
-    pthread_mutex_unlock(&lock);
+    leati_unlock(&lock);
 }
 
 static struct leatc_capture *of_id(unsigned long long id)
@@ -523,11 +524,11 @@ int leatc_captured_refuse(struct leatc_captured *event)
 
     if (__builtin_expect(!id, 1))
         return LEATC_OK;
-    pthread_mutex_lock(&lock);
+    leati_lock(&lock);
     capture = of_id(id);
     if (capture)
         capture->invalid = true;
-    pthread_mutex_unlock(&lock);
+    leati_unlock(&lock);
     return LEATC_CAPTURED_EVENT;
 }
 
@@ -559,11 +560,11 @@ int leatc_capture_wait(struct leatc_stream *stream, struct leatc_captured *event
 {
     int result = LEATC_OK;
 
-    pthread_mutex_lock(&lock);
+    leati_lock(&lock);
     *inside = of_stream(stream) || atomic_load(&event->capture_id);
     if (*inside)
         result = wait_inside(stream, event);
-    pthread_mutex_unlock(&lock);
+    leati_unlock(&lock);
     return result;
 }
 
@@ -575,14 +576,14 @@ int leatc_capture_refuse_legacy(struct leatc_device *device, bool invalidate)
 
     if (!leatc_capturing())
         return LEATC_OK;
-    pthread_mutex_lock(&lock);
+    leati_lock(&lock);
     for (struct leatc_capture *capture = captures; capture; capture = capture->next)
         for (struct leatc_stream *stream = capture->members; stream; stream = stream->next_member)
             if (is_blocking(stream) && stream->device == device) {
                 capture->invalid |= invalidate;
                 result = LEATC_CAPTURE_IMPLICIT;
             }
-    pthread_mutex_unlock(&lock);
+    leati_unlock(&lock);
     return result;
 }
 
@@ -592,14 +593,14 @@ int leatc_capture_refuse_device(struct leatc_device *device)
 
     if (!leatc_capturing())
         return LEATC_OK;
-    pthread_mutex_lock(&lock);
+    leati_lock(&lock);
     for (struct leatc_capture *capture = captures; capture; capture = capture->next)
         for (struct leatc_stream *stream = capture->members; stream; stream = stream->next_member)
             if (stream->device == device) {
                 capture->invalid = true;
                 result = LEATC_CAPTURE_UNSUPPORTED;
             }
-    pthread_mutex_unlock(&lock);
+    leati_unlock(&lock);
     return result;
 }
 
@@ -618,13 +619,13 @@ int leatc_capture_refuse_unsafe(void)
 
     if (!leatc_capturing())
         return LEATC_OK;
-    pthread_mutex_lock(&lock);
+    leati_lock(&lock);
     for (struct leatc_capture *capture = captures; capture; capture = capture->next)
         if (forbids(capture)) {
             capture->invalid = true;
             result = LEATC_CAPTURE_UNSUPPORTED;
         }
-    pthread_mutex_unlock(&lock);
+    leati_unlock(&lock);
     return result;
 }
 

@@ -1,4 +1,5 @@
 /* device.c - the devices of known names: finding, opening, the current one of each thread, resetting. */
+#include "base/lock.h"
 #include "engine/inside.h"
 
 #include <stdio.h>
@@ -11,7 +12,7 @@ static int found = LEATC_NO_DEVICE;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 /* One device is opened or reset at a time. */
-static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct leati_lock open_lock = LEATI_LOCK_INITIALIZER;
 
 static _Thread_local int current;
 
@@ -50,7 +51,7 @@ static void add_devices(int count)
 {
     for (int i = 0; i < count; i++) {
         devices[i].ordinal = i;
-        pthread_mutex_init(&devices[i].lock, NULL);
+        leati_lock_init(&devices[i].lock);
     }
     device_count = count;
 }
@@ -152,9 +153,9 @@ struct leatc_device *(leatc_device_at)(int ordinal, int *result)
     device = &devices[ordinal];
     if (__builtin_expect(atomic_load_explicit(&device->ready, memory_order_acquire), 1))
         return device;
-    pthread_mutex_lock(&open_lock);
+    leati_lock(&open_lock);
     *result = open_device(device);
-    pthread_mutex_unlock(&open_lock);
+    leati_unlock(&open_lock);
     return *result == LEATC_OK ? device : NULL;
 }
 
@@ -236,10 +237,10 @@ void leatc_device_if_open(int ordinal, uint64_t generation, int (*end)(struct le
 {
     struct leatc_device *device = &devices[ordinal];
 
-    pthread_mutex_lock(&open_lock);
+    leati_lock(&open_lock);
     if (atomic_load(&device->ready) && atomic_load(&device->generation) == generation)
         (void)end(stream);
-    pthread_mutex_unlock(&open_lock);
+    leati_unlock(&open_lock);
 }
 
 int leatc_device_reset(int ordinal)
@@ -249,7 +250,7 @@ int leatc_device_reset(int ordinal)
 
     LEATC_TRY(check_ordinal(ordinal));
     device = &devices[ordinal];
-    pthread_mutex_lock(&open_lock);
+    leati_lock(&open_lock);
     native = atomic_load(&device->native);
     if (native) {
         /* The work first: what follows takes away what it uses. Its failure is what the reset is for. */
@@ -269,7 +270,7 @@ int leatc_device_reset(int ordinal)
         device->flags = 0;
         (void)leat_device_close(native);
     }
-    pthread_mutex_unlock(&open_lock);
+    leati_unlock(&open_lock);
     leatc_error_clear();
     return LEATC_OK;
 }

@@ -10,6 +10,7 @@
  * The first lane starts the others and waits for them at the end. An event behind all of it holds up the next
  * launch.
  */
+#include "base/lock.h"
 #include "engine/inside.h"
 
 #include <assert.h>
@@ -38,7 +39,7 @@ struct lane {
 struct leatc_exec {
     struct leati_handle handle;
     unsigned references;  /* under the lock of graphs */
-    pthread_mutex_t lock; /* held while it is launched or changed: guards what follows */
+    struct leati_lock lock; /* held while it is launched or changed: guards what follows */
     unsigned long long id, flags;
     struct leatc_graph *graph;
     struct leatc_graph *source; /* of which it is the only instance; under the lock of graphs */
@@ -491,7 +492,7 @@ static void end_exec(struct leatc_exec *exec)
     free(exec->steps);
     free(exec->before);
     free(exec->memory);
-    pthread_mutex_destroy(&exec->lock);
+    leati_lock_destroy(&exec->lock);
     leati_handle_free(&executables, exec);
 }
 
@@ -554,7 +555,7 @@ int leatc_graph_instantiate(struct leatc_graph *graph, unsigned long long flags,
     made = leati_handle_new(&executables);
     if (!made)
         return LEATC_OUT_OF_MEMORY;
-    pthread_mutex_init(&made->lock, NULL);
+    leati_lock_init(&made->lock);
     leatc_graphs_lock();
     if (leatc_graph_live(graph))
         result = instantiate(graph, flags, made, &offender);
@@ -570,7 +571,7 @@ int leatc_graph_instantiate(struct leatc_graph *graph, unsigned long long flags,
     if (made->graph) {
         end_exec(made);
     } else {
-        pthread_mutex_destroy(&made->lock);
+        leati_lock_destroy(&made->lock);
         leati_handle_free(&executables, made);
     }
     return result;
@@ -632,9 +633,9 @@ static int launch_in(struct leatc_exec *exec, struct leatc_stream *stream)
     LEATC_TRY(leatc_work_begin_capturable(stream, &work));
     if (work.captured)
         return leatc_capture_child(&work, exec->graph);
-    pthread_mutex_lock(&exec->lock);
+    leati_lock(&exec->lock);
     result = launch(exec, &work);
-    pthread_mutex_unlock(&exec->lock);
+    leati_unlock(&exec->lock);
     ended = leatc_work_end(&work, LEAT_OK);
     return result != LEATC_OK ? result : ended;
 }
@@ -750,13 +751,13 @@ static struct leatc_node *begin_change(struct leatc_exec *exec, struct leatc_nod
 
     if (!acquire(exec))
         return NULL;
-    pthread_mutex_lock(&exec->lock);
+    leati_lock(&exec->lock);
     leatc_graphs_lock();
     own = leatc_node_live(node) ? made_from(exec, node) : NULL;
     if (own)
         return own;
     leatc_graphs_unlock();
-    pthread_mutex_unlock(&exec->lock);
+    leati_unlock(&exec->lock);
     release(exec);
     return NULL;
 }
@@ -764,7 +765,7 @@ static struct leatc_node *begin_change(struct leatc_exec *exec, struct leatc_nod
 static int end_change(struct leatc_exec *exec, int result)
 {
     leatc_graphs_unlock();
-    pthread_mutex_unlock(&exec->lock);
+    leati_unlock(&exec->lock);
     release(exec);
     return result;
 }
@@ -977,13 +978,13 @@ int leatc_exec_update(struct leatc_exec *exec, struct leatc_graph *graph, struct
     *update = (struct leatc_update){.why = LEATC_UPDATE_ERROR};
     if (!acquire(exec))
         return LEATC_INVALID_VALUE;
-    pthread_mutex_lock(&exec->lock);
+    leati_lock(&exec->lock);
     leatc_graphs_lock();
     if (leatc_graph_live(graph))
         result = update_graph(exec, exec->graph, graph, update, &holdings);
     leatc_graphs_unlock();
     release_later(exec, holdings);
-    pthread_mutex_unlock(&exec->lock);
+    leati_unlock(&exec->lock);
     release(exec);
     return result;
 }
@@ -1002,7 +1003,7 @@ int leatc_exec_set_child(struct leatc_exec *exec, struct leatc_node *node, struc
         result = LEATC_OK;
     leatc_graphs_unlock();
     release_later(exec, holdings);
-    pthread_mutex_unlock(&exec->lock);
+    leati_unlock(&exec->lock);
     release(exec);
     return result;
 }

@@ -4,29 +4,30 @@
  * One lock guards all graphs. It is held for pointer work and allocations only, never while work is given to a
  * stream or something of the program's is called.
  */
+#include "base/lock.h"
 #include "engine/inside.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct leati_lock lock = LEATI_LOCK_INITIALIZER;
 static struct leati_handles graphs = LEATI_HANDLES(struct leatc_graph);
 static struct leati_handles nodes = LEATI_HANDLES(struct leatc_node);
 static unsigned long long latest_id;
 
 void leatc_graphs_lock(void)
 {
-    pthread_mutex_lock(&lock);
+    leati_lock(&lock);
 }
 
 void leatc_graphs_unlock(void)
 {
-    pthread_mutex_unlock(&lock);
+    leati_unlock(&lock);
 }
 
 static int unlock_with(int result)
 {
-    pthread_mutex_unlock(&lock);
+    leati_unlock(&lock);
     return result;
 }
 

@@ -11,6 +11,7 @@
  * go only when the work that uses it is over: each launch and each free in stream order leaves an event with the
  * arena.
  */
+#include "base/lock.h"
 #include "engine/inside.h"
 
 #include <leat/virtual.h>
@@ -64,7 +65,7 @@ struct free_payload {
 };
 
 /* Guards all of this. */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct leati_lock lock = LEATI_LOCK_INITIALIZER;
 static struct arena *arenas;
 
 static struct {
@@ -349,10 +350,10 @@ static int new_block(unsigned long long graph, struct leatc_device *device, uint
 
 static void end_alloc(void *payload)
 {
-    pthread_mutex_lock(&lock);
+    leati_lock(&lock);
     if (((struct alloc_payload *)payload)->block)
         drop_block(((struct alloc_payload *)payload)->block);
-    pthread_mutex_unlock(&lock);
+    leati_unlock(&lock);
 }
 
 /* The id of a graph; 0 when it is not alive. */
@@ -386,9 +387,9 @@ int leatc_graph_alloc(unsigned long long id, int ordinal, uint64_t peers, size_t
     if (!made)
         return LEATC_OUT_OF_MEMORY;
     payload = (struct alloc_payload *)(void *)made->payload;
-    pthread_mutex_lock(&lock);
+    leati_lock(&lock);
     result = new_block(id, device, peers, bytes, &payload->block);
-    pthread_mutex_unlock(&lock);
+    leati_unlock(&lock);
     if (result != LEATC_OK) {
         leatc_task_drop(made);
         return result;
@@ -515,13 +516,13 @@ static void end_free(void *payload)
 
     if (!freed->block)
         return;
-    pthread_mutex_lock(&lock);
+    leati_lock(&lock);
     if (freed->by_owner)
         freed->block->freed_by_owner--;
     else
         freed->block->freed_by_others--;
     drop_block(freed->block);
-    pthread_mutex_unlock(&lock);
+    leati_unlock(&lock);
 }
 
 /* Is there a node in the graph that frees the block? */
@@ -565,9 +566,9 @@ int leatc_graph_free(const struct leatc_graph *graph, void *ptr, struct leatc_ta
 
     if (!made)
         return LEATC_OUT_OF_MEMORY;
-    pthread_mutex_lock(&lock);
+    leati_lock(&lock);
     result = begin_free(graph, ptr, (struct free_payload *)(void *)made->payload);
-    pthread_mutex_unlock(&lock);
+    leati_unlock(&lock);
     if (result == LEATC_OK)
         *task = made;
     else
@@ -647,7 +648,7 @@ int leatc_graph_memory_launch(struct leatc_task *const *tasks, size_t count, boo
 
     if (!count)
         return LEATC_OK;
-    pthread_mutex_lock(&lock);
+    leati_lock(&lock);
     result = check_launch(tasks, count, auto_free);
     if (result == LEATC_OK)
         result = map_all(tasks, count);
@@ -665,7 +666,7 @@ int leatc_graph_memory_launch(struct leatc_task *const *tasks, size_t count, boo
                 end_live(block_of(tasks[i]));
         }
     }
-    pthread_mutex_unlock(&lock);
+    leati_unlock(&lock);
     return result;
 }
 
@@ -673,9 +674,9 @@ int leatc_graph_memory_map(struct leatc_task *const *tasks, size_t count)
 {
     int result;
 
-    pthread_mutex_lock(&lock);
+    leati_lock(&lock);
     result = map_all(tasks, count);
-    pthread_mutex_unlock(&lock);
+    leati_unlock(&lock);
     return result;
 }
 
@@ -684,7 +685,7 @@ void leatc_graph_memory_busy(struct leatc_task *const *tasks, size_t count, unsi
 {
     const struct arena *latest = NULL;
 
-    pthread_mutex_lock(&lock);
+    leati_lock(&lock);
     for (size_t i = 0; i < count; i++) {
         struct arena *arena = block_of(tasks[i])->arena;
 
@@ -693,7 +694,7 @@ void leatc_graph_memory_busy(struct leatc_task *const *tasks, size_t count, unsi
             mark_busy(arena, key, stream);
         latest = arena;
     }
-    pthread_mutex_unlock(&lock);
+    leati_unlock(&lock);
 }
 
 int leatc_graph_memory_free(void *ptr, leat_stream *stream)
@@ -701,14 +702,14 @@ int leatc_graph_memory_free(void *ptr, leat_stream *stream)
     struct leatc_memory memory;
     int result = LEATC_INVALID_VALUE;
 
-    pthread_mutex_lock(&lock);
+    leati_lock(&lock);
     if (leatc_memory_find(ptr, &memory) == LEATC_OK && memory.base == ptr && memory.block && memory.block->live) {
         if (stream)
             mark_busy(memory.block->arena, 0, stream);
         end_live(memory.block);
         result = LEATC_OK;
     }
-    pthread_mutex_unlock(&lock);
+    leati_unlock(&lock);
     return result;
 }
 
@@ -719,7 +720,7 @@ int leatc_graph_memory_trim(int ordinal)
     leat_device_info info;
 
     LEATC_TRY(leatc_device_describe(ordinal, &info));
-    pthread_mutex_lock(&lock);
+    leati_lock(&lock);
     for (struct arena *arena = arenas, *next; arena; arena = next) {
         next = arena->next;
         if (arena->device->ordinal != ordinal || arena->gone || arena->live || is_busy(arena))
@@ -729,19 +730,19 @@ int leatc_graph_memory_trim(int ordinal)
         else
             end_arena(arena);
     }
-    pthread_mutex_unlock(&lock);
+    leati_unlock(&lock);
     return LEATC_OK;
 }
 
 void leatc_graph_memory_waited(struct leatc_device *device)
 {
-    pthread_mutex_lock(&lock);
+    leati_lock(&lock);
     for (struct arena *arena = arenas, *next; arena; arena = next) {
         next = arena->next;
         if (arena->device == device)
             end_if_idle(arena);
     }
-    pthread_mutex_unlock(&lock);
+    leati_unlock(&lock);
 }
 
 /* Ends what is live in an arena of a device that is closed, which takes the addresses and the memory along. */
@@ -764,13 +765,13 @@ static void close_arena(struct arena *arena)
 
 void leatc_graph_memory_close(struct leatc_device *device)
 {
-    pthread_mutex_lock(&lock);
+    leati_lock(&lock);
     for (struct arena *arena = arenas, *next; arena; arena = next) {
         next = arena->next;
         if (arena->device == device && !arena->gone)
             close_arena(arena);
     }
-    pthread_mutex_unlock(&lock);
+    leati_unlock(&lock);
 }
 
 int leatc_graph_memory_get(int ordinal, int attribute, uint64_t *value)
@@ -781,7 +782,7 @@ int leatc_graph_memory_get(int ordinal, int attribute, uint64_t *value)
     LEATC_TRY(leatc_device_describe(ordinal, &info));
     if (!value)
         return LEATC_INVALID_VALUE;
-    pthread_mutex_lock(&lock);
+    leati_lock(&lock);
     switch (attribute) {
     case LEATC_GRAPH_MEMORY_USED:
         *value = figures[ordinal].used;
@@ -798,7 +799,7 @@ int leatc_graph_memory_get(int ordinal, int attribute, uint64_t *value)
     default:
         result = LEATC_INVALID_VALUE;
     }
-    pthread_mutex_unlock(&lock);
+    leati_unlock(&lock);
     return result;
 }
 
@@ -810,11 +811,11 @@ int leatc_graph_memory_set(int ordinal, int attribute, const uint64_t *value)
     if ((attribute != LEATC_GRAPH_MEMORY_USED_HIGH && attribute != LEATC_GRAPH_MEMORY_RESERVED_HIGH) || !value ||
         *value)
         return LEATC_INVALID_VALUE;
-    pthread_mutex_lock(&lock);
+    leati_lock(&lock);
     if (attribute == LEATC_GRAPH_MEMORY_USED_HIGH)
         figures[ordinal].used_high = figures[ordinal].used;
     else
         figures[ordinal].reserved_high = figures[ordinal].reserved;
-    pthread_mutex_unlock(&lock);
+    leati_unlock(&lock);
     return LEATC_OK;
 }

@@ -3,9 +3,9 @@
 #define LEATC_INSIDE_H
 
 #include "base/handles.h"
+#include "base/lock.h"
 #include "engine/engine.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 
 /* ---- graphs ---------------------------------------------------------------------------------------------- */
@@ -192,7 +192,7 @@ struct leatc_device {
     int ordinal;
     _Atomic(leat_device *) native; /* NULL: not open */
     atomic_bool ready;             /* it is open, and all of what follows is there */
-    pthread_mutex_t lock;          /* guards the list of streams, and the marks by which streams wait */
+    struct leati_lock lock;          /* guards the list of streams, and the marks by which streams wait */
     struct leatc_stream *legacy;
     struct leatc_stream *blocking, *non_blocking;
     struct leatc_stream *leftover; /* waits for destroyed non-blocking streams; NULL while there is none */

@@ -5,6 +5,7 @@
  * Code compiled by `leat cu` registers its kernels from static constructors, when the program starts or a library
  * is loaded.
  */
+#include "base/lock.h"
 #include "engine/inside.h"
 
 #include <leat/compat/kernel_support.h>
@@ -16,7 +17,7 @@
 #define BUCKETS 256
 
 /* Guards the buckets, and next and most_shared_bytes of the records. */
-static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
+static struct leati_rwlock lock = LEATI_RWLOCK_INITIALIZER;
 static leat_known_kernel *buckets[BUCKETS];
 
 static leat_known_kernel **bucket_of(const void *function)
@@ -29,22 +30,22 @@ void leat_kernel_know(leat_known_kernel *kernel)
     leat_known_kernel **bucket = bucket_of(kernel->function);
 
     kernel->most_shared_bytes = LEATC_SHARED_BYTES;
-    pthread_rwlock_wrlock(&lock);
+    leati_write_lock(&lock);
     kernel->next = *bucket;
     *bucket = kernel;
-    pthread_rwlock_unlock(&lock);
+    leati_write_unlock(&lock);
 }
 
 void leat_kernel_forget(leat_known_kernel *kernel)
 {
     leat_known_kernel **link = bucket_of(kernel->function);
 
-    pthread_rwlock_wrlock(&lock);
+    leati_write_lock(&lock);
     while (*link && *link != kernel)
         link = &(*link)->next;
     if (*link)
         *link = kernel->next;
-    pthread_rwlock_unlock(&lock);
+    leati_write_unlock(&lock);
 }
 
 /* Under the lock. */
@@ -62,11 +63,11 @@ static const leat_cpu_kernel *code_of(const void *function, bool together)
     const leat_known_kernel *kernel;
     const leat_cpu_kernel *code = NULL;
 
-    pthread_rwlock_rdlock(&lock);
+    leati_read_lock(&lock);
     kernel = find(function);
     if (kernel)
         code = together ? kernel->together : kernel->code;
-    pthread_rwlock_unlock(&lock);
+    leati_read_unlock(&lock);
     return code;
 }
 
@@ -85,10 +86,10 @@ size_t leatc_function_shared(const void *function)
     const leat_known_kernel *kernel;
     size_t bytes;
 
-    pthread_rwlock_rdlock(&lock);
+    leati_read_lock(&lock);
     kernel = find(function);
     bytes = kernel ? kernel->most_shared_bytes : SIZE_MAX;
-    pthread_rwlock_unlock(&lock);
+    leati_read_unlock(&lock);
     return bytes;
 }
 
@@ -96,11 +97,11 @@ void leatc_function_set_shared(const void *function, size_t bytes)
 {
     leat_known_kernel *kernel;
 
-    pthread_rwlock_wrlock(&lock);
+    leati_write_lock(&lock);
     kernel = find(function);
     if (kernel)
         kernel->most_shared_bytes = bytes;
-    pthread_rwlock_unlock(&lock);
+    leati_write_unlock(&lock);
 }
 
 /* Returns true if symbol is the mangled name of a function called name, outside of namespaces: _Z, length, name,
@@ -118,14 +119,14 @@ const leat_known_kernel *leatc_kernel_named(const char *symbol)
     const leat_known_kernel *named = NULL;
     unsigned found = 0;
 
-    pthread_rwlock_rdlock(&lock);
+    leati_read_lock(&lock);
     for (unsigned i = 0; i < BUCKETS; i++)
         for (const leat_known_kernel *kernel = buckets[i]; kernel; kernel = kernel->next)
             if (!strcmp(kernel->name, symbol) || is_mangled(symbol, kernel->name)) {
                 named = kernel;
                 found++;
             }
-    pthread_rwlock_unlock(&lock);
+    leati_read_unlock(&lock);
     return found == 1 ? named : NULL; /* overloads and instances of a template share a name */
 }
 

@@ -5,6 +5,7 @@
  * in the program itself. The latter is read through the system once, so that an invalid one gives an error instead
  * of a crash, and remembered with the kernel that leat made of it on each device.
  */
+#include "base/lock.h"
 #include "engine/inside.h"
 
 #include <leat/compat/kernel_support.h>
@@ -28,7 +29,7 @@ struct own {
 #define PARAMETERS_MAX 64
 
 /* Guards the buckets, and what libraries have loaded. */
-static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
+static struct leati_rwlock lock = LEATI_RWLOCK_INITIALIZER;
 static struct own *buckets[OWN_BUCKETS];
 
 static struct own **bucket_of(const void *function)
@@ -106,7 +107,7 @@ static int add_own(const void *function, struct leatc_device *device, struct own
         return result;
     }
     *found = *own;
-    pthread_rwlock_wrlock(&lock);
+    leati_write_lock(&lock);
     if (find_own(function, device->ordinal)) {
         /* Another thread was faster. This one's kernel is good for this launch, and goes with the device. */
         free(own);
@@ -114,7 +115,7 @@ static int add_own(const void *function, struct leatc_device *device, struct own
         own->next = *bucket;
         *bucket = own;
     }
-    pthread_rwlock_unlock(&lock);
+    leati_write_unlock(&lock);
     return LEATC_OK;
 }
 
@@ -122,11 +123,11 @@ static int own_kernel(const void *function, struct leatc_device *device, struct 
 {
     struct own *own;
 
-    pthread_rwlock_rdlock(&lock);
+    leati_read_lock(&lock);
     own = find_own(function, device->ordinal);
     if (own)
         *found = *own;
-    pthread_rwlock_unlock(&lock);
+    leati_read_unlock(&lock);
     return own ? LEATC_OK : add_own(function, device, found);
 }
 
@@ -172,9 +173,9 @@ static int kernel_on(struct leatc_library *library, const char *name, struct lea
     leat_module *module = NULL;
     int result;
 
-    pthread_rwlock_wrlock(&lock);
+    leati_write_lock(&lock);
     result = load_on(library, device, &module);
-    pthread_rwlock_unlock(&lock);
+    leati_write_unlock(&lock);
     return result == LEATC_OK ? leatc_result_of(leat_kernel_get(module, name, kernel)) : result;
 }
 
@@ -198,9 +199,9 @@ int leatc_library_load(const void *image, size_t bytes, const char *path, struct
     if (made->image && !path)
         memcpy(made->image, image, bytes);
     /* Loaded here as well, so that a wrong image is told at once. */
-    pthread_rwlock_wrlock(&lock);
+    leati_write_lock(&lock);
     result = made->image ? load_on(made, device, &module) : LEATC_OUT_OF_MEMORY;
-    pthread_rwlock_unlock(&lock);
+    leati_write_unlock(&lock);
     if (result != LEATC_OK) {
         free(made->image);
         leati_handle_free(&libraries, made);
@@ -265,7 +266,7 @@ int leatc_library_kernel(struct leatc_library *library, const char *name, void *
 
 void leatc_kernels_close(struct leatc_device *device)
 {
-    pthread_rwlock_wrlock(&lock);
+    leati_write_lock(&lock);
     for (int i = 0; i < OWN_BUCKETS; i++)
         for (struct own **link = &buckets[i]; *link;) {
             struct own *own = *link;
@@ -277,7 +278,7 @@ void leatc_kernels_close(struct leatc_device *device)
                 link = &own->next;
             }
         }
-    pthread_rwlock_unlock(&lock);
+    leati_write_unlock(&lock);
 }
 
 /* ---- launch ---- */

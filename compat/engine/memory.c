@@ -4,6 +4,7 @@
  * leat knows its own blocks; the table here adds what the names need beside (flags, the pool, an id) and answers
  * "what is this pointer" for every call. It is a treap by address, under a lock that look-ups share.
  */
+#include "base/lock.h"
 #include "engine/inside.h"
 
 #include <leat/managed.h>
@@ -16,7 +17,7 @@ struct node {
     struct node *left, *right;
 };
 
-static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
+static struct leati_rwlock lock = LEATI_RWLOCK_INITIALIZER;
 static struct node *root;
 static uint32_t random_state = 2463534242u;
 static _Atomic unsigned long long latest_id = 1;
@@ -129,9 +130,9 @@ int leatc_memory_find(const void *ptr, struct leatc_memory *memory)
 {
     if (!ptr)
         return LEATC_INVALID_VALUE;
-    pthread_rwlock_rdlock(&lock);
+    leati_read_lock(&lock);
     describe(ptr, memory);
-    pthread_rwlock_unlock(&lock);
+    leati_read_unlock(&lock);
     return LEATC_OK;
 }
 
@@ -139,10 +140,10 @@ int leatc_memory_find_both(const void *dst, struct leatc_memory *to, const void 
 {
     if (!dst || !src)
         return LEATC_INVALID_VALUE;
-    pthread_rwlock_rdlock(&lock);
+    leati_read_lock(&lock);
     describe(dst, to);
     describe(src, from);
-    pthread_rwlock_unlock(&lock);
+    leati_read_unlock(&lock);
     return LEATC_OK;
 }
 
@@ -151,12 +152,12 @@ int leatc_memory_set_synchronous(const void *ptr, bool on)
     struct node *node;
     bool is_device;
 
-    pthread_rwlock_wrlock(&lock);
+    leati_write_lock(&lock);
     node = find((uintptr_t)ptr);
     is_device = node && node->memory.kind == LEATC_MEMORY_DEVICE;
     if (is_device)
         node->memory.synchronous = on;
-    pthread_rwlock_unlock(&lock);
+    leati_write_unlock(&lock);
     return is_device ? LEATC_OK : LEATC_INVALID_VALUE;
 }
 
@@ -164,13 +165,13 @@ int leatc_memory_set_device(void *base, int ordinal)
 {
     struct node *node;
 
-    pthread_rwlock_wrlock(&lock);
+    leati_write_lock(&lock);
     node = find((uintptr_t)base);
     if (node && node->memory.base != base)
         node = NULL;
     if (node)
         node->memory.ordinal = ordinal;
-    pthread_rwlock_unlock(&lock);
+    leati_write_unlock(&lock);
     return node ? LEATC_OK : LEATC_INVALID_VALUE;
 }
 
@@ -178,24 +179,24 @@ void leatc_memory_set_idle(void *base, bool idle)
 {
     struct node *node;
 
-    pthread_rwlock_wrlock(&lock);
+    leati_write_lock(&lock);
     node = find((uintptr_t)base);
     if (node && node->memory.base == base)
         node->memory.idle = idle;
-    pthread_rwlock_unlock(&lock);
+    leati_write_unlock(&lock);
 }
 
 void leatc_managed_told(const void *ptr, bool sent)
 {
     struct node *node;
 
-    pthread_rwlock_wrlock(&lock);
+    leati_write_lock(&lock);
     node = find((uintptr_t)ptr);
     if (node) {
         node->memory.told = true;
         node->memory.sent |= sent;
     }
-    pthread_rwlock_unlock(&lock);
+    leati_write_unlock(&lock);
 }
 
 int leatc_memory_add(const struct leatc_memory *memory)
@@ -207,9 +208,9 @@ int leatc_memory_add(const struct leatc_memory *memory)
     node->memory = *memory;
     if (!node->memory.id)
         node->memory.id = leatc_memory_id();
-    pthread_rwlock_wrlock(&lock);
+    leati_write_lock(&lock);
     insert(node);
-    pthread_rwlock_unlock(&lock);
+    leati_write_unlock(&lock);
     return LEATC_OK;
 }
 
@@ -217,9 +218,9 @@ bool leatc_memory_take(void *ptr, struct leatc_memory *memory)
 {
     struct node *node;
 
-    pthread_rwlock_wrlock(&lock);
+    leati_write_lock(&lock);
     node = take((uintptr_t)ptr);
-    pthread_rwlock_unlock(&lock);
+    leati_write_unlock(&lock);
     if (node)
         *memory = node->memory;
     free(node);
@@ -237,11 +238,11 @@ int leatc_memory_end(void *base, int (*give_back)(void *base))
 {
     int result;
 
-    pthread_rwlock_wrlock(&lock);
+    leati_write_lock(&lock);
     result = give_back(base);
     if (result == LEATC_OK)
         free(take((uintptr_t)base));
-    pthread_rwlock_unlock(&lock);
+    leati_write_unlock(&lock);
     return result;
 }
 
@@ -260,12 +261,12 @@ void leatc_memory_close(struct leatc_device *device)
 {
     struct node *node;
 
-    pthread_rwlock_wrlock(&lock);
+    leati_write_lock(&lock);
     while ((node = find_of(root, device->ordinal))) {
         leatc_share_end(LEATC_SHARE_MEMORY, node->memory.id);
         free(take(start(node)));
     }
-    pthread_rwlock_unlock(&lock);
+    leati_write_unlock(&lock);
 }
 
 /* ---- allocating and freeing ---- */
@@ -450,13 +451,13 @@ static bool take_kind(void *ptr, enum leatc_memory_kind first, enum leatc_memory
 {
     struct node *node;
 
-    pthread_rwlock_wrlock(&lock);
+    leati_write_lock(&lock);
     node = find((uintptr_t)ptr);
     node = node && node->memory.base == ptr && !node->memory.foreign && !node->memory.block &&
                    (node->memory.kind == first || node->memory.kind == second)
                ? take((uintptr_t)ptr)
                : NULL;
-    pthread_rwlock_unlock(&lock);
+    leati_write_unlock(&lock);
     if (node)
         *memory = node->memory;
     free(node);

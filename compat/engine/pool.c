@@ -6,6 +6,7 @@
  * it finds the mark. A pool that is destroyed while blocks are live ends with the last of them: references counts
  * the handle and the blocks.
  */
+#include "base/lock.h"
 #include "engine/inside.h"
 
 struct leatc_pool {
@@ -27,8 +28,8 @@ struct leatc_pool {
 static struct leati_handles pools = LEATI_HANDLES(struct leatc_pool);
 
 /* Guards the making of default pools; and held while the ways of a pool change, here and in leat's pool. */
-static pthread_mutex_t default_lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_mutex_t ways_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct leati_lock default_lock = LEATI_LOCK_INITIALIZER;
+static struct leati_lock ways_lock = LEATI_LOCK_INITIALIZER;
 
 #define USED_STEP 512
 
@@ -173,13 +174,13 @@ int leatc_pool_default(int ordinal, struct leatc_pool **pool)
         return result;
     made = atomic_load_explicit(&device->default_pool, memory_order_acquire);
     if (!made) {
-        pthread_mutex_lock(&default_lock);
+        leati_lock(&default_lock);
         made = atomic_load(&device->default_pool);
         if (!made && (result = new_pool(device, false, 0, &made)) == LEATC_OK) {
             made->is_default = true;
             atomic_store_explicit(&device->default_pool, made, memory_order_release);
         }
-        pthread_mutex_unlock(&default_lock);
+        leati_unlock(&default_lock);
     }
     if (result == LEATC_OK)
         *pool = made;
@@ -269,13 +270,13 @@ static int set_way(struct leatc_pool *pool, unsigned way, bool on)
     int result = LEATC_OK;
     unsigned ways;
 
-    pthread_mutex_lock(&ways_lock);
+    leati_lock(&ways_lock);
     ways = on ? atomic_load(&pool->ways) | way : atomic_load(&pool->ways) & ~way;
     if (pool->native)
         result = leatc_result_of(leat_pool_set_reuse(pool->native, ways));
     if (result == LEATC_OK)
         atomic_store(&pool->ways, ways);
-    pthread_mutex_unlock(&ways_lock);
+    leati_unlock(&ways_lock);
     return result;
 }
 

@@ -14,6 +14,7 @@
  * A pool's descriptor is a small file that names the process and the pool. It is sealed, so that nobody can change
  * it.
  */
+#include "base/lock.h"
 #include "engine/inside.h"
 
 #include <errno.h>
@@ -67,7 +68,7 @@ struct import {
     unsigned opened;
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the lists and the start of the thread */
+static struct leati_lock lock = LEATI_LOCK_INITIALIZER; /* guards the lists and the start of the thread */
 static struct offer *offers;
 static struct import *imports;
 static atomic_uint offer_count;
@@ -156,13 +157,13 @@ static void answer(const struct client *client)
     const struct handle *wanted = &client->wanted;
     const struct offer *offer;
 
-    pthread_mutex_lock(&lock);
+    leati_lock(&lock);
     offer = offers;
     while (offer && (offer->id != wanted->id || offer->what != wanted->what || offer->bytes != wanted->bytes ||
                      offer->pool != wanted->pool || wanted->process != process))
         offer = offer->next;
     send_descriptor(client->connection, offer ? offer->fd : -1);
-    pthread_mutex_unlock(&lock);
+    leati_unlock(&lock);
 }
 
 /* Reads what has arrived. Returns true if the connection can be closed: it was answered, or it is broken. */
@@ -220,9 +221,9 @@ static void *serve(void *unused)
     int fd;
 
     (void)unused;
-    pthread_mutex_lock(&lock);
+    leati_lock(&lock);
     fd = listening;
-    pthread_mutex_unlock(&lock);
+    leati_unlock(&lock);
     for (;;) {
         size_t heard = count;
         /* Connections are in the order of their deadlines. */
@@ -243,9 +244,9 @@ static void *serve(void *unused)
     }
     while (count)
         forget(clients, &count, count - 1);
-    pthread_mutex_lock(&lock);
+    leati_lock(&lock);
     listening = -1;
-    pthread_mutex_unlock(&lock);
+    leati_unlock(&lock);
     return NULL;
 }
 
@@ -412,9 +413,9 @@ static bool find_offer(struct handle *handle)
 {
     bool found;
 
-    pthread_mutex_lock(&lock);
+    leati_lock(&lock);
     found = listening >= 0 && is_offered(handle);
-    pthread_mutex_unlock(&lock);
+    leati_unlock(&lock);
     return found;
 }
 
@@ -428,7 +429,7 @@ static int put_offer(struct handle *handle, int fd)
 
     if (!offer)
         return LEATC_OUT_OF_MEMORY;
-    pthread_mutex_lock(&lock);
+    leati_lock(&lock);
     result = start_server();
     if (result == LEATC_OK) {
         known = is_offered(handle);
@@ -444,7 +445,7 @@ static int put_offer(struct handle *handle, int fd)
             (void)is_offered(handle);
         }
     }
-    pthread_mutex_unlock(&lock);
+    leati_unlock(&lock);
     if (known)
         close(fd);
     if (known || result != LEATC_OK)
@@ -456,7 +457,7 @@ void leatc_share_end(unsigned what, unsigned long long id)
 {
     if (!atomic_load_explicit(&offer_count, memory_order_relaxed))
         return;
-    pthread_mutex_lock(&lock);
+    leati_lock(&lock);
     for (struct offer **link = &offers; *link; link = &(*link)->next)
         if ((*link)->id == id && (*link)->what == what) {
             struct offer *ended = *link;
@@ -467,7 +468,7 @@ void leatc_share_end(unsigned what, unsigned long long id)
             free(ended);
             break;
         }
-    pthread_mutex_unlock(&lock);
+    leati_unlock(&lock);
 }
 
 static void write_handle(const struct handle *handle, void *to)
@@ -495,9 +496,9 @@ static bool is_own(const struct handle *handle)
 {
     bool own;
 
-    pthread_mutex_lock(&lock);
+    leati_lock(&lock);
     own = server_pid == getpid() && handle->process == process;
-    pthread_mutex_unlock(&lock);
+    leati_unlock(&lock);
     return own;
 }
 
@@ -599,11 +600,11 @@ static int open_handle(const struct handle *handle, struct leatc_device *device,
     struct import *import, *made;
     int result;
 
-    pthread_mutex_lock(&lock);
+    leati_lock(&lock);
     import = open_again(handle);
     if (import)
         *ptr = import->ptr;
-    pthread_mutex_unlock(&lock);
+    leati_unlock(&lock);
     if (import)
         return LEATC_OK;
     made = malloc(sizeof *made);
@@ -615,14 +616,14 @@ static int open_handle(const struct handle *handle, struct leatc_device *device,
         free(made);
         return result;
     }
-    pthread_mutex_lock(&lock);
+    leati_lock(&lock);
     import = open_again(handle);
     if (!import) {
         made->next = imports;
         imports = made;
     }
     *ptr = import ? import->ptr : made->ptr;
-    pthread_mutex_unlock(&lock);
+    leati_unlock(&lock);
     if (import) {
         /* Another thread was faster, and all that open it get one address. */
         (void)leatc_memory_remove(made->ptr);
@@ -666,7 +667,7 @@ int leatc_share_open_pointer(struct leatc_pool *pool, const void *data, void **p
 
 void leatc_imports_close(struct leatc_device *device)
 {
-    pthread_mutex_lock(&lock);
+    leati_lock(&lock);
     for (struct import **link = &imports, *import; (import = *link);) {
         if (import->ordinal == device->ordinal) {
             *link = import->next;
@@ -675,17 +676,17 @@ void leatc_imports_close(struct leatc_device *device)
             link = &import->next;
         }
     }
-    pthread_mutex_unlock(&lock);
+    leati_unlock(&lock);
 }
 
 bool leatc_share_is_open(const void *ptr)
 {
     struct import *import;
 
-    pthread_mutex_lock(&lock);
+    leati_lock(&lock);
     for (import = imports; import && import->ptr != ptr; import = import->next)
         ;
-    pthread_mutex_unlock(&lock);
+    leati_unlock(&lock);
     return import != NULL;
 }
 
@@ -696,7 +697,7 @@ int leatc_share_close(void *ptr)
     bool known = false;
 
     LEATC_TRY(leatc_init());
-    pthread_mutex_lock(&lock);
+    leati_lock(&lock);
     for (struct import **link = &imports; *link; link = &(*link)->next)
         if ((*link)->ptr == ptr) {
             known = true;
@@ -706,7 +707,7 @@ int leatc_share_close(void *ptr)
             }
             break;
         }
-    pthread_mutex_unlock(&lock);
+    leati_unlock(&lock);
     if (!ended)
         return known ? LEATC_OK : LEATC_INVALID_VALUE;
     free(ended);
@@ -734,11 +735,11 @@ int leatc_share_pool(struct leatc_pool *pool, int *fd)
         return LEATC_INVALID_VALUE;
     file.handle.id = leatc_pool_id(pool);
     leatc_pool_describe(pool, &file.description);
-    pthread_mutex_lock(&lock);
+    leati_lock(&lock);
     result = start_server();
     if (result == LEATC_OK)
         sign(&file.handle);
-    pthread_mutex_unlock(&lock);
+    leati_unlock(&lock);
     LEATC_TRY(result);
     made = memfd_create("leat-pool", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (made < 0)

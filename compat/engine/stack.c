@@ -1,4 +1,5 @@
 /* stack.c - context switches, and the stack cache of each host thread. */
+#include "base/lock.h"
 #include "engine/stack.h"
 
 #include "engine/inside.h"
@@ -280,7 +281,7 @@ static _Atomic size_t wanted_bytes = LEATC_STACK_BYTES;
 static atomic_uint guarded_by_mapping;
 
 /* Stacks of host threads that have ended. */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct leati_lock lock = LEATI_LOCK_INITIALIZER;
 static struct leatc_fiber *left_over;
 
 /* Fibers cached by this thread, most recently used first. */
@@ -314,10 +315,10 @@ static void leave_over(void *unused)
 
         idle = fiber->next;
         forget_begun(fiber);
-        pthread_mutex_lock(&lock);
+        leati_lock(&lock);
         fiber->next = left_over;
         left_over = fiber;
-        pthread_mutex_unlock(&lock);
+        leati_unlock(&lock);
     }
 }
 
@@ -368,11 +369,11 @@ static struct leatc_fiber *any_stack(void)
         idle = fiber->next;
         return fiber;
     }
-    pthread_mutex_lock(&lock);
+    leati_lock(&lock);
     fiber = left_over;
     if (fiber)
         left_over = fiber->next;
-    pthread_mutex_unlock(&lock);
+    leati_unlock(&lock);
     return fiber;
 }
 

@@ -14,6 +14,7 @@
  * of these locks are held at once. What two threads give at the same moment to the legacy and to another stream
  * has no order, with the vendors either.
  */
+#include "base/lock.h"
 #include "engine/inside.h"
 
 #include <stdlib.h>
@@ -99,9 +100,9 @@ static void list_stream(struct leatc_stream *stream)
 static void announce_stream(struct leatc_stream *stream)
 {
     leati_handle_publish(stream);
-    pthread_mutex_lock(&stream->device->lock);
+    leati_lock(&stream->device->lock);
     list_stream(stream);
-    pthread_mutex_unlock(&stream->device->lock);
+    leati_unlock(&stream->device->lock);
 }
 
 int leatc_streams_open(struct leatc_device *device)
@@ -180,10 +181,10 @@ static int join_all(struct leatc_device *device)
 {
     leat_status status = LEAT_OK;
 
-    pthread_mutex_lock(&device->lock);
+    leati_lock(&device->lock);
     for (struct leatc_stream *stream = device->blocking; stream && status == LEAT_OK; stream = stream->next)
         status = join(device, stream);
-    pthread_mutex_unlock(&device->lock);
+    leati_unlock(&device->lock);
     return leatc_result_of(status);
 }
 
@@ -191,10 +192,10 @@ static int join_non_blocking(struct leatc_device *device)
 {
     leat_status status = LEAT_OK;
 
-    pthread_mutex_lock(&device->lock);
+    leati_lock(&device->lock);
     for (struct leatc_stream *stream = device->non_blocking; stream && status == LEAT_OK; stream = stream->next)
         status = wait_for(device, stream);
-    pthread_mutex_unlock(&device->lock);
+    leati_unlock(&device->lock);
     return leatc_result_of(status);
 }
 
@@ -204,7 +205,7 @@ static int follow(struct leatc_device *device, struct leatc_stream *stream)
     leat_status status = LEAT_OK;
     uint64_t epoch;
 
-    pthread_mutex_lock(&device->lock);
+    leati_lock(&device->lock);
     epoch = atomic_load(&device->epoch);
     if (leat_stream_query(device->legacy->native) != LEAT_OK) {
         bool marked = device->marked_epoch == epoch;
@@ -213,7 +214,7 @@ static int follow(struct leatc_device *device, struct leatc_stream *stream)
         if (status == LEAT_OK && (!marked || leat_event_query(device->latest) != LEAT_OK))
             status = leat_stream_wait(stream->native, device->latest);
     }
-    pthread_mutex_unlock(&device->lock);
+    leati_unlock(&device->lock);
     if (status == LEAT_OK)
         atomic_store_explicit(&stream->seen, epoch, memory_order_release);
     return leatc_result_of(status);
@@ -225,11 +226,11 @@ static int follow_fence(struct leatc_device *device, struct leatc_stream *stream
     leat_status status = LEAT_OK;
     uint64_t fences;
 
-    pthread_mutex_lock(&device->lock);
+    leati_lock(&device->lock);
     fences = atomic_load(&device->fences);
     if (leat_event_query(device->fence) != LEAT_OK)
         status = leat_stream_wait(stream->native, device->fence);
-    pthread_mutex_unlock(&device->lock);
+    leati_unlock(&device->lock);
     if (status == LEAT_OK)
         atomic_store_explicit(&stream->seen, fences, memory_order_release);
     return leatc_result_of(status);
@@ -358,11 +359,11 @@ leat_status leatc_stream_chain(struct leatc_stream *first, struct leatc_stream *
 {
     leat_status status;
 
-    pthread_mutex_lock(&first->device->lock);
+    leati_lock(&first->device->lock);
     status = leat_event_record(first->mark, first->native);
     if (status == LEAT_OK)
         status = leat_stream_wait(then->native, first->mark);
-    pthread_mutex_unlock(&first->device->lock);
+    leati_unlock(&first->device->lock);
     return status;
 }
 
@@ -396,10 +397,10 @@ static leat_status put_fence(struct leatc_device *device)
 {
     leat_status status;
 
-    pthread_mutex_lock(&device->lock);
+    leati_lock(&device->lock);
     status = leat_event_record(device->fence, device->legacy->native);
     atomic_fetch_add_explicit(&device->fences, 1, memory_order_release);
-    pthread_mutex_unlock(&device->lock);
+    leati_unlock(&device->lock);
     return status;
 }
 
@@ -448,9 +449,9 @@ int leatc_work_begin_helper(const struct leatc_work *work, int ordinal, struct l
     struct leatc_stream *found = NULL;
     int result;
 
-    pthread_mutex_lock(&work->record->device->lock);
+    leati_lock(&work->record->device->lock);
     result = find_helper(work->record, ordinal, &found);
-    pthread_mutex_unlock(&work->record->device->lock);
+    leati_unlock(&work->record->device->lock);
     LEATC_TRY(result);
     *helper = (struct leatc_work){.stream = found->native, .record = found, .ordinal = ordinal};
     return LEATC_OK;
@@ -519,7 +520,7 @@ int leatc_stream_destroy(struct leatc_stream *stream)
         !leati_handle_live(&streams, stream) || stream->legacy || !leati_handle_retire(&streams, stream))
         return LEATC_INVALID_HANDLE;
     device = stream->device;
-    pthread_mutex_lock(&device->lock);
+    leati_lock(&device->lock);
     for (link = list_of(stream); *link && *link != stream; link = &(*link)->next)
         ;
     if (*link)
@@ -529,7 +530,7 @@ int leatc_stream_destroy(struct leatc_stream *stream)
         (void)join(device, stream);
     else
         hand_over(device, stream);
-    pthread_mutex_unlock(&device->lock);
+    leati_unlock(&device->lock);
     free_stream(stream);
     return LEATC_OK;
 }

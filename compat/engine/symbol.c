@@ -7,6 +7,7 @@
  * variables too. Of a stripped file only the dynamic one is left (-rdynamic fills it); a variable that is not in
  * it is then bounded by the segment that it lies in.
  */
+#include "base/lock.h"
 #include "engine/inside.h"
 
 #include <dlfcn.h>
@@ -34,7 +35,7 @@ struct file {
 };
 
 /* Guards what follows. */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct leati_lock lock = LEATI_LOCK_INITIALIZER;
 static struct file *files;
 static unsigned long long unloaded; /* how many files were unloaded when these were read */
 
@@ -236,11 +237,11 @@ static int find_symbol(const void *symbol, size_t *bytes, bool *exact)
         return LEATC_OK;
     if (!symbol || !dl_iterate_phdr(look_at_file, &place))
         return LEATC_INVALID_SYMBOL;
-    pthread_mutex_lock(&lock);
+    leati_lock(&lock);
     file = file_at(&place);
     *bytes = file ? variable_bytes(file, place.address) : 0;
     has_table = file && file->has_table;
-    pthread_mutex_unlock(&lock);
+    leati_unlock(&lock);
     if (!file)
         return LEATC_OUT_OF_MEMORY;
     if (*bytes)

@@ -1,4 +1,5 @@
 /* handles.c - see handles.h. */
+#include "base/lock.h"
 #include "base/quick.h"
 #include "base/handles.h"
 
@@ -76,7 +77,7 @@ void *leati_handle_new(struct leati_handles *table)
     struct leati_handle *object = NULL;
     uint32_t used;
 
-    pthread_mutex_lock(&table->lock);
+    leati_lock(&table->lock);
     used = atomic_load_explicit(&table->used, memory_order_relaxed);
     if (table->free_count > LEATI_HANDLES_QUARANTINE) {
         object = take_oldest_free(table);
@@ -87,7 +88,7 @@ void *leati_handle_new(struct leati_handles *table)
     } else if (table->free_count) {
         object = take_oldest_free(table);
     }
-    pthread_mutex_unlock(&table->lock);
+    leati_unlock(&table->lock);
     return object;
 }
 
@@ -127,14 +128,14 @@ void leati_handle_free(struct leati_handles *table, void *object)
 
     /* What it pointed to must not count as reachable for a search for leaks: the table is one of its roots. */
     memset((char *)object + sizeof *freed, 0, table->object_bytes - sizeof *freed);
-    pthread_mutex_lock(&table->lock);
+    leati_lock(&table->lock);
     freed->next_free = 0;
     if (table->free_count++)
         slot(table, table->newest_free - 1)->next_free = number;
     else
         table->oldest_free = number;
     table->newest_free = number;
-    pthread_mutex_unlock(&table->lock);
+    leati_unlock(&table->lock);
 }
 
 void leati_handles_each(struct leati_handles *table, void (*visit)(void *object, void *argument), void *argument)

@@ -11,7 +11,8 @@
 #ifndef LEATI_HANDLES_H
 #define LEATI_HANDLES_H
 
-#include <pthread.h>
+#include "base/lock.h"
+
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -28,7 +29,7 @@ struct leati_handle {
 
 struct leati_handles {
     size_t object_bytes;  /* set by the definition below; the rest starts as zeros */
-    pthread_mutex_t lock; /* guards all but base and used */
+    struct leati_lock lock; /* guards all but base and used */
     _Atomic(char *) base;
     _Atomic uint32_t used; /* slots that were ever handed out; those below it are readable */
     uint32_t slots;        /* that the range has room for */
@@ -39,7 +40,7 @@ struct leati_handles {
 
 #define LEATI_HANDLES(type)                                                                                       \
     {                                                                                                             \
-        .object_bytes = sizeof(type), .lock = PTHREAD_MUTEX_INITIALIZER                                           \
+        .object_bytes = sizeof(type), .lock = LEATI_LOCK_INITIALIZER                                           \
     }
 
 /* A zeroed object that is not live yet; NULL when out of memory. */

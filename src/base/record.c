@@ -8,6 +8,7 @@
  * A child of fork() records nothing, since the file is its parent's. A program that the recorded one starts
  * inherits the variable; the file is locked, so that it cannot overwrite what is being recorded.
  */
+#include "base/lock.h"
 #include "base/record.h"
 
 #include "base/clock.h"
@@ -56,7 +57,7 @@ _Atomic uint64_t leati_trace_last_block;
 static _Atomic int file = -1;
 
 /* Guards what follows. Taken after all other locks, and held while the buffer is written. */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct leati_lock lock = LEATI_LOCK_INITIALIZER;
 static char path[PATH_MAX];
 static char buffer[BUFFER_BYTES];
 static size_t used_bytes;
@@ -178,14 +179,14 @@ static void put_line(const struct leati_trace_event *event)
 
 static void record(const struct leati_trace_event *event)
 {
-    pthread_mutex_lock(&lock);
+    leati_lock(&lock);
     if (descriptor() >= 0) {
         if (event->op != LEATI_TRACE_DEVICE_CLOSE)
             put_line(event);
         if (event->op == LEATI_TRACE_DEVICE_CLOSE || is_ending || sizeof buffer - used_bytes < LINE_BYTES_MAX)
             flush();
     }
-    pthread_mutex_unlock(&lock);
+    leati_unlock(&lock);
 }
 
 /* ---- beginning and ending ---- */
@@ -273,8 +274,8 @@ __attribute__((destructor)) static void end_with_program(void)
 {
     if (descriptor() < 0)
         return;
-    pthread_mutex_lock(&lock);
+    leati_lock(&lock);
     flush();
     is_ending = true;
-    pthread_mutex_unlock(&lock);
+    leati_unlock(&lock);
 }

@@ -1,4 +1,5 @@
 /* workers.c - see workers.h. */
+#include "base/lock.h"
 #include "base/workers.h"
 #include "base/quick.h"
 
@@ -42,16 +43,16 @@ struct leati_workers {
     atomic_uint helpers;                      /* threads of the program that wait and help meanwhile */
     atomic_bool polling;                      /* one thread looks at tasks from time to time; the others sleep */
     atomic_bool ending;
-    pthread_mutex_t sleep_lock; /* guards nothing but the sleep: see rest() */
+    struct leati_lock sleep_lock; /* guards nothing but the sleep: see rest() */
     pthread_cond_t work_there;
 };
 
-static pthread_mutex_t pools_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct leati_lock pools_lock = LEATI_LOCK_INITIALIZER;
 static struct leati_workers *pools[POOLS_MAX];
 
 /* For threads that wait until a task has no workers. Not the pool's own: the last worker may signal when its task
  * and the pool are gone already. */
-static pthread_mutex_t left_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct leati_lock left_lock = LEATI_LOCK_INITIALIZER;
 static pthread_cond_t left_there = PTHREAD_COND_INITIALIZER;
 
 /* ---- the list of tasks ---- */
@@ -184,9 +185,9 @@ static void leave_task(struct leati_workers *workers, struct leati_task *task, b
     unlock(workers);
     if (!last)
         return;
-    pthread_mutex_lock(&left_lock);
+    leati_lock(&left_lock);
     pthread_cond_broadcast(&left_there);
-    pthread_mutex_unlock(&left_lock);
+    leati_unlock(&left_lock);
 }
 
 /* ---- the threads ---- */
@@ -248,14 +249,14 @@ static void rest(struct leati_workers *workers, unsigned news, uint64_t idle_ns,
         atomic_store_explicit(&workers->polling, false, memory_order_relaxed);
         return;
     }
-    pthread_mutex_lock(&workers->sleep_lock);
+    leati_lock(&workers->sleep_lock);
     /* In one order with wake(): either that one sees the sleeper, or this one sees the news (seq_cst). Once is
      * enough: whoever is woken looks for work. */
     atomic_fetch_add(&workers->asleep, 1);
     if (atomic_load(&workers->news) == news)
-        pthread_cond_wait(&workers->work_there, &workers->sleep_lock);
+        leati_cond_wait(&workers->work_there, &workers->sleep_lock);
     atomic_fetch_sub(&workers->asleep, 1);
-    pthread_mutex_unlock(&workers->sleep_lock);
+    leati_unlock(&workers->sleep_lock);
 }
 
 /* Wakes so many sleeping threads. Each costs the caller 2 to 5 us in a virtual machine, and is there 30 to 70 us
@@ -266,14 +267,14 @@ static void wake_some(struct leati_workers *workers, unsigned count, bool must)
         return;
     /* Where others go to sleep, or are woken, right now, a caller that works itself does not wait for that. */
     if (must)
-        pthread_mutex_lock(&workers->sleep_lock);
-    else if (pthread_mutex_trylock(&workers->sleep_lock))
+        leati_lock(&workers->sleep_lock);
+    else if (!leati_trylock(&workers->sleep_lock))
         return;
     if (count == LEATI_WAKE_ALL)
         pthread_cond_broadcast(&workers->work_there);
     for (unsigned i = 0; i < count && count != LEATI_WAKE_ALL; i++)
         pthread_cond_signal(&workers->work_there);
-    pthread_mutex_unlock(&workers->sleep_lock);
+    leati_unlock(&workers->sleep_lock);
 }
 
 /* Returns true if fewer threads are awake than the copies can use, should all be like this one. Relaxed, since a
@@ -372,10 +373,10 @@ void leati_workers_remove(struct leati_workers *workers, struct leati_task *task
             break;
         sched_yield();
     }
-    pthread_mutex_lock(&left_lock);
+    leati_lock(&left_lock);
     while (workers_of(workers, task, true))
-        pthread_cond_wait(&left_there, &left_lock);
-    pthread_mutex_unlock(&left_lock);
+        leati_cond_wait(&left_there, &left_lock);
+    leati_unlock(&left_lock);
 }
 
 static void work_until_idle(struct leati_task *task)
@@ -621,7 +622,7 @@ static struct leati_workers *make_pool(int place)
         return NULL;
     workers->place = place;
     workers->end = &workers->first;
-    pthread_mutex_init(&workers->sleep_lock, NULL);
+    leati_lock_init(&workers->sleep_lock);
     pthread_cond_init(&workers->work_there, NULL);
     return workers;
 }
@@ -631,13 +632,13 @@ static void end_pool(struct leati_workers *workers)
     assert(!workers->first);
     atomic_store_explicit(&workers->ending, true, memory_order_release);
     atomic_fetch_add(&workers->news, 1);
-    pthread_mutex_lock(&workers->sleep_lock);
+    leati_lock(&workers->sleep_lock);
     pthread_cond_broadcast(&workers->work_there);
-    pthread_mutex_unlock(&workers->sleep_lock);
+    leati_unlock(&workers->sleep_lock);
     for (unsigned i = 0; i < threads_of(workers); i++)
         pthread_join(workers->ids[i], NULL);
     pthread_cond_destroy(&workers->work_there);
-    pthread_mutex_destroy(&workers->sleep_lock);
+    leati_lock_destroy(&workers->sleep_lock);
     free(workers->ids);
     free(workers);
 }
@@ -647,7 +648,7 @@ int leati_workers_get(int node, enum leati_work_class class, unsigned threads, s
     struct leati_workers **place = &pools[place_of(node)];
     int error = ENOMEM;
 
-    pthread_mutex_lock(&pools_lock);
+    leati_lock(&pools_lock);
     if (!*place)
         *place = make_pool((int)(place - pools));
     *workers = *place;
@@ -655,7 +656,7 @@ int leati_workers_get(int node, enum leati_work_class class, unsigned threads, s
         (*place)->users[class]++;
         error = reserve(*place, class, threads);
     }
-    pthread_mutex_unlock(&pools_lock);
+    leati_unlock(&pools_lock);
     return error;
 }
 
@@ -663,10 +664,10 @@ int leati_workers_reserve(struct leati_workers *workers, enum leati_work_class c
 {
     int error;
 
-    pthread_mutex_lock(&pools_lock);
+    leati_lock(&pools_lock);
     assert(workers->users[class]);
     error = reserve(workers, class, threads);
-    pthread_mutex_unlock(&pools_lock);
+    leati_unlock(&pools_lock);
     return error;
 }
 
@@ -674,7 +675,7 @@ void leati_workers_put(struct leati_workers *workers, enum leati_work_class clas
 {
     unsigned users = 0;
 
-    pthread_mutex_lock(&pools_lock);
+    leati_lock(&pools_lock);
     assert(workers->users[class]);
     if (--workers->users[class] == 0) {
         assert(!atomic_load_explicit(&workers->tasks[class], memory_order_relaxed));
@@ -688,5 +689,5 @@ void leati_workers_put(struct leati_workers *workers, enum leati_work_class clas
         pools[workers->place] = NULL;
         end_pool(workers);
     }
-    pthread_mutex_unlock(&pools_lock);
+    leati_unlock(&pools_lock);
 }

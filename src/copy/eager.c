@@ -1,6 +1,7 @@
 /* eager.c - see eager.h. */
 #include "copy/eager.h"
 
+#include "base/lock.h"
 #include "base/quick.h"
 
 #include <assert.h>
@@ -17,7 +18,7 @@
  * quarter of the ring. */
 struct leati_staging {
     struct leati_stager *stager;
-    pthread_mutex_t lock; /* guards the rest, and is held while a copy is given to the stream */
+    struct leati_lock lock; /* guards the rest, and is held while a copy is given to the stream */
     struct leati_flags *flags;
     char *ring;
     size_t quarter, used;       /* the quarter that is being filled, and how far */
@@ -48,13 +49,13 @@ static struct leati_staging *new_staging(struct leati_stager *stager)
     staging->leftover->flags = staging->flags;
     staging->ring = (char *)staging->flags + FLAGS_BYTES;
     staging->stager = stager;
-    pthread_mutex_init(&staging->lock, NULL);
+    leati_lock_init(&staging->lock);
     return staging;
 }
 
 static void drop_staging(struct leati_staging *staging)
 {
-    pthread_mutex_destroy(&staging->lock);
+    leati_lock_destroy(&staging->lock);
     free(staging);
 }
 
@@ -157,9 +158,9 @@ LEATI_HOT static leat_status short_in(struct leati_stager *stager, leat_stream *
 
     if (!staging)
         return LEATI_DECLINED;
-    pthread_mutex_lock(&staging->lock);
+    leati_lock(&staging->lock);
     status = copy_short_in(staging, stream, to, from, bytes);
-    pthread_mutex_unlock(&staging->lock);
+    leati_unlock(&staging->lock);
     return status;
 }
 
@@ -168,7 +169,7 @@ LEATI_HOT static leat_status short_in(struct leati_stager *stager, leat_stream *
 void leati_eager_rings_init(struct leati_eager_ring rings[LEATI_EAGER_RINGS])
 {
     for (int i = 0; i < LEATI_EAGER_RINGS; i++)
-        pthread_mutex_init(&rings[i].lock, NULL);
+        leati_lock_init(&rings[i].lock);
 }
 
 void leati_eager_rings_end(struct leati_eager_ring rings[LEATI_EAGER_RINGS], struct leati_stager *stager)
@@ -177,7 +178,7 @@ void leati_eager_rings_end(struct leati_eager_ring rings[LEATI_EAGER_RINGS], str
         leati_order_let_go(rings[i].user);
         if (rings[i].block)
             leati_stager_give_back(stager, rings[i].block);
-        pthread_mutex_destroy(&rings[i].lock);
+        leati_lock_destroy(&rings[i].lock);
     }
 }
 
@@ -224,7 +225,7 @@ LEATI_HOT static struct leati_eager_ring *take_ring(struct leati_stager *stager,
     for (int i = 0; i < LEATI_EAGER_RINGS; i++) {
         struct leati_eager_ring *ring = &rings[i];
 
-        if (pthread_mutex_trylock(&ring->lock))
+        if (!leati_trylock(&ring->lock))
             continue;
         if (is_unused(ring, stream)) {
             if (!ring->block)
@@ -232,7 +233,7 @@ LEATI_HOT static struct leati_eager_ring *take_ring(struct leati_stager *stager,
             if (ring->block)
                 return ring;
         }
-        pthread_mutex_unlock(&ring->lock);
+        leati_unlock(&ring->lock);
     }
     return NULL;
 }
@@ -245,7 +246,7 @@ LEATI_HOT static void release_ring(struct leati_eager_ring *ring, leat_stream *s
         ring->user = stream->order;
         ring->tick = leati_order_now(stream->order);
     }
-    pthread_mutex_unlock(&ring->lock);
+    leati_unlock(&ring->lock);
 }
 
 /* ---- longer copies ---- */

@@ -12,6 +12,7 @@
 #ifndef LEATI_EAGER_H
 #define LEATI_EAGER_H
 
+#include "base/lock.h"
 #include "copy/staged.h"
 
 #define LEATI_EAGER_SHORT_BYTES ((size_t)64 << 10) /* by the stream's own ring */
@@ -21,7 +22,7 @@ enum { LEATI_EAGER_RINGS = 4 };
 
 /* A ring of a device, for one copy at a time. */
 struct leati_eager_ring {
-    pthread_mutex_t lock;      /* only tried: whoever finds it taken does without. Guards the rest */
+    struct leati_lock lock;      /* only tried: whoever finds it taken does without. Guards the rest */
     struct leati_flags *block; /* flags and ring; made at the first use */
     struct leati_order *user;  /* of the stream whose DMAs read it last; NULL: none do */
     uint64_t tick;             /* to which they belong */

@@ -1,4 +1,5 @@
 /* links.c - see links.h. */
+#include "base/lock.h"
 #include "copy/links.h"
 
 #include "copy/staged.h"
@@ -38,7 +39,7 @@ struct leati_links {
 };
 
 /* Guards the list and what hangs on it. Held while a fleet is made. */
-static pthread_mutex_t links_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct leati_lock links_lock = LEATI_LOCK_INITIALIZER;
 static struct leati_links *list;
 static atomic_uint link_sets; /* in the list: without any, copies do not ask for the lock */
 
@@ -163,9 +164,9 @@ static void end_all(const leat_device *device, bool as_helper)
 
 void leati_links_close(leat_device *device)
 {
-    pthread_mutex_lock(&links_lock);
+    leati_lock(&links_lock);
     end_all(device, true);
-    pthread_mutex_unlock(&links_lock);
+    leati_unlock(&links_lock);
 }
 
 static leat_status check_helpers(leat_device *device, leat_device *const *helpers, unsigned count)
@@ -194,7 +195,7 @@ static leat_status share(leat_device *device, leat_device *const *helpers, unsig
     links = count ? calloc(1, sizeof *links) : NULL;
     if (count && !links)
         return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the list of helpers");
-    pthread_mutex_lock(&links_lock);
+    leati_lock(&links_lock);
     end_all(device, false);
     if (links) {
         links->target = device;
@@ -208,7 +209,7 @@ static leat_status share(leat_device *device, leat_device *const *helpers, unsig
         for (unsigned i = 0; i < count; i++)
             leati_copy_set_hooks(helpers[i]);
     }
-    pthread_mutex_unlock(&links_lock);
+    leati_unlock(&links_lock);
     return LEAT_OK;
 }
 
@@ -241,10 +242,10 @@ unsigned leati_links_count(leat_device *device)
 
     if (!atomic_load_explicit(&link_sets, memory_order_relaxed))
         return 0;
-    pthread_mutex_lock(&links_lock);
+    leati_lock(&links_lock);
     links = links_of(device);
     count = links ? links->count : 0;
-    pthread_mutex_unlock(&links_lock);
+    leati_unlock(&links_lock);
     return count;
 }
 
@@ -263,7 +264,7 @@ struct leati_fleet *leati_fleet_take(leat_device *device)
     struct leati_fleet *fleet = NULL;
     struct leati_links *links;
 
-    pthread_mutex_lock(&links_lock);
+    leati_lock(&links_lock);
     links = links_of(device);
     for (int i = 0; links && i < FLEETS_MAX && !fleet; i++) {
         if (!links->fleets[i])
@@ -275,15 +276,15 @@ struct leati_fleet *leati_fleet_take(leat_device *device)
     }
     if (fleet)
         fleet->taken = true;
-    pthread_mutex_unlock(&links_lock);
+    leati_unlock(&links_lock);
     return fleet;
 }
 
 void leati_fleet_give_back(struct leati_fleet *fleet)
 {
-    pthread_mutex_lock(&links_lock);
+    leati_lock(&links_lock);
     fleet->taken = false;
-    pthread_mutex_unlock(&links_lock);
+    leati_unlock(&links_lock);
 }
 
 static leat_status start_routes(struct leati_fleet *fleet, leat_stream *stream)

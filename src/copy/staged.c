@@ -1,6 +1,7 @@
 /* staged.c - see staged.h. */
 #include "copy/staged.h"
 
+#include "base/lock.h"
 #include "base/quick.h"
 #include "base/thread.h"
 #include "copy/eager.h"
@@ -99,7 +100,7 @@ static const struct leati_staging_hooks staging_hooks = {.take = take,
 
 /* ---- a device's stager ---- */
 
-static pthread_mutex_t make_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct leati_lock make_lock = LEATI_LOCK_INITIALIZER;
 
 static struct staged_device *staged_of(struct leati_stager *stager)
 {
@@ -203,11 +204,11 @@ leat_status leati_stager_get(leat_device *device, struct leati_stager **stager)
     *stager = atomic_load_explicit(&device->stager, memory_order_acquire);
     if (*stager)
         return LEAT_OK;
-    pthread_mutex_lock(&make_lock);
+    leati_lock(&make_lock);
     *stager = atomic_load_explicit(&device->stager, memory_order_acquire);
     if (!*stager)
         status = make(device, stager);
-    pthread_mutex_unlock(&make_lock);
+    leati_unlock(&make_lock);
     return status;
 }
 
@@ -224,7 +225,7 @@ struct maker {
 };
 
 /* Guards the list. Never held while a thread is waited for. */
-static pthread_mutex_t makers_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct leati_lock makers_lock = LEATI_LOCK_INITIALIZER;
 static struct maker *makers;
 
 /* Under the lock. */
@@ -252,7 +253,7 @@ void leati_stager_prepare(leat_device *device)
 {
     struct maker *maker;
 
-    pthread_mutex_lock(&makers_lock);
+    leati_lock(&makers_lock);
     maker = maker_of(device);
     if (maker && !maker->started) {
         leati_copy_set_hooks(device);
@@ -263,7 +264,7 @@ void leati_stager_prepare(leat_device *device)
         makers = maker;
         leati_copy_set_hooks(device);
     }
-    pthread_mutex_unlock(&makers_lock);
+    leati_unlock(&makers_lock);
 }
 
 leat_status leati_stager_find(leat_device *device, struct leati_stager **stager)
@@ -275,12 +276,12 @@ leat_status leati_stager_find(leat_device *device, struct leati_stager **stager)
     *stager = atomic_load_explicit(&device->stager, memory_order_acquire);
     if (*stager)
         return LEAT_OK;
-    pthread_mutex_lock(&makers_lock);
+    leati_lock(&makers_lock);
     maker = maker_of(device);
     /* Where the thread has failed, the caller tries again and says why. */
     wait =
         !device->driver->can->dma_engines || (maker && atomic_load_explicit(&maker->over, memory_order_relaxed));
-    pthread_mutex_unlock(&makers_lock);
+    leati_unlock(&makers_lock);
     return wait ? leati_stager_get(device, stager) : LEATI_DECLINED;
 }
 
@@ -288,13 +289,13 @@ static void join_maker(const leat_device *device)
 {
     struct maker **place = &makers, *maker;
 
-    pthread_mutex_lock(&makers_lock);
+    leati_lock(&makers_lock);
     while (*place && (*place)->device != device)
         place = &(*place)->next;
     maker = *place;
     if (maker)
         *place = maker->next;
-    pthread_mutex_unlock(&makers_lock);
+    leati_unlock(&makers_lock);
     if (!maker)
         return;
     if (maker->started)

@@ -1,10 +1,10 @@
 /* blocks.c - see blocks.h. */
 #include "core/blocks.h"
 
+#include "base/lock.h"
 #include "base/quick.h"
 #include "base/addresses.h"
 
-#include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -37,7 +37,7 @@ static _Atomic(struct leaf *) roots[ROOTS];
 _Atomic(const struct leati_guard_hooks *) leati_guard_hooks;
 
 /* Guards what follows, and the making of leaves. */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct leati_lock lock = LEATI_LOCK_INITIALIZER;
 static uint16_t covered_pages[ROOTS]; /* by root: pages of its leaf that pools have */
 static _Atomic(struct leati_block *) records;
 static size_t records_most, records_accessible, records_used = 1;
@@ -83,14 +83,14 @@ struct leati_block *leati_block_new(void)
 {
     struct leati_block *block = NULL;
 
-    pthread_mutex_lock(&lock);
+    leati_lock(&lock);
     if (free_records) {
         block = free_records;
         free_records = block->link;
     } else if (records_used < records_accessible || more_records()) {
         block = atomic_load_explicit(&records, memory_order_relaxed) + records_used++;
     }
-    pthread_mutex_unlock(&lock);
+    leati_unlock(&lock);
     if (!block)
         return NULL;
     /* Field by field: late readers may still look at the atomic ones. */
@@ -113,10 +113,10 @@ void leati_block_give_back(struct leati_block *block)
 {
     /* Release: a reader that still sees the old base sees no live block with it. */
     atomic_store_explicit(&block->state, LEATI_BLOCK_UNUSED, memory_order_release);
-    pthread_mutex_lock(&lock);
+    leati_lock(&lock);
     block->link = free_records;
     free_records = block;
-    pthread_mutex_unlock(&lock);
+    leati_unlock(&lock);
 }
 
 static uint32_t number_of(const struct leati_block *block)
@@ -227,7 +227,7 @@ bool leati_blocks_cover(struct leat_pool *pool, uintptr_t base, size_t bytes, bo
 {
     bool ready;
 
-    pthread_mutex_lock(&lock);
+    leati_lock(&lock);
     ready = prepare(base, base + bytes, small);
     for (uintptr_t at = base; ready && at < base + bytes; at += LEATI_PAGE_BYTES) {
         struct page *page = page_of(leaf_of(at), at);
@@ -236,7 +236,7 @@ bool leati_blocks_cover(struct leat_pool *pool, uintptr_t base, size_t bytes, bo
             covered_pages[at >> ROOT_SHIFT]++;
         atomic_store_explicit(&page->pool, pool, memory_order_release);
     }
-    pthread_mutex_unlock(&lock);
+    leati_unlock(&lock);
     return ready;
 }
 
@@ -250,7 +250,7 @@ static void let_go(struct leaf *leaf, uintptr_t at)
 
 void leati_blocks_uncover(uintptr_t base, size_t bytes)
 {
-    pthread_mutex_lock(&lock);
+    leati_lock(&lock);
     for (uintptr_t at = base; at < base + bytes;) {
         struct leaf *leaf = leaf_of(at);
         struct page *page;
@@ -270,7 +270,7 @@ void leati_blocks_uncover(uintptr_t base, size_t bytes)
         }
         at += LEATI_PAGE_BYTES;
     }
-    pthread_mutex_unlock(&lock);
+    leati_unlock(&lock);
 }
 
 static void set_granules(uintptr_t base, size_t bytes, uint32_t number)

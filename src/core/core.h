@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/handles.h"
 #include "base/hooks.h"
+#include "base/lock.h"
 #include "base/quick.h"
 #include "core/blocks.h"
 #include "core/order.h"
@@ -24,7 +25,6 @@
 #include <leat/native.h>
 #include <leat/stream.h>
 
-#include <pthread.h>
 #include <stdatomic.h>
 
 /* Streams, events, modules: what the last close of a device has to end. A ring with a head in the device. */
@@ -65,10 +65,10 @@ struct leat_device {
     unsigned opens;              /* under open_lock of device.c */
     struct leat_device *next;    /* under list_lock of device.c */
     atomic_uint_least64_t peers; /* bit n: peer access to the driver's device n was switched on */
-    pthread_mutex_t lock;        /* guards the next three */
+    struct leati_lock lock;        /* guards the next three */
     struct leati_link streams, events;
     struct host_call *host_calls; /* host functions that have not run yet; see stream.c */
-    pthread_mutex_t module_lock;  /* guards the rest, and is held while a module loads */
+    struct leati_lock module_lock;  /* guards the rest, and is held while a module loads */
     struct leati_link modules;
     struct leat_module *builtin[LEATI_BUILTIN_COUNT]; /* made at the first use */
     _Atomic(struct leat_pool *) default_pools[4];     /* by leat_kind; made at the first use */
@@ -77,9 +77,9 @@ struct leat_device {
     _Atomic(const struct leati_copy_hooks *) copy_hooks;
     _Atomic(struct leati_stager *) stager; /* staging/staging.h; made at the first use */
     _Atomic uint32_t copy_rates[4];        /* copy/costs.h: in MB/s; 0: not known yet */
-    pthread_mutex_t pools_lock;            /* guards pool_numbers, and is held while a pool is made */
+    struct leati_lock pools_lock;            /* guards pool_numbers, and is held while a pool is made */
     unsigned pool_numbers;                 /* bit n: a pool has place n in leat_stream.owners */
-    pthread_mutex_t prefetch_lock;         /* guards the rest, and is held while a prefetch in chunks is given */
+    struct leati_lock prefetch_lock;         /* guards the rest, and is held while a prefetch in chunks is given */
     void *prefetch_streams[LEATI_PREFETCH_STREAMS_MAX]; /* the driver's; made at the first use */
     unsigned prefetch_count;
 };
@@ -89,7 +89,7 @@ struct leat_stream {
     struct leat_device *device;
     void *native; /* the driver's stream */
     struct leati_order *order;
-    pthread_mutex_t piece_lock; /* recursive; held while something of several driver calls is given: see below */
+    struct leati_lock piece_lock; /* recursive; held while something of several driver calls is given: see below */
     _Atomic uint64_t
         host_tick;       /* the last work that may write pageable memory belongs to it, or to an earlier one */
     atomic_bool foreign; /* the user has, or had, the vendor's handle, so others may give it work */
@@ -104,7 +104,7 @@ struct leat_event {
     void *native;    /* the driver's event */
     uint64_t serial; /* never used again */
     atomic_bool recorded;
-    pthread_mutex_t lock;      /* guards the rest, and is held while the driver records it or waits for it */
+    struct leati_lock lock;      /* guards the rest, and is held while the driver records it or waits for it */
     bool shared;               /* others may record it past leat, so nothing is known of its mark */
     struct leati_order *order; /* of the stream of the latest record, or NULL */
     struct leati_point point;
@@ -152,12 +152,12 @@ void leati_stream_writes_host(leat_stream *stream);
  */
 static inline void leati_stream_piece_begins(leat_stream *stream)
 {
-    pthread_mutex_lock(&stream->piece_lock);
+    leati_lock(&stream->piece_lock);
 }
 
 static inline void leati_stream_piece_ends(leat_stream *stream)
 {
-    pthread_mutex_unlock(&stream->piece_lock);
+    leati_unlock(&stream->piece_lock);
 }
 
 /* May pageable memory be read now, as if in stream order? True when no work of stream that may write it is under

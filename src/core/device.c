@@ -3,6 +3,7 @@
 #include "core/virtual.h"
 
 #include "base/catch.h"
+#include "base/lock.h"
 #include "base/options.h"
 #include "base/quick.h"
 #include "base/record.h"
@@ -15,11 +16,11 @@
 struct leati_handles leati_device_handles = LEATI_HANDLES(struct leat_device);
 
 /* One device is opened or closed at a time: guards each device's count of opens. */
-static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct leati_lock open_lock = LEATI_LOCK_INITIALIZER;
 
 /* Guards the list; taken inside open_lock and only for a moment, so that looking an address up never waits for a
  * device that is being closed. */
-static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct leati_lock list_lock = LEATI_LOCK_INITIALIZER;
 static struct leat_device *list;
 
 static LEATI_QUICK_TLS unsigned host_function_depth;
@@ -239,11 +240,11 @@ struct leat_device *leati_device_of(const struct leati_driver *driver, const voi
 {
     struct leat_device *device;
 
-    pthread_mutex_lock(&list_lock);
+    leati_lock(&list_lock);
     for (device = list; device; device = device->next)
         if (device->driver == driver && device->native == native)
             break;
-    pthread_mutex_unlock(&list_lock);
+    leati_unlock(&list_lock);
     return device;
 }
 
@@ -271,17 +272,17 @@ static leat_status open_new(const char *what, struct leati_driver *driver, int o
         leati_handle_free(&leati_device_handles, device);
         return status;
     }
-    pthread_mutex_init(&device->lock, NULL);
-    pthread_mutex_init(&device->module_lock, NULL);
-    pthread_mutex_init(&device->pools_lock, NULL);
-    pthread_mutex_init(&device->prefetch_lock, NULL);
+    leati_lock_init(&device->lock);
+    leati_lock_init(&device->module_lock);
+    leati_lock_init(&device->pools_lock);
+    leati_lock_init(&device->prefetch_lock);
     link_init(&device->streams);
     link_init(&device->events);
     link_init(&device->modules);
-    pthread_mutex_lock(&list_lock);
+    leati_lock(&list_lock);
     device->next = list;
     list = device;
-    pthread_mutex_unlock(&list_lock);
+    leati_unlock(&list_lock);
     leati_handle_publish(device);
     *opened = device;
     return LEAT_OK;
@@ -299,7 +300,7 @@ static leat_status open_device(const char *what, const char *name, void *context
     LEATI_TRY(leati_check_not_null(what, "device", device));
     LEATI_TRY(choose_driver(what, name, &driver, &ordinal));
     pthread_once(&once, begin_process);
-    pthread_mutex_lock(&open_lock);
+    leati_lock(&open_lock);
     open = context ? NULL : find_open(driver, ordinal);
     if (open) {
         open->opens++;
@@ -307,7 +308,7 @@ static leat_status open_device(const char *what, const char *name, void *context
     } else {
         status = open_new(what, driver, ordinal, context, device);
     }
-    pthread_mutex_unlock(&open_lock);
+    leati_unlock(&open_lock);
     return status;
 }
 
@@ -331,7 +332,7 @@ static void list_remove(struct leat_device *device)
 {
     struct leat_device **place = &list;
 
-    pthread_mutex_lock(&list_lock);
+    leati_lock(&list_lock);
     while (*place != device)
         place = &(*place)->next;
     *place = device->next;
@@ -339,7 +340,7 @@ static void list_remove(struct leat_device *device)
     for (struct leat_device *other = list; other && device->ordinal < 64; other = other->next)
         if (other->driver == device->driver)
             atomic_fetch_and_explicit(&other->peers, ~(UINT64_C(1) << device->ordinal), memory_order_relaxed);
-    pthread_mutex_unlock(&list_lock);
+    leati_unlock(&list_lock);
 }
 
 /* Relaxed throughout: the marks guard no data; a copy that comes before the access is switched on goes through
@@ -395,10 +396,10 @@ static leat_status close_last(struct leat_device *device)
     LEATI_TRACE(.op = LEATI_TRACE_DEVICE_CLOSE, .device = device->name);
     if (status != LEAT_OK)
         leati_fail_in(status, "leat_device_close: %s is closed, but", device->name);
-    pthread_mutex_destroy(&device->lock);
-    pthread_mutex_destroy(&device->module_lock);
-    pthread_mutex_destroy(&device->pools_lock);
-    pthread_mutex_destroy(&device->prefetch_lock);
+    leati_lock_destroy(&device->lock);
+    leati_lock_destroy(&device->module_lock);
+    leati_lock_destroy(&device->pools_lock);
+    leati_lock_destroy(&device->prefetch_lock);
     leati_handle_free(&leati_device_handles, device);
     return status;
 }
@@ -410,11 +411,11 @@ leat_status leat_device_close(leat_device *device)
     if (!device)
         return LEAT_OK;
     LEATI_TRY(leati_check_permitted("leat_device_close"));
-    pthread_mutex_lock(&open_lock);
+    leati_lock(&open_lock);
     status = leati_check_device("leat_device_close", device);
     if (status == LEAT_OK && --device->opens == 0)
         status = close_last(device);
-    pthread_mutex_unlock(&open_lock);
+    leati_unlock(&open_lock);
     return status;
 }
 

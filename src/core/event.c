@@ -1,4 +1,5 @@
 /* event.c - events: marks in streams. */
+#include "base/lock.h"
 #include "core/core.h"
 
 struct leati_handles leati_event_handles = LEATI_HANDLES(struct leat_event);
@@ -26,7 +27,7 @@ static leat_event *new_event(const char *what, leat_device *device)
     }
     event->device = device;
     event->serial = 1 + atomic_fetch_add_explicit(&last_serial, 1, memory_order_relaxed);
-    pthread_mutex_init(&event->lock, NULL);
+    leati_lock_init(&event->lock);
     return event;
 }
 
@@ -35,13 +36,13 @@ static leat_status publish(leat_status status, const char *what, leat_event *eve
 {
     if (status != LEAT_OK) {
         leati_fail_in(status, "%s on %s", what, event->device->name);
-        pthread_mutex_destroy(&event->lock);
+        leati_lock_destroy(&event->lock);
         leati_handle_free(&leati_event_handles, event);
         return status;
     }
-    pthread_mutex_lock(&event->device->lock);
+    leati_lock(&event->device->lock);
     leati_link_add(&event->device->events, &event->link);
-    pthread_mutex_unlock(&event->device->lock);
+    leati_unlock(&event->device->lock);
     leati_handle_publish(event);
     *out = event;
     return LEAT_OK;
@@ -89,7 +90,7 @@ static leat_status end_event(leat_event *event)
 
     LEATI_TRACE(.op = LEATI_TRACE_EVENT_DESTROY, .event = event->serial);
     leati_order_let_go(event->order);
-    pthread_mutex_destroy(&event->lock);
+    leati_lock_destroy(&event->lock);
     leati_handle_free(&leati_event_handles, event);
     return status;
 }
@@ -105,9 +106,9 @@ leat_status leat_event_destroy(leat_event *event)
     if (!leati_handle_retire(&leati_event_handles, event))
         return leati_check_event("leat_event_destroy", event);
     device = event->device;
-    pthread_mutex_lock(&device->lock);
+    leati_lock(&device->lock);
     leati_link_remove(&event->link);
-    pthread_mutex_unlock(&device->lock);
+    leati_unlock(&device->lock);
     status = end_event(event);
     return status == LEAT_OK ? status
                              : leati_fail_in(status, "leat_event_destroy on %s: it is gone, but", device->name);
@@ -133,10 +134,10 @@ leat_status leat_event_native(leat_event *event, void **native)
 {
     LEATI_TRY(leati_check_event("leat_event_native", event));
     LEATI_TRY(leati_check_not_null("leat_event_native", "native", native));
-    pthread_mutex_lock(&event->lock);
+    leati_lock(&event->lock);
     event->shared = true;
     event->point.serial = 0;
-    pthread_mutex_unlock(&event->lock);
+    leati_unlock(&event->lock);
     *native = event->device->driver->ops->event_native(event->device->driver, event->native);
     return LEAT_OK;
 }
@@ -167,23 +168,23 @@ static leat_status record(leat_event *event, leat_stream *stream)
 /* The event's mark was reached. point: as it was before the driver was asked. */
 static void reached(leat_event *event, const struct leati_point *point)
 {
-    pthread_mutex_lock(&event->lock);
+    leati_lock(&event->lock);
     /* Not if it was recorded again meanwhile: the driver may have been asked about another stream's record between
      * two of this one's. */
     if (point->serial && point->serial == event->point.serial && point->tick == event->point.tick) {
         leati_order_finished(event->order, point->tick);
         LEATI_TRACE(.op = LEATI_TRACE_SYNC, .event = event->serial);
     }
-    pthread_mutex_unlock(&event->lock);
+    leati_unlock(&event->lock);
 }
 
 static struct leati_point point_of(leat_event *event)
 {
     struct leati_point point;
 
-    pthread_mutex_lock(&event->lock);
+    leati_lock(&event->lock);
     point = event->point;
-    pthread_mutex_unlock(&event->lock);
+    leati_unlock(&event->lock);
     return point;
 }
 
@@ -199,9 +200,9 @@ leat_status leat_event_record(leat_event *event, leat_stream *stream)
                           "leat_event_record: the event is of %s and the stream of %s; create the event on the "
                           "stream's device",
                           event->device->name, stream->device->name);
-    pthread_mutex_lock(&event->lock);
+    leati_lock(&event->lock);
     status = record(event, stream);
-    pthread_mutex_unlock(&event->lock);
+    leati_unlock(&event->lock);
     if (status != LEAT_OK)
         return leati_fail_in(status, "leat_event_record on %s", event->device->name);
     /* Release: who sees the mark finds the record already given to the driver. */

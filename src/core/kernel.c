@@ -1,4 +1,5 @@
 /* kernel.c - modules, kernels and launches. */
+#include "base/lock.h"
 #include "core/core.h"
 
 #include <errno.h>
@@ -45,9 +46,9 @@ static void publish_module(leat_module *module)
 {
     leat_device *device = module->device;
 
-    pthread_mutex_lock(&device->module_lock);
+    leati_lock(&device->module_lock);
     leati_link_add(&device->modules, &module->link);
-    pthread_mutex_unlock(&device->module_lock);
+    leati_unlock(&device->module_lock);
     leati_handle_publish(module);
 }
 
@@ -242,9 +243,9 @@ leat_status leat_module_unload(leat_module *module)
     if (!leati_handle_retire(&leati_module_handles, module))
         return check_module("leat_module_unload", module);
     device = module->device;
-    pthread_mutex_lock(&device->module_lock);
+    leati_lock(&device->module_lock);
     leati_link_remove(&module->link);
-    pthread_mutex_unlock(&device->module_lock);
+    leati_unlock(&device->module_lock);
     status = end_module(module);
     return status == LEAT_OK ? status
                              : leati_fail_in(status, "leat_module_unload on %s: it is gone, but", device->name);
@@ -378,12 +379,12 @@ static leat_status get_builtins(const char *what, leat_device *device, enum leat
     LEATI_TRY(leati_check_permitted(what));
     LEATI_TRY(leati_check_device(what, device));
     LEATI_TRY(leati_check_not_null(what, "module", module));
-    pthread_mutex_lock(&device->module_lock);
+    leati_lock(&device->module_lock);
     for (enum leati_builtin which = first; which <= last && status == LEAT_OK; which++)
         status = get_builtin(device, which, &loaded);
     if (status == LEAT_OK)
         *module = device->builtin[first];
-    pthread_mutex_unlock(&device->module_lock);
+    leati_unlock(&device->module_lock);
     return status == LEAT_OK ? status : leati_fail_in(status, "%s on %s", what, device->name);
 }
 
@@ -409,11 +410,11 @@ leat_status leati_kernel_own(leat_device *device, enum leati_builtin which, cons
     leat_module *module;
     leat_status status;
 
-    pthread_mutex_lock(&device->module_lock);
+    leati_lock(&device->module_lock);
     status = get_builtin(device, which, &module);
     if (status == LEAT_OK)
         status = get_kernel(module, name, kernel);
-    pthread_mutex_unlock(&device->module_lock);
+    leati_unlock(&device->module_lock);
     return status == LEAT_OK ? status : leati_fail_in(status, "leat's kernel '%s' on %s", name, device->name);
 }
 
@@ -443,11 +444,11 @@ leat_status leat_kernel_get(leat_module *module, const char *name, leat_kernel *
     LEATI_TRY(leati_check_not_null("leat_kernel_get", "kernel", kernel));
     if (!*name)
         return leati_fail(LEAT_ERROR_NOT_FOUND, "leat_kernel_get of '': the name is empty");
-    pthread_mutex_lock(&module->device->module_lock);
+    leati_lock(&module->device->module_lock);
     status = find_part(&part, name);
     if (status == LEAT_OK)
         status = get_kernel(part, name, &found);
-    pthread_mutex_unlock(&module->device->module_lock);
+    leati_unlock(&module->device->module_lock);
     if (status != LEAT_OK)
         return leati_fail_in(status, "leat_kernel_get of '%s' on %s", name, module->device->name);
     *kernel = found;

@@ -4,6 +4,7 @@
  */
 #include "core/access.h"
 
+#include "base/lock.h"
 #include "base/options.h"
 
 #include <leat/managed.h>
@@ -177,7 +178,7 @@ static leat_status prefetch_spread(leat_stream *stream, char *ptr, size_t bytes,
     leat_status status;
     void *event;
 
-    pthread_mutex_lock(&device->prefetch_lock);
+    leati_lock(&device->prefetch_lock);
     status = need_streams(device, (unsigned)spread->streams);
     if (status == LEAT_OK)
         status = ops->event_create(device->driver, device->native, &event);
@@ -185,7 +186,7 @@ static leat_status prefetch_spread(leat_stream *stream, char *ptr, size_t bytes,
         status = fork_and_join(stream, event, ptr, bytes, to, spread);
         (void)LEATI_QUIETLY(ops->event_destroy(device->driver, event));
     }
-    pthread_mutex_unlock(&device->prefetch_lock);
+    leati_unlock(&device->prefetch_lock);
     return status;
 }
 

@@ -1,6 +1,7 @@
 /* order.c - see order.h. */
 #include "core/order.h"
 
+#include "base/lock.h"
 #include "base/quick.h"
 #include "core/core.h"
 
@@ -36,7 +37,7 @@ struct leati_order *leati_order_new(struct leat_device *device, void *native_str
     order->per_thread = is_per_thread(device->driver, native_stream);
     atomic_init(&order->tick, 1);
     atomic_init(&order->done, 0);
-    pthread_mutex_init(&order->lock, NULL);
+    leati_lock_init(&order->lock);
     return order;
 }
 
@@ -55,7 +56,7 @@ void leati_order_let_go(struct leati_order *order)
         if (order->marks[i].event)
             (void)LEATI_QUIETLY(
                 order->device->driver->ops->event_destroy(order->device->driver, order->marks[i].event));
-    pthread_mutex_destroy(&order->lock);
+    leati_lock_destroy(&order->lock);
     free(atomic_load_explicit(&order->failure, memory_order_relaxed));
     free(order);
 }
@@ -179,7 +180,7 @@ void leati_order_stream_ends(struct leati_order *order, bool finished)
     struct leati_mark *mark;
 
     leati_error_quiet_begin();
-    pthread_mutex_lock(&order->lock);
+    leati_lock(&order->lock);
     if (finished)
         leati_order_finished(order, UINT64_MAX);
     else if (atomic_load_explicit(&order->holders, memory_order_relaxed) > 1 &&
@@ -190,7 +191,7 @@ void leati_order_stream_ends(struct leati_order *order, bool finished)
     if (!leati_order_known(order, UINT64_MAX))
         atomic_fetch_sub_explicit(&order->tick, 1, memory_order_relaxed);
     order->stream = NULL;
-    pthread_mutex_unlock(&order->lock);
+    leati_unlock(&order->lock);
     leati_error_quiet_end();
 }
 
@@ -224,9 +225,9 @@ bool leati_order_is_over(struct leati_order *order)
 {
     bool over;
 
-    pthread_mutex_lock(&order->lock);
+    leati_lock(&order->lock);
     over = !order->stream;
-    pthread_mutex_unlock(&order->lock);
+    leati_unlock(&order->lock);
     return over;
 }
 
@@ -240,7 +241,7 @@ leat_status leati_order_query(struct leati_order *order, uint64_t tick, bool *do
     *done = leati_order_known(order, tick);
     if (*done)
         return LEAT_OK;
-    pthread_mutex_lock(&order->lock);
+    leati_lock(&order->lock);
     /* A stream that is idle needs no mark. */
     if (order->stream && !find_mark(order, tick) && !order->per_thread) {
         uint64_t now = leati_order_advance(order);
@@ -250,7 +251,7 @@ leat_status leati_order_query(struct leati_order *order, uint64_t tick, bool *do
         if (LEATI_QUIETLY(driver->ops->stream_query(driver, order->stream)) == LEAT_OK) {
             leati_order_finished(order, now);
             *done = true;
-            pthread_mutex_unlock(&order->lock);
+            leati_unlock(&order->lock);
             return LEAT_OK;
         }
     }
@@ -266,7 +267,7 @@ leat_status leati_order_query(struct leati_order *order, uint64_t tick, bool *do
             status = LEAT_OK;
         }
     }
-    pthread_mutex_unlock(&order->lock);
+    leati_unlock(&order->lock);
     return status;
 }
 
@@ -302,9 +303,9 @@ bool leati_order_follows(struct leati_order *stream, struct leati_order *order, 
 
     if (stream == order)
         return !order->per_thread;
-    pthread_mutex_lock(&stream->lock);
+    leati_lock(&stream->lock);
     yes = remembers(&stream->waits, order->serial, tick);
-    pthread_mutex_unlock(&stream->lock);
+    leati_unlock(&stream->lock);
     return yes;
 }
 
@@ -314,17 +315,17 @@ bool leati_order_may_follow(struct leati_order *stream, struct leati_order *orde
 
     if (stream == order || stream->per_thread)
         return true;
-    pthread_mutex_lock(&stream->lock);
+    leati_lock(&stream->lock);
     yes = stream->waits.more || remembers(&stream->waits, order->serial, tick);
-    pthread_mutex_unlock(&stream->lock);
+    leati_unlock(&stream->lock);
     return yes;
 }
 
 void leati_order_unseen(struct leati_order *stream)
 {
-    pthread_mutex_lock(&stream->lock);
+    leati_lock(&stream->lock);
     stream->waits.more = true;
-    pthread_mutex_unlock(&stream->lock);
+    leati_unlock(&stream->lock);
 }
 
 void leati_order_waited(struct leati_order *stream, const struct leati_point *point,
@@ -333,20 +334,20 @@ void leati_order_waited(struct leati_order *stream, const struct leati_point *po
     /* What one thread waits for on its own stream says nothing about the others'. */
     if (stream->per_thread || point->serial == stream->serial)
         return;
-    pthread_mutex_lock(&stream->lock);
+    leati_lock(&stream->lock);
     for (int i = 0; i < LEATI_POINTS_MAX; i++)
         if (known->at[i].serial != stream->serial)
             remember(&stream->waits, &known->at[i]);
     stream->waits.more = stream->waits.more || known->more;
     remember(&stream->waits, point);
-    pthread_mutex_unlock(&stream->lock);
+    leati_unlock(&stream->lock);
 }
 
 void leati_order_waits(struct leati_order *stream, struct leati_points *known)
 {
-    pthread_mutex_lock(&stream->lock);
+    leati_lock(&stream->lock);
     *known = stream->waits;
-    pthread_mutex_unlock(&stream->lock);
+    leati_unlock(&stream->lock);
 }
 
 leat_status leati_order_wait(struct leati_order *stream, struct leati_order *order, uint64_t tick,
@@ -358,7 +359,7 @@ leat_status leati_order_wait(struct leati_order *stream, struct leati_order *ord
     struct leati_mark *mark;
     leat_status status;
 
-    pthread_mutex_lock(&order->lock);
+    leati_lock(&order->lock);
     status = mark_for(order, tick, &mark, counts);
     if (status == LEAT_OK) {
         if (counts)
@@ -369,7 +370,7 @@ leat_status leati_order_wait(struct leati_order *stream, struct leati_order *ord
         /* What order waits for now may be more than it did when the mark was put. */
         known = (struct leati_points){.more = true};
     }
-    pthread_mutex_unlock(&order->lock);
+    leati_unlock(&order->lock);
     if (status == LEAT_OK)
         leati_order_waited(stream, &point, &known);
     return status;
@@ -383,7 +384,7 @@ leat_status leati_order_host_wait(struct leati_order *order, uint64_t tick, stru
 
     if (leati_order_known(order, tick))
         return LEAT_OK;
-    pthread_mutex_lock(&order->lock);
+    leati_lock(&order->lock);
     status = mark_for(order, tick, &mark, counts);
     if (status == LEAT_OK) {
         uint64_t marked = mark->tick;
@@ -394,6 +395,6 @@ leat_status leati_order_host_wait(struct leati_order *order, uint64_t tick, stru
         if (status == LEAT_OK)
             leati_order_finished(order, marked);
     }
-    pthread_mutex_unlock(&order->lock);
+    leati_unlock(&order->lock);
     return status;
 }

@@ -2,6 +2,7 @@
 #include "core/core.h"
 #include "core/virtual.h"
 
+#include "base/lock.h"
 #include "base/quick.h"
 #include "base/ranges.h"
 #include "driver/registry.h"
@@ -18,7 +19,7 @@
 #endif
 
 /* Guards the table. Look-ups share it; the values are only changed while it is held alone. */
-static pthread_rwlock_t table_lock = PTHREAD_RWLOCK_INITIALIZER;
+static struct leati_rwlock table_lock = LEATI_RWLOCK_INITIALIZER;
 static struct leati_ranges table;
 
 /* Where its memory begins and ends, so that what is not in it is mostly told without the lock. Relaxed: who may
@@ -65,7 +66,7 @@ leat_status leati_pointers_add(const struct leati_memory *memory)
     if (!kept)
         return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the table of pointers");
     *kept = *memory;
-    pthread_rwlock_wrlock(&table_lock);
+    leati_write_lock(&table_lock);
     other = leati_ranges_overlap(&table, memory->base, memory->bytes);
     if (other)
         status = leati_fail(LEAT_ERROR_REGISTERED,
@@ -75,7 +76,7 @@ leat_status leati_pointers_add(const struct leati_memory *memory)
     else if (!leati_ranges_insert(&table, memory->base, memory->bytes, kept))
         status = leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the table of pointers");
     set_bounds();
-    pthread_rwlock_unlock(&table_lock);
+    leati_write_unlock(&table_lock);
     if (status != LEAT_OK)
         free(kept);
     return status;
@@ -127,7 +128,7 @@ leat_status leati_pointers_take(const char *what, const void *ptr, enum leati_or
     struct leati_memory *found = NULL;
     leat_status status = LEAT_OK;
 
-    pthread_rwlock_wrlock(&table_lock);
+    leati_write_lock(&table_lock);
     range = leati_ranges_find(&table, (uintptr_t)ptr);
     if (range)
         found = range->value;
@@ -145,7 +146,7 @@ leat_status leati_pointers_take(const char *what, const void *ptr, enum leati_or
     else
         leati_ranges_remove(&table, found->base);
     set_bounds();
-    pthread_rwlock_unlock(&table_lock);
+    leati_write_unlock(&table_lock);
     if (status == LEAT_OK) {
         *memory = *found;
         free(found);
@@ -158,7 +159,7 @@ static bool take_any(const struct leat_device *device, struct leati_memory *memo
 {
     struct leati_memory *found = NULL;
 
-    pthread_rwlock_wrlock(&table_lock);
+    leati_write_lock(&table_lock);
     for (size_t i = table.count; i-- && !found;)
         if (((struct leati_memory *)table.entries[i].value)->device == device)
             found = table.entries[i].value;
@@ -167,7 +168,7 @@ static bool take_any(const struct leat_device *device, struct leati_memory *memo
     if (!table.count)
         leati_ranges_clear(&table);
     set_bounds();
-    pthread_rwlock_unlock(&table_lock);
+    leati_write_unlock(&table_lock);
     if (!found)
         return false;
     *memory = *found;
@@ -284,7 +285,7 @@ LEATI_HOT static bool find_known(const void *ptr, struct leati_target *target, l
 
     if (!is_in_bounds((uintptr_t)ptr))
         return false;
-    pthread_rwlock_rdlock(&table_lock);
+    leati_read_lock(&table_lock);
     range = leati_ranges_find(&table, (uintptr_t)ptr);
     if (range) {
         const struct leati_memory *memory = range->value;
@@ -302,7 +303,7 @@ LEATI_HOT static bool find_known(const void *ptr, struct leati_target *target, l
             target->owned = memory->origin == LEATI_ALLOCATED || memory->origin == LEATI_IMPORTED;
         }
     }
-    pthread_rwlock_unlock(&table_lock);
+    leati_read_unlock(&table_lock);
     return range != NULL;
 }
 

@@ -1,6 +1,7 @@
 /* stream.c - streams, and host functions in stream order. */
 #include "core/core.h"
 
+#include "base/lock.h"
 #include "base/quick.h"
 #include <stdlib.h>
 
@@ -21,24 +22,20 @@ LEATI_HOT leat_status leati_check_stream(const char *what, const leat_stream *st
 static leat_stream *new_stream(const char *what, leat_device *device)
 {
     leat_stream *stream = leati_handle_new(&leati_stream_handles);
-    pthread_mutexattr_t recursive;
 
     if (!stream) {
         leati_fail(LEAT_ERROR_HOST_MEMORY, "%s: no memory for the stream handle", what);
         return NULL;
     }
     stream->device = device;
-    /* Neither of these can fail in glibc or musl. */
-    pthread_mutexattr_init(&recursive);
-    pthread_mutexattr_settype(&recursive, PTHREAD_MUTEX_RECURSIVE);
-    pthread_mutex_init(&stream->piece_lock, &recursive);
-    pthread_mutexattr_destroy(&recursive);
+    /* This cannot fail in glibc or musl. */
+    leati_lock_init_recursive(&stream->piece_lock);
     return stream;
 }
 
 static void free_stream(leat_stream *stream)
 {
-    pthread_mutex_destroy(&stream->piece_lock);
+    leati_lock_destroy(&stream->piece_lock);
     leati_handle_free(&leati_stream_handles, stream);
 }
 
@@ -98,9 +95,9 @@ static leat_status publish(leat_status status, const char *what, leat_stream *st
         free_stream(stream);
         return status;
     }
-    pthread_mutex_lock(&stream->device->lock);
+    leati_lock(&stream->device->lock);
     leati_link_add(&stream->device->streams, &stream->link);
-    pthread_mutex_unlock(&stream->device->lock);
+    leati_unlock(&stream->device->lock);
     leati_handle_publish(stream);
     *out = stream;
     return LEAT_OK;
@@ -173,9 +170,9 @@ leat_status leat_stream_destroy(leat_stream *stream)
     if (!leati_handle_retire(&leati_stream_handles, stream))
         return leati_check_stream("leat_stream_destroy", stream);
     device = stream->device;
-    pthread_mutex_lock(&device->lock);
+    leati_lock(&device->lock);
     leati_link_remove(&stream->link);
-    pthread_mutex_unlock(&device->lock);
+    leati_unlock(&device->lock);
     status = end_stream(stream, false);
     return status == LEAT_OK ? status
                              : leati_fail_in(status, "leat_stream_destroy on %s: it is gone, but", device->name);
@@ -291,7 +288,7 @@ leat_status leat_stream_wait(leat_stream *stream, leat_event *event)
     /* Acquire: the record that set it was given to the driver before. */
     if (!atomic_load_explicit(&event->recorded, memory_order_acquire))
         return LEAT_OK;
-    pthread_mutex_lock(&event->lock);
+    leati_lock(&event->lock);
     status = driver->ops->stream_wait(driver, stream->native, event->native);
     if (status == LEAT_OK && event->point.serial)
         leati_order_waited(stream->order, &event->point, &event->known);
@@ -299,7 +296,7 @@ leat_status leat_stream_wait(leat_stream *stream, leat_event *event)
         leati_order_unseen(stream->order);
     if (status == LEAT_OK)
         LEATI_TRACE(.op = LEATI_TRACE_WAIT, .stream = stream->order->serial, .event = event->serial);
-    pthread_mutex_unlock(&event->lock);
+    leati_unlock(&event->lock);
     leati_stream_writes_host(stream);
     leati_order_given(stream->order);
     return status == LEAT_OK ? status : leati_fail_in(status, "leat_stream_wait on %s", stream->device->name);
@@ -318,22 +315,22 @@ struct host_call {
 
 static void unlist(struct host_call *call)
 {
-    pthread_mutex_lock(&call->device->lock);
+    leati_lock(&call->device->lock);
     *call->place = call->next;
     if (call->next)
         call->next->place = call->place;
-    pthread_mutex_unlock(&call->device->lock);
+    leati_unlock(&call->device->lock);
 }
 
 static void list(struct host_call *call)
 {
-    pthread_mutex_lock(&call->device->lock);
+    leati_lock(&call->device->lock);
     call->place = &call->device->host_calls;
     call->next = call->device->host_calls;
     if (call->next)
         call->next->place = &call->next;
     call->device->host_calls = call;
-    pthread_mutex_unlock(&call->device->lock);
+    leati_unlock(&call->device->lock);
 }
 
 void leati_host_calls_close(struct leat_device *device)

@@ -7,6 +7,7 @@
  */
 #include "core/virtual.h"
 
+#include "base/lock.h"
 #include "base/ranges.h"
 
 #include <stdlib.h>
@@ -49,13 +50,13 @@ struct leati_reservation {
 static struct leati_handles physical_handles = LEATI_HANDLES(struct leat_physical);
 
 /* Calls that change something take turns; it is held while the driver works. Guards the lists. */
-static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
+static struct leati_lock turn = LEATI_LOCK_INITIALIZER;
 static struct leati_link all_physical = {.next = &all_physical, .previous = &all_physical};
 static struct leati_link all_reservations = {.next = &all_reservations, .previous = &all_reservations};
 
 /* Guards the lists of mappings and their rights against look-ups. Whoever changes them has the turn as well, so
  * that the turn alone is enough to read. Taken after the turn and after the lock of the table of pointers. */
-static pthread_rwlock_t maps_lock = PTHREAD_RWLOCK_INITIALIZER;
+static struct leati_rwlock maps_lock = LEATI_RWLOCK_INITIALIZER;
 
 static leat_status check_physical(const char *what, const leat_physical *physical)
 {
@@ -163,11 +164,11 @@ leat_status leat_virtual_reserve(leat_device *device, size_t bytes, size_t align
         return leati_fail(LEAT_ERROR_HOST_MEMORY, "leat_virtual_reserve: no memory for its record");
     made->device = device;
     made->bytes = bytes;
-    pthread_mutex_lock(&turn);
+    leati_lock(&turn);
     status = reserve_and_enter(made, alignment_bytes);
     if (status == LEAT_OK)
         leati_link_add(&all_reservations, &made->link);
-    pthread_mutex_unlock(&turn);
+    leati_unlock(&turn);
     if (status != LEAT_OK) {
         free(made);
         return leati_fail_in(status, "leat_virtual_reserve of %zu bytes on %s", bytes, device->name);
@@ -231,9 +232,9 @@ leat_status leat_virtual_unreserve(void *ptr)
     if (!ptr)
         return LEAT_OK;
     LEATI_TRY(leati_check_permitted("leat_virtual_unreserve"));
-    pthread_mutex_lock(&turn);
+    leati_lock(&turn);
     status = unreserve_whole(ptr);
-    pthread_mutex_unlock(&turn);
+    leati_unlock(&turn);
     return status == LEAT_OK ? LEAT_OK : leati_fail_in(status, "leat_virtual_unreserve of %p", ptr);
 }
 
@@ -242,7 +243,7 @@ leat_status leat_virtual_query(const void *ptr, void **base, size_t *bytes)
     struct leati_reservation *reservation = NULL;
     leat_status status;
 
-    pthread_mutex_lock(&turn);
+    leati_lock(&turn);
     status = find_reservation(ptr, 1, &reservation);
     if (status == LEAT_OK) {
         if (base)
@@ -250,7 +251,7 @@ leat_status leat_virtual_query(const void *ptr, void **base, size_t *bytes)
         if (bytes)
             *bytes = reservation->bytes;
     }
-    pthread_mutex_unlock(&turn);
+    leati_unlock(&turn);
     return status == LEAT_OK ? LEAT_OK : leati_fail_in(status, "leat_virtual_query of %p", ptr);
 }
 
@@ -274,9 +275,9 @@ static leat_status end_if_unused(struct leat_physical *physical)
 static void publish(struct leat_physical *made, leat_physical **physical)
 {
     made->holds = 1;
-    pthread_mutex_lock(&turn);
+    leati_lock(&turn);
     leati_link_add(&all_physical, &made->link);
-    pthread_mutex_unlock(&turn);
+    leati_unlock(&turn);
     leati_handle_publish(made);
     *physical = made;
 }
@@ -317,7 +318,7 @@ leat_status leat_physical_release(leat_physical *physical)
     if (!physical)
         return LEAT_OK;
     LEATI_TRY(leati_check_permitted("leat_physical_release"));
-    pthread_mutex_lock(&turn);
+    leati_lock(&turn);
     status = check_physical("leat_physical_release", physical);
     if (status == LEAT_OK) {
         if (!--physical->holds)
@@ -326,7 +327,7 @@ leat_status leat_physical_release(leat_physical *physical)
         if (status != LEAT_OK)
             leati_fail_in(status, "leat_physical_release: it is given up, but");
     }
-    pthread_mutex_unlock(&turn);
+    leati_unlock(&turn);
     return status;
 }
 
@@ -428,9 +429,9 @@ static leat_status map(void *ptr, size_t bytes, struct leat_physical *physical)
         free(made);
         return status;
     }
-    pthread_rwlock_wrlock(&maps_lock);
+    leati_write_lock(&maps_lock);
     entered = leati_ranges_insert(&reservation->maps, (uintptr_t)ptr, bytes, made);
-    pthread_rwlock_unlock(&maps_lock);
+    leati_write_unlock(&maps_lock);
     if (!entered) {
         (void)device->driver->ops->vm_unmap(device->driver, device->native, ptr, bytes);
         free(made);
@@ -445,14 +446,14 @@ leat_status leat_virtual_map(void *ptr, size_t bytes, leat_physical *physical)
     leat_status status;
 
     LEATI_TRY(leati_check_permitted("leat_virtual_map"));
-    pthread_mutex_lock(&turn);
+    leati_lock(&turn);
     status = check_physical("leat_virtual_map", physical);
     if (status == LEAT_OK) {
         status = map(ptr, bytes, physical);
         if (status != LEAT_OK)
             leati_fail_in(status, "leat_virtual_map of %zu bytes at %p", bytes, ptr);
     }
-    pthread_mutex_unlock(&turn);
+    leati_unlock(&turn);
     return status;
 }
 
@@ -490,9 +491,9 @@ static leat_status unmap_one(struct leati_reservation *reservation, size_t i)
     struct leat_device *device = physical->device;
     leat_status status, released;
 
-    pthread_rwlock_wrlock(&maps_lock);
+    leati_write_lock(&maps_lock);
     leati_ranges_remove(&reservation->maps, range.base);
-    pthread_rwlock_unlock(&maps_lock);
+    leati_write_unlock(&maps_lock);
     free(mapping);
     status = device->driver->ops->vm_unmap(device->driver, device->native, (void *)range.base, range.bytes);
     physical->maps--;
@@ -520,9 +521,9 @@ leat_status leat_virtual_unmap(void *ptr, size_t bytes)
     leat_status status;
 
     LEATI_TRY(leati_check_permitted("leat_virtual_unmap"));
-    pthread_mutex_lock(&turn);
+    leati_lock(&turn);
     status = unmap(ptr, bytes);
-    pthread_mutex_unlock(&turn);
+    leati_unlock(&turn);
     return status == LEAT_OK ? LEAT_OK
                              : leati_fail_in(status, "leat_virtual_unmap of %zu bytes at %p", bytes, ptr);
 }
@@ -541,7 +542,7 @@ leat_status leat_physical_retain(const void *ptr, leat_physical **physical)
 
     LEATI_TRY(leati_check_permitted("leat_physical_retain"));
     LEATI_TRY(leati_check_not_null("leat_physical_retain", "physical", physical));
-    pthread_mutex_lock(&turn);
+    leati_lock(&turn);
     status = find_reservation(ptr, 1, &reservation);
     if (status == LEAT_OK) {
         range = mapping_at(reservation, ptr);
@@ -555,7 +556,7 @@ leat_status leat_physical_retain(const void *ptr, leat_physical **physical)
             leati_handle_publish(found);
         *physical = found;
     }
-    pthread_mutex_unlock(&turn);
+    leati_unlock(&turn);
     return status == LEAT_OK ? LEAT_OK : leati_fail_in(status, "leat_physical_retain of what is at %p", ptr);
 }
 
@@ -607,9 +608,9 @@ static leat_status set_one(const struct leati_range *range, leat_device *device,
         changed.right_count++;
     *right = (struct right){.device = device, .access = access};
     LEATI_TRY(set_rights(range, &changed));
-    pthread_rwlock_wrlock(&maps_lock);
+    leati_write_lock(&maps_lock);
     *mapping = changed;
-    pthread_rwlock_unlock(&maps_lock);
+    leati_write_unlock(&maps_lock);
     return LEAT_OK;
 }
 
@@ -633,9 +634,9 @@ leat_status leat_virtual_set_access(void *ptr, size_t bytes, leat_device *device
     if (access != LEAT_ACCESS_NONE && access != LEAT_ACCESS_READ && access != LEAT_ACCESS_READ_WRITE)
         return leati_fail(LEAT_ERROR_INVALID, "leat_virtual_set_access: %d is no access that a device can have",
                           (int)access);
-    pthread_mutex_lock(&turn);
+    leati_lock(&turn);
     status = set_access(ptr, bytes, device, access);
-    pthread_mutex_unlock(&turn);
+    leati_unlock(&turn);
     return status == LEAT_OK ? LEAT_OK
                              : leati_fail_in(status, "leat_virtual_set_access of %s to %zu bytes at %p",
                                              device->name, bytes, ptr);
@@ -649,7 +650,7 @@ leat_status leat_virtual_get_access(const void *ptr, leat_device *device, leat_a
 
     LEATI_TRY(leati_check_device("leat_virtual_get_access", device));
     LEATI_TRY(leati_check_not_null("leat_virtual_get_access", "access", access));
-    pthread_mutex_lock(&turn);
+    leati_lock(&turn);
     status = find_reservation(ptr, 1, &reservation);
     if (status == LEAT_OK) {
         range = mapping_at(reservation, ptr);
@@ -662,7 +663,7 @@ leat_status leat_virtual_get_access(const void *ptr, leat_device *device, leat_a
             status = leati_fail(LEAT_ERROR_POINTER, "nothing is mapped there");
         }
     }
-    pthread_mutex_unlock(&turn);
+    leati_unlock(&turn);
     return status == LEAT_OK ? LEAT_OK : leati_fail_in(status, "leat_virtual_get_access at %p", ptr);
 }
 
@@ -695,7 +696,7 @@ leat_status leati_virtual_find(const struct leati_memory *reserved, const void *
     const struct mapping *mapping;
     leat_status status = LEAT_OK;
 
-    pthread_rwlock_rdlock(&maps_lock);
+    leati_read_lock(&maps_lock);
     range = mapping_at(reserved->reservation, ptr);
     mapping = range ? range->value : NULL;
     if (!mapping) {
@@ -718,7 +719,7 @@ leat_status leati_virtual_find(const struct leati_memory *reserved, const void *
         target->owned = true;
         target->read_only = widest(mapping) == LEAT_ACCESS_READ;
     }
-    pthread_rwlock_unlock(&maps_lock);
+    leati_read_unlock(&maps_lock);
     return status;
 }
 
@@ -736,9 +737,9 @@ static leat_status leave_reservation(struct leati_reservation *reservation, cons
 
             first_failure = first_failure != LEAT_OK ? first_failure : status;
         } else if (right && right != &mapping->rights[mapping->right_count]) {
-            pthread_rwlock_wrlock(&maps_lock);
+            leati_write_lock(&maps_lock);
             *right = mapping->rights[--mapping->right_count];
-            pthread_rwlock_unlock(&maps_lock);
+            leati_write_unlock(&maps_lock);
         }
     }
     return first_failure;
@@ -749,7 +750,7 @@ leat_status leati_virtual_close(struct leat_device *device)
     leat_status first_failure = LEAT_OK, status;
     struct leati_link *at, *next;
 
-    pthread_mutex_lock(&turn);
+    leati_lock(&turn);
     for (at = all_reservations.next; at != &all_reservations; at = next) {
         struct leati_reservation *reservation = LEATI_OWNER(at, struct leati_reservation);
 
@@ -772,6 +773,6 @@ leat_status leati_virtual_close(struct leat_device *device)
         status = end_if_unused(physical);
         first_failure = first_failure != LEAT_OK ? first_failure : status;
     }
-    pthread_mutex_unlock(&turn);
+    leati_unlock(&turn);
     return first_failure;
 }

@@ -2,11 +2,11 @@
 #include "layout/plan.h"
 
 #include "base/error.h"
+#include "base/lock.h"
 #include "base/options.h"
 #include "base/text.h"
 #include "layout/sectors.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -94,7 +94,7 @@ struct set {
 static struct set table[SETS];
 
 /* Guards the places of the table against one another's writers, and the list of plans that wait. */
-static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct leati_lock table_lock = LEATI_LOCK_INITIALIZER;
 static struct leati_layout_plan *waiting;
 
 static uint64_t mix(uint64_t hash, uint64_t value)
@@ -208,9 +208,9 @@ void leati_layout_plan_drop(struct leati_layout_plan *plan)
         if (atomic_compare_exchange_weak_explicit(&plan->holders, &holders, holders - 1, memory_order_release,
                                                   memory_order_relaxed))
             return;
-    pthread_mutex_lock(&table_lock);
+    leati_lock(&table_lock);
     drop_locked(plan);
-    pthread_mutex_unlock(&table_lock);
+    leati_unlock(&table_lock);
 }
 
 /* The plan of this key, held; or NULL. */
@@ -254,13 +254,13 @@ static struct leati_layout_plan *keep(struct leati_layout_plan *plan)
     struct leati_layout_plan *there;
     unsigned way;
 
-    pthread_mutex_lock(&table_lock);
+    leati_lock(&table_lock);
     for (unsigned i = 0; i < WAYS; i++) {
         there = atomic_load_explicit(&set->ways[i], memory_order_relaxed);
         if (there && same_key(&there->key, &plan->key)) {
             leati_layout_plan_hold(there);
             drop_locked(plan);
-            pthread_mutex_unlock(&table_lock);
+            leati_unlock(&table_lock);
             return there;
         }
     }
@@ -271,7 +271,7 @@ static struct leati_layout_plan *keep(struct leati_layout_plan *plan)
     atomic_store_explicit(&set->used[way], true, memory_order_relaxed);
     if (there)
         drop_locked(there);
-    pthread_mutex_unlock(&table_lock);
+    leati_unlock(&table_lock);
     return plan;
 }
 
@@ -281,11 +281,11 @@ static struct leati_layout_plan *take_memory(void)
 {
     struct leati_layout_plan *plan;
 
-    pthread_mutex_lock(&table_lock);
+    leati_lock(&table_lock);
     plan = waiting;
     if (plan)
         waiting = plan->next;
-    pthread_mutex_unlock(&table_lock);
+    leati_unlock(&table_lock);
     if (!plan)
         plan = malloc(sizeof *plan);
     if (plan)

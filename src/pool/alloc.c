@@ -5,6 +5,7 @@
  * user to a magazine of the stream's lane and back: a few checks, one byte locked and unlocked, no driver, no
  * memory allocation, no other lock.
  */
+#include "base/lock.h"
 #include "pool/pool.h"
 #include "pool/track.h"
 
@@ -71,9 +72,9 @@ static struct leati_block *take_planned(struct leat_pool *pool, leat_stream *str
     if (stream->order->per_thread)
         return NULL;
     if (!owner) {
-        pthread_mutex_lock(&pool->lock);
+        leati_lock(&pool->lock);
         owner = leati_owner_of(pool, stream);
-        pthread_mutex_unlock(&pool->lock);
+        leati_unlock(&pool->lock);
     }
     return owner ? leati_plan_take(pool, owner, bytes, requested_bytes) : NULL;
 }
@@ -97,7 +98,7 @@ static void give_back(struct leat_pool *pool, leat_stream *stream, struct leati_
         leati_watch_settle(pool);
     else if (stream->order->per_thread)
         (void)driver->ops->stream_synchronize(driver, stream->native);
-    pthread_mutex_lock(&pool->lock);
+    leati_lock(&pool->lock);
     owner = block->owner;
     lane = leati_lane_of(owner, true);
     leati_set_state(block, LEATI_BLOCK_LEAVING);
@@ -108,7 +109,7 @@ static void give_back(struct leat_pool *pool, leat_stream *stream, struct leati_
     }
     leati_count(&pool->figures.failures, 1);
     leati_ladder_take_back(pool, block, owner, owner->order ? leati_order_now(owner->order) : 0);
-    pthread_mutex_unlock(&pool->lock);
+    leati_unlock(&pool->lock);
     leati_error_quiet_end();
 }
 
@@ -352,10 +353,10 @@ static void free_without_room(struct leati_block *block)
         leati_plan_give_back(block, block->owner, block->tick);
         return;
     }
-    pthread_mutex_lock(&pool->lock);
+    leati_lock(&pool->lock);
     if (!leati_lane_push_into(pool, lane, block))
         leati_ladder_take_back(pool, block, block->owner, block->tick);
-    pthread_mutex_unlock(&pool->lock);
+    leati_unlock(&pool->lock);
 }
 
 /* A block that is freed on another stream than it was allocated for, perhaps without ever having been used: its
@@ -425,7 +426,7 @@ static leat_status free_block(struct leat_pool *pool, leat_stream *stream, struc
         return LEAT_OK;
     if (pool->watched)
         status = leati_watch_free(pool, stream, block);
-    pthread_mutex_lock(&pool->lock);
+    leati_lock(&pool->lock);
     owner = leati_owner_of(pool, stream);
     if (!owner && status == LEAT_OK)
         status = leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for what the pool keeps for a stream");
@@ -442,7 +443,7 @@ static leat_status free_block(struct leat_pool *pool, leat_stream *stream, struc
     } else {
         leati_set_state(block, LEATI_BLOCK_LIVE);
     }
-    pthread_mutex_unlock(&pool->lock);
+    leati_unlock(&pool->lock);
     return status;
 }
 
@@ -503,9 +504,9 @@ leat_status leat_memory_free(void *ptr)
     LEATI_TRY(status);
     if (block->users) {
         /* The caller knows that no work uses it any more. */
-        pthread_mutex_lock(&pool->lock);
+        leati_lock(&pool->lock);
         leati_users_drop(pool, block);
-        pthread_mutex_unlock(&pool->lock);
+        leati_unlock(&pool->lock);
     }
     status = free_block(pool, NULL, block);
     return status == LEAT_OK ? status : leati_fail_in(status, "leat_memory_free of %p", ptr);
@@ -548,11 +549,11 @@ leat_status leat_pool_use(void *ptr, leat_stream *stream)
     LEATI_TRY(leati_check_stream("leat_pool_use", stream));
     LEATI_TRY(find_live("leat_pool_use", ptr, &pool, &block));
     LEATI_TRY(check_same_driver("leat_pool_use", pool, stream->device));
-    pthread_mutex_lock(&pool->lock);
+    leati_lock(&pool->lock);
     status = leati_users_add_stream(pool, block, stream);
     if (status == LEAT_OK && block->serial)
         LEATI_TRACE(.op = LEATI_TRACE_USE, .block = block->serial, .stream = serial_of(stream));
-    pthread_mutex_unlock(&pool->lock);
+    leati_unlock(&pool->lock);
     return status == LEAT_OK ? status : leati_fail_in(status, "leat_pool_use of %p", ptr);
 }
 
@@ -569,10 +570,10 @@ leat_status leat_pool_use_until(void *ptr, leat_event *event)
     /* Acquire: the record that set it was given to the driver before. */
     if (!atomic_load_explicit(&event->recorded, memory_order_acquire))
         return LEAT_OK;
-    pthread_mutex_lock(&pool->lock);
+    leati_lock(&pool->lock);
     status = leati_users_add_event(pool, block, event);
     if (status == LEAT_OK && block->serial)
         LEATI_TRACE(.op = LEATI_TRACE_USE_UNTIL, .block = block->serial, .event = event->serial);
-    pthread_mutex_unlock(&pool->lock);
+    leati_unlock(&pool->lock);
     return status == LEAT_OK ? status : leati_fail_in(status, "leat_pool_use_until of %p", ptr);
 }

@@ -10,6 +10,7 @@
 #include "pool/guard.h"
 
 #include "base/clock.h"
+#include "base/lock.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +18,7 @@
 
 #define PIECE_BYTES ((size_t)256 << 10) /* looked at in one copy */
 
-pthread_mutex_t leati_notes_lock = PTHREAD_MUTEX_INITIALIZER;
+struct leati_lock leati_notes_lock = LEATI_LOCK_INITIALIZER;
 
 size_t leati_guard_front_bytes(const struct leat_pool *pool, size_t alignment)
 {
@@ -88,10 +89,10 @@ static struct leati_note *swap_note(struct leati_block *block, struct leati_note
 {
     struct leati_note *old;
 
-    pthread_mutex_lock(&leati_notes_lock);
+    leati_lock(&leati_notes_lock);
     old = block->note;
     block->note = note;
-    pthread_mutex_unlock(&leati_notes_lock);
+    leati_unlock(&leati_notes_lock);
     return old;
 }
 
@@ -109,12 +110,12 @@ static void remember(struct leat_pool *pool, struct leati_block *block)
     if (!note)
         return;
     strip(pool->device->driver, note);
-    pthread_mutex_lock(&leati_notes_lock);
+    leati_lock(&leati_notes_lock);
     note->is_freed = true;
     oldest = watch->remembered[watch->next];
     watch->remembered[watch->next] = note;
     watch->next = (watch->next + 1) % LEATI_REMEMBERED;
-    pthread_mutex_unlock(&leati_notes_lock);
+    leati_unlock(&leati_notes_lock);
     free(oldest);
 }
 
@@ -322,10 +323,10 @@ static leat_status wait_for_users(struct leat_pool *pool, struct leati_block *bl
 {
     struct leati_driver *driver = pool->device->driver;
 
-    pthread_mutex_lock(&pool->lock);
+    leati_lock(&pool->lock);
     *users = block->users;
     block->users = NULL;
-    pthread_mutex_unlock(&pool->lock);
+    leati_unlock(&pool->lock);
     for (struct leati_use *use = *users; use; use = use->next) {
         if (use->event)
             LEATI_TRY(driver->ops->event_synchronize(driver, use->event));
@@ -343,14 +344,14 @@ static void end_users(struct leat_pool *pool, struct leati_block *block, struct 
 
     if (!users)
         return;
-    pthread_mutex_lock(&pool->lock);
+    leati_lock(&pool->lock);
     while (*place)
         place = &(*place)->next;
     *place = block->users;
     block->users = users;
     if (freed)
         leati_users_drop(pool, block);
-    pthread_mutex_unlock(&pool->lock);
+    leati_unlock(&pool->lock);
 }
 
 /* Comes after what prepared the block, which may have been on another stream. */
@@ -455,9 +456,9 @@ leat_status leati_watch_free(struct leat_pool *pool, leat_stream *stream, struct
 {
     if (leati_guarded(pool)) {
         LEATI_TRY(check_and_poison(pool, stream, block));
-        pthread_mutex_lock(&leati_notes_lock);
+        leati_lock(&leati_notes_lock);
         leati_stack_take(&block->note->freed);
-        pthread_mutex_unlock(&leati_notes_lock);
+        leati_unlock(&leati_notes_lock);
     } else if (pool->guard) {
         if (block->note)
             leati_stack_take(&block->note->freed);
@@ -532,9 +533,9 @@ void leati_watch_keep(struct leat_pool *pool, struct leati_block *block)
 {
     struct leati_watch *watch = pool->watch;
 
-    pthread_mutex_lock(&leati_notes_lock);
+    leati_lock(&leati_notes_lock);
     block->note->is_freed = true;
-    pthread_mutex_unlock(&leati_notes_lock);
+    leati_unlock(&leati_notes_lock);
     block->idle_since_ns = leati_clock_ns();
     leati_error_quiet_begin();
     if (leati_bytes(block) > LEATI_KEPT_BYTES) {
@@ -608,13 +609,13 @@ bool leati_watch_describe(struct leat_pool *pool, const void *ptr, char *text, s
     const struct leati_note *note = NULL;
 
     *text = '\0';
-    pthread_mutex_lock(&leati_notes_lock);
+    leati_lock(&leati_notes_lock);
     /* The end of a pool takes its notes away under this lock, and its handle keeps its memory. */
     if (leati_handle_live(&leati_pool_handles, pool) && pool->guard)
         note = find_note(pool, block, (uintptr_t)ptr);
     if (note)
         say_note(note, (uintptr_t)ptr, text, bytes);
-    pthread_mutex_unlock(&leati_notes_lock);
+    leati_unlock(&leati_notes_lock);
     return note != NULL;
 }
 
@@ -649,10 +650,10 @@ leat_status leati_watch_end(struct leat_pool *pool)
     struct leati_watch *watch;
     leat_status status = LEAT_OK;
 
-    pthread_mutex_lock(&leati_notes_lock);
+    leati_lock(&leati_notes_lock);
     watch = pool->watch;
     pool->watch = NULL;
-    pthread_mutex_unlock(&leati_notes_lock);
+    leati_unlock(&leati_notes_lock);
     if (!watch)
         return LEAT_OK;
     if (watch->stream)

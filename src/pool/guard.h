@@ -13,6 +13,7 @@
 #ifndef LEATI_GUARD_H
 #define LEATI_GUARD_H
 
+#include "base/lock.h"
 #include "pool/pool.h"
 
 /* How much is written around blocks, and what: as many debuggers do, so that it is known when it is seen. */
@@ -63,7 +64,7 @@ struct leati_watch {
     unsigned next;                                   /* the place to overwrite */
 };
 
-extern pthread_mutex_t leati_notes_lock;
+extern struct leati_lock leati_notes_lock;
 
 /* Frees a note that no block has any more. */
 void leati_note_free(struct leati_driver *driver, struct leati_note *note);

@@ -9,6 +9,7 @@
 #include "pool/pool.h"
 
 #include "base/clock.h"
+#include "base/lock.h"
 #include "pool/track.h"
 
 #include <stdio.h>
@@ -659,14 +660,14 @@ static bool ask_user(struct leat_pool *pool, size_t bytes)
     if (!function)
         return false;
     leati_count(&pool->figures.callbacks, 1);
-    pthread_mutex_unlock(&pool->lock);
+    leati_unlock(&pool->lock);
     inside_of = &asking;
     /* The function's own failures have messages, which must not take the place of this request's. */
     leati_error_hear_begin(&hearing);
     made_room = function(argument, pool, bytes) != 0;
     leati_error_hear_end(&hearing);
     inside_of = asking.outer;
-    pthread_mutex_lock(&pool->lock);
+    leati_lock(&pool->lock);
     return made_room;
 }
 
@@ -708,10 +709,10 @@ leat_status leati_ladder_climb(struct leat_pool *pool, leat_stream *stream, size
         climb.bytes = leati_round_up(bytes, LEATI_PAGE_BYTES);
         climb.heap = LEATI_HEAP_LARGE;
     }
-    pthread_mutex_lock(&pool->lock);
+    leati_lock(&pool->lock);
     climb.owner = leati_owner_of(pool, stream);
     if (!climb.owner) {
-        pthread_mutex_unlock(&pool->lock);
+        leati_unlock(&pool->lock);
         return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for what the pool keeps for a stream");
     }
     /* What a stream that is another one for each thread frees is never its own. */
@@ -753,6 +754,6 @@ leat_status leati_ladder_climb(struct leat_pool *pool, leat_stream *stream, size
     } else {
         status = fail(&climb, status);
     }
-    pthread_mutex_unlock(&pool->lock);
+    leati_unlock(&pool->lock);
     return status;
 }

@@ -2,6 +2,7 @@
 #include "pool/pool.h"
 
 #include "base/clock.h"
+#include "base/lock.h"
 #include "base/options.h"
 #include "base/text.h"
 
@@ -14,7 +15,7 @@ struct leati_handles leati_pool_handles = LEATI_HANDLES(struct leat_pool);
 struct leati_handles leati_budget_handles = LEATI_HANDLES(struct leat_budget);
 
 /* All pools. */
-static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct leati_lock list_lock = LEATI_LOCK_INITIALIZER;
 static struct leat_pool *list;
 
 static const char *const own_names[] = {
@@ -93,10 +94,10 @@ void leati_pool_uncharge(struct leat_pool *pool, uint64_t bytes)
 }
 
 /* Trying and not waiting, because the other's holder may want ours; it is held for moments only. */
-static bool try_lock(pthread_mutex_t *lock)
+static bool try_lock(struct leati_lock *lock)
 {
     for (int tries = 0; tries < 1000; tries++) {
-        if (!pthread_mutex_trylock(lock))
+        if (leati_trylock(lock))
             return true;
         sched_yield();
     }
@@ -136,9 +137,9 @@ bool leati_pool_take_from_others(struct leat_pool *pool, uint64_t bytes)
         if (other == pool || !(share_memory(pool, other) || share_budget(pool, other)) || !try_lock(&other->lock))
             continue;
         taken += take_from(other, bytes - taken);
-        pthread_mutex_unlock(&other->lock);
+        leati_unlock(&other->lock);
     }
-    pthread_mutex_unlock(&list_lock);
+    leati_unlock(&list_lock);
     return taken > 0;
 }
 
@@ -155,7 +156,7 @@ static void look_at(struct leat_pool *other, struct leati_others *others)
     if (!try_lock(&other->lock))
         return;
     leati_full_look(other, other->host, &idle);
-    pthread_mutex_unlock(&other->lock);
+    leati_unlock(&other->lock);
     if (idle.pending_bytes > others->pending_bytes) {
         others->pending_bytes = idle.pending_bytes;
         others->pending_stream = idle.streams[0].serial;
@@ -171,7 +172,7 @@ void leati_pool_look_at_others(struct leat_pool *pool, struct leati_others *othe
     for (struct leat_pool *other = list; other; other = other->next)
         if (other != pool && (pool->refusal == LEATI_REFUSED_BUDGET ? share_budget : share_memory)(pool, other))
             look_at(other, others);
-    pthread_mutex_unlock(&list_lock);
+    leati_unlock(&list_lock);
 }
 
 /* ---- making ---- */
@@ -302,10 +303,10 @@ static void enlist(struct leat_pool *pool)
         atomic_fetch_add_explicit(&pool->budget->pools, 1, memory_order_relaxed);
     LEATI_TRACE(.op = LEATI_TRACE_POOL_CREATE, .pool = pool->serial, .kind = leat_kind_name(pool->kind),
                 .device = device->name, .name = pool->name);
-    pthread_mutex_lock(&list_lock);
+    leati_lock(&list_lock);
     pool->next = list;
     list = pool;
-    pthread_mutex_unlock(&list_lock);
+    leati_unlock(&list_lock);
     /* Release: who calls them finds this pool. */
     atomic_store_explicit(&device->pool_hooks, &hooks, memory_order_release);
     leati_handle_publish(pool);
@@ -351,7 +352,7 @@ static leat_status make(const char *what, leat_device *device, const leat_pool_o
     if (status == LEAT_OK && options->plan)
         status = read_plan(what, pool, options);
     if (status == LEAT_OK) {
-        pthread_mutex_init(&pool->lock, NULL);
+        leati_lock_init(&pool->lock);
         pool->host = leati_owner_of(pool, NULL);
         if (!pool->host)
             status = leati_fail(LEAT_ERROR_HOST_MEMORY, "%s: no memory for the pool", what);
@@ -364,7 +365,7 @@ static leat_status make(const char *what, leat_device *device, const leat_pool_o
             (void)leati_watch_end(pool);
             leati_see_end(pool);
             leati_owners_end(pool);
-            pthread_mutex_destroy(&pool->lock);
+            leati_lock_destroy(&pool->lock);
         }
     }
     if (status != LEAT_OK) {
@@ -386,9 +387,9 @@ leat_status leat_pool_create(leat_device *device, const leat_pool_options *given
     LEATI_TRY(leati_check_device("leat_pool_create", device));
     LEATI_TRY(leati_check_not_null("leat_pool_create", "pool", pool));
     LEATI_TRY(read_options("leat_pool_create", device, given, &options));
-    pthread_mutex_lock(&device->pools_lock);
+    leati_lock(&device->pools_lock);
     status = make("leat_pool_create", device, &options, false, pool);
-    pthread_mutex_unlock(&device->pools_lock);
+    leati_unlock(&device->pools_lock);
     return status;
 }
 
@@ -407,7 +408,7 @@ static leat_status get(const char *what, leat_device *device, leat_kind kind, bo
     LEATI_TRY(read_options(what, device, &wanted, &options));
     options.name = own ? own_names[kind] : default_names[kind];
     options.plan = kind == LEAT_KIND_DEVICE && !own ? leati_option(LEATI_OPTION_POOL_PLAN) : NULL;
-    pthread_mutex_lock(&device->pools_lock);
+    leati_lock(&device->pools_lock);
     found = atomic_load_explicit(place, memory_order_relaxed);
     if (!found) {
         status = make(what, device, &options, own, &found);
@@ -417,7 +418,7 @@ static leat_status get(const char *what, leat_device *device, leat_kind kind, bo
             atomic_store_explicit(place, found, memory_order_release);
         }
     }
-    pthread_mutex_unlock(&device->pools_lock);
+    leati_unlock(&device->pools_lock);
     if (status == LEAT_OK)
         *pool = found;
     return status;
@@ -459,14 +460,14 @@ static void delist(struct leat_pool *pool)
 {
     struct leat_pool **place = &list;
 
-    pthread_mutex_lock(&list_lock);
+    leati_lock(&list_lock);
     while (*place != pool)
         place = &(*place)->next;
     *place = pool->next;
-    pthread_mutex_unlock(&list_lock);
+    leati_unlock(&list_lock);
     /* Whoever found it in the list before has let go of it by now. */
-    pthread_mutex_lock(&pool->lock);
-    pthread_mutex_unlock(&pool->lock);
+    leati_lock(&pool->lock);
+    leati_unlock(&pool->lock);
 }
 
 /* Gives all of a pool back that is retired, and of which no work is left. */
@@ -478,9 +479,9 @@ static leat_status end(struct leat_pool *pool)
 
     LEATI_TRACE(.op = LEATI_TRACE_POOL_DESTROY, .pool = pool->serial);
     delist(pool);
-    pthread_mutex_lock(&pool->lock);
+    leati_lock(&pool->lock);
     leati_watch_drain(pool);
-    pthread_mutex_unlock(&pool->lock);
+    leati_unlock(&pool->lock);
     for (struct leati_span *span = pool->spans; span; span = span->next)
         for (block = span->first; block; block = block->after) {
             leati_users_drop(pool, block);
@@ -503,7 +504,7 @@ static leat_status end(struct leat_pool *pool)
         atomic_fetch_sub_explicit(&pool->budget->pools, 1, memory_order_relaxed);
     if (pool->number < LEATI_FAST_POOLS)
         pool->device->pool_numbers &= ~(1u << pool->number);
-    pthread_mutex_destroy(&pool->lock);
+    leati_lock_destroy(&pool->lock);
     leati_handle_free(&leati_pool_handles, pool);
     return first;
 }
@@ -523,7 +524,7 @@ leat_status leat_pool_destroy(leat_pool *pool)
         return leati_fail(LEAT_ERROR_NOT_PERMITTED,
                           "leat_pool_destroy: %s of %s is a default pool, which ends with its device", pool->name,
                           pool->device->name);
-    pthread_mutex_lock(&pool->lock);
+    leati_lock(&pool->lock);
     live = leati_see_describe(pool, holders, sizeof holders);
     status = LEAT_OK;
     if (!live) {
@@ -531,19 +532,19 @@ leat_status leat_pool_destroy(leat_pool *pool)
         leati_owners_drain(pool);
         status = leati_ladder_finish(pool);
     }
-    pthread_mutex_unlock(&pool->lock);
+    leati_unlock(&pool->lock);
     if (live)
         return leati_fail(LEAT_ERROR_BUSY, "leat_pool_destroy: %s: free them first", holders);
     if (!leati_handle_retire(&leati_pool_handles, pool))
         return leati_check_pool("leat_pool_destroy", pool);
     device = pool->device;
-    pthread_mutex_lock(&device->pools_lock);
+    leati_lock(&device->pools_lock);
     {
         leat_status ended = end(pool);
 
         status = status != LEAT_OK ? status : ended;
     }
-    pthread_mutex_unlock(&device->pools_lock);
+    leati_unlock(&device->pools_lock);
     return status == LEAT_OK ? status
                              : leati_fail_in(status, "leat_pool_destroy on %s: it is gone, but", device->name);
 }
@@ -552,10 +553,10 @@ static struct leat_pool *any_pool_of(const leat_device *device)
 {
     struct leat_pool *pool;
 
-    pthread_mutex_lock(&list_lock);
+    leati_lock(&list_lock);
     for (pool = list; pool && pool->device != device; pool = pool->next)
         ;
-    pthread_mutex_unlock(&list_lock);
+    leati_unlock(&list_lock);
     return pool;
 }
 
@@ -596,17 +597,17 @@ static leat_status hook_device_closes(struct leat_device *device)
 /* Pools of other devices may know the stream too, so all are asked. */
 static void hook_stream_ends(struct leat_stream *stream)
 {
-    pthread_mutex_lock(&list_lock);
+    leati_lock(&list_lock);
     for (struct leat_pool *pool = list; pool; pool = pool->next) {
-        pthread_mutex_lock(&pool->lock);
+        leati_lock(&pool->lock);
         for (struct leati_owner *owner = pool->owners; owner; owner = owner->next)
             if (owner->stream == stream) {
                 leati_owner_drain(owner);
                 owner->stream = NULL;
             }
-        pthread_mutex_unlock(&pool->lock);
+        leati_unlock(&pool->lock);
     }
-    pthread_mutex_unlock(&list_lock);
+    leati_unlock(&list_lock);
 }
 
 /* ---- the calls about reuse and limits ---- */
@@ -620,11 +621,11 @@ leat_status leat_pool_set_reuse(leat_pool *pool, uint32_t ways)
                           "leat_pool_set_reuse: ways is 0x%x, and there are only LEAT_POOL_REUSE_ORDERED, "
                           "LEAT_POOL_REUSE_FINISHED and LEAT_POOL_REUSE_WAITING (0x%x in all)",
                           ways, (unsigned)LEAT_POOL_REUSE_ALL);
-    pthread_mutex_lock(&pool->lock);
+    leati_lock(&pool->lock);
     pool->ways = ways;
     /* Relaxed: a call at the same time may still do as before. */
     atomic_store_explicit(&pool->planned_ways, ways, memory_order_relaxed);
-    pthread_mutex_unlock(&pool->lock);
+    leati_unlock(&pool->lock);
     return LEAT_OK;
 }
 
@@ -639,7 +640,7 @@ leat_status leat_pool_set_limits(leat_pool *pool, uint64_t limit_bytes, uint64_t
         return leati_fail(LEAT_ERROR_INVALID,
                           "leat_pool_set_limits: the soft limit of %llu bytes is above the limit of %llu",
                           (unsigned long long)soft_limit_bytes, (unsigned long long)limit_bytes);
-    pthread_mutex_lock(&pool->lock);
+    leati_lock(&pool->lock);
     reserved = atomic_load_explicit(&pool->figures.reserved_bytes, memory_order_relaxed);
     if (limit_bytes && reserved > limit_bytes) {
         leati_watch_drain(pool);
@@ -657,7 +658,7 @@ leat_status leat_pool_set_limits(leat_pool *pool, uint64_t limit_bytes, uint64_t
         atomic_store_explicit(&pool->limit_bytes, limit_bytes, memory_order_relaxed);
         atomic_store_explicit(&pool->soft_limit_bytes, soft_limit_bytes, memory_order_relaxed);
     }
-    pthread_mutex_unlock(&pool->lock);
+    leati_unlock(&pool->lock);
     return status;
 }
 
@@ -669,12 +670,12 @@ static leat_status trim(const char *what, leat_pool *pool, uint64_t keep_bytes, 
 
     LEATI_TRY(leati_check_permitted(what));
     LEATI_TRY(leati_check_pool(what, pool));
-    pthread_mutex_lock(&pool->lock);
+    leati_lock(&pool->lock);
     leati_watch_drain(pool);
     leati_owners_drain(pool);
     leati_ladder_progress(pool, NULL);
     status = leati_pages_trim(pool, keep_bytes, before_ns, &released, &pending);
-    pthread_mutex_unlock(&pool->lock);
+    leati_unlock(&pool->lock);
     if (status != LEAT_OK)
         return leati_fail_in(status, "%s of %s", what, pool->name);
     if (released_bytes)
@@ -701,10 +702,10 @@ leat_status leat_pool_trim_idle(leat_pool *pool, uint64_t idle_ms, uint64_t *rel
 leat_status leat_pool_on_full(leat_pool *pool, leat_pool_full_function function, void *argument)
 {
     LEATI_TRY(leati_check_pool("leat_pool_on_full", pool));
-    pthread_mutex_lock(&pool->lock);
+    leati_lock(&pool->lock);
     pool->on_full = function;
     pool->on_full_argument = argument;
-    pthread_mutex_unlock(&pool->lock);
+    leati_unlock(&pool->lock);
     return LEAT_OK;
 }
 
@@ -771,12 +772,12 @@ leat_status leat_pool_export(void *ptr, int *fd, size_t *bytes)
         return leati_fail(LEAT_ERROR_POINTER,
                           "leat_pool_export: %p is a block of %s, which was not made with exportable", ptr,
                           pool->name);
-    pthread_mutex_lock(&pool->lock);
+    leati_lock(&pool->lock);
     physical = leati_pages_physical(pool, leati_base(block));
     status = pool->device->driver->ops->vm_export(pool->device->driver, pool->device->native, physical->handle,
                                                   &exported);
     leati_count(&pool->figures.driver_calls, 1);
-    pthread_mutex_unlock(&pool->lock);
+    leati_unlock(&pool->lock);
     if (status != LEAT_OK)
         return leati_fail_in(status, "leat_pool_export of %p on %s", ptr, pool->device->name);
     *fd = exported;

@@ -8,6 +8,7 @@
 #include "pool/pinned.h"
 
 #include "base/available.h"
+#include "base/lock.h"
 #include "base/workers.h"
 
 #include <errno.h>
@@ -40,7 +41,7 @@ struct chunk {
 
 /* Guards the list of chunks and the nodes below, never across a driver call. A chunk that is being given back is
  * on no list, so its address may come back from the system or the driver at once. */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct leati_lock lock = LEATI_LOCK_INITIALIZER;
 static struct chunk *chunks;
 
 /* The NUMA nodes of devices that were asked for, as asking takes a driver longer than mapping a small chunk does.
@@ -57,23 +58,23 @@ static _Atomic uint64_t claimed_bytes;
 
 static void list_chunk(struct chunk *chunk)
 {
-    pthread_mutex_lock(&lock);
+    leati_lock(&lock);
     chunk->next = chunks;
     chunks = chunk;
-    pthread_mutex_unlock(&lock);
+    leati_unlock(&lock);
 }
 
 static struct chunk *unlist_chunk(const void *ptr, size_t bytes)
 {
     struct chunk **place, *found;
 
-    pthread_mutex_lock(&lock);
+    leati_lock(&lock);
     place = &chunks;
     while ((found = *place) && !(found->ptr == ptr && found->bytes == bytes))
         place = &found->next;
     if (found)
         *place = found->next;
-    pthread_mutex_unlock(&lock);
+    leati_unlock(&lock);
     return found;
 }
 
@@ -228,25 +229,25 @@ static int node_of(const struct leat_device *device)
     int node = -1;
     unsigned i;
 
-    pthread_mutex_lock(&lock);
+    leati_lock(&lock);
     for (i = 0; i < node_count; i++)
         if (nodes[i].driver == device->driver && nodes[i].ordinal == device->ordinal)
             break;
     if (i < node_count)
         node = nodes[i].node;
-    pthread_mutex_unlock(&lock);
+    leati_unlock(&lock);
     if (i < node_count)
         return node;
     if (LEATI_QUIETLY(device->driver->ops->device_info(device->driver, device->ordinal, &info)) != LEAT_OK)
         return -1;
     /* Two threads may both have asked; an entry too many does no harm. */
-    pthread_mutex_lock(&lock);
+    leati_lock(&lock);
     if (node_count < DEVICES_MAX) {
         nodes[node_count].driver = device->driver;
         nodes[node_count].ordinal = device->ordinal;
         nodes[node_count++].node = info.numa_node;
     }
-    pthread_mutex_unlock(&lock);
+    leati_unlock(&lock);
     return info.numa_node;
 }
 

@@ -15,6 +15,7 @@
  *
  * Physical memory comes into the arena when a block first needs it.
  */
+#include "base/lock.h"
 #include "pool/pool.h"
 
 #include "pool/track.h"
@@ -60,7 +61,7 @@ struct list {
 };
 
 struct leati_plan {
-    pthread_mutex_t
+    struct leati_lock
         lock; /* guards all that follows but what is set once; taken after the pool's lock and lanes' locks */
     uint64_t bytes; /* of the arena */
     uintptr_t base; /* 0: it has no addresses yet */
@@ -316,7 +317,7 @@ static void free_plan(struct leati_plan *plan)
     free(plan->places);
     free(plan->ends);
     free(plan->used);
-    pthread_mutex_destroy(&plan->lock);
+    leati_lock_destroy(&plan->lock);
     free(plan);
 }
 
@@ -357,7 +358,7 @@ leat_status leati_plan_read(const char *path, struct leati_plan **plan)
         fclose(file);
         return no_memory(path);
     }
-    pthread_mutex_init(&made->lock, NULL);
+    leati_lock_init(&made->lock);
     status = read_entries(&reader, made, &entries);
     fclose(file);
     if (status == LEAT_OK)
@@ -564,9 +565,9 @@ static bool make_ready(struct leat_pool *pool, struct leati_plan *plan, struct l
     bool ready;
 
     leati_error_quiet_begin();
-    pthread_mutex_lock(&pool->lock);
+    leati_lock(&pool->lock);
     ready = prepare(pool, plan, place, owner);
-    pthread_mutex_unlock(&pool->lock);
+    leati_unlock(&pool->lock);
     leati_error_quiet_end();
     return ready;
 }
@@ -590,31 +591,31 @@ static struct leati_planned *take_place(struct leat_pool *pool, struct leati_own
     struct list *list;
     bool is_taken;
 
-    pthread_mutex_lock(&plan->lock);
+    leati_lock(&plan->lock);
     list = list_of(plan, owner);
     if (list)
         place = next_place(plan, list, bytes);
     is_taken = place && occupy(pool, plan, list, place);
-    pthread_mutex_unlock(&plan->lock);
+    leati_unlock(&plan->lock);
     if (!place || is_taken)
         return place;
     /* Perhaps a block that waits for its users is there, and they are done by now. Relaxed: a guess is enough. */
     if (!atomic_load_explicit(&pool->figures.pending_bytes, memory_order_relaxed))
         return NULL;
-    pthread_mutex_lock(&pool->lock);
+    leati_lock(&pool->lock);
     leati_ladder_settle(pool);
-    pthread_mutex_lock(&plan->lock);
+    leati_lock(&plan->lock);
     is_taken = occupy(pool, plan, list, place);
-    pthread_mutex_unlock(&plan->lock);
-    pthread_mutex_unlock(&pool->lock);
+    leati_unlock(&plan->lock);
+    leati_unlock(&pool->lock);
     return is_taken ? place : NULL;
 }
 
 static void free_place(struct leati_plan *plan, struct leati_planned *place)
 {
-    pthread_mutex_lock(&plan->lock);
+    leati_lock(&plan->lock);
     clear_all(plan->used, place);
-    pthread_mutex_unlock(&plan->lock);
+    leati_unlock(&plan->lock);
 }
 
 struct leati_block *leati_plan_take(struct leat_pool *pool, struct leati_owner *owner, size_t bytes,
@@ -655,7 +656,7 @@ void leati_plan_give_back(struct leati_block *block, struct leati_owner *owner, 
     /* A block that another stream freed came the slow way, which has the pool's lock. */
     if (block->owner != place->owner)
         leati_set_owner(block, place->owner);
-    pthread_mutex_lock(&plan->lock);
+    leati_lock(&plan->lock);
     while (list->owner != place->owner)
         list++;
     if (owner == place->owner) {
@@ -671,7 +672,7 @@ void leati_plan_give_back(struct leati_block *block, struct leati_owner *owner, 
         place->next_late = plan->late;
         plan->late = place;
     }
-    pthread_mutex_unlock(&plan->lock);
+    leati_unlock(&plan->lock);
 }
 
 /* ---- giving memory back ---- */
@@ -713,7 +714,7 @@ leat_status leati_plan_trim(struct leat_pool *pool, uint64_t keep_bytes, uint64_
 
     if (!plan || !plan->base)
         return LEAT_OK;
-    pthread_mutex_lock(&plan->lock);
+    leati_lock(&plan->lock);
     settle_late(pool, plan, true);
     while (status == LEAT_OK && leati_pages_next(pool, plan->base, plan->bytes, &offset, &bytes) &&
            atomic_load_explicit(&pool->figures.reserved_bytes, memory_order_relaxed) > keep_bytes) {
@@ -727,7 +728,7 @@ leat_status leati_plan_trim(struct leat_pool *pool, uint64_t keep_bytes, uint64_
         }
         offset += bytes;
     }
-    pthread_mutex_unlock(&plan->lock);
+    leati_unlock(&plan->lock);
     return status;
 }
 
@@ -739,14 +740,14 @@ uint64_t leati_plan_pending_bytes(struct leat_pool *pool)
 
     if (!plan || !plan->base)
         return 0;
-    pthread_mutex_lock(&plan->lock);
+    leati_lock(&plan->lock);
     for (; leati_pages_next(pool, plan->base, plan->bytes, &offset, &bytes); offset += bytes) {
         struct leati_planned range = pieces_in(plan, offset, bytes);
 
         if (!has_any(plan->used, &range) && !is_past_all(pool, plan, offset, bytes))
             pending_bytes += bytes;
     }
-    pthread_mutex_unlock(&plan->lock);
+    leati_unlock(&plan->lock);
     return pending_bytes;
 }
 
@@ -757,7 +758,7 @@ leat_status leati_plan_finish(struct leat_pool *pool)
 
     if (!plan)
         return LEAT_OK;
-    pthread_mutex_lock(&plan->lock);
+    leati_lock(&plan->lock);
     for (unsigned i = 0; i < plan->list_count; i++)
         if (plan->lists[i].owner && plan->lists[i].freed_tick) {
             status = leati_order_host_wait(plan->lists[i].owner->order, plan->lists[i].freed_tick,
@@ -768,7 +769,7 @@ leat_status leati_plan_finish(struct leat_pool *pool)
         status = leati_order_host_wait(place->late, place->late_tick, &pool->figures.order);
         first = first != LEAT_OK ? first : status;
     }
-    pthread_mutex_unlock(&plan->lock);
+    leati_unlock(&plan->lock);
     return first;
 }
 

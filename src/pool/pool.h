@@ -25,6 +25,7 @@
 #ifndef LEATI_POOL_H
 #define LEATI_POOL_H
 
+#include "base/lock.h"
 #include "core/core.h"
 
 #include <leat/pool.h>
@@ -170,7 +171,7 @@ struct leat_pool {
     uint64_t serial; /* never used again */
     uint64_t made_ns;
 
-    pthread_mutex_t lock; /* guards all below but atomics */
+    struct leati_lock lock; /* guards all below but atomics */
     _Atomic uint64_t limit_bytes, soft_limit_bytes;
     leat_budget *budget;
     leat_pool_full_function on_full;

@@ -6,6 +6,7 @@
 #include "pool/pool.h"
 
 #include "base/clock.h"
+#include "base/lock.h"
 #include "base/options.h"
 #include "base/text.h"
 
@@ -17,7 +18,7 @@
 
 /* The latest events. */
 struct leati_ring {
-    pthread_mutex_t lock; /* guards all of it */
+    struct leati_lock lock; /* guards all of it */
     uint64_t written;
     uint32_t places;
     leat_pool_event events[];
@@ -27,7 +28,7 @@ struct leati_ring {
 
 enum { TAG_OTHER = LEATI_TAGS - 1 };
 
-static pthread_mutex_t tags_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct leati_lock tags_lock = LEATI_LOCK_INITIALIZER;
 static char tag_names[LEATI_TAGS][32] = {[TAG_OTHER] = "other"};
 static _Atomic uint32_t tag_count = 1; /* the first is "no tag" */
 static LEATI_QUICK_TLS uint16_t thread_tag;
@@ -52,7 +53,7 @@ leat_status leat_pool_tag(const char *tag)
         return LEAT_OK;
     }
     leati_text_copy(name, sizeof name, tag);
-    pthread_mutex_lock(&tags_lock);
+    leati_lock(&tags_lock);
     count = atomic_load_explicit(&tag_count, memory_order_relaxed);
     for (i = 1; i < count && strcmp(tag_names[i], name) != 0; i++)
         ;
@@ -61,7 +62,7 @@ leat_status leat_pool_tag(const char *tag)
         /* Release: who sees the count sees the name. */
         atomic_store_explicit(&tag_count, count + 1, memory_order_release);
     }
-    pthread_mutex_unlock(&tags_lock);
+    leati_unlock(&tags_lock);
     thread_tag = (uint16_t)(i < TAG_OTHER ? i : TAG_OTHER);
     return LEAT_OK;
 }
@@ -194,7 +195,7 @@ leat_status leat_pool_stream_share(leat_pool *pool, unsigned index, leat_pool_sh
 
     LEATI_TRY(leati_check_pool("leat_pool_stream_share", pool));
     LEATI_TRY(leati_check_not_null("leat_pool_stream_share", "share", share));
-    pthread_mutex_lock(&pool->lock);
+    leati_lock(&pool->lock);
     for (owner = pool->owners; owner && left; owner = owner->next)
         left--;
     if (owner) {
@@ -210,7 +211,7 @@ leat_status leat_pool_stream_share(leat_pool *pool, unsigned index, leat_pool_sh
         share->cached_bytes = positive(sums.cached_bytes) + owner->bins[LEATI_HEAP_SMALL].bytes +
                               owner->bins[LEATI_HEAP_LARGE].bytes;
     }
-    pthread_mutex_unlock(&pool->lock);
+    leati_unlock(&pool->lock);
     if (!owner)
         return leati_fail(LEAT_ERROR_NOT_FOUND, "leat_pool_stream_share: index %u is past the last stream", index);
     return LEAT_OK;
@@ -273,14 +274,14 @@ leat_status leati_see_start(struct leat_pool *pool, uint32_t history)
     if (!pool->ring)
         return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for a history of %u events", history);
     pool->ring->places = history;
-    pthread_mutex_init(&pool->ring->lock, NULL);
+    leati_lock_init(&pool->ring->lock);
     return LEAT_OK;
 }
 
 void leati_see_end(struct leat_pool *pool)
 {
     if (pool->ring)
-        pthread_mutex_destroy(&pool->ring->lock);
+        leati_lock_destroy(&pool->ring->lock);
     free(pool->ring);
 }
 
@@ -291,7 +292,7 @@ void leati_see_event(struct leat_pool *pool, leat_pool_action action, const void
 
     if (!ring)
         return;
-    pthread_mutex_lock(&ring->lock);
+    leati_lock(&ring->lock);
     ring->events[ring->written++ % ring->places] = (leat_pool_event){
         .time_ns = leati_clock_ns() - pool->made_ns,
         .ptr = (void *)(uintptr_t)ptr,
@@ -300,7 +301,7 @@ void leati_see_event(struct leat_pool *pool, leat_pool_action action, const void
         .action = action,
         .tag = tag,
     };
-    pthread_mutex_unlock(&ring->lock);
+    leati_unlock(&ring->lock);
 }
 
 leat_status leat_pool_history(leat_pool *pool, leat_pool_event *events, size_t *count)
@@ -316,12 +317,12 @@ leat_status leat_pool_history(leat_pool *pool, leat_pool_event *events, size_t *
         return leati_fail(LEAT_ERROR_UNSUPPORTED,
                           "leat_pool_history: %s remembers no events; set LEAT_POOL_HISTORY or options.history",
                           pool->name);
-    pthread_mutex_lock(&ring->lock);
+    leati_lock(&ring->lock);
     given = ring->written < ring->places ? (size_t)ring->written : ring->places;
     given = *count < given ? *count : given;
     for (size_t i = 0; i < given; i++)
         events[i] = ring->events[(ring->written - given + i) % ring->places];
-    pthread_mutex_unlock(&ring->lock);
+    leati_unlock(&ring->lock);
     *count = given;
     return LEAT_OK;
 }
@@ -621,7 +622,7 @@ leat_status leat_pool_snapshot(leat_pool *pool, void (*write)(void *argument, co
             return leati_fail(LEAT_ERROR_HOST_MEMORY,
                               "leat_pool_snapshot: no memory for the list of planned blocks");
     }
-    pthread_mutex_lock(&pool->lock);
+    leati_lock(&pool->lock);
     say(&writer, "{\"format\":\"leat-pool-1\",\"pool\":");
     say_string(&writer, pool->name);
     say(&writer, ",\"device\":\"%s\",\"kind\":\"%s\",\"page_bytes\":%zu,\"time_ns\":%" PRIu64 ",\n",
@@ -633,7 +634,7 @@ leat_status leat_pool_snapshot(leat_pool *pool, void (*write)(void *argument, co
     if (planned && leati_plan_range(pool, &base, &bytes))
         say_planned(&writer, pool, base, bytes, planned);
     say(&writer, "]}\n");
-    pthread_mutex_unlock(&pool->lock);
+    leati_unlock(&pool->lock);
     free(planned);
     return LEAT_OK;
 }

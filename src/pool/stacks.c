@@ -4,6 +4,7 @@
  */
 #include "pool/guard.h"
 
+#include "base/lock.h"
 #include "base/text.h"
 
 #include <dlfcn.h>
@@ -118,13 +119,13 @@ void leati_watch_snapshot(const struct leati_block *block,
 {
     const struct leati_note *note;
 
-    pthread_mutex_lock(&leati_notes_lock);
+    leati_lock(&leati_notes_lock);
     note = block->note;
     if (note)
         say_stack("stack", &note->at[LEATI_ALLOCATION].stack, write, argument);
     if (note && note->is_freed)
         say_stack("freed_stack", &note->freed, write, argument);
-    pthread_mutex_unlock(&leati_notes_lock);
+    leati_unlock(&leati_notes_lock);
 }
 
 /* ---- who holds what ---- */
@@ -205,14 +206,14 @@ void leati_watch_holders(struct leat_pool *pool, struct leati_text *text)
 
     if (!pool->stacks)
         return;
-    pthread_mutex_lock(&leati_notes_lock);
+    leati_lock(&leati_notes_lock);
     holders = find_holders(pool, &count);
     if (count && holders[0].stack) {
         leati_stack_say(holders[0].stack, words, sizeof words);
         leati_text_add(text, "; most, %llu bytes in %llu blocks, was allocated at %s",
                        (unsigned long long)holders[0].bytes, (unsigned long long)holders[0].blocks, words);
     }
-    pthread_mutex_unlock(&leati_notes_lock);
+    leati_unlock(&leati_notes_lock);
     free(holders);
 }
 
@@ -221,7 +222,7 @@ void leati_watch_leaks(struct leat_pool *pool)
     struct holder *holders;
     size_t count;
 
-    pthread_mutex_lock(&leati_notes_lock);
+    leati_lock(&leati_notes_lock);
     holders = find_holders(pool, &count);
     for (size_t i = 0; i < count && i < LEAK_LINES; i++) {
         const char *tag = leati_see_tag_name(holders[i].tag);
@@ -235,6 +236,6 @@ void leati_watch_leaks(struct leat_pool *pool)
     }
     if (count > LEAK_LINES)
         fprintf(stderr, "leat: leak: and %zu more places\n", count - LEAK_LINES);
-    pthread_mutex_unlock(&leati_notes_lock);
+    leati_unlock(&leati_notes_lock);
     free(holders);
 }

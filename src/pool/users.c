@@ -1,4 +1,5 @@
 /* users.c - blocks that wait, once freed, for other streams than the one they were freed on. */
+#include "base/lock.h"
 #include "pool/pool.h"
 
 #include <stdlib.h>
@@ -91,9 +92,9 @@ static leat_status capture(struct leat_pool *pool, leat_event *event, void **own
 
     LEATI_TRY(find_helper(pool, &helper));
     LEATI_TRY(ops->event_create(driver, pool->device->native, &made));
-    pthread_mutex_lock(&event->lock);
+    leati_lock(&event->lock);
     status = ops->stream_wait(driver, helper, event->native);
-    pthread_mutex_unlock(&event->lock);
+    leati_unlock(&event->lock);
     if (status == LEAT_OK)
         status = ops->event_record(driver, made, helper);
     if (status != LEAT_OK) {
@@ -115,13 +116,13 @@ leat_status leati_users_add_event(struct leat_pool *pool, struct leati_block *bl
 
     LEATI_TRY(capture(pool, event, &own));
     /* Where the event's place in its stream is known, what is known of that stream says as much. */
-    pthread_mutex_lock(&event->lock);
+    leati_lock(&event->lock);
     point = event->point;
     if (point.serial) {
         order = event->order;
         leati_order_hold(order);
     }
-    pthread_mutex_unlock(&event->lock);
+    leati_unlock(&event->lock);
     status = add(block, order, point.tick, own);
     leati_order_let_go(order);
     if (status != LEAT_OK)

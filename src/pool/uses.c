@@ -6,6 +6,7 @@
  * stream once the use is done. Where leat cannot know (a stream that the user's own calls may have ordered, or
  * that waited for more streams than are remembered), it keeps quiet: what is refused here is wrong.
  */
+#include "base/lock.h"
 #include "pool/guard.h"
 
 static const char *const what_was_done[LEATI_ACCESSES] = {
@@ -62,19 +63,19 @@ static leat_status check_access(struct leat_pool *pool, struct leati_block *bloc
     uint64_t tick = 0;
     bool unordered;
 
-    pthread_mutex_lock(&leati_notes_lock);
+    leati_lock(&leati_notes_lock);
     access = find_access(block, kind, from, to);
     if (access) {
         order = access->order;
         tick = access->tick;
         leati_order_hold(order);
     }
-    pthread_mutex_unlock(&leati_notes_lock);
+    leati_unlock(&leati_notes_lock);
     if (!order)
         return LEAT_OK;
     unordered = is_unordered(stream, order, tick);
     if (unordered) {
-        pthread_mutex_lock(&leati_notes_lock);
+        leati_lock(&leati_notes_lock);
         access = find_access(block, kind, from, to);
         /* Only if it is still the same. */
         if (access && access->order == order && access->tick == tick &&
@@ -85,7 +86,7 @@ static leat_status check_access(struct leat_pool *pool, struct leati_block *bloc
                 leati_stack_say(&block->note->at[LEATI_ALLOCATION].stack, allocated, sizeof allocated);
             status = refuse(pool, kind, access, ptr, allocated);
         }
-        pthread_mutex_unlock(&leati_notes_lock);
+        leati_unlock(&leati_notes_lock);
     }
     leati_order_let_go(order);
     return status;
@@ -120,7 +121,7 @@ void leati_guard_was_used(struct leati_block *block, leat_stream *stream, const 
         access.order = stream->order;
         leati_stack_take(&access.stack);
     }
-    pthread_mutex_lock(&leati_notes_lock);
+    leati_lock(&leati_notes_lock);
     if (block->note) {
         struct leati_access *place = &block->note->at[write ? LEATI_WRITE : LEATI_READ];
 
@@ -129,7 +130,7 @@ void leati_guard_was_used(struct leati_block *block, leat_stream *stream, const 
         access.event = NULL;
         access.order = NULL;
     }
-    pthread_mutex_unlock(&leati_notes_lock);
+    leati_unlock(&leati_notes_lock);
     leati_access_end(pool->device->driver, &old);
     leati_access_end(pool->device->driver, &access);
     leati_error_quiet_end();

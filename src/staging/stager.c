@@ -4,6 +4,7 @@
 #include "base/addresses.h"
 #include "base/catch.h"
 #include "base/clock.h"
+#include "base/lock.h"
 #include "base/options.h"
 #include "base/quick.h"
 #include "base/thread.h"
@@ -43,7 +44,7 @@
 
 /* Guards the lists of issued jobs and whatever job.h and staging.h say. Held for a few loads and stores, and for
  * the hooks that say so. */
-static pthread_mutex_t jobs_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct leati_lock jobs_lock = LEATI_LOCK_INITIALIZER;
 
 /* ---- a stager ---- */
 
@@ -176,10 +177,10 @@ void leati_stager_lose(struct leati_stager *stager, void *block)
     if (!lost)
         return; /* it stays for ever, which harms nobody */
     lost->block = block;
-    pthread_mutex_lock(&jobs_lock);
+    leati_lock(&jobs_lock);
     lost->next = stager->lost;
     stager->lost = lost;
-    pthread_mutex_unlock(&jobs_lock);
+    leati_unlock(&jobs_lock);
 }
 
 enum leati_store_policy leati_stager_policy(const struct leati_stager *stager, enum leati_direction direction,
@@ -198,11 +199,11 @@ enum leati_store_policy leati_stager_policy(const struct leati_stager *stager, e
 
 void leati_stager_keep(struct leati_stager *stager, struct leati_job *job)
 {
-    pthread_mutex_lock(&jobs_lock);
+    leati_lock(&jobs_lock);
     job->stager = stager;
     job->next_issued = stager->issued;
     stager->issued = job;
-    pthread_mutex_unlock(&jobs_lock);
+    leati_unlock(&jobs_lock);
 }
 
 void leati_job_release(struct leati_job *job)
@@ -278,7 +279,7 @@ void leati_stager_end(struct leati_stager *stager)
 {
     struct leati_job *job;
 
-    pthread_mutex_lock(&jobs_lock);
+    leati_lock(&jobs_lock);
     while ((job = stager->issued)) {
         leati_workers_remove(stager->workers, &job->task);
         stager->issued = job->next_issued;
@@ -289,7 +290,7 @@ void leati_stager_end(struct leati_stager *stager)
         finish(job);
     }
     assert(!stager->held_bytes);
-    pthread_mutex_unlock(&jobs_lock);
+    leati_unlock(&jobs_lock);
     if (stager->workers)
         leati_workers_put(stager->workers, LEATI_WORK_COPIES);
     stager->workers = NULL;
@@ -316,7 +317,7 @@ static void *take_ring(struct leati_stager *stager, enum leati_store_policy poli
     for (unsigned looks = 1;; looks++) {
         uint64_t left, most;
 
-        pthread_mutex_lock(&jobs_lock);
+        leati_lock(&jobs_lock);
         reap(stager);
         left = stager->limit_bytes > stager->held_bytes ? stager->limit_bytes - stager->held_bytes : 0;
         /* A share of what is left, so that many streams that are held up can each have one. */
@@ -324,10 +325,10 @@ static void *take_ring(struct leati_stager *stager, enum leati_store_policy poli
         *got = wanted < most ? wanted : (size_t)(most / FLAGS_BYTES * FLAGS_BYTES);
         if (*got + FLAGS_BYTES <= left || !stager->held_bytes) {
             stager->held_bytes += *got + FLAGS_BYTES;
-            pthread_mutex_unlock(&jobs_lock);
+            leati_unlock(&jobs_lock);
             break;
         }
-        pthread_mutex_unlock(&jobs_lock);
+        leati_unlock(&jobs_lock);
         /* Copies of a device that is lost never end. */
         if (!may_wait || (looks % 256 == 0 && hooks->health(stager->context) != LEAT_OK))
             return NULL;
@@ -336,9 +337,9 @@ static void *take_ring(struct leati_stager *stager, enum leati_store_policy poli
     block = hooks->take(stager->context, policy, *got + FLAGS_BYTES);
     if (block)
         return block;
-    pthread_mutex_lock(&jobs_lock);
+    leati_lock(&jobs_lock);
     stager->held_bytes -= *got + FLAGS_BYTES;
-    pthread_mutex_unlock(&jobs_lock);
+    leati_unlock(&jobs_lock);
     return NULL;
 }
 
@@ -378,9 +379,9 @@ static bool cut_job(struct leati_job *job, const struct leati_stager *stager,
 static void drop_ring(struct leati_job *job, struct leati_stager *stager)
 {
     leati_stager_give_back(stager, job->flags);
-    pthread_mutex_lock(&jobs_lock);
+    leati_lock(&jobs_lock);
     stager->held_bytes -= job->held_bytes;
-    pthread_mutex_unlock(&jobs_lock);
+    leati_unlock(&jobs_lock);
 }
 
 /* Takes a ring for a job, or the one that the request has. Returns false if there is no memory. */
@@ -546,9 +547,9 @@ static void abandon(struct leati_stager *stager, struct leati_job *job, void *st
     atomic_store_explicit(&job->flags->staged_chunks, job->count, memory_order_release);
     if (stager->hooks->stream_synchronize(stager->context, stream) == LEAT_OK)
         atomic_store_explicit(&job->flags->completed_chunks, job->end, memory_order_release);
-    pthread_mutex_lock(&jobs_lock);
+    leati_lock(&jobs_lock);
     reap(stager);
-    pthread_mutex_unlock(&jobs_lock);
+    leati_unlock(&jobs_lock);
     leati_error_restore(LEAT_ERROR_DRIVER, &why);
 }
 
@@ -779,7 +780,7 @@ size_t leati_stager_copy_now(struct leati_stager *stager, const struct leati_lis
 
 void leati_job_look(struct leati_job *job, struct leati_job_state *state)
 {
-    pthread_mutex_lock(&jobs_lock);
+    leati_lock(&jobs_lock);
     /* The last point first, since the others are reached before it and the copy goes on meanwhile. */
     state->done = job->over || is_done(job);
     state->staged = state->done || leati_job_staged(job);
@@ -788,7 +789,7 @@ void leati_job_look(struct leati_job *job, struct leati_job_state *state)
     state->status = LEAT_OK;
     if (atomic_load_explicit(&job->stopped_at, memory_order_relaxed) < job->bytes)
         state->status = (leat_status)atomic_load_explicit(&job->stopped, memory_order_relaxed);
-    pthread_mutex_unlock(&jobs_lock);
+    leati_unlock(&jobs_lock);
 }
 
 /* ---- help ---- */
@@ -803,10 +804,10 @@ bool leati_job_help(struct leati_job *job)
     struct leati_workers *workers = NULL;
 
     /* The workers are there until the job is over, which waits for those who entered. */
-    pthread_mutex_lock(&jobs_lock);
+    leati_lock(&jobs_lock);
     if (!job->over && leati_workers_enter(job->stager->workers, &job->task))
         workers = job->stager->workers;
-    pthread_mutex_unlock(&jobs_lock);
+    leati_unlock(&jobs_lock);
     return workers && leati_workers_work(workers, &job->task);
 }
 

@@ -14,11 +14,11 @@
 
 #include "base/catch.h"
 #include "base/error.h"
+#include "base/lock.h"
 #include "base/quick.h"
 #include "base/ranges.h"
 #include "driver/driver.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 
 #define CPU_PAGE_BYTES ((size_t)4096)
@@ -43,7 +43,7 @@ struct cpu_block {
 /* One reserved range of addresses and what lives in it. Small blocks are below the middle; large ones and those of
  * virtual memory, on huge page boundaries, are above. */
 struct cpu_space {
-    pthread_mutex_t lock; /* guards all of it */
+    struct leati_lock lock; /* guards all of it */
     uintptr_t base;       /* 0: not reserved */
     size_t bytes;
     uintptr_t middle;
@@ -57,10 +57,10 @@ struct cpu_device {
     struct cpu_space space;
     uint64_t memory_bytes;
     atomic_uint_least64_t used_bytes;
-    pthread_mutex_t streams_lock; /* guards the list, and who holds a stream in it */
+    struct leati_lock streams_lock; /* guards the list, and who holds a stream in it */
     struct cpu_stream *streams;
     int virtual_fd;                      /* physical pages of virtual memory, -1 before the first */
-    pthread_mutex_t virtual_lock;        /* guards virtual_fd and the next three */
+    struct leati_lock virtual_lock;        /* guards virtual_fd and the next three */
     struct leati_ranges virtual_handles; /* by offset in virtual_fd; value: struct cpu_handle */
     uintptr_t virtual_cursor;
     struct leati_ranges virtual_maps; /* by address; value: struct cpu_handle */

@@ -3,6 +3,7 @@
 
 #include "base/addresses.h"
 #include "base/available.h"
+#include "base/lock.h"
 #include "base/options.h"
 
 #include <stdio.h>
@@ -74,9 +75,9 @@ static leat_status load(struct leati_driver *driver)
         devices[i].ordinal = i;
         devices[i].memory_bytes = memory_bytes;
         devices[i].virtual_fd = -1;
-        pthread_mutex_init(&devices[i].space.lock, NULL);
-        pthread_mutex_init(&devices[i].streams_lock, NULL);
-        pthread_mutex_init(&devices[i].virtual_lock, NULL);
+        leati_lock_init(&devices[i].space.lock);
+        leati_lock_init(&devices[i].streams_lock);
+        leati_lock_init(&devices[i].virtual_lock);
     }
     driver->device_count = (int)count;
     if (uname(&system) == 0)
@@ -137,9 +138,9 @@ static leat_status device_open(struct leati_driver *driver, int ordinal, void *n
     /* Pools want several times the memory in addresses, so that blocks and pages can move. */
     if (leati_addresses_left() != UINT64_MAX && device->memory_bytes < CPU_SPACE_BYTES / 8)
         wanted_bytes = (size_t)device->memory_bytes * 4;
-    pthread_mutex_lock(&device->space.lock);
+    leati_lock(&device->space.lock);
     status = cpu_space_reserve(&device->space, wanted_bytes, 2);
-    pthread_mutex_unlock(&device->space.lock);
+    leati_unlock(&device->space.lock);
     if (status != LEAT_OK) {
         cpu_host_space_close();
         return status;
@@ -155,9 +156,9 @@ static leat_status device_close(struct leati_driver *driver, void *handle)
 
     (void)driver;
     cpu_streams_join(device);
-    pthread_mutex_lock(&device->space.lock);
+    leati_lock(&device->space.lock);
     cpu_space_release(&device->space);
-    pthread_mutex_unlock(&device->space.lock);
+    leati_unlock(&device->space.lock);
     leati_ranges_clear(&device->virtual_maps);
     leati_ranges_clear(&device->virtual_handles);
     if (device->virtual_fd >= 0)

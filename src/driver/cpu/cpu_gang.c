@@ -4,6 +4,7 @@
  * A worker thread may start a part only after it has finished another one. Here every part has a thread,
  * which is reserved when the work is submitted to its stream.
  */
+#include "base/lock.h"
 #include "driver/cpu/cpu.h"
 
 #include <string.h>
@@ -20,7 +21,7 @@ struct gang {
 
 /* Guards all of the following and the counts of each gang. Invariant: started >= reserved >= parts submitted or
  * running, so a submitted part always finds an idle thread. */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct leati_lock lock = LEATI_LOCK_INITIALIZER;
 static pthread_cond_t part_there = PTHREAD_COND_INITIALIZER;
 static pthread_cond_t part_done = PTHREAD_COND_INITIALIZER;
 static struct gang *gangs;
@@ -31,13 +32,13 @@ static void *gang_thread(void *unused)
 {
     (void)unused;
     cpu_strict_allow();
-    pthread_mutex_lock(&lock);
+    leati_lock(&lock);
     for (;;) {
         struct gang *gang;
         unsigned part;
 
         while (!gangs && !stopping)
-            pthread_cond_wait(&part_there, &lock);
+            leati_cond_wait(&part_there, &lock);
         gang = gangs;
         if (!gang)
             break;
@@ -45,17 +46,17 @@ static void *gang_thread(void *unused)
         gang->running++;
         if (gang->next == gang->count)
             gangs = gang->next_gang;
-        pthread_mutex_unlock(&lock);
+        leati_unlock(&lock);
         cpu_managed_take_side(gang->side);
         gang->part(gang->context, part);
         cpu_managed_take_side(CPU_HOST_SIDE);
-        pthread_mutex_lock(&lock);
+        leati_lock(&lock);
         gang->running--;
         pthread_cond_broadcast(&part_done);
     }
     ended++;
     pthread_cond_broadcast(&part_done);
-    pthread_mutex_unlock(&lock);
+    leati_unlock(&lock);
     return NULL;
 }
 
@@ -82,7 +83,7 @@ leat_status cpu_gang_reserve(unsigned count)
 
     if (count < 2)
         return LEAT_OK;
-    pthread_mutex_lock(&lock);
+    leati_lock(&lock);
     while (started < reserved + count - 1 && !(failed = start_thread()))
         started++;
     if (failed)
@@ -90,7 +91,7 @@ leat_status cpu_gang_reserve(unsigned count)
     else
         reserved += count - 1;
     there = started;
-    pthread_mutex_unlock(&lock);
+    leati_unlock(&lock);
     return failed ? leati_fail(LEAT_ERROR_SYSTEM,
                                "pthread_create: %s: %u blocks that run together take a thread each; %u more "
                                "than the %u that there are could not be started; launch fewer blocks",
@@ -104,31 +105,31 @@ void cpu_gang_run(void (*part)(void *context, unsigned i), void *context, unsign
     struct gang **end;
 
     if (count > 1) {
-        pthread_mutex_lock(&lock);
+        leati_lock(&lock);
         for (end = &gangs; *end; end = &(*end)->next_gang)
             ;
         *end = &gang;
         pthread_cond_broadcast(&part_there);
-        pthread_mutex_unlock(&lock);
+        leati_unlock(&lock);
     }
     part(context, 0);
     if (count > 1) {
-        pthread_mutex_lock(&lock);
+        leati_lock(&lock);
         while (gang.next < gang.count || gang.running)
-            pthread_cond_wait(&part_done, &lock);
+            leati_cond_wait(&part_done, &lock);
         reserved -= count - 1;
-        pthread_mutex_unlock(&lock);
+        leati_unlock(&lock);
     }
 }
 
 void cpu_gang_stop(void)
 {
-    pthread_mutex_lock(&lock);
+    leati_lock(&lock);
     stopping = true;
     pthread_cond_broadcast(&part_there);
     while (ended < started)
-        pthread_cond_wait(&part_done, &lock);
+        leati_cond_wait(&part_done, &lock);
     stopping = false;
     started = ended = 0;
-    pthread_mutex_unlock(&lock);
+    leati_unlock(&lock);
 }

@@ -2,6 +2,7 @@
 #include "driver/cpu/cpu.h"
 
 #include "base/addresses.h"
+#include "base/lock.h"
 #include "driver/cpu/cpu_image.h"
 #include "kernels/builtin.h"
 
@@ -247,7 +248,7 @@ leat_status cpu_kernel_parameter(struct leati_driver *driver, void *device, void
 
 /* State of the grid barrier of a cooperative launch. */
 struct together {
-    pthread_mutex_t lock; /* guards what follows */
+    struct leati_lock lock; /* guards what follows */
     pthread_cond_t next_round;
     uint64_t waiting, ended, rounds;
 };
@@ -259,7 +260,7 @@ struct launch_work {
     leat_cpu_block launch; /* sizes of grid and block; index and memory are set for each block */
     uint64_t blocks, blocks_per_part;
     struct together together;
-    pthread_mutex_t shared_lock; /* guards the next two */
+    struct leati_lock shared_lock; /* guards the next two */
     void *
         *shared; /* free buffers of dynamic shared memory, one for each block that runs concurrently; NULL: none */
     unsigned shared_count;
@@ -272,9 +273,9 @@ static void *take_shared(struct launch_work *work)
 
     if (!work->shared)
         return NULL;
-    pthread_mutex_lock(&work->shared_lock);
+    leati_lock(&work->shared_lock);
     taken = work->shared[--work->shared_count];
-    pthread_mutex_unlock(&work->shared_lock);
+    leati_unlock(&work->shared_lock);
     return taken;
 }
 
@@ -282,9 +283,9 @@ static void give_shared_back(struct launch_work *work, void *shared)
 {
     if (!shared)
         return;
-    pthread_mutex_lock(&work->shared_lock);
+    leati_lock(&work->shared_lock);
     work->shared[work->shared_count++] = shared;
-    pthread_mutex_unlock(&work->shared_lock);
+    leati_unlock(&work->shared_lock);
 }
 
 static void run_block(const struct launch_work *work, leat_cpu_block *block, uint64_t i)
@@ -328,13 +329,13 @@ static void wait_for_grid(const leat_cpu_block *block)
     struct together *together = &work->together;
     uint64_t round;
 
-    pthread_mutex_lock(&together->lock);
+    leati_lock(&together->lock);
     round = together->rounds;
     together->waiting++;
     next_round(work);
     while (together->rounds == round)
-        pthread_cond_wait(&together->next_round, &together->lock);
-    pthread_mutex_unlock(&together->lock);
+        leati_cond_wait(&together->next_round, &together->lock);
+    leati_unlock(&together->lock);
 }
 
 static void run_together(void *context, unsigned i)
@@ -347,10 +348,10 @@ static void run_together(void *context, unsigned i)
     block.launch = work;
     run_block(work, &block, i);
     give_shared_back(work, block.shared);
-    pthread_mutex_lock(&work->together.lock);
+    leati_lock(&work->together.lock);
     work->together.ended++;
     next_round(work);
-    pthread_mutex_unlock(&work->together.lock);
+    leati_unlock(&work->together.lock);
 }
 
 /* Distributes the blocks to the workers. */
@@ -384,8 +385,8 @@ static void run_launch(struct cpu_work *queued)
         spread(work);
     cpu_managed_leave(earlier);
     free_shared(work);
-    pthread_mutex_destroy(&work->shared_lock);
-    pthread_mutex_destroy(&work->together.lock);
+    leati_lock_destroy(&work->shared_lock);
+    leati_lock_destroy(&work->together.lock);
     pthread_cond_destroy(&work->together.next_round);
 }
 
@@ -481,8 +482,8 @@ leat_status cpu_launch(struct leati_driver *driver, void *stream, void *handle, 
         free(work);
         return status;
     }
-    pthread_mutex_init(&work->shared_lock, NULL);
-    pthread_mutex_init(&work->together.lock, NULL);
+    leati_lock_init(&work->shared_lock);
+    leati_lock_init(&work->together.lock);
     pthread_cond_init(&work->together.next_round, NULL);
     cpu_stream_push(stream, &work->work);
     return LEAT_OK;

@@ -16,6 +16,7 @@
 #include "base/catch.h"
 #include "base/clock.h"
 #include "base/given.h"
+#include "base/lock.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -51,7 +52,7 @@ struct memory {
 };
 
 /* Guards all of the following. Taken by the handler of faults too: who holds it touches no managed memory. */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct leati_lock lock = LEATI_LOCK_INITIALIZER;
 static struct leati_ranges memories;
 static leat_managed_move *moves;    /* a ring; NULL before the first record */
 static uint64_t moves_phase[MOVES]; /* in which each was written */
@@ -247,7 +248,7 @@ static void close_pages(struct memory *memory, uintptr_t start, size_t bytes)
 /* Closes what other sides than this one have opened. */
 static void close_others(int side)
 {
-    pthread_mutex_lock(&lock);
+    leati_lock(&lock);
     phase++;
     for (size_t i = 0; i < memories.count && is_recording(); i++) {
         struct memory *memory = memories.entries[i].value;
@@ -257,7 +258,7 @@ static void close_others(int side)
         close_pages(memory, memory->base, bytes_of(memory));
         memory->opened_by = 0;
     }
-    pthread_mutex_unlock(&lock);
+    leati_unlock(&lock);
 }
 
 /* A range of an allocation, widened to whole pages. */
@@ -301,7 +302,7 @@ static bool repair(const siginfo_t *info, const void *context)
 #else
     (void)context;
 #endif
-    pthread_mutex_lock(&lock);
+    leati_lock(&lock);
     if (find_span(info->si_addr, 1, &span) && span.memory->pages) {
         uintptr_t address = page_address(span.memory, span.first);
 
@@ -311,7 +312,7 @@ static bool repair(const siginfo_t *info, const void *context)
         span.memory->opened_by |= bit_of(current_side);
         repaired = set_rights(span.memory, address, CPU_PAGE_BYTES, rights);
     }
-    pthread_mutex_unlock(&lock);
+    leati_unlock(&lock);
     errno = before;
     return repaired;
 }
@@ -367,7 +368,7 @@ void cpu_managed_touch(const void *ptr, size_t bytes, bool write)
 
     if (!is_recording())
         return;
-    pthread_mutex_lock(&lock);
+    leati_lock(&lock);
     if (find_span(ptr, bytes, &span) && is_recording()) {
         size_t begin = span.first;
         int rights = PROT_NONE;
@@ -385,7 +386,7 @@ void cpu_managed_touch(const void *ptr, size_t bytes, bool write)
         }
         span.memory->opened_by |= bit_of(current_side);
     }
-    pthread_mutex_unlock(&lock);
+    leati_unlock(&lock);
 }
 
 /* ---- allocations ---- */
@@ -408,14 +409,14 @@ leat_status cpu_managed_add(void *ptr, size_t bytes)
         return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the CPU device's records");
     memory->base = (uintptr_t)ptr;
     memory->pages_count = bytes / CPU_PAGE_BYTES;
-    pthread_mutex_lock(&lock);
+    leati_lock(&lock);
     if (is_recording())
         status = need_pages(memory);
     if (status == LEAT_OK && !leati_ranges_insert(&memories, memory->base, bytes, memory))
         status = leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the CPU device's records");
     if (status == LEAT_OK)
         close_pages(memory, memory->base, bytes);
-    pthread_mutex_unlock(&lock);
+    leati_unlock(&lock);
     if (status != LEAT_OK) {
         free(memory->pages);
         free(memory);
@@ -428,7 +429,7 @@ void cpu_managed_remove(const void *ptr)
     const struct leati_range *range;
     struct memory *memory = NULL;
 
-    pthread_mutex_lock(&lock);
+    leati_lock(&lock);
     range = leati_ranges_find(&memories, (uintptr_t)ptr);
     if (range) {
         memory = range->value;
@@ -436,7 +437,7 @@ void cpu_managed_remove(const void *ptr)
         if (!memories.count)
             leati_ranges_clear(&memories);
     }
-    pthread_mutex_unlock(&lock);
+    leati_unlock(&lock);
     if (memory)
         free(memory->pages);
     free(memory);
@@ -476,7 +477,7 @@ static void run_prefetch(struct cpu_work *queued)
     struct prefetch_work *work = (struct prefetch_work *)(void *)queued;
     struct span span;
 
-    pthread_mutex_lock(&lock);
+    leati_lock(&lock);
     phase++;
     /* Memory that was freed meanwhile, or a record that has ended, leaves nothing to do. */
     if (is_recording() && find_span(work->ptr, work->bytes, &span)) {
@@ -484,7 +485,7 @@ static void run_prefetch(struct cpu_work *queued)
             prefetch(&span.memory->pages[i], page_address(span.memory, i), work->to);
         close_pages(span.memory, page_address(span.memory, span.first), (span.end - span.first) * CPU_PAGE_BYTES);
     }
-    pthread_mutex_unlock(&lock);
+    leati_unlock(&lock);
 }
 
 leat_status cpu_managed_prefetch(struct leati_driver *driver, void *stream, void *ptr, size_t bytes, void *to)
@@ -497,11 +498,11 @@ leat_status cpu_managed_prefetch(struct leati_driver *driver, void *stream, void
     if (!work)
         return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory to queue the work");
     *work = (struct prefetch_work){.work.run = run_prefetch, .ptr = ptr, .bytes = bytes, .to = side_of(to)};
-    pthread_mutex_lock(&lock);
+    leati_lock(&lock);
     status = need_span(ptr, bytes, &span);
     for (size_t i = span.first; i < span.end; i++)
         span.memory->pages[i].last_prefetch = (uint8_t)(work->to + 2);
-    pthread_mutex_unlock(&lock);
+    leati_unlock(&lock);
     if (status != LEAT_OK) {
         free(work);
         return status;
@@ -551,7 +552,7 @@ leat_status cpu_managed_advise(struct leati_driver *driver, void *device, void *
     struct span span;
 
     (void)driver, (void)device;
-    pthread_mutex_lock(&lock);
+    leati_lock(&lock);
     status = need_span(ptr, bytes, &span);
     if (status == LEAT_OK) {
         for (size_t i = span.first; i < span.end; i++)
@@ -559,7 +560,7 @@ leat_status cpu_managed_advise(struct leati_driver *driver, void *device, void *
         /* What is in reach was let through under the earlier advice. */
         close_pages(span.memory, page_address(span.memory, span.first), (span.end - span.first) * CPU_PAGE_BYTES);
     }
-    pthread_mutex_unlock(&lock);
+    leati_unlock(&lock);
     return status;
 }
 
@@ -604,7 +605,7 @@ leat_status cpu_managed_query(struct leati_driver *driver, void *device, const v
     struct span span;
 
     (void)driver, (void)device;
-    pthread_mutex_lock(&lock);
+    leati_lock(&lock);
     if (!find_span(ptr, bytes, &span)) {
         status = refuse_memory(ptr);
     } else {
@@ -619,7 +620,7 @@ leat_status cpu_managed_query(struct leati_driver *driver, void *device, const v
             memset(info->pages_on_device, 0, sizeof info->pages_on_device);
         }
     }
-    pthread_mutex_unlock(&lock);
+    leati_unlock(&lock);
     return status;
 }
 
@@ -698,24 +699,24 @@ leat_status cpu_managed_record(struct leati_driver *driver, void *device, bool o
                 "another handler of SIGSEGV than leat's is in place, which would take the faults that "
                 "show what is touched; start the record before it is installed");
     }
-    pthread_mutex_lock(&lock);
+    leati_lock(&lock);
     if (on)
         status = begin_record();
     else if (is_recording())
         status = end_record();
-    pthread_mutex_unlock(&lock);
+    leati_unlock(&lock);
     unblock_faults();
     return status;
 }
 
 void cpu_managed_end(void)
 {
-    pthread_mutex_lock(&lock);
+    leati_lock(&lock);
     atomic_store_explicit(&recording, false, memory_order_release);
     free(moves);
     moves = NULL;
     moves_count = 0;
-    pthread_mutex_unlock(&lock);
+    leati_unlock(&lock);
 }
 
 /* Under the lock. */
@@ -758,7 +759,7 @@ leat_status cpu_managed_count(struct leati_driver *driver, void *device, const v
 
     (void)driver, (void)device;
     counts->page_bytes = CPU_PAGE_BYTES;
-    pthread_mutex_lock(&lock);
+    leati_lock(&lock);
     status = need_record();
     if (status == LEAT_OK && ptr) {
         status = need_span(ptr, bytes, &span);
@@ -771,7 +772,7 @@ leat_status cpu_managed_count(struct leati_driver *driver, void *device, const v
         span.end = span.memory->pages_count;
         add_span(&span, counts);
     }
-    pthread_mutex_unlock(&lock);
+    leati_unlock(&lock);
     return status;
 }
 
@@ -781,7 +782,7 @@ leat_status cpu_managed_history(struct leati_driver *driver, void *device, leat_
     uint64_t there;
 
     (void)driver, (void)device;
-    pthread_mutex_lock(&lock);
+    leati_lock(&lock);
     status = need_record();
     if (status == LEAT_OK) {
         there = moves_count < MOVES ? moves_count : MOVES;
@@ -790,6 +791,6 @@ leat_status cpu_managed_history(struct leati_driver *driver, void *device, leat_
             out[i] = moves[(moves_count - there + i) % MOVES];
         *room = (size_t)there;
     }
-    pthread_mutex_unlock(&lock);
+    leati_unlock(&lock);
     return status;
 }

@@ -9,6 +9,7 @@
 
 #include "base/addresses.h"
 #include "base/available.h"
+#include "base/lock.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -21,7 +22,7 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 
-static struct cpu_space host_space = {.lock = PTHREAD_MUTEX_INITIALIZER};
+static struct cpu_space host_space = {.lock = LEATI_LOCK_INITIALIZER};
 static unsigned host_space_users; /* under host_space.lock */
 
 /* A part of addresses of a space is at least this, and whole multiples of it. */
@@ -137,7 +138,7 @@ leat_status cpu_space_take(struct cpu_space *space, size_t bytes, const struct c
     if (!kept)
         return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the CPU device's records");
     *kept = *block;
-    pthread_mutex_lock(&space->lock);
+    leati_lock(&space->lock);
     if (bytes < space->bytes)
         found = large ? leati_ranges_room(&space->blocks, space->middle, space->base + space->bytes,
                                           &space->large_cursor, round_up(bytes + CPU_PAGE_BYTES, step))
@@ -149,7 +150,7 @@ leat_status cpu_space_take(struct cpu_space *space, size_t bytes, const struct c
                        bytes, leati_addresses_hint(&hint));
     else if (!leati_ranges_insert(&space->blocks, found, bytes, kept))
         status = leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the CPU device's records");
-    pthread_mutex_unlock(&space->lock);
+    leati_unlock(&space->lock);
     if (status != LEAT_OK) {
         free(kept);
         return status;
@@ -163,7 +164,7 @@ leat_status cpu_space_give_back(struct cpu_space *space, uintptr_t base, struct 
     const struct leati_range *range;
     leat_status status;
 
-    pthread_mutex_lock(&space->lock);
+    leati_lock(&space->lock);
     range = leati_ranges_find(&space->blocks, base);
     if (!range || range->base != base)
         status = leati_fail(LEAT_ERROR_POINTER, "no block of the CPU device starts at %p", (void *)base);
@@ -177,7 +178,7 @@ leat_status cpu_space_give_back(struct cpu_space *space, uintptr_t base, struct 
         leati_ranges_remove(&space->blocks, base);
         free(kept);
     }
-    pthread_mutex_unlock(&space->lock);
+    leati_unlock(&space->lock);
     return status;
 }
 
@@ -301,11 +302,11 @@ leat_status cpu_mem_free_async(struct leati_driver *driver, void *stream, void *
     if (!work)
         return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory to queue the work");
     *work = (struct free_work){.work.run = run_free, .device = device, .ptr = ptr};
-    pthread_mutex_lock(&device->space.lock);
+    leati_lock(&device->space.lock);
     range = leati_ranges_find(&device->space.blocks, (uintptr_t)ptr);
     if (range)
         ((struct cpu_block *)range->value)->going = true;
-    pthread_mutex_unlock(&device->space.lock);
+    leati_unlock(&device->space.lock);
     cpu_stream_push(stream, &work->work);
     return LEAT_OK;
 }
@@ -316,12 +317,12 @@ leat_status cpu_host_space_open(void)
 {
     leat_status status = LEAT_OK;
 
-    pthread_mutex_lock(&host_space.lock);
+    leati_lock(&host_space.lock);
     if (!host_space_users)
         status = cpu_space_reserve(&host_space, CPU_SPACE_BYTES, 8);
     if (status == LEAT_OK)
         host_space_users++;
-    pthread_mutex_unlock(&host_space.lock);
+    leati_unlock(&host_space.lock);
     return status;
 }
 
@@ -329,11 +330,11 @@ bool cpu_host_space_close(void)
 {
     bool last;
 
-    pthread_mutex_lock(&host_space.lock);
+    leati_lock(&host_space.lock);
     last = --host_space_users == 0;
     if (last)
         cpu_space_release(&host_space);
-    pthread_mutex_unlock(&host_space.lock);
+    leati_unlock(&host_space.lock);
     return last;
 }
 
@@ -457,7 +458,7 @@ static bool query_space(struct cpu_space *space, const void *ptr, const char *wh
 
     *reserved = false;
 
-    pthread_mutex_lock(&space->lock);
+    leati_lock(&space->lock);
     inside = space->base && holds(space, ptr);
     if (inside) {
         range = leati_ranges_find(&space->blocks, (uintptr_t)ptr);
@@ -473,7 +474,7 @@ static bool query_space(struct cpu_space *space, const void *ptr, const char *wh
             *status = LEAT_OK;
         }
     }
-    pthread_mutex_unlock(&space->lock);
+    leati_unlock(&space->lock);
     return inside;
 }
 

@@ -10,6 +10,7 @@
 #include "base/addresses.h"
 #include "base/clock.h"
 #include "base/handles.h"
+#include "base/lock.h"
 #include "base/thread.h"
 
 #include <errno.h>
@@ -22,7 +23,7 @@
 /* A place in a stream. Freed when neither an event nor a queue holds it. */
 struct cpu_mark {
     atomic_uint holders;
-    pthread_mutex_t lock; /* guards the next two; taken inside a stream's */
+    struct leati_lock lock; /* guards the next two; taken inside a stream's */
     pthread_cond_t reached_now;
     bool reached;
     uint64_t reached_ns;
@@ -30,7 +31,7 @@ struct cpu_mark {
 
 struct cpu_event {
     struct leati_handle handle; /* any pointer may be wrapped */
-    pthread_mutex_t lock;       /* guards mark, and is held while a record or a wait goes into its queue */
+    struct leati_lock lock;       /* guards mark, and is held while a record or a wait goes into its queue */
     struct cpu_mark *mark;      /* NULL before the first record */
 };
 
@@ -39,7 +40,7 @@ static struct leati_handles event_handles = LEATI_HANDLES(struct cpu_event);
 struct cpu_stream {
     struct cpu_device *device;
     pthread_t thread;
-    pthread_mutex_t lock; /* guards what follows */
+    struct leati_lock lock; /* guards what follows */
     pthread_cond_t work_there, work_done;
     struct cpu_work *first, **end;
     uint64_t given, done;
@@ -68,41 +69,41 @@ static void *stream_thread(void *argument)
     struct cpu_stream *stream = argument;
 
     cpu_strict_allow();
-    pthread_mutex_lock(&stream->lock);
+    leati_lock(&stream->lock);
     for (;;) {
         struct cpu_work *work;
 
         while (stream->borrowed || (!stream->first && !stream->closing))
-            pthread_cond_wait(&stream->work_there, &stream->lock);
+            leati_cond_wait(&stream->work_there, &stream->lock);
         work = stream->first;
         if (!work)
             break;
         stream->first = work->next;
         if (!stream->first)
             stream->end = &stream->first;
-        pthread_mutex_unlock(&stream->lock);
+        leati_unlock(&stream->lock);
         if (work->run)
             work->run(work);
-        pthread_mutex_lock(&stream->lock);
+        leati_lock(&stream->lock);
         stream->done++;
         if (work->counted)
             work->counted(work);
         free(work);
         pthread_cond_broadcast(&stream->work_done);
     }
-    pthread_mutex_unlock(&stream->lock);
+    leati_unlock(&stream->lock);
     return NULL;
 }
 
 static void push(struct cpu_stream *stream, struct cpu_work *work)
 {
     work->next = NULL;
-    pthread_mutex_lock(&stream->lock);
+    leati_lock(&stream->lock);
     *stream->end = work;
     stream->end = &work->next;
     stream->given++;
     pthread_cond_signal(&stream->work_there);
-    pthread_mutex_unlock(&stream->lock);
+    leati_unlock(&stream->lock);
 }
 
 void cpu_stream_push(void *handle, struct cpu_work *work)
@@ -115,25 +116,25 @@ bool cpu_stream_run_here(void *handle, struct cpu_work *work)
     struct cpu_stream *stream = ((struct cpu_stream_handle *)handle)->stream;
     bool idle;
 
-    pthread_mutex_lock(&stream->lock);
+    leati_lock(&stream->lock);
     idle = stream->done == stream->given;
     if (idle) {
         stream->given++;
         stream->borrowed = true;
     }
-    pthread_mutex_unlock(&stream->lock);
+    leati_unlock(&stream->lock);
     if (!idle)
         return false;
     cpu_strict_allow();
     work->run(work);
     cpu_strict_forbid();
     free(work);
-    pthread_mutex_lock(&stream->lock);
+    leati_lock(&stream->lock);
     stream->done++;
     stream->borrowed = false;
     pthread_cond_broadcast(&stream->work_done);
     pthread_cond_signal(&stream->work_there); /* work may have come meanwhile */
-    pthread_mutex_unlock(&stream->lock);
+    leati_unlock(&stream->lock);
     return true;
 }
 
@@ -144,14 +145,14 @@ struct cpu_stream *cpu_stream_core(void *handle)
 
 void cpu_stream_lost(struct cpu_stream *stream, const void *dst, const void *src, size_t bytes, uintptr_t fault)
 {
-    pthread_mutex_lock(&stream->lock);
+    leati_lock(&stream->lock);
     if (!stream->lost[0])
         snprintf(
             stream->lost, sizeof stream->lost,
             "a copy of %zu bytes from %p to %p did not get to its end: the pageable memory at %p could not be "
             "reached (unmapped, protected, or its file shrank); keep it until the stream has got past the copy",
             bytes, src, dst, (void *)fault);
-    pthread_mutex_unlock(&stream->lock);
+    leati_unlock(&stream->lock);
 }
 
 struct cpu_device *cpu_stream_device(void *handle)
@@ -163,11 +164,11 @@ static void drain(struct cpu_stream *stream)
 {
     uint64_t until;
 
-    pthread_mutex_lock(&stream->lock);
+    leati_lock(&stream->lock);
     until = stream->given;
     while (stream->done < until)
-        pthread_cond_wait(&stream->work_done, &stream->lock);
-    pthread_mutex_unlock(&stream->lock);
+        leati_cond_wait(&stream->work_done, &stream->lock);
+    leati_unlock(&stream->lock);
 }
 
 /* ---- life of a stream ---- */
@@ -182,7 +183,7 @@ static leat_status start(struct cpu_device *device, struct cpu_stream **started)
         return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for a stream");
     stream->device = device;
     stream->end = &stream->first;
-    pthread_mutex_init(&stream->lock, NULL);
+    leati_lock_init(&stream->lock);
     pthread_cond_init(&stream->work_there, NULL);
     pthread_cond_init(&stream->work_done, NULL);
     failed = leati_thread_start(&stream->thread, stream_thread, stream);
@@ -198,7 +199,7 @@ static leat_status start(struct cpu_device *device, struct cpu_stream **started)
 static void end(struct cpu_stream *stream)
 {
     pthread_join(stream->thread, NULL);
-    pthread_mutex_destroy(&stream->lock);
+    leati_lock_destroy(&stream->lock);
     pthread_cond_destroy(&stream->work_there);
     pthread_cond_destroy(&stream->work_done);
     free(stream);
@@ -208,9 +209,9 @@ static bool finished(struct cpu_stream *stream)
 {
     bool yes;
 
-    pthread_mutex_lock(&stream->lock);
+    leati_lock(&stream->lock);
     yes = stream->closing && stream->done == stream->given;
-    pthread_mutex_unlock(&stream->lock);
+    leati_unlock(&stream->lock);
     return yes;
 }
 
@@ -219,7 +220,7 @@ static void reap(struct cpu_device *device, bool all)
 {
     struct cpu_stream **place;
 
-    pthread_mutex_lock(&device->streams_lock);
+    leati_lock(&device->streams_lock);
     for (place = &device->streams; *place;) {
         struct cpu_stream *stream = *place;
 
@@ -230,7 +231,7 @@ static void reap(struct cpu_device *device, bool all)
             place = &stream->next;
         }
     }
-    pthread_mutex_unlock(&device->streams_lock);
+    leati_unlock(&device->streams_lock);
 }
 
 void cpu_streams_join(struct cpu_device *device)
@@ -254,10 +255,10 @@ leat_status cpu_stream_create(struct leati_driver *driver, void *opened, void **
         free(made);
         return status;
     }
-    pthread_mutex_lock(&device->streams_lock);
+    leati_lock(&device->streams_lock);
     made->stream->next = device->streams;
     device->streams = made->stream;
-    pthread_mutex_unlock(&device->streams_lock);
+    leati_unlock(&device->streams_lock);
     *handle = made;
     return LEAT_OK;
 }
@@ -268,10 +269,10 @@ leat_status cpu_stream_destroy(struct leati_driver *driver, void *handle)
 
     (void)driver;
     if (ended->owned) {
-        pthread_mutex_lock(&ended->stream->lock);
+        leati_lock(&ended->stream->lock);
         ended->stream->closing = true;
         pthread_cond_signal(&ended->stream->work_there);
-        pthread_mutex_unlock(&ended->stream->lock);
+        leati_unlock(&ended->stream->lock);
     }
     free(ended);
     return LEAT_OK;
@@ -284,10 +285,10 @@ leat_status cpu_stream_adopt(struct leati_driver *driver, void *opened, void *na
     struct cpu_stream *stream;
 
     (void)driver;
-    pthread_mutex_lock(&device->streams_lock);
+    leati_lock(&device->streams_lock);
     for (stream = device->streams; stream && stream != native; stream = stream->next)
         ;
-    pthread_mutex_unlock(&device->streams_lock);
+    leati_unlock(&device->streams_lock);
     if (!stream)
         return leati_fail(LEAT_ERROR_INVALID, "%p is no stream of cpu:%d", native, device->ordinal);
     made = malloc(sizeof *made);
@@ -311,9 +312,9 @@ leat_status cpu_stream_query(struct leati_driver *driver, void *handle)
 
     (void)driver;
     /* The lock, not an atomic: it makes what the work wrote visible to the caller. */
-    pthread_mutex_lock(&stream->lock);
+    leati_lock(&stream->lock);
     idle = stream->done == stream->given;
-    pthread_mutex_unlock(&stream->lock);
+    leati_unlock(&stream->lock);
     return idle ? LEAT_OK : LEAT_NOT_READY;
 }
 
@@ -324,10 +325,10 @@ leat_status cpu_stream_synchronize(struct leati_driver *driver, void *handle)
 
     (void)driver;
     drain(stream);
-    pthread_mutex_lock(&stream->lock);
+    leati_lock(&stream->lock);
     memcpy(lost, stream->lost, sizeof lost);
     stream->lost[0] = '\0';
-    pthread_mutex_unlock(&stream->lock);
+    leati_unlock(&stream->lock);
     return lost[0] ? leati_fail(LEAT_ERROR_POINTER, "%s", lost) : LEAT_OK;
 }
 
@@ -337,16 +338,16 @@ leat_status cpu_device_synchronize(struct leati_driver *driver, void *opened)
     struct cpu_stream *stream;
 
     (void)driver;
-    pthread_mutex_lock(&device->streams_lock);
+    leati_lock(&device->streams_lock);
     for (stream = device->streams; stream; stream = stream->next) {
         /* Held, a stream stays in the list, so that the walk can go on from it. */
         stream->holders++;
-        pthread_mutex_unlock(&device->streams_lock);
+        leati_unlock(&device->streams_lock);
         drain(stream);
-        pthread_mutex_lock(&device->streams_lock);
+        leati_lock(&device->streams_lock);
         stream->holders--;
     }
-    pthread_mutex_unlock(&device->streams_lock);
+    leati_unlock(&device->streams_lock);
     return LEAT_OK;
 }
 
@@ -444,7 +445,7 @@ static struct cpu_mark *new_mark(unsigned holders)
     if (!mark)
         return NULL;
     atomic_init(&mark->holders, holders);
-    pthread_mutex_init(&mark->lock, NULL);
+    leati_lock_init(&mark->lock);
     pthread_cond_init(&mark->reached_now, NULL);
     return mark;
 }
@@ -454,7 +455,7 @@ static void let_go(struct cpu_mark *mark)
     /* Release and acquire: the last holder frees what the others have finished using. */
     if (!mark || atomic_fetch_sub_explicit(&mark->holders, 1, memory_order_acq_rel) != 1)
         return;
-    pthread_mutex_destroy(&mark->lock);
+    leati_lock_destroy(&mark->lock);
     pthread_cond_destroy(&mark->reached_now);
     free(mark);
 }
@@ -473,27 +474,27 @@ static struct cpu_mark *hold_mark_of(void *handle)
     struct cpu_event *event = ((struct cpu_event_handle *)handle)->event;
     struct cpu_mark *mark;
 
-    pthread_mutex_lock(&event->lock);
+    leati_lock(&event->lock);
     mark = hold_mark(event);
-    pthread_mutex_unlock(&event->lock);
+    leati_unlock(&event->lock);
     return mark;
 }
 
 static void reach(struct cpu_mark *mark)
 {
-    pthread_mutex_lock(&mark->lock);
+    leati_lock(&mark->lock);
     mark->reached = true;
     mark->reached_ns = leati_clock_ns();
     pthread_cond_broadcast(&mark->reached_now);
-    pthread_mutex_unlock(&mark->lock);
+    leati_unlock(&mark->lock);
 }
 
 static void wait_for(struct cpu_mark *mark)
 {
-    pthread_mutex_lock(&mark->lock);
+    leati_lock(&mark->lock);
     while (!mark->reached)
-        pthread_cond_wait(&mark->reached_now, &mark->lock);
-    pthread_mutex_unlock(&mark->lock);
+        leati_cond_wait(&mark->reached_now, &mark->lock);
+    leati_unlock(&mark->lock);
 }
 
 /* The time at which a mark was reached; 0 when it is not. */
@@ -501,9 +502,9 @@ static uint64_t reached_ns(struct cpu_mark *mark)
 {
     uint64_t ns;
 
-    pthread_mutex_lock(&mark->lock);
+    leati_lock(&mark->lock);
     ns = mark->reached ? mark->reached_ns : 0;
-    pthread_mutex_unlock(&mark->lock);
+    leati_unlock(&mark->lock);
     return ns;
 }
 
@@ -517,7 +518,7 @@ leat_status cpu_event_create(struct leati_driver *driver, void *device, void **h
         free(made);
         return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for an event");
     }
-    pthread_mutex_init(&event->lock, NULL);
+    leati_lock_init(&event->lock);
     leati_handle_publish(event);
     *made = (struct cpu_event_handle){.event = event, .owned = true};
     *handle = made;
@@ -532,7 +533,7 @@ leat_status cpu_event_destroy(struct leati_driver *driver, void *handle)
     if (ended->owned) {
         (void)leati_handle_retire(&event_handles, ended->event);
         let_go(ended->event->mark);
-        pthread_mutex_destroy(&ended->event->lock);
+        leati_lock_destroy(&ended->event->lock);
         leati_handle_free(&event_handles, ended->event);
     }
     free(ended);
@@ -587,11 +588,11 @@ leat_status cpu_event_record(struct leati_driver *driver, void *handle, void *st
         return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory to queue the work");
     }
     *work = (struct mark_work){.work.counted = count_record, .mark = mark};
-    pthread_mutex_lock(&event->lock);
+    leati_lock(&event->lock);
     old = event->mark;
     event->mark = mark;
     cpu_stream_push(stream, &work->work);
-    pthread_mutex_unlock(&event->lock);
+    leati_unlock(&event->lock);
     let_go(old);
     return LEAT_OK;
 }
@@ -613,12 +614,12 @@ leat_status cpu_stream_wait(struct leati_driver *driver, void *stream, void *han
     (void)driver;
     if (!work)
         return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory to queue the work");
-    pthread_mutex_lock(&event->lock);
+    leati_lock(&event->lock);
     mark = hold_mark(event);
     *work = (struct mark_work){.work.run = run_wait, .mark = mark};
     if (mark)
         cpu_stream_push(stream, &work->work);
-    pthread_mutex_unlock(&event->lock);
+    leati_unlock(&event->lock);
     if (!mark)
         free(work);
     return LEAT_OK;

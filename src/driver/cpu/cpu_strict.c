@@ -11,6 +11,7 @@
 #include "driver/cpu/cpu.h"
 
 #include "base/catch.h"
+#include "base/lock.h"
 #include "base/options.h"
 
 #include <dlfcn.h>
@@ -73,7 +74,7 @@ static bool describe(uintptr_t address, struct owner *owner)
             continue;
         if (describe_pooled(address, i, owner))
             return true;
-        pthread_mutex_lock(&device->space.lock);
+        leati_lock(&device->space.lock);
         range = leati_ranges_find(&device->space.blocks, address);
         if (range)
             snprintf(owner->text, sizeof owner->text, "byte %zu of the %zu bytes at %p, device memory of cpu:%d",
@@ -82,7 +83,7 @@ static bool describe(uintptr_t address, struct owner *owner)
         else
             snprintf(owner->text, sizeof owner->text,
                      "no allocation: freed, or past the end of one, in memory of cpu:%d", i);
-        pthread_mutex_unlock(&device->space.lock);
+        leati_unlock(&device->space.lock);
         return true;
     }
     return false;

@@ -5,6 +5,7 @@
  * own. So one piece can be mapped at several addresses, moved from one to another with its contents, and shared
  * between processes, as on a GPU.
  */
+#include "base/lock.h"
 #include "driver/cpu/cpu.h"
 
 #include <errno.h>
@@ -138,9 +139,9 @@ leat_status cpu_vm_create(struct leati_driver *driver, void *opened, size_t byte
     made->bytes = made->charged_bytes = bytes;
     status = cpu_charge(device, bytes);
     if (status == LEAT_OK) {
-        pthread_mutex_lock(&device->virtual_lock);
+        leati_lock(&device->virtual_lock);
         status = exportable ? place_in_own_file(made) : place_in_shared_file(device, made);
-        pthread_mutex_unlock(&device->virtual_lock);
+        leati_unlock(&device->virtual_lock);
         if (status != LEAT_OK)
             cpu_uncharge(device, bytes);
     }
@@ -176,10 +177,10 @@ leat_status cpu_vm_release(struct leati_driver *driver, void *opened, uint64_t n
     struct cpu_handle *handle = (struct cpu_handle *)(uintptr_t)number;
 
     (void)driver;
-    pthread_mutex_lock(&device->virtual_lock);
+    leati_lock(&device->virtual_lock);
     handle->released = true;
     end_handle(device, handle);
-    pthread_mutex_unlock(&device->virtual_lock);
+    leati_unlock(&device->virtual_lock);
     return LEAT_OK;
 }
 
@@ -190,7 +191,7 @@ leat_status cpu_vm_map(struct leati_driver *driver, void *opened, void *ptr, siz
     leat_status status = LEAT_OK;
 
     (void)driver;
-    pthread_mutex_lock(&device->virtual_lock);
+    leati_lock(&device->virtual_lock);
     if (leati_ranges_overlap(&device->virtual_maps, (uintptr_t)ptr, bytes))
         status = leati_fail(LEAT_ERROR_INVALID, "something is mapped within %p + %zu already", ptr, bytes);
     else if (bytes > handle->bytes)
@@ -203,7 +204,7 @@ leat_status cpu_vm_map(struct leati_driver *driver, void *opened, void *ptr, siz
         handle->maps++;
         leati_ranges_insert(&device->virtual_maps, (uintptr_t)ptr, bytes, handle);
     }
-    pthread_mutex_unlock(&device->virtual_lock);
+    leati_unlock(&device->virtual_lock);
     return status;
 }
 
@@ -241,7 +242,7 @@ leat_status cpu_vm_unmap(struct leati_driver *driver, void *opened, void *ptr, s
     leat_status status;
 
     (void)driver;
-    pthread_mutex_lock(&device->virtual_lock);
+    leati_lock(&device->virtual_lock);
     status = cpu_space_unmap(ptr, bytes);
     while (status == LEAT_OK && (map = leati_ranges_overlap(&device->virtual_maps, (uintptr_t)ptr, bytes))) {
         struct cpu_handle *handle = map->value;
@@ -250,7 +251,7 @@ leat_status cpu_vm_unmap(struct leati_driver *driver, void *opened, void *ptr, s
         handle->maps--;
         end_handle(device, handle);
     }
-    pthread_mutex_unlock(&device->virtual_lock);
+    leati_unlock(&device->virtual_lock);
     return status;
 }
 
@@ -258,13 +259,13 @@ bool cpu_vm_find(struct cpu_device *device, const void *ptr, uintptr_t *base, si
 {
     const struct leati_range *map;
 
-    pthread_mutex_lock(&device->virtual_lock);
+    leati_lock(&device->virtual_lock);
     map = leati_ranges_find(&device->virtual_maps, (uintptr_t)ptr);
     if (map) {
         *base = map->base;
         *bytes = map->bytes;
     }
-    pthread_mutex_unlock(&device->virtual_lock);
+    leati_unlock(&device->virtual_lock);
     return map != NULL;
 }
 

@@ -1,6 +1,7 @@
 /* cpu_workers.c - kernels and large copies, shared out among the cores by leat's worker threads. */
 #include "driver/cpu/cpu.h"
 
+#include "base/lock.h"
 #include "base/options.h"
 #include "base/workers.h"
 
@@ -12,7 +13,7 @@ struct job {
     int side; /* the caller's, for which the workers work too */
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards changes of workers */
+static struct leati_lock lock = LEATI_LOCK_INITIALIZER; /* guards changes of workers */
 static _Atomic(struct leati_workers *) workers;
 
 static unsigned most_threads; /* written once, before any device is open */
@@ -77,10 +78,10 @@ static struct leati_workers *get_workers(void)
 
     if (found && leati_workers_threads(found, LEATI_WORK_DEVICE) == most_threads - 1)
         return found;
-    pthread_mutex_lock(&lock);
+    leati_lock(&lock);
     found = start_workers();
     atomic_store_explicit(&workers, found, memory_order_release);
-    pthread_mutex_unlock(&lock);
+    leati_unlock(&lock);
     return found;
 }
 

@@ -1,6 +1,7 @@
 /*
  * cuda_driver.c - the CUDA driver: its table and what it can do.
  */
+#include "base/lock.h"
 #include "driver/cuda/cuda_driver.h"
 
 #define GPU_MORE_ENTRIES .vm_set_rights = leati_cuda_vm_set_rights, .kernel_parameter = leati_cuda_kernel_parameter
@@ -19,7 +20,7 @@ struct leati_driver *leati_cuda_driver(void)
 {
     static struct gpu_driver driver = {
         .base = {.name = GPU_DRIVER_NAME, .ops = &gpu_ops, .can = &capabilities},
-        .open_lock = PTHREAD_MUTEX_INITIALIZER,
+        .open_lock = LEATI_LOCK_INITIALIZER,
     };
 
     return &driver.base;

@@ -1,6 +1,7 @@
 /*
  * cuda_memory.c - what the driver knows of an address; gpu/gpu_memory.h gives memory out.
  */
+#include "base/lock.h"
 #include "driver/cuda/cuda_driver.h"
 
 #include "driver/gpu/gpu_memory.h"
@@ -11,7 +12,7 @@ static void *find_device(struct gpu_driver *cuda, cu_context context, int ordina
 {
     struct gpu_device *found = NULL;
 
-    pthread_mutex_lock(&cuda->open_lock);
+    leati_lock(&cuda->open_lock);
     for (struct gpu_device *device = cuda->open; device; device = device->next) {
         if (context && device->context == context) {
             found = device;
@@ -20,7 +21,7 @@ static void *find_device(struct gpu_driver *cuda, cu_context context, int ordina
         if (!context && device->number == ordinal && (!found || device->primary))
             found = device;
     }
-    pthread_mutex_unlock(&cuda->open_lock);
+    leati_unlock(&cuda->open_lock);
     return found;
 }
 

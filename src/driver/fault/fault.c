@@ -8,9 +8,9 @@
 #include "driver/fault/fault.h"
 
 #include "base/error.h"
+#include "base/lock.h"
 
 #include <inttypes.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -123,7 +123,7 @@ struct fault {
 
     /* Guards the pair of streams of LEATI_FAULT_ORDER_LOOSE and the count of the work given to it. It is held
      * across the inner calls on the hidden stream, so that nobody ends it meanwhile. */
-    pthread_mutex_t loose_lock;
+    struct leati_lock loose_lock;
     void *loose;
     void *hidden;
     uint64_t loose_work;
@@ -398,7 +398,7 @@ static void *wrap_event_native(struct leati_driver *driver, void *event)
  * when it returns true; the caller gives the work and then calls end_work(). */
 static bool begin_work(struct fault *fault, void **stream)
 {
-    pthread_mutex_lock(&fault->loose_lock);
+    leati_lock(&fault->loose_lock);
     if (*stream == fault->loose && fault->hidden && mode_of(fault) == LEATI_FAULT_ORDER_LOOSE) {
         if (fault->loose_work++ % 2) {
             *stream = fault->hidden;
@@ -406,14 +406,14 @@ static bool begin_work(struct fault *fault, void **stream)
         }
         return true;
     }
-    pthread_mutex_unlock(&fault->loose_lock);
+    leati_unlock(&fault->loose_lock);
     return false;
 }
 
 static void end_work(struct fault *fault, bool locked)
 {
     if (locked)
-        pthread_mutex_unlock(&fault->loose_lock);
+        leati_unlock(&fault->loose_lock);
 }
 
 /* Waits for the hidden stream if stream has one: draining the visible stream must drain all of its work. */
@@ -422,10 +422,10 @@ static leat_status drain_hidden(struct fault *fault, void *stream)
     struct leati_driver *inner = fault->inner;
     leat_status status = LEAT_OK;
 
-    pthread_mutex_lock(&fault->loose_lock);
+    leati_lock(&fault->loose_lock);
     if (fault->hidden && stream == fault->loose)
         status = inner->ops->stream_synchronize(inner, fault->hidden);
-    pthread_mutex_unlock(&fault->loose_lock);
+    leati_unlock(&fault->loose_lock);
     return status;
 }
 
@@ -442,12 +442,12 @@ static leat_status wrap_stream_create(struct leati_driver *driver, void *device,
     settle(fault, MAKE, status);
     if (status != LEAT_OK || mode_of(fault) != LEATI_FAULT_ORDER_LOOSE)
         return status;
-    pthread_mutex_lock(&fault->loose_lock);
+    leati_lock(&fault->loose_lock);
     if (!fault->hidden && inner->ops->stream_create(inner, device, &fault->hidden) == LEAT_OK) {
         fault->loose = *stream;
         fault->loose_work = 0;
     }
-    pthread_mutex_unlock(&fault->loose_lock);
+    leati_unlock(&fault->loose_lock);
     return LEAT_OK;
 }
 
@@ -458,13 +458,13 @@ static leat_status wrap_stream_destroy(struct leati_driver *driver, void *stream
     uint64_t failing = enter(fault, ENTRY_stream_destroy);
     leat_status status;
 
-    pthread_mutex_lock(&fault->loose_lock);
+    leati_lock(&fault->loose_lock);
     if (fault->hidden && stream == fault->loose) {
         inner->ops->stream_destroy(inner, fault->hidden);
         fault->hidden = NULL;
         fault->loose = NULL;
     }
-    pthread_mutex_unlock(&fault->loose_lock);
+    leati_unlock(&fault->loose_lock);
     status = inner->ops->stream_destroy(inner, stream);
     settle(fault, TAKE, status);
     return failing ? fail(ENTRY_stream_destroy, failing) : status;
@@ -529,9 +529,9 @@ static leat_status wrap_stream_query(struct leati_driver *driver, void *stream)
         return LEAT_OK;
     }
     LEATI_TRY(inner->ops->stream_query(inner, stream));
-    pthread_mutex_lock(&fault->loose_lock);
+    leati_lock(&fault->loose_lock);
     status = fault->hidden && stream == fault->loose ? inner->ops->stream_query(inner, fault->hidden) : LEAT_OK;
-    pthread_mutex_unlock(&fault->loose_lock);
+    leati_unlock(&fault->loose_lock);
     return status;
 }
 
@@ -727,7 +727,7 @@ struct leati_driver *leati_fault_wrap(struct leati_driver *inner)
 
     if (!fault)
         return NULL;
-    if (pthread_mutex_init(&fault->loose_lock, NULL)) {
+    if (leati_lock_init(&fault->loose_lock)) {
         free(fault);
         return NULL;
     }

@@ -35,7 +35,7 @@ leat_status GPU(device_open)(struct leati_driver *driver, int ordinal, void *nat
         return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the device's description");
     opened->api = &gpu->api;
     opened->ordinal = ordinal;
-    pthread_mutex_init(&opened->maps_lock, NULL);
+    leati_lock_init(&opened->maps_lock);
     code = gpu->api.device_get(&opened->number, ordinal);
     if (code != GPU_SUCCESS) {
         status = GPU(fail)(&gpu->api, GPU(names).device_get, code);
@@ -49,15 +49,15 @@ leat_status GPU(device_open)(struct leati_driver *driver, int ordinal, void *nat
     if (status != LEAT_OK)
         goto free_device;
 
-    pthread_mutex_lock(&gpu->open_lock);
+    leati_lock(&gpu->open_lock);
     opened->next = gpu->open;
     gpu->open = opened;
-    pthread_mutex_unlock(&gpu->open_lock);
+    leati_unlock(&gpu->open_lock);
     *device = opened;
     return LEAT_OK;
 
 free_device:
-    pthread_mutex_destroy(&opened->maps_lock);
+    leati_lock_destroy(&opened->maps_lock);
     free(opened);
     return status;
 }
@@ -70,11 +70,11 @@ leat_status GPU(device_close)(struct leati_driver *driver, void *device)
     leat_status status = LEAT_OK;
     gpu_result code;
 
-    pthread_mutex_lock(&gpu->open_lock);
+    leati_lock(&gpu->open_lock);
     while (*link != closed)
         link = &(*link)->next;
     *link = closed->next;
-    pthread_mutex_unlock(&gpu->open_lock);
+    leati_unlock(&gpu->open_lock);
 
     if (closed->primary) {
         code = gpu->api.primary_context_release(closed->number);
@@ -82,7 +82,7 @@ leat_status GPU(device_close)(struct leati_driver *driver, void *device)
             status = GPU(fail)(&gpu->api, GPU(names).primary_context_release, code);
     }
     leati_ranges_clear(&closed->maps);
-    pthread_mutex_destroy(&closed->maps_lock);
+    leati_lock_destroy(&closed->maps_lock);
     free(closed);
     return status;
 }

@@ -22,10 +22,10 @@
 #define LEATI_GPU_DRIVER_H
 
 #include "base/error.h"
+#include "base/lock.h"
 #include "base/ranges.h"
 #include "driver/driver.h"
 
-#include <pthread.h>
 
 /* The functions of the vendor's library. Optional ones may be NULL. */
 struct gpu_api {
@@ -65,7 +65,7 @@ struct gpu_device {
     struct gpu_device *next; /* under open_lock of struct gpu_driver */
 
     /* Virtual memory is reachable only for the devices that each mapping names (gpu_virtual.h). */
-    pthread_mutex_t maps_lock; /* guards the rest, and is held while mappings change */
+    struct leati_lock maps_lock; /* guards the rest, and is held while mappings change */
     struct leati_ranges maps;  /* what is accessible */
     gpu_number peers[GPU_PEERS_MAX];
     unsigned peer_count;
@@ -77,7 +77,7 @@ struct gpu_driver {
     void *library;
 
     /* Guards the list of open devices, which pointer_query walks to name the device of an address. */
-    pthread_mutex_t open_lock;
+    struct leati_lock open_lock;
     struct gpu_device *open;
 };
 

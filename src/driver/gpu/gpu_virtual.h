@@ -136,9 +136,9 @@ leat_status GPU(vm_set_access)(struct leati_driver *driver, void *device, void *
     leat_status status;
 
     (void)driver;
-    pthread_mutex_lock(&self->maps_lock);
+    leati_lock(&self->maps_lock);
     status = set_access(self, ptr, bytes);
-    pthread_mutex_unlock(&self->maps_lock);
+    leati_unlock(&self->maps_lock);
     return status;
 }
 
@@ -162,9 +162,9 @@ leat_status GPU(vm_add_peer)(struct gpu_device *self, const struct gpu_device *p
 {
     leat_status status;
 
-    pthread_mutex_lock(&self->maps_lock);
+    leati_lock(&self->maps_lock);
     status = add_peer(self, peer->number);
-    pthread_mutex_unlock(&self->maps_lock);
+    leati_unlock(&self->maps_lock);
     return status;
 }
 
@@ -200,10 +200,10 @@ leat_status GPU(vm_unmap)(struct leati_driver *driver, void *device, void *ptr, 
     leat_status status;
 
     (void)driver;
-    pthread_mutex_lock(&self->maps_lock);
+    leati_lock(&self->maps_lock);
     status = unmap(self, ptr, bytes);
     forget_maps(self, (uintptr_t)ptr, bytes);
-    pthread_mutex_unlock(&self->maps_lock);
+    leati_unlock(&self->maps_lock);
     return status;
 }
 

@@ -1,6 +1,7 @@
 /*
  * hip_driver.c - the HIP driver: its table and what it can do.
  */
+#include "base/lock.h"
 #include "driver/hip/hip_driver.h"
 
 #define GPU_MORE_ENTRIES /* none */
@@ -18,7 +19,7 @@ struct leati_driver *leati_hip_driver(void)
 {
     static struct gpu_driver driver = {
         .base = {.name = GPU_DRIVER_NAME, .ops = &gpu_ops, .can = &capabilities},
-        .open_lock = PTHREAD_MUTEX_INITIALIZER,
+        .open_lock = LEATI_LOCK_INITIALIZER,
     };
 
     return &driver.base;

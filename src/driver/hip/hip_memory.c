@@ -1,6 +1,7 @@
 /*
  * hip_memory.c - what the runtime knows of an address; gpu/gpu_memory.h gives memory out.
  */
+#include "base/lock.h"
 #include "driver/hip/hip_driver.h"
 
 #include "driver/gpu/gpu_memory.h"
@@ -10,11 +11,11 @@ static void *find_device(struct gpu_driver *hip, int ordinal)
 {
     struct gpu_device *found;
 
-    pthread_mutex_lock(&hip->open_lock);
+    leati_lock(&hip->open_lock);
     found = hip->open;
     while (found && found->number != ordinal)
         found = found->next;
-    pthread_mutex_unlock(&hip->open_lock);
+    leati_unlock(&hip->open_lock);
     return found;
 }
 
