@@ -28,8 +28,10 @@ say = @printf '  %-5s %s\n'
 endif
 
 WARN := -Wall -Wextra -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wvla
-ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -fPIC -fvisibility=hidden -pthread -Iinclude -Isrc $(WARN) $(CPPFLAGS) \
-             $(CFLAGS)
+# CHECKED=1 compiles src/base/assert.h's assertions in: the library that the tests are linked with, sanitizer builds.
+checked_flag = $(if $(filter 1,$(CHECKED)),-DLEATI_CHECKED)
+ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -fPIC -fvisibility=hidden -pthread -Iinclude -Isrc $(WARN) $(checked_flag) \
+             $(CPPFLAGS) $(CFLAGS)
 # What a program of somebody else's sees: the public headers only.
 PUBLIC_CFLAGS = -std=c11 -D_GNU_SOURCE -pthread -Iinclude $(WARN) $(CPPFLAGS) $(CFLAGS)
 LIB_LIBS := -pthread -ldl -lm
@@ -141,10 +143,10 @@ $(BUILD)/examples/interop_cuda: example_libs = $(cuda_libs)
 san_flags := -O1 -g -fno-omit-frame-pointer -fno-sanitize-recover=all
 # Sanitizers make programs several times as slow, the fault walk above all.
 asan:
-	+$(Q)TEST_TIMEOUT=1800 tests/suites.sh '$(MAKE)' BUILD='$(BUILD)/asan' \
+	+$(Q)TEST_TIMEOUT=1800 tests/suites.sh '$(MAKE)' CHECKED=1 BUILD='$(BUILD)/asan' \
 	    CFLAGS='$(san_flags) -fsanitize=address,undefined' -- $(asan_suites)
 tsan:
-	+$(Q)tests/suites.sh '$(MAKE)' BUILD='$(BUILD)/tsan' CFLAGS='$(san_flags) -fsanitize=thread' -- $(tsan_suites)
+	+$(Q)tests/suites.sh '$(MAKE)' CHECKED=1 BUILD='$(BUILD)/tsan' CFLAGS='$(san_flags) -fsanitize=thread' -- $(tsan_suites)
 
 headers:
 	$(Q)tools/check-headers.sh '$(CC)' '$(CXX)'
@@ -260,7 +262,7 @@ make install-lib     the same without the command, its man page and completion
 make uninstall       takes away what install put there
 make clean           removes $(BUILD)/
 
-Variables: V=1 shows the commands; BUILD=folder; CC, CXX, CFLAGS, CPPFLAGS, LDFLAGS; prefix (/usr/local), libdir,
+Variables: V=1 shows the commands; CHECKED=1 compiles assertions in; BUILD=folder; CC, CXX, CFLAGS, CPPFLAGS, LDFLAGS; prefix (/usr/local), libdir,
 includedir, DESTDIR; CUDA_HOME (/usr/local/cuda) for the one example that uses cuda.h; CLANG (clang-19), CLANG_TIDY
 (clang-tidy-19).
 endef

@@ -44,11 +44,21 @@ test_defines = -DTEST_KERNELS_SO='"$(abspath $(test_kernels))"' -DTEST_KERNELS_P
                -DTEST_KERNELS_PLAIN='"$(abspath $(test_kernels_plain))"'
 test_objects := $(test_bin)/harness.o $(test_bin)/layouts.o
 
+# The test programs are linked with a library of their own that has the assertions of src/base/assert.h compiled in.
+# The names' tests load the same of the compatibility libraries; whatever loads $(BUILD)/libleat.so tests the release.
+checked := $(if $(filter 1,$(CHECKED)),$(BUILD),$(BUILD)/checked)
+checked_lib := $(checked)/libleat.a
+ifneq ($(checked),$(BUILD))
+$(checked_lib): FORCE
+	+$(Q)$(MAKE) --no-print-directory CHECKED=1 BUILD=$(checked) lib compat
+$(lib_obj:$(BUILD)/%=$(checked)/%): $(checked_lib) ;
+endif
+
 # Which headers the objects of a folder see. In support/, held and forms look inside.
 test_cflags_api = $(PUBLIC_CFLAGS)
 test_cflags_models = $(PUBLIC_CFLAGS)
-test_cflags_unit = $(ALL_CFLAGS)
-test_cflags_support = $(if $(filter held forms,$*),$(ALL_CFLAGS),$(PUBLIC_CFLAGS))
+test_cflags_unit = $(ALL_CFLAGS) -DLEATI_CHECKED
+test_cflags_support = $(if $(filter held forms,$*),$(ALL_CFLAGS) -DLEATI_CHECKED,$(PUBLIC_CFLAGS))
 define test_object_rule
 $$(test_bin)/%.o: tests/$(1)/%.c $$(BUILD)/flags
 	$$(say) CC $$<
@@ -58,13 +68,13 @@ endef
 $(foreach folder,api unit models support,$(eval $(call test_object_rule,$(folder))))
 
 # A layer by itself: what it refers to above, the linker does not find.
-$(test_bin)/unit_staging: $(test_bin)/unit_staging.o $(filter $(BUILD)/obj/src/staging/% $(BUILD)/obj/src/base/%,$(lib_obj))
+$(test_bin)/unit_staging: $(test_bin)/unit_staging.o $(filter $(checked)/obj/src/staging/% $(checked)/obj/src/base/%,$(lib_obj:$(BUILD)/%=$(checked)/%))
 	$(say) LINK $@
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $^ -lcmocka $(LIB_LIBS) -o $@
 
-$(filter-out %/unit_staging,$(test_programs)): %: %.o $(test_objects) $(BUILD)/libleat.a
+$(filter-out %/unit_staging,$(test_programs)): %: %.o $(test_objects) $(checked_lib)
 	$(say) LINK $@
-	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(test_wraps) $(filter %.o,$^) $(BUILD)/libleat.a -lcmocka $(test_libs) $(LIB_LIBS) -o $@
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(test_wraps) $(filter %.o,$^) $(checked_lib) -lcmocka $(test_libs) $(LIB_LIBS) -o $@
 
 # What waits wait for is held up.
 $(addprefix $(test_bin)/,unit_copy_waits unit_copy_help unit_copy_forms unit_plan unit_order): $(test_bin)/held.o
@@ -212,12 +222,12 @@ test_names := $(test_bin)/order_model \
 check-names: check-names-hip check-names-cuda
 check-names-hip: tests compat
 	$(Q)echo 'once more, on the driver hip over libleat-hip:'
-	$(Q)LEAT_HIP_LIBRARY='$(abspath $(BUILD))/libleat-hip.so' LEAT_REQUIRE=hip ORDER_MODEL_SECONDS=3 \
+	$(Q)LEAT_HIP_LIBRARY='$(abspath $(checked))/libleat-hip.so' LEAT_REQUIRE=hip ORDER_MODEL_SECONDS=3 \
 	    tests/run.sh '$(BUILD)' hip:0 $(test_names)
 
 # On cuda:0 likewise, with the fault walk over all but pools. That library takes the kernels of PTX from shared
 # objects.
-cuda_names := LEAT_CUDA_LIBRARY='$(abspath $(BUILD))/libleat-cuda.so' LEAT_CPU_KERNELS='$(abspath $(test_kernels))' \
+cuda_names := LEAT_CUDA_LIBRARY='$(abspath $(checked))/libleat-cuda.so' LEAT_CPU_KERNELS='$(abspath $(test_kernels))' \
               LEAT_DRIVERS=cuda,cpu
 check-names-cuda: tests compat
 	$(Q)echo 'once more, on the driver cuda over libleat-cuda:'
@@ -246,7 +256,7 @@ check-jitter: tests compat
 	$(Q)echo 'once more, with threads that rest at random (tests/support/jitter.c):'
 	$(Q)status=0; export $(under_jitter); \
 	$(staged) tests/run.sh '$(BUILD)' cpu:0 $(jittered) || status=1; \
-	LEAT_HIP_LIBRARY='$(abspath $(BUILD))/libleat-hip.so' LEAT_REQUIRE=hip \
+	LEAT_HIP_LIBRARY='$(abspath $(checked))/libleat-hip.so' LEAT_REQUIRE=hip \
 	    tests/run.sh '$(BUILD)' hip:0 $(jittered) || status=1; \
 	$(cuda_names) LEAT_REQUIRE=cuda tests/run.sh '$(BUILD)' cuda:0 $(jittered) || status=1; \
 	LEAT_DEVICE=cpu:0 tests/run.sh '$(BUILD)' cpu:0 \
@@ -294,7 +304,7 @@ fuzz_dir := $(BUILD)/fuzz/layout
 fuzz_src := tests/unit/fuzz_layout.c tests/support/layouts.c $(sort $(wildcard src/layout/*.c src/base/*.c))
 fuzz-layout:
 	$(Q)mkdir -p $(fuzz_dir)/found
-	$(Q)$(CLANG) $(filter-out $(CFLAGS),$(ALL_CFLAGS)) -O1 -g -fsanitize=fuzzer,address,undefined \
+	$(Q)$(CLANG) $(filter-out $(CFLAGS),$(ALL_CFLAGS)) -O1 -g -DLEATI_CHECKED -fsanitize=fuzzer,address,undefined \
 	    -fno-sanitize-recover=all -Itests/support -DLEAT_LIBFUZZER -DLEAT_VERSION='"$(VERSION)"' $(fuzz_src) $(LIB_LIBS) \
 	    -o $(fuzz_dir)/fuzz_layout
 	$(Q)$(fuzz_dir)/fuzz_layout -max_total_time=$(FUZZ_SECONDS) -max_len=400 -artifact_prefix=$(fuzz_dir)/ \
