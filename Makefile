@@ -156,6 +156,15 @@ layers: $(lib_obj)
 	$(Q)tools/check-layers.sh
 	$(Q)tools/check-layer-symbols.sh $(lib_obj)
 
+# Which lock is held where (src/base/lock.h), by clang's analysis; once more as a checked build is compiled.
+thread_safety_src := $(lib_src) $(sort $(wildcard compat/engine/*.c))
+thread-safety:
+	$(Q)for checked in 0 1; do \
+	    printf '%s\n' $(thread_safety_src) | xargs -n 8 -P $$(nproc) $(CLANG) -fsyntax-only -std=c11 -D_GNU_SOURCE \
+	        -pthread -Iinclude -Isrc -Icompat -DLEAT_VERSION='"$(VERSION)"' $$([ $$checked = 0 ] || echo -DLEATI_CHECKED) \
+	        -Wthread-safety -Werror || exit 1; done
+	$(say) LOCKS '$(words $(thread_safety_src)) files have no findings'
+
 # One file at a time; .clang-tidy has the checks. Kernels of layouts are left out: any change to them changes the built
 # files, and sanitizers see them run.
 tidy_src := $(filter-out src/kernels/layout_kernels.c,$(lib_src) $(cli_src) $(sort $(wildcard compat/*/*.c)))
@@ -252,6 +261,7 @@ make names-cost      what a call by a name of the CUDA runtime costs on top of l
 make barrier-cost    what threads of a kernel pay to wait for one another, on the CPU device
 make known-names     libleat-cudart.so and the like export what docs/known-names.md lists and nothing else
 make compat-abi      the headers of known names agree with the vendor's, where those are installed
+make thread-safety   $(CLANG)'s analysis of locks: each function is called with the locks that it requires
 make layers          no file includes what its layer must not know, and no object refers to a layer above
 make tidy            clang's analyzer has no findings; the first run takes minutes, needs $(CLANG_TIDY)
 make kernels-check   the device code in the tree is what $(CLANG) makes of its sources
@@ -276,7 +286,7 @@ help:
 	$(info $(help_text))@:
 
 FORCE:
-.PHONY: all lib install-compat examples asan tsan headers symbols layers tidy kernels-check \
+.PHONY: all lib install-compat examples asan tsan headers symbols layers thread-safety tidy kernels-check \
         readme-figures man install install-lib uninstall clean help FORCE
 .DELETE_ON_ERROR:
 -include $(lib_obj:.o=.d) $(cli_obj:.o=.d) $(example_bin:=.d)

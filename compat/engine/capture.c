@@ -30,8 +30,8 @@ atomic_uint leatc_captures;
 
 /* Guards all captures, their plans, and what streams and events keep of them. */
 static struct leati_lock lock = LEATI_LOCK_INITIALIZER;
-static struct leatc_capture *captures;
-static unsigned long long latest_id;
+static struct leatc_capture *captures LEATI_GUARDED_BY(lock);
+static unsigned long long latest_id LEATI_GUARDED_BY(lock);
 
 static _Thread_local int thread_mode = LEATC_CAPTURE_GLOBAL;
 
@@ -45,7 +45,7 @@ static unsigned long long this_thread(void)
     return number;
 }
 
-static struct leatc_capture *of_stream(const struct leatc_stream *stream)
+static struct leatc_capture *of_stream(const struct leatc_stream *stream) LEATI_REQUIRES(lock)
 {
     return atomic_load_explicit(&stream->capture, memory_order_acquire);
 }
@@ -57,21 +57,23 @@ static bool is_blocking(const struct leatc_stream *stream)
 
 /* ---- beginning and ending, under the lock ---- */
 
-static void add_member(struct leatc_capture *capture, struct leatc_stream *stream)
+static void add_member(struct leatc_capture *capture, struct leatc_stream *stream) LEATI_REQUIRES(lock)
 {
+    leati_assert_locked(&lock);
     stream->next_member = capture->members;
     capture->members = stream;
     atomic_store_explicit(&stream->capture, capture, memory_order_release);
 }
 
-static void let_go(struct leatc_stream *stream)
+static void let_go(struct leatc_stream *stream) LEATI_REQUIRES(lock)
 {
+    leati_assert_locked(&lock);
     leatc_ends_clear(&stream->ends);
     atomic_store_explicit(&stream->capture, NULL, memory_order_release);
 }
 
 /* Nothing is captured by it any more. Its graph if that is to be used, or to be destroyed, else NULL. */
-static struct leatc_graph *finish(struct leatc_capture *capture, bool good)
+static struct leatc_graph *finish(struct leatc_capture *capture, bool good) LEATI_REQUIRES(lock)
 {
     struct leatc_capture **link = &captures;
     struct leatc_graph *graph = good || !capture->given ? capture->graph : NULL;
@@ -91,10 +93,11 @@ static struct leatc_graph *finish(struct leatc_capture *capture, bool good)
 
 /* The graph that a capture is to add to: one that is given, or a new one. */
 static int take_graph(struct leatc_graph *given, struct leatc_node *const *before, size_t count,
-                      struct leatc_capture *capture, struct leatc_ends *ends)
+                      struct leatc_capture *capture, struct leatc_ends *ends) LEATI_REQUIRES(lock)
 {
     int result = LEATC_OK;
 
+    leati_assert_locked(&lock);
     capture->graph = given;
     capture->given = given != NULL;
     if (!given)
@@ -115,11 +118,12 @@ static int take_graph(struct leatc_graph *given, struct leatc_node *const *befor
 }
 
 static int begin(struct leatc_stream *stream, int mode, struct leatc_graph *graph,
-                 struct leatc_node *const *before, size_t count)
+                 struct leatc_node *const *before, size_t count) LEATI_REQUIRES(lock)
 {
     struct leatc_capture *capture = of_stream(stream) ? NULL : calloc(1, sizeof *capture);
     int result;
 
+    leati_assert_locked(&lock);
     if (!capture)
         return of_stream(stream) ? LEATC_ILLEGAL_STATE : LEATC_OUT_OF_MEMORY;
     result = take_graph(graph, before, count, capture, &stream->ends);
@@ -341,9 +345,11 @@ int leatc_capture_refuse(struct leatc_stream *stream)
 
 /* Under the lock: adds a node, with a task or a child graph of its own, to the capture of the stream. */
 static int append(struct leatc_stream *stream, struct leatc_task *task, struct leatc_graph *child)
+    LEATI_REQUIRES(lock)
 {
     int result;
 
+    leati_assert_locked(&lock);
     leatc_graphs_lock();
     result = leatc_graph_append(of_stream(stream)->graph, &stream->ends, task, child);
     leatc_graphs_unlock();
@@ -437,10 +443,12 @@ int leatc_capture_child(struct leatc_work *work, const struct leatc_graph *graph
 
 /* Under the lock. */
 static int update_ends(struct leatc_stream *stream, struct leatc_node *const *nodes, size_t count, bool replace)
+    LEATI_REQUIRES(leatc_graph_lock) LEATI_REQUIRES(lock)
 {
     struct leatc_capture *capture = of_stream(stream);
     struct leatc_ends ends = {NULL, 0};
 
+    leati_assert_locked(&lock);
     if (!capture)
         return LEATC_ILLEGAL_STATE;
     if (capture->invalid)
@@ -508,7 +516,7 @@ void leatc_captured_clear(struct leatc_captured *event)
     leati_unlock(&lock);
 }
 
-static struct leatc_capture *of_id(unsigned long long id)
+static struct leatc_capture *of_id(unsigned long long id) LEATI_REQUIRES(lock)
 {
     struct leatc_capture *capture = captures;
 
@@ -533,10 +541,11 @@ int leatc_captured_refuse(struct leatc_captured *event)
 }
 
 /* Under the lock: stream waits for what event marks in the capture that it was recorded in. */
-static int wait_inside(struct leatc_stream *stream, struct leatc_captured *event)
+static int wait_inside(struct leatc_stream *stream, struct leatc_captured *event) LEATI_REQUIRES(lock)
 {
     struct leatc_capture *own = of_stream(stream), *others = of_id(atomic_load(&event->capture_id));
 
+    leati_assert_locked(&lock);
     if (!others || (own && own != others)) {
         /* The place is outside of the stream's capture: in none, in one that is over, or in another. */
         if (own)

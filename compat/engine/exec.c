@@ -101,11 +101,12 @@ static struct leatc_node **new_list(const struct leatc_graph *graph)
 }
 
 /* Under the lock of graphs: INVALID_VALUE and *wrong where edges go round in a circle. */
-static int check_order(const struct leatc_graph *graph, struct leatc_node **wrong)
+static int check_order(const struct leatc_graph *graph, struct leatc_node **wrong) LEATI_REQUIRES(leatc_graph_lock)
 {
     struct leatc_node **list = new_list(graph);
     bool sorted = list && sort(graph, list);
 
+    leati_assert_locked(&leatc_graph_lock);
     free(list);
     if (!list)
         return LEATC_OUT_OF_MEMORY;
@@ -509,6 +510,7 @@ static void release(struct leatc_exec *exec)
 
 void leatc_exec_forget(struct leatc_graph *graph)
 {
+    leati_assert_locked(&leatc_graph_lock);
     if (graph->instance)
         graph->instance->source = NULL;
     graph->instance = NULL;
@@ -516,10 +518,11 @@ void leatc_exec_forget(struct leatc_graph *graph)
 
 /* Under the lock of graphs. */
 static int instantiate(struct leatc_graph *graph, unsigned long long flags, struct leatc_exec *exec,
-                       struct leatc_node **wrong)
+                       struct leatc_node **wrong) LEATI_REQUIRES(leatc_graph_lock)
 {
     bool has_memory = leatc_graph_has_memory(graph);
 
+    leati_assert_locked(&leatc_graph_lock);
     if (has_memory && (graph->instance || graph->parent))
         return LEATC_NOT_SUPPORTED;
     LEATC_TRY(check_order(graph, wrong));
@@ -726,9 +729,11 @@ static bool may_set(const struct leatc_task *old, const struct leatc_task *next)
 
 /* The node of an executable's copy that was made from node; NULL when there is none. Under the lock of graphs. */
 static struct leatc_node *made_from(const struct leatc_exec *exec, const struct leatc_node *node)
+    LEATI_REQUIRES(leatc_graph_lock)
 {
     const struct leatc_graph *graph = exec->graph;
 
+    leati_assert_locked(&leatc_graph_lock);
     if (node->graph->parent) {
         const struct leatc_node *parent = made_from(exec, node->graph->parent);
 
@@ -746,6 +751,7 @@ static struct leatc_node *made_from(const struct leatc_exec *exec, const struct 
 
 /* Takes both locks for a change of the executable's node. NULL: INVALID_VALUE, and nothing is locked. */
 static struct leatc_node *begin_change(struct leatc_exec *exec, struct leatc_node *node)
+    LEATI_TRY_ACQUIRE(true, exec->lock, leatc_graph_lock) LEATI_NO_THREAD_SAFETY
 {
     struct leatc_node *own;
 
@@ -762,7 +768,7 @@ static struct leatc_node *begin_change(struct leatc_exec *exec, struct leatc_nod
     return NULL;
 }
 
-static int end_change(struct leatc_exec *exec, int result)
+static int end_change(struct leatc_exec *exec, int result) LEATI_RELEASE(exec->lock, leatc_graph_lock)
 {
     leatc_graphs_unlock();
     leati_unlock(&exec->lock);
@@ -938,9 +944,11 @@ static int check_update(const struct leatc_exec *exec, const struct leatc_graph 
 
 /* After check_update(). Replaced user objects are added to *holdings. */
 static void apply_update(struct leatc_graph *own, const struct leatc_graph *given, struct leatc_holding **holdings)
+    LEATI_REQUIRES(leatc_graph_lock)
 {
     struct leatc_holding *replaced = own->holdings;
 
+    leati_assert_locked(&leatc_graph_lock);
     own->holdings = NULL;
     if (leatc_holdings_copy(&own->holdings, given->holdings))
         leatc_holdings_move(holdings, &replaced);
@@ -959,6 +967,7 @@ static void apply_update(struct leatc_graph *own, const struct leatc_graph *give
 
 static int update_graph(struct leatc_exec *exec, struct leatc_graph *own, const struct leatc_graph *given,
                         struct leatc_update *update, struct leatc_holding **holdings)
+    LEATI_REQUIRES(leatc_graph_lock)
 {
     *update = (struct leatc_update){.why = LEATC_UPDATE_OK};
     update->why = check_update(exec, own, given, update);

@@ -10,24 +10,24 @@
 #include <stdlib.h>
 #include <string.h>
 
-static struct leati_lock lock = LEATI_LOCK_INITIALIZER;
+struct leati_lock leatc_graph_lock = LEATI_LOCK_INITIALIZER;
 static struct leati_handles graphs = LEATI_HANDLES(struct leatc_graph);
 static struct leati_handles nodes = LEATI_HANDLES(struct leatc_node);
-static unsigned long long latest_id;
+static unsigned long long latest_id LEATI_GUARDED_BY(leatc_graph_lock);
 
 void leatc_graphs_lock(void)
 {
-    leati_lock(&lock);
+    leati_lock(&leatc_graph_lock);
 }
 
 void leatc_graphs_unlock(void)
 {
-    leati_unlock(&lock);
+    leati_unlock(&leatc_graph_lock);
 }
 
-static int unlock_with(int result)
+static int unlock_with(int result) LEATI_RELEASE(leatc_graph_lock)
 {
-    leati_unlock(&lock);
+    leati_unlock(&leatc_graph_lock);
     return result;
 }
 
@@ -159,11 +159,13 @@ static void take_end(struct leatc_ends *ends, const struct leatc_node *node)
 
 bool leatc_graph_live(const struct leatc_graph *graph)
 {
+    leati_assert_locked(&leatc_graph_lock);
     return leati_handle_live(&graphs, graph);
 }
 
 bool leatc_node_live(const struct leatc_node *node)
 {
+    leati_assert_locked(&leatc_graph_lock);
     return leati_handle_live(&nodes, node);
 }
 
@@ -180,7 +182,7 @@ static void free_node(struct leatc_node *node)
 }
 
 /* A node that is the last of its graph, without edges. NULL: out of memory. */
-static struct leatc_node *new_node(struct leatc_graph *graph)
+static struct leatc_node *new_node(struct leatc_graph *graph) LEATI_REQUIRES(leatc_graph_lock)
 {
     struct leatc_node *node;
 
@@ -247,6 +249,7 @@ bool leatc_nodes_belong(const struct leatc_graph *graph, struct leatc_node *cons
     bool belong = !count || list;
     size_t looked = 0;
 
+    leati_assert_locked(&leatc_graph_lock);
     for (; belong && looked < count; looked++) {
         belong = leatc_node_live(list[looked]) && list[looked]->graph == graph && !list[looked]->marked;
         if (!belong)
@@ -260,7 +263,7 @@ bool leatc_nodes_belong(const struct leatc_graph *graph, struct leatc_node *cons
 
 /* ---- graphs, under the lock ---- */
 
-static struct leatc_graph *new_graph(bool hidden)
+static struct leatc_graph *new_graph(bool hidden) LEATI_REQUIRES(leatc_graph_lock)
 {
     struct leatc_graph *graph = hidden ? calloc(1, sizeof *graph) : leati_handle_new(&graphs);
 
@@ -273,6 +276,7 @@ static struct leatc_graph *new_graph(bool hidden)
 
 void leatc_graph_end(struct leatc_graph *graph, struct leatc_holding **holdings)
 {
+    leati_assert_locked(&leatc_graph_lock);
     leatc_exec_forget(graph);
     if (!graph->hidden)
         (void)leati_handle_retire(&graphs, graph);
@@ -294,6 +298,7 @@ void leatc_graph_end(struct leatc_graph *graph, struct leatc_holding **holdings)
 
 bool leatc_graph_has_memory(const struct leatc_graph *graph)
 {
+    leati_assert_locked(&leatc_graph_lock);
     for (size_t i = 0; i < graph->count; i++) {
         const struct leatc_node *node = graph->nodes[i];
 
@@ -319,7 +324,7 @@ static bool copy_attributes(struct leatc_node *to, const struct leatc_node *from
     return true;
 }
 
-static bool copy_node(struct leatc_graph *to, const struct leatc_node *from)
+static bool copy_node(struct leatc_graph *to, const struct leatc_node *from) LEATI_REQUIRES(leatc_graph_lock)
 {
     struct leatc_node *node = new_node(to);
 
@@ -350,7 +355,7 @@ static bool copy_edges(struct leatc_ends *to, const struct leatc_ends *from, con
     return true;
 }
 
-static bool copy_graph(struct leatc_graph *to, const struct leatc_graph *from)
+static bool copy_graph(struct leatc_graph *to, const struct leatc_graph *from) LEATI_REQUIRES(leatc_graph_lock)
 {
     if (!leatc_holdings_copy(&to->holdings, from->holdings))
         return false;
@@ -370,6 +375,7 @@ struct leatc_graph *leatc_graph_copy(const struct leatc_graph *graph, bool hidde
     struct leatc_holding *holdings = NULL;
     struct leatc_object *ended = NULL;
 
+    leati_assert_locked(&leatc_graph_lock);
     if (!copy)
         return NULL;
     if (!copy_graph(copy, graph)) {
@@ -387,6 +393,7 @@ struct leatc_graph *leatc_graph_copy(const struct leatc_graph *graph, bool hidde
 /* Adds a node, whose task is the graph's from then on, and the child graph the node's. */
 static struct leatc_node *add_node(struct leatc_graph *graph, struct leatc_node *const *before, size_t count,
                                    struct leatc_task *task, struct leatc_graph *child)
+    LEATI_REQUIRES(leatc_graph_lock)
 {
     struct leatc_node *node = new_node(graph);
 
@@ -411,6 +418,7 @@ int leatc_graph_append(struct leatc_graph *graph, struct leatc_ends *ends, struc
     struct leatc_node **end = malloc(sizeof(struct leatc_node *));
     struct leatc_node *node = end ? add_node(graph, ends->nodes, ends->count, task, child) : NULL;
 
+    leati_assert_locked(&leatc_graph_lock);
     if (!node) {
         free(end);
         return LEATC_OUT_OF_MEMORY;
@@ -447,6 +455,7 @@ bool leatc_graph_is_joined(const struct leatc_graph *graph, const struct leatc_e
     struct leatc_node **list = malloc(graph->count * sizeof(struct leatc_node *) + 1);
     bool joined = list != NULL;
 
+    leati_assert_locked(&leatc_graph_lock);
     for (size_t i = 0; list && i < ends->count; i++)
         mark_all_before(ends->nodes[i], list);
     for (size_t i = 0; list && i < graph->count; i++)
@@ -543,6 +552,7 @@ static bool is_within(const struct leatc_graph *graph, const struct leatc_graph 
 /* Under the lock. */
 static int add_child(struct leatc_graph *graph, struct leatc_node *const *before, size_t count,
                      struct leatc_graph *child, bool move, struct leatc_node **node)
+    LEATI_REQUIRES(leatc_graph_lock)
 {
     struct leatc_holding *holdings = NULL;
     struct leatc_object *ended = NULL;
@@ -650,7 +660,7 @@ int leatc_node_set(struct leatc_node *node, struct leatc_task *task)
 /* ---- attributes ---- */
 
 /* Under the lock. */
-static bool is_kernel(const struct leatc_node *node)
+static bool is_kernel(const struct leatc_node *node) LEATI_REQUIRES(leatc_graph_lock)
 {
     return leatc_node_live(node) && node->task->type == LEATC_NODE_KERNEL;
 }
@@ -789,6 +799,7 @@ int leatc_edge_data_check(const void *data, size_t count)
 
 /* Under the lock: may there be an edge, whether or not there is one? */
 static bool could_join(const struct leatc_graph *graph, const struct leatc_node *from, const struct leatc_node *to)
+    LEATI_REQUIRES(leatc_graph_lock)
 {
     return leatc_node_live(from) && leatc_node_live(to) && from->graph == graph && to->graph == graph &&
            from != to;
@@ -800,6 +811,7 @@ static bool is_joined(const struct leatc_node *from, const struct leatc_node *to
 }
 
 static int add_edge(const struct leatc_graph *graph, struct leatc_node *from, struct leatc_node *to)
+    LEATI_REQUIRES(leatc_graph_lock)
 {
     if (!could_join(graph, from, to) || is_joined(from, to))
         return LEATC_INVALID_VALUE;
@@ -826,6 +838,7 @@ int leatc_edges_add(struct leatc_graph *graph, struct leatc_node *const *from, s
 
 /* Takes an edge away. A node of a capture that the program parted from the rest need not be joined. */
 static int remove_edge(const struct leatc_graph *graph, struct leatc_node *from, struct leatc_node *to)
+    LEATI_REQUIRES(leatc_graph_lock)
 {
     if (!could_join(graph, from, to) || !is_joined(from, to))
         return LEATC_INVALID_VALUE;

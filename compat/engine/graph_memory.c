@@ -66,7 +66,7 @@ struct free_payload {
 
 /* Guards all of this. */
 static struct leati_lock lock = LEATI_LOCK_INITIALIZER;
-static struct arena *arenas;
+static struct arena *arenas LEATI_GUARDED_BY(lock);
 
 static struct {
     uint64_t used, used_high, reserved, reserved_high;
@@ -228,7 +228,7 @@ static void end_if_idle(struct arena *arena)
 }
 
 static int new_arena(unsigned long long graph, struct leatc_device *device, uint64_t peers, size_t bytes,
-                     struct arena **made)
+                     struct arena **made) LEATI_REQUIRES(lock)
 {
     leat_device *native = atomic_load(&device->native);
     struct arena *arena;
@@ -236,6 +236,7 @@ static int new_arena(unsigned long long graph, struct leatc_device *device, uint
     size_t unit;
     int result;
 
+    leati_assert_locked(&lock);
     LEATC_TRY(leatc_result_of(leat_virtual_granularity(native, &unit)));
     if (bytes > SIZE_MAX - unit)
         return LEATC_OUT_OF_MEMORY;
@@ -259,8 +260,9 @@ static int new_arena(unsigned long long graph, struct leatc_device *device, uint
 }
 
 static int arena_for(unsigned long long graph, struct leatc_device *device, uint64_t peers, size_t bytes,
-                     struct arena **found)
+                     struct arena **found) LEATI_REQUIRES(lock)
 {
+    leati_assert_locked(&lock);
     for (struct arena *arena = arenas; arena; arena = arena->next)
         if (arena->graph == graph && arena->device == device && arena->peers == peers && !arena->gone &&
             arena->bytes - arena->used >= bytes) {
@@ -314,12 +316,13 @@ static void end_live(struct leatc_block *block)
 }
 
 static int new_block(unsigned long long graph, struct leatc_device *device, uint64_t peers, size_t bytes,
-                     struct leatc_block **made)
+                     struct leatc_block **made) LEATI_REQUIRES(lock)
 {
     struct leatc_block *block = calloc(1, sizeof *block);
     struct arena *arena = NULL;
     int result = block ? arena_for(graph, device, peers, rounded(bytes, BLOCK_STEP), &arena) : LEATC_OUT_OF_MEMORY;
 
+    leati_assert_locked(&lock);
     if (result == LEATC_OK) {
         *block = (struct leatc_block){.next = arena->blocks,
                                       .arena = arena,
@@ -540,6 +543,7 @@ static bool frees(const struct leatc_graph *graph, const struct leatc_block *blo
 
 /* Under both locks. */
 static int begin_free(const struct leatc_graph *graph, void *ptr, struct free_payload *payload)
+    LEATI_REQUIRES(leatc_graph_lock)
 {
     struct leatc_memory memory;
     struct leatc_block *block;
@@ -564,6 +568,7 @@ int leatc_graph_free(const struct leatc_graph *graph, void *ptr, struct leatc_ta
     struct leatc_task *made = leatc_task_new(LEATC_NODE_FREE, NULL, end_free, sizeof(struct free_payload));
     int result;
 
+    leati_assert_locked(&leatc_graph_lock);
     if (!made)
         return LEATC_OUT_OF_MEMORY;
     leati_lock(&lock);

@@ -86,45 +86,52 @@ struct leatc_graph {
 };
 
 /* Held for all of what is above, after the locks of executables and of captures, before that of memory. */
-void leatc_graphs_lock(void);
-void leatc_graphs_unlock(void);
+extern struct leati_lock leatc_graph_lock;
+void leatc_graphs_lock(void) LEATI_ACQUIRE(leatc_graph_lock);
+void leatc_graphs_unlock(void) LEATI_RELEASE(leatc_graph_lock);
 
 /* graph.c, under the lock. */
-bool leatc_graph_live(const struct leatc_graph *graph);
-bool leatc_node_live(const struct leatc_node *node);
-bool leatc_graph_has_memory(const struct leatc_graph *graph);
-struct leatc_graph *leatc_graph_copy(const struct leatc_graph *graph, bool hidden);
+bool leatc_graph_live(const struct leatc_graph *graph) LEATI_REQUIRES(leatc_graph_lock);
+bool leatc_node_live(const struct leatc_node *node) LEATI_REQUIRES(leatc_graph_lock);
+bool leatc_graph_has_memory(const struct leatc_graph *graph) LEATI_REQUIRES(leatc_graph_lock);
+struct leatc_graph *leatc_graph_copy(const struct leatc_graph *graph, bool hidden)
+    LEATI_REQUIRES(leatc_graph_lock);
 
 /* Ends a graph with its nodes; what it owned of user objects is added to *holdings. */
-void leatc_graph_end(struct leatc_graph *graph, struct leatc_holding **holdings);
+void leatc_graph_end(struct leatc_graph *graph, struct leatc_holding **holdings) LEATI_REQUIRES(leatc_graph_lock);
 
 /* Adds a node after ends, which then is the only one of them. */
 int leatc_graph_append(struct leatc_graph *graph, struct leatc_ends *ends, struct leatc_task *task,
-                       struct leatc_graph *child);
+                       struct leatc_graph *child) LEATI_REQUIRES(leatc_graph_lock);
 
 /* Does every node that was captured come before ends, or before one that is excused? */
-bool leatc_graph_is_joined(const struct leatc_graph *graph, const struct leatc_ends *ends);
+bool leatc_graph_is_joined(const struct leatc_graph *graph, const struct leatc_ends *ends)
+    LEATI_REQUIRES(leatc_graph_lock);
 
 /* Are all of these, without one that is there twice, nodes of the graph? */
-bool leatc_nodes_belong(const struct leatc_graph *graph, struct leatc_node *const *nodes, size_t count);
+bool leatc_nodes_belong(const struct leatc_graph *graph, struct leatc_node *const *nodes, size_t count)
+    LEATI_REQUIRES(leatc_graph_lock);
 
 /* false: out of memory. */
 bool leatc_ends_join(struct leatc_ends *ends, struct leatc_node *const *nodes, size_t count);
 void leatc_ends_clear(struct leatc_ends *ends);
 
 /* exec.c, under the lock: the graph goes, and its executable stays. */
-void leatc_exec_forget(struct leatc_graph *graph);
+void leatc_exec_forget(struct leatc_graph *graph) LEATI_REQUIRES(leatc_graph_lock);
 
 /* object.c, under the lock: more references for a copy of a graph (false: out of memory), and fewer, which may end
  * objects; those are destroyed by leatc_objects_destroy(), without any lock. */
-bool leatc_holdings_copy(struct leatc_holding **to, const struct leatc_holding *from);
-void leatc_holdings_move(struct leatc_holding **to, struct leatc_holding **from);
-void leatc_holdings_release(struct leatc_holding *holdings, struct leatc_object **ended);
+bool leatc_holdings_copy(struct leatc_holding **to, const struct leatc_holding *from)
+    LEATI_REQUIRES(leatc_graph_lock);
+void leatc_holdings_move(struct leatc_holding **to, struct leatc_holding **from) LEATI_REQUIRES(leatc_graph_lock);
+void leatc_holdings_release(struct leatc_holding *holdings, struct leatc_object **ended)
+    LEATI_REQUIRES(leatc_graph_lock);
 void leatc_objects_destroy(struct leatc_object *ended);
 
 /* graph_memory.c. The tasks of leatc_alloc_make() and leatc_free_make(); id: the graph's. */
 int leatc_graph_alloc(unsigned long long id, int ordinal, uint64_t peers, size_t bytes, struct leatc_task **task);
-int leatc_graph_free(const struct leatc_graph *graph, void *ptr, struct leatc_task **task); /* under the lock */
+int leatc_graph_free(const struct leatc_graph *graph, void *ptr, struct leatc_task **task)
+    LEATI_REQUIRES(leatc_graph_lock); /* under the lock */
 
 /* Makes the allocations of a launch live and ends those that it frees, tasks being in the order of the launch; and
  * makes stream wait for what freed them elsewhere. On failure nothing has changed. key: see below. */

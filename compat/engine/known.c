@@ -18,7 +18,7 @@
 
 /* Guards the buckets, and next and most_shared_bytes of the records. */
 static struct leati_rwlock lock = LEATI_RWLOCK_INITIALIZER;
-static leat_known_kernel *buckets[BUCKETS];
+static leat_known_kernel *buckets[BUCKETS] LEATI_GUARDED_BY(lock);
 
 static leat_known_kernel **bucket_of(const void *function)
 {
@@ -49,7 +49,7 @@ void leat_kernel_forget(leat_known_kernel *kernel)
 }
 
 /* Under the lock. */
-static leat_known_kernel *find(const void *function)
+static leat_known_kernel *find(const void *function) LEATI_REQUIRES_SHARED(lock)
 {
     leat_known_kernel *kernel = *bucket_of(function);
 

@@ -30,7 +30,7 @@ struct own {
 
 /* Guards the buckets, and what libraries have loaded. */
 static struct leati_rwlock lock = LEATI_RWLOCK_INITIALIZER;
-static struct own *buckets[OWN_BUCKETS];
+static struct own *buckets[OWN_BUCKETS] LEATI_GUARDED_BY(lock);
 
 static struct own **bucket_of(const void *function)
 {
@@ -63,7 +63,7 @@ static const void *description_of(const void *function)
 }
 
 /* Under the lock. */
-static struct own *find_own(const void *function, int ordinal)
+static struct own *find_own(const void *function, int ordinal) LEATI_REQUIRES_SHARED(lock)
 {
     struct own *own = *bucket_of(function);
 
@@ -152,6 +152,7 @@ static struct leati_handles library_kernels = LEATI_HANDLES(struct library_kerne
 
 /* The module of a library on a device, loaded. Under the lock, for writing. */
 static int load_on(struct leatc_library *library, struct leatc_device *device, leat_module **module)
+    LEATI_REQUIRES(lock)
 {
     uint64_t generation = atomic_load(&device->generation);
     leat_device *native = atomic_load(&device->native);

@@ -18,8 +18,8 @@ struct node {
 };
 
 static struct leati_rwlock lock = LEATI_RWLOCK_INITIALIZER;
-static struct node *root;
-static uint32_t random_state = 2463534242u;
+static struct node *root LEATI_GUARDED_BY(lock);
+static uint32_t random_state LEATI_GUARDED_BY(lock) = 2463534242u;
 static _Atomic unsigned long long latest_id = 1;
 
 unsigned long long leatc_memory_id(void)
@@ -74,7 +74,7 @@ static struct node *merge(struct node *left, struct node *right)
     return top;
 }
 
-static void insert(struct node *node)
+static void insert(struct node *node) LEATI_REQUIRES(lock)
 {
     struct node **place = &root;
 
@@ -89,7 +89,7 @@ static void insert(struct node *node)
 }
 
 /* The allocation that holds address, or NULL. */
-static struct node *find(uintptr_t address)
+static struct node *find(uintptr_t address) LEATI_REQUIRES_SHARED(lock)
 {
     struct node *node = root, *best = NULL;
 
@@ -104,7 +104,7 @@ static struct node *find(uintptr_t address)
     return best && address - start(best) < best->memory.bytes ? best : NULL;
 }
 
-static struct node *take(uintptr_t base)
+static struct node *take(uintptr_t base) LEATI_REQUIRES(lock)
 {
     struct node **place = &root, *node;
 
@@ -119,7 +119,7 @@ static struct node *take(uintptr_t base)
 /* ---- the table ---- */
 
 /* Under the lock. */
-static void describe(const void *ptr, struct leatc_memory *memory)
+static void describe(const void *ptr, struct leatc_memory *memory) LEATI_REQUIRES_SHARED(lock)
 {
     const struct node *node = find((uintptr_t)ptr);
 
@@ -247,7 +247,7 @@ int leatc_memory_end(void *base, int (*give_back)(void *base))
 }
 
 /* Some allocation of the device, or NULL. Under the lock. */
-static struct node *find_of(struct node *node, int ordinal)
+static struct node *find_of(struct node *node, int ordinal) LEATI_REQUIRES_SHARED(lock)
 {
     struct node *found;
 

@@ -41,7 +41,9 @@ int leatc_object_create(void *ptr, void (*destroy)(void *), unsigned count, stru
 /* ---- under the lock of graphs ---- */
 
 static void release(struct leatc_object *object, unsigned long long count, struct leatc_object **ended)
+    LEATI_REQUIRES(leatc_graph_lock)
 {
+    leati_assert_locked(&leatc_graph_lock);
     object->count -= count;
     if (object->count)
         return;
@@ -51,6 +53,7 @@ static void release(struct leatc_object *object, unsigned long long count, struc
 }
 
 static struct leatc_holding *find_holding(struct leatc_holding *holdings, const struct leatc_object *object)
+    LEATI_REQUIRES(leatc_graph_lock)
 {
     while (holdings && holdings->object != object)
         holdings = holdings->next;
@@ -58,9 +61,11 @@ static struct leatc_holding *find_holding(struct leatc_holding *holdings, const 
 }
 
 static bool hold(struct leatc_holding **holdings, struct leatc_object *object, unsigned long long count)
+    LEATI_REQUIRES(leatc_graph_lock)
 {
     struct leatc_holding *holding = find_holding(*holdings, object);
 
+    leati_assert_locked(&leatc_graph_lock);
     if (!holding) {
         holding = malloc(sizeof *holding);
         if (!holding)
@@ -74,6 +79,7 @@ static bool hold(struct leatc_holding **holdings, struct leatc_object *object, u
 
 bool leatc_holdings_copy(struct leatc_holding **to, const struct leatc_holding *from)
 {
+    leati_assert_locked(&leatc_graph_lock);
     for (; from; from = from->next) {
         if (!hold(to, from->object, from->count))
             return false;
@@ -86,6 +92,7 @@ void leatc_holdings_move(struct leatc_holding **to, struct leatc_holding **from)
 {
     struct leatc_holding **end = from;
 
+    leati_assert_locked(&leatc_graph_lock);
     while (*end)
         end = &(*end)->next;
     *end = *to;
@@ -95,6 +102,7 @@ void leatc_holdings_move(struct leatc_holding **to, struct leatc_holding **from)
 
 void leatc_holdings_release(struct leatc_holding *holdings, struct leatc_object **ended)
 {
+    leati_assert_locked(&leatc_graph_lock);
     for (struct leatc_holding *next; holdings; holdings = next) {
         next = holdings->next;
         release(holdings->object, holdings->count, ended);
@@ -106,6 +114,7 @@ void leatc_holdings_release(struct leatc_holding *holdings, struct leatc_object 
 
 void leatc_objects_destroy(struct leatc_object *ended)
 {
+    leati_assert_unlocked(&leatc_graph_lock);
     for (struct leatc_object *next; ended; ended = next) {
         next = ended->next_ended;
         ended->destroy(ended->ptr);

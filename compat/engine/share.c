@@ -69,8 +69,8 @@ struct import {
 };
 
 static struct leati_lock lock = LEATI_LOCK_INITIALIZER; /* guards the lists and the start of the thread */
-static struct offer *offers;
-static struct import *imports;
+static struct offer *offers LEATI_GUARDED_BY(lock);
+static struct import *imports LEATI_GUARDED_BY(lock);
 static atomic_uint offer_count;
 static int listening = -1; /* the thread's socket; -1: there is no thread */
 static pid_t server_pid;   /* a child process has its parent's memory, and no thread in it */
@@ -135,7 +135,7 @@ struct client {
 };
 
 /* Under the lock, so that the descriptor stays open meanwhile. Nothing waits: connections do not block. */
-static void send_descriptor(int connection, int fd)
+static void send_descriptor(int connection, int fd) LEATI_REQUIRES(lock)
 {
     char byte = fd >= 0;
     struct iovec part = {&byte, 1};
@@ -280,11 +280,12 @@ static void close_in_child(void)
 }
 
 /* Under the lock. */
-static int start_server(void)
+static int start_server(void) LEATI_REQUIRES(lock)
 {
     struct sockaddr_un address;
     socklen_t length;
 
+    leati_assert_locked(&lock);
     if (listening >= 0 && server_pid == getpid())
         return LEATC_OK;
     if (server_pid != getpid()) {
@@ -306,8 +307,9 @@ static int start_server(void)
 }
 
 /* Fills in what identifies this process. Under the lock. */
-static void sign(struct handle *handle)
+static void sign(struct handle *handle) LEATI_REQUIRES(lock)
 {
+    leati_assert_locked(&lock);
     handle->magic = MAGIC;
     handle->process = process;
     handle->pid = getpid();
@@ -395,10 +397,11 @@ static int ask(const struct handle *handle, int *fd)
 /* ---- offers ---- */
 
 /* Fills the handle of what is on offer already; false when it is not. Under the lock. */
-static bool is_offered(struct handle *handle)
+static bool is_offered(struct handle *handle) LEATI_REQUIRES(lock)
 {
     struct offer *offer = server_pid == getpid() ? offers : NULL;
 
+    leati_assert_locked(&lock);
     while (offer && (offer->id != handle->id || offer->what != handle->what))
         offer = offer->next;
     if (!offer)
@@ -583,10 +586,11 @@ static int map_memory(const struct handle *handle, struct leatc_device *device, 
 }
 
 /* Another one of the same memory, opened once more, or NULL. Under the lock. */
-static struct import *open_again(const struct handle *handle)
+static struct import *open_again(const struct handle *handle) LEATI_REQUIRES(lock)
 {
     struct import *import = imports;
 
+    leati_assert_locked(&lock);
     while (import && memcmp(&import->from, handle, sizeof *handle) != 0)
         import = import->next;
     if (import)

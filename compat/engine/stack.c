@@ -282,7 +282,7 @@ static atomic_uint guarded_by_mapping;
 
 /* Stacks of host threads that have ended. */
 static struct leati_lock lock = LEATI_LOCK_INITIALIZER;
-static struct leatc_fiber *left_over;
+static struct leatc_fiber *left_over LEATI_GUARDED_BY(lock);
 
 /* Fibers cached by this thread, most recently used first. */
 OF_THREAD struct leatc_fiber *idle;

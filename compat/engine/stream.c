@@ -429,9 +429,11 @@ int leatc_work_begin_legacy(int ordinal, struct leatc_work *work)
 
 /* Under the lock of the stream's device. */
 static int find_helper(struct leatc_stream *stream, int ordinal, struct leatc_stream **found)
+    LEATI_REQUIRES(stream->device->lock)
 {
     struct leatc_helper *helper;
 
+    leati_assert_locked(&stream->device->lock);
     if (!stream->helpers && !(stream->helpers = calloc(LEATC_DEVICES_MAX, sizeof *stream->helpers)))
         return LEATC_OUT_OF_MEMORY;
     helper = &stream->helpers[ordinal];

@@ -36,7 +36,7 @@ struct file {
 
 /* Guards what follows. */
 static struct leati_lock lock = LEATI_LOCK_INITIALIZER;
-static struct file *files;
+static struct file *files LEATI_GUARDED_BY(lock);
 static unsigned long long unloaded; /* how many files were unloaded when these were read */
 
 /* Where an address lies. */
@@ -143,8 +143,9 @@ static bool read_file(const char *path, struct file *file)
 
 /* ---- known files, under the lock ---- */
 
-static void forget_files(void)
+static void forget_files(void) LEATI_REQUIRES(lock)
 {
+    leati_assert_locked(&lock);
     while (files) {
         struct file *gone = files;
 
@@ -155,10 +156,11 @@ static void forget_files(void)
 }
 
 /* NULL: out of memory. */
-static const struct file *file_at(const struct place *place)
+static const struct file *file_at(const struct place *place) LEATI_REQUIRES(lock)
 {
     struct file *file;
 
+    leati_assert_locked(&lock);
     /* Another file may lie where an unloaded one did. */
     if (unloaded != place->unloaded)
         forget_files();

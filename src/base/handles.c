@@ -29,12 +29,13 @@ static struct leati_handle *slot(struct leati_handles *table, uint32_t number)
 __attribute__((weak)) void __lsan_register_root_region(const void *begin, size_t bytes);
 
 /* Reserves the range of a table, with fewer slots under a limit on addresses; under the lock. */
-static bool reserve(struct leati_handles *table)
+static bool reserve(struct leati_handles *table) LEATI_REQUIRES(table->lock)
 {
     size_t stride = stride_bytes(table);
     size_t slots = leati_addresses_share(SLOT_COUNT * stride, 256, SLOTS_LEAST * stride) / stride;
     char *base = mmap(NULL, slots * stride, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
+    leati_assert_locked(&table->lock);
     if (base == MAP_FAILED)
         return false;
     table->slots = (uint32_t)slots;
@@ -44,12 +45,13 @@ static bool reserve(struct leati_handles *table)
 }
 
 /* Makes one more slot readable; under the lock. */
-static bool grow(struct leati_handles *table)
+static bool grow(struct leati_handles *table) LEATI_REQUIRES(table->lock)
 {
     size_t stride = stride_bytes(table);
     uint32_t more;
     char *start;
 
+    leati_assert_locked(&table->lock);
     if (!atomic_load_explicit(&table->base, memory_order_relaxed) && !reserve(table))
         return false;
     more = table->slots - table->accessible;

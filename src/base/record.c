@@ -58,12 +58,12 @@ static _Atomic int file = -1;
 
 /* Guards what follows. Taken after all other locks, and held while the buffer is written. */
 static struct leati_lock lock = LEATI_LOCK_INITIALIZER;
-static char path[PATH_MAX];
-static char buffer[BUFFER_BYTES];
-static size_t used_bytes;
-static off_t written_bytes;
-static bool is_regular;
-static uint64_t begun_ns, written_lines;
+static char path[PATH_MAX] LEATI_GUARDED_BY(lock);
+static char buffer[BUFFER_BYTES] LEATI_GUARDED_BY(lock);
+static size_t used_bytes LEATI_GUARDED_BY(lock);
+static off_t written_bytes LEATI_GUARDED_BY(lock);
+static bool is_regular LEATI_GUARDED_BY(lock);
+static uint64_t begun_ns, written_lines LEATI_GUARDED_BY(lock);
 static bool is_ending; /* the program ends: each line is written at once */
 
 static int descriptor(void)
@@ -75,7 +75,7 @@ static int descriptor(void)
 /* ---- the file; under the lock ---- */
 
 /* Ends the recording with one line on standard error. */
-static void give_up(int error)
+static void give_up(int error) LEATI_REQUIRES(lock)
 {
     atomic_store_explicit(&leati_trace_hook, NULL, memory_order_relaxed);
     fprintf(stderr, "leat: " VARIABLE ": %s cannot be written: %s; it ends after %" PRIu64 " lines\n", path,
@@ -85,7 +85,7 @@ static void give_up(int error)
 }
 
 /* Counts what was written: the whole lines of the first bytes of the buffer. */
-static void count_written(size_t bytes)
+static void count_written(size_t bytes) LEATI_REQUIRES(lock)
 {
     while (bytes && buffer[bytes - 1] != '\n')
         bytes--;
@@ -94,12 +94,13 @@ static void count_written(size_t bytes)
         written_lines++;
 }
 
-static void flush(void)
+static void flush(void) LEATI_REQUIRES(lock)
 {
     struct rlimit limit;
     size_t done = 0;
     ssize_t count = 0;
 
+    leati_assert_locked(&lock);
     /* Past this limit a write would end the process (SIGXFSZ). */
     if (is_regular && !getrlimit(RLIMIT_FSIZE, &limit) && limit.rlim_cur != RLIM_INFINITY &&
         (rlim_t)written_bytes + used_bytes > limit.rlim_cur) {
@@ -128,7 +129,7 @@ static void flush(void)
 
 static void put(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-static void put(const char *format, ...)
+static void put(const char *format, ...) LEATI_REQUIRES(lock)
 {
     va_list args;
 
@@ -137,7 +138,7 @@ static void put(const char *format, ...)
     va_end(args);
 }
 /* A cell with a number; 0: empty. */
-static void put_number(uint64_t number)
+static void put_number(uint64_t number) LEATI_REQUIRES(lock)
 {
     if (number)
         put(",%" PRIu64, number);
@@ -146,7 +147,7 @@ static void put_number(uint64_t number)
 }
 
 /* A cell with a text; NULL: empty. What would end the cell or the line becomes '_'. */
-static void put_text(const char *text)
+static void put_text(const char *text) LEATI_REQUIRES(lock)
 {
     size_t start = used_bytes + 1;
 
@@ -156,11 +157,12 @@ static void put_text(const char *text)
             buffer[i] = '_';
 }
 
-static void put_line(const struct leati_trace_event *event)
+static void put_line(const struct leati_trace_event *event) LEATI_REQUIRES(lock)
 {
     bool is_about_block =
         event->op == LEATI_TRACE_ALLOC || event->op == LEATI_TRACE_ALLOC_FAILED || event->op == LEATI_TRACE_FREE;
 
+    leati_assert_locked(&lock);
     put("%" PRIu64 ",%s", (leati_clock_ns() - begun_ns) / 1000, op_names[event->op]);
     put_number(event->block);
     put_number(event->bytes);
@@ -192,7 +194,7 @@ static void record(const struct leati_trace_event *event)
 /* ---- beginning and ending ---- */
 
 /* Writes the file's name to path, with the number of the process for "%p". Returns false if it is too long. */
-static bool set_path(const char *pattern)
+static bool set_path(const char *pattern) LEATI_REQUIRES(lock)
 {
     size_t used = 0;
 
@@ -211,7 +213,7 @@ static bool set_path(const char *pattern)
 }
 
 /* Opens the file and empties it. Returns -1 with *why if that cannot be. */
-static int open_file(const char **why)
+static int open_file(const char **why) LEATI_REQUIRES(lock)
 {
     /* O_NONBLOCK: a pipe must not make us wait for its reader. */
     int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0666);
@@ -254,9 +256,11 @@ void leati_record_begin(void)
 
     if (!pattern)
         return;
+    leati_lock(&lock);
     if (set_path(pattern))
         fd = open_file(&why);
     if (fd < 0) {
+        leati_unlock(&lock);
         fprintf(stderr, "leat: " VARIABLE ": %s cannot be written: %s; nothing is recorded\n", pattern, why);
         return;
     }
@@ -267,6 +271,7 @@ void leati_record_begin(void)
     atomic_store_explicit(&file, fd, memory_order_relaxed);
     /* Release: who finds the hook finds all of this. */
     atomic_store_explicit(&leati_trace_hook, record, memory_order_release);
+    leati_unlock(&lock);
 }
 
 /* Runs after the functions that the program gave to atexit(), which may still free. */

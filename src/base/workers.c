@@ -48,7 +48,7 @@ struct leati_workers {
 };
 
 static struct leati_lock pools_lock = LEATI_LOCK_INITIALIZER;
-static struct leati_workers *pools[POOLS_MAX];
+static struct leati_workers *pools[POOLS_MAX] LEATI_GUARDED_BY(pools_lock);
 
 /* For threads that wait until a task has no workers. Not the pool's own: the last worker may signal when its task
  * and the pool are gone already. */

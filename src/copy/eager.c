@@ -219,6 +219,7 @@ static struct leati_flags *take_block(struct leati_stager *stager)
 
 /* A ring that is free, locked; NULL: none. The first comes first: the caches may still have it. */
 LEATI_HOT static struct leati_eager_ring *take_ring(struct leati_stager *stager, leat_stream *stream)
+    LEATI_NO_THREAD_SAFETY
 {
     struct leati_eager_ring *rings = leati_stager_rings(stager);
 
@@ -240,6 +241,7 @@ LEATI_HOT static struct leati_eager_ring *take_ring(struct leati_stager *stager,
 
 /* used: DMAs of the stream may still read or write the ring. */
 LEATI_HOT static void release_ring(struct leati_eager_ring *ring, leat_stream *stream, bool used)
+    LEATI_NO_THREAD_SAFETY
 {
     if (used) {
         leati_order_hold(stream->order);

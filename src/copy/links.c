@@ -40,7 +40,7 @@ struct leati_links {
 
 /* Guards the list and what hangs on it. Held while a fleet is made. */
 static struct leati_lock links_lock = LEATI_LOCK_INITIALIZER;
-static struct leati_links *list;
+static struct leati_links *list LEATI_GUARDED_BY(links_lock);
 static atomic_uint link_sets; /* in the list: without any, copies do not ask for the lock */
 
 /* ---- making and ending ---- */
@@ -148,10 +148,11 @@ static bool concerns(const struct leati_links *links, const leat_device *device,
 }
 
 /* Under the lock. */
-static void end_all(const leat_device *device, bool as_helper)
+static void end_all(const leat_device *device, bool as_helper) LEATI_REQUIRES(links_lock)
 {
     struct leati_links **place = &list, *links;
 
+    leati_assert_locked(&links_lock);
     while ((links = *place)) {
         if (!concerns(links, device, as_helper)) {
             place = &links->next;
@@ -227,8 +228,9 @@ leat_status leat_copy_share_links(leat_device *device, leat_device *const *helpe
 
 /* ---- copying ---- */
 
-static struct leati_links *links_of(const leat_device *device)
+static struct leati_links *links_of(const leat_device *device) LEATI_REQUIRES(links_lock)
 {
+    leati_assert_locked(&links_lock);
     for (struct leati_links *links = list; links; links = links->next)
         if (links->target == device)
             return links;

@@ -226,13 +226,14 @@ struct maker {
 
 /* Guards the list. Never held while a thread is waited for. */
 static struct leati_lock makers_lock = LEATI_LOCK_INITIALIZER;
-static struct maker *makers;
+static struct maker *makers LEATI_GUARDED_BY(makers_lock);
 
 /* Under the lock. */
-static struct maker *maker_of(const leat_device *device)
+static struct maker *maker_of(const leat_device *device) LEATI_REQUIRES(makers_lock)
 {
     struct maker *maker = makers;
 
+    leati_assert_locked(&makers_lock);
     while (maker && maker->device != device)
         maker = maker->next;
     return maker;

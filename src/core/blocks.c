@@ -40,9 +40,10 @@ _Atomic(const struct leati_guard_hooks *) leati_guard_hooks;
 static struct leati_lock lock = LEATI_LOCK_INITIALIZER;
 static uint16_t covered_pages[ROOTS]; /* by root: pages of its leaf that pools have */
 static _Atomic(struct leati_block *) records;
-static size_t records_most, records_accessible, records_used = 1;
-static struct leati_block *free_records;
-static struct granules *free_granules;
+static size_t records_most LEATI_GUARDED_BY(lock), records_accessible LEATI_GUARDED_BY(lock);
+static size_t records_used LEATI_GUARDED_BY(lock) = 1;
+static struct leati_block *free_records LEATI_GUARDED_BY(lock);
+static struct granules *free_granules LEATI_GUARDED_BY(lock);
 
 /* What the first bytes of a free one are. */
 struct free_granules {
@@ -59,10 +60,11 @@ static void *map(size_t bytes, int protection)
 }
 
 /* Makes more records accessible; under lock. */
-static bool more_records(void)
+static bool more_records(void) LEATI_REQUIRES(lock)
 {
     struct leati_block *base = atomic_load_explicit(&records, memory_order_relaxed);
 
+    leati_assert_locked(&lock);
     if (!base) {
         records_most =
             leati_addresses_share(RECORDS_MAX * sizeof *base, 32, RECORDS_STEP * sizeof *base) / sizeof *base;
@@ -159,11 +161,12 @@ static struct leaf *make_leaf(uintptr_t address)
 }
 
 /* Under lock. */
-static struct granules *make_granules(void)
+static struct granules *make_granules(void) LEATI_REQUIRES(lock)
 {
     struct granules *made = free_granules;
     struct free_granules link;
 
+    leati_assert_locked(&lock);
     if (!made)
         return map(sizeof *made, PROT_READ | PROT_WRITE);
     memcpy(&link, made, sizeof link);
@@ -174,12 +177,13 @@ static struct granules *make_granules(void)
 }
 
 /* Makes all that the table needs to know of one page; under lock. */
-static bool prepare_page(uintptr_t at, bool small)
+static bool prepare_page(uintptr_t at, bool small) LEATI_REQUIRES(lock)
 {
     struct leaf *leaf = make_leaf(at);
     struct page *page = leaf ? page_of(leaf, at) : NULL;
     struct granules *made;
 
+    leati_assert_locked(&lock);
     if (!leaf)
         return false;
     if (!small || atomic_load_explicit(&page->granules, memory_order_relaxed))
@@ -191,11 +195,12 @@ static bool prepare_page(uintptr_t at, bool small)
 }
 
 /* Clears a page's granules for the next user, if it has any; under lock. */
-static void recycle(struct page *page)
+static void recycle(struct page *page) LEATI_REQUIRES(lock)
 {
     struct granules *old = atomic_exchange_explicit(&page->granules, NULL, memory_order_relaxed);
     struct free_granules link = {.next = free_granules};
 
+    leati_assert_locked(&lock);
     if (!old)
         return;
     for (size_t i = 0; i < PAGE_GRANULES; i++)
@@ -205,10 +210,11 @@ static void recycle(struct page *page)
 }
 
 /* Prepares the pages of [base, end), or none of them; under lock. */
-static bool prepare(uintptr_t base, uintptr_t end, bool small)
+static bool prepare(uintptr_t base, uintptr_t end, bool small) LEATI_REQUIRES(lock)
 {
     uintptr_t at = base;
 
+    leati_assert_locked(&lock);
     while (at < end && prepare_page(at, small))
         at += LEATI_PAGE_BYTES;
     if (at >= end)

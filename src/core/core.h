@@ -150,12 +150,12 @@ void leati_stream_writes_host(leat_stream *stream);
  * pieces; marks, waits and what belongs to pools need not. Nothing that waits for the stream itself may be in
  * between.
  */
-static inline void leati_stream_piece_begins(leat_stream *stream)
+static inline void leati_stream_piece_begins(leat_stream *stream) LEATI_NO_THREAD_SAFETY
 {
     leati_lock(&stream->piece_lock);
 }
 
-static inline void leati_stream_piece_ends(leat_stream *stream)
+static inline void leati_stream_piece_ends(leat_stream *stream) LEATI_NO_THREAD_SAFETY
 {
     leati_unlock(&stream->piece_lock);
 }

@@ -21,7 +21,7 @@ static struct leati_lock open_lock = LEATI_LOCK_INITIALIZER;
 /* Guards the list; taken inside open_lock and only for a moment, so that looking an address up never waits for a
  * device that is being closed. */
 static struct leati_lock list_lock = LEATI_LOCK_INITIALIZER;
-static struct leat_device *list;
+static struct leat_device *list LEATI_GUARDED_BY(list_lock);
 
 static LEATI_QUICK_TLS unsigned host_function_depth;
 
@@ -29,7 +29,7 @@ static LEATI_QUICK_TLS unsigned host_function_depth;
  */
 static bool forked;
 
-static void begin_child(void)
+static void begin_child(void) LEATI_NO_THREAD_SAFETY
 {
     forked |= list != NULL;
 }
@@ -229,7 +229,9 @@ static leat_status choose_driver(const char *what, const char *name, struct leat
 
 /* Under open_lock, which keeps the list as it is. */
 static struct leat_device *find_open(const struct leati_driver *driver, int ordinal)
+    LEATI_REQUIRES(open_lock) LEATI_NO_THREAD_SAFETY
 {
+    leati_assert_locked(&open_lock);
     for (struct leat_device *device = list; device; device = device->next)
         if (device->driver == driver && device->ordinal == ordinal && !device->wrapped)
             return device;
@@ -250,11 +252,12 @@ struct leat_device *leati_device_of(const struct leati_driver *driver, const voi
 
 /* Under open_lock. */
 static leat_status open_new(const char *what, struct leati_driver *driver, int ordinal, void *context,
-                            leat_device **opened)
+                            leat_device **opened) LEATI_REQUIRES(open_lock)
 {
     struct leat_device *device = leati_handle_new(&leati_device_handles);
     leat_status status;
 
+    leati_assert_locked(&open_lock);
     if (!device)
         return leati_fail(LEAT_ERROR_HOST_MEMORY, "%s: no memory for the device handle", what);
     device->driver = driver;

@@ -20,7 +20,7 @@
 
 /* Guards the table. Look-ups share it; the values are only changed while it is held alone. */
 static struct leati_rwlock table_lock = LEATI_RWLOCK_INITIALIZER;
-static struct leati_ranges table;
+static struct leati_ranges table LEATI_GUARDED_BY(table_lock);
 
 /* Where its memory begins and ends, so that what is not in it is mostly told without the lock. Relaxed: who may
  * count on memory to be known was told of it behind the call that put it in, and so sees bounds that are as new or
@@ -28,7 +28,7 @@ static struct leati_ranges table;
 static _Atomic uintptr_t table_low = UINTPTR_MAX, table_end;
 
 /* Behind each change of the table; it is held alone. */
-static void set_bounds(void)
+static void set_bounds(void) LEATI_REQUIRES(table_lock)
 {
     const struct leati_range *last = table.count ? &table.entries[table.count - 1] : NULL;
 

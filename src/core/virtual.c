@@ -51,8 +51,9 @@ static struct leati_handles physical_handles = LEATI_HANDLES(struct leat_physica
 
 /* Calls that change something take turns; it is held while the driver works. Guards the lists. */
 static struct leati_lock turn = LEATI_LOCK_INITIALIZER;
-static struct leati_link all_physical = {.next = &all_physical, .previous = &all_physical};
-static struct leati_link all_reservations = {.next = &all_reservations, .previous = &all_reservations};
+static struct leati_link all_physical LEATI_GUARDED_BY(turn) = {.next = &all_physical, .previous = &all_physical};
+static struct leati_link all_reservations LEATI_GUARDED_BY(turn) = {.next = &all_reservations,
+                                                                    .previous = &all_reservations};
 
 /* Guards the lists of mappings and their rights against look-ups. Whoever changes them has the turn as well, so
  * that the turn alone is enough to read. Taken after the turn and after the lock of the table of pointers. */
@@ -194,7 +195,9 @@ static leat_status end_reservation(struct leati_reservation *reservation)
 
 /* The reservation that holds [ptr, ptr + bytes); with the turn. */
 static leat_status find_reservation(const void *ptr, size_t bytes, struct leati_reservation **found)
+    LEATI_REQUIRES(turn)
 {
+    leati_assert_locked(&turn);
     for (struct leati_link *at = all_reservations.next; at != &all_reservations; at = at->next) {
         struct leati_reservation *reservation = LEATI_OWNER(at, struct leati_reservation);
         size_t offset = (uintptr_t)ptr - reservation->base;
@@ -211,10 +214,11 @@ static leat_status find_reservation(const void *ptr, size_t bytes, struct leati_
                       "%p is not reserved: leat_virtual_reserve() never gave it, or it was given back", ptr);
 }
 
-static leat_status unreserve_whole(void *ptr)
+static leat_status unreserve_whole(void *ptr) LEATI_REQUIRES(turn)
 {
     struct leati_reservation *reservation = NULL;
 
+    leati_assert_locked(&turn);
     LEATI_TRY(find_reservation(ptr, 1, &reservation));
     if (reservation->base != (uintptr_t)ptr)
         return leati_fail(LEAT_ERROR_POINTER, "the reservation starts at %p; give its start",
@@ -410,7 +414,7 @@ static leat_status check_map(struct leati_reservation *reservation, void *ptr, s
 }
 
 /* With the turn. */
-static leat_status map(void *ptr, size_t bytes, struct leat_physical *physical)
+static leat_status map(void *ptr, size_t bytes, struct leat_physical *physical) LEATI_REQUIRES(turn)
 {
     struct leat_device *device = physical->device;
     struct leati_reservation *reservation = NULL;
@@ -418,6 +422,7 @@ static leat_status map(void *ptr, size_t bytes, struct leat_physical *physical)
     leat_status status;
     bool entered;
 
+    leati_assert_locked(&turn);
     LEATI_TRY(find_reservation(ptr, bytes, &reservation));
     LEATI_TRY(check_map(reservation, ptr, bytes, physical));
     made = calloc(1, sizeof *made);
@@ -459,12 +464,13 @@ leat_status leat_virtual_map(void *ptr, size_t bytes, leat_physical *physical)
 
 /* The first and the number of the mappings that make up [ptr, ptr + bytes). With the turn. */
 static leat_status find_mappings(const void *ptr, size_t bytes, struct leati_reservation **reservation,
-                                 size_t *first, size_t *count)
+                                 size_t *first, size_t *count) LEATI_REQUIRES(turn)
 {
     const struct leati_range *entries;
     uintptr_t at = (uintptr_t)ptr;
     size_t i = 0;
 
+    leati_assert_locked(&turn);
     if (!bytes)
         return leati_fail(LEAT_ERROR_INVALID, "0 bytes are no range");
     LEATI_TRY(find_reservation(ptr, bytes, reservation));
@@ -501,12 +507,13 @@ static leat_status unmap_one(struct leati_reservation *reservation, size_t i)
     return status != LEAT_OK ? status : released;
 }
 
-static leat_status unmap(void *ptr, size_t bytes)
+static leat_status unmap(void *ptr, size_t bytes) LEATI_REQUIRES(turn)
 {
     struct leati_reservation *reservation = NULL;
     leat_status first_failure = LEAT_OK;
     size_t first, count;
 
+    leati_assert_locked(&turn);
     LEATI_TRY(find_mappings(ptr, bytes, &reservation, &first, &count));
     while (count--) {
         leat_status status = unmap_one(reservation, first + count);
@@ -615,10 +622,12 @@ static leat_status set_one(const struct leati_range *range, leat_device *device,
 }
 
 static leat_status set_access(void *ptr, size_t bytes, leat_device *device, leat_access access)
+    LEATI_REQUIRES(turn)
 {
     struct leati_reservation *reservation = NULL;
     size_t first, count;
 
+    leati_assert_locked(&turn);
     LEATI_TRY(find_mappings(ptr, bytes, &reservation, &first, &count));
     for (size_t i = first; i < first + count; i++)
         LEATI_TRY(set_one(&reservation->maps.entries[i], device, access));

@@ -95,7 +95,7 @@ static struct set table[SETS];
 
 /* Guards the places of the table against one another's writers, and the list of plans that wait. */
 static struct leati_lock table_lock = LEATI_LOCK_INITIALIZER;
-static struct leati_layout_plan *waiting;
+static struct leati_layout_plan *waiting LEATI_GUARDED_BY(table_lock);
 
 static uint64_t mix(uint64_t hash, uint64_t value)
 {
@@ -190,8 +190,9 @@ static bool try_hold(struct leati_layout_plan *plan)
 }
 
 /* Gives up one hold; with the last one the plan waits to be another. The caller has table_lock. */
-static void drop_locked(struct leati_layout_plan *plan)
+static void drop_locked(struct leati_layout_plan *plan) LEATI_REQUIRES(table_lock)
 {
+    leati_assert_locked(&table_lock);
     /* All that was read from the plan was read before somebody makes another of it. */
     if (atomic_fetch_sub_explicit(&plan->holders, 1, memory_order_acq_rel) > 1)
         return;

@@ -375,7 +375,7 @@ static leat_status add_origin(struct leat_pool *pool, leat_stream *stream, struc
 
 /* Under the pool's lock: a block whose lane has no room, or that is special in some way. */
 static void free_slow(struct leat_pool *pool, leat_stream *stream, struct leati_owner *owner,
-                      struct leati_block *block)
+                      struct leati_block *block) LEATI_REQUIRES(pool->lock)
 {
     struct leati_lane *lane = leati_lane_of(owner, true);
     bool kept = false;

@@ -70,6 +70,7 @@ static void look_at(const struct leati_block *block, const struct leati_owner *o
 
 void leati_full_look(struct leat_pool *pool, const struct leati_owner *owner, struct leati_idle *idle)
 {
+    leati_assert_locked(&pool->lock);
     *idle = (struct leati_idle){0};
     for (struct leati_span *span = pool->spans; span; span = span->next) {
         size_t piece_bytes = 0;
@@ -96,6 +97,7 @@ static void find_facts(struct facts *facts, const struct leati_owner *owner)
     struct leat_device *device = pool->device;
     uint64_t held_bytes;
 
+    leati_assert_locked(&pool->lock);
     leati_full_look(pool, owner, &facts->idle);
     leati_pool_look_at_others(pool, &facts->others);
     facts->memory_known = pool->kind != LEAT_KIND_PINNED &&
@@ -288,6 +290,7 @@ leat_status leati_full_explain(struct leat_pool *pool, const struct leati_owner 
     char words[sizeof refused.text], advice[ADVICE_BYTES];
     struct leati_text text = {words, sizeof words - CALL_BYTES_MAX - sizeof advice}, end = {advice, sizeof advice};
 
+    leati_assert_locked(&pool->lock);
     /* The host has no memory for records of the pool's or of the driver's: nothing here says more. */
     if (pool->kind != LEAT_KIND_PINNED && status == LEAT_ERROR_HOST_MEMORY)
         return status;

@@ -493,7 +493,7 @@ static void report_poison(struct leat_pool *pool, const struct leati_block *bloc
 
 /* Looks at a kept block for the last time and gives it to everybody. What cannot be looked at goes by the order in
  * which it was freed. */
-static void let_go(struct leat_pool *pool, struct leati_block *block)
+static void let_go(struct leat_pool *pool, struct leati_block *block) LEATI_REQUIRES(pool->lock)
 {
     struct leati_driver *driver = pool->device->driver;
     struct place place = place_of(pool, NULL);
@@ -515,7 +515,7 @@ static void let_go(struct leat_pool *pool, struct leati_block *block)
     leati_extent_free(pool, block, pool->host, 0);
 }
 
-static void let_oldest_go(struct leat_pool *pool)
+static void let_oldest_go(struct leat_pool *pool) LEATI_REQUIRES(pool->lock)
 {
     struct leati_watch *watch = pool->watch;
     struct leati_block *block = watch->oldest;
@@ -533,6 +533,7 @@ void leati_watch_keep(struct leat_pool *pool, struct leati_block *block)
 {
     struct leati_watch *watch = pool->watch;
 
+    leati_assert_locked(&pool->lock);
     leati_lock(&leati_notes_lock);
     block->note->is_freed = true;
     leati_unlock(&leati_notes_lock);
@@ -555,6 +556,7 @@ void leati_watch_keep(struct leat_pool *pool, struct leati_block *block)
 
 bool leati_watch_drain(struct leat_pool *pool)
 {
+    leati_assert_locked(&pool->lock);
     if (!pool->watch || !pool->watch->oldest)
         return false;
     leati_error_quiet_begin();
@@ -573,10 +575,11 @@ static bool contains(const struct leati_note *note, uintptr_t address)
 
 /* The note of what is, or was last, at address; under the lock. */
 static const struct leati_note *find_note(const struct leat_pool *pool, const struct leati_block *block,
-                                          uintptr_t address)
+                                          uintptr_t address) LEATI_REQUIRES(leati_notes_lock)
 {
     const struct leati_watch *watch = pool->watch;
 
+    leati_assert_locked(&leati_notes_lock);
     if (block && contains(block->note, address))
         return block->note;
     for (unsigned i = 1; watch && i <= LEATI_REMEMBERED; i++) {

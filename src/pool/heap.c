@@ -133,6 +133,7 @@ static void set_extent(struct leati_block *block, uintptr_t base, size_t bytes)
 void leati_block_describe(struct leat_pool *pool, struct leati_block *block, uintptr_t base, size_t bytes,
                           uint8_t heap)
 {
+    leati_assert_locked(&pool->lock);
     set_extent(block, base, bytes);
     atomic_store_explicit(&block->pool, pool, memory_order_relaxed);
     block->device = pool->device;
@@ -146,6 +147,7 @@ leat_status leati_span_new(struct leat_pool *pool, uintptr_t base, size_t bytes,
     struct leati_span *span = calloc(1, sizeof *span);
     struct leati_block *block = span ? leati_block_new() : NULL;
 
+    leati_assert_locked(&pool->lock);
     if (!block) {
         free(span);
         return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the pool's records");
@@ -167,6 +169,7 @@ static struct leati_bins *bins_of(struct leat_pool *pool, struct leati_block *bl
 
 void leati_extent_unbin(struct leat_pool *pool, struct leati_block *block)
 {
+    leati_assert_locked(&pool->lock);
     leati_bins_remove(bins_of(pool, block), block);
 }
 
@@ -210,6 +213,7 @@ static struct leati_block *split(struct leati_block *block, uintptr_t base)
 
 void leati_extent_join(struct leat_pool *pool, struct leati_block *first, struct leati_block *second)
 {
+    leati_assert_locked(&pool->lock);
     (void)pool;
     set_extent(first, leati_base(first), leati_bytes(first) + leati_bytes(second));
     first->after = second->after;
@@ -224,6 +228,7 @@ leat_status leati_extent_cut(struct leat_pool *pool, struct leati_block *block, 
     uintptr_t start = leati_base(block), end = start + leati_bytes(block);
     struct leati_block *upper = NULL;
 
+    leati_assert_locked(&pool->lock);
     if (base + bytes < end) {
         upper = split(block, base + bytes);
         if (!upper)
@@ -267,6 +272,7 @@ static bool joinable(const struct leati_block *one, const struct leati_block *ot
 
 /* Joins block, which is in no bin, with like neighbours, which are; the result is in none. */
 static struct leati_block *join_neighbours(struct leat_pool *pool, struct leati_block *block)
+    LEATI_REQUIRES(pool->lock)
 {
     struct leati_block *other = block->after;
 
@@ -290,6 +296,7 @@ static struct leati_block *join_neighbours(struct leat_pool *pool, struct leati_
 
 void leati_extent_free(struct leat_pool *pool, struct leati_block *block, struct leati_owner *owner, uint64_t tick)
 {
+    leati_assert_locked(&pool->lock);
     if (block->stitch) {
         leati_stitch_sleep(pool, block, owner, tick);
         return;
@@ -316,6 +323,7 @@ int leati_by_address(const void *a, const void *b)
 
 void leati_extent_hole(struct leat_pool *pool, struct leati_block *block)
 {
+    leati_assert_locked(&pool->lock);
     leati_set_owner(block, NULL);
     block->tick = 0;
     block->whole = 0;
@@ -331,6 +339,7 @@ bool leati_is_idle_for(const struct leati_block *block, const struct leati_owner
 
 void leati_extents_join_done(struct leat_pool *pool)
 {
+    leati_assert_locked(&pool->lock);
     for (struct leati_span *span = pool->spans; span; span = span->next)
         for (struct leati_block *block = span->first; block; block = block->after) {
             if (!leati_is_idle_for(block, pool->host) || !leati_is_idle_for(block->after, pool->host))

@@ -63,6 +63,7 @@ static void remove_pending(struct leat_pool *pool, struct leati_block *block)
 void leati_ladder_take_back(struct leat_pool *pool, struct leati_block *block, struct leati_owner *owner,
                             uint64_t tick)
 {
+    leati_assert_locked(&pool->lock);
     block->idle_since_ns = leati_clock_coarse_ns();
     /* Memory stays with its stream, though its work may be done: so it joins what is idle beside it, which is the
      * stream's too as a rule, and where blocks are placed does not depend on how fast the device is. */
@@ -132,6 +133,7 @@ static void close_known(struct leat_pool *pool, struct leati_owner *owner)
 /* Gives idle memory of one owner whose work is known to be done to another one, which may use it anyway; there it
  * joins what lies beside it. Returns true if there was any. */
 static bool hand_over(struct leat_pool *pool, struct leati_owner *from, struct leati_owner *to)
+    LEATI_REQUIRES(pool->lock)
 {
     bool any = false;
 
@@ -161,6 +163,7 @@ static size_t idle_bytes(const struct leati_owner *owner)
  * little of another one's memory now and then would leave it in pieces. What a destroyed stream had is
  * everybody's. */
 static bool collect_done(struct leat_pool *pool, struct leati_owner *from, struct leati_owner *asking)
+    LEATI_REQUIRES(pool->lock)
 {
     if (!from->stream)
         return hand_over(pool, from, pool->host);
@@ -170,6 +173,7 @@ static bool collect_done(struct leat_pool *pool, struct leati_owner *from, struc
 
 /* Frees pending blocks whose users are done, or, of those freed on owner's stream, are waited for by it. */
 static bool settle_pending(struct leat_pool *pool, struct leati_owner *owner, bool query)
+    LEATI_REQUIRES(pool->lock)
 {
     struct leati_block *block = pool->pending, *next;
     bool any = false;
@@ -187,6 +191,7 @@ static bool settle_pending(struct leat_pool *pool, struct leati_owner *owner, bo
 
 void leati_ladder_settle(struct leat_pool *pool)
 {
+    leati_assert_locked(&pool->lock);
     settle_pending(pool, NULL, true);
 }
 
@@ -194,6 +199,7 @@ bool leati_ladder_progress(struct leat_pool *pool, struct leati_owner *asking)
 {
     bool any = settle_pending(pool, NULL, true), done;
 
+    leati_assert_locked(&pool->lock);
     for (struct leati_owner *owner = pool->owners; owner; owner = owner->next) {
         if (owner == asking || !owner->order)
             continue;
@@ -247,6 +253,7 @@ static struct leati_block *fit_ordered(struct climb *climb)
 
 /* Extents side by side that only their owners keep apart: joined, if they are enough together. */
 static struct leati_block *join_run(struct climb *climb, struct leati_block *block)
+    LEATI_REQUIRES(climb->pool->lock)
 {
     struct leati_block *first = block, *last = block;
     uintptr_t base;
@@ -276,6 +283,7 @@ static struct leati_block *join_run(struct climb *climb, struct leati_block *blo
 
 /* The same beside the extents of one owner. */
 static struct leati_block *fit_run_of(struct climb *climb, struct leati_owner *owner, unsigned *scanned)
+    LEATI_REQUIRES(climb->pool->lock)
 {
     for (struct leati_block *block = leati_bins_walk(&owner->bins[climb->heap], NULL);
          block && (*scanned)++ < RUNS_SCANNED; block = leati_bins_walk(&owner->bins[climb->heap], block)) {
@@ -287,7 +295,7 @@ static struct leati_block *fit_run_of(struct climb *climb, struct leati_owner *o
     return NULL;
 }
 
-static struct leati_block *fit_run(struct climb *climb)
+static struct leati_block *fit_run(struct climb *climb) LEATI_REQUIRES(climb->pool->lock)
 {
     struct leat_pool *pool = climb->pool;
     struct leati_block *joined = NULL;
@@ -302,7 +310,7 @@ static struct leati_block *fit_run(struct climb *climb)
     return joined;
 }
 
-static struct leati_block *fit_any(struct climb *climb)
+static struct leati_block *fit_any(struct climb *climb) LEATI_REQUIRES(climb->pool->lock)
 {
     struct leati_block *block = fit_own(climb);
 
@@ -314,7 +322,7 @@ static struct leati_block *fit_any(struct climb *climb)
 /* ---- making the stream wait ---- */
 
 /* Makes the stream wait for one freed block that waits for its users, and has it as the stream's own. */
-static leat_status wait_pending(struct climb *climb, struct leati_block *block)
+static leat_status wait_pending(struct climb *climb, struct leati_block *block) LEATI_REQUIRES(climb->pool->lock)
 {
     struct leati_order *order = block->owner->order;
 
@@ -328,7 +336,7 @@ static leat_status wait_pending(struct climb *climb, struct leati_block *block)
 }
 
 /* Makes the stream wait for one extent of another stream's, or one pending block, that is large enough. */
-static struct leati_block *fit_waiting(struct climb *climb)
+static struct leati_block *fit_waiting(struct climb *climb) LEATI_REQUIRES(climb->pool->lock)
 {
     struct leat_pool *pool = climb->pool;
 
@@ -350,7 +358,7 @@ static struct leati_block *fit_waiting(struct climb *climb)
 }
 
 /* Makes idle memory of another owner, which the stream is ordered after, the stream's own. */
-static void take_over(struct climb *climb, struct leati_owner *owner)
+static void take_over(struct climb *climb, struct leati_owner *owner) LEATI_REQUIRES(climb->pool->lock)
 {
     for (int heap = 0; heap < LEATI_HEAPS; heap++) {
         struct leati_block *block = leati_bins_walk(&owner->bins[heap], NULL), *next;
@@ -364,7 +372,7 @@ static void take_over(struct climb *climb, struct leati_owner *owner)
 }
 
 /* Makes the stream wait for all that is idle on other streams, and for what was, so that all of it can be used. */
-static void wait_for_all(struct climb *climb)
+static void wait_for_all(struct climb *climb) LEATI_REQUIRES(climb->pool->lock)
 {
     struct leat_pool *pool = climb->pool;
     struct leati_block *next;
@@ -397,6 +405,7 @@ leat_status leati_ladder_finish(struct leat_pool *pool)
     leat_status first = LEAT_OK, status;
     struct leati_block *next;
 
+    leati_assert_locked(&pool->lock);
     for (struct leati_block *block = pool->pending; block; block = next) {
         next = block->link;
         status = leati_users_host_wait(pool, block);
@@ -430,11 +439,13 @@ leat_status leati_ladder_finish(struct leat_pool *pool)
 /* ---- the ladder ---- */
 
 /* Steps that find memory which is idle already. */
-static struct leati_block *climb_idle(struct climb *climb)
+static struct leati_block *climb_idle(struct climb *climb) LEATI_REQUIRES(climb->pool->lock)
 {
     struct leat_pool *pool = climb->pool;
     struct leati_block *block = NULL;
     bool more;
+
+    leati_assert_locked(&pool->lock);
 
     /* Large blocks that the stream's lanes hold are idle memory like any other, joined with what lies beside them:
      * memory that is taken in pieces is soon in pieces. Small ones are many, so what is idle elsewhere comes
@@ -472,7 +483,7 @@ static bool is_full(leat_status status)
     return status == LEAT_ERROR_DEVICE_MEMORY || status == LEAT_ERROR_HOST_MEMORY;
 }
 
-static leat_status provide(struct climb *climb, struct leati_block **block)
+static leat_status provide(struct climb *climb, struct leati_block **block) LEATI_REQUIRES(climb->pool->lock)
 {
     leat_status status = leati_pages_provide(climb->pool, climb->owner, climb->bytes, climb->alignment, block);
 
@@ -493,7 +504,7 @@ static bool can_stitch(const struct leat_pool *pool)
 }
 
 /* Where blocks cannot be stitched, idle pieces of the wrong size go back to the driver first. */
-static bool provide_smaller(struct climb *climb, struct leati_block **block)
+static bool provide_smaller(struct climb *climb, struct leati_block **block) LEATI_REQUIRES(climb->pool->lock)
 {
     uint64_t released, pending;
 
@@ -503,7 +514,7 @@ static bool provide_smaller(struct climb *climb, struct leati_block **block)
 }
 
 /* The memory of planned blocks that are not in use goes back to the driver, and comes from there again. */
-static bool provide_from_plan(struct climb *climb, struct leati_block **block)
+static bool provide_from_plan(struct climb *climb, struct leati_block **block) LEATI_REQUIRES(climb->pool->lock)
 {
     uint64_t held_bytes = atomic_load_explicit(&climb->pool->figures.reserved_bytes, memory_order_relaxed);
     uint64_t released_bytes = 0;
@@ -515,7 +526,7 @@ static bool provide_from_plan(struct climb *climb, struct leati_block **block)
 
 /* A small request as a large one: gaps between large blocks are idle memory too, when there is no page for another
  * place of small ones. */
-static bool fit_as_large(struct climb *climb, struct leati_block **block)
+static bool fit_as_large(struct climb *climb, struct leati_block **block) LEATI_REQUIRES(climb->pool->lock)
 {
     size_t bytes = climb->bytes;
 
@@ -532,7 +543,7 @@ static bool fit_as_large(struct climb *climb, struct leati_block **block)
 }
 
 /* Makes the stream wait for all that others freed, and takes of that. */
-static bool fit_after_waiting(struct climb *climb, struct leati_block **block)
+static bool fit_after_waiting(struct climb *climb, struct leati_block **block) LEATI_REQUIRES(climb->pool->lock)
 {
     struct leat_pool *pool = climb->pool;
     uint32_t ways = pool->ways;
@@ -548,10 +559,12 @@ static bool fit_after_waiting(struct climb *climb, struct leati_block **block)
 
 /* Steps for when neither idle memory nor the driver has enough. Returns true if one of them led to a block, or to
  * memory that it fits in. */
-static bool fit_when_full(struct climb *climb, struct leati_block **block)
+static bool fit_when_full(struct climb *climb, struct leati_block **block) LEATI_REQUIRES(climb->pool->lock)
 {
     struct leat_pool *pool = climb->pool;
     bool may_wait = pool->ways & LEAT_POOL_REUSE_WAITING;
+
+    leati_assert_locked(&pool->lock);
 
     /* Freed blocks that guard mode keeps are the first that must go. */
     if (leati_watch_drain(pool) && ((*block = fit_any(climb)) || provide(climb, block) == LEAT_OK))
@@ -573,6 +586,7 @@ static bool fit_when_full(struct climb *climb, struct leati_block **block)
 
 /* After a failure this thread's sentence is that of the last attempt to get new memory. */
 static leat_status climb_full(struct climb *climb, leat_status status, struct leati_block **block)
+    LEATI_REQUIRES(climb->pool->lock)
 {
     struct leati_sentence refused;
     bool found;
@@ -585,7 +599,7 @@ static leat_status climb_full(struct climb *climb, leat_status status, struct le
 }
 
 /* A LIVE block out of an idle extent. */
-static leat_status carve(struct climb *climb, struct leati_block *block)
+static leat_status carve(struct climb *climb, struct leati_block *block) LEATI_REQUIRES(climb->pool->lock)
 {
     leat_status status = LEAT_OK;
     uintptr_t base;
@@ -619,7 +633,7 @@ static struct leati_block *steal(struct climb *climb)
 }
 
 /* New memory. */
-static leat_status climb_new(struct climb *climb, struct leati_block **block)
+static leat_status climb_new(struct climb *climb, struct leati_block **block) LEATI_REQUIRES(climb->pool->lock)
 {
     leat_status status;
 
@@ -630,7 +644,7 @@ static leat_status climb_new(struct climb *climb, struct leati_block **block)
     return is_full(status) ? climb_full(climb, status, block) : status;
 }
 
-static leat_status climb_once(struct climb *climb, struct leati_block **block)
+static leat_status climb_once(struct climb *climb, struct leati_block **block) LEATI_REQUIRES(climb->pool->lock)
 {
     leat_status status = LEAT_OK;
 
@@ -646,7 +660,7 @@ static leat_status climb_once(struct climb *climb, struct leati_block **block)
 }
 
 /* Calls the user's function, without the lock. False: let it fail. */
-static bool ask_user(struct leat_pool *pool, size_t bytes)
+static bool ask_user(struct leat_pool *pool, size_t bytes) LEATI_REQUIRES(pool->lock)
 {
     leat_pool_full_function function = pool->on_full;
     void *argument = pool->on_full_argument;
@@ -672,10 +686,11 @@ static bool ask_user(struct leat_pool *pool, size_t bytes)
 }
 
 /* Counts a request that failed, and says why. */
-static leat_status fail(const struct climb *climb, leat_status status)
+static leat_status fail(const struct climb *climb, leat_status status) LEATI_REQUIRES(climb->pool->lock)
 {
     struct leat_pool *pool = climb->pool;
 
+    leati_assert_locked(&pool->lock);
     leati_count(&pool->figures.failures, 1);
     leati_see_event(pool, LEAT_POOL_FULL, NULL, climb->bytes, NULL, 0);
     if (!is_full(status))
@@ -686,7 +701,7 @@ static leat_status fail(const struct climb *climb, leat_status status)
 }
 
 /* Above the soft limit, idle memory goes back. */
-static void keep_soft_limit(struct leat_pool *pool)
+static void keep_soft_limit(struct leat_pool *pool) LEATI_REQUIRES(pool->lock)
 {
     uint64_t soft_bytes = atomic_load_explicit(&pool->soft_limit_bytes, memory_order_relaxed), released, pending;
 
@@ -720,6 +735,7 @@ leat_status leati_ladder_climb(struct leat_pool *pool, leat_stream *stream, size
         climb.owner = pool->host;
     for (unsigned asked_times = 0;; asked_times++) {
         pool->refusal = LEATI_REFUSED_NOT;
+        leati_assert_locked(&climb.pool->lock);
         status = climb_once(&climb, block);
         if (!is_full(status) || asked_times >= CALLBACKS_MAX || !ask_user(pool, bytes))
             break;

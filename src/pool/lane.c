@@ -57,6 +57,7 @@ struct leati_owner *leati_owner_of(struct leat_pool *pool, leat_stream *stream)
 {
     struct leati_owner *owner = NULL;
 
+    leati_assert_locked(&pool->lock);
     if (!stream)
         return pool->host ? pool->host : new_owner(pool);
     for (owner = pool->owners; owner; owner = owner->next)
@@ -289,6 +290,7 @@ void leati_lane_count_free(struct leati_lane *lane, const struct leati_block *bl
 
 /* Gives a block that a lane kept to the heap; under the lane's lock. */
 static void let_go(struct leat_pool *pool, struct leati_lane *lane, struct leati_block *block)
+    LEATI_REQUIRES(pool->lock)
 {
     add(&lane->figures.cached_bytes, -(int64_t)leati_bytes(block));
     leati_ladder_take_back(pool, block, block->owner, block->tick);
@@ -296,6 +298,7 @@ static void let_go(struct leat_pool *pool, struct leati_lane *lane, struct leati
 
 /* Empties a slot into the heap; under the lane's lock. */
 static bool drain_slot(struct leat_pool *pool, struct leati_lane *lane, struct leati_slot *slot)
+    LEATI_REQUIRES(pool->lock)
 {
     bool any = slot->top != NULL;
 
@@ -310,7 +313,7 @@ static bool drain_slot(struct leat_pool *pool, struct leati_lane *lane, struct l
 }
 
 /* The same for the large blocks. */
-static bool drain_large(struct leat_pool *pool, struct leati_lane *lane)
+static bool drain_large(struct leat_pool *pool, struct leati_lane *lane) LEATI_REQUIRES(pool->lock)
 {
     bool any = false;
 
@@ -330,6 +333,7 @@ bool leati_lane_push_into(struct leat_pool *pool, struct leati_lane *lane, struc
     size_t bytes = leati_bytes(block);
     bool kept;
 
+    leati_assert_locked(&pool->lock);
     leati_lane_lock(lane);
     if (bytes < LEATI_LARGE_BYTES)
         drain_slot(pool, lane, slot_of(lane, bytes));
@@ -360,8 +364,10 @@ static struct leati_block *steal_from(struct leati_lane *lane, struct leati_lane
         leati_lane_unlock(into);
     }
     /* What the other lane has no room for goes back to where there was some a moment ago, or to the heap. */
-    for (; kept < count; kept++)
+    for (; kept < count; kept++) {
+        leati_assert_locked(&taken[kept]->owner->pool->lock);
         leati_ladder_take_back(taken[kept]->owner->pool, taken[kept], taken[kept]->owner, taken[kept]->tick);
+    }
     return count ? taken[0] : NULL;
 }
 
@@ -378,7 +384,7 @@ struct leati_block *leati_owner_steal(struct leati_owner *owner, struct leati_la
 }
 
 /* Empties the owner's lanes into the heap; large: only of large blocks. */
-static bool drain(struct leati_owner *owner, bool large)
+static bool drain(struct leati_owner *owner, bool large) LEATI_REQUIRES(owner->pool->lock)
 {
     struct leati_lane *lane;
     bool any = false;
@@ -397,11 +403,13 @@ static bool drain(struct leati_owner *owner, bool large)
 
 bool leati_owner_drain(struct leati_owner *owner)
 {
+    leati_assert_locked(&owner->pool->lock);
     return drain(owner, false);
 }
 
 void leati_owner_drain_large(struct leati_owner *owner)
 {
+    leati_assert_locked(&owner->pool->lock);
     drain(owner, true);
 }
 
@@ -409,6 +417,7 @@ bool leati_owners_drain(struct leat_pool *pool)
 {
     bool any = false;
 
+    leati_assert_locked(&pool->lock);
     for (struct leati_owner *owner = pool->owners; owner; owner = owner->next)
         any |= leati_owner_drain(owner);
     return any;

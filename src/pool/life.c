@@ -16,7 +16,7 @@ struct leati_handles leati_budget_handles = LEATI_HANDLES(struct leat_budget);
 
 /* All pools. */
 static struct leati_lock list_lock = LEATI_LOCK_INITIALIZER;
-static struct leat_pool *list;
+static struct leat_pool *list LEATI_GUARDED_BY(list_lock);
 
 static const char *const own_names[] = {
     [LEAT_KIND_PINNED] = "leat's own pinned memory", [LEAT_KIND_DEVICE] = "leat's own device memory"};
@@ -94,7 +94,7 @@ void leati_pool_uncharge(struct leat_pool *pool, uint64_t bytes)
 }
 
 /* Trying and not waiting, because the other's holder may want ours; it is held for moments only. */
-static bool try_lock(struct leati_lock *lock)
+static bool try_lock(struct leati_lock *lock) LEATI_TRY_ACQUIRE(true, *lock) LEATI_NO_THREAD_SAFETY
 {
     for (int tries = 0; tries < 1000; tries++) {
         if (leati_trylock(lock))
@@ -104,7 +104,7 @@ static bool try_lock(struct leati_lock *lock)
     return false;
 }
 
-static uint64_t take_from(struct leat_pool *other, uint64_t bytes)
+static uint64_t take_from(struct leat_pool *other, uint64_t bytes) LEATI_REQUIRES(other->lock)
 {
     uint64_t reserved = atomic_load_explicit(&other->figures.reserved_bytes, memory_order_relaxed);
     uint64_t released = 0, pending;
@@ -131,6 +131,7 @@ bool leati_pool_take_from_others(struct leat_pool *pool, uint64_t bytes)
 {
     uint64_t taken = 0;
 
+    leati_assert_locked(&pool->lock);
     if (!try_lock(&list_lock))
         return false;
     for (struct leat_pool *other = list; other && taken < bytes; other = other->next) {
@@ -166,6 +167,7 @@ static void look_at(struct leat_pool *other, struct leati_others *others)
 
 void leati_pool_look_at_others(struct leat_pool *pool, struct leati_others *others)
 {
+    leati_assert_locked(&pool->lock);
     *others = (struct leati_others){0};
     if (pool->refusal == LEATI_REFUSED_LIMIT || !try_lock(&list_lock))
         return;
@@ -353,7 +355,9 @@ static leat_status make(const char *what, leat_device *device, const leat_pool_o
         status = read_plan(what, pool, options);
     if (status == LEAT_OK) {
         leati_lock_init(&pool->lock);
+        leati_lock(&pool->lock);
         pool->host = leati_owner_of(pool, NULL);
+        leati_unlock(&pool->lock);
         if (!pool->host)
             status = leati_fail(LEAT_ERROR_HOST_MEMORY, "%s: no memory for the pool", what);
         else
@@ -481,7 +485,6 @@ static leat_status end(struct leat_pool *pool)
     delist(pool);
     leati_lock(&pool->lock);
     leati_watch_drain(pool);
-    leati_unlock(&pool->lock);
     for (struct leati_span *span = pool->spans; span; span = span->next)
         for (block = span->first; block; block = block->after) {
             leati_users_drop(pool, block);
@@ -498,6 +501,7 @@ static leat_status end(struct leat_pool *pool)
     first = first != LEAT_OK ? first : status;
     status = leati_pages_end(pool);
     first = first != LEAT_OK ? first : status;
+    leati_unlock(&pool->lock);
     leati_owners_end(pool);
     leati_see_end(pool);
     if (pool->budget)

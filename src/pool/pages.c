@@ -87,6 +87,7 @@ static struct leati_physical **slot_of(struct leat_pool *pool, uintptr_t address
 
 struct leati_physical *leati_pages_physical(struct leat_pool *pool, uintptr_t address)
 {
+    leati_assert_locked(&pool->lock);
     return *slot_of(pool, address);
 }
 
@@ -102,7 +103,7 @@ static void set_physical(struct leat_pool *pool, uintptr_t base, size_t bytes, s
 
 /* Makes the three spans of a reservation that is there. The heap of large blocks must take what the device has;
  * where few addresses are to be had, the others get less. */
-static leat_status lay_out(struct leat_pool *pool)
+static leat_status lay_out(struct leat_pool *pool) LEATI_REQUIRES(pool->lock)
 {
     uintptr_t base = pool->reserved_base, end = base + pool->reserved_span_bytes;
     size_t bytes = pool->reserved_span_bytes, enough_bytes = (size_t)pool->device_bytes / 2 * 3;
@@ -132,6 +133,7 @@ leat_status leati_pages_reserve(struct leat_pool *pool)
     void *reserved = NULL;
     size_t bytes, table_bytes;
 
+    leati_assert_locked(&pool->lock);
     if (pool->reserved_base)
         return LEAT_OK;
     LEATI_TRY(pool->device->driver->ops->device_memory(pool->device->driver, pool->device->native, &free_bytes,
@@ -281,7 +283,7 @@ static leat_status create(struct leat_pool *pool, size_t bytes, struct leati_phy
 
 /* Unmaps the addresses of an extent that is in no bin and makes them a hole. A driver that fails has taken them
  * away all the same (driver.h); what went wrong before comes back from the calls that wait for the device. */
-static void unmap_extent(struct leat_pool *pool, struct leati_block *block)
+static void unmap_extent(struct leat_pool *pool, struct leati_block *block) LEATI_REQUIRES(pool->lock)
 {
     leat_status ignored;
 
@@ -295,6 +297,7 @@ static void unmap_extent(struct leat_pool *pool, struct leati_block *block)
 
 void leati_pages_give_up(struct leat_pool *pool, struct leati_block *block)
 {
+    leati_assert_locked(&pool->lock);
     if (!block->owner->order || leati_order_known(block->owner->order, block->tick)) {
         unmap_extent(pool, block);
         return;
@@ -308,6 +311,7 @@ void leati_pages_settle(struct leat_pool *pool)
 {
     struct leati_block **place = &pool->stale, *block;
 
+    leati_assert_locked(&pool->lock);
     leati_stitch_settle(pool);
     while ((block = *place)) {
         if (block->owner->order && !leati_order_known(block->owner->order, block->tick)) {
@@ -344,7 +348,7 @@ static bool find_run(struct leat_pool *pool, const struct leati_block *block, si
 
 /* Takes the handles of [base, base + bytes), whole ones, away from the idle extent block. */
 static leat_status take_run(struct leat_pool *pool, struct leati_block *block, uintptr_t base, size_t bytes,
-                            struct collected *collected)
+                            struct collected *collected) LEATI_REQUIRES(pool->lock)
 {
     bool done = !block->owner->order || leati_order_known(block->owner->order, block->tick);
     leat_status status;
@@ -374,6 +378,7 @@ static leat_status take_run(struct leat_pool *pool, struct leati_block *block, u
 
 /* Takes the smallest idle handle of the heap of large blocks that owner may use. DEVICE_MEMORY: there is none. */
 static leat_status take_smallest(struct leat_pool *pool, struct leati_owner *owner, struct collected *collected)
+    LEATI_REQUIRES(pool->lock)
 {
     struct leati_physical *smallest = NULL;
     struct leati_block *in = NULL;
@@ -512,6 +517,7 @@ leat_status leati_pages_map(struct leat_pool *pool, struct leati_physical *const
     uintptr_t at = base;
     leat_status status = LEAT_OK;
 
+    leati_assert_locked(&pool->lock);
     for (size_t i = 0; i < count && status == LEAT_OK; i++) {
         DRIVER(pool, status, vm_map, (void *)at, handles[i]->bytes, handles[i]->handle);
         if (status == LEAT_OK)
@@ -581,7 +587,7 @@ static void settle_at(struct leat_pool *pool, struct collected *collected, uintp
 }
 
 /* Takes a neighbour of a place out of its bin, so that nobody cuts it meanwhile, and puts it back. */
-static void keep_apart(struct leat_pool *pool, struct leati_block *block)
+static void keep_apart(struct leat_pool *pool, struct leati_block *block) LEATI_REQUIRES(pool->lock)
 {
     if (!block)
         return;
@@ -599,6 +605,7 @@ static void put_back(struct leati_block *block)
 
 /* Puts what was collected behind the place, whose hole is cut out and in no bin. */
 static leat_status fill_place(struct leat_pool *pool, struct place *place, struct collected *collected)
+    LEATI_REQUIRES(pool->lock)
 {
     if (!leati_blocks_cover(pool, place->map_base, place->map_bytes, place->hole->heap == LEATI_HEAP_SMALL))
         return leati_fail(LEAT_ERROR_HOST_MEMORY, "out of host memory (table of blocks)");
@@ -611,7 +618,7 @@ static leat_status fill_place(struct leat_pool *pool, struct place *place, struc
 /* Joins the filled hole with the neighbours that the place uses. The extent is in no bin. waits: some of it comes
  * after work that is not known to be done. */
 static struct leati_block *join_place(struct leat_pool *pool, struct place *place, struct leati_owner *owner,
-                                      bool waits)
+                                      bool waits) LEATI_REQUIRES(pool->lock)
 {
     struct leati_block *block = place->hole;
 
@@ -635,7 +642,7 @@ static struct leati_block *join_place(struct leat_pool *pool, struct place *plac
 /* Fills a place. from: handles that are there already and fill all of it; NULL: spare and new ones. Gives the idle
  * extent, in no bin. */
 static leat_status fill(struct leat_pool *pool, struct leati_owner *owner, struct place *place,
-                        const struct collected *from, struct leati_block **block)
+                        const struct collected *from, struct leati_block **block) LEATI_REQUIRES(pool->lock)
 {
     struct collected collected = from ? *from : (struct collected){.handles = NULL};
     leat_status status;
@@ -689,7 +696,7 @@ static void widen(struct leat_pool *pool, struct place *place)
 
 /* New memory in one piece with what is idle beside it. */
 static leat_status grow(struct leat_pool *pool, struct leati_owner *owner, size_t bytes, size_t alignment,
-                        uint8_t heap, struct leati_block **block)
+                        uint8_t heap, struct leati_block **block) LEATI_REQUIRES(pool->lock)
 {
     struct place place;
     leat_status status;
@@ -717,6 +724,7 @@ bool leati_pages_arena(struct leat_pool *pool, size_t bytes, uintptr_t *base)
     struct leati_bins *holes = &pool->holes[LEATI_HEAP_STITCHED];
     struct leati_block *block;
 
+    leati_assert_locked(&pool->lock);
     if (leati_pages_reserve(pool) != LEAT_OK)
         return false;
     block = leati_bins_fit(holes, bytes, LEATI_PAGE_BYTES, false, NULL);
@@ -734,6 +742,7 @@ bool leati_pages_arena(struct leat_pool *pool, size_t bytes, uintptr_t *base)
 
 /* Maps one run of pages that have no memory. */
 static leat_status fill_run(struct leat_pool *pool, struct leati_owner *owner, uintptr_t base, size_t bytes)
+    LEATI_REQUIRES(pool->lock)
 {
     struct collected collected = {.handles = NULL};
     leat_status status = collect(pool, owner, bytes, &collected);
@@ -754,6 +763,7 @@ leat_status leati_pages_fill_arena(struct leat_pool *pool, struct leati_owner *o
 {
     uintptr_t at = page_down(base), end = align_up(base + bytes, LEATI_PAGE_BYTES), run;
 
+    leati_assert_locked(&pool->lock);
     while (at < end) {
         if (*slot_of(pool, at)) {
             at += LEATI_PAGE_BYTES;
@@ -769,6 +779,7 @@ leat_status leati_pages_fill_arena(struct leat_pool *pool, struct leati_owner *o
 bool leati_pages_next(struct leat_pool *pool, uintptr_t base, uint64_t bytes, uint64_t *offset,
                       size_t *handle_bytes)
 {
+    leati_assert_locked(&pool->lock);
     for (; *offset < bytes; *offset += LEATI_PAGE_BYTES) {
         struct leati_physical *physical = *slot_of(pool, base + *offset);
 
@@ -785,6 +796,7 @@ leat_status leati_pages_release_at(struct leat_pool *pool, uintptr_t base)
     struct leati_physical *physical = *slot_of(pool, base);
     leat_status status, released;
 
+    leati_assert_locked(&pool->lock);
     DRIVER(pool, status, vm_unmap, (void *)base, physical->bytes);
     leati_track_forget(pool, base, physical->bytes);
     set_physical(pool, base, physical->bytes, NULL);
@@ -796,7 +808,7 @@ leat_status leati_pages_release_at(struct leat_pool *pool, uintptr_t base)
 
 /* A stitched block, for which new memory makes up what is missing in idle pages: no more than at_most_bytes. */
 static leat_status stitch(struct leat_pool *pool, struct leati_owner *owner, size_t bytes, size_t alignment,
-                          size_t at_most_bytes, struct leati_block **block)
+                          size_t at_most_bytes, struct leati_block **block) LEATI_REQUIRES(pool->lock)
 {
     struct leati_block *grown;
     struct place place;
@@ -827,7 +839,7 @@ static bool wastes(struct leat_pool *pool, struct leati_owner *owner, size_t byt
 }
 
 static leat_status provide_large(struct leat_pool *pool, struct leati_owner *owner, size_t bytes, size_t alignment,
-                                 struct leati_block **block)
+                                 struct leati_block **block) LEATI_REQUIRES(pool->lock)
 {
     struct leati_sentence sentence;
     leat_status status, stitched;
@@ -855,7 +867,7 @@ static leat_status provide_large(struct leat_pool *pool, struct leati_owner *own
 
 /* Where the heap of small blocks cannot grow, it gets an idle handle of the other heap. */
 static leat_status provide_small(struct leat_pool *pool, struct leati_owner *owner, size_t bytes, size_t alignment,
-                                 struct leati_block **block)
+                                 struct leati_block **block) LEATI_REQUIRES(pool->lock)
 {
     struct collected taken = {.handles = NULL};
     struct place place;
@@ -873,7 +885,7 @@ static leat_status provide_small(struct leat_pool *pool, struct leati_owner *own
 }
 
 static leat_status provide_virtual(struct leat_pool *pool, struct leati_owner *owner, size_t bytes,
-                                   size_t alignment, struct leati_block **block)
+                                   size_t alignment, struct leati_block **block) LEATI_REQUIRES(pool->lock)
 {
     LEATI_TRY(leati_pages_reserve(pool));
     leati_pages_settle(pool);
@@ -933,7 +945,7 @@ static bool has_room(struct leat_pool *pool, size_t bytes)
 }
 
 static leat_status provide_chunk(struct leat_pool *pool, size_t bytes, size_t alignment,
-                                 struct leati_block **block)
+                                 struct leati_block **block) LEATI_REQUIRES(pool->lock)
 {
     uint8_t heap = bytes >= LEATI_LARGE_BYTES ? LEATI_HEAP_LARGE : LEATI_HEAP_SMALL;
     size_t span_bytes = page_up(bytes + (alignment > LEATI_PAGE_BYTES ? alignment : 0)), chunk_bytes;
@@ -982,6 +994,7 @@ static leat_status provide_chunk(struct leat_pool *pool, size_t bytes, size_t al
 leat_status leati_pages_provide(struct leat_pool *pool, struct leati_owner *owner, size_t bytes, size_t alignment,
                                 struct leati_block **block)
 {
+    leati_assert_locked(&pool->lock);
     if (pool->virtual_memory)
         return provide_virtual(pool, owner, bytes, alignment, block);
     return provide_chunk(pool, bytes, alignment, block);
@@ -1002,6 +1015,7 @@ uintptr_t leati_pages_place(struct leat_pool *pool, const struct leati_block *bl
     const struct leati_physical *physical;
     struct touched best_touched;
 
+    leati_assert_locked(&pool->lock);
     if (!pool->virtual_memory || block->heap != LEATI_HEAP_LARGE)
         return best;
     /* The handles that are idle as a whole are those in [first, last). */
@@ -1043,7 +1057,7 @@ static leat_status release_all(struct leat_pool *pool, struct collected *collect
 
 /* Gives whole handles of an idle extent back, of which all work is done. DECLINED: there are none. */
 static leat_status trim_extent(struct leat_pool *pool, struct leati_block *block, uint64_t keep_bytes,
-                               uint64_t *released_bytes)
+                               uint64_t *released_bytes) LEATI_REQUIRES(pool->lock)
 {
     uint64_t most = reserved(pool) - keep_bytes;
     struct collected collected = {.handles = NULL};
@@ -1063,6 +1077,7 @@ leat_status leati_pages_drop_spare(struct leat_pool *pool)
 {
     leat_status first = LEAT_OK;
 
+    leati_assert_locked(&pool->lock);
     while (pool->spare) {
         struct leati_physical *physical = pool->spare;
         leat_status status;
@@ -1076,7 +1091,7 @@ leat_status leati_pages_drop_spare(struct leat_pool *pool)
 
 /* Trims one owner's extents of one heap, the largest first. */
 static leat_status trim_owner(struct leat_pool *pool, struct leati_owner *owner, int heap, uint64_t keep_bytes,
-                              uint64_t before_ns, uint64_t *released_bytes)
+                              uint64_t before_ns, uint64_t *released_bytes) LEATI_REQUIRES(pool->lock)
 {
     struct leati_block *block = leati_bins_walk(&owner->bins[heap], NULL);
     leat_status status = LEAT_OK;
@@ -1094,7 +1109,7 @@ static leat_status trim_owner(struct leat_pool *pool, struct leati_owner *owner,
 }
 
 static leat_status trim_virtual(struct leat_pool *pool, uint64_t keep_bytes, uint64_t before_ns,
-                                uint64_t *released_bytes)
+                                uint64_t *released_bytes) LEATI_REQUIRES(pool->lock)
 {
     leat_status status = LEAT_OK;
 
@@ -1113,7 +1128,7 @@ static leat_status trim_virtual(struct leat_pool *pool, uint64_t keep_bytes, uin
 }
 
 static leat_status trim_chunks(struct leat_pool *pool, uint64_t keep_bytes, uint64_t before_ns,
-                               uint64_t *released_bytes)
+                               uint64_t *released_bytes) LEATI_REQUIRES(pool->lock)
 {
     struct leati_span **place = &pool->spans;
     leat_status status = LEAT_OK;
@@ -1164,6 +1179,7 @@ leat_status leati_pages_trim(struct leat_pool *pool, uint64_t keep_bytes, uint64
 {
     leat_status status;
 
+    leati_assert_locked(&pool->lock);
     *released_bytes = *pending_bytes = 0;
     leati_pages_settle(pool);
     leati_extents_join_done(pool);
@@ -1213,6 +1229,7 @@ leat_status leati_pages_end(struct leat_pool *pool)
 {
     leat_status first = LEAT_OK, status;
 
+    leati_assert_locked(&pool->lock);
     leati_stitch_end(pool);
     leati_plan_end(pool);
     first = leati_pages_drop_spare(pool);

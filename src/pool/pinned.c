@@ -42,7 +42,7 @@ struct chunk {
 /* Guards the list of chunks and the nodes below, never across a driver call. A chunk that is being given back is
  * on no list, so its address may come back from the system or the driver at once. */
 static struct leati_lock lock = LEATI_LOCK_INITIALIZER;
-static struct chunk *chunks;
+static struct chunk *chunks LEATI_GUARDED_BY(lock);
 
 /* The NUMA nodes of devices that were asked for, as asking takes a driver longer than mapping a small chunk does.
  */

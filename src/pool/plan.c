@@ -539,7 +539,7 @@ static bool is_free(struct leat_pool *pool, struct leati_plan *plan, struct list
 
 /* Addresses for the arena, and a record for the place; under the pool's lock. */
 static bool prepare(struct leat_pool *pool, struct leati_plan *plan, struct leati_planned *place,
-                    struct leati_owner *owner)
+                    struct leati_owner *owner) LEATI_REQUIRES(pool->lock)
 {
     if (!plan->base && !leati_pages_arena(pool, leati_round_up(plan->bytes, LEATI_PAGE_BYTES), &plan->base))
         return false;
@@ -712,6 +712,7 @@ leat_status leati_plan_trim(struct leat_pool *pool, uint64_t keep_bytes, uint64_
     uint64_t offset = 0;
     size_t bytes;
 
+    leati_assert_locked(&pool->lock);
     if (!plan || !plan->base)
         return LEAT_OK;
     leati_lock(&plan->lock);
@@ -738,6 +739,7 @@ uint64_t leati_plan_pending_bytes(struct leat_pool *pool)
     uint64_t pending_bytes = 0, offset = 0;
     size_t bytes;
 
+    leati_assert_locked(&pool->lock);
     if (!plan || !plan->base)
         return 0;
     leati_lock(&plan->lock);
@@ -756,6 +758,7 @@ leat_status leati_plan_finish(struct leat_pool *pool)
     struct leati_plan *plan = pool->plan;
     leat_status first = LEAT_OK, status;
 
+    leati_assert_locked(&pool->lock);
     if (!plan)
         return LEAT_OK;
     leati_lock(&plan->lock);

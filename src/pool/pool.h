@@ -278,29 +278,30 @@ struct leati_block *leati_bins_walk(struct leati_bins *bins, const struct leati_
 
 /* Fills a new record in. */
 void leati_block_describe(struct leat_pool *pool, struct leati_block *block, uintptr_t base, size_t bytes,
-                          uint8_t heap);
+                          uint8_t heap) LEATI_REQUIRES(pool->lock);
 
 /* A new span with one extent in the given state, which is not in any bin yet. */
 leat_status leati_span_new(struct leat_pool *pool, uintptr_t base, size_t bytes, uint8_t heap,
-                           enum leati_block_state state, struct leati_span **span);
+                           enum leati_block_state state, struct leati_span **span) LEATI_REQUIRES(pool->lock);
 
 /* Cuts block so that it begins at base and has bytes; what is left over on either side becomes extents of the same
  * state and owner in the right bins. block is in no bin before and after. HOST_MEMORY leaves it as it was. */
-leat_status leati_extent_cut(struct leat_pool *pool, struct leati_block *block, uintptr_t base, size_t bytes);
+leat_status leati_extent_cut(struct leat_pool *pool, struct leati_block *block, uintptr_t base, size_t bytes)
+    LEATI_REQUIRES(pool->lock);
 
 /* Makes block, which is in no bin, idle memory of owner from tick on (0: no work has used it), and joins it with
  * the idle memory of owner beside it. The memory of a stitched block goes back to where it lies. */
 void leati_extent_free(struct leat_pool *pool, struct leati_block *block, struct leati_owner *owner,
-                       uint64_t tick);
+                       uint64_t tick) LEATI_REQUIRES(pool->lock);
 
 /* Compares two pointers to records by the addresses of their extents, for qsort(). */
 int leati_by_address(const void *a, const void *b);
 
 /* Makes block addresses without memory, joined with such beside it. */
-void leati_extent_hole(struct leat_pool *pool, struct leati_block *block);
+void leati_extent_hole(struct leat_pool *pool, struct leati_block *block) LEATI_REQUIRES(pool->lock);
 
 /* Takes an idle extent or a hole out of its bin. */
-void leati_extent_unbin(struct leat_pool *pool, struct leati_block *block);
+void leati_extent_unbin(struct leat_pool *pool, struct leati_block *block) LEATI_REQUIRES(pool->lock);
 
 /* Returns true if block, which may be NULL, is idle memory that owner may use, and that can be cut and joined. */
 bool leati_is_idle_for(const struct leati_block *block, const struct leati_owner *owner);
@@ -308,91 +309,92 @@ bool leati_is_idle_for(const struct leati_block *block, const struct leati_owner
 /* Joins all neighbours that are idle and whose work is known to be done, whoever freed them; they are everybody's
  * then.
  */
-void leati_extents_join_done(struct leat_pool *pool);
+void leati_extents_join_done(struct leat_pool *pool) LEATI_REQUIRES(pool->lock);
 
 /* May owner's stream use this idle memory without waiting? */
 bool leati_usable(const struct leati_block *block, const struct leati_owner *owner);
 bool leati_usable_by(const struct leati_owner *freed_by, uint64_t tick, const struct leati_owner *owner);
 
 /* Joins second into first, its neighbour; both are in no bin. */
-void leati_extent_join(struct leat_pool *pool, struct leati_block *first, struct leati_block *second);
+void leati_extent_join(struct leat_pool *pool, struct leati_block *first, struct leati_block *second)
+    LEATI_REQUIRES(pool->lock);
 
 /* ---- pages.c: all with the pool's lock held ---- */
 
 /* Reserves addresses at the first use. */
-leat_status leati_pages_reserve(struct leat_pool *pool);
+leat_status leati_pages_reserve(struct leat_pool *pool) LEATI_REQUIRES(pool->lock);
 
 /* Memory for a block of bytes for owner where none is idle in one piece: new memory, or a stitched block. Gives an
  * idle extent of at least bytes at the alignment, or the stitched block, in no bin. DEVICE_MEMORY or HOST_MEMORY
  * when there is none. */
 leat_status leati_pages_provide(struct leat_pool *pool, struct leati_owner *owner, size_t bytes, size_t alignment,
-                                struct leati_block **block);
+                                struct leati_block **block) LEATI_REQUIRES(pool->lock);
 
 /* Returns where in an idle extent, in which it fits, a block should begin so that as few handles as possible are
  * partly used. */
 uintptr_t leati_pages_place(struct leat_pool *pool, const struct leati_block *block, size_t bytes,
-                            size_t alignment);
+                            size_t alignment) LEATI_REQUIRES(pool->lock);
 
 /* Maps handles one after the other from base on, bytes in all, with access for the device. On failure nothing is
  * mapped. */
 leat_status leati_pages_map(struct leat_pool *pool, struct leati_physical *const *handles, size_t count,
-                            uintptr_t base, size_t bytes);
+                            uintptr_t base, size_t bytes) LEATI_REQUIRES(pool->lock);
 
 /* Unmaps the addresses of an extent that is in no bin, at once or when the work on them is done. */
-void leati_pages_give_up(struct leat_pool *pool, struct leati_block *block);
+void leati_pages_give_up(struct leat_pool *pool, struct leati_block *block) LEATI_REQUIRES(pool->lock);
 
 /* Unmaps addresses that were given up and whose work is done by now. */
-void leati_pages_settle(struct leat_pool *pool);
+void leati_pages_settle(struct leat_pool *pool) LEATI_REQUIRES(pool->lock);
 
 /* Releases handles that are mapped nowhere. */
-leat_status leati_pages_drop_spare(struct leat_pool *pool);
+leat_status leati_pages_drop_spare(struct leat_pool *pool) LEATI_REQUIRES(pool->lock);
 
 /* Gives idle memory back until the pool holds keep_bytes or less; only what was idle before before_ns. */
 leat_status leati_pages_trim(struct leat_pool *pool, uint64_t keep_bytes, uint64_t before_ns,
-                             uint64_t *released_bytes, uint64_t *pending_bytes);
+                             uint64_t *released_bytes, uint64_t *pending_bytes) LEATI_REQUIRES(pool->lock);
 
 /* Gives all back. Nothing is live, no work is left. Returns the first failure and goes on. */
-leat_status leati_pages_end(struct leat_pool *pool);
+leat_status leati_pages_end(struct leat_pool *pool) LEATI_REQUIRES(pool->lock);
 
 /* The physical memory behind an address of a heap. */
-struct leati_physical *leati_pages_physical(struct leat_pool *pool, uintptr_t address);
+struct leati_physical *leati_pages_physical(struct leat_pool *pool, uintptr_t address) LEATI_REQUIRES(pool->lock);
 
 /* ---- stitch.c: all with the pool's lock held ---- */
 
 /* Puts a block of bytes for owner together from idle handles, and gives it, in no bin. DEVICE_MEMORY: too few are
  * idle; *missing_bytes says how many, in whole pages. It is 0 after other failures. */
 leat_status leati_stitch_provide(struct leat_pool *pool, struct leati_owner *owner, size_t bytes, size_t alignment,
-                                 size_t *missing_bytes, struct leati_block **block);
+                                 size_t *missing_bytes, struct leati_block **block) LEATI_REQUIRES(pool->lock);
 
 /* The memory of a stitched block is idle from now on, as leati_extent_free() has it. Its addresses stay mapped. */
 void leati_stitch_sleep(struct leat_pool *pool, struct leati_block *block, struct leati_owner *owner,
-                        uint64_t tick);
+                        uint64_t tick) LEATI_REQUIRES(pool->lock);
 
 /* Gives up the addresses of all dormant stitched blocks that a handle, which is idle, is mapped in. */
-void leati_stitch_forget(struct leat_pool *pool, struct leati_physical *physical);
+void leati_stitch_forget(struct leat_pool *pool, struct leati_physical *physical) LEATI_REQUIRES(pool->lock);
 
 /* Dormant blocks whose work is done belong to no stream any more. */
-void leati_stitch_settle(struct leat_pool *pool);
+void leati_stitch_settle(struct leat_pool *pool) LEATI_REQUIRES(pool->lock);
 
 /* Forgets all of them when the pool ends. The addresses stay mapped. */
-void leati_stitch_end(struct leat_pool *pool);
+void leati_stitch_end(struct leat_pool *pool) LEATI_REQUIRES(pool->lock);
 
 /* ---- for plan.c: pages.c, with the pool's lock held ---- */
 
 /* Addresses for the arena of a plan, of whole pages, without memory. Returns false if there are none. */
-bool leati_pages_arena(struct leat_pool *pool, size_t bytes, uintptr_t *base);
+bool leati_pages_arena(struct leat_pool *pool, size_t bytes, uintptr_t *base) LEATI_REQUIRES(pool->lock);
 
 /* Puts memory behind all pages of a part of it that have none. */
 leat_status leati_pages_fill_arena(struct leat_pool *pool, struct leati_owner *owner, uintptr_t base,
-                                   size_t bytes);
+                                   size_t bytes) LEATI_REQUIRES(pool->lock);
 
 /* Finds the next handle of the arena from *offset on, which becomes its offset. Returns false past the last one.
  */
 bool leati_pages_next(struct leat_pool *pool, uintptr_t base, uint64_t bytes, uint64_t *offset,
-                      size_t *handle_bytes);
+                      size_t *handle_bytes) LEATI_REQUIRES(pool->lock);
 
 /* Unmaps the handle that begins at base, and gives it back to the driver. */
-leat_status leati_pages_release_at(struct leat_pool *pool, uintptr_t base);
+leat_status leati_pages_release_at(struct leat_pool *pool, uintptr_t base) LEATI_REQUIRES(pool->lock);
 
 /* ---- plan.c ---- */
 
@@ -410,13 +412,14 @@ void leati_plan_give_back(struct leati_block *block, struct leati_owner *owner, 
 
 /* Gives idle memory of the arena back to the driver, until the pool holds keep_bytes; with the pool's lock held.
  */
-leat_status leati_plan_trim(struct leat_pool *pool, uint64_t keep_bytes, uint64_t *released_bytes);
+leat_status leati_plan_trim(struct leat_pool *pool, uint64_t keep_bytes, uint64_t *released_bytes)
+    LEATI_REQUIRES(pool->lock);
 
 /* Returns how much memory of the arena is in no use, but may still be used by work. With the pool's lock held. */
-uint64_t leati_plan_pending_bytes(struct leat_pool *pool);
+uint64_t leati_plan_pending_bytes(struct leat_pool *pool) LEATI_REQUIRES(pool->lock);
 
 /* Waits for all work that may still use freed planned blocks; with the pool's lock held. */
-leat_status leati_plan_finish(struct leat_pool *pool);
+leat_status leati_plan_finish(struct leat_pool *pool) LEATI_REQUIRES(pool->lock);
 
 /* The records of planned blocks: begin with *index 0; NULL ends it. With the pool's lock held, or none in use. */
 struct leati_block *leati_plan_block(const struct leat_pool *pool, uint32_t *index);
@@ -435,7 +438,7 @@ void leati_plan_end(struct leat_pool *pool);
 
 /* The owner for a stream (NULL: the host), made at the first use; with the pool's lock held. NULL without memory.
  */
-struct leati_owner *leati_owner_of(struct leat_pool *pool, leat_stream *stream);
+struct leati_owner *leati_owner_of(struct leat_pool *pool, leat_stream *stream) LEATI_REQUIRES(pool->lock);
 
 /* The same without making one, without a lock; NULL when it is not there, or not to be found so fast. */
 struct leati_owner *leati_owner_fast(struct leat_pool *pool, leat_stream *stream);
@@ -472,13 +475,14 @@ struct leati_block *leati_owner_steal(struct leati_owner *owner, struct leati_la
 /* Keeps a block that is freed in a lane, which first gives those to the heap that are in its way: of the same
  * size, or all large ones; and counts it. Returns false if there is no room all the same: another size has its
  * place. With the pool's lock held. */
-bool leati_lane_push_into(struct leat_pool *pool, struct leati_lane *lane, struct leati_block *block);
+bool leati_lane_push_into(struct leat_pool *pool, struct leati_lane *lane, struct leati_block *block)
+    LEATI_REQUIRES(pool->lock);
 
 /* Puts blocks that lanes keep back to the heap, with the pool's lock held: all of an owner's; the large ones of an
  * owner's; all. Returns true if there were any. */
 bool leati_owner_drain(struct leati_owner *owner);
 void leati_owner_drain_large(struct leati_owner *owner);
-bool leati_owners_drain(struct leat_pool *pool);
+bool leati_owners_drain(struct leat_pool *pool) LEATI_REQUIRES(pool->lock);
 
 /* Ends owners: at the end of a pool, and of a stream (hook). */
 void leati_owners_end(struct leat_pool *pool);
@@ -493,37 +497,41 @@ leat_status leati_ladder_climb(struct leat_pool *pool, leat_stream *stream, size
 
 /* Asks the driver which work on freed memory is done by now, but for that of asking's stream, which may use that
  * memory anyway; NULL: of all streams. Returns true if any is found to be done. With the pool's lock held. */
-bool leati_ladder_progress(struct leat_pool *pool, struct leati_owner *asking);
+bool leati_ladder_progress(struct leat_pool *pool, struct leati_owner *asking) LEATI_REQUIRES(pool->lock);
 
 /* Frees blocks whose users are done; asks the driver. With the pool's lock held. */
-void leati_ladder_settle(struct leat_pool *pool);
+void leati_ladder_settle(struct leat_pool *pool) LEATI_REQUIRES(pool->lock);
 
 /* Waits for all work that may still use freed memory, which then is everybody's; with the pool's lock held.
  * Returns the first failure and goes on. */
-leat_status leati_ladder_finish(struct leat_pool *pool);
+leat_status leati_ladder_finish(struct leat_pool *pool) LEATI_REQUIRES(pool->lock);
 
 /* Gives a block that is no longer LIVE to the heap, or lets it wait for its users; with the pool's lock held.
  * owner NULL: no work uses it any more. */
 void leati_ladder_take_back(struct leat_pool *pool, struct leati_block *block, struct leati_owner *owner,
-                            uint64_t tick);
+                            uint64_t tick) LEATI_REQUIRES(pool->lock);
 
 /* ---- users.c: with the pool's lock held ---- */
 
-leat_status leati_users_add_stream(struct leat_pool *pool, struct leati_block *block, leat_stream *stream);
+leat_status leati_users_add_stream(struct leat_pool *pool, struct leati_block *block, leat_stream *stream)
+    LEATI_REQUIRES(pool->lock);
 leat_status leati_users_add_tick(struct leati_block *block, struct leati_order *order, uint64_t tick);
-leat_status leati_users_add_event(struct leat_pool *pool, struct leati_block *block, leat_event *event);
+leat_status leati_users_add_event(struct leat_pool *pool, struct leati_block *block, leat_event *event)
+    LEATI_REQUIRES(pool->lock);
 
 /* Fixes the ticks of a block that is freed. */
 void leati_users_fix(struct leati_block *block);
 
 /* Drops the users that are done, or that owner's stream is ordered after. query: ask the driver too. True when
  * none is left. */
-bool leati_users_settle(struct leat_pool *pool, struct leati_block *block, struct leati_owner *owner, bool query);
+bool leati_users_settle(struct leat_pool *pool, struct leati_block *block, struct leati_owner *owner, bool query)
+    LEATI_REQUIRES(pool->lock);
 
 /* Makes stream wait for all of them, and drops them. */
-leat_status leati_users_wait(struct leat_pool *pool, struct leati_block *block, leat_stream *stream);
-leat_status leati_users_host_wait(struct leat_pool *pool, struct leati_block *block);
-void leati_users_drop(struct leat_pool *pool, struct leati_block *block);
+leat_status leati_users_wait(struct leat_pool *pool, struct leati_block *block, leat_stream *stream)
+    LEATI_REQUIRES(pool->lock);
+leat_status leati_users_host_wait(struct leat_pool *pool, struct leati_block *block) LEATI_REQUIRES(pool->lock);
+void leati_users_drop(struct leat_pool *pool, struct leati_block *block) LEATI_REQUIRES(pool->lock);
 
 /* ---- life.c ---- */
 
@@ -545,7 +553,7 @@ void leati_pool_uncharge(struct leat_pool *pool, uint64_t bytes);
 
 /* Takes idle memory from other pools so that pool can grow by bytes; with the pool's lock held. True when any
  * came. */
-bool leati_pool_take_from_others(struct leat_pool *pool, uint64_t bytes);
+bool leati_pool_take_from_others(struct leat_pool *pool, uint64_t bytes) LEATI_REQUIRES(pool->lock);
 
 /* The other pools that have a part in what a full pool was refused: those on the same memory of the device, or on
  * the same budget; none where its own limit is in the way. */
@@ -559,7 +567,7 @@ struct leati_others {
 };
 
 /* With the pool's lock held. A pool that somebody else has locked counts with what it holds. */
-void leati_pool_look_at_others(struct leat_pool *pool, struct leati_others *others);
+void leati_pool_look_at_others(struct leat_pool *pool, struct leati_others *others) LEATI_REQUIRES(pool->lock);
 
 /* ---- full.c: with the pool's lock held ---- */
 
@@ -576,12 +584,13 @@ struct leati_idle {
     uint64_t more_bytes; /* pending on further streams */
 };
 
-void leati_full_look(struct leat_pool *pool, const struct leati_owner *owner, struct leati_idle *idle);
+void leati_full_look(struct leat_pool *pool, const struct leati_owner *owner, struct leati_idle *idle)
+    LEATI_REQUIRES(pool->lock);
 
 /* The error for a request of owner's stream that nothing could serve. status and this thread's sentence: of the
  * last attempt to get new memory. */
 leat_status leati_full_explain(struct leat_pool *pool, const struct leati_owner *owner, leat_status status,
-                               size_t bytes, size_t alignment);
+                               size_t bytes, size_t alignment) LEATI_REQUIRES(pool->lock);
 
 /* ---- see.c ---- */
 
@@ -590,17 +599,17 @@ void leati_see_event(struct leat_pool *pool, leat_pool_action action, const void
 uint16_t leati_see_thread_tag(void);
 
 /* Samples the peak of what is live; with the pool's lock held. */
-void leati_see_sample(struct leat_pool *pool);
+void leati_see_sample(struct leat_pool *pool) LEATI_REQUIRES(pool->lock);
 leat_status leati_see_start(struct leat_pool *pool, uint32_t history);
 void leati_see_end(struct leat_pool *pool);
 
 struct leati_text;
 
 /* Who has the pool's live blocks: "12 blocks with 4096 bytes are live, ...". Returns false if there are none. */
-bool leati_see_holders(struct leat_pool *pool, struct leati_text *text);
+bool leati_see_holders(struct leat_pool *pool, struct leati_text *text) LEATI_REQUIRES(pool->lock);
 
 /* What a pool holds, and who has it, for errors and reports. Returns true if any block is live. */
-bool leati_see_describe(struct leat_pool *pool, char *words, size_t bytes);
+bool leati_see_describe(struct leat_pool *pool, char *words, size_t bytes) LEATI_REQUIRES(pool->lock);
 
 /* With LEAT_LEAKS=1, says on standard error what is live when a device is closed. */
 void leati_see_leaks(struct leat_pool *pool);
@@ -638,10 +647,10 @@ leat_status leati_watch_free(struct leat_pool *pool, leat_stream *stream, struct
 void leati_watch_settle(struct leat_pool *pool);
 
 /* Takes a block of a guarded pool that was freed; with the pool's lock held. */
-void leati_watch_keep(struct leat_pool *pool, struct leati_block *block);
+void leati_watch_keep(struct leat_pool *pool, struct leati_block *block) LEATI_REQUIRES(pool->lock);
 
 /* Lets all blocks go that are kept out of use; with the pool's lock held. True when there were any. */
-bool leati_watch_drain(struct leat_pool *pool);
+bool leati_watch_drain(struct leat_pool *pool) LEATI_REQUIRES(pool->lock);
 
 /* Forgets what is known of a block. */
 void leati_watch_forget(struct leati_block *block);
@@ -658,7 +667,7 @@ void leati_watch_snapshot(const struct leati_block *block,
                           void (*write)(void *argument, const char *text, size_t bytes), void *argument);
 
 /* Adds the call stack that holds most bytes, where stacks are kept. With the pool's lock held. */
-void leati_watch_holders(struct leat_pool *pool, struct leati_text *text);
+void leati_watch_holders(struct leat_pool *pool, struct leati_text *text) LEATI_REQUIRES(pool->lock);
 
 /* Lists what is live on standard error, by tag and call stack; at the end of a pool. */
 void leati_watch_leaks(struct leat_pool *pool);

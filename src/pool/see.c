@@ -118,6 +118,7 @@ void leati_see_sample(struct leat_pool *pool)
     struct leati_lane *lane;
     uint64_t now;
 
+    leati_assert_locked(&pool->lock);
     for (struct leati_owner *owner = pool->owners; owner; owner = owner->next)
         for (unsigned left = leati_lanes_of(owner); (lane = leati_lane_next(owner, &left));)
             bytes += atomic_load_explicit(&lane->figures.requested_bytes, memory_order_relaxed);
@@ -337,6 +338,7 @@ bool leati_see_holders(struct leat_pool *pool, struct leati_text *text)
     int64_t most = 0;
     uint32_t tag = 0;
 
+    leati_assert_locked(&pool->lock);
     for (struct leati_span *span = pool->spans; span; span = span->next)
         for (block = span->first; block; block = block->after)
             if (leati_state(block) == LEATI_BLOCK_LIVE && leati_requested(block) >= largest) {
@@ -373,6 +375,7 @@ bool leati_see_describe(struct leat_pool *pool, char *words, size_t bytes)
     struct leati_text text = {words, bytes};
     bool live;
 
+    leati_assert_locked(&pool->lock);
     leati_text_add(&text, "%s of %s holds %" PRIu64 " bytes: ", pool->name, pool->device->name,
                    read_figure(&pool->figures.reserved_bytes));
     live = leati_see_holders(pool, &text);
@@ -385,8 +388,14 @@ bool leati_see_describe(struct leat_pool *pool, char *words, size_t bytes)
 void leati_see_leaks(struct leat_pool *pool)
 {
     char text[1100];
+    bool live;
 
-    if (!leati_option_flag(LEATI_OPTION_LEAKS) || !leati_see_describe(pool, text, sizeof text))
+    if (!leati_option_flag(LEATI_OPTION_LEAKS))
+        return;
+    leati_lock(&pool->lock);
+    live = leati_see_describe(pool, text, sizeof text);
+    leati_unlock(&pool->lock);
+    if (!live)
         return;
     fprintf(stderr, "leat: leak: %s is closed and %s\n", pool->device->name, text);
     leati_watch_leaks(pool);
@@ -489,7 +498,7 @@ static void say_ranges(const struct writer *writer, struct leat_pool *pool)
 
 /* Says of [at, end) of the range at base where there is memory that nobody uses, and where there is none. */
 static void say_idle(const struct writer *writer, struct leat_pool *pool, uintptr_t base, uintptr_t at,
-                     uintptr_t end, const char **between)
+                     uintptr_t end, const char **between) LEATI_REQUIRES(pool->lock)
 {
     while (at < end) {
         bool mapped = leati_pages_physical(pool, at);
@@ -507,7 +516,7 @@ static void say_idle(const struct writer *writer, struct leat_pool *pool, uintpt
 
 /* The range of a plan's places. live: room for the records of all that are in use. */
 static void say_planned(const struct writer *writer, struct leat_pool *pool, uintptr_t base, size_t bytes,
-                        struct leati_block **live)
+                        struct leati_block **live) LEATI_REQUIRES(pool->lock)
 {
     struct leati_block *block;
     const char *between = "";

@@ -204,6 +204,7 @@ void leati_watch_holders(struct leat_pool *pool, struct leati_text *text)
     struct holder *holders;
     size_t count;
 
+    leati_assert_locked(&pool->lock);
     if (!pool->stacks)
         return;
     leati_lock(&leati_notes_lock);

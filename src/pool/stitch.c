@@ -98,6 +98,7 @@ static int by_handle_size(const void *a, const void *b)
 /* Joins extents that lie side by side and are only kept apart by their owners; all of them may be used by owner.
  */
 static void join_neighbours(struct leat_pool *pool, struct leati_owner *owner, struct gathered *idle)
+    LEATI_REQUIRES(pool->lock)
 {
     size_t kept = 0;
 
@@ -123,6 +124,7 @@ static void join_neighbours(struct leat_pool *pool, struct leati_owner *owner, s
 
 /* Adds the handles that lie wholly in an idle extent. */
 static bool add_handles(struct leat_pool *pool, struct leati_block *extent, struct gathered *idle)
+    LEATI_REQUIRES(pool->lock)
 {
     uintptr_t end = end_of(extent);
 
@@ -144,6 +146,7 @@ static bool add_handles(struct leat_pool *pool, struct leati_block *extent, stru
 /* Collects all handles of a heap of which no byte is in use, of extents that owner's stream may use now, those in
  * the largest extents first. */
 static leat_status gather(struct leat_pool *pool, struct leati_owner *owner, int heap, struct gathered *idle)
+    LEATI_REQUIRES(pool->lock)
 {
     idle->extent_count = 0;
     for (struct leati_owner *from = pool->owners; from; from = from->next)
@@ -280,7 +283,7 @@ static void free_stitch(struct leati_stitch *stitch)
 }
 
 /* Gives up the addresses of a dormant block. They are unmapped when the work on them is done. */
-static void end_stitch(struct leat_pool *pool, struct leati_stitch *stitch)
+static void end_stitch(struct leat_pool *pool, struct leati_stitch *stitch) LEATI_REQUIRES(pool->lock)
 {
     struct leati_block *block = stitch->block;
 
@@ -291,7 +294,7 @@ static void end_stitch(struct leat_pool *pool, struct leati_stitch *stitch)
 }
 
 /* Ends the dormant block that was used longest ago. Returns false if there is none. */
-static bool end_oldest(struct leat_pool *pool)
+static bool end_oldest(struct leat_pool *pool) LEATI_REQUIRES(pool->lock)
 {
     struct leati_stitch *oldest = NULL;
 
@@ -307,6 +310,7 @@ void leati_stitch_forget(struct leat_pool *pool, struct leati_physical *physical
 {
     struct leati_stitch *next;
 
+    leati_assert_locked(&pool->lock);
     for (struct leati_stitch *stitch = physical->stitches ? pool->stitches : NULL; stitch; stitch = next) {
         next = stitch->next;
         for (size_t i = 0; i < stitch->count; i++)
@@ -319,6 +323,7 @@ void leati_stitch_forget(struct leat_pool *pool, struct leati_physical *physical
 
 void leati_stitch_settle(struct leat_pool *pool)
 {
+    leati_assert_locked(&pool->lock);
     for (struct leati_stitch *stitch = pool->stitches; stitch; stitch = stitch->next) {
         struct leati_block *block = stitch->block;
 
@@ -333,6 +338,7 @@ void leati_stitch_settle(struct leat_pool *pool)
 
 /* Addresses for a new stitched block: an extent in no bin; NULL if there is no room. */
 static struct leati_block *take_addresses(struct leat_pool *pool, size_t bytes, size_t alignment)
+    LEATI_REQUIRES(pool->lock)
 {
     struct leati_bins *holes = &pool->holes[LEATI_HEAP_STITCHED];
     struct leati_block *block;
@@ -356,7 +362,7 @@ static struct leati_block *take_addresses(struct leat_pool *pool, size_t bytes, 
 }
 
 static leat_status make(struct leat_pool *pool, const struct gathered *idle, size_t bytes, size_t alignment,
-                        struct leati_stitch **made)
+                        struct leati_stitch **made) LEATI_REQUIRES(pool->lock)
 {
     size_t count = idle->handle_count;
     struct leati_stitch *stitch = malloc(sizeof *stitch + count * sizeof(struct leati_physical *));
@@ -407,7 +413,7 @@ static leat_status make(struct leat_pool *pool, const struct gathered *idle, siz
 /* ---- using it ---- */
 
 static void give_back_lent(struct leat_pool *pool, struct leati_stitch *stitch, struct leati_owner *owner,
-                           uint64_t tick)
+                           uint64_t tick) LEATI_REQUIRES(pool->lock)
 {
     while (stitch->lent_count)
         leati_extent_free(pool, stitch->lent[--stitch->lent_count], owner, tick);
@@ -415,7 +421,7 @@ static void give_back_lent(struct leat_pool *pool, struct leati_stitch *stitch, 
 
 /* Cuts the handles [first, last) of the stitch, which lie side by side, out of the idle extent that has them. */
 static leat_status lend_run(struct leat_pool *pool, struct leati_stitch *stitch, size_t first, size_t last,
-                            bool *waits)
+                            bool *waits) LEATI_REQUIRES(pool->lock)
 {
     uintptr_t base = stitch->handles[first]->base;
     size_t bytes = stitch->handles[last - 1]->base + stitch->handles[last - 1]->bytes - base;
@@ -439,7 +445,7 @@ static leat_status lend_run(struct leat_pool *pool, struct leati_stitch *stitch,
 
 /* Puts a dormant block whose handles are idle to use, for owner. */
 static leat_status wake(struct leat_pool *pool, struct leati_stitch *stitch, struct leati_owner *owner,
-                        size_t bytes)
+                        size_t bytes) LEATI_REQUIRES(pool->lock)
 {
     struct leati_block *block = stitch->block;
     leat_status status = LEAT_OK;
@@ -472,6 +478,7 @@ void leati_stitch_sleep(struct leat_pool *pool, struct leati_block *block, struc
 {
     struct leati_stitch *stitch = block->stitch;
 
+    leati_assert_locked(&pool->lock);
     give_back_lent(pool, stitch, owner, tick);
     atomic_store_explicit(&block->bytes, stitch->mapped_bytes, memory_order_relaxed);
     leati_set_owner(block, owner);
@@ -489,6 +496,7 @@ leat_status leati_stitch_provide(struct leat_pool *pool, struct leati_owner *own
     size_t found_bytes = 0;
     leat_status status;
 
+    leati_assert_locked(&pool->lock);
     *missing_bytes = 0;
     alignment = alignment > LEATI_PAGE_BYTES ? alignment : LEATI_PAGE_BYTES;
     pool->stitch_round++;
@@ -526,6 +534,7 @@ leat_status leati_stitch_provide(struct leat_pool *pool, struct leati_owner *own
 
 void leati_stitch_end(struct leat_pool *pool)
 {
+    leati_assert_locked(&pool->lock);
     while (pool->stitches) {
         struct leati_stitch *stitch = pool->stitches;
 

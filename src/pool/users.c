@@ -17,6 +17,7 @@ static void drop(struct leat_pool *pool, struct leati_use **place)
 
 void leati_users_drop(struct leat_pool *pool, struct leati_block *block)
 {
+    leati_assert_locked(&pool->lock);
     while (block->users)
         drop(pool, &block->users);
 }
@@ -59,6 +60,7 @@ leat_status leati_users_add_tick(struct leati_block *block, struct leati_order *
 
 leat_status leati_users_add_stream(struct leat_pool *pool, struct leati_block *block, leat_stream *stream)
 {
+    leati_assert_locked(&pool->lock);
     if (stream->order->per_thread)
         return add_place(pool, block, stream);
     for (struct leati_use *use = block->users; use; use = use->next)
@@ -114,6 +116,7 @@ leat_status leati_users_add_event(struct leat_pool *pool, struct leati_block *bl
     leat_status status;
     void *own;
 
+    leati_assert_locked(&pool->lock);
     LEATI_TRY(capture(pool, event, &own));
     /* Where the event's place in its stream is known, what is known of that stream says as much. */
     leati_lock(&event->lock);
@@ -159,6 +162,7 @@ bool leati_users_settle(struct leat_pool *pool, struct leati_block *block, struc
     struct leati_order *order = owner ? owner->order : NULL;
     struct leati_use **place = &block->users;
 
+    leati_assert_locked(&pool->lock);
     while (*place) {
         struct leati_use *use = *place;
 
@@ -179,6 +183,7 @@ leat_status leati_users_wait(struct leat_pool *pool, struct leati_block *block, 
 {
     struct leati_driver *driver = pool->device->driver;
 
+    leati_assert_locked(&pool->lock);
     while (block->users) {
         struct leati_use *use = block->users;
 
@@ -202,6 +207,7 @@ leat_status leati_users_host_wait(struct leat_pool *pool, struct leati_block *bl
 {
     struct leati_driver *driver = pool->device->driver;
 
+    leati_assert_locked(&pool->lock);
     while (block->users) {
         struct leati_use *use = block->users;
 

@@ -20,10 +20,11 @@ static bool opposes(enum leati_access_kind kind, bool write)
 
 /* The access of this kind of what overlaps [from, to); under the lock. NULL when there is none. */
 static struct leati_access *find_access(struct leati_block *block, enum leati_access_kind kind, uintptr_t from,
-                                        uintptr_t to)
+                                        uintptr_t to) LEATI_REQUIRES(leati_notes_lock)
 {
     struct leati_access *access = block->note ? &block->note->at[kind] : NULL;
 
+    leati_assert_locked(&leati_notes_lock);
     return access && access->order && access->from < to && from < access->to ? access : NULL;
 }
 

@@ -220,11 +220,12 @@ void leati_job_release(struct leati_job *job)
 }
 
 /* Bytes that are known to be at dst. Under the lock, while the flags are there. */
-static size_t arrived(const struct leati_job *job)
+static size_t arrived(const struct leati_job *job) LEATI_REQUIRES(jobs_lock)
 {
     uint32_t chunks = atomic_load_explicit(&job->flags->staged_chunks, memory_order_acquire), completed;
     size_t bytes, most = atomic_load_explicit(&job->stopped_at, memory_order_relaxed);
 
+    leati_assert_locked(&jobs_lock);
     if (job->direction == LEATI_DIRECTION_IN) {
         completed = atomic_load_explicit(&job->flags->completed_chunks, memory_order_acquire);
         chunks = completed > 1 ? completed - 1 : 0;
@@ -242,10 +243,11 @@ static bool is_done(const struct leati_job *job)
 }
 
 /* Only the ticket may still have the job: its memory goes back. Under the lock. */
-static void finish(struct leati_job *job)
+static void finish(struct leati_job *job) LEATI_REQUIRES(jobs_lock)
 {
     struct leati_stager *stager = job->stager;
 
+    leati_assert_locked(&jobs_lock);
     job->arrived_bytes = arrived(job);
     job->over = true;
     job->stager = NULL;
@@ -259,10 +261,11 @@ static void finish(struct leati_job *job)
 }
 
 /* Ends the jobs whose streams have got past them. Under the lock. */
-static void reap(struct leati_stager *stager)
+static void reap(struct leati_stager *stager) LEATI_REQUIRES(jobs_lock)
 {
     struct leati_job **place = &stager->issued, *job;
 
+    leati_assert_locked(&jobs_lock);
     while ((job = *place)) {
         if (!is_done(job)) {
             place = &job->next_issued;

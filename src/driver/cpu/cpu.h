@@ -70,8 +70,9 @@ struct cpu_device {
 #define CPU_SPACE_BYTES ((size_t)1 << 43)
 
 /* Both with the space's lock held. Under a limit on addresses a space gets one part in parts of what is left. */
-leat_status cpu_space_reserve(struct cpu_space *space, size_t wanted_bytes, unsigned parts);
-void cpu_space_release(struct cpu_space *space);
+leat_status cpu_space_reserve(struct cpu_space *space, size_t wanted_bytes, unsigned parts)
+    LEATI_REQUIRES(space->lock);
+void cpu_space_release(struct cpu_space *space) LEATI_REQUIRES(space->lock);
 
 /* Puts a mapping, as mmap() describes it, over addresses of a space. HOST_MEMORY, SYSTEM. */
 leat_status cpu_space_map(void *ptr, size_t bytes, int protection, int flags, int fd, off_t offset);

@@ -24,9 +24,9 @@ struct gang {
 static struct leati_lock lock = LEATI_LOCK_INITIALIZER;
 static pthread_cond_t part_there = PTHREAD_COND_INITIALIZER;
 static pthread_cond_t part_done = PTHREAD_COND_INITIALIZER;
-static struct gang *gangs;
-static unsigned started, reserved, ended;
-static bool stopping;
+static struct gang *gangs LEATI_GUARDED_BY(lock);
+static unsigned started LEATI_GUARDED_BY(lock), reserved LEATI_GUARDED_BY(lock), ended LEATI_GUARDED_BY(lock);
+static bool stopping LEATI_GUARDED_BY(lock);
 
 static void *gang_thread(void *unused)
 {

@@ -312,10 +312,11 @@ static void run_part(void *context, uint64_t part)
 }
 
 /* Releases the barrier if all blocks that have not ended wait. Under the lock. */
-static void next_round(struct launch_work *work)
+static void next_round(struct launch_work *work) LEATI_REQUIRES(work->together.lock)
 {
     struct together *together = &work->together;
 
+    leati_assert_locked(&work->together.lock);
     if (together->waiting && together->waiting + together->ended == work->blocks) {
         together->waiting = 0;
         together->rounds++;
@@ -332,6 +333,7 @@ static void wait_for_grid(const leat_cpu_block *block)
     leati_lock(&together->lock);
     round = together->rounds;
     together->waiting++;
+    leati_assert_locked(&work->together.lock);
     next_round(work);
     while (together->rounds == round)
         leati_cond_wait(&together->next_round, &together->lock);

@@ -53,7 +53,7 @@ struct memory {
 
 /* Guards all of the following. Taken by the handler of faults too: who holds it touches no managed memory. */
 static struct leati_lock lock = LEATI_LOCK_INITIALIZER;
-static struct leati_ranges memories;
+static struct leati_ranges memories LEATI_GUARDED_BY(lock);
 static leat_managed_move *moves;    /* a ring; NULL before the first record */
 static uint64_t moves_phase[MOVES]; /* in which each was written */
 static uint64_t moves_count;        /* ever written */
@@ -451,10 +451,11 @@ static leat_status refuse_memory(const void *ptr)
 }
 
 /* The range of a call, with its pages; under the lock. On failure it is empty. */
-static leat_status need_span(const void *ptr, size_t bytes, struct span *span)
+static leat_status need_span(const void *ptr, size_t bytes, struct span *span) LEATI_REQUIRES(lock)
 {
     leat_status status = find_span(ptr, bytes, span) ? need_pages(span->memory) : refuse_memory(ptr);
 
+    leati_assert_locked(&lock);
     if (status != LEAT_OK)
         *span = (struct span){.memory = NULL};
     return status;
@@ -649,8 +650,9 @@ static void forget_record(struct memory *memory)
 }
 
 /* Under the lock. */
-static leat_status begin_record(void)
+static leat_status begin_record(void) LEATI_REQUIRES(lock)
 {
+    leati_assert_locked(&lock);
     if (!moves)
         moves = malloc(MOVES * sizeof *moves);
     if (!moves)
@@ -670,10 +672,11 @@ static leat_status begin_record(void)
 }
 
 /* Under the lock. */
-static leat_status end_record(void)
+static leat_status end_record(void) LEATI_REQUIRES(lock)
 {
     leat_status status = LEAT_OK;
 
+    leati_assert_locked(&lock);
     for (size_t i = 0; i < memories.count; i++) {
         struct memory *memory = memories.entries[i].value;
 
@@ -720,8 +723,9 @@ void cpu_managed_end(void)
 }
 
 /* Under the lock. */
-static leat_status need_record(void)
+static leat_status need_record(void) LEATI_REQUIRES(lock)
 {
+    leati_assert_locked(&lock);
     return moves ? LEAT_OK
                  : leati_fail(LEAT_ERROR_UNSUPPORTED, "nothing was recorded: call leat_managed_record() first");
 }

@@ -40,6 +40,7 @@ leat_status cpu_space_reserve(struct cpu_space *space, size_t wanted_bytes, unsi
     size_t share_bytes = leati_addresses_share(wanted_bytes, parts, SPACE_LEAST_BYTES);
     struct leati_addresses_hint hint;
 
+    leati_assert_locked(&space->lock);
     /* As much as the system grants: a checker may not grant the first wish. */
     for (size_t bytes = round_up(share_bytes, SPACE_LEAST_BYTES); bytes >= SPACE_LEAST_BYTES;
          bytes = bytes / 2 & ~(SPACE_LEAST_BYTES - 1)) {
@@ -66,6 +67,7 @@ leat_status cpu_space_reserve(struct cpu_space *space, size_t wanted_bytes, unsi
 
 void cpu_space_release(struct cpu_space *space)
 {
+    leati_assert_locked(&space->lock);
     munmap((void *)space->base, space->bytes);
     for (size_t i = 0; i < space->blocks.count; i++)
         free(space->blocks.entries[i].value);

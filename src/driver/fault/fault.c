@@ -396,7 +396,7 @@ static void *wrap_event_native(struct leati_driver *driver, void *event)
 
 /* The stream that this piece of work goes to: every other one of the loose stream's goes to the hidden one. Locks
  * when it returns true; the caller gives the work and then calls end_work(). */
-static bool begin_work(struct fault *fault, void **stream)
+static bool begin_work(struct fault *fault, void **stream) LEATI_NO_THREAD_SAFETY
 {
     leati_lock(&fault->loose_lock);
     if (*stream == fault->loose && fault->hidden && mode_of(fault) == LEATI_FAULT_ORDER_LOOSE) {
@@ -410,7 +410,7 @@ static bool begin_work(struct fault *fault, void **stream)
     return false;
 }
 
-static void end_work(struct fault *fault, bool locked)
+static void end_work(struct fault *fault, bool locked) LEATI_NO_THREAD_SAFETY
 {
     if (locked)
         leati_unlock(&fault->loose_lock);

@@ -116,10 +116,11 @@ static gpu_mem_access access_of(gpu_number number)
 }
 
 /* With maps_lock held. */
-static leat_status set_access(struct gpu_device *self, void *ptr, size_t bytes)
+static leat_status set_access(struct gpu_device *self, void *ptr, size_t bytes) LEATI_REQUIRES(self->maps_lock)
 {
     gpu_mem_access access[1 + GPU_PEERS_MAX];
 
+    leati_assert_locked(&self->maps_lock);
     access[0] = access_of(self->number);
     for (unsigned i = 0; i < self->peer_count; i++)
         access[1 + i] = access_of(self->peers[i]);
@@ -143,10 +144,11 @@ leat_status GPU(vm_set_access)(struct leati_driver *driver, void *device, void *
 }
 
 /* With maps_lock held. */
-static leat_status add_peer(struct gpu_device *self, gpu_number peer)
+static leat_status add_peer(struct gpu_device *self, gpu_number peer) LEATI_REQUIRES(self->maps_lock)
 {
     gpu_mem_access access = access_of(peer);
 
+    leati_assert_locked(&self->maps_lock);
     for (unsigned i = 0; i < self->peer_count; i++)
         if (self->peers[i] == peer)
             return LEAT_OK;
@@ -170,10 +172,11 @@ leat_status GPU(vm_add_peer)(struct gpu_device *self, const struct gpu_device *p
 
 /* Takes a piece out of the list of mappings; what is left of one that was larger stays in it. With maps_lock held.
  */
-static void forget_maps(struct gpu_device *self, uintptr_t base, size_t bytes)
+static void forget_maps(struct gpu_device *self, uintptr_t base, size_t bytes) LEATI_REQUIRES(self->maps_lock)
 {
     const struct leati_range *range;
 
+    leati_assert_locked(&self->maps_lock);
     while ((range = leati_ranges_overlap(&self->maps, base, bytes))) {
         uintptr_t start = range->base, end = start + range->bytes;
 
@@ -188,8 +191,9 @@ static void forget_maps(struct gpu_device *self, uintptr_t base, size_t bytes)
 }
 
 /* With maps_lock held. */
-static leat_status unmap(struct gpu_device *self, void *ptr, size_t bytes)
+static leat_status unmap(struct gpu_device *self, void *ptr, size_t bytes) LEATI_REQUIRES(self->maps_lock)
 {
+    leati_assert_locked(&self->maps_lock);
     GPU_TRY(self, vm_unmap, gpu_address_of(ptr), bytes);
     return LEAT_OK;
 }
