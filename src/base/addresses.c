@@ -1,5 +1,6 @@
 /* addresses.c - see addresses.h. */
 #include "base/addresses.h"
+#include "base/assert.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -48,6 +49,7 @@ size_t leati_addresses_share(size_t wanted_bytes, unsigned parts, size_t least_b
 {
     uint64_t share = leati_addresses_left();
 
+    leati_assert(parts && wanted_bytes);
     if (share == UINT64_MAX)
         return wanted_bytes;
     share /= parts;

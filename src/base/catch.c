@@ -1,6 +1,7 @@
 /* catch.c - see catch.h. */
 #include "base/catch.h"
 
+#include "base/assert.h"
 #include "base/error.h"
 
 #include <pthread.h>
@@ -176,6 +177,7 @@ LEATI_HOT bool leati_catch(const struct leati_catch_range ranges[2], void (*work
 {
     struct section section = {.ranges = ranges, .outer = current, .quiet_depth = leati_error_quiet_depth};
 
+    leati_assert(work && fault && ranges[0].base + ranges[0].bytes >= ranges[0].base);
     if (!leati_catch_unblocked)
         make_ready();
     /* Without the mask, which costs a system call: leati_catch_take() has it from the signal. */
@@ -190,6 +192,7 @@ LEATI_HOT bool leati_catch(const struct leati_catch_range ranges[2], void (*work
     current = &section;
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
     work(context);
+    leati_assert(current == &section);
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
     current = section.outer;
     return true;

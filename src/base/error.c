@@ -2,6 +2,7 @@
 #include "base/error.h"
 
 #include "base/addresses.h"
+#include "base/assert.h"
 
 #include <pthread.h>
 #include <stdarg.h>
@@ -62,6 +63,7 @@ leat_status(leati_fail)(leat_status status, const char *format, ...)
     char *text = leati_error_quiet_depth ? NULL : own_sentence();
     va_list args;
 
+    leati_assert(status != LEAT_OK);
     if (!text)
         return status;
     va_start(args, format);
@@ -79,6 +81,7 @@ leat_status(leati_fail_in)(leat_status status, const char *format, ...)
     size_t length;
     char *text;
 
+    leati_assert(status != LEAT_OK);
     if (leati_error_quiet_depth)
         return status;
     leati_error_keep(&inner);

@@ -22,6 +22,7 @@ static struct leati_handle *slot(struct leati_handles *table, uint32_t number)
 {
     char *base = atomic_load_explicit(&table->base, memory_order_relaxed);
 
+    leati_assert(base && number < table->slots);
     return (struct leati_handle *)(void *)(base + (size_t)number * stride_bytes(table));
 }
 
@@ -36,6 +37,8 @@ static bool reserve(struct leati_handles *table) LEATI_REQUIRES(table->lock)
     char *base = mmap(NULL, slots * stride, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
     leati_assert_locked(&table->lock);
+    leati_assert(!atomic_load_explicit(&table->base, memory_order_relaxed));
+    leati_assert(table->object_bytes >= sizeof(struct leati_handle) && slots >= SLOTS_LEAST);
     if (base == MAP_FAILED)
         return false;
     table->slots = (uint32_t)slots;
@@ -52,6 +55,7 @@ static bool grow(struct leati_handles *table) LEATI_REQUIRES(table->lock)
     char *start;
 
     leati_assert_locked(&table->lock);
+    leati_assert(table->accessible <= table->slots);
     if (!atomic_load_explicit(&table->base, memory_order_relaxed) && !reserve(table))
         return false;
     more = table->slots - table->accessible;
@@ -69,6 +73,8 @@ static struct leati_handle *take_oldest_free(struct leati_handles *table)
 {
     struct leati_handle *object = slot(table, table->oldest_free - 1);
 
+    leati_assert(table->free_count && table->oldest_free);
+    leati_assert(!atomic_load_explicit(&object->live, memory_order_relaxed));
     table->oldest_free = object->next_free;
     table->free_count--;
     return object;
@@ -81,6 +87,7 @@ void *leati_handle_new(struct leati_handles *table)
 
     leati_lock(&table->lock);
     used = atomic_load_explicit(&table->used, memory_order_relaxed);
+    leati_assert(used <= table->accessible);
     if (table->free_count > LEATI_HANDLES_QUARANTINE) {
         object = take_oldest_free(table);
     } else if (used < table->accessible || grow(table)) {
@@ -96,6 +103,7 @@ void *leati_handle_new(struct leati_handles *table)
 
 void leati_handle_publish(void *object)
 {
+    leati_assert(!atomic_load_explicit(&((struct leati_handle *)object)->live, memory_order_relaxed));
     atomic_store_explicit(&((struct leati_handle *)object)->mark, (uintptr_t)object ^ MARK, memory_order_relaxed);
     /* Release: a thread that finds the handle live sees the finished object. */
     atomic_store_explicit(&((struct leati_handle *)object)->live, 1, memory_order_release);
@@ -128,9 +136,13 @@ void leati_handle_free(struct leati_handles *table, void *object)
     struct leati_handle *freed = object;
     uint32_t number = (uint32_t)(((char *)object - (char *)slot(table, 0)) / (ptrdiff_t)stride_bytes(table)) + 1;
 
+    leati_assert((size_t)((char *)object - (char *)slot(table, 0)) % stride_bytes(table) == 0);
+    leati_assert(number <= atomic_load_explicit(&table->used, memory_order_relaxed));
+    leati_assert(!atomic_load_explicit(&freed->live, memory_order_relaxed));
     /* What it pointed to must not count as reachable for a search for leaks: the table is one of its roots. */
     memset((char *)object + sizeof *freed, 0, table->object_bytes - sizeof *freed);
     leati_lock(&table->lock);
+    leati_assert(table->free_count < atomic_load_explicit(&table->used, memory_order_relaxed));
     freed->next_free = 0;
     if (table->free_count++)
         slot(table, table->newest_free - 1)->next_free = number;

@@ -1,6 +1,7 @@
 /* options.c - see options.h. */
 #include "base/options.h"
 
+#include "base/assert.h"
 #include "base/error.h"
 
 #include <leat/device.h>
@@ -135,6 +136,7 @@ static void read_environment(void)
 
 const char *leati_option(enum leati_option option)
 {
+    leati_assert((unsigned)option < LEATI_OPTION_COUNT);
     pthread_once(&once, read_environment);
     return values[option];
 }
@@ -171,6 +173,7 @@ leat_status leati_option_number(enum leati_option option, uint64_t low, uint64_t
     const char *value = leati_option(option);
     uint64_t parsed = initial;
 
+    leati_assert(low <= high);
     if (value && (!parse_number(value, &parsed) || parsed < low || parsed > high))
         return leati_fail(
             LEAT_ERROR_INVALID,

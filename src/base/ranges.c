@@ -1,5 +1,6 @@
 /* ranges.c - see ranges.h. */
 #include "base/ranges.h"
+#include "base/assert.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +18,8 @@ static size_t starts_up_to(const struct leati_ranges *ranges, uintptr_t address)
         else
             high = middle;
     }
+    leati_assert(!low || ranges->entries[low - 1].base <= address);
+    leati_assert(low == ranges->count || ranges->entries[low].base > address);
     return low;
 }
 
@@ -44,6 +47,7 @@ bool leati_ranges_reserve(struct leati_ranges *ranges)
     size_t capacity = ranges->capacity ? 2 * ranges->capacity : 64;
     struct leati_range *entries;
 
+    leati_assert(ranges->count <= ranges->capacity);
     if (ranges->count < ranges->capacity)
         return true;
     entries = realloc(ranges->entries, capacity * sizeof *entries);
@@ -58,12 +62,16 @@ bool leati_ranges_insert(struct leati_ranges *ranges, uintptr_t base, size_t byt
 {
     size_t place = starts_up_to(ranges, base);
 
+    leati_assert(bytes && base + bytes > base);
+    leati_assert(!leati_ranges_overlap(ranges, base, bytes));
     if (!leati_ranges_reserve(ranges))
         return false;
     memmove(ranges->entries + place + 1, ranges->entries + place,
             (ranges->count - place) * sizeof *ranges->entries);
     ranges->entries[place] = (struct leati_range){.base = base, .bytes = bytes, .value = value};
     ranges->count++;
+    leati_assert(!place || ranges->entries[place - 1].base + ranges->entries[place - 1].bytes <= base);
+    leati_assert(place + 1 == ranges->count || base + bytes <= ranges->entries[place + 1].base);
     return true;
 }
 
@@ -99,8 +107,11 @@ uintptr_t leati_ranges_room(const struct leati_ranges *ranges, uintptr_t low, ui
 {
     uintptr_t found = room_above(ranges, *cursor, high, bytes);
 
+    leati_assert(bytes && low <= *cursor && *cursor <= high);
     if (!found)
         found = room_above(ranges, low, high, bytes);
+    leati_assert(!found || (found >= low && found <= high && high - found >= bytes));
+    leati_assert(!found || !leati_ranges_overlap(ranges, found, bytes));
     if (found)
         *cursor = found + bytes;
     return found;

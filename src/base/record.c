@@ -77,6 +77,7 @@ static int descriptor(void)
 /* Ends the recording with one line on standard error. */
 static void give_up(int error) LEATI_REQUIRES(lock)
 {
+    leati_assert(descriptor() >= 0);
     atomic_store_explicit(&leati_trace_hook, NULL, memory_order_relaxed);
     fprintf(stderr, "leat: " VARIABLE ": %s cannot be written: %s; it ends after %" PRIu64 " lines\n", path,
             strerror(error), written_lines);
@@ -87,6 +88,7 @@ static void give_up(int error) LEATI_REQUIRES(lock)
 /* Counts what was written: the whole lines of the first bytes of the buffer. */
 static void count_written(size_t bytes) LEATI_REQUIRES(lock)
 {
+    leati_assert(bytes <= used_bytes);
     while (bytes && buffer[bytes - 1] != '\n')
         bytes--;
     written_bytes += (off_t)bytes;
@@ -101,6 +103,7 @@ static void flush(void) LEATI_REQUIRES(lock)
     ssize_t count = 0;
 
     leati_assert_locked(&lock);
+    leati_assert(used_bytes <= sizeof buffer);
     /* Past this limit a write would end the process (SIGXFSZ). */
     if (is_regular && !getrlimit(RLIMIT_FSIZE, &limit) && limit.rlim_cur != RLIM_INFINITY &&
         (rlim_t)written_bytes + used_bytes > limit.rlim_cur) {
@@ -136,6 +139,7 @@ static void put(const char *format, ...) LEATI_REQUIRES(lock)
     va_start(args, format);
     used_bytes += (size_t)vsnprintf(buffer + used_bytes, sizeof buffer - used_bytes, format, args);
     va_end(args);
+    leati_assert(used_bytes < sizeof buffer);
 }
 /* A cell with a number; 0: empty. */
 static void put_number(uint64_t number) LEATI_REQUIRES(lock)
@@ -163,6 +167,7 @@ static void put_line(const struct leati_trace_event *event) LEATI_REQUIRES(lock)
         event->op == LEATI_TRACE_ALLOC || event->op == LEATI_TRACE_ALLOC_FAILED || event->op == LEATI_TRACE_FREE;
 
     leati_assert_locked(&lock);
+    leati_assert((unsigned)event->op < LEATI_TRACE_OP_COUNT && op_names[event->op]);
     put("%" PRIu64 ",%s", (leati_clock_ns() - begun_ns) / 1000, op_names[event->op]);
     put_number(event->block);
     put_number(event->bytes);

@@ -3,6 +3,7 @@
  *
  * Most of a copy walks several pages side by side: one page at a time leaves the memory idle now and then.
  */
+#include "base/assert.h"
 #include "base/quick.h"
 #include "base/stream_copy.h"
 
@@ -26,6 +27,7 @@ typedef void (*copy_lines)(char *dst, const char *src, size_t lines);
 
 __attribute__((target("avx512f"))) static void copy_lines_avx512(char *dst, const char *src, size_t lines)
 {
+    leati_assert((uintptr_t)dst % LINE_BYTES == 0);
     for (; lines >= GROUP_BYTES / LINE_BYTES; lines -= GROUP_BYTES / LINE_BYTES) {
         for (size_t i = 0; i < PAGE_BYTES; i += 2 * LINE_BYTES) {
             for (size_t at = i; at < GROUP_BYTES; at += PAGE_BYTES) {
@@ -53,6 +55,7 @@ __attribute__((target("avx2"))) static void copy_line_avx2(char *dst, const char
 
 __attribute__((target("avx2"))) static void copy_lines_avx2(char *dst, const char *src, size_t lines)
 {
+    leati_assert((uintptr_t)dst % LINE_BYTES == 0);
     for (; lines >= GROUP_BYTES / LINE_BYTES; lines -= GROUP_BYTES / LINE_BYTES) {
         for (size_t i = 0; i < PAGE_BYTES; i += LINE_BYTES) {
             for (size_t at = i; at < GROUP_BYTES; at += PAGE_BYTES)
@@ -133,10 +136,13 @@ LEATI_HOT void leati_stream_copy_by(enum leati_stream_stores stores, void *dst, 
     const char *from = src;
     char *to = dst;
 
+    leati_assert(stores <= leati_stream_best());
+    leati_assert((uintptr_t)dst - (uintptr_t)src >= bytes && (uintptr_t)src - (uintptr_t)dst >= bytes);
     if (!lines || bytes < head + LINE_BYTES) {
         memcpy(dst, src, bytes);
         return;
     }
+    leati_assert(!((uintptr_t)(to + head) % LINE_BYTES) && bytes - head >= LINE_BYTES);
     body = (bytes - head) & ~(LINE_BYTES - 1);
     memcpy(to, from, head);
     lines(to + head, from + head, body / LINE_BYTES);

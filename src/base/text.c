@@ -1,5 +1,6 @@
 /* text.c - see text.h. */
 #include "base/text.h"
+#include "base/assert.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -10,6 +11,7 @@ void leati_text_add(struct leati_text *text, const char *format, ...)
     va_list arguments;
     int length;
 
+    leati_assert(text->left);
     va_start(arguments, format);
     length = vsnprintf(text->at, text->left, format, arguments);
     va_end(arguments);
@@ -19,6 +21,7 @@ void leati_text_add(struct leati_text *text, const char *format, ...)
         length = (int)text->left - 1;
     text->at += length;
     text->left -= (size_t)length;
+    leati_assert(text->left && !*text->at);
 }
 
 void leati_text_add_bytes(struct leati_text *text, uint64_t bytes)
@@ -66,6 +69,7 @@ void leati_text_copy(char *to, size_t to_bytes, const char *text)
 {
     size_t used = 0;
 
+    leati_assert(to_bytes);
     while (text[used]) {
         size_t bytes = leati_text_character(text + used);
 
@@ -75,6 +79,7 @@ void leati_text_copy(char *to, size_t to_bytes, const char *text)
         memcpy(to + used, text + used, bytes);
         used += bytes;
     }
+    leati_assert(used < to_bytes);
     to[used] = '\0';
 }
 

@@ -6,7 +6,6 @@
 #include "base/clock.h"
 #include "base/thread.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <sched.h>
 #include <stdio.h>
@@ -72,12 +71,14 @@ static void lock(struct leati_workers *workers)
 
 static void unlock(struct leati_workers *workers)
 {
+    leati_assert(atomic_load_explicit(&workers->locked, memory_order_relaxed));
     atomic_store_explicit(&workers->locked, false, memory_order_release);
 }
 
 /* Under the lock, as is the next. */
 static void list(struct leati_workers *workers, struct leati_task *task)
 {
+    leati_assert(atomic_load_explicit(&workers->locked, memory_order_relaxed) && !*workers->end);
     task->next = NULL;
     task->place = workers->end;
     *workers->end = task;
@@ -86,6 +87,8 @@ static void list(struct leati_workers *workers, struct leati_task *task)
 
 static void unlist(struct leati_workers *workers, struct leati_task *task)
 {
+    leati_assert(atomic_load_explicit(&workers->locked, memory_order_relaxed) && *task->place == task);
+    leati_assert(!task->next || task->next->place == &task->next);
     *task->place = task->next;
     if (task->next)
         task->next->place = task->place;
@@ -95,6 +98,7 @@ static void unlist(struct leati_workers *workers, struct leati_task *task)
 
 static void forget(struct leati_workers *workers, struct leati_task *task)
 {
+    leati_assert(task->listed && atomic_load_explicit(&workers->tasks[task->type->class], memory_order_relaxed));
     unlist(workers, task);
     task->listed = false;
     atomic_fetch_sub_explicit(&workers->tasks[task->type->class], 1, memory_order_relaxed);
@@ -109,6 +113,7 @@ static bool has_room(const struct leati_workers *workers, const struct leati_tas
 {
     enum leati_work_class class = task->type->class;
 
+    leati_assert(atomic_load_explicit(&workers->locked, memory_order_relaxed));
     return task->workers < task->share &&
            (helper || atomic_load_explicit(&workers->busy[class], memory_order_relaxed) <
                           leati_workers_threads(workers, class));
@@ -131,6 +136,7 @@ static struct leati_task *find_task(struct leati_workers *workers, bool helper, 
     for (task = workers->first; task; task = next) {
         enum leati_taken taken = task->type->look(task, helper);
 
+        leati_assert(task->listed && *task->place == task);
         next = task->next;
         if (taken == LEATI_NOTHING_LEFT) {
             forget(workers, task);
@@ -146,9 +152,12 @@ static struct leati_task *find_task(struct leati_workers *workers, bool helper, 
         seen->waiting = true;
     }
     if (task) {
+        leati_assert(!helper || task->type->class == LEATI_WORK_COPIES);
         task->workers++;
         if (!helper)
             atomic_fetch_add_explicit(&workers->busy[task->type->class], 1, memory_order_relaxed);
+        leati_assert(atomic_load_explicit(&workers->busy[task->type->class], memory_order_relaxed) <=
+                     leati_workers_threads(workers, task->type->class));
         if (task->type->class == LEATI_WORK_DEVICE && task->next) {
             /* To the end, so that the next thread finds another one. */
             unlist(workers, task);
@@ -178,7 +187,8 @@ static void leave_task(struct leati_workers *workers, struct leati_task *task, b
     bool last;
 
     lock(workers);
-    assert(task->workers);
+    leati_assert(task->workers);
+    leati_assert(helper || atomic_load_explicit(&workers->busy[task->type->class], memory_order_relaxed));
     if (!helper)
         atomic_fetch_sub_explicit(&workers->busy[task->type->class], 1, memory_order_relaxed);
     last = --task->workers == 0 && task->awaited;
@@ -334,9 +344,10 @@ static void *run_worker(void *argument)
 
 void leati_workers_add(struct leati_workers *workers, struct leati_task *task, unsigned wakes)
 {
-    assert(task->share);
+    leati_assert(task->share);
+    leati_assert(task->type->work && task->type->look && task->type->class < LEATI_WORK_CLASSES);
     lock(workers);
-    assert(!task->listed && !task->workers);
+    leati_assert(!task->listed && !task->workers);
     list(workers, task);
     task->listed = true;
     atomic_fetch_add_explicit(&workers->tasks[task->type->class], 1, memory_order_relaxed);
@@ -418,12 +429,14 @@ enum leati_taken leati_loop_look(const struct leati_task *task, bool helper)
 void leati_workers_loop(struct leati_workers *workers, const struct leati_task_type *type, struct leati_loop *loop,
                         unsigned workers_most)
 {
-    assert(type->work == leati_loop_work);
+    leati_assert(type->work == leati_loop_work);
+    leati_assert(!workers_most || workers);
     loop->task = (struct leati_task){.type = type, .share = workers_most};
     atomic_init(&loop->next, 0);
     if (workers_most)
         leati_workers_add(workers, &loop->task, LEATI_WAKE_ALL);
     work_until_idle(&loop->task);
+    leati_assert(atomic_load_explicit(&loop->next, memory_order_relaxed) >= loop->count);
     /* The lock that the others took when they left makes what they wrote visible here. */
     if (workers_most)
         leati_workers_remove(workers, &loop->task);
@@ -479,6 +492,7 @@ bool leati_workers_help_begins(struct leati_workers *workers)
 
 void leati_workers_help_ends(struct leati_workers *workers)
 {
+    leati_assert(atomic_load_explicit(&workers->helpers, memory_order_relaxed));
     atomic_fetch_sub_explicit(&workers->helpers, 1, memory_order_relaxed);
 }
 
@@ -487,6 +501,7 @@ bool leati_workers_work(struct leati_workers *workers, struct leati_task *task)
     uint64_t until = leati_clock_ns() + LOOK_NS;
     bool worked = false;
 
+    leati_assert(task->type->class == LEATI_WORK_COPIES);
     while (task->type->work(task) == LEATI_TAKEN) {
         worked = true;
         if (leati_clock_ns() >= until)
@@ -509,6 +524,7 @@ bool leati_workers_help(struct leati_workers *workers)
 
 bool leati_workers_enter(struct leati_workers *workers, struct leati_task *task)
 {
+    leati_assert(task->type->class == LEATI_WORK_COPIES);
     return most_helpers(workers) && enter_task(workers, task);
 }
 
@@ -571,6 +587,8 @@ static int start_threads(struct leati_workers *workers, unsigned wanted)
 {
     cpu_set_t processors;
 
+    leati_assert_locked(&pools_lock);
+    leati_assert(threads_of(workers) <= workers->room);
     node_processors(workers->place - 1, &processors);
     if (wanted > workers->room) {
         pthread_t *ids = realloc(workers->ids, wanted * sizeof *ids);
@@ -600,6 +618,8 @@ static int reserve(struct leati_workers *workers, enum leati_work_class class, u
     unsigned others = 0, now = leati_workers_threads(workers, class);
     int error;
 
+    leati_assert_locked(&pools_lock);
+    leati_assert(class < LEATI_WORK_CLASSES && workers->users[class]);
     for (unsigned other = 0; other < LEATI_WORK_CLASSES; other++)
         if (other != class)
             others += leati_workers_threads(workers, other);
@@ -608,6 +628,7 @@ static int reserve(struct leati_workers *workers, enum leati_work_class class, u
     error = start_threads(workers, others + threads);
     if (error)
         threads = threads_of(workers) > others + now ? threads_of(workers) - others : now;
+    leati_assert(threads >= now && threads_of(workers) >= others + threads);
     lock(workers);
     atomic_store_explicit(&workers->reserved[class], threads, memory_order_relaxed);
     unlock(workers);
@@ -629,7 +650,9 @@ static struct leati_workers *make_pool(int place)
 
 static void end_pool(struct leati_workers *workers)
 {
-    assert(!workers->first);
+    leati_assert(!workers->first);
+    leati_assert(!leati_workers_threads(workers, LEATI_WORK_COPIES) &&
+                 !leati_workers_threads(workers, LEATI_WORK_DEVICE));
     atomic_store_explicit(&workers->ending, true, memory_order_release);
     atomic_fetch_add(&workers->news, 1);
     leati_lock(&workers->sleep_lock);
@@ -637,6 +660,7 @@ static void end_pool(struct leati_workers *workers)
     leati_unlock(&workers->sleep_lock);
     for (unsigned i = 0; i < threads_of(workers); i++)
         pthread_join(workers->ids[i], NULL);
+    leati_assert(!atomic_load(&workers->asleep));
     pthread_cond_destroy(&workers->work_there);
     leati_lock_destroy(&workers->sleep_lock);
     free(workers->ids);
@@ -648,6 +672,7 @@ int leati_workers_get(int node, enum leati_work_class class, unsigned threads, s
     struct leati_workers **place = &pools[place_of(node)];
     int error = ENOMEM;
 
+    leati_assert(class < LEATI_WORK_CLASSES);
     leati_lock(&pools_lock);
     if (!*place)
         *place = make_pool((int)(place - pools));
@@ -665,7 +690,7 @@ int leati_workers_reserve(struct leati_workers *workers, enum leati_work_class c
     int error;
 
     leati_lock(&pools_lock);
-    assert(workers->users[class]);
+    leati_assert(workers->users[class]);
     error = reserve(workers, class, threads);
     leati_unlock(&pools_lock);
     return error;
@@ -676,9 +701,10 @@ void leati_workers_put(struct leati_workers *workers, enum leati_work_class clas
     unsigned users = 0;
 
     leati_lock(&pools_lock);
-    assert(workers->users[class]);
+    leati_assert(pools[workers->place] == workers);
+    leati_assert(workers->users[class]);
     if (--workers->users[class] == 0) {
-        assert(!atomic_load_explicit(&workers->tasks[class], memory_order_relaxed));
+        leati_assert(!atomic_load_explicit(&workers->tasks[class], memory_order_relaxed));
         lock(workers);
         atomic_store_explicit(&workers->reserved[class], 0, memory_order_relaxed);
         unlock(workers);
