@@ -1,6 +1,7 @@
 /* bytes.c - see bytes.h; the measurement is in probe.c. */
 #include "staging/bytes.h"
 
+#include "base/assert.h"
 #include "base/catch.h"
 #include "base/quick.h"
 #include "base/stream_copy.h"
@@ -36,6 +37,7 @@ const char *leati_staging_streaming_by(void)
 
 LEATI_HOT void leati_staging_copy(void *dst, const void *src, size_t bytes, enum leati_store_policy policy)
 {
+    leati_assert(policy == LEATI_STORES_CACHED || policy == LEATI_STORES_STREAMING);
     if (policy == LEATI_STORES_STREAMING)
         leati_stream_copy(dst, src, bytes);
     else
@@ -59,6 +61,7 @@ LEATI_HOT static void all_at_once(void *context)
 
 static size_t to_page_end(const char *ptr, size_t page_bytes)
 {
+    leati_assert(LEATI_IS_POWER_OF_TWO(page_bytes));
     return page_bytes - ((uintptr_t)ptr & (page_bytes - 1));
 }
 
@@ -76,6 +79,7 @@ static void step_by_step(void *context)
         step = to_end < step ? to_end : step;
         to_end = to_page_end(src, page_bytes);
         step = to_end < step ? to_end : step;
+        leati_assert(step && step <= page_bytes);
         memcpy(dst, src, step);
         job->done += step;
     }
@@ -88,6 +92,7 @@ LEATI_HOT size_t leati_staging_copy_guarded(void *dst, const void *src, size_t b
     struct job job = {.dst = dst, .src = src, .bytes = bytes, .policy = policy};
     uintptr_t where;
 
+    leati_assert(fault);
     if (!bytes || leati_catch(ranges, all_at_once, &job, &where))
         return bytes;
     leati_stream_fence();
@@ -95,6 +100,7 @@ LEATI_HOT size_t leati_staging_copy_guarded(void *dst, const void *src, size_t b
     if (leati_catch(ranges, step_by_step, &job, &where))
         return bytes;
     *fault = (where - ranges[0].base < bytes ? ranges[0].base : ranges[1].base) + job.done;
+    leati_assert(job.done < bytes);
     return job.done;
 }
 
@@ -108,6 +114,7 @@ bool leati_staging_resident(const void *ptr, size_t bytes)
     if (!bytes)
         return true;
     pages = (((uintptr_t)ptr + bytes - 1 - first) / page_bytes) + 1;
+    leati_assert(pages && first % page_bytes == 0);
     for (uintptr_t i = 0; i < LOOKS && i < pages; i++) {
         uintptr_t page = pages <= LOOKS ? i : i * ((pages - 1) / (LOOKS - 1));
         unsigned char there;
@@ -123,6 +130,7 @@ static bool populate(const void *ptr, size_t bytes, int advice)
 {
     uintptr_t page_bytes = (uintptr_t)sysconf(_SC_PAGESIZE), first = (uintptr_t)ptr & -page_bytes;
 
+    leati_assert(bytes);
     return !madvise((void *)first, (uintptr_t)ptr + bytes - first, advice);
 }
 
@@ -172,6 +180,7 @@ bool leati_staging_usable(const void *ptr, size_t bytes, bool write)
     struct job job = {.dst = (char *)(uintptr_t)ptr, .src = write ? NULL : ptr, .bytes = bytes};
     uintptr_t fault;
 
+    leati_assert(bytes);
     /* Pages that were never touched come faster all at once; for others that would take longer than a touch. */
     if (write && bytes > POPULATE_BYTES && !leati_staging_resident((const char *)ptr + bytes - 1, 1) &&
         populate(ptr, bytes, MADV_POPULATE_WRITE))

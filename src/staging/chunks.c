@@ -1,5 +1,6 @@
 /* chunks.c - see chunks.h. */
 #include "staging/chunks.h"
+#include "base/assert.h"
 
 #define PAGE_BYTES ((size_t)4096)
 #define GRAIN_BYTES ((size_t)64 << 10)
@@ -11,6 +12,7 @@
 
 static size_t round_up(size_t bytes, size_t unit)
 {
+    leati_assert(unit);
     return (bytes + unit - 1) / unit * unit;
 }
 
@@ -48,9 +50,11 @@ static void set_parts(struct leati_chunk *chunk, unsigned threads)
     size_t part = round_up(chunk->bytes / (2 * (threads ? threads : 1)), PAGE_BYTES);
 
     part = part < LEAST_PART_BYTES ? LEAST_PART_BYTES : part > MOST_PART_BYTES ? MOST_PART_BYTES : part;
+    leati_assert(chunk->bytes && part);
     chunk->part_bytes = part;
     chunk->parts = (uint32_t)((chunk->bytes + part - 1) / part);
     atomic_init(&chunk->finished, 0);
+    leati_assert(chunk->parts && (chunk->parts - 1) * chunk->part_bytes < chunk->bytes);
 }
 
 static bool share_bytes(const struct leati_chunk *a, const struct leati_chunk *b)
@@ -68,11 +72,13 @@ static void place_all(struct leati_chunk *chunks, uint32_t count, size_t ring_by
         if (at + chunks[c].bytes > ring_bytes)
             at = 0;
         chunks[c].place = at;
+        leati_assert(at % PAGE_BYTES == 0 && at + chunks[c].bytes <= ring_bytes);
         at = round_up(at + chunks[c].bytes, PAGE_BYTES);
         for (uint32_t earlier = gone; earlier < c; earlier++)
             if (share_bytes(&chunks[c], &chunks[earlier]))
                 gone = earlier + 1;
         chunks[c].after = gone;
+        leati_assert(chunks[c].after <= c && (!c || chunks[c - 1].after <= chunks[c].after));
     }
 }
 
@@ -82,6 +88,7 @@ uint32_t leati_staging_cut(const struct leati_cut *cut, struct leati_chunk *chun
     size_t size = cut->out ? LAST_OUT_BYTES : FIRST_IN_BYTES, left = cut->bytes;
     uint32_t count = 0;
 
+    leati_assert(cut->bytes);
     /* All of a short copy is in the ring at once, so its chunks may be as large as they like. */
     if (!cut->ring_bytes || cut->ring_bytes >= cut->bytes)
         most = cut->bytes;
@@ -95,6 +102,7 @@ uint32_t leati_staging_cut(const struct leati_cut *cut, struct leati_chunk *chun
     while (left) {
         size_t bytes = next_size(size, left);
 
+        leati_assert(bytes && bytes <= left);
         if (chunks)
             chunks[count].bytes = bytes;
         left -= bytes;
@@ -113,6 +121,7 @@ uint32_t leati_staging_cut(const struct leati_cut *cut, struct leati_chunk *chun
         chunks[c].offset = c ? chunks[c - 1].offset + chunks[c - 1].bytes : 0;
         set_parts(&chunks[c], cut->threads);
     }
+    leati_assert(chunks[count - 1].offset + chunks[count - 1].bytes == cut->bytes);
     if (cut->ring_bytes)
         place_all(chunks, count, cut->ring_bytes);
     return count;

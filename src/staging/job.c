@@ -1,6 +1,7 @@
 /* job.c - see job.h. */
 #include "staging/job.h"
 
+#include "base/assert.h"
 #include "base/clock.h"
 
 #include <errno.h>
@@ -14,6 +15,7 @@ void leati_job_stop(struct leati_job *job, leat_status why)
 {
     int none = LEAT_OK;
 
+    leati_assert(why != LEAT_OK);
     /* Relaxed: whoever needs to know learns of it through staged_chunks. */
     atomic_compare_exchange_strong_explicit(&job->stopped, &none, (int)why, memory_order_relaxed,
                                             memory_order_relaxed);
@@ -44,6 +46,7 @@ static bool can_copy(const struct leati_job *job, uint32_t c)
     const struct leati_chunk *chunk = &job->chunks[c];
     uint32_t needed;
 
+    leati_assert(c < job->count);
     switch (job->direction) {
     case LEATI_DIRECTION_IN:
         needed = chunk->after ? chunk->after + 1 : job->early ? 0 : 1;
@@ -74,6 +77,7 @@ static enum leati_taken take_part(struct leati_job *job, uint32_t *c, uint32_t *
         next = *part + 1 < job->chunks[*c].parts ? at + 1 : (uint64_t)(*c + 1) << 32;
     } while (
         !atomic_compare_exchange_weak_explicit(&job->at, &at, next, memory_order_relaxed, memory_order_relaxed));
+    leati_assert(*part < job->chunks[*c].parts);
     return LEATI_TAKEN;
 }
 
@@ -83,6 +87,7 @@ static size_t copy_rows(struct leati_job *job, size_t offset, char *ring, size_t
     bool in = job->direction == LEATI_DIRECTION_IN, out = job->direction == LEATI_DIRECTION_OUT;
     struct leati_rows packed = leati_rows_dense(ring);
 
+    leati_assert(job->in_rows && !job->copy_list);
     return leati_staging_copy_rows(in ? &packed : &job->to_rows, in ? 0 : offset, out ? &packed : &job->from_rows,
                                    out ? 0 : offset, bytes, job->policy, fault);
 }
@@ -114,6 +119,8 @@ static void copy_part(struct leati_job *job, const struct leati_chunk *chunk, ui
     uintptr_t fault = 0;
     size_t copied;
 
+    leati_assert(part < chunk->parts && start < chunk->bytes);
+    leati_assert(job->copy_list || offset + bytes <= job->bytes);
     if (has_stopped(job)) {
         lower(&job->stopped_at, offset);
         return;
@@ -134,6 +141,7 @@ static void copy_part(struct leati_job *job, const struct leati_chunk *chunk, ui
                                             bytes, job->policy, &fault);
     if (copied == bytes)
         return;
+    leati_assert(copied < bytes && fault);
     /* The first address is told: of two threads that fail at once, the one further in front wins. */
     lower(&job->fault, fault);
     lower(&job->stopped_at, offset + copied);
@@ -153,6 +161,7 @@ static bool tell_failure(struct leati_job *job)
     if (atomic_exchange_explicit(&job->told, true, memory_order_relaxed))
         return false;
     leati_job_sentence(job, sentence, sizeof sentence);
+    leati_assert(job->order_failed && job->order);
     job->order_failed(job->order, (leat_status)stopped, sentence);
     return true;
 }
@@ -163,9 +172,11 @@ static void finish_part(struct leati_job *job, uint32_t c)
 {
     uint32_t staged;
 
+    leati_assert(c < job->count);
     if (atomic_fetch_add(&job->chunks[c].finished, 1) + 1 != job->chunks[c].parts)
         return;
     staged = atomic_load(&job->flags->staged_chunks);
+    leati_assert(staged <= job->count);
     while (staged < job->count && atomic_load(&job->chunks[staged].finished) == job->chunks[staged].parts) {
         if (staged + 1 == job->count && !tell_failure(job))
             return;
@@ -190,6 +201,7 @@ static bool prefault(struct leati_task *task)
     at = atomic_fetch_add_explicit(&job->prefaulted, PREFAULT_BYTES, memory_order_relaxed);
     if (at >= job->reach_bytes)
         return false;
+    leati_assert(job->direction != LEATI_DIRECTION_IN && !job->copy_list);
     leati_staging_prefault(job->dst + at,
                            job->reach_bytes - at < PREFAULT_BYTES ? job->reach_bytes - at : PREFAULT_BYTES);
     return true;
@@ -238,6 +250,7 @@ static const struct leati_task_type copy_type = {
 
 void leati_job_prepare(struct leati_job *job, unsigned share)
 {
+    leati_assert(share && job->flags && job->chunks && job->count && job->direction != LEATI_DIRECTION_DEVICE);
     job->task = (struct leati_task){.type = &copy_type, .share = share, .owned = job->eager};
 }
 

@@ -9,6 +9,7 @@
  */
 #include "staging/bytes.h"
 
+#include "base/assert.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/options.h"
@@ -115,6 +116,7 @@ static void run_window(struct prober *prober, char *ordinary, unsigned way, uint
     char *share = probe->slot + prober->index * probe->share_bytes;
     uint64_t now_ns = leati_clock_ns();
 
+    leati_assert(part_bytes && part_bytes <= probe->share_bytes && way < WAYS);
     /* What cached stores left there makes the first streaming stores three times as slow. The engine's slots only
      * ever see one kind. */
     if (probe->evict && way == IN_STREAMING)
@@ -207,6 +209,7 @@ static double total(const struct prober *probers, unsigned count, unsigned way, 
         for (unsigned j = 0; j < probers[i].counts[way]; j++)
             rates[samples++] = probers[i].rates[way][j];
     }
+    leati_assert(took_part <= count);
     if (!samples)
         return 0;
     qsort(rates, samples, sizeof *rates, compare);
@@ -218,6 +221,7 @@ static void measure(struct leati_workers *workers, unsigned count, struct probe 
 {
     double *const gbps[] = {choice->in_gbps, choice->out_gbps};
 
+    leati_assert(count && (workers || count == 1));
     probe->loop = (struct leati_loop){.part = run, .context = probe, .count = count};
     leati_workers_loop(workers, &probe_type, &probe->loop, count - 1);
     for (unsigned way = 0; way < WAYS; way++)
@@ -250,6 +254,7 @@ void leati_staging_probe(struct leati_workers *workers, void *slot, size_t slot_
         return;
     probe.share_bytes = slot_bytes / count < SHARE_BYTES ? slot_bytes / count & ~(size_t)4095 : SHARE_BYTES;
     probe.part_bytes = probe.share_bytes < PART_BYTES ? probe.share_bytes : PART_BYTES;
+    leati_assert(probe.part_bytes && probe.share_bytes * count <= slot_bytes);
     probers = calloc(count, sizeof *probers);
     rates = calloc(count, sizeof probers->rates[0]);
     for (unsigned i = 0; probers && i < count; i++) {

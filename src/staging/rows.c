@@ -1,6 +1,7 @@
 /* rows.c - see rows.h. */
 #include "staging/rows.h"
 
+#include "base/assert.h"
 #include "base/catch.h"
 #include "base/stream_copy.h"
 
@@ -13,6 +14,7 @@ size_t leati_rows_reach(const struct leati_rows *rows, size_t bytes)
 {
     size_t slices = bytes / rows->width / rows->height;
 
+    leati_assert(slices && slices * rows->width * rows->height == bytes);
     return (slices - 1) * rows->slice + (rows->height - 1) * rows->pitch + rows->width;
 }
 
@@ -31,6 +33,7 @@ static struct place place_at(const struct leati_rows *rows, size_t offset)
         .rows = rows, .left = rows->width - in, .y = row % rows->height, .z = row / rows->height};
 
     place.at = rows->base + place.z * rows->slice + place.y * rows->pitch + in;
+    leati_assert(place.left && place.left <= rows->width);
     return place;
 }
 
@@ -38,6 +41,7 @@ static inline void go_on(struct place *place, size_t bytes)
 {
     const struct leati_rows *rows = place->rows;
 
+    leati_assert(bytes <= place->left);
     place->at += bytes;
     place->left -= bytes;
     if (place->left)
@@ -57,6 +61,7 @@ static inline size_t step_of(const struct place *to, const struct place *from, s
 {
     size_t step = to->left < from->left ? to->left : from->left;
 
+    leati_assert(step && left);
     return step < left ? step : left;
 }
 
@@ -73,6 +78,7 @@ static inline size_t step_of(const struct place *to, const struct place *from, s
 /* Calls of memcpy() take longer than the copy when there are few bytes. */
 static inline void copy_short(char *dst, const char *src, size_t bytes)
 {
+    leati_assert(bytes && bytes <= SHORT_BYTES);
     if (bytes >= 16)
         COPY_ENDS(16);
     else if (bytes >= 8)
@@ -136,6 +142,7 @@ static struct leati_catch_range range_of(const struct leati_rows *rows, const st
 {
     struct place last = place_at(rows, offset + bytes - 1);
 
+    leati_assert(last.at >= start->at);
     return (struct leati_catch_range){(uintptr_t)start->at, (size_t)(last.at - start->at) + 1};
 }
 
@@ -148,6 +155,7 @@ size_t leati_staging_copy_rows(const struct leati_rows *dst, size_t dst_offset, 
 
     if (!bytes)
         return 0;
+    leati_assert(fault && dst->width && dst->height && src->width && src->height);
     job.to = place_at(dst, dst_offset);
     job.from = place_at(src, src_offset);
     ranges[0] = range_of(src, &job.from, src_offset, bytes);

@@ -9,7 +9,6 @@
 #include "base/quick.h"
 #include "base/thread.h"
 
-#include <assert.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
@@ -58,6 +57,9 @@ static uint64_t usual_memory(void)
 
 leat_status leati_stager_init(struct leati_stager *stager, const struct leati_staging_hooks *hooks, void *context)
 {
+    leati_assert(hooks->take && hooks->give_back && hooks->health && hooks->flags);
+    leati_assert(hooks->stream_create && hooks->stream_destroy && hooks->stream_synchronize);
+    leati_assert(hooks->order_hold && hooks->order_release && hooks->order_failed);
     *stager = (struct leati_stager){.hooks = hooks, .context = context};
     /* The handlers of faults come with the first use of staging, not at some later copy. */
     (void)leati_catch_ready();
@@ -82,6 +84,7 @@ static leat_status try_flags(struct leati_stager *stager)
     leat_status status, ended;
     void *stream;
 
+    leati_assert(!flags || (uintptr_t)flags % _Alignof(struct leati_flags) == 0);
     if (!flags)
         return LEAT_ERROR_HOST_MEMORY;
     init_flags(flags, 1);
@@ -124,6 +127,7 @@ static leat_status get_workers(struct leati_stager *stager, int node, int device
     unsigned threads = 1;
     int error;
 
+    leati_assert(!stager->workers && devices > 0);
     LEATI_TRY(choose_threads(node, devices, &threads));
     error = leati_workers_get(node, LEATI_WORK_COPIES, threads, &workers);
     if (!workers)
@@ -137,6 +141,7 @@ static leat_status get_workers(struct leati_stager *stager, int node, int device
     stager->workers = workers;
     stager->threads = leati_workers_threads(workers, LEATI_WORK_COPIES);
     stager->share = stager->threads < SHARE_USUAL ? stager->threads : SHARE_USUAL;
+    leati_assert(stager->share && stager->share <= stager->threads);
     return LEAT_OK;
 }
 
@@ -167,6 +172,7 @@ void *leati_stager_take(struct leati_stager *stager, size_t bytes)
 
 void leati_stager_give_back(struct leati_stager *stager, void *block)
 {
+    leati_assert(block);
     stager->hooks->give_back(stager->context, block);
 }
 
@@ -186,6 +192,7 @@ void leati_stager_lose(struct leati_stager *stager, void *block)
 enum leati_store_policy leati_stager_policy(const struct leati_stager *stager, enum leati_direction direction,
                                             size_t bytes)
 {
+    leati_assert(direction != LEATI_DIRECTION_DEVICE);
     if (direction == LEATI_DIRECTION_OUT)
         return stager->choice.out;
     /* What the DMA reads for the first time it reads faster from memory than from the caches of other processors;
@@ -200,6 +207,7 @@ enum leati_store_policy leati_stager_policy(const struct leati_stager *stager, e
 void leati_stager_keep(struct leati_stager *stager, struct leati_job *job)
 {
     leati_lock(&jobs_lock);
+    leati_assert(!job->stager && !job->over);
     job->stager = stager;
     job->next_issued = stager->issued;
     stager->issued = job;
@@ -208,10 +216,11 @@ void leati_stager_keep(struct leati_stager *stager, struct leati_job *job)
 
 void leati_job_release(struct leati_job *job)
 {
+    leati_assert(atomic_load_explicit(&job->holders, memory_order_relaxed));
     /* Release and acquire: the last holder frees what the others have finished using. */
     if (atomic_fetch_sub_explicit(&job->holders, 1, memory_order_acq_rel) != 1)
         return;
-    assert(!job->order);
+    leati_assert(!job->order);
     /* As late as this: whoever holds the job may ask why it stopped. */
     if (job->storage.ops)
         job->storage.ops->release(job->storage.object);
@@ -226,11 +235,13 @@ static size_t arrived(const struct leati_job *job) LEATI_REQUIRES(jobs_lock)
     size_t bytes, most = atomic_load_explicit(&job->stopped_at, memory_order_relaxed);
 
     leati_assert_locked(&jobs_lock);
+    leati_assert(job->flags && !job->over);
     if (job->direction == LEATI_DIRECTION_IN) {
         completed = atomic_load_explicit(&job->flags->completed_chunks, memory_order_acquire);
         chunks = completed > 1 ? completed - 1 : 0;
     }
     bytes = chunks >= job->count ? job->bytes : job->chunks[chunks].offset;
+    leati_assert(bytes <= job->bytes || job->copy_list);
     return bytes < most ? bytes : most;
 }
 
@@ -238,6 +249,7 @@ static bool is_done(const struct leati_job *job)
 {
     uint32_t completed = atomic_load_explicit(&job->flags->completed_chunks, memory_order_acquire);
 
+    leati_assert(job->end >= job->count + 1);
     /* What the workers do comes before the last write, because the stream waited for it. */
     return (int32_t)(completed - job->end) >= 0;
 }
@@ -248,6 +260,7 @@ static void finish(struct leati_job *job) LEATI_REQUIRES(jobs_lock)
     struct leati_stager *stager = job->stager;
 
     leati_assert_locked(&jobs_lock);
+    leati_assert(stager && !job->over && stager->held_bytes >= job->held_bytes);
     job->arrived_bytes = arrived(job);
     job->over = true;
     job->stager = NULL;
@@ -271,6 +284,7 @@ static void reap(struct leati_stager *stager) LEATI_REQUIRES(jobs_lock)
             place = &job->next_issued;
             continue;
         }
+        leati_assert(job->stager == stager);
         /* Its last thread may still be on its way out. */
         leati_workers_remove(stager->workers, &job->task);
         *place = job->next_issued;
@@ -292,7 +306,7 @@ void leati_stager_end(struct leati_stager *stager)
         }
         finish(job);
     }
-    assert(!stager->held_bytes);
+    leati_assert(!stager->held_bytes);
     leati_unlock(&jobs_lock);
     if (stager->workers)
         leati_workers_put(stager->workers, LEATI_WORK_COPIES);
@@ -338,6 +352,7 @@ static void *take_ring(struct leati_stager *stager, enum leati_store_policy poli
         nanosleep(&pause, NULL);
     }
     block = hooks->take(stager->context, policy, *got + FLAGS_BYTES);
+    leati_assert(least % FLAGS_BYTES == 0 && *got % FLAGS_BYTES == 0);
     if (block)
         return block;
     leati_lock(&jobs_lock);
@@ -383,6 +398,7 @@ static void drop_ring(struct leati_job *job, struct leati_stager *stager)
 {
     leati_stager_give_back(stager, job->flags);
     leati_lock(&jobs_lock);
+    leati_assert(stager->held_bytes >= job->held_bytes);
     stager->held_bytes -= job->held_bytes;
     leati_unlock(&jobs_lock);
 }
@@ -397,6 +413,7 @@ static bool find_ring(struct leati_job *job, struct leati_stager *stager,
         unit_bytes > RING_LEAST_BYTES ? leati_staging_ring_bytes(unit_bytes, SIZE_MAX) : RING_LEAST_BYTES;
 
     if (request->block) {
+        leati_assert((uintptr_t)request->block % _Alignof(struct leati_flags) == 0);
         job->flags = request->block;
         *ring_bytes = leati_staging_ring_bytes(request->bytes, SIZE_MAX);
         return true;
@@ -440,6 +457,7 @@ free_job:
 /* What the workers will touch, and which pages of it are worth making early. */
 static void set_reach(struct leati_job *job, const struct leati_staging_request *request)
 {
+    leati_assert(job->bytes && (job->dst || job->copy_list || job->storage.ops));
     job->reach_bytes = job->direction == LEATI_DIRECTION_IN || job->copy_list ? 0 : job->bytes;
     if (job->storage.write)
         job->reach_bytes = 0;
@@ -466,6 +484,7 @@ static void fill_job(struct leati_job *job, struct leati_stager *stager,
     job->src = request->src;
     job->bytes = request->bytes;
     job->end = job->direction == LEATI_DIRECTION_IN ? job->count + 1 : job->count + 2;
+    leati_assert(job->direction != LEATI_DIRECTION_DEVICE && job->count);
     job->eager = request->eager;
     job->deadline_ns = request->deadline_ns;
     atomic_init(&job->stopped_at, job->bytes);
@@ -521,6 +540,7 @@ static leat_status issue(struct leati_stager *stager, struct leati_job *job,
         const struct leati_chunk *chunk = &job->chunks[c];
         uint32_t staged = job->direction == LEATI_DIRECTION_IN ? c + 1 : chunk->after;
 
+        leati_assert(staged <= job->count && given < 4);
         if (staged)
             values[given++] = wait_staged(job, staged);
         if (given)
@@ -533,7 +553,7 @@ static leat_status issue(struct leati_stager *stager, struct leati_job *job,
         values[given++] = wait_staged(job, job->count);
         values[given++] = write_completed(job, job->end);
     }
-    assert(given && given <= 4);
+    leati_assert(given && given <= 4);
     return hooks->flags(stager->context, request->stream, values, given);
 }
 
@@ -544,6 +564,7 @@ static void abandon(struct leati_stager *stager, struct leati_job *job, void *st
     struct leati_sentence why;
 
     leati_error_keep(&why);
+    leati_assert(job->flags);
     leati_job_stop(job, LEAT_ERROR_DRIVER);
     leati_workers_remove(stager->workers, &job->task);
     atomic_store_explicit(&job->stopped_at, 0, memory_order_relaxed);
@@ -580,6 +601,7 @@ static leat_status issue_staged(struct leati_stager *stager, struct leati_job *j
 {
     struct leati_value end = write_completed(job, job->end);
 
+    leati_assert(job->eager && job->early);
     for (uint32_t c = 0; c < job->count; c++) {
         const struct leati_chunk *chunk = &job->chunks[c];
 
@@ -624,6 +646,7 @@ static void give_up(struct leati_stager *stager, struct leati_job *job,
 static leat_status issue_out(struct leati_stager *stager, struct leati_job *job,
                              const struct leati_staging_request *request)
 {
+    leati_assert(job->eager && request->block);
     for (uint32_t c = 0; c < job->count; c++) {
         const struct leati_chunk *chunk = &job->chunks[c];
         struct leati_value flag = write_completed(job, c + 2);
@@ -643,6 +666,7 @@ static leat_status empty_ring(struct leati_stager *stager, struct leati_job *job
 {
     uint64_t asked = leati_clock_ns();
 
+    leati_assert(job->eager && request->block);
     for (unsigned looks = 1;; looks++) {
         if (leati_job_work_once(job))
             continue;
@@ -692,15 +716,17 @@ leat_status leati_stager_reserve(struct leati_stager *stager, const struct leati
     struct leati_sentence before;
     struct leati_job *job;
 
-    assert(stager->workers && request->bytes);
-    assert(!request->to_rows == !request->from_rows);
-    assert(!request->list || request->direction == LEATI_DIRECTION_HOST);
-    assert(!request->storage.ops || (!request->to_rows && !request->list && !request->eager));
+    leati_assert(stager->workers && request->bytes);
+    leati_assert(!request->to_rows == !request->from_rows);
+    leati_assert(!request->list || request->direction == LEATI_DIRECTION_HOST);
+    leati_assert(!request->storage.ops || (!request->to_rows && !request->list && !request->eager));
     /* Out, the caller reads the ring until the call returns: so it must be the caller's. */
-    assert(!request->eager || (request->direction == LEATI_DIRECTION_OUT && request->block) ||
-           (request->early && request->direction == LEATI_DIRECTION_IN));
-    assert(!request->block || request->eager);
+    leati_assert(!request->eager || (request->direction == LEATI_DIRECTION_OUT && request->block) ||
+                 (request->early && request->direction == LEATI_DIRECTION_IN));
+    leati_assert(!request->block || request->eager);
     leati_error_keep(&before);
+    leati_assert(request->begin && request->end && stager->hooks);
+    leati_assert(request->move || request->direction == LEATI_DIRECTION_HOST);
     job = new_job(stager, request);
     if (!job) {
         leati_error_restore(LEATI_DECLINED, &before);
@@ -723,7 +749,7 @@ leat_status leati_stager_submit(struct leati_stager *stager, const struct leati_
 {
     leat_status status;
 
-    assert(!request->eager || !started);
+    leati_assert(!request->eager || !started);
     /* The stager, which lets go of it when the stream is past it, perhaps on another thread; and whoever uses it
      * after that. */
     atomic_init(&job->holders, started || (request->eager && !request->block) ? 2u : 1u);
@@ -759,6 +785,7 @@ size_t leati_stager_copy_now(struct leati_stager *stager, const struct leati_lis
     struct leati_job job = {
         .direction = LEATI_DIRECTION_HOST, .bytes = bytes, .flags = &flags, .chunks = &chunk, .count = 1};
 
+    leati_assert(list->count && bytes && part_bytes && part_bytes <= bytes);
     chunk.part_bytes = list->count / (bytes / part_bytes);
     chunk.part_bytes = chunk.part_bytes ? chunk.part_bytes : 1;
     chunk.parts = (uint32_t)((list->count + chunk.part_bytes - 1) / chunk.part_bytes);
@@ -854,6 +881,7 @@ LEATI_HOT void leati_stager_help_while_waiting(struct leati_stager *stager, leat
     struct leati_workers *workers = stager->workers;
     struct leati_sentence before;
 
+    leati_assert(query);
     if (!workers || !leati_workers_want_help(workers) || !leati_workers_help_begins(workers))
         return;
     leati_error_keep(&before);
