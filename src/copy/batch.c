@@ -14,6 +14,7 @@
  * Where packed ranges continue one another on the device's side as well, DMAs move them and not the kernel. All
  * that the stream needs lies in one block of pinned memory, which goes back to its pool in stream order.
  */
+#include "base/assert.h"
 #include "copy/pairs.h"
 #include "copy/plan.h"
 #include "copy/scratch.h"
@@ -56,6 +57,7 @@ static inline uint32_t group_of(const struct batch *batch, const struct leati_pa
     const struct leati_pairs *pairs = &batch->pairs;
     enum leati_side to = pairs->areas[pair->to].side, from = pairs->areas[pair->from].side;
 
+    leati_assert(pair->to < pairs->area_count && pair->from < pairs->area_count);
     if (pair->bytes > batch->largest_bytes || to == LEATI_SIDE_FAR || from == LEATI_SIDE_FAR)
         return ALONE;
     if ((to != LEATI_SIDE_PAGEABLE && from != LEATI_SIDE_PAGEABLE) || pairs->look.one_pass)
@@ -75,6 +77,7 @@ static void count_groups(struct batch *batch)
         struct leati_pair *pair = &batch->pairs.list[i];
 
         pair->group = group_of(batch, pair);
+        leati_assert(pair->group < GROUPS);
         batch->counts[pair->group]++;
         batch->bytes[pair->group] += pair->bytes;
     }
@@ -82,6 +85,7 @@ static void count_groups(struct batch *batch)
 
 static size_t count_together(const struct batch *batch)
 {
+    leati_assert(batch->counts[ALONE] <= batch->pairs.count);
     return batch->pairs.count - batch->counts[ALONE];
 }
 
@@ -99,6 +103,7 @@ static void all_alone(struct batch *batch, const char *why)
 /* The plan of a group. All ranges that may go together share one launch, so they are counted together. */
 static leat_status plan_group(const struct batch *batch, uint32_t group, struct leati_plan *plan)
 {
+    leati_assert(group < GROUPS);
     *plan = batch->pairs.look;
     plan->transfer =
         (struct leati_transfer){.stream = batch->stream,
@@ -232,6 +237,7 @@ static void end_was_used(struct batch *batch, const struct leati_access *use, ui
 /* Of the ranges from first to end - 1 that went together. */
 static void was_used(struct batch *batch, const struct leati_access *use, size_t first, size_t end)
 {
+    leati_assert(first <= end && end <= batch->pairs.count);
     for (size_t i = first; i < end && use->hooks; i++) {
         const struct leati_pair *pair = &batch->pairs.list[i];
 
@@ -300,6 +306,7 @@ struct run {
 
 static size_t align_up(size_t bytes, size_t to)
 {
+    leati_assert(LEATI_IS_POWER_OF_TWO(to));
     return (bytes + to - 1) / to * to;
 }
 
@@ -336,6 +343,7 @@ static size_t find_round(const struct batch *batch, size_t first, size_t most_pa
     }
     /* Each of them is larger than any range that went into it. */
     needs->dma_count = needs->packed_bytes / batch->largest_bytes;
+    leati_assert(i > first);
     return i;
 }
 
@@ -378,6 +386,7 @@ static leat_status end_run(struct batch *batch, struct block *block, struct run 
     struct leati_end near = area->target.end, pinned = {.ptr = (void *)run->packed, .kind = LEAT_KIND_PINNED};
     uintptr_t device_near, device_packed = run->packed + block->pack_shift;
 
+    leati_assert(run->group == LEATI_DIRECTION_IN || run->group == LEATI_DIRECTION_OUT || !run->bytes);
     if (!run->bytes)
         return LEAT_OK;
     near.ptr = (void *)run->near;
@@ -408,6 +417,7 @@ static leat_status pack(struct batch *batch, struct block *block, struct run *ru
         *run = (struct run){
             .group = group, .area = area, .near = near, .packed = (uintptr_t)block->pack + block->packed_bytes};
     }
+    leati_assert((uintptr_t)(block->pack + block->packed_bytes) % WORD_BYTES == near % WORD_BYTES);
     *packed = block->pack + block->packed_bytes;
     block->packed_bytes += bytes;
     run->bytes += bytes;

@@ -1,6 +1,7 @@
 /* copy.c - leat_copy() and leat_copy_sync(), and waits for what leat's threads do. */
 #include "copy/copy.h"
 
+#include "base/assert.h"
 #include "base/clock.h"
 #include "base/quick.h"
 
@@ -30,6 +31,7 @@ leat_status leati_job_wait(struct leati_job *job, leat_device *device, bool done
     uint64_t start = leati_clock_ns(), asked = start, now;
     struct leati_job_state state;
 
+    leati_assert(job && device);
     for (;;) {
         leati_job_look(job, &state);
         if (done ? state.done : state.staged)
@@ -70,6 +72,7 @@ LEATI_HOT leat_status leati_plan_wait(const struct leati_plan *plan, struct leat
     leat_status status;
 
     if (job) {
+        leati_assert(plan->stager);
         leati_stager_join(plan->stager, job);
         status = leati_job_wait(job, stream->device,
                                 plan->protocol == LEATI_PROTOCOL_HOST || transfer->direction != LEATI_DIRECTION_IN,

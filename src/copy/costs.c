@@ -1,6 +1,7 @@
 /* costs.c - see costs.h. */
 #include "copy/costs.h"
 
+#include "base/assert.h"
 #include "base/clock.h"
 #include "base/quick.h"
 
@@ -32,11 +33,13 @@ static const struct line staged_line = {25000, 45000}, host_line = {5000, 20000}
 
 LEATI_HOT static uint64_t time_of(size_t bytes, uint32_t mb_s)
 {
+    leati_assert(mb_s);
     return (uint64_t)bytes / mb_s * 1000 + (uint64_t)bytes % mb_s * 1000 / mb_s;
 }
 
 LEATI_HOT static uint32_t rate_of(const leat_device *device, enum leati_rate rate)
 {
+    leati_assert((unsigned)rate < sizeof lines / sizeof lines[0]);
     /* Relaxed: any value that was ever right will do. */
     uint32_t seen = atomic_load_explicit(&device->copy_rates[rate], memory_order_relaxed);
 
@@ -99,6 +102,7 @@ uint64_t leati_cost_host(const struct leati_stager *stager, size_t bytes)
 
 uint64_t leati_cost_link(size_t bytes, unsigned links)
 {
+    leati_assert(links);
     return link_line.latency_ns * links + time_of(bytes, link_line.mb_s * links);
 }
 
@@ -138,6 +142,7 @@ LEATI_HOT void leati_costs_saw(leat_device *device, enum leati_rate rate, size_t
     if (ns <= lines[rate].latency_ns)
         return;
     seen = (uint64_t)bytes * 1000 / (ns - lines[rate].latency_ns);
+    leati_assert(slowest);
     /* A copy after a long pause takes longer than its bytes say, by any protocol. */
     seen = seen < slowest ? slowest : seen < 4 * slowest ? seen : 4 * slowest;
     leati_costs_set(device, rate, (uint32_t)((rate_of(device, rate) * UINT64_C(7) + seen) / 8));
@@ -145,6 +150,7 @@ LEATI_HOT void leati_costs_saw(leat_device *device, enum leati_rate rate, size_t
 
 LEATI_HOT void leati_costs_set(leat_device *device, enum leati_rate rate, uint32_t mb_s)
 {
+    leati_assert(mb_s);
     /* Relaxed: threads that correct it at once may lose one correction. */
     atomic_store_explicit(&device->copy_rates[rate], mb_s, memory_order_relaxed);
 }

@@ -4,7 +4,6 @@
 #include "base/lock.h"
 #include "base/quick.h"
 
-#include <assert.h>
 #include <stdlib.h>
 
 #define FLAGS_BYTES ((size_t)4096)
@@ -83,6 +82,7 @@ static bool is_free(const struct leati_staging *staging, size_t quarter)
 {
     uint32_t completed = atomic_load_explicit(&staging->flags->completed_chunks, memory_order_acquire);
 
+    leati_assert(quarter < QUARTERS);
     return (int32_t)(completed - staging->left_at[quarter]) >= 0;
 }
 
@@ -100,6 +100,9 @@ LEATI_HOT static leat_status make_room(struct leati_staging *staging, leat_strea
     size_t next = (staging->quarter + 1) % QUARTERS;
     struct leati_value mark = {.word = &staging->flags->completed_chunks, .value = staging->marks + 1};
 
+    leati_assert_locked(&staging->lock);
+    leati_assert(staging->quarter < QUARTERS && staging->used <= QUARTER_BYTES + ALIGNMENT &&
+                 bytes <= QUARTER_BYTES);
     /* With nothing under way it starts anew, in memory that the caches may still have. */
     if (leati_stream_known_idle(stream))
         staging->used = 0;
@@ -143,6 +146,7 @@ LEATI_HOT static leat_status copy_short_in(struct leati_staging *staging, leat_s
 
     LEATI_TRY(make_room(staging, stream, bytes));
     slot.ptr = staging->ring + staging->quarter * QUARTER_BYTES + staging->used;
+    leati_assert(staging->used + bytes <= QUARTER_BYTES && staging->used % ALIGNMENT == 0);
     if (leati_staging_copy_guarded(slot.ptr, from->end.ptr, bytes, policy_of(bytes), &fault) != bytes)
         return fail_read(from, fault);
     LEATI_TRY(give_dma(stream, to->end, slot, bytes));
@@ -156,6 +160,7 @@ LEATI_HOT static leat_status short_in(struct leati_stager *stager, leat_stream *
     struct leati_staging *staging = staging_of(stager, stream);
     leat_status status;
 
+    leati_assert(bytes <= LEATI_EAGER_SHORT_BYTES);
     if (!staging)
         return LEATI_DECLINED;
     leati_lock(&staging->lock);
@@ -188,6 +193,8 @@ LEATI_HOT static bool is_done(const struct leati_eager_ring *ring, leat_stream *
 {
     bool done = false;
 
+    leati_assert_locked(&ring->lock);
+    leati_assert(ring->user);
     if (leati_order_known(ring->user, ring->tick))
         return true;
     if (ring->user == stream->order)
@@ -243,6 +250,8 @@ LEATI_HOT static struct leati_eager_ring *take_ring(struct leati_stager *stager,
 LEATI_HOT static void release_ring(struct leati_eager_ring *ring, leat_stream *stream, bool used)
     LEATI_NO_THREAD_SAFETY
 {
+    leati_assert_locked(&ring->lock);
+    leati_assert(ring->block && (!used || !ring->user));
     if (used) {
         leati_order_hold(stream->order);
         ring->user = stream->order;
@@ -261,6 +270,7 @@ static leat_status by_staging(struct leati_stager *stager, leat_stream *stream, 
     struct leati_stage_request request = {
         .direction = direction, .early = direction == LEATI_DIRECTION_IN, .eager = true, .block = block};
 
+    leati_assert(bytes > LEATI_EAGER_SHORT_BYTES || direction == LEATI_DIRECTION_OUT);
     return leati_stage_start(stager, stream, to, from, bytes, &request, NULL);
 }
 
@@ -270,7 +280,7 @@ LEATI_HOT leat_status leati_eager_in(struct leati_stager *stager, leat_stream *s
     struct leati_eager_ring *ring;
     leat_status status;
 
-    assert(bytes && bytes <= LEATI_EAGER_MOST_BYTES);
+    leati_assert(bytes && bytes <= LEATI_EAGER_MOST_BYTES);
     /* Another stream for each thread: none of them says when the others' DMAs are done with a ring. */
     if (stream->order->per_thread)
         return LEATI_DECLINED;
@@ -294,6 +304,8 @@ LEATI_HOT static leat_status copy_out(struct leati_eager_ring *ring, leat_stream
     struct leati_caught_up caught_up;
     uintptr_t fault;
 
+    leati_assert_locked(&ring->lock);
+    leati_assert(bytes < HALVED_BYTES);
     LEATI_TRY(give_dma(stream, slot, from->end, bytes));
     /* Pages that nobody has touched yet are made while the link is busy. */
     if (bytes > LEATI_EAGER_SHORT_BYTES && !leati_staging_resident(last, 1))
@@ -313,7 +325,7 @@ LEATI_HOT leat_status leati_eager_out(struct leati_stager *stager, leat_stream *
     struct leati_eager_ring *ring = stream->order->per_thread ? NULL : take_ring(stager, stream);
     leat_status status;
 
-    assert(bytes && bytes <= LEATI_EAGER_MOST_BYTES);
+    leati_assert(bytes && bytes <= LEATI_EAGER_MOST_BYTES);
     if (!ring)
         return LEATI_DECLINED;
     status = bytes < HALVED_BYTES ? copy_out(ring, stream, to, from, bytes)

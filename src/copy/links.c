@@ -51,6 +51,7 @@ static void end_route(struct leati_route *route)
     const struct leati_driver_ops *ops = helper->driver->ops;
     struct leati_driver *driver = helper->driver;
 
+    leati_assert(helper);
     /* A failure here has nobody to go to, and the driver takes the thing as gone. */
     leati_error_quiet_begin();
     if (route->out)
@@ -77,6 +78,7 @@ static leat_status make_route(struct leati_route *route, leat_device *helper)
     struct leati_driver *driver = helper->driver;
     const struct leati_driver_ops *ops = driver->ops;
 
+    leati_assert(!route->helper);
     route->helper = helper;
     LEATI_TRY(ops->mem_alloc(driver, helper->native, SLOTS * LEATI_LINK_CHUNK_BYTES, &route->bounce));
     LEATI_TRY(ops->stream_create(driver, helper->native, &route->in));
@@ -107,6 +109,7 @@ static leat_status fill_fleet(struct leati_fleet *fleet)
     leat_device *target = fleet->links->target;
     const struct leati_driver_ops *ops = target->driver->ops;
 
+    leati_assert(!fleet->start && !fleet->over && fleet->links->count <= LEATI_LINKS_MAX);
     LEATI_TRY(ops->event_create(target->driver, target->native, &fleet->start));
     LEATI_TRY(ops->event_create(target->driver, target->native, &fleet->over));
     for (unsigned i = 0; i < fleet->links->count; i++)
@@ -256,6 +259,7 @@ static bool is_back(const struct leati_fleet *fleet)
 {
     leat_device *target = fleet->links->target;
 
+    leati_assert_locked(&links_lock);
     if (fleet->taken)
         return false;
     return !fleet->used || LEATI_QUIETLY(target->driver->ops->event_query(target->driver, fleet->over)) == LEAT_OK;
@@ -285,6 +289,7 @@ struct leati_fleet *leati_fleet_take(leat_device *device)
 void leati_fleet_give_back(struct leati_fleet *fleet)
 {
     leati_lock(&links_lock);
+    leati_assert(fleet->taken);
     fleet->taken = false;
     leati_unlock(&links_lock);
 }
@@ -308,6 +313,7 @@ leat_status leati_fleet_begin(struct leati_fleet *fleet, leat_stream *stream)
 
 struct leati_route *leati_fleet_route(struct leati_fleet *fleet, unsigned index)
 {
+    leati_assert(fleet->taken && index < fleet->links->count);
     return &fleet->routes[index];
 }
 
@@ -325,6 +331,7 @@ leat_status leati_route_copy(struct leati_route *route, struct leati_end dst, st
                                .kind = LEAT_KIND_DEVICE,
                                .device = route->helper->native};
 
+    leati_assert(bytes && bytes <= LEATI_LINK_CHUNK_BYTES && src.kind == LEAT_KIND_PINNED);
     if (route->count >= SLOTS)
         LEATI_TRY(ops->stream_wait(driver, route->in, route->gone[slot]));
     LEATI_TRY(ops->copy(driver, route->in, bounce, src, bytes));
@@ -340,6 +347,7 @@ static leat_status join_routes(struct leati_fleet *fleet, leat_stream *stream)
 {
     struct leati_driver *driver = stream->device->driver;
 
+    leati_assert(fleet->taken);
     for (unsigned i = 0; i < fleet->links->count; i++) {
         struct leati_route *route = &fleet->routes[i];
 
@@ -368,6 +376,7 @@ leat_status leati_fleet_end(struct leati_fleet *fleet, leat_stream *stream, bool
 {
     leat_status status = failed ? LEAT_ERROR_DRIVER : join_routes(fleet, stream);
 
+    leati_assert(fleet->taken && fleet->links->target == stream->device);
     if (status != LEAT_OK)
         wait_for_all(fleet, stream);
     fleet->used = status == LEAT_OK;

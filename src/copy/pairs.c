@@ -1,6 +1,7 @@
 /* pairs.c - see pairs.h. */
 #include "copy/pairs.h"
 
+#include "base/assert.h"
 #include "base/catch.h"
 #include "copy/scratch.h"
 
@@ -21,6 +22,7 @@ static leat_status meet_pageable(struct leati_pairs *pairs)
 {
     struct leati_plan *look = &pairs->look;
 
+    leati_assert(!pairs->pageable);
     pairs->pageable = true;
     look->transfer = (struct leati_transfer){
         .stream = pairs->stream, .shape = LEATI_SHAPE_BATCH, .direction = LEATI_DIRECTION_IN};
@@ -53,6 +55,7 @@ static uint32_t *recent_area(struct leati_pairs *pairs, uintptr_t ptr)
 
 static leat_status add_area(struct leati_pairs *pairs, const struct leati_target *target, uint32_t *area)
 {
+    leati_assert(pairs->area_count && pairs->area_count <= pairs->area_room);
     if (pairs->area_count == pairs->area_room) {
         size_t bytes = pairs->area_room * sizeof *pairs->areas;
         bool own = pairs->areas == pairs->own_areas;
@@ -90,6 +93,7 @@ static leat_status look_up(struct leati_pairs *pairs, int side, uintptr_t ptr, s
         return pairs->pageable ? LEAT_OK : meet_pageable(pairs);
     }
     of_base = recent_area(pairs, target.base);
+    leati_assert(*of_base < pairs->area_count);
     if (target.bytes && pairs->areas[*of_base].target.base == target.base)
         *area = *of_base;
     else
@@ -112,6 +116,7 @@ static inline leat_status find_area(struct leati_pairs *pairs, int side, uintptr
 {
     uint32_t recent;
 
+    leati_assert(*area < pairs->area_count && bytes);
     if (is_inside(&pairs->areas[*area], ptr, bytes))
         return LEAT_OK;
     recent = *recent_area(pairs, ptr);
@@ -202,6 +207,7 @@ static struct key *sort_keys(struct key *keys, struct key *other, size_t count, 
     unsigned passes = (bits + DIGIT_BITS - 1) / DIGIT_BITS;
     unsigned digit_bits = passes ? (bits + passes - 1) / passes : 0;
 
+    leati_assert(keys != other);
     for (unsigned pass = 0; pass < passes; pass++) {
         struct key *sorted = other;
 
@@ -218,6 +224,7 @@ static leat_status sort_side(struct leati_pairs *pairs, int side, void **scratch
     struct key *keys = leati_scratch_take(pairs->stream->device, 2 * pairs->count * sizeof *keys);
     uint64_t varying = 0;
 
+    leati_assert(pairs->count);
     if (!keys)
         return fail_memory(pairs->count);
     for (size_t i = 0; i < pairs->count; i++) {
@@ -272,6 +279,7 @@ static leat_status check_destinations(const struct leati_pairs *pairs)
 {
     const struct leati_pair *list = pairs->list;
 
+    leati_assert(!pairs->count || list[0].dst >= pairs->low[DST]);
     for (size_t i = 1; i < pairs->count; i++)
         if (list[i].dst - list[i - 1].dst < list[i - 1].bytes)
             return fail_overlap(&list[i], &list[i - 1], false);
@@ -320,6 +328,7 @@ static void merge(struct leati_pairs *pairs)
         else if (++last != i)
             list[last] = list[i];
     }
+    leati_assert(!pairs->count || last < pairs->count);
     pairs->count = pairs->count ? last + 1 : 0;
 }
 
@@ -372,6 +381,7 @@ leat_status leati_pairs_map_area(struct leati_pairs *pairs, struct leati_area *a
     struct leati_driver *driver = device->driver;
     void *ptr = area->target.end.ptr, *device_pointer = area->target.device_pointer;
 
+    leati_assert(!area->mapped);
     if (!device_pointer)
         device_pointer = ptr;
     if (!area->target.device_pointer && area->side == LEATI_SIDE_PINNED && driver->ops->host_device_pointer)
@@ -385,6 +395,7 @@ struct leati_target leati_pairs_target(const struct leati_pairs *pairs, uint32_t
 {
     struct leati_target target = pairs->areas[area].target;
 
+    leati_assert(area < pairs->area_count);
     target.end.ptr = (void *)ptr;
     return target;
 }

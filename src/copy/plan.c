@@ -1,6 +1,7 @@
 /* plan.c - see plan.h. Also the table of protocols, and the option that chooses among them. */
 #include "copy/plan.h"
 
+#include "base/assert.h"
 #include "base/catch.h"
 #include "base/options.h"
 #include "base/quick.h"
@@ -51,6 +52,7 @@ LEATI_HOT leat_status leati_protocol_forced(enum leati_protocol_id *forced)
 
 void leati_protocol_force(enum leati_protocol_id forced)
 {
+    leati_assert((unsigned)forced <= LEATI_PROTOCOLS);
     atomic_store_explicit(&forced_protocol, (unsigned)forced + 1, memory_order_relaxed);
 }
 
@@ -109,6 +111,7 @@ LEATI_HOT static void look_at_stream(struct leati_plan *plan)
     bool in = transfer->direction == LEATI_DIRECTION_IN;
     bool ask;
 
+    leati_assert(transfer->direction == LEATI_DIRECTION_IN || transfer->direction == LEATI_DIRECTION_OUT);
     /* A plan stays unasked only if the stream is known to be idle. */
     plan->early = plan->idle = transfer->unasked;
     if (transfer->unasked)
@@ -123,6 +126,7 @@ LEATI_HOT static leat_status look(struct leati_plan *plan, bool wait)
 {
     const struct leati_transfer *transfer = &plan->transfer;
 
+    leati_assert(transfer->bytes || transfer->shape == LEATI_SHAPE_BATCH);
     plan->stager = NULL;
     plan->unstaged = "no side is pageable";
     plan->first = plan->one_pass = plan->early = plan->idle = false;
@@ -140,6 +144,7 @@ LEATI_HOT static leat_status look(struct leati_plan *plan, bool wait)
         (!transfer->followed || leati_option_flag(LEATI_OPTION_STRICT)))
         return LEAT_OK;
     LEATI_TRY(find_stager(plan, wait || transfer->followed || transfer->shape != LEATI_SHAPE_RUN));
+    leati_assert(!plan->stager || (!plan->stager->refused[0] && plan->stager->workers));
     if (plan->stager && transfer->direction != LEATI_DIRECTION_HOST)
         look_at_stream(plan);
     return LEAT_OK;
@@ -182,6 +187,7 @@ LEATI_HOT leat_status leati_plan_compare(struct leati_plan *plan)
         const struct leati_protocol *protocol = leati_protocols[id];
         struct leati_candidate *candidate = &plan->candidates[id];
 
+        leati_assert(protocol && protocol->name && protocol->supports && protocol->cost_ns && protocol->submit);
         candidate->cost_ns = LEATI_COST_NONE;
         candidate->why_not = plan->transfer.shape == LEATI_SHAPE_FILE
                                  ? "files are read and written by leat's threads"
@@ -191,8 +197,10 @@ LEATI_HOT leat_status leati_plan_compare(struct leati_plan *plan)
         candidate->why_not = NULL;
         if (protocol->supports(plan, &candidate->why_not))
             candidate->cost_ns = candidate->why_not ? LEATI_COST_LAST : protocol->cost_ns(plan);
+        leati_assert(candidate->cost_ns != LEATI_COST_NONE || candidate->why_not);
     }
     plan->protocol = next_protocol(plan);
+    leati_assert(plan->protocol == LEATI_PROTOCOLS || plan->candidates[plan->protocol].cost_ns != LEATI_COST_NONE);
     return plan->protocol < LEATI_PROTOCOLS ? LEAT_OK : fail_unsupported(plan);
 }
 
@@ -232,6 +240,7 @@ LEATI_HOT static bool finds_out(const struct leati_plan *plan)
 /* The driver's call would end the program where a page in the middle is gone; leat's threads say which. */
 static leat_status plan_first(struct leati_plan *plan)
 {
+    leati_assert(plan->first && plan->transfer.shape == LEATI_SHAPE_RUN);
     /* Where the program's own handlers get faults, only the ends can be tried. */
     if (!leati_catch_ready())
         return leati_transfer_check_mapped(&plan->transfer);
@@ -281,6 +290,7 @@ LEATI_HOT leat_status leati_plan_copy(struct leati_plan *plan, leat_stream *stre
 {
     struct leati_transfer *transfer = &plan->transfer;
 
+    leati_assert(bytes);
     transfer->stream = stream;
     transfer->bytes = transfer->to_reach = transfer->from_reach = bytes;
     transfer->shape = LEATI_SHAPE_RUN;
@@ -326,6 +336,7 @@ static leat_status submit_next(struct leati_plan *plan, struct leati_job **job)
         next = next_protocol(plan);
         if (next == LEATI_PROTOCOLS)
             return fail_unsupported(plan);
+        leati_assert(next != plan->protocol);
         plan->protocol = next;
         if (!finds_out(plan))
             LEATI_TRY(leati_transfer_check_mapped(&plan->transfer));
@@ -340,6 +351,7 @@ LEATI_HOT leat_status leati_plan_submit(struct leati_plan *plan, struct leati_jo
     struct leati_transfer_use use;
     leat_status status;
 
+    leati_assert(plan->protocol < LEATI_PROTOCOLS && transfer->shape != LEATI_SHAPE_BATCH);
     if (job)
         *job = NULL;
     LEATI_TRY(leati_transfer_may_start(transfer, &use));
@@ -350,6 +362,7 @@ LEATI_HOT leat_status leati_plan_submit(struct leati_plan *plan, struct leati_jo
         leati_order_given(transfer->stream->order);
     if (status < LEAT_OK)
         return leati_fail_in(status, "%s", leati_protocols[plan->protocol]->name);
+    leati_assert(!job || !*job || plan->stager);
     if (status != LEAT_OK)
         return status;
     leati_transfer_was_given(transfer, &use,

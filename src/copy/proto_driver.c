@@ -5,6 +5,7 @@
  * keeps its caller: until the source has been read, or until the stream gets there. So it is used on idle streams,
  * and where nothing else can be had.
  */
+#include "base/assert.h"
 #include "base/catch.h"
 #include "base/quick.h"
 #include "copy/costs.h"
@@ -63,6 +64,7 @@ static leat_status submit_pageable(struct leati_plan *plan)
     uint64_t start;
     leat_status status;
 
+    leati_assert(transfer->shape == LEATI_SHAPE_RUN || transfer->shape == LEATI_SHAPE_REGION);
     /* The call would end the program where a page in the middle is gone; leat's threads say which. Where the
      * program's own handlers get faults, the planner has tried the ends. */
     if (plan->stager && plan->candidates[LEATI_PROTOCOL_DRIVER].cost_ns < LEATI_COST_LAST && leati_catch_ready() &&

@@ -4,6 +4,7 @@
  * The caller copies the bytes itself, through pinned memory and DMA: nobody has to be woken. So the source has
  * been read, or the destination written, when the call returns.
  */
+#include "base/assert.h"
 #include "base/quick.h"
 #include "copy/costs.h"
 #include "copy/eager.h"
@@ -33,6 +34,7 @@ LEATI_HOT static bool supports(const struct leati_plan *plan, const char **why_n
 
 LEATI_HOT static uint64_t cost_ns(const struct leati_plan *plan)
 {
+    leati_assert(plan->stager && !plan->one_pass);
     return leati_cost_eager(plan->transfer.stream->device, plan->stager,
                             plan->transfer.direction == LEATI_DIRECTION_OUT, plan->transfer.bytes);
 }
@@ -57,6 +59,7 @@ LEATI_HOT static leat_status submit(struct leati_plan *plan, struct leati_job **
     (void)job;
     if (transfer->shape == LEATI_SHAPE_REGION)
         return submit_region(plan);
+    leati_assert(transfer->bytes <= LEATI_EAGER_MOST_BYTES && (out ? plan->idle : plan->early));
     start = leati_costs_start(transfer->stream->device, transfer->bytes);
     status = (out ? leati_eager_out : leati_eager_in)(plan->stager, transfer->stream, &transfer->to,
                                                       &transfer->from, transfer->bytes);

@@ -4,6 +4,7 @@
  * Pinned memory goes chunk by chunk, each over the next link. Pageable memory is cut into a share for each link,
  * which is staged by itself.
  */
+#include "base/assert.h"
 #include "base/quick.h"
 #include "copy/costs.h"
 #include "copy/links.h"
@@ -45,6 +46,7 @@ static leat_status copy_pinned(const struct leati_plan *plan, struct leati_fleet
     size_t bytes = transfer->bytes;
     unsigned link = 0;
 
+    leati_assert(plan->rails && fleet && transfer->direction == LEATI_DIRECTION_DEVICE);
     for (size_t at = 0; at < bytes; at += LEATI_LINK_CHUNK_BYTES, link = (link + 1) % (plan->rails + 1)) {
         size_t chunk = bytes - at < LEATI_LINK_CHUNK_BYTES ? bytes - at : LEATI_LINK_CHUNK_BYTES;
         struct leati_end to = leati_end_at(transfer->to.end, at), from = leati_end_at(transfer->from.end, at);
@@ -77,6 +79,7 @@ static leat_status reserve_shares(const struct leati_plan *plan, struct leati_fl
     const struct leati_transfer *transfer = &plan->transfer;
     size_t share = transfer->bytes / (plan->rails + 1) & ~(size_t)4095;
 
+    leati_assert(plan->stager && plan->rails && share && transfer->direction == LEATI_DIRECTION_IN);
     for (unsigned link = 0; link <= plan->rails; link++) {
         struct leati_target to = leati_target_at(transfer->to, link * share);
         struct leati_target from = leati_target_at(transfer->from, link * share);

@@ -4,6 +4,7 @@
  * The call returns at once: stream and threads wait for each other (staging/job.h). Layouts and batches are packed
  * into pinned memory, or unpacked from there; layout_run.c and batch.c do that.
  */
+#include "base/assert.h"
 #include "base/quick.h"
 #include "copy/costs.h"
 #include "copy/layout.h"
@@ -66,6 +67,7 @@ static struct ring_side ring_side_of(const struct leati_plan *plan)
     struct ring_side side = {.to = transfer->to.end, .from = transfer->from.end, .box = transfer->box};
     size_t slice_bytes = side.box.depth > 1 ? side.box.height * side.box.width_bytes : 0;
 
+    leati_assert(transfer->shape == LEATI_SHAPE_REGION);
     if (transfer->direction == LEATI_DIRECTION_IN) {
         side.from = ring;
         side.box.src_pitch_bytes = side.box.width_bytes;
@@ -89,6 +91,7 @@ leat_status leati_stage_transfer(struct leati_plan *plan, bool eager, struct lea
                                           .deadline_ns = transfer->deadline_ns};
     struct leati_staged_box staged;
 
+    leati_assert(plan->stager && (!eager || plan->protocol == LEATI_PROTOCOL_EAGER));
     if (transfer->shape == LEATI_SHAPE_FILE)
         request.storage = transfer->file;
     if (region) {

@@ -1,5 +1,6 @@
 /* region.c - see region.h. */
 #include "copy/region.h"
+#include "base/assert.h"
 
 #include "copy/costs.h"
 #include "copy/layout.h"
@@ -27,6 +28,7 @@ size_t leati_region_reach(const leat_copy_box *box, enum leati_region_side side)
 {
     size_t slices = box->depth > 1 ? (box->depth - 1) * slice_of(box, side) : 0;
 
+    leati_assert(box->width_bytes && box->height && box->depth);
     return slices + (box->height - 1) * pitch_of(box, side) + box->width_bytes;
 }
 
@@ -91,6 +93,7 @@ void leati_region_simplify(leat_copy_box *box)
         if (box->depth > 1)
             lay_flat(box);
     }
+    leati_assert(box->depth == 1 || box->height > 1);
     if (box->height == 1)
         box->dst_pitch_bytes = box->src_pitch_bytes = box->width_bytes;
     if (box->depth == 1)
@@ -300,6 +303,7 @@ leat_status leati_region_move_packed(leat_stream *stream, enum leati_protocol_id
                                      enum leati_region_side side, struct leati_end placed, struct leati_end packed,
                                      const leat_copy_box *box, size_t first, size_t count)
 {
+    leati_assert(count && first + count <= box->height * box->depth);
     for (size_t done = 0, height; done < count; done += height) {
         size_t z = (first + done) / box->height, y = (first + done) % box->height, left = count - done;
         leat_copy_box some = *box;
@@ -311,6 +315,8 @@ leat_status leati_region_move_packed(leat_stream *stream, enum leati_protocol_id
         else if (some.depth == 1)
             some.height = box->height - y;
         height = some.height * some.depth;
+        leati_assert(some.height && some.depth && height <= left &&
+                     y + (some.depth == 1 ? some.height : 0) <= box->height);
         LEATI_TRY(move_packed(stream, protocol, side,
                               leati_end_at(placed, z * slice_of(box, side) + y * pitch_of(box, side)), packed,
                               some, done));

@@ -1,5 +1,6 @@
 /* scratch.c - see scratch.h. */
 #include "copy/scratch.h"
+#include "base/assert.h"
 
 #include "pool/pool.h"
 
@@ -16,6 +17,7 @@ leat_status leati_scratch_release(leat_stream *stream, void *block, leat_status 
 {
     struct leati_driver *driver = stream->device->driver;
 
+    leati_assert(block);
     /* Where the stream cannot be waited for either, the device is lost, and the block stays until its close. */
     if (LEATI_QUIETLY(leat_free(stream, block)) != LEAT_OK &&
         LEATI_QUIETLY(driver->ops->stream_synchronize(driver, stream->native)) == LEAT_OK)

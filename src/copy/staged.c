@@ -26,6 +26,7 @@ static void *take(void *context, enum leati_store_policy policy, size_t bytes)
     struct staged_device *staged = context;
     void *block;
 
+    leati_assert((unsigned)policy < 2 && staged->pools[policy]);
     return leat_pool_alloc(staged->pools[policy], NULL, bytes, &block) == LEAT_OK ? block : NULL;
 }
 
@@ -69,6 +70,7 @@ static leat_status flags(void *context, void *stream, const struct leati_value *
 {
     struct leati_driver *driver = ((struct staged_device *)context)->device->driver;
 
+    leati_assert(count && count <= 4);
     return driver->ops->stream_values(driver, stream, values, count);
 }
 
@@ -104,6 +106,7 @@ static struct leati_lock make_lock = LEATI_LOCK_INITIALIZER;
 
 static struct staged_device *staged_of(struct leati_stager *stager)
 {
+    leati_assert(stager->context);
     return stager->context;
 }
 
@@ -137,6 +140,7 @@ static leat_status set_up(struct staged_device *staged)
     leat_device_info info = {.numa_node = -1};
     leat_device *device = staged->device;
 
+    leati_assert(!staged->pools[0] && !staged->pools[1]);
     LEATI_TRY(leati_stager_init(&staged->stager, &staging_hooks, staged));
     LEATI_TRY(leat_device_query(device, &info));
     LEATI_TRY(leat_pool_create(device, &cached, &staged->pools[LEATI_STORES_CACHED]));
@@ -170,6 +174,8 @@ static leat_status make(leat_device *device, struct leati_stager **made)
     struct leati_stager *stager;
     leat_status status;
 
+    leati_assert(!atomic_load_explicit(&device->stager, memory_order_acquire));
+    leati_assert_locked(&make_lock);
     if (!staged)
         return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the device's staging");
     staged->device = device;
@@ -390,6 +396,7 @@ static size_t chunk_unit(const struct leati_stage_request *request)
     enum leati_region_side placed = request->direction == LEATI_DIRECTION_IN ? LEATI_REGION_DST : LEATI_REGION_SRC;
     const struct leati_staged_box *box = request->box;
 
+    leati_assert(!box || box->box.width_bytes);
     return box && request->direction != LEATI_DIRECTION_HOST && !leati_region_is_dense(&box->box, placed)
                ? box->box.width_bytes
                : 0;
@@ -404,6 +411,7 @@ static leat_status move(void *context, size_t offset, size_t bytes, void *ring_p
     bool in = request->direction == LEATI_DIRECTION_IN;
     size_t row_bytes = chunk_unit(request);
 
+    leati_assert(!row_bytes || (offset % row_bytes == 0 && bytes % row_bytes == 0));
     if (row_bytes)
         return leati_region_move_packed(stage->stream, request->box->protocol,
                                         in ? LEATI_REGION_DST : LEATI_REGION_SRC, placed, ring, &request->box->box,
@@ -454,6 +462,8 @@ leat_status leati_stage_reserve(struct leati_stage *stage, struct leati_stager *
         .end = end,
         .move = move,
     };
+    leati_assert(!request->route || request->direction == LEATI_DIRECTION_IN);
+    leati_assert(!request->box || !request->list);
     if (request->box) {
         stage->to_rows = rows_of(&request->box->box, LEATI_REGION_DST, to->end.ptr);
         stage->from_rows = rows_of(&request->box->box, LEATI_REGION_SRC, from->end.ptr);

@@ -1,5 +1,6 @@
 /* ticket.c - copies that the caller can ask after. A staged copy is asked itself; any other has an event behind
  * it. */
+#include "base/assert.h"
 #include "base/clock.h"
 #include "copy/copy.h"
 
@@ -54,6 +55,7 @@ static leat_status follow(const struct leati_plan *plan, leat_ticket *ticket)
     leat_stream *stream = plan->transfer.stream;
     struct leati_driver *driver = stream->device->driver;
 
+    leati_assert(!ticket->job);
     if (ticket->event)
         return leat_event_record(ticket->event, stream);
     return plan->protocol == LEATI_PROTOCOL_EAGER ? LEAT_OK
@@ -69,6 +71,7 @@ static leat_status submit(struct leati_plan *plan, leat_ticket *ticket)
         LEATI_TRY(leat_event_create(ticket->device, &ticket->event));
     status = leati_plan_submit(plan, &ticket->job);
     ticket->staged = plan->protocol == LEATI_PROTOCOL_EAGER;
+    leati_assert(!ticket->job || plan->stager);
     if (status == LEAT_OK && !ticket->job)
         status = follow(plan, ticket);
     if (ticket->event && (status != LEAT_OK || ticket->job)) {
@@ -134,6 +137,7 @@ static leat_status event_reached(const leat_ticket *ticket)
 {
     leat_status status;
 
+    leati_assert(!ticket->job);
     if (!ticket->event)
         return LEAT_OK;
     status = leat_event_query(ticket->event);

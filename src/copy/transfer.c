@@ -1,6 +1,7 @@
 /* transfer.c - see transfer.h. */
 #include "copy/transfer.h"
 
+#include "base/assert.h"
 #include "base/quick.h"
 
 LEATI_HOT static enum leati_direction direction_of(leat_kind to, leat_kind from)
@@ -19,6 +20,7 @@ LEATI_HOT leat_status leati_transfer_resolve(struct leati_transfer *transfer, vo
     struct leati_driver *driver = transfer->stream->device->driver;
     struct leati_target *to = &transfer->to, *from = &transfer->from;
 
+    leati_assert(transfer->to_reach && transfer->from_reach);
     LEATI_TRY(leati_pointers_find_unread(driver, "dst", dst, transfer->to_reach, ask, to));
     LEATI_TRY(leati_pointers_find_unread(driver, "src", src, transfer->from_reach, ask, from));
     LEATI_TRY(leati_check_reach(transfer->stream, "dst", to));
@@ -59,6 +61,8 @@ LEATI_HOT static leat_status ask(const struct leati_transfer *transfer, const ch
 
 LEATI_HOT leat_status leati_transfer_ask(struct leati_transfer *transfer)
 {
+    leati_assert(transfer->unasked ||
+                 transfer->direction == direction_of(transfer->to.end.kind, transfer->from.end.kind));
     LEATI_TRY(ask(transfer, "dst", transfer->to_reach, &transfer->to));
     LEATI_TRY(ask(transfer, "src", transfer->from_reach, &transfer->from));
     transfer->unasked = false;
@@ -91,6 +95,7 @@ bool leati_transfer_is_usable(const struct leati_transfer *transfer)
 {
     const struct leati_target *to = &transfer->to, *from = &transfer->from;
 
+    leati_assert(transfer->shape == LEATI_SHAPE_RUN && transfer->bytes == transfer->to_reach);
     return (!leati_is_pageable(from) || leati_staging_usable(from->end.ptr, transfer->bytes, false)) &&
            (!leati_is_pageable(to) || leati_staging_usable(to->end.ptr, transfer->bytes, true));
 }
@@ -100,6 +105,7 @@ LEATI_HOT leat_status leati_transfer_may_start(const struct leati_transfer *tran
 {
     const struct leati_target *to = &transfer->to, *from = &transfer->from;
 
+    leati_assert(use);
     if (to->end.device && from->end.device && to->end.device != from->end.device)
         LEATI_TRY(leati_enable_peers(to->device, from->device));
     LEATI_TRY(leati_may_use(&use->written, transfer->stream, "dst", to, transfer->to_reach, true));
