@@ -100,6 +100,7 @@ static void give_back(struct leat_pool *pool, leat_stream *stream, struct leati_
         (void)driver->ops->stream_synchronize(driver, stream->native);
     leati_lock(&pool->lock);
     owner = block->owner;
+    leati_assert(owner && owner->pool == pool && leati_state(block) == LEATI_BLOCK_LIVE);
     lane = leati_lane_of(owner, true);
     leati_set_state(block, LEATI_BLOCK_LEAVING);
     if (lane) {
@@ -140,6 +141,8 @@ static inline leat_status alloc_untraced(const char *what, struct leat_pool *poo
             }
         }
     }
+    leati_assert(!((uintptr_t)leati_user_base(block) & (alignment > LEATI_GRANULE_BYTES ? alignment - 1 : 0)));
+    leati_assert(leati_requested(block) == bytes && leati_bytes(block) >= bytes);
     *ptr = (void *)leati_user_base(block);
     return LEAT_OK;
 }
@@ -159,6 +162,7 @@ __attribute__((noinline)) static leat_status alloc_traced(const char *what, stru
         return status;
     }
     block = leati_block_find(*ptr, &found);
+    leati_assert(block && found == pool && leati_state(block) == LEATI_BLOCK_LIVE);
     block->serial = leati_trace_serial();
     LEATI_TRACE(.op = LEATI_TRACE_ALLOC, .block = block->serial, .bytes = bytes, .stream = serial_of(stream),
                 .pool = pool->serial, .alignment = alignment);

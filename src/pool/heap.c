@@ -1,4 +1,5 @@
 /* heap.c - extents of a pool's addresses: finding, splitting, joining. Knows no driver and no stream. */
+#include "base/assert.h"
 #include "pool/pool.h"
 #include "pool/track.h"
 
@@ -15,6 +16,7 @@ static unsigned bin_of(size_t bytes)
     size_t granules = bytes / LEATI_GRANULE_BYTES;
     unsigned power, bin;
 
+    leati_assert(granules);
     if (granules < 8)
         return (unsigned)granules;
     power = 63 - (unsigned)__builtin_clzll(granules);
@@ -26,6 +28,8 @@ void leati_bins_add(struct leati_bins *bins, struct leati_block *block)
 {
     unsigned bin = bin_of(leati_bytes(block));
 
+    leati_assert(leati_bytes(block) && leati_bytes(block) % LEATI_GRANULE_BYTES == 0);
+    leati_assert(!bins->first[bin] || !bins->first[bin]->back);
     block->back = NULL;
     block->link = bins->first[bin];
     if (block->link)
@@ -40,6 +44,9 @@ void leati_bins_remove(struct leati_bins *bins, struct leati_block *block)
 {
     unsigned bin = bin_of(leati_bytes(block));
 
+    leati_assert(bins->count && bins->bytes >= leati_bytes(block) && bins->first[bin]);
+    leati_assert(block->back ? block->back->link == block : bins->first[bin] == block);
+    leati_assert(!block->link || block->link->back == block);
     if (block->link)
         block->link->back = block->back;
     if (block->back)
@@ -50,6 +57,7 @@ void leati_bins_remove(struct leati_bins *bins, struct leati_block *block)
         bins->used[bin / 64] &= ~(UINT64_C(1) << bin % 64);
     bins->bytes -= leati_bytes(block);
     bins->count--;
+    leati_assert(bins->count || !bins->bytes);
     block->link = block->back = NULL;
 }
 
@@ -81,6 +89,7 @@ static bool fits(const struct leati_block *block, size_t bytes, size_t alignment
     uintptr_t base = leati_base(block), end = base + leati_bytes(block);
     uintptr_t start = (base + alignment - 1) & ~(uintptr_t)(alignment - 1);
 
+    leati_assert(LEATI_IS_POWER_OF_TWO(alignment));
     return start <= end && end - start >= bytes;
 }
 
@@ -109,6 +118,7 @@ struct leati_block *leati_bins_fit(const struct leati_bins *bins, size_t bytes, 
         if (exact || bin + 1 >= LEATI_BINS)
             break;
     }
+    leati_assert(!best || fits(best, bytes, alignment));
     return best;
 }
 
@@ -126,6 +136,7 @@ struct leati_block *leati_bins_walk(struct leati_bins *bins, const struct leati_
 
 static void set_extent(struct leati_block *block, uintptr_t base, size_t bytes)
 {
+    leati_assert(bytes && base + bytes > base);
     atomic_store_explicit(&block->base, base, memory_order_relaxed);
     atomic_store_explicit(&block->bytes, bytes, memory_order_relaxed);
 }
@@ -148,6 +159,7 @@ leat_status leati_span_new(struct leat_pool *pool, uintptr_t base, size_t bytes,
     struct leati_block *block = span ? leati_block_new() : NULL;
 
     leati_assert_locked(&pool->lock);
+    leati_assert(bytes && heap < LEATI_RANGES);
     if (!block) {
         free(span);
         return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the pool's records");
@@ -162,6 +174,8 @@ leat_status leati_span_new(struct leat_pool *pool, uintptr_t base, size_t bytes,
 
 static struct leati_bins *bins_of(struct leat_pool *pool, struct leati_block *block)
 {
+    leati_assert(leati_state(block) == LEATI_BLOCK_HOLE || block->owner);
+    leati_assert(block->heap < (leati_state(block) == LEATI_BLOCK_HOLE ? LEATI_RANGES : LEATI_HEAPS));
     if (leati_state(block) == LEATI_BLOCK_HOLE)
         return &pool->holes[block->heap];
     return &block->owner->bins[block->heap];
@@ -200,6 +214,7 @@ static struct leati_block *split(struct leati_block *block, uintptr_t base)
 
     if (!upper)
         return NULL;
+    leati_assert(base > start && base < end && !block->whole);
     set_extent(upper, base, end - base);
     set_extent(block, start, base - start);
     upper->before = block;
@@ -215,6 +230,8 @@ void leati_extent_join(struct leat_pool *pool, struct leati_block *first, struct
 {
     leati_assert_locked(&pool->lock);
     (void)pool;
+    leati_assert(first->after == second && second->before == first);
+    leati_assert(leati_base(first) + leati_bytes(first) == leati_base(second) && first->heap == second->heap);
     set_extent(first, leati_base(first), leati_bytes(first) + leati_bytes(second));
     first->after = second->after;
     if (first->after)
@@ -229,6 +246,8 @@ leat_status leati_extent_cut(struct leat_pool *pool, struct leati_block *block, 
     struct leati_block *upper = NULL;
 
     leati_assert_locked(&pool->lock);
+    leati_assert(bytes && base >= start && base + bytes <= end);
+    leati_assert(base % LEATI_GRANULE_BYTES == 0 && bytes % LEATI_GRANULE_BYTES == 0);
     if (base + bytes < end) {
         upper = split(block, base + bytes);
         if (!upper)
@@ -243,6 +262,7 @@ leat_status leati_extent_cut(struct leat_pool *pool, struct leati_block *block, 
                 leati_extent_join(pool, block, upper);
             return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the pool's records");
         }
+        leati_assert(!block->before || block->before->after == block);
         set_extent(lower, start, base - start);
         set_extent(block, base, leati_bytes(block) - (base - start));
         lower->after = block;
@@ -260,6 +280,7 @@ leat_status leati_extent_cut(struct leat_pool *pool, struct leati_block *block, 
     }
     if (upper)
         leati_bins_add(bins_of(pool, upper), upper);
+    leati_assert(leati_base(block) == base && leati_bytes(block) == bytes);
     return LEAT_OK;
 }
 
@@ -276,6 +297,8 @@ static struct leati_block *join_neighbours(struct leat_pool *pool, struct leati_
 {
     struct leati_block *other = block->after;
 
+    leati_assert(!other || (other->before == block &&
+                 leati_base(other) == leati_base(block) + leati_bytes(block)));
     if (joinable(block, other)) {
         leati_extent_unbin(pool, other);
         if (other->tick > block->tick)
@@ -297,6 +320,7 @@ static struct leati_block *join_neighbours(struct leat_pool *pool, struct leati_
 void leati_extent_free(struct leat_pool *pool, struct leati_block *block, struct leati_owner *owner, uint64_t tick)
 {
     leati_assert_locked(&pool->lock);
+    leati_assert(owner && owner->pool == pool && leati_state(block) != LEATI_BLOCK_LIVE);
     if (block->stitch) {
         leati_stitch_sleep(pool, block, owner, tick);
         return;
@@ -305,6 +329,7 @@ void leati_extent_free(struct leat_pool *pool, struct leati_block *block, struct
         leati_plan_give_back(block, owner, tick);
         return;
     }
+    leati_assert(block->heap < LEATI_HEAPS && !block->users);
     leati_set_owner(block, owner);
     block->tick = tick;
     if (LEATI_TRACKS && (!owner->order || leati_order_known(owner->order, tick)))
@@ -324,6 +349,7 @@ int leati_by_address(const void *a, const void *b)
 void leati_extent_hole(struct leat_pool *pool, struct leati_block *block)
 {
     leati_assert_locked(&pool->lock);
+    leati_assert(leati_state(block) != LEATI_BLOCK_LIVE && !block->stitch);
     leati_set_owner(block, NULL);
     block->tick = 0;
     block->whole = 0;
@@ -359,6 +385,7 @@ void leati_extents_join_done(struct leat_pool *pool)
 
 bool leati_usable_by(const struct leati_owner *freed_by, uint64_t tick, const struct leati_owner *owner)
 {
+    leati_assert(owner->pool);
     if (freed_by == owner || !freed_by->order || leati_order_known(freed_by->order, tick))
         return true;
     return (owner->pool->ways & LEAT_POOL_REUSE_ORDERED) && owner->order &&

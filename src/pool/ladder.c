@@ -40,6 +40,7 @@ static _Thread_local struct asking *inside_of;
 
 static void add_pending(struct leat_pool *pool, struct leati_block *block)
 {
+    leati_assert(block->users && leati_state(block) != LEATI_BLOCK_PENDING);
     leati_set_state(block, LEATI_BLOCK_PENDING);
     block->back = NULL;
     block->link = pool->pending;
@@ -51,12 +52,15 @@ static void add_pending(struct leat_pool *pool, struct leati_block *block)
 
 static void remove_pending(struct leat_pool *pool, struct leati_block *block)
 {
+    leati_assert(leati_state(block) == LEATI_BLOCK_PENDING);
+    leati_assert(block->back ? block->back->link == block : pool->pending == block);
     if (block->link)
         block->link->back = block->back;
     if (block->back)
         block->back->link = block->link;
     else
         pool->pending = block->link;
+    leati_assert(atomic_load_explicit(&pool->figures.pending_bytes, memory_order_relaxed) >= leati_bytes(block));
     atomic_fetch_sub_explicit(&pool->figures.pending_bytes, leati_bytes(block), memory_order_relaxed);
 }
 
@@ -64,6 +68,7 @@ void leati_ladder_take_back(struct leat_pool *pool, struct leati_block *block, s
                             uint64_t tick)
 {
     leati_assert_locked(&pool->lock);
+    leati_assert(leati_state(block) != LEATI_BLOCK_LIVE && leati_state(block) != LEATI_BLOCK_FREE);
     block->idle_since_ns = leati_clock_coarse_ns();
     /* Memory stays with its stream, though its work may be done: so it joins what is idle beside it, which is the
      * stream's too as a rule, and where blocks are placed does not depend on how fast the device is. */
@@ -99,6 +104,7 @@ static struct ticks ticks_of(struct leati_owner *owner)
             ticks.oldest = ticks.oldest && ticks.oldest < block->tick ? ticks.oldest : block->tick;
             ticks.youngest = block->tick > ticks.youngest ? block->tick : ticks.youngest;
         }
+    leati_assert(ticks.oldest <= ticks.youngest);
     return ticks;
 }
 
@@ -137,6 +143,7 @@ static bool hand_over(struct leat_pool *pool, struct leati_owner *from, struct l
 {
     bool any = false;
 
+    leati_assert(from != to && from->order);
     for (int heap = 0; heap < LEATI_HEAPS; heap++) {
         struct leati_block *block = leati_bins_walk(&from->bins[heap], NULL);
 

@@ -6,6 +6,7 @@
  * the stream and not to the thread, so nothing is lost when a thread ends. Its lock is one byte: two threads meet
  * on it only if they share stream and number, or when the pool collects what lanes hold.
  */
+#include "base/assert.h"
 #include "pool/pool.h"
 #include "pool/track.h"
 
@@ -68,6 +69,7 @@ struct leati_owner *leati_owner_of(struct leat_pool *pool, leat_stream *stream)
         owner = new_owner(pool);
     if (!owner)
         return NULL;
+    leati_assert(owner != pool->host && !owner->stream);
     leati_order_let_go(owner->order);
     owner->stream = stream;
     owner->order = stream->order;
@@ -108,6 +110,7 @@ struct leati_lane *leati_lane_of(struct leati_owner *owner, bool make)
     _Atomic(struct leati_lane *) *place;
     struct leati_lane *lane;
 
+    leati_assert(owner);
     if (!number)
         number = 1 + atomic_fetch_add_explicit(&threads, 1, memory_order_relaxed);
     place = &owner->lanes[number % LEATI_LANES];
@@ -131,6 +134,7 @@ struct leati_lane *leati_lane_next(const struct leati_owner *owner, unsigned *le
 
     if (!*left)
         return NULL;
+    leati_assert(*left >> LEATI_LANES == 0);
     number = (unsigned)__builtin_ctz(*left);
     *left &= *left - 1;
     return atomic_load_explicit(&owner->lanes[number], memory_order_acquire);
@@ -151,6 +155,7 @@ void leati_lane_lock(struct leati_lane *lane)
 
 void leati_lane_unlock(struct leati_lane *lane)
 {
+    leati_assert(atomic_load_explicit(&lane->locked, memory_order_relaxed));
     atomic_store_explicit(&lane->locked, 0, memory_order_release);
 }
 
@@ -158,6 +163,7 @@ static struct leati_slot *slot_of(struct leati_lane *lane, size_t bytes)
 {
     uint64_t mixed = bytes / LEATI_GRANULE_BYTES * UINT64_C(0x9E3779B97F4A7C15);
 
+    leati_assert(bytes && bytes % LEATI_GRANULE_BYTES == 0);
     return &lane->slots[mixed >> 57];
 }
 
@@ -192,6 +198,7 @@ static struct leati_block *pop_small(struct leati_lane *lane, size_t bytes)
     struct leati_slot *slot = slot_of(lane, bytes);
     struct leati_block *block = slot->top;
 
+    leati_assert(!slot->top == !slot->count);
     if (slot->bytes != bytes || !block)
         return NULL;
     slot->top = block->link;
@@ -203,6 +210,8 @@ struct leati_block *leati_lane_pop(struct leati_lane *lane, size_t bytes)
 {
     struct leati_block *block = (bytes < LEATI_LARGE_BYTES ? pop_small : pop_large)(lane, bytes);
 
+    leati_assert(atomic_load_explicit(&lane->locked, memory_order_relaxed));
+    leati_assert(!block || (leati_state(block) == LEATI_BLOCK_CACHED && leati_bytes(block) == bytes));
     if (block)
         add(&lane->figures.cached_bytes, -(int64_t)bytes);
     return block;
@@ -241,10 +250,13 @@ bool leati_lane_push(struct leati_lane *lane, struct leati_block *block)
 {
     size_t bytes = leati_bytes(block);
 
+    leati_assert(atomic_load_explicit(&lane->locked, memory_order_relaxed));
+    leati_assert(block->owner && !block->users);
     if (!(bytes < LEATI_LARGE_BYTES ? push_small : push_large)(lane, block))
         return false;
     if (!block->owner->order)
         leati_track_idle(block->owner->pool, leati_base(block), bytes);
+    leati_assert(atomic_load_explicit(&lane->figures.cached_bytes, memory_order_relaxed) >= 0);
     add(&lane->figures.cached_bytes, (int64_t)bytes);
     leati_set_state(block, LEATI_BLOCK_CACHED);
     return true;
@@ -255,6 +267,7 @@ void leati_lane_count_alloc(struct leati_lane *lane, struct leati_block *block, 
     struct leati_lane_figures *figures = &lane->figures;
     int64_t requested_bytes = (int64_t)leati_requested(block), now;
 
+    leati_assert(atomic_load_explicit(&lane->locked, memory_order_relaxed) && block->tag < LEATI_TAGS);
     if (leati_bytes(block) >= LEATI_LARGE_BYTES)
         block->born = lane->large_count++;
     add(&figures->requested_bytes, requested_bytes);
@@ -276,6 +289,7 @@ void leati_lane_count_free(struct leati_lane *lane, const struct leati_block *bl
 {
     struct leati_lane_figures *figures = &lane->figures;
 
+    leati_assert(atomic_load_explicit(&lane->locked, memory_order_relaxed) && block->tag < LEATI_TAGS);
     add(&figures->requested_bytes, -(int64_t)leati_requested(block));
     add(&figures->used_bytes, -(int64_t)leati_bytes(block));
     add(&figures->live_blocks, -1);
@@ -292,6 +306,8 @@ void leati_lane_count_free(struct leati_lane *lane, const struct leati_block *bl
 static void let_go(struct leat_pool *pool, struct leati_lane *lane, struct leati_block *block)
     LEATI_REQUIRES(pool->lock)
 {
+    leati_assert(atomic_load_explicit(&lane->locked, memory_order_relaxed) &&
+                 leati_state(block) == LEATI_BLOCK_CACHED);
     add(&lane->figures.cached_bytes, -(int64_t)leati_bytes(block));
     leati_ladder_take_back(pool, block, block->owner, block->tick);
 }
@@ -302,6 +318,7 @@ static bool drain_slot(struct leat_pool *pool, struct leati_lane *lane, struct l
 {
     bool any = slot->top != NULL;
 
+    leati_assert(!slot->top == !slot->count);
     while (slot->top) {
         struct leati_block *block = slot->top;
 
@@ -333,6 +350,7 @@ bool leati_lane_push_into(struct leat_pool *pool, struct leati_lane *lane, struc
     size_t bytes = leati_bytes(block);
     bool kept;
 
+    leati_assert(block->owner && block->owner->pool == pool);
     leati_assert_locked(&pool->lock);
     leati_lane_lock(lane);
     if (bytes < LEATI_LARGE_BYTES)
@@ -357,6 +375,7 @@ static struct leati_block *steal_from(struct leati_lane *lane, struct leati_lane
     while (count < STEAL_MAX && (into || !count) && (block = leati_lane_pop(lane, bytes)))
         taken[count++] = block;
     leati_lane_unlock(lane);
+    leati_assert(count <= STEAL_MAX && (count <= 1 || into));
     if (count > 1) {
         leati_lane_lock(into);
         while (kept < count && leati_lane_push(into, taken[kept]))

@@ -13,6 +13,7 @@
 #include "pool/pool.h"
 
 #include "base/addresses.h"
+#include "base/assert.h"
 #include "base/clock.h"
 #include "pool/pinned.h"
 #include "pool/track.h"
@@ -57,6 +58,7 @@ struct collected {
 
 static size_t page_up(size_t bytes)
 {
+    leati_assert(bytes <= SIZE_MAX - LEATI_PAGE_BYTES);
     return leati_round_up(bytes, LEATI_PAGE_BYTES);
 }
 
@@ -67,11 +69,13 @@ static uintptr_t page_down(uintptr_t address)
 
 static uintptr_t align_down(uintptr_t address, size_t alignment)
 {
+    leati_assert(LEATI_IS_POWER_OF_TWO(alignment));
     return address & ~(uintptr_t)(alignment - 1);
 }
 
 static uintptr_t align_up(uintptr_t address, size_t alignment)
 {
+    leati_assert(LEATI_IS_POWER_OF_TWO(alignment));
     return (address + alignment - 1) & ~(uintptr_t)(alignment - 1);
 }
 
@@ -82,6 +86,8 @@ static uintptr_t end_of(const struct leati_block *block)
 
 static struct leati_physical **slot_of(struct leat_pool *pool, uintptr_t address)
 {
+    leati_assert(pool->page_physical && address >= pool->reserved_base);
+    leati_assert(address - pool->reserved_base < pool->reserved_span_bytes);
     return &pool->page_physical[(address - pool->reserved_base) / LEATI_PAGE_BYTES];
 }
 
@@ -95,6 +101,7 @@ static void set_physical(struct leat_pool *pool, uintptr_t base, size_t bytes, s
 {
     struct leati_physical **slot = slot_of(pool, base);
 
+    leati_assert(base % LEATI_PAGE_BYTES == 0 && bytes % LEATI_PAGE_BYTES == 0);
     for (size_t i = 0; i < bytes / LEATI_PAGE_BYTES; i++)
         slot[i] = physical;
 }
@@ -112,6 +119,8 @@ static leat_status lay_out(struct leat_pool *pool) LEATI_REQUIRES(pool->lock)
     size_t small_bytes = page_up(bytes / 4 < (bytes - large_bytes) / 2 ? bytes / 4 : (bytes - large_bytes) / 2);
     struct leati_span *span;
 
+    leati_assert(pool->reserved_base % LEATI_PAGE_BYTES == 0 && bytes >= RESERVE_MIN_BYTES);
+    leati_assert(small_bytes && large_bytes && small_bytes + large_bytes <= bytes);
     LEATI_TRY(leati_span_new(pool, base, small_bytes, LEATI_HEAP_SMALL, LEATI_BLOCK_LEAVING, &span));
     leati_extent_hole(pool, span->first);
     base += small_bytes;
@@ -136,6 +145,7 @@ leat_status leati_pages_reserve(struct leat_pool *pool)
     leati_assert_locked(&pool->lock);
     if (pool->reserved_base)
         return LEAT_OK;
+    leati_assert(pool->virtual_memory && !pool->spans);
     LEATI_TRY(pool->device->driver->ops->device_memory(pool->device->driver, pool->device->native, &free_bytes,
                                                        &total_bytes));
     /* Addresses cost next to nothing, and the more there are, the more stitched blocks can stay mapped. A pool
@@ -171,6 +181,7 @@ static void put_spare(struct leat_pool *pool, struct collected *collected)
     for (size_t i = 0; i < collected->count; i++) {
         struct leati_physical *physical = collected->handles[i];
 
+        leati_assert(!physical->stitches);
         physical->base = 0;
         physical->next = pool->spare;
         pool->spare = physical;
@@ -185,6 +196,7 @@ static leat_status reserve(struct collected *collected, size_t count)
     size_t room = collected->room ? collected->room : 16;
     struct leati_physical **grown;
 
+    leati_assert(collected->count <= collected->room);
     if (collected->room - collected->count >= count)
         return LEAT_OK;
     while (room - collected->count < count)
@@ -199,6 +211,7 @@ static leat_status reserve(struct collected *collected, size_t count)
 
 static void add(struct collected *collected, struct leati_physical *physical)
 {
+    leati_assert(collected->count < collected->room && !physical->base);
     collected->handles[collected->count++] = physical;
     collected->bytes += physical->bytes;
 }
@@ -206,6 +219,7 @@ static void add(struct collected *collected, struct leati_physical *physical)
 /* Says whose old work may still use a handle. */
 static void set_user(struct leati_physical *physical, struct leati_owner *owner, uint64_t tick)
 {
+    leati_assert(!physical->owner || physical->owner->blocks);
     if (physical->owner)
         physical->owner->blocks--;
     if (owner)
@@ -236,6 +250,8 @@ static leat_status release(struct leat_pool *pool, struct leati_physical *physic
 {
     leat_status status;
 
+    leati_assert(!physical->stitches);
+    leati_assert(atomic_load_explicit(&pool->figures.reserved_bytes, memory_order_relaxed) >= physical->bytes);
     DRIVER(pool, status, vm_release, physical->handle);
     leati_count(&pool->figures.released_bytes, physical->bytes);
     leati_pool_uncharge(pool, physical->bytes);
@@ -258,6 +274,7 @@ static leat_status create(struct leat_pool *pool, size_t bytes, struct leati_phy
 
     if (!physical)
         return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the pool's records");
+    leati_assert(bytes && bytes % LEATI_PAGE_BYTES == 0);
     status = leati_pool_charge(pool, bytes);
     if (status == LEAT_OK) {
         DRIVER(pool, status, vm_create, bytes, pool->exportable, &physical->handle);
@@ -288,6 +305,7 @@ static void unmap_extent(struct leat_pool *pool, struct leati_block *block) LEAT
     leat_status ignored;
 
     leati_error_quiet_begin();
+    leati_assert(leati_base(block) % LEATI_PAGE_BYTES == 0 && leati_bytes(block) % LEATI_PAGE_BYTES == 0);
     DRIVER(pool, ignored, vm_unmap, (void *)leati_base(block), leati_bytes(block));
     leati_error_quiet_end();
     (void)ignored;
@@ -298,6 +316,7 @@ static void unmap_extent(struct leat_pool *pool, struct leati_block *block) LEAT
 void leati_pages_give_up(struct leat_pool *pool, struct leati_block *block)
 {
     leati_assert_locked(&pool->lock);
+    leati_assert(leati_state(block) != LEATI_BLOCK_LIVE && block->owner);
     if (!block->owner->order || leati_order_known(block->owner->order, block->tick)) {
         unmap_extent(pool, block);
         return;
@@ -318,6 +337,7 @@ void leati_pages_settle(struct leat_pool *pool)
             place = &block->link;
             continue;
         }
+        leati_assert(leati_state(block) == LEATI_BLOCK_STALE);
         *place = block->link;
         unmap_extent(pool, block);
     }
@@ -334,6 +354,7 @@ static bool find_run(struct leat_pool *pool, const struct leati_block *block, si
         struct leati_physical *physical = *slot_of(pool, at);
         uintptr_t next = physical->base + physical->bytes;
 
+        leati_assert(physical && physical->base <= at && at < next);
         if (physical->base == at && next <= end && *run_bytes + physical->bytes <= bytes) {
             if (!*run_bytes)
                 *run_base = at;
@@ -353,6 +374,9 @@ static leat_status take_run(struct leat_pool *pool, struct leati_block *block, u
     bool done = !block->owner->order || leati_order_known(block->owner->order, block->tick);
     leat_status status;
 
+    leati_assert(base % LEATI_PAGE_BYTES == 0 && bytes && bytes % LEATI_PAGE_BYTES == 0);
+    leati_assert(leati_state(block) == LEATI_BLOCK_FREE && base >= leati_base(block) &&
+                 base + bytes <= end_of(block));
     LEATI_TRY(reserve(collected, bytes / LEATI_PAGE_BYTES));
     leati_extent_unbin(pool, block);
     status = leati_extent_cut(pool, block, base, bytes);
@@ -363,6 +387,7 @@ static leat_status take_run(struct leat_pool *pool, struct leati_block *block, u
     for (uintptr_t at = base; at < base + bytes;) {
         struct leati_physical *physical = *slot_of(pool, at);
 
+        leati_assert(physical->base == at && at + physical->bytes <= base + bytes);
         at += physical->bytes;
         leati_stitch_forget(pool, physical);
         physical->base = 0;
@@ -370,6 +395,7 @@ static leat_status take_run(struct leat_pool *pool, struct leati_block *block, u
         add(collected, physical);
     }
     set_physical(pool, base, bytes, NULL);
+    leati_assert(pool->mapped_bytes[block->heap] >= bytes);
     pool->mapped_bytes[block->heap] -= bytes;
     collected->waits = collected->waits || !done;
     leati_pages_give_up(pool, block);
@@ -421,6 +447,7 @@ static bool fit_place(struct place *place, size_t bytes)
 {
     uintptr_t hole_base = leati_base(place->hole), hole_end = end_of(place->hole), end = place->base + bytes;
 
+    leati_assert(bytes && leati_state(place->hole) == LEATI_BLOCK_HOLE);
     if (end < place->base || end <= hole_base || place->base >= hole_end)
         return false;
     if (end > hole_end && (!place->upper || end > end_of(place->upper)))
@@ -431,6 +458,9 @@ static bool fit_place(struct place *place, size_t bytes)
         place->lower = NULL;
     if (end < hole_end)
         place->upper = NULL;
+    leati_assert(place->map_bytes && place->map_base >= hole_base &&
+                 place->map_base + place->map_bytes <= hole_end);
+    leati_assert(place->map_base % LEATI_PAGE_BYTES == 0 && place->map_bytes % LEATI_PAGE_BYTES == 0);
     return true;
 }
 
@@ -447,6 +477,7 @@ static struct touched handles_touched(struct leat_pool *pool, uintptr_t base, si
     uintptr_t low = at_base->base, high = at_end->base + at_end->bytes;
     struct touched touched = {.all = high - low};
 
+    leati_assert(at_base && at_end && first <= last + LEATI_PAGE_BYTES);
     low = low > first ? low : first;
     high = high < last ? high : last;
     touched.idle = high > low ? high - low : 0;
@@ -518,11 +549,13 @@ leat_status leati_pages_map(struct leat_pool *pool, struct leati_physical *const
     leat_status status = LEAT_OK;
 
     leati_assert_locked(&pool->lock);
+    leati_assert(count && base % LEATI_PAGE_BYTES == 0 && bytes % LEATI_PAGE_BYTES == 0);
     for (size_t i = 0; i < count && status == LEAT_OK; i++) {
         DRIVER(pool, status, vm_map, (void *)at, handles[i]->bytes, handles[i]->handle);
         if (status == LEAT_OK)
             at += handles[i]->bytes;
     }
+    leati_assert(status != LEAT_OK || at == base + bytes);
     if (status == LEAT_OK)
         DRIVER(pool, status, vm_set_access, (void *)base, bytes);
     if (status == LEAT_OK)
@@ -545,6 +578,7 @@ static size_t handle_bytes(const struct leat_pool *pool, size_t missing_bytes)
     uint64_t capacity = limit && limit < pool->device_bytes ? limit : pool->device_bytes;
     uint64_t bytes = atomic_load_explicit(&pool->figures.reserved_bytes, memory_order_relaxed) / HANDLE_SHARE;
 
+    leati_assert(missing_bytes && missing_bytes % LEATI_PAGE_BYTES == 0);
     if (pool->one_handle)
         return missing_bytes;
     bytes = bytes > missing_bytes / HANDLE_MISSING_SHARE ? bytes : missing_bytes / HANDLE_MISSING_SHARE;
@@ -567,6 +601,7 @@ static leat_status collect(struct leat_pool *pool, struct leati_owner *owner, si
         if (!physical)
             LEATI_TRY(create(pool, handle_bytes(pool, missing_bytes), &physical));
         add(collected, physical);
+        leati_assert(physical->bytes <= missing_bytes && physical->bytes % LEATI_PAGE_BYTES == 0);
         missing_bytes -= physical->bytes;
     }
     return LEAT_OK;
@@ -578,6 +613,7 @@ static void settle_at(struct leat_pool *pool, struct collected *collected, uintp
     for (size_t i = 0; i < collected->count; i++) {
         struct leati_physical *physical = collected->handles[i];
 
+        leati_assert(!physical->base);
         physical->base = base;
         set_user(physical, NULL, 0);
         set_physical(pool, base, physical->bytes, physical);
@@ -592,6 +628,7 @@ static void keep_apart(struct leat_pool *pool, struct leati_block *block) LEATI_
     if (!block)
         return;
     leati_extent_unbin(pool, block);
+    leati_assert(leati_state(block) == LEATI_BLOCK_FREE);
     leati_set_state(block, LEATI_BLOCK_LEAVING);
 }
 
@@ -599,6 +636,7 @@ static void put_back(struct leati_block *block)
 {
     if (!block)
         return;
+    leati_assert(leati_state(block) == LEATI_BLOCK_LEAVING);
     leati_set_state(block, LEATI_BLOCK_FREE);
     leati_bins_add(&block->owner->bins[block->heap], block);
 }
@@ -607,6 +645,7 @@ static void put_back(struct leati_block *block)
 static leat_status fill_place(struct leat_pool *pool, struct place *place, struct collected *collected)
     LEATI_REQUIRES(pool->lock)
 {
+    leati_assert(collected->bytes == place->map_bytes);
     if (!leati_blocks_cover(pool, place->map_base, place->map_bytes, place->hole->heap == LEATI_HEAP_SMALL))
         return leati_fail(LEAT_ERROR_HOST_MEMORY, "out of host memory (table of blocks)");
     LEATI_TRY(leati_pages_map(pool, collected->handles, collected->count, place->map_base, place->map_bytes));
@@ -622,6 +661,8 @@ static struct leati_block *join_place(struct leat_pool *pool, struct place *plac
 {
     struct leati_block *block = place->hole;
 
+    leati_assert(!place->upper || place->hole->after == place->upper);
+    leati_assert(!place->lower || place->lower->after == place->hole);
     waits = waits || (place->lower && place->lower->tick) || (place->upper && place->upper->tick);
     block->whole = pool->one_handle;
     block->idle_since_ns = leati_clock_ns();
@@ -647,6 +688,7 @@ static leat_status fill(struct leat_pool *pool, struct leati_owner *owner, struc
     struct collected collected = from ? *from : (struct collected){.handles = NULL};
     leat_status status;
 
+    leati_assert(place->hole && place->map_bytes);
     leati_extent_unbin(pool, place->hole);
     status = leati_extent_cut(pool, place->hole, place->map_base, place->map_bytes);
     if (status != LEAT_OK) {
@@ -691,6 +733,7 @@ static void widen(struct leat_pool *pool, struct place *place)
         return;
     more = more < HANDLE_MAX_BYTES ? more & ~(LEATI_PAGE_BYTES - 1) : HANDLE_MAX_BYTES;
     more = more > place->map_bytes ? more - place->map_bytes : 0;
+    leati_assert(more % LEATI_PAGE_BYTES == 0);
     place->map_bytes += more < room ? more : room;
 }
 
@@ -725,6 +768,7 @@ bool leati_pages_arena(struct leat_pool *pool, size_t bytes, uintptr_t *base)
     struct leati_block *block;
 
     leati_assert_locked(&pool->lock);
+    leati_assert(bytes && bytes % LEATI_PAGE_BYTES == 0);
     if (leati_pages_reserve(pool) != LEAT_OK)
         return false;
     block = leati_bins_fit(holes, bytes, LEATI_PAGE_BYTES, false, NULL);
@@ -749,6 +793,7 @@ static leat_status fill_run(struct leat_pool *pool, struct leati_owner *owner, u
 
     if (status == LEAT_OK && !leati_blocks_cover(pool, base, bytes, false))
         status = leati_fail(LEAT_ERROR_HOST_MEMORY, "out of host memory (table of blocks)");
+    leati_assert(status != LEAT_OK || collected.bytes == bytes);
     if (status == LEAT_OK)
         status = leati_pages_map(pool, collected.handles, collected.count, base, bytes);
     if (status != LEAT_OK) {
@@ -780,6 +825,7 @@ bool leati_pages_next(struct leat_pool *pool, uintptr_t base, uint64_t bytes, ui
                       size_t *handle_bytes)
 {
     leati_assert_locked(&pool->lock);
+    leati_assert(*offset % LEATI_PAGE_BYTES == 0);
     for (; *offset < bytes; *offset += LEATI_PAGE_BYTES) {
         struct leati_physical *physical = *slot_of(pool, base + *offset);
 
@@ -797,6 +843,7 @@ leat_status leati_pages_release_at(struct leat_pool *pool, uintptr_t base)
     leat_status status, released;
 
     leati_assert_locked(&pool->lock);
+    leati_assert(physical && physical->base == base);
     DRIVER(pool, status, vm_unmap, (void *)base, physical->bytes);
     leati_track_forget(pool, base, physical->bytes);
     set_physical(pool, base, physical->bytes, NULL);
@@ -815,6 +862,7 @@ static leat_status stitch(struct leat_pool *pool, struct leati_owner *owner, siz
     size_t missing_bytes;
     leat_status status = leati_stitch_provide(pool, owner, bytes, alignment, &missing_bytes, block);
 
+    leati_assert(status != LEAT_OK || !missing_bytes);
     if (status == LEAT_OK || !missing_bytes || missing_bytes > at_most_bytes)
         return status;
     LEATI_TRY(find_place(pool, owner, missing_bytes, LEATI_GRANULE_BYTES, LEATI_HEAP_LARGE, false, &place));
@@ -845,6 +893,7 @@ static leat_status provide_large(struct leat_pool *pool, struct leati_owner *own
     leat_status status, stitched;
     bool tight;
 
+    leati_assert(bytes >= LEATI_LARGE_BYTES);
     if (pool->one_handle)
         return grow(pool, owner, bytes, alignment, LEATI_HEAP_LARGE, block);
     tight = pool->packing == LEAT_POOL_TIGHT ||
@@ -887,6 +936,7 @@ static leat_status provide_small(struct leat_pool *pool, struct leati_owner *own
 static leat_status provide_virtual(struct leat_pool *pool, struct leati_owner *owner, size_t bytes,
                                    size_t alignment, struct leati_block **block) LEATI_REQUIRES(pool->lock)
 {
+    leati_assert(pool->kind != LEAT_KIND_PINNED);
     LEATI_TRY(leati_pages_reserve(pool));
     leati_pages_settle(pool);
     return bytes >= LEATI_LARGE_BYTES ? provide_large(pool, owner, bytes, alignment, block)
@@ -899,6 +949,7 @@ static leat_status take_chunk(struct leat_pool *pool, size_t bytes, void **chunk
 {
     leat_status status = LEAT_ERROR_UNSUPPORTED;
 
+    leati_assert(bytes && bytes % LEATI_PAGE_BYTES == 0 && !pool->virtual_memory);
     switch (pool->kind) {
     case LEAT_KIND_PINNED: {
         uint64_t start_ns = leati_clock_ns();
@@ -953,6 +1004,7 @@ static leat_status provide_chunk(struct leat_pool *pool, size_t bytes, size_t al
     leat_status status;
     void *chunk = NULL;
 
+    leati_assert(!pool->one_handle && LEATI_IS_POWER_OF_TWO(alignment));
     if (span_bytes < CHUNK_MIN_BYTES && heap == LEATI_HEAP_LARGE && has_room(pool, CHUNK_MIN_BYTES))
         span_bytes = CHUNK_MIN_BYTES;
     /* Pinned chunks begin on a page of ours; where the driver's own do not, one page more makes room for it. */
@@ -994,6 +1046,7 @@ static leat_status provide_chunk(struct leat_pool *pool, size_t bytes, size_t al
 leat_status leati_pages_provide(struct leat_pool *pool, struct leati_owner *owner, size_t bytes, size_t alignment,
                                 struct leati_block **block)
 {
+    leati_assert(bytes && bytes % LEATI_GRANULE_BYTES == 0 && owner->pool == pool);
     leati_assert_locked(&pool->lock);
     if (pool->virtual_memory)
         return provide_virtual(pool, owner, bytes, alignment, block);
@@ -1016,6 +1069,7 @@ uintptr_t leati_pages_place(struct leat_pool *pool, const struct leati_block *bl
     struct touched best_touched;
 
     leati_assert_locked(&pool->lock);
+    leati_assert(bytes <= leati_bytes(block));
     if (!pool->virtual_memory || block->heap != LEATI_HEAP_LARGE)
         return best;
     /* The handles that are idle as a whole are those in [first, last). */
@@ -1037,6 +1091,7 @@ uintptr_t leati_pages_place(struct leat_pool *pool, const struct leati_block *bl
             best_touched = touched;
         }
     }
+    leati_assert(best >= base && best + bytes <= end && best % alignment == 0);
     return best;
 }
 
@@ -1064,11 +1119,13 @@ static leat_status trim_extent(struct leat_pool *pool, struct leati_block *block
     size_t run_bytes;
     uintptr_t base;
 
+    leati_assert(reserved(pool) > keep_bytes && leati_state(block) == LEATI_BLOCK_FREE);
     /* A handle that is larger than what is to go goes as well: keep_bytes is what may stay. */
     if (!find_run(pool, block, (size_t)page_up((size_t)most), &base, &run_bytes) &&
         !find_run(pool, block, SIZE_MAX, &base, &run_bytes))
         return LEATI_DECLINED;
     LEATI_TRY(take_run(pool, block, base, run_bytes, &collected));
+    leati_assert(collected.bytes == run_bytes);
     *released_bytes += run_bytes;
     return release_all(pool, &collected);
 }
@@ -1142,6 +1199,7 @@ static leat_status trim_chunks(struct leat_pool *pool, uint64_t keep_bytes, uint
             place = &span->next;
             continue;
         }
+        leati_assert(span->chunk && leati_bytes(block) == span->bytes && !block->before);
         leati_extent_unbin(pool, block);
         leati_blocks_uncover(span->base, span->bytes);
         status = give_chunk_back(pool, span->chunk, span->chunk_bytes);
@@ -1236,6 +1294,7 @@ leat_status leati_pages_end(struct leat_pool *pool)
     while (pool->spans) {
         struct leati_span *span = pool->spans;
 
+        leati_assert(leati_base(span->first) == span->base);
         for (struct leati_block *block = span->first, *after; block; block = after) {
             after = block->after;
             if (!span->chunk)
@@ -1250,6 +1309,7 @@ leat_status leati_pages_end(struct leat_pool *pool)
         pool->spans = span->next;
         free(span);
     }
+    leati_assert(!pool->spare && !pool->youngest_physical);
     if (pool->reserved_base) {
         DRIVER(pool, status, vm_unreserve, (void *)pool->reserved_base, pool->reserved_span_bytes);
         first = first_of(first, status);

@@ -15,6 +15,7 @@
  */
 #include "pool/pool.h"
 
+#include "base/assert.h"
 #include "base/clock.h"
 #include "pool/track.h"
 
@@ -60,6 +61,7 @@ static bool grow_array(void ***array, size_t count, size_t *room)
     size_t more = *room ? *room * 2 : 256;
     void **grown;
 
+    leati_assert(count <= *room);
     if (count < *room)
         return true;
     grown = realloc(*array, more * sizeof *grown);
@@ -106,6 +108,7 @@ static void join_neighbours(struct leat_pool *pool, struct leati_owner *owner, s
     for (size_t i = 0; i < idle->extent_count; kept++) {
         struct leati_block *first = idle->extents[i++];
 
+        leati_assert(leati_state(first) == LEATI_BLOCK_FREE && leati_usable(first, owner));
         idle->extents[kept] = first;
         if (i == idle->extent_count || first->after != idle->extents[i])
             continue;
@@ -131,6 +134,7 @@ static bool add_handles(struct leat_pool *pool, struct leati_block *extent, stru
     for (uintptr_t at = leati_base(extent); at < end;) {
         struct leati_physical *physical = leati_pages_physical(pool, at);
 
+        leati_assert(physical && physical->base <= at && at < physical->base + physical->bytes);
         if (physical->base >= leati_base(extent) && physical->base + physical->bytes <= end) {
             if (!grow_array((void ***)&idle->handles, idle->handle_count, &idle->handle_room))
                 return false;
@@ -195,6 +199,7 @@ static size_t choose(struct gathered *idle, size_t bytes)
             sum -= idle->handles[i]->bytes;
         else
             idle->handles[kept++] = idle->handles[i];
+    leati_assert(kept && sum >= bytes);
     qsort(idle->handles, kept, sizeof(struct leati_physical *), by_home);
     idle->handle_count = kept;
     return sum;
@@ -261,6 +266,7 @@ static void unlink_stitch(struct leat_pool *pool, struct leati_stitch *stitch)
 {
     struct leati_stitch **place = &pool->stitches;
 
+    leati_assert(pool->stitch_count && pool->stitches);
     while (*place != stitch)
         place = &(*place)->next;
     *place = stitch->next;
@@ -269,6 +275,7 @@ static void unlink_stitch(struct leat_pool *pool, struct leati_stitch *stitch)
 
 static void link_first(struct leat_pool *pool, struct leati_stitch *stitch)
 {
+    leati_assert(pool->stitch_count <= STITCHES_MAX);
     stitch->next = pool->stitches;
     pool->stitches = stitch;
     pool->stitch_count++;
@@ -276,8 +283,11 @@ static void link_first(struct leat_pool *pool, struct leati_stitch *stitch)
 
 static void free_stitch(struct leati_stitch *stitch)
 {
-    for (size_t i = 0; i < stitch->count; i++)
+    leati_assert(!stitch->lent_count || leati_state(stitch->block) != LEATI_BLOCK_DORMANT);
+    for (size_t i = 0; i < stitch->count; i++) {
+        leati_assert(stitch->handles[i]->stitches);
         stitch->handles[i]->stitches--;
+    }
     free(stitch->lent);
     free(stitch);
 }
@@ -287,6 +297,7 @@ static void end_stitch(struct leat_pool *pool, struct leati_stitch *stitch) LEAT
 {
     struct leati_block *block = stitch->block;
 
+    leati_assert(is_dormant(stitch) && block->stitch == stitch && !stitch->lent_count);
     unlink_stitch(pool, stitch);
     block->stitch = NULL;
     free_stitch(stitch);
@@ -344,6 +355,7 @@ static struct leati_block *take_addresses(struct leat_pool *pool, size_t bytes, 
     struct leati_block *block;
     uintptr_t base;
 
+    leati_assert(bytes % LEATI_PAGE_BYTES == 0);
     if (pool->stitch_count >= STITCHES_MAX)
         end_oldest(pool);
     while (!(block = leati_bins_fit(holes, bytes, alignment, false, NULL))) {
@@ -370,6 +382,7 @@ static leat_status make(struct leat_pool *pool, const struct gathered *idle, siz
     struct leati_block *block;
     leat_status status;
 
+    leati_assert(count && bytes % LEATI_PAGE_BYTES == 0);
     if (!stitch || !lent) {
         free(stitch);
         free(lent);
@@ -390,6 +403,7 @@ static leat_status make(struct leat_pool *pool, const struct gathered *idle, siz
         free(lent);
         return status;
     }
+    leati_assert(leati_bytes(block) == bytes && leati_base(block) % alignment == 0 && !block->stitch);
     *stitch = (struct leati_stitch){.block = block,
                                     .mapped_bytes = bytes,
                                     .hash = hash_of(idle->handles, count),
@@ -428,9 +442,12 @@ static leat_status lend_run(struct leat_pool *pool, struct leati_stitch *stitch,
     struct leati_block *extent = stitch->handles[first]->idle_in;
     leat_status status;
 
+    leati_assert(first < last && last <= stitch->count && extent && bytes % LEATI_PAGE_BYTES == 0);
     /* An earlier run may have been cut out of the same extent; the rest lies behind it. */
     while (end_of(extent) <= base)
         extent = extent->after;
+    leati_assert(leati_state(extent) == LEATI_BLOCK_FREE && leati_base(extent) <= base &&
+                 base + bytes <= end_of(extent));
     leati_extent_unbin(pool, extent);
     status = leati_extent_cut(pool, extent, base, bytes);
     if (status != LEAT_OK) {
@@ -439,6 +456,7 @@ static leat_status lend_run(struct leat_pool *pool, struct leati_stitch *stitch,
     }
     *waits = *waits || (extent->owner->order && !leati_order_known(extent->owner->order, extent->tick));
     leati_set_state(extent, LEATI_BLOCK_LENT);
+    leati_assert(stitch->lent_count < stitch->count);
     stitch->lent[stitch->lent_count++] = extent;
     return LEAT_OK;
 }
@@ -451,6 +469,7 @@ static leat_status wake(struct leat_pool *pool, struct leati_stitch *stitch, str
     leat_status status = LEAT_OK;
     bool waits = false;
 
+    leati_assert(is_dormant(stitch) && !stitch->lent_count && bytes <= stitch->mapped_bytes);
     for (size_t first = 0, last; first < stitch->count && status == LEAT_OK; first = last) {
         for (last = first + 1;
              last < stitch->count && stitch->handles[last]->idle_in == stitch->handles[first]->idle_in &&
@@ -479,6 +498,7 @@ void leati_stitch_sleep(struct leat_pool *pool, struct leati_block *block, struc
     struct leati_stitch *stitch = block->stitch;
 
     leati_assert_locked(&pool->lock);
+    leati_assert(stitch && stitch->block == block && leati_bytes(block) <= stitch->mapped_bytes);
     give_back_lent(pool, stitch, owner, tick);
     atomic_store_explicit(&block->bytes, stitch->mapped_bytes, memory_order_relaxed);
     leati_set_owner(block, owner);
@@ -499,6 +519,7 @@ leat_status leati_stitch_provide(struct leat_pool *pool, struct leati_owner *own
     leati_assert_locked(&pool->lock);
     *missing_bytes = 0;
     alignment = alignment > LEATI_PAGE_BYTES ? alignment : LEATI_PAGE_BYTES;
+    leati_assert(LEATI_IS_POWER_OF_TWO(alignment) && bytes);
     pool->stitch_round++;
     status = gather(pool, owner, LEATI_HEAP_LARGE, &idle);
     /* The heap of small blocks only where it must help: what is idle there is soon used again. */

@@ -26,6 +26,7 @@ static leat_status add(struct leati_block *block, struct leati_order *order, uin
 {
     struct leati_use *use = malloc(sizeof *use);
 
+    leati_assert(order || event);
     if (!use)
         return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the block's list of users");
     if (order)
@@ -145,6 +146,7 @@ static bool is_done(struct leat_pool *pool, const struct leati_use *use, bool qu
 {
     bool done = false;
 
+    leati_assert(use->order || use->event);
     if (use->order && leati_order_known(use->order, use->tick))
         return true;
     if (use->event) {
