@@ -74,6 +74,7 @@ static bool more_records(void) LEATI_REQUIRES(lock)
         /* Release: pairs with the acquire in record(). */
         atomic_store_explicit(&records, base, memory_order_release);
     }
+    leati_assert(records_accessible <= records_most && records_used >= 1);
     if (records_accessible + RECORDS_STEP > records_most ||
         mprotect(base + records_accessible, RECORDS_STEP * sizeof *base, PROT_READ | PROT_WRITE))
         return false;
@@ -95,6 +96,7 @@ struct leati_block *leati_block_new(void)
     leati_unlock(&lock);
     if (!block)
         return NULL;
+    leati_assert(atomic_load_explicit(&block->state, memory_order_relaxed) == LEATI_BLOCK_UNUSED);
     /* Field by field: late readers may still look at the atomic ones. */
     block->tag = 0;
     block->link = block->back = block->before = block->after = NULL;
@@ -113,6 +115,8 @@ struct leati_block *leati_block_new(void)
 
 void leati_block_give_back(struct leati_block *block)
 {
+    leati_assert(atomic_load_explicit(&block->state, memory_order_relaxed) != LEATI_BLOCK_UNUSED);
+    leati_assert(!block->owner || !block->users);
     /* Release: a reader that still sees the old base sees no live block with it. */
     atomic_store_explicit(&block->state, LEATI_BLOCK_UNUSED, memory_order_release);
     leati_lock(&lock);
@@ -123,6 +127,7 @@ void leati_block_give_back(struct leati_block *block)
 
 static uint32_t number_of(const struct leati_block *block)
 {
+    leati_assert(block > atomic_load_explicit(&records, memory_order_relaxed));
     return (uint32_t)(block - atomic_load_explicit(&records, memory_order_relaxed));
 }
 
@@ -152,6 +157,7 @@ static struct leaf *make_leaf(uintptr_t address)
 {
     struct leaf *leaf = leaf_of(address);
 
+    leati_assert_locked(&lock);
     if (leaf || address >> ROOT_SHIFT >= ROOTS)
         return leaf;
     leaf = map(sizeof *leaf, PROT_READ | PROT_WRITE);
@@ -214,6 +220,7 @@ static bool prepare(uintptr_t base, uintptr_t end, bool small) LEATI_REQUIRES(lo
 {
     uintptr_t at = base;
 
+    leati_assert(base % LEATI_PAGE_BYTES == 0 && base < end);
     leati_assert_locked(&lock);
     while (at < end && prepare_page(at, small))
         at += LEATI_PAGE_BYTES;
@@ -233,11 +240,14 @@ bool leati_blocks_cover(struct leat_pool *pool, uintptr_t base, size_t bytes, bo
 {
     bool ready;
 
+    leati_assert(pool && bytes && base % LEATI_PAGE_BYTES == 0 && bytes % LEATI_PAGE_BYTES == 0);
     leati_lock(&lock);
     ready = prepare(base, base + bytes, small);
     for (uintptr_t at = base; ready && at < base + bytes; at += LEATI_PAGE_BYTES) {
         struct page *page = page_of(leaf_of(at), at);
 
+        leati_assert(!atomic_load_explicit(&page->pool, memory_order_relaxed) ||
+                     atomic_load_explicit(&page->pool, memory_order_relaxed) == pool);
         if (!atomic_load_explicit(&page->pool, memory_order_relaxed))
             covered_pages[at >> ROOT_SHIFT]++;
         atomic_store_explicit(&page->pool, pool, memory_order_release);
@@ -250,12 +260,15 @@ bool leati_blocks_cover(struct leat_pool *pool, uintptr_t base, size_t bytes, bo
  * and leaves would become as many as there are addresses. Under lock. */
 static void let_go(struct leaf *leaf, uintptr_t at)
 {
+    leati_assert_locked(&lock);
+    leati_assert(covered_pages[at >> ROOT_SHIFT]);
     if (--covered_pages[at >> ROOT_SHIFT] == 0)
         (void)madvise(leaf, sizeof *leaf, MADV_DONTNEED);
 }
 
 void leati_blocks_uncover(uintptr_t base, size_t bytes)
 {
+    leati_assert(base % LEATI_PAGE_BYTES == 0 && bytes % LEATI_PAGE_BYTES == 0);
     leati_lock(&lock);
     for (uintptr_t at = base; at < base + bytes;) {
         struct leaf *leaf = leaf_of(at);
@@ -281,11 +294,13 @@ void leati_blocks_uncover(uintptr_t base, size_t bytes)
 
 static void set_granules(uintptr_t base, size_t bytes, uint32_t number)
 {
+    leati_assert(base % LEATI_GRANULE_BYTES == 0 && bytes % LEATI_GRANULE_BYTES == 0);
     for (uintptr_t at = base; at < base + bytes;) {
         struct granules *granules =
             atomic_load_explicit(&page_of(leaf_of(at), at)->granules, memory_order_relaxed);
         uintptr_t end = (at | (LEATI_PAGE_BYTES - 1)) + 1;
 
+        leati_assert(granules);
         for (end = end < base + bytes ? end : base + bytes; at < end; at += LEATI_GRANULE_BYTES)
             /* Release: pairs with the acquire in leati_block_find(). */
             atomic_store_explicit(&granules->record[at % LEATI_PAGE_BYTES / LEATI_GRANULE_BYTES], number,
@@ -300,6 +315,7 @@ static void set_cover(uintptr_t address, uint32_t number)
     unsigned shift = address / LEATI_WINDOW_BYTES % 2 * 32;
     uint64_t other = atomic_load_explicit(&page->cover, memory_order_relaxed) & ~(UINT64_C(0xFFFFFFFF) << shift);
 
+    leati_assert(address % LEATI_WINDOW_BYTES == 0);
     atomic_store_explicit(&page->cover, other | (uint64_t)number << shift, memory_order_release);
 }
 
@@ -309,6 +325,7 @@ static void set_windows(uintptr_t base, size_t bytes, uint32_t number)
     uintptr_t at = (base | (LEATI_WINDOW_BYTES - 1)) + 1, end = base + bytes;
     uint64_t both = (uint64_t)number << 32 | number;
 
+    leati_assert(bytes >= LEATI_WINDOW_BYTES);
     atomic_store_explicit(&page_of(leaf_of(base), base)->start[base / LEATI_WINDOW_BYTES % 2], number,
                           memory_order_release);
     if (at < end && at % LEATI_PAGE_BYTES) {
@@ -333,6 +350,7 @@ void leati_blocks_enter(struct leati_block *block, bool small)
     uintptr_t base = atomic_load_explicit(&block->base, memory_order_relaxed);
     size_t bytes = atomic_load_explicit(&block->bytes, memory_order_relaxed);
 
+    leati_assert(bytes && leaf_of(base));
     (small ? set_granules : set_windows)(base, bytes, number_of(block));
 }
 

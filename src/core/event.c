@@ -40,6 +40,7 @@ static leat_status publish(leat_status status, const char *what, leat_event *eve
         leati_handle_free(&leati_event_handles, event);
         return status;
     }
+    leati_assert(event->serial && !event->order);
     leati_lock(&event->device->lock);
     leati_link_add(&event->device->events, &event->link);
     leati_unlock(&event->device->lock);
@@ -88,6 +89,7 @@ static leat_status end_event(leat_event *event)
     struct leati_driver *driver = event->device->driver;
     leat_status status = driver->ops->event_destroy(driver, event->native);
 
+    leati_assert(!atomic_load_explicit(&event->handle.live, memory_order_relaxed));
     LEATI_TRACE(.op = LEATI_TRACE_EVENT_DESTROY, .event = event->serial);
     leati_order_let_go(event->order);
     leati_lock_destroy(&event->lock);

@@ -43,12 +43,14 @@ struct leati_order *leati_order_new(struct leat_device *device, void *native_str
 
 void leati_order_hold(struct leati_order *order)
 {
+    leati_assert(atomic_load_explicit(&order->holders, memory_order_relaxed));
     /* Relaxed: whoever calls this holds it already. */
     atomic_fetch_add_explicit(&order->holders, 1, memory_order_relaxed);
 }
 
 void leati_order_let_go(struct leati_order *order)
 {
+    leati_assert(!order || atomic_load_explicit(&order->holders, memory_order_relaxed));
     /* Release and acquire: the last holder frees what the others have finished using. */
     if (!order || atomic_fetch_sub_explicit(&order->holders, 1, memory_order_acq_rel) != 1)
         return;
@@ -65,6 +67,7 @@ void leati_order_failed(struct leati_order *order, leat_status status, const cha
 {
     struct leati_failure *made = malloc(sizeof *made), *none = NULL;
 
+    leati_assert(status < LEAT_OK && sentence);
     if (!made)
         return; /* the ticket still has it */
     made->status = status;
@@ -123,6 +126,8 @@ static struct leati_mark *find_mark(struct leati_order *order, uint64_t tick)
 {
     struct leati_mark *found = NULL;
 
+    leati_assert_locked(&order->lock);
+    leati_assert(tick);
     for (int i = 0; i < LEATI_MARKS; i++)
         if (order->marks[i].tick >= tick && (!found || order->marks[i].tick < found->tick))
             found = &order->marks[i];
@@ -136,6 +141,8 @@ static leat_status put_mark(struct leati_order *order, struct leati_mark **put, 
     const struct leati_driver_ops *ops = order->device->driver->ops;
     struct leati_mark *place = NULL, *youngest = NULL;
 
+    leati_assert_locked(&order->lock);
+    leati_assert(order->stream);
     for (int i = 0; i < LEATI_MARKS; i++) {
         struct leati_mark *mark = &order->marks[i];
 
@@ -157,6 +164,7 @@ static leat_status put_mark(struct leati_order *order, struct leati_mark **put, 
         LEATI_TRY(ops->event_record(order->device->driver, place->event, order->stream));
         place->tick = tick;
     }
+    leati_assert(place->tick && place->tick < leati_order_now(order));
     if (counts)
         count(&counts->events);
     *put = place;
@@ -167,6 +175,7 @@ static leat_status mark_for(struct leati_order *order, uint64_t tick, struct lea
                             struct leati_order_counts *counts)
 {
     *mark = find_mark(order, tick);
+    leati_assert(!*mark || ((*mark)->tick >= tick && (*mark)->event));
     if (*mark)
         return LEAT_OK;
     if (!order->stream)
@@ -181,6 +190,7 @@ void leati_order_stream_ends(struct leati_order *order, bool finished)
 
     leati_error_quiet_begin();
     leati_lock(&order->lock);
+    leati_assert(order->stream);
     if (finished)
         leati_order_finished(order, UINT64_MAX);
     else if (atomic_load_explicit(&order->holders, memory_order_relaxed) > 1 &&
@@ -205,6 +215,7 @@ void leati_order_wait_ends(struct leati_order *order, const struct leati_caught_
 {
     if (order->per_thread)
         return;
+    leati_assert(caught_up->tick < leati_order_now(order));
     leati_order_finished(order, caught_up->tick);
     leati_order_seen_idle(order, caught_up->given);
     atomic_store_explicit(&order->waited_at, caught_up->given, memory_order_relaxed);
@@ -275,6 +286,7 @@ leat_status leati_order_query(struct leati_order *order, uint64_t tick, bool *do
 
 static bool remembers(const struct leati_points *points, uint64_t serial, uint64_t tick)
 {
+    leati_assert(serial);
     for (int i = 0; i < LEATI_POINTS_MAX; i++)
         if (points->at[i].serial == serial)
             return points->at[i].tick >= tick;
@@ -283,6 +295,7 @@ static bool remembers(const struct leati_points *points, uint64_t serial, uint64
 
 static void remember(struct leati_points *points, const struct leati_point *point)
 {
+    leati_assert(points->next < LEATI_POINTS_MAX);
     if (!point->serial)
         return;
     for (int i = 0; i < LEATI_POINTS_MAX; i++)
@@ -359,11 +372,13 @@ leat_status leati_order_wait(struct leati_order *stream, struct leati_order *ord
     struct leati_mark *mark;
     leat_status status;
 
+    leati_assert(stream != order || order->per_thread);
     leati_lock(&order->lock);
     status = mark_for(order, tick, &mark, counts);
     if (status == LEAT_OK) {
         if (counts)
             count(&counts->waits);
+        leati_assert(stream->stream);
         status = driver->ops->stream_wait(driver, stream->stream, mark->event);
         leati_order_given(stream);
         point = (struct leati_point){.serial = order->per_thread ? 0 : order->serial, .tick = mark->tick};

@@ -66,6 +66,7 @@ leat_status leati_pointers_add(const struct leati_memory *memory)
     if (!kept)
         return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the table of pointers");
     *kept = *memory;
+    leati_assert(memory->bytes && memory->base && memory->device);
     leati_write_lock(&table_lock);
     other = leati_ranges_overlap(&table, memory->base, memory->bytes);
     if (other)
@@ -132,6 +133,7 @@ leat_status leati_pointers_take(const char *what, const void *ptr, enum leati_or
     range = leati_ranges_find(&table, (uintptr_t)ptr);
     if (range)
         found = range->value;
+    leati_assert(!found || found->base == range->base);
     if (!found)
         status = refuse_unknown(what, ptr);
     else if (found->origin != origin)
@@ -160,6 +162,7 @@ static bool take_any(const struct leat_device *device, struct leati_memory *memo
     struct leati_memory *found = NULL;
 
     leati_write_lock(&table_lock);
+    leati_assert(device);
     for (size_t i = table.count; i-- && !found;)
         if (((struct leati_memory *)table.entries[i].value)->device == device)
             found = table.entries[i].value;
@@ -225,6 +228,7 @@ bool leati_describe_pooled(const void *address, uintptr_t *base, size_t *bytes)
     struct leati_block *block = leati_block_find(address, &pool);
 
     *base = *bytes = 0;
+    leati_assert(!block || pool);
     if (block && atomic_load_explicit(&block->state, memory_order_acquire) == LEATI_BLOCK_LIVE) {
         *base = atomic_load_explicit(&block->base, memory_order_relaxed) + block->front_bytes;
         *bytes = atomic_load_explicit(&block->requested_bytes, memory_order_relaxed);
@@ -294,6 +298,7 @@ LEATI_HOT static bool find_known(const void *ptr, struct leati_target *target, l
         if (memory->origin == LEATI_RESERVED) {
             *status = leati_virtual_find(memory, ptr, target);
         } else {
+        leati_assert(memory->device && memory->base == range->base && memory->bytes == range->bytes);
             target->end.kind = memory->kind;
             target->end.device = memory->kind == LEAT_KIND_DEVICE ? memory->device->native : NULL;
             target->device = memory->device;
@@ -323,6 +328,7 @@ LEATI_HOT bool leati_pointers_was_pageable(const void *ptr, size_t bytes)
 {
     uintptr_t first = (uintptr_t)ptr >> PIECE_SHIFT, last = ((uintptr_t)ptr + bytes - 1) >> PIECE_SHIFT;
 
+    leati_assert(bytes);
     for (uintptr_t piece = first; piece <= last; piece++)
         if (atomic_load_explicit(&pageable_pieces[piece % PIECES], memory_order_relaxed) != piece)
             return false;

@@ -147,6 +147,7 @@ static leat_status end_stream(leat_stream *stream, bool finished)
         atomic_load_explicit(&stream->device->copy_hooks, memory_order_acquire);
     leat_status status;
 
+    leati_assert(!atomic_load_explicit(&stream->handle.live, memory_order_relaxed));
     LEATI_TRACE(.op = LEATI_TRACE_STREAM_DESTROY, .stream = stream->order->serial);
     if (copies)
         copies->stream_ends(stream);
@@ -217,6 +218,7 @@ LEATI_HOT static void seen_done(leat_stream *stream, uint64_t tick)
 {
     if (stream->order->per_thread)
         return;
+    leati_assert(tick < leati_order_now(stream->order));
     leati_order_finished(stream->order, tick);
     LEATI_TRACE(.op = LEATI_TRACE_SYNC, .stream = stream->order->serial);
 }
@@ -289,6 +291,7 @@ leat_status leat_stream_wait(leat_stream *stream, leat_event *event)
     if (!atomic_load_explicit(&event->recorded, memory_order_acquire))
         return LEAT_OK;
     leati_lock(&event->lock);
+    leati_assert(event->native);
     status = driver->ops->stream_wait(driver, stream->native, event->native);
     if (status == LEAT_OK && event->point.serial)
         leati_order_waited(stream->order, &event->point, &event->known);

@@ -115,10 +115,13 @@ static leat_status reserve(struct leati_reservation *made, size_t alignment_byte
     if (made->bytes > SIZE_MAX - more_bytes)
         return leati_fail(LEAT_ERROR_INVALID, "%zu bytes aligned to %zu are more than there are addresses",
                           made->bytes, alignment_bytes);
+    leati_assert(unit_bytes && (!alignment_bytes || LEATI_IS_POWER_OF_TWO(alignment_bytes)));
     made->outer_bytes = made->bytes + more_bytes;
     LEATI_TRY(ops->vm_reserve(made->device->driver, made->device->native, made->outer_bytes, &start));
     made->outer_base = (uintptr_t)start;
     made->base = more_bytes ? (made->outer_base + alignment_bytes - 1) & ~(alignment_bytes - 1) : made->outer_base;
+    leati_assert(made->base >= made->outer_base &&
+                 made->base + made->bytes <= made->outer_base + made->outer_bytes);
     return LEAT_OK;
 }
 
@@ -184,6 +187,8 @@ static leat_status end_reservation(struct leati_reservation *reservation)
     struct leati_memory memory;
     leat_status status;
 
+    leati_assert_locked(&turn);
+    leati_assert(!reservation->maps.count);
     LEATI_TRY(
         leati_pointers_take("leat_virtual_unreserve", (void *)reservation->base, LEATI_RESERVED, NULL, &memory));
     leati_link_remove(&reservation->link);
@@ -220,6 +225,7 @@ static leat_status unreserve_whole(void *ptr) LEATI_REQUIRES(turn)
 
     leati_assert_locked(&turn);
     LEATI_TRY(find_reservation(ptr, 1, &reservation));
+    leati_assert((uintptr_t)ptr - reservation->base < reservation->bytes);
     if (reservation->base != (uintptr_t)ptr)
         return leati_fail(LEAT_ERROR_POINTER, "the reservation starts at %p; give its start",
                           (void *)reservation->base);
@@ -267,8 +273,10 @@ static leat_status end_if_unused(struct leat_physical *physical)
     struct leat_device *device = physical->device;
     leat_status status;
 
+    leati_assert_locked(&turn);
     if (physical->holds || physical->maps)
         return LEAT_OK;
+    leati_assert(!atomic_load_explicit(&physical->handle.live, memory_order_relaxed));
     leati_link_remove(&physical->link);
     status = device->driver->ops->vm_release(device->driver, device->native, physical->native);
     leati_handle_free(&physical_handles, physical);
@@ -278,6 +286,7 @@ static leat_status end_if_unused(struct leat_physical *physical)
 /* The user's handle on what the driver has just made. */
 static void publish(struct leat_physical *made, leat_physical **physical)
 {
+    leati_assert(!made->holds && !made->maps && made->bytes);
     made->holds = 1;
     leati_lock(&turn);
     leati_link_add(&all_physical, &made->link);
@@ -325,6 +334,7 @@ leat_status leat_physical_release(leat_physical *physical)
     leati_lock(&turn);
     status = check_physical("leat_physical_release", physical);
     if (status == LEAT_OK) {
+        leati_assert(physical->holds);
         if (!--physical->holds)
             leati_handle_retire(&physical_handles, physical);
         status = end_if_unused(physical);
@@ -442,6 +452,7 @@ static leat_status map(void *ptr, size_t bytes, struct leat_physical *physical) 
         free(made);
         return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the list of mappings");
     }
+    leati_assert(leati_ranges_find(&reservation->maps, (uintptr_t)ptr));
     physical->maps++;
     return LEAT_OK;
 }
