@@ -1,6 +1,7 @@
 /* form.c - see form.h. */
 #include "layout/form.h"
 
+#include "base/assert.h"
 #include "base/error.h"
 #include "layout/meet.h"
 
@@ -106,6 +107,7 @@ leat_status leati_form_check_start(const char *name, int64_t start, int64_t low,
 {
     const int64_t most = LEATI_FORM_MAX_REACH;
 
+    leati_assert(low <= high);
     if (start > most || start < -most || start + low < -most || start + high > most)
         return too_far(name);
     return LEAT_OK;
@@ -141,6 +143,7 @@ static leat_status find_reach(const char *name, const leat_layout *layout, int64
         if (above > most || below < -most || above - below > most)
             return too_far(name);
     }
+    leati_assert(below < above);
     *low = below;
     *high = above;
     return LEAT_OK;
@@ -161,6 +164,7 @@ static leat_status find_reaches(const leat_layout *dst, const leat_layout *src, 
 
 static void add_dim(struct leati_form *form, uint64_t size, int64_t dst_stride, int64_t src_stride)
 {
+    leati_assert(form->dims < LEATI_FORM_MAX_DIMS && size);
     form->size[form->dims] = size;
     form->dst_stride[form->dims] = dst_stride;
     form->src_stride[form->dims] = src_stride;
@@ -172,6 +176,7 @@ static void add_indexed(const leat_layout *dst, const leat_layout *src, uint32_t
     const leat_layout *with_list = dst->index ? dst : src;
     int64_t dst_stride = dst->stride_bytes[dim], src_stride = src->stride_bytes[dim];
 
+    leati_assert(form->index_dim < 0 && (dst->index || src->index));
     /* Strides that nothing steps by must not narrow the unit. */
     if (positions(dst, dim) < 2)
         dst_stride = 0;
@@ -195,6 +200,7 @@ bool leati_form_turns(const leat_layout *dst, const leat_layout *src, uint32_t d
     uint64_t element = dst->element_bytes;
     int64_t dst_stride = dst->stride_bytes[dim], src_stride = src->stride_bytes[dim];
 
+    leati_assert(dim < dst->dims && dst->dims == src->dims);
     if (dst->size[dim] < 2 || (with_list && dim == with_list->index_dim))
         return false;
     if (length_of(src_stride) == element && length_of(dst_stride) != element &&
@@ -208,6 +214,7 @@ static void take_dims(const leat_layout *dst, const leat_layout *src, struct lea
 {
     const leat_layout *with_list = dst->index ? dst : src->index ? src : NULL;
 
+    leati_assert(!form->dims && form->index_dim < 0);
     form->dst_offset = dst->offset_bytes;
     form->src_offset = src->offset_bytes;
     if (dst->element_bytes > 1)
@@ -324,6 +331,7 @@ static void join_dims(struct leati_form *form)
 {
     unsigned kept = 0;
 
+    leati_assert(form->dims <= LEATI_FORM_MAX_DIMS && form->index_dim < (int)form->dims);
     for (unsigned i = 1; i < form->dims; i++) {
         if (continues(form, kept, i)) {
             form->size[kept] *= form->size[i];
@@ -342,6 +350,7 @@ static void join_dims(struct leati_form *form)
 
 static void remove_first_dim(struct leati_form *form)
 {
+    leati_assert(form->dims && form->index_dim != 0);
     form->dims--;
     memmove(form->size, form->size + 1, form->dims * sizeof form->size[0]);
     memmove(form->dst_stride, form->dst_stride + 1, form->dims * sizeof form->dst_stride[0]);
@@ -355,6 +364,7 @@ static unsigned first_align(size_t align, int64_t offset)
 {
     uint64_t all = LEATI_FORM_MAX_UNIT_BYTES | align | (uint64_t)offset;
 
+    leati_assert(LEATI_IS_POWER_OF_TWO(align));
     return (unsigned)(all & (0 - all));
 }
 
@@ -371,6 +381,7 @@ static void widen_units(struct leati_form *form, size_t dst_align, size_t src_al
     for (unsigned i = 1; i < form->dims; i++)
         all |= (uint64_t)form->dst_stride[i] | (uint64_t)form->src_stride[i];
     form->unit_bytes = (unsigned)(all & (0 - all));
+    leati_assert(form->unit_bytes <= LEATI_FORM_MAX_UNIT_BYTES && form->size[0] % form->unit_bytes == 0);
     form->size[0] /= form->unit_bytes;
     form->dst_stride[0] = form->src_stride[0] = (int64_t)form->unit_bytes;
     if (form->size[0] == 1)
@@ -407,6 +418,8 @@ leat_status leati_form_make(const leat_layout *dst, size_t dst_align, const leat
     widen_units(form, dst_align, src_align);
     form->dst_align = first_align(dst_align, form->dst_offset);
     form->src_align = first_align(src_align, form->src_offset);
+    leati_assert(LEATI_IS_POWER_OF_TWO(form->unit_bytes) && form->dst_align >= form->unit_bytes &&
+                 form->src_align >= form->unit_bytes);
     return LEAT_OK;
 }
 
@@ -418,6 +431,7 @@ int leati_form_dense_src(const struct leati_form *form)
         if (i != form->index_dim && form->src_stride[i] == (int64_t)form->unit_bytes &&
             (found < 0 || form->size[i] > form->size[found]))
             found = i;
+    leati_assert(found < (int)form->dims);
     return found;
 }
 
@@ -433,6 +447,7 @@ static void add_term(struct leati_term *terms, unsigned *count, int64_t stride, 
         return;
     while (at && terms[at - 1].stride >= step)
         at--;
+    leati_assert(*count < LEATI_MEET_MAX_TERMS);
     if (at == *count || terms[at].stride != step) {
         memmove(terms + at + 1, terms + at, (*count - at) * sizeof *terms);
         terms[at] = (struct leati_term){.stride = step};
@@ -471,6 +486,7 @@ bool leati_form_may_overlap(const struct leati_form *form, const void *dst, cons
     }
     distance =
         (int64_t)((uintptr_t)src + (uintptr_t)form->src_offset - (uintptr_t)dst - (uintptr_t)form->dst_offset);
+    leati_assert(count <= LEATI_MEET_MAX_TERMS);
     if (leati_never_meet(terms, count, distance))
         return false;
     return leati_meet(terms, count, distance, &steps) != LEATI_MEET_NO;

@@ -5,6 +5,7 @@
 
 #include "layout/host_kernels.h"
 
+#include "base/assert.h"
 #include "base/options.h"
 #include "base/stream_copy.h"
 
@@ -66,6 +67,7 @@ static void extend(const struct leati_form *form, const int64_t *stride, uint64_
     int64_t next = run->dims ? stride[run->dim[run->dims - 1]] * (int64_t)form->size[run->dim[run->dims - 1]]
                              : (int64_t)form->unit_bytes;
 
+    leati_assert(run->dims < LEATI_FORM_MAX_DIMS && run->units);
     for (unsigned i = 0; i < form->dims; i++) {
         if (taken[i] || (int)i == form->index_dim || stride[i] != next)
             continue;
@@ -111,6 +113,7 @@ static bool find_group(const struct leati_form *form, struct run *group)
 {
     int64_t span = form->unit_bytes, step = form->unit_bytes;
 
+    leati_assert(form->unit_bytes);
     *group = (struct run){.units = 1};
     for (unsigned i = 0; i < form->dims && (int)i != form->index_dim; i++) {
         bool seen[LEATI_SHUFFLE_UNITS_MOST] = {false}, once = true;
@@ -224,6 +227,7 @@ static void put_in_order(const struct leati_form *form, const struct run *dst, c
         host->order[count++] = (unsigned)next;
         bytes *= form->size[next];
     }
+    leati_assert(count == form->dims);
     host->dst_dims = dst->dims;
     host->src_dims = src->dims;
 }
@@ -242,6 +246,7 @@ static uint64_t even(uint64_t size, uint64_t most, uint64_t step)
 {
     uint64_t pieces, piece;
 
+    leati_assert(step);
     if (size <= most)
         return size;
     most = most > step ? most / step * step : step;
@@ -269,6 +274,7 @@ static uint64_t cut(const struct leati_form *form, struct leati_host_layout *hos
         bool whole = host->list_is_one_part && (int)host->order[i] == form->index_dim;
 
         host->part_size[i] = whole ? size : even(size, units < most ? most / units : 1, i == first ? step : 1);
+        leati_assert(host->part_size[i]);
         host->part_count[i] = (size + host->part_size[i] - 1) / host->part_size[i];
         host->parts *= host->part_count[i];
         units *= host->part_size[i];
@@ -291,6 +297,7 @@ static void order_runs(const struct leati_form *form, struct leati_host_layout *
     for (int i = 1; i < (int)form->dims; i++)
         if (i != dst_dim && i != src_dim)
             host->order[count++] = (unsigned)i;
+    leati_assert(count == form->dims);
     host->dst_dims = dst_dim > 0;
     host->src_dims = src_dim > 0;
 }
@@ -328,6 +335,7 @@ static void cut_tiles(const struct leati_form *form, struct leati_host_layout *h
     unsigned both = host->dst_dims + host->src_dims;
     uint64_t src_units = cut(form, host, host->dst_dims, both, most_src_units(form, host), line), dst_units;
 
+    leati_assert(src_units && line);
     dst_units = room / src_units > LEATI_TILES_DST_MOST ? LEATI_TILES_DST_MOST : room / src_units;
     dst_units = cut(form, host, 0, host->dst_dims, dst_units, 2 * line);
     cut(form, host, both, form->dims, room / (dst_units * src_units), 1);
@@ -356,6 +364,7 @@ static bool use_wide_tiles(const struct leati_form *form, struct leati_host_layo
     host->dims = wide.dims;
     put_in_order(&wide, &dst, &src, host);
     cut_tiles(&wide, host);
+    leati_assert(host->dims + 1 == form->dims);
     for (unsigned i = 0; i < host->dims; i++)
         host->order[i]++;
     return true;
@@ -482,6 +491,7 @@ static void find_piece(const struct leati_form *form, const struct leati_host_la
 {
     struct leati_box *box = &piece->box;
 
+    leati_assert(part < host->parts && host->dims <= LEATI_FORM_MAX_DIMS);
     piece->counts = true;
     box->dims = 0;
     for (unsigned k = 0; k < host->dims; k++) {
@@ -489,6 +499,7 @@ static void find_piece(const struct leati_form *form, const struct leati_host_la
         uint64_t start = part % host->part_count[k] * host->part_size[k], left = form->size[i] - start;
         uint64_t size = left < host->part_size[k] ? left : host->part_size[k];
 
+        leati_assert(size);
         part /= host->part_count[k];
         if (k == 0) {
             box->behind = start && host->dst_dims == 1;
@@ -523,6 +534,7 @@ static leati_box_kernel kernel_of(enum leati_host_kernel kernel)
     static const leati_box_kernel kernels[] = {leati_box_runs, leati_box_elements, leati_box_tiles,
                                                leati_box_shuffle, leati_box_fill};
 
+    leati_assert((unsigned)kernel < sizeof kernels / sizeof kernels[0]);
     return kernels[kernel];
 }
 
@@ -556,6 +568,7 @@ void leati_host_layout_run(const struct leati_form *form, const struct leati_hos
 
     leati_box_kernel kernel = kernel_of(host->kernel);
 
+    leati_assert(first <= end && end <= host->parts && (form->index_dim < 0 || (indices && indices->list)));
     for (uint64_t part = first; part < end; part++) {
         piece.dst = (char *)dst + form->dst_offset;
         piece.src = (const char *)src + form->src_offset;

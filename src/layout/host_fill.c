@@ -3,6 +3,7 @@
  * still on the source.
  */
 #include "layout/host_kernels.h"
+#include "base/assert.h"
 
 #include <string.h>
 
@@ -19,6 +20,7 @@ static void fill_row(const struct leati_tiles *tiles, unsigned unit, char *dst, 
     size_t room = smaller(bytes, PATTERN_BYTES);
     char pattern[PATTERN_BYTES];
 
+    leati_assert(unit && unit <= bytes && bytes % unit == 0);
     memcpy(pattern, src, unit);
     for (size_t made = unit; made < room; made *= 2)
         memcpy(pattern + made, pattern, smaller(made, room - made));

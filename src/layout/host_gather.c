@@ -7,6 +7,7 @@
  * the destination is still written in order.
  */
 #include "layout/host_kernels.h"
+#include "base/assert.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -26,6 +27,7 @@ static bool place_of(const struct leati_listed *listed, uint64_t i, struct place
     int64_t at, other = (int64_t)i;
     int32_t narrow;
 
+    leati_assert(i < listed->count && (listed->index_bytes == 4 || listed->index_bytes == 8));
     /* Lists may lie anywhere. */
     if (listed->index_bytes == 4) {
         memcpy(&narrow, list + (listed->first + i) * sizeof narrow, sizeof narrow);

@@ -9,6 +9,7 @@
  * from which whole lines go past the caches.
  */
 #include "layout/host_kernels.h"
+#include "base/assert.h"
 
 #include <string.h>
 
@@ -36,6 +37,7 @@ static inline void copy_cached(char *dst, const char *src, size_t bytes)
 
 void leati_box_run(const struct leati_tiles *tiles, char *dst, const char *src, size_t bytes)
 {
+    leati_assert(bytes);
     if (tiles && bytes >= 2 * LEATI_LINE_BYTES - (-(uintptr_t)dst % LEATI_LINE_BYTES ? 0 : LEATI_LINE_BYTES))
         tiles->stream(dst, src, bytes);
     else
@@ -77,6 +79,7 @@ static void one_piece(const struct job *job, char *dst, const char *src)
         held -= whole;
         copy_cached(stage, stage + whole, held);
     }
+    leati_assert(held < sizeof stage);
     if (held > empty)
         memcpy(dst + empty, stage + empty, held - empty);
 }
@@ -86,6 +89,7 @@ static void step(const void *context, char *dst, const char *src)
     const struct job *job = context;
     uint64_t together = TOGETHER_BYTES / job->bytes ? TOGETHER_BYTES / job->bytes : 1;
 
+    leati_assert(job->bytes);
     if (job->box->streaming && job->bytes < STAGED_BYTES && job->bytes % LEATI_LINE_BYTES &&
         job->dst_step[0] == (int64_t)job->bytes) {
         for (uint64_t i = 0; i < job->src_count; i++)
@@ -110,6 +114,7 @@ void leati_box_runs(const struct leati_box *box, char *dst, const char *src)
                       .dst_count = 1,
                       .src_count = 1};
 
+    leati_assert(box->dims > box->dst_dims + box->src_dims);
     if (box->dst_dims) {
         job.dst_count = box->size[dst_dim];
         job.dst_step[0] = box->dst_stride[dst_dim];

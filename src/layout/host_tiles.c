@@ -12,6 +12,7 @@
  * next rows.
  */
 #include "layout/host_kernels.h"
+#include "base/assert.h"
 
 #include <string.h>
 
@@ -59,6 +60,7 @@ unsigned leati_tile_side(unsigned unit_bytes)
     unsigned align = least(unit_bytes & -unit_bytes, LEATI_FORM_MAX_UNIT_BYTES);
     unsigned step = LEATI_LINE_BYTES / align, side = step;
 
+    leati_assert(unit_bytes);
     while ((side - 1) * unit_bytes + align < LEATI_LINE_BYTES)
         side += step;
     return side;
@@ -169,6 +171,7 @@ static void staged_run(const struct job *job, struct stage *stage, char *dst, co
     unsigned step;
 
     stage->pitch = (size_t)job->dst_units * job->unit;
+    leati_assert(stage->pitch && stage->pitch <= STAGE_BYTES);
     step = (unsigned)(STAGE_BYTES / stage->pitch) / job->side * job->side;
     for (unsigned first = 0; first < job->src_units; first += step) {
         unsigned end = least(first + step, job->src_units);
@@ -203,6 +206,7 @@ static void staged_rows(const struct job *job, struct stage *stage, char *dst, c
     unsigned most = tiles * job->side, step;
 
     stage->pitch = LEATI_LINE_BYTES + (size_t)tiles * tile_bytes;
+    leati_assert(stage->pitch && stage->pitch <= STAGE_BYTES);
     step = (unsigned)(STAGE_BYTES / stage->pitch) / job->side * job->side;
     for (unsigned first = 0; first < job->src_units; first += step) {
         unsigned end = least(first + step, job->src_units);
@@ -251,6 +255,7 @@ void leati_box_tiles(const struct leati_box *box, char *dst, const char *src)
     unsigned dst_dims = box->dst_dims, both = dst_dims + box->src_dims;
     struct job job;
 
+    leati_assert(dst_dims && box->src_dims && both <= box->dims);
     job.tiles = leati_tiles_of(box->level);
     job.unit = box->unit_bytes;
     job.side = leati_tile_side(box->unit_bytes);
@@ -262,6 +267,8 @@ void leati_box_tiles(const struct leati_box *box, char *dst, const char *src)
     job.streaming = box->streaming;
     job.dst_units = offsets(box->size, box->src_stride, dst_dims, job.src_rows);
     job.src_units = offsets(box->size + dst_dims, box->dst_stride + dst_dims, box->src_dims, job.dst_rows);
+    leati_assert(job.dst_units <= LEATI_TILES_DST_MOST && job.src_units <= LEATI_TILES_SRC_MOST);
+    leati_assert(job.part && job.side);
     job.behind = box->behind;
     job.ahead = (unsigned)(box->ahead < job.side ? box->ahead : job.side - 1);
     for (unsigned i = 0; i < job.ahead; i++)

@@ -5,6 +5,7 @@
  * next by adding strides; nothing is divided.
  */
 #include "layout/host_kernels.h"
+#include "base/assert.h"
 
 #include <string.h>
 
@@ -15,6 +16,7 @@ void leati_box_walk(const struct leati_box *box, unsigned first, leati_step step
     int64_t to = 0, from = 0;
     unsigned i;
 
+    leati_assert(box->dims <= LEATI_FORM_MAX_DIMS);
     do {
         step(context, dst + to, src + from);
         for (i = first; i < box->dims; i++) {
@@ -59,5 +61,6 @@ void leati_box_elements(const struct leati_box *box, char *dst, const char *src)
                                         [8] = plane_of_units_8,
                                         [16] = plane_of_units_16};
 
+    leati_assert(box->unit_bytes <= 16 && LEATI_IS_POWER_OF_TWO(box->unit_bytes));
     leati_box_walk(box, 2, planes[box->unit_bytes], box, dst, src);
 }

@@ -1,14 +1,17 @@
 /* meet.c - see meet.h. */
 #include "layout/meet.h"
+#include "base/assert.h"
 
 /* Rounded towards minus infinity, and towards plus; by is above 0. */
 static int64_t divide_down(int64_t value, int64_t by)
 {
+    leati_assert(by > 0);
     return value / by - (value % by < 0);
 }
 
 static int64_t divide_up(int64_t value, int64_t by)
 {
+    leati_assert(by > 0);
     return value / by + (value % by > 0);
 }
 
@@ -28,6 +31,7 @@ static enum leati_meet look(const struct search *search, unsigned count, int64_t
     if (count == 0)
         return distance == 0 ? LEATI_MEET_YES : LEATI_MEET_NO;
     term = &search->terms[count - 1];
+    leati_assert(term->stride > 0 && term->low <= term->high);
     first = divide_up(distance - search->high[count - 1], term->stride);
     last = divide_down(distance - search->low[count - 1], term->stride);
     if (first < term->low)
@@ -51,6 +55,7 @@ enum leati_meet leati_meet(const struct leati_term *terms, unsigned count, int64
 {
     struct search search = {.terms = terms, .steps = steps};
 
+    leati_assert(count <= LEATI_MEET_MAX_TERMS);
     for (unsigned i = 0; i < count; i++) {
         search.low[i + 1] = search.low[i] + terms[i].low * terms[i].stride;
         search.high[i + 1] = search.high[i] + terms[i].high * terms[i].stride;
@@ -65,6 +70,7 @@ static bool pitch_excludes(const struct leati_term *terms, unsigned count, int64
 {
     int64_t low = 0, high = 0;
 
+    leati_assert(pitch > 0);
     for (unsigned i = 0; i < count; i++) {
         if (terms[i].stride % pitch == 0)
             continue;

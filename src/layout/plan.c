@@ -140,6 +140,7 @@ static void make_key(const leat_layout *dst, size_t dst_align, const leat_layout
     const leat_layout *with_list = dst->index ? dst : src->index ? src : NULL;
     uint64_t hash = 1;
 
+    leati_assert(dst->dims == src->dims && dst->element_bytes == src->element_bytes);
     key->dims = dst->dims;
     key->element_bytes = dst->element_bytes;
     turn_round(dst, src, key, start);
@@ -149,6 +150,7 @@ static void make_key(const leat_layout *dst, size_t dst_align, const leat_layout
     key->index_dim = with_list ? with_list->index_dim : 0;
     key->index_bytes = with_list ? with_list->index_bytes : 0;
     key->index_bound = with_list ? with_list->index_bound : 0;
+    leati_assert(LEATI_IS_POWER_OF_TWO(key->dst_align) && LEATI_IS_POWER_OF_TWO(key->src_align));
     memcpy(key->size, dst->size, key->dims * sizeof key->size[0]);
     hash = mix(hash, (uint64_t)key->dims << 32 | key->element_bytes);
     hash = mix(hash, (uint64_t)key->dst_align << 32 | key->src_align);
@@ -173,6 +175,7 @@ static bool same_key(const struct leati_layout_key *a, const struct leati_layout
 
 void leati_layout_plan_hold(struct leati_layout_plan *plan)
 {
+    leati_assert(atomic_load_explicit(&plan->holders, memory_order_relaxed));
     atomic_fetch_add_explicit(&plan->holders, 1, memory_order_relaxed);
 }
 
@@ -193,6 +196,7 @@ static bool try_hold(struct leati_layout_plan *plan)
 static void drop_locked(struct leati_layout_plan *plan) LEATI_REQUIRES(table_lock)
 {
     leati_assert_locked(&table_lock);
+    leati_assert(atomic_load_explicit(&plan->holders, memory_order_relaxed) && !plan->next);
     /* All that was read from the plan was read before somebody makes another of it. */
     if (atomic_fetch_sub_explicit(&plan->holders, 1, memory_order_acq_rel) > 1)
         return;
@@ -204,6 +208,7 @@ void leati_layout_plan_drop(struct leati_layout_plan *plan)
 {
     uint32_t holders = atomic_load_explicit(&plan->holders, memory_order_relaxed);
 
+    leati_assert(holders);
     /* Nearly always the table holds it as well, and the lock is not needed. */
     while (holders > 1)
         if (atomic_compare_exchange_weak_explicit(&plan->holders, &holders, holders - 1, memory_order_release,
@@ -245,6 +250,7 @@ static unsigned choose_way(struct set *set)
     for (unsigned i = 0; i < 2 * WAYS; i++)
         if (!atomic_exchange_explicit(&set->used[++set->turn % WAYS], false, memory_order_relaxed))
             break;
+    leati_assert_locked(&table_lock);
     return set->turn % WAYS;
 }
 
@@ -255,6 +261,7 @@ static struct leati_layout_plan *keep(struct leati_layout_plan *plan)
     struct leati_layout_plan *there;
     unsigned way;
 
+    leati_assert(atomic_load_explicit(&plan->holders, memory_order_relaxed) == 1);
     leati_lock(&table_lock);
     for (unsigned i = 0; i < WAYS; i++) {
         there = atomic_load_explicit(&set->ways[i], memory_order_relaxed);
@@ -335,11 +342,14 @@ static leat_status make(const leat_layout *dst, const leat_layout *src, const st
     plan = take_memory();
     if (!plan)
         return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for a plan of %zu bytes", sizeof *plan);
+    leati_assert(form.dst_offset == 0 && form.src_offset == 0);
     plan->key = *key;
     plan->form = form;
     plan->class_of_plan = leati_layout_classify(&form);
     leati_host_layout_make(&form, plan->class_of_plan, &plan->host);
     leati_gpu_layout_make(&form, plan->class_of_plan, &plan->gpu);
+    leati_assert(form.empty == (plan->class_of_plan == LEAT_LAYOUT_NOTHING));
+    leati_assert(form.empty || (plan->host.parts && plan->gpu.kernel));
     /* From here on threads that know its address from before may try to hold it. */
     atomic_store_explicit(&plan->holders, 1, memory_order_release);
     *made = plan;
