@@ -42,6 +42,7 @@ static void *gang_thread(void *unused)
         gang = gangs;
         if (!gang)
             break;
+        leati_assert(gang->next < gang->count);
         part = gang->next++;
         gang->running++;
         if (gang->next == gang->count)
@@ -51,6 +52,7 @@ static void *gang_thread(void *unused)
         gang->part(gang->context, part);
         cpu_managed_take_side(CPU_HOST_SIDE);
         leati_lock(&lock);
+        leati_assert(gang->running);
         gang->running--;
         pthread_cond_broadcast(&part_done);
     }
@@ -84,6 +86,7 @@ leat_status cpu_gang_reserve(unsigned count)
     if (count < 2)
         return LEAT_OK;
     leati_lock(&lock);
+    leati_assert(started >= reserved);
     while (started < reserved + count - 1 && !(failed = start_thread()))
         started++;
     if (failed)
@@ -117,6 +120,7 @@ void cpu_gang_run(void (*part)(void *context, unsigned i), void *context, unsign
         leati_lock(&lock);
         while (gang.next < gang.count || gang.running)
             leati_cond_wait(&part_done, &lock);
+        leati_assert(reserved >= count - 1);
         reserved -= count - 1;
         leati_unlock(&lock);
     }
@@ -125,11 +129,13 @@ void cpu_gang_run(void (*part)(void *context, unsigned i), void *context, unsign
 void cpu_gang_stop(void)
 {
     leati_lock(&lock);
+    leati_assert(!gangs && !reserved);
     stopping = true;
     pthread_cond_broadcast(&part_there);
     while (ended < started)
         leati_cond_wait(&part_done, &lock);
     stopping = false;
+    leati_assert(ended == started);
     started = ended = 0;
     leati_unlock(&lock);
 }

@@ -274,6 +274,7 @@ static void *take_shared(struct launch_work *work)
     if (!work->shared)
         return NULL;
     leati_lock(&work->shared_lock);
+    leati_assert(work->shared_count);
     taken = work->shared[--work->shared_count];
     leati_unlock(&work->shared_lock);
     return taken;
@@ -290,6 +291,7 @@ static void give_shared_back(struct launch_work *work, void *shared)
 
 static void run_block(const struct launch_work *work, leat_cpu_block *block, uint64_t i)
 {
+    leati_assert(i < work->blocks);
     block->block.x = (uint32_t)(i % block->grid_blocks.x);
     block->block.y = (uint32_t)(i / block->grid_blocks.x % block->grid_blocks.y);
     block->block.z = (uint32_t)(i / block->grid_blocks.x / block->grid_blocks.y);
@@ -305,6 +307,7 @@ static void run_part(void *context, uint64_t part)
     uint64_t first = part * work->blocks_per_part;
     uint64_t end = first + work->blocks_per_part < work->blocks ? first + work->blocks_per_part : work->blocks;
 
+    leati_assert(first < end);
     block.shared = take_shared(work);
     for (uint64_t i = first; i < end; i++)
         run_block(work, &block, i);
@@ -317,6 +320,7 @@ static void next_round(struct launch_work *work) LEATI_REQUIRES(work->together.l
     struct together *together = &work->together;
 
     leati_assert_locked(&work->together.lock);
+    leati_assert(together->waiting + together->ended <= work->blocks);
     if (together->waiting && together->waiting + together->ended == work->blocks) {
         together->waiting = 0;
         together->rounds++;
@@ -365,6 +369,7 @@ static void spread(struct launch_work *work)
      * time. */
     if (parts > work->blocks)
         parts = work->blocks;
+    leati_assert(parts);
     work->blocks_per_part = (work->blocks + parts - 1) / parts;
     cpu_workers_run(run_part, work, (work->blocks + work->blocks_per_part - 1) / work->blocks_per_part);
 }
@@ -381,6 +386,7 @@ static void run_launch(struct cpu_work *queued)
     struct launch_work *work = (struct launch_work *)(void *)queued;
     int earlier = cpu_managed_enter(work->device);
 
+    leati_assert(!(work->code->flags & LEAT_CPU_KERNEL_TOGETHER) || work->blocks <= UINT32_MAX);
     if (work->code->flags & LEAT_CPU_KERNEL_TOGETHER)
         cpu_gang_run(run_together, work, (unsigned)work->blocks);
     else

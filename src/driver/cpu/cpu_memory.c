@@ -30,6 +30,7 @@ static unsigned host_space_users; /* under host_space.lock */
 
 static size_t round_up(size_t bytes, size_t unit)
 {
+    leati_assert(LEATI_IS_POWER_OF_TWO(unit));
     return (bytes + unit - 1) & ~(unit - 1);
 }
 
@@ -41,6 +42,7 @@ leat_status cpu_space_reserve(struct cpu_space *space, size_t wanted_bytes, unsi
     struct leati_addresses_hint hint;
 
     leati_assert_locked(&space->lock);
+    leati_assert(!space->bytes && parts);
     /* As much as the system grants: a checker may not grant the first wish. */
     for (size_t bytes = round_up(share_bytes, SPACE_LEAST_BYTES); bytes >= SPACE_LEAST_BYTES;
          bytes = bytes / 2 & ~(SPACE_LEAST_BYTES - 1)) {
@@ -55,6 +57,7 @@ leat_status cpu_space_reserve(struct cpu_space *space, size_t wanted_bytes, unsi
             munmap(start, aligned - (uintptr_t)start);
         if (aligned < (uintptr_t)start + CPU_HUGE_BYTES)
             munmap((void *)(aligned + bytes), (uintptr_t)start + CPU_HUGE_BYTES - aligned);
+        leati_assert(aligned % CPU_HUGE_BYTES == 0);
         space->base = aligned;
         space->bytes = bytes;
         space->small_cursor = aligned;
@@ -68,6 +71,7 @@ leat_status cpu_space_reserve(struct cpu_space *space, size_t wanted_bytes, unsi
 void cpu_space_release(struct cpu_space *space)
 {
     leati_assert_locked(&space->lock);
+    leati_assert(space->base && space->bytes);
     munmap((void *)space->base, space->bytes);
     for (size_t i = 0; i < space->blocks.count; i++)
         free(space->blocks.entries[i].value);
@@ -94,6 +98,7 @@ leat_status cpu_space_map(void *ptr, size_t bytes, int protection, int flags, in
 {
     int error;
 
+    leati_assert((uintptr_t)ptr % CPU_PAGE_BYTES == 0 && bytes);
     /* Cuts the addresses out of the mapping around them first. mprotect() respects the system's limit on the
      * number of mappings; mmap() would go one past it, and then the system maps nothing more, not even in order to
      * take something back. Readable for a moment, since to ask for what is there already does nothing. */
@@ -117,6 +122,7 @@ leat_status cpu_space_map(void *ptr, size_t bytes, int protection, int flags, in
 
 leat_status cpu_space_unmap(void *ptr, size_t bytes)
 {
+    leati_assert((uintptr_t)ptr % CPU_PAGE_BYTES == 0 && bytes);
     if (mmap(ptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) != MAP_FAILED)
         return LEAT_OK;
     /* A process with too many mappings may make none, not even in the place of others. What is there can stay
@@ -137,6 +143,7 @@ leat_status cpu_space_take(struct cpu_space *space, size_t bytes, const struct c
     leat_status status = LEAT_OK;
     uintptr_t found = 0;
 
+    leati_assert(bytes && bytes % CPU_PAGE_BYTES == 0);
     if (!kept)
         return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the CPU device's records");
     *kept = *block;
@@ -157,6 +164,7 @@ leat_status cpu_space_take(struct cpu_space *space, size_t bytes, const struct c
         free(kept);
         return status;
     }
+    leati_assert(found % step == 0 && found >= space->base && found + bytes <= space->base + space->bytes);
     *base = found;
     return LEAT_OK;
 }
@@ -191,6 +199,7 @@ leat_status cpu_charge(struct cpu_device *device, size_t bytes)
     /* Relaxed: the count guards nothing but itself. */
     uint64_t used = atomic_load_explicit(&device->used_bytes, memory_order_relaxed);
 
+    leati_assert(used <= device->memory_bytes);
     do {
         if (bytes > device->memory_bytes - used)
             return leati_fail(LEAT_ERROR_DEVICE_MEMORY, "the CPU device is full: %llu of %llu bytes are in use%s",
@@ -203,6 +212,7 @@ leat_status cpu_charge(struct cpu_device *device, size_t bytes)
 
 void cpu_uncharge(struct cpu_device *device, size_t bytes)
 {
+    leati_assert(atomic_load_explicit(&device->used_bytes, memory_order_relaxed) >= bytes);
     atomic_fetch_sub_explicit(&device->used_bytes, bytes, memory_order_relaxed);
 }
 

@@ -75,6 +75,7 @@ static void *stream_thread(void *argument)
 
         while (stream->borrowed || (!stream->first && !stream->closing))
             leati_cond_wait(&stream->work_there, &stream->lock);
+        leati_assert(!stream->borrowed);
         work = stream->first;
         if (!work)
             break;
@@ -85,6 +86,7 @@ static void *stream_thread(void *argument)
         if (work->run)
             work->run(work);
         leati_lock(&stream->lock);
+        leati_assert(stream->done < stream->given);
         stream->done++;
         if (work->counted)
             work->counted(work);
@@ -97,8 +99,10 @@ static void *stream_thread(void *argument)
 
 static void push(struct cpu_stream *stream, struct cpu_work *work)
 {
+    leati_assert(work->run || work->counted);
     work->next = NULL;
     leati_lock(&stream->lock);
+    leati_assert(!stream->closing && !*stream->end);
     *stream->end = work;
     stream->end = &work->next;
     stream->given++;
@@ -119,6 +123,7 @@ bool cpu_stream_run_here(void *handle, struct cpu_work *work)
     leati_lock(&stream->lock);
     idle = stream->done == stream->given;
     if (idle) {
+        leati_assert(!stream->borrowed && !stream->first);
         stream->given++;
         stream->borrowed = true;
     }
@@ -130,6 +135,7 @@ bool cpu_stream_run_here(void *handle, struct cpu_work *work)
     cpu_strict_forbid();
     free(work);
     leati_lock(&stream->lock);
+    leati_assert(stream->borrowed && stream->done < stream->given);
     stream->done++;
     stream->borrowed = false;
     pthread_cond_broadcast(&stream->work_done);
@@ -145,6 +151,7 @@ struct cpu_stream *cpu_stream_core(void *handle)
 
 void cpu_stream_lost(struct cpu_stream *stream, const void *dst, const void *src, size_t bytes, uintptr_t fault)
 {
+    leati_assert(dst && src && bytes);
     leati_lock(&stream->lock);
     if (!stream->lost[0])
         snprintf(
@@ -198,6 +205,7 @@ static leat_status start(struct cpu_device *device, struct cpu_stream **started)
 
 static void end(struct cpu_stream *stream)
 {
+    leati_assert(!stream->holders);
     pthread_join(stream->thread, NULL);
     leati_lock_destroy(&stream->lock);
     pthread_cond_destroy(&stream->work_there);
@@ -270,6 +278,7 @@ leat_status cpu_stream_destroy(struct leati_driver *driver, void *handle)
     (void)driver;
     if (ended->owned) {
         leati_lock(&ended->stream->lock);
+        leati_assert(!ended->stream->closing);
         ended->stream->closing = true;
         pthread_cond_signal(&ended->stream->work_there);
         leati_unlock(&ended->stream->lock);
@@ -444,6 +453,7 @@ static struct cpu_mark *new_mark(unsigned holders)
 
     if (!mark)
         return NULL;
+    leati_assert(holders);
     atomic_init(&mark->holders, holders);
     leati_lock_init(&mark->lock);
     pthread_cond_init(&mark->reached_now, NULL);
@@ -452,6 +462,7 @@ static struct cpu_mark *new_mark(unsigned holders)
 
 static void let_go(struct cpu_mark *mark)
 {
+    leati_assert(!mark || atomic_load_explicit(&mark->holders, memory_order_relaxed));
     /* Release and acquire: the last holder frees what the others have finished using. */
     if (!mark || atomic_fetch_sub_explicit(&mark->holders, 1, memory_order_acq_rel) != 1)
         return;
@@ -463,6 +474,7 @@ static void let_go(struct cpu_mark *mark)
 /* The event's mark, held for the caller; NULL before the first record. Under the event's lock. */
 static struct cpu_mark *hold_mark(struct cpu_event *event)
 {
+    leati_assert_locked(&event->lock);
     /* Relaxed: the event holds the mark meanwhile. */
     if (event->mark)
         atomic_fetch_add_explicit(&event->mark->holders, 1, memory_order_relaxed);
@@ -483,6 +495,7 @@ static struct cpu_mark *hold_mark_of(void *handle)
 static void reach(struct cpu_mark *mark)
 {
     leati_lock(&mark->lock);
+    leati_assert(!mark->reached);
     mark->reached = true;
     mark->reached_ns = leati_clock_ns();
     pthread_cond_broadcast(&mark->reached_now);
@@ -601,6 +614,7 @@ static void run_wait(struct cpu_work *work)
 {
     struct mark_work *wait = (struct mark_work *)(void *)work;
 
+    leati_assert(wait->mark);
     wait_for(wait->mark);
     let_go(wait->mark);
 }

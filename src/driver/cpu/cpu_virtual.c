@@ -109,10 +109,13 @@ static leat_status place_in_shared_file(struct cpu_device *device, struct cpu_ha
 {
     uintptr_t low = CPU_HUGE_BYTES, high = (uintptr_t)1 << 46, place;
 
+    leati_assert_locked(&device->virtual_lock);
+    leati_assert(made->bytes && made->bytes % CPU_HUGE_BYTES == 0);
     if (device->virtual_fd < 0) {
         LEATI_TRY(new_file(0, &device->virtual_fd));
         device->virtual_cursor = low;
     }
+    leati_assert(device->virtual_fd >= 0);
     place = leati_ranges_room(&device->virtual_handles, low, high, &device->virtual_cursor, made->bytes);
     if (!place)
         return leati_fail(LEAT_ERROR_DEVICE_MEMORY, "no room for %zu bytes in the CPU device's memory file",
@@ -156,6 +159,7 @@ leat_status cpu_vm_create(struct leati_driver *driver, void *opened, size_t byte
 /* Frees pages that nobody maps or holds any more; under virtual_lock. */
 static void end_handle(struct cpu_device *device, struct cpu_handle *handle)
 {
+    leati_assert_locked(&device->virtual_lock);
     if (handle->maps || !handle->released)
         return;
     if (handle->own_file) {
@@ -178,6 +182,7 @@ leat_status cpu_vm_release(struct leati_driver *driver, void *opened, uint64_t n
 
     (void)driver;
     leati_lock(&device->virtual_lock);
+    leati_assert(!handle->released);
     handle->released = true;
     end_handle(device, handle);
     leati_unlock(&device->virtual_lock);
@@ -191,6 +196,7 @@ leat_status cpu_vm_map(struct leati_driver *driver, void *opened, void *ptr, siz
     leat_status status = LEAT_OK;
 
     (void)driver;
+    leati_assert((uintptr_t)ptr % CPU_PAGE_BYTES == 0 && bytes);
     leati_lock(&device->virtual_lock);
     if (leati_ranges_overlap(&device->virtual_maps, (uintptr_t)ptr, bytes))
         status = leati_fail(LEAT_ERROR_INVALID, "something is mapped within %p + %zu already", ptr, bytes);
@@ -248,6 +254,7 @@ leat_status cpu_vm_unmap(struct leati_driver *driver, void *opened, void *ptr, s
         struct cpu_handle *handle = map->value;
 
         leati_ranges_remove(&device->virtual_maps, map->base);
+        leati_assert(handle->maps);
         handle->maps--;
         end_handle(device, handle);
     }

@@ -7,6 +7,7 @@
  *   take_context()      takes the user's context, or retains the primary one where that is NULL
  */
 #include "driver/gpu/gpu_driver.h"
+#include "base/assert.h"
 
 #include <stdlib.h>
 
@@ -49,6 +50,7 @@ leat_status GPU(device_open)(struct leati_driver *driver, int ordinal, void *nat
     if (status != LEAT_OK)
         goto free_device;
 
+    leati_assert(opened->context);
     leati_lock(&gpu->open_lock);
     opened->next = gpu->open;
     gpu->open = opened;
@@ -71,6 +73,7 @@ leat_status GPU(device_close)(struct leati_driver *driver, void *device)
     gpu_result code;
 
     leati_lock(&gpu->open_lock);
+    leati_assert(gpu->open);
     while (*link != closed)
         link = &(*link)->next;
     *link = closed->next;
@@ -81,6 +84,7 @@ leat_status GPU(device_close)(struct leati_driver *driver, void *device)
         if (code != GPU_SUCCESS)
             status = GPU(fail)(&gpu->api, GPU(names).primary_context_release, code);
     }
+    leati_assert(closed->context);
     leati_ranges_clear(&closed->maps);
     leati_lock_destroy(&closed->maps_lock);
     free(closed);

@@ -4,6 +4,7 @@
  * The vendor's file has GPU(pointer_query).
  */
 #include "driver/gpu/gpu_driver.h"
+#include "base/assert.h"
 
 leat_status GPU(mem_alloc)(struct leati_driver *driver, void *device, size_t bytes, void **ptr)
 {
@@ -61,6 +62,7 @@ leat_status GPU(host_alloc)(struct leati_driver *driver, void *device, size_t by
     void *memory;
 
     (void)driver;
+    leati_assert(bytes);
     GPU_CALL(self, code, host_alloc, &memory, bytes, GPU_HOST_ALLOC_FLAGS);
     if (code == GPU_ERROR_OUT_OF_MEMORY)
         return GPU(fail_as)(self->api, LEAT_ERROR_HOST_MEMORY, GPU(names).host_alloc, code);
@@ -86,6 +88,7 @@ leat_status GPU(host_register)(struct leati_driver *driver, void *device, void *
     gpu_result code;
 
     (void)driver;
+    leati_assert(ptr && bytes);
     GPU_CALL(self, code, host_register, ptr, bytes, GPU_HOST_REGISTER_FLAGS);
     switch (code) {
     case GPU_SUCCESS:

@@ -5,6 +5,7 @@
  */
 #include "driver/gpu/gpu_driver.h"
 
+#include "base/assert.h"
 #include "base/quick.h"
 
 #include <stdlib.h>
@@ -63,6 +64,7 @@ leat_status GPU(stream_destroy)(struct leati_driver *driver, void *stream)
     struct gpu_stream copy = *gone;
 
     (void)driver;
+    leati_assert(gone->device);
     free(gone);
     if (copy.owned)
         GPU_TRY(copy.device, stream_destroy, copy.handle);
@@ -94,6 +96,7 @@ LEATI_HOT leat_status GPU(stream_query)(struct leati_driver *driver, void *strea
     struct gpu_stream *self = stream;
 
     (void)driver;
+    leati_assert(self->device && self->device->api);
     GPU_TRY(self->device, stream_query, self->handle);
     return LEAT_OK;
 }
@@ -113,6 +116,7 @@ leat_status GPU(stream_wait)(struct leati_driver *driver, void *stream, void *ev
     struct gpu_event *mark = event;
 
     (void)driver;
+    leati_assert(self->device && mark->device);
     GPU_TRY(self->device, stream_wait, self->handle, mark->handle, 0);
     return LEAT_OK;
 }
@@ -164,6 +168,7 @@ leat_status GPU(event_destroy)(struct leati_driver *driver, void *event)
     struct gpu_event copy = *gone;
 
     (void)driver;
+    leati_assert(gone->device);
     free(gone);
     if (copy.owned)
         GPU_TRY(copy.device, event_destroy, copy.handle);
@@ -197,6 +202,7 @@ leat_status GPU(event_record)(struct leati_driver *driver, void *event, void *st
     struct gpu_stream *on = stream;
 
     (void)driver;
+    leati_assert(on->device && self->device);
     GPU_TRY(on->device, event_record, self->handle, on->handle);
     return LEAT_OK;
 }

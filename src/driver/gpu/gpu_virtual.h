@@ -4,6 +4,7 @@
  * The vendor's file has import_argument().
  */
 #include "driver/gpu/gpu_driver.h"
+#include "base/assert.h"
 
 /* What the vendor's call takes for a file descriptor: its prototype has a pointer. */
 static void *import_argument(const struct gpu_device *device, int *fd);
@@ -67,6 +68,7 @@ leat_status GPU(vm_unreserve)(struct leati_driver *driver, void *device, void *p
     struct gpu_device *self = device;
 
     (void)driver;
+    leati_assert(ptr && bytes);
     GPU_TRY(self, vm_unreserve, gpu_address_of(ptr), bytes);
     return LEAT_OK;
 }
@@ -79,6 +81,7 @@ leat_status GPU(vm_create)(struct leati_driver *driver, void *device, size_t byt
     gpu_mem_handle created;
 
     (void)driver;
+    leati_assert(bytes && handle);
     LEATI_TRY(check_virtual(self));
     if (exportable && !self->exportable)
         return leati_fail(LEAT_ERROR_UNSUPPORTED, "the GPU's memory cannot be exported as a file descriptor here");
@@ -101,6 +104,7 @@ leat_status GPU(vm_map)(struct leati_driver *driver, void *device, void *ptr, si
     struct gpu_device *self = device;
 
     (void)driver;
+    leati_assert(ptr && bytes);
     GPU_TRY(self, vm_map, gpu_address_of(ptr), bytes, 0, handle_of(handle), 0);
     return LEAT_OK;
 }
@@ -121,6 +125,7 @@ static leat_status set_access(struct gpu_device *self, void *ptr, size_t bytes) 
     gpu_mem_access access[1 + GPU_PEERS_MAX];
 
     leati_assert_locked(&self->maps_lock);
+    leati_assert(self->peer_count <= GPU_PEERS_MAX && bytes);
     access[0] = access_of(self->number);
     for (unsigned i = 0; i < self->peer_count; i++)
         access[1 + i] = access_of(self->peers[i]);
@@ -149,6 +154,7 @@ static leat_status add_peer(struct gpu_device *self, gpu_number peer) LEATI_REQU
     gpu_mem_access access = access_of(peer);
 
     leati_assert_locked(&self->maps_lock);
+    leati_assert(peer != self->number);
     for (unsigned i = 0; i < self->peer_count; i++)
         if (self->peers[i] == peer)
             return LEAT_OK;
@@ -177,6 +183,7 @@ static void forget_maps(struct gpu_device *self, uintptr_t base, size_t bytes) L
     const struct leati_range *range;
 
     leati_assert_locked(&self->maps_lock);
+    leati_assert(bytes && base + bytes > base);
     while ((range = leati_ranges_overlap(&self->maps, base, bytes))) {
         uintptr_t start = range->base, end = start + range->bytes;
 
