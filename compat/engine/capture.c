@@ -60,6 +60,7 @@ static bool is_blocking(const struct leatc_stream *stream)
 static void add_member(struct leatc_capture *capture, struct leatc_stream *stream) LEATI_REQUIRES(lock)
 {
     leati_assert_locked(&lock);
+    leati_assert(!of_stream(stream) && capture->graph);
     stream->next_member = capture->members;
     capture->members = stream;
     atomic_store_explicit(&stream->capture, capture, memory_order_release);
@@ -78,6 +79,8 @@ static struct leatc_graph *finish(struct leatc_capture *capture, bool good) LEAT
     struct leatc_capture **link = &captures;
     struct leatc_graph *graph = good || !capture->given ? capture->graph : NULL;
 
+    leati_assert_locked(&lock);
+    leati_assert(capture->graph && atomic_load(&leatc_captures));
     leatc_graphs_lock();
     capture->graph->capturing = false;
     leatc_graphs_unlock();
@@ -132,6 +135,7 @@ static int begin(struct leatc_stream *stream, int mode, struct leatc_graph *grap
         free(capture);
         return result;
     }
+    leati_assert(capture->graph && !capture->members);
     capture->id = ++latest_id;
     capture->thread = this_thread();
     capture->mode = mode;
@@ -187,6 +191,7 @@ static bool is_joined(const struct leatc_capture *capture)
 {
     bool joined;
 
+    leati_assert(capture->graph && capture->origin);
     leatc_graphs_lock();
     joined = leatc_graph_is_joined(capture->graph, &capture->origin->ends);
     leatc_graphs_unlock();

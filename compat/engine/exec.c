@@ -13,7 +13,6 @@
 #include "base/lock.h"
 #include "engine/inside.h"
 
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -144,7 +143,7 @@ static size_t begin_step(struct leatc_exec *exec, struct leatc_node *node)
 {
     size_t first = 0;
 
-    assert(exec->steps);
+    leati_assert(exec->steps);
     if (exec->step_count) {
         const struct step *previous = &exec->steps[exec->step_count - 1];
 

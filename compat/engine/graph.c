@@ -49,12 +49,14 @@ struct leatc_task *leatc_task_new(int type, leatc_task_run run, void (*end)(void
 
 struct leatc_task *leatc_task_share(struct leatc_task *task)
 {
+    leati_assert(atomic_load(&task->references));
     atomic_fetch_add(&task->references, 1);
     return task;
 }
 
 void leatc_task_drop(struct leatc_task *task)
 {
+    leati_assert(!task || atomic_load(&task->references));
     if (!task || atomic_fetch_sub(&task->references, 1) > 1)
         return;
     if (task->end)
@@ -76,6 +78,7 @@ int leatc_task_create(int type, leatc_task_run run, void (*end)(void *payload), 
 
 void leatc_task_set_device(struct leatc_task *task, int ordinal)
 {
+    leati_assert(ordinal >= 0 && ordinal < LEATC_DEVICES_MAX);
     task->ordinal = ordinal;
 }
 
@@ -139,9 +142,11 @@ bool leatc_ends_join(struct leatc_ends *ends, struct leatc_node *const *others, 
         return true;
     if (!make_room(ends, count))
         return false;
+    leati_assert(ends->nodes);
     for (size_t i = 0; i < count; i++)
         if (find_end(ends, others[i]) == ends->count)
             ends->nodes[ends->count++] = others[i];
+    leati_assert(ends->nodes && ends->count);
     return true;
 }
 
@@ -151,6 +156,7 @@ static void take_end(struct leatc_ends *ends, const struct leatc_node *node)
 
     if (i == ends->count)
         return;
+    leati_assert(ends->nodes[i] == node);
     ends->count--;
     memmove(ends->nodes + i, ends->nodes + i + 1, (ends->count - i) * sizeof(struct leatc_node *));
 }
@@ -171,6 +177,7 @@ bool leatc_node_live(const struct leatc_node *node)
 
 static void free_node(struct leatc_node *node)
 {
+    leati_assert(!node->marked);
     leatc_task_drop(node->task);
     leatc_ends_clear(&node->before);
     leatc_ends_clear(&node->after);
@@ -186,6 +193,8 @@ static struct leatc_node *new_node(struct leatc_graph *graph) LEATI_REQUIRES(lea
 {
     struct leatc_node *node;
 
+    leati_assert_locked(&leatc_graph_lock);
+    leati_assert(graph->count <= graph->room);
     if (graph->count == graph->room) {
         size_t room = graph->room ? graph->room * 2 : 16;
         struct leatc_node **larger = realloc(graph->nodes, room * sizeof(struct leatc_node *));
@@ -216,6 +225,8 @@ static void remove_node(struct leatc_node *node)
 {
     struct leatc_graph *graph = node->graph;
 
+    leati_assert_locked(&leatc_graph_lock);
+    leati_assert(node->index < graph->count && graph->nodes[node->index] == node);
     for (size_t i = 0; i < node->before.count; i++)
         take_end(&node->before.nodes[i]->after, node);
     for (size_t i = 0; i < node->after.count; i++)
@@ -233,6 +244,7 @@ static bool join(struct leatc_node *before, struct leatc_node *after)
 {
     if (!make_room(&before->after, 1) || !make_room(&after->before, 1))
         return false;
+    leati_assert(before != after && before->graph == after->graph);
     before->after.nodes[before->after.count++] = after;
     after->before.nodes[after->before.count++] = before;
     return true;
@@ -288,6 +300,7 @@ void leatc_graph_end(struct leatc_graph *graph, struct leatc_holding **holdings)
             leatc_graph_end(node->child, holdings);
         free_node(node);
     }
+    leati_assert(!graph->capturing || graph->hidden);
     free(graph->nodes);
     leatc_holdings_move(holdings, &graph->holdings);
     if (graph->hidden)

@@ -76,6 +76,7 @@ static struct {
 
 static size_t rounded(size_t bytes, size_t step)
 {
+    leati_assert(step);
     return (bytes + step - 1) / step * step;
 }
 
@@ -92,6 +93,7 @@ static void free_mark(struct mark **link)
 {
     struct mark *mark = *link;
 
+    leati_assert_locked(&lock);
     *link = mark->next;
     (void)leat_event_destroy(mark->event);
     free(mark);
@@ -100,6 +102,7 @@ static void free_mark(struct mark **link)
 /* Is work that may use the arena not over yet? Forgets marks of what is. */
 static bool is_busy(struct arena *arena)
 {
+    leati_assert_locked(&lock);
     for (struct mark **link = &arena->marks; *link;) {
         if (leat_event_query((*link)->event) == LEAT_NOT_READY)
             link = &(*link)->next;
@@ -122,6 +125,7 @@ static struct mark *new_mark(struct arena *arena, unsigned long long key, leat_d
 {
     struct mark *mark = malloc(sizeof *mark);
 
+    leati_assert_locked(&lock);
     if (!mark)
         return NULL;
     *mark = (struct mark){.next = arena->marks, .key = key, .device = device};
@@ -158,6 +162,8 @@ static int map(struct arena *arena)
     leat_physical *physical = NULL;
     leat_status status;
 
+    leati_assert_locked(&lock);
+    leati_assert(arena->base && arena->bytes && !arena->gone);
     if (arena->physical)
         return LEATC_OK;
     LEATC_TRY(leatc_result_of(leat_physical_create(native, arena->bytes, 0, &physical)));
@@ -186,12 +192,14 @@ static int map(struct arena *arena)
 /* false: not now, since this is a host function. */
 static bool unmap(struct arena *arena)
 {
+    leati_assert_locked(&lock);
     if (!arena->physical)
         return true;
     if (leat_virtual_unmap(arena->base, arena->bytes) == LEAT_ERROR_NOT_PERMITTED)
         return false;
     (void)leat_physical_release(arena->physical);
     arena->physical = NULL;
+    leati_assert(figures[arena->device->ordinal].reserved >= arena->bytes);
     figures[arena->device->ordinal].reserved -= arena->bytes;
     return true;
 }
@@ -206,6 +214,8 @@ static void end_arena(struct arena *arena)
 {
     struct arena **link = &arenas;
 
+    leati_assert_locked(&lock);
+    leati_assert(!arena->blocks && !arena->live);
     if (!arena->gone && (!unmap(arena) || leat_virtual_unreserve(arena->base) == LEAT_ERROR_NOT_PERMITTED)) {
         put_off(arena);
         return;
@@ -249,6 +259,7 @@ static int new_arena(unsigned long long graph, struct leatc_device *device, uint
         free(arena);
         return result;
     }
+    leati_assert(arena->bytes % unit == 0 && base);
     arena->base = base;
     arena->device = device;
     arena->graph = graph;
@@ -284,8 +295,10 @@ static void drop_block(struct leatc_block *block)
     struct arena *arena = block->arena;
     struct leatc_block **link = &arena->blocks;
 
+    leati_assert(block->references);
     if (--block->references)
         return;
+    leati_assert(!block->live);
     if (!arena->gone)
         (void)leatc_memory_remove(block->ptr);
     while (*link != block)
@@ -299,6 +312,8 @@ static void begin_live(struct leatc_block *block)
 {
     int ordinal = block->arena->device->ordinal;
 
+    leati_assert_locked(&lock);
+    leati_assert(!block->live && block->references);
     block->live = true;
     block->references++;
     block->arena->live++;
@@ -308,8 +323,11 @@ static void begin_live(struct leatc_block *block)
 
 static void end_live(struct leatc_block *block)
 {
+    leati_assert_locked(&lock);
+    leati_assert(block->live && block->arena->live);
     block->live = false;
     block->arena->live--;
+    leati_assert(figures[block->arena->device->ordinal].used >= counted(block));
     figures[block->arena->device->ordinal].used -= counted(block);
     leatc_memory_set_idle(block->ptr, true);
     drop_block(block);
@@ -343,6 +361,7 @@ static int new_block(unsigned long long graph, struct leatc_device *device, uint
         free(block);
         return result;
     }
+    leati_assert(arena->used + rounded(bytes, BLOCK_STEP) <= arena->bytes);
     arena->used += rounded(bytes, BLOCK_STEP);
     arena->blocks = block;
     *made = block;

@@ -1,6 +1,7 @@
 /* object.c - user objects: counted references to what the program wants destroyed when no graph needs it any more.
  */
 #include "engine/inside.h"
+#include "base/assert.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -44,6 +45,7 @@ static void release(struct leatc_object *object, unsigned long long count, struc
     LEATI_REQUIRES(leatc_graph_lock)
 {
     leati_assert_locked(&leatc_graph_lock);
+    leati_assert(object->count >= count && count);
     object->count -= count;
     if (object->count)
         return;

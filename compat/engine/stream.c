@@ -45,6 +45,7 @@ static struct leatc_stream *live_helper(const struct leatc_helper *helper)
 
 static void free_stream(struct leatc_stream *stream)
 {
+    leati_assert(stream->device);
     leatc_capture_stream_ends(stream);
     for (int i = 0; stream->helpers && i < LEATC_DEVICES_MAX; i++) {
         struct leatc_stream *helper = live_helper(&stream->helpers[i]);
@@ -92,6 +93,8 @@ static void list_stream(struct leatc_stream *stream)
 {
     struct leatc_stream **list = list_of(stream);
 
+    leati_assert_locked(&stream->device->lock);
+    leati_assert(*list != stream);
     stream->next = *list;
     *list = stream;
 }
@@ -109,6 +112,7 @@ int leatc_streams_open(struct leatc_device *device)
 {
     struct leatc_stream *legacy = NULL;
 
+    leati_assert(atomic_load(&device->native));
     LEATC_TRY(leatc_result_of(leat_event_create(atomic_load(&device->native), &device->latest)));
     LEATC_TRY(leatc_result_of(leat_event_create(atomic_load(&device->native), &device->fence)));
     LEATC_TRY(new_stream(device, 0, 0, &legacy));
