@@ -199,7 +199,7 @@ struct leatc_device {
     int ordinal;
     _Atomic(leat_device *) native; /* NULL: not open */
     atomic_bool ready;             /* it is open, and all of what follows is there */
-    struct leati_lock lock;          /* guards the list of streams, and the marks by which streams wait */
+    struct leati_lock lock;        /* guards the list of streams, and the marks by which streams wait */
     struct leatc_stream *legacy;
     struct leatc_stream *blocking, *non_blocking;
     struct leatc_stream *leftover; /* waits for destroyed non-blocking streams; NULL while there is none */

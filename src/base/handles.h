@@ -40,7 +40,7 @@ struct leati_handles {
 
 #define LEATI_HANDLES(type)                                                                                       \
     {                                                                                                             \
-        .object_bytes = sizeof(type), .lock = LEATI_LOCK_INITIALIZER                                           \
+        .object_bytes = sizeof(type), .lock = LEATI_LOCK_INITIALIZER                                              \
     }
 
 /* A zeroed object that is not live yet; NULL when out of memory. */

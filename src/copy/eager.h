@@ -22,7 +22,7 @@ enum { LEATI_EAGER_RINGS = 4 };
 
 /* A ring of a device, for one copy at a time. */
 struct leati_eager_ring {
-    struct leati_lock lock;      /* only tried: whoever finds it taken does without. Guards the rest */
+    struct leati_lock lock;    /* only tried: whoever finds it taken does without. Guards the rest */
     struct leati_flags *block; /* flags and ring; made at the first use */
     struct leati_order *user;  /* of the stream whose DMAs read it last; NULL: none do */
     uint64_t tick;             /* to which they belong */

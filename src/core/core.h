@@ -65,7 +65,7 @@ struct leat_device {
     unsigned opens;              /* under open_lock of device.c */
     struct leat_device *next;    /* under list_lock of device.c */
     atomic_uint_least64_t peers; /* bit n: peer access to the driver's device n was switched on */
-    struct leati_lock lock;        /* guards the next three */
+    struct leati_lock lock;      /* guards the next three */
     struct leati_link streams, events;
     struct host_call *host_calls; /* host functions that have not run yet; see stream.c */
     struct leati_lock module_lock;  /* guards the rest, and is held while a module loads */
@@ -77,9 +77,9 @@ struct leat_device {
     _Atomic(const struct leati_copy_hooks *) copy_hooks;
     _Atomic(struct leati_stager *) stager; /* staging/staging.h; made at the first use */
     _Atomic uint32_t copy_rates[4];        /* copy/costs.h: in MB/s; 0: not known yet */
-    struct leati_lock pools_lock;            /* guards pool_numbers, and is held while a pool is made */
+    struct leati_lock pools_lock;          /* guards pool_numbers, and is held while a pool is made */
     unsigned pool_numbers;                 /* bit n: a pool has place n in leat_stream.owners */
-    struct leati_lock prefetch_lock;         /* guards the rest, and is held while a prefetch in chunks is given */
+    struct leati_lock prefetch_lock;       /* guards the rest, and is held while a prefetch in chunks is given */
     void *prefetch_streams[LEATI_PREFETCH_STREAMS_MAX]; /* the driver's; made at the first use */
     unsigned prefetch_count;
 };
@@ -104,7 +104,7 @@ struct leat_event {
     void *native;    /* the driver's event */
     uint64_t serial; /* never used again */
     atomic_bool recorded;
-    struct leati_lock lock;      /* guards the rest, and is held while the driver records it or waits for it */
+    struct leati_lock lock;    /* guards the rest, and is held while the driver records it or waits for it */
     bool shared;               /* others may record it past leat, so nothing is known of its mark */
     struct leati_order *order; /* of the stream of the latest record, or NULL */
     struct leati_point point;

@@ -61,7 +61,7 @@ struct leati_order {
     _Atomic uint64_t waited_at;              /* with so many given, a copy waited for the stream; 0: none did */
     _Atomic uint64_t idle_at;                /* with so many given, the stream was seen idle */
     _Atomic(struct leati_failure *) failure; /* of a copy that leat's own threads made, until somebody takes it */
-    struct leati_lock lock;                    /* guards the rest, and is held while an event is recorded */
+    struct leati_lock lock;                  /* guards the rest, and is held while an event is recorded */
     void *stream;                            /* the driver's stream; NULL once it is destroyed */
     bool per_thread; /* another stream for each thread, so that no mark of one thread says anything to others */
     struct leati_mark marks[LEATI_MARKS];

@@ -60,7 +60,7 @@ struct cpu_device {
     struct leati_lock streams_lock; /* guards the list, and who holds a stream in it */
     struct cpu_stream *streams;
     int virtual_fd;                      /* physical pages of virtual memory, -1 before the first */
-    struct leati_lock virtual_lock;        /* guards virtual_fd and the next three */
+    struct leati_lock virtual_lock;      /* guards virtual_fd and the next three */
     struct leati_ranges virtual_handles; /* by offset in virtual_fd; value: struct cpu_handle */
     uintptr_t virtual_cursor;
     struct leati_ranges virtual_maps; /* by address; value: struct cpu_handle */

@@ -31,7 +31,7 @@ struct cpu_mark {
 
 struct cpu_event {
     struct leati_handle handle; /* any pointer may be wrapped */
-    struct leati_lock lock;       /* guards mark, and is held while a record or a wait goes into its queue */
+    struct leati_lock lock;     /* guards mark, and is held while a record or a wait goes into its queue */
     struct cpu_mark *mark;      /* NULL before the first record */
 };
 
