@@ -148,9 +148,11 @@ barrier-cost: $(BUILD)/bench/barrier_cost
 tests: $(compat_tests) $(compat_recorded)
 examples: $(compat_examples)
 
-# On the CPU device, whatever else there is: the tests of known names are about what they mean, not about a GPU.
+# On the CPU device, whatever else there is: the tests of known names are about what they mean, not about a GPU. Tests
+# use the libraries that have assertions (tests.mk), examples the released ones.
 check-compat: $(compat_tests) $(compat_examples)
-	$(Q)LEAT_DEVICE=cpu:0 tests/run.sh '$(BUILD)' cpu:0 $(compat_tests) $(compat_examples)
+	$(Q)LEAT_DEVICE=cpu:0 TEST_UNDER='env LD_LIBRARY_PATH=$(abspath $(checked))' tests/run.sh '$(BUILD)' cpu:0 $(compat_tests)
+	$(Q)LEAT_DEVICE=cpu:0 tests/run.sh '$(BUILD)' cpu:0 $(compat_examples)
 known-names: $(compat_so)
 	$(Q)tools/check-known-names.sh '$(BUILD)'
 compat-abi:

@@ -45,7 +45,7 @@ test_defines = -DTEST_KERNELS_SO='"$(abspath $(test_kernels))"' -DTEST_KERNELS_P
 test_objects := $(test_bin)/harness.o $(test_bin)/layouts.o
 
 # The test programs are linked with a library of their own that has the assertions of src/base/assert.h compiled in.
-# The names' tests load the same of the compatibility libraries; whatever loads $(BUILD)/libleat.so tests the release.
+# The tests of the compatibility libraries load the same of these; examples and the command are of the release build.
 checked := $(if $(filter 1,$(CHECKED)),$(BUILD),$(BUILD)/checked)
 checked_lib := $(checked)/libleat.a
 ifneq ($(checked),$(BUILD))
@@ -162,6 +162,7 @@ test_runners := tests/runners.sh
 cpu_examples := $(filter-out %/interop_cuda,$(example_bin))
 
 check_needs := tests $(cpu_examples) $(BUILD)/leat
+check-compat: $(checked_lib)
 
 # Suites, which may run beside one another. suites.sh makes each of them, also where another one fails, and counts
 # them together. asan leaves out the strict one, which is about rights and not about bytes.

@@ -150,7 +150,6 @@ LEATI_HOT void leati_costs_saw(leat_device *device, enum leati_rate rate, size_t
 
 LEATI_HOT void leati_costs_set(leat_device *device, enum leati_rate rate, uint32_t mb_s)
 {
-    leati_assert(mb_s);
     /* Relaxed: threads that correct it at once may lose one correction. */
     atomic_store_explicit(&device->copy_rates[rate], mb_s, memory_order_relaxed);
 }

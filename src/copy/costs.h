@@ -37,7 +37,7 @@ uint64_t leati_cost_together(const leat_device *device, size_t bytes);
 uint64_t leati_costs_start(const leat_device *device, size_t bytes);
 void leati_costs_saw(leat_device *device, enum leati_rate rate, size_t bytes, uint64_t start_ns);
 
-/* Sets a rate that was measured otherwise, in MB/s. */
+/* Sets a rate that was measured otherwise, in MB/s; 0: the constant is used again. */
 void leati_costs_set(leat_device *device, enum leati_rate rate, uint32_t mb_s);
 
 #endif
