@@ -344,6 +344,9 @@ bool cpu_host_space_close(void)
 
     leati_lock(&host_space.lock);
     last = --host_space_users == 0;
+    /* Managed blocks that were never freed must not be found when their addresses are somebody else's. */
+    for (size_t i = 0; last && i < host_space.blocks.count; i++)
+        cpu_managed_remove((void *)host_space.blocks.entries[i].base);
     if (last)
         cpu_space_release(&host_space);
     leati_unlock(&host_space.lock);
