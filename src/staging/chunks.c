@@ -9,6 +9,7 @@
 #define LEAST_PART_BYTES ((size_t)64 << 10)
 #define MOST_PART_BYTES ((size_t)256 << 10)
 #define CHUNKS_IN_RING 4
+#define HOST_CHUNK_BYTES ((size_t)4 << 20) /* without a ring: chunks are what a ticket's progress is counted in */
 
 static size_t round_up(size_t bytes, size_t unit)
 {
@@ -97,8 +98,10 @@ uint32_t leati_staging_cut(const struct leati_cut *cut, struct leati_chunk *chun
     /* As large as the ring allows: the last chunk, which may be larger, must fit too. */
     if (cut->even_bytes)
         size = most = cut->even_bytes < most ? cut->even_bytes : most;
+    if (!cut->ring_bytes)
+        size = most = HOST_CHUNK_BYTES;
     most = whole_units(cut, most);
-    size = !cut->ring_bytes ? cut->bytes : whole_units(cut, size < most ? size : most);
+    size = whole_units(cut, size < most ? size : most);
     while (left) {
         size_t bytes = next_size(size, left);
 

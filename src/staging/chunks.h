@@ -25,7 +25,7 @@ struct leati_chunk {
 
 struct leati_cut {
     size_t bytes;      /* of the copy */
-    size_t ring_bytes; /* 0: no ring, one chunk */
+    size_t ring_bytes; /* 0: no ring, chunks of one size */
     size_t most_bytes; /* of a chunk; 0: as many as the ring allows */
     size_t unit_bytes; /* all chunks are multiples of it, and at least one; 0 or 1: any size */
     size_t even_bytes; /* of every chunk but the last, in whole units, or less in a small ring; 0: sizes grow */
