@@ -38,7 +38,7 @@ extern LEATI_QUICK_TLS unsigned leati_error_quiet_depth;
 /*
  * Begins and ends a quiet region, for calls whose failure the caller of the API must not see in leat_last_error().
  * Regions nest. Leave a region on every path; LEATI_QUIETLY() does so. Code of the program (callbacks) must run in
- * a loud region. leati_catch() restores the depth after a fault.
+ * a loud region. leati_fault_handler_run() restores the depth after a fault.
  */
 static inline void leati_error_quiet_begin(void)
 {

@@ -6,7 +6,7 @@
  */
 #include "copy/layout.h"
 
-#include "base/catch.h"
+#include "base/fault_handler.h"
 #include "base/huge.h"
 #include "copy/scratch.h"
 #include "pool/pool.h"
@@ -32,7 +32,7 @@ struct leati_parts {
     const void *src;
     struct leati_indices indices;
     bool guarded; /* pageable memory may go away meanwhile */
-    struct leati_catch_range ranges[2];
+    struct leati_fault_range ranges[2];
     struct leati_order *order; /* to which a failure is told */
 };
 
@@ -59,7 +59,7 @@ static size_t copy_parts(const void *list, size_t first, size_t count, uintptr_t
     for (i = first; i < first + count; i++) {
         struct one_part one = {parts, i};
 
-        if (!leati_catch(parts->ranges, copy_part, &one, fault))
+        if (!leati_fault_handler_run(parts->ranges, copy_part, &one, fault))
             break;
     }
     return i - first;
@@ -176,9 +176,9 @@ static void set_parts(struct scratch *scratch, const struct leati_layout_copy *c
     parts->src = src;
     parts->guarded = copy->plan.transfer.to.end.kind == LEAT_KIND_PAGEABLE ||
                      copy->plan.transfer.from.end.kind == LEAT_KIND_PAGEABLE;
-    parts->ranges[0] = (struct leati_catch_range){(uintptr_t)dst + (uintptr_t)form->dst_low,
+    parts->ranges[0] = (struct leati_fault_range){(uintptr_t)dst + (uintptr_t)form->dst_low,
                                                   (size_t)(form->dst_high - form->dst_low)};
-    parts->ranges[1] = (struct leati_catch_range){(uintptr_t)src + (uintptr_t)form->src_low,
+    parts->ranges[1] = (struct leati_fault_range){(uintptr_t)src + (uintptr_t)form->src_low,
                                                   (size_t)(form->src_high - form->src_low)};
     parts->order = copy->plan.transfer.stream->order;
     if (form->index_dim < 0)

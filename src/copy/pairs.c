@@ -2,7 +2,7 @@
 #include "copy/pairs.h"
 
 #include "base/assert.h"
-#include "base/catch.h"
+#include "base/fault_handler.h"
 #include "copy/scratch.h"
 
 #include <stdlib.h>
@@ -27,7 +27,7 @@ static leat_status meet_pageable(struct leati_pairs *pairs)
     look->transfer = (struct leati_transfer){
         .stream = pairs->stream, .shape = LEATI_SHAPE_BATCH, .direction = LEATI_DIRECTION_IN};
     LEATI_TRY(leati_plan_look(look));
-    pairs->unread = look->stager && look->early && leati_catch_ready();
+    pairs->unread = look->stager && look->early && leati_fault_handler_is_installed();
     /* With nothing under way, it does not matter whether somebody pinned the memory past leat. */
     pairs->asking = pairs->asking || !look->idle || !pairs->unread;
     return LEAT_OK;

@@ -2,7 +2,7 @@
 #include "copy/plan.h"
 
 #include "base/assert.h"
-#include "base/catch.h"
+#include "base/fault_handler.h"
 #include "base/options.h"
 #include "base/quick.h"
 #include "copy/eager.h"
@@ -224,16 +224,17 @@ LEATI_HOT static bool may_stay_unasked(const struct leati_plan *plan)
         atomic_load_explicit(&transfer->stream->device->stager, memory_order_acquire);
 
     return transfer->direction < LEATI_DIRECTION_HOST && stager && !stager->refused[0] &&
-           leati_stream_known_idle(transfer->stream) && leati_catch_ready();
+           leati_stream_known_idle(transfer->stream) && leati_fault_handler_is_installed();
 }
 
 /* Returns true if the protocol finds out by itself whether pageable memory is there. */
 LEATI_HOT static bool finds_out(const struct leati_plan *plan)
 {
     return plan->transfer.shape == LEATI_SHAPE_RUN &&
-           ((plan->protocol == LEATI_PROTOCOL_EAGER && (plan->transfer.unasked || leati_catch_ready())) ||
+           ((plan->protocol == LEATI_PROTOCOL_EAGER &&
+             (plan->transfer.unasked || leati_fault_handler_is_installed())) ||
             (plan->protocol == LEATI_PROTOCOL_DRIVER && !plan->one_pass &&
-             (plan->first || (plan->stager && leati_catch_ready())) &&
+             (plan->first || (plan->stager && leati_fault_handler_is_installed())) &&
              plan->candidates[LEATI_PROTOCOL_DRIVER].cost_ns < LEATI_COST_LAST));
 }
 
@@ -242,7 +243,7 @@ static leat_status plan_first(struct leati_plan *plan)
 {
     leati_assert(plan->first && plan->transfer.shape == LEATI_SHAPE_RUN);
     /* Where the program's own handlers get faults, only the ends can be tried. */
-    if (!leati_catch_ready())
+    if (!leati_fault_handler_is_installed())
         return leati_transfer_check_mapped(&plan->transfer);
     if (leati_transfer_is_usable(&plan->transfer))
         return LEAT_OK;

@@ -6,7 +6,7 @@
  * and where nothing else can be had.
  */
 #include "base/assert.h"
-#include "base/catch.h"
+#include "base/fault_handler.h"
 #include "base/quick.h"
 #include "copy/costs.h"
 #include "copy/plan.h"
@@ -67,8 +67,8 @@ static leat_status submit_pageable(struct leati_plan *plan)
     leati_assert(transfer->shape == LEATI_SHAPE_RUN || transfer->shape == LEATI_SHAPE_REGION);
     /* The call would end the program where a page in the middle is gone; leat's threads say which. Where the
      * program's own handlers get faults, the planner has tried the ends. */
-    if (plan->stager && plan->candidates[LEATI_PROTOCOL_DRIVER].cost_ns < LEATI_COST_LAST && leati_catch_ready() &&
-        !leati_transfer_is_usable(transfer))
+    if (plan->stager && plan->candidates[LEATI_PROTOCOL_DRIVER].cost_ns < LEATI_COST_LAST &&
+        leati_fault_handler_is_installed() && !leati_transfer_is_usable(transfer))
         return LEATI_DECLINED;
     start = leati_costs_start(transfer->stream->device, transfer->bytes);
     status = call(transfer);

@@ -267,7 +267,7 @@ leat_status leati_pointers_add(const struct leati_memory *memory);
 leat_status leati_pointers_take(const char *what, const void *ptr, enum leati_origin origin,
                                 const struct leat_device *device, struct leati_memory *memory);
 
-/* For leati_describe_address of base/catch.h. */
+/* For leati_describe_address of base/fault_handler.h. */
 bool leati_describe_pooled(const void *address, uintptr_t *base, size_t *bytes);
 
 /* Puts memory back that was just taken. */

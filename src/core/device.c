@@ -2,7 +2,7 @@
 #include "core/core.h"
 #include "core/virtual.h"
 
-#include "base/catch.h"
+#include "base/fault_handler.h"
 #include "base/lock.h"
 #include "base/options.h"
 #include "base/quick.h"
@@ -48,12 +48,12 @@ void leati_host_function_enter(void)
 void leati_host_function_leave(void)
 {
     host_function_depth--;
-    leati_catch_unsure();
+    leati_fault_handler_recheck_mask();
 }
 
 LEATI_HOT leat_status leati_check_permitted(const char *what)
 {
-    leati_catch_unsure();
+    leati_fault_handler_recheck_mask();
     if (host_function_depth)
         return leati_fail(LEAT_ERROR_NOT_PERMITTED,
                           "%s: called from inside a host function; its stream waits for the function, so the call "

@@ -2,7 +2,7 @@
 #include "staging/bytes.h"
 
 #include "base/assert.h"
-#include "base/catch.h"
+#include "base/fault_handler.h"
 #include "base/quick.h"
 #include "base/stream_copy.h"
 
@@ -88,16 +88,16 @@ static void step_by_step(void *context)
 LEATI_HOT size_t leati_staging_copy_guarded(void *dst, const void *src, size_t bytes,
                                             enum leati_store_policy policy, uintptr_t *fault)
 {
-    const struct leati_catch_range ranges[] = {{(uintptr_t)src, bytes}, {(uintptr_t)dst, bytes}};
+    const struct leati_fault_range ranges[] = {{(uintptr_t)src, bytes}, {(uintptr_t)dst, bytes}};
     struct job job = {.dst = dst, .src = src, .bytes = bytes, .policy = policy};
     uintptr_t where;
 
     leati_assert(fault);
-    if (!bytes || leati_catch(ranges, all_at_once, &job, &where))
+    if (!bytes || leati_fault_handler_run(ranges, all_at_once, &job, &where))
         return bytes;
     leati_stream_fence();
     /* Copies begin at either end or in several places. Again, in order, to know how far it goes. */
-    if (leati_catch(ranges, step_by_step, &job, &where))
+    if (leati_fault_handler_run(ranges, step_by_step, &job, &where))
         return bytes;
     *fault = (where - ranges[0].base < bytes ? ranges[0].base : ranges[1].base) + job.done;
     leati_assert(job.done < bytes);
@@ -176,7 +176,7 @@ static void touch(void *context)
 
 bool leati_staging_usable(const void *ptr, size_t bytes, bool write)
 {
-    const struct leati_catch_range ranges[] = {{(uintptr_t)ptr, bytes}, {0, 0}};
+    const struct leati_fault_range ranges[] = {{(uintptr_t)ptr, bytes}, {0, 0}};
     struct job job = {.dst = (char *)(uintptr_t)ptr, .src = write ? NULL : ptr, .bytes = bytes};
     uintptr_t fault;
 
@@ -185,7 +185,7 @@ bool leati_staging_usable(const void *ptr, size_t bytes, bool write)
     if (write && bytes > POPULATE_BYTES && !leati_staging_resident((const char *)ptr + bytes - 1, 1) &&
         populate(ptr, bytes, MADV_POPULATE_WRITE))
         return true;
-    return leati_catch(ranges, touch, &job, &fault);
+    return leati_fault_handler_run(ranges, touch, &job, &fault);
 }
 
 void leati_staging_prefault(void *ptr, size_t bytes)

@@ -33,7 +33,7 @@ void leati_staging_copy(void *dst, const void *src, size_t bytes, enum leati_sto
  * The same with memory that may go away meanwhile. Returns how many bytes were copied, from the start: bytes, or
  * fewer when one side could not be reached: not mapped, no right to read or write it, a mapped file that has
  * become shorter. *fault is then the address of the first byte that could not; what dst holds from there on is
- * undefined. base/catch.h says what a program's own handlers of SIGSEGV and SIGBUS make of that.
+ * undefined. base/fault_handler.h says what a program's own handlers of SIGSEGV and SIGBUS make of that.
  */
 size_t leati_staging_copy_guarded(void *dst, const void *src, size_t bytes, enum leati_store_policy policy,
                                   uintptr_t *fault);

@@ -2,7 +2,7 @@
 #include "staging/rows.h"
 
 #include "base/assert.h"
-#include "base/catch.h"
+#include "base/fault_handler.h"
 #include "base/stream_copy.h"
 
 #include <string.h>
@@ -137,20 +137,20 @@ static size_t step_by_step(const struct job *job, uintptr_t *fault)
 }
 
 /* All from the first byte to the last, gaps included. */
-static struct leati_catch_range range_of(const struct leati_rows *rows, const struct place *start, size_t offset,
+static struct leati_fault_range range_of(const struct leati_rows *rows, const struct place *start, size_t offset,
                                          size_t bytes)
 {
     struct place last = place_at(rows, offset + bytes - 1);
 
     leati_assert(last.at >= start->at);
-    return (struct leati_catch_range){(uintptr_t)start->at, (size_t)(last.at - start->at) + 1};
+    return (struct leati_fault_range){(uintptr_t)start->at, (size_t)(last.at - start->at) + 1};
 }
 
 size_t leati_staging_copy_rows(const struct leati_rows *dst, size_t dst_offset, const struct leati_rows *src,
                                size_t src_offset, size_t bytes, enum leati_store_policy policy, uintptr_t *fault)
 {
     struct job job = {.bytes = bytes, .streaming = policy == LEATI_STORES_STREAMING};
-    struct leati_catch_range ranges[2];
+    struct leati_fault_range ranges[2];
     uintptr_t where;
 
     if (!bytes)
@@ -160,7 +160,7 @@ size_t leati_staging_copy_rows(const struct leati_rows *dst, size_t dst_offset, 
     job.from = place_at(src, src_offset);
     ranges[0] = range_of(src, &job.from, src_offset, bytes);
     ranges[1] = range_of(dst, &job.to, dst_offset, bytes);
-    if (leati_catch(ranges, all_at_once, &job, &where))
+    if (leati_fault_handler_run(ranges, all_at_once, &job, &where))
         return bytes;
     leati_stream_fence();
     /* Again, in order, to know how far it goes. */

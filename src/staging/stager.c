@@ -2,8 +2,8 @@
 #include "staging/staging.h"
 
 #include "base/addresses.h"
-#include "base/catch.h"
 #include "base/clock.h"
+#include "base/fault_handler.h"
 #include "base/lock.h"
 #include "base/options.h"
 #include "base/quick.h"
@@ -62,7 +62,7 @@ leat_status leati_stager_init(struct leati_stager *stager, const struct leati_st
     leati_assert(hooks->order_hold && hooks->order_release && hooks->order_failed);
     *stager = (struct leati_stager){.hooks = hooks, .context = context};
     /* The handlers of faults come with the first use of staging, not at some later copy. */
-    (void)leati_catch_ready();
+    (void)leati_fault_handler_is_installed();
     LEATI_TRY(leati_option_number(LEATI_OPTION_COPY_RING, RING_LEAST_BYTES, (uint64_t)1 << 40, RING_USUAL_BYTES,
                                   &stager->ring_bytes));
     return leati_option_number(LEATI_OPTION_COPY_MEMORY, RING_LEAST_BYTES, (uint64_t)1 << 50, usual_memory(),

@@ -1,8 +1,8 @@
 /* unit_base.c - the parts of src/base by themselves: options, sentences, address ranges, handles. */
 #include "harness.h"
 
-#include "base/catch.h"
 #include "base/error.h"
+#include "base/fault_handler.h"
 #include "base/handles.h"
 #include "base/options.h"
 #include "base/ranges.h"
@@ -316,14 +316,14 @@ static void faults_end_quiet_regions(void **state)
 {
     size_t bytes = 4096;
     void *page = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    struct leati_catch_range ranges[2] = {{(uintptr_t)page, bytes}, {0, 0}};
+    struct leati_fault_range ranges[2] = {{(uintptr_t)page, bytes}, {0, 0}};
     uintptr_t fault;
 
     (void)state;
     assert_true(page != MAP_FAILED);
     for (unsigned quiet = 0; quiet < 2; quiet++) {
         leati_error_quiet_depth = quiet;
-        assert_false(leati_catch(ranges, fault_quietly, page, &fault));
+        assert_false(leati_fault_handler_run(ranges, fault_quietly, page, &fault));
         assert_int_equal(leati_error_quiet_depth, quiet);
     }
     leati_error_quiet_depth = 0;

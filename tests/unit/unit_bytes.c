@@ -9,9 +9,9 @@
  */
 #include "harness.h"
 
-#include "base/catch.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/fault_handler.h"
 #include "base/stream_copy.h"
 #include "staging/bytes.h"
 
@@ -417,16 +417,16 @@ static void touch(void *context)
 /* Inside of a section, but elsewhere. */
 static int case_elsewhere(struct scene *s)
 {
-    const struct leati_catch_range ranges[] = {{(uintptr_t)s->src, page_bytes}, {0, 0}};
+    const struct leati_fault_range ranges[] = {{(uintptr_t)s->src, page_bytes}, {0, 0}};
     uintptr_t fault = 0;
 
     install(SIGSEGV, leave, NULL);
     /* Not unmapped: the thread sanitizer may take the place for itself. */
     CHECK(!mprotect(s->src, 2 * page_bytes, PROT_NONE));
-    CHECK(!leati_catch(ranges, touch, s->src + page_bytes - 1, &fault));
+    CHECK(!leati_fault_handler_run(ranges, touch, s->src + page_bytes - 1, &fault));
     CHECK(fault == (uintptr_t)s->src + page_bytes - 1);
     if (!sigsetjmp(way_out, 1)) {
-        leati_catch(ranges, touch, s->src + page_bytes, &fault);
+        leati_fault_handler_run(ranges, touch, s->src + page_bytes, &fault);
         CHECK(false && "the access went through");
     }
     CHECK(seen_address == s->src + page_bytes);
@@ -443,12 +443,12 @@ static void send_to_self(void *context)
 /* A signal that was sent is no fault, whatever runs. */
 static int case_sent_and_ignored(struct scene *s)
 {
-    const struct leati_catch_range everything[] = {{0, SIZE_MAX}, {0, 0}};
+    const struct leati_fault_range everything[] = {{0, SIZE_MAX}, {0, 0}};
     uintptr_t fault = 0;
 
     CHECK(signal(SIGSEGV, SIG_IGN) != SIG_ERR && signal(SIGBUS, SIG_IGN) != SIG_ERR);
     for (int round = 0; round < 3; round++)
-        CHECK(leati_catch(everything, send_to_self, NULL, &fault));
+        CHECK(leati_fault_handler_run(everything, send_to_self, NULL, &fault));
     unmap_pages(s->src, PAGES);
     expect_stop(s->dst, s->src, 100, 0, s->src);
     return 0;
@@ -465,12 +465,12 @@ static void copy_and_touch(void *context)
 /* A section within a section. */
 static int case_nested(struct scene *s)
 {
-    const struct leati_catch_range ranges[] = {{(uintptr_t)s->src, page_bytes}, {0, 0}};
+    const struct leati_fault_range ranges[] = {{(uintptr_t)s->src, page_bytes}, {0, 0}};
     uintptr_t fault = 0;
 
     unmap_pages(s->src, PAGES);
     for (int round = 0; round < 3; round++) {
-        CHECK(!leati_catch(ranges, copy_and_touch, s, &fault));
+        CHECK(!leati_fault_handler_run(ranges, copy_and_touch, s, &fault));
         CHECK(fault == (uintptr_t)s->src + 5);
     }
     return 0;

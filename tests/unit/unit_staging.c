@@ -4,7 +4,7 @@
  * held up, by a gate in the stream or by a worker that is kept busy, so that a copy that goes on all the same
  * moves wrong bytes each time.
  */
-#include "base/catch.h"
+#include "base/fault_handler.h"
 #include "base/clock.h"
 #include "staging/staging.h"
 
@@ -1234,7 +1234,7 @@ int main(void)
     setenv("LEAT_COPY_WORKERS", "1", 1);
     setenv("LEAT_COPY_MEMORY", "4M", 1);
     setenv("LEAT_COPY_STORES", "cached", 1);
-    assert_true(leati_catch_ready());
+    assert_true(leati_fault_handler_is_installed());
     sigaction(SIGSEGV, NULL, &on_segv);
     sigaction(SIGBUS, NULL, &on_bus);
     return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;

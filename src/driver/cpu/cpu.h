@@ -12,7 +12,7 @@
 #ifndef LEATI_CPU_H
 #define LEATI_CPU_H
 
-#include "base/catch.h"
+#include "base/fault_handler.h"
 #include "base/error.h"
 #include "base/lock.h"
 #include "base/quick.h"
@@ -224,7 +224,7 @@ leat_status cpu_copy_rectangle(struct leati_driver *driver, void *stream, struct
 
 /* Calls move_part(part), which accesses these ranges. Where one of them is gone, *unreachable, which other threads
  * lower as well, becomes the lowest of the addresses that nobody could reach. */
-void cpu_copy_guarded(const struct leati_catch_range ranges[2], void (*move_part)(void *part), void *part,
+void cpu_copy_guarded(const struct leati_fault_range ranges[2], void (*move_part)(void *part), void *part,
                       _Atomic uintptr_t *unreachable);
 
 leat_status cpu_fill(struct leati_driver *driver, void *stream, void *dst, uint32_t pattern,

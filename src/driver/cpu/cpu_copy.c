@@ -57,12 +57,12 @@ static void move(void *context)
         memcpy(part->dst, part->src, part->bytes);
 }
 
-void cpu_copy_guarded(const struct leati_catch_range ranges[2], void (*move_part)(void *part), void *part,
+void cpu_copy_guarded(const struct leati_fault_range ranges[2], void (*move_part)(void *part), void *part,
                       _Atomic uintptr_t *unreachable)
 {
     uintptr_t fault, first;
 
-    if (leati_catch(ranges, move_part, part, &fault))
+    if (leati_fault_handler_run(ranges, move_part, part, &fault))
         return;
     leati_stream_fence();
     /* Relaxed: read after the workers have finished. */
@@ -74,7 +74,7 @@ void cpu_copy_guarded(const struct leati_catch_range ranges[2], void (*move_part
 
 static void move_guarded(struct copy_job *job, struct part *part)
 {
-    const struct leati_catch_range ranges[] = {{(uintptr_t)part->src, part->bytes},
+    const struct leati_fault_range ranges[] = {{(uintptr_t)part->src, part->bytes},
                                                {(uintptr_t)part->dst, part->bytes}};
 
     cpu_copy_guarded(ranges, move, part, &job->unreachable);

@@ -13,8 +13,8 @@
  */
 #include "driver/cpu/cpu.h"
 
-#include "base/catch.h"
 #include "base/clock.h"
+#include "base/fault_handler.h"
 #include "base/given.h"
 #include "base/lock.h"
 
@@ -695,8 +695,8 @@ leat_status cpu_managed_record(struct leati_driver *driver, void *device, bool o
 
     (void)driver, (void)device;
     if (on) {
-        leati_catch_repair(repair);
-        if (!leati_catch_ready() && !cpu_strict_catches())
+        leati_fault_handler_set_repair(repair);
+        if (!leati_fault_handler_is_installed() && !cpu_strict_catches())
             return leati_fail(
                 LEAT_ERROR_UNSUPPORTED,
                 "another handler of SIGSEGV than leat's is in place, which would take the faults that "

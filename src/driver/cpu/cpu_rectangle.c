@@ -77,7 +77,7 @@ static void move_guarded(struct box_job *job, struct part *part)
            src_start = src_row(job, part->first) + part->start;
     size_t dst_end = dst_row(job, part->end - 1) + part->start + part->length;
     size_t src_end = src_row(job, part->end - 1) + part->start + part->length;
-    const struct leati_catch_range ranges[] = {{(uintptr_t)job->src + src_start, src_end - src_start},
+    const struct leati_fault_range ranges[] = {{(uintptr_t)job->src + src_start, src_end - src_start},
                                                {(uintptr_t)job->dst + dst_start, dst_end - dst_start}};
 
     cpu_copy_guarded(ranges, move_part, part, &job->unreachable);

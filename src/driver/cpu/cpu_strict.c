@@ -10,7 +10,7 @@
  */
 #include "driver/cpu/cpu.h"
 
-#include "base/catch.h"
+#include "base/fault_handler.h"
 #include "base/lock.h"
 #include "base/options.h"
 
@@ -127,9 +127,9 @@ static void on_fault(int signal_number, siginfo_t *info, void *context)
     ssize_t ignored = 0; /* nothing is to be done where standard error is closed */
     int length;
 
-    if (leati_catch_repaired(info, context))
+    if (leati_fault_handler_repaired(info, context))
         return;
-    leati_catch_take(info, context);
+    leati_fault_handler_take(info, context);
     known = info->si_addr && describe((uintptr_t)info->si_addr, &owner);
     if (in_kernel || (known && strict())) {
         describe_code(context, code, sizeof code);

@@ -1,17 +1,17 @@
 /*
- * catch.h - going on after an access that faults.
+ * fault_handler.h - going on after an access that faults.
  *
  * A program may unmap memory, take its rights away or truncate a mapped file while another thread copies from it.
- * The system then sends SIGSEGV or SIGBUS to the thread that touched the page. leati_catch() runs code whose
- * accesses may end so. The handlers are installed at its first use and stay; all other faults go on to those that
- * were there before.
+ * The system then sends SIGSEGV or SIGBUS to the thread that touched the page. leati_fault_handler_run() runs code
+ * whose accesses may end so. The handlers are installed at its first use and stay; all other faults go on to those
+ * that were there before.
  *
- * Whoever installs a handler later and does not pass on what is not his, takes the faults of leati_catch() too.
- * And a fault that an earlier handler would have repaired, such as that of a pager in user space, is caught here
- * first.
+ * Whoever installs a handler later and does not pass on what is not his, takes the faults of
+ * leati_fault_handler_run() too. And a fault that an earlier handler would have repaired, such as that of a pager
+ * in user space, is caught here first.
  */
-#ifndef LEATI_CATCH_H
-#define LEATI_CATCH_H
+#ifndef LEATI_FAULT_HANDLER_H
+#define LEATI_FAULT_HANDLER_H
 
 #include "base/quick.h"
 
@@ -21,7 +21,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct leati_catch_range {
+struct leati_fault_range {
     uintptr_t base;
     size_t bytes;
 };
@@ -30,34 +30,36 @@ struct leati_catch_range {
  * Runs work(context) on this thread. True when it came to its end; false when an access to one of the ranges
  * faulted: work was then left where it was, so it must hold nothing, and *fault is an address in that range.
  * Costs some ten nanoseconds. A fault that is blocked ends the process, so the first use by a thread, and the
- * first after each leati_catch_unsure(), unblocks SIGSEGV and SIGBUS there, which costs a system call more.
+ * first after each leati_fault_handler_recheck_mask(), unblocks SIGSEGV and SIGBUS there, which costs a system
+ * call more.
  */
-bool leati_catch(const struct leati_catch_range ranges[2], void (*work)(void *context), void *context,
-                 uintptr_t *fault);
+bool leati_fault_handler_run(const struct leati_fault_range ranges[2], void (*work)(void *context), void *context,
+                             uintptr_t *fault);
 
 /* This thread has certainly not blocked SIGSEGV and SIGBUS since leat unblocked them. */
-extern LEATI_QUICK_TLS bool leati_catch_unblocked;
+extern LEATI_QUICK_TLS bool leati_fault_signals_unblocked;
 
 /* Code of the program ran on this thread, which may have blocked signals: called where a call of the API begins
  * and where a host function returns. */
-static inline void leati_catch_unsure(void)
+static inline void leati_fault_handler_recheck_mask(void)
 {
-    leati_catch_unblocked = false;
+    leati_fault_signals_unblocked = false;
 }
 
 /* Is leat's handler the one that gets faults now? Where somebody else's is, it may or may not pass them on. */
-bool leati_catch_ready(void);
+bool leati_fault_handler_is_installed(void);
 
 /* Sets who is asked first about each fault: true says that the access may run again, as it is. The handlers are
  * installed then. repair runs inside of a handler. */
-void leati_catch_repair(bool (*repair)(const siginfo_t *info, const void *ucontext));
+void leati_fault_handler_set_repair(bool (*repair)(const siginfo_t *info, const void *ucontext));
 
 /* For leat's other handlers of these signals, to be called before the next one: was it repaired? */
-bool leati_catch_repaired(const siginfo_t *info, const void *ucontext);
+bool leati_fault_handler_repaired(const siginfo_t *info, const void *ucontext);
 
-/* For leat's other handlers of these signals, to be called first: does not return when the fault is one to catch.
+/* For leat's other handlers of these signals, to be called first: does not return if the fault is in a guarded
+ * range.
  */
-void leati_catch_take(const siginfo_t *info, const void *ucontext);
+void leati_fault_handler_take(const siginfo_t *info, const void *ucontext);
 
 /*
  * What the core knows of an address within memory of a driver: for what a handler says of a wrong access. Fills

@@ -1,5 +1,5 @@
-/* catch.c - see catch.h. */
-#include "base/catch.h"
+/* fault_handler.c - see fault_handler.h. */
+#include "base/fault_handler.h"
 
 #include "base/assert.h"
 #include "base/error.h"
@@ -14,7 +14,7 @@ _Atomic(leati_address_function) leati_describe_address;
 
 struct section {
     sigjmp_buf back;
-    const struct leati_catch_range *ranges;
+    const struct leati_fault_range *ranges;
     uintptr_t fault;
     struct section *outer; /* whose work this is */
     unsigned quiet_depth;  /* leati_error_quiet_depth at the beginning: work may have left a quiet region open */
@@ -22,21 +22,21 @@ struct section {
 
 /* Found without the call that a shared library pays for others, which a handler could not make either. */
 static LEATI_QUICK_TLS struct section *volatile current;
-LEATI_QUICK_TLS bool leati_catch_unblocked;
+LEATI_QUICK_TLS bool leati_fault_signals_unblocked;
 
 static struct sigaction earlier_segv, earlier_bus;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 /* ---- whose fault is it? ---- */
 
-static bool find_in(const struct leati_catch_range ranges[2], uintptr_t address)
+static bool find_in(const struct leati_fault_range ranges[2], uintptr_t address)
 {
     return address - ranges[0].base < ranges[0].bytes || address - ranges[1].base < ranges[1].bytes;
 }
 
 /* The address that info tells of, or the range's own where the processor does not tell: x86-64 does not for
  * addresses that cannot exist, which have some but not all of the upper bits. */
-static bool find_fault(const struct leati_catch_range ranges[2], const siginfo_t *info, uintptr_t *fault)
+static bool find_fault(const struct leati_fault_range ranges[2], const siginfo_t *info, uintptr_t *fault)
 {
     *fault = (uintptr_t)info->si_addr;
 #if defined(__x86_64__)
@@ -60,7 +60,7 @@ static bool find_fault(const struct leati_catch_range ranges[2], const siginfo_t
     return find_in(ranges, *fault);
 }
 
-void leati_catch_take(const siginfo_t *info, const void *ucontext)
+void leati_fault_handler_take(const siginfo_t *info, const void *ucontext)
 {
     struct section *section = current;
     uintptr_t fault;
@@ -109,7 +109,7 @@ static void pass_on(const struct sigaction *earlier, int signal_number, siginfo_
 
 static bool (*_Atomic repairer)(const siginfo_t *info, const void *ucontext);
 
-bool leati_catch_repaired(const siginfo_t *info, const void *ucontext)
+bool leati_fault_handler_repaired(const siginfo_t *info, const void *ucontext)
 {
     /* Acquire: pairs with the release of who set it. */
     bool (*repair)(const siginfo_t *, const void *) = atomic_load_explicit(&repairer, memory_order_acquire);
@@ -119,9 +119,9 @@ bool leati_catch_repaired(const siginfo_t *info, const void *ucontext)
 
 static void on_fault(int signal_number, siginfo_t *info, void *ucontext)
 {
-    if (leati_catch_repaired(info, ucontext))
+    if (leati_fault_handler_repaired(info, ucontext))
         return;
-    leati_catch_take(info, ucontext);
+    leati_fault_handler_take(info, ucontext);
     pass_on(signal_number == SIGSEGV ? &earlier_segv : &earlier_bus, signal_number, info, ucontext);
 }
 
@@ -155,16 +155,16 @@ LEATI_HOT static void make_ready(void)
     sigaddset(&both, SIGSEGV);
     sigaddset(&both, SIGBUS);
     pthread_sigmask(SIG_UNBLOCK, &both, NULL);
-    leati_catch_unblocked = true;
+    leati_fault_signals_unblocked = true;
 }
 
-void leati_catch_repair(bool (*repair)(const siginfo_t *info, const void *ucontext))
+void leati_fault_handler_set_repair(bool (*repair)(const siginfo_t *info, const void *ucontext))
 {
     atomic_store_explicit(&repairer, repair, memory_order_release);
     pthread_once(&once, install_both);
 }
 
-LEATI_HOT bool leati_catch_ready(void)
+LEATI_HOT bool leati_fault_handler_is_installed(void)
 {
     struct sigaction now;
 
@@ -172,15 +172,15 @@ LEATI_HOT bool leati_catch_ready(void)
     return sigaction(SIGSEGV, NULL, &now) == 0 && now.sa_flags & SA_SIGINFO && now.sa_sigaction == on_fault;
 }
 
-LEATI_HOT bool leati_catch(const struct leati_catch_range ranges[2], void (*work)(void *context), void *context,
-                 uintptr_t *fault)
+LEATI_HOT bool leati_fault_handler_run(const struct leati_fault_range ranges[2], void (*work)(void *context),
+                                       void *context, uintptr_t *fault)
 {
     struct section section = {.ranges = ranges, .outer = current, .quiet_depth = leati_error_quiet_depth};
 
     leati_assert(work && fault && ranges[0].base + ranges[0].bytes >= ranges[0].base);
-    if (!leati_catch_unblocked)
+    if (!leati_fault_signals_unblocked)
         make_ready();
-    /* Without the mask, which costs a system call: leati_catch_take() has it from the signal. */
+    /* Without the mask, which costs a system call: leati_fault_handler_take() has it from the signal. */
     if (sigsetjmp(section.back, 0)) {
         current = section.outer;
         leati_error_quiet_depth = section.quiet_depth;
