@@ -83,7 +83,7 @@ $(test_bin)/unit_workers: test_wraps = -Wl,--wrap=leati_thread_start
 plan_wraps := leati_workers_awake leati_eager_in leati_eager_out leati_stage_start leati_stage_reserve leati_region_has_kernel \
               leati_fleet_take
 $(test_bin)/unit_plan: test_wraps = $(plan_wraps:%=-Wl,--wrap=%)
-$(test_bin)/unit_full: test_wraps = -Wl,--wrap=leati_available
+$(test_bin)/unit_full: test_wraps = -Wl,--wrap=leati_mem_limit_get
 $(test_bin)/unit_record: test_wraps = -Wl,--wrap=write
 
 # The files that the command replays, by the command's own readers.

@@ -6,7 +6,7 @@
  */
 #include "pool/pool.h"
 
-#include "base/available.h"
+#include "base/mem_limit.h"
 #include "base/text.h"
 
 #include <inttypes.h>
@@ -251,9 +251,9 @@ static void advise_device(const struct facts *facts, struct leati_text *text)
 /* Pinned memory is the host's. */
 static void advise_host(const struct facts *facts, struct leati_text *text)
 {
-    struct leati_available available;
+    struct leati_mem_limit available;
 
-    leati_available("", facts->asked_bytes, &available);
+    leati_mem_limit_get("", facts->asked_bytes, &available);
     if (available.is_group && available.bytes - available.bytes / 32 < facts->asked_bytes)
         leati_text_add(text, "free host memory, ask for less, or let %s have more", available.whose);
     else

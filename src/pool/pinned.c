@@ -7,8 +7,8 @@
  */
 #include "pool/pinned.h"
 
-#include "base/available.h"
 #include "base/lock.h"
+#include "base/mem_limit.h"
 #include "base/workers.h"
 
 #include <errno.h>
@@ -89,10 +89,10 @@ static void unclaim(size_t bytes)
 static leat_status claim(size_t bytes)
 {
     uint64_t others = atomic_fetch_add_explicit(&claimed_bytes, bytes, memory_order_relaxed);
-    struct leati_available available;
+    struct leati_mem_limit available;
     uint64_t spared, left;
 
-    leati_available("", bytes + others + SPARED_BYTES_MAX, &available);
+    leati_mem_limit_get("", bytes + others + SPARED_BYTES_MAX, &available);
     if (available.bytes == UINT64_MAX)
         return LEAT_OK;
     spared = available.bytes / 32 < SPARED_BYTES_MAX ? available.bytes / 32 : SPARED_BYTES_MAX;

@@ -4,7 +4,7 @@
  */
 #include "harness.h"
 
-#include "base/available.h"
+#include "base/mem_limit.h"
 #include "driver/fault/fault.h"
 #include "driver/registry.h"
 
@@ -59,17 +59,17 @@ static void own_memory_is_pending(void **state)
 
 static bool is_in_group;
 
-/* In place of leati_available(), which asks the system. */
-void __real_leati_available(const char *root, uint64_t enough_bytes, struct leati_available *available);
-void __wrap_leati_available(const char *root, uint64_t enough_bytes, struct leati_available *available);
+/* In place of leati_mem_limit_get(), which asks the system. */
+void __real_leati_mem_limit_get(const char *root, uint64_t enough_bytes, struct leati_mem_limit *available);
+void __wrap_leati_mem_limit_get(const char *root, uint64_t enough_bytes, struct leati_mem_limit *available);
 
-void __wrap_leati_available(const char *root, uint64_t enough_bytes, struct leati_available *available)
+void __wrap_leati_mem_limit_get(const char *root, uint64_t enough_bytes, struct leati_mem_limit *available)
 {
     if (is_in_group)
         *available =
-            (struct leati_available){.bytes = 32 * MIB, .whose = "the control group /jobs/7", .is_group = true};
+            (struct leati_mem_limit){.bytes = 32 * MIB, .whose = "the control group /jobs/7", .is_group = true};
     else
-        __real_leati_available(root, enough_bytes, available);
+        __real_leati_mem_limit_get(root, enough_bytes, available);
 }
 
 static void a_control_group_has_no_more_to_pin(void **state)

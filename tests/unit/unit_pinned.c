@@ -8,9 +8,9 @@
  */
 #include "harness.h"
 
-#include "base/available.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/mem_limit.h"
 #include "driver/fault/fault.h"
 #include "driver/registry.h"
 #include "pool/pinned.h"
@@ -541,10 +541,10 @@ static void too_much_is_an_error(void **state)
     uint64_t live = leati_fault_live(wrapper(t)), calls = leati_fault_calls(wrapper(t));
     size_t bytes =
         (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE) / (2 * MIB) * (2 * MIB) + 2 * MIB;
-    struct leati_available available;
+    struct leati_mem_limit available;
     void *ptr = &ptr;
 
-    leati_available("", UINT64_MAX, &available);
+    leati_mem_limit_get("", UINT64_MAX, &available);
     if (available.bytes == UINT64_MAX)
         SKIP_OTHER("this system does not say how much memory it has");
     refused(leati_pinned_take(t->device, bytes, &ptr), LEAT_ERROR_HOST_MEMORY,
@@ -652,9 +652,9 @@ static int remove_tree(void **state)
 
 static void expect_available(const struct tree *tree, uint64_t enough_bytes, uint64_t bytes, const char *whose)
 {
-    struct leati_available available;
+    struct leati_mem_limit available;
 
-    leati_available(tree->root, enough_bytes, &available);
+    leati_mem_limit_get(tree->root, enough_bytes, &available);
     if (available.bytes != bytes || strcmp(available.whose, whose))
         fail_msg("%llu bytes of %s, not %llu of %s", (unsigned long long)available.bytes, available.whose,
                  (unsigned long long)bytes, whose);

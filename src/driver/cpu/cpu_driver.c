@@ -2,8 +2,8 @@
 #include "driver/cpu/cpu.h"
 
 #include "base/addresses.h"
-#include "base/available.h"
 #include "base/lock.h"
+#include "base/mem_limit.h"
 #include "base/options.h"
 
 #include <stdio.h>
@@ -42,9 +42,9 @@ const char *cpu_memory_reason(void)
 static uint64_t usual_memory_bytes(void)
 {
     uint64_t bytes = machine_bytes(), addresses = leati_addresses_left();
-    struct leati_available group;
+    struct leati_mem_limit group;
 
-    leati_available_in_groups("", &group);
+    leati_mem_limit_of_groups("", &group);
     if (group.bytes != UINT64_MAX && group.bytes - group.bytes / 16 < bytes) {
         bytes = group.bytes - group.bytes / 16;
         snprintf(memory_reason, sizeof memory_reason,

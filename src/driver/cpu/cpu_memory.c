@@ -8,8 +8,8 @@
 #include "driver/cpu/cpu.h"
 
 #include "base/addresses.h"
-#include "base/available.h"
 #include "base/lock.h"
+#include "base/mem_limit.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -359,7 +359,7 @@ static leat_status take_host(leat_kind kind, size_t bytes, size_t charged_bytes,
 {
     struct cpu_block block = {.kind = kind, .asked_bytes = bytes, .charged_bytes = charged_bytes};
     bool populate = kind == LEAT_KIND_PINNED;
-    struct leati_available available;
+    struct leati_mem_limit available;
     leat_status status;
     uintptr_t base;
     size_t size;
@@ -368,7 +368,7 @@ static leat_status take_host(leat_kind kind, size_t bytes, size_t charged_bytes,
         return leati_fail(LEAT_ERROR_HOST_MEMORY, "%zu bytes are more than the host has", bytes);
     size = round_up(bytes, CPU_PAGE_BYTES);
     if (populate && size > (64u << 20)) {
-        leati_available("", size, &available);
+        leati_mem_limit_get("", size, &available);
         if (size > available.bytes)
             return leati_fail(LEAT_ERROR_HOST_MEMORY,
                               "%zu bytes are more than the %llu bytes of host memory that %s has available", bytes,

@@ -1,5 +1,5 @@
-/* available.c - see available.h. */
-#include "base/available.h"
+/* mem_limit.c - see mem_limit.h. */
+#include "base/mem_limit.h"
 
 #include <inttypes.h>
 #include <limits.h>
@@ -34,7 +34,7 @@ static const struct hierarchy version_2 = {
 struct question {
     const char *root;
     uint64_t enough_bytes;
-    struct leati_available *answer;
+    struct leati_mem_limit *answer;
 };
 
 static FILE *open_file(const char *root, const char *folder, const char *group, const char *name)
@@ -173,19 +173,19 @@ static void ask_machine(const struct question *q)
     fclose(file);
 }
 
-void leati_available(const char *root, uint64_t enough_bytes, struct leati_available *available)
+void leati_mem_limit_get(const char *root, uint64_t enough_bytes, struct leati_mem_limit *available)
 {
     struct question question = {.root = root, .enough_bytes = enough_bytes, .answer = available};
 
-    *available = (struct leati_available){.bytes = UINT64_MAX, .whose = "this machine"};
+    *available = (struct leati_mem_limit){.bytes = UINT64_MAX, .whose = "this machine"};
     ask_machine(&question);
     ask_control_groups(&question);
 }
 
-void leati_available_in_groups(const char *root, struct leati_available *available)
+void leati_mem_limit_of_groups(const char *root, struct leati_mem_limit *available)
 {
     struct question question = {.root = root, .enough_bytes = UINT64_MAX, .answer = available};
 
-    *available = (struct leati_available){.bytes = UINT64_MAX};
+    *available = (struct leati_mem_limit){.bytes = UINT64_MAX};
     ask_control_groups(&question);
 }
