@@ -7,7 +7,7 @@
 #include "copy/layout.h"
 
 #include "base/fault_handler.h"
-#include "base/huge.h"
+#include "base/hugepage.h"
 #include "copy/scratch.h"
 #include "pool/pool.h"
 
@@ -95,9 +95,9 @@ struct huge {
     void *dst;
 };
 
-static void run_huge(struct huge *huge, uint64_t part)
+static void collapse_hugepage(struct huge *huge, uint64_t part)
 {
-    leati_huge_take(huge->dst, part);
+    leati_hugepage_collapse(huge->dst, part);
 }
 
 /* All of it, as a host function. */
@@ -200,17 +200,17 @@ static leat_status launch_parts(leat_stream *stream, void *parts, uint64_t count
     return leat_launch(stream, kernel, leat_dim((uint32_t)count, 1, 1), leat_dim(1, 1, 1), 0, args, 2);
 }
 
-static leat_status launch_huge(const struct leati_layout_copy *copy, struct scratch *scratch)
+static leat_status collapse_hugepages(const struct leati_layout_copy *copy, struct scratch *scratch)
 {
     const struct leati_form *form = &copy->layouts->form;
     size_t bytes = (size_t)(form->dst_high - form->dst_low);
     char *dst = (char *)scratch->parts.dst + form->dst_low;
 
     if (copy->plan.transfer.to.end.kind != LEAT_KIND_DEVICE || form->payload_bytes != bytes ||
-        !leati_huge_wanted(dst, bytes))
+        !leati_hugepage_any_missing(dst, bytes))
         return LEAT_OK;
-    scratch->huge = (struct huge){.run = run_huge, .dst = dst};
-    return launch_parts(copy->plan.transfer.stream, &scratch->huge, leati_huge_pieces(dst, bytes));
+    scratch->huge = (struct huge){.run = collapse_hugepage, .dst = dst};
+    return launch_parts(copy->plan.transfer.stream, &scratch->huge, leati_hugepage_count(dst, bytes));
 }
 
 static leat_status run_on_threads(const struct leati_layout_copy *copy, struct scratch *scratch)
@@ -220,7 +220,7 @@ static leat_status run_on_threads(const struct leati_layout_copy *copy, struct s
     uint64_t count = parts->host.parts;
     leat_status status;
 
-    LEATI_TRY(launch_huge(copy, scratch));
+    LEATI_TRY(collapse_hugepages(copy, scratch));
     if (!parts->guarded)
         return launch_parts(copy->plan.transfer.stream, parts, count);
     /* The order, to which a failure is told, is kept until the stream has got past the copy. */

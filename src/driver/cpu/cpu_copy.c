@@ -7,7 +7,7 @@
  */
 #include "driver/cpu/cpu.h"
 
-#include "base/huge.h"
+#include "base/hugepage.h"
 #include "base/stream_copy.h"
 
 #include <stdlib.h>
@@ -20,16 +20,16 @@
 
 /* ---- all threads together ---- */
 
-static void take_huge(void *context, uint64_t i)
+static void collapse_hugepages(void *context, uint64_t i)
 {
-    leati_huge_take(context, i);
+    leati_hugepage_collapse(context, i);
 }
 
 /* Before all of a range is written: where it is the device's memory, and its pages are not there yet. */
-static void make_huge(const struct cpu_device *device, void *dst, size_t bytes)
+static void collapse_hugepage(const struct cpu_device *device, void *dst, size_t bytes)
 {
-    if ((uintptr_t)dst - device->space.base < device->space.bytes && leati_huge_wanted(dst, bytes))
-        cpu_workers_run(take_huge, dst, leati_huge_pieces(dst, bytes));
+    if ((uintptr_t)dst - device->space.base < device->space.bytes && leati_hugepage_any_missing(dst, bytes))
+        cpu_workers_run(collapse_hugepages, dst, leati_hugepage_count(dst, bytes));
 }
 
 struct copy_job {
@@ -110,7 +110,7 @@ static void run_copy(struct cpu_work *work)
 
     cpu_managed_touch(job->src, job->bytes, false);
     cpu_managed_touch(job->dst, job->bytes, true);
-    make_huge(copy->device, job->dst, job->bytes);
+    collapse_hugepage(copy->device, job->dst, job->bytes);
     if (job->bytes < PARALLEL_BYTES)
         copy_part(job, 0);
     else
@@ -185,7 +185,7 @@ static void run_fill(struct cpu_work *work)
     int earlier = cpu_managed_enter(fill->device);
 
     cpu_managed_touch(fill->job.dst, fill->job.bytes, true);
-    make_huge(fill->device, fill->job.dst, fill->job.bytes);
+    collapse_hugepage(fill->device, fill->job.dst, fill->job.bytes);
     cpu_workers_run(fill_part, &fill->job, (fill->job.bytes + PART_BYTES - 1) / PART_BYTES);
     cpu_managed_leave(earlier);
 }

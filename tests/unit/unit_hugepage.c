@@ -1,8 +1,9 @@
-/* unit_huge.c - huge pages before the first write: by themselves, and as copies, fills and layouts ask for them.
+/* unit_hugepage.c - huge pages before the first write: by themselves, and as copies, fills and layouts ask for
+ * them.
  */
 #include "harness.h"
 
-#include "base/huge.h"
+#include "base/hugepage.h"
 
 #include <leat/layout.h>
 
@@ -40,7 +41,7 @@ static char *map_file(void)
 {
     char *room = mmap(NULL, 5 * PIECE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     char *start = room + (PIECE - (uintptr_t)room % PIECE) % PIECE;
-    int file = memfd_create("unit_huge", MFD_CLOEXEC);
+    int file = memfd_create("unit_hugepage", MFD_CLOEXEC);
 
     assert_true(room != MAP_FAILED && file >= 0 && !ftruncate(file, 4 * PIECE));
     assert_ptr_equal(mmap(start, 4 * PIECE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0), start);
@@ -65,13 +66,13 @@ static void pieces_are_those_that_are_touched(void **state)
     char *at = (char *)(7 * PIECE);
 
     (void)state;
-    assert_int_equal(leati_huge_pieces(at, PIECE), 1);
-    assert_int_equal(leati_huge_pieces(at, PIECE + 1), 2);
-    assert_int_equal(leati_huge_pieces(at + PIECE - 1, PIECE), 2);
-    assert_int_equal(leati_huge_pieces(at + PIECE - 1, 2 * PIECE), 3);
-    assert_int_equal(leati_huge_pieces(at, 3 * PIECE), 3);
-    assert_int_equal(leati_huge_pieces(at, 100), 0);
-    assert_int_equal(leati_huge_pieces(at, 0), 0);
+    assert_int_equal(leati_hugepage_count(at, PIECE), 1);
+    assert_int_equal(leati_hugepage_count(at, PIECE + 1), 2);
+    assert_int_equal(leati_hugepage_count(at + PIECE - 1, PIECE), 2);
+    assert_int_equal(leati_hugepage_count(at + PIECE - 1, 2 * PIECE), 3);
+    assert_int_equal(leati_hugepage_count(at, 3 * PIECE), 3);
+    assert_int_equal(leati_hugepage_count(at, 100), 0);
+    assert_int_equal(leati_hugepage_count(at, 0), 0);
 }
 
 static void only_pieces_without_pages_are_taken(void **state)
@@ -79,18 +80,18 @@ static void only_pieces_without_pages_are_taken(void **state)
     char *file = map_file();
 
     (void)state;
-    assert_true(leati_huge_wanted(file, 4 * PIECE));
+    assert_true(leati_hugepage_any_missing(file, 4 * PIECE));
     /* A write that nobody told of: small pages, which stay. */
     file[PIECE] = 5;
-    leati_huge_take(file, 1);
+    leati_hugepage_collapse(file, 1);
     assert_int_equal(huge_kib(file), 0);
     assert_int_equal(file[PIECE], 5);
     /* A range that begins within a piece. */
-    assert_true(leati_huge_wanted(file + 5000, PIECE));
-    for (uint64_t i = 0; i < leati_huge_pieces(file + 5000, PIECE); i++)
-        leati_huge_take(file + 5000, i);
-    assert_false(leati_huge_wanted(file + 5000, PIECE));
-    assert_true(leati_huge_wanted(file + 2 * PIECE, PIECE));
+    assert_true(leati_hugepage_any_missing(file + 5000, PIECE));
+    for (uint64_t i = 0; i < leati_hugepage_count(file + 5000, PIECE); i++)
+        leati_hugepage_collapse(file + 5000, i);
+    assert_false(leati_hugepage_any_missing(file + 5000, PIECE));
+    assert_true(leati_hugepage_any_missing(file + 2 * PIECE, PIECE));
     for (size_t i = 0; i < 4 * PIECE; i++)
         assert_true(file[i] == (i == PIECE ? 5 : 0));
     munmap(file, 4 * PIECE);
@@ -104,7 +105,7 @@ static void taken_pieces_are_huge(void **state)
     if (!system_has_them())
         SKIP_OTHER("this system gives memory files no huge pages (Linux 6.1 and later may)");
     for (uint64_t i = 1; i < 3; i++)
-        leati_huge_take(file, i);
+        leati_hugepage_collapse(file, i);
     memset(file, 7, 4 * PIECE);
     /* Few such pages may be left. */
     assert_true(huge_kib(file) > 0 && huge_kib(file) <= 2 * PIECE / 1024);

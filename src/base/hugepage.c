@@ -1,5 +1,5 @@
-/* huge.c - see huge.h. */
-#include "base/huge.h"
+/* hugepage.c - see hugepage.h. */
+#include "base/hugepage.h"
 
 #include <errno.h>
 #include <stdatomic.h>
@@ -34,16 +34,16 @@ static bool is_there(const volatile char *byte)
     return mincore((void *)((uintptr_t)byte / PAGE_BYTES * PAGE_BYTES), PAGE_BYTES, &there) || (there & 1);
 }
 
-uint64_t leati_huge_pieces(const void *ptr, size_t bytes)
+uint64_t leati_hugepage_count(const void *ptr, size_t bytes)
 {
     if (bytes < LEAST_BYTES || atomic_load_explicit(&refused, memory_order_relaxed))
         return 0;
     return ((uintptr_t)ptr + bytes - 1) / PIECE_BYTES - (uintptr_t)ptr / PIECE_BYTES + 1;
 }
 
-bool leati_huge_wanted(const void *ptr, size_t bytes)
+bool leati_hugepage_any_missing(const void *ptr, size_t bytes)
 {
-    uint64_t pieces = leati_huge_pieces(ptr, bytes);
+    uint64_t pieces = leati_hugepage_count(ptr, bytes);
 
     for (uint64_t i = 0; i < pieces; i++)
         if (!is_there(byte_of(ptr, i)))
@@ -51,7 +51,7 @@ bool leati_huge_wanted(const void *ptr, size_t bytes)
     return false;
 }
 
-void leati_huge_take(const void *ptr, uint64_t i)
+void leati_hugepage_collapse(const void *ptr, uint64_t i)
 {
     if (is_there(byte_of(ptr, i)))
         return;
