@@ -746,14 +746,14 @@ static const char *why_alone(const struct batch *batch)
                : "they are large, or another device's";
 }
 
-static leat_status explain_group(struct batch *batch, uint32_t group, struct leati_text *text)
+static leat_status explain_group(struct batch *batch, uint32_t group, struct leati_strbuf *text)
 {
     struct leati_plan plan;
 
-    leati_text_add(text, "%zu range%s, %zu bytes\n", batch->counts[group], plural(batch->counts[group]),
-                   batch->bytes[group]);
+    leati_strbuf_add(text, "%zu range%s, %zu bytes\n", batch->counts[group], plural(batch->counts[group]),
+                     batch->bytes[group]);
     if (group == ALONE) {
-        leati_text_add(
+        leati_strbuf_add(
             text,
             "  protocol  planned one by one, as leat_copy()\n  why       %s\n  bound     the time that one "
             "copy takes; leat_copy_explain() has more\n",
@@ -766,13 +766,13 @@ static leat_status explain_group(struct batch *batch, uint32_t group, struct lea
 }
 
 static leat_status explain(struct batch *batch, leat_stream *stream, const leat_copy_pair *given, size_t count,
-                           struct leati_text *text)
+                           struct leati_strbuf *text)
 {
     const struct leati_pairs *pairs = &batch->pairs;
 
     LEATI_TRY(plan(batch, stream, given, count, true));
-    leati_text_add(text, "%zu pair%s, %zu bytes, merged into %zu range%s\n", pairs->given_count,
-                   plural(pairs->given_count), pairs->bytes, pairs->count, plural(pairs->count));
+    leati_strbuf_add(text, "%zu pair%s, %zu bytes, merged into %zu range%s\n", pairs->given_count,
+                     plural(pairs->given_count), pairs->bytes, pairs->count, plural(pairs->count));
     for (uint32_t group = 0; group < GROUPS; group++)
         if (batch->counts[group])
             LEATI_TRY(explain_group(batch, group, text));
@@ -783,7 +783,7 @@ leat_status leat_copy_many_explain(leat_stream *stream, const leat_copy_pair *pa
                                    size_t text_bytes)
 {
     static const char what[] = "leat_copy_many_explain";
-    struct leati_text out = {.at = text, .left = text_bytes};
+    struct leati_strbuf out = {.at = text, .left = text_bytes};
     struct batch batch;
     leat_status status;
 
@@ -791,7 +791,7 @@ leat_status leat_copy_many_explain(leat_stream *stream, const leat_copy_pair *pa
     LEATI_TRY(leati_explain_check(what, stream, text, text_bytes));
     text[0] = '\0';
     if (!count) {
-        leati_text_add(&out, "no pairs: nothing to do\n");
+        leati_strbuf_add(&out, "no pairs: nothing to do\n");
         return LEAT_OK;
     }
     status = explain(&batch, stream, pairs, count, &out);

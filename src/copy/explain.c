@@ -7,38 +7,38 @@
 #include <stdio.h>
 #include <string.h>
 
-static void add_endpoint(struct leati_text *text, const struct leati_transfer *transfer,
+static void add_endpoint(struct leati_strbuf *text, const struct leati_transfer *transfer,
                          const struct leati_target *target)
 {
     if (transfer->shape == LEATI_SHAPE_FILE && target == (transfer->file.write ? &transfer->to : &transfer->from))
-        leati_text_add(text, "a file");
+        leati_strbuf_add(text, "a file");
     else if (target->end.kind == LEAT_KIND_DEVICE)
-        leati_text_add(text, "%s", target->device->name);
+        leati_strbuf_add(text, "%s", target->device->name);
     else
-        leati_text_add(text, "%s memory", leat_kind_name(target->end.kind));
+        leati_strbuf_add(text, "%s memory", leat_kind_name(target->end.kind));
 }
 
-void leati_explain_transfer(struct leati_text *text, const struct leati_transfer *transfer)
+void leati_explain_transfer(struct leati_strbuf *text, const struct leati_transfer *transfer)
 {
-    leati_text_add_bytes(text, transfer->bytes);
-    leati_text_add(text, " from ");
+    leati_strbuf_add_bytes(text, transfer->bytes);
+    leati_strbuf_add(text, " from ");
     add_endpoint(text, transfer, &transfer->from);
-    leati_text_add(text, " to ");
+    leati_strbuf_add(text, " to ");
     add_endpoint(text, transfer, &transfer->to);
-    leati_text_add(text, "\n");
+    leati_strbuf_add(text, "\n");
 }
 
-void leati_explain_threads(const struct leati_plan *plan, struct leati_text *text)
+void leati_explain_threads(const struct leati_plan *plan, struct leati_strbuf *text)
 {
     const struct leati_stager *stager = plan->stager;
     bool host = plan->protocol == LEATI_PROTOCOL_HOST;
     enum leati_store_policy policy =
         leati_stager_policy(stager, host ? LEATI_DIRECTION_HOST : plan->transfer.direction, plan->transfer.bytes);
 
-    leati_text_add(text, "at most %u of %u threads, %s stores", stager->share, stager->threads,
-                   leati_store_policy_name(policy));
+    leati_strbuf_add(text, "at most %u of %u threads, %s stores", stager->share, stager->threads,
+                     leati_store_policy_name(policy));
     if (policy == LEATI_STORES_STREAMING)
-        leati_text_add(text, " (%s)", leati_staging_streaming_by());
+        leati_strbuf_add(text, " (%s)", leati_staging_streaming_by());
 }
 
 /* ---- why ---- */
@@ -79,27 +79,27 @@ static const char *why_of(const struct leati_plan *plan)
     }
 }
 
-static void add_why(struct leati_text *text, const struct leati_plan *plan, const char *why)
+static void add_why(struct leati_strbuf *text, const struct leati_plan *plan, const char *why)
 {
     unsigned supported = 0;
 
     for (enum leati_protocol_id id = 0; id < LEATI_PROTOCOLS; id++)
         supported += plan->candidates[id].cost_ns < LEATI_COST_LAST;
-    leati_text_add(text, "\n  why       %s", why ? why : why_of(plan));
+    leati_strbuf_add(text, "\n  why       %s", why ? why : why_of(plan));
     if (plan->protocol == plan->forced)
-        leati_text_add(text, "; LEAT_COPY_PROTOCOL asks for this protocol");
+        leati_strbuf_add(text, "; LEAT_COPY_PROTOCOL asks for this protocol");
     else if (supported > 1)
-        leati_text_add(text, "; this protocol should take the least time");
+        leati_strbuf_add(text, "; this protocol should take the least time");
 }
 
 /* ---- the others ---- */
 
-static void add_time(struct leati_text *text, uint64_t ns)
+static void add_time(struct leati_strbuf *text, uint64_t ns)
 {
     if (ns < 100000)
-        leati_text_add(text, "%.1f us", (double)ns * 1e-3);
+        leati_strbuf_add(text, "%.1f us", (double)ns * 1e-3);
     else
-        leati_text_add(text, "%.3g ms", (double)ns * 1e-6);
+        leati_strbuf_add(text, "%.3g ms", (double)ns * 1e-6);
 }
 
 /* Returns true if a protocol before this one has the same reason, with which this one was named. */
@@ -115,36 +115,36 @@ static bool is_named(const struct leati_plan *plan, enum leati_protocol_id id)
 }
 
 /* The protocols that cannot make the copy for the same reason as this one. */
-static void add_unsupported(struct leati_text *text, const struct leati_plan *plan, enum leati_protocol_id id)
+static void add_unsupported(struct leati_strbuf *text, const struct leati_plan *plan, enum leati_protocol_id id)
 {
     const char *why_not = plan->candidates[id].why_not;
 
-    leati_text_add(text, "%s", leati_protocols[id]->name);
+    leati_strbuf_add(text, "%s", leati_protocols[id]->name);
     for (enum leati_protocol_id next = id + 1; next < LEATI_PROTOCOLS; next++)
         if (next != plan->protocol && plan->candidates[next].cost_ns == LEATI_COST_NONE &&
             !strcmp(plan->candidates[next].why_not, why_not))
-            leati_text_add(text, " and %s", leati_protocols[next]->name);
-    leati_text_add(text, ": %s", why_not);
+            leati_strbuf_add(text, " and %s", leati_protocols[next]->name);
+    leati_strbuf_add(text, ": %s", why_not);
 }
 
-static void add_others(struct leati_text *text, const struct leati_plan *plan)
+static void add_others(struct leati_strbuf *text, const struct leati_plan *plan)
 {
     const char *separator = "";
 
-    leati_text_add(text, "\n  others    ");
+    leati_strbuf_add(text, "\n  others    ");
     for (enum leati_protocol_id id = 0; id < LEATI_PROTOCOLS; id++) {
         const struct leati_candidate *candidate = &plan->candidates[id];
 
         if (id == plan->protocol || (candidate->cost_ns == LEATI_COST_NONE && is_named(plan, id)))
             continue;
-        leati_text_add(text, "%s", separator);
+        leati_strbuf_add(text, "%s", separator);
         separator = ", ";
         if (candidate->cost_ns == LEATI_COST_NONE) {
             add_unsupported(text, plan, id);
         } else if (candidate->cost_ns == LEATI_COST_LAST) {
-            leati_text_add(text, "%s if no other can: %s", leati_protocols[id]->name, candidate->why_not);
+            leati_strbuf_add(text, "%s if no other can: %s", leati_protocols[id]->name, candidate->why_not);
         } else {
-            leati_text_add(text, "%s ", leati_protocols[id]->name);
+            leati_strbuf_add(text, "%s ", leati_protocols[id]->name);
             add_time(text, candidate->cost_ns);
         }
     }
@@ -193,26 +193,26 @@ static const char *bound_of(const struct leati_plan *plan)
                                                  : "the link between host and device";
 }
 
-static void add_bound(struct leati_text *text, const struct leati_plan *plan)
+static void add_bound(struct leati_strbuf *text, const struct leati_plan *plan)
 {
     const struct leati_staging_choice *choice = plan->stager ? &plan->stager->choice : NULL;
     enum leati_direction direction = plan->transfer.direction;
 
-    leati_text_add(text, "\n  bound     %s", bound_of(plan));
+    leati_strbuf_add(text, "\n  bound     %s", bound_of(plan));
     if (plan->protocol == LEATI_PROTOCOL_STAGED && choice && choice->probed && direction < LEATI_DIRECTION_HOST) {
         const double *gbps = direction == LEATI_DIRECTION_OUT ? choice->out_gbps : choice->in_gbps;
 
-        leati_text_add(text, "; the threads move %.1f GB/s (measured at the first use)",
-                       gbps[leati_stager_policy(plan->stager, direction, plan->transfer.bytes)]);
+        leati_strbuf_add(text, "; the threads move %.1f GB/s (measured at the first use)",
+                         gbps[leati_stager_policy(plan->stager, direction, plan->transfer.bytes)]);
     }
-    leati_text_add(text, "\n");
+    leati_strbuf_add(text, "\n");
 }
 
-void leati_explain_plan(struct leati_text *text, const struct leati_plan *plan, const char *why)
+void leati_explain_plan(struct leati_strbuf *text, const struct leati_plan *plan, const char *why)
 {
     const struct leati_protocol *protocol = leati_protocols[plan->protocol];
 
-    leati_text_add(text, "  protocol  %s: ", protocol->name);
+    leati_strbuf_add(text, "  protocol  %s: ", protocol->name);
     protocol->explain(plan, text);
     add_why(text, plan, why);
     add_others(text, plan);
@@ -241,7 +241,8 @@ leat_status leati_explain_check(const char *what, leat_stream *stream, const cha
     return LEAT_OK;
 }
 
-static leat_status explain(leat_stream *stream, void *dst, const void *src, size_t bytes, struct leati_text *text)
+static leat_status explain(leat_stream *stream, void *dst, const void *src, size_t bytes,
+                           struct leati_strbuf *text)
 {
     struct leati_plan plan;
 
@@ -257,13 +258,13 @@ static leat_status explain(leat_stream *stream, void *dst, const void *src, size
 leat_status leat_copy_explain(leat_stream *stream, void *dst, const void *src, size_t bytes, char *text,
                               size_t text_bytes)
 {
-    struct leati_text out = {.at = text, .left = text_bytes};
+    struct leati_strbuf out = {.at = text, .left = text_bytes};
     leat_status status;
 
     LEATI_TRY(leati_explain_check("leat_copy_explain", stream, text, text_bytes));
     text[0] = '\0';
     if (!bytes) {
-        leati_text_add(&out, "0 B: nothing to do\n");
+        leati_strbuf_add(&out, "0 B: nothing to do\n");
         return LEAT_OK;
     }
     status = explain(stream, dst, src, bytes, &out);

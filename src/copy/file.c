@@ -308,12 +308,12 @@ leat_status leat_file_write_start(leat_stream *stream, leat_file *file, uint64_t
 
 static leat_status explain(leat_stream *stream, const struct request *request, char *text, size_t text_bytes)
 {
-    struct leati_text out = {.at = text, .left = text_bytes};
+    struct leati_strbuf out = {.at = text, .left = text_bytes};
     struct leati_plan plan;
 
     text[0] = '\0';
     if (!request->bytes) {
-        leati_text_add(&out, "0 B: nothing to do\n");
+        leati_strbuf_add(&out, "0 B: nothing to do\n");
         return LEAT_OK;
     }
     LEATI_TRY(make_plan(stream, request, false, &plan));

@@ -466,18 +466,18 @@ static const char *staged_text(const struct leati_layout_copy *copy)
                              : "one kernel into pinned memory, from there to their places by a host function";
 }
 
-void leati_layout_explain_staged(const struct leati_plan *plan, struct leati_text *text)
+void leati_layout_explain_staged(const struct leati_plan *plan, struct leati_strbuf *text)
 {
-    leati_text_add(text, "%s", staged_text(plan->transfer.layout));
+    leati_strbuf_add(text, "%s", staged_text(plan->transfer.layout));
 }
 
-static leat_status explain(struct leati_layout_copy *copy, struct leati_text *text)
+static leat_status explain(struct leati_layout_copy *copy, struct leati_strbuf *text)
 {
     const struct leati_plan *plan = &copy->plan;
 
     LEATI_TRY(make(copy, NULL));
     if (copy->layouts->form.empty) {
-        leati_text_add(text, "nothing to do: a size is 0\n");
+        leati_strbuf_add(text, "nothing to do: a size is 0\n");
         return LEAT_OK;
     }
     leati_explain_transfer(text, &plan->transfer);
@@ -491,7 +491,7 @@ leat_status leat_copy_layout_explain(leat_stream *stream, void *dst, const leat_
                                      const void *src, const leat_layout *src_layout, char *text, size_t text_bytes)
 {
     static const char what[] = "leat_copy_layout_explain";
-    struct leati_text out = {.at = text, .left = text_bytes};
+    struct leati_strbuf out = {.at = text, .left = text_bytes};
     struct leati_layout_copy copy = {.plan.transfer.stream = stream,
                                      .dst = dst,
                                      .src = src,

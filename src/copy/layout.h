@@ -41,7 +41,7 @@ leat_status leati_layout_run_staged(const struct leati_plan *plan);
 leat_status leati_layout_run_host(const struct leati_plan *plan);
 
 /* How STAGED makes it, in words. */
-void leati_layout_explain_staged(const struct leati_plan *plan, struct leati_text *text);
+void leati_layout_explain_staged(const struct leati_plan *plan, struct leati_strbuf *text);
 
 /*
  * Launches the kernel of a plan. dst and src: of the first unit, as the device sees them; list and wrong: as

@@ -65,13 +65,13 @@ leat_status leati_plan_wait(const struct leati_plan *plan, struct leati_job *job
 /* ---- in words (explain.c) ---- */
 
 /* The lines of a plan: protocol, why, others, bound. why: in front of the usual reason, or NULL. */
-void leati_explain_plan(struct leati_text *text, const struct leati_plan *plan, const char *why);
+void leati_explain_plan(struct leati_strbuf *text, const struct leati_plan *plan, const char *why);
 
 /* "64 MiB from pageable memory to cuda:0". */
-void leati_explain_transfer(struct leati_text *text, const struct leati_transfer *transfer);
+void leati_explain_transfer(struct leati_strbuf *text, const struct leati_transfer *transfer);
 
 /* How many of leat's threads work on it, and how they write. */
-void leati_explain_threads(const struct leati_plan *plan, struct leati_text *text);
+void leati_explain_threads(const struct leati_plan *plan, struct leati_strbuf *text);
 
 /* Checks the arguments that all calls with a text share. */
 leat_status leati_explain_check(const char *what, leat_stream *stream, const char *text, size_t text_bytes);

@@ -96,19 +96,19 @@ LEATI_HOT static leat_status submit(struct leati_plan *plan, struct leati_job **
     return status;
 }
 
-static void explain(const struct leati_plan *plan, struct leati_text *text)
+static void explain(const struct leati_plan *plan, struct leati_strbuf *text)
 {
     const struct leati_transfer *transfer = &plan->transfer;
 
     if (transfer->shape == LEATI_SHAPE_BATCH)
-        leati_text_add(text, "one by one, each as leat_copy()");
+        leati_strbuf_add(text, "one by one, each as leat_copy()");
     else if (transfer->shape == LEATI_SHAPE_REGION)
         leati_region_explain(text, transfer->stream, LEATI_PROTOCOL_DRIVER, &transfer->to.end, &transfer->from.end,
                              &transfer->box);
     else if (transfer->direction == LEATI_DIRECTION_DEVICE)
-        leati_text_add(text, "its asynchronous copy");
+        leati_strbuf_add(text, "its asynchronous copy");
     else
-        leati_text_add(text, "its copy for pageable memory");
+        leati_strbuf_add(text, "its copy for pageable memory");
 }
 
 const struct leati_protocol leati_proto_driver = {

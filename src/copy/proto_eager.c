@@ -69,18 +69,18 @@ LEATI_HOT static leat_status submit(struct leati_plan *plan, struct leati_job **
     return status;
 }
 
-static void explain(const struct leati_plan *plan, struct leati_text *text)
+static void explain(const struct leati_plan *plan, struct leati_strbuf *text)
 {
     bool helped = plan->transfer.bytes >= LEATI_HELPED_BYTES;
 
     if (plan->transfer.shape == LEATI_SHAPE_REGION)
         leati_stage_explain_region(plan, "the caller", text);
     else if (plan->transfer.direction == LEATI_DIRECTION_IN)
-        leati_text_add(text, "by the caller%s into pinned memory, and by DMA from there",
-                       helped ? ", whom leat's threads help," : "");
+        leati_strbuf_add(text, "by the caller%s into pinned memory, and by DMA from there",
+                         helped ? ", whom leat's threads help," : "");
     else
-        leati_text_add(text, "by DMA into pinned memory, and by the caller%s from there",
-                       helped ? ", whom leat's threads help," : ", who waits for it,");
+        leati_strbuf_add(text, "by DMA into pinned memory, and by the caller%s from there",
+                         helped ? ", whom leat's threads help," : ", who waits for it,");
 }
 
 const struct leati_protocol leati_proto_eager = {

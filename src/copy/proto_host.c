@@ -44,13 +44,13 @@ static leat_status submit(struct leati_plan *plan, struct leati_job **job)
                                                       : leati_stage_transfer(plan, false, job);
 }
 
-static void explain(const struct leati_plan *plan, struct leati_text *text)
+static void explain(const struct leati_plan *plan, struct leati_strbuf *text)
 {
     if (plan->transfer.shape == LEATI_SHAPE_BATCH || !plan->stager) {
-        leati_text_add(text, "by a host function of the stream");
+        leati_strbuf_add(text, "by a host function of the stream");
         return;
     }
-    leati_text_add(text, "by leat's threads, in one pass; ");
+    leati_strbuf_add(text, "by leat's threads, in one pass; ");
     leati_explain_threads(plan, text);
 }
 

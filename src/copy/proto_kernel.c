@@ -54,7 +54,7 @@ static leat_status submit(struct leati_plan *plan, struct leati_job **job)
     return leati_region_move(transfer->stream, LEATI_PROTOCOL_KERNEL, *to, *from, &transfer->box);
 }
 
-static void explain(const struct leati_plan *plan, struct leati_text *text)
+static void explain(const struct leati_plan *plan, struct leati_strbuf *text)
 {
     const struct leati_transfer *transfer = &plan->transfer;
 
@@ -62,12 +62,12 @@ static void explain(const struct leati_plan *plan, struct leati_text *text)
         leati_region_explain(text, transfer->stream, LEATI_PROTOCOL_KERNEL, &transfer->to.end, &transfer->from.end,
                              &transfer->box);
     else if (transfer->shape == LEATI_SHAPE_BATCH)
-        leati_text_add(text, plan->one_pass ? "one that gathers and scatters, and reaches pageable memory too"
-                                            : "one that gathers and scatters over mapped memory");
+        leati_strbuf_add(text, plan->one_pass ? "one that gathers and scatters, and reaches pageable memory too"
+                                              : "one that gathers and scatters over mapped memory");
     else if (plan->one_pass)
-        leati_text_add(text, "the device's threads, in one pass");
+        leati_strbuf_add(text, "the device's threads, in one pass");
     else
-        leati_text_add(text, "one, over mapped memory");
+        leati_strbuf_add(text, "one, over mapped memory");
 }
 
 const struct leati_protocol leati_proto_kernel = {

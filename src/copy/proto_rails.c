@@ -148,11 +148,11 @@ static leat_status submit(struct leati_plan *plan, struct leati_job **job)
     return status != LEAT_OK ? status : ended;
 }
 
-static void explain(const struct leati_plan *plan, struct leati_text *text)
+static void explain(const struct leati_plan *plan, struct leati_strbuf *text)
 {
-    leati_text_add(text, "%s over %u host links, and across from %u other device%s",
-                   plan->transfer.direction == LEATI_DIRECTION_DEVICE ? "by DMA" : "staged", plan->rails + 1,
-                   plan->rails, plan->rails > 1 ? "s" : "");
+    leati_strbuf_add(text, "%s over %u host links, and across from %u other device%s",
+                     plan->transfer.direction == LEATI_DIRECTION_DEVICE ? "by DMA" : "staged", plan->rails + 1,
+                     plan->rails, plan->rails > 1 ? "s" : "");
 }
 
 const struct leati_protocol leati_proto_rails = {

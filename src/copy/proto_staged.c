@@ -110,33 +110,35 @@ static leat_status submit(struct leati_plan *plan, struct leati_job **job)
     return leati_stage_transfer(plan, false, job);
 }
 
-void leati_stage_explain_region(const struct leati_plan *plan, const char *by, struct leati_text *text)
+void leati_stage_explain_region(const struct leati_plan *plan, const char *by, struct leati_strbuf *text)
 {
     struct ring_side side = ring_side_of(plan);
 
-    leati_text_add(text,
-                   plan->transfer.direction == LEATI_DIRECTION_IN
-                       ? "rows packed into a ring of pinned memory by %s, from there by "
-                       : "rows unpacked from a ring of pinned memory by %s, to there by ",
-                   by);
+    leati_strbuf_add(text,
+                     plan->transfer.direction == LEATI_DIRECTION_IN
+                         ? "rows packed into a ring of pinned memory by %s, from there by "
+                         : "rows unpacked from a ring of pinned memory by %s, to there by ",
+                     by);
     leati_region_explain(text, plan->transfer.stream, side.protocol, &side.to, &side.from, &side.box);
 }
 
-static void explain_batch(const struct leati_plan *plan, struct leati_text *text)
+static void explain_batch(const struct leati_plan *plan, struct leati_strbuf *text)
 {
     if (plan->transfer.direction == LEATI_DIRECTION_OUT)
-        leati_text_add(text,
-                       "gathered into pinned memory by DMA or by one kernel, from there by a host function of "
-                       "the stream");
+        leati_strbuf_add(text,
+                         "gathered into pinned memory by DMA or by one kernel, from there by a host function of "
+                         "the stream");
     else if (plan->early)
-        leati_text_add(text, "packed into pinned memory by the caller and leat's threads, from there by DMA or by "
-                             "one kernel that scatters");
+        leati_strbuf_add(text,
+                         "packed into pinned memory by the caller and leat's threads, from there by DMA or by "
+                         "one kernel that scatters");
     else
-        leati_text_add(text, "packed into pinned memory by a host function of the stream, from there by DMA or by "
-                             "one kernel that scatters");
+        leati_strbuf_add(text,
+                         "packed into pinned memory by a host function of the stream, from there by DMA or by "
+                         "one kernel that scatters");
 }
 
-static void explain_run(const struct leati_plan *plan, struct leati_text *text)
+static void explain_run(const struct leati_plan *plan, struct leati_strbuf *text)
 {
     const struct leati_stager *stager = plan->stager;
     size_t ring_bytes = leati_staging_ring_bytes(plan->transfer.bytes, (size_t)stager->ring_bytes);
@@ -146,13 +148,13 @@ static void explain_run(const struct leati_plan *plan, struct leati_text *text)
                             .threads = stager->share};
     uint32_t chunks = leati_staging_cut(&cut, NULL);
 
-    leati_text_add(text, "in %u chunk%s through a ring of ", chunks, chunks == 1 ? "" : "s");
-    leati_text_add_bytes(text, ring_bytes);
-    leati_text_add(text, " of pinned memory; ");
+    leati_strbuf_add(text, "in %u chunk%s through a ring of ", chunks, chunks == 1 ? "" : "s");
+    leati_strbuf_add_bytes(text, ring_bytes);
+    leati_strbuf_add(text, " of pinned memory; ");
     leati_explain_threads(plan, text);
 }
 
-static void explain(const struct leati_plan *plan, struct leati_text *text)
+static void explain(const struct leati_plan *plan, struct leati_strbuf *text)
 {
     switch (plan->transfer.shape) {
     case LEATI_SHAPE_RUN:

@@ -8,7 +8,7 @@
 #ifndef LEATI_COPY_PROTOCOL_H
 #define LEATI_COPY_PROTOCOL_H
 
-#include "base/text.h"
+#include "base/strbuf.h"
 
 #include <leat/status.h>
 
@@ -52,7 +52,7 @@ struct leati_protocol {
     leat_status (*submit)(struct leati_plan *plan, struct leati_job **job);
 
     /* How the bytes go, in words. */
-    void (*explain)(const struct leati_plan *plan, struct leati_text *text);
+    void (*explain)(const struct leati_plan *plan, struct leati_strbuf *text);
 };
 
 /* What EAGER, STAGED and HOST share: gives a contiguous copy or a region to leat's threads. eager: as in
@@ -60,7 +60,7 @@ struct leati_protocol {
 leat_status leati_stage_transfer(struct leati_plan *plan, bool eager, struct leati_job **job);
 
 /* How the rows of a region go through a ring, in words. by: who packs or unpacks them. */
-void leati_stage_explain_region(const struct leati_plan *plan, const char *by, struct leati_text *text);
+void leati_stage_explain_region(const struct leati_plan *plan, const char *by, struct leati_strbuf *text);
 
 extern const struct leati_protocol leati_proto_driver, leati_proto_eager, leati_proto_staged, leati_proto_kernel,
     leati_proto_rails, leati_proto_host;

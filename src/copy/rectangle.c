@@ -107,7 +107,7 @@ leat_status leat_copy_rectangle(leat_stream *stream, void *dst, const void *src,
                                              box->width_bytes, box->height, box->depth, stream->device->name);
 }
 
-static leat_status explain(struct leati_text *text, leat_stream *stream, void *dst, const void *src,
+static leat_status explain(struct leati_strbuf *text, leat_stream *stream, void *dst, const void *src,
                            leat_copy_box box)
 {
     struct leati_plan plan;
@@ -117,12 +117,12 @@ static leat_status explain(struct leati_text *text, leat_stream *stream, void *d
     if (is_run(&box))
         return leat_copy_explain(stream, dst, src, box.width_bytes, text->at, text->left);
     LEATI_TRY(plan_region(&plan, stream, dst, src, &box));
-    leati_text_add(text, "%zu rows of ", box.height * box.depth);
-    leati_text_add_bytes(text, box.width_bytes);
-    leati_text_add(text, ", ");
+    leati_strbuf_add(text, "%zu rows of ", box.height * box.depth);
+    leati_strbuf_add_bytes(text, box.width_bytes);
+    leati_strbuf_add(text, ", ");
     leati_explain_transfer(text, &plan.transfer);
     if (goes_row_by_row(&plan))
-        leati_text_add(text, "  each row by itself, as leat_copy(): a row fills too much of a ring\n");
+        leati_strbuf_add(text, "  each row by itself, as leat_copy(): a row fills too much of a ring\n");
     else
         leati_explain_plan(text, &plan, NULL);
     return LEAT_OK;
@@ -132,14 +132,14 @@ leat_status leat_copy_rectangle_explain(leat_stream *stream, void *dst, const vo
                                         char *text, size_t text_bytes)
 {
     static const char what[] = "leat_copy_rectangle_explain";
-    struct leati_text out = {.at = text, .left = text_bytes};
+    struct leati_strbuf out = {.at = text, .left = text_bytes};
     leat_status status;
 
     LEATI_TRY(leati_explain_check(what, stream, text, text_bytes));
     LEATI_TRY(leati_check_not_null(what, "box", box));
     text[0] = '\0';
     if (!box->width_bytes || !box->height || !box->depth) {
-        leati_text_add(&out, "0 B: nothing to do\n");
+        leati_strbuf_add(&out, "0 B: nothing to do\n");
         return LEAT_OK;
     }
     status = explain(&out, stream, dst, src, *box);

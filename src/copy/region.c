@@ -204,24 +204,24 @@ enum leati_protocol_id leati_region_choose(leat_stream *stream, enum leati_proto
                                                                     : LEATI_PROTOCOL_DRIVER;
 }
 
-void leati_region_explain(struct leati_text *text, const leat_stream *stream, enum leati_protocol_id protocol,
+void leati_region_explain(struct leati_strbuf *text, const leat_stream *stream, enum leati_protocol_id protocol,
                           const struct leati_end *dst, const struct leati_end *src, const leat_copy_box *box)
 {
     struct leati_layout_start start;
     struct leati_layout_plan *plan;
 
     if (protocol != LEATI_PROTOCOL_KERNEL) {
-        leati_text_add(text, stream->device->driver->ops->copy_rectangle ? "the driver's call for rectangles"
-                                                                         : "the driver's call for each row");
+        leati_strbuf_add(text, stream->device->driver->ops->copy_rectangle ? "the driver's call for rectangles"
+                                                                           : "the driver's call for each row");
         return;
     }
-    leati_text_add(text, "one kernel");
+    leati_strbuf_add(text, "one kernel");
     if (LEATI_QUIETLY(plan_of(dst, src, box, &plan, &start)) != LEAT_OK)
         return;
-    leati_text_add(text, ", %s", plan->gpu.kernel);
+    leati_strbuf_add(text, ", %s", plan->gpu.kernel);
     leati_layout_plan_drop(plan);
     if (leati_region_is_narrow(box, dst->ptr, src->ptr))
-        leati_text_add(text, ", since the rows are narrow or lie across words");
+        leati_strbuf_add(text, ", since the rows are narrow or lie across words");
 }
 
 /* ---- doing ---- */

@@ -7,7 +7,7 @@
 #ifndef LEATI_REGION_H
 #define LEATI_REGION_H
 
-#include "base/text.h"
+#include "base/strbuf.h"
 #include "copy/protocol.h"
 #include "copy/transfer.h"
 
@@ -55,7 +55,7 @@ enum leati_protocol_id leati_region_choose(leat_stream *stream, enum leati_proto
                                            const leat_copy_box *box);
 
 /* Writes which call or kernel that is. */
-void leati_region_explain(struct leati_text *text, const leat_stream *stream, enum leati_protocol_id protocol,
+void leati_region_explain(struct leati_strbuf *text, const leat_stream *stream, enum leati_protocol_id protocol,
                           const struct leati_end *dst, const struct leati_end *src, const leat_copy_box *box);
 
 /* Gives the region to the stream. */

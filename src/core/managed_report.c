@@ -1,5 +1,5 @@
 /* managed_report.c - what moved between host and devices, in words, with what to do about it. */
-#include "base/text.h"
+#include "base/strbuf.h"
 #include "core/core.h"
 
 #include <leat/managed.h>
@@ -10,15 +10,15 @@
 
 enum { MOVES_SHOWN = 20, MOVES_ASKED = 4096 };
 
-static void add_count(struct leati_text *text, uint64_t pages, const char *what)
+static void add_count(struct leati_strbuf *text, uint64_t pages, const char *what)
 {
     if (pages)
-        leati_text_add(text, "  %8" PRIu64 "  %s\n", pages, what);
+        leati_strbuf_add(text, "  %8" PRIu64 "  %s\n", pages, what);
 }
 
-static void add_counts(struct leati_text *text, const leat_managed_counts *c)
+static void add_counts(struct leati_strbuf *text, const leat_managed_counts *c)
 {
-    leati_text_add(text, "%" PRIu64 " pages of %zu bytes\n", c->pages, c->page_bytes);
+    leati_strbuf_add(text, "%" PRIu64 " pages of %zu bytes\n", c->pages, c->page_bytes);
     add_count(text, c->first_touch_host, "touched first by the host, which gave them their place");
     add_count(text, c->first_touch_device, "touched first by a device");
     add_count(text, c->faults_to_device, "moved to a device because it touched them elsewhere (faults)");
@@ -32,30 +32,31 @@ static void add_counts(struct leati_text *text, const leat_managed_counts *c)
     add_count(text, c->thrashing, "thrashing: moved to and fro by three faults or more");
 }
 
-static void add_advice(struct leati_text *text, const leat_managed_counts *c)
+static void add_advice(struct leati_strbuf *text, const leat_managed_counts *c)
 {
     if (c->thrashing)
-        leati_text_add(
+        leati_strbuf_add(
             text,
             "Thrashing: let one side finish before the other begins, or keep what both use in pinned memory, or "
             "advise LEAT_ADVICE_PREFERRED at the host with LEAT_ADVICE_ACCESSED_BY for the device.\n");
     if (c->faults_to_device)
-        leati_text_add(
+        leati_strbuf_add(
             text, "Faults to a device: leat_managed_prefetch() to it on the stream before the work that uses the "
                   "memory; what is only read there may be LEAT_ADVICE_READ_MOSTLY.\n");
     if (c->faults_to_host)
-        leati_text_add(
+        leati_strbuf_add(
             text,
             "Faults to the host: leat_managed_prefetch() to LEAT_HOST before the host reads, and wait for the "
             "stream.\n");
     if (c->prefetched_in_vain)
-        leati_text_add(text,
-                       "Prefetched in vain: pages were there already; that costs a call and moves nothing.\n");
+        leati_strbuf_add(text,
+                         "Prefetched in vain: pages were there already; that costs a call and moves nothing.\n");
     if (c->copies_ended)
-        leati_text_add(text, "Copies ended: read mostly memory is written; advise that only while it is read.\n");
+        leati_strbuf_add(text,
+                         "Copies ended: read mostly memory is written; advise that only while it is read.\n");
     if (c->unseen)
-        leati_text_add(text, "Some touches were not seen: the system has no room for so many pieces of memory "
-                             "(vm.max_map_count).\n");
+        leati_strbuf_add(text, "Some touches were not seen: the system has no room for so many pieces of memory "
+                               "(vm.max_map_count).\n");
 }
 
 static const char *place_words(leat_location location, const char *driver, char text[32])
@@ -85,17 +86,17 @@ static const char *cause_words(leat_move_cause cause)
     return "unknown";
 }
 
-static void add_moves(struct leati_text *text, const char *driver, const leat_managed_move *moves, size_t count)
+static void add_moves(struct leati_strbuf *text, const char *driver, const leat_managed_move *moves, size_t count)
 {
     size_t first = count > MOVES_SHOWN ? count - MOVES_SHOWN : 0;
     char from[32], to[32];
 
     if (count)
-        leati_text_add(text, "The latest %zu of %zu moves:\n", count - first, count);
+        leati_strbuf_add(text, "The latest %zu of %zu moves:\n", count - first, count);
     for (size_t i = first; i < count; i++)
-        leati_text_add(text, "  %10.3f ms  %p + %" PRIu64 ": %s to %s, %s\n", (double)moves[i].time_ns / 1e6,
-                       moves[i].ptr, moves[i].bytes, place_words(moves[i].from, driver, from),
-                       place_words(moves[i].to, driver, to), cause_words(moves[i].cause));
+        leati_strbuf_add(text, "  %10.3f ms  %p + %" PRIu64 ": %s to %s, %s\n", (double)moves[i].time_ns / 1e6,
+                         moves[i].ptr, moves[i].bytes, place_words(moves[i].from, driver, from),
+                         place_words(moves[i].to, driver, to), cause_words(moves[i].cause));
 }
 
 /* Keeps the moves that touch [base, base + bytes). */
@@ -112,7 +113,7 @@ static size_t keep_within(leat_managed_move *moves, size_t count, uintptr_t base
 leat_status leat_managed_report(leat_device *device, const void *ptr, size_t bytes, char *text, size_t text_bytes)
 {
     leat_managed_counts counts = {.size = sizeof counts};
-    struct leati_text words = {text, text_bytes};
+    struct leati_strbuf words = {text, text_bytes};
     size_t count = MOVES_ASKED;
     leat_managed_move *moves;
     leat_status status;

@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "base/lock.h"
 #include "base/options.h"
-#include "base/text.h"
+#include "base/strbuf.h"
 #include "layout/sectors.h"
 
 #include <stdatomic.h>
@@ -409,49 +409,49 @@ uint64_t leati_layout_plan_writes(const struct leati_layout_plan *plan, const st
 
 /* ---- in words ---- */
 
-static void add_dims(struct leati_text *text, const struct leati_form *form)
+static void add_dims(struct leati_strbuf *text, const struct leati_form *form)
 {
-    leati_text_add(text, "form: units of %u byte%s", form->unit_bytes, form->unit_bytes == 1 ? "" : "s");
+    leati_strbuf_add(text, "form: units of %u byte%s", form->unit_bytes, form->unit_bytes == 1 ? "" : "s");
     for (unsigned i = 0; i < form->dims; i++) {
         bool listed = (int)i == form->index_dim;
 
-        leati_text_add(text, "%s%llu%s (dst %+lld, src %+lld)",
-                       i ? ", " : "; from the fastest on dst: ", (unsigned long long)form->size[i],
-                       !listed              ? ""
-                       : form->index_on_dst ? " by a list on dst"
-                                            : " by a list on src",
-                       (long long)form->dst_stride[i], (long long)form->src_stride[i]);
+        leati_strbuf_add(text, "%s%llu%s (dst %+lld, src %+lld)",
+                         i ? ", " : "; from the fastest on dst: ", (unsigned long long)form->size[i],
+                         !listed              ? ""
+                         : form->index_on_dst ? " by a list on dst"
+                                              : " by a list on src",
+                         (long long)form->dst_stride[i], (long long)form->src_stride[i]);
     }
-    leati_text_add(text, "\n");
+    leati_strbuf_add(text, "\n");
 }
 
-static void add_bound(struct leati_text *text, const struct leati_layout_plan *plan,
+static void add_bound(struct leati_strbuf *text, const struct leati_layout_plan *plan,
                       const struct leati_layout_start *start)
 {
     uint64_t read = leati_layout_plan_reads(plan, start), written = leati_layout_plan_writes(plan, start);
     uint64_t sectors = read + written;
 
-    leati_text_add(text, "bound: %llu sectors of %d bytes read, %llu written: ", (unsigned long long)read,
-                   LEATI_SECTOR_BYTES, (unsigned long long)written);
-    leati_text_add_bytes(text, sectors * LEATI_SECTOR_BYTES);
+    leati_strbuf_add(text, "bound: %llu sectors of %d bytes read, %llu written: ", (unsigned long long)read,
+                     LEATI_SECTOR_BYTES, (unsigned long long)written);
+    leati_strbuf_add_bytes(text, sectors * LEATI_SECTOR_BYTES);
     if (sectors)
-        leati_text_add(text, " of traffic, %.1f %% of it payload",
-                       100.0 * 2 * (double)plan->form.payload_bytes / ((double)sectors * LEATI_SECTOR_BYTES));
-    leati_text_add(text, "\n");
+        leati_strbuf_add(text, " of traffic, %.1f %% of it payload",
+                         100.0 * 2 * (double)plan->form.payload_bytes / ((double)sectors * LEATI_SECTOR_BYTES));
+    leati_strbuf_add(text, "\n");
 }
 
 void leati_layout_plan_text(const struct leati_layout_plan *plan, const struct leati_layout_start *start,
                             bool on_gpu, char *text, size_t text_bytes)
 {
-    struct leati_text all = {text, text_bytes};
+    struct leati_strbuf all = {text, text_bytes};
     char way[256];
 
     if (!text_bytes)
         return;
     text[0] = '\0';
-    leati_text_add(&all, "class: %s, ", leat_layout_class_name(plan->class_of_plan));
-    leati_text_add_bytes(&all, plan->form.payload_bytes);
-    leati_text_add(&all, "\n");
+    leati_strbuf_add(&all, "class: %s, ", leat_layout_class_name(plan->class_of_plan));
+    leati_strbuf_add_bytes(&all, plan->form.payload_bytes);
+    leati_strbuf_add(&all, "\n");
     if (plan->form.empty)
         return;
     add_dims(&all, &plan->form);
@@ -459,6 +459,6 @@ void leati_layout_plan_text(const struct leati_layout_plan *plan, const struct l
         leati_gpu_layout_text(&plan->gpu, way, sizeof way);
     else
         leati_host_layout_text(&plan->host, way, sizeof way);
-    leati_text_add(&all, "kernel: %s\n", way);
+    leati_strbuf_add(&all, "kernel: %s\n", way);
     add_bound(&all, plan, start);
 }

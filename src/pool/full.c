@@ -7,7 +7,7 @@
 #include "pool/pool.h"
 
 #include "base/mem_limit.h"
-#include "base/text.h"
+#include "base/strbuf.h"
 
 #include <inttypes.h>
 
@@ -112,56 +112,56 @@ static void find_facts(struct facts *facts, const struct leati_owner *owner)
 
 /* ---- the facts, in words ---- */
 
-static void say_idle(const struct facts *facts, struct leati_text *text)
+static void say_idle(const struct facts *facts, struct leati_strbuf *text)
 {
     const struct leati_idle *idle = &facts->idle;
 
-    leati_text_add(text, "of %" PRIu64 " bytes held ", own_bytes(facts->pool));
+    leati_strbuf_add(text, "of %" PRIu64 " bytes held ", own_bytes(facts->pool));
     if (!idle->bytes)
-        leati_text_add(text, "none are idle");
+        leati_strbuf_add(text, "none are idle");
     else
-        leati_text_add(text, "%" PRIu64 " are idle in %" PRIu64 " piece%s, the largest of %" PRIu64, idle->bytes,
-                       idle->pieces, idle->pieces == 1 ? "" : "s", idle->largest_bytes);
+        leati_strbuf_add(text, "%" PRIu64 " are idle in %" PRIu64 " piece%s, the largest of %" PRIu64, idle->bytes,
+                         idle->pieces, idle->pieces == 1 ? "" : "s", idle->largest_bytes);
 }
 
-static void say_stream(uint64_t serial, struct leati_text *text)
+static void say_stream(uint64_t serial, struct leati_strbuf *text)
 {
     if (serial)
-        leati_text_add(text, "stream %" PRIu64, serial);
+        leati_strbuf_add(text, "stream %" PRIu64, serial);
     else
-        leati_text_add(text, "another stream");
+        leati_strbuf_add(text, "another stream");
 }
 
-static void say_pending(const struct facts *facts, struct leati_text *text)
+static void say_pending(const struct facts *facts, struct leati_strbuf *text)
 {
     const struct leati_idle *idle = &facts->idle;
 
     if (!idle->pending_bytes) {
-        leati_text_add(text, "; nothing is pending");
+        leati_strbuf_add(text, "; nothing is pending");
         return;
     }
-    leati_text_add(text, "; %" PRIu64 " bytes are pending:", idle->pending_bytes);
+    leati_strbuf_add(text, "; %" PRIu64 " bytes are pending:", idle->pending_bytes);
     for (unsigned i = 0; i < idle->stream_count; i++) {
-        leati_text_add(text, "%s %" PRIu64 " on ", i ? "," : "", idle->streams[i].bytes);
+        leati_strbuf_add(text, "%s %" PRIu64 " on ", i ? "," : "", idle->streams[i].bytes);
         say_stream(idle->streams[i].serial, text);
     }
     if (idle->more_bytes)
-        leati_text_add(text, ", %" PRIu64 " on further streams", idle->more_bytes);
+        leati_strbuf_add(text, ", %" PRIu64 " on further streams", idle->more_bytes);
 }
 
-static void say_others(const struct facts *facts, struct leati_text *text)
+static void say_others(const struct facts *facts, struct leati_strbuf *text)
 {
     const struct leati_others *others = &facts->others;
 
     if (facts->memory_known)
-        leati_text_add(text, "; %" PRIu64 " of %" PRIu64 " bytes of %s are free", facts->free_bytes,
-                       facts->total_bytes, facts->pool->device->name);
+        leati_strbuf_add(text, "; %" PRIu64 " of %" PRIu64 " bytes of %s are free", facts->free_bytes,
+                         facts->total_bytes, facts->pool->device->name);
     if (others->held_bytes)
-        leati_text_add(text, "; other pools on the same %s hold %" PRIu64 ", most of it %s (%" PRIu64 ")",
-                       is_device_full(facts->pool) ? "device" : "budget", others->held_bytes, others->most_name,
-                       others->most_bytes);
+        leati_strbuf_add(text, "; other pools on the same %s hold %" PRIu64 ", most of it %s (%" PRIu64 ")",
+                         is_device_full(facts->pool) ? "device" : "budget", others->held_bytes, others->most_name,
+                         others->most_bytes);
     if (facts->outside_bytes)
-        leati_text_add(text, "; %" PRIu64 " are held outside of leat's pools", facts->outside_bytes);
+        leati_strbuf_add(text, "; %" PRIu64 " are held outside of leat's pools", facts->outside_bytes);
 }
 
 /* ---- the advice ---- */
@@ -173,107 +173,108 @@ static bool exceeds(const struct facts *facts, uint64_t limit_bytes)
 }
 
 /* There is enough idle memory, but not in one piece. */
-static void advise_pieces(const struct facts *facts, struct leati_text *text)
+static void advise_pieces(const struct facts *facts, struct leati_strbuf *text)
 {
     const struct leat_pool *pool = facts->pool;
 
     if (facts->idle.largest_bytes >= facts->asked_bytes)
-        leati_text_add(text, "ask for a smaller alignment: no idle piece has room behind a multiple of %zu bytes",
-                       facts->alignment);
+        leati_strbuf_add(text,
+                         "ask for a smaller alignment: no idle piece has room behind a multiple of %zu bytes",
+                         facts->alignment);
     else if (pool->virtual_memory)
-        leati_text_add(text, "free blocks beside the idle pieces: a block is put together only from physical "
-                             "allocations that are idle as a whole, and live blocks have parts of these");
+        leati_strbuf_add(text, "free blocks beside the idle pieces: a block is put together only from physical "
+                               "allocations that are idle as a whole, and live blocks have parts of these");
     else
-        leati_text_add(text,
-                       "free the blocks between the idle pieces, or allocate the largest blocks first: a pool "
-                       "of %s memory cannot join pieces that lie apart",
-                       pool->kind == LEAT_KIND_DEVICE ? "plain device" : leat_kind_name(pool->kind));
+        leati_strbuf_add(text,
+                         "free the blocks between the idle pieces, or allocate the largest blocks first: a pool "
+                         "of %s memory cannot join pieces that lie apart",
+                         pool->kind == LEAT_KIND_DEVICE ? "plain device" : leat_kind_name(pool->kind));
 }
 
 /* Enough was freed, here or in another pool, but streams may still use it. */
-static bool advise_waiting(const struct facts *facts, struct leati_text *text)
+static bool advise_waiting(const struct facts *facts, struct leati_strbuf *text)
 {
     const struct leati_idle *idle = &facts->idle;
     const struct leati_others *others = &facts->others;
 
     if (idle->pending_bytes && idle->bytes + idle->pending_bytes >= facts->asked_bytes) {
-        leati_text_add(text, "memory that was freed is still in use on ");
+        leati_strbuf_add(text, "memory that was freed is still in use on ");
         say_stream(idle->streams[0].serial, text);
     } else if (others->pending_bytes && idle->bytes + others->pending_bytes >= facts->asked_bytes) {
-        leati_text_add(text, "%s has %" PRIu64 " bytes that were freed and are still in use on ",
-                       others->pending_name, others->pending_bytes);
+        leati_strbuf_add(text, "%s has %" PRIu64 " bytes that were freed and are still in use on ",
+                         others->pending_name, others->pending_bytes);
         say_stream(others->pending_stream, text);
     } else {
         return false;
     }
-    leati_text_add(text, ": wait for its work (leat_stream_synchronize) and ask again");
+    leati_strbuf_add(text, ": wait for its work (leat_stream_synchronize) and ask again");
     return true;
 }
 
-static void advise_budget(const struct facts *facts, struct leati_text *text)
+static void advise_budget(const struct facts *facts, struct leati_strbuf *text)
 {
     const struct leat_pool *pool = facts->pool;
     uint64_t limit = atomic_load_explicit(&pool->budget->limit_bytes, memory_order_relaxed);
 
     if (exceeds(facts, limit))
-        leati_text_add(text, "ask for at most %" PRIu64 " bytes, or make a larger budget", limit);
+        leati_strbuf_add(text, "ask for at most %" PRIu64 " bytes, or make a larger budget", limit);
     else if (facts->others.held_bytes > own_bytes(pool))
-        leati_text_add(text,
-                       "free blocks of %s, which holds %" PRIu64 " bytes of the budget, or make a larger one",
-                       facts->others.most_name, facts->others.most_bytes);
+        leati_strbuf_add(text,
+                         "free blocks of %s, which holds %" PRIu64 " bytes of the budget, or make a larger one",
+                         facts->others.most_name, facts->others.most_bytes);
     else
-        leati_text_add(text, "free blocks of this pool, or make a larger budget");
+        leati_strbuf_add(text, "free blocks of this pool, or make a larger budget");
 }
 
 /* The device is full: whoever holds most of it can do most about it. */
-static void advise_device(const struct facts *facts, struct leati_text *text)
+static void advise_device(const struct facts *facts, struct leati_strbuf *text)
 {
     uint64_t own = own_bytes(facts->pool), others = facts->others.held_bytes, outside = facts->outside_bytes;
 
     if (facts->memory_known && exceeds(facts, facts->total_bytes))
-        leati_text_add(text, "ask for less than the %" PRIu64 " bytes that %s has", facts->total_bytes,
-                       facts->pool->device->name);
+        leati_strbuf_add(text, "ask for less than the %" PRIu64 " bytes that %s has", facts->total_bytes,
+                         facts->pool->device->name);
     else if (facts->memory_known && facts->free_bytes >= facts->asked_bytes)
-        leati_text_add(text, "ask for less: the driver gives no more, though %" PRIu64 " bytes are free",
-                       facts->free_bytes);
+        leati_strbuf_add(text, "ask for less: the driver gives no more, though %" PRIu64 " bytes are free",
+                         facts->free_bytes);
     else if (outside > own && outside > others)
-        leati_text_add(text,
-                       "%" PRIu64 " bytes belong to other processes, or to this one by other calls "
-                       "(leat_alloc_plain, the vendor's): end those, free that, or use another device",
-                       outside);
+        leati_strbuf_add(text,
+                         "%" PRIu64 " bytes belong to other processes, or to this one by other calls "
+                         "(leat_alloc_plain, the vendor's): end those, free that, or use another device",
+                         outside);
     else if (others > own)
-        leati_text_add(text, "free blocks of %s, which holds %" PRIu64 " bytes", facts->others.most_name,
-                       facts->others.most_bytes);
+        leati_strbuf_add(text, "free blocks of %s, which holds %" PRIu64 " bytes", facts->others.most_name,
+                         facts->others.most_bytes);
     else
-        leati_text_add(text, "free blocks of this pool, or ask for less");
+        leati_strbuf_add(text, "free blocks of this pool, or ask for less");
 }
 
 /* Pinned memory is the host's. */
-static void advise_host(const struct facts *facts, struct leati_text *text)
+static void advise_host(const struct facts *facts, struct leati_strbuf *text)
 {
     struct leati_mem_limit available;
 
     leati_mem_limit_get("", facts->asked_bytes, &available);
     if (available.is_group && available.bytes - available.bytes / 32 < facts->asked_bytes)
-        leati_text_add(text, "free host memory, ask for less, or let %s have more", available.whose);
+        leati_strbuf_add(text, "free host memory, ask for less, or let %s have more", available.whose);
     else
-        leati_text_add(text, "free host memory of this or of other processes, or ask for less");
+        leati_strbuf_add(text, "free host memory of this or of other processes, or ask for less");
 }
 
-static void advise(const struct facts *facts, struct leati_text *text)
+static void advise(const struct facts *facts, struct leati_strbuf *text)
 {
     const struct leat_pool *pool = facts->pool;
     uint64_t limit = atomic_load_explicit(&pool->limit_bytes, memory_order_relaxed);
 
     if (pool->refusal == LEATI_REFUSED_LIMIT && exceeds(facts, limit))
-        leati_text_add(text, "ask for at most %" PRIu64 " bytes, or raise the limit (leat_pool_set_limits)",
-                       limit);
+        leati_strbuf_add(text, "ask for at most %" PRIu64 " bytes, or raise the limit (leat_pool_set_limits)",
+                         limit);
     else if (facts->idle.bytes >= facts->asked_bytes)
         advise_pieces(facts, text);
     else if (advise_waiting(facts, text))
         return;
     else if (pool->refusal == LEATI_REFUSED_LIMIT)
-        leati_text_add(text, "free blocks of this pool, or raise its limit (leat_pool_set_limits)");
+        leati_strbuf_add(text, "free blocks of this pool, or raise its limit (leat_pool_set_limits)");
     else if (pool->refusal == LEATI_REFUSED_BUDGET)
         advise_budget(facts, text);
     else if (pool->kind == LEAT_KIND_PINNED)
@@ -288,7 +289,8 @@ leat_status leati_full_explain(struct leat_pool *pool, const struct leati_owner 
     struct facts facts = {.pool = pool, .asked_bytes = bytes, .alignment = alignment};
     struct leati_sentence refused;
     char words[sizeof refused.text], advice[ADVICE_BYTES];
-    struct leati_text text = {words, sizeof words - CALL_BYTES_MAX - sizeof advice}, end = {advice, sizeof advice};
+    struct leati_strbuf text = {words, sizeof words - CALL_BYTES_MAX - sizeof advice},
+                        end = {advice, sizeof advice};
 
     leati_assert_locked(&pool->lock);
     /* The host has no memory for records of the pool's or of the driver's: nothing here says more. */
@@ -298,12 +300,12 @@ leat_status leati_full_explain(struct leat_pool *pool, const struct leati_owner 
         return pool->kind == LEAT_KIND_PINNED ? LEAT_ERROR_HOST_MEMORY : LEAT_ERROR_DEVICE_MEMORY;
     leati_error_keep(&refused);
     find_facts(&facts, owner);
-    leati_text_add(&text, "%.700s; ", refused.text);
+    leati_strbuf_add(&text, "%.700s; ", refused.text);
     say_idle(&facts, &text);
-    leati_text_add(&text, "; ");
+    leati_strbuf_add(&text, "; ");
     leati_see_holders(pool, &text);
     if (leati_guarded(pool))
-        leati_text_add(&text, "; guard mode adds %d bytes or more to each", 2 * LEATI_GUARD_BYTES);
+        leati_strbuf_add(&text, "; guard mode adds %d bytes or more to each", 2 * LEATI_GUARD_BYTES);
     say_pending(&facts, &text);
     say_others(&facts, &text);
     advise(&facts, &end);

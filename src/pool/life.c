@@ -4,7 +4,7 @@
 #include "base/clock.h"
 #include "base/lock.h"
 #include "base/options.h"
-#include "base/text.h"
+#include "base/strbuf.h"
 
 #include <sched.h>
 #include <stdio.h>
@@ -284,7 +284,7 @@ static void fill(struct leat_pool *pool, leat_device *device, const leat_pool_op
     pool->watched = pool->guard || pool->scrub || pool->stacks || history;
     pool->made_ns = leati_clock_ns();
     if (options->name)
-        leati_text_copy(pool->name, sizeof pool->name, options->name);
+        leati_utf8_copy(pool->name, sizeof pool->name, options->name);
     else
         snprintf(pool->name, sizeof pool->name, "pool %u",
                  1 + atomic_fetch_add_explicit(&made, 1, memory_order_relaxed));

@@ -603,10 +603,10 @@ void leati_see_sample(struct leat_pool *pool) LEATI_REQUIRES(pool->lock);
 leat_status leati_see_start(struct leat_pool *pool, uint32_t history);
 void leati_see_end(struct leat_pool *pool);
 
-struct leati_text;
+struct leati_strbuf;
 
 /* Who has the pool's live blocks: "12 blocks with 4096 bytes are live, ...". Returns false if there are none. */
-bool leati_see_holders(struct leat_pool *pool, struct leati_text *text) LEATI_REQUIRES(pool->lock);
+bool leati_see_holders(struct leat_pool *pool, struct leati_strbuf *text) LEATI_REQUIRES(pool->lock);
 
 /* What a pool holds, and who has it, for errors and reports. Returns true if any block is live. */
 bool leati_see_describe(struct leat_pool *pool, char *words, size_t bytes) LEATI_REQUIRES(pool->lock);
@@ -667,7 +667,7 @@ void leati_watch_snapshot(const struct leati_block *block,
                           void (*write)(void *argument, const char *text, size_t bytes), void *argument);
 
 /* Adds the call stack that holds most bytes, where stacks are kept. With the pool's lock held. */
-void leati_watch_holders(struct leat_pool *pool, struct leati_text *text) LEATI_REQUIRES(pool->lock);
+void leati_watch_holders(struct leat_pool *pool, struct leati_strbuf *text) LEATI_REQUIRES(pool->lock);
 
 /* Lists what is live on standard error, by tag and call stack; at the end of a pool. */
 void leati_watch_leaks(struct leat_pool *pool);

@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "base/lock.h"
 #include "base/options.h"
-#include "base/text.h"
+#include "base/strbuf.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -52,7 +52,7 @@ leat_status leat_pool_tag(const char *tag)
         thread_tag = 0;
         return LEAT_OK;
     }
-    leati_text_copy(name, sizeof name, tag);
+    leati_utf8_copy(name, sizeof name, tag);
     leati_lock(&tags_lock);
     count = atomic_load_explicit(&tag_count, memory_order_relaxed);
     for (i = 1; i < count && strcmp(tag_names[i], name) != 0; i++)
@@ -330,7 +330,7 @@ leat_status leat_pool_history(leat_pool *pool, leat_pool_event *events, size_t *
 
 /* ---- who holds what ---- */
 
-bool leati_see_holders(struct leat_pool *pool, struct leati_text *text)
+bool leati_see_holders(struct leat_pool *pool, struct leati_strbuf *text)
 {
     struct sums sums = sum_up(pool);
     struct leati_block *found = NULL, *block;
@@ -350,9 +350,9 @@ bool leati_see_holders(struct leat_pool *pool, struct leati_text *text)
             largest = leati_requested(block);
             found = block;
         }
-    leati_text_add(text, "%" PRIu64 " block%s with %" PRIu64 " bytes %s live", positive(sums.live_blocks),
-                   sums.live_blocks == 1 ? "" : "s", positive(sums.requested_bytes),
-                   sums.live_blocks == 1 ? "is" : "are");
+    leati_strbuf_add(text, "%" PRIu64 " block%s with %" PRIu64 " bytes %s live", positive(sums.live_blocks),
+                     sums.live_blocks == 1 ? "" : "s", positive(sums.requested_bytes),
+                     sums.live_blocks == 1 ? "is" : "are");
     for (uint32_t i = 1; i < LEATI_TAGS; i++) {
         int64_t tag_bytes, blocks;
 
@@ -363,25 +363,26 @@ bool leati_see_holders(struct leat_pool *pool, struct leati_text *text)
         }
     }
     if (found)
-        leati_text_add(text, "; the largest is %p with %zu bytes", (void *)leati_user_base(found), largest);
+        leati_strbuf_add(text, "; the largest is %p with %zu bytes", (void *)leati_user_base(found), largest);
     if (tag)
-        leati_text_add(text, "; tag '%s' has %" PRId64 " bytes", tag_names[tag], most);
+        leati_strbuf_add(text, "; tag '%s' has %" PRId64 " bytes", tag_names[tag], most);
     leati_watch_holders(pool, text);
     return found != NULL;
 }
 
 bool leati_see_describe(struct leat_pool *pool, char *words, size_t bytes)
 {
-    struct leati_text text = {words, bytes};
+    struct leati_strbuf text = {words, bytes};
     bool live;
 
     leati_assert_locked(&pool->lock);
-    leati_text_add(&text, "%s of %s holds %" PRIu64 " bytes: ", pool->name, pool->device->name,
-                   read_figure(&pool->figures.reserved_bytes));
+    leati_strbuf_add(&text, "%s of %s holds %" PRIu64 " bytes: ", pool->name, pool->device->name,
+                     read_figure(&pool->figures.reserved_bytes));
     live = leati_see_holders(pool, &text);
-    leati_text_add(&text, "; %" PRIu64 " bytes wait for other streams", read_figure(&pool->figures.pending_bytes));
+    leati_strbuf_add(&text, "; %" PRIu64 " bytes wait for other streams",
+                     read_figure(&pool->figures.pending_bytes));
     if (read_figure(&pool->limit_bytes))
-        leati_text_add(&text, "; its limit is %" PRIu64 " bytes", read_figure(&pool->limit_bytes));
+        leati_strbuf_add(&text, "; its limit is %" PRIu64 " bytes", read_figure(&pool->limit_bytes));
     return live;
 }
 
@@ -425,7 +426,7 @@ static void say(const struct writer *writer, const char *format, ...)
 
 static void say_string(const struct writer *writer, const char *text)
 {
-    leati_text_json(text, writer->write, writer->argument);
+    leati_json_string(text, writer->write, writer->argument);
 }
 
 static const char *state_name(uint32_t state)

@@ -5,7 +5,7 @@
 #include "pool/guard.h"
 
 #include "base/lock.h"
-#include "base/text.h"
+#include "base/strbuf.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
@@ -109,7 +109,7 @@ static void say_stack(const char *name, const struct leati_stack *stack,
         say_frame(stack->at[i], text, sizeof text);
         if (i > first)
             write(argument, ",", 1);
-        leati_text_json(text, write, argument);
+        leati_json_string(text, write, argument);
     }
     write(argument, "]", 1);
 }
@@ -198,7 +198,7 @@ static struct holder *find_holders(const struct leat_pool *pool, size_t *count)
     return holders;
 }
 
-void leati_watch_holders(struct leat_pool *pool, struct leati_text *text)
+void leati_watch_holders(struct leat_pool *pool, struct leati_strbuf *text)
 {
     char words[LEATI_STACK_TEXT_BYTES];
     struct holder *holders;
@@ -211,8 +211,8 @@ void leati_watch_holders(struct leat_pool *pool, struct leati_text *text)
     holders = find_holders(pool, &count);
     if (count && holders[0].stack) {
         leati_stack_say(holders[0].stack, words, sizeof words);
-        leati_text_add(text, "; most, %llu bytes in %llu blocks, was allocated at %s",
-                       (unsigned long long)holders[0].bytes, (unsigned long long)holders[0].blocks, words);
+        leati_strbuf_add(text, "; most, %llu bytes in %llu blocks, was allocated at %s",
+                         (unsigned long long)holders[0].bytes, (unsigned long long)holders[0].blocks, words);
     }
     leati_unlock(&leati_notes_lock);
     free(holders);

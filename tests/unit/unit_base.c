@@ -6,7 +6,7 @@
 #include "base/handles.h"
 #include "base/options.h"
 #include "base/ranges.h"
-#include "base/text.h"
+#include "base/strbuf.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -31,8 +31,8 @@ static void characters_are_those_of_utf8(void **state)
     char text[5];
 
     (void)state;
-    assert_int_equal(leati_text_character(""), 0);
-    assert_int_equal(leati_text_character("x"), 1);
+    assert_int_equal(leati_utf8_length(""), 0);
+    assert_int_equal(leati_utf8_length("x"), 1);
     for (uint32_t point = 0; point < 0x200000; point++) {
         unsigned right = point < 0x80 ? 1 : point < 0x800 ? 2 : point < 0x10000 ? 3 : 4;
         bool allowed = point <= 0x10ffff && (point < 0xd800 || point > 0xdfff);
@@ -41,17 +41,17 @@ static void characters_are_those_of_utf8(void **state)
             if (point >> (bytes == 2 ? 11 : bytes == 3 ? 16 : 21))
                 continue;
             encode(point, bytes, text);
-            if (leati_text_character(text) != (allowed && bytes == right ? bytes : 0))
-                fail_msg("U+%X in %u bytes: %zu", point, bytes, leati_text_character(text));
+            if (leati_utf8_length(text) != (allowed && bytes == right ? bytes : 0))
+                fail_msg("U+%X in %u bytes: %zu", point, bytes, leati_utf8_length(text));
             /* Cut off, or with something else in its place. */
             text[bytes - 1] = '\0';
-            assert_int_equal(leati_text_character(text), 0);
+            assert_int_equal(leati_utf8_length(text), 0);
             text[bytes - 1] = 'x';
-            assert_int_equal(leati_text_character(text), 0);
+            assert_int_equal(leati_utf8_length(text), 0);
         }
     }
     for (int byte = 0x80; byte < 0x100; byte++)
-        assert_int_equal(leati_text_character((char[]){(char)byte, '\0'}), 0);
+        assert_int_equal(leati_utf8_length((char[]){(char)byte, '\0'}), 0);
 }
 
 static void texts_are_cut_between_characters(void **state)
@@ -59,18 +59,18 @@ static void texts_are_cut_between_characters(void **state)
     char to[6];
 
     (void)state;
-    leati_text_copy(to, sizeof to, "a\xc3\xa9\xe2\x82\xac");
+    leati_utf8_copy(to, sizeof to, "a\xc3\xa9\xe2\x82\xac");
     assert_string_equal(to, "a\xc3\xa9");
-    leati_text_copy(to, sizeof to,
+    leati_utf8_copy(to, sizeof to,
                     "ab\xe2\x82\xac"
                     "c");
     assert_string_equal(to, "ab\xe2\x82\xac");
     /* What is no UTF-8 goes byte by byte. */
-    leati_text_copy(to, sizeof to,
+    leati_utf8_copy(to, sizeof to,
                     "\xff\xc3\xff\xe2\x82"
                     "c");
     assert_string_equal(to, "\xff\xc3\xff\xe2\x82");
-    leati_text_copy(to, 1, "a");
+    leati_utf8_copy(to, 1, "a");
     assert_string_equal(to, "");
 }
 
@@ -84,7 +84,7 @@ static void json_strings_are_utf8(void **state)
     char json[200] = "";
 
     (void)state;
-    leati_text_json("a\"b\\c\n\x01\xc3\xa9\xff\xc3|\xed\xa0\x80\x7f", append, json);
+    leati_json_string("a\"b\\c\n\x01\xc3\xa9\xff\xc3|\xed\xa0\x80\x7f", append, json);
     assert_string_equal(
         json,
         "\"a\\\"b\\\\c\\u000a\\u0001\xc3\xa9\xef\xbf\xbd\xef\xbf\xbd|\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\x7f\"");

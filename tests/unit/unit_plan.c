@@ -297,7 +297,7 @@ static void the_fastest_is_chosen(void **state)
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct leati_plan plan = make_plan(t, &rows[i], stager);
         char text[2000];
-        struct leati_text out = {.at = text, .left = sizeof text};
+        struct leati_strbuf out = {.at = text, .left = sizeof text};
 
         text[0] = '\0';
         awake = rows[i].facts & AWAKE ? 4 : 0;

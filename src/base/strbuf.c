@@ -1,12 +1,12 @@
-/* text.c - see text.h. */
-#include "base/text.h"
+/* strbuf.c - see strbuf.h. */
+#include "base/strbuf.h"
 #include "base/assert.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-void leati_text_add(struct leati_text *text, const char *format, ...)
+void leati_strbuf_add(struct leati_strbuf *text, const char *format, ...)
 {
     va_list arguments;
     int length;
@@ -24,7 +24,7 @@ void leati_text_add(struct leati_text *text, const char *format, ...)
     leati_assert(text->left && !*text->at);
 }
 
-void leati_text_add_bytes(struct leati_text *text, uint64_t bytes)
+void leati_strbuf_add_bytes(struct leati_strbuf *text, uint64_t bytes)
 {
     static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
     double value = (double)bytes;
@@ -34,10 +34,11 @@ void leati_text_add_bytes(struct leati_text *text, uint64_t bytes)
         value /= 1024;
         unit++;
     }
-    leati_text_add(text, "%.*f %s", value < 10 && unit && value != (double)(int)value ? 1 : 0, value, units[unit]);
+    leati_strbuf_add(text, "%.*f %s", value < 10 && unit && value != (double)(int)value ? 1 : 0, value,
+                     units[unit]);
 }
 
-size_t leati_text_character(const char *text)
+size_t leati_utf8_length(const char *text)
 {
     const unsigned char *byte = (const unsigned char *)text;
     unsigned char low = 0x80,
@@ -65,13 +66,13 @@ size_t leati_text_character(const char *text)
     return bytes;
 }
 
-void leati_text_copy(char *to, size_t to_bytes, const char *text)
+void leati_utf8_copy(char *to, size_t to_bytes, const char *text)
 {
     size_t used = 0;
 
     leati_assert(to_bytes);
     while (text[used]) {
-        size_t bytes = leati_text_character(text + used);
+        size_t bytes = leati_utf8_length(text + used);
 
         bytes = bytes ? bytes : 1;
         if (used + bytes >= to_bytes)
@@ -83,14 +84,14 @@ void leati_text_copy(char *to, size_t to_bytes, const char *text)
     to[used] = '\0';
 }
 
-void leati_text_json(const char *text, void (*write)(void *argument, const char *piece, size_t bytes),
-                     void *argument)
+void leati_json_string(const char *text, void (*write)(void *argument, const char *piece, size_t bytes),
+                       void *argument)
 {
     static const char replacement[] = "\xef\xbf\xbd";
 
     write(argument, "\"", 1);
     while (*text) {
-        size_t bytes = leati_text_character(text);
+        size_t bytes = leati_utf8_length(text);
         unsigned char first = (unsigned char)*text;
         char escape[8];
 
