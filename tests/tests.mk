@@ -16,13 +16,13 @@ test_bin := $(BUILD)/tests
 
 # For any device, with the public headers only.
 test_api := $(addprefix $(test_bin)/,test_device test_memory test_copy test_copy_async test_copy_ticket \
-            test_copy_broken test_copy_many test_copy_links test_copy_rectangle test_file test_layout test_virtual test_fill \
+            test_copy_broken test_copy_many test_copy_rails test_copy_rectangle test_file test_layout test_virtual test_fill \
             test_managed test_stream test_event test_kernel test_native test_bad_input test_threads test_pool \
             test_pool_stats test_pool_order test_pool_reuse test_pool_limits test_pool_full test_pool_packing \
             test_pool_plan test_pool_bad test_pool_threads test_pool_share test_pool_guard)
 # Copies, and what goes with them: also run with pageable memory staged on the CPU device.
 test_staged := $(addprefix $(test_bin)/,test_copy test_copy_async test_copy_ticket test_copy_broken test_copy_many \
-               test_copy_links test_copy_rectangle test_file test_layout test_fill test_bad_input test_stream test_threads \
+               test_copy_rails test_copy_rectangle test_file test_layout test_fill test_bad_input test_stream test_threads \
                test_pool_threads order_model unit_copy_forms)
 # Random graphs of work, also public headers only.
 test_order := $(addprefix $(test_bin)/,order_model pool_model)
@@ -81,7 +81,7 @@ $(addprefix $(test_bin)/,unit_copy_waits unit_copy_help unit_copy_forms unit_pla
 $(test_bin)/unit_copy_waits: test_wraps = -Wl,--wrap=leati_order_failed
 $(test_bin)/unit_workers: test_wraps = -Wl,--wrap=leati_thread_start
 plan_wraps := leati_workers_awake leati_eager_in leati_eager_out leati_stage_start leati_stage_reserve leati_region_has_kernel \
-              leati_fleet_take
+              leati_rails_take
 $(test_bin)/unit_plan: test_wraps = $(plan_wraps:%=-Wl,--wrap=%)
 $(test_bin)/unit_full: test_wraps = -Wl,--wrap=leati_mem_limit_get
 $(test_bin)/unit_record: test_wraps = -Wl,--wrap=write
@@ -313,7 +313,7 @@ fuzz-layout:
 
 # The faults are those of copies, fills and order; programs that look at other things only take time here.
 test_gate := $(filter-out %/test_pool_limits %/test_pool_bad %/test_pool_threads %/test_pool_guard %/test_pool_share \
-             %/test_copy_links %/test_copy_broken,$(test_api)) $(test_order)
+             %/test_copy_rails %/test_copy_broken,$(test_api)) $(test_order)
 gate: tests
 	$(Q)tests/gate.sh $(test_gate)
 

@@ -186,7 +186,7 @@ LEAT_API leat_status leat_copy_rectangle(leat_stream *stream, void *dst, const v
  * Errors: HANDLE (device or a helper); INVALID (helpers NULL, more than 8, one that is device itself or is there
  * twice); UNSUPPORTED (a helper of another driver); HOST_MEMORY, DRIVER, NOT_PERMITTED.
  */
-LEAT_API leat_status leat_copy_share_links(leat_device *device, leat_device *const *helpers, unsigned count);
+LEAT_API leat_status leat_copy_set_rails(leat_device *device, leat_device *const *helpers, unsigned count);
 
 /* ---- plans in words -------------------------------------------------------------------------------------- */
 

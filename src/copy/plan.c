@@ -6,7 +6,7 @@
 #include "base/options.h"
 #include "base/quick.h"
 #include "copy/eager.h"
-#include "copy/links.h"
+#include "copy/rails.h"
 
 #include <string.h>
 
@@ -131,7 +131,7 @@ LEATI_HOT static leat_status look(struct leati_plan *plan, bool wait)
     plan->unstaged = "no side is pageable";
     plan->first = plan->one_pass = plan->early = plan->idle = false;
     plan->rails = transfer->shape == LEATI_SHAPE_RUN && transfer->bytes >= LEATI_RAILS_BYTES
-                      ? leati_links_count(transfer->stream->device)
+                      ? leati_rails_count(transfer->stream->device)
                       : 0;
     LEATI_TRY(leati_protocol_forced(&plan->forced));
     if (transfer->direction == LEATI_DIRECTION_DEVICE && transfer->shape != LEATI_SHAPE_LAYOUT)

@@ -1,5 +1,5 @@
 /*
- * proto_rails.c - large copies into a device over the host links of several (links.h).
+ * proto_rails.c - large copies into a device over the host links of several (rails.h).
  *
  * Pinned memory goes chunk by chunk, each over the next link. Pageable memory is cut into a share for each link,
  * which is staged by itself.
@@ -7,7 +7,7 @@
 #include "base/assert.h"
 #include "base/quick.h"
 #include "copy/costs.h"
-#include "copy/links.h"
+#include "copy/rails.h"
 #include "copy/plan.h"
 
 LEATI_HOT static bool supports(const struct leati_plan *plan, const char **why_not)
@@ -39,20 +39,20 @@ static uint64_t cost_ns(const struct leati_plan *plan)
     return leati_cost_staged(transfer->stream->device, plan->stager, false, transfer->bytes / links);
 }
 
-static leat_status copy_pinned(const struct leati_plan *plan, struct leati_fleet *fleet)
+static leat_status copy_pinned(const struct leati_plan *plan, struct leati_rails *rails)
 {
     const struct leati_transfer *transfer = &plan->transfer;
     struct leati_driver *driver = transfer->stream->device->driver;
     size_t bytes = transfer->bytes;
     unsigned link = 0;
 
-    leati_assert(plan->rails && fleet && transfer->direction == LEATI_DIRECTION_DEVICE);
-    for (size_t at = 0; at < bytes; at += LEATI_LINK_CHUNK_BYTES, link = (link + 1) % (plan->rails + 1)) {
-        size_t chunk = bytes - at < LEATI_LINK_CHUNK_BYTES ? bytes - at : LEATI_LINK_CHUNK_BYTES;
+    leati_assert(plan->rails && rails && transfer->direction == LEATI_DIRECTION_DEVICE);
+    for (size_t at = 0; at < bytes; at += LEATI_RAIL_CHUNK_BYTES, link = (link + 1) % (plan->rails + 1)) {
+        size_t chunk = bytes - at < LEATI_RAIL_CHUNK_BYTES ? bytes - at : LEATI_RAIL_CHUNK_BYTES;
         struct leati_end to = leati_end_at(transfer->to.end, at), from = leati_end_at(transfer->from.end, at);
 
         if (link)
-            LEATI_TRY(leati_route_copy(leati_fleet_route(fleet, link - 1), to, from, chunk));
+            LEATI_TRY(leati_rail_copy(leati_rails_at(rails, link - 1), to, from, chunk));
         else
             LEATI_TRY(driver->ops->copy(driver, transfer->stream->native, to, from, chunk));
     }
@@ -62,8 +62,8 @@ static leat_status copy_pinned(const struct leati_plan *plan, struct leati_fleet
 /* A share of pageable memory for each link. */
 struct shares {
     unsigned count; /* those that have their memory */
-    struct leati_stage_request requests[LEATI_LINKS_MAX + 1];
-    struct leati_stage stages[LEATI_LINKS_MAX + 1];
+    struct leati_stage_request requests[LEATI_RAILS_MAX + 1];
+    struct leati_stage stages[LEATI_RAILS_MAX + 1];
 };
 
 static void drop_shares(struct shares *shares, unsigned from)
@@ -74,7 +74,7 @@ static void drop_shares(struct shares *shares, unsigned from)
 
 /* Takes the memory of all shares, before the stream's lock is taken: a copy that holds memory may need that lock to
  * be submitted. For the same reason only the first share may wait for memory. */
-static leat_status reserve_shares(const struct leati_plan *plan, struct leati_fleet *fleet, struct shares *shares)
+static leat_status reserve_shares(const struct leati_plan *plan, struct leati_rails *rails, struct shares *shares)
 {
     const struct leati_transfer *transfer = &plan->transfer;
     size_t share = transfer->bytes / (plan->rails + 1) & ~(size_t)4095;
@@ -91,7 +91,7 @@ static leat_status reserve_shares(const struct leati_plan *plan, struct leati_fl
             .early = plan->early,
             .no_wait = link > 0,
             .deadline_ns = transfer->deadline_ns,
-            .route = link ? leati_fleet_route(fleet, link - 1) : NULL,
+            .rail = link ? leati_rails_at(rails, link - 1) : NULL,
         };
         status = leati_stage_reserve(&shares->stages[link], plan->stager, transfer->stream, &to, &from, bytes,
                                      &shares->requests[link]);
@@ -122,29 +122,29 @@ static leat_status submit(struct leati_plan *plan, struct leati_job **job)
     leat_stream *stream = plan->transfer.stream;
     bool pinned = plan->transfer.direction == LEATI_DIRECTION_DEVICE;
     struct shares shares = {.count = 0};
-    struct leati_fleet *fleet;
+    struct leati_rails *rails;
     leat_status status, ended;
 
     (void)job;
-    fleet = leati_fleet_take(stream->device);
-    if (!fleet)
+    rails = leati_rails_take(stream->device);
+    if (!rails)
         return LEATI_DECLINED;
-    status = pinned ? LEAT_OK : reserve_shares(plan, fleet, &shares);
+    status = pinned ? LEAT_OK : reserve_shares(plan, rails, &shares);
     if (status != LEAT_OK) {
-        leati_fleet_give_back(fleet);
+        leati_rails_give_back(rails);
         return status;
     }
     leati_stream_piece_begins(stream);
-    if (leati_fleet_begin(fleet, stream) != LEAT_OK) {
+    if (leati_rails_begin(rails, stream) != LEAT_OK) {
         leati_stream_piece_ends(stream);
         drop_shares(&shares, 0);
-        leati_fleet_give_back(fleet);
+        leati_rails_give_back(rails);
         return LEATI_DECLINED;
     }
-    status = pinned ? copy_pinned(plan, fleet) : submit_shares(&shares);
-    ended = leati_fleet_end(fleet, stream, status != LEAT_OK);
+    status = pinned ? copy_pinned(plan, rails) : submit_shares(&shares);
+    ended = leati_rails_end(rails, stream, status != LEAT_OK);
     leati_stream_piece_ends(stream);
-    leati_fleet_give_back(fleet);
+    leati_rails_give_back(rails);
     return status != LEAT_OK ? status : ended;
 }
 

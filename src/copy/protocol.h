@@ -23,7 +23,7 @@ enum leati_protocol_id {
     LEATI_PROTOCOL_EAGER,  /* short copies: the caller's thread, pinned memory, and DMA (eager.h) */
     LEATI_PROTOCOL_STAGED, /* leat's threads, a ring of pinned memory, and DMA (staged.h) */
     LEATI_PROTOCOL_KERNEL, /* a kernel that reaches both sides */
-    LEATI_PROTOCOL_RAILS,  /* over the host links of several devices (links.h) */
+    LEATI_PROTOCOL_RAILS,  /* over the host links of several devices (rails.h) */
     LEATI_PROTOCOL_HOST,   /* leat's threads, from host memory to host memory */
     LEATI_PROTOCOLS
 };

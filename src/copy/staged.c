@@ -5,7 +5,7 @@
 #include "base/quick.h"
 #include "base/thread.h"
 #include "copy/eager.h"
-#include "copy/links.h"
+#include "copy/rails.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -320,7 +320,7 @@ static leat_status device_closes(struct leat_device *device)
 
     join_maker(device);
     stager = atomic_load_explicit(&device->stager, memory_order_acquire);
-    leati_links_close(device);
+    leati_rails_close(device);
     if (!stager)
         return LEAT_OK;
     staged = staged_of(stager);
@@ -417,8 +417,8 @@ static leat_status move(void *context, size_t offset, size_t bytes, void *ring_p
                                         in ? LEATI_REGION_DST : LEATI_REGION_SRC, placed, ring, &request->box->box,
                                         offset / row_bytes, bytes / row_bytes);
     placed.ptr = (char *)placed.ptr + offset;
-    if (request->route)
-        return leati_route_copy(request->route, placed, ring, bytes);
+    if (request->rail)
+        return leati_rail_copy(request->rail, placed, ring, bytes);
     return driver->ops->copy(driver, stage->stream->native, in ? placed : ring, in ? ring : placed, bytes);
 }
 
@@ -454,15 +454,15 @@ leat_status leati_stage_reserve(struct leati_stage *stage, struct leati_stager *
         .list = request->list,
         .storage = request->storage,
         .unit_bytes = chunk_unit(request),
-        .chunk_most_bytes = request->route ? LEATI_LINK_CHUNK_BYTES : 0,
-        .stream = request->route ? leati_route_stream(request->route) : stream->native,
+        .chunk_most_bytes = request->rail ? LEATI_RAIL_CHUNK_BYTES : 0,
+        .stream = request->rail ? leati_rail_stream(request->rail) : stream->native,
         .order = stream->order,
         .context = stage,
         .begin = begin,
         .end = end,
         .move = move,
     };
-    leati_assert(!request->route || request->direction == LEATI_DIRECTION_IN);
+    leati_assert(!request->rail || request->direction == LEATI_DIRECTION_IN);
     leati_assert(!request->box || !request->list);
     if (request->box) {
         stage->to_rows = rows_of(&request->box->box, LEATI_REGION_DST, to->end.ptr);

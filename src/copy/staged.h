@@ -11,7 +11,7 @@
 
 #include <leat/pool.h>
 
-struct leati_route;
+struct leati_rail;
 struct leati_eager_ring;
 
 /* The device's stager, made at the first use. If refused is set, it cannot be used, and the driver's own calls
@@ -45,9 +45,9 @@ struct leati_staged_box {
 struct leati_stage_request {
     enum leati_direction direction;
     bool early;
-    uint64_t deadline_ns;      /* on the clock; 0: none */
-    struct leati_route *route; /* NULL: over the link of the stream's own device */
-    bool eager;                /* as in staging/staging.h, as are the next two */
+    uint64_t deadline_ns;    /* on the clock; 0: none */
+    struct leati_rail *rail; /* NULL: over the link of the stream's own device */
+    bool eager;              /* as in staging/staging.h, as are the next two */
     struct leati_flags *block;
     bool no_wait;
     const struct leati_staged_box *box; /* NULL: bytes without gaps */

@@ -5,7 +5,7 @@
  */
 #include "held.h"
 
-#include "copy/links.h"
+#include "copy/rails.h"
 #include "copy/eager.h"
 #include "copy/staged.h"
 #include "driver/fault/fault.h"
@@ -705,8 +705,8 @@ static void one_of_two_tells(void **state)
 /* ---- several links ---- */
 
 /* More chunks over a route than it has places. */
-enum { ROUTE_CHUNKS = 4 };
-#define LINK_BYTES (7 * LEATI_LINK_CHUNK_BYTES + 4099)
+enum { RAIL_CHUNKS = 4 };
+#define LINK_BYTES (7 * LEATI_RAIL_CHUNK_BYTES + 4099)
 
 enum held { NOBODY, OWN, ARRIVING, LEAVING };
 
@@ -749,12 +749,12 @@ static struct test_gate *hold_copy(leat_stream *stream, enum held sort, unsigned
     return link_plan.gate;
 }
 
-static struct links share_links(struct test_state *t)
+static struct links set_rails(struct test_state *t)
 {
     struct links links = {.other = test_open_other()};
 
     assert_non_null(links.other);
-    OK(leat_copy_share_links(t->device, &links.other, 1));
+    OK(leat_copy_set_rails(t->device, &links.other, 1));
     link_plan.helper = links.other->native;
     links.pinned = test_alloc(t->device, LEAT_KIND_PINNED, LINK_BYTES);
     links.memory = test_alloc(t->device, LEAT_KIND_DEVICE, LINK_BYTES);
@@ -782,13 +782,13 @@ static void expect_links(leat_stream *stream, struct links *links, uint64_t seed
 
 /* Whichever way of a chunk is the slow one: its place is filled before it is read, and read before it is filled
  * again, and the copy's stream waits for both. */
-static void slow_links_lose_nothing(void **state)
+static void slow_rails_lose_nothing(void **state)
 {
     struct test_state *t = *state;
-    struct links links = share_links(t);
+    struct links links = set_rails(t);
 
     for (enum held sort = OWN; sort <= LEAVING; sort++) {
-        for (unsigned number = 0; number < ROUTE_CHUNKS; number += ROUTE_CHUNKS - 1) {
+        for (unsigned number = 0; number < RAIL_CHUNKS; number += RAIL_CHUNKS - 1) {
             struct test_gate *gate = hold_copy(t->stream, sort, number);
             uint64_t seed = 2 * sort + (number > 0);
 
@@ -812,10 +812,10 @@ static void stop_in_the_middle(void *stream, struct leati_end dst, struct leati_
 
 /* The routes of a copy that is under way are nobody else's, nor are those of one that another thread is giving to
  * its stream. */
-static void links_under_way_are_not_shared(void **state)
+static void rails_under_way_are_not_shared(void **state)
 {
     struct test_state *t = *state;
-    struct links links = share_links(t), more = links;
+    struct links links = set_rails(t), more = links;
 
     more.pinned = test_alloc(t->device, LEAT_KIND_PINNED, LINK_BYTES);
     more.memory = test_alloc(t->device, LEAT_KIND_DEVICE, LINK_BYTES);
@@ -834,7 +834,7 @@ static void links_under_way_are_not_shared(void **state)
                                           .dst = i ? more.memory : links.memory,
                                           .src = i ? more.pinned : links.pinned,
                                           .bytes = LINK_BYTES,
-                                          .stop = links.memory + 4 * LEATI_LINK_CHUNK_BYTES};
+                                          .stop = links.memory + 4 * LEATI_RAIL_CHUNK_BYTES};
             copy_halves();
         }
         assert_true(link_plan.held);
@@ -854,7 +854,7 @@ static void links_under_way_are_not_shared(void **state)
 
 /* A copy over several links that the driver refuses in the middle: what was given before is over when the failure
  * is told, on whichever stream it is. */
-static void links_that_fail_are_waited_for(void **state)
+static void rails_that_fail_are_waited_for(void **state)
 {
     static const struct {
         enum held sort;
@@ -866,7 +866,7 @@ static void links_that_fail_are_waited_for(void **state)
         {LEAVING, "copy", 4},          /* and that it leaves the helper is given as well */
     };
     struct test_state *t = *state;
-    struct links links = share_links(t);
+    struct links links = set_rails(t);
 
     for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++) {
         struct held_watch watch = {.until_fault = true};
@@ -904,10 +904,10 @@ static void watch_free(void *ptr)
 }
 
 /* The routes end, one way or another, with a copy under way: their memory goes back behind it. */
-static void links_that_end_are_waited_for(void **state)
+static void rails_that_end_are_waited_for(void **state)
 {
     struct test_state *t = *state;
-    struct links links = share_links(t);
+    struct links links = set_rails(t);
     struct held_watch watch = {.gate = hold_copy(t->stream, LEAVING, 0)};
 
     test_pattern(links.pinned, LINK_BYTES, 32);
@@ -916,7 +916,7 @@ static void links_that_end_are_waited_for(void **state)
     freed_early = false;
     held_before_free = watch_free;
     held_watch_start(&watch);
-    OK(leat_copy_share_links(t->device, NULL, 0));
+    OK(leat_copy_set_rails(t->device, NULL, 0));
     held_before_free = NULL;
     held_watch_end(&watch);
     assert_false(freed_early);
@@ -942,10 +942,10 @@ static const struct CMUnitTest tests[] = {
     HELD_TEST(words_that_were_tried_are_kept),
     HELD_TEST(failures_are_told_first),
     HELD_TEST(one_of_two_tells),
-    HELD_TEST(slow_links_lose_nothing),
-    HELD_TEST(links_under_way_are_not_shared),
-    HELD_TEST(links_that_fail_are_waited_for),
-    HELD_TEST(links_that_end_are_waited_for),
+    HELD_TEST(slow_rails_lose_nothing),
+    HELD_TEST(rails_under_way_are_not_shared),
+    HELD_TEST(rails_that_fail_are_waited_for),
+    HELD_TEST(rails_that_end_are_waited_for),
 };
 
 int main(void)

@@ -128,14 +128,14 @@ leat_status __wrap_leati_stage_reserve(struct leati_stage *stage, EAGER_PARAMETE
                : __real_leati_stage_reserve(stage, stager, stream, to, from, bytes, request);
 }
 
-struct leati_fleet *__real_leati_fleet_take(leat_device *device);
-struct leati_fleet *__wrap_leati_fleet_take(leat_device *device);
+struct leati_rails *__real_leati_rails_take(leat_device *device);
+struct leati_rails *__wrap_leati_rails_take(leat_device *device);
 
-struct leati_fleet *__wrap_leati_fleet_take(leat_device *device)
+struct leati_rails *__wrap_leati_rails_take(leat_device *device)
 {
     leat_status status;
 
-    return ends(LEATI_PROTOCOL_RAILS, &status) ? NULL : __real_leati_fleet_take(device);
+    return ends(LEATI_PROTOCOL_RAILS, &status) ? NULL : __real_leati_rails_take(device);
 }
 
 static int setup(void **state)
@@ -502,7 +502,7 @@ static void large_copies_without_rails(void **state)
     leat_device *helper;
 
     OK(leat_device_open("cpu:1", &helper));
-    OK(leat_copy_share_links(t->device, &helper, 1));
+    OK(leat_copy_set_rails(t->device, &helper, 1));
     for (unsigned i = 0; i < 2; i++) {
         outcomes[LEATI_PROTOCOL_RAILS] = i ? DECLINES : AS_IT_IS;
         test_pattern(pinned, bytes, i);
@@ -529,7 +529,7 @@ static void shares_are_reserved_before_the_stream_is_locked(void **state)
     leat_device *helper;
 
     OK(leat_device_open("cpu:1", &helper));
-    OK(leat_copy_share_links(t->device, &helper, 1));
+    OK(leat_copy_set_rails(t->device, &helper, 1));
     leati_protocol_force(LEATI_PROTOCOL_RAILS);
     under_the_lock = 0;
     for (declining_share = 0; declining_share <= 2; declining_share++) {

@@ -1,6 +1,6 @@
 /*
- * bench_copy_links.c - one device filled from host memory over its own link, and over those of other devices of
- * the same driver as well: leat_copy_share_links() beside the driver's copy over the one link.
+ * bench_copy_rails.c - one device filled from host memory over its own link, and over those of other devices of
+ * the same driver as well: leat_copy_set_rails() beside the driver's copy over the one link.
  */
 #include "bench_copy.h"
 #include "bench_verify.h"
@@ -81,7 +81,7 @@ static void measure_memory(struct bench *bench, enum copy_memory memory, leat_de
 
         snprintf(name, sizeof names[memory][helpers], "%u link%s, %s", helpers + 1, helpers ? "s" : "",
                  copy_memory_texts[memory].label);
-        if (!bench_check(bench, leat_copy_share_links(bench->device, others, helpers))) {
+        if (!bench_check(bench, leat_copy_set_rails(bench->device, others, helpers))) {
             bench_case_failed(bench, "copy", name, bytes);
             break;
         }
@@ -90,12 +90,12 @@ static void measure_memory(struct bench *bench, enum copy_memory memory, leat_de
         else
             measure(bench, &rows, &in, dst, name, bytes, one_link * (helpers + 1));
     }
-    bench_check(bench, leat_copy_share_links(bench->device, NULL, 0));
+    bench_check(bench, leat_copy_set_rails(bench->device, NULL, 0));
     bench_rows_commit(bench, &rows);
     copy_host_free(&in);
 }
 
-void bench_copy_links(struct bench *bench)
+void bench_copy_rails(struct bench *bench)
 {
     static const enum copy_memory memories[] = {COPY_PINNED, COPY_PAGEABLE};
     leat_device *others[LINKS_MAX];

@@ -1,5 +1,5 @@
 /*
- * test_copy_links.c - one device filled over the host links of several.
+ * test_copy_rails.c - one device filled over the host links of several.
  *
  * Runs where there are two devices of one driver. Copies from pinned memory go over both links in every form;
  * those from pageable memory on a GPU, or on the CPU device with LEAT_COPY_STAGE=1.
@@ -44,7 +44,7 @@ static void all_bytes_arrive(void **state)
     struct test_state *t = *state;
     struct room room = make_room(t->device);
 
-    OK(leat_copy_share_links(t->device, &room.other, 1));
+    OK(leat_copy_set_rails(t->device, &room.other, 1));
     for (uint64_t seed = 1; seed <= 4; seed++) {
         unsigned char *from = seed & 1 ? room.pinned : room.pageable;
 
@@ -53,7 +53,7 @@ static void all_bytes_arrive(void **state)
         OK(leat_copy_sync(t->stream, room.seen, room.memory, BYTES));
         EXPECT_PATTERN(room.seen, BYTES, seed);
     }
-    OK(leat_copy_share_links(t->device, NULL, 0));
+    OK(leat_copy_set_rails(t->device, NULL, 0));
     test_pattern(room.pinned, BYTES, 9);
     OK(leat_copy(t->stream, room.memory, room.pinned, BYTES));
     OK(leat_copy_sync(t->stream, room.seen, room.memory, BYTES));
@@ -68,7 +68,7 @@ static void the_order_of_the_stream_is_kept(void **state)
     struct room room = make_room(t->device);
     struct test_gate *gate;
 
-    OK(leat_copy_share_links(t->device, &room.other, 1));
+    OK(leat_copy_set_rails(t->device, &room.other, 1));
     test_pattern(room.pinned, BYTES, 1);
     OK(leat_copy(t->stream, room.memory, room.pinned, BYTES));
     OK(leat_stream_synchronize(t->stream));
@@ -96,7 +96,7 @@ static void held_copies_hold_nobody_up(void **state)
     leat_stream *streams[6];
     struct test_gate *gate;
 
-    OK(leat_copy_share_links(t->device, &room.other, 1));
+    OK(leat_copy_set_rails(t->device, &room.other, 1));
     test_pattern(room.pinned, BYTES, 5);
     for (int i = 0; i < 6; i++)
         OK(leat_stream_create(t->device, &streams[i]));
@@ -125,7 +125,7 @@ static void a_ticket_knows_the_end(void **state)
     struct room room = make_room(t->device);
     leat_ticket *ticket;
 
-    OK(leat_copy_share_links(t->device, &room.other, 1));
+    OK(leat_copy_set_rails(t->device, &room.other, 1));
     test_pattern(room.pageable, BYTES, 6);
     ticket = test_copy_start(t->stream, room.memory, room.pageable, BYTES);
     OK(leat_ticket_wait(ticket, LEAT_COPY_DONE, LEAT_FOREVER));
@@ -152,7 +152,7 @@ static void devices_close_in_any_order(void **state)
         OK(leat_stream_create(device, &stream));
         pinned = test_alloc(device, LEAT_KIND_PINNED, BYTES);
         memory = test_alloc(device, LEAT_KIND_DEVICE, BYTES);
-        OK(leat_copy_share_links(device, &other, 1));
+        OK(leat_copy_set_rails(device, &other, 1));
         OK(leat_copy(stream, memory, pinned, BYTES));
         if (helper_first)
             OK(leat_device_close(other));
@@ -177,12 +177,12 @@ static void wrong_helpers(void **state)
         SKIP_MISSING("needs two devices of one driver");
     for (int i = 0; i < 9; i++)
         many[i] = other;
-    REFUSED(leat_copy_share_links(t->device, NULL, 1), LEAT_ERROR_INVALID, "NULL");
-    REFUSED(leat_copy_share_links(t->device, &t->device, 1), LEAT_ERROR_INVALID, "twice");
-    REFUSED(leat_copy_share_links(t->device, twice, 2), LEAT_ERROR_INVALID, "twice");
-    REFUSED(leat_copy_share_links(t->device, many, 9), LEAT_ERROR_INVALID, "at most 8");
-    REFUSED(leat_copy_share_links(NULL, &other, 1), LEAT_ERROR_HANDLE, "device");
-    OK(leat_copy_share_links(t->device, NULL, 0));
+    REFUSED(leat_copy_set_rails(t->device, NULL, 1), LEAT_ERROR_INVALID, "NULL");
+    REFUSED(leat_copy_set_rails(t->device, &t->device, 1), LEAT_ERROR_INVALID, "twice");
+    REFUSED(leat_copy_set_rails(t->device, twice, 2), LEAT_ERROR_INVALID, "twice");
+    REFUSED(leat_copy_set_rails(t->device, many, 9), LEAT_ERROR_INVALID, "at most 8");
+    REFUSED(leat_copy_set_rails(NULL, &other, 1), LEAT_ERROR_HANDLE, "device");
+    OK(leat_copy_set_rails(t->device, NULL, 0));
     OK(leat_device_close(other));
 }
 
