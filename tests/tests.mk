@@ -23,7 +23,7 @@ test_api := $(addprefix $(test_bin)/,test_device test_memory test_copy test_copy
 # Copies, and what goes with them: also run with pageable memory staged on the CPU device.
 test_staged := $(addprefix $(test_bin)/,test_copy test_copy_async test_copy_ticket test_copy_broken test_copy_many \
                test_copy_rails test_copy_rectangle test_file test_layout test_fill test_bad_input test_stream test_threads \
-               test_pool_threads order_model unit_copy_forms)
+               test_pool_threads order_model unit_copy_calls)
 # Random graphs of work, also public headers only.
 test_order := $(addprefix $(test_bin)/,order_model pool_model)
 # About the CPU device alone.
@@ -54,11 +54,11 @@ $(checked_lib): FORCE
 $(lib_obj:$(BUILD)/%=$(checked)/%): $(checked_lib) ;
 endif
 
-# Which headers the objects of a folder see. In support/, held and forms look inside.
+# Which headers the objects of a folder see. In support/, held and canonical_cases look inside.
 test_cflags_api = $(PUBLIC_CFLAGS)
 test_cflags_models = $(PUBLIC_CFLAGS)
 test_cflags_unit = $(ALL_CFLAGS) -DLEATI_CHECKED
-test_cflags_support = $(if $(filter held forms,$*),$(ALL_CFLAGS) -DLEATI_CHECKED,$(PUBLIC_CFLAGS))
+test_cflags_support = $(if $(filter held canonical_cases,$*),$(ALL_CFLAGS) -DLEATI_CHECKED,$(PUBLIC_CFLAGS))
 define test_object_rule
 $$(test_bin)/%.o: tests/$(1)/%.c $$(BUILD)/flags
 	$$(say) CC $$<
@@ -77,7 +77,7 @@ $(filter-out %/unit_staging,$(test_programs)): %: %.o $(test_objects) $(checked_
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(test_wraps) $(filter %.o,$^) $(checked_lib) -lcmocka $(test_libs) $(LIB_LIBS) -o $@
 
 # What waits wait for is held up.
-$(addprefix $(test_bin)/,unit_copy_waits unit_copy_help unit_copy_forms unit_plan unit_order): $(test_bin)/held.o
+$(addprefix $(test_bin)/,unit_copy_waits unit_copy_help unit_copy_calls unit_plan unit_order): $(test_bin)/held.o
 $(test_bin)/unit_copy_waits: test_wraps = -Wl,--wrap=leati_order_failed
 $(test_bin)/unit_workers: test_wraps = -Wl,--wrap=leati_thread_start
 plan_wraps := leati_workers_awake leati_eager_in leati_eager_out leati_stage_start leati_stage_reserve leati_region_has_kernel \
@@ -105,8 +105,8 @@ $(addprefix $(test_bin)/,test_cuda_fake test_hip_fake): $(test_bin)/fakes.o
 # What programs share that run graphs against a model.
 $(test_order): $(test_bin)/model.o
 
-# Random forms of copies, and what they mean.
-$(addprefix $(test_bin)/,unit_layout_host unit_layout_gpu): $(test_bin)/forms.o
+# Random canonical layouts, and what they mean.
+$(addprefix $(test_bin)/,unit_layout_host unit_layout_gpu): $(test_bin)/canonical_cases.o
 
 # What "leat cu" makes of sources, by itself.
 $(test_bin)/unit_cu_source.o: CPPFLAGS += -Icli
@@ -245,8 +245,8 @@ check-staged: $(check_needs)
 	ORDER_MODEL_SECONDS=5 tests/run.sh '$(BUILD)' cpu:0 $(test_staged) || status=1; \
 	LEAT_COPY_WORKERS=4 tests/run.sh '$(BUILD)' cpu:0 \
 	    $(addprefix $(test_bin)/,test_copy test_copy_async test_copy_ticket test_copy_broken) || status=1; \
-	LEAT_LAYOUT_AS_GPU=0 tests/run.sh '$(BUILD)' cpu:0 $(test_bin)/unit_copy_forms || status=1; \
-	HELD_WITHOUT_WORDS=1 tests/run.sh '$(BUILD)' cpu:0 $(test_bin)/unit_copy_forms || status=1; \
+	LEAT_LAYOUT_AS_GPU=0 tests/run.sh '$(BUILD)' cpu:0 $(test_bin)/unit_copy_calls || status=1; \
+	HELD_WITHOUT_WORDS=1 tests/run.sh '$(BUILD)' cpu:0 $(test_bin)/unit_copy_calls || status=1; \
 	exit $$status
 
 # What several threads do at once, staged and over both drivers for GPUs, with rests at random between their steps.
@@ -319,4 +319,4 @@ gate: tests
 
 .PHONY: tests check check-quick $(quick_suites) suites check-gpu check-memcheck check-names $(check_suites) \
         $(tsan_suites) fuzz-layout gate
--include $(test_programs:=.d) $(test_objects:.o=.d) $(addprefix $(test_bin)/,held.d loaded.d forms.d fakes.d model.d)
+-include $(test_programs:=.d) $(test_objects:.o=.d) $(addprefix $(test_bin)/,held.d loaded.d canonical_cases.d fakes.d model.d)

@@ -49,7 +49,7 @@ allowed() {
 }
 
 # Tests that include private headers are in unit/; all others see what a user sees.
-inside='^tests/(fake/|unit/|support/(held|forms)\.)'
+inside='^tests/(fake/|unit/|support/(held|canonical_cases)\.)'
 
 # The rest of the headers: only these files know a vendor's SDK, and the public headers need plain C only.
 system_allowed() {

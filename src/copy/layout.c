@@ -50,14 +50,14 @@ static leat_status find_reach(const char *name, const void *pointer, int64_t low
 
 static leat_status find_sides(struct leati_layout_copy *copy)
 {
-    const struct leati_form *form = &copy->layouts->form;
+    const struct leati_canonical *canonical = &copy->layouts->canonical;
     struct leati_transfer *transfer = &copy->plan.transfer;
     uintptr_t dst, src;
 
-    LEATI_TRY(find_reach("dst", copy->dst, copy->start.dst + form->dst_low, copy->start.dst + form->dst_high, &dst,
-                         &transfer->to_reach));
-    LEATI_TRY(find_reach("src", copy->src, copy->start.src + form->src_low, copy->start.src + form->src_high, &src,
-                         &transfer->from_reach));
+    LEATI_TRY(find_reach("dst", copy->dst, copy->start.dst + canonical->dst_low,
+                         copy->start.dst + canonical->dst_high, &dst, &transfer->to_reach));
+    LEATI_TRY(find_reach("src", copy->src, copy->start.src + canonical->src_low,
+                         copy->start.src + canonical->src_high, &src, &transfer->from_reach));
     LEATI_TRY(leati_transfer_resolve(transfer, (void *)dst, (const void *)src, true));
     return leati_transfer_check_mapped(transfer);
 }
@@ -127,13 +127,13 @@ static leat_status check_list(const leat_layout *listed)
 
 static bool has_few_gaps(const struct leati_layout_copy *copy, size_t bytes)
 {
-    return bytes / GAPS_MOST <= copy->layouts->form.payload_bytes;
+    return bytes / GAPS_MOST <= copy->layouts->canonical.payload_bytes;
 }
 
 /* The bytes of the destination that lie between its first and its last are all written. */
 static bool has_no_gaps(const struct leati_layout_copy *copy)
 {
-    return copy->plan.transfer.to_reach == copy->layouts->form.payload_bytes && !copy->dst_layout->index;
+    return copy->plan.transfer.to_reach == copy->layouts->canonical.payload_bytes && !copy->dst_layout->index;
 }
 
 /* in, or out; whole, or packed. */
@@ -225,7 +225,7 @@ static leat_status choose(struct leati_layout_copy *copy)
 
 static leat_status find_memory(struct leati_layout_copy *copy)
 {
-    const struct leati_form *form = &copy->layouts->form;
+    const struct leati_canonical *canonical = &copy->layouts->canonical;
     const leat_layout *listed = leati_layout_listed(copy->dst_layout, copy->src_layout);
 
     if (listed)
@@ -233,8 +233,8 @@ static leat_status find_memory(struct leati_layout_copy *copy)
     if (copy->list_place == LEATI_LIST_ON_HOST)
         LEATI_TRY(check_list(listed));
     LEATI_TRY(find_sides(copy));
-    if (leati_form_may_overlap(form, leati_layout_first(copy->dst, copy->start.dst),
-                               leati_layout_first(copy->src, copy->start.src)))
+    if (leati_canonical_may_overlap(canonical, leati_layout_first(copy->dst, copy->start.dst),
+                                    leati_layout_first(copy->src, copy->start.src)))
         return leati_fail(LEAT_ERROR_OVERLAP,
                           "dst %p and src %p: a byte that is written may also be read, by what can be told of the "
                           "strides; use a third place",
@@ -253,11 +253,11 @@ static leat_status make(struct leati_layout_copy *copy, const leat_layout_plan *
         LEATI_TRY(leati_layout_plan_get(copy->dst_layout, leati_layout_align(copy->dst), copy->src_layout,
                                         leati_layout_align(copy->src), &copy->layouts, &copy->start));
     }
-    if (copy->layouts->form.empty)
+    if (copy->layouts->canonical.empty)
         return LEAT_OK;
     copy->plan.transfer.shape = LEATI_SHAPE_LAYOUT;
     copy->plan.transfer.layout = copy;
-    copy->plan.transfer.bytes = copy->layouts->form.payload_bytes;
+    copy->plan.transfer.bytes = copy->layouts->canonical.payload_bytes;
     LEATI_TRY(find_memory(copy));
     return choose(copy);
 }
@@ -294,7 +294,7 @@ static leat_status run(struct leati_layout_copy *copy)
     bool on_device = copy->list_place == LEATI_LIST_ON_DEVICE;
     struct list_use use;
 
-    if (copy->layouts->form.empty)
+    if (copy->layouts->canonical.empty)
         return LEAT_OK;
     if (on_device)
         LEATI_TRY(may_use_list(copy, listed, &use));
@@ -394,7 +394,7 @@ leat_status leat_layout_plan_copy(leat_stream *stream, const leat_layout_plan *p
     LEATI_TRY(leati_check_permitted("leat_layout_plan_copy"));
     LEATI_TRY(leati_check_stream("leat_layout_plan_copy", stream));
     LEATI_TRY(check_plan("leat_layout_plan_copy", plan));
-    if (!plan->plan->form.empty && ((uintptr_t)dst % plan->dst_align || (uintptr_t)src % plan->src_align))
+    if (!plan->plan->canonical.empty && ((uintptr_t)dst % plan->dst_align || (uintptr_t)src % plan->src_align))
         return leati_fail(LEAT_ERROR_INVALID,
                           "leat_layout_plan_copy: dst %p and src %p; the plan is for multiples of %zu and %zu",
                           dst, src, plan->dst_align, plan->src_align);
@@ -409,7 +409,7 @@ leat_status leat_layout_plan_describe(const leat_layout_plan *plan, leat_layout_
     LEATI_TRY(check_plan("leat_layout_plan_describe", plan));
     LEATI_TRY(leati_check_not_null("leat_layout_plan_describe", "info", info));
     *info = (leat_layout_plan_info){.class_of_plan = plan->plan->class_of_plan,
-                                    .payload_bytes = plan->plan->form.payload_bytes,
+                                    .payload_bytes = plan->plan->canonical.payload_bytes,
                                     .read_sectors = leati_layout_plan_reads(plan->plan, &plan->start),
                                     .written_sectors = leati_layout_plan_writes(plan->plan, &plan->start)};
     return LEAT_OK;
@@ -476,7 +476,7 @@ static leat_status explain(struct leati_layout_copy *copy, struct leati_strbuf *
     const struct leati_plan *plan = &copy->plan;
 
     LEATI_TRY(make(copy, NULL));
-    if (copy->layouts->form.empty) {
+    if (copy->layouts->canonical.empty) {
         leati_strbuf_add(text, "nothing to do: a size is 0\n");
         return LEAT_OK;
     }

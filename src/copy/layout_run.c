@@ -26,7 +26,7 @@
 /* A copy that processors make, all or a part of it. Begins as struct parts of kernels/builtin_kernels.c. */
 struct leati_parts {
     void (*run)(struct leati_parts *parts, uint64_t part);
-    struct leati_form form;
+    struct leati_canonical canonical;
     struct leati_host_layout host;
     void *dst;
     const void *src;
@@ -46,7 +46,7 @@ static void copy_part(void *context)
     const struct one_part *one = context;
     const struct leati_parts *parts = one->parts;
 
-    leati_host_layout_run(&parts->form, &parts->host, parts->dst, parts->src, &parts->indices, one->number,
+    leati_host_layout_run(&parts->canonical, &parts->host, parts->dst, parts->src, &parts->indices, one->number,
                           one->number + 1);
 }
 
@@ -167,21 +167,21 @@ static void set_parts(struct scratch *scratch, const struct leati_layout_copy *c
                       const struct leati_layout_plan *plan, void *dst, const void *src, const leat_layout *listed)
 {
     struct leati_parts *parts = &scratch->parts;
-    const struct leati_form *form = &plan->form;
+    const struct leati_canonical *canonical = &plan->canonical;
 
     parts->run = run_part;
-    parts->form = *form;
+    parts->canonical = *canonical;
     parts->host = plan->host;
     parts->dst = dst;
     parts->src = src;
     parts->guarded = copy->plan.transfer.to.end.kind == LEAT_KIND_PAGEABLE ||
                      copy->plan.transfer.from.end.kind == LEAT_KIND_PAGEABLE;
-    parts->ranges[0] = (struct leati_fault_range){(uintptr_t)dst + (uintptr_t)form->dst_low,
-                                                  (size_t)(form->dst_high - form->dst_low)};
-    parts->ranges[1] = (struct leati_fault_range){(uintptr_t)src + (uintptr_t)form->src_low,
-                                                  (size_t)(form->src_high - form->src_low)};
+    parts->ranges[0] = (struct leati_fault_range){(uintptr_t)dst + (uintptr_t)canonical->dst_low,
+                                                  (size_t)(canonical->dst_high - canonical->dst_low)};
+    parts->ranges[1] = (struct leati_fault_range){(uintptr_t)src + (uintptr_t)canonical->src_low,
+                                                  (size_t)(canonical->src_high - canonical->src_low)};
     parts->order = copy->plan.transfer.stream->order;
-    if (form->index_dim < 0)
+    if (canonical->index_dim < 0)
         return;
     parts->indices.list = copy->list_place == LEATI_LIST_ON_HOST ? scratch->rest : listed->index;
     if (copy->list_place == LEATI_LIST_ON_DEVICE)
@@ -202,11 +202,11 @@ static leat_status launch_parts(leat_stream *stream, void *parts, uint64_t count
 
 static leat_status collapse_hugepages(const struct leati_layout_copy *copy, struct scratch *scratch)
 {
-    const struct leati_form *form = &copy->layouts->form;
-    size_t bytes = (size_t)(form->dst_high - form->dst_low);
-    char *dst = (char *)scratch->parts.dst + form->dst_low;
+    const struct leati_canonical *canonical = &copy->layouts->canonical;
+    size_t bytes = (size_t)(canonical->dst_high - canonical->dst_low);
+    char *dst = (char *)scratch->parts.dst + canonical->dst_low;
 
-    if (copy->plan.transfer.to.end.kind != LEAT_KIND_DEVICE || form->payload_bytes != bytes ||
+    if (copy->plan.transfer.to.end.kind != LEAT_KIND_DEVICE || canonical->payload_bytes != bytes ||
         !leati_hugepage_any_missing(dst, bytes))
         return LEAT_OK;
     scratch->huge = (struct huge){.run = collapse_hugepage, .dst = dst};
@@ -318,7 +318,7 @@ leat_status leati_layout_launch(leat_stream *stream, const struct leati_layout_p
     leat_kernel *kernel;
 
     LEATI_TRY(leati_kernel_own(stream->device, plan->gpu.module, plan->gpu.kernel, &kernel));
-    leati_gpu_layout_argument(&plan->form, &plan->gpu, (void *)dst, (const void *)src, (const void *)list,
+    leati_gpu_layout_argument(&plan->canonical, &plan->gpu, (void *)dst, (const void *)src, (const void *)list,
                               (uint64_t *)wrong, argument);
     return leat_launch(stream, kernel, plan->gpu.grid, plan->gpu.block, 0, args, 1);
 }
@@ -330,7 +330,7 @@ static leat_status launch(const struct leati_layout_copy *copy, const struct lea
     const leat_layout *listed = leati_layout_listed(copy->dst_layout, copy->src_layout);
     uintptr_t wrong = 0;
 
-    if (plan->form.index_dim >= 0 && copy->list_place == LEATI_LIST_ON_DEVICE && listed->index_wrong)
+    if (plan->canonical.index_dim >= 0 && copy->list_place == LEATI_LIST_ON_DEVICE && listed->index_wrong)
         LEATI_TRY(map(copy->plan.transfer.stream, &copy->wrong, listed->index_wrong, &wrong));
     return leati_layout_launch(copy->plan.transfer.stream, plan, dst, src, list, wrong);
 }
@@ -428,7 +428,7 @@ static leat_status in_whole(const struct leati_layout_copy *copy)
     status = leat_copy(copy->plan.transfer.stream, place, copy->plan.transfer.from.end.ptr,
                        copy->plan.transfer.from_reach);
     if (status == LEAT_OK)
-        status = run_near(copy, true, first_dst(copy), place - copy->layouts->form.src_low);
+        status = run_near(copy, true, first_dst(copy), place - copy->layouts->canonical.src_low);
     return give_back(copy->plan.transfer.stream, whole, status);
 }
 
@@ -450,7 +450,7 @@ static leat_status out_whole(const struct leati_layout_copy *copy)
     if (may_leave_out(copy))
         status = leat_fill(copy->plan.transfer.stream, place, 0, copy->plan.transfer.to_reach);
     if (status == LEAT_OK)
-        status = run_near(copy, false, place - copy->layouts->form.dst_low, first_src(copy));
+        status = run_near(copy, false, place - copy->layouts->canonical.dst_low, first_src(copy));
     if (status == LEAT_OK)
         status = leat_copy(copy->plan.transfer.stream, copy->plan.transfer.to.end.ptr, place,
                            copy->plan.transfer.to_reach);

@@ -26,13 +26,13 @@ static leat_status check_overlap(const struct leati_transfer *transfer)
 {
     const void *dst = transfer->to.end.ptr, *src = transfer->from.end.ptr;
     leat_layout dst_layout, src_layout;
-    struct leati_form form;
+    struct leati_canonical canonical;
 
     if (!ranges_overlap(transfer))
         return LEAT_OK;
     leati_region_layouts(&transfer->box, &dst_layout, &src_layout);
-    LEATI_TRY(leati_form_make(&dst_layout, 1, &src_layout, 1, &form));
-    if (leati_form_may_overlap(&form, dst, src))
+    LEATI_TRY(leati_canonical_make(&dst_layout, 1, &src_layout, 1, &canonical));
+    if (leati_canonical_may_overlap(&canonical, dst, src))
         return leati_fail(LEAT_ERROR_OVERLAP,
                           "dst %p and src %p: a row of one overlaps a row of the other; use a third place", dst,
                           src);

@@ -57,16 +57,16 @@ struct dim {
 
 struct dims {
     unsigned count;
-    struct dim dim[LEATI_FORM_MAX_DIMS + 1];
+    struct dim dim[LEATI_CANONICAL_MAX_DIMS + 1];
 };
 
-static struct dim dim_of(const struct leati_form *form, unsigned k)
+static struct dim dim_of(const struct leati_canonical *canonical, unsigned k)
 {
-    bool listed = (int)k == form->index_dim;
+    bool listed = (int)k == canonical->index_dim;
 
-    return (struct dim){.size = form->size[k],
-                        .dst = listed && form->index_on_dst ? 0 : form->dst_stride[k],
-                        .src = listed && !form->index_on_dst ? 0 : form->src_stride[k],
+    return (struct dim){.size = canonical->size[k],
+                        .dst = listed && canonical->index_on_dst ? 0 : canonical->dst_stride[k],
+                        .src = listed && !canonical->index_on_dst ? 0 : canonical->src_stride[k],
                         .entries = listed ? 1 : 0};
 }
 
@@ -76,17 +76,17 @@ static void put_dim(struct leati_layout_task *task, const struct dim *dim)
         .dst = dim->dst, .src = dim->src, .entries = dim->entries, .by = divisor(dim->size)};
 }
 
-static void put_form(const struct leati_form *form, struct leati_layout_task *task)
+static void put_canonical(const struct leati_canonical *canonical, struct leati_layout_task *task)
 {
-    *task = (struct leati_layout_task){.unit_bytes = form->unit_bytes, .pieces = 1};
-    if (form->index_dim >= 0) {
-        int64_t stride =
-            form->index_on_dst ? form->dst_stride[form->index_dim] : form->src_stride[form->index_dim];
+    *task = (struct leati_layout_task){.unit_bytes = canonical->unit_bytes, .pieces = 1};
+    if (canonical->index_dim >= 0) {
+        int64_t stride = canonical->index_on_dst ? canonical->dst_stride[canonical->index_dim]
+                                                 : canonical->src_stride[canonical->index_dim];
 
-        task->list_dst = form->index_on_dst ? stride : 0;
-        task->list_src = form->index_on_dst ? 0 : stride;
-        task->list_bound = form->index_bound;
-        task->list_entry_bytes = form->index_bytes;
+        task->list_dst = canonical->index_on_dst ? stride : 0;
+        task->list_src = canonical->index_on_dst ? 0 : stride;
+        task->list_bound = canonical->index_bound;
+        task->list_entry_bytes = canonical->index_bytes;
     }
 }
 
@@ -152,12 +152,12 @@ static void share_out(struct leati_gpu_layout *gpu, const struct dims *dims, uns
 
 /* ---- sort by sort ---- */
 
-static bool make_elements(const struct leati_form *form, struct leati_gpu_layout *gpu)
+static bool make_elements(const struct leati_canonical *canonical, struct leati_gpu_layout *gpu)
 {
-    struct dims dims = {.count = form->dims};
+    struct dims dims = {.count = canonical->dims};
 
-    for (unsigned k = 0; k < form->dims; k++)
-        dims.dim[k] = dim_of(form, k);
+    for (unsigned k = 0; k < canonical->dims; k++)
+        dims.dim[k] = dim_of(canonical, k);
     if (!dims.count)
         dims.dim[dims.count++] = (struct dim){.size = 1};
     gpu->module = LEATI_BUILTIN_ELEMENTS;
@@ -167,14 +167,14 @@ static bool make_elements(const struct leati_form *form, struct leati_gpu_layout
 }
 
 /* Whether all addresses on one side, but for those along one dimension, are multiples of 16. */
-static bool is_wide(const struct leati_form *form, bool dst, unsigned but)
+static bool is_wide(const struct leati_canonical *canonical, bool dst, unsigned but)
 {
-    unsigned align = dst ? form->dst_align : form->src_align;
-    const int64_t *stride = dst ? form->dst_stride : form->src_stride;
+    unsigned align = dst ? canonical->dst_align : canonical->src_align;
+    const int64_t *stride = dst ? canonical->dst_stride : canonical->src_stride;
 
     if (align % WORD_BYTES)
         return false;
-    for (unsigned k = 0; k < form->dims; k++)
+    for (unsigned k = 0; k < canonical->dims; k++)
         if (k != but && stride[k] % WORD_BYTES)
             return false;
     return true;
@@ -190,30 +190,30 @@ static unsigned unit_number(unsigned unit_bytes)
     return k;
 }
 
-static bool make_rows(const struct leati_form *form, struct leati_gpu_layout *gpu)
+static bool make_rows(const struct leati_canonical *canonical, struct leati_gpu_layout *gpu)
 {
     static const char *const names[] = {"leat_layout_rows_1", "leat_layout_rows_2", "leat_layout_rows_4",
                                         "leat_layout_rows_8", "leat_layout_rows_16"};
-    unsigned unit = form->unit_bytes;
-    struct dims dims = {.count = form->dims};
+    unsigned unit = canonical->unit_bytes;
+    struct dims dims = {.count = canonical->dims};
     uint64_t bytes, before;
 
-    if (!form->dims || form->index_dim == 0 || form->dst_stride[0] != unit ||
-        (form->src_stride[0] != unit && form->src_stride[0] != 0))
+    if (!canonical->dims || canonical->index_dim == 0 || canonical->dst_stride[0] != unit ||
+        (canonical->src_stride[0] != unit && canonical->src_stride[0] != 0))
         return false;
-    bytes = form->size[0] * unit;
+    bytes = canonical->size[0] * unit;
     if (bytes < ROW_LEAST_BYTES)
         return false;
-    gpu->task.splits = form->src_stride[0] == 0;
+    gpu->task.splits = canonical->src_stride[0] == 0;
     gpu->task.row_bytes = bytes;
 
     /* A row that begins within a word has a chunk more. */
-    before = is_wide(form, true, 0) ? 0 : WORD_BYTES - unit;
+    before = is_wide(canonical, true, 0) ? 0 : WORD_BYTES - unit;
     dims.dim[0] = (struct dim){.size = (bytes + before + WORD_BYTES - 1) / WORD_BYTES,
                                .dst = WORD_BYTES,
-                               .src = form->src_stride[0] ? WORD_BYTES : 0};
-    for (unsigned k = 1; k < form->dims; k++)
-        dims.dim[k] = dim_of(form, k);
+                               .src = canonical->src_stride[0] ? WORD_BYTES : 0};
+    for (unsigned k = 1; k < canonical->dims; k++)
+        dims.dim[k] = dim_of(canonical, k);
     gpu->module = LEATI_BUILTIN_ROWS_1 + unit_number(unit);
     gpu->kernel = names[unit_number(unit)];
     share_out(gpu, &dims, ROWS_EACH);
@@ -283,71 +283,74 @@ static const struct cuts long_cuts = {{LEATI_BUILTIN_WIDE_1,
 /* Dimensions that one after the other continue a side without gaps. */
 struct axis {
     unsigned count;
-    unsigned dim[LEATI_FORM_MAX_DIMS];
+    unsigned dim[LEATI_CANONICAL_MAX_DIMS];
     uint64_t units;
 };
 
 struct axes {
     struct axis i, j; /* along the destination, along the source */
-    bool used[LEATI_FORM_MAX_DIMS];
+    bool used[LEATI_CANONICAL_MAX_DIMS];
 };
 
-static void put_on_axis(const struct leati_form *form, struct axes *axes, struct axis *axis, unsigned k)
+static void put_on_axis(const struct leati_canonical *canonical, struct axes *axes, struct axis *axis, unsigned k)
 {
-    axis->units = axis->count ? axis->units * form->size[k] : form->size[k];
+    axis->units = axis->count ? axis->units * canonical->size[k] : canonical->size[k];
     axis->dim[axis->count++] = k;
     axes->used[k] = true;
 }
 
 /* The next dimension that continues an axis; false when there is none, or it would be more than 31 bits count. */
-static bool grow_axis(const struct leati_form *form, struct axes *axes, struct axis *axis, const int64_t *stride)
+static bool grow_axis(const struct leati_canonical *canonical, struct axes *axes, struct axis *axis,
+                      const int64_t *stride)
 {
     unsigned last = axis->dim[axis->count - 1];
 
     if (axis->units >= LEATI_TASK_NUMBERS)
         return false;
-    for (unsigned k = 0; k < form->dims; k++)
-        if (!axes->used[k] && (int)k != form->index_dim && stride[last] <= INT64_MAX / (int64_t)form->size[last] &&
-            stride[k] == stride[last] * (int64_t)form->size[last] &&
-            form->size[k] <= (LEATI_TASK_NUMBERS - 1) / axis->units) {
-            put_on_axis(form, axes, axis, k);
+    for (unsigned k = 0; k < canonical->dims; k++)
+        if (!axes->used[k] && (int)k != canonical->index_dim &&
+            stride[last] <= INT64_MAX / (int64_t)canonical->size[last] &&
+            stride[k] == stride[last] * (int64_t)canonical->size[last] &&
+            canonical->size[k] <= (LEATI_TASK_NUMBERS - 1) / axis->units) {
+            put_on_axis(canonical, axes, axis, k);
             return true;
         }
     return false;
 }
 
 /* The shorter axis takes the next dimension first, since one may continue both. */
-static bool find_axes(const struct leati_form *form, struct axes *axes)
+static bool find_axes(const struct leati_canonical *canonical, struct axes *axes)
 {
-    int dense = leati_form_dense_src(form);
+    int dense = leati_canonical_dense_src(canonical);
     bool i_grows = true, j_grows = true;
-    uint64_t enough = AXIS_ENOUGH_BYTES / form->unit_bytes;
+    uint64_t enough = AXIS_ENOUGH_BYTES / canonical->unit_bytes;
 
     *axes = (struct axes){.i = {.count = 0}};
-    if (form->index_dim >= 0 || !form->dims || form->dst_stride[0] != form->unit_bytes || dense <= 0)
+    if (canonical->index_dim >= 0 || !canonical->dims || canonical->dst_stride[0] != canonical->unit_bytes ||
+        dense <= 0)
         return false;
-    put_on_axis(form, axes, &axes->i, 0);
-    put_on_axis(form, axes, &axes->j, (unsigned)dense);
+    put_on_axis(canonical, axes, &axes->i, 0);
+    put_on_axis(canonical, axes, &axes->j, (unsigned)dense);
     while (i_grows || j_grows) {
         i_grows = i_grows && axes->i.units < enough;
         j_grows = j_grows && axes->j.units < enough;
         if (i_grows && (!j_grows || axes->i.units <= axes->j.units))
-            i_grows = grow_axis(form, axes, &axes->i, form->dst_stride);
+            i_grows = grow_axis(canonical, axes, &axes->i, canonical->dst_stride);
         else if (j_grows)
-            j_grows = grow_axis(form, axes, &axes->j, form->src_stride);
+            j_grows = grow_axis(canonical, axes, &axes->j, canonical->src_stride);
     }
     return true;
 }
 
 /* Whether all lines begin at multiples of so many bytes on one side: all strides but those along the axis itself.
  * What comes from an allocator lies on sectors, so more than words is asked of strides alone. */
-static bool lies_on(const struct leati_form *form, const struct axis *axis, bool dst, unsigned bytes)
+static bool lies_on(const struct leati_canonical *canonical, const struct axis *axis, bool dst, unsigned bytes)
 {
-    const int64_t *stride = dst ? form->dst_stride : form->src_stride;
+    const int64_t *stride = dst ? canonical->dst_stride : canonical->src_stride;
 
-    if ((dst ? form->dst_align : form->src_align) % WORD_BYTES)
+    if ((dst ? canonical->dst_align : canonical->src_align) % WORD_BYTES)
         return false;
-    for (unsigned k = 0; k < form->dims; k++) {
+    for (unsigned k = 0; k < canonical->dims; k++) {
         bool along = false;
 
         for (unsigned n = 0; n < axis->count; n++)
@@ -358,10 +361,11 @@ static bool lies_on(const struct leati_form *form, const struct axis *axis, bool
     return true;
 }
 
-static void put_axis(const struct leati_form *form, const struct axis *axis, struct leati_layout_task *task)
+static void put_axis(const struct leati_canonical *canonical, const struct axis *axis,
+                     struct leati_layout_task *task)
 {
     for (unsigned n = 0; n < axis->count; n++) {
-        struct dim dim = dim_of(form, axis->dim[n]);
+        struct dim dim = dim_of(canonical, axis->dim[n]);
 
         put_dim(task, &dim);
     }
@@ -372,19 +376,21 @@ static void put_axis(const struct leati_form *form, const struct axis *axis, str
  * sectors, a sector that is written in parts costs more than tiles that overlap: except small ones, and those of
  * single bytes, which would take too much time for their bytes (measured on an H200).
  */
-static bool takes_lines(const struct leati_form *form, const struct axes *axes, const struct cuts *cuts)
+static bool takes_lines(const struct leati_canonical *canonical, const struct axes *axes, const struct cuts *cuts)
 {
-    return lies_on(form, &axes->i, true, cuts == &small_cuts || form->unit_bytes == 1 ? WORD_BYTES : SECTOR_BYTES);
+    return lies_on(canonical, &axes->i, true,
+                   cuts == &small_cuts || canonical->unit_bytes == 1 ? WORD_BYTES : SECTOR_BYTES);
 }
 
 /* odd: one for lines that begin anywhere is asked for; others will do too where lines lie on words. */
-static const struct cut *find_cut(const struct leati_form *form, const struct axes *axes, const struct cuts *cuts,
-                                  bool odd)
+static const struct cut *find_cut(const struct leati_canonical *canonical, const struct axes *axes,
+                                  const struct cuts *cuts, bool odd)
 {
-    unsigned unit = unit_number(form->unit_bytes);
+    unsigned unit = unit_number(canonical->unit_bytes);
 
-    if (!odd && takes_lines(form, axes, cuts) && lies_on(form, &axes->j, false, WORD_BYTES))
-        return cuts == &wide_cuts && long_cuts.on_words.names[unit] && !lies_on(form, &axes->i, true, SECTOR_BYTES)
+    if (!odd && takes_lines(canonical, axes, cuts) && lies_on(canonical, &axes->j, false, WORD_BYTES))
+        return cuts == &wide_cuts && long_cuts.on_words.names[unit] &&
+                       !lies_on(canonical, &axes->i, true, SECTOR_BYTES)
                    ? &long_cuts.on_words
                    : &cuts->on_words;
     return cuts == &wide_cuts && long_cuts.anywhere.names[unit] && (axes->i.count > 1 || axes->j.count > 1)
@@ -392,32 +398,32 @@ static const struct cut *find_cut(const struct leati_form *form, const struct ax
                : &cuts->anywhere;
 }
 
-static bool lay_tiles(const struct leati_form *form, const struct axes *axes, const struct cuts *cuts, bool odd,
-                      struct leati_gpu_layout *gpu)
+static bool lay_tiles(const struct leati_canonical *canonical, const struct axes *axes, const struct cuts *cuts,
+                      bool odd, struct leati_gpu_layout *gpu)
 {
-    const struct cut *cut = find_cut(form, axes, cuts, odd);
+    const struct cut *cut = find_cut(canonical, axes, cuts, odd);
     struct leati_layout_task *task = &gpu->task;
-    unsigned unit = unit_number(form->unit_bytes);
+    unsigned unit = unit_number(canonical->unit_bytes);
     uint64_t tiles_i, tiles_j, blocks;
 
     gpu->module = cut->module + unit;
     gpu->kernel = cut->names[unit];
-    gpu->tile_i = cut->words_i[unit] * WORD_BYTES / form->unit_bytes;
-    gpu->tile_j = cut->words_j[unit] * WORD_BYTES / form->unit_bytes;
-    put_axis(form, &axes->i, task);
+    gpu->tile_i = cut->words_i[unit] * WORD_BYTES / canonical->unit_bytes;
+    gpu->tile_j = cut->words_j[unit] * WORD_BYTES / canonical->unit_bytes;
+    put_axis(canonical, &axes->i, task);
     task->inner = task->dims;
-    put_axis(form, &axes->j, task);
+    put_axis(canonical, &axes->j, task);
     task->middle = task->dims;
     task->step_i = gpu->tile_i;
-    task->overlap = odd || !takes_lines(form, axes, cuts);
+    task->overlap = odd || !takes_lines(canonical, axes, cuts);
     if (task->overlap && axes->i.units > gpu->tile_i)
-        task->step_i -= SECTOR_BYTES / form->unit_bytes;
+        task->step_i -= SECTOR_BYTES / canonical->unit_bytes;
     tiles_i = (axes->i.units + task->step_i - 1) / task->step_i;
     tiles_j = (axes->j.units + gpu->tile_j - 1) / gpu->tile_j;
     blocks = tiles_i * tiles_j;
-    for (unsigned k = 0; k < form->dims; k++)
+    for (unsigned k = 0; k < canonical->dims; k++)
         if (!axes->used[k]) {
-            struct dim dim = dim_of(form, k);
+            struct dim dim = dim_of(canonical, k);
 
             put_dim(task, &dim);
             blocks *= dim.size;
@@ -431,32 +437,32 @@ static bool lay_tiles(const struct leati_form *form, const struct axes *axes, co
     return true;
 }
 
-static bool make_small_tiles(const struct leati_form *form, struct leati_gpu_layout *gpu)
+static bool make_small_tiles(const struct leati_canonical *canonical, struct leati_gpu_layout *gpu)
 {
     struct axes axes;
 
-    return find_axes(form, &axes) && lay_tiles(form, &axes, &small_cuts, false, gpu);
+    return find_axes(canonical, &axes) && lay_tiles(canonical, &axes, &small_cuts, false, gpu);
 }
 
-static bool make_wide_tiles(const struct leati_form *form, struct leati_gpu_layout *gpu)
+static bool make_wide_tiles(const struct leati_canonical *canonical, struct leati_gpu_layout *gpu)
 {
     struct axes axes;
 
-    return find_axes(form, &axes) && lay_tiles(form, &axes, &wide_cuts, false, gpu);
+    return find_axes(canonical, &axes) && lay_tiles(canonical, &axes, &wide_cuts, false, gpu);
 }
 
-static bool make_odd_tiles(const struct leati_form *form, struct leati_gpu_layout *gpu)
+static bool make_odd_tiles(const struct leati_canonical *canonical, struct leati_gpu_layout *gpu)
 {
     struct axes axes;
 
-    return find_axes(form, &axes) && lay_tiles(form, &axes, &small_cuts, true, gpu);
+    return find_axes(canonical, &axes) && lay_tiles(canonical, &axes, &small_cuts, true, gpu);
 }
 
-static bool make_wide_odd_tiles(const struct leati_form *form, struct leati_gpu_layout *gpu)
+static bool make_wide_odd_tiles(const struct leati_canonical *canonical, struct leati_gpu_layout *gpu)
 {
     struct axes axes;
 
-    return find_axes(form, &axes) && lay_tiles(form, &axes, &wide_cuts, true, gpu);
+    return find_axes(canonical, &axes) && lay_tiles(canonical, &axes, &wide_cuts, true, gpu);
 }
 
 /* Units that tiles have room for, over those that there are: 64ths. */
@@ -467,53 +473,53 @@ static uint64_t room_64ths(uint64_t units, unsigned tile)
 
 /* Wide tiles, unless there were too few of them, or they were much emptier than small ones: up to one and a half
  * times as empty they were faster on an H200, from twice on slower. */
-static bool make_tiles(const struct leati_form *form, struct leati_gpu_layout *gpu)
+static bool make_tiles(const struct leati_canonical *canonical, struct leati_gpu_layout *gpu)
 {
-    unsigned unit = unit_number(form->unit_bytes), per_word = WORD_BYTES / form->unit_bytes;
+    unsigned unit = unit_number(canonical->unit_bytes), per_word = WORD_BYTES / canonical->unit_bytes;
     unsigned small = small_cuts.on_words.words_i[unit] * per_word, wide_i, wide_j;
     const struct cut *wide;
     struct axes axes;
 
-    if (!find_axes(form, &axes))
+    if (!find_axes(canonical, &axes))
         return false;
-    wide = find_cut(form, &axes, &wide_cuts, false);
+    wide = find_cut(canonical, &axes, &wide_cuts, false);
     wide_i = wide->words_i[unit] * per_word;
     wide_j = wide->words_j[unit] * per_word;
-    if (form->payload_bytes / ((uint64_t)wide_i * wide_j * form->unit_bytes) < 2 * BLOCKS_ENOUGH ||
+    if (canonical->payload_bytes / ((uint64_t)wide_i * wide_j * canonical->unit_bytes) < 2 * BLOCKS_ENOUGH ||
         room_64ths(axes.i.units, wide_i) * room_64ths(axes.j.units, wide_j) * 2 >
             room_64ths(axes.i.units, small) * room_64ths(axes.j.units, small) * 3)
-        return lay_tiles(form, &axes, &small_cuts, false, gpu);
-    return lay_tiles(form, &axes, &wide_cuts, false, gpu);
+        return lay_tiles(canonical, &axes, &small_cuts, false, gpu);
+    return lay_tiles(canonical, &axes, &wide_cuts, false, gpu);
 }
 
 /* Whether tiles would have much room for nothing, which costs more than boxes do: much for narrow units, whose
  * boxes are slow; little where lines begin anywhere, or for other units within sectors, which costs besides. */
-static bool are_tiles_empty(const struct leati_form *form)
+static bool are_tiles_empty(const struct leati_canonical *canonical)
 {
-    unsigned unit = unit_number(form->unit_bytes), per_word = WORD_BYTES / form->unit_bytes;
+    unsigned unit = unit_number(canonical->unit_bytes), per_word = WORD_BYTES / canonical->unit_bytes;
     struct axes axes;
     uint64_t room;
 
-    if (!find_axes(form, &axes))
+    if (!find_axes(canonical, &axes))
         return true;
     room = room_64ths(axes.i.units, small_cuts.on_words.words_i[unit] * per_word) *
            room_64ths(axes.j.units, small_cuts.on_words.words_j[unit] * per_word);
-    if (form->unit_bytes == 1 && lies_on(form, &axes.i, true, WORD_BYTES) &&
-        lies_on(form, &axes.j, false, WORD_BYTES))
+    if (canonical->unit_bytes == 1 && lies_on(canonical, &axes.i, true, WORD_BYTES) &&
+        lies_on(canonical, &axes.j, false, WORD_BYTES))
         return room > 64 * 64 * 3;
-    if (lies_on(form, &axes.i, true, SECTOR_BYTES) && lies_on(form, &axes.j, false, WORD_BYTES))
-        return form->unit_bytes == 2 ? room > 64 * 64 * 3 : room * 7 > 64 * 64 * 10;
+    if (lies_on(canonical, &axes.i, true, SECTOR_BYTES) && lies_on(canonical, &axes.j, false, WORD_BYTES))
+        return canonical->unit_bytes == 2 ? room > 64 * 64 * 3 : room * 7 > 64 * 64 * 10;
     return room * 8 > 64 * 64 * 10;
 }
 
 /* The shorter of a tile's sides, in bytes; 0 where there are no tiles. */
-static uint64_t shorter_axis(const struct leati_form *form)
+static uint64_t shorter_axis(const struct leati_canonical *canonical)
 {
     struct axes axes;
 
-    if (!find_axes(form, &axes))
+    if (!find_axes(canonical, &axes))
         return 0;
-    return (axes.i.units < axes.j.units ? axes.i.units : axes.j.units) * form->unit_bytes;
+    return (axes.i.units < axes.j.units ? axes.i.units : axes.j.units) * canonical->unit_bytes;
 }
 
 /* ---- boxes ---- */
@@ -547,70 +553,73 @@ static const struct boxer {
               {"leat_layout_box_16", NULL, 4}};
 
 /* A thread's access, where there are whole words. */
-static unsigned word_bytes_of(const struct leati_form *form)
+static unsigned word_bytes_of(const struct leati_canonical *canonical)
 {
-    return form->unit_bytes < 4 ? 4 : form->unit_bytes;
+    return canonical->unit_bytes < 4 ? 4 : canonical->unit_bytes;
 }
 
 /* The room in boxes, at first: small copies have smaller ones. */
-static uint64_t most_in_box(const struct leati_form *form)
+static uint64_t most_in_box(const struct leati_canonical *canonical)
 {
-    uint64_t full = (uint64_t)boxers[unit_number(form->unit_bytes)].slots * BOX_THREADS * word_bytes_of(form);
-    uint64_t most = form->payload_bytes / (4 * BLOCKS_ENOUGH);
+    uint64_t full =
+        (uint64_t)boxers[unit_number(canonical->unit_bytes)].slots * BOX_THREADS * word_bytes_of(canonical);
+    uint64_t most = canonical->payload_bytes / (4 * BLOCKS_ENOUGH);
 
     return most > full ? full : most < BOX_LITTLE_BYTES ? BOX_LITTLE_BYTES : most;
 }
 
 /* The room to try after that: half of it, but not less than single units fill if that had been more. */
-static uint64_t less_in_box(const struct leati_form *form, uint64_t most)
+static uint64_t less_in_box(const struct leati_canonical *canonical, uint64_t most)
 {
-    uint64_t single = BOX_SINGLE_SLOTS * BOX_THREADS * form->unit_bytes;
+    uint64_t single = BOX_SINGLE_SLOTS * BOX_THREADS * canonical->unit_bytes;
 
     return most > single && most / 2 < single ? single : most / 2;
 }
 
 /* As much of each dimension as a box has: 1 where it is not in it. */
 struct box {
-    uint64_t part[LEATI_FORM_MAX_DIMS];
+    uint64_t part[LEATI_CANONICAL_MAX_DIMS];
     uint64_t units;
     struct axis dst, src; /* which dimensions continue one another on the two sides, all of them */
     int cut;              /* the dimension of which a box may have a part that does not divide it, or -1 */
 };
 
 /* All dimensions that follow one another without gaps from first on, which may be on the other side's too. */
-static void follow(const struct leati_form *form, unsigned first, const int64_t *stride, struct axis *axis)
+static void follow(const struct leati_canonical *canonical, unsigned first, const int64_t *stride,
+                   struct axis *axis)
 {
     struct axes all = {.i = {.count = 0}};
 
-    put_on_axis(form, &all, &all.i, first);
-    while (all.i.count < form->dims && grow_axis(form, &all, &all.i, stride))
+    put_on_axis(canonical, &all, &all.i, first);
+    while (all.i.count < canonical->dims && grow_axis(canonical, &all, &all.i, stride))
         ;
     *axis = all.i;
 }
 
 /* The units that lie together on a side of a box. */
-static uint64_t run_of(const struct leati_form *form, const struct box *box, const struct axis *axis)
+static uint64_t run_of(const struct leati_canonical *canonical, const struct box *box, const struct axis *axis)
 {
     uint64_t run = 1;
 
     for (unsigned n = 0; n < axis->count; n++) {
         run *= box->part[axis->dim[n]];
-        if (box->part[axis->dim[n]] < form->size[axis->dim[n]])
+        if (box->part[axis->dim[n]] < canonical->size[axis->dim[n]])
             break;
     }
     return run;
 }
 
 /* Doubles the first dimension of an axis that is not whole; false when none is left, or there is no room. */
-static bool grow_box(const struct leati_form *form, struct box *box, const struct axis *axis, uint64_t most)
+static bool grow_box(const struct leati_canonical *canonical, struct box *box, const struct axis *axis,
+                     uint64_t most)
 {
     for (unsigned n = 0; n < axis->count; n++) {
         unsigned k = axis->dim[n];
-        uint64_t more = box->part[k] * 2 < form->size[k] ? box->part[k] * 2 : form->size[k];
+        uint64_t more = box->part[k] * 2 < canonical->size[k] ? box->part[k] * 2 : canonical->size[k];
 
-        if (box->part[k] == form->size[k])
+        if (box->part[k] == canonical->size[k])
             continue;
-        if (box->units / box->part[k] * more * form->unit_bytes > most)
+        if (box->units / box->part[k] * more * canonical->unit_bytes > most)
             return false;
         box->units = box->units / box->part[k] * more;
         box->part[k] = more;
@@ -620,32 +629,32 @@ static bool grow_box(const struct leati_form *form, struct box *box, const struc
 }
 
 /* What one more of the dimension that is cut adds to the lines of a side, in bytes. */
-static uint64_t line_step(const struct leati_form *form, const struct box *box, const struct axis *axis)
+static uint64_t line_step(const struct leati_canonical *canonical, const struct box *box, const struct axis *axis)
 {
-    uint64_t below = form->unit_bytes;
+    uint64_t below = canonical->unit_bytes;
 
     for (unsigned n = 0; n < axis->count; n++) {
         if (axis->dim[n] == (unsigned)box->cut)
             return below;
         below *= box->part[axis->dim[n]];
-        if (box->part[axis->dim[n]] < form->size[axis->dim[n]])
+        if (box->part[axis->dim[n]] < canonical->size[axis->dim[n]])
             break;
     }
     return 0;
 }
 
 /* Gives the dimension that is cut as much as there is room for, if possible so that lines end with sectors. */
-static void fill_box(const struct leati_form *form, struct box *box, uint64_t most)
+static void fill_box(const struct leati_canonical *canonical, struct box *box, uint64_t most)
 {
-    uint64_t others = box->units / box->part[box->cut], room = most / form->unit_bytes / others, step = 1;
+    uint64_t others = box->units / box->part[box->cut], room = most / canonical->unit_bytes / others, step = 1;
 
     LEATI_GIVEN(room > 0);
-    while (step < SECTOR_BYTES && (line_step(form, box, &box->dst) * step % SECTOR_BYTES ||
-                                   line_step(form, box, &box->src) * step % SECTOR_BYTES))
+    while (step < SECTOR_BYTES && (line_step(canonical, box, &box->dst) * step % SECTOR_BYTES ||
+                                   line_step(canonical, box, &box->src) * step % SECTOR_BYTES))
         step *= 2;
     while (step > room)
         step /= 2;
-    box->part[box->cut] = room < form->size[box->cut] ? room / step * step : form->size[box->cut];
+    box->part[box->cut] = room < canonical->size[box->cut] ? room / step * step : canonical->size[box->cut];
     box->units = others * box->part[box->cut];
 }
 
@@ -657,44 +666,44 @@ static uint64_t line_waste(uint64_t bytes)
            bytes;
 }
 
-static uint64_t box_waste(const struct leati_form *form, const struct box *box, uint64_t most)
+static uint64_t box_waste(const struct leati_canonical *canonical, const struct box *box, uint64_t most)
 {
-    return line_waste(run_of(form, box, &box->dst) * form->unit_bytes) +
-           line_waste(run_of(form, box, &box->src) * form->unit_bytes) +
-           256 * most / (box->units * form->unit_bytes);
+    return line_waste(run_of(canonical, box, &box->dst) * canonical->unit_bytes) +
+           line_waste(run_of(canonical, box, &box->src) * canonical->unit_bytes) +
+           256 * most / (box->units * canonical->unit_bytes);
 }
 
 /* Of two dimensions that would be cut, one is in equal parts or whole: which one, and how large the parts are, is
  * tried out. */
-static void settle_cuts(const struct leati_form *form, struct box *box, uint64_t most)
+static void settle_cuts(const struct leati_canonical *canonical, struct box *box, uint64_t most)
 {
     struct box best = *box;
     uint64_t least = UINT64_MAX;
     unsigned cut[2], cuts = 0;
 
-    for (unsigned k = 0; k < form->dims && cuts < 2; k++)
-        if (box->part[k] > 1 && box->part[k] < form->size[k])
+    for (unsigned k = 0; k < canonical->dims && cuts < 2; k++)
+        if (box->part[k] > 1 && box->part[k] < canonical->size[k])
             cut[cuts++] = k;
     best.cut = cuts ? (int)cut[0] : -1;
     if (cuts == 1)
-        fill_box(form, &best, most);
+        fill_box(canonical, &best, most);
     for (unsigned n = 0; cuts == 2 && n < 2; n++) {
         unsigned even = cut[!n];
         uint64_t others = box->units / box->part[cut[n]] / box->part[even];
-        uint64_t end = box->part[even] * 4 < form->size[even] ? box->part[even] * 4 : form->size[even];
+        uint64_t end = box->part[even] * 4 < canonical->size[even] ? box->part[even] * 4 : canonical->size[even];
 
-        for (uint64_t part = 1; part <= end && others * part * form->unit_bytes <= most; part++) {
+        for (uint64_t part = 1; part <= end && others * part * canonical->unit_bytes <= most; part++) {
             struct box other = *box;
 
-            if (form->size[even] % part)
+            if (canonical->size[even] % part)
                 continue;
             other.cut = (int)cut[n];
             other.part[even] = part;
             other.part[cut[n]] = 1;
             other.units = others * part;
-            fill_box(form, &other, most);
-            if (box_waste(form, &other, most) < least) {
-                least = box_waste(form, &other, most);
+            fill_box(canonical, &other, most);
+            if (box_waste(canonical, &other, most) < least) {
+                least = box_waste(canonical, &other, most);
                 best = other;
             }
         }
@@ -702,34 +711,35 @@ static void settle_cuts(const struct leati_form *form, struct box *box, uint64_t
     *box = best;
 }
 
-static bool find_box(const struct leati_form *form, uint64_t most, struct box *box)
+static bool find_box(const struct leati_canonical *canonical, uint64_t most, struct box *box)
 {
-    int dense = leati_form_dense_src(form);
+    int dense = leati_canonical_dense_src(canonical);
     bool dst_grows = true, src_grows = true;
 
     *box = (struct box){.units = 1};
-    if (form->index_dim >= 0 || !form->dims || form->dst_stride[0] != form->unit_bytes || dense < 0)
+    if (canonical->index_dim >= 0 || !canonical->dims || canonical->dst_stride[0] != canonical->unit_bytes ||
+        dense < 0)
         return false;
-    for (unsigned k = 0; k < form->dims; k++)
+    for (unsigned k = 0; k < canonical->dims; k++)
         box->part[k] = 1;
-    follow(form, 0, form->dst_stride, &box->dst);
-    follow(form, (unsigned)dense, form->src_stride, &box->src);
+    follow(canonical, 0, canonical->dst_stride, &box->dst);
+    follow(canonical, (unsigned)dense, canonical->src_stride, &box->src);
     while (dst_grows || src_grows) {
-        uint64_t dst_run = run_of(form, box, &box->dst), src_run = run_of(form, box, &box->src);
+        uint64_t dst_run = run_of(canonical, box, &box->dst), src_run = run_of(canonical, box, &box->src);
 
         if (dst_grows && (!src_grows || dst_run <= src_run))
-            dst_grows = grow_box(form, box, &box->dst, most);
+            dst_grows = grow_box(canonical, box, &box->dst, most);
         else
-            src_grows = grow_box(form, box, &box->src, most);
+            src_grows = grow_box(canonical, box, &box->src, most);
     }
-    settle_cuts(form, box, most);
+    settle_cuts(canonical, box, most);
     return true;
 }
 
-static bool has_lines(const struct leati_form *form, const struct box *box, uint64_t least_bytes)
+static bool has_lines(const struct leati_canonical *canonical, const struct box *box, uint64_t least_bytes)
 {
-    return run_of(form, box, &box->dst) * form->unit_bytes >= least_bytes &&
-           run_of(form, box, &box->src) * form->unit_bytes >= least_bytes;
+    return run_of(canonical, box, &box->dst) * canonical->unit_bytes >= least_bytes &&
+           run_of(canonical, box, &box->src) * canonical->unit_bytes >= least_bytes;
 }
 
 /* Part of a dimension as one pass counts it. */
@@ -745,19 +755,19 @@ struct digits {
     unsigned count;
     unsigned joined; /* dimensions that are one, the first, since they lie without gaps on both ends */
     uint64_t scale;  /* that one counts so many for one of the dimension that is cut */
-    struct digit digit[LEATI_FORM_MAX_DIMS];
+    struct digit digit[LEATI_CANONICAL_MAX_DIMS];
 };
 
 /* The dimensions of a box in the order of a side: first those that continue one another. Where a word has several
  * units, the first dimension of the destination may be split in two, of which the first counts a word's units. */
-static void list_digits(const struct leati_form *form, const struct box *box, const struct axis *axis, bool split,
-                        struct digits *digits)
+static void list_digits(const struct leati_canonical *canonical, const struct box *box, const struct axis *axis,
+                        bool split, struct digits *digits)
 {
-    unsigned units = word_bytes_of(form) / form->unit_bytes;
-    bool listed[LEATI_FORM_MAX_DIMS] = {false};
+    unsigned units = word_bytes_of(canonical) / canonical->unit_bytes;
+    bool listed[LEATI_CANONICAL_MAX_DIMS] = {false};
 
     *digits = (struct digits){.joined = 1, .scale = 1};
-    for (unsigned n = 0; n < axis->count + form->dims; n++) {
+    for (unsigned n = 0; n < axis->count + canonical->dims; n++) {
         unsigned k = n < axis->count ? axis->dim[n] : n - axis->count;
 
         if (box->part[k] == 1 || listed[k])
@@ -773,15 +783,15 @@ static void list_digits(const struct leati_form *form, const struct box *box, co
 
 /* Where units are in shared memory: as they lie on the source, with apart[n] words before each of digit n but the
  * first. Returns the bytes. */
-static uint32_t set_places(const struct leati_form *form, const uint32_t *apart, struct digits *read,
+static uint32_t set_places(const struct leati_canonical *canonical, const uint32_t *apart, struct digits *read,
                            struct digits *write)
 {
-    uint32_t step = form->unit_bytes;
+    uint32_t step = canonical->unit_bytes;
 
     for (unsigned n = 0; n < read->count; n++) {
         struct digit *digit = &read->digit[n];
 
-        step += apart[n] * word_bytes_of(form);
+        step += apart[n] * word_bytes_of(canonical);
         digit->place = step;
         step *= (uint32_t)digit->size;
         for (unsigned m = 0; m < write->count; m++)
@@ -792,9 +802,10 @@ static uint32_t set_places(const struct leati_form *form, const uint32_t *apart,
 }
 
 /* How many turns the busiest banks take for some threads that go along a side by words of so many units. */
-static unsigned count_turns(const struct leati_form *form, const struct digits *digits, unsigned word_units)
+static unsigned count_turns(const struct leati_canonical *canonical, const struct digits *digits,
+                            unsigned word_units)
 {
-    uint32_t word_bytes = word_bytes_of(form), at_once = BANKS * 4 / word_bytes, turns = 0;
+    uint32_t word_bytes = word_bytes_of(canonical), at_once = BANKS * 4 / word_bytes, turns = 0;
 
     for (uint32_t first = 0; first < BOX_THREADS; first += BOX_THREADS / 2) {
         uint32_t word[BANKS], asked[BANKS] = {0}, most = 0;
@@ -819,22 +830,23 @@ static unsigned count_turns(const struct leati_form *form, const struct digits *
 }
 
 /* Both ways: words are read at once, and written by units, of which word_units follow one another in a thread. */
-static unsigned box_turns(const struct leati_form *form, const struct digits *read, const struct digits *write,
-                          unsigned word_units)
+static unsigned box_turns(const struct leati_canonical *canonical, const struct digits *read,
+                          const struct digits *write, unsigned word_units)
 {
-    unsigned units = word_bytes_of(form) / form->unit_bytes;
+    unsigned units = word_bytes_of(canonical) / canonical->unit_bytes;
 
-    return count_turns(form, write, word_units) * units + count_turns(form, read, units);
+    return count_turns(canonical, write, word_units) * units + count_turns(canonical, read, units);
 }
 
 /* Sets lines apart so that threads that go along the destination meet in few banks, and those that go along the
  * source too. Returns the bytes. */
-static uint32_t place_box(const struct leati_form *form, unsigned word_units, struct digits *read,
+static uint32_t place_box(const struct leati_canonical *canonical, unsigned word_units, struct digits *read,
                           struct digits *write)
 {
-    uint32_t word_bytes = word_bytes_of(form);
-    uint32_t apart[LEATI_FORM_MAX_DIMS] = {0}, bytes = set_places(form, apart, read, write);
-    unsigned least = box_turns(form, read, write, word_units), fewest = 2 * (word_bytes / form->unit_bytes + 1);
+    uint32_t word_bytes = word_bytes_of(canonical);
+    uint32_t apart[LEATI_CANONICAL_MAX_DIMS] = {0}, bytes = set_places(canonical, apart, read, write);
+    unsigned least = box_turns(canonical, read, write, word_units),
+             fewest = 2 * (word_bytes / canonical->unit_bytes + 1);
 
     for (unsigned n = 1; n < read->count; n++) {
         uint32_t best = 0;
@@ -844,49 +856,49 @@ static uint32_t place_box(const struct leati_form *form, unsigned word_units, st
         for (apart[n] = 1; apart[n] < BANKS * 4 / word_bytes && least > fewest; apart[n]++) {
             unsigned turns;
 
-            if (set_places(form, apart, read, write) > BOX_ROOM_BYTES)
+            if (set_places(canonical, apart, read, write) > BOX_ROOM_BYTES)
                 break;
-            turns = box_turns(form, read, write, word_units);
+            turns = box_turns(canonical, read, write, word_units);
             if (turns < least) {
                 least = turns;
                 best = apart[n];
             }
         }
         apart[n] = best;
-        bytes = set_places(form, apart, read, write);
+        bytes = set_places(canonical, apart, read, write);
     }
     return bytes;
 }
 
 /* Lists and places the dimensions. Those who gather the units of words may meet in few banks only if the units are
  * a dimension of their own. Returns the bytes. */
-static uint32_t place_digits(const struct leati_form *form, const struct box *box, unsigned word_units,
+static uint32_t place_digits(const struct leati_canonical *canonical, const struct box *box, unsigned word_units,
                              struct digits *read, struct digits *write)
 {
-    unsigned units = word_bytes_of(form) / form->unit_bytes;
+    unsigned units = word_bytes_of(canonical) / canonical->unit_bytes;
     uint32_t bytes;
 
-    list_digits(form, box, &box->src, false, read);
-    list_digits(form, box, &box->dst, false, write);
-    bytes = place_box(form, word_units, read, write);
-    if (word_units > 1 && box_turns(form, read, write, word_units) > 4 * (units + 1) && read->digit[0].dim != 0 &&
-        box->part[0] > units && box->part[0] % units == 0) {
-        list_digits(form, box, &box->src, true, read);
-        list_digits(form, box, &box->dst, true, write);
-        bytes = place_box(form, word_units, read, write);
+    list_digits(canonical, box, &box->src, false, read);
+    list_digits(canonical, box, &box->dst, false, write);
+    bytes = place_box(canonical, word_units, read, write);
+    if (word_units > 1 && box_turns(canonical, read, write, word_units) > 4 * (units + 1) &&
+        read->digit[0].dim != 0 && box->part[0] > units && box->part[0] % units == 0) {
+        list_digits(canonical, box, &box->src, true, read);
+        list_digits(canonical, box, &box->dst, true, write);
+        bytes = place_box(canonical, word_units, read, write);
     }
     return bytes;
 }
 
 /* When reading, what lies together on the source and in the box is one dimension, so that words may go across.
  * Where one is cut, it is the last of them. */
-static void join_digits(const struct leati_form *form, const struct box *box, struct digits *read)
+static void join_digits(const struct leati_canonical *canonical, const struct box *box, struct digits *read)
 {
     struct digit *first = &read->digit[0];
 
     while (read->count > 1 && read->joined < box->src.count && !first->cut &&
            read->digit[1].dim == box->src.dim[read->joined] &&
-           box->part[box->src.dim[read->joined - 1]] == form->size[box->src.dim[read->joined - 1]] &&
+           box->part[box->src.dim[read->joined - 1]] == canonical->size[box->src.dim[read->joined - 1]] &&
            read->digit[1].place == first->place * first->size) {
         if (read->digit[1].cut)
             read->scale = first->size;
@@ -900,24 +912,26 @@ static void join_digits(const struct leati_form *form, const struct box *box, st
 }
 
 /* Whether 4 bytes at a time go on one side: along that run, and from one to the next of everything else. */
-static bool has_words(const struct leati_form *form, const struct box *box, bool dst, const struct digits *digits)
+static bool has_words(const struct leati_canonical *canonical, const struct box *box, bool dst,
+                      const struct digits *digits)
 {
-    const int64_t *stride = dst ? form->dst_stride : form->src_stride;
+    const int64_t *stride = dst ? canonical->dst_stride : canonical->src_stride;
     const struct axis *axis = dst ? &box->dst : &box->src;
-    uint64_t run = dst ? run_of(form, box, axis) : digits->digit[0].size;
+    uint64_t run = dst ? run_of(canonical, box, axis) : digits->digit[0].size;
 
-    if (form->unit_bytes >= 4 || (dst ? form->dst_align : form->src_align) % 4 || run * form->unit_bytes % 4)
+    if (canonical->unit_bytes >= 4 || (dst ? canonical->dst_align : canonical->src_align) % 4 ||
+        run * canonical->unit_bytes % 4)
         return false;
-    for (unsigned k = 0; k < form->dims; k++) {
+    for (unsigned k = 0; k < canonical->dims; k++) {
         bool within = false;
         int64_t step = stride[k] * (int64_t)box->part[k];
 
         for (unsigned n = 0; n < axis->count; n++) {
             within |= axis->dim[n] == k && box->part[k] > 1;
-            if (box->part[axis->dim[n]] < form->size[axis->dim[n]] || (!dst && n + 1 == digits->joined))
+            if (box->part[axis->dim[n]] < canonical->size[axis->dim[n]] || (!dst && n + 1 == digits->joined))
                 break;
         }
-        if (within ? box->part[k] < form->size[k] && step % 4 : stride[k] % 4)
+        if (within ? box->part[k] < canonical->size[k] && step % 4 : stride[k] % 4)
             return false;
     }
     for (unsigned n = 1; !dst && n < digits->count; n++)
@@ -927,25 +941,25 @@ static bool has_words(const struct leati_form *form, const struct box *box, bool
 }
 
 /* Whether a piece of the dimension that is cut never ends within a word of a side: the last may be shorter. */
-static bool ends_on_words(const struct leati_form *form, const struct box *box, bool dst,
+static bool ends_on_words(const struct leati_canonical *canonical, const struct box *box, bool dst,
                           const struct digits *digits)
 {
     const struct axis *axis = dst ? &box->dst : &box->src;
-    uint64_t below = form->unit_bytes;
+    uint64_t below = canonical->unit_bytes;
     unsigned n = 0;
 
     if (box->cut < 0 || (!dst && !digits->digit[0].cut))
         return true;
-    for (; n < axis->count && box->part[axis->dim[n]] == form->size[axis->dim[n]]; n++)
-        below *= form->size[axis->dim[n]];
-    return n == axis->count || axis->dim[n] != (unsigned)box->cut || form->size[box->cut] * below % 4 == 0;
+    for (; n < axis->count && box->part[axis->dim[n]] == canonical->size[axis->dim[n]]; n++)
+        below *= canonical->size[axis->dim[n]];
+    return n == axis->count || axis->dim[n] != (unsigned)box->cut || canonical->size[box->cut] * below % 4 == 0;
 }
 
 /* One pass over a box, by words when reading, by units when writing. False where its offsets are too large. */
-static bool put_pass(const struct leati_form *form, const struct box *box, const struct digits *digits, bool dst,
-                     unsigned word_units, struct leati_layout_task *task, struct leati_task_pass *pass)
+static bool put_pass(const struct leati_canonical *canonical, const struct box *box, const struct digits *digits,
+                     bool dst, unsigned word_units, struct leati_layout_task *task, struct leati_task_pass *pass)
 {
-    const int64_t *stride = dst ? form->dst_stride : form->src_stride;
+    const int64_t *stride = dst ? canonical->dst_stride : canonical->src_stride;
     uint32_t end = dst ? task->read.end : 0;
     int64_t reach = 0;
 
@@ -955,7 +969,8 @@ static bool put_pass(const struct leati_form *form, const struct box *box, const
         unsigned from = k || dst ? 1 : word_units; /* of the digit's, from one to the next */
         uint32_t each = digit->each * from * (k ? (uint32_t)digits->scale : 1);
         uint64_t size = digit->size / from;
-        int64_t offset = stride[digit->dim] / form->unit_bytes * digit->each, far = offset < 0 ? -offset : offset;
+        int64_t offset = stride[digit->dim] / canonical->unit_bytes * digit->each,
+                far = offset < 0 ? -offset : offset;
 
         if (far > INT32_MAX)
             return false;
@@ -967,54 +982,57 @@ static bool put_pass(const struct leati_form *form, const struct box *box, const
     }
     pass->end = end;
     if (box->cut >= 0)
-        pass->last = (uint32_t)((form->size[box->cut] - 1) % box->part[box->cut] + 1) * (uint32_t)digits->scale;
+        pass->last =
+            (uint32_t)((canonical->size[box->cut] - 1) % box->part[box->cut] + 1) * (uint32_t)digits->scale;
     return reach <= INT32_MAX;
 }
 
 /* The box's own part of a task, if there is room for all in it. */
-static bool lay_box(const struct leati_form *form, const struct box *box, struct leati_gpu_layout *gpu)
+static bool lay_box(const struct leati_canonical *canonical, const struct box *box, struct leati_gpu_layout *gpu)
 {
-    const struct boxer *boxer = &boxers[unit_number(form->unit_bytes)];
+    const struct boxer *boxer = &boxers[unit_number(canonical->unit_bytes)];
     struct leati_layout_task *task = &gpu->task;
-    unsigned units = word_bytes_of(form) / form->unit_bytes, write_units = units, read_units, word_units;
+    unsigned units = word_bytes_of(canonical) / canonical->unit_bytes, write_units = units, read_units, word_units;
     struct digits read, write;
     uint64_t room;
 
     /* Places depend on whether there are words, but not the other way round. */
     do {
         word_units = write_units;
-        if (place_digits(form, box, word_units, &read, &write) > BOX_ROOM_BYTES)
+        if (place_digits(canonical, box, word_units, &read, &write) > BOX_ROOM_BYTES)
             return false;
-        join_digits(form, box, &read);
-        read_units = has_words(form, box, false, &read) && ends_on_words(form, box, false, &read) ? units : 1;
-        if (!has_words(form, box, true, &write) || !ends_on_words(form, box, true, &write))
+        join_digits(canonical, box, &read);
+        read_units =
+            has_words(canonical, box, false, &read) && ends_on_words(canonical, box, false, &read) ? units : 1;
+        if (!has_words(canonical, box, true, &write) || !ends_on_words(canonical, box, true, &write))
             write_units = 1;
     } while (write_units < word_units);
-    gpu->module = LEATI_BUILTIN_ROWS_1 + unit_number(form->unit_bytes);
+    gpu->module = LEATI_BUILTIN_ROWS_1 + unit_number(canonical->unit_bytes);
     gpu->kernel = boxer->name;
     room = (uint64_t)boxer->slots * BOX_THREADS * units;
     if (read_units < units || write_units < units) {
         gpu->kernel = boxer->single_name;
         room = BOX_SINGLE_SLOTS * BOX_THREADS;
     }
-    return box->units <= room && put_pass(form, box, &read, false, read_units, task, &task->read) &&
-           put_pass(form, box, &write, true, write_units, task, &task->write);
+    return box->units <= room && put_pass(canonical, box, &read, false, read_units, task, &task->read) &&
+           put_pass(canonical, box, &write, true, write_units, task, &task->write);
 }
 
-static bool make_box(const struct leati_form *form, struct leati_gpu_layout *gpu)
+static bool make_box(const struct leati_canonical *canonical, struct leati_gpu_layout *gpu)
 {
     struct leati_layout_task *task = &gpu->task;
-    uint64_t most = most_in_box(form), boxes = 1, each;
+    uint64_t most = most_in_box(canonical), boxes = 1, each;
     struct box box;
 
     do {
-        if (most < BOX_LITTLE_BYTES / 2 || !find_box(form, most, &box) || !has_lines(form, &box, BOX_LEAST_BYTES))
+        if (most < BOX_LITTLE_BYTES / 2 || !find_box(canonical, most, &box) ||
+            !has_lines(canonical, &box, BOX_LEAST_BYTES))
             return false;
-        most = less_in_box(form, most);
-    } while (!lay_box(form, &box, gpu));
+        most = less_in_box(canonical, most);
+    } while (!lay_box(canonical, &box, gpu));
     for (unsigned pass = 0; pass < 2; pass++)
-        for (unsigned k = 0; k < form->dims; k++) {
-            uint64_t pieces = (form->size[k] + box.part[k] - 1) / box.part[k];
+        for (unsigned k = 0; k < canonical->dims; k++) {
+            uint64_t pieces = (canonical->size[k] + box.part[k] - 1) / box.part[k];
 
             /* Those of the dimension that is cut come first. */
             if ((pass == 0) != ((int)k == box.cut) || pieces == 1)
@@ -1022,15 +1040,15 @@ static bool make_box(const struct leati_form *form, struct leati_gpu_layout *gpu
             if (pass == 0)
                 task->pieces = (uint32_t)pieces;
             put_dim(task, &(struct dim){.size = pieces,
-                                        .dst = form->dst_stride[k] * (int64_t)box.part[k],
-                                        .src = form->src_stride[k] * (int64_t)box.part[k]});
+                                        .dst = canonical->dst_stride[k] * (int64_t)box.part[k],
+                                        .src = canonical->src_stride[k] * (int64_t)box.part[k]});
             boxes *= pieces;
         }
     each = boxes / BOX_BLOCKS_ENOUGH;
     each = each > BOX_BLOCK_BOXES ? BOX_BLOCK_BOXES : each < 1 ? 1 : each;
     task->boxes = blocks_of(boxes);
-    gpu->tile_i = (unsigned)run_of(form, &box, &box.dst);
-    gpu->tile_j = (unsigned)run_of(form, &box, &box.src);
+    gpu->tile_i = (unsigned)run_of(canonical, &box, &box.dst);
+    gpu->tile_j = (unsigned)run_of(canonical, &box, &box.src);
     gpu->grid = leat_dim((uint32_t)((task->boxes + each - 1) / each), 1, 1);
     gpu->block = leat_dim(BOX_THREADS, 1, 1);
     return true;
@@ -1040,7 +1058,7 @@ static bool make_box(const struct leati_form *form, struct leati_gpu_layout *gpu
 
 static const struct sort {
     const char *name;
-    bool (*make)(const struct leati_form *form, struct leati_gpu_layout *gpu);
+    bool (*make)(const struct leati_canonical *canonical, struct leati_gpu_layout *gpu);
 } sorts[] = {{"rows", make_rows},
              {"transpose", make_tiles},
              {"transpose-small", make_small_tiles},
@@ -1052,81 +1070,83 @@ static const struct sort {
 
 #define SORTS (sizeof sorts / sizeof sorts[0])
 
-static bool make(const struct leati_form *form, const struct sort *sort, struct leati_gpu_layout *gpu)
+static bool make(const struct leati_canonical *canonical, const struct sort *sort, struct leati_gpu_layout *gpu)
 {
     *gpu = (struct leati_gpu_layout){.kernel = NULL};
-    if (form->empty)
+    if (canonical->empty)
         return true;
-    put_form(form, &gpu->task);
-    return sort->make(form, gpu);
+    put_canonical(canonical, &gpu->task);
+    return sort->make(canonical, gpu);
 }
 
-bool leati_gpu_layout_make_as(const struct leati_form *form, const char *name, struct leati_gpu_layout *gpu)
+bool leati_gpu_layout_make_as(const struct leati_canonical *canonical, const char *name,
+                              struct leati_gpu_layout *gpu)
 {
     for (size_t i = 0; i < SORTS; i++)
         if (!strcmp(sorts[i].name, name))
-            return make(form, &sorts[i], gpu);
+            return make(canonical, &sorts[i], gpu);
     return false;
 }
 
 /* Whether rows that are neighbours on the destination are so far apart on the source that each is in another page
  * of DRAM, and most in another page of the device's addresses. */
-static bool are_rows_far(const struct leati_form *form)
+static bool are_rows_far(const struct leati_canonical *canonical)
 {
-    return form->dims > 1 && (form->src_stride[1] > FAR_BYTES || form->src_stride[1] < -FAR_BYTES);
+    return canonical->dims > 1 && (canonical->src_stride[1] > FAR_BYTES || canonical->src_stride[1] < -FAR_BYTES);
 }
 
 /*
  * Long rows and full tiles of two long sides want nothing else. What is shorter may still have long lines in a
  * box; if not, the former are better than units one by one as long as a line fills sectors of memory.
  */
-static const char *choose(const struct leati_form *form)
+static const char *choose(const struct leati_canonical *canonical)
 {
-    bool rows = form->dims && form->dst_stride[0] == form->unit_bytes &&
-                (form->src_stride[0] == form->unit_bytes || form->src_stride[0] == 0);
-    uint64_t line_bytes = rows ? form->size[0] * form->unit_bytes : shorter_axis(form), wanted_bytes = 0;
-    uint64_t row_bytes = rows && are_rows_far(form) ? FAR_ROW_BYTES : ROW_BYTES;
-    uint64_t long_bytes = rows ? row_bytes : form->unit_bytes == 1 ? BYTE_LINE_BYTES : LINE_BYTES;
+    bool rows = canonical->dims && canonical->dst_stride[0] == canonical->unit_bytes &&
+                (canonical->src_stride[0] == canonical->unit_bytes || canonical->src_stride[0] == 0);
+    uint64_t line_bytes = rows ? canonical->size[0] * canonical->unit_bytes : shorter_axis(canonical),
+             wanted_bytes = 0;
+    uint64_t row_bytes = rows && are_rows_far(canonical) ? FAR_ROW_BYTES : ROW_BYTES;
+    uint64_t long_bytes = rows ? row_bytes : canonical->unit_bytes == 1 ? BYTE_LINE_BYTES : LINE_BYTES;
     struct box box;
 
     if (line_bytes < BOX_LEAST_BYTES)
         wanted_bytes = BOX_LEAST_BYTES;
     else if (line_bytes < long_bytes)
         wanted_bytes = 2 * line_bytes;
-    else if (!rows && are_tiles_empty(form))
+    else if (!rows && are_tiles_empty(canonical))
         wanted_bytes = BOX_LONG_BYTES;
-    if (wanted_bytes && !(rows && form->src_stride[0] == 0) && find_box(form, most_in_box(form), &box) &&
-        has_lines(form, &box, wanted_bytes))
+    if (wanted_bytes && !(rows && canonical->src_stride[0] == 0) &&
+        find_box(canonical, most_in_box(canonical), &box) && has_lines(canonical, &box, wanted_bytes))
         return "box";
     if (rows)
         return "rows";
     return line_bytes >= TILE_LEAST_BYTES ? "transpose" : "elements";
 }
 
-void leati_gpu_layout_make(const struct leati_form *form, leat_layout_class class_of_plan,
+void leati_gpu_layout_make(const struct leati_canonical *canonical, leat_layout_class class_of_plan,
                            struct leati_gpu_layout *gpu)
 {
     const char *chosen = leati_option(LEATI_OPTION_LAYOUT_KERNEL);
 
     (void)class_of_plan;
-    if (chosen && leati_gpu_layout_make_as(form, chosen, gpu))
+    if (chosen && leati_gpu_layout_make_as(canonical, chosen, gpu))
         return;
-    if (!leati_gpu_layout_make_as(form, choose(form), gpu))
-        (void)leati_gpu_layout_make_as(form, "elements", gpu);
+    if (!leati_gpu_layout_make_as(canonical, choose(canonical), gpu))
+        (void)leati_gpu_layout_make_as(canonical, "elements", gpu);
 }
 
-void leati_gpu_layout_argument(const struct leati_form *form, const struct leati_gpu_layout *gpu, void *dst,
-                               const void *src, const void *list, uint64_t *wrong,
+void leati_gpu_layout_argument(const struct leati_canonical *canonical, const struct leati_gpu_layout *gpu,
+                               void *dst, const void *src, const void *list, uint64_t *wrong,
                                unsigned char argument[LEATI_GPU_LAYOUT_ARGUMENT_BYTES])
 {
     struct leati_layout_task task = gpu->task;
 
-    task.dst = (uintptr_t)dst + (uint64_t)form->dst_offset;
-    task.src = (uintptr_t)src + (uint64_t)form->src_offset;
-    task.src_first = (uintptr_t)src + (uint64_t)form->src_low;
-    task.src_end = (uintptr_t)src + (uint64_t)form->src_high;
-    task.list = form->index_dim >= 0 ? (uintptr_t)list : 0;
-    task.wrong = form->index_dim >= 0 ? (uintptr_t)wrong : 0;
+    task.dst = (uintptr_t)dst + (uint64_t)canonical->dst_offset;
+    task.src = (uintptr_t)src + (uint64_t)canonical->src_offset;
+    task.src_first = (uintptr_t)src + (uint64_t)canonical->src_low;
+    task.src_end = (uintptr_t)src + (uint64_t)canonical->src_high;
+    task.list = canonical->index_dim >= 0 ? (uintptr_t)list : 0;
+    task.wrong = canonical->index_dim >= 0 ? (uintptr_t)wrong : 0;
     memcpy(argument, &task, sizeof task);
 }
 

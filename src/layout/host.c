@@ -57,26 +57,26 @@ enum leati_host_level leati_host_level(void)
 
 /* The dimensions of a dense run, the fastest first, of those that are not taken. */
 struct run {
-    unsigned dims, dim[LEATI_FORM_MAX_DIMS];
+    unsigned dims, dim[LEATI_CANONICAL_MAX_DIMS];
     uint64_t units;
 };
 
-static void extend(const struct leati_form *form, const int64_t *stride, uint64_t most, bool *taken,
+static void extend(const struct leati_canonical *canonical, const int64_t *stride, uint64_t most, bool *taken,
                    struct run *run)
 {
-    int64_t next = run->dims ? stride[run->dim[run->dims - 1]] * (int64_t)form->size[run->dim[run->dims - 1]]
-                             : (int64_t)form->unit_bytes;
+    int64_t next = run->dims ? stride[run->dim[run->dims - 1]] * (int64_t)canonical->size[run->dim[run->dims - 1]]
+                             : (int64_t)canonical->unit_bytes;
 
-    leati_assert(run->dims < LEATI_FORM_MAX_DIMS && run->units);
-    for (unsigned i = 0; i < form->dims; i++) {
-        if (taken[i] || (int)i == form->index_dim || stride[i] != next)
+    leati_assert(run->dims < LEATI_CANONICAL_MAX_DIMS && run->units);
+    for (unsigned i = 0; i < canonical->dims; i++) {
+        if (taken[i] || (int)i == canonical->index_dim || stride[i] != next)
             continue;
         /* The last one may be cut, but not to less than 2. */
         if (run->dims && most / run->units < 2)
             return;
         taken[i] = true;
         run->dim[run->dims++] = i;
-        run->units *= form->size[i];
+        run->units *= canonical->size[i];
         return;
     }
 }
@@ -88,44 +88,45 @@ static bool long_enough(uint64_t bytes)
 }
 
 /* Two runs of different dimensions, one on each side, that are long enough for tiles. */
-static bool find_runs(const struct leati_form *form, uint64_t short_bytes, struct run *dst, struct run *src)
+static bool find_runs(const struct leati_canonical *canonical, uint64_t short_bytes, struct run *dst,
+                      struct run *src)
 {
-    bool taken[LEATI_FORM_MAX_DIMS] = {false};
+    bool taken[LEATI_CANONICAL_MAX_DIMS] = {false};
     unsigned before;
 
     *dst = *src = (struct run){.units = 1};
-    extend(form, form->dst_stride, LEATI_TILES_DST_MOST, taken, dst);
-    extend(form, form->src_stride, LEATI_TILES_SRC_MOST, taken, src);
+    extend(canonical, canonical->dst_stride, LEATI_TILES_DST_MOST, taken, dst);
+    extend(canonical, canonical->src_stride, LEATI_TILES_SRC_MOST, taken, src);
     if (!dst->dims || !src->dims)
         return false;
     do {
         before = dst->dims + src->dims;
-        if (!long_enough(dst->units * form->unit_bytes))
-            extend(form, form->dst_stride, LEATI_TILES_DST_MOST, taken, dst);
-        if (src->units * form->unit_bytes < LONG_BYTES)
-            extend(form, form->src_stride, LEATI_TILES_SRC_MOST, taken, src);
+        if (!long_enough(dst->units * canonical->unit_bytes))
+            extend(canonical, canonical->dst_stride, LEATI_TILES_DST_MOST, taken, dst);
+        if (src->units * canonical->unit_bytes < LONG_BYTES)
+            extend(canonical, canonical->src_stride, LEATI_TILES_SRC_MOST, taken, src);
     } while (dst->dims + src->dims > before);
-    return dst->units * form->unit_bytes >= short_bytes && src->units * form->unit_bytes >= short_bytes;
+    return dst->units * canonical->unit_bytes >= short_bytes && src->units * canonical->unit_bytes >= short_bytes;
 }
 
 /* A group that is dense on both sides, in another order on each, and is followed by the next one. */
-static bool find_group(const struct leati_form *form, struct run *group)
+static bool find_group(const struct leati_canonical *canonical, struct run *group)
 {
-    int64_t span = form->unit_bytes, step = form->unit_bytes;
+    int64_t span = canonical->unit_bytes, step = canonical->unit_bytes;
 
-    leati_assert(form->unit_bytes);
+    leati_assert(canonical->unit_bytes);
     *group = (struct run){.units = 1};
-    for (unsigned i = 0; i < form->dims && (int)i != form->index_dim; i++) {
+    for (unsigned i = 0; i < canonical->dims && (int)i != canonical->index_dim; i++) {
         bool seen[LEATI_SHUFFLE_UNITS_MOST] = {false}, once = true;
 
-        if (form->dst_stride[i] != step || form->size[i] > LEATI_SHUFFLE_UNITS_MOST / group->units)
+        if (canonical->dst_stride[i] != step || canonical->size[i] > LEATI_SHUFFLE_UNITS_MOST / group->units)
             return false;
-        span += llabs(form->src_stride[i]) * (int64_t)(form->size[i] - 1);
-        step *= (int64_t)form->size[i];
+        span += llabs(canonical->src_stride[i]) * (int64_t)(canonical->size[i] - 1);
+        step *= (int64_t)canonical->size[i];
         group->dim[group->dims++] = i;
-        group->units *= form->size[i];
-        if (span != step || i + 1 == form->dims || (int)i + 1 == form->index_dim ||
-            form->dst_stride[i + 1] != step || form->src_stride[i + 1] != step)
+        group->units *= canonical->size[i];
+        if (span != step || i + 1 == canonical->dims || (int)i + 1 == canonical->index_dim ||
+            canonical->dst_stride[i + 1] != step || canonical->src_stride[i + 1] != step)
             continue;
         /* The span is right; is every place of it used? */
         for (uint64_t u = 0; u < group->units; u++) {
@@ -133,14 +134,14 @@ static bool find_group(const struct leati_form *form, struct run *group)
             int64_t place = 0;
 
             for (unsigned k = 0; k <= i; k++) {
-                uint64_t at = rest % form->size[k];
+                uint64_t at = rest % canonical->size[k];
 
-                rest /= form->size[k];
-                place +=
-                    (int64_t)(form->src_stride[k] < 0 ? form->size[k] - 1 - at : at) * llabs(form->src_stride[k]);
+                rest /= canonical->size[k];
+                place += (int64_t)(canonical->src_stride[k] < 0 ? canonical->size[k] - 1 - at : at) *
+                         llabs(canonical->src_stride[k]);
             }
-            once &= !seen[place / form->unit_bytes];
-            seen[place / form->unit_bytes] = true;
+            once &= !seen[place / canonical->unit_bytes];
+            seen[place / canonical->unit_bytes] = true;
         }
         return once;
     }
@@ -148,37 +149,38 @@ static bool find_group(const struct leati_form *form, struct run *group)
 }
 
 /* Long enough on the destination, and a few units from one to the next on the source. */
-static bool has_small_step(const struct leati_form *form)
+static bool has_small_step(const struct leati_canonical *canonical)
 {
-    int64_t most = LEATI_SHUFFLE_MOST * (int64_t)form->unit_bytes;
+    int64_t most = LEATI_SHUFFLE_MOST * (int64_t)canonical->unit_bytes;
 
-    return form->dims && form->index_dim != 0 && form->dst_stride[0] == (int64_t)form->unit_bytes &&
-           form->size[0] * form->unit_bytes >= 2 * LEATI_LINE_BYTES && form->src_stride[0] &&
-           llabs(form->src_stride[0]) <= most;
+    return canonical->dims && canonical->index_dim != 0 &&
+           canonical->dst_stride[0] == (int64_t)canonical->unit_bytes &&
+           canonical->size[0] * canonical->unit_bytes >= 2 * LEATI_LINE_BYTES && canonical->src_stride[0] &&
+           llabs(canonical->src_stride[0]) <= most;
 }
 
-static bool counts(const struct leati_form *form, unsigned dim)
+static bool counts(const struct leati_canonical *canonical, unsigned dim)
 {
-    return form->size[dim] * form->unit_bytes >= COUNTED_BYTES;
+    return canonical->size[dim] * canonical->unit_bytes >= COUNTED_BYTES;
 }
 
 /* A run that is too short for tiles, and what counts its groups; see leati_box_shuffle(). */
-static bool find_shuffle(const struct leati_form *form, struct run *dst, struct run *src)
+static bool find_shuffle(const struct leati_canonical *canonical, struct run *dst, struct run *src)
 {
     struct run both = *dst, group;
 
-    if (find_group(form, &group)) {
+    if (find_group(canonical, &group)) {
         *dst = group;
         *src = (struct run){.dims = 1, .dim = {dst->dims}};
         return true;
     }
-    if (dst->dims && src->dims && dst->units <= LEATI_SHUFFLE_MOST && counts(form, src->dim[0]) &&
-        form->dst_stride[src->dim[0]] == (int64_t)(dst->units * form->unit_bytes)) {
+    if (dst->dims && src->dims && dst->units <= LEATI_SHUFFLE_MOST && counts(canonical, src->dim[0]) &&
+        canonical->dst_stride[src->dim[0]] == (int64_t)(dst->units * canonical->unit_bytes)) {
         src->dims = 1;
         return true;
     }
-    if (dst->dims && src->dims && src->units <= LEATI_SHUFFLE_MOST && counts(form, dst->dim[0]) &&
-        form->src_stride[dst->dim[0]] == (int64_t)(src->units * form->unit_bytes)) {
+    if (dst->dims && src->dims && src->units <= LEATI_SHUFFLE_MOST && counts(canonical, dst->dim[0]) &&
+        canonical->src_stride[dst->dim[0]] == (int64_t)(src->units * canonical->unit_bytes)) {
         both.dims = 1;
         *dst = *src;
         *src = both;
@@ -186,57 +188,57 @@ static bool find_shuffle(const struct leati_form *form, struct run *dst, struct 
     }
     *dst = (struct run){0};
     *src = (struct run){.dims = 1};
-    return has_small_step(form);
+    return has_small_step(canonical);
 }
 
 /* Of the dimensions that are not taken, the one with the smallest step through the source; -1 if there is none. */
-static int source_goes_on(const struct leati_form *form, const bool *taken)
+static int source_goes_on(const struct leati_canonical *canonical, const bool *taken)
 {
     int found = -1;
 
-    for (int i = 0; i < (int)form->dims; i++)
-        if (!taken[i] && i != form->index_dim && llabs(form->src_stride[i]) > 0 &&
-            (found < 0 || llabs(form->src_stride[i]) < llabs(form->src_stride[found])))
+    for (int i = 0; i < (int)canonical->dims; i++)
+        if (!taken[i] && i != canonical->index_dim && llabs(canonical->src_stride[i]) > 0 &&
+            (found < 0 || llabs(canonical->src_stride[i]) < llabs(canonical->src_stride[found])))
             found = i;
     return found;
 }
 
 /* Those of runs first; then those by which the source goes on, until its lines are used whole; the rest as the
  * form has them. */
-static void put_in_order(const struct leati_form *form, const struct run *dst, const struct run *src,
+static void put_in_order(const struct leati_canonical *canonical, const struct run *dst, const struct run *src,
                          struct leati_host_layout *host)
 {
-    uint64_t bytes = form->unit_bytes; /* of the source, one after the other */
-    bool taken[LEATI_FORM_MAX_DIMS] = {false};
+    uint64_t bytes = canonical->unit_bytes; /* of the source, one after the other */
+    bool taken[LEATI_CANONICAL_MAX_DIMS] = {false};
     unsigned count = 0;
 
     for (unsigned i = 0; i < dst->dims; i++)
         host->order[count++] = dst->dim[i];
     for (unsigned i = 0; i < src->dims; i++) {
         host->order[count++] = src->dim[i];
-        bytes *= form->size[src->dim[i]];
+        bytes *= canonical->size[src->dim[i]];
     }
     for (unsigned i = 0; i < count; i++)
         taken[host->order[i]] = true;
-    while (count < form->dims) {
-        int next = bytes < SOURCE_BYTES ? source_goes_on(form, taken) : -1;
+    while (count < canonical->dims) {
+        int next = bytes < SOURCE_BYTES ? source_goes_on(canonical, taken) : -1;
 
         for (unsigned i = 0; next < 0; i++)
             next = taken[i] ? -1 : (int)i;
         taken[next] = true;
         host->order[count++] = (unsigned)next;
-        bytes *= form->size[next];
+        bytes *= canonical->size[next];
     }
-    leati_assert(count == form->dims);
+    leati_assert(count == canonical->dims);
     host->dst_dims = dst->dims;
     host->src_dims = src->dims;
 }
 
 /* ---- choosing: parts ---- */
 
-static uint64_t part_bytes(const struct leati_form *form)
+static uint64_t part_bytes(const struct leati_canonical *canonical)
 {
-    uint64_t bytes = form->payload_bytes / PARTS;
+    uint64_t bytes = canonical->payload_bytes / PARTS;
 
     return bytes < SMALL_BYTES ? SMALL_BYTES : bytes > PART_BYTES ? PART_BYTES : bytes;
 }
@@ -257,21 +259,21 @@ static uint64_t even(uint64_t size, uint64_t most, uint64_t step)
 
 /* Of equal indices of a destination the element of one must end up there as a whole. Threads that write both at
  * once see to that where each store has whole elements; else one thread writes all rows. */
-static bool has_list_for_one_thread(const struct leati_form *form)
+static bool has_list_for_one_thread(const struct leati_canonical *canonical)
 {
-    return form->index_on_dst && form->dims > 1 &&
-           (form->unit_bytes % form->element_bytes != 0 || form->element_bytes > 8);
+    return canonical->index_on_dst && canonical->dims > 1 &&
+           (canonical->unit_bytes % canonical->element_bytes != 0 || canonical->element_bytes > 8);
 }
 
 /* How many units the dimensions at first to before end have in a part, the fastest as many as most allows. */
-static uint64_t cut(const struct leati_form *form, struct leati_host_layout *host, unsigned first, unsigned end,
-                    uint64_t most, uint64_t step)
+static uint64_t cut(const struct leati_canonical *canonical, struct leati_host_layout *host, unsigned first,
+                    unsigned end, uint64_t most, uint64_t step)
 {
     uint64_t units = 1;
 
     for (unsigned i = first; i < end; i++) {
-        uint64_t size = form->size[host->order[i]];
-        bool whole = host->list_is_one_part && (int)host->order[i] == form->index_dim;
+        uint64_t size = canonical->size[host->order[i]];
+        bool whole = host->list_is_one_part && (int)host->order[i] == canonical->index_dim;
 
         host->part_size[i] = whole ? size : even(size, units < most ? most / units : 1, i == first ? step : 1);
         leati_assert(host->part_size[i]);
@@ -282,10 +284,11 @@ static uint64_t cut(const struct leati_form *form, struct leati_host_layout *hos
     return units;
 }
 
-static void order_runs(const struct leati_form *form, struct leati_host_layout *host)
+static void order_runs(const struct leati_canonical *canonical, struct leati_host_layout *host)
 {
-    const bool taken[LEATI_FORM_MAX_DIMS] = {true};
-    int dst_dim = form->dims > 1 && form->index_dim != 1 ? 1 : -1, src_dim = source_goes_on(form, taken);
+    const bool taken[LEATI_CANONICAL_MAX_DIMS] = {true};
+    int dst_dim = canonical->dims > 1 && canonical->index_dim != 1 ? 1 : -1,
+        src_dim = source_goes_on(canonical, taken);
     unsigned count = 0;
 
     src_dim = src_dim == dst_dim ? -1 : src_dim;
@@ -294,68 +297,69 @@ static void order_runs(const struct leati_form *form, struct leati_host_layout *
         host->order[count++] = (unsigned)dst_dim;
     if (src_dim > 0)
         host->order[count++] = (unsigned)src_dim;
-    for (int i = 1; i < (int)form->dims; i++)
+    for (int i = 1; i < (int)canonical->dims; i++)
         if (i != dst_dim && i != src_dim)
             host->order[count++] = (unsigned)i;
-    leati_assert(count == form->dims);
+    leati_assert(count == canonical->dims);
     host->dst_dims = dst_dim > 0;
     host->src_dims = src_dim > 0;
 }
 
-static void cut_runs(const struct leati_form *form, struct leati_host_layout *host)
+static void cut_runs(const struct leati_canonical *canonical, struct leati_host_layout *host)
 {
     unsigned after = 1 + host->dst_dims + host->src_dims;
-    uint64_t room = part_bytes(form) / form->unit_bytes, units, along = 1;
+    uint64_t room = part_bytes(canonical) / canonical->unit_bytes, units, along = 1;
 
-    units = cut(form, host, 0, 1, room, 64 / form->unit_bytes);
+    units = cut(canonical, host, 0, 1, room, 64 / canonical->unit_bytes);
     room /= units;
     /* A few runs side by side on the source, many on the destination. */
     if (host->src_dims)
-        along = cut(form, host, after - 1, after, room < 8 ? room : 8 + room / 64, 1);
+        along = cut(canonical, host, after - 1, after, room < 8 ? room : 8 + room / 64, 1);
     room = room > along ? room / along : 1;
     if (host->dst_dims)
-        room /= cut(form, host, 1, 2, room, 1);
-    cut(form, host, after, form->dims, room ? room : 1, 1);
+        room /= cut(canonical, host, 1, 2, room, 1);
+    cut(canonical, host, after, canonical->dims, room ? room : 1, 1);
 }
 
 /* How many units of the source's rows: twice as many where tiles go straight to the destination. Through the
  * buffer that many are slower. */
-static uint64_t most_src_units(const struct leati_form *form, const struct leati_host_layout *host)
+static uint64_t most_src_units(const struct leati_canonical *canonical, const struct leati_host_layout *host)
 {
-    bool direct = form->unit_bytes >= 4 && !leati_wide_tile(form->unit_bytes);
+    bool direct = canonical->unit_bytes >= 4 && !leati_wide_tile(canonical->unit_bytes);
 
     for (unsigned i = host->dst_dims; i < host->dst_dims + host->src_dims; i++)
-        direct &= form->dst_stride[host->order[i]] % LEATI_LINE_BYTES == 0;
+        direct &= canonical->dst_stride[host->order[i]] % LEATI_LINE_BYTES == 0;
     return direct ? LEATI_TILES_SRC_MOST : LEATI_TILES_SRC_MOST / 2;
 }
 
-static void cut_tiles(const struct leati_form *form, struct leati_host_layout *host)
+static void cut_tiles(const struct leati_canonical *canonical, struct leati_host_layout *host)
 {
-    uint64_t line = leati_tile_side(form->unit_bytes), room = part_bytes(form) / form->unit_bytes;
+    uint64_t line = leati_tile_side(canonical->unit_bytes), room = part_bytes(canonical) / canonical->unit_bytes;
     unsigned both = host->dst_dims + host->src_dims;
-    uint64_t src_units = cut(form, host, host->dst_dims, both, most_src_units(form, host), line), dst_units;
+    uint64_t src_units = cut(canonical, host, host->dst_dims, both, most_src_units(canonical, host), line),
+             dst_units;
 
     leati_assert(src_units && line);
     dst_units = room / src_units > LEATI_TILES_DST_MOST ? LEATI_TILES_DST_MOST : room / src_units;
-    dst_units = cut(form, host, 0, host->dst_dims, dst_units, 2 * line);
-    cut(form, host, both, form->dims, room / (dst_units * src_units), 1);
+    dst_units = cut(canonical, host, 0, host->dst_dims, dst_units, 2 * line);
+    cut(canonical, host, both, canonical->dims, room / (dst_units * src_units), 1);
 }
 
 /* Dimension 0, a short run on both sides, as the unit of tiles. */
-static bool use_wide_tiles(const struct leati_form *form, struct leati_host_layout *host)
+static bool use_wide_tiles(const struct leati_canonical *canonical, struct leati_host_layout *host)
 {
-    struct leati_form wide = *form;
+    struct leati_canonical wide = *canonical;
     struct run dst, src;
 
-    if (form->dims < 3 || !leati_wide_tile(form->unit_bytes * form->size[0]))
+    if (canonical->dims < 3 || !leati_wide_tile(canonical->unit_bytes * canonical->size[0]))
         return false;
-    wide.unit_bytes = (unsigned)(form->unit_bytes * form->size[0]);
+    wide.unit_bytes = (unsigned)(canonical->unit_bytes * canonical->size[0]);
     wide.dims--;
-    wide.index_dim -= form->index_dim > 0;
+    wide.index_dim -= canonical->index_dim > 0;
     for (unsigned i = 0; i < wide.dims; i++) {
-        wide.size[i] = form->size[i + 1];
-        wide.dst_stride[i] = form->dst_stride[i + 1];
-        wide.src_stride[i] = form->src_stride[i + 1];
+        wide.size[i] = canonical->size[i + 1];
+        wide.dst_stride[i] = canonical->dst_stride[i + 1];
+        wide.src_stride[i] = canonical->src_stride[i + 1];
     }
     if (!find_runs(&wide, SHORT_BYTES, &dst, &src))
         return false;
@@ -364,45 +368,46 @@ static bool use_wide_tiles(const struct leati_form *form, struct leati_host_layo
     host->dims = wide.dims;
     put_in_order(&wide, &dst, &src, host);
     cut_tiles(&wide, host);
-    leati_assert(host->dims + 1 == form->dims);
+    leati_assert(host->dims + 1 == canonical->dims);
     for (unsigned i = 0; i < host->dims; i++)
         host->order[i]++;
     return true;
 }
 
 /* Behind dimension 0 the one in which source elements lie closest to one another. */
-static void order_elements(const struct leati_form *form, struct leati_host_layout *host)
+static void order_elements(const struct leati_canonical *canonical, struct leati_host_layout *host)
 {
-    const bool taken[LEATI_FORM_MAX_DIMS] = {true};
+    const bool taken[LEATI_CANONICAL_MAX_DIMS] = {true};
     struct run first = {0}, second = {0};
-    int next = form->dims > 1 ? source_goes_on(form, taken) : -1;
+    int next = canonical->dims > 1 ? source_goes_on(canonical, taken) : -1;
 
-    first.dims = form->dims > 0;
-    if (next > 0 && llabs(form->src_stride[next]) < llabs(form->src_stride[0]))
+    first.dims = canonical->dims > 0;
+    if (next > 0 && llabs(canonical->src_stride[next]) < llabs(canonical->src_stride[0]))
         second = (struct run){.dims = 1, .dim = {(unsigned)next}};
-    put_in_order(form, &first, &second, host);
+    put_in_order(canonical, &first, &second, host);
 }
 
 /* Where both sides go on in different dimensions, little of each, so that lines stay in the caches until all of
  * them is used. */
-static void cut_elements(const struct leati_form *form, struct leati_host_layout *host)
+static void cut_elements(const struct leati_canonical *canonical, struct leati_host_layout *host)
 {
-    uint64_t room = part_bytes(form) / form->unit_bytes, units;
+    uint64_t room = part_bytes(canonical) / canonical->unit_bytes, units;
 
-    units = cut(form, host, 0, host->dst_dims,
-                form->index_dim == 0 ? LISTED_ROW
-                : host->src_dims     ? ELEMENTS_ROW
-                                     : room,
+    units = cut(canonical, host, 0, host->dst_dims,
+                canonical->index_dim == 0 ? LISTED_ROW
+                : host->src_dims          ? ELEMENTS_ROW
+                                          : room,
                 1);
-    cut(form, host, host->dst_dims, form->dims, room / units, 1);
+    cut(canonical, host, host->dst_dims, canonical->dims, room / units, 1);
 }
 
 /* Groups stay whole. */
-static void cut_shuffle(const struct leati_form *form, struct leati_host_layout *host)
+static void cut_shuffle(const struct leati_canonical *canonical, struct leati_host_layout *host)
 {
-    uint64_t room = part_bytes(form) / form->unit_bytes, group = cut(form, host, 0, host->dst_dims, room, 1);
+    uint64_t room = part_bytes(canonical) / canonical->unit_bytes,
+             group = cut(canonical, host, 0, host->dst_dims, room, 1);
 
-    cut(form, host, host->dst_dims, form->dims, room / group, LEATI_LINE_BYTES);
+    cut(canonical, host, host->dst_dims, canonical->dims, room / group, LEATI_LINE_BYTES);
 }
 
 /* LEAT_LAYOUT_KERNEL asks for less than there is, so that what each step is worth can be seen: false is one
@@ -420,7 +425,7 @@ static bool use_blocks(struct leati_host_layout *host)
     return !naive;
 }
 
-void leati_host_layout_make(const struct leati_form *form, leat_layout_class class_of_plan,
+void leati_host_layout_make(const struct leati_canonical *canonical, leat_layout_class class_of_plan,
                             struct leati_host_layout *host)
 {
     struct run dst, src;
@@ -429,55 +434,56 @@ void leati_host_layout_make(const struct leati_form *form, leat_layout_class cla
     *host = (struct leati_host_layout){.parts = 1,
                                        .kernel = LEATI_HOST_ELEMENTS,
                                        .level = leati_host_level(),
-                                       .unit_bytes = form->unit_bytes,
-                                       .dims = form->dims,
-                                       .list_is_one_part = has_list_for_one_thread(form)};
-    if (form->empty) {
+                                       .unit_bytes = canonical->unit_bytes,
+                                       .dims = canonical->dims,
+                                       .list_is_one_part = has_list_for_one_thread(canonical)};
+    if (canonical->empty) {
         host->parts = 0;
         return;
     }
-    host->streaming = form->payload_bytes >= STREAMING_BYTES;
+    host->streaming = canonical->payload_bytes >= STREAMING_BYTES;
     if (!use_blocks(host)) {
-        order_elements(form, host);
-        cut_elements(form, host);
+        order_elements(canonical, host);
+        cut_elements(canonical, host);
         return;
     }
-    if (form->dims && form->index_dim != 0 && form->dst_stride[0] == (int64_t)form->unit_bytes &&
-        form->src_stride[0] == form->dst_stride[0]) {
-        if (use_wide_tiles(form, host))
+    if (canonical->dims && canonical->index_dim != 0 &&
+        canonical->dst_stride[0] == (int64_t)canonical->unit_bytes &&
+        canonical->src_stride[0] == canonical->dst_stride[0]) {
+        if (use_wide_tiles(canonical, host))
             return;
         host->kernel = LEATI_HOST_RUNS;
-        order_runs(form, host);
-        cut_runs(form, host);
+        order_runs(canonical, host);
+        cut_runs(canonical, host);
         return;
-    } else if (find_runs(form, SHORT_BYTES, &dst, &src)) {
+    } else if (find_runs(canonical, SHORT_BYTES, &dst, &src)) {
         host->kernel = LEATI_HOST_TILES;
-        put_in_order(form, &dst, &src, host);
-        cut_tiles(form, host);
+        put_in_order(canonical, &dst, &src, host);
+        cut_tiles(canonical, host);
         return;
-    } else if (form->payload_bytes >= SHUFFLE_BYTES && find_shuffle(form, &dst, &src)) {
+    } else if (canonical->payload_bytes >= SHUFFLE_BYTES && find_shuffle(canonical, &dst, &src)) {
         host->kernel = LEATI_HOST_SHUFFLE;
-        put_in_order(form, &dst, &src, host);
-        cut_shuffle(form, host);
+        put_in_order(canonical, &dst, &src, host);
+        cut_shuffle(canonical, host);
         return;
-    } else if (find_runs(form, SHORTEST_BYTES, &dst, &src)) {
+    } else if (find_runs(canonical, SHORTEST_BYTES, &dst, &src)) {
         host->kernel = LEATI_HOST_TILES;
-        put_in_order(form, &dst, &src, host);
-        cut_tiles(form, host);
+        put_in_order(canonical, &dst, &src, host);
+        cut_tiles(canonical, host);
         return;
     }
-    if (form->dims && form->index_dim != 0 && form->dst_stride[0] == (int64_t)form->unit_bytes &&
-        !form->src_stride[0])
+    if (canonical->dims && canonical->index_dim != 0 &&
+        canonical->dst_stride[0] == (int64_t)canonical->unit_bytes && !canonical->src_stride[0])
         host->kernel = LEATI_HOST_FILL;
-    order_elements(form, host);
-    cut_elements(form, host);
+    order_elements(canonical, host);
+    cut_elements(canonical, host);
 }
 
 /* ---- running ---- */
 
 /* One part. A list's dimension is not in the box. */
 struct piece {
-    const struct leati_form *form;
+    const struct leati_canonical *canonical;
     struct leati_box box;
     char *dst;
     const char *src;
@@ -486,17 +492,17 @@ struct piece {
     bool counts; /* of all parts that see these indices, this one counts the wrong ones */
 };
 
-static void find_piece(const struct leati_form *form, const struct leati_host_layout *host, uint64_t part,
-                       struct piece *piece)
+static void find_piece(const struct leati_canonical *canonical, const struct leati_host_layout *host,
+                       uint64_t part, struct piece *piece)
 {
     struct leati_box *box = &piece->box;
 
-    leati_assert(part < host->parts && host->dims <= LEATI_FORM_MAX_DIMS);
+    leati_assert(part < host->parts && host->dims <= LEATI_CANONICAL_MAX_DIMS);
     piece->counts = true;
     box->dims = 0;
     for (unsigned k = 0; k < host->dims; k++) {
         unsigned i = host->order[k];
-        uint64_t start = part % host->part_count[k] * host->part_size[k], left = form->size[i] - start;
+        uint64_t start = part % host->part_count[k] * host->part_size[k], left = canonical->size[i] - start;
         uint64_t size = left < host->part_size[k] ? left : host->part_size[k];
 
         leati_assert(size);
@@ -505,22 +511,22 @@ static void find_piece(const struct leati_form *form, const struct leati_host_la
             box->behind = start && host->dst_dims == 1;
             box->ahead = host->dst_dims == 1 ? left - size : 0;
         }
-        if ((int)i == form->index_dim) {
+        if ((int)i == canonical->index_dim) {
             piece->first_index = start;
             piece->indices = size;
             /* The other side has no list. */
-            if (form->index_on_dst)
-                piece->src += (int64_t)start * form->src_stride[i];
+            if (canonical->index_on_dst)
+                piece->src += (int64_t)start * canonical->src_stride[i];
             else
-                piece->dst += (int64_t)start * form->dst_stride[i];
+                piece->dst += (int64_t)start * canonical->dst_stride[i];
             continue;
         }
         piece->counts &= !start;
-        piece->dst += (int64_t)start * form->dst_stride[i];
-        piece->src += (int64_t)start * form->src_stride[i];
+        piece->dst += (int64_t)start * canonical->dst_stride[i];
+        piece->src += (int64_t)start * canonical->src_stride[i];
         box->size[box->dims] = size;
-        box->dst_stride[box->dims] = form->dst_stride[i];
-        box->src_stride[box->dims++] = form->src_stride[i];
+        box->dst_stride[box->dims] = canonical->dst_stride[i];
+        box->src_stride[box->dims++] = canonical->src_stride[i];
     }
     if (!box->dims) {
         box->dims = 1;
@@ -540,15 +546,15 @@ static leati_box_kernel kernel_of(enum leati_host_kernel kernel)
 
 static void run_listed(const struct piece *piece, leati_box_kernel kernel, const struct leati_indices *indices)
 {
-    const struct leati_form *form = piece->form;
+    const struct leati_canonical *canonical = piece->canonical;
     const struct leati_listed listed = {.list = indices->list,
-                                        .index_bytes = form->index_bytes,
-                                        .bound = form->index_bound,
+                                        .index_bytes = canonical->index_bytes,
+                                        .bound = canonical->index_bound,
                                         .first = piece->first_index,
                                         .count = piece->indices,
-                                        .on_dst = form->index_on_dst,
-                                        .dst_stride = form->dst_stride[form->index_dim],
-                                        .src_stride = form->src_stride[form->index_dim]};
+                                        .on_dst = canonical->index_on_dst,
+                                        .dst_stride = canonical->dst_stride[canonical->index_dim],
+                                        .src_stride = canonical->src_stride[canonical->index_dim]};
     uint64_t wrong = leati_box_listed(&piece->box, &listed, kernel, piece->dst, piece->src);
 
     /* Relaxed: a counter, which is read after the stream has been waited for. */
@@ -556,10 +562,11 @@ static void run_listed(const struct piece *piece, leati_box_kernel kernel, const
         atomic_fetch_add_explicit(indices->wrong, wrong, memory_order_relaxed);
 }
 
-void leati_host_layout_run(const struct leati_form *form, const struct leati_host_layout *host, void *dst,
-                           const void *src, const struct leati_indices *indices, uint64_t first, uint64_t end)
+void leati_host_layout_run(const struct leati_canonical *canonical, const struct leati_host_layout *host,
+                           void *dst, const void *src, const struct leati_indices *indices, uint64_t first,
+                           uint64_t end)
 {
-    struct piece piece = {.form = form,
+    struct piece piece = {.canonical = canonical,
                           .box = {.unit_bytes = host->unit_bytes,
                                   .level = host->level,
                                   .streaming = host->streaming,
@@ -568,12 +575,12 @@ void leati_host_layout_run(const struct leati_form *form, const struct leati_hos
 
     leati_box_kernel kernel = kernel_of(host->kernel);
 
-    leati_assert(first <= end && end <= host->parts && (form->index_dim < 0 || (indices && indices->list)));
+    leati_assert(first <= end && end <= host->parts && (canonical->index_dim < 0 || (indices && indices->list)));
     for (uint64_t part = first; part < end; part++) {
-        piece.dst = (char *)dst + form->dst_offset;
-        piece.src = (const char *)src + form->src_offset;
-        find_piece(form, host, part, &piece);
-        if (form->index_dim < 0)
+        piece.dst = (char *)dst + canonical->dst_offset;
+        piece.src = (const char *)src + canonical->src_offset;
+        find_piece(canonical, host, part, &piece);
+        if (canonical->index_dim < 0)
             kernel(&piece.box, piece.dst, piece.src);
         else
             run_listed(&piece, kernel, indices);

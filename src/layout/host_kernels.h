@@ -1,11 +1,11 @@
 /*
- * host_kernels.h - the innermost loops of layouts by processors. They copy boxes: a part of a form, without a list
- * of indices and with the dimensions in the order in which the loops go.
+ * host_kernels.h - the innermost loops of layouts by processors. They copy boxes: a part of a canonical layout,
+ * without a list of indices and with the dimensions in the order in which the loops go.
  */
 #ifndef LEATI_LAYOUT_HOST_KERNELS_H
 #define LEATI_LAYOUT_HOST_KERNELS_H
 
-#include "layout/form.h"
+#include "layout/canonical.h"
 #include "layout/host.h"
 
 #include <string.h>
@@ -20,9 +20,9 @@ struct leati_box {
      * it. So that parts may share a line of the destination: it belongs to the part in which it begins. */
     bool behind;
     uint64_t ahead;
-    uint64_t size[LEATI_FORM_MAX_DIMS]; /* 1 or more */
-    int64_t dst_stride[LEATI_FORM_MAX_DIMS];
-    int64_t src_stride[LEATI_FORM_MAX_DIMS];
+    uint64_t size[LEATI_CANONICAL_MAX_DIMS]; /* 1 or more */
+    int64_t dst_stride[LEATI_CANONICAL_MAX_DIMS];
+    int64_t src_stride[LEATI_CANONICAL_MAX_DIMS];
 };
 
 /* Runs of bytes: dimension 0 is dense on both sides. After it comes, if dst_dims is 1, the dimension with which
@@ -148,8 +148,8 @@ void leati_part_tile_16(char *dst, const int64_t *dst_rows, unsigned dst_row_cou
 /* How many rows a tile has: as many as fill whole lines, and reach from anywhere to the end of a line. */
 unsigned leati_tile_side(unsigned unit_bytes);
 
-/* The same of units of other sizes, which are runs of the form's; NULL where there is none for this many bytes,
- * since runs one by one are as good. */
+/* The same of units of other sizes, which are runs of the canonical layout's; NULL where there is none for this
+ * many bytes, since runs one by one are as good. */
 leati_part_tile leati_wide_tile(uint64_t bytes);
 
 /* All but lines are by the binary logarithm of the unit. Streaming stores go past the caches to places that are

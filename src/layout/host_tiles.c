@@ -57,7 +57,7 @@ const struct leati_tiles *leati_tiles_of(enum leati_host_level level)
 
 unsigned leati_tile_side(unsigned unit_bytes)
 {
-    unsigned align = least(unit_bytes & -unit_bytes, LEATI_FORM_MAX_UNIT_BYTES);
+    unsigned align = least(unit_bytes & -unit_bytes, LEATI_CANONICAL_MAX_UNIT_BYTES);
     unsigned step = LEATI_LINE_BYTES / align, side = step;
 
     leati_assert(unit_bytes);

@@ -12,11 +12,11 @@
 void leati_box_walk(const struct leati_box *box, unsigned first, leati_step step, const void *context, char *dst,
                     const char *src)
 {
-    uint64_t at[LEATI_FORM_MAX_DIMS] = {0};
+    uint64_t at[LEATI_CANONICAL_MAX_DIMS] = {0};
     int64_t to = 0, from = 0;
     unsigned i;
 
-    leati_assert(box->dims <= LEATI_FORM_MAX_DIMS);
+    leati_assert(box->dims <= LEATI_CANONICAL_MAX_DIMS);
     do {
         step(context, dst + to, src + from);
         for (i = first; i < box->dims; i++) {

@@ -1,7 +1,7 @@
 /* layout.c - the calls that make layouts and change them: arithmetic, which moves nothing. */
 #include "base/error.h"
 #include "base/given.h"
-#include "layout/form.h"
+#include "layout/canonical.h"
 
 #include <leat/layout.h>
 

@@ -26,54 +26,54 @@
  */
 #define LONG_SIDE_BYTES 64
 
-static uint64_t bytes_of(const struct leati_form *form, unsigned dim)
+static uint64_t bytes_of(const struct leati_canonical *canonical, unsigned dim)
 {
-    return form->size[dim] * form->unit_bytes;
+    return canonical->size[dim] * canonical->unit_bytes;
 }
 
 /* Has a dimension above 0 a smaller step on the source than dimension 1, the next one on the destination? */
-static bool src_has_another_order(const struct leati_form *form)
+static bool src_has_another_order(const struct leati_canonical *canonical)
 {
-    int64_t next = llabs((long long)form->src_stride[1]);
+    int64_t next = llabs((long long)canonical->src_stride[1]);
 
-    for (unsigned i = 2; i < form->dims; i++)
-        if (form->src_stride[i] && llabs((long long)form->src_stride[i]) < next)
+    for (unsigned i = 2; i < canonical->dims; i++)
+        if (canonical->src_stride[i] && llabs((long long)canonical->src_stride[i]) < next)
             return true;
     return false;
 }
 
-static leat_layout_class classify_run(const struct leati_form *form)
+static leat_layout_class classify_run(const struct leati_canonical *canonical)
 {
-    if (form->dims == 1)
+    if (canonical->dims == 1)
         return LEAT_LAYOUT_COPY;
-    if (bytes_of(form, 0) >= LONG_RUN_BYTES)
+    if (bytes_of(canonical, 0) >= LONG_RUN_BYTES)
         return LEAT_LAYOUT_ROWS;
-    if (!form->src_stride[1])
+    if (!canonical->src_stride[1])
         return LEAT_LAYOUT_FILL;
-    return src_has_another_order(form) ? LEAT_LAYOUT_BOX : LEAT_LAYOUT_ROWS;
+    return src_has_another_order(canonical) ? LEAT_LAYOUT_BOX : LEAT_LAYOUT_ROWS;
 }
 
-leat_layout_class leati_layout_classify(const struct leati_form *form)
+leat_layout_class leati_layout_classify(const struct leati_canonical *canonical)
 {
-    int64_t unit = (int64_t)form->unit_bytes;
+    int64_t unit = (int64_t)canonical->unit_bytes;
     int dense_src;
 
-    if (form->empty)
+    if (canonical->empty)
         return LEAT_LAYOUT_NOTHING;
-    if (form->index_dim >= 0)
+    if (canonical->index_dim >= 0)
         return LEAT_LAYOUT_GATHER;
-    if (form->dims == 0)
+    if (canonical->dims == 0)
         return LEAT_LAYOUT_COPY;
-    if (form->dst_stride[0] != unit)
+    if (canonical->dst_stride[0] != unit)
         return LEAT_LAYOUT_ELEMENTS;
-    if (form->src_stride[0] == unit)
-        return classify_run(form);
-    if (form->src_stride[0] == 0)
+    if (canonical->src_stride[0] == unit)
+        return classify_run(canonical);
+    if (canonical->src_stride[0] == 0)
         return LEAT_LAYOUT_FILL;
-    dense_src = leati_form_dense_src(form);
+    dense_src = leati_canonical_dense_src(canonical);
     if (dense_src < 0)
         return LEAT_LAYOUT_ELEMENTS;
-    return bytes_of(form, 0) >= LONG_SIDE_BYTES && bytes_of(form, (unsigned)dense_src) >= LONG_SIDE_BYTES
+    return bytes_of(canonical, 0) >= LONG_SIDE_BYTES && bytes_of(canonical, (unsigned)dense_src) >= LONG_SIDE_BYTES
                ? LEAT_LAYOUT_TRANSPOSE
                : LEAT_LAYOUT_BOX;
 }
@@ -107,12 +107,12 @@ static uint64_t mix(uint64_t hash, uint64_t value)
 /* What the first unit is aligned to, up to the widest unit. */
 static uint32_t align_of_start(size_t align, int64_t start)
 {
-    uint64_t bits = LEATI_FORM_MAX_UNIT_BYTES | align | (uint64_t)start;
+    uint64_t bits = LEATI_CANONICAL_MAX_UNIT_BYTES | align | (uint64_t)start;
 
     return (uint32_t)(bits & (0 - bits));
 }
 
-/* Takes over the strides, turned round as a form has them. Sums may wrap round where no plan can be made. */
+/* Takes over the strides, turned round as in a canonical layout. Sums may wrap round where no plan can be made. */
 static void turn_round(const leat_layout *dst, const leat_layout *src, struct leati_layout_key *key,
                        struct leati_layout_start *start)
 {
@@ -121,7 +121,7 @@ static void turn_round(const leat_layout *dst, const leat_layout *src, struct le
     for (uint32_t i = 0; i < key->dims; i++) {
         uint64_t dst_stride = (uint64_t)dst->stride_bytes[i], src_stride = (uint64_t)src->stride_bytes[i];
 
-        if (leati_form_turns(dst, src, i)) {
+        if (leati_canonical_turns(dst, src, i)) {
             to += dst_stride * ((uint64_t)dst->size[i] - 1);
             from += src_stride * ((uint64_t)dst->size[i] - 1);
             dst_stride = 0 - dst_stride;
@@ -335,33 +335,33 @@ static leat_status make(const leat_layout *dst, const leat_layout *src, const st
 {
     leat_layout moved_dst = move_to_start(dst, start->dst), moved_src = move_to_start(src, start->src);
     struct leati_layout_plan *plan;
-    struct leati_form form;
+    struct leati_canonical canonical;
 
     LEATI_TRY(check_chosen_kernel());
-    LEATI_TRY(leati_form_make(&moved_dst, key->dst_align, &moved_src, key->src_align, &form));
+    LEATI_TRY(leati_canonical_make(&moved_dst, key->dst_align, &moved_src, key->src_align, &canonical));
     plan = take_memory();
     if (!plan)
         return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for a plan of %zu bytes", sizeof *plan);
-    leati_assert(form.dst_offset == 0 && form.src_offset == 0);
+    leati_assert(canonical.dst_offset == 0 && canonical.src_offset == 0);
     plan->key = *key;
-    plan->form = form;
-    plan->class_of_plan = leati_layout_classify(&form);
-    leati_host_layout_make(&form, plan->class_of_plan, &plan->host);
-    leati_gpu_layout_make(&form, plan->class_of_plan, &plan->gpu);
-    leati_assert(form.empty == (plan->class_of_plan == LEAT_LAYOUT_NOTHING));
-    leati_assert(form.empty || (plan->host.parts && plan->gpu.kernel));
+    plan->canonical = canonical;
+    plan->class_of_plan = leati_layout_classify(&canonical);
+    leati_host_layout_make(&canonical, plan->class_of_plan, &plan->host);
+    leati_gpu_layout_make(&canonical, plan->class_of_plan, &plan->gpu);
+    leati_assert(canonical.empty == (plan->class_of_plan == LEAT_LAYOUT_NOTHING));
+    leati_assert(canonical.empty || (plan->host.parts && plan->gpu.kernel));
     /* From here on threads that know its address from before may try to hold it. */
     atomic_store_explicit(&plan->holders, 1, memory_order_release);
     *made = plan;
     return LEAT_OK;
 }
 
-static leat_status check_start(const struct leati_form *form, const struct leati_layout_start *start)
+static leat_status check_start(const struct leati_canonical *canonical, const struct leati_layout_start *start)
 {
-    if (form->empty)
+    if (canonical->empty)
         return LEAT_OK;
-    LEATI_TRY(leati_form_check_start("dst", start->dst, form->dst_low, form->dst_high));
-    return leati_form_check_start("src", start->src, form->src_low, form->src_high);
+    LEATI_TRY(leati_canonical_check_start("dst", start->dst, canonical->dst_low, canonical->dst_high));
+    return leati_canonical_check_start("src", start->src, canonical->src_low, canonical->src_high);
 }
 
 leat_status leati_layout_plan_get(const leat_layout *dst, size_t dst_align, const leat_layout *src,
@@ -376,16 +376,16 @@ leat_status leati_layout_plan_get(const leat_layout *dst, size_t dst_align, cons
     /* What a key cannot tell: whether it can be made at all, and what of the layouts is not part of it. */
     LEATI_TRY(leati_layout_check("dst_layout", dst));
     LEATI_TRY(leati_layout_check("src_layout", src));
-    LEATI_TRY(leati_form_check_same(dst, src));
-    LEATI_TRY(leati_form_check_align("dst", dst_align));
-    LEATI_TRY(leati_form_check_align("src", src_align));
+    LEATI_TRY(leati_canonical_check_same(dst, src));
+    LEATI_TRY(leati_canonical_check_align("dst", dst_align));
+    LEATI_TRY(leati_canonical_check_align("src", src_align));
     make_key(dst, dst_align, src, src_align, &key, &at);
     found = find(&key);
     if (!found) {
         LEATI_TRY(make(dst, src, &at, &key, &found));
         found = keep(found);
     }
-    status = check_start(&found->form, &at);
+    status = check_start(&found->canonical, &at);
     if (status != LEAT_OK) {
         leati_layout_plan_drop(found);
         return status;
@@ -399,28 +399,29 @@ leat_status leati_layout_plan_get(const leat_layout *dst, size_t dst_align, cons
 
 uint64_t leati_layout_plan_reads(const struct leati_layout_plan *plan, const struct leati_layout_start *start)
 {
-    return leati_sectors(&plan->form, false, start->src);
+    return leati_sectors(&plan->canonical, false, start->src);
 }
 
 uint64_t leati_layout_plan_writes(const struct leati_layout_plan *plan, const struct leati_layout_start *start)
 {
-    return leati_sectors(&plan->form, true, start->dst);
+    return leati_sectors(&plan->canonical, true, start->dst);
 }
 
 /* ---- in words ---- */
 
-static void add_dims(struct leati_strbuf *text, const struct leati_form *form)
+static void add_dims(struct leati_strbuf *text, const struct leati_canonical *canonical)
 {
-    leati_strbuf_add(text, "form: units of %u byte%s", form->unit_bytes, form->unit_bytes == 1 ? "" : "s");
-    for (unsigned i = 0; i < form->dims; i++) {
-        bool listed = (int)i == form->index_dim;
+    leati_strbuf_add(text, "form: units of %u byte%s", canonical->unit_bytes,
+                     canonical->unit_bytes == 1 ? "" : "s");
+    for (unsigned i = 0; i < canonical->dims; i++) {
+        bool listed = (int)i == canonical->index_dim;
 
         leati_strbuf_add(text, "%s%llu%s (dst %+lld, src %+lld)",
-                         i ? ", " : "; from the fastest on dst: ", (unsigned long long)form->size[i],
-                         !listed              ? ""
-                         : form->index_on_dst ? " by a list on dst"
-                                              : " by a list on src",
-                         (long long)form->dst_stride[i], (long long)form->src_stride[i]);
+                         i ? ", " : "; from the fastest on dst: ", (unsigned long long)canonical->size[i],
+                         !listed                   ? ""
+                         : canonical->index_on_dst ? " by a list on dst"
+                                                   : " by a list on src",
+                         (long long)canonical->dst_stride[i], (long long)canonical->src_stride[i]);
     }
     leati_strbuf_add(text, "\n");
 }
@@ -436,7 +437,8 @@ static void add_bound(struct leati_strbuf *text, const struct leati_layout_plan 
     leati_strbuf_add_bytes(text, sectors * LEATI_SECTOR_BYTES);
     if (sectors)
         leati_strbuf_add(text, " of traffic, %.1f %% of it payload",
-                         100.0 * 2 * (double)plan->form.payload_bytes / ((double)sectors * LEATI_SECTOR_BYTES));
+                         100.0 * 2 * (double)plan->canonical.payload_bytes /
+                             ((double)sectors * LEATI_SECTOR_BYTES));
     leati_strbuf_add(text, "\n");
 }
 
@@ -450,11 +452,11 @@ void leati_layout_plan_text(const struct leati_layout_plan *plan, const struct l
         return;
     text[0] = '\0';
     leati_strbuf_add(&all, "class: %s, ", leat_layout_class_name(plan->class_of_plan));
-    leati_strbuf_add_bytes(&all, plan->form.payload_bytes);
+    leati_strbuf_add_bytes(&all, plan->canonical.payload_bytes);
     leati_strbuf_add(&all, "\n");
-    if (plan->form.empty)
+    if (plan->canonical.empty)
         return;
-    add_dims(&all, &plan->form);
+    add_dims(&all, &plan->canonical);
     if (on_gpu)
         leati_gpu_layout_text(&plan->gpu, way, sizeof way);
     else

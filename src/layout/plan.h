@@ -7,7 +7,7 @@
 #ifndef LEATI_LAYOUT_PLAN_H
 #define LEATI_LAYOUT_PLAN_H
 
-#include "layout/form.h"
+#include "layout/canonical.h"
 #include "layout/gpu.h"
 #include "layout/host.h"
 
@@ -36,7 +36,7 @@ struct leati_layout_plan {
     struct leati_layout_plan *next; /* of those that wait */
     struct leati_layout_key key;
 
-    struct leati_form form; /* its offsets are 0 */
+    struct leati_canonical canonical; /* its offsets are 0 */
     leat_layout_class class_of_plan;
 
     struct leati_host_layout host; /* for processors */
@@ -50,17 +50,17 @@ struct leati_layout_plan {
  * GATHER     it has a list, on either side
  * COPY       no dimension, or one that is dense on both sides
  * ROWS       dimension 0 is dense on both sides: a run. It is long, or the next dimension is the next on both
- * sides TRANSPOSE  dimension 0 is dense on dst and another one, leati_form_dense_src(), on src; both are long BOX
- * dimension 0 is dense on dst and one, leati_form_dense_src(), on src. That may be dimension 0 too: a short run,
- * and the dimensions above it come in another order on src than on dst FILL       dimension 0 is dense on dst; on
- * src it has stride 0, or it is a short run and dimension 1 has stride 0 ELEMENTS   nothing of this
+ * sides TRANSPOSE  dimension 0 is dense on dst and another one, leati_canonical_dense_src(), on src; both are long
+ * BOX dimension 0 is dense on dst and one, leati_canonical_dense_src(), on src. That may be dimension 0 too: a
+ * short run, and the dimensions above it come in another order on src than on dst FILL       dimension 0 is dense
+ * on dst; on src it has stride 0, or it is a short run and dimension 1 has stride 0 ELEMENTS   nothing of this
  *
  * Dense: its stride is one unit.
  */
-leat_layout_class leati_layout_classify(const struct leati_form *form);
+leat_layout_class leati_layout_classify(const struct leati_canonical *canonical);
 
 /* The plan for two layouts with pointers of these alignments, and where it starts; the caller holds it. Errors: as
- * leati_form_make(); HOST_MEMORY. */
+ * leati_canonical_make(); HOST_MEMORY. */
 leat_status leati_layout_plan_get(const leat_layout *dst, size_t dst_align, const leat_layout *src,
                                   size_t src_align, struct leati_layout_plan **plan,
                                   struct leati_layout_start *start);

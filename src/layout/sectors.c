@@ -24,14 +24,14 @@ struct touched {
 
 /* The dimensions of one side without that of the list, the smallest stride first; moves *first to the lowest byte.
  */
-static unsigned take_steps(const struct leati_form *form, bool of_dst, int without, struct step *steps,
+static unsigned take_steps(const struct leati_canonical *canonical, bool of_dst, int without, struct step *steps,
                            int64_t *first)
 {
-    const int64_t *stride = of_dst ? form->dst_stride : form->src_stride;
+    const int64_t *stride = of_dst ? canonical->dst_stride : canonical->src_stride;
     unsigned count = 0;
 
-    for (unsigned i = 0; i < form->dims; i++) {
-        struct step step = {form->size[i], stride[i]};
+    for (unsigned i = 0; i < canonical->dims; i++) {
+        struct step step = {canonical->size[i], stride[i]};
         unsigned at;
 
         if ((int)i == without || !step.stride || step.size < 2)
@@ -163,65 +163,67 @@ static unsigned make_levels(struct touched *run, struct step *steps, unsigned co
     return levels;
 }
 
-static void touch(const struct leati_form *form, bool of_dst, int without, struct touched *touched, int64_t *first)
+static void touch(const struct leati_canonical *canonical, bool of_dst, int without, struct touched *touched,
+                  int64_t *first)
 {
-    struct step steps[LEATI_FORM_MAX_DIMS];
+    struct step steps[LEATI_CANONICAL_MAX_DIMS];
     unsigned count;
 
-    touched->unit_bytes = form->unit_bytes;
-    touched->places = LEATI_SECTOR_BYTES / form->unit_bytes;
-    touched->extent = form->unit_bytes;
-    count = make_levels(touched, steps, take_steps(form, of_dst, without, steps, first));
+    touched->unit_bytes = canonical->unit_bytes;
+    touched->places = LEATI_SECTOR_BYTES / canonical->unit_bytes;
+    touched->extent = canonical->unit_bytes;
+    count = make_levels(touched, steps, take_steps(canonical, of_dst, without, steps, first));
     touch_run(touched, touched->extent);
     for (unsigned i = 0; i < count; i++)
         repeat(touched, steps[i]);
 }
 
 /* All rows that there are, as if the list named each of them once. */
-static uint64_t touch_all_rows(const struct leati_form *form, bool of_dst, int64_t first)
+static uint64_t touch_all_rows(const struct leati_canonical *canonical, bool of_dst, int64_t first)
 {
-    struct leati_form whole = *form;
+    struct leati_canonical whole = *canonical;
     struct touched touched;
 
-    whole.size[form->index_dim] = (uint64_t)form->index_bound;
+    whole.size[canonical->index_dim] = (uint64_t)canonical->index_bound;
     touch(&whole, of_dst, -1, &touched, &first);
     return touched.sectors[places_of(&touched, first)];
 }
 
-static uint64_t touch_rows(const struct leati_form *form, bool of_dst, int64_t first)
+static uint64_t touch_rows(const struct leati_canonical *canonical, bool of_dst, int64_t first)
 {
-    int64_t stride = of_dst ? form->dst_stride[form->index_dim] : form->src_stride[form->index_dim];
+    int64_t stride =
+        of_dst ? canonical->dst_stride[canonical->index_dim] : canonical->src_stride[canonical->index_dim];
     struct touched row;
     uint64_t apart, all;
 
-    if (!form->index_bound)
+    if (!canonical->index_bound)
         return 0;
-    all = touch_all_rows(form, of_dst, first);
-    touch(form, of_dst, form->index_dim, &row, &first);
+    all = touch_all_rows(canonical, of_dst, first);
+    touch(canonical, of_dst, canonical->index_dim, &row, &first);
     apart = sum_round(row.sectors, way_round(row.places, places_of(&row, stride)), places_of(&row, first),
-                      form->size[form->index_dim]);
+                      canonical->size[canonical->index_dim]);
     return apart < all ? apart : all;
 }
 
 /* Of a destination no two bytes are the same. */
-static uint64_t fewest(const struct leati_form *form, bool of_dst)
+static uint64_t fewest(const struct leati_canonical *canonical, bool of_dst)
 {
-    return of_dst ? (form->payload_bytes + LEATI_SECTOR_BYTES - 1) / LEATI_SECTOR_BYTES : 1;
+    return of_dst ? (canonical->payload_bytes + LEATI_SECTOR_BYTES - 1) / LEATI_SECTOR_BYTES : 1;
 }
 
-uint64_t leati_sectors(const struct leati_form *form, bool of_dst, int64_t pointer)
+uint64_t leati_sectors(const struct leati_canonical *canonical, bool of_dst, int64_t pointer)
 {
-    int64_t first = (of_dst ? form->dst_offset : form->src_offset) + pointer % LEATI_SECTOR_BYTES;
+    int64_t first = (of_dst ? canonical->dst_offset : canonical->src_offset) + pointer % LEATI_SECTOR_BYTES;
     struct touched touched;
     uint64_t sectors;
 
-    if (form->empty)
+    if (canonical->empty)
         return 0;
-    if (form->index_dim >= 0 && form->index_on_dst == of_dst)
-        return touch_rows(form, of_dst, first);
-    if (form->index_dim >= 0 && !form->index_bound)
+    if (canonical->index_dim >= 0 && canonical->index_on_dst == of_dst)
+        return touch_rows(canonical, of_dst, first);
+    if (canonical->index_dim >= 0 && !canonical->index_bound)
         return 0;
-    touch(form, of_dst, -1, &touched, &first);
+    touch(canonical, of_dst, -1, &touched, &first);
     sectors = touched.sectors[places_of(&touched, first)];
-    return sectors < fewest(form, of_dst) ? fewest(form, of_dst) : sectors;
+    return sectors < fewest(canonical, of_dst) ? fewest(canonical, of_dst) : sectors;
 }

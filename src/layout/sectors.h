@@ -4,7 +4,7 @@
 #ifndef LEATI_LAYOUT_SECTORS_H
 #define LEATI_LAYOUT_SECTORS_H
 
-#include "layout/form.h"
+#include "layout/canonical.h"
 
 #define LEATI_SECTOR_BYTES 32
 
@@ -15,6 +15,6 @@
  * be undercut. For a side with a list it is that of rows which are all different and share no sector, or of all
  * rows there are if that is less. The list itself is not counted.
  */
-uint64_t leati_sectors(const struct leati_form *form, bool of_dst, int64_t pointer);
+uint64_t leati_sectors(const struct leati_canonical *canonical, bool of_dst, int64_t pointer);
 
 #endif

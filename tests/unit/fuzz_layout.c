@@ -2,7 +2,7 @@
  * fuzz_layout.c - layouts made of any bytes: nothing that a user can write into one may lead astray.
  *
  * Bytes become two layouts, often of the same sizes, and some calls that change them. What is refused must be
- * refused with a sentence; what is accepted must keep what form.h and plan.h promise, and where it is small
+ * refused with a sentence; what is accepted must keep what canonical.h and plan.h promise, and where it is small
  * enough, each of its elements is looked at.
  *
  * Built for libFuzzer (make fuzz-layout) it takes its inputs from there. As a test it draws a number of them by
@@ -138,22 +138,23 @@ static void change(struct input *input, leat_layout *layout)
 
 /* ---- what must hold of a form ---- */
 
-static void check_shape(const struct leati_form *form)
+static void check_shape(const struct leati_canonical *canonical)
 {
-    uint64_t all = form->empty ? 0 : (uint64_t)form->dst_offset | (uint64_t)form->src_offset;
+    uint64_t all = canonical->empty ? 0 : (uint64_t)canonical->dst_offset | (uint64_t)canonical->src_offset;
 
-    MUST(form->dims <= LEATI_FORM_MAX_DIMS);
-    MUST(form->unit_bytes && form->unit_bytes <= 16 && !(form->unit_bytes & (form->unit_bytes - 1)));
-    MUST(form->index_dim >= -1 && form->index_dim < (int)form->dims);
-    for (unsigned i = 0; i < form->dims; i++) {
-        MUST((int)i == form->index_dim ||
-             (form->size[i] >= 2 && (form->dst_stride[i] > 0 || form->src_stride[i] > 0)));
-        all |= (uint64_t)form->dst_stride[i] | (uint64_t)form->src_stride[i];
+    MUST(canonical->dims <= LEATI_CANONICAL_MAX_DIMS);
+    MUST(canonical->unit_bytes && canonical->unit_bytes <= 16 &&
+         !(canonical->unit_bytes & (canonical->unit_bytes - 1)));
+    MUST(canonical->index_dim >= -1 && canonical->index_dim < (int)canonical->dims);
+    for (unsigned i = 0; i < canonical->dims; i++) {
+        MUST((int)i == canonical->index_dim ||
+             (canonical->size[i] >= 2 && (canonical->dst_stride[i] > 0 || canonical->src_stride[i] > 0)));
+        all |= (uint64_t)canonical->dst_stride[i] | (uint64_t)canonical->src_stride[i];
     }
-    MUST(all % form->unit_bytes == 0);
-    MUST(form->dst_low <= form->dst_high && form->src_low <= form->src_high);
-    MUST(form->empty == !form->payload_bytes);
-    MUST(form->payload_bytes <= (uint64_t)LEATI_FORM_MAX_REACH);
+    MUST(all % canonical->unit_bytes == 0);
+    MUST(canonical->dst_low <= canonical->dst_high && canonical->src_low <= canonical->src_high);
+    MUST(canonical->empty == !canonical->payload_bytes);
+    MUST(canonical->payload_bytes <= (uint64_t)LEATI_CANONICAL_MAX_REACH);
 }
 
 static int compare(const void *a, const void *b)
@@ -164,9 +165,9 @@ static int compare(const void *a, const void *b)
 }
 
 /* Elements are where the form says that bytes may be touched, and none of dst is written twice. */
-static void check_elements(const struct leati_form *form, const leat_layout *dst, const leat_layout *src)
+static void check_elements(const struct leati_canonical *canonical, const leat_layout *dst, const leat_layout *src)
 {
-    uint64_t elements = form->payload_bytes / dst->element_bytes;
+    uint64_t elements = canonical->payload_bytes / dst->element_bytes;
     int64_t at[SMALL];
 
     if (elements > SMALL || dst->index || src->index)
@@ -175,42 +176,45 @@ static void check_elements(const struct leati_form *form, const leat_layout *dst
         int64_t from = layouts_at(src, i);
 
         at[i] = layouts_at(dst, i);
-        MUST(at[i] >= form->dst_low && at[i] + dst->element_bytes <= form->dst_high);
-        MUST(from >= form->src_low && from + src->element_bytes <= form->src_high);
+        MUST(at[i] >= canonical->dst_low && at[i] + dst->element_bytes <= canonical->dst_high);
+        MUST(from >= canonical->src_low && from + src->element_bytes <= canonical->src_high);
     }
     qsort(at, elements, sizeof at[0], compare);
     for (uint64_t i = 1; i < elements; i++)
         MUST(at[i - 1] + dst->element_bytes <= at[i]);
 }
 
-static void check_class(const struct leati_form *form, leat_layout_class class_of_plan)
+static void check_class(const struct leati_canonical *canonical, leat_layout_class class_of_plan)
 {
-    int64_t unit = form->unit_bytes;
+    int64_t unit = canonical->unit_bytes;
 
     switch (class_of_plan) {
     case LEAT_LAYOUT_NOTHING:
-        MUST(form->empty);
+        MUST(canonical->empty);
         return;
     case LEAT_LAYOUT_GATHER:
-        MUST(form->index_dim >= 0);
+        MUST(canonical->index_dim >= 0);
         return;
     case LEAT_LAYOUT_COPY:
-        MUST(form->dims == 0 || (form->dims == 1 && form->dst_stride[0] == unit && form->src_stride[0] == unit));
+        MUST(canonical->dims == 0 ||
+             (canonical->dims == 1 && canonical->dst_stride[0] == unit && canonical->src_stride[0] == unit));
         return;
     case LEAT_LAYOUT_ROWS:
-        MUST(form->dims >= 2 && form->dst_stride[0] == unit && form->src_stride[0] == unit);
+        MUST(canonical->dims >= 2 && canonical->dst_stride[0] == unit && canonical->src_stride[0] == unit);
         return;
     case LEAT_LAYOUT_TRANSPOSE:
-        MUST(form->dims >= 2 && form->dst_stride[0] == unit && leati_form_dense_src(form) > 0);
+        MUST(canonical->dims >= 2 && canonical->dst_stride[0] == unit && leati_canonical_dense_src(canonical) > 0);
         return;
     case LEAT_LAYOUT_BOX:
-        MUST(form->dims >= 2 && form->dst_stride[0] == unit && leati_form_dense_src(form) >= 0);
+        MUST(canonical->dims >= 2 && canonical->dst_stride[0] == unit &&
+             leati_canonical_dense_src(canonical) >= 0);
         return;
     case LEAT_LAYOUT_FILL:
-        MUST(form->dst_stride[0] == unit && (!form->src_stride[0] || (form->dims >= 2 && !form->src_stride[1])));
+        MUST(canonical->dst_stride[0] == unit &&
+             (!canonical->src_stride[0] || (canonical->dims >= 2 && !canonical->src_stride[1])));
         return;
     case LEAT_LAYOUT_ELEMENTS:
-        MUST(form->dims >= 1);
+        MUST(canonical->dims >= 1);
         return;
     }
     MUST(false);
@@ -226,11 +230,11 @@ static void check_plan(const leat_layout *dst, size_t dst_align, const leat_layo
     MUST(leati_layout_plan_get(dst, dst_align, src, src_align, &plan, &start) == LEAT_OK);
     read = leati_layout_plan_reads(plan, &start);
     written = leati_layout_plan_writes(plan, &start);
-    check_class(&plan->form, plan->class_of_plan);
+    check_class(&plan->canonical, plan->class_of_plan);
     /* Each sector has at least one byte in it; each byte written is in one. */
-    MUST(written <= plan->form.payload_bytes && read <= plan->form.payload_bytes);
-    MUST(plan->form.index_dim >= 0 ||
-         written >= (plan->form.payload_bytes + LEATI_SECTOR_BYTES - 1) / LEATI_SECTOR_BYTES);
+    MUST(written <= plan->canonical.payload_bytes && read <= plan->canonical.payload_bytes);
+    MUST(plan->canonical.index_dim >= 0 ||
+         written >= (plan->canonical.payload_bytes + LEATI_SECTOR_BYTES - 1) / LEATI_SECTOR_BYTES);
     leati_layout_plan_text(plan, &start, false, text, sizeof text);
     leati_layout_plan_text(plan, &start, true, text, 1 + dst_align % 100);
     MUST(leati_layout_plan_get(dst, dst_align, src, src_align, &again, &start) == LEAT_OK && again == plan);
@@ -242,7 +246,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct input input = {data, size};
     leat_layout dst, src;
-    struct leati_form form;
+    struct leati_canonical canonical;
     size_t dst_align, src_align;
     leat_status status;
     uintptr_t base = (uintptr_t)1 << 62;
@@ -258,18 +262,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         change(&input, next_byte(&input) % 2 ? &dst : &src);
     dst_align = next_byte(&input) % 16 ? (size_t)1 << next_byte(&input) % 10 : (size_t)next_number(&input);
     src_align = (size_t)1 << next_byte(&input) % 10;
-    status = leati_form_make(&dst, dst_align, &src, src_align, &form);
+    status = leati_canonical_make(&dst, dst_align, &src, src_align, &canonical);
     if (status != LEAT_OK) {
         MUST((status == LEAT_ERROR_INVALID || status == LEAT_ERROR_RANGE) && leat_last_error()[0]);
         return 0;
     }
-    check_shape(&form);
-    check_elements(&form, &dst, &src);
+    check_shape(&canonical);
+    check_elements(&canonical, &dst, &src);
     check_plan(&dst, dst_align, &src, src_align);
     for (int i = 0; i < 3; i++) {
         uintptr_t other = base + (uintptr_t)next_number(&input);
 
-        MUST(!leati_form_may_overlap(&form, (void *)base, (void *)other) || !form.empty);
+        MUST(!leati_canonical_may_overlap(&canonical, (void *)base, (void *)other) || !canonical.empty);
     }
     return 0;
 }

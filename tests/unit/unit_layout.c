@@ -50,23 +50,25 @@ static void complain(const char *what, const struct layouts_pair *pair, int line
 
 /* ---- forms ---- */
 
-static void make_form(const struct layouts_pair *pair, size_t dst_align, size_t src_align, struct leati_form *form)
+static void make_canonical(const struct layouts_pair *pair, size_t dst_align, size_t src_align,
+                           struct leati_canonical *canonical)
 {
-    if (leati_form_make(&pair->dst, dst_align, &pair->src, src_align, form) != LEAT_OK)
+    if (leati_canonical_make(&pair->dst, dst_align, &pair->src, src_align, canonical) != LEAT_OK)
         complain(leat_last_error(), pair, __LINE__);
 }
 
 /* Where unit number of a form lies, as layouts_at(). */
-static int64_t form_at(const struct leati_form *form, const leat_layout *listed, bool of_dst, uint64_t number)
+static int64_t canonical_at(const struct leati_canonical *canonical, const leat_layout *listed, bool of_dst,
+                            uint64_t number)
 {
-    const int64_t *stride = of_dst ? form->dst_stride : form->src_stride;
-    int64_t at = of_dst ? form->dst_offset : form->src_offset;
+    const int64_t *stride = of_dst ? canonical->dst_stride : canonical->src_stride;
+    int64_t at = of_dst ? canonical->dst_offset : canonical->src_offset;
 
-    for (unsigned i = 0; i < form->dims; i++) {
-        int64_t steps = (int64_t)(number % form->size[i]);
+    for (unsigned i = 0; i < canonical->dims; i++) {
+        int64_t steps = (int64_t)(number % canonical->size[i]);
 
-        number /= form->size[i];
-        if ((int)i == form->index_dim && form->index_on_dst == of_dst) {
+        number /= canonical->size[i];
+        if ((int)i == canonical->index_dim && canonical->index_on_dst == of_dst) {
             leat_layout one = {.dims = 1,
                                .element_bytes = 1,
                                .size = {listed->size[listed->index_dim]},
@@ -84,43 +86,43 @@ static int64_t form_at(const struct leati_form *form, const leat_layout *listed,
     return at;
 }
 
-static uint64_t units(const struct leati_form *form)
+static uint64_t units(const struct leati_canonical *canonical)
 {
     uint64_t all = 1;
 
-    for (unsigned i = 0; i < form->dims; i++)
-        all *= form->size[i];
+    for (unsigned i = 0; i < canonical->dims; i++)
+        all *= canonical->size[i];
     return all;
 }
 
-static void check_shape(const struct leati_form *form, size_t dst_align, size_t src_align,
+static void check_shape(const struct leati_canonical *canonical, size_t dst_align, size_t src_align,
                         const struct layouts_pair *pair)
 {
-    uint64_t all = (uint64_t)form->dst_offset | (uint64_t)form->src_offset | dst_align | src_align;
+    uint64_t all = (uint64_t)canonical->dst_offset | (uint64_t)canonical->src_offset | dst_align | src_align;
 
-    for (unsigned i = 0; i < form->dims; i++) {
-        bool listed = (int)i == form->index_dim;
+    for (unsigned i = 0; i < canonical->dims; i++) {
+        bool listed = (int)i == canonical->index_dim;
 
-        EXPECT(listed || form->size[i] >= 2, pair);
-        EXPECT(listed || form->dst_stride[i] > 0 || form->src_stride[i] > 0, pair);
-        EXPECT(!i || listed || (int)i - 1 == form->index_dim ||
-                   llabs(form->dst_stride[i]) > llabs(form->dst_stride[i - 1]),
+        EXPECT(listed || canonical->size[i] >= 2, pair);
+        EXPECT(listed || canonical->dst_stride[i] > 0 || canonical->src_stride[i] > 0, pair);
+        EXPECT(!i || listed || (int)i - 1 == canonical->index_dim ||
+                   llabs(canonical->dst_stride[i]) > llabs(canonical->dst_stride[i - 1]),
                pair);
-        all |= (uint64_t)form->dst_stride[i] | (uint64_t)form->src_stride[i];
+        all |= (uint64_t)canonical->dst_stride[i] | (uint64_t)canonical->src_stride[i];
     }
-    EXPECT(all % form->unit_bytes == 0, pair);
-    EXPECT(form->payload_bytes == pair->elements * pair->dst.element_bytes, pair);
-    EXPECT(units(form) * form->unit_bytes == form->payload_bytes, pair);
-    EXPECT(form->dst_low == pair->dst_low && form->dst_high == pair->dst_high, pair);
-    EXPECT(form->src_low == pair->src_low && form->src_high == pair->src_high, pair);
+    EXPECT(all % canonical->unit_bytes == 0, pair);
+    EXPECT(canonical->payload_bytes == pair->elements * pair->dst.element_bytes, pair);
+    EXPECT(units(canonical) * canonical->unit_bytes == canonical->payload_bytes, pair);
+    EXPECT(canonical->dst_low == pair->dst_low && canonical->dst_high == pair->dst_high, pair);
+    EXPECT(canonical->src_low == pair->src_low && canonical->src_high == pair->src_high, pair);
 }
 
 /* Which byte of the source each byte of the destination has; by elements, and by the units of the form. */
-static void check_bytes(const struct leati_form *form, const struct layouts_pair *pair)
+static void check_bytes(const struct leati_canonical *canonical, const struct layouts_pair *pair)
 {
     static int64_t wanted[ROOM_BYTES], seen[ROOM_BYTES];
     const leat_layout *listed = pair->dst.index ? &pair->dst : &pair->src;
-    uint64_t room = (uint64_t)(pair->dst_high - pair->dst_low), all = units(form);
+    uint64_t room = (uint64_t)(pair->dst_high - pair->dst_low), all = units(canonical);
 
     EXPECT(room <= ROOM_BYTES, pair);
     for (uint64_t i = 0; i < room; i++)
@@ -129,8 +131,9 @@ static void check_bytes(const struct leati_form *form, const struct layouts_pair
         for (uint32_t b = 0; b < pair->dst.element_bytes; b++)
             wanted[layouts_at(&pair->dst, i) - pair->dst_low + b] = layouts_at(&pair->src, i) + b;
     for (uint64_t i = 0; i < all; i++)
-        for (unsigned b = 0; b < form->unit_bytes; b++)
-            seen[form_at(form, listed, true, i) - pair->dst_low + b] = form_at(form, listed, false, i) + b;
+        for (unsigned b = 0; b < canonical->unit_bytes; b++)
+            seen[canonical_at(canonical, listed, true, i) - pair->dst_low + b] =
+                canonical_at(canonical, listed, false, i) + b;
     EXPECT(!memcmp(wanted, seen, room * sizeof wanted[0]), pair);
 }
 
@@ -141,83 +144,84 @@ static enum layouts_list some_list(void)
     return drawn == 0 ? LAYOUTS_GATHER : drawn == 1 ? LAYOUTS_SCATTER : LAYOUTS_NO_LIST;
 }
 
-static void forms_touch_the_same_bytes(void **state)
+static void canonical_layouts_touch_the_same_bytes(void **state)
 {
     (void)state;
     for (unsigned i = 0; i < many; i++) {
         size_t dst_align = (size_t)1 << chance(7), src_align = (size_t)1 << chance(7);
         struct layouts_pair pair;
-        struct leati_form form;
+        struct leati_canonical canonical;
 
         layouts_draw(&random_state, 1 + i % 16, MOST_BYTES, some_list(), &pair);
-        make_form(&pair, dst_align, src_align, &form);
-        check_shape(&form, dst_align, src_align, &pair);
-        check_bytes(&form, &pair);
+        make_canonical(&pair, dst_align, src_align, &canonical);
+        check_shape(&canonical, dst_align, src_align, &pair);
+        check_bytes(&canonical, &pair);
     }
 }
 
-static struct leati_form form_of(uint32_t dims, const int64_t *size, const uint32_t *order, uint32_t element_bytes)
+static struct leati_canonical canonical_of(uint32_t dims, const int64_t *size, const uint32_t *order,
+                                           uint32_t element_bytes)
 {
-    struct leati_form form;
+    struct leati_canonical canonical;
     leat_layout dst, src;
 
     assert_int_equal(leat_layout_dense(&src, dims, size, element_bytes), LEAT_OK);
     assert_int_equal(leat_layout_permute(&src, order), LEAT_OK);
     assert_int_equal(leat_layout_dense(&dst, dims, src.size, element_bytes), LEAT_OK);
-    assert_int_equal(leati_form_make(&dst, 64, &src, 64, &form), LEAT_OK);
-    return form;
+    assert_int_equal(leati_canonical_make(&dst, 64, &src, 64, &canonical), LEAT_OK);
+    return canonical;
 }
 
-#define FORM_OF(element_bytes, sizes, ...)                                                                        \
-    form_of(sizeof((uint32_t[])__VA_ARGS__) / 4, (int64_t[])sizes, (uint32_t[])__VA_ARGS__, (element_bytes))
+#define CANONICAL_OF(element_bytes, sizes, ...)                                                                   \
+    canonical_of(sizeof((uint32_t[])__VA_ARGS__) / 4, (int64_t[])sizes, (uint32_t[])__VA_ARGS__, (element_bytes))
 #define SIZES(...)                                                                                                \
     {                                                                                                             \
         __VA_ARGS__                                                                                               \
     }
 
-static void forms_are_as_small_as_they_can_be(void **state)
+static void canonical_layouts_are_minimal(void **state)
 {
-    struct leati_form form = FORM_OF(4, SIZES(3, 5, 7, 9), {0, 1, 2, 3});
+    struct leati_canonical canonical = CANONICAL_OF(4, SIZES(3, 5, 7, 9), {0, 1, 2, 3});
 
     (void)state;
     /* 945 floats: one run, of which nothing wider than 4 bytes divides the length. */
-    assert_int_equal(form.dims, 1);
-    assert_int_equal(form.unit_bytes, 4);
-    form = FORM_OF(4, SIZES(4, 4), {0, 1});
-    assert_int_equal(form.unit_bytes, 16);
-    assert_int_equal(form.size[0], 4);
-    form = FORM_OF(4, SIZES(2, 2), {0, 1});
-    assert_int_equal(form.dims, 0);
-    assert_int_equal(form.unit_bytes, 16);
+    assert_int_equal(canonical.dims, 1);
+    assert_int_equal(canonical.unit_bytes, 4);
+    canonical = CANONICAL_OF(4, SIZES(4, 4), {0, 1});
+    assert_int_equal(canonical.unit_bytes, 16);
+    assert_int_equal(canonical.size[0], 4);
+    canonical = CANONICAL_OF(4, SIZES(2, 2), {0, 1});
+    assert_int_equal(canonical.dims, 0);
+    assert_int_equal(canonical.unit_bytes, 16);
     /* Heads of 64 halves change places: three dimensions, and units of 16 bytes. */
-    form = FORM_OF(2, SIZES(8, 512, 12, 64), {0, 2, 1, 3});
-    assert_int_equal(form.dims, 4);
-    assert_int_equal(form.unit_bytes, 16);
-    assert_int_equal(form.size[0], 8);
+    canonical = CANONICAL_OF(2, SIZES(8, 512, 12, 64), {0, 2, 1, 3});
+    assert_int_equal(canonical.dims, 4);
+    assert_int_equal(canonical.unit_bytes, 16);
+    assert_int_equal(canonical.size[0], 8);
     /* The two last stay together, and so do the two first. */
-    form = FORM_OF(4, SIZES(6, 5, 4, 3), {2, 3, 0, 1});
-    assert_int_equal(form.dims, 2);
-    assert_int_equal(form.size[0], 30);
-    assert_int_equal(form.size[1], 12);
+    canonical = CANONICAL_OF(4, SIZES(6, 5, 4, 3), {2, 3, 0, 1});
+    assert_int_equal(canonical.dims, 2);
+    assert_int_equal(canonical.size[0], 30);
+    assert_int_equal(canonical.size[1], 12);
     /* Elements of 12 bytes are three of 4. */
-    form = FORM_OF(12, SIZES(10, 20), {1, 0});
-    assert_int_equal(form.dims, 3);
-    assert_int_equal(form.unit_bytes, 4);
-    assert_int_equal(form.size[0], 3);
+    canonical = CANONICAL_OF(12, SIZES(10, 20), {1, 0});
+    assert_int_equal(canonical.dims, 3);
+    assert_int_equal(canonical.unit_bytes, 4);
+    assert_int_equal(canonical.size[0], 3);
 }
 
-static void an_empty_pair_has_an_empty_form(void **state)
+static void an_empty_pair_has_an_empty_canonical_layout(void **state)
 {
     leat_layout dst = {
         .dims = 3, .element_bytes = 4, .size = {5, 0, INT64_MAX}, .stride_bytes = {0, INT64_MIN, 7}};
-    struct leati_form form;
+    struct leati_canonical canonical;
 
     (void)state;
-    assert_int_equal(leati_form_make(&dst, 1, &dst, 1, &form), LEAT_OK);
-    assert_true(form.empty && !form.payload_bytes && !form.dst_high && !form.src_high);
-    assert_int_equal(leati_layout_classify(&form), LEAT_LAYOUT_NOTHING);
-    assert_int_equal(leati_sectors(&form, true, 0) + leati_sectors(&form, false, 0), 0);
-    assert_false(leati_form_may_overlap(&form, &dst, &dst));
+    assert_int_equal(leati_canonical_make(&dst, 1, &dst, 1, &canonical), LEAT_OK);
+    assert_true(canonical.empty && !canonical.payload_bytes && !canonical.dst_high && !canonical.src_high);
+    assert_int_equal(leati_layout_classify(&canonical), LEAT_LAYOUT_NOTHING);
+    assert_int_equal(leati_sectors(&canonical, true, 0) + leati_sectors(&canonical, false, 0), 0);
+    assert_false(leati_canonical_may_overlap(&canonical, &dst, &dst));
 }
 
 /* ---- no element twice ---- */
@@ -247,7 +251,7 @@ static void what_is_written_twice_is_refused(void **state)
         struct layouts_pair pair = {.elements = 1};
         bool expected;
         leat_status status;
-        struct leati_form form;
+        struct leati_canonical canonical;
         uint32_t dims = 1 + (uint32_t)chance(4), element_bytes = 1 + (uint32_t)chance(chance(2) ? 4 : 1);
 
         pair.dst = (leat_layout){.dims = dims, .element_bytes = element_bytes};
@@ -258,14 +262,14 @@ static void what_is_written_twice_is_refused(void **state)
         }
         assert_int_equal(leat_layout_dense(&pair.src, dims, pair.dst.size, element_bytes), LEAT_OK);
         expected = writes_twice(&pair.dst, pair.elements);
-        status = leati_form_make(&pair.dst, 1, &pair.src, 1, &form);
+        status = leati_canonical_make(&pair.dst, 1, &pair.src, 1, &canonical);
         EXPECT((status == LEAT_ERROR_INVALID) == expected, &pair);
         EXPECT(status == LEAT_OK || strstr(leat_last_error(), "twice") ||
                    strstr(leat_last_error(), "over one another"),
                &pair);
         twice += expected;
-        for (unsigned d = 1; !expected && d < form.dims; d++)
-            interleaved += form.dst_stride[d] < form.dst_stride[d - 1] * (int64_t)form.size[d - 1];
+        for (unsigned d = 1; !expected && d < canonical.dims; d++)
+            interleaved += canonical.dst_stride[d] < canonical.dst_stride[d - 1] * (int64_t)canonical.size[d - 1];
     }
     print_message("           %u wrote a byte twice, %u were interleaved and did not\n", twice, interleaved);
     assert_true(twice > many / 4 && interleaved > many / 100);
@@ -276,7 +280,7 @@ static void what_is_written_twice_is_refused(void **state)
 static void what_cannot_be_told_is_refused(void **state)
 {
     leat_layout dst = {.dims = 12, .element_bytes = 1}, src;
-    struct leati_form form;
+    struct leati_canonical canonical;
     static const int64_t primes[] = {1009, 1013, 1019, 1021, 1031, 1033, 1039, 1049, 1051, 1061, 1063, 1069};
 
     (void)state;
@@ -285,7 +289,7 @@ static void what_cannot_be_told_is_refused(void **state)
         dst.stride_bytes[i] = primes[i] * 100003 + (int64_t)i * i * i;
     }
     leat_layout_dense(&src, 12, dst.size, 1);
-    if (leati_form_make(&dst, 1, &src, 1, &form) != LEAT_OK)
+    if (leati_canonical_make(&dst, 1, &src, 1, &canonical) != LEAT_OK)
         assert_non_null(strstr(leat_last_error(), "cannot tell"));
 }
 
@@ -318,7 +322,7 @@ static void overlaps_are_never_missed(void **state)
     (void)state;
     for (unsigned i = 0; i < many; i++) {
         struct layouts_pair pair;
-        struct leati_form form;
+        struct leati_canonical canonical;
         int64_t apart;
         bool really, said, meets;
 
@@ -333,9 +337,9 @@ static void overlaps_are_never_missed(void **state)
         apart = (int64_t)chance((uint64_t)(pair.dst_high - pair.dst_low) + 200) - 100;
         if (chance(2))
             apart = (int64_t)chance(200) - 100;
-        make_form(&pair, 1, 1, &form);
+        make_canonical(&pair, 1, 1, &canonical);
         really = really_overlap(&pair, apart);
-        said = leati_form_may_overlap(&form, base, base + apart);
+        said = leati_canonical_may_overlap(&canonical, base, base + apart);
         meets = apart + pair.src_low < pair.dst_high && pair.dst_low < apart + pair.src_high;
         EXPECT(said || !really, &pair);
         found += really;
@@ -353,31 +357,31 @@ static void parts_of_one_array_are_told_apart(void **state)
 {
     char *base = (char *)(uintptr_t)(1ll << 40);
     leat_layout whole, left, right, even, odd;
-    struct leati_form form;
+    struct leati_canonical canonical;
 
     (void)state;
     assert_int_equal(leat_layout_dense(&whole, 2, (int64_t[]){100000, 3000}, 4), LEAT_OK);
     left = right = even = odd = whole;
     assert_int_equal(leat_layout_slice(&left, 1, 0, 1000, 1), LEAT_OK);
     assert_int_equal(leat_layout_slice(&right, 1, 1000, 2000, 1), LEAT_OK);
-    assert_int_equal(leati_form_make(&left, 16, &right, 16, &form), LEAT_OK);
-    assert_false(leati_form_may_overlap(&form, base, base));
-    assert_true(leati_form_may_overlap(&form, base + 4, base));
-    assert_false(leati_form_may_overlap(&form, base + 8000, base));
-    assert_true(leati_form_may_overlap(&form, base + 7996, base));
+    assert_int_equal(leati_canonical_make(&left, 16, &right, 16, &canonical), LEAT_OK);
+    assert_false(leati_canonical_may_overlap(&canonical, base, base));
+    assert_true(leati_canonical_may_overlap(&canonical, base + 4, base));
+    assert_false(leati_canonical_may_overlap(&canonical, base + 8000, base));
+    assert_true(leati_canonical_may_overlap(&canonical, base + 7996, base));
     /* Rows 0, 6, 12 ... and rows 1, 5, 9 ...: their strides have 2 rows in common. */
     assert_int_equal(leat_layout_slice(&even, 0, 0, 60000, 6), LEAT_OK);
     assert_int_equal(leat_layout_slice(&odd, 0, 1, 40001, 4), LEAT_OK);
-    assert_int_equal(leati_form_make(&even, 16, &odd, 16, &form), LEAT_OK);
-    assert_false(leati_form_may_overlap(&form, base, base));
-    assert_true(leati_form_may_overlap(&form, base, base + 12000));
+    assert_int_equal(leati_canonical_make(&even, 16, &odd, 16, &canonical), LEAT_OK);
+    assert_false(leati_canonical_may_overlap(&canonical, base, base));
+    assert_true(leati_canonical_may_overlap(&canonical, base, base + 12000));
     /* The upper half turned round into the lower one. */
     left = right = whole;
     assert_int_equal(leat_layout_slice(&left, 0, 0, 50000, 1), LEAT_OK);
     assert_int_equal(leat_layout_slice(&right, 0, 99999, 49999, -1), LEAT_OK);
-    assert_int_equal(leati_form_make(&left, 16, &right, 16, &form), LEAT_OK);
-    assert_false(leati_form_may_overlap(&form, base, base));
-    assert_true(leati_form_may_overlap(&form, base + 12000, base));
+    assert_int_equal(leati_canonical_make(&left, 16, &right, 16, &canonical), LEAT_OK);
+    assert_false(leati_canonical_may_overlap(&canonical, base, base));
+    assert_true(leati_canonical_may_overlap(&canonical, base + 12000, base));
 }
 
 /* ---- sectors ---- */
@@ -444,12 +448,12 @@ static void sectors_are_those_that_can_be_counted(void **state)
     for (unsigned i = 0; i < many; i++) {
         uint64_t read, written, counted;
         struct layouts_pair pair;
-        struct leati_form form;
+        struct leati_canonical canonical;
 
         layouts_draw(&random_state, 1 + i % 16, MOST_BYTES, some_list(), &pair);
-        make_form(&pair, 16, 16, &form);
-        read = leati_sectors(&form, false, 0);
-        written = leati_sectors(&form, true, 0);
+        make_canonical(&pair, 16, 16, &canonical);
+        read = leati_sectors(&canonical, false, 0);
+        written = leati_sectors(&canonical, true, 0);
         EXPECT(written == count_side(&pair.dst, pair.elements, pair.dst_low), &pair);
         counted = count_side(&pair.src, pair.elements, pair.src_low);
         EXPECT(pair.nested ? read == counted : read <= counted, &pair);
@@ -794,17 +798,17 @@ static void reach_is_counted_both_ways(void **state)
 {
     const int64_t far = ((int64_t)1 << 60) + ((int64_t)1 << 59);
     leat_layout near, wide = {.dims = 2, .element_bytes = 1, .size = {2, 2}, .stride_bytes = {far, -far}};
-    struct leati_form form;
+    struct leati_canonical canonical;
 
     (void)state;
     assert_int_equal(leat_layout_dense(&near, 2, wide.size, 1), LEAT_OK);
-    assert_int_equal(leati_form_make(&near, 1, &wide, 1, &form), LEAT_ERROR_RANGE);
+    assert_int_equal(leati_canonical_make(&near, 1, &wide, 1, &canonical), LEAT_ERROR_RANGE);
     assert_non_null(strstr(leat_last_error(), "src reach further than 2^61"));
-    assert_int_equal(leati_form_make(&wide, 1, &near, 1, &form), LEAT_ERROR_RANGE);
+    assert_int_equal(leati_canonical_make(&wide, 1, &near, 1, &canonical), LEAT_ERROR_RANGE);
     assert_non_null(strstr(leat_last_error(), "dst reach further than 2^61"));
     wide.stride_bytes[1] = -far / 4;
-    assert_int_equal(leati_form_make(&near, 1, &wide, 1, &form), LEAT_OK);
-    assert_true(form.src_low == -far / 4 && form.src_high == far + 1);
+    assert_int_equal(leati_canonical_make(&near, 1, &wide, 1, &canonical), LEAT_OK);
+    assert_true(canonical.src_low == -far / 4 && canonical.src_high == far + 1);
 }
 
 /* A dimension without a step, which only one with a list can be, is the last: the units of the others stay wide.
@@ -813,7 +817,7 @@ static void a_dimension_without_a_step_is_last(void **state)
 {
     static const int32_t list[4] = {0};
     leat_layout dense, listed;
-    struct leati_form form;
+    struct leati_canonical canonical;
 
     (void)state;
     for (int on_dst = 0; on_dst < 2; on_dst++) {
@@ -822,12 +826,13 @@ static void a_dimension_without_a_step_is_last(void **state)
         assert_int_equal(leat_layout_dense(&dense, 2, (int64_t[]){rows, 64}, 4), LEAT_OK);
         assert_int_equal(leat_layout_dense(&listed, 2, (int64_t[]){on_dst ? 1 : 9, 64}, 4), LEAT_OK);
         assert_int_equal(leat_layout_index(&listed, 0, list, rows, 4, NULL), LEAT_OK);
-        assert_int_equal(leati_form_make(on_dst ? &listed : &dense, 16, on_dst ? &dense : &listed, 16, &form),
-                         LEAT_OK);
-        assert_int_equal(form.unit_bytes, 16);
-        assert_int_equal(form.dims, 2);
-        assert_int_equal(form.index_dim, 1);
-        assert_int_equal(form.dst_stride[1], 0);
+        assert_int_equal(
+            leati_canonical_make(on_dst ? &listed : &dense, 16, on_dst ? &dense : &listed, 16, &canonical),
+            LEAT_OK);
+        assert_int_equal(canonical.unit_bytes, 16);
+        assert_int_equal(canonical.dims, 2);
+        assert_int_equal(canonical.index_dim, 1);
+        assert_int_equal(canonical.dst_stride[1], 0);
     }
 }
 
@@ -876,30 +881,30 @@ static void nothing_is_as_good_as_something(void **state)
 
 /* ---- classes, plans ---- */
 
-static leat_layout_class class_of(struct leati_form form)
+static leat_layout_class class_of(struct leati_canonical canonical)
 {
-    return leati_layout_classify(&form);
+    return leati_layout_classify(&canonical);
 }
 
 static void classes_are_what_they_are_called(void **state)
 {
     leat_layout dst, src;
-    struct leati_form form;
+    struct leati_canonical canonical;
     uint32_t list[2] = {1, 0};
 
     (void)state;
-    assert_int_equal(class_of(FORM_OF(4, SIZES(5, 5), {0, 1})), LEAT_LAYOUT_COPY);
-    assert_int_equal(class_of(FORM_OF(1, SIZES(1, 1), {0, 1})), LEAT_LAYOUT_COPY);
-    assert_int_equal(class_of(FORM_OF(2, SIZES(8, 512, 12, 64), {0, 2, 1, 3})), LEAT_LAYOUT_ROWS);
+    assert_int_equal(class_of(CANONICAL_OF(4, SIZES(5, 5), {0, 1})), LEAT_LAYOUT_COPY);
+    assert_int_equal(class_of(CANONICAL_OF(1, SIZES(1, 1), {0, 1})), LEAT_LAYOUT_COPY);
+    assert_int_equal(class_of(CANONICAL_OF(2, SIZES(8, 512, 12, 64), {0, 2, 1, 3})), LEAT_LAYOUT_ROWS);
     for (uint32_t element_bytes = 1; element_bytes <= 16; element_bytes *= 2)
-        assert_int_equal(class_of(FORM_OF(element_bytes, SIZES(500, 300), {1, 0})), LEAT_LAYOUT_TRANSPOSE);
-    assert_int_equal(class_of(FORM_OF(4, SIZES(80, 96, 75, 96), {3, 0, 1, 2})), LEAT_LAYOUT_TRANSPOSE);
+        assert_int_equal(class_of(CANONICAL_OF(element_bytes, SIZES(500, 300), {1, 0})), LEAT_LAYOUT_TRANSPOSE);
+    assert_int_equal(class_of(CANONICAL_OF(4, SIZES(80, 96, 75, 96), {3, 0, 1, 2})), LEAT_LAYOUT_TRANSPOSE);
     /* Pictures of 3 channels, and back; two columns; pixels of 12 bytes; floats that lie at any byte. */
-    assert_int_equal(class_of(FORM_OF(4, SIZES(32, 3, 224, 224), {0, 2, 3, 1})), LEAT_LAYOUT_BOX);
-    assert_int_equal(class_of(FORM_OF(4, SIZES(32, 224, 224, 3), {0, 3, 1, 2})), LEAT_LAYOUT_BOX);
-    assert_int_equal(class_of(FORM_OF(4, SIZES(100000, 2), {1, 0})), LEAT_LAYOUT_BOX);
-    assert_int_equal(class_of(FORM_OF(12, SIZES(100, 200), {1, 0})), LEAT_LAYOUT_BOX);
-    assert_int_equal(class_of(FORM_OF(4, SIZES(15, 15, 15, 15, 15), {4, 3, 2, 1, 0})), LEAT_LAYOUT_BOX);
+    assert_int_equal(class_of(CANONICAL_OF(4, SIZES(32, 3, 224, 224), {0, 2, 3, 1})), LEAT_LAYOUT_BOX);
+    assert_int_equal(class_of(CANONICAL_OF(4, SIZES(32, 224, 224, 3), {0, 3, 1, 2})), LEAT_LAYOUT_BOX);
+    assert_int_equal(class_of(CANONICAL_OF(4, SIZES(100000, 2), {1, 0})), LEAT_LAYOUT_BOX);
+    assert_int_equal(class_of(CANONICAL_OF(12, SIZES(100, 200), {1, 0})), LEAT_LAYOUT_BOX);
+    assert_int_equal(class_of(CANONICAL_OF(4, SIZES(15, 15, 15, 15, 15), {4, 3, 2, 1, 0})), LEAT_LAYOUT_BOX);
 
     /* A picture turned by a quarter, one way and the other: tiles, wide ones since the rows are. */
     for (uint32_t dim = 0; dim < 2; dim++) {
@@ -913,7 +918,7 @@ static void classes_are_what_they_are_called(void **state)
         assert_int_equal(leati_layout_plan_get(&dst, 16, &src, 16, &plan, &start), LEAT_OK);
         assert_int_equal(plan->class_of_plan, LEAT_LAYOUT_TRANSPOSE);
         assert_int_equal(plan->host.kernel, LEATI_HOST_TILES);
-        assert_true(plan->form.src_align == 16 && plan->form.dst_align == 16);
+        assert_true(plan->canonical.src_align == 16 && plan->canonical.dst_align == 16);
         assert_non_null(strstr(plan->gpu.kernel, "transpose"));
         assert_null(strstr(plan->gpu.kernel, "odd"));
         leati_layout_plan_drop(plan);
@@ -923,36 +928,36 @@ static void classes_are_what_they_are_called(void **state)
     assert_int_equal(leat_layout_dense(&src, 2, (int64_t[]){1000, 100}, 4), LEAT_OK);
     assert_int_equal(leat_layout_slice(&src, 1, 7, 10, 1), LEAT_OK);
     assert_int_equal(leat_layout_dense(&dst, 2, src.size, 4), LEAT_OK);
-    assert_int_equal(leati_form_make(&dst, 16, &src, 16, &form), LEAT_OK);
-    assert_int_equal(class_of(form), LEAT_LAYOUT_ROWS);
+    assert_int_equal(leati_canonical_make(&dst, 16, &src, 16, &canonical), LEAT_OK);
+    assert_int_equal(class_of(canonical), LEAT_LAYOUT_ROWS);
     assert_int_equal(leat_layout_slice(&src, 1, 0, 1, 1), LEAT_OK);
     assert_int_equal(leat_layout_dense(&dst, 2, src.size, 4), LEAT_OK);
-    assert_int_equal(leati_form_make(&dst, 16, &src, 16, &form), LEAT_OK);
-    assert_int_equal(class_of(form), LEAT_LAYOUT_ELEMENTS);
+    assert_int_equal(leati_canonical_make(&dst, 16, &src, 16, &canonical), LEAT_OK);
+    assert_int_equal(class_of(canonical), LEAT_LAYOUT_ELEMENTS);
     assert_int_equal(leat_layout_dense(&src, 2, (int64_t[]){1000, 100}, 4), LEAT_OK);
     dst = src;
     assert_int_equal(leat_layout_flip(&src, 1), LEAT_OK);
-    assert_int_equal(leati_form_make(&dst, 16, &src, 16, &form), LEAT_OK);
-    assert_int_equal(class_of(form), LEAT_LAYOUT_ELEMENTS);
+    assert_int_equal(leati_canonical_make(&dst, 16, &src, 16, &canonical), LEAT_OK);
+    assert_int_equal(class_of(canonical), LEAT_LAYOUT_ELEMENTS);
 
     /* A value a row, a short pattern, a long row; a list. */
     assert_int_equal(leat_layout_dense(&src, 2, (int64_t[]){1000, 1}, 4), LEAT_OK);
     assert_int_equal(leat_layout_broadcast(&src, 1, 100), LEAT_OK);
-    assert_int_equal(leati_form_make(&dst, 16, &src, 16, &form), LEAT_OK);
-    assert_int_equal(class_of(form), LEAT_LAYOUT_FILL);
+    assert_int_equal(leati_canonical_make(&dst, 16, &src, 16, &canonical), LEAT_OK);
+    assert_int_equal(class_of(canonical), LEAT_LAYOUT_FILL);
     assert_int_equal(leat_layout_dense(&src, 2, (int64_t[]){1, 100}, 4), LEAT_OK);
     assert_int_equal(leat_layout_broadcast(&src, 0, 1000), LEAT_OK);
-    assert_int_equal(leati_form_make(&dst, 16, &src, 16, &form), LEAT_OK);
-    assert_int_equal(class_of(form), LEAT_LAYOUT_ROWS);
+    assert_int_equal(leati_canonical_make(&dst, 16, &src, 16, &canonical), LEAT_OK);
+    assert_int_equal(class_of(canonical), LEAT_LAYOUT_ROWS);
     assert_int_equal(leat_layout_slice(&src, 1, 0, 3, 1), LEAT_OK);
     assert_int_equal(leat_layout_dense(&dst, 2, src.size, 4), LEAT_OK);
-    assert_int_equal(leati_form_make(&dst, 16, &src, 16, &form), LEAT_OK);
-    assert_int_equal(class_of(form), LEAT_LAYOUT_FILL);
+    assert_int_equal(leati_canonical_make(&dst, 16, &src, 16, &canonical), LEAT_OK);
+    assert_int_equal(class_of(canonical), LEAT_LAYOUT_FILL);
     assert_int_equal(leat_layout_dense(&src, 2, (int64_t[]){2, 3}, 4), LEAT_OK);
     dst = src;
     assert_int_equal(leat_layout_index(&src, 0, list, 2, 4, NULL), LEAT_OK);
-    assert_int_equal(leati_form_make(&dst, 16, &src, 16, &form), LEAT_OK);
-    assert_int_equal(class_of(form), LEAT_LAYOUT_GATHER);
+    assert_int_equal(leati_canonical_make(&dst, 16, &src, 16, &canonical), LEAT_OK);
+    assert_int_equal(class_of(canonical), LEAT_LAYOUT_GATHER);
     assert_string_equal(leat_layout_class_name(LEAT_LAYOUT_TRANSPOSE), "transpose");
     assert_string_equal(leat_layout_class_name((leat_layout_class)8), "unknown");
     assert_string_equal(leat_layout_class_name((leat_layout_class)-1), "unknown");
@@ -987,15 +992,15 @@ static void a_plan_is_made_once(void **state)
     first = plan_of(&dst, 64, &src, 16);
     again = plan_of(&dst, 16, &src, 256);
     assert_ptr_equal(first, again);
-    assert_int_equal(first->form.unit_bytes, 16);
+    assert_int_equal(first->canonical.unit_bytes, 16);
     leati_layout_plan_drop(again);
     other = plan_of(&dst, 8, &src, 16);
     assert_ptr_not_equal(first, other);
-    assert_int_equal(other->form.unit_bytes, 8);
+    assert_int_equal(other->canonical.unit_bytes, 8);
     leati_layout_plan_drop(other);
     src.offset_bytes = 4;
     other = plan_of(&dst, 16, &src, 16);
-    assert_int_equal(other->form.unit_bytes, 4);
+    assert_int_equal(other->canonical.unit_bytes, 4);
     leati_layout_plan_drop(other);
     src.offset_bytes = 0;
     /* What is behind the last dimension is nobody's business, and another list is the same plan. */
@@ -1061,10 +1066,10 @@ static void parts_of_an_array_are_one_plan(void **state)
     part.offset_bytes += 4;
     again = plan_of(&dst, 16, &part, 16);
     assert_ptr_not_equal(first, again);
-    assert_int_equal(again->form.unit_bytes, 4);
+    assert_int_equal(again->canonical.unit_bytes, 4);
     leati_layout_plan_drop(again);
     again = plan_of(&dst, 16, &part, 4);
-    assert_int_equal(again->form.src_align, 4);
+    assert_int_equal(again->canonical.src_align, 4);
     leati_layout_plan_drop(again);
     /* What a plan does not know is asked with it. */
     part.offset_bytes = INT64_MAX - 64;
@@ -1076,7 +1081,7 @@ static void parts_of_an_array_are_one_plan(void **state)
 }
 
 /* A plan and where it starts are what the form of the same layouts is. */
-static void plans_are_forms_that_start_elsewhere(void **state)
+static void plans_are_canonical_layouts_that_start_elsewhere(void **state)
 {
     (void)state;
     for (unsigned i = 0; i < many; i++) {
@@ -1084,28 +1089,32 @@ static void plans_are_forms_that_start_elsewhere(void **state)
         struct leati_layout_start start;
         struct leati_layout_plan *plan;
         struct layouts_pair pair;
-        struct leati_form form;
+        struct leati_canonical canonical;
         size_t bytes;
 
         layouts_draw(&random_state, 1 + i % 16, MOST_BYTES, some_list(), &pair);
-        make_form(&pair, dst_align, src_align, &form);
+        make_canonical(&pair, dst_align, src_align, &canonical);
         plan = started_plan_of(&pair.dst, dst_align, &pair.src, src_align, &start);
-        bytes = form.dims * sizeof form.size[0];
-        EXPECT(plan->form.empty == form.empty && plan->form.dims == form.dims, &pair);
-        EXPECT(plan->form.unit_bytes == form.unit_bytes && plan->form.index_dim == form.index_dim, &pair);
-        EXPECT(!memcmp(plan->form.size, form.size, bytes), &pair);
-        EXPECT(!memcmp(plan->form.dst_stride, form.dst_stride, bytes), &pair);
-        EXPECT(!memcmp(plan->form.src_stride, form.src_stride, bytes), &pair);
-        EXPECT(plan->form.dst_offset == 0 && plan->form.src_offset == 0, &pair);
-        EXPECT(leati_layout_plan_reads(plan, &start) == leati_sectors(&form, false, 0), &pair);
-        EXPECT(leati_layout_plan_writes(plan, &start) == leati_sectors(&form, true, 0), &pair);
-        if (!form.empty) {
-            EXPECT(start.dst == form.dst_offset && start.src == form.src_offset, &pair);
-            EXPECT(plan->form.dst_align == form.dst_align && plan->form.src_align == form.src_align, &pair);
+        bytes = canonical.dims * sizeof canonical.size[0];
+        EXPECT(plan->canonical.empty == canonical.empty && plan->canonical.dims == canonical.dims, &pair);
+        EXPECT(plan->canonical.unit_bytes == canonical.unit_bytes &&
+                   plan->canonical.index_dim == canonical.index_dim,
+               &pair);
+        EXPECT(!memcmp(plan->canonical.size, canonical.size, bytes), &pair);
+        EXPECT(!memcmp(plan->canonical.dst_stride, canonical.dst_stride, bytes), &pair);
+        EXPECT(!memcmp(plan->canonical.src_stride, canonical.src_stride, bytes), &pair);
+        EXPECT(plan->canonical.dst_offset == 0 && plan->canonical.src_offset == 0, &pair);
+        EXPECT(leati_layout_plan_reads(plan, &start) == leati_sectors(&canonical, false, 0), &pair);
+        EXPECT(leati_layout_plan_writes(plan, &start) == leati_sectors(&canonical, true, 0), &pair);
+        if (!canonical.empty) {
+            EXPECT(start.dst == canonical.dst_offset && start.src == canonical.src_offset, &pair);
+            EXPECT(plan->canonical.dst_align == canonical.dst_align &&
+                       plan->canonical.src_align == canonical.src_align,
+                   &pair);
         }
-        if (form.dst_high > form.dst_low) {
-            EXPECT(plan->form.dst_low + start.dst == form.dst_low, &pair);
-            EXPECT(plan->form.src_high + start.src == form.src_high, &pair);
+        if (canonical.dst_high > canonical.dst_low) {
+            EXPECT(plan->canonical.dst_low + start.dst == canonical.dst_low, &pair);
+            EXPECT(plan->canonical.src_high + start.src == canonical.src_high, &pair);
         }
         leati_layout_plan_drop(plan);
     }
@@ -1126,14 +1135,14 @@ static void held_plans_outlive_the_table(void **state)
 
         dst.stride_bytes[0] = 400 + i * 2;
         plan = plan_of(&dst, 16, &src, 16);
-        assert_int_equal(plan->form.dst_high, 99 * dst.stride_bytes[0] + 400);
+        assert_int_equal(plan->canonical.dst_high, 99 * dst.stride_bytes[0] + 400);
         if (i < HELD)
             held[i] = plan;
         else
             leati_layout_plan_drop(plan);
     }
     for (int i = 0; i < HELD; i++) {
-        assert_int_equal(held[i]->form.dst_high, 99 * (400 + i * 2) + 400);
+        assert_int_equal(held[i]->canonical.dst_high, 99 * (400 + i * 2) + 400);
         leati_layout_plan_drop(held[i]);
     }
 }
@@ -1153,7 +1162,8 @@ static void *look_for_plans(void *argument)
         dst.stride_bytes[0] = src.stride_bytes[0] = 3;
         if (leati_layout_plan_get(&dst, 1, &src, 1, &plan, &start) != LEAT_OK)
             return NULL;
-        wrong += plan->form.payload_bytes != (uint64_t)dst.size[0] || plan->form.size[0] != (uint64_t)dst.size[0];
+        wrong += plan->canonical.payload_bytes != (uint64_t)dst.size[0] ||
+                 plan->canonical.size[0] != (uint64_t)dst.size[0];
         leati_layout_plan_drop(plan);
     }
     *(uint64_t *)argument = wrong;
@@ -1216,9 +1226,9 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_dimension_without_a_step_is_last),
         cmocka_unit_test(numbers_are_rounded_outwards),
         cmocka_unit_test(nothing_is_as_good_as_something),
-        cmocka_unit_test(forms_touch_the_same_bytes),
-        cmocka_unit_test(forms_are_as_small_as_they_can_be),
-        cmocka_unit_test(an_empty_pair_has_an_empty_form),
+        cmocka_unit_test(canonical_layouts_touch_the_same_bytes),
+        cmocka_unit_test(canonical_layouts_are_minimal),
+        cmocka_unit_test(an_empty_pair_has_an_empty_canonical_layout),
         cmocka_unit_test(what_is_written_twice_is_refused),
         cmocka_unit_test(what_cannot_be_told_is_refused),
         cmocka_unit_test(overlaps_are_never_missed),
@@ -1227,7 +1237,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(classes_are_what_they_are_called),
         cmocka_unit_test(a_plan_is_made_once),
         cmocka_unit_test(parts_of_an_array_are_one_plan),
-        cmocka_unit_test(plans_are_forms_that_start_elsewhere),
+        cmocka_unit_test(plans_are_canonical_layouts_that_start_elsewhere),
         cmocka_unit_test(held_plans_outlive_the_table),
         cmocka_unit_test(threads_find_the_plans_they_look_for),
         cmocka_unit_test(a_plan_says_what_it_is),

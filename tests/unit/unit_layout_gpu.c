@@ -3,9 +3,9 @@
  * sort of kernel that takes it, between pages that cannot be touched. And what GPUs would make slow without an
  * error: accesses of shared memory that meet in one bank.
  *
- * forms.h says which arguments there are.
+ * canonical_cases.h says which arguments there are.
  */
-#include "forms.h"
+#include "canonical_cases.h"
 #include "harness.h"
 
 #include "kernels/builtin.h"
@@ -30,26 +30,27 @@ static unsigned taken[SORTS];
 /* ---- random forms ---- */
 
 /* False when it came out too large. */
-static bool random_form(struct leati_form *form)
+static bool random_canonical(struct leati_canonical *canonical)
 {
     bool small = chance(8) == 0, gaps = chance(2);
     unsigned order[24], most = small ? 4 + (unsigned)chance(12) : 1 + (unsigned)chance(6);
 
-    *form = (struct leati_form){.unit_bytes = 1u << chance(5), .index_dim = -1};
-    while (form->dims < most && forms_add_dim(form, small ? 2 + chance(8) / 7 : forms_size(), MOST_UNITS))
+    *canonical = (struct leati_canonical){.unit_bytes = 1u << chance(5), .index_dim = -1};
+    while (canonical->dims < most &&
+           cases_add_dim(canonical, small ? 2 + chance(8) / 7 : cases_size(), MOST_UNITS))
         continue;
-    for (unsigned i = 0; i < form->dims; i++)
+    for (unsigned i = 0; i < canonical->dims; i++)
         order[i] = i;
     /* Of a scatter's indices no two are the same, since any of two might be the last. */
-    if (form->dims && chance(4) == 0)
-        forms_add_list(form, true);
-    forms_lay_out(form, true, order, gaps);
+    if (canonical->dims && chance(4) == 0)
+        cases_add_list(canonical, true);
+    cases_lay_out(canonical, true, order, gaps);
     if (chance(8))
-        forms_shuffle(order, form->dims);
-    if (form->dims > 1 && chance(3) == 0)
-        forms_shuffle(order + 1, form->dims - 1);
-    forms_lay_out(form, false, order, gaps && chance(2));
-    return forms_finish(form, MOST_UNITS, ROOM_BYTES);
+        cases_shuffle(order, canonical->dims);
+    if (canonical->dims > 1 && chance(3) == 0)
+        cases_shuffle(order + 1, canonical->dims - 1);
+    cases_lay_out(canonical, false, order, gaps && chance(2));
+    return cases_finish(canonical, MOST_UNITS, ROOM_BYTES);
 }
 
 /* ---- one form ---- */
@@ -94,7 +95,7 @@ static void run_blocks(const leat_cpu_kernel *kernel, leat_dim3 grid, leat_dim3 
     }
 }
 
-static void run_layout(const struct leati_form *form, const struct leati_gpu_layout *gpu, void *dst,
+static void run_layout(const struct leati_canonical *canonical, const struct leati_gpu_layout *gpu, void *dst,
                        const void *src, const void *list, uint64_t *wrong)
 {
     _Alignas(16) unsigned char argument[LEATI_GPU_LAYOUT_ARGUMENT_BYTES];
@@ -104,16 +105,16 @@ static void run_layout(const struct leati_form *form, const struct leati_gpu_lay
     expect_listed(gpu);
     assert_int_equal(kernel->parameter_count, 1);
     assert_int_equal(kernel->parameter_bytes[0], sizeof argument);
-    leati_gpu_layout_argument(form, gpu, dst, src, list, wrong, argument);
+    leati_gpu_layout_argument(canonical, gpu, dst, src, list, wrong, argument);
     run_blocks(kernel, gpu->grid, gpu->block, args);
 }
 
-static void tell(const struct leati_form *form, const struct leati_gpu_layout *gpu)
+static void tell(const struct leati_canonical *canonical, const struct leati_gpu_layout *gpu)
 {
     char text[256];
 
     leati_gpu_layout_text(gpu, text, sizeof text);
-    forms_tell(form, text);
+    cases_tell(canonical, text);
 }
 
 /* With fewer blocks each copies more boxes; large copies have up to BLOCK_BOXES a block. */
@@ -143,50 +144,50 @@ static char *place(char *room, int64_t low, int64_t high, unsigned unit_bytes)
     return room + at - at % unit_bytes - low;
 }
 
-static void run_form(struct leati_form *form, const struct forms_rooms *r, uint64_t number)
+static void run_canonical(struct leati_canonical *canonical, const struct cases_rooms *r, uint64_t number)
 {
-    char *dst = place(r->dst, form->dst_low, form->dst_high, form->unit_bytes),
+    char *dst = place(r->dst, canonical->dst_low, canonical->dst_high, canonical->unit_bytes),
          *wanted = r->wanted + (dst - r->dst);
-    const char *src = place(r->src, form->src_low, form->src_high, form->unit_bytes);
+    const char *src = place(r->src, canonical->src_low, canonical->src_high, canonical->unit_bytes);
     uint64_t wrong = 0, counted;
-    void *list = form->index_dim >= 0 ? forms_make_list(form, true, &wrong) : NULL;
+    void *list = canonical->index_dim >= 0 ? cases_make_list(canonical, true, &wrong) : NULL;
 
-    form->dst_offset = chance(2) ? (int64_t)form->unit_bytes * 3 : 0;
-    form->src_offset = chance(2) ? -(int64_t)form->unit_bytes : 0;
-    form->dst_align = chance(8) ? align_of(dst) : form->unit_bytes;
-    form->src_align = chance(8) ? align_of(src) : form->unit_bytes;
-    dst -= form->dst_offset, wanted -= form->dst_offset, src -= form->src_offset;
+    canonical->dst_offset = chance(2) ? (int64_t)canonical->unit_bytes * 3 : 0;
+    canonical->src_offset = chance(2) ? -(int64_t)canonical->unit_bytes : 0;
+    canonical->dst_align = chance(8) ? align_of(dst) : canonical->unit_bytes;
+    canonical->src_align = chance(8) ? align_of(src) : canonical->unit_bytes;
+    dst -= canonical->dst_offset, wanted -= canonical->dst_offset, src -= canonical->src_offset;
     memset(r->wanted, 0xa5, ROOM_BYTES);
-    forms_judge(form, wanted, src, list);
+    cases_judge(canonical, wanted, src, list);
     for (size_t s = 0; s < SORTS; s++) {
         struct leati_gpu_layout gpu;
 
-        if (!leati_gpu_layout_make_as(form, sorts[s], &gpu))
+        if (!leati_gpu_layout_make_as(canonical, sorts[s], &gpu))
             continue;
         taken[s]++;
         share_boxes(&gpu);
         counted = 7;
         memset(r->dst, 0xa5, ROOM_BYTES);
-        run_layout(form, &gpu, dst, src, list, number % 4 ? &counted : NULL);
-        if (!forms_are_right(r, number % 4 ? counted - 7 : wrong, wrong)) {
-            tell(form, &gpu);
-            forms_fail(r, dst, number, counted - 7, wrong);
+        run_layout(canonical, &gpu, dst, src, list, number % 4 ? &counted : NULL);
+        if (!cases_are_right(r, number % 4 ? counted - 7 : wrong, wrong)) {
+            tell(canonical, &gpu);
+            cases_fail(r, dst, number, counted - 7, wrong);
         }
     }
     free(list);
 }
 
-static void random_forms_are_copied(void **unused)
+static void random_layouts_are_copied(void **unused)
 {
-    struct forms_rooms rooms = forms_make_rooms(ROOM_BYTES);
+    struct cases_rooms rooms = cases_make_rooms(ROOM_BYTES);
 
     (void)unused;
-    for (uint64_t i = 0; i < forms_count; i++) {
-        struct leati_form form;
+    for (uint64_t i = 0; i < cases_count; i++) {
+        struct leati_canonical canonical;
 
-        forms_draw_from(i);
-        if (random_form(&form))
-            run_form(&form, &rooms, i);
+        cases_draw_from(i);
+        if (random_canonical(&canonical))
+            run_canonical(&canonical, &rooms, i);
     }
     for (size_t s = 0; s < SORTS; s++) {
         printf("%s: %u forms\n", sorts[s], taken[s]);
@@ -198,24 +199,24 @@ static void random_forms_are_copied(void **unused)
 static const char *chosen_for(unsigned unit_bytes, unsigned dims, const uint64_t *size, const unsigned *order,
                               struct leati_gpu_layout *gpu)
 {
-    struct leati_form form = {.dims = dims, .unit_bytes = unit_bytes, .index_dim = -1};
+    struct leati_canonical canonical = {.dims = dims, .unit_bytes = unit_bytes, .index_dim = -1};
     int64_t step = unit_bytes;
 
-    form.dst_align = form.src_align = 16;
-    form.payload_bytes = unit_bytes;
+    canonical.dst_align = canonical.src_align = 16;
+    canonical.payload_bytes = unit_bytes;
     for (unsigned k = 0; k < dims; k++) {
-        form.size[k] = size[k];
-        form.dst_stride[k] = step;
+        canonical.size[k] = size[k];
+        canonical.dst_stride[k] = step;
         step *= (int64_t)size[k];
     }
-    form.payload_bytes = (uint64_t)step;
+    canonical.payload_bytes = (uint64_t)step;
     /* order: the destination's dimensions as they lie on the source. */
     step = unit_bytes;
     for (unsigned k = 0; k < dims; k++) {
-        form.src_stride[order[k]] = step;
+        canonical.src_stride[order[k]] = step;
         step *= (int64_t)size[order[k]];
     }
-    leati_gpu_layout_make(&form, LEAT_LAYOUT_ELEMENTS, gpu);
+    leati_gpu_layout_make(&canonical, LEAT_LAYOUT_ELEMENTS, gpu);
     return gpu->kernel;
 }
 
@@ -284,20 +285,21 @@ static void *reserve(uint64_t bytes)
 
 /* Of a copy of single bytes the blocks for three windows: the begin, where it is cut in two pieces, and the end.
  */
-static void huge_forms_are_counted(void **unused)
+static void huge_layouts_are_counted(void **unused)
 {
     const uint64_t start[] = {0, HUGE_BYTES / 2 - 2048, (UINT64_C(1) << 31) - 4096};
     const uint64_t length[] = {4096, 4096, HUGE_BYTES - start[2]};
     unsigned char *dst = reserve(HUGE_BYTES + 4096), *src = reserve(HUGE_BYTES);
-    struct leati_form form = {.dims = 1, .unit_bytes = 1, .dst_align = 1, .src_align = 1, .index_dim = -1};
+    struct leati_canonical canonical = {
+        .dims = 1, .unit_bytes = 1, .dst_align = 1, .src_align = 1, .index_dim = -1};
 
     (void)unused;
-    form.size[0] = HUGE_BYTES;
-    form.dst_stride[0] = form.src_stride[0] = 1;
-    form.payload_bytes = HUGE_BYTES;
-    form.src_high = form.dst_high = HUGE_BYTES;
+    canonical.size[0] = HUGE_BYTES;
+    canonical.dst_stride[0] = canonical.src_stride[0] = 1;
+    canonical.payload_bytes = HUGE_BYTES;
+    canonical.src_high = canonical.dst_high = HUGE_BYTES;
     for (unsigned w = 0; w < 3; w++)
-        test_pattern(src + start[w], length[w], forms_seed + w);
+        test_pattern(src + start[w], length[w], cases_seed + w);
     for (unsigned s = 0; s < 2; s++) {
         _Alignas(16) unsigned char argument[LEATI_GPU_LAYOUT_ARGUMENT_BYTES];
         leat_cpu_block launch = {.grid_blocks = {0, 1, 1}};
@@ -307,8 +309,8 @@ static void huge_forms_are_counted(void **unused)
 
         for (unsigned w = 0; w < 3; w++)
             memset(dst + start[w], 0, length[w] + (w == 2 ? 4096 : 0));
-        assert_true(leati_gpu_layout_make_as(&form, s ? "rows" : "elements", &gpu));
-        leati_gpu_layout_argument(&form, &gpu, dst, src, NULL, NULL, argument);
+        assert_true(leati_gpu_layout_make_as(&canonical, s ? "rows" : "elements", &gpu));
+        leati_gpu_layout_argument(&canonical, &gpu, dst, src, NULL, NULL, argument);
         launch.grid_blocks.x = gpu.grid.x;
         launch.block_threads = (leat_cpu_dim){gpu.block.x, 1, 1};
         in_block = gpu.block.x * 4 * (s ? 16 : 1);
@@ -484,10 +486,10 @@ static void steps_transpose(void **unused)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(random_forms_are_copied),    cmocka_unit_test(kernels_are_chosen),
-        cmocka_unit_test(huge_forms_are_counted),     cmocka_unit_test(tiles_meet_no_bank_twice),
+        cmocka_unit_test(random_layouts_are_copied),  cmocka_unit_test(kernels_are_chosen),
+        cmocka_unit_test(huge_layouts_are_counted),   cmocka_unit_test(tiles_meet_no_bank_twice),
         cmocka_unit_test(boxes_meet_few_banks_twice), cmocka_unit_test(steps_transpose)};
 
-    forms_begin(argc, argv, "unit_layout_gpu", 1000);
+    cases_begin(argc, argv, "unit_layout_gpu", 1000);
     return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
 }

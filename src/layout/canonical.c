@@ -1,5 +1,5 @@
-/* form.c - see form.h. */
-#include "layout/form.h"
+/* canonical.c - see canonical.h. */
+#include "layout/canonical.h"
 
 #include "base/assert.h"
 #include "base/error.h"
@@ -21,7 +21,7 @@ leat_status leati_layout_check_list(const char *name, const leat_layout *layout)
     if (layout->index_bytes != 4 && layout->index_bytes != 8)
         return leati_fail(LEAT_ERROR_INVALID, "index_bytes of %s is %u; an index has 4 or 8 bytes", name,
                           layout->index_bytes);
-    if (layout->size[layout->index_dim] > LEATI_FORM_MAX_REACH / layout->index_bytes)
+    if (layout->size[layout->index_dim] > LEATI_CANONICAL_MAX_REACH / layout->index_bytes)
         return leati_fail(LEAT_ERROR_RANGE,
                           "the list of indices of %s, %lld of %u bytes, is longer than 2^61 bytes", name,
                           (long long)layout->size[layout->index_dim], layout->index_bytes);
@@ -55,7 +55,7 @@ leat_status leati_layout_check(const char *name, const leat_layout *layout)
     return layout->index ? leati_layout_check_list(name, layout) : LEAT_OK;
 }
 
-leat_status leati_form_check_same(const leat_layout *dst, const leat_layout *src)
+leat_status leati_canonical_check_same(const leat_layout *dst, const leat_layout *src)
 {
     if (dst->dims != src->dims)
         return leati_fail(LEAT_ERROR_INVALID, "dst has %u dimensions and src has %u; they must be the same",
@@ -77,7 +77,7 @@ leat_status leati_form_check_same(const leat_layout *dst, const leat_layout *src
     return LEAT_OK;
 }
 
-leat_status leati_form_check_align(const char *name, size_t align)
+leat_status leati_canonical_check_align(const char *name, size_t align)
 {
     if (!align || (align & (align - 1)))
         return leati_fail(LEAT_ERROR_INVALID, "%s_align is %zu; alignments are powers of two", name, align);
@@ -103,9 +103,9 @@ static leat_status too_far(const char *name)
         name);
 }
 
-leat_status leati_form_check_start(const char *name, int64_t start, int64_t low, int64_t high)
+leat_status leati_canonical_check_start(const char *name, int64_t start, int64_t low, int64_t high)
 {
-    const int64_t most = LEATI_FORM_MAX_REACH;
+    const int64_t most = LEATI_CANONICAL_MAX_REACH;
 
     leati_assert(low <= high);
     if (start > most || start < -most || start + low < -most || start + high > most)
@@ -122,7 +122,7 @@ static uint64_t positions(const leat_layout *layout, uint32_t dim)
 /* The bytes that the elements of a side may lie in. The layout is not empty. */
 static leat_status find_reach(const char *name, const leat_layout *layout, int64_t *low, int64_t *high)
 {
-    const int64_t most = LEATI_FORM_MAX_REACH;
+    const int64_t most = LEATI_CANONICAL_MAX_REACH;
     int64_t below = layout->offset_bytes, above = layout->offset_bytes;
 
     if (above > most - layout->element_bytes || below < -most)
@@ -149,44 +149,45 @@ static leat_status find_reach(const char *name, const leat_layout *layout, int64
     return LEAT_OK;
 }
 
-static leat_status find_reaches(const leat_layout *dst, const leat_layout *src, struct leati_form *form)
+static leat_status find_reaches(const leat_layout *dst, const leat_layout *src, struct leati_canonical *canonical)
 {
-    LEATI_TRY(find_reach("dst", dst, &form->dst_low, &form->dst_high));
-    LEATI_TRY(find_reach("src", src, &form->src_low, &form->src_high));
+    LEATI_TRY(find_reach("dst", dst, &canonical->dst_low, &canonical->dst_high));
+    LEATI_TRY(find_reach("src", src, &canonical->src_low, &canonical->src_high));
     if (dst->index && dst->index_bound == 0)
-        form->dst_low = form->dst_high = 0;
+        canonical->dst_low = canonical->dst_high = 0;
     if (src->index && src->index_bound == 0)
-        form->src_low = form->src_high = 0;
+        canonical->src_low = canonical->src_high = 0;
     return LEAT_OK;
 }
 
 /* ---- dimensions: taking them over, turning them round, sorting them ---- */
 
-static void add_dim(struct leati_form *form, uint64_t size, int64_t dst_stride, int64_t src_stride)
+static void add_dim(struct leati_canonical *canonical, uint64_t size, int64_t dst_stride, int64_t src_stride)
 {
-    leati_assert(form->dims < LEATI_FORM_MAX_DIMS && size);
-    form->size[form->dims] = size;
-    form->dst_stride[form->dims] = dst_stride;
-    form->src_stride[form->dims] = src_stride;
-    form->dims++;
+    leati_assert(canonical->dims < LEATI_CANONICAL_MAX_DIMS && size);
+    canonical->size[canonical->dims] = size;
+    canonical->dst_stride[canonical->dims] = dst_stride;
+    canonical->src_stride[canonical->dims] = src_stride;
+    canonical->dims++;
 }
 
-static void add_indexed(const leat_layout *dst, const leat_layout *src, uint32_t dim, struct leati_form *form)
+static void add_indexed(const leat_layout *dst, const leat_layout *src, uint32_t dim,
+                        struct leati_canonical *canonical)
 {
     const leat_layout *with_list = dst->index ? dst : src;
     int64_t dst_stride = dst->stride_bytes[dim], src_stride = src->stride_bytes[dim];
 
-    leati_assert(form->index_dim < 0 && (dst->index || src->index));
+    leati_assert(canonical->index_dim < 0 && (dst->index || src->index));
     /* Strides that nothing steps by must not narrow the unit. */
     if (positions(dst, dim) < 2)
         dst_stride = 0;
     if (positions(src, dim) < 2)
         src_stride = 0;
-    form->index_dim = (int)form->dims;
-    form->index_on_dst = dst->index != NULL;
-    form->index_bytes = with_list->index_bytes;
-    form->index_bound = with_list->index_bound;
-    add_dim(form, (uint64_t)dst->size[dim], dst_stride, src_stride);
+    canonical->index_dim = (int)canonical->dims;
+    canonical->index_on_dst = dst->index != NULL;
+    canonical->index_bytes = with_list->index_bytes;
+    canonical->index_bound = with_list->index_bound;
+    add_dim(canonical, (uint64_t)dst->size[dim], dst_stride, src_stride);
 }
 
 static uint64_t length_of(int64_t stride)
@@ -194,7 +195,7 @@ static uint64_t length_of(int64_t stride)
     return stride < 0 ? 0 - (uint64_t)stride : (uint64_t)stride;
 }
 
-bool leati_form_turns(const leat_layout *dst, const leat_layout *src, uint32_t dim)
+bool leati_canonical_turns(const leat_layout *dst, const leat_layout *src, uint32_t dim)
 {
     const leat_layout *with_list = dst->index ? dst : src->index ? src : NULL;
     uint64_t element = dst->element_bytes;
@@ -210,31 +211,31 @@ bool leati_form_turns(const leat_layout *dst, const leat_layout *src, uint32_t d
 }
 
 /* Every dimension that is stepped through, and the bytes of an element as one more. */
-static void take_dims(const leat_layout *dst, const leat_layout *src, struct leati_form *form)
+static void take_dims(const leat_layout *dst, const leat_layout *src, struct leati_canonical *canonical)
 {
     const leat_layout *with_list = dst->index ? dst : src->index ? src : NULL;
 
-    leati_assert(!form->dims && form->index_dim < 0);
-    form->dst_offset = dst->offset_bytes;
-    form->src_offset = src->offset_bytes;
+    leati_assert(!canonical->dims && canonical->index_dim < 0);
+    canonical->dst_offset = dst->offset_bytes;
+    canonical->src_offset = src->offset_bytes;
     if (dst->element_bytes > 1)
-        add_dim(form, dst->element_bytes, 1, 1);
+        add_dim(canonical, dst->element_bytes, 1, 1);
     for (uint32_t i = 0; i < dst->dims; i++) {
         int64_t dst_stride = dst->stride_bytes[i], src_stride = src->stride_bytes[i];
 
         if (with_list && i == with_list->index_dim) {
-            add_indexed(dst, src, i, form);
+            add_indexed(dst, src, i, canonical);
             continue;
         }
         if (dst->size[i] == 1)
             continue;
-        if (leati_form_turns(dst, src, i)) {
-            form->dst_offset += dst_stride * (dst->size[i] - 1);
-            form->src_offset += src_stride * (dst->size[i] - 1);
+        if (leati_canonical_turns(dst, src, i)) {
+            canonical->dst_offset += dst_stride * (dst->size[i] - 1);
+            canonical->src_offset += src_stride * (dst->size[i] - 1);
             dst_stride = -dst_stride;
             src_stride = -src_stride;
         }
-        add_dim(form, (uint64_t)dst->size[i], dst_stride, src_stride);
+        add_dim(canonical, (uint64_t)dst->size[i], dst_stride, src_stride);
     }
 }
 
@@ -244,25 +245,25 @@ static uint64_t step_of(int64_t stride)
     return stride ? (uint64_t)(stride < 0 ? -stride : stride) : UINT64_MAX;
 }
 
-static void sort_dims(struct leati_form *form)
+static void sort_dims(struct leati_canonical *canonical)
 {
-    for (unsigned i = 1; i < form->dims; i++) {
-        uint64_t size = form->size[i];
-        int64_t dst_stride = form->dst_stride[i], src_stride = form->src_stride[i];
+    for (unsigned i = 1; i < canonical->dims; i++) {
+        uint64_t size = canonical->size[i];
+        int64_t dst_stride = canonical->dst_stride[i], src_stride = canonical->src_stride[i];
         unsigned at = i;
 
-        for (; at && step_of(form->dst_stride[at - 1]) > step_of(dst_stride); at--) {
-            form->size[at] = form->size[at - 1];
-            form->dst_stride[at] = form->dst_stride[at - 1];
-            form->src_stride[at] = form->src_stride[at - 1];
+        for (; at && step_of(canonical->dst_stride[at - 1]) > step_of(dst_stride); at--) {
+            canonical->size[at] = canonical->size[at - 1];
+            canonical->dst_stride[at] = canonical->dst_stride[at - 1];
+            canonical->src_stride[at] = canonical->src_stride[at - 1];
         }
-        form->size[at] = size;
-        form->dst_stride[at] = dst_stride;
-        form->src_stride[at] = src_stride;
-        if (form->index_dim == (int)i)
-            form->index_dim = (int)at;
-        else if (form->index_dim >= (int)at && form->index_dim < (int)i)
-            form->index_dim++;
+        canonical->size[at] = size;
+        canonical->dst_stride[at] = dst_stride;
+        canonical->src_stride[at] = src_stride;
+        if (canonical->index_dim == (int)i)
+            canonical->index_dim = (int)at;
+        else if (canonical->index_dim >= (int)at && canonical->index_dim < (int)i)
+            canonical->index_dim++;
     }
 }
 
@@ -273,25 +274,25 @@ static void sort_dims(struct leati_form *form)
  * in which they differ is tried in turn; nearly always its stride is above all that the lower ones reach, which
  * ends the question at once.
  */
-static leat_status check_written_once(const struct leati_form *form)
+static leat_status check_written_once(const struct leati_canonical *canonical)
 {
-    struct leati_term terms[LEATI_FORM_MAX_DIMS];
+    struct leati_term terms[LEATI_CANONICAL_MAX_DIMS];
     unsigned count = 0, steps = LEATI_MEET_STEPS;
 
-    for (unsigned i = 0; i < form->dims; i++) {
-        bool listed = (int)i == form->index_dim && form->index_on_dst;
-        int64_t most = (listed ? form->index_bound : (int64_t)form->size[i]) - 1;
+    for (unsigned i = 0; i < canonical->dims; i++) {
+        bool listed = (int)i == canonical->index_dim && canonical->index_on_dst;
+        int64_t most = (listed ? canonical->index_bound : (int64_t)canonical->size[i]) - 1;
         enum leati_meet meet;
 
         if (most < 1)
             continue;
-        if (!form->dst_stride[i])
+        if (!canonical->dst_stride[i])
             return leati_fail(
                 LEAT_ERROR_INVALID,
                 "a dimension of size %llu has stride 0 on dst, so its elements would be written over one "
                 "another; only sources can be broadcast",
-                (unsigned long long)form->size[i]);
-        terms[count].stride = (int64_t)step_of(form->dst_stride[i]);
+                (unsigned long long)canonical->size[i]);
+        terms[count].stride = (int64_t)step_of(canonical->dst_stride[i]);
         terms[count].low = 1;
         terms[count].high = most;
         meet = leati_meet(terms, count + 1, 0, &steps);
@@ -300,14 +301,14 @@ static leat_status check_written_once(const struct leati_form *form)
                 LEAT_ERROR_INVALID,
                 "the strides of dst write a byte twice: a dimension of size %lld and stride %lld runs "
                 "into the elements of those with smaller strides",
-                (long long)most + 1, (long long)form->dst_stride[i]);
+                (long long)most + 1, (long long)canonical->dst_stride[i]);
         if (meet == LEATI_MEET_UNKNOWN)
             return leati_fail(
                 LEAT_ERROR_INVALID,
                 "the strides of dst are so interleaved that leat cannot tell whether an element is "
                 "written twice (a dimension of size %lld and stride %lld lies among smaller ones); copy "
                 "in several parts",
-                (long long)most + 1, (long long)form->dst_stride[i]);
+                (long long)most + 1, (long long)canonical->dst_stride[i]);
         terms[count].low = -most;
         count++;
     }
@@ -316,53 +317,53 @@ static leat_status check_written_once(const struct leati_form *form)
 
 /* ---- as few dimensions and as wide units as possible ---- */
 
-static bool continues(const struct leati_form *form, unsigned lower, unsigned upper)
+static bool continues(const struct leati_canonical *canonical, unsigned lower, unsigned upper)
 {
     int64_t dst_way, src_way;
 
-    if (form->index_dim == (int)lower || form->index_dim == (int)upper)
+    if (canonical->index_dim == (int)lower || canonical->index_dim == (int)upper)
         return false;
-    return !__builtin_mul_overflow(form->size[lower], form->dst_stride[lower], &dst_way) &&
-           !__builtin_mul_overflow(form->size[lower], form->src_stride[lower], &src_way) &&
-           form->dst_stride[upper] == dst_way && form->src_stride[upper] == src_way;
+    return !__builtin_mul_overflow(canonical->size[lower], canonical->dst_stride[lower], &dst_way) &&
+           !__builtin_mul_overflow(canonical->size[lower], canonical->src_stride[lower], &src_way) &&
+           canonical->dst_stride[upper] == dst_way && canonical->src_stride[upper] == src_way;
 }
 
-static void join_dims(struct leati_form *form)
+static void join_dims(struct leati_canonical *canonical)
 {
     unsigned kept = 0;
 
-    leati_assert(form->dims <= LEATI_FORM_MAX_DIMS && form->index_dim < (int)form->dims);
-    for (unsigned i = 1; i < form->dims; i++) {
-        if (continues(form, kept, i)) {
-            form->size[kept] *= form->size[i];
+    leati_assert(canonical->dims <= LEATI_CANONICAL_MAX_DIMS && canonical->index_dim < (int)canonical->dims);
+    for (unsigned i = 1; i < canonical->dims; i++) {
+        if (continues(canonical, kept, i)) {
+            canonical->size[kept] *= canonical->size[i];
             continue;
         }
         kept++;
-        form->size[kept] = form->size[i];
-        form->dst_stride[kept] = form->dst_stride[i];
-        form->src_stride[kept] = form->src_stride[i];
-        if (form->index_dim == (int)i)
-            form->index_dim = (int)kept;
+        canonical->size[kept] = canonical->size[i];
+        canonical->dst_stride[kept] = canonical->dst_stride[i];
+        canonical->src_stride[kept] = canonical->src_stride[i];
+        if (canonical->index_dim == (int)i)
+            canonical->index_dim = (int)kept;
     }
-    if (form->dims)
-        form->dims = kept + 1;
+    if (canonical->dims)
+        canonical->dims = kept + 1;
 }
 
-static void remove_first_dim(struct leati_form *form)
+static void remove_first_dim(struct leati_canonical *canonical)
 {
-    leati_assert(form->dims && form->index_dim != 0);
-    form->dims--;
-    memmove(form->size, form->size + 1, form->dims * sizeof form->size[0]);
-    memmove(form->dst_stride, form->dst_stride + 1, form->dims * sizeof form->dst_stride[0]);
-    memmove(form->src_stride, form->src_stride + 1, form->dims * sizeof form->src_stride[0]);
-    if (form->index_dim >= 0)
-        form->index_dim--;
+    leati_assert(canonical->dims && canonical->index_dim != 0);
+    canonical->dims--;
+    memmove(canonical->size, canonical->size + 1, canonical->dims * sizeof canonical->size[0]);
+    memmove(canonical->dst_stride, canonical->dst_stride + 1, canonical->dims * sizeof canonical->dst_stride[0]);
+    memmove(canonical->src_stride, canonical->src_stride + 1, canonical->dims * sizeof canonical->src_stride[0]);
+    if (canonical->index_dim >= 0)
+        canonical->index_dim--;
 }
 
 /* What the first unit's address divides by, up to the widest unit. */
 static unsigned first_align(size_t align, int64_t offset)
 {
-    uint64_t all = LEATI_FORM_MAX_UNIT_BYTES | align | (uint64_t)offset;
+    uint64_t all = LEATI_CANONICAL_MAX_UNIT_BYTES | align | (uint64_t)offset;
 
     leati_assert(LEATI_IS_POWER_OF_TWO(align));
     return (unsigned)(all & (0 - all));
@@ -370,68 +371,70 @@ static unsigned first_align(size_t align, int64_t offset)
 
 /* So far units are bytes. Those that lie together on both sides are a dimension of stride 1, which is the first.
  */
-static void widen_units(struct leati_form *form, size_t dst_align, size_t src_align)
+static void widen_units(struct leati_canonical *canonical, size_t dst_align, size_t src_align)
 {
-    uint64_t all = LEATI_FORM_MAX_UNIT_BYTES | dst_align | src_align;
+    uint64_t all = LEATI_CANONICAL_MAX_UNIT_BYTES | dst_align | src_align;
 
-    form->unit_bytes = 1;
-    if (!form->dims || form->index_dim == 0 || form->dst_stride[0] != 1 || form->src_stride[0] != 1)
+    canonical->unit_bytes = 1;
+    if (!canonical->dims || canonical->index_dim == 0 || canonical->dst_stride[0] != 1 ||
+        canonical->src_stride[0] != 1)
         return;
-    all |= (uint64_t)form->dst_offset | (uint64_t)form->src_offset | form->size[0];
-    for (unsigned i = 1; i < form->dims; i++)
-        all |= (uint64_t)form->dst_stride[i] | (uint64_t)form->src_stride[i];
-    form->unit_bytes = (unsigned)(all & (0 - all));
-    leati_assert(form->unit_bytes <= LEATI_FORM_MAX_UNIT_BYTES && form->size[0] % form->unit_bytes == 0);
-    form->size[0] /= form->unit_bytes;
-    form->dst_stride[0] = form->src_stride[0] = (int64_t)form->unit_bytes;
-    if (form->size[0] == 1)
-        remove_first_dim(form);
+    all |= (uint64_t)canonical->dst_offset | (uint64_t)canonical->src_offset | canonical->size[0];
+    for (unsigned i = 1; i < canonical->dims; i++)
+        all |= (uint64_t)canonical->dst_stride[i] | (uint64_t)canonical->src_stride[i];
+    canonical->unit_bytes = (unsigned)(all & (0 - all));
+    leati_assert(canonical->unit_bytes <= LEATI_CANONICAL_MAX_UNIT_BYTES &&
+                 canonical->size[0] % canonical->unit_bytes == 0);
+    canonical->size[0] /= canonical->unit_bytes;
+    canonical->dst_stride[0] = canonical->src_stride[0] = (int64_t)canonical->unit_bytes;
+    if (canonical->size[0] == 1)
+        remove_first_dim(canonical);
 }
 
 /* ---- the whole ---- */
 
-leat_status leati_form_make(const leat_layout *dst, size_t dst_align, const leat_layout *src, size_t src_align,
-                            struct leati_form *form)
+leat_status leati_canonical_make(const leat_layout *dst, size_t dst_align, const leat_layout *src,
+                                 size_t src_align, struct leati_canonical *canonical)
 {
     LEATI_TRY(leati_layout_check("dst_layout", dst));
     LEATI_TRY(leati_layout_check("src_layout", src));
-    LEATI_TRY(leati_form_check_align("dst", dst_align));
-    LEATI_TRY(leati_form_check_align("src", src_align));
-    LEATI_TRY(leati_form_check_same(dst, src));
-    memset(form, 0, sizeof *form);
-    form->index_dim = -1;
-    form->unit_bytes = 1;
-    form->empty = has_nothing(dst);
-    if (form->empty)
+    LEATI_TRY(leati_canonical_check_align("dst", dst_align));
+    LEATI_TRY(leati_canonical_check_align("src", src_align));
+    LEATI_TRY(leati_canonical_check_same(dst, src));
+    memset(canonical, 0, sizeof *canonical);
+    canonical->index_dim = -1;
+    canonical->unit_bytes = 1;
+    canonical->empty = has_nothing(dst);
+    if (canonical->empty)
         return LEAT_OK;
-    form->element_bytes = dst->element_bytes;
-    form->payload_bytes = dst->element_bytes;
+    canonical->element_bytes = dst->element_bytes;
+    canonical->payload_bytes = dst->element_bytes;
     for (uint32_t i = 0; i < dst->dims; i++)
-        if (__builtin_mul_overflow(form->payload_bytes, (uint64_t)dst->size[i], &form->payload_bytes) ||
-            form->payload_bytes > (uint64_t)LEATI_FORM_MAX_REACH)
+        if (__builtin_mul_overflow(canonical->payload_bytes, (uint64_t)dst->size[i], &canonical->payload_bytes) ||
+            canonical->payload_bytes > (uint64_t)LEATI_CANONICAL_MAX_REACH)
             return leati_fail(LEAT_ERROR_RANGE, "the sizes multiply to more than 2^61 bytes");
-    LEATI_TRY(find_reaches(dst, src, form));
-    take_dims(dst, src, form);
-    sort_dims(form);
-    LEATI_TRY(check_written_once(form));
-    join_dims(form);
-    widen_units(form, dst_align, src_align);
-    form->dst_align = first_align(dst_align, form->dst_offset);
-    form->src_align = first_align(src_align, form->src_offset);
-    leati_assert(LEATI_IS_POWER_OF_TWO(form->unit_bytes) && form->dst_align >= form->unit_bytes &&
-                 form->src_align >= form->unit_bytes);
+    LEATI_TRY(find_reaches(dst, src, canonical));
+    take_dims(dst, src, canonical);
+    sort_dims(canonical);
+    LEATI_TRY(check_written_once(canonical));
+    join_dims(canonical);
+    widen_units(canonical, dst_align, src_align);
+    canonical->dst_align = first_align(dst_align, canonical->dst_offset);
+    canonical->src_align = first_align(src_align, canonical->src_offset);
+    leati_assert(LEATI_IS_POWER_OF_TWO(canonical->unit_bytes) && canonical->dst_align >= canonical->unit_bytes &&
+                 canonical->src_align >= canonical->unit_bytes);
     return LEAT_OK;
 }
 
-int leati_form_dense_src(const struct leati_form *form)
+int leati_canonical_dense_src(const struct leati_canonical *canonical)
 {
     int found = -1;
 
-    for (int i = 0; i < (int)form->dims; i++)
-        if (i != form->index_dim && form->src_stride[i] == (int64_t)form->unit_bytes &&
-            (found < 0 || form->size[i] > form->size[found]))
+    for (int i = 0; i < (int)canonical->dims; i++)
+        if (i != canonical->index_dim && canonical->src_stride[i] == (int64_t)canonical->unit_bytes &&
+            (found < 0 || canonical->size[i] > canonical->size[found]))
             found = i;
-    leati_assert(found < (int)form->dims);
+    leati_assert(found < (int)canonical->dims);
     return found;
 }
 
@@ -459,33 +462,33 @@ static void add_term(struct leati_term *terms, unsigned *count, int64_t stride, 
         terms[at].low -= most;
 }
 
-static uint64_t form_positions(const struct leati_form *form, unsigned dim, bool of_dst)
+static uint64_t canonical_positions(const struct leati_canonical *canonical, unsigned dim, bool of_dst)
 {
-    bool listed = (int)dim == form->index_dim && form->index_on_dst == of_dst;
+    bool listed = (int)dim == canonical->index_dim && canonical->index_on_dst == of_dst;
 
-    return listed ? (uint64_t)form->index_bound : form->size[dim];
+    return listed ? (uint64_t)canonical->index_bound : canonical->size[dim];
 }
 
-bool leati_form_may_overlap(const struct leati_form *form, const void *dst, const void *src)
+bool leati_canonical_may_overlap(const struct leati_canonical *canonical, const void *dst, const void *src)
 {
-    uintptr_t written = (uintptr_t)dst + (uintptr_t)form->dst_low,
-              read = (uintptr_t)src + (uintptr_t)form->src_low;
+    uintptr_t written = (uintptr_t)dst + (uintptr_t)canonical->dst_low,
+              read = (uintptr_t)src + (uintptr_t)canonical->src_low;
     struct leati_term terms[LEATI_MEET_MAX_TERMS];
     unsigned count = 0, steps = LEATI_MEET_STEPS;
     int64_t distance;
 
-    if (read - written >= (uint64_t)(form->dst_high - form->dst_low) &&
-        written - read >= (uint64_t)(form->src_high - form->src_low))
+    if (read - written >= (uint64_t)(canonical->dst_high - canonical->dst_low) &&
+        written - read >= (uint64_t)(canonical->src_high - canonical->src_low))
         return false;
     /* A byte of dst, less one of src, is 0 away. */
-    add_term(terms, &count, 1, form->unit_bytes);
-    add_term(terms, &count, -1, form->unit_bytes);
-    for (unsigned i = 0; i < form->dims; i++) {
-        add_term(terms, &count, form->dst_stride[i], form_positions(form, i, true));
-        add_term(terms, &count, -form->src_stride[i], form_positions(form, i, false));
+    add_term(terms, &count, 1, canonical->unit_bytes);
+    add_term(terms, &count, -1, canonical->unit_bytes);
+    for (unsigned i = 0; i < canonical->dims; i++) {
+        add_term(terms, &count, canonical->dst_stride[i], canonical_positions(canonical, i, true));
+        add_term(terms, &count, -canonical->src_stride[i], canonical_positions(canonical, i, false));
     }
-    distance =
-        (int64_t)((uintptr_t)src + (uintptr_t)form->src_offset - (uintptr_t)dst - (uintptr_t)form->dst_offset);
+    distance = (int64_t)((uintptr_t)src + (uintptr_t)canonical->src_offset - (uintptr_t)dst -
+                         (uintptr_t)canonical->dst_offset);
     leati_assert(count <= LEATI_MEET_MAX_TERMS);
     if (leati_never_meet(terms, count, distance))
         return false;

@@ -1,5 +1,5 @@
 /*
- * unit_copy_forms.c - all forms of copies in and out of pageable memory, each before and behind each other.
+ * unit_copy_calls.c - all forms of copies in and out of pageable memory, each before and behind each other.
  *
  * leat_copy() of several sizes, rectangles, many at once, layouts with and without a list of indices: each must
  * see what the work before it wrote, be seen by what comes behind it, keep what it uses until its stream is past
@@ -50,7 +50,7 @@ static const struct form forms[] = {
     {"a layout with a list", LISTED, 8, 64, 5000},
     {"a transposed layout", TURNED, 512, 512, 300},
 };
-#define FORMS (sizeof forms / sizeof forms[0])
+#define CALLS (sizeof forms / sizeof forms[0])
 
 static size_t packed_bytes(const struct form *form)
 {
@@ -126,7 +126,7 @@ static leat_status copy_layout(const struct form *form, leat_stream *stream, boo
 }
 
 /* What the call says. The copy's own arguments are gone when it returns. */
-static leat_status try_form(const struct form *form, leat_stream *stream, bool out, void *host, void *memory)
+static leat_status try_call(const struct form *form, leat_stream *stream, bool out, void *host, void *memory)
 {
     switch (form->how) {
     case ONE:
@@ -142,7 +142,7 @@ static leat_status try_form(const struct form *form, leat_stream *stream, bool o
 
 static void give(const struct form *form, leat_stream *stream, bool out, void *host, void *memory)
 {
-    leat_status status = try_form(form, stream, out, host, memory);
+    leat_status status = try_call(form, stream, out, host, memory);
 
     if (status != LEAT_OK)
         fail_msg("%s %s: %s", form->name, out ? "out" : "in", leat_last_error());
@@ -341,8 +341,8 @@ static void each_behind_each(void **state)
     unsigned char value = 0;
 
     load_kernels(t->device);
-    for (size_t from = 0; from < FORMS; from++)
-        for (size_t to = 0; to < FORMS; to++)
+    for (size_t from = 0; from < CALLS; from++)
+        for (size_t to = 0; to < CALLS; to++)
             for (enum stream_is how = STREAM_IDLE; how <= STREAM_HELD; how++)
                 /* The others need memory themselves. */
                 if (how != STREAM_POOR || forms[from].how <= BOX)
@@ -358,8 +358,8 @@ static void each_behind_copies_of_the_host(void **state)
     unsigned char value = 0;
 
     load_kernels(t->device);
-    for (size_t from = 0; from < FORMS; from++) {
-        for (size_t to = 0; to < FORMS; to++) {
+    for (size_t from = 0; from < CALLS; from++) {
+        for (size_t to = 0; to < CALLS; to++) {
             bring_out_and_take_in(t, &room, &forms[from], &forms[to], STREAM_IDLE, ++value);
             bring_out_and_take_in(t, &room, &forms[from], &forms[to], STREAM_WATCHED, ++value);
             bring_out_and_take_in(t, &room, &forms[from], &forms[to], STREAM_HELD, ++value);
@@ -375,14 +375,14 @@ static void work_makes_a_stream_busy(void **state)
     struct room room = make_room(t->device, LEAT_KIND_DEVICE);
 
     load_kernels(t->device);
-    for (size_t i = 0; i <= FORMS; i++) {
+    for (size_t i = 0; i <= CALLS; i++) {
         struct test_gate *gate;
         leat_stream *stream;
 
         OK(leat_stream_create(t->device, &stream));
-        prepare(&room, t->second, 0x44, &forms[0], &forms[i % FORMS]);
+        prepare(&room, t->second, 0x44, &forms[0], &forms[i % CALLS]);
         gate = held_close(stream->native);
-        if (i < FORMS)
+        if (i < CALLS)
             give(&forms[i], stream, false, room.host, room.memory);
         else
             OK(leat_fill(stream, room.memory, 1, 1000));
@@ -413,7 +413,7 @@ static void each_behind_work_past_leat(void **state)
 
     load_kernels(t->device);
     written = &room;
-    for (size_t to = 0; to < FORMS; to++) {
+    for (size_t to = 0; to < CALLS; to++) {
         leat_stream *stream;
         void *native;
 
@@ -441,7 +441,7 @@ static void each_keeps_what_it_uses(void **state)
     struct room room = make_room(t->device, LEAT_KIND_DEVICE), other = make_room(t->device, LEAT_KIND_DEVICE);
 
     load_kernels(t->device);
-    for (size_t i = 0; i < FORMS; i++) {
+    for (size_t i = 0; i < CALLS; i++) {
         for (int out = 0; out < 2; out++) {
             struct test_gate *gate;
             leat_stream *stream;
@@ -480,7 +480,7 @@ static void each_fails_behind_its_stream(void **state)
 
     load_kernels(t->device);
     test_let_leat_catch_faults();
-    for (size_t i = 0; i < FORMS; i++) {
+    for (size_t i = 0; i < CALLS; i++) {
         for (int ends = 0; ends < 2; ends++) {
             unsigned char *host = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
             struct test_gate *gate;
@@ -557,13 +557,13 @@ static void guard_mode_sees_each(void **state)
     load_kernels(t->device);
     OK(leat_pool_create(t->device, &options, &pool));
     OK(leat_pool_alloc(pool, NULL, BYTES, &block));
-    for (size_t i = 0; i < FORMS; i++) {
+    for (size_t i = 0; i < CALLS; i++) {
         for (int out = 0; out < 2; out++) {
             struct test_gate *gate = hold(t->stream, &room);
             size_t last = packed_bytes(&forms[i]) - 1;
 
             OK(leat_fill(t->stream, block, 1, BYTES));
-            expect_refused(try_form(&forms[i], t->second, out, room.host, block), &forms[i], "was last written");
+            expect_refused(try_call(&forms[i], t->second, out, room.host, block), &forms[i], "was last written");
             test_gate_open(gate);
             OK(leat_stream_synchronize(t->stream));
             gate = hold(t->stream, &room);
