@@ -3,7 +3,7 @@
 
 #include "base/assert.h"
 #include "base/error.h"
-#include "layout/meet.h"
+#include "layout/overlap.h"
 
 #include <string.h>
 
@@ -277,12 +277,12 @@ static void sort_dims(struct leati_canonical *canonical)
 static leat_status check_written_once(const struct leati_canonical *canonical)
 {
     struct leati_term terms[LEATI_CANONICAL_MAX_DIMS];
-    unsigned count = 0, steps = LEATI_MEET_STEPS;
+    unsigned count = 0, steps = LEATI_OVERLAP_STEPS;
 
     for (unsigned i = 0; i < canonical->dims; i++) {
         bool listed = (int)i == canonical->index_dim && canonical->index_on_dst;
         int64_t most = (listed ? canonical->index_bound : (int64_t)canonical->size[i]) - 1;
-        enum leati_meet meet;
+        enum leati_overlap meet;
 
         if (most < 1)
             continue;
@@ -295,14 +295,14 @@ static leat_status check_written_once(const struct leati_canonical *canonical)
         terms[count].stride = (int64_t)step_of(canonical->dst_stride[i]);
         terms[count].low = 1;
         terms[count].high = most;
-        meet = leati_meet(terms, count + 1, 0, &steps);
-        if (meet == LEATI_MEET_YES)
+        meet = leati_overlap(terms, count + 1, 0, &steps);
+        if (meet == LEATI_OVERLAP_YES)
             return leati_fail(
                 LEAT_ERROR_INVALID,
                 "the strides of dst write a byte twice: a dimension of size %lld and stride %lld runs "
                 "into the elements of those with smaller strides",
                 (long long)most + 1, (long long)canonical->dst_stride[i]);
-        if (meet == LEATI_MEET_UNKNOWN)
+        if (meet == LEATI_OVERLAP_UNKNOWN)
             return leati_fail(
                 LEAT_ERROR_INVALID,
                 "the strides of dst are so interleaved that leat cannot tell whether an element is "
@@ -450,7 +450,7 @@ static void add_term(struct leati_term *terms, unsigned *count, int64_t stride, 
         return;
     while (at && terms[at - 1].stride >= step)
         at--;
-    leati_assert(*count < LEATI_MEET_MAX_TERMS);
+    leati_assert(*count < LEATI_OVERLAP_MAX_TERMS);
     if (at == *count || terms[at].stride != step) {
         memmove(terms + at + 1, terms + at, (*count - at) * sizeof *terms);
         terms[at] = (struct leati_term){.stride = step};
@@ -473,8 +473,8 @@ bool leati_canonical_may_overlap(const struct leati_canonical *canonical, const 
 {
     uintptr_t written = (uintptr_t)dst + (uintptr_t)canonical->dst_low,
               read = (uintptr_t)src + (uintptr_t)canonical->src_low;
-    struct leati_term terms[LEATI_MEET_MAX_TERMS];
-    unsigned count = 0, steps = LEATI_MEET_STEPS;
+    struct leati_term terms[LEATI_OVERLAP_MAX_TERMS];
+    unsigned count = 0, steps = LEATI_OVERLAP_STEPS;
     int64_t distance;
 
     if (read - written >= (uint64_t)(canonical->dst_high - canonical->dst_low) &&
@@ -489,8 +489,8 @@ bool leati_canonical_may_overlap(const struct leati_canonical *canonical, const 
     }
     distance = (int64_t)((uintptr_t)src + (uintptr_t)canonical->src_offset - (uintptr_t)dst -
                          (uintptr_t)canonical->dst_offset);
-    leati_assert(count <= LEATI_MEET_MAX_TERMS);
-    if (leati_never_meet(terms, count, distance))
+    leati_assert(count <= LEATI_OVERLAP_MAX_TERMS);
+    if (leati_never_overlap(terms, count, distance))
         return false;
-    return leati_meet(terms, count, distance, &steps) != LEATI_MEET_NO;
+    return leati_overlap(terms, count, distance, &steps) != LEATI_OVERLAP_NO;
 }

@@ -8,7 +8,7 @@
 #include "seed.h"
 
 #include "base/error.h"
-#include "layout/meet.h"
+#include "layout/overlap.h"
 #include "layout/plan.h"
 #include "layout/sectors.h"
 
@@ -846,8 +846,9 @@ static void numbers_are_rounded_outwards(void **state)
             bool apart = distance % stride != 0;
             unsigned steps = 10;
 
-            assert_int_equal(leati_never_meet(&term, 1, distance), apart);
-            assert_int_equal(leati_meet(&term, 1, distance, &steps), apart ? LEATI_MEET_NO : LEATI_MEET_YES);
+            assert_int_equal(leati_never_overlap(&term, 1, distance), apart);
+            assert_int_equal(leati_overlap(&term, 1, distance, &steps),
+                             apart ? LEATI_OVERLAP_NO : LEATI_OVERLAP_YES);
             /* Numbers that cannot be right are not even tried. */
             assert_int_equal(steps, apart ? 10 : 9);
         }

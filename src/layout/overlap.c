@@ -1,5 +1,5 @@
-/* meet.c - see meet.h. */
-#include "layout/meet.h"
+/* overlap.c - see overlap.h. */
+#include "layout/overlap.h"
 #include "base/assert.h"
 
 /* Rounded towards minus infinity, and towards plus; by is above 0. */
@@ -19,17 +19,17 @@ struct search {
     const struct leati_term *terms;
     unsigned *steps;
     /* What the first so many terms reach together. */
-    int64_t low[LEATI_MEET_MAX_TERMS + 1], high[LEATI_MEET_MAX_TERMS + 1];
+    int64_t low[LEATI_OVERLAP_MAX_TERMS + 1], high[LEATI_OVERLAP_MAX_TERMS + 1];
 };
 
 /* The largest of the terms that are left is given each number with which the others can still make up the rest. */
-static enum leati_meet look(const struct search *search, unsigned count, int64_t distance)
+static enum leati_overlap look(const struct search *search, unsigned count, int64_t distance)
 {
     const struct leati_term *term;
     int64_t first, last;
 
     if (count == 0)
-        return distance == 0 ? LEATI_MEET_YES : LEATI_MEET_NO;
+        return distance == 0 ? LEATI_OVERLAP_YES : LEATI_OVERLAP_NO;
     term = &search->terms[count - 1];
     leati_assert(term->stride > 0 && term->low <= term->high);
     first = divide_up(distance - search->high[count - 1], term->stride);
@@ -39,23 +39,23 @@ static enum leati_meet look(const struct search *search, unsigned count, int64_t
     if (last > term->high)
         last = term->high;
     for (int64_t number = first; number <= last; number++) {
-        enum leati_meet found;
+        enum leati_overlap found;
 
         if (*search->steps == 0)
-            return LEATI_MEET_UNKNOWN;
+            return LEATI_OVERLAP_UNKNOWN;
         --*search->steps;
         found = look(search, count - 1, distance - number * term->stride);
-        if (found != LEATI_MEET_NO)
+        if (found != LEATI_OVERLAP_NO)
             return found;
     }
-    return LEATI_MEET_NO;
+    return LEATI_OVERLAP_NO;
 }
 
-enum leati_meet leati_meet(const struct leati_term *terms, unsigned count, int64_t distance, unsigned *steps)
+enum leati_overlap leati_overlap(const struct leati_term *terms, unsigned count, int64_t distance, unsigned *steps)
 {
     struct search search = {.terms = terms, .steps = steps};
 
-    leati_assert(count <= LEATI_MEET_MAX_TERMS);
+    leati_assert(count <= LEATI_OVERLAP_MAX_TERMS);
     for (unsigned i = 0; i < count; i++) {
         search.low[i + 1] = search.low[i] + terms[i].low * terms[i].stride;
         search.high[i + 1] = search.high[i] + terms[i].high * terms[i].stride;
@@ -92,7 +92,7 @@ static int64_t common_divisor(int64_t a, int64_t b)
     return a;
 }
 
-bool leati_never_meet(const struct leati_term *terms, unsigned count, int64_t distance)
+bool leati_never_overlap(const struct leati_term *terms, unsigned count, int64_t distance)
 {
     int64_t common = 0;
 
