@@ -109,7 +109,7 @@ static void give_back(struct leat_pool *pool, leat_stream *stream, struct leati_
         leati_lane_unlock(lane);
     }
     leati_count(&pool->figures.failures, 1);
-    leati_ladder_take_back(pool, block, owner, owner->order ? leati_order_now(owner->order) : 0);
+    leati_slow_path_free(pool, block, owner, owner->order ? leati_order_now(owner->order) : 0);
     leati_unlock(&pool->lock);
     leati_error_quiet_end();
 }
@@ -129,8 +129,9 @@ static inline leat_status alloc_untraced(const char *what, struct leat_pool *poo
     if (!block && alignment <= LEATI_GRANULE_BYTES)
         block = take_cached(pool, stream, block_bytes(pool, rounded_bytes), bytes);
     if (!block) {
-        status = leati_ladder_climb(pool, stream, rounded_bytes + leati_guard_extra_bytes(pool, alignment), bytes,
-                                    alignment < LEATI_GRANULE_BYTES ? LEATI_GRANULE_BYTES : alignment, &block);
+        status =
+            leati_slow_path_alloc(pool, stream, rounded_bytes + leati_guard_extra_bytes(pool, alignment), bytes,
+                                  alignment < LEATI_GRANULE_BYTES ? LEATI_GRANULE_BYTES : alignment, &block);
         if (status != LEAT_OK)
             return fail_alloc(what, status, pool, bytes);
         if (pool->watched) {
@@ -359,7 +360,7 @@ static void free_without_room(struct leati_block *block)
     }
     leati_lock(&pool->lock);
     if (!leati_lane_push_into(pool, lane, block))
-        leati_ladder_take_back(pool, block, block->owner, block->tick);
+        leati_slow_path_free(pool, block, block->owner, block->tick);
     leati_unlock(&pool->lock);
 }
 
@@ -397,7 +398,7 @@ static void free_slow(struct leat_pool *pool, leat_stream *stream, struct leati_
     if (leati_guarded(pool))
         leati_watch_keep(pool, block);
     else if (!kept)
-        leati_ladder_take_back(pool, block, owner, block->tick);
+        leati_slow_path_free(pool, block, owner, block->tick);
 }
 
 /* Keeps a block that was taken, and that another thread had allocated on the same stream, in this thread's lane.

@@ -309,7 +309,7 @@ static void let_go(struct leat_pool *pool, struct leati_lane *lane, struct leati
     leati_assert(atomic_load_explicit(&lane->locked, memory_order_relaxed) &&
                  leati_state(block) == LEATI_BLOCK_CACHED);
     add(&lane->figures.cached_bytes, -(int64_t)leati_bytes(block));
-    leati_ladder_take_back(pool, block, block->owner, block->tick);
+    leati_slow_path_free(pool, block, block->owner, block->tick);
 }
 
 /* Empties a slot into the heap; under the lane's lock. */
@@ -385,7 +385,7 @@ static struct leati_block *steal_from(struct leati_lane *lane, struct leati_lane
     /* What the other lane has no room for goes back to where there was some a moment ago, or to the heap. */
     for (; kept < count; kept++) {
         leati_assert_locked(&taken[kept]->owner->pool->lock);
-        leati_ladder_take_back(taken[kept]->owner->pool, taken[kept], taken[kept]->owner, taken[kept]->tick);
+        leati_slow_path_free(taken[kept]->owner->pool, taken[kept], taken[kept]->owner, taken[kept]->tick);
     }
     return count ? taken[0] : NULL;
 }

@@ -111,7 +111,7 @@ static uint64_t take_from(struct leat_pool *other, uint64_t bytes) LEATI_REQUIRE
 
     leati_watch_drain(other);
     leati_owners_drain(other);
-    leati_ladder_progress(other, NULL);
+    leati_slow_path_poll(other, NULL);
     (void)leati_pages_trim(other, reserved > bytes ? reserved - bytes : 0, UINT64_MAX, &released, &pending);
     return released;
 }
@@ -534,7 +534,7 @@ leat_status leat_pool_destroy(leat_pool *pool)
     if (!live) {
         leati_watch_drain(pool);
         leati_owners_drain(pool);
-        status = leati_ladder_finish(pool);
+        status = leati_slow_path_finish(pool);
     }
     leati_unlock(&pool->lock);
     if (live)
@@ -649,7 +649,7 @@ leat_status leat_pool_set_limits(leat_pool *pool, uint64_t limit_bytes, uint64_t
     if (limit_bytes && reserved > limit_bytes) {
         leati_watch_drain(pool);
         leati_owners_drain(pool);
-        leati_ladder_progress(pool, NULL);
+        leati_slow_path_poll(pool, NULL);
         status = leati_pages_trim(pool, limit_bytes, UINT64_MAX, &released, &pending);
         reserved = atomic_load_explicit(&pool->figures.reserved_bytes, memory_order_relaxed);
         if (status == LEAT_OK && reserved > limit_bytes)
@@ -677,7 +677,7 @@ static leat_status trim(const char *what, leat_pool *pool, uint64_t keep_bytes, 
     leati_lock(&pool->lock);
     leati_watch_drain(pool);
     leati_owners_drain(pool);
-    leati_ladder_progress(pool, NULL);
+    leati_slow_path_poll(pool, NULL);
     status = leati_pages_trim(pool, keep_bytes, before_ns, &released, &pending);
     leati_unlock(&pool->lock);
     if (status != LEAT_OK)

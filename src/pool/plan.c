@@ -603,7 +603,7 @@ static struct leati_planned *take_place(struct leat_pool *pool, struct leati_own
     if (!atomic_load_explicit(&pool->figures.pending_bytes, memory_order_relaxed))
         return NULL;
     leati_lock(&pool->lock);
-    leati_ladder_settle(pool);
+    leati_slow_path_settle(pool);
     leati_lock(&plan->lock);
     is_taken = occupy(pool, plan, list, place);
     leati_unlock(&plan->lock);

@@ -4,7 +4,7 @@
  * A pool has addresses, cut into extents (struct leati_block of core/blocks.h). Files, from the hot path down:
  *   alloc.c   the calls that allocate and free; the fast path
  *   lane.c    owners (what a pool keeps for one stream) and their lanes (magazines of freed blocks)
- *   ladder.c  where a block comes from when the magazines have none, step by step until the error
+ *   slow_path.c  where a block comes from when the magazines have none, step by step until the error
  *   users.c   blocks that wait for other streams than the one they were freed on
  *   heap.c    extents: finding, splitting, joining; knows no driver
  *   pages.c   physical memory: creating, mapping, releasing; the only file that calls the driver for memory
@@ -85,7 +85,7 @@ struct leati_owner {
     struct leati_order *order;
     leat_stream *stream; /* NULL once it is destroyed */
     struct leati_owner *next;
-    bool is_waited_for; /* ladder.c: the stream that asks is ordered after all its idle memory */
+    bool is_waited_for; /* slow_path.c: the stream that asks is ordered after all its idle memory */
     size_t blocks; /* records that name it; one whose stream is gone serves another stream once there are none */
     _Atomic(struct leati_lane *) lanes[LEATI_LANES];
     atomic_uint lanes_made; /* bit n: there is lane n */
@@ -488,28 +488,28 @@ bool leati_owners_drain(struct leat_pool *pool) LEATI_REQUIRES(pool->lock);
 void leati_owners_end(struct leat_pool *pool);
 void leati_owners_stream_ends(leat_stream *stream);
 
-/* ---- ladder.c ---- */
+/* ---- slow_path.c ---- */
 
 /* A LIVE block for owner, by every means that the pool has. Takes the pool's lock. what: the call, for sentences.
  */
-leat_status leati_ladder_climb(struct leat_pool *pool, leat_stream *stream, size_t bytes, size_t requested_bytes,
-                               size_t alignment, struct leati_block **block);
+leat_status leati_slow_path_alloc(struct leat_pool *pool, leat_stream *stream, size_t bytes,
+                                  size_t requested_bytes, size_t alignment, struct leati_block **block);
 
 /* Asks the driver which work on freed memory is done by now, but for that of asking's stream, which may use that
  * memory anyway; NULL: of all streams. Returns true if any is found to be done. With the pool's lock held. */
-bool leati_ladder_progress(struct leat_pool *pool, struct leati_owner *asking) LEATI_REQUIRES(pool->lock);
+bool leati_slow_path_poll(struct leat_pool *pool, struct leati_owner *asking) LEATI_REQUIRES(pool->lock);
 
 /* Frees blocks whose users are done; asks the driver. With the pool's lock held. */
-void leati_ladder_settle(struct leat_pool *pool) LEATI_REQUIRES(pool->lock);
+void leati_slow_path_settle(struct leat_pool *pool) LEATI_REQUIRES(pool->lock);
 
 /* Waits for all work that may still use freed memory, which then is everybody's; with the pool's lock held.
  * Returns the first failure and goes on. */
-leat_status leati_ladder_finish(struct leat_pool *pool) LEATI_REQUIRES(pool->lock);
+leat_status leati_slow_path_finish(struct leat_pool *pool) LEATI_REQUIRES(pool->lock);
 
 /* Gives a block that is no longer LIVE to the heap, or lets it wait for its users; with the pool's lock held.
  * owner NULL: no work uses it any more. */
-void leati_ladder_take_back(struct leat_pool *pool, struct leati_block *block, struct leati_owner *owner,
-                            uint64_t tick) LEATI_REQUIRES(pool->lock);
+void leati_slow_path_free(struct leat_pool *pool, struct leati_block *block, struct leati_owner *owner,
+                          uint64_t tick) LEATI_REQUIRES(pool->lock);
 
 /* ---- users.c: with the pool's lock held ---- */
 

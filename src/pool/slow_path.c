@@ -1,7 +1,7 @@
 /*
- * ladder.c - where a block comes from when the magazines have none, and where it goes when they do not keep it.
+ * slow_path.c - where a block comes from when the magazines have none, and where it goes when they do not keep it.
  *
- * Each step of the ladder costs more than the one before: idle memory of the stream's own or of everybody's; what
+ * Each fallback costs more than the one before: idle memory of the stream's own or of everybody's; what
  * the stream's lanes hold; memory of streams that this one is ordered after; what all lanes hold; asking the
  * device what other streams have done by now; new memory, or a stitched block; making the stream wait; idle memory
  * of other pools; the user's function; the error.
@@ -17,7 +17,7 @@
 enum { RUNS_SCANNED = 256, CALLBACKS_MAX = 64 };
 
 /* One request on its way. */
-struct climb {
+struct slow_request {
     struct leat_pool *pool;
     struct leati_owner *owner;
     leat_stream *stream; /* NULL: for the host */
@@ -64,8 +64,8 @@ static void remove_pending(struct leat_pool *pool, struct leati_block *block)
     atomic_fetch_sub_explicit(&pool->figures.pending_bytes, leati_bytes(block), memory_order_relaxed);
 }
 
-void leati_ladder_take_back(struct leat_pool *pool, struct leati_block *block, struct leati_owner *owner,
-                            uint64_t tick)
+void leati_slow_path_free(struct leat_pool *pool, struct leati_block *block, struct leati_owner *owner,
+                          uint64_t tick)
 {
     leati_assert_locked(&pool->lock);
     leati_assert(leati_state(block) != LEATI_BLOCK_LIVE && leati_state(block) != LEATI_BLOCK_FREE);
@@ -196,13 +196,13 @@ static bool settle_pending(struct leat_pool *pool, struct leati_owner *owner, bo
     return any;
 }
 
-void leati_ladder_settle(struct leat_pool *pool)
+void leati_slow_path_settle(struct leat_pool *pool)
 {
     leati_assert_locked(&pool->lock);
     settle_pending(pool, NULL, true);
 }
 
-bool leati_ladder_progress(struct leat_pool *pool, struct leati_owner *asking)
+bool leati_slow_path_poll(struct leat_pool *pool, struct leati_owner *asking)
 {
     bool any = settle_pending(pool, NULL, true), done;
 
@@ -224,33 +224,34 @@ bool leati_ladder_progress(struct leat_pool *pool, struct leati_owner *asking)
 /* ---- finding idle memory ---- */
 
 /* usable: only what the stream may use now. */
-static struct leati_block *fit_in(struct climb *climb, struct leati_owner *owner, bool usable)
+static struct leati_block *fit_in(struct slow_request *request, struct leati_owner *owner, bool usable)
 {
-    return leati_bins_fit(&owner->bins[climb->heap], climb->bytes, climb->alignment, climb->pool->one_handle,
-                          usable ? climb->owner : NULL);
+    return leati_bins_fit(&owner->bins[request->heap], request->bytes, request->alignment,
+                          request->pool->one_handle, usable ? request->owner : NULL);
 }
 
 /* The smaller one of what fits of the stream's own and of everybody's. */
-static struct leati_block *fit_own(struct climb *climb)
+static struct leati_block *fit_own(struct slow_request *request)
 {
-    struct leati_block *own = climb->owner != climb->pool->host ? fit_in(climb, climb->owner, false) : NULL;
-    struct leati_block *common = fit_in(climb, climb->pool->host, false);
+    struct leati_block *own =
+        request->owner != request->pool->host ? fit_in(request, request->owner, false) : NULL;
+    struct leati_block *common = fit_in(request, request->pool->host, false);
 
     if (own && common)
         return leati_bytes(common) < leati_bytes(own) ? common : own;
     return own ? own : common;
 }
 
-static bool is_others(const struct climb *climb, const struct leati_owner *owner)
+static bool is_others(const struct slow_request *request, const struct leati_owner *owner)
 {
-    return owner != climb->owner && owner->order;
+    return owner != request->owner && owner->order;
 }
 
 /* Idle memory of another stream that this one is ordered after, or whose work is known to be done. */
-static struct leati_block *fit_ordered(struct climb *climb)
+static struct leati_block *fit_ordered(struct slow_request *request)
 {
-    for (struct leati_owner *owner = climb->pool->owners; owner; owner = owner->next) {
-        struct leati_block *block = is_others(climb, owner) ? fit_in(climb, owner, true) : NULL;
+    for (struct leati_owner *owner = request->pool->owners; owner; owner = owner->next) {
+        struct leati_block *block = is_others(request, owner) ? fit_in(request, owner, true) : NULL;
 
         if (block)
             return block;
@@ -259,42 +260,42 @@ static struct leati_block *fit_ordered(struct climb *climb)
 }
 
 /* Extents side by side that only their owners keep apart: joined, if they are enough together. */
-static struct leati_block *join_run(struct climb *climb, struct leati_block *block)
-    LEATI_REQUIRES(climb->pool->lock)
+static struct leati_block *join_run(struct slow_request *request, struct leati_block *block)
+    LEATI_REQUIRES(request->pool->lock)
 {
     struct leati_block *first = block, *last = block;
     uintptr_t base;
 
-    while (leati_is_idle_for(first->before, climb->owner))
+    while (leati_is_idle_for(first->before, request->owner))
         first = first->before;
-    while (leati_is_idle_for(last->after, climb->owner))
+    while (leati_is_idle_for(last->after, request->owner))
         last = last->after;
-    base = (leati_base(first) + climb->alignment - 1) & ~(uintptr_t)(climb->alignment - 1);
-    if (first == last || base + climb->bytes > leati_base(last) + leati_bytes(last))
+    base = (leati_base(first) + request->alignment - 1) & ~(uintptr_t)(request->alignment - 1);
+    if (first == last || base + request->bytes > leati_base(last) + leati_bytes(last))
         return NULL;
-    leati_extent_unbin(climb->pool, first);
+    leati_extent_unbin(request->pool, first);
     while (first != last) {
         struct leati_block *next = first->after;
 
-        leati_extent_unbin(climb->pool, next);
+        leati_extent_unbin(request->pool, next);
         if (next == last)
             last = first;
-        leati_extent_join(climb->pool, first, next);
+        leati_extent_join(request->pool, first, next);
     }
     /* Idle for the stream, whose later work comes after all of it; for others as its own would be. */
-    leati_set_owner(first, climb->owner);
-    first->tick = climb->owner->order ? leati_order_now(climb->owner->order) : 0;
+    leati_set_owner(first, request->owner);
+    first->tick = request->owner->order ? leati_order_now(request->owner->order) : 0;
     leati_bins_add(&first->owner->bins[first->heap], first);
     return first;
 }
 
 /* The same beside the extents of one owner. */
-static struct leati_block *fit_run_of(struct climb *climb, struct leati_owner *owner, unsigned *scanned)
-    LEATI_REQUIRES(climb->pool->lock)
+static struct leati_block *fit_run_of(struct slow_request *request, struct leati_owner *owner, unsigned *scanned)
+    LEATI_REQUIRES(request->pool->lock)
 {
-    for (struct leati_block *block = leati_bins_walk(&owner->bins[climb->heap], NULL);
-         block && (*scanned)++ < RUNS_SCANNED; block = leati_bins_walk(&owner->bins[climb->heap], block)) {
-        struct leati_block *joined = leati_is_idle_for(block, climb->owner) ? join_run(climb, block) : NULL;
+    for (struct leati_block *block = leati_bins_walk(&owner->bins[request->heap], NULL);
+         block && (*scanned)++ < RUNS_SCANNED; block = leati_bins_walk(&owner->bins[request->heap], block)) {
+        struct leati_block *joined = leati_is_idle_for(block, request->owner) ? join_run(request, block) : NULL;
 
         if (joined)
             return joined;
@@ -302,112 +303,113 @@ static struct leati_block *fit_run_of(struct climb *climb, struct leati_owner *o
     return NULL;
 }
 
-static struct leati_block *fit_run(struct climb *climb) LEATI_REQUIRES(climb->pool->lock)
+static struct leati_block *fit_run(struct slow_request *request) LEATI_REQUIRES(request->pool->lock)
 {
-    struct leat_pool *pool = climb->pool;
+    struct leat_pool *pool = request->pool;
     struct leati_block *joined = NULL;
     unsigned scanned = 0;
 
     if (pool->one_handle)
         return NULL;
-    joined = fit_run_of(climb, climb->owner, &scanned);
+    joined = fit_run_of(request, request->owner, &scanned);
     for (struct leati_owner *owner = pool->owners; owner && !joined; owner = owner->next)
-        if (owner != climb->owner)
-            joined = fit_run_of(climb, owner, &scanned);
+        if (owner != request->owner)
+            joined = fit_run_of(request, owner, &scanned);
     return joined;
 }
 
-static struct leati_block *fit_any(struct climb *climb) LEATI_REQUIRES(climb->pool->lock)
+static struct leati_block *fit_any(struct slow_request *request) LEATI_REQUIRES(request->pool->lock)
 {
-    struct leati_block *block = fit_own(climb);
+    struct leati_block *block = fit_own(request);
 
     if (!block)
-        block = fit_ordered(climb);
-    return block ? block : fit_run(climb);
+        block = fit_ordered(request);
+    return block ? block : fit_run(request);
 }
 
 /* ---- making the stream wait ---- */
 
 /* Makes the stream wait for one freed block that waits for its users, and has it as the stream's own. */
-static leat_status wait_pending(struct climb *climb, struct leati_block *block) LEATI_REQUIRES(climb->pool->lock)
+static leat_status wait_pending(struct slow_request *request, struct leati_block *block)
+    LEATI_REQUIRES(request->pool->lock)
 {
     struct leati_order *order = block->owner->order;
 
-    LEATI_TRY(leati_users_wait(climb->pool, block, climb->stream));
+    LEATI_TRY(leati_users_wait(request->pool, block, request->stream));
     if (order && !leati_order_known(order, block->tick) &&
-        !leati_order_follows(climb->stream->order, order, block->tick))
-        LEATI_TRY(leati_order_wait(climb->stream->order, order, block->tick, &climb->pool->figures.order));
-    remove_pending(climb->pool, block);
-    leati_extent_free(climb->pool, block, climb->owner, leati_order_now(climb->stream->order));
+        !leati_order_follows(request->stream->order, order, block->tick))
+        LEATI_TRY(leati_order_wait(request->stream->order, order, block->tick, &request->pool->figures.order));
+    remove_pending(request->pool, block);
+    leati_extent_free(request->pool, block, request->owner, leati_order_now(request->stream->order));
     return LEAT_OK;
 }
 
 /* Makes the stream wait for one extent of another stream's, or one pending block, that is large enough. */
-static struct leati_block *fit_waiting(struct climb *climb) LEATI_REQUIRES(climb->pool->lock)
+static struct leati_block *fit_waiting(struct slow_request *request) LEATI_REQUIRES(request->pool->lock)
 {
-    struct leat_pool *pool = climb->pool;
+    struct leat_pool *pool = request->pool;
 
-    if (!climb->stream || climb->stream->order->per_thread)
+    if (!request->stream || request->stream->order->per_thread)
         return NULL;
     for (struct leati_owner *owner = pool->owners; owner; owner = owner->next) {
-        struct leati_block *block = is_others(climb, owner) ? fit_in(climb, owner, false) : NULL;
+        struct leati_block *block = is_others(request, owner) ? fit_in(request, owner, false) : NULL;
 
         if (block &&
-            (leati_usable(block, climb->owner) ||
-             leati_order_wait(climb->stream->order, owner->order, block->tick, &pool->figures.order) == LEAT_OK))
+            (leati_usable(block, request->owner) ||
+             leati_order_wait(request->stream->order, owner->order, block->tick, &pool->figures.order) == LEAT_OK))
             return block;
     }
     for (struct leati_block *block = pool->pending; block; block = block->link)
-        if (block->heap == climb->heap && leati_bytes(block) >= climb->bytes &&
-            (!pool->one_handle || leati_bytes(block) == climb->bytes))
-            return wait_pending(climb, block) == LEAT_OK ? fit_own(climb) : NULL;
+        if (block->heap == request->heap && leati_bytes(block) >= request->bytes &&
+            (!pool->one_handle || leati_bytes(block) == request->bytes))
+            return wait_pending(request, block) == LEAT_OK ? fit_own(request) : NULL;
     return NULL;
 }
 
 /* Makes idle memory of another owner, which the stream is ordered after, the stream's own. */
-static void take_over(struct climb *climb, struct leati_owner *owner) LEATI_REQUIRES(climb->pool->lock)
+static void take_over(struct slow_request *request, struct leati_owner *owner) LEATI_REQUIRES(request->pool->lock)
 {
     for (int heap = 0; heap < LEATI_HEAPS; heap++) {
         struct leati_block *block = leati_bins_walk(&owner->bins[heap], NULL), *next;
 
         for (; block; block = next) {
             next = leati_bins_walk(&owner->bins[heap], block);
-            leati_extent_unbin(climb->pool, block);
-            leati_extent_free(climb->pool, block, climb->owner, leati_order_now(climb->owner->order));
+            leati_extent_unbin(request->pool, block);
+            leati_extent_free(request->pool, block, request->owner, leati_order_now(request->owner->order));
         }
     }
 }
 
 /* Makes the stream wait for all that is idle on other streams, and for what was, so that all of it can be used. */
-static void wait_for_all(struct climb *climb) LEATI_REQUIRES(climb->pool->lock)
+static void wait_for_all(struct slow_request *request) LEATI_REQUIRES(request->pool->lock)
 {
-    struct leat_pool *pool = climb->pool;
+    struct leat_pool *pool = request->pool;
     struct leati_block *next;
 
-    if (!climb->stream || climb->stream->order->per_thread)
+    if (!request->stream || request->stream->order->per_thread)
         return;
     for (struct leati_block *block = pool->pending; block; block = next) {
         next = block->link;
-        (void)wait_pending(climb, block);
+        (void)wait_pending(request, block);
     }
     for (struct leati_physical *spare = pool->spare; spare; spare = spare->next)
-        if (spare->owner && !leati_usable_by(spare->owner, spare->tick, climb->owner))
-            (void)leati_order_wait(climb->stream->order, spare->owner->order, spare->tick, &pool->figures.order);
+        if (spare->owner && !leati_usable_by(spare->owner, spare->tick, request->owner))
+            (void)leati_order_wait(request->stream->order, spare->owner->order, spare->tick, &pool->figures.order);
     for (struct leati_owner *owner = pool->owners; owner; owner = owner->next) {
-        uint64_t tick = is_others(climb, owner) ? ticks_of(owner).youngest : 0;
+        uint64_t tick = is_others(request, owner) ? ticks_of(owner).youngest : 0;
 
-        owner->is_waited_for =
-            tick && (leati_order_follows(climb->owner->order, owner->order, tick) ||
-                     leati_order_wait(climb->stream->order, owner->order, tick, &pool->figures.order) == LEAT_OK);
+        owner->is_waited_for = tick && (leati_order_follows(request->owner->order, owner->order, tick) ||
+                                        leati_order_wait(request->stream->order, owner->order, tick,
+                                                         &pool->figures.order) == LEAT_OK);
     }
     /* An order remembers a few waits only. */
     for (struct leati_owner *owner = pool->owners; owner; owner = owner->next)
         if (owner->is_waited_for &&
-            !leati_order_follows(climb->owner->order, owner->order, ticks_of(owner).youngest))
-            take_over(climb, owner);
+            !leati_order_follows(request->owner->order, owner->order, ticks_of(owner).youngest))
+            take_over(request, owner);
 }
 
-leat_status leati_ladder_finish(struct leat_pool *pool)
+leat_status leati_slow_path_finish(struct leat_pool *pool)
 {
     leat_status first = LEAT_OK, status;
     struct leati_block *next;
@@ -443,12 +445,12 @@ leat_status leati_ladder_finish(struct leat_pool *pool)
     return first;
 }
 
-/* ---- the ladder ---- */
+/* ---- the fallbacks in order ---- */
 
 /* Steps that find memory which is idle already. */
-static struct leati_block *climb_idle(struct climb *climb) LEATI_REQUIRES(climb->pool->lock)
+static struct leati_block *alloc_from_idle(struct slow_request *request) LEATI_REQUIRES(request->pool->lock)
 {
-    struct leat_pool *pool = climb->pool;
+    struct leat_pool *pool = request->pool;
     struct leati_block *block = NULL;
     bool more;
 
@@ -457,31 +459,31 @@ static struct leati_block *climb_idle(struct climb *climb) LEATI_REQUIRES(climb-
     /* Large blocks that the stream's lanes hold are idle memory like any other, joined with what lies beside them:
      * memory that is taken in pieces is soon in pieces. Small ones are many, so what is idle elsewhere comes
      * first. */
-    if (climb->heap == LEATI_HEAP_LARGE)
-        leati_owner_drain_large(climb->owner);
-    block = fit_own(climb);
-    if (!block && climb->heap == LEATI_HEAP_SMALL && leati_owner_drain(climb->owner))
-        block = fit_own(climb);
+    if (request->heap == LEATI_HEAP_LARGE)
+        leati_owner_drain_large(request->owner);
+    block = fit_own(request);
+    if (!block && request->heap == LEATI_HEAP_SMALL && leati_owner_drain(request->owner))
+        block = fit_own(request);
     if (!block)
-        block = fit_ordered(climb);
+        block = fit_ordered(request);
     if (!block)
-        block = fit_run(climb);
+        block = fit_run(request);
     if (block)
         return block;
     /* From here on it is worth asking the driver. */
     more = leati_owners_drain(pool);
-    more |= settle_pending(pool, climb->owner, false);
+    more |= settle_pending(pool, request->owner, false);
     if (pool->ways & LEAT_POOL_REUSE_FINISHED) {
-        more |= leati_ladder_progress(pool, climb->owner);
+        more |= leati_slow_path_poll(pool, request->owner);
     } else {
         /* What comes free here belongs to the stream that freed it. */
         more |= settle_pending(pool, NULL, true);
         leati_pages_settle(pool);
     }
     if (more)
-        block = fit_any(climb);
+        block = fit_any(request);
     if (!block && pool->reuse == LEAT_POOL_WAIT && (pool->ways & LEAT_POOL_REUSE_WAITING))
-        block = fit_waiting(climb);
+        block = fit_waiting(request);
     return block;
 }
 
@@ -490,16 +492,18 @@ static bool is_full(leat_status status)
     return status == LEAT_ERROR_DEVICE_MEMORY || status == LEAT_ERROR_HOST_MEMORY;
 }
 
-static leat_status provide(struct climb *climb, struct leati_block **block) LEATI_REQUIRES(climb->pool->lock)
+static leat_status provide(struct slow_request *request, struct leati_block **block)
+    LEATI_REQUIRES(request->pool->lock)
 {
-    leat_status status = leati_pages_provide(climb->pool, climb->owner, climb->bytes, climb->alignment, block);
+    leat_status status =
+        leati_pages_provide(request->pool, request->owner, request->bytes, request->alignment, block);
 
-    if (is_full(status) && climb->refused)
-        leati_error_keep(climb->refused);
+    if (is_full(status) && request->refused)
+        leati_error_keep(request->refused);
     if (status != LEAT_OK || (*block)->stitch)
         return status;
-    if (leati_usable(*block, climb->pool->host))
-        leati_track_idle(climb->pool, leati_base(*block), leati_bytes(*block));
+    if (leati_usable(*block, request->pool->host))
+        leati_track_idle(request->pool, leati_base(*block), leati_bytes(*block));
     leati_bins_add(&(*block)->owner->bins[(*block)->heap], *block);
     return LEAT_OK;
 }
@@ -511,102 +515,108 @@ static bool can_stitch(const struct leat_pool *pool)
 }
 
 /* Where blocks cannot be stitched, idle pieces of the wrong size go back to the driver first. */
-static bool provide_smaller(struct climb *climb, struct leati_block **block) LEATI_REQUIRES(climb->pool->lock)
+static bool provide_smaller(struct slow_request *request, struct leati_block **block)
+    LEATI_REQUIRES(request->pool->lock)
 {
     uint64_t released, pending;
 
-    return !can_stitch(climb->pool) &&
-           leati_pages_trim(climb->pool, 0, UINT64_MAX, &released, &pending) == LEAT_OK && released &&
-           provide(climb, block) == LEAT_OK;
+    return !can_stitch(request->pool) &&
+           leati_pages_trim(request->pool, 0, UINT64_MAX, &released, &pending) == LEAT_OK && released &&
+           provide(request, block) == LEAT_OK;
 }
 
 /* The memory of planned blocks that are not in use goes back to the driver, and comes from there again. */
-static bool provide_from_plan(struct climb *climb, struct leati_block **block) LEATI_REQUIRES(climb->pool->lock)
+static bool provide_from_plan(struct slow_request *request, struct leati_block **block)
+    LEATI_REQUIRES(request->pool->lock)
 {
-    uint64_t held_bytes = atomic_load_explicit(&climb->pool->figures.reserved_bytes, memory_order_relaxed);
+    uint64_t held_bytes = atomic_load_explicit(&request->pool->figures.reserved_bytes, memory_order_relaxed);
     uint64_t released_bytes = 0;
 
-    return leati_plan_trim(climb->pool, held_bytes > climb->bytes ? held_bytes - climb->bytes : 0,
+    return leati_plan_trim(request->pool, held_bytes > request->bytes ? held_bytes - request->bytes : 0,
                            &released_bytes) == LEAT_OK &&
-           released_bytes && provide(climb, block) == LEAT_OK;
+           released_bytes && provide(request, block) == LEAT_OK;
 }
 
 /* A small request as a large one: gaps between large blocks are idle memory too, when there is no page for another
  * place of small ones. */
-static bool fit_as_large(struct climb *climb, struct leati_block **block) LEATI_REQUIRES(climb->pool->lock)
+static bool fit_as_large(struct slow_request *request, struct leati_block **block)
+    LEATI_REQUIRES(request->pool->lock)
 {
-    size_t bytes = climb->bytes;
+    size_t bytes = request->bytes;
 
-    if (climb->heap == LEATI_HEAP_LARGE)
+    if (request->heap == LEATI_HEAP_LARGE)
         return false;
-    climb->heap = LEATI_HEAP_LARGE;
-    climb->bytes = LEATI_LARGE_BYTES;
-    *block = fit_any(climb);
+    request->heap = LEATI_HEAP_LARGE;
+    request->bytes = LEATI_LARGE_BYTES;
+    *block = fit_any(request);
     if (*block)
         return true;
-    climb->heap = LEATI_HEAP_SMALL;
-    climb->bytes = bytes;
+    request->heap = LEATI_HEAP_SMALL;
+    request->bytes = bytes;
     return false;
 }
 
 /* Makes the stream wait for all that others freed, and takes of that. */
-static bool fit_after_waiting(struct climb *climb, struct leati_block **block) LEATI_REQUIRES(climb->pool->lock)
+static bool fit_after_waiting(struct slow_request *request, struct leati_block **block)
+    LEATI_REQUIRES(request->pool->lock)
 {
-    struct leat_pool *pool = climb->pool;
+    struct leat_pool *pool = request->pool;
     uint32_t ways = pool->ways;
     bool found;
 
-    wait_for_all(climb);
+    wait_for_all(request);
     /* The stream is ordered after the frees by these waits, whatever may be made of the program's own. */
     pool->ways |= LEAT_POOL_REUSE_ORDERED;
-    found = (*block = fit_any(climb)) || provide(climb, block) == LEAT_OK;
+    found = (*block = fit_any(request)) || provide(request, block) == LEAT_OK;
     pool->ways = ways;
     return found;
 }
 
 /* Steps for when neither idle memory nor the driver has enough. Returns true if one of them led to a block, or to
  * memory that it fits in. */
-static bool fit_when_full(struct climb *climb, struct leati_block **block) LEATI_REQUIRES(climb->pool->lock)
+static bool fit_when_full(struct slow_request *request, struct leati_block **block)
+    LEATI_REQUIRES(request->pool->lock)
 {
-    struct leat_pool *pool = climb->pool;
+    struct leat_pool *pool = request->pool;
     bool may_wait = pool->ways & LEAT_POOL_REUSE_WAITING;
 
     leati_assert_locked(&pool->lock);
 
     /* Freed blocks that guard mode keeps are the first that must go. */
-    if (leati_watch_drain(pool) && ((*block = fit_any(climb)) || provide(climb, block) == LEAT_OK))
+    if (leati_watch_drain(pool) && ((*block = fit_any(request)) || provide(request, block) == LEAT_OK))
         return true;
-    if (may_wait && pool->reuse != LEAT_POOL_WAIT_NEVER && fit_after_waiting(climb, block))
+    if (may_wait && pool->reuse != LEAT_POOL_WAIT_NEVER && fit_after_waiting(request, block))
         return true;
-    if (fit_as_large(climb, block) || provide_smaller(climb, block) || provide_from_plan(climb, block))
+    if (fit_as_large(request, block) || provide_smaller(request, block) || provide_from_plan(request, block))
         return true;
-    if (leati_pool_take_from_others(pool, climb->bytes) && provide(climb, block) == LEAT_OK)
+    if (leati_pool_take_from_others(pool, request->bytes) && provide(request, block) == LEAT_OK)
         return true;
     /* Where a stream cannot wait for the memory, or has no use for it as it is, the host must. */
-    if (!may_wait || (climb->stream && !climb->stream->order->per_thread && pool->reuse != LEAT_POOL_WAIT_NEVER &&
-                      can_stitch(pool) && !pool->plan))
+    if (!may_wait || (request->stream && !request->stream->order->per_thread &&
+                      pool->reuse != LEAT_POOL_WAIT_NEVER && can_stitch(pool) && !pool->plan))
         return false;
-    (void)leati_ladder_finish(pool);
-    return (*block = fit_any(climb)) || provide(climb, block) == LEAT_OK || fit_as_large(climb, block) ||
-           provide_smaller(climb, block) || provide_from_plan(climb, block);
+    (void)leati_slow_path_finish(pool);
+    return (*block = fit_any(request)) || provide(request, block) == LEAT_OK || fit_as_large(request, block) ||
+           provide_smaller(request, block) || provide_from_plan(request, block);
 }
 
 /* After a failure this thread's sentence is that of the last attempt to get new memory. */
-static leat_status climb_full(struct climb *climb, leat_status status, struct leati_block **block)
-    LEATI_REQUIRES(climb->pool->lock)
+static leat_status alloc_when_full(struct slow_request *request, leat_status status, struct leati_block **block)
+    LEATI_REQUIRES(request->pool->lock)
 {
     struct leati_sentence refused;
     bool found;
 
     leati_error_keep(&refused);
-    climb->refused = &refused;
-    found = fit_when_full(climb, block);
-    climb->refused = NULL;
+    request->refused = &refused;
+    found = fit_when_full(request, block);
+    request->refused = NULL;
     return found ? LEAT_OK : leati_error_restore(status, &refused);
 }
 
 /* A LIVE block out of an idle extent. */
-static leat_status carve(struct climb *climb, struct leati_block *block) LEATI_REQUIRES(climb->pool->lock)
+static leat_status carve(struct slow_request *request, struct leati_block *block)
+    LEATI_REQUIRES(request->pool->lock)
 {
     leat_status status = LEAT_OK;
     uintptr_t base;
@@ -615,10 +625,10 @@ static leat_status carve(struct climb *climb, struct leati_block *block) LEATI_R
         leati_blocks_enter(block, false);
         return LEAT_OK;
     }
-    base = leati_pages_place(climb->pool, block, climb->bytes, climb->alignment);
-    leati_extent_unbin(climb->pool, block);
+    base = leati_pages_place(request->pool, block, request->bytes, request->alignment);
+    leati_extent_unbin(request->pool, block);
     if (!block->whole)
-        status = leati_extent_cut(climb->pool, block, base, climb->bytes);
+        status = leati_extent_cut(request->pool, block, base, request->bytes);
     if (status != LEAT_OK) {
         leati_bins_add(&block->owner->bins[block->heap], block);
         return status;
@@ -628,42 +638,45 @@ static leat_status carve(struct climb *climb, struct leati_block *block) LEATI_R
 }
 
 /* A block as it is from another lane of the stream's, or of the host's. */
-static struct leati_block *steal(struct climb *climb)
+static struct leati_block *steal(struct slow_request *request)
 {
     struct leati_block *block;
 
-    if (climb->alignment > LEATI_GRANULE_BYTES)
+    if (request->alignment > LEATI_GRANULE_BYTES)
         return NULL;
-    block = leati_owner_steal(climb->owner, leati_lane_of(climb->owner, true), climb->bytes);
-    return block || climb->owner == climb->pool->host ? block
-                                                      : leati_owner_steal(climb->pool->host, NULL, climb->bytes);
+    block = leati_owner_steal(request->owner, leati_lane_of(request->owner, true), request->bytes);
+    return block || request->owner == request->pool->host
+               ? block
+               : leati_owner_steal(request->pool->host, NULL, request->bytes);
 }
 
 /* New memory. */
-static leat_status climb_new(struct climb *climb, struct leati_block **block) LEATI_REQUIRES(climb->pool->lock)
+static leat_status alloc_new(struct slow_request *request, struct leati_block **block)
+    LEATI_REQUIRES(request->pool->lock)
 {
     leat_status status;
 
-    if (!climb->has_before)
-        leati_error_keep(climb->before);
-    climb->has_before = true;
-    status = provide(climb, block);
-    return is_full(status) ? climb_full(climb, status, block) : status;
+    if (!request->has_before)
+        leati_error_keep(request->before);
+    request->has_before = true;
+    status = provide(request, block);
+    return is_full(status) ? alloc_when_full(request, status, block) : status;
 }
 
-static leat_status climb_once(struct climb *climb, struct leati_block **block) LEATI_REQUIRES(climb->pool->lock)
+static leat_status alloc_once(struct slow_request *request, struct leati_block **block)
+    LEATI_REQUIRES(request->pool->lock)
 {
     leat_status status = LEAT_OK;
 
-    *block = steal(climb);
+    *block = steal(request);
     if (*block)
         return LEAT_OK;
     leati_error_quiet_begin();
-    *block = climb_idle(climb);
+    *block = alloc_from_idle(request);
     leati_error_quiet_end();
     if (!*block)
-        status = climb_new(climb, block);
-    return status == LEAT_OK ? carve(climb, *block) : status;
+        status = alloc_new(request, block);
+    return status == LEAT_OK ? carve(request, *block) : status;
 }
 
 /* Calls the user's function, without the lock. False: let it fail. */
@@ -693,18 +706,18 @@ static bool ask_user(struct leat_pool *pool, size_t bytes) LEATI_REQUIRES(pool->
 }
 
 /* Counts a request that failed, and says why. */
-static leat_status fail(const struct climb *climb, leat_status status) LEATI_REQUIRES(climb->pool->lock)
+static leat_status fail(const struct slow_request *request, leat_status status) LEATI_REQUIRES(request->pool->lock)
 {
-    struct leat_pool *pool = climb->pool;
+    struct leat_pool *pool = request->pool;
 
     leati_assert_locked(&pool->lock);
     leati_count(&pool->figures.failures, 1);
-    leati_see_event(pool, LEAT_POOL_FULL, NULL, climb->bytes, NULL, 0);
+    leati_see_event(pool, LEAT_POOL_FULL, NULL, request->bytes, NULL, 0);
     if (!is_full(status))
         return status;
     /* What was collected for the request helps others more. */
     (void)LEATI_QUIETLY(leati_pages_drop_spare(pool));
-    return leati_full_explain(pool, climb->owner, status, climb->bytes, climb->alignment);
+    return leati_full_explain(pool, request->owner, status, request->bytes, request->alignment);
 }
 
 /* Above the soft limit, idle memory goes back. */
@@ -718,48 +731,48 @@ static void keep_soft_limit(struct leat_pool *pool) LEATI_REQUIRES(pool->lock)
     (void)LEATI_QUIETLY(leati_pages_trim(pool, soft_bytes, UINT64_MAX, &released, &pending));
 }
 
-leat_status leati_ladder_climb(struct leat_pool *pool, leat_stream *stream, size_t bytes, size_t requested_bytes,
-                               size_t alignment, struct leati_block **block)
+leat_status leati_slow_path_alloc(struct leat_pool *pool, leat_stream *stream, size_t bytes,
+                                  size_t requested_bytes, size_t alignment, struct leati_block **block)
 {
     struct leati_sentence before;
-    struct climb climb = {
+    struct slow_request request = {
         .pool = pool, .stream = stream, .bytes = bytes, .alignment = alignment, .before = &before};
     leat_status status;
 
-    climb.heap = bytes >= LEATI_LARGE_BYTES ? LEATI_HEAP_LARGE : LEATI_HEAP_SMALL;
+    request.heap = bytes >= LEATI_LARGE_BYTES ? LEATI_HEAP_LARGE : LEATI_HEAP_SMALL;
     if (pool->one_handle) {
-        climb.bytes = leati_round_up(bytes, LEATI_PAGE_BYTES);
-        climb.heap = LEATI_HEAP_LARGE;
+        request.bytes = leati_round_up(bytes, LEATI_PAGE_BYTES);
+        request.heap = LEATI_HEAP_LARGE;
     }
     leati_lock(&pool->lock);
-    climb.owner = leati_owner_of(pool, stream);
-    if (!climb.owner) {
+    request.owner = leati_owner_of(pool, stream);
+    if (!request.owner) {
         leati_unlock(&pool->lock);
         return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for what the pool keeps for a stream");
     }
     /* What a stream that is another one for each thread frees is never its own. */
     if (stream && stream->order->per_thread)
-        climb.owner = pool->host;
+        request.owner = pool->host;
     for (unsigned asked_times = 0;; asked_times++) {
         pool->refusal = LEATI_REFUSED_NOT;
-        leati_assert_locked(&climb.pool->lock);
-        status = climb_once(&climb, block);
+        leati_assert_locked(&request.pool->lock);
+        status = alloc_once(&request, block);
         if (!is_full(status) || asked_times >= CALLBACKS_MAX || !ask_user(pool, bytes))
             break;
     }
-    if (status == LEAT_OK && climb.has_before)
+    if (status == LEAT_OK && request.has_before)
         leati_error_restore(status, &before);
     if (status == LEAT_OK) {
-        struct leati_lane *lane = leati_lane_of(climb.owner, true);
+        struct leati_lane *lane = leati_lane_of(request.owner, true);
         bool clean = leati_usable(*block, pool->host);
 
         /* From where on the memory may be used: the place in the stream at which it was freed; 0: from the start.
          */
         if (clean)
             (*block)->tick = 0;
-        else if ((*block)->owner != climb.owner)
-            (*block)->tick = climb.owner->order ? leati_order_now(climb.owner->order) : 0;
-        leati_set_owner((*block), climb.owner);
+        else if ((*block)->owner != request.owner)
+            (*block)->tick = request.owner->order ? leati_order_now(request.owner->order) : 0;
+        leati_set_owner((*block), request.owner);
         (*block)->tag = leati_see_thread_tag();
         atomic_store_explicit(&(*block)->requested_bytes, requested_bytes, memory_order_relaxed);
         atomic_store_explicit(&(*block)->lane, lane, memory_order_relaxed);
@@ -775,7 +788,7 @@ leat_status leati_ladder_climb(struct leat_pool *pool, leat_stream *stream, size
         leati_see_sample(pool);
         keep_soft_limit(pool);
     } else {
-        status = fail(&climb, status);
+        status = fail(&request, status);
     }
     leati_unlock(&pool->lock);
     return status;
