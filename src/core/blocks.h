@@ -28,8 +28,8 @@
 struct leat_pool;
 struct leat_device;
 struct leat_stream;
-struct leati_owner;
-struct leati_lane;
+struct leati_stream_cache;
+struct leati_magazine;
 struct leati_use;
 struct leati_note;
 struct leati_stitch;
@@ -59,12 +59,12 @@ struct leati_block {
     _Atomic size_t requested_bytes; /* as the user asked; of a LIVE block */
     _Atomic uint32_t state;         /* enum leati_block_state */
     uint16_t tag;
-    uint16_t born;            /* of a large block: which one of its lane's it is */
+    uint16_t born;            /* of a large block: which one of its magazine's it is */
     struct leati_block *link; /* in a magazine, a bin or a list */
-    _Atomic(struct leati_lane *)
-        lane;                  /* whose lock guards the end of a LIVE block; NULL: none, it takes turns alone */
-    struct leati_owner *owner; /* whose stream it was freed on, or is ordered after */
-    uint64_t tick;             /* of that stream, when it was freed */
+    _Atomic(struct leati_magazine *)
+        magazine; /* whose lock guards the end of a LIVE block; NULL: none, it takes turns alone */
+    struct leati_stream_cache *cache; /* whose stream it was freed on, or is ordered after */
+    uint64_t tick;                    /* of that stream, when it was freed */
 
     /* ---- from here on seldom changed ---- */
     _Alignas(64) _Atomic(struct leat_pool *) pool;

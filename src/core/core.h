@@ -78,7 +78,7 @@ struct leat_device {
     _Atomic(struct leati_stager *) stager; /* staging/staging.h; made at the first use */
     _Atomic uint32_t copy_rates[4];        /* copy/costs.h: in MB/s; 0: not known yet */
     struct leati_lock pools_lock;          /* guards pool_numbers, and is held while a pool is made */
-    unsigned pool_numbers;                 /* bit n: a pool has place n in leat_stream.owners */
+    unsigned pool_numbers;                 /* bit n: a pool has place n in leat_stream.caches */
     struct leati_lock prefetch_lock;       /* guards the rest, and is held while a prefetch in chunks is given */
     void *prefetch_streams[LEATI_PREFETCH_STREAMS_MAX]; /* the driver's; made at the first use */
     unsigned prefetch_count;
@@ -94,7 +94,8 @@ struct leat_stream {
         host_tick;       /* the last work that may write pageable memory belongs to it, or to an earlier one */
     atomic_bool foreign; /* the user has, or had, the vendor's handle, so others may give it work */
     _Atomic(struct leati_staging *) staging;                /* copy/eager.c; made at the first use */
-    _Atomic(struct leati_owner *) owners[LEATI_FAST_POOLS]; /* what the first pools keep for it (pool/lane.h) */
+    _Atomic(struct leati_stream_cache *)
+        caches[LEATI_FAST_POOLS]; /* what the first pools keep for it (pool/pool.h) */
     struct leati_link link;
 };
 
@@ -171,7 +172,7 @@ bool leati_stream_known_idle(const leat_stream *stream);
  * as not idle and writes no message. */
 bool leati_stream_is_idle(leat_stream *stream);
 
-#define LEATI_OWNER(link_pointer, type) ((type *)(void *)((char *)(link_pointer)-offsetof(type, link)))
+#define LEATI_CONTAINER_OF(link_pointer, type) ((type *)(void *)((char *)(link_pointer)-offsetof(type, link)))
 
 void leati_link_add(struct leati_link *head, struct leati_link *link);
 void leati_link_remove(struct leati_link *link);

@@ -121,7 +121,7 @@ leat_status leati_events_close(struct leat_device *device)
     leat_status first = LEAT_OK;
 
     while (device->events.next != &device->events) {
-        leat_event *event = LEATI_OWNER(device->events.next, leat_event);
+        leat_event *event = LEATI_CONTAINER_OF(device->events.next, leat_event);
         leat_status status;
 
         leati_link_remove(&event->link);

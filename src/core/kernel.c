@@ -256,7 +256,7 @@ leat_status leati_modules_close(struct leat_device *device)
     leat_status first = LEAT_OK;
 
     while (device->modules.next != &device->modules) {
-        leat_module *module = LEATI_OWNER(device->modules.next, leat_module);
+        leat_module *module = LEATI_CONTAINER_OF(device->modules.next, leat_module);
         leat_status status;
 
         leati_link_remove(&module->link);

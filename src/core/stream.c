@@ -184,7 +184,7 @@ leat_status leati_streams_close(struct leat_device *device, bool finished)
     leat_status first = LEAT_OK;
 
     while (device->streams.next != &device->streams) {
-        leat_stream *stream = LEATI_OWNER(device->streams.next, leat_stream);
+        leat_stream *stream = LEATI_CONTAINER_OF(device->streams.next, leat_stream);
         leat_status status;
 
         leati_link_remove(&stream->link);

@@ -204,7 +204,7 @@ static leat_status find_reservation(const void *ptr, size_t bytes, struct leati_
 {
     leati_assert_locked(&turn);
     for (struct leati_link *at = all_reservations.next; at != &all_reservations; at = at->next) {
-        struct leati_reservation *reservation = LEATI_OWNER(at, struct leati_reservation);
+        struct leati_reservation *reservation = LEATI_CONTAINER_OF(at, struct leati_reservation);
         size_t offset = (uintptr_t)ptr - reservation->base;
 
         if (offset >= reservation->bytes)
@@ -772,7 +772,7 @@ leat_status leati_virtual_close(struct leat_device *device)
 
     leati_lock(&turn);
     for (at = all_reservations.next; at != &all_reservations; at = next) {
-        struct leati_reservation *reservation = LEATI_OWNER(at, struct leati_reservation);
+        struct leati_reservation *reservation = LEATI_CONTAINER_OF(at, struct leati_reservation);
 
         next = at->next;
         status = leave_reservation(reservation, device);
@@ -783,7 +783,7 @@ leat_status leati_virtual_close(struct leat_device *device)
         }
     }
     for (at = all_physical.next; at != &all_physical; at = next) {
-        struct leat_physical *physical = LEATI_OWNER(at, struct leat_physical);
+        struct leat_physical *physical = LEATI_CONTAINER_OF(at, struct leat_physical);
 
         next = at->next;
         if (physical->device != device)

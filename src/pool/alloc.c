@@ -2,7 +2,7 @@
  * alloc.c - the calls that allocate and free, and the fast path under them.
  *
  * In the steady state a program frees and allocates the same sizes on the same streams. Then a block goes from the
- * user to a magazine of the stream's lane and back: a few checks, one byte locked and unlocked, no driver, no
+ * user to a magazine of the stream's magazine and back: a few checks, one byte locked and unlocked, no driver, no
  * memory allocation, no other lock.
  */
 #include "base/lock.h"
@@ -40,26 +40,26 @@ static leat_status fail_alloc(const char *what, leat_status status, const leat_p
     return leati_fail_in(status, "%s of %zu bytes from %s on %s", what, bytes, pool->name, pool->device->name);
 }
 
-/* The fast path: a block of exactly bytes from this thread's lane, LIVE; NULL when there is none. */
+/* The fast path: a block of exactly bytes from this thread's magazine, LIVE; NULL when there is none. */
 static inline struct leati_block *take_cached(struct leat_pool *pool, leat_stream *stream, size_t bytes,
                                               size_t requested_bytes)
 {
-    struct leati_owner *owner = leati_owner_fast(pool, stream);
-    struct leati_lane *lane = owner ? leati_lane_of(owner, false) : NULL;
+    struct leati_stream_cache *cache = leati_stream_cache_find(pool, stream);
+    struct leati_magazine *magazine = cache ? leati_magazine_of(cache, false) : NULL;
     struct leati_block *block;
 
-    if (!lane || pool->watched || !leati_lane_try(lane))
+    if (!magazine || pool->watched || !leati_magazine_try(magazine))
         return NULL;
-    block = leati_lane_pop(lane, bytes);
+    block = leati_magazine_pop(magazine, bytes);
     if (block) {
         block->tag = leati_see_thread_tag();
-        atomic_store_explicit(&block->lane, lane, memory_order_relaxed);
+        atomic_store_explicit(&block->magazine, magazine, memory_order_relaxed);
         atomic_store_explicit(&block->requested_bytes, requested_bytes, memory_order_relaxed);
-        leati_lane_count_alloc(lane, block, true);
-        leati_track_live(pool, block, !owner->order);
+        leati_magazine_count_alloc(magazine, block, true);
+        leati_track_live(pool, block, !cache->order);
         leati_set_state(block, LEATI_BLOCK_LIVE);
     }
-    leati_lane_unlock(lane);
+    leati_magazine_unlock(magazine);
     return block;
 }
 
@@ -67,16 +67,16 @@ static inline struct leati_block *take_cached(struct leat_pool *pool, leat_strea
 static struct leati_block *take_planned(struct leat_pool *pool, leat_stream *stream, size_t bytes,
                                         size_t requested_bytes)
 {
-    struct leati_owner *owner = leati_owner_fast(pool, stream);
+    struct leati_stream_cache *cache = leati_stream_cache_find(pool, stream);
 
     if (stream->order->per_thread)
         return NULL;
-    if (!owner) {
+    if (!cache) {
         leati_lock(&pool->lock);
-        owner = leati_owner_of(pool, stream);
+        cache = leati_stream_cache_get(pool, stream);
         leati_unlock(&pool->lock);
     }
-    return owner ? leati_plan_take(pool, owner, bytes, requested_bytes) : NULL;
+    return cache ? leati_plan_take(pool, cache, bytes, requested_bytes) : NULL;
 }
 
 /* How long the block for a request is, where nothing goes in front of it or behind it. */
@@ -89,8 +89,8 @@ static inline size_t block_bytes(const struct leat_pool *pool, size_t rounded_by
 static void give_back(struct leat_pool *pool, leat_stream *stream, struct leati_block *block)
 {
     struct leati_driver *driver = pool->device->driver;
-    struct leati_owner *owner;
-    struct leati_lane *lane;
+    struct leati_stream_cache *cache;
+    struct leati_magazine *magazine;
 
     leati_error_quiet_begin();
     /* What was begun must be over where no tick can say when it is. */
@@ -99,17 +99,17 @@ static void give_back(struct leat_pool *pool, leat_stream *stream, struct leati_
     else if (stream->order->per_thread)
         (void)driver->ops->stream_synchronize(driver, stream->native);
     leati_lock(&pool->lock);
-    owner = block->owner;
-    leati_assert(owner && owner->pool == pool && leati_state(block) == LEATI_BLOCK_LIVE);
-    lane = leati_lane_of(owner, true);
+    cache = block->cache;
+    leati_assert(cache && cache->pool == pool && leati_state(block) == LEATI_BLOCK_LIVE);
+    magazine = leati_magazine_of(cache, true);
     leati_set_state(block, LEATI_BLOCK_LEAVING);
-    if (lane) {
-        leati_lane_lock(lane);
-        leati_lane_count_free(lane, block);
-        leati_lane_unlock(lane);
+    if (magazine) {
+        leati_magazine_lock(magazine);
+        leati_magazine_count_free(magazine, block);
+        leati_magazine_unlock(magazine);
     }
     leati_count(&pool->figures.failures, 1);
-    leati_slow_path_free(pool, block, owner, owner->order ? leati_order_now(owner->order) : 0);
+    leati_slow_path_free(pool, block, cache, cache->order ? leati_order_now(cache->order) : 0);
     leati_unlock(&pool->lock);
     leati_error_quiet_end();
 }
@@ -268,30 +268,30 @@ static leat_status refuse(const char *what, const void *ptr, struct leat_pool *p
                       (size_t)((uintptr_t)ptr - base), (void *)base);
 }
 
-/* Is this the live block that starts at ptr, with lane's lock held or none? */
-static inline bool is_live(const struct leati_block *block, const void *ptr, const struct leati_lane *lane)
+/* Is this the live block that starts at ptr, with magazine's lock held or none? */
+static inline bool is_live(const struct leati_block *block, const void *ptr, const struct leati_magazine *magazine)
 {
     return leati_state(block) == LEATI_BLOCK_LIVE && leati_user_base(block) == (uintptr_t)ptr &&
-           atomic_load_explicit(&block->lane, memory_order_relaxed) == lane;
+           atomic_load_explicit(&block->magazine, memory_order_relaxed) == magazine;
 }
 
 /* Makes a live block LEAVING, so that no second thread can free it. */
 static bool leave(struct leati_block *block, const void *ptr)
 {
-    struct leati_lane *lane = atomic_load_explicit(&block->lane, memory_order_relaxed);
+    struct leati_magazine *magazine = atomic_load_explicit(&block->magazine, memory_order_relaxed);
     uint32_t live = LEATI_BLOCK_LIVE;
     bool left;
 
-    if (!lane)
+    if (!magazine)
         /* Acquire and release: what was done with the block before is over. */
         return leati_user_base(block) == (uintptr_t)ptr &&
                atomic_compare_exchange_strong_explicit(&block->state, &live, LEATI_BLOCK_LEAVING,
                                                        memory_order_acq_rel, memory_order_relaxed);
-    leati_lane_lock(lane);
-    left = is_live(block, ptr, lane);
+    leati_magazine_lock(magazine);
+    left = is_live(block, ptr, magazine);
     if (left)
         leati_set_state(block, LEATI_BLOCK_LEAVING);
-    leati_lane_unlock(lane);
+    leati_magazine_unlock(magazine);
     return left;
 }
 
@@ -311,120 +311,121 @@ static leat_status take_block(const char *what, const void *ptr, struct leat_poo
 
 /* What became of a block that free_cached() was asked to keep. */
 enum kept {
-    NOT_MINE, /* nothing: it is no live block that this thread's lane handed out for this stream */
-    KEPT,     /* it is in the lane */
+    NOT_MINE, /* nothing: it is no live block that this thread's magazine handed out for this stream */
+    KEPT,     /* it is in the magazine */
     NO_ROOM   /* it is LEAVING, and must go to the heap */
 };
 
-/* The fast path: keeps the block that starts at ptr in this thread's lane. *found: the block. One that there is no
- * room for counts as live until the pool's lock is held, so that the pool cannot end meanwhile. */
+/* The fast path: keeps the block that starts at ptr in this thread's magazine. *found: the block. One that there
+ * is no room for counts as live until the pool's lock is held, so that the pool cannot end meanwhile. */
 static inline enum kept free_cached(leat_stream *stream, const void *ptr, struct leati_block **found)
 {
     struct leat_pool *pool;
     struct leati_block *block = leati_block_find(ptr, &pool);
-    struct leati_lane *lane = block ? atomic_load_explicit(&block->lane, memory_order_relaxed) : NULL;
-    struct leati_owner *owner;
+    struct leati_magazine *magazine = block ? atomic_load_explicit(&block->magazine, memory_order_relaxed) : NULL;
+    struct leati_stream_cache *cache;
     enum kept kept = NOT_MINE;
 
-    /* A recorder is told without the lane's lock. */
-    if (!lane || pool->watched || leati_traced())
+    /* A recorder is told without the magazine's lock. */
+    if (!magazine || pool->watched || leati_traced())
         return NOT_MINE;
-    owner = leati_owner_fast(pool, stream);
-    if (!owner || lane != leati_lane_of(owner, false) || !leati_lane_try(lane))
+    cache = leati_stream_cache_find(pool, stream);
+    if (!cache || magazine != leati_magazine_of(cache, false) || !leati_magazine_try(magazine))
         return NOT_MINE;
-    if (is_live(block, ptr, lane) && !block->users && block->owner == owner) {
+    if (is_live(block, ptr, magazine) && !block->users && block->cache == cache) {
         block->tick = stream ? leati_order_now(stream->order) : 0;
-        kept = !block->planned && leati_lane_push(lane, block) ? KEPT : NO_ROOM;
+        kept = !block->planned && leati_magazine_push(magazine, block) ? KEPT : NO_ROOM;
         if (kept == KEPT)
-            leati_lane_count_free(lane, block);
+            leati_magazine_count_free(magazine, block);
         else
             leati_set_state(block, LEATI_BLOCK_LEAVING);
         *found = block;
     }
-    leati_lane_unlock(lane);
+    leati_magazine_unlock(magazine);
     return kept;
 }
 
-/* A planned block goes back to its plan. For another one room is made in the lane that had none. */
+/* A planned block goes back to its plan. For another one room is made in the magazine that had none. */
 static void free_without_room(struct leati_block *block)
 {
     struct leat_pool *pool = atomic_load_explicit(&block->pool, memory_order_relaxed);
-    struct leati_lane *lane = atomic_load_explicit(&block->lane, memory_order_relaxed);
+    struct leati_magazine *magazine = atomic_load_explicit(&block->magazine, memory_order_relaxed);
 
     if (block->planned) {
-        leati_lane_lock(lane);
-        leati_lane_count_free(lane, block);
-        leati_lane_unlock(lane);
-        leati_plan_give_back(block, block->owner, block->tick);
+        leati_magazine_lock(magazine);
+        leati_magazine_count_free(magazine, block);
+        leati_magazine_unlock(magazine);
+        leati_plan_give_back(block, block->cache, block->tick);
         return;
     }
     leati_lock(&pool->lock);
-    if (!leati_lane_push_into(pool, lane, block))
-        leati_slow_path_free(pool, block, block->owner, block->tick);
+    if (!leati_magazine_push_into(pool, magazine, block))
+        leati_slow_path_free(pool, block, block->cache, block->tick);
     leati_unlock(&pool->lock);
 }
 
 /* A block that is freed on another stream than it was allocated for, perhaps without ever having been used: its
  * memory was this stream's to use from a place in its order on, and the other one must come after that too. */
-static leat_status add_origin(struct leat_pool *pool, leat_stream *stream, struct leati_owner *owner,
+static leat_status add_origin(struct leat_pool *pool, leat_stream *stream, struct leati_stream_cache *cache,
                               struct leati_block *block)
 {
-    struct leati_order *order = block->owner->order;
+    struct leati_order *order = block->cache->order;
 
     (void)pool;
-    if (block->owner == owner || !order || !block->tick || leati_order_known(order, block->tick) ||
+    if (block->cache == cache || !order || !block->tick || leati_order_known(order, block->tick) ||
         (stream && leati_order_follows(stream->order, order, block->tick)))
         return LEAT_OK;
     return leati_users_add_tick(block, order, block->tick);
 }
 
-/* Under the pool's lock: a block whose lane has no room, or that is special in some way. */
-static void free_slow(struct leat_pool *pool, leat_stream *stream, struct leati_owner *owner,
+/* Under the pool's lock: a block whose magazine has no room, or that is special in some way. */
+static void free_slow(struct leat_pool *pool, leat_stream *stream, struct leati_stream_cache *cache,
                       struct leati_block *block) LEATI_REQUIRES(pool->lock)
 {
-    struct leati_lane *lane = leati_lane_of(owner, true);
+    struct leati_magazine *magazine = leati_magazine_of(cache, true);
     bool kept = false;
 
-    leati_set_owner(block, owner);
+    leati_set_cache(block, cache);
     block->tick = stream ? leati_order_now(stream->order) : 0;
     leati_users_fix(block);
-    if (lane && !block->users && !pool->watched && !block->planned) {
-        kept = leati_lane_push_into(pool, lane, block);
-    } else if (lane) {
-        leati_lane_lock(lane);
-        leati_lane_count_free(lane, block);
-        leati_lane_unlock(lane);
+    if (magazine && !block->users && !pool->watched && !block->planned) {
+        kept = leati_magazine_push_into(pool, magazine, block);
+    } else if (magazine) {
+        leati_magazine_lock(magazine);
+        leati_magazine_count_free(magazine, block);
+        leati_magazine_unlock(magazine);
     }
     if (leati_guarded(pool))
         leati_watch_keep(pool, block);
     else if (!kept)
-        leati_slow_path_free(pool, block, owner, block->tick);
+        leati_slow_path_free(pool, block, cache, block->tick);
 }
 
-/* Keeps a block that was taken, and that another thread had allocated on the same stream, in this thread's lane.
+/* Keeps a block that was taken, and that another thread had allocated on the same stream, in this thread's
+ * magazine.
  */
 static bool keep_cached(struct leat_pool *pool, leat_stream *stream, struct leati_block *block)
 {
-    struct leati_owner *owner = leati_owner_fast(pool, stream);
-    struct leati_lane *lane = owner ? leati_lane_of(owner, false) : NULL;
+    struct leati_stream_cache *cache = leati_stream_cache_find(pool, stream);
+    struct leati_magazine *magazine = cache ? leati_magazine_of(cache, false) : NULL;
     bool kept;
 
-    if (!lane || pool->watched || block->users || block->owner != owner || block->planned)
+    if (!magazine || pool->watched || block->users || block->cache != cache || block->planned)
         return false;
     tell_free(stream, block);
-    leati_lane_lock(lane);
+    leati_magazine_lock(magazine);
     block->tick = stream ? leati_order_now(stream->order) : 0;
-    kept = leati_lane_push(lane, block);
+    kept = leati_magazine_push(magazine, block);
     if (kept)
-        leati_lane_count_free(lane, block);
-    leati_lane_unlock(lane);
+        leati_magazine_count_free(magazine, block);
+    leati_magazine_unlock(magazine);
     return kept;
 }
 
 /* Frees a block that was taken. On failure it is the user's again. */
 static leat_status free_block(struct leat_pool *pool, leat_stream *stream, struct leati_block *block)
 {
-    struct leati_owner *owner;
+    struct leati_stream_cache *cache;
     leat_status status = LEAT_OK;
 
     if (keep_cached(pool, stream, block))
@@ -432,19 +433,19 @@ static leat_status free_block(struct leat_pool *pool, leat_stream *stream, struc
     if (pool->watched)
         status = leati_watch_free(pool, stream, block);
     leati_lock(&pool->lock);
-    owner = leati_owner_of(pool, stream);
-    if (!owner && status == LEAT_OK)
+    cache = leati_stream_cache_get(pool, stream);
+    if (!cache && status == LEAT_OK)
         status = leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for what the pool keeps for a stream");
     /* What is guarded is kept until all work is done, so it waits for nobody. */
     if (status == LEAT_OK && !leati_guarded(pool))
-        status = add_origin(pool, stream, owner, block);
+        status = add_origin(pool, stream, cache, block);
     if (status == LEAT_OK && !leati_guarded(pool) && stream && stream->order->per_thread) {
         status = leati_users_add_stream(pool, block, stream);
-        owner = pool->host;
+        cache = pool->host;
     }
     if (status == LEAT_OK) {
         tell_free(stream, block);
-        free_slow(pool, stream, owner, block);
+        free_slow(pool, stream, cache, block);
     } else {
         leati_set_state(block, LEATI_BLOCK_LIVE);
     }

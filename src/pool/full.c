@@ -44,7 +44,7 @@ static void add_pending(struct leati_idle *idle, uint64_t stream, uint64_t bytes
 }
 
 /* One extent after the other, in the order of their addresses; *piece_bytes: what is idle right in front of it. */
-static void look_at(const struct leati_block *block, const struct leati_owner *owner, size_t *piece_bytes,
+static void look_at(const struct leati_block *block, const struct leati_stream_cache *cache, size_t *piece_bytes,
                     struct leati_idle *idle)
 {
     uint32_t state = leati_state(block);
@@ -52,9 +52,9 @@ static void look_at(const struct leati_block *block, const struct leati_owner *o
 
     if (state == LEATI_BLOCK_PENDING)
         add_pending(idle, block->users && block->users->order ? block->users->order->serial : 0, bytes);
-    else if (state == LEATI_BLOCK_FREE && !leati_usable(block, owner))
-        add_pending(idle, block->owner->order->serial, bytes);
-    if (state != LEATI_BLOCK_FREE || !leati_usable(block, owner)) {
+    else if (state == LEATI_BLOCK_FREE && !leati_usable(block, cache))
+        add_pending(idle, block->cache->order->serial, bytes);
+    if (state != LEATI_BLOCK_FREE || !leati_usable(block, cache)) {
         *piece_bytes = 0;
         return;
     }
@@ -68,7 +68,7 @@ static void look_at(const struct leati_block *block, const struct leati_owner *o
         *piece_bytes = 0;
 }
 
-void leati_full_look(struct leat_pool *pool, const struct leati_owner *owner, struct leati_idle *idle)
+void leati_full_look(struct leat_pool *pool, const struct leati_stream_cache *cache, struct leati_idle *idle)
 {
     leati_assert_locked(&pool->lock);
     *idle = (struct leati_idle){0};
@@ -76,7 +76,7 @@ void leati_full_look(struct leat_pool *pool, const struct leati_owner *owner, st
         size_t piece_bytes = 0;
 
         for (struct leati_block *block = span->first; block; block = block->after)
-            look_at(block, owner, &piece_bytes, idle);
+            look_at(block, cache, &piece_bytes, idle);
     }
 }
 
@@ -91,14 +91,14 @@ static bool is_device_full(const struct leat_pool *pool)
     return pool->refusal == LEATI_REFUSED_NOT;
 }
 
-static void find_facts(struct facts *facts, const struct leati_owner *owner)
+static void find_facts(struct facts *facts, const struct leati_stream_cache *cache)
 {
     struct leat_pool *pool = facts->pool;
     struct leat_device *device = pool->device;
     uint64_t held_bytes;
 
     leati_assert_locked(&pool->lock);
-    leati_full_look(pool, owner, &facts->idle);
+    leati_full_look(pool, cache, &facts->idle);
     leati_pool_look_at_others(pool, &facts->others);
     facts->memory_known = pool->kind != LEAT_KIND_PINNED &&
                           device->driver->ops->device_memory(device->driver, device->native, &facts->free_bytes,
@@ -283,7 +283,7 @@ static void advise(const struct facts *facts, struct leati_strbuf *text)
         advise_device(facts, text);
 }
 
-leat_status leati_full_explain(struct leat_pool *pool, const struct leati_owner *owner, leat_status status,
+leat_status leati_full_explain(struct leat_pool *pool, const struct leati_stream_cache *cache, leat_status status,
                                size_t bytes, size_t alignment)
 {
     struct facts facts = {.pool = pool, .asked_bytes = bytes, .alignment = alignment};
@@ -299,7 +299,7 @@ leat_status leati_full_explain(struct leat_pool *pool, const struct leati_owner 
     if (leati_error_quiet_depth)
         return pool->kind == LEAT_KIND_PINNED ? LEAT_ERROR_HOST_MEMORY : LEAT_ERROR_DEVICE_MEMORY;
     leati_error_keep(&refused);
-    find_facts(&facts, owner);
+    find_facts(&facts, cache);
     leati_strbuf_add(&text, "%.700s; ", refused.text);
     say_idle(&facts, &text);
     leati_strbuf_add(&text, "; ");

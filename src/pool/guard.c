@@ -509,7 +509,7 @@ static void let_go(struct leat_pool *pool, struct leati_block *block) LEATI_REQU
     remember(pool, block);
     leati_set_state(block, LEATI_BLOCK_LEAVING);
     if (status != LEAT_OK || block->users) {
-        leati_slow_path_free(pool, block, block->owner, block->tick);
+        leati_slow_path_free(pool, block, block->cache, block->tick);
         return;
     }
     leati_extent_free(pool, block, pool->host, 0);

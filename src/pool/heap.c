@@ -102,7 +102,7 @@ static bool is_better(const struct leati_block *one, const struct leati_block *b
 }
 
 struct leati_block *leati_bins_fit(const struct leati_bins *bins, size_t bytes, size_t alignment, bool exact,
-                                   const struct leati_owner *owner)
+                                   const struct leati_stream_cache *cache)
 {
     unsigned scanned = 0, most = bytes < LEATI_LARGE_BYTES ? SCAN_SMALL : SCAN_LARGE;
     struct leati_block *best = NULL;
@@ -112,7 +112,7 @@ struct leati_block *leati_bins_fit(const struct leati_bins *bins, size_t bytes, 
              block = block->link) {
             scanned++;
             if (fits(block, bytes, alignment) && (!exact || leati_bytes(block) == bytes) &&
-                (!owner || leati_usable(block, owner)) && is_better(block, best))
+                (!cache || leati_usable(block, cache)) && is_better(block, best))
                 best = block;
         }
         if (exact || bin + 1 >= LEATI_BINS)
@@ -174,11 +174,11 @@ leat_status leati_span_new(struct leat_pool *pool, uintptr_t base, size_t bytes,
 
 static struct leati_bins *bins_of(struct leat_pool *pool, struct leati_block *block)
 {
-    leati_assert(leati_state(block) == LEATI_BLOCK_HOLE || block->owner);
+    leati_assert(leati_state(block) == LEATI_BLOCK_HOLE || block->cache);
     leati_assert(block->heap < (leati_state(block) == LEATI_BLOCK_HOLE ? LEATI_RANGES : LEATI_HEAPS));
     if (leati_state(block) == LEATI_BLOCK_HOLE)
         return &pool->holes[block->heap];
-    return &block->owner->bins[block->heap];
+    return &block->cache->bins[block->heap];
 }
 
 void leati_extent_unbin(struct leat_pool *pool, struct leati_block *block)
@@ -198,7 +198,7 @@ static struct leati_block *new_part(const struct leati_block *block)
                           memory_order_relaxed);
     part->device = block->device;
     part->kind = block->kind;
-    leati_set_owner(part, block->owner);
+    leati_set_cache(part, block->cache);
     part->tick = block->tick;
     part->heap = block->heap;
     part->whole = block->whole;
@@ -236,7 +236,7 @@ void leati_extent_join(struct leat_pool *pool, struct leati_block *first, struct
     first->after = second->after;
     if (first->after)
         first->after->before = first;
-    leati_set_owner(second, NULL);
+    leati_set_cache(second, NULL);
     leati_block_give_back(second);
 }
 
@@ -288,7 +288,7 @@ leat_status leati_extent_cut(struct leat_pool *pool, struct leati_block *block, 
 static bool joinable(const struct leati_block *one, const struct leati_block *other)
 {
     return one && other && leati_state(one) == leati_state(other) && !one->whole && !other->whole &&
-           (leati_state(one) == LEATI_BLOCK_HOLE || one->owner == other->owner);
+           (leati_state(one) == LEATI_BLOCK_HOLE || one->cache == other->cache);
 }
 
 /* Joins block, which is in no bin, with like neighbours, which are; the result is in none. */
@@ -317,26 +317,27 @@ static struct leati_block *join_neighbours(struct leat_pool *pool, struct leati_
     return block;
 }
 
-void leati_extent_free(struct leat_pool *pool, struct leati_block *block, struct leati_owner *owner, uint64_t tick)
+void leati_extent_free(struct leat_pool *pool, struct leati_block *block, struct leati_stream_cache *cache,
+                       uint64_t tick)
 {
     leati_assert_locked(&pool->lock);
-    leati_assert(owner && owner->pool == pool && leati_state(block) != LEATI_BLOCK_LIVE);
+    leati_assert(cache && cache->pool == pool && leati_state(block) != LEATI_BLOCK_LIVE);
     if (block->stitch) {
-        leati_stitch_sleep(pool, block, owner, tick);
+        leati_stitch_sleep(pool, block, cache, tick);
         return;
     }
     if (block->planned) {
-        leati_plan_give_back(block, owner, tick);
+        leati_plan_give_back(block, cache, tick);
         return;
     }
     leati_assert(block->heap < LEATI_HEAPS && !block->users);
-    leati_set_owner(block, owner);
+    leati_set_cache(block, cache);
     block->tick = tick;
-    if (LEATI_TRACKS && (!owner->order || leati_order_known(owner->order, tick)))
+    if (LEATI_TRACKS && (!cache->order || leati_order_known(cache->order, tick)))
         leati_track_idle(pool, leati_base(block), leati_bytes(block));
     leati_set_state(block, LEATI_BLOCK_FREE);
     block = join_neighbours(pool, block);
-    leati_bins_add(&owner->bins[block->heap], block);
+    leati_bins_add(&cache->bins[block->heap], block);
 }
 
 int leati_by_address(const void *a, const void *b)
@@ -350,7 +351,7 @@ void leati_extent_hole(struct leat_pool *pool, struct leati_block *block)
 {
     leati_assert_locked(&pool->lock);
     leati_assert(leati_state(block) != LEATI_BLOCK_LIVE && !block->stitch);
-    leati_set_owner(block, NULL);
+    leati_set_cache(block, NULL);
     block->tick = 0;
     block->whole = 0;
     leati_set_state(block, LEATI_BLOCK_HOLE);
@@ -358,9 +359,9 @@ void leati_extent_hole(struct leat_pool *pool, struct leati_block *block)
     leati_bins_add(&pool->holes[block->heap], block);
 }
 
-bool leati_is_idle_for(const struct leati_block *block, const struct leati_owner *owner)
+bool leati_is_idle_for(const struct leati_block *block, const struct leati_stream_cache *cache)
 {
-    return block && leati_state(block) == LEATI_BLOCK_FREE && !block->whole && leati_usable(block, owner);
+    return block && leati_state(block) == LEATI_BLOCK_FREE && !block->whole && leati_usable(block, cache);
 }
 
 void leati_extents_join_done(struct leat_pool *pool)
@@ -377,22 +378,23 @@ void leati_extents_join_done(struct leat_pool *pool)
                     block->idle_since_ns = block->after->idle_since_ns;
                 leati_extent_join(pool, block, block->after);
             }
-            leati_set_owner(block, pool->host);
+            leati_set_cache(block, pool->host);
             block->tick = 0;
             leati_bins_add(&pool->host->bins[block->heap], block);
         }
 }
 
-bool leati_usable_by(const struct leati_owner *freed_by, uint64_t tick, const struct leati_owner *owner)
+bool leati_usable_by(const struct leati_stream_cache *freed_by, uint64_t tick,
+                     const struct leati_stream_cache *cache)
 {
-    leati_assert(owner->pool);
-    if (freed_by == owner || !freed_by->order || leati_order_known(freed_by->order, tick))
+    leati_assert(cache->pool);
+    if (freed_by == cache || !freed_by->order || leati_order_known(freed_by->order, tick))
         return true;
-    return (owner->pool->ways & LEAT_POOL_REUSE_ORDERED) && owner->order &&
-           leati_order_follows(owner->order, freed_by->order, tick);
+    return (cache->pool->ways & LEAT_POOL_REUSE_ORDERED) && cache->order &&
+           leati_order_follows(cache->order, freed_by->order, tick);
 }
 
-bool leati_usable(const struct leati_block *block, const struct leati_owner *owner)
+bool leati_usable(const struct leati_block *block, const struct leati_stream_cache *cache)
 {
-    return leati_usable_by(block->owner, block->tick, owner);
+    return leati_usable_by(block->cache, block->tick, cache);
 }

@@ -110,7 +110,7 @@ static uint64_t take_from(struct leat_pool *other, uint64_t bytes) LEATI_REQUIRE
     uint64_t released = 0, pending;
 
     leati_watch_drain(other);
-    leati_owners_drain(other);
+    leati_stream_caches_drain(other);
     leati_slow_path_poll(other, NULL);
     (void)leati_pages_trim(other, reserved > bytes ? reserved - bytes : 0, UINT64_MAX, &released, &pending);
     return released;
@@ -356,7 +356,7 @@ static leat_status make(const char *what, leat_device *device, const leat_pool_o
     if (status == LEAT_OK) {
         leati_lock_init(&pool->lock);
         leati_lock(&pool->lock);
-        pool->host = leati_owner_of(pool, NULL);
+        pool->host = leati_stream_cache_get(pool, NULL);
         leati_unlock(&pool->lock);
         if (!pool->host)
             status = leati_fail(LEAT_ERROR_HOST_MEMORY, "%s: no memory for the pool", what);
@@ -368,7 +368,7 @@ static leat_status make(const char *what, leat_device *device, const leat_pool_o
             leati_fail_in(status, "%s on %s", what, device->name);
             (void)leati_watch_end(pool);
             leati_see_end(pool);
-            leati_owners_end(pool);
+            leati_stream_caches_end(pool);
             leati_lock_destroy(&pool->lock);
         }
     }
@@ -502,7 +502,7 @@ static leat_status end(struct leat_pool *pool)
     status = leati_pages_end(pool);
     first = first != LEAT_OK ? first : status;
     leati_unlock(&pool->lock);
-    leati_owners_end(pool);
+    leati_stream_caches_end(pool);
     leati_see_end(pool);
     if (pool->budget)
         atomic_fetch_sub_explicit(&pool->budget->pools, 1, memory_order_relaxed);
@@ -533,7 +533,7 @@ leat_status leat_pool_destroy(leat_pool *pool)
     status = LEAT_OK;
     if (!live) {
         leati_watch_drain(pool);
-        leati_owners_drain(pool);
+        leati_stream_caches_drain(pool);
         status = leati_slow_path_finish(pool);
     }
     leati_unlock(&pool->lock);
@@ -604,10 +604,10 @@ static void hook_stream_ends(struct leat_stream *stream)
     leati_lock(&list_lock);
     for (struct leat_pool *pool = list; pool; pool = pool->next) {
         leati_lock(&pool->lock);
-        for (struct leati_owner *owner = pool->owners; owner; owner = owner->next)
-            if (owner->stream == stream) {
-                leati_owner_drain(owner);
-                owner->stream = NULL;
+        for (struct leati_stream_cache *cache = pool->caches; cache; cache = cache->next)
+            if (cache->stream == stream) {
+                leati_stream_cache_drain(cache);
+                cache->stream = NULL;
             }
         leati_unlock(&pool->lock);
     }
@@ -648,7 +648,7 @@ leat_status leat_pool_set_limits(leat_pool *pool, uint64_t limit_bytes, uint64_t
     reserved = atomic_load_explicit(&pool->figures.reserved_bytes, memory_order_relaxed);
     if (limit_bytes && reserved > limit_bytes) {
         leati_watch_drain(pool);
-        leati_owners_drain(pool);
+        leati_stream_caches_drain(pool);
         leati_slow_path_poll(pool, NULL);
         status = leati_pages_trim(pool, limit_bytes, UINT64_MAX, &released, &pending);
         reserved = atomic_load_explicit(&pool->figures.reserved_bytes, memory_order_relaxed);
@@ -676,7 +676,7 @@ static leat_status trim(const char *what, leat_pool *pool, uint64_t keep_bytes, 
     LEATI_TRY(leati_check_pool(what, pool));
     leati_lock(&pool->lock);
     leati_watch_drain(pool);
-    leati_owners_drain(pool);
+    leati_stream_caches_drain(pool);
     leati_slow_path_poll(pool, NULL);
     status = leati_pages_trim(pool, keep_bytes, before_ns, &released, &pending);
     leati_unlock(&pool->lock);

@@ -217,32 +217,32 @@ static void add(struct collected *collected, struct leati_physical *physical)
 }
 
 /* Says whose old work may still use a handle. */
-static void set_user(struct leati_physical *physical, struct leati_owner *owner, uint64_t tick)
+static void set_user(struct leati_physical *physical, struct leati_stream_cache *cache, uint64_t tick)
 {
-    leati_assert(!physical->owner || physical->owner->blocks);
-    if (physical->owner)
-        physical->owner->blocks--;
-    if (owner)
-        owner->blocks++;
-    physical->owner = owner;
+    leati_assert(!physical->cache || physical->cache->blocks);
+    if (physical->cache)
+        physical->cache->blocks--;
+    if (cache)
+        cache->blocks++;
+    physical->cache = cache;
     physical->tick = tick;
 }
 
-/* The largest spare handle of at most bytes that owner may use, taken out of the list; NULL when there is none. */
-static struct leati_physical *take_spare(struct leat_pool *pool, const struct leati_owner *owner, size_t bytes,
-                                         bool *waits)
+/* The largest spare handle of at most bytes that cache may use, taken out of the list; NULL when there is none. */
+static struct leati_physical *take_spare(struct leat_pool *pool, const struct leati_stream_cache *cache,
+                                         size_t bytes, bool *waits)
 {
     struct leati_physical **best = NULL, *taken;
 
     for (struct leati_physical **place = &pool->spare; *place; place = &(*place)->next)
         if ((*place)->bytes <= bytes && (!best || (*place)->bytes > (*best)->bytes) &&
-            (!(*place)->owner || leati_usable_by((*place)->owner, (*place)->tick, owner)))
+            (!(*place)->cache || leati_usable_by((*place)->cache, (*place)->tick, cache)))
             best = place;
     if (!best)
         return NULL;
     taken = *best;
     *best = taken->next;
-    *waits = *waits || (taken->owner && !leati_order_known(taken->owner->order, taken->tick));
+    *waits = *waits || (taken->cache && !leati_order_known(taken->cache->order, taken->tick));
     return taken;
 }
 
@@ -316,8 +316,8 @@ static void unmap_extent(struct leat_pool *pool, struct leati_block *block) LEAT
 void leati_pages_give_up(struct leat_pool *pool, struct leati_block *block)
 {
     leati_assert_locked(&pool->lock);
-    leati_assert(leati_state(block) != LEATI_BLOCK_LIVE && block->owner);
-    if (!block->owner->order || leati_order_known(block->owner->order, block->tick)) {
+    leati_assert(leati_state(block) != LEATI_BLOCK_LIVE && block->cache);
+    if (!block->cache->order || leati_order_known(block->cache->order, block->tick)) {
         unmap_extent(pool, block);
         return;
     }
@@ -333,7 +333,7 @@ void leati_pages_settle(struct leat_pool *pool)
     leati_assert_locked(&pool->lock);
     leati_stitch_settle(pool);
     while ((block = *place)) {
-        if (block->owner->order && !leati_order_known(block->owner->order, block->tick)) {
+        if (block->cache->order && !leati_order_known(block->cache->order, block->tick)) {
             place = &block->link;
             continue;
         }
@@ -371,7 +371,7 @@ static bool find_run(struct leat_pool *pool, const struct leati_block *block, si
 static leat_status take_run(struct leat_pool *pool, struct leati_block *block, uintptr_t base, size_t bytes,
                             struct collected *collected) LEATI_REQUIRES(pool->lock)
 {
-    bool done = !block->owner->order || leati_order_known(block->owner->order, block->tick);
+    bool done = !block->cache->order || leati_order_known(block->cache->order, block->tick);
     leat_status status;
 
     leati_assert(base % LEATI_PAGE_BYTES == 0 && bytes && bytes % LEATI_PAGE_BYTES == 0);
@@ -381,7 +381,7 @@ static leat_status take_run(struct leat_pool *pool, struct leati_block *block, u
     leati_extent_unbin(pool, block);
     status = leati_extent_cut(pool, block, base, bytes);
     if (status != LEAT_OK) {
-        leati_extent_free(pool, block, block->owner, block->tick);
+        leati_extent_free(pool, block, block->cache, block->tick);
         return status;
     }
     for (uintptr_t at = base; at < base + bytes;) {
@@ -391,7 +391,7 @@ static leat_status take_run(struct leat_pool *pool, struct leati_block *block, u
         at += physical->bytes;
         leati_stitch_forget(pool, physical);
         physical->base = 0;
-        set_user(physical, done ? NULL : block->owner, block->tick);
+        set_user(physical, done ? NULL : block->cache, block->tick);
         add(collected, physical);
     }
     set_physical(pool, base, bytes, NULL);
@@ -402,18 +402,18 @@ static leat_status take_run(struct leat_pool *pool, struct leati_block *block, u
     return LEAT_OK;
 }
 
-/* Takes the smallest idle handle of the heap of large blocks that owner may use. DEVICE_MEMORY: there is none. */
-static leat_status take_smallest(struct leat_pool *pool, struct leati_owner *owner, struct collected *collected)
-    LEATI_REQUIRES(pool->lock)
+/* Takes the smallest idle handle of the heap of large blocks that cache may use. DEVICE_MEMORY: there is none. */
+static leat_status take_smallest(struct leat_pool *pool, struct leati_stream_cache *cache,
+                                 struct collected *collected) LEATI_REQUIRES(pool->lock)
 {
     struct leati_physical *smallest = NULL;
     struct leati_block *in = NULL;
 
-    for (struct leati_owner *from = pool->owners; from; from = from->next)
+    for (struct leati_stream_cache *from = pool->caches; from; from = from->next)
         for (struct leati_block *block = leati_bins_walk(&from->bins[LEATI_HEAP_LARGE], NULL);
              block && leati_bytes(block) >= LEATI_PAGE_BYTES && (!smallest || smallest->bytes > LEATI_PAGE_BYTES);
              block = leati_bins_walk(&from->bins[LEATI_HEAP_LARGE], block)) {
-            if (!leati_is_idle_for(block, owner))
+            if (!leati_is_idle_for(block, cache))
                 continue;
             for (uintptr_t at = leati_base(block); at < end_of(block);) {
                 struct leati_physical *physical = *slot_of(pool, at);
@@ -504,11 +504,11 @@ static void keep_better(struct place *best, const struct place *place)
         *best = *place;
 }
 
-static void try_hole(struct leati_block *hole, const struct leati_owner *owner, size_t bytes, size_t alignment,
-                     bool beside, struct place *best)
+static void try_hole(struct leati_block *hole, const struct leati_stream_cache *cache, size_t bytes,
+                     size_t alignment, bool beside, struct place *best)
 {
-    struct leati_block *lower = beside && leati_is_idle_for(hole->before, owner) ? hole->before : NULL;
-    struct leati_block *upper = beside && leati_is_idle_for(hole->after, owner) ? hole->after : NULL;
+    struct leati_block *lower = beside && leati_is_idle_for(hole->before, cache) ? hole->before : NULL;
+    struct leati_block *upper = beside && leati_is_idle_for(hole->after, cache) ? hole->after : NULL;
     struct place place = {.hole = hole, .lower = lower, .upper = upper};
 
     place.base = align_up(lower ? leati_base(lower) : leati_base(hole), alignment);
@@ -523,7 +523,7 @@ static void try_hole(struct leati_block *hole, const struct leati_owner *owner, 
 }
 
 /* beside: idle neighbours of holes may be used. */
-static leat_status find_place(struct leat_pool *pool, const struct leati_owner *owner, size_t bytes,
+static leat_status find_place(struct leat_pool *pool, const struct leati_stream_cache *cache, size_t bytes,
                               size_t alignment, uint8_t heap, bool beside, struct place *best)
 {
     struct leati_addresses_hint hint;
@@ -531,7 +531,7 @@ static leat_status find_place(struct leat_pool *pool, const struct leati_owner *
     *best = (struct place){.hole = NULL};
     for (struct leati_block *hole = leati_bins_walk(&pool->holes[heap], NULL); hole;
          hole = leati_bins_walk(&pool->holes[heap], hole))
-        try_hole(hole, owner, bytes, alignment, beside && !pool->one_handle, best);
+        try_hole(hole, cache, bytes, alignment, beside && !pool->one_handle, best);
     if (best->hole)
         return LEAT_OK;
     return leati_fail(LEAT_ERROR_DEVICE_MEMORY,
@@ -590,14 +590,14 @@ static size_t handle_bytes(const struct leat_pool *pool, size_t missing_bytes)
 
 /* Collects handles of exactly missing_bytes: spare ones, then new ones. On failure what was collected stays in
  * *collected. */
-static leat_status collect(struct leat_pool *pool, struct leati_owner *owner, size_t missing_bytes,
+static leat_status collect(struct leat_pool *pool, struct leati_stream_cache *cache, size_t missing_bytes,
                            struct collected *collected)
 {
     while (missing_bytes) {
         struct leati_physical *physical;
 
         LEATI_TRY(reserve(collected, 1));
-        physical = pool->one_handle ? NULL : take_spare(pool, owner, missing_bytes, &collected->waits);
+        physical = pool->one_handle ? NULL : take_spare(pool, cache, missing_bytes, &collected->waits);
         if (!physical)
             LEATI_TRY(create(pool, handle_bytes(pool, missing_bytes), &physical));
         add(collected, physical);
@@ -638,7 +638,7 @@ static void put_back(struct leati_block *block)
         return;
     leati_assert(leati_state(block) == LEATI_BLOCK_LEAVING);
     leati_set_state(block, LEATI_BLOCK_FREE);
-    leati_bins_add(&block->owner->bins[block->heap], block);
+    leati_bins_add(&block->cache->bins[block->heap], block);
 }
 
 /* Puts what was collected behind the place, whose hole is cut out and in no bin. */
@@ -656,8 +656,8 @@ static leat_status fill_place(struct leat_pool *pool, struct place *place, struc
 
 /* Joins the filled hole with the neighbours that the place uses. The extent is in no bin. waits: some of it comes
  * after work that is not known to be done. */
-static struct leati_block *join_place(struct leat_pool *pool, struct place *place, struct leati_owner *owner,
-                                      bool waits) LEATI_REQUIRES(pool->lock)
+static struct leati_block *join_place(struct leat_pool *pool, struct place *place,
+                                      struct leati_stream_cache *cache, bool waits) LEATI_REQUIRES(pool->lock)
 {
     struct leati_block *block = place->hole;
 
@@ -675,14 +675,14 @@ static struct leati_block *join_place(struct leat_pool *pool, struct place *plac
     leati_set_state(block, LEATI_BLOCK_FREE);
     /* It belongs to the stream that asked, so that it joins what that stream frees beside it. New memory has tick
      * 0, and every stream may use it. */
-    leati_set_owner(block, owner);
-    block->tick = waits && owner->order ? leati_order_now(owner->order) : 0;
+    leati_set_cache(block, cache);
+    block->tick = waits && cache->order ? leati_order_now(cache->order) : 0;
     return block;
 }
 
 /* Fills a place. from: handles that are there already and fill all of it; NULL: spare and new ones. Gives the idle
  * extent, in no bin. */
-static leat_status fill(struct leat_pool *pool, struct leati_owner *owner, struct place *place,
+static leat_status fill(struct leat_pool *pool, struct leati_stream_cache *cache, struct place *place,
                         const struct collected *from, struct leati_block **block) LEATI_REQUIRES(pool->lock)
 {
     struct collected collected = from ? *from : (struct collected){.handles = NULL};
@@ -700,7 +700,7 @@ static leat_status fill(struct leat_pool *pool, struct leati_owner *owner, struc
     keep_apart(pool, place->lower);
     keep_apart(pool, place->upper);
     if (!from)
-        status = collect(pool, owner, place->map_bytes, &collected);
+        status = collect(pool, cache, place->map_bytes, &collected);
     if (status == LEAT_OK)
         status = fill_place(pool, place, &collected);
     if (status != LEAT_OK) {
@@ -710,8 +710,8 @@ static leat_status fill(struct leat_pool *pool, struct leati_owner *owner, struc
         leati_extent_hole(pool, place->hole);
         return status;
     }
-    *block = join_place(pool, place, owner, collected.waits);
-    leati_see_event(pool, LEAT_POOL_MAP, (void *)place->map_base, place->map_bytes, owner->order, 0);
+    *block = join_place(pool, place, cache, collected.waits);
+    leati_see_event(pool, LEAT_POOL_MAP, (void *)place->map_base, place->map_bytes, cache->order, 0);
     return LEAT_OK;
 }
 
@@ -738,26 +738,26 @@ static void widen(struct leat_pool *pool, struct place *place)
 }
 
 /* New memory in one piece with what is idle beside it. */
-static leat_status grow(struct leat_pool *pool, struct leati_owner *owner, size_t bytes, size_t alignment,
+static leat_status grow(struct leat_pool *pool, struct leati_stream_cache *cache, size_t bytes, size_t alignment,
                         uint8_t heap, struct leati_block **block) LEATI_REQUIRES(pool->lock)
 {
     struct place place;
     leat_status status;
 
-    LEATI_TRY(find_place(pool, owner, bytes, alignment, heap, true, &place));
+    LEATI_TRY(find_place(pool, cache, bytes, alignment, heap, true, &place));
     widen(pool, &place);
-    status = fill(pool, owner, &place, NULL, block);
+    status = fill(pool, cache, &place, NULL, block);
     if (status != LEAT_ERROR_DEVICE_MEMORY)
         return status;
     /* Once more for what is needed alone, at first with what was collected, then without: spare handles may be
      * larger than what is missing here, and count against the limit. */
-    LEATI_TRY(find_place(pool, owner, bytes, alignment, heap, true, &place));
-    status = fill(pool, owner, &place, NULL, block);
+    LEATI_TRY(find_place(pool, cache, bytes, alignment, heap, true, &place));
+    status = fill(pool, cache, &place, NULL, block);
     if (status != LEAT_ERROR_DEVICE_MEMORY || !pool->spare)
         return status;
     (void)leati_pages_drop_spare(pool);
-    LEATI_TRY(find_place(pool, owner, bytes, alignment, heap, true, &place));
-    return fill(pool, owner, &place, NULL, block);
+    LEATI_TRY(find_place(pool, cache, bytes, alignment, heap, true, &place));
+    return fill(pool, cache, &place, NULL, block);
 }
 
 /* ---- the arena of a plan ---- */
@@ -785,11 +785,11 @@ bool leati_pages_arena(struct leat_pool *pool, size_t bytes, uintptr_t *base)
 }
 
 /* Maps one run of pages that have no memory. */
-static leat_status fill_run(struct leat_pool *pool, struct leati_owner *owner, uintptr_t base, size_t bytes)
+static leat_status fill_run(struct leat_pool *pool, struct leati_stream_cache *cache, uintptr_t base, size_t bytes)
     LEATI_REQUIRES(pool->lock)
 {
     struct collected collected = {.handles = NULL};
-    leat_status status = collect(pool, owner, bytes, &collected);
+    leat_status status = collect(pool, cache, bytes, &collected);
 
     if (status == LEAT_OK && !leati_blocks_cover(pool, base, bytes, false))
         status = leati_fail(LEAT_ERROR_HOST_MEMORY, "out of host memory (table of blocks)");
@@ -804,7 +804,8 @@ static leat_status fill_run(struct leat_pool *pool, struct leati_owner *owner, u
     return LEAT_OK;
 }
 
-leat_status leati_pages_fill_arena(struct leat_pool *pool, struct leati_owner *owner, uintptr_t base, size_t bytes)
+leat_status leati_pages_fill_arena(struct leat_pool *pool, struct leati_stream_cache *cache, uintptr_t base,
+                                   size_t bytes)
 {
     uintptr_t at = page_down(base), end = align_up(base + bytes, LEATI_PAGE_BYTES), run;
 
@@ -816,7 +817,7 @@ leat_status leati_pages_fill_arena(struct leat_pool *pool, struct leati_owner *o
         }
         for (run = at; at < end && !*slot_of(pool, at); at += LEATI_PAGE_BYTES)
             ;
-        LEATI_TRY(fill_run(pool, owner, run, at - run));
+        LEATI_TRY(fill_run(pool, cache, run, at - run));
     }
     return LEAT_OK;
 }
@@ -854,40 +855,40 @@ leat_status leati_pages_release_at(struct leat_pool *pool, uintptr_t base)
 /* ---- providing ---- */
 
 /* A stitched block, for which new memory makes up what is missing in idle pages: no more than at_most_bytes. */
-static leat_status stitch(struct leat_pool *pool, struct leati_owner *owner, size_t bytes, size_t alignment,
+static leat_status stitch(struct leat_pool *pool, struct leati_stream_cache *cache, size_t bytes, size_t alignment,
                           size_t at_most_bytes, struct leati_block **block) LEATI_REQUIRES(pool->lock)
 {
     struct leati_block *grown;
     struct place place;
     size_t missing_bytes;
-    leat_status status = leati_stitch_provide(pool, owner, bytes, alignment, &missing_bytes, block);
+    leat_status status = leati_stitch_provide(pool, cache, bytes, alignment, &missing_bytes, block);
 
     leati_assert(status != LEAT_OK || !missing_bytes);
     if (status == LEAT_OK || !missing_bytes || missing_bytes > at_most_bytes)
         return status;
-    LEATI_TRY(find_place(pool, owner, missing_bytes, LEATI_GRANULE_BYTES, LEATI_HEAP_LARGE, false, &place));
-    LEATI_TRY(fill(pool, owner, &place, NULL, &grown));
-    leati_extent_free(pool, grown, grown->owner, grown->tick);
-    return leati_stitch_provide(pool, owner, bytes, alignment, &missing_bytes, block);
+    LEATI_TRY(find_place(pool, cache, missing_bytes, LEATI_GRANULE_BYTES, LEATI_HEAP_LARGE, false, &place));
+    LEATI_TRY(fill(pool, cache, &place, NULL, &grown));
+    leati_extent_free(pool, grown, grown->cache, grown->tick);
+    return leati_stitch_provide(pool, cache, bytes, alignment, &missing_bytes, block);
 }
 
 /* Would the pool, if it grew for a request, hold much more than was ever in use at a time? */
-static bool wastes(struct leat_pool *pool, struct leati_owner *owner, size_t bytes, size_t alignment)
+static bool wastes(struct leat_pool *pool, struct leati_stream_cache *cache, size_t bytes, size_t alignment)
 {
     uint64_t held = reserved(pool), used = held;
     struct place place;
 
-    for (struct leati_owner *other = pool->owners; other; other = other->next)
+    for (struct leati_stream_cache *other = pool->caches; other; other = other->next)
         used -= other->bins[LEATI_HEAP_SMALL].bytes + other->bins[LEATI_HEAP_LARGE].bytes;
     if (used + bytes > pool->used_peak_bytes)
         pool->used_peak_bytes = used + bytes;
-    if (find_place(pool, owner, bytes, alignment, LEATI_HEAP_LARGE, true, &place) != LEAT_OK)
+    if (find_place(pool, cache, bytes, alignment, LEATI_HEAP_LARGE, true, &place) != LEAT_OK)
         return true;
     return held + place.map_bytes > pool->used_peak_bytes + pool->used_peak_bytes / 100 * WASTE_PERCENT;
 }
 
-static leat_status provide_large(struct leat_pool *pool, struct leati_owner *owner, size_t bytes, size_t alignment,
-                                 struct leati_block **block) LEATI_REQUIRES(pool->lock)
+static leat_status provide_large(struct leat_pool *pool, struct leati_stream_cache *cache, size_t bytes,
+                                 size_t alignment, struct leati_block **block) LEATI_REQUIRES(pool->lock)
 {
     struct leati_sentence sentence;
     leat_status status, stitched;
@@ -895,52 +896,52 @@ static leat_status provide_large(struct leat_pool *pool, struct leati_owner *own
 
     leati_assert(bytes >= LEATI_LARGE_BYTES);
     if (pool->one_handle)
-        return grow(pool, owner, bytes, alignment, LEATI_HEAP_LARGE, block);
+        return grow(pool, cache, bytes, alignment, LEATI_HEAP_LARGE, block);
     tight = pool->packing == LEAT_POOL_TIGHT ||
-            (pool->packing == LEAT_POOL_AUTO && wastes(pool, owner, bytes, alignment));
+            (pool->packing == LEAT_POOL_AUTO && wastes(pool, cache, bytes, alignment));
     /* Relaxed here and below: a figure for the statistics. */
     atomic_store_explicit(&pool->is_tight, tight, memory_order_relaxed);
     if (tight) {
-        stitched = stitch(pool, owner, bytes, alignment, bytes / 2, block);
+        stitched = stitch(pool, cache, bytes, alignment, bytes / 2, block);
         if (stitched != LEAT_ERROR_DEVICE_MEMORY)
             return stitched;
     }
-    status = grow(pool, owner, bytes, alignment, LEATI_HEAP_LARGE, block);
+    status = grow(pool, cache, bytes, alignment, LEATI_HEAP_LARGE, block);
     if (status != LEAT_ERROR_DEVICE_MEMORY || pool->packing == LEAT_POOL_STILL)
         return status;
     atomic_store_explicit(&pool->is_tight, true, memory_order_relaxed);
     leati_error_keep(&sentence);
-    stitched = stitch(pool, owner, bytes, alignment, SIZE_MAX, block);
+    stitched = stitch(pool, cache, bytes, alignment, SIZE_MAX, block);
     return stitched == LEAT_ERROR_DEVICE_MEMORY ? leati_error_restore(status, &sentence) : stitched;
 }
 
 /* Where the heap of small blocks cannot grow, it gets an idle handle of the other heap. */
-static leat_status provide_small(struct leat_pool *pool, struct leati_owner *owner, size_t bytes, size_t alignment,
-                                 struct leati_block **block) LEATI_REQUIRES(pool->lock)
+static leat_status provide_small(struct leat_pool *pool, struct leati_stream_cache *cache, size_t bytes,
+                                 size_t alignment, struct leati_block **block) LEATI_REQUIRES(pool->lock)
 {
     struct collected taken = {.handles = NULL};
     struct place place;
-    leat_status status = grow(pool, owner, bytes, alignment, LEATI_HEAP_SMALL, block);
+    leat_status status = grow(pool, cache, bytes, alignment, LEATI_HEAP_SMALL, block);
 
     if (status != LEAT_ERROR_DEVICE_MEMORY)
         return status;
-    if (LEATI_QUIETLY(take_smallest(pool, owner, &taken)) != LEAT_OK)
+    if (LEATI_QUIETLY(take_smallest(pool, cache, &taken)) != LEAT_OK)
         return status;
-    status = find_place(pool, owner, taken.bytes, alignment, LEATI_HEAP_SMALL, false, &place);
+    status = find_place(pool, cache, taken.bytes, alignment, LEATI_HEAP_SMALL, false, &place);
     if (status == LEAT_OK)
-        return fill(pool, owner, &place, &taken, block);
+        return fill(pool, cache, &place, &taken, block);
     put_spare(pool, &taken);
     return status;
 }
 
-static leat_status provide_virtual(struct leat_pool *pool, struct leati_owner *owner, size_t bytes,
+static leat_status provide_virtual(struct leat_pool *pool, struct leati_stream_cache *cache, size_t bytes,
                                    size_t alignment, struct leati_block **block) LEATI_REQUIRES(pool->lock)
 {
     leati_assert(pool->kind != LEAT_KIND_PINNED);
     LEATI_TRY(leati_pages_reserve(pool));
     leati_pages_settle(pool);
-    return bytes >= LEATI_LARGE_BYTES ? provide_large(pool, owner, bytes, alignment, block)
-                                      : provide_small(pool, owner, bytes, alignment, block);
+    return bytes >= LEATI_LARGE_BYTES ? provide_large(pool, cache, bytes, alignment, block)
+                                      : provide_small(pool, cache, bytes, alignment, block);
 }
 
 /* ---- chunks of the driver's ---- */
@@ -1035,7 +1036,7 @@ static leat_status provide_chunk(struct leat_pool *pool, size_t bytes, size_t al
     }
     span->chunk = chunk;
     span->chunk_bytes = chunk_bytes;
-    leati_set_owner(span->first, pool->host);
+    leati_set_cache(span->first, pool->host);
     span->first->idle_since_ns = leati_clock_ns();
     leati_count(&pool->figures.created_bytes, chunk_bytes);
     leati_see_event(pool, LEAT_POOL_GROW, chunk, chunk_bytes, NULL, 0);
@@ -1043,13 +1044,13 @@ static leat_status provide_chunk(struct leat_pool *pool, size_t bytes, size_t al
     return LEAT_OK;
 }
 
-leat_status leati_pages_provide(struct leat_pool *pool, struct leati_owner *owner, size_t bytes, size_t alignment,
-                                struct leati_block **block)
+leat_status leati_pages_provide(struct leat_pool *pool, struct leati_stream_cache *cache, size_t bytes,
+                                size_t alignment, struct leati_block **block)
 {
-    leati_assert(bytes && bytes % LEATI_GRANULE_BYTES == 0 && owner->pool == pool);
+    leati_assert(bytes && bytes % LEATI_GRANULE_BYTES == 0 && cache->pool == pool);
     leati_assert_locked(&pool->lock);
     if (pool->virtual_memory)
-        return provide_virtual(pool, owner, bytes, alignment, block);
+        return provide_virtual(pool, cache, bytes, alignment, block);
     return provide_chunk(pool, bytes, alignment, block);
 }
 
@@ -1146,11 +1147,12 @@ leat_status leati_pages_drop_spare(struct leat_pool *pool)
     return first;
 }
 
-/* Trims one owner's extents of one heap, the largest first. */
-static leat_status trim_owner(struct leat_pool *pool, struct leati_owner *owner, int heap, uint64_t keep_bytes,
-                              uint64_t before_ns, uint64_t *released_bytes) LEATI_REQUIRES(pool->lock)
+/* Trims one cache's extents of one heap, the largest first. */
+static leat_status trim_cache(struct leat_pool *pool, struct leati_stream_cache *cache, int heap,
+                              uint64_t keep_bytes, uint64_t before_ns, uint64_t *released_bytes)
+    LEATI_REQUIRES(pool->lock)
 {
-    struct leati_block *block = leati_bins_walk(&owner->bins[heap], NULL);
+    struct leati_block *block = leati_bins_walk(&cache->bins[heap], NULL);
     leat_status status = LEAT_OK;
 
     while (block && reserved(pool) > keep_bytes && leati_bytes(block) >= LEATI_PAGE_BYTES) {
@@ -1160,7 +1162,7 @@ static leat_status trim_owner(struct leat_pool *pool, struct leati_owner *owner,
         if (status < LEAT_OK)
             return status;
         /* Cutting moved the rest into other bins: begin again. */
-        block = leati_bins_walk(&owner->bins[heap], status == LEAT_OK ? NULL : block);
+        block = leati_bins_walk(&cache->bins[heap], status == LEAT_OK ? NULL : block);
     }
     return LEAT_OK;
 }
@@ -1178,8 +1180,8 @@ static leat_status trim_virtual(struct leat_pool *pool, uint64_t keep_bytes, uin
         status = release(pool, physical);
     }
     for (int heap = LEATI_HEAPS; heap--;)
-        for (struct leati_owner *owner = pool->owners; owner && status == LEAT_OK; owner = owner->next)
-            status = trim_owner(pool, owner, heap, keep_bytes, before_ns, released_bytes);
+        for (struct leati_stream_cache *cache = pool->caches; cache && status == LEAT_OK; cache = cache->next)
+            status = trim_cache(pool, cache, heap, keep_bytes, before_ns, released_bytes);
     return status == LEAT_OK && reserved(pool) > keep_bytes ? leati_plan_trim(pool, keep_bytes, released_bytes)
                                                             : status;
 }
@@ -1206,7 +1208,7 @@ static leat_status trim_chunks(struct leat_pool *pool, uint64_t keep_bytes, uint
         if (status != LEAT_OK) {
             /* It is still ours. Covering what was covered needs no memory but that given back a moment ago. */
             (void)leati_blocks_cover(pool, span->base, span->bytes, span->heap == LEATI_HEAP_SMALL);
-            leati_bins_add(&block->owner->bins[block->heap], block);
+            leati_bins_add(&block->cache->bins[block->heap], block);
             break;
         }
         *released_bytes += span->chunk_bytes;
@@ -1220,14 +1222,14 @@ static leat_status trim_chunks(struct leat_pool *pool, uint64_t keep_bytes, uint
     return status;
 }
 
-/* The owner's idle bytes whose work is not known to be done. */
-static uint64_t pending_of(struct leat_pool *pool, struct leati_owner *owner)
+/* The cache's idle bytes whose work is not known to be done. */
+static uint64_t pending_of(struct leat_pool *pool, struct leati_stream_cache *cache)
 {
     uint64_t bytes = 0;
 
     for (int heap = 0; heap < LEATI_HEAPS; heap++)
-        for (struct leati_block *block = leati_bins_walk(&owner->bins[heap], NULL); block;
-             block = leati_bins_walk(&owner->bins[heap], block))
+        for (struct leati_block *block = leati_bins_walk(&cache->bins[heap], NULL); block;
+             block = leati_bins_walk(&cache->bins[heap], block))
             bytes += leati_usable(block, pool->host) ? 0 : leati_bytes(block);
     return bytes;
 }
@@ -1244,8 +1246,8 @@ leat_status leati_pages_trim(struct leat_pool *pool, uint64_t keep_bytes, uint64
     status = pool->virtual_memory ? trim_virtual(pool, keep_bytes, before_ns, released_bytes)
                                   : trim_chunks(pool, keep_bytes, before_ns, released_bytes);
     *pending_bytes = leati_plan_pending_bytes(pool);
-    for (struct leati_owner *owner = pool->owners; owner; owner = owner->next)
-        *pending_bytes += pending_of(pool, owner);
+    for (struct leati_stream_cache *cache = pool->caches; cache; cache = cache->next)
+        *pending_bytes += pending_of(pool, cache);
     *pending_bytes += atomic_load_explicit(&pool->figures.pending_bytes, memory_order_relaxed);
     return status;
 }

@@ -33,10 +33,10 @@ enum { STREAMS_MAX = 8, WORD_BITS = 64 };
 /* A place that blocks of one stream have, one after the other. */
 struct leati_planned {
     uint64_t offset, bytes;
-    uint32_t first, count;     /* the pieces of the arena that it consists of */
-    bool mapped;               /* there is memory behind all of it */
-    struct leati_block *block; /* its record, from the first use on */
-    struct leati_owner *owner; /* its stream's, from then on */
+    uint32_t first, count;            /* the pieces of the arena that it consists of */
+    bool mapped;                      /* there is memory behind all of it */
+    struct leati_block *block;        /* its record, from the first use on */
+    struct leati_stream_cache *cache; /* its stream's, from then on */
     /* Freed on another stream than its own: what that stream was given up to the tick may still use it. */
     struct leati_order *late; /* held; NULL: no */
     uint64_t late_tick;
@@ -54,7 +54,7 @@ struct list {
     uint32_t count, next; /* next: the entry that is expected */
     uint32_t *places;     /* by entry: index of its place */
     struct pair *pairs;   /* all entries, by their sizes and those before them */
-    struct leati_owner *owner;
+    struct leati_stream_cache *cache;
     uint64_t previous_bytes; /* of the request before, if the list did not expect that; else 0 */
     uint64_t freed_tick;     /* the latest at which something was freed here */
     uint64_t *freed;         /* bitmap: the pieces that this stream was the last to free */
@@ -62,7 +62,7 @@ struct list {
 
 struct leati_plan {
     struct leati_lock
-        lock; /* guards all that follows but what is set once; taken after the pool's lock and lanes' locks */
+        lock; /* guards all that follows but what is set once; taken after the pool's lock and magazines' locks */
     uint64_t bytes; /* of the arena */
     uintptr_t base; /* 0: it has no addresses yet */
     struct leati_planned *places;
@@ -415,17 +415,17 @@ static void clear_all(uint64_t *bits, const struct leati_planned *place)
 
 /* ---- following the list ---- */
 
-/* The list of an owner: the streams of a plan are those of the pool, in the order in which they first ask for
+/* The list of a cache: the streams of a plan are those of the pool, in the order in which they first ask for
  * memory. NULL: the plan has none for it. */
-static struct list *list_of(struct leati_plan *plan, struct leati_owner *owner)
+static struct list *list_of(struct leati_plan *plan, struct leati_stream_cache *cache)
 {
     unsigned i = 0;
 
-    while (i < plan->list_count && plan->lists[i].owner && plan->lists[i].owner != owner)
+    while (i < plan->list_count && plan->lists[i].cache && plan->lists[i].cache != cache)
         i++;
     if (i == plan->list_count)
         return NULL;
-    plan->lists[i].owner = owner;
+    plan->lists[i].cache = cache;
     return &plan->lists[i];
 }
 
@@ -480,14 +480,14 @@ static bool allows(const struct leat_pool *pool, uint32_t way)
     return atomic_load_explicit(&pool->planned_ways, memory_order_relaxed) & way;
 }
 
-/* May owner's stream use what another stream was given up to tick? Asks the device if need be. */
-static bool is_past(struct leat_pool *pool, const struct leati_owner *owner, struct leati_order *order,
+/* May cache's stream use what another stream was given up to tick? Asks the device if need be. */
+static bool is_past(struct leat_pool *pool, const struct leati_stream_cache *cache, struct leati_order *order,
                     uint64_t tick)
 {
     bool done = false;
 
     return leati_order_known(order, tick) ||
-           (allows(pool, LEAT_POOL_REUSE_ORDERED) && leati_order_follows(owner->order, order, tick)) ||
+           (allows(pool, LEAT_POOL_REUSE_ORDERED) && leati_order_follows(cache->order, order, tick)) ||
            (allows(pool, LEAT_POOL_REUSE_FINISHED) &&
             leati_order_query(order, tick, &done, &pool->figures.order) == LEAT_OK && done);
 }
@@ -526,9 +526,9 @@ static bool is_free(struct leat_pool *pool, struct leati_plan *plan, struct list
     for (unsigned i = 0; i < plan->list_count; i++) {
         struct list *other = &plan->lists[i];
 
-        if (other == list || !other->owner || !has_any(other->freed, place))
+        if (other == list || !other->cache || !has_any(other->freed, place))
             continue;
-        if (!is_past(pool, list->owner, other->owner->order, other->freed_tick))
+        if (!is_past(pool, list->cache, other->cache->order, other->freed_tick))
             return false;
         clear_all(other->freed, place);
     }
@@ -539,7 +539,7 @@ static bool is_free(struct leat_pool *pool, struct leati_plan *plan, struct list
 
 /* Addresses for the arena, and a record for the place; under the pool's lock. */
 static bool prepare(struct leat_pool *pool, struct leati_plan *plan, struct leati_planned *place,
-                    struct leati_owner *owner) LEATI_REQUIRES(pool->lock)
+                    struct leati_stream_cache *cache) LEATI_REQUIRES(pool->lock)
 {
     if (!plan->base && !leati_pages_arena(pool, leati_round_up(plan->bytes, LEATI_PAGE_BYTES), &plan->base))
         return false;
@@ -549,24 +549,24 @@ static bool prepare(struct leat_pool *pool, struct leati_plan *plan, struct leat
             return false;
         leati_block_describe(pool, place->block, plan->base + place->offset, place->bytes, LEATI_HEAP_STITCHED);
         place->block->planned = place;
-        place->owner = owner;
-        leati_set_owner(place->block, owner);
+        place->cache = cache;
+        leati_set_cache(place->block, cache);
         leati_set_state(place->block, LEATI_BLOCK_DORMANT);
     }
     if (!place->mapped)
-        place->mapped = leati_pages_fill_arena(pool, owner, plan->base + place->offset, place->bytes) == LEAT_OK;
+        place->mapped = leati_pages_fill_arena(pool, cache, plan->base + place->offset, place->bytes) == LEAT_OK;
     return place->mapped;
 }
 
 /* The same with the pool's lock taken here, and without a word where it fails: the ordinary way is left. */
 static bool make_ready(struct leat_pool *pool, struct leati_plan *plan, struct leati_planned *place,
-                       struct leati_owner *owner)
+                       struct leati_stream_cache *cache)
 {
     bool ready;
 
     leati_error_quiet_begin();
     leati_lock(&pool->lock);
-    ready = prepare(pool, plan, place, owner);
+    ready = prepare(pool, plan, place, cache);
     leati_unlock(&pool->lock);
     leati_error_quiet_end();
     return ready;
@@ -584,7 +584,7 @@ static bool occupy(struct leat_pool *pool, struct leati_plan *plan, struct list 
 }
 
 /* The place that the plan has for a request, occupied; NULL: none. */
-static struct leati_planned *take_place(struct leat_pool *pool, struct leati_owner *owner, uint64_t bytes)
+static struct leati_planned *take_place(struct leat_pool *pool, struct leati_stream_cache *cache, uint64_t bytes)
 {
     struct leati_plan *plan = pool->plan;
     struct leati_planned *place = NULL;
@@ -592,7 +592,7 @@ static struct leati_planned *take_place(struct leat_pool *pool, struct leati_own
     bool is_taken;
 
     leati_lock(&plan->lock);
-    list = list_of(plan, owner);
+    list = list_of(plan, cache);
     if (list)
         place = next_place(plan, list, bytes);
     is_taken = place && occupy(pool, plan, list, place);
@@ -618,16 +618,16 @@ static void free_place(struct leati_plan *plan, struct leati_planned *place)
     leati_unlock(&plan->lock);
 }
 
-struct leati_block *leati_plan_take(struct leat_pool *pool, struct leati_owner *owner, size_t bytes,
+struct leati_block *leati_plan_take(struct leat_pool *pool, struct leati_stream_cache *cache, size_t bytes,
                                     size_t requested_bytes)
 {
-    struct leati_planned *place = take_place(pool, owner, bytes);
-    struct leati_lane *lane = place ? leati_lane_of(owner, true) : NULL;
+    struct leati_planned *place = take_place(pool, cache, bytes);
+    struct leati_magazine *magazine = place ? leati_magazine_of(cache, true) : NULL;
     struct leati_block *block;
 
     if (!place)
         return NULL;
-    if (!lane || (!place->mapped && !make_ready(pool, pool->plan, place, owner))) {
+    if (!magazine || (!place->mapped && !make_ready(pool, pool->plan, place, cache))) {
         free_place(pool->plan, place);
         return NULL;
     }
@@ -635,39 +635,39 @@ struct leati_block *leati_plan_take(struct leat_pool *pool, struct leati_owner *
     block->tick = 0; /* what used the place before is known by the bitmaps of those who freed it */
     block->tag = leati_see_thread_tag();
     leati_blocks_enter(block, false);
-    leati_lane_lock(lane);
-    atomic_store_explicit(&block->lane, lane, memory_order_relaxed);
+    leati_magazine_lock(magazine);
+    atomic_store_explicit(&block->magazine, magazine, memory_order_relaxed);
     atomic_store_explicit(&block->requested_bytes, requested_bytes, memory_order_relaxed);
-    leati_lane_count_alloc(lane, block, true);
+    leati_magazine_count_alloc(magazine, block, true);
     leati_track_live(pool, block, false);
     leati_set_state(block, LEATI_BLOCK_LIVE);
-    leati_lane_unlock(lane);
+    leati_magazine_unlock(magazine);
     leati_count(&pool->figures.planned, 1);
     return block;
 }
 
-void leati_plan_give_back(struct leati_block *block, struct leati_owner *owner, uint64_t tick)
+void leati_plan_give_back(struct leati_block *block, struct leati_stream_cache *cache, uint64_t tick)
 {
     struct leati_planned *place = block->planned;
-    struct leati_plan *plan = owner->pool->plan;
+    struct leati_plan *plan = cache->pool->plan;
     struct list *list = plan->lists;
 
     leati_set_state(block, LEATI_BLOCK_DORMANT);
     /* A block that another stream freed came the slow way, which has the pool's lock. */
-    if (block->owner != place->owner)
-        leati_set_owner(block, place->owner);
+    if (block->cache != place->cache)
+        leati_set_cache(block, place->cache);
     leati_lock(&plan->lock);
-    while (list->owner != place->owner)
+    while (list->cache != place->cache)
         list++;
-    if (owner == place->owner) {
+    if (cache == place->cache) {
         set_all(list->freed, place);
         list->freed_tick = tick > list->freed_tick ? tick : list->freed_tick;
         clear_all(plan->used, place);
-    } else if (!owner->order || leati_order_known(owner->order, tick)) {
+    } else if (!cache->order || leati_order_known(cache->order, tick)) {
         clear_all(plan->used, place);
     } else {
-        leati_order_hold(owner->order);
-        place->late = owner->order;
+        leati_order_hold(cache->order);
+        place->late = cache->order;
         place->late_tick = tick;
         place->next_late = plan->late;
         plan->late = place;
@@ -697,8 +697,8 @@ static bool is_past_all(struct leat_pool *pool, struct leati_plan *plan, uint64_
         struct list *list = &plan->lists[i];
         bool done = false;
 
-        if (list->owner && has_any(list->freed, &range) &&
-            (leati_order_query(list->owner->order, list->freed_tick, &done, &pool->figures.order) != LEAT_OK ||
+        if (list->cache && has_any(list->freed, &range) &&
+            (leati_order_query(list->cache->order, list->freed_tick, &done, &pool->figures.order) != LEAT_OK ||
              !done))
             return false;
     }
@@ -763,8 +763,8 @@ leat_status leati_plan_finish(struct leat_pool *pool)
         return LEAT_OK;
     leati_lock(&plan->lock);
     for (unsigned i = 0; i < plan->list_count; i++)
-        if (plan->lists[i].owner && plan->lists[i].freed_tick) {
-            status = leati_order_host_wait(plan->lists[i].owner->order, plan->lists[i].freed_tick,
+        if (plan->lists[i].cache && plan->lists[i].freed_tick) {
+            status = leati_order_host_wait(plan->lists[i].cache->order, plan->lists[i].freed_tick,
                                            &pool->figures.order);
             first = first != LEAT_OK ? first : status;
         }
@@ -811,7 +811,7 @@ void leati_plan_end(struct leat_pool *pool)
         leati_order_let_go(place->late);
     for (uint32_t i = 0; i < plan->place_count; i++)
         if (plan->places[i].block) {
-            leati_set_owner(plan->places[i].block, NULL);
+            leati_set_cache(plan->places[i].block, NULL);
             leati_block_give_back(plan->places[i].block);
         }
     free_plan(plan);

@@ -3,8 +3,8 @@
  *
  * A pool has addresses, cut into extents (struct leati_block of core/blocks.h). Files, from the hot path down:
  *   alloc.c   the calls that allocate and free; the fast path
- *   lane.c    owners (what a pool keeps for one stream) and their lanes (magazines of freed blocks)
- *   slow_path.c  where a block comes from when the magazines have none, step by step until the error
+ *   stream_cache.c    stream caches (what a pool keeps for one stream) and their magazines (freed blocks, used by
+ * some threads) slow_path.c  where a block comes from when the magazines have none, step by step until the error
  *   users.c   blocks that wait for other streams than the one they were freed on
  *   heap.c    extents: finding, splitting, joining; knows no driver
  *   pages.c   physical memory: creating, mapping, releasing; the only file that calls the driver for memory
@@ -18,9 +18,9 @@
  *   uses.c    guard mode: what a stream may use already
  *   stacks.c  call stacks, and who holds what by them
  *
- * Locks, in order: a device's pools_lock, the list of all pools (life.c), one pool's lock, a lane's lock. Who
- * holds a pool's lock takes that of the list, or of another pool, only by trying. The fast path takes its lane's
- * lock and nothing else.
+ * Locks, in order: a device's pools_lock, the list of all pools (life.c), one pool's lock, a magazine's lock. Who
+ * holds a pool's lock takes that of the list, or of another pool, only by trying. The fast path takes its
+ * magazine's lock and nothing else.
  */
 #ifndef LEATI_POOL_H
 #define LEATI_POOL_H
@@ -31,9 +31,9 @@
 #include <leat/pool.h>
 
 enum {
-    LEATI_LANES = 16,       /* threads spread over so many lanes of a stream */
-    LEATI_LANE_SLOTS = 128, /* sizes of small blocks that a lane keeps */
-    LEATI_LANE_LARGE = 2,   /* large blocks that a lane keeps, whatever their sizes */
+    LEATI_MAGAZINES = 16,       /* threads spread over so many magazines of a stream */
+    LEATI_MAGAZINE_SLOTS = 128, /* sizes of small blocks that a magazine keeps */
+    LEATI_MAGAZINE_LARGE = 2,   /* large blocks that a magazine keeps, whatever their sizes */
     LEATI_BINS = 256,
     LEATI_HELPERS = 8,
     LEATI_TAGS = 64
@@ -46,7 +46,7 @@ enum { LEATI_HEAP_SMALL, LEATI_HEAP_LARGE, LEATI_HEAPS, LEATI_HEAP_STITCHED = LE
 /* Requests from this size on are large. */
 #define LEATI_LARGE_BYTES LEATI_WINDOW_BYTES
 
-/* ---- lanes ---- */
+/* ---- magazines ---- */
 
 /* Freed blocks of one size, the latest first. */
 struct leati_slot {
@@ -55,21 +55,21 @@ struct leati_slot {
     uint32_t count;
 };
 
-/* Figures that only the holder of the lane's lock changes and anybody reads. What one thread frees another may
- * have allocated, so each lane's are differences, and only their sums mean something. */
-struct leati_lane_figures {
+/* Figures that only the holder of the magazine's lock changes and anybody reads. What one thread frees another may
+ * have allocated, so each magazine's are differences, and only their sums mean something. */
+struct leati_magazine_figures {
     _Atomic int64_t requested_bytes, used_bytes, live_blocks, cached_bytes;
-    _Atomic int64_t requested_peak_bytes; /* of this lane alone */
+    _Atomic int64_t requested_peak_bytes; /* of this magazine alone */
     _Atomic uint64_t allocations, frees, hits;
     _Atomic int64_t tag_bytes[LEATI_TAGS], tag_blocks[LEATI_TAGS];
 };
 
-struct leati_lane {
+struct leati_magazine {
     _Alignas(128) atomic_uchar locked;
-    struct leati_slot slots[LEATI_LANE_SLOTS];
-    struct leati_block *large[LEATI_LANE_LARGE]; /* NULL where there is none */
+    struct leati_slot slots[LEATI_MAGAZINE_SLOTS];
+    struct leati_block *large[LEATI_MAGAZINE_LARGE]; /* NULL where there is none */
     uint16_t large_count;                        /* large blocks that it handed out; it may wrap around */
-    struct leati_lane_figures figures;
+    struct leati_magazine_figures figures;
 };
 
 /* Idle extents by size: eight bins for each power of two. */
@@ -80,15 +80,15 @@ struct leati_bins {
 };
 
 /* What a pool keeps for one stream; with order NULL, for everybody: memory of which all work is done. */
-struct leati_owner {
+struct leati_stream_cache {
     struct leat_pool *pool;
     struct leati_order *order;
     leat_stream *stream; /* NULL once it is destroyed */
-    struct leati_owner *next;
+    struct leati_stream_cache *next;
     bool is_waited_for; /* slow_path.c: the stream that asks is ordered after all its idle memory */
     size_t blocks; /* records that name it; one whose stream is gone serves another stream once there are none */
-    _Atomic(struct leati_lane *) lanes[LEATI_LANES];
-    atomic_uint lanes_made; /* bit n: there is lane n */
+    _Atomic(struct leati_magazine *) magazines[LEATI_MAGAZINES];
+    atomic_uint magazines_made; /* bit n: there is magazine n */
     struct leati_bins bins[LEATI_HEAPS];
 };
 
@@ -102,7 +102,8 @@ struct leati_physical {
     struct leati_physical *next;            /* of the spare ones */
     struct leati_physical *older, *younger; /* of all that the pool has: leak checkers look for pointers in these,
                                                and not in the table of pages */
-    struct leati_owner *owner; /* of a spare one: whose old work may still use it, up to tick; NULL: nobody's */
+    struct leati_stream_cache
+        *cache; /* of a spare one: whose old work may still use it, up to tick; NULL: nobody's */
     uint64_t tick;
     unsigned stitches; /* stitched blocks, in use or dormant, that it is mapped in */
     struct leati_block
@@ -163,7 +164,7 @@ struct leat_pool {
     leat_kind kind;
     leat_pool_reuse reuse;
     leat_pool_packing packing;
-    unsigned number; /* below LEATI_FAST_POOLS: place in leat_stream.owners */
+    unsigned number; /* below LEATI_FAST_POOLS: place in leat_stream.caches */
     bool is_default;
     bool one_handle, exportable, virtual_memory;
     bool watched; /* guard, scrub, stacks or history: the fast path is left alone */
@@ -178,9 +179,9 @@ struct leat_pool {
     void *on_full_argument;
     uint32_t ways;                 /* LEAT_POOL_REUSE_* that are allowed */
     _Atomic uint32_t planned_ways; /* the same for planned blocks, which are taken without the pool's lock */
-    _Atomic(struct leati_owner *)
-        owners;               /* all of them, the youngest first; only added to, so read without a lock */
-    struct leati_owner *host; /* everybody's: memory of which all work is done */
+    _Atomic(struct leati_stream_cache *)
+        caches;                      /* all of them, the youngest first; only added to, so read without a lock */
+    struct leati_stream_cache *host; /* everybody's: memory of which all work is done */
     struct leati_span *spans;
     struct leati_bins holes[LEATI_RANGES];
     struct leati_block *stale;   /* list through link */
@@ -248,13 +249,13 @@ static inline uintptr_t leati_user_base(const struct leati_block *block)
 }
 
 /* Says whose a record is; with the pool's lock held. */
-static inline void leati_set_owner(struct leati_block *block, struct leati_owner *owner)
+static inline void leati_set_cache(struct leati_block *block, struct leati_stream_cache *cache)
 {
-    if (block->owner)
-        block->owner->blocks--;
-    if (owner)
-        owner->blocks++;
-    block->owner = owner;
+    if (block->cache)
+        block->cache->blocks--;
+    if (cache)
+        cache->blocks++;
+    block->cache = cache;
 }
 
 static inline void leati_count(_Atomic uint64_t *counter, uint64_t by)
@@ -268,10 +269,10 @@ void leati_bins_add(struct leati_bins *bins, struct leati_block *block);
 void leati_bins_remove(struct leati_bins *bins, struct leati_block *block);
 
 /* Returns the smallest extent of bins that holds bytes at alignment, the one at the lowest address of several;
- * NULL if none does. exact: only an extent of exactly bytes. owner: only what its stream may use now; NULL: do not
+ * NULL if none does. exact: only an extent of exactly bytes. cache: only what its stream may use now; NULL: do not
  * ask. The extent stays in its bin. */
 struct leati_block *leati_bins_fit(const struct leati_bins *bins, size_t bytes, size_t alignment, bool exact,
-                                   const struct leati_owner *owner);
+                                   const struct leati_stream_cache *cache);
 
 /* The next block after block, going down from the largest; block NULL: the largest. */
 struct leati_block *leati_bins_walk(struct leati_bins *bins, const struct leati_block *block);
@@ -285,13 +286,13 @@ leat_status leati_span_new(struct leat_pool *pool, uintptr_t base, size_t bytes,
                            enum leati_block_state state, struct leati_span **span) LEATI_REQUIRES(pool->lock);
 
 /* Cuts block so that it begins at base and has bytes; what is left over on either side becomes extents of the same
- * state and owner in the right bins. block is in no bin before and after. HOST_MEMORY leaves it as it was. */
+ * state and cache in the right bins. block is in no bin before and after. HOST_MEMORY leaves it as it was. */
 leat_status leati_extent_cut(struct leat_pool *pool, struct leati_block *block, uintptr_t base, size_t bytes)
     LEATI_REQUIRES(pool->lock);
 
-/* Makes block, which is in no bin, idle memory of owner from tick on (0: no work has used it), and joins it with
- * the idle memory of owner beside it. The memory of a stitched block goes back to where it lies. */
-void leati_extent_free(struct leat_pool *pool, struct leati_block *block, struct leati_owner *owner,
+/* Makes block, which is in no bin, idle memory of cache from tick on (0: no work has used it), and joins it with
+ * the idle memory of cache beside it. The memory of a stitched block goes back to where it lies. */
+void leati_extent_free(struct leat_pool *pool, struct leati_block *block, struct leati_stream_cache *cache,
                        uint64_t tick) LEATI_REQUIRES(pool->lock);
 
 /* Compares two pointers to records by the addresses of their extents, for qsort(). */
@@ -303,17 +304,18 @@ void leati_extent_hole(struct leat_pool *pool, struct leati_block *block) LEATI_
 /* Takes an idle extent or a hole out of its bin. */
 void leati_extent_unbin(struct leat_pool *pool, struct leati_block *block) LEATI_REQUIRES(pool->lock);
 
-/* Returns true if block, which may be NULL, is idle memory that owner may use, and that can be cut and joined. */
-bool leati_is_idle_for(const struct leati_block *block, const struct leati_owner *owner);
+/* Returns true if block, which may be NULL, is idle memory that cache may use, and that can be cut and joined. */
+bool leati_is_idle_for(const struct leati_block *block, const struct leati_stream_cache *cache);
 
 /* Joins all neighbours that are idle and whose work is known to be done, whoever freed them; they are everybody's
  * then.
  */
 void leati_extents_join_done(struct leat_pool *pool) LEATI_REQUIRES(pool->lock);
 
-/* May owner's stream use this idle memory without waiting? */
-bool leati_usable(const struct leati_block *block, const struct leati_owner *owner);
-bool leati_usable_by(const struct leati_owner *freed_by, uint64_t tick, const struct leati_owner *owner);
+/* May cache's stream use this idle memory without waiting? */
+bool leati_usable(const struct leati_block *block, const struct leati_stream_cache *cache);
+bool leati_usable_by(const struct leati_stream_cache *freed_by, uint64_t tick,
+                     const struct leati_stream_cache *cache);
 
 /* Joins second into first, its neighbour; both are in no bin. */
 void leati_extent_join(struct leat_pool *pool, struct leati_block *first, struct leati_block *second)
@@ -324,11 +326,11 @@ void leati_extent_join(struct leat_pool *pool, struct leati_block *first, struct
 /* Reserves addresses at the first use. */
 leat_status leati_pages_reserve(struct leat_pool *pool) LEATI_REQUIRES(pool->lock);
 
-/* Memory for a block of bytes for owner where none is idle in one piece: new memory, or a stitched block. Gives an
+/* Memory for a block of bytes for cache where none is idle in one piece: new memory, or a stitched block. Gives an
  * idle extent of at least bytes at the alignment, or the stitched block, in no bin. DEVICE_MEMORY or HOST_MEMORY
  * when there is none. */
-leat_status leati_pages_provide(struct leat_pool *pool, struct leati_owner *owner, size_t bytes, size_t alignment,
-                                struct leati_block **block) LEATI_REQUIRES(pool->lock);
+leat_status leati_pages_provide(struct leat_pool *pool, struct leati_stream_cache *cache, size_t bytes,
+                                size_t alignment, struct leati_block **block) LEATI_REQUIRES(pool->lock);
 
 /* Returns where in an idle extent, in which it fits, a block should begin so that as few handles as possible are
  * partly used. */
@@ -361,13 +363,14 @@ struct leati_physical *leati_pages_physical(struct leat_pool *pool, uintptr_t ad
 
 /* ---- stitch.c: all with the pool's lock held ---- */
 
-/* Puts a block of bytes for owner together from idle handles, and gives it, in no bin. DEVICE_MEMORY: too few are
+/* Puts a block of bytes for cache together from idle handles, and gives it, in no bin. DEVICE_MEMORY: too few are
  * idle; *missing_bytes says how many, in whole pages. It is 0 after other failures. */
-leat_status leati_stitch_provide(struct leat_pool *pool, struct leati_owner *owner, size_t bytes, size_t alignment,
-                                 size_t *missing_bytes, struct leati_block **block) LEATI_REQUIRES(pool->lock);
+leat_status leati_stitch_provide(struct leat_pool *pool, struct leati_stream_cache *cache, size_t bytes,
+                                 size_t alignment, size_t *missing_bytes, struct leati_block **block)
+    LEATI_REQUIRES(pool->lock);
 
 /* The memory of a stitched block is idle from now on, as leati_extent_free() has it. Its addresses stay mapped. */
-void leati_stitch_sleep(struct leat_pool *pool, struct leati_block *block, struct leati_owner *owner,
+void leati_stitch_sleep(struct leat_pool *pool, struct leati_block *block, struct leati_stream_cache *cache,
                         uint64_t tick) LEATI_REQUIRES(pool->lock);
 
 /* Gives up the addresses of all dormant stitched blocks that a handle, which is idle, is mapped in. */
@@ -385,7 +388,7 @@ void leati_stitch_end(struct leat_pool *pool) LEATI_REQUIRES(pool->lock);
 bool leati_pages_arena(struct leat_pool *pool, size_t bytes, uintptr_t *base) LEATI_REQUIRES(pool->lock);
 
 /* Puts memory behind all pages of a part of it that have none. */
-leat_status leati_pages_fill_arena(struct leat_pool *pool, struct leati_owner *owner, uintptr_t base,
+leat_status leati_pages_fill_arena(struct leat_pool *pool, struct leati_stream_cache *cache, uintptr_t base,
                                    size_t bytes) LEATI_REQUIRES(pool->lock);
 
 /* Finds the next handle of the arena from *offset on, which becomes its offset. Returns false past the last one.
@@ -402,13 +405,13 @@ leat_status leati_pages_release_at(struct leat_pool *pool, uintptr_t base) LEATI
 leat_status leati_plan_read(const char *path, struct leati_plan **plan);
 
 /* A LIVE block where the plan of a pool wants it; NULL where the plan does not expect the request, or its place is
- * not free. Takes the plan's lock, a lane's, and the pool's where a place is used for the first time. */
-struct leati_block *leati_plan_take(struct leat_pool *pool, struct leati_owner *owner, size_t bytes,
+ * not free. Takes the plan's lock, a magazine's, and the pool's where a place is used for the first time. */
+struct leati_block *leati_plan_take(struct leat_pool *pool, struct leati_stream_cache *cache, size_t bytes,
                                     size_t requested_bytes);
 
-/* A planned block is freed by owner's stream at tick, as leati_extent_free() has it. Takes the plan's lock. The
- * pool's lock must be held if owner is not the one that it was taken for. */
-void leati_plan_give_back(struct leati_block *block, struct leati_owner *owner, uint64_t tick);
+/* A planned block is freed by cache's stream at tick, as leati_extent_free() has it. Takes the plan's lock. The
+ * pool's lock must be held if cache is not the one that it was taken for. */
+void leati_plan_give_back(struct leati_block *block, struct leati_stream_cache *cache, uint64_t tick);
 
 /* Gives idle memory of the arena back to the driver, until the pool holds keep_bytes; with the pool's lock held.
  */
@@ -434,70 +437,72 @@ bool leati_plan_range(const struct leat_pool *pool, uintptr_t *base, size_t *byt
 /* Ends the plan with its pool. The arena's memory stays. */
 void leati_plan_end(struct leat_pool *pool);
 
-/* ---- lane.c ---- */
+/* ---- stream_cache.c ---- */
 
-/* The owner for a stream (NULL: the host), made at the first use; with the pool's lock held. NULL without memory.
+/* The cache for a stream (NULL: the host), made at the first use; with the pool's lock held. NULL without memory.
  */
-struct leati_owner *leati_owner_of(struct leat_pool *pool, leat_stream *stream) LEATI_REQUIRES(pool->lock);
-
-/* The same without making one, without a lock; NULL when it is not there, or not to be found so fast. */
-struct leati_owner *leati_owner_fast(struct leat_pool *pool, leat_stream *stream);
-
-/* This thread's lane of owner; NULL when there is none (make: and none can be made). */
-struct leati_lane *leati_lane_of(struct leati_owner *owner, bool make);
-
-/* All lanes that an owner has: begin with left = leati_lanes_of(owner); NULL ends it. Without a lock. */
-static inline unsigned leati_lanes_of(const struct leati_owner *owner)
-{
-    return atomic_load_explicit(&owner->lanes_made, memory_order_acquire);
-}
-
-struct leati_lane *leati_lane_next(const struct leati_owner *owner, unsigned *left);
-
-bool leati_lane_try(struct leati_lane *lane);
-void leati_lane_lock(struct leati_lane *lane);
-void leati_lane_unlock(struct leati_lane *lane);
-
-/* Under the lane's lock. A block of exactly bytes, or NULL. */
-struct leati_block *leati_lane_pop(struct leati_lane *lane, size_t bytes);
-
-/* Under the lane's lock; false when there is no room. */
-bool leati_lane_push(struct leati_lane *lane, struct leati_block *block);
-
-/* Under the lane's lock: counts a block that was handed out, or came back. */
-void leati_lane_count_alloc(struct leati_lane *lane, struct leati_block *block, bool hit);
-void leati_lane_count_free(struct leati_lane *lane, const struct leati_block *block);
-
-/* A block of exactly bytes from any lane of owner, or NULL; some more of them go to the lane into. With the pool's
- * lock held. */
-struct leati_block *leati_owner_steal(struct leati_owner *owner, struct leati_lane *into, size_t bytes);
-
-/* Keeps a block that is freed in a lane, which first gives those to the heap that are in its way: of the same
- * size, or all large ones; and counts it. Returns false if there is no room all the same: another size has its
- * place. With the pool's lock held. */
-bool leati_lane_push_into(struct leat_pool *pool, struct leati_lane *lane, struct leati_block *block)
+struct leati_stream_cache *leati_stream_cache_get(struct leat_pool *pool, leat_stream *stream)
     LEATI_REQUIRES(pool->lock);
 
-/* Puts blocks that lanes keep back to the heap, with the pool's lock held: all of an owner's; the large ones of an
- * owner's; all. Returns true if there were any. */
-bool leati_owner_drain(struct leati_owner *owner);
-void leati_owner_drain_large(struct leati_owner *owner);
-bool leati_owners_drain(struct leat_pool *pool) LEATI_REQUIRES(pool->lock);
+/* The same without making one, without a lock; NULL when it is not there, or not to be found so fast. */
+struct leati_stream_cache *leati_stream_cache_find(struct leat_pool *pool, leat_stream *stream);
 
-/* Ends owners: at the end of a pool, and of a stream (hook). */
-void leati_owners_end(struct leat_pool *pool);
-void leati_owners_stream_ends(leat_stream *stream);
+/* This thread's magazine of cache; NULL when there is none (make: and none can be made). */
+struct leati_magazine *leati_magazine_of(struct leati_stream_cache *cache, bool make);
+
+/* All magazines that a cache has: begin with left = leati_magazines_of(cache); NULL ends it. Without a lock. */
+static inline unsigned leati_magazines_of(const struct leati_stream_cache *cache)
+{
+    return atomic_load_explicit(&cache->magazines_made, memory_order_acquire);
+}
+
+struct leati_magazine *leati_magazine_next(const struct leati_stream_cache *cache, unsigned *left);
+
+bool leati_magazine_try(struct leati_magazine *magazine);
+void leati_magazine_lock(struct leati_magazine *magazine);
+void leati_magazine_unlock(struct leati_magazine *magazine);
+
+/* Under the magazine's lock. A block of exactly bytes, or NULL. */
+struct leati_block *leati_magazine_pop(struct leati_magazine *magazine, size_t bytes);
+
+/* Under the magazine's lock; false when there is no room. */
+bool leati_magazine_push(struct leati_magazine *magazine, struct leati_block *block);
+
+/* Under the magazine's lock: counts a block that was handed out, or came back. */
+void leati_magazine_count_alloc(struct leati_magazine *magazine, struct leati_block *block, bool hit);
+void leati_magazine_count_free(struct leati_magazine *magazine, const struct leati_block *block);
+
+/* A block of exactly bytes from any magazine of cache, or NULL; some more of them go to the magazine into. With
+ * the pool's lock held. */
+struct leati_block *leati_stream_cache_steal(struct leati_stream_cache *cache, struct leati_magazine *into,
+                                             size_t bytes);
+
+/* Keeps a block that is freed in a magazine, which first gives those to the heap that are in its way: of the same
+ * size, or all large ones; and counts it. Returns false if there is no room all the same: another size has its
+ * place. With the pool's lock held. */
+bool leati_magazine_push_into(struct leat_pool *pool, struct leati_magazine *magazine, struct leati_block *block)
+    LEATI_REQUIRES(pool->lock);
+
+/* Puts blocks that magazines keep back to the heap, with the pool's lock held: all of a cache's; the large ones of
+ * a cache's; all. Returns true if there were any. */
+bool leati_stream_cache_drain(struct leati_stream_cache *cache);
+void leati_stream_cache_drain_large(struct leati_stream_cache *cache);
+bool leati_stream_caches_drain(struct leat_pool *pool) LEATI_REQUIRES(pool->lock);
+
+/* Ends caches: at the end of a pool, and of a stream (hook). */
+void leati_stream_caches_end(struct leat_pool *pool);
+void leati_stream_caches_stream_ends(leat_stream *stream);
 
 /* ---- slow_path.c ---- */
 
-/* A LIVE block for owner, by every means that the pool has. Takes the pool's lock. what: the call, for sentences.
+/* A LIVE block for cache, by every means that the pool has. Takes the pool's lock. what: the call, for sentences.
  */
 leat_status leati_slow_path_alloc(struct leat_pool *pool, leat_stream *stream, size_t bytes,
                                   size_t requested_bytes, size_t alignment, struct leati_block **block);
 
 /* Asks the driver which work on freed memory is done by now, but for that of asking's stream, which may use that
  * memory anyway; NULL: of all streams. Returns true if any is found to be done. With the pool's lock held. */
-bool leati_slow_path_poll(struct leat_pool *pool, struct leati_owner *asking) LEATI_REQUIRES(pool->lock);
+bool leati_slow_path_poll(struct leat_pool *pool, struct leati_stream_cache *asking) LEATI_REQUIRES(pool->lock);
 
 /* Frees blocks whose users are done; asks the driver. With the pool's lock held. */
 void leati_slow_path_settle(struct leat_pool *pool) LEATI_REQUIRES(pool->lock);
@@ -507,8 +512,8 @@ void leati_slow_path_settle(struct leat_pool *pool) LEATI_REQUIRES(pool->lock);
 leat_status leati_slow_path_finish(struct leat_pool *pool) LEATI_REQUIRES(pool->lock);
 
 /* Gives a block that is no longer LIVE to the heap, or lets it wait for its users; with the pool's lock held.
- * owner NULL: no work uses it any more. */
-void leati_slow_path_free(struct leat_pool *pool, struct leati_block *block, struct leati_owner *owner,
+ * cache NULL: no work uses it any more. */
+void leati_slow_path_free(struct leat_pool *pool, struct leati_block *block, struct leati_stream_cache *cache,
                           uint64_t tick) LEATI_REQUIRES(pool->lock);
 
 /* ---- users.c: with the pool's lock held ---- */
@@ -522,10 +527,10 @@ leat_status leati_users_add_event(struct leat_pool *pool, struct leati_block *bl
 /* Fixes the ticks of a block that is freed. */
 void leati_users_fix(struct leati_block *block);
 
-/* Drops the users that are done, or that owner's stream is ordered after. query: ask the driver too. True when
+/* Drops the users that are done, or that cache's stream is ordered after. query: ask the driver too. True when
  * none is left. */
-bool leati_users_settle(struct leat_pool *pool, struct leati_block *block, struct leati_owner *owner, bool query)
-    LEATI_REQUIRES(pool->lock);
+bool leati_users_settle(struct leat_pool *pool, struct leati_block *block, struct leati_stream_cache *cache,
+                        bool query) LEATI_REQUIRES(pool->lock);
 
 /* Makes stream wait for all of them, and drops them. */
 leat_status leati_users_wait(struct leat_pool *pool, struct leati_block *block, leat_stream *stream)
@@ -575,7 +580,7 @@ enum { LEATI_PENDING_STREAMS = 4 };
 
 /* What a pool holds and nobody has. */
 struct leati_idle {
-    uint64_t bytes, pieces, largest_bytes; /* of which owner's stream could have all now */
+    uint64_t bytes, pieces, largest_bytes; /* of which cache's stream could have all now */
     uint64_t pending_bytes;                /* the rest: other streams may still use it */
     unsigned stream_count;
     struct {
@@ -584,12 +589,12 @@ struct leati_idle {
     uint64_t more_bytes; /* pending on further streams */
 };
 
-void leati_full_look(struct leat_pool *pool, const struct leati_owner *owner, struct leati_idle *idle)
+void leati_full_look(struct leat_pool *pool, const struct leati_stream_cache *cache, struct leati_idle *idle)
     LEATI_REQUIRES(pool->lock);
 
-/* The error for a request of owner's stream that nothing could serve. status and this thread's sentence: of the
+/* The error for a request of cache's stream that nothing could serve. status and this thread's sentence: of the
  * last attempt to get new memory. */
-leat_status leati_full_explain(struct leat_pool *pool, const struct leati_owner *owner, leat_status status,
+leat_status leati_full_explain(struct leat_pool *pool, const struct leati_stream_cache *cache, leat_status status,
                                size_t bytes, size_t alignment) LEATI_REQUIRES(pool->lock);
 
 /* ---- see.c ---- */

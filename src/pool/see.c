@@ -1,7 +1,7 @@
 /*
  * see.c - what can be seen of a pool: statistics, tags, history, snapshot, and who holds what.
  *
- * Statistics are sums over the lanes' figures and the pool's own, read while they change.
+ * Statistics are sums over the magazines' figures and the pool's own, read while they change.
  */
 #include "pool/pool.h"
 
@@ -72,15 +72,15 @@ leat_status leat_pool_tag(const char *tag)
 struct sums {
     int64_t requested_bytes, used_bytes, live_blocks, cached_bytes, requested_peak_bytes;
     uint64_t allocations, frees, hits;
-    unsigned lanes;
+    unsigned magazines;
 };
 
-static void add_owner(struct leati_owner *owner, struct sums *sums)
+static void add_cache(struct leati_stream_cache *cache, struct sums *sums)
 {
-    struct leati_lane *lane;
+    struct leati_magazine *magazine;
 
-    for (unsigned left = leati_lanes_of(owner); (lane = leati_lane_next(owner, &left));) {
-        struct leati_lane_figures *figures = &lane->figures;
+    for (unsigned left = leati_magazines_of(cache); (magazine = leati_magazine_next(cache, &left));) {
+        struct leati_magazine_figures *figures = &magazine->figures;
         int64_t peak;
 
         /* Relaxed throughout: figures, which guard nothing. */
@@ -91,9 +91,9 @@ static void add_owner(struct leati_owner *owner, struct sums *sums)
         sums->allocations += atomic_load_explicit(&figures->allocations, memory_order_relaxed);
         sums->frees += atomic_load_explicit(&figures->frees, memory_order_relaxed);
         sums->hits += atomic_load_explicit(&figures->hits, memory_order_relaxed);
-        /* A lane alone knows the peak; of several, each knows only differences. */
+        /* A magazine alone knows the peak; of several, each knows only differences. */
         peak = atomic_load_explicit(&figures->requested_peak_bytes, memory_order_relaxed);
-        sums->requested_peak_bytes = sums->lanes++ ? 0 : peak;
+        sums->requested_peak_bytes = sums->magazines++ ? 0 : peak;
     }
 }
 
@@ -106,22 +106,22 @@ static struct sums sum_up(struct leat_pool *pool)
 {
     struct sums sums = {0};
 
-    for (struct leati_owner *owner = atomic_load_explicit(&pool->owners, memory_order_acquire); owner;
-         owner = owner->next)
-        add_owner(owner, &sums);
+    for (struct leati_stream_cache *cache = atomic_load_explicit(&pool->caches, memory_order_acquire); cache;
+         cache = cache->next)
+        add_cache(cache, &sums);
     return sums;
 }
 
 void leati_see_sample(struct leat_pool *pool)
 {
     int64_t bytes = 0;
-    struct leati_lane *lane;
+    struct leati_magazine *magazine;
     uint64_t now;
 
     leati_assert_locked(&pool->lock);
-    for (struct leati_owner *owner = pool->owners; owner; owner = owner->next)
-        for (unsigned left = leati_lanes_of(owner); (lane = leati_lane_next(owner, &left));)
-            bytes += atomic_load_explicit(&lane->figures.requested_bytes, memory_order_relaxed);
+    for (struct leati_stream_cache *cache = pool->caches; cache; cache = cache->next)
+        for (unsigned left = leati_magazines_of(cache); (magazine = leati_magazine_next(cache, &left));)
+            bytes += atomic_load_explicit(&magazine->figures.requested_bytes, memory_order_relaxed);
     now = positive(bytes);
     if (now > atomic_load_explicit(&pool->figures.requested_peak_bytes, memory_order_relaxed))
         atomic_store_explicit(&pool->figures.requested_peak_bytes, now, memory_order_relaxed);
@@ -190,43 +190,43 @@ leat_status leat_pool_query(leat_pool *pool, leat_pool_statistics *statistics)
 
 leat_status leat_pool_stream_share(leat_pool *pool, unsigned index, leat_pool_share *share)
 {
-    struct leati_owner *owner;
+    struct leati_stream_cache *cache;
     struct sums sums = {0};
     unsigned left = index;
 
     LEATI_TRY(leati_check_pool("leat_pool_stream_share", pool));
     LEATI_TRY(leati_check_not_null("leat_pool_stream_share", "share", share));
     leati_lock(&pool->lock);
-    for (owner = pool->owners; owner && left; owner = owner->next)
+    for (cache = pool->caches; cache && left; cache = cache->next)
         left--;
-    if (owner) {
-        add_owner(owner, &sums);
+    if (cache) {
+        add_cache(cache, &sums);
         memset(share, 0, sizeof *share);
-        if (owner->order)
-            snprintf(share->name, sizeof share->name, "stream %" PRIu64, owner->order->serial);
+        if (cache->order)
+            snprintf(share->name, sizeof share->name, "stream %" PRIu64, cache->order->serial);
         else
             snprintf(share->name, sizeof share->name, "host");
-        share->stream = owner->stream;
+        share->stream = cache->stream;
         share->requested_bytes = positive(sums.requested_bytes);
         share->live_blocks = positive(sums.live_blocks);
-        share->cached_bytes = positive(sums.cached_bytes) + owner->bins[LEATI_HEAP_SMALL].bytes +
-                              owner->bins[LEATI_HEAP_LARGE].bytes;
+        share->cached_bytes = positive(sums.cached_bytes) + cache->bins[LEATI_HEAP_SMALL].bytes +
+                              cache->bins[LEATI_HEAP_LARGE].bytes;
     }
     leati_unlock(&pool->lock);
-    if (!owner)
+    if (!cache)
         return leati_fail(LEAT_ERROR_NOT_FOUND, "leat_pool_stream_share: index %u is past the last stream", index);
     return LEAT_OK;
 }
 
 static void sum_tag(struct leat_pool *pool, uint32_t tag, int64_t *bytes, int64_t *blocks)
 {
-    struct leati_lane *lane;
+    struct leati_magazine *magazine;
 
     *bytes = *blocks = 0;
-    for (struct leati_owner *owner = pool->owners; owner; owner = owner->next)
-        for (unsigned left = leati_lanes_of(owner); (lane = leati_lane_next(owner, &left));) {
-            *bytes += atomic_load_explicit(&lane->figures.tag_bytes[tag], memory_order_relaxed);
-            *blocks += atomic_load_explicit(&lane->figures.tag_blocks[tag], memory_order_relaxed);
+    for (struct leati_stream_cache *cache = pool->caches; cache; cache = cache->next)
+        for (unsigned left = leati_magazines_of(cache); (magazine = leati_magazine_next(cache, &left));) {
+            *bytes += atomic_load_explicit(&magazine->figures.tag_bytes[tag], memory_order_relaxed);
+            *blocks += atomic_load_explicit(&magazine->figures.tag_blocks[tag], memory_order_relaxed);
         }
 }
 
@@ -456,13 +456,13 @@ static const char *state_name(uint32_t state)
 static void say_extent(const struct writer *writer, uintptr_t base, struct leati_block *block)
 {
     uint32_t state = leati_state(block);
-    struct leati_owner *owner = block->owner;
+    struct leati_stream_cache *cache = block->cache;
 
     say(writer, "{\"offset\":%zu,\"bytes\":%zu,\"state\":\"%s\"", (size_t)(leati_base(block) - base),
         leati_bytes(block), state_name(state));
     if (state == LEATI_BLOCK_LIVE)
         say(writer, ",\"requested_bytes\":%zu", leati_requested(block));
-    say(writer, ",\"stream\":%" PRIu64, owner && owner->order ? owner->order->serial : 0);
+    say(writer, ",\"stream\":%" PRIu64, cache && cache->order ? cache->order->serial : 0);
     if (state == LEATI_BLOCK_LIVE && block->tag) {
         say(writer, ",\"tag\":");
         say_string(writer, tag_names[block->tag]);
@@ -584,17 +584,17 @@ static void say_shares(const struct writer *writer, struct leat_pool *pool)
     const char *between = "";
 
     say(writer, "\"streams\":[");
-    for (struct leati_owner *owner = pool->owners; owner; owner = owner->next) {
+    for (struct leati_stream_cache *cache = pool->caches; cache; cache = cache->next) {
         struct sums sums = {0};
 
-        add_owner(owner, &sums);
+        add_cache(cache, &sums);
         say(writer,
             "%s{\"number\":%" PRIu64 ",\"requested_bytes\":%" PRIu64 ",\"live_blocks\":%" PRIu64
             ",\"cached_bytes\":%" PRIu64 "}",
-            between, owner->order ? owner->order->serial : 0, positive(sums.requested_bytes),
+            between, cache->order ? cache->order->serial : 0, positive(sums.requested_bytes),
             positive(sums.live_blocks),
-            positive(sums.cached_bytes) + owner->bins[LEATI_HEAP_SMALL].bytes +
-                owner->bins[LEATI_HEAP_LARGE].bytes);
+            positive(sums.cached_bytes) + cache->bins[LEATI_HEAP_SMALL].bytes +
+                cache->bins[LEATI_HEAP_LARGE].bytes);
         between = ",";
     }
     say(writer, "],\n\"tags\":[");

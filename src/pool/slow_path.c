@@ -2,9 +2,9 @@
  * slow_path.c - where a block comes from when the magazines have none, and where it goes when they do not keep it.
  *
  * Each fallback costs more than the one before: idle memory of the stream's own or of everybody's; what
- * the stream's lanes hold; memory of streams that this one is ordered after; what all lanes hold; asking the
- * device what other streams have done by now; new memory, or a stitched block; making the stream wait; idle memory
- * of other pools; the user's function; the error.
+ * the stream's magazines hold; memory of streams that this one is ordered after; what all magazines hold; asking
+ * the device what other streams have done by now; new memory, or a stitched block; making the stream wait; idle
+ * memory of other pools; the user's function; the error.
  */
 #include "pool/pool.h"
 
@@ -19,7 +19,7 @@ enum { RUNS_SCANNED = 256, CALLBACKS_MAX = 64 };
 /* One request on its way. */
 struct slow_request {
     struct leat_pool *pool;
-    struct leati_owner *owner;
+    struct leati_stream_cache *cache;
     leat_stream *stream; /* NULL: for the host */
     size_t bytes, alignment;
     uint8_t heap;
@@ -64,7 +64,7 @@ static void remove_pending(struct leat_pool *pool, struct leati_block *block)
     atomic_fetch_sub_explicit(&pool->figures.pending_bytes, leati_bytes(block), memory_order_relaxed);
 }
 
-void leati_slow_path_free(struct leat_pool *pool, struct leati_block *block, struct leati_owner *owner,
+void leati_slow_path_free(struct leat_pool *pool, struct leati_block *block, struct leati_stream_cache *cache,
                           uint64_t tick)
 {
     leati_assert_locked(&pool->lock);
@@ -72,34 +72,34 @@ void leati_slow_path_free(struct leat_pool *pool, struct leati_block *block, str
     block->idle_since_ns = leati_clock_coarse_ns();
     /* Memory stays with its stream, though its work may be done: so it joins what is idle beside it, which is the
      * stream's too as a rule, and where blocks are placed does not depend on how fast the device is. */
-    if (!owner || !owner->order) {
-        owner = pool->host;
+    if (!cache || !cache->order) {
+        cache = pool->host;
         tick = 0;
     }
-    leati_set_owner(block, owner);
+    leati_set_cache(block, cache);
     block->tick = tick;
-    if (block->users && !leati_users_settle(pool, block, owner, false))
+    if (block->users && !leati_users_settle(pool, block, cache, false))
         add_pending(pool, block);
     else
-        leati_extent_free(pool, block, owner, block->tick);
+        leati_extent_free(pool, block, cache, block->tick);
 }
 
 /* ---- asking what is done ---- */
 
-/* The oldest and the youngest tick of an owner's idle memory of which it is not known that the work is done; 0 if
+/* The oldest and the youngest tick of a cache's idle memory of which it is not known that the work is done; 0 if
  * there is none. */
 struct ticks {
     uint64_t oldest, youngest;
 };
 
-static struct ticks ticks_of(struct leati_owner *owner)
+static struct ticks ticks_of(struct leati_stream_cache *cache)
 {
     struct ticks ticks = {0};
 
-    for (int heap = 0; heap < LEATI_HEAPS && owner->order; heap++)
-        for (struct leati_block *block = leati_bins_walk(&owner->bins[heap], NULL); block;
-             block = leati_bins_walk(&owner->bins[heap], block)) {
-            if (leati_order_known(owner->order, block->tick))
+    for (int heap = 0; heap < LEATI_HEAPS && cache->order; heap++)
+        for (struct leati_block *block = leati_bins_walk(&cache->bins[heap], NULL); block;
+             block = leati_bins_walk(&cache->bins[heap], block)) {
+            if (leati_order_known(cache->order, block->tick))
                 continue;
             ticks.oldest = ticks.oldest && ticks.oldest < block->tick ? ticks.oldest : block->tick;
             ticks.youngest = block->tick > ticks.youngest ? block->tick : ticks.youngest;
@@ -108,37 +108,37 @@ static struct ticks ticks_of(struct leati_owner *owner)
     return ticks;
 }
 
-/* Asks the device about an owner's idle memory. Returns true if some of its work is found to be done. */
-static bool ask(struct leat_pool *pool, struct leati_owner *owner)
+/* Asks the device about a cache's idle memory. Returns true if some of its work is found to be done. */
+static bool ask(struct leat_pool *pool, struct leati_stream_cache *cache)
 {
-    struct ticks ticks = ticks_of(owner);
+    struct ticks ticks = ticks_of(cache);
     bool some, all;
 
     if (!ticks.oldest)
         return false;
     /* A driver that fails here has not said that the work is done. The oldest work first: while a stream is busy,
      * that of its youngest work never is. */
-    if (leati_order_query(owner->order, ticks.oldest, &some, &pool->figures.order) != LEAT_OK || !some)
+    if (leati_order_query(cache->order, ticks.oldest, &some, &pool->figures.order) != LEAT_OK || !some)
         return false;
-    (void)leati_order_query(owner->order, ticks.youngest, &all, &pool->figures.order);
+    (void)leati_order_query(cache->order, ticks.youngest, &all, &pool->figures.order);
     return true;
 }
 
 /* Tells memory checkers of idle memory whose work is found to be done. */
-static void close_known(struct leat_pool *pool, struct leati_owner *owner)
+static void close_known(struct leat_pool *pool, struct leati_stream_cache *cache)
 {
     if (!LEATI_TRACKS)
         return;
     for (int heap = 0; heap < LEATI_HEAPS; heap++)
-        for (struct leati_block *block = leati_bins_walk(&owner->bins[heap], NULL); block;
-             block = leati_bins_walk(&owner->bins[heap], block))
+        for (struct leati_block *block = leati_bins_walk(&cache->bins[heap], NULL); block;
+             block = leati_bins_walk(&cache->bins[heap], block))
             if (leati_usable(block, pool->host))
                 leati_track_idle(pool, leati_base(block), leati_bytes(block));
 }
 
-/* Gives idle memory of one owner whose work is known to be done to another one, which may use it anyway; there it
+/* Gives idle memory of one cache whose work is known to be done to another one, which may use it anyway; there it
  * joins what lies beside it. Returns true if there was any. */
-static bool hand_over(struct leat_pool *pool, struct leati_owner *from, struct leati_owner *to)
+static bool hand_over(struct leat_pool *pool, struct leati_stream_cache *from, struct leati_stream_cache *to)
     LEATI_REQUIRES(pool->lock)
 {
     bool any = false;
@@ -161,16 +161,16 @@ static bool hand_over(struct leat_pool *pool, struct leati_owner *from, struct l
     return any;
 }
 
-static size_t idle_bytes(const struct leati_owner *owner)
+static size_t idle_bytes(const struct leati_stream_cache *cache)
 {
-    return owner->bins[LEATI_HEAP_SMALL].bytes + owner->bins[LEATI_HEAP_LARGE].bytes;
+    return cache->bins[LEATI_HEAP_SMALL].bytes + cache->bins[LEATI_HEAP_LARGE].bytes;
 }
 
 /* Memory that is done with goes to the stream with the most idle memory when that asks: a stream that takes a
  * little of another one's memory now and then would leave it in pieces. What a destroyed stream had is
  * everybody's. */
-static bool collect_done(struct leat_pool *pool, struct leati_owner *from, struct leati_owner *asking)
-    LEATI_REQUIRES(pool->lock)
+static bool collect_done(struct leat_pool *pool, struct leati_stream_cache *from,
+                         struct leati_stream_cache *asking) LEATI_REQUIRES(pool->lock)
 {
     if (!from->stream)
         return hand_over(pool, from, pool->host);
@@ -178,8 +178,8 @@ static bool collect_done(struct leat_pool *pool, struct leati_owner *from, struc
            hand_over(pool, from, asking);
 }
 
-/* Frees pending blocks whose users are done, or, of those freed on owner's stream, are waited for by it. */
-static bool settle_pending(struct leat_pool *pool, struct leati_owner *owner, bool query)
+/* Frees pending blocks whose users are done, or, of those freed on cache's stream, are waited for by it. */
+static bool settle_pending(struct leat_pool *pool, struct leati_stream_cache *cache, bool query)
     LEATI_REQUIRES(pool->lock)
 {
     struct leati_block *block = pool->pending, *next;
@@ -187,10 +187,10 @@ static bool settle_pending(struct leat_pool *pool, struct leati_owner *owner, bo
 
     for (; block; block = next) {
         next = block->link;
-        if (!leati_users_settle(pool, block, owner == block->owner ? owner : NULL, query))
+        if (!leati_users_settle(pool, block, cache == block->cache ? cache : NULL, query))
             continue;
         remove_pending(pool, block);
-        leati_extent_free(pool, block, block->owner, block->tick);
+        leati_extent_free(pool, block, block->cache, block->tick);
         any = true;
     }
     return any;
@@ -202,21 +202,21 @@ void leati_slow_path_settle(struct leat_pool *pool)
     settle_pending(pool, NULL, true);
 }
 
-bool leati_slow_path_poll(struct leat_pool *pool, struct leati_owner *asking)
+bool leati_slow_path_poll(struct leat_pool *pool, struct leati_stream_cache *asking)
 {
     bool any = settle_pending(pool, NULL, true), done;
 
     leati_assert_locked(&pool->lock);
-    for (struct leati_owner *owner = pool->owners; owner; owner = owner->next) {
-        if (owner == asking || !owner->order)
+    for (struct leati_stream_cache *cache = pool->caches; cache; cache = cache->next) {
+        if (cache == asking || !cache->order)
             continue;
-        any |= ask(pool, owner);
-        close_known(pool, owner);
-        any |= collect_done(pool, owner, asking);
+        any |= ask(pool, cache);
+        close_known(pool, cache);
+        any |= collect_done(pool, cache, asking);
     }
     for (struct leati_block *block = pool->stale; block; block = block->link)
-        if (block->owner->order)
-            (void)leati_order_query(block->owner->order, block->tick, &done, &pool->figures.order);
+        if (block->cache->order)
+            (void)leati_order_query(block->cache->order, block->tick, &done, &pool->figures.order);
     leati_pages_settle(pool);
     return any;
 }
@@ -224,17 +224,17 @@ bool leati_slow_path_poll(struct leat_pool *pool, struct leati_owner *asking)
 /* ---- finding idle memory ---- */
 
 /* usable: only what the stream may use now. */
-static struct leati_block *fit_in(struct slow_request *request, struct leati_owner *owner, bool usable)
+static struct leati_block *fit_in(struct slow_request *request, struct leati_stream_cache *cache, bool usable)
 {
-    return leati_bins_fit(&owner->bins[request->heap], request->bytes, request->alignment,
-                          request->pool->one_handle, usable ? request->owner : NULL);
+    return leati_bins_fit(&cache->bins[request->heap], request->bytes, request->alignment,
+                          request->pool->one_handle, usable ? request->cache : NULL);
 }
 
 /* The smaller one of what fits of the stream's own and of everybody's. */
 static struct leati_block *fit_own(struct slow_request *request)
 {
     struct leati_block *own =
-        request->owner != request->pool->host ? fit_in(request, request->owner, false) : NULL;
+        request->cache != request->pool->host ? fit_in(request, request->cache, false) : NULL;
     struct leati_block *common = fit_in(request, request->pool->host, false);
 
     if (own && common)
@@ -242,16 +242,16 @@ static struct leati_block *fit_own(struct slow_request *request)
     return own ? own : common;
 }
 
-static bool is_others(const struct slow_request *request, const struct leati_owner *owner)
+static bool is_others(const struct slow_request *request, const struct leati_stream_cache *cache)
 {
-    return owner != request->owner && owner->order;
+    return cache != request->cache && cache->order;
 }
 
 /* Idle memory of another stream that this one is ordered after, or whose work is known to be done. */
 static struct leati_block *fit_ordered(struct slow_request *request)
 {
-    for (struct leati_owner *owner = request->pool->owners; owner; owner = owner->next) {
-        struct leati_block *block = is_others(request, owner) ? fit_in(request, owner, true) : NULL;
+    for (struct leati_stream_cache *cache = request->pool->caches; cache; cache = cache->next) {
+        struct leati_block *block = is_others(request, cache) ? fit_in(request, cache, true) : NULL;
 
         if (block)
             return block;
@@ -259,16 +259,16 @@ static struct leati_block *fit_ordered(struct slow_request *request)
     return NULL;
 }
 
-/* Extents side by side that only their owners keep apart: joined, if they are enough together. */
+/* Extents side by side that only their caches keep apart: joined, if they are enough together. */
 static struct leati_block *join_run(struct slow_request *request, struct leati_block *block)
     LEATI_REQUIRES(request->pool->lock)
 {
     struct leati_block *first = block, *last = block;
     uintptr_t base;
 
-    while (leati_is_idle_for(first->before, request->owner))
+    while (leati_is_idle_for(first->before, request->cache))
         first = first->before;
-    while (leati_is_idle_for(last->after, request->owner))
+    while (leati_is_idle_for(last->after, request->cache))
         last = last->after;
     base = (leati_base(first) + request->alignment - 1) & ~(uintptr_t)(request->alignment - 1);
     if (first == last || base + request->bytes > leati_base(last) + leati_bytes(last))
@@ -283,19 +283,19 @@ static struct leati_block *join_run(struct slow_request *request, struct leati_b
         leati_extent_join(request->pool, first, next);
     }
     /* Idle for the stream, whose later work comes after all of it; for others as its own would be. */
-    leati_set_owner(first, request->owner);
-    first->tick = request->owner->order ? leati_order_now(request->owner->order) : 0;
-    leati_bins_add(&first->owner->bins[first->heap], first);
+    leati_set_cache(first, request->cache);
+    first->tick = request->cache->order ? leati_order_now(request->cache->order) : 0;
+    leati_bins_add(&first->cache->bins[first->heap], first);
     return first;
 }
 
-/* The same beside the extents of one owner. */
-static struct leati_block *fit_run_of(struct slow_request *request, struct leati_owner *owner, unsigned *scanned)
-    LEATI_REQUIRES(request->pool->lock)
+/* The same beside the extents of one cache. */
+static struct leati_block *fit_run_of(struct slow_request *request, struct leati_stream_cache *cache,
+                                      unsigned *scanned) LEATI_REQUIRES(request->pool->lock)
 {
-    for (struct leati_block *block = leati_bins_walk(&owner->bins[request->heap], NULL);
-         block && (*scanned)++ < RUNS_SCANNED; block = leati_bins_walk(&owner->bins[request->heap], block)) {
-        struct leati_block *joined = leati_is_idle_for(block, request->owner) ? join_run(request, block) : NULL;
+    for (struct leati_block *block = leati_bins_walk(&cache->bins[request->heap], NULL);
+         block && (*scanned)++ < RUNS_SCANNED; block = leati_bins_walk(&cache->bins[request->heap], block)) {
+        struct leati_block *joined = leati_is_idle_for(block, request->cache) ? join_run(request, block) : NULL;
 
         if (joined)
             return joined;
@@ -311,10 +311,10 @@ static struct leati_block *fit_run(struct slow_request *request) LEATI_REQUIRES(
 
     if (pool->one_handle)
         return NULL;
-    joined = fit_run_of(request, request->owner, &scanned);
-    for (struct leati_owner *owner = pool->owners; owner && !joined; owner = owner->next)
-        if (owner != request->owner)
-            joined = fit_run_of(request, owner, &scanned);
+    joined = fit_run_of(request, request->cache, &scanned);
+    for (struct leati_stream_cache *cache = pool->caches; cache && !joined; cache = cache->next)
+        if (cache != request->cache)
+            joined = fit_run_of(request, cache, &scanned);
     return joined;
 }
 
@@ -333,14 +333,14 @@ static struct leati_block *fit_any(struct slow_request *request) LEATI_REQUIRES(
 static leat_status wait_pending(struct slow_request *request, struct leati_block *block)
     LEATI_REQUIRES(request->pool->lock)
 {
-    struct leati_order *order = block->owner->order;
+    struct leati_order *order = block->cache->order;
 
     LEATI_TRY(leati_users_wait(request->pool, block, request->stream));
     if (order && !leati_order_known(order, block->tick) &&
         !leati_order_follows(request->stream->order, order, block->tick))
         LEATI_TRY(leati_order_wait(request->stream->order, order, block->tick, &request->pool->figures.order));
     remove_pending(request->pool, block);
-    leati_extent_free(request->pool, block, request->owner, leati_order_now(request->stream->order));
+    leati_extent_free(request->pool, block, request->cache, leati_order_now(request->stream->order));
     return LEAT_OK;
 }
 
@@ -351,12 +351,12 @@ static struct leati_block *fit_waiting(struct slow_request *request) LEATI_REQUI
 
     if (!request->stream || request->stream->order->per_thread)
         return NULL;
-    for (struct leati_owner *owner = pool->owners; owner; owner = owner->next) {
-        struct leati_block *block = is_others(request, owner) ? fit_in(request, owner, false) : NULL;
+    for (struct leati_stream_cache *cache = pool->caches; cache; cache = cache->next) {
+        struct leati_block *block = is_others(request, cache) ? fit_in(request, cache, false) : NULL;
 
         if (block &&
-            (leati_usable(block, request->owner) ||
-             leati_order_wait(request->stream->order, owner->order, block->tick, &pool->figures.order) == LEAT_OK))
+            (leati_usable(block, request->cache) ||
+             leati_order_wait(request->stream->order, cache->order, block->tick, &pool->figures.order) == LEAT_OK))
             return block;
     }
     for (struct leati_block *block = pool->pending; block; block = block->link)
@@ -366,16 +366,17 @@ static struct leati_block *fit_waiting(struct slow_request *request) LEATI_REQUI
     return NULL;
 }
 
-/* Makes idle memory of another owner, which the stream is ordered after, the stream's own. */
-static void take_over(struct slow_request *request, struct leati_owner *owner) LEATI_REQUIRES(request->pool->lock)
+/* Makes idle memory of another cache, which the stream is ordered after, the stream's own. */
+static void take_over(struct slow_request *request, struct leati_stream_cache *cache)
+    LEATI_REQUIRES(request->pool->lock)
 {
     for (int heap = 0; heap < LEATI_HEAPS; heap++) {
-        struct leati_block *block = leati_bins_walk(&owner->bins[heap], NULL), *next;
+        struct leati_block *block = leati_bins_walk(&cache->bins[heap], NULL), *next;
 
         for (; block; block = next) {
-            next = leati_bins_walk(&owner->bins[heap], block);
+            next = leati_bins_walk(&cache->bins[heap], block);
             leati_extent_unbin(request->pool, block);
-            leati_extent_free(request->pool, block, request->owner, leati_order_now(request->owner->order));
+            leati_extent_free(request->pool, block, request->cache, leati_order_now(request->cache->order));
         }
     }
 }
@@ -393,20 +394,20 @@ static void wait_for_all(struct slow_request *request) LEATI_REQUIRES(request->p
         (void)wait_pending(request, block);
     }
     for (struct leati_physical *spare = pool->spare; spare; spare = spare->next)
-        if (spare->owner && !leati_usable_by(spare->owner, spare->tick, request->owner))
-            (void)leati_order_wait(request->stream->order, spare->owner->order, spare->tick, &pool->figures.order);
-    for (struct leati_owner *owner = pool->owners; owner; owner = owner->next) {
-        uint64_t tick = is_others(request, owner) ? ticks_of(owner).youngest : 0;
+        if (spare->cache && !leati_usable_by(spare->cache, spare->tick, request->cache))
+            (void)leati_order_wait(request->stream->order, spare->cache->order, spare->tick, &pool->figures.order);
+    for (struct leati_stream_cache *cache = pool->caches; cache; cache = cache->next) {
+        uint64_t tick = is_others(request, cache) ? ticks_of(cache).youngest : 0;
 
-        owner->is_waited_for = tick && (leati_order_follows(request->owner->order, owner->order, tick) ||
-                                        leati_order_wait(request->stream->order, owner->order, tick,
+        cache->is_waited_for = tick && (leati_order_follows(request->cache->order, cache->order, tick) ||
+                                        leati_order_wait(request->stream->order, cache->order, tick,
                                                          &pool->figures.order) == LEAT_OK);
     }
     /* An order remembers a few waits only. */
-    for (struct leati_owner *owner = pool->owners; owner; owner = owner->next)
-        if (owner->is_waited_for &&
-            !leati_order_follows(request->owner->order, owner->order, ticks_of(owner).youngest))
-            take_over(request, owner);
+    for (struct leati_stream_cache *cache = pool->caches; cache; cache = cache->next)
+        if (cache->is_waited_for &&
+            !leati_order_follows(request->cache->order, cache->order, ticks_of(cache).youngest))
+            take_over(request, cache);
 }
 
 leat_status leati_slow_path_finish(struct leat_pool *pool)
@@ -422,23 +423,23 @@ leat_status leati_slow_path_finish(struct leat_pool *pool)
         if (status != LEAT_OK)
             continue;
         remove_pending(pool, block);
-        leati_extent_free(pool, block, block->owner, block->tick);
+        leati_extent_free(pool, block, block->cache, block->tick);
     }
-    for (struct leati_owner *owner = pool->owners; owner; owner = owner->next) {
-        uint64_t tick = ticks_of(owner).youngest;
+    for (struct leati_stream_cache *cache = pool->caches; cache; cache = cache->next) {
+        uint64_t tick = ticks_of(cache).youngest;
 
         if (tick) {
-            status = leati_order_host_wait(owner->order, tick, &pool->figures.order);
+            status = leati_order_host_wait(cache->order, tick, &pool->figures.order);
             first = first != LEAT_OK ? first : status;
         }
-        if (owner->order)
-            collect_done(pool, owner, NULL);
+        if (cache->order)
+            collect_done(pool, cache, NULL);
     }
     status = leati_plan_finish(pool);
     first = first != LEAT_OK ? first : status;
     for (struct leati_block *block = pool->stale; block; block = block->link)
-        if (block->owner->order) {
-            status = leati_order_host_wait(block->owner->order, block->tick, &pool->figures.order);
+        if (block->cache->order) {
+            status = leati_order_host_wait(block->cache->order, block->tick, &pool->figures.order);
             first = first != LEAT_OK ? first : status;
         }
     leati_pages_settle(pool);
@@ -456,13 +457,13 @@ static struct leati_block *alloc_from_idle(struct slow_request *request) LEATI_R
 
     leati_assert_locked(&pool->lock);
 
-    /* Large blocks that the stream's lanes hold are idle memory like any other, joined with what lies beside them:
-     * memory that is taken in pieces is soon in pieces. Small ones are many, so what is idle elsewhere comes
+    /* Large blocks that the stream's magazines hold are idle memory like any other, joined with what lies beside
+     * them: memory that is taken in pieces is soon in pieces. Small ones are many, so what is idle elsewhere comes
      * first. */
     if (request->heap == LEATI_HEAP_LARGE)
-        leati_owner_drain_large(request->owner);
+        leati_stream_cache_drain_large(request->cache);
     block = fit_own(request);
-    if (!block && request->heap == LEATI_HEAP_SMALL && leati_owner_drain(request->owner))
+    if (!block && request->heap == LEATI_HEAP_SMALL && leati_stream_cache_drain(request->cache))
         block = fit_own(request);
     if (!block)
         block = fit_ordered(request);
@@ -471,10 +472,10 @@ static struct leati_block *alloc_from_idle(struct slow_request *request) LEATI_R
     if (block)
         return block;
     /* From here on it is worth asking the driver. */
-    more = leati_owners_drain(pool);
-    more |= settle_pending(pool, request->owner, false);
+    more = leati_stream_caches_drain(pool);
+    more |= settle_pending(pool, request->cache, false);
     if (pool->ways & LEAT_POOL_REUSE_FINISHED) {
-        more |= leati_slow_path_poll(pool, request->owner);
+        more |= leati_slow_path_poll(pool, request->cache);
     } else {
         /* What comes free here belongs to the stream that freed it. */
         more |= settle_pending(pool, NULL, true);
@@ -496,7 +497,7 @@ static leat_status provide(struct slow_request *request, struct leati_block **bl
     LEATI_REQUIRES(request->pool->lock)
 {
     leat_status status =
-        leati_pages_provide(request->pool, request->owner, request->bytes, request->alignment, block);
+        leati_pages_provide(request->pool, request->cache, request->bytes, request->alignment, block);
 
     if (is_full(status) && request->refused)
         leati_error_keep(request->refused);
@@ -504,7 +505,7 @@ static leat_status provide(struct slow_request *request, struct leati_block **bl
         return status;
     if (leati_usable(*block, request->pool->host))
         leati_track_idle(request->pool, leati_base(*block), leati_bytes(*block));
-    leati_bins_add(&(*block)->owner->bins[(*block)->heap], *block);
+    leati_bins_add(&(*block)->cache->bins[(*block)->heap], *block);
     return LEAT_OK;
 }
 
@@ -630,24 +631,24 @@ static leat_status carve(struct slow_request *request, struct leati_block *block
     if (!block->whole)
         status = leati_extent_cut(request->pool, block, base, request->bytes);
     if (status != LEAT_OK) {
-        leati_bins_add(&block->owner->bins[block->heap], block);
+        leati_bins_add(&block->cache->bins[block->heap], block);
         return status;
     }
     leati_blocks_enter(block, block->heap == LEATI_HEAP_SMALL);
     return LEAT_OK;
 }
 
-/* A block as it is from another lane of the stream's, or of the host's. */
+/* A block as it is from another magazine of the stream's, or of the host's. */
 static struct leati_block *steal(struct slow_request *request)
 {
     struct leati_block *block;
 
     if (request->alignment > LEATI_GRANULE_BYTES)
         return NULL;
-    block = leati_owner_steal(request->owner, leati_lane_of(request->owner, true), request->bytes);
-    return block || request->owner == request->pool->host
+    block = leati_stream_cache_steal(request->cache, leati_magazine_of(request->cache, true), request->bytes);
+    return block || request->cache == request->pool->host
                ? block
-               : leati_owner_steal(request->pool->host, NULL, request->bytes);
+               : leati_stream_cache_steal(request->pool->host, NULL, request->bytes);
 }
 
 /* New memory. */
@@ -717,7 +718,7 @@ static leat_status fail(const struct slow_request *request, leat_status status) 
         return status;
     /* What was collected for the request helps others more. */
     (void)LEATI_QUIETLY(leati_pages_drop_spare(pool));
-    return leati_full_explain(pool, request->owner, status, request->bytes, request->alignment);
+    return leati_full_explain(pool, request->cache, status, request->bytes, request->alignment);
 }
 
 /* Above the soft limit, idle memory goes back. */
@@ -745,14 +746,14 @@ leat_status leati_slow_path_alloc(struct leat_pool *pool, leat_stream *stream, s
         request.heap = LEATI_HEAP_LARGE;
     }
     leati_lock(&pool->lock);
-    request.owner = leati_owner_of(pool, stream);
-    if (!request.owner) {
+    request.cache = leati_stream_cache_get(pool, stream);
+    if (!request.cache) {
         leati_unlock(&pool->lock);
         return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for what the pool keeps for a stream");
     }
     /* What a stream that is another one for each thread frees is never its own. */
     if (stream && stream->order->per_thread)
-        request.owner = pool->host;
+        request.cache = pool->host;
     for (unsigned asked_times = 0;; asked_times++) {
         pool->refusal = LEATI_REFUSED_NOT;
         leati_assert_locked(&request.pool->lock);
@@ -763,26 +764,26 @@ leat_status leati_slow_path_alloc(struct leat_pool *pool, leat_stream *stream, s
     if (status == LEAT_OK && request.has_before)
         leati_error_restore(status, &before);
     if (status == LEAT_OK) {
-        struct leati_lane *lane = leati_lane_of(request.owner, true);
+        struct leati_magazine *magazine = leati_magazine_of(request.cache, true);
         bool clean = leati_usable(*block, pool->host);
 
         /* From where on the memory may be used: the place in the stream at which it was freed; 0: from the start.
          */
         if (clean)
             (*block)->tick = 0;
-        else if ((*block)->owner != request.owner)
-            (*block)->tick = request.owner->order ? leati_order_now(request.owner->order) : 0;
-        leati_set_owner((*block), request.owner);
+        else if ((*block)->cache != request.cache)
+            (*block)->tick = request.cache->order ? leati_order_now(request.cache->order) : 0;
+        leati_set_cache((*block), request.cache);
         (*block)->tag = leati_see_thread_tag();
         atomic_store_explicit(&(*block)->requested_bytes, requested_bytes, memory_order_relaxed);
-        atomic_store_explicit(&(*block)->lane, lane, memory_order_relaxed);
+        atomic_store_explicit(&(*block)->magazine, magazine, memory_order_relaxed);
         atomic_store_explicit(&(*block)->front_bytes, (uint32_t)leati_guard_front_bytes(pool, alignment),
                               memory_order_relaxed);
         leati_track_live(pool, *block, clean);
-        if (lane) {
-            leati_lane_lock(lane);
-            leati_lane_count_alloc(lane, *block, false);
-            leati_lane_unlock(lane);
+        if (magazine) {
+            leati_magazine_lock(magazine);
+            leati_magazine_count_alloc(magazine, *block, false);
+            leati_magazine_unlock(magazine);
         }
         leati_set_state(*block, LEATI_BLOCK_LIVE);
         leati_see_sample(pool);

@@ -97,9 +97,9 @@ static int by_handle_size(const void *a, const void *b)
 
 /* ---- what is idle ---- */
 
-/* Joins extents that lie side by side and are only kept apart by their owners; all of them may be used by owner.
+/* Joins extents that lie side by side and are only kept apart by their caches; all of them may be used by cache.
  */
-static void join_neighbours(struct leat_pool *pool, struct leati_owner *owner, struct gathered *idle)
+static void join_neighbours(struct leat_pool *pool, struct leati_stream_cache *cache, struct gathered *idle)
     LEATI_REQUIRES(pool->lock)
 {
     size_t kept = 0;
@@ -108,7 +108,7 @@ static void join_neighbours(struct leat_pool *pool, struct leati_owner *owner, s
     for (size_t i = 0; i < idle->extent_count; kept++) {
         struct leati_block *first = idle->extents[i++];
 
-        leati_assert(leati_state(first) == LEATI_BLOCK_FREE && leati_usable(first, owner));
+        leati_assert(leati_state(first) == LEATI_BLOCK_FREE && leati_usable(first, cache));
         idle->extents[kept] = first;
         if (i == idle->extent_count || first->after != idle->extents[i])
             continue;
@@ -118,9 +118,9 @@ static void join_neighbours(struct leat_pool *pool, struct leati_owner *owner, s
             leati_extent_join(pool, first, idle->extents[i]);
         }
         /* Idle for the stream, whose later work comes after all of it. */
-        leati_set_owner(first, owner);
-        first->tick = owner->order ? leati_order_now(owner->order) : 0;
-        leati_bins_add(&owner->bins[first->heap], first);
+        leati_set_cache(first, cache);
+        first->tick = cache->order ? leati_order_now(cache->order) : 0;
+        leati_bins_add(&cache->bins[first->heap], first);
     }
     idle->extent_count = kept;
 }
@@ -147,16 +147,16 @@ static bool add_handles(struct leat_pool *pool, struct leati_block *extent, stru
     return true;
 }
 
-/* Collects all handles of a heap of which no byte is in use, of extents that owner's stream may use now, those in
+/* Collects all handles of a heap of which no byte is in use, of extents that cache's stream may use now, those in
  * the largest extents first. */
-static leat_status gather(struct leat_pool *pool, struct leati_owner *owner, int heap, struct gathered *idle)
-    LEATI_REQUIRES(pool->lock)
+static leat_status gather(struct leat_pool *pool, struct leati_stream_cache *cache, int heap,
+                          struct gathered *idle) LEATI_REQUIRES(pool->lock)
 {
     idle->extent_count = 0;
-    for (struct leati_owner *from = pool->owners; from; from = from->next)
+    for (struct leati_stream_cache *from = pool->caches; from; from = from->next)
         for (struct leati_block *block = leati_bins_walk(&from->bins[heap], NULL); block;
              block = leati_bins_walk(&from->bins[heap], block)) {
-            if (!leati_is_idle_for(block, owner))
+            if (!leati_is_idle_for(block, cache))
                 continue;
             if (!grow_array((void ***)&idle->extents, idle->extent_count, &idle->extent_room))
                 return no_memory();
@@ -164,7 +164,7 @@ static leat_status gather(struct leat_pool *pool, struct leati_owner *owner, int
         }
     if (!idle->extent_count)
         return LEAT_OK;
-    join_neighbours(pool, owner, idle);
+    join_neighbours(pool, cache, idle);
     qsort(idle->extents, idle->extent_count, sizeof(struct leati_block *), by_size);
     for (size_t i = 0; i < idle->extent_count && leati_bytes(idle->extents[i]) >= LEATI_PAGE_BYTES; i++)
         if (!add_handles(pool, idle->extents[i], idle))
@@ -338,8 +338,8 @@ void leati_stitch_settle(struct leat_pool *pool)
     for (struct leati_stitch *stitch = pool->stitches; stitch; stitch = stitch->next) {
         struct leati_block *block = stitch->block;
 
-        if (is_dormant(stitch) && block->owner->order && leati_order_known(block->owner->order, block->tick)) {
-            leati_set_owner(block, pool->host);
+        if (is_dormant(stitch) && block->cache->order && leati_order_known(block->cache->order, block->tick)) {
+            leati_set_cache(block, pool->host);
             block->tick = 0;
         }
     }
@@ -414,7 +414,7 @@ static leat_status make(struct leat_pool *pool, const struct gathered *idle, siz
         idle->handles[i]->stitches++;
     }
     block->stitch = stitch;
-    leati_set_owner(block, pool->host);
+    leati_set_cache(block, pool->host);
     block->tick = 0;
     leati_set_state(block, LEATI_BLOCK_DORMANT);
     link_first(pool, stitch);
@@ -426,11 +426,11 @@ static leat_status make(struct leat_pool *pool, const struct gathered *idle, siz
 
 /* ---- using it ---- */
 
-static void give_back_lent(struct leat_pool *pool, struct leati_stitch *stitch, struct leati_owner *owner,
+static void give_back_lent(struct leat_pool *pool, struct leati_stitch *stitch, struct leati_stream_cache *cache,
                            uint64_t tick) LEATI_REQUIRES(pool->lock)
 {
     while (stitch->lent_count)
-        leati_extent_free(pool, stitch->lent[--stitch->lent_count], owner, tick);
+        leati_extent_free(pool, stitch->lent[--stitch->lent_count], cache, tick);
 }
 
 /* Cuts the handles [first, last) of the stitch, which lie side by side, out of the idle extent that has them. */
@@ -451,18 +451,18 @@ static leat_status lend_run(struct leat_pool *pool, struct leati_stitch *stitch,
     leati_extent_unbin(pool, extent);
     status = leati_extent_cut(pool, extent, base, bytes);
     if (status != LEAT_OK) {
-        leati_bins_add(&extent->owner->bins[extent->heap], extent);
+        leati_bins_add(&extent->cache->bins[extent->heap], extent);
         return status;
     }
-    *waits = *waits || (extent->owner->order && !leati_order_known(extent->owner->order, extent->tick));
+    *waits = *waits || (extent->cache->order && !leati_order_known(extent->cache->order, extent->tick));
     leati_set_state(extent, LEATI_BLOCK_LENT);
     leati_assert(stitch->lent_count < stitch->count);
     stitch->lent[stitch->lent_count++] = extent;
     return LEAT_OK;
 }
 
-/* Puts a dormant block whose handles are idle to use, for owner. */
-static leat_status wake(struct leat_pool *pool, struct leati_stitch *stitch, struct leati_owner *owner,
+/* Puts a dormant block whose handles are idle to use, for cache. */
+static leat_status wake(struct leat_pool *pool, struct leati_stitch *stitch, struct leati_stream_cache *cache,
                         size_t bytes) LEATI_REQUIRES(pool->lock)
 {
     struct leati_block *block = stitch->block;
@@ -479,37 +479,37 @@ static leat_status wake(struct leat_pool *pool, struct leati_stitch *stitch, str
         status = lend_run(pool, stitch, first, last, &waits);
     }
     if (status != LEAT_OK) {
-        give_back_lent(pool, stitch, owner, owner->order ? leati_order_now(owner->order) : 0);
+        give_back_lent(pool, stitch, cache, cache->order ? leati_order_now(cache->order) : 0);
         return status;
     }
     unlink_stitch(pool, stitch);
     link_first(pool, stitch);
     /* The block ends where the request does, so that a stream's cache finds it for the next one of its size. */
     atomic_store_explicit(&block->bytes, bytes, memory_order_relaxed);
-    leati_set_owner(block, waits && owner->order ? owner : pool->host);
-    block->tick = block->owner->order ? leati_order_now(owner->order) : 0;
+    leati_set_cache(block, waits && cache->order ? cache : pool->host);
+    block->tick = block->cache->order ? leati_order_now(cache->order) : 0;
     leati_set_state(block, LEATI_BLOCK_LEAVING);
     return LEAT_OK;
 }
 
-void leati_stitch_sleep(struct leat_pool *pool, struct leati_block *block, struct leati_owner *owner,
+void leati_stitch_sleep(struct leat_pool *pool, struct leati_block *block, struct leati_stream_cache *cache,
                         uint64_t tick)
 {
     struct leati_stitch *stitch = block->stitch;
 
     leati_assert_locked(&pool->lock);
     leati_assert(stitch && stitch->block == block && leati_bytes(block) <= stitch->mapped_bytes);
-    give_back_lent(pool, stitch, owner, tick);
+    give_back_lent(pool, stitch, cache, tick);
     atomic_store_explicit(&block->bytes, stitch->mapped_bytes, memory_order_relaxed);
-    leati_set_owner(block, owner);
+    leati_set_cache(block, cache);
     block->tick = tick;
-    if (!owner->order || leati_order_known(owner->order, tick))
+    if (!cache->order || leati_order_known(cache->order, tick))
         leati_track_idle(pool, leati_base(block), stitch->mapped_bytes);
     leati_set_state(block, LEATI_BLOCK_DORMANT);
 }
 
-leat_status leati_stitch_provide(struct leat_pool *pool, struct leati_owner *owner, size_t bytes, size_t alignment,
-                                 size_t *missing_bytes, struct leati_block **block)
+leat_status leati_stitch_provide(struct leat_pool *pool, struct leati_stream_cache *cache, size_t bytes,
+                                 size_t alignment, size_t *missing_bytes, struct leati_block **block)
 {
     struct leati_stitch *stitch = NULL;
     struct gathered idle = {.extents = NULL};
@@ -521,10 +521,10 @@ leat_status leati_stitch_provide(struct leat_pool *pool, struct leati_owner *own
     alignment = alignment > LEATI_PAGE_BYTES ? alignment : LEATI_PAGE_BYTES;
     leati_assert(LEATI_IS_POWER_OF_TWO(alignment) && bytes);
     pool->stitch_round++;
-    status = gather(pool, owner, LEATI_HEAP_LARGE, &idle);
+    status = gather(pool, cache, LEATI_HEAP_LARGE, &idle);
     /* The heap of small blocks only where it must help: what is idle there is soon used again. */
     if (status == LEAT_OK && sum_of(&idle) < bytes)
-        status = gather(pool, owner, LEATI_HEAP_SMALL, &idle);
+        status = gather(pool, cache, LEATI_HEAP_SMALL, &idle);
     if (status == LEAT_OK) {
         found_bytes = choose(&idle, bytes);
         if (!idle.handle_count || found_bytes < bytes) {
@@ -543,7 +543,7 @@ leat_status leati_stitch_provide(struct leat_pool *pool, struct leati_owner *own
             status = make(pool, &idle, found_bytes, alignment, &stitch);
     }
     if (status == LEAT_OK)
-        status = wake(pool, stitch, owner, bytes);
+        status = wake(pool, stitch, cache, bytes);
     if (status == LEAT_OK) {
         leati_count(&pool->figures.stitches, 1);
         *block = stitch->block;

@@ -159,9 +159,10 @@ static bool is_done(struct leat_pool *pool, const struct leati_use *use, bool qu
     return query && leati_order_query(use->order, use->tick, &done, &pool->figures.order) == LEAT_OK && done;
 }
 
-bool leati_users_settle(struct leat_pool *pool, struct leati_block *block, struct leati_owner *owner, bool query)
+bool leati_users_settle(struct leat_pool *pool, struct leati_block *block, struct leati_stream_cache *cache,
+                        bool query)
 {
-    struct leati_order *order = owner ? owner->order : NULL;
+    struct leati_order *order = cache ? cache->order : NULL;
     struct leati_use **place = &block->users;
 
     leati_assert_locked(&pool->lock);
