@@ -52,7 +52,7 @@ static inline struct leati_block *take_cached(struct leat_pool *pool, leat_strea
         return NULL;
     block = leati_magazine_pop(magazine, bytes);
     if (block) {
-        block->tag = leati_see_thread_tag();
+        block->tag = leati_stats_thread_tag();
         atomic_store_explicit(&block->magazine, magazine, memory_order_relaxed);
         atomic_store_explicit(&block->requested_bytes, requested_bytes, memory_order_relaxed);
         leati_magazine_count_alloc(magazine, block, true);

@@ -303,7 +303,7 @@ leat_status leati_full_explain(struct leat_pool *pool, const struct leati_stream
     leati_strbuf_add(&text, "%.700s; ", refused.text);
     say_idle(&facts, &text);
     leati_strbuf_add(&text, "; ");
-    leati_see_holders(pool, &text);
+    leati_stats_holders(pool, &text);
     if (leati_guarded(pool))
         leati_strbuf_add(&text, "; guard mode adds %d bytes or more to each", 2 * LEATI_GUARD_BYTES);
     say_pending(&facts, &text);

@@ -303,8 +303,8 @@ leat_status leati_watch_alloc(struct leat_pool *pool, leat_stream *stream, struc
     }
     if (note)
         swap_note(block, note);
-    leati_see_event(pool, LEAT_POOL_ALLOC, (void *)leati_user_base(block), leati_requested(block),
-                    stream ? stream->order : NULL, block->tag);
+    leati_stats_event(pool, LEAT_POOL_ALLOC, (void *)leati_user_base(block), leati_requested(block),
+                      stream ? stream->order : NULL, block->tag);
     return LEAT_OK;
 }
 
@@ -466,8 +466,8 @@ leat_status leati_watch_free(struct leat_pool *pool, leat_stream *stream, struct
     } else {
         leati_watch_forget(block);
     }
-    leati_see_event(pool, LEAT_POOL_FREE, (void *)leati_user_base(block), leati_requested(block),
-                    stream ? stream->order : NULL, block->tag);
+    leati_stats_event(pool, LEAT_POOL_FREE, (void *)leati_user_base(block), leati_requested(block),
+                      stream ? stream->order : NULL, block->tag);
     return LEAT_OK;
 }
 

@@ -361,13 +361,13 @@ static leat_status make(const char *what, leat_device *device, const leat_pool_o
         if (!pool->host)
             status = leati_fail(LEAT_ERROR_HOST_MEMORY, "%s: no memory for the pool", what);
         else
-            status = leati_see_start(pool, (uint32_t)history);
+            status = leati_stats_start(pool, (uint32_t)history);
         if (status == LEAT_OK)
             status = leati_watch_start(pool);
         if (status != LEAT_OK) {
             leati_fail_in(status, "%s on %s", what, device->name);
             (void)leati_watch_end(pool);
-            leati_see_end(pool);
+            leati_stats_end(pool);
             leati_stream_caches_end(pool);
             leati_lock_destroy(&pool->lock);
         }
@@ -503,7 +503,7 @@ static leat_status end(struct leat_pool *pool)
     first = first != LEAT_OK ? first : status;
     leati_unlock(&pool->lock);
     leati_stream_caches_end(pool);
-    leati_see_end(pool);
+    leati_stats_end(pool);
     if (pool->budget)
         atomic_fetch_sub_explicit(&pool->budget->pools, 1, memory_order_relaxed);
     if (pool->number < LEATI_FAST_POOLS)
@@ -529,7 +529,7 @@ leat_status leat_pool_destroy(leat_pool *pool)
                           "leat_pool_destroy: %s of %s is a default pool, which ends with its device", pool->name,
                           pool->device->name);
     leati_lock(&pool->lock);
-    live = leati_see_describe(pool, holders, sizeof holders);
+    live = leati_stats_describe(pool, holders, sizeof holders);
     status = LEAT_OK;
     if (!live) {
         leati_watch_drain(pool);
@@ -588,7 +588,7 @@ static leat_status hook_device_closes(struct leat_device *device)
     struct leat_pool *pool;
 
     while ((pool = any_pool_of(device))) {
-        leati_see_leaks(pool);
+        leati_stats_leaks(pool);
         if (leati_traced())
             tell_lost(pool);
         leati_handle_retire(&leati_pool_handles, pool);

@@ -255,7 +255,7 @@ static leat_status release(struct leat_pool *pool, struct leati_physical *physic
     DRIVER(pool, status, vm_release, physical->handle);
     leati_count(&pool->figures.released_bytes, physical->bytes);
     leati_pool_uncharge(pool, physical->bytes);
-    leati_see_event(pool, LEAT_POOL_RELEASE, NULL, physical->bytes, NULL, 0);
+    leati_stats_event(pool, LEAT_POOL_RELEASE, NULL, physical->bytes, NULL, 0);
     set_user(physical, NULL, 0);
     if (physical->younger)
         physical->younger->older = physical->older;
@@ -291,7 +291,7 @@ static leat_status create(struct leat_pool *pool, size_t bytes, struct leati_phy
         physical->older->younger = physical;
     pool->youngest_physical = physical;
     leati_count(&pool->figures.created_bytes, bytes);
-    leati_see_event(pool, LEAT_POOL_GROW, NULL, bytes, NULL, 0);
+    leati_stats_event(pool, LEAT_POOL_GROW, NULL, bytes, NULL, 0);
     *created = physical;
     return LEAT_OK;
 }
@@ -711,7 +711,7 @@ static leat_status fill(struct leat_pool *pool, struct leati_stream_cache *cache
         return status;
     }
     *block = join_place(pool, place, cache, collected.waits);
-    leati_see_event(pool, LEAT_POOL_MAP, (void *)place->map_base, place->map_bytes, cache->order, 0);
+    leati_stats_event(pool, LEAT_POOL_MAP, (void *)place->map_base, place->map_bytes, cache->order, 0);
     return LEAT_OK;
 }
 
@@ -1039,7 +1039,7 @@ static leat_status provide_chunk(struct leat_pool *pool, size_t bytes, size_t al
     leati_set_cache(span->first, pool->host);
     span->first->idle_since_ns = leati_clock_ns();
     leati_count(&pool->figures.created_bytes, chunk_bytes);
-    leati_see_event(pool, LEAT_POOL_GROW, chunk, chunk_bytes, NULL, 0);
+    leati_stats_event(pool, LEAT_POOL_GROW, chunk, chunk_bytes, NULL, 0);
     *block = span->first;
     return LEAT_OK;
 }
@@ -1214,7 +1214,7 @@ static leat_status trim_chunks(struct leat_pool *pool, uint64_t keep_bytes, uint
         *released_bytes += span->chunk_bytes;
         leati_count(&pool->figures.released_bytes, span->chunk_bytes);
         leati_pool_uncharge(pool, span->chunk_bytes);
-        leati_see_event(pool, LEAT_POOL_RELEASE, span->chunk, span->chunk_bytes, NULL, 0);
+        leati_stats_event(pool, LEAT_POOL_RELEASE, span->chunk, span->chunk_bytes, NULL, 0);
         *place = span->next;
         leati_block_give_back(block);
         free(span);

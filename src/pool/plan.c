@@ -633,7 +633,7 @@ struct leati_block *leati_plan_take(struct leat_pool *pool, struct leati_stream_
     }
     block = place->block;
     block->tick = 0; /* what used the place before is known by the bitmaps of those who freed it */
-    block->tag = leati_see_thread_tag();
+    block->tag = leati_stats_thread_tag();
     leati_blocks_enter(block, false);
     leati_magazine_lock(magazine);
     atomic_store_explicit(&block->magazine, magazine, memory_order_relaxed);

@@ -13,7 +13,7 @@
  *   pinned.c  where pinned memory comes from
  *   life.c    making and ending pools, options, limits, budgets
  *   full.c    the error of a pool that is full
- *   see.c     statistics, history, snapshot
+ *   stats.c     statistics, history, snapshot
  *   guard.c   red zones, poison, scrubbing (guard.h)
  *   uses.c    guard mode: what a stream may use already
  *   stacks.c  call stacks, and who holds what by them
@@ -146,7 +146,7 @@ enum leati_refusal {
     LEATI_REFUSED_BUDGET /* that of a budget */
 };
 
-struct leati_ring;  /* see.c */
+struct leati_ring;  /* stats.c */
 struct leati_plan;  /* plan.c */
 struct leati_watch; /* guard.h */
 
@@ -597,30 +597,30 @@ void leati_full_look(struct leat_pool *pool, const struct leati_stream_cache *ca
 leat_status leati_full_explain(struct leat_pool *pool, const struct leati_stream_cache *cache, leat_status status,
                                size_t bytes, size_t alignment) LEATI_REQUIRES(pool->lock);
 
-/* ---- see.c ---- */
+/* ---- stats.c ---- */
 
-void leati_see_event(struct leat_pool *pool, leat_pool_action action, const void *ptr, uint64_t bytes,
-                     const struct leati_order *order, uint32_t tag);
-uint16_t leati_see_thread_tag(void);
+void leati_stats_event(struct leat_pool *pool, leat_pool_action action, const void *ptr, uint64_t bytes,
+                       const struct leati_order *order, uint32_t tag);
+uint16_t leati_stats_thread_tag(void);
 
 /* Samples the peak of what is live; with the pool's lock held. */
-void leati_see_sample(struct leat_pool *pool) LEATI_REQUIRES(pool->lock);
-leat_status leati_see_start(struct leat_pool *pool, uint32_t history);
-void leati_see_end(struct leat_pool *pool);
+void leati_stats_sample(struct leat_pool *pool) LEATI_REQUIRES(pool->lock);
+leat_status leati_stats_start(struct leat_pool *pool, uint32_t history);
+void leati_stats_end(struct leat_pool *pool);
 
 struct leati_strbuf;
 
 /* Who has the pool's live blocks: "12 blocks with 4096 bytes are live, ...". Returns false if there are none. */
-bool leati_see_holders(struct leat_pool *pool, struct leati_strbuf *text) LEATI_REQUIRES(pool->lock);
+bool leati_stats_holders(struct leat_pool *pool, struct leati_strbuf *text) LEATI_REQUIRES(pool->lock);
 
 /* What a pool holds, and who has it, for errors and reports. Returns true if any block is live. */
-bool leati_see_describe(struct leat_pool *pool, char *words, size_t bytes) LEATI_REQUIRES(pool->lock);
+bool leati_stats_describe(struct leat_pool *pool, char *words, size_t bytes) LEATI_REQUIRES(pool->lock);
 
 /* With LEAT_LEAKS=1, says on standard error what is live when a device is closed. */
-void leati_see_leaks(struct leat_pool *pool);
+void leati_stats_leaks(struct leat_pool *pool);
 
 /* "" for what has no tag. */
-const char *leati_see_tag_name(uint32_t tag);
+const char *leati_stats_tag_name(uint32_t tag);
 
 /* ---- guard.c: pools that are watched (guard, scrub, stacks, history) ---- */
 

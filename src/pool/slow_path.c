@@ -713,7 +713,7 @@ static leat_status fail(const struct slow_request *request, leat_status status) 
 
     leati_assert_locked(&pool->lock);
     leati_count(&pool->figures.failures, 1);
-    leati_see_event(pool, LEAT_POOL_FULL, NULL, request->bytes, NULL, 0);
+    leati_stats_event(pool, LEAT_POOL_FULL, NULL, request->bytes, NULL, 0);
     if (!is_full(status))
         return status;
     /* What was collected for the request helps others more. */
@@ -774,7 +774,7 @@ leat_status leati_slow_path_alloc(struct leat_pool *pool, leat_stream *stream, s
         else if ((*block)->cache != request.cache)
             (*block)->tick = request.cache->order ? leati_order_now(request.cache->order) : 0;
         leati_set_cache((*block), request.cache);
-        (*block)->tag = leati_see_thread_tag();
+        (*block)->tag = leati_stats_thread_tag();
         atomic_store_explicit(&(*block)->requested_bytes, requested_bytes, memory_order_relaxed);
         atomic_store_explicit(&(*block)->magazine, magazine, memory_order_relaxed);
         atomic_store_explicit(&(*block)->front_bytes, (uint32_t)leati_guard_front_bytes(pool, alignment),
@@ -786,7 +786,7 @@ leat_status leati_slow_path_alloc(struct leat_pool *pool, leat_stream *stream, s
             leati_magazine_unlock(magazine);
         }
         leati_set_state(*block, LEATI_BLOCK_LIVE);
-        leati_see_sample(pool);
+        leati_stats_sample(pool);
         keep_soft_limit(pool);
     } else {
         status = fail(&request, status);

@@ -226,7 +226,7 @@ void leati_watch_leaks(struct leat_pool *pool)
     leati_lock(&leati_notes_lock);
     holders = find_holders(pool, &count);
     for (size_t i = 0; i < count && i < LEAK_LINES; i++) {
-        const char *tag = leati_see_tag_name(holders[i].tag);
+        const char *tag = leati_stats_tag_name(holders[i].tag);
         char words[LEATI_STACK_TEXT_BYTES] = "";
 
         if (holders[i].stack)

@@ -1,5 +1,5 @@
 /*
- * see.c - what can be seen of a pool: statistics, tags, history, snapshot, and who holds what.
+ * stats.c - what can be seen of a pool: statistics, tags, history, snapshot, and who holds what.
  *
  * Statistics are sums over the magazines' figures and the pool's own, read while they change.
  */
@@ -33,12 +33,12 @@ static char tag_names[LEATI_TAGS][32] = {[TAG_OTHER] = "other"};
 static _Atomic uint32_t tag_count = 1; /* the first is "no tag" */
 static LEATI_QUICK_TLS uint16_t thread_tag;
 
-const char *leati_see_tag_name(uint32_t tag)
+const char *leati_stats_tag_name(uint32_t tag)
 {
     return tag_names[tag];
 }
 
-uint16_t leati_see_thread_tag(void)
+uint16_t leati_stats_thread_tag(void)
 {
     return thread_tag;
 }
@@ -112,7 +112,7 @@ static struct sums sum_up(struct leat_pool *pool)
     return sums;
 }
 
-void leati_see_sample(struct leat_pool *pool)
+void leati_stats_sample(struct leat_pool *pool)
 {
     int64_t bytes = 0;
     struct leati_magazine *magazine;
@@ -267,7 +267,7 @@ leat_status leat_pool_tag_share(leat_pool *pool, unsigned index, leat_pool_share
 
 /* ---- history ---- */
 
-leat_status leati_see_start(struct leat_pool *pool, uint32_t history)
+leat_status leati_stats_start(struct leat_pool *pool, uint32_t history)
 {
     if (!history)
         return LEAT_OK;
@@ -279,15 +279,15 @@ leat_status leati_see_start(struct leat_pool *pool, uint32_t history)
     return LEAT_OK;
 }
 
-void leati_see_end(struct leat_pool *pool)
+void leati_stats_end(struct leat_pool *pool)
 {
     if (pool->ring)
         leati_lock_destroy(&pool->ring->lock);
     free(pool->ring);
 }
 
-void leati_see_event(struct leat_pool *pool, leat_pool_action action, const void *ptr, uint64_t bytes,
-                     const struct leati_order *order, uint32_t tag)
+void leati_stats_event(struct leat_pool *pool, leat_pool_action action, const void *ptr, uint64_t bytes,
+                       const struct leati_order *order, uint32_t tag)
 {
     struct leati_ring *ring = pool->ring;
 
@@ -330,7 +330,7 @@ leat_status leat_pool_history(leat_pool *pool, leat_pool_event *events, size_t *
 
 /* ---- who holds what ---- */
 
-bool leati_see_holders(struct leat_pool *pool, struct leati_strbuf *text)
+bool leati_stats_holders(struct leat_pool *pool, struct leati_strbuf *text)
 {
     struct sums sums = sum_up(pool);
     struct leati_block *found = NULL, *block;
@@ -370,7 +370,7 @@ bool leati_see_holders(struct leat_pool *pool, struct leati_strbuf *text)
     return found != NULL;
 }
 
-bool leati_see_describe(struct leat_pool *pool, char *words, size_t bytes)
+bool leati_stats_describe(struct leat_pool *pool, char *words, size_t bytes)
 {
     struct leati_strbuf text = {words, bytes};
     bool live;
@@ -378,7 +378,7 @@ bool leati_see_describe(struct leat_pool *pool, char *words, size_t bytes)
     leati_assert_locked(&pool->lock);
     leati_strbuf_add(&text, "%s of %s holds %" PRIu64 " bytes: ", pool->name, pool->device->name,
                      read_figure(&pool->figures.reserved_bytes));
-    live = leati_see_holders(pool, &text);
+    live = leati_stats_holders(pool, &text);
     leati_strbuf_add(&text, "; %" PRIu64 " bytes wait for other streams",
                      read_figure(&pool->figures.pending_bytes));
     if (read_figure(&pool->limit_bytes))
@@ -386,7 +386,7 @@ bool leati_see_describe(struct leat_pool *pool, char *words, size_t bytes)
     return live;
 }
 
-void leati_see_leaks(struct leat_pool *pool)
+void leati_stats_leaks(struct leat_pool *pool)
 {
     char text[1100];
     bool live;
@@ -394,7 +394,7 @@ void leati_see_leaks(struct leat_pool *pool)
     if (!leati_option_flag(LEATI_OPTION_LEAKS))
         return;
     leati_lock(&pool->lock);
-    live = leati_see_describe(pool, text, sizeof text);
+    live = leati_stats_describe(pool, text, sizeof text);
     leati_unlock(&pool->lock);
     if (!live)
         return;
@@ -409,9 +409,9 @@ struct writer {
     void *argument;
 };
 
-static void say(const struct writer *writer, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void write_text(const struct writer *writer, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-static void say(const struct writer *writer, const char *format, ...)
+static void write_text(const struct writer *writer, const char *format, ...)
 {
     char text[1024];
     va_list args;
@@ -424,7 +424,7 @@ static void say(const struct writer *writer, const char *format, ...)
         writer->write(writer->argument, text, (size_t)length < sizeof text ? (size_t)length : sizeof text - 1);
 }
 
-static void say_string(const struct writer *writer, const char *text)
+static void write_string(const struct writer *writer, const char *text)
 {
     leati_json_string(text, writer->write, writer->argument);
 }
@@ -453,25 +453,25 @@ static const char *state_name(uint32_t state)
     }
 }
 
-static void say_extent(const struct writer *writer, uintptr_t base, struct leati_block *block)
+static void write_extent(const struct writer *writer, uintptr_t base, struct leati_block *block)
 {
     uint32_t state = leati_state(block);
     struct leati_stream_cache *cache = block->cache;
 
-    say(writer, "{\"offset\":%zu,\"bytes\":%zu,\"state\":\"%s\"", (size_t)(leati_base(block) - base),
-        leati_bytes(block), state_name(state));
+    write_text(writer, "{\"offset\":%zu,\"bytes\":%zu,\"state\":\"%s\"", (size_t)(leati_base(block) - base),
+               leati_bytes(block), state_name(state));
     if (state == LEATI_BLOCK_LIVE)
-        say(writer, ",\"requested_bytes\":%zu", leati_requested(block));
-    say(writer, ",\"stream\":%" PRIu64, cache && cache->order ? cache->order->serial : 0);
+        write_text(writer, ",\"requested_bytes\":%zu", leati_requested(block));
+    write_text(writer, ",\"stream\":%" PRIu64, cache && cache->order ? cache->order->serial : 0);
     if (state == LEATI_BLOCK_LIVE && block->tag) {
-        say(writer, ",\"tag\":");
-        say_string(writer, tag_names[block->tag]);
+        write_text(writer, ",\"tag\":");
+        write_string(writer, tag_names[block->tag]);
     }
     leati_watch_snapshot(block, writer->write, writer->argument);
-    say(writer, "}");
+    write_text(writer, "}");
 }
 
-static void say_ranges(const struct writer *writer, struct leat_pool *pool)
+static void write_ranges(const struct writer *writer, struct leat_pool *pool)
 {
     const char *between = "";
 
@@ -481,25 +481,25 @@ static void say_ranges(const struct writer *writer, struct leat_pool *pool)
         for (struct leati_block *block = span->first; block; block = block->after)
             if (leati_state(block) != LEATI_BLOCK_HOLE && leati_state(block) != LEATI_BLOCK_ARENA)
                 last = block;
-        say(writer, "%s{\"name\":\"%s\",\"base\":\"%p\",\"bytes\":%zu,\"extents\":[", between,
-            span->heap == LEATI_HEAP_SMALL   ? "small"
-            : span->heap == LEATI_HEAP_LARGE ? "large"
-                                             : "stitched",
-            (void *)span->base, span->bytes);
+        write_text(writer, "%s{\"name\":\"%s\",\"base\":\"%p\",\"bytes\":%zu,\"extents\":[", between,
+                   span->heap == LEATI_HEAP_SMALL   ? "small"
+                   : span->heap == LEATI_HEAP_LARGE ? "large"
+                                                    : "stitched",
+                   (void *)span->base, span->bytes);
         for (struct leati_block *block = span->first; last && block; block = block->after) {
-            say_extent(writer, span->base, block);
+            write_extent(writer, span->base, block);
             if (block == last)
                 break;
-            say(writer, ",\n");
+            write_text(writer, ",\n");
         }
-        say(writer, "]}");
+        write_text(writer, "]}");
         between = ",\n";
     }
 }
 
 /* Says of [at, end) of the range at base where there is memory that nobody uses, and where there is none. */
-static void say_idle(const struct writer *writer, struct leat_pool *pool, uintptr_t base, uintptr_t at,
-                     uintptr_t end, const char **between) LEATI_REQUIRES(pool->lock)
+static void write_idle(const struct writer *writer, struct leat_pool *pool, uintptr_t base, uintptr_t at,
+                       uintptr_t end, const char **between) LEATI_REQUIRES(pool->lock)
 {
     while (at < end) {
         bool mapped = leati_pages_physical(pool, at);
@@ -508,16 +508,16 @@ static void say_idle(const struct writer *writer, struct leat_pool *pool, uintpt
         while (run < end && !leati_pages_physical(pool, run) == !mapped)
             run = (run | (LEATI_PAGE_BYTES - 1)) + 1;
         run = run < end ? run : end;
-        say(writer, "%s{\"offset\":%zu,\"bytes\":%zu,\"state\":\"%s\",\"stream\":0}", *between,
-            (size_t)(at - base), (size_t)(run - at), mapped ? "free" : "hole");
+        write_text(writer, "%s{\"offset\":%zu,\"bytes\":%zu,\"state\":\"%s\",\"stream\":0}", *between,
+                   (size_t)(at - base), (size_t)(run - at), mapped ? "free" : "hole");
         *between = ",\n";
         at = run;
     }
 }
 
 /* The range of a plan's places. live: room for the records of all that are in use. */
-static void say_planned(const struct writer *writer, struct leat_pool *pool, uintptr_t base, size_t bytes,
-                        struct leati_block **live) LEATI_REQUIRES(pool->lock)
+static void write_planned(const struct writer *writer, struct leat_pool *pool, uintptr_t base, size_t bytes,
+                          struct leati_block **live) LEATI_REQUIRES(pool->lock)
 {
     struct leati_block *block;
     const char *between = "";
@@ -529,28 +529,29 @@ static void say_planned(const struct writer *writer, struct leat_pool *pool, uin
         if (leati_state(block) == LEATI_BLOCK_LIVE)
             live[count++] = block;
     qsort(live, count, sizeof *live, leati_by_address);
-    say(writer, ",\n{\"name\":\"planned\",\"base\":\"%p\",\"bytes\":%zu,\"extents\":[", (void *)base, bytes);
+    write_text(writer, ",\n{\"name\":\"planned\",\"base\":\"%p\",\"bytes\":%zu,\"extents\":[", (void *)base,
+               bytes);
     for (size_t i = 0; i < count; i++) {
         /* One that was freed meanwhile, whose place another one has. */
         if (leati_base(live[i]) < at)
             continue;
-        say_idle(writer, pool, base, at, leati_base(live[i]), &between);
-        say(writer, "%s", between);
-        say_extent(writer, base, live[i]);
+        write_idle(writer, pool, base, at, leati_base(live[i]), &between);
+        write_text(writer, "%s", between);
+        write_extent(writer, base, live[i]);
         between = ",\n";
         at = leati_base(live[i]) + leati_bytes(live[i]);
     }
-    say_idle(writer, pool, base, at, base + bytes, &between);
-    say(writer, "]}");
+    write_idle(writer, pool, base, at, base + bytes, &between);
+    write_text(writer, "]}");
 }
 
-static void say_statistics(const struct writer *writer, struct leat_pool *pool)
+static void write_statistics(const struct writer *writer, struct leat_pool *pool)
 {
     leat_pool_statistics s;
 
     fill_statistics(pool, &s);
-#define FIELD(name) say(writer, ",\"" #name "\":%" PRIu64, s.name)
-    say(writer, "\"statistics\":{\"requested_bytes\":%" PRIu64, s.requested_bytes);
+#define FIELD(name) write_text(writer, ",\"" #name "\":%" PRIu64, s.name)
+    write_text(writer, "\"statistics\":{\"requested_bytes\":%" PRIu64, s.requested_bytes);
     FIELD(requested_peak_bytes);
     FIELD(used_bytes);
     FIELD(reserved_bytes);
@@ -576,28 +577,28 @@ static void say_statistics(const struct writer *writer, struct leat_pool *pool)
     FIELD(callbacks);
     FIELD(guard_reports);
 #undef FIELD
-    say(writer, "},\n");
+    write_text(writer, "},\n");
 }
 
-static void say_shares(const struct writer *writer, struct leat_pool *pool)
+static void write_shares(const struct writer *writer, struct leat_pool *pool)
 {
     const char *between = "";
 
-    say(writer, "\"streams\":[");
+    write_text(writer, "\"streams\":[");
     for (struct leati_stream_cache *cache = pool->caches; cache; cache = cache->next) {
         struct sums sums = {0};
 
         add_cache(cache, &sums);
-        say(writer,
-            "%s{\"number\":%" PRIu64 ",\"requested_bytes\":%" PRIu64 ",\"live_blocks\":%" PRIu64
-            ",\"cached_bytes\":%" PRIu64 "}",
-            between, cache->order ? cache->order->serial : 0, positive(sums.requested_bytes),
-            positive(sums.live_blocks),
-            positive(sums.cached_bytes) + cache->bins[LEATI_HEAP_SMALL].bytes +
-                cache->bins[LEATI_HEAP_LARGE].bytes);
+        write_text(writer,
+                   "%s{\"number\":%" PRIu64 ",\"requested_bytes\":%" PRIu64 ",\"live_blocks\":%" PRIu64
+                   ",\"cached_bytes\":%" PRIu64 "}",
+                   between, cache->order ? cache->order->serial : 0, positive(sums.requested_bytes),
+                   positive(sums.live_blocks),
+                   positive(sums.cached_bytes) + cache->bins[LEATI_HEAP_SMALL].bytes +
+                       cache->bins[LEATI_HEAP_LARGE].bytes);
         between = ",";
     }
-    say(writer, "],\n\"tags\":[");
+    write_text(writer, "],\n\"tags\":[");
     between = "";
     for (uint32_t tag = 1; tag < LEATI_TAGS; tag++) {
         int64_t bytes, blocks;
@@ -605,13 +606,13 @@ static void say_shares(const struct writer *writer, struct leat_pool *pool)
         sum_tag(pool, tag, &bytes, &blocks);
         if (!blocks)
             continue;
-        say(writer, "%s{\"name\":", between);
-        say_string(writer, tag_names[tag]);
-        say(writer, ",\"requested_bytes\":%" PRIu64 ",\"live_blocks\":%" PRIu64 "}", positive(bytes),
-            positive(blocks));
+        write_text(writer, "%s{\"name\":", between);
+        write_string(writer, tag_names[tag]);
+        write_text(writer, ",\"requested_bytes\":%" PRIu64 ",\"live_blocks\":%" PRIu64 "}", positive(bytes),
+                   positive(blocks));
         between = ",";
     }
-    say(writer, "],\n");
+    write_text(writer, "],\n");
 }
 
 leat_status leat_pool_snapshot(leat_pool *pool, void (*write)(void *argument, const char *text, size_t bytes),
@@ -633,17 +634,17 @@ leat_status leat_pool_snapshot(leat_pool *pool, void (*write)(void *argument, co
                               "leat_pool_snapshot: no memory for the list of planned blocks");
     }
     leati_lock(&pool->lock);
-    say(&writer, "{\"format\":\"leat-pool-1\",\"pool\":");
-    say_string(&writer, pool->name);
-    say(&writer, ",\"device\":\"%s\",\"kind\":\"%s\",\"page_bytes\":%zu,\"time_ns\":%" PRIu64 ",\n",
-        pool->device->name, leat_kind_name(pool->kind), LEATI_PAGE_BYTES, leati_clock_ns() - pool->made_ns);
-    say_statistics(&writer, pool);
-    say_shares(&writer, pool);
-    say(&writer, "\"ranges\":[");
-    say_ranges(&writer, pool);
+    write_text(&writer, "{\"format\":\"leat-pool-1\",\"pool\":");
+    write_string(&writer, pool->name);
+    write_text(&writer, ",\"device\":\"%s\",\"kind\":\"%s\",\"page_bytes\":%zu,\"time_ns\":%" PRIu64 ",\n",
+               pool->device->name, leat_kind_name(pool->kind), LEATI_PAGE_BYTES, leati_clock_ns() - pool->made_ns);
+    write_statistics(&writer, pool);
+    write_shares(&writer, pool);
+    write_text(&writer, "\"ranges\":[");
+    write_ranges(&writer, pool);
     if (planned && leati_plan_range(pool, &base, &bytes))
-        say_planned(&writer, pool, base, bytes, planned);
-    say(&writer, "]}\n");
+        write_planned(&writer, pool, base, bytes, planned);
+    write_text(&writer, "]}\n");
     leati_unlock(&pool->lock);
     free(planned);
     return LEAT_OK;
