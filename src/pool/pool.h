@@ -11,14 +11,14 @@
  *   stitch.c  blocks put together from idle pages that lie apart
  *   plan.c    pools that know beforehand where blocks go
  *   pinned.c  where pinned memory comes from
- *   life.c    making and ending pools, options, limits, budgets
+ *   pool.c    making and ending pools, options, limits, budgets
  *   full.c    the error of a pool that is full
  *   stats.c     statistics, history, snapshot
  *   guard.c   red zones, poison, scrubbing (guard.h)
  *   uses.c    guard mode: what a stream may use already
  *   stacks.c  call stacks, and who holds what by them
  *
- * Locks, in order: a device's pools_lock, the list of all pools (life.c), one pool's lock, a magazine's lock. Who
+ * Locks, in order: a device's pools_lock, the list of all pools (pool.c), one pool's lock, a magazine's lock. Who
  * holds a pool's lock takes that of the list, or of another pool, only by trying. The fast path takes its
  * magazine's lock and nothing else.
  */
@@ -159,7 +159,7 @@ struct leat_budget {
 struct leat_pool {
     struct leati_handle handle;
     struct leat_device *device;
-    struct leat_pool *next; /* of the list of all pools (life.c) */
+    struct leat_pool *next; /* of the list of all pools (pool.c) */
     char name[48];
     leat_kind kind;
     leat_pool_reuse reuse;
@@ -538,7 +538,7 @@ leat_status leati_users_wait(struct leat_pool *pool, struct leati_block *block, 
 leat_status leati_users_host_wait(struct leat_pool *pool, struct leati_block *block) LEATI_REQUIRES(pool->lock);
 void leati_users_drop(struct leat_pool *pool, struct leati_block *block) LEATI_REQUIRES(pool->lock);
 
-/* ---- life.c ---- */
+/* ---- pool.c ---- */
 
 leat_status leati_check_pool(const char *what, const leat_pool *pool);
 

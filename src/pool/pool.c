@@ -1,4 +1,4 @@
-/* life.c - making and ending pools; options, limits and budgets. */
+/* pool.c - making and ending pools; options, limits and budgets. */
 #include "pool/pool.h"
 
 #include "base/clock.h"
