@@ -102,7 +102,7 @@ struct leati_block *leati_block_new(void)
     block->link = block->back = block->before = block->after = NULL;
     block->cache = NULL;
     atomic_store_explicit(&block->magazine, NULL, memory_order_relaxed);
-    block->users = NULL;
+    block->uses = NULL;
     block->note = NULL;
     block->stitch = NULL;
     block->planned = NULL;
@@ -116,7 +116,7 @@ struct leati_block *leati_block_new(void)
 void leati_block_give_back(struct leati_block *block)
 {
     leati_assert(atomic_load_explicit(&block->state, memory_order_relaxed) != LEATI_BLOCK_UNUSED);
-    leati_assert(!block->cache || !block->users);
+    leati_assert(!block->cache || !block->uses);
     /* Release: a reader that still sees the old base sees no live block with it. */
     atomic_store_explicit(&block->state, LEATI_BLOCK_UNUSED, memory_order_release);
     leati_lock(&lock);

@@ -30,7 +30,7 @@ struct leat_device;
 struct leat_stream;
 struct leati_stream_cache;
 struct leati_magazine;
-struct leati_use;
+struct leati_stream_use;
 struct leati_note;
 struct leati_stitch;
 struct leati_planned;
@@ -73,7 +73,7 @@ struct leati_block {
     _Atomic uint32_t front_bytes; /* what lies in front of the user's first byte, in guard mode */
     struct leati_block *back;
     struct leati_block *before, *after; /* neighbours by address */
-    struct leati_use *users;            /* other streams that use it, or NULL (pool/users.c) */
+    struct leati_stream_use *uses;      /* other streams that use it, or NULL (pool/stream_uses.c) */
     struct leati_note *note;            /* call stacks and the like, or NULL; under the lock of pool/guard.c */
     struct leati_stitch *stitch;        /* of a stitched block: what it is made of; else NULL (pool/stitch.c) */
     struct leati_planned *planned;      /* of a planned block: its place in the plan; else NULL (pool/plan.c) */

@@ -332,7 +332,7 @@ static inline enum kept free_cached(leat_stream *stream, const void *ptr, struct
     cache = leati_stream_cache_find(pool, stream);
     if (!cache || magazine != leati_magazine_of(cache, false) || !leati_magazine_try(magazine))
         return NOT_MINE;
-    if (is_live(block, ptr, magazine) && !block->users && block->cache == cache) {
+    if (is_live(block, ptr, magazine) && !block->uses && block->cache == cache) {
         block->tick = stream ? leati_order_now(stream->order) : 0;
         kept = !block->planned && leati_magazine_push(magazine, block) ? KEPT : NO_ROOM;
         if (kept == KEPT)
@@ -375,7 +375,7 @@ static leat_status add_origin(struct leat_pool *pool, leat_stream *stream, struc
     if (block->cache == cache || !order || !block->tick || leati_order_known(order, block->tick) ||
         (stream && leati_order_follows(stream->order, order, block->tick)))
         return LEAT_OK;
-    return leati_users_add_tick(block, order, block->tick);
+    return leati_stream_uses_add_seq(block, order, block->tick);
 }
 
 /* Under the pool's lock: a block whose magazine has no room, or that is special in some way. */
@@ -387,8 +387,8 @@ static void free_slow(struct leat_pool *pool, leat_stream *stream, struct leati_
 
     leati_set_cache(block, cache);
     block->tick = stream ? leati_order_now(stream->order) : 0;
-    leati_users_fix(block);
-    if (magazine && !block->users && !pool->watched && !block->planned) {
+    leati_stream_uses_fix(block);
+    if (magazine && !block->uses && !pool->watched && !block->planned) {
         kept = leati_magazine_push_into(pool, magazine, block);
     } else if (magazine) {
         leati_magazine_lock(magazine);
@@ -410,7 +410,7 @@ static bool keep_cached(struct leat_pool *pool, leat_stream *stream, struct leat
     struct leati_magazine *magazine = cache ? leati_magazine_of(cache, false) : NULL;
     bool kept;
 
-    if (!magazine || pool->watched || block->users || block->cache != cache || block->planned)
+    if (!magazine || pool->watched || block->uses || block->cache != cache || block->planned)
         return false;
     tell_free(stream, block);
     leati_magazine_lock(magazine);
@@ -440,7 +440,7 @@ static leat_status free_block(struct leat_pool *pool, leat_stream *stream, struc
     if (status == LEAT_OK && !leati_guarded(pool))
         status = add_origin(pool, stream, cache, block);
     if (status == LEAT_OK && !leati_guarded(pool) && stream && stream->order->per_thread) {
-        status = leati_users_add_stream(pool, block, stream);
+        status = leati_stream_uses_add_stream(pool, block, stream);
         cache = pool->host;
     }
     if (status == LEAT_OK) {
@@ -508,10 +508,10 @@ leat_status leat_memory_free(void *ptr)
     if (status == LEATI_DECLINED)
         return leati_plain_memory_free(ptr);
     LEATI_TRY(status);
-    if (block->users) {
+    if (block->uses) {
         /* The caller knows that no work uses it any more. */
         leati_lock(&pool->lock);
-        leati_users_drop(pool, block);
+        leati_stream_uses_drop(pool, block);
         leati_unlock(&pool->lock);
     }
     status = free_block(pool, NULL, block);
@@ -556,7 +556,7 @@ leat_status leat_pool_use(void *ptr, leat_stream *stream)
     LEATI_TRY(find_live("leat_pool_use", ptr, &pool, &block));
     LEATI_TRY(check_same_driver("leat_pool_use", pool, stream->device));
     leati_lock(&pool->lock);
-    status = leati_users_add_stream(pool, block, stream);
+    status = leati_stream_uses_add_stream(pool, block, stream);
     if (status == LEAT_OK && block->serial)
         LEATI_TRACE(.op = LEATI_TRACE_USE, .block = block->serial, .stream = serial_of(stream));
     leati_unlock(&pool->lock);
@@ -577,7 +577,7 @@ leat_status leat_pool_use_until(void *ptr, leat_event *event)
     if (!atomic_load_explicit(&event->recorded, memory_order_acquire))
         return LEAT_OK;
     leati_lock(&pool->lock);
-    status = leati_users_add_event(pool, block, event);
+    status = leati_stream_uses_add_event(pool, block, event);
     if (status == LEAT_OK && block->serial)
         LEATI_TRACE(.op = LEATI_TRACE_USE_UNTIL, .block = block->serial, .event = event->serial);
     leati_unlock(&pool->lock);

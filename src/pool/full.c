@@ -51,7 +51,7 @@ static void look_at(const struct leati_block *block, const struct leati_stream_c
     size_t bytes = leati_bytes(block);
 
     if (state == LEATI_BLOCK_PENDING)
-        add_pending(idle, block->users && block->users->order ? block->users->order->serial : 0, bytes);
+        add_pending(idle, block->uses && block->uses->order ? block->uses->order->serial : 0, bytes);
     else if (state == LEATI_BLOCK_FREE && !leati_usable(block, cache))
         add_pending(idle, block->cache->order->serial, bytes);
     if (state != LEATI_BLOCK_FREE || !leati_usable(block, cache)) {

@@ -319,15 +319,15 @@ void leati_watch_settle(struct leat_pool *pool)
 
 /* Waits for the other streams that use the block. The list is taken away meanwhile, as it belongs to the pool's
  * lock, under which nobody should wait; the block is nobody else's now. */
-static leat_status wait_for_users(struct leat_pool *pool, struct leati_block *block, struct leati_use **users)
+static leat_status wait_for_uses(struct leat_pool *pool, struct leati_block *block, struct leati_stream_use **uses)
 {
     struct leati_driver *driver = pool->device->driver;
 
     leati_lock(&pool->lock);
-    *users = block->users;
-    block->users = NULL;
+    *uses = block->uses;
+    block->uses = NULL;
     leati_unlock(&pool->lock);
-    for (struct leati_use *use = *users; use; use = use->next) {
+    for (struct leati_stream_use *use = *uses; use; use = use->next) {
         if (use->event)
             LEATI_TRY(driver->ops->event_synchronize(driver, use->event));
         else
@@ -338,19 +338,19 @@ static leat_status wait_for_users(struct leat_pool *pool, struct leati_block *bl
 }
 
 /* Users that were waited for are dropped once the block is really freed, and go back to it otherwise. */
-static void end_users(struct leat_pool *pool, struct leati_block *block, struct leati_use *users, bool freed)
+static void end_uses(struct leat_pool *pool, struct leati_block *block, struct leati_stream_use *uses, bool freed)
 {
-    struct leati_use **place = &users;
+    struct leati_stream_use **place = &uses;
 
-    if (!users)
+    if (!uses)
         return;
     leati_lock(&pool->lock);
     while (*place)
         place = &(*place)->next;
-    *place = block->users;
-    block->users = users;
+    *place = block->uses;
+    block->uses = uses;
     if (freed)
-        leati_users_drop(pool, block);
+        leati_stream_uses_drop(pool, block);
     leati_unlock(&pool->lock);
 }
 
@@ -439,8 +439,8 @@ static leat_status check_and_poison(struct leat_pool *pool, leat_stream *stream,
 {
     struct place place = place_of(pool, stream);
     struct leati_note *note = block->note;
-    struct leati_use *users;
-    leat_status status = wait_for_users(pool, block, &users);
+    struct leati_stream_use *uses;
+    leat_status status = wait_for_uses(pool, block, &uses);
 
     if (status == LEAT_OK)
         status = come_after_allocation(&place, note);
@@ -448,7 +448,7 @@ static leat_status check_and_poison(struct leat_pool *pool, leat_stream *stream,
         status = check_zones(&place, block, note);
     if (status == LEAT_OK)
         status = poison(&place, block, note);
-    end_users(pool, block, users, status == LEAT_OK);
+    end_uses(pool, block, uses, status == LEAT_OK);
     return status;
 }
 
@@ -508,7 +508,7 @@ static void let_go(struct leat_pool *pool, struct leati_block *block) LEATI_REQU
         report_poison(pool, block, note, &damage);
     remember(pool, block);
     leati_set_state(block, LEATI_BLOCK_LEAVING);
-    if (status != LEAT_OK || block->users) {
+    if (status != LEAT_OK || block->uses) {
         leati_slow_path_free(pool, block, block->cache, block->tick);
         return;
     }

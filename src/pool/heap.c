@@ -330,7 +330,7 @@ void leati_extent_free(struct leat_pool *pool, struct leati_block *block, struct
         leati_plan_give_back(block, cache, tick);
         return;
     }
-    leati_assert(block->heap < LEATI_HEAPS && !block->users);
+    leati_assert(block->heap < LEATI_HEAPS && !block->uses);
     leati_set_cache(block, cache);
     block->tick = tick;
     if (LEATI_TRACKS && (!cache->order || leati_order_known(cache->order, tick)))

@@ -487,11 +487,11 @@ static leat_status end(struct leat_pool *pool)
     leati_watch_drain(pool);
     for (struct leati_span *span = pool->spans; span; span = span->next)
         for (block = span->first; block; block = block->after) {
-            leati_users_drop(pool, block);
+            leati_stream_uses_drop(pool, block);
             leati_watch_forget(block);
         }
     for (uint32_t index = 0; (block = leati_plan_block(pool, &index));)
-        leati_users_drop(pool, block);
+        leati_stream_uses_drop(pool, block);
     for (int i = 0; i < LEATI_HELPERS; i++)
         if (pool->helpers[i]) {
             status = driver->ops->stream_destroy(driver, pool->helpers[i]);

@@ -5,7 +5,7 @@
  *   alloc.c   the calls that allocate and free; the fast path
  *   stream_cache.c    stream caches (what a pool keeps for one stream) and their magazines (freed blocks, used by
  * some threads) slow_path.c  where a block comes from when the magazines have none, step by step until the error
- *   users.c   blocks that wait for other streams than the one they were freed on
+ *   stream_uses.c   blocks that wait for other streams than the one they were freed on
  *   heap.c    extents: finding, splitting, joining; knows no driver
  *   pages.c   physical memory: creating, mapping, releasing; the only file that calls the driver for memory
  *   stitch.c  blocks put together from idle pages that lie apart
@@ -125,8 +125,8 @@ struct leati_span {
 /* ---- the pool ---- */
 
 /* Another stream, or an event, that a block must wait for once it is freed. */
-struct leati_use {
-    struct leati_use *next;
+struct leati_stream_use {
+    struct leati_stream_use *next;
     struct leati_order *order; /* held */
     uint64_t tick;             /* 0: the stream's tick when the block is freed */
     void *event;               /* a driver's event of our own, which says more exactly when; or NULL */
@@ -199,8 +199,8 @@ struct leat_pool {
     uintptr_t reserved_base;    /* the reservation; 0: none yet */
     size_t reserved_span_bytes;
     struct leati_physical **page_physical; /* by page of the reservation */
-    void
-        *helpers[LEATI_HELPERS]; /* the driver's streams that keep marks of the user's events (users.c); or NULL */
+    void *helpers[LEATI_HELPERS]; /* the driver's streams that keep marks of the user's events (stream_uses.c); or
+                                     NULL */
     struct leati_figures figures;
     struct leati_plan *plan; /* set once; NULL: none */
     struct leati_ring *ring;
@@ -504,39 +504,40 @@ leat_status leati_slow_path_alloc(struct leat_pool *pool, leat_stream *stream, s
  * memory anyway; NULL: of all streams. Returns true if any is found to be done. With the pool's lock held. */
 bool leati_slow_path_poll(struct leat_pool *pool, struct leati_stream_cache *asking) LEATI_REQUIRES(pool->lock);
 
-/* Frees blocks whose users are done; asks the driver. With the pool's lock held. */
+/* Frees blocks whose stream uses are done; asks the driver. With the pool's lock held. */
 void leati_slow_path_settle(struct leat_pool *pool) LEATI_REQUIRES(pool->lock);
 
 /* Waits for all work that may still use freed memory, which then is everybody's; with the pool's lock held.
  * Returns the first failure and goes on. */
 leat_status leati_slow_path_finish(struct leat_pool *pool) LEATI_REQUIRES(pool->lock);
 
-/* Gives a block that is no longer LIVE to the heap, or lets it wait for its users; with the pool's lock held.
- * cache NULL: no work uses it any more. */
+/* Gives a block that is no longer LIVE to the heap, or lets it wait for its stream uses; with the pool's lock
+ * held. cache NULL: no work uses it any more. */
 void leati_slow_path_free(struct leat_pool *pool, struct leati_block *block, struct leati_stream_cache *cache,
                           uint64_t tick) LEATI_REQUIRES(pool->lock);
 
-/* ---- users.c: with the pool's lock held ---- */
+/* ---- stream_uses.c: with the pool's lock held ---- */
 
-leat_status leati_users_add_stream(struct leat_pool *pool, struct leati_block *block, leat_stream *stream)
+leat_status leati_stream_uses_add_stream(struct leat_pool *pool, struct leati_block *block, leat_stream *stream)
     LEATI_REQUIRES(pool->lock);
-leat_status leati_users_add_tick(struct leati_block *block, struct leati_order *order, uint64_t tick);
-leat_status leati_users_add_event(struct leat_pool *pool, struct leati_block *block, leat_event *event)
+leat_status leati_stream_uses_add_seq(struct leati_block *block, struct leati_order *order, uint64_t tick);
+leat_status leati_stream_uses_add_event(struct leat_pool *pool, struct leati_block *block, leat_event *event)
     LEATI_REQUIRES(pool->lock);
 
 /* Fixes the ticks of a block that is freed. */
-void leati_users_fix(struct leati_block *block);
+void leati_stream_uses_fix(struct leati_block *block);
 
-/* Drops the users that are done, or that cache's stream is ordered after. query: ask the driver too. True when
+/* Drops the uses that are done, or that cache's stream is ordered after. query: ask the driver too. True when
  * none is left. */
-bool leati_users_settle(struct leat_pool *pool, struct leati_block *block, struct leati_stream_cache *cache,
-                        bool query) LEATI_REQUIRES(pool->lock);
+bool leati_stream_uses_settle(struct leat_pool *pool, struct leati_block *block, struct leati_stream_cache *cache,
+                              bool query) LEATI_REQUIRES(pool->lock);
 
 /* Makes stream wait for all of them, and drops them. */
-leat_status leati_users_wait(struct leat_pool *pool, struct leati_block *block, leat_stream *stream)
+leat_status leati_stream_uses_wait(struct leat_pool *pool, struct leati_block *block, leat_stream *stream)
     LEATI_REQUIRES(pool->lock);
-leat_status leati_users_host_wait(struct leat_pool *pool, struct leati_block *block) LEATI_REQUIRES(pool->lock);
-void leati_users_drop(struct leat_pool *pool, struct leati_block *block) LEATI_REQUIRES(pool->lock);
+leat_status leati_stream_uses_host_wait(struct leat_pool *pool, struct leati_block *block)
+    LEATI_REQUIRES(pool->lock);
+void leati_stream_uses_drop(struct leat_pool *pool, struct leati_block *block) LEATI_REQUIRES(pool->lock);
 
 /* ---- pool.c ---- */
 

@@ -40,7 +40,7 @@ static _Thread_local struct asking *inside_of;
 
 static void add_pending(struct leat_pool *pool, struct leati_block *block)
 {
-    leati_assert(block->users && leati_state(block) != LEATI_BLOCK_PENDING);
+    leati_assert(block->uses && leati_state(block) != LEATI_BLOCK_PENDING);
     leati_set_state(block, LEATI_BLOCK_PENDING);
     block->back = NULL;
     block->link = pool->pending;
@@ -78,7 +78,7 @@ void leati_slow_path_free(struct leat_pool *pool, struct leati_block *block, str
     }
     leati_set_cache(block, cache);
     block->tick = tick;
-    if (block->users && !leati_users_settle(pool, block, cache, false))
+    if (block->uses && !leati_stream_uses_settle(pool, block, cache, false))
         add_pending(pool, block);
     else
         leati_extent_free(pool, block, cache, block->tick);
@@ -187,7 +187,7 @@ static bool settle_pending(struct leat_pool *pool, struct leati_stream_cache *ca
 
     for (; block; block = next) {
         next = block->link;
-        if (!leati_users_settle(pool, block, cache == block->cache ? cache : NULL, query))
+        if (!leati_stream_uses_settle(pool, block, cache == block->cache ? cache : NULL, query))
             continue;
         remove_pending(pool, block);
         leati_extent_free(pool, block, block->cache, block->tick);
@@ -335,7 +335,7 @@ static leat_status wait_pending(struct slow_request *request, struct leati_block
 {
     struct leati_order *order = block->cache->order;
 
-    LEATI_TRY(leati_users_wait(request->pool, block, request->stream));
+    LEATI_TRY(leati_stream_uses_wait(request->pool, block, request->stream));
     if (order && !leati_order_known(order, block->tick) &&
         !leati_order_follows(request->stream->order, order, block->tick))
         LEATI_TRY(leati_order_wait(request->stream->order, order, block->tick, &request->pool->figures.order));
@@ -418,7 +418,7 @@ leat_status leati_slow_path_finish(struct leat_pool *pool)
     leati_assert_locked(&pool->lock);
     for (struct leati_block *block = pool->pending; block; block = next) {
         next = block->link;
-        status = leati_users_host_wait(pool, block);
+        status = leati_stream_uses_host_wait(pool, block);
         first = first != LEAT_OK ? first : status;
         if (status != LEAT_OK)
             continue;
@@ -681,7 +681,7 @@ static leat_status alloc_once(struct slow_request *request, struct leati_block *
 }
 
 /* Calls the user's function, without the lock. False: let it fail. */
-static bool ask_user(struct leat_pool *pool, size_t bytes) LEATI_REQUIRES(pool->lock)
+static bool poll_use(struct leat_pool *pool, size_t bytes) LEATI_REQUIRES(pool->lock)
 {
     leat_pool_full_function function = pool->on_full;
     void *argument = pool->on_full_argument;
@@ -758,7 +758,7 @@ leat_status leati_slow_path_alloc(struct leat_pool *pool, leat_stream *stream, s
         pool->refusal = LEATI_REFUSED_NOT;
         leati_assert_locked(&request.pool->lock);
         status = alloc_once(&request, block);
-        if (!is_full(status) || asked_times >= CALLBACKS_MAX || !ask_user(pool, bytes))
+        if (!is_full(status) || asked_times >= CALLBACKS_MAX || !poll_use(pool, bytes))
             break;
     }
     if (status == LEAT_OK && request.has_before)

@@ -252,7 +252,7 @@ bool leati_magazine_push(struct leati_magazine *magazine, struct leati_block *bl
     size_t bytes = leati_bytes(block);
 
     leati_assert(atomic_load_explicit(&magazine->locked, memory_order_relaxed));
-    leati_assert(block->cache && !block->users);
+    leati_assert(block->cache && !block->uses);
     if (!(bytes < LEATI_LARGE_BYTES ? push_small : push_large)(magazine, block))
         return false;
     if (!block->cache->order)

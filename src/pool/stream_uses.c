@@ -1,12 +1,12 @@
-/* users.c - blocks that wait, once freed, for other streams than the one they were freed on. */
+/* stream_uses.c - blocks that wait, once freed, for other streams than the one they were freed on. */
 #include "base/lock.h"
 #include "pool/pool.h"
 
 #include <stdlib.h>
 
-static void drop(struct leat_pool *pool, struct leati_use **place)
+static void drop(struct leat_pool *pool, struct leati_stream_use **place)
 {
-    struct leati_use *use = *place;
+    struct leati_stream_use *use = *place;
 
     *place = use->next;
     if (use->event)
@@ -15,24 +15,24 @@ static void drop(struct leat_pool *pool, struct leati_use **place)
     free(use);
 }
 
-void leati_users_drop(struct leat_pool *pool, struct leati_block *block)
+void leati_stream_uses_drop(struct leat_pool *pool, struct leati_block *block)
 {
     leati_assert_locked(&pool->lock);
-    while (block->users)
-        drop(pool, &block->users);
+    while (block->uses)
+        drop(pool, &block->uses);
 }
 
 static leat_status add(struct leati_block *block, struct leati_order *order, uint64_t tick, void *event)
 {
-    struct leati_use *use = malloc(sizeof *use);
+    struct leati_stream_use *use = malloc(sizeof *use);
 
     leati_assert(order || event);
     if (!use)
         return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the block's list of users");
     if (order)
         leati_order_hold(order);
-    *use = (struct leati_use){.next = block->users, .order = order, .tick = tick, .event = event};
-    block->users = use;
+    *use = (struct leati_stream_use){.next = block->uses, .order = order, .tick = tick, .event = event};
+    block->uses = use;
     return LEAT_OK;
 }
 
@@ -54,17 +54,17 @@ static leat_status add_place(struct leat_pool *pool, struct leati_block *block, 
     return status;
 }
 
-leat_status leati_users_add_tick(struct leati_block *block, struct leati_order *order, uint64_t tick)
+leat_status leati_stream_uses_add_seq(struct leati_block *block, struct leati_order *order, uint64_t tick)
 {
     return add(block, order, tick, NULL);
 }
 
-leat_status leati_users_add_stream(struct leat_pool *pool, struct leati_block *block, leat_stream *stream)
+leat_status leati_stream_uses_add_stream(struct leat_pool *pool, struct leati_block *block, leat_stream *stream)
 {
     leati_assert_locked(&pool->lock);
     if (stream->order->per_thread)
         return add_place(pool, block, stream);
-    for (struct leati_use *use = block->users; use; use = use->next)
+    for (struct leati_stream_use *use = block->uses; use; use = use->next)
         if (use->order == stream->order && !use->tick)
             return LEAT_OK;
     return add(block, stream->order, 0, NULL);
@@ -110,7 +110,7 @@ static leat_status capture(struct leat_pool *pool, leat_event *event, void **own
     return LEAT_OK;
 }
 
-leat_status leati_users_add_event(struct leat_pool *pool, struct leati_block *block, leat_event *event)
+leat_status leati_stream_uses_add_event(struct leat_pool *pool, struct leati_block *block, leat_event *event)
 {
     struct leati_order *order = NULL;
     struct leati_point point;
@@ -134,15 +134,15 @@ leat_status leati_users_add_event(struct leat_pool *pool, struct leati_block *bl
     return status;
 }
 
-void leati_users_fix(struct leati_block *block)
+void leati_stream_uses_fix(struct leati_block *block)
 {
-    for (struct leati_use *use = block->users; use; use = use->next)
+    for (struct leati_stream_use *use = block->uses; use; use = use->next)
         if (use->order && !use->event && !use->tick)
             use->tick = leati_order_now(use->order);
 }
 
 /* Is the work of a user done? */
-static bool is_done(struct leat_pool *pool, const struct leati_use *use, bool query)
+static bool is_done(struct leat_pool *pool, const struct leati_stream_use *use, bool query)
 {
     bool done = false;
 
@@ -159,15 +159,15 @@ static bool is_done(struct leat_pool *pool, const struct leati_use *use, bool qu
     return query && leati_order_query(use->order, use->tick, &done, &pool->figures.order) == LEAT_OK && done;
 }
 
-bool leati_users_settle(struct leat_pool *pool, struct leati_block *block, struct leati_stream_cache *cache,
-                        bool query)
+bool leati_stream_uses_settle(struct leat_pool *pool, struct leati_block *block, struct leati_stream_cache *cache,
+                              bool query)
 {
     struct leati_order *order = cache ? cache->order : NULL;
-    struct leati_use **place = &block->users;
+    struct leati_stream_use **place = &block->uses;
 
     leati_assert_locked(&pool->lock);
     while (*place) {
-        struct leati_use *use = *place;
+        struct leati_stream_use *use = *place;
 
         if (is_done(pool, use, query)) {
             drop(pool, place);
@@ -179,16 +179,16 @@ bool leati_users_settle(struct leat_pool *pool, struct leati_block *block, struc
             place = &use->next;
         }
     }
-    return !block->users;
+    return !block->uses;
 }
 
-leat_status leati_users_wait(struct leat_pool *pool, struct leati_block *block, leat_stream *stream)
+leat_status leati_stream_uses_wait(struct leat_pool *pool, struct leati_block *block, leat_stream *stream)
 {
     struct leati_driver *driver = pool->device->driver;
 
     leati_assert_locked(&pool->lock);
-    while (block->users) {
-        struct leati_use *use = block->users;
+    while (block->uses) {
+        struct leati_stream_use *use = block->uses;
 
         if (use->event) {
             leat_status status;
@@ -201,18 +201,18 @@ leat_status leati_users_wait(struct leat_pool *pool, struct leati_block *block, 
                    !leati_order_follows(stream->order, use->order, use->tick)) {
             LEATI_TRY(leati_order_wait(stream->order, use->order, use->tick, &pool->figures.order));
         }
-        drop(pool, &block->users);
+        drop(pool, &block->uses);
     }
     return LEAT_OK;
 }
 
-leat_status leati_users_host_wait(struct leat_pool *pool, struct leati_block *block)
+leat_status leati_stream_uses_host_wait(struct leat_pool *pool, struct leati_block *block)
 {
     struct leati_driver *driver = pool->device->driver;
 
     leati_assert_locked(&pool->lock);
-    while (block->users) {
-        struct leati_use *use = block->users;
+    while (block->uses) {
+        struct leati_stream_use *use = block->uses;
 
         if (use->event) {
             leati_count(&pool->figures.order.host_waits, 1);
@@ -220,7 +220,7 @@ leat_status leati_users_host_wait(struct leat_pool *pool, struct leati_block *bl
         } else {
             LEATI_TRY(leati_order_host_wait(use->order, use->tick, &pool->figures.order));
         }
-        drop(pool, &block->users);
+        drop(pool, &block->uses);
     }
     return LEAT_OK;
 }
