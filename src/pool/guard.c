@@ -44,7 +44,7 @@ static uintptr_t extent_end(const struct leati_block *block)
 
 /* ---- notes ---- */
 
-void leati_access_end(struct leati_driver *driver, struct leati_access *access)
+void leati_recorded_access_end(struct leati_driver *driver, struct leati_recorded_access *access)
 {
     if (access->event)
         (void)LEATI_QUIETLY(driver->ops->event_destroy(driver, access->event));
@@ -57,7 +57,7 @@ void leati_access_end(struct leati_driver *driver, struct leati_access *access)
 static void strip(struct leati_driver *driver, struct leati_note *note)
 {
     for (int i = 0; i < LEATI_ACCESSES; i++)
-        leati_access_end(driver, &note->at[i]);
+        leati_recorded_access_end(driver, &note->at[i]);
     if (note->poisoned)
         (void)LEATI_QUIETLY(driver->ops->event_destroy(driver, note->poisoned));
     note->poisoned = NULL;
@@ -264,7 +264,7 @@ static leat_status prepare(const struct place *place, const struct leati_block *
 static leat_status note_allocation(struct leat_pool *pool, leat_stream *stream, struct leati_note *note,
                                    uint64_t tick)
 {
-    struct leati_access *access = &note->at[LEATI_ALLOCATION];
+    struct leati_recorded_access *access = &note->at[LEATI_ALLOCATION];
 
     if (!stream)
         return LEAT_OK;
@@ -625,7 +625,7 @@ bool leati_watch_describe(struct leat_pool *pool, const void *ptr, char *text, s
 /* ---- the pool's life ---- */
 
 static const struct leati_guard_hooks hooks = {
-    .describe = leati_watch_describe, .may_use = leati_guard_may_use, .was_used = leati_guard_was_used};
+    .describe = leati_watch_describe, .may_use = leati_race_check, .was_used = leati_race_check_record};
 
 leat_status leati_watch_start(struct leat_pool *pool)
 {

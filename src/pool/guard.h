@@ -6,7 +6,7 @@
  * out of use, and is then remembered for a while by its addresses alone, for sentences about pointers that are
  * long dead.
  *
- * Files: guard.c has zones, poison and the blocks that are kept; uses.c what streams may use; stacks.c call
+ * Files: guard.c has zones, poison and the blocks that are kept; race_check.c races between streams; stacks.c call
  * stacks. Notes are under one lock for all pools (leati_notes_lock), the last of all pool locks: under it nothing
  * is waited for, and no other lock of leat is taken.
  */
@@ -35,7 +35,7 @@ struct leati_stack {
 };
 
 /* Something that a stream did with [from, to). */
-struct leati_access {
+struct leati_recorded_access {
     struct leati_order *order; /* of that stream, held; NULL: none, or nothing that can be compared */
     uint64_t tick;
     void *event; /* the driver's, behind it; NULL: it was done when the call returned */
@@ -48,7 +48,7 @@ enum leati_access_kind { LEATI_ALLOCATION, LEATI_WRITE, LEATI_READ, LEATI_ACCESS
 struct leati_note {
     uintptr_t base, from, to; /* the user's first byte; the extent */
     size_t requested_bytes;
-    struct leati_access at[LEATI_ACCESSES]; /* the latest of each */
+    struct leati_recorded_access at[LEATI_ACCESSES]; /* the latest of each */
     struct leati_stack freed;
     void *poisoned; /* the driver's event behind the poison; NULL: that was waited for */
     bool is_freed;
@@ -70,7 +70,7 @@ extern struct leati_lock leati_notes_lock;
 void leati_note_free(struct leati_driver *driver, struct leati_note *note);
 
 /* Forgets an access; under the lock, or for a note that nobody knows. */
-void leati_access_end(struct leati_driver *driver, struct leati_access *access);
+void leati_recorded_access_end(struct leati_driver *driver, struct leati_recorded_access *access);
 
 /* An event of the pool's device behind what was given to stream so far. */
 leat_status leati_guard_mark(struct leat_pool *pool, void *native_stream, void **event);
@@ -84,11 +84,11 @@ void leati_stack_take(struct leati_stack *stack);
  * so that addr2line finds their lines. */
 void leati_stack_say(const struct leati_stack *stack, char *text, size_t bytes);
 
-/* ---- uses.c ---- */
+/* ---- race_check.c ---- */
 
-leat_status leati_guard_may_use(struct leati_block *block, leat_stream *stream, const void *ptr, size_t bytes,
-                                bool write);
-void leati_guard_was_used(struct leati_block *block, leat_stream *stream, const void *ptr, size_t bytes,
-                          bool write, uint64_t tick);
+leat_status leati_race_check(struct leati_block *block, leat_stream *stream, const void *ptr, size_t bytes,
+                             bool write);
+void leati_race_check_record(struct leati_block *block, leat_stream *stream, const void *ptr, size_t bytes,
+                             bool write, uint64_t tick);
 
 #endif

@@ -15,7 +15,7 @@
  *   full.c    the error of a pool that is full
  *   stats.c     statistics, history, snapshot
  *   guard.c   red zones, poison, scrubbing (guard.h)
- *   uses.c    guard mode: what a stream may use already
+ *   race_check.c    guard mode: what a stream may use already
  *   stacks.c  call stacks, and who holds what by them
  *
  * Locks, in order: a device's pools_lock, the list of all pools (pool.c), one pool's lock, a magazine's lock. Who

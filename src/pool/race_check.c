@@ -1,5 +1,5 @@
 /*
- * uses.c - guard mode: may a stream use a block already?
+ * race_check.c - guard mode: may a stream use a block already?
  *
  * Of each block the latest write and the latest read by leat's own calls are remembered, and the allocation; what
  * kernels do with pointers is not seen. A stream that is ordered after such a use may follow it, and so may every
@@ -19,10 +19,10 @@ static bool opposes(enum leati_access_kind kind, bool write)
 }
 
 /* The access of this kind of what overlaps [from, to); under the lock. NULL when there is none. */
-static struct leati_access *find_access(struct leati_block *block, enum leati_access_kind kind, uintptr_t from,
-                                        uintptr_t to) LEATI_REQUIRES(leati_notes_lock)
+static struct leati_recorded_access *find_access(struct leati_block *block, enum leati_access_kind kind,
+                                                 uintptr_t from, uintptr_t to) LEATI_REQUIRES(leati_notes_lock)
 {
-    struct leati_access *access = block->note ? &block->note->at[kind] : NULL;
+    struct leati_recorded_access *access = block->note ? &block->note->at[kind] : NULL;
 
     leati_assert_locked(&leati_notes_lock);
     return access && access->order && access->from < to && from < access->to ? access : NULL;
@@ -35,8 +35,8 @@ static bool is_unordered(leat_stream *stream, struct leati_order *order, uint64_
     return !leati_order_known(order, tick) && !leati_order_may_follow(stream->order, order, tick);
 }
 
-static leat_status refuse(struct leat_pool *pool, enum leati_access_kind kind, const struct leati_access *access,
-                          const void *ptr, const char *allocated)
+static leat_status refuse(struct leat_pool *pool, enum leati_access_kind kind,
+                          const struct leati_recorded_access *access, const void *ptr, const char *allocated)
 {
     char earlier[LEATI_STACK_TEXT_BYTES], here[LEATI_STACK_TEXT_BYTES];
     struct leati_stack stack;
@@ -59,7 +59,7 @@ static leat_status check_access(struct leat_pool *pool, struct leati_block *bloc
     struct leati_driver *driver = pool->device->driver;
     uintptr_t from = (uintptr_t)ptr, to = from + bytes;
     struct leati_order *order = NULL;
-    struct leati_access *access;
+    struct leati_recorded_access *access;
     leat_status status = LEAT_OK;
     uint64_t tick = 0;
     bool unordered;
@@ -93,8 +93,8 @@ static leat_status check_access(struct leat_pool *pool, struct leati_block *bloc
     return status;
 }
 
-leat_status leati_guard_may_use(struct leati_block *block, leat_stream *stream, const void *ptr, size_t bytes,
-                                bool write)
+leat_status leati_race_check(struct leati_block *block, leat_stream *stream, const void *ptr, size_t bytes,
+                             bool write)
 {
     struct leat_pool *pool = atomic_load_explicit(&block->pool, memory_order_relaxed);
 
@@ -106,11 +106,12 @@ leat_status leati_guard_may_use(struct leati_block *block, leat_stream *stream, 
     return LEAT_OK;
 }
 
-void leati_guard_was_used(struct leati_block *block, leat_stream *stream, const void *ptr, size_t bytes,
-                          bool write, uint64_t tick)
+void leati_race_check_record(struct leati_block *block, leat_stream *stream, const void *ptr, size_t bytes,
+                             bool write, uint64_t tick)
 {
     struct leat_pool *pool = atomic_load_explicit(&block->pool, memory_order_relaxed);
-    struct leati_access access = {.tick = tick, .from = (uintptr_t)ptr, .to = (uintptr_t)ptr + bytes}, old = {0};
+    struct leati_recorded_access access = {.tick = tick, .from = (uintptr_t)ptr, .to = (uintptr_t)ptr + bytes},
+                                 old = {0};
 
     if (!pool->guard)
         return;
@@ -124,7 +125,7 @@ void leati_guard_was_used(struct leati_block *block, leat_stream *stream, const 
     }
     leati_lock(&leati_notes_lock);
     if (block->note) {
-        struct leati_access *place = &block->note->at[write ? LEATI_WRITE : LEATI_READ];
+        struct leati_recorded_access *place = &block->note->at[write ? LEATI_WRITE : LEATI_READ];
 
         old = *place;
         *place = access;
@@ -132,7 +133,7 @@ void leati_guard_was_used(struct leati_block *block, leat_stream *stream, const 
         access.order = NULL;
     }
     leati_unlock(&leati_notes_lock);
-    leati_access_end(pool->device->driver, &old);
-    leati_access_end(pool->device->driver, &access);
+    leati_recorded_access_end(pool->device->driver, &old);
+    leati_recorded_access_end(pool->device->driver, &access);
     leati_error_quiet_end();
 }
