@@ -80,7 +80,7 @@ static struct leati_note *new_note(const struct leati_block *block)
     note->from = leati_base(block);
     note->to = extent_end(block);
     note->requested_bytes = leati_requested(block);
-    leati_stack_take(&note->at[LEATI_ALLOCATION].stack);
+    leati_backtrace_capture(&note->at[LEATI_ALLOCATION].trace);
     return note;
 }
 
@@ -282,7 +282,7 @@ static leat_status note_allocation(struct leat_pool *pool, leat_stream *stream, 
 leat_status leati_watch_alloc(struct leat_pool *pool, leat_stream *stream, struct leati_block *block)
 {
     uint64_t tick = stream ? leati_order_now(stream->order) : 0;
-    struct leati_note *note = pool->stacks ? new_note(block) : NULL;
+    struct leati_note *note = pool->backtraces ? new_note(block) : NULL;
     leat_status status = LEAT_OK;
 
     if (pool->guard && !note)
@@ -385,13 +385,13 @@ static leat_status report_zones(const struct place *place, const struct leati_bl
                                 const struct leati_note *note, const struct damage *front,
                                 const struct damage *rear)
 {
-    char allocated[LEATI_STACK_TEXT_BYTES], here[LEATI_STACK_TEXT_BYTES], in_front[160], behind[160];
-    struct leati_stack stack;
+    char allocated[LEATI_BACKTRACE_TEXT_BYTES], here[LEATI_BACKTRACE_TEXT_BYTES], in_front[160], behind[160];
+    struct leati_backtrace trace;
 
     leati_count(&place->pool->figures.guard_reports, 1);
-    leati_stack_take(&stack);
-    leati_stack_say(&stack, here, sizeof here);
-    leati_stack_say(&note->at[LEATI_ALLOCATION].stack, allocated, sizeof allocated);
+    leati_backtrace_capture(&trace);
+    leati_backtrace_print(&trace, here, sizeof here);
+    leati_backtrace_print(&note->at[LEATI_ALLOCATION].trace, allocated, sizeof allocated);
     say_damage(block, front, "in front of", in_front, sizeof in_front);
     say_damage(block, rear, "behind", behind, sizeof behind);
     /* So that what is said once is not said again; the program may go on with the block, and free it. */
@@ -457,11 +457,11 @@ leat_status leati_watch_free(struct leat_pool *pool, leat_stream *stream, struct
     if (leati_guarded(pool)) {
         LEATI_TRY(check_and_poison(pool, stream, block));
         leati_lock(&leati_notes_lock);
-        leati_stack_take(&block->note->freed);
+        leati_backtrace_capture(&block->note->freed);
         leati_unlock(&leati_notes_lock);
     } else if (pool->guard) {
         if (block->note)
-            leati_stack_take(&block->note->freed);
+            leati_backtrace_capture(&block->note->freed);
         remember(pool, block);
     } else {
         leati_watch_forget(block);
@@ -477,11 +477,11 @@ leat_status leati_watch_free(struct leat_pool *pool, leat_stream *stream, struct
 static void report_poison(struct leat_pool *pool, const struct leati_block *block, const struct leati_note *note,
                           const struct damage *damage)
 {
-    char allocated[LEATI_STACK_TEXT_BYTES], freed[LEATI_STACK_TEXT_BYTES];
+    char allocated[LEATI_BACKTRACE_TEXT_BYTES], freed[LEATI_BACKTRACE_TEXT_BYTES];
 
     leati_count(&pool->figures.guard_reports, 1);
-    leati_stack_say(&note->at[LEATI_ALLOCATION].stack, allocated, sizeof allocated);
-    leati_stack_say(&note->freed, freed, sizeof freed);
+    leati_backtrace_print(&note->at[LEATI_ALLOCATION].trace, allocated, sizeof allocated);
+    leati_backtrace_print(&note->freed, freed, sizeof freed);
     fprintf(
         stderr,
         "leat: use after free in %s of %s: %zu byte%s of the freed block %p + %zu %s overwritten, the first, at "
@@ -593,14 +593,14 @@ static const struct leati_note *find_note(const struct leat_pool *pool, const st
 
 static void say_note(const struct leati_note *note, uintptr_t address, char *text, size_t bytes)
 {
-    char allocated[LEATI_STACK_TEXT_BYTES], freed[LEATI_STACK_TEXT_BYTES] = "";
+    char allocated[LEATI_BACKTRACE_TEXT_BYTES], freed[LEATI_BACKTRACE_TEXT_BYTES] = "";
     uintptr_t end = note->base + note->requested_bytes;
     const char *where = address < note->base ? "in front of" : address < end ? "into" : "past the end of";
     size_t distance = address < note->base ? note->base - address : address - (address < end ? note->base : end);
 
-    leati_stack_say(&note->at[LEATI_ALLOCATION].stack, allocated, sizeof allocated);
+    leati_backtrace_print(&note->at[LEATI_ALLOCATION].trace, allocated, sizeof allocated);
     if (note->is_freed)
-        leati_stack_say(&note->freed, freed, sizeof freed);
+        leati_backtrace_print(&note->freed, freed, sizeof freed);
     snprintf(text, bytes, "; it is %zu bytes %s the block %p + %zu, allocated at %s%s%s", distance, where,
              (void *)note->base, note->requested_bytes, allocated, *freed ? "; freed at " : "", freed);
 }
@@ -630,16 +630,16 @@ static const struct leati_guard_hooks hooks = {
 leat_status leati_watch_start(struct leat_pool *pool)
 {
     struct leati_driver *driver = pool->device->driver;
-    struct leati_stack first;
+    struct leati_backtrace first;
 
-    if (!pool->guard && !pool->scrub && !pool->stacks)
+    if (!pool->guard && !pool->scrub && !pool->backtraces)
         return LEAT_OK;
     pool->watch = calloc(1, sizeof *pool->watch);
     if (!pool->watch)
         return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for what guard mode remembers");
     /* The first one loads libraries, which should not happen in the middle of an allocation. */
-    if (pool->stacks)
-        leati_stack_take(&first);
+    if (pool->backtraces)
+        leati_backtrace_capture(&first);
     if (pool->guard)
         atomic_store_explicit(&leati_guard_hooks, &hooks, memory_order_release);
     if (pool->guard || pool->scrub)

@@ -6,9 +6,9 @@
  * out of use, and is then remembered for a while by its addresses alone, for sentences about pointers that are
  * long dead.
  *
- * Files: guard.c has zones, poison and the blocks that are kept; race_check.c races between streams; stacks.c call
- * stacks. Notes are under one lock for all pools (leati_notes_lock), the last of all pool locks: under it nothing
- * is waited for, and no other lock of leat is taken.
+ * Files: guard.c has zones, poison and the blocks that are kept; race_check.c races between streams; backtraces.c
+ * call stacks. Notes are under one lock for all pools (leati_notes_lock), the last of all pool locks: under it
+ * nothing is waited for, and no other lock of leat is taken.
  */
 #ifndef LEATI_GUARD_H
 #define LEATI_GUARD_H
@@ -26,12 +26,12 @@ enum { LEATI_KEPT_BLOCKS = 64 };
 /* Notes that a pool remembers of blocks that it does not keep any more. */
 enum { LEATI_REMEMBERED = 256 };
 
-enum { LEATI_STACK_FRAMES = 24, LEATI_STACK_TEXT_BYTES = 420 };
+enum { LEATI_BACKTRACE_FRAMES = 24, LEATI_BACKTRACE_TEXT_BYTES = 420 };
 
 /* A call stack, as addresses to return to. */
-struct leati_stack {
+struct leati_backtrace {
     unsigned count;
-    void *at[LEATI_STACK_FRAMES];
+    void *at[LEATI_BACKTRACE_FRAMES];
 };
 
 /* Something that a stream did with [from, to). */
@@ -40,7 +40,7 @@ struct leati_recorded_access {
     uint64_t tick;
     void *event; /* the driver's, behind it; NULL: it was done when the call returned */
     uintptr_t from, to;
-    struct leati_stack stack;
+    struct leati_backtrace trace;
 };
 
 enum leati_access_kind { LEATI_ALLOCATION, LEATI_WRITE, LEATI_READ, LEATI_ACCESSES };
@@ -49,7 +49,7 @@ struct leati_note {
     uintptr_t base, from, to; /* the user's first byte; the extent */
     size_t requested_bytes;
     struct leati_recorded_access at[LEATI_ACCESSES]; /* the latest of each */
-    struct leati_stack freed;
+    struct leati_backtrace freed;
     void *poisoned; /* the driver's event behind the poison; NULL: that was waited for */
     bool is_freed;
 };
@@ -75,14 +75,14 @@ void leati_recorded_access_end(struct leati_driver *driver, struct leati_recorde
 /* An event of the pool's device behind what was given to stream so far. */
 leat_status leati_guard_mark(struct leat_pool *pool, void *native_stream, void **event);
 
-/* ---- stacks.c ---- */
+/* ---- backtraces.c ---- */
 
 /* The caller's own call stack. */
-void leati_stack_take(struct leati_stack *stack);
+void leati_backtrace_capture(struct leati_backtrace *trace);
 
 /* "function+0x1c (library) < ...": calls, the innermost first, cut off at bytes. Addresses are those of the calls,
  * so that addr2line finds their lines. */
-void leati_stack_say(const struct leati_stack *stack, char *text, size_t bytes);
+void leati_backtrace_print(const struct leati_backtrace *trace, char *text, size_t bytes);
 
 /* ---- race_check.c ---- */
 

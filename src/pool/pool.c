@@ -280,8 +280,8 @@ static void fill(struct leat_pool *pool, leat_device *device, const leat_pool_op
     pool->exportable = options->exportable;
     pool->guard = options->guard || (!own && leati_option_flag(LEATI_OPTION_POOL_GUARD));
     pool->scrub = options->scrub || leati_option_flag(LEATI_OPTION_SCRUB);
-    pool->stacks = pool->guard || leati_option_flag(LEATI_OPTION_POOL_STACKS);
-    pool->watched = pool->guard || pool->scrub || pool->stacks || history;
+    pool->backtraces = pool->guard || leati_option_flag(LEATI_OPTION_POOL_STACKS);
+    pool->watched = pool->guard || pool->scrub || pool->backtraces || history;
     pool->made_ns = leati_clock_ns();
     if (options->name)
         leati_utf8_copy(pool->name, sizeof pool->name, options->name);

@@ -16,7 +16,7 @@
  *   stats.c     statistics, history, snapshot
  *   guard.c   red zones, poison, scrubbing (guard.h)
  *   race_check.c    guard mode: what a stream may use already
- *   stacks.c  call stacks, and who holds what by them
+ *   backtraces.c  call stacks, and who holds what by them
  *
  * Locks, in order: a device's pools_lock, the list of all pools (pool.c), one pool's lock, a magazine's lock. Who
  * holds a pool's lock takes that of the list, or of another pool, only by trying. The fast path takes its
@@ -168,7 +168,7 @@ struct leat_pool {
     bool is_default;
     bool one_handle, exportable, virtual_memory;
     bool watched; /* guard, scrub, stacks or history: the fast path is left alone */
-    bool guard, scrub, stacks;
+    bool guard, scrub, backtraces;
     uint64_t serial; /* never used again */
     uint64_t made_ns;
 
@@ -666,7 +666,7 @@ void leati_watch_forget(struct leati_block *block);
  */
 bool leati_watch_describe(struct leat_pool *pool, const void *ptr, char *text, size_t bytes);
 
-/* ---- stacks.c ---- */
+/* ---- backtraces.c ---- */
 
 /* Adds "stack":[...] to a block's line of a snapshot, if there is one. */
 void leati_watch_snapshot(const struct leati_block *block,

@@ -38,13 +38,13 @@ static bool is_unordered(leat_stream *stream, struct leati_order *order, uint64_
 static leat_status refuse(struct leat_pool *pool, enum leati_access_kind kind,
                           const struct leati_recorded_access *access, const void *ptr, const char *allocated)
 {
-    char earlier[LEATI_STACK_TEXT_BYTES], here[LEATI_STACK_TEXT_BYTES];
-    struct leati_stack stack;
+    char earlier[LEATI_BACKTRACE_TEXT_BYTES], here[LEATI_BACKTRACE_TEXT_BYTES];
+    struct leati_backtrace trace;
 
     leati_count(&pool->figures.guard_reports, 1);
-    leati_stack_take(&stack);
-    leati_stack_say(&stack, here, sizeof here);
-    leati_stack_say(&access->stack, earlier, sizeof earlier);
+    leati_backtrace_capture(&trace);
+    leati_backtrace_print(&trace, here, sizeof here);
+    leati_backtrace_print(&access->trace, earlier, sizeof earlier);
     return leati_fail(
         LEAT_ERROR_NOT_PERMITTED,
         "%p %s on another stream, which this one is not ordered after and which has not got there yet; "
@@ -81,10 +81,10 @@ static leat_status check_access(struct leat_pool *pool, struct leati_block *bloc
         /* Only if it is still the same. */
         if (access && access->order == order && access->tick == tick &&
             LEATI_QUIETLY(driver->ops->event_query(driver, access->event)) == LEAT_NOT_READY) {
-            char allocated[LEATI_STACK_TEXT_BYTES] = "";
+            char allocated[LEATI_BACKTRACE_TEXT_BYTES] = "";
 
             if (kind != LEATI_ALLOCATION)
-                leati_stack_say(&block->note->at[LEATI_ALLOCATION].stack, allocated, sizeof allocated);
+                leati_backtrace_print(&block->note->at[LEATI_ALLOCATION].trace, allocated, sizeof allocated);
             status = refuse(pool, kind, access, ptr, allocated);
         }
         leati_unlock(&leati_notes_lock);
@@ -121,7 +121,7 @@ void leati_race_check_record(struct leati_block *block, leat_stream *stream, con
         leati_guard_mark(pool, stream->native, &access.event) == LEAT_OK) {
         leati_order_hold(stream->order);
         access.order = stream->order;
-        leati_stack_take(&access.stack);
+        leati_backtrace_capture(&access.trace);
     }
     leati_lock(&leati_notes_lock);
     if (block->note) {

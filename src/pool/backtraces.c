@@ -1,6 +1,6 @@
 /*
- * stacks.c - call stacks: taken as addresses, turned into words only where they are reported; and who holds what
- * by call stack.
+ * backtraces.c - call stacks: taken as addresses, turned into words only where they are reported; and who holds
+ * what by call stack.
  */
 #include "pool/guard.h"
 
@@ -22,14 +22,14 @@
 enum { LEAK_LINES = 20 };
 
 /* Never inlined, so that the innermost frame is always this function's own, which is left out. */
-__attribute__((noinline)) void leati_stack_take(struct leati_stack *stack)
+__attribute__((noinline)) void leati_backtrace_capture(struct leati_backtrace *trace)
 {
-    void *at[LEATI_STACK_FRAMES + 1];
-    int count = backtrace(at, LEATI_STACK_FRAMES + 1);
+    void *at[LEATI_BACKTRACE_FRAMES + 1];
+    int count = backtrace(at, LEATI_BACKTRACE_FRAMES + 1);
 
-    stack->count = count > 1 ? (unsigned)count - 1 : 0;
-    if (stack->count)
-        memcpy(stack->at, at + 1, stack->count * sizeof at[0]);
+    trace->count = count > 1 ? (unsigned)count - 1 : 0;
+    if (trace->count)
+        memcpy(trace->at, at + 1, trace->count * sizeof at[0]);
 }
 
 /* Where leat itself lies, if that is a library of its own; else NULL, as its frames look like the program's. */
@@ -37,7 +37,7 @@ static const void *own_library(void)
 {
     Dl_info own, program;
 
-    if (!dladdr((void *)(uintptr_t)leati_stack_say, &own) ||
+    if (!dladdr((void *)(uintptr_t)leati_backtrace_print, &own) ||
         !dladdr((void *)(uintptr_t)getauxval(AT_ENTRY), &program) || own.dli_fbase == program.dli_fbase)
         return NULL;
     return own.dli_fbase;
@@ -51,7 +51,7 @@ static const char *short_name(const char *path)
 }
 
 /* One frame in words. at is where the call returns to, which may be another line, even another function. */
-static size_t say_frame(const void *at, char *text, size_t bytes)
+static size_t print_frame(const void *at, char *text, size_t bytes)
 {
     uintptr_t call = (uintptr_t)at - 1;
     Dl_info info;
@@ -69,25 +69,25 @@ static size_t say_frame(const void *at, char *text, size_t bytes)
 }
 
 /* The first frame that is not leat's. */
-static unsigned first_frame(const struct leati_stack *stack)
+static unsigned first_frame(const struct leati_backtrace *trace)
 {
     const void *own = own_library();
     unsigned first = 0;
     Dl_info info;
 
-    while (own && first + 1 < stack->count && dladdr(stack->at[first], &info) && info.dli_fbase == own)
+    while (own && first + 1 < trace->count && dladdr(trace->at[first], &info) && info.dli_fbase == own)
         first++;
     return first;
 }
 
-void leati_stack_say(const struct leati_stack *stack, char *text, size_t bytes)
+void leati_backtrace_print(const struct leati_backtrace *trace, char *text, size_t bytes)
 {
     size_t used = 0;
 
     snprintf(text, bytes, "an unknown place");
-    for (unsigned i = first_frame(stack); i < stack->count; i++) {
+    for (unsigned i = first_frame(trace); i < trace->count; i++) {
         char frame[256];
-        size_t length = say_frame(stack->at[i], frame, sizeof frame);
+        size_t length = print_frame(trace->at[i], frame, sizeof frame);
 
         length = length < sizeof frame ? length : sizeof frame - 1;
         /* Whole frames only. */
@@ -99,14 +99,14 @@ void leati_stack_say(const struct leati_stack *stack, char *text, size_t bytes)
 
 /* ---- snapshots ---- */
 
-static void say_stack(const char *name, const struct leati_stack *stack,
-                      void (*write)(void *argument, const char *text, size_t bytes), void *argument)
+static void print_backtrace(const char *name, const struct leati_backtrace *trace,
+                            void (*write)(void *argument, const char *text, size_t bytes), void *argument)
 {
     char text[256];
 
     write(argument, text, (size_t)snprintf(text, sizeof text, ",\"%s\":[", name));
-    for (unsigned i = first_frame(stack), first = i; i < stack->count; i++) {
-        say_frame(stack->at[i], text, sizeof text);
+    for (unsigned i = first_frame(trace), first = i; i < trace->count; i++) {
+        print_frame(trace->at[i], text, sizeof text);
         if (i > first)
             write(argument, ",", 1);
         leati_json_string(text, write, argument);
@@ -122,9 +122,9 @@ void leati_watch_snapshot(const struct leati_block *block,
     leati_lock(&leati_notes_lock);
     note = block->note;
     if (note)
-        say_stack("stack", &note->at[LEATI_ALLOCATION].stack, write, argument);
+        print_backtrace("stack", &note->at[LEATI_ALLOCATION].trace, write, argument);
     if (note && note->is_freed)
-        say_stack("freed_stack", &note->freed, write, argument);
+        print_backtrace("freed_stack", &note->freed, write, argument);
     leati_unlock(&leati_notes_lock);
 }
 
@@ -132,7 +132,7 @@ void leati_watch_snapshot(const struct leati_block *block,
 
 /* Live blocks of one tag and call stack. */
 struct holder {
-    const struct leati_stack *stack; /* NULL: not known */
+    const struct leati_backtrace *trace; /* NULL: not known */
     uint32_t tag;
     uint64_t blocks, bytes;
 };
@@ -140,13 +140,13 @@ struct holder {
 static int compare_who(const void *a, const void *b)
 {
     const struct holder *one = a, *other = b;
-    unsigned one_count = one->stack ? one->stack->count : 0, other_count = other->stack ? other->stack->count : 0;
+    unsigned one_count = one->trace ? one->trace->count : 0, other_count = other->trace ? other->trace->count : 0;
 
     if (one->tag != other->tag)
         return one->tag < other->tag ? -1 : 1;
     if (one_count != other_count)
         return one_count < other_count ? -1 : 1;
-    return one_count ? memcmp(one->stack->at, other->stack->at, one_count * sizeof one->stack->at[0]) : 0;
+    return one_count ? memcmp(one->trace->at, other->trace->at, one_count * sizeof one->trace->at[0]) : 0;
 }
 
 static int compare_bytes(const void *a, const void *b)
@@ -180,7 +180,7 @@ static struct holder *find_holders(const struct leat_pool *pool, size_t *count)
         for (struct leati_block *block = span->first; block && filled < live; block = block->after)
             if (leati_state(block) == LEATI_BLOCK_LIVE)
                 holders[filled++] =
-                    (struct holder){.stack = block->note ? &block->note->at[LEATI_ALLOCATION].stack : NULL,
+                    (struct holder){.trace = block->note ? &block->note->at[LEATI_ALLOCATION].trace : NULL,
                                     .tag = block->tag,
                                     .blocks = 1,
                                     .bytes = leati_requested(block)};
@@ -200,17 +200,17 @@ static struct holder *find_holders(const struct leat_pool *pool, size_t *count)
 
 void leati_watch_holders(struct leat_pool *pool, struct leati_strbuf *text)
 {
-    char words[LEATI_STACK_TEXT_BYTES];
+    char words[LEATI_BACKTRACE_TEXT_BYTES];
     struct holder *holders;
     size_t count;
 
     leati_assert_locked(&pool->lock);
-    if (!pool->stacks)
+    if (!pool->backtraces)
         return;
     leati_lock(&leati_notes_lock);
     holders = find_holders(pool, &count);
-    if (count && holders[0].stack) {
-        leati_stack_say(holders[0].stack, words, sizeof words);
+    if (count && holders[0].trace) {
+        leati_backtrace_print(holders[0].trace, words, sizeof words);
         leati_strbuf_add(text, "; most, %llu bytes in %llu blocks, was allocated at %s",
                          (unsigned long long)holders[0].bytes, (unsigned long long)holders[0].blocks, words);
     }
@@ -227,10 +227,10 @@ void leati_watch_leaks(struct leat_pool *pool)
     holders = find_holders(pool, &count);
     for (size_t i = 0; i < count && i < LEAK_LINES; i++) {
         const char *tag = leati_stats_tag_name(holders[i].tag);
-        char words[LEATI_STACK_TEXT_BYTES] = "";
+        char words[LEATI_BACKTRACE_TEXT_BYTES] = "";
 
-        if (holders[i].stack)
-            leati_stack_say(holders[i].stack, words, sizeof words);
+        if (holders[i].trace)
+            leati_backtrace_print(holders[i].trace, words, sizeof words);
         fprintf(stderr, "leat: leak: %llu bytes in %llu block%s%s%s%s%s%s\n", (unsigned long long)holders[i].bytes,
                 (unsigned long long)holders[i].blocks, holders[i].blocks == 1 ? "" : "s", *tag ? ", tag '" : "",
                 tag, *tag ? "'" : "", *words ? ", allocated at " : "", words);
