@@ -248,8 +248,8 @@ LEAT_API leat_status leat_budget_query(leat_budget *budget, uint64_t *limit_byte
  * that may be ordered by other means because it is wrapped or its native handle was asked for, is not judged. Host
  * functions that wait for each other are no order that leat can see.
  *
- * An alignment of more than 512 bytes costs as much again in front. Pools with exportable have neither zones nor
- * poison, because other processes may write there.
+ * An alignment of more than 512 bytes costs as much again in front. Pools with exportable have neither red zones
+ * nor poison, because other processes may write there.
  *
  * Call stacks, which LEAT_POOL_STACKS=1 keeps without guard mode, are addresses until they are said: as
  * "function+offset (library)" where the dynamic linker knows the function (link with -rdynamic), or else as

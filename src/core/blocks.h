@@ -48,7 +48,7 @@ enum leati_block_state {
     LEATI_BLOCK_LENT,    /* mapped memory that a stitched block uses at another address */
     LEATI_BLOCK_DORMANT, /* a stitched block, or a planned one, that is not in use; its addresses stay its own */
     LEATI_BLOCK_ARENA,   /* the addresses of all planned blocks together */
-    LEATI_BLOCK_POISONED /* freed in guard mode, and kept out of use for a while */
+    LEATI_BLOCK_POISONED /* freed in guard mode, and in quarantine */
 };
 
 /* One extent of a pool's addresses. Extents of a range form a list in address order without gaps. What the fast

@@ -48,7 +48,7 @@ static inline struct leati_block *take_cached(struct leat_pool *pool, leat_strea
     struct leati_magazine *magazine = cache ? leati_magazine_of(cache, false) : NULL;
     struct leati_block *block;
 
-    if (!magazine || pool->watched || !leati_magazine_try(magazine))
+    if (!magazine || pool->checked || !leati_magazine_try(magazine))
         return NULL;
     block = leati_magazine_pop(magazine, bytes);
     if (block) {
@@ -95,7 +95,7 @@ static void give_back(struct leat_pool *pool, leat_stream *stream, struct leati_
     leati_error_quiet_begin();
     /* What was begun must be over where no tick can say when it is. */
     if (!stream)
-        leati_watch_settle(pool);
+        leati_guard_settle(pool);
     else if (stream->order->per_thread)
         (void)driver->ops->stream_synchronize(driver, stream->native);
     leati_lock(&pool->lock);
@@ -134,8 +134,8 @@ static inline leat_status alloc_untraced(const char *what, struct leat_pool *poo
                                   alignment < LEATI_GRANULE_BYTES ? LEATI_GRANULE_BYTES : alignment, &block);
         if (status != LEAT_OK)
             return fail_alloc(what, status, pool, bytes);
-        if (pool->watched) {
-            status = leati_watch_alloc(pool, stream, block);
+        if (pool->checked) {
+            status = leati_guard_alloc(pool, stream, block);
             if (status != LEAT_OK) {
                 give_back(pool, stream, block);
                 return fail_alloc(what, status, pool, bytes);
@@ -259,7 +259,7 @@ static leat_status refuse(const char *what, const void *ptr, struct leat_pool *p
     char words[1400];
 
     if (!block || leati_state(block) != LEATI_BLOCK_LIVE) {
-        leati_watch_describe(pool, ptr, words, sizeof words);
+        leati_guard_describe(pool, ptr, words, sizeof words);
         return leati_fail(LEAT_ERROR_POINTER,
                           "%s: %p is in %s of %s, but not allocated: freed already, or never was%s", what, ptr,
                           pool->name, pool->device->name, words);
@@ -327,7 +327,7 @@ static inline enum kept free_cached(leat_stream *stream, const void *ptr, struct
     enum kept kept = NOT_MINE;
 
     /* A recorder is told without the magazine's lock. */
-    if (!magazine || pool->watched || leati_traced())
+    if (!magazine || pool->checked || leati_traced())
         return NOT_MINE;
     cache = leati_stream_cache_find(pool, stream);
     if (!cache || magazine != leati_magazine_of(cache, false) || !leati_magazine_try(magazine))
@@ -388,7 +388,7 @@ static void free_slow(struct leat_pool *pool, leat_stream *stream, struct leati_
     leati_set_cache(block, cache);
     block->tick = stream ? leati_order_now(stream->order) : 0;
     leati_stream_uses_fix(block);
-    if (magazine && !block->uses && !pool->watched && !block->planned) {
+    if (magazine && !block->uses && !pool->checked && !block->planned) {
         kept = leati_magazine_push_into(pool, magazine, block);
     } else if (magazine) {
         leati_magazine_lock(magazine);
@@ -396,7 +396,7 @@ static void free_slow(struct leat_pool *pool, leat_stream *stream, struct leati_
         leati_magazine_unlock(magazine);
     }
     if (leati_guarded(pool))
-        leati_watch_keep(pool, block);
+        leati_guard_quarantine(pool, block);
     else if (!kept)
         leati_slow_path_free(pool, block, cache, block->tick);
 }
@@ -410,7 +410,7 @@ static bool keep_cached(struct leat_pool *pool, leat_stream *stream, struct leat
     struct leati_magazine *magazine = cache ? leati_magazine_of(cache, false) : NULL;
     bool kept;
 
-    if (!magazine || pool->watched || block->uses || block->cache != cache || block->planned)
+    if (!magazine || pool->checked || block->uses || block->cache != cache || block->planned)
         return false;
     tell_free(stream, block);
     leati_magazine_lock(magazine);
@@ -430,8 +430,8 @@ static leat_status free_block(struct leat_pool *pool, leat_stream *stream, struc
 
     if (keep_cached(pool, stream, block))
         return LEAT_OK;
-    if (pool->watched)
-        status = leati_watch_free(pool, stream, block);
+    if (pool->checked)
+        status = leati_guard_free(pool, stream, block);
     leati_lock(&pool->lock);
     cache = leati_stream_cache_get(pool, stream);
     if (!cache && status == LEAT_OK)

@@ -114,7 +114,7 @@ static void print_backtrace(const char *name, const struct leati_backtrace *trac
     write(argument, "]", 1);
 }
 
-void leati_watch_snapshot(const struct leati_block *block,
+void leati_guard_snapshot(const struct leati_block *block,
                           void (*write)(void *argument, const char *text, size_t bytes), void *argument)
 {
     const struct leati_note *note;
@@ -198,7 +198,7 @@ static struct holder *find_holders(const struct leat_pool *pool, size_t *count)
     return holders;
 }
 
-void leati_watch_holders(struct leat_pool *pool, struct leati_strbuf *text)
+void leati_guard_holders(struct leat_pool *pool, struct leati_strbuf *text)
 {
     char words[LEATI_BACKTRACE_TEXT_BYTES];
     struct holder *holders;
@@ -218,7 +218,7 @@ void leati_watch_holders(struct leat_pool *pool, struct leati_strbuf *text)
     free(holders);
 }
 
-void leati_watch_leaks(struct leat_pool *pool)
+void leati_guard_leaks(struct leat_pool *pool)
 {
     struct holder *holders;
     size_t count;

@@ -1,5 +1,5 @@
 /*
- * guard.c - pools that are watched: scrubbing, zones around blocks, poison, and freed blocks that are kept.
+ * guard.c - checked pools: scrubbing, red zones around blocks, poison, and the quarantine of freed blocks.
  *
  * Everything is written and read through the driver, in stream order, so that it is the same on every device. What
  * is handed out is prepared on the stream that asked. What is freed is looked at on the stream that frees, which
@@ -96,7 +96,7 @@ static struct leati_note *swap_note(struct leati_block *block, struct leati_note
     return old;
 }
 
-void leati_watch_forget(struct leati_block *block)
+void leati_guard_forget(struct leati_block *block)
 {
     leati_note_free(block->device->driver, swap_note(block, NULL));
 }
@@ -105,16 +105,16 @@ void leati_watch_forget(struct leati_block *block)
 static void remember(struct leat_pool *pool, struct leati_block *block)
 {
     struct leati_note *note = swap_note(block, NULL), *oldest;
-    struct leati_watch *watch = pool->watch;
+    struct leati_checker *checker = pool->checker;
 
     if (!note)
         return;
     strip(pool->device->driver, note);
     leati_lock(&leati_notes_lock);
     note->is_freed = true;
-    oldest = watch->remembered[watch->next];
-    watch->remembered[watch->next] = note;
-    watch->next = (watch->next + 1) % LEATI_REMEMBERED;
+    oldest = checker->remembered[checker->next];
+    checker->remembered[checker->next] = note;
+    checker->next = (checker->next + 1) % LEATI_REMEMBERED;
     leati_unlock(&leati_notes_lock);
     free(oldest);
 }
@@ -146,7 +146,8 @@ struct place {
 
 static struct place place_of(struct leat_pool *pool, leat_stream *stream)
 {
-    return (struct place){.pool = pool, .stream = stream, .native = stream ? stream->native : pool->watch->stream};
+    return (struct place){
+        .pool = pool, .stream = stream, .native = stream ? stream->native : pool->checker->stream};
 }
 
 /* Without a stream, pinned memory is the host's own to write. */
@@ -229,17 +230,17 @@ static leat_status look(const struct place *place, uintptr_t from, uintptr_t to,
     return status;
 }
 
-static leat_status write_zones(const struct place *place, const struct leati_block *block)
+static leat_status write_red_zones(const struct place *place, const struct leati_block *block)
 {
     uintptr_t base = leati_user_base(block);
 
-    LEATI_TRY(fill(place, base - LEATI_GUARD_BYTES, base, LEATI_BYTE_ZONE));
-    return fill(place, user_end(block), extent_end(block), LEATI_BYTE_ZONE);
+    LEATI_TRY(fill(place, base - LEATI_GUARD_BYTES, base, LEATI_BYTE_RED_ZONE));
+    return fill(place, user_end(block), extent_end(block), LEATI_BYTE_RED_ZONE);
 }
 
 /* ---- handing out ---- */
 
-/* What a block holds when its user gets it. Without zones all of the extent is cleared, because a process that
+/* What a block holds when its user gets it. Without red zones all of the extent is cleared, because a process that
  * imports it sees all of it. */
 static leat_status prepare(const struct place *place, const struct leati_block *block)
 {
@@ -247,7 +248,7 @@ static leat_status prepare(const struct place *place, const struct leati_block *
     unsigned char value = pool->scrub ? 0 : LEATI_BYTE_FRESH;
 
     if (leati_guarded(pool)) {
-        LEATI_TRY(write_zones(place, block));
+        LEATI_TRY(write_red_zones(place, block));
         LEATI_TRY(fill(place, leati_user_base(block), user_end(block), value));
     } else if (pool->scrub) {
         LEATI_TRY(fill(place, leati_user_base(block), extent_end(block), value));
@@ -279,7 +280,7 @@ static leat_status note_allocation(struct leat_pool *pool, leat_stream *stream, 
     return LEAT_OK;
 }
 
-leat_status leati_watch_alloc(struct leat_pool *pool, leat_stream *stream, struct leati_block *block)
+leat_status leati_guard_alloc(struct leat_pool *pool, leat_stream *stream, struct leati_block *block)
 {
     uint64_t tick = stream ? leati_order_now(stream->order) : 0;
     struct leati_note *note = pool->backtraces ? new_note(block) : NULL;
@@ -308,11 +309,11 @@ leat_status leati_watch_alloc(struct leat_pool *pool, leat_stream *stream, struc
     return LEAT_OK;
 }
 
-void leati_watch_settle(struct leat_pool *pool)
+void leati_guard_settle(struct leat_pool *pool)
 {
-    if (pool->watch && pool->watch->stream)
+    if (pool->checker && pool->checker->stream)
         (void)LEATI_QUIETLY(
-            pool->device->driver->ops->stream_synchronize(pool->device->driver, pool->watch->stream));
+            pool->device->driver->ops->stream_synchronize(pool->device->driver, pool->checker->stream));
 }
 
 /* ---- freeing ---- */
@@ -369,8 +370,8 @@ static leat_status come_after_allocation(const struct place *place, const struct
 }
 
 /* "3 bytes behind it are overwritten, the first, at offset 1002, with 0x5a". */
-static void say_damage(const struct leati_block *block, const struct damage *damage, const char *where, char *text,
-                       size_t bytes)
+static void print_damage(const struct leati_block *block, const struct damage *damage, const char *where,
+                         char *text, size_t bytes)
 {
     long long offset = (long long)(damage->first - leati_user_base(block));
 
@@ -381,9 +382,9 @@ static void say_damage(const struct leati_block *block, const struct damage *dam
                  damage->value);
 }
 
-static leat_status report_zones(const struct place *place, const struct leati_block *block,
-                                const struct leati_note *note, const struct damage *front,
-                                const struct damage *rear)
+static leat_status report_red_zones(const struct place *place, const struct leati_block *block,
+                                    const struct leati_note *note, const struct damage *front,
+                                    const struct damage *rear)
 {
     char allocated[LEATI_BACKTRACE_TEXT_BYTES], here[LEATI_BACKTRACE_TEXT_BYTES], in_front[160], behind[160];
     struct leati_backtrace trace;
@@ -392,28 +393,28 @@ static leat_status report_zones(const struct place *place, const struct leati_bl
     leati_backtrace_capture(&trace);
     leati_backtrace_print(&trace, here, sizeof here);
     leati_backtrace_print(&note->at[LEATI_ALLOCATION].trace, allocated, sizeof allocated);
-    say_damage(block, front, "in front of", in_front, sizeof in_front);
-    say_damage(block, rear, "behind", behind, sizeof behind);
+    print_damage(block, front, "in front of", in_front, sizeof in_front);
+    print_damage(block, rear, "behind", behind, sizeof behind);
     /* So that what is said once is not said again; the program may go on with the block, and free it. */
-    (void)write_zones(place, block);
+    (void)write_red_zones(place, block);
     return leati_fail(
         LEAT_ERROR_RANGE,
         "the block has %zu bytes, and %s%s%s, in place of 0x%02x; it is mended and still live; allocated "
         "at %s; freed at %s",
-        leati_requested(block), in_front, *in_front && *behind ? ", and " : "", behind, LEATI_BYTE_ZONE, allocated,
-        here);
+        leati_requested(block), in_front, *in_front && *behind ? ", and " : "", behind, LEATI_BYTE_RED_ZONE,
+        allocated, here);
 }
 
-static leat_status check_zones(const struct place *place, const struct leati_block *block,
-                               const struct leati_note *note)
+static leat_status check_red_zones(const struct place *place, const struct leati_block *block,
+                                   const struct leati_note *note)
 {
     uintptr_t base = leati_user_base(block);
     struct damage front = {0}, rear = {0};
 
-    LEATI_TRY(look(place, base - LEATI_GUARD_BYTES, base, LEATI_BYTE_ZONE, &front));
-    LEATI_TRY(look(place, user_end(block), extent_end(block), LEATI_BYTE_ZONE, &rear));
+    LEATI_TRY(look(place, base - LEATI_GUARD_BYTES, base, LEATI_BYTE_RED_ZONE, &front));
+    LEATI_TRY(look(place, user_end(block), extent_end(block), LEATI_BYTE_RED_ZONE, &rear));
     if (front.count || rear.count)
-        return report_zones(place, block, note, &front, &rear);
+        return report_red_zones(place, block, note, &front, &rear);
     return LEAT_OK;
 }
 
@@ -445,14 +446,14 @@ static leat_status check_and_poison(struct leat_pool *pool, leat_stream *stream,
     if (status == LEAT_OK)
         status = come_after_allocation(&place, note);
     if (status == LEAT_OK)
-        status = check_zones(&place, block, note);
+        status = check_red_zones(&place, block, note);
     if (status == LEAT_OK)
         status = poison(&place, block, note);
     end_uses(pool, block, uses, status == LEAT_OK);
     return status;
 }
 
-leat_status leati_watch_free(struct leat_pool *pool, leat_stream *stream, struct leati_block *block)
+leat_status leati_guard_free(struct leat_pool *pool, leat_stream *stream, struct leati_block *block)
 {
     if (leati_guarded(pool)) {
         LEATI_TRY(check_and_poison(pool, stream, block));
@@ -464,14 +465,14 @@ leat_status leati_watch_free(struct leat_pool *pool, leat_stream *stream, struct
             leati_backtrace_capture(&block->note->freed);
         remember(pool, block);
     } else {
-        leati_watch_forget(block);
+        leati_guard_forget(block);
     }
     leati_stats_event(pool, LEAT_POOL_FREE, (void *)leati_user_base(block), leati_requested(block),
                       stream ? stream->order : NULL, block->tag);
     return LEAT_OK;
 }
 
-/* ---- freed blocks that are kept ---- */
+/* ---- quarantine ---- */
 
 /* Says so on standard error, which whoever switched guard mode on asked for: there is no call to fail. */
 static void report_poison(struct leat_pool *pool, const struct leati_block *block, const struct leati_note *note,
@@ -491,8 +492,8 @@ static void report_poison(struct leat_pool *pool, const struct leati_block *bloc
         damage->value, LEATI_BYTE_FREED, allocated, freed);
 }
 
-/* Looks at a kept block for the last time and gives it to everybody. What cannot be looked at goes by the order in
- * which it was freed. */
+/* Checks a block in quarantine for the last time and gives it to everybody. What cannot be looked at goes by the
+ * order in which it was freed. */
 static void let_go(struct leat_pool *pool, struct leati_block *block) LEATI_REQUIRES(pool->lock)
 {
     struct leati_driver *driver = pool->device->driver;
@@ -517,21 +518,21 @@ static void let_go(struct leat_pool *pool, struct leati_block *block) LEATI_REQU
 
 static void let_oldest_go(struct leat_pool *pool) LEATI_REQUIRES(pool->lock)
 {
-    struct leati_watch *watch = pool->watch;
-    struct leati_block *block = watch->oldest;
+    struct leati_checker *checker = pool->checker;
+    struct leati_block *block = checker->oldest;
 
-    watch->oldest = block->link;
-    if (!watch->oldest)
-        watch->youngest = NULL;
-    watch->kept_blocks--;
-    watch->kept_bytes -= leati_bytes(block);
+    checker->oldest = block->link;
+    if (!checker->oldest)
+        checker->youngest = NULL;
+    checker->quarantine_blocks--;
+    checker->quarantine_bytes -= leati_bytes(block);
     block->link = NULL;
     let_go(pool, block);
 }
 
-void leati_watch_keep(struct leat_pool *pool, struct leati_block *block)
+void leati_guard_quarantine(struct leat_pool *pool, struct leati_block *block)
 {
-    struct leati_watch *watch = pool->watch;
+    struct leati_checker *checker = pool->checker;
 
     leati_assert_locked(&pool->lock);
     leati_lock(&leati_notes_lock);
@@ -539,28 +540,29 @@ void leati_watch_keep(struct leat_pool *pool, struct leati_block *block)
     leati_unlock(&leati_notes_lock);
     block->idle_since_ns = leati_clock_ns();
     leati_error_quiet_begin();
-    if (leati_bytes(block) > LEATI_KEPT_BYTES) {
+    if (leati_bytes(block) > LEATI_QUARANTINE_BYTES) {
         let_go(pool, block);
     } else {
         block->link = NULL;
         leati_set_state(block, LEATI_BLOCK_POISONED);
-        *(watch->youngest ? &watch->youngest->link : &watch->oldest) = block;
-        watch->youngest = block;
-        watch->kept_blocks++;
-        watch->kept_bytes += leati_bytes(block);
-        while (watch->kept_blocks > LEATI_KEPT_BLOCKS || watch->kept_bytes > LEATI_KEPT_BYTES)
+        *(checker->youngest ? &checker->youngest->link : &checker->oldest) = block;
+        checker->youngest = block;
+        checker->quarantine_blocks++;
+        checker->quarantine_bytes += leati_bytes(block);
+        while (checker->quarantine_blocks > LEATI_QUARANTINE_BLOCKS ||
+               checker->quarantine_bytes > LEATI_QUARANTINE_BYTES)
             let_oldest_go(pool);
     }
     leati_error_quiet_end();
 }
 
-bool leati_watch_drain(struct leat_pool *pool)
+bool leati_guard_drain_quarantine(struct leat_pool *pool)
 {
     leati_assert_locked(&pool->lock);
-    if (!pool->watch || !pool->watch->oldest)
+    if (!pool->checker || !pool->checker->oldest)
         return false;
     leati_error_quiet_begin();
-    while (pool->watch->oldest)
+    while (pool->checker->oldest)
         let_oldest_go(pool);
     leati_error_quiet_end();
     return true;
@@ -577,13 +579,14 @@ static bool contains(const struct leati_note *note, uintptr_t address)
 static const struct leati_note *find_note(const struct leat_pool *pool, const struct leati_block *block,
                                           uintptr_t address) LEATI_REQUIRES(leati_notes_lock)
 {
-    const struct leati_watch *watch = pool->watch;
+    const struct leati_checker *checker = pool->checker;
 
     leati_assert_locked(&leati_notes_lock);
     if (block && contains(block->note, address))
         return block->note;
-    for (unsigned i = 1; watch && i <= LEATI_REMEMBERED; i++) {
-        const struct leati_note *note = watch->remembered[(watch->next + LEATI_REMEMBERED - i) % LEATI_REMEMBERED];
+    for (unsigned i = 1; checker && i <= LEATI_REMEMBERED; i++) {
+        const struct leati_note *note =
+            checker->remembered[(checker->next + LEATI_REMEMBERED - i) % LEATI_REMEMBERED];
 
         if (contains(note, address))
             return note;
@@ -591,7 +594,7 @@ static const struct leati_note *find_note(const struct leat_pool *pool, const st
     return NULL;
 }
 
-static void say_note(const struct leati_note *note, uintptr_t address, char *text, size_t bytes)
+static void print_note(const struct leati_note *note, uintptr_t address, char *text, size_t bytes)
 {
     char allocated[LEATI_BACKTRACE_TEXT_BYTES], freed[LEATI_BACKTRACE_TEXT_BYTES] = "";
     uintptr_t end = note->base + note->requested_bytes;
@@ -605,7 +608,7 @@ static void say_note(const struct leati_note *note, uintptr_t address, char *tex
              (void *)note->base, note->requested_bytes, allocated, *freed ? "; freed at " : "", freed);
 }
 
-bool leati_watch_describe(struct leat_pool *pool, const void *ptr, char *text, size_t bytes)
+bool leati_guard_describe(struct leat_pool *pool, const void *ptr, char *text, size_t bytes)
 {
     struct leat_pool *found;
     const struct leati_block *block = leati_block_find(ptr, &found);
@@ -617,7 +620,7 @@ bool leati_watch_describe(struct leat_pool *pool, const void *ptr, char *text, s
     if (leati_handle_live(&leati_pool_handles, pool) && pool->guard)
         note = find_note(pool, block, (uintptr_t)ptr);
     if (note)
-        say_note(note, (uintptr_t)ptr, text, bytes);
+        print_note(note, (uintptr_t)ptr, text, bytes);
     leati_unlock(&leati_notes_lock);
     return note != NULL;
 }
@@ -625,17 +628,17 @@ bool leati_watch_describe(struct leat_pool *pool, const void *ptr, char *text, s
 /* ---- the pool's life ---- */
 
 static const struct leati_guard_hooks hooks = {
-    .describe = leati_watch_describe, .may_use = leati_race_check, .was_used = leati_race_check_record};
+    .describe = leati_guard_describe, .may_use = leati_race_check, .was_used = leati_race_check_record};
 
-leat_status leati_watch_start(struct leat_pool *pool)
+leat_status leati_guard_start(struct leat_pool *pool)
 {
     struct leati_driver *driver = pool->device->driver;
     struct leati_backtrace first;
 
     if (!pool->guard && !pool->scrub && !pool->backtraces)
         return LEAT_OK;
-    pool->watch = calloc(1, sizeof *pool->watch);
-    if (!pool->watch)
+    pool->checker = calloc(1, sizeof *pool->checker);
+    if (!pool->checker)
         return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for what guard mode remembers");
     /* The first one loads libraries, which should not happen in the middle of an allocation. */
     if (pool->backtraces)
@@ -643,26 +646,26 @@ leat_status leati_watch_start(struct leat_pool *pool)
     if (pool->guard)
         atomic_store_explicit(&leati_guard_hooks, &hooks, memory_order_release);
     if (pool->guard || pool->scrub)
-        return driver->ops->stream_create(driver, pool->device->native, &pool->watch->stream);
+        return driver->ops->stream_create(driver, pool->device->native, &pool->checker->stream);
     return LEAT_OK;
 }
 
-leat_status leati_watch_end(struct leat_pool *pool)
+leat_status leati_guard_end(struct leat_pool *pool)
 {
     struct leati_driver *driver = pool->device->driver;
-    struct leati_watch *watch;
+    struct leati_checker *checker;
     leat_status status = LEAT_OK;
 
     leati_lock(&leati_notes_lock);
-    watch = pool->watch;
-    pool->watch = NULL;
+    checker = pool->checker;
+    pool->checker = NULL;
     leati_unlock(&leati_notes_lock);
-    if (!watch)
+    if (!checker)
         return LEAT_OK;
-    if (watch->stream)
-        status = driver->ops->stream_destroy(driver, watch->stream);
+    if (checker->stream)
+        status = driver->ops->stream_destroy(driver, checker->stream);
     for (int i = 0; i < LEATI_REMEMBERED; i++)
-        free(watch->remembered[i]);
-    free(watch);
+        free(checker->remembered[i]);
+    free(checker);
     return status;
 }

@@ -6,7 +6,7 @@
  * out of use, and is then remembered for a while by its addresses alone, for sentences about pointers that are
  * long dead.
  *
- * Files: guard.c has zones, poison and the blocks that are kept; race_check.c races between streams; backtraces.c
+ * Files: guard.c has red zones, poison and the quarantine; race_check.c races between streams; backtraces.c
  * call stacks. Notes are under one lock for all pools (leati_notes_lock), the last of all pool locks: under it
  * nothing is waited for, and no other lock of leat is taken.
  */
@@ -17,11 +17,11 @@
 #include "pool/pool.h"
 
 /* How much is written around blocks, and what: as many debuggers do, so that it is known when it is seen. */
-enum { LEATI_BYTE_ZONE = 0xfd, LEATI_BYTE_FRESH = 0xcd, LEATI_BYTE_FREED = 0xdd };
+enum { LEATI_BYTE_RED_ZONE = 0xfd, LEATI_BYTE_FRESH = 0xcd, LEATI_BYTE_FREED = 0xdd };
 
 /* Freed blocks that a pool keeps out of use: so many, and so many bytes of them. */
-enum { LEATI_KEPT_BLOCKS = 64 };
-#define LEATI_KEPT_BYTES ((size_t)64 << 20)
+enum { LEATI_QUARANTINE_BLOCKS = 64 };
+#define LEATI_QUARANTINE_BYTES ((size_t)64 << 20)
 
 /* Notes that a pool remembers of blocks that it does not keep any more. */
 enum { LEATI_REMEMBERED = 256 };
@@ -54,12 +54,12 @@ struct leati_note {
     bool is_freed;
 };
 
-/* What a watched pool has beyond others. */
-struct leati_watch {
+/* What a checked pool has beyond others. */
+struct leati_checker {
     void *stream;                          /* the driver's, for what is done without a stream of the user's */
-    struct leati_block *oldest, *youngest; /* kept out of use, through link; under the pool's lock */
-    size_t kept_bytes;
-    unsigned kept_blocks;
+    struct leati_block *oldest, *youngest; /* in quarantine, through link; under the pool's lock */
+    size_t quarantine_bytes;
+    unsigned quarantine_blocks;
     struct leati_note *remembered[LEATI_REMEMBERED]; /* under leati_notes_lock */
     unsigned next;                                   /* the place to overwrite */
 };

@@ -109,7 +109,7 @@ static uint64_t take_from(struct leat_pool *other, uint64_t bytes) LEATI_REQUIRE
     uint64_t reserved = atomic_load_explicit(&other->figures.reserved_bytes, memory_order_relaxed);
     uint64_t released = 0, pending;
 
-    leati_watch_drain(other);
+    leati_guard_drain_quarantine(other);
     leati_stream_caches_drain(other);
     leati_slow_path_poll(other, NULL);
     (void)leati_pages_trim(other, reserved > bytes ? reserved - bytes : 0, UINT64_MAX, &released, &pending);
@@ -281,7 +281,7 @@ static void fill(struct leat_pool *pool, leat_device *device, const leat_pool_op
     pool->guard = options->guard || (!own && leati_option_flag(LEATI_OPTION_POOL_GUARD));
     pool->scrub = options->scrub || leati_option_flag(LEATI_OPTION_SCRUB);
     pool->backtraces = pool->guard || leati_option_flag(LEATI_OPTION_POOL_STACKS);
-    pool->watched = pool->guard || pool->scrub || pool->backtraces || history;
+    pool->checked = pool->guard || pool->scrub || pool->backtraces || history;
     pool->made_ns = leati_clock_ns();
     if (options->name)
         leati_utf8_copy(pool->name, sizeof pool->name, options->name);
@@ -314,12 +314,12 @@ static void enlist(struct leat_pool *pool)
     leati_handle_publish(pool);
 }
 
-/* A pool that is watched, and one without virtual memory, have no plan. */
+/* A checked pool, and one without virtual memory, have no plan. */
 static leat_status read_plan(const char *what, struct leat_pool *pool, const leat_pool_options *options)
 {
     leat_status status;
 
-    if (pool->watched || !pool->virtual_memory)
+    if (pool->checked || !pool->virtual_memory)
         return LEAT_OK;
     status = leati_plan_read(options->plan, &pool->plan);
     return status == LEAT_OK ? status : leati_fail_in(status, "%s on %s", what, pool->device->name);
@@ -363,10 +363,10 @@ static leat_status make(const char *what, leat_device *device, const leat_pool_o
         else
             status = leati_stats_start(pool, (uint32_t)history);
         if (status == LEAT_OK)
-            status = leati_watch_start(pool);
+            status = leati_guard_start(pool);
         if (status != LEAT_OK) {
             leati_fail_in(status, "%s on %s", what, device->name);
-            (void)leati_watch_end(pool);
+            (void)leati_guard_end(pool);
             leati_stats_end(pool);
             leati_stream_caches_end(pool);
             leati_lock_destroy(&pool->lock);
@@ -484,11 +484,11 @@ static leat_status end(struct leat_pool *pool)
     LEATI_TRACE(.op = LEATI_TRACE_POOL_DESTROY, .pool = pool->serial);
     delist(pool);
     leati_lock(&pool->lock);
-    leati_watch_drain(pool);
+    leati_guard_drain_quarantine(pool);
     for (struct leati_span *span = pool->spans; span; span = span->next)
         for (block = span->first; block; block = block->after) {
             leati_stream_uses_drop(pool, block);
-            leati_watch_forget(block);
+            leati_guard_forget(block);
         }
     for (uint32_t index = 0; (block = leati_plan_block(pool, &index));)
         leati_stream_uses_drop(pool, block);
@@ -497,7 +497,7 @@ static leat_status end(struct leat_pool *pool)
             status = driver->ops->stream_destroy(driver, pool->helpers[i]);
             first = first != LEAT_OK ? first : status;
         }
-    status = leati_watch_end(pool);
+    status = leati_guard_end(pool);
     first = first != LEAT_OK ? first : status;
     status = leati_pages_end(pool);
     first = first != LEAT_OK ? first : status;
@@ -532,7 +532,7 @@ leat_status leat_pool_destroy(leat_pool *pool)
     live = leati_stats_describe(pool, holders, sizeof holders);
     status = LEAT_OK;
     if (!live) {
-        leati_watch_drain(pool);
+        leati_guard_drain_quarantine(pool);
         leati_stream_caches_drain(pool);
         status = leati_slow_path_finish(pool);
     }
@@ -647,7 +647,7 @@ leat_status leat_pool_set_limits(leat_pool *pool, uint64_t limit_bytes, uint64_t
     leati_lock(&pool->lock);
     reserved = atomic_load_explicit(&pool->figures.reserved_bytes, memory_order_relaxed);
     if (limit_bytes && reserved > limit_bytes) {
-        leati_watch_drain(pool);
+        leati_guard_drain_quarantine(pool);
         leati_stream_caches_drain(pool);
         leati_slow_path_poll(pool, NULL);
         status = leati_pages_trim(pool, limit_bytes, UINT64_MAX, &released, &pending);
@@ -675,7 +675,7 @@ static leat_status trim(const char *what, leat_pool *pool, uint64_t keep_bytes, 
     LEATI_TRY(leati_check_permitted(what));
     LEATI_TRY(leati_check_pool(what, pool));
     leati_lock(&pool->lock);
-    leati_watch_drain(pool);
+    leati_guard_drain_quarantine(pool);
     leati_stream_caches_drain(pool);
     leati_slow_path_poll(pool, NULL);
     status = leati_pages_trim(pool, keep_bytes, before_ns, &released, &pending);

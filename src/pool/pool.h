@@ -148,7 +148,7 @@ enum leati_refusal {
 
 struct leati_ring;  /* stats.c */
 struct leati_plan;  /* plan.c */
-struct leati_watch; /* guard.h */
+struct leati_checker; /* guard.h */
 
 struct leat_budget {
     struct leati_handle handle;
@@ -167,7 +167,7 @@ struct leat_pool {
     unsigned number; /* below LEATI_FAST_POOLS: place in leat_stream.caches */
     bool is_default;
     bool one_handle, exportable, virtual_memory;
-    bool watched; /* guard, scrub, stacks or history: the fast path is left alone */
+    bool checked; /* guard, scrub, stacks or history: the fast path is left alone */
     bool guard, scrub, backtraces;
     uint64_t serial; /* never used again */
     uint64_t made_ns;
@@ -204,7 +204,7 @@ struct leat_pool {
     struct leati_figures figures;
     struct leati_plan *plan; /* set once; NULL: none */
     struct leati_ring *ring;
-    struct leati_watch *watch; /* NULL: nothing is guarded, scrubbed or traced back */
+    struct leati_checker *checker; /* NULL: nothing is guarded, scrubbed or traced back */
 };
 
 extern struct leati_handles leati_pool_handles, leati_budget_handles;
@@ -546,7 +546,7 @@ leat_status leati_check_pool(const char *what, const leat_pool *pool);
 /* The default pool, made at the first use. */
 leat_status leati_pool_get_default(const char *what, leat_device *device, leat_kind kind, leat_pool **pool);
 
-/* The one for blocks of leat's own: the default pool, or one that LEAT_POOL_GUARD does not watch, since a watched
+/* The one for blocks of leat's own: the default pool, or one that LEAT_POOL_GUARD does not check, since a checked
  * block's stream is waited for when it is freed. */
 leat_status leati_pool_get_own(leat_device *device, leat_kind kind, leat_pool **pool);
 
@@ -623,59 +623,59 @@ void leati_stats_leaks(struct leat_pool *pool);
 /* "" for what has no tag. */
 const char *leati_stats_tag_name(uint32_t tag);
 
-/* ---- guard.c: pools that are watched (guard, scrub, stacks, history) ---- */
+/* ---- guard.c: checked pools (guard, scrub, stacks, history) ---- */
 
 /* How much is written on either side of a block in guard mode. */
 enum { LEATI_GUARD_BYTES = 512 };
 
-/* Has the pool zones around blocks, and keeps them when they are freed? Not where another process may write into
- * what it imported. */
+/* Returns true if the pool has red zones around its blocks, and a quarantine. Not where another process may write
+ * into what it imported. */
 static inline bool leati_guarded(const struct leat_pool *pool)
 {
     return pool->guard && !pool->exportable;
 }
 
-/* What lies in front of a block of this alignment, and how much larger its extent is for zones. */
+/* What lies in front of a block of this alignment, and how much larger its extent is for red zones. */
 size_t leati_guard_front_bytes(const struct leat_pool *pool, size_t alignment);
 size_t leati_guard_extra_bytes(const struct leat_pool *pool, size_t alignment);
 
-leat_status leati_watch_start(struct leat_pool *pool);
+leat_status leati_guard_start(struct leat_pool *pool);
 
 /* No block has a note any more. */
-leat_status leati_watch_end(struct leat_pool *pool);
+leat_status leati_guard_end(struct leat_pool *pool);
 
 /* A block was handed out, or is about to be freed; without the pool's lock. After a failure of the first the
  * caller gives the block back, after one of the second it is still the user's. Both may wait for the device. */
-leat_status leati_watch_alloc(struct leat_pool *pool, leat_stream *stream, struct leati_block *block);
-leat_status leati_watch_free(struct leat_pool *pool, leat_stream *stream, struct leati_block *block);
+leat_status leati_guard_alloc(struct leat_pool *pool, leat_stream *stream, struct leati_block *block);
+leat_status leati_guard_free(struct leat_pool *pool, leat_stream *stream, struct leati_block *block);
 
 /* After a failure: waits for what is still done on the pool's own stream. */
-void leati_watch_settle(struct leat_pool *pool);
+void leati_guard_settle(struct leat_pool *pool);
 
 /* Takes a block of a guarded pool that was freed; with the pool's lock held. */
-void leati_watch_keep(struct leat_pool *pool, struct leati_block *block) LEATI_REQUIRES(pool->lock);
+void leati_guard_quarantine(struct leat_pool *pool, struct leati_block *block) LEATI_REQUIRES(pool->lock);
 
-/* Lets all blocks go that are kept out of use; with the pool's lock held. True when there were any. */
-bool leati_watch_drain(struct leat_pool *pool) LEATI_REQUIRES(pool->lock);
+/* Lets all blocks out of quarantine; with the pool's lock held. True when there were any. */
+bool leati_guard_drain_quarantine(struct leat_pool *pool) LEATI_REQUIRES(pool->lock);
 
 /* Forgets what is known of a block. */
-void leati_watch_forget(struct leati_block *block);
+void leati_guard_forget(struct leati_block *block);
 
 /* Where the memory around ptr was allocated and freed, for the end of a sentence; false and "" if that is not
  * known.
  */
-bool leati_watch_describe(struct leat_pool *pool, const void *ptr, char *text, size_t bytes);
+bool leati_guard_describe(struct leat_pool *pool, const void *ptr, char *text, size_t bytes);
 
 /* ---- backtraces.c ---- */
 
 /* Adds "stack":[...] to a block's line of a snapshot, if there is one. */
-void leati_watch_snapshot(const struct leati_block *block,
+void leati_guard_snapshot(const struct leati_block *block,
                           void (*write)(void *argument, const char *text, size_t bytes), void *argument);
 
 /* Adds the call stack that holds most bytes, where stacks are kept. With the pool's lock held. */
-void leati_watch_holders(struct leat_pool *pool, struct leati_strbuf *text) LEATI_REQUIRES(pool->lock);
+void leati_guard_holders(struct leat_pool *pool, struct leati_strbuf *text) LEATI_REQUIRES(pool->lock);
 
 /* Lists what is live on standard error, by tag and call stack; at the end of a pool. */
-void leati_watch_leaks(struct leat_pool *pool);
+void leati_guard_leaks(struct leat_pool *pool);
 
 #endif

@@ -584,7 +584,7 @@ static bool fit_when_full(struct slow_request *request, struct leati_block **blo
     leati_assert_locked(&pool->lock);
 
     /* Freed blocks that guard mode keeps are the first that must go. */
-    if (leati_watch_drain(pool) && ((*block = fit_any(request)) || provide(request, block) == LEAT_OK))
+    if (leati_guard_drain_quarantine(pool) && ((*block = fit_any(request)) || provide(request, block) == LEAT_OK))
         return true;
     if (may_wait && pool->reuse != LEAT_POOL_WAIT_NEVER && fit_after_waiting(request, block))
         return true;
@@ -728,7 +728,7 @@ static void keep_soft_limit(struct leat_pool *pool) LEATI_REQUIRES(pool->lock)
 
     if (!soft_bytes || atomic_load_explicit(&pool->figures.reserved_bytes, memory_order_relaxed) <= soft_bytes)
         return;
-    leati_watch_drain(pool);
+    leati_guard_drain_quarantine(pool);
     (void)LEATI_QUIETLY(leati_pages_trim(pool, soft_bytes, UINT64_MAX, &released, &pending));
 }
 

@@ -366,7 +366,7 @@ bool leati_stats_holders(struct leat_pool *pool, struct leati_strbuf *text)
         leati_strbuf_add(text, "; the largest is %p with %zu bytes", (void *)leati_user_base(found), largest);
     if (tag)
         leati_strbuf_add(text, "; tag '%s' has %" PRId64 " bytes", tag_names[tag], most);
-    leati_watch_holders(pool, text);
+    leati_guard_holders(pool, text);
     return found != NULL;
 }
 
@@ -399,7 +399,7 @@ void leati_stats_leaks(struct leat_pool *pool)
     if (!live)
         return;
     fprintf(stderr, "leat: leak: %s is closed and %s\n", pool->device->name, text);
-    leati_watch_leaks(pool);
+    leati_guard_leaks(pool);
 }
 
 /* ---- snapshot ---- */
@@ -467,7 +467,7 @@ static void write_extent(const struct writer *writer, uintptr_t base, struct lea
         write_text(writer, ",\"tag\":");
         write_string(writer, tag_names[block->tag]);
     }
-    leati_watch_snapshot(block, writer->write, writer->argument);
+    leati_guard_snapshot(block, writer->write, writer->argument);
     write_text(writer, "}");
 }
 
