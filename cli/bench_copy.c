@@ -256,7 +256,7 @@ static void get_ready(struct bench *bench)
 void bench_copy_group(struct bench *bench)
 {
     static void (*const parts[COPY_PART_COUNT])(struct bench *) = {
-        sweep_sizes, bench_copy_workers, bench_copy_beside, bench_copy_many, bench_copy_rails, bench_copy_gaps};
+        sweep_sizes, bench_copy_workers, bench_copy_beside, bench_copy_batch, bench_copy_rails, bench_copy_gaps};
     unsigned i;
 
     get_ready(bench);

@@ -35,7 +35,7 @@ extern const struct copy_memory_text copy_memory_texts[COPY_MEMORY_COUNT];
 extern const char *const copy_direction_texts[COPY_DIRECTION_COUNT];
 
 /* The parts of the group, and the words of --part. */
-enum copy_part { COPY_SIZES, COPY_WORKERS, COPY_BESIDE, COPY_MANY, COPY_RAILS, COPY_GAPS, COPY_PART_COUNT };
+enum copy_part { COPY_SIZES, COPY_WORKERS, COPY_BESIDE, COPY_BATCH, COPY_RAILS, COPY_GAPS, COPY_PART_COUNT };
 
 extern const char *const copy_part_words[COPY_PART_COUNT];
 
@@ -128,7 +128,7 @@ void bench_copy_workers(struct bench *bench);
 void bench_copy_beside(struct bench *bench);
 
 /* Thousands of small copies. */
-void bench_copy_many(struct bench *bench);
+void bench_copy_batch(struct bench *bench);
 
 /* One device filled over the links of several. */
 void bench_copy_rails(struct bench *bench);

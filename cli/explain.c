@@ -26,7 +26,7 @@ const char cli_explain_help[] =
     "cuda:1\n"
     "  --to PLACE      the same; without it device, or pageable where --from is a device\n"
     "  --bytes SIZE    bytes of the copy, 64M without it; K, M, G and T (powers of 1024) may follow\n"
-    "  --count N       so many scattered copies of that size by one call of leat_copy_many()\n"
+    "  --count N       so many scattered copies of that size by one call of leat_copy_batch()\n"
     "  --rows N        so many rows of that size, with gaps as long between them, by leat_copy_rectangle()\n"
     "  --device NAME   the device of the stream, such as cuda:1 or cpu:0; without it the best there is\n"
     "  --json          prints JSON\n"
@@ -37,7 +37,7 @@ enum { TEXT_BYTES = 4096, COUNT_MAX = 1 << 20 };
 struct explain_options {
     const char *from, *to, *device;
     uint64_t bytes;
-    size_t count; /* of copies; 0: not leat_copy_many() */
+    size_t count; /* of copies; 0: not leat_copy_batch() */
     size_t rows;  /* 0: not leat_copy_rectangle() */
     bool json;
 };
@@ -138,25 +138,25 @@ static const char *usual_target(const char *from)
 }
 
 /* The copies lie apart, and not in the order of their addresses. */
-static bool explain_many(const struct explain_options *options, leat_stream *stream, const struct place *to,
-                         const struct place *from, char *text)
+static bool explain_batch(const struct explain_options *options, leat_stream *stream, const struct place *to,
+                          const struct place *from, char *text)
 {
     size_t stride = 2 * (size_t)options->bytes, i;
-    leat_copy_pair *pairs = calloc(options->count, sizeof *pairs);
+    leat_copy_op *ops = calloc(options->count, sizeof *ops);
     bool fine;
 
-    if (!pairs) {
+    if (!ops) {
         cli_complain("explain: out of memory");
         return false;
     }
     for (i = 0; i < options->count; i++) {
-        pairs[i].dst = (char *)to->ptr + stride * (options->count - 1 - i);
-        pairs[i].src = (const char *)from->ptr + stride * i;
-        pairs[i].bytes = options->bytes;
+        ops[i].dst = (char *)to->ptr + stride * (options->count - 1 - i);
+        ops[i].src = (const char *)from->ptr + stride * i;
+        ops[i].bytes = options->bytes;
     }
-    fine = leat_copy_many_explain(stream, pairs, options->count, text, TEXT_BYTES) == LEAT_OK ||
+    fine = leat_copy_batch_explain(stream, ops, options->count, text, TEXT_BYTES) == LEAT_OK ||
            failed("these copies");
-    free(pairs);
+    free(ops);
     return fine;
 }
 
@@ -231,7 +231,7 @@ static int explain(const struct explain_options *options)
     if (leat_device_open(options->device, &device) != LEAT_OK || leat_stream_create(device, &stream) != LEAT_OK) {
         failed("the device");
     } else if (make_place(&from, device) && make_place(&to, device)) {
-        fine = options->count  ? explain_many(options, stream, &to, &from, text)
+        fine = options->count  ? explain_batch(options, stream, &to, &from, text)
                : options->rows ? explain_rows(options, stream, &to, &from, text)
                                : explain_one(options, stream, &to, &from, text);
         if (fine && options->json) {

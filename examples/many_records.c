@@ -6,8 +6,8 @@
  *
  * Programs keep things where they came up: rows of a table, blocks of a cache, nodes of a graph. A kernel wants
  * them side by side. One copy for each record costs some microseconds, whatever its size, so a thousand records of
- * 1 KiB take longer than a million bytes in one piece. leat_copy_many() takes all of them at once: it checks them,
- * merges those that continue one another, packs what is pageable, and lets one kernel do the rest.
+ * 1 KiB take longer than a million bytes in one piece. leat_copy_batch() takes all of them at once: it checks
+ * them, merges those that continue one another, packs what is pageable, and lets one kernel do the rest.
  */
 #include <leat/leat.h>
 
@@ -29,7 +29,7 @@ struct work {
     leat_kernel *add;
     struct record *records[RECORDS]; /* each where malloc put it */
     void *table;                     /* of the device: all of them side by side */
-    leat_copy_pair pairs[RECORDS];
+    leat_copy_op pairs[RECORDS];
 };
 
 static int failed(const char *step)
@@ -44,7 +44,7 @@ static int prepare(struct work *w)
 
     if (leat_stream_create(w->device, &w->stream) != LEAT_OK)
         return failed("create a stream");
-    /* leat_copy_many() has its kernel there, too. To load kernels may take a moment: better now than in between.
+    /* leat_copy_batch() has its kernel there, too. To load kernels may take a moment: better now than in between.
      */
     if (leat_module_builtin(w->device, &module) != LEAT_OK)
         return failed("load the built-in kernels");
@@ -68,9 +68,9 @@ static int prepare(struct work *w)
 static int gather(struct work *w)
 {
     for (size_t i = 0; i < RECORDS; i++)
-        w->pairs[i] = (leat_copy_pair){
+        w->pairs[i] = (leat_copy_op){
             .dst = (char *)w->table + i * RECORD_BYTES, .src = w->records[i], .bytes = RECORD_BYTES};
-    if (leat_copy_many(w->stream, w->pairs, RECORDS) != LEAT_OK)
+    if (leat_copy_batch(w->stream, w->pairs, RECORDS) != LEAT_OK)
         return failed("copy the records to the device");
     return 0;
 }
@@ -86,7 +86,7 @@ static int compute(struct work *w)
     return 0;
 }
 
-/* And back, to where each of them lies. The pairs were read before leat_copy_many() returned, so they can be
+/* And back, to where each of them lies. The pairs were read before leat_copy_batch() returned, so they can be
  * turned round at once; the copies before, which may still be under way, do not mind. */
 static int scatter(struct work *w)
 {
@@ -96,10 +96,10 @@ static int scatter(struct work *w)
         w->pairs[i].dst = w->records[i];
         w->pairs[i].src = (char *)w->table + i * RECORD_BYTES;
     }
-    if (leat_copy_many_explain(w->stream, w->pairs, RECORDS, plan, sizeof plan) != LEAT_OK)
+    if (leat_copy_batch_explain(w->stream, w->pairs, RECORDS, plan, sizeof plan) != LEAT_OK)
         return failed("ask how the records will be copied");
     printf("the way back:\n%s", plan);
-    if (leat_copy_many(w->stream, w->pairs, RECORDS) != LEAT_OK)
+    if (leat_copy_batch(w->stream, w->pairs, RECORDS) != LEAT_OK)
         return failed("copy the records back");
     return 0;
 }

@@ -129,28 +129,28 @@ LEAT_API leat_status leat_ticket_cancel(leat_ticket *ticket);
 /* Ends a ticket; the copy goes on. NULL does nothing. Errors: HANDLE. */
 LEAT_API leat_status leat_ticket_free(leat_ticket *ticket);
 
-/* ---- many small copies ----------------------------------------------------------------------------------- */
+/* ---- batches of small copies ----------------------------------------------------------------------------- */
 
-/* One of many. */
-typedef struct leat_copy_pair {
+/* One copy of a batch. */
+typedef struct leat_copy_op {
     void *dst;
     const void *src;
     size_t bytes;
-} leat_copy_pair;
+} leat_copy_op;
 
 /*
  * Makes count copies in stream order as if they were one: none runs before earlier work of the stream, later work
  * waits for all of them, and among them there is no order. Ranges that continue one another are merged; then all
  * of them go together, by a kernel that gathers or scatters over mapped memory, packed by the host where they are
- * pageable, or one by one where that is faster (leat_copy_many_explain() says which). pairs is read before the
- * call returns. A pair of 0 bytes does nothing, whatever its pointers are; count 0 does nothing.
- * The first call on a device loads leat's kernels, which may wait for the device's work; leat_module_builtin() does
- * that ahead of time. Any mixture of kinds and directions is fine. A destination that overlaps another pair's
+ * pageable, or one by one where that is faster (leat_copy_batch_explain() says which). ops is read before the
+ * call returns. An op of 0 bytes does nothing, whatever its pointers are; count 0 does nothing.
+ * The first call on a device loads leat's kernels, which may wait for the device's work; leat_module_builtin()
+ * does that ahead of time. Any mixture of kinds and directions is fine. A destination that overlaps another op's
  * source or destination is refused.
- * Errors: as leat_copy(), with the number of the pair in the sentence; INVALID (pairs NULL); OVERLAP. Nothing was
+ * Errors: as leat_copy(), with the number of the op in the sentence; INVALID (ops NULL); OVERLAP. Nothing was
  * copied then, but for DEVICE_LOST and DRIVER, after which all destinations are undefined.
  */
-LEAT_API leat_status leat_copy_many(leat_stream *stream, const leat_copy_pair *pairs, size_t count);
+LEAT_API leat_status leat_copy_batch(leat_stream *stream, const leat_copy_op *ops, size_t count);
 
 /* ---- rectangles ------------------------------------------------------------------------------------------ */
 
@@ -203,9 +203,9 @@ LEAT_API leat_status leat_copy_explain(leat_stream *stream, void *dst, const voi
 LEAT_API leat_status leat_copy_rectangle_explain(leat_stream *stream, void *dst, const void *src,
                                                  const leat_copy_box *box, char *text, size_t text_bytes);
 
-/* The same for leat_copy_many(). */
-LEAT_API leat_status leat_copy_many_explain(leat_stream *stream, const leat_copy_pair *pairs, size_t count,
-                                            char *text, size_t text_bytes);
+/* The same for leat_copy_batch(). */
+LEAT_API leat_status leat_copy_batch_explain(leat_stream *stream, const leat_copy_op *ops, size_t count,
+                                             char *text, size_t text_bytes);
 
 /* ---- filling --------------------------------------------------------------------------------------------- */
 

@@ -1,7 +1,7 @@
 /*
- * batch.c - leat_copy_many(): many copies at once.
+ * batch.c - leat_copy_batch(): many copies at once.
  *
- * All pairs are checked and sorted (pairs.h) before anything is done. Ranges that are small and near enough go
+ * All ops are checked and sorted (batch_ops.h) before anything is done. Ranges that are small and near enough go
  * together, in groups by their direction, each of which is planned as one transfer:
  *
  *   DEVICE  KERNEL: the device reaches both sides, and leat_copy_pieces copies them in one launch
@@ -15,7 +15,7 @@
  * that the stream needs lies in one block of pinned memory, which goes back to its pool in stream order.
  */
 #include "base/assert.h"
-#include "copy/pairs.h"
+#include "copy/batch_ops.h"
 #include "copy/plan.h"
 #include "copy/scratch.h"
 
@@ -43,7 +43,7 @@ enum { ALONE = LEATI_DIRECTION_DEVICE + 1, GROUPS };
 
 struct batch {
     leat_stream *stream;
-    struct leati_pairs pairs;
+    struct leati_ops ops;
     size_t largest_bytes; /* larger ranges are planned by themselves */
     leat_kernel *kernel;
     size_t counts[GROUPS], bytes[GROUPS]; /* of ranges */
@@ -52,17 +52,17 @@ struct batch {
 
 /* ---- planning ---- */
 
-static inline uint32_t group_of(const struct batch *batch, const struct leati_pair *pair)
+static inline uint32_t group_of(const struct batch *batch, const struct leati_op *op)
 {
-    const struct leati_pairs *pairs = &batch->pairs;
-    enum leati_side to = pairs->areas[pair->to].side, from = pairs->areas[pair->from].side;
+    const struct leati_ops *ops = &batch->ops;
+    enum leati_side to = ops->allocations[op->to].side, from = ops->allocations[op->from].side;
 
-    leati_assert(pair->to < pairs->area_count && pair->from < pairs->area_count);
-    if (pair->bytes > batch->largest_bytes || to == LEATI_SIDE_FAR || from == LEATI_SIDE_FAR)
+    leati_assert(op->to < ops->allocation_count && op->from < ops->allocation_count);
+    if (op->bytes > batch->largest_bytes || to == LEATI_SIDE_FAR || from == LEATI_SIDE_FAR)
         return ALONE;
-    if ((to != LEATI_SIDE_PAGEABLE && from != LEATI_SIDE_PAGEABLE) || pairs->look.one_pass)
+    if ((to != LEATI_SIDE_PAGEABLE && from != LEATI_SIDE_PAGEABLE) || ops->look.one_pass)
         return LEATI_DIRECTION_DEVICE;
-    if (!pairs->look.stager)
+    if (!ops->look.stager)
         return ALONE;
     if (to == LEATI_SIDE_NEAR)
         return LEATI_DIRECTION_IN;
@@ -73,30 +73,30 @@ static void count_groups(struct batch *batch)
 {
     memset(batch->counts, 0, sizeof batch->counts);
     memset(batch->bytes, 0, sizeof batch->bytes);
-    for (size_t i = 0; i < batch->pairs.count; i++) {
-        struct leati_pair *pair = &batch->pairs.list[i];
+    for (size_t i = 0; i < batch->ops.count; i++) {
+        struct leati_op *op = &batch->ops.list[i];
 
-        pair->group = group_of(batch, pair);
-        leati_assert(pair->group < GROUPS);
-        batch->counts[pair->group]++;
-        batch->bytes[pair->group] += pair->bytes;
+        op->group = group_of(batch, op);
+        leati_assert(op->group < GROUPS);
+        batch->counts[op->group]++;
+        batch->bytes[op->group] += op->bytes;
     }
 }
 
 static size_t count_together(const struct batch *batch)
 {
-    leati_assert(batch->counts[ALONE] <= batch->pairs.count);
-    return batch->pairs.count - batch->counts[ALONE];
+    leati_assert(batch->counts[ALONE] <= batch->ops.count);
+    return batch->ops.count - batch->counts[ALONE];
 }
 
 static void all_alone(struct batch *batch, const char *why)
 {
     memset(batch->counts, 0, sizeof batch->counts);
     memset(batch->bytes, 0, sizeof batch->bytes);
-    batch->counts[ALONE] = batch->pairs.count;
-    batch->bytes[ALONE] = batch->pairs.bytes;
-    for (size_t i = 0; i < batch->pairs.count; i++)
-        batch->pairs.list[i].group = ALONE;
+    batch->counts[ALONE] = batch->ops.count;
+    batch->bytes[ALONE] = batch->ops.bytes;
+    for (size_t i = 0; i < batch->ops.count; i++)
+        batch->ops.list[i].group = ALONE;
     batch->why_alone = why;
 }
 
@@ -104,7 +104,7 @@ static void all_alone(struct batch *batch, const char *why)
 static leat_status plan_group(const struct batch *batch, uint32_t group, struct leati_plan *plan)
 {
     leati_assert(group < GROUPS);
-    *plan = batch->pairs.look;
+    *plan = batch->ops.look;
     plan->transfer =
         (struct leati_transfer){.stream = batch->stream,
                                 .shape = LEATI_SHAPE_BATCH,
@@ -166,43 +166,43 @@ static leat_status choose(struct batch *batch)
  * what leat_copy() refuses must be known before anything is done. */
 static leat_status check_unread(struct batch *batch)
 {
-    struct leati_pairs *pairs = &batch->pairs;
+    struct leati_ops *ops = &batch->ops;
     struct leati_driver *driver = batch->stream->device->driver;
     struct leati_target target;
 
-    if (!pairs->unread || batch->counts[ALONE] + batch->counts[LEATI_DIRECTION_HOST] == 0)
+    if (!ops->unread || batch->counts[ALONE] + batch->counts[LEATI_DIRECTION_HOST] == 0)
         return LEAT_OK;
-    for (size_t i = 0; i < pairs->count; i++) {
-        const struct leati_pair *pair = &pairs->list[i];
+    for (size_t i = 0; i < ops->count; i++) {
+        const struct leati_op *op = &ops->list[i];
         leat_status status;
 
-        if (pair->from || pair->group == LEATI_DIRECTION_IN)
+        if (op->from || op->group == LEATI_DIRECTION_IN)
             continue;
-        status = leati_pointers_find_range(driver, "src", (void *)pair->src, pair->bytes, false, &target);
+        status = leati_pointers_find_range(driver, "src", (void *)op->src, op->bytes, false, &target);
         if (status != LEAT_OK)
-            return leati_fail_in(status, "pair %u", pair->number);
+            return leati_fail_in(status, "op %u", op->number);
     }
     return LEAT_OK;
 }
 
-static leat_status plan(struct batch *batch, leat_stream *stream, const leat_copy_pair *given, size_t count,
+static leat_status plan(struct batch *batch, leat_stream *stream, const leat_copy_op *given, size_t count,
                         bool asking)
 {
     batch->stream = stream;
-    LEATI_TRY(leati_pairs_read(&batch->pairs, stream, given, count, asking));
+    LEATI_TRY(leati_ops_read(&batch->ops, stream, given, count, asking));
     LEATI_TRY(choose(batch));
     return check_unread(batch);
 }
 
 /* ---- guard mode ---- */
 
-static leat_status may_use_end(struct batch *batch, const char *name, uint32_t area, uintptr_t ptr,
-                               const struct leati_pair *pair, struct leati_access *use)
+static leat_status may_use_end(struct batch *batch, const char *name, uint32_t allocation, uintptr_t ptr,
+                               const struct leati_op *op, struct leati_access *use)
 {
-    struct leati_target target = leati_pairs_target(&batch->pairs, area, ptr);
-    leat_status status = leati_may_use(use, batch->stream, name, &target, pair->bytes, *name == 'd');
+    struct leati_target target = leati_ops_target(&batch->ops, allocation, ptr);
+    leat_status status = leati_may_use(use, batch->stream, name, &target, op->bytes, *name == 'd');
 
-    return status == LEAT_OK ? status : leati_fail_in(status, "pair %u", pair->number);
+    return status == LEAT_OK ? status : leati_fail_in(status, "op %u", op->number);
 }
 
 /* Fills *use with the mark that was_used() needs; its hooks are NULL where guard mode is off. */
@@ -210,25 +210,25 @@ static leat_status may_use(struct batch *batch, struct leati_access *use)
 {
     struct leati_access one;
 
-    /* Acquire: pairs with the release of the pool that set them. */
+    /* Acquire: ops with the release of the pool that set them. */
     use->hooks = atomic_load_explicit(&leati_guard_hooks, memory_order_acquire);
     use->tick = 0;
     if (!use->hooks)
         return LEAT_OK;
     use->tick = leati_order_now(batch->stream->order);
-    for (size_t i = 0; i < batch->pairs.count; i++) {
-        const struct leati_pair *pair = &batch->pairs.list[i];
+    for (size_t i = 0; i < batch->ops.count; i++) {
+        const struct leati_op *op = &batch->ops.list[i];
 
-        LEATI_TRY(may_use_end(batch, "dst", pair->to, pair->dst, pair, &one));
-        LEATI_TRY(may_use_end(batch, "src", pair->from, pair->src, pair, &one));
+        LEATI_TRY(may_use_end(batch, "dst", op->to, op->dst, op, &one));
+        LEATI_TRY(may_use_end(batch, "src", op->from, op->src, op, &one));
     }
     return LEAT_OK;
 }
 
-static void end_was_used(struct batch *batch, const struct leati_access *use, uint32_t area, uintptr_t ptr,
+static void end_was_used(struct batch *batch, const struct leati_access *use, uint32_t allocation, uintptr_t ptr,
                          size_t bytes, bool write)
 {
-    struct leati_target target = leati_pairs_target(&batch->pairs, area, ptr);
+    struct leati_target target = leati_ops_target(&batch->ops, allocation, ptr);
     struct leati_access one = {.hooks = target.block ? use->hooks : NULL, .tick = use->tick};
 
     leati_was_used(&one, batch->stream, &target, bytes, write);
@@ -237,14 +237,14 @@ static void end_was_used(struct batch *batch, const struct leati_access *use, ui
 /* Of the ranges from first to end - 1 that went together. */
 static void was_used(struct batch *batch, const struct leati_access *use, size_t first, size_t end)
 {
-    leati_assert(first <= end && end <= batch->pairs.count);
+    leati_assert(first <= end && end <= batch->ops.count);
     for (size_t i = first; i < end && use->hooks; i++) {
-        const struct leati_pair *pair = &batch->pairs.list[i];
+        const struct leati_op *op = &batch->ops.list[i];
 
-        if (pair->group == ALONE)
+        if (op->group == ALONE)
             continue;
-        end_was_used(batch, use, pair->to, pair->dst, pair->bytes, true);
-        end_was_used(batch, use, pair->from, pair->src, pair->bytes, false);
+        end_was_used(batch, use, op->to, op->dst, op->bytes, true);
+        end_was_used(batch, use, op->from, op->src, op->bytes, false);
     }
 }
 
@@ -299,7 +299,7 @@ struct block {
 /* A run of packed ranges that continue one another in pinned memory and on the device. */
 struct run {
     uint32_t group;
-    uint32_t area;
+    uint32_t allocation;
     uintptr_t near, packed;
     size_t bytes; /* 0: none */
 };
@@ -326,19 +326,19 @@ static void add_needs(struct block *needs, uint32_t group, size_t count, size_t 
 /* Ends before the range that does not fit any more. */
 static size_t find_round(const struct batch *batch, size_t first, size_t most_packed, struct block *needs)
 {
-    size_t i = batch->pairs.count;
+    size_t i = batch->ops.count;
 
     memset(needs, 0, sizeof *needs);
     for (uint32_t group = 0; group < GROUPS && first == 0; group++)
         add_needs(needs, group, batch->counts[group], batch->bytes[group]);
     if (first || needs->packed_bytes > most_packed) {
         memset(needs, 0, sizeof *needs);
-        for (i = first; i < batch->pairs.count; i++) {
-            const struct leati_pair *pair = &batch->pairs.list[i];
+        for (i = first; i < batch->ops.count; i++) {
+            const struct leati_op *op = &batch->ops.list[i];
 
-            if (needs->packed_bytes && needs->packed_bytes + pair->bytes + 2 * WORD_BYTES > most_packed)
+            if (needs->packed_bytes && needs->packed_bytes + op->bytes + 2 * WORD_BYTES > most_packed)
                 break;
-            add_needs(needs, pair->group, 1, pair->bytes);
+            add_needs(needs, op->group, 1, op->bytes);
         }
     }
     /* Each of them is larger than any range that went into it. */
@@ -382,8 +382,9 @@ static void add_pieces(struct block *block, uintptr_t dst, uintptr_t src, size_t
 
 static leat_status end_run(struct batch *batch, struct block *block, struct run *run)
 {
-    struct leati_area *area = &batch->pairs.areas[run->area];
-    struct leati_end near = area->target.end, pinned = {.ptr = (void *)run->packed, .kind = LEAT_KIND_PINNED};
+    struct leati_allocation *allocation = &batch->ops.allocations[run->allocation];
+    struct leati_end near = allocation->target.end,
+                     pinned = {.ptr = (void *)run->packed, .kind = LEAT_KIND_PINNED};
     uintptr_t device_near, device_packed = run->packed + block->pack_shift;
 
     leati_assert(run->group == LEATI_DIRECTION_IN || run->group == LEATI_DIRECTION_OUT || !run->bytes);
@@ -395,8 +396,8 @@ static leat_status end_run(struct batch *batch, struct block *block, struct run 
                                               ? (struct dma){near, pinned, run->bytes}
                                               : (struct dma){pinned, near, run->bytes};
     } else {
-        LEATI_TRY(leati_pairs_map(&batch->pairs, area));
-        device_near = run->near + (uintptr_t)area->shift;
+        LEATI_TRY(leati_ops_map(&batch->ops, allocation));
+        device_near = run->near + (uintptr_t)allocation->shift;
         if (run->group == LEATI_DIRECTION_IN)
             add_pieces(block, device_near, device_packed, run->bytes, 0);
         else
@@ -407,15 +408,17 @@ static leat_status end_run(struct batch *batch, struct block *block, struct run 
 }
 
 /* Packed memory for a range of the device's, behind that of the range before where it continues that one. */
-static leat_status pack(struct batch *batch, struct block *block, struct run *run, uint32_t group, uint32_t area,
-                        uintptr_t near, size_t bytes, char **packed)
+static leat_status pack(struct batch *batch, struct block *block, struct run *run, uint32_t group,
+                        uint32_t allocation, uintptr_t near, size_t bytes, char **packed)
 {
-    if (run->bytes && (run->group != group || run->area != area || run->near + run->bytes != near))
+    if (run->bytes && (run->group != group || run->allocation != allocation || run->near + run->bytes != near))
         LEATI_TRY(end_run(batch, block, run));
     if (!run->bytes) {
         block->packed_bytes = align_up(block->packed_bytes, WORD_BYTES) + near % WORD_BYTES;
-        *run = (struct run){
-            .group = group, .area = area, .near = near, .packed = (uintptr_t)block->pack + block->packed_bytes};
+        *run = (struct run){.group = group,
+                            .allocation = allocation,
+                            .near = near,
+                            .packed = (uintptr_t)block->pack + block->packed_bytes};
     }
     leati_assert((uintptr_t)(block->pack + block->packed_bytes) % WORD_BYTES == near % WORD_BYTES);
     *packed = block->pack + block->packed_bytes;
@@ -424,36 +427,34 @@ static leat_status pack(struct batch *batch, struct block *block, struct run *ru
     return LEAT_OK;
 }
 
-static void add_part(struct host_parts *parts, char *dst, const char *src, const struct leati_pair *pair)
+static void add_part(struct host_parts *parts, char *dst, const char *src, const struct leati_op *op)
 {
-    parts->list[parts->count++] =
-        (struct part){.dst = dst, .src = src, .bytes = pair->bytes, .number = pair->number};
+    parts->list[parts->count++] = (struct part){.dst = dst, .src = src, .bytes = op->bytes, .number = op->number};
 }
 
 static leat_status add_range(struct batch *batch, struct block *block, struct run *run,
-                             const struct leati_pair *pair)
+                             const struct leati_op *op)
 {
-    struct leati_area *to = &batch->pairs.areas[pair->to], *from = &batch->pairs.areas[pair->from];
-    uint32_t group = pair->group;
+    struct leati_allocation *to = &batch->ops.allocations[op->to], *from = &batch->ops.allocations[op->from];
+    uint32_t group = op->group;
     char *packed;
 
     switch (group) {
     case LEATI_DIRECTION_DEVICE:
-        LEATI_TRY(leati_pairs_map(&batch->pairs, to));
-        LEATI_TRY(leati_pairs_map(&batch->pairs, from));
-        add_pieces(block, pair->dst + (uintptr_t)to->shift, pair->src + (uintptr_t)from->shift, pair->bytes,
-                   pair->number);
+        LEATI_TRY(leati_ops_map(&batch->ops, to));
+        LEATI_TRY(leati_ops_map(&batch->ops, from));
+        add_pieces(block, op->dst + (uintptr_t)to->shift, op->src + (uintptr_t)from->shift, op->bytes, op->number);
         break;
     case LEATI_DIRECTION_IN:
-        LEATI_TRY(pack(batch, block, run, group, pair->to, pair->dst, pair->bytes, &packed));
-        add_part(&block->in, packed, (const char *)pair->src, pair);
+        LEATI_TRY(pack(batch, block, run, group, op->to, op->dst, op->bytes, &packed));
+        add_part(&block->in, packed, (const char *)op->src, op);
         break;
     case LEATI_DIRECTION_OUT:
-        LEATI_TRY(pack(batch, block, run, group, pair->from, pair->src, pair->bytes, &packed));
-        add_part(&block->out, (char *)pair->dst, packed, pair);
+        LEATI_TRY(pack(batch, block, run, group, op->from, op->src, op->bytes, &packed));
+        add_part(&block->out, (char *)op->dst, packed, op);
         break;
     case LEATI_DIRECTION_HOST:
-        add_part(&block->out, (char *)pair->dst, (const char *)pair->src, pair);
+        add_part(&block->out, (char *)op->dst, (const char *)op->src, op);
         break;
     default:
         break;
@@ -472,7 +473,7 @@ static leat_status fill_block(struct batch *batch, struct block *block, size_t f
             driver->ops->host_device_pointer(driver, batch->stream->device->native, block->pieces, &device_pack));
     block->pack_shift = driver->ops->host_device_pointer ? (uintptr_t)device_pack - (uintptr_t)block->pieces : 0;
     for (size_t i = first; i < end; i++)
-        LEATI_TRY(add_range(batch, block, &run, &batch->pairs.list[i]));
+        LEATI_TRY(add_range(batch, block, &run, &batch->ops.list[i]));
     return end_run(batch, block, &run);
 }
 
@@ -495,7 +496,7 @@ static void describe_fault(uint32_t number, uintptr_t fault, char *text, size_t 
 {
     snprintf(
         text, bytes,
-        "pair %u: the pageable memory at %p could not be reached (unmapped, protected, or its file shrank); keep "
+        "op %u: the pageable memory at %p could not be reached (unmapped, protected, or its file shrank); keep "
         "it until the stream has got past the copies",
         number, (void *)fault);
 }
@@ -551,7 +552,7 @@ static leat_status launch_pieces(struct batch *batch, struct block *block)
     uint64_t pieces = (uintptr_t)block->pieces + block->pack_shift, count = block->piece_count;
     size_t blocks = on_host ? (count + 3) / 4 : (count + BLOCK_PIECES - 1) / BLOCK_PIECES;
     size_t most = on_host ? HOST_BLOCKS_MOST : BLOCKS_MOST;
-    struct copier *copier = batch->pairs.look.one_pass ? &block->copier : NULL;
+    struct copier *copier = batch->ops.look.one_pass ? &block->copier : NULL;
     void *args[] = {&pieces, &count, &copier};
 
     return leat_launch(batch->stream, batch->kernel, leat_dim((uint32_t)(blocks < most ? blocks : most), 1, 1),
@@ -564,12 +565,12 @@ static leat_status issue(struct batch *batch, struct block *block)
     struct leati_order *order = batch->stream->order;
     leat_status status;
 
-    if (block->in.count && !batch->pairs.look.early)
+    if (block->in.count && !batch->ops.look.early)
         LEATI_TRY(launch_parts(batch, &block->in));
     for (size_t i = 0; i < block->dma_count; i++)
         LEATI_TRY(driver->ops->copy(driver, batch->stream->native, block->dmas[i].dst, block->dmas[i].src,
                                     block->dmas[i].bytes));
-    if (!batch->pairs.look.one_pass) {
+    if (!batch->ops.look.one_pass) {
         if (block->piece_count)
             LEATI_TRY(launch_pieces(batch, block));
         return block->out.count ? launch_parts(batch, &block->out) : LEAT_OK;
@@ -585,7 +586,7 @@ static leat_status issue(struct batch *batch, struct block *block)
     return status;
 }
 
-/* The pair whose source could not be read there. It need not be the first that is missing: a thread leaves its
+/* The op whose source could not be read there. It need not be the first that is missing: a thread leaves its
  * part out when it sees that another one has failed further on. */
 static uint32_t number_at(const struct host_parts *parts, uintptr_t fault)
 {
@@ -601,12 +602,12 @@ static leat_status pack_now(struct batch *batch, struct block *block, bool first
 {
     const struct host_parts *in = &block->in;
     struct leati_list list = {.copy = copy_parts, .list = in->list, .count = in->count};
-    struct leati_stager *stager = batch->pairs.look.stager;
+    struct leati_stager *stager = batch->ops.look.stager;
     char sentence[256];
     uintptr_t fault = 0;
     size_t packed;
 
-    if (!in->count || !batch->pairs.look.early)
+    if (!in->count || !batch->ops.look.early)
         return LEAT_OK;
     if (block->packed_bytes < TOGETHER_BYTES)
         packed = copy_parts(in->list, 0, in->count, &fault);
@@ -618,29 +619,29 @@ static leat_status pack_now(struct batch *batch, struct block *block, bool first
         fail_order(batch->stream->order, number_at(in, fault), fault);
         return LEAT_OK;
     }
-    if (!batch->pairs.asking)
+    if (!batch->ops.asking)
         return LEATI_DECLINED;
     describe_fault(number_at(in, fault), fault, sentence, sizeof sentence);
     return leati_fail(LEAT_ERROR_POINTER, "%s", sentence);
 }
 
-static leat_status copy_alone(struct batch *batch, const struct leati_pair *pair)
+static leat_status copy_alone(struct batch *batch, const struct leati_op *op)
 {
     struct leati_plan plan;
-    leat_status status = leati_plan_copy(&plan, batch->stream, (void *)pair->dst, (const void *)pair->src,
-                                         pair->bytes, false, false);
+    leat_status status =
+        leati_plan_copy(&plan, batch->stream, (void *)op->dst, (const void *)op->src, op->bytes, false, false);
 
     if (status == LEAT_OK)
         status = leati_plan_submit(&plan, NULL);
-    return status == LEAT_OK ? status : leati_fail_in(status, "pair %u", pair->number);
+    return status == LEAT_OK ? status : leati_fail_in(status, "op %u", op->number);
 }
 
 /* The ranges from first to end - 1 that go, or do not go, together. */
 static leat_status copy_each(struct batch *batch, size_t first, size_t end, bool together)
 {
     for (size_t i = first; i < end; i++)
-        if ((batch->pairs.list[i].group != ALONE) == together)
-            LEATI_TRY(copy_alone(batch, &batch->pairs.list[i]));
+        if ((batch->ops.list[i].group != ALONE) == together)
+            LEATI_TRY(copy_alone(batch, &batch->ops.list[i]));
     return LEAT_OK;
 }
 
@@ -660,7 +661,7 @@ static leat_status copy_round(struct batch *batch, const struct block *needs, si
         return status;
     }
     status = issue(batch, block);
-    if (block->out.count || batch->pairs.look.one_pass)
+    if (block->out.count || batch->ops.look.one_pass)
         leati_stream_writes_host(batch->stream);
     leati_order_given(batch->stream->order);
     return leati_scratch_release(batch->stream, block, status);
@@ -670,10 +671,10 @@ static leat_status copy_round(struct batch *batch, const struct block *needs, si
 static leat_status copy_together(struct batch *batch, const struct leati_access *use)
 {
     struct leati_driver *driver = batch->stream->device->driver;
-    struct leati_stager *stager = batch->pairs.look.stager;
+    struct leati_stager *stager = batch->ops.look.stager;
     size_t most = stager ? (size_t)stager->ring_bytes : 0, limit = stager ? stager->limit_bytes : SIZE_MAX, held = 0;
 
-    for (size_t first = 0, end; first < batch->pairs.count; first = end) {
+    for (size_t first = 0, end; first < batch->ops.count; first = end) {
         struct block needs;
 
         end = find_round(batch, first, most, &needs);
@@ -689,43 +690,43 @@ static leat_status copy_together(struct batch *batch, const struct leati_access 
 }
 
 /* DECLINED: to be done again, with drivers asked about every address. */
-static leat_status copy_batch(struct batch *batch, leat_stream *stream, const leat_copy_pair *given, size_t count,
+static leat_status copy_batch(struct batch *batch, leat_stream *stream, const leat_copy_op *given, size_t count,
                               bool asking)
 {
     struct leati_access use;
 
     LEATI_TRY(plan(batch, stream, given, count, asking));
     LEATI_TRY(may_use(batch, &use));
-    if (batch->counts[ALONE] < batch->pairs.count)
+    if (batch->counts[ALONE] < batch->ops.count)
         LEATI_TRY(copy_together(batch, &use));
-    return batch->counts[ALONE] ? copy_each(batch, 0, batch->pairs.count, false) : LEAT_OK;
+    return batch->counts[ALONE] ? copy_each(batch, 0, batch->ops.count, false) : LEAT_OK;
 }
 
 /* ---- the public calls ---- */
 
-static leat_status check(const char *what, leat_stream *stream, const leat_copy_pair *pairs, size_t count)
+static leat_status check(const char *what, leat_stream *stream, const leat_copy_op *ops, size_t count)
 {
     LEATI_TRY(leati_check_permitted(what));
     LEATI_TRY(leati_check_stream(what, stream));
-    return count ? leati_check_not_null(what, "pairs", pairs) : LEAT_OK;
+    return count ? leati_check_not_null(what, "ops", ops) : LEAT_OK;
 }
 
-leat_status leat_copy_many(leat_stream *stream, const leat_copy_pair *pairs, size_t count)
+leat_status leat_copy_batch(leat_stream *stream, const leat_copy_op *ops, size_t count)
 {
     leat_status status = LEATI_DECLINED;
 
-    LEATI_TRY(check("leat_copy_many", stream, pairs, count));
+    LEATI_TRY(check("leat_copy_batch", stream, ops, count));
     if (!count)
         return LEAT_OK;
     for (int asking = 0; asking < 2 && status == LEATI_DECLINED; asking++) {
         struct batch batch;
 
-        status = copy_batch(&batch, stream, pairs, count, asking);
-        leati_pairs_end(&batch.pairs);
+        status = copy_batch(&batch, stream, ops, count, asking);
+        leati_ops_end(&batch.ops);
     }
     return status == LEAT_OK
                ? status
-               : leati_fail_in(status, "leat_copy_many of %zu pairs on %s", count, stream->device->name);
+               : leati_fail_in(status, "leat_copy_batch of %zu ops on %s", count, stream->device->name);
 }
 
 /* ---- in words ---- */
@@ -737,11 +738,11 @@ static const char *plural(size_t count)
 
 static const char *why_alone(const struct batch *batch)
 {
-    const struct leati_pairs *pairs = &batch->pairs;
+    const struct leati_ops *ops = &batch->ops;
 
     if (batch->why_alone)
         return batch->why_alone;
-    return pairs->pageable && !pairs->look.stager && !pairs->look.one_pass
+    return ops->pageable && !ops->look.stager && !ops->look.one_pass
                ? "they are large, another device's, or pageable where nothing can be staged"
                : "they are large, or another device's";
 }
@@ -765,37 +766,37 @@ static leat_status explain_group(struct batch *batch, uint32_t group, struct lea
     return LEAT_OK;
 }
 
-static leat_status explain(struct batch *batch, leat_stream *stream, const leat_copy_pair *given, size_t count,
+static leat_status explain(struct batch *batch, leat_stream *stream, const leat_copy_op *given, size_t count,
                            struct leati_strbuf *text)
 {
-    const struct leati_pairs *pairs = &batch->pairs;
+    const struct leati_ops *ops = &batch->ops;
 
     LEATI_TRY(plan(batch, stream, given, count, true));
-    leati_strbuf_add(text, "%zu pair%s, %zu bytes, merged into %zu range%s\n", pairs->given_count,
-                     plural(pairs->given_count), pairs->bytes, pairs->count, plural(pairs->count));
+    leati_strbuf_add(text, "%zu op%s, %zu bytes, merged into %zu range%s\n", ops->submitted_count,
+                     plural(ops->submitted_count), ops->bytes, ops->count, plural(ops->count));
     for (uint32_t group = 0; group < GROUPS; group++)
         if (batch->counts[group])
             LEATI_TRY(explain_group(batch, group, text));
     return LEAT_OK;
 }
 
-leat_status leat_copy_many_explain(leat_stream *stream, const leat_copy_pair *pairs, size_t count, char *text,
-                                   size_t text_bytes)
+leat_status leat_copy_batch_explain(leat_stream *stream, const leat_copy_op *ops, size_t count, char *text,
+                                    size_t text_bytes)
 {
-    static const char what[] = "leat_copy_many_explain";
+    static const char what[] = "leat_copy_batch_explain";
     struct leati_strbuf out = {.at = text, .left = text_bytes};
     struct batch batch;
     leat_status status;
 
-    LEATI_TRY(check(what, stream, pairs, count));
+    LEATI_TRY(check(what, stream, ops, count));
     LEATI_TRY(leati_explain_check(what, stream, text, text_bytes));
     text[0] = '\0';
     if (!count) {
-        leati_strbuf_add(&out, "no pairs: nothing to do\n");
+        leati_strbuf_add(&out, "no ops: nothing to do\n");
         return LEAT_OK;
     }
-    status = explain(&batch, stream, pairs, count, &out);
-    leati_pairs_end(&batch.pairs);
+    status = explain(&batch, stream, ops, count, &out);
+    leati_ops_end(&batch.ops);
     return status == LEAT_OK ? status
-                             : leati_fail_in(status, "%s of %zu pairs on %s", what, count, stream->device->name);
+                             : leati_fail_in(status, "%s of %zu ops on %s", what, count, stream->device->name);
 }

@@ -872,7 +872,7 @@ enum { COPY, COPY_SYNC, COPY_START, COPY_MANY, COPY_ROWS, COPY_LAYOUT, COPIES };
 /* One copy between device memory and pageable memory, some of which cannot be reached; does it say so? */
 static bool copy_says_pointer(leat_stream *stream, int sort, char *dst, const char *src, size_t bytes)
 {
-    leat_copy_pair halves[] = {{dst, src, bytes / 2}, {dst + bytes / 2, src + bytes / 2, bytes - bytes / 2}};
+    leat_copy_op halves[] = {{dst, src, bytes / 2}, {dst + bytes / 2, src + bytes / 2, bytes - bytes / 2}};
     leat_copy_box rows = {.width_bytes = bytes / 64, .height = 64, .depth = 1};
     leat_layout to, from;
     leat_ticket *ticket = NULL;
@@ -894,7 +894,7 @@ static bool copy_says_pointer(leat_stream *stream, int sort, char *dst, const ch
         (void)leat_ticket_free(ticket);
         break;
     case COPY_MANY:
-        status = leat_copy_many(stream, halves, 2);
+        status = leat_copy_batch(stream, halves, 2);
         break;
     case COPY_ROWS:
         status = leat_copy_rectangle(stream, dst, src, &rows);

@@ -491,7 +491,7 @@ void test_copies_stay_in_one_allocation(void **state)
 {
     leat_device *device = fakes_open(fakes_vendor.devices[0]);
     unsigned char *host = NULL;
-    leat_copy_pair pairs[2];
+    leat_copy_op pairs[2];
     leat_stream *stream;
     void *d;
 
@@ -505,14 +505,14 @@ void test_copies_stay_in_one_allocation(void **state)
         for (int i = 0; i < 2; i++) {
             char *at = (char *)d + i * BYTES;
 
-            pairs[i] = out ? (leat_copy_pair){host + i * BYTES, at, BYTES}
-                           : (leat_copy_pair){at, host + i * BYTES, BYTES};
+            pairs[i] =
+                out ? (leat_copy_op){host + i * BYTES, at, BYTES} : (leat_copy_op){at, host + i * BYTES, BYTES};
         }
         if (!out)
             test_pattern(host, 2 * BYTES, 5);
         else
             memset(host, 0, 2 * BYTES);
-        OK(leat_copy_many(stream, pairs, 2));
+        OK(leat_copy_batch(stream, pairs, 2));
         OK(leat_stream_synchronize(stream));
         EXPECT_PATTERN(out ? (void *)host : d, 2 * BYTES, 5);
     }

@@ -947,11 +947,11 @@ static bool copy_layouts(struct world *w)
 }
 
 /* Many small copies, from and to both kinds of host memory. */
-static bool copy_pairs(struct world *w)
+static bool copy_ops(struct world *w)
 {
     enum { PAIRS = 20, EACH = 6000, ALL = PAIRS * EACH };
     unsigned char *pinned = w->pinned, *device = w->plain;
-    leat_copy_pair in[PAIRS], out[PAIRS];
+    leat_copy_op in[PAIRS], out[PAIRS];
 
     test_pattern(host_in, ALL, 71);
     test_pattern(pinned, ALL, 72);
@@ -962,11 +962,11 @@ static bool copy_pairs(struct world *w)
         size_t at = i * EACH;
         unsigned char *there = device + at + (i % 2 ? 0 : ALL);
 
-        in[i] = (leat_copy_pair){there, (i % 3 ? pinned : host_in) + at, EACH};
-        out[PAIRS - 1 - i] = (leat_copy_pair){(i % 5 ? pinned + ALL : host_out) + at, there, EACH};
+        in[i] = (leat_copy_op){there, (i % 3 ? pinned : host_in) + at, EACH};
+        out[PAIRS - 1 - i] = (leat_copy_op){(i % 5 ? pinned + ALL : host_out) + at, there, EACH};
     }
-    STEP(leat_copy_many(w->stream, in, PAIRS));
-    STEP(leat_copy_many(w->stream, out, PAIRS));
+    STEP(leat_copy_batch(w->stream, in, PAIRS));
+    STEP(leat_copy_batch(w->stream, out, PAIRS));
     STEP(leat_stream_synchronize(w->stream));
     for (size_t i = 0; i < PAIRS; i++)
         if (memcmp(in[i].src, out[PAIRS - 1 - i].dst, EACH))
@@ -1090,7 +1090,7 @@ static void free_tickets(struct world *w)
 static void copy_scenario(struct world *w)
 {
     if (open_for_copies(w) && copy_both_ways(w) && copy_in_order(w) && use_tickets(w) && copy_boxes(w) &&
-        copy_layouts(w) && copy_pairs(w) && copy_files(w))
+        copy_layouts(w) && copy_ops(w) && copy_files(w))
         end_a_stream_that_copies(w);
     if (w->device)
         FREE(leat_device_synchronize(w->device));

@@ -86,19 +86,19 @@ static leat_status copy_box(const struct form *form, leat_stream *stream, bool o
     return leat_copy_rectangle(stream, out ? host : memory, out ? memory : host, &box);
 }
 
-static leat_status copy_many(const struct form *form, leat_stream *stream, bool out, char *host, char *memory)
+static leat_status copy_batch(const struct form *form, leat_stream *stream, bool out, char *host, char *memory)
 {
-    leat_copy_pair *pairs = test_buffer(form->rows * sizeof *pairs);
+    leat_copy_op *ops = test_buffer(form->rows * sizeof *ops);
     leat_status status;
 
     for (size_t i = 0; i < form->rows; i++) {
         char *near = memory + i * form->width, *far = host + i * form->pitch;
 
-        pairs[i] = (leat_copy_pair){.dst = out ? far : near, .src = out ? near : far, .bytes = form->width};
+        ops[i] = (leat_copy_op){.dst = out ? far : near, .src = out ? near : far, .bytes = form->width};
     }
-    status = leat_copy_many(stream, pairs, form->rows);
-    memset(pairs, 0xff, form->rows * sizeof *pairs);
-    free(pairs);
+    status = leat_copy_batch(stream, ops, form->rows);
+    memset(ops, 0xff, form->rows * sizeof *ops);
+    free(ops);
     return status;
 }
 
@@ -134,7 +134,7 @@ static leat_status try_call(const struct form *form, leat_stream *stream, bool o
     case BOX:
         return copy_box(form, stream, out, host, memory);
     case MANY:
-        return copy_many(form, stream, out, host, memory);
+        return copy_batch(form, stream, out, host, memory);
     default:
         return copy_layout(form, stream, out, host, memory);
     }

@@ -343,7 +343,7 @@ static void long_copies_wait_for_memory(void **state)
 static void many_copies_wait_for_memory(void **state)
 {
     enum { PAIRS = 2000 };
-    static leat_copy_pair pairs[PAIRS];
+    static leat_copy_op pairs[PAIRS];
     struct test_state *t = *state;
     struct room room = make_room(t->device, 2 * MEMORY_BYTES);
     size_t each = room.bytes / PAIRS;
@@ -352,12 +352,12 @@ static void many_copies_wait_for_memory(void **state)
     /* The last first, so that nothing can be merged. */
     test_pattern(room.in, room.bytes, 41);
     for (size_t i = 0; i < PAIRS; i++)
-        pairs[i] = (leat_copy_pair){room.memory + (PAIRS - 1 - i) * each, room.in + i * each, each};
-    OK(leat_copy_many(t->second, pairs, PAIRS));
+        pairs[i] = (leat_copy_op){room.memory + (PAIRS - 1 - i) * each, room.in + i * each, each};
+    OK(leat_copy_batch(t->second, pairs, PAIRS));
     OK(leat_stream_synchronize(t->second));
     watch.gate = held_close(t->stream->native);
     held_watch_start(&watch);
-    OK(leat_copy_many(t->stream, pairs, PAIRS));
+    OK(leat_copy_batch(t->stream, pairs, PAIRS));
     held_watch_end(&watch);
     OK(leat_copy(t->stream, room.pinned, room.memory, room.bytes));
     OK(leat_stream_synchronize(t->stream));

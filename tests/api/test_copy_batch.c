@@ -1,5 +1,5 @@
 /*
- * test_copy_many.c - many copies at once: all kinds of memory and mixtures of them against a plain loop, what is
+ * test_copy_batch.c - many copies at once: all kinds of memory and mixtures of them against a plain loop, what is
  * merged and what is refused, and their place in the order of the stream.
  *
  * On the CPU device pageable memory is reached by the kernel itself unless LEAT_COPY_STAGE=1 has it packed as for
@@ -95,7 +95,7 @@ static void end_room(struct room *room)
     OK(leat_memory_free(room->pinned));
 }
 
-/* Every byte of every place, those between the pairs too. */
+/* Every byte of every place, those between the ops too. */
 static void expect_room(struct room *room, const char *what)
 {
     OK(leat_stream_synchronize(room->stream));
@@ -118,16 +118,15 @@ static void expect_room(struct room *room, const char *what)
 
 /* Pairs to be copied, and the loop that says what must come of it. */
 struct plan {
-    leat_copy_pair *pairs;
+    leat_copy_op *ops;
     size_t count, room;
 };
 
-static void add_pair(struct plan *plan, struct place *to, size_t to_at, struct place *from, size_t from_at,
-                     size_t bytes)
+static void add_op(struct plan *plan, struct place *to, size_t to_at, struct place *from, size_t from_at,
+                   size_t bytes)
 {
     assert_true(plan->count < plan->room);
-    plan->pairs[plan->count++] =
-        (leat_copy_pair){.dst = to->ptr + to_at, .src = from->ptr + from_at, .bytes = bytes};
+    plan->ops[plan->count++] = (leat_copy_op){.dst = to->ptr + to_at, .src = from->ptr + from_at, .bytes = bytes};
     memcpy(to->wanted + to_at, from->wanted + from_at, bytes);
 }
 
@@ -135,27 +134,27 @@ static void shuffle(struct plan *plan)
 {
     for (size_t i = plan->count; i > 1; i--) {
         size_t other = random_below(i);
-        leat_copy_pair kept = plan->pairs[i - 1];
+        leat_copy_op kept = plan->ops[i - 1];
 
-        plan->pairs[i - 1] = plan->pairs[other];
-        plan->pairs[other] = kept;
+        plan->ops[i - 1] = plan->ops[other];
+        plan->ops[other] = kept;
     }
 }
 
 static struct plan new_plan(size_t room)
 {
-    return (struct plan){.pairs = test_buffer(room * sizeof(leat_copy_pair)), .room = room};
+    return (struct plan){.ops = test_buffer(room * sizeof(leat_copy_op)), .room = room};
 }
 
-/* The pairs are gone as soon as the call returns. */
+/* The ops are gone as soon as the call returns. */
 static void copy_plan(struct room *room, struct plan *plan)
 {
-    leat_copy_pair *pairs = test_buffer((plan->count + 1) * sizeof *pairs);
+    leat_copy_op *ops = test_buffer((plan->count + 1) * sizeof *ops);
 
-    memcpy(pairs, plan->pairs, plan->count * sizeof *pairs);
-    OK(leat_copy_many(room->stream, pairs, plan->count));
-    memset(pairs, 0xff, plan->count * sizeof *pairs);
-    free(pairs);
+    memcpy(ops, plan->ops, plan->count * sizeof *ops);
+    OK(leat_copy_batch(room->stream, ops, plan->count));
+    memset(ops, 0xff, plan->count * sizeof *ops);
+    free(ops);
     plan->count = 0;
 }
 
@@ -171,7 +170,7 @@ static void fill_plan(struct plan *plan, struct room *room, int to, int from, si
 
         if (at + bytes > room->bytes)
             break;
-        add_pair(plan, &room->places[to], at, &room->places[from], random_below(room->bytes - bytes), bytes);
+        add_op(plan, &room->places[to], at, &room->places[from], random_below(room->bytes - bytes), bytes);
         at += bytes + (random_below(3) ? random_below(100) : 0);
     }
 }
@@ -192,12 +191,12 @@ static void every_kind_to_every_kind(void **state)
                 fill_plan(&plan, &room, to, from, counts[i], 20000);
                 shuffle(&plan);
                 copy_plan(&room, &plan);
-                snprintf(what, sizeof what, "%zu pairs from %d to %d", counts[i], from, to);
+                snprintf(what, sizeof what, "%zu ops from %d to %d", counts[i], from, to);
                 expect_room(&room, what);
             }
         }
     }
-    free(plan.pairs);
+    free(plan.ops);
     end_room(&room);
 }
 
@@ -214,18 +213,18 @@ static void within_one_allocation(void **state)
         if (!place->ptr)
             continue;
         for (size_t at = 0; at < MIB; at += 8 * KIB)
-            add_pair(&plan, place, at + 5, place, at + MIB + 11, 3000 + random_below(5000));
+            add_op(&plan, place, at + 5, place, at + MIB + 11, 3000 + random_below(5000));
         shuffle(&plan);
         copy_plan(&room, &plan);
         expect_room(&room, "within one allocation");
         /* Interleaved: each destination lies between two sources. */
         for (size_t at = 0; at < MIB; at += 8 * KIB)
-            add_pair(&plan, place, at, place, at + 4 * KIB, 4 * KIB);
+            add_op(&plan, place, at, place, at + 4 * KIB, 4 * KIB);
         shuffle(&plan);
         copy_plan(&room, &plan);
         expect_room(&room, "interleaved");
     }
-    free(plan.pairs);
+    free(plan.ops);
     end_room(&room);
 }
 
@@ -247,8 +246,8 @@ static void all_kinds_in_one_call(void **state)
                 if (!random_below(60) && at + 400000 < room.bytes)
                     bytes = 200000 + random_below(200000);
                 if (room.places[from].ptr)
-                    add_pair(&plan, &room.places[to], at, &room.places[from], random_below(room.bytes - bytes),
-                             bytes);
+                    add_op(&plan, &room.places[to], at, &room.places[from], random_below(room.bytes - bytes),
+                           bytes);
                 at += bytes + random_below(3) * 50;
             }
         }
@@ -256,7 +255,7 @@ static void all_kinds_in_one_call(void **state)
         copy_plan(&room, &plan);
         expect_room(&room, "all kinds");
     }
-    free(plan.pairs);
+    free(plan.ops);
     end_room(&room);
 }
 
@@ -276,18 +275,18 @@ static void every_alignment(void **state)
 
             if (at + step + 16 > room.bytes || 16 * k + 16 + sizes[i] > room.bytes)
                 break;
-            add_pair(&plan, &room.places[DEVICE], at + k % 16, &room.places[SIDES + PINNED], 16 * k + k / 16 % 16,
-                     sizes[i]);
+            add_op(&plan, &room.places[DEVICE], at + k % 16, &room.places[SIDES + PINNED], 16 * k + k / 16 % 16,
+                   sizes[i]);
             at += step;
         }
         copy_plan(&room, &plan);
         expect_room(&room, "alignments");
     }
-    free(plan.pairs);
+    free(plan.ops);
     end_room(&room);
 }
 
-static void a_hundred_thousand_pairs(void **state)
+static void a_hundred_thousand_ops(void **state)
 {
     enum { COUNT = 100000 };
     struct test_state *t = *state;
@@ -297,12 +296,12 @@ static void a_hundred_thousand_pairs(void **state)
 
     for (size_t k = 0; k < 3; k++) {
         for (size_t i = 0; i < COUNT; i++)
-            add_pair(&plan, &room.places[kinds[k][0]], i * 128 + i % 7, &room.places[kinds[k][1]],
-                     (i * 7919 % COUNT) * 128, 100 + i % 20);
+            add_op(&plan, &room.places[kinds[k][0]], i * 128 + i % 7, &room.places[kinds[k][1]],
+                   (i * 7919 % COUNT) * 128, 100 + i % 20);
         copy_plan(&room, &plan);
         expect_room(&room, "a hundred thousand");
     }
-    free(plan.pairs);
+    free(plan.ops);
     end_room(&room);
 }
 
@@ -315,24 +314,24 @@ static void more_than_a_ring(void **state)
 
     for (int out = 0; out < 2; out++) {
         for (size_t i = 0; i < 1000; i++)
-            add_pair(&plan, &room.places[out ? PAGEABLE : DEVICE], i * 12000,
-                     &room.places[SIDES + (out ? DEVICE : PAGEABLE)], (i * 769 % 1000) * 12000, 11000 + i);
+            add_op(&plan, &room.places[out ? PAGEABLE : DEVICE], i * 12000,
+                   &room.places[SIDES + (out ? DEVICE : PAGEABLE)], (i * 769 % 1000) * 12000, 11000 + i);
         copy_plan(&room, &plan);
         expect_room(&room, "more than a ring");
     }
-    free(plan.pairs);
+    free(plan.ops);
     end_room(&room);
 }
 
 /* ---- what is merged ---- */
 
-static void explained(leat_stream *stream, const leat_copy_pair *pairs, size_t count, const char *words)
+static void explained(leat_stream *stream, const leat_copy_op *ops, size_t count, const char *words)
 {
     char text[2000];
 
-    OK(leat_copy_many_explain(stream, pairs, count, text, sizeof text));
+    OK(leat_copy_batch_explain(stream, ops, count, text, sizeof text));
     if (!strstr(text, words))
-        fail_msg("leat_copy_many_explain says: %s\nand not: %s", text, words);
+        fail_msg("leat_copy_batch_explain says: %s\nand not: %s", text, words);
 }
 
 static void neighbours_are_merged(void **state)
@@ -342,24 +341,24 @@ static void neighbours_are_merged(void **state)
     struct plan plan = new_plan(200);
 
     for (size_t i = 0; i < 100; i++)
-        add_pair(&plan, &room.places[DEVICE], i * 1000, &room.places[SIDES + PINNED], i * 1000, 1000);
+        add_op(&plan, &room.places[DEVICE], i * 1000, &room.places[SIDES + PINNED], i * 1000, 1000);
     shuffle(&plan);
-    explained(t->stream, plan.pairs, plan.count, "100 pairs, 100000 bytes, merged into 1 range\n");
+    explained(t->stream, plan.ops, plan.count, "100 ops, 100000 bytes, merged into 1 range\n");
     copy_plan(&room, &plan);
     expect_room(&room, "merged into one");
     for (size_t i = 0; i < 100; i++)
-        add_pair(&plan, &room.places[DEVICE], i * 1000, &room.places[SIDES + PINNED], i * 1000 + i / 10, 1000);
+        add_op(&plan, &room.places[DEVICE], i * 1000, &room.places[SIDES + PINNED], i * 1000 + i / 10, 1000);
     shuffle(&plan);
-    explained(t->stream, plan.pairs, plan.count, "merged into 10 ranges");
+    explained(t->stream, plan.ops, plan.count, "merged into 10 ranges");
     copy_plan(&room, &plan);
     expect_room(&room, "merged into ten");
     /* The other way round they are no neighbours. */
     for (size_t i = 0; i < 100; i++)
-        add_pair(&plan, &room.places[DEVICE], i * 1000, &room.places[SIDES + PINNED], (99 - i) * 1000, 1000);
-    explained(t->stream, plan.pairs, plan.count, "merged into 100 ranges");
+        add_op(&plan, &room.places[DEVICE], i * 1000, &room.places[SIDES + PINNED], (99 - i) * 1000, 1000);
+    explained(t->stream, plan.ops, plan.count, "merged into 100 ranges");
     copy_plan(&room, &plan);
     expect_room(&room, "not merged");
-    free(plan.pairs);
+    free(plan.ops);
     end_room(&room);
 }
 
@@ -367,38 +366,37 @@ static void explaining_copies_nothing(void **state)
 {
     struct test_state *t = *state;
     struct room room = make_room(t, MIB);
-    leat_copy_pair pairs[64];
+    leat_copy_op ops[64];
     char text[8];
 
     for (size_t i = 0; i < 64; i++)
-        pairs[i] =
-            (leat_copy_pair){room.places[DEVICE].ptr + 4 * KIB * i, room.places[PINNED].ptr + 5000 * i, 3000};
-    explained(t->stream, pairs, 64, "64 ranges");
-    OK(leat_copy_many_explain(t->stream, pairs, 64, text, sizeof text));
+        ops[i] = (leat_copy_op){room.places[DEVICE].ptr + 4 * KIB * i, room.places[PINNED].ptr + 5000 * i, 3000};
+    explained(t->stream, ops, 64, "64 ranges");
+    OK(leat_copy_batch_explain(t->stream, ops, 64, text, sizeof text));
     assert_int_equal(strlen(text), sizeof text - 1);
-    OK(leat_copy_many_explain(t->stream, pairs, 0, text, sizeof text));
-    OK(leat_copy_many_explain(t->stream, NULL, 0, text, sizeof text));
-    REFUSED(leat_copy_many_explain(t->stream, pairs, 64, text, 0), LEAT_ERROR_INVALID, "text_bytes");
-    REFUSED(leat_copy_many_explain(t->stream, pairs, 64, NULL, 10), LEAT_ERROR_INVALID, "text");
-    REFUSED(leat_copy_many_explain(t->stream, NULL, 64, text, 8), LEAT_ERROR_INVALID, "pairs");
+    OK(leat_copy_batch_explain(t->stream, ops, 0, text, sizeof text));
+    OK(leat_copy_batch_explain(t->stream, NULL, 0, text, sizeof text));
+    REFUSED(leat_copy_batch_explain(t->stream, ops, 64, text, 0), LEAT_ERROR_INVALID, "text_bytes");
+    REFUSED(leat_copy_batch_explain(t->stream, ops, 64, NULL, 10), LEAT_ERROR_INVALID, "text");
+    REFUSED(leat_copy_batch_explain(t->stream, NULL, 64, text, 8), LEAT_ERROR_INVALID, "ops");
     expect_room(&room, "explained");
     end_room(&room);
 }
 
 /* ---- what is refused; nothing is copied then ---- */
 
-static void fill_pairs(struct room *room, int to, int from, leat_copy_pair *pairs, size_t count)
+static void fill_ops(struct room *room, int to, int from, leat_copy_op *ops, size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        pairs[i] =
-            (leat_copy_pair){room->places[to].ptr + 4 * KIB * i, room->places[SIDES + from].ptr + 4100 * i, 3000};
+        ops[i] =
+            (leat_copy_op){room->places[to].ptr + 4 * KIB * i, room->places[SIDES + from].ptr + 4100 * i, 3000};
 }
 
 static void overlaps_are_refused(void **state)
 {
     struct test_state *t = *state;
     struct room room = make_room(t, MIB);
-    leat_copy_pair pairs[100];
+    leat_copy_op ops[100];
     const size_t counts[] = {2, 20, 100};
 
     for (int to = 0; to < 3; to++) {
@@ -406,22 +404,22 @@ static void overlaps_are_refused(void **state)
             size_t count = counts[k];
 
             /* Two destinations, by one byte. */
-            fill_pairs(&room, to, DEVICE, pairs, count);
-            pairs[count - 1].dst = (char *)pairs[0].dst + 2999;
-            REFUSED(leat_copy_many(t->stream, pairs, count), LEAT_ERROR_OVERLAP, "pair 0");
+            fill_ops(&room, to, DEVICE, ops, count);
+            ops[count - 1].dst = (char *)ops[0].dst + 2999;
+            REFUSED(leat_copy_batch(t->stream, ops, count), LEAT_ERROR_OVERLAP, "op 0");
             /* The same destination twice. */
-            pairs[0].dst = pairs[count - 1].dst;
-            REFUSED(leat_copy_many(t->stream, pairs, count), LEAT_ERROR_OVERLAP, "overlaps the dst of pair");
-            /* One pair's source is another's destination. */
-            fill_pairs(&room, to, DEVICE, pairs, count);
-            pairs[count - 1].src = (char *)pairs[0].dst + 2999;
-            REFUSED(leat_copy_many(t->stream, pairs, count), LEAT_ERROR_OVERLAP, "src of pair");
+            ops[0].dst = ops[count - 1].dst;
+            REFUSED(leat_copy_batch(t->stream, ops, count), LEAT_ERROR_OVERLAP, "overlaps the dst of op");
+            /* One op's source is another's destination. */
+            fill_ops(&room, to, DEVICE, ops, count);
+            ops[count - 1].src = (char *)ops[0].dst + 2999;
+            REFUSED(leat_copy_batch(t->stream, ops, count), LEAT_ERROR_OVERLAP, "src of op");
             /* Itself. */
-            fill_pairs(&room, to, DEVICE, pairs, count);
-            pairs[count / 2].src = (char *)pairs[count / 2].dst + 1;
-            REFUSED(leat_copy_many(t->stream, pairs, count), LEAT_ERROR_OVERLAP, "overlap");
-            pairs[count / 2].src = pairs[count / 2].dst;
-            REFUSED(leat_copy_many(t->stream, pairs, count), LEAT_ERROR_OVERLAP, "overlap");
+            fill_ops(&room, to, DEVICE, ops, count);
+            ops[count / 2].src = (char *)ops[count / 2].dst + 1;
+            REFUSED(leat_copy_batch(t->stream, ops, count), LEAT_ERROR_OVERLAP, "overlap");
+            ops[count / 2].src = ops[count / 2].dst;
+            REFUSED(leat_copy_batch(t->stream, ops, count), LEAT_ERROR_OVERLAP, "overlap");
         }
     }
     expect_room(&room, "refused");
@@ -437,55 +435,55 @@ static void sources_may_overlap(void **state)
     struct place *place = &room.places[DEVICE];
 
     for (size_t i = 0; i < 100; i++)
-        add_pair(&plan, place, i * 2000, place, 100 * 2000 + i % 10 * 100, 1000 + i % 3 * 500);
-    add_pair(&plan, place, 500000, place, 100 * 2000, 300000);
+        add_op(&plan, place, i * 2000, place, 100 * 2000 + i % 10 * 100, 1000 + i % 3 * 500);
+    add_op(&plan, place, 500000, place, 100 * 2000, 300000);
     copy_plan(&room, &plan);
     expect_room(&room, "one source for all");
-    free(plan.pairs);
+    free(plan.ops);
     end_room(&room);
 }
 
-static void the_wrong_pair_is_named(void **state)
+static void the_wrong_op_is_named(void **state)
 {
     struct test_state *t = *state;
     struct room room = make_room(t, MIB);
-    leat_copy_pair pairs[100], right[100];
+    leat_copy_op ops[100], right[100];
     void *gone = mmap(NULL, MIB, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
     assert_true(gone != MAP_FAILED);
     test_let_leat_catch_faults();
     for (int kinds = 0; kinds < 9; kinds++) {
-        fill_pairs(&room, kinds % 3, kinds / 3, right, 100);
-        memcpy(pairs, right, sizeof pairs);
-        pairs[37].dst = NULL;
-        REFUSED(leat_copy_many(t->stream, pairs, 100), LEAT_ERROR_POINTER, "pair 37");
-        memcpy(pairs, right, sizeof pairs);
-        pairs[41].src = NULL;
-        REFUSED(leat_copy_many(t->stream, pairs, 100), LEAT_ERROR_POINTER, "pair 41");
-        pairs[41].src = gone;
-        REFUSED(leat_copy_many(t->stream, pairs, 100), LEAT_ERROR_POINTER, "pair 41");
-        REFUSED(leat_copy_many(t->stream, pairs + 41, 2), LEAT_ERROR_POINTER, "pair 0");
-        memcpy(pairs, right, sizeof pairs);
-        pairs[99].dst = gone;
-        REFUSED(leat_copy_many(t->stream, pairs, 100), LEAT_ERROR_POINTER, "pair 99");
-        memcpy(pairs, right, sizeof pairs);
-        pairs[12].bytes = SIZE_MAX - 100;
-        REFUSED(leat_copy_many(t->stream, pairs, 100), LEAT_ERROR_RANGE, "pair 12");
+        fill_ops(&room, kinds % 3, kinds / 3, right, 100);
+        memcpy(ops, right, sizeof ops);
+        ops[37].dst = NULL;
+        REFUSED(leat_copy_batch(t->stream, ops, 100), LEAT_ERROR_POINTER, "op 37");
+        memcpy(ops, right, sizeof ops);
+        ops[41].src = NULL;
+        REFUSED(leat_copy_batch(t->stream, ops, 100), LEAT_ERROR_POINTER, "op 41");
+        ops[41].src = gone;
+        REFUSED(leat_copy_batch(t->stream, ops, 100), LEAT_ERROR_POINTER, "op 41");
+        REFUSED(leat_copy_batch(t->stream, ops + 41, 2), LEAT_ERROR_POINTER, "op 0");
+        memcpy(ops, right, sizeof ops);
+        ops[99].dst = gone;
+        REFUSED(leat_copy_batch(t->stream, ops, 100), LEAT_ERROR_POINTER, "op 99");
+        memcpy(ops, right, sizeof ops);
+        ops[12].bytes = SIZE_MAX - 100;
+        REFUSED(leat_copy_batch(t->stream, ops, 100), LEAT_ERROR_RANGE, "op 12");
     }
-    fill_pairs(&room, DEVICE, PINNED, pairs, 100);
-    pairs[3].bytes = MIB;
-    REFUSED(leat_copy_many(t->stream, pairs, 100), LEAT_ERROR_RANGE, "pair 3");
-    fill_pairs(&room, DEVICE, PINNED, pairs, 100);
-    pairs[0].dst = room.places[DEVICE].ptr + MIB - 2999;
-    REFUSED(leat_copy_many(t->stream, pairs, 100), LEAT_ERROR_RANGE, "pair 0");
-    pairs[0].bytes = 0;
-    pairs[0].src = NULL;
-    pairs[1].bytes = 0;
-    pairs[1].dst = NULL;
-    REFUSED(leat_copy_many(t->stream, NULL, 1), LEAT_ERROR_INVALID, "pairs");
-    REFUSED(leat_copy_many(NULL, pairs, 1), LEAT_ERROR_HANDLE, "stream");
-    OK(leat_copy_many(t->stream, pairs, 2));
-    OK(leat_copy_many(t->stream, NULL, 0));
+    fill_ops(&room, DEVICE, PINNED, ops, 100);
+    ops[3].bytes = MIB;
+    REFUSED(leat_copy_batch(t->stream, ops, 100), LEAT_ERROR_RANGE, "op 3");
+    fill_ops(&room, DEVICE, PINNED, ops, 100);
+    ops[0].dst = room.places[DEVICE].ptr + MIB - 2999;
+    REFUSED(leat_copy_batch(t->stream, ops, 100), LEAT_ERROR_RANGE, "op 0");
+    ops[0].bytes = 0;
+    ops[0].src = NULL;
+    ops[1].bytes = 0;
+    ops[1].dst = NULL;
+    REFUSED(leat_copy_batch(t->stream, NULL, 1), LEAT_ERROR_INVALID, "ops");
+    REFUSED(leat_copy_batch(NULL, ops, 1), LEAT_ERROR_HANDLE, "stream");
+    OK(leat_copy_batch(t->stream, ops, 2));
+    OK(leat_copy_batch(t->stream, NULL, 0));
     expect_room(&room, "refused");
     munmap(gone, MIB);
     end_room(&room);
@@ -493,9 +491,9 @@ static void the_wrong_pair_is_named(void **state)
 
 static void from_a_host_function(void *argument)
 {
-    leat_copy_pair pair = {NULL, NULL, 0};
+    leat_copy_op op = {NULL, NULL, 0};
 
-    REFUSED(leat_copy_many(argument, &pair, 1), LEAT_ERROR_NOT_PERMITTED, "");
+    REFUSED(leat_copy_batch(argument, &op, 1), LEAT_ERROR_NOT_PERMITTED, "");
 }
 
 static void not_from_host_functions(void **state)
@@ -529,7 +527,7 @@ static void on_a_held_stream(void **state)
         test_gate_open(gate);
         expect_room(&room, "held");
     }
-    free(plan.pairs);
+    free(plan.ops);
     end_room(&room);
 }
 
@@ -565,11 +563,11 @@ static void between_earlier_and_later_work(void **state)
             if (from == SIDES + DEVICE)
                 OK(leat_copy(t->stream, source->ptr, room.pinned, room.bytes));
             for (size_t i = 0; i < 100; i++)
-                add_pair(&plan, target, i * 5000, source, i * 4111, 4000);
+                add_op(&plan, target, i * 5000, source, i * 4111, 4000);
             copy_plan(&room, &plan);
             /* Later work sees it, in other memory, and may write over the sources. */
             for (size_t i = 0; i < 100; i++)
-                add_pair(&plan, &room.places[SIDES + OTHER_PINNED], i * 5001, target, i * 5000, 4000);
+                add_op(&plan, &room.places[SIDES + OTHER_PINNED], i * 5001, target, i * 5000, 4000);
             copy_plan(&room, &plan);
             if (from == SIDES + DEVICE) {
                 OK(leat_fill(t->stream, source->ptr, 0x77, room.bytes));
@@ -578,7 +576,7 @@ static void between_earlier_and_later_work(void **state)
             expect_room(&room, "in order");
         }
     }
-    free(plan.pairs);
+    free(plan.ops);
     end_room(&room);
 }
 
@@ -594,17 +592,17 @@ static void one_after_the_other(void **state)
         int to = (int)random_below(3), from = SIDES + (int)random_below(3);
 
         for (size_t i = 0; i < 60; i++)
-            add_pair(&plan, &room.places[to], i * 17000 + random_below(5000), &room.places[from],
-                     random_below(MIB - 12000), random_below(12000));
+            add_op(&plan, &room.places[to], i * 17000 + random_below(5000), &room.places[from],
+                   random_below(MIB - 12000), random_below(12000));
         copy_plan(&room, &plan);
         /* And on. */
         for (size_t i = 0; i < 60; i++)
-            add_pair(&plan, &room.places[SIDES + to], i * 17000 + random_below(5000), &room.places[to],
-                     random_below(MIB - 12000), random_below(12000));
+            add_op(&plan, &room.places[SIDES + to], i * 17000 + random_below(5000), &room.places[to],
+                   random_below(MIB - 12000), random_below(12000));
         copy_plan(&room, &plan);
     }
     expect_room(&room, "one after the other");
-    free(plan.pairs);
+    free(plan.ops);
     end_room(&room);
 }
 
@@ -616,23 +614,23 @@ static void blocks_freed_behind(void **state)
     struct plan plan = new_plan(100);
 
     for (int round = 0; round < 20; round++) {
-        leat_copy_pair there[100];
+        leat_copy_op there[100];
         void *block;
 
         OK(leat_alloc(t->stream, MIB, &block));
         for (size_t i = 0; i < 100; i++)
-            there[i] = (leat_copy_pair){(char *)block + i * 5000, room.places[PINNED].ptr + i * 4999, 4000};
-        OK(leat_copy_many(t->stream, there, 100));
+            there[i] = (leat_copy_op){(char *)block + i * 5000, room.places[PINNED].ptr + i * 4999, 4000};
+        OK(leat_copy_batch(t->stream, there, 100));
         for (size_t i = 0; i < 100; i++) {
             there[i].src = there[i].dst;
             there[i].dst = room.places[DEVICE].ptr + i * 6000;
             memcpy(room.places[DEVICE].wanted + i * 6000, room.places[PINNED].wanted + i * 4999, 4000);
         }
-        OK(leat_copy_many(t->stream, there, 100));
+        OK(leat_copy_batch(t->stream, there, 100));
         OK(leat_free(t->stream, block));
     }
     expect_room(&room, "freed behind");
-    free(plan.pairs);
+    free(plan.ops);
     end_room(&room);
 }
 
@@ -644,7 +642,7 @@ static void memory_of_two_devices(void **state)
     leat_device *other = test_open_other();
     struct room room = make_room(t, MIB);
     unsigned char *far, *wanted = test_buffer(MIB);
-    leat_copy_pair pairs[120];
+    leat_copy_op ops[120];
 
     if (!other) {
         end_room(&room);
@@ -657,16 +655,15 @@ static void memory_of_two_devices(void **state)
     memcpy(wanted, room.places[PAGEABLE].wanted, MIB);
     /* To the other device, from it, and beside them what stays here. */
     for (size_t i = 0; i < 40; i++) {
-        pairs[i] = (leat_copy_pair){far + i * 5000, room.places[DEVICE].ptr + i * 7000, 4000};
+        ops[i] = (leat_copy_op){far + i * 5000, room.places[DEVICE].ptr + i * 7000, 4000};
         memcpy(wanted + i * 5000, room.places[DEVICE].wanted + i * 7000, 4000);
-        pairs[40 + i] =
-            (leat_copy_pair){room.places[SIDES + DEVICE].ptr + i * 9000, far + MIB / 2 + i * 5000, 4500};
+        ops[40 + i] = (leat_copy_op){room.places[SIDES + DEVICE].ptr + i * 9000, far + MIB / 2 + i * 5000, 4500};
         memcpy(room.places[SIDES + DEVICE].wanted + i * 9000, wanted + MIB / 2 + i * 5000, 4500);
-        pairs[80 + i] =
-            (leat_copy_pair){room.places[SIDES + PINNED].ptr + i * 9000, room.places[DEVICE].ptr + i, 4500};
+        ops[80 + i] =
+            (leat_copy_op){room.places[SIDES + PINNED].ptr + i * 9000, room.places[DEVICE].ptr + i, 4500};
         memcpy(room.places[SIDES + PINNED].wanted + i * 9000, room.places[DEVICE].wanted + i, 4500);
     }
-    OK(leat_copy_many(t->stream, pairs, 120));
+    OK(leat_copy_batch(t->stream, ops, 120));
     expect_room(&room, "two devices");
     OK(leat_copy(t->stream, room.pinned, far, MIB));
     OK(leat_stream_synchronize(t->stream));
@@ -686,25 +683,25 @@ static void a_source_in_the_middle_is_gone(void **state)
     struct room room = make_room(t, MIB);
     size_t page = 4096;
     char *holed = mmap(NULL, 200 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    leat_copy_pair pairs[50];
+    leat_copy_op ops[50];
     leat_status status;
 
     assert_true(holed != MAP_FAILED);
     test_let_leat_catch_faults();
     memset(holed, 1, 200 * page);
     for (size_t i = 0; i < 50; i++)
-        pairs[i] = (leat_copy_pair){room.places[DEVICE].ptr + i * 3 * page, holed + i * 4 * page, 3 * page - 16};
-    /* The first byte of pair 20 is gone: that is seen whichever way it goes. */
+        ops[i] = (leat_copy_op){room.places[DEVICE].ptr + i * 3 * page, holed + i * 4 * page, 3 * page - 16};
+    /* The first byte of op 20 is gone: that is seen whichever way it goes. */
     assert_int_equal(munmap(holed + 80 * page, page), 0);
-    REFUSED(leat_copy_many(t->stream, pairs, 50), LEAT_ERROR_POINTER, "pair 20");
+    REFUSED(leat_copy_batch(t->stream, ops, 50), LEAT_ERROR_POINTER, "op 20");
     expect_room(&room, "a source is gone");
-    pairs[20].bytes = 0;
+    ops[20].bytes = 0;
     assert_int_equal(munmap(holed + 121 * page, page), 0);
-    status = leat_copy_many(t->stream, pairs, 50);
+    status = leat_copy_batch(t->stream, ops, 50);
     if (status == LEAT_OK)
         status = leat_stream_synchronize(t->stream);
     assert_int_equal(status, LEAT_ERROR_POINTER);
-    assert_non_null(strstr(leat_last_error(), "pair 30"));
+    assert_non_null(strstr(leat_last_error(), "op 30"));
     OK(leat_stream_synchronize(t->stream));
     munmap(holed, 200 * page);
     end_room(&room);
@@ -713,10 +710,10 @@ static void a_source_in_the_middle_is_gone(void **state)
 static const struct CMUnitTest tests[] = {
     STATE_TEST(every_kind_to_every_kind), STATE_TEST(within_one_allocation),
     STATE_TEST(all_kinds_in_one_call),    STATE_TEST(every_alignment),
-    STATE_TEST(a_hundred_thousand_pairs), STATE_TEST(more_than_a_ring),
+    STATE_TEST(a_hundred_thousand_ops),   STATE_TEST(more_than_a_ring),
     STATE_TEST(neighbours_are_merged),    STATE_TEST(explaining_copies_nothing),
     STATE_TEST(overlaps_are_refused),     STATE_TEST(sources_may_overlap),
-    STATE_TEST(the_wrong_pair_is_named),  STATE_TEST(not_from_host_functions),
+    STATE_TEST(the_wrong_op_is_named),    STATE_TEST(not_from_host_functions),
     STATE_TEST(on_a_held_stream),         STATE_TEST(between_earlier_and_later_work),
     STATE_TEST(one_after_the_other),      STATE_TEST(blocks_freed_behind),
     STATE_TEST(memory_of_two_devices),    STATE_TEST(a_source_in_the_middle_is_gone),

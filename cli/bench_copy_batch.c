@@ -1,6 +1,6 @@
 /*
- * bench_copy_many.c - thousands of small copies from scattered places to
- * scattered places: leat_copy_many() beside the driver's call for each of them,
+ * bench_copy_batch.c - thousands of small copies from scattered places to
+ * scattered places: leat_copy_batch() beside the driver's call for each of them,
  * one leat_copy() each, and the driver's batch call where it has one.
  */
 #include "bench_copy.h"
@@ -22,7 +22,7 @@ struct many {
     enum bench_way way;
     char *src, *dst;
     struct copy_host *src_host, *dst_host; /* NULL: device memory */
-    leat_copy_pair pairs[COUNT];
+    leat_copy_op ops[COUNT];
     void *dsts[COUNT], *srcs[COUNT]; /* the same for the driver's batch */
     size_t sizes[COUNT];
     double calls[1024];
@@ -41,7 +41,7 @@ static size_t target_slot(size_t i)
     return (i * 2741 + 1733) % COUNT;
 }
 
-static void make_pairs(struct many *m)
+static void make_ops(struct many *m)
 {
     size_t i;
 
@@ -49,7 +49,7 @@ static void make_pairs(struct many *m)
         m->srcs[i] = m->src + source_slot(i) * STRIDE;
         m->dsts[i] = m->dst + target_slot(i) * STRIDE;
         m->sizes[i] = PIECE;
-        m->pairs[i] = (leat_copy_pair){m->dsts[i], m->srcs[i], PIECE};
+        m->ops[i] = (leat_copy_op){m->dsts[i], m->srcs[i], PIECE};
     }
 }
 
@@ -73,7 +73,7 @@ static bool sample(void *state, enum bench_side side, double *seconds)
         if (!run_each(m, side))
             return false;
     } else {
-        if (!bench_check(m->bench, leat_copy_many(m->bench->streams[0], m->pairs, COUNT)))
+        if (!bench_check(m->bench, leat_copy_batch(m->bench->streams[0], m->ops, COUNT)))
             return false;
         call = bench_now() - begin;
         if (!bench_side_wait(m->bench, side, 0))
@@ -227,11 +227,11 @@ static bool measure(struct many *m, const char *name, struct bench_rows *rows)
     return true;
 }
 
-static const struct many_row {
+static const struct batch_row {
     const char *name;
     enum bench_way way;
     enum copy_memory memory;
-} many_rows[] = {
+} batch_rows[] = {
     {"4096 copies in, pinned", BENCH_TO_DEVICE, COPY_PINNED},
     {"4096 copies out, pinned", BENCH_TO_HOST, COPY_PINNED},
     {"4096 copies in, pageable", BENCH_TO_DEVICE, COPY_PAGEABLE},
@@ -239,7 +239,7 @@ static const struct many_row {
     {"4096 copies on the device", BENCH_ON_DEVICE, COPY_PINNED},
 };
 
-static bool measure_row(struct many *m, const struct many_row *wanted, struct copy_host *host,
+static bool measure_row(struct many *m, const struct batch_row *wanted, struct copy_host *host,
                         struct bench_rows *rows)
 {
     struct bench *bench = m->bench;
@@ -261,11 +261,11 @@ static bool measure_row(struct many *m, const struct many_row *wanted, struct co
         m->dst = host->ptr;
         m->dst_host = host;
     }
-    make_pairs(m);
+    make_ops(m);
     return measure(m, wanted->name, rows);
 }
 
-void bench_copy_many(struct bench *bench)
+void bench_copy_batch(struct bench *bench)
 {
     static struct many many; /* too large for the stack */
     struct bench_rows rows = {.count = 0};
@@ -277,12 +277,12 @@ void bench_copy_many(struct bench *bench)
         return;
     }
     many.bench = bench;
-    for (i = 0; i < sizeof many_rows / sizeof many_rows[0]; i++) {
+    for (i = 0; i < sizeof batch_rows / sizeof batch_rows[0]; i++) {
         struct copy_host host = {.ptr = NULL};
 
-        bench_progress(bench, "copy", many_rows[i].name, PIECE);
-        if (!measure_row(&many, &many_rows[i], &host, &rows))
-            bench_case_failed(bench, "copy", many_rows[i].name, PIECE);
+        bench_progress(bench, "copy", batch_rows[i].name, PIECE);
+        if (!measure_row(&many, &batch_rows[i], &host, &rows))
+            bench_case_failed(bench, "copy", batch_rows[i].name, PIECE);
         copy_host_free(&host);
     }
     bench_rows_commit(bench, &rows);
